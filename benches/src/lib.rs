@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use usher_core::Seed;
-use usher_runner::world::{Division, World};
-use usher_scenario::{Mode, Overrides, Scenario, Study};
+use usher_runner::world::{RunDivision, ScenarioRun};
+use usher_scenario::{PlanOverrides, Scenario, Study, StudyMode};
 
-/// The study whose network grows in [`network`].
+/// The study whose network grows in [`network_settings`].
 pub const STUDY: &str = "bench-tcp-100";
 /// Dialogues of a timed run, over all stations.
 const DIALOGUES: u64 = 2_000_000;
@@ -18,7 +18,7 @@ const DIALOGUES: u64 = 2_000_000;
 const EACH: u64 = 10;
 
 /// Settings of [`STUDY`] for so many stations at the same utilisation: the shared link's rate and queue grow with them.
-pub fn network(stations: u64) -> Vec<String> {
+pub fn network_settings(stations: u64) -> Vec<String> {
     vec![
         format!("hosts.client.count={stations}"),
         format!("links.shared.rate={} kb/s", stations * 100),
@@ -34,8 +34,8 @@ pub fn dialogues_each(stations: u64) -> u64 {
 
 /// Settings of [`STUDY`] for a timed run of so many stations, in which each has so many dialogues: one every 100 ms, from
 /// 1 s on.
-pub fn busy(stations: u64, each: u64) -> Vec<String> {
-    let mut set = network(stations);
+pub fn busy_settings(stations: u64, each: u64) -> Vec<String> {
+    let mut set = network_settings(stations);
     set.push(format!("workload.arrivals.count={each}"));
     set.push(format!("run.duration={} ms", 2_000 + 100 * each));
     set
@@ -43,7 +43,7 @@ pub fn busy(stations: u64, each: u64) -> Vec<String> {
 
 /// What a bench was asked for on its command line.
 #[derive(Debug)]
-pub struct Arguments {
+pub struct BenchArguments {
     /// The result as JSON on standard output instead of text.
     pub json: bool,
     /// How often each measurement is repeated; the median counts.
@@ -52,12 +52,12 @@ pub struct Arguments {
     child: Option<(usize, String, Vec<String>)>,
 }
 
-impl Arguments {
+impl BenchArguments {
     /// Reads the command line.
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.
-    pub fn read(runs: usize) -> Result<Self, String> {
+    pub fn parse_command_line(runs: usize) -> Result<Self, String> {
         let mut arguments = Self { json: false, runs, child: None };
         let mut rest = std::env::args().skip(1);
         while let Some(argument) = rest.next() {
@@ -83,10 +83,13 @@ impl Arguments {
 
 /// Runs a bench: in a child process its one run, otherwise `bench`, which answers the result as JSON and
 /// the limits that were missed.
-pub fn main(runs: usize, bench: impl FnOnce(&Arguments) -> Result<(Value, Vec<String>), String>) -> ExitCode {
-    let done = Arguments::read(runs).and_then(|arguments| {
+pub fn main(
+    runs: usize,
+    bench: impl FnOnce(&BenchArguments) -> Result<(Value, Vec<String>), String>,
+) -> ExitCode {
+    let done = BenchArguments::parse_command_line(runs).and_then(|arguments| {
         if let Some((threads, study, set)) = &arguments.child {
-            println!("{}", Run::here(study, set, *threads)?.to_json());
+            println!("{}", MeasuredRun::run_in_process(study, set, *threads)?.to_json());
             return Ok(Vec::new());
         }
         let (result, missed) = bench(&arguments)?;
@@ -112,7 +115,7 @@ pub fn main(runs: usize, bench: impl FnOnce(&Arguments) -> Result<(Value, Vec<St
 
 /// What one run of a study measured.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct MeasuredRun {
     /// Packets that links handed to hosts.
     pub packet_hops: u64,
     /// Wall-clock seconds of the event loop.
@@ -127,11 +130,12 @@ pub struct Run {
     pub divided: bool,
 }
 
-impl Run {
+impl MeasuredRun {
     /// Runs the first point of a founding study in this process.
-    fn here(study: &str, set: &[String], threads: usize) -> Result<Self, String> {
-        let (scenario, seed) = scenario(study, set)?;
-        let (result, division) = World::run_by(&scenario, seed, threads, None).map_err(|e| e.to_string())?;
+    fn run_in_process(study: &str, set: &[String], threads: usize) -> Result<Self, String> {
+        let (scenario, seed) = load_scenario(study, set)?;
+        let (result, division) =
+            ScenarioRun::run_by(&scenario, seed, threads, None).map_err(|e| e.to_string())?;
         let mean = result.metrics.iter().find(|(name, _)| name == "delay.mean");
         Ok(Self {
             packet_hops: result.packet_hops,
@@ -139,7 +143,7 @@ impl Run {
             peak_rss_bytes: result.peak_rss_bytes,
             delay_mean_s: mean.map_or(f64::NAN, |(_, value)| *value),
             metrics: result.metrics.into_iter().filter(|(_, value)| !value.is_nan()).collect(),
-            divided: division == Division::Halves,
+            divided: division == RunDivision::Halves,
         })
     }
 
@@ -148,15 +152,15 @@ impl Run {
     ///
     /// # Errors
     /// The study's faults, or why there is no process.
-    pub fn of(study: &str, set: &[String]) -> Result<Self, String> {
-        Self::by(1, study, set)
+    pub fn run_in_child(study: &str, set: &[String]) -> Result<Self, String> {
+        Self::run_with_threads(1, study, set)
     }
 
     /// The same by up to so many threads.
     ///
     /// # Errors
-    /// As [`Self::of`].
-    pub fn by(threads: usize, study: &str, set: &[String]) -> Result<Self, String> {
+    /// As [`Self::run_in_child`].
+    pub fn run_with_threads(threads: usize, study: &str, set: &[String]) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let output = Command::new(program).args(["--child", &threads.to_string(), study]).args(set).output();
         let output = output.map_err(|e| format!("cannot start a child process: {e}"))?;
@@ -190,20 +194,20 @@ impl Run {
     }
 
     /// Packet-hops per second of wall-clock time.
-    pub fn rate(&self) -> f64 {
+    pub fn hop_rate(&self) -> f64 {
         self.packet_hops as f64 / self.wall_s
     }
 }
 
-fn scenario(study: &str, set: &[String]) -> Result<(Scenario, Seed), String> {
-    let mut overrides = Overrides::default();
+fn load_scenario(study: &str, set: &[String]) -> Result<(Scenario, Seed), String> {
+    let mut overrides = PlanOverrides::default();
     for setting in set {
-        overrides.set(setting)?;
+        overrides.add_setting(setting)?;
     }
     let study = Study::open(study).map_err(|e| e.to_string())?;
-    let plan = study.plan(Mode::Default, &overrides).map_err(|e| e.to_string())?;
+    let plan = study.build_plan(StudyMode::Default, &overrides).map_err(|e| e.to_string())?;
     let point = plan.points.first().ok_or("the study has no points")?;
-    Ok((point.scenario.clone(), point.seed(0)))
+    Ok((point.scenario.clone(), point.replication_seed(0)))
 }
 
 /// The middle of some values (of an even number of them the upper one); not a number for none.

@@ -3,21 +3,22 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use usher_aaa::{AaaServer, User, UserSource, Users, radius_socket};
+use usher_aaa::{AaaServer, User, UserDirectory, UserSource, radius_socket};
 use usher_core::{
-    Duration, Input, Instant, Machine, Output, Path, SecureRng, Seed, SocketId, Transmit, WallTime,
+    DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, SecureRng, Seed, SocketId,
+    Transmit, WallTime,
 };
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_eap::method::{PeerOffer, md5};
-use usher_eap::packet::{self, Type};
-use usher_eap::peer::{self, Peer};
-use usher_ike::Endpoint;
-use usher_ike::machine::{self as ike, Childless, Connection, SOCKET};
+use usher_eap::packet::{self, EapType};
+use usher_eap::peer::{self, EapPeer};
+use usher_ike::IkeEndpoint;
+use usher_ike::machine::{self as ike, ChildlessPolicy, IkeConnection, SOCKET};
 use usher_ike::payload::{Identification, Proposal};
 use usher_radius::attribute::kind;
-use usher_radius::client::{self, Client, Response, ServerConfig, Target};
+use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, ServerConfig};
 use usher_radius::server::{self as radius, ClientConfig};
-use usher_radius::{Attributes, Code, Secret};
+use usher_radius::{AttributeList, PacketCode, SharedSecret};
 
 /// Part of the name of the function that does the server's work, and of no other function's.
 pub const COUNTED_FUNCTION: &str = "count_server_step";
@@ -63,7 +64,7 @@ impl LoginMethod {
     ///
     /// # Errors
     /// A login that the server did not accept.
-    pub fn run(self, logins: u64) -> Result<(), String> {
+    pub fn run_logins(self, logins: u64) -> Result<(), String> {
         match self {
             Self::Pap => {
                 let mut pair = RadiusPair::new()?;
@@ -75,7 +76,7 @@ impl LoginMethod {
             }
             Self::IkePsk => {
                 let mut pair = IkePair::new()?;
-                (0..logins).try_for_each(|n| pair.establish(n))
+                (0..logins).try_for_each(|n| pair.establish_ike_sa(n))
             }
         }
     }
@@ -89,15 +90,16 @@ trait CountedServer: Machine {
 
 impl CountedServer for AaaServer {
     /// Gives the attributes of a login back, as hosts do that keep none of them.
-    fn take_event(&mut self, event: usher_aaa::Event) {
-        if let usher_aaa::Event::Accepted(login) | usher_aaa::Event::Rejected(login) = event {
-            self.reuse(login.request);
+    fn take_event(&mut self, event: usher_aaa::AaaServerEvent) {
+        if let usher_aaa::AaaServerEvent::Accepted(login) | usher_aaa::AaaServerEvent::Rejected(login) = event
+        {
+            self.recycle_request(login.request);
         }
     }
 }
 
-impl CountedServer for Endpoint {
-    fn take_event(&mut self, _: ike::Event) {}
+impl CountedServer for IkeEndpoint {
+    fn take_event(&mut self, _: ike::IkeEvent) {}
 }
 
 /// All that a server does because of one datagram: timers that are due, the datagram itself, its outputs. `reply` gets the
@@ -105,21 +107,21 @@ impl CountedServer for Endpoint {
 #[inline(never)]
 fn count_server_step<S: CountedServer>(
     server: &mut S,
-    (now, path): (Instant, Path),
+    (now, path): (Instant, DatagramPath),
     request: &[u8],
     buffer: &mut Vec<u8>,
     reply: &mut Vec<u8>,
 ) {
     while server.poll_timeout().is_some_and(|due| due <= now) {
-        server.handle(now, Input::Timeout);
+        server.handle_input(now, MachineInput::Timeout);
     }
-    server.handle(now, Input::Datagram { path, data: request });
+    server.handle_input(now, MachineInput::Datagram { path, data: request });
     reply.clear();
     while let Some(output) = server.poll_output(buffer) {
         match output {
-            Output::Transmit(_) => reply.extend_from_slice(buffer),
-            Output::Event(event) => server.take_event(event),
-            Output::Work(_) | Output::Job(_) => {}
+            MachineOutput::Transmit(_) => reply.extend_from_slice(buffer),
+            MachineOutput::Event(event) => server.take_event(event),
+            MachineOutput::Work(_) | MachineOutput::Job(_) => {}
         }
     }
 }
@@ -127,7 +129,7 @@ fn count_server_step<S: CountedServer>(
 /// A RADIUS client and an AAA server that has its users in memory.
 struct RadiusPair {
     now: Instant,
-    client: Client,
+    client: RadiusClient,
     server: AaaServer,
     seed: Seed,
     methods: Arc<[Box<dyn PeerOffer>]>,
@@ -143,22 +145,25 @@ fn user_name(number: u64) -> String {
 impl RadiusPair {
     fn new() -> Result<Self, String> {
         let seed = Seed::new(1);
-        let secret = Secret::new(b"sixteen octets!!");
-        let mut users = Users::new(&mut seed.secure("users", 0));
+        let secret = SharedSecret::new(b"sixteen octets!!");
+        let mut users = UserDirectory::new(&mut seed.derive_secure_rng("users", 0));
         for number in 0..USERS {
             users.insert(user_name(number).as_bytes(), User::with_password(PASSWORD));
         }
-        let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
-        config.radius = Some(radius::Config::new(vec![ClientConfig::new(NAS.ip(), 32, secret.clone())]));
-        let server = AaaServer::new(config, seed.secure("server", 0)).map_err(|e| e.to_string())?;
-        let config = client::Config::single(ServerConfig::new(SERVER, secret));
-        let client = Client::new(config, seed.secure("client", 0)).map_err(|e| e.to_string())?;
+        let mut config = usher_aaa::AaaServerConfig::new(UserSource::Memory(Arc::new(users)));
+        config.radius =
+            Some(radius::RadiusServerConfig::new(vec![ClientConfig::new(NAS.ip(), 32, secret.clone())]));
+        let server =
+            AaaServer::new(config, seed.derive_secure_rng("server", 0)).map_err(|e| e.to_string())?;
+        let config = client::RadiusClientConfig::for_server(ServerConfig::new(SERVER, secret));
+        let client =
+            RadiusClient::new(config, seed.derive_secure_rng("client", 0)).map_err(|e| e.to_string())?;
         let mut pair = Self {
             now: Instant::ZERO,
             client,
             server,
             seed,
-            methods: Arc::new([Box::new(md5::Password::new(PASSWORD))]),
+            methods: Arc::new([Box::new(md5::Md5Password::new(PASSWORD))]),
             request: Vec::new(),
             buffer: Vec::new(),
             reply: Vec::new(),
@@ -169,22 +174,31 @@ impl RadiusPair {
     }
 
     /// Sends an Access-Request with these attributes, and gives its reply.
-    fn ask(&mut self, attributes: Attributes) -> Result<Response, String> {
+    fn request_access(&mut self, attributes: AttributeList) -> Result<RadiusReply, String> {
         self.now += INTERVAL;
-        let target = Target::Server(0);
-        let ask = client::Command::Request { token: 0, target, code: Code::ACCESS_REQUEST, attributes };
-        self.client.command(self.now, ask).map_err(|e| e.to_string())?;
+        let target = RequestTarget::Server(0);
+        let ask = client::RadiusClientCommand::Request {
+            token: 0,
+            target,
+            code: PacketCode::ACCESS_REQUEST,
+            attributes,
+        };
+        self.client.handle_command(self.now, ask).map_err(|e| e.to_string())?;
         while let Some(output) = self.client.poll_output(&mut self.request) {
             match output {
-                Output::Transmit(Transmit::Datagram { path }) => {
+                MachineOutput::Transmit(Transmit::Datagram { path }) => {
                     let source = SocketAddr::new(NAS.ip(), NAS_PORT + path.socket.n as u16);
-                    let at_server = Path { socket: radius_socket(0), local: SERVER, remote: source };
+                    let at_server = DatagramPath { socket: radius_socket(0), local: SERVER, remote: source };
                     let Self { now, server, request, buffer, reply, .. } = self;
                     count_server_step(server, (*now, at_server), request, buffer, reply);
-                    let path = Path { socket: SocketId::own(path.socket.n), local: source, remote: SERVER };
-                    self.client.handle(self.now, Input::Datagram { path, data: &self.reply });
+                    let path = DatagramPath {
+                        socket: SocketId::from_number(path.socket.n),
+                        local: source,
+                        remote: SERVER,
+                    };
+                    self.client.handle_input(self.now, MachineInput::Datagram { path, data: &self.reply });
                 }
-                Output::Event(client::Event::Response(response)) => return Ok(response),
+                MachineOutput::Event(client::RadiusClientEvent::Response(response)) => return Ok(response),
                 _ => {}
             }
         }
@@ -192,43 +206,43 @@ impl RadiusPair {
     }
 
     fn log_in_by_pap(&mut self, number: u64) -> Result<(), String> {
-        let mut attributes = identify(&user_name(number))?;
+        let mut attributes = request_attributes(&user_name(number))?;
         attributes.push_user_password(PASSWORD).map_err(|e| e.to_string())?;
-        expect(Code::ACCESS_ACCEPT, &self.ask(attributes)?)
+        expect_code(PacketCode::ACCESS_ACCEPT, &self.request_access(attributes)?)
     }
 
     fn log_in_by_eap_md5(&mut self, number: u64) -> Result<(), String> {
         let name = user_name(number);
-        let config = peer::Config {
+        let config = peer::EapPeerConfig {
             identity: name.clone().into_bytes(),
             methods: self.methods.clone(),
             timeout: Duration::from_secs(60),
             wall: EPOCH,
         };
-        let mut peer = Peer::new(config, self.seed.secure("peer", number), self.now);
+        let mut peer = EapPeer::new(config, self.seed.derive_secure_rng("peer", number), self.now);
         let mut eap = Vec::new();
-        packet::emit(&mut eap, packet::Code::Response, 1, Type::IDENTITY, name.as_bytes());
-        let mut attributes = identify(&name)?;
+        packet::emit_packet(&mut eap, packet::EapCode::Response, 1, EapType::IDENTITY, name.as_bytes());
+        let mut attributes = request_attributes(&name)?;
         attributes.push_eap(&eap);
-        let challenge = self.ask(attributes)?;
-        expect(Code::ACCESS_CHALLENGE, &challenge)?;
+        let challenge = self.request_access(attributes)?;
+        expect_code(PacketCode::ACCESS_CHALLENGE, &challenge)?;
         eap.clear();
-        challenge.attributes.eap(&mut eap);
-        peer.handle(self.now, &eap);
+        challenge.attributes.read_eap_packet(&mut eap);
+        peer.handle_packet(self.now, &eap);
         if !peer.poll_transmit(&mut eap) {
             return Err("the peer does not answer the challenge".into());
         }
-        let mut attributes = identify(&name)?;
+        let mut attributes = request_attributes(&name)?;
         attributes.push_eap(&eap);
         let state = challenge.attributes.get(kind::STATE).unwrap_or_default();
         attributes.push_bytes(kind::STATE, state).map_err(|e| e.to_string())?;
-        expect(Code::ACCESS_ACCEPT, &self.ask(attributes)?)
+        expect_code(PacketCode::ACCESS_ACCEPT, &self.request_access(attributes)?)
     }
 }
 
 /// What every request says.
-fn identify(name: &str) -> Result<Attributes, String> {
-    let mut attributes = Attributes::new();
+fn request_attributes(name: &str) -> Result<AttributeList, String> {
+    let mut attributes = AttributeList::new();
     let identity = [
         (kind::USER_NAME, name),
         (kind::NAS_IDENTIFIER, "nas"),
@@ -240,16 +254,16 @@ fn identify(name: &str) -> Result<Attributes, String> {
     Ok(attributes)
 }
 
-fn expect(code: Code, response: &Response) -> Result<(), String> {
+fn expect_code(code: PacketCode, response: &RadiusReply) -> Result<(), String> {
     if response.code == code { Ok(()) } else { Err(format!("{} in place of {code}", response.code)) }
 }
 
 /// Initiators, and a responder whose IKE_SAs stay.
 struct IkePair {
     now: Instant,
-    responder: Endpoint,
+    responder: IkeEndpoint,
     gateway: Identification,
-    key: Key,
+    key: SecretValue,
     proposals: Vec<Proposal>,
     seed: Seed,
     request: Vec<u8>,
@@ -261,12 +275,12 @@ impl IkePair {
     fn new() -> Result<Self, String> {
         let seed = Seed::new(1);
         let (gateway, key) =
-            (Identification::fqdn("gateway.example.org"), Key::from(&b"a shared secret"[..]));
-        let proposals = vec![Proposal::ike("aes128-sha256-x25519").map_err(|e| e.to_string())?];
-        let mut responder = endpoint(seed.secure("responder", 0));
-        let connection = Connection::shared_key("site", gateway.clone(), &key, proposals.clone());
-        let serve = ike::Command::Serve(vec![Arc::new(connection)]);
-        responder.command(Instant::ZERO, serve).map_err(|e| e.to_string())?;
+            (Identification::from_fqdn("gateway.example.org"), SecretValue::from(&b"a shared secret"[..]));
+        let proposals = vec![Proposal::parse_ike("aes128-sha256-x25519").map_err(|e| e.to_string())?];
+        let mut responder = test_endpoint(seed.derive_secure_rng("responder", 0));
+        let connection = IkeConnection::shared_key("site", gateway.clone(), &key, proposals.clone());
+        let serve = ike::IkeCommand::Serve(vec![Arc::new(connection)]);
+        responder.handle_command(Instant::ZERO, serve).map_err(|e| e.to_string())?;
         Ok(Self {
             now: Instant::ZERO,
             responder,
@@ -281,28 +295,32 @@ impl IkePair {
     }
 
     /// A new initiator makes an IKE_SA.
-    fn establish(&mut self, number: u64) -> Result<(), String> {
+    fn establish_ike_sa(&mut self, number: u64) -> Result<(), String> {
         self.now += INTERVAL;
-        let mut initiator = endpoint(self.seed.secure("initiator", number));
-        let local = Identification::fqdn(&format!("site{number:03}.example.org"));
-        let connection = Connection {
+        let mut initiator = test_endpoint(self.seed.derive_secure_rng("initiator", number));
+        let local = Identification::from_fqdn(&format!("site{number:03}.example.org"));
+        let connection = IkeConnection {
             remote: Some(self.gateway.clone()),
-            childless: Childless::Force,
-            ..Connection::shared_key("gateway", local, &self.key, self.proposals.clone())
+            childless: ChildlessPolicy::Force,
+            ..IkeConnection::shared_key("gateway", local, &self.key, self.proposals.clone())
         };
         let connection = Arc::new(connection);
-        let initiate = ike::Command::Initiate { token: 0, connection, local: INITIATOR, remote: RESPONDER };
-        initiator.command(self.now, initiate).map_err(|e| e.to_string())?;
-        let at_responder = Path { socket: SOCKET, local: RESPONDER, remote: INITIATOR };
-        let at_initiator = Path { socket: SOCKET, local: INITIATOR, remote: RESPONDER };
+        let initiate =
+            ike::IkeCommand::Initiate { token: 0, connection, local: INITIATOR, remote: RESPONDER };
+        initiator.handle_command(self.now, initiate).map_err(|e| e.to_string())?;
+        let at_responder = DatagramPath { socket: SOCKET, local: RESPONDER, remote: INITIATOR };
+        let at_initiator = DatagramPath { socket: SOCKET, local: INITIATOR, remote: RESPONDER };
         while let Some(output) = initiator.poll_output(&mut self.request) {
             match output {
-                Output::Transmit(_) => {
+                MachineOutput::Transmit(_) => {
                     let Self { now, responder, request, buffer, reply, .. } = self;
                     count_server_step(responder, (*now, at_responder), request, buffer, reply);
-                    initiator.handle(self.now, Input::Datagram { path: at_initiator, data: &self.reply });
+                    initiator.handle_input(
+                        self.now,
+                        MachineInput::Datagram { path: at_initiator, data: &self.reply },
+                    );
                 }
-                Output::Event(ike::Event::Established { .. }) => return Ok(()),
+                MachineOutput::Event(ike::IkeEvent::Established { .. }) => return Ok(()),
                 _ => {}
             }
         }
@@ -310,8 +328,8 @@ impl IkePair {
     }
 }
 
-fn endpoint(rng: SecureRng) -> Endpoint {
-    let mut endpoint = Endpoint::new(ike::Config::default(), rng);
+fn test_endpoint(rng: SecureRng) -> IkeEndpoint {
+    let mut endpoint = IkeEndpoint::new(ike::IkeEndpointConfig::default(), rng);
     endpoint.set_epoch(Instant::ZERO, EPOCH);
     endpoint
 }

@@ -4,7 +4,7 @@ use crate::lab::LabCommand;
 #[cfg(feature = "live")]
 use crate::{
     aaa::args::AaaCommand, ident::IdentCommand, ike::IkeCommand, load::args::LoadCommand, mih::MihCommand,
-    plan::Plan, pppoe::PppoeCommand, pppoe::WhoArgs,
+    plan::PlanArgs, pppoe::AddressQueryArgs, pppoe::PppoeCommand,
 };
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand};
@@ -19,15 +19,15 @@ use usher_scenario::TEMPLATES;
     version,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or a faulty study (nothing was run), 3 an import that has not taken all of a file, 130 interrupted before it was done."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct CliArguments {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: UsherCommand,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Common {
+pub(crate) struct CommonArgs {
     /// Print JSON, for programs.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub(crate) enum UsherCommand {
     /// Studies: list, read, write, check, run and compare them.
     Study {
         #[command(subcommand)]
@@ -119,7 +119,7 @@ default before quick, and the newest of those. Statements whose studies were not
   usher who 2001:db8:1:2::9 --at 2026-11-26T21:00:00+09:00 --json
 
 Who asks for whom is written into the audit. Ends with code 1 when nobody had it.")]
-    Who(WhoArgs),
+    Who(AddressQueryArgs),
     #[cfg(feature = "live")]
     /// Load a RADIUS or Diameter server or an IKEv2 gateway with logins, or an MIH function with requests, verify every answer, and
     /// report rates and latencies.
@@ -137,7 +137,7 @@ Who asks for whom is written into the audit. Ends with code 1 when nobody had it
   usher plan plan.toml --json
 
 docs/plan.md says how to calibrate, how to read the answer, and what it leaves out.")]
-    Plan(Box<Plan>),
+    Plan(Box<PlanArgs>),
     /// Files of studies and servers that an earlier version understood.
     Config {
         #[command(subcommand)]
@@ -217,7 +217,7 @@ The folder holds results.csv, results.parquet, summary.csv, summary.parquet, cla
 report.html, and in study/ the study itself, so that the folder alone is enough to run it again:
   usher study run out/aaa-hol-quick --out out/again
 A run that was interrupted goes on where it stopped when the same command is given again.")]
-    Run(Run),
+    Run(StudyRunArgs),
     /// Compare two runs, point by point and metric by metric.
     #[command(
         after_help = "Examples:\n  usher study compare out/before out/after\n  usher study compare out/before out/after --out out/both"
@@ -235,7 +235,7 @@ A run that was interrupted goes on where it stopped when the same command is giv
 
 /// What a study runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum On {
+pub(crate) enum RunTarget {
     /// The simulator.
     Sim,
     /// A lab: network namespaces of this machine's kernel.
@@ -246,14 +246,14 @@ pub(crate) enum On {
 
 /// Who computes replications elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum Engine {
+pub(crate) enum ClusterEngine {
     /// A cluster of Ray's.
     Ray,
     /// A cluster of Dask's.
     Dask,
 }
 
-impl Engine {
+impl ClusterEngine {
     /// Its name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -265,7 +265,7 @@ impl Engine {
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("mode"))]
-pub(crate) struct Run {
+pub(crate) struct StudyRunArgs {
     /// Names of studies, files, names of groups, or folders of runs, which are run again.
     #[arg(required = true, value_name = "NAME|FILE|GROUP|FOLDER")]
     pub(crate) names: Vec<String>,
@@ -284,7 +284,7 @@ pub(crate) struct Run {
     /// On the simulator; on the lab, which are network namespaces of this machine's kernel, in real time; or on both, held
     /// against each other. The lab runs the points of [lab].
     #[arg(long, value_enum, value_name = "WHERE", default_value = "sim", conflicts_with_all = ["quick", "full", "sensitivity"])]
-    pub(crate) on: On,
+    pub(crate) on: RunTarget,
     /// On the lab, a setting of the kernel in all namespaces, such as net.ipv4.tcp_recovery=0; may be repeated.
     #[arg(long, value_name = "SYSCTL=VALUE")]
     pub(crate) kernel: Vec<String>,
@@ -308,7 +308,7 @@ pub(crate) struct Run {
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = [
         "on", "lab", "kernel", "perf", "pcap", "ladder", "live_report", "dry_run", "point", "replication",
     ])]
-    pub(crate) backend: Option<Engine>,
+    pub(crate) backend: Option<ClusterEngine>,
     /// Where the cluster is, such as tcp://head:8786 [default: one that is started on this machine].
     #[arg(long, requires = "backend")]
     pub(crate) address: Option<String>,
@@ -350,13 +350,13 @@ mod tests {
 
     #[test]
     fn the_arguments_fit_together() {
-        Arguments::command().debug_assert();
+        CliArguments::command().debug_assert();
     }
 
     #[test]
     fn a_capture_does_not_take_the_study_for_a_link() {
-        let parse = |line: &str| match Arguments::try_parse_from(line.split(' ')).map(|a| a.command) {
-            Ok(Command::Study { command: StudyCommand::Run(run) }) => (run.names, run.pcap),
+        let parse = |line: &str| match CliArguments::try_parse_from(line.split(' ')).map(|a| a.command) {
+            Ok(UsherCommand::Study { command: StudyCommand::Run(run) }) => (run.names, run.pcap),
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(parse("usher study run --pcap s"), (vec!["s".to_owned()], vec![String::new()]));

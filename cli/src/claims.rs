@@ -1,58 +1,58 @@
 //! `usher claims`.
 
-use crate::output::{Failure, Output, columns};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use std::path::Path;
-use usher_claims::{Judgement, Results};
+use usher_claims::{ClaimJudgement, RunResults};
 use usher_experiment::statements::{self, OUT};
 
 /// How wide reasons are printed.
 const WIDTH: usize = 100;
 
 /// Judges what the runs in this folder gave, or the best run of each study below the usual one.
-pub(crate) fn claims(output: &Output, dir: Option<&Path>) -> Result<(), Failure> {
-    let judged = statements::judge(dir).map_err(Failure::failed)?;
+pub(crate) fn judge_claims(output: &ConsoleOutput, dir: Option<&Path>) -> Result<(), CommandFailure> {
+    let judged = statements::judge_statements(dir).map_err(CommandFailure::runtime_error)?;
     if dir.is_none() {
         let names: Vec<String> = judged.runs.iter().map(|path| path.display().to_string()).collect();
-        output.note(&match names.len() {
+        output.print_note(&match names.len() {
             0 => format!("there is no run below {OUT}; begin with: usher study run aaa --quick"),
             _ => format!("from {}", names.join(", ")),
         });
     }
     if output.json {
-        return output.text(&usher_claims::json(&judged.list));
+        return output.print_text(&usher_claims::judgements_json(&judged.list));
     }
     if judged.list.is_empty() {
-        return output.text("No published statement is held against these studies.\n");
+        return output.print_text("No published statement is held against these studies.\n");
     }
-    output.text(&as_text(&judged.list, &judged.varied))
+    output.print_text(&as_text(&judged.list, &judged.varied))
 }
 
-fn as_text(judged: &[Judgement], varied: &Results) -> String {
+fn as_text(judged: &[ClaimJudgement], varied: &RunResults) -> String {
     let mut table =
         vec![["CLAIM", "PUBLISHED", "OURS", "95 % INTERVAL", "VERDICT"].map(str::to_owned).to_vec()];
     table.extend(judged.iter().map(|j| {
         vec![j.id.clone(), j.published_text(), j.ours_text(), j.interval_text(), j.verdict.name().to_owned()]
     }));
-    let lines = columns(&table);
+    let lines = format_columns(&table);
     let mut lines = lines.lines();
     let mut text = format!("{}\n", lines.next().unwrap_or_default());
     for (line, judgement) in lines.zip(judged) {
-        text.push_str(&format!("{line}\n{}", wrapped(&judgement.reason)));
+        text.push_str(&format!("{line}\n{}", wrap_text(&judgement.reason)));
     }
     for variant in varied.variants() {
-        let judged = usher_claims::evaluate(varied, &variant);
+        let judged = usher_claims::evaluate_claims(varied, &variant);
         let of = |verdict: usher_claims::Verdict| {
             let ids = judged.iter().filter(|j| j.verdict == verdict).map(|j| j.id.as_str());
             format!("{}: {}", verdict.name(), ids.collect::<Vec<_>>().join(", "))
         };
         let said = [usher_claims::Verdict::Reproduced, usher_claims::Verdict::Partly].map(of).join("; ");
-        text.push_str(&format!("\nwith {variant}\n{}", wrapped(&said)));
+        text.push_str(&format!("\nwith {variant}\n{}", wrap_text(&said)));
     }
     text
 }
 
 /// A text in indented lines.
-fn wrapped(text: &str) -> String {
+fn wrap_text(text: &str) -> String {
     let mut lines = String::new();
     let mut line = String::from("   ");
     for word in text.split_whitespace() {
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn reasons_are_wrapped() {
-        let text = wrapped(&"word ".repeat(40));
+        let text = wrap_text(&"word ".repeat(40));
         assert_eq!(text.lines().count(), 3);
         assert!(text.lines().all(|l| l.starts_with("    word") && l.len() <= WIDTH), "{text}");
-        assert_eq!(wrapped(""), "   \n");
+        assert_eq!(wrap_text(""), "   \n");
     }
 }

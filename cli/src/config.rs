@@ -1,71 +1,81 @@
 //! `usher config upgrade`
 
-use crate::output::{Failure, Output};
+use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::json;
 use std::path::PathBuf;
 use usher_config::tree::{self, TreeNode};
-use usher_config::{Collector, Format, Value};
+use usher_config::{ConfigFormat, ConfigValue, DiagnosticCollector};
 
 /// Rewrites files in the newest version of their format, or shows what would be otherwise.
-pub(crate) fn upgrade(output: &Output, files: &[PathBuf], write: bool) -> Result<(), Failure> {
+pub(crate) fn upgrade_files(
+    output: &ConsoleOutput,
+    files: &[PathBuf],
+    write: bool,
+) -> Result<(), CommandFailure> {
     let (mut text, mut values) = (String::new(), Vec::new());
     for path in files {
         let name = path.display().to_string();
-        let old = std::fs::read_to_string(path).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
-        let new = usher_config::upgrade(&name, &old, format(&name, &old)?).map_err(Failure::usage)?;
+        let old =
+            std::fs::read_to_string(path).map_err(|e| CommandFailure::usage_error(format!("{name}: {e}")))?;
+        let new = usher_config::upgrade_text(&name, &old, detect_format(&name, &old)?)
+            .map_err(CommandFailure::usage_error)?;
         if write && new != old {
             // Into the same file, so that its owner and its mode stay.
-            std::fs::write(path, &new).map_err(|e| Failure::failed(format!("cannot write {name}: {e}")))?;
+            std::fs::write(path, &new)
+                .map_err(|e| CommandFailure::runtime_error(format!("cannot write {name}: {e}")))?;
         }
         let said = match (new == old, write) {
             (true, _) => format!("{name}: as new as it can be\n"),
             (false, true) => format!("{name}: rewritten\n"),
-            (false, false) => format!("--- {name}\n+++ {name}\n{}", changes(&old, &new)),
+            (false, false) => format!("--- {name}\n+++ {name}\n{}", diff_lines(&old, &new)),
         };
         text.push_str(&said);
         values.push(json!({ "file": name, "changed": new != old, "written": write && new != old }));
     }
-    if output.json { output.value(&serde_json::Value::Array(values)) } else { output.text(&text) }
+    if output.json { output.print_json(&serde_json::Value::Array(values)) } else { output.print_text(&text) }
 }
 
 /// What kind of file it is, by its keys.
-fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
-    let mut faults = Collector::new(name, text);
-    let Some(tree) = tree::parse(0, &mut faults) else {
-        return Err(faults.finish::<()>(None).map_or_else(Failure::usage, |()| Failure::usage(name)));
+fn detect_format(name: &str, text: &str) -> Result<&'static ConfigFormat, CommandFailure> {
+    let mut faults = DiagnosticCollector::new(name, text);
+    let Some(tree) = tree::parse_source(0, &mut faults) else {
+        return Err(faults
+            .finish::<()>(None)
+            .map_or_else(CommandFailure::usage_error, |()| CommandFailure::usage_error(name)));
     };
     let known = |schema: String| {
         let schema: serde_json::Value = serde_json::from_str(&schema).unwrap_or_default();
         tree.entries().iter().filter(|e| schema["properties"].get(&e.key).is_some()).count()
     };
-    let mut kinds: Vec<_> = kinds().into_iter().map(|(format, schema)| (known(schema), format)).collect();
+    let mut kinds: Vec<_> =
+        formats_with_schemas().into_iter().map(|(format, schema)| (known(schema), format)).collect();
     kinds.sort_by_key(|(keys, _)| std::cmp::Reverse(*keys));
     let most = kinds[0].0;
-    let version = match tree.get("version").and_then(TreeNode::value) {
-        Some(Value::Integer(version)) => version,
+    let version = match tree.get("version").and_then(TreeNode::to_value) {
+        Some(ConfigValue::Integer(version)) => version,
         _ => 1,
     };
     // Files of several kinds may have the same tables: then it is of that which has its version, and keys on their way out.
     let tied = kinds
         .iter()
         .filter(|(keys, format)| *keys == most && most > 0 && version <= i64::from(format.version));
-    let tied: Vec<&'static Format> = tied.map(|(_, format)| *format).collect();
-    let stale = |format: &&&Format| {
+    let tied: Vec<&'static ConfigFormat> = tied.map(|(_, format)| *format).collect();
+    let stale = |format: &&&ConfigFormat| {
         let mut new = tree.clone();
-        usher_config::renew(&mut new, format, &mut faults);
-        new.value() != tree.value()
+        usher_config::rewrite_retired(&mut new, format, &mut faults);
+        new.to_value() != tree.to_value()
     };
     let mut stale = tied.iter().filter(stale);
     match (&tied[..], stale.next(), stale.next()) {
         ([format], ..) | (_, Some(format), None) => return Ok(*format),
         _ => {}
     }
-    let kinds = kinds.iter().map(|(_, format)| format.what).collect::<Vec<_>>().join(", ");
-    Err(Failure::usage(format!("{name}: this is none of {kinds}; nothing was done")))
+    let kinds = kinds.iter().map(|(_, format)| format.description).collect::<Vec<_>>().join(", ");
+    Err(CommandFailure::usage_error(format!("{name}: this is none of {kinds}; nothing was done")))
 }
 
 /// The kinds of files, each with its schema.
-pub(crate) fn kinds() -> Vec<(&'static Format, String)> {
+pub(crate) fn formats_with_schemas() -> Vec<(&'static ConfigFormat, String)> {
     vec![
         (&usher_scenario::FORMAT, usher_scenario::json_schema()),
         (&usher_aaa_config::FORMAT, usher_aaa_config::json_schema()),
@@ -80,7 +90,7 @@ pub(crate) fn kinds() -> Vec<(&'static Format, String)> {
 }
 
 /// The lines that go and come, by the longest common subsequence of what differs.
-fn changes(old: &str, new: &str) -> String {
+fn diff_lines(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let before = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let (a, b) = (&old[before..], &new[before..]);
@@ -121,14 +131,14 @@ mod tests {
     #[test]
     fn lines_that_go_and_come_are_shown_with_their_places() {
         let (old, new) = ("a\nb\nc\nd\ne\n", "a\nx\nb\nd\ny\ne\n");
-        assert_eq!(changes(old, new), "@@ -2 +2 @@\n+x\n@@ -3 +4 @@\n-c\n@@ -5 +5 @@\n+y\n");
-        assert_eq!(changes(old, old), "");
+        assert_eq!(diff_lines(old, new), "@@ -2 +2 @@\n+x\n@@ -3 +4 @@\n-c\n@@ -5 +5 @@\n+y\n");
+        assert_eq!(diff_lines(old, old), "");
     }
 
     #[test]
     fn a_file_is_known_by_its_keys() {
-        let what = |text| format("f", text).map(|f| f.what).map_err(|e| e.message);
-        assert_eq!(what(usher_scenario::template()), Ok("a study"));
+        let what = |text| detect_format("f", text).map(|f| f.description).map_err(|e| e.message);
+        assert_eq!(what(usher_scenario::default_template()), Ok("a study"));
         assert_eq!(what("[[client]]\nname = \"a\"\n"), Ok("the AAA server's configuration"));
         assert_eq!(what("[[connection]]\n[[pool]]\n"), Ok("the IKEv2 gateway's configuration"));
         assert_eq!(

@@ -1,14 +1,14 @@
 //! `usher ident`: who stands behind a connection.
 
-use crate::output::{Failure, Output};
-use crate::service::check;
+use crate::output::{CommandFailure, ConsoleOutput};
+use crate::service::report_check;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use usher_config::units::Time;
+use usher_config::units::TimeSpan;
 use usher_host::ident::{self, IdentError};
-use usher_ident::{Answer, AskError, ClientConfig, ErrorType, PORT, PortPair, Question};
+use usher_ident::{ClientConfig, ErrorType, IdentQuery, PORT, PortPair, QueryFailure, ResponseBody};
 use usher_ident_service::config::DEFAULT_PATH;
 
 #[derive(Subcommand, Debug)]
@@ -23,7 +23,7 @@ Without a configuration the server serves loopback, and tells names. Port 113 ne
 SIGHUP has the configuration read again, SIGTERM ends it.")]
     Serve {
         #[command(flatten)]
-        config: Config,
+        config: IdentConfigArgs,
         /// An address with its port, in place of those of the configuration; may be repeated.
         #[arg(long, value_name = "ADDRESS:PORT")]
         listen: Vec<SocketAddr>,
@@ -42,7 +42,7 @@ SIGHUP has the configuration read again, SIGTERM ends it.")]
 
 Both ask the same where 198.51.100.1 is this host: who on 192.0.2.7 has the connection from its port 40022 to our port
 22? What is said is worth as much as the host that says it. Ends with code 1 when nobody is named.")]
-    Ask(Ask),
+    Ask(IdentQueryArgs),
     /// Say what a token of this server means: the user, the connection and the time.
     #[command(after_help = "Example:\n  usher ident reveal TOKEN --config ./ident.toml")]
     Reveal {
@@ -50,28 +50,28 @@ Both ask the same where 198.51.100.1 is this host: who on 192.0.2.7 has the conn
         #[arg(allow_hyphen_values = true)]
         token: String,
         #[command(flatten)]
-        config: Config,
+        config: IdentConfigArgs,
     },
 }
 
 /// Which configuration.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct IdentConfigArgs {
     /// The configuration file [default: /etc/usher/ident.toml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct IdentQueryArgs {
     /// The host whose user is wanted: a name or an address.
     #[arg(required_unless_present = "connection", requires = "ports")]
     host: Option<String>,
     /// The connection's port there, a comma, and its port here.
-    #[arg(value_name = "THERE,HERE", value_parser = ports, conflicts_with = "connection")]
+    #[arg(value_name = "THERE,HERE", value_parser = parse_port_pair, conflicts_with = "connection")]
     ports: Option<PortPair>,
     /// The connection as this host has it, its own end first.
-    #[arg(long, value_name = "HERE,THERE", value_parser = connection, conflicts_with_all = ["host", "from"])]
+    #[arg(long, value_name = "HERE,THERE", value_parser = parse_connection, conflicts_with_all = ["host", "from"])]
     connection: Option<(SocketAddr, SocketAddr)>,
     /// The address to ask from: this host's end of the connection [default: the system's choice].
     #[arg(long, value_name = "ADDRESS")]
@@ -80,84 +80,88 @@ pub(crate) struct Ask {
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
     /// How long an answer may take; RFC 1413 asks for 30 s at least.
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, default_value = "30 s")]
-    timeout: Time,
+    #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, default_value = "30 s")]
+    timeout: TimeSpan,
 }
 
-fn ports(text: &str) -> Result<PortPair, String> {
-    let pair = PortPair::parse(text.as_bytes()).ok().filter(|pair| pair.ports().is_some());
+fn parse_port_pair(text: &str) -> Result<PortPair, String> {
+    let pair = PortPair::parse(text.as_bytes()).ok().filter(|pair| pair.valid_ports().is_some());
     pair.ok_or_else(|| "two ports are needed, each 1 to 65535, such as 40022,22".to_owned())
 }
 
-fn connection(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
+fn parse_connection(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
     let ends = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     ends.ok_or_else(|| {
         "two addresses with their ports are needed, such as 198.51.100.1:22,192.0.2.7:40022".to_owned()
     })
 }
 
-pub(crate) fn ident(output: &Output, command: IdentCommand) -> Result<(), Failure> {
+pub(crate) fn run_ident_command(output: &ConsoleOutput, command: IdentCommand) -> Result<(), CommandFailure> {
     match command {
         IdentCommand::Serve { config, listen } => {
-            ident::serve(config.config, &listen).map_err(|error| match error {
-                IdentError::Config(_) | IdentError::Nowhere => Failure::usage(error),
-                IdentError::Serve(_) => Failure::failed(error),
+            ident::serve_ident(config.config, &listen).map_err(|error| match error {
+                IdentError::Config(_) | IdentError::Nowhere => CommandFailure::usage_error(error),
+                IdentError::Serve(_) => CommandFailure::runtime_error(error),
             })
         }
         IdentCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, ident::check(&file))
+            report_check(output, &file, ident::check_config(&file))
         }
-        IdentCommand::Ask(asked) => ask(output, &asked),
-        IdentCommand::Reveal { token, config } => reveal(output, &token, &config),
+        IdentCommand::Ask(asked) => query_ident(output, &asked),
+        IdentCommand::Reveal { token, config } => reveal_token(output, &token, &config),
     }
 }
 
-fn ask(output: &Output, asked: &Ask) -> Result<(), Failure> {
-    let config = ClientConfig { patience: asked.timeout.get(), ..ClientConfig::default() };
+fn query_ident(output: &ConsoleOutput, asked: &IdentQueryArgs) -> Result<(), CommandFailure> {
+    let config = ClientConfig { response_timeout: asked.timeout.get(), ..ClientConfig::default() };
     let (servers, local, ports) = match (asked.connection, &asked.host, asked.ports) {
         (Some((here, there)), ..) => {
             let mut server = there;
             server.set_port(asked.port);
             (vec![server], Some(here.ip()), PortPair::new(there.port(), here.port()))
         }
-        (None, Some(host), Some(ports)) => (addresses(host, asked)?, asked.from, ports),
-        _ => return Err(Failure::usage("a host and two ports are needed, or --connection")),
+        (None, Some(host), Some(ports)) => (resolve_addresses(host, asked)?, asked.from, ports),
+        _ => return Err(CommandFailure::usage_error("a host and two ports are needed, or --connection")),
     };
     let mut last = None;
     for server in servers {
-        let question = Question { server, local, ports };
-        let answer = ident::ask(question, config).map_err(Failure::failed)?;
-        let unheard = matches!(answer, Err(AskError::Refused | AskError::Silence));
+        let question = IdentQuery { server, local, ports };
+        let answer = ident::query_ident(question, config).map_err(CommandFailure::runtime_error)?;
+        let unheard = matches!(answer, Err(QueryFailure::Refused | QueryFailure::Silence));
         last = Some((server, answer));
         if !unheard {
             break;
         }
     }
     let Some((server, answer)) = last else {
-        return Err(Failure::failed("the host has no address of the family that is asked from"));
+        return Err(CommandFailure::runtime_error(
+            "the host has no address of the family that is asked from",
+        ));
     };
     if output.json {
-        output.value(&value(server, ports, &answer))?;
+        output.print_json(&answer_json(server, ports, &answer))?;
     }
-    let unsaid = |why: String| Err(Failure::failed(format!("{server} does not say who has {ports}: {why}")));
+    let unsaid = |why: String| {
+        Err(CommandFailure::runtime_error(format!("{server} does not say who has {ports}: {why}")))
+    };
     match answer {
-        Ok(answer @ Answer::UserId { .. }) if !output.json => output.text(&format!("{answer}\n")),
-        Ok(Answer::UserId { .. }) => Ok(()),
-        Ok(Answer::Error(error)) => unsaid(format!("{error}: {}", meaning(&error))),
+        Ok(answer @ ResponseBody::UserId { .. }) if !output.json => output.print_text(&format!("{answer}\n")),
+        Ok(ResponseBody::UserId { .. }) => Ok(()),
+        Ok(ResponseBody::Error(error)) => unsaid(format!("{error}: {}", explain_error(&error))),
         Err(error) => unsaid(error.to_string()),
     }
 }
 
 /// The addresses of a host that can be asked from where it is to be.
-fn addresses(host: &str, asked: &Ask) -> Result<Vec<SocketAddr>, Failure> {
+fn resolve_addresses(host: &str, asked: &IdentQueryArgs) -> Result<Vec<SocketAddr>, CommandFailure> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let all = (host, asked.port).to_socket_addrs();
-    let all = all.map_err(|error| Failure::failed(format!("{host}: {error}")))?;
+    let all = all.map_err(|error| CommandFailure::runtime_error(format!("{host}: {error}")))?;
     Ok(all.filter(|address| asked.from.is_none_or(|from| from.is_ipv4() == address.is_ipv4())).collect())
 }
 
-const fn meaning(error: &ErrorType) -> &'static str {
+const fn explain_error(error: &ErrorType) -> &'static str {
     match error {
         ErrorType::InvalidPort => "it does not take these for ports",
         ErrorType::NoUser => "there is no such connection, or nobody who can be named has it",
@@ -168,10 +172,10 @@ const fn meaning(error: &ErrorType) -> &'static str {
 }
 
 /// An answer for programs. Identifiers that are no text are in hexadecimal.
-fn value(server: SocketAddr, ports: PortPair, answer: &Result<Answer, AskError>) -> Value {
-    let mut value = json!({ "server": server, "ports": ports.ports() });
+fn answer_json(server: SocketAddr, ports: PortPair, answer: &Result<ResponseBody, QueryFailure>) -> Value {
+    let mut value = json!({ "server": server, "ports": ports.valid_ports() });
     let said = match answer {
-        Ok(Answer::UserId { opsys, charset, user }) => {
+        Ok(ResponseBody::UserId { opsys, charset, user }) => {
             let text = std::str::from_utf8(user.name()).is_ok();
             let charset = charset.as_ref().map(ToString::to_string);
             json!({
@@ -179,7 +183,7 @@ fn value(server: SocketAddr, ports: PortPair, answer: &Result<Answer, AskError>)
                 "opsys": opsys.as_str(), "charset": charset,
             })
         }
-        Ok(Answer::Error(error)) => json!({ "error": error.as_str() }),
+        Ok(ResponseBody::Error(error)) => json!({ "error": error.as_str() }),
         Err(error) => json!({ "failure": error.to_string() }),
     };
     if let (Some(all), Value::Object(said)) = (value.as_object_mut(), said) {
@@ -188,25 +192,29 @@ fn value(server: SocketAddr, ports: PortPair, answer: &Result<Answer, AskError>)
     value
 }
 
-fn reveal(output: &Output, token: &str, config: &Config) -> Result<(), Failure> {
-    let loaded = ident::load(config.config.as_deref()).map_err(Failure::usage)?;
+fn reveal_token(output: &ConsoleOutput, token: &str, config: &IdentConfigArgs) -> Result<(), CommandFailure> {
+    let loaded = ident::load_config(config.config.as_deref()).map_err(CommandFailure::usage_error)?;
     let Some(key) = loaded.config.policy.key else {
-        return Err(Failure::usage("the configuration has no [token], whose key tokens are made with"));
+        return Err(CommandFailure::usage_error(
+            "the configuration has no [token], whose key tokens are made with",
+        ));
     };
-    let Some(sealed) = key.open(token) else {
-        return Err(Failure::failed("this is no token of this key: another key made it, or it was altered"));
+    let Some(sealed) = key.open_token(token) else {
+        return Err(CommandFailure::runtime_error(
+            "this is no token of this key: another key made it, or it was altered",
+        ));
     };
     let name = sealed.user.name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned());
-    let (at, uid, connection) = (sealed.at.to_string(), sealed.user.uid, sealed.connection);
+    let (at, uid, connection) = (sealed.looked_up_at.to_string(), sealed.user.uid, sealed.connection);
     if output.json {
         let (local, remote) = (connection.local, connection.remote);
         return output
-            .value(&json!({ "user": name, "uid": uid, "local": local, "remote": remote, "time": at }));
+            .print_json(&json!({ "user": name, "uid": uid, "local": local, "remote": remote, "time": at }));
     }
     let user = match (name, uid) {
         (Some(name), Some(uid)) => format!("{name} ({uid})"),
         (Some(name), None) => name,
         (None, uid) => uid.map_or("nobody".to_owned(), |uid| uid.to_string()),
     };
-    output.text(&format!("{user} had {} to {} at {at}\n", connection.local, connection.remote))
+    output.print_text(&format!("{user} had {} to {} at {at}\n", connection.local, connection.remote))
 }

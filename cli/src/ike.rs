@@ -1,13 +1,13 @@
 //! `usher ike`: an IKEv2 gateway and client.
 
-use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{ImportedFile, check, import, included};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns, format_duration, format_octets};
+use crate::service::{ImportedFile, import_foreign_file, read_included_files, report_check};
 use crate::session_id::{SessionNames, find_session, short_ids};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use usher_gateway::config::DEFAULT_PATH;
-use usher_host::ike::{self, Answer, IkeError, IkeSa, Mode, Request, Status};
+use usher_host::ike::{self, IkeControlReply, IkeControlRequest, IkeError, IkeRunMode, IkeSa, IkeStatus};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum IkeCommand {
@@ -21,7 +21,7 @@ root or CAP_NET_ADMIN, and ESP without UDP root or CAP_NET_RAW. SIGHUP has conne
 and certificates read again, SIGTERM ends all IKE_SAs and the gateway.")]
     Serve {
         #[command(flatten)]
-        config: Config,
+        config: IkeConfigArgs,
     },
     /// Begin one connection of the configuration.
     #[command(after_help = "Examples:
@@ -37,13 +37,13 @@ begins it and stays until it has ended, or until it is interrupted. Ends with co
         #[arg(long)]
         keep: bool,
         #[command(flatten)]
-        config: Config,
+        config: IkeConfigArgs,
     },
     /// Show which IKE_SAs and CHILD_SAs a running gateway has.
     #[command(after_help = "Examples:\n  usher ike status\n  usher ike status --json")]
     Status {
         #[command(flatten)]
-        config: Config,
+        config: IkeConfigArgs,
     },
     /// Have IKE_SAs of a running gateway, or their CHILD_SAs, replaced by new ones.
     #[command(after_help = "Examples:
@@ -57,7 +57,7 @@ begins it and stays until it has ended, or until it is interrupted. Ends with co
         #[arg(long)]
         children: bool,
         #[command(flatten)]
-        config: Config,
+        config: IkeConfigArgs,
     },
     /// End IKE_SAs of a running gateway.
     #[command(after_help = "Examples:
@@ -74,7 +74,7 @@ What the configuration begins at the start is not begun again until `usher ike c
         #[arg(long, conflicts_with = "which")]
         all: bool,
         #[command(flatten)]
-        config: Config,
+        config: IkeConfigArgs,
     },
     /// Print a configuration of this gateway's made of strongSwan's swanctl.conf; what cannot be taken is told with its line.
     #[command(after_help = "Example:\n  usher ike import /etc/swanctl/swanctl.conf > ike.toml")]
@@ -92,122 +92,145 @@ What the configuration begins at the start is not begun again until `usher ike c
 
 /// Which configuration.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct IkeConfigArgs {
     /// The configuration file [default: /etc/usher/ike.toml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-pub(crate) fn ike(output: &Output, command: IkeCommand) -> Result<(), Failure> {
+pub(crate) fn run_ike_command(output: &ConsoleOutput, command: IkeCommand) -> Result<(), CommandFailure> {
     match command {
         IkeCommand::Serve { config } => {
-            ike::run(config.config, &Mode::Serve, usher_daemon::within).map_err(failure)
+            ike::run_ike(config.config, &IkeRunMode::Serve, usher_daemon::start_embedded)
+                .map_err(map_ike_error)
         }
-        IkeCommand::Connect { connection, keep, config } => connect(output, connection, keep, config),
-        IkeCommand::Status { config } => match ask(&config, &Request::Status)? {
-            Answer::Status(status) => show(output, &status),
-            other => Err(strange(&other)),
+        IkeCommand::Connect { connection, keep, config } => {
+            start_connection(output, connection, keep, config)
+        }
+        IkeCommand::Status { config } => match query_gateway(&config, &IkeControlRequest::Status)? {
+            IkeControlReply::Status(status) => show_gateway_status(output, &status),
+            other => Err(unexpected_answer(&other)),
         },
         IkeCommand::Rekey { which, children, config } => {
             let named = session_meant(&config, which.as_deref())?;
-            let answer = ask(&config, &Request::Rekey { which: named, children })?;
-            told(output, which.as_deref(), &answer, "replaced")
+            let answer = query_gateway(&config, &IkeControlRequest::Rekey { which: named, children })?;
+            report_affected_sas(output, which.as_deref(), &answer, "replaced")
         }
         IkeCommand::Down { which, all: _, config } => {
             let named = session_meant(&config, which.as_deref())?;
-            let answer = ask(&config, &Request::Down { which: named })?;
-            told(output, which.as_deref(), &answer, "ended")
+            let answer = query_gateway(&config, &IkeControlRequest::Down { which: named })?;
+            report_affected_sas(output, which.as_deref(), &answer, "ended")
         }
         IkeCommand::Import { file } => {
-            let include =
-                &mut |by: Option<&str>, pattern: &str| included(by.map_or(&*file, Path::new), pattern);
-            import(output, &file, |text| {
-                let usher_gateway::Imported { text, left, stops } = usher_gateway::import(text, include)?;
+            let include = &mut |by: Option<&str>, pattern: &str| {
+                read_included_files(by.map_or(&*file, Path::new), pattern)
+            };
+            import_foreign_file(output, &file, |text| {
+                let usher_gateway::SwanctlImport { text, left, stops } =
+                    usher_gateway::import_swanctl(text, include)?;
                 Ok::<_, usher_gateway::SwanctlError>(ImportedFile { text, left, stops })
             })
         }
         IkeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, ike::check(&file, usher_daemon::check_within))
+            report_check(output, &file, ike::check_config(&file, usher_daemon::check_embedded_config))
         }
     }
 }
 
-fn failure(error: IkeError) -> Failure {
+fn map_ike_error(error: IkeError) -> CommandFailure {
     match error {
         IkeError::Serve(_)
         | IkeError::NotConnected(_)
         | IkeError::Plane(_)
         | IkeError::PlaneFailed
-        | IkeError::WithinFailed => Failure::failed(error),
-        other => Failure::usage(other),
+        | IkeError::EmbeddedServerFailed => CommandFailure::runtime_error(error),
+        other => CommandFailure::usage_error(other),
     }
 }
 
-fn strange(answer: &Answer) -> Failure {
+fn unexpected_answer(answer: &IkeControlReply) -> CommandFailure {
     match answer {
-        Answer::Failed { message } => Failure::failed(message),
-        _ => Failure::failed("the gateway says what this program did not ask; are they of one version?"),
+        IkeControlReply::Failed { message } => CommandFailure::runtime_error(message),
+        _ => CommandFailure::runtime_error(
+            "the gateway says what this program did not ask; are they of one version?",
+        ),
     }
 }
 
-fn ask(config: &Config, request: &Request) -> Result<Answer, Failure> {
+fn query_gateway(
+    config: &IkeConfigArgs,
+    request: &IkeControlRequest,
+) -> Result<IkeControlReply, CommandFailure> {
     let path = ike::control_path(config.config.as_deref());
-    ike::request(&path, request).map_err(Failure::failed)
+    ike::request_gateway(&path, request).map_err(CommandFailure::runtime_error)
 }
 
 /// What a running gateway is asked about: where it is the beginning of a session's id, that id.
-fn session_meant(config: &Config, which: Option<&str>) -> Result<Option<String>, Failure> {
+fn session_meant(config: &IkeConfigArgs, which: Option<&str>) -> Result<Option<String>, CommandFailure> {
     let Some(which) = which else { return Ok(None) };
-    let Answer::Status(status) = ask(config, &Request::Status)? else { return Ok(Some(which.to_owned())) };
+    let IkeControlReply::Status(status) = query_gateway(config, &IkeControlRequest::Status)? else {
+        return Ok(Some(which.to_owned()));
+    };
     let called = |sa: &IkeSa| [&*sa.connection, &*sa.identity, &*sa.user].contains(&which);
     if which.starts_with('#') || status.sas.iter().any(called) {
         return Ok(Some(which.to_owned()));
     }
     let names = |sa: &IkeSa| SessionNames {
         id: sa.session.clone(),
-        others: Vec::new(),
-        about: format!("#{}  {}  {}", sa.id, sa.connection, sa.identity),
+        other_ids: Vec::new(),
+        description: format!("#{}  {}  {}", sa.id, sa.connection, sa.identity),
     };
     let names: Vec<_> = status.sas.iter().map(names).collect();
     let found = find_session(&names, which)?;
     Ok(Some(found.map_or_else(|| which.to_owned(), |n| names[n].id.clone())))
 }
 
-fn connect(output: &Output, connection: String, keep: bool, config: Config) -> Result<(), Failure> {
+fn start_connection(
+    output: &ConsoleOutput,
+    connection: String,
+    keep: bool,
+    config: IkeConfigArgs,
+) -> Result<(), CommandFailure> {
     let path = ike::control_path(config.config.as_deref());
-    match ike::request(&path, &Request::Connect { connection: connection.clone() }) {
-        Ok(Answer::Begun { sa }) if output.json => {
-            output.value(&json!({ "connection": connection, "sa": sa }))
+    match ike::request_gateway(&path, &IkeControlRequest::Connect { connection: connection.clone() }) {
+        Ok(IkeControlReply::Begun { sa }) if output.json => {
+            output.print_json(&json!({ "connection": connection, "sa": sa }))
         }
-        Ok(Answer::Begun { sa }) => {
-            output.text(&format!("{connection}: the gateway begins it as #{sa}; see: usher ike status\n"))
-        }
-        Ok(other) => Err(strange(&other)),
+        Ok(IkeControlReply::Begun { sa }) => output
+            .print_text(&format!("{connection}: the gateway begins it as #{sa}; see: usher ike status\n")),
+        Ok(other) => Err(unexpected_answer(&other)),
         // No gateway runs: this program is the client.
         Err(_) => {
-            let mode = Mode::Connect { connection, keep };
-            ike::run(config.config, &mode, usher_daemon::within).map_err(failure)
+            let mode = IkeRunMode::Connect { connection, reconnects: keep };
+            ike::run_ike(config.config, &mode, usher_daemon::start_embedded).map_err(map_ike_error)
         }
     }
 }
 
-fn told(output: &Output, which: Option<&str>, answer: &Answer, what: &str) -> Result<(), Failure> {
+fn report_affected_sas(
+    output: &ConsoleOutput,
+    which: Option<&str>,
+    answer: &IkeControlReply,
+    what: &str,
+) -> Result<(), CommandFailure> {
     match answer {
-        Answer::Told { sas } if output.json => output.value(&json!({ "sas": sas })),
-        Answer::Told { sas: 0 } => match which {
-            Some(which) => Err(Failure::failed(format!("nothing is called {which}; see: usher ike status"))),
-            None => output.text("there is none\n"),
+        IkeControlReply::Told { sas } if output.json => output.print_json(&json!({ "sas": sas })),
+        IkeControlReply::Told { sas: 0 } => match which {
+            Some(which) => Err(CommandFailure::runtime_error(format!(
+                "nothing is called {which}; see: usher ike status"
+            ))),
+            None => output.print_text("there is none\n"),
         },
-        Answer::Told { sas } => output.text(&format!("{sas} to be {what}\n")),
-        other => Err(strange(other)),
+        IkeControlReply::Told { sas } => output.print_text(&format!("{sas} to be {what}\n")),
+        other => Err(unexpected_answer(other)),
     }
 }
 
-fn show(output: &Output, status: &Status) -> Result<(), Failure> {
+fn show_gateway_status(output: &ConsoleOutput, status: &IkeStatus) -> Result<(), CommandFailure> {
     if output.json {
-        let value = serde_json::to_value(status).map_err(Failure::failed)?;
-        return output.value(&value);
+        let value = serde_json::to_value(status).map_err(CommandFailure::runtime_error)?;
+        return output.print_json(&value);
     }
     let mut text = format!("{} IKE_SAs, {} half open", status.sas.len(), status.half_open);
     for pool in &status.pools {
@@ -215,14 +238,14 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
     }
     text.push('\n');
     let short = short_ids(status.sas.iter().map(|sa| &*sa.session));
-    let rows = status.sas.iter().zip(short).flat_map(|(sa, short)| rows(sa, short));
-    text.push_str(&columns(&rows.collect::<Vec<_>>()));
-    output.text(&text)
+    let rows = status.sas.iter().zip(short).flat_map(|(sa, short)| sa_rows(sa, short));
+    text.push_str(&format_columns(&rows.collect::<Vec<_>>()));
+    output.print_text(&text)
 }
 
 /// An IKE_SA and its CHILD_SAs, a row each.
-fn rows(sa: &IkeSa, short: String) -> Vec<Vec<String>> {
-    let lasted = |seconds: u64| duration(seconds as f64);
+fn sa_rows(sa: &IkeSa, short: String) -> Vec<Vec<String>> {
+    let lasted = |seconds: u64| format_duration(seconds as f64);
     let addresses: Vec<String> = sa.addresses.iter().map(ToString::to_string).collect();
     let first = vec![
         format!("#{} {short}", sa.id),
@@ -250,9 +273,9 @@ fn rows(sa: &IkeSa, short: String) -> Vec<Vec<String>> {
             lasted(child.lasted),
             format!(
                 "{} in {} received, {} in {} sent",
-                octets(child.carried.received_octets),
+                format_octets(child.carried.received_octets),
                 child.carried.received_packets,
-                octets(child.carried.sent_octets),
+                format_octets(child.carried.sent_octets),
                 child.carried.sent_packets
             ),
         ]

@@ -1,10 +1,10 @@
 //! `usher lab`: what this machine offers to studies on kernel sockets, which labs run, and what was left of those that do not.
 
-use crate::output::{Failure, Output, columns};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::PathBuf;
-use usher_lab::{Delays, LabError, Left, Listed, Measured, Registry};
+use usher_lab::{DelayMeasurement, DelayStats, LabError, LabRegistry, LabRemains, ListedLab};
 
 /// Datagrams a second at which precision is measured: few, where each wakes the relay up, and many.
 const RATES: [u32; 2] = [1000, 20_000];
@@ -24,7 +24,7 @@ Ends with code 1 when this machine cannot run a lab.")]
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
         seconds: u32,
         #[command(flatten)]
-        list: List,
+        list: LabRegistryArgs,
     },
     /// Remove what is left of labs whose process was killed: programs that they had started, and their entries in the list.
     #[command(after_help = "Example:
@@ -33,7 +33,7 @@ Ends with code 1 when this machine cannot run a lab.")]
 Networks need no cleaning: namespaces, interfaces and routes of a lab are gone with its process. The next lab cleans up, too.")]
     Clean {
         #[command(flatten)]
-        list: List,
+        list: LabRegistryArgs,
     },
     /// Show the labs that run: their hosts and links, and how to enter a host.
     #[command(after_help = "Examples:
@@ -43,67 +43,67 @@ Networks need no cleaning: namespaces, interfaces and routes of a lab are gone w
 In another shell: nsenter --net=/proc/PROCESS/fd/NUMBER tcpdump -n -i eth0")]
     Show {
         #[command(flatten)]
-        list: List,
+        list: LabRegistryArgs,
     },
 }
 
 /// Which list of labs.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct List {
+pub(crate) struct LabRegistryArgs {
     /// The folder in which labs are listed [default: /run/usher/lab, or the user's own].
     #[arg(long, value_name = "DIR")]
     list: Option<PathBuf>,
 }
 
-impl List {
-    fn open(&self) -> Result<Registry, Failure> {
+impl LabRegistryArgs {
+    fn open_registry(&self) -> Result<LabRegistry, CommandFailure> {
         let opened = match &self.list {
-            Some(folder) => Registry::at(folder),
-            None => Registry::of_user(),
+            Some(folder) => LabRegistry::open_at(folder),
+            None => LabRegistry::of_user(),
         };
-        opened.map_err(Failure::failed)
+        opened.map_err(CommandFailure::runtime_error)
     }
 }
 
-pub(crate) fn lab(output: &Output, command: LabCommand) -> Result<(), Failure> {
+pub(crate) fn run_lab_command(output: &ConsoleOutput, command: LabCommand) -> Result<(), CommandFailure> {
     match command {
-        LabCommand::Check { seconds, list } => check(output, seconds, &list.open()?),
-        LabCommand::Clean { list } => clean(output, &list.open()?),
-        LabCommand::Show { list } => show(output, &list.open()?),
+        LabCommand::Check { seconds, list } => check_lab(output, seconds, &list.open_registry()?),
+        LabCommand::Clean { list } => clean_labs(output, &list.open_registry()?),
+        LabCommand::Show { list } => show_labs(output, &list.open_registry()?),
     }
 }
 
-fn check(output: &Output, seconds: u32, list: &Registry) -> Result<(), Failure> {
-    let offers = usher_lab::offers(list);
+fn check_lab(output: &ConsoleOutput, seconds: u32, list: &LabRegistry) -> Result<(), CommandFailure> {
+    let offers = usher_lab::check_features(list);
     let able = offers.iter().all(|offer| offer.there || !offer.needed);
-    let measure = |rate: u32| usher_lab::precision(list, rate, rate.saturating_mul(seconds));
-    let measured: Result<Vec<Measured>, LabError> =
+    let measure = |rate: u32| usher_lab::measure_precision(list, rate, rate.saturating_mul(seconds));
+    let measured: Result<Vec<DelayMeasurement>, LabError> =
         if able { RATES.into_iter().map(measure).collect() } else { Ok(Vec::new()) };
-    let measured = measured.map_err(Failure::failed)?;
+    let measured = measured.map_err(CommandFailure::runtime_error)?;
     if output.json {
-        output.value(&json!({ "able": able, "offers": offers, "precision": measured }))?;
+        output.print_json(&json!({ "able": able, "offers": offers, "precision": measured }))?;
     } else {
-        let row = |offer: &usher_lab::Offer| {
+        let row = |offer: &usher_lab::LabFeature| {
             vec![
                 offer.name.to_owned(),
                 if offer.there { "yes" } else { "no" }.to_owned(),
                 offer.detail.clone(),
             ]
         };
-        output.text(&columns(&offers.iter().map(row).collect::<Vec<_>>()))?;
+        output.print_text(&format_columns(&offers.iter().map(row).collect::<Vec<_>>()))?;
         if !measured.is_empty() {
-            output.text("\nmore than the link's 5 ms, in microseconds:\n")?;
-            output.text(&columns(&precision(&measured)))?;
+            output.print_text("\nmore than the link's 5 ms, in microseconds:\n")?;
+            output.print_text(&format_columns(&precision_rows(&measured)))?;
         }
     }
-    if able { Ok(()) } else { Err(Failure::failed("this machine cannot run a lab as it is")) }
+    if able { Ok(()) } else { Err(CommandFailure::runtime_error("this machine cannot run a lab as it is")) }
 }
 
 /// The table of what was measured.
-fn precision(measured: &[Measured]) -> Vec<Vec<String>> {
+fn precision_rows(measured: &[DelayMeasurement]) -> Vec<Vec<String>> {
     let mut rows =
         vec![["rate", "by", "mean", "median", "99 %", "99.9 %", "most"].map(str::to_owned).to_vec()];
-    let row = |rate: u32, by: &str, delays: &Delays| {
+    let row = |rate: u32, by: &str, delays: &DelayStats| {
         let figures = [delays.mean, delays.median, delays.p99, delays.p999, delays.max];
         let mut row = vec![format!("{rate}/s"), by.to_owned()];
         row.extend(figures.map(|seconds| format!("{:.0}", seconds * 1e6)));
@@ -116,12 +116,12 @@ fn precision(measured: &[Measured]) -> Vec<Vec<String>> {
     rows
 }
 
-fn clean(output: &Output, list: &Registry) -> Result<(), Failure> {
-    let left = list.clean().map_err(Failure::failed)?;
+fn clean_labs(output: &ConsoleOutput, list: &LabRegistry) -> Result<(), CommandFailure> {
+    let left = list.remove_remains().map_err(CommandFailure::runtime_error)?;
     if output.json {
-        return output.value(&json!(left));
+        return output.print_json(&json!(left));
     }
-    let Left { labs, programs } = &left;
+    let LabRemains { labs, programs } = &left;
     let mut text = String::new();
     for lab in labs {
         text.push_str(&format!("removed the entry of a lab that was killed: {lab}\n"));
@@ -129,30 +129,30 @@ fn clean(output: &Output, list: &Registry) -> Result<(), Failure> {
     for (process, name) in programs {
         text.push_str(&format!("ended {name} (process {process}), which a lab had started\n"));
     }
-    output.text(if left.is_empty() { "nothing was left\n" } else { &text })
+    output.print_text(if left.is_empty() { "nothing was left\n" } else { &text })
 }
 
-fn show(output: &Output, list: &Registry) -> Result<(), Failure> {
-    let running = list.running().map_err(Failure::failed)?;
+fn show_labs(output: &ConsoleOutput, list: &LabRegistry) -> Result<(), CommandFailure> {
+    let running = list.running_labs().map_err(CommandFailure::runtime_error)?;
     if output.json {
-        return output.value(&json!(running));
+        return output.print_json(&json!(running));
     }
     if running.is_empty() {
-        return output.text("no lab runs\n");
+        return output.print_text("no lab runs\n");
     }
-    running.iter().try_for_each(|lab| output.text(&shown(lab)))
+    running.iter().try_for_each(|lab| output.print_text(&format_lab(lab)))
 }
 
-fn shown(lab: &Listed) -> String {
+fn format_lab(lab: &ListedLab) -> String {
     let mut text = format!("{} (process {})\n", lab.name, lab.process);
     let host = |host: &usher_lab::ListedHost| {
         let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
         let enter = format!("nsenter --net=/proc/{}/fd/{}", lab.process, host.descriptor);
         vec![format!("  {}", host.name), addresses.join(" "), enter]
     };
-    text.push_str(&columns(&lab.hosts.iter().map(host).collect::<Vec<_>>()));
+    text.push_str(&format_columns(&lab.hosts.iter().map(host).collect::<Vec<_>>()));
     let link = |(name, [a, b]): &(String, [String; 2])| vec![format!("  {name}"), format!("{a} - {b}")];
-    text.push_str(&columns(&lab.links.iter().map(link).collect::<Vec<_>>()));
+    text.push_str(&format_columns(&lab.links.iter().map(link).collect::<Vec<_>>()));
     text
 }
 
@@ -168,14 +168,14 @@ mod tests {
             addresses: vec![[10, 0, 0, 1].into()],
             descriptor,
         };
-        let lab = Listed {
+        let lab = ListedLab {
             process: 7,
             name: "study".to_owned(),
             hosts: vec![host("nas", 5), host("server", 6)],
             links: vec![("wan".to_owned(), ["nas".to_owned(), "server".to_owned()])],
         };
         assert_eq!(
-            shown(&lab),
+            format_lab(&lab),
             "study (process 7)\n  nas     10.0.0.1  nsenter --net=/proc/7/fd/5\n  server  10.0.0.1  nsenter --net=/proc/7/fd/6\n  \
              wan  nas - server\n"
         );
@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn precision_is_shown_in_microseconds() {
-        let delays = Delays { mean: 0.000_020_4, max: 0.001, ..Delays::default() };
+        let delays = DelayStats { mean: 0.000_020_4, max: 0.001, ..DelayStats::default() };
         let relay = RelayReport { delays, ..RelayReport::default() };
-        let rows = precision(&[Measured { rate: 1000, delay: 0.005, programs: delays, relay }]);
+        let rows = precision_rows(&[DelayMeasurement { rate: 1000, delay: 0.005, programs: delays, relay }]);
         assert_eq!(rows[1], ["1000/s", "the relay", "20", "0", "0", "0", "1000"]);
         assert_eq!(rows.len(), 3);
     }

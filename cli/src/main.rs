@@ -30,9 +30,9 @@ mod session_id;
 mod study;
 mod verify;
 
-use args::{Arguments, Command, ConfigCommand, StudyCommand};
+use args::{CliArguments, ConfigCommand, StudyCommand, UsherCommand};
 use clap::{CommandFactory, Parser};
-use output::{Failure, Output};
+use output::{CommandFailure, ConsoleOutput};
 use std::process::ExitCode;
 
 /// The server and the simulator alike allocate some tens of small pieces a login: the system's allocator takes a seventh of
@@ -41,12 +41,13 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match CliArguments::try_parse() {
         Ok(arguments) => arguments,
         Err(said) => {
             let code = u8::try_from(said.exit_code()).unwrap_or(2);
             if code != 0 && std::env::args().any(|word| word == "--json") {
-                Output::JSON.failure(&Failure { code, message: said.to_string().trim_end().to_owned() });
+                ConsoleOutput::JSON
+                    .print_failure(&CommandFailure { code, message: said.to_string().trim_end().to_owned() });
             } else {
                 // Help and version come this way too, with exit code 0. A reader that went away is no fault.
                 let _ = said.print();
@@ -54,84 +55,90 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let output = Output::new(&arguments.common);
-    match dispatch(arguments.command, &output) {
+    let output = ConsoleOutput::new(&arguments.common);
+    match dispatch_command(arguments.command, &output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output.failure(&failure);
+            output.print_failure(&failure);
             ExitCode::from(failure.code)
         }
     }
 }
 
-fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
+fn dispatch_command(command: UsherCommand, output: &ConsoleOutput) -> Result<(), CommandFailure> {
     match command {
-        Command::Study { command } => match command {
-            StudyCommand::List => study::list(output),
-            StudyCommand::Show { name, toml } => study::show(output, &name, toml),
+        UsherCommand::Study { command } => match command {
+            StudyCommand::List => study::list_studies(output),
+            StudyCommand::Show { name, toml } => study::show_study(output, &name, toml),
             StudyCommand::New { file, kind } => study::new(output, &file, &kind),
-            StudyCommand::Check { files } => study::check(output, &files),
-            StudyCommand::Run(run) => study::run(output, &run),
-            StudyCommand::Compare { a, b, out } => study::compare(output, &a, &b, out.as_deref()),
+            StudyCommand::Check { files } => study::check_studies(output, &files),
+            StudyCommand::Run(run) => study::run_studies(output, &run),
+            StudyCommand::Compare { a, b, out } => study::compare_runs(output, &a, &b, out.as_deref()),
         },
-        Command::Verify { filter, automata: true, dot, .. } => verify::automata(output, filter, dot),
-        Command::Verify { filter, list, .. } => {
+        UsherCommand::Verify { filter, automata: true, dot, .. } => {
+            verify::print_automata(output, filter, dot)
+        }
+        UsherCommand::Verify { filter, list, .. } => {
             let oracles = usher_verify::oracles();
-            if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
+            if list {
+                verify::list_oracles(output, &oracles, filter)
+            } else {
+                verify::run_oracles(output, &oracles, filter)
+            }
         }
-        Command::Claims { dir } => claims::claims(output, dir.as_deref()),
+        UsherCommand::Claims { dir } => claims::judge_claims(output, dir.as_deref()),
         #[cfg(feature = "live")]
-        Command::Aaa { command } => aaa::aaa(output, *command),
+        UsherCommand::Aaa { command } => aaa::run_aaa_command(output, *command),
         #[cfg(feature = "live")]
-        Command::Ident { command } => ident::ident(output, command),
+        UsherCommand::Ident { command } => ident::run_ident_command(output, command),
         #[cfg(feature = "live")]
-        Command::Ike { command } => ike::ike(output, *command),
+        UsherCommand::Ike { command } => ike::run_ike_command(output, *command),
         #[cfg(feature = "live")]
-        Command::Mih { command } => mih::mih(output, *command),
+        UsherCommand::Mih { command } => mih::run_mih_command(output, *command),
         #[cfg(feature = "live")]
-        Command::Pppoe { command } => pppoe::pppoe(output, *command),
+        UsherCommand::Pppoe { command } => pppoe::run_pppoe_command(output, *command),
         #[cfg(feature = "live")]
-        Command::Who(args) => pppoe::who(output, args),
-        Command::Lab { command } => lab::lab(output, command),
+        UsherCommand::Who(args) => pppoe::find_subscriber(output, args),
+        UsherCommand::Lab { command } => lab::run_lab_command(output, command),
         #[cfg(feature = "live")]
-        Command::Load { command } => load::load(output, &command),
+        UsherCommand::Load { command } => load::run_load(output, &command),
         #[cfg(feature = "live")]
-        Command::Plan(plan) => plan::plan(output, &plan),
-        Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
-            config::upgrade(output, &files, write)
+        UsherCommand::Plan(plan) => plan::run_plan(output, &plan),
+        UsherCommand::Config { command: ConfigCommand::Upgrade { files, write } } => {
+            config::upgrade_files(output, &files, write)
         }
-        Command::Man { dir } => man::man(output, &dir),
-        Command::Completion { shell } => {
+        UsherCommand::Man { dir } => man::write_man_pages(output, &dir),
+        UsherCommand::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut completed(), "usher", &mut script);
-            output.text(&String::from_utf8_lossy(&script))?;
+            clap_complete::generate(shell, &mut completion_command(), "usher", &mut script);
+            output.print_text(&String::from_utf8_lossy(&script))?;
             // clap's script for fish has no values of arguments without an option.
-            if shell == clap_complete::Shell::Fish { output.text(&studies_for_fish()) } else { Ok(()) }
+            if shell == clap_complete::Shell::Fish { output.print_text(&studies_for_fish()) } else { Ok(()) }
         }
     }
 }
 
 /// The names of studies that come with the program.
-fn studies() -> Vec<&'static str> {
-    usher_scenario::founding::all().iter().map(|study| study.name).collect()
+fn study_names() -> Vec<&'static str> {
+    usher_scenario::founding::founding_studies().iter().map(|study| study.name).collect()
 }
 
 /// Completes the names of studies in fish, by what clap's script defines.
 fn studies_for_fish() -> String {
     format!(
         "complete -c usher -n \"__fish_usher_using_subcommand study; and __fish_seen_subcommand_from run check show\" -a \"{}\"\n",
-        studies().join(" ")
+        study_names().join(" ")
     )
 }
 
 /// The command line with the names of studies where such are asked for, for a shell to complete.
-fn completed() -> clap::Command {
-    let names = studies();
+fn completion_command() -> clap::Command {
+    let names = study_names();
     let known = |command: clap::Command, argument: &'static str| {
         let parser = clap::builder::PossibleValuesParser::new(names.clone());
         command.mut_arg(argument, |argument| argument.value_parser(parser))
     };
-    Arguments::command().mut_subcommand("study", |study| {
+    CliArguments::command().mut_subcommand("study", |study| {
         let study = study.mut_subcommand("run", |run| known(run, "names"));
         let study = study.mut_subcommand("check", |check| known(check, "files"));
         study.mut_subcommand("show", |show| known(show, "name"))

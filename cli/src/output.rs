@@ -1,13 +1,13 @@
 //! Printing. A reader that goes away (`usher ... | head`) ends no run and is no fault.
 
-use crate::args::Common;
+use crate::args::CommonArgs;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 /// Why a command ends without having done what was asked.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     /// The exit code.
     pub(crate) code: u8,
     /// What happened, where, and what to do.
@@ -20,79 +20,79 @@ pub(crate) const INTERRUPTED: u8 = 130;
 #[cfg(feature = "live")]
 const PARTLY: u8 = 3;
 
-impl Failure {
+impl CommandFailure {
     /// The user ended it before it had done what was asked.
     pub(crate) fn interrupted(cause: impl Display) -> Self {
         Self { code: INTERRUPTED, message: cause.to_string() }
     }
     /// Something went wrong.
-    pub(crate) fn failed(cause: impl Display) -> Self {
+    pub(crate) fn runtime_error(cause: impl Display) -> Self {
         Self { code: 1, message: cause.to_string() }
     }
     /// Another program's file was taken in part, or not at all since what cannot be taken would have let in more.
     #[cfg(feature = "live")]
-    pub(crate) fn partly(cause: impl Display) -> Self {
+    pub(crate) fn partial_import(cause: impl Display) -> Self {
         Self { code: PARTLY, message: cause.to_string() }
     }
     /// What was asked makes no sense; nothing was run.
-    pub(crate) fn usage(cause: impl Display) -> Self {
+    pub(crate) fn usage_error(cause: impl Display) -> Self {
         Self { code: 2, message: cause.to_string() }
     }
 }
 
 /// Where and how to print.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
+pub(crate) struct ConsoleOutput {
     pub(crate) json: bool,
     pub(crate) verbose: bool,
     /// A bar may be drawn.
     pub(crate) progress: bool,
 }
 
-impl Output {
+impl ConsoleOutput {
     /// For programs.
     pub(crate) const JSON: Self = Self { json: true, verbose: false, progress: false };
 
-    pub(crate) fn new(common: &Common) -> Self {
+    pub(crate) fn new(common: &CommonArgs) -> Self {
         let progress = !common.plain && !common.json && io::stderr().is_terminal();
         Self { json: common.json, verbose: common.verbose, progress }
     }
 
     /// A result, to standard output.
-    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn print_text(&self, text: &str) -> Result<(), CommandFailure> {
         let mut out = io::stdout().lock();
-        let written = out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush());
+        let written = out.write_all(escape_terminal_codes(text).as_bytes()).and_then(|()| out.flush());
         match written {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::failed(format!("cannot write to standard output: {e}")))
+                Err(CommandFailure::runtime_error(format!("cannot write to standard output: {e}")))
             }
             _ => Ok(()),
         }
     }
 
     /// A result for programs, to standard output.
-    pub(crate) fn value(&self, value: &serde_json::Value) -> Result<(), Failure> {
-        self.text(&format!("{value:#}\n"))
+    pub(crate) fn print_json(&self, value: &serde_json::Value) -> Result<(), CommandFailure> {
+        self.print_text(&format!("{value:#}\n"))
     }
 
     /// Why a command has not done what was asked, to standard error: in words, or for programs as an object.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    pub(crate) fn print_failure(&self, failure: &CommandFailure) {
         if !self.json {
-            return self.note(&failure.message);
+            return self.print_note(&failure.message);
         }
         let said = serde_json::json!({ "error": { "exit_code": failure.code, "message": failure.message } });
-        self.note(&said.to_string());
+        self.print_note(&said.to_string());
     }
 
     /// Something to know, to standard error.
-    pub(crate) fn note(&self, text: &str) {
+    pub(crate) fn print_note(&self, text: &str) {
         // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr(), "{}", harmless(text));
+        let _ = writeln!(io::stderr(), "{}", escape_terminal_codes(text));
     }
 }
 
 /// A text that tells a terminal to do nothing: names in a store, and what a server answers, may be others' words.
-fn harmless(text: &str) -> Cow<'_, str> {
+fn escape_terminal_codes(text: &str) -> Cow<'_, str> {
     let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(acts) {
         return text.into();
@@ -103,7 +103,7 @@ fn harmless(text: &str) -> Cow<'_, str> {
 
 /// Lines of columns, each as wide as its widest cell; the last one is left as it is. No cell is more than its part of one line, though it
 /// holds others' words.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+pub(crate) fn format_columns(rows: &[Vec<String>]) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     let cell = |cell: &String| cell.chars().map(escaped).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
@@ -124,13 +124,13 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
 
 /// The faults of a file for programs.
 #[cfg(feature = "live")]
-pub(crate) fn faults(faults: &usher_config::Faults) -> serde_json::Value {
-    let each = |f: &usher_config::Fault| serde_json::json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
+pub(crate) fn faults_json(faults: &usher_config::ConfigErrors) -> serde_json::Value {
+    let each = |f: &usher_config::ConfigDiagnostic| serde_json::json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
     faults.faults.iter().map(each).collect()
 }
 
 /// A word of a command line as a shell takes it.
-pub(crate) fn quoted(word: &str) -> String {
+pub(crate) fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -139,22 +139,22 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 /// A number for people: three digits more than a glance needs, no more than were computed.
-pub(crate) fn rounded(value: f64) -> String {
+pub(crate) fn format_rounded(value: f64) -> String {
     let text = format!("{value:.4e}");
     let short: f64 = text.parse().unwrap_or(value);
-    usher_observe::row::number(short)
+    usher_observe::row::format_number(short)
 }
 
 /// Octets as people read them.
 #[cfg(feature = "live")]
-pub(crate) fn octets(n: u64) -> String {
+pub(crate) fn format_octets(n: u64) -> String {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
     let unit = units.into_iter().find(|(_, octets)| n >= *octets);
     unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
 }
 
 /// A time for people.
-pub(crate) fn duration(seconds: f64) -> String {
+pub(crate) fn format_duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),
         s if s < 120.0 => format!("{s:.0} s"),
@@ -172,29 +172,35 @@ mod tests {
         for (word, text) in
             [("aaa-hol", "aaa-hol"), ("loss=5 %; p=a", "'loss=5 %; p=a'"), ("it's", "'it'\\''s'"), ("", "''")]
         {
-            assert_eq!(quoted(word), text);
+            assert_eq!(shell_quote(word), text);
         }
     }
 
     #[test]
     fn nothing_printed_acts_on_the_terminal() {
-        assert_eq!(harmless("a\tb \u{e4}\n"), "a\tb \u{e4}\n");
-        assert_eq!(harmless("ann\x1b]0;x\x07\r\u{9b}2J\n"), "ann\\u{1b}]0;x\\u{7}\\r\\u{9b}2J\n");
+        assert_eq!(escape_terminal_codes("a\tb \u{e4}\n"), "a\tb \u{e4}\n");
+        assert_eq!(
+            escape_terminal_codes("ann\x1b]0;x\x07\r\u{9b}2J\n"),
+            "ann\\u{1b}]0;x\\u{7}\\r\\u{9b}2J\n"
+        );
     }
 
     #[test]
     fn columns_line_up() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        assert_eq!(columns(&[row(["a", "x"]), row(["äbc", ""])]), "a    x\näbc\n");
+        assert_eq!(format_columns(&[row(["a", "x"]), row(["äbc", ""])]), "a    x\näbc\n");
         // A name that has a line in it, to be taken for somebody else's.
-        assert_eq!(columns(&[row(["a\nbob", "x"]), row(["b", "y\tz"])]), "a\\nbob  x\nb       y\\tz\n");
+        assert_eq!(
+            format_columns(&[row(["a\nbob", "x"]), row(["b", "y\tz"])]),
+            "a\\nbob  x\nb       y\\tz\n"
+        );
     }
 
     #[test]
     fn numbers_and_times_for_people() {
-        assert_eq!(rounded(0.123_456_789), "0.12346");
-        assert_eq!(rounded(123_456.0), "123460");
-        assert_eq!(rounded(-0.0), "-0");
-        assert_eq!([0.31, 75.0, 600.0, 9000.0].map(duration), ["0.3 s", "75 s", "10 min", "2.5 h"]);
+        assert_eq!(format_rounded(0.123_456_789), "0.12346");
+        assert_eq!(format_rounded(123_456.0), "123460");
+        assert_eq!(format_rounded(-0.0), "-0");
+        assert_eq!([0.31, 75.0, 600.0, 9000.0].map(format_duration), ["0.3 s", "75 s", "10 min", "2.5 h"]);
     }
 }

@@ -1,13 +1,13 @@
 //! What pages name exists: commands with their options, and keys of the configuration.
 
-use crate::args::Arguments;
+use crate::args::CliArguments;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use serde_json::Value;
 use std::path::Path;
 
 /// The pages, from the repository's root.
-fn pages() -> Vec<String> {
+fn page_paths() -> Vec<String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let names =
         std::fs::read_dir(docs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -17,13 +17,13 @@ fn pages() -> Vec<String> {
     all
 }
 
-fn read(path: &str) -> String {
+fn read_page(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Each line of code of a page, and each piece of code within a line, with the line's number.
-fn code(page: &str) -> Vec<(usize, String)> {
+fn code_pieces(page: &str) -> Vec<(usize, String)> {
     let (mut all, mut block): (Vec<(usize, String)>, bool) = (Vec::new(), false);
     let mut goes_on = false;
     for (i, line) in page.lines().enumerate() {
@@ -45,7 +45,7 @@ fn code(page: &str) -> Vec<(usize, String)> {
 
 /// The words of a line as a shell has them, up to what another program or a comment has. A page may put an explanation
 /// beside a command, some blanks away.
-fn words(line: &str) -> Vec<String> {
+fn shell_words(line: &str) -> Vec<String> {
     let line = line.split("   ").next().unwrap_or_default();
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in line.chars() {
@@ -66,13 +66,13 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// What is wrong with a command line that a page shows.
-fn misuse(line: &str) -> Option<String> {
+fn find_misuse(line: &str) -> Option<String> {
     let line = line.trim_start_matches("$ ").trim_start_matches("sudo ");
     if !line.starts_with("usher ") {
         return None;
     }
-    let words = words(line);
-    let mut command = Arguments::command();
+    let words = shell_words(line);
+    let mut command = CliArguments::command();
     let mut rest = &words[1..];
     while let Some((word, after)) = rest.split_first() {
         let Some(next) = command.find_subcommand(word) else { break };
@@ -81,7 +81,7 @@ fn misuse(line: &str) -> Option<String> {
     if rest.is_empty() {
         return None;
     }
-    match Arguments::try_parse_from(&words) {
+    match CliArguments::try_parse_from(&words) {
         Ok(_) => None,
         Err(said) => match said.kind() {
             // A page may write N for a number, and SHELL for one of several.
@@ -99,10 +99,10 @@ fn misuse(line: &str) -> Option<String> {
 fn commands_that_pages_show_can_be_typed() {
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for page in pages() {
-        for (line, text) in code(&read(&page)) {
+    for page in page_paths() {
+        for (line, text) in code_pieces(&read_page(&page)) {
             seen += usize::from(text.starts_with("usher "));
-            wrong.extend(misuse(&text).map(|said| format!("{page}:{line}: {text}\n  {said}")));
+            wrong.extend(find_misuse(&text).map(|said| format!("{page}:{line}: {text}\n  {said}")));
         }
     }
     assert!(seen > 50, "the pages' commands were not found: {seen}");
@@ -112,40 +112,40 @@ fn commands_that_pages_show_can_be_typed() {
 #[test]
 fn a_command_that_cannot_be_typed_is_found() {
     for wrong in ["usher aaa user set --hash nt", "usher aaa users list", "usher aaa serve --confg a"] {
-        assert!(misuse(wrong).is_some(), "{wrong}");
+        assert!(find_misuse(wrong).is_some(), "{wrong}");
     }
     for right in
         ["usher aaa user set ann --password --hash nt", "usher aaa user set", "usher aaa schema | psql"]
     {
-        assert_eq!(misuse(right), None, "{right}");
+        assert_eq!(find_misuse(right), None, "{right}");
     }
 }
 
 /// Whether a schema has a key of a table; both are paths of names, as `diameter.peer` and `origins`.
-fn has(schema: &Value, table: &str, key: &str) -> bool {
+fn has_key(schema: &Value, table: &str, key: &str) -> bool {
     let mut at = schema.clone();
     for name in table.split('.').chain([key]) {
-        let Some(next) = property(schema, &at, name) else { return false };
+        let Some(next) = find_property(schema, &at, name) else { return false };
         at = next;
     }
     true
 }
 
 /// A property of what a part of a schema describes: by itself, by reference, or of each item of a list.
-fn property(schema: &Value, part: &Value, name: &str) -> Option<Value> {
+fn find_property(schema: &Value, part: &Value, name: &str) -> Option<Value> {
     if let Some(found) = part["properties"].get(name) {
         return Some(found.clone());
     }
     if let Some(path) = part["$ref"].as_str().and_then(|path| path.strip_prefix('#')) {
-        return property(schema, schema.pointer(path)?, name);
+        return find_property(schema, schema.pointer(path)?, name);
     }
     let several =
         ["anyOf", "allOf", "oneOf"].into_iter().flat_map(|of| part[of].as_array().into_iter().flatten());
-    several.chain(part.get("items")).find_map(|part| property(schema, part, name))
+    several.chain(part.get("items")).find_map(|part| find_property(schema, part, name))
 }
 
 /// The table and the key that a piece of code names, as `[limits] failures = 3` does.
-fn named(text: &str) -> Option<(&str, &str)> {
+fn parse_key_reference(text: &str) -> Option<(&str, &str)> {
     let (table, key) = text.strip_prefix('[')?.split_once("] ")?;
     let table = table.trim_start_matches('[').trim_end_matches(']');
     let key = key.trim_start();
@@ -155,18 +155,19 @@ fn named(text: &str) -> Option<(&str, &str)> {
 
 #[test]
 fn keys_that_pages_name_are_of_the_configuration() {
-    let schemas =
-        crate::config::kinds().into_iter().map(|(_, schema)| serde_json::from_str(&schema).unwrap());
+    let schemas = crate::config::formats_with_schemas()
+        .into_iter()
+        .map(|(_, schema)| serde_json::from_str(&schema).unwrap());
     let schemas: Vec<Value> = schemas.collect();
-    assert!(has(&schemas[1], "diameter.peer", "origins") && has(&schemas[1], "limits", "failures"));
-    assert!(!has(&schemas[1], "limits", "login_timeout"));
+    assert!(has_key(&schemas[1], "diameter.peer", "origins") && has_key(&schemas[1], "limits", "failures"));
+    assert!(!has_key(&schemas[1], "limits", "login_timeout"));
     let mut seen = 0;
-    for page in pages() {
-        for (line, text) in code(&read(&page)) {
-            let Some((table, key)) = named(&text) else { continue };
+    for page in page_paths() {
+        for (line, text) in code_pieces(&read_page(&page)) {
+            let Some((table, key)) = parse_key_reference(&text) else { continue };
             seen += 1;
             assert!(
-                schemas.iter().any(|schema| has(schema, table, key)),
+                schemas.iter().any(|schema| has_key(schema, table, key)),
                 "{page}:{line}: `{text}`: table {table} has no key {key}"
             );
         }

@@ -1,16 +1,16 @@
 //! `usher plan`: how many servers.
 
-use crate::load::Part;
-use crate::output::{Failure, INTERRUPTED, Output, columns};
+use crate::load::MixEntry;
+use crate::output::{CommandFailure, ConsoleOutput, INTERRUPTED, format_columns};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_config::units::{Count, Rate, Share, Time};
-use usher_plan::{Demand, Effort, File, PlanError, Prepared, Target, Watch};
+use usher_config::units::{EventRate, Percentage, PositiveCount, TimeSpan};
+use usher_plan::{LoginDemand, LoginTarget, PlanEffort, PlanError, PlanFile, PlanObserver, PreparedPlan};
 
 #[derive(Args, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PlanArgs {
     /// The plan as a file, whose keys are the options'; options stand against it.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -22,16 +22,16 @@ pub(crate) struct Plan {
     config: Option<PathBuf>,
     /// Methods by their shares, by the profile's names: eap-tls=60,peap-mschapv2=30,pap=10.
     #[arg(long, value_name = "METHOD=SHARE,...", value_delimiter = ',', help_heading = "Demand")]
-    mix: Vec<Part>,
+    mix: Vec<MixEntry>,
     /// How many users there are.
     #[arg(long, value_name = "N", help_heading = "Demand")]
     users: Option<u32>,
     /// All of them log in once within this time.
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, help_heading = "Demand", conflicts_with_all = ["reauthentication", "rate"])]
-    within: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Demand", conflicts_with_all = ["reauthentication", "rate"])]
+    within: Option<TimeSpan>,
     /// Each logs in again after this time.
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, help_heading = "Demand", conflicts_with = "rate")]
-    reauthentication: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Demand", conflicts_with = "rate")]
+    reauthentication: Option<TimeSpan>,
     /// Logins a second.
     #[arg(long, value_name = "R", help_heading = "Demand")]
     rate: Option<f64>,
@@ -39,8 +39,8 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "FACTOR", help_heading = "Demand")]
     peak: Option<f64>,
     /// What is to be met: '99 % within 200 ms' [default: 99 % within 100 ms].
-    #[arg(long, value_name = "SHARE within TIME", value_parser = target, help_heading = "Target")]
-    target: Option<Target>,
+    #[arg(long, value_name = "SHARE within TIME", value_parser = parse_target, help_heading = "Target")]
+    target: Option<LoginTarget>,
     /// Cores of each server [default: 1].
     #[arg(long, value_name = "N", help_heading = "Servers")]
     cores: Option<u32>,
@@ -48,14 +48,14 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "FACTOR", help_heading = "Servers")]
     scale: Option<f64>,
     /// How far away the store is, there and back, beyond where it was when the profile was measured.
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, help_heading = "Servers")]
-    store_distance: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Servers")]
+    store_distance: Option<TimeSpan>,
     /// How far away access servers are, there and back [default: 0 s].
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, help_heading = "Network")]
-    round_trip: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Network")]
+    round_trip: Option<TimeSpan>,
     /// Share of packets lost, each way [default: 0 %].
-    #[arg(long, value_name = "SHARE", value_parser = Share::parse, help_heading = "Network")]
-    loss: Option<Share>,
+    #[arg(long, value_name = "SHARE", value_parser = Percentage::parse, help_heading = "Network")]
+    loss: Option<Percentage>,
     /// PEM: the certificate of a test user whom the configuration knows, with those above it.
     #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "key")]
     certificate: Option<PathBuf>,
@@ -86,75 +86,77 @@ pub(crate) struct Plan {
 }
 
 /// Reads `99 % within 200 ms`.
-fn target(text: &str) -> Result<Target, String> {
+fn parse_target(text: &str) -> Result<LoginTarget, String> {
     let wrong = || format!("\"{text}\" is no target, such as \"99 % within 200 ms\"");
     let (share, time) = text.split_once(" within ").ok_or_else(wrong)?;
-    let share = Share::parse(share.trim())?;
+    let share = Percentage::parse(share.trim())?;
     if !(share.get() > 0.0 && share.get() < 1.0) {
         return Err("a target's share is between 0 % and 100 %, both excluded".to_owned());
     }
-    Ok(Target { share, within: Time::parse(time.trim())? })
+    Ok(LoginTarget { share, within: TimeSpan::parse(time.trim())? })
 }
 
 /// A bar, and the user's interrupt.
-struct Told {
+struct PlanProgress {
     bar: indicatif::ProgressBar,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Watch for Told {
-    fn done(&self, steps: usize, of: usize) {
+impl PlanObserver for PlanProgress {
+    fn on_progress(&self, steps: usize, of: usize) {
         self.bar.set_length(of as u64);
         self.bar.set_position(steps as u64);
     }
-    fn interrupted(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 }
 
-pub(crate) fn plan(output: &Output, options: &Plan) -> Result<(), Failure> {
-    let file = merged(options)?;
+pub(crate) fn run_plan(output: &ConsoleOutput, options: &PlanArgs) -> Result<(), CommandFailure> {
+    let file = merge_options(options)?;
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
-    let effort = Effort {
+    let effort = PlanEffort {
         quick: options.quick,
         replications: options.replications,
         logins: options.logins,
         seed: options.seed,
         jobs: options.jobs.map_or_else(available, usize::from),
     };
-    let prepared = file.prepare(&effort, env!("CARGO_PKG_VERSION")).map_err(Failure::usage)?;
-    let Prepared { settings, deployment, profile, about, assumptions } = prepared;
-    let told = told(output)?;
-    let answer = usher_plan::answer(&deployment, &profile, &settings, &told);
+    let prepared =
+        file.prepare_plan(&effort, env!("CARGO_PKG_VERSION")).map_err(CommandFailure::usage_error)?;
+    let PreparedPlan { settings, deployment, profile, summary: about, assumptions } = prepared;
+    let told = start_progress(output)?;
+    let answer = usher_plan::plan_deployment(&deployment, &profile, &settings, &told);
     told.bar.finish_and_clear();
     let answer = answer.map_err(|error| match error {
-        PlanError::World(_) => Failure::usage(error),
-        PlanError::Nobody(_) | PlanError::Failing { .. } => Failure::failed(error),
-        PlanError::Interrupted => Failure::interrupted(error),
+        PlanError::World(_) => CommandFailure::usage_error(error),
+        PlanError::NoLoginAccepted(_) | PlanError::Failing { .. } => CommandFailure::runtime_error(error),
+        PlanError::Interrupted => CommandFailure::interrupted(error),
     })?;
-    let json = usher_plan::json(&answer, &settings);
+    let json = usher_plan::answer_json(&answer, &settings);
     if let Some(folder) = &options.out {
-        let report = usher_plan::report(&answer, &settings, &about, assumptions);
-        std::fs::create_dir_all(folder).map_err(|e| Failure::failed(format!("{}: {e}", folder.display())))?;
-        let path = report.write(folder).map_err(Failure::failed)?;
-        let text = serde_json::to_string_pretty(&json).map_err(Failure::failed)?;
+        let report = usher_plan::build_report(&answer, &settings, &about, assumptions);
+        std::fs::create_dir_all(folder)
+            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", folder.display())))?;
+        let path = report.write_files(folder).map_err(CommandFailure::runtime_error)?;
+        let text = serde_json::to_string_pretty(&json).map_err(CommandFailure::runtime_error)?;
         std::fs::write(folder.join("plan.json"), text + "\n")
-            .map_err(|e| Failure::failed(format!("{}: {e}", folder.display())))?;
-        output.note(&format!("the report is {}", path.display()));
+            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", folder.display())))?;
+        output.print_note(&format!("the report is {}", path.display()));
     }
     if output.json {
-        output.value(&json)
+        output.print_json(&json)
     } else {
-        output.text(&usher_plan::text(&answer, &settings, &columns))
+        output.print_text(&usher_plan::answer_text(&answer, &settings, &format_columns))
     }
 }
 
-fn told(output: &Output) -> Result<Told, Failure> {
+fn start_progress(output: &ConsoleOutput) -> Result<PlanProgress, CommandFailure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), interrupted.clone())
             .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
-            .map_err(|e| Failure::failed(format!("cannot listen for interrupts: {e}")))?;
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for interrupts: {e}")))?;
     }
     let bar = indicatif::ProgressBar::new(1);
     bar.set_draw_target(match output.progress {
@@ -165,14 +167,14 @@ fn told(output: &Output) -> Result<Told, Failure> {
     {
         bar.set_style(style);
     }
-    Ok(Told { bar, interrupted })
+    Ok(PlanProgress { bar, interrupted })
 }
 
 /// The file, with what the options say in its place.
-fn merged(options: &Plan) -> Result<File, Failure> {
+fn merge_options(options: &PlanArgs) -> Result<PlanFile, CommandFailure> {
     let mut file = match &options.file {
-        None => File::default(),
-        Some(path) => File::read(path).map_err(Failure::usage)?,
+        None => PlanFile::default(),
+        Some(path) => PlanFile::read_file(path).map_err(CommandFailure::usage_error)?,
     };
     let take = |to: &mut Option<PathBuf>, from: &Option<PathBuf>| {
         if let Some(from) = from {
@@ -185,24 +187,26 @@ fn merged(options: &Plan) -> Result<File, Failure> {
     take(&mut file.key, &options.key);
     take(&mut file.ca, &options.ca);
     if options.rate.is_some() || options.within.is_some() || options.reauthentication.is_some() {
-        file.demand = Demand { users: file.demand.users, peak: file.demand.peak, ..Demand::default() };
+        file.demand =
+            LoginDemand { users: file.demand.users, peak: file.demand.peak, ..LoginDemand::default() };
     }
     let count = |n: u32, what: &str| match n {
-        0 => Err(Failure::usage(format!("{what} 0: one or more are needed"))),
-        n => Ok(Count::of(n)),
+        0 => Err(CommandFailure::usage_error(format!("{what} 0: one or more are needed"))),
+        n => Ok(PositiveCount::from_u32(n)),
     };
     if let Some(users) = options.users {
         file.demand.users = Some(count(users, "--users")?);
     }
     if let Some(rate) = options.rate {
-        let rate = Rate::parse(&format!("{rate} /s")).map_err(|e| Failure::usage(format!("--rate: {e}")))?;
+        let rate = EventRate::parse(&format!("{rate} /s"))
+            .map_err(|e| CommandFailure::usage_error(format!("--rate: {e}")))?;
         file.demand.rate = Some(rate);
     }
     file.demand.within = options.within.or(file.demand.within);
     file.demand.reauthentication = options.reauthentication.or(file.demand.reauthentication);
     file.demand.peak = options.peak.or(file.demand.peak);
     if !options.mix.is_empty() {
-        file.mix = usher_config::Ordered::default();
+        file.mix = usher_config::OrderedMap::default();
         options.mix.iter().for_each(|part| file.mix.insert(part.method.clone(), part.share));
     }
     file.target = options.target.or(file.target);

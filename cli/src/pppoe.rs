@@ -1,16 +1,17 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
-use crate::output::{Failure, Output, columns, duration, octets};
-use crate::service::{ImportedFile, asker, check, import};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns, format_duration, format_octets};
+use crate::service::{ImportedFile, import_foreign_file, invoking_user, report_check};
 use crate::session_id::{SessionNames, find_session, short_ids};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use usher_concentrator::config::{DEFAULT_PATH, ModeWord};
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_host::pppoe::{
-    self, Answer, Asking, Connect, ConnectError, PppoeError, Request, Session, Status, Who,
+    self, AddressQuery, AddressQueryReply, ConnectError, PppoeConnectConfig, PppoeControlReply,
+    PppoeControlRequest, PppoeError, PppoeSessionStatus, PppoeStatus,
 };
 use usher_ppp::auth::AuthenticationProtocol;
 
@@ -26,7 +27,7 @@ come out of the device of [data] and are routed by the system: net.ipv4.ip_forwa
 SIGHUP has the configuration read again, SIGTERM ends all sessions and the concentrator.")]
     Serve {
         #[command(flatten)]
-        config: Config,
+        config: PppoeConfigArgs,
     },
     /// Have a session of this host's with a concentrator, until it ends or is told to.
     #[command(after_help = "Examples:
@@ -40,7 +41,7 @@ The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, 
     #[command(after_help = "Examples:\n  usher pppoe sessions\n  usher pppoe sessions --json")]
     Sessions {
         #[command(flatten)]
-        config: Config,
+        config: PppoeConfigArgs,
     },
     /// End sessions of a running concentrator.
     #[command(after_help = "Examples:
@@ -56,7 +57,7 @@ The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, 
         #[arg(long, conflicts_with = "which")]
         all: bool,
         #[command(flatten)]
-        config: Config,
+        config: PppoeConfigArgs,
     },
     /// Print a configuration of this concentrator's made of accel-ppp's file or of pppoe-server-options; what cannot be taken is told with
     /// its line.
@@ -77,7 +78,7 @@ The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, 
 
 /// Which configuration.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct PppoeConfigArgs {
     /// The configuration file [default: /etc/usher/pppoe.toml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -95,7 +96,7 @@ pub(crate) struct ConnectArgs {
     password_file: PathBuf,
     /// How the user may show who it is, the preferred first: eap, mschapv2, chap, pap [default: eap,mschapv2,chap; with --ca eap]. A concentrator
     /// has to ask for one of those that are named. PAP shows the password to whoever listens.
-    #[arg(long, value_name = "PROTOCOL", value_parser = protocol, value_delimiter = ',')]
+    #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol, value_delimiter = ',')]
     protocols: Vec<AuthenticationProtocol>,
     /// The service that is asked for [default: any].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
@@ -104,7 +105,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     concentrator: String,
     /// What carries packets: user, this program; ebpf, programs that it loads into the kernel.
-    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "user")]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "user")]
     mode: ModeWord,
     /// The name of the device by which packets go.
     #[arg(long, value_name = "NAME", default_value = "pppoe%d")]
@@ -123,7 +124,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
     /// A network to which packets go by it, such as 0.0.0.0/0 or ::/0 for everything; may be repeated.
-    #[arg(long, value_name = "PREFIX", value_parser = pppoe::network)]
+    #[arg(long, value_name = "PREFIX", value_parser = pppoe::parse_network)]
     network: Vec<(IpAddr, u8)>,
     /// Ask for IPv6, too: an address of the prefix that the concentrator advertises.
     #[arg(long)]
@@ -137,31 +138,31 @@ pub(crate) struct ConnectArgs {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct WhoArgs {
+pub(crate) struct AddressQueryArgs {
     /// The address, with its port where hosts share it: 10.0.0.7, 192.0.2.1:40022, 2001:db8::1, [2001:db8::1]:443.
-    #[arg(value_name = "ADDRESS[:PORT]", value_parser = address)]
+    #[arg(value_name = "ADDRESS[:PORT]", value_parser = parse_address)]
     address: (IpAddr, Option<u16>),
     /// At which second: 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00 [default: now].
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     #[command(flatten)]
-    config: Config,
+    config: PppoeConfigArgs,
 }
 
-fn protocol(text: &str) -> Result<AuthenticationProtocol, String> {
+fn parse_protocol(text: &str) -> Result<AuthenticationProtocol, String> {
     AuthenticationProtocol::from_name(text)
         .ok_or_else(|| format!("\"{text}\" is no authentication protocol: eap, mschapv2, chap and pap are"))
 }
 
 /// How packets of a client may go. The kernel's own PPPoE is that of pppd.
-fn mode(text: &str) -> Result<ModeWord, String> {
+fn parse_mode(text: &str) -> Result<ModeWord, String> {
     match ModeWord::from_name(text) {
         Some(mode @ (ModeWord::User | ModeWord::Ebpf)) => Ok(mode),
         _ => Err(format!("\"{text}\" is no way in which packets of a client go: user and ebpf are")),
     }
 }
 
-fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+fn parse_address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok((address, None));
@@ -174,80 +175,93 @@ fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     }
 }
 
-pub(crate) fn pppoe(output: &Output, command: PppoeCommand) -> Result<(), Failure> {
+pub(crate) fn run_pppoe_command(output: &ConsoleOutput, command: PppoeCommand) -> Result<(), CommandFailure> {
     match command {
-        PppoeCommand::Serve { config } => pppoe::serve(config.config, usher_daemon::within).map_err(failure),
-        PppoeCommand::Connect(told) => connect(*told),
-        PppoeCommand::Sessions { config } => match ask(&config, &Request::Status)? {
-            Answer::Status(status) => show(output, &status),
-            other => Err(strange(&other)),
+        PppoeCommand::Serve { config } => {
+            pppoe::serve_pppoe(config.config, usher_daemon::start_embedded).map_err(map_pppoe_error)
+        }
+        PppoeCommand::Connect(told) => connect_client(*told),
+        PppoeCommand::Sessions { config } => match query_concentrator(&config, &PppoeControlRequest::Status)?
+        {
+            PppoeControlReply::Status(status) => show_concentrator_status(output, &status),
+            other => Err(unexpected_answer(&other)),
         },
         PppoeCommand::Disconnect { which, all: _, config } => {
             let named = session_meant(&config, which.as_deref())?;
-            let answer = ask(&config, &Request::Disconnect { which: named })?;
-            told(output, which.as_deref(), &answer)
+            let answer = query_concentrator(&config, &PppoeControlRequest::Disconnect { which: named })?;
+            report_ended_sessions(output, which.as_deref(), &answer)
         }
-        PppoeCommand::Import { file } => import(output, &file, |text| {
-            let usher_concentrator::Imported { text, left, stops } = usher_concentrator::import(text);
+        PppoeCommand::Import { file } => import_foreign_file(output, &file, |text| {
+            let usher_concentrator::ImportedConfig { text, left, stops } =
+                usher_concentrator::import_config(text);
             Ok::<_, String>(ImportedFile { text, left, stops })
         }),
         PppoeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            check(output, &file, pppoe::check(&file, usher_daemon::check_within))
+            report_check(output, &file, pppoe::check_config(&file, usher_daemon::check_embedded_config))
         }
     }
 }
 
-fn failure(error: PppoeError) -> Failure {
+fn map_pppoe_error(error: PppoeError) -> CommandFailure {
     match error {
-        PppoeError::Config(_) | PppoeError::New(_) | PppoeError::Within(_) => Failure::usage(error),
-        other => Failure::failed(other),
+        PppoeError::Config(_) | PppoeError::New(_) | PppoeError::EmbeddedServer(_) => {
+            CommandFailure::usage_error(error)
+        }
+        other => CommandFailure::runtime_error(other),
     }
 }
 
-fn strange(answer: &Answer) -> Failure {
+fn unexpected_answer(answer: &PppoeControlReply) -> CommandFailure {
     match answer {
-        Answer::Failed { message } => Failure::failed(message),
-        _ => Failure::failed("the concentrator says what this program did not ask; are they of one version?"),
+        PppoeControlReply::Failed { message } => CommandFailure::runtime_error(message),
+        _ => CommandFailure::runtime_error(
+            "the concentrator says what this program did not ask; are they of one version?",
+        ),
     }
 }
 
-fn ask(config: &Config, request: &Request) -> Result<Answer, Failure> {
+fn query_concentrator(
+    config: &PppoeConfigArgs,
+    request: &PppoeControlRequest,
+) -> Result<PppoeControlReply, CommandFailure> {
     let path = pppoe::control_path(config.config.as_deref());
-    pppoe::request(&path, request).map_err(Failure::failed)
+    pppoe::request_concentrator(&path, request).map_err(CommandFailure::runtime_error)
 }
 
 /// What a running concentrator is asked about: where it is the beginning of a session's id, that id.
-fn session_meant(config: &Config, which: Option<&str>) -> Result<Option<String>, Failure> {
+fn session_meant(config: &PppoeConfigArgs, which: Option<&str>) -> Result<Option<String>, CommandFailure> {
     let Some(which) = which else { return Ok(None) };
-    let Answer::Status(status) = ask(config, &Request::Status)? else { return Ok(Some(which.to_owned())) };
+    let PppoeControlReply::Status(status) = query_concentrator(config, &PppoeControlRequest::Status)? else {
+        return Ok(Some(which.to_owned()));
+    };
     if which.starts_with('#') || status.sessions.iter().any(|one| one.user == which) {
         return Ok(Some(which.to_owned()));
     }
-    let names = |one: &Session| SessionNames {
+    let names = |one: &PppoeSessionStatus| SessionNames {
         id: one.session.clone(),
-        others: Vec::new(),
-        about: format!("#{}  {}  {} {}", one.id, one.user, one.port, one.station),
+        other_ids: Vec::new(),
+        description: format!("#{}  {}  {} {}", one.id, one.user, one.port, one.station),
     };
     let names: Vec<_> = status.sessions.iter().map(names).collect();
     let found = find_session(&names, which)?;
     Ok(Some(found.map_or_else(|| which.to_owned(), |n| names[n].id.clone())))
 }
 
-fn password(file: &Path) -> Result<Key, Failure> {
+fn read_password(file: &Path) -> Result<SecretValue, CommandFailure> {
     let shown = file.display();
     let text = if file == Path::new("-") {
         std::io::read_to_string(std::io::stdin())
     } else {
         std::fs::read_to_string(file)
     };
-    let text = text.map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let text = text.map_err(|error| CommandFailure::usage_error(format!("{shown}: {error}")))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(Key::from(text.as_bytes()))
+    Ok(SecretValue::from(text.as_bytes()))
 }
 
-fn connect(told: ConnectArgs) -> Result<(), Failure> {
-    let password = password(&told.password_file)?;
+fn connect_client(told: ConnectArgs) -> Result<(), CommandFailure> {
+    let password = read_password(&told.password_file)?;
     let ConnectArgs {
         interface,
         user,
@@ -273,19 +287,19 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         (Some(_), named) if named.iter().any(|one| *one != AuthenticationProtocol::Eap) => {
             let why = "--ca has the AAA server prove by a certificate who it is, which EAP does alone: leave --protocols out, or write \
                        --protocols eap";
-            return Err(Failure::usage(why));
+            return Err(CommandFailure::usage_error(why));
         }
         _ => protocols,
     };
     let own = told.certificate.zip(told.key);
     let server_name = told.server_name;
-    let certificates = told.ca.map(|ca| pppoe::Certificates { ca, own, server_name });
-    let told = Connect {
+    let certificates = told.ca.map(|ca| pppoe::EapCertificateFiles { ca, own, server_name });
+    let told = PppoeConnectConfig {
         interface,
         user,
         password,
         protocols,
-        asked,
+        requires_authentication: asked,
         service,
         concentrator,
         mode,
@@ -294,29 +308,35 @@ fn connect(told: ConnectArgs) -> Result<(), Failure> {
         networks: network,
         ipv6,
         delegation,
-        keep,
+        reconnects: keep,
     };
-    pppoe::connect(told).map_err(|error: ConnectError| Failure::failed(error))
+    pppoe::run_client(told).map_err(|error: ConnectError| CommandFailure::runtime_error(error))
 }
 
-fn told(output: &Output, which: Option<&str>, answer: &Answer) -> Result<(), Failure> {
+fn report_ended_sessions(
+    output: &ConsoleOutput,
+    which: Option<&str>,
+    answer: &PppoeControlReply,
+) -> Result<(), CommandFailure> {
     match answer {
-        Answer::Told { sessions } if output.json => output.value(&json!({ "sessions": sessions })),
-        Answer::Told { sessions: 0 } => match which {
-            Some(which) => {
-                Err(Failure::failed(format!("no session is called {which}; see: usher pppoe sessions")))
-            }
-            None => output.text("there is none\n"),
+        PppoeControlReply::Told { sessions } if output.json => {
+            output.print_json(&json!({ "sessions": sessions }))
+        }
+        PppoeControlReply::Told { sessions: 0 } => match which {
+            Some(which) => Err(CommandFailure::runtime_error(format!(
+                "no session is called {which}; see: usher pppoe sessions"
+            ))),
+            None => output.print_text("there is none\n"),
         },
-        Answer::Told { sessions } => output.text(&format!("{sessions} to end\n")),
-        other => Err(strange(other)),
+        PppoeControlReply::Told { sessions } => output.print_text(&format!("{sessions} to end\n")),
+        other => Err(unexpected_answer(other)),
     }
 }
 
-fn show(output: &Output, status: &Status) -> Result<(), Failure> {
+fn show_concentrator_status(output: &ConsoleOutput, status: &PppoeStatus) -> Result<(), CommandFailure> {
     if output.json {
-        let value = serde_json::to_value(status).map_err(Failure::failed)?;
-        return output.value(&value);
+        let value = serde_json::to_value(status).map_err(CommandFailure::runtime_error)?;
+        return output.print_json(&value);
     }
     let mut text = format!("{} sessions, {} half open", status.sessions.len(), status.half_open);
     for pool in &status.pools {
@@ -327,7 +347,7 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
     }
     text.push('\n');
     let short = short_ids(status.sessions.iter().map(|one| &*one.session));
-    let row = |(one, short): (&Session, String)| {
+    let row = |(one, short): (&PppoeSessionStatus, String)| {
         let ipv4 = one.ipv4.map(|address| address.to_string());
         let addresses: Vec<String> = ipv4.into_iter().chain(one.ipv6.iter().cloned()).collect();
         vec![
@@ -335,42 +355,54 @@ fn show(output: &Output, status: &Status) -> Result<(), Failure> {
             one.user.clone(),
             format!("{} {}", one.port, one.station),
             addresses.join(" "),
-            duration(one.lasted as f64),
-            format!("{} from it, {} to it", octets(one.carried.octets_in), octets(one.carried.octets_out)),
+            format_duration(one.lasted as f64),
+            format!(
+                "{} from it, {} to it",
+                format_octets(one.carried.octets_in),
+                format_octets(one.carried.octets_out)
+            ),
         ]
     };
-    text.push_str(&columns(&status.sessions.iter().zip(short).map(row).collect::<Vec<_>>()));
-    output.text(&text)
+    text.push_str(&format_columns(&status.sessions.iter().zip(short).map(row).collect::<Vec<_>>()));
+    output.print_text(&text)
 }
 
-pub(crate) fn who(output: &Output, args: WhoArgs) -> Result<(), Failure> {
+pub(crate) fn find_subscriber(output: &ConsoleOutput, args: AddressQueryArgs) -> Result<(), CommandFailure> {
     let (address, port) = args.address;
-    let asking = Asking { address, port, at: args.at, by: asker() };
+    let asking = AddressQuery { address, port, at: args.at, by: invoking_user() };
     let path = pppoe::control_path(args.config.config.as_deref());
-    let answer = match pppoe::request(&path, &Request::Who(asking.clone())) {
-        Ok(Answer::Who(who)) => who,
-        Ok(other) => return Err(strange(&other)),
+    let answer = match pppoe::request_concentrator(&path, &PppoeControlRequest::Who(asking.clone())) {
+        Ok(PppoeControlReply::Who(who)) => who,
+        Ok(other) => return Err(unexpected_answer(&other)),
         // No concentrator runs: this program reads the log itself.
         Err(_) => {
             let path = args.config.config.unwrap_or_else(|| DEFAULT_PATH.into());
-            let loaded = pppoe::load(Some(&path)).map_err(Failure::usage)?;
+            let loaded = pppoe::load_config(Some(&path)).map_err(CommandFailure::usage_error)?;
             let base = path.parent().unwrap_or(Path::new("")).to_owned();
-            let tracking = loaded.file.tracking.ok_or(pppoe::WhoError::Untracked).map_err(Failure::usage)?;
-            pppoe::who(&(base, tracking), &asking).map_err(Failure::failed)?
+            let tracking = loaded
+                .file
+                .tracking
+                .ok_or(pppoe::AddressQueryError::Untracked)
+                .map_err(CommandFailure::usage_error)?;
+            pppoe::query_log_files(&(base, tracking), &asking).map_err(CommandFailure::runtime_error)?
         }
     };
-    tell_who(output, &asking, &answer)
+    print_address_holders(output, &asking, &answer)
 }
 
-fn tell_who(output: &Output, asking: &Asking, who: &Who) -> Result<(), Failure> {
+fn print_address_holders(
+    output: &ConsoleOutput,
+    asking: &AddressQuery,
+    who: &AddressQueryReply,
+) -> Result<(), CommandFailure> {
     if who.unreadable > 0 {
-        output.note(&format!("{} lines of the log cannot be read", who.unreadable));
+        output.print_note(&format!("{} lines of the log cannot be read", who.unreadable));
     }
     if output.json {
-        let value = serde_json::to_value(who).map_err(Failure::failed)?;
-        output.value(&value)?;
+        let value = serde_json::to_value(who).map_err(CommandFailure::runtime_error)?;
+        output.print_json(&value)?;
     } else {
-        let row = |one: &pppoe::Found| {
+        let row = |one: &pppoe::AddressHolder| {
             vec![
                 one.user.clone(),
                 format!("from {}", one.since),
@@ -379,14 +411,14 @@ fn tell_who(output: &Output, asking: &Asking, who: &Who) -> Result<(), Failure> 
                 one.circuit.clone().unwrap_or_default(),
             ]
         };
-        output.text(&columns(&who.found.iter().map(row).collect::<Vec<_>>()))?;
-        output.note(&format!(
+        output.print_text(&format_columns(&who.found.iter().map(row).collect::<Vec<_>>()))?;
+        output.print_note(&format!(
             "the log takes {:.0} octets a subscriber and day; one of each connection takes 5000000 (RFC 7422)",
             who.log_octets_per_subscriber_and_day
         ));
     }
     if who.found.is_empty() {
-        return Err(Failure::failed(format!("nobody had {} at {}", asking.address, who.at)));
+        return Err(CommandFailure::runtime_error(format!("nobody had {} at {}", asking.address, who.at)));
     }
     Ok(())
 }
@@ -397,7 +429,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_with_and_without_ports() {
-        let read = |text| address(text).map(|(address, port)| (address.to_string(), port));
+        let read = |text| parse_address(text).map(|(address, port)| (address.to_string(), port));
         for (text, expected) in [
             ("10.0.0.7", ("10.0.0.7", None)),
             ("192.0.2.1:40022", ("192.0.2.1", Some(40_022))),

@@ -2,29 +2,29 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Mutex;
-use usher_observe::Point;
-use usher_observe::stats::Stop;
-use usher_runner::sweep::{Expected, Sweep, Watch};
+use usher_observe::GridPoint;
+use usher_observe::stats::StopDecision;
+use usher_runner::sweep::{ReplicationForecast, SweepObserver, SweepPlan};
 
 /// A bar of replications. How many there will be is not known beforehand: points that are done say what
 /// the others may need.
-pub(crate) struct Bar {
+pub(crate) struct SweepProgressBar {
     bar: ProgressBar,
     points: u64,
-    expected: Expected,
-    stopped: Mutex<Stopped>,
+    expected: ReplicationForecast,
+    stopped: Mutex<StoppedPoints>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Stopped {
+struct StoppedPoints {
     points: u64,
     replications: u64,
 }
 
-impl Bar {
+impl SweepProgressBar {
     /// A bar for this sweep; one that is never drawn where `shown` is false.
-    pub(crate) fn new(sweep: &Sweep, shown: bool) -> Self {
-        let (fewest, _) = sweep.replications();
+    pub(crate) fn new(sweep: &SweepPlan, shown: bool) -> Self {
+        let (fewest, _) = sweep.replication_range();
         let bar = if shown { ProgressBar::new(fewest) } else { ProgressBar::hidden() };
         let template = "{prefix} [{bar:30}] {pos}/{len} replications, {msg}, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -34,34 +34,34 @@ impl Bar {
         let points = sweep.goals.len() as u64;
         bar.set_message(format!("0/{points} points"));
         bar.enable_steady_tick(std::time::Duration::from_millis(250));
-        Self { bar, points, expected: sweep.expected(), stopped: Mutex::default() }
+        Self { bar, points, expected: sweep.expected_replications(), stopped: Mutex::default() }
     }
 
     /// Does this, such as printing a line, while the bar is off the screen.
-    pub(crate) fn aside(&self, what: impl FnOnce()) {
+    pub(crate) fn run_suspended(&self, what: impl FnOnce()) {
         self.bar.suspend(what);
     }
 
     /// Takes the bar off the screen.
-    pub(crate) fn end(&self) {
+    pub(crate) fn finish_bar(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-impl Watch for Bar {
-    fn replication(&self) {
+impl SweepObserver for SweepProgressBar {
+    fn on_replication_done(&self) {
         self.bar.inc(1);
         if self.bar.length().is_some_and(|n| n < self.bar.position()) {
             self.bar.set_length(self.bar.position());
         }
     }
 
-    fn point(&self, _: &Point, stop: Stop) {
+    fn on_point_stopped(&self, _: &GridPoint, stop: StopDecision) {
         let mut stopped = self.stopped.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         stopped.points += 1;
         stopped.replications += u64::from(stop.replications);
         self.bar.set_message(format!("{}/{} points", stopped.points, self.points));
-        let expected = self.expected.replications(stopped.points, stopped.replications);
+        let expected = self.expected.forecast_replications(stopped.points, stopped.replications);
         self.bar.set_length(expected.max(self.bar.position()));
     }
 }

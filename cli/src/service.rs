@@ -1,11 +1,11 @@
 //! What commands of services have in common.
 
-use crate::output::{Failure, Output};
+use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use usher_config::Faults;
+use usher_config::ConfigErrors;
 use usher_config::disk::LoadError;
 use usher_daemon::{InstallationError, ServeError};
 use usher_host::ident::IdentError;
@@ -16,7 +16,7 @@ use usher_host::pppoe::PppoeError;
 /// Why a service would not serve.
 pub(crate) enum ServiceFault {
     /// Faults of its file, each with its place.
-    Faults(Faults),
+    Faults(ConfigErrors),
     /// Something else that it loads.
     Sentence(String),
 }
@@ -55,38 +55,41 @@ macro_rules! service_faults {
 service_faults!(IdentError, IkeError, MihError, PppoeError);
 
 /// Tells why a service would not serve.
-pub(crate) fn report_fault(output: &Output, file: &Path, fault: ServiceFault) -> Failure {
+pub(crate) fn report_fault(output: &ConsoleOutput, file: &Path, fault: ServiceFault) -> CommandFailure {
     match fault {
         ServiceFault::Faults(faults) if output.json => {
-            let told = json!({ "file": faults.file, "faults": crate::output::faults(&faults) });
-            output.value(&told).err().unwrap_or(Failure::usage(format!("{} is faulty", file.display())))
+            let told = json!({ "file": faults.file, "faults": crate::output::faults_json(&faults) });
+            output
+                .print_json(&told)
+                .err()
+                .unwrap_or(CommandFailure::usage_error(format!("{} is faulty", file.display())))
         }
-        ServiceFault::Faults(faults) => Failure::usage(faults),
-        ServiceFault::Sentence(sentence) => Failure::usage(sentence),
+        ServiceFault::Faults(faults) => CommandFailure::usage_error(faults),
+        ServiceFault::Sentence(sentence) => CommandFailure::usage_error(sentence),
     }
 }
 
 /// Who this program runs for, for logs and audits.
-pub(crate) fn asker() -> String {
+pub(crate) fn invoking_user() -> String {
     let user = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
     user.unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// Tells what is wrong with a configuration, or that nothing is. `checked` are its warnings, or why a service would not serve.
-pub(crate) fn check(
-    output: &Output,
+pub(crate) fn report_check(
+    output: &ConsoleOutput,
     file: &Path,
     checked: Result<Vec<String>, impl Into<ServiceFault>>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let shown = file.display();
     match checked {
         Ok(warnings) => {
             if output.json {
                 return output
-                    .value(&json!({ "file": shown.to_string(), "faults": [], "warnings": warnings }));
+                    .print_json(&json!({ "file": shown.to_string(), "faults": [], "warnings": warnings }));
             }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-            output.text(&format!("{shown}: right\n"))
+            warnings.iter().for_each(|warning| output.print_note(&format!("warning: {warning}")));
+            output.print_text(&format!("{shown}: right\n"))
         }
         Err(error) => Err(report_fault(output, file, error.into())),
     }
@@ -102,14 +105,14 @@ pub(crate) struct ImportedFile {
 }
 
 /// Prints a configuration that `import` makes of another program's file, and tells which lines it could not take.
-pub(crate) fn import<E: Display>(
-    output: &Output,
+pub(crate) fn import_foreign_file<E: Display>(
+    output: &ConsoleOutput,
     file: &Path,
     import: impl FnOnce(&str) -> Result<ImportedFile, E>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let shown = file.display();
-    let fault = |error: &dyn Display| Failure::usage(format!("{shown}: {error}"));
-    let whole = read_foreign(file).map_err(Failure::usage)?;
+    let fault = |error: &dyn Display| CommandFailure::usage_error(format!("{shown}: {error}"));
+    let whole = read_foreign(file).map_err(CommandFailure::usage_error)?;
     let ImportedFile { text, left, stops } = import(&whole).map_err(|error| fault(&error))?;
     let stopped = !stops.is_empty();
     if output.json {
@@ -117,17 +120,17 @@ pub(crate) fn import<E: Display>(
             all.iter().map(|(line, what)| json!({ "line": line, "what": what })).collect()
         };
         let text = (!stopped).then_some(text);
-        output.value(&json!({ "text": text, "left": told(&left), "stops": told(&stops) }))?;
+        output.print_json(&json!({ "text": text, "left": told(&left), "stops": told(&stops) }))?;
     } else {
         for (line, what) in left.iter().chain(&stops) {
-            output.note(&if *line == 0 { what.clone() } else { format!("{shown}:{line}: {what}") });
+            output.print_note(&if *line == 0 { what.clone() } else { format!("{shown}:{line}: {what}") });
         }
         if !stopped {
-            output.text(&text)?;
+            output.print_text(&text)?;
         }
     }
     match (stopped, left.len()) {
-        (true, _) => Err(Failure::partly(format!(
+        (true, _) => Err(CommandFailure::partial_import(format!(
             "{shown} is not imported: {} would let in more if it were left out; change that there first",
             if stops.len() == 1 {
                 "what is said last".to_owned()
@@ -136,9 +139,9 @@ pub(crate) fn import<E: Display>(
             }
         ))),
         (false, 0) => Ok(()),
-        (false, n) => {
-            Err(Failure::partly(format!("{n} of the lines of {shown} need your eye: they are told above")))
-        }
+        (false, n) => Err(CommandFailure::partial_import(format!(
+            "{n} of the lines of {shown} need your eye: they are told above"
+        ))),
     }
 }
 
@@ -181,7 +184,7 @@ const NONBLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 const MOST_INCLUDED: usize = 4096;
 
 /// The files that a file includes by a pattern, in their order, each with its name and text. Wildcards (`*`, `?`) stand in the last part.
-pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
+pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
     let whole = file.parent().unwrap_or(Path::new("")).join(pattern);
     let last = whole.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = whole.parent().unwrap_or(Path::new(""));
@@ -203,7 +206,7 @@ pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String
             let name = entry.map_err(|error| fault(&error))?.file_name();
             // Names that begin with a dot are named by a dot alone.
             let is_hidden = name.as_encoded_bytes().starts_with(b".") && !last.starts_with('.');
-            if is_hidden || !fits(last.as_bytes(), name.as_encoded_bytes()) {
+            if is_hidden || !matches_pattern(last.as_bytes(), name.as_encoded_bytes()) {
                 continue;
             }
             match name.into_string() {
@@ -232,7 +235,7 @@ pub(crate) fn included(file: &Path, pattern: &str) -> Result<Vec<(String, String
 }
 
 /// Whether a name fits a pattern with `*` and `?`.
-fn fits(mut pattern: &[u8], mut name: &[u8]) -> bool {
+fn matches_pattern(mut pattern: &[u8], mut name: &[u8]) -> bool {
     // The pattern after the last `*`, and where in the name that one ends so far.
     let mut last: Option<(&[u8], &[u8])> = None;
     loop {
@@ -276,7 +279,7 @@ mod tests {
             );
         }
         for pattern in ["/dev/zero", "/dev/zer?"] {
-            let error = included(&file, pattern).unwrap_err();
+            let error = read_included_files(&file, pattern).unwrap_err();
             assert!(error.contains("no regular file"), "{error}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
@@ -304,7 +307,7 @@ mod tests {
             (&"*a".repeat(60), &"a".repeat(250), true),
             (&format!("{}b", "*a".repeat(60)), &"a".repeat(250), false),
         ] {
-            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), fit, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern.as_bytes(), name.as_bytes()), fit, "{pattern} {name}");
         }
     }
 
@@ -322,7 +325,7 @@ mod tests {
         [&b"b.conf"[..], b"a.conf", b".c.conf", b"d\xff.txt"].into_iter().for_each(write);
         let file = folder.join("swanctl.conf");
         let names = |pattern: &str| -> Result<Vec<String>, String> {
-            let all = included(&file, pattern)?;
+            let all = read_included_files(&file, pattern)?;
             Ok(all.into_iter().filter_map(|(name, _)| Some(name.rsplit('/').next()?.to_owned())).collect())
         };
         assert_eq!(names("conf.d/*.conf"), Ok(vec!["a.conf".to_owned(), "b.conf".to_owned()]));

@@ -1,6 +1,6 @@
 //! Sessions as people name them: by the first characters of their ids, as many as tell them apart.
 
-use crate::output::Failure;
+use crate::output::CommandFailure;
 
 /// So many characters a short id has at least.
 const SHORTEST: usize = 6;
@@ -12,9 +12,9 @@ pub(crate) struct SessionNames {
     /// The id that is shown.
     pub(crate) id: String,
     /// Other ids of it.
-    pub(crate) others: Vec<String>,
+    pub(crate) other_ids: Vec<String>,
     /// What tells people which it is.
-    pub(crate) about: String,
+    pub(crate) description: String,
 }
 
 /// The shortest beginning of each id that no other id has.
@@ -37,9 +37,10 @@ pub(crate) fn short_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<Strin
 ///
 /// # Errors
 /// Several have it, which are listed.
-pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<usize>, Failure> {
-    let ids =
-        |names: &SessionNames| std::iter::once(&names.id).chain(&names.others).cloned().collect::<Vec<_>>();
+pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<usize>, CommandFailure> {
+    let ids = |names: &SessionNames| {
+        std::iter::once(&names.id).chain(&names.other_ids).cloned().collect::<Vec<_>>()
+    };
     let matching = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
         (0..all.len()).filter(|n| ids(&all[*n]).iter().any(|id| fits(id))).collect()
     };
@@ -53,11 +54,11 @@ pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<us
         [one] => Ok(Some(one)),
         _ => {
             let shown = short_ids(all.iter().map(|names| &*names.id));
-            let line = |n: &usize| format!("\n  {}  {}", shown[*n], all[*n].about);
+            let line = |n: &usize| format!("\n  {}  {}", shown[*n], all[*n].description);
             let lines: String = found.iter().take(LISTED).map(line).collect();
             let more = found.len().saturating_sub(LISTED);
             let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-            Err(Failure::failed(format!(
+            Err(CommandFailure::runtime_error(format!(
                 "{text} may be several sessions; say more of one of them:{lines}{more}"
             )))
         }
@@ -68,12 +69,16 @@ pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<us
 mod tests {
     use super::*;
 
-    fn names(id: &str, other: &str) -> SessionNames {
-        SessionNames { id: id.to_owned(), others: vec![other.to_owned()], about: format!("user of {other}") }
+    fn test_session_names(id: &str, other: &str) -> SessionNames {
+        SessionNames {
+            id: id.to_owned(),
+            other_ids: vec![other.to_owned()],
+            description: format!("user of {other}"),
+        }
     }
 
     #[test]
-    fn short_ids_are_as_long_as_tells_them_apart_and_no_shorter_than_six() {
+    fn short_ids_are_unique_prefixes_of_at_least_six_characters() {
         let ids = ["0123456789", "0123456799", "abcdef0000", "ab", "0123"];
         assert_eq!(short_ids(ids), ["012345678", "012345679", "abcdef", "ab", "0123"]);
         assert_eq!(short_ids(["same-id", "same-id"]), ["same-i", "same-i"]);
@@ -82,7 +87,11 @@ mod tests {
 
     #[test]
     fn a_session_is_found_by_what_is_shown_of_it() {
-        let all = [names("0123456789", "a1"), names("0123456799", "a2"), names("abcdef0000", "a1")];
+        let all = [
+            test_session_names("0123456789", "a1"),
+            test_session_names("0123456799", "a2"),
+            test_session_names("abcdef0000", "a1"),
+        ];
         let found = |text| find_session(&all, text);
         let shown = short_ids(all.iter().map(|names| &*names.id));
         for (n, short) in shown.iter().enumerate() {
@@ -95,7 +104,7 @@ mod tests {
             let said = found(text).unwrap_err().message;
             assert!(said.contains("may be several") && said.contains("user of a1"), "{said}");
         }
-        let many: Vec<_> = (0..25).map(|n| names(&format!("ffffff{n:04}"), "x")).collect();
+        let many: Vec<_> = (0..25).map(|n| test_session_names(&format!("ffffff{n:04}"), "x")).collect();
         let said = find_session(&many, "ffffff").unwrap_err().message;
         assert!(said.contains("and 15 more"), "{said}");
     }

@@ -6,8 +6,8 @@
 mod aaa_server;
 
 use std::sync::{Arc, LazyLock};
-use usher_control::{Answer, Request};
-use usher_crypto::tls::Recording;
+use usher_control::{ControlReply, ControlRequest};
+use usher_crypto::tls::HandshakeRecording;
 use usher_dialogues::InvariantBreach;
 use usher_observe::csv;
 use usher_scenario::Study;
@@ -27,99 +27,114 @@ pub fn find_target(name: &str) -> Option<FuzzTarget> {
     TARGETS.into_iter().find(|t| t.name == name)
 }
 
-const fn target(name: &'static str, run: fn(&[u8])) -> FuzzTarget {
+const fn fuzz_target(name: &'static str, run: fn(&[u8])) -> FuzzTarget {
     FuzzTarget { name, run }
 }
 
 /// All targets, by name.
 pub const TARGETS: [FuzzTarget; 37] = [
-    target("aaa_config", read_aaa_config),
-    target("aaa_control", read_control_lines),
-    target("aaa_server", aaa_server::run),
-    target("csv", read_csv),
-    target("dialogues_aaa", |data| expect_no_breach(usher_dialogues::aaa::run(data))),
-    target("dialogues_ike", |data| expect_no_breach(usher_dialogues::ike::run(data))),
-    target("dialogues_pppoe", |data| expect_no_breach(usher_dialogues::pppoe::run(data))),
-    target("diameter_message", |data| usher_diameter::fuzz::message(&DIAMETER_DICTIONARY, data)),
-    target("eap_packet", |data| assert!(usher_eap::fuzz::packet(data), "octets in and out differ")),
-    target("eap_tunnel", |data| {
-        assert!(usher_eap::fuzz::tunnel(&RECORDING, data), "somebody was let in");
+    fuzz_target("aaa_config", read_aaa_config),
+    fuzz_target("aaa_control", read_control_lines),
+    fuzz_target("aaa_server", aaa_server::fuzz_server),
+    fuzz_target("csv", read_csv),
+    fuzz_target("dialogues_aaa", |data| expect_no_breach(usher_dialogues::aaa::run_aaa_input(data))),
+    fuzz_target("dialogues_ike", |data| expect_no_breach(usher_dialogues::ike::run_ike_input(data))),
+    fuzz_target("dialogues_pppoe", |data| expect_no_breach(usher_dialogues::pppoe::run_pppoe_input(data))),
+    fuzz_target("diameter_message", |data| usher_diameter::fuzz::fuzz_message(&DIAMETER_DICTIONARY, data)),
+    fuzz_target("eap_packet", |data| assert!(usher_eap::fuzz::fuzz_packet(data), "octets in and out differ")),
+    fuzz_target("eap_tunnel", |data| {
+        assert!(usher_eap::fuzz::fuzz_tunnel(&RECORDING, data), "somebody was let in");
     }),
-    target("eapol", |data| assert!(usher_eap::fuzz::eapol(data), "octets in and out differ")),
-    target("esp_ip", |data| {
-        assert!(usher_esp::fuzz::ip(data), "a field of a packet lies outside it");
+    fuzz_target("eapol", |data| assert!(usher_eap::fuzz::fuzz_eapol(data), "octets in and out differ")),
+    fuzz_target("esp_ip", |data| {
+        assert!(usher_esp::fuzz::check_ip(data), "a field of a packet lies outside it");
     }),
-    target("esp_plane", |data| {
-        assert!(usher_esp::fuzz::plane(data), "a payload lies outside its packet, or is kept without end");
-    }),
-    target("freeradius_files", |data| {
-        let Ok(text) = std::str::from_utf8(data) else { return };
-        assert!(usher_store::import::fuzz(text), "a complaint names no line, or a row is not whole");
-    }),
-    target("ident_message", |data| {
-        assert!(usher_ident::fuzz::message(data), "octets in and out differ");
-    }),
-    target("ident_server", |data| {
-        assert!(usher_ident::fuzz::server(data), "a reply is none, or too much is kept");
-    }),
-    target("ike_endpoint", |data| {
+    fuzz_target("esp_plane", |data| {
         assert!(
-            usher_ike::fuzz::endpoint(data),
+            usher_esp::fuzz::check_plane(data),
+            "a payload lies outside its packet, or is kept without end"
+        );
+    }),
+    fuzz_target("freeradius_files", |data| {
+        let Ok(text) = std::str::from_utf8(data) else { return };
+        assert!(usher_store::import::fuzz_import(text), "a complaint names no line, or a row is not whole");
+    }),
+    fuzz_target("ident_message", |data| {
+        assert!(usher_ident::fuzz::check_message(data), "octets in and out differ");
+    }),
+    fuzz_target("ident_server", |data| {
+        assert!(usher_ident::fuzz::check_server(data), "a reply is none, or too much is kept");
+    }),
+    fuzz_target("ike_endpoint", |data| {
+        assert!(
+            usher_ike::fuzz::check_endpoint(data),
             "an endpoint sends something that is no message, or keeps too much"
         );
     }),
-    target("ike_message", |data| assert!(usher_ike::fuzz::message(data), "octets in and out differ")),
-    target("mih_function", |data| {
-        assert!(usher_mih::fuzz::function(data), "the function has lost count");
+    fuzz_target("ike_message", |data| {
+        assert!(usher_ike::fuzz::check_message(data), "octets in and out differ")
     }),
-    target("mih_message", |data| assert!(usher_mih::fuzz::message(data), "octets in and out differ")),
-    target("mip_packet", |data| assert!(usher_mip::fuzz::packet(data), "octets in and out differ")),
-    target("packetdrill_script", |data| {
+    fuzz_target("mih_function", |data| {
+        assert!(usher_mih::fuzz::check_function(data), "the function has lost count");
+    }),
+    fuzz_target("mih_message", |data| {
+        assert!(usher_mih::fuzz::check_message(data), "octets in and out differ")
+    }),
+    fuzz_target("mip_packet", |data| {
+        assert!(usher_mip::fuzz::check_packet(data), "octets in and out differ")
+    }),
+    fuzz_target("packetdrill_script", |data| {
         usher_packetdrill::parse_any(data);
-        usher_packetdrill::judge(&String::from_utf8_lossy(data));
+        usher_packetdrill::judge_script(&String::from_utf8_lossy(data));
     }),
-    target("pkm_keying", |data| assert!(usher_pkm::fuzz::keying(data), "no end, or keys that differ")),
-    target("pkm_message", |data| assert!(usher_pkm::fuzz::message(data), "octets in and out differ")),
-    target("ppp_endpoints", |data| {
-        assert!(usher_ppp::fuzz::endpoints(data), "somebody is let in, or too much is kept");
+    fuzz_target("pkm_keying", |data| {
+        assert!(usher_pkm::fuzz::check_keying(data), "no end, or keys that differ")
     }),
-    target("ppp_message", |data| assert!(usher_ppp::fuzz::message(data), "octets in and out differ")),
-    target("ppp_session", |data| {
+    fuzz_target("pkm_message", |data| {
+        assert!(usher_pkm::fuzz::check_message(data), "octets in and out differ")
+    }),
+    fuzz_target("ppp_endpoints", |data| {
+        assert!(usher_ppp::fuzz::check_endpoints(data), "somebody is let in, or too much is kept");
+    }),
+    fuzz_target("ppp_message", |data| {
+        assert!(usher_ppp::fuzz::check_message(data), "octets in and out differ")
+    }),
+    fuzz_target("ppp_session", |data| {
         assert!(
-            usher_ppp::fuzz::session(data),
+            usher_ppp::fuzz::check_session(data),
             "a network comes up before its host is let in, or too much is kept"
         );
     }),
-    target("pppoe_foreign_file", |data| {
+    fuzz_target("pppoe_foreign_file", |data| {
         assert!(usher_concentrator::fuzz::foreign_file(data), "a complaint names no line");
     }),
-    target("pppoe_forward", |data| {
-        assert!(usher_pppoe::fuzz::forward(data), "a foreign packet passes, or is not counted");
+    fuzz_target("pppoe_forward", |data| {
+        assert!(usher_pppoe::fuzz::check_forwarding(data), "a foreign packet passes, or is not counted");
     }),
-    target("pppoe_session_log", |data| {
+    fuzz_target("pppoe_session_log", |data| {
         assert!(usher_concentrator::fuzz::session_log(data), "a record is another once written");
     }),
-    target("radius_dictionary", |data| {
-        assert!(usher_radius::fuzz::dictionary(data), "an error names no line of the text");
+    fuzz_target("radius_dictionary", |data| {
+        assert!(usher_radius::fuzz::fuzz_dictionary(data), "an error names no line of the text");
     }),
-    target("radius_packet", |data| {
-        assert!(usher_radius::fuzz::packet(&RADIUS_DICTIONARY, data), "octets in and out differ");
+    fuzz_target("radius_packet", |data| {
+        assert!(usher_radius::fuzz::fuzz_packet(&RADIUS_DICTIONARY, data), "octets in and out differ");
     }),
-    target("radius_radsec", |data| {
-        assert!(usher_radius::fuzz::radsec(data), "the pieces give other packets than the whole");
+    fuzz_target("radius_radsec", |data| {
+        assert!(usher_radius::fuzz::fuzz_radsec(data), "the pieces give other packets than the whole");
     }),
-    target("sctp_association", usher_sim::sctp::disturb),
-    target("sctp_packet", usher_sim::sctp::round_trip),
-    target("study_file", read_study),
-    target("tcp_segment", usher_sim::tcp::round_trip),
+    fuzz_target("sctp_association", usher_sim::sctp::fuzz_association),
+    fuzz_target("sctp_packet", usher_sim::sctp::round_trip),
+    fuzz_target("study_file", read_study),
+    fuzz_target("tcp_segment", usher_sim::tcp::round_trip),
 ];
 
-static DIAMETER_DICTIONARY: LazyLock<usher_diameter::dictionary::Dictionary> =
-    LazyLock::new(usher_diameter::dictionary::Dictionary::base);
-static RADIUS_DICTIONARY: LazyLock<usher_radius::dictionary::Dictionary> =
-    LazyLock::new(usher_radius::dictionary::Dictionary::builtin);
-static RECORDING: LazyLock<Arc<Recording>> =
-    LazyLock::new(|| usher_eap::fuzz::recording().expect("a handshake in memory"));
+static DIAMETER_DICTIONARY: LazyLock<usher_diameter::dictionary::DiameterDictionary> =
+    LazyLock::new(usher_diameter::dictionary::DiameterDictionary::builtin);
+static RADIUS_DICTIONARY: LazyLock<usher_radius::dictionary::RadiusDictionary> =
+    LazyLock::new(usher_radius::dictionary::RadiusDictionary::builtin);
+static RECORDING: LazyLock<Arc<HandshakeRecording>> =
+    LazyLock::new(|| usher_eap::fuzz::fuzz_recording().expect("a handshake in memory"));
 
 fn expect_no_breach<T>(ran: Result<T, InvariantBreach>) {
     if let Err(breach) = ran {
@@ -130,7 +145,7 @@ fn expect_no_breach<T>(ran: Result<T, InvariantBreach>) {
 /// A configuration file is read, or refused with places within the text.
 fn read_aaa_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Err(faults) = usher_aaa_config::parse("aaa.toml", text, None, &usher_config::Alone) {
+    if let Err(faults) = usher_aaa_config::parse("aaa.toml", text, None, &usher_config::NoEnvironment) {
         let lines = text.matches('\n').count() + 1;
         assert!(!faults.faults.is_empty() && faults.faults.iter().all(|f| f.line <= lines), "{faults}");
     }
@@ -149,21 +164,21 @@ fn read_study(data: &[u8]) {
 fn read_control_lines(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for line in text.lines() {
-        if let Ok(request) = serde_json::from_str::<Request>(line) {
+        if let Ok(request) = serde_json::from_str::<ControlRequest>(line) {
             let written = serde_json::to_string(&request).expect("it can be written");
-            assert_eq!(serde_json::from_str::<Request>(&written).ok(), Some(request.clone()));
-            if let Request::Change { attributes, .. } = request {
+            assert_eq!(serde_json::from_str::<ControlRequest>(&written).ok(), Some(request.clone()));
+            if let ControlRequest::Change { attributes, .. } = request {
                 for attribute in attributes {
-                    let rows = usher_aaa_config::row(&attribute).into_iter().collect();
+                    let rows = usher_aaa_config::parse_row(&attribute).into_iter().collect();
                     let user = usher_aaa::store::UserRows { reply: rows, ..Default::default() };
                     // It is understood or not.
                     let _ = usher_aaa::User::compile(&user, &RADIUS_DICTIONARY);
                 }
             }
         }
-        if let Ok(answer) = serde_json::from_str::<Answer>(line) {
+        if let Ok(answer) = serde_json::from_str::<ControlReply>(line) {
             let written = serde_json::to_string(&answer).expect("it can be written");
-            assert!(serde_json::from_str::<Answer>(&written).is_ok(), "{written}");
+            assert!(serde_json::from_str::<ControlReply>(&written).is_ok(), "{written}");
         }
     }
 }
@@ -171,9 +186,9 @@ fn read_control_lines(data: &[u8]) {
 /// Rows from a CSV file are read, written and read again.
 fn read_csv(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(rows) = csv::parse(text) else { return };
+    let Ok(rows) = csv::parse_csv(text) else { return };
     // NaN is not equal to itself, so texts are compared; a fixed column's name is no axis.
-    let Ok(written) = csv::text(&rows) else { return };
-    let again = csv::parse(&written).expect("what was written can be read");
-    assert_eq!(csv::text(&again).expect("what was read can be written"), written);
+    let Ok(written) = csv::csv_text(&rows) else { return };
+    let again = csv::parse_csv(&written).expect("what was written can be read");
+    assert_eq!(csv::csv_text(&again).expect("what was read can be written"), written);
 }

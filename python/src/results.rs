@@ -7,25 +7,25 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::path::PathBuf;
-use usher_experiment::Whole;
-use usher_observe::summary::{Summary, summarise};
-use usher_observe::table::{self, Table, Values};
-use usher_observe::{Error, file};
-use usher_report::{Figure, Section};
-use usher_runner::sweep::{self, Failing, Untrusted, key};
+use usher_experiment::ExperimentResult;
+use usher_observe::summary::{MetricSummary, summarise_rows};
+use usher_observe::table::{self, ColumnValues, ResultTable};
+use usher_observe::{RunFileError, file};
+use usher_report::{ReportFigure, ReportSection};
+use usher_runner::sweep::{self, FailureSummary, UnstableMeans, key};
 
 /// A point of the results: its key, replications kept, whether it ran as often as its rule asks, and whether the precision was reached.
-type Ran = (String, u32, bool, bool);
+type PointTuple = (String, u32, bool, bool);
 
 /// A column: its name and values.
-type Listed<'py> = (String, Vec<Bound<'py, PyAny>>);
+type ColumnTuple<'py> = (String, Vec<Bound<'py, PyAny>>);
 
 /// The results of a run.
 #[pyclass(frozen, module = "usher._native")]
 #[derive(Debug)]
 pub(crate) struct Results {
-    whole: Whole,
-    summaries: Vec<Summary>,
+    whole: ExperimentResult,
+    summaries: Vec<MetricSummary>,
     /// Sentences that a reader must know before any finding is believed.
     warnings: Vec<String>,
     /// What the study's questions are answered with.
@@ -33,37 +33,38 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(plan: &Plan, whole: Whole) -> Self {
+    pub(crate) fn new(plan: &Plan, whole: ExperimentResult) -> Self {
         let results = &whole.results;
-        let failing = Failing::of(&plan.plan, results);
+        let failing = FailureSummary::from_results(&plan.plan, results);
         let warnings = plan.plan.warnings.iter().map(|warning| warning.message.clone());
         let warnings = warnings.chain(failing.iter().map(ToString::to_string));
-        let warnings = warnings.chain(Untrusted::of(&plan.plan, results).into_iter().map(|u| u.to_string()));
+        let warnings = warnings
+            .chain(UnstableMeans::from_results(&plan.plan, results).into_iter().map(|u| u.to_string()));
         Self {
             warnings: warnings.collect(),
-            answers: sweep::answers(plan.study.file(), &plan.plan, results),
-            summaries: summarise(&results.rows, whole.level),
+            answers: sweep::describe_recommendations(plan.study.file(), &plan.plan, results),
+            summaries: summarise_rows(&results.rows, whole.level),
             whole,
         }
     }
 
     /// The table of rows, or of their summary.
-    fn table(&self, summary: bool) -> Result<Table<'_>, Error> {
-        let Whole { results, level, units, .. } = &self.whole;
+    fn results_table(&self, summary: bool) -> Result<ResultTable<'_>, RunFileError> {
+        let ExperimentResult { results, level, units, .. } = &self.whole;
         match summary {
-            false => table::results(&results.rows, units),
-            true => table::summary(&self.summaries, &results.rows, *level, units),
+            false => table::results_table(&results.rows, units),
+            true => table::summary_table(&self.summaries, &results.rows, *level, units),
         }
     }
 
-    fn sections(&self) -> impl Iterator<Item = (&Section, &Figure)> {
+    fn figure_sections(&self) -> impl Iterator<Item = (&ReportSection, &ReportFigure)> {
         self.whole.report.sections.iter().flat_map(|s| s.figures.iter().map(move |f| (s, f)))
     }
 
-    fn drawn(&self, py: Python<'_>, name: &str) -> PyResult<&Figure> {
-        let found = self.sections().map(|(_, figure)| figure).find(|figure| figure.name == name);
+    fn find_figure(&self, py: Python<'_>, name: &str) -> PyResult<&ReportFigure> {
+        let found = self.figure_sections().map(|(_, figure)| figure).find(|figure| figure.name == name);
         let missing = || {
-            let known: Vec<&str> = self.sections().map(|(_, figure)| figure.name.as_str()).collect();
+            let known: Vec<&str> = self.figure_sections().map(|(_, figure)| figure.name.as_str()).collect();
             faults::of_argument(
                 py,
                 format!("there is no figure \"{name}\"; figures here are {}", known.join(", ")),
@@ -105,12 +106,12 @@ impl Results {
     #[getter]
     fn failures(&self) -> Vec<(String, u32, String)> {
         let failures = self.whole.results.failures.iter();
-        failures.map(|f| (key::of(&f.point), f.replication, f.error.to_string())).collect()
+        failures.map(|f| (key::format_point(&f.point), f.replication, f.error.to_string())).collect()
     }
     #[getter]
-    fn points(&self) -> Vec<Ran> {
+    fn points(&self) -> Vec<PointTuple> {
         let points = self.whole.results.points.iter();
-        points.map(|p| (key::of(&p.point), p.replications, p.complete, p.converged)).collect()
+        points.map(|p| (key::format_point(&p.point), p.replications, p.complete, p.converged)).collect()
     }
     /// Why the journal could not be written, where that ended the run.
     #[getter]
@@ -125,7 +126,7 @@ impl Results {
     /// The judged statements, as JSON.
     #[getter]
     fn claims(&self) -> String {
-        usher_claims::json(&self.whole.judged)
+        usher_claims::judgements_json(&self.whole.judged)
     }
     /// How many rows there are, or lines of their summary.
     fn rows(&self, summary: bool) -> usize {
@@ -133,17 +134,17 @@ impl Results {
     }
     /// The rows or their summary as Arrow's C stream.
     fn stream<'py>(&self, py: Python<'py>, summary: bool) -> PyResult<Bound<'py, PyCapsule>> {
-        arrow::stream(py, &self.table(summary).map_err(|e| faults::failed(py, e))?)
+        arrow::table_stream(py, &self.results_table(summary).map_err(|e| faults::usher_error(py, e))?)
     }
     /// The columns with their values, of at most so many rows.
-    fn columns<'py>(&self, py: Python<'py>, summary: bool, most: usize) -> PyResult<Vec<Listed<'py>>> {
-        let table = self.table(summary).map_err(|e| faults::failed(py, e))?;
+    fn columns<'py>(&self, py: Python<'py>, summary: bool, most: usize) -> PyResult<Vec<ColumnTuple<'py>>> {
+        let table = self.results_table(summary).map_err(|e| faults::usher_error(py, e))?;
         let rows = || 0..table.rows.min(most);
         let columns = table.columns.iter().map(|column| {
             let values: PyResult<Vec<Bound<'py, PyAny>>> = match &column.values {
-                Values::Text(of) => rows().map(|i| of(i).into_bound_py_any(py)).collect(),
-                Values::Count(of) => rows().map(|i| of(i).into_bound_py_any(py)).collect(),
-                Values::Number(of) => rows().map(|i| of(i).into_bound_py_any(py)).collect(),
+                ColumnValues::Text(of) => rows().map(|i| of(i).into_bound_py_any(py)).collect(),
+                ColumnValues::Count(of) => rows().map(|i| of(i).into_bound_py_any(py)).collect(),
+                ColumnValues::Number(of) => rows().map(|i| of(i).into_bound_py_any(py)).collect(),
             };
             Ok((column.name.clone(), values?))
         });
@@ -151,23 +152,23 @@ impl Results {
     }
     /// Name, title and caption of each figure.
     fn figures(&self) -> Vec<(String, String, String)> {
-        self.sections().map(|(s, f)| (f.name.clone(), f.title.clone(), s.text.clone())).collect()
+        self.figure_sections().map(|(s, f)| (f.name.clone(), f.title.clone(), s.text.clone())).collect()
     }
     /// A figure as SVG.
     fn svg(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        Ok(self.drawn(py, name)?.svg())
+        Ok(self.find_figure(py, name)?.to_svg())
     }
     /// A figure's points as CSV.
     fn csv(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        Ok(self.drawn(py, name)?.csv())
+        Ok(self.find_figure(py, name)?.to_csv())
     }
     /// The report as one HTML file.
     fn html(&self) -> String {
-        self.whole.report.html()
+        self.whole.report.to_html()
     }
     /// Writes the report to this file, whole or not at all.
     fn write_report(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let html = self.whole.report.html();
-        file::write(&path, |out| out.write_all(html.as_bytes())).map_err(|e| faults::failed(py, e))
+        let html = self.whole.report.to_html();
+        file::write_file(&path, |out| out.write_all(html.as_bytes())).map_err(|e| faults::usher_error(py, e))
     }
 }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use usher_experiment::{Experiment, Whole};
-use usher_observe::stats::Stop as Stopped;
-use usher_observe::{Error, Point};
+use usher_experiment::{ExperimentResult, StudyExperiment};
+use usher_observe::stats::StopDecision;
+use usher_observe::{GridPoint, RunFileError};
 use usher_runner::SimRunner;
 use usher_runner::sweep::{
-    self, Expected, Folder, FolderError, Options, Outcome, RunError, Runner, Task, Watch, key,
+    self, FolderError, ReplicationForecast, ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError,
+    RunFolder, SweepObserver, SweepOptions, key,
 };
 
 /// How often Python's signals are looked for and its progress is told.
@@ -43,35 +44,35 @@ impl Stop {
 
 /// How far a run has come.
 #[derive(Default)]
-struct Count {
+struct RunProgress {
     replications: AtomicU64,
     points: AtomicU64,
     of_points: AtomicU64,
 }
 
-impl Watch for Count {
-    fn replication(&self) {
+impl SweepObserver for RunProgress {
+    fn on_replication_done(&self) {
         self.replications.fetch_add(1, Ordering::Relaxed);
     }
-    fn point(&self, _: &Point, stop: Stopped) {
+    fn on_point_stopped(&self, _: &GridPoint, stop: StopDecision) {
         self.points.fetch_add(1, Ordering::Relaxed);
         self.of_points.fetch_add(u64::from(stop.replications), Ordering::Relaxed);
     }
 }
 
-impl Count {
+impl RunProgress {
     /// Replications that are done, and about how many there will be; points that are done.
-    fn now(&self, expected: &Expected) -> (u64, u64, u64) {
+    fn current_progress(&self, expected: &ReplicationForecast) -> (u64, u64, u64) {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let done = load(&self.replications);
         let points = load(&self.points);
-        (done, expected.replications(points, load(&self.of_points)).max(done), points)
+        (done, expected.forecast_replications(points, load(&self.of_points)).max(done), points)
     }
 }
 
 /// Does work on a thread of its own. Meanwhile this one lets Python's others run, hears its signals, and looks; what either raises
 /// sets `stop`, and is given back with what the work came to.
-pub(crate) fn attended<T: Send>(
+pub(crate) fn run_attended<T: Send>(
     py: Python<'_>,
     stop: &Stop,
     look: &(dyn Fn(Python<'_>) -> PyResult<()> + Sync),
@@ -99,28 +100,30 @@ pub(crate) fn attended<T: Send>(
 }
 
 /// Replications by a function of Python, which gives what a plan's `replicate` gives.
-struct Elsewhere<'a>(&'a Py<PyAny>);
+struct PythonRunner<'a>(&'a Py<PyAny>);
 
-impl Runner for Elsewhere<'_> {
-    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+impl ReplicationRunner for PythonRunner<'_> {
+    fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError> {
         Python::attach(|py| {
             let given = self.0.call1(py, (task.index, task.replication));
             let record = given.and_then(|given| given.extract::<Vec<(String, f64)>>(py));
-            record.map(|record| Outcome::of_record(&record)).map_err(|e| RunError::new(e.value(py)))
+            record
+                .map(|record| ReplicationOutcome::of_record(&record))
+                .map_err(|e| RunError::new(e.value(py)))
         })
     }
 }
 
 /// Why there are no results.
-enum Ended {
+enum RunFailure {
     Folder(FolderError),
     Samples(RunError),
-    Files(Error),
+    Files(RunFileError),
 }
 
 /// How a run is asked for by the package.
 #[derive(FromPyObject)]
-pub(crate) struct Settings {
+pub(crate) struct RunSettings {
     /// The folder of its journal, and of its results where they are kept.
     folder: PathBuf,
     /// Whether all files of a run's folder are written.
@@ -142,17 +145,17 @@ pub(crate) struct Settings {
 pub(crate) fn run(
     py: Python<'_>,
     plan: &Bound<'_, Plan>,
-    settings: Settings,
+    settings: RunSettings,
     stop: &Bound<'_, Stop>,
     tick: Py<PyAny>,
     replicate: Option<Py<PyAny>>,
 ) -> PyResult<(Results, bool)> {
     let (plan, stop) = (plan.get(), stop.get());
-    let count = Count::default();
-    let expected = plan.sweep.expected();
-    let look = |py: Python<'_>| tick.call1(py, count.now(&expected)).map(drop);
-    let work = || whole(plan, &settings, &stop.flag, &count, replicate.as_ref());
-    let (ended, raised) = attended(py, stop, &look, work);
+    let count = RunProgress::default();
+    let expected = plan.sweep.expected_replications();
+    let look = |py: Python<'_>| tick.call1(py, count.current_progress(&expected)).map(drop);
+    let work = || execute_plan(plan, &settings, &stop.flag, &count, replicate.as_ref());
+    let (ended, raised) = run_attended(py, stop, &look, work);
     let interrupted = match raised {
         Some(error) if !error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => {
             return Err(error);
@@ -161,55 +164,55 @@ pub(crate) fn run(
     };
     let whole = match ended {
         Ok(whole) => whole,
-        Err(Ended::Folder(error)) => return Err(faults::of_folder(py, &error)),
-        Err(Ended::Samples(error)) => return Err(faults::failed(py, error)),
-        Err(Ended::Files(error)) => return Err(faults::failed(py, error)),
+        Err(RunFailure::Folder(error)) => return Err(faults::of_folder(py, &error)),
+        Err(RunFailure::Samples(error)) => return Err(faults::usher_error(py, error)),
+        Err(RunFailure::Files(error)) => return Err(faults::usher_error(py, error)),
     };
-    tick.call1(py, count.now(&expected))?;
+    tick.call1(py, count.current_progress(&expected))?;
     Ok((Results::new(plan, whole), interrupted))
 }
 
-fn whole(
+fn execute_plan(
     plan: &Plan,
-    settings: &Settings,
+    settings: &RunSettings,
     interrupt: &Arc<AtomicBool>,
-    watch: &Count,
+    watch: &RunProgress,
     replicate: Option<&Py<PyAny>>,
-) -> Result<Whole, Ended> {
-    let mut folder = Folder::open(&settings.folder, &plan.sweep.plan, &settings.build, settings.force)
-        .map_err(Ended::Folder)?;
+) -> Result<ExperimentResult, RunFailure> {
+    let mut folder = RunFolder::open(&settings.folder, &plan.sweep.plan, &settings.build, settings.force)
+        .map_err(RunFailure::Folder)?;
     if settings.keep {
-        folder.keep(&plan.study, &plan.asked).map_err(Ended::Files)?;
+        folder.store_study(&plan.study, &plan.asked).map_err(RunFailure::Files)?;
     }
-    let (begun, started) = (Instant::now(), usher_experiment::now());
-    let options = Options { jobs: settings.jobs, interrupt, watch, captures: None };
+    let (begun, started) = (Instant::now(), usher_experiment::utc_timestamp());
+    let options = SweepOptions { jobs: settings.jobs, interrupt, watch, captures: None };
     let here;
     let elsewhere;
-    let runner: &dyn Runner = match replicate {
+    let runner: &dyn ReplicationRunner = match replicate {
         None => {
-            here = SimRunner::new(&plan.plan, Vec::new()).until(interrupt.clone());
+            here = SimRunner::new(&plan.plan, Vec::new()).with_stop_flag(interrupt.clone());
             &here
         }
         Some(call) => {
-            elsewhere = Elsewhere(call);
+            elsewhere = PythonRunner(call);
             &elsewhere
         }
     };
-    let results = sweep::execute(&plan.sweep, runner, folder.journal(), options);
-    let experiment = Experiment {
+    let results = sweep::execute_sweep(&plan.sweep, runner, folder.journal(), options);
+    let experiment = StudyExperiment {
         study: &plan.study,
         plan: &plan.plan,
-        asked: &plan.asked,
+        request: &plan.asked,
         jobs: settings.jobs,
         on_lab: false,
     };
-    let manifest = experiment.manifest(&results, started, begun.elapsed().as_secs_f64(), []);
-    let samples = sweep::samples(&plan.plan, interrupt).map_err(Ended::Samples)?;
-    let whole = experiment.conclude(results, &samples, manifest, |point| {
-        format!("usher.run_point({}, {:?}, 0)", settings.called, key::of(point))
+    let manifest = experiment.build_manifest(&results, started, begun.elapsed().as_secs_f64(), []);
+    let samples = sweep::sample_dialogues(&plan.plan, interrupt).map_err(RunFailure::Samples)?;
+    let whole = experiment.conclude_run(results, &samples, manifest, |point| {
+        format!("usher.run_point({}, {:?}, 0)", settings.called, key::format_point(point))
     });
     if settings.keep {
-        whole.write(&folder).map_err(Ended::Files)?;
+        whole.write_files(&folder).map_err(RunFailure::Files)?;
     }
     Ok(whole)
 }

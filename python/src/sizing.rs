@@ -1,17 +1,17 @@
 //! How many servers a deployment needs.
 
 use crate::faults;
-use crate::run::{Stop, attended};
+use crate::run::{Stop, run_attended};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use usher_config::disk::Disk;
-use usher_plan::{Effort, File, PlanError, Prepared, Watch};
-use usher_report::Report;
+use usher_config::disk::DiskEnvironment;
+use usher_plan::{PlanEffort, PlanError, PlanFile, PlanObserver, PreparedPlan};
+use usher_report::HtmlReport;
 
 /// How thoroughly, as the package asks for it.
 #[derive(FromPyObject)]
-pub(crate) struct Asked {
+pub(crate) struct SizingEffort {
     quick: bool,
     replications: Option<u32>,
     logins: Option<u32>,
@@ -20,18 +20,18 @@ pub(crate) struct Asked {
 }
 
 /// Steps that are done, of so many, and the user's interrupt.
-struct Told<'a> {
+struct SizingProgress<'a> {
     done: AtomicUsize,
-    of: AtomicUsize,
+    total: AtomicUsize,
     stop: &'a Stop,
 }
 
-impl Watch for Told<'_> {
-    fn done(&self, steps: usize, of: usize) {
+impl PlanObserver for SizingProgress<'_> {
+    fn on_progress(&self, steps: usize, of: usize) {
         self.done.store(steps, Ordering::Relaxed);
-        self.of.store(of, Ordering::Relaxed);
+        self.total.store(of, Ordering::Relaxed);
     }
-    fn interrupted(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         self.stop.is_set()
     }
 }
@@ -43,34 +43,35 @@ pub(crate) fn size(
     py: Python<'_>,
     file: Option<PathBuf>,
     text: &str,
-    asked: Asked,
+    asked: SizingEffort,
     stop: &Bound<'_, Stop>,
     tick: Py<PyAny>,
 ) -> PyResult<(String, String)> {
     let wanted = match &file {
-        Some(path) => File::read(path).map_err(|e| faults::of_argument(py, e))?,
-        None => usher_plan::parse("the plan", text, &Disk).map_err(|e| faults::of_study(py, &e.faults))?,
+        Some(path) => PlanFile::read_file(path).map_err(|e| faults::of_argument(py, e))?,
+        None => usher_plan::parse_plan("the plan", text, &DiskEnvironment)
+            .map_err(|e| faults::of_study(py, &e.faults))?,
     };
-    let Asked { quick, replications, logins, seed, jobs } = asked;
-    let effort = Effort { quick, replications, logins, seed, jobs };
-    let prepared = py.detach(|| wanted.prepare(&effort, env!("CARGO_PKG_VERSION")));
-    let Prepared { settings, deployment, profile, about, assumptions } =
+    let SizingEffort { quick, replications, logins, seed, jobs } = asked;
+    let effort = PlanEffort { quick, replications, logins, seed, jobs };
+    let prepared = py.detach(|| wanted.prepare_plan(&effort, env!("CARGO_PKG_VERSION")));
+    let PreparedPlan { settings, deployment, profile, summary: about, assumptions } =
         prepared.map_err(|e| faults::of_argument(py, e))?;
-    let told = Told { done: AtomicUsize::new(0), of: AtomicUsize::new(1), stop: stop.get() };
+    let told = SizingProgress { done: AtomicUsize::new(0), total: AtomicUsize::new(1), stop: stop.get() };
     let look = |py: Python<'_>| {
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
-        tick.call1(py, (load(&told.done), load(&told.of), 0)).map(drop)
+        tick.call1(py, (load(&told.done), load(&told.total), 0)).map(drop)
     };
     let work = || {
-        let answer = usher_plan::answer(&deployment, &profile, &settings, &told)?;
-        let report: Report = usher_plan::report(&answer, &settings, &about, assumptions);
-        Ok::<_, PlanError>((usher_plan::json(&answer, &settings).to_string(), report.html()))
+        let answer = usher_plan::plan_deployment(&deployment, &profile, &settings, &told)?;
+        let report: HtmlReport = usher_plan::build_report(&answer, &settings, &about, assumptions);
+        Ok::<_, PlanError>((usher_plan::answer_json(&answer, &settings).to_string(), report.to_html()))
     };
-    let (answered, raised) = attended(py, stop.get(), &look, work);
+    let (answered, raised) = run_attended(py, stop.get(), &look, work);
     match (answered, raised) {
         (_, Some(error)) => Err(error),
         (Ok(answer), None) => Ok(answer),
         (Err(error @ PlanError::World(_)), None) => Err(faults::of_argument(py, error)),
-        (Err(error), None) => Err(faults::failed(py, error)),
+        (Err(error), None) => Err(faults::usher_error(py, error)),
     }
 }

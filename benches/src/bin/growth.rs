@@ -3,13 +3,15 @@
 
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use usher_benches::{Run, STUDY, busy, dialogues_each, main as bench, median, network};
-use usher_report::{Axis, Figure, Point, Series};
+use usher_benches::{
+    MeasuredRun, STUDY, busy_settings, dialogues_each, main as bench, median, network_settings,
+};
+use usher_report::{FigureAxis, FigureSeries, ReportFigure, SeriesPoint};
 
 const SIZES: [u64; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 /// From 10² stations to this many, the time of a packet-hop may grow by this factor.
 const GROWTH: [(u64, f64); 3] = [(10_000, 1.5), (100_000, 2.5), (1_000_000, 3.0)];
-/// What a station may take, with all that [`Size::station`] counts, bytes. It is 1433, 1392 and 1368 with 10⁴ (median of 15 runs),
+/// What a station may take, with all that [`GrowthPoint::station`] counts, bytes. It is 1433, 1392 and 1368 with 10⁴ (median of 15 runs),
 /// 10⁵ and 10⁶. It does not fall evenly: of 8000 stations it is 1385, of 8500 1467, of 14,000 1383, of 17,000 1461, since tables
 /// double at powers of two.
 const STATION: f64 = 1400.0;
@@ -20,7 +22,7 @@ const ENOUGH: u64 = 10_000;
 /// Where the figure goes.
 const FIGURE: &str = "growth.svg";
 
-struct Size {
+struct GrowthPoint {
     stations: u64,
     /// Of a packet-hop.
     nanoseconds: f64,
@@ -32,21 +34,23 @@ struct Size {
 
 /// Settings for a run in which every client opens its connection and then waits: it ends when the first one
 /// begins.
-fn idle(stations: u64, transport: &str) -> Vec<String> {
-    let mut set = network(stations);
+fn idle_settings(stations: u64, transport: &str) -> Vec<String> {
+    let mut set = network_settings(stations);
     set.push(format!("workload.transport={transport}"));
     set.push("workload.arrivals.start=5 s".into());
     set.push("run.duration=5000000001 ns".into());
     set
 }
 
-fn measure(stations: u64, runs: usize) -> Result<Size, String> {
+fn measure_growth(stations: u64, runs: usize) -> Result<GrowthPoint, String> {
     let timed = (0..runs)
-        .map(|_| Run::of(STUDY, &busy(stations, dialogues_each(stations))))
+        .map(|_| MeasuredRun::run_in_child(STUDY, &busy_settings(stations, dialogues_each(stations))))
         .collect::<Result<Vec<_>, _>>()?;
     // A peak of 22 MB differs by 0.2 MB from one run to the next.
     let memory = |stations, transport: &str| -> Result<f64, String> {
-        let peak = || Ok(Run::of(STUDY, &idle(stations, transport))?.peak_rss_bytes as f64);
+        let peak = || {
+            Ok(MeasuredRun::run_in_child(STUDY, &idle_settings(stations, transport))?.peak_rss_bytes as f64)
+        };
         Ok(median((0..runs).map(|_| peak()).collect::<Result<Vec<_>, String>>()?))
     };
     // Beside one station by the same transport: what of the program is in memory for TCP, its code above all, is no station's. That
@@ -55,27 +59,27 @@ fn measure(stations: u64, runs: usize) -> Result<Size, String> {
         Ok((memory(stations, transport)? - memory(1, transport)?) / (stations - 1) as f64)
     };
     let (with, without) = (more("tcp")?, more("udp")?);
-    Ok(Size {
+    Ok(GrowthPoint {
         stations,
-        nanoseconds: median(timed.iter().map(|r| 1e9 / r.rate())),
+        nanoseconds: median(timed.iter().map(|r| 1e9 / r.hop_rate())),
         station: with,
         connection: with - without,
     })
 }
 
-fn figure(sizes: &[Size]) -> Figure {
-    let points = sizes.iter().map(|s| Point::exact(s.stations as f64, s.nanoseconds)).collect();
-    Figure {
+fn growth_figure(sizes: &[GrowthPoint]) -> ReportFigure {
+    let points = sizes.iter().map(|s| SeriesPoint::from_exact(s.stations as f64, s.nanoseconds)).collect();
+    ReportFigure {
         name: "growth".into(),
         title: "Time of a packet-hop over the number of stations, at constant utilisation".into(),
-        x: Axis::new("Stations", "").logarithmic(),
-        y: Axis::new("Time of a packet-hop", "ns"),
-        series: vec![Series { name: STUDY.into(), points, ..Series::default() }],
+        x: FigureAxis::new("Stations", "").with_log_scale(),
+        y: FigureAxis::new("Time of a packet-hop", "ns"),
+        series: vec![FigureSeries { name: STUDY.into(), points, ..FigureSeries::default() }],
         panels: Vec::new(),
     }
 }
 
-fn limits(sizes: &[Size]) -> Vec<String> {
+fn missed_limits(sizes: &[GrowthPoint]) -> Vec<String> {
     let mut missed = Vec::new();
     let time = |stations| sizes.iter().find(|s| s.stations == stations).map_or(f64::NAN, |s| s.nanoseconds);
     for (stations, limit) in GROWTH {
@@ -105,9 +109,9 @@ fn main() -> ExitCode {
         if !arguments.json {
             println!("stations  ns per packet-hop  times 10²  bytes per station  bytes per idle connection");
         }
-        let mut sizes: Vec<Size> = Vec::new();
+        let mut sizes: Vec<GrowthPoint> = Vec::new();
         for stations in SIZES {
-            let size = measure(stations, arguments.runs)?;
+            let size = measure_growth(stations, arguments.runs)?;
             if !arguments.json {
                 let ratio = size.nanoseconds / sizes.first().map_or(size.nanoseconds, |s| s.nanoseconds);
                 let memory = if stations >= ENOUGH {
@@ -119,7 +123,8 @@ fn main() -> ExitCode {
             }
             sizes.push(size);
         }
-        std::fs::write(FIGURE, figure(&sizes).svg()).map_err(|e| format!("cannot write {FIGURE}: {e}"))?;
+        std::fs::write(FIGURE, growth_figure(&sizes).to_svg())
+            .map_err(|e| format!("cannot write {FIGURE}: {e}"))?;
         if !arguments.json {
             println!("The figure is {FIGURE}.");
         }
@@ -135,6 +140,6 @@ fn main() -> ExitCode {
                 })
             })
             .collect();
-        Ok((json!(rows), limits(&sizes)))
+        Ok((json!(rows), missed_limits(&sizes)))
     })
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use usher_benches::logins::{COUNTED_FUNCTION, LoginMethod};
-use usher_benches::{Arguments, main as bench, median};
+use usher_benches::{BenchArguments, main as bench, median};
 
 /// Asks a child process for so many logins: `--logins METHOD COUNT`.
 const LOGINS: &str = "--logins";
@@ -19,7 +19,7 @@ const CURVE: &str = "curve25519_x25519";
 
 /// What a path is measured by.
 #[derive(Clone, Copy)]
-enum Workload {
+enum PathWorkload {
     /// A founding study, how many clients it has here, and the time from one dialogue of a client to its next. A unit is a
     /// packet-hop.
     Study { name: &'static str, clients: u64, interval_ms: u64 },
@@ -30,7 +30,7 @@ enum Workload {
 /// A path, and how many instructions a unit of it may take.
 struct HotPath {
     name: &'static str,
-    workload: Workload,
+    workload: PathWorkload,
     /// Dialogues of each client, or logins: in the first run, and how many more in the second. The first run is long enough
     /// that the second has nothing left to grow: caches are full, and tables do not double.
     first: u64,
@@ -50,7 +50,7 @@ const SLACK: f64 = 1.03;
 const PATHS: [HotPath; 5] = [
     HotPath {
         name: "packet-hop by TCP",
-        workload: Workload::Study { name: "bench-tcp-100", clients: 100, interval_ms: 100 },
+        workload: PathWorkload::Study { name: "bench-tcp-100", clients: 100, interval_ms: 100 },
         first: 10,
         more: 10,
         dev_count: 2015,
@@ -58,7 +58,7 @@ const PATHS: [HotPath; 5] = [
     },
     HotPath {
         name: "packet-hop by RADIUS",
-        workload: Workload::Study { name: "bench-radius-100", clients: 10, interval_ms: 200 },
+        workload: PathWorkload::Study { name: "bench-radius-100", clients: 10, interval_ms: 200 },
         first: 30,
         more: 20,
         dev_count: 20_401,
@@ -66,7 +66,7 @@ const PATHS: [HotPath; 5] = [
     },
     HotPath {
         name: "PAP login",
-        workload: Workload::Logins(LoginMethod::Pap),
+        workload: PathWorkload::Logins(LoginMethod::Pap),
         first: 110,
         more: 100,
         dev_count: 36_511,
@@ -74,7 +74,7 @@ const PATHS: [HotPath; 5] = [
     },
     HotPath {
         name: "EAP-MD5 login",
-        workload: Workload::Logins(LoginMethod::EapMd5),
+        workload: PathWorkload::Logins(LoginMethod::EapMd5),
         first: 60,
         more: 50,
         dev_count: 73_244,
@@ -82,7 +82,7 @@ const PATHS: [HotPath; 5] = [
     },
     HotPath {
         name: "IKE_SA by PSK",
-        workload: Workload::Logins(LoginMethod::IkePsk),
+        workload: PathWorkload::Logins(LoginMethod::IkePsk),
         first: 33,
         more: 20,
         dev_count: 632_144,
@@ -96,9 +96,9 @@ struct RunCount {
     units: f64,
 }
 
-impl Workload {
+impl PathWorkload {
     /// Runs so many dialogues of each client, or logins, in a child process under callgrind.
-    fn count(self, size: u64) -> Result<RunCount, String> {
+    fn count_instructions(self, size: u64) -> Result<RunCount, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new("valgrind");
         // The environment lies on the stack. Its length moves what is there, and the count by up to two thousandths, as the
@@ -106,7 +106,7 @@ impl Workload {
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
         let profile =
-            Profile(std::env::temp_dir().join(format!("usher-instructions-{}", std::process::id())));
+            CallgrindFile(std::env::temp_dir().join(format!("usher-instructions-{}", std::process::id())));
         command.arg(format!("--callgrind-out-file={}", profile.0.display()));
         match self {
             Self::Study { name, clients, interval_ms } => {
@@ -134,26 +134,26 @@ impl Workload {
             }
             Self::Logins(_) => size as f64,
         };
-        Ok(RunCount { instructions: profile.count()?, units })
+        Ok(RunCount { instructions: profile.count_instructions()?, units })
     }
 }
 
 /// A file that callgrind writes, removed in the end.
-struct Profile(PathBuf);
+struct CallgrindFile(PathBuf);
 
-impl Drop for Profile {
+impl Drop for CallgrindFile {
     fn drop(&mut self) {
         // Callgrind may not have come to write it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-impl Profile {
+impl CallgrindFile {
     /// All instructions in it but those of the curve.
     ///
     /// A line `fn=NAME` begins a function. Lines `LINE COUNT` follow, each with instructions of the function itself; but after
     /// `calls=` such a line has those of a function that it calls.
-    fn count(&self) -> Result<f64, String> {
+    fn count_instructions(&self) -> Result<f64, String> {
         let text = std::fs::read(&self.0).map_err(|e| format!("{}: {e}", self.0.display()))?;
         let (mut count, mut is_curve, mut is_call) = (0.0, false, false);
         for line in String::from_utf8_lossy(&text).lines() {
@@ -177,15 +177,16 @@ impl Profile {
 
 impl HotPath {
     /// Instructions of one unit.
-    fn measure(&self) -> Result<f64, String> {
-        let [short, long] = [self.first, self.first + self.more].map(|size| self.workload.count(size));
+    fn measure_unit(&self) -> Result<f64, String> {
+        let [short, long] =
+            [self.first, self.first + self.more].map(|size| self.workload.count_instructions(size));
         let (short, long) = (short?, long?);
         Ok((long.instructions - short.instructions) / (long.units - short.units))
     }
 
     /// The count in [`PATHS`] for this build. An incremental build has none: it divides crates into more units and inlines
     /// less, so that its counts are up to 7 % higher.
-    fn expected(&self) -> Option<f64> {
+    fn expected_count(&self) -> Option<f64> {
         let count = match (cfg!(debug_assertions), option_env!("CARGO_INCREMENTAL")) {
             (false, _) => self.release_count,
             (true, Some("0")) => Some(self.dev_count),
@@ -195,13 +196,13 @@ impl HotPath {
     }
 }
 
-fn measure_all(arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
+fn measure_all(arguments: &BenchArguments) -> Result<(Value, Vec<String>), String> {
     let (mut rows, mut missed) = (Vec::new(), Vec::new());
     for path in &PATHS {
-        let counts = (0..arguments.runs).map(|_| path.measure()).collect::<Result<Vec<_>, _>>()?;
+        let counts = (0..arguments.runs).map(|_| path.measure_unit()).collect::<Result<Vec<_>, _>>()?;
         let count = median(counts.iter().copied());
-        let limit = path.expected().map(|expected| (expected * SLACK).round());
-        let line = match (path.expected(), limit) {
+        let limit = path.expected_count().map(|expected| (expected * SLACK).round());
+        let line = match (path.expected_count(), limit) {
             (Some(expected), Some(limit)) => {
                 let growth = 100.0 * (count / expected - 1.0);
                 format!("{count:.0} instructions ({growth:+.1} %), at most {limit}")
@@ -219,11 +220,11 @@ fn measure_all(arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
     Ok((json!(rows), missed))
 }
 
-/// Does so many logins: the child process of [`Workload::Logins`].
+/// Does so many logins: the child process of [`PathWorkload::Logins`].
 fn log_in(method: &str, count: &str) -> Result<(), String> {
     let known = LoginMethod::ALL.into_iter().find(|known| known.name() == method);
     let count = count.parse().map_err(|_| format!("{LOGINS}: {count} is no number"))?;
-    known.ok_or_else(|| format!("{LOGINS}: {method} is no method"))?.run(count)
+    known.ok_or_else(|| format!("{LOGINS}: {method} is no method"))?.run_logins(count)
 }
 
 fn main() -> ExitCode {

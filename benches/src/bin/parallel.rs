@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use usher_benches::{Run, STUDY, busy, dialogues_each, main as bench, median};
+use usher_benches::{MeasuredRun, STUDY, busy_settings, dialogues_each, main as bench, median};
 
 const STATIONS: u64 = 100_000;
 /// The delays of the study's links, ms: what happens on one side of a link is not felt on the other any sooner.
@@ -23,7 +23,7 @@ const GAIN: f64 = 1.3;
 const MEETINGS: u32 = 200_000;
 
 /// Nanoseconds that a meeting of two threads takes, each of which does nothing else.
-fn meeting(meet: impl Fn(u64) + Sync) -> f64 {
+fn meeting_time(meet: impl Fn(u64) + Sync) -> f64 {
     let all = || (1..=u64::from(MEETINGS)).for_each(&meet);
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -34,17 +34,17 @@ fn meeting(meet: impl Fn(u64) + Sync) -> f64 {
 }
 
 /// Threads that meet by the standard library's barrier, which lets them sleep.
-fn sleeping() -> f64 {
+fn barrier_time() -> f64 {
     let barrier = Barrier::new(2);
-    meeting(|_| {
+    meeting_time(|_| {
         barrier.wait();
     })
 }
 
 /// Threads that look at a counter until both have come.
-fn spinning() -> f64 {
+fn spin_time() -> f64 {
     let arrived = AtomicU64::new(0);
-    meeting(|round| {
+    meeting_time(|round| {
         arrived.fetch_add(1, Ordering::AcqRel);
         while arrived.load(Ordering::Acquire) < 2 * round {
             std::hint::spin_loop();
@@ -54,7 +54,7 @@ fn spinning() -> f64 {
 
 /// Two runs at the same time, each in a process of its own; the seconds of the longer.
 fn at_once(set: &[String]) -> Result<f64, String> {
-    let of = || Run::of(STUDY, set).map(|run| run.wall_s);
+    let of = || MeasuredRun::run_in_child(STUDY, set).map(|run| run.wall_s);
     let (a, b) = std::thread::scope(|scope| {
         let other = scope.spawn(of);
         let own = of();
@@ -66,16 +66,16 @@ fn at_once(set: &[String]) -> Result<f64, String> {
 fn main() -> ExitCode {
     bench(3, |arguments| {
         let each = dialogues_each(STATIONS);
-        let (whole, half) = (busy(STATIONS, each), busy(STATIONS / 2, each));
+        let (whole, half) = (busy_settings(STATIONS, each), busy_settings(STATIONS / 2, each));
         let (mut alone, mut halves, mut hop) = (Vec::new(), Vec::new(), Vec::new());
         let mut shared = THREADS.map(|threads| (threads, Vec::new()));
         for _ in 0..arguments.runs {
-            let run = Run::of(STUDY, &whole)?;
+            let run = MeasuredRun::run_in_child(STUDY, &whole)?;
             alone.push(run.wall_s);
-            hop.push(1e9 / run.rate());
+            hop.push(1e9 / run.hop_rate());
             halves.push(at_once(&half)?);
             for (threads, times) in &mut shared {
-                let by = Run::by(*threads, STUDY, &whole)?;
+                let by = MeasuredRun::run_with_threads(*threads, STUDY, &whole)?;
                 if !by.divided || by.metrics != run.metrics || by.packet_hops != run.packet_hops {
                     return Err(format!("{threads} threads do not give what one gives"));
                 }
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         });
         let missed = missed.collect();
         let of = |measure: fn() -> f64| median((0..arguments.runs).map(|_| measure()));
-        let (sleeping, spinning) = (of(sleeping), of(spinning));
+        let (sleeping, spinning) = (of(barrier_time), of(spin_time));
         let windows = LOOKAHEADS.map(|(link, delay)| (link, delay, STATIONS * HOPS * delay / INTERVAL));
         if !arguments.json {
             println!("{STATIONS} stations in one run: {alone:.2} s, {hop:.0} ns a packet-hop");

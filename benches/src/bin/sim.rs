@@ -3,10 +3,10 @@
 
 use serde_json::json;
 use std::process::ExitCode;
-use usher_benches::{Run, main as bench, median};
+use usher_benches::{MeasuredRun, main as bench, median};
 
 /// A study and what it must reach.
-struct Yardstick {
+struct StudyYardstick {
     study: &'static str,
     /// Packet-hops per second.
     rate: f64,
@@ -16,18 +16,20 @@ struct Yardstick {
     delay: Option<(f64, f64)>,
 }
 
-const YARDSTICKS: [Yardstick; 2] = [
-    Yardstick { study: "bench-tcp-100", rate: 5e6, memory: Some(24.0), delay: Some((22.42, 0.02)) },
-    Yardstick { study: "bench-radius-100", rate: 1e6, memory: None, delay: None },
+const YARDSTICKS: [StudyYardstick; 2] = [
+    StudyYardstick { study: "bench-tcp-100", rate: 5e6, memory: Some(24.0), delay: Some((22.42, 0.02)) },
+    StudyYardstick { study: "bench-radius-100", rate: 1e6, memory: None, delay: None },
 ];
 
 fn main() -> ExitCode {
     bench(5, |arguments| {
         let (mut results, mut missed) = (Vec::new(), Vec::new());
         for y in &YARDSTICKS {
-            let runs = (0..arguments.runs).map(|_| Run::of(y.study, &[])).collect::<Result<Vec<_>, _>>()?;
-            let rate = median(runs.iter().map(Run::rate));
-            let best = runs.iter().map(Run::rate).fold(0.0, f64::max);
+            let runs = (0..arguments.runs)
+                .map(|_| MeasuredRun::run_in_child(y.study, &[]))
+                .collect::<Result<Vec<_>, _>>()?;
+            let rate = median(runs.iter().map(MeasuredRun::hop_rate));
+            let best = runs.iter().map(MeasuredRun::hop_rate).fold(0.0, f64::max);
             let memory = runs.iter().map(|r| r.peak_rss_bytes).max().unwrap_or(0) as f64 / (1 << 20) as f64;
             let delay = runs[0].delay_mean_s * 1e3;
             if !arguments.json {

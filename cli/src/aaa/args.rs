@@ -14,7 +14,7 @@ pub(crate) enum AaaCommand {
 
 Without a configuration the server serves loopback with a generated secret and says how to go on.
 SIGTERM ends it when the logins under way are answered and all accounting is written.")]
-    Serve(Config),
+    Serve(AaaConfigArgs),
     /// Check a configuration file without serving: every fault with its line.
     #[command(
         after_help = "Examples:\n  usher aaa check\n  usher aaa check ./aaa.toml\n  usher aaa check ./aaa.toml --connect
@@ -52,16 +52,16 @@ It loads what `usher aaa serve` loads: keys, certificates, lists, dictionaries, 
         command: SessionCommand,
     },
     /// Certificates: an authority, what it issues, renews and takes back.
-    Cert(super::cert::Cert),
+    Cert(super::cert::CertArgs),
     /// Say how the running server is.
     #[command(after_help = "Example:\n  usher aaa status --json")]
-    Status(Config),
+    Status(AaaConfigArgs),
     /// Tell the running server to read its configuration again.
     #[command(after_help = "Example:\n  usher aaa reload")]
-    Reload(Config),
+    Reload(AaaConfigArgs),
     /// Follow what happens to one user or one MAC address, line by line.
     #[command(after_help = "Examples:\n  usher aaa trace ann\n  usher aaa trace 00-11-22-33-44-55 --json")]
-    Trace(Trace),
+    Trace(TraceArgs),
     /// Try one login and explain it, from the side of the client and, where the server runs here, from its own.
     #[command(after_help = "Examples:
   usher aaa test ann
@@ -71,12 +71,12 @@ It loads what `usher aaa serve` loads: keys, certificates, lists, dictionaries, 
   usher aaa test ann --peer aaa.example.org --identity nas.example.org --server 192.0.2.1:3868
 
 By RADIUS over UDP, unless --tls or --peer say otherwise. The server must have this side among its clients or peers.")]
-    Test(Box<Test>),
+    Test(Box<LoginTestArgs>),
 }
 
 /// Which configuration.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct AaaConfigArgs {
     /// The configuration file [default: /etc/usher/aaa.toml].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -85,7 +85,7 @@ pub(crate) struct Config {
 /// A password, or none, and how it is kept.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("source"))]
-pub(crate) struct Password {
+pub(crate) struct PasswordArgs {
     /// A file that holds the password; `-` is standard input.
     #[arg(long, value_name = "FILE", group = "source")]
     pub(crate) password_file: Option<PathBuf>,
@@ -95,12 +95,12 @@ pub(crate) struct Password {
     /// How the password is kept: in clear (every method), as its NT hash (PAP, MS-CHAP, MSCHAPv2) or as its argon2
     /// hash (PAP, GTC) [default: clear].
     #[arg(long, value_enum)]
-    pub(crate) hash: Option<Kept>,
+    pub(crate) hash: Option<PasswordStorage>,
 }
 
 /// How a password is kept.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum PasswordStorage {
     #[default]
     Clear,
     Nt,
@@ -112,7 +112,7 @@ pub(crate) struct UserRows {
     /// As the user gives it at login.
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) password: Password,
+    pub(crate) password: PasswordArgs,
     /// What must hold, `ATTRIBUTE OPERATOR VALUE`; may be repeated.
     #[arg(long, value_name = "ROW")]
     pub(crate) check: Vec<String>,
@@ -123,7 +123,7 @@ pub(crate) struct UserRows {
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Vec<String>,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }
 
 /// What is changed of a user; what is not named stays.
@@ -133,7 +133,7 @@ pub(crate) struct UserChanges {
     pub(crate) name: String,
     // Before what joins its group.
     #[command(flatten)]
-    pub(crate) new: Password,
+    pub(crate) new: PasswordArgs,
     /// Ask for a new password.
     #[arg(long, group = "source")]
     pub(crate) password: bool,
@@ -150,7 +150,7 @@ pub(crate) struct UserChanges {
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Vec<String>,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }
 
 /// What becomes of a user's open sessions.
@@ -186,10 +186,10 @@ Nobody is let in any more by what held before. Sessions that are open stay, unle
     },
     /// List users by name.
     #[command(after_help = "Example:\n  usher aaa user list --json")]
-    List(Config),
+    List(AaaConfigArgs),
     /// Show a user; a password is not shown.
     #[command(after_help = "Example:\n  usher aaa user show ann")]
-    Show(Named),
+    Show(NameArgs),
     /// Remove a user; the running server forgets it at once.
     #[command(after_help = "Examples:
   usher aaa user del ann
@@ -198,7 +198,7 @@ Nobody is let in any more by what held before. Sessions that are open stay, unle
 Sessions that are open stay, unless --disconnect is said.")]
     Del {
         #[command(flatten)]
-        named: Named,
+        named: NameArgs,
         #[command(flatten)]
         open: OpenSessions,
     },
@@ -228,30 +228,30 @@ pub(crate) enum GroupCommand {
         #[arg(long, value_name = "ROW")]
         reply: Vec<String>,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Named {
+pub(crate) struct NameArgs {
     /// The name.
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// The file.
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct UserImport {
     #[command(flatten)]
-    pub(crate) import: Import,
+    pub(crate) import: ImportArgs,
     /// Leave out reply rows that cannot be taken, whatever they limit; the import stops at them otherwise.
     #[arg(long)]
     pub(crate) leave_out: bool,
@@ -278,17 +278,17 @@ Without --secret-file a secret is made and shown once.")]
         #[arg(long)]
         no_message_authenticator: bool,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
     /// List clients.
     #[command(after_help = "Example:\n  usher aaa client list")]
-    List(Config),
+    List(AaaConfigArgs),
     /// Remove a client by its address or network.
     #[command(after_help = "Example:\n  usher aaa client del 192.0.2.0/24")]
-    Del(Named),
+    Del(NameArgs),
     /// Import FreeRADIUS's `clients.conf`.
     #[command(after_help = "Example:\n  usher aaa client import /etc/freeradius/3.0/clients.conf")]
-    Import(Import),
+    Import(ImportArgs),
 }
 
 #[derive(Subcommand, Debug)]
@@ -300,14 +300,14 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         user: Option<String>,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
     /// Show all that is known of a session.
     #[command(after_help = "Example:\n  usher aaa session show 5f2a01")]
-    Show(SessionNamed),
+    Show(SessionArgs),
     /// Ask the NAS to end a session (RFC 5176).
     #[command(after_help = "Example:\n  usher aaa session disconnect 5f2a01")]
-    Disconnect(SessionNamed),
+    Disconnect(SessionArgs),
     /// Ask the NAS to change a session (RFC 5176).
     #[command(after_help = "Example:\n  usher aaa session change 5f2a01 'Filter-Id = guests'")]
     Change {
@@ -318,7 +318,7 @@ pub(crate) enum SessionCommand {
         #[arg(required = true)]
         attributes: Vec<String>,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
     /// Take sessions for ended whose NAS cannot say so, since it died or was taken away.
     #[command(after_help = "Examples:
@@ -343,30 +343,30 @@ Ends with code 1 where no open session is meant.")]
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
 }
 
 /// A session.
 #[derive(Args, Debug)]
-pub(crate) struct SessionNamed {
+pub(crate) struct SessionArgs {
     /// Its id: acctuniqueid or Acct-Session-Id, or the first 6 characters or more of either.
     #[arg(value_name = "ID")]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Trace {
+pub(crate) struct TraceArgs {
     /// A user's name, or a MAC address in any notation; without it all.
     pub(crate) who: Option<String>,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Test {
+pub(crate) struct LoginTestArgs {
     /// The user.
     pub(crate) name: String,
     /// pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap or ttls.
@@ -418,5 +418,5 @@ pub(crate) struct Test {
     #[arg(long, value_name = "NAME")]
     pub(crate) outside: Option<String>,
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub(crate) config: AaaConfigArgs,
 }

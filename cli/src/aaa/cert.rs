@@ -1,16 +1,19 @@
 //! `usher aaa cert`: the authority in a folder, its certificates and its revocation list.
 
-use super::args::Config;
-use crate::output::{Failure, Output, columns};
+use super::args::AaaConfigArgs;
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_control::{self as control, Answer, ControlError, ListStatus};
+use usher_control::{self as control, ControlError, ControlReply, ListStatus};
 use usher_core::{Duration, WallTime};
-use usher_crypto::x509::{Information, RevocationList};
-use usher_daemon::Location;
-use usher_pki::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request};
+use usher_crypto::x509::{CertificateInfo, RevocationList};
+use usher_daemon::ServerLocation;
+use usher_pki::{
+    CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry, InitOptions, IssuedCertificate,
+    KeyKind, PkiError, RevokeReason,
+};
 
 /// Where the authority is unless something else is said: in the folder of the configuration, which is root's.
 const FOLDER: &str = "/etc/usher/pki";
@@ -25,7 +28,7 @@ struct AuthorityFolder {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Cert {
+pub(crate) struct CertArgs {
     #[command(flatten)]
     place: AuthorityFolder,
     #[command(subcommand)]
@@ -50,7 +53,7 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         #[arg(long, value_name = "DIR")]
         under: Option<PathBuf>,
         #[command(flatten)]
-        key: Key,
+        key: KeyArgs,
         /// How long the authority holds.
         #[arg(long, default_value_t = 3650)]
         days: u32,
@@ -69,7 +72,7 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         #[arg(long, value_name = "NAME", requires = "server")]
         also: Vec<String>,
         #[command(flatten)]
-        key: Key,
+        key: KeyArgs,
         /// How long it holds.
         #[arg(long, default_value_t = 365)]
         days: u32,
@@ -101,10 +104,10 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         /// Its name.
         name: String,
         /// Why.
-        #[arg(long, value_enum, default_value_t = Why::Unspecified)]
-        reason: Why,
+        #[arg(long, value_enum, default_value_t = RevocationReasonArg::Unspecified)]
+        reason: RevocationReasonArg,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
     /// List what was issued.
     List,
@@ -123,12 +126,12 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         #[arg(long, value_name = "DAYS")]
         expiring: Option<u32>,
         #[command(flatten)]
-        config: Config,
+        config: AaaConfigArgs,
     },
 }
 
 #[derive(Args, Debug)]
-struct Key {
+struct KeyArgs {
     /// The kind of key.
     #[arg(long, value_enum, default_value_t = KeyName::EcdsaP256)]
     key: KeyName,
@@ -145,15 +148,15 @@ enum KeyName {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Why {
+enum RevocationReasonArg {
     Unspecified,
     KeyCompromise,
     Superseded,
     CessationOfOperation,
 }
 
-impl Key {
-    const fn kind(&self) -> KeyKind {
+impl KeyArgs {
+    const fn key_kind(&self) -> KeyKind {
         match self.key {
             KeyName::EcdsaP256 => KeyKind::EcdsaP256,
             KeyName::Rsa2048 => KeyKind::Rsa2048,
@@ -168,62 +171,62 @@ fn now() -> WallTime {
     WallTime::from_unix_secs(since.as_secs())
 }
 
-impl From<PkiError> for Failure {
+impl From<PkiError> for CommandFailure {
     fn from(e: PkiError) -> Self {
-        Self::failed(e)
+        Self::runtime_error(e)
     }
 }
 
-pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
+pub(crate) fn run_cert_command(output: &ConsoleOutput, arguments: &CertArgs) -> Result<(), CommandFailure> {
     let dir = &arguments.place.dir;
     match &arguments.command {
         CertCommand::Init { name, server, under, key, days } => {
-            init(output, dir, name, server.as_deref(), under.as_deref(), key.kind(), *days)
+            init_authority(output, dir, name, server.as_deref(), under.as_deref(), key.key_kind(), *days)
         }
         CertCommand::Issue { name, server, also, key, days, ocsp, crl } => {
-            let request = Request {
+            let request = CertificateRequest {
                 name: name.clone(),
-                kind: if *server { Kind::Server } else { Kind::Client },
+                kind: if *server { CertificateKind::Server } else { CertificateKind::Client },
                 names: also.clone(),
-                key: key.kind(),
+                key: key.key_kind(),
                 days: *days,
                 ocsp: ocsp.clone(),
                 crl: crl.clone(),
             };
-            let mut authority = open(dir)?;
+            let mut authority = open_authority(dir)?;
             give_server_keys(dir, &mut authority);
             let issued = authority.issue(&request, now())?;
-            say(output, &[(name.clone(), issued)])
+            print_issued(output, &[(name.clone(), issued)])
         }
         CertCommand::Renew { name, expiring, days } => {
-            let mut authority = open(dir)?;
+            let mut authority = open_authority(dir)?;
             give_server_keys(dir, &mut authority);
             let names = match name {
                 Some(name) => vec![name.clone()],
-                None => expiring_within(&authority, expiring.unwrap_or(0)),
+                None => find_expiring_certificates(&authority, expiring.unwrap_or(0)),
             };
             let mut issued = Vec::new();
             for name in names {
                 let renewed = authority.renew(&name, *days, now())?;
                 issued.push((name, renewed));
             }
-            say(output, &issued)
+            print_issued(output, &issued)
         }
         CertCommand::Revoke { name, reason, config } => {
             let reason = match reason {
-                Why::Unspecified => Reason::Unspecified,
-                Why::KeyCompromise => Reason::KeyCompromise,
-                Why::Superseded => Reason::Superseded,
-                Why::CessationOfOperation => Reason::CessationOfOperation,
+                RevocationReasonArg::Unspecified => RevokeReason::Unspecified,
+                RevocationReasonArg::KeyCompromise => RevokeReason::KeyCompromise,
+                RevocationReasonArg::Superseded => RevokeReason::Superseded,
+                RevocationReasonArg::CessationOfOperation => RevokeReason::CessationOfOperation,
             };
-            open(dir)?.revoke(name, reason, now())?;
+            open_authority(dir)?.revoke(name, reason, now())?;
             let list = dir.join("ca.crl");
-            output.note(&format!("{name} is in {}", list.display()));
-            told(output, config, &list, true)
-                .map_err(|error| Failure::failed(format!("{name} is revoked, but {error}")))
+            output.print_note(&format!("{name} is in {}", list.display()));
+            reload_revocation_list(output, config, &list, true)
+                .map_err(|error| CommandFailure::runtime_error(format!("{name} is revoked, but {error}")))
         }
-        CertCommand::List => list(output, &open(dir)?),
-        CertCommand::Show { files } => show(output, files),
+        CertCommand::List => list_certificates(output, &open_authority(dir)?),
+        CertCommand::Show { files } => show_certificates(output, files),
         CertCommand::Crl { expiring, config } => {
             let list = dir.join("ca.crl");
             let holds = expiring.filter(|days| {
@@ -231,96 +234,104 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
                 end_of(&list).is_some_and(|end| end > until)
             });
             let is = if let Some(days) = holds {
-                output.note(&format!("{} holds for more than {days} days yet", list.display()));
+                output.print_note(&format!("{} holds for more than {days} days yet", list.display()));
                 "holds"
             } else {
-                open(dir)?.publish(now())?;
-                output.note(&format!("{} holds for 30 days from now", list.display()));
+                open_authority(dir)?.publish_list(now())?;
+                output.print_note(&format!("{} holds for 30 days from now", list.display()));
                 "is new"
             };
-            told(output, config, &list, holds.is_none())
-                .map_err(|error| Failure::failed(format!("{} {is}, but {error}", list.display())))
+            reload_revocation_list(output, config, &list, holds.is_none()).map_err(|error| {
+                CommandFailure::runtime_error(format!("{} {is}, but {error}", list.display()))
+            })
         }
     }
 }
 
 /// When a list is out of date; `None` where it is none, or does not say so.
 fn end_of(list: &Path) -> Option<WallTime> {
-    read(list)?.next_update
+    read_revocation_list(list)?.next_update
 }
 
-fn read(list: &Path) -> Option<RevocationList> {
-    RevocationList::read(&std::fs::read(list).ok()?).ok()?.pop()
+fn read_revocation_list(list: &Path) -> Option<RevocationList> {
+    RevocationList::read_lists(&std::fs::read(list).ok()?).ok()?.pop()
 }
 
 /// Has the server that runs here, if one does, read a revocation list, where that is new or the server does not have it yet:
 /// it may have been told in vain when the list was made.
-fn told(output: &Output, config: &Config, list: &Path, new: bool) -> Result<(), String> {
+fn reload_revocation_list(
+    output: &ConsoleOutput,
+    config: &AaaConfigArgs,
+    list: &Path,
+    new: bool,
+) -> Result<(), String> {
     // Secrets of the configuration may be there for the server alone.
-    let location = Location::find(config.config.as_deref())
+    let location = ServerLocation::from_config(config.config.as_deref())
         .map_err(|error| format!("the configuration cannot be read: {error}"))?;
-    let Some(ours) = read(list) else { return Err("it is no revocation list".to_owned()) };
+    let Some(ours) = read_revocation_list(list) else { return Err("it is no revocation list".to_owned()) };
     let same = |path: &PathBuf| path == list || path.canonicalize().ok() == list.canonicalize().ok();
     let named = location.crl.iter().any(same);
     let unread = "the running server does not read this list; name it in crl of [tls]";
     if !new {
-        match has(&location, &ours) {
+        match has_loaded_list(&location, &ours) {
             Err(ControlError::NotRunning { .. }) => return Ok(()),
             Err(error) => return Err(format!("the running server does not say whether it has it: {error}")),
             Ok(true) => return Ok(()),
             Ok(false) if !named => {
-                output.note(unread);
+                output.print_note(unread);
                 return Ok(());
             }
-            Ok(false) => output.note("the running server does not have it yet"),
+            Ok(false) => output.print_note("the running server does not have it yet"),
         }
     }
-    match control::ask(&location.control_socket, &control::Request::Reload) {
+    match control::request_reply(&location.control_socket, &control::ControlRequest::Reload) {
         Err(ControlError::NotRunning { .. }) => {
-            output.note("no server runs here; one reads the list when it starts");
+            output.print_note("no server runs here; one reads the list when it starts");
             return Ok(());
         }
         Err(error) => return Err(format!("the running server was not reloaded: {error}")),
         Ok(_) => {}
     }
-    match has(&location, &ours) {
-        Ok(true) => output.note("the running server has read it; no earlier TLS session lets anybody in"),
+    match has_loaded_list(&location, &ours) {
+        Ok(true) => {
+            output.print_note("the running server has read it; no earlier TLS session lets anybody in")
+        }
         Ok(false) if named => return Err("the running server does not use it; see its log".to_owned()),
-        Ok(false) => output.note(unread),
+        Ok(false) => output.print_note(unread),
         Err(error) => return Err(format!("the running server does not say whether it has it: {error}")),
     }
     Ok(())
 }
 
 /// Whether the running server uses this list, or a later one of its authority.
-fn has(location: &Location, ours: &RevocationList) -> Result<bool, ControlError> {
+fn has_loaded_list(location: &ServerLocation, ours: &RevocationList) -> Result<bool, ControlError> {
     let made = ours.this_update.unix_secs();
-    let at_least = |l: &ListStatus| l.made > made || (l.made == made && l.number == ours.number());
-    Ok(match control::ask(&location.control_socket, &control::Request::Status)? {
-        Answer::Status(status) => status.lists.iter().any(|l| l.issuer == ours.issuer && at_least(l)),
+    let at_least = |l: &ListStatus| l.made > made || (l.made == made && l.number == ours.crl_number());
+    Ok(match control::request_reply(&location.control_socket, &control::ControlRequest::Status)? {
+        ControlReply::Status(status) => status.lists.iter().any(|l| l.issuer == ours.issuer && at_least(l)),
         _ => false,
     })
 }
 
-fn init(
-    output: &Output,
+fn init_authority(
+    output: &ConsoleOutput,
     dir: &Path,
     name: &str,
     server: Option<&str>,
     under: Option<&Path>,
     key: KeyKind,
     days: u32,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let options = InitOptions { name: name.to_owned(), key, days, now: now() };
     let mut authority = match under {
-        Some(above) => open(above)?.subordinate(dir, &options)?,
-        None => Authority::init(dir, &options)?,
+        Some(above) => open_authority(above)?.create_subordinate(dir, &options)?,
+        None => CertificateAuthority::init(dir, &options)?,
     };
-    output.note(&format!("{} is what clients have to trust", authority.certificate().display()));
+    output.print_note(&format!("{} is what clients have to trust", authority.certificate_path().display()));
     let Some(server) = server else { return Ok(()) };
-    let request = Request {
+    let request = CertificateRequest {
         name: server.to_owned(),
-        kind: Kind::Server,
+        kind: CertificateKind::Server,
         names: Vec::new(),
         key,
         days: days.min(825),
@@ -329,14 +340,14 @@ fn init(
     };
     give_server_keys(dir, &mut authority);
     let issued = authority.issue(&request, now())?;
-    say(output, &[(server.to_owned(), issued)])
+    print_issued(output, &[(server.to_owned(), issued)])
 }
 
 /// The authority in a folder.
-fn open(dir: &Path) -> Result<Authority, Failure> {
-    Authority::open(dir).map_err(|error| match error {
+fn open_authority(dir: &Path) -> Result<CertificateAuthority, CommandFailure> {
+    CertificateAuthority::open(dir).map_err(|error| match error {
         PkiError::Missing(_) if dir == Path::new(FOLDER) && Path::new(EARLIER).join("ca.key").exists() => {
-            Failure::failed(format!(
+            CommandFailure::runtime_error(format!(
                 "the authority is now expected in {FOLDER}, which only root can change; move the one of the earlier \
                  version: mv {EARLIER} {FOLDER} && chown -R root: {FOLDER} && chgrp usher {FOLDER}/issued/SERVER.key && \
                  chmod 0640 {FOLDER}/issued/SERVER.key, and name the new paths in [tls] of /etc/usher/aaa.toml"
@@ -348,7 +359,7 @@ fn open(dir: &Path) -> Result<Authority, Failure> {
 
 /// Lets the service read servers' keys that root makes in /etc/usher, whose group is the service's; the authority's own
 /// key and its users' stay root's.
-fn give_server_keys(dir: &Path, authority: &mut Authority) {
+fn give_server_keys(dir: &Path, authority: &mut CertificateAuthority) {
     if let Some(above) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         let above = above.to_owned();
         authority.prepare_server_keys(move |key| usher_store::let_group_read(&above, key));
@@ -356,7 +367,7 @@ fn give_server_keys(dir: &Path, authority: &mut Authority) {
 }
 
 /// The names whose newest certificate expires within so many days and was not taken back.
-fn expiring_within(authority: &Authority, days: u32) -> Vec<String> {
+fn find_expiring_certificates(authority: &CertificateAuthority, days: u32) -> Vec<String> {
     let until = now().unix_secs() + u64::from(days) * 86_400;
     let mut seen: Vec<&str> = Vec::new();
     let mut names = Vec::new();
@@ -364,7 +375,7 @@ fn expiring_within(authority: &Authority, days: u32) -> Vec<String> {
         let name = entry.request.name.as_str();
         if !seen.contains(&name) {
             seen.push(name);
-            if entry.not_after <= until && entry.request.kind != Kind::Authority {
+            if entry.not_after <= until && entry.request.kind != CertificateKind::Authority {
                 names.push(name.to_owned());
             }
         }
@@ -372,7 +383,10 @@ fn expiring_within(authority: &Authority, days: u32) -> Vec<String> {
     names
 }
 
-fn say(output: &Output, issued: &[(String, Issued)]) -> Result<(), Failure> {
+fn print_issued(
+    output: &ConsoleOutput,
+    issued: &[(String, IssuedCertificate)],
+) -> Result<(), CommandFailure> {
     if output.json {
         let rows: Vec<_> = issued
             .iter()
@@ -380,7 +394,7 @@ fn say(output: &Output, issued: &[(String, Issued)]) -> Result<(), Failure> {
                 json!({ "name": name, "certificate": i.certificate, "key": i.key, "not_after": i.not_after.unix_secs() })
             })
             .collect();
-        return output.value(&json!(rows));
+        return output.print_json(&json!(rows));
     }
     let rows: Vec<Vec<String>> = issued
         .iter()
@@ -389,48 +403,49 @@ fn say(output: &Output, issued: &[(String, Issued)]) -> Result<(), Failure> {
                 name.clone(),
                 i.certificate.display().to_string(),
                 i.key.display().to_string(),
-                left(i.not_after),
+                remaining_validity(i.not_after),
             ]
         })
         .collect();
-    output.text(&columns(&rows))
+    output.print_text(&format_columns(&rows))
 }
 
 /// How long a certificate holds yet.
-fn left(not_after: WallTime) -> String {
+fn remaining_validity(not_after: WallTime) -> String {
     match not_after.unix_secs().checked_sub(now().unix_secs()) {
         Some(seconds) => format!("{} days left", seconds / 86_400),
         None => "expired".to_owned(),
     }
 }
 
-fn list(output: &Output, authority: &Authority) -> Result<(), Failure> {
+fn list_certificates(output: &ConsoleOutput, authority: &CertificateAuthority) -> Result<(), CommandFailure> {
     let entries = authority.entries();
     if output.json {
-        return output.value(&json!(entries));
+        return output.print_json(&json!(entries));
     }
-    let state = |e: &Entry| match e.revoked {
+    let state = |e: &IndexEntry| match e.revoked {
         Some(_) => "revoked".to_owned(),
-        None => left(WallTime::from_unix_secs(e.not_after)),
+        None => remaining_validity(WallTime::from_unix_secs(e.not_after)),
     };
-    let kind = |e: &Entry| match e.request.kind {
-        Kind::Server => "server",
-        Kind::Client => "client",
-        Kind::Authority => "authority",
+    let kind = |e: &IndexEntry| match e.request.kind {
+        CertificateKind::Server => "server",
+        CertificateKind::Client => "client",
+        CertificateKind::Authority => "authority",
     };
     let rows: Vec<Vec<String>> = entries
         .iter()
         .map(|e| vec![e.request.name.clone(), kind(e).to_owned(), e.serial.clone(), state(e)])
         .collect();
-    output.text(&columns(&rows))
+    output.print_text(&format_columns(&rows))
 }
 
-fn show(output: &Output, files: &[PathBuf]) -> Result<(), Failure> {
+fn show_certificates(output: &ConsoleOutput, files: &[PathBuf]) -> Result<(), CommandFailure> {
     let mut said = Vec::new();
     for file in files {
-        let text = std::fs::read(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
-        let i =
-            Information::of_pem(&text).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
+        let text = std::fs::read(file)
+            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", file.display())))?;
+        let i = CertificateInfo::of_pem(&text)
+            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", file.display())))?;
         said.push((file, i));
     }
     if output.json {
@@ -442,7 +457,7 @@ fn show(output: &Output, files: &[PathBuf]) -> Result<(), Failure> {
                         "authority": i.authority, "ocsp": i.ocsp })
             })
             .collect();
-        return output.value(&json!(rows));
+        return output.print_json(&json!(rows));
     }
     for (file, i) in said {
         let rows = [
@@ -451,10 +466,10 @@ fn show(output: &Output, files: &[PathBuf]) -> Result<(), Failure> {
             ("names", i.names.join(", ")),
             ("issuer", i.issuer),
             ("serial", i.serial),
-            ("holds", left(i.not_after)),
+            ("holds", remaining_validity(i.not_after)),
             ("OCSP", i.ocsp.join(", ")),
         ];
-        output.text(&columns(&rows.map(|(what, value)| vec![what.to_owned(), value])))?;
+        output.print_text(&format_columns(&rows.map(|(what, value)| vec![what.to_owned(), value])))?;
     }
     Ok(())
 }

@@ -1,24 +1,28 @@
 //! `usher aaa client`.
 
-use super::args::{ClientCommand, Config};
-use super::user::store;
-use super::{secret, tell};
-use crate::output::{Failure, Output, columns};
+use super::args::{AaaConfigArgs, ClientCommand};
+use super::user::open_store;
+use super::{notify_server, secret};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
-use usher_aaa::store::{ClientRow, Demand};
+use usher_aaa::store::{ClientRequirement, ClientRow};
 use usher_config::Prefix;
-use usher_control::Request;
+use usher_control::ControlRequest;
 use usher_daemon::admin;
 
-pub(super) fn client(output: &Output, command: ClientCommand) -> Result<(), Failure> {
+pub(super) fn run_client_command(
+    output: &ConsoleOutput,
+    command: ClientCommand,
+) -> Result<(), CommandFailure> {
     match command {
         ClientCommand::Add { prefix, name, secret_file, no_message_authenticator, config } => {
-            Prefix::parse(&prefix).map_err(Failure::usage)?;
+            Prefix::parse(&prefix).map_err(CommandFailure::usage_error)?;
             let (secret, made) = match &secret_file {
-                Some(file) => (secret::read(Some(file), "secret")?, false),
-                None => (admin::new_secret().map_err(Failure::failed)?, true),
+                Some(file) => (secret::read_secret(Some(file), "secret")?, false),
+                None => (admin::new_secret().map_err(CommandFailure::runtime_error)?, true),
             };
-            let demand = if no_message_authenticator { Demand::No } else { Demand::Yes };
+            let demand =
+                if no_message_authenticator { ClientRequirement::No } else { ClientRequirement::Yes };
             let row = ClientRow {
                 nasname: prefix.clone(),
                 shortname: name.unwrap_or_else(|| prefix.clone()),
@@ -27,46 +31,46 @@ pub(super) fn client(output: &Output, command: ClientCommand) -> Result<(), Fail
                 require_message_authenticator: demand,
                 ..ClientRow::default()
             };
-            let (place, mut store) = store(&config)?;
-            store.put_client(&row).map_err(Failure::failed)?;
-            tell(output, &place, &Request::Reload);
+            let (place, mut store) = open_store(&config)?;
+            store.put_client(&row).map_err(CommandFailure::runtime_error)?;
+            notify_server(output, &place, &ControlRequest::Reload);
             if output.json {
                 let shown = made.then_some(&secret);
-                return output.value(&json!({ "client": prefix, "done": "added", "secret": shown }));
+                return output.print_json(&json!({ "client": prefix, "done": "added", "secret": shown }));
             }
             let shown = if made { format!("its secret, shown once: {secret}\n") } else { String::new() };
-            output.text(&format!("{prefix} added\n{shown}"))
+            output.print_text(&format!("{prefix} added\n{shown}"))
         }
-        ClientCommand::List(config) => list(output, &config),
+        ClientCommand::List(config) => list_clients(output, &config),
         ClientCommand::Del(named) => {
-            let (place, mut store) = store(&named.config)?;
-            if !store.delete_client(&named.name).map_err(Failure::failed)? {
-                return Err(Failure::failed(format!("there is no client {}", named.name)));
+            let (place, mut store) = open_store(&named.config)?;
+            if !store.delete_client(&named.name).map_err(CommandFailure::runtime_error)? {
+                return Err(CommandFailure::runtime_error(format!("there is no client {}", named.name)));
             }
-            tell(output, &place, &Request::Reload);
+            notify_server(output, &place, &ControlRequest::Reload);
             if output.json {
-                return output.value(&json!({ "client": named.name, "done": "removed" }));
+                return output.print_json(&json!({ "client": named.name, "done": "removed" }));
             }
-            output.text(&format!("{} removed\n", named.name))
+            output.print_text(&format!("{} removed\n", named.name))
         }
-        ClientCommand::Import(import) => super::import::clients(output, &import),
+        ClientCommand::Import(import) => super::import::import_clients(output, &import),
     }
 }
 
 /// Those of the file, then those of the store; secrets are not shown.
-fn list(output: &Output, config: &Config) -> Result<(), Failure> {
-    let (place, mut store) = store(config)?;
+fn list_clients(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
+    let (place, mut store) = open_store(config)?;
     let mut rows: Vec<Vec<String>> = Vec::new();
     for client in &place.loaded.clients {
         rows.push(vec![client.prefix.to_string(), client.name.clone(), "file".to_owned()]);
     }
-    for row in store.clients().map_err(Failure::failed)? {
+    for row in store.list_clients().map_err(CommandFailure::runtime_error)? {
         rows.push(vec![row.nasname, row.shortname, "store".to_owned()]);
     }
     if output.json {
         let all: Vec<_> =
             rows.iter().map(|r| json!({ "client": r[0], "name": r[1], "from": r[2] })).collect();
-        return output.value(&json!(all));
+        return output.print_json(&json!(all));
     }
-    output.text(&columns(&rows))
+    output.print_text(&format_columns(&rows))
 }

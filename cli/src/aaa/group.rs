@@ -1,22 +1,22 @@
 //! `usher aaa group`.
 
 use super::args::GroupCommand;
-use super::user::{rows, said, store_of};
-use super::{place, tell};
-use crate::output::{Failure, Output};
+use super::user::{parse_rows, print_result, store_of};
+use super::{notify_server, open_installation};
+use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::json;
 use usher_aaa::store::{GroupRows, UserRows};
-use usher_control::Request;
+use usher_control::ControlRequest;
 use usher_daemon::admin;
 
-pub(super) fn group(output: &Output, command: GroupCommand) -> Result<(), Failure> {
+pub(super) fn run_group_command(output: &ConsoleOutput, command: GroupCommand) -> Result<(), CommandFailure> {
     let GroupCommand::Set { name, check, reply, config } = command;
-    let group = GroupRows { name: name.clone(), check: rows(&check)?, reply: rows(&reply)? };
-    let place = place(&config)?;
+    let group = GroupRows { name: name.clone(), check: parse_rows(&check)?, reply: parse_rows(&reply)? };
+    let place = open_installation(&config)?;
     let rows = UserRows { groups: vec![group.clone()], ..UserRows::default() };
-    admin::understood(&rows, &place.loaded.dictionary).map_err(Failure::usage)?;
-    store_of(&place)?.put_group(&group).map_err(Failure::failed)?;
+    admin::check_rows(&rows, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
+    store_of(&place)?.put_group(&group).map_err(CommandFailure::runtime_error)?;
     // Whoever is of it may be remembered with what it said before.
-    tell(output, &place, &Request::Forget { user: None, disconnect: false });
-    said(output, &json!({ "group": name, "done": "set" }), &format!("{name} set\n"))
+    notify_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
+    print_result(output, &json!({ "group": name, "done": "set" }), &format!("{name} set\n"))
 }

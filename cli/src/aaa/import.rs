@@ -1,69 +1,82 @@
 //! `usher aaa user import`, `client import`: FreeRADIUS's files into the store.
 
-use super::args::{Import, UserImport};
-use super::tell;
-use super::user::store;
-use crate::output::{Failure, Output};
+use super::args::{ImportArgs, UserImport};
+use super::notify_server;
+use super::user::open_store;
+use crate::output::{CommandFailure, ConsoleOutput};
 use crate::service::read_foreign;
 use serde_json::json;
 use std::path::Path;
-use usher_control::Request;
-use usher_store::import::{Complaint, UsersImport, clients_conf};
+use usher_control::ControlRequest;
+use usher_store::import::{ImportIssue, UsersImport, clients_conf};
 
 /// What was not taken over, with its line.
-fn told(output: &Output, import: &Import, left: &[Complaint]) {
+fn report_skipped_lines(output: &ConsoleOutput, import: &ImportArgs, left: &[ImportIssue]) {
     for complaint in left.iter().filter(|_| !output.json) {
         let file = complaint.file.as_deref().map_or_else(|| import.file.to_string_lossy(), Into::into);
-        output.note(&format!("{file}:{}: {}", complaint.line, complaint.what));
+        output.print_note(&format!("{file}:{}: {}", complaint.line, complaint.message));
     }
 }
 
 /// Nothing is taken over where without some line more would be let in.
-fn stopped(output: &Output, import: &Import, what: &str, left: &[Complaint]) -> Result<(), Failure> {
+fn reject_unsafe_import(
+    output: &ConsoleOutput,
+    import: &ImportArgs,
+    what: &str,
+    left: &[ImportIssue],
+) -> Result<(), CommandFailure> {
     let stops = left.iter().filter(|complaint| complaint.stops).count();
     if stops == 0 {
         return Ok(());
     }
-    told(output, import, left);
+    report_skipped_lines(output, import, left);
     if output.json {
-        said_json(output, what, 0, left)?;
+        print_import_json(output, what, 0, left)?;
     }
     let file = import.file.display();
-    Err(Failure::partly(format!(
+    Err(CommandFailure::partial_import(format!(
         "{file}: nothing was taken over, since {stops} of its entries keep out others"
     )))
 }
 
-fn said_json(output: &Output, what: &str, taken: usize, left: &[Complaint]) -> Result<(), Failure> {
-    let each = |c: &Complaint| json!({ "file": c.file.as_deref(), "line": c.line, "what": c.what, "stops": c.stops });
+fn print_import_json(
+    output: &ConsoleOutput,
+    what: &str,
+    taken: usize,
+    left: &[ImportIssue],
+) -> Result<(), CommandFailure> {
+    let each = |c: &ImportIssue| json!({ "file": c.file.as_deref(), "line": c.line, "what": c.message, "stops": c.stops });
     let left: Vec<_> = left.iter().map(each).collect();
-    output.value(&json!({ what: taken, "left": left }))
+    output.print_json(&json!({ what: taken, "left": left }))
 }
 
 /// What was taken over, and what was not.
-fn said(
-    output: &Output,
-    import: &Import,
+fn report_import(
+    output: &ConsoleOutput,
+    import: &ImportArgs,
     what: &str,
     taken: usize,
-    left: &[Complaint],
-) -> Result<(), Failure> {
-    told(output, import, left);
+    left: &[ImportIssue],
+) -> Result<(), CommandFailure> {
+    report_skipped_lines(output, import, left);
     if output.json {
-        said_json(output, what, taken, left)?;
+        print_import_json(output, what, taken, left)?;
     } else {
-        output.text(&format!("{taken} {what} taken over, {} lines to look at\n", left.len()))?;
+        output.print_text(&format!("{taken} {what} taken over, {} lines to look at\n", left.len()))?;
     }
     match left.len() {
         0 => Ok(()),
-        n => Err(Failure::partly(format!("{n} of the lines of {} need your eye", import.file.display()))),
+        n => Err(CommandFailure::partial_import(format!(
+            "{n} of the lines of {} need your eye",
+            import.file.display()
+        ))),
     }
 }
 
-pub(super) fn users(output: &Output, import: &UserImport) -> Result<(), Failure> {
+pub(super) fn import_users(output: &ConsoleOutput, import: &UserImport) -> Result<(), CommandFailure> {
     let UserImport { import, leave_out } = import;
-    let whole = read_foreign(&import.file).map_err(Failure::failed)?;
-    let (place, mut store) = store(&import.config)?;
+    let whole = read_foreign(&import.file).map_err(CommandFailure::runtime_error)?;
+    let (place, mut store) = open_store(&import.config)?;
     let mut open = |file: &Path| read_foreign(file);
     // By which name it is given must make no difference to the groups' names.
     let file = import.file.canonicalize().unwrap_or_else(|_| import.file.clone());
@@ -73,26 +86,26 @@ pub(super) fn users(output: &Output, import: &UserImport) -> Result<(), Failure>
         open: Some(&mut open),
         ..UsersImport::new(&place.loaded.dictionary)
     };
-    let (file, left) = reader.read(&whole);
-    stopped(output, import, "users", &left)?;
+    let (file, left) = reader.read_text(&whole);
+    reject_unsafe_import(output, import, "users", &left)?;
     for group in &file.groups {
-        store.put_group(group).map_err(Failure::failed)?;
+        store.put_group(group).map_err(CommandFailure::runtime_error)?;
     }
     let taken = file.users.len();
-    let canonical = |name: String| usher_aaa::spellings(&name).into_iter().next().unwrap_or(name);
+    let canonical = |name: String| usher_aaa::name_spellings(&name).into_iter().next().unwrap_or(name);
     let mut users = file.users.into_iter().map(|(name, rows)| (canonical(name), rows));
-    store.put_users(&mut users).map_err(Failure::failed)?;
-    tell(output, &place, &Request::Forget { user: None, disconnect: false });
-    said(output, import, "users", taken, &left)
+    store.put_users(&mut users).map_err(CommandFailure::runtime_error)?;
+    notify_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
+    report_import(output, import, "users", taken, &left)
 }
 
-pub(super) fn clients(output: &Output, import: &Import) -> Result<(), Failure> {
-    let (list, left) = clients_conf(&read_foreign(&import.file).map_err(Failure::failed)?);
-    stopped(output, import, "clients", &left)?;
-    let (place, mut store) = store(&import.config)?;
+pub(super) fn import_clients(output: &ConsoleOutput, import: &ImportArgs) -> Result<(), CommandFailure> {
+    let (list, left) = clients_conf(&read_foreign(&import.file).map_err(CommandFailure::runtime_error)?);
+    reject_unsafe_import(output, import, "clients", &left)?;
+    let (place, mut store) = open_store(&import.config)?;
     for client in &list {
-        store.put_client(client).map_err(Failure::failed)?;
+        store.put_client(client).map_err(CommandFailure::runtime_error)?;
     }
-    tell(output, &place, &Request::Reload);
-    said(output, import, "clients", list.len(), &left)
+    notify_server(output, &place, &ControlRequest::Reload);
+    report_import(output, import, "clients", list.len(), &left)
 }

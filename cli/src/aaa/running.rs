@@ -1,19 +1,19 @@
 //! `usher aaa status`, `reload` and `trace`: what the running server is asked.
 
-use super::args::{Config, Trace};
-use super::{ask, place};
-use crate::output::{Failure, Output, columns};
+use super::args::{AaaConfigArgs, TraceArgs};
+use super::{open_installation, query_server};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_control::{self as control, Answer, HomeServerStatus, ListStatus, Request};
+use usher_control::{self as control, ControlReply, ControlRequest, HomeServerStatus, ListStatus};
 use usher_core::{Duration, WallTime};
 
-pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
-    let Answer::Status(s) = ask(&place(config)?, &Request::Status)? else {
-        return Err(Failure::failed("the server says what was not asked"));
+pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
+    let ControlReply::Status(s) = query_server(&open_installation(config)?, &ControlRequest::Status)? else {
+        return Err(CommandFailure::runtime_error("the server says what was not asked"));
     };
     if output.json {
-        return output.value(&json!(s));
+        return output.print_json(&json!(s));
     }
     let mut rows = vec![
         ("version", s.version),
@@ -40,7 +40,7 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
         .map(|(whose, days)| format!("{whose} certificate ends in {days:.1} days"))
         .collect();
     rows.extend(ends.into_iter().map(|text| ("certificates", text)));
-    output.text(&columns(
+    output.print_text(&format_columns(
         &rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect::<Vec<_>>(),
     ))
 }
@@ -66,17 +66,17 @@ fn home_server(home: &HomeServerStatus) -> String {
     )
 }
 
-pub(super) fn reload(output: &Output, config: &Config) -> Result<(), Failure> {
-    let restart = match ask(&place(config)?, &Request::Reload)? {
-        Answer::Reloaded { restart } => restart,
+pub(super) fn reload_server(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
+    let restart = match query_server(&open_installation(config)?, &ControlRequest::Reload)? {
+        ControlReply::Reloaded { restart } => restart,
         _ => Vec::new(),
     };
     if output.json {
-        return output.value(&json!({ "done": "reloaded", "restart": restart }));
+        return output.print_json(&json!({ "done": "reloaded", "restart": restart }));
     }
     match restart.as_slice() {
-        [] => output.text("reloaded\n"),
-        parts => output.text(&format!(
+        [] => output.print_text("reloaded\n"),
+        parts => output.print_text(&format!(
             "reloaded, but for what has changed of {}: that takes effect when the server is started again\n",
             parts.join(", ")
         )),
@@ -89,30 +89,30 @@ fn is_mac(text: &str) -> bool {
     digits == 12 && text.chars().all(|c| c.is_ascii_hexdigit() || ":-.".contains(c))
 }
 
-pub(super) fn trace(output: &Output, trace: &Trace) -> Result<(), Failure> {
-    let place = place(&trace.config)?;
+pub(super) fn follow_trace(output: &ConsoleOutput, trace: &TraceArgs) -> Result<(), CommandFailure> {
+    let place = open_installation(&trace.config)?;
     let (user, mac) = match &trace.who {
         Some(who) if is_mac(who) => (None, Some(who.clone())),
         who => (who.clone(), None),
     };
     let mut failed = None;
     let mut each = |answer| {
-        let Answer::Line { session, at, text, cause } = &answer else {
-            output.note("tracing until interrupted");
+        let ControlReply::Line { session, at, text, cause } = &answer else {
+            output.print_note("tracing until interrupted");
             return true;
         };
         let at = WallTime::from_unix_secs(0) + Duration::from_micros(*at);
         let said = if output.json {
             let line = json!({ "session": session, "time": at.to_string(), "text": text, "cause": cause });
-            output.text(&format!("{line}\n"))
+            output.print_text(&format!("{line}\n"))
         } else {
-            output.text(&format!("{at} {session:016x}  {text}\n"))
+            output.print_text(&format!("{at} {session:016x}  {text}\n"))
         };
         failed = said.err();
         failed.is_none()
     };
-    control::follow(&place.control_socket(), &Request::Trace { user, mac }, &mut each)
-        .map_err(Failure::failed)?;
+    control::follow_replies(&place.control_socket(), &ControlRequest::Trace { user, mac }, &mut each)
+        .map_err(CommandFailure::runtime_error)?;
     failed.map_or(Ok(()), Err)
 }
 

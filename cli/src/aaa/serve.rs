@@ -1,56 +1,67 @@
 //! `usher aaa serve`, `check`.
 
-use super::args::Config;
-use crate::output::{Failure, Output};
+use super::args::AaaConfigArgs;
+use crate::output::{CommandFailure, ConsoleOutput};
 use crate::service::{ServiceFault, report_fault};
 use serde_json::json;
 use std::path::Path;
 use usher_daemon::config::DEFAULT_PATH;
-use usher_daemon::{Installation, InstallationError, ServeError, advice};
+use usher_daemon::{InstallationError, ServeError, ServerInstallation, advice};
 
-pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
-    let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
+pub(crate) fn serve_aaa(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
+    let served = usher_daemon::run_server(config.config.as_deref(), &mut |text| output.print_note(text));
     served.map_err(|error| match error {
         ServeError::Installation(InstallationError::Config(_)) | ServeError::Config(_) => {
-            Failure::usage(error)
+            CommandFailure::usage_error(error)
         }
-        error => Failure::failed(error),
+        error => CommandFailure::runtime_error(error),
     })
 }
 
 /// Tells what is wrong with a configuration, or that nothing is; `connect`: of its database, too.
-pub(crate) fn check(output: &Output, file: Option<&Path>, connect: bool) -> Result<(), Failure> {
+pub(crate) fn check_aaa_config(
+    output: &ConsoleOutput,
+    file: Option<&Path>,
+    connect: bool,
+) -> Result<(), CommandFailure> {
     let path = file.unwrap_or(Path::new(DEFAULT_PATH));
     let shown = path.display();
-    let place = match usher_daemon::check(path) {
+    let place = match usher_daemon::check_config(path) {
         Ok(place) => place,
         Err(error) => return Err(report_fault(output, path, ServiceFault::from(error))),
     };
-    let (store, missing) = examine(&place, connect)?;
-    let warnings = advice::warnings(&place);
+    let (store, missing) = examine_database(&place, connect)?;
+    let warnings = advice::config_warnings(&place);
     let right = missing.is_empty();
     if output.json {
-        output.value(&json!({
+        output.print_json(&json!({
             "file": shown.to_string(), "faults": [], "warnings": warnings, "store": store, "missing": missing,
         }))?;
     } else {
-        warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-        missing.iter().for_each(|what| output.note(&format!("database: {what}")));
+        warnings.iter().for_each(|warning| output.print_note(&format!("warning: {warning}")));
+        missing.iter().for_each(|what| output.print_note(&format!("database: {what}")));
         let store = store.map(|store| format!("; {store}")).unwrap_or_default();
         let judged = if right { "right" } else { "right, and its database is not" };
-        output.text(&format!("{shown}: {judged}{store}\n"))?;
+        output.print_text(&format!("{shown}: {judged}{store}\n"))?;
     }
-    if right { Ok(()) } else { Err(Failure::failed("the database lacks what the server needs")) }
+    if right {
+        Ok(())
+    } else {
+        Err(CommandFailure::runtime_error("the database lacks what the server needs"))
+    }
 }
 
 /// What is to be said of the database, and what it lacks.
-fn examine(place: &Installation, connect: bool) -> Result<(Option<String>, Vec<String>), Failure> {
+fn examine_database(
+    place: &ServerInstallation,
+    connect: bool,
+) -> Result<(Option<String>, Vec<String>), CommandFailure> {
     if !connect {
         let not_asked = || "its database was not asked, --connect asks it".to_owned();
         return Ok((place.has_database().then(not_asked), Vec::new()));
     }
-    match place.examine_store().map_err(Failure::failed)? {
-        Some(report) => Ok((Some(report.to_string()), report.missing().to_vec())),
+    match place.examine_store().map_err(CommandFailure::runtime_error)? {
+        Some(report) => Ok((Some(report.to_string()), report.missing_parts().to_vec())),
         None => Ok((None, Vec::new())),
     }
 }

@@ -1,74 +1,78 @@
 //! `usher aaa test`: one login, explained.
 
-use super::args::Test;
-use super::{place, secret};
+use super::args::LoginTestArgs;
+use super::{open_installation, secret};
 use crate::load::realm_of;
-use crate::output::{Failure, Output};
+use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use usher_aaa::Method;
-use usher_control::{self as control, Answer, ControlError, Request};
+use usher_aaa::AuthMethod;
+use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
 use usher_crypto::fault::TlsFault;
-use usher_daemon::Installation;
-use usher_daemon::probe::{self, Carrier, DiameterBy, Ended, Login, Outcome};
+use usher_daemon::ServerInstallation;
+use usher_daemon::probe::{self, DiameterBy, ProbeLogin, ProbeOutcome, ProbeResult, ProbeTransport};
 
 /// How long a login may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the server may take to say what it made of a login that is over.
 const WORDS: Duration = Duration::from_millis(300);
 /// The same of a login that it did not answer: home servers are asked for half a minute.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 
-pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
-    let Some(method) = probe::methods().find(|method| method.name() == test.method) else {
-        let known: Vec<&str> = probe::methods().map(Method::name).collect();
-        return Err(Failure::usage(format!(
+pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Result<(), CommandFailure> {
+    let Some(method) = probe::probe_methods().find(|method| method.name() == test.method) else {
+        let known: Vec<&str> = probe::probe_methods().map(AuthMethod::name).collect();
+        return Err(CommandFailure::usage_error(format!(
             "there is no method \"{}\"; known are {}",
             test.method,
             known.join(", ")
         )));
     };
-    let password = if method == Method::EapTls {
+    let password = if method == AuthMethod::EapTls {
         String::new()
     } else {
-        secret::read(test.password_file.as_deref(), "password")?
+        secret::read_secret(test.password_file.as_deref(), "password")?
     };
-    let local = place(&test.config);
+    let local = open_installation(&test.config);
     let server = match test.server {
         Some(server) => server,
-        None => reachable(local.as_ref().map_err(|f| Failure::usage(&f.message))?, test)?,
+        None => {
+            first_server_address(local.as_ref().map_err(|f| CommandFailure::usage_error(&f.message))?, test)?
+        }
     };
     let heard = match &local {
-        Ok(place) if server.ip().is_loopback() => listen(place, &test.name),
+        Ok(place) if server.ip().is_loopback() => follow_login_trace(place, &test.name),
         _ => None,
     };
     let carrier = match (&test.peer, &test.secret_file) {
-        (Some(peer), _) => Carrier::Diameter {
+        (Some(peer), _) => ProbeTransport::Diameter {
             peer: peer.clone(),
             identity: test.identity.clone(),
             realm: test.realm.clone().unwrap_or_else(|| realm_of(&test.identity)),
             destination: test.destination.clone().unwrap_or_else(|| realm_of(peer)),
-            by: match (test.over_tls, test.over_sctp) {
+            transport: match (test.over_tls, test.over_sctp) {
                 (true, _) => DiameterBy::Tls,
                 (false, true) => DiameterBy::Sctp,
                 (false, false) => DiameterBy::Tcp,
             },
         },
-        (None, _) if test.over_tls => Carrier::RadSec,
+        (None, _) if test.over_tls => ProbeTransport::RadSec,
         (None, Some(file)) => {
-            Carrier::Udp { secret: secret::read(Some(file), "secret")?.into_bytes().into() }
+            ProbeTransport::Udp { secret: secret::read_secret(Some(file), "secret")?.into_bytes().into() }
         }
-        (None, None) => Carrier::Udp { secret: shared(&local?, server)?.into_bytes().into() },
+        (None, None) => {
+            ProbeTransport::Udp { secret: local_shared_secret(&local?, server)?.into_bytes().into() }
+        }
     };
-    if test.outside.is_some() && !matches!(method, Method::Peap | Method::Ttls) {
-        return Err(Failure::usage("--outside is for the methods with a tunnel: peap and ttls"));
+    if test.outside.is_some() && !matches!(method, AuthMethod::Peap | AuthMethod::Ttls) {
+        return Err(CommandFailure::usage_error("--outside is for the methods with a tunnel: peap and ttls"));
     }
     if let Some(key) = &test.key {
-        secret::private(key)?;
+        secret::require_private_file(key)?;
     }
-    let login = Login {
+    let login = ProbeLogin {
         server,
         carrier,
         name: test.name.clone(),
@@ -79,24 +83,24 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
         certificate: test.certificate.clone().zip(test.key.clone()),
         server_name: test.server_name.clone(),
         mac: test.mac.clone(),
-        patience: PATIENCE,
+        timeout: LOGIN_TIMEOUT,
     };
     let mut steps = Vec::new();
-    let outcome = probe::run(&login, &mut |step| {
+    let outcome = probe::run_probe(&login, &mut |step| {
         if output.json {
             steps.push(step.to_owned());
         } else {
             // A reader that went away is no fault of the login.
-            let _ = output.text(&format!("{step}\n"));
+            let _ = output.print_text(&format!("{step}\n"));
         }
     });
-    let Ended { outcome, tls } = outcome.map_err(Failure::failed)?;
-    let mut said: Vec<Line> = Vec::new();
+    let ProbeResult { outcome, tls } = outcome.map_err(CommandFailure::runtime_error)?;
+    let mut said: Vec<ServerTraceLine> = Vec::new();
     while let Some(lines) = &heard
         && said.last().is_none_or(|line| line.cause.is_none())
     {
         // A server that has the request and does not answer says why when it gives up itself.
-        let owes = outcome == Outcome::Silence && !said.is_empty();
+        let owes = outcome == ProbeOutcome::Silence && !said.is_empty();
         let Ok(line) = lines.recv_timeout(if owes { LAST_WORDS } else { WORDS }) else { break };
         said.push(line);
     }
@@ -105,69 +109,72 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     let seen = tls.map(TlsFault::name);
     if !output.json {
         for line in &said {
-            let _ = output.text(&format!("server: {}\n", line.text));
+            let _ = output.print_text(&format!("server: {}\n", line.text));
         }
-        if outcome != Outcome::Accepted && heard.is_none() {
-            let _ = output.text(&format!(
+        if outcome != ProbeOutcome::Accepted && heard.is_none() {
+            let _ = output.print_text(&format!(
                 "What the server makes of it is in its log, and on its machine told by: usher aaa trace {}\n",
                 test.name
             ));
         }
         match (cause, seen) {
-            (Some(cause), _) => drop(output.text(&format!("cause: {cause}\n"))),
-            (None, Some(seen)) => drop(output.text(&format!("cause, as this side sees it: {seen}\n"))),
+            (Some(cause), _) => drop(output.print_text(&format!("cause: {cause}\n"))),
+            (None, Some(seen)) => drop(output.print_text(&format!("cause, as this side sees it: {seen}\n"))),
             (None, None) => {}
         }
     }
     let name = match outcome {
-        Outcome::Accepted => "accepted",
-        Outcome::Rejected => "rejected",
-        Outcome::Silence => "silence",
+        ProbeOutcome::Accepted => "accepted",
+        ProbeOutcome::Rejected => "rejected",
+        ProbeOutcome::Silence => "silence",
     };
     if output.json {
         let texts: Vec<&str> = said.iter().map(|line| line.text.as_str()).collect();
-        output.value(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "cause": cause, "tls": seen, "steps": steps, "server_said": texts }))?;
+        output.print_json(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "cause": cause, "tls": seen, "steps": steps, "server_said": texts }))?;
     }
     match outcome {
-        Outcome::Accepted => Ok(()),
-        _ => Err(Failure::failed(format!("the login ended with: {name}"))),
+        ProbeOutcome::Accepted => Ok(()),
+        _ => Err(CommandFailure::runtime_error(format!("the login ended with: {name}"))),
     }
 }
 
 /// What the server says of a login.
-struct Line {
+struct ServerTraceLine {
     text: String,
     cause: Option<String>,
 }
 
 /// What the running server makes of this user's logins, line by line; `None` where it cannot be asked: it does not run, it
 /// is another user's, or as many trace already as may.
-fn listen(place: &Installation, user: &str) -> Option<Receiver<Line>> {
+fn follow_login_trace(place: &ServerInstallation, user: &str) -> Option<Receiver<ServerTraceLine>> {
     let (path, user) = (place.control_socket(), user.to_owned());
     let (sender, lines) = channel();
     let (ready, begun) = channel();
     std::thread::spawn(move || {
-        let request = Request::Trace { user: Some(user), mac: None };
+        let request = ControlRequest::Trace { user: Some(user), mac: None };
         let mut each = |answer| match answer {
-            Answer::Done => ready.send(()).is_ok(),
-            Answer::Line { text, cause, .. } => sender.send(Line { text, cause }).is_ok(),
+            ControlReply::Done => ready.send(()).is_ok(),
+            ControlReply::Line { text, cause, .. } => sender.send(ServerTraceLine { text, cause }).is_ok(),
             _ => true,
         };
         // A trace that has just ended is noticed within half a second. Without one the login is explained from this side
         // alone.
         for _ in 0..5 {
-            match control::follow(&path, &request, &mut each) {
+            match control::follow_replies(&path, &request, &mut each) {
                 Err(ControlError::Failed(_)) => std::thread::sleep(WORDS),
                 _ => return,
             }
         }
     });
-    begun.recv_timeout(PATIENCE).ok()?;
+    begun.recv_timeout(LOGIN_TIMEOUT).ok()?;
     Some(lines)
 }
 
 /// The first address at which the local server can be asked so.
-fn reachable(place: &Installation, test: &Test) -> Result<SocketAddr, Failure> {
+fn first_server_address(
+    place: &ServerInstallation,
+    test: &LoginTestArgs,
+) -> Result<SocketAddr, CommandFailure> {
     let listen = &place.loaded.file.listen;
     let all = match (&test.peer, test.over_tls) {
         (None, false) => &listen.auth,
@@ -177,8 +184,9 @@ fn reachable(place: &Installation, test: &Test) -> Result<SocketAddr, Failure> {
         (Some(_), true) => &listen.diameter_tls,
     };
     let first = all.first().copied();
-    let mut address = first
-        .ok_or_else(|| Failure::usage("the local server cannot be asked so; name another by --server"))?;
+    let mut address = first.ok_or_else(|| {
+        CommandFailure::usage_error("the local server cannot be asked so; name another by --server")
+    })?;
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -189,12 +197,12 @@ fn reachable(place: &Installation, test: &Test) -> Result<SocketAddr, Failure> {
 }
 
 /// The secret that the local configuration has for this machine.
-fn shared(place: &Installation, server: SocketAddr) -> Result<String, Failure> {
+fn local_shared_secret(place: &ServerInstallation, server: SocketAddr) -> Result<String, CommandFailure> {
     if !server.ip().is_loopback() {
-        return Err(Failure::usage("name the secret shared with that server by --secret-file"));
+        return Err(CommandFailure::usage_error("name the secret shared with that server by --secret-file"));
     }
-    place.loopback_secret(server.ip()).map_err(Failure::failed)?.ok_or_else(|| {
-        Failure::usage(
+    place.loopback_secret(server.ip()).map_err(CommandFailure::runtime_error)?.ok_or_else(|| {
+        CommandFailure::usage_error(
             "no client of the configuration is this machine; add one for loopback, or name --secret-file",
         )
     })

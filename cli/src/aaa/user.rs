@@ -1,44 +1,48 @@
 //! `usher aaa user`.
 
-use super::args::{Config, Kept, OpenSessions, Password, UserChanges, UserCommand, UserRows as Typed};
-use super::{place, secret};
-use crate::output::{Failure, Output, columns};
+use super::args::{
+    AaaConfigArgs, OpenSessions, PasswordArgs, PasswordStorage, UserChanges, UserCommand, UserRows as RowArgs,
+};
+use super::{open_installation, secret};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::{Value, json};
-use usher_aaa::store::{GroupRows, Row, Store, UserRows};
-use usher_control::{self as control, Answer, ControlError, Request};
-use usher_daemon::{Installation, admin};
+use usher_aaa::store::{AttributeRow, GroupRows, Store, UserRows};
+use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
+use usher_daemon::{ServerInstallation, admin};
 
 /// Names that are asked for at once.
 const PAGE: u32 = 1000;
 
-pub(super) fn user(output: &Output, command: UserCommand) -> Result<(), Failure> {
+pub(super) fn run_user_command(output: &ConsoleOutput, command: UserCommand) -> Result<(), CommandFailure> {
     match command {
-        UserCommand::Add(typed) => add(output, &typed),
-        UserCommand::Set { changes, open } => set(output, &changes, open),
-        UserCommand::List(config) => list(output, &config),
-        UserCommand::Show(named) => show(output, &named.name, &named.config),
-        UserCommand::Del { named, open } => del(output, &named.name, &named.config, open),
-        UserCommand::Import(import) => super::import::users(output, &import),
+        UserCommand::Add(typed) => add_user(output, &typed),
+        UserCommand::Set { changes, open } => change_user(output, &changes, open),
+        UserCommand::List(config) => list_users(output, &config),
+        UserCommand::Show(named) => show_user(output, &named.name, &named.config),
+        UserCommand::Del { named, open } => delete_user(output, &named.name, &named.config, open),
+        UserCommand::Import(import) => super::import::import_users(output, &import),
     }
 }
 
 /// The store, with its folder made where there is none.
-pub(super) fn store(config: &Config) -> Result<(Installation, Box<dyn Store>), Failure> {
-    let place = place(config)?;
+pub(super) fn open_store(
+    config: &AaaConfigArgs,
+) -> Result<(ServerInstallation, Box<dyn Store>), CommandFailure> {
+    let place = open_installation(config)?;
     let store = store_of(&place)?;
     Ok((place, store))
 }
 
 /// The store of a place, with its folder made where there is none: what is typed is looked at before.
-pub(super) fn store_of(place: &Installation) -> Result<Box<dyn Store>, Failure> {
-    place.prepare().map_err(Failure::failed)?;
-    place.store().map_err(Failure::failed)
+pub(super) fn store_of(place: &ServerInstallation) -> Result<Box<dyn Store>, CommandFailure> {
+    place.create_state_dir().map_err(CommandFailure::runtime_error)?;
+    place.open_store().map_err(CommandFailure::runtime_error)
 }
 
-pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
+pub(super) fn parse_rows(texts: &[String]) -> Result<Vec<AttributeRow>, CommandFailure> {
     let read = |text: &String| {
-        usher_aaa_config::row(text).ok_or_else(|| {
-            Failure::usage(format!(
+        usher_aaa_config::parse_row(text).ok_or_else(|| {
+            CommandFailure::usage_error(format!(
                 "\"{text}\" is not ATTRIBUTE OPERATOR VALUE, such as 'Session-Timeout = 3600'"
             ))
         })
@@ -47,146 +51,158 @@ pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
 }
 
 /// The name that a user is kept by.
-fn canonical(name: &str) -> String {
-    usher_aaa::spellings(name).into_iter().next().unwrap_or_else(|| name.to_owned())
+fn canonical_user_name(name: &str) -> String {
+    usher_aaa::name_spellings(name).into_iter().next().unwrap_or_else(|| name.to_owned())
 }
 
-fn groups(names: &[String]) -> Vec<GroupRows> {
+fn group_rows(names: &[String]) -> Vec<GroupRows> {
     names.iter().map(|name| GroupRows { name: name.clone(), ..GroupRows::default() }).collect()
 }
 
-fn password(typed: &Password) -> Result<Row, Failure> {
-    let password = secret::read(typed.password_file.as_deref(), "password")?;
+fn read_password_row(typed: &PasswordArgs) -> Result<AttributeRow, CommandFailure> {
+    let password = secret::read_secret(typed.password_file.as_deref(), "password")?;
     let kept = match typed.hash.unwrap_or_default() {
-        Kept::Clear => admin::Kept::Clear,
-        Kept::Nt => admin::Kept::Nt,
-        Kept::Argon2 => admin::Kept::Argon2,
+        PasswordStorage::Clear => admin::PasswordForm::Clear,
+        PasswordStorage::Nt => admin::PasswordForm::Nt,
+        PasswordStorage::Argon2 => admin::PasswordForm::Argon2,
     };
-    admin::password_row(&password, kept).map_err(Failure::failed)
+    admin::password_row(&password, kept).map_err(CommandFailure::runtime_error)
 }
 
-fn add(output: &Output, typed: &Typed) -> Result<(), Failure> {
-    let place = place(&typed.config)?;
-    let (mut check, reply) = (rows(&typed.check)?, rows(&typed.reply)?);
+fn add_user(output: &ConsoleOutput, typed: &RowArgs) -> Result<(), CommandFailure> {
+    let place = open_installation(&typed.config)?;
+    let (mut check, reply) = (parse_rows(&typed.check)?, parse_rows(&typed.reply)?);
     let typed_rows = UserRows { check: check.clone(), reply: reply.clone(), groups: Vec::new() };
-    admin::understood(&typed_rows, &place.loaded.dictionary).map_err(Failure::usage)?;
+    admin::check_rows(&typed_rows, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
     let mut store = store_of(&place)?;
-    let name = canonical(&typed.name);
-    if usher_aaa::store::user_of(store.as_mut(), &name).map_err(Failure::failed)?.is_some() {
-        return Err(Failure::usage(format!(
+    let name = canonical_user_name(&typed.name);
+    if usher_aaa::store::user_of(store.as_mut(), &name).map_err(CommandFailure::runtime_error)?.is_some() {
+        return Err(CommandFailure::usage_error(format!(
             "there is a user {name} already; change it with: usher aaa user set"
         )));
     }
     if !typed.password.no_password {
-        check.insert(0, password(&typed.password)?);
+        check.insert(0, read_password_row(&typed.password)?);
     }
-    let user = UserRows { check, reply, groups: groups(&typed.group) };
-    put(&place, store.as_mut(), &name, user)?;
-    forgotten(output, &place, &name, "added", OpenSessions { disconnect: false })
+    let user = UserRows { check, reply, groups: group_rows(&typed.group) };
+    put_user_rows(&place, store.as_mut(), &name, user)?;
+    propagate_user_change(output, &place, &name, "added", OpenSessions { disconnect: false })
 }
 
-fn set(output: &Output, changes: &UserChanges, open: OpenSessions) -> Result<(), Failure> {
+fn change_user(
+    output: &ConsoleOutput,
+    changes: &UserChanges,
+    open: OpenSessions,
+) -> Result<(), CommandFailure> {
     let anew = changes.password || changes.new.password_file.is_some();
     if changes.new.hash.is_some() && !anew {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--hash says how a new password is kept; add --password or --password-file FILE",
         ));
     }
-    let (place, mut store) = store(&changes.config)?;
-    let name = canonical(&changes.name);
-    let found = usher_aaa::store::user_of(store.as_mut(), &name).map_err(Failure::failed)?;
-    let mut user = found
-        .ok_or_else(|| Failure::usage(format!("there is no user {name}; add it with: usher aaa user add")))?;
+    let (place, mut store) = open_store(&changes.config)?;
+    let name = canonical_user_name(&changes.name);
+    let found = usher_aaa::store::user_of(store.as_mut(), &name).map_err(CommandFailure::runtime_error)?;
+    let mut user = found.ok_or_else(|| {
+        CommandFailure::usage_error(format!("there is no user {name}; add it with: usher aaa user add"))
+    })?;
     // The rows of groups are the groups' own.
     user.groups
         .iter_mut()
         .for_each(|group| *group = GroupRows { name: group.name.clone(), ..GroupRows::default() });
     for attribute in &changes.remove {
         let rows = user.check.len() + user.reply.len();
-        let stays = |row: &Row| !row.attribute.eq_ignore_ascii_case(attribute);
+        let stays = |row: &AttributeRow| !row.attribute.eq_ignore_ascii_case(attribute);
         user.check.retain(stays);
         user.reply.retain(stays);
         if user.check.len() + user.reply.len() == rows {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage_error(format!(
                 "{name} has no row of {attribute}; see: usher aaa user show {name}"
             )));
         }
     }
-    replace(&mut user.check, rows(&changes.check)?);
-    replace(&mut user.reply, rows(&changes.reply)?);
+    replace_attribute_rows(&mut user.check, parse_rows(&changes.check)?);
+    replace_attribute_rows(&mut user.reply, parse_rows(&changes.reply)?);
     if anew || changes.new.no_password {
         user.check.retain(|row| !admin::is_secret(&row.attribute, &place.loaded.dictionary));
     }
     if anew {
-        user.check.insert(0, password(&changes.new)?);
+        user.check.insert(0, read_password_row(&changes.new)?);
     }
     if !changes.group.is_empty() {
-        user.groups = groups(&changes.group);
+        user.groups = group_rows(&changes.group);
     }
-    put(&place, store.as_mut(), &name, user)?;
-    forgotten(output, &place, &name, "changed", open)
+    put_user_rows(&place, store.as_mut(), &name, user)?;
+    propagate_user_change(output, &place, &name, "changed", open)
 }
 
 /// Puts rows in the place of those of the same attributes.
-fn replace(rows: &mut Vec<Row>, new: Vec<Row>) {
+fn replace_attribute_rows(rows: &mut Vec<AttributeRow>, new: Vec<AttributeRow>) {
     rows.retain(|row| !new.iter().any(|new| new.attribute.eq_ignore_ascii_case(&row.attribute)));
     rows.extend(new);
 }
 
 /// Puts a user into the store, in one spelling alone.
-fn put(place: &Installation, store: &mut dyn Store, name: &str, mut user: UserRows) -> Result<(), Failure> {
+fn put_user_rows(
+    place: &ServerInstallation,
+    store: &mut dyn Store,
+    name: &str,
+    mut user: UserRows,
+) -> Result<(), CommandFailure> {
     if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
         // The tables know only whoever has a row; this one says what holds without it.
-        user.reply.extend(usher_aaa_config::row("Fall-Through = Yes"));
+        user.reply.extend(usher_aaa_config::parse_row("Fall-Through = Yes"));
     }
-    admin::understood(&user, &place.loaded.dictionary).map_err(Failure::usage)?;
-    store.put_user(name, &user).map_err(Failure::failed)?;
-    for other in usher_aaa::spellings(name).iter().filter(|other| *other != name) {
-        store.delete_user(other).map_err(Failure::failed)?;
+    admin::check_rows(&user, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
+    store.put_user(name, &user).map_err(CommandFailure::runtime_error)?;
+    for other in usher_aaa::name_spellings(name).iter().filter(|other| *other != name) {
+        store.delete_user(other).map_err(CommandFailure::runtime_error)?;
     }
     Ok(())
 }
 
 /// Has the running server, where there is one, forget a user, and says what was done.
-fn forgotten(
-    output: &Output,
-    place: &Installation,
+fn propagate_user_change(
+    output: &ConsoleOutput,
+    place: &ServerInstallation,
     name: &str,
     done: &str,
     OpenSessions { disconnect }: OpenSessions,
-) -> Result<(), Failure> {
-    let request = Request::Forget { user: Some(name.to_owned()), disconnect };
-    let told = match control::ask(&place.control_socket(), &request) {
+) -> Result<(), CommandFailure> {
+    let request = ControlRequest::Forget { user: Some(name.to_owned()), disconnect };
+    let told = match control::request_reply(&place.control_socket(), &request) {
         Err(ControlError::NotRunning { .. }) if disconnect => {
             Err("no server runs here that could ask the NASs to end sessions; see: usher aaa session list"
                 .to_owned())
         }
-        Err(ControlError::NotRunning { .. }) | Ok(Answer::Done) => Ok(None),
-        Ok(Answer::Disconnected { ended, failures }) if failures.is_empty() => Ok(Some(ended)),
-        Ok(Answer::Disconnected { ended, failures }) => Err(format!(
+        Err(ControlError::NotRunning { .. }) | Ok(ControlReply::Done) => Ok(None),
+        Ok(ControlReply::Disconnected { ended, failures }) if failures.is_empty() => Ok(Some(ended)),
+        Ok(ControlReply::Disconnected { ended, failures }) => Err(format!(
             "sessions that have ended, as their NASs say: {ended}; not ended: {}",
             failures.join("; ")
         )),
         Ok(other) => Err(format!("the server says what was not asked: {other:?}")),
         Err(error) => Err(format!("the running server was not told: {error}")),
     };
-    let ended = told.map_err(|what| Failure::failed(format!("{name} {done}, but {what}")))?;
+    let ended = told.map_err(|what| CommandFailure::runtime_error(format!("{name} {done}, but {what}")))?;
     let text = ended.map_or_else(
         || format!("{name} {done}\n"),
         |n| format!("{name} {done}; sessions that have ended, as their NASs say: {n}\n"),
     );
-    said(output, &json!({ "user": name, "done": done, "disconnected": ended }), &text)
+    print_result(output, &json!({ "user": name, "done": done, "disconnected": ended }), &text)
 }
 
-pub(super) fn said(output: &Output, value: &Value, text: &str) -> Result<(), Failure> {
-    if output.json { output.value(value) } else { output.text(text) }
+pub(super) fn print_result(output: &ConsoleOutput, value: &Value, text: &str) -> Result<(), CommandFailure> {
+    if output.json { output.print_json(value) } else { output.print_text(text) }
 }
 
-fn list(output: &Output, config: &Config) -> Result<(), Failure> {
-    let (_, mut store) = store(config)?;
+fn list_users(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
+    let (_, mut store) = open_store(config)?;
     let mut names: Vec<String> = Vec::new();
     loop {
-        let page = store.user_names(names.last().map(String::as_str), PAGE).map_err(Failure::failed)?;
+        let page = store
+            .user_names(names.last().map(String::as_str), PAGE)
+            .map_err(CommandFailure::runtime_error)?;
         let last = page.len() < PAGE as usize;
         names.extend(page);
         if last {
@@ -194,15 +210,15 @@ fn list(output: &Output, config: &Config) -> Result<(), Failure> {
         }
     }
     let text: String = names.iter().map(|n| format!("{n}\n")).collect();
-    said(output, &json!(names), &text)
+    print_result(output, &json!(names), &text)
 }
 
-fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
-    let (place, mut store) = store(config)?;
-    let user = usher_aaa::store::user_of(store.as_mut(), name).map_err(Failure::failed)?;
-    let user = user.ok_or_else(|| Failure::failed(format!("there is no user {name}")))?;
+fn show_user(output: &ConsoleOutput, name: &str, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
+    let (place, mut store) = open_store(config)?;
+    let user = usher_aaa::store::user_of(store.as_mut(), name).map_err(CommandFailure::runtime_error)?;
+    let user = user.ok_or_else(|| CommandFailure::runtime_error(format!("there is no user {name}")))?;
     let mut lines: Vec<[String; 4]> = Vec::new();
-    let mut add = |table: &str, rows: &[Row]| {
+    let mut add = |table: &str, rows: &[AttributeRow]| {
         for row in rows {
             let value = if admin::is_secret(&row.attribute, &place.loaded.dictionary) {
                 "(not shown)"
@@ -229,21 +245,26 @@ fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
             .iter()
             .map(|[t, a, o, v]| json!({ "table": t, "attribute": a, "op": o, "value": v }))
             .collect();
-        return output.value(&json!({ "user": name, "groups": groups, "rows": rows }));
+        return output.print_json(&json!({ "user": name, "groups": groups, "rows": rows }));
     }
     let mut table: Vec<Vec<String>> = lines.into_iter().map(Vec::from).collect();
     table.extend(groups.iter().map(|g| vec!["group".to_owned(), (*g).to_owned()]));
-    output.text(&columns(&table))
+    output.print_text(&format_columns(&table))
 }
 
-fn del(output: &Output, name: &str, config: &Config, open: OpenSessions) -> Result<(), Failure> {
-    let (place, mut store) = store(config)?;
+fn delete_user(
+    output: &ConsoleOutput,
+    name: &str,
+    config: &AaaConfigArgs,
+    open: OpenSessions,
+) -> Result<(), CommandFailure> {
+    let (place, mut store) = open_store(config)?;
     let mut known = false;
-    for spelt in usher_aaa::spellings(name) {
-        known |= store.delete_user(&spelt).map_err(Failure::failed)?;
+    for spelt in usher_aaa::name_spellings(name) {
+        known |= store.delete_user(&spelt).map_err(CommandFailure::runtime_error)?;
     }
     if !known {
-        return Err(Failure::failed(format!("there is no user {name}")));
+        return Err(CommandFailure::runtime_error(format!("there is no user {name}")));
     }
-    forgotten(output, &place, name, "removed", open)
+    propagate_user_change(output, &place, name, "removed", open)
 }

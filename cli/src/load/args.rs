@@ -1,12 +1,12 @@
 //! What can be typed behind `usher load`.
 
-use super::value::{Part, Secs, Share, Station, named};
+use super::value::{DurationArg, FractionArg, MixEntry, StationArg, named_value_parser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
-use usher_crypto::Version;
-use usher_load::Expectation;
+use usher_crypto::TlsVersion;
+use usher_load::LoadExpectation;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LoadCommand {
@@ -22,7 +22,7 @@ pub(crate) enum LoadCommand {
 Every answer is verified before it counts: its Response Authenticator and Message-Authenticator, with MS-CHAPv2 the
 server's proof and its keys. Requests are sent again as RFC 5080 says.
 The secret may also be in the environment, as USHER_SECRET, and the password as USHER_PASSWORD.")]
-    Radius(Radius),
+    Radius(RadiusLoadArgs),
     /// EAP over RADIUS.
     #[command(after_help = "Examples:
   usher load eap 127.0.0.1 --secret testing123 --user bob --password hello --method md5
@@ -37,7 +37,7 @@ A login counts when the method has ended well on both sides and the MS-MPPE keys
 --certificate holds the chain that is sent: the leaf first, then its authorities. With {} or {name} in --certificate and
 --key each user has one of its own, as with the columns CERTIFICATE,KEY of --users-file.
 --mix names methods as --method does, also with eap- in front; pap, chap and mschapv2 are passwords without EAP.")]
-    Eap(Eap),
+    Eap(EapLoadArgs),
     /// Passwords, EAP and accounting over Diameter.
     #[command(after_help = "Examples:
   usher load diameter 127.0.0.1 --peer aaa.example.org --user bob --password hello
@@ -46,7 +46,7 @@ A login counts when the method has ended well on both sides and the MS-MPPE keys
 
 Each connection has an identity of its own, as RFC 6733 asks: --identity, and that with -2, -3 ... behind its first
 label. The server must know or accept them.")]
-    Diameter(Diameter),
+    Diameter(DiameterLoadArgs),
     /// IKE_SAs at an IKEv2 gateway: by a shared key, a certificate, or any EAP method.
     #[command(after_help = "Examples:
   usher load ike 192.0.2.1 --secret-file psk --gateway-id gw.example.org
@@ -61,7 +61,7 @@ Each login is IKE_SA_INIT and IKE_AUTH without a CHILD_SA (RFC 6023), which the 
 stays with --keep. All come from one address: gateways that bound half-open IKE_SAs by address, or ask for cookies, show that.
 By psk initiators are named by --id; otherwise they are users, whose names are IKE's identities and EAP's. --wrong-share of the logins
 have a wrong key or password, or another user's certificate, and the gateway has to refuse them.")]
-    Ike(Ike),
+    Ike(IkeLoadArgs),
     /// Requests and indications of MIH functions (IEEE 802.21 over RFC 5677).
     #[command(after_help = "Examples:
   usher load mih 127.0.0.1
@@ -72,7 +72,7 @@ have a wrong key or password, or another user's certificate, and the gateway has
 Who is there is discovered first. A transaction counts when its response says success, an indication when it is acknowledged;
 without acknowledgements (--tcp, --no-ack) an indication counts as soon as it is sent. By UDP what a server drops is sent again, and
 is a timeout when its tries are over. Options about users and methods do not go with this command.")]
-    Mih(Mih),
+    Mih(MihLoadArgs),
     /// Sessions at a PPPoE access concentrator, of subscribers behind one interface.
     #[command(after_help = "Examples:
   usher load pppoe eth1 --user 'user{}' --password 'pw{}' --users 1000
@@ -85,13 +85,13 @@ A login is discovery, LCP, authentication and IPCP; then its session ends at onc
 session is of a station with an address of Ethernet of its own. It needs CAP_NET_RAW; the interface carries nothing else meanwhile.
 With --keep the results tell the set-up rate in calls a second (CPS), of each of --rounds, with the least, mean and most.
 --echo has sessions carry echoes (ping), which the concentrator or --echo-to answers.")]
-    Pppoe(Pppoe),
+    Pppoe(PppoeLoadArgs),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Pppoe {
+pub(crate) struct PppoeLoadArgs {
     #[command(flatten)]
-    pub(crate) load: Load,
+    pub(crate) load: LoadArgs,
     /// How subscribers show who they are.
     #[arg(long, value_enum, default_value_t = PppoeMethod::Chap, conflicts_with = "mix")]
     pub(crate) method: PppoeMethod,
@@ -100,7 +100,7 @@ pub(crate) struct Pppoe {
     pub(crate) sessions: NonZeroUsize,
     /// The first station's address of Ethernet; each further one is one more.
     #[arg(long, value_name = "ADDRESS", default_value = "02:00:5e:00:00:00", help_heading = "PPPoE")]
-    pub(crate) station: Station,
+    pub(crate) station: StationArg,
     /// The service that is asked for [default: any].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "PPPoE")]
     pub(crate) service: String,
@@ -109,25 +109,25 @@ pub(crate) struct Pppoe {
     pub(crate) concentrator: String,
     /// How long an answer of discovery is waited for before it is sent again; each further wait is twice as long.
     #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "PPPoE")]
-    pub(crate) discovery: Secs,
+    pub(crate) discovery: DurationArg,
     /// How often PADI is sent for a session.
     #[arg(long, value_name = "N", default_value = "5", help_heading = "PPPoE")]
     pub(crate) attempts: NonZeroU32,
     /// How long it may take from PADS until packets may pass.
     #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "PPPoE")]
-    pub(crate) setup: Secs,
+    pub(crate) setup: DurationArg,
     /// How often each station asks whether the concentrator lives; 0: never.
     #[arg(long, value_name = "TIME", default_value = "20s", help_heading = "PPPoE")]
-    pub(crate) keepalive: Secs,
+    pub(crate) keepalive: DurationArg,
     /// End each session so long after it was set up.
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = "PPPoE", conflicts_with = "keep")]
-    pub(crate) hold: Secs,
+    pub(crate) hold: DurationArg,
     /// Leave sessions until all are there; without --count or --duration each station sets one up.
     #[arg(long, help_heading = "PPPoE")]
     pub(crate) keep: bool,
     /// How long they stay after that.
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = "PPPoE", requires = "keep")]
-    pub(crate) stay: Secs,
+    pub(crate) stay: DurationArg,
     /// How often all stations set their sessions up.
     #[arg(long, value_name = "N", default_value = "1", help_heading = "PPPoE", requires = "keep")]
     pub(crate) rounds: NonZeroU32,
@@ -164,11 +164,11 @@ pub(crate) enum PppoeMethod {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Ike {
+pub(crate) struct IkeLoadArgs {
     #[command(flatten)]
-    pub(crate) load: Load,
+    pub(crate) load: LoadArgs,
     #[command(flatten)]
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsArgs,
     /// How initiators prove who they are: psk, certificate, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, peap-gtc, ttls-pap
     /// and the other methods of `usher load eap`.
     #[arg(long, value_name = "METHOD", default_value = "psk", conflicts_with = "mix")]
@@ -196,16 +196,16 @@ pub(crate) struct Ike {
     pub(crate) keep: bool,
     /// How long a response is waited for before a request is sent again; each further wait is 1.8 times as long.
     #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "IKE")]
-    pub(crate) retransmission: Secs,
+    pub(crate) retransmission: DurationArg,
     /// How often a request is sent again.
     #[arg(long, value_name = "N", default_value = "3", help_heading = "IKE")]
     pub(crate) retransmissions: u32,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Mih {
+pub(crate) struct MihLoadArgs {
     #[command(flatten)]
-    pub(crate) load: Load,
+    pub(crate) load: LoadArgs,
     /// What is asked, or told.
     #[arg(long, value_enum, default_value_t = MihName::Discover, help_heading = "MIH")]
     pub(crate) request: MihName,
@@ -223,13 +223,13 @@ pub(crate) struct Mih {
     pub(crate) id: String,
     /// How long an acknowledgement is waited for before a message is sent again.
     #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "MIH")]
-    pub(crate) retransmission: Secs,
+    pub(crate) retransmission: DurationArg,
     /// How often a message is sent again.
     #[arg(long, value_name = "N", default_value = "2", help_heading = "MIH")]
     pub(crate) retransmissions: u8,
     /// How long a response is waited for.
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "MIH")]
-    pub(crate) timeout: Secs,
+    pub(crate) timeout: DurationArg,
 }
 
 /// What MIH functions ask, or tell.
@@ -247,7 +247,7 @@ pub(crate) enum MihName {
 
 impl LoadCommand {
     /// What all of them have.
-    pub(crate) const fn shared(&self) -> &Load {
+    pub(crate) const fn load_args(&self) -> &LoadArgs {
         match self {
             Self::Radius(r) => &r.load,
             Self::Eap(e) => &e.load,
@@ -260,37 +260,37 @@ impl LoadCommand {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Radius {
+pub(crate) struct RadiusLoadArgs {
     #[command(flatten)]
-    pub(crate) load: Load,
+    pub(crate) load: LoadArgs,
     #[command(flatten)]
-    pub(crate) nas: Nas,
+    pub(crate) nas: NasArgs,
     /// How users log in.
     #[arg(long, value_enum, default_value_t = RadiusMethod::Pap, conflicts_with = "mix")]
     pub(crate) method: RadiusMethod,
     #[command(flatten)]
-    pub(crate) accounting: Accounting,
+    pub(crate) accounting: AccountingArgs,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Eap {
+pub(crate) struct EapLoadArgs {
     #[command(flatten)]
-    pub(crate) load: Load,
+    pub(crate) load: LoadArgs,
     #[command(flatten)]
-    pub(crate) nas: Nas,
+    pub(crate) nas: NasArgs,
     /// How users log in.
     #[arg(long, value_enum, conflicts_with = "mix", required_unless_present = "mix")]
     pub(crate) method: Option<EapName>,
     #[command(flatten)]
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsArgs,
     #[command(flatten)]
-    pub(crate) accounting: Accounting,
+    pub(crate) accounting: AccountingArgs,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Diameter {
+pub(crate) struct DiameterLoadArgs {
     #[command(flatten)]
-    pub(crate) load: Load,
+    pub(crate) load: LoadArgs,
     /// How users log in.
     #[arg(long, value_enum, default_value_t = DiameterMethod::Pap, conflicts_with = "mix")]
     pub(crate) method: DiameterMethod,
@@ -317,7 +317,7 @@ pub(crate) struct Diameter {
     pub(crate) transport: DiameterCarrier,
     /// How long an answer is waited for.
     #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub(crate) timeout: Secs,
+    pub(crate) timeout: DurationArg,
     /// Outbound streams that an association asks for; the server may allow fewer.
     #[arg(long, value_name = "N", default_value = "16", help_heading = "SCTP", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) streams: u16,
@@ -328,14 +328,14 @@ pub(crate) struct Diameter {
     #[arg(long, help_heading = "SCTP")]
     pub(crate) nagle: bool,
     #[command(flatten)]
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsArgs,
     #[command(flatten)]
-    pub(crate) accounting: Accounting,
+    pub(crate) accounting: AccountingArgs,
 }
 
 /// What all three have.
 #[derive(Args, Debug)]
-pub(crate) struct Load {
+pub(crate) struct LoadArgs {
     /// The server: HOST or HOST:PORT, [ADDRESS]:PORT for IPv6; for PPPoE the interface that the concentrator is behind.
     pub(crate) server: String,
     /// The user's name; {} stands for a number, from 0.
@@ -359,10 +359,10 @@ pub(crate) struct Load {
     /// This share of the logins is wrong and must be turned away, by a wrong password or, with a certificate a user,
     /// another user's: 0.1 or 10%.
     #[arg(long, value_name = "SHARE", default_value = "0", help_heading = "Users")]
-    pub(crate) wrong_share: Share,
+    pub(crate) wrong_share: FractionArg,
     /// Several methods by their shares, as pap=70,chap=30.
     #[arg(long, value_name = "METHOD=SHARE,...", value_delimiter = ',', help_heading = "Users")]
-    pub(crate) mix: Vec<Part>,
+    pub(crate) mix: Vec<MixEntry>,
 
     /// Open loop: so many logins a second, whatever the server does.
     #[arg(long, value_name = "R", help_heading = "Pace", conflicts_with_all = ["concurrency", "ramp"])]
@@ -378,13 +378,13 @@ pub(crate) struct Load {
     pub(crate) concurrency: Option<NonZeroUsize>,
     /// How long is measured [default: 10s, or until --count].
     #[arg(long, value_name = "TIME", help_heading = "Pace", conflicts_with = "ramp")]
-    pub(crate) duration: Option<Secs>,
+    pub(crate) duration: Option<DurationArg>,
     /// So many logins are measured.
     #[arg(long, value_name = "N", help_heading = "Pace", conflicts_with = "ramp")]
     pub(crate) count: Option<u64>,
     /// How long logins are not counted at first [default: 1s; with --count none].
     #[arg(long, value_name = "TIME", help_heading = "Pace")]
-    pub(crate) warmup: Option<Secs>,
+    pub(crate) warmup: Option<DurationArg>,
     /// Open loop: most logins under way at once; others that are due wait, and their latency runs.
     #[arg(long, value_name = "N", default_value = "16384", help_heading = "Pace")]
     pub(crate) outstanding: NonZeroUsize,
@@ -400,27 +400,27 @@ pub(crate) struct Load {
     pub(crate) ramp_most: f64,
     /// The server keeps up when this share of logins ends as it has to ...
     #[arg(long, value_name = "SHARE", default_value = "99.9%", help_heading = "Ramp")]
-    pub(crate) ramp_success: Share,
+    pub(crate) ramp_success: FractionArg,
     /// ... and 99 % of them within this time.
     #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Ramp")]
-    pub(crate) ramp_p99: Secs,
+    pub(crate) ramp_p99: DurationArg,
     /// How near the knee is found.
     #[arg(long, value_name = "SHARE", default_value = "5%", help_heading = "Ramp")]
-    pub(crate) ramp_precision: Share,
+    pub(crate) ramp_precision: FractionArg,
     /// Most steps that are repeated near the knee until it is stable.
     #[arg(long, value_name = "N", default_value = "16", help_heading = "Ramp")]
     pub(crate) ramp_repeats: u32,
     /// How long a rate runs before it is measured; nobody logs in for as long after one that failed.
     #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Ramp")]
-    pub(crate) ramp_settle: Secs,
+    pub(crate) ramp_settle: DurationArg,
     /// How long it is measured.
     #[arg(long, value_name = "TIME", default_value = "3s", help_heading = "Ramp")]
-    pub(crate) ramp_hold: Secs,
+    pub(crate) ramp_hold: DurationArg,
 
     /// What the results are expected to be, as 'p99 < 100 ms' or 'failed < 0.1 %'; may be given again. Exit code 3 where
     /// one is not met.
     #[arg(long, value_name = "METRIC < VALUE", help_heading = "Expectations")]
-    pub(crate) expect: Vec<Expectation>,
+    pub(crate) expect: Vec<LoadExpectation>,
 
     /// Measure what one login costs the server by each method, at a few moderate loads, and write that as a profile for
     /// `usher plan` and for studies. Needs --server-pid and --server-config.
@@ -432,7 +432,7 @@ pub(crate) struct Load {
     pub(crate) server_config: Option<PathBuf>,
     /// How long each load is measured at least; one of bursts until ten have come.
     #[arg(long, value_name = "TIME", default_value = "4s", help_heading = "Calibration")]
-    pub(crate) calibrate_hold: Secs,
+    pub(crate) calibrate_hold: DurationArg,
     /// Do not say where the CPU time goes, by library.
     #[arg(long, help_heading = "Calibration", requires = "calibrate")]
     pub(crate) no_libraries: bool,
@@ -457,7 +457,7 @@ pub(crate) struct Load {
     pub(crate) relaxed: bool,
     /// How long unfinished logins are waited for at the end.
     #[arg(long, value_name = "TIME", default_value = "35s", help_heading = "Run")]
-    pub(crate) patience: Secs,
+    pub(crate) patience: DurationArg,
     /// Write results.csv, results.parquet, results.json, manifest.json and report.html here.
     #[arg(long, value_name = "DIR", help_heading = "Run")]
     pub(crate) out: Option<PathBuf>,
@@ -465,7 +465,7 @@ pub(crate) struct Load {
 
 /// The RADIUS client.
 #[derive(Args, Debug)]
-pub(crate) struct Nas {
+pub(crate) struct NasArgs {
     /// The secret shared with the server.
     #[arg(long, conflicts_with = "secret_file", help_heading = "RADIUS")]
     pub(crate) secret: Option<String>,
@@ -487,23 +487,23 @@ pub(crate) struct Nas {
     pub(crate) nas_identifier: String,
     /// IRT: the first wait before a request is sent again.
     #[arg(long, value_name = "TIME", default_value = "2s", help_heading = "RADIUS")]
-    pub(crate) irt: Secs,
+    pub(crate) irt: DurationArg,
     /// MRT: the longest wait; 0 for none.
     #[arg(long, value_name = "TIME", default_value = "16s", help_heading = "RADIUS")]
-    pub(crate) mrt: Secs,
+    pub(crate) mrt: DurationArg,
     /// MRC: transmissions in all; 0 for no limit.
     #[arg(long, value_name = "N", default_value = "5", help_heading = "RADIUS")]
     pub(crate) mrc: u32,
     /// MRD: from the first transmission to giving up; 0 for no limit.
     #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "RADIUS")]
-    pub(crate) mrd: Secs,
+    pub(crate) mrd: DurationArg,
     /// Take answers without a Message-Authenticator, as old servers send them.
     #[arg(long, help_heading = "RADIUS")]
     pub(crate) no_message_authenticator: bool,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Accounting {
+pub(crate) struct AccountingArgs {
     /// An accounting session after each login: start, interim records, stop.
     #[arg(long, help_heading = "Accounting")]
     pub(crate) accounting: bool,
@@ -515,11 +515,11 @@ pub(crate) struct Accounting {
     pub(crate) interims: u32,
     /// From one record of a session to the next.
     #[arg(long, value_name = "TIME", default_value = "0", help_heading = "Accounting")]
-    pub(crate) interim_every: Secs,
+    pub(crate) interim_every: DurationArg,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Tls {
+pub(crate) struct TlsArgs {
     /// The authorities below which the server's certificate must end, in PEM.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(crate) ca: Option<PathBuf>,
@@ -534,11 +534,11 @@ pub(crate) struct Tls {
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     pub(crate) server_name: Option<String>,
     /// The lowest version of TLS.
-    #[arg(long, value_name = "VERSION", value_parser = named::<Version>(), default_value_t = Version::Tls12, help_heading = "TLS")]
-    pub(crate) tls_min: Version,
+    #[arg(long, value_name = "VERSION", value_parser = named_value_parser::<TlsVersion>(), default_value_t = TlsVersion::Tls12, help_heading = "TLS")]
+    pub(crate) tls_min: TlsVersion,
     /// The highest version of TLS.
-    #[arg(long, value_name = "VERSION", value_parser = named::<Version>(), default_value_t = Version::Tls13, help_heading = "TLS")]
-    pub(crate) tls_max: Version,
+    #[arg(long, value_name = "VERSION", value_parser = named_value_parser::<TlsVersion>(), default_value_t = TlsVersion::Tls13, help_heading = "TLS")]
+    pub(crate) tls_max: TlsVersion,
     /// The longest EAP packet sent.
     #[arg(long, value_name = "OCTETS", default_value = "1398", help_heading = "TLS",
           value_parser = clap::value_parser!(u16).range(64..=4000))]

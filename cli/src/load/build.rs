@@ -4,11 +4,11 @@ mod ike;
 mod pppoe;
 
 use super::args::{
-    Accounting, Diameter, DiameterCarrier, DiameterMethod, Eap, EapName, Load, LoadCommand, Mih, MihName,
-    Nas, Radius, RadiusMethod, SctpOrder, Tls,
+    AccountingArgs, DiameterCarrier, DiameterLoadArgs, DiameterMethod, EapLoadArgs, EapName, LoadArgs,
+    LoadCommand, MihLoadArgs, MihName, NasArgs, RadiusLoadArgs, RadiusMethod, SctpOrder, TlsArgs,
 };
-use super::value::Part;
-use crate::output::Failure;
+use super::value::MixEntry;
+use crate::output::CommandFailure;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_core::{Duration, TransportProtocol, WallTime};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
+    ClientConfig, ClientOptions, ResumptionConfig, TlsCredentials, TrustRoots, VersionRange, WallClock,
 };
 use usher_load::{
-    Arrivals, Config, DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, Expectation, Fleet,
-    FrontConfig, MihConfig, MihRequest, Pace, PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig,
-    RampPlan, StreamPolicy, TtlsInner, Users,
+    DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, FrontConfig, GeneratorConfig,
+    LoadExpectation, LoadPlan, LoadUsers, LoginArrivals, LoginPace, MihConfig, MihRequest, NasFleet,
+    PeapInner, RadiusConfig, RadiusLogin, RampConfig, RampPlan, StreamPolicy, TtlsInner,
 };
-use usher_radius::Secret;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::client::{self, Retransmission, ServerConfig};
+use usher_radius::SharedSecret;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::client::{self, RetransmissionPolicy, ServerConfig};
 
 const AUTHENTICATION_PORT: u16 = 1812;
 const ACCOUNTING_PORT: u16 = 1813;
@@ -39,8 +39,8 @@ const SERVICE_FRAMED: u32 = 2;
 const PORT_WIRELESS: u32 = 19;
 
 /// All that a run needs.
-pub(super) struct Job {
-    pub(super) plan: Plan,
+pub(super) struct PreparedLoad {
+    pub(super) plan: LoadPlan,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) yes: bool,
     pub(super) check: bool,
@@ -52,23 +52,23 @@ pub(super) struct Job {
     pub(super) methods: Vec<String>,
     /// Logins come from one socket, and may do so by trains.
     pub(super) trains: bool,
-    pub(super) expect: Vec<Expectation>,
+    pub(super) expect: Vec<LoadExpectation>,
     pub(super) open_loop: bool,
     pub(super) settings: BTreeMap<String, String>,
 }
 
-pub(super) fn job(command: &LoadCommand) -> Result<Job, Failure> {
+pub(super) fn prepare_load(command: &LoadCommand) -> Result<PreparedLoad, CommandFailure> {
     match command {
-        LoadCommand::Radius(r) => radius(r),
-        LoadCommand::Eap(e) => eap(e),
-        LoadCommand::Diameter(d) => diameter(d),
-        LoadCommand::Ike(i) => ike::job(i),
-        LoadCommand::Mih(m) => mih(m),
-        LoadCommand::Pppoe(p) => pppoe::job(p),
+        LoadCommand::Radius(r) => prepare_radius(r),
+        LoadCommand::Eap(e) => prepare_eap(e),
+        LoadCommand::Diameter(d) => prepare_diameter(d),
+        LoadCommand::Ike(i) => ike::prepare_ike(i),
+        LoadCommand::Mih(m) => prepare_mih(m),
+        LoadCommand::Pppoe(p) => pppoe::prepare_pppoe(p),
     }
 }
 
-fn name(value: &impl ValueEnum) -> String {
+fn possible_value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
 }
 
@@ -78,29 +78,32 @@ fn now() -> WallTime {
 }
 
 /// The methods of a command with their names and shares: one, or those of `--mix`, each read by `of`.
-fn methods<T>(
-    load: &Load,
-    one: impl FnOnce() -> Result<(String, T), Failure>,
+fn weighted_methods<T>(
+    load: &LoadArgs,
+    one: impl FnOnce() -> Result<(String, T), CommandFailure>,
     known: &str,
     of: impl Fn(&str) -> Option<T>,
-) -> Result<Vec<(String, f64, T)>, Failure> {
+) -> Result<Vec<(String, f64, T)>, CommandFailure> {
     if load.mix.is_empty() {
         let (name, method) = one()?;
         return Ok(vec![(name, 1.0, method)]);
     }
-    let read = |part: &Part| {
+    let read = |part: &MixEntry| {
         let method = of(&part.method).ok_or_else(|| {
-            Failure::usage(format!("--mix: no method is named {:?}; there are {known}", part.method))
+            CommandFailure::usage_error(format!(
+                "--mix: no method is named {:?}; there are {known}",
+                part.method
+            ))
         })?;
         Ok((part.method.clone(), part.share, method))
     };
     load.mix.iter().map(read).collect()
 }
 
-fn radius(r: &Radius) -> Result<Job, Failure> {
+fn prepare_radius(r: &RadiusLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     let alone = r.method == RadiusMethod::Accounting && r.load.mix.is_empty();
     let port = if alone { ACCOUNTING_PORT } else { AUTHENTICATION_PORT };
-    let address = resolve(&r.load.server, port)?;
+    let address = resolve_server(&r.load.server, port)?;
     let plain = |method: RadiusMethod| match method {
         RadiusMethod::Pap => Some(RadiusLogin::Pap),
         RadiusMethod::Chap => Some(RadiusLogin::Chap),
@@ -108,97 +111,99 @@ fn radius(r: &Radius) -> Result<Job, Failure> {
         RadiusMethod::Accounting => None,
     };
     if alone && r.load.wrong_share.0 > 0.0 {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "accounting has no password: --wrong-share does not go with --method accounting",
         ));
     }
-    let one = || Ok((name(&r.method), plain(r.method)));
+    let one = || Ok((possible_value_name(&r.method), plain(r.method)));
     let named = |name: &str| RadiusMethod::from_str(name, true).ok().and_then(plain).map(Some);
-    let all = methods(&r.load, one, "pap, chap, mschapv2 (with EAP: usher load eap --mix)", named)?;
-    let users = Arc::new(users(&r.load, !alone)?);
+    let all = weighted_methods(&r.load, one, "pap, chap, mschapv2 (with EAP: usher load eap --mix)", named)?;
+    let users = Arc::new(read_users(&r.load, !alone)?);
     let logins = all.into_iter().filter_map(|(name, share, login)| Some((name, share, login?))).collect();
-    let mut common = Attributes::new();
+    let mut common = AttributeList::new();
     common.push_u32(kind::SERVICE_TYPE, SERVICE_FRAMED);
     over_radius("radius", &r.load, &r.nas, &r.accounting, address, logins, users, None, common)
 }
 
 /// A method of `usher load eap --mix`, before its certificates are read.
 #[derive(Clone, Copy)]
-enum Mixed {
+enum EapMixMethod {
     Plain(RadiusMethod),
     Eap(EapName),
 }
 
-fn eap(e: &Eap) -> Result<Job, Failure> {
-    let address = resolve(&e.load.server, AUTHENTICATION_PORT)?;
+fn prepare_eap(e: &EapLoadArgs) -> Result<PreparedLoad, CommandFailure> {
+    let address = resolve_server(&e.load.server, AUTHENTICATION_PORT)?;
     let one = || match e.method {
-        Some(method) => Ok((name(&method), Mixed::Eap(method))),
-        None => Err(Failure::usage("--method or --mix is missing")),
+        Some(method) => Ok((possible_value_name(&method), EapMixMethod::Eap(method))),
+        None => Err(CommandFailure::usage_error("--method or --mix is missing")),
     };
     let mixed = |text: &str| match RadiusMethod::from_str(text, true) {
         Ok(RadiusMethod::Accounting) => None,
-        Ok(plain) => Some(Mixed::Plain(plain)),
+        Ok(plain) => Some(EapMixMethod::Plain(plain)),
         Err(_) => {
             let eap = text.strip_prefix("eap-").unwrap_or(text);
-            EapName::from_str(eap, true).ok().map(Mixed::Eap)
+            EapName::from_str(eap, true).ok().map(EapMixMethod::Eap)
         }
     };
     let known =
         "pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, peap-gtc and ttls-...";
-    let all = methods(&e.load, one, known, mixed)?;
-    let password = |m: &Mixed| !matches!(m, Mixed::Eap(EapName::Tls));
-    let users = Arc::new(users(&e.load, all.iter().any(|(_, _, m)| password(m)))?);
+    let all = weighted_methods(&e.load, one, known, mixed)?;
+    let password = |m: &EapMixMethod| !matches!(m, EapMixMethod::Eap(EapName::Tls));
+    let users = Arc::new(read_users(&e.load, all.iter().any(|(_, _, m)| password(m)))?);
     // Certificates are read once, for all methods.
     let mut read = None;
     let mut logins = Vec::new();
     for (name, share, method) in all {
         let login = match method {
-            Mixed::Plain(RadiusMethod::Chap) => RadiusLogin::Chap,
-            Mixed::Plain(RadiusMethod::MsChapV2) => RadiusLogin::MsChapV2,
-            Mixed::Plain(_) => RadiusLogin::Pap,
-            Mixed::Eap(name) => RadiusLogin::Eap(eap_method(name, &e.tls, &e.load, &users, &mut read)?),
+            EapMixMethod::Plain(RadiusMethod::Chap) => RadiusLogin::Chap,
+            EapMixMethod::Plain(RadiusMethod::MsChapV2) => RadiusLogin::MsChapV2,
+            EapMixMethod::Plain(_) => RadiusLogin::Pap,
+            EapMixMethod::Eap(name) => {
+                RadiusLogin::Eap(eap_method(name, &e.tls, &e.load, &users, &mut read)?)
+            }
         };
         logins.push((name, share, login));
     }
-    let mut common = Attributes::new();
+    let mut common = AttributeList::new();
     common.push_u32(kind::SERVICE_TYPE, SERVICE_FRAMED);
     common.push_u32(kind::NAS_PORT_TYPE, PORT_WIRELESS);
     common.push_u32(kind::FRAMED_MTU, FRAMED_MTU);
     let tunnel = logins.iter().any(|(_, _, l)| matches!(l, RadiusLogin::Eap(m) if m.has_tunnel()));
-    let anonymous = anonymous(&e.tls, tunnel)?;
+    let anonymous = anonymous_identity(&e.tls, tunnel)?;
     over_radius("eap", &e.load, &e.nas, &e.accounting, address, logins, users, anonymous, common)
 }
 
 #[allow(clippy::too_many_arguments, reason = "one place puts together what two commands share")]
 fn over_radius(
     command: &'static str,
-    load: &Load,
-    nas: &Nas,
-    accounting: &Accounting,
+    load: &LoadArgs,
+    nas: &NasArgs,
+    accounting: &AccountingArgs,
     address: SocketAddr,
     logins: Vec<(String, f64, RadiusLogin)>,
-    users: Arc<Users>,
+    users: Arc<LoadUsers>,
     anonymous: Option<Arc<[u8]>>,
-    mut common: Attributes,
-) -> Result<Job, Failure> {
-    let secret = secret(nas)?;
+    mut common: AttributeList,
+) -> Result<PreparedLoad, CommandFailure> {
+    let secret = read_shared_secret(nas)?;
     let server = |address| {
         let mut server = ServerConfig::new(address, secret.clone());
         server.require_message_authenticator = !nas.no_message_authenticator;
         server
     };
-    let mut client = client::Config::single(server(address));
+    let mut client = client::RadiusClientConfig::for_server(server(address));
     let mut addresses = vec![address];
-    let sessions = sessions(accounting, logins.is_empty());
+    let sessions = accounting_config(accounting, logins.is_empty());
     if sessions.is_some() && !logins.is_empty() {
         let at = match &accounting.accounting_server {
-            Some(at) => resolve(at, ACCOUNTING_PORT)?,
+            Some(at) => resolve_server(at, ACCOUNTING_PORT)?,
             None => SocketAddr::new(address.ip(), ACCOUNTING_PORT),
         };
         client.servers.push(server(at));
         addresses.push(at);
     }
-    client.retransmission = Retransmission::Backoff {
+    client.retransmission = RetransmissionPolicy::Backoff {
         initial: nas.irt.0,
         max: nas.mrt.0,
         max_count: nas.mrc,
@@ -206,13 +211,13 @@ fn over_radius(
         jitter: 0.1,
     };
     client.max_sockets = 1024;
-    let fleet = fleet(load, nas, address)?;
+    let fleet = build_fleet(load, nas, address)?;
     let longest =
         fleet.as_ref().map_or(nas.nas_identifier.clone(), |f| format!("{}-{}", f.identifier, f.count));
-    let mut identifier = Attributes::new();
+    let mut identifier = AttributeList::new();
     identifier
         .push_text(kind::NAS_IDENTIFIER, &longest)
-        .map_err(|e| Failure::usage(format!("--nas-identifier: {e}")))?;
+        .map_err(|e| CommandFailure::usage_error(format!("--nas-identifier: {e}")))?;
     if fleet.is_none() {
         common.extend(&identifier);
     }
@@ -220,8 +225,8 @@ fn over_radius(
         RadiusLogin::Eap(method) => method.is_deniable(),
         _ => true,
     };
-    let mix: Vec<_> = logins.iter().map(|(name, share, l)| part(name, *share, deniable(l))).collect();
-    let what = if mix.is_empty() { "accounting".to_owned() } else { named(load, &mix) };
+    let mix: Vec<_> = logins.iter().map(|(name, share, l)| method_share(name, *share, deniable(l))).collect();
+    let what = if mix.is_empty() { "accounting".to_owned() } else { describe_mix(load, &mix) };
     let trains = fleet.is_none() && !nas.no_offload;
     let front = FrontConfig::Radius(RadiusConfig {
         client,
@@ -231,7 +236,7 @@ fn over_radius(
         anonymous,
         common,
     });
-    let mut job = finish(command, what, load, front, mix, users, addresses, None)?;
+    let mut job = assemble_load(command, what, load, front, mix, users, addresses, None)?;
     job.plan.offload = !nas.no_offload;
     job.trains = trains;
     let set = &mut job.settings;
@@ -242,12 +247,12 @@ fn over_radius(
     Ok(job)
 }
 
-fn part(name: &str, weight: f64, deniable: bool) -> usher_load::Share {
-    usher_load::Share { name: name.to_owned(), weight, deniable }
+fn method_share(name: &str, weight: f64, deniable: bool) -> usher_load::MethodShare {
+    usher_load::MethodShare { name: name.to_owned(), weight, deniable }
 }
 
 /// The method, or the methods with their shares.
-fn named(load: &Load, mix: &[usher_load::Share]) -> String {
+fn describe_mix(load: &LoadArgs, mix: &[usher_load::MethodShare]) -> String {
     let all: f64 = mix.iter().map(|s| s.weight).sum();
     let each = mix.iter().map(|s| match load.mix.is_empty() {
         true => s.name.clone(),
@@ -257,31 +262,38 @@ fn named(load: &Load, mix: &[usher_load::Share]) -> String {
 }
 
 /// The access servers, where they are told apart; each address must be ours.
-fn fleet(load: &Load, nas: &Nas, server: SocketAddr) -> Result<Option<Fleet>, Failure> {
+fn build_fleet(
+    load: &LoadArgs,
+    nas: &NasArgs,
+    server: SocketAddr,
+) -> Result<Option<NasFleet>, CommandFailure> {
     let Some(count) = nas.nas.map(usize::from) else { return Ok(None) };
     if load.threads.get() > count {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{} threads share {count} access servers: give --nas at least as many",
             load.threads
         )));
     }
     if count > 16_384 {
-        return Err(Failure::usage("--nas: 16384 are possible, each takes a socket"));
+        return Err(CommandFailure::usage_error("--nas: 16384 are possible, each takes a socket"));
     }
     let most = load.concurrency.map_or(16, usize::from);
     if load.rate.is_none() && !load.ramp && most > count * 256 {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "--concurrency {most} is more than {count} access servers have identifiers for: 256 each, so --nas {}",
             most.div_ceil(256)
         )));
     }
-    let fleet = Fleet { count, first: 0, identifier: nas.nas_identifier.clone(), address: nas.nas_address };
+    let fleet =
+        NasFleet { count, first: 0, identifier: nas.nas_identifier.clone(), address: nas.nas_address };
     if nas.nas_address.is_some_and(|a| a.is_ipv4() != server.is_ipv4()) {
-        return Err(Failure::usage("--nas-address is of another family than the server's address"));
+        return Err(CommandFailure::usage_error(
+            "--nas-address is of another family than the server's address",
+        ));
     }
-    for address in (0..count).filter_map(|i| fleet.address(i)) {
+    for address in (0..count).filter_map(|i| fleet.nas_address(i)) {
         UdpSocket::bind((address, 0)).map_err(|e| {
-            Failure::usage(format!(
+            CommandFailure::usage_error(format!(
                 "--nas-address: nothing can be sent from {address}: {e}; all {count} addresses from the first on must be \
                  this machine's (those of 127.0.0.0/8 are)"
             ))
@@ -290,25 +302,25 @@ fn fleet(load: &Load, nas: &Nas, server: SocketAddr) -> Result<Option<Fleet>, Fa
     Ok(Some(fleet))
 }
 
-fn diameter(d: &Diameter) -> Result<Job, Failure> {
+fn prepare_diameter(d: &DiameterLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     let over_tls = d.over_tls || d.transport == DiameterCarrier::Tls;
     let port = if over_tls { DIAMETER_TLS_PORT } else { DIAMETER_PORT };
-    let address = resolve(&d.load.server, port)?;
+    let address = resolve_server(&d.load.server, port)?;
     let by_sctp = d.transport == DiameterCarrier::Sctp;
     if !by_sctp && d.nagle {
-        return Err(Failure::usage("--nagle is of SCTP: add --transport sctp"));
+        return Err(CommandFailure::usage_error("--nagle is of SCTP: add --transport sctp"));
     }
-    let transport = if by_sctp { association(d)? } else { DiameterTransport::Stream };
-    let one = || Ok((name(&d.method), d.method));
+    let transport = if by_sctp { sctp_transport(d)? } else { DiameterTransport::Stream };
+    let one = || Ok((possible_value_name(&d.method), d.method));
     let mixed = |text: &str| {
         let method = DiameterMethod::from_str(text, true).ok()?;
         (method != DiameterMethod::Accounting).then_some(method)
     };
     let known =
         "pap, eap-md5, eap-gtc, eap-mschapv2, eap-tls, eap-peap-mschapv2, eap-ttls-pap, eap-ttls-mschapv2";
-    let all = methods(&d.load, one, known, mixed)?;
+    let all = weighted_methods(&d.load, one, known, mixed)?;
     let password = |m: &DiameterMethod| !matches!(m, DiameterMethod::EapTls | DiameterMethod::Accounting);
-    let users = Arc::new(users(&d.load, all.iter().any(|(_, _, m)| password(m)))?);
+    let users = Arc::new(read_users(&d.load, all.iter().any(|(_, _, m)| password(m)))?);
     let mut read = None;
     let mut logins = Vec::new();
     let mut mix = Vec::new();
@@ -329,58 +341,58 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
             DiameterLogin::Pap => true,
             DiameterLogin::Eap(method) => method.is_deniable(),
         };
-        mix.push(part(&name, share, deniable));
+        mix.push(method_share(&name, share, deniable));
         logins.push(login);
     }
     if d.load.wrong_share.0 > 0.0 && logins.is_empty() {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "accounting has no password: --wrong-share does not go with --method accounting",
         ));
     }
     let tunnel = logins.iter().any(|l| matches!(l, DiameterLogin::Eap(m) if m.has_tunnel()));
-    let anonymous = anonymous(&d.tls, tunnel)?;
+    let anonymous = anonymous_identity(&d.tls, tunnel)?;
     let front = FrontConfig::Diameter(DiameterConfig {
         address,
         transport,
-        local: local(address)?,
+        local: local_address(address)?,
         server: d.peer.clone(),
         host: d.identity.clone(),
         realm: d.realm.clone().unwrap_or_else(|| realm_of(&d.identity)),
         destination: d.destination.clone().unwrap_or_else(|| realm_of(&d.peer)),
         connections: d.connections.get(),
         first: 0,
-        accounting: sessions(&d.accounting, logins.is_empty()),
+        accounting: accounting_config(&d.accounting, logins.is_empty()),
         logins,
         anonymous,
         timeout: d.timeout.0,
     });
     if d.load.threads > d.connections {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{} threads share {} connections: give --connections at least as many",
             d.load.threads, d.connections
         )));
     }
     let tls = if over_tls { Some(connection_tls(&d.tls)?) } else { None };
-    let what = if mix.is_empty() { "accounting".to_owned() } else { named(&d.load, &mix) };
-    let mut job = finish("diameter", what, &d.load, front, mix, users, vec![address], tls)?;
+    let what = if mix.is_empty() { "accounting".to_owned() } else { describe_mix(&d.load, &mix) };
+    let mut job = assemble_load("diameter", what, &d.load, front, mix, users, vec![address], tls)?;
     job.plan.sctp_nodelay = !d.nagle;
     Ok(job)
 }
 
 /// An association as it is asked for, where the kernel has any.
-fn association(d: &Diameter) -> Result<DiameterTransport, Failure> {
+fn sctp_transport(d: &DiameterLoadArgs) -> Result<DiameterTransport, CommandFailure> {
     if !usher_sctp::is_available() {
-        return Err(Failure::failed(usher_sctp::NoSctp));
+        return Err(CommandFailure::runtime_error(usher_sctp::NoSctp));
     }
     let policy = match d.order {
-        SctpOrder::One => StreamPolicy::One,
+        SctpOrder::One => StreamPolicy::SingleStream,
         SctpOrder::Session => StreamPolicy::BySession,
         SctpOrder::Unordered => StreamPolicy::Unordered,
     };
     Ok(DiameterTransport::Message { streams: d.streams, policy })
 }
 
-fn mih(m: &Mih) -> Result<Job, Failure> {
+fn prepare_mih(m: &MihLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     let load = &m.load;
     let given = [
         ("--user", load.user.is_some()),
@@ -389,18 +401,19 @@ fn mih(m: &Mih) -> Result<Job, Failure> {
         ("--wrong-share", load.wrong_share.0 > 0.0),
     ];
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{option}: nobody logs in at an MIH function")));
+        return Err(CommandFailure::usage_error(format!("{option}: nobody logs in at an MIH function")));
     }
-    let address = resolve(&load.server, usher_mih::PORT)?;
-    usher_mih_service::config::identifier(&m.id).map_err(|e| Failure::usage(format!("--id: {e}")))?;
+    let address = resolve_server(&load.server, usher_mih::PORT)?;
+    usher_mih_service::config::parse_identifier(&m.id)
+        .map_err(|e| CommandFailure::usage_error(format!("--id: {e}")))?;
     if load.threads > m.functions {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{} threads share {} functions: give --functions at least as many",
             load.threads, m.functions
         )));
     }
     if m.request == MihName::Indication && (m.tcp || m.no_ack) && load.rate.is_none() && !load.ramp {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "indications without acknowledgements end as soon as they are sent, which is no pace: give --rate or --ramp",
         ));
     }
@@ -422,9 +435,10 @@ fn mih(m: &Mih) -> Result<Job, Failure> {
         retransmissions: m.retransmissions,
         timeout: m.timeout.0,
     });
-    let nobody = Users::template("function", "", 1).map_err(|e| Failure::usage(format!("{e}")))?;
-    let what = format!("{} over {}", name(&m.request), transport.name().to_uppercase());
-    let mut job = finish("mih", what, load, front, Vec::new(), Arc::new(nobody), vec![address], None)?;
+    let nobody = LoadUsers::from_template("function", "", 1)
+        .map_err(|e| CommandFailure::usage_error(format!("{e}")))?;
+    let what = format!("{} over {}", possible_value_name(&m.request), transport.name().to_uppercase());
+    let mut job = assemble_load("mih", what, load, front, Vec::new(), Arc::new(nobody), vec![address], None)?;
     job.settings.insert("functions".to_owned(), m.functions.to_string());
     let ack = if m.tcp || m.no_ack { "none" } else { "MIH's" };
     job.settings.insert("acknowledgements".to_owned(), ack.to_owned());
@@ -437,26 +451,28 @@ pub(crate) fn realm_of(host: &str) -> String {
 }
 
 /// Our address on the way there; nothing is sent.
-fn local(server: SocketAddr) -> Result<IpAddr, Failure> {
+fn local_address(server: SocketAddr) -> Result<IpAddr, CommandFailure> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).and_then(|s| s.connect(server).and_then(|()| s.local_addr()));
-    socket.map(|a| a.ip()).map_err(|e| Failure::failed(format!("there is no way to {server}: {e}")))
+    socket
+        .map(|a| a.ip())
+        .map_err(|e| CommandFailure::runtime_error(format!("there is no way to {server}: {e}")))
 }
 
 #[allow(clippy::too_many_arguments, reason = "one place puts together what all commands share")]
-fn finish(
+fn assemble_load(
     command: &'static str,
     method: String,
-    load: &Load,
+    load: &LoadArgs,
     front: FrontConfig,
-    mix: Vec<usher_load::Share>,
-    users: Arc<Users>,
+    mix: Vec<usher_load::MethodShare>,
+    users: Arc<LoadUsers>,
     addresses: Vec<SocketAddr>,
     tls: Option<ClientConfig>,
-) -> Result<Job, Failure> {
+) -> Result<PreparedLoad, CommandFailure> {
     if load.wrong_share.0 > 0.0 && !mix.iter().any(|s| s.deniable) {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--wrong-share: EAP-TLS has no password, and one certificate for all is no other user's; give one a user",
         ));
     }
@@ -466,12 +482,12 @@ fn finish(
             e if e.needs_server() && load.server_pid.is_none() => "--server-pid",
             _ => continue,
         };
-        return Err(Failure::usage(format!("--expect '{expectation}' needs {needs}")));
+        return Err(CommandFailure::usage_error(format!("--expect '{expectation}' needs {needs}")));
     }
     let arrivals = match load.burst {
-        Some(size) => Arrivals::Bursts(size.get()),
-        None if load.regular => Arrivals::Regular,
-        None => Arrivals::Exponential,
+        Some(size) => LoginArrivals::Bursts(size.get()),
+        None if load.regular => LoginArrivals::Regular,
+        None => LoginArrivals::Exponential,
     };
     for (option, rate) in [
         ("--rate", load.rate),
@@ -479,17 +495,17 @@ fn finish(
         ("--ramp-most", Some(load.ramp_most)),
     ] {
         if rate.is_some_and(|r| !(r.is_finite() && r > 0.0)) {
-            return Err(Failure::usage(format!("{option} is not a number above 0")));
+            return Err(CommandFailure::usage_error(format!("{option} is not a number above 0")));
         }
     }
     let pace = match load.rate {
-        Some(rate) => Pace::Open { rate, arrivals },
-        None => Pace::Closed { concurrency: load.concurrency.map_or(16, usize::from) },
+        Some(rate) => LoginPace::Open { rate, arrivals },
+        None => LoginPace::Closed { concurrency: load.concurrency.map_or(16, usize::from) },
     };
-    if let (Pace::Closed { concurrency }, false) = (pace, load.ramp)
+    if let (LoginPace::Closed { concurrency }, false) = (pace, load.ramp)
         && concurrency < load.threads.get()
     {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--concurrency is less than --threads: each thread needs one login at least",
         ));
     }
@@ -508,7 +524,7 @@ fn finish(
         },
         arrivals,
         settle: load.ramp_settle.0,
-        hold: load.ramp_hold.0,
+        measurement_time: load.ramp_hold.0,
     });
     let mut settings = BTreeMap::new();
     let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
@@ -517,11 +533,11 @@ fn finish(
         (Some(r), _) => {
             set("ramp", format!("{} % within {}", r.search.success * 100.0, load.ramp_p99.0));
         }
-        (None, Pace::Open { rate, .. }) => {
-            set("rate", format!("{rate} 1/s, {}", arrivals.told()));
+        (None, LoginPace::Open { rate, .. }) => {
+            set("rate", format!("{rate} 1/s, {}", arrivals.describe()));
             set("outstanding", load.outstanding.to_string());
         }
-        (None, Pace::Closed { concurrency }) => {
+        (None, LoginPace::Closed { concurrency }) => {
             set("concurrency", concurrency.to_string());
         }
     }
@@ -532,13 +548,13 @@ fn finish(
     }
     set("wrong share", load.wrong_share.0.to_string());
     set("threads", load.threads.to_string());
-    let config = Config {
+    let config = GeneratorConfig {
         pace,
         warmup,
         duration,
         count: load.count,
         outstanding: load.outstanding.get(),
-        patience: load.patience.0,
+        drain_timeout: load.patience.0,
         spin: if load.relaxed { Duration::ZERO } else { SPIN },
         wrong_share: load.wrong_share.0,
         users,
@@ -551,12 +567,12 @@ fn finish(
     let interval = Duration::from_millis(500);
     // A long run has as many points as a figure shows.
     let course = duration.map_or(interval, |d| Duration::from_nanos(d.as_nanos() / 600).max(interval));
-    Ok(Job {
+    Ok(PreparedLoad {
         methods: config.mix.iter().map(|s| s.name.clone()).collect(),
         trains: false,
         expect: load.expect.clone(),
-        open_loop: ramp.is_some() || matches!(pace, Pace::Open { .. }),
-        plan: Plan {
+        open_loop: ramp.is_some() || matches!(pace, LoginPace::Open { .. }),
+        plan: LoadPlan {
             load: config,
             threads: load.threads.get(),
             cores: load.cores.clone(),
@@ -564,7 +580,7 @@ fn finish(
             tls,
             server_pid: load.server_pid.map(u32::from),
             interval,
-            course: if ramp.is_some() { interval } else { course },
+            timeline_interval: if ramp.is_some() { interval } else { course },
             sctp_nodelay: true,
             offload: true,
             interface: None,
@@ -581,14 +597,15 @@ fn finish(
     })
 }
 
-fn users(load: &Load, needs_password: bool) -> Result<Users, Failure> {
+fn read_users(load: &LoadArgs, needs_password: bool) -> Result<LoadUsers, CommandFailure> {
     if let Some(path) = &load.users_file {
-        let text = String::from_utf8(read(path, "users")?);
-        let text = text.map_err(|_| Failure::usage(format!("{}: not UTF-8", path.display())))?;
-        return Users::csv(&text).map_err(|e| Failure::usage(format!("{}: {e}", path.display())));
+        let text = String::from_utf8(read_file(path, "users")?);
+        let text = text.map_err(|_| CommandFailure::usage_error(format!("{}: not UTF-8", path.display())))?;
+        return LoadUsers::from_csv(&text)
+            .map_err(|e| CommandFailure::usage_error(format!("{}: {e}", path.display())));
     }
     let Some(user) = &load.user else {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "who is to log in? Give --user NAME and --password, or --users-file FILE",
         ));
     };
@@ -596,113 +613,131 @@ fn users(load: &Load, needs_password: bool) -> Result<Users, Failure> {
     let password = match password {
         Some(password) => password,
         None if !needs_password => String::new(),
-        None => return Err(Failure::usage("no password: give --password, or set USHER_PASSWORD")),
+        None => {
+            return Err(CommandFailure::usage_error("no password: give --password, or set USHER_PASSWORD"));
+        }
     };
-    Users::template(user, &password, load.users.get()).map_err(|e| Failure::usage(format!("--user: {e}")))
+    LoadUsers::from_template(user, &password, load.users.get())
+        .map_err(|e| CommandFailure::usage_error(format!("--user: {e}")))
 }
 
-fn secret(nas: &Nas) -> Result<Secret, Failure> {
+fn read_shared_secret(nas: &NasArgs) -> Result<SharedSecret, CommandFailure> {
     if let Some(secret) = &nas.secret {
-        return Ok(Secret::new(secret.as_bytes()));
+        return Ok(SharedSecret::new(secret.as_bytes()));
     }
     if let Some(path) = &nas.secret_file {
-        let text = read(path, "the secret")?;
+        let text = read_file(path, "the secret")?;
         let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage_error(format!(
                 "{}: the first line, which is the secret, is empty",
                 path.display()
             )));
         }
-        return Ok(Secret::new(line));
+        return Ok(SharedSecret::new(line));
     }
     match std::env::var("USHER_SECRET") {
-        Ok(secret) if !secret.is_empty() => Ok(Secret::new(secret.as_bytes())),
-        _ => {
-            Err(Failure::usage("no secret: give --secret-file FILE or --secret SECRET, or set USHER_SECRET"))
-        }
+        Ok(secret) if !secret.is_empty() => Ok(SharedSecret::new(secret.as_bytes())),
+        _ => Err(CommandFailure::usage_error(
+            "no secret: give --secret-file FILE or --secret SECRET, or set USHER_SECRET",
+        )),
     }
 }
 
-fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|e| Failure::usage(format!("{}: {what} cannot be read: {e}", path.display())))
+fn read_file(path: &Path, what: &str) -> Result<Vec<u8>, CommandFailure> {
+    std::fs::read(path)
+        .map_err(|e| CommandFailure::usage_error(format!("{}: {what} cannot be read: {e}", path.display())))
 }
 
-fn resolve(server: &str, port: u16) -> Result<SocketAddr, Failure> {
+fn resolve_server(server: &str, port: u16) -> Result<SocketAddr, CommandFailure> {
     let found = match server.parse::<std::net::IpAddr>() {
         Ok(ip) => return Ok(SocketAddr::new(ip, port)),
         Err(_) if server.to_socket_addrs().is_ok() => server.to_socket_addrs(),
         Err(_) => (server, port).to_socket_addrs(),
     };
-    let none = |e: String| Failure::usage(format!("{server}: {e}; write HOST, HOST:PORT or [ADDRESS]:PORT"));
+    let none = |e: String| {
+        CommandFailure::usage_error(format!("{server}: {e}; write HOST, HOST:PORT or [ADDRESS]:PORT"))
+    };
     found.map_err(|e| none(e.to_string()))?.next().ok_or_else(|| none("no address".to_owned()))
 }
 
-fn sessions(accounting: &Accounting, alone: bool) -> Option<usher_load::Accounting> {
-    let session = usher_load::Accounting { interims: accounting.interims, every: accounting.interim_every.0 };
+fn accounting_config(accounting: &AccountingArgs, alone: bool) -> Option<usher_load::LoginAccounting> {
+    let session =
+        usher_load::LoginAccounting { interims: accounting.interims, every: accounting.interim_every.0 };
     (alone || accounting.accounting).then_some(session)
 }
 
-fn anonymous(tls: &Tls, tunnel: bool) -> Result<Option<Arc<[u8]>>, Failure> {
+fn anonymous_identity(tls: &TlsArgs, tunnel: bool) -> Result<Option<Arc<[u8]>>, CommandFailure> {
     match &tls.anonymous {
         None => Ok(None),
         Some(name) if tunnel => Ok(Some(name.as_bytes().into())),
-        Some(_) => Err(Failure::usage("--anonymous goes with the methods that have a tunnel, PEAP and TTLS")),
+        Some(_) => Err(CommandFailure::usage_error(
+            "--anonymous goes with the methods that have a tunnel, PEAP and TTLS",
+        )),
     }
 }
 
 /// Authorities, and what a certificate is to be used with.
-struct Trust<'a> {
-    roots: Roots,
-    options: &'a Tls,
+struct TlsTrust<'a> {
+    roots: TrustRoots,
+    options: &'a TlsArgs,
 }
 
-impl<'a> Trust<'a> {
-    fn of(options: &'a Tls) -> Result<Self, Failure> {
+impl<'a> TlsTrust<'a> {
+    fn from_options(options: &'a TlsArgs) -> Result<Self, CommandFailure> {
         let Some(ca) = &options.ca else {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage_error(
                 "--ca is missing: the server's certificate must end below an authority",
             ));
         };
         if options.tls_min > options.tls_max {
-            return Err(Failure::usage("--tls-min is above --tls-max"));
+            return Err(CommandFailure::usage_error("--tls-min is above --tls-max"));
         }
-        let roots = Roots::from_pem(&read(ca, "the authorities")?).map_err(|e| at(ca, e))?;
+        let roots =
+            TrustRoots::from_pem(&read_file(ca, "the authorities")?).map_err(|e| tls_failure(ca, e))?;
         Ok(Self { roots, options })
     }
 
     /// With these credentials; `sessions`: of how many users one may be taken up again.
-    fn config(&self, credentials: Option<Credentials>, sessions: usize) -> Result<ClientConfig, Failure> {
+    fn client_config(
+        &self,
+        credentials: Option<TlsCredentials>,
+        sessions: usize,
+    ) -> Result<ClientConfig, CommandFailure> {
         let options = ClientOptions {
             versions: VersionRange { min: self.options.tls_min, max: self.options.tls_max },
             credentials,
             roots: self.roots.clone(),
             server_name: self.options.server_name.clone(),
-            resumption: self.options.resume.then(|| Resumption { sessions, ..Resumption::default() }),
-            clock: WallClock::at(now()),
+            resumption: self
+                .options
+                .resume
+                .then(|| ResumptionConfig { sessions, ..ResumptionConfig::default() }),
+            clock: WallClock::from_time(now()),
             key_log: None,
         };
-        ClientConfig::new(options).map_err(|e| Failure::usage(format!("TLS: {e}")))
+        ClientConfig::new(options).map_err(|e| CommandFailure::usage_error(format!("TLS: {e}")))
     }
 }
 
-fn at(path: &Path, e: usher_crypto::tls::TlsError) -> Failure {
-    Failure::usage(format!("{}: {e}", path.display()))
+fn tls_failure(path: &Path, e: usher_crypto::tls::TlsError) -> CommandFailure {
+    CommandFailure::usage_error(format!("{}: {e}", path.display()))
 }
 
-fn credentials(certificate: &Path, key: &Path) -> Result<Credentials, Failure> {
-    let (chain, private) = (read(certificate, "the certificate")?, read(key, "the key")?);
-    Credentials::from_pem(&chain, &private).map_err(|e| at(if e.is_of_key() { key } else { certificate }, e))
+fn read_credentials(certificate: &Path, key: &Path) -> Result<TlsCredentials, CommandFailure> {
+    let (chain, private) = (read_file(certificate, "the certificate")?, read_file(key, "the key")?);
+    TlsCredentials::from_pem(&chain, &private)
+        .map_err(|e| tls_failure(if e.is_of_key() { key } else { certificate }, e))
 }
 
 /// The TLS of a connection.
-fn connection_tls(options: &Tls) -> Result<ClientConfig, Failure> {
+fn connection_tls(options: &TlsArgs) -> Result<ClientConfig, CommandFailure> {
     let own = match (&options.certificate, &options.key) {
-        (Some(certificate), Some(key)) => Some(credentials(Path::new(certificate), Path::new(key))?),
+        (Some(certificate), Some(key)) => Some(read_credentials(Path::new(certificate), Path::new(key))?),
         _ => None,
     };
-    Trust::of(options)?.config(own, 1 << 20)
+    TlsTrust::from_options(options)?.client_config(own, 1 << 20)
 }
 
 /// Where a name of a file has a place for the user.
@@ -711,16 +746,16 @@ fn is_pattern(file: &str) -> bool {
 }
 
 /// Users' certificates: one for all, if there is any, or one a user.
-fn certificates(
-    options: &Tls,
-    load: &Load,
-    users: &Users,
-) -> Result<(Option<Credentials>, Vec<Credentials>), Failure> {
+fn read_certificates(
+    options: &TlsArgs,
+    load: &LoadArgs,
+    users: &LoadUsers,
+) -> Result<(Option<TlsCredentials>, Vec<TlsCredentials>), CommandFailure> {
     let given = options.certificate.as_deref().zip(options.key.as_deref());
     let own = given.is_some_and(|(certificate, key)| is_pattern(certificate) || is_pattern(key));
-    let listed = (0..users.len()).any(|i| users.files(i).is_some());
+    let listed = (0..users.len()).any(|i| users.certificate_files(i).is_some());
     let one = match given {
-        Some((certificate, key)) if !own => Some(credentials(Path::new(certificate), Path::new(key))?),
+        Some((certificate, key)) if !own => Some(read_credentials(Path::new(certificate), Path::new(key))?),
         _ => None,
     };
     let mut each = Vec::new();
@@ -728,13 +763,13 @@ fn certificates(
         let beside = load.users_file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
         for i in 0..users.len() {
             let name = String::from_utf8_lossy(users.get(i).0);
-            let (certificate, key) = match (users.files(i), given) {
+            let (certificate, key) = match (users.certificate_files(i), given) {
                 (Some((certificate, key)), _) => (beside.join(certificate), beside.join(key)),
                 (None, Some((certificate, key))) => {
                     if name.contains(['/', '\0'])
                         && (certificate.contains("{name}") || key.contains("{name}"))
                     {
-                        return Err(Failure::usage(format!(
+                        return Err(CommandFailure::usage_error(format!(
                             "the user {name} cannot be a file's name ({{name}})"
                         )));
                     }
@@ -743,28 +778,33 @@ fn certificates(
                     (place(certificate), place(key))
                 }
                 (None, None) => {
-                    return Err(Failure::usage(format!(
+                    return Err(CommandFailure::usage_error(format!(
                         "the user {name} has no certificate in the file of users; give --certificate and --key for \
                          those who have none"
                     )));
                 }
             };
-            each.push(credentials(&certificate, &key)?);
+            each.push(read_credentials(&certificate, &key)?);
         }
     }
     Ok((one, each))
 }
 
 /// The TLS of users' logins: one configuration for all, or one a user.
-fn users_tls(options: &Tls, load: &Load, users: &Users) -> Result<usher_load::Tls, Failure> {
-    let trust = Trust::of(options)?;
-    let (one, each) = certificates(options, load, users)?;
-    let each = each.into_iter().map(|own| trust.config(Some(own), 2)).collect::<Result<Vec<_>, _>>()?;
+fn users_tls(
+    options: &TlsArgs,
+    load: &LoadArgs,
+    users: &LoadUsers,
+) -> Result<usher_load::EapTlsConfig, CommandFailure> {
+    let trust = TlsTrust::from_options(options)?;
+    let (one, each) = read_certificates(options, load, users)?;
+    let each =
+        each.into_iter().map(|own| trust.client_config(Some(own), 2)).collect::<Result<Vec<_>, _>>()?;
     let config = match each.first() {
         Some(first) => first.clone(),
-        None => trust.config(one, 1 << 20)?,
+        None => trust.client_config(one, 1 << 20)?,
     };
-    Ok(usher_load::Tls {
+    Ok(usher_load::EapTlsConfig {
         config,
         each: each.into(),
         fragment: options.fragment.into(),
@@ -775,14 +815,14 @@ fn users_tls(options: &Tls, load: &Load, users: &Users) -> Result<usher_load::Tl
 /// A method; what TLS needs is read into `tls` once.
 fn eap_method(
     name: EapName,
-    options: &Tls,
-    load: &Load,
-    users: &Users,
-    tls: &mut Option<usher_load::Tls>,
-) -> Result<EapMethod, Failure> {
-    let listed = || (0..users.len()).any(|i| users.files(i).is_some());
+    options: &TlsArgs,
+    load: &LoadArgs,
+    users: &LoadUsers,
+    tls: &mut Option<usher_load::EapTlsConfig>,
+) -> Result<EapMethod, CommandFailure> {
+    let listed = || (0..users.len()).any(|i| users.certificate_files(i).is_some());
     if name == EapName::Tls && options.certificate.is_none() && !listed() {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "EAP-TLS needs --certificate and --key: the users' certificate with its chain, or one a user ({} or {name} in \
              the files' names, or the columns CERTIFICATE,KEY of --users-file)",
         ));

@@ -1,9 +1,9 @@
 //! `usher load ... --calibrate FILE`: what one login costs a server of ours, as a profile.
 
-use super::Silent;
-use super::args::Load;
-use super::build::Job;
-use crate::output::{Failure, Output, columns};
+use super::SilentObserver;
+use super::args::LoadArgs;
+use super::build::PreparedLoad;
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -11,57 +11,62 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usher_aaa_config::model::StoreKind;
 use usher_config::disk::LoadError;
-use usher_config::units::Count;
+use usher_config::units::PositiveCount;
 use usher_core::WallTime;
 use usher_crypto::signature::KeyKind;
-use usher_crypto::tls::Credentials;
+use usher_crypto::tls::TlsCredentials;
 use usher_ike::machine::LocalAuth;
-use usher_load::calibrate::{CalibrateError, Calibration, Server, calibrate, key_exchange};
-use usher_load::{FrontConfig, IkeConfig, try_one};
-use usher_profile::{Configuration, File, StoreKind as ProfileStore};
+use usher_load::calibrate::{
+    CalibrateError, CalibratedServer, CalibrationConfig, calibrate_server, key_exchange,
+};
+use usher_load::{FrontConfig, IkeConfig, try_each_method};
+use usher_profile::{ServerConfiguration, ServerProfile, StoreKind as ProfileStore};
 
 /// Measures, and writes the profile.
-pub(super) fn run(
-    output: &Output,
-    load: &Load,
-    job: &Job,
+pub(super) fn run_calibration(
+    output: &ConsoleOutput,
+    load: &LoadArgs,
+    job: &PreparedLoad,
     to: &Path,
     interrupted: &Arc<AtomicBool>,
-) -> Result<(), Failure> {
-    let calibration = calibration(load, job)?;
+) -> Result<(), CommandFailure> {
+    let calibration = plan_calibration(load, job)?;
     if job.check {
-        try_one(&job.plan, &mut Silent(interrupted)).map_err(|e| super::explained(&e))?;
+        try_each_method(&job.plan, &mut SilentObserver(interrupted))
+            .map_err(|e| super::explain_run_error(&e))?;
     }
     let told = std::io::stderr().is_terminal() && output.progress;
     let mut progress = |what: &str| {
         if told {
-            output.note(&format!("measuring {what}"));
+            output.print_note(&format!("measuring {what}"));
         }
     };
-    let measured = calibrate(&job.plan, &calibration, &mut Silent(interrupted), &mut progress);
+    let measured = calibrate_server(&job.plan, &calibration, &mut SilentObserver(interrupted), &mut progress);
     let file = measured.map_err(|error| match &error {
-        CalibrateError::Run(error) => super::explained(error),
-        _ => Failure::failed(error),
+        CalibrateError::Run(error) => super::explain_run_error(error),
+        _ => CommandFailure::runtime_error(error),
     })?;
-    std::fs::write(to, usher_profile::write(&file))
-        .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", to.display())))?;
+    std::fs::write(to, usher_profile::format_profile(&file))
+        .map_err(|e| CommandFailure::runtime_error(format!("{} cannot be written: {e}", to.display())))?;
     if output.json {
-        return output.value(&told_as_json(&file, to));
+        return output.print_json(&profile_to_json(&file, to));
     }
-    output.text(&told_as_text(&file, to))
+    output.print_text(&profile_to_text(&file, to))
 }
 
-fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
+fn plan_calibration(load: &LoadArgs, job: &PreparedLoad) -> Result<CalibrationConfig, CommandFailure> {
     let Some(pid) = load.server_pid else {
-        return Err(Failure::usage("--calibrate needs --server-pid: the process whose CPU time is measured"));
+        return Err(CommandFailure::usage_error(
+            "--calibrate needs --server-pid: the process whose CPU time is measured",
+        ));
     };
     let Some(path) = &load.server_config else {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--calibrate needs --server-config: the file that the server was started with",
         ));
     };
     if job.addresses.iter().any(|a| !usher_load::is_own(a.ip())) {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--calibrate measures a server on this machine: its processor is this one's",
         ));
     }
@@ -73,77 +78,86 @@ fn calibration(load: &Load, job: &Job) -> Result<Calibration, Failure> {
     if let FrontConfig::Ike(front) = &job.plan.load.front {
         return of_gateway(load, front, methods, (pid.get(), path));
     }
-    let loaded = usher_daemon::config::load(path).map_err(Failure::usage)?;
-    let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
+    let loaded = usher_daemon::config::load_config(path).map_err(CommandFailure::usage_error)?;
+    let text =
+        usher_config::disk::read_file_text(path).map_err(|e: LoadError| CommandFailure::usage_error(e))?;
     let Some(metrics) = loaded.file.metrics.listen else {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{}: the server has no metrics, of which its work is read; add [metrics] with listen = \"127.0.0.1:9812\", and start \
              it anew",
             path.display()
         )));
     };
     if job.command == "mih" || names.iter().any(|name| name == "accounting") {
-        return Err(Failure::usage("--calibrate measures logins, at an AAA server: this is none"));
+        return Err(CommandFailure::usage_error(
+            "--calibrate measures logins, at an AAA server: this is none",
+        ));
     }
     let rsa = loaded.tls.as_ref().and_then(|tls| {
-        let credentials = Credentials::from_pem(&tls.certificate, tls.key.0.as_bytes()).ok()?;
+        let credentials = TlsCredentials::from_pem(&tls.certificate, tls.key.0.as_bytes()).ok()?;
         Some(credentials.is_rsa())
     });
     let users = &loaded.file.users;
     let (store, round_trips) = match users.store {
         StoreKind::Memory => (ProfileStore::Memory, None),
         StoreKind::Sqlite => (ProfileStore::Sqlite, None),
-        StoreKind::Postgresql => (ProfileStore::Postgresql, Some(Count::of(usher_store::LOOKUP_ROUND_TRIPS))),
+        StoreKind::Postgresql => {
+            (ProfileStore::Postgresql, Some(PositiveCount::from_u32(usher_store::LOOKUP_ROUND_TRIPS)))
+        }
     };
-    Ok(Calibration {
+    Ok(CalibrationConfig {
         methods,
         pid: pid.get(),
-        server: Server::Aaa,
+        server: CalibratedServer::Aaa,
         metrics,
-        configuration: Configuration {
-            fingerprint: fingerprint(&text),
-            shards: Count::of(loaded.file.shards.map_or_else(cores, u32::from).max(1)),
+        configuration: ServerConfiguration {
+            fingerprint: hex_fingerprint(&text),
+            shards: PositiveCount::from_u32(loaded.file.shards.map_or_else(core_count, u32::from).max(1)),
             store,
             cached: users.cache_entries > 0 && users.cache_ttl.get() > usher_core::Duration::ZERO,
         },
         round_trips,
         rsa,
         key_exchange: None,
-        hold: load.calibrate_hold.0,
+        measurement_time: load.calibrate_hold.0,
         libraries: !load.no_libraries,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         date: today(),
     })
 }
 
-fn fingerprint(text: &str) -> String {
-    usher_crypto::fingerprint::sha256(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+fn hex_fingerprint(text: &str) -> String {
+    usher_crypto::fingerprint::sha256_fingerprint(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// `2026-11-26`.
 fn today() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let date = usher_observe::manifest::rfc3339(WallTime::from_unix_secs(now.as_secs()));
+    let date = usher_observe::manifest::format_rfc3339(WallTime::from_unix_secs(now.as_secs()));
     date.get(..10).unwrap_or(&date).to_owned()
 }
 
 /// What one IKE_SA costs a gateway. Its AAA server is not measured, and has to be another process.
 fn of_gateway(
-    load: &Load,
+    load: &LoadArgs,
     front: &IkeConfig,
     methods: Vec<String>,
     (pid, path): (u32, &Path),
-) -> Result<Calibration, Failure> {
-    let loaded = usher_host::ike::load(Some(path)).map_err(Failure::usage)?;
-    let text = usher_config::disk::text(path).map_err(|e: LoadError| Failure::usage(e))?;
+) -> Result<CalibrationConfig, CommandFailure> {
+    let loaded = usher_host::ike::load_config(Some(path)).map_err(CommandFailure::usage_error)?;
+    let text =
+        usher_config::disk::read_file_text(path).map_err(|e: LoadError| CommandFailure::usage_error(e))?;
     let Some(metrics) = loaded.file.listen.metrics else {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{}: the gateway has no metrics, of which its work is read; add metrics = \"127.0.0.1:9813\" to [listen], and start it anew",
             path.display()
         )));
     };
     if loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some()) {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{}: [aaa] server is within the gateway's process, whose CPU time would be both's; start usher aaa serve by itself, and \
              name it by [[aaa.radius]]",
             path.display()
@@ -153,21 +167,21 @@ fn of_gateway(
         LocalAuth::Certificate { kind, .. } => Some(kind),
         _ => None,
     });
-    Ok(Calibration {
+    Ok(CalibrationConfig {
         methods,
         pid,
-        server: Server::Gateway,
+        server: CalibratedServer::Gateway,
         metrics,
-        configuration: Configuration {
-            fingerprint: fingerprint(&text),
-            shards: Count::of(u32::from(loaded.file.listen.shards)),
+        configuration: ServerConfiguration {
+            fingerprint: hex_fingerprint(&text),
+            shards: PositiveCount::from_u32(u32::from(loaded.file.listen.shards)),
             store: ProfileStore::Memory,
             cached: false,
         },
         round_trips: None,
         rsa: key.map(|kind| kind == KeyKind::Rsa),
         key_exchange: key_exchange(&front.proposals),
-        hold: load.calibrate_hold.0,
+        measurement_time: load.calibrate_hold.0,
         libraries: !load.no_libraries,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         date: today(),
@@ -175,7 +189,7 @@ fn of_gateway(
 }
 
 /// As many shards as a server begins without being told.
-fn cores() -> u32 {
+fn core_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
 }
 
@@ -191,15 +205,15 @@ fn profile_name(command: &str, method: &str) -> String {
     }
 }
 
-fn told_as_json(file: &File, to: &Path) -> serde_json::Value {
+fn profile_to_json(file: &ServerProfile, to: &Path) -> serde_json::Value {
     let methods: serde_json::Map<String, serde_json::Value> = file
         .methods
         .iter()
         .map(|(name, method)| {
             let value = json!({
-                "server_us": method.server.seconds() * 1e6,
+                "server_us": method.server.total_seconds() * 1e6,
                 "busy_us": file.busy_cost(method) * 1e6,
-                "accounted": method.accounted(),
+                "accounted": method.accounted_fraction(),
                 "received_messages": method.received.messages,
                 "libraries_by": method.libraries.as_ref().map(|l| l.by.clone()),
             });
@@ -211,7 +225,7 @@ fn told_as_json(file: &File, to: &Path) -> serde_json::Value {
         .iter()
         .map(|(label, cost)| {
             let within = file.within.get(label).map(|within| within.get().as_secs_f64() * 1e6);
-            (label.to_owned(), json!({ "us": cost.seconds() * 1e6, "within_us": within }))
+            (label.to_owned(), json!({ "us": cost.total_seconds() * 1e6, "within_us": within }))
         })
         .collect();
     json!({
@@ -219,20 +233,20 @@ fn told_as_json(file: &File, to: &Path) -> serde_json::Value {
         "program": file.program,
         "methods": methods,
         "work": work,
-        "not_told_apart": file.unpriced(),
+        "not_told_apart": file.unpriced_kinds(),
     })
 }
 
 /// What a unit of each kind of work costs, and how far that is known.
-fn told_costs(file: &File) -> String {
+fn format_work_costs(file: &ServerProfile) -> String {
     let us = |seconds: f64| format!("{:.2}", seconds * 1e6);
     let mut rows = vec![["work", "us a unit", "within us (95 %)"].map(str::to_owned).to_vec()];
     for (label, cost) in file.work.iter() {
         let within = file.within.get(label).map_or_else(String::new, |w| us(w.get().as_secs_f64()));
-        rows.push(vec![label.to_owned(), us(cost.seconds()), within]);
+        rows.push(vec![label.to_owned(), us(cost.total_seconds()), within]);
     }
-    let mut text = columns(&rows);
-    let unpriced: Vec<&str> = file.unpriced().into_iter().collect();
+    let mut text = format_columns(&rows);
+    let unpriced: Vec<&str> = file.unpriced_kinds().into_iter().collect();
     if !unpriced.is_empty() {
         text += &format!(
             "\nwithout a cost of their own, since no load told them from the others, which have theirs: {}",
@@ -249,7 +263,7 @@ fn told_costs(file: &File) -> String {
     text
 }
 
-fn told_as_text(file: &File, to: &Path) -> String {
+fn profile_to_text(file: &ServerProfile, to: &Path) -> String {
     let us = |seconds: f64| format!("{:.2}", seconds * 1e6);
     let mut rows = vec![
         ["method", "messages", "user us", "system us", "when busy us", "a core does at most", "accounted"]
@@ -264,7 +278,7 @@ fn told_as_text(file: &File, to: &Path) -> String {
             us(method.server.system.get().as_secs_f64()),
             us(file.busy_cost(method)),
             format!("{:.0} /s", 1.0 / file.busy_cost(method).max(1e-9)),
-            method.accounted().map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
+            method.accounted_fraction().map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
         ]);
     }
     let by = file.methods.iter().find_map(|(_, m)| m.libraries.as_ref()).map_or_else(
@@ -276,5 +290,5 @@ fn told_as_text(file: &File, to: &Path) -> String {
                 .to_owned(),
         },
     );
-    format!("{}\n{}\n{by}\nthe profile is {}\n", columns(&rows), told_costs(file), to.display())
+    format!("{}\n{}\n{by}\nthe profile is {}\n", format_columns(&rows), format_work_costs(file), to.display())
 }

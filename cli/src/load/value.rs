@@ -2,12 +2,12 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
-use usher_config::units::Time;
-use usher_core::{Duration, Named};
+use usher_config::units::TimeSpan;
+use usher_core::{Duration, NamedValue};
 use usher_ppp::pppoe::MacAddress;
 
 /// One of a closed set of words.
-pub(crate) fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+pub(crate) fn named_value_parser<T: NamedValue + Send + Sync>() -> impl TypedValueParser<Value = T> {
     let words = T::ALL.iter().map(|value| value.name());
     PossibleValuesParser::new(words).try_map(|text| {
         T::ALL.iter().copied().find(|value| value.name() == text).ok_or(format!("no such {}", T::WHAT))
@@ -16,9 +16,9 @@ pub(crate) fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T
 
 /// A time: `10s`, `500ms`, `2m`, `1.5` (seconds).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Secs(pub(crate) Duration);
+pub(crate) struct DurationArg(pub(crate) Duration);
 
-impl FromStr for Secs {
+impl FromStr for DurationArg {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         // A command line is short: a number alone is seconds, and m minutes.
@@ -28,16 +28,17 @@ impl FromStr for Secs {
             None if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') => format!("{text} s"),
             None => text.to_owned(),
         };
-        let time = Time::parse(&whole).map_err(|_| format!("{text:?} is no time; write 10s, 500ms or 2m"))?;
+        let time =
+            TimeSpan::parse(&whole).map_err(|_| format!("{text:?} is no time; write 10s, 500ms or 2m"))?;
         Ok(Self(time.get()))
     }
 }
 
 /// A share: `0.1` or `10%`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Share(pub(crate) f64);
+pub(crate) struct FractionArg(pub(crate) f64);
 
-impl FromStr for Share {
+impl FromStr for FractionArg {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (number, unit) = match text.trim().strip_suffix('%') {
@@ -53,9 +54,9 @@ impl FromStr for Share {
 
 /// An address of Ethernet: `02:00:5e:00:00:00`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Station(pub(crate) MacAddress);
+pub(crate) struct StationArg(pub(crate) MacAddress);
 
-impl FromStr for Station {
+impl FromStr for StationArg {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let octets = text.split(':').map(|part| match part.len() {
@@ -72,12 +73,12 @@ impl FromStr for Station {
 
 /// A method of several with its share: `pap=70`.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct MixEntry {
     pub(crate) method: String,
     pub(crate) share: f64,
 }
 
-impl FromStr for Part {
+impl FromStr for MixEntry {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is no METHOD=SHARE; write them as pap=70,chap=30");
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn stations_are_read() {
-        assert_eq!("02:00:5e:0a:00:ff".parse(), Ok(Station(MacAddress([2, 0, 0x5e, 10, 0, 255]))));
+        assert_eq!("02:00:5e:0a:00:ff".parse(), Ok(StationArg(MacAddress([2, 0, 0x5e, 10, 0, 255]))));
         for wrong in [
             "02:00:5e:00:00",
             "02:00:5e:00:00:00:00",
@@ -104,7 +105,7 @@ mod tests {
             "03:00:5e:00:00:00",
             "0g:00:5e:00:00:00",
         ] {
-            assert!(wrong.parse::<Station>().is_err(), "{wrong}");
+            assert!(wrong.parse::<StationArg>().is_err(), "{wrong}");
         }
     }
 
@@ -119,20 +120,20 @@ mod tests {
             ("1 min", 60_000),
             ("1 d", 86_400_000),
         ] {
-            assert_eq!(text.parse::<Secs>().map(|s| s.0), Ok(Duration::from_millis(ms)), "{text}");
+            assert_eq!(text.parse::<DurationArg>().map(|s| s.0), Ok(Duration::from_millis(ms)), "{text}");
         }
         for (text, share) in [("0.25", 0.25), ("25%", 0.25), ("100 %", 1.0)] {
-            assert_eq!(text.parse::<Share>(), Ok(Share(share)), "{text}");
+            assert_eq!(text.parse::<FractionArg>(), Ok(FractionArg(share)), "{text}");
         }
         for text in ["", "s", "-1s", "x", "1e30"] {
-            assert!(text.parse::<Secs>().is_err(), "{text}");
+            assert!(text.parse::<DurationArg>().is_err(), "{text}");
         }
         for text in ["pap=70", " PAP = 70 %"] {
-            assert_eq!(text.parse(), Ok(Part { method: "pap".to_owned(), share: 70.0 }), "{text}");
+            assert_eq!(text.parse(), Ok(MixEntry { method: "pap".to_owned(), share: 70.0 }), "{text}");
         }
         for text in ["pap", "=5", "pap=", "pap=0", "pap=-1", "pap=inf", "pap=x"] {
-            assert!(text.parse::<Part>().is_err(), "{text}");
+            assert!(text.parse::<MixEntry>().is_err(), "{text}");
         }
-        assert!("1.5".parse::<Share>().is_err() && "101%".parse::<Share>().is_err());
+        assert!("1.5".parse::<FractionArg>().is_err() && "101%".parse::<FractionArg>().is_err());
     }
 }

@@ -1,19 +1,19 @@
 //! The figures while they come, and the table at the end.
 
-use crate::output::{columns, rounded};
+use crate::output::{format_columns, format_rounded};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_load::report::{About, findings, judged};
-use usher_load::{Interval, Latencies, Outcome, Plan, Step, Watch, quantile};
+use usher_load::report::{RunDescription, describe_findings, verdict_text};
+use usher_load::{LatencyHistogram, LoadInterval, LoadObserver, LoadOutcome, LoadPlan, RampStep, quantile};
 
 /// A line that is written anew with each interval; none where it is not to be drawn.
-pub(super) struct View<'a> {
+pub(super) struct LoadProgress<'a> {
     bar: ProgressBar,
     interrupted: &'a AtomicBool,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn new(plan: &Plan, drawn: bool, interrupted: &'a AtomicBool) -> Self {
+impl<'a> LoadProgress<'a> {
+    pub(super) fn new(plan: &LoadPlan, drawn: bool, interrupted: &'a AtomicBool) -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_draw_target(if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
         if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {msg}") {
@@ -28,29 +28,29 @@ impl<'a> View<'a> {
         Self { bar, interrupted }
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn finish_line(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-fn ms(histogram: &Latencies, q: f64) -> String {
+fn quantile_ms(histogram: &LatencyHistogram, q: f64) -> String {
     in_ms(quantile(histogram, q))
 }
 
 fn in_ms(seconds: Option<f64>) -> String {
-    seconds.map_or_else(|| "-".to_owned(), |s| rounded(s * 1e3))
+    seconds.map_or_else(|| "-".to_owned(), |s| format_rounded(s * 1e3))
 }
 
-impl Watch for View<'_> {
-    fn interval(&mut self, i: &Interval) {
-        let rate = i.rate.map_or_else(String::new, |r| format!("rate {}/s  ", rounded(r)));
+impl LoadObserver for LoadProgress<'_> {
+    fn on_interval(&mut self, i: &LoadInterval) {
+        let rate = i.rate.map_or_else(String::new, |r| format!("rate {}/s  ", format_rounded(r)));
         let message = if i.warming {
             format!("{rate}warming up  {} under way", i.outstanding)
         } else {
             format!(
                 "{rate}{:.0}/s  {:.2} % right  p50 {} ms  p99 {} ms  {} under way",
                 i.completed as f64 / i.length_s.max(1e-3),
-                i.success() * 100.0,
+                i.success_ratio() * 100.0,
                 in_ms(i.p50_s),
                 in_ms(i.p99_s),
                 i.outstanding
@@ -60,33 +60,33 @@ impl Watch for View<'_> {
         self.bar.tick();
     }
 
-    fn step(&mut self, s: &Step) {
+    fn on_step(&mut self, s: &RampStep) {
         let t = &s.tally;
         let ms = |q| quantile(&t.latency, q).map_or_else(|| "-".to_owned(), |v| format!("{:.3}", v * 1e3));
         self.bar.println(format!(
             "{:>10.0} {:>11.0} {:>8.2} % {:>8} {:>9} {:>11} {:>11}  {}",
             s.rate,
             s.throughput(),
-            t.success() * 100.0,
+            t.success_ratio() * 100.0,
             t.failed_total(),
             t.cut_off,
             ms(0.5),
             ms(0.99),
-            judged(s)
+            verdict_text(s)
         ));
     }
 
-    fn interrupted(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 }
 
 /// The table at the end.
-pub(super) fn table(about: &About, outcome: &Outcome) -> String {
+pub(super) fn summary_table(about: &RunDescription, outcome: &LoadOutcome) -> String {
     let t = &outcome.tally;
     let mut text = format!("{} on {}, {:.1} s measured", about.method, about.server, outcome.measured_s);
     text.push_str(if outcome.interrupted { ", ended by the user\n\n" } else { "\n\n" });
-    for finding in findings(about, outcome) {
+    for finding in describe_findings(about, outcome) {
         text.push_str(&finding);
         text.push('\n');
     }
@@ -105,12 +105,12 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
         let wanted = !histogram.is_empty() && (about.open_loop || !late);
         if wanted {
             let mut row: Vec<String> = vec![name.to_owned(), histogram.len().to_string()];
-            row.extend(quantiles.map(|(q, _)| ms(histogram, q)));
+            row.extend(quantiles.map(|(q, _)| quantile_ms(histogram, q)));
             rows.push(row);
         }
     }
     text.push('\n');
-    text.push_str(&columns(&rows));
+    text.push_str(&format_columns(&rows));
     text.push_str(&format!("Latency runs from {} to its verified end.\n", about.latency_from()));
     if t.records > 0 {
         text.push_str(&format!("{} accounting records were acknowledged.\n", t.records));
@@ -121,7 +121,7 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
             t.failures().map(|(f, n)| vec![f.name().to_owned(), n.to_string(), f.explanation().to_owned()]),
         );
         text.push('\n');
-        text.push_str(&columns(&rows));
+        text.push_str(&format_columns(&rows));
         for (code, n) in &t.results {
             text.push_str(&format!("result code {code}: {n}\n"));
         }
@@ -130,18 +130,18 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
         let title = ["method", "begun", "succeeded", "failed", "cut off", "p50 ms", "p99 ms"];
         let mut rows: Vec<Vec<String>> = vec![title.map(str::to_owned).into()];
         rows.extend(about.methods.iter().zip(&t.parts).map(|(name, p)| {
-            let counts = [p.begun, p.succeeded, p.failed, p.cut_off].map(|n| n.to_string());
+            let counts = [p.started, p.succeeded, p.failed, p.cut_off].map(|n| n.to_string());
             let mut row = vec![name.clone()];
             row.extend(counts);
-            row.extend([ms(&p.latency, 0.5), ms(&p.latency, 0.99)]);
+            row.extend([quantile_ms(&p.latency, 0.5), quantile_ms(&p.latency, 0.99)]);
             row
         }));
         text.push('\n');
-        text.push_str(&columns(&rows));
+        text.push_str(&format_columns(&rows));
     }
     if let Some(ramp) = &outcome.ramp {
         text.push('\n');
-        text.push_str(&steps(ramp.steps()));
+        text.push_str(&ramp_steps_table(ramp.steps()));
     }
     let told = |name: &str| !matches!(name, "requests" | "responses" | "timeouts" | "cancelled");
     let client: Vec<_> = outcome.counters.iter().filter(|(name, n)| *n > 0 && told(name)).collect();
@@ -156,7 +156,7 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
 }
 
 /// A ramp's steps, in the order in which they were taken.
-fn steps(steps: &[Step]) -> String {
+fn ramp_steps_table(steps: &[RampStep]) -> String {
     let title = [
         "rate/s",
         "success/s",
@@ -176,15 +176,15 @@ fn steps(steps: &[Step]) -> String {
         rows.push(vec![
             format!("{:.0}", s.rate),
             format!("{:.0}", s.throughput()),
-            t.begun.to_string(),
-            format!("{:.2} %", t.success() * 100.0),
+            t.started.to_string(),
+            format!("{:.2} %", t.success_ratio() * 100.0),
             t.failed_total().to_string(),
             t.cut_off.to_string(),
-            ms(&t.latency, 0.5),
-            ms(&t.latency, 0.99),
-            judged(s).to_owned(),
+            quantile_ms(&t.latency, 0.5),
+            quantile_ms(&t.latency, 0.99),
+            verdict_text(s).to_owned(),
             failures.join(", "),
         ]);
     }
-    columns(&rows)
+    format_columns(&rows)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use usher_mih::{
     CommandList, EventList, LinkAddr, LinkId, LinkParam, LinkParamType, LinkParamValue, LinkState,
-    LinkStatus, LinkTupleId, Message, Tlv, TransportList,
+    LinkStatus, LinkTupleId, MihfMessage, Tlv, TransportList,
 };
 
 const EVENTS: [(EventList, &str); 8] = [
@@ -26,28 +26,28 @@ const COMMANDS: [(CommandList, &str); 5] = [
 const TRANSPORTS: [(TransportList, &str); 3] =
     [(TransportList::UDP, "udp"), (TransportList::TCP, "tcp"), (TransportList::SCTP, "sctp")];
 
-fn names<T: Copy>(all: &[(T, &'static str)], has: impl Fn(T) -> bool) -> Vec<&'static str> {
+fn flag_names<T: Copy>(all: &[(T, &'static str)], has: impl Fn(T) -> bool) -> Vec<&'static str> {
     all.iter().filter(|(flag, _)| has(*flag)).map(|(_, name)| *name).collect()
 }
 
-fn link(link: &LinkId) -> Value {
-    json!({ "technology": link.technology.to_string(), "address": address(&link.address) })
+fn link_json(link: &LinkId) -> Value {
+    json!({ "technology": link.technology.to_string(), "address": address_text(&link.address) })
 }
 
-fn address(address: &LinkAddr) -> String {
+fn address_text(address: &LinkAddr) -> String {
     address.to_string()
 }
 
-fn tuple(of: &LinkTupleId) -> Value {
-    let mut value = link(&of.link);
+fn link_tuple_json(of: &LinkTupleId) -> Value {
+    let mut value = link_json(&of.link);
     if let Some(poa) = &of.poa {
-        value["poa"] = address(poa).into();
+        value["poa"] = address_text(poa).into();
     }
     value
 }
 
 /// A measurement's name, with its unit, and its value.
-fn param(of: &LinkParam) -> Option<(&'static str, Value)> {
+fn measurement_entry(of: &LinkParam) -> Option<(&'static str, Value)> {
     let LinkParamValue::Number(number) = of.value else { return None };
     Some(match of.kind {
         LinkParamType::DATA_RATE => ("data_rate_kbps", number.into()),
@@ -58,78 +58,78 @@ fn param(of: &LinkParam) -> Option<(&'static str, Value)> {
     })
 }
 
-fn status(of: &LinkStatus) -> Value {
-    let mut value = link(&of.link);
+fn link_status_json(of: &LinkStatus) -> Value {
+    let mut value = link_json(&of.link);
     for state in &of.states {
         match state {
             LinkState::Operation(mode) => value["operation"] = mode.to_string().into(),
             LinkState::Channel(channel) => value["channel"] = (*channel).into(),
         }
     }
-    for (name, number) in of.params.iter().filter_map(param) {
+    for (name, number) in of.params.iter().filter_map(measurement_entry) {
         value[name] = number;
     }
     value
 }
 
 /// A parameter's name and value; `None`: it is one of those that are not shown.
-fn parameter(tlv: &Tlv) -> Option<(&'static str, Value)> {
+fn parameter_entry(tlv: &Tlv) -> Option<(&'static str, Value)> {
     Some(match tlv {
         Tlv::Status(status) => ("status", status.to_string().into()),
-        Tlv::EventList(events) => ("events", names(&EVENTS, |e| events.has(e)).into()),
-        Tlv::CommandList(commands) => ("commands", names(&COMMANDS, |c| commands.has(c)).into()),
-        Tlv::TransportList(all) => ("transports", names(&TRANSPORTS, |t| all.has(t)).into()),
+        Tlv::EventList(events) => ("events", flag_names(&EVENTS, |e| events.has(e)).into()),
+        Tlv::CommandList(commands) => ("commands", flag_names(&COMMANDS, |c| commands.has(c)).into()),
+        Tlv::TransportList(all) => ("transports", flag_names(&TRANSPORTS, |t| all.has(t)).into()),
         Tlv::LinkAddressList(all) => {
             let one = |of: &usher_mih::NetTypeAddr| {
                 let technology = of.network.technology.map(|technology| technology.to_string());
-                json!({ "technology": technology, "address": address(&of.address) })
+                json!({ "technology": technology, "address": address_text(&of.address) })
             };
             ("links", all.iter().map(one).collect())
         }
         Tlv::ValidTimeInterval(seconds) => ("valid_s", (*seconds).into()),
-        Tlv::LinkIdentifier(of) => ("link", tuple(of)),
-        Tlv::NewLinkIdentifier(of) => ("new_link", tuple(of)),
+        Tlv::LinkIdentifier(of) => ("link", link_tuple_json(of)),
+        Tlv::NewLinkIdentifier(of) => ("new_link", link_tuple_json(of)),
         Tlv::LinkDownReason(reason) => ("reason", reason.to_string().into()),
         Tlv::LinkGoingDownReason(reason) => ("reason", reason.to_string().into()),
         Tlv::TimeInterval(milliseconds) => ("within_ms", (*milliseconds).into()),
-        Tlv::StatusResponses(all) => ("links", all.iter().map(status).collect()),
+        Tlv::StatusResponses(all) => ("links", all.iter().map(link_status_json).collect()),
         Tlv::LinkParameterReports(all) => {
-            let values = all.iter().filter_map(|report| param(&report.param));
+            let values = all.iter().filter_map(|report| measurement_entry(&report.param));
             let map: Map<String, Value> = values.map(|(name, value)| (name.to_owned(), value)).collect();
             ("parameters", map.into())
         }
         Tlv::LinkActionOutcomes(all) => {
             let one = |of: &usher_mih::LinkActionOutcome| {
-                let mut value = link(&of.link);
+                let mut value = link_json(&of.link);
                 value["result"] = of.result.to_string().into();
                 value
             };
             ("results", all.iter().map(one).collect())
         }
         Tlv::HandoverStatus(status) => ("handover", status.to_string().into()),
-        Tlv::PreferredLinks(all) => ("preferred", all.iter().map(|of| link(&of.poas.link)).collect()),
+        Tlv::PreferredLinks(all) => ("preferred", all.iter().map(|of| link_json(&of.poas.link)).collect()),
         _ => return None,
     })
 }
 
 /// A message for programs.
-pub(super) fn json(message: &Message) -> Value {
+pub(super) fn message_json(message: &MihfMessage) -> Value {
     let mut value = json!({ "message": message.id.name(), "kind": message.id.opcode.to_string() });
-    for (name, of) in message.params.iter().filter_map(parameter) {
+    for (name, of) in message.params.iter().filter_map(parameter_entry) {
         value[name] = of;
     }
     value
 }
 
 /// A value in words.
-fn words(value: &Value) -> String {
+fn value_words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(all) => all.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Array(all) => all.iter().map(value_words).collect::<Vec<_>>().join(", "),
         Value::Object(map) => {
             let one = |(name, value): (&String, &Value)| match name.as_str() {
-                "technology" | "address" => words(value),
-                name => format!("{} {}", name.replace('_', " "), words(value)),
+                "technology" | "address" => value_words(value),
+                name => format!("{} {}", name.replace('_', " "), value_words(value)),
             };
             map.iter().map(one).collect::<Vec<_>>().join(" ")
         }
@@ -139,27 +139,27 @@ fn words(value: &Value) -> String {
 }
 
 /// A message for people: its name, and a line for each parameter; lists of links have a line each.
-pub(super) fn text(message: &Message) -> String {
+pub(super) fn message_text(message: &MihfMessage) -> String {
     let mut text = format!("{}\n", message.id);
-    for (name, value) in message.params.iter().filter_map(parameter) {
+    for (name, value) in message.params.iter().filter_map(parameter_entry) {
         let name = name.replace('_', " ");
         match &value {
             Value::Array(all) if all.iter().any(Value::is_object) => {
                 for one in all {
-                    text.push_str(&format!("  {name}: {}\n", words(one)));
+                    text.push_str(&format!("  {name}: {}\n", value_words(one)));
                 }
             }
-            other => text.push_str(&format!("  {name}: {}\n", words(other))),
+            other => text.push_str(&format!("  {name}: {}\n", value_words(other))),
         }
     }
     text
 }
 
 /// A message for people, in one line.
-pub(super) fn line(message: &Message) -> String {
+pub(super) fn message_line(message: &MihfMessage) -> String {
     let name = message.id.name().unwrap_or("an unknown message");
-    let params = message.params.iter().filter_map(parameter);
-    let params = params.map(|(name, value)| format!("{} {}", name.replace('_', " "), words(&value)));
+    let params = message.params.iter().filter_map(parameter_entry);
+    let params = params.map(|(name, value)| format!("{} {}", name.replace('_', " "), value_words(&value)));
     format!("{name}: {}\n", params.collect::<Vec<_>>().join(", "))
 }
 
@@ -170,26 +170,30 @@ mod tests {
 
     #[test]
     fn messages_are_shown_to_people_and_programs() {
-        let link = LinkTupleId { link: LinkId::mac(LinkType::Ethernet, [2, 0, 0, 0, 0, 1]), poa: None };
+        let link = LinkTupleId { link: LinkId::from_mac(LinkType::Ethernet, [2, 0, 0, 0, 0, 1]), poa: None };
         let params = [Tlv::LinkIdentifier(link), Tlv::LinkDownReason(LinkDownReason::PacketTimeout)];
-        let message = Message::new(MessageId::LINK_DOWN_INDICATION, params);
+        let message = MihfMessage::new(MessageId::LINK_DOWN_INDICATION, params);
         let said = "MIH_Link_Down: link 02:00:00:00:00:01 Ethernet, reason packet timeout\n";
-        assert_eq!(line(&message), said);
-        let value = json(&message);
+        assert_eq!(message_line(&message), said);
+        let value = message_json(&message);
         assert_eq!(
             (&value["message"], &value["link"]["address"]),
             (&"MIH_Link_Down".into(), &"02:00:00:00:00:01".into())
         );
         let kind = LinkParamType::SIGNAL_STRENGTH;
         let status = LinkStatus {
-            link: LinkId::mac(LinkType::Ieee80211, [2; 6]),
+            link: LinkId::from_mac(LinkType::Ieee80211, [2; 6]),
             states: Vec::new(),
             params: vec![LinkParam { kind, value: LinkParamValue::Number(0xffba) }],
             descriptors: Vec::new(),
         };
         let message =
-            Message::new(MessageId::LINK_GET_PARAMETERS_RESPONSE, [Tlv::StatusResponses(vec![status])]);
-        assert_eq!(json(&message)["links"][0]["signal_dbm"], -70);
-        assert!(text(&message).contains("\n  links: 02:02:02:02:02:02"), "{}", text(&message));
+            MihfMessage::new(MessageId::LINK_GET_PARAMETERS_RESPONSE, [Tlv::StatusResponses(vec![status])]);
+        assert_eq!(message_json(&message)["links"][0]["signal_dbm"], -70);
+        assert!(
+            message_text(&message).contains("\n  links: 02:02:02:02:02:02"),
+            "{}",
+            message_text(&message)
+        );
     }
 }

@@ -1,17 +1,20 @@
 //! `usher study run NAME --on both`: the simulator and the lab's kernel held against each other.
 
-use crate::output::{Failure, Output, columns, rounded};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns, format_rounded};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use usher_observe::compare::{Comparison, compare};
-use usher_observe::manifest::Manifest;
-use usher_observe::row::number;
-use usher_observe::{Estimate, Row, csv, file};
-use usher_report::{Axis, Cell, Column, Figure, Kind, Point, Report, Section, Series, Table};
+use usher_observe::compare::{MetricComparison, compare_rows};
+use usher_observe::manifest::RunManifest;
+use usher_observe::row::format_number;
+use usher_observe::{MeanEstimate, ResultRow, csv, file};
+use usher_report::{
+    FigureAxis, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection, ReportTable, SeriesKind,
+    SeriesPoint, TableCell,
+};
 use usher_runner::sweep::key;
-use usher_scenario::{Plan, Study, metrics};
+use usher_scenario::{Study, StudyPlan, metrics};
 
 /// Folders of the two, and the file of their differences.
 pub(super) const SIM: &str = "sim";
@@ -26,7 +29,7 @@ const CLOSE: f64 = 0.1;
 
 /// What two means say of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum AgreementVerdict {
     /// The whole interval of the difference is within a tenth.
     Agree,
     /// None of it is.
@@ -35,8 +38,8 @@ enum Verdict {
     Open,
 }
 
-impl Verdict {
-    fn of(compared: &Comparison) -> Self {
+impl AgreementVerdict {
+    fn from_comparison(compared: &MetricComparison) -> Self {
         let (mean, half) = (compared.difference.mean, compared.difference.half_width);
         let bound = CLOSE * compared.a.mean.abs();
         if mean.abs() + half <= bound {
@@ -57,12 +60,12 @@ impl Verdict {
 }
 
 /// A difference as a share of the simulator's mean, with its half-width.
-fn share(compared: &Comparison) -> Option<(f64, f64)> {
+fn relative_difference(compared: &MetricComparison) -> Option<(f64, f64)> {
     let of = compared.a.mean.abs();
     (of > 0.0).then(|| (compared.difference.mean / of, compared.difference.half_width / of))
 }
 
-fn percent((mean, half): (f64, f64)) -> String {
+fn format_percent((mean, half): (f64, f64)) -> String {
     match half.is_finite() {
         true => format!("{:+.1} % ± {:.1} %", 100.0 * mean, 100.0 * half),
         false => format!("{:+.1} %", 100.0 * mean),
@@ -70,110 +73,127 @@ fn percent((mean, half): (f64, f64)) -> String {
 }
 
 /// Compares what the two folders below this one hold, and writes it there.
-pub(super) fn compare_both(
-    output: &Output,
+pub(super) fn compare_backends(
+    output: &ConsoleOutput,
     path: &Path,
     study: &Study,
-    plan: &Plan,
-) -> Result<Value, Failure> {
-    let rows = |name: &str| -> Result<Vec<Row>, Failure> {
-        csv::read(&path.join(name).join("results.csv")).map_err(Failure::failed)
+    plan: &StudyPlan,
+) -> Result<Value, CommandFailure> {
+    let rows = |name: &str| -> Result<Vec<ResultRow>, CommandFailure> {
+        csv::read_csv(&path.join(name).join("results.csv")).map_err(CommandFailure::runtime_error)
     };
     // Replication i of both has the same arrivals, and its links the same chance.
-    let compared = compare(&rows(SIM)?, &rows(LAB)?, true, LEVEL);
+    let compared = compare_rows(&rows(SIM)?, &rows(LAB)?, true, LEVEL);
     let first = plan.points.first();
     let delays = compared.both.iter().any(|c| &*c.metric == DELAY);
     let watched = first.map_or(DELAY, |p| p.scenario.run.replications.metric.as_str());
     let metric = if delays { DELAY } else { watched };
-    let of_metric: Vec<&Comparison> = compared.both.iter().filter(|c| &*c.metric == metric).collect();
-    let manifest = Manifest::read(&path.join(LAB).join("manifest.json")).map_err(Failure::failed)?;
+    let of_metric: Vec<&MetricComparison> = compared.both.iter().filter(|c| &*c.metric == metric).collect();
+    let manifest = RunManifest::read_file(&path.join(LAB).join("manifest.json"))
+        .map_err(CommandFailure::runtime_error)?;
     let kernel = manifest.host.kernel.clone();
 
-    file::write(&path.join(FILE), |out| out.write_all(table_file(&compared.both).as_bytes()))
-        .map_err(Failure::failed)?;
-    let report = Report {
+    file::write_file(&path.join(FILE), |out| out.write_all(table_file(&compared.both).as_bytes()))
+        .map_err(CommandFailure::runtime_error)?;
+    let report = HtmlReport {
         title: format!("{}: simulator and kernel", study.file().title),
         question: format!("Does {kernel} behave as the simulator says?"),
-        findings: vec![finding(&of_metric, metric)],
+        findings: vec![summarize_agreement(&of_metric, metric)],
         description: "The same points, roles and chance on the simulator and on network namespaces of the kernel, whose links are \
                       the simulator's own channels. Differences are the kernel's mean less the simulator's, with their 95 % \
                       intervals; they agree where the whole interval is within a tenth of the simulator's mean, differ where \
                       none of it is, and otherwise the replications leave it open."
             .to_owned(),
         sections: vec![
-            Section {
-                figures: vec![figure(plan, &of_metric, metric)],
-                tables: vec![table("Where they agree, and where not", &of_metric)],
-                ..Section::default()
+            ReportSection {
+                figures: vec![agreement_figure(plan, &of_metric, metric)],
+                tables: vec![comparison_table("Where they agree, and where not", &of_metric)],
+                ..ReportSection::default()
             },
-            Section {
+            ReportSection {
                 title: "All metrics".to_owned(),
-                tables: vec![table("", &compared.both.iter().collect::<Vec<_>>())],
-                ..Section::default()
+                tables: vec![comparison_table("", &compared.both.iter().collect::<Vec<_>>())],
+                ..ReportSection::default()
             },
         ],
         manifest: Some(manifest),
-        ..Report::default()
+        ..HtmlReport::default()
     };
-    let written = report.write(path).map_err(Failure::failed)?;
+    let written = report.write_files(path).map_err(CommandFailure::runtime_error)?;
     if !output.json {
         let mut lines = vec![["POINT", "SIMULATOR", "KERNEL", "DIFFERENCE", ""].map(str::to_owned).to_vec()];
         lines.extend(of_metric.iter().map(|c| {
-            let shown = share(c).map(percent).unwrap_or_default();
-            vec![key::of(&c.point), estimate(&c.a), estimate(&c.b), shown, Verdict::of(c).word().to_owned()]
+            let shown = relative_difference(c).map(format_percent).unwrap_or_default();
+            vec![
+                key::format_point(&c.point),
+                format_estimate(&c.a),
+                format_estimate(&c.b),
+                shown,
+                AgreementVerdict::from_comparison(c).word().to_owned(),
+            ]
         }));
-        output.text(&format!("{metric}\n{}\nreport of both: {}\n", columns(&lines), written.display()))?;
+        output.print_text(&format!(
+            "{metric}\n{}\nreport of both: {}\n",
+            format_columns(&lines),
+            written.display()
+        ))?;
     }
     Ok(json!({
         "metric": metric, "kernel": kernel, "report": written.display().to_string(),
         "points": of_metric.iter().map(|c| json!({
-            "point": key::of(&c.point), "sim": c.a.mean, "lab": c.b.mean, "difference": c.difference.mean,
-            "half_width": c.difference.half_width, "verdict": Verdict::of(c).word(),
+            "point": key::format_point(&c.point), "sim": c.a.mean, "lab": c.b.mean, "difference": c.difference.mean,
+            "half_width": c.difference.half_width, "verdict": AgreementVerdict::from_comparison(c).word(),
         })).collect::<Vec<_>>(),
     }))
 }
 
-fn estimate(e: &Estimate) -> String {
+fn format_estimate(e: &MeanEstimate) -> String {
     match e.half_width.is_finite() {
-        true => format!("{} ± {}", rounded(e.mean), rounded(e.half_width)),
-        false => rounded(e.mean),
+        true => format!("{} ± {}", format_rounded(e.mean), format_rounded(e.half_width)),
+        false => format_rounded(e.mean),
     }
 }
 
-fn finding(compared: &[&Comparison], metric: &str) -> String {
-    let count = |verdict| compared.iter().filter(|c| Verdict::of(c) == verdict).count();
-    let (agree, differ, open) = (count(Verdict::Agree), count(Verdict::Differ), count(Verdict::Open));
+fn summarize_agreement(compared: &[&MetricComparison], metric: &str) -> String {
+    let count = |verdict| compared.iter().filter(|c| AgreementVerdict::from_comparison(c) == verdict).count();
+    let (agree, differ, open) =
+        (count(AgreementVerdict::Agree), count(AgreementVerdict::Differ), count(AgreementVerdict::Open));
     let worst = compared.iter().max_by(|a, b| {
-        let size = |c: &Comparison| share(c).map_or(0.0, |(mean, _)| mean.abs());
+        let size = |c: &MetricComparison| relative_difference(c).map_or(0.0, |(mean, _)| mean.abs());
         size(a).total_cmp(&size(b))
     });
     let mut text = format!(
         "{metric} agrees within {} % at {agree} of {} points, differs at {differ}, and is open at {open}.",
-        number(CLOSE * 100.0),
+        format_number(CLOSE * 100.0),
         compared.len()
     );
-    if let Some((worst, by)) = worst.and_then(|c| Some((c, share(c)?))) {
-        let _ = write!(text, " They are farthest apart at {}: {}.", key::of(&worst.point), percent(by));
+    if let Some((worst, by)) = worst.and_then(|c| Some((c, relative_difference(c)?))) {
+        let _ = write!(
+            text,
+            " They are farthest apart at {}: {}.",
+            key::format_point(&worst.point),
+            format_percent(by)
+        );
     }
     text
 }
 
-fn table(title: &str, compared: &[&Comparison]) -> Table {
+fn comparison_table(title: &str, compared: &[&MetricComparison]) -> ReportTable {
     let columns = ["Point", "Metric", "Simulator", "Kernel", "Difference", "Of the simulator's", ""];
-    Table {
+    ReportTable {
         title: title.to_owned(),
-        columns: columns.map(|title| Column::new(title, "")).to_vec(),
+        columns: columns.map(|title| ReportColumn::new(title, "")).to_vec(),
         rows: compared
             .iter()
             .map(|c| {
                 vec![
-                    key::of(&c.point).into(),
+                    key::format_point(&c.point).into(),
                     c.metric.to_string().into(),
                     c.a.into(),
                     c.b.into(),
                     c.difference.into(),
-                    share(c).map_or(Cell::Empty, |s| percent(s).into()),
-                    Verdict::of(c).word().into(),
+                    relative_difference(c).map_or(TableCell::Empty, |s| format_percent(s).into()),
+                    AgreementVerdict::from_comparison(c).word().into(),
                 ]
             })
             .collect(),
@@ -182,14 +202,15 @@ fn table(title: &str, compared: &[&Comparison]) -> Table {
 }
 
 /// A metric over the plan's first axis of numbers, a series of each network for each combination of the others.
-fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
-    let share = plan.points.first().and_then(|p| metrics::find(metric, &p.scenario)).is_some_and(|m| m.share);
+fn agreement_figure(plan: &StudyPlan, compared: &[&MetricComparison], metric: &str) -> ReportFigure {
+    let share =
+        plan.points.first().and_then(|p| metrics::find_metric(metric, &p.scenario)).is_some_and(|m| m.share);
     let axis = plan.axes.iter().find(|a| a.values.len() > 1 && a.values.iter().all(|v| v.number.is_some()));
-    let mut series: BTreeMap<(String, &str), Series> = BTreeMap::new();
+    let mut series: BTreeMap<(String, &str), FigureSeries> = BTreeMap::new();
     let points = compared.iter().filter_map(|c| {
-        let point = plan.points.iter().find(|p| p.key == key::of(&c.point))?;
+        let point = plan.points.iter().find(|p| p.key == key::format_point(&c.point))?;
         let x = match axis {
-            Some(axis) => point.setting(&axis.name)?.number?,
+            Some(axis) => point.axis_setting(&axis.name)?.number?,
             None => point.index as f64,
         };
         let rest = point.settings.iter().filter(|s| axis.is_some_and(|a| a.name != s.axis));
@@ -199,40 +220,45 @@ fn figure(plan: &Plan, compared: &[&Comparison], metric: &str) -> Figure {
     for (c, x, rest) in points {
         for (network, of) in [("simulator", &c.a), ("kernel", &c.b)] {
             let name = if rest.is_empty() { network.to_owned() } else { format!("{rest}, {network}") };
-            let entry = series.entry((rest.clone(), network)).or_insert_with(|| Series {
+            let entry = series.entry((rest.clone(), network)).or_insert_with(|| FigureSeries {
                 name,
-                kind: Kind::Measured,
-                ..Series::default()
+                kind: SeriesKind::Measured,
+                ..FigureSeries::default()
             });
-            entry.points.push(Point::measured(x, of).within_reach(share));
+            entry.points.push(SeriesPoint::from_estimate(x, of).clamp_interval(share));
         }
     }
     let x = match axis {
-        Some(axis) => Axis::new(axis.label.clone(), axis.unit.clone().unwrap_or_default()),
-        None => Axis::categories("Point", plan.points.iter().map(|p| p.key.clone())),
+        Some(axis) => FigureAxis::new(axis.label.clone(), axis.unit.clone().unwrap_or_default()),
+        None => FigureAxis::with_categories("Point", plan.points.iter().map(|p| p.key.clone())),
     };
     let unit = if metric.starts_with("delay") { "s" } else { "" };
-    Figure {
+    ReportFigure {
         name: "agreement".to_owned(),
         title: format!("{metric}, simulator and kernel"),
         x,
-        y: Axis::new(metric, unit).of_shares(share),
+        y: FigureAxis::new(metric, unit).of_shares(share),
         series: series.into_values().collect(),
         panels: Vec::new(),
     }
 }
 
-fn table_file(compared: &[Comparison]) -> String {
+fn table_file(compared: &[MetricComparison]) -> String {
     let mut text = String::from(
         "point,metric,sim,sim_half_width,lab,lab_half_width,difference,difference_half_width,verdict\n",
     );
     for c in compared {
         let mut numbers = String::new();
         for e in [&c.a, &c.b, &c.difference] {
-            let _ = write!(numbers, "{},{},", number(e.mean), number(e.half_width));
+            let _ = write!(numbers, "{},{},", format_number(e.mean), format_number(e.half_width));
         }
-        let point = key::of(&c.point).replace('"', "\"\"");
-        let _ = writeln!(text, "\"{point}\",{},{numbers}{}", c.metric, Verdict::of(c).word());
+        let point = key::format_point(&c.point).replace('"', "\"\"");
+        let _ = writeln!(
+            text,
+            "\"{point}\",{},{numbers}{}",
+            c.metric,
+            AgreementVerdict::from_comparison(c).word()
+        );
     }
     text
 }
@@ -240,17 +266,17 @@ fn table_file(compared: &[Comparison]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_observe::Point;
+    use usher_observe::GridPoint;
 
-    fn compared(sim: f64, difference: f64, half_width: f64) -> Comparison {
-        let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
-        Comparison {
+    fn test_comparison(sim: f64, difference: f64, half_width: f64) -> MetricComparison {
+        let estimate = |mean| MeanEstimate { mean, half_width: 0.0, n: 5 };
+        MetricComparison {
             study: "s".into(),
-            point: Point::new([("loss", "5 %")]),
+            point: GridPoint::new([("loss", "5 %")]),
             metric: "delay.mean".into(),
             a: estimate(sim),
             b: estimate(sim + difference),
-            difference: Estimate { mean: difference, half_width, n: 5 },
+            difference: MeanEstimate { mean: difference, half_width, n: 5 },
             paired: true,
             significant: true,
         }
@@ -258,18 +284,22 @@ mod tests {
 
     #[test]
     fn the_interval_decides_whether_they_agree() {
-        let verdict = |difference, half| Verdict::of(&compared(2.0, difference, half));
-        assert_eq!(verdict(0.1, 0.09), Verdict::Agree);
-        assert_eq!(verdict(-0.1, 0.2), Verdict::Open);
-        assert_eq!(verdict(-0.5, 0.2), Verdict::Differ);
-        assert_eq!(verdict(0.0, f64::INFINITY), Verdict::Open);
-        assert_eq!(Verdict::of(&compared(0.0, 0.0, 0.0)), Verdict::Agree);
+        let verdict =
+            |difference, half| AgreementVerdict::from_comparison(&test_comparison(2.0, difference, half));
+        assert_eq!(verdict(0.1, 0.09), AgreementVerdict::Agree);
+        assert_eq!(verdict(-0.1, 0.2), AgreementVerdict::Open);
+        assert_eq!(verdict(-0.5, 0.2), AgreementVerdict::Differ);
+        assert_eq!(verdict(0.0, f64::INFINITY), AgreementVerdict::Open);
+        assert_eq!(
+            AgreementVerdict::from_comparison(&test_comparison(0.0, 0.0, 0.0)),
+            AgreementVerdict::Agree
+        );
     }
 
     #[test]
     fn the_finding_names_where_they_are_farthest_apart() {
-        let (near, far) = (compared(1.0, 0.01, 0.01), compared(1.0, -0.3, 0.1));
-        let text = finding(&[&near, &far], "delay.mean");
+        let (near, far) = (test_comparison(1.0, 0.01, 0.01), test_comparison(1.0, -0.3, 0.1));
+        let text = summarize_agreement(&[&near, &far], "delay.mean");
         assert!(text.starts_with("delay.mean agrees within 10 % at 1 of 2 points, differs at 1,"), "{text}");
         assert!(text.ends_with("loss=5 %: -30.0 % ± 10.0 %."), "{text}");
         let file = table_file(&[far]);

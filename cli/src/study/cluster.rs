@@ -1,7 +1,7 @@
 //! `usher study run NAME --backend`: replications by a cluster of Ray's or Dask's, which the Python package `usher` asks.
 
-use crate::args::{Engine, Run};
-use crate::output::{Failure, INTERRUPTED, Output};
+use crate::args::{ClusterEngine, StudyRunArgs};
+use crate::output::{CommandFailure, ConsoleOutput, INTERRUPTED};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
-use usher_runner::sweep::Asked;
-use usher_scenario::Mode;
+use usher_runner::sweep::RunRequest;
+use usher_scenario::StudyMode;
 
 /// The program that has the package.
 const PYTHON: &str = "python3";
@@ -24,67 +24,73 @@ const LOOK: Duration = Duration::from_millis(50);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A study for the package.
-pub(super) struct Sweep {
+pub(super) struct ClusterSweep {
     /// What the user called it.
     pub(super) name: String,
     /// Its name, or its file.
     pub(super) study: String,
     /// How it is asked to run.
-    pub(super) asked: Asked,
+    pub(super) request: RunRequest,
     /// The folder for its results.
     pub(super) folder: PathBuf,
 }
 
 /// Has each study run by the package, one after another.
-pub(super) fn run(output: &Output, run: &Run, engine: Engine, sweeps: &[Sweep]) -> Result<(), Failure> {
-    for Sweep { name, asked, .. } in sweeps {
-        if asked.mode == Mode::Lab.name() {
-            return Err(Failure::usage(format!(
+pub(super) fn run_sweeps(
+    output: &ConsoleOutput,
+    run: &StudyRunArgs,
+    engine: ClusterEngine,
+    sweeps: &[ClusterSweep],
+) -> Result<(), CommandFailure> {
+    for ClusterSweep { name, request: asked, .. } in sweeps {
+        if asked.mode == StudyMode::Lab.name() {
+            return Err(CommandFailure::usage_error(format!(
                 "{name}: is a run of the points of [lab], which --backend does not run: add --quick, --full or --sensitivity, or \
                  leave --backend out"
             )));
         }
     }
-    find(engine)?;
-    let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
+    check_package(engine)?;
+    let interrupt = interrupt_flag()
+        .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for Ctrl-C: {e}")))?;
     let mut done = Vec::new();
     let mut interrupted = false;
     let ended = sweeps.iter().try_for_each(|sweep| {
         let name = &sweep.name;
         if interrupted {
-            return Err(Failure::interrupted(format!("{name}: not begun")));
+            return Err(CommandFailure::interrupted(format!("{name}: not begun")));
         }
         let mut command = Command::new(PYTHON);
-        command.args(arguments(output, run, engine, sweep)).stdin(Stdio::null());
+        command.args(package_arguments(output, run, engine, sweep)).stdin(Stdio::null());
         if output.json {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        let ended =
-            attended(output, command, &interrupt).map_err(|e| Failure::failed(format!("{PYTHON}: {e}")))?;
+        let ended = run_package(output, command, &interrupt)
+            .map_err(|e| CommandFailure::runtime_error(format!("{PYTHON}: {e}")))?;
         interrupted = ended.interrupted || interrupt.load(Ordering::Relaxed);
         if ended.code != 0 {
             // Where nothing is said here, the package has said it.
             let why = ended.why.map_or_else(String::new, |why| format!(": {why}"));
-            return Err(Failure {
+            return Err(CommandFailure {
                 code: ended.code,
                 message: format!("{name}: the sweep was not done{why}"),
             });
         }
         if output.json {
-            let told: Value = serde_json::from_str(&ended.said)
-                .map_err(|e| Failure::failed(format!("{PYTHON} -m usher gave no JSON: {e}")))?;
+            let told: Value = serde_json::from_str(&ended.stdout)
+                .map_err(|e| CommandFailure::runtime_error(format!("{PYTHON} -m usher gave no JSON: {e}")))?;
             done.extend(told.as_array().cloned().unwrap_or_default());
         }
         Ok(())
     });
     if output.json && (ended.is_ok() || !done.is_empty()) {
-        output.value(&Value::Array(done))?;
+        output.print_json(&Value::Array(done))?;
     }
     ended
 }
 
 /// A flag that Ctrl-C, or a request to terminate, sets.
-fn interrupt() -> io::Result<Arc<AtomicBool>> {
+fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::<AtomicBool>::default();
     for signal in [SIGINT, SIGTERM] {
@@ -94,40 +100,44 @@ fn interrupt() -> io::Result<Arc<AtomicBool>> {
 }
 
 /// How the package ended.
-struct Ended {
+struct PackageExit {
     code: u8,
     /// Whether it was asked to end. It may have been done by then.
     interrupted: bool,
     /// Its standard output, where that is ours to read.
-    said: String,
+    stdout: String,
     /// Why it failed, where it has told that to a program.
     why: Option<String>,
 }
 
 /// A line of the package's, without its end.
-enum Line {
+enum PackageLine {
     Out(String),
     Error(String),
 }
 
 /// Runs the package. An interrupt has it end its sweep and the cluster that it has begun, another one ends it at once.
-fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io::Result<Ended> {
+fn run_package(
+    output: &ConsoleOutput,
+    mut command: Command,
+    interrupt: &AtomicBool,
+) -> io::Result<PackageExit> {
     let mut child = command.spawn()?;
     let (tell, told) = mpsc::channel();
-    lines(child.stdout.take(), &tell, Line::Out);
-    lines(child.stderr.take(), &tell, Line::Error);
-    let mut ended = Ended { code: 0, interrupted: false, said: String::new(), why: None };
+    forward_lines(child.stdout.take(), &tell, PackageLine::Out);
+    forward_lines(child.stderr.take(), &tell, PackageLine::Error);
+    let mut ended = PackageExit { code: 0, interrupted: false, stdout: String::new(), why: None };
     let mut interrupts = 0;
     let status = loop {
         if interrupt.swap(false, Ordering::Relaxed) {
             interrupts += 1;
-            end(output, &mut child, interrupts)?;
+            stop_package(output, &mut child, interrupts)?;
         }
         if let Some(status) = child.try_wait()? {
             break status;
         }
         if let Ok(line) = told.recv_timeout(LOOK) {
-            ended.take(output, line);
+            ended.take_line(output, line);
         }
     };
     drop(tell);
@@ -136,7 +146,7 @@ fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io
         && !left.is_zero()
         && let Ok(line) = told.recv_timeout(left)
     {
-        ended.take(output, line);
+        ended.take_line(output, line);
     }
     ended.interrupted = interrupts > 0;
     ended.code = match status.code().and_then(|code| u8::try_from(code).ok()) {
@@ -149,19 +159,23 @@ fn attended(output: &Output, mut command: Command, interrupt: &AtomicBool) -> io
 }
 
 /// Has the package end.
-fn end(output: &Output, child: &mut Child, interrupts: u32) -> io::Result<()> {
+fn stop_package(output: &ConsoleOutput, child: &mut Child, interrupts: u32) -> io::Result<()> {
     if interrupts > 1 {
         return child.kill();
     }
     if !output.json {
-        output.note("ending the sweep and the cluster that was begun for it; Ctrl-C again ends now");
+        output.print_note("ending the sweep and the cluster that was begun for it; Ctrl-C again ends now");
     }
     // It has not been waited for, so that its number is nobody else's.
     Ok(kill_process(Pid::from_child(child), Signal::TERM)?)
 }
 
 /// Reads what the package writes, on a thread of its own.
-fn lines(from: Option<impl Read + Send + 'static>, tell: &Sender<Line>, of: fn(String) -> Line) {
+fn forward_lines(
+    from: Option<impl Read + Send + 'static>,
+    tell: &Sender<PackageLine>,
+    of: fn(String) -> PackageLine,
+) {
     let Some(from) = from else { return };
     let tell = tell.clone();
     std::thread::spawn(move || {
@@ -174,19 +188,19 @@ fn lines(from: Option<impl Read + Send + 'static>, tell: &Sender<Line>, of: fn(S
     });
 }
 
-impl Ended {
-    fn take(&mut self, output: &Output, line: Line) {
+impl PackageExit {
+    fn take_line(&mut self, output: &ConsoleOutput, line: PackageLine) {
         match line {
-            Line::Out(line) => {
-                self.said.push_str(&line);
-                self.said.push('\n');
+            PackageLine::Out(line) => {
+                self.stdout.push_str(&line);
+                self.stdout.push('\n');
             }
-            Line::Error(line) => {
+            PackageLine::Error(line) => {
                 let read: Option<Value> = serde_json::from_str(&line).ok();
                 let why = read.as_ref().and_then(|read| read["error"]["message"].as_str());
                 match why {
                     Some(why) => self.why = Some(why.to_owned()),
-                    None => output.note(&line),
+                    None => output.print_note(&line),
                 }
             }
         }
@@ -194,7 +208,7 @@ impl Ended {
 }
 
 /// Looks for the package.
-fn find(engine: Engine) -> Result<(), Failure> {
+fn check_package(engine: ClusterEngine) -> Result<(), CommandFailure> {
     let install = format!(
         "--backend needs the Python package usher {VERSION} with {0}: pip install '.[{0}]' from this program's source, or its \
          wheel, where {PYTHON} finds it (docs/python.md)",
@@ -202,17 +216,22 @@ fn find(engine: Engine) -> Result<(), Failure> {
     );
     let asked = Command::new(PYTHON).args(["-c", "import usher; print(usher.__version__)"]).output();
     let found = asked.ok().filter(|asked| asked.status.success());
-    let Some(found) = found else { return Err(Failure::failed(install)) };
+    let Some(found) = found else { return Err(CommandFailure::runtime_error(install)) };
     let found = String::from_utf8_lossy(&found.stdout);
     match found.trim() {
         VERSION => Ok(()),
-        other => Err(Failure::failed(format!("{PYTHON} has usher {other}. {install}"))),
+        other => Err(CommandFailure::runtime_error(format!("{PYTHON} has usher {other}. {install}"))),
     }
 }
 
 /// What the package is asked.
-fn arguments(output: &Output, run: &Run, engine: Engine, sweep: &Sweep) -> Vec<String> {
-    let Sweep { study, asked, folder, .. } = sweep;
+fn package_arguments(
+    output: &ConsoleOutput,
+    run: &StudyRunArgs,
+    engine: ClusterEngine,
+    sweep: &ClusterSweep,
+) -> Vec<String> {
+    let ClusterSweep { study, request: asked, folder, .. } = sweep;
     let mut words = vec!["-m".to_owned(), "usher".to_owned(), "sweep".to_owned(), study.clone()];
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     option("backend", engine.name().to_owned());
@@ -222,7 +241,7 @@ fn arguments(output: &Output, run: &Run, engine: Engine, sweep: &Sweep) -> Vec<S
     asked.replications.iter().for_each(|n| option("replications", n.to_string()));
     run.jobs.iter().for_each(|n| option("jobs", n.to_string()));
     option("out", folder.display().to_string());
-    if asked.mode != Mode::Default.name() {
+    if asked.mode != StudyMode::Default.name() {
         words.push(format!("--{}", asked.mode));
     }
     let flags = [("force", run.force), ("json", output.json), ("plain", !output.progress)];

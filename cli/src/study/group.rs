@@ -1,34 +1,34 @@
 //! The folder of several studies that were run together: a folder each, a report of all, their claims.
 
-use crate::args::Run;
-use crate::output::{Failure, Output};
+use crate::args::StudyRunArgs;
+use crate::output::{CommandFailure, ConsoleOutput};
 use std::path::{Path, PathBuf};
-use usher_claims::{DEFAULT_VARIANT, Judgement, Results};
+use usher_claims::{ClaimJudgement, DEFAULT_VARIANT, RunResults};
 use usher_experiment::statements::{self, OUT};
-use usher_observe::Row;
-use usher_observe::manifest::Manifest;
-use usher_report::{Cell, Column, Ladder, Report, Section, Table};
+use usher_observe::ResultRow;
+use usher_observe::manifest::RunManifest;
+use usher_report::{HtmlReport, MessageFlow, ReportColumn, ReportSection, ReportTable, TableCell};
 
 /// What the studies of a group have given so far.
-pub(crate) struct Group {
+pub(crate) struct StudyGroup {
     path: PathBuf,
     title: String,
-    rows: Vec<Row>,
-    studies: Vec<Manifest>,
-    sections: Vec<Section>,
-    ladders: Vec<Ladder>,
+    rows: Vec<ResultRow>,
+    studies: Vec<RunManifest>,
+    sections: Vec<ReportSection>,
+    ladders: Vec<MessageFlow>,
     notes: Vec<String>,
     warnings: Vec<String>,
     /// Of each study: its title, its folder, and how its statements were judged.
-    taken: Vec<[String; 3]>,
+    study_verdicts: Vec<[String; 3]>,
 }
 
-impl Group {
+impl StudyGroup {
     /// Chooses the folder: the one asked for, or `out/NAMES-MODE`.
     ///
     /// # Errors
     /// It holds something else.
-    pub(crate) fn open(run: &Run, mode: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(run: &StudyRunArgs, mode: &str) -> Result<Self, CommandFailure> {
         let stem = |name: &String| {
             let stem = Path::new(name).file_stem().map(|s| s.to_string_lossy().into_owned());
             stem.unwrap_or_else(|| name.clone())
@@ -37,7 +37,7 @@ impl Group {
         let path = run.out.clone().unwrap_or_else(|| Path::new(OUT).join(format!("{names}-{mode}")));
         let holds = |name: &str| path.join(name).exists();
         if holds("journal") || holds("report.html") && !holds(statements::FILE) {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage_error(format!(
                 "{} holds something else than runs of several studies: choose another folder with --out",
                 path.display()
             )));
@@ -52,7 +52,7 @@ impl Group {
             ladders: Vec::new(),
             notes: Vec::new(),
             warnings: Vec::new(),
-            taken: Vec::new(),
+            study_verdicts: Vec::new(),
         })
     }
 
@@ -62,16 +62,16 @@ impl Group {
     }
 
     /// Takes in what one study gave, and how its statements were judged.
-    pub(crate) fn take(
+    pub(crate) fn add_study(
         &mut self,
         path: &Path,
-        manifest: Manifest,
-        report: &Report,
-        rows: &[Row],
-        judged: &[Judgement],
+        manifest: RunManifest,
+        report: &HtmlReport,
+        rows: &[ResultRow],
+        judged: &[ClaimJudgement],
     ) {
         self.rows.extend_from_slice(rows);
-        let mut drawn: Vec<Section> =
+        let mut drawn: Vec<ReportSection> =
             report.sections.iter().filter(|s| !s.figures.is_empty()).cloned().collect();
         for figure in drawn.iter_mut().flat_map(|s| &mut s.figures) {
             figure.name = format!("{}-{}", manifest.study, figure.name);
@@ -83,7 +83,7 @@ impl Group {
             first.text = format!("{}\n\n{}", report.question, first.text);
         }
         self.sections.extend(drawn);
-        self.ladders.extend(report.ladders.iter().map(|ladder| Ladder {
+        self.ladders.extend(report.ladders.iter().map(|ladder| MessageFlow {
             name: format!("{}-{}", manifest.study, ladder.name),
             title: format!("{}: {}", manifest.study, ladder.title),
             ..ladder.clone()
@@ -92,7 +92,7 @@ impl Group {
         self.warnings.extend(report.warnings.iter().map(of));
         let own = path.strip_prefix(&self.path).unwrap_or(path);
         let folder = own.display().to_string();
-        self.taken.push([report.title.clone(), folder, usher_claims::counts(judged)]);
+        self.study_verdicts.push([report.title.clone(), folder, usher_claims::verdict_counts(judged)]);
         self.studies.push(manifest);
     }
 
@@ -100,35 +100,37 @@ impl Group {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(crate) fn write(self, output: &Output, whole: bool) -> Result<(), Failure> {
+    pub(crate) fn write_report(self, output: &ConsoleOutput, whole: bool) -> Result<(), CommandFailure> {
         if self.studies.is_empty() {
             return Ok(());
         }
-        let mut results = Results::new(&self.rows);
+        let mut results = RunResults::new(&self.rows);
         for manifest in &self.studies {
-            statements::about(&mut results, manifest);
+            statements::add_run_facts(&mut results, manifest);
         }
-        let judged = usher_claims::evaluate(&results, DEFAULT_VARIANT);
+        let judged = usher_claims::evaluate_claims(&results, DEFAULT_VARIANT);
         let mut sections = self.sections;
-        let mut held = statements::sections(&judged, &results);
+        let mut held = statements::claim_sections(&judged, &results);
         for table in held.iter_mut().flat_map(|s| &mut s.tables) {
             table.title = "Theirs, ours, the verdict and why".to_owned();
             table.folded = true;
         }
         sections.extend(held);
-        let rows = self.studies.iter().zip(&self.taken).map(|(manifest, [title, folder, judged])| {
-            let link = Cell::Link { text: manifest.study.clone(), to: format!("{folder}/report.html") };
-            vec![link, Cell::from(title.as_str()), Cell::from(judged.as_str())]
-        });
-        let summary = Table {
+        let rows =
+            self.studies.iter().zip(&self.study_verdicts).map(|(manifest, [title, folder, judged])| {
+                let link =
+                    TableCell::Link { text: manifest.study.clone(), to: format!("{folder}/report.html") };
+                vec![link, TableCell::from(title.as_str()), TableCell::from(judged.as_str())]
+            });
+        let summary = ReportTable {
             title: "The studies, each with its own report, and how published statements were judged"
                 .to_owned(),
-            columns: ["Study", "Title", "Statements"].map(|title| Column::new(title, "")).to_vec(),
+            columns: ["Study", "Title", "Statements"].map(|title| ReportColumn::new(title, "")).to_vec(),
             rows: rows.collect(),
             folded: false,
         };
         let names: Vec<&str> = self.studies.iter().map(|m| m.study.as_str()).collect();
-        let report = Report {
+        let report = HtmlReport {
             title: self.title,
             question: format!("What {} gave, and what was published of it.", names.join(", ")),
             partial: (!whole).then(|| "Not every study came to its end.".to_owned()),
@@ -137,12 +139,13 @@ impl Group {
             sections,
             ladders: self.ladders,
             notes: self.notes,
-            ..Report::default()
+            ..HtmlReport::default()
         };
-        let written = statements::write(&self.path, &judged).and_then(|()| report.write(&self.path));
-        let report = written.map_err(Failure::failed)?;
+        let written =
+            statements::write_judgements(&self.path, &judged).and_then(|()| report.write_files(&self.path));
+        let report = written.map_err(CommandFailure::runtime_error)?;
         if !output.json {
-            output.text(&format!("report of all: {}\n", report.display()))?;
+            output.print_text(&format!("report of all: {}\n", report.display()))?;
         }
         Ok(())
     }

@@ -1,42 +1,42 @@
 //! What `--on lab` needs beside what every run does: rights, whether the study fits, and what the kernel does otherwise.
 
-use crate::args::Run;
-use crate::output::{Failure, Output};
+use crate::args::StudyRunArgs;
+use crate::output::{CommandFailure, ConsoleOutput};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use usher_lab::{Kernel, Registry};
-use usher_observe::manifest::{Fact, Host};
-use usher_runner::sweep::{Estimated, Results};
+use usher_lab::{KernelSettings, LabRegistry};
+use usher_observe::manifest::{MachineInfo, ManifestFact};
+use usher_runner::sweep::{SweepEstimate, SweepResults};
 use usher_runner::world::{LabSettings, sctp_config, tcp_config};
-use usher_scenario::{Plan, lab};
+use usher_scenario::{StudyPlan, lab};
 
 /// Replications that run at once on so many cores: one is left for the relays and what else the machine does.
-pub(super) fn jobs(cores: usize) -> usize {
+pub(super) fn default_job_count(cores: usize) -> usize {
     cores.saturating_sub(1).max(1)
 }
 
 /// Takes what of the command is the lab's, and the rights that it needs.
-pub(super) fn settings(run: &Run, stop: Arc<AtomicBool>) -> Result<LabSettings, Failure> {
-    let kernel = kernel(run)?;
-    usher_lab::acquire().map_err(|e| Failure::failed(e.to_string()))?;
-    let registry = Registry::of_user().map_err(|e| Failure::failed(e.to_string()))?;
+pub(super) fn lab_settings(run: &StudyRunArgs, stop: Arc<AtomicBool>) -> Result<LabSettings, CommandFailure> {
+    let kernel = kernel_settings(run)?;
+    usher_lab::acquire_rights().map_err(|e| CommandFailure::runtime_error(e.to_string()))?;
+    let registry = LabRegistry::of_user().map_err(|e| CommandFailure::runtime_error(e.to_string()))?;
     Ok(LabSettings { registry, kernel, perf: run.perf, stop })
 }
 
 /// The settings of the kernel that a command gives.
-pub(super) fn kernel(run: &Run) -> Result<Kernel, Failure> {
-    let mut kernel = Kernel::default();
+pub(super) fn kernel_settings(run: &StudyRunArgs) -> Result<KernelSettings, CommandFailure> {
+    let mut kernel = KernelSettings::default();
     for argument in &run.kernel {
-        kernel.set(argument).map_err(|e| Failure::usage(format!("--kernel: {e}")))?;
+        kernel.add_argument(argument).map_err(|e| CommandFailure::usage_error(format!("--kernel: {e}")))?;
     }
     Ok(kernel)
 }
 
 /// Why a plan cannot run on a lab.
-pub(super) fn unfit(plan: &Plan) -> Option<String> {
+pub(super) fn unfit_reason(plan: &StudyPlan) -> Option<String> {
     let mut reasons: Vec<String> = Vec::new();
-    for reason in plan.points.iter().flat_map(|point| lab::unfit(&point.scenario)) {
+    for reason in plan.points.iter().flat_map(|point| lab::lab_obstacles(&point.scenario)) {
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
@@ -51,18 +51,19 @@ pub(super) fn unfit(plan: &Plan) -> Option<String> {
 }
 
 /// What of the study's transport settings the kernel does otherwise, each once.
-pub(super) fn differs(plan: &Plan) -> Vec<String> {
+pub(super) fn kernel_differences(plan: &StudyPlan) -> Vec<String> {
     let mut all = BTreeSet::new();
     for point in plan.points.iter().filter(|point| lab::needs_sctp(&point.scenario)) {
         let scenario = &point.scenario;
         let sctp = sctp_config(&scenario.transport.sctp, scenario.run.ip.into(), 1500);
-        all.extend(usher_lab::sctp_untold(&sctp).iter().map(ToString::to_string));
+        all.extend(usher_lab::unsupported_sctp_settings(&sctp).iter().map(ToString::to_string));
     }
-    for point in plan.points.iter().filter(|point| lab::transports(&point.scenario).contains("tcp")) {
+    for point in plan.points.iter().filter(|point| lab::used_transports(&point.scenario).contains("tcp")) {
         let scenario = &point.scenario;
         let mtu = scenario.links.iter().map(|(_, link)| link.mtu.bytes() as u32).min().unwrap_or(1500);
         let tcp = tcp_config(&scenario.transport.tcp, scenario.run.ip.into(), mtu);
-        let differing = usher_lab::untold(&tcp).into_iter().chain(usher_lab::missing(&tcp));
+        let differing =
+            usher_lab::unsupported_settings(&tcp).into_iter().chain(usher_lab::missing_settings(&tcp));
         all.extend(differing.map(|setting| setting.to_string()));
     }
     let hosts = plan.points.iter().flat_map(|point| point.scenario.hosts.iter());
@@ -74,14 +75,14 @@ pub(super) fn differs(plan: &Plan) -> Vec<String> {
 }
 
 /// Tells them.
-pub(super) fn tell(output: &Output, plan: &Plan) {
-    for difference in differs(plan) {
-        output.note(&format!("on the lab, {difference}"));
+pub(super) fn report_differences(output: &ConsoleOutput, plan: &StudyPlan) {
+    for difference in kernel_differences(plan) {
+        output.print_note(&format!("on the lab, {difference}"));
     }
 }
 
 /// How long a plan takes at most: its time is real.
-pub(super) fn estimate(plan: &Plan, jobs: usize) -> Estimated {
+pub(super) fn estimate_time(plan: &StudyPlan, jobs: usize) -> SweepEstimate {
     let times =
         plan.points.iter().map(|point| (&point.scenario.run.replications, lab::real_time(&point.scenario)));
     let (mut low, mut high, mut count) = (0.0, 0.0, 0.0);
@@ -91,7 +92,7 @@ pub(super) fn estimate(plan: &Plan, jobs: usize) -> Estimated {
         count += f64::from(replications.min.get());
     }
     let jobs = jobs.max(1) as f64;
-    Estimated {
+    SweepEstimate {
         tried: 0,
         per_replication_s: low / f64::max(count, 1.0),
         low_s: low / jobs,
@@ -100,13 +101,13 @@ pub(super) fn estimate(plan: &Plan, jobs: usize) -> Estimated {
 }
 
 /// What binds a journal to where its rows come from, beside the plan.
-pub(super) fn mark(kernel: &Kernel) -> String {
+pub(super) fn journal_mark(kernel: &KernelSettings) -> String {
     let settings: String = kernel.sysctls.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-    format!(" on lab, {}{settings}", Host::detect().kernel)
+    format!(" on lab, {}{settings}", MachineInfo::detect().kernel)
 }
 
 /// What is to be known of replications that were not on the network that was asked for, or not in time.
-pub(super) fn disturbed(results: &Results) -> Vec<String> {
+pub(super) fn disturbance_warnings(results: &SweepResults) -> Vec<String> {
     let count = |name: &str| results.facts.lab.sums.get(name).copied().unwrap_or(0.0);
     let (runs, disturbed, late) = (count("runs"), count("runs_disturbed"), count("runs_late"));
     let mut all = Vec::new();
@@ -126,12 +127,12 @@ pub(super) fn disturbed(results: &Results) -> Vec<String> {
 }
 
 /// By what processor time was divided among libraries, in the words of `perf`; none where it was not.
-fn sampled_by(results: &Results) -> Option<&str> {
+fn sampled_by(results: &SweepResults) -> Option<&str> {
     results.facts.lab.sums.keys().find_map(|name| name.strip_prefix("sampled_by."))
 }
 
 /// Where each group of hosts spent its processor time, a line for each.
-pub(super) fn libraries(results: &Results) -> Vec<String> {
+pub(super) fn library_times(results: &SweepResults) -> Vec<String> {
     let sums = &results.facts.lab.sums;
     let Some(event) = sampled_by(results) else {
         return vec![
@@ -162,23 +163,28 @@ pub(super) fn libraries(results: &Results) -> Vec<String> {
 }
 
 /// What the manifest says of a run on a lab.
-pub(super) fn facts(plan: &Plan, kernel: &Kernel, results: &Results) -> Vec<(String, Fact)> {
+pub(super) fn lab_facts(
+    plan: &StudyPlan,
+    kernel: &KernelSettings,
+    results: &SweepResults,
+) -> Vec<(String, ManifestFact)> {
     let lab = &results.facts.lab;
     let settings: Vec<String> =
         kernel.sysctls.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mut facts = vec![
-        ("on".to_owned(), Fact::from("lab")),
-        ("clock".to_owned(), Fact::from("CLOCK_MONOTONIC")),
-        ("kernel_settings".to_owned(), Fact::from(settings.join("; "))),
-        ("kernel_differs".to_owned(), Fact::from(differs(plan).join("; "))),
+        ("on".to_owned(), ManifestFact::from("lab")),
+        ("clock".to_owned(), ManifestFact::from("CLOCK_MONOTONIC")),
+        ("kernel_settings".to_owned(), ManifestFact::from(settings.join("; "))),
+        ("kernel_differs".to_owned(), ManifestFact::from(kernel_differences(plan).join("; "))),
     ];
     for (late, of) in [("relay_late_s", "relay_packets"), ("timers_late_s", "timers")] {
         if let (Some(late_s), Some(of)) = (lab.sums.get(late), lab.sums.get(of)) {
             let name = late.replace("late_s", "late_mean_s");
-            facts.push((format!("lab_{name}"), Fact::from(if *of > 0.0 { late_s / of } else { 0.0 })));
+            facts
+                .push((format!("lab_{name}"), ManifestFact::from(if *of > 0.0 { late_s / of } else { 0.0 })));
         }
     }
     let told = lab.sums.iter().chain(&lab.most);
-    facts.extend(told.map(|(name, value)| (format!("lab_{name}"), Fact::from(*value))));
+    facts.extend(told.map(|(name, value)| (format!("lab_{name}"), ManifestFact::from(*value))));
     facts
 }

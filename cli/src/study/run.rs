@@ -1,10 +1,12 @@
 //! `usher study run`
 
-use super::group::Group;
+use super::group::StudyGroup;
 use super::{both, cluster, on};
-use crate::args::{On, Run};
-use crate::output::{Failure, INTERRUPTED, Output, columns, duration, quoted};
-use crate::progress::Bar;
+use crate::args::{RunTarget, StudyRunArgs};
+use crate::output::{
+    CommandFailure, ConsoleOutput, INTERRUPTED, format_columns, format_duration, shell_quote,
+};
+use crate::progress::SweepProgressBar;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,125 +15,130 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use usher_experiment::live;
 use usher_experiment::statements::OUT;
-use usher_experiment::{Experiment, Whole, wide};
-use usher_observe::{Point, file};
-use usher_report::Ladder;
+use usher_experiment::{ExperimentResult, StudyExperiment, unconverged_points};
+use usher_observe::{GridPoint, file};
+use usher_report::MessageFlow;
 use usher_runner::sweep::{
-    self, Asked, Failing, Folder, FolderError, Options, Results, RunError, Runner, Samples, Sweep, Task,
-    Untrusted, key,
+    self, DialogueSamples, FailureSummary, FolderError, ReplicationRunner, ReplicationTask, RunError,
+    RunFolder, RunRequest, SweepOptions, SweepPlan, SweepResults, UnstableMeans, key,
 };
 use usher_runner::world::LabSettings;
-use usher_runner::{LabRunner, SimRunner, capture, captured};
-use usher_scenario::{Mode, Plan, Study, founding};
+use usher_runner::{LabRunner, SimRunner, capture, captured_links};
+use usher_scenario::{Study, StudyMode, StudyPlan, founding};
 
 /// How long a dry run tries points for.
 const TRIAL: Duration = Duration::from_secs(5);
 /// The most ladders that a run draws.
 const MOST_LADDERS: usize = 12;
 /// Failures that are printed in full.
-const SHOWN_FAILURES: usize = 5;
+const MAX_SHOWN_FAILURES: usize = 5;
 /// Points at their limit of replications that are named.
-const SHOWN_WIDE: usize = 5;
+const MAX_SHOWN_POINTS: usize = 5;
 
 /// One study to run.
-struct Job<'a> {
+struct StudyJob<'a> {
     /// What the user called it, for lines that run it again.
     name: String,
     /// Its name, or its file.
     file: String,
     study: Study,
-    plan: Plan,
+    plan: StudyPlan,
     /// How it is asked to run.
-    asked: Asked,
+    request: RunRequest,
     /// Where it runs from the folder of an earlier run, that folder.
-    again: Option<PathBuf>,
-    run: &'a Run,
+    earlier_run: Option<PathBuf>,
+    run: &'a StudyRunArgs,
     /// Where it runs: on a lab, or else on the simulator.
     lab: Option<LabSettings>,
     /// The folder for its results, where it is not the command's.
-    within: Option<PathBuf>,
+    results_folder: Option<PathBuf>,
 }
 
 /// Runs the studies, one after another.
-pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
-    let jobs = jobs(output, run)?;
+pub(crate) fn run_studies(output: &ConsoleOutput, run: &StudyRunArgs) -> Result<(), CommandFailure> {
+    let jobs = plan_jobs(output, run)?;
     if let Some(engine) = run.backend {
-        let sweeps: Vec<_> = jobs.iter().map(|job| job.elsewhere(jobs.len() > 1)).collect();
-        return cluster::run(output, run, engine, &sweeps);
+        let sweeps: Vec<_> = jobs.iter().map(|job| job.cluster_sweep(jobs.len() > 1)).collect();
+        return cluster::run_sweeps(output, run, engine, &sweeps);
     }
     if run.point.is_some() {
-        let [job] = &jobs[..] else { return Err(Failure::usage("--point is of one study: name one")) };
-        return job.one(output);
+        let [job] = &jobs[..] else {
+            return Err(CommandFailure::usage_error("--point is of one study: name one"));
+        };
+        return job.run_replication(output);
     }
     if run.dry_run {
         return dry_run(output, &jobs);
     }
-    if run.on == On::Both {
-        return both_of(output, jobs);
+    if run.on == RunTarget::Both {
+        return run_on_both(output, jobs);
     }
     let mut done = Vec::new();
-    let mut group = (jobs.len() > 1).then(|| Group::open(run, jobs[0].plan.mode.name())).transpose()?;
+    let mut group = (jobs.len() > 1).then(|| StudyGroup::open(run, jobs[0].plan.mode.name())).transpose()?;
     let mut ended = jobs.iter().try_for_each(|job| {
-        done.push(job.sweep(output, group.as_mut())?);
+        done.push(job.run_sweep(output, group.as_mut())?);
         Ok(())
     });
     if let Some(group) = group {
-        let written = group.write(output, ended.is_ok());
+        let written = group.write_report(output, ended.is_ok());
         ended = ended.and(written);
     }
     if output.json {
-        output.value(&Value::Array(done))?;
+        output.print_json(&Value::Array(done))?;
     }
     ended
 }
 
 /// Runs each study on the simulator and on the lab, and holds what they gave against each other.
-fn both_of(output: &Output, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
+fn run_on_both(output: &ConsoleOutput, jobs: Vec<StudyJob<'_>>) -> Result<(), CommandFailure> {
     let mut done = Vec::new();
     let several = jobs.len() > 1;
     for mut job in jobs {
-        let mut path = job.folder(None);
+        let mut path = job.result_folder(None);
         if several && job.run.out.is_some() {
             path.push(&job.plan.study);
         }
         let lab = job.lab.take();
-        job.within = Some(path.join(both::SIM));
-        let sim = job.sweep(output, None)?;
+        job.results_folder = Some(path.join(both::SIM));
+        let sim = job.run_sweep(output, None)?;
         job.lab = lab;
-        job.within = Some(path.join(both::LAB));
-        let lab = job.sweep(output, None)?;
-        let agreement = both::compare_both(output, &path, &job.study, &job.plan)?;
+        job.results_folder = Some(path.join(both::LAB));
+        let lab = job.run_sweep(output, None)?;
+        let agreement = both::compare_backends(output, &path, &job.study, &job.plan)?;
         done.push(json!({ "study": job.plan.study, "sim": sim, "lab": lab, "agreement": agreement }));
     }
-    if output.json { output.value(&Value::Array(done)) } else { Ok(()) }
+    if output.json { output.print_json(&Value::Array(done)) } else { Ok(()) }
 }
 
 /// Loads all studies and makes their plans: if one is faulty, nothing is run.
-fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
-    if run.on == On::Sim && !run.kernel.is_empty() {
-        return Err(Failure::usage("--kernel: the simulator has no kernel; it goes with --on lab or both"));
+fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<StudyJob<'a>>, CommandFailure> {
+    if run.on == RunTarget::Sim && !run.kernel.is_empty() {
+        return Err(CommandFailure::usage_error(
+            "--kernel: the simulator has no kernel; it goes with --on lab or both",
+        ));
     }
-    if run.on != On::Sim && run.ladder {
-        return Err(Failure::usage(
+    if run.on != RunTarget::Sim && run.ladder {
+        return Err(CommandFailure::usage_error(
             "--ladder: of a lab's packets --pcap makes captures, which Wireshark reads; it goes with --on sim",
         ));
     }
-    if run.on == On::Sim && run.perf {
-        return Err(Failure::usage(
+    if run.on == RunTarget::Sim && run.perf {
+        return Err(CommandFailure::usage_error(
             "--perf: in the simulator work takes what the study says; it goes with --on lab or both",
         ));
     }
     let lab = match run.on {
-        On::Sim => None,
-        On::Lab | On::Both => {
-            let stop = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
-            Some(on::settings(run, stop)?)
+        RunTarget::Sim => None,
+        RunTarget::Lab | RunTarget::Both => {
+            let stop = interrupt_flag()
+                .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for Ctrl-C: {e}")))?;
+            Some(on::lab_settings(run, stop)?)
         }
     };
-    let mut jobs: Vec<Job<'_>> = Vec::new();
+    let mut jobs: Vec<StudyJob<'_>> = Vec::new();
     let mut faults = Vec::new();
     for name in &run.names {
-        let group = founding::group(name);
+        let group = founding::group_members(name);
         let alone = group.is_empty();
         let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
@@ -139,13 +146,14 @@ fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
             if jobs.iter().any(|job| job.name == name) {
                 continue;
             }
-            let (file, asked, again) = asked(run, name)?;
-            let (mode, overrides) = asked.overrides().map_err(Failure::usage)?;
-            let loaded = Study::open(&file).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));
+            let (file, asked, again) = resolve_request(run, name)?;
+            let (mode, overrides) = asked.mode_and_overrides().map_err(CommandFailure::usage_error)?;
+            let loaded =
+                Study::open(&file).and_then(|study| Ok((study.build_plan(mode, &overrides)?, study)));
             match loaded {
                 Err(error) => faults.push(error.to_string()),
                 // A group's other studies have choices.
-                Ok((_, study)) if mode == Mode::Sensitivity && study.file().choices.is_empty() => {
+                Ok((_, study)) if mode == StudyMode::Sensitivity && study.file().choices.is_empty() => {
                     if alone {
                         faults.push(format!("{name}: has no [[choices]], which --sensitivity goes through"));
                     }
@@ -156,19 +164,21 @@ fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
                             .push(format!("{name}: another study here has the name \"{}\" too", plan.study));
                     }
                     if lab.is_some() {
-                        faults.extend(on::unfit(&plan));
+                        faults.extend(on::unfit_reason(&plan));
                     }
-                    plan.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
-                    jobs.push(Job {
+                    plan.warnings
+                        .iter()
+                        .for_each(|warning| output.print_note(&format!("warning: {warning}")));
+                    jobs.push(StudyJob {
                         name: name.to_owned(),
                         file,
                         study,
                         plan,
-                        asked,
-                        again,
+                        request: asked,
+                        earlier_run: again,
                         run,
                         lab: lab.clone(),
-                        within: None,
+                        results_folder: None,
                     });
                 }
             }
@@ -178,33 +188,41 @@ fn jobs<'a>(output: &Output, run: &'a Run) -> Result<Vec<Job<'a>>, Failure> {
     if jobs.is_empty() && faults.is_empty() {
         faults.push(format!("{}: no study here has [[choices]]", run.names.join(", ")));
     }
-    if faults.is_empty() { Ok(jobs) } else { Err(Failure::usage(faults.join("\n"))) }
+    if faults.is_empty() { Ok(jobs) } else { Err(CommandFailure::usage_error(faults.join("\n"))) }
 }
 
 /// The study that a name stands for, how it is asked to run, and where it is the folder of an earlier run, that: what was
 /// asked then holds as far as nothing else is asked now.
-fn asked(run: &Run, name: &str) -> Result<(String, Asked, Option<PathBuf>), Failure> {
+fn resolve_request(
+    run: &StudyRunArgs,
+    name: &str,
+) -> Result<(String, RunRequest, Option<PathBuf>), CommandFailure> {
     let mode = match run {
-        Run { quick: true, .. } => Some(Mode::Quick),
-        Run { full: true, .. } => Some(Mode::Full),
-        Run { sensitivity: true, .. } => Some(Mode::Sensitivity),
-        Run { lab: true, .. } | Run { on: On::Lab | On::Both, .. } => Some(Mode::Lab),
+        StudyRunArgs { quick: true, .. } => Some(StudyMode::Quick),
+        StudyRunArgs { full: true, .. } => Some(StudyMode::Full),
+        StudyRunArgs { sensitivity: true, .. } => Some(StudyMode::Sensitivity),
+        StudyRunArgs { lab: true, .. } | StudyRunArgs { on: RunTarget::Lab | RunTarget::Both, .. } => {
+            Some(StudyMode::Lab)
+        }
         _ => None,
     };
     let folder = Path::new(name);
-    let kept = match founding::find(name).is_none() && folder.is_dir() {
-        true => Asked::of_folder(folder).map_err(Failure::failed)?,
+    let kept = match founding::find_founding_study(name).is_none() && folder.is_dir() {
+        true => RunRequest::of_folder(folder).map_err(CommandFailure::runtime_error)?,
         false => None,
     };
     let again = kept.is_some().then(|| folder.to_owned());
     let (file, mut asked) = match kept {
         Some((file, asked)) => (file.display().to_string(), asked),
-        None if folder.is_dir() && founding::find(name).is_none() => {
-            return Err(Failure::usage(format!(
+        None if folder.is_dir() && founding::find_founding_study(name).is_none() => {
+            return Err(CommandFailure::usage_error(format!(
                 "{name} is a folder, and none of a run that kept its study: give a study's name, its file, or such a folder"
             )));
         }
-        None => (name.to_owned(), Asked { mode: Mode::Default.name().to_owned(), ..Asked::default() }),
+        None => (
+            name.to_owned(),
+            RunRequest { mode: StudyMode::Default.name().to_owned(), ..RunRequest::default() },
+        ),
     };
     if let Some(mode) = mode {
         asked.mode = mode.name().to_owned();
@@ -216,7 +234,7 @@ fn asked(run: &Run, name: &str) -> Result<(String, Asked, Option<PathBuf>), Fail
 }
 
 /// A link that is to be captured and that none of the studies has.
-fn unknown_link(run: &Run, jobs: &[Job<'_>]) -> Option<String> {
+fn unknown_link(run: &StudyRunArgs, jobs: &[StudyJob<'_>]) -> Option<String> {
     let first = jobs.first()?;
     let wrong = run.pcap.iter().find(|l| !l.is_empty() && !jobs.iter().any(|job| job.has_link(l)))?;
     let known: Vec<&str> = first.plan.points.first()?.scenario.link_names().collect();
@@ -225,45 +243,45 @@ fn unknown_link(run: &Run, jobs: &[Job<'_>]) -> Option<String> {
     Some(format!("--pcap={wrong}: {study} has no such link; it has {}{others}", known.join(", ")))
 }
 
-fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
+fn dry_run(output: &ConsoleOutput, jobs: &[StudyJob<'_>]) -> Result<(), CommandFailure> {
     let mut values = Vec::new();
     let mut text = String::new();
     for job in jobs {
-        let sweep = job.whole();
-        let (fewest, most) = sweep.replications();
+        let sweep = job.full_sweep();
+        let (fewest, most) = sweep.replication_range();
         let estimated = match &job.lab {
-            Some(_) => on::estimate(&job.plan, job.cores()),
-            None => sweep::estimate(&sweep, &*job.runner(None), job.cores(), TRIAL)
-                .map_err(|e| Failure::failed(e.to_string()))?,
+            Some(_) => on::estimate_time(&job.plan, job.job_count()),
+            None => sweep::estimate_sweep(&sweep, &*job.create_runner(None), job.job_count(), TRIAL)
+                .map_err(|e| CommandFailure::runtime_error(e.to_string()))?,
         };
         let replications = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
-        let (low, high) = (duration(estimated.low_s), duration(estimated.high_s));
+        let (low, high) = (format_duration(estimated.low_s), format_duration(estimated.high_s));
         let time = if low == high { low } else { format!("{low} to {high}") };
         text.push_str(&format!(
             "{}: {} points, {replications} replications, about {time} with {} jobs ({} a replication, of {} tried)\n",
             job.plan.study,
             sweep.goals.len(),
-            job.cores(),
-            duration(estimated.per_replication_s),
+            job.job_count(),
+            format_duration(estimated.per_replication_s),
             estimated.tried
         ));
         values.push(json!({
             "study": job.plan.study, "points": sweep.goals.len(), "replications": [fewest, most],
-            "seconds": [estimated.low_s, estimated.high_s], "jobs": job.cores(), "tried": estimated.tried,
+            "seconds": [estimated.low_s, estimated.high_s], "jobs": job.job_count(), "tried": estimated.tried,
         }));
     }
-    if output.json { output.value(&Value::Array(values)) } else { output.text(&text) }
+    if output.json { output.print_json(&Value::Array(values)) } else { output.print_text(&text) }
 }
 
-impl Job<'_> {
+impl StudyJob<'_> {
     /// What runs its replications, and gives up those under way when `stop` is set. A lab has its own.
-    fn runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn Runner + '_> {
-        let links = self.links();
+    fn create_runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn ReplicationRunner + '_> {
+        let links = self.captured_links();
         match &self.lab {
             None => {
-                let runner = SimRunner::new(&self.plan, links).threads(self.threads());
+                let runner = SimRunner::new(&self.plan, links).with_threads(self.thread_count());
                 Box::new(match stop {
-                    Some(stop) => runner.until(stop),
+                    Some(stop) => runner.with_stop_flag(stop),
                     None => runner,
                 })
             }
@@ -272,7 +290,7 @@ impl Job<'_> {
     }
 
     /// The links that captures are asked of and that this study has, if certain ones are.
-    fn links(&self) -> Vec<String> {
+    fn captured_links(&self) -> Vec<String> {
         self.run.pcap.iter().filter(|link| self.has_link(link)).cloned().collect()
     }
 
@@ -284,7 +302,7 @@ impl Job<'_> {
     /// Whether packets are captured. Of several studies, one that has no link that is asked for is run without.
     fn is_captured(&self) -> bool {
         let asked = &self.run.pcap;
-        !asked.is_empty() && (asked.iter().all(String::is_empty) || !self.links().is_empty())
+        !asked.is_empty() && (asked.iter().all(String::is_empty) || !self.captured_links().is_empty())
     }
 
     /// What is to be known of its captures.
@@ -300,35 +318,36 @@ impl Job<'_> {
     }
 
     /// What is to be run; rows of a lab are not taken for the simulator's, nor for another kernel's.
-    fn whole(&self) -> Sweep {
-        let mut sweep = Sweep::of(&self.plan);
+    fn full_sweep(&self) -> SweepPlan {
+        let mut sweep = SweepPlan::from_plan(&self.plan);
         if let Some(lab) = &self.lab {
-            sweep.plan.push_str(&on::mark(&lab.kernel));
+            sweep.plan.push_str(&on::journal_mark(&lab.kernel));
         }
         sweep
     }
 
     /// Threads that share one replication.
-    fn threads(&self) -> usize {
+    fn thread_count(&self) -> usize {
         self.run.threads.map_or(1, usize::from)
     }
 
     /// How many replications run at once: threads that share one are not busy with others.
-    fn cores(&self) -> usize {
+    fn job_count(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        let cores = || if self.lab.is_some() { on::jobs(available()) } else { available() };
+        let cores = || if self.lab.is_some() { on::default_job_count(available()) } else { available() };
         // Of those that share one two are busy.
-        self.run.jobs.map_or_else(|| (cores() / self.threads().min(2)).max(1), usize::from)
+        self.run.jobs.map_or_else(|| (cores() / self.thread_count().min(2)).max(1), usize::from)
     }
 
     /// The command that runs this study with these settings, and these further arguments.
-    fn command(&self, more: &[&str]) -> String {
-        let mut words = vec!["usher".to_owned(), "study".to_owned(), "run".to_owned(), quoted(&self.name)];
+    fn command_line(&self, more: &[&str]) -> String {
+        let mut words =
+            vec!["usher".to_owned(), "study".to_owned(), "run".to_owned(), shell_quote(&self.name)];
         match self.plan.mode {
-            Mode::Default => {}
-            Mode::Lab if self.run.on != On::Sim => {
-                words.push(format!("--on {}", if self.run.on == On::Lab { "lab" } else { "both" }));
-                words.extend(self.run.kernel.iter().map(|k| format!("--kernel {}", quoted(k))));
+            StudyMode::Default => {}
+            StudyMode::Lab if self.run.on != RunTarget::Sim => {
+                words.push(format!("--on {}", if self.run.on == RunTarget::Lab { "lab" } else { "both" }));
+                words.extend(self.run.kernel.iter().map(|k| format!("--kernel {}", shell_quote(k))));
                 if self.run.perf {
                     words.push("--perf".to_owned());
                 }
@@ -336,17 +355,17 @@ impl Job<'_> {
             mode => words.push(format!("--{}", mode.name())),
         }
         words.extend(self.run.seed.map(|s| format!("--seed {s}")));
-        words.extend(self.run.set.iter().map(|s| format!("--set {}", quoted(s))));
-        words.extend(more.iter().map(|w| quoted(w)));
+        words.extend(self.run.set.iter().map(|s| format!("--set {}", shell_quote(s))));
+        words.extend(more.iter().map(|w| shell_quote(w)));
         words.join(" ")
     }
 
-    fn rerun(&self, point: &Point, replication: u32) -> String {
-        self.command(&["--point", &key::of(point), "--replication", &replication.to_string()])
+    fn rerun_command(&self, point: &GridPoint, replication: u32) -> String {
+        self.command_line(&["--point", &key::format_point(point), "--replication", &replication.to_string()])
     }
 
     /// The command that goes on with a run that did not come to its end.
-    fn resume(&self, folder: &Path) -> String {
+    fn resume_command(&self, folder: &Path) -> String {
         let mut more: Vec<String> = Vec::new();
         more.extend(self.run.replications.iter().flat_map(|n| ["--replications".to_owned(), n.to_string()]));
         more.extend(self.run.jobs.iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]));
@@ -354,25 +373,25 @@ impl Job<'_> {
         more.extend(
             self.run.pcap.iter().map(|l| if l.is_empty() { "--pcap".into() } else { format!("--pcap={l}") }),
         );
-        let whole = self.within.as_ref().and_then(|_| folder.parent()).unwrap_or(folder);
+        let whole = self.results_folder.as_ref().and_then(|_| folder.parent()).unwrap_or(folder);
         more.extend(["--out".to_owned(), whole.display().to_string()]);
-        self.command(&more.iter().map(String::as_str).collect::<Vec<_>>())
+        self.command_line(&more.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    fn folder(&self, group: Option<&Group>) -> PathBuf {
+    fn result_folder(&self, group: Option<&StudyGroup>) -> PathBuf {
         let how = match (self.run.on, self.plan.mode.name()) {
-            (On::Both, _) => "both",
-            (On::Sim, "lab") => "lab-simulated",
+            (RunTarget::Both, _) => "both",
+            (RunTarget::Sim, "lab") => "lab-simulated",
             (_, mode) => mode,
         };
         let own = format!("{}-{how}", self.plan.study);
-        if let Some(within) = &self.within {
+        if let Some(within) = &self.results_folder {
             return within.clone();
         }
         match (group, &self.run.out) {
             (Some(group), _) => group.path().join(own),
             (None, Some(folder)) => folder.clone(),
-            (None, None) => match &self.again {
+            (None, None) => match &self.earlier_run {
                 Some(folder) => {
                     let mut name = folder.as_os_str().to_owned();
                     name.push("-again");
@@ -384,36 +403,37 @@ impl Job<'_> {
     }
 
     /// What a cluster is asked, where it is one of several studies or the only one.
-    fn elsewhere(&self, several: bool) -> cluster::Sweep {
-        let mut folder = self.folder(None);
+    fn cluster_sweep(&self, several: bool) -> cluster::ClusterSweep {
+        let mut folder = self.result_folder(None);
         if several && self.run.out.is_some() {
             folder.push(format!("{}-{}", self.plan.study, self.plan.mode.name()));
         }
-        cluster::Sweep {
+        cluster::ClusterSweep {
             name: self.name.clone(),
             study: self.file.clone(),
-            asked: self.asked.clone(),
+            request: self.request.clone(),
             folder,
         }
     }
 
     /// Runs one replication of one point and prints its metrics.
-    fn one(&self, output: &Output) -> Result<(), Failure> {
-        let sweep = self.whole();
+    fn run_replication(&self, output: &ConsoleOutput) -> Result<(), CommandFailure> {
+        let sweep = self.full_sweep();
         let asked = self.run.point.as_deref().unwrap_or_default();
-        let index = key::find(sweep.goals.iter().map(|g| &g.point), asked)
-            .map_err(|e| Failure::usage(format!("--point: {e}")))?;
+        let index = key::find_point(sweep.goals.iter().map(|g| &g.point), asked)
+            .map_err(|e| CommandFailure::usage_error(format!("--point: {e}")))?;
         let replication = self.run.replication.unwrap_or(0);
         let point = &sweep.goals[index].point;
-        self.capture_remarks().iter().for_each(|remark| output.note(remark));
+        self.capture_remarks().iter().for_each(|remark| output.print_note(remark));
         let capture = self.is_captured().then(|| {
             let folder = self.run.out.clone().unwrap_or_default();
             folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
         });
-        let task = Task { index, point, replication, capture: capture.as_deref() };
-        let outcome = sweep::attempt(&*self.runner(None), task).map_err(Failure::failed)?;
+        let task = ReplicationTask { index, point, replication, capture: capture.as_deref() };
+        let outcome = sweep::run_catching_panic(&*self.create_runner(None), task)
+            .map_err(CommandFailure::runtime_error)?;
         let ladder = if self.run.ladder {
-            self.ladder(index, replication, None).map_err(Failure::failed)?
+            self.draw_message_flow(index, replication, None).map_err(CommandFailure::runtime_error)?
         } else {
             None
         };
@@ -422,13 +442,14 @@ impl Job<'_> {
             folder.join(format!("{}-{index:04}-{replication}.svg", self.plan.study))
         });
         if let (Some(ladder), Some(path)) = (&ladder, &drawn) {
-            file::write(path, |out| out.write_all(ladder.svg().as_bytes())).map_err(Failure::failed)?;
+            file::write_file(path, |out| out.write_all(ladder.to_svg().as_bytes()))
+                .map_err(CommandFailure::runtime_error)?;
         }
         if output.json {
             let metrics: serde_json::Map<String, Value> =
                 outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-            return output.value(&json!({
-                "study": self.plan.study, "point": key::of(point), "replication": replication,
+            return output.print_json(&json!({
+                "study": self.plan.study, "point": key::format_point(point), "replication": replication,
                 "metrics": metrics, "packet_hops": outcome.facts.packet_hops, "wall_s": outcome.facts.wall_s,
                 "capture": capture.map(|c| c.display().to_string()), "ladder": drawn.map(|d| d.display().to_string()),
             }));
@@ -436,29 +457,29 @@ impl Job<'_> {
         let rows: Vec<Vec<String>> = outcome
             .metrics
             .iter()
-            .map(|(name, value)| vec![name.clone(), usher_observe::row::number(*value)])
+            .map(|(name, value)| vec![name.clone(), usher_observe::row::format_number(*value)])
             .collect();
-        let mut text = columns(&rows);
+        let mut text = format_columns(&rows);
         if let Some(capture) = capture {
             text.push_str(&format!("capture: {}\n", capture.display()));
         }
         if let (Some(ladder), Some(path)) = (ladder, drawn) {
-            text.push_str(&format!("\n{}\nladder: {}\n", ladder.text(), path.display()));
+            text.push_str(&format!("\n{}\nladder: {}\n", ladder.to_text(), path.display()));
         }
-        output.text(&text)
+        output.print_text(&text)
     }
 
     /// The messages of one dialogue of a replication, which is given up when `stop` is set.
-    fn ladder(
+    fn draw_message_flow(
         &self,
         index: usize,
         replication: u32,
         stop: Option<&Arc<AtomicBool>>,
-    ) -> Result<Option<Ladder>, RunError> {
+    ) -> Result<Option<MessageFlow>, RunError> {
         let point = &self.plan.points[index];
-        let drawn = usher_runner::ladder::ladder(point, replication, stop)?;
-        let at = key::of(&self.whole().goals[index].point);
-        Ok(drawn.map(|ladder| Ladder {
+        let drawn = usher_runner::ladder::record_message_flow(point, replication, stop)?;
+        let at = key::format_point(&self.full_sweep().goals[index].point);
+        Ok(drawn.map(|ladder| MessageFlow {
             name: format!("{index:04}-{at}").trim_end_matches('-').to_owned(),
             title: if at.is_empty() { self.study.file().title.clone() } else { at },
             ..ladder
@@ -467,8 +488,12 @@ impl Job<'_> {
 
     /// The ladders that a run draws: of each combination of named cases, where axes of numbers have their first values. False where
     /// an interrupt left some out.
-    fn ladders(&self, output: &Output, interrupt: &Arc<AtomicBool>) -> Result<(Vec<Ladder>, bool), Failure> {
-        let first = |setting: &usher_scenario::Setting| {
+    fn draw_message_flows(
+        &self,
+        output: &ConsoleOutput,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<(Vec<MessageFlow>, bool), CommandFailure> {
+        let first = |setting: &usher_scenario::AxisSetting| {
             let axis = self.plan.axes.iter().find(|axis| axis.name == setting.axis);
             axis.is_none_or(|axis| {
                 let named = axis.values.iter().any(|value| value.number.is_none());
@@ -481,77 +506,90 @@ impl Job<'_> {
             if interrupt.load(Ordering::Relaxed) {
                 return Ok((ladders, false));
             }
-            match self.ladder(point.index, 0, Some(interrupt)) {
+            match self.draw_message_flow(point.index, 0, Some(interrupt)) {
                 Ok(Some(ladder)) => ladders.push(ladder),
-                Ok(None) => output.note(&format!("no dialogue ended at {}: no ladder of it", point.key)),
+                Ok(None) => {
+                    output.print_note(&format!("no dialogue ended at {}: no ladder of it", point.key))
+                }
                 Err(_) if interrupt.load(Ordering::Relaxed) => return Ok((ladders, false)),
-                Err(error) => return Err(Failure::failed(error)),
+                Err(error) => return Err(CommandFailure::runtime_error(error)),
             }
         }
         Ok((ladders, true))
     }
 
     /// Runs the whole grid, and writes the folder. After an interrupt nothing is begun.
-    fn sweep(&self, output: &Output, group: Option<&mut Group>) -> Result<Value, Failure> {
-        let live = self.run.live_report.then(|| live::module(&self.study)).transpose();
-        let live = live.map_err(Failure::usage)?;
-        let path = self.folder(group.as_deref());
-        let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
+    fn run_sweep(
+        &self,
+        output: &ConsoleOutput,
+        group: Option<&mut StudyGroup>,
+    ) -> Result<Value, CommandFailure> {
+        let live = self.run.live_report.then(|| live::read_module(&self.study)).transpose();
+        let live = live.map_err(CommandFailure::usage_error)?;
+        let path = self.result_folder(group.as_deref());
+        let interrupt = interrupt_flag()
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for Ctrl-C: {e}")))?;
         if interrupt.load(Ordering::Relaxed) {
             let study = &self.plan.study;
-            return Err(Failure::interrupted(format!(
+            return Err(CommandFailure::interrupted(format!(
                 "{study}: not begun; run it with: {}",
-                self.resume(&path)
+                self.resume_command(&path)
             )));
         }
-        let sweep = self.whole();
-        let mut folder =
-            Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
-        folder.keep(&self.study, &self.asked).map_err(Failure::failed)?;
+        let sweep = self.full_sweep();
+        let mut folder = RunFolder::open(&path, &sweep.plan, &sweep::build_id(), self.run.force)
+            .map_err(map_folder_error)?;
+        folder.store_study(&self.study, &self.request).map_err(CommandFailure::runtime_error)?;
         let begun = Instant::now();
-        let started = usher_experiment::now();
+        let started = usher_experiment::utc_timestamp();
         if !output.progress && !output.json {
-            let (fewest, _) = sweep.replications();
+            let (fewest, _) = sweep.replication_range();
             let points = sweep.goals.len();
-            output.note(&format!("{}: {points} points, at least {fewest} replications", self.plan.study));
+            output
+                .print_note(&format!("{}: {points} points, at least {fewest} replications", self.plan.study));
         }
         if self.lab.is_some() {
-            on::tell(output, &self.plan);
+            on::report_differences(output, &self.plan);
         }
-        let runner = self.runner(Some(interrupt.clone()));
-        let bar = Bar::new(&sweep, output.progress);
+        let runner = self.create_runner(Some(interrupt.clone()));
+        let bar = SweepProgressBar::new(&sweep, output.progress);
         let captures = self.is_captured().then_some(path.as_path());
-        self.capture_remarks().iter().for_each(|remark| output.note(remark));
+        self.capture_remarks().iter().for_each(|remark| output.print_note(remark));
         if captures.is_some() {
-            let links = self.links();
-            let of_points = self.plan.points.iter().map(|point| captured(&links, &point.scenario));
-            folder.capture(&sweep, of_points).map_err(Failure::failed)?;
+            let links = self.captured_links();
+            let of_points = self.plan.points.iter().map(|point| captured_links(&links, &point.scenario));
+            folder.update_captured_links(&sweep, of_points).map_err(CommandFailure::runtime_error)?;
         }
-        let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
+        let options = SweepOptions { jobs: self.job_count(), interrupt: &interrupt, watch: &bar, captures };
         let tell = || {
             if !output.json {
-                bar.aside(|| output.note("giving up the replications under way; Ctrl-C again ends now"));
+                bar.run_suspended(|| {
+                    output.print_note("giving up the replications under way; Ctrl-C again ends now")
+                });
             }
         };
-        let results = heard(&interrupt, tell, || sweep::execute(&sweep, &*runner, folder.journal(), options));
-        bar.end();
+        let results = notify_on_interrupt(&interrupt, tell, || {
+            sweep::execute_sweep(&sweep, &*runner, folder.journal(), options)
+        });
+        bar.finish_bar();
 
-        let experiment = Experiment {
+        let experiment = StudyExperiment {
             study: &self.study,
             plan: &self.plan,
-            asked: &self.asked,
-            jobs: self.cores(),
+            request: &self.request,
+            jobs: self.job_count(),
             on_lab: self.lab.is_some(),
         };
-        let of_lab = self.lab.iter().flat_map(|lab| on::facts(&self.plan, &lab.kernel, &results));
-        let manifest = experiment.manifest(&results, started, begun.elapsed().as_secs_f64(), of_lab);
+        let of_lab = self.lab.iter().flat_map(|lab| on::lab_facts(&self.plan, &lab.kernel, &results));
+        let manifest = experiment.build_manifest(&results, started, begun.elapsed().as_secs_f64(), of_lab);
         let samples = match self.lab {
-            None => sweep::samples(&self.plan, &interrupt).map_err(Failure::failed)?,
-            Some(_) => Samples::default(),
+            None => sweep::sample_dialogues(&self.plan, &interrupt).map_err(CommandFailure::runtime_error)?,
+            Some(_) => DialogueSamples::default(),
         };
-        let mut whole = experiment.conclude(results, &samples, manifest, |point| self.rerun(point, 0));
+        let mut whole =
+            experiment.conclude_run(results, &samples, manifest, |point| self.rerun_command(point, 0));
         if self.run.ladder {
-            let (ladders, all) = self.ladders(output, &interrupt)?;
+            let (ladders, all) = self.draw_message_flows(output, &interrupt)?;
             whole.report.ladders = ladders;
             if !all {
                 whole.cut_short = true;
@@ -559,59 +597,73 @@ impl Job<'_> {
             }
         }
         if let Some(module) = live {
-            whole.report.live = Some(live::live(&experiment, &whole, module).map_err(Failure::failed)?);
+            whole.report.live = Some(
+                live::make_live_report(&experiment, &whole, module).map_err(CommandFailure::runtime_error)?,
+            );
         }
-        let written = whole.write(&folder);
-        let Whole { results, cut_short, manifest, report, judged, .. } = whole;
+        let written = whole.write_files(&folder);
+        let ExperimentResult { results, cut_short, manifest, report, judged, .. } = whole;
         if let Some(group) = group {
-            group.take(&path, manifest.clone(), &report, &results.rows, &judged);
+            group.add_study(&path, manifest.clone(), &report, &results.rows, &judged);
         }
         let report = written.map_err(|e| match &results.broken {
-            Some(broken) => Failure::failed(format!("{broken}\n{e}\n{}", self.go_on(&results, &path))),
-            None => Failure::failed(format!("{e}\n{}", self.go_on(&results, &path))),
+            Some(broken) => {
+                CommandFailure::runtime_error(format!("{broken}\n{e}\n{}", self.go_on(&results, &path)))
+            }
+            None => CommandFailure::runtime_error(format!("{e}\n{}", self.go_on(&results, &path))),
         })?;
-        let failing = Failing::of(&self.plan, &results);
-        let untrusted = Untrusted::of(&self.plan, &results);
+        let failing = FailureSummary::from_results(&self.plan, &results);
+        let untrusted = UnstableMeans::from_results(&self.plan, &results);
         if !output.json {
             let warnings = failing.iter().map(ToString::to_string);
-            let warnings = warnings.chain(on::disturbed(&results));
+            let warnings = warnings.chain(on::disturbance_warnings(&results));
             let divided =
-                if self.run.perf && self.lab.is_some() { on::libraries(&results) } else { Vec::new() };
+                if self.run.perf && self.lab.is_some() { on::library_times(&results) } else { Vec::new() };
             let warnings = warnings.chain(divided);
             let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
-            let warnings = warnings.chain(self.division(&results));
-            let warnings = warnings.chain(sweep::answers(self.study.file(), &self.plan, &results));
-            output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
+            let warnings = warnings.chain(self.describe_division(&results));
+            let warnings =
+                warnings.chain(sweep::describe_recommendations(self.study.file(), &self.plan, &results));
+            output.print_text(&self.format_summary(
+                &results,
+                warnings,
+                begun.elapsed().as_secs_f64(),
+                &report,
+            ))?;
         }
         if !results.complete {
             let why = self.why_partial(&results, &path);
             let stopped =
                 interrupt.load(Ordering::Relaxed) && results.failures.is_empty() && results.broken.is_none();
-            return Err(if stopped { Failure::interrupted(why) } else { Failure::failed(why) });
+            return Err(if stopped {
+                CommandFailure::interrupted(why)
+            } else {
+                CommandFailure::runtime_error(why)
+            });
         }
         if cut_short {
             let why =
                 format!("what is drawn of single dialogues is not complete\n{}", self.go_on(&results, &path));
-            return Err(Failure::interrupted(why));
+            return Err(CommandFailure::interrupted(why));
         }
         Ok(json!({
             "study": self.plan.study, "folder": path.display().to_string(), "report": report.display().to_string(),
             "points": results.points.len(), "replications": manifest.replications, "complete": results.complete,
             "seconds": manifest.elapsed_s,
-            "answers": sweep::answers(self.study.file(), &self.plan, &results),
-            "at_limit": wide(&results).into_iter().map(key::of).collect::<Vec<_>>(),
+            "answers": sweep::describe_recommendations(self.study.file(), &self.plan, &results),
+            "at_limit": unconverged_points(&results).into_iter().map(key::format_point).collect::<Vec<_>>(),
             "failing": failing.first().map(|f| json!({
-                "points": f.points, "of": f.of, "worst": key::of(&f.worst), "share": f.share,
+                "points": f.points, "of": f.total_points, "worst": key::format_point(&f.worst), "share": f.share,
             })),
             "moved": untrusted.map(|u| json!({
-                "points": u.points, "of": u.of, "worst": key::of(&u.worst), "metric": u.metric, "mean": u.mean,
-                "without": u.moved.without, "replication": u.moved.replication, "median": u.median.median,
+                "points": u.points, "of": u.total_points, "worst": key::format_point(&u.worst), "metric": u.metric, "mean": u.mean,
+                "without": u.moved.mean_without, "replication": u.moved.replication, "median": u.median.median,
             })),
         }))
     }
 
     /// How many replications were divided between threads, where that was asked for.
-    fn division(&self, results: &Results) -> Option<String> {
+    fn describe_division(&self, results: &SweepResults) -> Option<String> {
         let (halved, undecided) = (results.facts.halved, results.facts.undecided);
         let tried = match undecided {
             0 => String::new(),
@@ -619,12 +671,12 @@ impl Job<'_> {
                 "; {n} more had to be run again by one, since two could not tell which of two events is first"
             ),
         };
-        (self.threads() > 1).then(|| format!("by two threads each: {halved} replications{tried}"))
+        (self.thread_count() > 1).then(|| format!("by two threads each: {halved} replications{tried}"))
     }
 
-    fn summary(
+    fn format_summary(
         &self,
-        results: &Results,
+        results: &SweepResults,
         warnings: impl Iterator<Item = String>,
         seconds: f64,
         report: &Path,
@@ -635,11 +687,14 @@ impl Job<'_> {
             0 => String::new(),
             n => format!(", {n} of them from before"),
         };
-        let wide = wide(results);
-        let mut named: Vec<String> =
-            wide.iter().take(SHOWN_WIDE).map(|point| format!("  {}\n", key::of(point))).collect();
-        if wide.len() > SHOWN_WIDE {
-            named.push(format!("  and {} more, which manifest.json names\n", wide.len() - SHOWN_WIDE));
+        let wide = unconverged_points(results);
+        let mut named: Vec<String> = wide
+            .iter()
+            .take(MAX_SHOWN_POINTS)
+            .map(|point| format!("  {}\n", key::format_point(point)))
+            .collect();
+        if wide.len() > MAX_SHOWN_POINTS {
+            named.push(format!("  and {} more, which manifest.json names\n", wide.len() - MAX_SHOWN_POINTS));
         }
         let wide = match wide.len() {
             0 => String::new(),
@@ -655,48 +710,48 @@ impl Job<'_> {
         format!(
             "{}: {points}{of} points, {replications} replications{resumed}, {}\n{warnings}{wide}report: {}\n",
             self.plan.study,
-            duration(seconds),
+            format_duration(seconds),
             report.display()
         )
     }
 
-    fn why_partial(&self, results: &Results, path: &Path) -> String {
+    fn why_partial(&self, results: &SweepResults, path: &Path) -> String {
         let mut lines: Vec<String> = Vec::new();
-        for failure in results.failures.iter().take(SHOWN_FAILURES) {
+        for failure in results.failures.iter().take(MAX_SHOWN_FAILURES) {
             lines.push(format!(
                 "failed: {}\n  run it again: {}",
                 failure.error,
-                self.rerun(&failure.point, failure.replication)
+                self.rerun_command(&failure.point, failure.replication)
             ));
         }
-        if results.failures.len() > SHOWN_FAILURES {
-            lines.push(format!("and {} more", results.failures.len() - SHOWN_FAILURES));
+        if results.failures.len() > MAX_SHOWN_FAILURES {
+            lines.push(format!("and {} more", results.failures.len() - MAX_SHOWN_FAILURES));
         }
         lines.extend(results.broken.as_ref().map(ToString::to_string));
         lines.push(self.go_on(results, path));
         lines.join("\n")
     }
 
-    fn go_on(&self, results: &Results, path: &Path) -> String {
+    fn go_on(&self, results: &SweepResults, path: &Path) -> String {
         let complete = results.points.iter().filter(|p| p.complete).count();
         format!(
             "{}: {complete} of {} points are complete; go on with: {}",
             self.plan.study,
             results.points.len(),
-            self.resume(path)
+            self.resume_command(path)
         )
     }
 }
 
-fn refused(error: FolderError) -> Failure {
+fn map_folder_error(error: FolderError) -> CommandFailure {
     match error {
-        FolderError::Observe(_) => Failure::failed(error),
-        _ => Failure::usage(error),
+        FolderError::Observe(_) => CommandFailure::runtime_error(error),
+        _ => CommandFailure::usage_error(error),
     }
 }
 
 /// A flag that Ctrl-C (or a request to terminate) sets, for all studies of a run; a second one ends the program at once.
-fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
+fn interrupt_flag() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
     static FLAG: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
@@ -716,7 +771,7 @@ fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs this, and tells at once that an interrupt was heard: what is under way may take its time to end.
-fn heard<T>(interrupt: &AtomicBool, tell: impl Fn() + Sync, run: impl FnOnce() -> T) -> T {
+fn notify_on_interrupt<T>(interrupt: &AtomicBool, tell: impl Fn() + Sync, run: impl FnOnce() -> T) -> T {
     let (running, ended) = mpsc::channel::<()>();
     let tell = &tell;
     std::thread::scope(|threads| {
@@ -742,12 +797,12 @@ mod tests {
         let interrupt = AtomicBool::new(false);
         let (said, told) = mpsc::channel();
         let tell = || said.send(()).unwrap();
-        let done = heard(&interrupt, tell, || {
+        let done = notify_on_interrupt(&interrupt, tell, || {
             interrupt.store(true, Ordering::Relaxed);
             told.recv_timeout(Duration::from_secs(60)).is_ok()
         });
         assert!(done);
-        heard(&AtomicBool::new(false), tell, || ());
+        notify_on_interrupt(&AtomicBool::new(false), tell, || ());
         assert!(told.try_recv().is_err(), "once, and not where there was none");
     }
 }

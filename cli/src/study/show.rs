@@ -1,49 +1,52 @@
 //! `usher study list | show | new | check`
 
-use crate::output::{Failure, Output, columns};
+use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use usher_scenario::{LoadError, Mode, Overrides, Plan, Study, TEMPLATES, founding};
+use usher_scenario::{LoadError, PlanOverrides, Study, StudyMode, StudyPlan, TEMPLATES, founding};
 
-const MODES: [Mode; 3] = [Mode::Quick, Mode::Default, Mode::Full];
+const MODES: [StudyMode; 3] = [StudyMode::Quick, StudyMode::Default, StudyMode::Full];
 
 /// Lists the studies that come with the program.
-pub(crate) fn list(output: &Output) -> Result<(), Failure> {
-    let open = |f: &founding::Founding| Study::open(f.name).map_err(Failure::failed);
-    let studies = founding::all().iter().map(open).collect::<Result<Vec<_>, _>>()?;
+pub(crate) fn list_studies(output: &ConsoleOutput) -> Result<(), CommandFailure> {
+    let open = |f: &founding::FoundingStudy| Study::open(f.name).map_err(CommandFailure::runtime_error);
+    let studies = founding::founding_studies().iter().map(open).collect::<Result<Vec<_>, _>>()?;
     if output.json {
         let about = |s: &Study| {
             let file = s.file();
             json!({ "name": s.name(), "title": file.title, "question": file.question, "groups": file.groups })
         };
-        return output.value(&Value::Array(studies.iter().map(about).collect()));
+        return output.print_json(&Value::Array(studies.iter().map(about).collect()));
     }
     let mut rows = vec![["NAME", "GROUPS", "TITLE"].map(str::to_owned).to_vec()];
     rows.extend(
         studies.iter().map(|s| vec![s.name().to_owned(), s.file().groups.join(", "), s.file().title.clone()]),
     );
-    output.text(&columns(&rows))
+    output.print_text(&format_columns(&rows))
 }
 
 /// Shows one study.
-pub(crate) fn show(output: &Output, name: &str, toml: bool) -> Result<(), Failure> {
-    let study = Study::open(name).map_err(Failure::usage)?;
+pub(crate) fn show_study(output: &ConsoleOutput, name: &str, toml: bool) -> Result<(), CommandFailure> {
+    let study = Study::open(name).map_err(CommandFailure::usage_error)?;
     if toml {
-        return output.text(study.text());
+        return output.print_text(study.file_text());
     }
-    let plans = MODES.map(|mode| study.plan(mode, &Overrides::default()));
+    let plans = MODES.map(|mode| study.build_plan(mode, &PlanOverrides::default()));
     let [quick, plan, full] = plans;
-    let (quick, plan, full) =
-        (quick.map_err(Failure::usage)?, plan.map_err(Failure::usage)?, full.map_err(Failure::usage)?);
+    let (quick, plan, full) = (
+        quick.map_err(CommandFailure::usage_error)?,
+        plan.map_err(CommandFailure::usage_error)?,
+        full.map_err(CommandFailure::usage_error)?,
+    );
     if output.json {
-        return output.value(&as_json(&study, [&quick, &plan, &full]));
+        return output.print_json(&as_json(&study, [&quick, &plan, &full]));
     }
-    output.text(&as_text(&study, [&quick, &plan, &full]))
+    output.print_text(&as_text(&study, [&quick, &plan, &full]))
 }
 
-fn as_json(study: &Study, plans: [&Plan; 3]) -> Value {
+fn as_json(study: &Study, plans: [&StudyPlan; 3]) -> Value {
     let file = study.file();
     let axes = plans[1].axes.iter().map(|a| {
         let values: Vec<&str> = a.values.iter().map(|v| v.text.as_str()).collect();
@@ -54,7 +57,7 @@ fn as_json(study: &Study, plans: [&Plan; 3]) -> Value {
         .iter()
         .map(|f| json!({ "name": f.name, "title": f.title, "x": f.x, "y": f.y.0, "series": f.series }));
     let modes = plans.map(|p| {
-        let (fewest, most) = p.runs();
+        let (fewest, most) = p.run_count_range();
         json!({ "mode": p.mode.name(), "points": p.points.len(), "replications": [fewest, most] })
     });
     json!({
@@ -64,7 +67,7 @@ fn as_json(study: &Study, plans: [&Plan; 3]) -> Value {
     })
 }
 
-fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
+fn as_text(study: &Study, plans: [&StudyPlan; 3]) -> String {
     let file = study.file();
     let mut text = format!("{}: {}\n\n{}\n", study.name(), file.title, file.question);
     if !file.description.is_empty() {
@@ -73,7 +76,7 @@ fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
     let mut section = |title: &str, rows: Vec<Vec<String>>| {
         if !rows.is_empty() {
             text.push_str(&format!("\n{title}\n"));
-            columns(&rows).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+            format_columns(&rows).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
     };
     let axis = |a: &usher_scenario::PlannedAxis| {
@@ -81,15 +84,15 @@ fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
         vec![a.name.clone(), a.label.clone(), values.join("; ")]
     };
     section("Axes", plans[1].axes.iter().map(axis).collect());
-    let figure = |f: &usher_scenario::model::Figure| {
+    let figure = |f: &usher_scenario::model::StudyFigure| {
         let by = if f.series.is_empty() { String::new() } else { format!(", by {}", f.series.join(", ")) };
         vec![f.name.clone(), format!("{} over {}{by}", f.y.0.join(", "), f.x), f.title.clone()]
     };
     section("Figures", file.figures.iter().map(figure).collect());
-    let mode = |p: &&Plan| {
-        let (fewest, most) = p.runs();
+    let mode = |p: &&StudyPlan| {
+        let (fewest, most) = p.run_count_range();
         let runs = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
-        let flag = if p.mode == Mode::Default { String::new() } else { format!("--{}", p.mode.name()) };
+        let flag = if p.mode == StudyMode::Default { String::new() } else { format!("--{}", p.mode.name()) };
         vec![p.mode.name().to_owned(), format!("{} points, {runs} replications", p.points.len()), flag]
     };
     section("Modes", plans.iter().map(mode).collect());
@@ -108,8 +111,8 @@ fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
                     rule.min.get(),
                     rule.max.get(),
                     rule.metric,
-                    usher_observe::row::number(rule.precision.get() * 100.0),
-                    usher_observe::row::number(rule.confidence.get() * 100.0)
+                    usher_observe::row::format_number(rule.precision.get() * 100.0),
+                    usher_observe::row::format_number(rule.confidence.get() * 100.0)
                 ),
             ],
         ],
@@ -119,7 +122,7 @@ fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
 }
 
 /// Writes the template.
-pub(crate) fn new(output: &Output, file: &Path, kind: &str) -> Result<(), Failure> {
+pub(crate) fn new(output: &ConsoleOutput, file: &Path, kind: &str) -> Result<(), CommandFailure> {
     let template = TEMPLATES.iter().find(|template| template.kind == kind);
     let text = template.map_or("", |template| template.text);
     let written = OpenOptions::new()
@@ -129,33 +132,33 @@ pub(crate) fn new(output: &Output, file: &Path, kind: &str) -> Result<(), Failur
         .and_then(|mut f| f.write_all(text.as_bytes()));
     let name = file.display();
     match written {
-        Ok(()) if output.json => output.value(&json!({ "file": name.to_string(), "kind": kind })),
-        Ok(()) => output.text(&format!(
+        Ok(()) if output.json => output.print_json(&json!({ "file": name.to_string(), "kind": kind })),
+        Ok(()) => output.print_text(&format!(
             "{name} is written: change it, then\n  usher study check {name}\n  usher study run {name} --quick\n"
         )),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            Err(Failure::usage(format!("{name} is there already: choose another name, or remove it first")))
+            Err(CommandFailure::usage_error(format!("{name} is there already: choose another name, or remove it first")))
         }
-        Err(e) => Err(Failure::failed(format!("cannot write {name}: {e}"))),
+        Err(e) => Err(CommandFailure::runtime_error(format!("cannot write {name}: {e}"))),
     }
 }
 
 /// Checks studies.
-pub(crate) fn check(output: &Output, files: &[String]) -> Result<(), Failure> {
+pub(crate) fn check_studies(output: &ConsoleOutput, files: &[String]) -> Result<(), CommandFailure> {
     let mut text = String::new();
     let mut values = Vec::new();
     let mut faulty = 0;
     for name in files {
         let checked = Study::open(name).and_then(|study| {
-            study.check()?;
-            let plans = MODES.map(|mode| study.plan(mode, &Overrides::default()));
+            study.check_plans()?;
+            let plans = MODES.map(|mode| study.build_plan(mode, &PlanOverrides::default()));
             let mut warnings = study.warnings().to_vec();
             for warning in plans.iter().flatten().flat_map(|plan| &plan.warnings) {
                 if !warnings.contains(warning) {
                     warnings.push(warning.clone());
                 }
             }
-            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+            warnings.iter().for_each(|warning| output.print_note(&format!("warning: {warning}")));
             Ok(plans.map(|plan| plan.map_or(0, |p| p.points.len())))
         });
         match checked {
@@ -167,24 +170,24 @@ pub(crate) fn check(output: &Output, files: &[String]) -> Result<(), Failure> {
             Err(error) => {
                 faulty += 1;
                 if !output.json {
-                    output.note(&error.to_string());
+                    output.print_note(&error.to_string());
                 }
-                values.push(json!({ "study": name, "ok": false, "faults": faults(&error) }));
+                values.push(json!({ "study": name, "ok": false, "faults": load_error_json(&error) }));
             }
         }
     }
     if output.json {
-        output.value(&Value::Array(values))?;
+        output.print_json(&Value::Array(values))?;
     } else {
-        output.text(&text)?;
+        output.print_text(&text)?;
     }
     if faulty > 0 {
-        return Err(Failure::usage(format!("{faulty} of {} studies are faulty", files.len())));
+        return Err(CommandFailure::usage_error(format!("{faulty} of {} studies are faulty", files.len())));
     }
     Ok(())
 }
 
-fn faults(error: &LoadError) -> Vec<Value> {
+fn load_error_json(error: &LoadError) -> Vec<Value> {
     match error {
         LoadError::Faults(faults) => faults
             .faults

@@ -7,25 +7,27 @@
 #[path = "../../../services/aaa/tests/e2e/sequences/table.rs"]
 mod table;
 
-use crate::place::{Folder, PATIENCE, Running, SECRET, program, udp_ports};
+use crate::place::{RunningProgram, SECRET, TEST_TIMEOUT, TempDir, find_program, udp_ports};
 use rusqlite::{Connection, OpenFlags, Row};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use table::{Found, Record, Sequence, Stamp, Step, difference, sequences};
-use usher_radius::Secret;
+use table::{
+    AccountingSequence, EventStamp, ObservedRow, SequenceRecord, SequenceStep, load_sequences, row_difference,
+};
+use usher_radius::SharedSecret;
 use usher_radius::attribute::kind;
-use usher_radius::packet::{Code, OwnedPacket};
+use usher_radius::packet::{OwnedPacket, PacketCode};
 
 /// A FreeRADIUS that keeps accounting in a database of SQLite as its default site does.
-struct Accounting {
-    _running: Running,
+struct AccountingServer {
+    _running: RunningProgram,
     port: u16,
     database: std::path::PathBuf,
 }
 
 /// A file of FreeRADIUS's configuration, which is its group's to read.
-fn shipped(name: &str) -> String {
+fn shipped_config(name: &str) -> String {
     let path = format!("/etc/freeradius/3.0/{name}");
     if let Ok(text) = std::fs::read_to_string(&path) {
         return text;
@@ -42,7 +44,7 @@ fn shipped(name: &str) -> String {
 
 /// What came of telling a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Telling {
+enum RecordOutcome {
     Acknowledged,
     Silence,
     /// FreeRADIUS may have had it in another second than its Acct-Delay-Time is of.
@@ -50,7 +52,7 @@ enum Telling {
 }
 
 /// What came of telling a sequence.
-enum Verdict {
+enum SequenceVerdict {
     Right,
     Wrong(String),
     TooLate,
@@ -58,88 +60,94 @@ enum Verdict {
 
 /// The network of the NAS of a sequence: each attempt at telling it has others.
 #[derive(Clone, Copy)]
-struct Site {
+struct NasNetwork {
     number: usize,
     attempt: u8,
 }
 
-impl Site {
-    fn address(self, nas: char) -> Ipv4Addr {
+impl NasNetwork {
+    fn nas_address(self, nas: char) -> Ipv4Addr {
         Ipv4Addr::new(127, 9 + self.attempt, self.number as u8, nas as u8 - b'a' + 1)
     }
     /// Its addresses, as a pattern of SQL.
-    fn pattern(self) -> String {
+    fn address_pattern(self) -> String {
         format!("127.{}.{}.%", 9 + self.attempt, self.number)
     }
 }
 
-impl Accounting {
-    fn start(place: &Folder) -> Self {
-        let (port, folder) = (udp_ports(), place.text("freeradius"));
+impl AccountingServer {
+    fn start(place: &TempDir) -> Self {
+        let (port, folder) = (udp_ports(), place.path_text("freeradius"));
         for (name, copy) in [
             ("mods-config/sql/main/sqlite/queries.conf", "queries.conf"),
             ("mods-config/sql/main/sqlite/schema.sql", "schema.sql"),
             ("policy.d/accounting", "accounting.policy"),
         ] {
-            place.write(&format!("freeradius/{copy}"), &shipped(name));
+            place.write_private(&format!("freeradius/{copy}"), &shipped_config(name));
         }
-        place.write("freeradius/dictionary", "");
+        place.write_private("freeradius/dictionary", "");
         let text = CONFIGURATION
             .replace("FOLDER", &folder)
             .replace("PORT", &port.to_string())
             .replace("SECRET", SECRET);
-        place.write("freeradius/radiusd.conf", &text);
-        let mut command = program("freeradius");
+        place.write_private("freeradius/radiusd.conf", &text);
+        let mut command = find_program("freeradius");
         command.args(["-d", &folder, "-f", "-l", "stdout"]);
-        let running = place.start("freeradius", &mut command, "Ready to process requests");
+        let running = place.start_program("freeradius", &mut command, "Ready to process requests");
         Self { _running: running, port, database: place.path("freeradius/radius.db") }
     }
 
     /// Sends a record of a sequence.
-    fn tell(&self, site: Site, identifier: u8, record: &Record, base: u64) -> Telling {
-        let mut attributes = record.attributes(|nas| site.address(nas));
-        let delay = record.number("delay").map(|d| d as u32);
-        match (record.stamp(), delay) {
-            (Stamp::Unset(stamp), _) => {
+    fn send_record(
+        &self,
+        site: NasNetwork,
+        identifier: u8,
+        record: &SequenceRecord,
+        base: u64,
+    ) -> RecordOutcome {
+        let mut attributes = record.to_attributes(|nas| site.nas_address(nas));
+        let delay = record.number_value("delay").map(|d| d as u32);
+        match (record.event_stamp(), delay) {
+            (EventStamp::Unset(stamp), _) => {
                 attributes.push_u32(kind::EVENT_TIMESTAMP, stamp);
             }
-            (Stamp::At(stamp), _) => {
+            (EventStamp::SinceStart(stamp), _) => {
                 attributes.push_u32(kind::EVENT_TIMESTAMP, (base + stamp) as u32);
             }
-            (Stamp::None, None) => {
-                attributes.push_u32(kind::EVENT_TIMESTAMP, (base + record.at) as u32);
+            (EventStamp::None, None) => {
+                attributes.push_u32(kind::EVENT_TIMESTAMP, (base + record.arrives_at) as u32);
             }
-            (Stamp::None, Some(_)) => {}
+            (EventStamp::None, Some(_)) => {}
         }
-        let second = (record.stamp() == Stamp::None && delay.is_some()).then(early_in_a_second);
+        let second = (record.event_stamp() == EventStamp::None && delay.is_some()).then(early_in_a_second);
         if let Some(delay) = delay {
-            let later = second.map_or(0, |second| second - base - record.at);
+            let later = second.map_or(0, |second| second - base - record.arrives_at);
             attributes.push_u32(kind::ACCT_DELAY_TIME, delay + later as u32);
         }
-        let code = Code::ACCOUNTING_REQUEST;
+        let code = PacketCode::ACCOUNTING_REQUEST;
         let packet = OwnedPacket { code, identifier, authenticator: [0; 16], attributes };
         let mut data = Vec::new();
-        packet.emit(&mut data).unwrap();
-        let secret = Secret::new(SECRET.as_bytes());
+        packet.encode_into(&mut data).unwrap();
+        let secret = SharedSecret::new(SECRET.as_bytes());
         let authenticator = usher_radius::auth::accounting_request_authenticator(&data, &secret);
         data[4..20].copy_from_slice(&authenticator);
-        let socket = UdpSocket::bind((site.address(record.from()), 0)).unwrap();
+        let socket = UdpSocket::bind((site.nas_address(record.source_nas()), 0)).unwrap();
         socket.connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
         // FreeRADIUS answers within a second what it answers at all; only silence is waited for.
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket.send(&data).unwrap();
         let mut answer = [0; 4096];
         let length = socket.recv(&mut answer).unwrap_or_default();
-        if length < 20 || answer[0] != Code::ACCOUNTING_RESPONSE.0 {
-            Telling::Silence
+        if length < 20 || answer[0] != PacketCode::ACCOUNTING_RESPONSE.0 {
+            RecordOutcome::Silence
         } else if second.is_some_and(|second| second != now().as_secs()) {
-            Telling::TooLate
+            RecordOutcome::TooLate
         } else {
-            Telling::Acknowledged
+            RecordOutcome::Acknowledged
         }
     }
 
-    fn rows(&self, site: Site) -> Vec<Found> {
+    fn session_rows(&self, site: NasNetwork) -> Vec<ObservedRow> {
         let connection =
             Connection::open_with_flags(&self.database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let mut rows = connection
@@ -149,10 +157,10 @@ impl Accounting {
                  framedipaddress, framedipv6prefix FROM radacct WHERE nasipaddress LIKE ?1",
             )
             .unwrap();
-        let found = |row: &Row<'_>| -> rusqlite::Result<Found> {
+        let found = |row: &Row<'_>| -> rusqlite::Result<ObservedRow> {
             let text = |n| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(n)?.unwrap_or_default());
             let nas: Ipv4Addr = text(2)?.parse().unwrap();
-            Ok(Found {
+            Ok(ObservedRow {
                 user: text(0)?,
                 id: text(1)?,
                 nas: char::from(b'a' + nas.octets()[3] - 1),
@@ -170,37 +178,39 @@ impl Accounting {
                 ],
             })
         };
-        rows.query_map([site.pattern()], found).unwrap().map(Result::unwrap).collect()
+        rows.query_map([site.address_pattern()], found).unwrap().map(Result::unwrap).collect()
     }
 
     /// What is wrong with a sequence here.
-    fn wrong(&self, number: usize, sequence: &Sequence) -> Option<String> {
+    fn find_mismatch(&self, number: usize, sequence: &AccountingSequence) -> Option<String> {
         for attempt in 0..100 {
-            match self.attempt(Site { number, attempt }, sequence) {
-                Verdict::Right => return None,
-                Verdict::Wrong(why) => return Some(why),
-                Verdict::TooLate => {}
+            match self.attempt_sequence(NasNetwork { number, attempt }, sequence) {
+                SequenceVerdict::Right => return None,
+                SequenceVerdict::Wrong(why) => return Some(why),
+                SequenceVerdict::TooLate => {}
             }
         }
         Some("this machine never tells a record within a second".to_owned())
     }
 
-    fn attempt(&self, site: Site, sequence: &Sequence) -> Verdict {
+    fn attempt_sequence(&self, site: NasNetwork, sequence: &AccountingSequence) -> SequenceVerdict {
         let records: Vec<_> = sequence
             .steps
             .iter()
             .filter_map(|step| match step {
                 // Whatever FreeRADIUS knows is in its database.
-                Step::Restart => None,
-                Step::Record(record) => Some(record),
+                SequenceStep::Restart => None,
+                SequenceStep::Record(record) => Some(record),
             })
             .collect();
-        let base = now().as_secs() - 10 - records.last().unwrap().at;
+        let base = now().as_secs() - 10 - records.last().unwrap().arrives_at;
         for (n, record) in records.iter().enumerate() {
-            match self.tell(site, n as u8, record, base) {
-                Telling::Acknowledged => {}
-                Telling::Silence => return Verdict::Wrong(format!("not acknowledged: {}", n + 1)),
-                Telling::TooLate => return Verdict::TooLate,
+            match self.send_record(site, n as u8, record, base) {
+                RecordOutcome::Acknowledged => {}
+                RecordOutcome::Silence => {
+                    return SequenceVerdict::Wrong(format!("not acknowledged: {}", n + 1));
+                }
+                RecordOutcome::TooLate => return SequenceVerdict::TooLate,
             }
         }
         // The sequence says nothing of what FreeRADIUS has no column for.
@@ -208,8 +218,8 @@ impl Accounting {
             Some((row, _)) => row.to_owned(),
             None => row.clone(),
         });
-        difference(&expected.collect::<Vec<_>>(), self.rows(site), base as i64)
-            .map_or(Verdict::Right, Verdict::Wrong)
+        row_difference(&expected.collect::<Vec<_>>(), self.session_rows(site), base as i64)
+            .map_or(SequenceVerdict::Right, SequenceVerdict::Wrong)
     }
 }
 
@@ -227,15 +237,15 @@ fn early_in_a_second() -> u64 {
 
 #[test]
 fn sequences_end_in_their_rows_with_freeradius() {
-    let place = Folder::new();
-    let server = Accounting::start(&place);
-    let all = sequences();
+    let place = TempDir::new();
+    let server = AccountingServer::start(&place);
+    let all = load_sequences();
     let can: Vec<_> = all.iter().filter(|s| s.no_freeradius.is_none()).collect();
     assert!(can.len() >= 70 && all.len() - can.len() <= 3, "{} of {}", can.len(), all.len());
     let faults: Vec<_> = can
         .iter()
         .enumerate()
-        .filter_map(|(n, s)| Some(format!("{s}  {}", server.wrong(n + 1, s)?)))
+        .filter_map(|(n, s)| Some(format!("{s}  {}", server.find_mismatch(n + 1, s)?)))
         .collect();
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), can.len(), faults.join("\n"));
 }

@@ -1,8 +1,8 @@
 //! freeDiameter logs in at us and is logged in at, over TCP and TLS; connections begin, are watched and end.
 
-use crate::certificates::hosts;
-use crate::namespace::{ADDRESS, Namespace};
-use crate::place::{Folder, Running, USHER, run};
+use crate::certificates::write_host_certificates;
+use crate::namespace::{ADDRESS, NetworkNamespace};
+use crate::place::{RunningProgram, TempDir, USHER, run_program};
 use std::path::Path;
 
 /// Who we are, who freeDiameter is, who the load generator is.
@@ -11,38 +11,38 @@ pub(crate) const HOSTS: [&str; 3] = ["aaa.example.org", "peer.example.org", "loa
 pub(crate) const PORTS: [u16; 2] = [3868, 5658];
 
 /// What freeDiameter does with the messages of `usher_peer`.
-pub(crate) enum Role<'a> {
+pub(crate) enum FreeDiameterRole<'a> {
     /// Connects to us and logs `user` in with this password.
     Client { password: &'a str },
     /// Waits for connections and knows this password.
     Server { password: &'a str },
 }
 
-pub(crate) struct World {
-    pub(crate) place: Folder,
-    pub(crate) space: Namespace,
+pub(crate) struct DiameterTestNetwork {
+    pub(crate) temp_dir: TempDir,
+    pub(crate) space: NetworkNamespace,
     tls: bool,
 }
 
-impl World {
+impl DiameterTestNetwork {
     pub(crate) fn new(tls: bool) -> Self {
-        let place = Folder::new();
-        hosts(&place, &HOSTS);
+        let place = TempDir::new();
+        write_host_certificates(&place, &HOSTS);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/peers/usher_peer.c");
         let libraries = ["-lfdcore", "-lfdproto", "-lgnutls"];
         let compiler = ["-shared", "-fPIC", "-O2", "-o", "usher_peer.so", source.to_str().unwrap()];
-        let (right, said) = run(&place.path(""), "cc", &[&compiler[..], &libraries].concat(), "");
+        let (right, said) = run_program(&place.path(""), "cc", &[&compiler[..], &libraries].concat(), "");
         assert!(right, "{said}");
         let parameters = ["genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe2048"];
-        let (right, said) = run(&place.path(""), "openssl", &parameters, "");
+        let (right, said) = run_program(&place.path(""), "openssl", &parameters, "");
         assert!(right, "{said}");
-        place.write("dh.pem", &said);
-        Self { place, space: Namespace::new(), tls }
+        place.write_private("dh.pem", &said);
+        Self { temp_dir: place, space: NetworkNamespace::new(), tls }
     }
 
     /// Starts our server, whose watchdog comes after so many seconds.
     #[track_caller]
-    pub(crate) fn serve(&self, watchdog: u32) -> Running {
+    pub(crate) fn start_server(&self, watchdog: u32) -> RunningProgram {
         let (tcp, tls) = (PORTS[0] + 1, PORTS[1] + 1);
         let text = format!(
             r#"shards = 1
@@ -75,22 +75,22 @@ level = "debug"
 name = "user"
 password = "password"
 "#,
-            state = self.place.text("state"),
+            state = self.temp_dir.path_text("state"),
             own = HOSTS[0],
             peer = HOSTS[1],
             load = HOSTS[2],
         );
-        self.space.serve(&self.place, &text)
+        self.space.start_server(&self.temp_dir, &text)
     }
 
     /// Starts freeDiameter, whose watchdog comes after so many seconds.
     #[track_caller]
-    pub(crate) fn freediameter(&self, role: &Role<'_>, watchdog: u32) -> Running {
-        let folder = self.place.text("");
+    pub(crate) fn start_freediameter(&self, role: &FreeDiameterRole<'_>, watchdog: u32) -> RunningProgram {
+        let folder = self.temp_dir.path_text("");
         let (own, peer) = (HOSTS[0], HOSTS[1]);
         let (does, connects) = match role {
-            Role::Server { password } => (format!("server {password}"), String::new()),
-            Role::Client { password } => {
+            FreeDiameterRole::Server { password } => (format!("server {password}"), String::new()),
+            FreeDiameterRole::Client { password } => {
                 let (port, plain) = if self.tls { (PORTS[1] + 1, "") } else { (PORTS[0] + 1, "No_TLS; ") };
                 let connects = format!(
                     "ConnectPeer = \"{own}\" {{ ConnectTo = \"{ADDRESS}\"; Port = {port}; No_SCTP; {plain}}};"
@@ -121,16 +121,16 @@ LoadExtension = "{folder}usher_peer.so" : "{does}";
             tcp = PORTS[0],
             tls = PORTS[1],
         );
-        self.place.write("acl", "ALLOW_IPSEC *.example.org\n");
-        self.place.write("freediameter.conf", &text);
+        self.temp_dir.write_private("acl", "ALLOW_IPSEC *.example.org\n");
+        self.temp_dir.write_private("freediameter.conf", &text);
         let mut command = self.space.command("freeDiameterd");
         command.args(["-c", "freediameter.conf"]);
-        self.place.start("freediameter", &mut command, "freeDiameterd daemon initialized")
+        self.temp_dir.start_program("freediameter", &mut command, "freeDiameterd daemon initialized")
     }
 
     /// Loads whoever calls himself `peer` at this port, or the next one, and answers the result.
     #[track_caller]
-    pub(crate) fn load(&self, peer: &str, next: u16, more: &[&str]) -> serde_json::Value {
+    pub(crate) fn load_peer(&self, peer: &str, next: u16, more: &[&str]) -> serde_json::Value {
         let at = format!("{ADDRESS}:{}", PORTS[usize::from(self.tls)] + next);
         let (certificate, key) = (format!("{}.pem", HOSTS[2]), format!("{}.key", HOSTS[2]));
         let mut words = vec!["load", "diameter", &at, "--yes", "--json", "--peer", peer];
@@ -140,14 +140,14 @@ LoadExtension = "{folder}usher_peer.so" : "{does}";
             words.extend(["--server-name", peer]);
         }
         words.extend(more);
-        let (right, said) = self.space.run(&self.place, USHER, &words, "");
+        let (right, said) = self.space.run_program(&self.temp_dir, USHER, &words, "");
         assert!(right, "{words:?}: {said}");
         serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
     }
 }
 
 /// How often freeDiameter has received (`RCV`) or sent (`SND`) this message.
-fn messages(log: &str, way: &str, message: &str) -> usize {
+fn count_messages(log: &str, way: &str, message: &str) -> usize {
     let lines: Vec<&str> = log.lines().collect();
     let heading = format!("NOTI   {way} ");
     let name = format!("'{message}'");
@@ -155,17 +155,17 @@ fn messages(log: &str, way: &str, message: &str) -> usize {
 }
 
 #[track_caller]
-fn waits_for(running: &mut Running, way: &str, message: &str) {
-    running.wait_until(&format!("{way} {message}"), |log| messages(log, way, message) > 0);
+fn waits_for(running: &mut RunningProgram, way: &str, message: &str) {
+    running.wait_until(&format!("{way} {message}"), |log| count_messages(log, way, message) > 0);
 }
 
 #[test]
 fn freediameter_logs_in_by_eap_at_us() {
     for tls in [false, true] {
         for (password, end) in [("password", "RESULT 2001 EAP 3"), ("wrong", "RESULT 4001 EAP 4")] {
-            let world = World::new(tls);
-            let mut usher = world.serve(30);
-            let mut peer = world.freediameter(&Role::Client { password }, 30);
+            let world = DiameterTestNetwork::new(tls);
+            let mut usher = world.start_server(30);
+            let mut peer = world.start_freediameter(&FreeDiameterRole::Client { password }, 30);
             peer.wait_for("usher_peer: RESULT");
             let log = peer.log();
             assert!(log.contains(end), "TLS {tls}, {password}: {log}");
@@ -180,19 +180,19 @@ fn freediameter_logs_in_by_eap_at_us() {
 #[test]
 fn either_side_disconnects() {
     for tls in [false, true] {
-        let world = World::new(tls);
-        let mut usher = world.serve(30);
-        let client = Role::Client { password: "password" };
-        let mut peer = world.freediameter(&client, 30);
+        let world = DiameterTestNetwork::new(tls);
+        let mut usher = world.start_server(30);
+        let client = FreeDiameterRole::Client { password: "password" };
+        let mut peer = world.start_freediameter(&client, 30);
         peer.wait_for("usher_peer: RESULT 2001");
         let code = peer.terminate();
         let log = peer.log();
         // On a busy machine it gives up on its own threads, with everything said.
         assert!(code == Some(0) || log.contains("fd_fifo_del: Assertion"), "{code:?}: {log}");
-        assert!(messages(&log, "RCV", "Disconnect-Peer-Answer") > 0, "we answer before it goes: {log}");
+        assert!(count_messages(&log, "RCV", "Disconnect-Peer-Answer") > 0, "we answer before it goes: {log}");
         usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
 
-        let mut peer = world.freediameter(&client, 30);
+        let mut peer = world.start_freediameter(&client, 30);
         peer.wait_for("usher_peer: RESULT 2001");
         assert_eq!(usher.terminate(), Some(0));
         peer.wait_for("sent a DPR with cause: REBOOTING");
@@ -208,14 +208,17 @@ fn each_watches_the_other() {
         let mut tries = 0;
         let (_world, mut usher, mut peer) = loop {
             tries += 1;
-            let world = World::new(false);
-            let usher = world.serve(ours);
-            let mut peer = world.freediameter(&Role::Client { password: "password" }, theirs);
+            let world = DiameterTestNetwork::new(false);
+            let usher = world.start_server(ours);
+            let mut peer =
+                world.start_freediameter(&FreeDiameterRole::Client { password: "password" }, theirs);
             peer.wait_for("usher_peer: RESULT 2001");
             waits_for(&mut peer, asked, "Device-Watchdog-Request");
             waits_for(&mut peer, answered, "Device-Watchdog-Answer");
             // It is up still, and would not be if the answer had not been taken.
-            peer.wait_until("a second watchdog", |log| messages(log, asked, "Device-Watchdog-Request") > 1);
+            peer.wait_until("a second watchdog", |log| {
+                count_messages(log, asked, "Device-Watchdog-Request") > 1
+            });
             if !usher.log().contains("up=false") {
                 break (world, usher, peer);
             }
@@ -244,14 +247,14 @@ fn each_watches_the_other() {
 #[test]
 fn freediameter_is_loaded() {
     for tls in [false, true] {
-        let world = World::new(tls);
-        let mut peer = world.freediameter(&Role::Server { password: "password" }, 30);
+        let world = DiameterTestNetwork::new(tls);
+        let mut peer = world.start_freediameter(&FreeDiameterRole::Server { password: "password" }, 30);
         for method in ["eap-md5", "pap"] {
-            let value = world.load(HOSTS[1], 0, &["--method", method, "--count", "200"]);
+            let value = world.load_peer(HOSTS[1], 0, &["--method", method, "--count", "200"]);
             assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()), "{value:#}");
         }
         let wrong = ["--method", "eap-md5", "--count", "100", "--wrong-share", "50%"];
-        let value = world.load(HOSTS[1], 0, &wrong);
+        let value = world.load_peer(HOSTS[1], 0, &wrong);
         assert_eq!((&value["succeeded"], &value["failed"]), (&100.into(), &0.into()), "{value:#}");
         assert!(value["expected_rejects"].as_u64() > Some(20), "{value:#}");
         // Its end is said.
@@ -262,8 +265,8 @@ fn freediameter_is_loaded() {
 #[test]
 fn we_are_loaded_over_diameter() {
     for tls in [false, true] {
-        let world = World::new(tls);
-        let mut usher = world.serve(30);
+        let world = DiameterTestNetwork::new(tls);
+        let mut usher = world.start_server(30);
         for (more, records) in [
             (&["--method", "eap-md5"][..], 0_u32),
             (&["--method", "pap", "--wrong-share", "20%"], 0),
@@ -272,7 +275,7 @@ fn we_are_loaded_over_diameter() {
             // With the keys of both sides compared; over TLS the authority is named already.
             (&["--method", "eap-peap-mschapv2", "--ca", "ca.pem"][..if tls { 2 } else { 4 }], 0),
         ] {
-            let value = world.load(HOSTS[0], 1, &[more, &["--count", "200"]].concat());
+            let value = world.load_peer(HOSTS[0], 1, &[more, &["--count", "200"]].concat());
             assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()), "{value:#}");
             assert_eq!(value["accounting_records"], records, "{value:#}");
         }
@@ -281,9 +284,9 @@ fn we_are_loaded_over_diameter() {
 }
 
 #[test]
-fn a_session_of_diameter_is_listed_and_cannot_be_ended_from_here() {
-    let world = World::new(false);
-    let mut usher = world.serve(30);
+fn a_diameter_session_is_listed_and_cannot_be_disconnected() {
+    let world = DiameterTestNetwork::new(false);
+    let mut usher = world.start_server(30);
     let at = format!("{ADDRESS}:{}", PORTS[0] + 1);
     let mut command = world.space.command(USHER);
     command.args([
@@ -299,11 +302,11 @@ fn a_session_of_diameter_is_listed_and_cannot_be_ended_from_here() {
     ]);
     command.args(["--user", "user", "--password", "password", "--method", "accounting", "--count", "1"]);
     command.args(["--concurrency", "1", "--interims", "1", "--interim-every", "1h"]);
-    let _load = world.place.start("load", &mut command, "");
+    let _load = world.temp_dir.start_program("load", &mut command, "");
     usher.wait_for("accounting status=Start user=\"user\"");
     let ask = |words: &[&str]| {
-        run(
-            &world.place.path(""),
+        run_program(
+            &world.temp_dir.path(""),
             USHER,
             &[&["aaa", "session"], words, &["--config", "aaa.toml"]].concat(),
             "",

@@ -1,29 +1,29 @@
 //! FreeRADIUS as home server behind our proxy, and as proxy in front of us.
 
-use crate::certificates::chain;
-use crate::methods::{accepted, refused};
-use crate::place::{Folder, Running, SECRET, Server, program, udp_ports};
-use crate::radius::radclient;
+use crate::certificates::write_chain;
+use crate::methods::{expect_accept, expect_reject};
+use crate::place::{AaaServer, RunningProgram, SECRET, TempDir, find_program, udp_ports};
+use crate::radius::run_radclient;
 use std::process::Command;
 
 /// A FreeRADIUS on loopback that knows one user, and sends the realm `usher.test` to `next` where there is one.
 pub(crate) struct FreeRadius {
-    _running: Running,
+    _running: RunningProgram,
     pub(crate) port: u16,
 }
 
 impl FreeRadius {
     #[track_caller]
-    pub(crate) fn start(place: &Folder, next: Option<u16>) -> Self {
-        Self::start_by(place, next, program("freeradius"))
+    pub(crate) fn start(place: &TempDir, next: Option<u16>) -> Self {
+        Self::start_by(place, next, find_program("freeradius"))
     }
 
     /// The same, by a command that runs the program elsewhere.
     #[track_caller]
-    pub(crate) fn start_by(place: &Folder, next: Option<u16>, mut command: Command) -> Self {
+    pub(crate) fn start_by(place: &TempDir, next: Option<u16>, mut command: Command) -> Self {
         let port = udp_ports();
-        let folder = place.text("freeradius");
-        place.write(
+        let folder = place.path_text("freeradius");
+        place.write_private(
             "freeradius/users",
             "user@example.org\tCleartext-Password := \"password\"\n\tSession-Timeout = 77\n",
         );
@@ -123,18 +123,18 @@ server default {{
 }}
 "#,
             proxies = if next.is_some() { "yes" } else { "no" },
-            key = place.text("server.key"),
-            certificate = place.text("server.pem"),
-            root = place.text("root.pem"),
+            key = place.path_text("server.key"),
+            certificate = place.path_text("server.pem"),
+            root = place.path_text("root.pem"),
         );
-        place.write("freeradius/radiusd.conf", &text);
+        place.write_private("freeradius/radiusd.conf", &text);
         command.args(["-d", &folder, "-f", "-l", "stdout"]);
-        let running = place.start("freeradius", &mut command, "Ready to process requests");
+        let running = place.start_program("freeradius", &mut command, "Ready to process requests");
         Self { _running: running, port }
     }
 }
 
-pub(crate) fn login(name: &str, attribute: &str, password: &str) -> String {
+pub(crate) fn login_attributes(name: &str, attribute: &str, password: &str) -> String {
     format!(
         "User-Name = {name}\n{attribute} = \"{password}\"\nNAS-IP-Address = 127.0.0.1\nMessage-Authenticator = 0x00\n"
     )
@@ -142,10 +142,10 @@ pub(crate) fn login(name: &str, attribute: &str, password: &str) -> String {
 
 #[test]
 fn freeradius_is_the_home_server_behind_our_proxy() {
-    let place = Folder::new();
-    chain(&place, "server", 2);
+    let place = TempDir::new();
+    write_chain(&place, "server", 2);
     let home = FreeRadius::start(&place, None);
-    let server = Server::start(
+    let server = AaaServer::start(
         &place,
         &format!(
             "reject_delay = \"0 s\"\n[[home_server]]\nname = \"home\"\naddress = \"127.0.0.1:{}\"\nsecret = \"{SECRET}\"\n\
@@ -154,39 +154,55 @@ fn freeradius_is_the_home_server_behind_our_proxy() {
         ),
     );
     for attribute in ["User-Password", "CHAP-Password"] {
-        let (right, said) =
-            radclient(&place, server.port, "auth", &login("user@example.org", attribute, "password"));
+        let (right, said) = run_radclient(
+            &place,
+            server.port,
+            "auth",
+            &login_attributes("user@example.org", attribute, "password"),
+        );
         assert!(right && said.contains("Session-Timeout = 77"), "{attribute}: {said}");
-        let (right, said) =
-            radclient(&place, server.port, "auth", &login("user@example.org", attribute, "wrong"));
+        let (right, said) = run_radclient(
+            &place,
+            server.port,
+            "auth",
+            &login_attributes("user@example.org", attribute, "wrong"),
+        );
         assert!(!right && said.contains("Received Access-Reject"), "{attribute}: {said}");
     }
     let md5 = |password: &str| format!("eap=MD5\nidentity=\"user@example.org\"\npassword=\"{password}\"");
-    accepted(&place, &server, "md5", &md5("password"), &["-n"]);
-    refused(&place, &server, "md5-wrong", &md5("wrong"));
+    expect_accept(&place, &server, "md5", &md5("password"), &["-n"]);
+    expect_reject(&place, &server, "md5-wrong", &md5("wrong"));
     // Keys are hidden anew for each hop: eapol_test compares them with its own.
     let ttls = "eap=TTLS\nidentity=\"user@example.org\"\nanonymous_identity=\"x@example.org\"\npassword=\"password\"\n\
                 ca_cert=\"root.pem\"\nphase2=\"auth=PAP\"";
-    accepted(&place, &server, "ttls", ttls, &[]);
+    expect_accept(&place, &server, "ttls", ttls, &[]);
 }
 
 #[test]
 fn freeradius_is_the_proxy_in_front_of_us() {
-    let place = Folder::new();
-    chain(&place, "server", 2);
+    let place = TempDir::new();
+    write_chain(&place, "server", 2);
     let users =
         "[[user]]\nname = \"ann@usher.test\"\npassword = \"password\"\nreply = [\"Session-Timeout = 88\"]\n";
     let tls = "[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\n";
-    let mut server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{tls}{users}"));
+    let mut server = AaaServer::start(&place, &format!("reject_delay = \"0 s\"\n{tls}{users}"));
     let proxy = FreeRadius::start(&place, Some(server.port));
-    let (right, said) =
-        radclient(&place, proxy.port, "auth", &login("ann@usher.test", "User-Password", "password"));
+    let (right, said) = run_radclient(
+        &place,
+        proxy.port,
+        "auth",
+        &login_attributes("ann@usher.test", "User-Password", "password"),
+    );
     assert!(right && said.contains("Session-Timeout = 88"), "{said}");
-    let (right, said) =
-        radclient(&place, proxy.port, "auth", &login("ann@usher.test", "User-Password", "wrong"));
+    let (right, said) = run_radclient(
+        &place,
+        proxy.port,
+        "auth",
+        &login_attributes("ann@usher.test", "User-Password", "wrong"),
+    );
     assert!(!right && said.contains("Received Access-Reject"), "{said}");
     // Through the proxy, as eapol_test sees it.
     server.port = proxy.port;
     let peap = "eap=PEAP\nidentity=\"ann@usher.test\"\npassword=\"password\"\nca_cert=\"root.pem\"\nphase2=\"auth=MSCHAPV2\"";
-    accepted(&place, &server, "peap", peap, &[]);
+    expect_accept(&place, &server, "peap", peap, &[]);
 }

@@ -1,15 +1,15 @@
 //! A handover between two real links: the mobile node's controller is the study's, its links are veth, and its flow goes on.
 
-use crate::namespace::Namespace;
-use crate::place::{Folder, PATIENCE, Running, USHER, run};
+use crate::namespace::NetworkNamespace;
+use crate::place::{RunningProgram, TEST_TIMEOUT, TempDir, USHER, run_program};
 use std::time::{Duration, Instant};
 
 /// The mobile node has `w0` and `e0`; their other ends are the two networks, whose points of service and the correspondent have
 /// addresses of their own there.
-struct World {
-    place: Folder,
-    node: Namespace,
-    net: Namespace,
+struct HandoverTestNetwork {
+    temp_dir: TempDir,
+    node: NetworkNamespace,
+    net: NetworkNamespace,
 }
 
 const POS1: &str = "10.97.9.1";
@@ -17,26 +17,26 @@ const POS2: &str = "10.97.9.2";
 const CORRESPONDENT: &str = "10.97.9.9";
 const MACS: [&str; 4] = ["02:00:00:97:01:02", "02:00:00:97:01:01", "02:00:00:97:02:02", "02:00:00:97:02:01"];
 
-impl World {
+impl HandoverTestNetwork {
     /// `retransmission`: how long the functions wait for an acknowledgement.
     fn new(transport: &str, retransmission: &str) -> Self {
-        let (place, node, net) = (Folder::new(), Namespace::new(), Namespace::new());
+        let (place, node, net) = (TempDir::new(), NetworkNamespace::new(), NetworkNamespace::new());
         for (n, (own, other)) in [("w0", "w1"), ("e0", "e1")].into_iter().enumerate() {
             let (here, there) = (MACS[2 * n], MACS[2 * n + 1]);
             let add = ["link", "add", own, "address", here, "type", "veth", "peer", "name", other];
-            node.ip(&[&add[..], &["address", there, "netns", net.name()]].concat());
-            node.ip(&["addr", "add", &format!("10.97.{}.2/24", n + 1), "dev", own]);
-            net.ip(&["addr", "add", &format!("10.97.{}.1/24", n + 1), "dev", other]);
-            node.ip(&["link", "set", own, "up"]);
-            net.ip(&["link", "set", other, "up"]);
+            node.run_ip(&[&add[..], &["address", there, "netns", net.name()]].concat());
+            node.run_ip(&["addr", "add", &format!("10.97.{}.2/24", n + 1), "dev", own]);
+            net.run_ip(&["addr", "add", &format!("10.97.{}.1/24", n + 1), "dev", other]);
+            node.run_ip(&["link", "set", own, "up"]);
+            net.run_ip(&["link", "set", other, "up"]);
         }
-        node.ip(&["route", "add", "default", "via", "10.97.1.1"]);
+        node.run_ip(&["route", "add", "default", "via", "10.97.1.1"]);
         for address in [POS1, POS2, CORRESPONDENT] {
-            net.ip(&["addr", "add", address, "dev", "lo"]);
+            net.run_ip(&["addr", "add", address, "dev", "lo"]);
         }
         // What comes by a link that the default route does not lead to is wanted all the same.
         let loose = "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done";
-        assert!(node.run(&place, "sh", &["-c", loose], "").0);
+        assert!(node.run_program(&place, "sh", &["-c", loose], "").0);
         let pos = |id: &str, address: &str, poa: &str, more: &str| {
             format!(
                 "id = \"{id}\"\n[listen]\nudp = [\"{address}:4551\"]\ntcp = [\"{address}:4551\"]\n\
@@ -72,59 +72,59 @@ impl World {
             other("pos2.example.org", POS2)
         );
         for (name, text) in [("pos1.toml", pos1), ("pos2.toml", pos2), ("mn.toml", node_file)] {
-            place.write(name, &text);
-            let (right, said) = run(&place.path(""), USHER, &["mih", "check", name], "");
+            place.write_private(name, &text);
+            let (right, said) = run_program(&place.path(""), USHER, &["mih", "check", name], "");
             assert!(right, "{said}");
         }
-        place.write("signal", "-60\n");
-        Self { place, node, net }
+        place.write_private("signal", "-60\n");
+        Self { temp_dir: place, node, net }
     }
 
-    fn start(&self, space: &Namespace, name: &str, words: &[&str]) -> Running {
+    fn start_mih(&self, space: &NetworkNamespace, name: &str, words: &[&str]) -> RunningProgram {
         let mut command = space.command(USHER);
         command.arg("mih").args(words);
-        self.place.start(name, &mut command, "started")
+        self.temp_dir.start_program(name, &mut command, "started")
     }
 }
 
 /// A number behind a key of a line of the log that has this text.
 #[track_caller]
-fn number(log: &str, line: &str, key: &str) -> f64 {
+fn log_number(log: &str, line: &str, key: &str) -> f64 {
     let found = log.lines().find(|l| l.contains(line)).unwrap_or_else(|| panic!("no {line}: {log}"));
     let value = found.split(&format!("{key}=")).nth(1).and_then(|rest| rest.split_whitespace().next());
     value.and_then(|v| v.parse().ok()).unwrap_or_else(|| panic!("no {key}: {found}"))
 }
 
-fn handover(transport: &str, foreseen: bool) {
+fn run_handover(transport: &str, foreseen: bool) {
     // Where no link is lost, a function that is late on a busy machine is waited for. Over a lost one nothing comes.
-    let world = World::new(transport, if foreseen { "5 s" } else { "1 s" });
+    let world = HandoverTestNetwork::new(transport, if foreseen { "5 s" } else { "1 s" });
     let mut dumpcap = world.node.command("dumpcap");
     dumpcap.args(["-q", "-B", "32", "-i", "w0", "-i", "e0", "-w", "handover.pcapng"]);
-    let mut dumpcap = world.place.start("dumpcap", &mut dumpcap, "File: ");
-    let _pos1 = world.start(&world.net, "pos1", &["serve", "--config", "pos1.toml"]);
-    let mut pos2 = world.start(&world.net, "pos2", &["serve", "--config", "pos2.toml"]);
-    let mut node = world.start(&world.node, "mn", &["node", "--config", "mn.toml"]);
+    let mut dumpcap = world.temp_dir.start_program("dumpcap", &mut dumpcap, "File: ");
+    let _pos1 = world.start_mih(&world.net, "pos1", &["serve", "--config", "pos1.toml"]);
+    let mut pos2 = world.start_mih(&world.net, "pos2", &["serve", "--config", "pos2.toml"]);
+    let mut node = world.start_mih(&world.node, "mn", &["node", "--config", "mn.toml"]);
     node.wait_for("registered with the serving point of service");
     let flow = ["flow", "10.97.1.2:5000", "--from", CORRESPONDENT, "--interval", "10 ms"];
-    let mut flow = world.start(&world.net, "flow", &flow);
+    let mut flow = world.start_mih(&world.net, "flow", &flow);
     node.wait_for("the flow arrives interface=Serving");
     if foreseen {
-        world.place.write("signal", "-80\n");
+        world.temp_dir.write_private("signal", "-80\n");
         node.wait_for("handover done");
         pos2.wait_for("arrived");
         // Only now the link goes, and nothing is lost by that.
-        world.net.ip(&["link", "set", "w1", "down"]);
+        world.net.run_ip(&["link", "set", "w1", "down"]);
     } else {
-        world.net.ip(&["link", "set", "w1", "down"]);
+        world.net.run_ip(&["link", "set", "w1", "down"]);
         node.wait_for("handover done");
     }
     node.wait_for("the flow arrives interface=Target");
     flow.wait_for("the flow is redirected to=10.97.2.2");
     let log = node.log();
     let (took, gap, lost) = (
-        number(&log, "handover done", "took_ms"),
-        number(&log, "interface=Target", "gap_ms"),
-        number(&log, "interface=Target", "lost"),
+        log_number(&log, "handover done", "took_ms"),
+        log_number(&log, "interface=Target", "gap_ms"),
+        log_number(&log, "interface=Target", "lost"),
     );
     eprintln!(
         "{transport}, foreseen {foreseen}: handover {took:.1} ms, flow interrupted {gap:.1} ms, {lost} lost"
@@ -143,14 +143,14 @@ fn handover(transport: &str, foreseen: bool) {
     let captured = || {
         let words = ["-n", "-r", "handover.pcapng", "-Y", "mih", "-T", "fields", "-e", "frame.protocols"];
         // The file may end in the middle of a frame, which tshark says, too.
-        run(&world.place.path(""), "tshark", &words, "")
+        run_program(&world.temp_dir.path(""), "tshark", &words, "")
             .1
             .lines()
             .filter(|line| line.contains(":mih"))
             .count()
     };
     while captured() < messages {
-        assert!(begun.elapsed() < PATIENCE, "{} messages are captured", captured());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{} messages are captured", captured());
         std::thread::sleep(Duration::from_millis(200));
     }
     node.terminate();
@@ -158,11 +158,12 @@ fn handover(transport: &str, foreseen: bool) {
     assert_eq!(code, Some(0));
     dumpcap.terminate();
     // Of two interfaces an answer may stand before its request, which tshark then takes for one that goes again.
-    let (right, said) = run(&world.place.path(""), "reordercap", &["handover.pcapng", "sorted.pcapng"], "");
+    let (right, said) =
+        run_program(&world.temp_dir.path(""), "reordercap", &["handover.pcapng", "sorted.pcapng"], "");
     assert!(right, "{said}");
     let tshark = |filter: &str, field: &str| {
         let words = ["-n", "-r", "sorted.pcapng", "-Y", filter, "-T", "fields", "-e", field];
-        let (right, said) = run(&world.place.path(""), "tshark", &words, "");
+        let (right, said) = run_program(&world.temp_dir.path(""), "tshark", &words, "");
         assert!(right, "{filter}: {said}");
         said.lines()
             .filter(|line| !line.starts_with("Running as user"))
@@ -175,13 +176,13 @@ fn handover(transport: &str, foreseen: bool) {
 }
 
 #[test]
-fn a_flow_goes_on_over_the_other_link_when_one_is_foreseen_to_be_lost() {
+fn a_flow_moves_to_the_other_link_before_a_predicted_link_loss() {
     for transport in ["udp", "tcp"] {
-        handover(transport, true);
+        run_handover(transport, true);
     }
 }
 
 #[test]
-fn a_flow_goes_on_over_the_other_link_when_one_is_lost_without_warning() {
-    handover("udp", false);
+fn a_flow_moves_to_the_other_link_after_a_sudden_link_loss() {
+    run_handover("udp", false);
 }

@@ -1,8 +1,8 @@
 //! IDENT: oidentd asked by us; Net::Ident and PostgreSQL, which admits by it, asking us. Each in a network of its own, where
 //! port 113 is free.
 
-use crate::namespace::{ADDRESS, Namespace};
-use crate::place::{Folder, PATIENCE, Running, USHER, run};
+use crate::namespace::{ADDRESS, NetworkNamespace};
+use crate::place::{RunningProgram, TEST_TIMEOUT, TempDir, USHER, run_program};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,86 +25,91 @@ printf "from port %d\n", $stream->sockport;
 <$stream>;
 "#;
 
-struct World {
-    place: Folder,
-    space: Namespace,
+struct IdentTestNetwork {
+    temp_dir: TempDir,
+    space: NetworkNamespace,
 }
 
-impl World {
+impl IdentTestNetwork {
     fn new() -> Self {
-        let (place, space) = (Folder::new(), Namespace::new());
+        let (place, space) = (TempDir::new(), NetworkNamespace::new());
         for (name, text) in [("server.pl", SERVER), ("client.pl", CLIENT)] {
-            let path = place.write(name, text);
+            let path = place.write_private(name, text);
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
         }
-        Self { place, space }
+        Self { temp_dir: place, space }
     }
 
     /// Starts our server at port 113.
     #[track_caller]
-    fn serve(&self, disclose: &str) -> Running {
+    fn start_server(&self, disclose: &str) -> RunningProgram {
         let text = format!(
             "listen = [\"{ADDRESS}:113\"]\n[[asker]]\nprefix = \"{ADDRESS}\"\ndisclose = \"{disclose}\"\n"
         );
-        self.place.write("ident.toml", &text);
+        self.temp_dir.write_private("ident.toml", &text);
         let mut command = self.space.command(USHER);
         command.args(["ident", "serve", "--config", "ident.toml"]);
-        self.place.start("ident", &mut command, "started")
+        self.temp_dir.start_program("ident", &mut command, "started")
     }
 
     /// Has nobody connect to who asks, and answers the connection's port.
     #[track_caller]
-    fn connect(&self, name: &str) -> (Running, u16) {
+    fn open_connection(&self, name: &str) -> (RunningProgram, u16) {
         let mut command = self.space.command("runuser");
         command.args(["-u", "nobody", "--", "perl", "client.pl"]);
-        let client = self.place.start(name, &mut command, "from port");
+        let client = self.temp_dir.start_program(name, &mut command, "from port");
         let log = client.log();
         let port = log.split_whitespace().last().and_then(|port| port.parse().ok());
         (client, port.unwrap_or_else(|| panic!("{log}")))
     }
 
     /// Asks who has a connection from this port to port 7000.
-    fn ask(&self, port: u16) -> (bool, String) {
+    fn query_port(&self, port: u16) -> (bool, String) {
         let ports = format!("{port},7000");
-        self.space.run(&self.place, USHER, &["ident", "ask", "--from", ADDRESS, ADDRESS, &ports], "")
+        self.space.run_program(
+            &self.temp_dir,
+            USHER,
+            &["ident", "ask", "--from", ADDRESS, ADDRESS, &ports],
+            "",
+        )
     }
 }
 
 #[test]
 fn oidentd_tells_us_what_we_would_tell() {
-    let world = World::new();
+    let world = IdentTestNetwork::new();
     let mut perl = world.space.command("perl");
-    let mut server = world.place.start("server", perl.arg("server.pl"), "listening");
-    let (_client, port) = world.connect("client");
+    let mut server = world.temp_dir.start_program("server", perl.arg("server.pl"), "listening");
+    let (_client, port) = world.open_connection("client");
     server.wait_for(&format!("port {port}: "));
-    world.place.write("oidentd.conf", "default {\n    default {\n        deny spoof\n    }\n}\n");
+    world.temp_dir.write_private("oidentd.conf", "default {\n    default {\n        deny spoof\n    }\n}\n");
     let mut oidentd = world.space.command("oidentd");
     oidentd.args(["-i", "-S", "-d", "-a", ADDRESS, "-C", "oidentd.conf"]);
-    let theirs = world.place.start("oidentd", &mut oidentd, "");
+    let theirs = world.temp_dir.start_program("oidentd", &mut oidentd, "");
     let begun = Instant::now();
-    while world.ask(port).1.contains("refused") {
-        assert!(begun.elapsed() < PATIENCE, "oidentd never listens");
+    while world.query_port(port).1.contains("refused") {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "oidentd never listens");
         std::thread::sleep(Duration::from_millis(50));
     }
-    let asked = || [port, 9].map(|port| world.ask(port));
+    let asked = || [port, 9].map(|port| world.query_port(port));
     let told = asked();
     assert_eq!(told[0], (true, "nobody (UNIX)\n".to_owned()), "{}", theirs.log());
     assert!(!told[1].0 && told[1].1.contains("NO-USER"), "{told:?}");
     drop(theirs);
-    let _ours = world.serve("user-name");
+    let _ours = world.start_server("user-name");
     assert_eq!(asked(), told);
 }
 
 #[test]
 fn net_ident_hears_from_us_who_connects() {
-    let world = World::new();
+    let world = IdentTestNetwork::new();
     let mut perl = world.space.command("perl");
-    let mut server = world.place.start("server", perl.arg("server.pl"), "listening");
+    let mut server = world.temp_dir.start_program("server", perl.arg("server.pl"), "listening");
     for (disclose, told) in
         [("user-name", "nobody (UNIX)"), ("uid", "65534 (OTHER)"), ("hidden", "HIDDEN-USER")]
     {
-        let mut ours = world.serve(disclose);
-        let (_client, port) = world.connect(disclose);
+        let mut ours = world.start_server(disclose);
+        let (_client, port) = world.open_connection(disclose);
         server.wait_for(&format!("port {port}: {told}"));
         ours.wait_for(&format!("remote={ADDRESS}:7000 answer="));
         assert_eq!(ours.terminate(), Some(0));
@@ -112,21 +117,21 @@ fn net_ident_hears_from_us_who_connects() {
 }
 
 /// PostgreSQL in the world's network, which admits whoever IDENT says it is.
-struct Postgres<'a> {
-    world: &'a World,
+struct PostgresServer<'a> {
+    world: &'a IdentTestNetwork,
     programs: PathBuf,
-    _server: Running,
+    _server: RunningProgram,
 }
 
-impl<'a> Postgres<'a> {
+impl<'a> PostgresServer<'a> {
     #[track_caller]
-    fn start(world: &'a World) -> Self {
+    fn start(world: &'a IdentTestNetwork) -> Self {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let programs = versions.map(|version| version.path().join("bin")).max();
         let programs = programs.expect("PostgreSQL is installed; `scripts/setup test` does it");
-        let (folder, data) = (world.place.path(""), world.place.text("data"));
+        let (folder, data) = (world.temp_dir.path(""), world.temp_dir.path_text("data"));
         let root = |name, words: &[&str]| {
-            let (right, said) = run(&folder, name, words, "");
+            let (right, said) = run_program(&folder, name, words, "");
             assert!(right, "{name}: {said}");
         };
         // The server refuses to run as root; Debian's package brings a user for it.
@@ -134,42 +139,42 @@ impl<'a> Postgres<'a> {
         let initdb = programs.join("initdb").display().to_string();
         root("runuser", &["-u", "postgres", "--", &initdb, "-A", "trust", "-D", &data]);
         let rules = format!("local all all trust\nhost all all {ADDRESS}/32 ident\n");
-        std::fs::write(world.place.path("data/pg_hba.conf"), rules).unwrap();
+        std::fs::write(world.temp_dir.path("data/pg_hba.conf"), rules).unwrap();
         let mut command = world.space.command("runuser");
         command.args(["-u", "postgres", "--"]).arg(programs.join("postgres"));
         command.args(["-D", &data, "-k", &data, "-h", ADDRESS, "-p", "5432"]);
-        let server = world.place.start("postgres", &mut command, "ready to accept connections");
+        let server = world.temp_dir.start_program("postgres", &mut command, "ready to accept connections");
         let postgres = Self { world, programs, _server: server };
-        let (right, said) = postgres.psql("postgres", &data, "postgres", "CREATE ROLE nobody LOGIN");
+        let (right, said) = postgres.run_psql("postgres", &data, "postgres", "CREATE ROLE nobody LOGIN");
         assert!(right, "{said}");
         postgres
     }
 
     /// What a user of the system hears who wants to be a user of the database.
-    fn psql(&self, user: &str, host: &str, role: &str, sql: &str) -> (bool, String) {
+    fn run_psql(&self, user: &str, host: &str, role: &str, sql: &str) -> (bool, String) {
         let psql = self.programs.join("psql").display().to_string();
         let words = [
             "-u", user, "--", &psql, "-At", "-h", host, "-p", "5432", "-U", role, "-d", "postgres", "-c", sql,
         ];
-        self.world.space.run(&self.world.place, "runuser", &words, "")
+        self.world.space.run_program(&self.world.temp_dir, "runuser", &words, "")
     }
 }
 
 #[test]
 fn postgresql_admits_whom_we_name() {
-    let world = World::new();
-    let postgres = Postgres::start(&world);
-    let login = |user, role| postgres.psql(user, ADDRESS, role, "SELECT current_user");
+    let world = IdentTestNetwork::new();
+    let postgres = PostgresServer::start(&world);
+    let login = |user, role| postgres.run_psql(user, ADDRESS, role, "SELECT current_user");
     let refused = |(right, said): (bool, String)| {
         assert!(!right && said.contains("Ident authentication failed"), "{said}");
     };
     refused(login("nobody", "nobody"));
-    let mut ours = world.serve("user-name");
+    let mut ours = world.start_server("user-name");
     assert_eq!(login("nobody", "nobody"), (true, "nobody\n".to_owned()), "{}", ours.log());
     assert_eq!(login("postgres", "postgres"), (true, "postgres\n".to_owned()));
     refused(login("nobody", "postgres"));
     ours.wait_for(&format!("remote={ADDRESS}:5432 answer=nobody (UNIX)"));
     assert_eq!(ours.terminate(), Some(0));
-    let _hidden = world.serve("hidden");
+    let _hidden = world.start_server("hidden");
     refused(login("nobody", "nobody"));
 }

@@ -4,15 +4,15 @@
 mod certificates;
 mod life;
 
-use crate::certificates::chain;
-use crate::charon::Place;
+use crate::certificates::write_chain;
+use crate::charon::CharonNamespace;
 use crate::freeradius::FreeRadius;
-use crate::place::{Folder, PATIENCE, Running, SECRET, USHER, program};
+use crate::place::{RunningProgram, SECRET, TEST_TIMEOUT, TempDir, USHER, find_program};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// charon begins to us: by these ways of authenticating.
-fn begins(local: &str) -> String {
+fn initiator_config(local: &str) -> String {
     format!(
         r#"
 connections {{
@@ -47,7 +47,7 @@ secrets {{
 }
 
 /// charon waits for us.
-fn waits(remote: &str) -> String {
+fn responder_config(remote: &str) -> String {
     format!(
         r#"
 connections {{
@@ -81,41 +81,41 @@ secrets {{
 }
 
 /// A program in charon's namespace.
-fn within(charon: &Place, name: &str) -> Command {
-    let mut command = program("ip");
+fn charon_command(charon: &CharonNamespace, name: &str) -> Command {
+    let mut command = find_program("ip");
     command.args(["netns", "exec", charon.name(), name]);
     command
 }
 
 const LISTEN: &str = "[listen]\naddresses = [\"127.0.0.2\"]\nport = 1500\nnat_port = 14500\ncontrol = \"ike.sock\"\n[data]\ncarry = \"none\"\n";
 
-fn gateway(charon: &Place, place: &Folder, text: &str) -> Running {
-    place.write("gateway.toml", &format!("{LISTEN}{text}"));
-    let mut command = within(charon, USHER);
+fn start_gateway(charon: &CharonNamespace, place: &TempDir, text: &str) -> RunningProgram {
+    place.write_private("gateway.toml", &format!("{LISTEN}{text}"));
+    let mut command = charon_command(charon, USHER);
     command.args(["ike", "serve", "--config", "gateway.toml"]);
-    place.start("gateway", &mut command, "started")
+    place.start_program("gateway", &mut command, "started")
 }
 
 /// A connection to charon that says this besides.
-fn home(text: &str) -> String {
+fn home_connection(text: &str) -> String {
     let connection = "[[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\n\
                       remote_port = 4500\naddress = true\n";
     let child = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
     format!("{connection}{text}{child}")
 }
 
-pub(crate) fn client(charon: &Place, place: &Folder, text: &str) -> Running {
-    place.write("client.toml", &format!("{LISTEN}{}", home(text)));
-    let mut command = within(charon, USHER);
+pub(crate) fn start_client(charon: &CharonNamespace, place: &TempDir, text: &str) -> RunningProgram {
+    place.write_private("client.toml", &format!("{LISTEN}{}", home_connection(text)));
+    let mut command = charon_command(charon, USHER);
     command.args(["ike", "connect", "home", "--config", "client.toml"]);
-    place.start("client", &mut command, "listening")
+    place.start_program("client", &mut command, "listening")
 }
 
 #[track_caller]
-pub(crate) fn eventually(what: &str, charon: &Place, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_for_charon(what: &str, charon: &CharonNamespace, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}\n{}", charon.log());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}\n{}", charon.charon_log());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -126,7 +126,7 @@ const PSK_GATEWAY: &str = "[[connection]]\nname = \"site\"\nlocal_id = \"gw.test
 const POOL: &str = "[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n";
 
 /// What ike-scan shows of a gateway on loopback with these proposals: of IKEv2, of IKEv2 with a prime of 2048 bits, and of IKEv1.
-fn scanned(place: &Folder, proposals: &str) -> [String; 3] {
+fn scan_gateway(place: &TempDir, proposals: &str) -> [String; 3] {
     let free = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (port, nat_port) = (free(), free());
     let listen = format!(
@@ -134,15 +134,15 @@ fn scanned(place: &Folder, proposals: &str) -> [String; 3] {
     );
     let connection = "[[connection]]\nname = \"all\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
                       secret = \"a shared secret\"\n";
-    place.write("scanned.toml", &format!("{listen}{connection}{proposals}"));
-    let mut command = program(USHER);
+    place.write_private("scanned.toml", &format!("{listen}{connection}{proposals}"));
+    let mut command = find_program(USHER);
     command.args(["ike", "serve", "--config", "scanned.toml"]);
-    let _gateway = place.start("scanned", &mut command, "started");
+    let _gateway = place.start_program("scanned", &mut command, "started");
     // A busy gateway is waited for where it is to answer.
     let patient = "--timeout=60000";
     [&["--ikev2", patient][..], &["--ikev2", "--dhgroup=14", patient], &["--retry=1", "--timeout=300"]].map(
         |how| {
-            let mut scan = program("ike-scan");
+            let mut scan = find_program("ike-scan");
             let to = [format!("--dport={port}"), "--sport=0".into(), "127.0.0.1".into()];
             let said = scan.args(how).args(to).output().expect("ike-scan is there");
             String::from_utf8_lossy(&said.stdout).into_owned()
@@ -152,31 +152,31 @@ fn scanned(place: &Folder, proposals: &str) -> [String; 3] {
 
 #[test]
 fn ike_scan_gets_sane_answers() {
-    let place = Folder::new();
+    let place = TempDir::new();
     // It proposes SHA-1 and MD5 alone.
-    let [refused, again, old] = scanned(&place, "");
+    let [refused, again, old] = scan_gateway(&place, "");
     assert!(refused.contains("Notify message 14 (NO_PROPOSAL_CHOSEN)"), "{refused}");
     assert!(again.contains("NO_PROPOSAL_CHOSEN"), "{again}");
     assert!(old.contains("0 returned handshake; 0 returned notify"), "{old}");
-    let [other, chosen, _] = scanned(&place, "proposals = [\"aes256-sha1-modp2048\"]\n");
+    let [other, chosen, _] = scan_gateway(&place, "proposals = [\"aes256-sha1-modp2048\"]\n");
     assert!(other.contains("Notify message 17 (INVALID_KE_PAYLOAD)"), "{other}");
     let suite = "SA=(Encr=AES_CBC,KeyLength=256 Prf=HMAC_SHA1 Integ=HMAC_SHA1_96 DH_Group=14:modp2048)";
     assert!(chosen.contains("IKEv2 SA_INIT Handshake returned") && chosen.contains(suite), "{chosen}");
 }
 
 #[test]
-fn charon_logs_in_to_our_gateway_by_a_shared_key_and_gets_an_address() {
-    let place = Folder::new();
-    let charon = Place::new(&begins("auth = psk\n id = ini.test"));
-    let mut ours = gateway(&charon, &place, &format!("{PSK_GATEWAY}{POOL}"));
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
+fn charon_logs_in_by_shared_key_and_gets_a_virtual_address() {
+    let place = TempDir::new();
+    let charon = CharonNamespace::new(&initiator_config("auth = psk\n id = ini.test"));
+    let mut ours = start_gateway(&charon, &place, &format!("{PSK_GATEWAY}{POOL}"));
+    let said = charon.run_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
     assert!(said.contains("initiate completed successfully"), "{said}\n{}", ours.log());
     ours.wait_for("established");
-    let listed = charon.swanctl(&["--list-sas"]);
+    let listed = charon.run_swanctl(&["--list-sas"]);
     assert!(listed.contains("[10.9.0."), "it has an inner address: {listed}");
     // We replace both kinds, and end it.
     let ask = |words: &[&str]| {
-        let mut command = within(&charon, USHER);
+        let mut command = charon_command(&charon, USHER);
         command.args(["ike"]).args(words).args(["--config", "gateway.toml"]).current_dir(place.path(""));
         let done = command.output().unwrap();
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -188,7 +188,9 @@ fn charon_logs_in_to_our_gateway_by_a_shared_key_and_gets_an_address() {
     ours.wait_for("replaced");
     assert!(ask(&["status"]).contains("ini.test"));
     ask(&["down", "ini.test"]);
-    eventually("charon has none any more", &charon, || charon.swanctl(&["--list-sas"]).trim().is_empty());
+    wait_for_charon("charon has none any more", &charon, || {
+        charon.run_swanctl(&["--list-sas"]).trim().is_empty()
+    });
 }
 
 #[test]
@@ -209,21 +211,21 @@ fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
              eap_identity = \"ann\"\neap_methods = [\"mschapv2\"]\npassword = \"a long password\"\n",
         ),
     ] {
-        let place = Folder::new();
-        let charon = Place::new(&waits(remote));
-        let mut ours = client(&charon, &place, more);
+        let place = TempDir::new();
+        let charon = CharonNamespace::new(&responder_config(remote));
+        let mut ours = start_client(&charon, &place, more);
         ours.wait_for("addresses=\"10.9.0.");
         ours.wait_for("CHILD_SA");
-        eventually("charon lists both SAs", &charon, || {
-            let listed = charon.swanctl(&["--list-sas"]);
+        wait_for_charon("charon lists both SAs", &charon, || {
+            let listed = charon.run_swanctl(&["--list-sas"]);
             listed.contains("ESTABLISHED") && listed.contains("INSTALLED")
         });
         // charon replaces the IKE_SA, and ends it.
-        charon.swanctl(&["--rekey", "--ike", "in"]);
+        charon.run_swanctl(&["--rekey", "--ike", "in"]);
         ours.wait_for("replaced");
         let ended = charon.start_swanctl(&["--terminate", "--ike", "in", "--timeout", "120"]);
         ours.wait_for("the other side ended it");
-        ended.end();
+        ended.wait_for_output();
         drop(ours);
     }
 }
@@ -233,7 +235,7 @@ const EAP_GATEWAY: &str = "[[connection]]\nname = \"users\"\nlocal_id = \"gw.tes
                            [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
 
 /// A gateway that asks a RADIUS server there.
-fn asking(port: u16, acct: u16) -> String {
+fn radius_gateway_config(port: u16, acct: u16) -> String {
     format!(
         "{EAP_GATEWAY}{POOL}[aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:{port}\"\n\
          acct_address = \"127.0.0.1:{acct}\"\nsecret = \"{SECRET}\"\n"
@@ -242,9 +244,9 @@ fn asking(port: u16, acct: u16) -> String {
 
 #[test]
 fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
-    let place = Folder::new();
-    chain(&place, "server", 2);
-    chain(&place, "client", 1);
+    let place = TempDir::new();
+    write_chain(&place, "server", 2);
+    write_chain(&place, "client", 1);
     let read = |name: &str| std::fs::read(place.path(name)).unwrap();
     let aaa = format!(
         "state_dir = \"{}\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\nacct = [\"127.0.0.1:1813\"]\n\
@@ -252,9 +254,9 @@ fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
          [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
          extended_master_secret = \"optional\"\n[users]\nstore = \"memory\"\n[[user]]\nname = \"user@example.org\"\npassword = \"password\"\n\
          [[user]]\nname = \"station@usher.test\"\npassword = \"of no use\"\n",
-        place.text("state")
+        place.path_text("state")
     );
-    place.write("aaa.toml", &aaa);
+    place.write_private("aaa.toml", &aaa);
     for (method, user, files) in [
         ("md5", "user@example.org", Vec::new()),
         (
@@ -272,24 +274,24 @@ fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
             format!("auth = eap-{method}\n id = {user}\n eap_id = {user}\n aaa_id = aaa.usher.test{certs}");
         let files: Vec<(&str, &[u8])> =
             files.iter().map(|(name, octets)| (*name, octets.as_slice())).collect();
-        let charon = Place::with(
-            &begins(&local).replace(
+        let charon = CharonNamespace::with_files(
+            &initiator_config(&local).replace(
                 "user@example.org\n          secret = \"a shared",
                 &format!("{user}\n          secret = \"a shared"),
             ),
             &files,
         );
-        let mut command = within(&charon, USHER);
+        let mut command = charon_command(&charon, USHER);
         command.args(["aaa", "serve", "--config", "aaa.toml"]);
-        let server = place.start("aaa", &mut command, "started");
-        let mut ours = gateway(&charon, &place, &asking(1812, 1813));
-        let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
+        let server = place.start_program("aaa", &mut command, "started");
+        let mut ours = start_gateway(&charon, &place, &radius_gateway_config(1812, 1813));
+        let said = charon.run_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
         assert!(
             said.contains("initiate completed successfully"),
             "{method}: {said}\n{}\n{}\n{}",
             ours.log(),
             server.log(),
-            charon.log()
+            charon.charon_log()
         );
         ours.wait_for(&format!("peer={user}"));
         assert_eq!(ours.terminate(), Some(0));
@@ -299,16 +301,21 @@ fn charon_logs_in_by_eap_at_our_aaa_server_behind_our_gateway() {
 
 #[test]
 fn charon_logs_in_by_eap_at_freeradius_behind_our_gateway() {
-    let place = Folder::new();
-    chain(&place, "server", 2);
+    let place = TempDir::new();
+    write_chain(&place, "server", 2);
     let local = "auth = eap-md5\n id = user@example.org\n eap_id = user@example.org";
-    let charon = Place::new(&begins(local));
-    let radius = FreeRadius::start_by(&place, None, within(&charon, "freeradius"));
+    let charon = CharonNamespace::new(&initiator_config(local));
+    let radius = FreeRadius::start_by(&place, None, charon_command(&charon, "freeradius"));
     // It keeps no records: nobody listens there.
-    let text = asking(radius.port, radius.port + 1).replace("accounting = true\n", "");
-    let mut ours = gateway(&charon, &place, &text);
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
-    assert!(said.contains("initiate completed successfully"), "{said}\n{}\n{}", ours.log(), charon.log());
+    let text = radius_gateway_config(radius.port, radius.port + 1).replace("accounting = true\n", "");
+    let mut ours = start_gateway(&charon, &place, &text);
+    let said = charon.run_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
+    assert!(
+        said.contains("initiate completed successfully"),
+        "{said}\n{}\n{}",
+        ours.log(),
+        charon.charon_log()
+    );
     ours.wait_for("peer=user@example.org");
     drop(ours);
 }

@@ -1,8 +1,8 @@
 //! The MIH function on real links: what the kernel says of an interface reaches who subscribed, what others ask is done to it,
 //! and tshark reads along.
 
-use crate::namespace::Namespace;
-use crate::place::{Folder, PATIENCE, USHER, run};
+use crate::namespace::NetworkNamespace;
+use crate::place::{TEST_TIMEOUT, TempDir, USHER, run_program};
 use std::time::{Duration, Instant};
 
 const SERVER: &str = "10.98.0.1";
@@ -10,21 +10,21 @@ const ASKER: &str = "10.98.0.2";
 const MAC: &str = "02:00:00:00:98:01";
 
 /// A host with a function, a link `w0` that can be lost (its other end is `w1`), and another host that asks.
-struct World {
-    place: Folder,
-    host: Namespace,
-    asker: Namespace,
+struct MihTestNetwork {
+    temp_dir: TempDir,
+    host: NetworkNamespace,
+    asker: NetworkNamespace,
 }
 
-impl World {
+impl MihTestNetwork {
     fn new() -> Self {
-        let (place, host, asker) = (Folder::new(), Namespace::new(), Namespace::new());
-        host.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", asker.name()]);
-        host.ip(&["addr", "add", &format!("{SERVER}/24"), "dev", "v0"]);
-        asker.ip(&["addr", "add", &format!("{ASKER}/24"), "dev", "v1"]);
-        host.ip(&["link", "add", "w0", "address", MAC, "type", "veth", "peer", "name", "w1"]);
+        let (place, host, asker) = (TempDir::new(), NetworkNamespace::new(), NetworkNamespace::new());
+        host.run_ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", asker.name()]);
+        host.run_ip(&["addr", "add", &format!("{SERVER}/24"), "dev", "v0"]);
+        asker.run_ip(&["addr", "add", &format!("{ASKER}/24"), "dev", "v1"]);
+        host.run_ip(&["link", "add", "w0", "address", MAC, "type", "veth", "peer", "name", "w1"]);
         for (space, link) in [(&host, "v0"), (&asker, "v1"), (&host, "w0"), (&host, "w1")] {
-            space.ip(&["link", "set", link, "up"]);
+            space.run_ip(&["link", "set", link, "up"]);
         }
         let text = format!(
             "id = \"host.example.org\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
@@ -32,16 +32,16 @@ impl World {
              [[interface]]\nname = \"v0\"\n[[interface]]\nname = \"w0\"\nlink_type = \"802.11\"\nmay_act = true\n\
              watch = {{ file = \"signal\", below = -75, interval = \"20 ms\" }}\n"
         );
-        place.write("mih.toml", &text);
-        place.write("signal", "-60\n");
-        Self { place, host, asker }
+        place.write_private("mih.toml", &text);
+        place.write_private("signal", "-60\n");
+        Self { temp_dir: place, host, asker }
     }
 
     /// Asks, and answers what was printed.
     #[track_caller]
-    fn ask(&self, words: &[&str]) -> (bool, String) {
-        self.asker.run(
-            &self.place,
+    fn send_query(&self, words: &[&str]) -> (bool, String) {
+        self.asker.run_program(
+            &self.temp_dir,
             USHER,
             &[&["mih", "send", "--to", "host.example.org"], words].concat(),
             "",
@@ -50,25 +50,26 @@ impl World {
 }
 
 #[test]
-fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
-    let world = World::new();
+fn link_events_reach_subscribers_and_tshark_decodes_them() {
+    let world = MihTestNetwork::new();
     let mut serve = world.host.command(USHER);
     serve.args(["mih", "serve", "--config", "mih.toml"]);
-    let mut server = world.place.start("mih", &mut serve, "started");
+    let mut server = world.temp_dir.start_program("mih", &mut serve, "started");
     server.wait_until("both links up", |log| log.matches("link up").count() == 2);
     // Who is there: asked of whoever hears it, by an identifier of no octets, on which tshark's dissector breaks off.
-    let (right, said) = world.asker.run(&world.place, USHER, &["mih", "send", SERVER, "discover"], "");
+    let (right, said) =
+        world.asker.run_program(&world.temp_dir, USHER, &["mih", "send", SERVER, "discover"], "");
     assert!(right && said.contains("host.example.org") && said.contains(&format!("{MAC} 802.11")), "{said}");
     let mut dumpcap = world.asker.command("dumpcap");
     dumpcap.args(["-q", "-B", "32", "-i", "v1", "-w", "mih.pcapng"]);
-    let mut dumpcap = world.place.start("dumpcap", &mut dumpcap, "File: ");
+    let mut dumpcap = world.temp_dir.start_program("dumpcap", &mut dumpcap, "File: ");
     for transport in [&["--tcp"][..], &[]] {
         let (right, said) =
-            world.ask(&[transport, &[SERVER, "parameters", "--link", MAC, "--json"]].concat());
+            world.send_query(&[transport, &[SERVER, "parameters", "--link", MAC, "--json"]].concat());
         assert!(right && said.contains("\"operation\": \"normal\""), "{said}");
         // A veth says 10 Gb/s, of which the parameter's 16 bits hold 65535 kb/s.
         assert!(said.contains("\"data_rate_kbps\": 65535"), "{said}");
-        let (right, said) = world.ask(&[transport, &[SERVER, "candidates", "--link", MAC]].concat());
+        let (right, said) = world.send_query(&[transport, &[SERVER, "candidates", "--link", MAC]].concat());
         assert!(right && said.contains("handover: permitted"), "{said}");
 
         let mut follow = world.asker.command(USHER);
@@ -78,27 +79,27 @@ fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
             MAC,
             "--follow",
         ]);
-        let mut follow = world.place.start("follow", &mut follow, "MIH_Event_Subscribe response");
+        let mut follow = world.temp_dir.start_program("follow", &mut follow, "MIH_Event_Subscribe response");
         let mut heard = |what: &str, count: usize| {
             follow.wait_until(what, |log| log.matches(what).count() == count);
         };
         let (down, up) = ("MIH_Link_Down: ", "MIH_Link_Up: ");
-        world.host.ip(&["link", "set", "w1", "down"]);
+        world.host.run_ip(&["link", "set", "w1", "down"]);
         heard(down, 1);
-        world.host.ip(&["link", "set", "w1", "up"]);
+        world.host.run_ip(&["link", "set", "w1", "up"]);
         heard(up, 1);
-        world.place.write("signal", "-80\n");
+        world.temp_dir.write_private("signal", "-80\n");
         heard("within ms 1000, reason link parameter degrading", 1);
-        world.place.write("signal", "-60\n");
+        world.temp_dir.write_private("signal", "-60\n");
         // What others ask: now, and after a while, of which it is told at once.
         let act = |action: &str, more: &[&str]| {
             let (right, said) =
-                world.ask(&[transport, &[SERVER, "act", action, "--link", MAC], more].concat());
+                world.send_query(&[transport, &[SERVER, "act", action, "--link", MAC], more].concat());
             assert!(right && said.contains("result success"), "{said}");
         };
         act("power-down", &[]);
         heard(down, 2);
-        assert!(follow_log(&world.place).contains("reason explicit disconnect"));
+        assert!(follow_log(&world.temp_dir).contains("reason explicit disconnect"));
         act("power-up", &[]);
         heard(up, 2);
         act("disconnect", &["--delay", "0.3 s"]);
@@ -116,21 +117,21 @@ fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
         let filter = format!("mih && {carrier}");
         let words = ["-n", "-r", "mih.pcapng", "-Y", &filter, "-T", "fields", "-e", "frame.protocols"];
         // The file may end in the middle of a frame, which tshark says, too.
-        run(&world.place.path(""), "tshark", &words, "")
+        run_program(&world.temp_dir.path(""), "tshark", &words, "")
             .1
             .lines()
             .filter(|line| line.contains(":mih"))
             .count()
     };
     while captured("udp") <= 40 || captured("tcp") <= 20 {
-        assert!(begun.elapsed() < PATIENCE, "{} and {} are captured", captured("udp"), captured("tcp"));
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{} and {} are captured", captured("udp"), captured("tcp"));
         std::thread::sleep(Duration::from_millis(200));
     }
     dumpcap.terminate();
     let tshark = |filter: &str, fields: &[&str]| {
         let mut words = vec!["-n", "-r", "mih.pcapng", "-Y", filter, "-T", "fields"];
         fields.iter().for_each(|field| words.extend(["-e", field]));
-        let (right, said) = run(&world.place.path(""), "tshark", &words, "");
+        let (right, said) = run_program(&world.temp_dir.path(""), "tshark", &words, "");
         assert!(right, "{filter}: {said}");
         said.lines()
             .filter(|line| !line.starts_with("Running as user"))
@@ -147,6 +148,6 @@ fn what_becomes_of_a_link_reaches_who_subscribed_and_tshark_reads_along() {
 }
 
 /// What the client that follows has printed.
-fn follow_log(place: &Folder) -> String {
+fn follow_log(place: &TempDir) -> String {
     std::fs::read_to_string(place.path("follow.log")).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Network namespaces: a test's own network, in which all ports are free and nobody else is heard. Root may make them.
 
-use crate::place::{Folder, Running, USHER, program, run};
+use crate::place::{RunningProgram, TempDir, USHER, find_program, run_program};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) const ADDRESS: &str = "10.99.0.1";
 
 /// A namespace with loopback up, removed at its end; what runs in it has to end before.
-pub(crate) struct Namespace(String);
+pub(crate) struct NetworkNamespace(String);
 
-impl Namespace {
+impl NetworkNamespace {
     #[track_caller]
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("usher-interop-{}-{n}", std::process::id());
-        ip(&["netns", "add", &name]);
+        run_ip(&["netns", "add", &name]);
         let space = Self(name);
-        space.ip(&["link", "set", "lo", "up"]);
-        space.ip(&["addr", "add", ADDRESS, "dev", "lo"]);
+        space.run_ip(&["link", "set", "lo", "up"]);
+        space.run_ip(&["addr", "add", ADDRESS, "dev", "lo"]);
         space
     }
 
@@ -30,37 +30,43 @@ impl Namespace {
 
     /// Runs `ip` on this namespace's network.
     #[track_caller]
-    pub(crate) fn ip(&self, arguments: &[&str]) {
-        ip(&[&["-n", &self.0], arguments].concat());
+    pub(crate) fn run_ip(&self, arguments: &[&str]) {
+        run_ip(&[&["-n", &self.0], arguments].concat());
     }
 
     /// A program to be run in it.
     pub(crate) fn command(&self, name: &str) -> Command {
-        let mut command = program("ip");
+        let mut command = find_program("ip");
         command.args(["netns", "exec", &self.0, name]);
         command
     }
 
     /// Runs a program in it to its end and answers all that it printed.
     #[track_caller]
-    pub(crate) fn run(&self, place: &Folder, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
+    pub(crate) fn run_program(
+        &self,
+        place: &TempDir,
+        name: &str,
+        arguments: &[&str],
+        input: &str,
+    ) -> (bool, String) {
         let words = [&["netns", "exec", &self.0, name], arguments].concat();
-        run(&place.path(""), "ip", &words, input)
+        run_program(&place.path(""), "ip", &words, input)
     }
 
     /// Starts our server in it.
     #[track_caller]
-    pub(crate) fn serve(&self, place: &Folder, configuration: &str) -> Running {
-        place.write("aaa.toml", configuration);
+    pub(crate) fn start_server(&self, place: &TempDir, configuration: &str) -> RunningProgram {
+        place.write_private("aaa.toml", configuration);
         let mut command = self.command(USHER);
         command.args(["aaa", "serve", "--config", "aaa.toml"]);
-        place.start("usher", &mut command, "started")
+        place.start_program("usher", &mut command, "started")
     }
 }
 
-impl Drop for Namespace {
+impl Drop for NetworkNamespace {
     fn drop(&mut self) {
-        let done = program("ip").args(["netns", "del", &self.0]).status();
+        let done = find_program("ip").args(["netns", "del", &self.0]).status();
         if !std::thread::panicking() {
             assert!(done.unwrap().success(), "{} is not removed", self.0);
         }
@@ -68,7 +74,7 @@ impl Drop for Namespace {
 }
 
 #[track_caller]
-fn ip(arguments: &[&str]) {
-    let (right, said) = run(std::path::Path::new("/"), "ip", arguments, "");
+fn run_ip(arguments: &[&str]) {
+    let (right, said) = run_program(std::path::Path::new("/"), "ip", arguments, "");
     assert!(right, "ip {}: {said}; root may do it", arguments.join(" "));
 }

@@ -16,17 +16,17 @@ pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
 /// The secret between all RADIUS programs here.
 pub(crate) const SECRET: &str = "testing123";
 /// How long a program may take to come up, or a login to end, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Moves this thread, with all that it starts, into a network of its own, whose ports no other test uses. The network goes with
 /// the last program in it. A user who may not make one stays in the machine's.
 fn enter_own_network() {
-    thread_local!(static IS_THERE: Cell<bool> = const { Cell::new(false) });
-    if IS_THERE.replace(true) {
+    thread_local!(static HAS_OWN_NETWORK: Cell<bool> = const { Cell::new(false) });
+    if HAS_OWN_NETWORK.replace(true) {
         return;
     }
     let ip = |arguments: &[&str]| {
-        let done = program("ip").args(arguments).stderr(Stdio::null()).status();
+        let done = find_program("ip").args(arguments).stderr(Stdio::null()).status();
         done.is_ok_and(|status| status.success())
     };
     let thread = std::thread::current().id();
@@ -41,9 +41,9 @@ fn enter_own_network() {
 }
 
 /// A folder of a test's own, removed at its end. The test has a network of its own from then on.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     pub(crate) fn new() -> Self {
         enter_own_network();
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -60,12 +60,12 @@ impl Folder {
     }
 
     /// The path as text, for configuration files.
-    pub(crate) fn text(&self, name: &str) -> String {
+    pub(crate) fn path_text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
     /// Writes a file that only its owner reads.
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write_private(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -75,7 +75,7 @@ impl Folder {
 
     /// Starts a program in this folder, its output in `NAME.log`, and waits until that has `ready` in it.
     #[track_caller]
-    pub(crate) fn start(&self, name: &str, command: &mut Command, ready: &str) -> Running {
+    pub(crate) fn start_program(&self, name: &str, command: &mut Command, ready: &str) -> RunningProgram {
         let log = self.path(&format!("{name}.log"));
         let file = fs::File::create(&log).unwrap();
         let child = command
@@ -85,13 +85,13 @@ impl Folder {
             .stderr(file)
             .spawn()
             .unwrap_or_else(|e| panic!("{name}: {e}; `scripts/setup test` installs what these tests need"));
-        let mut running = Running { child, log };
+        let mut running = RunningProgram { child, log };
         running.wait_for(ready);
         running
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("kept for a look: {}", self.0.display());
@@ -102,12 +102,12 @@ impl Drop for Folder {
 }
 
 /// A program that ends with the test.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     child: Child,
     log: PathBuf,
 }
 
-impl Running {
+impl RunningProgram {
     /// What it has printed.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
@@ -131,7 +131,7 @@ impl Running {
                 }
                 panic!("it ended ({status}) without saying {what:?}:\n{}", self.log());
             }
-            assert!(begun.elapsed() < PATIENCE, "it never said {what:?}:\n{}", self.log());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "it never said {what:?}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -152,13 +152,13 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(begun.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "it does not end:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -185,22 +185,22 @@ pub(crate) fn tcp_port() -> u16 {
 }
 
 /// A running `usher aaa serve`.
-pub(crate) struct Server {
-    pub(crate) running: Running,
+pub(crate) struct AaaServer {
+    pub(crate) running: RunningProgram,
     /// Authentication; accounting is the next one.
     pub(crate) port: u16,
 }
 
-impl Server {
+impl AaaServer {
     /// Starts it on loopback with one client there and what `more` says besides; one shard unless `more` says so.
     #[track_caller]
-    pub(crate) fn start(place: &Folder, more: &str) -> Self {
-        Self::listening(place, "", more)
+    pub(crate) fn start(place: &TempDir, more: &str) -> Self {
+        Self::start_listening(place, "", more)
     }
 
     /// The same, listening on more besides.
     #[track_caller]
-    pub(crate) fn listening(place: &Folder, listen: &str, more: &str) -> Self {
+    pub(crate) fn start_listening(place: &TempDir, listen: &str, more: &str) -> Self {
         let port = udp_ports();
         let shards = if more.contains("shards =") { "" } else { "shards = 1\n" };
         let (scalars, tables) = more.split_at(more.find('[').unwrap_or(more.len()));
@@ -218,19 +218,19 @@ prefix = "127.0.0.0/8"
 secret = "{SECRET}"
 message_authenticator = "off"
 "#,
-            state = place.text("state"),
+            state = place.path_text("state"),
             acct = port + 1,
         );
-        place.write("aaa.toml", &text);
+        place.write_private("aaa.toml", &text);
         let mut command = Command::new(USHER);
         command.args(["aaa", "serve", "--config", "aaa.toml"]);
-        let running = place.start("usher", &mut command, "started");
+        let running = place.start_program("usher", &mut command, "started");
         Self { running, port }
     }
 }
 
 /// A program to be run, which may be in a folder for servers that is not on everybody's path.
-pub(crate) fn program(name: &str) -> Command {
+pub(crate) fn find_program(name: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
@@ -239,9 +239,9 @@ pub(crate) fn program(name: &str) -> Command {
 
 /// Runs a program of Debian's to its end and answers all that it printed; `input` goes to its standard input.
 #[track_caller]
-pub(crate) fn run(folder: &Path, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
+pub(crate) fn run_program(folder: &Path, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
     use std::io::Write;
-    let mut child = program(name)
+    let mut child = find_program(name)
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::piped())

@@ -9,17 +9,17 @@ mod full;
 mod radsec;
 mod within;
 
-use crate::namespace::Namespace;
-use crate::place::{Folder, PATIENCE, Running, USHER, program};
+use crate::namespace::NetworkNamespace;
+use crate::place::{RunningProgram, TEST_TIMEOUT, TempDir, USHER, find_program};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// A concentrator's namespace and a host's, with a cable.
-struct Cable {
-    ac: Namespace,
-    host: Namespace,
-    place: Folder,
+struct PppoeTestNetwork {
+    ac: NetworkNamespace,
+    host: NetworkNamespace,
+    temp_dir: TempDir,
 }
 
 const SITE: &str = r#"
@@ -47,27 +47,27 @@ keepalive_failures = 100
 folder = "log"
 "#;
 
-impl Cable {
+impl PppoeTestNetwork {
     fn new() -> Self {
-        Self::with(SITE)
+        Self::with_config(SITE)
     }
-    fn with(site: &str) -> Self {
-        let (ac, host, place) = (Namespace::new(), Namespace::new(), Folder::new());
-        ac.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", host.name()]);
+    fn with_config(site: &str) -> Self {
+        let (ac, host, place) = (NetworkNamespace::new(), NetworkNamespace::new(), TempDir::new());
+        ac.run_ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", host.name()]);
         for space in [&ac, &host] {
-            space.ip(&["link", "set", "lan", "up"]);
+            space.run_ip(&["link", "set", "lan", "up"]);
         }
-        place.write("pppoe.toml", site);
-        place.write("password", "a long password\n");
-        place.write("wrong", "another password\n");
-        Self { ac, host, place }
+        place.write_private("pppoe.toml", site);
+        place.write_private("password", "a long password\n");
+        place.write_private("wrong", "another password\n");
+        Self { ac, host, temp_dir: place }
     }
-    fn serve(&self, name: &str) -> Running {
+    fn start_concentrator(&self, name: &str) -> RunningProgram {
         let mut command = self.ac.command(USHER);
         command.args(["pppoe", "serve", "--config", "pppoe.toml"]);
-        self.place.start(name, &mut command, "started")
+        self.temp_dir.start_program(name, &mut command, "started")
     }
-    fn connect(&self, name: &str, protocol: &str, password: &str, ready: &str) -> Running {
+    fn connect_ann(&self, name: &str, protocol: &str, password: &str, ready: &str) -> RunningProgram {
         self.as_user(name, "ann", protocol, password, &["--keep"], ready)
     }
     /// A client of this user's, with these options besides.
@@ -80,72 +80,72 @@ impl Cable {
         password: &str,
         more: &[&str],
         ready: &str,
-    ) -> Running {
+    ) -> RunningProgram {
         let mut command = self.host.command(USHER);
         command.args(["pppoe", "connect", "lan", "--user", user, "--password-file", password]);
         command.args(["--protocols", protocol, "--network", "0.0.0.0/0"]).args(more);
-        self.place.start(name, &mut command, ready)
+        self.temp_dir.start_program(name, &mut command, ready)
     }
     /// What the program says, as JSON.
-    fn ask(&self, words: &[&str]) -> Value {
-        let mut command = program(USHER);
-        command.args(words).args(["--json", "--config", "pppoe.toml"]).current_dir(self.place.path(""));
+    fn run_json_command(&self, words: &[&str]) -> Value {
+        let mut command = find_program(USHER);
+        command.args(words).args(["--json", "--config", "pppoe.toml"]).current_dir(self.temp_dir.path(""));
         let done = command.output().unwrap();
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
         serde_json::from_slice(&done.stdout).unwrap()
     }
     /// What the host reads of the concentrator by TCP, at its address of the link.
-    fn read(&self) -> (bool, String) {
+    fn read_health(&self) -> (bool, String) {
         let get =
             "exec 3<>/dev/tcp/10.0.0.1/9100 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3";
-        self.host.run(&self.place, "timeout", &["60", "bash", "-c", get], "")
+        self.host.run_program(&self.temp_dir, "timeout", &["60", "bash", "-c", get], "")
     }
     /// What is elsewhere, beyond a link of the concentrator's to which hosts' packets are routed.
-    fn world(&self) -> Namespace {
-        let world = Namespace::new();
-        self.ac.ip(&["link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", world.name()]);
+    fn add_remote_namespace(&self) -> NetworkNamespace {
+        let world = NetworkNamespace::new();
+        self.ac.run_ip(&["link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", world.name()]);
         for (space, address) in [(&self.ac, "198.51.100.1/24"), (&world, "198.51.100.2/24")] {
-            space.ip(&["addr", "add", address, "dev", "wan"]);
-            space.ip(&["link", "set", "wan", "up"]);
+            space.run_ip(&["addr", "add", address, "dev", "wan"]);
+            space.run_ip(&["link", "set", "wan", "up"]);
         }
-        world.ip(&["route", "add", "10.0.0.0/24", "via", "198.51.100.1"]);
+        world.run_ip(&["route", "add", "10.0.0.0/24", "via", "198.51.100.1"]);
         let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
-        assert!(self.ac.run(&self.place, "sh", &["-c", forward], "").0);
+        assert!(self.ac.run_program(&self.temp_dir, "sh", &["-c", forward], "").0);
         world
     }
     /// A connection of the host's to a server elsewhere, whatever that speaks, and the port from which it comes there.
     #[track_caller]
-    fn connection(&self, world: &Namespace) -> (Running, Running, u16) {
+    fn open_connection(&self, world: &NetworkNamespace) -> (RunningProgram, RunningProgram, u16) {
         let mut server = world.command(USHER);
         let any =
             "listen = [\"198.51.100.2:7000\"]\n[[asker]]\nprefix = \"0.0.0.0/0\"\ndisclose = \"hidden\"\n";
-        self.place.write("server.toml", any);
+        self.temp_dir.write_private("server.toml", any);
         server.args(["ident", "serve", "--config", "server.toml"]);
-        let server = self.place.start("server", &mut server, "started");
+        let server = self.temp_dir.start_program("server", &mut server, "started");
         let mut user = self.host.command("bash");
         user.args(["-c", "exec 3<>/dev/tcp/198.51.100.2/7000; echo open; exec sleep 3600"]);
-        let user = self.place.start("user", &mut user, "open");
+        let user = self.temp_dir.start_program("user", &mut user, "open");
         // Local 198.51.100.2:7000, from 198.51.100.1, as the kernel writes it in hexadecimal.
-        let (_, table) = world.run(&self.place, "cat", &["/proc/net/tcp"], "");
+        let (_, table) = world.run_program(&self.temp_dir, "cat", &["/proc/net/tcp"], "");
         let line = table.lines().find(|line| line.contains("026433C6:1B58 016433C6:"));
         let line = line.unwrap_or_else(|| panic!("no connection:\n{table}"));
         let port = line.split("016433C6:").nth(1).and_then(|rest| rest.get(..4)).unwrap();
         (server, user, u16::from_str_radix(port, 16).unwrap())
     }
     /// What is in the files of the log that are called so, before the day.
-    fn log(&self, kind: &str) -> String {
-        let all = std::fs::read_dir(self.place.path("log")).unwrap().map(|entry| entry.unwrap().path());
+    fn read_log(&self, kind: &str) -> String {
+        let all = std::fs::read_dir(self.temp_dir.path("log")).unwrap().map(|entry| entry.unwrap().path());
         let of = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(kind);
         all.filter(of).map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
     /// The one session that there is, once there is one.
-    fn session(&self) -> Value {
+    fn wait_for_session(&self) -> Value {
         let begun = Instant::now();
         loop {
-            let status = self.ask(&["pppoe", "sessions"]);
+            let status = self.run_json_command(&["pppoe", "sessions"]);
             match status["sessions"].as_array().unwrap().as_slice() {
                 [one] if one["mtu"] != 0 => return one.clone(),
-                other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+                other => assert!(begun.elapsed() < TEST_TIMEOUT, "{other:?}"),
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
@@ -153,151 +153,161 @@ impl Cable {
 }
 
 #[test]
-fn a_host_that_shows_who_it_is_is_carried_and_known_by_its_address() {
-    let cable = Cable::new();
-    let mut concentrator = cable.serve("ac");
-    assert!(!cable.read().0, "nothing passes before");
-    let client = cable.connect("client", "mschapv2", "password", "connected");
-    let (answers, said) = cable.read();
+fn an_authenticated_host_is_online_and_found_by_its_address() {
+    let cable = PppoeTestNetwork::new();
+    let mut concentrator = cable.start_concentrator("ac");
+    assert!(!cable.read_health().0, "nothing passes before");
+    let client = cable.connect_ann("client", "mschapv2", "password", "connected");
+    let (answers, said) = cable.read_health();
     assert!(answers && said.contains("serving"), "{said}\n{}\n{}", client.log(), concentrator.log());
-    let session = cable.session();
+    let session = cable.wait_for_session();
     assert_eq!((session["user"].as_str(), session["port"].as_str()), (Some("ann"), Some("lan")));
     let address = session["ipv4"].as_str().unwrap().to_owned();
-    let who = cable.ask(&["who", &address]);
+    let who = cable.run_json_command(&["who", &address]);
     assert_eq!((who["found"][0]["user"].as_str(), who["found"].as_array().unwrap().len()), (Some("ann"), 1));
     assert_eq!(who["found"][0]["until"], Value::Null, "it still has it");
     // Told to end, the client comes again.
-    assert_eq!(cable.ask(&["pppoe", "disconnect", "ann"])["sessions"], 1);
+    assert_eq!(cable.run_json_command(&["pppoe", "disconnect", "ann"])["sessions"], 1);
     concentrator.wait_for("ended");
-    let again = cable.session();
+    let again = cable.wait_for_session();
     assert!(again["id"].as_u64() > session["id"].as_u64(), "{again}");
     assert_eq!(again["ipv4"].as_str(), Some(&*address), "and gets its address again");
     drop(client);
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
     // Without a concentrator the files answer, and the audit has both questions.
     let began = who["found"][0]["since"].as_str().unwrap();
-    let later = cable.ask(&["who", &address, "--at", began]);
+    let later = cable.run_json_command(&["who", &address, "--at", began]);
     assert_eq!(later["found"][0]["user"].as_str(), Some("ann"), "{later}");
-    let audit = cable.log("audit-");
+    let audit = cable.read_log("audit-");
     assert_eq!(audit.lines().count(), 2, "{audit}");
 }
 
 /// The same where packets of sessions never leave the kernel.
 #[test]
-fn a_host_is_carried_by_programs_in_the_kernel_once_it_has_shown_who_it_is() {
-    let cable = Cable::with(&format!("{SITE}[data]\nmode = \"ebpf\"\n"));
-    let mut concentrator = cable.serve("ac");
-    let refused = cable.connect("refused", "chap", "wrong", "does not let this user in");
-    assert!(!cable.read().0, "nothing passes for whoever has not: {}", concentrator.log());
+fn ebpf_carries_a_host_only_after_its_login() {
+    let cable = PppoeTestNetwork::with_config(&format!("{SITE}[data]\nmode = \"ebpf\"\n"));
+    let mut concentrator = cable.start_concentrator("ac");
+    let refused = cable.connect_ann("refused", "chap", "wrong", "does not let this user in");
+    assert!(!cable.read_health().0, "nothing passes for whoever has not: {}", concentrator.log());
     drop(refused);
-    let client = cable.connect("client", "chap", "password", "connected");
-    let (answers, said) = cable.read();
+    let client = cable.connect_ann("client", "chap", "password", "connected");
+    let (answers, said) = cable.read_health();
     assert!(answers && said.contains("serving"), "{said}\n{}\n{}", client.log(), concentrator.log());
-    assert_eq!(cable.session()["user"].as_str(), Some("ann"));
+    assert_eq!(cable.wait_for_session()["user"].as_str(), Some("ann"));
     drop(client);
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
-    let (_, links) = cable.ac.run(&cable.place, "ip", &["-j", "link", "show", "dev", "lan"], "");
+    let (_, links) = cable.ac.run_program(&cable.temp_dir, "ip", &["-j", "link", "show", "dev", "lan"], "");
     assert!(!links.contains("prog"), "its program has left the access interface: {links}");
 }
 
 #[test]
 fn who_does_not_know_the_password_reaches_nothing() {
-    let cable = Cable::new();
-    let mut concentrator = cable.serve("ac");
-    let client = cable.connect("client", "chap", "wrong", "does not let this user in");
+    let cable = PppoeTestNetwork::new();
+    let mut concentrator = cable.start_concentrator("ac");
+    let client = cable.connect_ann("client", "chap", "wrong", "does not let this user in");
     concentrator.wait_for("not let in");
-    assert!(!cable.read().0, "{}", client.log());
-    assert!(cable.ask(&["pppoe", "sessions"])["sessions"].as_array().unwrap().is_empty());
+    assert!(!cable.read_health().0, "{}", client.log());
+    assert!(cable.run_json_command(&["pppoe", "sessions"])["sessions"].as_array().unwrap().is_empty());
 }
 
 #[test]
-fn after_a_concentrator_was_killed_its_sessions_are_closed_and_its_hosts_come_back() {
-    let cable = Cable::new();
-    let concentrator = cable.serve("ac");
-    let client = cable.connect("client", "eap", "password", "connected");
-    let before = cable.session();
+fn after_a_kill_lost_sessions_are_closed_and_hosts_come_back() {
+    let cable = PppoeTestNetwork::new();
+    let concentrator = cable.start_concentrator("ac");
+    let client = cable.connect_ann("client", "eap", "password", "connected");
+    let before = cable.wait_for_session();
     concentrator.signal("KILL");
     drop(concentrator);
-    let concentrator = cable.serve("again");
-    let after = cable.session();
+    let concentrator = cable.start_concentrator("again");
+    let after = cable.wait_for_session();
     assert_ne!(before["session"], after["session"]);
-    let (answers, said) = cable.read();
+    let (answers, said) = cable.read_health();
     assert!(answers && said.contains("serving"), "{said}\n{}", client.log());
-    let status = cable.ask(&["pppoe", "sessions"]);
+    let status = cable.run_json_command(&["pppoe", "sessions"]);
     assert_eq!(status["counters"]["sessions_lost"], 1, "{}", concentrator.log());
     // Whether it has the same address again or another, nobody has it beside.
-    let who = cable.ask(&["who", after["ipv4"].as_str().unwrap()]);
+    let who = cable.run_json_command(&["who", after["ipv4"].as_str().unwrap()]);
     let found = who["found"].as_array().unwrap();
     assert_eq!((found.len(), &found[0]["session"]), (1, &after["session"]), "{who}");
 }
 
 /// What somebody in a namespace hears of a connection by IDENT.
 #[track_caller]
-fn ident(space: &Namespace, place: &Folder, address: &str, ports: &str) -> String {
-    space.run(place, USHER, &["ident", "ask", address, ports], "").1.trim().to_owned()
+fn query_ident(space: &NetworkNamespace, place: &TempDir, address: &str, ports: &str) -> String {
+    space.run_program(place, USHER, &["ident", "ask", address, ports], "").1.trim().to_owned()
 }
 
 #[test]
 fn an_asker_hears_the_sessions_user_whatever_the_host_says() {
     let ident_here = "[ident]\nlisten = [\"0.0.0.0:1113\"]\nothers = \"user-name\"\n";
-    let cable = Cable::with(&format!("{SITE}{ident_here}"));
-    let mut concentrator = cable.serve("ac");
-    let client = cable.connect("client", "chap", "password", "connected");
-    let address = cable.session()["ipv4"].as_str().unwrap().to_owned();
+    let cable = PppoeTestNetwork::with_config(&format!("{SITE}{ident_here}"));
+    let mut concentrator = cable.start_concentrator("ac");
+    let client = cable.connect_ann("client", "chap", "password", "connected");
+    let address = cable.wait_for_session()["ipv4"].as_str().unwrap().to_owned();
     // What the host would say at its own port 113 nobody hears.
-    assert_eq!(ident(&cable.ac, &cable.place, &address, "40000,25"), "ann (UNIX)", "{}", client.log());
+    assert_eq!(
+        query_ident(&cable.ac, &cable.temp_dir, &address, "40000,25"),
+        "ann (UNIX)",
+        "{}",
+        client.log()
+    );
     drop(client);
-    let audit = cable.log("audit-");
+    let audit = cable.read_log("audit-");
     assert!(audit.contains("ann (UNIX)"), "{audit}");
     assert_eq!(concentrator.terminate(), Some(0));
-    let (_, rules) = cable.ac.run(&cable.place, "nft", &["list", "tables"], "");
+    let (_, rules) = cable.ac.run_program(&cable.temp_dir, "nft", &["list", "tables"], "");
     assert!(!rules.contains("usher_pppoe"), "the rules are gone: {rules}");
 }
 
 #[test]
-fn an_asker_hears_whose_a_connection_is_that_comes_from_an_address_that_hosts_share() {
+fn ident_finds_the_user_of_a_connection_from_a_shared_address() {
     let nat = "translations = true\n[tracking.ipfix]\ncollectors = [\"198.51.100.2:4739\"]\n[data]\nnat = \"masquerade\"\n\
                [ident]\nothers = \"user-name\"\nmasquerade = [\"198.51.100.1\"]\n";
     let users = "[[user]]\nname = \"eve\"\npassword = \"a long password\"\n[[user]]\nname = \"ann\"";
     let one =
         SITE.replace("10.0.0.2-10.0.0.9", "10.0.0.2-10.0.0.2").replace("[[user]]\nname = \"ann\"", users);
-    let cable = Cable::with(&format!("{one}{nat}"));
-    let world = cable.world();
-    let concentrator = cable.serve("ac");
-    let mut client = cable.connect("client", "chap", "password", "connected");
-    cable.session();
-    let (_server, _user, port) = cable.connection(&world);
-    let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
+    let cable = PppoeTestNetwork::with_config(&format!("{one}{nat}"));
+    let world = cable.add_remote_namespace();
+    let concentrator = cable.start_concentrator("ac");
+    let mut client = cable.connect_ann("client", "chap", "password", "connected");
+    cable.wait_for_session();
+    let (_server, _user, port) = cable.open_connection(&world);
+    let said = query_ident(&world, &cable.temp_dir, "198.51.100.1", &format!("{port},7000"));
     assert_eq!(said, "ann (UNIX)", "{}\n{}", concentrator.log(), client.log());
-    let other = ident(&world, &cable.place, "198.51.100.1", &format!("{},7000", port ^ 1));
+    let other = query_ident(&world, &cable.temp_dir, "198.51.100.1", &format!("{},7000", port ^ 1));
     assert!(other.contains("NO-USER"), "{other}\n{}", concentrator.log());
     // The log says it, too, when the connection is long gone; of another port nobody knows. It is written a while later.
     let outside = format!("198.51.100.1:{port}");
     let begun = Instant::now();
-    while !cable.log("translations-").contains(&format!("\"outside\":\"{outside}\"")) {
-        assert!(begun.elapsed() < PATIENCE, "{outside} is not logged:\n{}", concentrator.log());
+    while !cable.read_log("translations-").contains(&format!("\"outside\":\"{outside}\"")) {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{outside} is not logged:\n{}", concentrator.log());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    let who = cable.ask(&["who", &outside]);
+    let who = cable.run_json_command(&["who", &outside]);
     assert_eq!(who["found"][0]["user"], "ann", "{who}\n{}", concentrator.log());
-    let counted = |name: &str| cable.ask(&["pppoe", "sessions"])["counters"][name].as_u64().unwrap_or(0);
+    let counted =
+        |name: &str| cable.run_json_command(&["pppoe", "sessions"])["counters"][name].as_u64().unwrap_or(0);
     let begun = Instant::now();
     while counted("translations_logged") == 0 || counted("ipfix_records") < 2 {
-        assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{}", concentrator.log());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(counted("translations_missed"), 0, "{}", concentrator.log());
     // Whoever has the address next is not named for a connection that the other end still has, now or later.
     client.terminate();
     let _eve = cable.as_user("eve", "eve", "chap", "password", &["--keep"], "connected");
-    assert_eq!(cable.session()["user"], "eve");
-    let said = ident(&world, &cable.place, "198.51.100.1", &format!("{port},7000"));
+    assert_eq!(cable.wait_for_session()["user"], "eve");
+    let said = query_ident(&world, &cable.temp_dir, "198.51.100.1", &format!("{port},7000"));
     assert!(said.contains("NO-USER"), "{said}\n{}", concentrator.log());
     let now = |begun: Instant| {
         let arguments = ["who", &outside, "--json", "--config", "pppoe.toml"];
-        let done = program(USHER).args(arguments).current_dir(cable.place.path("")).output().unwrap();
+        let done = find_program(USHER).args(arguments).current_dir(cable.temp_dir.path("")).output().unwrap();
         let said = String::from_utf8(done.stdout).unwrap();
-        assert!(!said.contains("\"eve\"") && begun.elapsed() < PATIENCE, "{said}\n{}", concentrator.log());
+        assert!(
+            !said.contains("\"eve\"") && begun.elapsed() < TEST_TIMEOUT,
+            "{said}\n{}",
+            concentrator.log()
+        );
         // In the second in which it ended it was ann's.
         done.status.code() == Some(1)
     };

@@ -1,18 +1,18 @@
 //! RADIUS without EAP, by radclient.
 
-use crate::place::{Folder, SECRET, Server, run};
+use crate::place::{AaaServer, SECRET, TempDir, run_program};
 
 /// Sends one request, again each five seconds until a busy server answers, and gives what came back.
 #[track_caller]
-pub(crate) fn radclient(place: &Folder, port: u16, kind: &str, attributes: &str) -> (bool, String) {
+pub(crate) fn run_radclient(place: &TempDir, port: u16, kind: &str, attributes: &str) -> (bool, String) {
     let to = format!("127.0.0.1:{port}");
-    run(&place.path(""), "radclient", &["-x", "-r", "12", "-t", "5", &to, kind, SECRET], attributes)
+    run_program(&place.path(""), "radclient", &["-x", "-r", "12", "-t", "5", &to, kind, SECRET], attributes)
 }
 
 #[test]
 fn passwords_of_every_kind_are_proven_by_every_method_that_can() {
-    let place = Folder::new();
-    let server = Server::start(
+    let place = TempDir::new();
+    let server = AaaServer::start(
         &place,
         r#"reject_delay = "0 s"
 [[user]]
@@ -26,7 +26,7 @@ nt_hash = "8846f7eaee8fb117ad06bdd830b7586c"
     );
     let login = |user: &str, attribute: &str, password: &str| {
         let text = format!("User-Name = {user}\n{attribute} = \"{password}\"\nNAS-IP-Address = 127.0.0.1\n");
-        radclient(&place, server.port, "auth", &text).1
+        run_radclient(&place, server.port, "auth", &text).1
     };
     for (user, attribute, right) in [
         ("clear", "User-Password", true),
@@ -48,33 +48,33 @@ nt_hash = "8846f7eaee8fb117ad06bdd830b7586c"
 
 #[test]
 fn accounting_is_acknowledged_and_status_answered() {
-    let place = Folder::new();
-    let server = Server::start(&place, "[users]\nstore = \"sqlite\"\n");
+    let place = TempDir::new();
+    let server = AaaServer::start(&place, "[users]\nstore = \"sqlite\"\n");
     let record = |status: &str| {
         let text = format!(
             "User-Name = ann\nAcct-Status-Type = {status}\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n"
         );
-        radclient(&place, server.port + 1, "acct", &text)
+        run_radclient(&place, server.port + 1, "acct", &text)
     };
     for status in ["Start", "Interim-Update", "Stop"] {
         let (right, said) = record(status);
         assert!(right && said.contains("Received Accounting-Response"), "{status}: {said}");
     }
     for port in [server.port, server.port + 1] {
-        let (right, said) = radclient(&place, port, "status", "Message-Authenticator = 0x00\n");
+        let (right, said) = run_radclient(&place, port, "status", "Message-Authenticator = 0x00\n");
         assert!(right, "{said}");
     }
 }
 
 #[test]
 fn a_reject_that_is_held_back_is_sent_before_the_server_ends() {
-    let place = Folder::new();
+    let place = TempDir::new();
     let user = "reject_delay = \"2 s\"\n[[user]]\nname = \"ann\"\npassword = \"password\"\n";
-    let mut server = Server::start(&place, user);
+    let mut server = AaaServer::start(&place, user);
     let port = server.port;
     std::thread::scope(|scope| {
         let asked =
-            scope.spawn(|| radclient(&place, port, "auth", "User-Name = ann\nUser-Password = wrong\n"));
+            scope.spawn(|| run_radclient(&place, port, "auth", "User-Name = ann\nUser-Password = wrong\n"));
         server.running.wait_for("reject user=\"ann\"");
         assert_eq!(server.running.terminate(), Some(0));
         let (_, said) = asked.join().unwrap();

@@ -1,8 +1,8 @@
 //! TLS sessions that eapol_test takes up again, and what ends them; cryptobinding; the Extended Master Secret.
 
-use crate::certificates::chain;
-use crate::methods::{accepted, refused};
-use crate::place::{Folder, PATIENCE, SECRET, Server, USHER, run, udp_ports};
+use crate::certificates::write_chain;
+use crate::methods::{expect_accept, expect_reject};
+use crate::place::{AaaServer, SECRET, TEST_TIMEOUT, TempDir, USHER, run_program, udp_ports};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,14 +19,14 @@ const CLIENT: &str = "station@usher.test";
 
 const VERSIONS: [(&str, &str); 2] = [("1.2", "tls_disable_tlsv1_3=1"), ("1.3", "tls_disable_tlsv1_3=0")];
 
-fn tunnel(eap: &str, inner: &str, phase1: &str, password: &str) -> String {
+fn tunnel_network(eap: &str, inner: &str, phase1: &str, password: &str) -> String {
     format!(
         "eap={eap}\nanonymous_identity=\"anonymous\"\nidentity=\"ann\"\npassword=\"{password}\"\n\
          ca_cert=\"root.pem\"\nphase1=\"{phase1}\"\nphase2=\"{inner}\""
     )
 }
 
-fn certificate(phase1: &str) -> String {
+fn certificate_network(phase1: &str) -> String {
     format!(
         "eap=TLS\nidentity=\"{CLIENT}\"\nca_cert=\"root.pem\"\nclient_cert=\"client.pem\"\n\
          private_key=\"client.key\"\nphase1=\"{phase1}\""
@@ -35,19 +35,19 @@ fn certificate(phase1: &str) -> String {
 
 /// Between a client and the server: what the server says goes through, but what the client says behind the first
 /// Access-Accept waits until that is allowed.
-struct Gate {
+struct AccessAcceptGate {
     port: u16,
     accepted: Receiver<()>,
     go_on: Sender<()>,
 }
 
-impl Gate {
-    fn before(server: u16) -> Self {
+impl AccessAcceptGate {
+    fn for_server(server: u16) -> Self {
         let inside = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp_ports())).unwrap();
         let outside = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         outside.connect((Ipv4Addr::LOCALHOST, server)).unwrap();
         for socket in [&inside, &outside] {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         }
         let port = inside.local_addr().unwrap().port();
         let ((accepts, accepted), (go_on, goes_on)) = (channel(), channel::<()>());
@@ -71,9 +71,9 @@ impl Gate {
 
 /// Logs in, has something done, and logs in again by the same program; says whether both went well.
 #[track_caller]
-fn twice(place: &Folder, server: &Server, network: &str, between: impl FnOnce()) -> bool {
-    place.write("twice.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
-    let gate = Gate::before(server.port);
+fn log_in_twice(place: &TempDir, server: &AaaServer, network: &str, between: impl FnOnce()) -> bool {
+    place.write_private("twice.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+    let gate = AccessAcceptGate::for_server(server.port);
     let mut child = Command::new("eapol_test")
         .args(["-c", "twice.conf", "-a", "127.0.0.1", "-p", &gate.port.to_string(), "-s", SECRET])
         .args(["-r", "1", "-t", "120"])
@@ -81,7 +81,7 @@ fn twice(place: &Folder, server: &Server, network: &str, between: impl FnOnce())
         .stdout(Stdio::null())
         .spawn()
         .expect("eapol_test is installed; `scripts/setup test` installs what these tests need");
-    gate.accepted.recv_timeout(PATIENCE).expect("the first login");
+    gate.accepted.recv_timeout(TEST_TIMEOUT).expect("the first login");
     between();
     gate.go_on.send(()).unwrap();
     child.wait().unwrap().success()
@@ -89,18 +89,18 @@ fn twice(place: &Folder, server: &Server, network: &str, between: impl FnOnce())
 
 /// `usher aaa user` with this password.
 #[track_caller]
-fn user(place: &Folder, words: &[&str], password: &str) {
+fn change_user(place: &TempDir, words: &[&str], password: &str) {
     let words = [&["aaa", "user"], words, &["--password-file", "-", "--config", "aaa.toml"]].concat();
-    let (right, said) = run(&place.path(""), USHER, &words, password);
+    let (right, said) = run_program(&place.path(""), USHER, &words, password);
     assert!(right, "{said}");
 }
 
 /// How many lines of the log say that a session was taken up again.
-fn resumed(server: &Server) -> usize {
-    taken_up_again(&server.running.log())
+fn count_resumptions(server: &AaaServer) -> usize {
+    count_resumed_logins(&server.running.log())
 }
 
-fn taken_up_again(log: &str) -> usize {
+fn count_resumed_logins(log: &str) -> usize {
     log.lines().filter(|l| l.contains(" accept ") && l.contains("resumed=true")).count()
 }
 
@@ -108,18 +108,18 @@ fn taken_up_again(log: &str) -> usize {
 fn a_session_is_taken_up_again_and_ends_with_the_password() {
     for (version, phase1) in VERSIONS {
         for (eap, inner) in [("PEAP", "auth=MSCHAPV2"), ("TTLS", "auth=PAP")] {
-            let place = Folder::new();
-            chain(&place, "server", 2);
-            let mut server = Server::start(&place, &format!("shards = 2\nreject_delay = \"0 s\"\n{TLS}"));
-            user(&place, &["add", "ann"], "password");
-            let network = tunnel(eap, inner, phase1, "password");
-            assert!(twice(&place, &server, &network, || {}), "{eap} {version}");
+            let place = TempDir::new();
+            write_chain(&place, "server", 2);
+            let mut server = AaaServer::start(&place, &format!("shards = 2\nreject_delay = \"0 s\"\n{TLS}"));
+            change_user(&place, &["add", "ann"], "password");
+            let network = tunnel_network(eap, inner, phase1, "password");
+            assert!(log_in_twice(&place, &server, &network, || {}), "{eap} {version}");
             server.running.wait_for("resumed=true");
-            assert_eq!(resumed(&server), 1, "{eap} {version}: {}", server.running.log());
-            let changed = || user(&place, &["set", "ann"], "another");
-            assert!(!twice(&place, &server, &network, changed), "{eap} {version}");
+            assert_eq!(count_resumptions(&server), 1, "{eap} {version}: {}", server.running.log());
+            let changed = || change_user(&place, &["set", "ann"], "another");
+            assert!(!log_in_twice(&place, &server, &network, changed), "{eap} {version}");
             server.running.wait_for("reason=wrong password");
-            assert_eq!(resumed(&server), 1, "{eap} {version}: {}", server.running.log());
+            assert_eq!(count_resumptions(&server), 1, "{eap} {version}: {}", server.running.log());
         }
     }
 }
@@ -127,9 +127,9 @@ fn a_session_is_taken_up_again_and_ends_with_the_password() {
 #[test]
 fn a_session_of_a_certificate_ends_with_its_revocation() {
     for (version, phase1) in VERSIONS {
-        let place = Folder::new();
+        let place = TempDir::new();
         let usher = |words: &[&str]| {
-            let (right, said) = run(&place.path(""), USHER, &[&["aaa"], words].concat(), "");
+            let (right, said) = run_program(&place.path(""), USHER, &[&["aaa"], words].concat(), "");
             assert!(right, "{said}");
             said
         };
@@ -141,21 +141,23 @@ fn a_session_of_a_certificate_ends_with_its_revocation() {
             "[tls]\ncertificate = \"{server_pem}\"\nkey = \"{server_key}\"\nca = \"pki/ca.crt\"\ncrl = [\"pki/ca.crl\"]\n"
         );
         usher(&["cert", "crl", "--dir", "pki"]);
-        let mut server =
-            Server::start(&place, &format!("reject_delay = \"0 s\"\n{tls}[[user]]\nname = \"{CLIENT}\"\n"));
+        let mut server = AaaServer::start(
+            &place,
+            &format!("reject_delay = \"0 s\"\n{tls}[[user]]\nname = \"{CLIENT}\"\n"),
+        );
         let network = format!(
             "eap=TLS\nidentity=\"{CLIENT}\"\nca_cert=\"pki/ca.crt\"\nclient_cert=\"{client_pem}\"\n\
              private_key=\"{client_key}\"\nphase1=\"{phase1}\""
         );
-        assert!(twice(&place, &server, &network, || {}), "{version}");
+        assert!(log_in_twice(&place, &server, &network, || {}), "{version}");
         server.running.wait_for("resumed=true");
         let revoke = || {
             let said = usher(&["cert", "revoke", CLIENT, "--dir", "pki", "--config", "aaa.toml"]);
             assert!(said.contains("the running server has read it"), "{said}");
         };
-        assert!(!twice(&place, &server, &network, revoke), "{version}");
+        assert!(!log_in_twice(&place, &server, &network, revoke), "{version}");
         server.running.wait_for(" reject ");
-        assert_eq!(resumed(&server), 1, "{version}: {}", server.running.log());
+        assert_eq!(count_resumptions(&server), 1, "{version}: {}", server.running.log());
     }
 }
 
@@ -164,28 +166,28 @@ fn tls_1_2_without_extended_master_secret_needs_an_exception() {
     let no_ems = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = none\n\
                   [none]\nOptions = -ExtendedMasterSecret\n";
     for excepted in [false, true] {
-        let place = Folder::new();
-        chain(&place, "server", 2);
-        chain(&place, "client", 2);
-        place.write("openssl-without.cnf", no_ems);
+        let place = TempDir::new();
+        write_chain(&place, "server", 2);
+        write_chain(&place, "client", 2);
+        place.write_private("openssl-without.cnf", no_ems);
         let client = format!(
             "[[client]]\nname = \"old\"\nprefix = \"127.0.0.1\"\nsecret = \"{SECRET}\"\nextended_master_secret = \"{}\"\n",
             if excepted { "optional" } else { "required" }
         );
         let users =
             format!("[[user]]\nname = \"ann\"\npassword = \"password\"\n[[user]]\nname = \"{CLIENT}\"\n");
-        let mut server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{client}{users}"));
+        let mut server = AaaServer::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{client}{users}"));
         let networks = |phase1: &str| {
             [
-                tunnel("PEAP", "auth=MSCHAPV2", phase1, "password"),
-                tunnel("TTLS", "auth=PAP", phase1, "password"),
-                certificate(phase1),
+                tunnel_network("PEAP", "auth=MSCHAPV2", phase1, "password"),
+                tunnel_network("TTLS", "auth=PAP", phase1, "password"),
+                certificate_network(phase1),
             ]
         };
         for network in networks(VERSIONS[0].1) {
             // With it, all is well.
-            accepted(&place, &server, "with", &network, &[]);
-            let (right, said) = without(&place, &server, &network);
+            expect_accept(&place, &server, "with", &network, &[]);
+            let (right, said) = log_in_without_ems(&place, &server, &network);
             assert_eq!(right, excepted, "{network}: {said}");
             assert!(excepted || said.contains("handshake failure"), "{said}");
         }
@@ -198,19 +200,19 @@ fn tls_1_2_without_extended_master_secret_needs_an_exception() {
         assert_eq!(named(&server.running.log()), if excepted { 0 } else { 3 }, "{}", server.running.log());
         // With TLS 1.3 there is nothing to be lacked.
         for network in networks(VERSIONS[1].1) {
-            assert!(without(&place, &server, &network).0, "{network}");
+            assert!(log_in_without_ems(&place, &server, &network).0, "{network}");
         }
     }
 }
 
 /// Logs in by a client that does not do Extended Master Secrets.
-fn without(place: &Folder, server: &Server, network: &str) -> (bool, String) {
-    place.write("without.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
-    let cnf = format!("OPENSSL_CONF={}", place.text("openssl-without.cnf"));
+fn log_in_without_ems(place: &TempDir, server: &AaaServer, network: &str) -> (bool, String) {
+    place.write_private("without.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+    let cnf = format!("OPENSSL_CONF={}", place.path_text("openssl-without.cnf"));
     let port = server.port.to_string();
     let words =
         [&cnf, "eapol_test", "-c", "without.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "120"];
-    run(&place.path(""), "env", &words, "")
+    run_program(&place.path(""), "env", &words, "")
 }
 
 #[test]
@@ -219,20 +221,21 @@ fn cryptobinding_is_done_with_who_can() {
     for (server_wants, takes) in
         [("off", [true, true, false]), ("optional", [true, true, true]), ("required", [false, true, true])]
     {
-        let place = Folder::new();
-        chain(&place, "server", 2);
+        let place = TempDir::new();
+        write_chain(&place, "server", 2);
         let methods = format!("[methods]\npeap_cryptobinding = \"{server_wants}\"\n");
         let user = "[[user]]\nname = \"ann\"\npassword = \"password\"\n";
-        let mut server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{methods}{user}"));
+        let mut server = AaaServer::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{methods}{user}"));
         for (version, phase1) in VERSIONS {
             for (inner, method) in [("auth=MSCHAPV2", "mschapv2"), ("auth=GTC", "gtc"), ("auth=MD5", "md5")] {
                 for (binding, takes) in takes.into_iter().enumerate() {
                     let phase1 = format!("{phase1} crypto_binding={binding}");
-                    let network = tunnel("PEAP", inner, &phase1, "password");
+                    let network = tunnel_network("PEAP", inner, &phase1, "password");
                     let name = format!("{server_wants}-{binding}-{method}-{version}");
                     if takes {
                         // The same keys on both sides, also where the session is taken up again.
-                        let (right, said) = eapol(&place, &server, &network, &["-t", "120", "-r", "1"]);
+                        let (right, said) =
+                            run_eapol_test(&place, &server, &network, &["-t", "120", "-r", "1"]);
                         assert!(right && said.contains("MPPE keys OK: 2  mismatch: 0"), "{name}: {said}");
                         let bound = server_wants != "off" && binding > 0;
                         assert_eq!(
@@ -241,25 +244,27 @@ fn cryptobinding_is_done_with_who_can() {
                             "{name}: {said}"
                         );
                     } else if server_wants == "required" {
-                        refused(&place, &server, &name, &network);
+                        expect_reject(&place, &server, &name, &network);
                     } else {
                         // The client ends the conversation by itself.
-                        assert!(!eapol(&place, &server, &network, &["-t", "3"]).0, "{name}");
+                        assert!(!run_eapol_test(&place, &server, &network, &["-t", "3"]).0, "{name}");
                     }
                 }
             }
         }
         let logins = takes.iter().filter(|taken| **taken).count() * VERSIONS.len() * 3;
         // A line comes after its answer.
-        server.running.wait_until("each session is taken up again", |log| taken_up_again(log) >= logins);
-        assert_eq!(resumed(&server), logins, "{}", server.running.log());
+        server
+            .running
+            .wait_until("each session is taken up again", |log| count_resumed_logins(log) >= logins);
+        assert_eq!(count_resumptions(&server), logins, "{}", server.running.log());
     }
 }
 
 /// Logs in, as often as `more` says; answers all that was said.
-fn eapol(place: &Folder, server: &Server, network: &str, more: &[&str]) -> (bool, String) {
-    place.write("bound.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+fn run_eapol_test(place: &TempDir, server: &AaaServer, network: &str, more: &[&str]) -> (bool, String) {
+    place.write_private("bound.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();
     let words = [&["-c", "bound.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET], more].concat();
-    run(&place.path(""), "eapol_test", &words, "")
+    run_program(&place.path(""), "eapol_test", &words, "")
 }

@@ -1,8 +1,8 @@
 //! `usher load pppoe` at our concentrator, with a cable between them: set-up rates, churn, echoes, a power cut, and what is not as
 //! expected.
 
-use crate::namespace::Namespace;
-use crate::place::{Folder, Running, USHER, run};
+use crate::namespace::NetworkNamespace;
+use crate::place::{RunningProgram, TempDir, USHER, run_program};
 use serde_json::Value;
 
 const SITE: &str = r#"
@@ -25,58 +25,58 @@ discovery_per_station = 100
 sessions_per_station = 1
 "#;
 
-struct Cable {
-    host: Namespace,
-    place: Folder,
+struct SubscriberTestNetwork {
+    host: NetworkNamespace,
+    temp_dir: TempDir,
     // It ends before its namespace does.
-    _running: Running,
-    _ac: Namespace,
+    _running: RunningProgram,
+    _ac: NetworkNamespace,
 }
 
-impl Cable {
+impl SubscriberTestNetwork {
     fn new() -> Self {
-        let (ac, host, place) = (Namespace::new(), Namespace::new(), Folder::new());
-        ac.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", host.name()]);
+        let (ac, host, place) = (NetworkNamespace::new(), NetworkNamespace::new(), TempDir::new());
+        ac.run_ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", host.name()]);
         for space in [&ac, &host] {
-            space.ip(&["link", "set", "lan", "up"]);
+            space.run_ip(&["link", "set", "lan", "up"]);
         }
-        place.write("pppoe.toml", SITE);
+        place.write_private("pppoe.toml", SITE);
         let mut command = ac.command(USHER);
         command.args(["pppoe", "serve", "--config", "pppoe.toml"]);
-        let running = place.start("ac", &mut command, "started");
-        Self { host, place, _running: running, _ac: ac }
+        let running = place.start_program("ac", &mut command, "started");
+        Self { host, temp_dir: place, _running: running, _ac: ac }
     }
 
     /// A run's exit code, and what it says.
-    fn load(&self, words: &[&str]) -> (Option<i32>, Value, String) {
+    fn run_load(&self, words: &[&str]) -> (Option<i32>, Value, String) {
         let mut command = self.host.command(USHER);
         command.args(["load", "pppoe", "lan", "--user", "ann", "--password", "a long password", "--json"]);
         // Who may not see the first process's namespace is asked in one of his own, too.
         command.arg("--yes");
-        let done = command.args(words).current_dir(self.place.path("")).output().unwrap();
+        let done = command.args(words).current_dir(self.temp_dir.path("")).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         (done.status.code(), serde_json::from_slice(&done.stdout).unwrap_or_default(), said)
     }
 
-    fn sessions(&self) -> usize {
+    fn count_sessions(&self) -> usize {
         let words = ["pppoe", "sessions", "--json", "--config", "pppoe.toml"];
-        let (_, said) = run(&self.place.path(""), USHER, &words, "");
+        let (_, said) = run_program(&self.temp_dir.path(""), USHER, &words, "");
         let value: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
         value["sessions"].as_array().unwrap().len()
     }
 }
 
 #[test]
-fn subscribers_set_sessions_up_carry_echoes_and_come_back_after_a_power_cut() {
-    let cable = Cable::new();
+fn subscribers_connect_carry_echoes_and_survive_a_power_cut() {
+    let cable = SubscriberTestNetwork::new();
     // Each ends as soon as it is there; a fifth has a wrong password.
     let churn = ["--sessions", "20", "--count", "60", "--method", "mschapv2", "--wrong-share", "20%"];
-    let (code, value, said) = cable.load(&churn);
+    let (code, value, said) = cable.run_load(&churn);
     assert_eq!((code, value["succeeded"].as_u64()), (Some(0), Some(60)), "{said}{value:#}");
     assert!(value["expected_rejects"].as_u64().unwrap() > 0);
     assert!(value["setup"]["cps_avg"].as_f64().unwrap() > 0.0);
     // All stay, carry echoes, lose their power, and come back.
-    let out = cable.place.path("out");
+    let out = cable.temp_dir.path("out");
     let rounds = ["--sessions", "100", "--concurrency", "100", "--keep", "--rounds", "2", "--power-cut"];
     let words = [
         &rounds[..],
@@ -86,7 +86,7 @@ fn subscribers_set_sessions_up_carry_echoes_and_come_back_after_a_power_cut() {
     // What is under way at the end counts as lost. On a busy machine that may be more once, and is not each time.
     let run_once = || {
         let _ = std::fs::remove_dir_all(&out);
-        cable.load(&words.concat())
+        cable.run_load(&words.concat())
     };
     let (code, value, said) =
         (0..5).map(|_| run_once()).find(|(code, ..)| *code != Some(3)).unwrap_or_else(run_once);
@@ -95,20 +95,20 @@ fn subscribers_set_sessions_up_carry_echoes_and_come_back_after_a_power_cut() {
     assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()));
     let echoes = value["echoes"]["answered"].as_u64().unwrap();
     assert!(echoes > 100, "a hundred sessions of a second at least, five echoes a second: {echoes}");
-    assert_eq!(cable.sessions(), 0, "in the end all were ended with a word");
+    assert_eq!(cable.count_sessions(), 0, "in the end all were ended with a word");
     let report = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(report.contains("CPS (MIN:"), "the report says how fast");
     // What is not as expected has an exit code of its own.
-    let (code, _, said) = cable.load(&["--sessions", "5", "--keep", "--expect", "cps > 1000000/s"]);
+    let (code, _, said) = cable.run_load(&["--sessions", "5", "--keep", "--expect", "cps > 1000000/s"]);
     assert!(code == Some(3) && said.contains("expected cps > 1000000/s"), "{said}");
 }
 
 #[test]
 fn nobody_there_and_what_cannot_be_asked_is_said() {
-    let (host, other, place) = (Namespace::new(), Namespace::new(), Folder::new());
-    host.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", other.name()]);
-    host.ip(&["link", "set", "lan", "up"]);
-    other.ip(&["link", "set", "lan", "up"]);
+    let (host, other, place) = (NetworkNamespace::new(), NetworkNamespace::new(), TempDir::new());
+    host.run_ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", other.name()]);
+    host.run_ip(&["link", "set", "lan", "up"]);
+    other.run_ip(&["link", "set", "lan", "up"]);
     let load = |words: &[&str]| {
         let mut command = host.command(USHER);
         command.args(["load", "pppoe"]).args(words).args(["--yes", "--user", "ann", "--password", "x"]);

@@ -1,15 +1,15 @@
 //! A `swanctl.conf` as charon reads it: charon is asked for its connections, and they are those that we have taken over, or said that we
 //! have not.
 
-use crate::charon::Place;
-use crate::ike::{client, eventually};
-use crate::place::Folder;
+use crate::charon::CharonNamespace;
+use crate::ike::{start_client, wait_for_charon};
+use crate::place::TempDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use usher_config::Alone;
-use usher_core::{Rng, Seed, WallTime};
+use usher_config::NoEnvironment;
+use usher_core::{ModelRng, Seed, WallTime};
 use usher_crypto::tls::WallClock;
-use usher_gateway::{Imported, config, import};
+use usher_gateway::{SwanctlImport, config, import_swanctl};
 use usher_ike::payload::{Identification, TrafficSelector};
 
 const CONNECTIONS: usize = 80;
@@ -18,52 +18,54 @@ const TEMPLATE: &str = "base { version = 2\n rekey_time = 3h\n}\n";
 
 /// Everything that is compared of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Read {
+struct ConnectionSummary {
     ids: [String; 2],
     /// Where this side listens, and where the other side is.
     local: String,
     remote: String,
     /// In seconds.
     rekeying: u64,
-    children: BTreeMap<String, Child>,
+    children: BTreeMap<String, ChildSummary>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Child {
+struct ChildSummary {
     rekeying: u64,
     networks: [BTreeSet<String>; 2],
 }
 
 /// Writes what strongSwan's documentation has, each time in another of the ways in which its parser takes it.
-struct Writer(Rng);
+struct SwanctlWriter(ModelRng);
 
-impl Writer {
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+impl SwanctlWriter {
+    fn pick_random<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.0.next_u64() as usize % of.len()]
     }
-    fn setting(&mut self, key: &str, value: &str) -> String {
-        let assigns = self.one(&[" = ", "=", "\t= "]);
-        let marks = self.one(&["", "", "\""]);
-        let end = self.one(&["\n", " \n", " # a note\n", "\n\n\t"]);
+    fn write_setting(&mut self, key: &str, value: &str) -> String {
+        let assigns = self.pick_random(&[" = ", "=", "\t= "]);
+        let marks = self.pick_random(&["", "", "\""]);
+        let end = self.pick_random(&["\n", " \n", " # a note\n", "\n\n\t"]);
         format!("{key}{assigns}{marks}{value}{marks}{end}")
     }
-    fn perhaps(&mut self, key: &str, values: &[&str]) -> String {
-        match self.one(values) {
+    fn write_optional(&mut self, key: &str, values: &[&str]) -> String {
+        match self.pick_random(values) {
             "" => String::new(),
-            value => self.setting(key, value),
+            value => self.write_setting(key, value),
         }
     }
-    fn section(&mut self, name: &str, inner: &str) -> String {
-        let (open, close) =
-            (self.one(&[" {", "{", " {\n", "\n{ # a note\n"]), self.one(&["}", " }\n", "}\n"]));
+    fn write_section(&mut self, name: &str, inner: &str) -> String {
+        let (open, close) = (
+            self.pick_random(&[" {", "{", " {\n", "\n{ # a note\n"]),
+            self.pick_random(&["}", " }\n", "}\n"]),
+        );
         format!("{name}{open} {inner}{close}\n")
     }
-    fn side(&mut self, name: &str, ids: &[&str]) -> String {
-        let inner = self.setting("auth", "psk") + &self.perhaps("id", ids);
-        let name = self.one(&[name, &format!("{name}-1")]).to_owned();
-        self.section(&name, &inner)
+    fn write_side(&mut self, name: &str, ids: &[&str]) -> String {
+        let inner = self.write_setting("auth", "psk") + &self.write_optional("id", ids);
+        let name = self.pick_random(&[name, &format!("{name}-1")]).to_owned();
+        self.write_section(&name, &inner)
     }
-    fn child(&mut self, name: &str) -> String {
+    fn write_child(&mut self, name: &str) -> String {
         // Most are ordinary; ports and ranges are not taken, and stop what has them.
         let ordinary = [
             "",
@@ -77,13 +79,13 @@ impl Writer {
         ];
         let networks =
             [&ordinary[..], &ordinary, &ordinary, &["10.2.0.0/16[tcp/80]", "192.0.2.1-192.0.2.9"]].concat();
-        let inner = self.perhaps("local_ts", &networks)
-            + &self.perhaps("remote_ts", &networks)
-            + &self.perhaps("rekey_time", &["", "1h", "90m", "1800", "1d", "600s"])
-            + &self.perhaps("esp_proposals", &["", "aes128gcm16-x25519", "aes128gcm16,default"]);
-        self.section(name, &inner)
+        let inner = self.write_optional("local_ts", &networks)
+            + &self.write_optional("remote_ts", &networks)
+            + &self.write_optional("rekey_time", &["", "1h", "90m", "1800", "1d", "600s"])
+            + &self.write_optional("esp_proposals", &["", "aes128gcm16-x25519", "aes128gcm16,default"]);
+        self.write_section(name, &inner)
     }
-    fn connection(&mut self, name: &str) -> String {
+    fn write_connection(&mut self, name: &str) -> String {
         let ordinary = [
             "gw.test",
             "GW.Test",
@@ -99,44 +101,46 @@ impl Writer {
         let own = [&ordinary[..], &ordinary, &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc", "10.0.0.0/8"]]
             .concat();
         let others = [&own[..], &["", "%any", "0.0.0.0", "*"]].concat();
-        let remote = self.one(&["", "192.0.2.9", "%any", "2001:db8::9"]);
+        let remote = self.pick_random(&["", "192.0.2.9", "%any", "2001:db8::9"]);
         // From an address of IPv4 nobody of IPv6 is reached, and that is told.
         let locals = if remote.contains(':') { &["", "%any"][..] } else { &["", "%any", "192.0.2.77"] };
-        let mut inner = self.setting("version", "2")
-            + &self.perhaps("local_addrs", locals)
-            + &self.perhaps("remote_addrs", &[remote])
-            + &self.perhaps("rekey_time", &["", "2h", "7200", "90m", "1d"])
-            + &self.perhaps("mobike", &["", "no", "yes"])
-            + &self
-                .perhaps("proposals", &["", "aes128-sha256-x25519", "aes256gcm16-prfsha384-x25519,default"])
-            + &self.side("local", &own)
-            + &self.side("remote", &others);
+        let mut inner = self.write_setting("version", "2")
+            + &self.write_optional("local_addrs", locals)
+            + &self.write_optional("remote_addrs", &[remote])
+            + &self.write_optional("rekey_time", &["", "2h", "7200", "90m", "1d"])
+            + &self.write_optional("mobike", &["", "no", "yes"])
+            + &self.write_optional(
+                "proposals",
+                &["", "aes128-sha256-x25519", "aes256gcm16-prfsha384-x25519,default"],
+            )
+            + &self.write_side("local", &own)
+            + &self.write_side("remote", &others);
         let mut children = String::new();
         for n in 0..1 + self.0.next_u64() % 2 {
-            children += &self.child(&format!("net{n}"));
+            children += &self.write_child(&format!("net{n}"));
         }
-        inner += &self.section("children", &children);
-        let name = match self.one(&["", "", ": base"]) {
+        inner += &self.write_section("children", &children);
+        let name = match self.pick_random(&["", "", ": base"]) {
             "" => name.to_owned(),
             of => format!("{name} {of}"),
         };
-        self.section(&name, &inner)
+        self.write_section(&name, &inner)
     }
 }
 
-fn networks(text: &str) -> BTreeSet<String> {
+fn parse_networks(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Seconds in `..., rekeying every 3600s`.
-fn rekeying(line: &str) -> u64 {
+fn parse_rekeying(line: &str) -> u64 {
     let after = line.split("rekeying every ").nth(1);
     after.and_then(|text| text.split('s').next()?.parse().ok()).unwrap_or(0)
 }
 
 /// What `swanctl --list-conns` prints.
-fn listed(text: &str) -> BTreeMap<String, Read> {
-    let mut all: BTreeMap<String, Read> = BTreeMap::new();
+fn parse_listing(text: &str) -> BTreeMap<String, ConnectionSummary> {
+    let mut all: BTreeMap<String, ConnectionSummary> = BTreeMap::new();
     let (mut name, mut side, mut child) = (String::new(), 0, None::<String>);
     for line in text.lines() {
         let depth = line.len() - line.trim_start().len();
@@ -144,7 +148,10 @@ fn listed(text: &str) -> BTreeMap<String, Read> {
         let (key, value) = said.split_once(':').unwrap_or((said, ""));
         if depth == 0 {
             (name, child) = (key.to_owned(), None);
-            all.insert(name.clone(), Read { rekeying: rekeying(value), ..Read::default() });
+            all.insert(
+                name.clone(),
+                ConnectionSummary { rekeying: parse_rekeying(value), ..ConnectionSummary::default() },
+            );
             continue;
         }
         let Some(read) = all.get_mut(&name) else { continue };
@@ -158,13 +165,13 @@ fn listed(text: &str) -> BTreeMap<String, Read> {
             (4, "id") => read.ids[side] = value.trim().to_owned(),
             (2, key) => {
                 child = Some(key.to_owned());
-                let rekeying = rekeying(value);
-                read.children.insert(key.to_owned(), Child { rekeying, ..Child::default() });
+                let rekeying = parse_rekeying(value);
+                read.children.insert(key.to_owned(), ChildSummary { rekeying, ..ChildSummary::default() });
             }
             (4, "local" | "remote") => {
                 let child = child.as_ref().and_then(|name| read.children.get_mut(name));
                 if let Some(child) = child {
-                    child.networks[usize::from(key == "remote")] = networks(value);
+                    child.networks[usize::from(key == "remote")] = parse_networks(value);
                 }
             }
             _ => {}
@@ -173,7 +180,7 @@ fn listed(text: &str) -> BTreeMap<String, Read> {
     all
 }
 
-fn selectors(of: Option<&Vec<TrafficSelector>>) -> BTreeSet<String> {
+fn selector_networks(of: Option<&Vec<TrafficSelector>>) -> BTreeSet<String> {
     let Some(of) = of else { return BTreeSet::from(["dynamic".to_owned()]) };
     let text = |ts: &TrafficSelector| {
         let bits = |a: IpAddr, b: IpAddr| match (a, b) {
@@ -187,9 +194,9 @@ fn selectors(of: Option<&Vec<TrafficSelector>>) -> BTreeSet<String> {
 }
 
 /// The same of ours, of a file with one connection; nothing where it does not load for want of what was named.
-fn taken(imported: &Imported) -> Option<Read> {
-    let clock = WallClock::at(WallTime::UNIX_EPOCH);
-    let loaded = match config::parse("ike.toml", &imported.text, &Alone, &clock) {
+fn summarize_import(imported: &SwanctlImport) -> Option<ConnectionSummary> {
+    let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+    let loaded = match config::parse("ike.toml", &imported.text, &NoEnvironment, &clock) {
         Ok(loaded) => loaded,
         Err(_) if !imported.left.is_empty() => return None,
         Err(faults) => panic!("{faults}\n{}", imported.text),
@@ -198,10 +205,10 @@ fn taken(imported: &Imported) -> Option<Read> {
     let connection = &peer.connection;
     let seconds = |of: Option<usher_core::Duration>| of.map_or(0, |time| time.as_nanos() / 1_000_000_000);
     let child = |child: &usher_ike::machine::ChildConfig| {
-        let networks = [selectors(child.local.as_ref()), selectors(child.remote.as_ref())];
-        (child.name.clone(), Child { rekeying: seconds(child.rekey_after), networks })
+        let networks = [selector_networks(child.local.as_ref()), selector_networks(child.remote.as_ref())];
+        (child.name.clone(), ChildSummary { rekeying: seconds(child.rekey_after), networks })
     };
-    Some(Read {
+    Some(ConnectionSummary {
         ids: [
             connection.local.to_string(),
             connection.remote.as_ref().map_or("%any".into(), ToString::to_string),
@@ -226,22 +233,22 @@ fn is_same(ours: &str, theirs: &str) -> bool {
 
 #[test]
 fn connections_here_are_those_that_charon_has() {
-    let mut writer = Writer(Seed::new(7).stream("swanctl", 0));
+    let mut writer = SwanctlWriter(Seed::new(7).derive_rng("swanctl", 0));
     let texts: BTreeMap<String, String> = (0..CONNECTIONS)
         .map(|n| {
             let name = format!("c{n}");
-            let text = writer.connection(&name);
+            let text = writer.write_connection(&name);
             (name, text)
         })
         .collect();
     let all: String = texts.values().map(String::as_str).collect();
-    let charon = Place::new(&format!("{TEMPLATE}connections {{\n{all}}}\n{SECRETS}"));
-    let theirs = listed(&charon.swanctl(&["--list-conns"]));
-    assert_eq!(theirs.len(), CONNECTIONS, "{}", charon.log());
+    let charon = CharonNamespace::new(&format!("{TEMPLATE}connections {{\n{all}}}\n{SECRETS}"));
+    let theirs = parse_listing(&charon.run_swanctl(&["--list-conns"]));
+    assert_eq!(theirs.len(), CONNECTIONS, "{}", charon.charon_log());
     let (mut compared, mut uncompared, mut wrong) = (0, Vec::new(), Vec::new());
     for (name, text) in &texts {
         let file = format!("{TEMPLATE}connections {{\n{text}}}\n{SECRETS}");
-        let imported = import(&file, &mut |_, _| Err("nothing is included here".to_owned())).unwrap();
+        let imported = import_swanctl(&file, &mut |_, _| Err("nothing is included here".to_owned())).unwrap();
         let named: Vec<&str> =
             imported.left.iter().chain(&imported.stops).map(|(_, what)| what.as_str()).collect();
         if !imported.stops.is_empty() {
@@ -249,7 +256,7 @@ fn connections_here_are_those_that_charon_has() {
             continue;
         }
         let theirs = &theirs[name];
-        let Some(ours) = taken(&imported) else {
+        let Some(ours) = summarize_import(&imported) else {
             assert!(!named.is_empty(), "{file} is lost without a word");
             uncompared.push(named.join("; "));
             continue;
@@ -314,18 +321,18 @@ fn the_connection_that_charon_takes_is_the_first_of_ours() {
             "connections {{\n{connections}}}\npools {{ inner {{ addrs = 10.9.0.0/24 }} }}\n\
              secrets {{ ike {{ secret = \"a shared secret\" }} }}\n"
         );
-        let imported = import(&text, &mut |_, _| Err("nothing is included here".to_owned())).unwrap();
+        let imported = import_swanctl(&text, &mut |_, _| Err("nothing is included here".to_owned())).unwrap();
         assert_eq!(imported.stops, [], "{text}");
         let first =
             imported.text.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().replace('"', "");
-        let (charon, place) = (Place::new(&text), Folder::new());
+        let (charon, place) = (CharonNamespace::new(&text), TempDir::new());
         let own = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n";
-        let mut ours = client(&charon, &place, own);
+        let mut ours = start_client(&charon, &place, own);
         ours.wait_for("CHILD_SA");
         // charon lists it once it has answered.
         let mut listed = String::new();
-        eventually("charon lists the IKE_SA", &charon, || {
-            listed = charon.swanctl(&["--list-sas"]);
+        wait_for_charon("charon lists the IKE_SA", &charon, || {
+            listed = charon.run_swanctl(&["--list-sas"]);
             listed.contains("ESTABLISHED")
         });
         let taken = listed.split(':').next().unwrap_or_default();
@@ -393,8 +400,8 @@ fn connections_that_charon_discards_are_left_out() {
              children {{ n {{\n{child}\n}} }} }} }}\n"
         )
     };
-    let charon = Place::new("connections { none { remote_addrs = 127.0.0.9 } }\n");
-    let folder = Folder::new();
+    let charon = CharonNamespace::new("connections { none { remote_addrs = 127.0.0.9 } }\n");
+    let folder = TempDir::new();
     let all = SETTINGS.iter().map(|own| (*own, "", ""));
     let all = all.chain(REMOTE_SETTINGS.iter().map(|remote| ("", *remote, "")));
     let all = all.chain(CHILD_SETTINGS.iter().map(|child| ("", "", *child)));
@@ -402,13 +409,14 @@ fn connections_that_charon_discards_are_left_out() {
         .enumerate()
         .map(|(n, (own, remote, child))| connection(&format!("c{n}"), own, remote, child))
         .collect();
-    folder.write("all.conf", &texts.concat());
-    charon.swanctl(&["--load-conns", "--file", &folder.text("all.conf")]);
-    let theirs = listed(&charon.swanctl(&["--list-conns"]));
+    folder.write_private("all.conf", &texts.concat());
+    charon.run_swanctl(&["--load-conns", "--file", &folder.path_text("all.conf")]);
+    let theirs = parse_listing(&charon.run_swanctl(&["--list-conns"]));
     let mut wrong = Vec::new();
     for (n, text) in texts.iter().enumerate() {
         let imported =
-            import(&format!("{text}{SECRETS}"), &mut |_, _| Err("nothing is included".to_owned())).unwrap();
+            import_swanctl(&format!("{text}{SECRETS}"), &mut |_, _| Err("nothing is included".to_owned()))
+                .unwrap();
         let is_named = |what: &str| imported.left.iter().any(|(_, left)| left.contains(what));
         let is_there = theirs.contains_key(&format!("c{n}"));
         // What later releases take is served here, and that is said.
@@ -418,5 +426,5 @@ fn connections_that_charon_discards_are_left_out() {
             wrong.push(format!("{there} {text}: {:?} {:?}", imported.left, imported.stops));
         }
     }
-    assert!(wrong.is_empty(), "{} differ:\n{}\n{}", wrong.len(), wrong.join("\n"), charon.log());
+    assert!(wrong.is_empty(), "{} differ:\n{}\n{}", wrong.len(), wrong.join("\n"), charon.charon_log());
 }

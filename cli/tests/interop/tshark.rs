@@ -1,11 +1,11 @@
 //! What goes between our server and its clients, as tshark reads it live: every kind of message, and nothing wrong
 //! with any.
 
-use crate::freediameter::{self, Role, World};
-use crate::freeradius::login;
-use crate::hostapd::{self, Port};
-use crate::namespace::Namespace;
-use crate::place::{Folder, PATIENCE, Running, SECRET, run};
+use crate::freediameter::{self, DiameterTestNetwork, FreeDiameterRole};
+use crate::freeradius::login_attributes;
+use crate::hostapd::{self, HostapdTestNetwork};
+use crate::namespace::NetworkNamespace;
+use crate::place::{RunningProgram, SECRET, TEST_TIMEOUT, TempDir, run_program};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -24,54 +24,54 @@ const EXEMPT: [&str; 2] =
 const MS_CHAP_ERROR: &str = "2";
 
 /// All that passes a namespace's loopback.
-struct Capture<'a> {
-    dumpcap: Running,
-    place: &'a Folder,
+struct LoopbackCapture<'a> {
+    dumpcap: RunningProgram,
+    temp_dir: &'a TempDir,
 }
 
-impl<'a> Capture<'a> {
+impl<'a> LoopbackCapture<'a> {
     #[track_caller]
-    fn begin(place: &'a Folder, space: &Namespace) -> Self {
+    fn start_capture(place: &'a TempDir, space: &NetworkNamespace) -> Self {
         // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
-        space.ip(&["link", "set", "lo", "gso_max_segs", "1"]);
+        space.run_ip(&["link", "set", "lo", "gso_max_segs", "1"]);
         let mut command = space.command("dumpcap");
         // With room for what comes while it does not run.
         command.args(["-q", "-B", "32", "-i", "lo", "-w", "capture.pcapng"]);
-        Self { dumpcap: place.start("dumpcap", &mut command, "File: "), place }
+        Self { dumpcap: place.start_program("dumpcap", &mut command, "File: "), temp_dir: place }
     }
 
     /// What tshark says of the frames that match, one line each.
-    fn read(&self, filter: &str, fields: &[&str]) -> (bool, String) {
+    fn run_tshark(&self, filter: &str, fields: &[&str]) -> (bool, String) {
         let secret = format!("radius.shared_secret:{SECRET}");
         let diameter = format!("tcp.port=={},diameter", freediameter::PORTS[0] + 1);
         let mut words =
             vec!["-n", "-2", "-r", "capture.pcapng", "-Y", filter, "-T", "fields", "-E", "aggregator=;"];
         words.extend(["-o", &secret, "-o", "radius.validate_authenticator:TRUE", "-d", &diameter]);
         fields.iter().for_each(|field| words.extend(["-e", field]));
-        run(&self.place.path(""), "tshark", &words, "")
+        run_program(&self.temp_dir.path(""), "tshark", &words, "")
     }
 
     /// Such lines.
     #[track_caller]
-    fn lines(&self, filter: &str, fields: &[&str]) -> Vec<String> {
-        let (right, said) = self.read(filter, fields);
+    fn matching_lines(&self, filter: &str, fields: &[&str]) -> Vec<String> {
+        let (right, said) = self.run_tshark(filter, fields);
         assert!(right, "{filter}: {said}");
         said.lines().filter(|line| !line.starts_with("Running as user")).map(str::to_owned).collect()
     }
 
     /// How many frames match.
     #[track_caller]
-    fn count(&self, filter: &str) -> usize {
-        self.lines(filter, &["frame.number"]).len()
+    fn count_frames(&self, filter: &str) -> usize {
+        self.matching_lines(filter, &["frame.number"]).len()
     }
 
     /// Waits until so many frames like this are in the file, and ends.
     #[track_caller]
-    fn end(&mut self, frames: &str, count: usize) {
+    fn finish_capture(&mut self, frames: &str, count: usize) {
         let begun = Instant::now();
         // Until then the file may end in the middle of a frame, which makes tshark fail.
-        while self.read(frames, &["frame.protocols"]).1.matches("eth:").count() < count {
-            assert!(begun.elapsed() < PATIENCE, "not {count} times {frames} are captured");
+        while self.run_tshark(frames, &["frame.protocols"]).1.matches("eth:").count() < count {
+            assert!(begun.elapsed() < TEST_TIMEOUT, "not {count} times {frames} are captured");
             std::thread::sleep(Duration::from_millis(200));
         }
         assert_eq!(self.dumpcap.terminate(), Some(0));
@@ -79,10 +79,10 @@ impl<'a> Capture<'a> {
 
     #[track_caller]
     fn assert_clean(&self) {
-        let mut flawed = self.lines(FLAWS, &["frame.number", "_ws.col.Info"]);
+        let mut flawed = self.matching_lines(FLAWS, &["frame.number", "_ws.col.Info"]);
         let expert = ["_ws.expert.severity", "_ws.expert.group", "_ws.expert.message"];
         let fields = [&["frame.number", "radius.avp.vendor_type"], &expert[..]].concat();
-        for line in self.lines("_ws.expert", &fields) {
+        for line in self.matching_lines("_ws.expert", &fields) {
             let columns: Vec<Vec<&str>> = line.split('\t').map(|c| c.split(';').collect()).collect();
             let [_, vendor_types, severities, groups, messages] = &columns[..] else { panic!("{line}") };
             assert_eq!([groups.len(), messages.len()], [severities.len(); 2], "{line}");
@@ -101,8 +101,8 @@ impl<'a> Capture<'a> {
 
 /// A FreeRADIUS at hostapd's place that takes whatever it is asked to change (RFC 5176).
 #[track_caller]
-fn changeable(port: &Port) -> Running {
-    let folder = port.place.text("freeradius");
+fn start_coa_freeradius(port: &HostapdTestNetwork) -> RunningProgram {
+    let folder = port.temp_dir.path_text("freeradius");
     let text = format!(
         r#"
 name = radiusd
@@ -135,37 +135,37 @@ server default {{
 }}
 "#
     );
-    port.place.write("freeradius/radiusd.conf", &text);
+    port.temp_dir.write_private("freeradius/radiusd.conf", &text);
     let mut command = port.nas.command("freeradius");
     command.args(["-d", &folder, "-f", "-l", "stdout"]);
-    port.place.start("freeradius", &mut command, "Ready to process requests")
+    port.temp_dir.start_program("freeradius", &mut command, "Ready to process requests")
 }
 
 #[test]
 fn radius_with_hostapd_and_radclient() {
-    let mut port = Port::new();
-    let mut capture = Capture::begin(&port.place, &port.nas);
+    let mut port = HostapdTestNetwork::new();
+    let mut capture = LoopbackCapture::start_capture(&port.temp_dir, &port.nas);
     let radclient = |to: &str, kind: &str, attributes: &str| {
         let words = ["-x", "-r", "1", "-t", "60", to, kind, SECRET];
-        port.nas.run(&port.place, "radclient", &words, attributes).1
+        port.nas.run_program(&port.temp_dir, "radclient", &words, attributes).1
     };
     for attribute in ["User-Password", "CHAP-Password", "MS-CHAP-Password"] {
         for (password, answer) in [("password", "Access-Accept"), ("wrong", "Access-Reject")] {
-            let said = radclient("127.0.0.1:1812", "auth", &login("ann", attribute, password));
+            let said = radclient("127.0.0.1:1812", "auth", &login_attributes("ann", attribute, password));
             assert!(said.contains(&format!("Received {answer}")), "{said}");
         }
     }
-    let network = format!("network={{\nkey_mgmt=WPA-EAP\n{}\n}}\n", hostapd::tls());
-    port.place.write("tls.conf", &network);
+    let network = format!("network={{\nkey_mgmt=WPA-EAP\n{}\n}}\n", hostapd::tls_network());
+    port.temp_dir.write_private("tls.conf", &network);
     let words = ["-c", "tls.conf", "-a", "127.0.0.1", "-s", SECRET];
-    let (right, said) = port.nas.run(&port.place, "eapol_test", &words, "");
+    let (right, said) = port.nas.run_program(&port.temp_dir, "eapol_test", &words, "");
     assert!(right, "{said}");
-    let mut station = port.plug("ann", &hostapd::peap("password"));
+    let mut station = port.start_station("ann", &hostapd::peap_network("password"));
     station.wait_for("CTRL-EVENT-CONNECTED");
     port.usher.wait_for("accounting status=Start user=\"ann\"");
-    let id = port.sessions()[0]["id"].as_str().unwrap().to_owned();
-    port.ask(&["session", "change", &id, "Session-Timeout = 100"]);
-    port.ask(&["session", "disconnect", &id]);
+    let id = port.open_sessions()[0]["id"].as_str().unwrap().to_owned();
+    port.run_admin_command(&["session", "change", &id, "Session-Timeout = 100"]);
+    port.run_admin_command(&["session", "disconnect", &id]);
     port.usher.wait_for("accounting status=Stop user=\"ann\"");
     station.terminate();
     for to in ["127.0.0.1:1812", "127.0.0.1:1813"] {
@@ -179,71 +179,84 @@ fn radius_with_hostapd_and_radclient() {
         "User-Name = ann\nAcct-Status-Type = Start\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n";
     assert!(radclient("127.0.0.1:1813", "acct", begin).contains("Received Accounting-Response"));
     // hostapd knows nothing of that one; FreeRADIUS, in its place, takes every change.
-    let (right, said) = port.ask(&["session", "disconnect", "s1"]);
+    let (right, said) = port.run_admin_command(&["session", "disconnect", "s1"]);
     assert!(!right && said.contains("Error-Cause 503"), "{said}");
     assert_eq!(port.hostapd.terminate(), Some(0));
     port.usher.wait_for("accounting status=Off");
     assert!(radclient("127.0.0.1:1813", "acct", begin).contains("Received Accounting-Response"));
-    let _changed = changeable(&port);
-    let (right, said) = port.ask(&["session", "change", "s1", "Session-Timeout = 100"]);
+    let _changed = start_coa_freeradius(&port);
+    let (right, said) = port.run_admin_command(&["session", "change", "s1", "Session-Timeout = 100"]);
     assert!(right, "{said}");
     // A session's beginning and end, that of hostapd, and a session's beginning twice.
-    capture.end("radius.code == 4 && radius.rspframe", 5);
+    capture.finish_capture("radius.code == 4 && radius.rspframe", 5);
 
     capture.assert_clean();
-    let codes = capture.lines("radius", &["radius.code"]);
+    let codes = capture.matching_lines("radius", &["radius.code"]);
     // Access-Request, -Accept, -Reject, -Challenge; Accounting-Request, -Response; Status-Server;
     // Disconnect-Request, -ACK, -NAK; CoA-Request, -ACK, -NAK.
     for code in ["1", "2", "3", "11", "4", "5", "12", "40", "41", "42", "43", "44", "45"] {
         assert!(codes.iter().any(|c| c == code), "no message of code {code}: {codes:?}");
     }
     // hostapd does not stay for the last answer.
-    assert_eq!(capture.count("udp && !icmp"), capture.count("radius && !icmp"), "nothing else is there");
+    assert_eq!(
+        capture.count_frames("udp && !icmp"),
+        capture.count_frames("radius && !icmp"),
+        "nothing else is there"
+    );
     // What tshark can verify, it did: not what answers a Status-Server, which radclient has verified, and not the
     // requests of RFC 5176, which hostapd has.
-    let signed = capture.count("(radius.reqframe || radius.code == 4) && !icmp");
+    let signed = capture.count_frames("(radius.reqframe || radius.code == 4) && !icmp");
     assert!(signed > 30, "{signed}");
-    assert_eq!(capture.count("radius.authenticator.valid == 1 && !icmp"), signed);
-    assert_eq!(capture.count("radius.code in {2, 3, 11} && !radius.Message_Authenticator"), 0);
-    assert_eq!(capture.count("radius.req && radius.code != 12 && !radius.rspframe"), 0, "all are answered");
-    assert_eq!(capture.count("radius.dup"), 0, "and none came twice");
+    assert_eq!(capture.count_frames("radius.authenticator.valid == 1 && !icmp"), signed);
+    assert_eq!(capture.count_frames("radius.code in {2, 3, 11} && !radius.Message_Authenticator"), 0);
+    assert_eq!(
+        capture.count_frames("radius.req && radius.code != 12 && !radius.rspframe"),
+        0,
+        "all are answered"
+    );
+    assert_eq!(capture.count_frames("radius.dup"), 0, "and none came twice");
 }
 
 #[test]
 fn diameter_with_freediameter_and_the_load_generator() {
-    let world = World::new(false);
-    let mut usher = world.serve(10);
-    let mut capture = Capture::begin(&world.place, &world.space);
-    let client = Role::Client { password: "password" };
-    let mut peer = world.freediameter(&client, 600);
+    let world = DiameterTestNetwork::new(false);
+    let mut usher = world.start_server(10);
+    let mut capture = LoopbackCapture::start_capture(&world.temp_dir, &world.space);
+    let client = FreeDiameterRole::Client { password: "password" };
+    let mut peer = world.start_freediameter(&client, 600);
     peer.wait_for("usher_peer: RESULT 2001");
     peer.wait_for("'Device-Watchdog-Request'");
     assert_eq!(peer.terminate(), Some(0));
-    let mut peer = world.freediameter(&Role::Client { password: "wrong" }, 10);
+    let mut peer = world.start_freediameter(&FreeDiameterRole::Client { password: "wrong" }, 10);
     peer.wait_for("usher_peer: RESULT 4001");
     for more in [
         &["--method", "eap-md5", "--accounting", "--interims", "1"][..],
         &["--method", "pap", "--wrong-share", "50%"],
     ] {
-        world.load(freediameter::HOSTS[0], 1, &[more, &["--count", "20"]].concat());
+        world.load_peer(freediameter::HOSTS[0], 1, &[more, &["--count", "20"]].concat());
     }
     assert_eq!(usher.terminate(), Some(0));
     peer.wait_for("sent a DPR");
     assert_eq!(peer.terminate(), Some(0));
     // Of freeDiameter, of the load generator's trials and loads, and ours.
-    capture.end("diameter.cmd.code == 282 && diameter.flags.request == 1 && diameter.answer_in", 1 + 4 + 1);
+    capture.finish_capture(
+        "diameter.cmd.code == 282 && diameter.flags.request == 1 && diameter.answer_in",
+        1 + 4 + 1,
+    );
 
     capture.assert_clean();
     // Capabilities-Exchange, AA, Diameter-EAP, Accounting, Device-Watchdog, Disconnect-Peer.
     for command in [257, 265, 268, 271, 280, 282] {
         for request in [0, 1] {
             let filter = format!("diameter.cmd.code == {command} && diameter.flags.request == {request}");
-            assert!(capture.count(&filter) > 0, "{filter}");
+            assert!(capture.count_frames(&filter) > 0, "{filter}");
         }
     }
     // By message: of several in a frame tshark may name the answer to none.
     let mut open = BTreeSet::new();
-    for line in capture.lines("diameter", &["tcp.stream", "diameter.flags.request", "diameter.hopbyhopid"]) {
+    for line in
+        capture.matching_lines("diameter", &["tcp.stream", "diameter.flags.request", "diameter.hopbyhopid"])
+    {
         let columns: Vec<&str> = line.split('\t').collect();
         let [stream, requests, ids] = columns[..] else { panic!("{line}") };
         for (request, id) in requests.split(';').zip(ids.split(';')) {

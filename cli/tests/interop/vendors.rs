@@ -1,23 +1,23 @@
 //! Every attribute of the built-in dictionary, held against FreeRADIUS: its client reads our replies by its own
 //! dictionaries, and its dictionaries hold what ours do.
 
-use crate::place::{Folder, SECRET, Server, run};
+use crate::place::{AaaServer, SECRET, TempDir, run_program};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use usher_radius::attribute::DataType;
-use usher_radius::dictionary::{Definition, Dictionary, Encryption, Included};
+use usher_radius::dictionary::{AttributeDefinition, AttributeEncryption, IncludedFile, RadiusDictionary};
 
 const THEIRS: &str = "/usr/share/freeradius/dictionary";
 
 /// FreeRADIUS's dictionaries as our reader has them.
-fn theirs() -> Dictionary {
+fn freeradius_dictionary() -> RadiusDictionary {
     let read = |path: &Path| std::fs::read(path).map(|octets| String::from_utf8_lossy(&octets).into_owned());
-    let mut dictionary = Dictionary::default();
+    let mut dictionary = RadiusDictionary::default();
     let root = read(Path::new(THEIRS)).expect("FreeRADIUS's dictionaries are installed (freeradius-common)");
-    let loaded = dictionary.load(THEIRS, &root, &mut |from: &str, name: &str| {
+    let loaded = dictionary.load_text(THEIRS, &root, &mut |from: &str, name: &str| {
         let path = Path::new(from).with_file_name(name);
-        Some(Included { text: read(&path).ok()?, file: path.display().to_string() })
+        Some(IncludedFile { text: read(&path).ok()?, file: path.display().to_string() })
     });
     loaded.unwrap_or_else(|fault| panic!("{fault}"));
     dictionary
@@ -34,14 +34,14 @@ const OTHERWISE: [&str; 5] = [
 
 #[test]
 fn what_we_ship_is_what_freeradius_has() {
-    let (theirs, ours) = (theirs(), Dictionary::builtin());
+    let (theirs, ours) = (freeradius_dictionary(), RadiusDictionary::builtin());
     let mut compared = 0;
     for d in ours.attributes() {
         let Some(same) = theirs.by_name(&d.name) else { continue };
-        if OTHERWISE.contains(&&*d.name) || theirs.place(same.oid).is_none() {
+        if OTHERWISE.contains(&&*d.name) || theirs.attribute_number(same.oid).is_none() {
             continue;
         }
-        let what = |d: &Definition| (d.oid, d.data_type, d.encryption, d.tagged);
+        let what = |d: &AttributeDefinition| (d.oid, d.data_type, d.encryption, d.tagged);
         assert_eq!(what(d), what(same), "{}", d.name);
         compared += 1;
     }
@@ -51,14 +51,16 @@ fn what_we_ship_is_what_freeradius_has() {
         assert_eq!((vendor.number, vendor.framing), (same.number, same.framing), "{}", vendor.name);
     }
     // Whatever they have for vendors, we have.
-    let sent = |d: &&Definition| matches!(d.oid.parts(), [26, _, ..]) && theirs.place(d.oid).is_some();
+    let sent = |d: &&AttributeDefinition| {
+        matches!(d.oid.parts(), [26, _, ..]) && theirs.attribute_number(d.oid).is_some()
+    };
     for d in theirs.attributes().iter().filter(sent) {
         assert!(ours.by_oid(d.oid).is_some(), "{} {} is missing", d.oid, d.name);
     }
 }
 
 /// A value that has no name, as it is written and as radclient prints it; `None`: it prints this type in its own way.
-fn sample(d: &Definition) -> (&'static str, Option<String>) {
+fn sample_value(d: &AttributeDefinition) -> (&'static str, Option<String>) {
     let same = |text: &'static str| (text, Some(text.to_owned()));
     match d.data_type {
         DataType::Integer if d.tagged => same("7654321"),
@@ -80,34 +82,34 @@ fn sample(d: &Definition) -> (&'static str, Option<String>) {
 
 /// What no reply has, what the requests have too, what has a length of its own, and what stands below a standard attribute
 /// of type TLV (RFC 6930), which FreeRADIUS does not take apart.
-fn passed_over(d: &Definition) -> bool {
+fn passed_over(d: &AttributeDefinition) -> bool {
     let of_no_reply = [1, 2, 3, 4, 5, 24, 30, 31, 32, 33, 60, 61, 70, 75, 76, 77, 79, 80, 87];
     matches!(*d.oid.parts(), [n] if of_no_reply.contains(&n))
         || matches!(d.oid.parts(), [173, ..])
         || OTHERWISE.contains(&&*d.name)
-        || d.data_type.holds_others()
+        || d.data_type.contains_attributes()
         || d.fixed.is_some()
         || d.concat
 }
 
 #[test]
 fn freeradius_reads_every_attribute_that_we_ship() {
-    let (theirs, ours) = (theirs(), Dictionary::builtin());
-    let known = |d: &&Definition| {
+    let (theirs, ours) = (freeradius_dictionary(), RadiusDictionary::builtin());
+    let known = |d: &&AttributeDefinition| {
         let same = theirs.by_oid(d.oid).is_some_and(|same| same.name == d.name);
         same && ours.by_oid(d.oid) == Some(*d) && !passed_over(d)
     };
-    let all: Vec<&Definition> = ours.attributes().iter().filter(known).collect();
+    let all: Vec<&AttributeDefinition> = ours.attributes().iter().filter(known).collect();
     assert!(all.len() > 5500, "{}", all.len());
 
     // As many users as it takes, each with some of them.
-    let users: BTreeMap<String, &[&Definition]> =
+    let users: BTreeMap<String, &[&AttributeDefinition]> =
         all.chunks(24).enumerate().map(|(i, part)| (format!("user{i}"), part)).collect();
     let (mut config, mut requests) = ("[users]\nstore = \"memory\"\n".to_owned(), String::new());
     for (name, part) in &users {
-        let row = |d: &&Definition| {
+        let row = |d: &&AttributeDefinition| {
             let tag = if d.tagged { ":3" } else { "" };
-            format!("\"{}{tag} = {}\"", d.name, sample(d).0)
+            format!("\"{}{tag} = {}\"", d.name, sample_value(d).0)
         };
         let rows: Vec<String> = part.iter().map(row).collect();
         writeln!(
@@ -118,11 +120,15 @@ fn freeradius_reads_every_attribute_that_we_ship() {
         .unwrap();
         writeln!(requests, "User-Name = {name}\nUser-Password = password\n").unwrap();
     }
-    let place = Folder::new();
-    let server = Server::start(&place, &config);
+    let place = TempDir::new();
+    let server = AaaServer::start(&place, &config);
     let to = format!("127.0.0.1:{}", server.port);
-    let (right, said) =
-        run(&place.path(""), "radclient", &["-x", "-r", "12", "-t", "5", &to, "auth", SECRET], &requests);
+    let (right, said) = run_program(
+        &place.path(""),
+        "radclient",
+        &["-x", "-r", "12", "-t", "5", &to, "auth", SECRET],
+        &requests,
+    );
     assert!(right, "{said}");
     assert_eq!(said.matches("Received Access-Accept").count(), users.len(), "{said}");
     let mut wrong = Vec::new();
@@ -130,16 +136,16 @@ fn freeradius_reads_every_attribute_that_we_ship() {
         let tag = if d.tagged { ":3" } else { "" };
         let name = format!("{}{tag} = ", d.name);
         let seen: Vec<&str> = said.lines().filter_map(|l| l.trim().strip_prefix(&name)).collect();
-        let right = match sample(d).1 {
+        let right = match sample_value(d).1 {
             Some(value) => seen == [value.as_str()],
             None => seen.len() == 1,
         };
         if !right {
-            wrong.push(format!("{name}{}: {seen:?}", sample(d).0));
+            wrong.push(format!("{name}{}: {seen:?}", sample_value(d).0));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
-    let hidden = all.iter().filter(|d| d.encryption != Encryption::None).count();
+    let hidden = all.iter().filter(|d| d.encryption != AttributeEncryption::None).count();
     let tagged = all.iter().filter(|d| d.tagged).count();
     assert!(hidden > 20 && tagged > 30, "{hidden} {tagged}");
 }

@@ -9,21 +9,21 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use usher_lab::Registry;
+use usher_lab::LabRegistry;
 
 /// How long a lab may take to be there, on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const LAB_START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One lab at a time, in whatever process: two would take the processor from each other. The turn ends with the value.
-fn turn() -> File {
+fn lock_lab() -> File {
     let file = File::create(std::env::temp_dir().join("usher-lab-study-turn")).unwrap();
     file.lock().unwrap();
     file
 }
 
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
+impl TempDir {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("usher-lab-study-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -32,35 +32,35 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
-fn usher(line: &[&str]) -> Output {
+fn run_usher(line: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_usher")).args(line).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Means of the simulator and of the kernel, by point and metric.
-type Means = BTreeMap<(String, String), [f64; 2]>;
+type MetricMeans = BTreeMap<(String, String), [f64; 2]>;
 
 /// Links over which a packet goes from host to host, in any of these studies.
 const HOPS: f64 = 3.0;
 
 /// What a study gave on both.
-struct Comparison {
-    means: Means,
+struct LabComparison {
+    means: MetricMeans,
     /// How much longer a message takes on this machine than links and programs do, as the run itself has measured it: until the
     /// relay has its turn at each link and the receiving host has its own. Mean, in seconds.
     turn: f64,
 }
 
-impl Comparison {
+impl LabComparison {
     /// Sees that a delay on the kernel is that of the simulator. No packet is faster than its links. Half of the dialogues take no longer
     /// than a tenth more, `work` that the simulator does not charge as the kernel has it, and of what this machine adds to so many messages
     /// twice the mean, beyond which at most half of anything is.
@@ -76,16 +76,16 @@ impl Comparison {
 }
 
 /// Runs a study on both and reads what they gave.
-fn both(study: &str, sets: &[&str]) -> Comparison {
-    let _turn = turn();
-    let scratch = Scratch::new(study);
+fn compare_study(study: &str, sets: &[&str]) -> LabComparison {
+    let _turn = lock_lab();
+    let scratch = TempDir::new(study);
     let folder = scratch.0.display().to_string();
     let mut line = vec!["study", "run", study, "--on", "both", "--out", &folder];
     // Two at a time where hardly anything is computed.
     line.extend(["--replications", "2", "--jobs", if study == "aaa-nagle" { "1" } else { "2" }]);
     line.extend(sets.iter().flat_map(|set| ["--set", set]));
-    let done = usher(&line);
-    assert!(done.status.success(), "{}\n{}", text(&done.stdout), text(&done.stderr));
+    let done = run_usher(&line);
+    assert!(done.status.success(), "{}\n{}", lossy_text(&done.stdout), lossy_text(&done.stderr));
     let manifest = std::fs::read_to_string(scratch.0.join("lab/manifest.json")).unwrap();
     assert!(manifest.contains("\"on\": \"lab\""), "{manifest}");
     let table = std::fs::read_to_string(scratch.0.join("agreement.csv")).unwrap();
@@ -97,37 +97,41 @@ fn both(study: &str, sets: &[&str]) -> Comparison {
         let lab = fields.nth(1)?.parse().ok()?;
         Some(((point.to_owned(), metric), [sim, lab]))
     };
-    let late = facts(&scratch.0.join("lab"), "lab_");
+    let late = manifest_facts(&scratch.0.join("lab"), "lab_");
     let turn = late["timers_late_mean_s"] + HOPS * late["relay_late_mean_s"];
-    Comparison { means: table.lines().skip(1).filter_map(line).collect(), turn }
+    LabComparison { means: table.lines().skip(1).filter_map(line).collect(), turn }
 }
 
 /// What a metric is at each point, in the order of their names.
-fn of<'a>(means: &'a Means, metric: &'a str) -> impl Iterator<Item = (&'a str, [f64; 2])> {
+fn metric_means<'a>(means: &'a MetricMeans, metric: &'a str) -> impl Iterator<Item = (&'a str, [f64; 2])> {
     means.iter().filter(move |((_, m), _)| m == metric).map(|((point, _), both)| (point.as_str(), *both))
 }
 
 #[test]
-fn logins_take_the_same_messages_and_about_the_same_time_on_the_kernel() {
-    let compared =
-        both("aaa-hol", &["loss=0 %", "run.duration=15 s", "run.drain=5 s", "hosts.station.count=20"]);
+fn kernel_logins_match_the_simulated_messages_and_delays() {
+    let compared = compare_study(
+        "aaa-hol",
+        &["loss=0 %", "run.duration=15 s", "run.drain=5 s", "hosts.station.count=20"],
+    );
     let means = &compared.means;
     // Messages between station and authenticator, and between that and the server.
     let messages = |point: &str| -> f64 {
-        let over = |link| of(means, link).find(|(at, _)| *at == point).unwrap().1[0];
+        let over = |link| metric_means(means, link).find(|(at, _)| *at == point).unwrap().1[0];
         over("packets.wire") + over("packets.lan")
     };
     let mut points = 0;
-    for (point, delays) in of(means, "delay.p50") {
+    for (point, delays) in metric_means(means, "delay.p50") {
         points += 1;
         compared.check_delay(point, delays, 0.98, (messages(point), 0.0));
     }
     assert_eq!(points, 2, "{means:?}");
-    for (point, [sim, lab]) in of(means, "packets.core").filter(|(point, _)| point.contains("RADIUS")) {
+    for (point, [sim, lab]) in
+        metric_means(means, "packets.core").filter(|(point, _)| point.contains("RADIUS"))
+    {
         // A login that is under way when the counting begins or ends may be on either side of it.
         assert!((sim - lab).abs() < 0.2, "{point}: {sim} packets of a login simulated, {lab} on the kernel");
     }
-    for (point, [_, lab]) in of(means, "failures") {
+    for (point, [_, lab]) in metric_means(means, "failures") {
         assert_eq!(lab, 0.0, "{point}");
     }
 }
@@ -135,20 +139,23 @@ fn logins_take_the_same_messages_and_about_the_same_time_on_the_kernel() {
 #[test]
 fn messages_of_802_21_take_the_links_delays_on_the_kernel() {
     for study in ["mih-udp", "mih-tcp"] {
-        let compared = both(study, &["loss=0 %", "message=indication", "run.duration=10 s", "run.drain=2 s"]);
-        let (point, delays) = of(&compared.means, "delay.p50").next().unwrap();
+        let compared =
+            compare_study(study, &["loss=0 %", "message=indication", "run.duration=10 s", "run.drain=2 s"]);
+        let (point, delays) = metric_means(&compared.means, "delay.p50").next().unwrap();
         compared.check_delay(&format!("{study} {point}"), delays, 0.98, (1.0, 0.0));
-        let (_, [_, success]) = of(&compared.means, "success").next().unwrap();
+        let (_, [_, success]) = metric_means(&compared.means, "success").next().unwrap();
         assert_eq!(success, 1.0, "{study}");
     }
 }
 
 #[test]
-fn nagles_algorithm_costs_delay_on_the_kernel_as_in_the_simulator() {
-    let means = both("aaa-nagle", &["nodes=37", "run.duration=8 s", "run.warmup=2 s", "run.drain=3 s"]).means;
+fn nagle_delays_dialogues_on_the_kernel_as_in_the_simulator() {
+    let means =
+        compare_study("aaa-nagle", &["nodes=37", "run.duration=8 s", "run.warmup=2 s", "run.drain=3 s"])
+            .means;
     let of_both = |metric: &str| {
         ["=with Nagle", "=without Nagle"]
-            .map(|nagle| of(&means, metric).find(|(point, _)| point.contains(nagle)).unwrap().1)
+            .map(|nagle| metric_means(&means, metric).find(|(point, _)| point.contains(nagle)).unwrap().1)
     };
     // Messages wait for an acknowledgement, which takes longer than any turn, and go on together.
     let ([with, without], [packets_with, packets_without]) = (of_both("delay.mean"), of_both("packets.core"));
@@ -160,7 +167,7 @@ fn nagles_algorithm_costs_delay_on_the_kernel_as_in_the_simulator() {
 }
 
 /// What a run's manifest has under the names that begin so.
-fn facts(folder: &std::path::Path, begin: &str) -> BTreeMap<String, f64> {
+fn manifest_facts(folder: &std::path::Path, begin: &str) -> BTreeMap<String, f64> {
     let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     let mut all = BTreeMap::new();
@@ -178,9 +185,9 @@ fn facts(folder: &std::path::Path, begin: &str) -> BTreeMap<String, f64> {
 
 /// EAP-TLS with real handshakes: whose time it is shows in the library of its cryptography, and what was captured is read with its keys.
 #[test]
-fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
-    let _turn = turn();
-    let scratch = Scratch::new("libraries");
+fn perf_splits_cpu_time_by_library_and_captures_carry_keys() {
+    let _turn = lock_lab();
+    let scratch = TempDir::new("libraries");
     let folder = scratch.0.join("run");
     let out = folder.display().to_string();
     let mut line = vec![
@@ -209,17 +216,17 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
     ] {
         line.extend(["--set", set]);
     }
-    let done = usher(&line);
-    let said = text(&done.stdout) + &text(&done.stderr);
+    let done = run_usher(&line);
+    let said = lossy_text(&done.stdout) + &lossy_text(&done.stderr);
     assert!(done.status.success(), "{said}");
-    let spent = facts(&folder, "lab_processor_s.");
+    let spent = manifest_facts(&folder, "lab_processor_s.");
     assert!(["station", "nas", "server"].iter().all(|host| spent[*host] > 0.0), "{spent:?}");
-    let by = facts(&folder, "lab_sampled_by.");
+    let by = manifest_facts(&folder, "lab_sampled_by.");
     if by.is_empty() {
         assert!(said.contains("was not divided among libraries: Linux's perf"), "{said}");
     } else {
         assert!(said.contains("Processor time by library, by samples of"), "{said}");
-        let libraries = facts(&folder, "lab_library_s.");
+        let libraries = manifest_facts(&folder, "lab_library_s.");
         for (host, took) in spent.iter().filter(|(host, _)| *host != "router") {
             let of: f64 =
                 libraries.iter().filter(|(name, _)| name.starts_with(host.as_str())).map(|(_, s)| s).sum();
@@ -244,10 +251,10 @@ fn processor_time_is_divided_among_libraries_and_captures_have_their_keys() {
 
 /// The same messages and octets as simulated, and about the same time, where no work is charged; and processor time of each role.
 #[test]
-fn ikev2_authenticates_on_the_kernel_with_the_messages_of_the_simulator() {
+fn ikev2_on_the_kernel_sends_the_messages_of_the_simulator() {
     for way in ["MD5", "TLS-2-2", "certificates, RSA"] {
         let way = format!("way={way}");
-        let compared = both(
+        let compared = compare_study(
             "ike-auth",
             &[
                 way.as_str(),
@@ -261,17 +268,17 @@ fn ikev2_authenticates_on_the_kernel_with_the_messages_of_the_simulator() {
             ],
         );
         let means = &compared.means;
-        let (_, started) = of(means, "started").next().unwrap();
+        let (_, started) = metric_means(means, "started").next().unwrap();
         assert!(started[0] == started[1] && started[0] >= 5.0, "{way}: {started:?}");
-        assert_eq!(of(means, "failures").next().unwrap().1, [0.0, 0.0], "{way}");
+        assert_eq!(metric_means(means, "failures").next().unwrap().1, [0.0, 0.0], "{way}");
         for metric in ["ike.messages", "ike.initiator.bytes", "ike.gateway.bytes", "ike.radius-request.bytes"]
         {
-            let (_, [sim, lab]) = of(means, metric).next().unwrap();
+            let (_, [sim, lab]) = metric_means(means, metric).next().unwrap();
             assert_eq!(sim, lab, "{way} {metric}");
         }
         let mut work = 0.0;
         for host in ["initiator", "responder", "server"] {
-            let (_, [_, took]) = of(means, &format!("cpu.{host}")).next().unwrap();
+            let (_, [_, took]) = metric_means(means, &format!("cpu.{host}")).next().unwrap();
             assert!(
                 (took > 1e-5 || host == "server") && took < 1.0,
                 "{way} {host}: {took} s of processor time"
@@ -279,8 +286,8 @@ fn ikev2_authenticates_on_the_kernel_with_the_messages_of_the_simulator() {
             work += took;
         }
         // Each message of IKE may have one of RADIUS behind it. Of the work half may be another's than the mean.
-        let (_, [messages, _]) = of(means, "ike.messages").next().unwrap();
-        let (_, delays) = of(means, "delay.p50").next().unwrap();
+        let (_, [messages, _]) = metric_means(means, "ike.messages").next().unwrap();
+        let (_, delays) = metric_means(means, "delay.p50").next().unwrap();
         compared.check_delay(&way, delays, 0.3, (2.0 * messages, 2.0 * work));
     }
 }
@@ -294,17 +301,17 @@ fn what_cannot_run_on_the_lab_is_refused_with_its_reason() {
         (vec!["study", "run", "aaa-hol", "--kernel", "net.ipv4.tcp_sack=0"], "has no kernel"),
         (vec!["study", "run", "aaa-hol", "--on", "lab", "--quick"], "--quick"),
     ] {
-        let done = usher(&line);
-        let told = text(&done.stderr);
+        let done = run_usher(&line);
+        let told = lossy_text(&done.stderr);
         assert_eq!(done.status.code(), Some(2), "{line:?}: {told}");
         assert!(told.contains(reason), "{line:?}: {told}");
     }
 }
 
 #[test]
-fn an_interrupted_run_leaves_a_folder_to_go_on_from_and_nothing_else() {
-    let _turn = turn();
-    let scratch = Scratch::new("interrupted");
+fn an_interrupted_run_leaves_a_resumable_folder_and_no_lab() {
+    let _turn = lock_lab();
+    let scratch = TempDir::new("interrupted");
     let folder = scratch.0.join("out");
     let line = ["study", "run", "mih-udp", "--on", "lab", "--set", "run.duration=60 s", "--out"];
     let run = Command::new(env!("CARGO_BIN_EXE_usher"))
@@ -315,16 +322,16 @@ fn an_interrupted_run_leaves_a_folder_to_go_on_from_and_nothing_else() {
         .spawn()
         .unwrap();
     let process = run.id().to_string();
-    let labs = || Registry::of_user().unwrap().running().unwrap();
+    let labs = || LabRegistry::of_user().unwrap().running_labs().unwrap();
     let is_there = || labs().iter().any(|lab| lab.process.to_string() == process);
     let begun = Instant::now();
     while !is_there() {
-        assert!(begun.elapsed() < PATIENCE, "no lab is built");
+        assert!(begun.elapsed() < LAB_START_TIMEOUT, "no lab is built");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
     let done = run.wait_with_output().unwrap();
-    let told = text(&done.stderr);
+    let told = lossy_text(&done.stderr);
     assert_eq!(done.status.code(), Some(130), "{told}");
     assert!(told.contains("--on lab") && !told.contains("failed:"), "{told}");
     let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();

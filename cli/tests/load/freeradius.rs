@@ -1,6 +1,6 @@
 //! A FreeRADIUS of the test's own: its configuration is written here, its ports are those of the test's own address.
 
-use crate::own::{bound, own_socket, wait_or_say};
+use crate::own::{bound_command, own_socket, wait_or_fail};
 use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ pub(crate) struct FreeRadius {
     acct: SocketAddrV4,
 }
 
-fn certificates() -> PathBuf {
+fn certificate_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/certs")
 }
 
 /// Turns DER files into one PEM file.
-fn pem(kind: &str, names: &[&str], to: &Path) {
+fn write_pem(kind: &str, names: &[&str], to: &Path) {
     let mut text = String::new();
     for name in names {
-        let der = fs::read(certificates().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let der = fs::read(certificate_folder().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         text.push_str(&format!("-----BEGIN {kind}-----\n"));
-        for line in base64(&der).as_bytes().chunks(64) {
+        for line in encode_base64(&der).as_bytes().chunks(64) {
             text.push_str(std::str::from_utf8(line).unwrap());
             text.push('\n');
         }
@@ -36,7 +36,7 @@ fn pem(kind: &str, names: &[&str], to: &Path) {
     fs::write(to, text).unwrap();
 }
 
-fn base64(octets: &[u8]) -> String {
+fn encode_base64(octets: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for group in octets.chunks(3) {
@@ -50,7 +50,7 @@ fn base64(octets: &[u8]) -> String {
 }
 
 /// A folder that no other test has.
-pub(crate) fn folder() -> PathBuf {
+pub(crate) fn new_folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}-{number}", std::process::id()));
@@ -62,14 +62,14 @@ pub(crate) fn folder() -> PathBuf {
 impl FreeRadius {
     /// Users `user0` to `user99` with the passwords `pw0` to `pw99`; the chain sent has so many certificates.
     pub(crate) fn start(eap: &str, chain: usize) -> Self {
-        let (folder, auth, acct) = (folder(), own_socket(), own_socket());
+        let (folder, auth, acct) = (new_folder(), own_socket(), own_socket());
         let authorities = ["ca1.der", "ca2.der", "ca3.der"];
         let leaf = format!("server{chain}.der");
         let mut sent = vec![leaf.as_str()];
         sent.extend(authorities[..chain - 1].iter().rev());
-        pem("CERTIFICATE", &sent, &folder.join("server.pem"));
-        pem("PRIVATE KEY", &[&format!("server{chain}.key.der")], &folder.join("server.key"));
-        pem("CERTIFICATE", &["root.der"], &folder.join("ca.pem"));
+        write_pem("CERTIFICATE", &sent, &folder.join("server.pem"));
+        write_pem("PRIVATE KEY", &[&format!("server{chain}.key.der")], &folder.join("server.key"));
+        write_pem("CERTIFICATE", &["root.der"], &folder.join("ca.pem"));
         let users: String = (0..100).map(|n| format!("user{n} Cleartext-Password := \"pw{n}\"\n")).collect();
         fs::write(folder.join("users"), users).unwrap();
         let text = CONFIGURATION
@@ -86,7 +86,7 @@ impl FreeRadius {
         let program = program.into_iter().find(|p| Path::new(p).exists());
         let program = program
             .expect("there is no freeradius: install Debian's package freeradius (scripts/setup test)");
-        let process = bound(program)
+        let process = bound_command(program)
             .args(["-f", "-l", "stdout", "-n", "radiusd", "-d"])
             .arg(&folder)
             .stdout(Stdio::from(log.try_clone().unwrap()))
@@ -94,11 +94,11 @@ impl FreeRadius {
             .spawn()
             .expect("freeradius cannot be started");
         let mut server = Self { process, folder, auth, acct };
-        server.wait();
+        server.wait_ready();
         server
     }
 
-    fn wait(&mut self) {
+    fn wait_ready(&mut self) {
         let Self { process, folder, .. } = self;
         let said = || fs::read_to_string(folder.join("output")).unwrap_or_default();
         let is_ready = || {
@@ -106,21 +106,21 @@ impl FreeRadius {
             assert!(ended.is_none(), "freeradius does not start:\n{}", said());
             said().contains("Ready to process requests")
         };
-        wait_or_say(|| format!("freeradius does not start:\n{}", said()), is_ready);
+        wait_or_fail(|| format!("freeradius does not start:\n{}", said()), is_ready);
     }
 
     /// Where it is asked.
-    pub(crate) fn at(&self) -> String {
+    pub(crate) fn auth_address(&self) -> String {
         self.auth.to_string()
     }
 
     /// Where accounting goes.
-    pub(crate) fn acct(&self) -> String {
+    pub(crate) fn accounting_address(&self) -> String {
         self.acct.to_string()
     }
 
     /// How many logins it has accepted.
-    pub(crate) fn accepted(&self) -> usize {
+    pub(crate) fn accepted_logins(&self) -> usize {
         fs::read_to_string(self.folder.join("output")).unwrap_or_default().matches("Login OK").count()
     }
 
@@ -129,15 +129,15 @@ impl FreeRadius {
     }
 
     /// A client's certificate with its chain, and its key, in this folder.
-    pub(crate) fn client(&self, chain: usize) -> (PathBuf, PathBuf) {
+    pub(crate) fn client_certificate(&self, chain: usize) -> (PathBuf, PathBuf) {
         let authorities = ["ca1.der", "ca2.der", "ca3.der"];
         let leaf = format!("client{chain}.der");
         let mut sent = vec![leaf.as_str()];
         sent.extend(authorities[..chain - 1].iter().rev());
         let paths =
             (self.folder.join(format!("client{chain}.pem")), self.folder.join(format!("client{chain}.key")));
-        pem("CERTIFICATE", &sent, &paths.0);
-        pem("PRIVATE KEY", &[&format!("client{chain}.key.der")], &paths.1);
+        write_pem("CERTIFICATE", &sent, &paths.0);
+        write_pem("PRIVATE KEY", &[&format!("client{chain}.key.der")], &paths.1);
         paths
     }
 }

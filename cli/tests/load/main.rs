@@ -14,15 +14,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-fn usher(words: &[&str]) -> Output {
+fn run_usher(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
     command.env_remove("USHER_SECRET").env_remove("USHER_PASSWORD");
     command.args(words).output().expect("usher runs")
 }
 
 /// A run's JSON; it must have gone well.
-fn load(words: &[&str]) -> Value {
-    let output = usher(words);
+fn run_load(words: &[&str]) -> Value {
+    let output = run_usher(words);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
     serde_json::from_slice(&output.stdout).expect("one JSON object")
@@ -39,15 +39,15 @@ fn all_succeed(value: &Value, count: u64) {
 #[test]
 fn passwords_and_accounting_are_loaded_and_checked() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
-    let acct = server.acct();
+    let at = server.auth_address();
+    let acct = server.accounting_address();
     for method in ["pap", "chap", "mschapv2"] {
         let mut words = vec![
             "load", "radius", &at, "--secret", SECRET, OLD, "--method", method, "--count", "300", "--json",
         ];
         words.extend(USERS);
         words.extend(["--wrong-share", "20%"]);
-        let value = load(&words);
+        let value = run_load(&words);
         all_succeed(&value, 300);
         let rejects = value["expected_rejects"].as_u64().unwrap();
         assert!((20..120).contains(&rejects), "{method}: {rejects}");
@@ -56,7 +56,7 @@ fn passwords_and_accounting_are_loaded_and_checked() {
     let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--count", "50", "--json"];
     words.extend(["--accounting", "--accounting-server", &acct, "--interims", "2"]);
     words.extend(USERS);
-    let value = load(&words);
+    let value = run_load(&words);
     all_succeed(&value, 50);
     assert_eq!(value["accounting_records"], 200);
     let mut words = vec![
@@ -72,7 +72,7 @@ fn passwords_and_accounting_are_loaded_and_checked() {
         "--json",
     ];
     words.extend(USERS);
-    let value = load(&words);
+    let value = run_load(&words);
     all_succeed(&value, 60);
     assert_eq!(value["accounting_records"], 120);
 }
@@ -80,13 +80,13 @@ fn passwords_and_accounting_are_loaded_and_checked() {
 #[test]
 fn an_open_loop_writes_a_report_and_tells_the_servers_cpu_time() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
+    let at = server.auth_address();
     let (out, pid) = (server.folder.join("out"), server.pid().to_string());
     let mut words =
         vec!["load", "radius", &at, "--secret", SECRET, OLD, "--rate", "500", "--duration", "2s", "--json"];
     words.extend(["--server-pid", &pid, "--threads", "2", "--out", out.to_str().unwrap()]);
     words.extend(USERS);
-    let value = load(&words);
+    let value = run_load(&words);
     assert_eq!(value["failed"], 0, "{value:#}");
     let succeeded = value["succeeded"].as_u64().unwrap();
     assert!((850..1150).contains(&succeeded), "{succeeded} of about 1000");
@@ -105,7 +105,7 @@ fn an_open_loop_writes_a_report_and_tells_the_servers_cpu_time() {
 #[test]
 fn eap_methods_end_with_the_keys_of_both_sides() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
+    let at = server.auth_address();
     let ca = server.folder.join("ca.pem");
     let ca = ca.to_str().unwrap();
     for method in [
@@ -134,7 +134,7 @@ fn eap_methods_end_with_the_keys_of_both_sides() {
             if tunnel {
                 words.extend(["--anonymous", "anonymous"]);
             }
-            all_succeed(&load(&words), 20);
+            all_succeed(&run_load(&words), 20);
         }
     }
 }
@@ -143,8 +143,8 @@ fn eap_methods_end_with_the_keys_of_both_sides() {
 fn eap_tls_sends_its_chain() {
     for chain in [2, 4] {
         let server = FreeRadius::start("tls", chain);
-        let at = server.at();
-        let (certificate, key) = server.client(chain);
+        let at = server.auth_address();
+        let (certificate, key) = server.client_certificate(chain);
         let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
         let ca = server.folder.join("ca.pem");
         for (version, fragment) in [("1.2", "1398"), ("1.3", "1398"), ("1.2", "500")] {
@@ -170,7 +170,7 @@ fn eap_tls_sends_its_chain() {
                 "--concurrency",
                 "2",
             ]);
-            all_succeed(&load(&words), 8);
+            all_succeed(&run_load(&words), 8);
         }
     }
 }
@@ -178,9 +178,9 @@ fn eap_tls_sends_its_chain() {
 #[test]
 fn what_is_wrong_is_said_before_anything_is_loaded() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
+    let at = server.auth_address();
     let ends = |words: &[&str], code: i32| {
-        let output = usher(words);
+        let output = run_usher(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
         said
@@ -223,7 +223,7 @@ fn what_is_wrong_is_said_before_anything_is_loaded() {
 #[test]
 fn an_interrupt_ends_with_the_figures_so_far() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
+    let at = server.auth_address();
     let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--duration", "1h", "--json"];
     words.extend(["--warmup", "0s"]);
     words.extend(USERS);
@@ -233,7 +233,7 @@ fn an_interrupt_ends_with_the_figures_so_far() {
         .spawn()
         .expect("usher runs");
     // More than are under way at a time, and the one that is tried before.
-    wait_until("logins are counted", || server.accepted() > 100);
+    wait_until("logins are counted", || server.accepted_logins() > 100);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -245,13 +245,13 @@ fn an_interrupt_ends_with_the_figures_so_far() {
 #[test]
 fn a_ramp_finds_the_knee() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
+    let at = server.auth_address();
     let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--ramp", "--json"];
     words.extend(["--ramp-start", "50", "--ramp-most", "200", "--ramp-settle", "200ms", "--ramp-hold", "1s"]);
     // No machine is too busy for that.
     words.extend(["--ramp-p99", "60s", "--ramp-success", "95%"]);
     words.extend(USERS);
-    let value = load(&words);
+    let value = run_load(&words);
     let steps = value["ramp"]["steps"].as_array().unwrap();
     assert!(steps.len() >= 3, "{value:#}");
     let knee = value["ramp"]["knee_per_s"].as_f64().unwrap();
@@ -270,15 +270,15 @@ fn a_ramp_finds_the_knee() {
 #[test]
 fn methods_are_mixed_with_certificates_and_tunnels() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
-    let (certificate, key) = server.client(2);
+    let at = server.auth_address();
+    let (certificate, key) = server.client_certificate(2);
     let ca = server.folder.join("ca.pem");
     let mut words = vec!["load", "eap", &at, "--secret", SECRET, OLD, "--count", "100", "--json"];
     words.extend(["--mix", "pap=50,eap-tls=20,peap-mschapv2=20,eap-md5=10", "--concurrency", "8"]);
     words.extend(["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()]);
     words.extend(["--ca", ca.to_str().unwrap(), "--anonymous", "anonymous"]);
     words.extend(USERS);
-    let value = load(&words);
+    let value = run_load(&words);
     all_succeed(&value, 100);
     let methods = value["methods"].as_array().unwrap();
     assert!(methods.len() == 4 && methods.iter().all(|m| m["succeeded"] == m["begun"]), "{value:#}");
@@ -287,10 +287,10 @@ fn methods_are_mixed_with_certificates_and_tunnels() {
 #[test]
 fn freeradius_is_loaded_from_many_access_servers() {
     let server = FreeRadius::start("md5", 2);
-    let at = server.at();
+    let at = server.auth_address();
     let mut words =
         vec!["load", "eap", &at, "--secret", SECRET, OLD, "--method", "md5", "--count", "400", "--json"];
     words.extend(["--nas", "32", "--no-offload", "--concurrency", "64", "--expect", "failed <= 0"]);
     words.extend(USERS);
-    all_succeed(&load(&words), 400);
+    all_succeed(&run_load(&words), 400);
 }

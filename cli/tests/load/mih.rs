@@ -1,44 +1,44 @@
 //! `usher load mih` against our own function.
 
-use crate::freeradius::folder;
-use crate::own::{bound, own_socket, wait_until};
-use crate::{all_succeed, load, usher};
+use crate::freeradius::new_folder;
+use crate::own::{bound_command, own_socket, wait_until};
+use crate::{all_succeed, run_load, run_usher};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 /// A function that ends with the value.
-struct Function {
+struct MihFunction {
     process: Child,
     folder: PathBuf,
-    at: String,
+    address: String,
 }
 
-impl Function {
+impl MihFunction {
     fn start() -> Self {
-        let (folder, at) = (folder(), own_socket());
+        let (folder, at) = (new_folder(), own_socket());
         let config = format!(
             "id = \"pos.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
              [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [\"parameters\"]\n[limits]\nrequests_per_peer = 256\n\
              connections_per_network = 64\n[log]\nlevel = \"warn\"\n"
         );
         fs::write(folder.join("mih.toml"), config).unwrap();
-        let process = bound(env!("CARGO_BIN_EXE_usher"))
+        let process = bound_command(env!("CARGO_BIN_EXE_usher"))
             .args(["mih", "serve", "--config", "mih.toml"])
             .current_dir(&folder)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let function = Self { process, folder, at: at.to_string() };
-        let answers = || usher(&["mih", "send", &function.at, "discover"]).status.success();
+        let function = Self { process, folder, address: at.to_string() };
+        let answers = || run_usher(&["mih", "send", &function.address, "discover"]).status.success();
         wait_until("the function starts", answers);
         function
     }
 }
 
-impl Drop for Function {
+impl Drop for MihFunction {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -48,29 +48,39 @@ impl Drop for Function {
 
 #[test]
 fn requests_and_indications_are_loaded_by_udp_and_tcp() {
-    let function = Function::start();
+    let function = MihFunction::start();
     for transport in [&[][..], &["--tcp"], &["--no-ack"]] {
         for request in ["discover", "register", "indication"] {
-            let words =
-                ["load", "mih", &function.at, "--request", request, "--functions", "4", "--count", "400"];
+            let words = [
+                "load",
+                "mih",
+                &function.address,
+                "--request",
+                request,
+                "--functions",
+                "4",
+                "--count",
+                "400",
+            ];
             let instant = request == "indication" && !transport.is_empty();
             let pace: &[&str] = if instant { &["--rate", "2000"] } else { &[] };
             // What is slow is not lost.
             let patience = ["--json", "--timeout", "60s"];
-            let value = load(&[&words[..], &patience, transport, pace].concat());
+            let value = run_load(&[&words[..], &patience, transport, pace].concat());
             all_succeed(&value, 400);
             assert!(value["latency"]["p99_s"].as_f64().unwrap() > 0.0);
         }
     }
-    let open = ["load", "mih", &function.at, "--rate", "200", "--duration", "1s", "--expect", "failed < 1 %"];
-    let said = usher(&[&open[..], &["--timeout", "60s"]].concat());
+    let open =
+        ["load", "mih", &function.address, "--rate", "200", "--duration", "1s", "--expect", "failed < 1 %"];
+    let said = run_usher(&[&open[..], &["--timeout", "60s"]].concat());
     let text = String::from_utf8_lossy(&said.stdout);
     assert!(said.status.success() && text.contains("transactions ended as they had to"), "{text}");
     assert!(!text.contains("login"), "{text}");
 }
 
 /// An address at which one peer is answered as at `server`, so many datagrams to it being passed on; then no more are.
-fn relay(server: &str, count: usize) -> String {
+fn start_relay(server: &str, count: usize) -> String {
     let (relay, behind) = (UdpSocket::bind(own_socket()).unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let at = relay.local_addr().unwrap().to_string();
     behind.connect(server).unwrap();
@@ -96,12 +106,12 @@ fn relay(server: &str, count: usize) -> String {
 
 #[test]
 fn what_a_function_drops_or_refuses_is_counted() {
-    let function = Function::start();
+    let function = MihFunction::start();
     // It is there at first, and then does not answer.
-    let relay = relay(&function.at, 50);
+    let relay = start_relay(&function.address, 50);
     let mut words = vec!["load", "mih", &relay, "--concurrency", "8", "--count", "100", "--json"];
     words.extend(["--no-check", "--retransmission", "100ms", "--timeout", "500ms", "--patience", "2s"]);
-    let value: serde_json::Value = serde_json::from_slice(&usher(&words).stdout).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&run_usher(&words).stdout).unwrap();
     assert!(
         value["failures"]["timeout"].as_u64().unwrap() > 0 && value["succeeded"].as_u64().unwrap() > 0,
         "{value:#}"
@@ -109,9 +119,9 @@ fn what_a_function_drops_or_refuses_is_counted() {
     for wrong in
         [&["--user", "x"][..], &["--threads", "2"], &["--id", "a b"], &["--request", "indication", "--tcp"]]
     {
-        let said = usher(&[&["load", "mih", &function.at], wrong].concat());
+        let said = run_usher(&[&["load", "mih", &function.address], wrong].concat());
         assert_eq!(said.status.code(), Some(2), "{wrong:?}");
     }
-    let nobody = usher(&["load", "mih", "127.0.0.1:1", "--count", "1"]);
+    let nobody = run_usher(&["load", "mih", "127.0.0.1:1", "--count", "1"]);
     assert_eq!(nobody.status.code(), Some(1));
 }

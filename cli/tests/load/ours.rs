@@ -1,8 +1,8 @@
 //! `usher load` against our own server: access servers, certificates, expectations, and what it says of itself.
 
-use crate::freeradius::folder;
-use crate::own::{PATIENCE, bound, own_socket, wait_or_say, wait_until};
-use crate::{load, usher};
+use crate::freeradius::new_folder;
+use crate::own::{TEST_TIMEOUT, bound_command, own_socket, wait_or_fail, wait_until};
+use crate::{run_load, run_usher};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 const SECRET: &str = "a secret of the tests";
 
 /// A server that ends with the value, with users `user0` to `user9` and the passwords `pw0` to `pw9`.
-pub(crate) struct Ours {
+pub(crate) struct UsherServer {
     process: Child,
     folder: PathBuf,
-    at: String,
+    address: String,
 }
 
-impl Ours {
+impl UsherServer {
     pub(crate) fn start(pki: Option<&Path>) -> Self {
-        let (folder, auth, metrics) = (folder(), own_socket(), own_socket());
+        let (folder, auth, metrics) = (new_folder(), own_socket(), own_socket());
         let tls = pki.map_or(String::new(), |pki| {
             let pki = pki.display();
             format!(
@@ -44,16 +44,16 @@ impl Ours {
         fs::write(&file, config).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
-        let process = bound(env!("CARGO_BIN_EXE_usher"))
+        let process = bound_command(env!("CARGO_BIN_EXE_usher"))
             .args(["aaa", "serve", "--config", "aaa.toml"])
             .current_dir(&folder)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
-        let ours = Self { process, folder, at: auth.to_string() };
+        let ours = Self { process, folder, address: auth.to_string() };
         let starts = || ours.log().contains("started");
-        wait_or_say(|| format!("the server does not start: {}", ours.log()), starts);
+        wait_or_fail(|| format!("the server does not start: {}", ours.log()), starts);
         ours
     }
 
@@ -69,7 +69,7 @@ impl Ours {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
-    pub(crate) fn file(&self, name: &str) -> String {
+    pub(crate) fn file_text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
     /// Writes a file there that holds a secret.
@@ -79,25 +79,25 @@ impl Ours {
     }
 
     /// The words of a load, with more behind them.
-    pub(crate) fn logins<'a>(&'a self, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-        let mut words = vec!["load", command, &self.at, "--secret", SECRET, "--json"];
+    pub(crate) fn login_arguments<'a>(&'a self, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let mut words = vec!["load", command, &self.address, "--secret", SECRET, "--json"];
         words.extend(["--user", "user{}", "--password", "pw{}", "--users", "10"]);
         words.extend(more);
         words
     }
 
     /// The words of a load of passwords, with more behind them.
-    fn pap<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        self.logins("radius", more)
+    fn pap_arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.login_arguments("radius", more)
     }
 
     /// How many logins it has accepted, as its log says.
-    fn accepted(&self) -> usize {
+    fn accepted_logins(&self) -> usize {
         self.log().matches(" accept user=").count()
     }
 }
 
-impl Drop for Ours {
+impl Drop for UsherServer {
     fn drop(&mut self) {
         // It may have ended, which the test has noticed then.
         let _ = self.process.kill();
@@ -107,8 +107,8 @@ impl Drop for Ours {
 }
 
 /// What a run that must end with this code says: its JSON, and standard error.
-pub(crate) fn ends(words: &[&str], code: i32) -> (Value, String) {
-    let output = usher(words);
+pub(crate) fn expect_exit(words: &[&str], code: i32) -> (Value, String) {
+    let output = run_usher(words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
     (serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), said)
@@ -116,25 +116,33 @@ pub(crate) fn ends(words: &[&str], code: i32) -> (Value, String) {
 
 #[test]
 fn expectations_decide_the_exit_code() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     let met = ["--count", "500", "--expect", "p99 < 1000 s", "--expect", "failed < 0.1 %"];
-    let (value, _) = ends(&ours.pap(&met), 0);
+    let (value, _) = expect_exit(&ours.pap_arguments(&met), 0);
     assert_eq!(value["expectations"][1]["met"], true);
     let unmet =
         ["--count", "500", "--expect", "failed <= 0", "--expect", "p50 < 1 us", "--expect", "knee > 1"];
-    let (_, said) = ends(&ours.pap(&unmet), 2);
+    let (_, said) = expect_exit(&ours.pap_arguments(&unmet), 2);
     assert!(said.contains("needs --ramp"), "{said}");
-    let (value, said) = ends(&ours.pap(&unmet[..6]), 3);
+    let (value, said) = expect_exit(&ours.pap_arguments(&unmet[..6]), 3);
     assert!(said.contains("expected p50 < 1 us, but it was: ") && !said.contains("failed"), "{said}");
     let all = value["expectations"].as_array().unwrap();
     assert_eq!((all[0]["met"].as_bool(), all[1]["met"].as_bool()), (Some(true), Some(false)));
     assert!(all[1]["found"].as_f64().unwrap() > 1e-6, "the results are told all the same");
     for (expectation, part) in [("p98 < 1 s", "Metrics: p50"), ("p99 < 100", "a time, as 100 ms")] {
-        let (_, said) = ends(&ours.pap(&["--expect", expectation]), 2);
+        let (_, said) = expect_exit(&ours.pap_arguments(&["--expect", expectation]), 2);
         assert!(said.contains(part), "{said}");
     }
-    let (_, said) = ends(
-        &ours.pap(&["--no-check", "--count", "20", "--wrong-share", "100%", "--expect", "p99 < 1 s"]),
+    let (_, said) = expect_exit(
+        &ours.pap_arguments(&[
+            "--no-check",
+            "--count",
+            "20",
+            "--wrong-share",
+            "100%",
+            "--expect",
+            "p99 < 1 s",
+        ]),
         3,
     );
     assert!(said.contains("not measured"), "{said}");
@@ -142,22 +150,22 @@ fn expectations_decide_the_exit_code() {
 
 #[test]
 fn each_user_shows_its_own_certificate() {
-    let work = folder();
+    let work = new_folder();
     let pki = work.join("pki");
     let dir = pki.to_str().unwrap();
     let cert = |words: &[&str]| {
-        let output = usher(&[&["aaa", "cert", "--dir", dir][..], words].concat());
+        let output = run_usher(&[&["aaa", "cert", "--dir", dir][..], words].concat());
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
     cert(&["init", "--server", "aaa.example"]);
     (0..3).for_each(|n| cert(&["issue", &format!("user{n}")]));
-    let ours = Ours::start(Some(&pki));
+    let ours = UsherServer::start(Some(&pki));
     let (ca, issued) = (format!("{dir}/ca.crt"), format!("{dir}/issued"));
     let (certificate, key) = (format!("{issued}/{{name}}.crt"), format!("{issued}/{{name}}.key"));
-    let base = ["load", "eap", &ours.at, "--secret", SECRET, "--method", "tls", "--ca", &ca, "--json"];
+    let base = ["load", "eap", &ours.address, "--secret", SECRET, "--method", "tls", "--ca", &ca, "--json"];
     let users =
         ["--user", "user{}", "--users", "3", "--count", "30", "--wrong-share", "30%", "--concurrency", "2"];
-    let value = load(&[&base[..], &users, &["--certificate", &certificate, "--key", &key]].concat());
+    let value = run_load(&[&base[..], &users, &["--certificate", &certificate, "--key", &key]].concat());
     assert_eq!((&value["succeeded"], &value["failed"]), (&30.into(), &0.into()), "{value:#}");
     let refused = value["expected_rejects"].as_u64().unwrap();
     assert!((1..30).contains(&refused), "logins with another user's certificate are refused: {refused}");
@@ -167,18 +175,18 @@ fn each_user_shows_its_own_certificate() {
     let line = |user: u32, of: u32| format!("user{user},,pki/issued/user{of}.crt,pki/issued/user{of}.key\n");
     fs::write(&csv, line(0, 1) + &line(1, 0) + &line(2, 2)).unwrap();
     let file = ["--users-file", csv.to_str().unwrap(), "--no-check", "--count", "30", "--concurrency", "2"];
-    let value = load(&[&base[..], &file].concat());
+    let value = run_load(&[&base[..], &file].concat());
     assert_eq!((&value["succeeded"], &value["failures"]["rejected"]), (&10.into(), &20.into()), "{value:#}");
 
     let number = format!("{issued}/user{{}}.crt");
     let words =
         [&base[..], &["--user", "user{}", "--users", "4", "--certificate", &number, "--key", &key]].concat();
-    assert!(ends(&words, 2).1.contains("user3.crt"), "the file that is missing is named");
+    assert!(expect_exit(&words, 2).1.contains("user3.crt"), "the file that is missing is named");
     let same = format!("{issued}/user0.crt");
     let one = ["--user", "user0", "--wrong-share", "10%", "--certificate", &same, "--key", &key];
     let words = [&base[..], &one].concat();
     assert!(
-        ends(&words, 2).1.contains("give one a user"),
+        expect_exit(&words, 2).1.contains("give one a user"),
         "nobody else's certificate is there to be refused"
     );
     fs::remove_dir_all(work).unwrap();
@@ -186,12 +194,13 @@ fn each_user_shows_its_own_certificate() {
 
 #[test]
 fn access_servers_have_sockets_and_addresses_of_their_own() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     for more in
         [&["--no-offload"][..], &["--nas-address", "127.9.7.250", "--no-offload"], &["--threads", "2"]]
     {
-        let words = ours.pap(&[&["--nas", "9", "--count", "900", "--concurrency", "64"][..], more].concat());
-        let value = load(&words);
+        let words = ours
+            .pap_arguments(&[&["--nas", "9", "--count", "900", "--concurrency", "64"][..], more].concat());
+        let value = run_load(&words);
         assert_eq!(
             (&value["succeeded"], &value["trains"]),
             (&900.into(), &false.into()),
@@ -200,19 +209,21 @@ fn access_servers_have_sockets_and_addresses_of_their_own() {
         let offload = if more.contains(&"--no-offload") { "false" } else { "true" };
         assert_eq!(value["settings"]["offload"], offload);
     }
-    assert_eq!(load(&ours.pap(&["--count", "100"]))["trains"], true);
-    let (_, said) = ends(&ours.pap(&["--nas", "2", "--nas-address", "192.0.2.1"]), 2);
+    assert_eq!(run_load(&ours.pap_arguments(&["--count", "100"]))["trains"], true);
+    let (_, said) = expect_exit(&ours.pap_arguments(&["--nas", "2", "--nas-address", "192.0.2.1"]), 2);
     assert!(said.contains("nothing can be sent from 192.0.2.1"), "{said}");
-    assert!(ends(&ours.pap(&["--nas", "1", "--concurrency", "300"]), 2).1.contains("--nas 2"));
+    assert!(
+        expect_exit(&ours.pap_arguments(&["--nas", "1", "--concurrency", "300"]), 2).1.contains("--nas 2")
+    );
 }
 
 #[test]
 fn methods_are_mixed_and_told_apart() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     let base = [
         "load",
         "eap",
-        &ours.at,
+        &ours.address,
         "--secret",
         SECRET,
         "--user",
@@ -224,7 +235,7 @@ fn methods_are_mixed_and_told_apart() {
     ];
     let mix =
         ["--mix", "pap=60,eap-md5=30,eap-mschapv2=10", "--count", "1000", "--wrong-share", "10%", "--json"];
-    let value = load(&[&base[..], &mix].concat());
+    let value = run_load(&[&base[..], &mix].concat());
     assert_eq!((&value["succeeded"], &value["failed"]), (&1000.into(), &0.into()), "{value:#}");
     let methods = value["methods"].as_array().unwrap();
     let begun: Vec<u64> = methods.iter().map(|m| m["begun"].as_u64().unwrap()).collect();
@@ -233,14 +244,14 @@ fn methods_are_mixed_and_told_apart() {
     assert_eq!(methods[1]["method"], "eap-md5");
     assert_eq!(value["method"], "pap 60 %, eap-md5 30 %, eap-mschapv2 10 %");
     // What the server does not do is named before anything is loaded.
-    let (_, said) = ends(&[&base[..], &["--mix", "pap=60,eap-gtc=40", "--count", "10"]].concat(), 1);
+    let (_, said) = expect_exit(&[&base[..], &["--mix", "pap=60,eap-gtc=40", "--count", "10"]].concat(), 1);
     assert!(said.contains("by eap-gtc"), "{said}");
     assert!(
-        ends(&[&base[..], &["--mix", "pap=60,leap=40"]].concat(), 2)
+        expect_exit(&[&base[..], &["--mix", "pap=60,leap=40"]].concat(), 2)
             .1
             .contains("no method is named \"leap\"")
     );
-    let text = usher(&[&base[..], &["--mix", "pap=1,eap-md5=1", "--count", "50"]].concat());
+    let text = run_usher(&[&base[..], &["--mix", "pap=1,eap-md5=1", "--count", "50"]].concat());
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("method") && text.contains("eap-md5 50 %"), "{text}");
 }
@@ -249,7 +260,7 @@ fn methods_are_mixed_and_told_apart() {
 fn what_an_interrupt_cuts_off_is_counted() {
     // It hears everybody, and answers nobody.
     let silent = UdpSocket::bind(own_socket()).unwrap();
-    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let at = silent.local_addr().unwrap().to_string();
     let mut words = vec!["load", "radius", &at, "--secret", SECRET, "--json", "--user", "user"];
     words.extend(["--password", "pw", "--no-check", "--warmup", "0s", "--duration", "1h"]);
@@ -271,19 +282,19 @@ fn what_an_interrupt_cuts_off_is_counted() {
 
 #[test]
 fn a_generator_that_cannot_keep_its_pace_says_so() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     // However fast the machine is: for a second of its time, the generator is not let run.
     let stopped_for_a_second = |duration: &&str| {
-        let before = ours.accepted();
+        let before = ours.accepted_logins();
         let pace = ["--rate", "200", "--duration", duration, "--warmup", "0s", "--expect", "p99 < 1 us"];
         let mut child = Command::new(env!("CARGO_BIN_EXE_usher"))
-            .args(ours.pap(&pace))
+            .args(ours.pap_arguments(&pace))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         // More than the one that is tried before.
-        wait_until("it logs users in", || ours.accepted() > before + 20);
+        wait_until("it logs users in", || ours.accepted_logins() > before + 20);
         kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
         std::thread::sleep(Duration::from_secs(1));
         // Where this process had no turn before that one's end, it is tried once more.
@@ -304,7 +315,7 @@ fn a_generator_that_cannot_keep_its_pace_says_so() {
     let over = AtomicBool::new(false);
     let (easy, waited) = std::thread::scope(|scope| {
         let waits = scope.spawn(|| share_of_waiting(&over));
-        let easy = load(&ours.pap(&["--rate", "20", "--duration", "2s", "--warmup", "200ms"]));
+        let easy = run_load(&ours.pap_arguments(&["--rate", "20", "--duration", "2s", "--warmup", "200ms"]));
         over.store(true, Ordering::Relaxed);
         (easy, waits.join().unwrap())
     });
@@ -328,9 +339,10 @@ fn share_of_waiting(over: &AtomicBool) -> f64 {
 
 #[test]
 fn latency_over_time_is_a_figure_and_a_series() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     let out = ours.folder.join("out");
-    let value = load(&ours.pap(&["--rate", "200", "--duration", "6s", "--out", out.to_str().unwrap()]));
+    let value =
+        run_load(&ours.pap_arguments(&["--rate", "200", "--duration", "6s", "--out", out.to_str().unwrap()]));
     let course = value["course"].as_array().unwrap();
     let counted: Vec<&Value> = course.iter().filter(|i| i["counted"] == true).collect();
     assert!(counted.len() >= 5, "{value:#}");
@@ -348,18 +360,19 @@ fn latency_over_time_is_a_figure_and_a_series() {
 
 #[test]
 fn a_ramps_headline_is_its_knee_with_the_failures_of_its_steps() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     // What nobody keeps within: each step fails, and the headline says so.
     // In time, since at random a step of 300 ms at 4 a second may have no login at all.
     let steps =
         ["--ramp", "--ramp-settle", "100ms", "--ramp-hold", "300ms", "--ramp-start", "4", "--regular"];
-    let value = load(&ours.pap(&[&steps[..], &["--ramp-p99", "1us"]].concat()));
+    let value = run_load(&ours.pap_arguments(&[&steps[..], &["--ramp-p99", "1us"]].concat()));
     assert_eq!(value["ramp"]["knee_per_s"], Value::Null, "{value:#}");
     let taken = value["ramp"]["steps"].as_array().unwrap();
     assert!(taken.iter().all(|s| s["kept_up"] == false) && value["begun"].as_u64().unwrap() > 0, "{value:#}");
-    let mut most = ours
-        .pap(&[&steps[..], &["--ramp-most", "30", "--ramp-p99", "60s", "--expect", "knee >= 30"]].concat());
-    let value = load(&most);
+    let mut most = ours.pap_arguments(
+        &[&steps[..], &["--ramp-most", "30", "--ramp-p99", "60s", "--expect", "knee >= 30"]].concat(),
+    );
+    let value = run_load(&most);
     assert_eq!(
         (&value["ramp"]["knee_per_s"], &value["ramp"]["knee_beyond_limit"]),
         (&30.0.into(), &true.into())
@@ -369,6 +382,6 @@ fn a_ramps_headline_is_its_knee_with_the_failures_of_its_steps() {
         assert_eq!(value[name], last[name], "{name} of the headline is that of the step at the knee");
     }
     most.retain(|w| *w != "--json");
-    let text = String::from_utf8_lossy(&usher(&most).stdout).into_owned();
+    let text = String::from_utf8_lossy(&run_usher(&most).stdout).into_owned();
     assert!(text.contains("Capacity: at least 30 logins a second") && text.contains("cut off"), "{text}");
 }

@@ -1,21 +1,21 @@
 //! `usher load --calibrate` and `usher plan`, from a server to the number of servers.
 
-use crate::ours::{Ours, ends};
-use crate::usher;
+use crate::ours::{UsherServer, expect_exit};
+use crate::run_usher;
 use std::fs;
 use std::path::{Path, PathBuf};
 use usher_profile::StoreKind;
-use usher_profile::testing::text;
+use usher_profile::testing::sample_profile_text;
 
 /// The profile, as this version would have written it, in a server's folder.
-fn profile(ours: &Ours) -> PathBuf {
+fn write_profile(ours: &UsherServer) -> PathBuf {
     let path = ours.path("profile.toml");
-    fs::write(&path, text(env!("CARGO_PKG_VERSION"), StoreKind::Memory)).unwrap();
+    fs::write(&path, sample_profile_text(env!("CARGO_PKG_VERSION"), StoreKind::Memory)).unwrap();
     path
 }
 
 /// A plan for one method at a rate: its JSON.
-fn plan(profile: &Path, method: &str, rate: &str) -> serde_json::Value {
+fn run_plan(profile: &Path, method: &str, rate: &str) -> serde_json::Value {
     plan_for(profile, method, rate, &[])
 }
 
@@ -35,14 +35,14 @@ fn plan_for(profile: &Path, method: &str, rate: &str, more: &[&str]) -> serde_js
         "300",
         "--json",
     ];
-    ends(&[&words[..], more].concat(), 0).0
+    expect_exit(&[&words[..], more].concat(), 0).0
 }
 
 /// However long logins may take, a server takes no more than its scarcest resource has: the queue would grow without end.
 #[test]
 fn a_lax_target_plans_no_more_than_the_processor_has() {
-    let ours = Ours::start(None);
-    let profile = profile(&ours);
+    let ours = UsherServer::start(None);
+    let profile = write_profile(&ours);
     for target in ["99 % within 10 s", "50 % within 1 min"] {
         let lax = plan_for(&profile, "pap", "10", &["--target", target]);
         let capacity = lax["capacity"]["interval"][1].as_f64().unwrap();
@@ -52,19 +52,20 @@ fn a_lax_target_plans_no_more_than_the_processor_has() {
     // A server that loses packets is told of them.
     let file = profile.display().to_string();
     let words = ["plan", "--profile", &file, "--mix", "pap=1", "--rate", "10", "--quick", "--loss", "40 %"];
-    let said = ends(&words, 1).1;
+    let said = expect_exit(&words, 1).1;
     assert!(said.contains("% of the logins end as they have to") && said.contains("less loss"), "{said}");
 }
 
 #[test]
 fn what_a_login_costs_is_measured_and_planned_with_or_refused() {
-    let ours = Ours::start(None);
+    let ours = UsherServer::start(None);
     let written = ours.path("measured.toml");
-    let (pid, config, to) = (ours.pid().to_string(), ours.file("aaa.toml"), written.display().to_string());
+    let (pid, config, to) =
+        (ours.pid().to_string(), ours.file_text("aaa.toml"), written.display().to_string());
     let mut words =
-        ours.logins("eap", &["--mix", "pap=1,eap-md5=1", "--calibrate", &to, "--server-pid", &pid]);
+        ours.login_arguments("eap", &["--mix", "pap=1,eap-md5=1", "--calibrate", &to, "--server-pid", &pid]);
     words.extend(["--server-config", &config, "--calibrate-hold", "400ms", "--no-libraries"]);
-    let output = usher(&words);
+    let output = run_usher(&words);
     // An unoptimised program on a shared machine does not measure well each time; then it must say so, and write nothing.
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -83,7 +84,7 @@ fn what_a_login_costs_is_measured_and_planned_with_or_refused() {
     assert!(text.contains("store = \"memory\"") && text.contains("\"radius.request\" = {"), "{text}");
     // Two loads at a steady rate, three in bursts.
     assert_eq!((text.matches("burst = 1,").count(), text.matches("burst = ").count()), (4, 10), "{text}");
-    let planned = plan(&written, "pap", "10");
+    let planned = run_plan(&written, "pap", "10");
     let capacity = planned["capacity"]["logins_per_s"].as_f64().unwrap();
     let most = 1e6 / of("pap", "busy_us");
     assert!(capacity > 0.7 * most && capacity < 1.15 * most, "{capacity} of {most}");
@@ -91,9 +92,9 @@ fn what_a_login_costs_is_measured_and_planned_with_or_refused() {
 
 #[test]
 fn servers_are_planned_from_what_a_login_costs() {
-    let ours = Ours::start(None);
-    let profile = profile(&ours);
-    let few = plan(&profile, "pap", "10");
+    let ours = UsherServer::start(None);
+    let profile = write_profile(&ours);
+    let few = run_plan(&profile, "pap", "10");
     let capacity = few["capacity"]["logins_per_s"].as_f64().unwrap();
     // A message costs 10 µs and its share of a wake-up and a batch, which are up to 4 µs; few logins leave an interval.
     let low = few["capacity"]["interval"][0].as_f64().unwrap();
@@ -102,9 +103,9 @@ fn servers_are_planned_from_what_a_login_costs() {
         (few["servers"].as_u64(), few["breaks_first"]["resource"].as_str()),
         (Some(1), Some("processor"))
     );
-    let many = plan(&profile, "pap", &format!("{}", capacity * 5.0));
+    let many = run_plan(&profile, "pap", &format!("{}", capacity * 5.0));
     assert!(matches!(many["servers"].as_u64(), Some(4..=7)), "{many}");
-    let eap = plan(&profile, "eap-md5", "10");
+    let eap = run_plan(&profile, "eap-md5", "10");
     assert!(eap["capacity"]["logins_per_s"].as_f64().unwrap() < capacity, "{eap}");
     // Delay grows with load, and the busier level needs fewer servers.
     let points = many["points"].as_array().unwrap();
@@ -112,31 +113,31 @@ fn servers_are_planned_from_what_a_login_costs() {
     assert!(p99(0) < p99(points.len() - 1), "{many}");
     let levels = many["levels"].as_array().unwrap();
     assert!(levels[0]["servers"].as_u64() > levels[1]["servers"].as_u64(), "{many}");
-    assert_eq!(plan(&profile, "pap", "10"), few, "the same plan has the same answer");
+    assert_eq!(run_plan(&profile, "pap", "10"), few, "the same plan has the same answer");
 }
 
 #[test]
 fn logins_over_diameter_are_planned_alone_and_beside_radius() {
-    let ours = Ours::start(None);
-    let profile = profile(&ours);
+    let ours = UsherServer::start(None);
+    let profile = write_profile(&ours);
     let capacity = |planned: &serde_json::Value| planned["capacity"]["logins_per_s"].as_f64().unwrap();
     // A login is two messages of 18 µs and a digest of 2 µs over Diameter, and of 10 µs over RADIUS; wake-ups and batches beside.
-    let diameter = capacity(&plan(&profile, "diameter-eap-md5", "10"));
+    let diameter = capacity(&run_plan(&profile, "diameter-eap-md5", "10"));
     assert!(diameter > 0.5 * 1e6 / 46.0 && diameter < 1.05 * 1e6 / 38.0, "{diameter}");
-    let radius = capacity(&plan(&profile, "eap-md5", "10"));
-    let both = capacity(&plan(&profile, "eap-md5=1,diameter-eap-md5", "10"));
+    let radius = capacity(&run_plan(&profile, "eap-md5", "10"));
+    let both = capacity(&run_plan(&profile, "eap-md5=1,diameter-eap-md5", "10"));
     assert!(diameter < both && both < radius, "{diameter} {both} {radius}");
     // The server's own file may leave Diameter out, and there is no such method.
-    let (profile, file) = (profile.display().to_string(), ours.file("aaa.toml"));
+    let (profile, file) = (profile.display().to_string(), ours.file_text("aaa.toml"));
     let words = ["plan", "--profile", &profile, "--mix", "diameter-eap-md5=1", "--rate", "5"];
-    let said = ends(&[&words[..], &["--config", &file]].concat(), 2).1;
+    let said = expect_exit(&[&words[..], &["--config", &file]].concat(), 2).1;
     assert!(said.contains("listen.diameter"), "{said}");
 }
 
 #[test]
 fn what_does_not_fit_is_refused_with_a_sentence() {
-    let ours = Ours::start(None);
-    let profile = profile(&ours);
+    let ours = UsherServer::start(None);
+    let profile = write_profile(&ours);
     let text = fs::read_to_string(&profile).unwrap();
     let version = format!("program = \"{}\"", env!("CARGO_PKG_VERSION"));
     assert!(text.contains(&version), "{text}");
@@ -146,7 +147,7 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
         let file = other.display().to_string();
         let mut words = vec!["plan", "--profile", &file, "--rate", "5"];
         words.extend(more);
-        let said = ends(&words, 2).1;
+        let said = expect_exit(&words, 2).1;
         assert!(said.contains(part), "{said}");
     };
     let pap = ["--mix", "pap=1"];
@@ -154,7 +155,7 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
     refused(&text, &["--mix", "eap-tls=1"], "no method \"eap-tls\"");
     refused(
         &text.replace("\"memory\"", "\"sqlite\""),
-        &[&pap[..], &["--config", &ours.file("aaa.toml")]].concat(),
+        &[&pap[..], &["--config", &ours.file_text("aaa.toml")]].concat(),
         "users were in sqlite and yours are in memory",
     );
     refused(
@@ -173,11 +174,12 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
     let without: String =
         text.lines().filter(|line| !metrics(line)).map(|line| format!("{line}\n")).collect();
     ours.write_private("without.toml", &without);
-    let (pid, file, to) = (ours.pid().to_string(), ours.file("without.toml"), other.display().to_string());
+    let (pid, file, to) =
+        (ours.pid().to_string(), ours.file_text("without.toml"), other.display().to_string());
     let words = ["--calibrate", &to, "--server-pid", &pid, "--server-config", &file];
-    let said = ends(&ours.logins("radius", &words), 2).1;
+    let said = expect_exit(&ours.login_arguments("radius", &words), 2).1;
     assert!(said.contains("add [metrics]"), "{said}");
-    let said = ends(&ours.logins("radius", &["--calibrate", &to]), 2).1;
+    let said = expect_exit(&ours.login_arguments("radius", &["--calibrate", &to]), 2).1;
     assert!(said.contains("--server-pid"), "{said}");
 }
 
@@ -187,7 +189,7 @@ fn gateways_are_planned_from_what_an_ike_sa_costs() {
     let folder = std::env::temp_dir().join(format!("usher-plan-ike-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join("gateway.toml");
-    let mut of_gateway = text(env!("CARGO_PKG_VERSION"), StoreKind::Memory);
+    let mut of_gateway = sample_profile_text(env!("CARGO_PKG_VERSION"), StoreKind::Memory);
     of_gateway = of_gateway.replace("[work]\n", "[work]\n\"ike.message\" = { user = \"10 us\", system = \"0 us\" }\n\"ike.key_exchange\" = { user = \"30 us\", system = \"0 us\" }\n");
     of_gateway.push_str(
         "[methods.ike-psk]\nreceived = { messages = 3.0, octets = 900.0 }\nsent = { messages = 3.0, octets = 900.0 }\n\
@@ -195,7 +197,7 @@ fn gateways_are_planned_from_what_an_ike_sa_costs() {
          units = { \"ike.message\" = 6.0, \"ike.key_exchange\" = 2.0 }\nloads = []\n",
     );
     fs::write(&path, of_gateway).unwrap();
-    let planned = plan(&path, "ike-psk", "20000");
+    let planned = run_plan(&path, "ike-psk", "20000");
     // Six messages and two operations are 120 µs; its deletion is among the messages, and a wake-up and a batch cost up to 4 µs each.
     let capacity = planned["capacity"]["logins_per_s"].as_f64().unwrap();
     assert!(capacity > 0.6 * 1e6 / 132.0 && capacity < 1.1e6 / 120.0, "{planned}");
@@ -203,7 +205,7 @@ fn gateways_are_planned_from_what_an_ike_sa_costs() {
     assert!((3..=5).contains(&planned["servers"].as_u64().unwrap()), "{planned}");
     let path = path.display().to_string();
     let words = ["plan", "--profile", &path, "--mix", "ike-psk=1,pap=1", "--rate", "10", "--quick"];
-    let mixed = usher(&words);
+    let mixed = run_usher(&words);
     let said = String::from_utf8_lossy(&mixed.stderr).into_owned();
     assert!(!mixed.status.success() && said.contains("planned by itself"), "{said}");
     fs::remove_dir_all(&folder).unwrap();

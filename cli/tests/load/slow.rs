@@ -1,7 +1,7 @@
 //! A ramp at a server that forgets nothing: what is more than it can do waits, and is done all the same.
 
-use crate::load;
-use crate::own::{PATIENCE, own_socket};
+use crate::own::{TEST_TIMEOUT, own_socket};
+use crate::run_load;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const HOLD: Duration = Duration::from_millis(500);
 
 /// Answers every request by Access-Accept, one after the other, for as long as the test runs; where, and how much later than it should
 /// have at most, in microseconds.
-fn serve() -> (String, Arc<AtomicU64>) {
+fn start_slow_server() -> (String, Arc<AtomicU64>) {
     let socket = UdpSocket::bind(own_socket()).unwrap();
     let at = socket.local_addr().unwrap().to_string();
     let answers = socket.try_clone().unwrap();
@@ -52,8 +52,8 @@ fn serve() -> (String, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_ramp_waits_until_a_server_has_done_what_a_step_far_too_high_has_left_it() {
-    let (at, latest) = serve();
+fn a_ramp_waits_until_the_server_has_cleared_an_overload() {
+    let (at, latest) = start_slow_server();
     let [limit, settle, hold] = [LIMIT, SETTLE, HOLD].map(|time| format!("{}ms", time.as_millis()));
     let mut words = vec!["load", "radius", &at, "--secret", SECRET, "--no-message-authenticator", "--json"];
     words.extend(["--user", "user", "--password", "password", "--regular", "--ramp", "--ramp-start", "800"]);
@@ -63,11 +63,11 @@ fn a_ramp_waits_until_a_server_has_done_what_a_step_far_too_high_has_left_it() {
     let begun = Instant::now();
     let value = loop {
         latest.store(0, Ordering::Relaxed);
-        let value = load(&words);
+        let value = run_load(&words);
         let steps = value["ramp"]["steps"].as_array().unwrap().iter();
         let own = steps.filter_map(|step| step["own_lag_p99_s"].as_f64()).fold(0.0, f64::max);
         let late = Duration::from_micros(latest.load(Ordering::Relaxed)).as_secs_f64().max(own);
-        if late < LIMIT.as_secs_f64() / 2.0 || begun.elapsed() > PATIENCE {
+        if late < LIMIT.as_secs_f64() / 2.0 || begun.elapsed() > TEST_TIMEOUT {
             break value;
         }
     };

@@ -1,44 +1,51 @@
 //! `check` of each service loads what `serve` loads, and says what `serve` would say.
 
-use crate::aaa::daemon::{Daemon, private};
-use crate::aaa::others::certificates;
-use crate::place::{Folder, ProgramOutput, USHER, own_address, own_port};
+use crate::aaa::daemon::{DaemonProcess, write_private};
+use crate::aaa::others::create_certificates;
+use crate::place::{ProgramOutput, TempDir, USHER, own_address, own_port};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// A service with a file that is right, and what `serve` says of it.
-struct Service<'a> {
+struct ServiceCase<'a> {
     name: &'a str,
     right: String,
     serves: &'a str,
 }
 
 /// What is wrong: pieces of the file with what stands in their place, and what is said of it.
-type Row<'a> = (&'a [(&'a str, &'a str)], &'a str);
+type FaultRow<'a> = (&'a [(&'a str, &'a str)], &'a str);
 
-impl Service<'_> {
-    fn file(&self) -> String {
+impl ServiceCase<'_> {
+    fn file_name(&self) -> String {
         format!("{}.toml", self.name)
     }
-    fn check(&self, place: &Folder) -> ProgramOutput {
-        place.usher(&[self.name, "check", &self.file()])
+    fn run_check(&self, place: &TempDir) -> ProgramOutput {
+        place.run_usher(&[self.name, "check", &self.file_name()])
     }
     /// Serves, and ends by itself: otherwise it is killed, which is a code of its own.
-    fn serve(&self, place: &Folder) -> ProgramOutput {
-        let words = ["-s", "KILL", "100", USHER, self.name, "serve", "--config", &self.file()];
-        ProgramOutput::of(Command::new("timeout").args(words).current_dir(place.path("")).output().unwrap())
+    fn run_serve(&self, place: &TempDir) -> ProgramOutput {
+        let words = ["-s", "KILL", "100", USHER, self.name, "serve", "--config", &self.file_name()];
+        ProgramOutput::from_output(
+            Command::new("timeout").args(words).current_dir(place.path("")).output().unwrap(),
+        )
     }
 
     /// The right file passes both; each row fails by the same sentence, and `check` makes nothing.
-    fn hold(&self, place: &Folder, rows: &[Row<'_>]) {
-        private(place, &self.file(), &self.right);
-        self.check(place).with_code(0);
+    fn check_rows(&self, place: &TempDir, rows: &[FaultRow<'_>]) {
+        write_private(place, &self.file_name(), &self.right);
+        self.run_check(place).with_code(0);
         if self.serves == "started" {
-            let server = Daemon::run(&mut place.command(&[self.name, "serve", "--config", &self.file()]));
-            server.wait(self.serves);
-            assert_eq!(server.end(), Some(0));
+            let server = DaemonProcess::run_command(&mut place.usher_command(&[
+                self.name,
+                "serve",
+                "--config",
+                &self.file_name(),
+            ]));
+            server.wait_for_log(self.serves);
+            assert_eq!(server.terminate(), Some(0));
         } else {
-            let said = self.serve(place);
+            let said = self.run_serve(place);
             assert!(said.code == Some(1) && said.err.contains(self.serves), "{}: {said:?}", self.name);
         }
         for (edits, says) in rows {
@@ -47,15 +54,15 @@ impl Service<'_> {
                 assert!(text.contains(from), "{}: {from}", self.name);
                 text = text.replacen(from, to, 1);
             }
-            self.fail(place, &text, says);
+            self.expect_failure(place, &text, says);
         }
     }
 
     /// A file that is not right, or something beside it.
     #[track_caller]
-    fn fail(&self, place: &Folder, text: &str, says: &str) {
-        private(place, &self.file(), text);
-        let (checked, served) = (self.check(place), self.serve(place));
+    fn expect_failure(&self, place: &TempDir, text: &str, says: &str) {
+        write_private(place, &self.file_name(), text);
+        let (checked, served) = (self.run_check(place), self.run_serve(place));
         assert_eq!(checked.code, Some(2), "{}: {says}: {checked:?}", self.name);
         assert!(checked.err.contains(says), "{}: {says}: {checked:?}", self.name);
         assert!(matches!(served.code, Some(1 | 2)), "{}: {says}: {served:?}", self.name);
@@ -64,14 +71,14 @@ impl Service<'_> {
 }
 
 /// Certificates of an authority, with keys of all kinds of faults beside them, and other files that are none of what they seem.
-fn files() -> Folder {
-    let place = certificates();
+fn write_fault_files() -> TempDir {
+    let place = create_certificates();
     let key = "pki/issued/home.hotel.example.key";
     for line in [
         format!("openssl pkcs8 -topk8 -in {key} -passout pass:x -out pkcs8.key"),
         format!("openssl pkey -traditional -aes256 -in {key} -passout pass:x -out older.key"),
     ] {
-        place.shell(&line).with_code(0);
+        place.run_shell(&line).with_code(0);
     }
     for (name, kind) in
         [("pkcs8.key", "BEGIN ENCRYPTED PRIVATE KEY"), ("older.key", "Proc-Type: 4,ENCRYPTED")]
@@ -80,7 +87,7 @@ fn files() -> Folder {
     }
     let nothing = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (name, text) in [("none", "nothing"), ("nothing.crt", nothing), ("short", "short\n")] {
-        private(&place, name, text);
+        write_private(&place, name, text);
     }
     place
 }
@@ -91,7 +98,7 @@ const OWN_KEY: &str = "pki/issued/home.hotel.example.key";
 
 #[test]
 fn an_aaa_server() {
-    let place = files();
+    let place = write_fault_files();
     let (host, auth, acct) = (own_address(), own_port(), own_port());
     let right = format!(
         "state_dir = \"state\"\ndictionary = [\"words\"]\n[listen]\nauth = [\"{host}:{auth}\"]\nacct = [\"{host}:{acct}\"]\n\
@@ -102,10 +109,10 @@ fn an_aaa_server() {
          [[realm]]\nname = \"example.org\"\nrefuse = true\n[tls]\n{OWN}crl = [\"pki/ca.crl\"]\n"
     );
     place.write("words", "ATTRIBUTE Usher-Test 250 string\n");
-    private(&place, "secret", "sixteen octets!!\n");
-    private(&place, "identity", &format!("{}\n", "0123456789abcdef".repeat(2)));
-    let service = Service { name: "aaa", right, serves: "started" };
-    service.hold(
+    write_private(&place, "secret", "sixteen octets!!\n");
+    write_private(&place, "identity", &format!("{}\n", "0123456789abcdef".repeat(2)));
+    let service = ServiceCase { name: "aaa", right, serves: "started" };
+    service.check_rows(
         &place,
         &[
             (&[(OWN_KEY, "pki/issued/ann@hotel.example.key")], "not the key of the certificate"),
@@ -141,17 +148,17 @@ fn an_aaa_server() {
     // Without a key in the configuration one is made there.
     std::fs::create_dir(place.path("state/identity.key")).unwrap();
     let without = service.right.replace("identity_key_file = \"identity\"", "");
-    service.fail(&place, &without, "state/identity.key: Is a directory");
+    service.expect_failure(&place, &without, "state/identity.key: Is a directory");
     std::fs::set_permissions(place.path("secret"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    service.fail(&place, &service.right, "chmod 0640");
+    service.expect_failure(&place, &service.right, "chmod 0640");
 }
 
 #[test]
-fn a_check_says_whether_the_database_was_asked_and_what_it_lacks() {
-    let place = Folder::new();
+fn check_connects_only_on_request_and_lists_missing_columns() {
+    let place = TempDir::new();
     let text = "state_dir = \"state\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\n";
-    private(&place, "aaa.toml", text);
-    let check = |words: &[&str]| place.usher(&[&["aaa", "check", "aaa.toml"], words].concat());
+    write_private(&place, "aaa.toml", text);
+    let check = |words: &[&str]| place.run_usher(&[&["aaa", "check", "aaa.toml"], words].concat());
     assert_eq!(
         check(&[]).with_code(0).out,
         "aaa.toml: right; its database was not asked, --connect asks it\n"
@@ -159,18 +166,18 @@ fn a_check_says_whether_the_database_was_asked_and_what_it_lacks() {
     let said = check(&["--connect"]).with_code(0).out;
     assert_eq!(said, "aaa.toml: right; SQLite in state/usher.db: not there yet; usher aaa serve makes it\n");
     assert!(!place.path("state").exists(), "nothing is made");
-    place.usher(&["aaa", "user", "add", "ann", "--password-file", "aaa.toml", "--config", "aaa.toml"]);
-    let said = check(&["--connect", "--json"]).with_code(0).json();
+    place.run_usher(&["aaa", "user", "add", "ann", "--password-file", "aaa.toml", "--config", "aaa.toml"]);
+    let said = check(&["--connect", "--json"]).with_code(0).stdout_json();
     assert_eq!((said["missing"].as_array().unwrap().len(), said["faults"].as_array().unwrap().len()), (0, 0));
     assert!(said["store"].as_str().unwrap().contains("tables of version"), "{said}");
-    place.shell("sqlite3 state/usher.db 'ALTER TABLE radacct DROP COLUMN class'").with_code(0);
+    place.run_shell("sqlite3 state/usher.db 'ALTER TABLE radacct DROP COLUMN class'").with_code(0);
     let lacking = check(&["--connect"]);
     assert!(lacking.code == Some(1) && lacking.err.contains("class"), "{lacking:?}");
-    place.shell("sqlite3 state/usher.db 'INSERT INTO usher_schema VALUES (99)'").with_code(0);
+    place.run_shell("sqlite3 state/usher.db 'INSERT INTO usher_schema VALUES (99)'").with_code(0);
     let newer = check(&["--connect"]);
     assert!(newer.code == Some(1) && newer.err.contains("are of version 99"), "{newer:?}");
     let away = format!("{text}[users]\nstore = \"postgresql\"\nurl = \"postgresql://a@127.0.0.1:9/a\"\n");
-    private(&place, "aaa.toml", &away);
+    write_private(&place, "aaa.toml", &away);
     assert!(check(&[]).with_code(0).out.contains("was not asked"));
     let away = check(&["--connect"]);
     assert!(away.code == Some(1) && away.err.contains("PostgreSQL at 127.0.0.1:9/a"), "{away:?}");
@@ -178,7 +185,7 @@ fn a_check_says_whether_the_database_was_asked_and_what_it_lacks() {
 
 #[test]
 fn an_ike_gateway() {
-    let place = files();
+    let place = write_fault_files();
     let (host, port, nat_port) = (own_address(), own_port(), own_port());
     let right = format!(
         "key_log = \"keys\"\n[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"ike.sock\"\n\
@@ -192,10 +199,10 @@ fn an_ike_gateway() {
     );
     let within = |file: &str| format!("[aaa]\nnas_identifier = \"a\"\nserver = \"{file}\"\n[data]");
     let (gone, broken, own) = (within("gone.toml"), within("broken.toml"), within("own.toml"));
-    private(&place, "broken.toml", &format!("[tls]\n{}", OWN.replace(OWN_KEY, "pkcs8.key")));
-    private(&place, "own.toml", "state_dir = \"none\"\n");
-    let service = Service { name: "ike", right, serves: "started" };
-    service.hold(
+    write_private(&place, "broken.toml", &format!("[tls]\n{}", OWN.replace(OWN_KEY, "pkcs8.key")));
+    write_private(&place, "own.toml", "state_dir = \"none\"\n");
+    let service = ServiceCase { name: "ike", right, serves: "started" };
+    service.check_rows(
         &place,
         &[
             (&[(OWN_KEY, "pki/issued/ann@hotel.example.key")], "not the key of the certificate"),
@@ -222,12 +229,12 @@ fn an_ike_gateway() {
 
 #[test]
 fn a_pppoe_concentrator() {
-    let place = files();
+    let place = write_fault_files();
     let right = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe.sock\"\n[service]\naddress = \"10.0.0.1\"\n\
                  pools = [\"p\"]\n[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n[tracking]\nfolder = \"log\"\n"
         .to_owned();
     // It reaches the interface, which is not there.
-    let service = Service { name: "pppoe", right, serves: "no-such-port" };
+    let service = ServiceCase { name: "pppoe", right, serves: "no-such-port" };
     let user = |file: &str| format!("[[user]]\nname = \"ann\"\npassword_file = \"{file}\"\n[tracking]");
     let gone = user("gone");
     let radsec = |key: &str| {
@@ -242,8 +249,8 @@ fn a_pppoe_concentrator() {
         "a".repeat(300)
     );
     let within = "[aaa]\nnas_identifier = \"a\"\nserver = \"broken.toml\"\n[tracking]";
-    private(&place, "broken.toml", "[[realm]]\nname = \"~.*\"\nrefuse = true\n");
-    service.hold(
+    write_private(&place, "broken.toml", "[[realm]]\nname = \"~.*\"\nrefuse = true\n");
+    service.check_rows(
         &place,
         &[
             (&[("[tracking]", &gone)], "gone: No such file"),
@@ -261,19 +268,19 @@ fn a_pppoe_concentrator() {
     );
     // A day's file of the log that cannot be read.
     std::fs::create_dir_all(place.path("log/sessions-2026-03-01.jsonl")).unwrap();
-    service.fail(&place, &service.right, "[tracking]: the folder log: Is a directory");
+    service.expect_failure(&place, &service.right, "[tracking]: the folder log: Is a directory");
 }
 
 #[test]
 fn a_mih_function() {
-    let place = Folder::new();
+    let place = TempDir::new();
     let at = format!("{}:{}", own_address(), own_port());
     let right = format!(
         "id = \"pos1.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
          [[interface]]\nname = \"none0\"\naddress = \"02:00:00:00:00:01\"\n"
     );
     let (udp, tcp) = (format!("udp = [\"{at}\"]"), format!("tcp = [\"{at}\"]"));
-    Service { name: "mih", right, serves: "started" }.hold(
+    ServiceCase { name: "mih", right, serves: "started" }.check_rows(
         &place,
         &[
             (&[(&udp, "udp = []"), (&tcp, "tcp = []")], "there is no address to listen on"),
@@ -291,19 +298,19 @@ fn a_mih_function() {
                 target_address = \"10.97.2.2\"\ngateway = \"10.97.2.1\"\nserving_pos = \"pos1.example.org\"\n\
                 target_pos = \"pos2.example.org\"\ncorrespondent = \"10.97.9.9\"\n";
     place.write("node.toml", node);
-    place.usher(&["mih", "check", "node.toml"]).with_code(0);
+    place.run_usher(&["mih", "check", "node.toml"]).with_code(0);
 }
 
 #[test]
 fn an_ident_server() {
-    let place = files();
-    private(&place, "key", "sixteen octets!!\n");
+    let place = write_fault_files();
+    write_private(&place, "key", "sixteen octets!!\n");
     let at = format!("{}:{}", own_address(), own_port());
     let right = format!(
         "listen = [\"{at}\"]\n[[asker]]\nprefix = \"127.0.0.0/8\"\ndisclose = \"token\"\n[token]\nkey_file = \"key\"\n"
     );
-    let service = Service { name: "ident", right, serves: "started" };
-    service.hold(
+    let service = ServiceCase { name: "ident", right, serves: "started" };
+    service.check_rows(
         &place,
         &[
             (&[("listen = [", "listen = [] # ")], "there is no address to listen on"),
@@ -312,5 +319,5 @@ fn an_ident_server() {
         ],
     );
     std::fs::set_permissions(place.path("key"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    service.fail(&place, &service.right, "chmod 0640");
+    service.expect_failure(&place, &service.right, "chmod 0640");
 }

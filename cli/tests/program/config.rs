@@ -1,6 +1,6 @@
 //! `usher config upgrade`
 
-use crate::place::Folder;
+use crate::place::TempDir;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -9,42 +9,44 @@ const NEW: &str = "version = 2\n# Guests.\n[[pool]]\nname = \"guests\"\n# before
 
 #[test]
 fn an_old_file_is_read_with_a_warning_until_it_is_rewritten() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("aaa.toml", OLD);
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.path("aaa.toml"), mode(0o640)).unwrap();
-    let checked = place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    let checked = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
     assert!(checked.err.contains("warning: aaa.toml:4:1: \"first\" is on its way out"), "{}", checked.err);
-    let shown = place.usher(&["config", "upgrade", "aaa.toml"]).with_code(0).out;
+    let shown = place.run_usher(&["config", "upgrade", "aaa.toml"]).with_code(0).out;
     assert_eq!(
         shown,
         "--- aaa.toml\n+++ aaa.toml\n@@ -1 +1 @@\n+version = 2\n@@ -4 +5 @@\n-first = \"192.0.2.1\"\n\
          -last = \"192.0.2.9\" # before the gateway\n+# before the gateway\n+ranges = [\"192.0.2.1-192.0.2.9\"]\n"
     );
     assert_eq!(std::fs::read_to_string(place.path("aaa.toml")).unwrap(), OLD, "it was only shown");
-    let written = place.usher(&["config", "upgrade", "--write", "aaa.toml"]).with_code(0).out;
+    let written = place.run_usher(&["config", "upgrade", "--write", "aaa.toml"]).with_code(0).out;
     assert_eq!(written, "aaa.toml: rewritten\n");
     assert_eq!(std::fs::read_to_string(place.path("aaa.toml")).unwrap(), NEW);
     let kept = std::fs::metadata(place.path("aaa.toml")).unwrap().permissions().mode();
     assert_eq!(kept & 0o777, 0o640);
-    let checked = place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    let checked = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
     assert!(!checked.err.contains("warning"), "{}", checked.err);
-    let again = place.usher(&["--json", "config", "upgrade", "--write", "aaa.toml"]).with_code(0).json();
+    let again =
+        place.run_usher(&["--json", "config", "upgrade", "--write", "aaa.toml"]).with_code(0).stdout_json();
     assert_eq!(again[0]["changed"], false);
 }
 
 #[test]
-fn what_earlier_versions_left_behind_and_studies_can_be_rewritten() {
-    let place = Folder::new();
+fn config_upgrade_rewrites_earlier_files_and_studies() {
+    let place = TempDir::new();
     let left = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/upgrade/0.1.0/aaa.toml");
     place.write("aaa.toml", &std::fs::read_to_string(left).unwrap());
-    place.usher(&["study", "new", "mine.toml"]).with_code(0);
-    let written = place.usher(&["config", "upgrade", "--write", "aaa.toml", "mine.toml"]).with_code(0).out;
+    place.run_usher(&["study", "new", "mine.toml"]).with_code(0);
+    let written =
+        place.run_usher(&["config", "upgrade", "--write", "aaa.toml", "mine.toml"]).with_code(0).out;
     assert_eq!(written, "aaa.toml: rewritten\nmine.toml: rewritten\n");
-    place.usher(&["study", "check", "mine.toml"]).with_code(0);
+    place.run_usher(&["study", "check", "mine.toml"]).with_code(0);
     let text = std::fs::read_to_string(place.path("aaa.toml")).unwrap();
     assert!(text.contains("\nversion = 2\n") || text.starts_with("version = 2\n"), "{text}");
     place.write("other.toml", "[package]\nname = \"x\"\n");
-    let refused = place.usher(&["config", "upgrade", "other.toml"]).with_code(2);
+    let refused = place.run_usher(&["config", "upgrade", "other.toml"]).with_code(2);
     assert!(refused.err.contains("other.toml: this is none of a study, "), "{}", refused.err);
 }

@@ -1,51 +1,56 @@
 //! `usher ident`: a server on this host's connections, asked by the program itself and by hand.
 
-use crate::aaa::daemon::{Daemon, private};
-use crate::place::{Folder, PATIENCE, ProgramOutput, own_address, own_port, wait_or_say};
+use crate::aaa::daemon::{DaemonProcess, write_private};
+use crate::place::{ProgramOutput, TEST_TIMEOUT, TempDir, own_address, own_port, wait_or_fail};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use usher_ident_service::config::Limits;
+use usher_ident_service::config::LimitsTable;
 
 /// A server at a port of its own, and a connection of this process to ask about.
-struct World {
-    server: Daemon,
-    at: SocketAddr,
+struct IdentFixture {
+    server: DaemonProcess,
+    address: SocketAddr,
     /// A connection's ends: that at the server's address, and the other.
     ends: (TcpStream, TcpStream),
 }
 
 /// A connection to this address, its end there first.
-fn connection(to: IpAddr) -> (TcpStream, TcpStream) {
+fn open_connection(to: IpAddr) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((to, 0)).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (listener.accept().unwrap().0, client)
 }
 
-impl World {
-    fn new(place: &Folder, address: IpAddr, more: &str) -> Self {
+impl IdentFixture {
+    fn new(place: &TempDir, address: IpAddr, more: &str) -> Self {
         let at = SocketAddr::new(address, own_port());
-        private(place, "ident.toml", &format!("listen = [\"{at}\"]\n{more}"));
-        let server = Daemon::run(&mut place.command(&["ident", "serve", "--config", "ident.toml"]));
-        server.wait("started");
-        Self { server, at, ends: connection(address) }
+        write_private(place, "ident.toml", &format!("listen = [\"{at}\"]\n{more}"));
+        let server = DaemonProcess::run_command(&mut place.usher_command(&[
+            "ident",
+            "serve",
+            "--config",
+            "ident.toml",
+        ]));
+        server.wait_for_log("started");
+        Self { server, address: at, ends: open_connection(address) }
     }
 
     /// The ports of the connection, that at the server's address first.
-    fn ports(&self) -> String {
+    fn port_pair(&self) -> String {
         let port = |end: &TcpStream| end.local_addr().unwrap().port();
         format!("{},{}", port(&self.ends.0), port(&self.ends.1))
     }
 
-    fn ask(&self, place: &Folder, ports: &str) -> ProgramOutput {
-        let (host, port) = (self.at.ip().to_string(), self.at.port().to_string());
-        place.usher(&["ident", "ask", &host, ports, "--port", &port, "--json"])
+    fn run_query(&self, place: &TempDir, ports: &str) -> ProgramOutput {
+        let (host, port) = (self.address.ip().to_string(), self.address.port().to_string());
+        place.run_usher(&["ident", "ask", &host, ports, "--port", &port, "--json"])
     }
 
     /// Speaks to the server by hand.
-    fn speak(&self, text: &str) -> (TcpStream, BufReader<TcpStream>) {
-        let mut stream = TcpStream::connect(self.at).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    fn send_text(&self, text: &str) -> (TcpStream, BufReader<TcpStream>) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         // Who has been turned away already is reset; what is read shows that.
         let _ = stream.write_all(text.as_bytes());
         (stream.try_clone().unwrap(), BufReader::new(stream))
@@ -53,102 +58,102 @@ impl World {
 }
 
 /// This process's user, by its name and number.
-fn user(place: &Folder) -> (String, String) {
-    let id = |option| place.shell(&format!("id {option}")).with_code(0).out.trim().to_owned();
+fn current_user(place: &TempDir) -> (String, String) {
+    let id = |option| place.run_shell(&format!("id {option}")).with_code(0).out.trim().to_owned();
     (id("-un"), id("-u"))
 }
 
-fn asker(disclose: &str) -> String {
+fn asker_tables(disclose: &str) -> String {
     let table = |prefix| format!("[[asker]]\nprefix = \"{prefix}\"\ndisclose = \"{disclose}\"\n");
     table("127.0.0.0/8") + &table("::1")
 }
 
 #[test]
 fn a_connections_owner_is_told_by_ipv4_and_ipv6() {
-    let place = Folder::new();
-    let (name, _) = user(&place);
+    let place = TempDir::new();
+    let (name, _) = current_user(&place);
     for address in [own_address().into(), Ipv6Addr::LOCALHOST.into()] {
-        let world = World::new(&place, address, "");
-        let said = world.ask(&place, &world.ports()).with_code(0).json();
+        let world = IdentFixture::new(&place, address, "");
+        let said = world.run_query(&place, &world.port_pair()).with_code(0).stdout_json();
         assert_eq!((said["user"].as_str(), said["opsys"].as_str()), (Some(&name[..]), Some("UNIX")));
         let end = |end: &TcpStream| end.local_addr().unwrap().to_string();
         let connection = format!("{},{}", end(&world.ends.1), end(&world.ends.0));
-        let port = world.at.port().to_string();
+        let port = world.address.port().to_string();
         let asked = ["ident", "ask", "--connection", &connection, "--port", &port];
-        assert_eq!(place.usher(&asked).with_code(0).out, format!("{name} (UNIX)\n"));
+        assert_eq!(place.run_usher(&asked).with_code(0).out, format!("{name} (UNIX)\n"));
         // Of a connection that is not there.
-        let nobody = world.ask(&place, "1,2");
-        assert_eq!((nobody.code, nobody.json()["error"].as_str()), (Some(1), Some("NO-USER")));
+        let nobody = world.run_query(&place, "1,2");
+        assert_eq!((nobody.code, nobody.stdout_json()["error"].as_str()), (Some(1), Some("NO-USER")));
         assert!(nobody.err.contains("NO-USER: there is no such connection"), "{}", nobody.err);
-        world.server.wait(&format!("answer={name} (UNIX)"));
-        assert_eq!(world.server.end(), Some(0));
+        world.server.wait_for_log(&format!("answer={name} (UNIX)"));
+        assert_eq!(world.server.terminate(), Some(0));
         // And where nobody serves.
-        let refused = place.usher(&asked);
+        let refused = place.run_usher(&asked);
         assert_eq!(refused.code, Some(1));
         assert!(refused.err.contains("no IDENT server listens there"), "{}", refused.err);
     }
 }
 
 #[test]
-fn what_is_disclosed_follows_the_configuration_while_the_server_runs() {
-    let place = Folder::new();
-    let (name, uid) = user(&place);
-    private(&place, "ident.key", "0123456789abcdef\n");
-    let mut world = World::new(&place, own_address().into(), &asker("user-name"));
-    let changed = |world: &World, more: &str| {
-        private(&place, "ident.toml", &format!("listen = [\"{}\"]\n{more}", world.at));
+fn disclosure_follows_the_configuration_of_a_running_server() {
+    let place = TempDir::new();
+    let (name, uid) = current_user(&place);
+    write_private(&place, "ident.key", "0123456789abcdef\n");
+    let mut world = IdentFixture::new(&place, own_address().into(), &asker_tables("user-name"));
+    let changed = |world: &IdentFixture, more: &str| {
+        write_private(&place, "ident.toml", &format!("listen = [\"{}\"]\n{more}", world.address));
         let before = world.server.log().matches("read again").count();
-        world.server.signal("HUP");
-        wait_or_say(|| world.server.log(), || world.server.log().matches("read again").count() > before);
+        world.server.send_signal("HUP");
+        wait_or_fail(|| world.server.log(), || world.server.log().matches("read again").count() > before);
     };
-    let told = |world: &World| world.ask(&place, &world.ports());
-    assert_eq!(told(&world).json()["user"], name);
-    changed(&world, &asker("uid"));
+    let told = |world: &IdentFixture| world.run_query(&place, &world.port_pair());
+    assert_eq!(told(&world).stdout_json()["user"], name);
+    changed(&world, &asker_tables("uid"));
     assert_eq!(
-        (told(&world).json()["user"].clone(), told(&world).json()["opsys"].clone()),
+        (told(&world).stdout_json()["user"].clone(), told(&world).stdout_json()["opsys"].clone()),
         (uid.into(), "OTHER".into())
     );
-    changed(&world, &asker("hidden"));
-    assert_eq!(told(&world).json()["error"], "HIDDEN-USER");
-    changed(&world, &format!("hide = [\"{name}\"]\n{}", asker("user-name")));
-    assert_eq!(told(&world).json()["error"], "HIDDEN-USER");
-    changed(&world, &asker("nothing"));
-    assert_eq!(told(&world).json()["error"], "UNKNOWN-ERROR");
-    changed(&world, &(asker("token") + "[token]\nkey_file = \"ident.key\"\n"));
-    let token = told(&world).json()["user"].as_str().unwrap().to_owned();
-    let reveal = |file: &str| place.usher(&["ident", "reveal", &token, "--config", file, "--json"]);
-    let revealed = reveal("ident.toml").with_code(0).json();
+    changed(&world, &asker_tables("hidden"));
+    assert_eq!(told(&world).stdout_json()["error"], "HIDDEN-USER");
+    changed(&world, &format!("hide = [\"{name}\"]\n{}", asker_tables("user-name")));
+    assert_eq!(told(&world).stdout_json()["error"], "HIDDEN-USER");
+    changed(&world, &asker_tables("nothing"));
+    assert_eq!(told(&world).stdout_json()["error"], "UNKNOWN-ERROR");
+    changed(&world, &(asker_tables("token") + "[token]\nkey_file = \"ident.key\"\n"));
+    let token = told(&world).stdout_json()["user"].as_str().unwrap().to_owned();
+    let reveal = |file: &str| place.run_usher(&["ident", "reveal", &token, "--config", file, "--json"]);
+    let revealed = reveal("ident.toml").with_code(0).stdout_json();
     assert_eq!(revealed["user"], name);
     assert_eq!(revealed["local"], world.ends.0.local_addr().unwrap().to_string());
     assert_eq!(revealed["remote"], world.ends.1.local_addr().unwrap().to_string());
-    private(&place, "other.key", "fedcba9876543210\n");
-    private(&place, "other.toml", "[token]\nkey_file = \"other.key\"\n");
-    let dashed = place.usher(&["ident", "reveal", "-no-token", "--config", "ident.toml"]);
+    write_private(&place, "other.key", "fedcba9876543210\n");
+    write_private(&place, "other.toml", "[token]\nkey_file = \"other.key\"\n");
+    let dashed = place.run_usher(&["ident", "reveal", "-no-token", "--config", "ident.toml"]);
     assert!(dashed.code == Some(1) && dashed.err.contains("no token of this key"), "{dashed:?}");
     let refused = reveal("other.toml");
     assert!(refused.code == Some(1) && refused.err.contains("no token of this key"), "{refused:?}");
     changed(&world, "[[asker]]\nprefix = \"192.0.2.0/24\"\ndisclose = \"user-name\"\n");
     assert!(told(&world).err.contains("closed the connection without a reply"));
     // A file that is wrong changes nothing.
-    private(&place, "ident.toml", "lisen = []\n");
-    world.server.signal("HUP");
-    world.server.wait("is not taken up");
+    write_private(&place, "ident.toml", "lisen = []\n");
+    world.server.send_signal("HUP");
+    world.server.wait_for_log("is not taken up");
     assert!(told(&world).err.contains("closed the connection without a reply"));
     // A connection that has ended is nobody's.
-    changed(&world, &asker("user-name"));
-    let ports = world.ports();
-    world.ends = connection(own_address().into());
-    assert_eq!(world.ask(&place, &ports).json()["error"], "NO-USER");
+    changed(&world, &asker_tables("user-name"));
+    let ports = world.port_pair();
+    world.ends = open_connection(own_address().into());
+    assert_eq!(world.run_query(&place, &ports).stdout_json()["error"], "NO-USER");
 }
 
 #[test]
 fn whoever_asks_badly_is_answered_or_closed_within_limits() {
-    let place = Folder::new();
-    let (name, _) = user(&place);
+    let place = TempDir::new();
+    let (name, _) = current_user(&place);
     let limits = "[limits]\nconnections_per_network = 3\npipeline = 4\n";
-    let world = World::new(&place, own_address().into(), limits);
-    let ports = world.ports();
-    let (stream, mut replies) = world.speak(&format!(" {ports} \n0,70000\r\n-1,x\r\n"));
+    let world = IdentFixture::new(&place, own_address().into(), limits);
+    let ports = world.port_pair();
+    let (stream, mut replies) = world.send_text(&format!(" {ports} \n0,70000\r\n-1,x\r\n"));
     let mut line = String::new();
     for _ in 0..3 {
         replies.read_line(&mut line).unwrap();
@@ -160,20 +165,20 @@ fn whoever_asks_badly_is_answered_or_closed_within_limits() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(replies.read(&mut [0]).unwrap(), 0, "it is closed");
     // A line without an end.
-    let (_stream, mut replies) = world.speak(&"9".repeat(5000));
+    let (_stream, mut replies) = world.send_text(&"9".repeat(5000));
     assert!(!matches!(replies.read(&mut [0]), Ok(1..)));
     // More at once than may wait.
-    let (_stream, mut replies) = world.speak(&format!("{ports}\n").repeat(100));
+    let (_stream, mut replies) = world.send_text(&format!("{ports}\n").repeat(100));
     let mut all = String::new();
     replies.read_to_string(&mut all).unwrap();
     assert!((1..=100).contains(&all.lines().count()) && all.ends_with("\r\n"), "{all}");
     // And more connections.
-    let held: Vec<_> = (0..3).map(|_| world.speak("")).collect();
-    let (_stream, mut replies) = world.speak(&format!("{ports}\n"));
+    let held: Vec<_> = (0..3).map(|_| world.send_text("")).collect();
+    let (_stream, mut replies) = world.send_text(&format!("{ports}\n"));
     assert!(!matches!(replies.read(&mut [0]), Ok(1..)), "a fourth of the same address is refused");
     drop(held);
-    world.server.signal("TERM");
-    world.server.wait("stopped");
+    world.server.send_signal("TERM");
+    world.server.wait_for_log("stopped");
     let log = world.server.log();
     for counted in
         ["not_a_pair=1", "out_of_range=1", "line_too_long=1", "pipeline_full=1", "refused_network=1"]
@@ -184,12 +189,12 @@ fn whoever_asks_badly_is_answered_or_closed_within_limits() {
 
 #[test]
 fn whoever_ends_its_side_behind_its_query_is_answered() {
-    let place = Folder::new();
-    let (name, _) = user(&place);
-    let world = World::new(&place, own_address().into(), "");
-    let ports = world.ports();
+    let place = TempDir::new();
+    let (name, _) = current_user(&place);
+    let world = IdentFixture::new(&place, own_address().into(), "");
+    let ports = world.port_pair();
     for _ in 0..20 {
-        let (stream, mut replies) = world.speak(&format!("{ports}\r\n"));
+        let (stream, mut replies) = world.send_text(&format!("{ports}\r\n"));
         stream.shutdown(Shutdown::Write).unwrap();
         let mut all = String::new();
         replies.read_to_string(&mut all).unwrap();
@@ -198,34 +203,34 @@ fn whoever_ends_its_side_behind_its_query_is_answered() {
 }
 
 #[test]
-fn whoever_says_nothing_more_is_closed_after_the_time_that_is_set() {
-    let place = Folder::new();
-    let world = World::new(&place, own_address().into(), "[limits]\nidle_timeout = \"1 s\"\n");
+fn an_idle_connection_closes_after_the_configured_timeout() {
+    let place = TempDir::new();
+    let world = IdentFixture::new(&place, own_address().into(), "[limits]\nidle_timeout = \"1 s\"\n");
     let begun = Instant::now();
-    let (stream, mut replies) = world.speak(&format!("{}\n", world.ports()));
+    let (stream, mut replies) = world.send_text(&format!("{}\n", world.port_pair()));
     // Half of what it would have without that setting.
-    let default = Limits::default().idle_timeout.get().as_secs_f64();
+    let default = LimitsTable::default().idle_timeout.get().as_secs_f64();
     stream.set_read_timeout(Some(Duration::from_secs_f64(default / 2.0))).unwrap();
     replies.read_line(&mut String::new()).unwrap();
     assert_eq!(replies.read(&mut [0]).unwrap(), 0, "it is closed");
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
-    world.server.signal("TERM");
-    world.server.wait("stopped");
+    world.server.send_signal("TERM");
+    world.server.wait_for_log("stopped");
     assert!(world.server.log().contains(" idle=1"), "{}", world.server.log());
 }
 
 #[test]
 fn faults_are_told_with_their_place_and_wrong_usage_ends_with_2() {
-    let place = Folder::new();
-    place.write("right.toml", &asker("hidden"));
-    assert_eq!(place.usher(&["ident", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
+    let place = TempDir::new();
+    place.write("right.toml", &asker_tables("hidden"));
+    assert_eq!(place.run_usher(&["ident", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
     place.write("wrong.toml", "hiden = []\n[[asker]]\nprefix = \"::/0\"\ndisclose = \"token\"\n");
-    let said = place.usher(&["ident", "check", "wrong.toml"]).with_code(2).err;
+    let said = place.run_usher(&["ident", "check", "wrong.toml"]).with_code(2).err;
     assert!(
         said.contains("wrong.toml:1:1: unknown key \"hiden\" at the top; did you mean \"hide\"?"),
         "{said}"
     );
-    let json = place.usher(&["--json", "ident", "check", "wrong.toml"]).with_code(2).json();
+    let json = place.run_usher(&["--json", "ident", "check", "wrong.toml"]).with_code(2).stdout_json();
     assert_eq!(json["faults"][0]["line"], 1);
     for wrong in [
         &["ident", "serve", "--config", "wrong.toml"][..],
@@ -239,14 +244,14 @@ fn faults_are_told_with_their_place_and_wrong_usage_ends_with_2() {
         &["ident", "ask", "127.0.0.1", "1,2", "--timeout", "3"],
         &["ident", "ask"],
     ] {
-        let said = place.usher(wrong);
+        let said = place.run_usher(wrong);
         assert!(said.code == Some(2) && !said.err.is_empty(), "{wrong:?}: {said:?}");
     }
     place.write("nowhere.toml", "listen = []\n");
-    let nowhere = place.usher(&["ident", "serve", "--config", "nowhere.toml"]).with_code(2);
+    let nowhere = place.run_usher(&["ident", "serve", "--config", "nowhere.toml"]).with_code(2);
     assert!(nowhere.err.contains("no address to listen on"), "{}", nowhere.err);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let refused = place.usher(&["ident", "serve", "--config", "right.toml", "--listen", &address]);
+    let refused = place.run_usher(&["ident", "serve", "--config", "right.toml", "--listen", &address]);
     assert!(refused.code == Some(1) && refused.err.contains("cannot listen on"), "{refused:?}");
 }

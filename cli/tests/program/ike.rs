@@ -1,36 +1,41 @@
 //! `usher ike`: a gateway and clients on loopback, each a program of its own.
 
-use crate::aaa::daemon::{Daemon, private};
-use crate::place::{Folder, own_address, own_port, own_socket, wait_until};
+use crate::aaa::daemon::{DaemonProcess, write_private};
+use crate::place::{TempDir, own_address, own_port, own_socket, wait_until};
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 
 /// A gateway on loopback. Others reach it at the second of its ports.
-pub(crate) struct Gateway {
-    pub(crate) daemon: Daemon,
+pub(crate) struct GatewayProcess {
+    pub(crate) daemon: DaemonProcess,
     nat_port: u16,
 }
 
-impl Gateway {
-    pub(crate) fn new(place: &Folder, more: &str) -> Self {
+impl GatewayProcess {
+    pub(crate) fn new(place: &TempDir, more: &str) -> Self {
         let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
             "key_log = \"keys\"\n[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\n\
              control = \"ike.sock\"\n{more}\n[data]\ncarry = \"none\"\n"
         );
-        private(place, "gateway.toml", &text);
-        let daemon = Daemon::run(&mut place.command(&["ike", "serve", "--config", "gateway.toml"]));
-        daemon.wait("started");
+        write_private(place, "gateway.toml", &text);
+        let daemon = DaemonProcess::run_command(&mut place.usher_command(&[
+            "ike",
+            "serve",
+            "--config",
+            "gateway.toml",
+        ]));
+        daemon.wait_for_log("started");
         Self { daemon, nat_port }
     }
 
     /// Where others reach it.
-    pub(crate) fn socket(&self) -> SocketAddrV4 {
+    pub(crate) fn nat_address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(own_address(), self.nat_port)
     }
 
     /// A client's file.
-    pub(crate) fn client(&self, place: &Folder, name: &str, more: &str) {
+    pub(crate) fn write_client_config(&self, place: &TempDir, name: &str, more: &str) {
         let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
             "[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
@@ -38,7 +43,7 @@ impl Gateway {
              [[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"{host}\"\nremote_port = {}\n{more}",
             self.nat_port
         );
-        private(place, name, &text);
+        write_private(place, name, &text);
     }
 }
 
@@ -50,17 +55,23 @@ const PSK: &str = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = 
 const CHILD: &str = "[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
 
 #[test]
-fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
-    let place = Folder::new();
+fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
+    let place = TempDir::new();
     let metrics = own_socket();
     let more = PSK_GATEWAY.replace("[[connection]]\n", "");
-    let gateway = Gateway::new(&place, &format!("metrics = \"{metrics}\"\n[[connection]]\n{more}"));
-    gateway.client(&place, "home.toml", &format!("{PSK}{CHILD}"));
-    let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "home.toml"]));
-    client.wait("established");
-    client.wait("given");
-    let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
-    let status = || ask(&["status", "--json"]).with_code(0).json();
+    let gateway = GatewayProcess::new(&place, &format!("metrics = \"{metrics}\"\n[[connection]]\n{more}"));
+    gateway.write_client_config(&place, "home.toml", &format!("{PSK}{CHILD}"));
+    let client = DaemonProcess::run_command(&mut place.usher_command(&[
+        "ike",
+        "connect",
+        "home",
+        "--config",
+        "home.toml",
+    ]));
+    client.wait_for_log("established");
+    client.wait_for_log("given");
+    let ask = |words: &[&str]| place.run_usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
+    let status = || ask(&["status", "--json"]).with_code(0).stdout_json();
     let before = status();
     let sa = &before["sas"][0];
     assert_eq!(
@@ -89,7 +100,7 @@ fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
     // Both kinds of SAs are replaced.
     assert_eq!(ask(&["rekey", "ini.test"]).with_code(0).out, "1 to be replaced\n");
     wait_until("it is replaced", || status()["sas"][0]["spis"] != sa["spis"]);
-    assert_eq!(ask(&["rekey", "--children", "--json"]).with_code(0).json()["sas"], 1);
+    assert_eq!(ask(&["rekey", "--children", "--json"]).with_code(0).stdout_json()["sas"], 1);
     wait_until("its child too", || {
         let now = status();
         now["sas"][0]["children"][0]["inbound"] != sa["children"][0]["inbound"]
@@ -98,36 +109,36 @@ fn a_client_connects_and_the_gateway_shows_replaces_and_ends_its_sas() {
     let nobody = ask(&["down", "eve.test"]);
     assert!(nobody.code == Some(1) && nobody.err.contains("nothing is called eve.test"), "{nobody:?}");
     assert_eq!(ask(&["down", "ini.test"]).with_code(0).out, "1 to be ended\n");
-    client.wait("the other side ended it");
-    assert_eq!(client.end(), Some(0), "it had been there");
+    client.wait_for_log("the other side ended it");
+    assert_eq!(client.terminate(), Some(0), "it had been there");
     assert_eq!(status()["sas"].as_array().unwrap().len(), 0);
     // SPIs, keys and algorithms of the first IKE_SA and of the one that replaced it, for Wireshark.
     let keys = std::fs::read_to_string(place.path("keys")).unwrap();
     assert_eq!(keys.lines().count(), 2, "{keys}");
     assert!(keys.contains("\"AES-GCM-256 with 16 octet ICV [RFC5282]\",,,\"NONE [RFC4306]\""), "{keys}");
-    assert_eq!(gateway.daemon.end(), Some(0));
+    assert_eq!(gateway.daemon.terminate(), Some(0));
 }
 
 #[test]
 fn a_client_that_is_refused_says_why_and_ends() {
-    let place = Folder::new();
-    let gateway = Gateway::new(&place, PSK_GATEWAY);
-    gateway.client(&place, "wrong.toml", &PSK.replace("a shared secret", "another secret"));
-    let said = place.usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
+    let place = TempDir::new();
+    let gateway = GatewayProcess::new(&place, PSK_GATEWAY);
+    gateway.write_client_config(&place, "wrong.toml", &PSK.replace("a shared secret", "another secret"));
+    let said = place.run_usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
     assert!(said.code == Some(1) && said.err.contains("does not take what this side says it is"), "{said:?}");
-    gateway.daemon.wait("the other side did not prove who it is");
+    gateway.daemon.wait_for_log("the other side did not prove who it is");
     let proposals = format!("{PSK}proposals = [\"3des-sha1-modp1024\"]\n");
-    gateway.client(&place, "weak.toml", &proposals);
-    let said = place.usher(&["ike", "connect", "home", "--config", "weak.toml"]);
+    gateway.write_client_config(&place, "weak.toml", &proposals);
+    let said = place.run_usher(&["ike", "connect", "home", "--config", "weak.toml"]);
     assert!(said.code == Some(1) && said.err.contains("no proposal is acceptable to both sides"), "{said:?}");
-    let unknown = place.usher(&["ike", "connect", "hom", "--config", "weak.toml"]);
+    let unknown = place.run_usher(&["ike", "connect", "hom", "--config", "weak.toml"]);
     assert!(unknown.code == Some(2) && unknown.err.contains("did you mean \"home\"?"), "{unknown:?}");
 }
 
 #[test]
-fn a_running_gateway_begins_connections_and_ends_them_with_itself() {
-    let place = Folder::new();
-    let gateway = Gateway::new(&place, PSK_GATEWAY);
+fn a_running_gateway_starts_connections_and_ends_them_on_exit() {
+    let place = TempDir::new();
+    let gateway = GatewayProcess::new(&place, PSK_GATEWAY);
     let (host, port) = (own_address(), gateway.nat_port);
     let start = "start = true\nretry = \"1 s\"\n";
     // The gateway takes no such proposal, so that this one is begun again each second.
@@ -135,11 +146,12 @@ fn a_running_gateway_begins_connections_and_ends_them_with_itself() {
         "[[connection]]\nname = \"vain\"\nremote_id = \"gw.test\"\nremote_address = \"{host}\"\nremote_port = {port}\n\
          {PSK}{start}proposals = [\"3des-sha1-modp1024\"]\n"
     );
-    gateway.client(&place, "home.toml", &format!("{PSK}{start}{CHILD}{vain}"));
-    let client = Daemon::run(&mut place.command(&["ike", "serve", "--config", "home.toml"]));
-    client.wait("established");
-    let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "home.toml"]].concat());
-    let sas = || ask(&["status", "--json"]).with_code(0).json()["sas"].as_array().unwrap().len();
+    gateway.write_client_config(&place, "home.toml", &format!("{PSK}{start}{CHILD}{vain}"));
+    let client =
+        DaemonProcess::run_command(&mut place.usher_command(&["ike", "serve", "--config", "home.toml"]));
+    client.wait_for_log("established");
+    let ask = |words: &[&str]| place.run_usher(&[&["ike"], words, &["--config", "home.toml"]].concat());
+    let sas = || ask(&["status", "--json"]).with_code(0).stdout_json()["sas"].as_array().unwrap().len();
     ask(&["down", "home"]).with_code(0);
     wait_until("it has ended", || sas() == 0);
     // What was told to end is not begun again by itself: the other one is meanwhile, after the same time each.
@@ -147,11 +159,11 @@ fn a_running_gateway_begins_connections_and_ends_them_with_itself() {
     let before = attempts();
     wait_until("the other is begun again", || attempts() >= before + 3);
     assert_eq!(sas(), 0);
-    let begun = ask(&["connect", "home", "--json"]).with_code(0).json();
+    let begun = ask(&["connect", "home", "--json"]).with_code(0).stdout_json();
     assert!(begun["sa"].is_u64(), "{begun}");
     wait_until("it is there again", || sas() == 1);
-    assert_eq!(client.end(), Some(0));
-    gateway.daemon.wait("the other side ended it");
+    assert_eq!(client.terminate(), Some(0));
+    gateway.daemon.wait_for_log("the other side ended it");
     let gone = ask(&["status"]);
     assert!(gone.code == Some(1) && gone.err.contains("start it with: usher ike serve"), "{gone:?}");
 }
@@ -168,7 +180,7 @@ fn users_log_in_at_an_aaa_server_in_the_gateways_own_program() {
 
 /// By EAP, at an AAA server that is a program of its own, or `within` the gateway's.
 fn users_log_in(within: bool) {
-    let place = Folder::new();
+    let place = TempDir::new();
     let (auth, acct) = (own_socket(), own_socket());
     let secret = "a secret of RADIUS";
     let aaa = format!(
@@ -176,11 +188,12 @@ fn users_log_in(within: bool) {
          [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{secret}\"\n\
          [users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n"
     );
-    private(&place, "aaa.toml", &aaa);
-    let server =
-        (!within).then(|| Daemon::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"])));
+    write_private(&place, "aaa.toml", &aaa);
+    let server = (!within).then(|| {
+        DaemonProcess::run_command(&mut place.usher_command(&["aaa", "serve", "--config", "aaa.toml"]))
+    });
     if let Some(server) = &server {
-        server.wait("started");
+        server.wait_for_log("started");
     }
     let asked = match within {
         true => "server = \"aaa.toml\"\n".to_owned(),
@@ -193,7 +206,7 @@ fn users_log_in(within: bool) {
          secret = \"a shared secret\"\npools = [\"inner\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n\
          [aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n{asked}"
     );
-    let gateway = Gateway::new(&place, &more);
+    let gateway = GatewayProcess::new(&place, &more);
     for method in ["md5", "mschapv2"] {
         let user = |password: &str| {
             format!(
@@ -201,47 +214,59 @@ fn users_log_in(within: bool) {
                  eap_identity = \"ann\"\neap_methods = [\"{method}\"]\npassword = \"{password}\"\naddress = true\n"
             )
         };
-        gateway.client(&place, "ann.toml", &user("right"));
-        let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "ann.toml"]));
-        client.wait("given");
-        let status =
-            place.usher(&["ike", "status", "--json", "--config", "gateway.toml"]).with_code(0).json();
+        gateway.write_client_config(&place, "ann.toml", &user("right"));
+        let client = DaemonProcess::run_command(
+            &mut place.usher_command(&["ike", "connect", "home", "--config", "ann.toml"]),
+        );
+        client.wait_for_log("given");
+        let status = place
+            .run_usher(&["ike", "status", "--json", "--config", "gateway.toml"])
+            .with_code(0)
+            .stdout_json();
         assert_eq!(status["sas"][0]["user"], "ann", "{method}: {status}");
         let session = status["sas"][0]["session"].as_str().unwrap().to_owned();
         wait_until("the AAA server knows the session", || {
-            place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).out.contains(&session)
+            place
+                .run_usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"])
+                .out
+                .contains(&session)
         });
-        assert_eq!(client.end(), Some(0));
+        assert_eq!(client.terminate(), Some(0));
         wait_until("and its end", || {
-            !place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).out.contains(&session)
+            !place
+                .run_usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"])
+                .out
+                .contains(&session)
         });
-        gateway.client(&place, "wrong.toml", &user("wrong"));
-        let said = place.usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
+        gateway.write_client_config(&place, "wrong.toml", &user("wrong"));
+        let said = place.run_usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
         assert_eq!(said.code, Some(1), "{method}: {said:?}");
-        gateway.daemon.wait("not let in");
+        gateway.daemon.wait_for_log("not let in");
     }
 }
 
 #[test]
 fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
-    let place = Folder::new();
+    let place = TempDir::new();
     // Keys of [listen] go on with these.
     let more =
         PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "").replace("10.9.0.0/24", "10.9.0.1-10.9.0.8");
     // Clients that are gone without a word are soon given up.
     let limits = "[limits]\nretransmission = \"200 ms\"\nretransmissions = 2\n";
-    let gateway = Gateway::new(&place, &format!("shards = 2\n{more}{limits}"));
-    let ask = |words: &[&str]| place.usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
-    let clients: Vec<Daemon> = (0..8)
+    let gateway = GatewayProcess::new(&place, &format!("shards = 2\n{more}{limits}"));
+    let ask = |words: &[&str]| place.run_usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
+    let clients: Vec<DaemonProcess> = (0..8)
         .map(|n| {
             let (name, own) = (format!("{n}.toml"), PSK.replace("ini.test", &format!("ini{n}.test")));
-            gateway.client(&place, &name, &format!("{own}{CHILD}"));
-            let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", &name]));
-            client.wait("given");
+            gateway.write_client_config(&place, &name, &format!("{own}{CHILD}"));
+            let client = DaemonProcess::run_command(
+                &mut place.usher_command(&["ike", "connect", "home", "--config", &name]),
+            );
+            client.wait_for_log("given");
             client
         })
         .collect();
-    let status = ask(&["status", "--json"]).with_code(0).json();
+    let status = ask(&["status", "--json"]).with_code(0).stdout_json();
     let sas = status["sas"].as_array().unwrap();
     assert_eq!((sas.len(), status["counters"]["sessions"].as_u64()), (8, Some(8)), "{status}");
     let all = |what: &dyn Fn(&serde_json::Value) -> String| -> std::collections::BTreeSet<String> {
@@ -261,30 +286,32 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
     drop(clients);
     for n in 0..8 {
         let (name, own) = (format!("again{n}.toml"), PSK.replace("ini.test", "ini0.test"));
-        gateway.client(&place, &name, &format!("{own}{CHILD}"));
-        let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", &name]));
-        client.wait("given");
+        gateway.write_client_config(&place, &name, &format!("{own}{CHILD}"));
+        let client = DaemonProcess::run_command(
+            &mut place.usher_command(&["ike", "connect", "home", "--config", &name]),
+        );
+        client.wait_for_log("given");
         // It dies without a word.
         drop(client);
         wait_until("the one before is gone", || {
-            let status = ask(&["status", "--json"]).with_code(0).json();
+            let status = ask(&["status", "--json"]).with_code(0).stdout_json();
             let own = status["sas"].as_array().unwrap().iter().filter(|sa| sa["identity"] == "ini0.test");
             own.count() == 1
         });
     }
     ask(&["down", "site"]).with_code(0);
     wait_until("all have ended", || {
-        let status = ask(&["status", "--json"]).with_code(0).json();
+        let status = ask(&["status", "--json"]).with_code(0).stdout_json();
         status["sas"].as_array().unwrap().is_empty() && status["pools"][0]["used"].as_u64() == Some(0)
     });
-    assert_eq!(gateway.daemon.end(), Some(0));
+    assert_eq!(gateway.daemon.terminate(), Some(0));
 }
 
 #[test]
 fn a_faulty_file_is_told_with_its_lines() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("ike.toml", "[[connection]]\nname = \"a\"\nlocal_auth = \"pks\"\n");
-    let said = place.usher(&["ike", "check", "ike.toml"]);
+    let said = place.run_usher(&["ike", "check", "ike.toml"]);
     assert!(
         said.code == Some(2)
             && said.err.contains("ike.toml:3:14")
@@ -292,5 +319,5 @@ fn a_faulty_file_is_told_with_its_lines() {
         "{said:?}"
     );
     place.write("ike.toml", "");
-    assert_eq!(place.usher(&["ike", "check", "ike.toml"]).with_code(0).out, "ike.toml: right\n");
+    assert_eq!(place.run_usher(&["ike", "check", "ike.toml"]).with_code(0).out, "ike.toml: right\n");
 }

@@ -1,8 +1,8 @@
 //! `usher load ike` at our gateway, by each way of showing who one is.
 
-use crate::aaa::daemon::{Daemon, private};
-use crate::ike::Gateway;
-use crate::place::{Folder, own_socket, wait_until};
+use crate::aaa::daemon::{DaemonProcess, write_private};
+use crate::ike::GatewayProcess;
+use crate::place::{TempDir, own_socket, wait_until};
 use serde_json::Value;
 
 const SECRET: &str = "a secret of RADIUS";
@@ -10,9 +10,9 @@ const USERS: usize = 4;
 
 /// A gateway with a certificate, whose users an AAA server in its own program judges; beside them machines with certificates and
 /// sites with a key.
-fn gateway(place: &Folder) -> Gateway {
+fn start_gateway(place: &TempDir) -> GatewayProcess {
     let cert = |words: &[&str]| {
-        place.usher(&[&["aaa", "cert", "--dir", "pki"][..], words].concat()).with_code(0);
+        place.run_usher(&[&["aaa", "cert", "--dir", "pki"][..], words].concat()).with_code(0);
     };
     cert(&["init", "--server", "gw.test"]);
     (0..USERS).for_each(|n| cert(&["issue", &format!("user{n}@usher.test")]));
@@ -21,7 +21,7 @@ fn gateway(place: &Folder) -> Gateway {
         "certificate = \"pki/issued/gw.test.crt\"\nkey = \"pki/issued/gw.test.key\"\nca = \"pki/ca.crt\"\n";
     let users =
         (0..USERS).map(|n| format!("[[user]]\nname = \"user{n}@usher.test\"\npassword = \"pw{n}\"\n"));
-    private(
+    write_private(
         place,
         "aaa.toml",
         &format!(
@@ -31,7 +31,7 @@ fn gateway(place: &Folder) -> Gateway {
             users.collect::<String>()
         ),
     );
-    Gateway::new(
+    GatewayProcess::new(
         place,
         &format!(
             "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"certificate\"\nremote_auth = \"eap\"\n\
@@ -43,8 +43,8 @@ fn gateway(place: &Folder) -> Gateway {
     )
 }
 
-fn load(place: &Folder, gateway: &Gateway, more: &[&str]) -> Value {
-    let at = gateway.socket().to_string();
+fn run_load(place: &TempDir, gateway: &GatewayProcess, more: &[&str]) -> Value {
+    let at = gateway.nat_address().to_string();
     let words = [
         &["load", "ike", &at, "--gateway-id", "gw.test", "--gateway-ca", "pki/ca.crt", "--json"][..],
         &["--user", "user{}@usher.test", "--password", "pw{}", "--users", "4", "--ca", "pki/ca.crt"],
@@ -52,35 +52,35 @@ fn load(place: &Folder, gateway: &Gateway, more: &[&str]) -> Value {
         more,
     ]
     .concat();
-    place.usher(&words).with_code(0).json()
+    place.run_usher(&words).with_code(0).stdout_json()
 }
 
 #[test]
 fn initiators_prove_who_they_are_by_each_method() {
-    let place = Folder::new();
-    let gateway = gateway(&place);
+    let place = TempDir::new();
+    let gateway = start_gateway(&place);
     for method in ["certificate", "eap-md5", "eap-mschapv2", "eap-tls", "peap-mschapv2", "ttls-pap"] {
         let words = ["--method", method, "--count", "12", "--concurrency", "4", "--wrong-share", "30%"];
-        let value = load(&place, &gateway, &words);
+        let value = run_load(&place, &gateway, &words);
         assert_eq!((&value["succeeded"], &value["failed"]), (&12.into(), &0.into()), "{method}: {value:#}");
         assert_eq!(value["settings"]["gateway proves itself by"], "certificate", "{value:#}");
     }
     // All of them in one load, each counted by itself.
     let mix = ["--mix", "certificate=1,eap-md5=1,eap-tls=1", "--count", "60", "--concurrency", "8"];
-    let value = load(&place, &gateway, &mix);
+    let value = run_load(&place, &gateway, &mix);
     assert_eq!((&value["succeeded"], &value["failed"]), (&60.into(), &0.into()), "{value:#}");
     let anonymous = ["--method", "peap-mschapv2", "--anonymous", "anonymous@usher.test", "--count", "4"];
-    assert_eq!(load(&place, &gateway, &anonymous)["succeeded"], 4);
-    assert_eq!(gateway.daemon.end(), Some(0));
+    assert_eq!(run_load(&place, &gateway, &anonymous)["succeeded"], 4);
+    assert_eq!(gateway.daemon.terminate(), Some(0));
 }
 
 /// A gateway with a key for everybody, whose users an AAA server in a program of its own judges.
-fn apart(place: &Folder) -> (Daemon, Gateway) {
+fn start_separate_aaa(place: &TempDir) -> (DaemonProcess, GatewayProcess) {
     let (auth, metrics) = (own_socket(), own_socket());
     let users: String = (0..USERS)
         .map(|n| format!("[[user]]\nname = \"user{n}@usher.test\"\npassword = \"pw{n}\"\n"))
         .collect();
-    private(
+    write_private(
         place,
         "aaa.toml",
         &format!(
@@ -90,16 +90,17 @@ fn apart(place: &Folder) -> (Daemon, Gateway) {
              [users]\nstore = \"memory\"\n{users}"
         ),
     );
-    let server = Daemon::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"]));
-    server.wait("started");
+    let server =
+        DaemonProcess::run_command(&mut place.usher_command(&["aaa", "serve", "--config", "aaa.toml"]));
+    server.wait_for_log("started");
     let connection = |name: &str, remote: &str| {
         format!(
             "[[connection]]\nname = \"{name}\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"{remote}\"\n\
              secret_file = \"psk\"\nchildless = \"force\"\nunique = false\n"
         )
     };
-    private(place, "psk", "a shared secret\n");
-    let gateway = Gateway::new(
+    write_private(place, "psk", "a shared secret\n");
+    let gateway = GatewayProcess::new(
         place,
         &format!(
             "metrics = \"{metrics}\"\n{}{}[limits]\ncookies_from_network = 100000\ncookies_from = 100000\n\
@@ -114,7 +115,7 @@ fn apart(place: &Folder) -> (Daemon, Gateway) {
 const USERS_OF_THE_SERVER: [&str; 6] = ["--user", "user{}@usher.test", "--password", "pw{}", "--users", "4"];
 
 /// Initiators at such a gateway, for `usher load`.
-fn initiators<'a>(at: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+fn initiator_arguments<'a>(at: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [
         &["load", "ike", at, "--gateway-id", "gw.test", "--secret-file", "psk", "--json"][..],
         // What is slow is not to be asked twice.
@@ -137,12 +138,14 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
         "radius.request",
         "radius.response",
     ];
-    let place = Folder::new();
-    let (server, gateway) = apart(&place);
-    let at = gateway.socket().to_string();
+    let place = TempDir::new();
+    let (server, gateway) = start_separate_aaa(&place);
+    let at = gateway.nat_address().to_string();
     let done = || {
-        let status =
-            place.usher(&["ike", "status", "--json", "--config", "gateway.toml"]).with_code(0).json();
+        let status = place
+            .run_usher(&["ike", "status", "--json", "--config", "gateway.toml"])
+            .with_code(0)
+            .stdout_json();
         KINDS.map(|kind| status["work"][kind].as_u64().unwrap_or(0))
     };
     // Requests and responses of IKE: IKE_SA_INIT, an IKE_AUTH for each packet of EAP and one for the proof, the deletion; all but the first
@@ -151,9 +154,11 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
         let before = done();
         // By a key alone initiators are no users.
         let users = if method == "psk" { &[][..] } else { &USERS_OF_THE_SERVER[..] };
-        let words =
-            initiators(&at, &[&["--method", method, "--count", "6", "--no-check"][..], users].concat());
-        let value = place.usher(&words).with_code(0).json();
+        let words = initiator_arguments(
+            &at,
+            &[&["--method", method, "--count", "6", "--no-check"][..], users].concat(),
+        );
+        let value = place.run_usher(&words).with_code(0).stdout_json();
         assert_eq!((&value["succeeded"], &value["failed"]), (&LOGINS.into(), &0.into()), "{value:#}");
         let protected = exchanges - 1;
         let expected = [2 * exchanges, 1, 2, protected, protected, asked, asked].map(|units| LOGINS * units);
@@ -165,17 +170,17 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
         });
         assert_eq!(last, expected, "{method}: {KINDS:?}");
     }
-    assert_eq!((gateway.daemon.end(), server.end()), (Some(0), Some(0)));
+    assert_eq!((gateway.daemon.terminate(), server.terminate()), (Some(0), Some(0)));
 }
 
 #[test]
-fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
-    let place = Folder::new();
-    let (_server, gateway) = apart(&place);
-    let at = gateway.socket().to_string();
-    let pid = gateway.daemon.id().to_string();
+fn calibration_prices_an_ike_sa_by_several_methods_or_refuses() {
+    let place = TempDir::new();
+    let (_server, gateway) = start_separate_aaa(&place);
+    let at = gateway.nat_address().to_string();
+    let pid = gateway.daemon.process_id().to_string();
     let calibrate = ["--calibrate", "profile.toml", "--server-pid", &pid, "--server-config", "gateway.toml"];
-    let words = initiators(
+    let words = initiator_arguments(
         &at,
         &[
             &["--mix", "psk=1,md5=1", "--calibrate-hold", "400ms", "--no-libraries"][..],
@@ -184,7 +189,7 @@ fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
         ]
         .concat(),
     );
-    let said = place.usher(&words);
+    let said = place.run_usher(&words);
     // An unoptimised program on a shared machine does not measure well each time; then it must say so, and write nothing.
     if said.code != Some(0) {
         assert!(said.err.contains("calibrate again") && !place.path("profile.toml").exists(), "{said:?}");
@@ -192,7 +197,7 @@ fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
         assert!(each || said.err.contains("of the logins ended as they had to"), "{said:?}");
         return;
     }
-    let told = said.json();
+    let told = said.stdout_json();
     let messages = ["ike-psk", "ike-eap-md5", "ike-psk-probed"]
         .map(|method| told["methods"][method]["received_messages"].as_f64().unwrap().round());
     // Of IKE three and five requests; by EAP two answers of the AAA server. Who asks whether the gateway lives does so eight times.
@@ -212,12 +217,12 @@ fn what_an_ike_sa_costs_is_measured_by_several_methods_or_refused() {
 
 #[test]
 fn what_does_not_go_together_is_said_before_anything_is_sent() {
-    let place = Folder::new();
-    place.usher(&["aaa", "cert", "--dir", "pki", "init", "--server", "gw.test"]).with_code(0);
-    private(&place, "psk", "a shared secret\n");
+    let place = TempDir::new();
+    place.run_usher(&["aaa", "cert", "--dir", "pki", "init", "--server", "gw.test"]).with_code(0);
+    write_private(&place, "psk", "a shared secret\n");
     let base = ["load", "ike", "127.0.0.1:9", "--gateway-id", "gw.test"];
     let refused = |more: &[&str], part: &str| {
-        let said = place.usher(&[&base[..], more].concat());
+        let said = place.run_usher(&[&base[..], more].concat());
         assert!(said.code == Some(2) && said.err.contains(part), "{more:?}: {said:?}");
     };
     refused(&[], "--secret-file");
@@ -234,7 +239,7 @@ fn what_does_not_go_together_is_said_before_anything_is_sent() {
             "[listen]\naddresses = [\"127.0.0.1\"]\n{listen}[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\n\
              local_auth = \"psk\"\nremote_auth = \"eap\"\nsecret_file = \"psk\"\n[aaa]\nnas_identifier = \"gw.test\"\n{aaa}"
         );
-        private(&place, name, &text);
+        write_private(&place, name, &text);
     };
     let metrics = "metrics = \"127.0.0.1:9813\"\n";
     let other = "[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"a secret of RADIUS\"\n";

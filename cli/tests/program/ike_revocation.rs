@@ -1,17 +1,17 @@
 //! Peers of an IKEv2 gateway whose certificates are taken back: by lists, in a file and fetched, and by OCSP.
 
-use crate::aaa::daemon::Daemon;
-use crate::aaa::lists::{counting_publisher, publisher};
-use crate::aaa::ocsp::{Responder, while_silent};
-use crate::aaa::others::certificates;
-use crate::ike::Gateway;
-use crate::place::{Folder, own_socket, wait_until};
+use crate::aaa::daemon::DaemonProcess;
+use crate::aaa::lists::{counting_publisher, start_publisher};
+use crate::aaa::ocsp::{OcspResponder, while_silent};
+use crate::aaa::others::create_certificates;
+use crate::ike::GatewayProcess;
+use crate::place::{TempDir, own_socket, wait_until};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Who both are, by certificates of the folder's authority.
-fn side(pki: &Folder, own: &str) -> String {
+fn certificate_identity(pki: &TempDir, own: &str) -> String {
     let pki = pki.path("pki");
     let pki = pki.display();
     format!(
@@ -21,110 +21,125 @@ fn side(pki: &Folder, own: &str) -> String {
 }
 
 /// A gateway that looks at this.
-fn gateway(place: &Folder, pki: &Folder, revocation: &str) -> Gateway {
-    let own = side(pki, "home.hotel.example");
-    Gateway::new(place, &format!("[[connection]]\nname = \"site\"\n{own}[revocation]\n{revocation}"))
+fn start_gateway(place: &TempDir, pki: &TempDir, revocation: &str) -> GatewayProcess {
+    let own = certificate_identity(pki, "home.hotel.example");
+    GatewayProcess::new(place, &format!("[[connection]]\nname = \"site\"\n{own}[revocation]\n{revocation}"))
 }
 
 /// Whether ann is let in, who is there for a moment then.
-fn lets_in(gateway: &Gateway, place: &Folder, pki: &Folder) -> bool {
-    lets_in_who_says(gateway, place, pki, "")
+fn lets_in(gateway: &GatewayProcess, place: &TempDir, pki: &TempDir) -> bool {
+    admits_ann_with(gateway, place, pki, "")
 }
 
 /// The same with something in her file.
-fn lets_in_who_says(gateway: &Gateway, place: &Folder, pki: &Folder, more: &str) -> bool {
+fn admits_ann_with(gateway: &GatewayProcess, place: &TempDir, pki: &TempDir, more: &str) -> bool {
     lets_user_in(gateway, place, pki, ("ann@hotel.example", more))
 }
 
 /// The same of any user.
-fn lets_user_in(gateway: &Gateway, place: &Folder, pki: &Folder, (name, more): (&str, &str)) -> bool {
-    lets_in_by(gateway, place, (&side(pki, name), more))
+fn lets_user_in(
+    gateway: &GatewayProcess,
+    place: &TempDir,
+    pki: &TempDir,
+    (name, more): (&str, &str),
+) -> bool {
+    lets_in_by(gateway, place, (&certificate_identity(pki, name), more))
 }
 
 /// The same of whoever shows this.
-fn lets_in_by(gateway: &Gateway, place: &Folder, (own, more): (&str, &str)) -> bool {
-    gateway.client(place, "user.toml", own);
+fn lets_in_by(gateway: &GatewayProcess, place: &TempDir, (own, more): (&str, &str)) -> bool {
+    gateway.write_client_config(place, "user.toml", own);
     let file = std::fs::read_to_string(place.path("user.toml")).unwrap();
     let file = file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\"");
     place.write("user.toml", &format!("{file}{more}"));
-    let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "user.toml"]));
+    let client = DaemonProcess::run_command(&mut place.usher_command(&[
+        "ike",
+        "connect",
+        "home",
+        "--config",
+        "user.toml",
+    ]));
     let (established, refused) = ("established", "does not take what this side says it is");
     wait_until("there is an end", || client.log().contains(established) || client.log().contains(refused));
     let is = client.log().contains(established);
-    assert_eq!(client.end(), Some(i32::from(!is)));
+    assert_eq!(client.terminate(), Some(i32::from(!is)));
     is
 }
 
-fn revoke(pki: &Folder) {
-    pki.usher(&["aaa", "cert", "--dir", "pki", "revoke", "ann@hotel.example"]).with_code(0);
+fn revoke_user(pki: &TempDir) {
+    pki.run_usher(&["aaa", "cert", "--dir", "pki", "revoke", "ann@hotel.example"]).with_code(0);
 }
 
 #[test]
-fn a_list_that_is_made_anew_refuses_whom_it_names_without_a_restart() {
-    let (pki, place) = (certificates(), Folder::new());
+fn a_renewed_list_refuses_revoked_users_without_a_restart() {
+    let (pki, place) = (create_certificates(), TempDir::new());
     let list = pki.path("pki/ca.crl");
-    let gateway = gateway(&place, &pki, &format!("crl = [\"{}\"]\ncrl_interval = \"1 s\"\n", list.display()));
+    let gateway =
+        start_gateway(&place, &pki, &format!("crl = [\"{}\"]\ncrl_interval = \"1 s\"\n", list.display()));
     assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
-    revoke(&pki);
-    gateway.daemon.wait("revoked=1");
+    revoke_user(&pki);
+    gateway.daemon.wait_for_log("revoked=1");
     assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
     let log = gateway.daemon.log();
     let line = log.lines().find(|line| line.contains("a certificate is not taken")).unwrap_or_default();
     assert!(line.contains("ann@hotel.example") && line.to_lowercase().contains("revoked"), "{log}");
     // One that cannot be read is told, and the last one stays.
     std::fs::write(&list, "no list").unwrap();
-    gateway.daemon.wait("no new revocation list");
+    gateway.daemon.wait_for_log("no new revocation list");
     assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
-    gateway.daemon.signal("HUP");
-    gateway.daemon.wait("those of before are used");
+    gateway.daemon.send_signal("HUP");
+    gateway.daemon.wait_for_log("those of before are used");
     assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
 }
 
 /// Who is there while a list is made anew that names her is put out.
 #[test]
 fn who_is_put_on_a_list_while_she_is_there_is_put_out() {
-    let (pki, place) = (certificates(), Folder::new());
+    let (pki, place) = (create_certificates(), TempDir::new());
     let list = pki.path("pki/ca.crl");
-    let gateway = gateway(&place, &pki, &format!("crl = [\"{}\"]\ncrl_interval = \"1 s\"\n", list.display()));
-    gateway.client(&place, "ann.toml", &side(&pki, "ann@hotel.example"));
+    let gateway =
+        start_gateway(&place, &pki, &format!("crl = [\"{}\"]\ncrl_interval = \"1 s\"\n", list.display()));
+    gateway.write_client_config(&place, "ann.toml", &certificate_identity(&pki, "ann@hotel.example"));
     let file = std::fs::read_to_string(place.path("ann.toml")).unwrap();
     place.write("ann.toml", &file.replace("remote_id = \"gw.test\"", "remote_id = \"home.hotel.example\""));
-    let client = Daemon::run(&mut place.command(&["ike", "connect", "home", "--config", "ann.toml"]));
-    client.wait("established");
-    revoke(&pki);
-    gateway.daemon.wait("a certificate of the other side has been revoked since");
-    client.wait("the other side ended it");
+    let client = DaemonProcess::run_command(
+        &mut place.usher_command(&["ike", "connect", "home", "--config", "ann.toml"]),
+    );
+    client.wait_for_log("established");
+    revoke_user(&pki);
+    gateway.daemon.wait_for_log("a certificate of the other side has been revoked since");
+    client.wait_for_log("the other side ended it");
 }
 
 #[test]
 fn a_list_is_fetched_kept_and_believed_of_the_authority_alone() {
-    let (pki, place) = (certificates(), Folder::new());
+    let (pki, place) = (create_certificates(), TempDir::new());
     let read = |name: &str| Some(std::fs::read(pki.path(name)).unwrap());
     // Somebody else's, first.
-    pki.usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
+    pki.run_usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
     let given = Arc::new(Mutex::new(read("made/ca.crl")));
-    let url = publisher(&given, "ca.crl");
+    let url = start_publisher(&given, "ca.crl");
     let text = format!(
         "crl_url = [\"{url}\"]\ncrl_interval = \"1 s\"\nstate_dir = \"{}\"\n",
         place.path("state").display()
     );
-    let first = gateway(&place, &pki, &text);
-    first.daemon.wait("no authority of ca has signed");
+    let first = start_gateway(&place, &pki, &text);
+    first.daemon.wait_for_log("no authority of ca has signed");
     assert!(lets_in(&first, &place, &pki), "{}", first.daemon.log());
-    revoke(&pki);
+    revoke_user(&pki);
     *given.lock().unwrap() = read("pki/ca.crl");
-    first.daemon.wait("revoked=1");
+    first.daemon.wait_for_log("revoked=1");
     assert!(!lets_in(&first, &place, &pki), "{}", first.daemon.log());
-    assert_eq!(first.daemon.end(), Some(0));
+    assert_eq!(first.daemon.terminate(), Some(0));
     // The publisher goes, and the gateway comes again.
     *given.lock().unwrap() = None;
-    let again = gateway(&place, &pki, &text);
+    let again = start_gateway(&place, &pki, &text);
     assert!(!lets_in(&again, &place, &pki), "{}", again.daemon.log());
 }
 
 #[test]
 fn an_authority_is_asked_whether_a_certificate_holds() {
-    let (pki, place) = (certificates(), Folder::new());
+    let (pki, place) = (create_certificates(), TempDir::new());
     // What the responder says, the policy, and whether ann is let in.
     for (entry, policy, lets) in [
         ("V", "hard", true),
@@ -133,10 +148,10 @@ fn an_authority_is_asked_whether_a_certificate_holds() {
         ("", "soft", true),
         ("", "hard", false),
     ] {
-        let responder = Responder::start(&pki, entry);
+        let responder = OcspResponder::start(&pki, entry);
         let text = format!("ocsp = \"{policy}\"\nocsp_url = \"{}\"\n", responder.url());
         let (is_in, log) = while_silent(|| {
-            let gateway = gateway(&place, &pki, &text);
+            let gateway = start_gateway(&place, &pki, &text);
             (lets_in(&gateway, &place, &pki), gateway.daemon.log())
         });
         assert_eq!(is_in, lets, "{entry} {policy}: {log}");
@@ -153,13 +168,13 @@ fn an_authority_is_asked_whether_a_certificate_holds() {
 /// Nobody has vouched for what a certificate of an unknown authority says, the address of a responder among it.
 #[test]
 fn for_a_certificate_of_nobodys_no_responder_is_asked() {
-    let (pki, stranger, place) = (certificates(), certificates(), Folder::new());
+    let (pki, stranger, place) = (create_certificates(), create_certificates(), TempDir::new());
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     silent.set_nonblocking(true).unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let gateway = gateway(&place, &pki, &format!("ocsp = \"soft\"\nocsp_url = \"{url}\"\n"));
-    let issued = |pki: &Folder| format!("{}/issued/ann@hotel.example", pki.path("pki").display());
-    let strange = side(&pki, "ann@hotel.example").replace(&issued(&pki), &issued(&stranger));
+    let gateway = start_gateway(&place, &pki, &format!("ocsp = \"soft\"\nocsp_url = \"{url}\"\n"));
+    let issued = |pki: &TempDir| format!("{}/issued/ann@hotel.example", pki.path("pki").display());
+    let strange = certificate_identity(&pki, "ann@hotel.example").replace(&issued(&pki), &issued(&stranger));
     assert!(!lets_in_by(&gateway, &place, (&strange, "")), "{}", gateway.daemon.log());
     assert!(gateway.daemon.log().contains("a certificate is not taken"), "{}", gateway.daemon.log());
     assert!(silent.accept().is_err(), "it was asked");
@@ -168,7 +183,7 @@ fn for_a_certificate_of_nobodys_no_responder_is_asked() {
 /// The responder takes questions and says nothing: whoever needs no answer is not kept waiting.
 #[test]
 fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
-    let (pki, place) = (certificates(), Folder::new());
+    let (pki, place) = (create_certificates(), TempDir::new());
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let questions = Arc::<AtomicU32>::default();
@@ -181,7 +196,7 @@ fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
         }
     });
     let asked = || questions.load(Ordering::Relaxed);
-    let gateway = gateway(&place, &pki, &format!("ocsp = \"soft\"\nocsp_url = \"{url}\"\n"));
+    let gateway = start_gateway(&place, &pki, &format!("ocsp = \"soft\"\nocsp_url = \"{url}\"\n"));
     let begun = Instant::now();
     assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
     assert!(begun.elapsed() >= Duration::from_secs(3) && asked() > 0, "somebody was waited for");
@@ -198,23 +213,23 @@ fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
 /// RFC 4806: a gateway that reaches no responder is shown an answer by whom it asks for one.
 #[test]
 fn an_answer_that_the_other_side_shows_spares_asking() {
-    let (pki, place) = (certificates(), Folder::new());
-    let responder = Responder::start(&pki, "V");
+    let (pki, place) = (create_certificates(), TempDir::new());
+    let responder = OcspResponder::start(&pki, "V");
     let shows = format!("[revocation]\nocsp_url = \"{}\"\n", responder.url());
     let text = format!("ocsp = \"hard\"\nocsp_url = \"http://{}\"\n", own_socket());
-    let gateway = gateway(&place, &pki, &text);
+    let gateway = start_gateway(&place, &pki, &text);
     // Each time by a client that asks anew: OpenSSL may take longer than the client waits.
-    wait_until("an answer is shown", || lets_in_who_says(&gateway, &place, &pki, &shows));
+    wait_until("an answer is shown", || admits_ann_with(&gateway, &place, &pki, &shows));
     // Who does not show it, or has none to show, is as unknown as before.
     let silent = "[revocation]\nocsp_response = false\n";
-    assert!(!lets_in_who_says(&gateway, &place, &pki, silent), "{}", gateway.daemon.log());
+    assert!(!admits_ann_with(&gateway, &place, &pki, silent), "{}", gateway.daemon.log());
     drop(responder);
-    assert!(!lets_in_who_says(&gateway, &place, &pki, &shows), "{}", gateway.daemon.log());
+    assert!(!admits_ann_with(&gateway, &place, &pki, &shows), "{}", gateway.daemon.log());
     assert!(gateway.daemon.log().contains("its status is not known"), "{}", gateway.daemon.log());
 }
 
 /// A certificate of a user that names where the list of its issuer is.
-fn names_its_list(pki: &Folder, (user, serial): (&str, &str), url: &str) {
+fn names_its_list(pki: &TempDir, (user, serial): (&str, &str), url: &str) {
     pki.write(
         "ext.cnf",
         &format!(
@@ -229,11 +244,11 @@ fn names_its_list(pki: &Folder, (user, serial): (&str, &str), url: &str) {
          openssl x509 -req -in {user}.csr -CA pki/ca.crt -CAkey pki/ca.key -set_serial 0x{serial} -days 30 -extfile ext.cnf \
            -out pki/issued/{user}@hotel.example.crt\n"
     );
-    pki.shell(&script).with_code(0);
+    pki.run_shell(&script).with_code(0);
 }
 
 /// The list of that authority, with what has this number on it.
-fn listed(pki: &Folder, serial: &str, number: &str) -> Vec<u8> {
+fn revocation_list(pki: &TempDir, serial: &str, number: &str) -> Vec<u8> {
     pki.write("index.txt", &format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n"));
     pki.write("number", &format!("{number}\n"));
     pki.write(
@@ -243,26 +258,26 @@ fn listed(pki: &Folder, serial: &str, number: &str) -> Vec<u8> {
     );
     let make =
         "openssl ca -gencrl -config ca.cnf -cert pki/ca.crt -keyfile pki/ca.key -crldays 1 -out named.crl";
-    pki.shell(make).with_code(0);
+    pki.run_shell(make).with_code(0);
     std::fs::read(pki.path("named.crl")).unwrap()
 }
 
 #[test]
-fn the_list_that_a_peers_certificate_names_is_fetched_from_hosts_that_are_named() {
-    let (pki, place) = (certificates(), Folder::new());
+fn a_list_that_a_peer_names_is_fetched_only_from_listed_hosts() {
+    let (pki, place) = (create_certificates(), TempDir::new());
     let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
     let (url, answers) = counting_publisher(&given, "named.crl");
     let host = url.strip_prefix("http://").unwrap().strip_suffix("/named.crl").unwrap().to_owned();
     names_its_list(&pki, ("ann", "1001"), &url);
     names_its_list(&pki, ("bob", "1003"), &url);
-    *given.lock().unwrap() = Some(listed(&pki, "1001", "02"));
+    *given.lock().unwrap() = Some(revocation_list(&pki, "1001", "02"));
     // Of a host that is not named nothing is fetched.
     {
-        let elsewhere = gateway(&place, &pki, "crl_from_peers = [\"crl.example.org\"]\n");
+        let elsewhere = start_gateway(&place, &pki, "crl_from_peers = [\"crl.example.org\"]\n");
         assert!(lets_in(&elsewhere, &place, &pki), "{}", elsewhere.daemon.log());
     }
     {
-        let strict = gateway(&place, &pki, "crl_required = true\n");
+        let strict = start_gateway(&place, &pki, "crl_required = true\n");
         assert!(!lets_in(&strict, &place, &pki), "{}", strict.daemon.log());
         assert!(
             strict.daemon.log().contains("no revocation list of its issuer is known"),
@@ -271,16 +286,16 @@ fn the_list_that_a_peers_certificate_names_is_fetched_from_hosts_that_are_named(
         );
     }
     let text = format!("crl_from_peers = [\"{host}\"]\ncrl_interval = \"1 s\"\n");
-    let first = listed(&pki, "1002", "02");
+    let first = revocation_list(&pki, "1002", "02");
     *given.lock().unwrap() = Some(first.clone());
-    let named = gateway(&place, &pki, &text);
+    let named = start_gateway(&place, &pki, &text);
     let fetched = || answers.load(Ordering::Relaxed);
     wait_until("the list is fetched", || {
         assert!(lets_in(&named, &place, &pki), "{}", named.daemon.log());
         fetched() > 0
     });
     // A later list has her; an older one that somebody shows again is not believed.
-    *given.lock().unwrap() = Some(listed(&pki, "1001", "03"));
+    *given.lock().unwrap() = Some(revocation_list(&pki, "1001", "03"));
     wait_until("a later list is fetched", || !lets_in(&named, &place, &pki));
     assert!(named.daemon.log().to_lowercase().contains("revoked"), "{}", named.daemon.log());
     *given.lock().unwrap() = Some(first);

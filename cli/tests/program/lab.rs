@@ -1,11 +1,11 @@
 //! `usher lab`: what a machine offers, and what is left of a lab that was killed.
 
-use crate::place::Folder;
+use crate::place::TempDir;
 
 #[test]
 fn the_machine_is_checked_and_the_relay_measured() {
-    let place = Folder::new();
-    let checked = place.usher(&["lab", "check", "--json", "--list", "list"]).with_code(0).json();
+    let place = TempDir::new();
+    let checked = place.run_usher(&["lab", "check", "--json", "--list", "list"]).with_code(0).stdout_json();
     assert_eq!(checked["able"], true);
     let names: Vec<&str> =
         checked["offers"].as_array().unwrap().iter().map(|o| o["name"].as_str().unwrap()).collect();
@@ -20,14 +20,14 @@ fn the_machine_is_checked_and_the_relay_measured() {
         let median = measured["relay"]["delays"]["median"].as_f64().unwrap();
         assert!((0.0..0.005).contains(&median), "{measured}");
     }
-    let people = place.usher(&["lab", "check", "--list", "list"]).with_code(0).out;
+    let people = place.run_usher(&["lab", "check", "--list", "list"]).with_code(0).out;
     assert!(people.contains("network namespaces") && people.contains("20000/s"), "{people}");
 }
 
 #[test]
 fn what_was_left_is_removed_once() {
-    let place = Folder::new();
-    let clean = || place.usher(&["lab", "clean", "--list", "list"]).with_code(0).out;
+    let place = TempDir::new();
+    let clean = || place.run_usher(&["lab", "clean", "--list", "list"]).with_code(0).out;
     // Programs of other labs on this machine may be found by whoever looks first.
     let removed =
         || clean().lines().filter(|line| line.starts_with("removed")).map(str::to_owned).collect::<Vec<_>>();
@@ -36,10 +36,10 @@ fn what_was_left_is_removed_once() {
     let space = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
     let entry = format!("list/{space}-{}-1-0.json", std::process::id());
     place.write(&entry, r#"{"process":1,"name":"my study","hosts":[],"links":[]}"#);
-    assert_eq!(place.usher(&["lab", "show", "--list", "list"]).with_code(0).out, "no lab runs\n");
+    assert_eq!(place.run_usher(&["lab", "show", "--list", "list"]).with_code(0).out, "no lab runs\n");
     assert_eq!(removed(), ["removed the entry of a lab that was killed: my study"]);
     assert_eq!(removed(), [""; 0]);
     assert!(!place.path(&entry).exists());
-    let left = place.usher(&["lab", "clean", "--json", "--list", "list"]).with_code(0).json();
+    let left = place.run_usher(&["lab", "clean", "--json", "--list", "list"]).with_code(0).stdout_json();
     assert_eq!(left["labs"], serde_json::json!([]));
 }

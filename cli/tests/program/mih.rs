@@ -1,10 +1,10 @@
 //! `usher mih`: a function on loopback, asked by the program itself.
 
-use crate::aaa::daemon::Daemon;
-use crate::place::{Folder, own_socket};
+use crate::aaa::daemon::DaemonProcess;
+use crate::place::{TempDir, own_socket};
 use std::net::TcpListener;
 
-fn config(at: impl std::fmt::Display, may: &str) -> String {
+fn mih_config(at: impl std::fmt::Display, may: &str) -> String {
     format!(
         "id = \"pos1.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
          [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [{may}]\n[[interface]]\nname = \"none0\"\n\
@@ -13,26 +13,27 @@ fn config(at: impl std::fmt::Display, may: &str) -> String {
 }
 
 #[test]
-fn a_function_is_discovered_registered_with_and_asked_by_udp_and_tcp() {
-    let place = Folder::new();
+fn a_function_answers_discovery_registration_and_queries() {
+    let place = TempDir::new();
     let at = own_socket();
-    place.write("mih.toml", &config(at, "\"events\", \"parameters\", \"handover\""));
-    let server = Daemon::run(&mut place.command(&["mih", "serve", "--config", "mih.toml"]));
-    server.wait("started");
+    place.write("mih.toml", &mih_config(at, "\"events\", \"parameters\", \"handover\""));
+    let server =
+        DaemonProcess::run_command(&mut place.usher_command(&["mih", "serve", "--config", "mih.toml"]));
+    server.wait_for_log("started");
     let host = at.to_string();
     for transport in [&[][..], &["--tcp"]] {
         let ask = |question: &[&str]| {
             let send =
                 [&["mih", "send", &host, "--id", "mn1@example.org", "--json"], transport, question].concat();
-            place.usher(&send)
+            place.run_usher(&send)
         };
-        let said = ask(&["discover"]).with_code(0).json();
+        let said = ask(&["discover"]).with_code(0).stdout_json();
         assert_eq!(said["peer"], "pos1.example.org", "{said}");
         let answer = &said["answers"][0];
         assert_eq!(answer["links"][0]["address"], "02:00:00:00:00:01", "{said}");
         assert_eq!(answer["transports"], serde_json::json!(["udp", "tcp"]));
-        assert_eq!(ask(&["register"]).with_code(0).json()["answers"][0]["valid_s"], 3600);
-        let granted = ask(&["subscribe", "--events", "link-up,link-down"]).with_code(0).json();
+        assert_eq!(ask(&["register"]).with_code(0).stdout_json()["answers"][0]["valid_s"], 3600);
+        let granted = ask(&["subscribe", "--events", "link-up,link-down"]).with_code(0).stdout_json();
         assert_eq!(granted["answers"][1]["events"], serde_json::json!(["link-up", "link-down"]));
         ask(&["unsubscribe", "--events", "link-up"]).with_code(0);
         ask(&["deregister"]).with_code(0);
@@ -44,39 +45,39 @@ fn a_function_is_discovered_registered_with_and_asked_by_udp_and_tcp() {
         let none = ask(&["parameters", "--link", "02:00:00:00:00:99"]);
         assert!(none.code == Some(1) && none.err.contains("it has no such link"), "{none:?}");
     }
-    let people = place.usher(&["mih", "send", &host, "discover"]).with_code(0).out;
+    let people = place.run_usher(&["mih", "send", &host, "discover"]).with_code(0).out;
     assert!(people.contains("pos1.example.org") && people.contains("02:00:00:00:00:01 Ethernet"), "{people}");
-    server.wait("registered peer=mn1@example.org");
-    server.wait("MIH_Event_Subscribe request");
+    server.wait_for_log("registered peer=mn1@example.org");
+    server.wait_for_log("MIH_Event_Subscribe request");
     // Other rights hold at once; a file that is wrong changes nothing.
-    place.write("mih.toml", &config(at, ""));
-    server.signal("HUP");
-    server.wait("the configuration was read again");
-    let refused = place.usher(&["mih", "send", &host, "subscribe"]);
+    place.write("mih.toml", &mih_config(at, ""));
+    server.send_signal("HUP");
+    server.wait_for_log("the configuration was read again");
+    let refused = place.run_usher(&["mih", "send", &host, "subscribe"]);
     assert!(refused.code == Some(1) && refused.err.contains("authorization failure"), "{refused:?}");
     place.write("mih.toml", "idd = \"x\"\n");
-    server.signal("HUP");
-    server.wait("is not taken up");
-    place.usher(&["mih", "send", &host, "discover"]).with_code(0);
-    server.signal("TERM");
-    server.wait("stopped");
+    server.send_signal("HUP");
+    server.wait_for_log("is not taken up");
+    place.run_usher(&["mih", "send", &host, "discover"]).with_code(0);
+    server.send_signal("TERM");
+    server.wait_for_log("stopped");
     let log = server.log();
     assert!(log.contains("not_authorized=") && log.contains("counted"), "{log}");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn faults_are_told_with_their_place_and_what_to_do() {
-    let place = Folder::new();
-    place.write("right.toml", &config("127.0.0.1:4551", ""));
-    assert_eq!(place.usher(&["mih", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
+    let place = TempDir::new();
+    place.write("right.toml", &mih_config("127.0.0.1:4551", ""));
+    assert_eq!(place.run_usher(&["mih", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
     place.write("wrong.toml", "evnts = []\n");
-    let said = place.usher(&["mih", "check", "wrong.toml"]).with_code(2).err;
+    let said = place.run_usher(&["mih", "check", "wrong.toml"]).with_code(2).err;
     assert!(
         said.contains("wrong.toml:1:1: unknown key \"evnts\" at the top; did you mean \"events\"?"),
         "{said}"
     );
-    let json = place.usher(&["--json", "mih", "check", "wrong.toml"]).with_code(2).json();
+    let json = place.run_usher(&["--json", "mih", "check", "wrong.toml"]).with_code(2).stdout_json();
     assert_eq!(json["faults"][0]["line"], 1);
     for wrong in [
         &["mih", "serve", "--config", "wrong.toml"][..],
@@ -88,7 +89,7 @@ fn faults_are_told_with_their_place_and_what_to_do() {
         &["mih", "send", "127.0.0.1", "act", "power-down", "--link", "02:00:00:00:00:01", "--delay", "70 s"],
         &["mih", "send", "127.0.0.1", "subscribe", "--events", "link-dwn"],
     ] {
-        let said = place.usher(wrong);
+        let said = place.run_usher(wrong);
         assert!(said.code == Some(2) && !said.err.is_empty(), "{wrong:?}: {said:?}");
     }
     let host = own_socket().to_string();
@@ -98,7 +99,7 @@ fn faults_are_told_with_their_place_and_what_to_do() {
             transport,
             &["discover"],
         ];
-        let silent = place.usher(&send.concat());
+        let silent = place.run_usher(&send.concat());
         assert!(
             silent.code == Some(1) && silent.err.contains("MIH_Capability_Discover request: "),
             "{silent:?}"
@@ -106,6 +107,6 @@ fn faults_are_told_with_their_place_and_what_to_do() {
     }
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let refused = place.usher(&["mih", "serve", "--config", "right.toml", "--listen", &address]);
+    let refused = place.run_usher(&["mih", "serve", "--config", "right.toml", "--listen", &address]);
     assert!(refused.code == Some(1) && refused.err.contains("cannot listen on"), "{refused:?}");
 }

@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what is to come: far longer than it takes on a machine that is busy with something else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until something holds.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, holds: impl FnMut() -> bool) {
-    wait_or_say(|| format!("never: {what}"), holds);
+    wait_or_fail(|| format!("never: {what}"), holds);
 }
 
 /// Waits until something holds, or fails with words of then.
 #[track_caller]
-pub(crate) fn wait_or_say(words: impl Fn() -> String, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_or_fail(words: impl Fn() -> String, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{}", words());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{}", words());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// A program that the system ends with the thread that starts it, so that none is left where a test is killed.
-pub(crate) fn bound(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn bound_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command

@@ -1,14 +1,14 @@
 //! Manual pages, and the Debian package.
 
-use crate::place::{Folder, USHER};
+use crate::place::{TempDir, USHER};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let place = Folder::new();
-    place.usher(&["man", "man1"]).with_code(0);
+    let place = TempDir::new();
+    place.run_usher(&["man", "man1"]).with_code(0);
     for page in
         ["usher.1", "usher-study-run.1", "usher-aaa-serve.1", "usher-aaa-cert-issue.1", "usher-load-eap.1"]
     {
@@ -18,7 +18,7 @@ fn every_command_has_a_manual_page() {
 }
 
 /// Makes the package of the program under test by a compressor of dpkg-deb; its path.
-fn package(place: &Folder, compressor: &str) -> String {
+fn build_package(place: &TempDir, compressor: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let made = Command::new(root.join("scripts/deb"))
         .arg(USHER)
@@ -45,8 +45,8 @@ fn the_service_runs_as_a_user_who_can_read_what_root_wrote() {
     }
     assert!(!unit.contains("DynamicUser"), "its files would belong to a user without a name");
     // The page that it names is one that the package has.
-    let place = Folder::new();
-    place.usher(&["man", "man1"]).with_code(0);
+    let place = TempDir::new();
+    place.run_usher(&["man", "man1"]).with_code(0);
     let page = unit.lines().find_map(|l| l.strip_prefix("Documentation=man:")?.strip_suffix("(1)")).unwrap();
     assert!(place.path("man1").join(format!("{page}.1")).is_file(), "{page}");
 }
@@ -63,9 +63,9 @@ const ON_A_COPY: &str = "set -e\n\
     exec chroot root bash /within.sh\n";
 
 /// Runs a script there; what it says.
-fn on_a_copy(place: &Folder, within: &str) -> String {
+fn on_a_copy(place: &TempDir, within: &str) -> String {
     // It is unpacked at once, some of them several times.
-    let package = package(place, "none");
+    let package = build_package(place, "none");
     place.write("install.sh", ON_A_COPY);
     place.write("within.sh", within);
     let done = Command::new("unshare")
@@ -84,7 +84,7 @@ fn on_a_copy(place: &Folder, within: &str) -> String {
 #[test]
 fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
     let said = on_a_copy(
-        &Folder::new(),
+        &TempDir::new(),
         "set -e; cd /; dpkg-deb -R usher.deb later; sed -i 's/^Version: .*/Version: 9.0.0/' later/DEBIAN/control\n\
          dpkg-deb -Znone -b later usher.deb >/dev/null; mkdir -p /run/systemd/system; mv /usr/bin/systemctl /usr/bin/systemctl.true\n\
          cat > /usr/bin/systemctl <<'END'\n\
@@ -112,9 +112,9 @@ fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
 
 /// Without systemd the service's user and state folder are set as its unit says.
 #[test]
-fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrote() {
+fn an_installed_package_starts_with_and_without_configuration() {
     let said = on_a_copy(
-        &Folder::new(),
+        &TempDir::new(),
         "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
          serve() {\n\
            setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
@@ -194,7 +194,7 @@ fn dead_links(folder: &Path) -> Vec<String> {
 #[test]
 fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
     let said = on_a_copy(
-        &Folder::new(),
+        &TempDir::new(),
         "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
          setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
            usher aaa serve 2>log & server=$!\n\
@@ -214,9 +214,9 @@ fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
 }
 
 #[test]
-fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
-    let place = Folder::new();
-    let package = package(&place, "gzip");
+fn the_package_has_the_program_manuals_completions_and_services() {
+    let place = TempDir::new();
+    let package = build_package(&place, "gzip");
     let unpacked = place.path("root");
     let run = |program: &str, arguments: &[&str]| {
         let said = Command::new(program).args(arguments).output().unwrap();
@@ -253,15 +253,15 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     let example = unpacked.join("usr/share/doc/usher/examples/aaa.toml");
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&example, mode).unwrap();
-    place.usher(&["aaa", "check", example.to_str().unwrap()]).with_code(0);
+    place.run_usher(&["aaa", "check", example.to_str().unwrap()]).with_code(0);
 }
 
 #[test]
 fn an_authority_is_made_issues_renews_and_takes_back() {
-    let place = Folder::new();
+    let place = TempDir::new();
     let cert = |arguments: &[&str]| {
         let all: Vec<&str> = ["aaa", "cert", "--dir", "pki"].iter().chain(arguments).copied().collect();
-        place.usher(&all)
+        place.run_usher(&all)
     };
     assert!(cert(&["list"]).with_code(1).err.contains("usher aaa cert init"));
     let said = cert(&["init", "--server", "radius.example.org"]).with_code(0);
@@ -282,7 +282,7 @@ fn an_authority_is_made_issues_renews_and_takes_back() {
 
 #[test]
 fn root_issues_nothing_in_a_folder_of_the_service() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write(
         "within.sh",
         "set -e; mkdir state other; chown 1:1 state\n\
@@ -295,7 +295,7 @@ fn root_issues_nothing_in_a_folder_of_the_service() {
          usher aaa cert --dir pki issue ann@example.org && exit 1\n\
          ls state other other/issued\n",
     );
-    let said = place.shell("bash within.sh").with_code(0);
+    let said = place.run_shell("bash within.sh").with_code(0);
     assert_eq!(said.err.matches("belongs to user 1").count(), 4, "{said:?}");
     assert!(said.err.contains("such as /etc/usher/pki"), "{said:?}");
     assert!(

@@ -1,6 +1,8 @@
 //! What the tests of the program share.
 
-pub(crate) use crate::own::{PATIENCE, bound, own_address, own_port, own_socket, wait_or_say, wait_until};
+pub(crate) use crate::own::{
+    TEST_TIMEOUT, bound_command, own_address, own_port, own_socket, wait_or_fail, wait_until,
+};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,9 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
 
 /// A folder of a test's own, in which the program is run; removed at its end.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -36,33 +38,33 @@ impl Folder {
     }
 
     /// The program with these arguments, not yet begun.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn usher_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(USHER);
         command.args(arguments).current_dir(&self.0);
         command
     }
 
     /// Runs the program to its end.
-    pub(crate) fn usher(&self, arguments: &[&str]) -> ProgramOutput {
-        ProgramOutput::of(self.command(arguments).output().unwrap())
+    pub(crate) fn run_usher(&self, arguments: &[&str]) -> ProgramOutput {
+        ProgramOutput::from_output(self.usher_command(arguments).output().unwrap())
     }
 
     /// Runs a line in a shell in which `usher` is the program.
-    pub(crate) fn shell(&self, line: &str) -> ProgramOutput {
+    pub(crate) fn run_shell(&self, line: &str) -> ProgramOutput {
         let folder = Path::new(USHER).parent().unwrap();
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
-        ProgramOutput::of(
+        ProgramOutput::from_output(
             Command::new("bash").args(["-c", line]).env("PATH", path).current_dir(&self.0).output().unwrap(),
         )
     }
 
     /// The bytes of a run's rows, as CSV and as Parquet.
-    pub(crate) fn rows(&self, folder: &str) -> [Vec<u8>; 2] {
+    pub(crate) fn result_files(&self, folder: &str) -> [Vec<u8>; 2] {
         ["results.csv", "results.parquet"].map(|name| std::fs::read(self.path(folder).join(name)).unwrap())
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).unwrap();
     }
@@ -77,7 +79,7 @@ pub(crate) struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    pub(crate) fn of(output: Output) -> Self {
+    pub(crate) fn from_output(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
@@ -90,7 +92,7 @@ impl ProgramOutput {
     }
 
     /// Its standard output as JSON.
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn stdout_json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 }

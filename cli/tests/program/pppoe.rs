@@ -1,8 +1,8 @@
 //! `usher pppoe` and `usher who` without a network: files, the log, and what is said when nobody runs. Sessions are in
 //! `cli/tests/interop/pppoe.rs`, which needs namespaces.
 
-use crate::aaa::daemon::private;
-use crate::place::Folder;
+use crate::aaa::daemon::write_private;
+use crate::place::TempDir;
 use std::os::unix::net::UnixListener;
 
 const SITE: &str = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe.sock\"\n[service]\naddress = \"10.0.0.1\"\n\
@@ -10,24 +10,24 @@ const SITE: &str = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe
 
 #[test]
 fn a_file_is_checked_with_the_place_of_each_fault() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("pppoe.toml", SITE);
-    assert!(place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0).out.contains("right"));
+    assert!(place.run_usher(&["pppoe", "check", "pppoe.toml"]).with_code(0).out.contains("right"));
     place.write("wrong.toml", &SITE.replace("pools = [\"p\"]", "pools = [\"q\"]"));
-    let faults = place.usher(&["pppoe", "check", "wrong.toml", "--json"]).with_code(2).json();
+    let faults = place.run_usher(&["pppoe", "check", "wrong.toml", "--json"]).with_code(2).stdout_json();
     let message = faults["faults"][0]["message"].as_str().unwrap();
     assert!(message.contains("there is no [[pool]] \"q\""), "{faults}");
 }
 
 #[test]
 fn the_file_of_the_aaa_server_within_is_checked_too() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("pppoe.toml", &format!("{SITE}[aaa]\nnas_identifier = \"ac.test\"\nserver = \"aaa.toml\"\n"));
     place.write("aaa.toml", "[limits]\nhalf_open = 1000\n");
-    assert!(place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0).out.contains("right"));
+    assert!(place.run_usher(&["pppoe", "check", "pppoe.toml"]).with_code(0).out.contains("right"));
     place.write("aaa.toml", "[limits]\nhalf_opened = 1000\n");
     for words in [["check", "pppoe.toml"].as_slice(), &["serve", "--config", "pppoe.toml"]] {
-        let said = place.usher(&[&["pppoe"], words].concat()).with_code(2);
+        let said = place.run_usher(&[&["pppoe"], words].concat()).with_code(2);
         assert!(
             said.err.contains("aaa.toml:2") && said.err.contains("half_opened"),
             "{words:?}: {}",
@@ -37,44 +37,44 @@ fn the_file_of_the_aaa_server_within_is_checked_too() {
     let both = "[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"a secret\"\n";
     let pppoe = std::fs::read_to_string(place.path("pppoe.toml")).unwrap();
     place.write("pppoe.toml", &format!("{pppoe}{both}"));
-    let said = place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(2);
+    let said = place.run_usher(&["pppoe", "check", "pppoe.toml"]).with_code(2);
     assert!(said.err.contains("keep one of these"), "{}", said.err);
 }
 
 #[test]
 fn what_is_not_there_is_said() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("pppoe.toml", SITE);
-    let none = place.usher(&["pppoe", "sessions", "--config", "pppoe.toml"]).with_code(1);
+    let none = place.run_usher(&["pppoe", "sessions", "--config", "pppoe.toml"]).with_code(1);
     assert!(none.err.contains("start it with: usher pppoe serve"), "{}", none.err);
-    let serve = place.usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
+    let serve = place.run_usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
     assert!(serve.err.contains("no-such-port"), "{}", serve.err);
     // One that runs is not touched by another start, which has not read its log by then.
     std::fs::remove_dir_all(place.path("log")).unwrap();
     let _runs = UnixListener::bind(place.path("pppoe.sock")).unwrap();
-    let another = place.usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
+    let another = place.run_usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
     assert!(another.err.contains("another server listens on pppoe.sock"), "{}", another.err);
     assert!(!place.path("log").exists());
-    let address = place.usher(&["who", "10.0.0.999"]).with_code(2);
+    let address = place.run_usher(&["who", "10.0.0.999"]).with_code(2);
     assert!(address.err.contains("is no address"), "{}", address.err);
 }
 
 /// Whoever has an authority prove who the server is speaks no protocol that proves nothing of it.
 #[test]
 fn an_authority_goes_with_eap_alone() {
-    let place = Folder::new();
-    private(&place, "password", "ann-secret");
+    let place = TempDir::new();
+    write_private(&place, "password", "ann-secret");
     let whole = ["pppoe", "connect", "no-such-port", "--user", "ann", "--password-file", "password"];
     for protocol in ["chap", "mschapv2", "pap"] {
         let own = ["--ca", "ca.pem", "--server-name", "aaa.test", "--protocols", protocol];
-        let said = place.usher(&[&whole[..], &own[..]].concat()).with_code(2);
+        let said = place.run_usher(&[&whole[..], &own[..]].concat()).with_code(2);
         assert!(said.err.contains("which EAP does alone"), "{protocol}: {}", said.err);
     }
 }
 
 #[test]
-fn the_log_answers_without_a_concentrator_and_the_audit_has_who_asked() {
-    let place = Folder::new();
+fn lookups_work_without_a_concentrator_and_are_audited() {
+    let place = TempDir::new();
     place.write("pppoe.toml", SITE);
     std::fs::create_dir_all(place.path("log")).unwrap();
     let begin = |session: &str, user: &str, at: &str, address: &str| {
@@ -90,9 +90,10 @@ fn the_log_answers_without_a_concentrator_and_the_audit_has_who_asked() {
         begin("2", "bob", "2026-03-01T12:00:00.9Z", "10.0.0.2"),
     ];
     place.write("log/sessions-2026-03-01.jsonl", &lines.concat());
-    let who = |at: &str| place.usher(&["who", "10.0.0.2", "--at", at, "--json", "--config", "pppoe.toml"]);
+    let who =
+        |at: &str| place.run_usher(&["who", "10.0.0.2", "--at", at, "--json", "--config", "pppoe.toml"]);
     let users = |at: &str| {
-        let said = who(at).with_code(0).json();
+        let said = who(at).with_code(0).stdout_json();
         let users =
             said["found"].as_array().unwrap().iter().map(|one| one["user"].as_str().unwrap().to_owned());
         users.collect::<Vec<_>>()
@@ -115,7 +116,7 @@ fn the_log_answers_without_a_concentrator_and_the_audit_has_who_asked() {
     assert_eq!(audit.lines().count(), 4, "{audit}");
     assert!(audit.contains("\"answer\":\"ann bob\""), "{audit}");
     let text = place
-        .usher(&["who", "10.0.0.2", "--at", "2026-03-01T12:00:01Z", "--config", "pppoe.toml"])
+        .run_usher(&["who", "10.0.0.2", "--at", "2026-03-01T12:00:01Z", "--config", "pppoe.toml"])
         .with_code(0);
     assert!(
         text.out.starts_with("bob") && text.err.contains("octets a subscriber and day"),
@@ -127,10 +128,10 @@ fn the_log_answers_without_a_concentrator_and_the_audit_has_who_asked() {
 
 #[test]
 fn files_of_other_concentrators_are_taken_as_far_as_they_go() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("accel.conf", "[modules]\npppoe\nippool\nauth_chap_md5\n[pppoe]\ninterface=eth1\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.2-99\n[cli]\ntelnet=127.0.0.1:2000\n");
-    let imported = place.usher(&["pppoe", "import", "accel.conf"]).with_code(3);
+    let imported = place.run_usher(&["pppoe", "import", "accel.conf"]).with_code(3);
     assert!(imported.err.contains("accel.conf:11: telnet of [cli]"), "{}", imported.err);
     place.write("pppoe.toml", &imported.out);
-    place.usher(&["pppoe", "check", "pppoe.toml"]).with_code(0);
+    place.run_usher(&["pppoe", "check", "pppoe.toml"]).with_code(0);
 }

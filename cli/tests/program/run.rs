@@ -1,17 +1,17 @@
 //! `usher study run`
 
-use crate::place::{Folder, ProgramOutput, STUDY, wait_until};
+use crate::place::{ProgramOutput, STUDY, TempDir, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::Stdio;
 
 #[test]
 fn the_same_bytes_with_one_job_and_with_two() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    let one = place.usher(&["study", "run", "mine.toml", "--jobs", "1", "--out", "one"]).with_code(0);
-    place.usher(&["study", "run", "mine.toml", "--jobs", "2"]).with_code(0);
-    assert!(place.rows("one") == place.rows("out/mine-default"));
+    let one = place.run_usher(&["study", "run", "mine.toml", "--jobs", "1", "--out", "one"]).with_code(0);
+    place.run_usher(&["study", "run", "mine.toml", "--jobs", "2"]).with_code(0);
+    assert!(place.result_files("one") == place.result_files("out/mine-default"));
     assert_eq!(one.out.lines().last(), Some("report: one/report.html"));
     for file in ["report.html", "manifest.json", "claims.json", "figures/delay.svg"] {
         assert!(place.path("one").join(file).exists(), "{file}");
@@ -22,38 +22,46 @@ fn the_same_bytes_with_one_job_and_with_two() {
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!((&manifest["complete"], &manifest["points"]), (&true.into(), &4.into()));
     assert!(manifest["packet_hops"].as_u64().unwrap() > 1000);
-    place.usher(&["study", "run", "mine.toml", "--seed", "2", "--out", "two"]).with_code(0);
-    assert!(place.rows("one") != place.rows("two"), "another seed is other chance");
+    place.run_usher(&["study", "run", "mine.toml", "--seed", "2", "--out", "two"]).with_code(0);
+    assert!(place.result_files("one") != place.result_files("two"), "another seed is other chance");
 }
 
 #[test]
 fn the_same_bytes_where_threads_share_a_replication() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    place.usher(&["study", "run", "mine.toml", "--quick", "--out", "one"]).with_code(0);
+    place.run_usher(&["study", "run", "mine.toml", "--quick", "--out", "one"]).with_code(0);
     for threads in ["2", "4"] {
-        let said =
-            place.usher(&["study", "run", "mine.toml", "--quick", "--threads", threads, "--out", threads]);
+        let said = place.run_usher(&[
+            "study",
+            "run",
+            "mine.toml",
+            "--quick",
+            "--threads",
+            threads,
+            "--out",
+            threads,
+        ]);
         let said = said.with_code(0);
-        assert!(place.rows("one") == place.rows(threads), "{threads}");
+        assert!(place.result_files("one") == place.result_files(threads), "{threads}");
         let manifest = std::fs::read_to_string(place.path(threads).join("manifest.json")).unwrap();
         let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
         let all = &manifest["replications"];
         assert_eq!((&manifest["halved"], &manifest["undecided"]), (all, &serde_json::Value::Null));
         assert!(said.out.contains(&format!("\nby two threads each: {all} replications\n")), "{}", said.out);
     }
-    let said = place.usher(&["study", "run", "mine.toml", "--on", "lab", "--threads", "2"]).with_code(2);
+    let said = place.run_usher(&["study", "run", "mine.toml", "--on", "lab", "--threads", "2"]).with_code(2);
     assert!(said.err.contains("--threads"), "{}", said.err);
 }
 
 #[test]
 fn a_study_whose_dialogues_fail_says_so_first() {
-    let place = Folder::new();
+    let place = TempDir::new();
     // An answer takes 14.6 ms, and longer where it has to wait for others on the line.
     let hasty = STUDY.replace("transport = \"tcp\"\n", "transport = \"tcp\"\ngive_up = \"16 ms\"\n");
     place.write("hasty.toml", &hasty);
     let run = &["study", "run", "hasty.toml", "--set", "loss=0 %", "--out", "h"];
-    let said = place.usher(run).with_code(0);
+    let said = place.run_usher(run).with_code(0);
     let lines: Vec<&str> = said.out.lines().collect();
     let line = lines[1];
     assert!(line.starts_with("Dialogues failed at ") && line.contains(" of 2 points: "), "{}", said.out);
@@ -61,26 +69,27 @@ fn a_study_whose_dialogues_fail_says_so_first() {
     let report = std::fs::read_to_string(place.path("h/report.html")).unwrap();
     let at = |text: &str| report.find(text).unwrap_or_else(|| panic!("{text}: {report}"));
     assert!(at("role=\"alert\">Dialogues failed at ") < at("class=\"findings\""));
-    let json = place.usher(&[run, &["--json", "--force"][..]].concat()).with_code(0).json();
+    let json = place.run_usher(&[run, &["--json", "--force"][..]].concat()).with_code(0).stdout_json();
     assert!(json[0]["failing"]["share"].as_f64().unwrap() > 0.01, "{json}");
     // A study without failures has no such line.
     place.write("mine.toml", STUDY);
-    let said = place.usher(&["study", "run", "mine.toml", "--set", "loss=0 %", "--out", "m"]).with_code(0);
+    let said =
+        place.run_usher(&["study", "run", "mine.toml", "--set", "loss=0 %", "--out", "m"]).with_code(0);
     assert!(!said.out.contains("failed"), "{}", said.out);
 }
 
 #[test]
 fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     place
-        .usher(&["study", "run", "mine.toml", "--seed", "7", "--set", "loss=3 %", "--out", "r"])
+        .run_usher(&["study", "run", "mine.toml", "--seed", "7", "--set", "loss=3 %", "--out", "r"])
         .with_code(0);
     let report = std::fs::read_to_string(place.path("r/report.html")).unwrap();
     let line = "usher study run mine.toml --seed 7 --set 'loss=3 %' --point 'loss=3 %; protocol=TCP, plain' --replication ";
     let escaped = line.replace('\'', "&#39;");
     assert!(report.contains(line) || report.contains(&escaped), "the report prints {line}");
-    let alone = place.shell(&format!("{line}2")).with_code(0);
+    let alone = place.run_shell(&format!("{line}2")).with_code(0);
     let csv = std::fs::read_to_string(place.path("r/results.csv")).unwrap();
     let row = csv.lines().find(|l| l.starts_with("mine,3 %,\"TCP, plain\",2,delay.mean,")).unwrap();
     let value = row.rsplit(',').next().unwrap();
@@ -89,16 +98,16 @@ fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
         "{row}: {}",
         alone.out
     );
-    let json = place.shell(&format!("{line}2 --json")).with_code(0).json();
+    let json = place.run_shell(&format!("{line}2 --json")).with_code(0).stdout_json();
     assert_eq!(json["metrics"]["delay.mean"].as_f64().unwrap().to_string(), value);
 }
 
 #[test]
 fn the_rehearsal_gives_the_numbers_of_the_readme() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let place = Folder::new();
+    let place = TempDir::new();
     let study = root.join("docs/rehearsal/rehearsal.toml");
-    place.usher(&["study", "run", study.to_str().unwrap(), "--out", "r"]).with_code(0);
+    place.run_usher(&["study", "run", study.to_str().unwrap(), "--out", "r"]).with_code(0);
     let summary = std::fs::read_to_string(place.path("r/summary.csv")).unwrap();
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     for threads in [1, 2, 4] {
@@ -118,21 +127,21 @@ fn the_rehearsal_gives_the_numbers_of_the_readme() {
 /// Begins a run and ends it by Ctrl-C when its journal has so many lines. Where it has come to its end by then, since this process had
 /// no turn, it is begun again with twice as much to do. What it said, and how much it had to do.
 #[track_caller]
-fn interrupted(
-    place: &Folder,
+fn interrupt_run(
+    place: &TempDir,
     (folder, journal, lines): (&str, &str, usize),
     arguments: impl Fn(u32) -> Vec<String>,
 ) -> (ProgramOutput, u32) {
     for much in [1, 2, 4, 8, 16] {
         let arguments = arguments(much);
-        let mut command = place.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut command = place.usher_command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let written = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
         wait_until("the run comes on", || written() >= lines || child.try_wait().unwrap().is_some());
         if child.try_wait().unwrap().is_none() {
             kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         }
-        let said = ProgramOutput::of(child.wait_with_output().unwrap());
+        let said = ProgramOutput::from_output(child.wait_with_output().unwrap());
         if said.code != Some(0) {
             return (said, much);
         }
@@ -141,19 +150,29 @@ fn interrupted(
     panic!("a run is not interrupted, however long it is");
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 #[test]
 fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     let run = |jobs: &str, out: &str, much: u32| {
         let replications = (80 * much).to_string();
-        words(&["study", "run", "mine.toml", "--jobs", jobs, "--out", out, "--replications", &replications])
+        to_strings(&[
+            "study",
+            "run",
+            "mine.toml",
+            "--jobs",
+            jobs,
+            "--out",
+            out,
+            "--replications",
+            &replications,
+        ])
     };
-    let (part, much) = interrupted(&place, ("parts", "parts/journal", 5), |much| run("2", "parts", much));
+    let (part, much) = interrupt_run(&place, ("parts", "parts/journal", 5), |much| run("2", "parts", much));
     let part = part.with_code(130);
     assert!(part.out.contains("report: parts/report.html"), "{part:?}");
     let report = std::fs::read_to_string(place.path("parts/report.html")).unwrap();
@@ -161,15 +180,15 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     let manifest = std::fs::read_to_string(place.path("parts/manifest.json")).unwrap();
     assert!(manifest.contains("\"complete\": false"));
     let resume = part.err.lines().last().unwrap().split_once("go on with: ").unwrap().1;
-    let rest = place.shell(resume).with_code(0);
+    let rest = place.run_shell(resume).with_code(0);
     assert!(rest.out.contains("from before"), "{}", rest.out);
     let whole = run("1", "whole", much);
-    place.usher(&whole.iter().map(String::as_str).collect::<Vec<_>>()).with_code(0);
-    assert!(place.rows("parts") == place.rows("whole"));
+    place.run_usher(&whole.iter().map(String::as_str).collect::<Vec<_>>()).with_code(0);
+    assert!(place.result_files("parts") == place.result_files("whole"));
 }
 
 /// One replication, and what takes as long then: its dialogues once more, for a figure of them or as ladders.
-fn long(much: u32, more: &str) -> String {
+fn long_study(much: u32, more: &str) -> String {
     let duration = format!("duration = \"{} s\"", 20_000 * much);
     let long = STUDY.replace("duration = \"20 s\"", &duration).replace("\nmax = 12", "\nmax = 1");
     let long = long.replace("\nmin = 3", "\nmin = 1");
@@ -177,14 +196,14 @@ fn long(much: u32, more: &str) -> String {
 }
 
 #[test]
-fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
-    let place = Folder::new();
+fn an_interrupt_while_drawing_is_reported_and_ends_the_group() {
+    let place = TempDir::new();
     let figure = "[[figures]]\nname = \"each\"\ntitle = \"E\"\nkind = \"cdf\"\ny = \"delay.mean\"\nseries = [\"loss\", \"protocol\"]\n";
     place.write("other.toml", STUDY);
     let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--set", "protocol=UDP", "--out", "r"];
-    let (part, _) = interrupted(&place, ("r", "r/mine-quick/journal", 2), |much| {
-        place.write("mine.toml", &long(much, figure));
-        words(&run)
+    let (part, _) = interrupt_run(&place, ("r", "r/mine-quick/journal", 2), |much| {
+        place.write("mine.toml", &long_study(much, figure));
+        to_strings(&run)
     });
     let part = part.with_code(130);
     assert!(
@@ -195,9 +214,9 @@ fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
     assert!(report.contains("These results are partial: the rows are complete"));
     assert!(!place.path("r/other-quick").exists());
     let run = ["study", "run", "mine.toml", "--quick", "--set", "protocol=UDP", "--ladder", "--out", "l"];
-    let (part, _) = interrupted(&place, ("l", "l/journal", 2), |much| {
-        place.write("mine.toml", &long(much, ""));
-        words(&run)
+    let (part, _) = interrupt_run(&place, ("l", "l/journal", 2), |much| {
+        place.write("mine.toml", &long_study(much, ""));
+        to_strings(&run)
     });
     let part = part.with_code(130);
     assert!(part.err.contains("single dialogues is not complete\n"), "{part:?}");
@@ -205,18 +224,18 @@ fn an_interrupt_while_single_dialogues_are_drawn_is_said_and_ends_a_group() {
 
 #[test]
 fn a_run_goes_on_after_a_comment_was_added_to_its_study() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     let run = ["study", "run", "mine.toml", "--quick", "--out", "r"];
-    place.usher(&run).with_code(0);
+    place.run_usher(&run).with_code(0);
     place.write("mine.toml", &format!("# A thought.\n{STUDY}"));
-    let said = place.usher(&run).with_code(0);
+    let said = place.run_usher(&run).with_code(0);
     assert!(said.out.contains("from before"), "{}", said.out);
 }
 
 #[test]
 fn points_that_came_to_their_limit_are_named() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     // Three replications seldom agree to a thousandth where packets are lost.
     let run =
@@ -224,7 +243,7 @@ fn points_that_came_to_their_limit_are_named() {
     let run =
         [&run[..], &["--set", "run.replications.max=3", "--set", "run.replications.min=2", "--out", "r"]]
             .concat();
-    let said = place.usher(&run).with_code(0);
+    let said = place.run_usher(&run).with_code(0);
     assert!(
         said.out.contains("2 points came to the limit of replications before the precision asked for:\n  loss=5 %; protocol="),
         "{}",
@@ -233,53 +252,54 @@ fn points_that_came_to_their_limit_are_named() {
     let manifest = std::fs::read_to_string(place.path("r/manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!(manifest["at_limit_of_replications"].as_str().unwrap().lines().count(), 2);
-    let json = place.usher(&[&run[..], &["--json", "--force"]].concat()).with_code(0).json();
+    let json = place.run_usher(&[&run[..], &["--json", "--force"]].concat()).with_code(0).stdout_json();
     assert_eq!(json[0]["at_limit"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn folders_are_not_overwritten_unasked() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    place.usher(&["study", "run", "mine.toml", "--quick", "--out", "r"]).with_code(0);
-    let rows = place.rows("r");
+    place.run_usher(&["study", "run", "mine.toml", "--quick", "--out", "r"]).with_code(0);
+    let rows = place.result_files("r");
     let other = ["study", "run", "mine.toml", "--quick", "--seed", "9", "--out", "r"];
-    let refused = place.usher(&other).with_code(2);
+    let refused = place.run_usher(&other).with_code(2);
     assert!(refused.err.contains("another plan") && refused.err.contains("--force"), "{}", refused.err);
-    assert!(place.rows("r") == rows);
-    place.usher(&[&other[..], &["--force"]].concat()).with_code(0);
-    assert!(place.rows("r") != rows);
+    assert!(place.result_files("r") == rows);
+    place.run_usher(&[&other[..], &["--force"]].concat()).with_code(0);
+    assert!(place.result_files("r") != rows);
     std::fs::create_dir(place.path("thesis")).unwrap();
     place.write("thesis/chapter.tex", "mine");
-    let foreign = place.usher(&["study", "run", "mine.toml", "--out", "thesis", "--force"]).with_code(2);
+    let foreign = place.run_usher(&["study", "run", "mine.toml", "--out", "thesis", "--force"]).with_code(2);
     assert!(foreign.err.contains("chapter.tex"), "{}", foreign.err);
-    let file = place.usher(&["study", "run", "mine.toml", "--out", "mine.toml"]).with_code(1);
+    let file = place.run_usher(&["study", "run", "mine.toml", "--out", "mine.toml"]).with_code(1);
     assert!(file.err.contains("mine.toml"), "{}", file.err);
 }
 
 /// A limit on the size of files stands for a full disk.
 #[test]
 fn a_full_disk_is_said_and_what_was_done_is_kept() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     let run = "usher study run mine.toml --replications 20 --jobs 2 --out r";
-    let full = place.shell(&format!("trap '' XFSZ; ulimit -f 4; {run}")).with_code(1);
+    let full = place.run_shell(&format!("trap '' XFSZ; ulimit -f 4; {run}")).with_code(1);
     assert!(full.err.contains("cannot write r/journal"), "{}", full.err);
     assert!(full.err.contains("go on with: usher study run mine.toml"), "{}", full.err);
     assert!(!full.err.contains("panicked"), "{}", full.err);
     let journal = std::fs::read_to_string(place.path("r/journal")).unwrap();
     assert!(journal.lines().count() > 3 && journal.ends_with('\n'));
-    let rest = place.shell(run).with_code(0);
+    let rest = place.run_shell(run).with_code(0);
     assert!(rest.out.contains("from before"), "{}", rest.out);
 }
 
 #[test]
 fn a_dry_run_counts_and_runs_nothing_for_good() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    let text = place.usher(&["study", "run", "mine.toml", "--dry-run", "--jobs", "2"]).with_code(0).out;
+    let text = place.run_usher(&["study", "run", "mine.toml", "--dry-run", "--jobs", "2"]).with_code(0).out;
     assert!(text.starts_with("mine: 4 points, 12 to 48 replications, about "), "{text}");
-    let json = place.usher(&["study", "run", "mine.toml", "--dry-run", "--json"]).with_code(0).json();
+    let json =
+        place.run_usher(&["study", "run", "mine.toml", "--dry-run", "--json"]).with_code(0).stdout_json();
     assert_eq!((&json[0]["points"], &json[0]["replications"][1]), (&4.into(), &48.into()));
     assert!(json[0]["seconds"][0].as_f64().unwrap() > 0.0);
     assert!(!place.path("out").exists());
@@ -287,16 +307,16 @@ fn a_dry_run_counts_and_runs_nothing_for_good() {
 
 #[test]
 fn captures_are_written_where_they_are_asked_for() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    place.usher(&["study", "run", "mine.toml", "--quick", "--pcap=line"]).with_code(0);
+    place.run_usher(&["study", "run", "mine.toml", "--quick", "--pcap=line"]).with_code(0);
     let captures = std::fs::read_dir(place.path("out/mine-quick/captures")).unwrap().flatten();
     let captures = captures.filter(|c| c.file_name() != "links.txt");
     let sizes: Vec<u64> = captures.map(|c| c.metadata().unwrap().len()).collect();
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|s| *s > 10_000), "{sizes:?}");
     let alone = place
-        .usher(&["study", "run", "mine.toml", "--point", "loss=5 %, protocol=UDP", "--pcap"])
+        .run_usher(&["study", "run", "mine.toml", "--point", "loss=5 %, protocol=UDP", "--pcap"])
         .with_code(0);
     assert!(alone.out.ends_with("capture: mine-0003-0.pcapng\n"), "{}", alone.out);
     assert!(place.path("mine-0003-0.pcapng").exists());
@@ -304,11 +324,21 @@ fn captures_are_written_where_they_are_asked_for() {
 
 #[test]
 fn captures_of_several_studies_are_of_those_that_have_the_link() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     place.write("other.toml", &STUDY.replace("links.line", "links.wire"));
     let run = |pcap: &str| {
-        place.usher(&["study", "run", "mine.toml", "other.toml", "--quick", "--out", "both", "--force", pcap])
+        place.run_usher(&[
+            "study",
+            "run",
+            "mine.toml",
+            "other.toml",
+            "--quick",
+            "--out",
+            "both",
+            "--force",
+            pcap,
+        ])
     };
     let said = run("--pcap=line").with_code(0);
     assert!(said.err.contains("other has none of the links of --pcap, and no captures"), "{}", said.err);
@@ -331,15 +361,15 @@ fn captures_of_several_studies_are_of_those_that_have_the_link() {
 
 #[test]
 fn captures_of_recorded_handshakes_say_so() {
-    let place = Folder::new();
-    place.usher(&["study", "new", "--kind", "eap", "login.toml"]).with_code(0);
+    let place = TempDir::new();
+    place.run_usher(&["study", "new", "--kind", "eap", "login.toml"]).with_code(0);
     let point = "loss=0 %, protocol=RADIUS, nagle=off";
     let capture = |handshake: &str| {
         let handshake = format!("workload.eap_tls.handshake={handshake}");
         let words = ["study", "run", "login.toml", "--point", point, "--pcap=wan", "--set", &handshake];
         let short =
             ["--set", "run.duration=1 s", "--set", "run.warmup=0 s", "--set", "hosts.station.count=2"];
-        let said = place.usher(&[&words[..], &short[..]].concat()).with_code(0);
+        let said = place.run_usher(&[&words[..], &short[..]].concat()).with_code(0);
         let file = said.out.lines().find_map(|line| line.strip_prefix("capture: ")).unwrap();
         (said.err, std::fs::read(place.path(file)).unwrap())
     };
@@ -353,50 +383,50 @@ fn captures_of_recorded_handshakes_say_so() {
 
 #[test]
 fn captures_of_other_links_take_the_place_of_those_before() {
-    let place = Folder::new();
+    let place = TempDir::new();
     let second = "[hosts.router]\n[links.line]\nbetween = [\"client\", \"router\"]\n";
     let two = STUDY.replace("[links.line]\nbetween = [\"client\", \"server\"]\n", second);
     let far = "[links.far]\nbetween = [\"router\", \"server\"]\nrate = \"2 Mb/s\"\n[workload]\n";
     let two = two.replace("[workload]\n", far);
     let study = |links: &str| place.write("mine.toml", &format!("{two}\n[capture]\nlinks = [{links}]\n"));
     let captured = |pcap: &str| {
-        place.usher(&["study", "run", "mine.toml", "--quick", "--out", "r", pcap]).with_code(0);
+        place.run_usher(&["study", "run", "mine.toml", "--quick", "--out", "r", pcap]).with_code(0);
         let text = std::fs::read_to_string(place.path("r/captures/links.txt")).unwrap();
         let file = text.lines().next().unwrap().split('\t').next().unwrap();
         std::fs::read(place.path("r/captures").join(file)).unwrap()
     };
     study("\"line\"");
     let line = captured("--pcap");
-    let rows = place.rows("r");
+    let rows = place.result_files("r");
     study("\"far\"");
     let far = captured("--pcap");
     assert!(far != line && far.len() > 10_000);
     assert!(captured("--pcap=line") == line);
     assert!(captured("--pcap=far") == far);
-    assert!(place.rows("r") == rows);
+    assert!(place.result_files("r") == rows);
 }
 
 #[test]
 fn a_group_runs_each_study_into_its_own_folder() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     place.write("other.toml", STUDY);
     let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--out", "both", "--json"];
-    let json = place.usher(&run).with_code(0).json();
+    let json = place.run_usher(&run).with_code(0).stdout_json();
     assert_eq!(json[1]["report"], "both/other-quick/report.html");
     assert!(place.path("both/mine-quick/results.csv").exists());
-    let twice = place.usher(&["study", "run", "mine.toml", "./mine.toml"]).with_code(2);
+    let twice = place.run_usher(&["study", "run", "mine.toml", "./mine.toml"]).with_code(2);
     assert!(twice.err.contains("has the name \"mine\" too"), "{}", twice.err);
-    let dry = place.usher(&["study", "run", "dialogue", "--quick", "--dry-run"]).with_code(0).out;
+    let dry = place.run_usher(&["study", "run", "dialogue", "--quick", "--dry-run"]).with_code(0).out;
     assert!(dry.lines().count() >= 2, "a group's name stands for its studies: {dry}");
     // A study of two groups runs once.
-    let both = place.usher(&["study", "run", "mih", "mih-open", "--quick", "--dry-run"]).with_code(0).out;
+    let both = place.run_usher(&["study", "run", "mih", "mih-open", "--quick", "--dry-run"]).with_code(0).out;
     assert_eq!(both.lines().filter(|line| line.starts_with("mih-timers")).count(), 1, "{both}");
 }
 
 #[test]
 fn a_folder_alone_runs_its_study_again() {
-    let place = Folder::new();
+    let place = TempDir::new();
     // What the study names besides is gone when its folder is run again, and how it was run is known.
     place.write("mine.toml", &format!("include = [\"more.toml\"]\n{STUDY}"));
     place.write("more.toml", "[run]\nwarmup = \"1 s\" # from another file\n");
@@ -412,30 +442,30 @@ fn a_folder_alone_runs_its_study_again() {
         "--replications",
         "4",
     ];
-    place.usher(&[&run[..], &["--out", "r"]].concat()).with_code(0);
+    place.run_usher(&[&run[..], &["--out", "r"]].concat()).with_code(0);
     for file in ["mine.toml", "more.toml"] {
         std::fs::remove_file(place.path(file)).unwrap();
     }
     let written = std::fs::read_to_string(place.path("r/study/as-written.txt")).unwrap();
     assert!(written.starts_with("include = ") && written.ends_with(STUDY));
-    place.usher(&["study", "run", "r"]).with_code(0);
-    assert!(place.rows("r") == place.rows("r-again"));
+    place.run_usher(&["study", "run", "r"]).with_code(0);
+    assert!(place.result_files("r") == place.result_files("r-again"));
     // Its file, with the same arguments, is as good; and what is asked now goes before what was asked then.
     let file = [&["study", "run", "r/study/mine.toml"][..], &run[3..], &["--out", "by-file"]].concat();
-    place.usher(&file).with_code(0);
-    assert!(place.rows("r") == place.rows("by-file"));
-    place.usher(&["study", "run", "r", "--seed", "6", "--out", "other"]).with_code(0);
-    assert!(place.rows("r") != place.rows("other"));
+    place.run_usher(&file).with_code(0);
+    assert!(place.result_files("r") == place.result_files("by-file"));
+    place.run_usher(&["study", "run", "r", "--seed", "6", "--out", "other"]).with_code(0);
+    assert!(place.result_files("r") != place.result_files("other"));
     std::fs::create_dir(place.path("empty")).unwrap();
-    let refused = place.usher(&["study", "run", "empty"]).with_code(2);
+    let refused = place.run_usher(&["study", "run", "empty"]).with_code(2);
     assert!(refused.err.contains("none of a run that kept its study"), "{}", refused.err);
 }
 
 #[test]
 fn results_have_the_columns_of_the_published_schema() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    place.usher(&["study", "run", "mine.toml", "--out", "r"]).with_code(0);
+    place.run_usher(&["study", "run", "mine.toml", "--out", "r"]).with_code(0);
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results.schema.json");
     let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
     for (file, table, axes) in [
@@ -456,10 +486,10 @@ fn results_have_the_columns_of_the_published_schema() {
 
 #[test]
 fn a_ladder_names_the_messages_of_one_dialogue() {
-    let place = Folder::new();
+    let place = TempDir::new();
     let run = |study: &str, point: &str| {
         let line = format!("usher study run {study} --quick --point '{point}' --ladder");
-        place.shell(&line).with_code(0).out
+        place.run_shell(&line).with_code(0).out
     };
     let in_order = |text: &str, words: &[&str]| {
         let mut rest = text;
@@ -489,27 +519,30 @@ fn a_ladder_names_the_messages_of_one_dialogue() {
 
 #[test]
 fn two_runs_are_drawn_over_each_other() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     for (seed, out) in [("1", "a"), ("2", "b")] {
-        place.usher(&["study", "run", "mine.toml", "--seed", seed, "--out", out]).with_code(0);
+        place.run_usher(&["study", "run", "mine.toml", "--seed", seed, "--out", out]).with_code(0);
     }
-    let said = place.usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(0);
+    let said = place.run_usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(0);
     assert!(said.out.ends_with("report: both/report.html\n"), "{}", said.out);
     let svg = std::fs::read_to_string(place.path("both/figures/delay.svg")).unwrap();
     assert!(
         svg.contains("UDP (b)") && svg.contains("series other c0") && svg.contains("series measured c0"),
         "{svg}"
     );
-    let json = place.usher(&["study", "compare", "a", "b", "--out", "both", "--json"]).with_code(0).json();
+    let json = place
+        .run_usher(&["study", "compare", "a", "b", "--out", "both", "--json"])
+        .with_code(0)
+        .stdout_json();
     assert_eq!(json["report"], "both/report.html");
     std::fs::remove_dir_all(place.path("b/study")).unwrap();
-    let refused = place.usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(1);
+    let refused = place.run_usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(1);
     assert!(refused.err.contains("b did not keep its study"), "{}", refused.err);
 }
 
 /// A program named python3 that answers as one with the package of this version, and otherwise does what is said, in words of sh.
-fn python(place: &Folder, version: &str, does: &str) -> String {
+fn write_fake_python(place: &TempDir, version: &str, does: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let script = format!("#!/bin/sh\ncase \"$1\" in -c) echo {version} ;; *) {does} ;; esac\n");
     std::fs::create_dir_all(place.path("bin")).unwrap();
@@ -524,22 +557,22 @@ const OURS: &str = env!("CARGO_PKG_VERSION");
 const NOTES: &str = "echo \"$@\" >>asked; echo '[{\"study\": \"s\"}]'; exit $(cat ends)";
 
 /// Runs a study by such a program.
-fn by_cluster(place: &Folder, path: &str, more: &[&str]) -> ProgramOutput {
-    let mut command = place.command(&[&["study", "run"], more].concat());
-    ProgramOutput::of(command.env("PATH", path).output().unwrap())
+fn by_cluster(place: &TempDir, path: &str, more: &[&str]) -> ProgramOutput {
+    let mut command = place.usher_command(&[&["study", "run"], more].concat());
+    ProgramOutput::from_output(command.env("PATH", path).output().unwrap())
 }
 
 #[test]
 fn a_cluster_is_asked_by_the_python_package() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("ends", "0");
     place.write("mine.toml", STUDY);
     place.write("other.toml", STUDY);
-    let path = python(&place, OURS, NOTES);
+    let path = write_fake_python(&place, OURS, NOTES);
     let words = ["mine.toml", "other.toml", "--backend", "dask", "--address", "tcp://head:8786", "--quick"];
     let more =
         [&words[..], &["--set", "loss=1 %", "--seed", "7", "--jobs", "3", "--out", "o", "--json"]].concat();
-    let told = by_cluster(&place, &path, &more).with_code(0).json();
+    let told = by_cluster(&place, &path, &more).with_code(0).stdout_json();
     assert_eq!(told, serde_json::json!([{ "study": "s" }, { "study": "s" }]));
     let asked = || {
         let asked = std::fs::read_to_string(place.path("asked")).unwrap();
@@ -552,14 +585,14 @@ fn a_cluster_is_asked_by_the_python_package() {
     assert_eq!(both.lines().next(), Some(expected));
     assert_eq!(both.lines().count(), 2);
     // The folder of a run is run again as it was asked to.
-    place.usher(&["study", "run", "mine.toml", "--quick", "--seed", "3", "--out", "ran"]).with_code(0);
+    place.run_usher(&["study", "run", "mine.toml", "--quick", "--seed", "3", "--out", "ran"]).with_code(0);
     by_cluster(&place, &path, &["ran", "--backend", "ray"]).with_code(0);
     let again = "-m usher sweep ran/study/mine.toml --backend ray --seed 3 --out ran-again --quick --plain\n";
     assert_eq!(asked(), again);
     place.write("ends", "130");
     let ended = by_cluster(&place, &path, &["mine.toml", "--backend", "ray"]).with_code(130);
     assert!(ended.err.contains("mine.toml: the sweep was not done"), "{}", ended.err);
-    let other = python(&place, "0.0.1", NOTES);
+    let other = write_fake_python(&place, "0.0.1", NOTES);
     let refused = by_cluster(&place, &other, &["mine.toml", "--backend", "ray"]).with_code(1);
     let remedy = "needs the Python package usher";
     assert!(
@@ -573,11 +606,11 @@ fn a_cluster_is_asked_by_the_python_package() {
 
 #[test]
 fn what_a_cluster_cannot_do_is_refused_before_anything_is_asked() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("ends", "0");
     place.write("mine.toml", STUDY);
     std::fs::create_dir(place.path("folder")).unwrap();
-    let path = python(&place, OURS, NOTES);
+    let path = write_fake_python(&place, OURS, NOTES);
     for (more, says) in [
         (&["mine.toml", "--perf"][..], "cannot be used with"),
         (&["mine.toml", "--kernel", "net.ipv4.tcp_recovery=0"], "cannot be used with"),
@@ -588,7 +621,7 @@ fn what_a_cluster_cannot_do_is_refused_before_anything_is_asked() {
         let said = by_cluster(&place, &path, &[more, &["--backend", "ray"]].concat()).with_code(2);
         assert!(said.err.contains(says), "{more:?}: {}", said.err);
     }
-    place.usher(&["study", "run", "mine.toml", "--lab", "--out", "lab"]).with_code(0);
+    place.run_usher(&["study", "run", "mine.toml", "--lab", "--out", "lab"]).with_code(0);
     let lab = by_cluster(&place, &path, &["lab", "--backend", "ray"]).with_code(2);
     assert!(
         lab.err.contains("lab: is a run of the points of [lab], which --backend does not run"),
@@ -600,10 +633,10 @@ fn what_a_cluster_cannot_do_is_refused_before_anything_is_asked() {
 
 #[test]
 fn why_a_cluster_failed_is_told_to_programs_too() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     let fails = "echo 'a word of Ray' >&2; echo '{\"error\": {\"exit_code\": 1, \"message\": \"no scheduler there\"}}' >&2; exit 1";
-    let path = python(&place, OURS, fails);
+    let path = write_fake_python(&place, OURS, fails);
     let said = by_cluster(&place, &path, &["mine.toml", "--backend", "dask", "--json"]).with_code(1);
     let (word, error) = said.err.split_once('\n').unwrap();
     assert_eq!(word, "a word of Ray");
@@ -617,24 +650,25 @@ fn why_a_cluster_failed_is_told_to_programs_too() {
 
 #[test]
 fn what_the_package_has_started_is_not_waited_for() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     // It holds the package's output open for minutes, and writes on: until nobody reads that.
     let does = "(n=0; while [ $n -lt 3000 ]; do echo still here >&2; sleep 0.1; n=$((n + 1)); done; echo >gone) & echo '[1]'; exit 0";
-    let path = python(&place, OURS, does);
-    let told = by_cluster(&place, &path, &["mine.toml", "--backend", "ray", "--json"]).with_code(0).json();
+    let path = write_fake_python(&place, OURS, does);
+    let told =
+        by_cluster(&place, &path, &["mine.toml", "--backend", "ray", "--json"]).with_code(0).stdout_json();
     assert_eq!(told, serde_json::json!([1]));
     assert!(!place.path("gone").exists());
 }
 
 #[test]
 fn an_interrupt_ends_what_asks_the_cluster() {
-    let place = Folder::new();
+    let place = TempDir::new();
     place.write("mine.toml", STUDY);
     let until = |told: &str| wait_until(told, || place.path(told).exists());
     let begin = |does: &str| {
-        let path = python(&place, OURS, does);
-        let mut command = place.command(&["study", "run", "mine.toml", "--backend", "ray"]);
+        let path = write_fake_python(&place, OURS, does);
+        let mut command = place.usher_command(&["study", "run", "mine.toml", "--backend", "ray"]);
         command.env("PATH", path).stderr(std::process::Stdio::piped()).spawn().unwrap()
     };
     let signal = |usher: &std::process::Child, signal| kill_process(Pid::from_child(usher), signal).unwrap();
@@ -642,30 +676,33 @@ fn an_interrupt_ends_what_asks_the_cluster() {
     let usher = begin("trap 'echo $$ >cleaned; exit 130' TERM; echo >begun; while :; do sleep 0.01; done");
     until("begun");
     signal(&usher, Signal::TERM);
-    let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    let ended = ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(130);
     assert!(place.path("cleaned").exists() && ended.err.contains("Ctrl-C again ends now"), "{}", ended.err);
     // One that has done its sweep by then has done it; the next one is not begun.
     place.write("other.toml", STUDY);
-    let path =
-        python(&place, OURS, "trap 'exit 0' TERM; echo >\"at-${4%.toml}\"; while :; do sleep 0.01; done");
-    let mut command = place.command(&["study", "run", "mine.toml", "other.toml", "--backend", "ray"]);
+    let path = write_fake_python(
+        &place,
+        OURS,
+        "trap 'exit 0' TERM; echo >\"at-${4%.toml}\"; while :; do sleep 0.01; done",
+    );
+    let mut command = place.usher_command(&["study", "run", "mine.toml", "other.toml", "--backend", "ray"]);
     let usher = command.env("PATH", path).stderr(std::process::Stdio::piped()).spawn().unwrap();
     until("at-mine");
     signal(&usher, Signal::TERM);
-    let ended = ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    let ended = ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(130);
     assert!(ended.err.contains("other.toml: not begun") && !ended.err.contains("mine.toml"), "{}", ended.err);
     assert!(!place.path("at-other").exists());
     let usher = begin("trap 'exit 0' TERM; echo >alone; while :; do sleep 0.01; done");
     until("alone");
     signal(&usher, Signal::TERM);
-    ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(0);
+    ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(0);
     // One that hangs is ended by the second.
     let usher = begin("trap 'echo >heard' TERM; echo $$ >hung; while :; do sleep 0.01; done");
     until("hung");
     signal(&usher, Signal::INT);
     until("heard");
     signal(&usher, Signal::INT);
-    ProgramOutput::of(usher.wait_with_output().unwrap()).with_code(130);
+    ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(130);
     let hung = std::fs::read_to_string(place.path("hung")).unwrap();
     assert!(!std::path::Path::new("/proc").join(hung.trim()).exists());
 }

@@ -1,14 +1,14 @@
 //! `usher verify`.
 
-use crate::place::Folder;
+use crate::place::TempDir;
 
 #[test]
 fn oracles_are_listed_run_and_shown() {
-    let place = Folder::new();
-    let list = place.usher(&["verify", "--list"]).with_code(0).out;
+    let place = TempDir::new();
+    let list = place.run_usher(&["verify", "--list"]).with_code(0).out;
     assert!(list.lines().any(|l| l.starts_with("radius/user-password ") && l.contains("RFC 2865")), "{list}");
 
-    let said = place.usher(&["verify", "radius"]).with_code(0).out;
+    let said = place.run_usher(&["verify", "radius"]).with_code(0).out;
     for part in [
         "radius/response-authenticator: ",
         "source: RFC 2865 section 7, RFC 5997 section 6",
@@ -19,19 +19,19 @@ fn oracles_are_listed_run_and_shown() {
     }
     assert!(!said.contains("FAILED") && said.ends_with(" hold\n"), "{said}");
 
-    let json = place.usher(&["verify", "rfc5080", "--json"]).with_code(0).json();
+    let json = place.run_usher(&["verify", "rfc5080", "--json"]).with_code(0).stdout_json();
     assert_eq!(json[0]["expected"], "0 s, 2 s, 6 s, 14 s");
     assert_eq!((&json[0]["group"], &json[0]["holds"]), (&"timing".into(), &true.into()));
     assert_eq!(json.as_array().unwrap().len(), 2);
 
-    let none = place.usher(&["verify", "no such thing"]).with_code(2);
+    let none = place.run_usher(&["verify", "no such thing"]).with_code(2);
     assert!(none.err.contains("--list"), "{}", none.err);
 }
 
 #[test]
 fn automata_are_printed_as_rows_graphs_and_objects() {
-    let place = Folder::new();
-    let rows = place.usher(&["verify", "--automata", "watchdog"]).with_code(0).out;
+    let place = TempDir::new();
+    let rows = place.run_usher(&["verify", "--automata", "watchdog"]).with_code(0).out;
     for line in [
         "diameter-watchdog (RFC 3539, appendix A), from INITIAL",
         "  OKAY; Timer expires & Pending; Failover(), SetWatchdog(); SUSPECT",
@@ -39,8 +39,8 @@ fn automata_are_printed_as_rows_graphs_and_objects() {
     ] {
         assert!(rows.lines().any(|l| l == line), "{line}\n{rows}");
     }
-    let dot = place.usher(&["verify", "--automata", "--dot"]).with_code(0).out;
-    let all = place.usher(&["verify", "--automata", "--json"]).with_code(0).json();
+    let dot = place.run_usher(&["verify", "--automata", "--dot"]).with_code(0).out;
+    let all = place.run_usher(&["verify", "--automata", "--json"]).with_code(0).stdout_json();
     let all = all.as_array().unwrap();
     let graphs: Vec<&str> = dot.split_inclusive("\n}\n").map(str::trim_start).collect();
     assert_eq!((graphs.len(), all.len()), (16, 16));
@@ -57,6 +57,6 @@ fn automata_are_printed_as_rows_graphs_and_objects() {
         }
         assert_eq!(edges.len(), object["rows"].as_array().unwrap().len() + 1);
     }
-    let none = place.usher(&["verify", "--automata", "no such thing"]).with_code(2);
+    let none = place.run_usher(&["verify", "--automata", "no such thing"]).with_code(2);
     assert!(none.err.contains("--automata"), "{}", none.err);
 }

@@ -1,6 +1,6 @@
 //! The asking side.
 
-use crate::{Answer, Request};
+use crate::{ControlReply, ControlRequest};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub enum ControlError {
     Failed(String),
 }
 
-fn connect(path: &Path, request: &Request) -> Result<BufReader<UnixStream>, ControlError> {
+fn send_request(path: &Path, request: &ControlRequest) -> Result<BufReader<UnixStream>, ControlError> {
     let mut stream = UnixStream::connect(path)
         .map_err(|error| ControlError::NotRunning { path: path.to_owned(), error })?;
     let mut line = serde_json::to_vec(request)?;
@@ -37,13 +37,13 @@ fn connect(path: &Path, request: &Request) -> Result<BufReader<UnixStream>, Cont
     Ok(BufReader::new(stream))
 }
 
-fn next(reader: &mut BufReader<UnixStream>) -> Result<Option<Answer>, ControlError> {
+fn read_reply(reader: &mut BufReader<UnixStream>) -> Result<Option<ControlReply>, ControlError> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
     }
     match serde_json::from_str(&line)? {
-        Answer::Failed { message } => Err(ControlError::Failed(message)),
+        ControlReply::Failed { message } => Err(ControlError::Failed(message)),
         answer => Ok(Some(answer)),
     }
 }
@@ -52,23 +52,23 @@ fn next(reader: &mut BufReader<UnixStream>) -> Result<Option<Answer>, ControlErr
 ///
 /// # Errors
 /// No server, or it did not do what it was asked.
-pub fn ask(path: &Path, request: &Request) -> Result<Answer, ControlError> {
-    let mut reader = connect(path, request)?;
+pub fn request_reply(path: &Path, request: &ControlRequest) -> Result<ControlReply, ControlError> {
+    let mut reader = send_request(path, request)?;
     reader.get_ref().set_read_timeout(Some(Duration::from_secs(60)))?;
-    next(&mut reader)?.ok_or_else(|| ControlError::Lost(io::ErrorKind::UnexpectedEof.into()))
+    read_reply(&mut reader)?.ok_or_else(|| ControlError::Lost(io::ErrorKind::UnexpectedEof.into()))
 }
 
 /// Asks, and gives each answer to `each` until that says no or the server ends.
 ///
 /// # Errors
 /// No server, or it did not do what it was asked.
-pub fn follow(
+pub fn follow_replies(
     path: &Path,
-    request: &Request,
-    each: &mut dyn FnMut(Answer) -> bool,
+    request: &ControlRequest,
+    each: &mut dyn FnMut(ControlReply) -> bool,
 ) -> Result<(), ControlError> {
-    let mut reader = connect(path, request)?;
-    while let Some(answer) = next(&mut reader)? {
+    let mut reader = send_request(path, request)?;
+    while let Some(answer) = read_reply(&mut reader)? {
         if !each(answer) {
             break;
         }

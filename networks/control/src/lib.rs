@@ -1,9 +1,9 @@
 //! The control socket: how `usher aaa` speaks to the running server. A Unix socket for its owner only; one JSON object
-//! a line, a [`Request`] and its [`Answer`] (of a trace, many).
+//! a line, a [`ControlRequest`] and its [`ControlReply`] (of a trace, many).
 
 mod client;
 
-pub use client::{ControlError, ask, follow};
+pub use client::{ControlError, follow_replies, request_reply};
 
 use serde::{Deserialize, Serialize};
 use usher_aaa::store::SessionRow;
@@ -11,7 +11,7 @@ use usher_aaa::store::SessionRow;
 /// What a server is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub enum Request {
+pub enum ControlRequest {
     /// How are things?
     Status,
     /// Which sessions are open: those of a user, or all.
@@ -60,7 +60,7 @@ pub enum Request {
 /// What a server says.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum Answer {
+pub enum ControlReply {
     /// Done.
     Done,
     /// The configuration was read again; of these parts what has changed takes effect when the server is started again.
@@ -88,11 +88,11 @@ pub enum Answer {
         durable: bool,
     },
     /// How things are.
-    Status(Status),
+    Status(ServerStatus),
     /// Open sessions.
     Sessions {
         /// Each.
-        sessions: Vec<Session>,
+        sessions: Vec<SessionSummary>,
     },
     /// A line of a trace.
     Line {
@@ -109,7 +109,7 @@ pub enum Answer {
 
 /// How things are.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct ServerStatus {
     /// The program's version.
     pub version: String,
     /// Seconds since it began.
@@ -182,7 +182,7 @@ pub struct ListStatus {
 
 /// An open session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Session {
+pub struct SessionSummary {
     /// acctuniqueid: the session's name among all NASs.
     pub unique: String,
     /// Acct-Session-Id.
@@ -205,7 +205,7 @@ pub struct Session {
     pub output_octets: u64,
 }
 
-impl From<&SessionRow> for Session {
+impl From<&SessionRow> for SessionSummary {
     fn from(row: &SessionRow) -> Self {
         Self {
             unique: row.acctuniqueid.clone(),

@@ -1,20 +1,20 @@
 //! What an operator should know of a configuration that is right in itself.
 
-use crate::installation::Installation;
+use crate::installation::ServerInstallation;
 use crate::lists;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use usher_aaa_config::Loaded;
-use usher_aaa_config::model::Realm;
+use usher_aaa_config::LoadedConfig;
+use usher_aaa_config::model::RealmConfig;
 
 /// What is to be said of a configuration before it serves: lists that end, names that mean something else elsewhere, and
 /// files that the service's user cannot read, where root looks for a service of another user.
 #[must_use]
-pub fn warnings(place: &Installation) -> Vec<String> {
+pub fn config_warnings(place: &ServerInstallation) -> Vec<String> {
     let mut all: Vec<String> = place.loaded.warnings.iter().map(ToString::to_string).collect();
-    all.extend(lists::warnings(&place.loaded));
-    let default = |realm: &&Realm| realm.name.eq_ignore_ascii_case("default");
+    all.extend(lists::list_warnings(&place.loaded));
+    let default = |realm: &&RealmConfig| realm.name.eq_ignore_ascii_case("default");
     all.extend(place.loaded.file.realm.iter().find(default).map(|realm| {
         format!(
             "[[realm]] {:?} is the realm of that name alone; FreeRADIUS's DEFAULT, every realm that is not named, is \"*\" here",
@@ -22,9 +22,9 @@ pub fn warnings(place: &Installation) -> Vec<String> {
         )
     }));
     if rustix::process::geteuid().is_root()
-        && let Some(account) = Account::of(&place.state_dir)
+        && let Some(account) = ServiceAccount::from_state_dir(&place.state_dir)
     {
-        let mut files = files(&place.loaded);
+        let mut files = configured_files(&place.loaded);
         files.sort();
         files.dedup();
         all.extend(files.iter().filter_map(|path| account.cannot_read(path)));
@@ -33,7 +33,7 @@ pub fn warnings(place: &Installation) -> Vec<String> {
 }
 
 /// Files that the server reads.
-fn files(loaded: &Loaded) -> Vec<PathBuf> {
+fn configured_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
     let file = &loaded.file;
     let tls = file
         .tls
@@ -48,22 +48,22 @@ fn files(loaded: &Loaded) -> Vec<PathBuf> {
 
 /// Whom the service runs as.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Account {
+struct ServiceAccount {
     name: String,
     uid: u32,
     groups: Vec<u32>,
 }
 
-impl Account {
+impl ServiceAccount {
     /// The owner of the state directory; `None` where that is root, or there is none yet.
-    fn of(state_dir: &Path) -> Option<Self> {
+    fn from_state_dir(state_dir: &Path) -> Option<Self> {
         let folder = fs::metadata(state_dir).ok().filter(|folder| folder.uid() != 0)?;
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        Some(Self::known(folder.uid(), folder.gid(), &read("/etc/passwd"), &read("/etc/group")))
+        Some(Self::from_tables(folder.uid(), folder.gid(), &read("/etc/passwd"), &read("/etc/group")))
     }
 
     /// By the tables of users and groups (passwd(5), group(5)); `gid` stands in where they do not have the user.
-    fn known(uid: u32, gid: u32, users: &str, groups: &str) -> Self {
+    fn from_tables(uid: u32, gid: u32, users: &str, groups: &str) -> Self {
         let number = |text: Option<&&str>| text.and_then(|text| text.parse::<u32>().ok());
         let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
         let user = users.find(|fields| number(fields.get(2)) == Some(uid));
@@ -79,7 +79,7 @@ impl Account {
     }
 
     /// Whether the file's mode lets this user do that: 4 read, 1 enter a folder.
-    fn may(&self, file: &Metadata, what: u32) -> bool {
+    fn is_permitted(&self, file: &Metadata, what: u32) -> bool {
         let shift = match () {
             () if file.uid() == self.uid => 6,
             () if self.groups.contains(&file.gid()) => 3,
@@ -96,7 +96,7 @@ impl Account {
         let way: Vec<&Path> = path.ancestors().skip(1).collect();
         for folder in way.into_iter().rev() {
             let said = fs::metadata(folder).ok()?;
-            if !self.may(&said, 1) {
+            if !self.is_permitted(&said, 1) {
                 let (shown, mode) = (folder.display(), said.mode() & 0o7777);
                 return Some(format!(
                     "the service runs as user {name}, who cannot enter {shown} (mode {mode:04o}) and so cannot read {}; say: chgrp {name} {shown}; chmod g+x {shown}",
@@ -105,7 +105,7 @@ impl Account {
             }
         }
         let said = fs::metadata(&path).ok()?;
-        if self.may(&said, 4) {
+        if self.is_permitted(&said, 4) {
             return None;
         }
         let (shown, mode) = (path.display(), said.mode() & 0o7777);
@@ -124,10 +124,10 @@ mod tests {
     fn the_services_user_is_of_the_groups_that_the_tables_say() {
         let users = "root:x:0:0::/root:/bin/sh\nusher:x:995:994::/var/lib/usher:/bin/false\n";
         let groups = "root:x:0:\nusher:x:994:\nssl-cert:x:110:postgres,usher\nother:x:7:ushers\n";
-        let known = Account::known(995, 5, users, groups);
-        assert_eq!(known, Account { name: "usher".to_owned(), uid: 995, groups: vec![994, 110] });
-        let unknown = Account::known(4242, 5, users, groups);
-        assert_eq!(unknown, Account { name: "4242".to_owned(), uid: 4242, groups: vec![5] });
+        let known = ServiceAccount::from_tables(995, 5, users, groups);
+        assert_eq!(known, ServiceAccount { name: "usher".to_owned(), uid: 995, groups: vec![994, 110] });
+        let unknown = ServiceAccount::from_tables(4242, 5, users, groups);
+        assert_eq!(unknown, ServiceAccount { name: "4242".to_owned(), uid: 4242, groups: vec![5] });
     }
 
     #[test]
@@ -141,9 +141,9 @@ mod tests {
             |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let own = fs::metadata(&file).unwrap();
         // Nobody of this system; of the file's group, or of none that it has.
-        let of = |gid: u32| Account { name: "usher".to_owned(), uid: 64_321, groups: vec![gid] };
+        let of = |gid: u32| ServiceAccount { name: "usher".to_owned(), uid: 64_321, groups: vec![gid] };
         let (member, stranger) = (of(own.gid()), of(64_321));
-        let said = |account: &Account| account.cannot_read(&file).unwrap_or_default();
+        let said = |account: &ServiceAccount| account.cannot_read(&file).unwrap_or_default();
         mode(&folder, 0o755);
         for (of_folder, of_file, by_member, by_stranger) in [
             (0o755, 0o644, "", ""),
@@ -161,11 +161,11 @@ mod tests {
                 assert!(said.contains(expected), "{of_folder:o} {of_file:o}: {said}");
             }
         }
-        assert_eq!(said(&Account { uid: own.uid(), ..stranger.clone() }), "", "its owner");
+        assert_eq!(said(&ServiceAccount { uid: own.uid(), ..stranger.clone() }), "", "its owner");
         assert_eq!(stranger.cannot_read(&folder.join("none")), None);
         if own.uid() == 0 {
             chown(&folder, Some(64_321), Some(64_321)).unwrap();
-            let of = Account::of(&folder).unwrap();
+            let of = ServiceAccount::from_state_dir(&folder).unwrap();
             assert_eq!((of.uid, of.groups), (64_321, vec![64_321]));
         }
         fs::remove_dir_all(&folder).unwrap();

@@ -1,21 +1,21 @@
 //! What a server is made of before it listens: `serve` goes on from there, `check` goes no further.
 
-use crate::clock::wall;
+use crate::clock::wall_time;
 use crate::error::ServeError;
-use crate::installation::{self, Installation, OwnSecrets};
+use crate::installation::{self, OwnSecrets, ServerInstallation};
 use std::path::Path;
 use std::sync::Arc;
 use usher_aaa::store::ClientRow;
 use usher_aaa::{AaaServer, ShardConfig, ShardKey};
-use usher_aaa_config::tls::{self, Tls};
-use usher_aaa_config::{Built, DIALLER, NotServed, PassedOver, With, build, only_accept};
+use usher_aaa_config::tls::{self, TlsConfigs};
+use usher_aaa_config::{BuildInputs, BuiltConfig, DIALLER, NotServed, PassedOver, build_config, only_accept};
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
 
 /// What a configuration makes, for all shards.
 pub(crate) struct ServerAssembly {
-    pub(crate) tls: Option<Arc<Tls>>,
-    pub(crate) built: Built,
+    pub(crate) tls: Option<Arc<TlsConfigs>>,
+    pub(crate) built: BuiltConfig,
 }
 
 impl ServerAssembly {
@@ -24,34 +24,34 @@ impl ServerAssembly {
     ///
     /// # Errors
     /// A sentence that says what is wrong.
-    pub(crate) fn of(
-        place: &Installation,
+    pub(crate) fn from_installation(
+        place: &ServerInstallation,
         (rows, own): (&[ClientRow], &OwnSecrets),
         shards: usize,
         clock: &WallClock,
         rng: &mut SecureRng,
     ) -> Result<Self, String> {
-        let tls = tls::make(&place.loaded, clock, None)?;
-        let with = With {
+        let tls = tls::load_tls(&place.loaded, clock, None)?;
+        let with = BuildInputs {
             identity_key: &own.identity_key,
             generated: own.generated.as_deref(),
             rows,
             tls: tls.as_deref(),
             shards,
         };
-        let built = build(&place.loaded, with, rng)?;
+        let built = build_config(&place.loaded, with, rng)?;
         for PassedOver { client, why } in &built.passed_over {
             match why {
-                NotServed::Taken => {
+                NotServed::DuplicateAddress => {
                     tracing::warn!(client, "its addresses are another client's already; passed over");
                 }
-                NotServed::WithoutSecret => {
+                NotServed::NoSecret => {
                     tracing::error!(client, "a client of the store without a secret is passed over");
                 }
                 NotServed::NoNetwork(error) => {
                     tracing::error!(client, error, "a client of the store is passed over");
                 }
-                NotServed::OtherServer(server) => {
+                NotServed::OtherVirtualServer(server) => {
                     tracing::error!(
                         client,
                         server,
@@ -68,7 +68,7 @@ impl ServerAssembly {
     ///
     /// # Errors
     /// The configuration contradicts itself.
-    pub(crate) fn server(
+    pub(crate) fn build_server(
         &self,
         number: u16,
         key: &ShardKey,
@@ -79,7 +79,7 @@ impl ServerAssembly {
         if number != DIALLER {
             only_accept(&mut config);
         }
-        let seed = SecureRng::from_seed(rng.array());
+        let seed = SecureRng::from_seed(rng.random_array());
         AaaServer::new(config, seed).map_err(|error| ServeError::Config(error.to_string()))
     }
 }
@@ -89,16 +89,17 @@ impl ServerAssembly {
 ///
 /// # Errors
 /// Why such a server would not serve.
-pub fn check(config: &Path) -> Result<Installation, ServeError> {
-    let place = Installation::open(Some(config))?;
+pub fn check_config(config: &Path) -> Result<ServerInstallation, ServeError> {
+    let place = ServerInstallation::from_config(Some(config))?;
     place.check_state_dir()?;
     let own = place.own_secrets(false)?;
-    let random =
-        || installation::random().map_err(|error| ServeError::System { what: "random numbers", error });
+    let random = || {
+        installation::random_octets().map_err(|error| ServeError::System { what: "random numbers", error })
+    };
     let mut rng = SecureRng::from_seed(random()?);
-    let clock = WallClock::at(wall());
-    let assembly =
-        ServerAssembly::of(&place, (&[], &own), 1, &clock, &mut rng).map_err(ServeError::Config)?;
-    assembly.server(DIALLER, &ShardKey::new(&rng.array()), &mut rng)?;
+    let clock = WallClock::from_time(wall_time());
+    let assembly = ServerAssembly::from_installation(&place, (&[], &own), 1, &clock, &mut rng)
+        .map_err(ServeError::Config)?;
+    assembly.build_server(DIALLER, &ShardKey::new(&rng.random_array()), &mut rng)?;
     Ok(place)
 }

@@ -1,10 +1,10 @@
 //! The configuration file on this machine: read from its disk, with the secrets, keys and lists that it names.
 
 use std::path::{Path, PathBuf};
-use usher_aaa_config::{Loaded, model, outline as outline_of, parse};
-use usher_config::Outside;
-use usher_config::disk::{Disk, LoadError, text};
-use usher_config::secret::Hidden;
+use usher_aaa_config::{LoadedConfig, model, parse, parse_outline as outline_of};
+use usher_config::ConfigEnvironment;
+use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
+use usher_config::secret::SecretText;
 
 /// Where the configuration is unless `--config` says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/usher/aaa.toml";
@@ -13,8 +13,8 @@ pub const DEFAULT_PATH: &str = "/etc/usher/aaa.toml";
 ///
 /// # Errors
 /// It cannot be read, or everything that is wrong with it.
-pub fn load(path: &Path) -> Result<Loaded, LoadError> {
-    Ok(parse(&path.display().to_string(), &text(path)?, Some(path), &Here)?)
+pub fn load_config(path: &Path) -> Result<LoadedConfig, LoadError> {
+    Ok(parse(&path.display().to_string(), &read_file_text(path)?, Some(path), &LocalFiles)?)
 }
 
 /// Reads a file, unchecked: neither its secrets nor the files that it names are looked at, but for those that it includes.
@@ -22,40 +22,40 @@ pub fn load(path: &Path) -> Result<Loaded, LoadError> {
 ///
 /// # Errors
 /// It cannot be read, or is no configuration.
-pub(crate) fn outline(path: &Path) -> Result<model::File, LoadError> {
-    Ok(outline_of(&text(path)?, path, &Here)?)
+pub(crate) fn load_outline(path: &Path) -> Result<model::ConfigFile, LoadError> {
+    Ok(outline_of(&read_file_text(path)?, path, &LocalFiles)?)
 }
 
 /// What a file of its own holds, without the line end.
 ///
 /// # Errors
 /// A sentence that says what to do.
-pub fn from_file(path: &Path) -> Result<Hidden, String> {
-    usher_config::secret::from_file(path, &Disk)
+pub fn from_file(path: &Path) -> Result<SecretText, String> {
+    usher_config::secret::from_file(path, &DiskEnvironment)
 }
 
 /// Files and variables of this machine, and the databases that its server asks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here;
+pub(crate) struct LocalFiles;
 
-impl Outside for Here {
-    fn file(&self, path: &Path) -> Result<String, String> {
-        Disk.file(path)
+impl ConfigEnvironment for LocalFiles {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
+        DiskEnvironment.read_text(path)
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        Disk.secret(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        DiskEnvironment.read_secret(path)
     }
     fn variable(&self, name: &str) -> Option<String> {
-        Disk.variable(name)
+        DiskEnvironment.variable(name)
     }
-    fn octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
-        Disk.octets(path, most)
+    fn read_octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
+        DiskEnvironment.read_octets(path, most)
     }
-    fn name(&self, path: &Path) -> Result<PathBuf, String> {
-        Disk.name(path)
+    fn canonical_name(&self, path: &Path) -> Result<PathBuf, String> {
+        DiskEnvironment.canonical_name(path)
     }
-    fn database(&self, url: &str) -> Result<(), String> {
-        usher_store::Postgres::new(url).map(drop).map_err(|refused| refused.to_string())
+    fn check_database(&self, url: &str) -> Result<(), String> {
+        usher_store::PostgresStore::new(url).map(drop).map_err(|refused| refused.to_string())
     }
 }
 
@@ -78,28 +78,28 @@ mod tests {
         };
         mode(&path, 0o644);
         mode(&secret, 0o644);
-        let said = load(&path).unwrap_err().to_string();
+        let said = load_config(&path).unwrap_err().to_string();
         assert!(said.contains("aaa.toml:4:15: ") && said.contains("chmod 0600"), "{said}");
         mode(&secret, 0o600);
-        let loaded = load(&path).unwrap();
+        let loaded = load_config(&path).unwrap();
         assert_eq!(loaded.clients[0].secret.as_ref().unwrap().0.as_str(), "0123456789abcdef");
         assert!(!format!("{loaded:?}").contains("0123456789abcdef"));
         std::fs::write(&path, "[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret = \"0123456789abcdef\"\n")
             .unwrap();
-        let said = load(&path).unwrap_err().to_string();
+        let said = load_config(&path).unwrap_err().to_string();
         assert!(said.contains("aaa.toml:4:10: ") && said.contains("has mode 0644"), "{said}");
         mode(&path, 0o640);
-        assert!(load(&path).is_ok());
+        assert!(load_config(&path).is_ok());
         // A file that is included, likewise.
         let included = folder.join("clients.toml");
         std::fs::copy(&path, &included).unwrap();
         std::fs::write(&path, "include = [\"clients.toml\"]\n").unwrap();
         mode(&path, 0o644);
         mode(&included, 0o644);
-        let said = load(&path).unwrap_err().to_string();
+        let said = load_config(&path).unwrap_err().to_string();
         assert!(said.contains("clients.toml:4:10: ") && said.contains("chmod 0640"), "{said}");
         mode(&included, 0o640);
-        let loaded = load(&path).unwrap();
+        let loaded = load_config(&path).unwrap();
         assert_eq!((loaded.clients.len(), loaded.included), (1, vec![included]));
         std::fs::remove_dir_all(&folder).unwrap();
     }

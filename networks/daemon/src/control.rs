@@ -1,9 +1,9 @@
 //! The answering side of the control socket: a thread that accepts, and one for each connection.
 
 use crate::homes;
-use crate::mailbox::Message;
-use crate::running::Running;
-use crate::stats::Outcome;
+use crate::mailbox::ShardMessage;
+use crate::running::RunningServer;
+use crate::stats::LoginResult;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -13,19 +13,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use usher_aaa::ledger::Unique;
+use usher_aaa::ledger::UniqueSessionId;
 use usher_aaa::store::SessionRow;
-use usher_aaa::{Command, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
-use usher_control::{Answer, ListStatus, Request, Session, Status};
+use usher_aaa::{AaaServerCommand, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
+use usher_control::{ControlReply, ControlRequest, ListStatus, ServerStatus, SessionSummary};
 use usher_core::Instant as MachineInstant;
-use usher_host::control::{self, line, say};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
+use usher_host::control::{self, read_line, write_answer};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
 
 /// Connections at one time.
 const CONNECTIONS: usize = 16;
 /// How long a request may take to come, and an answer to be read.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where NASs take requests of RFC 5176.
 const DYNAMIC_PORT: u16 = 3799;
 /// How long the shards may take to forget a user.
@@ -37,46 +37,48 @@ const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
 
 /// What the connections share.
 #[derive(Default)]
-struct Shared {
+struct ControlState {
     open: AtomicUsize,
     /// The numbers of traces that are in use.
     traces: Mutex<[bool; TRACES]>,
     token: AtomicU64,
 }
 
-impl Shared {
+impl ControlState {
     /// The number of a trace that begins; `None`: there are as many as there may be.
-    fn trace(&self) -> Option<u8> {
+    fn claim_trace(&self) -> Option<u8> {
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = traces.iter().position(|used| !used)?;
         traces[slot] = true;
         u8::try_from(slot).ok()
     }
     /// A trace has ended.
-    fn traced(&self, slot: u8) {
+    fn release_trace(&self, slot: u8) {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(slot)] = false;
     }
 }
 
 /// Begins to listen. A socket that nobody listens on is taken away.
-pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
-    control::free(path)?;
-    let listener = control::listen(path)?;
+pub(crate) fn start_control(running: &Arc<RunningServer>, path: &Path) -> io::Result<()> {
+    control::ensure_unused(path)?;
+    let listener = control::bind_control_socket(path)?;
     let running = running.clone();
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(ControlState::default());
     let accept = move || {
-        for stream in control::connections(&listener) {
+        for stream in control::accepted_connections(&listener) {
             let (running, shared) = (running.clone(), shared.clone());
             if shared.open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 shared.open.fetch_sub(1, Ordering::Relaxed);
                 let message = format!("{CONNECTIONS} others ask already; try again");
                 // It need not be heard: there is no time for who reads slowly.
-                let _ = stream.set_nonblocking(true).and_then(|()| say(&stream, &Answer::Failed { message }));
+                let _ = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| write_answer(&stream, &ControlReply::Failed { message }));
                 continue;
             }
             let serve = move || {
                 // Who went away needs no answer.
-                let _ = serve(&running, &shared, &stream);
+                let _ = serve_connection(&running, &shared, &stream);
                 shared.open.fetch_sub(1, Ordering::Relaxed);
             };
             let _ = thread::Builder::new().name("usher-control".to_owned()).spawn(serve);
@@ -86,46 +88,49 @@ pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let line = line(stream, PATIENCE)?;
-    let failed = |message: String| Answer::Failed { message };
-    let request: Request = match serde_json::from_slice(&line) {
+fn serve_connection(running: &RunningServer, shared: &ControlState, stream: &UnixStream) -> io::Result<()> {
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+    let line = read_line(stream, REQUEST_TIMEOUT)?;
+    let failed = |message: String| ControlReply::Failed { message };
+    let request: ControlRequest = match serde_json::from_slice(&line) {
         Ok(request) => request,
-        Err(error) => return say(stream, &failed(format!("not a request: {error}"))),
+        Err(error) => return write_answer(stream, &failed(format!("not a request: {error}"))),
     };
     let answer = match request {
-        Request::Status => Answer::Status(status(running)),
-        Request::Sessions { user } => {
-            let rows = running.ledger.sessions(user);
-            Answer::Sessions { sessions: rows.iter().map(Session::from).collect() }
+        ControlRequest::Status => ControlReply::Status(server_status(running)),
+        ControlRequest::Sessions { user } => {
+            let rows = running.ledger.open_sessions(user);
+            ControlReply::Sessions { sessions: rows.iter().map(SessionSummary::from).collect() }
         }
-        Request::ForgetSessions { sessions, by } => {
-            forget_sessions(running, &sessions, &by, control::asking_user(stream))
+        ControlRequest::ForgetSessions { sessions, by } => {
+            end_sessions(running, &sessions, &by, control::peer_user_id(stream))
         }
-        Request::Forget { user, disconnect } => forget(running, shared, user.as_deref(), disconnect),
-        Request::Reload => running.reload().map_or_else(failed, |parts| Answer::Reloaded {
-            restart: parts.into_iter().map(str::to_owned).collect(),
+        ControlRequest::Forget { user, disconnect } => {
+            evict_user(running, shared, user.as_deref(), disconnect)
+        }
+        ControlRequest::Reload => running.reload_config().map_or_else(failed, |parts| {
+            ControlReply::Reloaded { restart: parts.into_iter().map(str::to_owned).collect() }
         }),
-        Request::Disconnect { session } => {
-            let done = dynamic(running, shared, &session, Code::DISCONNECT_REQUEST, &[]);
-            done.map_or_else(failed, |()| Answer::Done)
+        ControlRequest::Disconnect { session } => {
+            let done = request_session_change(running, shared, &session, PacketCode::DISCONNECT_REQUEST, &[]);
+            done.map_or_else(failed, |()| ControlReply::Done)
         }
-        Request::Change { session, attributes } => {
-            let done = dynamic(running, shared, &session, Code::COA_REQUEST, &attributes);
-            done.map_or_else(failed, |()| Answer::Done)
+        ControlRequest::Change { session, attributes } => {
+            let done =
+                request_session_change(running, shared, &session, PacketCode::COA_REQUEST, &attributes);
+            done.map_or_else(failed, |()| ControlReply::Done)
         }
-        Request::Trace { user, mac } => return trace(running, shared, stream, user, mac),
+        ControlRequest::Trace { user, mac } => return stream_trace(running, shared, stream, user, mac),
     };
-    say(stream, &answer)
+    write_answer(stream, &answer)
 }
 
-fn status(running: &Running) -> Status {
-    let all = running.mailboxes.collect();
-    let sum = |wanted: Outcome| {
+fn server_status(running: &RunningServer) -> ServerStatus {
+    let all = running.mailboxes.collect_snapshot();
+    let sum = |wanted: LoginResult| {
         all.logins.iter().filter(|((_, _, outcome, _), _)| *outcome == wanted).map(|(_, n)| n).sum()
     };
-    let now = crate::clock::wall().unix_secs() as f64;
+    let now = crate::clock::wall_time().unix_secs() as f64;
     let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
     let ends = tls.iter().flat_map(|tls| &tls.ends);
     let lists = tls.iter().flat_map(|tls| &tls.lists).map(|list| ListStatus {
@@ -135,19 +140,19 @@ fn status(running: &Running) -> Status {
         ends: list.next_update.map(|end| end.unix_secs()),
         number: list.number.clone(),
     });
-    Status {
+    ServerStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        uptime: running.begun.elapsed().as_secs(),
-        config: running.read_place().loaded.path.map(|p| p.display().to_string()),
+        uptime: running.started_at.elapsed().as_secs(),
+        config: running.current_installation().loaded.path.map(|p| p.display().to_string()),
         shards: running.shards,
-        accepted: sum(Outcome::Accept),
-        rejected: sum(Outcome::Reject),
+        accepted: sum(LoginResult::Accept),
+        rejected: sum(LoginResult::Reject),
         half_open: all.half_open,
-        sessions: running.ledger.collect().map_or(0, |l| l.open),
+        sessions: running.ledger.collect_snapshot().map_or(0, |l| l.open),
         diameter_peers: all.diameter_peers,
-        home_servers: homes::statuses(&all.homes),
+        home_servers: homes::home_server_statuses(&all.homes),
         diameter_servers: all.diameter_servers.into_iter().collect(),
-        tls_faults: running.outgoing.read().unwrap_or_else(PoisonError::into_inner).peers().faults(),
+        tls_faults: running.outgoing.read().unwrap_or_else(PoisonError::into_inner).peers().peer_faults(),
         reloads: *running.reloads.lock().unwrap_or_else(PoisonError::into_inner),
         lists: lists.collect(),
         certificates: ends
@@ -157,45 +162,53 @@ fn status(running: &Running) -> Status {
 }
 
 /// Ends sessions whose NAS will not say that they ended, and logs who wanted it.
-fn forget_sessions(running: &Running, sessions: &[String], by: &str, uid: Option<u32>) -> Answer {
-    let uniques = sessions.iter().filter_map(|session| Unique::parse(session)).collect();
-    let Some((rows, durable)) = running.ledger.forget(uniques) else {
-        return Answer::Failed { message: "the ledger does not answer; try again".to_owned() };
+fn end_sessions(running: &RunningServer, sessions: &[String], by: &str, uid: Option<u32>) -> ControlReply {
+    let uniques = sessions.iter().filter_map(|session| UniqueSessionId::parse(session)).collect();
+    let Some((rows, durable)) = running.ledger.close_sessions(uniques) else {
+        return ControlReply::Failed { message: "the ledger does not answer; try again".to_owned() };
     };
     for row in &rows {
         let (session, user, nas) = (&row.acctuniqueid, &row.username, row.nasipaddress);
         tracing::warn!(session, user, %nas, by, ?uid, "session forgotten: its NAS does not end it");
     }
-    Answer::Forgotten { sessions: rows.into_iter().map(|row| row.acctuniqueid).collect(), durable }
+    ControlReply::Forgotten { sessions: rows.into_iter().map(|row| row.acctuniqueid).collect(), durable }
 }
 
 /// Has all shards forget a user, or all users, and with `disconnect` NASs end the user's open sessions.
-fn forget(running: &Running, shared: &Shared, user: Option<&str>, disconnect: bool) -> Answer {
-    running.known.forget(user.map(str::as_bytes));
-    if !running.mailboxes.forget(user.map(str::as_bytes), FORGETTING) {
+fn evict_user(
+    running: &RunningServer,
+    shared: &ControlState,
+    user: Option<&str>,
+    disconnect: bool,
+) -> ControlReply {
+    running.user_cache.evict_user(user.map(str::as_bytes));
+    if !running.mailboxes.evict_user(user.map(str::as_bytes), FORGETTING) {
         let message = "not every thread has forgotten the user yet; try again".to_owned();
-        return Answer::Failed { message };
+        return ControlReply::Failed { message };
     }
-    let Some(user) = user.filter(|_| disconnect) else { return Answer::Done };
+    let Some(user) = user.filter(|_| disconnect) else { return ControlReply::Done };
     let name = canonical_name(user.as_bytes());
-    let rows = running.ledger.sessions(None);
+    let rows = running.ledger.open_sessions(None);
     let of_user = rows.iter().filter(|row| canonical_name(row.username.as_bytes()) == name);
     // All are asked before the first is waited for.
-    let asked: Vec<_> = of_user.map(|row| ask(running, shared, row, Code::DISCONNECT_REQUEST, &[])).collect();
-    let done: Vec<_> = asked.into_iter().map(|asked| asked.and_then(PendingRequest::wait)).collect();
+    let asked: Vec<_> = of_user
+        .map(|row| send_dynamic_request(running, shared, row, PacketCode::DISCONNECT_REQUEST, &[]))
+        .collect();
+    let done: Vec<_> =
+        asked.into_iter().map(|asked| asked.and_then(PendingRequest::wait_for_answer)).collect();
     let ended = done.iter().filter(|done| done.is_ok()).count();
-    Answer::Disconnected { ended, failures: done.into_iter().filter_map(Result::err).collect() }
+    ControlReply::Disconnected { ended, failures: done.into_iter().filter_map(Result::err).collect() }
 }
 
 /// A request to the NAS of a session.
-fn dynamic(
-    running: &Running,
-    shared: &Shared,
+fn request_session_change(
+    running: &RunningServer,
+    shared: &ControlState,
     session: &str,
-    code: Code,
+    code: PacketCode,
     changes: &[String],
 ) -> Result<(), String> {
-    let rows = running.ledger.sessions(None);
+    let rows = running.ledger.open_sessions(None);
     let named = |row: &&SessionRow| row.acctuniqueid == session || row.acctsessionid == session;
     let found: Vec<&SessionRow> = rows.iter().filter(named).collect();
     let row = match found.as_slice() {
@@ -207,7 +220,7 @@ fn dynamic(
             ));
         }
     };
-    ask(running, shared, row, code, changes)?.wait()
+    send_dynamic_request(running, shared, row, code, changes)?.wait_for_answer()
 }
 
 /// A request that a NAS has still to answer.
@@ -218,11 +231,11 @@ struct PendingRequest {
 }
 
 /// Sends a request to the NAS of a session.
-fn ask(
-    running: &Running,
-    shared: &Shared,
+fn send_dynamic_request(
+    running: &RunningServer,
+    shared: &ControlState,
     row: &SessionRow,
-    code: Code,
+    code: PacketCode,
     changes: &[String],
 ) -> Result<PendingRequest, String> {
     let session = &row.acctuniqueid;
@@ -231,21 +244,21 @@ fn ask(
             "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
         ));
     }
-    let mut attributes = identification(row, code);
+    let mut attributes = session_identification(row, code);
     for change in changes {
-        running.attribute(change, &mut attributes)?;
+        running.push_attribute(change, &mut attributes)?;
     }
     let token = shared.token.fetch_add(1, Ordering::Relaxed);
     let to = SocketAddr::new(row.nasipaddress, DYNAMIC_PORT);
     let (sender, receiver) = sync_channel(1);
-    let command = Command::Dynamic { token, to, code, attributes };
-    running.mailboxes.send(0, Message::Dynamic(command, sender));
+    let command = AaaServerCommand::Dynamic { token, to, code, attributes };
+    running.mailboxes.send(0, ShardMessage::Dynamic(command, sender));
     Ok(PendingRequest { to, until: Instant::now() + DYNAMIC_WAIT, receiver })
 }
 
 impl PendingRequest {
     /// Waits for the answer.
-    fn wait(self) -> Result<(), String> {
+    fn wait_for_answer(self) -> Result<(), String> {
         let Self { to, until, receiver } = self;
         match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(DynamicResult::Ack) => Ok(()),
@@ -261,16 +274,16 @@ impl PendingRequest {
     }
 }
 
-fn trace(
-    running: &Running,
-    shared: &Shared,
+fn stream_trace(
+    running: &RunningServer,
+    shared: &ControlState,
     stream: &UnixStream,
     user: Option<String>,
     mac: Option<String>,
 ) -> io::Result<()> {
-    let Some(slot) = shared.trace() else {
+    let Some(slot) = shared.claim_trace() else {
         let message = format!("{TRACES} traces run already; end one of them first");
-        return say(stream, &Answer::Failed { message });
+        return write_answer(stream, &ControlReply::Failed { message });
     };
     let filter = match (user, mac) {
         (Some(user), _) => TraceFilter::User(user.into_bytes()),
@@ -278,12 +291,12 @@ fn trace(
         (None, None) => TraceFilter::All,
     };
     let (sender, lines) = sync_channel(4096);
-    for mailbox in running.mailboxes.all() {
-        mailbox.send(Message::Trace(slot, Some((filter.clone(), sender.clone()))));
+    for mailbox in running.mailboxes.as_slice() {
+        mailbox.send(ShardMessage::Trace(slot, Some((filter.clone(), sender.clone()))));
     }
     drop(sender);
     let mut epoch = running.clock.wall_epoch();
-    let done = say(stream, &Answer::Done).and_then(|()| {
+    let done = write_answer(stream, &ControlReply::Done).and_then(|()| {
         stream.set_read_timeout(Some(Duration::from_millis(1)))?;
         loop {
             match lines.recv_timeout(Duration::from_millis(500)) {
@@ -293,9 +306,12 @@ fn trace(
                     if shown > epoch + DRIFT || epoch > shown + DRIFT {
                         epoch = shown;
                     }
-                    let at = (epoch + line.at.since(MachineInstant::ZERO)).unix_micros();
+                    let at = (epoch + line.traced_at.duration_since(MachineInstant::ZERO)).unix_micros();
                     let cause = line.cause.map(str::to_owned);
-                    say(stream, &Answer::Line { session: line.session, at, text: line.text, cause })?;
+                    write_answer(
+                        stream,
+                        &ControlReply::Line { session: line.session, at, text: line.text, cause },
+                    )?;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
@@ -308,19 +324,19 @@ fn trace(
             }
         }
     });
-    for mailbox in running.mailboxes.all() {
-        mailbox.send(Message::Trace(slot, None));
+    for mailbox in running.mailboxes.as_slice() {
+        mailbox.send(ShardMessage::Trace(slot, None));
     }
-    shared.traced(slot);
+    shared.release_trace(slot);
     done
 }
 
 /// What tells an access server which session is meant (RFC 5176 §3): of a user who is anonymous to it no name. It is not named itself: what
 /// the table has as its address may be where its records came from. Addresses and ports go to access servers of PPP and of tunnels alone: one of IEEE 802.1X does not know what its station
 /// has, and refuses a request that has them (hostapd: Error-Cause 401). A Disconnect-Request has no address (§3.6).
-fn identification(row: &SessionRow, code: Code) -> Attributes {
+fn session_identification(row: &SessionRow, code: PacketCode) -> AttributeList {
     let user = if is_alias(&row.class) { "" } else { &row.username };
-    let mut attributes = Attributes::new();
+    let mut attributes = AttributeList::new();
     let all = [
         (kind::USER_NAME, user),
         (kind::ACCT_SESSION_ID, &row.acctsessionid),
@@ -331,7 +347,7 @@ fn identification(row: &SessionRow, code: Code) -> Attributes {
         let _ = attributes.push_bytes(kind, value.as_bytes());
     }
     if row.framedprotocol == "PPP" || row.nasporttype == "Virtual" {
-        if let (Some(IpAddr::V4(address)), Code::COA_REQUEST) = (row.framedipaddress, code) {
+        if let (Some(IpAddr::V4(address)), PacketCode::COA_REQUEST) = (row.framedipaddress, code) {
             attributes.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
         }
         // The table has one column for NAS-Port and NAS-Port-Id.
@@ -348,7 +364,7 @@ fn identification(row: &SessionRow, code: Code) -> Attributes {
 mod tests {
     use super::*;
 
-    fn row() -> SessionRow {
+    fn test_row() -> SessionRow {
         SessionRow {
             acctsessionid: "5f2a".into(),
             acctuniqueid: "u".into(),
@@ -376,34 +392,39 @@ mod tests {
             diameter_origin: String::new(),
         }
     }
-    fn told(row: &SessionRow) -> Vec<u8> {
-        identification(row, Code::COA_REQUEST).iter().map(|a| a.kind).collect()
+    fn identification_kinds(row: &SessionRow) -> Vec<u8> {
+        session_identification(row, PacketCode::COA_REQUEST).iter().map(|a| a.kind).collect()
     }
 
     #[test]
     fn an_access_server_is_told_whose_session_is_meant_and_which() {
-        let said = identification(&row(), Code::DISCONNECT_REQUEST);
+        let said = session_identification(&test_row(), PacketCode::DISCONNECT_REQUEST);
         assert_eq!(said.get_text(kind::USER_NAME), Some("ann"));
         assert_eq!(said.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
-        assert_eq!(told(&row()), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
-        let known = SessionRow { callingstationid: "00-11".into(), ..row() };
-        assert_eq!(told(&known), [kind::USER_NAME, kind::ACCT_SESSION_ID, kind::CALLING_STATION_ID]);
+        assert_eq!(identification_kinds(&test_row()), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
+        let known = SessionRow { callingstationid: "00-11".into(), ..test_row() };
+        assert_eq!(
+            identification_kinds(&known),
+            [kind::USER_NAME, kind::ACCT_SESSION_ID, kind::CALLING_STATION_ID]
+        );
     }
 
     #[test]
-    fn an_access_server_of_ppp_or_of_tunnels_is_told_address_and_port() {
-        let ppp = SessionRow { framedprotocol: "PPP".into(), nasporttype: "Ethernet".into(), ..row() };
-        assert_eq!(told(&ppp)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
-        let tunnel = SessionRow { nasporttype: "Virtual".into(), nasportid: "roadwarriors".into(), ..row() };
-        assert_eq!(told(&tunnel)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]);
-        let ended = identification(&tunnel, Code::DISCONNECT_REQUEST);
+    fn ppp_and_tunnel_sessions_are_identified_by_address_and_port() {
+        let ppp = SessionRow { framedprotocol: "PPP".into(), nasporttype: "Ethernet".into(), ..test_row() };
+        assert_eq!(identification_kinds(&ppp)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
+        let tunnel =
+            SessionRow { nasporttype: "Virtual".into(), nasportid: "roadwarriors".into(), ..test_row() };
+        assert_eq!(identification_kinds(&tunnel)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]);
+        let ended = session_identification(&tunnel, PacketCode::DISCONNECT_REQUEST);
         assert!(ended.get(kind::FRAMED_IP_ADDRESS).is_none() && ended.get(kind::NAS_PORT_ID).is_some());
     }
 
     #[test]
-    fn an_access_server_is_not_told_the_name_of_a_user_who_is_anonymous_to_it() {
-        let named =
-            |class: &str| told(&SessionRow { class: class.into(), ..row() }).contains(&kind::USER_NAME);
+    fn an_access_server_never_gets_the_name_of_an_anonymous_user() {
+        let named = |class: &str| {
+            identification_kinds(&SessionRow { class: class.into(), ..test_row() }).contains(&kind::USER_NAME)
+        };
         assert!(named("7374616666") && !named("557368310011"));
     }
 }

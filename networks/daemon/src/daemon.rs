@@ -1,20 +1,20 @@
 //! The whole server: its threads begun, and ended.
 
 use crate::assembly::ServerAssembly;
-use crate::clock::wall;
-use crate::drops::Drops;
+use crate::clock::wall_time;
+use crate::drops::DropMonitor;
 use crate::error::ServeError;
-use crate::homes::Known;
-use crate::installation::{self, Installation, InstallationError};
-use crate::mailbox::{Mailboxes, Message};
+use crate::homes::HomeServerHealth;
+use crate::installation::{self, InstallationError, ServerInstallation};
+use crate::mailbox::{ShardMailboxes, ShardMessage};
 use crate::ready::StoreAnswer;
 use crate::role::AaaRole;
-use crate::running::Running;
-use crate::shards::{self, Bound, Upstreams};
-use crate::stats::Latency;
+use crate::running::RunningServer;
+use crate::shards::{self, BoundSockets, UpstreamServers};
+use crate::stats::SharedHistogram;
 use crate::status::CertificateStatus;
-use crate::within::Within;
-use crate::workers::{KnownUsers, Shared, Workers};
+use crate::within::EmbeddingClient;
+use crate::workers::{SharedUserCache, WorkerContext, WorkerPool};
 use crate::{config, control, fetched, ledger, lists, metrics};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -26,11 +26,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use usher_aaa::ShardKey;
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::StoreError;
-use usher_aaa_config::reading;
+use usher_aaa_config::row_reader;
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
-use usher_host::{Signals, Told, keep_memory_private, log, notify};
-use usher_live::{Clock, Driver, DriverCounters, Shard};
+use usher_host::{SignalEvent, SignalListener, log, notify, protect_memory};
+use usher_live::{Driver, DriverCounters, Shard, SystemClock};
 
 /// How long logins under way may take to end when the server is told to.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -39,26 +39,26 @@ const DRAIN: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// It could not begin.
-pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
-    keep_memory_private().map_err(|error| ServeError::System { what: "switching core dumps off", error })?;
-    let place = Installation::open(config)?;
-    place.prepare()?;
-    let log = log::begin(place.loaded.file.log);
+pub fn run_server(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    protect_memory().map_err(|error| ServeError::System { what: "switching core dumps off", error })?;
+    let place = ServerInstallation::from_config(config)?;
+    place.create_state_dir()?;
+    let log = log::start_logging(place.loaded.file.log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| ServeError::System { what: "runtime", error })?;
-    let begun = Begun::begin(place, config, None)?;
-    if begun.running.read_place().first {
-        say(&first_words(&begun.running.read_place()));
+    let begun = StartedServer::start_threads(place, config, None)?;
+    if begun.running.current_installation().first {
+        say(&first_words(&begun.running.current_installation()));
     }
-    let ended = begun.serve(runtime, Listens::listen);
+    let ended = begun.run_until_stopped(runtime, ServerSignals::from_system);
     drop(log);
     ended
 }
 
 /// What to do next, where nothing is configured.
-fn first_words(place: &Installation) -> String {
+fn first_words(place: &ServerInstallation) -> String {
     let secret = place.secret_path().display().to_string();
     format!(
         "There is no configuration ({}): serving 127.0.0.1 and ::1, ports 1812 and 1813.\n\
@@ -70,37 +70,37 @@ fn first_words(place: &Installation) -> String {
          \x20 usher aaa client add 192.0.2.0/24          a client; then [listen] in {} for its addresses\n\
          \x20 usher aaa cert init                        certificates, for EAP-TLS, PEAP and TTLS\n",
         config::DEFAULT_PATH,
-        place.database().display(),
+        place.database_path().display(),
         config::DEFAULT_PATH,
     )
 }
 
 /// A shard's thread.
-type Threads = Shard<std::io::Result<()>>;
+type ShardThread = Shard<std::io::Result<()>>;
 
 /// Who says when a server is to read its configuration again, and when to end.
-pub(crate) enum Listens {
+pub(crate) enum ServerSignals {
     /// The system, of this program.
-    Signals(Signals),
+    Signals(SignalListener),
     /// The program that this server is within, whose signals are its own.
-    Within(UnboundedReceiver<Told>),
+    Embedded(UnboundedReceiver<SignalEvent>),
 }
 
-impl Listens {
+impl ServerSignals {
     /// To the system.
-    fn listen() -> Result<Self, ServeError> {
-        let signals = Signals::listen();
+    fn from_system() -> Result<Self, ServeError> {
+        let signals = SignalListener::start_listening();
         signals.map(Self::Signals).map_err(|error| ServeError::System { what: "signals", error })
     }
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> SignalEvent {
         match self {
             Self::Signals(signals) => signals.next().await,
             // Without the program there is nobody to serve.
-            Self::Within(told) => told.recv().await.unwrap_or(Told::End),
+            Self::Embedded(told) => told.recv().await.unwrap_or(SignalEvent::End),
         }
     }
     /// Tells systemd, of whom this server is the program.
-    fn notify(&self, tell: fn()) {
+    fn notify_systemd(&self, tell: fn()) {
         if matches!(self, Self::Signals(_)) {
             tell();
         }
@@ -108,38 +108,39 @@ impl Listens {
 }
 
 /// A server whose threads run.
-pub(crate) struct Begun {
-    running: Arc<Running>,
-    shards: Vec<Threads>,
+pub(crate) struct StartedServer {
+    running: Arc<RunningServer>,
+    shards: Vec<ShardThread>,
     ledger: Option<JoinHandle<()>>,
 }
 
-impl Begun {
+impl StartedServer {
     /// By a configuration and where that was read; `within` is who asks it within this program.
-    pub(crate) fn begin(
-        mut place: Installation,
+    pub(crate) fn start_threads(
+        mut place: ServerInstallation,
         config: Option<&Path>,
-        within: Option<Within>,
+        within: Option<EmbeddingClient>,
     ) -> Result<Self, ServeError> {
         if let Some(within) = &within {
-            within.join(&mut place.loaded);
+            within.add_to_config(&mut place.loaded);
         }
         let system = |what| move |error| ServeError::System { what, error };
         let file = &place.loaded.file.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = file.shards.map_or(cores, usize::from).clamp(1, 256);
-        let clock = Clock::start();
-        let wall_clock = WallClock::at(wall());
-        let mut rng = SecureRng::from_seed(installation::random().map_err(system("random numbers"))?);
-        let key = ShardKey::new(&rng.array());
+        let clock = SystemClock::start();
+        let wall_clock = WallClock::from_time(wall_time());
+        let mut rng = SecureRng::from_seed(installation::random_octets().map_err(system("random numbers"))?);
+        let key = ShardKey::new(&rng.random_array());
         let control = place.control_socket();
-        usher_host::control::free(&control).map_err(system("the control socket"))?;
+        usher_host::control::ensure_unused(&control).map_err(system("the control socket"))?;
         // The shards share their addresses, so that another server could share them, too, and answer half of the
         // requests: nobody may have them now.
-        drop(shards::bind(file, false)?);
-        let bound: Vec<Bound> = (0..count).map(|_| shards::bind(file, true)).collect::<Result<_, _>>()?;
+        drop(shards::bind_sockets(file, false)?);
+        let bound: Vec<BoundSockets> =
+            (0..count).map(|_| shards::bind_sockets(file, true)).collect::<Result<_, _>>()?;
         let mut admin = place.lasting_store(false).map_err(InstallationError::from)?;
-        let (rows, owed) = match admin.clients() {
+        let (rows, owed) = match admin.list_clients() {
             Ok(rows) => (rows, false),
             Err(error @ (StoreError::Refused(_) | StoreError::Unstorable(_))) => {
                 return Err(InstallationError::from(error).into());
@@ -151,46 +152,47 @@ impl Begun {
         };
         fetched::fetch_missing(&mut place.loaded, &place.state_dir);
         let own = place.own_secrets(true)?;
-        let assembly = ServerAssembly::of(&place, (&rows, &own), count, &wall_clock, &mut rng)
+        let assembly = ServerAssembly::from_installation(&place, (&rows, &own), count, &wall_clock, &mut rng)
             .map_err(ServeError::Config)?;
 
-        let mailboxes = Mailboxes::default();
-        let ledger = Ledger::new(usher_aaa_config::ledger(&place.loaded, rng.next_u64()));
+        let mailboxes = ShardMailboxes::default();
+        let ledger = Ledger::new(usher_aaa_config::ledger_config(&place.loaded, rng.next_u64()));
         let store = place.lasting_store(!owed).map_err(InstallationError::from)?;
         let (ledger, ledger_thread) =
-            ledger::begin(ledger, store, clock, mailboxes.clone()).map_err(InstallationError::from)?;
+            ledger::start_ledger(ledger, store, clock, mailboxes.clone()).map_err(InstallationError::from)?;
         // Who asks for users never gives up: what is known of them stands in while the database refuses.
         let stores =
             (0..file.users.threads).map(|_| place.lasting_store(true)).collect::<Result<Vec<_>, _>>();
         let inline = Arc::new(RwLock::new(assembly.built.inline.clone()));
-        let lookups = Arc::new(Latency::default());
-        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, assembly.tls.as_ref())));
-        let rows_read = Arc::new(RwLock::new(reading(&place.loaded)));
+        let lookups = Arc::new(SharedHistogram::default());
+        let status =
+            Arc::new(RwLock::new(CertificateStatus::from_config(&place.loaded, assembly.tls.as_ref())));
+        let rows_read = Arc::new(RwLock::new(row_reader(&place.loaded)));
         let (chains, shown) = std::sync::mpsc::sync_channel(lists::CHAINS);
-        let known = Arc::new(KnownUsers::new(&file.users, clock, &mut rng));
-        let shared = Shared {
+        let known = Arc::new(SharedUserCache::new(&file.users, clock, &mut rng));
+        let shared = WorkerContext {
             mailboxes: mailboxes.clone(),
             inline: inline.clone(),
-            known: known.clone(),
+            user_cache: known.clone(),
             reading: rows_read.clone(),
             left_out: Arc::default(),
             latency: lookups.clone(),
             status: status.clone(),
             chains,
         };
-        let (workers, _) = Workers::begin(shared, stores.map_err(InstallationError::from)?);
+        let (workers, _) = WorkerPool::start_workers(shared, stores.map_err(InstallationError::from)?);
 
         let counters = Arc::new(RwLock::new(Vec::new()));
         let listeners = shards::tls_servers(assembly.tls.as_deref());
-        let upstreams = Upstreams::of(file, assembly.tls.as_deref());
-        let known_homes = Known::new(upstreams.peers().clone());
+        let upstreams = UpstreamServers::from_file(file, assembly.tls.as_deref());
+        let known_homes = HomeServerHealth::new(upstreams.peers().clone());
         let outgoing = Arc::new(RwLock::new(upstreams));
         let mut threads = Vec::new();
         let mut boxes = Vec::new();
         for (number, bound) in bound.into_iter().enumerate() {
             let number = u16::try_from(number).unwrap_or(u16::MAX);
-            let server = assembly.server(number, &key, &mut rng)?;
-            let sockets = bound.sockets(&outgoing, listeners.first());
+            let server = assembly.build_server(number, &key, &mut rng)?;
+            let sockets = bound.into_sockets(&outgoing, listeners.first());
             let mut node = AaaRole {
                 server,
                 number,
@@ -204,7 +206,7 @@ impl Begun {
                 homes: known_homes.clone(),
                 failures: file.limits.failures > 0,
                 logins: file.accounting.logins,
-                state: crate::role::State::default(),
+                state: crate::role::ShardState::default(),
             };
             node.take_clients(assembly.built.clients.clone());
             let (driver, mailbox) = Driver::new(node, sockets, clock);
@@ -212,39 +214,39 @@ impl Begun {
             add_counters(&counters, driver.counters());
             threads.push((number, driver));
         }
-        mailboxes.set(boxes);
+        mailboxes.set_mailboxes(boxes);
         let mut shards = Vec::new();
         for (number, driver) in threads {
             let run = async move || driver.run().await.map(drop);
-            let shard = usher_live::spawn(&format!("usher-{number}"), None, run)
+            let shard = usher_live::spawn_shard(&format!("usher-{number}"), None, run)
                 .map_err(|e| ServeError::Config(e.to_string()))?;
             shards.push(shard);
         }
         let ServerAssembly { tls, built } = assembly;
-        let running = Running {
+        let running = RunningServer {
             mailboxes,
             ledger,
             workers,
             tls: RwLock::new(tls),
             lookups,
-            begun: Monotonic::now(),
+            started_at: Monotonic::now(),
             reloads: Mutex::new((0, 0)),
             lists: Mutex::default(),
             shards: count,
             clock,
             start: place.clone(),
-            place: RwLock::new(place),
+            installation: RwLock::new(place),
             admin: Mutex::new(admin),
             store_answer: StoreAnswer::default(),
             inline,
-            known,
+            user_cache: known,
             status,
             reading: rows_read,
             listeners,
             outgoing,
             wall: wall_clock,
             config_path: config.map(Path::to_owned),
-            within,
+            embedding_client: within,
             control,
             key,
             reloading: Mutex::new(()),
@@ -253,7 +255,7 @@ impl Begun {
             generation: AtomicU64::new(0),
         };
         let running = Arc::new(running);
-        lists::begin(&running, shown);
+        lists::start_watcher(&running, shown);
         if owed {
             let running = running.clone();
             // Without this thread they come with the next reload.
@@ -267,28 +269,28 @@ impl Begun {
     }
 
     /// Serves until it is told to end, on this thread.
-    pub(crate) fn serve(
+    pub(crate) fn run_until_stopped(
         self,
         runtime: Runtime,
-        listens: impl FnOnce() -> Result<Listens, ServeError>,
+        listens: impl FnOnce() -> Result<ServerSignals, ServeError>,
     ) -> Result<(), ServeError> {
-        let ended = runtime.block_on(until_told(&self.running, &self.shards, listens));
+        let ended = runtime.block_on(serve_until_signal(&self.running, &self.shards, listens));
         // A reload that waits for something does not keep the server from ending.
         runtime.shutdown_background();
-        self.end(ended)
+        self.shut_down(ended)
     }
 
     /// Ends: answers what waits, says goodbye to Diameter peers, writes what the ledger has.
-    fn end(self, ended: Result<(), ServeError>) -> Result<(), ServeError> {
-        if self.running.within.is_none() {
-            notify::stopping();
+    fn shut_down(self, ended: Result<(), ServeError>) -> Result<(), ServeError> {
+        if self.running.embedding_client.is_none() {
+            notify::notify_stopping();
         }
         tracing::info!("stopping: no new logins are taken");
         let until = Monotonic::now() + DRAIN;
         while self.shards.iter().any(|s| !s.is_finished()) {
             let over = Monotonic::now() >= until;
-            for mailbox in self.running.mailboxes.all() {
-                mailbox.send(if over { Message::Stop } else { Message::Drain });
+            for mailbox in self.running.mailboxes.as_slice() {
+                mailbox.send(if over { ShardMessage::Stop } else { ShardMessage::Drain });
             }
             std::thread::sleep(Duration::from_millis(20));
             if Monotonic::now() >= until + DRAIN {
@@ -296,7 +298,7 @@ impl Begun {
                 break;
             }
         }
-        self.running.ledger.stop();
+        self.running.ledger.request_stop();
         if let Some(ledger) = self.ledger
             && ledger.join().is_err()
         {
@@ -316,41 +318,43 @@ fn add_counters(all: &RwLock<Vec<Arc<DriverCounters>>>, one: Arc<DriverCounters>
 }
 
 /// Serves those who ask how things are, until a signal says to end.
-async fn until_told(
-    running: &Arc<Running>,
-    shards: &[Threads],
-    listens: impl FnOnce() -> Result<Listens, ServeError>,
+async fn serve_until_signal(
+    running: &Arc<RunningServer>,
+    shards: &[ShardThread],
+    listens: impl FnOnce() -> Result<ServerSignals, ServeError>,
 ) -> Result<(), ServeError> {
     let system = |what| move |error| ServeError::System { what, error };
     let mut listens = listens()?;
-    let place = running.read_place();
-    control::begin(running, &running.control).map_err(system("the control socket"))?;
+    let place = running.current_installation();
+    control::start_control(running, &running.control).map_err(system("the control socket"))?;
     if let Some(address) = place.loaded.file.metrics.listen {
-        let bound =
-            usher_host::metrics::begin(address, Arc::new(metrics::RunningProbe(Arc::downgrade(running))));
+        let bound = usher_host::metrics::start_metrics(
+            address,
+            Arc::new(metrics::RunningProbe(Arc::downgrade(running))),
+        );
         bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
     }
     // Signals, control socket and metrics are there, too, for who waited for this.
     match listens {
-        Listens::Signals(_) => {
+        ServerSignals::Signals(_) => {
             tracing::info!(shards = shards.len(), version = env!("CARGO_PKG_VERSION"), "started");
         }
-        Listens::Within(_) => {
+        ServerSignals::Embedded(_) => {
             tracing::info!(shards = shards.len(), "the AAA server within this program serves")
         }
     }
-    listens.notify(notify::ready);
-    let mut drops = Drops::default();
+    listens.notify_systemd(notify::notify_ready);
+    let mut drops = DropMonitor::default();
     let mut epoch = running.clock.wall_epoch();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut reload: Option<tokio::task::JoinHandle<()>> = None;
     let mut again = false;
     loop {
         // What it says is in the log.
-        let reload_now = |listens: &Listens| {
-            listens.notify(notify::reloading);
+        let reload_now = |listens: &ServerSignals| {
+            listens.notify_systemd(notify::notify_reloading);
             let running = running.clone();
-            Some(tokio::task::spawn_blocking(move || drop(running.reload())))
+            Some(tokio::task::spawn_blocking(move || drop(running.reload_config())))
         };
         tokio::select! {
             _ = tick.tick() => {
@@ -359,28 +363,28 @@ async fn until_told(
                     // Whoever started the server starts it again.
                     return Err(ServeError::Config("a shard's thread has failed; ending".to_owned()));
                 }
-                if drops.due() {
+                if drops.is_due() {
                     let asked = running.clone();
                     // Shards are waited for: not on the thread of the signals.
-                    if let Ok(all) = tokio::task::spawn_blocking(move || asked.mailboxes.collect()).await {
-                        drops.look(&all);
+                    if let Ok(all) = tokio::task::spawn_blocking(move || asked.mailboxes.collect_snapshot()).await {
+                        drops.log_new_drops(&all);
                     }
                 }
             }
             told = listens.next() => match told {
-                Told::End => break,
-                Told::Reload if reload.is_some() => again = true,
-                Told::Reload => reload = reload_now(&listens),
+                SignalEvent::End => break,
+                SignalEvent::Reload if reload.is_some() => again = true,
+                SignalEvent::Reload => reload = reload_now(&listens),
             },
             // One that ends in a panic is over, too.
             _ = async { reload.as_mut()?.await.ok() }, if reload.is_some() => {
-                listens.notify(notify::ready);
+                listens.notify_systemd(notify::notify_ready);
                 // Who asked meanwhile may have changed what had been read already.
                 reload = if std::mem::take(&mut again) { reload_now(&listens) } else { None };
             }
         }
     }
-    if let Listens::Signals(signals) = listens {
+    if let ServerSignals::Signals(signals) = listens {
         signals.end_by_the_next();
     }
     Ok(())

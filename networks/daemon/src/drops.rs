@@ -1,8 +1,8 @@
 //! Silence explained: what was dropped since the last look is logged, once in ten seconds.
 
-use crate::stats::Snapshot;
+use crate::stats::ShardSnapshot;
 use std::collections::BTreeMap;
-use usher_radius::server::{Counters, DropSources, DroppedFrom};
+use usher_radius::server::{DropSources, DroppedFrom, RadiusServerCounters};
 
 /// Looks, one a second, between two that count.
 const EVERY: u32 = 10;
@@ -14,9 +14,10 @@ macro_rules! hints {
     };
 }
 
-type Hint = (&'static str, fn(&Counters) -> u64, fn(&DropSources) -> Option<DroppedFrom>, &'static str);
+type DropHint =
+    (&'static str, fn(&RadiusServerCounters) -> u64, fn(&DropSources) -> Option<DroppedFrom>, &'static str);
 
-const HINTS: &[Hint] = hints! {
+const HINTS: &[DropHint] = hints! {
     unknown_client: "no [[client]] has the sender's address",
     missing_message_authenticator: "an old client; see message_authenticator of [[client]]",
     bad_message_authenticator: "the shared secrets differ",
@@ -27,23 +28,23 @@ const HINTS: &[Hint] = hints! {
 
 /// What was seen at the last look.
 #[derive(Default)]
-pub(crate) struct Drops {
+pub(crate) struct DropMonitor {
     looks: u32,
-    seen: BTreeMap<&'static str, u64>,
+    last_counts: BTreeMap<&'static str, u64>,
 }
 
-impl Drops {
+impl DropMonitor {
     /// Whether it is time to look; to be called once a second.
-    pub(crate) fn due(&mut self) -> bool {
+    pub(crate) fn is_due(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         self.looks.is_multiple_of(EVERY)
     }
 
     /// Compares with the last look.
-    pub(crate) fn look(&mut self, all: &Snapshot) {
+    pub(crate) fn log_new_drops(&mut self, all: &ShardSnapshot) {
         for (kind, counted, source, hint) in HINTS {
             let now = all.radius.as_ref().map_or(0, counted);
-            let before = self.seen.insert(kind, now).unwrap_or(0);
+            let before = self.last_counts.insert(kind, now).unwrap_or(0);
             if now > before {
                 let newest_from = source(&all.drop_sources).map(|(_, from)| tracing::field::display(from));
                 tracing::warn!(

@@ -2,21 +2,21 @@
 
 pub(crate) mod learnt;
 
-use learnt::{Learnt, Point};
+use learnt::{DistributionPoint, LearnedPoints};
 
-use crate::clock::wall;
+use crate::clock::wall_time;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration as Wait;
-use usher_aaa_config::lists::{certificates, urls};
-use usher_aaa_config::{LearntList, Loaded};
+use usher_aaa_config::lists::{list_urls, parse_certificates};
+use usher_aaa_config::{LearntList, LoadedConfig};
 use usher_core::WallTime;
 use usher_crypto::x509::RevocationList;
-pub(crate) use usher_pki::kept_list as kept;
-use usher_pki::{Publisher, renew_list};
+pub(crate) use usher_pki::stored_list_path as kept;
+use usher_pki::{ListPublisher, renew_list};
 
 /// How long a list's publisher may take, and what it may send.
-pub(crate) const PATIENCE: Wait = Wait::from_secs(10);
+pub(crate) const FETCH_TIMEOUT: Wait = Wait::from_secs(10);
 pub(crate) const LONGEST: u64 = 32 << 20;
 /// What a publisher whom users' certificates name may send, and all of them together.
 const LONGEST_LEARNT: u64 = 8 << 20;
@@ -44,15 +44,15 @@ pub(crate) fn all_at_once<T: Sync, R: Send>(
 }
 
 /// Reads the lists that were fetched before.
-pub(crate) fn read(loaded: &mut Loaded, state_dir: &Path) {
+pub(crate) fn read_fetched_lists(loaded: &mut LoadedConfig, state_dir: &Path) {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &mut loaded.tls) else { return };
-    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
-    let all = urls(tls, files).into_iter();
+    let authorities = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
+    let all = list_urls(tls, files).into_iter();
     // One that is not there, or no list any more, is fetched again; as is one of an earlier authority, with which
     // nobody of the one of now would get in.
     let read = |url: String| {
         let octets = fs::read(kept(state_dir, &url)).ok()?;
-        let lists = RevocationList::read(&octets).ok()?;
+        let lists = RevocationList::read_lists(&octets).ok()?;
         let signed = lists.iter().all(|list| list.is_signed_by(authorities.iter().map(Vec::as_slice)));
         if !signed {
             tracing::warn!(url, "no authority of ca has signed the revocation list that is kept: not used");
@@ -61,9 +61,9 @@ pub(crate) fn read(loaded: &mut Loaded, state_dir: &Path) {
     };
     files.fetched = all.filter_map(read).collect();
     let mut left = ALL_LEARNT;
-    let read = |point: Point| {
-        let octets = fs::read(point.kept(state_dir)).ok()?;
-        let lists = RevocationList::read(&octets).ok()?;
+    let read = |point: DistributionPoint| {
+        let octets = fs::read(point.list_path(state_dir)).ok()?;
+        let lists = RevocationList::read_lists(&octets).ok()?;
         if !lists.iter().all(|list| list.is_signed_by([&point.issuer[..]])) {
             return None;
         }
@@ -77,40 +77,40 @@ pub(crate) fn read(loaded: &mut Loaded, state_dir: &Path) {
         left = rest;
         Some(LearntList { url: point.url, issuer: point.issuer, octets })
     };
-    let points = Learnt::read(state_dir, tls, &authorities).points;
+    let points = LearnedPoints::load_from(state_dir, tls, &authorities).points;
     files.learnt = points.into_iter().filter_map(read).collect();
 }
 
 /// Reads the files of lists again, and nothing else of the configuration.
-pub(crate) fn read_again(loaded: &mut Loaded, state_dir: &Path) -> Result<(), String> {
+pub(crate) fn reload_list_files(loaded: &mut LoadedConfig, state_dir: &Path) -> Result<(), String> {
     if let (Some(tls), Some(files)) = (&loaded.file.tls, &mut loaded.tls) {
         let octets = |path: &PathBuf| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
         files.crls = tls.crl.iter().map(octets).collect::<Result<_, _>>()?;
     }
-    read(loaded, state_dir);
+    read_fetched_lists(loaded, state_dir);
     Ok(())
 }
 
 /// Fetches the lists that were never fetched, all at once, before anybody is let in.
-pub(crate) fn fetch_missing(loaded: &mut Loaded, state_dir: &Path) {
+pub(crate) fn fetch_missing(loaded: &mut LoadedConfig, state_dir: &Path) {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return };
-    let mut missing = urls(tls, files);
+    let mut missing = list_urls(tls, files);
     missing.retain(|url| !files.fetched.iter().any(|(kept, _)| kept == url));
     let missing: Vec<String> = missing.into_iter().collect();
-    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
-    let now = wall();
-    let done = all_at_once(&missing, |url| fetch(state_dir, &authorities, url, now));
+    let authorities = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
+    let now = wall_time();
+    let done = all_at_once(&missing, |url| fetch_list(state_dir, &authorities, url, now));
     for (url, done) in missing.iter().zip(done) {
         if let Err(error) = done {
             tracing::error!(url, error, "no revocation list yet: nobody is refused by it");
         }
     }
-    read(loaded, state_dir);
+    read_fetched_lists(loaded, state_dir);
 }
 
 /// Fetches a list, and keeps it where one of these authorities has signed it and it is later than the one that is kept;
 /// whether it is.
-pub(crate) fn fetch(
+pub(crate) fn fetch_list(
     state_dir: &Path,
     authorities: &[Vec<u8>],
     url: &str,
@@ -118,14 +118,18 @@ pub(crate) fn fetch(
 ) -> Result<bool, String> {
     let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
     let wrong = "no authority of ca has signed";
-    let publisher = Publisher { url, patience: PATIENCE, longest: LONGEST };
+    let publisher = ListPublisher { url, timeout: FETCH_TIMEOUT, longest: LONGEST };
     renew_list(&kept(state_dir, url), &publisher, (&signed, wrong), now)
 }
 
 /// The same, of a list that users' certificates name: their issuer must have signed it.
-pub(crate) fn fetch_learnt(state_dir: &Path, point: &Point, now: WallTime) -> Result<bool, String> {
+pub(crate) fn fetch_learnt(
+    state_dir: &Path,
+    point: &DistributionPoint,
+    now: WallTime,
+) -> Result<bool, String> {
     let signed = |list: &RevocationList| list.is_signed_by([&point.issuer[..]]);
     let wrong = "the issuer of the certificates that name it has not signed";
-    let publisher = Publisher { url: &point.url, patience: PATIENCE, longest: LONGEST_LEARNT };
-    renew_list(&point.kept(state_dir), &publisher, (&signed, wrong), now)
+    let publisher = ListPublisher { url: &point.url, timeout: FETCH_TIMEOUT, longest: LONGEST_LEARNT };
+    renew_list(&point.list_path(state_dir), &publisher, (&signed, wrong), now)
 }

@@ -2,44 +2,44 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use usher_aaa::proxy::{Report, Service};
+use usher_aaa::proxy::{HomeServerReport, HomeServerType};
 use usher_aaa::{AaaServer, HomeServerState};
 use usher_control::HomeServerStatus;
 use usher_host::TlsPeers;
-use usher_radius::client::{Health, HealthCause, ServerCounts};
+use usher_radius::client::{HealthCause, ServerCounts, ServerHealth};
 
 /// What a home server is asked for, as labels and logs have it.
-pub(crate) const fn service_name(service: Service) -> &'static str {
+pub(crate) const fn service_name(service: HomeServerType) -> &'static str {
     match service {
-        Service::Authentication => "authentication",
-        Service::Accounting => "accounting",
-        Service::Both => "radsec",
+        HomeServerType::Authentication => "authentication",
+        HomeServerType::Accounting => "accounting",
+        HomeServerType::Both => "radsec",
     }
 }
 
 /// As those know it who come from FreeRADIUS.
-pub(crate) const fn health_name(health: Health) -> &'static str {
+pub(crate) const fn health_name(health: ServerHealth) -> &'static str {
     match health {
-        Health::Alive => "alive",
-        Health::Suspect => "zombie",
-        Health::Dead => "dead",
+        ServerHealth::Alive => "alive",
+        ServerHealth::Suspect => "zombie",
+        ServerHealth::Dead => "dead",
     }
 }
 
 /// How all shards find home servers to be, so that a change is told once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
-    health: Arc<Mutex<BTreeMap<(String, Service), Health>>>,
+pub(crate) struct HomeServerHealth {
+    health: Arc<Mutex<BTreeMap<(String, HomeServerType), ServerHealth>>>,
     /// Those inside TLS, and why one of them is not reached.
     peers: TlsPeers,
 }
 
-impl Known {
+impl HomeServerHealth {
     /// With what is found of those inside TLS.
     pub(crate) fn new(peers: TlsPeers) -> Self {
         Self { health: Arc::default(), peers }
     }
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Service), Health>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, HomeServerType), ServerHealth>> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Whether this is news.
@@ -53,7 +53,7 @@ impl Known {
         *self.lock() = reports.map(|r| ((r.name, r.service), r.health)).collect();
     }
     /// Tells in the log how a home server is, where that is news.
-    pub(crate) fn tell(&self, server: &AaaServer, state: &HomeServerState) {
+    pub(crate) fn log_change(&self, server: &AaaServer, state: &HomeServerState) {
         if !self.is_news(state) {
             return;
         }
@@ -61,32 +61,32 @@ impl Known {
         let realms = realms.join(", ");
         let mut reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
         let report = reports.find(|report| report.name == state.name && report.service == state.service);
-        let fault = report.and_then(|report| self.peers.fault(report.address));
+        let fault = report.and_then(|report| self.peers.peer_fault(report.address));
         let (home_server, service, why) =
-            (&state.name, service_name(state.service), why(state.cause, fault.as_deref()));
+            (&state.name, service_name(state.service), explain_health(state.cause, fault.as_deref()));
         match state.health {
-            Health::Suspect => tracing::warn!(
+            ServerHealth::Suspect => tracing::warn!(
                 home_server,
                 service,
                 realms,
                 why,
                 "a home server does not answer: others of its realms are asked before it"
             ),
-            Health::Dead => tracing::warn!(
+            ServerHealth::Dead => tracing::warn!(
                 home_server,
                 service,
                 realms,
                 why,
                 "a home server is dead: nothing is sent to it until it is back"
             ),
-            Health::Alive if matches!(state.cause, HealthCause::Revived(_)) => tracing::info!(
+            ServerHealth::Alive if matches!(state.cause, HealthCause::Revived(_)) => tracing::info!(
                 home_server,
                 service,
                 realms,
                 why,
                 "a home server is asked again: nobody knows yet whether it is back"
             ),
-            Health::Alive => {
+            ServerHealth::Alive => {
                 tracing::info!(home_server, service, realms, why, "a home server is back");
             }
         }
@@ -94,7 +94,7 @@ impl Known {
 }
 
 /// Why a home server is as it is; `fault`: what TLS found of it.
-fn why(cause: HealthCause, fault: Option<&str>) -> String {
+fn explain_health(cause: HealthCause, fault: Option<&str>) -> String {
     let seconds = |d: usher_core::Duration| format!("{:.1} s", d.as_secs_f64());
     match cause {
         HealthCause::Silent(time) => format!("it owed an answer and said nothing for {}", seconds(time)),
@@ -112,31 +112,36 @@ fn why(cause: HealthCause, fault: Option<&str>) -> String {
 
 /// A home server, as the shards that ask it see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Home {
+pub(crate) struct HomeServerView {
     pub(crate) address: std::net::SocketAddr,
     /// The worst that a shard knows.
-    pub(crate) health: Health,
-    pub(crate) asked: ServerCounts,
+    pub(crate) health: ServerHealth,
+    pub(crate) request_counts: ServerCounts,
 }
 
 /// All home servers, by name and by what they are asked for.
-pub(crate) type HomeServers = BTreeMap<(String, Service), Home>;
+pub(crate) type HomeServers = BTreeMap<(String, HomeServerType), HomeServerView>;
 
 /// As one shard sees them.
-pub(crate) fn homes(server: &AaaServer) -> HomeServers {
+pub(crate) fn view_home_servers(server: &AaaServer) -> HomeServers {
     let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
-    let of = |r: Report| ((r.name, r.service), Home { address: r.address, health: r.health, asked: r.asked });
+    let of = |r: HomeServerReport| {
+        (
+            (r.name, r.service),
+            HomeServerView { address: r.address, health: r.health, request_counts: r.counts },
+        )
+    };
     reports.map(of).collect()
 }
 
 /// Puts what another shard sees to it.
-pub(crate) fn merge(all: &mut HomeServers, others: HomeServers) {
+pub(crate) fn merge_views(all: &mut HomeServers, others: HomeServers) {
     for (key, other) in others {
         match all.get_mut(&key) {
             None => drop(all.insert(key, other)),
             Some(home) => {
                 home.health = home.health.max(other.health);
-                let (mine, theirs) = (&mut home.asked, other.asked);
+                let (mine, theirs) = (&mut home.request_counts, other.request_counts);
                 mine.requests += theirs.requests;
                 mine.answers += theirs.answers;
                 mine.timeouts += theirs.timeouts;
@@ -148,16 +153,17 @@ pub(crate) fn merge(all: &mut HomeServers, others: HomeServers) {
 }
 
 /// For those who ask how things are.
-pub(crate) fn statuses(homes: &HomeServers) -> Vec<HomeServerStatus> {
-    let of = |((name, service), home): (&(String, Service), &Home)| HomeServerStatus {
+pub(crate) fn home_server_statuses(homes: &HomeServers) -> Vec<HomeServerStatus> {
+    let of = |((name, service), home): (&(String, HomeServerType), &HomeServerView)| HomeServerStatus {
         name: name.clone(),
         service: service_name(*service).to_owned(),
         address: home.address.to_string(),
         state: health_name(home.health).to_owned(),
-        requests: home.asked.requests,
-        timeouts: home.asked.timeouts,
-        round_trip: (home.asked.timed > 0)
-            .then(|| home.asked.round_trips.as_secs_f64() * 1000.0 / home.asked.timed as f64),
+        requests: home.request_counts.requests,
+        timeouts: home.request_counts.timeouts,
+        round_trip: (home.request_counts.timed > 0).then(|| {
+            home.request_counts.round_trips.as_secs_f64() * 1000.0 / home.request_counts.timed as f64
+        }),
     };
     homes.iter().map(of).collect()
 }
@@ -166,18 +172,18 @@ pub(crate) fn statuses(homes: &HomeServers) -> Vec<HomeServerStatus> {
 mod tests {
     use super::*;
 
-    fn state(health: Health) -> HomeServerState {
+    fn test_state(health: ServerHealth) -> HomeServerState {
         let cause = HealthCause::Answered;
-        HomeServerState { name: "h".to_owned(), service: Service::Authentication, health, cause }
+        HomeServerState { name: "h".to_owned(), service: HomeServerType::Authentication, health, cause }
     }
 
     #[test]
     fn what_several_shards_find_out_is_news_once() {
-        let known = Known::default();
-        let news = |health| known.is_news(&state(health));
-        assert!(!news(Health::Alive), "it was");
-        assert!(news(Health::Suspect) && !news(Health::Suspect));
-        assert!(news(Health::Dead) && !news(Health::Dead) && news(Health::Alive));
+        let known = HomeServerHealth::default();
+        let news = |health| known.is_news(&test_state(health));
+        assert!(!news(ServerHealth::Alive), "it was");
+        assert!(news(ServerHealth::Suspect) && !news(ServerHealth::Suspect));
+        assert!(news(ServerHealth::Dead) && !news(ServerHealth::Dead) && news(ServerHealth::Alive));
     }
 
     #[test]
@@ -187,13 +193,13 @@ mod tests {
             let asked =
                 ServerCounts { requests: answers + 1, answers, timeouts: 1, timed: answers, round_trips };
             HomeServers::from([(
-                ("h".to_owned(), Service::Both),
-                Home { address: "192.0.2.1:2083".parse().unwrap(), health, asked },
+                ("h".to_owned(), HomeServerType::Both),
+                HomeServerView { address: "192.0.2.1:2083".parse().unwrap(), health, request_counts: asked },
             )])
         };
-        let mut all = home(Health::Alive, 2);
-        merge(&mut all, home(Health::Dead, 3));
-        let said = statuses(&all).remove(0);
+        let mut all = home(ServerHealth::Alive, 2);
+        merge_views(&mut all, home(ServerHealth::Dead, 3));
+        let said = home_server_statuses(&all).remove(0);
         assert_eq!((said.state.as_str(), said.service.as_str()), ("dead", "radsec"));
         assert_eq!((said.requests, said.timeouts, said.round_trip), (7, 2, Some(10.0)));
     }

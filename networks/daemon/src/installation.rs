@@ -9,16 +9,16 @@ use std::{fmt, fs};
 use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
 use usher_aaa_config::model::StoreKind;
-use usher_aaa_config::{Loaded, parse};
+use usher_aaa_config::{LoadedConfig, parse};
 use usher_config::disk::LoadError;
-use usher_config::{Alone, Prefix};
+use usher_config::{NoEnvironment, Prefix};
 use usher_host::folder;
 
 /// A configuration, and the folder of what the server makes itself.
 #[derive(Clone, Debug)]
-pub struct Installation {
+pub struct ServerInstallation {
     /// What is configured.
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     /// The state directory.
     pub state_dir: PathBuf,
     /// True: there is no file, and defaults stand in.
@@ -29,7 +29,7 @@ pub struct Installation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreReport {
     /// What kind it is, and where.
-    pub place: String,
+    pub location: String,
     /// Its tables; `None`: there is no file yet, which a server makes.
     pub schema: Option<usher_store::SchemaReport>,
 }
@@ -37,7 +37,7 @@ pub struct StoreReport {
 impl StoreReport {
     /// What a server would miss, a sentence each.
     #[must_use]
-    pub fn missing(&self) -> &[String] {
+    pub fn missing_parts(&self) -> &[String] {
         self.schema.as_ref().map_or(&[], |schema| &schema.missing)
     }
 }
@@ -46,16 +46,16 @@ impl fmt::Display for StoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = usher_store::SCHEMA_VERSION;
         match self.schema.as_ref().map(|schema| schema.version) {
-            None => write!(f, "{}: not there yet; usher aaa serve makes it", self.place),
-            Some(0) => write!(f, "{}: no tables of Usher's yet; usher aaa serve makes them", self.place),
+            None => write!(f, "{}: not there yet; usher aaa serve makes it", self.location),
+            Some(0) => write!(f, "{}: no tables of Usher's yet; usher aaa serve makes them", self.location),
             Some(version) if version < known => {
                 write!(
                     f,
                     "{}: tables of version {version}; usher aaa serve brings them to {known}",
-                    self.place
+                    self.location
                 )
             }
-            Some(version) => write!(f, "{}: tables of version {version}", self.place),
+            Some(version) => write!(f, "{}: tables of version {version}", self.location),
         }
     }
 }
@@ -91,21 +91,21 @@ pub enum InstallationError {
 /// Where the running server of a configuration is asked, and which lists its file names: what can be known without the
 /// configuration's secrets, some of which may be there for the server alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Location {
+pub struct ServerLocation {
     /// The control socket.
     pub control_socket: PathBuf,
     /// Files of revocation lists.
     pub crl: Vec<PathBuf>,
 }
 
-impl Location {
+impl ServerLocation {
     /// Reads a configuration: the file named, or the default one, or, where that is not there, defaults.
     ///
     /// # Errors
     /// A file that was named is not there, or is no configuration.
-    pub fn find(config: Option<&Path>) -> Result<Self, InstallationError> {
+    pub fn from_config(config: Option<&Path>) -> Result<Self, InstallationError> {
         let there = || Some(Path::new(DEFAULT_PATH)).filter(|path| path.exists());
-        let file = config.or_else(there).map(config::outline).transpose()?;
+        let file = config.or_else(there).map(config::load_outline).transpose()?;
         let said = file.as_ref();
         let state_dir = said.and_then(|f| f.state_dir.clone()).unwrap_or_else(default_state_dir);
         let socket = said.and_then(|f| f.control.socket.clone());
@@ -120,26 +120,28 @@ impl Location {
 ///
 /// # Errors
 /// The system has none.
-pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub fn random_octets<const N: usize>() -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     fs::File::open("/dev/urandom")?.read_exact(&mut octets)?;
     Ok(octets)
 }
 
-impl Installation {
+impl ServerInstallation {
     /// Reads the configuration: the file named, or the default one, or, where that is not there, defaults.
     ///
     /// # Errors
     /// A file that was named is not there, or something in it is wrong.
-    pub fn open(config: Option<&Path>) -> Result<Self, InstallationError> {
+    pub fn from_config(config: Option<&Path>) -> Result<Self, InstallationError> {
         let (loaded, first) = match config {
-            Some(path) => (config::load(path)?, false),
-            None if Path::new(DEFAULT_PATH).exists() => (config::load(Path::new(DEFAULT_PATH))?, false),
-            None => (parse("no configuration", "", None, &Alone).map_err(LoadError::Faults)?, true),
+            Some(path) => (config::load_config(path)?, false),
+            None if Path::new(DEFAULT_PATH).exists() => {
+                (config::load_config(Path::new(DEFAULT_PATH))?, false)
+            }
+            None => (parse("no configuration", "", None, &NoEnvironment).map_err(LoadError::Faults)?, true),
         };
         let state_dir = loaded.file.state_dir.clone().unwrap_or_else(default_state_dir);
         let mut place = Self { loaded, state_dir, first };
-        fetched::read(&mut place.loaded, &place.state_dir);
+        fetched::read_fetched_lists(&mut place.loaded, &place.state_dir);
         Ok(place)
     }
 
@@ -147,16 +149,16 @@ impl Installation {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn prepare(&self) -> Result<(), InstallationError> {
-        self.of_state_dir(folder::make(&self.state_dir))
+    pub fn create_state_dir(&self) -> Result<(), InstallationError> {
+        self.of_state_dir(folder::create_private(&self.state_dir))
     }
 
     /// Whether there is a state directory, or could be one.
     ///
     /// # Errors
-    /// What [`Installation::prepare`] would end with.
+    /// What [`ServerInstallation::create_state_dir`] would end with.
     pub(crate) fn check_state_dir(&self) -> Result<(), InstallationError> {
-        self.of_state_dir(folder::check(&self.state_dir))
+        self.of_state_dir(folder::check_private(&self.state_dir))
     }
 
     fn of_state_dir(&self, done: io::Result<()>) -> Result<(), InstallationError> {
@@ -168,7 +170,8 @@ impl Installation {
     /// # Errors
     /// It cannot be made or read.
     pub(crate) fn own_secrets(&self, keep: bool) -> Result<OwnSecrets, InstallationError> {
-        let generated = self.first.then(|| self.made_once::<16>(self.secret_path(), keep)).transpose()?;
+        let generated =
+            self.first.then(|| self.load_or_generate::<16>(self.secret_path(), keep)).transpose()?;
         Ok(OwnSecrets { generated, identity_key: self.identity_key(keep)? })
     }
 
@@ -177,7 +180,7 @@ impl Installation {
     /// # Errors
     /// It cannot be made or read.
     pub fn generated_secret(&self) -> Result<String, InstallationError> {
-        self.made_once::<16>(self.secret_path(), true)
+        self.load_or_generate::<16>(self.secret_path(), true)
     }
 
     /// By what names are kept from clients: what is configured, or what was made at the first start.
@@ -187,20 +190,24 @@ impl Installation {
     fn identity_key(&self, keep: bool) -> Result<IdentityKey, InstallationError> {
         let text = match &self.loaded.identity_key {
             Some(key) => key.0.clone(),
-            None => self.made_once::<32>(self.state_dir.join("identity.key"), keep)?.into(),
+            None => self.load_or_generate::<32>(self.state_dir.join("identity.key"), keep)?.into(),
         };
         Ok(IdentityKey::new(text.as_bytes()))
     }
 
     /// So many random octets in hexadecimal, made where they are not there yet, and kept where that is asked.
-    fn made_once<const N: usize>(&self, path: PathBuf, keep: bool) -> Result<String, InstallationError> {
+    fn load_or_generate<const N: usize>(
+        &self,
+        path: PathBuf,
+        keep: bool,
+    ) -> Result<String, InstallationError> {
         let file = |error| InstallationError::File { path: path.clone(), error };
         match fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(file(error)),
             _ => {}
         }
-        let secret: String = random::<N>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
+        let secret: String = random_octets::<N>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
         if keep {
             self.write_secret(&path, &secret).map_err(file)?;
         }
@@ -222,11 +229,11 @@ impl Installation {
         for client in &self.loaded.clients {
             all.extend(client.secret.as_ref().map(|s| (client.prefix, Some((*s.0).clone()))));
         }
-        for row in self.store()?.clients()? {
+        for row in self.open_store()?.list_clients()? {
             let secret = row.virtual_server().is_none().then(|| row.secret.clone());
             all.extend(Prefix::parse(&row.nasname).ok().map(|prefix| (prefix, secret)));
         }
-        let fits = all.into_iter().filter(|(prefix, _)| prefix.holds(address));
+        let fits = all.into_iter().filter(|(prefix, _)| prefix.contains(address));
         match fits.max_by_key(|(prefix, _)| prefix.bits) {
             Some((_, secret)) => Ok(secret),
             None if self.first => self.generated_secret().map(Some),
@@ -242,7 +249,7 @@ impl Installation {
 
     /// Where the SQLite database is.
     #[must_use]
-    pub fn database(&self) -> PathBuf {
+    pub fn database_path(&self) -> PathBuf {
         self.loaded.file.users.path.clone().unwrap_or_else(|| self.state_dir.join("usher.db"))
     }
 
@@ -260,14 +267,14 @@ impl Installation {
     pub(crate) fn lasting_store(&self, proven: bool) -> Result<Box<dyn Store>, StoreError> {
         match self.loaded.file.users.store {
             StoreKind::Postgresql => {
-                let store = usher_store::Postgres::new(self.url())?;
-                Ok(Box::new(if proven { store.proven() } else { store }))
+                let store = usher_store::PostgresStore::new(self.database_url())?;
+                Ok(Box::new(if proven { store.with_proven_server() } else { store }))
             }
-            _ => self.store(),
+            _ => self.open_store(),
         }
     }
 
-    fn url(&self) -> &str {
+    fn database_url(&self) -> &str {
         self.loaded.url.as_ref().map_or("", |url| url.0.as_str())
     }
 
@@ -282,7 +289,7 @@ impl Installation {
     pub fn has_store(&self) -> bool {
         match self.loaded.file.users.store {
             StoreKind::Memory => false,
-            StoreKind::Sqlite => self.database().exists(),
+            StoreKind::Sqlite => self.database_path().exists(),
             StoreKind::Postgresql => true,
         }
     }
@@ -295,25 +302,29 @@ impl Installation {
         let (place, schema) = match self.loaded.file.users.store {
             StoreKind::Memory => return Ok(None),
             StoreKind::Sqlite => {
-                let database = self.database();
-                (format!("SQLite in {}", database.display()), usher_store::Sqlite::examine(database)?)
+                let database = self.database_path();
+                (
+                    format!("SQLite in {}", database.display()),
+                    usher_store::SqliteStore::examine_schema(database)?,
+                )
             }
-            StoreKind::Postgresql => {
-                ("PostgreSQL".to_owned(), Some(usher_store::Postgres::examine(self.url())?))
-            }
+            StoreKind::Postgresql => (
+                "PostgreSQL".to_owned(),
+                Some(usher_store::PostgresStore::examine_schema(self.database_url())?),
+            ),
         };
-        Ok(Some(StoreReport { place, schema }))
+        Ok(Some(StoreReport { location: place, schema }))
     }
 
     /// A connection to the store.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn store(&self) -> Result<Box<dyn Store>, StoreError> {
+    pub fn open_store(&self) -> Result<Box<dyn Store>, StoreError> {
         Ok(match self.loaded.file.users.store {
-            StoreKind::Memory => Box::new(crate::memory::Memory),
-            StoreKind::Sqlite => Box::new(usher_store::Sqlite::open(self.database())?),
-            StoreKind::Postgresql => Box::new(usher_store::Postgres::connect(self.url())?),
+            StoreKind::Memory => Box::new(crate::memory::NullStore),
+            StoreKind::Sqlite => Box::new(usher_store::SqliteStore::open(self.database_path())?),
+            StoreKind::Postgresql => Box::new(usher_store::PostgresStore::connect(self.database_url())?),
         })
     }
 }
@@ -346,11 +357,14 @@ mod tests {
                     secret_env = \"USHER_NOT_SET_HERE\"\n\
                     [tls]\ncertificate = \"none\"\nkey = \"none\"\ncrl = [\"a.crl\"]\ncrl_authority = \"pki\"\n";
         fs::write(&path, text).unwrap();
-        assert!(Installation::open(Some(&path)).is_err(), "the server has them in its environment");
-        let found = Location::find(Some(&path)).unwrap();
+        assert!(
+            ServerInstallation::from_config(Some(&path)).is_err(),
+            "the server has them in its environment"
+        );
+        let found = ServerLocation::from_config(Some(&path)).unwrap();
         assert_eq!(found.control_socket, Path::new("/s/control.sock"));
         assert_eq!(found.crl, [folder.join("a.crl"), folder.join("pki/ca.crl")]);
-        assert!(Location::find(Some(&folder.join("other"))).is_err());
+        assert!(ServerLocation::from_config(Some(&folder.join("other"))).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -359,8 +373,8 @@ mod tests {
         let state_dir = std::env::temp_dir().join(format!("usher-daemon-place-{}", std::process::id()));
         let _ = fs::remove_dir_all(&state_dir);
         fs::create_dir_all(&state_dir).unwrap();
-        let loaded = parse("none", "", None, &Alone).unwrap();
-        let place = Installation { loaded, state_dir: state_dir.clone(), first: true };
+        let loaded = parse("none", "", None, &NoEnvironment).unwrap();
+        let place = ServerInstallation { loaded, state_dir: state_dir.clone(), first: true };
         let other = state_dir.join("other");
         fs::write(&other, "").unwrap();
         for link in ["secret", "secret.new", "identity.new"] {

@@ -37,8 +37,8 @@ mod status;
 mod within;
 mod workers;
 
-pub use assembly::check;
-pub use daemon::serve;
+pub use assembly::check_config;
+pub use daemon::run_server;
 pub use error::ServeError;
-pub use installation::{Installation, InstallationError, Location, StoreReport};
-pub use within::{check_within, within};
+pub use installation::{InstallationError, ServerInstallation, ServerLocation, StoreReport};
+pub use within::{check_embedded_config, start_embedded};

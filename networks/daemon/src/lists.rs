@@ -1,11 +1,11 @@
 //! Revocation lists over their lives: told of before they are out of date, made anew where the authority is at hand,
 //! fetched where somebody publishes them. What is new is taken up while the server runs.
 
-use crate::clock::wall;
-use crate::fetched::learnt::{Learnt, Point};
-use crate::fetched::{all_at_once, fetch, fetch_learnt};
-use crate::installation::Installation;
-use crate::running::Running;
+use crate::clock::wall_time;
+use crate::fetched::learnt::{DistributionPoint, LearnedPoints};
+use crate::fetched::{all_at_once, fetch_learnt, fetch_list};
+use crate::installation::ServerInstallation;
+use crate::running::RunningServer;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration as Wait;
-use usher_aaa_config::lists::{Stage, certificates, fault, seconds, urls, used};
-use usher_aaa_config::{LearntList, Loaded};
+use usher_aaa_config::lists::{
+    ExpiryStage, find_list_fault, list_urls, lists_in_use, parse_certificates, seconds_between,
+};
+use usher_aaa_config::{LearntList, LoadedConfig};
 use usher_core::{Duration, WallTime};
-use usher_crypto::x509::{Information, RevocationList};
-use usher_pki::{Authority, PkiError};
+use usher_crypto::x509::{CertificateInfo, RevocationList};
+use usher_pki::{CertificateAuthority, PkiError};
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// How often it is looked whether something is due.
@@ -30,7 +32,7 @@ pub(crate) const CHAINS: usize = 64;
 const RETRY: Duration = Duration::from_secs(10);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// How often the same failure is told of.
-const AGAIN: Duration = Duration::from_secs(3600);
+const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What to do about a list that ends.
 const ADVICE: &str =
@@ -38,23 +40,25 @@ const ADVICE: &str =
 
 /// What is to be said of a configuration's lists before it serves: those that are, or are soon, out of date.
 #[must_use]
-pub fn warnings(loaded: &Loaded) -> Vec<String> {
+pub fn list_warnings(loaded: &LoadedConfig) -> Vec<String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Vec::new() };
-    let now = wall();
-    let used = used(tls, files).unwrap_or_default();
-    used.iter().filter_map(|(used, _)| Some(format!("{}; {ADVICE}", used.told(now)?))).collect()
+    let now = wall_time();
+    let used = lists_in_use(tls, files).unwrap_or_default();
+    used.iter().filter_map(|(used, _)| Some(format!("{}; {ADVICE}", used.expiry_warning(now)?))).collect()
 }
 
 /// Makes the list of an authority anew where a third of its time is left; whether it did.
-fn renew(folder: &Path, now: WallTime) -> Result<bool, String> {
+fn renew_authority_list(folder: &Path, now: WallTime) -> Result<bool, String> {
     let path = folder.join("ca.crl");
     let octets = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let list = RevocationList::read(&octets).map_err(|e| format!("{}: {e}", path.display()))?.pop();
+    let list = RevocationList::read_lists(&octets).map_err(|e| format!("{}: {e}", path.display()))?.pop();
     let due = list.is_none_or(|list| {
-        list.next_update.is_some_and(|end| seconds(now, end) <= seconds(list.this_update, end) / 3)
+        list.next_update
+            .is_some_and(|end| seconds_between(now, end) <= seconds_between(list.this_update, end) / 3)
     });
     if due {
-        let published = Authority::open(folder).and_then(|mut authority| authority.publish(now));
+        let published =
+            CertificateAuthority::open(folder).and_then(|mut authority| authority.publish_list(now));
         published.map_err(|error| match error {
             PkiError::File { .. } => {
                 format!("{error}; where the authority is another user's, usher-aaa-crl.timer does this")
@@ -67,7 +71,7 @@ fn renew(folder: &Path, now: WallTime) -> Result<bool, String> {
 
 /// From where a list comes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Source {
+enum ListSource {
     /// The folder of an authority that is at hand.
     Authority(PathBuf),
     /// A file, and what was read of it.
@@ -75,10 +79,10 @@ enum Source {
     /// A URL, and whether a list of it is in use.
     Url(String, bool),
     /// A place that users' certificates name, and whether a list of it is in use.
-    Learnt(Point, bool),
+    Learnt(DistributionPoint, bool),
 }
 
-impl Source {
+impl ListSource {
     /// What people call it.
     fn name(&self) -> String {
         match self {
@@ -88,7 +92,7 @@ impl Source {
         }
     }
     /// What tells it from others.
-    fn key(&self) -> (String, &[u8]) {
+    fn source_key(&self) -> (String, &[u8]) {
         match self {
             Self::Learnt(point, _) => (point.url.clone(), &point.issuer),
             other => (other.name(), &[]),
@@ -101,19 +105,19 @@ impl Source {
 }
 
 /// Where a configuration's lists come from.
-struct Sources {
+struct ListSources {
     /// Which configuration that is.
     generation: u64,
-    all: Vec<Source>,
+    all: Vec<ListSource>,
     interval: Duration,
     /// Whose fetched lists are believed, DER.
     authorities: Vec<Vec<u8>>,
     state_dir: PathBuf,
 }
 
-impl Sources {
+impl ListSources {
     /// None where there is no TLS.
-    fn of(place: &Installation, learnt: &Learnt, generation: u64) -> Self {
+    fn from_installation(place: &ServerInstallation, learnt: &LearnedPoints, generation: u64) -> Self {
         let state_dir = place.state_dir.clone();
         let (Some(tls), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else {
             return Self {
@@ -124,60 +128,60 @@ impl Sources {
                 state_dir,
             };
         };
-        let authority = tls.crl_authority.iter().cloned().map(Source::Authority);
+        let authority = tls.crl_authority.iter().cloned().map(ListSource::Authority);
         let read = tls.crl.iter().cloned().zip(files.crls.iter().cloned());
-        let urls = urls(tls, files).into_iter().map(|url| {
+        let urls = list_urls(tls, files).into_iter().map(|url| {
             let used = files.fetched.iter().any(|(of, _)| *of == url);
-            Source::Url(url, used)
+            ListSource::Url(url, used)
         });
         let learnt = learnt.points.iter().map(|point| {
             let of = |list: &LearntList| list.url == point.url && list.issuer == point.issuer;
-            Source::Learnt(point.clone(), files.learnt.iter().any(of))
+            ListSource::Learnt(point.clone(), files.learnt.iter().any(of))
         });
-        let read = read.map(|(path, octets)| Source::File(path, octets));
+        let read = read.map(|(path, octets)| ListSource::File(path, octets));
         Self {
             generation,
             all: authority.chain(read).chain(urls).chain(learnt).collect(),
             interval: tls.crl_interval.0,
-            authorities: files.ca.as_deref().map(certificates).unwrap_or_default(),
+            authorities: files.ca.as_deref().map(parse_certificates).unwrap_or_default(),
             state_dir,
         }
     }
 
     /// Looks whether there is a new list; whether there is.
-    fn attempt(&self, source: &Source, now: WallTime) -> Result<bool, String> {
+    fn try_source(&self, source: &ListSource, now: WallTime) -> Result<bool, String> {
         match source {
-            Source::Authority(folder) => renew(folder, now),
-            Source::File(path, before) => {
+            ListSource::Authority(folder) => renew_authority_list(folder, now),
+            ListSource::File(path, before) => {
                 let named = |error: String| format!("{}: {error}", path.display());
                 let octets = fs::read(path).map_err(|e| named(e.to_string()))?;
                 if octets == *before {
                     return Ok(false);
                 }
-                fault(&octets).map_or(Ok(true), |error| Err(named(error)))
+                find_list_fault(&octets).map_or(Ok(true), |error| Err(named(error)))
             }
-            Source::Url(url, _) => fetch(&self.state_dir, &self.authorities, url, now),
-            Source::Learnt(point, _) => fetch_learnt(&self.state_dir, point, now),
+            ListSource::Url(url, _) => fetch_list(&self.state_dir, &self.authorities, url, now),
+            ListSource::Learnt(point, _) => fetch_learnt(&self.state_dir, point, now),
         }
     }
 }
 
 /// The attempts to get a list from somewhere.
 #[derive(Default)]
-struct Attempts {
+struct SourceAttempts {
     /// When the next one is due.
     due: Option<WallTime>,
     /// How many have failed since the last that did not.
     failed: u32,
-    said: Complaint,
+    last_error: ReportedError,
 }
 
-impl Attempts {
+impl SourceAttempts {
     fn is_due(&self, interval: Duration, now: WallTime) -> bool {
         // A clock that was set back must not keep it waiting.
         self.due.is_none_or(|due| now >= due || due > now + interval)
     }
-    fn count(&mut self, done: bool, interval: Duration, now: WallTime) {
+    fn record_attempt(&mut self, done: bool, interval: Duration, now: WallTime) {
         self.failed = if done { 0 } else { self.failed.saturating_add(1) };
         let retry = Duration::from_secs(RETRY.as_secs() << self.failed.saturating_sub(1).min(8));
         self.due = Some(now + if done { interval } else { retry.min(LONGEST_RETRY).min(interval) });
@@ -186,12 +190,12 @@ impl Attempts {
 
 /// What was last complained of, and when.
 #[derive(Default)]
-struct Complaint(Option<(String, WallTime)>);
+struct ReportedError(Option<(String, WallTime)>);
 
-impl Complaint {
+impl ReportedError {
     /// Whether something is to be told: it is another than before, or that was a while ago.
     fn is_news(&mut self, error: &str, now: WallTime) -> bool {
-        let news = self.0.as_ref().is_none_or(|(before, at)| before != error || now >= *at + AGAIN);
+        let news = self.0.as_ref().is_none_or(|(before, at)| before != error || now >= *at + REPORT_INTERVAL);
         if news {
             self.0 = Some((error.to_owned(), now));
         }
@@ -201,30 +205,30 @@ impl Complaint {
 
 /// What is remembered between two looks.
 #[derive(Default)]
-struct Watch {
-    sources: Option<Arc<Sources>>,
+struct ListWatcher {
+    sources: Option<Arc<ListSources>>,
     /// By what tells the source from others.
-    attempts: BTreeMap<(String, Vec<u8>), Attempts>,
-    learnt: Learnt,
+    attempts: BTreeMap<(String, Vec<u8>), SourceAttempts>,
+    learnt: LearnedPoints,
     /// URLs for which there was no room, and when that was last told.
-    crowded: Complaint,
+    crowded: ReportedError,
     /// What was told of a list, by where it is from and when it was made, and when.
-    told: BTreeMap<(String, WallTime), (Stage, WallTime)>,
+    reported_expiries: BTreeMap<(String, WallTime), (ExpiryStage, WallTime)>,
     /// Something is new, and when it is tried to be taken up.
     new: Option<WallTime>,
-    taking: Complaint,
+    reload_error: ReportedError,
 }
 
 /// Begins to look after lists, for as long as the server runs. `chains` are those that users show, own certificate first, as
 /// they were verified.
-pub(crate) fn begin(running: &Arc<Running>, chains: Receiver<Vec<Vec<u8>>>) {
+pub(crate) fn start_watcher(running: &Arc<RunningServer>, chains: Receiver<Vec<Vec<u8>>>) {
     let running = running.clone();
     let watch = move || {
-        let mut watch = Watch::default();
+        let mut watch = ListWatcher::default();
         loop {
-            watch.look(&running, wall());
+            watch.check_lists(&running, wall_time());
             let chains: Vec<_> = chains.try_iter().take(CHAINS).collect();
-            watch.learn(&running, &chains, wall());
+            watch.learn_points(&running, &chains, wall_time());
             std::thread::sleep(TICK);
         }
     };
@@ -234,10 +238,10 @@ pub(crate) fn begin(running: &Arc<Running>, chains: Receiver<Vec<Vec<u8>>>) {
     }
 }
 
-impl Watch {
-    fn look(&mut self, running: &Running, now: WallTime) {
-        let sources = self.follow(running);
-        for (name, result) in self.attempt(&sources, now) {
+impl ListWatcher {
+    fn check_lists(&mut self, running: &RunningServer, now: WallTime) {
+        let sources = self.current_sources(running);
+        for (name, result) in self.try_due_sources(&sources, now) {
             let mut counts = running.lists.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.entry((name, result)).or_default() += 1;
         }
@@ -245,37 +249,38 @@ impl Watch {
             match running.take_lists() {
                 Ok(()) => {
                     self.new = None;
-                    self.taking = Complaint::default();
+                    self.reload_error = ReportedError::default();
                 }
                 Err(error) => {
-                    if self.taking.is_news(&error, now) {
+                    if self.reload_error.is_news(&error, now) {
                         tracing::error!(error, "the new revocation lists are not taken up; tried again");
                     }
                     self.new = Some(now + RETRY);
                 }
             }
         }
-        self.tell(running, now);
+        self.warn_of_expiry(running, now);
     }
 
     /// Learns where the certificates of users say that lists are.
-    fn learn(&mut self, running: &Running, chains: &[Vec<Vec<u8>>], now: WallTime) {
+    fn learn_points(&mut self, running: &RunningServer, chains: &[Vec<Vec<u8>>], now: WallTime) {
         if chains.is_empty() {
             return;
         }
         let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(clients) = tls.as_ref().and_then(|tls| tls.clients.as_ref()) else { return };
-        let place = running.read_place();
+        let place = running.current_installation();
         let (Some(settings), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else { return };
-        let configured = urls(settings, files);
-        let roots = files.ca.as_deref().map(certificates).unwrap_or_default();
+        let configured = list_urls(settings, files);
+        let roots = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
         for chain in chains {
             // The issuers are those of the path to a root, whatever else the user has shown.
             let Ok(path) = clients.client_path(chain) else { continue };
             let known = |url: &str| configured.contains(url);
-            let learning = self.learnt.learn(&path, &roots, &settings.crl_from_users, known, now);
+            let learning = self.learnt.learn_from_path(&path, &roots, &settings.crl_from_users, known, now);
             for point in &learning.new {
-                let issuer = Information::of_der(&point.issuer).map(|said| said.subject).unwrap_or_default();
+                let issuer =
+                    CertificateInfo::of_der(&point.issuer).map(|said| said.subject).unwrap_or_default();
                 tracing::info!(
                     url = point.url,
                     issuer,
@@ -293,13 +298,13 @@ impl Watch {
             if !learning.changed {
                 continue;
             }
-            if let Err(error) = self.learnt.write(&place.state_dir) {
+            if let Err(error) = self.learnt.save_to(&place.state_dir) {
                 tracing::error!(%error, folder = %place.state_dir.display(), "where users' revocation lists are cannot be kept");
             }
             let mut counts = running.lists.lock().unwrap_or_else(PoisonError::into_inner);
-            for point in &learning.gone {
+            for point in &learning.removed {
                 // It may never have been there.
-                let _ = fs::remove_file(point.kept(&place.state_dir));
+                let _ = fs::remove_file(point.list_path(&place.state_dir));
                 counts.retain(|(from, _), _| *from != point.url);
             }
             self.sources = None;
@@ -307,24 +312,24 @@ impl Watch {
     }
 
     /// Where the lists of the configuration of now come from.
-    fn follow(&mut self, running: &Running) -> Arc<Sources> {
+    fn current_sources(&mut self, running: &RunningServer) -> Arc<ListSources> {
         // Read before the configuration: one that comes between the two is looked at again.
         let generation = running.generation.load(Ordering::Acquire);
         match &self.sources {
             Some(sources) if sources.generation == generation => sources.clone(),
             _ => {
-                let place = running.place.read().unwrap_or_else(PoisonError::into_inner);
+                let place = running.installation.read().unwrap_or_else(PoisonError::into_inner);
                 self.learnt = match (&place.loaded.file.tls, &place.loaded.tls) {
                     (Some(tls), Some(files)) => {
-                        let roots = files.ca.as_deref().map(certificates).unwrap_or_default();
-                        Learnt::read(&place.state_dir, tls, &roots)
+                        let roots = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
+                        LearnedPoints::load_from(&place.state_dir, tls, &roots)
                     }
-                    _ => Learnt::default(),
+                    _ => LearnedPoints::default(),
                 };
-                let sources = Arc::new(Sources::of(&place, &self.learnt, generation));
+                let sources = Arc::new(ListSources::from_installation(&place, &self.learnt, generation));
                 // Without a list there is no time to wait.
                 let waits = |(name, issuer): &(String, Vec<u8>)| {
-                    let is = |source: &Source| source.key() == (name.clone(), &issuer[..]);
+                    let is = |source: &ListSource| source.source_key() == (name.clone(), &issuer[..]);
                     sources.all.iter().any(|source| is(source) && !source.is_without_list())
                 };
                 self.attempts.retain(|key, _| waits(key));
@@ -334,24 +339,24 @@ impl Watch {
     }
 
     /// Does what is due; what came of each.
-    fn attempt(&mut self, sources: &Sources, now: WallTime) -> Vec<(String, &'static str)> {
+    fn try_due_sources(&mut self, sources: &ListSources, now: WallTime) -> Vec<(String, &'static str)> {
         let interval = sources.interval;
-        let key = |source: &Source| {
-            let (name, issuer) = source.key();
+        let key = |source: &ListSource| {
+            let (name, issuer) = source.source_key();
             (name, issuer.to_vec())
         };
-        let due = |source: &&Source| {
+        let due = |source: &&ListSource| {
             self.attempts.get(&key(source)).is_none_or(|attempts| attempts.is_due(interval, now))
         };
-        let (mut due, learnt): (Vec<&Source>, Vec<&Source>) =
-            sources.all.iter().filter(due).partition(|source| !matches!(source, Source::Learnt(..)));
+        let (mut due, learnt): (Vec<&ListSource>, Vec<&ListSource>) =
+            sources.all.iter().filter(due).partition(|source| !matches!(source, ListSource::Learnt(..)));
         due.extend(learnt.into_iter().take(LEARNT_AT_ONCE));
-        let done = all_at_once(&due, |source| sources.attempt(source, now));
+        let done = all_at_once(&due, |source| sources.try_source(source, now));
         let mut results = Vec::new();
         for (source, done) in due.into_iter().zip(done) {
             let from = source.name();
             let attempts = self.attempts.entry(key(source)).or_default();
-            attempts.count(done.is_ok(), interval, now);
+            attempts.record_attempt(done.is_ok(), interval, now);
             results.push((
                 from.clone(),
                 match &done {
@@ -362,13 +367,13 @@ impl Watch {
             ));
             match done {
                 Ok(new) => {
-                    attempts.said = Complaint::default();
+                    attempts.last_error = ReportedError::default();
                     if new {
                         tracing::info!(from, "a new revocation list");
                         self.new = Some(now);
                     }
                 }
-                Err(error) if !attempts.said.is_news(&error, now) => {}
+                Err(error) if !attempts.last_error.is_news(&error, now) => {}
                 Err(error) if source.is_without_list() => {
                     tracing::error!(from, error, "no revocation list yet: nobody is refused by it");
                 }
@@ -379,16 +384,16 @@ impl Watch {
     }
 
     /// Tells of lists that end: once at each stage, and once a day.
-    fn tell(&mut self, running: &Running, now: WallTime) {
+    fn warn_of_expiry(&mut self, running: &RunningServer, now: WallTime) {
         let Some(tls) = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone() else { return };
         let mut told = BTreeMap::new();
         for list in &tls.lists {
-            let stage = list.stage(now);
+            let stage = list.expiry_stage(now);
             let key = (list.from.clone(), list.this_update);
-            let before = self.told.get(&key).copied();
+            let before = self.reported_expiries.get(&key).copied();
             let fresh = before.is_some_and(|(said, at)| said >= stage && now < at + DAY);
-            if !fresh && let Some(text) = list.told(now) {
-                if stage == Stage::Over {
+            if !fresh && let Some(text) = list.expiry_warning(now) {
+                if stage == ExpiryStage::Expired {
                     tracing::error!(list = list.from, issuer = list.issuer, "{text}; {ADVICE}");
                 } else {
                     tracing::warn!(list = list.from, issuer = list.issuer, "{text}; {ADVICE}");
@@ -396,7 +401,7 @@ impl Watch {
             }
             told.insert(key, before.filter(|_| fresh).unwrap_or((stage, now)));
         }
-        self.told = told;
+        self.reported_expiries = told;
     }
 }
 

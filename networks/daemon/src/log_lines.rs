@@ -1,24 +1,24 @@
 //! Log lines about what the machines decided.
 
-use usher_aaa::ledger::{Record, text};
-use usher_aaa::{Login, Method};
-use usher_aaa_config::Clients;
+use usher_aaa::ledger::{LedgerRecord, storable_text};
+use usher_aaa::{AuthMethod, FinishedLogin};
+use usher_aaa_config::ClientDirectory;
 
 /// One line for a login; `decided`: it came to a verdict.
-pub(crate) fn log_login(login: &Login, decided: bool, micros: u64, clients: &Clients) {
+pub(crate) fn log_login(login: &FinishedLogin, decided: bool, micros: u64, clients: &ClientDirectory) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;
     }
-    let user = text(&login.name);
-    let inner = login.inner.as_deref().map(text).filter(|inner| *inner != user);
-    let method = login.method.map_or("none", Method::name);
+    let user = storable_text(&login.name);
+    let inner = login.inner.as_deref().map(storable_text).filter(|inner| *inner != user);
+    let method = login.method.map_or("none", AuthMethod::name);
     let inner_method = login.inner_method.map(|inner| inner.to_string());
     let client = login.client.and_then(|c| clients.name(c)).unwrap_or("diameter");
     let nas = match (login.nas_identifier(), login.nas_address()) {
-        (Some(name), _) => Some(text(name)),
+        (Some(name), _) => Some(storable_text(name)),
         (None, address) => address.map(|a| a.to_string()),
     };
-    let mac = login.calling_station_id().map(text);
+    let mac = login.calling_station_id().map(storable_text);
     let port = login.nas_port();
     let ms = micros as f64 / 1000.0;
     let resumed = login.resumed.then_some(true);
@@ -39,7 +39,7 @@ pub(crate) fn log_login(login: &Login, decided: bool, micros: u64, clients: &Cli
 }
 
 /// One line for an accounting record.
-pub(crate) fn log_record(record: &Record) {
+pub(crate) fn log_record(record: &LedgerRecord) {
     tracing::debug!(
         status = ?record.status,
         user = record.session.user,

@@ -9,13 +9,13 @@ const MOST_CAUSES: usize = 4;
 /// The outage of a store, if there is one: each of its causes is logged once, since the first may be the connection's end and
 /// the next one why there is no other.
 #[derive(Default)]
-pub(crate) struct Outage {
+pub(crate) struct StoreOutage {
     causes: Vec<String>,
 }
 
-impl Outage {
+impl StoreOutage {
     /// Takes what the store's last answer was, an error or none, and logs a cause that is new, and the end.
-    pub(crate) fn note(&mut self, error: Option<&StoreError>) {
+    pub(crate) fn record_answer(&mut self, error: Option<&StoreError>) {
         match error {
             Some(error) => {
                 if let Some(cause) = self.new_cause(error) {
@@ -41,7 +41,7 @@ impl Outage {
 }
 
 /// How long a cause for which the store refuses something is not told again.
-const TOLD: Duration = Duration::from_secs(3600);
+const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Why a store that answers refuses what it is given: clients send the same again and again, so that each cause is told once an hour.
 #[derive(Default)]
@@ -53,9 +53,9 @@ pub(crate) struct RefusalLog {
 
 impl RefusalLog {
     /// So much more was refused; how much is to be told now, with what was not told before.
-    pub(crate) fn note(&mut self, cause: &str, refused: u64, now: Instant) -> Option<u64> {
+    pub(crate) fn record_refusal(&mut self, cause: &str, refused: u64, now: Instant) -> Option<u64> {
         self.silent += refused;
-        self.causes.retain(|(_, told)| now.saturating_duration_since(*told) < TOLD);
+        self.causes.retain(|(_, told)| now.saturating_duration_since(*told) < REPORT_INTERVAL);
         if self.causes.len() >= MOST_CAUSES || self.causes.iter().any(|(known, _)| known == cause) {
             return None;
         }
@@ -72,7 +72,7 @@ mod tests {
     fn why_something_is_refused_is_told_once_an_hour_with_how_often() {
         let (mut refusals, begun) = (RefusalLog::default(), Instant::now());
         let mut note =
-            |cause: &str, n, seconds| refusals.note(cause, n, begun + Duration::from_secs(seconds));
+            |cause: &str, n, seconds| refusals.record_refusal(cause, n, begun + Duration::from_secs(seconds));
         assert_eq!(
             [note("too long", 2, 0), note("too long", 3, 1), note("too long", 4, 3599)],
             [Some(2), None, None]
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn each_cause_of_an_outage_is_told_once_and_not_more_than_a_few() {
         let away = |text: &str| StoreError::Unavailable(text.to_owned());
-        let mut outage = Outage::default();
+        let mut outage = StoreOutage::default();
         assert_eq!(outage.new_cause(&away("ended")), Some("the store is not available: ended"));
         assert_eq!(outage.new_cause(&away("ended")), None);
         assert_eq!(
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(outage.new_cause(&away("ended")), None);
         let more = (0..10).filter(|i| outage.new_cause(&away(&i.to_string())).is_some()).count();
         assert_eq!(more, MOST_CAUSES - 2);
-        outage.note(None);
+        outage.record_answer(None);
         assert!(outage.new_cause(&away("ended")).is_some(), "another outage");
     }
 }

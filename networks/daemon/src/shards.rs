@@ -4,19 +4,21 @@ use crate::error::ServeError;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
-use usher_aaa_config::model::File;
-use usher_aaa_config::tls::Tls;
-use usher_aaa_config::{Binding, Carrier, certificates, connecting, listening};
+use usher_aaa_config::model::ConfigFile;
+use usher_aaa_config::tls::TlsConfigs;
+use usher_aaa_config::{
+    ListenBinding, ListenTransport, certificate_matches, listen_bindings, outgoing_addresses,
+};
 use usher_core::{ListenerId, SocketId, TransportProtocol};
 use usher_host::{TlsPeer, TlsPeers};
 use usher_live::{
-    AssociationListener, Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient,
-    TlsServer, bind_udp, listen,
+    AssociationListener, DriverConfig, DriverListener, DriverSockets, OutgoingSecurity, SecuritySelector,
+    SocketOptions, TlsClient, TlsServer, bind_udp, listen_tcp,
 };
 use usher_radius::radsec::CertificateMatch;
 
 /// Sockets that are bound, with what the server calls them; each shard has its own of each address.
-pub(crate) struct Bound {
+pub(crate) struct BoundSockets {
     udp: Vec<(SocketId, UdpSocket)>,
     /// And whether inside TLS.
     tcp: Vec<(ListenerId, TcpListener, bool)>,
@@ -26,7 +28,7 @@ pub(crate) struct Bound {
 }
 
 /// Binds what is to be listened on. Without `shared`, nobody else may have bound any of it.
-pub(crate) fn bind(file: &File, shared: bool) -> Result<Bound, ServeError> {
+pub(crate) fn bind_sockets(file: &ConfigFile, shared: bool) -> Result<BoundSockets, ServeError> {
     let options = SocketOptions { shared, ..SocketOptions::default() };
     let mut associations = usher_sctp::SocketOptions { shared, ..usher_sctp::SocketOptions::default() };
     if let Some(diameter) = &file.diameter {
@@ -34,23 +36,23 @@ pub(crate) fn bind(file: &File, shared: bool) -> Result<Bound, ServeError> {
         (associations.streams_out, associations.streams_in) = (streams, streams);
         associations.nodelay = diameter.sctp.nodelay;
     }
-    let mut bound = Bound { udp: Vec::new(), tcp: Vec::new(), sctp: Vec::new(), associations };
+    let mut bound = BoundSockets { udp: Vec::new(), tcp: Vec::new(), sctp: Vec::new(), associations };
     let mut endpoints: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();
-    for Binding { what, address, carrier } in listening(&file.listen) {
+    for ListenBinding { purpose: what, address, carrier } in listen_bindings(&file.listen) {
         let failed = |error| ServeError::Listen { address, what, error };
         match carrier {
-            Carrier::Udp(id) => bound.udp.push((id, bind_udp(address, &options).map_err(failed)?)),
-            Carrier::Tcp(id) | Carrier::Tls(id) => {
-                let socket = listen(address, &options).map_err(failed)?;
-                bound.tcp.push((id, socket, matches!(carrier, Carrier::Tls(_))));
+            ListenTransport::Udp(id) => bound.udp.push((id, bind_udp(address, &options).map_err(failed)?)),
+            ListenTransport::Tcp(id) | ListenTransport::Tls(id) => {
+                let socket = listen_tcp(address, &options).map_err(failed)?;
+                bound.tcp.push((id, socket, matches!(carrier, ListenTransport::Tls(_))));
             }
-            Carrier::Sctp(id) => {
+            ListenTransport::Sctp(id) => {
                 let endpoint = endpoints.entry(address.port()).or_default();
                 endpoint.push(address);
                 if endpoint.len()
                     == file.listen.diameter_sctp.iter().filter(|a| a.port() == address.port()).count()
                 {
-                    let socket = usher_sctp::Listener::bind(endpoint, &associations).map_err(failed)?;
+                    let socket = usher_sctp::SctpListener::bind(endpoint, &associations).map_err(failed)?;
                     bound.sctp.push(AssociationListener { id, socket });
                 }
             }
@@ -61,13 +63,13 @@ pub(crate) fn bind(file: &File, shared: bool) -> Result<Bound, ServeError> {
 
 /// The TLS of all listeners, replaceable while they listen; none without a certificate and authorities: whoever connects
 /// shows a certificate.
-pub(crate) fn tls_servers(tls: Option<&Tls>) -> Vec<TlsServer> {
+pub(crate) fn tls_servers(tls: Option<&TlsConfigs>) -> Vec<TlsServer> {
     tls.and_then(|tls| tls.clients.clone()).map(TlsServer::new).into_iter().collect()
 }
 
 /// Has listeners take other certificates; connections that are open to those who are not trusted any more are closed.
 /// Without authorities they keep what they have: they never cease to ask who connects.
-pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
+pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &TlsConfigs) {
     for listener in listeners {
         match &tls.clients {
             Some(clients) => listener.replace(clients.clone()),
@@ -79,15 +81,15 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
 }
 
 /// Home servers and Diameter peers that are reached by TLS.
-fn tls_peers(file: &File) -> BTreeMap<SocketAddr, TlsPeer> {
+fn tls_peers(file: &ConfigFile) -> BTreeMap<SocketAddr, TlsPeer> {
     let tls = TransportProtocol::Tls;
     let homes = file.home_server.iter().filter(|home| home.transport == tls).map(|home| {
-        let certificates = certificates(home.certificate.as_ref(), home.fingerprint);
+        let certificates = certificate_matches(home.certificate.as_ref(), home.fingerprint);
         (home.address, TlsPeer { name: home.name.clone(), certificates })
     });
     let peers = file.diameter.iter().flat_map(|diameter| &diameter.peer);
     let peers = peers.filter(|peer| peer.transport == tls).filter_map(|peer| {
-        let mut certificates = certificates(peer.certificate.as_ref(), peer.fingerprint);
+        let mut certificates = certificate_matches(peer.certificate.as_ref(), peer.fingerprint);
         if certificates.is_empty() {
             // Without another word it bears the peer's identity.
             certificates.push(CertificateMatch::Name(peer.identity.clone()));
@@ -98,7 +100,7 @@ fn tls_peers(file: &File) -> BTreeMap<SocketAddr, TlsPeer> {
 }
 
 /// Servers that this one connects to, and how; replaced at a reload.
-pub(crate) struct Upstreams {
+pub(crate) struct UpstreamServers {
     /// Whether inside TLS.
     addresses: BTreeMap<SocketAddr, bool>,
     /// One from the first configuration with TLS on, so that connections that are open hear of each that follows.
@@ -109,18 +111,18 @@ pub(crate) struct Upstreams {
     peers: TlsPeers,
 }
 
-impl Upstreams {
+impl UpstreamServers {
     /// As the configuration says.
-    pub(crate) fn of(file: &File, tls: Option<&Tls>) -> Self {
-        Self::telling(TlsPeers::default(), file, tls)
+    pub(crate) fn from_file(file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
+        Self::with_peers(TlsPeers::default(), file, tls)
     }
 
-    fn telling(peers: TlsPeers, file: &File, tls: Option<&Tls>) -> Self {
-        peers.replace(tls_peers(file));
+    fn with_peers(peers: TlsPeers, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
+        peers.replace_peers(tls_peers(file));
         let outgoing = tls.and_then(|tls| tls.outgoing.clone());
         let trusts = outgoing.is_some();
-        let tls = outgoing.map(|config| TlsClient::observed(config, peers.observer()));
-        Self { addresses: connecting(file), trusts, tls, peers }
+        let tls = outgoing.map(|config| TlsClient::with_observer(config, peers.observer()));
+        Self { addresses: outgoing_addresses(file), trusts, tls, peers }
     }
 
     /// Those inside TLS.
@@ -130,20 +132,20 @@ impl Upstreams {
 
     /// As another configuration says, in place of this one. Connections that are open to servers that it does not trust
     /// are closed; where it has no authorities, they stay as they are.
-    pub(crate) fn next(&self, file: &File, tls: Option<&Tls>) -> Self {
+    pub(crate) fn updated_for(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
         self.replace_tls(tls);
-        let next = Self::telling(self.peers.clone(), file, tls);
+        let next = Self::with_peers(self.peers.clone(), file, tls);
         Self { tls: self.tls.clone().or(next.tls), ..next }
     }
 
-    /// Takes back what this one was before [`Self::next`].
-    pub(crate) fn take_back(&self, file: &File, tls: Option<&Tls>) {
+    /// Takes back what this one was before [`Self::updated_for`].
+    pub(crate) fn take_back(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) {
         self.replace_tls(tls);
-        self.peers.replace(tls_peers(file));
+        self.peers.replace_peers(tls_peers(file));
     }
 
     /// Takes other certificates and authorities.
-    fn replace_tls(&self, tls: Option<&Tls>) {
+    fn replace_tls(&self, tls: Option<&TlsConfigs>) {
         if let (Some(client), Some(config)) = (&self.tls, tls.and_then(|tls| tls.outgoing.clone())) {
             client.replace(config);
         }
@@ -151,31 +153,35 @@ impl Upstreams {
 
     /// What protects a connection to an address. What is nobody's, and what is to be inside TLS while there is none, is
     /// not connected to.
-    pub(crate) fn carriage(&self, address: SocketAddr) -> Carriage {
+    pub(crate) fn carriage(&self, address: SocketAddr) -> OutgoingSecurity {
         match (self.addresses.get(&address), &self.tls) {
-            (Some(false), _) => Carriage::Plain,
-            (Some(true), Some(tls)) if self.trusts => Carriage::Tls(tls.clone()),
-            (Some(true), _) | (None, _) => Carriage::Refused,
+            (Some(false), _) => OutgoingSecurity::Plain,
+            (Some(true), Some(tls)) if self.trusts => OutgoingSecurity::Tls(tls.clone()),
+            (Some(true), _) | (None, _) => OutgoingSecurity::Refused,
         }
     }
 }
 
-impl Bound {
+impl BoundSockets {
     /// For the driver.
-    pub(crate) fn sockets(self, homes: &Arc<RwLock<Upstreams>>, server: Option<&TlsServer>) -> Sockets {
+    pub(crate) fn into_sockets(
+        self,
+        homes: &Arc<RwLock<UpstreamServers>>,
+        server: Option<&TlsServer>,
+    ) -> DriverSockets {
         // What is to be inside TLS is not listened on without.
         let tcp = self.tcp.into_iter().filter(|(.., inside)| !inside || server.is_some());
         let tls = |inside: bool| server.filter(|_| inside).cloned();
-        let listeners = tcp.map(|(id, socket, inside)| Listener { id, socket, tls: tls(inside) });
+        let listeners = tcp.map(|(id, socket, inside)| DriverListener { id, socket, tls: tls(inside) });
         let homes = homes.clone();
-        let outgoing: Outgoing =
+        let outgoing: SecuritySelector =
             Arc::new(move |address| homes.read().unwrap_or_else(PoisonError::into_inner).carriage(address));
-        Sockets {
+        DriverSockets {
             udp: self.udp,
             listeners: listeners.collect(),
             associations: self.sctp,
             outgoing: Some(outgoing),
-            settings: Settings { associations: self.associations, ..Settings::default() },
+            settings: DriverConfig { associations: self.associations, ..DriverConfig::default() },
         }
     }
 }
@@ -184,7 +190,7 @@ impl Bound {
 mod tests {
     use super::*;
     use usher_aaa_config::parse;
-    use usher_config::disk::Disk;
+    use usher_config::disk::DiskEnvironment;
 
     #[test]
     fn what_is_to_be_inside_tls_is_never_connected_to_without() {
@@ -192,36 +198,38 @@ mod tests {
                     [diameter]\nidentity = \"a\"\nrealm = \"b\"\n\
                     [[diameter.peer]]\nidentity = \"c\"\nconnect = \"192.0.2.2:3868\"\n\
                     [[diameter.peer]]\nidentity = \"d\"\nconnect = \"192.0.2.3:5658\"\ntransport = \"tls\"\n";
-        let file: File = toml::from_str(text).unwrap();
-        assert!(parse("aaa.toml", text, None, &Disk).is_err(), "there is no [tls]");
-        let homes = Upstreams::of(&file, None);
+        let file: ConfigFile = toml::from_str(text).unwrap();
+        assert!(parse("aaa.toml", text, None, &DiskEnvironment).is_err(), "there is no [tls]");
+        let homes = UpstreamServers::from_file(&file, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
-        assert!(matches!(to("192.0.2.1:2083"), Carriage::Refused));
-        assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain));
-        assert!(matches!(to("192.0.2.3:5658"), Carriage::Refused));
-        assert!(matches!(to("192.0.2.4:3868"), Carriage::Refused), "nobody is there");
+        assert!(matches!(to("192.0.2.1:2083"), OutgoingSecurity::Refused));
+        assert!(matches!(to("192.0.2.2:3868"), OutgoingSecurity::Plain));
+        assert!(matches!(to("192.0.2.3:5658"), OutgoingSecurity::Refused));
+        assert!(matches!(to("192.0.2.4:3868"), OutgoingSecurity::Refused), "nobody is there");
     }
 
     #[test]
     fn listeners_never_cease_to_ask_for_certificates() {
-        use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+        use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
         let folder = std::env::temp_dir().join(format!("usher-shards-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall());
+        let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall_time());
         let mut authority =
-            Authority::init(&folder, &InitOptions { name: "Test".into(), key, days: 9, now }).unwrap();
-        let (kind, names) = (Kind::Server, Vec::new());
-        let request = Request { name: "a".into(), kind, names, key, days: 9, ocsp: None, crl: None };
+            CertificateAuthority::init(&folder, &InitOptions { name: "Test".into(), key, days: 9, now })
+                .unwrap();
+        let (kind, names) = (CertificateKind::Server, Vec::new());
+        let request =
+            CertificateRequest { name: "a".into(), kind, names, key, days: 9, ocsp: None, crl: None };
         let issued = authority.issue(&request, now).unwrap();
         let tls = |ca: &str| {
             let (certificate, key) = (issued.certificate.display(), issued.key.display());
             let text = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{ca}");
-            let clock = usher_crypto::tls::WallClock::at(now);
-            usher_aaa_config::tls::make(&parse("t", &text, None, &Disk).unwrap(), &clock, None)
+            let clock = usher_crypto::tls::WallClock::from_time(now);
+            usher_aaa_config::tls::load_tls(&parse("t", &text, None, &DiskEnvironment).unwrap(), &clock, None)
                 .unwrap()
                 .unwrap()
         };
-        let asking = tls(&format!("ca = \"{}\"\n", authority.certificate().display()));
+        let asking = tls(&format!("ca = \"{}\"\n", authority.certificate_path().display()));
         let without = tls("");
         assert!(tls_servers(Some(&without)).is_empty(), "nobody is let in unasked");
         let listeners = tls_servers(Some(&asking));
@@ -230,7 +238,7 @@ mod tests {
         replace_tls(&listeners, &without);
         replace_tls(&listeners, &without);
         assert!(asks());
-        replace_tls(&listeners, &tls(&format!("ca = \"{}\"\n", authority.certificate().display())));
+        replace_tls(&listeners, &tls(&format!("ca = \"{}\"\n", authority.certificate_path().display())));
         assert!(!asks(), "other authorities are taken");
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -14,14 +14,14 @@ pub(crate) const BOUNDS: [f64; 14] =
 
 /// How often something took how long.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Histogram {
+pub(crate) struct LatencyHistogram {
     /// By class, the last of what is beyond all bounds.
     pub(crate) classes: [u64; BOUNDS.len() + 1],
     /// Seconds in all.
     pub(crate) sum: f64,
 }
 
-impl Histogram {
+impl LatencyHistogram {
     pub(crate) fn add(&mut self, seconds: f64) {
         let class = BOUNDS.iter().position(|b| seconds <= *b).unwrap_or(BOUNDS.len());
         self.classes[class] += 1;
@@ -37,27 +37,27 @@ impl Histogram {
 
 /// A histogram that several threads fill.
 #[derive(Debug, Default)]
-pub(crate) struct Latency(Mutex<Histogram>);
+pub(crate) struct SharedHistogram(Mutex<LatencyHistogram>);
 
-impl Latency {
+impl SharedHistogram {
     pub(crate) fn add(&self, time: Duration) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).add(time.as_secs_f64());
     }
-    pub(crate) fn read(&self) -> Histogram {
+    pub(crate) fn read(&self) -> LatencyHistogram {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// How a login ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum LoginResult {
     Accept,
     Reject,
     /// Without a verdict.
     None,
 }
 
-impl Outcome {
+impl LoginResult {
     /// As metrics call it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -70,21 +70,21 @@ impl Outcome {
 
 /// What one shard, or all together, did.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct ShardSnapshot {
     /// Requests that came, by client's name and code.
     pub(crate) requests: BTreeMap<(String, u8), u64>,
     /// Logins that ended: method, inner method, result, and why nobody was let in or nothing.
-    pub(crate) logins: BTreeMap<(&'static str, String, Outcome, &'static str), u64>,
+    pub(crate) logins: BTreeMap<(&'static str, String, LoginResult, &'static str), u64>,
     /// From a login's first request to its verdict.
-    pub(crate) latency: Histogram,
+    pub(crate) latency: LatencyHistogram,
     /// Unfinished logins that were pushed out by new ones, by client's name.
     pub(crate) evicted: BTreeMap<String, u64>,
     /// The machine's counters, those of its parts where it has them, and its driver's.
-    pub(crate) aaa: usher_aaa::Counters,
-    pub(crate) radius: Option<usher_radius::server::Counters>,
+    pub(crate) aaa: usher_aaa::AaaServerCounters,
+    pub(crate) radius: Option<usher_radius::server::RadiusServerCounters>,
     /// Where the newest RADIUS packets came from that were dropped.
     pub(crate) drop_sources: DropSources,
-    pub(crate) diameter: Option<usher_diameter::node::Counters>,
+    pub(crate) diameter: Option<usher_diameter::node::DiameterNodeCounters>,
     pub(crate) driver: DriverCounts,
     /// Unfinished logins.
     pub(crate) half_open: u64,
@@ -104,7 +104,7 @@ pub(crate) struct Snapshot {
     pub(crate) work: BTreeMap<&'static str, u64>,
 }
 
-impl Snapshot {
+impl ShardSnapshot {
     pub(crate) fn merge(&mut self, other: Self) {
         for (key, n) in other.requests {
             *self.requests.entry(key).or_default() += n;
@@ -120,12 +120,12 @@ impl Snapshot {
         if let Some(counters) = other.radius {
             self.radius.get_or_insert_default().add(&counters);
         }
-        self.drop_sources.merge(&other.drop_sources);
+        self.drop_sources.merge_newer(&other.drop_sources);
         if let Some(counters) = other.diameter {
             self.diameter.get_or_insert_default().add(&counters);
         }
         self.driver.add(&other.driver);
-        homes::merge(&mut self.homes, other.homes);
+        homes::merge_views(&mut self.homes, other.homes);
         self.diameter_servers.extend(other.diameter_servers);
         self.half_open += other.half_open;
         self.diameter_peers += other.diameter_peers;
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_latency_falls_into_the_first_class_that_holds_it() {
-        let mut h = Histogram::default();
+        let mut h = LatencyHistogram::default();
         for seconds in [0.0001, 0.000_11, 30.0, 31.0] {
             h.add(seconds);
         }

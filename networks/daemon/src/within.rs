@@ -1,32 +1,32 @@
 //! The server within another program: an access server that asks it alone, by RADIUS at addresses of loopback that nobody has to name.
 
 use crate::advice;
-use crate::assembly::check;
-use crate::daemon::{Begun, Listens};
+use crate::assembly::check_config;
+use crate::daemon::{ServerSignals, StartedServer};
 use crate::error::ServeError;
-use crate::installation::{Installation, random};
+use crate::installation::{ServerInstallation, random_octets};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use usher_aaa_config::model::{ExtendedMasterSecret, InnerName, MessageAuthenticator};
-use usher_aaa_config::{ClientEntry, Loaded};
-use usher_access_config::{WITHIN, Within as Asked};
+use usher_aaa_config::{ClientEntry, LoadedConfig};
+use usher_access_config::{EMBEDDED_CLIENT_ADDRESS, EmbeddedServer};
 use usher_config::Prefix;
-use usher_config::secret::Hidden;
-use usher_crypto::Key;
-use usher_host::{AaaServer, Told};
+use usher_config::secret::SecretText;
+use usher_crypto::SecretValue;
+use usher_host::{AaaServer, SignalEvent};
 
 /// Who asks a server within its program, and where.
 #[derive(Clone, Debug)]
-pub(crate) struct Within {
-    asked: Asked,
+pub(crate) struct EmbeddingClient {
+    server: EmbeddedServer,
     /// As the configuration has secrets.
-    secret: Hidden,
+    secret: SecretText,
 }
 
-impl Within {
+impl EmbeddingClient {
     /// With ports that are free, and a secret that nobody can guess.
     fn new() -> Result<Self, ServeError> {
         let system = |what| move |error| ServeError::System { what, error };
@@ -34,21 +34,27 @@ impl Within {
         // Both at a time, so that they are two.
         let (auth, acct) = (free()?, free()?);
         let address = |socket: UdpSocket| socket.local_addr().map_err(system("a port of loopback"));
-        let secret =
-            random::<32>().map_err(system("random numbers"))?.map(|octet| format!("{octet:02x}")).concat();
+        let secret = random_octets::<32>()
+            .map_err(system("random numbers"))?
+            .map(|octet| format!("{octet:02x}"))
+            .concat();
         Ok(Self {
-            asked: Asked { auth: address(auth)?, acct: address(acct)?, secret: Key::from(secret.as_bytes()) },
-            secret: Hidden(secret.into()),
+            server: EmbeddedServer {
+                auth: address(auth)?,
+                acct: address(acct)?,
+                secret: SecretValue::from(secret.as_bytes()),
+            },
+            secret: SecretText(secret.into()),
         })
     }
 
     /// Adds to a configuration where this one is listened for, and who it is.
-    pub(crate) fn join(&self, loaded: &mut Loaded) {
-        loaded.file.listen.auth.push(self.asked.auth);
-        loaded.file.listen.acct.push(self.asked.acct);
+    pub(crate) fn add_to_config(&self, loaded: &mut LoadedConfig) {
+        loaded.file.listen.auth.push(self.server.auth);
+        loaded.file.listen.acct.push(self.server.acct);
         loaded.clients.push(ClientEntry {
             name: "within".to_owned(),
-            prefix: Prefix { network: WITHIN.into(), bits: 32 },
+            prefix: Prefix { network: EMBEDDED_CLIENT_ADDRESS.into(), bits: 32 },
             secret: Some(self.secret.clone()),
             message_authenticator: MessageAuthenticator::Required,
             extended_master_secret: ExtendedMasterSecret::Required,
@@ -61,22 +67,22 @@ impl Within {
 }
 
 /// A server that runs on threads of this program.
-struct Server {
-    asked: Asked,
-    told: UnboundedSender<Told>,
+struct EmbeddedAaaServer {
+    server: EmbeddedServer,
+    signal_sender: UnboundedSender<SignalEvent>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl AaaServer for Server {
-    fn asked(&self) -> &Asked {
-        &self.asked
+impl AaaServer for EmbeddedAaaServer {
+    fn server_endpoints(&self) -> &EmbeddedServer {
+        &self.server
     }
-    fn reload(&self) {
+    fn reload_config(&self) {
         // One that has ended has said so.
-        let _ = self.told.send(Told::Reload);
+        let _ = self.signal_sender.send(SignalEvent::Reload);
     }
-    fn end(&self) {
-        let _ = self.told.send(Told::End);
+    fn stop_server(&self) {
+        let _ = self.signal_sender.send(SignalEvent::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the AAA server's thread failed");
@@ -89,36 +95,36 @@ impl AaaServer for Server {
 ///
 /// # Errors
 /// A sentence that says why there is none.
-pub fn within(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, String> {
-    begin(config, over).map_err(|error| error.to_string())
+pub fn start_embedded(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, String> {
+    start_server(config, over).map_err(|error| error.to_string())
 }
 
-/// Checks a configuration as [`within`] would: its warnings.
+/// Checks a configuration as [`start_embedded`] would: its warnings.
 ///
 /// # Errors
 /// A sentence that says why there would be no server.
-pub fn check_within(config: &Path) -> Result<Vec<String>, String> {
-    check(config).map(|place| advice::warnings(&place)).map_err(|error| error.to_string())
+pub fn check_embedded_config(config: &Path) -> Result<Vec<String>, String> {
+    check_config(config).map(|place| advice::config_warnings(&place)).map_err(|error| error.to_string())
 }
 
-fn begin(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, ServeError> {
+fn start_server(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, ServeError> {
     let system = |what| move |error| ServeError::System { what, error };
-    let place = Installation::open(Some(config))?;
-    place.prepare()?;
+    let place = ServerInstallation::from_config(Some(config))?;
+    place.create_state_dir()?;
     place.loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let within = Within::new()?;
-    let asked = within.asked.clone();
+    let within = EmbeddingClient::new()?;
+    let asked = within.server.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("runtime"))?;
-    let begun = Begun::begin(place, Some(config), Some(within))?;
+    let begun = StartedServer::start_threads(place, Some(config), Some(within))?;
     let (told, telling) = unbounded_channel();
     let body = move || {
-        if let Err(error) = begun.serve(runtime, || Ok(Listens::Within(telling))) {
+        if let Err(error) = begun.run_until_stopped(runtime, || Ok(ServerSignals::Embedded(telling))) {
             tracing::error!(%error, "the AAA server within this program has ended");
             over();
         }
     };
     let thread = std::thread::Builder::new().name("usher-aaa".to_owned()).spawn(body);
     let thread = Mutex::new(Some(thread.map_err(system("thread"))?));
-    Ok(Box::new(Server { asked, told, thread }))
+    Ok(Box::new(EmbeddedAaaServer { server: asked, signal_sender: told, thread }))
 }

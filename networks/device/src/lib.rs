@@ -1,13 +1,13 @@
 //! The kernel's network devices as data planes need them: a TUN device that leaves segmentation and checksums to whoever reads
-//! it ([`tun`]), packets that are cut and joined on that account ([`Segments`], [`Joiner`]), and requests to rtnetlink(7).
+//! it ([`open_tun`]), packets that are cut and joined on that account ([`PacketSegments`], [`SegmentJoiner`]), and requests to rtnetlink(7).
 
 mod segment;
 mod sys;
 
 pub mod netlink;
 
-pub use segment::{Head, Impossible, Joiner, Offers, Segments};
-pub use sys::{Tun, tun};
+pub use segment::{OffloadSupport, PacketSegments, SegmentJoiner, VnetHeader, VnetHeaderError};
+pub use sys::{TunDevice, open_tun};
 
 /// Octets in front of each packet of the device, and of packet sockets that say so: `struct virtio_net_hdr`.
 pub const VNET_HEADER: usize = 10;

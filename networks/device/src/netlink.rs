@@ -10,14 +10,14 @@ use std::io;
 ///
 /// # Errors
 /// What the kernel says.
-pub fn socket() -> io::Result<Socket> {
+pub fn open_route_socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     Ok(socket)
 }
 
-fn send(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
+fn send_request(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     let mut message = NetlinkMessage::new(header, message.into());
@@ -29,7 +29,7 @@ fn send(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io::Result
 
 /// What one datagram of the kernel holds; what this program cannot read of it is left out.
 #[must_use]
-pub fn messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
+pub fn parse_messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
     let mut all = Vec::new();
     // A message says how long it is; the next begins at a multiple of four (netlink(7), NLMSG_ALIGN).
     while let Some(Ok(length)) = octets.first_chunk().map(|four| u32::from_ne_bytes(*four).try_into()) {
@@ -42,10 +42,10 @@ pub fn messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
 }
 
 /// Reads what answers a request, until the kernel says that this is all.
-fn answers(socket: &Socket) -> io::Result<Vec<RouteNetlinkMessage>> {
+fn read_replies(socket: &Socket) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut all = Vec::new();
     loop {
-        for payload in messages(&socket.recv_from_full()?.0) {
+        for payload in parse_messages(&socket.recv_from_full()?.0) {
             match payload {
                 NetlinkPayload::Done(_) => return Ok(all),
                 NetlinkPayload::Error(error) if error.code.is_none() => return Ok(all),
@@ -62,22 +62,22 @@ fn answers(socket: &Socket) -> io::Result<Vec<RouteNetlinkMessage>> {
 ///
 /// # Errors
 /// What the kernel says.
-pub fn ask(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let socket = socket()?;
-    ask_by(&socket, flags, message)
+pub fn run_request(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let socket = open_route_socket()?;
+    run_request_on(&socket, flags, message)
 }
 
-/// As [`ask`], by a socket that is there: of the namespace in which it was opened, and for one request at a time.
+/// As [`run_request`], by a socket that is there: of the namespace in which it was opened, and for one request at a time.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn ask_by(
+pub fn run_request_on(
     socket: &Socket,
     flags: u16,
     message: RouteNetlinkMessage,
 ) -> io::Result<Vec<RouteNetlinkMessage>> {
-    send(socket, flags, message)?;
-    answers(socket)
+    send_request(socket, flags, message)?;
+    read_replies(socket)
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_left_out() {
         for octets in [&[][..], &[1], &[4, 0, 0, 0], &[0xff; 64], &[16, 0, 0, 0, 2, 0, 0, 0]] {
-            assert!(messages(octets).is_empty(), "{octets:?}");
+            assert!(parse_messages(octets).is_empty(), "{octets:?}");
         }
     }
 }

@@ -19,11 +19,11 @@ const CWR: u8 = 0x80;
 
 /// A head says of a packet what cannot be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Impossible;
+pub struct VnetHeaderError;
 
 /// What stands in front of a packet of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Head {
+pub struct VnetHeader {
     flags: u8,
     kind: u8,
     headers: u16,
@@ -32,23 +32,27 @@ pub struct Head {
     offset: u16,
 }
 
-impl Head {
+impl VnetHeader {
     /// Whether the checksum of TCP or UDP is left to whoever gets the packet: the sum of the pseudo-header stands in its place.
     #[must_use]
-    pub const fn partial(&self) -> bool {
+    pub const fn has_partial_checksum(&self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0
     }
     /// Completes the checksum of octets where it is left to us, whatever they are.
     ///
     /// # Errors
     /// What the head says of them cannot be.
-    pub fn complete(self, octets: &mut [u8]) -> Result<(), Impossible> {
+    pub fn complete_checksum(self, octets: &mut [u8]) -> Result<(), VnetHeaderError> {
         // UDP's code is never zero, and TCP's may be either form of it.
-        if self.partial() { complete(self, octets, protocol::UDP).ok_or(Impossible) } else { Ok(()) }
+        if self.has_partial_checksum() {
+            complete_partial(self, octets, protocol::UDP).ok_or(VnetHeaderError)
+        } else {
+            Ok(())
+        }
     }
     /// The same of a packet that has so many octets more in front.
     #[must_use]
-    pub const fn behind(self, octets: u16) -> Self {
+    pub const fn shift_by(self, octets: u16) -> Self {
         Self { start: self.start + octets, ..self }
     }
     /// Reads it; each value is one.
@@ -60,7 +64,7 @@ impl Head {
     }
     /// Its octets.
     #[must_use]
-    pub fn octets(self) -> [u8; VNET_HEADER] {
+    pub fn to_octets(self) -> [u8; VNET_HEADER] {
         let mut all = [0; VNET_HEADER];
         (all[0], all[1]) = (self.flags, self.kind);
         for (at, word) in [self.headers, self.each, self.start, self.offset].into_iter().enumerate() {
@@ -77,7 +81,7 @@ const fn checksum_at(of: u8) -> usize {
 
 /// A packet of the device, to be cut.
 #[derive(Debug)]
-pub struct Segments {
+pub struct PacketSegments {
     packet: IpPacket,
     /// Octets of all headers.
     headers: usize,
@@ -86,23 +90,23 @@ pub struct Segments {
     count: usize,
 }
 
-impl Segments {
+impl PacketSegments {
     /// Takes a packet apart, which is one segment where the kernel does not say how it is to be cut. Where its checksum is left
     /// to us it is completed. `None`: what the kernel says of it cannot be.
-    pub fn of(head: Head, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
-        if head.kind & !CONGESTION == NO_SEGMENTS && head.partial() {
-            complete(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
+    pub fn from_packet(head: VnetHeader, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
+        if head.kind & !CONGESTION == NO_SEGMENTS && head.has_partial_checksum() {
+            complete_partial(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
         }
-        Self::undone(head, octets, packet)
+        Self::with_partial_checksum(head, octets, packet)
     }
     /// The same, but the checksum of a packet that is one segment stays as it is.
     #[must_use]
-    pub fn undone(head: Head, octets: &[u8], packet: IpPacket) -> Option<Self> {
+    pub fn with_partial_checksum(head: VnetHeader, octets: &[u8], packet: IpPacket) -> Option<Self> {
         let kind = head.kind & !CONGESTION;
         if kind == NO_SEGMENTS {
             // It is handed on: what it says has to be within the packet.
             let end = usize::from(head.start).checked_add(usize::from(head.offset))?.checked_add(2)?;
-            if head.partial() && end > packet.length {
+            if head.has_partial_checksum() && end > packet.length {
                 return None;
             }
             return Some(Self { packet, headers: packet.length, each: 1, count: 1 });
@@ -125,7 +129,7 @@ impl Segments {
     }
     /// How many segments there are.
     #[must_use]
-    pub const fn count(&self) -> usize {
+    pub const fn segment_count(&self) -> usize {
         self.count
     }
     /// What selectors apply to.
@@ -133,60 +137,60 @@ impl Segments {
     pub const fn packet(&self) -> &IpPacket {
         &self.packet
     }
-    fn data(&self, n: usize) -> std::ops::Range<usize> {
+    fn data_range(&self, n: usize) -> std::ops::Range<usize> {
         let from = (self.headers + n * self.each).min(self.packet.length);
         from..(from + self.each).min(self.packet.length)
     }
     /// Octets of a segment.
     #[must_use]
     pub fn len(&self, n: usize) -> usize {
-        if self.count == 1 { self.packet.length } else { self.headers + self.data(n).len() }
+        if self.count == 1 { self.packet.length } else { self.headers + self.data_range(n).len() }
     }
     /// Writes a segment, whose length `out` has.
-    pub fn write(&self, n: usize, octets: &[u8], out: &mut [u8]) {
+    pub fn write_segment(&self, n: usize, octets: &[u8], out: &mut [u8]) {
         if self.is_whole() {
             return out.copy_from_slice(&octets[..self.packet.length]);
         }
-        self.lay(n, octets, out);
+        self.write_without_checksum(n, octets, out);
         let flow = &self.packet.flow;
         let own = &mut out[self.packet.upper..];
         let pseudo = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
-        let code = never_zero(ip::checksum(ip::sum(own, pseudo)), flow.protocol);
+        let code = never_zero(ip::fold_checksum(ip::sum_octets(own, pseudo)), flow.protocol);
         own[checksum_at(flow.protocol)..][..2].copy_from_slice(&code);
     }
     /// Writes a segment whose checksum is left to whoever gets it, with what is handed over with it. `head` came with the packet.
     #[must_use]
-    pub fn write_undone(&self, n: usize, head: Head, octets: &[u8], out: &mut [u8]) -> Head {
+    pub fn write_undone(&self, n: usize, head: VnetHeader, octets: &[u8], out: &mut [u8]) -> VnetHeader {
         if self.is_whole() {
             out.copy_from_slice(&octets[..self.packet.length]);
             return head;
         }
-        self.lay(n, octets, out);
+        self.write_without_checksum(n, octets, out);
         let flow = &self.packet.flow;
         let own = &mut out[self.packet.upper..];
         let at = checksum_at(flow.protocol);
         let sum = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
-        own[at..at + 2].copy_from_slice(&ip::checksum(sum).map(|octet| !octet));
+        own[at..at + 2].copy_from_slice(&ip::fold_checksum(sum).map(|octet| !octet));
         let start = self.packet.upper as u16;
-        Head { flags: NEEDS_CHECKSUM, start, offset: at as u16, ..Head::default() }
+        VnetHeader { flags: NEEDS_CHECKSUM, start, offset: at as u16, ..VnetHeader::default() }
     }
     /// Whether it is a packet that nobody is to cut.
     const fn is_whole(&self) -> bool {
         self.count == 1 && self.headers == self.packet.length
     }
     /// A segment, with zeros for its checksum.
-    fn lay(&self, n: usize, octets: &[u8], out: &mut [u8]) {
+    fn write_without_checksum(&self, n: usize, octets: &[u8], out: &mut [u8]) {
         let (header, upper) = (self.packet.header, self.packet.upper);
         let length = out.len();
         out[..self.headers].copy_from_slice(&octets[..self.headers]);
-        out[self.headers..].copy_from_slice(&octets[self.data(n)]);
+        out[self.headers..].copy_from_slice(&octets[self.data_range(n)]);
         let flow = &self.packet.flow;
         if flow.source.is_ipv4() {
             let id = u16::from_be_bytes([out[4], out[5]]).wrapping_add(n as u16);
             out[2..4].copy_from_slice(&(length as u16).to_be_bytes());
             out[4..6].copy_from_slice(&id.to_be_bytes());
             out[10..12].fill(0);
-            let code = ip::checksum(ip::sum(&out[..header], 0));
+            let code = ip::fold_checksum(ip::sum_octets(&out[..header], 0));
             out[10..12].copy_from_slice(&code);
         } else {
             out[4..6].copy_from_slice(&((length - header) as u16).to_be_bytes());
@@ -216,9 +220,9 @@ fn never_zero(code: [u8; 2], of: u8) -> [u8; 2] {
 }
 
 /// Completes a checksum that has the sum of the pseudo-header in its place.
-fn complete(head: Head, octets: &mut [u8], of: u8) -> Option<()> {
+fn complete_partial(head: VnetHeader, octets: &mut [u8], of: u8) -> Option<()> {
     let (start, offset) = (usize::from(head.start), usize::from(head.offset));
-    let code = never_zero(ip::checksum(ip::sum(octets.get(start..)?, 0)), of);
+    let code = never_zero(ip::fold_checksum(ip::sum_octets(octets.get(start..)?, 0)), of);
     octets.get_mut(start + offset..start + offset + 2)?.copy_from_slice(&code);
     Some(())
 }
@@ -228,7 +232,7 @@ const LONGEST: usize = 65_535;
 
 /// What the device takes of packets that are put together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offers {
+pub struct OffloadSupport {
     /// Segments of TCP.
     pub tcp: bool,
     /// Datagrams of UDP.
@@ -237,8 +241,8 @@ pub struct Offers {
 
 /// Puts packets of one flow together that follow each other, so that they go through the kernel as one.
 #[derive(Debug)]
-pub struct Joiner {
-    offers: Offers,
+pub struct SegmentJoiner {
+    offers: OffloadSupport,
     /// The packet as it will be written, its head in front; empty: there is none.
     octets: Vec<u8>,
     /// Nothing joins it any more.
@@ -253,7 +257,7 @@ pub struct Joiner {
 }
 
 /// What must be known of a packet to join it.
-struct Joinable {
+struct JoinablePacket {
     protocol: u8,
     upper: usize,
     headers: usize,
@@ -261,10 +265,10 @@ struct Joinable {
     pushed: bool,
 }
 
-impl Joiner {
+impl SegmentJoiner {
     /// For a device that takes this.
     #[must_use]
-    pub fn new(offers: Offers) -> Self {
+    pub fn new(offers: OffloadSupport) -> Self {
         let octets = Vec::with_capacity(VNET_HEADER + LONGEST);
         let (protocol, upper, headers, each, count, sequence) = (0, 0, 0, 0, 0, 0);
         Self { offers, octets, closed: true, protocol, upper, headers, each, count, sequence }
@@ -272,9 +276,9 @@ impl Joiner {
 
     /// Takes a packet. What cannot be joined by it is written before.
     pub fn push(&mut self, packet: &[u8], write: &mut impl FnMut(&[u8])) {
-        let joinable = self.joinable(packet);
+        let joinable = self.parse_joinable(packet);
         if let Some(joinable) = &joinable
-            && self.continues(packet, joinable)
+            && self.can_join(packet, joinable)
         {
             let data = &packet[joinable.headers..];
             self.octets.extend_from_slice(data);
@@ -287,10 +291,10 @@ impl Joiner {
             return;
         }
         self.flush(write);
-        self.octets.extend_from_slice(&Head::default().octets());
+        self.octets.extend_from_slice(&VnetHeader::default().to_octets());
         self.octets.extend_from_slice(packet);
         (self.closed, self.count) = (true, 1);
-        if let Some(Joinable { protocol, upper, headers, sequence, pushed }) = joinable {
+        if let Some(JoinablePacket { protocol, upper, headers, sequence, pushed }) = joinable {
             (self.protocol, self.upper, self.headers, self.closed) = (protocol, upper, headers, pushed);
             self.each = packet.len() - headers;
             self.sequence = sequence.wrapping_add(self.each as u32);
@@ -303,21 +307,21 @@ impl Joiner {
             return;
         }
         if self.count > 1 {
-            self.finish();
+            self.finish_joined();
         }
         write(&self.octets);
         self.octets.clear();
         self.closed = true;
     }
 
-    fn finish(&mut self) {
+    fn finish_joined(&mut self) {
         let (head, packet) = self.octets.split_at_mut(VNET_HEADER);
         let (length, v4) = (packet.len(), packet[0] >> 4 == 4);
         let (own, at) = (length - self.upper, checksum_at(self.protocol));
         if v4 {
             packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
             packet[10..12].fill(0);
-            let code = ip::checksum(ip::sum(&packet[..self.upper], 0));
+            let code = ip::fold_checksum(ip::sum_octets(&packet[..self.upper], 0));
             packet[10..12].copy_from_slice(&code);
         } else {
             packet[4..6].copy_from_slice(&(own as u16).to_be_bytes());
@@ -328,14 +332,14 @@ impl Joiner {
         }
         // The kernel computes the rest, if anybody ever looks.
         let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, self.protocol, own);
-        let code = ip::checksum(sum).map(|octet| !octet);
+        let code = ip::fold_checksum(sum).map(|octet| !octet);
         packet[self.upper + at..self.upper + at + 2].copy_from_slice(&code);
         let kind = match (self.protocol, v4) {
             (protocol::UDP, _) => UDP,
             (_, true) => TCP_V4,
             (_, false) => TCP_V6,
         };
-        let made = Head {
+        let made = VnetHeader {
             flags: NEEDS_CHECKSUM,
             kind,
             headers: self.headers as u16,
@@ -343,12 +347,12 @@ impl Joiner {
             start: self.upper as u16,
             offset: at as u16,
         };
-        head.copy_from_slice(&made.octets());
+        head.copy_from_slice(&made.to_octets());
     }
 
     /// A packet that others may follow: whole, with nothing that is of one packet alone, and with a checksum that holds, since
     /// nobody will look at it again.
-    fn joinable(&self, packet: &[u8]) -> Option<Joinable> {
+    fn parse_joinable(&self, packet: &[u8]) -> Option<JoinablePacket> {
         let read = IpPacket::parse(packet).ok()?;
         let (flow, upper) = (read.flow, read.upper);
         let least = if flow.source.is_ipv4() { ip::IPV4_HEADER } else { ip::IPV6_HEADER };
@@ -375,9 +379,10 @@ impl Joiner {
             }
             _ => return None,
         };
-        let sum = ip::sum(own, ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len()));
-        let holds = headers < own.len() && headers >= 8 && ip::checksum(sum) == [0, 0];
-        holds.then_some(Joinable {
+        let sum =
+            ip::sum_octets(own, ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len()));
+        let holds = headers < own.len() && headers >= 8 && ip::fold_checksum(sum) == [0, 0];
+        holds.then_some(JoinablePacket {
             protocol: flow.protocol,
             upper,
             headers: upper + headers,
@@ -387,7 +392,7 @@ impl Joiner {
     }
 
     /// Whether it follows what is there: all headers are the same but for what counts on.
-    fn continues(&self, packet: &[u8], next: &Joinable) -> bool {
+    fn can_join(&self, packet: &[u8], next: &JoinablePacket) -> bool {
         let Some(last) = self.octets.get(VNET_HEADER..) else { return false };
         let data = packet.len() - next.headers;
         if self.closed
@@ -419,10 +424,10 @@ mod tests {
     use proptest::prelude::*;
     use std::net::IpAddr;
 
-    const BOTH: Offers = Offers { tcp: true, udp: true };
+    const BOTH: OffloadSupport = OffloadSupport { tcp: true, udp: true };
 
     /// A packet of TCP or UDP with a checksum that holds.
-    fn packet(v4: bool, of: u8, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
+    fn test_packet(v4: bool, of: u8, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
         let (source, destination): (IpAddr, IpAddr) = if v4 {
             ("10.1.0.1".parse().unwrap(), "10.2.0.1".parse().unwrap())
         } else {
@@ -438,16 +443,16 @@ mod tests {
         }
         own.extend(data);
         let at = checksum_at(of);
-        let sum = ip::sum(&own, ip::pseudo_sum(source, destination, of, own.len()));
-        own[at..at + 2].copy_from_slice(&never_zero(ip::checksum(sum), of));
+        let sum = ip::sum_octets(&own, ip::pseudo_sum(source, destination, of, own.len()));
+        own[at..at + 2].copy_from_slice(&never_zero(ip::fold_checksum(sum), of));
         let mut packet = Vec::new();
         ip::write_header(&mut packet, source, destination, of, 0, own.len());
         packet.extend(own);
         packet
     }
 
-    fn joined(packets: &[Vec<u8>], offers: Offers) -> Vec<Vec<u8>> {
-        let (mut joiner, mut written) = (Joiner::new(offers), Vec::new());
+    fn join_packets(packets: &[Vec<u8>], offers: OffloadSupport) -> Vec<Vec<u8>> {
+        let (mut joiner, mut written) = (SegmentJoiner::new(offers), Vec::new());
         let mut write = |octets: &[u8]| written.push(octets.to_vec());
         packets.iter().for_each(|packet| joiner.push(packet, &mut write));
         joiner.flush(&mut write);
@@ -455,24 +460,24 @@ mod tests {
         written
     }
 
-    fn cut(written: &[u8]) -> Vec<Vec<u8>> {
+    fn cut_packet(written: &[u8]) -> Vec<Vec<u8>> {
         let (head, packet) = written.split_first_chunk().unwrap();
         let mut packet = packet.to_vec();
         let read = IpPacket::parse(&packet).unwrap();
-        let segments = Segments::of(Head::parse(head), &mut packet, read).unwrap();
+        let segments = PacketSegments::from_packet(VnetHeader::parse(head), &mut packet, read).unwrap();
         let one = |n| {
             let mut out = vec![0; segments.len(n)];
-            segments.write(n, &packet, &mut out);
+            segments.write_segment(n, &packet, &mut out);
             // The kernel counts IPv4's identification on; ours is 0.
             if out[0] >> 4 == 4 {
                 out[4..6].fill(0);
                 out[10..12].fill(0);
-                let code = ip::checksum(ip::sum(&out[..20], 0));
+                let code = ip::fold_checksum(ip::sum_octets(&out[..20], 0));
                 out[10..12].copy_from_slice(&code);
             }
             out
         };
-        (0..segments.count()).map(one).collect()
+        (0..segments.segment_count()).map(one).collect()
     }
 
     proptest! {
@@ -487,69 +492,81 @@ mod tests {
             let packets: Vec<_> = lengths.enumerate().map(|(n, length)| {
                 let data: Vec<u8> = (0..length).map(|i| (i * 7 + n) as u8).collect();
                 let flags = if push && n == full { ACK | PSH } else { ACK };
-                let packet = packet(v4, of, at, flags, &data);
+                let packet = test_packet(v4, of, at, flags, &data);
                 at = at.wrapping_add(length as u32);
                 packet
             }).collect();
-            let written = joined(&packets, BOTH);
+            let written = join_packets(&packets, BOTH);
             // All that fits is one.
             let fits = packets.iter().map(Vec::len).sum::<usize>() <= 60_000;
             prop_assert!(!fits || written.len() == 1, "{} of {}", written.len(), packets.len());
-            prop_assert_eq!(written.iter().flat_map(|written| cut(written)).collect::<Vec<_>>(), packets);
+            prop_assert_eq!(written.iter().flat_map(|written| cut_packet(written)).collect::<Vec<_>>(), packets);
         }
 
         #[test]
         fn whatever_comes_leaves_as_it_came(packets in proptest::collection::vec(
             (any::<bool>(), any::<bool>(), 0u32..4, any::<u8>(), 0usize..4), 0..12)) {
             let packets: Vec<_> = packets.into_iter().map(|(v4, tcp, sequence, flags, length)| {
-                packet(v4, if tcp { protocol::TCP } else { protocol::UDP }, sequence, flags, &vec![7; length])
+                test_packet(v4, if tcp { protocol::TCP } else { protocol::UDP }, sequence, flags, &vec![7; length])
             }).collect();
-            let written = joined(&packets, BOTH);
-            prop_assert_eq!(written.iter().flat_map(|written| cut(written)).collect::<Vec<_>>(), packets);
+            let written = join_packets(&packets, BOTH);
+            prop_assert_eq!(written.iter().flat_map(|written| cut_packet(written)).collect::<Vec<_>>(), packets);
         }
     }
 
     #[test]
     fn what_does_not_follow_is_not_joined() {
-        let first = packet(true, protocol::TCP, 100, ACK, &[1; 50]);
-        let follows = |next: Vec<u8>| joined(&[first.clone(), next], BOTH).len() == 1;
-        let of = |sequence, flags, length| packet(true, protocol::TCP, sequence, flags, &vec![2; length]);
+        let first = test_packet(true, protocol::TCP, 100, ACK, &[1; 50]);
+        let follows = |next: Vec<u8>| join_packets(&[first.clone(), next], BOTH).len() == 1;
+        let of =
+            |sequence, flags, length| test_packet(true, protocol::TCP, sequence, flags, &vec![2; length]);
         assert!(follows(of(150, ACK, 50)) && follows(of(150, ACK | PSH, 20)));
         assert!(!follows(of(151, ACK, 50)), "a gap");
         assert!(!follows(of(150, ACK, 51)), "longer than the first");
         assert!(!follows(of(150, ACK | FIN, 50)) && !follows(of(150, ACK, 0)));
-        assert!(!follows(packet(false, protocol::TCP, 150, ACK, &[2; 50])));
+        assert!(!follows(test_packet(false, protocol::TCP, 150, ACK, &[2; 50])));
         let mut wrong = of(150, ACK, 50);
         wrong[60] ^= 1;
         assert!(!follows(wrong), "its checksum does not hold");
         let mut other = of(150, ACK, 50);
         other[8] -= 1;
         other[10..12].fill(0);
-        let code = ip::checksum(ip::sum(&other[..20], 0));
+        let code = ip::fold_checksum(ip::sum_octets(&other[..20], 0));
         other[10..12].copy_from_slice(&code);
         assert!(!follows(other), "it has gone further");
         // A shorter one, or one that is pushed, is the last.
-        let three = |middle| joined(&[first.clone(), middle, of(170, ACK, 50)], BOTH).len();
+        let three = |middle| join_packets(&[first.clone(), middle, of(170, ACK, 50)], BOTH).len();
         assert_eq!((three(of(150, ACK, 20)), three(of(150, ACK | PSH, 20))), (2, 2));
         // What the device does not take is not made.
-        let udp = [packet(true, protocol::UDP, 0, 0, &[1; 9]), packet(true, protocol::UDP, 0, 0, &[1; 9])];
-        assert_eq!(joined(&udp, BOTH).len(), 1);
-        assert_eq!(joined(&udp, Offers { udp: false, ..BOTH }).len(), 2);
-        assert_eq!(joined(&[first.clone(), of(150, ACK, 50)], Offers { tcp: false, ..BOTH }).len(), 2);
+        let udp = [
+            test_packet(true, protocol::UDP, 0, 0, &[1; 9]),
+            test_packet(true, protocol::UDP, 0, 0, &[1; 9]),
+        ];
+        assert_eq!(join_packets(&udp, BOTH).len(), 1);
+        assert_eq!(join_packets(&udp, OffloadSupport { udp: false, ..BOTH }).len(), 2);
+        assert_eq!(
+            join_packets(&[first.clone(), of(150, ACK, 50)], OffloadSupport { tcp: false, ..BOTH }).len(),
+            2
+        );
     }
 
     #[test]
     fn a_checksum_that_was_left_to_us_is_completed() {
         for of in [protocol::TCP, protocol::UDP] {
-            let whole = packet(true, of, 1, ACK, &[1, 2, 3]);
+            let whole = test_packet(true, of, 1, ACK, &[1, 2, 3]);
             let mut partial = whole.clone();
             let read = IpPacket::parse(&whole).unwrap();
             let at = 20 + checksum_at(of);
             let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, of, whole.len() - 20);
-            partial[at..at + 2].copy_from_slice(&ip::checksum(sum).map(|octet| !octet));
-            let head = Head { flags: NEEDS_CHECKSUM, start: 20, offset: (at - 20) as u16, ..Head::default() };
-            let written = [&head.octets()[..], &partial].concat();
-            assert_eq!(cut(&written)[0][20..], whole[20..]);
+            partial[at..at + 2].copy_from_slice(&ip::fold_checksum(sum).map(|octet| !octet));
+            let head = VnetHeader {
+                flags: NEEDS_CHECKSUM,
+                start: 20,
+                offset: (at - 20) as u16,
+                ..VnetHeader::default()
+            };
+            let written = [&head.to_octets()[..], &partial].concat();
+            assert_eq!(cut_packet(&written)[0][20..], whole[20..]);
         }
     }
 
@@ -558,44 +575,56 @@ mod tests {
         for (v4, of) in
             [(true, protocol::TCP), (false, protocol::TCP), (true, protocol::UDP), (false, protocol::UDP)]
         {
-            let packets: Vec<_> = (0..5).map(|n| packet(v4, of, 1 + 100 * n, ACK, &[n as u8; 100])).collect();
-            let written = joined(&packets, BOTH);
+            let packets: Vec<_> =
+                (0..5).map(|n| test_packet(v4, of, 1 + 100 * n, ACK, &[n as u8; 100])).collect();
+            let written = join_packets(&packets, BOTH);
             let (head, octets) = written[0].split_first_chunk().unwrap();
-            let (head, mut octets) = (Head::parse(head), octets.to_vec());
+            let (head, mut octets) = (VnetHeader::parse(head), octets.to_vec());
             let read = IpPacket::parse(&octets).unwrap();
-            let undone = Segments::undone(head, &octets, read).unwrap();
-            let done = Segments::of(head, &mut octets, read).unwrap();
-            assert_eq!(undone.count(), 5);
+            let undone = PacketSegments::with_partial_checksum(head, &octets, read).unwrap();
+            let done = PacketSegments::from_packet(head, &mut octets, read).unwrap();
+            assert_eq!(undone.segment_count(), 5);
             for n in 0..5 {
                 let mut one = vec![0; 22 + undone.len(n)];
                 let mut other = vec![0; done.len(n)];
                 let head = undone.write_undone(n, head, &octets, &mut one[22..]);
-                done.write(n, &octets, &mut other);
-                assert!(head.partial() && one[22..] != other);
-                head.behind(22).complete(&mut one).unwrap();
+                done.write_segment(n, &octets, &mut other);
+                assert!(head.has_partial_checksum() && one[22..] != other);
+                head.shift_by(22).complete_checksum(&mut one).unwrap();
                 assert_eq!(one[22..], other);
             }
             // One that nobody is to cut is handed on as it came.
             let whole = IpPacket::parse(&packets[0]).unwrap();
-            let segments = Segments::undone(Head::default(), &packets[0], whole).unwrap();
+            let segments =
+                PacketSegments::with_partial_checksum(VnetHeader::default(), &packets[0], whole).unwrap();
             let mut out = vec![0; segments.len(0)];
-            assert_eq!(segments.write_undone(0, Head::default(), &packets[0], &mut out), Head::default());
+            assert_eq!(
+                segments.write_undone(0, VnetHeader::default(), &packets[0], &mut out),
+                VnetHeader::default()
+            );
             assert_eq!(out, packets[0]);
-            let beyond = Head { flags: NEEDS_CHECKSUM, start: out.len() as u16, ..Head::default() };
-            assert!(Segments::undone(beyond, &out, whole).is_none());
+            let beyond =
+                VnetHeader { flags: NEEDS_CHECKSUM, start: out.len() as u16, ..VnetHeader::default() };
+            assert!(PacketSegments::with_partial_checksum(beyond, &out, whole).is_none());
         }
     }
 
     #[test]
     fn a_head_that_cannot_be_is_refused() {
-        let octets = packet(true, protocol::TCP, 1, ACK, &[0; 100]);
+        let octets = test_packet(true, protocol::TCP, 1, ACK, &[0; 100]);
         let read = IpPacket::parse(&octets).unwrap();
-        let refused = |head: Head| Segments::of(head, &mut octets.clone(), read).is_none();
-        assert!(refused(Head { kind: TCP_V4, each: 0, ..Head::default() }));
-        assert!(refused(Head { kind: UDP, each: 10, ..Head::default() }));
-        assert!(refused(Head { kind: 99, each: 10, ..Head::default() }));
-        assert!(refused(Head { flags: NEEDS_CHECKSUM, start: 999, ..Head::default() }));
-        assert!(refused(Head { flags: NEEDS_CHECKSUM, start: 20, offset: 999, ..Head::default() }));
-        assert!(!refused(Head { kind: TCP_V4 | CONGESTION, each: 10, ..Head::default() }));
+        let refused =
+            |head: VnetHeader| PacketSegments::from_packet(head, &mut octets.clone(), read).is_none();
+        assert!(refused(VnetHeader { kind: TCP_V4, each: 0, ..VnetHeader::default() }));
+        assert!(refused(VnetHeader { kind: UDP, each: 10, ..VnetHeader::default() }));
+        assert!(refused(VnetHeader { kind: 99, each: 10, ..VnetHeader::default() }));
+        assert!(refused(VnetHeader { flags: NEEDS_CHECKSUM, start: 999, ..VnetHeader::default() }));
+        assert!(refused(VnetHeader {
+            flags: NEEDS_CHECKSUM,
+            start: 20,
+            offset: 999,
+            ..VnetHeader::default()
+        }));
+        assert!(!refused(VnetHeader { kind: TCP_V4 | CONGESTION, each: 10, ..VnetHeader::default() }));
     }
 }

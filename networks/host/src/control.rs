@@ -18,13 +18,13 @@ const CONNECTIONS: usize = 16;
 /// Octets of one request.
 const REQUEST: usize = 1 << 16;
 /// How long a request may take to come, and an answer to be read.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether no other server listens there.
 ///
 /// # Errors
 /// Another one does.
-pub fn free(path: &Path) -> io::Result<()> {
+pub fn ensure_unused(path: &Path) -> io::Result<()> {
     if UnixStream::connect(path).is_ok() {
         let said = format!("another server listens on {}; stop it first", path.display());
         return Err(io::Error::new(io::ErrorKind::AddrInUse, said));
@@ -38,7 +38,7 @@ pub fn free(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The system, and what cannot be made.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
+pub fn bind_control_socket(path: &Path) -> io::Result<UnixListener> {
     let named = |path: &Path, error: io::Error| {
         io::Error::new(error.kind(), format!("making the socket {}: {error}", path.display()))
     };
@@ -72,7 +72,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
 
 /// Which user of the system is at the other end, where the system says so.
 #[must_use]
-pub fn asking_user(stream: &UnixStream) -> Option<u32> {
+pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
 }
 
@@ -80,7 +80,7 @@ pub fn asking_user(stream: &UnixStream) -> Option<u32> {
 ///
 /// # Errors
 /// Nobody reads it.
-pub fn say<A: Serialize>(mut stream: &UnixStream, answer: &A) -> io::Result<()> {
+pub fn write_answer<A: Serialize>(mut stream: &UnixStream, answer: &A) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     stream.write_all(&line)
@@ -90,7 +90,7 @@ pub fn say<A: Serialize>(mut stream: &UnixStream, answer: &A) -> io::Result<()> 
 ///
 /// # Errors
 /// It does not come in time, or is too long.
-pub fn line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
+pub fn read_line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let (mut line, mut part) = (Vec::new(), [0; 4096]);
     while line.last() != Some(&b'\n') {
@@ -108,7 +108,7 @@ pub fn line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> 
 }
 
 /// The connections that come, for ever. It rests where the system gives none, mostly for want of descriptors.
-pub fn connections(listener: &UnixListener) -> impl Iterator<Item = UnixStream> {
+pub fn accepted_connections(listener: &UnixListener) -> impl Iterator<Item = UnixStream> {
     listener.incoming().filter_map(|came| match came {
         Ok(stream) => Some(stream),
         Err(_) => {
@@ -123,7 +123,7 @@ pub fn connections(listener: &UnixListener) -> impl Iterator<Item = UnixStream> 
 ///
 /// # Errors
 /// Another server listens there, or the socket cannot be made.
-pub fn begin<Q, A>(
+pub fn serve_requests<Q, A>(
     path: &Path,
     failed: fn(String) -> A,
     answer: impl Fn(Q, Option<u32>) -> A + Send + Sync + 'static,
@@ -132,28 +132,30 @@ where
     Q: DeserializeOwned,
     A: Serialize + 'static,
 {
-    free(path)?;
-    let listener = listen(path)?;
+    ensure_unused(path)?;
+    let listener = bind_control_socket(path)?;
     let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
-        for stream in connections(&listener) {
+        for stream in accepted_connections(&listener) {
             let (answer, open) = (answer.clone(), open.clone());
             if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 open.fetch_sub(1, Ordering::Relaxed);
                 let said = failed(format!("{CONNECTIONS} others ask already; try again"));
                 // It need not be heard: there is no time for who reads slowly.
-                let _ = stream.set_nonblocking(true).and_then(|()| say(&stream, &said));
+                let _ = stream.set_nonblocking(true).and_then(|()| write_answer(&stream, &said));
                 continue;
             }
             let serve = move || {
-                let served = stream.set_write_timeout(Some(PATIENCE)).and_then(|()| line(&stream, PATIENCE));
-                let user = asking_user(&stream);
+                let served = stream
+                    .set_write_timeout(Some(REQUEST_TIMEOUT))
+                    .and_then(|()| read_line(&stream, REQUEST_TIMEOUT));
+                let user = peer_user_id(&stream);
                 let said = served.map(|line| match serde_json::from_slice(&line) {
                     Ok(request) => answer(request, user),
                     Err(error) => failed(format!("not a request: {error}")),
                 });
                 // Who went away needs no answer.
-                let _ = said.and_then(|said| say(&stream, &said));
+                let _ = said.and_then(|said| write_answer(&stream, &said));
                 open.fetch_sub(1, Ordering::Relaxed);
             };
             let _ = thread::Builder::new().name("usher-control".to_owned()).spawn(serve);
@@ -167,26 +169,26 @@ where
 ///
 /// # Errors
 /// Nobody answers there, or it does not answer what can be understood.
-pub fn ask<Q: Serialize, A: DeserializeOwned>(path: &Path, request: &Q) -> io::Result<A> {
+pub fn send_request<Q: Serialize, A: DeserializeOwned>(path: &Path, request: &Q) -> io::Result<A> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    say(&stream, request)?;
+    write_answer(&stream, request)?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// As [`ask`]; `what` is the service, which `command` starts.
+/// As [`send_request`]; `what` is the service, which `command` starts.
 ///
 /// # Errors
 /// A sentence that says why there is no answer.
-pub(crate) fn asked<Q: Serialize, A: DeserializeOwned>(
+pub(crate) fn request_service<Q: Serialize, A: DeserializeOwned>(
     path: &Path,
     request: &Q,
     what: &str,
     command: &str,
 ) -> Result<A, String> {
-    ask(path, request).map_err(|error| {
+    send_request(path, request).map_err(|error| {
         format!(
             "no {what} is running (nobody answers at {}: {error}); start it with: {command}",
             path.display()
@@ -202,13 +204,13 @@ mod tests {
     #[test]
     fn a_request_is_answered_and_what_is_none_is_refused() {
         let path = std::env::temp_dir().join(format!("usher-control-ask-{}.sock", std::process::id()));
-        type Said = Result<(u32, Option<u32>), String>;
-        begin(&path, Said::Err, |n: u32, user| Ok((n + 1, user))).unwrap();
+        type TestAnswer = Result<(u32, Option<u32>), String>;
+        serve_requests(&path, TestAnswer::Err, |n: u32, user| Ok((n + 1, user))).unwrap();
         let own = rustix::process::geteuid().as_raw();
-        assert_eq!(ask::<_, Said>(&path, &41).unwrap(), Ok((42, Some(own))));
-        let refused = ask::<_, Said>(&path, &"x").unwrap().unwrap_err();
+        assert_eq!(send_request::<_, TestAnswer>(&path, &41).unwrap(), Ok((42, Some(own))));
+        let refused = send_request::<_, TestAnswer>(&path, &"x").unwrap().unwrap_err();
         assert!(refused.starts_with("not a request: "), "{refused}");
-        assert_eq!(free(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(ensure_unused(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         fs::remove_file(&path).unwrap();
     }
 
@@ -232,18 +234,18 @@ mod tests {
             let mut times = 0;
             // Until the other thread has had its turns, too.
             while !watch.is_finished() && (times < 2000 || seen.load(Ordering::Relaxed) < 100) {
-                let listener = listen(&path).unwrap();
+                let listener = bind_control_socket(&path).unwrap();
                 assert!(UnixStream::connect(&path).is_ok());
                 drop(listener);
                 fs::remove_file(&path).unwrap();
                 times += 1;
             }
             // What a server that died left behind is in nobody's way.
-            drop(listen(&path).unwrap());
+            drop(bind_control_socket(&path).unwrap());
             let left = folder.join(format!(".control.sock.{}", std::process::id()));
             fs::create_dir(&left).unwrap();
             drop(UnixListener::bind(left.join("new")).unwrap());
-            drop(listen(&path).unwrap());
+            drop(bind_control_socket(&path).unwrap());
             done.store(true, Ordering::Relaxed);
             watch.join().unwrap();
         });
@@ -260,7 +262,7 @@ mod tests {
                 let path = folder.join(name);
                 scope.spawn(move || {
                     for _ in 0..500 {
-                        drop(listen(&path).unwrap());
+                        drop(bind_control_socket(&path).unwrap());
                     }
                 });
             }
@@ -274,14 +276,14 @@ mod tests {
     #[test]
     fn a_socket_that_cannot_be_made_is_named() {
         let path = std::env::temp_dir().join(format!("usher-control-none-{}/c.sock", std::process::id()));
-        let error = listen(&path).unwrap_err().to_string();
+        let error = bind_control_socket(&path).unwrap_err().to_string();
         assert!(error.contains(path.parent().unwrap().to_str().unwrap()), "{error}");
         // Longer than a socket's address may be (unix(7)).
         let folder = std::env::temp_dir().join(format!("usher-control-long-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("s".repeat(100));
-        let error = listen(&path).unwrap_err().to_string();
+        let error = bind_control_socket(&path).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing is left");
         fs::remove_dir_all(&folder).unwrap();
@@ -291,7 +293,7 @@ mod tests {
     fn a_request_comes_within_its_time_or_not_at_all() {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(b"\"Status\"\n").unwrap();
-        assert_eq!(line(&near, Duration::from_secs(60)).unwrap(), b"\"Status\"\n");
+        assert_eq!(read_line(&near, Duration::from_secs(60)).unwrap(), b"\"Status\"\n");
         // One octet at a time, each long before the patience for a single read ends.
         let slow = thread::spawn(move || {
             while far.write_all(b" ").is_ok() {
@@ -299,7 +301,7 @@ mod tests {
             }
         });
         let (begun, patience) = (Instant::now(), Duration::from_millis(300));
-        assert!(line(&near, patience).is_err());
+        assert!(read_line(&near, patience).is_err());
         assert!(begun.elapsed() >= patience);
         drop(near);
         slow.join().unwrap();
@@ -309,7 +311,7 @@ mod tests {
     fn a_request_without_end_is_not_read_to_its_end() {
         let (near, mut far) = UnixStream::pair().unwrap();
         let endless = thread::spawn(move || while far.write_all(&[b' '; 4096]).is_ok() {});
-        assert!(line(&near, Duration::from_secs(600)).is_err());
+        assert!(read_line(&near, Duration::from_secs(600)).is_err());
         drop(near);
         endless.join().unwrap();
     }

@@ -12,16 +12,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
-use usher_core::fair::PlaceTable;
+use usher_core::fair::FairSlotTable;
 
 /// Octets that a connection may send: the requests that fit its time are some hundred each.
-const SAYS: usize = 64 << 10;
+const MAX_REQUEST_OCTETS: usize = 64 << 10;
 /// How long the listener rests where the system gives no connection, mostly for want of descriptors.
 pub(crate) const REST: Duration = Duration::from_millis(50);
 
 /// The listener.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct BoundedListener {
     listener: TcpListener,
     connections: usize,
     lasts: Duration,
@@ -31,45 +31,52 @@ pub(crate) struct Door {
 /// The open connections, each with the means to end it.
 #[derive(Debug, Default)]
 struct OpenVisits {
-    places: PlaceTable<u64>,
+    slots: FairSlotTable<u64>,
     open: BTreeMap<u64, oneshot::Sender<()>>,
-    came: u64,
+    accepted_count: u64,
 }
 
-impl Door {
+impl BoundedListener {
     /// At most so many connections at a time, each for at most so long. Where one more comes, the oldest of the network with the
     /// most ends.
     pub(crate) fn new(listener: TcpListener, connections: usize, lasts: Duration) -> Self {
         Self { listener, connections, lasts, visits: Arc::default() }
     }
-    fn visit(&self, stream: TcpStream, from: SocketAddr) -> Visit {
-        let mut visits = lock(&self.visits);
-        visits.came += 1;
-        let number = visits.came;
+    fn admit_connection(&self, stream: TcpStream, from: SocketAddr) -> BoundedConnection {
+        let mut visits = lock_visits(&self.visits);
+        visits.accepted_count += 1;
+        let number = visits.accepted_count;
         let (end, displaced) = oneshot::channel();
         visits.open.insert(number, end);
-        if let Some(oldest) = visits.places.add(number, from.ip(), self.connections) {
+        if let Some(oldest) = visits.slots.add_peer(number, from.ip(), self.connections) {
             // Its end is dropped, which it notices.
             visits.open.remove(&oldest);
         }
         drop(visits);
         let over = Box::pin(sleep(self.lasts));
-        Visit { stream, over, displaced, left: SAYS, number, visits: self.visits.clone() }
+        BoundedConnection {
+            stream,
+            deadline: over,
+            displaced,
+            left: MAX_REQUEST_OCTETS,
+            number,
+            visits: self.visits.clone(),
+        }
     }
 }
 
-fn lock(visits: &Mutex<OpenVisits>) -> MutexGuard<'_, OpenVisits> {
+fn lock_visits(visits: &Mutex<OpenVisits>) -> MutexGuard<'_, OpenVisits> {
     visits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Listener for Door {
-    type Io = Visit;
+impl Listener for BoundedListener {
+    type Io = BoundedConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Visit, SocketAddr) {
+    async fn accept(&mut self) -> (BoundedConnection, SocketAddr) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, from)) => return (self.visit(stream, from), from),
+                Ok((stream, from)) => return (self.admit_connection(stream, from), from),
                 Err(_) => sleep(REST).await,
             }
         }
@@ -81,9 +88,9 @@ impl Listener for Door {
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct BoundedConnection {
     stream: TcpStream,
-    over: Pin<Box<Sleep>>,
+    deadline: Pin<Box<Sleep>>,
     /// Ready once another connection has taken this one's place.
     displaced: oneshot::Receiver<()>,
     /// Octets that may still come.
@@ -92,31 +99,31 @@ pub(crate) struct Visit {
     visits: Arc<Mutex<OpenVisits>>,
 }
 
-impl Visit {
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+impl BoundedConnection {
+    fn check_limits(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let displaced = Pin::new(&mut self.displaced).poll(cx).is_ready();
-        if self.left == 0 || displaced || self.over.as_mut().poll(cx).is_ready() {
+        if self.left == 0 || displaced || self.deadline.as_mut().poll(cx).is_ready() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
     }
 }
 
-impl Drop for Visit {
+impl Drop for BoundedConnection {
     fn drop(&mut self) {
-        let mut visits = lock(&self.visits);
-        visits.places.remove(self.number);
+        let mut visits = lock_visits(&self.visits);
+        visits.slots.remove_peer(self.number);
         visits.open.remove(&self.number);
     }
 }
 
-impl AsyncRead for Visit {
+impl AsyncRead for BoundedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.check(cx)?;
+        self.check_limits(cx)?;
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         self.left = self.left.saturating_sub(buf.filled().len() - before);
@@ -124,9 +131,9 @@ impl AsyncRead for Visit {
     }
 }
 
-impl AsyncWrite for Visit {
+impl AsyncWrite for BoundedConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
+        self.check_limits(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, data)
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -147,7 +154,7 @@ mod tests {
     use std::net::TcpStream as Plain;
 
     /// A server for two visitors, of this time each.
-    fn served(lasts: Duration) -> SocketAddr {
+    fn start_test_server(lasts: Duration) -> SocketAddr {
         let (told, address) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -155,13 +162,13 @@ mod tests {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 told.send(listener.local_addr().unwrap()).unwrap();
                 let router = Router::new().route("/", get(async || "here\n"));
-                axum::serve(Door::new(listener, 2, lasts), router).await
+                axum::serve(BoundedListener::new(listener, 2, lasts), router).await
             })
         });
         address.recv().unwrap()
     }
 
-    fn visit(address: SocketAddr) -> Plain {
+    fn connect_visitor(address: SocketAddr) -> Plain {
         let stream = Plain::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
@@ -173,8 +180,8 @@ mod tests {
     }
 
     /// Asks for the page; `None`: this visitor lost its place.
-    fn ask(address: SocketAddr) -> Option<String> {
-        let mut stream = visit(address);
+    fn request_page(address: SocketAddr) -> Option<String> {
+        let mut stream = connect_visitor(address);
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
         assert!(!times_out(stream.read_to_string(&mut answer)), "there is no room");
@@ -190,10 +197,10 @@ mod tests {
     #[test]
     fn silent_connections_give_way_to_those_that_ask() {
         // Their time is not what ends them.
-        let address = served(Duration::from_secs(600));
-        let mut idle = [visit(address), visit(address), visit(address)];
+        let address = start_test_server(Duration::from_secs(600));
+        let mut idle = [connect_visitor(address), connect_visitor(address), connect_visitor(address)];
         for _ in 0..3 {
-            let answer = ask(address).expect("an answer");
+            let answer = request_page(address).expect("an answer");
             assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here\n"), "{answer}");
         }
         assert!(idle[..2].iter_mut().all(is_ended), "the oldest gave way");
@@ -201,14 +208,14 @@ mod tests {
 
     #[test]
     fn a_silent_connection_ends_with_its_time() {
-        let address = served(Duration::from_millis(500));
-        assert!(is_ended(&mut visit(address)));
+        let address = start_test_server(Duration::from_millis(500));
+        assert!(is_ended(&mut connect_visitor(address)));
     }
 
     #[test]
     fn a_request_that_comes_in_drops_ends_with_its_time() {
-        let address = served(Duration::from_millis(500));
-        let mut stream = visit(address);
+        let address = start_test_server(Duration::from_millis(500));
+        let mut stream = connect_visitor(address);
         let mut writer = stream.try_clone().unwrap();
         let drip = std::thread::spawn(move || {
             let pause = Duration::from_millis(20);
@@ -226,10 +233,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let talks = std::thread::spawn(move || {
-            let mut stream = visit(address);
+            let mut stream = connect_visitor(address);
             while stream.write_all(&[b'x'; 4096]).is_ok() {}
         });
-        let mut door = Door::new(listener, 1, Duration::from_secs(600));
+        let mut door = BoundedListener::new(listener, 1, Duration::from_secs(600));
         let (mut heard, _) = door.accept().await;
         let (mut all, mut part) = (0, [0; 4096]);
         loop {
@@ -239,7 +246,7 @@ mod tests {
             }
             all += part.filled().len();
         }
-        assert!((SAYS..SAYS + 4096).contains(&all), "{all}");
+        assert!((MAX_REQUEST_OCTETS..MAX_REQUEST_OCTETS + 4096).contains(&all), "{all}");
         drop(heard);
         talks.join().unwrap();
     }

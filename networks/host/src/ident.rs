@@ -1,16 +1,24 @@
 //! The IDENT service on this host's own connections, and a question to another host's.
 
-use crate::setup::texts;
-use crate::{HelperPool, Hosted, ServeError, keep_memory_private, listen, log, once, owner, serve as host};
+use crate::setup::fault_texts;
+use crate::{
+    HelperPool, HostedMachine, ServeError, bind_listener, log, owner, protect_memory, run_until_event,
+    serve_machine,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use usher_config::disk::{Disk, LoadError, text};
-use usher_core::{Instant, Job, ListenerId, Machine};
-use usher_ident::{Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, Question};
-use usher_ident_service::config::{self, DEFAULT_PATH, File, Loaded};
-use usher_ident_service::{Command, Event, IdentService, Job as Asked, Owner, User};
-use usher_live::{Clock, Settings, Sockets};
+use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
+use usher_core::{Instant, JobRequest, ListenerId, Machine};
+use usher_ident::{
+    ClientCommand, ClientConfig, ClientEvent, IdentClient, IdentQuery, QueriedConnection, QueryFailure,
+    ResponseBody,
+};
+use usher_ident_service::config::{self, DEFAULT_PATH, IdentConfigFile, LoadedIdentConfig};
+use usher_ident_service::{
+    ConnectionOwner, IdentService, IdentServiceCommand, IdentServiceEvent, IdentServiceJob, SystemUser,
+};
+use usher_live::{DriverConfig, DriverSockets, SystemClock};
 
 /// Names may come from a directory on the network: so many are asked for at a time.
 const HELPERS: usize = 4;
@@ -33,92 +41,96 @@ pub enum IdentError {
 ///
 /// # Errors
 /// It cannot be read, or everything that is wrong with it.
-pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
+pub fn load_config(path: Option<&Path>) -> Result<LoadedIdentConfig, LoadError> {
     load_or(path, Path::new(DEFAULT_PATH))
 }
 
-fn load_or(path: Option<&Path>, default: &Path) -> Result<Loaded, LoadError> {
+fn load_or(path: Option<&Path>, default: &Path) -> Result<LoadedIdentConfig, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
     let (path, text) = match path {
-        Some(path) => (path, text(path)?),
-        None if default.try_exists().map_err(unreadable)? => (default, text(default)?),
+        Some(path) => (path, read_file_text(path)?),
+        None if default.try_exists().map_err(unreadable)? => (default, read_file_text(default)?),
         None => (default, String::new()),
     };
-    Ok(config::parse(&path.display().to_string(), &text, &Disk)?)
+    Ok(config::parse(&path.display().to_string(), &text, &DiskEnvironment)?)
 }
 
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
 /// start's was `first`.
-fn notices(first: &File, again: &Loaded) -> Vec<String> {
+fn reload_notices(first: &IdentConfigFile, again: &LoadedIdentConfig) -> Vec<String> {
     let more = again.file.limits.connections.get() > first.limits.connections.get();
     let later = [("listen", again.file.listen != first.listen), ("limits.connections", more)];
-    crate::setup::notices(&again.warnings, "server", &later)
+    crate::setup::config_notices(&again.warnings, "server", &later)
 }
 
 /// Everything that serving needs before sockets: the configuration, and where to listen.
-fn prepare(path: Option<&Path>, listen_on: &[SocketAddr]) -> Result<(Loaded, Vec<SocketAddr>), IdentError> {
-    let loaded = load(path)?;
+fn prepare_server(
+    path: Option<&Path>,
+    listen_on: &[SocketAddr],
+) -> Result<(LoadedIdentConfig, Vec<SocketAddr>), IdentError> {
+    let loaded = load_config(path)?;
     let addresses = if listen_on.is_empty() { loaded.file.listen.clone() } else { listen_on.to_vec() };
     if addresses.is_empty() { Err(IdentError::Nowhere) } else { Ok((loaded, addresses)) }
 }
 
-/// Loads what [`serve`] loads; its warnings.
+/// Loads what [`serve_ident`] loads; its warnings.
 ///
 /// # Errors
 /// Why it would not serve.
-pub fn check(path: &Path) -> Result<Vec<String>, IdentError> {
-    prepare(Some(path), &[]).map(|(loaded, _)| texts(&loaded.warnings))
+pub fn check_config(path: &Path) -> Result<Vec<String>, IdentError> {
+    prepare_server(Some(path), &[]).map(|(loaded, _)| fault_texts(&loaded.warnings))
 }
 
 /// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's.
 ///
 /// # Errors
 /// It could not begin.
-pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
+pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
     let system = |what| move |error| ServeError::System { what, error };
-    keep_memory_private().map_err(system("switching core dumps off"))?;
-    let (loaded, addresses) = prepare(path.as_deref(), listen_on)?;
-    let _log = log::begin(loaded.file.log);
+    protect_memory().map_err(system("switching core dumps off"))?;
+    let (loaded, addresses) = prepare_server(path.as_deref(), listen_on)?;
+    let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let listeners = (0..).zip(&addresses).map(|(n, address)| listen("IDENT", *address, ListenerId::own(n)));
+    let listeners = (0..)
+        .zip(&addresses)
+        .map(|(n, address)| bind_listener("IDENT", *address, ListenerId::from_number(n)));
     let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
     for address in &addresses {
         tracing::info!(%address, "listening");
     }
     // The machine's own limits decide, which know who waits for an answer.
     let connections = loaded.config.server.connections.saturating_mul(2);
-    let settings = Settings {
+    let settings = DriverConfig {
         connections,
         connections_per_address: connections,
         half_closed: true,
-        ..Settings::default()
+        ..DriverConfig::default()
     };
-    let clock = Clock::start();
-    let found = |Job { token, what: Asked::Owner(connection), .. }| Command::Found {
-        token,
-        owner: find(&connection),
+    let clock = SystemClock::start();
+    let found = |JobRequest { token, job: IdentServiceJob::Owner(connection), .. }| {
+        IdentServiceCommand::Found { token, owner: find_owner(&connection) }
     };
     let first = loaded.file;
-    Ok(host(Hosted {
+    Ok(serve_machine(HostedMachine {
         name: "usher-ident",
         machine: IdentService::new(loaded.config),
-        sockets: Sockets { listeners, settings, ..Sockets::default() },
+        sockets: DriverSockets { listeners, settings, ..DriverSockets::default() },
         frames: None,
         clock,
         helpers: HelperPool::new(HELPERS, found),
-        said: Box::new(say),
-        over: Box::new(|_| false),
+        event_handler: Box::new(log_event),
+        stop_condition: Box::new(|_| false),
         counted: |service| {
             let (own, server) = service.counters();
             server.iter().chain(own.iter()).collect()
         },
         work: None,
-        reload: Box::new(move || match load(path.as_deref()) {
+        reload: Box::new(move || match load_config(path.as_deref()) {
             Ok(loaded) => {
-                log::change(loaded.file.log);
-                notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
+                log::change_logging(loaded.file.log);
+                reload_notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 tracing::info!("the configuration was read again");
-                Some(Command::Configure(loaded.config))
+                Some(IdentServiceCommand::Configure(loaded.config))
             }
             Err(error) => {
                 tracing::error!("the configuration is not taken up: {error}");
@@ -127,43 +139,45 @@ pub fn serve(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), Iden
         }),
         sources: Vec::new(),
         farewell: Box::new(|| None),
-        lingers: false,
+        waits_for_stop: false,
     })?)
 }
 
 /// The owner of a connection of this host.
-fn find(connection: &Connection) -> Owner {
-    let Connection { local, remote } = *connection;
-    let uid = match owner::uid(local, remote) {
+fn find_owner(connection: &QueriedConnection) -> ConnectionOwner {
+    let QueriedConnection { local, remote } = *connection;
+    let uid = match owner::connection_owner(local, remote) {
         Ok(Some(uid)) => uid,
-        Ok(None) => return Owner::Nobody,
+        Ok(None) => return ConnectionOwner::NoOwner,
         Err(error) => {
             tracing::error!(%error, "the kernel does not say whose a connection is");
-            return Owner::Unknown;
+            return ConnectionOwner::Unknown;
         }
     };
-    named(uid, owner::name(uid))
+    named_owner(uid, owner::user_name(uid))
 }
 
 /// The user with this number. Without knowing the name nobody can say whether the user wants to be hidden.
-fn named(uid: u32, name: io::Result<Option<String>>) -> Owner {
+fn named_owner(uid: u32, name: io::Result<Option<String>>) -> ConnectionOwner {
     match name {
-        Ok(name) => Owner::User(User { name: name.map(String::into_bytes), uid: Some(uid) }),
+        Ok(name) => ConnectionOwner::User(SystemUser { name: name.map(String::into_bytes), uid: Some(uid) }),
         Err(error) => {
             tracing::error!(%error, uid, "the system does not say a user's name");
-            Owner::Unknown
+            ConnectionOwner::Unknown
         }
     }
 }
 
 /// The log of who asked.
-fn say(event: Event) {
+fn log_event(event: IdentServiceEvent) {
     match event {
-        Event::Answered { asker, connection: Connection { local, remote }, answer } => {
+        IdentServiceEvent::Answered { asker, connection: QueriedConnection { local, remote }, answer } => {
             tracing::info!(%asker, %local, %remote, %answer, "asked");
         }
         // Anybody can cause these without end; how many there were is told each minute.
-        Event::Refused { asker } => tracing::debug!(%asker, "refused: of no network that may ask"),
+        IdentServiceEvent::Refused { asker } => {
+            tracing::debug!(%asker, "refused: of no network that may ask")
+        }
     }
 }
 
@@ -171,33 +185,38 @@ fn say(event: Event) {
 ///
 /// # Errors
 /// Sockets cannot be had; the inner error says why there is no answer.
-pub fn ask(question: Question, config: ClientConfig) -> io::Result<Result<Answer, AskError>> {
-    let mut client = Client::new(config);
-    let asked = client.command(Instant::ZERO, ClientCommand::Ask { token: 0, question });
+pub fn query_ident(
+    question: IdentQuery,
+    config: ClientConfig,
+) -> io::Result<Result<ResponseBody, QueryFailure>> {
+    let mut client = IdentClient::new(config);
+    let asked = client.handle_command(Instant::ZERO, ClientCommand::Query { token: 0, question });
     asked.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
-    let settings = Settings { connect_timeout: patience(config), ..Settings::default() };
-    let sockets = Sockets { settings, ..Sockets::default() };
+    let settings = DriverConfig { connect_timeout: query_timeout(config), ..DriverConfig::default() };
+    let sockets = DriverSockets { settings, ..DriverSockets::default() };
     let said = |ClientEvent::Answered { answer, .. }| Some(answer);
-    let answer = once(client, sockets, Clock::start(), said)?;
+    let answer = run_until_event(client, sockets, SystemClock::start(), said)?;
     // A driver ends when its role has stopped, and that is when there is an answer.
-    Ok(answer.unwrap_or(Err(AskError::Closed)))
+    Ok(answer.unwrap_or(Err(QueryFailure::Closed)))
 }
 
-fn patience(config: ClientConfig) -> std::time::Duration {
-    std::time::Duration::from_nanos(config.patience.as_nanos())
+fn query_timeout(config: ClientConfig) -> std::time::Duration {
+    std::time::Duration::from_nanos(config.response_timeout.as_nanos())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::{Alone, Fault};
+    use usher_config::{ConfigDiagnostic, NoEnvironment};
 
     #[test]
     fn who_may_be_hidden_by_name_is_unknown_while_names_are() {
-        assert_eq!(named(1000, Err(io::ErrorKind::TimedOut.into())), Owner::Unknown);
-        let user = |name: Option<&str>| Owner::User(User { name: name.map(Into::into), uid: Some(1000) });
-        assert_eq!(named(1000, Ok(Some("ann".to_owned()))), user(Some("ann")));
-        assert_eq!(named(1000, Ok(None)), user(None));
+        assert_eq!(named_owner(1000, Err(io::ErrorKind::TimedOut.into())), ConnectionOwner::Unknown);
+        let user = |name: Option<&str>| {
+            ConnectionOwner::User(SystemUser { name: name.map(Into::into), uid: Some(1000) })
+        };
+        assert_eq!(named_owner(1000, Ok(Some("ann".to_owned()))), user(Some("ann")));
+        assert_eq!(named_owner(1000, Ok(None)), user(None));
     }
 
     #[test]
@@ -210,13 +229,13 @@ mod tests {
 
     #[test]
     fn a_reload_tells_warnings_and_what_waits_for_a_start() {
-        let read = |text| config::parse("ident.toml", text, &Alone).unwrap();
+        let read = |text| config::parse("ident.toml", text, &NoEnvironment).unwrap();
         let first = read("[limits]\nconnections = 10\n").file;
-        assert!(notices(&first, &read("[limits]\nconnections = 9\n")).is_empty());
+        assert!(reload_notices(&first, &read("[limits]\nconnections = 9\n")).is_empty());
         let mut again = read("listen = []\n[limits]\nconnections = 11\n");
         let message = "written otherwise".to_owned();
-        again.warnings.push(Fault { file: String::new(), line: 0, column: 0, message });
-        let told = notices(&first, &again);
+        again.warnings.push(ConfigDiagnostic { file: String::new(), line: 0, column: 0, message });
+        let told = reload_notices(&first, &again);
         assert!(told[0] == "written otherwise" && told[1].starts_with("listen has changed"));
         assert!(told[2].starts_with("limits.connections has changed") && told.len() == 3);
     }

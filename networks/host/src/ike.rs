@@ -10,33 +10,37 @@ mod say;
 mod steer;
 mod way;
 
-pub use control::{Answer, ChildSa, IkeSa, Pool, Request, Status, control_path, request};
+pub use control::{
+    ChildSa, IkeControlReply, IkeControlRequest, IkePoolStatus, IkeSa, IkeStatus, control_path,
+    request_gateway,
+};
 pub use plane::PlaneError;
-pub use say::meaning;
+pub use say::end_reason_text;
 
 use crate::jobs::{JobQueue, QueueBounds};
-use crate::setup::{self, outgoing, secure_rng};
-use crate::within::Running;
+use crate::setup::{self, protect_outgoing, secure_rng};
+use crate::within::RunningAaaServer;
 use crate::{
-    CheckAaa, HelperPool, Hosted, ServeError, StartAaa, Telling, WorkDone, keep_memory_private, log,
+    CheckAaa, CommandSender, HelperPool, HostedMachine, ServeError, StartAaa, WorkDone, log, protect_memory,
     serve_shards as host,
 };
-use plane::Plane;
-use revocation::Revocation;
-use say::{Outcome, Say};
+use plane::IkeDataPlane;
+use revocation::RevocationChecker;
+use say::{ConnectionOutcome, IkeEventSink};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_config::disk::{Disk, LoadError, text};
-use usher_config::hint;
-use usher_core::{Job, SecureRng, SocketId, WallTime};
+use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
+use usher_config::name_hint;
+use usher_core::{JobRequest, SecureRng, SocketId, WallTime};
 use usher_crypto::tls::WallClock;
-use usher_gateway::config::{self, Carry, DEFAULT_PATH, File, Loaded};
+use usher_gateway::config::{self, DEFAULT_PATH, DataPlaneKind, GatewayFile, LoadedGatewayConfig};
 use usher_gateway::{
-    Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, Leases, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6,
+    AddressLeases, DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, NAT_SOCKET,
+    NAT_SOCKET_V6, SOCKET, SOCKET_V6,
 };
-use usher_ike::machine::Shard;
-use usher_live::{Clock, Outgoing, Settings, SocketOptions, Sockets, bind_udp};
+use usher_ike::machine::ShardIndex;
+use usher_live::{DriverConfig, DriverSockets, SecuritySelector, SocketOptions, SystemClock, bind_udp};
 
 /// Signatures, chains of certificates and steps of EAP-TLS at a time.
 const HELPERS: usize = 4;
@@ -74,10 +78,10 @@ pub enum IkeError {
     Revocation(String),
     /// The AAA server within this program.
     #[error("[aaa] server: {0}")]
-    Within(String),
+    EmbeddedServer(String),
     /// It has ended by itself.
     #[error("the AAA server within this program has failed; the log says why")]
-    WithinFailed,
+    EmbeddedServerFailed,
     /// The connection did not come to be.
     #[error("{0}")]
     NotConnected(String),
@@ -86,7 +90,7 @@ pub enum IkeError {
     Serve(#[from] ServeError),
 }
 
-fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
+fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
     move |error| ServeError::System { what, error }
 }
 
@@ -95,37 +99,37 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
 ///
 /// # Errors
 /// It cannot be read, or everything that is wrong with it.
-pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
-    load_by(path, &WallClock::at(WallTime::UNIX_EPOCH))
+pub fn load_config(path: Option<&Path>) -> Result<LoadedGatewayConfig, LoadError> {
+    load_by(path, &WallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
-fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> {
+fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig, LoadError> {
     let default = Path::new(DEFAULT_PATH);
     let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
     let (path, text) = match path {
-        Some(path) => (path, text(path)?),
-        None if default.try_exists().map_err(unreadable)? => (default, text(default)?),
+        Some(path) => (path, read_file_text(path)?),
+        None if default.try_exists().map_err(unreadable)? => (default, read_file_text(default)?),
         None => (default, String::new()),
     };
-    Ok(config::parse(&path.display().to_string(), &text, &Disk, clock)?)
+    Ok(config::parse(&path.display().to_string(), &text, &DiskEnvironment, clock)?)
 }
 
 /// Everything that a gateway needs before its sockets: the configuration, of which a machine can be made, and the files beside it.
-fn prepare(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, IkeError> {
+fn prepare_gateway(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig, IkeError> {
     let loaded = load_by(path, clock)?;
     if loaded.file.listen.addresses.is_empty() {
         return Err(IkeError::Nowhere);
     }
     let mut config = loaded.config.clone();
     crate::within::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
-    Gateway::new(config, secure_rng()?)?;
-    Revocation::new(&loaded, &Telling::default()).map_err(IkeError::Revocation)?;
-    key_log::check(&loaded.file).map_err(system("key log"))?;
+    IkeGateway::new(config, secure_rng()?)?;
+    RevocationChecker::new(&loaded, &CommandSender::default()).map_err(IkeError::Revocation)?;
+    key_log::check_files(&loaded.file).map_err(system_error("key log"))?;
     Ok(loaded)
 }
 
 /// The folder from which the paths of a file go.
-fn base(path: Option<&Path>) -> &Path {
+fn base_folder(path: Option<&Path>) -> &Path {
     path.unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new(""))
 }
 
@@ -133,15 +137,15 @@ fn base(path: Option<&Path>) -> &Path {
 ///
 /// # Errors
 /// Why it would not serve.
-pub fn check(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, IkeError> {
-    let loaded = prepare(Some(path), &WallClock::at(setup::wall()))?;
-    let within = crate::within::check(loaded.file.aaa.as_ref(), base(Some(path)), check_aaa);
-    Ok([setup::texts(&loaded.warnings), within.map_err(IkeError::Within)?].concat())
+pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, IkeError> {
+    let loaded = prepare_gateway(Some(path), &WallClock::from_time(setup::wall_time()))?;
+    let within = crate::within::check_embedded(loaded.file.aaa.as_ref(), base_folder(Some(path)), check_aaa);
+    Ok([setup::fault_texts(&loaded.warnings), within.map_err(IkeError::EmbeddedServer)?].concat())
 }
 
 /// What is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum IkeRunMode {
     /// Serve until told to end, and begin what the configuration begins.
     Serve,
     /// Begin one connection, and end with it.
@@ -149,7 +153,7 @@ pub enum Mode {
         /// Its name.
         connection: String,
         /// Begin it again whenever it ends, until told to end.
-        keep: bool,
+        reconnects: bool,
     },
 }
 
@@ -158,97 +162,101 @@ pub enum Mode {
 ///
 /// # Errors
 /// It could not begin, or the connection did not come to be.
-pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), IkeError> {
-    keep_memory_private().map_err(system("switching core dumps off"))?;
+pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Result<(), IkeError> {
+    protect_memory().map_err(system_error("switching core dumps off"))?;
     let clock = setup::wall_clock()?;
-    let mut loaded = prepare(path.as_deref(), &clock)?;
-    let _log = log::begin(loaded.file.log);
+    let mut loaded = prepare_gateway(path.as_deref(), &clock)?;
+    let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let serves = *mode == Mode::Serve;
-    if let Mode::Connect { connection, .. } = mode {
-        only(&mut loaded, connection)?;
+    let serves = *mode == IkeRunMode::Serve;
+    if let IkeRunMode::Connect { connection, .. } = mode {
+        select_connection(&mut loaded, connection)?;
     }
     if serves {
         // Before anything of another one is touched: its ports are shared, and what the kernel carries for it is taken away at a start.
-        crate::control::free(&loaded.file.listen.control).map_err(system("control socket"))?;
+        crate::control::ensure_unused(&loaded.file.listen.control).map_err(system_error("control socket"))?;
     }
-    let carries = loaded.file.data.carry != Carry::None;
+    let carries = loaded.file.data.carry != DataPlaneKind::None;
     let mark = carries.then(|| loaded.file.data.mark.get());
     way::own_addresses(&mut loaded, mark);
     // A client is one IKE_SA.
     let shards = if serves { loaded.file.listen.shards } else { 1 };
-    let servers = outgoing(&loaded.outgoing, loaded.file.aaa.as_ref());
-    let all = (0..shards).map(|number| sockets(&loaded, &servers, mark, (number, shards)));
+    let servers = protect_outgoing(&loaded.outgoing, loaded.file.aaa.as_ref());
+    let all = (0..shards).map(|number| bind_sockets(&loaded, &servers, mark, (number, shards)));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
-    let telling = Telling::default();
-    let base = base(path.as_deref());
+    let telling = CommandSender::default();
+    let base = base_folder(path.as_deref());
     let (table, aaa, gone) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut(), telling.clone());
-    let within = Running::start(table.filter(|_| serves), aaa, base, start, move || {
-        gone.tell(Command::Leave);
+    let within = RunningAaaServer::start(table.filter(|_| serves), aaa, base, start, move || {
+        gone.send_command(GatewayCommand::Leave);
     });
-    let within = within.map_err(IkeError::Within)?;
+    let within = within.map_err(IkeError::EmbeddedServer)?;
     let mut rng = secure_rng()?;
-    let plane = Plane::start(&loaded, SecureRng::from_seed(rng.array()), &telling)?;
-    let _ending = Ending(plane.clone());
-    loaded.config.metered = plane.carries();
+    let plane = IkeDataPlane::start(&loaded, SecureRng::from_seed(rng.random_array()), &telling)?;
+    let _ending = DataPlaneGuard(plane.clone());
+    loaded.config.metered = plane.is_active();
     if shards > 1 {
-        apart(&all[0], shards, plane.carries())?;
+        steer_shards(&all[0], shards, plane.is_active())?;
     }
     let leases = (shards > 1).then(|| {
-        let rng = SecureRng::from_seed(rng.array());
-        Arc::new(Mutex::new(Leases::new(&loaded.config.pools, rng)))
+        let rng = SecureRng::from_seed(rng.random_array());
+        Arc::new(Mutex::new(AddressLeases::new(&loaded.config.pools, rng)))
     });
     let mut gateways = Vec::new();
     for (number, sockets) in (0..).zip(all.drain(..)) {
-        let config = loaded.config.of_shard(Shard { number, of: shards });
-        gateways.push((Gateway::new(config, SecureRng::from_seed(rng.array()))?, sockets));
+        let config = loaded.config.of_shard(ShardIndex { number, shard_count: shards });
+        gateways.push((IkeGateway::new(config, SecureRng::from_seed(rng.random_array()))?, sockets));
     }
     let (gateway, sockets) = gateways.remove(0);
-    let revocation = Revocation::new(&loaded, &telling).map_err(IkeError::Revocation)?;
-    revocation.follow().map_err(system("looking after revocation lists"))?;
+    let revocation = RevocationChecker::new(&loaded, &telling).map_err(IkeError::Revocation)?;
+    revocation.start_refreshing().map_err(system_error("looking after revocation lists"))?;
     // Another configuration may ask about certificates, and this one's helpers are those that there are.
-    let threads = HELPERS + revocation::ASKED;
+    let threads = HELPERS + revocation::MAX_CONCURRENT_QUERIES;
     let jobs = Arc::new(JobQueue::new(QueueBounds { all: WAITING, ..QueueBounds::default() }));
     let work = WorkDone::default();
-    let asked = control::Asked::new(&telling, &plane, (shards, leases.clone()), (work.clone(), jobs.clone()));
+    let asked = control::GatewayControl::new(
+        &telling,
+        &plane,
+        (shards, leases.clone()),
+        (work.clone(), jobs.clone()),
+    );
     if serves {
-        control::begin(&loaded.file.listen.control, &asked).map_err(system("control socket"))?;
+        control::start_control(&loaded.file.listen.control, &asked)
+            .map_err(system_error("control socket"))?;
         tracing::info!(path = %loaded.file.listen.control.display(), "control socket");
         if let Some(address) = loaded.file.listen.metrics {
-            crate::metrics::begin(address, Arc::new(asked.clone())).map_err(|error| ServeError::Listen {
-                address,
-                what: "metrics",
-                error,
-            })?;
+            crate::metrics::start_metrics(address, Arc::new(asked.clone()))
+                .map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
             tracing::info!(%address, "metrics");
         }
     }
-    way::follow(&loaded, mark, &telling).map_err(system("following this host's addresses"))?;
-    let keys = key_log::KeyLogs::open(&loaded.file).map_err(system("key log"))?;
+    way::follow_addresses(&loaded, mark, &telling)
+        .map_err(system_error("following this host's addresses"))?;
+    let keys = key_log::KeyLogs::open(&loaded.file).map_err(system_error("key log"))?;
     let outcome = Arc::new(Mutex::new(None));
-    let mut teller = Say {
-        asked,
+    let mut teller = IkeEventSink {
+        control: asked,
         keys,
         plane: plane.clone(),
-        telling: telling.clone(),
+        command_sender: telling.clone(),
         leases: leases.clone(),
         outcome: outcome.clone(),
     };
-    let keeps = !matches!(mode, Mode::Connect { keep: false, .. });
+    let keeps = !matches!(mode, IkeRunMode::Connect { reconnects: false, .. });
     let first = loaded.file.clone();
     let (reloaded, leaving, beside) = (plane.clone(), plane.clone(), within.clone());
-    let hosted = Hosted {
+    let hosted = HostedMachine {
         name: "usher-ike",
         machine: gateway,
         sockets,
         frames: None,
-        clock: Clock::start(),
-        helpers: HelperPool::new(threads, helper(revocation.clone(), leases, work.clone()))
-            .bounded(jobs, |job: Job<GatewayJob>| Some(job.what.refused(job.token))),
-        said: Box::new(move |event| teller.say(event)),
-        over: Box::new(move |event| match event {
-            Event::Left => true,
-            Event::Over { .. } => !keeps,
+        clock: SystemClock::start(),
+        helpers: HelperPool::new(threads, create_worker(revocation.clone(), leases, work.clone()))
+            .with_queue(jobs, |job: JobRequest<GatewayJob>| Some(job.job.refusal_command(job.token))),
+        event_handler: Box::new(move |event| teller.handle_event(event)),
+        stop_condition: Box::new(move |event| match event {
+            GatewayEvent::Left => true,
+            GatewayEvent::ConnectionEnded { .. } => !keeps,
             _ => false,
         }),
         counted: |gateway| {
@@ -258,16 +266,16 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
         work: Some(work),
         reload: Box::new(move || match load_by(path.as_deref(), &clock) {
             Ok(mut loaded) if serves => {
-                log::change(loaded.file.log);
-                notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
+                log::change_logging(loaded.file.log);
+                reload_notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 way::own_addresses(&mut loaded, mark);
-                reloaded.configure(&loaded);
-                revocation.configure(&loaded);
+                reloaded.apply_config(&loaded);
+                revocation.apply_config(&loaded);
                 if let Some(within) = &beside {
-                    within.reload();
+                    within.reload_config();
                 }
                 tracing::info!("the configuration was read again");
-                Some(Command::Configure(Box::new(loaded.config)))
+                Some(GatewayCommand::Configure(Box::new(loaded.config)))
             }
             Ok(_) => None,
             Err(error) => {
@@ -275,49 +283,49 @@ pub fn run(path: Option<PathBuf>, mode: &Mode, start: StartAaa) -> Result<(), Ik
                 None
             }
         }),
-        sources: vec![telling.source()],
+        sources: vec![telling.command_source()],
         farewell: Box::new(move || {
-            leaving.report();
-            Some(Command::Leave)
+            leaving.report_usage();
+            Some(GatewayCommand::Leave)
         }),
         // The last records of accounting have their answers.
-        lingers: true,
+        waits_for_stop: true,
     };
-    let share = move |command: Command| {
+    let share = move |command: GatewayCommand| {
         let told = command.for_shards(shards).into_iter();
         told.map(|(number, command)| (usize::from(number), command)).collect()
     };
     host(hosted, gateways, Arc::new(share))?;
-    if plane.failed() {
+    if plane.has_failed() {
         return Err(IkeError::PlaneFailed);
     }
-    if within.is_some_and(|within| within.failed()) {
-        return Err(IkeError::WithinFailed);
+    if within.is_some_and(|within| within.has_failed()) {
+        return Err(IkeError::EmbeddedServerFailed);
     }
     let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
     match outcome {
-        Some(Outcome { established: false, reason: Some(reason) }) if !serves => {
-            Err(IkeError::NotConnected(format!("no connection: {}", meaning(reason))))
+        Some(ConnectionOutcome { established: false, reason: Some(reason) }) if !serves => {
+            Err(IkeError::NotConnected(format!("no connection: {}", end_reason_text(reason))))
         }
         _ => Ok(()),
     }
 }
 
 /// Takes away what carries packets, however the program ends.
-struct Ending(Plane);
+struct DataPlaneGuard(IkeDataPlane);
 
-impl Drop for Ending {
+impl Drop for DataPlaneGuard {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.shut_down();
     }
 }
 
 /// Leaves one connection to be begun, and no other.
-fn only(loaded: &mut Loaded, name: &str) -> Result<(), IkeError> {
+fn select_connection(loaded: &mut LoadedGatewayConfig, name: &str) -> Result<(), IkeError> {
     let names: Vec<String> = loaded.config.peers.iter().map(|peer| peer.connection.name.clone()).collect();
     loaded.config.peers.retain(|peer| peer.connection.name == name && peer.remote.is_some());
     let Some(peer) = loaded.config.peers.first_mut() else {
-        let near = hint(name, names.iter().map(String::as_str));
+        let near = name_hint(name, names.iter().map(String::as_str));
         return Err(IkeError::NoConnection { name: name.to_owned(), near });
     };
     Arc::make_mut(peer).start = true;
@@ -326,12 +334,12 @@ fn only(loaded: &mut Loaded, name: &str) -> Result<(), IkeError> {
 
 /// The sockets of a file's `[listen]`, and what AAA servers are reached by, of one of several shards. With a mark IKE shares its
 /// port 4500 with ESP.
-fn sockets(
-    loaded: &Loaded,
-    servers: &Outgoing,
+fn bind_sockets(
+    loaded: &LoadedGatewayConfig,
+    servers: &SecuritySelector,
     mark: Option<u32>,
     (number, shards): (u8, u8),
-) -> Result<Sockets, IkeError> {
+) -> Result<DriverSockets, IkeError> {
     let file = &loaded.file;
     let alone = SocketOptions { shared: false, ..SocketOptions::default() };
     let bind =
@@ -348,50 +356,55 @@ fn sockets(
             }
             Ok::<_, ServeError>((id, socket))
         };
-    let udp = config::listening(file).into_iter().map(|(id, address)| {
+    let udp = config::listen_sockets(file).into_iter().map(|(id, address)| {
         let what = if id == DYNAMIC_SOCKET { "dynamic authorisation" } else { "IKE" };
         bind(id, address, what)
     });
     let udp = udp.collect::<Result<Vec<_>, _>>()?;
-    Ok(Sockets { udp, outgoing: Some(servers.clone()), settings: Settings::default(), ..Sockets::default() })
+    Ok(DriverSockets {
+        udp,
+        outgoing: Some(servers.clone()),
+        settings: DriverConfig::default(),
+        ..DriverSockets::default()
+    })
 }
 
 /// Has the kernel tell shards' datagrams apart.
-fn apart(first: &Sockets, shards: u8, esp: bool) -> Result<(), IkeError> {
+fn steer_shards(first: &DriverSockets, shards: u8, esp: bool) -> Result<(), IkeError> {
     for (id, socket) in &first.udp {
         let port = match *id {
-            SOCKET | SOCKET_V6 => steer::Port::Ike,
-            NAT_SOCKET | NAT_SOCKET_V6 => steer::Port::Nat { esp },
+            SOCKET | SOCKET_V6 => steer::SteeredPort::Ike,
+            NAT_SOCKET | NAT_SOCKET_V6 => steer::SteeredPort::Nat { esp },
             _ => continue,
         };
-        steer::apart(socket, port, shards)
-            .map_err(system("telling the datagrams of [listen] shards apart"))?;
+        steer::steer_to_shards(socket, port, shards)
+            .map_err(system_error("telling the datagrams of [listen] shards apart"))?;
     }
     Ok(())
 }
 
 /// Does jobs by the newest keys.
-fn helper(
-    revocation: Revocation,
-    leases: Option<say::Shared>,
+fn create_worker(
+    revocation: RevocationChecker,
+    leases: Option<say::SharedLeases>,
     work: WorkDone,
-) -> impl Fn(Job<GatewayJob>) -> Command + Send + Sync {
-    move |Job { token, what, .. }| match what {
+) -> impl Fn(JobRequest<GatewayJob>) -> GatewayCommand + Send + Sync {
+    move |JobRequest { token, job: what, .. }| match what {
         GatewayJob::Ike(what) => {
-            work.add([(what.work(), 1)]);
-            Command::Done(revocation.answer(&Job::new(token, what)))
+            work.add_work([(what.work_label(), 1)]);
+            GatewayCommand::Done(revocation.run_job(&JobRequest::new(token, what)))
         }
-        GatewayJob::Judge(judgement) => Command::Judged(judgement.done()),
+        GatewayJob::Judge(judgement) => GatewayCommand::Judged(judgement.run_judgement()),
         GatewayJob::Lease(wish) => match &leases {
-            Some(leases) => wish.answered(&mut leases.lock().unwrap_or_else(PoisonError::into_inner)),
-            None => Command::Leased { sa: wish.sa, leases: Vec::new() },
+            Some(leases) => wish.answer_from(&mut leases.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() },
         },
     }
 }
 
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
 /// start's was `first`.
-fn notices(first: &File, again: &Loaded) -> Vec<String> {
+fn reload_notices(first: &GatewayFile, again: &LoadedGatewayConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
     let later = [
@@ -403,16 +416,16 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("key_log", a.key_log != b.key_log),
         ("esp_key_log", a.esp_key_log != b.esp_key_log),
     ];
-    setup::notices(&again.warnings, "gateway", &later)
+    setup::config_notices(&again.warnings, "gateway", &later)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::Alone;
+    use usher_config::NoEnvironment;
 
-    fn read(text: &str) -> Loaded {
-        config::parse("ike.toml", text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH)).unwrap()
+    fn parse_config(text: &str) -> LoadedGatewayConfig {
+        config::parse("ike.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH)).unwrap()
     }
 
     const HOME: &str = "[[connection]]\nname = \"home\"\nlocal_id = \"a.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
@@ -420,9 +433,12 @@ mod tests {
 
     #[test]
     fn a_reload_tells_what_waits_for_a_start() {
-        let first = read(HOME).file;
-        assert!(notices(&first, &read(&format!("{HOME}mobike = false\n"))).is_empty());
-        let told = notices(&first, &read(&format!("[listen]\nport = 501\n[limits]\nsas = 5\n{HOME}")));
+        let first = parse_config(HOME).file;
+        assert!(reload_notices(&first, &parse_config(&format!("{HOME}mobike = false\n"))).is_empty());
+        let told = reload_notices(
+            &first,
+            &parse_config(&format!("[listen]\nport = 501\n[limits]\nsas = 5\n{HOME}")),
+        );
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
         assert_eq!(keys, ["listen", "limits"]);
     }
@@ -430,14 +446,14 @@ mod tests {
     #[test]
     fn one_connection_is_left_to_be_begun() {
         let mut loaded =
-            read(&format!("{HOME}remote_address = \"127.0.0.1\"\n{}", HOME.replace("home", "other")));
-        let error = only(&mut loaded.clone(), "hom").unwrap_err().to_string();
+            parse_config(&format!("{HOME}remote_address = \"127.0.0.1\"\n{}", HOME.replace("home", "other")));
+        let error = select_connection(&mut loaded.clone(), "hom").unwrap_err().to_string();
         assert!(error.contains("did you mean \"home\"?"), "{error}");
         assert!(
-            matches!(only(&mut loaded.clone(), "other"), Err(IkeError::NoConnection { .. })),
+            matches!(select_connection(&mut loaded.clone(), "other"), Err(IkeError::NoConnection { .. })),
             "nobody to begin with"
         );
-        only(&mut loaded, "home").unwrap();
+        select_connection(&mut loaded, "home").unwrap();
         assert_eq!((loaded.config.peers.len(), loaded.config.peers[0].start), (1, true));
         way::own_addresses(&mut loaded, None);
         assert_eq!(loaded.config.peers[0].local, "127.0.0.1:500".parse().unwrap());

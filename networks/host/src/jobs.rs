@@ -43,22 +43,22 @@ pub struct JobLoad {
     /// Those that found no room.
     pub refused: u64,
     /// Those that were left out, since nobody waited for them any more.
-    pub given_up: u64,
+    pub abandoned: u64,
 }
 
 /// A job that waits, with its name and who waits for it.
-type Entry<T> = (Vec<u8>, JobOrigin, T);
+type QueuedJob<T> = (Vec<u8>, JobOrigin, T);
 
 /// Jobs that wait.
 struct WaitingJobs<S, T> {
-    jobs: FairQueue<S, Entry<T>>,
+    jobs: FairQueue<S, QueuedJob<T>>,
     names: BTreeMap<(S, Vec<u8>), usize>,
-    ended: bool,
+    is_closed: bool,
 }
 
 impl<S: Ord, T> WaitingJobs<S, T> {
     /// A job of this name does not wait any more.
-    fn leave(&mut self, named: &(S, Vec<u8>)) {
+    fn release_name(&mut self, named: &(S, Vec<u8>)) {
         if let Some(waiting) = self.names.get_mut(named) {
             *waiting -= 1;
             if *waiting == 0 {
@@ -71,10 +71,10 @@ impl<S: Ord, T> WaitingJobs<S, T> {
 /// The queue; see the [module](self).
 pub struct JobQueue<S, T> {
     waiting: Mutex<WaitingJobs<S, T>>,
-    bell: Condvar,
+    wakeup: Condvar,
     bounds: QueueBounds,
     refused: AtomicU64,
-    given_up: AtomicU64,
+    abandoned: AtomicU64,
 }
 
 impl<S, T> std::fmt::Debug for JobQueue<S, T> {
@@ -93,24 +93,24 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
     /// An empty queue.
     #[must_use]
     pub fn new(bounds: QueueBounds) -> Self {
-        let waiting = WaitingJobs { jobs: FairQueue::new(), names: BTreeMap::new(), ended: false };
+        let waiting = WaitingJobs { jobs: FairQueue::new(), names: BTreeMap::new(), is_closed: false };
         Self {
             waiting: Mutex::new(waiting),
-            bell: Condvar::new(),
+            wakeup: Condvar::new(),
             bounds,
             refused: AtomicU64::new(0),
-            given_up: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
         }
     }
-    fn lock(&self) -> MutexGuard<'_, WaitingJobs<S, T>> {
+    fn lock_waiting(&self) -> MutexGuard<'_, WaitingJobs<S, T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Puts a job in line. Where there is no room one is given back and counted as refused: this one, or the newest of
     /// the share that has the most.
     #[must_use]
-    pub fn put(&self, whose: JobShare<S>, job: T) -> Option<T> {
+    pub fn enqueue_job(&self, whose: JobShare<S>, job: T) -> Option<T> {
         let JobShare { share, name, origin } = whose;
-        let mut waiting = self.lock();
+        let mut waiting = self.lock_waiting();
         let named = (share, name);
         let is_counted = !named.1.is_empty();
         let displaced = if is_counted && waiting.names.get(&named).is_some_and(|n| *n >= self.bounds.name) {
@@ -122,7 +122,7 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
             let (share, name) = named;
             let displaced = waiting.jobs.push(share, (name, origin, job), self.bounds.all);
             displaced.map(|(share, (name, _, job))| {
-                waiting.leave(&(share, name));
+                waiting.release_name(&(share, name));
                 job
             })
         };
@@ -130,38 +130,38 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
         if displaced.is_some() {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         displaced
     }
-    /// The next job that somebody waits for; waits for one. `None` once the queue has [ended](Self::end).
-    pub fn take(&self) -> Option<T> {
-        let mut waiting = self.lock();
+    /// The next job that somebody waits for; waits for one. `None` once the queue has [ended](Self::close_queue).
+    pub fn take_job(&self) -> Option<T> {
+        let mut waiting = self.lock_waiting();
         loop {
-            if waiting.ended {
+            if waiting.is_closed {
                 return None;
             }
             let Some((share, (name, origin, job))) = waiting.jobs.pop() else {
-                waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                waiting = self.wakeup.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            waiting.leave(&(share, name));
+            waiting.release_name(&(share, name));
             if origin.is_awaited() {
                 return Some(job);
             }
-            self.given_up.fetch_add(1, Ordering::Relaxed);
+            self.abandoned.fetch_add(1, Ordering::Relaxed);
         }
     }
     /// Nobody takes any more jobs.
-    pub fn end(&self) {
-        self.lock().ended = true;
-        self.bell.notify_all();
+    pub fn close_queue(&self) {
+        self.lock_waiting().is_closed = true;
+        self.wakeup.notify_all();
     }
     /// How many wait, and what became of others.
-    pub fn load(&self) -> JobLoad {
+    pub fn job_load(&self) -> JobLoad {
         JobLoad {
-            waiting: self.lock().jobs.len() as u64,
+            waiting: self.lock_waiting().jobs.len() as u64,
             refused: self.refused.load(Ordering::Relaxed),
-            given_up: self.given_up.load(Ordering::Relaxed),
+            abandoned: self.abandoned.load(Ordering::Relaxed),
         }
     }
 }
@@ -172,55 +172,62 @@ mod tests {
     use std::net::Ipv4Addr;
     use usher_core::JobWaiter;
 
-    fn load<S: Ord + Clone, T>(jobs: &JobQueue<S, T>) -> (u64, u64) {
-        (jobs.load().waiting, jobs.load().refused)
+    fn load_counts<S: Ord + Clone, T>(jobs: &JobQueue<S, T>) -> (u64, u64) {
+        (jobs.job_load().waiting, jobs.job_load().refused)
     }
 
-    fn of(client: u32, name: &str) -> JobShare<Option<u32>> {
+    fn job_share(client: u32, name: &str) -> JobShare<Option<u32>> {
         JobShare { share: Some(client), name: name.as_bytes().to_vec(), origin: JobOrigin::default() }
     }
 
     #[test]
     fn guesses_at_one_password_keep_no_other_user_waiting() {
         let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
-        let refused = (0..452).filter(|n| jobs.put(of(0, "held back"), *n).is_some()).count();
-        assert_eq!((refused, load(&jobs)), (448, (4, 448)));
-        assert_eq!(jobs.put(of(0, "ann"), 1000), None);
-        let order: Vec<i32> = (0..5).map(|_| jobs.take().unwrap()).collect();
+        let refused = (0..452).filter(|n| jobs.enqueue_job(job_share(0, "held back"), *n).is_some()).count();
+        assert_eq!((refused, load_counts(&jobs)), (448, (4, 448)));
+        assert_eq!(jobs.enqueue_job(job_share(0, "ann"), 1000), None);
+        let order: Vec<i32> = (0..5).map(|_| jobs.take_job().unwrap()).collect();
         assert_eq!(order, [0, 1, 2, 3, 1000]);
         // Who is served makes room for the next of the same name.
-        assert_eq!((jobs.put(of(0, "held back"), 5), jobs.take(), load(&jobs)), (None, Some(5), (0, 448)));
+        assert_eq!(
+            (jobs.enqueue_job(job_share(0, "held back"), 5), jobs.take_job(), load_counts(&jobs)),
+            (None, Some(5), (0, 448))
+        );
     }
 
     #[test]
     fn guesses_by_one_client_do_not_keep_their_user_out_elsewhere() {
         let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
-        assert_eq!((0..8).filter(|n| jobs.put(of(0, "ann"), *n).is_some()).count(), 4);
-        assert_eq!(jobs.put(of(1, "ann"), 1000), None);
-        let order: Vec<i32> = (0..5).map(|_| jobs.take().unwrap()).collect();
+        assert_eq!((0..8).filter(|n| jobs.enqueue_job(job_share(0, "ann"), *n).is_some()).count(), 4);
+        assert_eq!(jobs.enqueue_job(job_share(1, "ann"), 1000), None);
+        let order: Vec<i32> = (0..5).map(|_| jobs.take_job().unwrap()).collect();
         assert_eq!(order, [0, 1000, 1, 2, 3]);
-        assert_eq!((jobs.put(of(0, "ann"), 8), jobs.put(of(1, "ann"), 1001)), (None, None));
+        assert_eq!(
+            (jobs.enqueue_job(job_share(0, "ann"), 8), jobs.enqueue_job(job_share(1, "ann"), 1001)),
+            (None, None)
+        );
     }
 
     #[test]
     fn a_flood_of_one_client_keeps_no_other_client_waiting() {
         let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
-        let refused = (0..452).filter(|n| jobs.put(of(0, &format!("user{n}")), *n).is_some()).count();
+        let refused =
+            (0..452).filter(|n| jobs.enqueue_job(job_share(0, &format!("user{n}")), *n).is_some()).count();
         assert_eq!(refused, 452 - 256);
         // Another client's find room although all is taken, and the flood's newest go.
         for n in 1000..1100 {
-            assert!(jobs.put(of(1, &format!("user{n}")), n).is_some_and(|n| n < 256), "{n}");
+            assert!(jobs.enqueue_job(job_share(1, &format!("user{n}")), n).is_some_and(|n| n < 256), "{n}");
         }
-        let order: Vec<i32> = (0..6).map(|_| jobs.take().unwrap()).collect();
+        let order: Vec<i32> = (0..6).map(|_| jobs.take_job().unwrap()).collect();
         assert_eq!(order, [0, 1000, 1, 1001, 2, 1002]);
-        assert_eq!(load(&jobs), (250, 452 - 256 + 100));
+        assert_eq!(load_counts(&jobs), (250, 452 - 256 + 100));
     }
 
     #[test]
     fn jobs_without_a_name_have_no_bound_but_that_of_all() {
         let jobs = JobQueue::new(QueueBounds { all: 8, name: 4 });
-        assert!((0..8).all(|n| jobs.put(JobShare::<Option<u32>>::default(), n).is_none()));
-        assert_eq!(jobs.put(JobShare::<Option<u32>>::default(), 8), Some(8));
+        assert!((0..8).all(|n| jobs.enqueue_job(JobShare::<Option<u32>>::default(), n).is_none()));
+        assert_eq!(jobs.enqueue_job(JobShare::<Option<u32>>::default(), 8), Some(8));
     }
 
     #[test]
@@ -228,16 +235,19 @@ mod tests {
         let jobs = JobQueue::default();
         let waiters: Vec<_> = (0..3).map(|_| JobWaiter::default()).collect();
         for (n, waiter) in waiters.iter().enumerate() {
-            let origin = JobOrigin::of(Ipv4Addr::new(192, 0, 2, 1).into()).awaited_by(waiter);
+            let origin = JobOrigin::from_address(Ipv4Addr::new(192, 0, 2, 1).into()).awaited_by(waiter);
             let whose = JobShare { share: origin.host(), origin, ..JobShare::default() };
-            assert_eq!(jobs.put(whose, n), None);
+            assert_eq!(jobs.enqueue_job(whose, n), None);
         }
         drop(waiters.into_iter().nth(2));
-        assert_eq!(jobs.put(JobShare::default(), 9), None);
-        assert_eq!((jobs.take(), jobs.load()), (Some(9), JobLoad { waiting: 2, refused: 0, given_up: 1 }));
-        assert_eq!(jobs.put(JobShare::default(), 10), None);
-        assert_eq!((jobs.take(), jobs.load().given_up), (Some(10), 2));
-        jobs.end();
-        assert_eq!(jobs.take(), None);
+        assert_eq!(jobs.enqueue_job(JobShare::default(), 9), None);
+        assert_eq!(
+            (jobs.take_job(), jobs.job_load()),
+            (Some(9), JobLoad { waiting: 2, refused: 0, abandoned: 1 })
+        );
+        assert_eq!(jobs.enqueue_job(JobShare::default(), 10), None);
+        assert_eq!((jobs.take_job(), jobs.job_load().abandoned), (Some(10), 2));
+        jobs.close_queue();
+        assert_eq!(jobs.take_job(), None);
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //! [`serve`] hosts one [`Machine`](usher_core::Machine) until it is told to end: a service needs its sockets, a function that
 //! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`control`], [`log`],
-//! [`notify`], [`Signals`]. Each small service has a module here that puts these together for it ([`ident`], [`ike`], [`mih`],
+//! [`notify`], [`SignalListener`]. Each small service has a module here that puts these together for it ([`ident`], [`ike`], [`mih`],
 //! [`pppoe`]).
 
 pub mod control;
@@ -33,11 +33,12 @@ mod within;
 mod work;
 
 pub use serve::{
-    FrameKind, FrameSender, FrameTeller, Frames, HelperPool, Hosted, MachineJobs, ServeError, Share, Source,
-    Teller, Until, keep_memory_private, listen, once, serve, serve_shards,
+    CommandSource, EthernetPorts, FrameHandler, FrameKind, FrameSender, HelperPool, HostedMachine,
+    MachineJobs, SendCommand, ServeError, ShardRouter, StopCondition, bind_listener, protect_memory,
+    run_until_event, serve_machine, serve_shards,
 };
-pub use signals::{Signals, Told};
-pub(crate) use telling::{Questions, Telling};
+pub use signals::{SignalEvent, SignalListener};
+pub(crate) use telling::{CommandSender, PendingRequests};
 pub use tls_peers::{TlsPeer, TlsPeers};
 pub use within::{AaaServer, CheckAaa, StartAaa};
 pub use work::WorkDone;

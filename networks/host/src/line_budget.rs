@@ -24,7 +24,7 @@ impl Default for LineBudget {
 
 impl LineBudget {
     /// Takes a line, with how many were left out before it; `None`: this one is left out.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn take_line(&mut self, now: Instant) -> Option<u64> {
         let counted = *self.counted.get_or_insert(now);
         let more = now.saturating_duration_since(counted).as_secs() / INTERVAL.as_secs();
         self.left = self.left.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)).min(BURST);
@@ -41,8 +41,8 @@ impl LineBudget {
         }
     }
     /// Takes a line, and says in the log how many lines about this were left out before it; false: this one is.
-    pub(crate) fn allows(&mut self, now: Instant, about: &str) -> bool {
-        let taken = self.take(now);
+    pub(crate) fn allows_line(&mut self, now: Instant, about: &str) -> bool {
+        let taken = self.take_line(now);
         if let Some(lines) = taken.filter(|lines| *lines > 0) {
             tracing::warn!(lines, about, "lines were left out of this log");
         }
@@ -58,17 +58,17 @@ mod tests {
     fn lines_are_so_many_and_those_left_out_are_counted() {
         let (mut budget, begun) = (LineBudget::default(), Instant::now());
         let at = |ms| begun + Duration::from_millis(ms);
-        let first = (0..100_000).filter(|_| budget.take(at(0)) == Some(0)).count();
+        let first = (0..100_000).filter(|_| budget.take_line(at(0)) == Some(0)).count();
         assert_eq!((first, budget.left_out), (60, 99_940));
-        assert_eq!(budget.take(at(999)), None);
-        assert_eq!((budget.take(at(1000)), budget.take(at(1001))), (Some(99_941), None));
-        assert_eq!((budget.take(at(3500)), budget.take(at(3500))), (Some(1), Some(0)));
+        assert_eq!(budget.take_line(at(999)), None);
+        assert_eq!((budget.take_line(at(1000)), budget.take_line(at(1001))), (Some(99_941), None));
+        assert_eq!((budget.take_line(at(3500)), budget.take_line(at(3500))), (Some(1), Some(0)));
         assert_eq!(
-            (budget.take(at(3999)), budget.take(at(4000))),
+            (budget.take_line(at(3999)), budget.take_line(at(4000))),
             (None, Some(1)),
             "parts of an interval count"
         );
-        let later = (0..100).filter(|_| budget.take(at(10_000_000)).is_some()).count();
+        let later = (0..100).filter(|_| budget.take_line(at(10_000_000)).is_some()).count();
         assert_eq!(later, 60);
     }
 }

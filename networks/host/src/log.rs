@@ -9,36 +9,36 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
-use usher_config::log::{Log, LogFormat, LogLevel};
+use usher_config::log::{LogConfig, LogFormat, LogLevel};
 
 /// Octets that may wait to be written; beyond it lines are dropped and counted.
 const MOST: usize = 4 << 20;
 
 #[derive(Debug, Default)]
-struct Queue {
+struct LogBuffer {
     octets: Vec<u8>,
-    ended: bool,
+    is_closed: bool,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct SharedLogBuffer {
+    queue: Mutex<LogBuffer>,
     filled: Condvar,
     dropped: AtomicU64,
 }
 
 /// Where log lines go.
 #[derive(Clone, Debug)]
-pub struct Lines(Arc<Shared>);
+pub struct LogWriter(Arc<SharedLogBuffer>);
 
 /// The thread that writes; dropped, it writes what waits and ends.
 #[derive(Debug)]
 pub struct LogThread {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLogBuffer>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Write for Lines {
+impl Write for LogWriter {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.octets.len() + octets.len() > MOST {
@@ -57,7 +57,7 @@ impl Write for Lines {
     }
 }
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for LogWriter {
     type Writer = Self;
     fn make_writer(&'a self) -> Self {
         self.clone()
@@ -66,7 +66,7 @@ impl<'a> MakeWriter<'a> for Lines {
 
 impl Drop for LogThread {
     fn drop(&mut self) {
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
         self.shared.filled.notify_one();
         if let Some(thread) = self.thread.take() {
             // It ends by itself; a panic of it has nobody left to tell.
@@ -75,14 +75,14 @@ impl Drop for LogThread {
     }
 }
 
-fn write_out(shared: &Shared) {
+fn write_out(shared: &SharedLogBuffer) {
     loop {
         let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        while queue.octets.is_empty() && !queue.ended {
+        while queue.octets.is_empty() && !queue.is_closed {
             queue = shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         let octets = std::mem::take(&mut queue.octets);
-        let ended = queue.ended;
+        let ended = queue.is_closed;
         drop(queue);
         let mut out = io::stderr().lock();
         // Nobody can be told that standard error is closed.
@@ -98,20 +98,20 @@ fn write_out(shared: &Shared) {
 }
 
 /// Lines in either format.
-type Written<S> = Box<dyn Layer<S> + Send + Sync>;
+type FormatLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 /// What is not important enough is sorted out before it is written.
-type Sorted = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
+type FilteredRegistry = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
 
 /// What a reload changes of a program's log.
-struct Handles {
-    lines: Lines,
+struct LogHandles {
+    lines: LogWriter,
     level: reload::Handle<LevelFilter, Registry>,
-    written: reload::Handle<Written<Sorted>, Sorted>,
+    written: reload::Handle<FormatLayer<FilteredRegistry>, FilteredRegistry>,
 }
 
-static HANDLES: OnceLock<Handles> = OnceLock::new();
+static HANDLES: OnceLock<LogHandles> = OnceLock::new();
 
-fn level(log: Log) -> LevelFilter {
+fn level_filter(log: LogConfig) -> LevelFilter {
     match log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -120,7 +120,7 @@ fn level(log: Log) -> LevelFilter {
     }
 }
 
-fn written(log: Log, lines: &Lines) -> Written<Sorted> {
+fn format_layer(log: LogConfig, lines: &LogWriter) -> FormatLayer<FilteredRegistry> {
     let layer =
         tracing_subscriber::fmt::layer().with_target(false).with_ansi(false).with_writer(lines.clone());
     match log.format {
@@ -130,25 +130,25 @@ fn written(log: Log, lines: &Lines) -> Written<Sorted> {
 }
 
 /// Begins to log. The first call of a program wins.
-pub fn begin(log: Log) -> LogThread {
-    let shared = Arc::new(Shared::default());
+pub fn start_logging(log: LogConfig) -> LogThread {
+    let shared = Arc::new(SharedLogBuffer::default());
     let writer = shared.clone();
     let thread =
         std::thread::Builder::new().name("usher-log".to_owned()).spawn(move || write_out(&writer)).ok();
-    let lines = Lines(shared.clone());
-    let (sorting, level) = reload::Layer::new(level(log));
-    let (writing, written) = reload::Layer::new(written(log, &lines));
+    let lines = LogWriter(shared.clone());
+    let (sorting, level) = reload::Layer::new(level_filter(log));
+    let (writing, written) = reload::Layer::new(format_layer(log, &lines));
     // A second call leaves the first one's logging in place.
     if tracing_subscriber::registry().with(sorting).with(writing).try_init().is_ok() {
-        let _ = HANDLES.set(Handles { lines, level, written });
+        let _ = HANDLES.set(LogHandles { lines, level, written });
     }
     LogThread { shared, thread }
 }
 
 /// Goes on in another format or with another level.
-pub fn change(log: Log) {
+pub fn change_logging(log: LogConfig) {
     let Some(handles) = HANDLES.get() else { return };
     // They live as long as the program.
-    let _ = handles.level.reload(level(log));
-    let _ = handles.written.reload(written(log, &handles.lines));
+    let _ = handles.level.reload(level_filter(log));
+    let _ = handles.written.reload(format_layer(log, &handles.lines));
 }

@@ -1,6 +1,6 @@
 //! What was counted, over HTTP in Prometheus's form.
 
-use crate::door::Door;
+use crate::door::BoundedListener;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
@@ -24,23 +24,23 @@ const CONNECTIONS: usize = 64;
 /// How long a connection lasts in all. A reader needs less, and opens another one.
 const LASTS: Duration = Duration::from_secs(10);
 /// How long a service may take to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A text of metrics.
-pub(crate) struct Exposition(Registry);
+pub(crate) struct MetricsExposition(Registry);
 
-impl Exposition {
+impl MetricsExposition {
     /// Whose names begin with `prefix`.
     pub(crate) fn new(prefix: &str) -> Self {
         Self(Registry::with_prefix(prefix))
     }
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn add_gauge(&mut self, name: &str, help: &str, value: u64) {
         let gauge: Gauge = Gauge::default();
-        gauge.set(number(value));
+        gauge.set(gauge_value(value));
         self.0.register(name, help, gauge);
     }
     /// What was counted, by names.
-    pub(crate) fn counters(&mut self, counters: &BTreeMap<String, u64>, help: &str) {
+    pub(crate) fn add_counters(&mut self, counters: &BTreeMap<String, u64>, help: &str) {
         for (name, value) in counters {
             let counter: Counter = Counter::default();
             counter.inc_by(*value);
@@ -48,7 +48,7 @@ impl Exposition {
         }
     }
     /// Units of work by kinds.
-    pub(crate) fn work(&mut self, work: &BTreeMap<String, u64>) {
+    pub(crate) fn add_work(&mut self, work: &BTreeMap<String, u64>) {
         let family = Family::<Vec<(String, String)>, Counter>::default();
         for (kind, units) in work {
             family.get_or_create(&vec![("kind".to_owned(), kind.clone())]).inc_by(*units);
@@ -56,14 +56,19 @@ impl Exposition {
         self.0.register("work", "Units of work, of each kind that studies can charge", family);
     }
     /// The program's version.
-    pub(crate) fn version(&mut self, version: &str) {
-        self.gauges("build_info", "1, of the program's version", "version", [(version, 1)].into_iter());
+    pub(crate) fn add_version(&mut self, version: &str) {
+        self.add_gauges("build_info", "1, of the program's version", "version", [(version, 1)].into_iter());
     }
     /// A number of each pool.
-    pub(crate) fn pools<'a>(&mut self, name: &str, help: &str, values: impl Iterator<Item = (&'a str, u64)>) {
-        self.gauges(name, help, "pool", values);
+    pub(crate) fn add_pools<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (&'a str, u64)>,
+    ) {
+        self.add_gauges(name, help, "pool", values);
     }
-    fn gauges<'a>(
+    fn add_gauges<'a>(
         &mut self,
         name: &str,
         help: &str,
@@ -72,11 +77,11 @@ impl Exposition {
     ) {
         let family = Family::<Vec<(String, String)>, Gauge>::default();
         for (of, value) in values {
-            family.get_or_create(&vec![(label.to_owned(), of.to_owned())]).set(number(value));
+            family.get_or_create(&vec![(label.to_owned(), of.to_owned())]).set(gauge_value(value));
         }
         self.0.register(name, help, family);
     }
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         // Writing to a text does not fail.
         let _ = encode(&mut text, &self.0);
@@ -84,7 +89,7 @@ impl Exposition {
     }
 }
 
-fn number(value: u64) -> i64 {
+fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -106,7 +111,7 @@ pub trait ServiceProbe: Send + Sync + 'static {
 ///
 /// # Errors
 /// The address or a thread is not to be had.
-pub fn begin(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()> {
+pub fn start_metrics(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     // Questions block: a thread for each page, so that none waits for another page's answer.
@@ -114,8 +119,8 @@ pub fn begin(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(3).build()?;
     let serve = move || {
         let ended = runtime.block_on(async {
-            let door = Door::new(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS, LASTS);
-            axum::serve(door, router(&probe)).await
+            let door = BoundedListener::new(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS, LASTS);
+            axum::serve(door, metrics_router(&probe)).await
         });
         if let Err(error) = ended {
             tracing::error!(%error, "metrics are not served any more");
@@ -125,31 +130,31 @@ pub fn begin(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()
     Ok(())
 }
 
-fn router(probe: &Arc<dyn ServiceProbe>) -> Router {
+fn metrics_router(probe: &Arc<dyn ServiceProbe>) -> Router {
     let page = |ask| {
         let (probe, turn) = (probe.clone(), Arc::default());
-        get(move || answer(probe.clone(), ask, Arc::clone(&turn)))
+        get(move || answer_page(probe.clone(), ask, Arc::clone(&turn)))
     };
     Router::new()
-        .route("/metrics", page(scrape))
-        .route("/health", page(tell_health))
-        .route("/ready", page(tell_readiness))
+        .route("/metrics", page(scrape_metrics))
+        .route("/health", page(health_response))
+        .route("/ready", page(readiness_response))
         .fallback(async || (StatusCode::NOT_FOUND, "/metrics, /health, /ready\n"))
 }
 
-type Answer = (StatusCode, [(HeaderName, &'static str); 1], String);
+type PageResponse = (StatusCode, [(HeaderName, &'static str); 1], String);
 
-fn plain(code: StatusCode, text: String) -> Answer {
+fn plain_response(code: StatusCode, text: String) -> PageResponse {
     (code, [(CONTENT_TYPE, "text/plain")], text)
 }
 
 /// The answer to one question, which waits for its page's turn. A question that is given up keeps the turn until it is answered.
-async fn answer(
+async fn answer_page(
     probe: Arc<dyn ServiceProbe>,
-    ask: fn(&dyn ServiceProbe) -> Answer,
+    ask: fn(&dyn ServiceProbe) -> PageResponse,
     turn: Arc<Mutex<()>>,
-) -> Answer {
-    let answered = timeout(PATIENCE, async {
+) -> PageResponse {
+    let answered = timeout(PROBE_TIMEOUT, async {
         let turn = turn.lock_owned().await;
         spawn_blocking(move || {
             let _turn = turn;
@@ -159,33 +164,33 @@ async fn answer(
     });
     match answered.await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(failed)) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{failed}\n")),
+        Ok(Err(failed)) => plain_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{failed}\n")),
         Err(_) => {
-            let why = format!("the service has not answered for {} s\n", PATIENCE.as_secs());
-            plain(StatusCode::SERVICE_UNAVAILABLE, why)
+            let why = format!("the service has not answered for {} s\n", PROBE_TIMEOUT.as_secs());
+            plain_response(StatusCode::SERVICE_UNAVAILABLE, why)
         }
     }
 }
 
-fn scrape(probe: &dyn ServiceProbe) -> Answer {
+fn scrape_metrics(probe: &dyn ServiceProbe) -> PageResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match probe.expose_metrics() {
         Some(text) => (StatusCode::OK, [(CONTENT_TYPE, kind)], text),
-        None => plain(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+        None => plain_response(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
     }
 }
 
-fn tell_health(probe: &dyn ServiceProbe) -> Answer {
+fn health_response(probe: &dyn ServiceProbe) -> PageResponse {
     match probe.is_serving() {
-        true => plain(StatusCode::OK, "serving\n".to_owned()),
-        false => plain(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+        true => plain_response(StatusCode::OK, "serving\n".to_owned()),
+        false => plain_response(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
     }
 }
 
-fn tell_readiness(probe: &dyn ServiceProbe) -> Answer {
+fn readiness_response(probe: &dyn ServiceProbe) -> PageResponse {
     match probe.check_readiness() {
-        Ok(()) => plain(StatusCode::OK, "ready\n".to_owned()),
-        Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
+        Ok(()) => plain_response(StatusCode::OK, "ready\n".to_owned()),
+        Err(why) => plain_response(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
     }
 }
 
@@ -197,7 +202,7 @@ mod tests {
     use std::sync::Mutex as SyncMutex;
 
     /// The status line and the body of an answer.
-    fn ask(address: SocketAddr, path: &str) -> (String, String) {
+    fn request_page(address: SocketAddr, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -226,10 +231,10 @@ mod tests {
     fn a_service_is_ready_while_it_can_do_what_it_is_asked() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let probe = Arc::new(TestService(SyncMutex::new(None)));
-        begin(address, probe.clone()).unwrap();
+        start_metrics(address, probe.clone()).unwrap();
         let said = |state, path| {
             *probe.0.lock().unwrap() = state;
-            ask(address, path)
+            request_page(address, path)
         };
         let is = |code: &str, body: &str| (format!("HTTP/1.1 {code}"), body.to_owned());
         let full = Some(Some("the log is full"));

@@ -15,7 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
-pub(crate) use usher_device::netlink::{ask, messages, socket};
+pub(crate) use usher_device::netlink::{open_route_socket, parse_messages, run_request};
 use usher_mih_service::LinkReport;
 
 /// The kernel's groups of notifications: links, IPv4 addresses, IPv6 addresses (rtnetlink(7), RTNLGRP).
@@ -23,7 +23,7 @@ const GROUPS: [u32; 3] = [1, 5, 9];
 
 /// What the kernel tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum NetlinkChange {
     /// An interface has changed, or is there.
     Link(LinkReport),
     /// An interface has got an address, or lost one.
@@ -34,12 +34,12 @@ pub enum Change {
 ///
 /// # Errors
 /// What the kernel says.
-pub fn links() -> io::Result<Vec<(u32, LinkReport)>> {
-    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+pub fn list_links() -> io::Result<Vec<(u32, LinkReport)>> {
+    let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     Ok(all
         .into_iter()
         .filter_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => Some((link.header.index, report(&link, true)?)),
+            RouteNetlinkMessage::NewLink(link) => Some((link.header.index, link_report(&link, true)?)),
             _ => None,
         })
         .collect())
@@ -49,13 +49,13 @@ pub fn links() -> io::Result<Vec<(u32, LinkReport)>> {
 ///
 /// # Errors
 /// There is no such interface, this program may not do that, or what else the kernel says.
-pub fn switch(name: &str, on: bool) -> io::Result<()> {
-    let index = index(name)?;
+pub fn switch_link(name: &str, on: bool) -> io::Result<()> {
+    let index = interface_index(name)?;
     let mut message = LinkMessage::default();
     message.header.index = index;
     message.header.flags = if on { LinkFlags::Up } else { LinkFlags::empty() };
     message.header.change_mask = LinkFlags::Up;
-    ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+    run_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
 }
 
 /// Has the default route of an address's family go by this interface and router, in place of the one that there is.
@@ -78,17 +78,18 @@ pub fn replace_default(interface: &str, gateway: IpAddr) -> io::Result<()> {
             RouteAddress::Inet6(address)
         }
     };
-    message.attributes = vec![RouteAttribute::Gateway(gateway), RouteAttribute::Oif(index(interface)?)];
+    message.attributes =
+        vec![RouteAttribute::Gateway(gateway), RouteAttribute::Oif(interface_index(interface)?)];
     let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-    ask(flags, RouteNetlinkMessage::NewRoute(message)).map(drop)
+    run_request(flags, RouteNetlinkMessage::NewRoute(message)).map(drop)
 }
 
 /// The kernel's number of an interface.
 ///
 /// # Errors
 /// There is no such interface, or what else the kernel says.
-pub fn index(name: &str) -> io::Result<u32> {
-    let found = links()?.into_iter().find(|(_, link)| link.name == name).map(|(index, _)| index);
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let found = list_links()?.into_iter().find(|(_, link)| link.name == name).map(|(index, _)| index);
     found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no interface {name}")))
 }
 
@@ -96,8 +97,8 @@ pub fn index(name: &str) -> io::Result<u32> {
 ///
 /// # Errors
 /// What the kernel says.
-pub fn follow(mut said: impl FnMut(Change) -> bool) -> io::Result<()> {
-    let socket = socket()?;
+pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result<()> {
+    let socket = open_route_socket()?;
     for group in GROUPS {
         socket.add_membership(group)?;
     }
@@ -105,11 +106,11 @@ pub fn follow(mut said: impl FnMut(Change) -> bool) -> io::Result<()> {
     let mut whole = false;
     loop {
         if !std::mem::replace(&mut whole, true) {
-            let now: Vec<LinkReport> = links()?.into_iter().map(|(_, link)| link).collect();
+            let now: Vec<LinkReport> = list_links()?.into_iter().map(|(_, link)| link).collect();
             let gone = |link: &&LinkReport| !now.iter().any(|other| other.name == link.name);
-            let ended: Vec<LinkReport> = known.iter().filter(gone).map(absent).collect();
+            let ended: Vec<LinkReport> = known.iter().filter(gone).map(absent_report).collect();
             for link in ended.into_iter().chain(now.iter().cloned()) {
-                if !said(Change::Link(link)) {
+                if !said(NetlinkChange::Link(link)) {
                     return Ok(());
                 }
             }
@@ -125,17 +126,17 @@ pub fn follow(mut said: impl FnMut(Change) -> bool) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        for payload in messages(&octets) {
+        for payload in parse_messages(&octets) {
             let NetlinkPayload::InnerMessage(message) = payload else { continue };
             let change = match &message {
-                RouteNetlinkMessage::NewLink(link) => report(link, true).map(Change::Link),
-                RouteNetlinkMessage::DelLink(link) => report(link, false).map(Change::Link),
+                RouteNetlinkMessage::NewLink(link) => link_report(link, true).map(NetlinkChange::Link),
+                RouteNetlinkMessage::DelLink(link) => link_report(link, false).map(NetlinkChange::Link),
                 RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => {
-                    Some(Change::Address)
+                    Some(NetlinkChange::Address)
                 }
                 _ => None,
             };
-            if let Some(Change::Link(link)) = &change {
+            if let Some(NetlinkChange::Link(link)) = &change {
                 known.retain(|other: &LinkReport| other.name != link.name);
                 if link.present {
                     known.push(link.clone());
@@ -150,15 +151,15 @@ pub fn follow(mut said: impl FnMut(Change) -> bool) -> io::Result<()> {
 
 /// The kernel's groups of notifications that say by which way something is reached: addresses and routes of both families
 /// (RTNLGRP).
-const WAYS: [u32; 4] = [5, 7, 9, 11];
+const ROUTE_GROUPS: [u32; 4] = [5, 7, 9, 11];
 
 /// Calls `look` whenever addresses or routes have changed and nothing has for so long, without end.
 ///
 /// # Errors
 /// What the kernel says.
-pub(crate) fn settled(after: Duration, mut look: impl FnMut()) -> io::Result<()> {
-    let socket = socket()?;
-    for group in WAYS {
+pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -> io::Result<()> {
+    let socket = open_route_socket()?;
+    for group in ROUTE_GROUPS {
         socket.add_membership(group)?;
     }
     // What was before somebody listened is looked at once.
@@ -182,12 +183,12 @@ pub(crate) fn settled(after: Duration, mut look: impl FnMut()) -> io::Result<()>
 }
 
 /// An interface that is not there any more.
-fn absent(link: &LinkReport) -> LinkReport {
+fn absent_report(link: &LinkReport) -> LinkReport {
     LinkReport { present: false, enabled: false, up: false, rate: None, signal: None, ..link.clone() }
 }
 
 /// What a message says of an interface; `None`: it does not name it. One of loopback has no MAC address.
-fn report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
+fn link_report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
     let mut name = None;
     let mut address = None;
     for attribute in &link.attributes {
@@ -213,7 +214,7 @@ fn report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
         address: address.filter(|_| !loopback),
         // The kernel says Mb/s, and -1 for what is not known.
         rate: rate.and_then(|rate| u64::try_from(rate).ok()).map(|rate| rate.saturating_mul(1000)),
-        signal: if wireless { signal(&name) } else { None },
+        signal: if wireless { signal_level(&name) } else { None },
         name,
     })
 }
@@ -224,12 +225,12 @@ fn read_number(path: &Path) -> Option<i64> {
 
 /// The signal level of a wireless interface, in dBm, as the kernel has it.
 #[must_use]
-pub fn signal(name: &str) -> Option<i16> {
-    level(&std::fs::read_to_string("/proc/net/wireless").ok()?, name)
+pub fn signal_level(name: &str) -> Option<i16> {
+    parse_signal_level(&std::fs::read_to_string("/proc/net/wireless").ok()?, name)
 }
 
 /// The level in a text like that of `/proc/net/wireless`: the third number behind an interface's name.
-fn level(text: &str, name: &str) -> Option<i16> {
+fn parse_signal_level(text: &str, name: &str) -> Option<i16> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().nth(2)?.trim_end_matches('.').parse().ok()
 }
@@ -240,18 +241,18 @@ mod tests {
 
     #[test]
     fn loopback_is_there_and_has_no_link_of_its_own() {
-        let (index, lo) = links().unwrap().into_iter().find(|(_, link)| link.name == "lo").unwrap();
+        let (index, lo) = list_links().unwrap().into_iter().find(|(_, link)| link.name == "lo").unwrap();
         assert_eq!((index, lo.present, lo.address), (1, true, None));
-        assert_eq!(super::index("lo").unwrap(), 1);
-        assert_eq!(super::index("none0").unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(switch("none0", true).is_err());
+        assert_eq!(super::interface_index("lo").unwrap(), 1);
+        assert_eq!(super::interface_index("none0").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(switch_link("none0", true).is_err());
         let mut heard = Vec::new();
-        follow(|change| {
+        follow_changes(|change| {
             heard.push(change);
             false
         })
         .unwrap();
-        assert!(matches!(&heard[0], Change::Link(link) if link.present));
+        assert!(matches!(&heard[0], NetlinkChange::Link(link) if link.present));
     }
 
     #[test]
@@ -259,7 +260,11 @@ mod tests {
         let text = "Inter-| sta-|   Quality        |   Discarded packets\n face | tus | link level noise | nwid\n\
                     wlan0: 0000   54.  -56.  -256        0\n  wlan1: 0000   10   -80   -256   0\n";
         assert_eq!(
-            (level(text, "wlan0"), level(text, "wlan1"), level(text, "wlan")),
+            (
+                parse_signal_level(text, "wlan0"),
+                parse_signal_level(text, "wlan1"),
+                parse_signal_level(text, "wlan")
+            ),
             (Some(-56), Some(-80), None)
         );
     }

@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Tells systemd a state, where the program was started by it.
-pub fn notify(state: &str) {
+pub fn notify_systemd(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.into_encoded_bytes();
     let address = match name.split_first() {
@@ -21,18 +21,18 @@ pub fn notify(state: &str) {
 }
 
 /// Serving.
-pub fn ready() {
-    notify("READY=1\nSTATUS=Serving");
+pub fn notify_ready() {
+    notify_systemd("READY=1\nSTATUS=Serving");
 }
 
-/// Reading the configuration again; [`ready`] follows.
-pub fn reloading() {
-    notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
+/// Reading the configuration again; [`notify_ready`] follows.
+pub fn notify_reloading() {
+    notify_systemd(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
 }
 
 /// Ending.
-pub fn stopping() {
-    notify("STOPPING=1");
+pub fn notify_stopping() {
+    notify_systemd("STOPPING=1");
 }
 
 /// The system's monotonic clock, which systemd compares with its own; /proc/uptime has it in hundredths.

@@ -22,13 +22,13 @@ const NO_COOKIE: [u8; 8] = [0xff; 8];
 ///
 /// # Errors
 /// What the kernel says.
-pub fn uid(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
+pub fn connection_owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
     let socket_id = SocketId {
         source_port: local.port(),
         destination_port: remote.port(),
         source_address: local.ip(),
         destination_address: remote.ip(),
-        interface_id: scope(remote),
+        interface_id: address_scope(remote),
         cookie: NO_COOKIE,
     };
     let request = InetRequest {
@@ -51,7 +51,7 @@ pub fn uid(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
     let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).map_err(io::Error::other)?;
     match answer.payload {
         NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-            Ok(owner(&found.header, local, remote))
+            Ok(matching_owner(&found.header, local, remote))
         }
         NetlinkPayload::Error(error) => match error.to_io() {
             error if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -62,7 +62,7 @@ pub fn uid(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
 }
 
 /// The interface of an address that needs one.
-fn scope(address: SocketAddr) -> u32 {
+fn address_scope(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),
         SocketAddr::V4(_) => 0,
@@ -71,7 +71,7 @@ fn scope(address: SocketAddr) -> u32 {
 
 /// Whose a socket is that the kernel found, if it is this connection's: where there is no such connection, the kernel shows
 /// the socket that listens at the port.
-fn owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+fn matching_owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let id = &found.socket_id;
     let end = |address: IpAddr, port| (address.to_canonical(), port);
     let same = |address: IpAddr, port, of: SocketAddr| end(address, port) == end(of.ip(), of.port());
@@ -85,7 +85,7 @@ fn owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketAddr) -> O
 ///
 /// # Errors
 /// What the system says.
-pub fn name(uid: u32) -> io::Result<Option<String>> {
+pub fn user_name(uid: u32) -> io::Result<Option<String>> {
     name_of(User::from_uid(Uid::from_raw(uid)))
 }
 
@@ -104,32 +104,36 @@ mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
 
-    fn own() -> Option<u32> {
+    fn own_uid() -> Option<u32> {
         Some(nix::unistd::getuid().as_raw())
     }
 
     /// The client's end and the server's end of a connection, by this address of the server.
-    fn connected(listener: &TcpListener, to: IpAddr) -> (TcpStream, TcpStream) {
+    fn connected_pair(listener: &TcpListener, to: IpAddr) -> (TcpStream, TcpStream) {
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect((to, port)).unwrap();
         (client, listener.accept().unwrap().0)
     }
 
-    fn ends(stream: &TcpStream) -> (SocketAddr, SocketAddr) {
+    fn stream_ends(stream: &TcpStream) -> (SocketAddr, SocketAddr) {
         (stream.local_addr().unwrap(), stream.peer_addr().unwrap())
     }
 
     #[test]
-    fn both_ends_of_a_connection_have_an_owner_by_ipv4_ipv6_and_mapped() {
+    fn both_ends_have_an_owner_over_ipv4_ipv6_and_mapped_addresses() {
         for (listens, to) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")] {
             let listener = TcpListener::bind((listens.parse::<IpAddr>().unwrap(), 0)).unwrap();
-            let (client, server) = connected(&listener, to.parse().unwrap());
+            let (client, server) = connected_pair(&listener, to.parse().unwrap());
             for stream in [&client, &server] {
-                let (local, remote) = ends(stream);
-                assert_eq!(uid(local, remote).unwrap(), own(), "{local} {remote}");
+                let (local, remote) = stream_ends(stream);
+                assert_eq!(connection_owner(local, remote).unwrap(), own_uid(), "{local} {remote}");
                 // As a machine has them, whatever the socket's family.
                 let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
-                assert_eq!(uid(plain(local), plain(remote)).unwrap(), own(), "{local} {remote}");
+                assert_eq!(
+                    connection_owner(plain(local), plain(remote)).unwrap(),
+                    own_uid(),
+                    "{local} {remote}"
+                );
             }
         }
     }
@@ -137,38 +141,38 @@ mod tests {
     #[test]
     fn what_is_no_connection_is_nobodys() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (client, server) = connected(&listener, "127.0.0.1".parse().unwrap());
-        let (local, remote) = ends(&server);
+        let (client, server) = connected_pair(&listener, "127.0.0.1".parse().unwrap());
+        let (local, remote) = stream_ends(&server);
         let mut other = remote;
         other.set_ip("127.0.0.2".parse().unwrap());
-        assert_eq!(uid(local, other).unwrap(), None, "the port is listened on, by somebody");
+        assert_eq!(connection_owner(local, other).unwrap(), None, "the port is listened on, by somebody");
         drop(listener);
-        assert_eq!(uid(local, other).unwrap(), None);
+        assert_eq!(connection_owner(local, other).unwrap(), None);
         // The side that closes first waits, and is of no process any more.
         drop(server);
         let mut end = Vec::new();
         (&client).read_to_end(&mut end).unwrap();
-        assert_eq!(uid(local, remote).unwrap(), None);
+        assert_eq!(connection_owner(local, remote).unwrap(), None);
         drop(client);
-        assert_eq!(uid(local, remote).unwrap(), None);
+        assert_eq!(connection_owner(local, remote).unwrap(), None);
     }
 
     #[test]
     fn a_connection_that_nobody_has_accepted_is_nobodys() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (local, remote) = ends(&client);
-        assert_eq!(uid(local, remote).unwrap(), own());
-        assert_eq!(uid(remote, local).unwrap(), None);
+        let (local, remote) = stream_ends(&client);
+        assert_eq!(connection_owner(local, remote).unwrap(), own_uid());
+        assert_eq!(connection_owner(remote, local).unwrap(), None);
         let (server, _) = listener.accept().unwrap();
-        assert_eq!(uid(remote, local).unwrap(), own());
+        assert_eq!(connection_owner(remote, local).unwrap(), own_uid());
         drop(server);
     }
 
     #[test]
     fn users_have_names_as_the_system_says() {
-        assert_eq!(name(0).unwrap().as_deref(), Some("root"));
-        assert_eq!(name(4_000_000_001).unwrap(), None);
+        assert_eq!(user_name(0).unwrap().as_deref(), Some("root"));
+        assert_eq!(user_name(4_000_000_001).unwrap(), None);
         for none in [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EPERM] {
             assert_eq!(name_of(Err(none)).unwrap(), None, "{none}");
         }

@@ -13,41 +13,49 @@ mod say;
 mod track;
 mod translations;
 
-pub use connect::{Connect, ConnectError, connect, network};
-pub use control::{Answer, Carried, Pool, Request, Session, Status, control_path, request};
-pub use offers::Certificates;
-pub use say::meaning;
-pub use track::{Asking, Found, Tracked, Who, WhoError, who};
-
-use crate::setup::{outgoing, secure_rng, texts, wall, wall_clock};
-use crate::within::Running;
-use crate::{
-    CheckAaa, FrameKind, Frames, HelperPool, Hosted, ServeError, StartAaa, Telling, keep_memory_private,
-    listen, log, serve as host,
+pub use connect::{ConnectError, PppoeConnectConfig, parse_network, run_client};
+pub use control::{
+    PppoeControlReply, PppoeControlRequest, PppoePoolStatus, PppoeSessionStatus, PppoeStatus, SessionTraffic,
+    control_path, request_concentrator,
 };
-use audit::Audit;
-use gate::{Gate, TranslationCounters};
-use ipfix::Ipfix;
-use known::Known;
-use say::Say;
+pub use offers::EapCertificateFiles;
+pub use say::end_reason_text;
+pub use track::{
+    AddressHolder, AddressQuery, AddressQueryError, AddressQueryReply, TrackingSource, query_log_files,
+};
+
+use crate::setup::{fault_texts, protect_outgoing, secure_rng, wall_clock, wall_time};
+use crate::within::RunningAaaServer;
+use crate::{
+    CheckAaa, CommandSender, EthernetPorts, FrameKind, HelperPool, HostedMachine, ServeError, StartAaa,
+    bind_listener, log, protect_memory, serve_machine,
+};
+use audit::QueryAudit;
+use gate::{ConnectionGate, TranslationCounters};
+use ipfix::IpfixSender;
+use known::CarriedSessionMap;
+use say::PppoeEventSink;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use track::TrackLog;
-use usher_concentrator::config::{self, DEFAULT_PATH, File, HookWord, Loaded, ModeWord};
-use usher_concentrator::{
-    AccessConcentrator, Command, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob, Usage,
+use usher_concentrator::config::{
+    self, ConcentratorFile, DEFAULT_PATH, HookWord, LoadedConcentratorConfig, ModeWord,
 };
-use usher_config::disk::{Disk, LoadError, text};
-use usher_config::{Fault, Faults};
-use usher_core::{Job, ListenerId, PortId, WallTime};
+use usher_concentrator::{
+    AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent, DYNAMIC_SOCKET, IDENT_LISTENER,
+    ServiceJob, SessionUsage,
+};
+use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
+use usher_config::{ConfigDiagnostic, ConfigErrors};
+use usher_core::{JobRequest, ListenerId, PortId, WallTime};
 use usher_crypto::tls::WallClock;
-use usher_live::{Clock, Settings, SocketOptions, Sockets, bind_udp};
+use usher_live::{DriverConfig, DriverSockets, SocketOptions, SystemClock, bind_udp};
 use usher_ppp::pppoe::MacAddress;
-use usher_pppoe::netfilter::{Dropped, Netfilter};
-use usher_pppoe::{Hook, Mode, Plane, PortConfig};
+use usher_pppoe::netfilter::{DropCounts, NetfilterTable};
+use usher_pppoe::{DataPlaneMode, EbpfHook, PortConfig, PppoeDataPlane};
 
 /// Lines of the log that wait for the disk at a time, and look-ups of translations. After a loss of power all hosts come at once.
 const HELPERS: usize = 32;
@@ -72,10 +80,10 @@ pub enum PppoeError {
     PlaneFailed(String),
     /// The AAA server within this program.
     #[error("[aaa] server: {0}")]
-    Within(String),
+    EmbeddedServer(String),
     /// It has ended by itself.
     #[error("the AAA server within this program has failed; the log says why")]
-    WithinFailed,
+    EmbeddedServerFailed,
     /// The log of sessions.
     #[error("[tracking]: {0}")]
     Track(String),
@@ -84,12 +92,15 @@ pub enum PppoeError {
     Serve(#[from] ServeError),
 }
 
-fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
+fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
     move |error| ServeError::System { what, error }
 }
 
 /// Everything that a concentrator needs before it touches the system: the configuration, of which a machine can be made.
-fn prepare(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, PppoeError> {
+fn prepare_concentrator(
+    path: Option<&Path>,
+    clock: &WallClock,
+) -> Result<LoadedConcentratorConfig, PppoeError> {
     let loaded = load_by(path, clock)?;
     let mut config = loaded.config.clone();
     crate::within::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
@@ -98,74 +109,74 @@ fn prepare(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, PppoeError>
 }
 
 /// The folder from which the paths of a file go.
-fn base(path: Option<&Path>) -> PathBuf {
+fn base_folder(path: Option<&Path>) -> PathBuf {
     path.unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned()
 }
 
 /// From when on ends are of interest whose records AAA servers may not have acknowledged.
-fn owed_since(loaded: &Loaded) -> Option<WallTime> {
+fn unacknowledged_since(loaded: &LoadedConcentratorConfig) -> Option<WallTime> {
     let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
-    aaa.map(|aaa| earlier(aaa.patience.lasts))
+    aaa.map(|aaa| time_ago(aaa.record_retry.lasts))
 }
 
 /// Loads what a concentrator loads, and what the AAA server loads that it has within its program; their warnings.
 ///
 /// # Errors
 /// Why it would not serve.
-pub fn check(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, PppoeError> {
-    let loaded = prepare(Some(path), &WallClock::at(wall()))?;
-    let base = base(Some(path));
+pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, PppoeError> {
+    let loaded = prepare_concentrator(Some(path), &WallClock::from_time(wall_time()))?;
+    let base = base_folder(Some(path));
     if let Some(table) = &loaded.file.tracking {
-        TrackLog::check(&base, table, owed_since(&loaded)).map_err(PppoeError::Track)?;
+        TrackLog::check_log(&base, table, unacknowledged_since(&loaded)).map_err(PppoeError::Track)?;
     }
-    let within = crate::within::check(loaded.file.aaa.as_ref(), &base, check_aaa);
-    Ok([texts(&loaded.warnings), within.map_err(PppoeError::Within)?].concat())
+    let within = crate::within::check_embedded(loaded.file.aaa.as_ref(), &base, check_aaa);
+    Ok([fault_texts(&loaded.warnings), within.map_err(PppoeError::EmbeddedServer)?].concat())
 }
 
 /// Reads and checks a file; without one, that at [`DEFAULT_PATH`].
 ///
 /// # Errors
 /// It cannot be read, or everything that is wrong with it.
-pub fn load(path: Option<&Path>) -> Result<Loaded, LoadError> {
-    load_by(path, &WallClock::at(WallTime::UNIX_EPOCH))
+pub fn load_config(path: Option<&Path>) -> Result<LoadedConcentratorConfig, LoadError> {
+    load_by(path, &WallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
-fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<Loaded, LoadError> {
+fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedConcentratorConfig, LoadError> {
     let path = path.unwrap_or(Path::new(DEFAULT_PATH));
-    let loaded = config::parse(&path.display().to_string(), &text(path)?, &Disk, clock)?;
+    let loaded = config::parse(&path.display().to_string(), &read_file_text(path)?, &DiskEnvironment, clock)?;
     check_mode(path, loaded.file.data.mode, usher_pppoe::HAS_EBPF_MODE)?;
     Ok(loaded)
 }
 
 /// Refuses a mode that this build lacks.
-fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), Faults> {
+fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), ConfigErrors> {
     if has_ebpf || mode != ModeWord::Ebpf {
         return Ok(());
     }
     let message = "[data] mode = \"ebpf\": this program was built without eBPF mode: build it where clang is installed, or set mode = \"user\"";
     let file = path.display().to_string();
-    let fault = Fault { file: file.clone(), line: 0, column: 0, message: message.to_owned() };
-    Err(Faults { file, faults: vec![fault] })
+    let fault = ConfigDiagnostic { file: file.clone(), line: 0, column: 0, message: message.to_owned() };
+    Err(ConfigErrors { file, faults: vec![fault] })
 }
 
 /// Gives frames to the machine, once it runs.
-type Hearing = Arc<OnceLock<Mutex<crate::FrameTeller>>>;
+type DeferredFrameHandler = Arc<OnceLock<Mutex<crate::FrameHandler>>>;
 
-const fn mode(word: ModeWord, hook: HookWord) -> Mode {
+const fn plane_mode(word: ModeWord, hook: HookWord) -> DataPlaneMode {
     let hook = match hook {
-        HookWord::Auto => Hook::Auto,
-        HookWord::Xdp => Hook::Xdp,
-        HookWord::Tc => Hook::Tc,
+        HookWord::Auto => EbpfHook::Auto,
+        HookWord::Xdp => EbpfHook::Xdp,
+        HookWord::Tc => EbpfHook::Tc,
     };
     match word {
-        ModeWord::User => Mode::User,
-        ModeWord::Ebpf => Mode::Ebpf(hook),
-        ModeWord::Kernel => Mode::Kernel,
+        ModeWord::User => DataPlaneMode::User,
+        ModeWord::Ebpf => DataPlaneMode::Ebpf(hook),
+        ModeWord::Kernel => DataPlaneMode::Kernel,
     }
 }
 
-const fn usage(of: usher_pppoe::Usage) -> Usage {
-    Usage {
+const fn convert_usage(of: usher_pppoe::DataPlaneUsage) -> SessionUsage {
+    SessionUsage {
         octets_in: of.octets_in,
         octets_out: of.octets_out,
         packets_in: of.packets_in,
@@ -179,98 +190,104 @@ const fn usage(of: usher_pppoe::Usage) -> Usage {
 ///
 /// # Errors
 /// It could not begin, or what carries packets failed.
-pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
-    keep_memory_private().map_err(system("switching core dumps off"))?;
+pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
+    protect_memory().map_err(system_error("switching core dumps off"))?;
     let clock = wall_clock()?;
-    let mut loaded = prepare(path.as_deref(), &clock)?;
-    let _log = log::begin(loaded.file.log);
+    let mut loaded = prepare_concentrator(path.as_deref(), &clock)?;
+    let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     // Before anything of another one is touched: its log, what it tells of its sessions, what it has set of the system.
-    crate::control::free(&loaded.file.listen.control).map_err(system("control socket"))?;
-    let base = base(path.as_deref());
-    let ipfix = Ipfix::start(&loaded.file).map_err(system("IPFIX"))?;
+    crate::control::ensure_unused(&loaded.file.listen.control).map_err(system_error("control socket"))?;
+    let base = base_folder(path.as_deref());
+    let ipfix = IpfixSender::start(&loaded.file).map_err(system_error("IPFIX"))?;
     let track = match &loaded.file.tracking {
         Some(table) => {
             let (track, left) =
-                TrackLog::open(&base, table, owed_since(&loaded)).map_err(PppoeError::Track)?;
+                TrackLog::open(&base, table, unacknowledged_since(&loaded)).map_err(PppoeError::Track)?;
             if let Some(ipfix) = &ipfix {
-                track.export(ipfix.clone(), &left.lost);
+                track.set_exporter(ipfix.clone(), &left.lost);
             }
-            (loaded.config.lost, loaded.config.owed) = (left.lost, left.owed);
+            (loaded.config.lost, loaded.config.unacknowledged_stops) = (left.lost, left.unacknowledged_stops);
             Some(track)
         }
         None => None,
     };
-    let audit = loaded.file.tracking.as_ref().map_or_else(Audit::default, |table| Audit::of(&base, table));
-    let (telling, hearing, failed) = (Telling::default(), Hearing::default(), Arc::new(OnceLock::new()));
+    let audit = loaded
+        .file
+        .tracking
+        .as_ref()
+        .map_or_else(QueryAudit::default, |table| QueryAudit::from_tracking(&base, table));
+    let (telling, hearing, failed) =
+        (CommandSender::default(), DeferredFrameHandler::default(), Arc::new(OnceLock::new()));
     let gone = telling.clone();
     let (table, aaa) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut());
-    let within = Running::start(table, aaa, &base, start, move || {
-        gone.tell(Command::Leave);
+    let within = RunningAaaServer::start(table, aaa, &base, start, move || {
+        gone.send_command(AccessConcentratorCommand::Leave);
     });
-    let within = within.map_err(PppoeError::Within)?;
-    let (known, dropped) = (Known::default(), FramesLost::default());
+    let within = within.map_err(PppoeError::EmbeddedServer)?;
+    let (known, dropped) = (CarriedSessionMap::default(), FramesLost::default());
     let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, (&known, &dropped), &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
-    let nat = nat::Nat::start(&loaded.file, pools, blocks, &plane, lost)?;
+    let nat = nat::NatRules::start(&loaded.file, pools, blocks, &plane, lost)?;
     let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
     let translations = match track.as_ref().filter(|_| logs) {
         Some(track) => {
-            let table = nat.as_ref().map(nat::Nat::table).unwrap_or_default();
+            let table = nat.as_ref().map(nat::NatRules::netfilter_table).unwrap_or_default();
             let least = loaded.file.tracking.as_ref().map_or(0, |table| table.keep_free.bytes());
-            let gate = Gate { table, folder: track.folder(), least };
-            let followed = translations::follow(track, gate, &loaded.config.pools, ipfix.clone());
+            let gate = ConnectionGate { table, folder: track.folder(), least };
+            let followed =
+                translations::follow_translations(track, gate, &loaded.config.pools, ipfix.clone());
             Some(followed.map_err(|error| PppoeError::Track(format!("translations: {error}")))?)
         }
         None => None,
     };
     loaded.config.metered = true;
-    ports(&mut loaded, &plane);
-    let sockets = sockets(&loaded)?;
+    update_ports(&mut loaded, &plane);
+    let sockets = bind_sockets(&loaded)?;
     let machine = AccessConcentrator::new(loaded.config, secure_rng()?);
     let machine = machine.map_err(|error| PppoeError::New(error.to_string()))?;
     let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
-    let held = translations.as_ref().map(TranslationCounters::held).unwrap_or_default();
-    let table = nat.as_ref().map(nat::Nat::table).unwrap_or_default();
+    let held = translations.as_ref().map(TranslationCounters::hold_flag).unwrap_or_default();
+    let table = nat.as_ref().map(nat::NatRules::netfilter_table).unwrap_or_default();
     let beside = move || {
-        let told = ipfix.as_ref().map(Ipfix::counters).unwrap_or_default();
-        let told = told.into_iter().chain(translations.iter().flat_map(TranslationCounters::read));
-        told.chain(dropped.read()).chain(connections_dropped(&table)).collect()
+        let told = ipfix.as_ref().map(IpfixSender::counters).unwrap_or_default();
+        let told = told.into_iter().chain(translations.iter().flat_map(TranslationCounters::counter_values));
+        told.chain(dropped.counter_values()).chain(connections_dropped(&table)).collect()
     };
-    let asked = control::Asked::new(&telling, tracked, audit.clone(), (Arc::new(beside), held));
+    let asked = control::ConcentratorControl::new(&telling, tracked, audit.clone(), (Arc::new(beside), held));
     let socket = &loaded.file.listen.control;
-    control::begin(socket, &asked).map_err(system("control socket"))?;
+    control::start_control(socket, &asked).map_err(system_error("control socket"))?;
     tracing::info!(path = %socket.display(), "control socket");
     if let Some(address) = loaded.file.listen.metrics {
-        let bound = crate::metrics::begin(address, Arc::new(asked.clone()));
+        let bound = crate::metrics::start_metrics(address, Arc::new(asked.clone()));
         bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
         tracing::info!(%address, "metrics");
     }
-    let mut teller = Say {
+    let mut teller = PppoeEventSink {
         plane: plane.clone(),
-        known,
+        carried_sessions: known,
         nat,
         track: track.clone(),
         audit,
-        asked,
-        telling: telling.clone(),
+        control: asked,
+        command_sender: telling.clone(),
     };
     let leaving = plane.clone();
     let (sends, first) = (plane.clone(), loaded.file.clone());
     let beside = within.clone();
-    host(Hosted {
+    serve_machine(HostedMachine {
         name: "usher-pppoe",
         machine,
         sockets,
-        frames: Some(Frames {
-            send: Box::new(move |port: PortId, frame| sends.send(port.0 as usize, frame)),
+        frames: Some(EthernetPorts {
+            send: Box::new(move |port: PortId, frame| sends.send_frame(port.0 as usize, frame)),
             source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
         }),
-        clock: Clock::start(),
-        helpers: HelperPool::new(HELPERS, move |job: Job<ServiceJob>| helped(track.as_ref(), &job)),
-        said: Box::new(move |event| teller.say(event)),
-        over: Box::new(|event| matches!(event, Event::Left)),
+        clock: SystemClock::start(),
+        helpers: HelperPool::new(HELPERS, move |job: JobRequest<ServiceJob>| run_job(track.as_ref(), &job)),
+        event_handler: Box::new(move |event| teller.handle_event(event)),
+        stop_condition: Box::new(|event| matches!(event, AccessConcentratorEvent::Left)),
         counted: |concentrator| {
             let (own, ppp) = concentrator.counters();
             ppp.iter().chain(own.iter()).collect()
@@ -278,32 +295,32 @@ pub fn serve(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
         work: None,
         reload: Box::new(move || match load_by(path.as_deref(), &clock) {
             Ok(mut loaded) => {
-                log::change(loaded.file.log);
-                notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
+                log::change_logging(loaded.file.log);
+                reload_notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 loaded.config.ports = first.listen.interfaces.clone();
-                ports(&mut loaded, &plane);
+                update_ports(&mut loaded, &plane);
                 tracing::info!("the configuration was read again");
                 if let Some(within) = &beside {
-                    within.reload();
+                    within.reload_config();
                 }
-                Some(Command::Configure(Box::new(loaded.config)))
+                Some(AccessConcentratorCommand::Configure(Box::new(loaded.config)))
             }
             Err(error) => {
                 tracing::error!("the configuration is not taken up: {error}");
                 None
             }
         }),
-        sources: vec![telling.source()],
+        sources: vec![telling.command_source()],
         farewell: Box::new(move || {
-            leaving.report();
-            Some(Command::Leave)
+            leaving.report_usage();
+            Some(AccessConcentratorCommand::Leave)
         }),
         // The last records of accounting have their answers.
-        lingers: true,
+        waits_for_stop: true,
     })?;
     match failed.get() {
         Some(why) => Err(PppoeError::PlaneFailed(String::clone(why))),
-        None if within.is_some_and(|within| within.failed()) => Err(PppoeError::WithinFailed),
+        None if within.is_some_and(|within| within.has_failed()) => Err(PppoeError::EmbeddedServerFailed),
         None => Ok(()),
     }
 }
@@ -314,12 +331,12 @@ struct FramesLost(Arc<[AtomicU64; 2]>);
 
 impl FramesLost {
     const NAMES: [(FrameKind, &str); 2] =
-        [(FrameKind::OfSession, "frames_of_sessions_lost"), (FrameKind::Other, "frames_lost")];
+        [(FrameKind::Session, "frames_of_sessions_lost"), (FrameKind::Other, "frames_lost")];
 
-    fn count(&self, kind: FrameKind) {
+    fn count_lost(&self, kind: FrameKind) {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
-    fn read(&self) -> impl Iterator<Item = (String, u64)> {
+    fn counter_values(&self) -> impl Iterator<Item = (String, u64)> {
         Self::NAMES
             .iter()
             .map(move |(kind, name)| ((*name).to_owned(), self.0[*kind as usize].load(Ordering::Relaxed)))
@@ -327,10 +344,10 @@ impl FramesLost {
 }
 
 /// Packets by which hosts would have begun connections, and which netfilter has dropped.
-fn connections_dropped(table: &Weak<Netfilter>) -> Vec<(String, u64)> {
+fn connections_dropped(table: &Weak<NetfilterTable>) -> Vec<(String, u64)> {
     let Some(table) = table.upgrade() else { return Vec::new() };
-    match table.dropped() {
-        Ok(Dropped { limited, held, unnamed }) => {
+    match table.drop_counts() {
+        Ok(DropCounts { limited, held, unnamed }) => {
             let counted = [
                 ("connections_limited", limited),
                 ("connections_held_back", held),
@@ -346,21 +363,21 @@ fn connections_dropped(table: &Weak<Netfilter>) -> Vec<(String, u64)> {
 }
 
 /// So long ago.
-fn earlier(by: usher_core::Duration) -> WallTime {
-    WallTime::from_unix_secs(wall().unix_secs().saturating_sub(by.as_secs()))
+fn time_ago(by: usher_core::Duration) -> WallTime {
+    WallTime::from_unix_secs(wall_time().unix_secs().saturating_sub(by.as_secs()))
 }
 
 fn start_plane(
-    file: &File,
-    telling: &Telling<Command>,
-    hearing: &Hearing,
-    (known, lost): (&Known, &FramesLost),
+    file: &ConcentratorFile,
+    telling: &CommandSender<AccessConcentratorCommand>,
+    hearing: &DeferredFrameHandler,
+    (known, lost): (&CarriedSessionMap, &FramesLost),
     failed: &Arc<OnceLock<String>>,
-) -> Result<Plane, usher_pppoe::StartError> {
+) -> Result<PppoeDataPlane, usher_pppoe::StartError> {
     let interface = |name: &String| PortConfig { interface: name.clone() };
-    let config = usher_pppoe::Config {
+    let config = usher_pppoe::DataPlaneConfig {
         ports: file.listen.interfaces.iter().map(interface).collect(),
-        mode: mode(file.data.mode, file.data.hook),
+        mode: plane_mode(file.data.mode, file.data.hook),
         device: file.data.device.clone(),
         report: Some(Duration::from_nanos(file.data.report.get().as_nanos())),
         closed: true,
@@ -368,29 +385,29 @@ fn start_plane(
     let (telling, hearing, failed) = (telling.clone(), hearing.clone(), failed.clone());
     let (known, lost) = (known.clone(), lost.clone());
     let hears = move |event| match event {
-        usher_pppoe::Event::Frame { port, data } => {
+        usher_pppoe::DataPlaneEvent::Frame { port, data } => {
             if let Some(teller) = hearing.get() {
                 let port = PortId(u32::try_from(port).unwrap_or(u32::MAX));
-                let kind = known.kind(port, &data, Instant::now());
+                let kind = known.frame_kind(port, &data, Instant::now());
                 let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
                 // What is more than can be taken up is lost, as on any network.
                 if !teller(port, kind, data) {
-                    lost.count(kind);
+                    lost.count_lost(kind);
                 }
             }
         }
-        usher_pppoe::Event::Carried(all) => {
-            let all = all.into_iter().map(|(number, of)| (number, usage(of))).collect();
-            telling.tell(Command::Carried(all));
+        usher_pppoe::DataPlaneEvent::UsageReport(all) => {
+            let all = all.into_iter().map(|(number, of)| (number, convert_usage(of))).collect();
+            telling.send_command(AccessConcentratorCommand::UsageReport(all));
         }
-        usher_pppoe::Event::Failed(why) => {
+        usher_pppoe::DataPlaneEvent::Failed(why) => {
             tracing::error!("the data plane has failed: {why}");
             let _ = failed.set(why);
-            telling.tell(Command::Leave);
+            telling.send_command(AccessConcentratorCommand::Leave);
         }
     };
-    let plane = Plane::start(&config, Box::new(hears))?;
-    tracing::info!(device = plane.device(), mode = %config.mode, "data plane");
+    let plane = PppoeDataPlane::start(&config, Box::new(hears))?;
+    tracing::info!(device = plane.device_name(), mode = %config.mode, "data plane");
     plane.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     for port in plane.ports() {
         if let Some(hook) = port.hook {
@@ -401,7 +418,7 @@ fn start_plane(
 }
 
 /// The ports as their interfaces are.
-fn ports(loaded: &mut Loaded, plane: &Plane) {
+fn update_ports(loaded: &mut LoadedConcentratorConfig, plane: &PppoeDataPlane) {
     let template = loaded.config.ppp.ports.first().copied();
     let ports = plane.ports().iter().zip(0_u32..).filter_map(|(state, n)| {
         let mut port = template?;
@@ -411,7 +428,7 @@ fn ports(loaded: &mut Loaded, plane: &Plane) {
     loaded.config.ppp.ports = ports.collect();
 }
 
-fn sockets(loaded: &Loaded) -> Result<Sockets, PppoeError> {
+fn bind_sockets(loaded: &LoadedConcentratorConfig) -> Result<DriverSockets, PppoeError> {
     let file = &loaded.file;
     let alone = SocketOptions { shared: false, ..SocketOptions::default() };
     let dynamic = file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
@@ -426,39 +443,41 @@ fn sockets(loaded: &Loaded) -> Result<Sockets, PppoeError> {
     let asked = file.ident.iter().flat_map(|ident| &ident.listen);
     let listeners = (0..).zip(asked).map(|(n, address)| {
         let id = ListenerId { n, ..IDENT_LISTENER };
-        let listener = listen("IDENT", *address, id)?;
+        let listener = bind_listener("IDENT", *address, id)?;
         tracing::info!(%address, what = "IDENT", "listening");
         Ok::<_, ServeError>(listener)
     });
-    Ok(Sockets {
+    Ok(DriverSockets {
         udp: udp.transpose()?.into_iter().collect(),
         listeners: listeners.collect::<Result<_, _>>()?,
-        outgoing: Some(outgoing(&loaded.outgoing, file.aaa.as_ref())),
-        settings: Settings::default(),
-        ..Sockets::default()
+        outgoing: Some(protect_outgoing(&loaded.outgoing, file.aaa.as_ref())),
+        settings: DriverConfig::default(),
+        ..DriverSockets::default()
     })
 }
 
 /// Does a job.
-fn helped(track: Option<&TrackLog>, job: &Job<ServiceJob>) -> Command {
-    match (&job.what, track) {
+fn run_job(track: Option<&TrackLog>, job: &JobRequest<ServiceJob>) -> AccessConcentratorCommand {
+    match (&job.job, track) {
         (ServiceJob::Log(record), Some(track)) => {
             let written = track.write_durably(record);
             if let Err(error) = &written {
                 tracing::error!(%error, "the log of sessions cannot be written: nobody is let in until it can");
             }
-            Command::Logged { token: job.token, kept: written.is_ok() }
+            AccessConcentratorCommand::Logged { token: job.token, is_stored: written.is_ok() }
         }
         (ServiceJob::Translation(connection), _) => {
-            Command::Translated { token: job.token, inner: nat::inner(connection) }
+            AccessConcentratorCommand::Translated { token: job.token, inner: nat::inner_end(connection) }
         }
-        (ServiceJob::Log(_), None) => Command::Logged { token: job.token, kept: false },
+        (ServiceJob::Log(_), None) => {
+            AccessConcentratorCommand::Logged { token: job.token, is_stored: false }
+        }
     }
 }
 
 /// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this start's
 /// was `first`.
-fn notices(first: &File, again: &Loaded) -> Vec<String> {
+fn reload_notices(first: &ConcentratorFile, again: &LoadedConcentratorConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let later = [
@@ -473,13 +492,13 @@ fn notices(first: &File, again: &Loaded) -> Vec<String> {
         ("limits.connections_per_second", a.limits.connections_per_second != b.limits.connections_per_second),
         ("data", a.data != b.data),
     ];
-    crate::setup::notices(&again.warnings, "concentrator", &later)
+    crate::setup::config_notices(&again.warnings, "concentrator", &later)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::Alone;
+    use usher_config::NoEnvironment;
 
     const SITE: &str = "[listen]\ninterfaces = [\"eth1\"]\n[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n[[pool]]\nname = \"p\"\n\
                         ranges = [\"10.0.0.0/24\"]\n";
@@ -496,16 +515,19 @@ mod tests {
     #[test]
     fn a_reload_tells_what_waits_for_a_start() {
         let read = |text: &str| {
-            config::parse("pppoe.toml", text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH)).unwrap()
+            config::parse("pppoe.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
+                .unwrap()
         };
         let first = read(SITE).file;
-        assert!(notices(&first, &read(&format!("{SITE}[limits]\nsessions_per_user = 1\n"))).is_empty());
-        let told = notices(&first, &read(&format!("{}[tracking]\n", SITE.replace("eth1", "eth2"))));
+        assert!(
+            reload_notices(&first, &read(&format!("{SITE}[limits]\nsessions_per_user = 1\n"))).is_empty()
+        );
+        let told = reload_notices(&first, &read(&format!("{}[tracking]\n", SITE.replace("eth1", "eth2"))));
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
         assert_eq!(keys, ["listen", "tracking"]);
         // Who judges is of the start.
         let aaa = "[aaa]\nnas_identifier = \"a\"\n[[aaa.radius]]\naddress = \"192.0.2.9:1812\"\nsecret = \"sixteen octets!!\"\n";
-        let told = notices(&first, &read(&format!("{SITE}{aaa}")));
+        let told = reload_notices(&first, &read(&format!("{SITE}{aaa}")));
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
         assert_eq!(keys, ["user", "aaa"]);
     }

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use usher_access_config::AaaTable;
-use usher_config::Fault;
+use usher_config::ConfigDiagnostic;
 use usher_core::{SecureRng, TransportProtocol, WallTime};
 use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::{ClientConfig, WallClock};
-use usher_live::{Carriage, Outgoing, TlsClient};
+use usher_live::{OutgoingSecurity, SecuritySelector, TlsClient};
 
 /// Chance that nobody can guess.
 ///
@@ -25,7 +25,7 @@ pub(crate) fn secure_rng() -> Result<SecureRng, ServeError> {
 }
 
 /// Now, by the system's clock.
-pub(crate) fn wall() -> WallTime {
+pub(crate) fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::UNIX_EPOCH
         + usher_core::Duration::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -36,12 +36,12 @@ pub(crate) fn wall() -> WallTime {
 /// # Errors
 /// The system has no thread for it.
 pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
-    let clock = WallClock::at(wall());
+    let clock = WallClock::from_time(wall_time());
     let moved = clock.clone();
     let follow = move || {
         loop {
             std::thread::sleep(Duration::from_secs(1));
-            moved.set(wall());
+            moved.set(wall_time());
         }
     };
     std::thread::Builder::new()
@@ -52,13 +52,18 @@ pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
 }
 
 /// Which connections that a machine opens are protected, by where they go; the log says why one to the servers of a table is refused.
-pub(crate) fn outgoing(protected: &BTreeMap<SocketAddr, ClientConfig>, table: Option<&AaaTable>) -> Outgoing {
+pub(crate) fn protect_outgoing(
+    protected: &BTreeMap<SocketAddr, ClientConfig>,
+    table: Option<&AaaTable>,
+) -> SecuritySelector {
     let peers = TlsPeers::default();
-    peers.replace(table.map(tls_peers).unwrap_or_default());
-    let client = |config: &ClientConfig| TlsClient::observed(config.clone(), peers.observer());
+    peers.replace_peers(table.map(tls_peers).unwrap_or_default());
+    let client = |config: &ClientConfig| TlsClient::with_observer(config.clone(), peers.observer());
     let protected: BTreeMap<SocketAddr, TlsClient> =
         protected.iter().map(|(address, config)| (*address, client(config))).collect();
-    Arc::new(move |address| protected.get(&address).map_or(Carriage::Plain, |tls| Carriage::Tls(tls.clone())))
+    Arc::new(move |address| {
+        protected.get(&address).map_or(OutgoingSecurity::Plain, |tls| OutgoingSecurity::Tls(tls.clone()))
+    })
 }
 
 /// AAA servers that are reached by TLS.
@@ -80,15 +85,19 @@ fn tls_peers(table: &AaaTable) -> BTreeMap<SocketAddr, TlsPeer> {
 }
 
 /// Faults as people read them.
-pub(crate) fn texts(faults: &[Fault]) -> Vec<String> {
+pub(crate) fn fault_texts(faults: &[ConfigDiagnostic]) -> Vec<String> {
     faults.iter().map(ToString::to_string).collect()
 }
 
 /// What to tell of a configuration that was read again: its warnings, and the keys whose change waits for the next start of `what`.
-pub(crate) fn notices(warnings: &[Fault], what: &str, later: &[(&str, bool)]) -> Vec<String> {
+pub(crate) fn config_notices(
+    warnings: &[ConfigDiagnostic],
+    what: &str,
+    later: &[(&str, bool)],
+) -> Vec<String> {
     let waits = later.iter().filter(|(_, changed)| *changed);
     let waits = waits.map(|(key, _)| {
         format!("{key} has changed: that takes full effect when the {what} is started again")
     });
-    texts(warnings).into_iter().chain(waits).collect()
+    fault_texts(warnings).into_iter().chain(waits).collect()
 }

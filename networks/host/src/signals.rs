@@ -5,7 +5,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum SignalEvent {
     /// Read the configuration again (SIGHUP).
     Reload,
     /// End (SIGTERM, SIGINT).
@@ -14,18 +14,18 @@ pub enum Told {
 
 /// The signals that a program which serves listens to.
 #[derive(Debug)]
-pub struct Signals {
+pub struct SignalListener {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl SignalListener {
     /// Listens from now on; to be called on a runtime.
     ///
     /// # Errors
     /// What the system says.
-    pub fn listen() -> io::Result<Self> {
+    pub fn start_listening() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -34,11 +34,11 @@ impl Signals {
     }
 
     /// Waits for the next. Nothing is lost where the waiting is given up.
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> SignalEvent {
         tokio::select! {
-            _ = self.hangup.recv() => Told::Reload,
-            _ = self.terminate.recv() => Told::End,
-            _ = self.interrupt.recv() => Told::End,
+            _ = self.hangup.recv() => SignalEvent::Reload,
+            _ = self.terminate.recv() => SignalEvent::End,
+            _ = self.interrupt.recv() => SignalEvent::End,
         }
     }
 
@@ -47,7 +47,7 @@ impl Signals {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(async { while self.next().await != Told::End {} });
+                runtime.block_on(async { while self.next().await != SignalEvent::End {} });
                 std::process::exit(1);
             }
         });

@@ -1,6 +1,6 @@
 //! Others than the machine's own thread ask it and tell it something.
 
-use crate::{Source, Teller};
+use crate::{CommandSource, SendCommand};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,87 +9,91 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a machine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a machine may be told before it runs.
 const BEFORE: usize = 1024;
 
 /// Whoever hears what a machine is told.
-enum Hearer<C> {
+enum CommandTarget<C> {
     /// The machine does not run yet: so much waits for it.
-    Before(Vec<C>),
-    Running(Teller<C>),
+    NotStarted(Vec<C>),
+    Running(SendCommand<C>),
 }
 
 /// Tells a machine. What comes before it runs is kept for it: the system says only once that a packet needs an SA, and may do so as
 /// soon as there is a policy.
-pub(crate) struct Telling<C>(Arc<Mutex<Hearer<C>>>);
+pub(crate) struct CommandSender<C>(Arc<Mutex<CommandTarget<C>>>);
 
-impl<C> Clone for Telling<C> {
+impl<C> Clone for CommandSender<C> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<C> Default for Telling<C> {
+impl<C> Default for CommandSender<C> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Hearer::Before(Vec::new()))))
+        Self(Arc::new(Mutex::new(CommandTarget::NotStarted(Vec::new()))))
     }
 }
 
-impl<C> fmt::Debug for Telling<C> {
+impl<C> fmt::Debug for CommandSender<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Telling")
     }
 }
 
-impl<C: Send + 'static> Telling<C> {
+impl<C: Send + 'static> CommandSender<C> {
     /// What is hosted with the machine, so that it hears.
-    pub(crate) fn source(&self) -> Source<C> {
+    pub(crate) fn command_source(&self) -> CommandSource<C> {
         let hears = self.0.clone();
         Box::new(move |teller| {
             let mut hears = hears.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Hearer::Before(commands) = &mut *hears {
+            if let CommandTarget::NotStarted(commands) = &mut *hears {
                 for command in std::mem::take(commands) {
                     teller(command);
                 }
             }
-            *hears = Hearer::Running(teller);
+            *hears = CommandTarget::Running(teller);
         })
     }
     /// Whether it has been told, or will be.
-    pub(crate) fn tell(&self, command: C) -> bool {
+    pub(crate) fn send_command(&self, command: C) -> bool {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Hearer::Running(teller) => teller(command),
-            Hearer::Before(commands) if commands.len() < BEFORE => {
+            CommandTarget::Running(teller) => teller(command),
+            CommandTarget::NotStarted(commands) if commands.len() < BEFORE => {
                 commands.push(command);
                 true
             }
-            Hearer::Before(_) => false,
+            CommandTarget::NotStarted(_) => false,
         }
     }
 }
 
 /// Questions that a machine has still to answer, each by a token.
-pub(crate) struct Questions<C, A> {
+pub(crate) struct PendingRequests<C, A> {
     waiting: Arc<Mutex<BTreeMap<u64, Sender<A>>>>,
     next: Arc<AtomicU64>,
-    telling: Telling<C>,
+    command_sender: CommandSender<C>,
 }
 
-impl<C, A> Clone for Questions<C, A> {
+impl<C, A> Clone for PendingRequests<C, A> {
     fn clone(&self) -> Self {
-        Self { waiting: self.waiting.clone(), next: self.next.clone(), telling: self.telling.clone() }
+        Self {
+            waiting: self.waiting.clone(),
+            next: self.next.clone(),
+            command_sender: self.command_sender.clone(),
+        }
     }
 }
 
-impl<C: Send + 'static, A> Questions<C, A> {
-    pub(crate) fn new(telling: &Telling<C>) -> Self {
-        Self { waiting: Arc::default(), next: Arc::default(), telling: telling.clone() }
+impl<C: Send + 'static, A> PendingRequests<C, A> {
+    pub(crate) fn new(telling: &CommandSender<C>) -> Self {
+        Self { waiting: Arc::default(), next: Arc::default(), command_sender: telling.clone() }
     }
 
     /// The machine has answered.
-    pub(crate) fn answer(&self, token: u64, answer: A) {
+    pub(crate) fn deliver_answer(&self, token: u64, answer: A) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&token).cloned();
         if let Some(waiting) = waiting {
             // It may have given up.
@@ -99,13 +103,13 @@ impl<C: Send + 'static, A> Questions<C, A> {
 
     /// Asks by the command that `command` makes of a token, and waits for as many answers as there are machines that hear it.
     /// `None`: not all of them have answered in time, or they run no more.
-    pub(crate) fn ask(&self, answers: u8, command: impl FnOnce(u64) -> C) -> Option<Vec<A>> {
+    pub(crate) fn send_request(&self, answers: u8, command: impl FnOnce(u64) -> C) -> Option<Vec<A>> {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver): (_, Receiver<A>) = channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(token, sender);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + REPLY_TIMEOUT;
         let left = || until.saturating_duration_since(Instant::now());
-        let told = self.telling.tell(command(token));
+        let told = self.command_sender.send_command(command(token));
         let all = told.then(|| (0..answers).map(|_| receiver.recv_timeout(left()).ok()).collect()).flatten();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         all
@@ -113,7 +117,7 @@ impl<C: Send + 'static, A> Questions<C, A> {
 }
 
 /// What `#3`, a word, or nothing names: `None` is all of them. `what` they are, for people.
-pub(crate) fn named<W>(
+pub(crate) fn parse_selection<W>(
     text: Option<String>,
     what: &str,
     number: fn(u64) -> W,
@@ -131,44 +135,49 @@ mod tests {
 
     #[test]
     fn all_that_hear_a_question_answer_it() {
-        let telling = Telling::<u64>::default();
-        let questions = Questions::<u64, u32>::new(&telling);
+        let telling = CommandSender::<u64>::default();
+        let questions = PendingRequests::<u64, u32>::new(&telling);
         let answers = questions.clone();
         // It is asked before it runs.
         let early = std::thread::spawn({
             let questions = questions.clone();
-            move || questions.ask(1, |token| token)
+            move || questions.send_request(1, |token| token)
         });
         while questions.waiting.lock().unwrap().is_empty() {
             std::thread::yield_now();
         }
-        (telling.source())(Box::new(move |token| {
-            answers.answer(token, 7);
-            answers.answer(token, 8);
-            answers.answer(token + 1, 9);
+        (telling.command_source())(Box::new(move |token| {
+            answers.deliver_answer(token, 7);
+            answers.deliver_answer(token, 8);
+            answers.deliver_answer(token + 1, 9);
             true
         }));
         assert_eq!(early.join().unwrap(), Some(vec![7]));
-        assert_eq!(questions.ask(2, |token| token), Some(vec![7, 8]));
+        assert_eq!(questions.send_request(2, |token| token), Some(vec![7, 8]));
     }
 
     #[test]
-    fn what_comes_before_the_machine_runs_is_kept_in_order_up_to_a_limit() {
-        let telling = Telling::<usize>::default();
-        let told: Vec<bool> = (0..=BEFORE).map(|n| telling.tell(n)).collect();
+    fn early_commands_are_queued_in_order_up_to_a_limit() {
+        let telling = CommandSender::<usize>::default();
+        let told: Vec<bool> = (0..=BEFORE).map(|n| telling.send_command(n)).collect();
         assert_eq!(told.iter().position(|told| !told), Some(BEFORE));
         let (sender, heard) = channel();
-        (telling.source())(Box::new(move |n| sender.send(n).is_ok()));
-        assert!(telling.tell(BEFORE));
+        (telling.command_source())(Box::new(move |n| sender.send(n).is_ok()));
+        assert!(telling.send_command(BEFORE));
         assert_eq!(heard.try_iter().collect::<Vec<_>>(), (0..=BEFORE).collect::<Vec<_>>());
         drop(heard);
-        assert!(!telling.tell(0), "nobody takes any more");
+        assert!(!telling.send_command(0), "nobody takes any more");
     }
 
     #[test]
     fn numbers_and_words_name() {
         let read = |text: Option<&str>| {
-            named(text.map(str::to_owned), "a session", |n| n.to_string(), |name| format!("name {name}"))
+            parse_selection(
+                text.map(str::to_owned),
+                "a session",
+                |n| n.to_string(),
+                |name| format!("name {name}"),
+            )
         };
         assert_eq!(read(None), Ok(None));
         assert_eq!(read(Some("#7")), Ok(Some("7".to_owned())));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::TlsError;
-use usher_crypto::x509::Information;
+use usher_crypto::x509::CertificateInfo;
 use usher_live::{TlsObserver, TlsOutcome};
 
 /// A fault that was not seen for so long is told again: a server that is not reached is tried each minute at least.
@@ -28,7 +28,7 @@ struct PeerFault {
     why: String,
     /// Whether it is still so, as far as one knows.
     lasts: bool,
-    seen: Instant,
+    observed_at: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +42,13 @@ struct PeerTable {
 pub struct TlsPeers(Arc<Mutex<PeerTable>>);
 
 impl TlsPeers {
-    fn lock(&self) -> MutexGuard<'_, PeerTable> {
+    fn lock_table(&self) -> MutexGuard<'_, PeerTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Goes on with these servers.
-    pub fn replace(&self, peers: BTreeMap<SocketAddr, TlsPeer>) {
-        let mut state = self.lock();
+    pub fn replace_peers(&self, peers: BTreeMap<SocketAddr, TlsPeer>) {
+        let mut state = self.lock_table();
         state.faults.retain(|address, _| peers.contains_key(address));
         state.peers = peers;
     }
@@ -58,7 +58,7 @@ impl TlsPeers {
     pub fn observer(&self) -> TlsObserver {
         let peers = self.clone();
         Arc::new(move |address, outcome| {
-            if let Some((server, why)) = peers.take(address, outcome, Instant::now()) {
+            if let Some((server, why)) = peers.record_outcome(address, outcome, Instant::now()) {
                 tracing::warn!(server, %address, why, "a server is not reached by TLS");
             }
         })
@@ -66,59 +66,64 @@ impl TlsPeers {
 
     /// Why a server is not reached now, if TLS or its certificate is why.
     #[must_use]
-    pub fn fault(&self, address: SocketAddr) -> Option<String> {
-        let state = self.lock();
+    pub fn peer_fault(&self, address: SocketAddr) -> Option<String> {
+        let state = self.lock_table();
         state.faults.get(&address).filter(|fault| fault.lasts).map(|fault| fault.why.clone())
     }
 
     /// Every server that is not reached for such a reason, by its name.
     #[must_use]
-    pub fn faults(&self) -> Vec<(String, String)> {
-        let state = self.lock();
+    pub fn peer_faults(&self) -> Vec<(String, String)> {
+        let state = self.lock_table();
         let lasting = state.faults.iter().filter(|(_, fault)| fault.lasts);
-        lasting.map(|(address, fault)| (state.name(*address), fault.why.clone())).collect()
+        lasting.map(|(address, fault)| (state.peer_name(*address), fault.why.clone())).collect()
     }
 
     /// Takes what became of a connection; the server's name and why it is refused, where that is news.
-    fn take(&self, address: SocketAddr, outcome: &TlsOutcome<'_>, now: Instant) -> Option<(String, String)> {
-        let mut state = self.lock();
-        let Some(why) = state.why(address, outcome) else {
+    fn record_outcome(
+        &self,
+        address: SocketAddr,
+        outcome: &TlsOutcome<'_>,
+        now: Instant,
+    ) -> Option<(String, String)> {
+        let mut state = self.lock_table();
+        let Some(why) = state.refusal_reason(address, outcome) else {
             // A server of TLS 1.3 says only later that it does not believe this side.
             if let Some(fault) = state.faults.get_mut(&address) {
                 fault.lasts = false;
             }
             return None;
         };
-        let fault = PeerFault { why: why.clone(), lasts: true, seen: now };
+        let fault = PeerFault { why: why.clone(), lasts: true, observed_at: now };
         let before = state.faults.insert(address, fault);
         let is_known = before.is_some_and(|before| {
-            before.why == why && now.saturating_duration_since(before.seen) < FORGOTTEN
+            before.why == why && now.saturating_duration_since(before.observed_at) < FORGOTTEN
         });
-        (!is_known).then(|| (state.name(address), why))
+        (!is_known).then(|| (state.peer_name(address), why))
     }
 }
 
 impl PeerTable {
-    fn name(&self, address: SocketAddr) -> String {
+    fn peer_name(&self, address: SocketAddr) -> String {
         self.peers.get(&address).map_or_else(|| address.to_string(), |peer| peer.name.clone())
     }
 
     /// Why a connection comes to nothing, if it does.
-    fn why(&self, address: SocketAddr, outcome: &TlsOutcome<'_>) -> Option<String> {
+    fn refusal_reason(&self, address: SocketAddr, outcome: &TlsOutcome<'_>) -> Option<String> {
         let shown = match outcome {
             TlsOutcome::Failed(TlsError::Failed(fault, said)) => {
-                return Some(format!("{} ({said})", fault.told("the server")));
+                return Some(format!("{} ({said})", fault.describe_for("the server")));
             }
-            TlsOutcome::Failed(error) => return Some(error.fault().told("the server").to_string()),
+            TlsOutcome::Failed(error) => return Some(error.fault().describe_for("the server").to_string()),
             TlsOutcome::Up(shown) => *shown,
         };
         let may = self.peers.get(&address).map(|peer| &*peer.certificates).filter(|may| !may.is_empty())?;
         let Some(shown) = shown else { return Some("the server shows no certificate".to_owned()) };
-        if may.iter().any(|may| may.fits(shown)) {
+        if may.iter().any(|may| may.matches_certificate(shown)) {
             return None;
         }
-        let wanted: Vec<_> = may.iter().map(shown_as).collect();
-        let mut names = Information::of_der(shown).map(|said| said.names).unwrap_or_default();
+        let wanted: Vec<_> = may.iter().map(describe_certificate).collect();
+        let mut names = CertificateInfo::of_der(shown).map(|said| said.names).unwrap_or_default();
         // The subject says again what stands among the alternative names.
         names.sort_unstable();
         names.dedup();
@@ -131,7 +136,7 @@ impl PeerTable {
 }
 
 /// What a certificate should be, as the configuration says it.
-fn shown_as(may: &CertificateMatch) -> String {
+fn describe_certificate(may: &CertificateMatch) -> String {
     match may {
         CertificateMatch::Name(name) => name.clone(),
         CertificateMatch::Fingerprint(print) => {
@@ -148,40 +153,43 @@ mod tests {
     use usher_crypto::tls::fixtures;
 
     #[test]
-    fn a_fault_is_told_once_and_again_when_it_is_another_or_comes_back() {
+    fn a_fault_is_reported_once_and_again_on_a_change_or_return() {
         let address: SocketAddr = "192.0.2.1:2083".parse().unwrap();
         let of = |name: &str| TlsPeer {
             name: "home".to_owned(),
             certificates: vec![CertificateMatch::Name(name.to_owned())],
         };
         let peers = TlsPeers::default();
-        peers.replace([(address, of("other.example"))].into());
-        let server = fixtures::server(1);
-        let (begun, leaf) = (Instant::now(), TlsOutcome::Up(Some(server.leaf())));
+        peers.replace_peers([(address, of("other.example"))].into());
+        let server = fixtures::server_credentials(1);
+        let (begun, leaf) = (Instant::now(), TlsOutcome::Up(Some(server.leaf_certificate())));
         let expired = TlsError::Failed(
             TlsFault::Certificate(CertificateFault::Expired),
             "it ended yesterday".to_owned(),
         );
         let take = |outcome: &TlsOutcome<'_>, seconds| {
-            peers.take(address, outcome, begun + Duration::from_secs(seconds)).map(|(_, why)| why)
+            peers.record_outcome(address, outcome, begun + Duration::from_secs(seconds)).map(|(_, why)| why)
         };
         let name = take(&leaf, 0).unwrap();
         assert!(
             name.contains(fixtures::SERVER_NAME) && name.ends_with("should be of other.example"),
             "{name}"
         );
-        assert_eq!((take(&leaf, 60), peers.fault(address)), (None, Some(name.clone())));
+        assert_eq!((take(&leaf, 60), peers.peer_fault(address)), (None, Some(name.clone())));
         let expired = TlsOutcome::Failed(&expired);
         let why = take(&expired, 120).unwrap();
         assert!(why.ends_with("has expired (it ended yesterday)"), "{why}");
-        assert_eq!((take(&expired, 180), peers.faults()), (None, vec![("home".to_owned(), why.clone())]));
+        assert_eq!(
+            (take(&expired, 180), peers.peer_faults()),
+            (None, vec![("home".to_owned(), why.clone())])
+        );
         // It is reached, and then is not: the same fault is no news so soon after.
-        peers.replace([(address, of(fixtures::SERVER_NAME))].into());
-        assert_eq!((take(&leaf, 200), peers.fault(address)), (None, None));
-        assert_eq!((take(&expired, 210), peers.fault(address)), (None, Some(why.clone())));
+        peers.replace_peers([(address, of(fixtures::SERVER_NAME))].into());
+        assert_eq!((take(&leaf, 200), peers.peer_fault(address)), (None, None));
+        assert_eq!((take(&expired, 210), peers.peer_fault(address)), (None, Some(why.clone())));
         assert_eq!(take(&expired, 210 + FORGOTTEN.as_secs()), Some(why));
         assert!(take(&TlsOutcome::Up(None), 1000).is_some_and(|why| why.contains("no certificate")));
-        peers.replace(BTreeMap::new());
-        assert!(peers.faults().is_empty(), "it is nobody's any more");
+        peers.replace_peers(BTreeMap::new());
+        assert!(peers.peer_faults().is_empty(), "it is nobody's any more");
     }
 }

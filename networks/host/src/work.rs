@@ -10,7 +10,7 @@ pub struct WorkDone(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
 impl WorkDone {
     /// So much more was done.
-    pub fn add(&self, work: impl IntoIterator<Item = (WorkLabel, u64)>) {
+    pub fn add_work(&self, work: impl IntoIterator<Item = (WorkLabel, u64)>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (label, units) in work {
             *all.entry(label.name()).or_default() += units;
@@ -18,7 +18,7 @@ impl WorkDone {
     }
     /// All of it, by the names of its kinds.
     #[must_use]
-    pub fn all(&self) -> BTreeMap<String, u64> {
+    pub fn work_counts(&self) -> BTreeMap<String, u64> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect()
     }

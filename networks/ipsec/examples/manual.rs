@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::SecureRng;
 use usher_crypto::cipher::CipherAlgorithm;
-use usher_esp::plane::{Mode, Outer};
-use usher_esp::{Keys, Lifetime, Operation, SaPair, TrafficSelector, Transform};
-use usher_ipsec::{Config, Tunnel};
+use usher_esp::plane::{IpsecMode, OuterPath};
+use usher_esp::{EspKeys, EspTransform, IpsecOperation, SaLifetime, SaPair, TrafficSelector};
+use usher_ipsec::{EspTunnel, TunnelConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,32 +22,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let traffic = |end: usize| {
         let address = Ipv4Addr::new(10, end as u8 + 1, 0, 0);
-        TrafficSelector::network(address.into(), 16).into_iter().collect::<Vec<_>>()
+        TrafficSelector::from_network(address.into(), 16).into_iter().collect::<Vec<_>>()
     };
-    let keys = |octet: u8| Keys { cipher: vec![octet; 20].into(), integrity: Vec::new().into() };
+    let keys = |octet: u8| EspKeys { cipher: vec![octet; 20].into(), integrity: Vec::new().into() };
     let address = |text: &str| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 4500));
     let cipher = Some(CipherAlgorithm::AesGcm);
     let other = 1 - end;
     let pair = SaPair {
         inbound: 0x1000 + end as u32,
         outbound: 0x1000 + other as u32,
-        transform: Transform { cipher, integrity: None, extended_sequence_numbers: true },
+        transform: EspTransform { cipher, integrity: None, extended_sequence_numbers: true },
         inbound_keys: keys(end as u8),
         outbound_keys: keys(other as u8),
-        mode: Mode::Tunnel,
+        mode: IpsecMode::Tunnel,
         local: traffic(end),
         remote: traffic(other),
-        outer: Outer { local: address(local)?, remote: address(remote)?, encapsulated: true },
+        outer: OuterPath { local: address(local)?, remote: address(remote)?, encapsulated: true },
         policy: None,
-        lifetime: Lifetime::default(),
+        lifetime: SaLifetime::default(),
         window: SaPair::WINDOW,
         replaces: None,
         after_peer: false,
         follow: false,
     };
-    let config = Config { device: "esp0".to_owned(), raw: Vec::new(), ..Config::default() };
-    let tunnel = Tunnel::start(&config, SecureRng::from_seed([0; 32]), Box::new(|_| {}))?;
-    tunnel.apply(Operation::Install(pair.into()))?;
+    let config = TunnelConfig { device: "esp0".to_owned(), raw: Vec::new(), ..TunnelConfig::default() };
+    let tunnel = EspTunnel::start(&config, SecureRng::from_seed([0; 32]), Box::new(|_| {}))?;
+    tunnel.apply_operation(IpsecOperation::Install(pair.into()))?;
     let mut out = std::io::stdout();
     writeln!(out, "ready")?;
     out.flush()?;

@@ -9,14 +9,14 @@ use netlink_packet_route::link::{
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use usher_device::netlink::ask;
+use usher_device::netlink::run_request;
 
 /// How long the kernel may take to let go of an interface: it waits for packets that are under way.
 const LETS_GO: Duration = Duration::from_secs(10);
 
 /// The name of the interface with this number, if there is one.
-fn interface(number: u32) -> io::Result<Option<String>> {
-    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+fn find_interface(number: u32) -> io::Result<Option<String>> {
+    let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let of = |link: &LinkMessage| {
         link.attributes.iter().any(|attribute| {
             match attribute {
@@ -40,7 +40,7 @@ fn interface(number: u32) -> io::Result<Option<String>> {
 }
 
 /// Runs a command to its end, for which it has so long. What does not end goes on by itself: `None`.
-fn ended(command: &mut Command, within: Duration) -> io::Result<Option<ExitStatus>> {
+fn run_with_timeout(command: &mut Command, within: Duration) -> io::Result<Option<ExitStatus>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let begun = Instant::now();
     loop {
@@ -60,18 +60,18 @@ fn ended(command: &mut Command, within: Duration) -> io::Result<Option<ExitStatu
 /// # Errors
 /// ip(8) is not there, or has failed; `TimedOut`: the kernel does not let go of it. Nobody sees the interface then, its name and number
 /// may be used again, and ip(8) stays until the system starts anew.
-pub(crate) fn remove(number: u32) -> io::Result<()> {
-    let Some(name) = interface(number)? else { return Ok(()) };
+pub(crate) fn remove_interface(number: u32) -> io::Result<()> {
+    let Some(name) = find_interface(number)? else { return Ok(()) };
     let mut command = Command::new("ip");
     // Servers' programs are not on everybody's path.
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(["link", "delete", "dev", &name]).env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    let done = ended(&mut command, LETS_GO)
+    let done = run_with_timeout(&mut command, LETS_GO)
         .map_err(|error| io::Error::new(error.kind(), format!("ip(8), of iproute2: {error}")))?;
     match done {
         Some(status) if status.success() => Ok(()),
         // It went by itself meanwhile.
-        Some(_) if interface(number)?.is_none() => Ok(()),
+        Some(_) if find_interface(number)?.is_none() => Ok(()),
         Some(status) => Err(io::Error::other(format!("ip link delete dev {name}: {status}"))),
         None => Err(io::Error::new(
             io::ErrorKind::TimedOut,
@@ -81,7 +81,7 @@ pub(crate) fn remove(number: u32) -> io::Result<()> {
 }
 
 /// Makes the interface; gives its name.
-pub(crate) fn make(config: &KernelConfig) -> Result<String, KernelError> {
+pub(crate) fn create_interface(config: &KernelConfig) -> Result<String, KernelError> {
     let named = |name: &str| {
         let mut message = LinkMessage::default();
         message.header.flags = LinkFlags::Up;
@@ -94,7 +94,7 @@ pub(crate) fn make(config: &KernelConfig) -> Result<String, KernelError> {
                 LinkInfo::Data(InfoData::Xfrm(vec![InfoXfrm::IfId(config.number)])),
             ]),
         ];
-        ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message)).map(drop)
+        run_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message)).map(drop)
     };
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for n in 0..256 {
@@ -119,10 +119,10 @@ mod tests {
     fn who_does_not_end_is_not_waited_for() {
         let patience = Duration::from_secs(60);
         let mut stays = Command::new("sleep");
-        assert_eq!(ended(stays.arg("60"), Duration::from_millis(20)).unwrap(), None);
-        let ends = ended(&mut Command::new("true"), patience).unwrap();
+        assert_eq!(run_with_timeout(stays.arg("60"), Duration::from_millis(20)).unwrap(), None);
+        let ends = run_with_timeout(&mut Command::new("true"), patience).unwrap();
         assert!(ends.is_some_and(|status| status.success()));
-        let missing = ended(&mut Command::new("no-such-program-here"), patience).unwrap_err();
+        let missing = run_with_timeout(&mut Command::new("no-such-program-here"), patience).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

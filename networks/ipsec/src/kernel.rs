@@ -1,8 +1,10 @@
 //! ESP by the kernel: SAs and policies of its XFRM, behind an interface of its own (xfrm(4) by `ip-xfrm(8)`), so that what the system
-//! routes there is protected and nothing else is. It is told of the same [`Operation`]s as a [`Tunnel`](crate::Tunnel), and says the same.
+//! routes there is protected and nothing else is. It is told of the same [`IpsecOperation`]s as a [`Tunnel`](crate::EspTunnel), and says the same.
 
-use crate::tunnel::{Said, StartError, datagrams};
-use crate::xfrm::{self, Deed, Direction, Message, Numbers, Selector, State, Told};
+use crate::tunnel::{StartError, TunnelEvent, open_udp_port};
+use crate::xfrm::{
+    self, PolicyDirection, ReplayState, ReportedState, XfrmAction, XfrmRequest, XfrmSelector, XfrmState,
+};
 use crate::{interface, sys};
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
@@ -15,9 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use usher_esp::plane::{Event, Outer, Usage};
-use usher_esp::sa::{Expiry, Volume};
-use usher_esp::{Action, Lifetime, Operation, Policy, PolicyId, SaPair, TrafficSelector};
+use usher_esp::plane::{EspEvent, OuterPath, SaUsage};
+use usher_esp::sa::{SaExpiry, TrafficVolume};
+use usher_esp::{
+    IpsecOperation, PolicyAction, PolicyId, SaLifetime, SaPair, SecurityPolicy, TrafficSelector,
+};
 
 /// How often it is looked at what SAs have carried.
 const LOOK: Duration = Duration::from_secs(1);
@@ -107,22 +111,24 @@ pub enum KernelError {
 
 /// A pair that is there.
 #[derive(Debug)]
-struct Held {
+struct InstalledPair {
     pair: SaPair,
     reqid: u32,
-    selectors: Vec<Selector>,
+    selectors: Vec<XfrmSelector>,
     /// Packets that go may take it.
     active: bool,
-    usage: Usage,
+    usage: SaUsage,
     /// What it had carried when the SAs that are there now took the place of others.
-    before: Usage,
+    before: SaUsage,
 }
 
-impl Held {
+impl InstalledPair {
     /// It has carried this much beside what it had before, as far as the kernel says.
-    fn note(&mut self, received: Option<Volume>, sent: Option<Volume>) {
-        let plus =
-            |a: Volume, b: Volume| Volume { packets: a.packets + b.packets, octets: a.octets + b.octets };
+    fn record_volumes(&mut self, received: Option<TrafficVolume>, sent: Option<TrafficVolume>) {
+        let plus = |a: TrafficVolume, b: TrafficVolume| TrafficVolume {
+            packets: a.packets + b.packets,
+            octets: a.octets + b.octets,
+        };
         if let Some(received) = received {
             self.usage.received = plus(self.before.received, received);
         }
@@ -133,9 +139,9 @@ impl Held {
 }
 
 /// What is left of a lifetime.
-fn rest(of: Lifetime, used: Volume) -> Lifetime {
+fn remaining_lifetime(of: SaLifetime, used: TrafficVolume) -> SaLifetime {
     let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used).max(1));
-    Lifetime {
+    SaLifetime {
         soft_octets: less(of.soft_octets, used.octets),
         hard_octets: less(of.hard_octets, used.octets),
         soft_packets: less(of.soft_packets, used.packets),
@@ -145,23 +151,23 @@ fn rest(of: Lifetime, used: Volume) -> Lifetime {
 
 /// What the kernel was told.
 #[derive(Debug)]
-struct Known {
+struct KernelState {
     socket: Socket,
     config: KernelConfig,
-    pairs: BTreeMap<u32, Held>,
+    pairs: BTreeMap<u32, InstalledPair>,
     /// Which pairs are for some traffic, the newest last.
-    by_selector: BTreeMap<Selector, Vec<u32>>,
+    by_selector: BTreeMap<XfrmSelector, Vec<u32>>,
     /// What becomes of traffic for which there is no pair, in an order: what is discarded, and for what an SA is asked for.
-    policies: BTreeMap<Selector, (PolicyId, u32, Deed)>,
+    policies: BTreeMap<XfrmSelector, (PolicyId, u32, XfrmAction)>,
     next: u32,
     /// To be said by the thread.
-    said: Vec<Said>,
+    pending_events: Vec<TunnelEvent>,
 }
 
 /// ESP by the kernel, until it is dropped.
 #[derive(Debug)]
-pub struct Kernel {
-    known: Arc<Mutex<Known>>,
+pub struct KernelEsp {
+    state: Arc<Mutex<KernelState>>,
     device: String,
     wake: Arc<OwnedFd>,
     ends: Arc<AtomicBool>,
@@ -170,34 +176,41 @@ pub struct Kernel {
     _ports: Vec<socket2::Socket>,
 }
 
-fn locked(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+fn lock_state(known: &Mutex<KernelState>) -> MutexGuard<'_, KernelState> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn socket() -> io::Result<Socket> {
+fn open_xfrm_socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_XFRM)?;
     socket.bind_auto()?;
     socket.connect(&NetlinkAddress::new(0, 0))?;
     Ok(socket)
 }
 
-impl Kernel {
+impl KernelEsp {
     /// Makes the interface and begins, in the calling thread's network namespace. What a program left there that was killed is taken
     /// away.
     ///
     /// # Errors
     /// [`KernelError`].
-    pub fn start(config: KernelConfig, said: Box<dyn FnMut(Said) + Send>) -> Result<Self, KernelError> {
-        let requests = socket().map_err(KernelError::Xfrm)?;
-        let heard = socket().map_err(KernelError::Xfrm)?;
+    pub fn start(
+        config: KernelConfig,
+        said: Box<dyn FnMut(TunnelEvent) + Send>,
+    ) -> Result<Self, KernelError> {
+        let requests = open_xfrm_socket().map_err(KernelError::Xfrm)?;
+        let heard = open_xfrm_socket().map_err(KernelError::Xfrm)?;
         for group in GROUPS {
             heard.add_membership(group).map_err(KernelError::Xfrm)?;
         }
         let mut ports = Vec::new();
         for address in &config.udp {
-            let own = crate::Config { beside_ike: true, offload: false, ..crate::Config::default() };
-            let port = datagrams(*address, &own).and_then(|port| {
-                sys::decapsulate(&port.socket)?;
+            let own = crate::TunnelConfig {
+                shares_ike_port: true,
+                offload: false,
+                ..crate::TunnelConfig::default()
+            };
+            let port = open_udp_port(*address, &own).and_then(|port| {
+                sys::enable_decapsulation(&port.socket)?;
                 Ok(port.socket)
             });
             ports.push(port.map_err(|error| StartError::Bind {
@@ -206,58 +219,64 @@ impl Kernel {
                 error,
             })?);
         }
-        let mut known = Known {
+        let mut known = KernelState {
             socket: requests,
             config,
             pairs: BTreeMap::new(),
             by_selector: BTreeMap::new(),
             policies: BTreeMap::new(),
             next: 1,
-            said: Vec::new(),
+            pending_events: Vec::new(),
         };
-        known.purge().map_err(KernelError::Xfrm)?;
+        known.purge_all().map_err(KernelError::Xfrm)?;
         let number = known.config.number;
-        match interface::remove(number) {
+        match interface::remove_interface(number) {
             // What is not seen any more is in nobody's way.
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {
                 return Err(KernelError::Left { number, error });
             }
             _ => {}
         }
-        let device = interface::make(&known.config)?;
+        let device = interface::create_interface(&known.config)?;
         let system = |what| move |error| StartError::System { what, error };
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
         let (known, ends) = (Arc::new(Mutex::new(known)), Arc::new(AtomicBool::new(false)));
-        let listener = Listener { known: known.clone(), heard, wake: wake.clone(), ends: ends.clone(), said };
+        let listener = KernelListener {
+            state: known.clone(),
+            netlink_socket: heard,
+            wake: wake.clone(),
+            ends: ends.clone(),
+            event_handler: said,
+        };
         let thread = std::thread::Builder::new().name("xfrm".to_owned()).spawn(move || listener.run());
         let thread = Some(thread.map_err(system("a thread"))?);
-        Ok(Self { known, device, wake, ends, thread, _ports: ports })
+        Ok(Self { state: known, device, wake, ends, thread, _ports: ports })
     }
 
     /// The interface's name.
     #[must_use]
-    pub fn device(&self) -> &str {
+    pub fn device_name(&self) -> &str {
         &self.device
     }
 
-    /// Changes SAs; it is done when this returns. Policies are told by [`Kernel::policies`].
+    /// Changes SAs; it is done when this returns. Policies are told by [`KernelEsp::set_policies`].
     ///
     /// # Errors
     /// [`KernelError`].
-    pub fn apply(&self, operation: Operation) -> Result<(), KernelError> {
-        let mut known = locked(&self.known);
+    pub fn apply_operation(&self, operation: IpsecOperation) -> Result<(), KernelError> {
+        let mut known = lock_state(&self.state);
         let done = match operation {
-            Operation::Install(pair) => known.install(*pair),
-            Operation::Remove { inbound } => known.remove(inbound),
-            Operation::Move { inbound, outer } => known.relocate(inbound, outer),
+            IpsecOperation::Install(pair) => known.install_pair(*pair),
+            IpsecOperation::Remove { inbound } => known.remove_pair(inbound),
+            IpsecOperation::Move { inbound, outer } => known.move_pair(inbound, outer),
             // Packets wait in the kernel, which drops them by itself.
-            Operation::Policies(_) | Operation::Abandon(_) => Ok(()),
+            IpsecOperation::Policies(_) | IpsecOperation::Abandon(_) => Ok(()),
         };
-        let says = !known.said.is_empty();
+        let says = !known.pending_events.is_empty();
         drop(known);
         if says {
-            self.wake();
+            self.wake_thread();
         }
         done
     }
@@ -266,24 +285,24 @@ impl Kernel {
     ///
     /// # Errors
     /// [`KernelError`].
-    pub fn policies(
+    pub fn set_policies(
         &self,
-        policies: Vec<Policy>,
+        policies: Vec<SecurityPolicy>,
         ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
     ) -> Result<(), KernelError> {
-        locked(&self.known).set_policies(policies, ends)
+        lock_state(&self.state).set_policies(policies, ends)
     }
     /// What all pairs have carried, by their SPIs of packets that come. The kernel counts the outer header among the octets.
     #[must_use]
-    pub fn usages(&self) -> Vec<(u32, Usage)> {
-        let mut known = locked(&self.known);
+    pub fn all_usages(&self) -> Vec<(u32, SaUsage)> {
+        let mut known = lock_state(&self.state);
         // What the kernel does not tell now it tells the next time.
-        let _ = known.look();
+        let _ = known.poll_usages();
         known.pairs.iter().map(|(inbound, held)| (*inbound, held.usage)).collect()
     }
     /// What the kernel has counted of packets that XFRM dropped, of all in this network namespace; none where it does not count.
     #[must_use]
-    pub fn counters(&self) -> Vec<(String, u64)> {
+    pub fn xfrm_counters(&self) -> Vec<(String, u64)> {
         let text = std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").unwrap_or_default();
         let one = |line: &str| {
             let (name, value) = line.split_once(char::is_whitespace)?;
@@ -294,43 +313,43 @@ impl Kernel {
     /// Takes away all that it has made of the kernel, as its drop does, and tells what could not be.
     ///
     /// # Errors
-    /// [`KernelError`]: something is left, which the next [`Kernel::start`] takes away where that is possible.
-    pub fn end(mut self) -> Result<(), KernelError> {
-        self.cease()
+    /// [`KernelError`]: something is left, which the next [`KernelEsp::start`] takes away where that is possible.
+    pub fn stop(mut self) -> Result<(), KernelError> {
+        self.shut_down()
     }
-    fn cease(&mut self) -> Result<(), KernelError> {
+    fn shut_down(&mut self) -> Result<(), KernelError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.ends.store(true, Ordering::Relaxed);
-        self.wake();
+        self.wake_thread();
         let _ = thread.join();
-        let mut known = locked(&self.known);
-        let purged = known.purge();
-        let removed = interface::remove(known.config.number);
+        let mut known = lock_state(&self.state);
+        let purged = known.purge_all();
+        let removed = interface::remove_interface(known.config.number);
         removed.map_err(|error| KernelError::Left { number: known.config.number, error })?;
         purged.map_err(KernelError::Xfrm)
     }
-    fn wake(&self) {
+    fn wake_thread(&self) {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 }
 
-impl Drop for Kernel {
+impl Drop for KernelEsp {
     fn drop(&mut self) {
         // What is left after that the next program that begins takes away.
-        let _ = self.cease();
+        let _ = self.shut_down();
     }
 }
 
-impl Known {
+impl KernelState {
     /// Sends a request and reads what answers it.
-    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<xfrm::Said>> {
+    fn send_request(&mut self, request: &[u8]) -> io::Result<Vec<xfrm::KernelMessage>> {
         self.socket.send(request, 0)?;
         let mut all = Vec::new();
         loop {
-            for said in xfrm::said(&self.socket.recv_from_full()?.0) {
+            for said in xfrm::parse_messages(&self.socket.recv_from_full()?.0) {
                 match said {
-                    xfrm::Said::Done(Ok(())) => return Ok(all),
-                    xfrm::Said::Done(Err(code)) => return Err(io::Error::from_raw_os_error(code)),
+                    xfrm::KernelMessage::Done(Ok(())) => return Ok(all),
+                    xfrm::KernelMessage::Done(Err(code)) => return Err(io::Error::from_raw_os_error(code)),
                     said => all.push(said),
                 }
             }
@@ -338,58 +357,63 @@ impl Known {
     }
     /// The same of what may be gone already.
     fn remove_it(&mut self, request: &[u8]) -> io::Result<()> {
-        match self.ask(request) {
+        match self.send_request(request) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             // ESRCH: there is no such SA.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             done => done.map(drop),
         }
     }
-    fn states(&mut self) -> io::Result<Vec<Told>> {
+    fn list_states(&mut self) -> io::Result<Vec<ReportedState>> {
         let number = self.config.number;
-        let all = self.ask(&Message::all(xfrm::GETSA))?;
+        let all = self.send_request(&XfrmRequest::dump_all(xfrm::GETSA))?;
         let state = |said| match said {
-            xfrm::Said::State(told) if told.interface == number => Some(told),
+            xfrm::KernelMessage::State(told) if told.interface == number => Some(told),
             _ => None,
         };
         Ok(all.into_iter().filter_map(state).collect())
     }
     /// Both SAs of a pair, of packets that come and of those that go, where they are.
-    fn both(&mut self, pair: &SaPair) -> io::Result<[Option<Told>; 2]> {
-        let Outer { local, remote, .. } = pair.outer;
-        let mut one = |to: IpAddr, spi: u32| match self.ask(&Message::about(xfrm::GETSA, to, spi)) {
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
-            Err(error) => Err(error),
-            Ok(all) => Ok(all.into_iter().find_map(|said| match said {
-                xfrm::Said::State(told) => Some(told),
-                _ => None,
-            })),
-        };
+    fn query_pair(&mut self, pair: &SaPair) -> io::Result<[Option<ReportedState>; 2]> {
+        let OuterPath { local, remote, .. } = pair.outer;
+        let mut one =
+            |to: IpAddr, spi: u32| match self.send_request(&XfrmRequest::for_state(xfrm::GETSA, to, spi)) {
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+                Err(error) => Err(error),
+                Ok(all) => Ok(all.into_iter().find_map(|said| match said {
+                    xfrm::KernelMessage::State(told) => Some(told),
+                    _ => None,
+                })),
+            };
         Ok([one(local.ip(), pair.inbound)?, one(remote.ip(), pair.outbound)?])
     }
     /// Takes away whatever belongs to the interface.
-    fn purge(&mut self) -> io::Result<()> {
+    fn purge_all(&mut self) -> io::Result<()> {
         let number = self.config.number;
         // Policies first: a packet for which one wants an SA that is no more would leave a request for another behind.
-        for said in self.ask(&Message::all(xfrm::GETPOLICY))? {
-            if let xfrm::Said::Policy(told) = said
+        for said in self.send_request(&XfrmRequest::dump_all(xfrm::GETPOLICY))? {
+            if let xfrm::KernelMessage::Policy(told) = said
                 && told.interface == number
             {
-                self.remove_it(&Message::no_such_policy(&told, number))?;
+                self.remove_it(&XfrmRequest::no_such_policy(&told, number))?;
             }
         }
-        for told in self.states()? {
-            self.remove_it(&Message::about(xfrm::DELSA, told.to, told.spi))?;
+        for told in self.list_states()? {
+            self.remove_it(&XfrmRequest::for_state(xfrm::DELSA, told.to, told.spi))?;
         }
         Ok(())
     }
 
     /// `numbers`: where the SA of packets that come, and that of those that go, go on.
-    fn add(&mut self, held: &Held, numbers: [Option<Numbers>; 2]) -> Result<(), KernelError> {
-        let [goes, comes] = states(held, &self.config);
+    fn add_states(
+        &mut self,
+        held: &InstalledPair,
+        numbers: [Option<ReplayState>; 2],
+    ) -> Result<(), KernelError> {
+        let [goes, comes] = pair_states(held, &self.config);
         for (state, numbers) in [comes, goes].iter().zip(numbers) {
-            let message = Message::state(state, numbers.as_ref());
-            self.ask(&message).map_err(|error| {
+            let message = XfrmRequest::add_state(state, numbers.as_ref());
+            self.send_request(&message).map_err(|error| {
                 let transform = &held.pair.transform;
                 let algorithms = format!("{:?} and {:?}", transform.cipher, transform.integrity);
                 KernelError::State { spi: state.spi, algorithms, error }
@@ -397,19 +421,19 @@ impl Known {
         }
         Ok(())
     }
-    fn delete(&mut self, pair: &SaPair) -> io::Result<()> {
-        let Outer { local, remote, .. } = pair.outer;
-        self.remove_it(&Message::about(xfrm::DELSA, local.ip(), pair.inbound))?;
-        self.remove_it(&Message::about(xfrm::DELSA, remote.ip(), pair.outbound))
+    fn delete_states(&mut self, pair: &SaPair) -> io::Result<()> {
+        let OuterPath { local, remote, .. } = pair.outer;
+        self.remove_it(&XfrmRequest::for_state(xfrm::DELSA, local.ip(), pair.inbound))?;
+        self.remove_it(&XfrmRequest::for_state(xfrm::DELSA, remote.ip(), pair.outbound))
     }
 
-    fn install(&mut self, mut pair: SaPair) -> Result<(), KernelError> {
+    fn install_pair(&mut self, mut pair: SaPair) -> Result<(), KernelError> {
         let inbound = pair.inbound;
-        let selectors = xfrm::selectors(&pair.local, &pair.remote, &self.config.networks, PARTS)
+        let selectors = xfrm::xfrm_selectors(&pair.local, &pair.remote, &self.config.networks, PARTS)
             .filter(|selectors| !selectors.is_empty())
             .ok_or(KernelError::Traffic(inbound))?;
         if !pair.transform.extended_sequence_numbers {
-            let Lifetime { soft_packets, hard_packets, .. } = &mut pair.lifetime;
+            let SaLifetime { soft_packets, hard_packets, .. } = &mut pair.lifetime;
             *soft_packets = Some(soft_packets.unwrap_or(NEARLY).min(NEARLY));
             *hard_packets = Some(hard_packets.unwrap_or(LAST).min(LAST));
         }
@@ -425,11 +449,11 @@ impl Known {
         };
         // The other side may not have it yet (RFC 7296 §2.8).
         let active = !pair.after_peer || before.is_none();
-        let (usage, before) = (Usage::default(), Usage::default());
-        let held = Held { pair, reqid, selectors, active, usage, before };
-        if let Err(error) = self.add(&held, [None, None]) {
+        let (usage, before) = (SaUsage::default(), SaUsage::default());
+        let held = InstalledPair { pair, reqid, selectors, active, usage, before };
+        if let Err(error) = self.add_states(&held, [None, None]) {
             // Of two the first may be there.
-            let _ = self.delete(&held.pair);
+            let _ = self.delete_states(&held.pair);
             return Err(error);
         }
         let selectors = held.selectors.clone();
@@ -437,19 +461,19 @@ impl Known {
         for selector in &selectors {
             self.by_selector.entry(*selector).or_default().push(inbound);
         }
-        let done = self.refresh(&selectors);
+        let done = self.update_policies(&selectors);
         if done.is_err() {
-            let _ = self.remove(inbound);
-            self.said.clear();
+            let _ = self.remove_pair(inbound);
+            self.pending_events.clear();
         }
         done
     }
 
-    fn remove(&mut self, inbound: u32) -> Result<(), KernelError> {
+    fn remove_pair(&mut self, inbound: u32) -> Result<(), KernelError> {
         let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
         // What it has carried last.
-        let [comes, goes] = self.both(&held.pair).unwrap_or_default();
-        held.note(comes.map(|told| told.volume), goes.map(|told| told.volume));
+        let [comes, goes] = self.query_pair(&held.pair).unwrap_or_default();
+        held.record_volumes(comes.map(|told| told.volume), goes.map(|told| told.volume));
         for selector in &held.selectors {
             if let Some(all) = self.by_selector.get_mut(selector) {
                 all.retain(|other| *other != inbound);
@@ -463,16 +487,16 @@ impl Known {
             other.active = true;
         }
         // Policies first: none is to name an SA that is no more.
-        let done = self.refresh(&held.selectors);
-        let _ = self.delete(&held.pair);
-        self.said.push(Said::Plane(Event::Removed { inbound, usage: held.usage }));
+        let done = self.update_policies(&held.selectors);
+        let _ = self.delete_states(&held.pair);
+        self.pending_events.push(TunnelEvent::Plane(EspEvent::Removed { inbound, usage: held.usage }));
         done
     }
 
     /// Packets go another way: SAs are made anew there and go on with their numbers, since the kernel cannot move them.
-    fn relocate(&mut self, inbound: u32, outer: Outer) -> Result<(), KernelError> {
+    fn move_pair(&mut self, inbound: u32, outer: OuterPath) -> Result<(), KernelError> {
         let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
-        let [comes, goes] = match self.both(&held.pair) {
+        let [comes, goes] = match self.query_pair(&held.pair) {
             Ok(both) => both,
             Err(error) => {
                 self.pairs.insert(inbound, held);
@@ -480,24 +504,25 @@ impl Known {
             }
         };
         // The new ones count from nothing.
-        held.note(comes.as_ref().map(|told| told.volume), goes.as_ref().map(|told| told.volume));
+        held.record_volumes(comes.as_ref().map(|told| told.volume), goes.as_ref().map(|told| told.volume));
         held.before = held.usage;
-        let _ = self.delete(&held.pair);
+        let _ = self.delete_states(&held.pair);
         held.pair.outer = outer;
-        let numbers = [comes.map(|told| told.numbers), goes.map(|told| told.numbers.after(LEAP))];
-        let added = self.add(&held, numbers);
+        let numbers = [comes.map(|told| told.numbers), goes.map(|told| told.numbers.advance_by(LEAP))];
+        let added = self.add_states(&held, numbers);
         let selectors = held.selectors.clone();
         self.pairs.insert(inbound, held);
-        added.and_then(|()| self.refresh(&selectors))
+        added.and_then(|()| self.update_policies(&selectors))
     }
 
     /// Has the kernel's policies of some traffic be as pairs and policies want them.
-    fn refresh(&mut self, selectors: &[Selector]) -> Result<(), KernelError> {
+    fn update_policies(&mut self, selectors: &[XfrmSelector]) -> Result<(), KernelError> {
         let number = self.config.number;
         for selector in selectors {
             let pairs = self.by_selector.get(selector).map(Vec::as_slice).unwrap_or_default();
-            let pairs: Vec<&Held> = pairs.iter().filter_map(|inbound| self.pairs.get(inbound)).collect();
-            let protect = |held: &Held, spi| Deed::Protect {
+            let pairs: Vec<&InstalledPair> =
+                pairs.iter().filter_map(|inbound| self.pairs.get(inbound)).collect();
+            let protect = |held: &InstalledPair, spi| XfrmAction::Protect {
                 reqid: held.reqid,
                 outer: (held.pair.outer.local.ip(), held.pair.outer.remote.ip()),
                 mode: held.pair.mode,
@@ -512,13 +537,13 @@ impl Known {
             // The narrower goes before the wider, and pairs before policies that ask for one.
             let bits = u32::from(selector.local.network.1) + u32::from(selector.remote.network.1);
             let mut wanted = vec![
-                (Direction::Out, goes.map(|deed| (deed, 2000 - bits))),
-                (Direction::In, comes.map(|deed| (deed, 2000 - bits))),
-                (Direction::Forward, comes.map(|deed| (deed, 2000 - bits))),
+                (PolicyDirection::Out, goes.map(|deed| (deed, 2000 - bits))),
+                (PolicyDirection::In, comes.map(|deed| (deed, 2000 - bits))),
+                (PolicyDirection::Forward, comes.map(|deed| (deed, 2000 - bits))),
             ];
             if let Some((_, order, deed)) = self.policies.get(selector) {
                 // What is discarded is so both ways, whatever an SA may carry.
-                if *deed == Deed::Discard {
+                if *deed == XfrmAction::Discard {
                     wanted.iter_mut().for_each(|(_, wanted)| *wanted = Some((*deed, *order)));
                 } else if wanted[0].1.is_none() {
                     wanted[0].1 = Some((*deed, 4000 + order));
@@ -526,10 +551,14 @@ impl Known {
             }
             for (direction, wanted) in wanted {
                 let done = match wanted {
-                    Some((deed, priority)) => {
-                        self.ask(&Message::policy(selector, direction, (deed, priority, number))).map(drop)
-                    }
-                    None => self.remove_it(&Message::no_policy(selector, direction, number)),
+                    Some((deed, priority)) => self
+                        .send_request(&XfrmRequest::update_policy(
+                            selector,
+                            direction,
+                            (deed, priority, number),
+                        ))
+                        .map(drop),
+                    None => self.remove_it(&XfrmRequest::no_policy(selector, direction, number)),
                 };
                 done.map_err(KernelError::Policy)?;
             }
@@ -539,41 +568,44 @@ impl Known {
 
     fn set_policies(
         &mut self,
-        policies: Vec<Policy>,
+        policies: Vec<SecurityPolicy>,
         ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
     ) -> Result<(), KernelError> {
         let mut wanted = BTreeMap::new();
         for (order, policy) in (0..).zip(policies) {
             let deed = match policy.action {
-                Action::Discard => Deed::Discard,
-                Action::Forward => return Err(KernelError::Forward),
-                Action::Protect => {
+                PolicyAction::Discard => XfrmAction::Discard,
+                PolicyAction::Forward => return Err(KernelError::Forward),
+                PolicyAction::Protect => {
                     let Some(outer) = ends(policy.id) else { continue };
-                    let (reqid, mode) = (policy_number(policy.id.0), usher_esp::plane::Mode::Tunnel);
-                    Deed::Protect { reqid, outer, mode, spi: None }
+                    let (reqid, mode) = (policy_number(policy.id.0), usher_esp::plane::IpsecMode::Tunnel);
+                    XfrmAction::Protect { reqid, outer, mode, spi: None }
                 }
             };
-            let parts = xfrm::selectors(&policy.local, &policy.remote, &self.config.networks, PARTS);
+            let parts = xfrm::xfrm_selectors(&policy.local, &policy.remote, &self.config.networks, PARTS);
             for selector in parts.ok_or(KernelError::Traffic(0))? {
                 wanted.entry(selector).or_insert((policy.id, order, deed));
             }
         }
         let before = std::mem::replace(&mut self.policies, wanted);
-        let changed: Vec<Selector> = before.keys().chain(self.policies.keys()).copied().collect();
-        self.refresh(&changed)
+        let changed: Vec<XfrmSelector> = before.keys().chain(self.policies.keys()).copied().collect();
+        self.update_policies(&changed)
     }
 
     /// Asks what SAs have carried, and has packets go by those by which some have come.
-    fn look(&mut self) -> io::Result<Vec<(u32, Usage)>> {
-        let told: BTreeMap<(u32, IpAddr), Volume> =
-            self.states()?.into_iter().map(|told| ((told.spi, told.to), told.volume)).collect();
+    fn poll_usages(&mut self) -> io::Result<Vec<(u32, SaUsage)>> {
+        let told: BTreeMap<(u32, IpAddr), TrafficVolume> =
+            self.list_states()?.into_iter().map(|told| ((told.spi, told.to), told.volume)).collect();
         let mut changed = Vec::new();
         let mut begun = Vec::new();
         for (inbound, held) in &mut self.pairs {
             let of = |spi: u32, to: IpAddr| told.get(&(spi, to)).copied();
             let outer = held.pair.outer;
             let before = held.usage;
-            held.note(of(held.pair.inbound, outer.local.ip()), of(held.pair.outbound, outer.remote.ip()));
+            held.record_volumes(
+                of(held.pair.inbound, outer.local.ip()),
+                of(held.pair.outbound, outer.remote.ip()),
+            );
             if held.usage != before {
                 changed.push((*inbound, held.usage));
             }
@@ -582,22 +614,23 @@ impl Known {
                 begun.extend(held.selectors.iter().copied());
             }
         }
-        self.refresh(&begun).map_err(io::Error::other)?;
+        self.update_policies(&begun).map_err(io::Error::other)?;
         Ok(changed)
     }
 
     /// What the kernel has told by itself.
-    fn heard(&self, said: &xfrm::Said) -> Option<Event> {
+    fn event_from_notice(&self, said: &xfrm::KernelMessage) -> Option<EspEvent> {
         match said {
-            xfrm::Said::Acquire { flow, policy } => {
-                let found = self.policies.iter().find(|(selector, _)| xfrm::told(selector) == *policy);
-                found.map(|(_, (policy, ..))| Event::Acquire { policy: *policy, flow: *flow })
+            xfrm::KernelMessage::Acquire { flow, policy } => {
+                let found =
+                    self.policies.iter().find(|(selector, _)| xfrm::encode_selector(selector) == *policy);
+                found.map(|(_, (policy, ..))| EspEvent::Acquire { policy: *policy, flow: *flow })
             }
-            xfrm::Said::Expire { spi, hard } => {
-                let of = |held: &&Held| [held.pair.inbound, held.pair.outbound].contains(spi);
-                let expiry = if *hard { Expiry::Hard } else { Expiry::Soft };
+            xfrm::KernelMessage::Expire { spi, hard } => {
+                let of = |held: &&InstalledPair| [held.pair.inbound, held.pair.outbound].contains(spi);
+                let expiry = if *hard { SaExpiry::Hard } else { SaExpiry::Soft };
                 let held = self.pairs.values().find(of)?;
-                Some(Event::Expire { inbound: held.pair.inbound, expiry })
+                Some(EspEvent::Expire { inbound: held.pair.inbound, expiry })
             }
             _ => None,
         }
@@ -610,11 +643,11 @@ const fn policy_number(id: u32) -> u32 {
 }
 
 /// Both SAs of a pair: of packets that go, and of those that come.
-fn states<'a>(held: &'a Held, config: &KernelConfig) -> [State<'a>; 2] {
+fn pair_states<'a>(held: &'a InstalledPair, config: &KernelConfig) -> [XfrmState<'a>; 2] {
     let pair = &held.pair;
-    let Outer { local, remote, encapsulated } = pair.outer;
+    let OuterPath { local, remote, encapsulated } = pair.outer;
     let (here, there) = ((local.ip(), local.port()), (remote.ip(), remote.port()));
-    let goes = State {
+    let goes = XfrmState {
         spi: pair.outbound,
         from: here,
         to: there,
@@ -623,17 +656,17 @@ fn states<'a>(held: &'a Held, config: &KernelConfig) -> [State<'a>; 2] {
         mode: pair.mode,
         transform: pair.transform,
         keys: &pair.outbound_keys,
-        lifetime: rest(pair.lifetime, held.before.sent),
+        lifetime: remaining_lifetime(pair.lifetime, held.before.sent),
         window: pair.window,
         mark: Some(config.mark),
         interface: config.number,
     };
-    let comes = State {
+    let comes = XfrmState {
         spi: pair.inbound,
         from: there,
         to: here,
         keys: &pair.inbound_keys,
-        lifetime: rest(pair.lifetime, held.before.received),
+        lifetime: remaining_lifetime(pair.lifetime, held.before.received),
         mark: None,
         ..goes
     };
@@ -641,44 +674,49 @@ fn states<'a>(held: &'a Held, config: &KernelConfig) -> [State<'a>; 2] {
 }
 
 /// What hears the kernel, on a thread of its own.
-struct Listener {
-    known: Arc<Mutex<Known>>,
-    heard: Socket,
+struct KernelListener {
+    state: Arc<Mutex<KernelState>>,
+    netlink_socket: Socket,
     wake: Arc<OwnedFd>,
     ends: Arc<AtomicBool>,
-    said: Box<dyn FnMut(Said) + Send>,
+    event_handler: Box<dyn FnMut(TunnelEvent) + Send>,
 }
 
-impl Listener {
+impl KernelListener {
     fn run(mut self) {
         let patience = Timespec::try_from(LOOK).ok();
         while !self.ends.load(Ordering::Relaxed) {
             let mut ready =
-                [PollFd::new(&self.heard, PollFlags::IN), PollFd::new(&*self.wake, PollFlags::IN)];
+                [PollFd::new(&self.netlink_socket, PollFlags::IN), PollFd::new(&*self.wake, PollFlags::IN)];
             let slept = match poll(&mut ready, patience.as_ref()) {
                 Ok(count) => count == 0,
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return (self.said)(Said::Failed(io::Error::from(error).to_string())),
+                Err(error) => {
+                    return (self.event_handler)(TunnelEvent::Failed(io::Error::from(error).to_string()));
+                }
             };
             let [heard, woken] = ready.map(|one| !one.revents().is_empty());
             if woken {
                 let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
             }
             // More than the socket could hold is lost: what still needs an SA asks again.
-            let told =
-                if heard { self.heard.recv_from_full().map(|(octets, _)| octets) } else { Ok(Vec::new()) };
-            let told = xfrm::said(&told.unwrap_or_default());
-            let mut known = locked(&self.known);
-            let mut says = std::mem::take(&mut known.said);
-            says.extend(told.iter().filter_map(|said| known.heard(said)).map(Said::Plane));
+            let told = if heard {
+                self.netlink_socket.recv_from_full().map(|(octets, _)| octets)
+            } else {
+                Ok(Vec::new())
+            };
+            let told = xfrm::parse_messages(&told.unwrap_or_default());
+            let mut known = lock_state(&self.state);
+            let mut says = std::mem::take(&mut known.pending_events);
+            says.extend(told.iter().filter_map(|said| known.event_from_notice(said)).map(TunnelEvent::Plane));
             if slept || !told.is_empty() {
-                let carried = known.look().unwrap_or_default();
+                let carried = known.poll_usages().unwrap_or_default();
                 if !carried.is_empty() {
-                    says.push(Said::Carried(carried));
+                    says.push(TunnelEvent::UsageReport(carried));
                 }
             }
             drop(known);
-            says.into_iter().for_each(&mut self.said);
+            says.into_iter().for_each(&mut self.event_handler);
         }
     }
 }

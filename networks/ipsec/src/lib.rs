@@ -5,14 +5,14 @@
 //!  system ── TUN: up to 64 KiB as one ──▶ cut ─▶ seal ─▶ UDP_SEGMENT: up to 64 packets as one ──▶ network
 //!         ◀── TUN: up to 64 KiB as one ── join ◀─ open ◀─ UDP_GRO: up to 64 KiB as one ─────────
 //! ```
-//! A [`Tunnel`] is one thread, which has a [`Plane`](usher_esp::Plane) and knows no protocol but that. Whoever negotiates tells
-//! it of SAs and policies by [`Tunnel::apply`], and hears what it has to say.
+//! A [`EspTunnel`] is one thread, which has a [`Plane`](usher_esp::EspDataPlane) and knows no protocol but that. Whoever negotiates tells
+//! it of SAs and policies by [`EspTunnel::apply_operation`], and hears what it has to say.
 //!
 //! Packets within UDP take port 4500, on which IKE speaks, too. Where IKE has a socket of its own, bound before with
-//! `SO_REUSEPORT`, the kernel tells the two apart ([`Config::beside_ike`]); otherwise messages of IKE are handed over
-//! ([`Said::Ike`]).
+//! `SO_REUSEPORT`, the kernel tells the two apart ([`TunnelConfig::shares_ike_port`]); otherwise messages of IKE are handed over
+//! ([`TunnelEvent::Ike`]).
 //!
-//! Where the kernel has ESP a [`Kernel`] does the same by the kernel's XFRM: the same operations, the same that it says.
+//! Where the kernel has ESP a [`KernelEsp`] does the same by the kernel's XFRM: the same operations, the same that it says.
 
 mod interface;
 mod kernel;
@@ -21,6 +21,6 @@ mod tunnel;
 mod worker;
 mod xfrm;
 
-pub use kernel::{Kernel, KernelConfig, KernelError};
-pub use tunnel::{Config, Said, StartError, Tunnel};
-pub use worker::Counters;
+pub use kernel::{KernelConfig, KernelError, KernelEsp};
+pub use tunnel::{EspTunnel, StartError, TunnelConfig, TunnelEvent};
+pub use worker::TunnelCounters;

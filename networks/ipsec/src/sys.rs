@@ -21,44 +21,46 @@ const CONTROL: usize = 128;
 /// Octets of a control message's header.
 const HEAD: usize = size_of::<libc::cmsghdr>();
 
-fn result(value: libc::c_int) -> io::Result<()> {
+fn check_result(value: libc::c_int) -> io::Result<()> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+fn set_option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the pointer is to an integer of the length given, which the call reads.
-    result(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) })
+    check_result(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length)
+    })
 }
 
 /// Has the kernel say to which of our addresses each datagram came, and of which class it is, and cut what is too long for a
 /// link, where it is not told how.
-pub(crate) fn prepare(socket: &Socket, ipv6: bool) -> io::Result<()> {
+pub(crate) fn prepare_socket(socket: &Socket, ipv6: bool) -> io::Result<()> {
     if ipv6 {
-        option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-        option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        return option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT);
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        return set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT);
     }
-    option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-    option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-    option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
+    set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+    set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
 }
 
 /// Has the kernel join datagrams of one length that come together.
-pub(crate) fn join(socket: &Socket) -> io::Result<()> {
-    option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+pub(crate) fn enable_receive_offload(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
 /// Has the kernel's own ESP take what comes as packets of ESP within UDP (RFC 3948).
-pub(crate) fn decapsulate(socket: &Socket) -> io::Result<()> {
+pub(crate) fn enable_decapsulation(socket: &Socket) -> io::Result<()> {
     /// `UDP_ENCAP_ESPINUDP` of `linux/udp.h`.
     const ESP_IN_UDP: libc::c_int = 2;
-    option(socket, libc::SOL_UDP, libc::UDP_ENCAP, ESP_IN_UDP)
+    set_option(socket, libc::SOL_UDP, libc::UDP_ENCAP, ESP_IN_UDP)
 }
 
 /// Of two sockets of one port the first gets what begins with the non-ESP marker or is too short to begin with it, this one the
 /// rest: the kernel runs a program over each datagram, which gives the number of a socket.
-pub(crate) fn apart(socket: &Socket) -> io::Result<()> {
+pub(crate) fn attach_port_filter(socket: &Socket) -> io::Result<()> {
     let word = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let give = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -68,7 +70,7 @@ pub(crate) fn apart(socket: &Socket) -> io::Result<()> {
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
     // SAFETY: the call copies the program, to which the pointer leads, and its steps, which are as many as it says.
-    result(unsafe {
+    check_result(unsafe {
         let name = libc::SO_ATTACH_REUSEPORT_CBPF;
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const program).cast(), length)
     })
@@ -77,34 +79,34 @@ pub(crate) fn apart(socket: &Socket) -> io::Result<()> {
 /// Control messages' octets, aligned as their header must be.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL]);
+struct ControlBuffer([u8; CONTROL]);
 
 /// What one call needs for each message.
-struct Slots {
+struct MessageSlots {
     names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
+    controls: Vec<ControlBuffer>,
     vectors: Vec<libc::iovec>,
     heads: Vec<libc::mmsghdr>,
 }
 
 // SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which borrows the
 // slots exclusively; between calls they are plain bits.
-unsafe impl Send for Slots {}
+unsafe impl Send for MessageSlots {}
 
-impl Slots {
+impl MessageSlots {
     fn new() -> Self {
         // SAFETY: all are structures of integers and pointers, for which all zeros is a value.
         unsafe {
             Self {
                 names: vec![zeroed(); BATCH],
-                controls: vec![Control([0; CONTROL]); BATCH],
+                controls: vec![ControlBuffer([0; CONTROL]); BATCH],
                 vectors: vec![zeroed(); BATCH],
                 heads: vec![zeroed(); BATCH],
             }
         }
     }
     /// Points a header at its name, vector and control messages of these lengths.
-    fn point(&mut self, at: usize, name: usize, control: usize) {
+    fn point_header(&mut self, at: usize, name: usize, control: usize) {
         let head = &mut self.heads[at];
         head.msg_len = 0;
         let head = &mut head.msg_hdr;
@@ -119,7 +121,7 @@ impl Slots {
 }
 
 /// What came by one message: a datagram, or several that were joined.
-pub(crate) struct Arrived<'a> {
+pub(crate) struct ReceivedMessage<'a> {
     /// From whom.
     pub(crate) remote: SocketAddr,
     /// To which of our addresses, where the kernel says.
@@ -133,22 +135,22 @@ pub(crate) struct Arrived<'a> {
 }
 
 /// Receives batches.
-pub(crate) struct Inbox {
-    slots: Slots,
+pub(crate) struct BatchReceiver {
+    slots: MessageSlots,
     data: Vec<u8>,
     count: usize,
 }
 
-impl Inbox {
+impl BatchReceiver {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new(), data: vec![0; BATCH * JOINED], count: 0 }
+        Self { slots: MessageSlots::new(), data: vec![0; BATCH * JOINED], count: 0 }
     }
     /// Receives what is there, [`BATCH`] messages at most; how many there were.
-    pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+    pub(crate) fn receive_batch(&mut self, socket: &Socket) -> io::Result<usize> {
         self.count = 0;
         for (at, piece) in self.data.chunks_exact_mut(JOINED).enumerate() {
             self.slots.vectors[at] = libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: JOINED };
-            self.slots.point(at, size_of::<libc::sockaddr_storage>(), CONTROL);
+            self.slots.point_header(at, size_of::<libc::sockaddr_storage>(), CONTROL);
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
         // SAFETY: there are BATCH headers; each points at a name, a control message and a vector of the lengths given, all of
@@ -168,7 +170,7 @@ impl Inbox {
         }
     }
     /// What the last call received; what came from no Internet address, or longer than there was room for, is passed over.
-    pub(crate) fn arrived(&mut self) -> impl Iterator<Item = Arrived<'_>> {
+    pub(crate) fn received_messages(&mut self) -> impl Iterator<Item = ReceivedMessage<'_>> {
         let slots = &self.slots;
         self.data.chunks_exact_mut(JOINED).take(self.count).enumerate().filter_map(|(at, data)| {
             let head = &slots.heads[at];
@@ -177,9 +179,14 @@ impl Inbox {
             if head.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                 return None;
             }
-            let mut arrived =
-                Arrived { remote, local: None, class: 0, each: length.max(1), octets: &mut data[..length] };
-            told(&slots.controls[at], head.msg_hdr.msg_controllen, &mut arrived);
+            let mut arrived = ReceivedMessage {
+                remote,
+                local: None,
+                class: 0,
+                each: length.max(1),
+                octets: &mut data[..length],
+            };
+            parse_control(&slots.controls[at], head.msg_hdr.msg_controllen, &mut arrived);
             Some(arrived)
         })
     }
@@ -205,7 +212,7 @@ fn address_of(storage: &libc::sockaddr_storage, length: usize) -> Option<SocketA
 }
 
 /// Reads control messages of `length` octets.
-fn told(control: &Control, length: usize, arrived: &mut Arrived<'_>) {
+fn parse_control(control: &ControlBuffer, length: usize, arrived: &mut ReceivedMessage<'_>) {
     let (mut at, end) = (0, length.min(CONTROL));
     while at + HEAD <= end {
         // SAFETY: the octets are as many as a header has, which is plain bits.
@@ -238,7 +245,7 @@ fn told(control: &Control, length: usize, arrived: &mut Arrived<'_>) {
 
 /// What is sent by one message.
 #[derive(Clone, Copy)]
-pub(crate) struct Departing<'a> {
+pub(crate) struct OutgoingMessage<'a> {
     /// From which of our addresses; an unspecified one leaves the choice to the kernel.
     pub(crate) local: IpAddr,
     /// To whom.
@@ -252,19 +259,23 @@ pub(crate) struct Departing<'a> {
 }
 
 /// Sends batches.
-pub(crate) struct Outbox {
-    slots: Slots,
+pub(crate) struct BatchSender {
+    slots: MessageSlots,
 }
 
-impl Outbox {
+impl BatchSender {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new() }
+        Self { slots: MessageSlots::new() }
     }
     /// Sends the first of these messages, [`BATCH`] at most; how many were sent, at least one.
     ///
     /// # Errors
     /// What the system says of the first.
-    pub(crate) fn send(&mut self, socket: &Socket, messages: &[Departing<'_>]) -> io::Result<usize> {
+    pub(crate) fn send_batch(
+        &mut self,
+        socket: &Socket,
+        messages: &[OutgoingMessage<'_>],
+    ) -> io::Result<usize> {
         let count = messages.len().min(BATCH);
         for (at, message) in messages[..count].iter().enumerate() {
             // The system reads what this points at and does not write it.
@@ -272,7 +283,7 @@ impl Outbox {
             self.slots.vectors[at] = libc::iovec { iov_base: base, iov_len: message.octets.len() };
             let name = write_address(&mut self.slots.names[at], message.remote);
             let control = write_controls(&mut self.slots.controls[at], message);
-            self.slots.point(at, name, control);
+            self.slots.point_header(at, name, control);
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_NOSIGNAL);
         // SAFETY: `count` headers have been made; what they point at is borrowed until the call has returned.
@@ -309,7 +320,7 @@ fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u
 }
 
 /// Writes the control messages that a message needs, and gives their length.
-fn write_controls(control: &mut Control, message: &Departing<'_>) -> usize {
+fn write_controls(control: &mut ControlBuffer, message: &OutgoingMessage<'_>) -> usize {
     let mut at = 0;
     let mut add = |level: libc::c_int, kind: libc::c_int, body: &[u8]| {
         // SAFETY: all zeros is a value of the header, which has integers alone.

@@ -1,7 +1,7 @@
 //! The thread of a tunnel: whole batches from the device to the network and back.
 
-use crate::sys::{self, Departing, Inbox};
-use crate::tunnel::Said;
+use crate::sys::{self, BatchReceiver, OutgoingMessage};
+use crate::tunnel::TunnelEvent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::Socket;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant as Clock};
 use usher_core::Instant;
-use usher_device::{Head, JOINED, Joiner, Offers, Segments, VNET_HEADER};
+use usher_device::{JOINED, OffloadSupport, PacketSegments, SegmentJoiner, VNET_HEADER, VnetHeader};
 use usher_esp::ip::{self, IpPacket};
-use usher_esp::plane::{Arrival, Decision, OperationError, Outer, Received, Usage};
-use usher_esp::{Encapsulated, Operation, Plane};
+use usher_esp::plane::{OperationError, OutboundDecision, OuterPath, PacketArrival, ReceivedPacket, SaUsage};
+use usher_esp::{EncapsulatedDatagram, EspDataPlane, IpsecOperation};
 
 usher_core::counters! {
     /// What a tunnel moved, and what the system did not take.
-    pub struct Counters {
+    pub struct TunnelCounters {
         /// Packets that the system gave to the device; several that it left to us to cut are one.
         device_in,
         /// Packets that were written to the device; several that it will cut are one.
@@ -49,26 +49,26 @@ usher_core::counters! {
 
 /// What a tunnel is told.
 #[derive(Debug)]
-pub(crate) enum Message {
-    Apply(Operation, Sender<Result<(), OperationError>>),
-    Usage(u32, Sender<Option<Usage>>),
-    Usages(Sender<Vec<(u32, Usage)>>),
-    Counters(Sender<(usher_esp::Counters, Counters)>),
-    Send(Outer, Vec<u8>, Sender<()>),
+pub(crate) enum TunnelCommand {
+    Apply(IpsecOperation, Sender<Result<(), OperationError>>),
+    Usage(u32, Sender<Option<SaUsage>>),
+    Usages(Sender<Vec<(u32, SaUsage)>>),
+    Counters(Sender<(usher_esp::EspCounters, TunnelCounters)>),
+    Send(OuterPath, Vec<u8>, Sender<()>),
     Stop(Sender<()>),
 }
 
 /// A socket with what it is for.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct TunnelPort {
     pub(crate) socket: Socket,
     pub(crate) local: SocketAddr,
     pub(crate) encapsulated: bool,
 }
 
-impl Port {
+impl TunnelPort {
     /// Whether packets of this way go by it.
-    fn is_for(&self, outer: &Outer) -> bool {
+    fn is_for(&self, outer: &OuterPath) -> bool {
         let (ip, port) = (self.local.ip(), self.local.port());
         self.encapsulated == outer.encapsulated
             && ip.is_ipv4() == outer.local.is_ipv4()
@@ -78,23 +78,23 @@ impl Port {
 }
 
 /// What a worker is made of.
-pub(crate) struct Parts {
+pub(crate) struct WorkerParts {
     pub(crate) device: File,
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ports: Vec<TunnelPort>,
     pub(crate) forward: Vec<Socket>,
-    pub(crate) offers: Offers,
-    pub(crate) plane: Plane,
+    pub(crate) offers: OffloadSupport,
+    pub(crate) plane: EspDataPlane,
     pub(crate) report: Option<Duration>,
-    pub(crate) messages: Receiver<Message>,
+    pub(crate) messages: Receiver<TunnelCommand>,
     pub(crate) wake: Arc<OwnedFd>,
-    pub(crate) said: Box<dyn FnMut(Said) + Send>,
+    pub(crate) event_handler: Box<dyn FnMut(TunnelEvent) + Send>,
 }
 
 /// Packets of ESP of one length and way that lie one behind another and go as one; the last may be shorter.
 #[derive(Clone, Copy, Debug)]
-struct Train {
+struct PacketTrain {
     port: usize,
-    outer: Outer,
+    outer: OuterPath,
     class: u8,
     from: usize,
     to: usize,
@@ -111,18 +111,18 @@ const SEALED: usize = 1 << 19;
 const TURN: usize = 8;
 
 /// Sealed packets that wait to be sent.
-struct Sealed {
+struct SealedPackets {
     octets: Vec<u8>,
     end: usize,
-    trains: Vec<Train>,
+    trains: Vec<PacketTrain>,
 }
 
-impl Sealed {
+impl SealedPackets {
     /// Makes a packet of `length` octets, which `seal` does and says whether it has, the next of those that go this way.
-    fn add(
+    fn add_packet(
         &mut self,
         port: usize,
-        outer: Outer,
+        outer: OuterPath,
         class: u8,
         length: usize,
         seal: impl FnOnce(&mut [u8]) -> bool,
@@ -146,7 +146,7 @@ impl Sealed {
                 return;
             }
         }
-        self.trains.push(Train { port, outer, class, from, to, each: length });
+        self.trains.push(PacketTrain { port, outer, class, from, to, each: length });
     }
     /// Whether there may be no room for all segments of another packet.
     fn is_full(&self) -> bool {
@@ -154,30 +154,40 @@ impl Sealed {
     }
 }
 
-pub(crate) struct Worker {
+pub(crate) struct TunnelWorker {
     device: File,
-    ports: Vec<Port>,
+    ports: Vec<TunnelPort>,
     forward: Vec<Socket>,
-    plane: Plane,
+    plane: EspDataPlane,
     report: Option<Duration>,
     /// When it was last said what pairs have carried.
     reported: Clock,
     /// Something has gone or come since.
     unreported: bool,
-    messages: Receiver<Message>,
+    messages: Receiver<TunnelCommand>,
     wake: Arc<OwnedFd>,
-    said: Box<dyn FnMut(Said) + Send>,
-    begun: Clock,
-    inbox: Inbox,
-    outbox: sys::Outbox,
-    sealed: Sealed,
-    joiner: Joiner,
-    counters: Counters,
+    event_handler: Box<dyn FnMut(TunnelEvent) + Send>,
+    clock: Clock,
+    inbox: BatchReceiver,
+    outbox: sys::BatchSender,
+    sealed: SealedPackets,
+    joiner: SegmentJoiner,
+    counters: TunnelCounters,
 }
 
-impl Worker {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { device, ports, forward, offers, plane, report, messages, wake, said } = parts;
+impl TunnelWorker {
+    pub(crate) fn new(parts: WorkerParts) -> Self {
+        let WorkerParts {
+            device,
+            ports,
+            forward,
+            offers,
+            plane,
+            report,
+            messages,
+            wake,
+            event_handler: said,
+        } = parts;
         Self {
             device,
             ports,
@@ -188,13 +198,13 @@ impl Worker {
             unreported: false,
             messages,
             wake,
-            said,
-            begun: Clock::now(),
-            inbox: Inbox::new(),
-            outbox: sys::Outbox::new(),
-            sealed: Sealed { octets: vec![0; SEALED], end: 0, trains: Vec::new() },
-            joiner: Joiner::new(offers),
-            counters: Counters::default(),
+            event_handler: said,
+            clock: Clock::now(),
+            inbox: BatchReceiver::new(),
+            outbox: sys::BatchSender::new(),
+            sealed: SealedPackets { octets: vec![0; SEALED], end: 0, trains: Vec::new() },
+            joiner: SegmentJoiner::new(offers),
+            counters: TunnelCounters::default(),
         }
     }
 
@@ -202,45 +212,45 @@ impl Worker {
         let mut packet = vec![0; VNET_HEADER + JOINED];
         loop {
             let turn = (|| {
-                let went = self.outward(&mut packet)?;
-                let came = self.inward()?;
-                self.tell();
+                let went = self.send_from_device(&mut packet)?;
+                let came = self.receive_to_device()?;
+                self.report_events();
                 self.unreported |= went || came;
-                self.report();
+                self.report_usages();
                 Ok(went || came)
             })();
             let busy = match turn {
                 Ok(busy) => busy,
-                Err(why) => return (self.said)(Said::Failed(why)),
+                Err(why) => return (self.event_handler)(TunnelEvent::Failed(why)),
             };
             while let Ok(message) = self.messages.try_recv() {
-                if !self.obey(message, &mut packet) {
+                if !self.apply_command(message, &mut packet) {
                     return;
                 }
             }
-            if !busy && let Err(why) = self.wait() {
-                return (self.said)(Said::Failed(why));
+            if !busy && let Err(why) = self.wait_for_input() {
+                return (self.event_handler)(TunnelEvent::Failed(why));
             }
         }
     }
 
     fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Instant::from_nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Says what pairs have carried, where it is time for that.
-    fn report(&mut self) {
+    fn report_usages(&mut self) {
         if self.unreported && self.report.is_some_and(|every| self.reported.elapsed() >= every) {
             (self.unreported, self.reported) = (false, Clock::now());
-            let changed = self.plane.changed();
+            let changed = self.plane.take_changed_usages();
             if !changed.is_empty() {
-                (self.said)(Said::Carried(changed));
+                (self.event_handler)(TunnelEvent::UsageReport(changed));
             }
         }
     }
 
     /// Waits until something comes, or something is to be said.
-    fn wait(&self) -> Result<(), String> {
+    fn wait_for_input(&self) -> Result<(), String> {
         let mut all = vec![PollFd::new(&*self.wake, PollFlags::IN), PollFd::new(&self.device, PollFlags::IN)];
         all.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
         let left = self.report.filter(|_| self.unreported);
@@ -256,48 +266,48 @@ impl Worker {
         Ok(())
     }
 
-    fn tell(&mut self) {
+    fn report_events(&mut self) {
         while let Some(event) = self.plane.poll_event() {
-            (self.said)(Said::Plane(event));
+            (self.event_handler)(TunnelEvent::Plane(event));
         }
     }
 
     /// Does what it is told; false: it is to end. Who asked may have gone.
-    fn obey(&mut self, message: Message, buf: &mut [u8]) -> bool {
+    fn apply_command(&mut self, message: TunnelCommand, buf: &mut [u8]) -> bool {
         match message {
-            Message::Apply(operation, answer) => {
+            TunnelCommand::Apply(operation, answer) => {
                 let now = self.now();
-                let done = self.plane.apply(now, operation);
+                let done = self.plane.apply_operation(now, operation);
                 while let Some(released) = self.plane.poll_released() {
                     let Some(place) = buf.get_mut(..released.len()) else { continue };
                     place.copy_from_slice(&released);
-                    self.protect(now, Head::default(), place);
-                    self.flush();
+                    self.process_packet(now, VnetHeader::default(), place);
+                    self.flush_sealed();
                 }
-                self.flush();
-                self.tell();
+                self.flush_sealed();
+                self.report_events();
                 let _ = answer.send(done);
             }
-            Message::Usage(inbound, answer) => {
-                let _ = answer.send(self.plane.usage(inbound));
+            TunnelCommand::Usage(inbound, answer) => {
+                let _ = answer.send(self.plane.pair_usage(inbound));
             }
-            Message::Usages(answer) => {
-                let _ = answer.send(self.plane.usages());
+            TunnelCommand::Usages(answer) => {
+                let _ = answer.send(self.plane.all_usages());
             }
-            Message::Counters(answer) => {
+            TunnelCommand::Counters(answer) => {
                 let _ = answer.send((*self.plane.counters(), self.counters));
             }
-            Message::Send(outer, datagram, answer) => {
-                if let Some(port) = self.port(&outer) {
-                    self.sealed.add(port, outer, 0, datagram.len(), |place| {
+            TunnelCommand::Send(outer, datagram, answer) => {
+                if let Some(port) = self.find_port(&outer) {
+                    self.sealed.add_packet(port, outer, 0, datagram.len(), |place| {
                         place.copy_from_slice(&datagram);
                         true
                     });
-                    self.flush();
+                    self.flush_sealed();
                 }
                 let _ = answer.send(());
             }
-            Message::Stop(answer) => {
+            TunnelCommand::Stop(answer) => {
                 let _ = answer.send(());
                 return false;
             }
@@ -305,7 +315,7 @@ impl Worker {
         true
     }
 
-    fn port(&mut self, outer: &Outer) -> Option<usize> {
+    fn find_port(&mut self, outer: &OuterPath) -> Option<usize> {
         let found = self.ports.iter().position(|port| port.is_for(outer));
         if found.is_none() {
             self.counters.no_socket += 1;
@@ -314,7 +324,7 @@ impl Worker {
     }
 
     /// From the device to the network; true: something was there.
-    fn outward(&mut self, buf: &mut [u8]) -> Result<bool, String> {
+    fn send_from_device(&mut self, buf: &mut [u8]) -> Result<bool, String> {
         let mut any = false;
         for _ in 0..TURN {
             let length = match rustix::io::read(&self.device, &mut *buf) {
@@ -328,27 +338,28 @@ impl Worker {
                 self.counters.malformed += 1;
                 continue;
             };
-            let (head, now) = (Head::parse(head), self.now());
-            self.protect(now, head, packet);
+            let (head, now) = (VnetHeader::parse(head), self.now());
+            self.process_packet(now, head, packet);
             if self.sealed.is_full() {
-                self.flush();
+                self.flush_sealed();
             }
         }
-        self.flush();
+        self.flush_sealed();
         Ok(any)
     }
 
     /// What becomes of a packet of the device.
-    fn protect(&mut self, now: Instant, head: Head, octets: &mut [u8]) {
-        let segments = IpPacket::parse(octets).ok().and_then(|read| Segments::of(head, octets, read));
+    fn process_packet(&mut self, now: Instant, head: VnetHeader, octets: &mut [u8]) {
+        let segments =
+            IpPacket::parse(octets).ok().and_then(|read| PacketSegments::from_packet(head, octets, read));
         let Some(segments) = segments else {
             self.counters.malformed += 1;
             return;
         };
-        match self.plane.outbound(now, segments.packet()) {
-            Decision::Discard => {}
-            Decision::Forward => {
-                each(&segments, octets, |packet| {
+        match self.plane.decide_outbound(now, segments.packet()) {
+            OutboundDecision::Discard => {}
+            OutboundDecision::Forward => {
+                for_each_packet(&segments, octets, |packet| {
                     let to = segments.packet().flow.destination;
                     let socket = self.forward.get(usize::from(to.is_ipv6()));
                     let sent = socket.map(|socket| socket.send_to(packet, &SocketAddr::new(to, 0).into()));
@@ -359,17 +370,19 @@ impl Worker {
                     }
                 });
             }
-            Decision::Hold(policy) => each(&segments, octets, |packet| self.plane.hold(now, policy, packet)),
-            Decision::Protect(spi) => self.seal(spi, &segments, octets),
+            OutboundDecision::Queue(policy) => {
+                for_each_packet(&segments, octets, |packet| self.plane.queue_packet(now, policy, packet))
+            }
+            OutboundDecision::Protect(spi) => self.seal_segments(spi, &segments, octets),
         }
     }
 
-    fn seal(&mut self, spi: u32, segments: &Segments, octets: &[u8]) {
-        let Some(carried) = self.plane.carried(spi, segments.packet()) else { return };
+    fn seal_segments(&mut self, spi: u32, segments: &PacketSegments, octets: &[u8]) {
+        let Some(carried) = self.plane.outbound_payload(spi, segments.packet()) else { return };
         let Some(transform) = self.plane.transform(spi).copied() else { return };
-        let Some(port) = self.port(&carried.outer) else { return };
+        let Some(port) = self.find_port(&carried.outer) else { return };
         let (skipped, headroom) = (carried.payload.start, transform.headroom());
-        for n in 0..segments.count() {
+        for n in 0..segments.segment_count() {
             let whole = segments.len(n);
             let payload = whole - skipped;
             let length = transform.packet_len(payload);
@@ -377,42 +390,43 @@ impl Worker {
             let room = length.max(headroom + whole);
             let end = self.sealed.end;
             let Some(place) = self.sealed.octets.get_mut(end..end + room) else { return };
-            segments.write(n, octets, &mut place[headroom..headroom + whole]);
+            segments.write_segment(n, octets, &mut place[headroom..headroom + whole]);
             if skipped > 0 {
                 place.copy_within(headroom + skipped..headroom + whole, headroom);
             }
             let plane = &mut self.plane;
-            self.sealed.add(port, carried.outer, carried.traffic_class, length, |place| {
+            self.sealed.add_packet(port, carried.outer, carried.traffic_class, length, |place| {
                 plane.seal(spi, place, payload, carried.next_header).is_some()
             });
         }
     }
 
     /// Sends what is sealed.
-    fn flush(&mut self) {
-        let Sealed { octets, end, trains } = &mut self.sealed;
+    fn flush_sealed(&mut self) {
+        let SealedPackets { octets, end, trains } = &mut self.sealed;
         let mut rest = &trains[..];
         while let Some(first) = rest.first() {
             let port = &self.ports[first.port];
             let count = rest.iter().take_while(|train| train.port == first.port).take(sys::BATCH).count();
-            let departing = |train: &Train, range: std::ops::Range<usize>, whole: bool| Departing {
-                local: if port.local.ip().is_unspecified() {
-                    train.outer.local.ip()
-                } else {
-                    unspecified(port)
-                },
-                remote: match train.outer.encapsulated {
-                    true => train.outer.remote,
-                    false => SocketAddr::new(train.outer.remote.ip(), 0),
-                },
-                class: train.class,
-                each: (whole && range.len() > train.each).then_some(train.each as u16),
-                octets: &octets[range],
-            };
+            let departing =
+                |train: &PacketTrain, range: std::ops::Range<usize>, whole: bool| OutgoingMessage {
+                    local: if port.local.ip().is_unspecified() {
+                        train.outer.local.ip()
+                    } else {
+                        unspecified_address(port)
+                    },
+                    remote: match train.outer.encapsulated {
+                        true => train.outer.remote,
+                        false => SocketAddr::new(train.outer.remote.ip(), 0),
+                    },
+                    class: train.class,
+                    each: (whole && range.len() > train.each).then_some(train.each as u16),
+                    octets: &octets[range],
+                };
             let messages: Vec<_> =
                 rest[..count].iter().map(|train| departing(train, train.from..train.to, true)).collect();
-            let packets = |train: &Train| (train.to - train.from).div_ceil(train.each) as u64;
-            let sent = match self.outbox.send(&port.socket, &messages) {
+            let packets = |train: &PacketTrain| (train.to - train.from).div_ceil(train.each) as u64;
+            let sent = match self.outbox.send_batch(&port.socket, &messages) {
                 Ok(sent) => {
                     self.counters.messages_out += sent as u64;
                     self.counters.packets_out += rest[..sent].iter().map(packets).sum::<u64>();
@@ -423,7 +437,7 @@ impl Worker {
                     self.counters.not_cut += 1;
                     for from in (first.from..first.to).step_by(first.each) {
                         let to = (from + first.each).min(first.to);
-                        match self.outbox.send(&port.socket, &[departing(first, from..to, false)]) {
+                        match self.outbox.send_batch(&port.socket, &[departing(first, from..to, false)]) {
                             Ok(_) => self.counters.packets_out += 1,
                             Err(_) => self.counters.not_sent += 1,
                         }
@@ -442,10 +456,10 @@ impl Worker {
     }
 
     /// From the network to the device; true: something was there.
-    fn inward(&mut self) -> Result<bool, String> {
+    fn receive_to_device(&mut self) -> Result<bool, String> {
         let mut any = false;
         let now = self.now();
-        let Self { device, ports, plane, inbox, joiner, counters, said, .. } = self;
+        let Self { device, ports, plane, inbox, joiner, counters, event_handler: said, .. } = self;
         let mut written = (0, 0);
         let mut write = |packet: &[u8]| match rustix::io::write(&*device, packet) {
             Ok(_) => written.0 += 1,
@@ -453,32 +467,43 @@ impl Worker {
         };
         let mut header = Vec::new();
         for port in ports.iter() {
-            match inbox.receive(&port.socket) {
+            match inbox.receive_batch(&port.socket) {
                 Ok(0) => continue,
                 Ok(count) => counters.messages_in += count as u64,
                 // What somebody said of a packet that was sent, such as that nobody listens there.
                 Err(_) => continue,
             }
             any = true;
-            for arrived in inbox.arrived() {
+            for arrived in inbox.received_messages() {
                 let local = SocketAddr::new(arrived.local.unwrap_or(port.local.ip()), port.local.port());
-                let outer = Outer { local, remote: arrived.remote, encapsulated: port.encapsulated };
-                let arrival = Arrival { outer, traffic_class: arrived.class };
+                let outer = OuterPath { local, remote: arrived.remote, encapsulated: port.encapsulated };
+                let arrival = PacketArrival { outer, traffic_class: arrived.class };
                 // A raw socket of IPv4 gives the header, too.
                 let raw = !port.encapsulated && local.is_ipv4();
                 let skipped =
                     if raw { IpPacket::parse(arrived.octets).map_or(0, |packet| packet.header) } else { 0 };
                 for octets in arrived.octets[skipped..].chunks_mut(arrived.each) {
-                    if port.encapsulated && !matches!(Encapsulated::of(octets), Encapsulated::Esp(_)) {
-                        if plane.other(octets).is_some() {
+                    if port.encapsulated
+                        && !matches!(
+                            EncapsulatedDatagram::from_datagram(octets),
+                            EncapsulatedDatagram::Esp(_)
+                        )
+                    {
+                        if plane.handle_non_esp(octets).is_some() {
                             counters.ike += 1;
-                            said(Said::Ike { outer, message: octets.to_vec() });
+                            said(TunnelEvent::Ike { outer, message: octets.to_vec() });
                         }
                         continue;
                     }
                     match plane.open(now, &arrival, octets) {
-                        Some(Received::Packet(range)) => joiner.push(&octets[range], &mut write),
-                        Some(Received::Payload { payload, protocol, source, destination, traffic_class }) => {
+                        Some(ReceivedPacket::Packet(range)) => joiner.push(&octets[range], &mut write),
+                        Some(ReceivedPacket::Payload {
+                            payload,
+                            protocol,
+                            source,
+                            destination,
+                            traffic_class,
+                        }) => {
                             header.clear();
                             ip::write_header(
                                 &mut header,
@@ -504,16 +529,16 @@ impl Worker {
 }
 
 /// No address: the socket has one.
-fn unspecified(port: &Port) -> IpAddr {
+fn unspecified_address(port: &TunnelPort) -> IpAddr {
     if port.local.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0u16; 8]) }
 }
 
 /// Each packet of those that the device gave as one.
-fn each(segments: &Segments, octets: &[u8], mut then: impl FnMut(&[u8])) {
+fn for_each_packet(segments: &PacketSegments, octets: &[u8], mut then: impl FnMut(&[u8])) {
     let mut packet = Vec::new();
-    for n in 0..segments.count() {
+    for n in 0..segments.segment_count() {
         packet.resize(segments.len(n), 0);
-        segments.write(n, octets, &mut packet);
+        segments.write_segment(n, octets, &mut packet);
         then(&packet);
     }
 }

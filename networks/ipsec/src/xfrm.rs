@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 use usher_esp::TrafficSelector;
-use usher_esp::ip::Flow;
-use usher_esp::plane::Mode;
-use usher_esp::sa::{Lifetime, Volume};
-use usher_esp::transform::{Keys, Transform};
+use usher_esp::ip::PacketFlow;
+use usher_esp::plane::IpsecMode;
+use usher_esp::sa::{SaLifetime, TrafficVolume};
+use usher_esp::transform::{EspKeys, EspTransform};
 
 pub(crate) const NEWSA: u16 = 0x10;
 pub(crate) const DELSA: u16 = 0x11;
@@ -47,7 +47,7 @@ const ESP_IN_UDP: u16 = 2;
 
 /// Which way a policy looks (`XFRM_POLICY_IN` and its like).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Direction {
+pub(crate) enum PolicyDirection {
     In = 0,
     Out = 1,
     Forward = 2,
@@ -55,16 +55,16 @@ pub(crate) enum Direction {
 
 /// A part of some traffic that the kernel can tell by prefixes and masks, as packets that go have it: ours first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Selector {
-    pub(crate) local: Side,
-    pub(crate) remote: Side,
+pub(crate) struct XfrmSelector {
+    pub(crate) local: SelectorEnd,
+    pub(crate) remote: SelectorEnd,
     /// 0: any.
     pub(crate) protocol: u8,
 }
 
 /// One end of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Side {
+pub(crate) struct SelectorEnd {
     pub(crate) network: (IpAddr, u8),
     /// A port and which of its bits count.
     pub(crate) port: (u16, u16),
@@ -72,30 +72,30 @@ pub(crate) struct Side {
 
 /// What a policy does with its traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum XfrmAction {
     Discard,
     /// SAs of this number, from here to there; of packets that go, one of this SPI, or whichever there is.
     Protect {
         reqid: u32,
         outer: (IpAddr, IpAddr),
-        mode: Mode,
+        mode: IpsecMode,
         spi: Option<u32>,
     },
 }
 
 /// One direction of a pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct State<'a> {
+pub(crate) struct XfrmState<'a> {
     pub(crate) spi: u32,
     /// From where to where, as packets of this direction go.
     pub(crate) from: (IpAddr, u16),
     pub(crate) to: (IpAddr, u16),
     pub(crate) encapsulated: bool,
     pub(crate) reqid: u32,
-    pub(crate) mode: Mode,
-    pub(crate) transform: Transform,
-    pub(crate) keys: &'a Keys,
-    pub(crate) lifetime: Lifetime,
+    pub(crate) mode: IpsecMode,
+    pub(crate) transform: EspTransform,
+    pub(crate) keys: &'a EspKeys,
+    pub(crate) lifetime: SaLifetime,
     pub(crate) window: u32,
     /// Packets that go bear it.
     pub(crate) mark: Option<u32>,
@@ -104,168 +104,191 @@ pub(crate) struct State<'a> {
 
 /// Where the numbers of an SA stand that is there: the last that went, the highest that came and which before it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Numbers(Vec<u8>);
+pub(crate) struct ReplayState(Vec<u8>);
 
 /// An SA as the kernel tells it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ReportedState {
     pub(crate) spi: u32,
     pub(crate) to: IpAddr,
-    pub(crate) volume: Volume,
+    pub(crate) volume: TrafficVolume,
     pub(crate) interface: u32,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: ReplayState,
 }
 
 /// A message that is being written.
 #[derive(Debug)]
-pub(crate) struct Message(Vec<u8>);
+pub(crate) struct XfrmRequest(Vec<u8>);
 
-fn family(address: IpAddr) -> u16 {
+fn address_family(address: IpAddr) -> u16 {
     if address.is_ipv4() { AF_INET } else { AF_INET6 }
 }
 
-impl Message {
+impl XfrmRequest {
     pub(crate) fn new(kind: u16, flags: u16) -> Self {
         let mut message = Self(vec![0; 4]);
-        message.u16(kind).u16(flags | REQUEST).zeros(8);
+        message.write_u16(kind).write_u16(flags | REQUEST).write_zeros(8);
         message
     }
-    fn u8(&mut self, value: u8) -> &mut Self {
+    fn write_u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
     }
-    fn u16(&mut self, value: u16) -> &mut Self {
-        self.bytes(&value.to_ne_bytes())
+    fn write_u16(&mut self, value: u16) -> &mut Self {
+        self.write_bytes(&value.to_ne_bytes())
     }
-    fn u32(&mut self, value: u32) -> &mut Self {
-        self.bytes(&value.to_ne_bytes())
+    fn write_u32(&mut self, value: u32) -> &mut Self {
+        self.write_bytes(&value.to_ne_bytes())
     }
-    fn u64(&mut self, value: u64) -> &mut Self {
-        self.bytes(&value.to_ne_bytes())
+    fn write_u64(&mut self, value: u64) -> &mut Self {
+        self.write_bytes(&value.to_ne_bytes())
     }
-    fn bytes(&mut self, octets: &[u8]) -> &mut Self {
+    fn write_bytes(&mut self, octets: &[u8]) -> &mut Self {
         self.0.extend_from_slice(octets);
         self
     }
-    fn zeros(&mut self, count: usize) -> &mut Self {
+    fn write_zeros(&mut self, count: usize) -> &mut Self {
         self.0.resize(self.0.len() + count, 0);
         self
     }
-    fn address(&mut self, address: IpAddr) -> &mut Self {
+    fn write_address(&mut self, address: IpAddr) -> &mut Self {
         match address {
-            IpAddr::V4(v4) => self.bytes(&v4.octets()).zeros(12),
-            IpAddr::V6(v6) => self.bytes(&v6.octets()),
+            IpAddr::V4(v4) => self.write_bytes(&v4.octets()).write_zeros(12),
+            IpAddr::V6(v6) => self.write_bytes(&v6.octets()),
         }
     }
-    fn attribute(&mut self, kind: u16, content: &[u8]) {
+    fn write_attribute(&mut self, kind: u16, content: &[u8]) {
         let length = 4 + content.len();
-        self.u16(length as u16).u16(kind).bytes(content).zeros(length.next_multiple_of(4) - length);
+        self.write_u16(length as u16)
+            .write_u16(kind)
+            .write_bytes(content)
+            .write_zeros(length.next_multiple_of(4) - length);
     }
     /// Its octets, with their count in front.
-    pub(crate) fn end(mut self) -> Vec<u8> {
+    pub(crate) fn finish_message(mut self) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
         self.0
     }
 
     /// `struct xfrm_selector`.
-    fn selector(&mut self, selector: &Selector, direction: Direction) -> &mut Self {
+    fn write_selector(&mut self, selector: &XfrmSelector, direction: PolicyDirection) -> &mut Self {
         let (source, destination) = match direction {
-            Direction::Out => (&selector.local, &selector.remote),
-            Direction::In | Direction::Forward => (&selector.remote, &selector.local),
+            PolicyDirection::Out => (&selector.local, &selector.remote),
+            PolicyDirection::In | PolicyDirection::Forward => (&selector.remote, &selector.local),
         };
-        self.address(destination.network.0).address(source.network.0);
+        self.write_address(destination.network.0).write_address(source.network.0);
         for side in [destination, source] {
-            self.bytes(&side.port.0.to_be_bytes()).bytes(&side.port.1.to_be_bytes());
+            self.write_bytes(&side.port.0.to_be_bytes()).write_bytes(&side.port.1.to_be_bytes());
         }
-        self.u16(family(source.network.0)).u8(destination.network.1).u8(source.network.1);
-        self.u8(selector.protocol).zeros(3).u32(0).u32(0)
+        self.write_u16(address_family(source.network.0))
+            .write_u8(destination.network.1)
+            .write_u8(source.network.1);
+        self.write_u8(selector.protocol).write_zeros(3).write_u32(0).write_u32(0)
     }
     /// `struct xfrm_id`.
-    fn id(&mut self, to: IpAddr, spi: u32) -> &mut Self {
-        self.address(to).bytes(&spi.to_be_bytes()).u8(ESP).zeros(3)
+    fn write_id(&mut self, to: IpAddr, spi: u32) -> &mut Self {
+        self.write_address(to).write_bytes(&spi.to_be_bytes()).write_u8(ESP).write_zeros(3)
     }
     /// `struct xfrm_lifetime_cfg`.
-    fn lifetime(&mut self, lifetime: &Lifetime) -> &mut Self {
+    fn write_lifetime(&mut self, lifetime: &SaLifetime) -> &mut Self {
         let limits =
             [lifetime.soft_octets, lifetime.hard_octets, lifetime.soft_packets, lifetime.hard_packets];
         for limit in limits {
-            self.u64(limit.unwrap_or(u64::MAX));
+            self.write_u64(limit.unwrap_or(u64::MAX));
         }
-        self.zeros(32)
+        self.write_zeros(32)
     }
 
     /// A policy that is to be there, in place of any other of its traffic.
-    pub(crate) fn policy(
-        selector: &Selector,
-        direction: Direction,
-        (deed, priority, interface): (Deed, u32, u32),
+    pub(crate) fn update_policy(
+        selector: &XfrmSelector,
+        direction: PolicyDirection,
+        (deed, priority, interface): (XfrmAction, u32, u32),
     ) -> Vec<u8> {
         let mut message = Self::new(UPDPOLICY, ACK);
-        message.selector(selector, direction).lifetime(&Lifetime::default()).zeros(32);
-        let discards = u8::from(deed == Deed::Discard);
-        message.u32(priority).u32(0).u8(direction as u8).u8(discards).u8(0).u8(0).zeros(4);
-        if let Deed::Protect { reqid, outer, mode, spi } = deed {
-            let (from, to) = if direction == Direction::Out { outer } else { (outer.1, outer.0) };
+        message.write_selector(selector, direction).write_lifetime(&SaLifetime::default()).write_zeros(32);
+        let discards = u8::from(deed == XfrmAction::Discard);
+        message
+            .write_u32(priority)
+            .write_u32(0)
+            .write_u8(direction as u8)
+            .write_u8(discards)
+            .write_u8(0)
+            .write_u8(0)
+            .write_zeros(4);
+        if let XfrmAction::Protect { reqid, outer, mode, spi } = deed {
+            let (from, to) = if direction == PolicyDirection::Out { outer } else { (outer.1, outer.0) };
             let mut template = Self(Vec::new());
-            template.id(to, spi.filter(|_| direction == Direction::Out).unwrap_or(0));
-            template.u16(family(to)).zeros(2).address(from).u32(reqid).u8(mode_of(mode)).zeros(3);
+            template.write_id(to, spi.filter(|_| direction == PolicyDirection::Out).unwrap_or(0));
+            template
+                .write_u16(address_family(to))
+                .write_zeros(2)
+                .write_address(from)
+                .write_u32(reqid)
+                .write_u8(mode_of(mode))
+                .write_zeros(3);
             // Any algorithms.
-            template.u32(u32::MAX).u32(u32::MAX).u32(u32::MAX);
-            message.attribute(TMPL, &template.0);
+            template.write_u32(u32::MAX).write_u32(u32::MAX).write_u32(u32::MAX);
+            message.write_attribute(TMPL, &template.0);
         }
-        message.attribute(IF_ID, &interface.to_ne_bytes());
-        message.end()
+        message.write_attribute(IF_ID, &interface.to_ne_bytes());
+        message.finish_message()
     }
 
     /// A policy that is to be there no more.
-    pub(crate) fn no_policy(selector: &Selector, direction: Direction, interface: u32) -> Vec<u8> {
+    pub(crate) fn no_policy(selector: &XfrmSelector, direction: PolicyDirection, interface: u32) -> Vec<u8> {
         let mut message = Self::new(DELPOLICY, ACK);
-        message.selector(selector, direction).u32(0).u8(direction as u8).zeros(3);
-        message.attribute(IF_ID, &interface.to_ne_bytes());
-        message.end()
+        message.write_selector(selector, direction).write_u32(0).write_u8(direction as u8).write_zeros(3);
+        message.write_attribute(IF_ID, &interface.to_ne_bytes());
+        message.finish_message()
     }
     /// The same of a policy that the kernel has told.
-    pub(crate) fn no_such_policy(told: &ToldPolicy, interface: u32) -> Vec<u8> {
+    pub(crate) fn no_such_policy(told: &ReportedPolicy, interface: u32) -> Vec<u8> {
         let mut message = Self::new(DELPOLICY, ACK);
-        message.bytes(&told.selector).u32(0).u8(told.direction).zeros(3);
-        message.attribute(IF_ID, &interface.to_ne_bytes());
-        message.end()
+        message.write_bytes(&told.selector).write_u32(0).write_u8(told.direction).write_zeros(3);
+        message.write_attribute(IF_ID, &interface.to_ne_bytes());
+        message.finish_message()
     }
 
     /// An SA that is to be there, which goes on with numbers where another has left off.
-    pub(crate) fn state(state: &State<'_>, numbers: Option<&Numbers>) -> Vec<u8> {
+    pub(crate) fn add_state(state: &XfrmState<'_>, numbers: Option<&ReplayState>) -> Vec<u8> {
         let mut message = Self::new(NEWSA, ACK | CREATE | EXCL);
         let flags = if state.transform.extended_sequence_numbers { ESN | AF_UNSPEC } else { AF_UNSPEC };
-        let flags = if state.mode == Mode::Tunnel { flags } else { flags & !AF_UNSPEC };
-        message.zeros(SELECTOR).id(state.to.0, state.spi).address(state.from.0);
-        message.lifetime(&state.lifetime).zeros(32 + 12).u32(0).u32(state.reqid);
-        message.u16(family(state.to.0)).u8(mode_of(state.mode)).u8(0).u8(flags).zeros(7);
+        let flags = if state.mode == IpsecMode::Tunnel { flags } else { flags & !AF_UNSPEC };
+        message.write_zeros(SELECTOR).write_id(state.to.0, state.spi).write_address(state.from.0);
+        message.write_lifetime(&state.lifetime).write_zeros(32 + 12).write_u32(0).write_u32(state.reqid);
+        message
+            .write_u16(address_family(state.to.0))
+            .write_u8(mode_of(state.mode))
+            .write_u8(0)
+            .write_u8(flags)
+            .write_zeros(7);
         let algorithm = |name: &str, key: &[u8], length: Option<usize>| {
             let mut content = Self(name.as_bytes().to_vec());
-            content.zeros(64 - name.len()).u32(8 * key.len() as u32);
+            content.write_zeros(64 - name.len()).write_u32(8 * key.len() as u32);
             if let Some(length) = length {
-                content.u32(8 * length as u32);
+                content.write_u32(8 * length as u32);
             }
-            content.bytes(key);
+            content.write_bytes(key);
             content.0
         };
         let (cipher, code) = (&state.keys.cipher, &state.keys.integrity);
         match state.transform.cipher {
             Some(CipherAlgorithm::AesGcm) => {
-                message.attribute(ALG_AEAD, &algorithm("rfc4106(gcm(aes))", cipher, Some(16)));
+                message.write_attribute(ALG_AEAD, &algorithm("rfc4106(gcm(aes))", cipher, Some(16)));
             }
             Some(CipherAlgorithm::ChaCha20Poly1305) => {
                 let name = "rfc7539esp(chacha20,poly1305)";
-                message.attribute(ALG_AEAD, &algorithm(name, cipher, Some(16)));
+                message.write_attribute(ALG_AEAD, &algorithm(name, cipher, Some(16)));
             }
             Some(CipherAlgorithm::AesCbc) => {
-                message.attribute(ALG_CRYPT, &algorithm("cbc(aes)", cipher, None));
+                message.write_attribute(ALG_CRYPT, &algorithm("cbc(aes)", cipher, None));
             }
             Some(CipherAlgorithm::TripleDesCbc) => {
-                message.attribute(ALG_CRYPT, &algorithm("cbc(des3_ede)", cipher, None));
+                message.write_attribute(ALG_CRYPT, &algorithm("cbc(des3_ede)", cipher, None));
             }
-            None => message.attribute(ALG_CRYPT, &algorithm("ecb(cipher_null)", &[], None)),
+            None => message.write_attribute(ALG_CRYPT, &algorithm("ecb(cipher_null)", &[], None)),
         }
         if let Some(integrity) = state.transform.integrity {
             let name = match integrity.mac {
@@ -275,51 +298,63 @@ impl Message {
                 MacAlgorithm::HmacSha512 => "hmac(sha512)",
                 MacAlgorithm::AesXcbc => "xcbc(aes)",
             };
-            message.attribute(ALG_AUTH_TRUNC, &algorithm(name, code, Some(integrity.len)));
+            message.write_attribute(ALG_AUTH_TRUNC, &algorithm(name, code, Some(integrity.len)));
         }
         if state.encapsulated {
             let mut content = Self(Vec::new());
-            content.u16(ESP_IN_UDP).bytes(&state.from.1.to_be_bytes()).bytes(&state.to.1.to_be_bytes());
-            message.attribute(ENCAP, &content.zeros(18).0);
+            content
+                .write_u16(ESP_IN_UDP)
+                .write_bytes(&state.from.1.to_be_bytes())
+                .write_bytes(&state.to.1.to_be_bytes());
+            message.write_attribute(ENCAP, &content.write_zeros(18).0);
         }
         match numbers {
-            Some(Numbers(numbers)) => message.attribute(REPLAY_ESN_VAL, numbers),
+            Some(ReplayState(numbers)) => message.write_attribute(REPLAY_ESN_VAL, numbers),
             None => {
                 let words = state.window.div_ceil(32);
                 let mut content = Self(Vec::new());
-                content.u32(words).zeros(16).u32(words * 32).zeros(4 * words as usize);
-                message.attribute(REPLAY_ESN_VAL, &content.0);
+                content
+                    .write_u32(words)
+                    .write_zeros(16)
+                    .write_u32(words * 32)
+                    .write_zeros(4 * words as usize);
+                message.write_attribute(REPLAY_ESN_VAL, &content.0);
             }
         }
         if let Some(mark) = state.mark {
-            message.attribute(SET_MARK, &mark.to_ne_bytes());
+            message.write_attribute(SET_MARK, &mark.to_ne_bytes());
         }
-        message.attribute(IF_ID, &state.interface.to_ne_bytes());
-        message.end()
+        message.write_attribute(IF_ID, &state.interface.to_ne_bytes());
+        message.finish_message()
     }
 
     /// An SA that is to be there no more, or that is asked for.
-    pub(crate) fn about(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
+    pub(crate) fn for_state(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
         let mut message = Self::new(kind, ACK);
-        message.address(to).bytes(&spi.to_be_bytes()).u16(family(to)).u8(ESP).u8(0);
-        message.end()
+        message
+            .write_address(to)
+            .write_bytes(&spi.to_be_bytes())
+            .write_u16(address_family(to))
+            .write_u8(ESP)
+            .write_u8(0);
+        message.finish_message()
     }
     /// All SAs, or all policies.
-    pub(crate) fn all(kind: u16) -> Vec<u8> {
-        Self::new(kind, DUMP).end()
+    pub(crate) fn dump_all(kind: u16) -> Vec<u8> {
+        Self::new(kind, DUMP).finish_message()
     }
 }
 
-const fn mode_of(mode: Mode) -> u8 {
+const fn mode_of(mode: IpsecMode) -> u8 {
     match mode {
-        Mode::Transport => 0,
-        Mode::Tunnel => 1,
+        IpsecMode::Transport => 0,
+        IpsecMode::Tunnel => 1,
     }
 }
 
 /// A policy as the kernel tells it: as much as it takes to name it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ToldPolicy {
+pub(crate) struct ReportedPolicy {
     selector: Vec<u8>,
     direction: u8,
     pub(crate) interface: u32,
@@ -327,14 +362,14 @@ pub(crate) struct ToldPolicy {
 
 /// What a message of the kernel says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum KernelMessage {
     /// The request was done, or why not.
     Done(Result<(), i32>),
-    State(Told),
-    Policy(ToldPolicy),
+    State(ReportedState),
+    Policy(ReportedPolicy),
     /// A packet of this flow, which a policy of this selector is for, needs an SA.
     Acquire {
-        flow: Flow,
+        flow: PacketFlow,
         policy: Vec<u8>,
     },
     /// An SA has carried nearly all that it may, or all.
@@ -346,93 +381,94 @@ pub(crate) enum Said {
 
 /// Octets of a message, of which there may be fewer than it takes.
 #[derive(Clone, Copy)]
-struct Octets<'a>(&'a [u8]);
+struct OctetView<'a>(&'a [u8]);
 
-impl<'a> Octets<'a> {
-    fn at(self, at: usize, count: usize) -> Option<&'a [u8]> {
+impl<'a> OctetView<'a> {
+    fn slice_at(self, at: usize, count: usize) -> Option<&'a [u8]> {
         self.0.get(at..at.checked_add(count)?)
     }
-    fn array<const N: usize>(self, at: usize) -> Option<[u8; N]> {
-        self.at(at, N)?.try_into().ok()
+    fn array_at<const N: usize>(self, at: usize) -> Option<[u8; N]> {
+        self.slice_at(at, N)?.try_into().ok()
     }
-    fn u16(self, at: usize) -> Option<u16> {
-        self.array(at).map(u16::from_ne_bytes)
+    fn u16_at(self, at: usize) -> Option<u16> {
+        self.array_at(at).map(u16::from_ne_bytes)
     }
-    fn u32(self, at: usize) -> Option<u32> {
-        self.array(at).map(u32::from_ne_bytes)
+    fn u32_at(self, at: usize) -> Option<u32> {
+        self.array_at(at).map(u32::from_ne_bytes)
     }
-    fn u64(self, at: usize) -> Option<u64> {
-        self.array(at).map(u64::from_ne_bytes)
+    fn u64_at(self, at: usize) -> Option<u64> {
+        self.array_at(at).map(u64::from_ne_bytes)
     }
-    fn address(self, at: usize, family: u16) -> Option<IpAddr> {
+    fn address_at(self, at: usize, family: u16) -> Option<IpAddr> {
         match family {
-            AF_INET => self.array::<4>(at).map(|four| Ipv4Addr::from(four).into()),
-            AF_INET6 => self.array::<16>(at).map(|sixteen| Ipv6Addr::from(sixteen).into()),
+            AF_INET => self.array_at::<4>(at).map(|four| Ipv4Addr::from(four).into()),
+            AF_INET6 => self.array_at::<16>(at).map(|sixteen| Ipv6Addr::from(sixteen).into()),
             _ => None,
         }
     }
     /// The attributes behind what a message begins with.
-    fn attribute(self, mut at: usize, kind: u16) -> Option<&'a [u8]> {
+    fn find_attribute(self, mut at: usize, kind: u16) -> Option<&'a [u8]> {
         loop {
-            let (length, of) = (usize::from(self.u16(at)?), self.u16(at + 2)?);
-            let content = self.at(at + 4, length.checked_sub(4)?)?;
+            let (length, of) = (usize::from(self.u16_at(at)?), self.u16_at(at + 2)?);
+            let content = self.slice_at(at + 4, length.checked_sub(4)?)?;
             if of == kind {
                 return Some(content);
             }
             at += length.next_multiple_of(4);
         }
     }
-    fn interface(self, at: usize) -> u32 {
-        self.attribute(at, IF_ID).and_then(|content| Octets(content).u32(0)).unwrap_or(0)
+    fn interface_number(self, at: usize) -> u32 {
+        self.find_attribute(at, IF_ID).and_then(|content| OctetView(content).u32_at(0)).unwrap_or(0)
     }
 }
 
-fn one(kind: u16, body: &[u8]) -> Option<Said> {
-    let body = Octets(body);
+fn parse_message(kind: u16, body: &[u8]) -> Option<KernelMessage> {
+    let body = OctetView(body);
     Some(match kind {
         2 => {
-            let code = i32::from_ne_bytes(body.array(0)?);
-            Said::Done(if code == 0 { Ok(()) } else { Err(code.wrapping_neg()) })
+            let code = i32::from_ne_bytes(body.array_at(0)?);
+            KernelMessage::Done(if code == 0 { Ok(()) } else { Err(code.wrapping_neg()) })
         }
-        3 => Said::Done(Ok(())),
+        3 => KernelMessage::Done(Ok(())),
         NEWSA => {
-            let numbers = body.attribute(SA, REPLAY_ESN_VAL).unwrap_or_default().to_vec();
-            Said::State(Told {
-                spi: u32::from_be_bytes(body.array(72)?),
-                to: body.address(SELECTOR, body.u16(212)?)?,
-                volume: Volume { octets: body.u64(160)?, packets: body.u64(168)? },
-                interface: body.interface(SA),
-                numbers: Numbers(numbers),
+            let numbers = body.find_attribute(SA, REPLAY_ESN_VAL).unwrap_or_default().to_vec();
+            KernelMessage::State(ReportedState {
+                spi: u32::from_be_bytes(body.array_at(72)?),
+                to: body.address_at(SELECTOR, body.u16_at(212)?)?,
+                volume: TrafficVolume { octets: body.u64_at(160)?, packets: body.u64_at(168)? },
+                interface: body.interface_number(SA),
+                numbers: ReplayState(numbers),
             })
         }
-        NEWPOLICY => Said::Policy(ToldPolicy {
-            selector: body.at(0, SELECTOR)?.to_vec(),
-            direction: *body.at(160, 1)?.first()?,
-            interface: body.interface(POLICY),
+        NEWPOLICY => KernelMessage::Policy(ReportedPolicy {
+            selector: body.slice_at(0, SELECTOR)?.to_vec(),
+            direction: *body.slice_at(160, 1)?.first()?,
+            interface: body.interface_number(POLICY),
         }),
         ACQUIRE => {
-            let family = body.u16(40 + 40)?;
-            let (destination, source) = (body.address(40, family)?, body.address(56, family)?);
-            let port = |at| body.array(at).map(u16::from_be_bytes);
+            let family = body.u16_at(40 + 40)?;
+            let (destination, source) = (body.address_at(40, family)?, body.address_at(56, family)?);
+            let port = |at| body.array_at(at).map(u16::from_be_bytes);
             let ports = Some((port(76)?, port(72)?)).filter(|ports| *ports != (0, 0));
-            let protocol = *body.at(84, 1)?.first()?;
-            let flow = Flow { protocol, source, destination, ports };
-            Said::Acquire { flow, policy: body.at(96, SELECTOR)?.to_vec() }
+            let protocol = *body.slice_at(84, 1)?.first()?;
+            let flow = PacketFlow { protocol, source, destination, ports };
+            KernelMessage::Acquire { flow, policy: body.slice_at(96, SELECTOR)?.to_vec() }
         }
-        EXPIRE => {
-            Said::Expire { spi: u32::from_be_bytes(body.array(72)?), hard: *body.at(SA, 1)?.first()? != 0 }
-        }
+        EXPIRE => KernelMessage::Expire {
+            spi: u32::from_be_bytes(body.array_at(72)?),
+            hard: *body.slice_at(SA, 1)?.first()? != 0,
+        },
         _ => return None,
     })
 }
 
 /// What one datagram of the kernel says; what this program cannot read of it is left out.
-pub(crate) fn said(mut octets: &[u8]) -> Vec<Said> {
+pub(crate) fn parse_messages(mut octets: &[u8]) -> Vec<KernelMessage> {
     let mut all = Vec::new();
-    while let Some(length) = Octets(octets).u32(0) {
+    while let Some(length) = OctetView(octets).u32_at(0) {
         let Ok(length) = usize::try_from(length) else { break };
         let (Some(message), true) = (octets.get(..length), length >= HEADER) else { break };
-        all.extend(Octets(message).u16(4).and_then(|kind| one(kind, &message[HEADER..])));
+        all.extend(OctetView(message).u16_at(4).and_then(|kind| parse_message(kind, &message[HEADER..])));
         octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     all
@@ -444,11 +480,11 @@ const EXCL: u16 = 0x200;
 const CREATE: u16 = 0x400;
 const DUMP: u16 = 0x300;
 
-impl Numbers {
+impl ReplayState {
     /// So many packets further on, which may have gone since these were told: no number is to be used twice.
-    pub(crate) fn after(mut self, packets: u32) -> Self {
+    pub(crate) fn advance_by(mut self, packets: u32) -> Self {
         // `oseq` and `oseq_hi` of `struct xfrm_replay_state_esn`.
-        let (low, high) = (Octets(&self.0).u32(4), Octets(&self.0).u32(12));
+        let (low, high) = (OctetView(&self.0).u32_at(4), OctetView(&self.0).u32_at(12));
         if let (Some(low), Some(high)) = (low, high) {
             let (low, carry) = low.overflowing_add(packets);
             self.0[4..8].copy_from_slice(&low.to_ne_bytes());
@@ -459,7 +495,7 @@ impl Numbers {
 }
 
 /// The prefixes of a range of ports: each with the bits that count.
-fn ports(first: u16, last: u16) -> Vec<(u16, u16)> {
+fn port_prefixes(first: u16, last: u16) -> Vec<(u16, u16)> {
     let (mut at, end, mut all) = (u32::from(first), u32::from(last), Vec::new());
     while at <= end {
         let free = (0..=at.trailing_zeros().min(16)).rev().find(|free| at + (1 << free) - 1 <= end);
@@ -471,21 +507,21 @@ fn ports(first: u16, last: u16) -> Vec<(u16, u16)> {
 }
 
 /// What selectors of both sides are in the kernel's terms. `None`: in more than `most` parts, or of ports that cannot be seen.
-pub(crate) fn selectors(
+pub(crate) fn xfrm_selectors(
     local: &[TrafficSelector],
     remote: &[TrafficSelector],
     networks: &dyn Fn(&TrafficSelector) -> Vec<(IpAddr, u8)>,
     most: usize,
-) -> Option<Vec<Selector>> {
-    let sides = |selector: &TrafficSelector| -> Option<Vec<Side>> {
+) -> Option<Vec<XfrmSelector>> {
+    let sides = |selector: &TrafficSelector| -> Option<Vec<SelectorEnd>> {
         let ports = match (selector.start_port, selector.end_port) {
             (0, u16::MAX) => vec![(0, 0)],
-            (first, last) if first <= last => ports(first, last),
+            (first, last) if first <= last => port_prefixes(first, last),
             _ => return None,
         };
         let networks = networks(selector);
         let each = networks.iter().flat_map(|network| ports.iter().map(|port| (*network, *port)));
-        Some(each.map(|(network, port)| Side { network, port }).collect())
+        Some(each.map(|(network, port)| SelectorEnd { network, port }).collect())
     };
     let mut all = Vec::new();
     for (one, other) in local.iter().flat_map(|one| remote.iter().map(move |other| (one, other))) {
@@ -499,7 +535,7 @@ pub(crate) fn selectors(
         }
         let remotes = sides(other)?;
         for local in sides(one)? {
-            all.extend(remotes.iter().map(|remote| Selector { local, remote: *remote, protocol }));
+            all.extend(remotes.iter().map(|remote| XfrmSelector { local, remote: *remote, protocol }));
         }
         if all.len() > most {
             return None;
@@ -511,9 +547,9 @@ pub(crate) fn selectors(
 }
 
 /// A policy's selector as the kernel tells it of packets that go.
-pub(crate) fn told(selector: &Selector) -> Vec<u8> {
-    let mut message = Message(Vec::new());
-    message.selector(selector, Direction::Out);
+pub(crate) fn encode_selector(selector: &XfrmSelector) -> Vec<u8> {
+    let mut message = XfrmRequest(Vec::new());
+    message.write_selector(selector, PolicyDirection::Out);
     message.0
 }
 
@@ -521,70 +557,70 @@ pub(crate) fn told(selector: &Selector) -> Vec<u8> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use usher_crypto::Key;
+    use usher_crypto::SecretValue;
 
-    fn selector() -> Selector {
-        let side = |address: [u8; 4]| Side { network: (address.into(), 24), port: (0, 0) };
-        Selector { local: side([10, 1, 0, 0]), remote: side([10, 2, 0, 0]), protocol: 17 }
+    fn test_selector() -> XfrmSelector {
+        let side = |address: [u8; 4]| SelectorEnd { network: (address.into(), 24), port: (0, 0) };
+        XfrmSelector { local: side([10, 1, 0, 0]), remote: side([10, 2, 0, 0]), protocol: 17 }
     }
 
     /// Sizes and places as a C compiler has them for `linux/xfrm.h` where integers of 64 bits are aligned to eight octets.
     #[test]
     fn messages_are_laid_out_as_the_kernel_has_them() {
         let outer = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        let deed = Deed::Protect { reqid: 7, outer, mode: Mode::Tunnel, spi: Some(0x1234) };
-        let policy = Message::policy(&selector(), Direction::Out, (deed, 100, 4500));
+        let deed = XfrmAction::Protect { reqid: 7, outer, mode: IpsecMode::Tunnel, spi: Some(0x1234) };
+        let policy = XfrmRequest::update_policy(&test_selector(), PolicyDirection::Out, (deed, 100, 4500));
         assert_eq!(policy.len(), HEADER + POLICY + 4 + 64 + 8);
         assert_eq!(policy[HEADER..][..4], [10, 2, 0, 0]);
         assert_eq!(policy[HEADER + 16..][..4], [10, 1, 0, 0]);
         assert_eq!(policy[HEADER + POLICY + 4..][..4], [192, 0, 2, 2]);
         assert_eq!(policy[HEADER + POLICY + 4 + 16..][..4], [0, 0, 0x12, 0x34]);
-        let inwards = Message::policy(&selector(), Direction::In, (deed, 100, 4500));
+        let inwards = XfrmRequest::update_policy(&test_selector(), PolicyDirection::In, (deed, 100, 4500));
         assert_eq!(inwards[HEADER..][..4], [10, 1, 0, 0]);
         assert_eq!(inwards[HEADER + POLICY + 4..][..4], [192, 0, 2, 1]);
         assert_eq!(inwards[HEADER + POLICY + 4 + 16..][..4], [0; 4], "any SA of its number");
-        assert_eq!(Message::no_policy(&selector(), Direction::Out, 1).len(), HEADER + 64 + 8);
-        assert_eq!(Message::about(DELSA, outer.0, 1).len(), HEADER + 24);
-        let keys = Keys { cipher: Key::from(&[3; 20][..]), integrity: Key::from(&[][..]) };
-        let transform = Transform {
+        assert_eq!(XfrmRequest::no_policy(&test_selector(), PolicyDirection::Out, 1).len(), HEADER + 64 + 8);
+        assert_eq!(XfrmRequest::for_state(DELSA, outer.0, 1).len(), HEADER + 24);
+        let keys = EspKeys { cipher: SecretValue::from(&[3; 20][..]), integrity: SecretValue::from(&[][..]) };
+        let transform = EspTransform {
             cipher: Some(CipherAlgorithm::AesGcm),
             integrity: None,
             extended_sequence_numbers: true,
         };
-        let state = State {
+        let state = XfrmState {
             spi: 0x0102_0304,
             from: (outer.0, 4500),
             to: (outer.1, 4500),
             encapsulated: true,
             reqid: 7,
-            mode: Mode::Tunnel,
+            mode: IpsecMode::Tunnel,
             transform,
             keys: &keys,
-            lifetime: Lifetime::default(),
+            lifetime: SaLifetime::default(),
             window: 1024,
             mark: Some(9),
             interface: 4500,
         };
-        let octets = Message::state(&state, None);
+        let octets = XfrmRequest::add_state(&state, None);
         let algorithm = (4 + 64 + 4 + 4 + 20usize).next_multiple_of(4);
         assert_eq!(octets.len(), HEADER + SA + algorithm + (4 + 24) + (4 + 24 + 128) + 8 + 8);
         // As the kernel would tell it.
-        let [Said::State(told)] = &said(&octets)[..] else { panic!("it is an SA") };
+        let [KernelMessage::State(told)] = &parse_messages(&octets)[..] else { panic!("it is an SA") };
         assert_eq!((told.spi, told.to, told.interface), (0x0102_0304, outer.1, 4500));
-        let again = Message::state(&state, Some(&told.numbers));
+        let again = XfrmRequest::add_state(&state, Some(&told.numbers));
         assert_eq!(again, octets);
-        let later = Message::state(&state, Some(&told.numbers.clone().after(5)));
+        let later = XfrmRequest::add_state(&state, Some(&told.numbers.clone().advance_by(5)));
         let at = HEADER + SA + algorithm + 28 + 4;
         assert_eq!(later[at + 4..at + 8], 5u32.to_ne_bytes());
     }
 
     #[test]
     fn ranges_of_ports_are_prefixes() {
-        assert_eq!(ports(0, 65535), [(0, 0)]);
-        assert_eq!(ports(80, 80), [(80, 0xffff)]);
-        assert_eq!(ports(1023, 1025), [(1023, 0xffff), (1024, 0xfffe)]);
+        assert_eq!(port_prefixes(0, 65535), [(0, 0)]);
+        assert_eq!(port_prefixes(80, 80), [(80, 0xffff)]);
+        assert_eq!(port_prefixes(1023, 1025), [(1023, 0xffff), (1024, 0xfffe)]);
         for (first, last) in [(0, 1), (5, 1000), (60_000, 65_535)] {
-            let all = ports(first, last);
+            let all = port_prefixes(first, last);
             let count = (0..=u16::MAX).filter(|port| all.iter().any(|(at, mask)| port & mask == *at)).count();
             assert_eq!(count, usize::from(last - first) + 1);
         }
@@ -593,8 +629,8 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_comes_is_read_or_left_out(octets in prop::collection::vec(any::<u8>(), 0..600), kind in 0u16..40) {
-            let _ = said(&octets);
-            let _ = one(kind, &octets);
+            let _ = parse_messages(&octets);
+            let _ = parse_message(kind, &octets);
         }
     }
 }

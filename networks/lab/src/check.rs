@@ -1,9 +1,9 @@
 //! What this machine offers to a lab, and how precise a lab is on it.
 
-use crate::error::{Doing, LabError};
-use crate::relay::{Delays, LATEST, RelayReport, delays};
-use crate::topology::{End, HostSpec, LinkSpec, Topology};
-use crate::{Lab, Registry, acquire, sys};
+use crate::error::{ErrorContext, LabError};
+use crate::relay::{DelayStats, LATEST, RelayReport, delay_stats};
+use crate::topology::{HostSpec, LabTopology, LinkEnd, LinkSpec};
+use crate::{Lab, LabRegistry, acquire_rights, sys};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_getres};
 use std::io;
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::Duration as Elapsed;
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Seed};
-use usher_live::Clock;
-use usher_sim::{Framing, LinkConfig};
+use usher_live::SystemClock;
+use usher_sim::{LinkConfig, LinkFraming};
 
 /// One thing that a lab needs or can use.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Offer {
+pub struct LabFeature {
     /// What it is called.
     pub name: &'static str,
     /// Whether a lab cannot be without it.
@@ -30,32 +30,32 @@ pub struct Offer {
 
 /// How much longer than its link's delay a datagram took.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
-pub struct Measured {
+pub struct DelayMeasurement {
     /// Datagrams a second that were sent over the link.
     pub rate: u32,
     /// The link's delay: seconds.
     pub delay: f64,
     /// From the sending program to the receiving one, less the link's delay: the kernel's way and the programs' turns are in it.
     /// What the receiving program was too late to take is not counted.
-    pub programs: Delays,
+    pub programs: DelayStats,
     /// What the relay did, with its own share.
     pub relay: RelayReport,
 }
 
 /// What this machine offers. Without the rights to build a lab this is about the rest.
 ///
-/// A process that is not root's calls this before it has threads, as [`acquire`] says.
+/// A process that is not root's calls this before it has threads, as [`acquire_rights`] says.
 #[must_use]
-pub fn offers(registry: &Registry) -> Vec<Offer> {
-    let rights = acquire();
+pub fn check_features(registry: &LabRegistry) -> Vec<LabFeature> {
+    let rights = acquire_rights();
     let mut offers = Vec::new();
     let mut add = |name, needed, result: Result<String, String>| {
         let there = result.is_ok();
-        offers.push(Offer { name, needed, there, detail: result.unwrap_or_else(|why| why) });
+        offers.push(LabFeature { name, needed, there, detail: result.unwrap_or_else(|why| why) });
     };
     add("network namespaces", true, rights.as_ref().map(|r| format!("by {r}")).map_err(ToString::to_string));
     let tried = match rights {
-        Ok(_) => small(registry).map_err(|e| e.to_string()),
+        Ok(_) => run_small_lab(registry).map_err(|e| e.to_string()),
         Err(_) => Err("not tried: it needs network namespaces".to_owned()),
     };
     add(
@@ -77,8 +77,8 @@ pub fn offers(registry: &Registry) -> Vec<Offer> {
         Err(why) => Err(why.clone()),
     };
     add("real-time turn", false, turn);
-    add("timers of high resolution", false, resolution());
-    add("SCTP", false, sctp());
+    add("timers of high resolution", false, check_clock_resolution());
+    add("SCTP", false, check_sctp());
     add(
         "cycle counter",
         false,
@@ -89,14 +89,14 @@ pub fn offers(registry: &Registry) -> Vec<Offer> {
     offers
 }
 
-fn resolution() -> Result<String, String> {
+fn check_clock_resolution() -> Result<String, String> {
     let resolution = clock_getres(ClockId::Monotonic);
     let nanoseconds = resolution.tv_sec.saturating_mul(1_000_000_000).saturating_add(resolution.tv_nsec as _);
     let text = format!("{nanoseconds} ns");
     if nanoseconds <= 1000 { Ok(text) } else { Err(format!("{text}: delays are as coarse as that")) }
 }
 
-fn sctp() -> Result<String, String> {
+fn check_sctp() -> Result<String, String> {
     let protocol = socket2::Protocol::from(libc::IPPROTO_SCTP);
     socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, Some(protocol))
         .map(|_| "the kernel speaks it".to_owned())
@@ -104,7 +104,7 @@ fn sctp() -> Result<String, String> {
 }
 
 /// Two hosts and a link of this delay.
-fn two(delay: Duration) -> Topology {
+fn two_host_topology(delay: Duration) -> LabTopology {
     let channel = ChannelConfig { delay, ..Default::default() };
     let host = |n: u8| HostSpec {
         name: format!("host-{n}"),
@@ -113,14 +113,19 @@ fn two(delay: Duration) -> Topology {
         initial_window: None,
         quick_ack: false,
     };
-    Topology {
+    LabTopology {
         name: "usher lab check".to_owned(),
         seed: Seed::new(1),
         hosts: (0..2).map(host).collect(),
         links: vec![LinkSpec {
             name: "link".to_owned(),
-            ends: [End::of(0), End::of(1)],
-            config: LinkConfig { up: channel.clone(), down: channel, mtu: 1500, framing: Framing::Ethernet },
+            ends: [LinkEnd::for_host(0), LinkEnd::for_host(1)],
+            config: LinkConfig {
+                up: channel.clone(),
+                down: channel,
+                mtu: 1500,
+                framing: LinkFraming::Ethernet,
+            },
             capture: [None; 2],
         }],
     }
@@ -135,27 +140,32 @@ const PORT: u16 = 9000;
 const DELAY: Duration = Duration::from_millis(5);
 
 /// A lab of two hosts over whose link one datagram goes.
-fn small(registry: &Registry) -> Result<RelayReport, LabError> {
-    Ok(precision(registry, 1000, 1)?.relay)
+fn run_small_lab(registry: &LabRegistry) -> Result<RelayReport, LabError> {
+    Ok(measure_precision(registry, 1000, 1)?.relay)
 }
 
 /// Sends this many datagrams over a link of 5 ms in a lab of two hosts, at this rate a second, and sees how long each takes.
 ///
 /// # Errors
 /// [`LabError`], also where a datagram does not arrive.
-pub fn precision(registry: &Registry, rate: u32, count: u32) -> Result<Measured, LabError> {
-    let mut lab = Lab::build(two(DELAY), registry)?;
-    let clock = Clock::start();
-    lab.start(clock, None)?;
+pub fn measure_precision(
+    registry: &LabRegistry,
+    rate: u32,
+    count: u32,
+) -> Result<DelayMeasurement, LabError> {
+    let mut lab = Lab::build(two_host_topology(DELAY), registry)?;
+    let clock = SystemClock::start();
+    lab.start_relay(clock, None)?;
     let bind = |host: usize| {
-        let bound = lab.namespace(host).run(|| UdpSocket::bind((ADDRESSES[host], PORT)))?;
-        bound.doing(|| format!("bind a socket on host {host}"))
+        let bound = lab.namespace(host).run_inside(|| UdpSocket::bind((ADDRESSES[host], PORT)))?;
+        bound.with_context(|| format!("bind a socket on host {host}"))
     };
     let (from, to) = (bind(0)?, bind(1)?);
-    to.set_read_timeout(Some(Elapsed::from_secs(10))).doing(|| "set a socket's timeout".to_owned())?;
+    to.set_read_timeout(Some(Elapsed::from_secs(10))).with_context(|| "set a socket's timeout".to_owned())?;
     let receiver = std::thread::Builder::new().name("lab-check".to_owned());
-    let receiver =
-        receiver.spawn(move || receive(&to, clock, count)).doing(|| "start a thread".to_owned())?;
+    let receiver = receiver
+        .spawn(move || measure_delays(&to, clock, count))
+        .with_context(|| "start a thread".to_owned())?;
     // Several at a time where they come faster than threads can sleep.
     let period = Elapsed::from_millis(1).max(Elapsed::from_secs(1) / rate.max(1));
     let at_once = (f64::from(rate) * period.as_secs_f64()).round().max(1.0) as u32;
@@ -163,21 +173,21 @@ pub fn precision(registry: &Registry, rate: u32, count: u32) -> Result<Measured,
     while sent < count {
         for _ in 0..at_once.min(count - sent) {
             let stamp = clock.now().as_nanos().to_be_bytes();
-            from.send_to(&stamp, (ADDRESSES[1], PORT)).doing(|| "send a datagram".to_owned())?;
+            from.send_to(&stamp, (ADDRESSES[1], PORT)).with_context(|| "send a datagram".to_owned())?;
             sent += 1;
         }
         let due = begin + period * (sent / at_once);
         std::thread::sleep(due.saturating_duration_since(std::time::Instant::now()));
     }
     let received = receiver.join().map_err(|_| LabError::Ended("receiver"))?;
-    let programs = delays(&received.doing(|| "receive what was sent".to_owned())?);
-    let relay = lab.stop()?.map(|o| o.relay).unwrap_or_default();
-    Ok(Measured { rate, delay: DELAY.as_secs_f64(), programs, relay })
+    let programs = delay_stats(&received.with_context(|| "receive what was sent".to_owned())?);
+    let relay = lab.stop_relay()?.map(|o| o.relay).unwrap_or_default();
+    Ok(DelayMeasurement { rate, delay: DELAY.as_secs_f64(), programs, relay })
 }
 
 /// How much longer than the link's delay each of the datagrams took. On a machine that is busy with other things a socket may
 /// have no room for some: they are not counted.
-fn receive(socket: &UdpSocket, clock: Clock, count: u32) -> io::Result<Histogram<u64>> {
+fn measure_delays(socket: &UdpSocket, clock: SystemClock, count: u32) -> io::Result<Histogram<u64>> {
     let mut late = Histogram::new_with_bounds(1, LATEST, 3).map_err(io::Error::other)?;
     let mut stamp = [0; 8];
     for _ in 0..count {

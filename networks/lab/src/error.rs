@@ -13,7 +13,7 @@ pub enum LabError {
     Unfit(String),
     /// The system does not let us.
     #[error("{0}")]
-    Permission(#[from] crate::Missing),
+    Permission(#[from] crate::MissingRights),
     /// The kernel refused a step.
     #[error("the lab could not {doing}: {source}")]
     Kernel {
@@ -28,13 +28,13 @@ pub enum LabError {
 }
 
 /// Says what was being done when the kernel refused.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     /// As an error of the lab.
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, LabError>;
+    fn with_context(self, what: impl FnOnce() -> String) -> Result<T, LabError>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, LabError> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
+    fn with_context(self, what: impl FnOnce() -> String) -> Result<T, LabError> {
         self.map_err(|source| LabError::Kernel { doing: what(), source: source.into() })
     }
 }

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 use usher_core::Instant;
-use usher_core::impair::{Channel, Fate};
-use usher_sim::{DISCARD_PORT, Framing, LinkStats};
+use usher_core::impair::{Channel, PacketFate};
+use usher_sim::{DISCARD_PORT, LinkFraming, LinkStats};
 
 use crate::hosts::EAPOL;
 use crate::sys::ETHERNET;
-use crate::topology::Topology;
+use crate::topology::LabTopology;
 
 /// Octets of the headers that are looked into.
 const IPV4: usize = 20;
@@ -21,9 +21,9 @@ const PROTOCOL_UDP: u8 = 17;
 
 /// One direction of a link.
 #[derive(Debug)]
-struct Direction {
+struct RelayDirection {
     channel: Channel,
-    framing: Framing,
+    framing: LinkFraming,
     stats: LinkStats,
     /// The interface in the relay's namespace by which the receiver is reached, and the receiver's address on it.
     interface: u32,
@@ -38,7 +38,7 @@ struct Direction {
 
 /// A packet under way.
 #[derive(Debug)]
-struct UnderWay {
+struct FrameInFlight {
     direction: usize,
     damaged: bool,
     frame: Vec<u8>,
@@ -46,7 +46,7 @@ struct UnderWay {
 
 /// A packet that has arrived.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct ArrivedPacket {
     /// When it was to.
     pub(crate) due: Instant,
     /// By which interface of the relay.
@@ -54,17 +54,17 @@ pub(crate) struct Arrival {
     /// Its octets, from the Ethernet header on.
     pub(crate) frame: Vec<u8>,
     /// Where it is captured.
-    pub(crate) capture: Option<(u16, Framing)>,
+    pub(crate) capture: Option<(u16, LinkFraming)>,
     /// The receiver does not get it: it is damaged, and not for one of the receiver's addresses, whose checksums would tell.
     pub(crate) withheld: bool,
 }
 
 /// All directions of all links, and what is under way on them.
 #[derive(Debug)]
-pub(crate) struct Links {
-    directions: Vec<Direction>,
+pub(crate) struct LinkTable {
+    directions: Vec<RelayDirection>,
     queue: BinaryHeap<Reverse<(Instant, u64, usize)>>,
-    under_way: Vec<UnderWay>,
+    in_flight: Vec<FrameInFlight>,
     free: Vec<usize>,
     spare: Vec<Vec<u8>>,
     sequence: u64,
@@ -72,19 +72,19 @@ pub(crate) struct Links {
     pub(crate) ignored: u64,
 }
 
-impl Links {
-    pub(crate) fn new(topology: &Topology) -> Self {
+impl LinkTable {
+    pub(crate) fn new(topology: &LabTopology) -> Self {
         let mut directions = Vec::new();
         for (n, link) in topology.links.iter().enumerate() {
             for (channel, from) in [(&link.config.up, 0), (&link.config.down, 1)] {
                 let to = 1 - from;
-                let rng = topology.seed.stream("link", directions.len() as u64);
-                directions.push(Direction {
+                let rng = topology.seed.derive_rng("link", directions.len() as u64);
+                directions.push(RelayDirection {
                     channel: Channel::new(channel.clone(), rng),
                     framing: link.config.framing,
                     stats: LinkStats::default(),
-                    interface: interface(n, to),
-                    mac: mac(topology, n, to),
+                    interface: relay_interface_index(n, to),
+                    mac: host_mac(topology, n, to),
                     receiver: topology.hosts[link.ends[to].host].addresses.clone(),
                     offered: Instant::ZERO,
                     leaves: link.capture[from],
@@ -95,7 +95,7 @@ impl Links {
         Self {
             directions,
             queue: BinaryHeap::new(),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
             sequence: 0,
@@ -110,7 +110,7 @@ impl Links {
 
     /// A frame left the host behind this interface of the relay; `leaves` sees it as it is on the link, if the link is
     /// captured there.
-    pub(crate) fn offer(
+    pub(crate) fn offer_frame(
         &mut self,
         interface: u32,
         at: Instant,
@@ -118,7 +118,9 @@ impl Links {
         leaves: impl FnOnce(u16, Instant, &[u8]),
     ) {
         let index = (interface as usize).wrapping_sub(FIRST as usize);
-        let (Some(direction), Some(packet)) = (self.directions.get_mut(index), Packet::read(octets)) else {
+        let (Some(direction), Some(packet)) =
+            (self.directions.get_mut(index), PacketInfo::parse_frame(octets))
+        else {
             self.ignored += 1;
             return;
         };
@@ -143,21 +145,21 @@ impl Links {
             stats.background += 1;
             stats.background_bytes += u64::from(bytes);
         }
-        match direction.channel.offer(at, bytes) {
-            Fate::Delivered { arrives, corrupted, again, .. } => {
+        match direction.channel.offer_packet(at, bytes) {
+            PacketFate::Delivered { arrives, corrupted, duplicate_arrives: again, .. } => {
                 stats.corrupted += u64::from(corrupted);
                 if let Some(again) = again {
                     stats.duplicated += 1;
                     let copy = frame.clone();
-                    self.keep(index, arrives, corrupted, frame);
-                    self.keep(index, again, false, copy);
+                    self.schedule_arrival(index, arrives, corrupted, frame);
+                    self.schedule_arrival(index, again, false, copy);
                 } else {
-                    self.keep(index, arrives, corrupted, frame);
+                    self.schedule_arrival(index, arrives, corrupted, frame);
                 }
             }
             lost => {
                 match lost {
-                    Fate::QueueFull => stats.queue_full += 1,
+                    PacketFate::QueueFull => stats.queue_full += 1,
                     _ => stats.lost += 1,
                 }
                 stats.dropped_bytes += u64::from(bytes);
@@ -166,16 +168,16 @@ impl Links {
         }
     }
 
-    fn keep(&mut self, direction: usize, arrives: Instant, damaged: bool, frame: Vec<u8>) {
-        let packet = UnderWay { direction, damaged, frame };
+    fn schedule_arrival(&mut self, direction: usize, arrives: Instant, damaged: bool, frame: Vec<u8>) {
+        let packet = FrameInFlight { direction, damaged, frame };
         let place = match self.free.pop() {
             Some(place) => {
-                self.under_way[place] = packet;
+                self.in_flight[place] = packet;
                 place
             }
             None => {
-                self.under_way.push(packet);
-                self.under_way.len() - 1
+                self.in_flight.push(packet);
+                self.in_flight.len() - 1
             }
         };
         self.sequence += 1;
@@ -183,23 +185,23 @@ impl Links {
     }
 
     /// When the next packet arrives.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next_arrival(&self) -> Option<Instant> {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// How many packets are under way.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn in_flight_count(&self) -> usize {
         self.queue.len()
     }
 
     /// The next packet that has arrived by `now`.
-    pub(crate) fn arrive(&mut self, now: Instant) -> Option<Arrival> {
-        if self.next()? > now {
+    pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<ArrivedPacket> {
+        if self.next_arrival()? > now {
             return None;
         }
         let Reverse((due, _, place)) = self.queue.pop()?;
         self.free.push(place);
-        let packet = &mut self.under_way[place];
+        let packet = &mut self.in_flight[place];
         let mut frame = std::mem::take(&mut packet.frame);
         let direction = &self.directions[packet.direction];
         let mut withheld = false;
@@ -207,15 +209,15 @@ impl Links {
             if let Some(last) = frame.last_mut() {
                 *last ^= 1;
             }
-            let to = Packet::read(&frame).and_then(|p| p.to);
+            let to = PacketInfo::parse_frame(&frame).and_then(|p| p.to);
             withheld = !to.is_some_and(|to| direction.receiver.contains(&to));
         }
         let capture = direction.arrives.map(|point| (point, direction.framing));
-        Some(Arrival { due, interface: direction.interface, frame, capture, withheld })
+        Some(ArrivedPacket { due, interface: direction.interface, frame, capture, withheld })
     }
 
     /// Takes a frame back whose octets are not needed any more.
-    pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
+    pub(crate) fn recycle_frame(&mut self, frame: Vec<u8>) {
         self.spare.push(frame);
     }
 }
@@ -224,39 +226,39 @@ impl Links {
 const FIRST: u32 = 2;
 
 /// The index of the interface in the relay's namespace that is at a link's end.
-pub(crate) fn interface(link: usize, end: usize) -> u32 {
+pub(crate) fn relay_interface_index(link: usize, end: usize) -> u32 {
     FIRST + (2 * link + end) as u32
 }
 
 /// The locally administered MAC address of the host's interface at a link's end: its address' number and its port, as in
 /// the simulator.
-pub(crate) fn mac(topology: &Topology, link: usize, end: usize) -> [u8; 6] {
+pub(crate) fn host_mac(topology: &LabTopology, link: usize, end: usize) -> [u8; 6] {
     let end = topology.links[link].ends[end];
-    let [_, a, b, c] = topology.number(end).to_be_bytes();
-    let port = topology.place(end.host, link).unwrap_or(0);
+    let [_, a, b, c] = topology.address_number(end).to_be_bytes();
+    let port = topology.port_index(end.host, link).unwrap_or(0);
     [0x02, 0, port as u8, a, b, c]
 }
 
 /// The octets that are on a link with this framing.
-pub(crate) fn on_link(frame: &[u8], framing: Framing) -> &[u8] {
+pub(crate) fn on_link(frame: &[u8], framing: LinkFraming) -> &[u8] {
     match framing {
-        Framing::Ethernet | Framing::Pppoe => frame,
-        Framing::None => frame.get(ETHERNET..).unwrap_or_default(),
+        LinkFraming::Ethernet | LinkFraming::Pppoe => frame,
+        LinkFraming::None => frame.get(ETHERNET..).unwrap_or_default(),
     }
 }
 
 /// What the relay has to know of an IP packet.
 #[derive(Clone, Copy, Debug)]
-struct Packet {
+struct PacketInfo {
     /// Where IP is to carry it; `None` for a frame of EAPOL, which goes no further than the link and keeps its addresses.
     to: Option<IpAddr>,
     background: bool,
 }
 
-impl Packet {
+impl PacketInfo {
     /// Of a frame for one receiver that holds an IP packet, and of one of EAPOL; `None` for all others, of which the simulator
     /// knows none: neighbour discovery, multicast, what else a kernel says on its own.
-    fn read(frame: &[u8]) -> Option<Self> {
+    fn parse_frame(frame: &[u8]) -> Option<Self> {
         const GROUP: u8 = 1;
         if frame.get(12..ETHERNET)? == EAPOL.to_be_bytes() {
             return Some(Self { to: None, background: false });
@@ -290,14 +292,14 @@ impl Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{End, HostSpec, LinkSpec};
+    use crate::topology::{HostSpec, LinkEnd, LinkSpec};
     use usher_core::Seed;
     use usher_core::impair::ChannelConfig;
     use usher_sim::LinkConfig;
 
     const HEADER: [u8; 12] = [2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0];
 
-    fn links(framing: Framing, corrupt: f64) -> Links {
+    fn test_links(framing: LinkFraming, corrupt: f64) -> LinkTable {
         let host = |n: u8| HostSpec {
             name: n.to_string(),
             addresses: vec![[10, 0, 0, n].into()],
@@ -307,14 +309,14 @@ mod tests {
         };
         let channel = ChannelConfig { corrupt, ..Default::default() };
         let config = LinkConfig { up: channel.clone(), down: channel, mtu: 1500, framing };
-        let ends = [End::of(0), End::of(1)];
+        let ends = [LinkEnd::for_host(0), LinkEnd::for_host(1)];
         let link = LinkSpec { name: "l".to_owned(), ends, config, capture: [None; 2] };
         let hosts = (1..=2).map(host).collect();
-        Links::new(&Topology { name: "t".to_owned(), seed: Seed::new(1), hosts, links: vec![link] })
+        LinkTable::new(&LabTopology { name: "t".to_owned(), seed: Seed::new(1), hosts, links: vec![link] })
     }
 
     /// An IPv4 packet of 40 octets to this host, in a frame.
-    fn packet(to: u8, protocol: u8) -> Vec<u8> {
+    fn test_packet(to: u8, protocol: u8) -> Vec<u8> {
         let mut frame = HEADER.to_vec();
         frame.extend(ETHERTYPE_IPV4);
         let mut ip = [0; 40];
@@ -324,52 +326,55 @@ mod tests {
         frame
     }
 
-    fn offered(links: &mut Links, frame: &[u8]) -> LinkStats {
-        links.offer(FIRST, Instant::ZERO, frame, |_, _, _| {});
+    fn stats_after_offer(links: &mut LinkTable, frame: &[u8]) -> LinkStats {
+        links.offer_frame(FIRST, Instant::ZERO, frame, |_, _, _| {});
         links.stats()[0][0]
     }
 
     #[test]
     fn packets_cost_their_ip_length_and_the_framing() {
-        for (framing, cost) in [(Framing::None, 40), (Framing::Ethernet, 58)] {
-            assert_eq!(offered(&mut links(framing, 0.0), &packet(2, 6)).offered_bytes, cost);
+        for (framing, cost) in [(LinkFraming::None, 40), (LinkFraming::Ethernet, 58)] {
+            assert_eq!(
+                stats_after_offer(&mut test_links(framing, 0.0), &test_packet(2, 6)).offered_bytes,
+                cost
+            );
         }
         // A frame of EAPOL brings its own header; Ethernet adds the check sequence.
         let mut frame = HEADER.to_vec();
         frame.extend(EAPOL.to_be_bytes());
         frame.extend([0; 10]);
-        for (framing, cost) in [(Framing::None, 24), (Framing::Ethernet, 28)] {
-            assert_eq!(offered(&mut links(framing, 0.0), &frame).offered_bytes, cost);
+        for (framing, cost) in [(LinkFraming::None, 24), (LinkFraming::Ethernet, 28)] {
+            assert_eq!(stats_after_offer(&mut test_links(framing, 0.0), &frame).offered_bytes, cost);
         }
     }
 
     #[test]
     fn what_is_no_packet_for_one_receiver_is_ignored() {
-        let mut links = links(Framing::Ethernet, 0.0);
-        let mut multicast = packet(2, 17);
+        let mut links = test_links(LinkFraming::Ethernet, 0.0);
+        let mut multicast = test_packet(2, 17);
         multicast[0] |= 1;
-        let mut arp = packet(2, 17);
+        let mut arp = test_packet(2, 17);
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
         let group = {
-            let mut frame = packet(2, 17);
+            let mut frame = test_packet(2, 17);
             frame[30..34].copy_from_slice(&[224, 0, 0, 22]);
             frame
         };
-        for frame in [&multicast[..], &arp, &group, &[], &packet(2, 17)[..20]] {
-            offered(&mut links, frame);
+        for frame in [&multicast[..], &arp, &group, &[], &test_packet(2, 17)[..20]] {
+            stats_after_offer(&mut links, frame);
         }
-        links.offer(99, Instant::ZERO, &packet(2, 17), |_, _, _| {});
-        assert_eq!((links.ignored, links.stats()[0][0].offered, links.next()), (6, 0, None));
-        let stats = offered(&mut links, &packet(2, PROTOCOL_UDP));
+        links.offer_frame(99, Instant::ZERO, &test_packet(2, 17), |_, _, _| {});
+        assert_eq!((links.ignored, links.stats()[0][0].offered, links.next_arrival()), (6, 0, None));
+        let stats = stats_after_offer(&mut links, &test_packet(2, PROTOCOL_UDP));
         assert_eq!((stats.offered, stats.background), (1, 1));
     }
 
     #[test]
     fn a_damaged_packet_goes_no_further_than_its_link() {
         for (to, withheld) in [(2, false), (7, true)] {
-            let mut links = links(Framing::Ethernet, 1.0);
-            offered(&mut links, &packet(to, 6));
-            let arrival = links.arrive(Instant::ZERO).unwrap();
+            let mut links = test_links(LinkFraming::Ethernet, 1.0);
+            stats_after_offer(&mut links, &test_packet(to, 6));
+            let arrival = links.pop_arrival(Instant::ZERO).unwrap();
             assert_eq!(arrival.withheld, withheld, "for {to}");
             assert_eq!(arrival.frame.last(), Some(&1));
             assert_eq!(arrival.frame[..6], [2, 0, 0, 0, 0, 1], "the receiver's address");

@@ -1,7 +1,7 @@
 //! Network namespaces without a name: each is held by an open file of this process and by the threads within it, and is gone
 //! with them, however they end.
 
-use crate::error::{Doing, LabError};
+use crate::error::{ErrorContext, LabError};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, File};
 use std::io;
@@ -14,11 +14,11 @@ const OF_THIS_THREAD: &str = "/proc/thread-self/ns/net";
 
 /// A network namespace. Copies are the same one; it is there as long as one of them, or a thread or socket within it.
 #[derive(Clone, Debug)]
-pub struct Namespace {
+pub struct NetworkNamespace {
     file: Arc<File>,
 }
 
-impl Namespace {
+impl NetworkNamespace {
     /// Moves the calling thread into a new, empty one.
     pub(crate) fn unshare() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNET)?;
@@ -34,10 +34,10 @@ impl Namespace {
     }
 
     /// Moves the calling thread into this namespace for good: sockets that it opens and threads and processes that it starts
-    /// are of this namespace. For threads that are a host's; the others take [`run`](Self::run).
+    /// are of this namespace. For threads that are a host's; the others take [`run`](Self::run_inside).
     ///
     /// # Errors
-    /// What the system says: the thread needs the rights of [`acquire`](crate::acquire).
+    /// What the system says: the thread needs the rights of [`acquire`](crate::acquire_rights).
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.file, CloneFlags::CLONE_NEWNET)?)
     }
@@ -46,15 +46,15 @@ impl Namespace {
     ///
     /// # Errors
     /// [`LabError::Kernel`] if the namespace cannot be entered, [`LabError::Ended`] if the work panics.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    pub fn run_inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         std::thread::scope(|scope| {
             let entered = || self.enter().map(|()| work());
             let thread = std::thread::Builder::new()
                 .name("lab-setup".to_owned())
                 .spawn_scoped(scope, entered)
-                .doing(|| "start a thread".to_owned())?;
+                .with_context(|| "start a thread".to_owned())?;
             let done = thread.join().map_err(|_| LabError::Ended("thread in a namespace"))?;
-            done.doing(|| "enter a network namespace".to_owned())
+            done.with_context(|| "enter a network namespace".to_owned())
         })
     }
 
@@ -73,14 +73,14 @@ impl Namespace {
     }
 }
 
-impl AsFd for Namespace {
+impl AsFd for NetworkNamespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
 /// Writes a setting of the calling thread's namespace, by its path below `/proc/sys/net`.
-pub(crate) fn set(path: &str, value: &str) -> Result<(), LabError> {
+pub(crate) fn write_sysctl(path: &str, value: &str) -> Result<(), LabError> {
     let file = format!("/proc/sys/net/{path}");
-    fs::write(&file, value).doing(|| format!("write {value} to {file}"))
+    fs::write(&file, value).with_context(|| format!("write {value} to {file}"))
 }

@@ -1,6 +1,6 @@
 //! Interfaces, addresses, routes and rules by rtnetlink(7), one request after another, each acknowledged.
 
-use crate::error::{Doing, LabError};
+use crate::error::{ErrorContext, LabError};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
@@ -27,7 +27,7 @@ pub(crate) const LOOPBACK: u32 = 1;
 pub(crate) const MAIN: u8 = 254;
 
 /// How long the kernel has for what it does later.
-const PATIENCE: Duration = Duration::from_secs(60);
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A socket of one namespace's rtnetlink.
 pub(crate) struct Netlink {
@@ -59,11 +59,11 @@ impl Netlink {
             Ok(socket)
         };
         let opened: io::Result<Socket> = open();
-        let socket = opened.doing(|| format!("open the rtnetlink of {name}"))?;
+        let socket = opened.with_context(|| format!("open the rtnetlink of {name}"))?;
         Ok(Self { socket, sequence: 0, name: name.to_owned() })
     }
 
-    fn ask(
+    fn send_request(
         &mut self,
         what: impl FnOnce() -> String,
         flags: u16,
@@ -73,15 +73,15 @@ impl Netlink {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
         header.sequence_number = self.sequence;
-        let answer = self.request(header, message).and_then(|answer| match answer.payload {
+        let answer = self.exchange_message(header, message).and_then(|answer| match answer.payload {
             NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
             NetlinkPayload::Error(answer) => Err(answer.to_io()),
             _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
         });
-        answer.doing(|| format!("{} in {}", what(), self.name))
+        answer.with_context(|| format!("{} in {}", what(), self.name))
     }
 
-    fn request(
+    fn exchange_message(
         &self,
         header: NetlinkHeader,
         message: RouteNetlinkMessage,
@@ -99,10 +99,13 @@ impl Netlink {
     /// is lost until then.
     pub(crate) fn until_in_use(&mut self, address: IpAddr) -> Result<(), LabError> {
         let begun = Instant::now();
-        while !self.in_use(address).doing(|| format!("ask for the route to {address} in {}", self.name))? {
-            if begun.elapsed() >= PATIENCE {
+        while !self
+            .in_use(address)
+            .with_context(|| format!("ask for the route to {address} in {}", self.name))?
+        {
+            if begun.elapsed() >= KERNEL_TIMEOUT {
                 return Err(io::Error::from(io::ErrorKind::TimedOut))
-                    .doing(|| format!("have {address} in use in {}", self.name));
+                    .with_context(|| format!("have {address} in use in {}", self.name));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -116,11 +119,11 @@ impl Netlink {
         header.flags = NLM_F_REQUEST;
         header.sequence_number = self.sequence;
         let mut message = RouteMessage::default();
-        message.header.address_family = family(address);
-        message.header.destination_prefix_length = bits(address);
+        message.header.address_family = address_family(address);
+        message.header.destination_prefix_length = prefix_length(address);
         message.attributes = vec![RouteAttribute::Destination(address.into())];
         let message = RouteNetlinkMessage::GetRoute(message);
-        match self.request(header, message)?.payload {
+        match self.exchange_message(header, message)?.payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
                 Ok(route.header.kind == RouteType::Local)
             }
@@ -132,7 +135,7 @@ impl Netlink {
 
     /// Makes a veth pair: one end here, the other in a namespace that is open as `there`. Neither resolves addresses: what a
     /// host sends goes to the other end of its link, whoever that is.
-    pub(crate) fn veth(
+    pub(crate) fn create_veth(
         &mut self,
         here: &VethEnd<'_>,
         peer: &VethEnd<'_>,
@@ -159,7 +162,7 @@ impl Netlink {
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
         ]));
         let what = || format!("make the veth {}", here.name);
-        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
+        self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
     }
 
     /// Switches an interface on or off, and its resolution of addresses off.
@@ -173,24 +176,24 @@ impl Netlink {
             message.header.change_mask |= LinkFlags::Noarp;
         }
         let what = || format!("switch interface {index} {}", if up { "on" } else { "off" });
-        self.ask(what, 0, RouteNetlinkMessage::SetLink(message))
+        self.send_request(what, 0, RouteNetlinkMessage::SetLink(message))
     }
 
     /// Gives an interface an address, which is that of nobody else on its link.
-    pub(crate) fn address(&mut self, index: u32, address: IpAddr) -> Result<(), LabError> {
+    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr) -> Result<(), LabError> {
         let mut message = AddressMessage::default();
-        message.header.family = family(address);
-        message.header.prefix_len = bits(address);
+        message.header.family = address_family(address);
+        message.header.prefix_len = prefix_length(address);
         message.header.flags = AddressHeaderFlags::Nodad | AddressHeaderFlags::Permanent;
         message.header.scope = AddressScope::Universe;
         message.header.index = index;
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         let what = || format!("give interface {index} the address {address}");
-        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
+        self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
     }
 
     /// Leads to an address, or to all of the source's family, by an interface, with metrics of the connections there.
-    pub(crate) fn route(
+    pub(crate) fn add_route(
         &mut self,
         table: u8,
         to: Option<IpAddr>,
@@ -199,8 +202,8 @@ impl Netlink {
         metrics: Vec<RouteMetric>,
     ) -> Result<(), LabError> {
         let mut message = RouteMessage::default();
-        message.header.address_family = family(source);
-        message.header.destination_prefix_length = to.map_or(0, bits);
+        message.header.address_family = address_family(source);
+        message.header.destination_prefix_length = to.map_or(0, prefix_length);
         message.header.table = table;
         message.header.protocol = RouteProtocol::Static;
         message.header.scope = if source.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
@@ -214,26 +217,26 @@ impl Netlink {
             let to = to.map_or_else(|| "everybody".to_owned(), |to| to.to_string());
             format!("make a route to {to} by interface {index}")
         };
-        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
+        self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
     }
 
     /// Lets what has this source be led by a table of its own.
-    pub(crate) fn rule(&mut self, source: IpAddr, table: u8) -> Result<(), LabError> {
+    pub(crate) fn add_rule(&mut self, source: IpAddr, table: u8) -> Result<(), LabError> {
         let mut message = RuleMessage::default();
-        message.header.family = family(source);
-        message.header.src_len = bits(source);
+        message.header.family = address_family(source);
+        message.header.src_len = prefix_length(source);
         message.header.table = table;
         message.header.action = RuleAction::ToTable;
         message.attributes = vec![RuleAttribute::Source(source), RuleAttribute::Priority(u32::from(table))];
         let what = || format!("make a rule for packets from {source}");
-        self.ask(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRule(message))
+        self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRule(message))
     }
 }
 
-fn family(address: IpAddr) -> AddressFamily {
+fn address_family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-fn bits(address: IpAddr) -> u8 {
+fn prefix_length(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }

@@ -12,11 +12,11 @@ const FREQUENCY: &str = "997";
 const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
 /// How long perf may take until it has opened its counters, and from then until it samples.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10);
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
+const SAMPLING_DELAY: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// What is sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sampled {
+pub enum SampleTarget {
     /// All threads of a process.
     Process(u32),
     /// One thread.
@@ -25,7 +25,7 @@ pub enum Sampled {
 
 /// Where a program was at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sample {
+pub struct ProfileSample {
     /// When, by CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// In whose code.
@@ -34,20 +34,20 @@ pub struct Sample {
 
 /// perf, while it samples.
 #[derive(Debug)]
-pub struct Sampler {
+pub struct PerfSampler {
     recorder: Child,
     data: Option<JoinHandle<Vec<u8>>>,
     event: &'static str,
 }
 
-impl Sampler {
+impl PerfSampler {
     /// Begins to sample; `None` where perf is not there, or may not look.
     #[must_use]
-    pub fn start(sampled: Sampled) -> Option<Self> {
-        let event = event()?;
+    pub fn start(sampled: SampleTarget) -> Option<Self> {
+        let event = available_event()?;
         let (of, number) = match sampled {
-            Sampled::Process(pid) => ("-p", pid),
-            Sampled::Thread(tid) => ("-t", tid),
+            SampleTarget::Process(pid) => ("-p", pid),
+            SampleTarget::Thread(tid) => ("-t", tid),
         };
         let mut recorder = Command::new("perf")
             .args(["record", "-q", "-e", event, "-F", FREQUENCY, "-k", "CLOCK_MONOTONIC"])
@@ -70,28 +70,28 @@ impl Sampler {
             data
         });
         let _ = begun.recv_timeout(LONGEST);
-        std::thread::sleep(PATIENCE);
+        std::thread::sleep(SAMPLING_DELAY);
         Some(Self { recorder, data: Some(data), event })
     }
 
     /// By what it samples: `cycles`, a counter of the processor, or `cpu-clock`, the kernel's clock.
     #[must_use]
-    pub const fn event(&self) -> &'static str {
+    pub const fn event_name(&self) -> &'static str {
         self.event
     }
 
     /// Ends it, and gives what it saw, by time.
     #[must_use]
-    pub fn stop(mut self) -> Vec<Sample> {
-        self.interrupt();
+    pub fn stop(mut self) -> Vec<ProfileSample> {
+        self.interrupt_perf();
         let data = self.data.take().and_then(|data| data.join().ok()).unwrap_or_default();
-        let mut all = read(data).map(|text| parse(&text)).unwrap_or_default();
+        let mut all = decode_recording(data).map(|text| parse_samples(&text)).unwrap_or_default();
         all.sort_by_key(|sample| sample.at_ns);
         all
     }
 
     /// perf writes what it has when it is interrupted.
-    fn interrupt(&mut self) {
+    fn interrupt_perf(&mut self) {
         let interrupted = Command::new("kill").args(["-INT", &self.recorder.id().to_string()]).status();
         if !interrupted.is_ok_and(|status| status.success()) {
             // It has ended by itself, or nothing can end it softly.
@@ -101,7 +101,7 @@ impl Sampler {
     }
 }
 
-impl Drop for Sampler {
+impl Drop for PerfSampler {
     fn drop(&mut self) {
         if self.data.is_some() {
             let _ = self.recorder.kill();
@@ -110,7 +110,7 @@ impl Drop for Sampler {
     }
 }
 
-fn event() -> Option<&'static str> {
+fn available_event() -> Option<&'static str> {
     EVENTS.into_iter().find(|event| {
         let tried = Command::new("perf").args(["stat", "-x,", "-e", event, "true"]).output();
         tried.is_ok_and(|out| out.status.success() && !String::from_utf8_lossy(&out.stderr).contains("<not "))
@@ -118,7 +118,7 @@ fn event() -> Option<&'static str> {
 }
 
 /// What perf recorded, a line for each sample.
-fn read(data: Vec<u8>) -> Option<String> {
+fn decode_recording(data: Vec<u8>) -> Option<String> {
     let mut reader = Command::new("perf")
         .args(["script", "--ns", "-F", "time,ip,sym,dso", "-i", "-"])
         .stdin(Stdio::piped())
@@ -137,7 +137,7 @@ fn read(data: Vec<u8>) -> Option<String> {
 }
 
 /// Lines `SECONDS.NANOSECONDS: ADDRESS SYMBOL (LIBRARY)`.
-fn parse(text: &str) -> Vec<Sample> {
+fn parse_samples(text: &str) -> Vec<ProfileSample> {
     let sample = |line: &str| {
         let (time, rest) = line.trim().split_once(": ")?;
         let (seconds, part) = time.split_once('.')?;
@@ -145,7 +145,7 @@ fn parse(text: &str) -> Vec<Sample> {
             seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part.parse().ok()?)?;
         let (_, rest) = rest.trim_start().split_once(' ')?;
         let (symbol, object) = rest.rsplit_once(" (")?;
-        Some(Sample { at_ns, library: library(object.trim_end_matches(')'), symbol) })
+        Some(ProfileSample { at_ns, library: library_of(object.trim_end_matches(')'), symbol) })
     };
     text.lines().filter_map(sample).collect()
 }
@@ -173,7 +173,7 @@ const RUST_CRYPTO: &[&str] = &[
 ];
 
 /// The library of a symbol: the program is linked from all of them into one file.
-fn library(object: &str, symbol: &str) -> &'static str {
+fn library_of(object: &str, symbol: &str) -> &'static str {
     let symbol = symbol.trim_start_matches('<');
     let begins = |names: &[&str]| names.iter().any(|name| symbol.starts_with(name));
     let file = object.rsplit('/').next().unwrap_or(object);
@@ -214,11 +214,11 @@ mod tests {
             garbage\n\
             31193.000000001:  5581 <usher_aaa::server::AaaServer as usher_core::Machine>::handle (/usr/bin/usher)\n\
             31193.000000002:  5582 aws_lc_0_29_0_bn_mul4x_mont (/usr/bin/usher)\n";
-        let all = parse(text);
+        let all = parse_samples(text);
         let libraries: Vec<&str> = all.iter().map(|sample| sample.library).collect();
         assert_eq!(libraries, ["libc", "kernel", "usher", "AWS-LC"]);
         assert_eq!(all[2].at_ns, 31_193_000_000_001);
-        assert_eq!(parse(""), []);
+        assert_eq!(parse_samples(""), []);
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
         };
         // perf may begin late on a busy machine: it then gets more work to see.
         let seen = [300, 1_200, 4_800, 19_200].map(Duration::from_millis).into_iter().find(|work| {
-            let Some(sampler) = Sampler::start(Sampled::Thread(tid)) else {
-                assert_eq!(event(), None, "perf is there");
+            let Some(sampler) = PerfSampler::start(SampleTarget::Thread(tid)) else {
+                assert_eq!(available_event(), None, "perf is there");
                 return true;
             };
             let end = ran() + work.as_nanos() as u64;

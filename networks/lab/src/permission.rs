@@ -8,14 +8,14 @@ use std::io;
 /// By what right this process makes network namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rights {
+pub enum NamespaceRights {
     /// Its own: it is root, or has CAP_SYS_ADMIN and CAP_NET_ADMIN.
     Own,
     /// Those that it has within a user namespace (user_namespaces(7)).
     UserNamespace,
 }
 
-impl fmt::Display for Rights {
+impl fmt::Display for NamespaceRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Own => "own rights",
@@ -30,35 +30,35 @@ impl fmt::Display for Rights {
     "the lab makes network namespaces and joins them by veth links; for that it needs CAP_SYS_ADMIN and CAP_NET_ADMIN, or a \
      user namespace, and has neither: {0}"
 )]
-pub struct Missing(pub(crate) String);
+pub struct MissingRights(pub(crate) String);
 
 /// Makes sure that this process may make network namespaces. One without the right moves itself into a user namespace, where
 /// it counts as root, for the rest of its life; that only a process with a single thread may do, so a program calls this
 /// first of all.
 ///
 /// # Errors
-/// [`Missing`], which names the setting or right that stands in the way.
-pub fn acquire() -> Result<Rights, Missing> {
-    if probe().is_ok() {
-        return Ok(if in_user_namespace() { Rights::UserNamespace } else { Rights::Own });
+/// [`MissingRights`], which names the setting or right that stands in the way.
+pub fn acquire_rights() -> Result<NamespaceRights, MissingRights> {
+    if probe_unshare().is_ok() {
+        return Ok(if in_user_namespace() { NamespaceRights::UserNamespace } else { NamespaceRights::Own });
     }
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    alone();
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| Missing(why_no_user_namespace(e.into())))?;
+    wait_single_threaded();
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| MissingRights(why_no_user_namespace(e.into())))?;
     let map = |file: &str, text: String| {
         fs::write(format!("/proc/self/{file}"), text).map_err(|e| {
-            Missing(format!("/proc/self/{file} of the new user namespace cannot be written: {e}"))
+            MissingRights(format!("/proc/self/{file} of the new user namespace cannot be written: {e}"))
         })
     };
     map("setgroups", "deny".to_owned())?;
     map("uid_map", format!("0 {uid} 1"))?;
     map("gid_map", format!("0 {gid} 1"))?;
-    probe().map_err(|e| Missing(why_no_network_namespace(&e)))?;
-    Ok(Rights::UserNamespace)
+    probe_unshare().map_err(|e| MissingRights(why_no_network_namespace(&e)))?;
+    Ok(NamespaceRights::UserNamespace)
 }
 
 /// Tries whether a network namespace can be made, in a thread whose it will be, and which ends.
-fn probe() -> io::Result<()> {
+fn probe_unshare() -> io::Result<()> {
     let tried = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET));
     match tried.join() {
         Ok(result) => Ok(result?),
@@ -67,14 +67,14 @@ fn probe() -> io::Result<()> {
 }
 
 /// How many threads this process has.
-fn threads() -> usize {
+fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
 /// Waits for a moment until a thread that has just been joined is gone for the kernel, too.
-fn alone() {
+fn wait_single_threaded() {
     for _ in 0..100 {
-        if threads() == 1 {
+        if thread_count() == 1 {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -89,17 +89,17 @@ pub(crate) fn in_user_namespace() -> bool {
     !words.is_empty() && words != ["0", "0", "4294967295"]
 }
 
-fn setting(path: &str) -> Option<String> {
+fn read_sysctl(path: &str) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/sys/{path}")).ok()?.trim().to_owned())
 }
 
 fn why_no_user_namespace(error: io::Error) -> String {
-    let threads = threads();
-    if setting("user/max_user_namespaces").as_deref() == Some("0") {
+    let threads = thread_count();
+    if read_sysctl("user/max_user_namespaces").as_deref() == Some("0") {
         return "/proc/sys/user/max_user_namespaces is 0: set it to some thousands, or run as root"
             .to_owned();
     }
-    if setting("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+    if read_sysctl("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
         return "/proc/sys/kernel/unprivileged_userns_clone is 0: set it to 1, or run as root".to_owned();
     }
     if threads > 1 {
@@ -116,12 +116,12 @@ fn why_no_user_namespace(error: io::Error) -> String {
 }
 
 fn why_no_network_namespace(error: &io::Error) -> String {
-    if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+    if read_sysctl("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
         return "/proc/sys/kernel/apparmor_restrict_unprivileged_userns is 1, so a user namespace gives no rights: set it to 0, \
                 write an AppArmor profile with `userns,` for usher, or run as root"
             .to_owned();
     }
-    if setting("user/max_net_namespaces").as_deref() == Some("0") {
+    if read_sysctl("user/max_net_namespaces").as_deref() == Some("0") {
         return "/proc/sys/user/max_net_namespaces is 0: set it to some thousands".to_owned();
     }
     format!("within a user namespace a network namespace cannot be made either: {error}; run as root")

@@ -2,9 +2,9 @@
 //! things can outlive a process that is killed: the file here that says to people what runs, and programs that it started on
 //! hosts.
 
-use crate::error::{Doing, LabError};
-use crate::namespace::Namespace;
-use crate::topology::Topology;
+use crate::error::{ErrorContext, LabError};
+use crate::namespace::NetworkNamespace;
+use crate::topology::LabTopology;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::io;
@@ -19,20 +19,20 @@ const MARK: &str = "USHER_LAB";
 
 /// Where the labs of a user are listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Registry {
+pub struct LabRegistry {
     folder: PathBuf,
 }
 
 /// What was left of labs that are not there any more, and is gone now.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Left {
+pub struct LabRemains {
     /// The names of labs whose process ended without ending them.
     pub labs: Vec<String>,
     /// Programs of theirs that still ran: number and name.
     pub programs: Vec<(i32, String)>,
 }
 
-impl Left {
+impl LabRemains {
     /// Whether nothing was left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -42,7 +42,7 @@ impl Left {
 
 /// A lab that is there, as its process said when it was built.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Listed {
+pub struct ListedLab {
     /// Its process.
     pub process: i32,
     /// What it is of.
@@ -67,43 +67,48 @@ pub struct ListedHost {
 /// A process as it cannot be taken for another: the namespace of its number, the number, and when it began in ticks since the
 /// system did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Owner {
+struct ProcessIdentity {
     space: u64,
     process: i32,
-    began: u64,
+    start_time: u64,
 }
 
-impl Owner {
-    fn this() -> io::Result<Self> {
+impl ProcessIdentity {
+    fn for_this_process() -> io::Result<Self> {
         let process = rustix::process::getpid().as_raw_nonzero().get();
-        Ok(Self { space: space()?, process, began: began(process)? })
+        Ok(Self { space: pid_namespace()?, process, start_time: start_ticks(process)? })
     }
 
     /// As `SPACE-PROCESS-BEGAN`.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '-');
         let (space, process, began) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Self { space: space.parse().ok()?, process: process.parse().ok()?, began: began.parse().ok()? })
+        Some(Self {
+            space: space.parse().ok()?,
+            process: process.parse().ok()?,
+            start_time: began.parse().ok()?,
+        })
     }
 
     /// Whether it is known to have ended. Of a process of another container nobody can say that here.
-    fn ended(self) -> bool {
-        space().is_ok_and(|space| space == self.space)
-            && began(self.process).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |b| b != self.began)
+    fn has_ended(self) -> bool {
+        pid_namespace().is_ok_and(|space| space == self.space)
+            && start_ticks(self.process)
+                .map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |b| b != self.start_time)
     }
 
-    fn text(self) -> String {
-        format!("{}-{}-{}", self.space, self.process, self.began)
+    fn to_text(self) -> String {
+        format!("{}-{}-{}", self.space, self.process, self.start_time)
     }
 }
 
 /// In which namespace the numbers of processes are that this one knows (pid_namespaces(7)).
-fn space() -> io::Result<u64> {
+fn pid_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
 /// Field 22 of `/proc/PROCESS/stat` (proc_pid_stat(5)); the second is a name in parentheses that may hold anything.
-fn began(process: i32) -> io::Result<u64> {
+fn start_ticks(process: i32) -> io::Result<u64> {
     // One that ends while it is read is no process (ESRCH), not a file that is missing.
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::Error::from(io::ErrorKind::NotFound),
@@ -118,29 +123,29 @@ fn began(process: i32) -> io::Result<u64> {
     began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-impl Registry {
+impl LabRegistry {
     /// The user's own: `/run/usher/lab` for root, and otherwise a folder in `$XDG_RUNTIME_DIR` or of temporary files.
     ///
     /// # Errors
     /// [`LabError::Kernel`] where no such folder can be made.
     pub fn of_user() -> Result<Self, LabError> {
-        if let Ok(registry) = Self::at(Path::new("/run/usher/lab")) {
+        if let Ok(registry) = Self::open_at(Path::new("/run/usher/lab")) {
             return Ok(registry);
         }
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
         if let Some(runtime) = runtime
-            && let Ok(registry) = Self::at(&Path::new(&runtime).join("usher/lab"))
+            && let Ok(registry) = Self::open_at(&Path::new(&runtime).join("usher/lab"))
         {
             return Ok(registry);
         }
-        Self::at(&std::env::temp_dir().join(format!("usher-lab-{}", outer_user())))
+        Self::open_at(&std::env::temp_dir().join(format!("usher-lab-{}", outer_user())))
     }
 
     /// In this folder, which is made when missing, and must be the user's.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
-    pub fn at(folder: &Path) -> Result<Self, LabError> {
+    pub fn open_at(folder: &Path) -> Result<Self, LabError> {
         let make = || {
             fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
             let owner = fs::symlink_metadata(folder)?;
@@ -151,7 +156,7 @@ impl Registry {
             Err(io::Error::from(io::ErrorKind::PermissionDenied))
         };
         let made: io::Result<()> = make();
-        made.doing(|| format!("keep a list of labs in {}", folder.display()))?;
+        made.with_context(|| format!("keep a list of labs in {}", folder.display()))?;
         Ok(Self { folder: folder.to_owned() })
     }
 
@@ -162,11 +167,15 @@ impl Registry {
     }
 
     /// Lists a lab of this process.
-    pub(crate) fn record(&self, topology: &Topology, hosts: &[Namespace]) -> Result<Record, LabError> {
+    pub(crate) fn record_lab(
+        &self,
+        topology: &LabTopology,
+        hosts: &[NetworkNamespace],
+    ) -> Result<RegistryRecord, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let owner = Owner::this().doing(|| "read /proc/self/stat".to_owned())?;
+        let owner = ProcessIdentity::for_this_process().with_context(|| "read /proc/self/stat".to_owned())?;
         let name = |host: usize| topology.hosts[host].name.clone();
-        let listed = Listed {
+        let listed = ListedLab {
             process: owner.process,
             name: topology.name.clone(),
             hosts: topology
@@ -186,18 +195,18 @@ impl Registry {
                 .collect(),
         };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let file = self.folder.join(format!("{}-{number}.json", owner.text()));
+        let file = self.folder.join(format!("{}-{number}.json", owner.to_text()));
         let text = serde_json::to_string(&listed).map_err(io::Error::other);
-        text.and_then(|text| fs::write(&file, text)).doing(|| format!("write {}", file.display()))?;
-        Ok(Record { file, owner })
+        text.and_then(|text| fs::write(&file, text)).with_context(|| format!("write {}", file.display()))?;
+        Ok(RegistryRecord { file, owner })
     }
 
     /// The files of the list: whose each is.
-    fn files(&self) -> Result<Vec<(PathBuf, Owner)>, LabError> {
-        let listed = fs::read_dir(&self.folder).doing(|| format!("read {}", self.folder.display()))?;
+    fn entry_files(&self) -> Result<Vec<(PathBuf, ProcessIdentity)>, LabError> {
+        let listed = fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         let owner = |path: &Path| {
             let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
-            Owner::read(name.rsplit_once('-')?.0)
+            ProcessIdentity::parse(name.rsplit_once('-')?.0)
         };
         let mut files: Vec<_> =
             listed.flatten().filter_map(|entry| Some((entry.path(), owner(&entry.path())?))).collect();
@@ -209,32 +218,32 @@ impl Registry {
     ///
     /// # Errors
     /// [`LabError::Kernel`].
-    pub fn running(&self) -> Result<Vec<Listed>, LabError> {
+    pub fn running_labs(&self) -> Result<Vec<ListedLab>, LabError> {
         let read = |file: &Path| serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
-        let files = self.files()?;
-        Ok(files.iter().filter(|(_, owner)| !owner.ended()).filter_map(|(file, _)| read(file)).collect())
+        let files = self.entry_files()?;
+        Ok(files.iter().filter(|(_, owner)| !owner.has_ended()).filter_map(|(file, _)| read(file)).collect())
     }
 
     /// Removes what is left of labs whose process is gone: their entries here, and the programs that they had started.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
-    pub fn clean(&self) -> Result<Left, LabError> {
-        let mut left = Left::default();
-        for (file, owner) in self.files()? {
-            if !owner.ended() {
+    pub fn remove_remains(&self) -> Result<LabRemains, LabError> {
+        let mut left = LabRemains::default();
+        for (file, owner) in self.entry_files()? {
+            if !owner.has_ended() {
                 continue;
             }
-            let listed: Option<Listed> =
+            let listed: Option<ListedLab> =
                 fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok());
             match fs::remove_file(&file) {
                 // Another lab that began at the same time was first.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                removed => removed.doing(|| format!("remove {}", file.display()))?,
+                removed => removed.with_context(|| format!("remove {}", file.display()))?,
             }
             left.labs.push(listed.map_or_else(|| format!("of process {}", owner.process), |l| l.name));
         }
-        let processes = fs::read_dir("/proc").doing(|| "read /proc".to_owned())?;
+        let processes = fs::read_dir("/proc").with_context(|| "read /proc".to_owned())?;
         for process in processes.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()) {
             if let Some(name) = end_orphan(process) {
                 left.programs.push((process, name));
@@ -246,22 +255,22 @@ impl Registry {
 
 /// Ends a program that a lab had started which is not there any more; its name, if it was one.
 fn end_orphan(process: i32) -> Option<String> {
-    orphaned(process)?;
+    check_orphaned(process)?;
     let held = pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()?;
     // Asked again, now that the number cannot become another's.
-    orphaned(process)?;
+    check_orphaned(process)?;
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     pidfd_send_signal(&held, Signal::KILL).ok()?;
     Some(name.trim().to_owned())
 }
 
-fn orphaned(process: i32) -> Option<()> {
+fn check_orphaned(process: i32) -> Option<()> {
     let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
     let marked = environment.split(|octet| *octet == 0).find_map(|variable| {
         let value = variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
-        Owner::read(std::str::from_utf8(value).ok()?)
+        ProcessIdentity::parse(std::str::from_utf8(value).ok()?)
     })?;
-    marked.ended().then_some(())
+    marked.has_ended().then_some(())
 }
 
 /// The user's number outside of a user namespace that this process may have made.
@@ -279,19 +288,19 @@ fn outer_user() -> u32 {
 
 /// A lab's entry; it is gone with this.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct RegistryRecord {
     file: PathBuf,
-    owner: Owner,
+    owner: ProcessIdentity,
 }
 
-impl Record {
+impl RegistryRecord {
     /// Lets a program be known as started by this process.
-    pub(crate) fn mark(&self, command: &mut Command) {
-        command.env(MARK, self.owner.text());
+    pub(crate) fn mark_command(&self, command: &mut Command) {
+        command.env(MARK, self.owner.to_text());
     }
 }
 
-impl Drop for Record {
+impl Drop for RegistryRecord {
     fn drop(&mut self) {
         // What cannot be removed is removed by the next lab.
         let _ = fs::remove_file(&self.file);
@@ -304,18 +313,28 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_more_than_its_number() {
-        let this = Owner::this().unwrap();
-        assert_eq!(Owner::read(&this.text()), Some(this));
-        assert!(!this.ended());
-        assert!(Owner { began: this.began + 1, ..this }.ended(), "its number is another's now");
-        assert!(!Owner { space: this.space + 1, began: 1, ..this }.ended(), "it is of another container");
+        let this = ProcessIdentity::for_this_process().unwrap();
+        assert_eq!(ProcessIdentity::parse(&this.to_text()), Some(this));
+        assert!(!this.has_ended());
+        assert!(
+            ProcessIdentity { start_time: this.start_time + 1, ..this }.has_ended(),
+            "its number is another's now"
+        );
+        assert!(
+            !ProcessIdentity { space: this.space + 1, start_time: 1, ..this }.has_ended(),
+            "it is of another container"
+        );
         for text in ["", "1-2", "1-2-x", "a-1-2"] {
-            assert_eq!(Owner::read(text), None, "{text}");
+            assert_eq!(ProcessIdentity::parse(text), None, "{text}");
         }
         let mut child = Command::new("true").spawn().unwrap();
-        let began = (0..1000).map_while(|_| began(child.id() as i32).ok()).last();
+        let began = (0..1000).map_while(|_| start_ticks(child.id() as i32).ok()).last();
         child.wait().unwrap();
-        let ended = Owner { process: child.id() as i32, began: began.unwrap_or(this.began), ..this };
-        assert!(ended.ended());
+        let ended = ProcessIdentity {
+            process: child.id() as i32,
+            start_time: began.unwrap_or(this.start_time),
+            ..this
+        };
+        assert!(ended.has_ended());
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that stands in the middle of all links: it takes what hosts send from the kernel's ring, asks [`Links`] what
+//! The thread that stands in the middle of all links: it takes what hosts send from the kernel's ring, asks [`LinkTable`] what
 //! becomes of it, and sends it on when it arrives.
 //!
 //! The kernel stamps a frame when it leaves its host, so a packet's time begins there, however late the relay wakes up. It
@@ -8,10 +8,10 @@
 //! A relay that was held up finds frames in the ring that left their hosts long ago. It sends nothing on whose time is later
 //! than that of the frames it has taken, so that packets arrive in the order of their times, however late it is.
 
-use crate::error::{Doing, LabError};
-use crate::link::{Arrival, Links, on_link};
-use crate::namespace::Namespace;
-use crate::sys::{self, Ring, Sender};
+use crate::error::{ErrorContext, LabError};
+use crate::link::{ArrivedPacket, LinkTable, on_link};
+use crate::namespace::NetworkNamespace;
+use crate::sys::{self, FrameSender, PacketRing};
 use hdrhistogram::Histogram;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use usher_core::{Duration, Instant};
-use usher_live::Clock;
-use usher_sim::Tap;
+use usher_live::SystemClock;
+use usher_sim::PacketTap;
 
 /// Frames that the ring holds until the relay takes them.
 const SLOTS: usize = 4096;
@@ -53,7 +53,7 @@ pub(crate) const LATEST: u64 = 60_000_000_000;
 
 /// How much later than they were to packets went on: seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
-pub struct Delays {
+pub struct DelayStats {
     /// How many packets.
     pub count: u64,
     /// Their mean.
@@ -71,10 +71,10 @@ pub struct Delays {
 }
 
 /// Of nanoseconds.
-pub(crate) fn delays(of: &Histogram<u64>) -> Delays {
+pub(crate) fn delay_stats(of: &Histogram<u64>) -> DelayStats {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let at = |share| seconds(of.value_at_quantile(share));
-    Delays {
+    DelayStats {
         count: of.len(),
         mean: of.mean() / 1e9,
         median: at(0.5),
@@ -94,7 +94,7 @@ pub struct RelayReport {
     /// Frames that hosts sent.
     pub frames: u64,
     /// What the relay itself added to the links' delays.
-    pub delays: Delays,
+    pub delays: DelayStats,
     /// Frames that were no IP packets for one receiver, such as neighbour discovery: nobody got them.
     pub ignored: u64,
     /// Frames that were lost because the relay came too late to take them.
@@ -115,146 +115,148 @@ pub struct RelayReport {
 
 /// What the relay's thread and its owner share.
 #[derive(Debug)]
-struct State {
-    links: Links,
-    tap: Option<Box<dyn Tap>>,
+struct RelayState {
+    links: LinkTable,
+    tap: Option<Box<dyn PacketTap>>,
     report: RelayReport,
     /// Nanoseconds.
     delays: Histogram<u64>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    ended: AtomicBool,
+struct SharedRelay {
+    state: Mutex<RelayState>,
+    is_stopped: AtomicBool,
     wake: OwnedFd,
 }
 
-impl Shared {
+impl SharedRelay {
     /// Whoever held it only counted: there is nothing that could be half done.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A relay that runs.
 #[derive(Debug)]
-pub(crate) struct Relay {
-    shared: Arc<Shared>,
+pub(crate) struct RelayHandle {
+    shared: Arc<SharedRelay>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl Relay {
+impl RelayHandle {
     /// Begins to relay in a namespace whose interfaces are those that `links` knows; frames are of at most `longest` octets.
     pub(crate) fn start(
-        namespace: &Namespace,
-        links: Links,
+        namespace: &NetworkNamespace,
+        links: LinkTable,
         longest: usize,
-        clock: Clock,
-        tap: Option<Box<dyn Tap>>,
+        clock: SystemClock,
+        tap: Option<Box<dyn PacketTap>>,
     ) -> Result<Self, LabError> {
         let delays = Histogram::new_with_bounds(1, LATEST, 3).map_err(io::Error::other);
-        let delays = delays.doing(|| "count delays".to_owned())?;
+        let delays = delays.with_context(|| "count delays".to_owned())?;
         let report = RelayReport::default();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { links, tap, report, delays }),
-            ended: AtomicBool::new(false),
+        let shared = Arc::new(SharedRelay {
+            state: Mutex::new(RelayState { links, tap, report, delays }),
+            is_stopped: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .doing(|| "make the relay's event".to_owned())?,
+                .with_context(|| "make the relay's event".to_owned())?,
         });
-        let opened = namespace.run(|| Ok((Ring::open(longest, SLOTS)?, Sender::open()?)))?;
-        let (ring, sender): (Ring, Sender) =
-            opened.map_err(|e: io::Error| e).doing(|| "open the relay's packet sockets".to_owned())?;
-        let relaying = Relaying {
+        let opened =
+            namespace.run_inside(|| Ok((PacketRing::open(longest, SLOTS)?, FrameSender::open()?)))?;
+        let (ring, sender): (PacketRing, FrameSender) =
+            opened.map_err(|e: io::Error| e).with_context(|| "open the relay's packet sockets".to_owned())?;
+        let relaying = RelayThread {
             shared: shared.clone(),
             ring,
             sender,
             clock,
             margin: WAKE_BEFORE[0],
-            watch: Watch::new(clock.now()),
+            watch: SpinBudget::new(clock.now()),
         };
         let thread = std::thread::Builder::new()
             .name("lab-relay".to_owned())
             .spawn(move || relaying.run())
-            .doing(|| "start the relay's thread".to_owned())?;
+            .with_context(|| "start the relay's thread".to_owned())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
     /// What the links did so far.
     pub(crate) fn stats(&self) -> Vec<[usher_sim::LinkStats; 2]> {
-        self.shared.state().links.stats()
+        self.shared.lock_state().links.stats()
     }
 
     /// What the relay did so far.
     pub(crate) fn report(&self) -> RelayReport {
-        self.shared.state().report()
+        self.shared.lock_state().current_report()
     }
 
     /// Ends it; what was under way is lost.
-    pub(crate) fn stop(mut self) -> Result<Stopped, LabError> {
-        self.end()?;
-        let mut state = self.shared.state();
-        Ok((state.links.stats(), state.report(), state.tap.take()))
+    pub(crate) fn stop(mut self) -> Result<StoppedRelay, LabError> {
+        self.join_thread()?;
+        let mut state = self.shared.lock_state();
+        Ok((state.links.stats(), state.current_report(), state.tap.take()))
     }
 
-    fn end(&mut self) -> Result<(), LabError> {
+    fn join_thread(&mut self) -> Result<(), LabError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        self.shared.ended.store(true, Ordering::Release);
-        rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes()).doing(|| "end the relay".to_owned())?;
-        thread.join().map_err(|_| LabError::Ended("relay"))?.doing(|| "relay".to_owned())
+        self.shared.is_stopped.store(true, Ordering::Release);
+        rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes())
+            .with_context(|| "end the relay".to_owned())?;
+        thread.join().map_err(|_| LabError::Ended("relay"))?.with_context(|| "relay".to_owned())
     }
 }
 
 /// What is left of a relay: what the links did, what it did itself, where captures went.
-pub(crate) type Stopped = (Vec<[usher_sim::LinkStats; 2]>, RelayReport, Option<Box<dyn Tap>>);
+pub(crate) type StoppedRelay = (Vec<[usher_sim::LinkStats; 2]>, RelayReport, Option<Box<dyn PacketTap>>);
 
-impl Drop for Relay {
+impl Drop for RelayHandle {
     fn drop(&mut self) {
         // Its owner ends without having asked; there is nobody to tell.
-        let _ = self.end();
+        let _ = self.join_thread();
     }
 }
 
-impl State {
-    fn report(&self) -> RelayReport {
+impl RelayState {
+    fn current_report(&self) -> RelayReport {
         let mut report = self.report;
         report.ignored = self.links.ignored;
-        report.under_way = self.links.waiting() as u64;
-        report.delays = delays(&self.delays);
+        report.under_way = self.links.in_flight_count() as u64;
+        report.delays = delay_stats(&self.delays);
         report
     }
 }
 
 /// The thread's own.
-struct Relaying {
-    shared: Arc<Shared>,
-    ring: Ring,
-    sender: Sender,
-    clock: Clock,
+struct RelayThread {
+    shared: Arc<SharedRelay>,
+    ring: PacketRing,
+    sender: FrameSender,
+    clock: SystemClock,
     margin: Duration,
-    watch: Watch,
+    watch: SpinBudget,
 }
 
 /// How long the clock may still be watched.
 #[derive(Debug)]
-struct Watch {
+struct SpinBudget {
     /// Nanoseconds; below zero what was watched beyond that, which is to be earned first.
     left: i64,
     /// Until when what was earned is in it.
-    at: Instant,
+    earned_until: Instant,
     /// All that was watched.
     spent: Duration,
 }
 
-impl Watch {
+impl SpinBudget {
     const fn new(now: Instant) -> Self {
-        Self { left: SAVED.as_nanos() as i64, at: now, spent: Duration::ZERO }
+        Self { left: SAVED.as_nanos() as i64, earned_until: now, spent: Duration::ZERO }
     }
     /// Whether it may be watched now; time that has passed earns some.
-    fn may(&mut self, now: Instant) -> bool {
-        let earned = now.since(self.at).as_nanos() / WATCHING;
+    fn may_spin(&mut self, now: Instant) -> bool {
+        let earned = now.duration_since(self.earned_until).as_nanos() / WATCHING;
         self.left = self.left.saturating_add_unsigned(earned).min(SAVED.as_nanos() as i64);
-        self.at = now;
+        self.earned_until = now;
         self.left > 0
     }
     fn spend(&mut self, time: Duration) {
@@ -263,55 +265,55 @@ impl Watch {
     }
 }
 
-impl Relaying {
+impl RelayThread {
     fn run(mut self) -> io::Result<()> {
         // Without the right to either it is a little less precise, and its report says so.
         let real_time = sys::real_time(PRIORITY).is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let shared = self.shared.clone();
-        shared.state().report.real_time = real_time;
+        shared.lock_state().report.real_time = real_time;
         let mut sent = Vec::with_capacity(AT_ONCE);
         let mut counted = self.clock.now();
-        while !shared.ended.load(Ordering::Acquire) {
-            let mut state = shared.state();
+        while !shared.is_stopped.load(Ordering::Acquire) {
+            let mut state = shared.lock_state();
             let now = self.clock.now();
-            if now.since(counted) >= COUNTING {
+            if now.duration_since(counted) >= COUNTING {
                 counted = now;
-                state.report.overflowed += self.ring.overflowed()?;
+                state.report.overflowed += self.ring.take_overflow_count()?;
             }
-            let complete = self.take(&mut state);
+            let complete = self.take_frames(&mut state);
             self.pass_on(&mut state, complete, &mut sent);
-            let next = state.links.next();
+            let next = state.links.next_arrival();
             state.report.watched = self.watch.spent.as_secs_f64();
             state.report.processor = usher_live::thread_cpu_time().as_secs_f64();
             drop(state);
-            self.wait(next)?;
+            self.wait_next(next)?;
         }
-        shared.state().report.overflowed += self.ring.overflowed()?;
+        shared.lock_state().report.overflowed += self.ring.take_overflow_count()?;
         Ok(())
     }
 
     /// Offers what hosts sent to their links, up to [`AT_ONCE`] frames; until when all that they sent has been offered.
-    fn take(&mut self, state: &mut State) -> Instant {
+    fn take_frames(&mut self, state: &mut RelayState) -> Instant {
         let before = self.clock.now();
-        if !self.ring.ready() {
+        if !self.ring.has_frame() {
             return before;
         }
-        let (now, ahead) = clocks(&self.clock);
-        let State { links, tap, report, .. } = state;
+        let (now, ahead) = read_clocks(&self.clock);
+        let RelayState { links, tap, report, .. } = state;
         let mut last = before;
-        let taken = self.ring.take(AT_ONCE, |frame| {
+        let taken = self.ring.take_frames(AT_ONCE, |frame| {
             report.frames += 1;
             if frame.truncated {
                 report.truncated += 1;
                 return;
             }
             report.unsummed += u64::from(frame.unsummed);
-            let at = stamped(frame.stamp, now, ahead);
+            let at = stamp_to_instant(frame.stamp, now, ahead);
             last = at;
-            links.offer(frame.interface, at, frame.octets, |point, at, octets| {
+            links.offer_frame(frame.interface, at, frame.octets, |point, at, octets| {
                 if let Some(tap) = tap {
-                    tap.packet(at, point, true, octets);
+                    tap.capture_packet(at, point, true, octets);
                 }
             });
         });
@@ -320,9 +322,9 @@ impl Relaying {
     }
 
     /// Sends on what has arrived until then, up to [`AT_ONCE`] packets.
-    fn pass_on(&self, state: &mut State, until: Instant, arrived: &mut Vec<Arrival>) {
+    fn pass_on(&self, state: &mut RelayState, until: Instant, arrived: &mut Vec<ArrivedPacket>) {
         while arrived.len() < AT_ONCE
-            && let Some(arrival) = state.links.arrive(until)
+            && let Some(arrival) = state.links.pop_arrival(until)
         {
             arrived.push(arrival);
         }
@@ -330,26 +332,26 @@ impl Relaying {
             return;
         }
         let frames = arrived.iter().filter(|a| !a.withheld).map(|a| (a.interface, &a.frame[..]));
-        state.report.refused += self.sender.send(frames);
+        state.report.refused += self.sender.send_frames(frames);
         let done = self.clock.now();
         for arrival in arrived.drain(..) {
-            state.delays.saturating_record(done.since(arrival.due).as_nanos());
+            state.delays.saturating_record(done.duration_since(arrival.due).as_nanos());
             if let (Some((point, framing)), Some(tap)) = (arrival.capture, &mut state.tap) {
-                tap.packet(done, point, false, on_link(&arrival.frame, framing));
+                tap.capture_packet(done, point, false, on_link(&arrival.frame, framing));
             }
-            state.links.reuse(arrival.frame);
+            state.links.recycle_frame(arrival.frame);
         }
     }
 
     /// Waits for a frame, for the end, or for the time of the next arrival.
-    fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
+    fn wait_next(&mut self, next: Option<Instant>) -> io::Result<()> {
         let mut watching: Option<Instant> = None;
         loop {
             let now = self.clock.now();
             if let Some(since) = watching.take() {
-                self.watch.spend(now.since(since));
+                self.watch.spend(now.duration_since(since));
             }
-            if self.ring.ready() || self.shared.ended.load(Ordering::Acquire) {
+            if self.ring.has_frame() || self.shared.is_stopped.load(Ordering::Acquire) {
                 return Ok(());
             }
             let timeout = match next {
@@ -358,8 +360,8 @@ impl Relaying {
                     if due <= now {
                         return Ok(());
                     }
-                    let left = due.since(now);
-                    match self.watch.may(now) {
+                    let left = due.duration_since(now);
+                    match self.watch.may_spin(now) {
                         true if left <= self.margin => {
                             std::hint::spin_loop();
                             watching = Some(now);
@@ -382,7 +384,7 @@ impl Relaying {
             match poll(&mut of, span.as_ref()) {
                 Ok(0) => {
                     if let Some((asked, span)) = timeout {
-                        self.late(self.clock.now().since(asked + span));
+                        self.adjust_margin(self.clock.now().duration_since(asked + span));
                     }
                 }
                 Ok(_) => {}
@@ -393,14 +395,14 @@ impl Relaying {
     }
 
     /// A timer was this late: wake up as much earlier, and forget it slowly.
-    fn late(&mut self, by: Duration) {
+    fn adjust_margin(&mut self, by: Duration) {
         let slowly = self.margin - Duration::from_nanos(self.margin.as_nanos() / 64);
         self.margin = by.max(slowly).max(WAKE_BEFORE[0]).min(WAKE_BEFORE[1]);
     }
 }
 
 /// What our clock shows, and by how many nanoseconds the wall clock is ahead of it.
-fn clocks(clock: &Clock) -> (Instant, i128) {
+fn read_clocks(clock: &SystemClock) -> (Instant, i128) {
     const CLOSE: Duration = Duration::from_micros(2);
     let mut best = (Duration::MAX, Instant::ZERO, 0);
     // A thread that loses its turn between the two reads would take that time for a difference of the clocks.
@@ -409,7 +411,7 @@ fn clocks(clock: &Clock) -> (Instant, i128) {
         let wall = clock_gettime(ClockId::Realtime);
         let after = clock.now();
         let wall = i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec);
-        let took = after.since(before);
+        let took = after.duration_since(before);
         if took < best.0 {
             let middle = before.as_nanos() + took.as_nanos() / 2;
             best = (took, after, wall - i128::from(middle));
@@ -422,10 +424,10 @@ fn clocks(clock: &Clock) -> (Instant, i128) {
 }
 
 /// When a frame left its host, by our clock.
-fn stamped(stamp: u64, now: Instant, ahead: i128) -> Instant {
+fn stamp_to_instant(stamp: u64, now: Instant, ahead: i128) -> Instant {
     let at = i128::from(stamp) - ahead;
     let at = Instant::from_nanos(u64::try_from(at.max(0)).unwrap_or(u64::MAX));
-    if at <= now && now.since(at) <= OLDEST_STAMP { at } else { now }
+    if at <= now && now.duration_since(at) <= OLDEST_STAMP { at } else { now }
 }
 
 #[cfg(test)]
@@ -435,11 +437,11 @@ mod tests {
     #[test]
     fn the_clock_is_watched_for_a_quarter_of_the_time_at_most() {
         let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-        let mut watch = Watch::new(at(0));
+        let mut watch = SpinBudget::new(at(0));
         let (mut now, mut watched, end) = (0, 0, 1_000_000);
         // Whoever would always like to.
         while now < end {
-            if watch.may(at(now)) {
+            if watch.may_spin(at(now)) {
                 watch.spend(Duration::from_micros(10));
                 watched += 10;
             }
@@ -448,7 +450,7 @@ mod tests {
         assert!((250_000..=252_100).contains(&watched), "{watched} of {end}");
         assert_eq!(watch.spent, Duration::from_micros(watched));
         // A pause earns no more than what may be saved.
-        assert!(watch.may(at(60 * end)));
+        assert!(watch.may_spin(at(60 * end)));
         assert_eq!(watch.left, SAVED.as_nanos() as i64);
     }
 }

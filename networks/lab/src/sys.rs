@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 
 /// A frame in the ring.
 #[derive(Debug)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct RingFrame<'a> {
     /// By which interface it came.
     pub(crate) interface: u32,
     /// When, by the system's wall clock: nanoseconds since 1970.
@@ -42,7 +42,7 @@ pub(crate) struct Frame<'a> {
 
 /// Frames of all interfaces of a namespace, as they come in.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct PacketRing {
     socket: socket2::Socket,
     memory: NonNull<u8>,
     length: usize,
@@ -53,9 +53,9 @@ pub(crate) struct Ring {
 
 // SAFETY: the memory is the ring's own mapping, which nobody else in the process knows; moving the ring to another thread
 // moves all access to it.
-unsafe impl Send for Ring {}
+unsafe impl Send for PacketRing {}
 
-impl Ring {
+impl PacketRing {
     /// A ring of this many slots, for frames of up to `longest` octets, of the calling thread's namespace.
     pub(crate) fn open(longest: usize, slots: usize) -> io::Result<Self> {
         let slot = (longest + SLOT_HEAD).next_power_of_two().max(2048);
@@ -64,9 +64,9 @@ impl Ring {
         let slots = blocks * (block / slot);
         // Of no protocol yet: it hears nothing before the ring is there.
         let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
-        option(&socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+        set_option(&socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
         let one: libc::c_int = 1;
-        option(&socket, libc::PACKET_IGNORE_OUTGOING, one)?;
+        set_option(&socket, libc::PACKET_IGNORE_OUTGOING, one)?;
         let (size, count) = (block as libc::c_uint, blocks as libc::c_uint);
         let request = libc::tpacket_req {
             tp_block_size: size,
@@ -74,7 +74,7 @@ impl Ring {
             tp_frame_size: slot as libc::c_uint,
             tp_frame_nr: slots as libc::c_uint,
         };
-        option(&socket, libc::PACKET_RX_RING, request)?;
+        set_option(&socket, libc::PACKET_RX_RING, request)?;
         let length = block * blocks;
         // SAFETY: a new mapping at a place that the kernel chooses, of the length that was just asked for.
         let memory = unsafe {
@@ -86,11 +86,11 @@ impl Ring {
         }
         let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
         let ring = Self { socket, memory, length, slot, slots, next: 0 };
-        bind(&ring.socket, 0, libc::ETH_P_ALL as u16)?;
+        bind_packet_socket(&ring.socket, 0, libc::ETH_P_ALL as u16)?;
         Ok(ring)
     }
 
-    fn head(&self) -> (*mut u8, &AtomicU32) {
+    fn next_slot(&self) -> (*mut u8, &AtomicU32) {
         // SAFETY: `next` is below `slots`, so the slot is within the mapping; slots are aligned to 2048 octets, and the status
         // is their first word.
         unsafe {
@@ -100,15 +100,15 @@ impl Ring {
     }
 
     /// Whether a frame waits.
-    pub(crate) fn ready(&self) -> bool {
-        self.head().1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    pub(crate) fn has_frame(&self) -> bool {
+        self.next_slot().1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Hands over the frames that wait, `most` at most, and gives their slots back; how many there were.
-    pub(crate) fn take(&mut self, most: usize, mut each: impl FnMut(Frame<'_>)) -> usize {
+    pub(crate) fn take_frames(&mut self, most: usize, mut each: impl FnMut(RingFrame<'_>)) -> usize {
         let mut taken = 0;
         while taken < most {
-            let (slot, status) = self.head();
+            let (slot, status) = self.next_slot();
             let flags = status.load(Ordering::Acquire);
             if flags & libc::TP_STATUS_USER == 0 {
                 break;
@@ -124,7 +124,7 @@ impl Ring {
             let length = (head.tp_snaplen as usize).min(self.slot - from);
             // SAFETY: within the slot, by the line above.
             let octets = unsafe { std::slice::from_raw_parts(slot.add(from), length) };
-            each(Frame {
+            each(RingFrame {
                 interface: u32::try_from(address.sll_ifindex).unwrap_or(0),
                 stamp: u64::from(head.tp_sec) * 1_000_000_000 + u64::from(head.tp_nsec),
                 octets,
@@ -139,7 +139,7 @@ impl Ring {
     }
 
     /// How many frames found no slot since this was asked last.
-    pub(crate) fn overflowed(&self) -> io::Result<u64> {
+    pub(crate) fn take_overflow_count(&self) -> io::Result<u64> {
         // SAFETY: the kernel writes at most the length that it is told.
         unsafe {
             let mut stats: libc::tpacket_stats = zeroed();
@@ -154,13 +154,13 @@ impl Ring {
     }
 }
 
-impl AsFd for Ring {
+impl AsFd for PacketRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Drop for Ring {
+impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is the ring's own, and no slice of it outlives `take`.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
@@ -168,7 +168,7 @@ impl Drop for Ring {
 }
 
 /// Sets an option of a packet socket.
-fn option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) -> io::Result<()> {
+fn set_option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads as many octets as it is told, which the value has.
     let set = unsafe {
@@ -179,15 +179,15 @@ fn option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) -> io:
 
 /// A socket for the frames of one protocol, by its EtherType, at one interface of the calling thread's namespace; it does not
 /// block.
-pub(crate) fn packets(interface: u32, protocol: u16) -> io::Result<socket2::Socket> {
+pub(crate) fn open_packet_socket(interface: u32, protocol: u16) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
     socket.set_nonblocking(true)?;
-    bind(&socket, interface, protocol)?;
+    bind_packet_socket(&socket, interface, protocol)?;
     Ok(socket)
 }
 
 /// Binds a packet socket: it hears frames of this EtherType at this interface, 0 for all, and sends by it.
-fn bind(socket: &socket2::Socket, interface: u32, protocol: u16) -> io::Result<()> {
+fn bind_packet_socket(socket: &socket2::Socket, interface: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: the address is a plain structure of the length that is said.
     let bound = unsafe {
         let mut address: libc::sockaddr_ll = zeroed();
@@ -202,23 +202,23 @@ fn bind(socket: &socket2::Socket, interface: u32, protocol: u16) -> io::Result<(
 
 /// Sends frames by the interfaces of a namespace.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct FrameSender {
     socket: socket2::Socket,
 }
 
-impl Sender {
+impl FrameSender {
     /// For the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Self> {
         // Of no protocol: it hears nothing.
         let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
         // The kernel puts an interface's queue in place some time after its carrier came. Until then the queue drops everything.
         let one: libc::c_int = 1;
-        option(&socket, libc::PACKET_QDISC_BYPASS, one)?;
+        set_option(&socket, libc::PACKET_QDISC_BYPASS, one)?;
         Ok(Self { socket })
     }
 
     /// Sends frames, each by its interface, in their order; how many the kernel did not take.
-    pub(crate) fn send<'a>(&self, frames: impl IntoIterator<Item = (u32, &'a [u8])>) -> u64 {
+    pub(crate) fn send_frames<'a>(&self, frames: impl IntoIterator<Item = (u32, &'a [u8])>) -> u64 {
         let mut frames = frames.into_iter();
         let mut refused = 0;
         loop {
@@ -282,13 +282,13 @@ pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
         0x2c, // ETHTOOL_SGRO
     ];
     #[repr(C)]
-    struct Value {
+    struct EthtoolValue {
         command: u32,
         data: u32,
     }
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None)?;
     for command in COMMANDS {
-        let mut value = Value { command, data: 0 };
+        let mut value = EthtoolValue { command, data: 0 };
         // SAFETY: the request is zeros with a name that is shorter than its room, and points at a value that outlives the call.
         let set = unsafe {
             let mut request: libc::ifreq = zeroed();

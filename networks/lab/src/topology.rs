@@ -23,7 +23,7 @@ const LONGEST_NAME: usize = 200;
 
 /// A network, in the terms of the simulator: the same links, the same streams of chance.
 #[derive(Clone, Debug)]
-pub struct Topology {
+pub struct LabTopology {
     /// What it is of, for people who look at what runs.
     pub name: String,
     /// The run's seed: link k has the streams `("link", 2k)` and `("link", 2k + 1)`, as in the simulator.
@@ -53,17 +53,17 @@ pub struct HostSpec {
 
 /// Where a link ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct End {
+pub struct LinkEnd {
     /// The host, by its place.
     pub host: usize,
     /// Which address of the host is reached by the link, by its place; 0 is the host's own.
     pub address: usize,
 }
 
-impl End {
+impl LinkEnd {
     /// The host's own address.
     #[must_use]
-    pub const fn of(host: usize) -> Self {
+    pub const fn for_host(host: usize) -> Self {
         Self { host, address: 0 }
     }
 }
@@ -74,7 +74,7 @@ pub struct LinkSpec {
     /// Its name.
     pub name: String,
     /// Its ends; `config.up` is from the first to the second.
-    pub ends: [End; 2],
+    pub ends: [LinkEnd; 2],
     /// What it does to packets. Each is charged its IP length and what the framing adds, as in the simulator: the
     /// Ethernet header that packets have between namespaces costs nothing.
     pub config: LinkConfig,
@@ -84,16 +84,16 @@ pub struct LinkSpec {
 
 /// A way of packets: out of a host by a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Way {
+pub(crate) struct EgressRoute {
     /// To this address; `None`: to all.
     pub(crate) to: Option<IpAddr>,
     /// By this link.
     pub(crate) link: usize,
 }
 
-impl Topology {
+impl LabTopology {
     /// Says what cannot be built.
-    pub(crate) fn check(&self) -> Result<(), LabError> {
+    pub(crate) fn check_buildable(&self) -> Result<(), LabError> {
         let fault = |what: String| Err(LabError::Topology(what));
         if self.links.len() > MOST_LINKS {
             return fault(format!("{} links: the lab has room for {MOST_LINKS}", self.links.len()));
@@ -144,54 +144,54 @@ impl Topology {
     }
 
     /// The address at an end.
-    pub(crate) fn address(&self, end: End) -> Option<IpAddr> {
+    pub(crate) fn address(&self, end: LinkEnd) -> Option<IpAddr> {
         self.hosts.get(end.host)?.addresses.get(end.address).copied()
     }
 
     /// Which of a link's ends are of this host.
-    fn port(&self, link: usize, host: usize) -> Option<usize> {
+    fn end_index(&self, link: usize, host: usize) -> Option<usize> {
         self.links[link].ends.iter().position(|end| end.host == host)
     }
 
     /// A host's interfaces in their order: link, and which end of it.
     pub(crate) fn ports(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.links.len()).filter_map(move |link| Some((link, self.port(link, host)?)))
+        (0..self.links.len()).filter_map(move |link| Some((link, self.end_index(link, host)?)))
     }
 
     /// The place of a link among its host's interfaces.
-    pub(crate) fn place(&self, host: usize, link: usize) -> Option<usize> {
+    pub(crate) fn port_index(&self, host: usize, link: usize) -> Option<usize> {
         self.ports(host).position(|(l, _)| l == link)
     }
 
     /// The links that end at an address, in their order.
-    fn links_of(&self, node: End) -> impl Iterator<Item = usize> {
+    fn links_of(&self, node: LinkEnd) -> impl Iterator<Item = usize> {
         (0..self.links.len()).filter(move |link| self.links[*link].ends.contains(&node))
     }
 
     /// Whether what comes to this end for others goes on by another link.
-    pub(crate) fn forwards(&self, end: End) -> bool {
+    pub(crate) fn forwards_packets(&self, end: LinkEnd) -> bool {
         self.links_of(end).nth(1).is_some()
     }
 
     /// A number for each address of the network, from 0 in the order of hosts.
-    pub(crate) fn number(&self, end: End) -> u32 {
+    pub(crate) fn address_number(&self, end: LinkEnd) -> u32 {
         let before: usize = self.hosts[..end.host].iter().map(|h| h.addresses.len()).sum();
         (before + end.address) as u32
     }
 
     /// The ways out from an address: by fewest links, ties to the earlier link; with one link all goes by that, as in the
     /// simulator.
-    pub(crate) fn ways(&self, from: End) -> Vec<Way> {
+    pub(crate) fn egress_routes(&self, from: LinkEnd) -> Vec<EgressRoute> {
         let first: Vec<usize> = self.links_of(from).collect();
         match first[..] {
             [] => return Vec::new(),
-            [only] => return vec![Way { to: None, link: only }],
+            [only] => return vec![EgressRoute { to: None, link: only }],
             _ => {}
         }
-        let mut by: BTreeMap<End, usize> = BTreeMap::new();
+        let mut by: BTreeMap<LinkEnd, usize> = BTreeMap::new();
         let mut reached = VecDeque::new();
         for link in first {
-            let to = self.other(link, from);
+            let to = self.opposite_end(link, from);
             if to != from && !by.contains_key(&to) {
                 by.insert(to, link);
                 reached.push_back(to);
@@ -200,7 +200,7 @@ impl Topology {
         while let Some(at) = reached.pop_front() {
             let out = by[&at];
             for link in self.links_of(at) {
-                let to = self.other(link, at);
+                let to = self.opposite_end(link, at);
                 if to != from && !by.contains_key(&to) {
                     by.insert(to, out);
                     reached.push_back(to);
@@ -208,12 +208,12 @@ impl Topology {
             }
         }
         let family = |end| self.address(end).map(|a| a.is_ipv4());
-        let same = |(to, _): &(End, usize)| to.host != from.host && family(*to) == family(from);
-        by.into_iter().filter(same).map(|(to, link)| Way { to: self.address(to), link }).collect()
+        let same = |(to, _): &(LinkEnd, usize)| to.host != from.host && family(*to) == family(from);
+        by.into_iter().filter(same).map(|(to, link)| EgressRoute { to: self.address(to), link }).collect()
     }
 
     /// The end of a link that is not `of`.
-    pub(crate) fn other(&self, link: usize, of: End) -> End {
+    pub(crate) fn opposite_end(&self, link: usize, of: LinkEnd) -> LinkEnd {
         let [a, b] = self.links[link].ends;
         if a == of { b } else { a }
     }
@@ -223,7 +223,7 @@ impl Topology {
 mod tests {
     use super::*;
 
-    fn host(n: u8) -> HostSpec {
+    fn test_host(n: u8) -> HostSpec {
         HostSpec {
             name: format!("h{n}"),
             addresses: vec![[10, 0, 0, n + 1].into()],
@@ -232,58 +232,58 @@ mod tests {
             quick_ack: false,
         }
     }
-    fn link(a: usize, b: usize) -> LinkSpec {
-        let ends = [End::of(a), End::of(b)];
+    fn test_link(a: usize, b: usize) -> LinkSpec {
+        let ends = [LinkEnd::for_host(a), LinkEnd::for_host(b)];
         LinkSpec { name: format!("{a}-{b}"), ends, config: LinkConfig::default(), capture: [None; 2] }
     }
-    fn network(hosts: u8, links: &[(usize, usize)]) -> Topology {
-        Topology {
+    fn test_topology(hosts: u8, links: &[(usize, usize)]) -> LabTopology {
+        LabTopology {
             name: "test".to_owned(),
             seed: Seed::new(1),
-            hosts: (0..hosts).map(host).collect(),
-            links: links.iter().map(|(a, b)| link(*a, *b)).collect(),
+            hosts: (0..hosts).map(test_host).collect(),
+            links: links.iter().map(|(a, b)| test_link(*a, *b)).collect(),
         }
     }
 
     #[test]
     fn ways_are_those_of_fewest_links_and_of_the_earlier_link() {
         // A square with a tail: 0-1, 1-2, 0-3, 3-2, 2-4.
-        let net = network(5, &[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4)]);
-        let ways = net.ways(End::of(0));
+        let net = test_topology(5, &[(0, 1), (1, 2), (0, 3), (3, 2), (2, 4)]);
+        let ways = net.egress_routes(LinkEnd::for_host(0));
         let to = |n: u8| ways.iter().find(|w| w.to == Some([10, 0, 0, n + 1].into())).map(|w| w.link);
         assert_eq!([1, 2, 3, 4].map(to), [Some(0), Some(0), Some(2), Some(0)]);
-        assert_eq!(net.ways(End::of(4)), [Way { to: None, link: 4 }]);
-        assert!(net.forwards(End::of(2)) && !net.forwards(End::of(4)));
+        assert_eq!(net.egress_routes(LinkEnd::for_host(4)), [EgressRoute { to: None, link: 4 }]);
+        assert!(net.forwards_packets(LinkEnd::for_host(2)) && !net.forwards_packets(LinkEnd::for_host(4)));
         assert_eq!(net.ports(2).collect::<Vec<_>>(), [(1, 1), (3, 1), (4, 0)]);
-        assert_eq!(net.place(2, 3), Some(1));
+        assert_eq!(net.port_index(2, 3), Some(1));
     }
 
     #[test]
     fn an_interface_is_a_node_of_its_own() {
-        let mut net = network(3, &[(0, 1), (0, 2)]);
+        let mut net = test_topology(3, &[(0, 1), (0, 2)]);
         net.hosts[0].addresses.push([192, 0, 2, 1].into());
         net.links[1].ends[0].address = 1;
-        assert_eq!(net.ways(End::of(0)), [Way { to: None, link: 0 }]);
-        assert_eq!(net.ways(End { host: 0, address: 1 }), [Way { to: None, link: 1 }]);
-        assert!(!net.forwards(End::of(0)));
-        assert_eq!(net.number(End::of(1)), 2);
+        assert_eq!(net.egress_routes(LinkEnd::for_host(0)), [EgressRoute { to: None, link: 0 }]);
+        assert_eq!(net.egress_routes(LinkEnd { host: 0, address: 1 }), [EgressRoute { to: None, link: 1 }]);
+        assert!(!net.forwards_packets(LinkEnd::for_host(0)));
+        assert_eq!(net.address_number(LinkEnd::for_host(1)), 2);
     }
 
     #[test]
     fn what_cannot_be_built_is_said() {
-        type Change = fn(&mut Topology);
-        let said = |change: Change| {
-            let mut net = network(2, &[(0, 1)]);
+        type TopologyChange = fn(&mut LabTopology);
+        let said = |change: TopologyChange| {
+            let mut net = test_topology(2, &[(0, 1)]);
             change(&mut net);
-            net.check().map_err(|e| e.to_string())
+            net.check_buildable().map_err(|e| e.to_string())
         };
         assert_eq!(said(|_| {}), Ok(()));
-        let faults: [(Change, &str); 7] = [
+        let faults: [(TopologyChange, &str); 7] = [
             (|n| n.hosts[1].addresses = n.hosts[0].addresses.clone(), "is that of host h0"),
             (|n| n.hosts[1].addresses.clear(), "needs one"),
             (|n| n.hosts[1].addresses[0] = [127, 0, 0, 1].into(), "no address of one host"),
             (|n| n.hosts[0].settings.push(("../kernel/x".into(), "1".into())), "no setting"),
-            (|n| n.links[0].ends[1] = End { host: 1, address: 3 }, "not there"),
+            (|n| n.links[0].ends[1] = LinkEnd { host: 1, address: 3 }, "not there"),
             (|n| n.links[0].ends[1] = n.links[0].ends[0], "one host"),
             (|n| n.links[0].config.mtu = 60, "MTU"),
         ];

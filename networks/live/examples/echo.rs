@@ -11,23 +11,25 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use usher_core::{
-    CommandError, Input, Instant, Job, Machine, NoJob, Output, OutputOf, Path, SocketId, Transmit,
+    CommandError, DatagramPath, Instant, JobRequest, Machine, MachineInput, MachineOutput, NoJob, OutputOf,
+    SocketId, Transmit,
 };
 use usher_live::{
-    Clock, Driver, DriverCounts, Role, SocketOptions, Sockets, bind_udp, numbered, spawn, thread_cpu_time,
+    Driver, DriverCounts, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp, number_sockets,
+    spawn_shard, thread_cpu_time,
 };
 
 /// Sends back what comes.
 #[derive(Default)]
-struct Echo {
-    out: Vec<(Path, Vec<u8>)>,
+struct EchoMachine {
+    out: Vec<(DatagramPath, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     end: Option<Instant>,
-    over: bool,
+    is_finished: bool,
 }
 
-impl Echo {
-    fn send(&mut self, path: Path, data: &[u8]) {
+impl EchoMachine {
+    fn queue_echo(&mut self, path: DatagramPath, data: &[u8]) {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(data);
@@ -35,20 +37,20 @@ impl Echo {
     }
 }
 
-impl Machine for Echo {
+impl Machine for EchoMachine {
     type Command = ();
     type Event = ();
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Datagram { path, data } if !self.over => self.send(path, data),
-            Input::Timeout => self.over |= self.end.is_some_and(|end| now >= end),
+            MachineInput::Datagram { path, data } if !self.is_finished => self.queue_echo(path, data),
+            MachineInput::Timeout => self.is_finished |= self.end.is_some_and(|end| now >= end),
             _ => {}
         }
     }
 
-    fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+    fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
 
@@ -57,39 +59,39 @@ impl Machine for Echo {
         buf.clear();
         buf.extend_from_slice(&data);
         self.spare.push(data);
-        Some(Output::Transmit(Transmit::Datagram { path }))
+        Some(MachineOutput::Transmit(Transmit::Datagram { path }))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.end.filter(|_| !self.over)
+        self.end.filter(|_| !self.is_finished)
     }
 }
 
-struct Side {
-    echo: Echo,
-    told: bool,
+struct EchoRole {
+    echo: EchoMachine,
+    has_stopped: bool,
 }
 
-impl Role for Side {
-    type Machine = Echo;
+impl DriverRole for EchoRole {
+    type Machine = EchoMachine;
     type Message = ();
 
-    fn machine(&mut self) -> &mut Echo {
+    fn machine(&mut self) -> &mut EchoMachine {
         &mut self.echo
     }
-    fn event(&mut self, _: Instant, (): ()) {}
-    fn job(&mut self, _: Instant, job: Job<NoJob>) {
-        match job.what {}
+    fn on_event(&mut self, _: Instant, (): ()) {}
+    fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
+        match job.job {}
     }
-    fn message(&mut self, _: Instant, (): ()) {
-        self.told = true;
+    fn on_message(&mut self, _: Instant, (): ()) {
+        self.has_stopped = true;
     }
-    fn stopped(&self) -> bool {
-        self.told || self.echo.over
+    fn is_stopped(&self) -> bool {
+        self.has_stopped || self.echo.is_finished
     }
 }
 
-fn print(side: &str, counts: &DriverCounts, wall: Duration, processor: Duration) {
+fn print_counts(side: &str, counts: &DriverCounts, wall: Duration, processor: Duration) {
     let pairs = counts.datagrams_in.max(1) as f64;
     println!(
         "{side}: {} datagrams in, {:.0} /s; {:.1} a batch in, {:.1} out; {:.2} us of processor time each; {:.0} % busy",
@@ -115,27 +117,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let socket = bind_udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &SocketOptions::default())?;
     let server = socket.local_addr()?;
-    let clock = Clock::start();
-    let node = Side { echo: Echo::default(), told: false };
-    let (driver, stop) = Driver::new(node, Sockets { udp: numbered([socket]), ..Sockets::default() }, clock);
+    let clock = SystemClock::start();
+    let node = EchoRole { echo: EchoMachine::default(), has_stopped: false };
+    let (driver, stop) =
+        Driver::new(node, DriverSockets { udp: number_sockets([socket]), ..DriverSockets::default() }, clock);
     let counted = driver.counters();
-    let serving = spawn("server", Some(0), move || async move {
+    let serving = spawn_shard("server", Some(0), move || async move {
         let result = driver.run().await;
         (result.map(drop), thread_cpu_time())
     })?;
 
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let mut echo =
-        Echo { end: Some(clock.now() + usher_core::Duration::from_secs(seconds)), ..Echo::default() };
+    let mut echo = EchoMachine {
+        end: Some(clock.now() + usher_core::Duration::from_secs(seconds)),
+        ..EchoMachine::default()
+    };
     for n in 0..under_way {
-        let socket = SocketId::own(u32::try_from(n)? % sockets);
-        echo.send(Path { socket, local: any, remote: server }, &vec![0; octets]);
+        let socket = SocketId::from_number(u32::try_from(n)? % sockets);
+        echo.queue_echo(DatagramPath { socket, local: any, remote: server }, &vec![0; octets]);
     }
-    let (driver, _) = Driver::new(Side { echo, told: false }, Sockets::default(), clock);
+    let (driver, _) = Driver::new(EchoRole { echo, has_stopped: false }, DriverSockets::default(), clock);
     let asked = driver.counters();
     let begun = std::time::Instant::now();
     let core = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
-    let asking = spawn("client", Some(core), move || async move {
+    let asking = spawn_shard("client", Some(core), move || async move {
         let result = driver.run().await;
         (result.map(drop), thread_cpu_time())
     })?;
@@ -146,7 +151,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     stop.send(());
     let (result, processor) = serving.join().map_err(panicked)?;
     result?;
-    print("server", &counted.read(), wall, processor);
-    print("client", &asked.read(), wall, client);
+    print_counts("server", &counted.read(), wall, processor);
+    print_counts("client", &asked.read(), wall, client);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! One association: a task between an SCTP socket and the driver.
 
-use crate::mmsg::Watched;
-use crate::stream::{DriverHandle, Note, Order};
+use crate::mmsg::WatchedSocket;
+use crate::stream::{ConnectionCommand, ConnectionEvent, DriverHandle};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,51 +10,56 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 use usher_core::CloseReason;
-use usher_sctp::{Association, Outgoing, Received, SocketOptions};
+use usher_sctp::{SctpAssociation, SctpEvent, SendInfo, SocketOptions};
 
 /// Messages read before orders are looked at.
 const BATCH: usize = 64;
 
 /// Serves an association that somebody began.
-pub(crate) async fn accepted(link: DriverHandle, association: Association, remote: SocketAddr) {
-    serve(link, Ok(association), remote).await;
+pub(crate) async fn serve_accepted(link: DriverHandle, association: SctpAssociation, remote: SocketAddr) {
+    serve_association(link, Ok(association), remote).await;
 }
 
 /// Begins an association with so many outbound streams and serves it.
-pub(crate) async fn connect(link: DriverHandle, local: Option<IpAddr>, remote: SocketAddr, streams: u16) {
+pub(crate) async fn connect_and_serve(
+    link: DriverHandle,
+    local: Option<IpAddr>,
+    remote: SocketAddr,
+    streams: u16,
+) {
     let options = SocketOptions { streams_out: streams.max(1), ..link.settings.associations };
     let local: Vec<IpAddr> = local.into_iter().filter(|local| !local.is_unspecified()).collect();
-    serve(link, Association::connect(&local, &[remote], &options), remote).await;
+    serve_association(link, SctpAssociation::connect(&local, &[remote], &options), remote).await;
 }
 
-async fn serve(link: DriverHandle, association: io::Result<Association>, remote: SocketAddr) {
-    match association.and_then(Watched::watched) {
-        Ok(socket) => Carrier::new(link, socket, remote).carry().await,
+async fn serve_association(link: DriverHandle, association: io::Result<SctpAssociation>, remote: SocketAddr) {
+    match association.and_then(WatchedSocket::into_async) {
+        Ok(socket) => AssociationTask::new(link, socket, remote).run_to_end().await,
         Err(_) => {
-            link.counters.connect_failures.one();
-            link.tell(Note::Closed(CloseReason::Refused)).await;
+            link.counters.connect_failures.increment();
+            link.send_event(ConnectionEvent::Closed(CloseReason::Refused)).await;
         }
     }
 }
 
-struct Carrier {
+struct AssociationTask {
     link: DriverHandle,
-    socket: AsyncFd<Association>,
+    socket: AsyncFd<SctpAssociation>,
     remote: SocketAddr,
     up: bool,
     /// Messages that the system has not taken yet.
-    waiting: VecDeque<(Outgoing, Vec<u8>)>,
+    waiting: VecDeque<(SendInfo, Vec<u8>)>,
     /// This side wants it to end once all is sent; and has said so.
-    ending: bool,
-    said: bool,
+    is_closing: bool,
+    has_sent_end: bool,
     /// The driver has forgotten it.
     orphan: bool,
     deadline: Option<Instant>,
     message: Vec<u8>,
 }
 
-impl Carrier {
-    fn new(link: DriverHandle, socket: AsyncFd<Association>, remote: SocketAddr) -> Self {
+impl AssociationTask {
+    fn new(link: DriverHandle, socket: AsyncFd<SctpAssociation>, remote: SocketAddr) -> Self {
         let deadline = Some(Instant::now() + link.settings.connect_timeout);
         let (waiting, message) = (VecDeque::new(), Vec::new());
         Self {
@@ -63,8 +68,8 @@ impl Carrier {
             remote,
             up: false,
             waiting,
-            ending: false,
-            said: false,
+            is_closing: false,
+            has_sent_end: false,
             orphan: false,
             deadline,
             message,
@@ -72,29 +77,29 @@ impl Carrier {
     }
 
     /// Carries it to its end.
-    async fn carry(mut self) {
-        let reason = self.run().await;
+    async fn run_to_end(mut self) {
+        let reason = self.run_until_closed().await;
         // What has not ended in good order, ends at once.
         if reason != Some(CloseReason::Closed) {
             self.socket.into_inner().abort();
         }
         let Some(reason) = reason else { return };
         if !self.up && !self.link.id.is_accepted() {
-            self.link.counters.connect_failures.one();
+            self.link.counters.connect_failures.increment();
         }
-        self.link.tell(Note::Closed(reason)).await;
+        self.link.send_event(ConnectionEvent::Closed(reason)).await;
     }
 
     /// Until it is over; `None` where the driver wanted that at once.
-    async fn run(&mut self) -> Option<CloseReason> {
+    async fn run_until_closed(&mut self) -> Option<CloseReason> {
         loop {
             self.flush();
-            if self.ending && !self.up {
+            if self.is_closing && !self.up {
                 // Nothing is up yet that could be closed in good order.
                 return Some(CloseReason::Closed);
             }
-            if self.ending && !self.said && self.waiting.is_empty() {
-                self.said = true;
+            if self.is_closing && !self.has_sent_end && self.waiting.is_empty() {
+                self.has_sent_end = true;
                 // Where there is nothing to be closed any more, that is told by what is received.
                 let _ = self.socket.get_ref().shutdown();
             }
@@ -103,11 +108,11 @@ impl Carrier {
             let deadline = self.deadline;
             tokio::select! {
                 order = self.link.orders.recv(), if !self.orphan => {
-                    if !self.obey(order) {
+                    if !self.apply_command(order) {
                         return None;
                     }
                     while let Ok(order) = self.link.orders.try_recv() {
-                        if !self.obey(Some(order)) {
+                        if !self.apply_command(Some(order)) {
                             return None;
                         }
                     }
@@ -116,7 +121,7 @@ impl Carrier {
                     if ready.is_err() {
                         return Some(CloseReason::Reset);
                     }
-                    if let Some(reason) = self.receive().await {
+                    if let Some(reason) = self.receive_batch().await {
                         return Some(reason);
                     }
                 }
@@ -128,19 +133,21 @@ impl Carrier {
     }
 
     /// Takes an order; `None` is the driver's end. False: the association is to be aborted.
-    fn obey(&mut self, order: Option<Order>) -> bool {
+    fn apply_command(&mut self, order: Option<ConnectionCommand>) -> bool {
         match order {
-            Some(Order::Message(how, data)) => self.waiting.push_back((how, data)),
-            Some(Order::Shutdown) | None => {
+            Some(ConnectionCommand::Message(how, data)) => self.waiting.push_back((how, data)),
+            Some(ConnectionCommand::Shutdown) | None => {
                 self.orphan = order.is_none();
-                if !self.ending {
-                    self.ending = true;
+                if !self.is_closing {
+                    self.is_closing = true;
                     self.deadline = Some(Instant::now() + self.link.settings.linger);
                 }
             }
-            Some(Order::Abort) => return false,
+            Some(ConnectionCommand::Abort) => return false,
             // They are of byte streams.
-            Some(Order::Data(_) | Order::Credit(_)) => self.link.counters.unknown_connection.one(),
+            Some(ConnectionCommand::Data(_) | ConnectionCommand::Credit(_)) => {
+                self.link.counters.unknown_connection.increment()
+            }
         }
         true
     }
@@ -150,14 +157,14 @@ impl Carrier {
         while self.up
             && let Some((how, data)) = self.waiting.front()
         {
-            match self.socket.try_io(Interest::WRITABLE, |association| association.send(*how, data)) {
+            match self.socket.try_io(Interest::WRITABLE, |association| association.send_message(*how, data)) {
                 Ok(()) => {
-                    self.link.counters.sctp_messages_out.one();
+                    self.link.counters.sctp_messages_out.increment();
                     self.link.counters.stream_octets_out.add(data.len() as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => self.link.counters.sctp_messages_refused.one(),
+                Err(_) => self.link.counters.sctp_messages_refused.increment(),
             }
             self.link.queued.fetch_sub(data.len(), Ordering::Relaxed);
             self.waiting.pop_front();
@@ -165,27 +172,30 @@ impl Carrier {
     }
 
     /// Reads a batch of what there is; the reason, where it is over.
-    async fn receive(&mut self) -> Option<CloseReason> {
+    async fn receive_batch(&mut self) -> Option<CloseReason> {
         for _ in 0..BATCH {
             let Self { socket, message, .. } = self;
-            match socket.try_io_mut(Interest::READABLE, |association| association.receive(message)) {
-                Ok(Received::Up { streams, .. }) if !self.up => {
+            match socket.try_io_mut(Interest::READABLE, |association| association.receive_event(message)) {
+                Ok(SctpEvent::Up { streams, .. }) if !self.up => {
                     self.up = true;
-                    self.deadline = self.deadline.filter(|_| self.ending);
-                    self.link.tell(Note::Up { remote: self.remote, streams }).await;
+                    self.deadline = self.deadline.filter(|_| self.is_closing);
+                    self.link.send_event(ConnectionEvent::Up { remote: self.remote, streams }).await;
                 }
-                Ok(Received::Message(how)) => {
+                Ok(SctpEvent::Message(how)) => {
                     let data = std::mem::take(&mut self.message);
-                    self.link.counters.sctp_messages_in.one();
+                    self.link.counters.sctp_messages_in.increment();
                     self.link.counters.stream_octets_in.add(data.len() as u64);
-                    self.link.tell(Note::Message { stream: how.stream, ppid: how.ppid, data }).await;
+                    self.link
+                        .send_event(ConnectionEvent::Message { stream: how.stream, ppid: how.ppid, data })
+                        .await;
                 }
-                Ok(Received::End(reason)) => return Some(reason),
-                Ok(Received::Up { .. } | Received::Finished | Received::Address { .. } | Received::Other) => {
-                }
+                Ok(SctpEvent::End(reason)) => return Some(reason),
+                Ok(
+                    SctpEvent::Up { .. } | SctpEvent::Finished | SctpEvent::Address { .. } | SctpEvent::Other,
+                ) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(_) => {
-                    self.link.counters.sctp_messages_too_long.one();
+                    self.link.counters.sctp_messages_too_long.increment();
                     return Some(CloseReason::Reset);
                 }
             }

@@ -6,11 +6,11 @@ use usher_core::{Duration, Instant, WallTime};
 /// Maps the system's monotonic clock onto [`Instant`], and its wall clock onto [`WallTime`]. Copies show the same time,
 /// so one clock serves all the threads of a program.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct SystemClock {
     start: std::time::Instant,
 }
 
-impl Clock {
+impl SystemClock {
     /// A clock at whose [`Instant::ZERO`] it is now.
     #[must_use]
     pub fn start() -> Self {
@@ -27,17 +27,17 @@ impl Clock {
     /// The wall time at [`Instant::ZERO`] by what the system's wall clock shows now: what machines are told. It changes when that clock is set, and slowly as it is slewed.
     #[must_use]
     pub fn wall_epoch(&self) -> WallTime {
-        epoch(SystemTime::now(), self.start.elapsed())
+        epoch_from(SystemTime::now(), self.start.elapsed())
     }
 
     /// The wall time at `now`, counted from [`wall_epoch`](Self::wall_epoch).
     #[must_use]
-    pub fn wall(&self, now: Instant) -> WallTime {
-        now.wall(self.wall_epoch())
+    pub fn wall_time(&self, now: Instant) -> WallTime {
+        now.to_wall_time(self.wall_epoch())
     }
 
     /// The point of the system's clock that is `at`; `None` where it cannot be written.
-    pub(crate) fn system(&self, at: Instant) -> Option<std::time::Instant> {
+    pub(crate) fn system_instant(&self, at: Instant) -> Option<std::time::Instant> {
         self.start.checked_add(std::time::Duration::from_nanos(at.as_nanos()))
     }
 }
@@ -45,9 +45,9 @@ impl Clock {
 /// Looks at the wall clock for a machine that is to hear when it was set or has drifted.
 #[derive(Debug)]
 pub(crate) struct WallWatch {
-    clock: Clock,
+    clock: SystemClock,
     /// What the machine has heard; `None`: nothing yet.
-    told: Option<WallTime>,
+    reported_time: Option<WallTime>,
     next: Instant,
 }
 
@@ -57,29 +57,29 @@ impl WallWatch {
     /// What it keeps to itself: a clock that is slewed is off by less, and nothing that is said by wall time is as exact.
     const DRIFT: Duration = Duration::from_millis(100);
 
-    pub(crate) const fn new(clock: Clock) -> Self {
-        Self { clock, told: None, next: Instant::ZERO }
+    pub(crate) const fn new(clock: SystemClock) -> Self {
+        Self { clock, reported_time: None, next: Instant::ZERO }
     }
     /// The wall time at [`Instant::ZERO`], where the machine is to hear of it now.
-    pub(crate) fn look(&mut self, now: Instant) -> Option<WallTime> {
+    pub(crate) fn poll_change(&mut self, now: Instant) -> Option<WallTime> {
         if now < self.next {
             return None;
         }
         self.next = now + Self::EVERY;
-        self.shown(self.clock.wall_epoch())
+        self.update_epoch(self.clock.wall_epoch())
     }
-    fn shown(&mut self, epoch: WallTime) -> Option<WallTime> {
+    fn update_epoch(&mut self, epoch: WallTime) -> Option<WallTime> {
         let near = |told: WallTime| epoch <= told + Self::DRIFT && told <= epoch + Self::DRIFT;
-        if self.told.is_some_and(near) {
+        if self.reported_time.is_some_and(near) {
             return None;
         }
-        self.told = Some(epoch);
-        self.told
+        self.reported_time = Some(epoch);
+        self.reported_time
     }
 }
 
 /// What a wall clock showed `elapsed` before it showed `system`.
-fn epoch(system: SystemTime, elapsed: std::time::Duration) -> WallTime {
+fn epoch_from(system: SystemTime, elapsed: std::time::Duration) -> WallTime {
     let unix = system.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(elapsed);
     WallTime::from_unix_secs(unix.as_secs()) + Duration::from_nanos(u64::from(unix.subsec_nanos()))
 }
@@ -92,36 +92,41 @@ mod tests {
     #[test]
     fn the_wall_follows_the_system_when_its_clock_is_set() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Elapsed::from_secs(seconds);
-        assert_eq!(epoch(at(1000), Elapsed::ZERO), WallTime::from_unix_secs(1000));
-        assert_eq!(epoch(at(1010), Elapsed::from_secs(10)), WallTime::from_unix_secs(1000));
-        assert_eq!(epoch(at(4610), Elapsed::from_secs(10)), WallTime::from_unix_secs(4600), "an hour ahead");
-        assert_eq!(epoch(at(5), Elapsed::from_secs(10)), WallTime::from_unix_secs(0), "before 1970");
+        assert_eq!(epoch_from(at(1000), Elapsed::ZERO), WallTime::from_unix_secs(1000));
+        assert_eq!(epoch_from(at(1010), Elapsed::from_secs(10)), WallTime::from_unix_secs(1000));
+        assert_eq!(
+            epoch_from(at(4610), Elapsed::from_secs(10)),
+            WallTime::from_unix_secs(4600),
+            "an hour ahead"
+        );
+        assert_eq!(epoch_from(at(5), Elapsed::from_secs(10)), WallTime::from_unix_secs(0), "before 1970");
     }
 
     #[test]
-    fn a_machine_hears_first_and_when_the_clock_was_set_or_has_drifted() {
+    fn a_machine_gets_the_wall_time_first_and_after_a_step_or_drift() {
         let at = |millis| WallTime::from_unix_secs(1000) + Duration::from_millis(millis);
-        let mut watch = WallWatch::new(Clock::start());
-        let shown = [0, 60, 100, 160, 60, 3_600_000, 0].map(|millis| watch.shown(at(millis)).is_some());
+        let mut watch = WallWatch::new(SystemClock::start());
+        let shown =
+            [0, 60, 100, 160, 60, 3_600_000, 0].map(|millis| watch.update_epoch(at(millis)).is_some());
         assert_eq!(shown, [true, false, false, true, false, true, true]);
-        let mut watch = WallWatch::new(Clock::start());
-        let early = [0, 999_999_999].map(|nanos| watch.look(Instant::from_nanos(nanos)).is_some());
+        let mut watch = WallWatch::new(SystemClock::start());
+        let early = [0, 999_999_999].map(|nanos| watch.poll_change(Instant::from_nanos(nanos)).is_some());
         assert_eq!((early, watch.next), ([true, false], Instant::ZERO + Duration::from_secs(1)));
-        assert_eq!(watch.look(watch.next), None, "it shows what it showed");
+        assert_eq!(watch.poll_change(watch.next), None, "it shows what it showed");
         assert_eq!(watch.next, Instant::ZERO + Duration::from_secs(2));
     }
 
     #[test]
     fn a_clock_starts_at_zero_and_its_wall_follows() {
-        let clock = Clock::start();
+        let clock = SystemClock::start();
         let copy = clock;
         let first = clock.now();
         assert!(copy.now() >= first);
         let later = Instant::ZERO + Duration::from_secs(90);
-        let (wall, epoch) = (clock.wall(later).unix_secs(), clock.wall_epoch().unix_secs());
+        let (wall, epoch) = (clock.wall_time(later).unix_secs(), clock.wall_epoch().unix_secs());
         assert!((epoch + 89..=epoch + 91).contains(&wall), "{wall} {epoch}");
         assert_eq!(
-            clock.system(Instant::from_nanos(5)).map(|s| s - clock.start).map(|d| d.as_nanos()),
+            clock.system_instant(Instant::from_nanos(5)).map(|s| s - clock.start).map(|d| d.as_nanos()),
             Some(5)
         );
     }

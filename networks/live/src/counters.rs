@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One number that the driver's thread counts and others read.
 #[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
+pub(crate) struct AtomicCount(AtomicU64);
 
-impl Count {
+impl AtomicCount {
     /// Counts `n` more. Only the driver's thread does: nothing comes between reading and writing.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
     /// Counts one more.
-    pub(crate) fn one(&self) {
+    pub(crate) fn increment(&self) {
         self.add(1);
     }
     /// Counts one less.
-    pub(crate) fn less(&self) {
+    pub(crate) fn decrement(&self) {
         self.add(u64::MAX);
     }
     fn get(&self) -> u64 {
@@ -33,7 +33,7 @@ macro_rules! driver_counters {
 
         /// What a driver does, counted while it runs; any thread may [`read`](Self::read).
         #[derive(Debug, Default)]
-        pub struct DriverCounters { $(pub(crate) $field: Count,)* }
+        pub struct DriverCounters { $(pub(crate) $field: AtomicCount,)* }
 
         impl DriverCounters {
             /// The counters as they stand; each is right by itself, not all at one moment.

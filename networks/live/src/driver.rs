@@ -1,11 +1,11 @@
 //! The driver: one node on its sockets.
 
 use crate::clock::WallWatch;
-use crate::mmsg::{BATCH, Inbox, Letter, Outbox, Received};
-use crate::streams::Streams;
-use crate::udp::Port;
-use crate::wake::{Ready, Task};
-use crate::{Clock, DriverCounters, Mailbox, Role, Settings, Sockets, bind_udp};
+use crate::mmsg::{BATCH, DatagramInbox, DatagramOutbox, OutgoingDatagram, ReceivedDatagram};
+use crate::streams::ConnectionTable;
+use crate::udp::DatagramSocket;
+use crate::wake::{ReadyList, SocketTask};
+use crate::{DriverConfig, DriverCounters, DriverRole, DriverSockets, Mailbox, SystemClock, bind_udp};
 use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -15,31 +15,33 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Sleep, sleep_until, timeout};
 use usher_core::collections::HashMap;
-use usher_core::{Host, Input, Instant, Job, Machine, Path, SocketId, Transmit, Work};
+use usher_core::{
+    DatagramPath, Instant, JobRequest, Machine, MachineHost, MachineInput, SocketId, Transmit, WorkRecord,
+};
 
 /// Datagrams that the machine is given together. They share what it costs to fetch the code of each step of their way into the
 /// processor's first cache; what more of them bring along crowds out data there.
 const GROUP: usize = 8;
 
 /// What a group is filled up with.
-const NO_DATAGRAM: (Path, &[u8]) = {
+const NO_DATAGRAM: (DatagramPath, &[u8]) = {
     let nobody = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-    (Path { socket: SocketId::own(0), local: nobody, remote: nobody }, &[])
+    (DatagramPath { socket: SocketId::from_number(0), local: nobody, remote: nobody }, &[])
 };
 
 /// Hosts a node: feeds its machine from sockets, mailbox and clock, and carries out what it wants done.
-pub struct Driver<N: Role> {
+pub struct Driver<N: DriverRole> {
     node: N,
-    sockets: Sockets,
-    clock: Clock,
+    sockets: DriverSockets,
+    clock: SystemClock,
     mailbox: UnboundedReceiver<N::Message>,
     counters: Arc<DriverCounters>,
 }
 
-impl<N: Role> Driver<N> {
+impl<N: DriverRole> Driver<N> {
     /// A driver that is to be [`run`](Self::run), and the mailbox of its node.
     #[must_use]
-    pub fn new(node: N, sockets: Sockets, clock: Clock) -> (Self, Mailbox<N::Message>) {
+    pub fn new(node: N, sockets: DriverSockets, clock: SystemClock) -> (Self, Mailbox<N::Message>) {
         let (sender, mailbox) = unbounded_channel();
         (Self { node, sockets, clock, mailbox, counters: Arc::default() }, Mailbox(sender))
     }
@@ -50,71 +52,71 @@ impl<N: Role> Driver<N> {
         Arc::clone(&self.counters)
     }
 
-    /// Serves the node until it says that it is [`stopped`](Role::stopped), then sends what is queued, closes
+    /// Serves the node until it says that it is [`stopped`](DriverRole::is_stopped), then sends what is queued, closes
     /// what is open and gives the node back. What the machine has to do at the start is done first. To be run
-    /// on a runtime with one thread, as [`spawn`](crate::spawn) makes it.
+    /// on a runtime with one thread, as [`spawn`](crate::spawn_shard) makes it.
     ///
     /// # Errors
     /// A socket could not be taken into service; nothing has been served then.
     pub async fn run(self) -> io::Result<N> {
-        let mut running = Running::new(self)?;
+        let mut running = RunningDriver::new(self)?;
         let now = running.clock.now();
         running.follow_wall_clock(now);
-        running.drain(now);
+        running.drain_machine(now);
         std::future::poll_fn(|cx| running.poll(cx)).await;
         let linger = running.settings.linger;
         // A system that takes nothing is not waited for.
         let _ = timeout(linger, std::future::poll_fn(|cx| running.poll_queues(cx))).await;
-        running.streams.close(linger).await;
+        running.streams.close_all(linger).await;
         Ok(running.node)
     }
 }
 
-struct Running<N: Role> {
+struct RunningDriver<N: DriverRole> {
     node: N,
-    clock: Clock,
-    settings: Settings,
+    clock: SystemClock,
+    settings: DriverConfig,
     counters: Arc<DriverCounters>,
     mailbox: UnboundedReceiver<N::Message>,
     messages: Vec<N::Message>,
-    ready: Ready,
-    tasks: Vec<Task>,
+    ready: ReadyList,
+    tasks: Vec<SocketTask>,
     /// In the order of their first use; `None` for one that could not be bound.
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<DatagramSocket>>,
     /// The machine's id of each.
     numbers: Vec<SocketId>,
     /// Where each is.
-    places: HashMap<SocketId, usize>,
+    port_indices: HashMap<SocketId, usize>,
     /// Where the last was that something was sent by.
     recent: usize,
-    inbox: Option<Inbox>,
-    outbox: Outbox,
-    letters: Vec<Letter>,
+    inbox: Option<DatagramInbox>,
+    outbox: DatagramOutbox,
+    letters: Vec<OutgoingDatagram>,
     /// Buffers of letters that are gone.
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
     /// When the machine was last given something.
     now: Instant,
     wall: WallWatch,
-    streams: Streams,
+    streams: ConnectionTable,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends; it is not looked at while this is the far future.
     armed: Instant,
 }
 
-impl<N: Role> Running<N> {
+impl<N: DriverRole> RunningDriver<N> {
     fn new(driver: Driver<N>) -> io::Result<Self> {
         let Driver { node, sockets, clock, mailbox, counters } = driver;
-        let Sockets { udp, listeners, associations, outgoing, settings } = sockets;
-        let ready = Ready::default();
+        let DriverSockets { udp, listeners, associations, outgoing, settings } = sockets;
+        let ready = ReadyList::default();
         let (numbers, udp): (Vec<_>, Vec<_>) = udp.into_iter().unzip();
-        let port = |(index, socket)| Port::new(socket, index, &ready, settings.offload).map(Some);
+        let port = |(index, socket)| DatagramSocket::new(socket, index, &ready, settings.offload).map(Some);
         let ports = udp.into_iter().enumerate().map(port).collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
             node,
             clock,
             settings,
-            streams: Streams::new(
+            streams: ConnectionTable::new(
                 (listeners, associations),
                 outgoing,
                 settings,
@@ -126,12 +128,12 @@ impl<N: Role> Running<N> {
             messages: Vec::with_capacity(BATCH),
             ready,
             tasks: Vec::new(),
-            places: numbers.iter().copied().zip(0..).collect(),
+            port_indices: numbers.iter().copied().zip(0..).collect(),
             numbers,
             recent: 0,
             ports,
-            inbox: Some(Inbox::new()),
-            outbox: Outbox::new(),
+            inbox: Some(DatagramInbox::new()),
+            outbox: DatagramOutbox::new(),
             letters: Vec::with_capacity(BATCH),
             spare: Vec::with_capacity(BATCH),
             buffer: Vec::new(),
@@ -144,24 +146,24 @@ impl<N: Role> Running<N> {
 
     /// Does a bounded part of everything that can be done; ready when the node has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.ready.watch(cx.waker());
+        self.ready.register_waker(cx.waker());
         self.follow_wall_clock(self.clock.now());
-        let again = self.messages(cx) | self.notes(cx);
+        let again = self.poll_mailbox(cx) | self.poll_connection_events(cx);
         let mut tasks = std::mem::take(&mut self.tasks);
-        self.ready.take(&mut tasks);
+        self.ready.take_tasks(&mut tasks);
         for task in tasks.drain(..) {
             match task {
-                Task::Receive(index) => self.receive(index),
-                Task::Send(index) => self.send(index),
-                Task::Accept(index) => self.streams.accept(index, &self.node),
+                SocketTask::Receive(index) => self.receive_datagrams(index),
+                SocketTask::Send(index) => self.send_queued(index),
+                SocketTask::Accept(index) => self.streams.accept_waiting(index, &self.node),
             }
         }
         self.tasks = tasks;
         // What was answered does not wait for what the machine does now.
-        self.flush();
-        let due = self.time(cx);
-        self.flush();
-        if self.node.stopped() {
+        self.flush_datagrams();
+        let due = self.handle_timers(cx);
+        self.flush_datagrams();
+        if self.node.is_stopped() {
             return Poll::Ready(());
         }
         if due {
@@ -176,64 +178,64 @@ impl<N: Role> Running<N> {
 
     /// Tells the machine what the wall clock shows where that is not what it was told: the clock was set, or drifts.
     fn follow_wall_clock(&mut self, now: Instant) {
-        if let Some(epoch) = self.wall.look(now) {
+        if let Some(epoch) = self.wall.poll_change(now) {
             self.node.machine().set_epoch(now, epoch);
-            self.drain(now);
+            self.drain_machine(now);
         }
     }
 
     /// A batch of the mailbox; true if there may be more.
-    fn messages(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_mailbox(&mut self, cx: &mut Context<'_>) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
         // Without mailboxes nothing ever comes, which is not an end.
         let came = matches!(self.mailbox.poll_recv_many(cx, &mut messages, BATCH), Poll::Ready(1..));
         for message in messages.drain(..) {
-            self.counters.messages.one();
+            self.counters.messages.increment();
             let now = self.clock.now();
-            self.node.message(now, message);
-            self.drain(now);
+            self.node.on_message(now, message);
+            self.drain_machine(now);
         }
         self.messages = messages;
         came
     }
 
     /// A batch of what connections tell; true if there may be more.
-    fn notes(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_connection_events(&mut self, cx: &mut Context<'_>) -> bool {
         let mut notes = self.streams.poll_notes(cx);
         let came = !notes.is_empty();
         for (conn, note) in notes.drain(..) {
             let now = self.clock.now();
-            if self.streams.deliver(&mut self.node, now, conn, note) {
-                self.drain(now);
+            if self.streams.deliver_event(&mut self.node, now, conn, note) {
+                self.drain_machine(now);
             }
         }
-        self.streams.reuse(notes);
+        self.streams.recycle_list(notes);
         came
     }
 
     /// A batch of datagrams.
-    fn receive(&mut self, index: usize) {
+    fn receive_datagrams(&mut self, index: usize) {
         // It is always there: only this function takes it, and gives it back.
         let Some(mut inbox) = self.inbox.take() else { return };
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
-        let count = port.map_or(0, |port| port.receive(&mut inbox, &self.counters));
+        let count = port.map_or(0, |port| port.receive_batch(&mut inbox, &self.counters));
         if count == 0 {
             self.inbox = Some(inbox);
             return;
         }
-        self.counters.batches_in.one();
-        self.give(index, &inbox);
+        self.counters.batches_in.increment();
+        self.deliver_datagrams(index, &inbox);
         self.inbox = Some(inbox);
     }
 
     /// Gives the machine what came to a socket.
-    fn give(&mut self, index: usize, inbox: &Inbox) {
-        let mut received = inbox.received();
+    fn deliver_datagrams(&mut self, index: usize, inbox: &DatagramInbox) {
+        let mut received = inbox.datagrams();
         loop {
             let mut group = [NO_DATAGRAM; GROUP];
             let mut taken = 0;
             for received in received.by_ref() {
-                let Some(path) = self.path(index, &received) else { continue };
+                let Some(path) = self.datagram_path(index, &received) else { continue };
                 group[taken] = (path, received.data);
                 taken += 1;
                 if taken == GROUP {
@@ -245,26 +247,30 @@ impl<N: Role> Running<N> {
             }
             let now = self.clock.now();
             self.node.machine().handle_datagrams(now, &group[..taken]);
-            self.drain(now);
+            self.drain_machine(now);
         }
     }
 
     /// Where a datagram that the machine is to have came from; `None` if it is not to have it.
-    fn path(&mut self, index: usize, received: &Received<'_>) -> Option<Path> {
+    fn datagram_path(&mut self, index: usize, received: &ReceivedDatagram<'_>) -> Option<DatagramPath> {
         let port = self.ports.get(index)?.as_ref()?;
         let Some(remote) = received.remote else {
-            self.counters.unknown_family.one();
+            self.counters.unknown_family.increment();
             return None;
         };
         if received.truncated {
-            self.counters.truncated.one();
+            self.counters.truncated.increment();
             return None;
         }
-        self.counters.datagrams_in.one();
+        self.counters.datagrams_in.increment();
         self.counters.datagram_octets_in.add(received.data.len() as u64);
-        let path = Path { socket: *self.numbers.get(index)?, local: port.local(received.local), remote };
-        if self.node.divert(path, received.data) {
-            self.counters.diverted.one();
+        let path = DatagramPath {
+            socket: *self.numbers.get(index)?,
+            local: port.local_address(received.local),
+            remote,
+        };
+        if self.node.divert_datagram(path, received.data) {
+            self.counters.diverted.increment();
             return None;
         }
         Some(path)
@@ -272,17 +278,17 @@ impl<N: Role> Running<N> {
 
     /// Tells the machine that its time has come, again while it is due and has time left, and arms the timer for the next;
     /// true if that has come too.
-    fn time(&mut self, cx: &mut Context<'_>) -> bool {
+    fn handle_timers(&mut self, cx: &mut Context<'_>) -> bool {
         let mut next = self.node.machine().poll_timeout();
         let begun = self.clock.now();
         let mut now = begun;
         while next.is_some_and(|at| at <= now) {
-            self.counters.timeouts.one();
-            self.node.machine().handle(now, Input::Timeout);
-            self.drain(now);
+            self.counters.timeouts.increment();
+            self.node.machine().handle_input(now, MachineInput::Timeout);
+            self.drain_machine(now);
             next = self.node.machine().poll_timeout();
             now = self.clock.now();
-            if u128::from(now.since(begun).as_nanos()) >= self.settings.time_slice.as_nanos() {
+            if u128::from(now.duration_since(begun).as_nanos()) >= self.settings.time_slice.as_nanos() {
                 break;
             }
         }
@@ -292,7 +298,7 @@ impl<N: Role> Running<N> {
         }
         // A timer that is early is left: looking at it once too often is cheaper than moving it each time.
         if next < self.armed {
-            let Some(at) = self.clock.system(next) else { return false };
+            let Some(at) = self.clock.system_instant(next) else { return false };
             self.sleep.as_mut().reset(at.into());
             self.armed = next;
         }
@@ -304,12 +310,12 @@ impl<N: Role> Running<N> {
     }
 
     /// Carries out what the machine decided, and tells it what the driver itself ended, until it is silent.
-    fn drain(&mut self, now: Instant) {
+    fn drain_machine(&mut self, now: Instant) {
         self.now = now;
         let mut buffer = std::mem::take(&mut self.buffer);
         loop {
-            Host::drain(self, &mut buffer);
-            if !self.streams.say_closed(&mut self.node, now) {
+            MachineHost::drain_outputs(self, &mut buffer);
+            if !self.streams.report_closed(&mut self.node, now) {
                 break;
             }
         }
@@ -317,12 +323,12 @@ impl<N: Role> Running<N> {
     }
 
     /// Gives the system the letters.
-    fn flush(&mut self) {
+    fn flush_datagrams(&mut self) {
         if self.letters.is_empty() {
             return;
         }
         // Datagrams of one length to the same address beside each other can be given to the system as one.
-        let key = |letter: &Letter| (letter.socket, letter.remote, Reverse(letter.data.len()));
+        let key = |letter: &OutgoingDatagram| (letter.socket, letter.remote, Reverse(letter.data.len()));
         if self.letters.windows(2).any(|pair| key(&pair[0]) > key(&pair[1])) {
             self.letters.sort_by_key(key);
         }
@@ -331,7 +337,7 @@ impl<N: Role> Running<N> {
             if !self.has_port(&run[0]) {
                 self.counters.no_socket.add(run.len() as u64);
             } else if let Some(Some(port)) = self.ports.get_mut(run[0].socket) {
-                port.post(run, self.settings.datagram_queue, &mut self.outbox, &self.counters);
+                port.send_or_queue(run, self.settings.datagram_queue, &mut self.outbox, &self.counters);
             }
         }
         self.spare.extend(letters.drain(..).map(|letter| letter.data));
@@ -340,11 +346,11 @@ impl<N: Role> Running<N> {
     }
 
     /// Where the socket of this number is; one behind all where there are too many.
-    fn place(&mut self, socket: SocketId) -> usize {
+    fn socket_index(&mut self, socket: SocketId) -> usize {
         if self.numbers.get(self.recent) == Some(&socket) {
             return self.recent;
         }
-        if let Some(place) = self.places.get(&socket) {
+        if let Some(place) = self.port_indices.get(&socket) {
             self.recent = *place;
             return *place;
         }
@@ -352,13 +358,13 @@ impl<N: Role> Running<N> {
         if place < self.settings.sockets {
             self.ports.push(None);
             self.numbers.push(socket);
-            self.places.insert(socket, place);
+            self.port_indices.insert(socket, place);
         }
         place
     }
 
     /// Whether there is a socket for a letter; a number that was not used before gets one of its own.
-    fn has_port(&mut self, letter: &Letter) -> bool {
+    fn has_port(&mut self, letter: &OutgoingDatagram) -> bool {
         let index = letter.socket;
         if matches!(self.ports.get(index), Some(Some(_))) {
             return true;
@@ -377,32 +383,32 @@ impl<N: Role> Running<N> {
         };
         let offload = self.settings.offload;
         let port = bind_udp(local, &self.settings.ephemeral)
-            .and_then(|socket| Port::new(socket, index, &self.ready, offload));
+            .and_then(|socket| DatagramSocket::new(socket, index, &self.ready, offload));
         self.ports[index] = port.ok();
         self.ports[index].is_some()
     }
 
-    fn send(&mut self, index: usize) {
+    fn send_queued(&mut self, index: usize) {
         if let Some(Some(port)) = self.ports.get_mut(index) {
-            port.drain(&mut self.outbox, &self.counters);
+            port.send_queued(&mut self.outbox, &self.counters);
         }
     }
 
     /// Sends what waits; ready when nothing does.
     fn poll_queues(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.ready.watch(cx.waker());
+        self.ready.register_waker(cx.waker());
         let mut tasks = Vec::new();
-        self.ready.take(&mut tasks);
+        self.ready.take_tasks(&mut tasks);
         for task in tasks {
-            if let Task::Send(index) = task {
-                self.send(index);
+            if let SocketTask::Send(index) = task {
+                self.send_queued(index);
             }
         }
-        if self.ports.iter().flatten().all(Port::is_idle) { Poll::Ready(()) } else { Poll::Pending }
+        if self.ports.iter().flatten().all(DatagramSocket::is_idle) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
-impl<N: Role> Host for Running<N> {
+impl<N: DriverRole> MachineHost for RunningDriver<N> {
     type Machine = N::Machine;
 
     fn machine(&mut self) -> &mut N::Machine {
@@ -412,33 +418,33 @@ impl<N: Role> Host for Running<N> {
     fn transmit(&mut self, transmit: Transmit, buffer: &mut Vec<u8>) {
         match transmit {
             Transmit::Datagram { path } => {
-                let Path { socket, local, remote } = path;
-                let socket = self.place(socket);
+                let DatagramPath { socket, local, remote } = path;
+                let socket = self.socket_index(socket);
                 let data = std::mem::replace(buffer, self.spare.pop().unwrap_or_default());
-                self.letters.push(Letter { socket, local, remote, data });
+                self.letters.push(OutgoingDatagram { socket, local, remote, data });
                 if self.letters.len() >= BATCH {
-                    self.flush();
+                    self.flush_datagrams();
                 }
             }
-            Transmit::Stream { conn, op } => self.streams.operate(conn, op, buffer),
+            Transmit::Stream { conn, op } => self.streams.apply_operation(conn, op, buffer),
             Transmit::Message { assoc, op } => self.streams.operate_association(assoc, op, buffer),
             Transmit::Frame { port } => {
-                if !self.node.frame(port, buffer) {
-                    self.counters.unsupported.one();
+                if !self.node.send_frame(port, buffer) {
+                    self.counters.unsupported.increment();
                 }
             }
         }
     }
 
-    fn event(&mut self, event: <N::Machine as Machine>::Event) {
-        self.node.event(self.now, event);
+    fn handle_event(&mut self, event: <N::Machine as Machine>::Event) {
+        self.node.on_event(self.now, event);
     }
 
-    fn work(&mut self, work: Work) {
-        self.node.work(work);
+    fn record_work(&mut self, work: WorkRecord) {
+        self.node.on_work(work);
     }
 
-    fn job(&mut self, job: Job<<N::Machine as Machine>::Job>) {
-        self.node.job(self.now, job);
+    fn start_job(&mut self, job: JobRequest<<N::Machine as Machine>::Job>) {
+        self.node.on_job(self.now, job);
     }
 }

@@ -9,35 +9,35 @@ use usher_core::fair::FairQueue;
 
 /// Who waits, and whether somebody has the turn.
 #[derive(Default)]
-struct State {
-    taken: bool,
-    waiting: FairQueue<IpAddr, oneshot::Sender<Turn>>,
+struct TurnState {
+    is_taken: bool,
+    waiting: FairQueue<IpAddr, oneshot::Sender<HandshakeTurn>>,
 }
 
 /// The turns of one driver; clones are the same ones.
 #[derive(Clone, Default)]
-pub(crate) struct HandshakeTurns(Arc<Mutex<State>>);
+pub(crate) struct HandshakeTurns(Arc<Mutex<TurnState>>);
 
 impl HandshakeTurns {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, TurnState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for this address's turn, which lasts until it is dropped.
-    pub(crate) async fn turn(&self, address: IpAddr) -> Turn {
+    pub(crate) async fn wait_turn(&self, address: IpAddr) -> HandshakeTurn {
         let turn = match self.take_or_wait(address) {
             // Whoever has the turn gives it on, and so does whoever drops it unused.
-            Err(waiting) => waiting.await.unwrap_or_else(|_| Turn(None)),
+            Err(waiting) => waiting.await.unwrap_or_else(|_| HandshakeTurn(None)),
             Ok(turn) => turn,
         };
         tokio::task::yield_now().await;
         turn
     }
 
-    fn take_or_wait(&self, address: IpAddr) -> Result<Turn, oneshot::Receiver<Turn>> {
-        let mut state = self.state();
-        if !std::mem::replace(&mut state.taken, true) {
-            return Ok(Turn(Some(self.clone())));
+    fn take_or_wait(&self, address: IpAddr) -> Result<HandshakeTurn, oneshot::Receiver<HandshakeTurn>> {
+        let mut state = self.lock_state();
+        if !std::mem::replace(&mut state.is_taken, true) {
+            return Ok(HandshakeTurn(Some(self.clone())));
         }
         let (sender, receiver) = oneshot::channel();
         // There are no more than there are connections, which are bounded.
@@ -47,19 +47,19 @@ impl HandshakeTurns {
 }
 
 /// The right to one step.
-pub(crate) struct Turn(Option<HandshakeTurns>);
+pub(crate) struct HandshakeTurn(Option<HandshakeTurns>);
 
-impl Drop for Turn {
+impl Drop for HandshakeTurn {
     fn drop(&mut self) {
         let Some(turns) = self.0.take() else { return };
         loop {
-            let mut state = turns.state();
+            let mut state = turns.lock_state();
             let Some((_, next)) = state.waiting.pop() else {
-                state.taken = false;
+                state.is_taken = false;
                 return;
             };
             drop(state);
-            match next.send(Turn(Some(turns.clone()))) {
+            match next.send(HandshakeTurn(Some(turns.clone()))) {
                 Ok(()) => return,
                 // Its connection is gone: the turn is the next one's.
                 Err(mut unused) => unused.0 = None,
@@ -75,24 +75,25 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
-    fn address(n: u8) -> IpAddr {
+    fn test_address(n: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, n])
     }
 
-    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn addresses_take_turns_one_at_a_time() {
         let turns = HandshakeTurns::default();
-        let mut first = pin!(turns.turn(address(9)));
-        assert!(poll(first.as_mut()).is_pending(), "sockets are looked at before a step");
-        let Poll::Ready(first) = poll(first.as_mut()) else { panic!("nobody else has the turn") };
+        let mut first = pin!(turns.wait_turn(test_address(9)));
+        assert!(poll_once(first.as_mut()).is_pending(), "sockets are looked at before a step");
+        let Poll::Ready(first) = poll_once(first.as_mut()) else { panic!("nobody else has the turn") };
         let from = [1, 1, 1, 2, 3];
-        let mut waiting: Vec<_> = from.iter().map(|n| (*n, Box::pin(turns.turn(address(*n))))).collect();
+        let mut waiting: Vec<_> =
+            from.iter().map(|n| (*n, Box::pin(turns.wait_turn(test_address(*n))))).collect();
         for (_, turn) in &mut waiting {
-            assert!(poll(turn.as_mut()).is_pending());
+            assert!(poll_once(turn.as_mut()).is_pending());
         }
         // One that is given up before its turn comes keeps nobody waiting.
         drop(waiting.remove(1));
@@ -104,7 +105,7 @@ mod tests {
             for _ in 0..2 {
                 for (i, (_, turn)) in waiting.iter_mut().enumerate() {
                     if ready.is_none()
-                        && let Poll::Ready(turn) = poll(turn.as_mut())
+                        && let Poll::Ready(turn) = poll_once(turn.as_mut())
                     {
                         ready = Some((i, turn));
                     }
@@ -116,6 +117,6 @@ mod tests {
         }
         drop(held);
         assert_eq!(order, [1, 2, 3, 1]);
-        assert!(!turns.state().taken);
+        assert!(!turns.lock_state().is_taken);
     }
 }

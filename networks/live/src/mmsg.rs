@@ -49,11 +49,11 @@ const CONTROL: usize = 64;
 /// Control messages' octets, aligned as their header must be.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL]);
+struct ControlBuffer([u8; CONTROL]);
 
 /// A datagram to be sent.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct OutgoingDatagram {
     /// By which socket.
     pub(crate) socket: usize,
     /// From this address, if it is one; the port is the socket's.
@@ -66,7 +66,7 @@ pub(crate) struct Letter {
 
 /// A datagram received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Received<'a> {
+pub(crate) struct ReceivedDatagram<'a> {
     /// From whom; `None` for a family that is not the Internet's.
     pub(crate) remote: Option<SocketAddr>,
     /// Our address to which it came, with the zone of a link-local one, if the system said.
@@ -78,33 +78,33 @@ pub(crate) struct Received<'a> {
 }
 
 /// What one call needs for each datagram.
-struct Slots {
+struct MmsgSlots {
     names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
+    controls: Vec<ControlBuffer>,
     vectors: Vec<libc::iovec>,
     heads: Vec<libc::mmsghdr>,
 }
 
 // SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only,
 // which borrows the slots exclusively; between calls they are plain bits.
-unsafe impl Send for Slots {}
+unsafe impl Send for MmsgSlots {}
 
 /// What a header points at: octets of its name and control messages, and its vectors.
 #[derive(Clone, Copy, Default)]
-struct Head {
+struct SlotHeader {
     name: usize,
     control: usize,
     first: usize,
     vectors: usize,
 }
 
-impl Slots {
+impl MmsgSlots {
     fn new() -> Self {
         // SAFETY: all four are structures of integers and pointers, for which all zeros is a value.
         unsafe {
             Self {
                 names: vec![zeroed(); BATCH],
-                controls: vec![Control([0; CONTROL]); BATCH],
+                controls: vec![ControlBuffer([0; CONTROL]); BATCH],
                 vectors: vec![zeroed(); BATCH],
                 heads: vec![zeroed(); BATCH],
             }
@@ -112,11 +112,11 @@ impl Slots {
     }
 
     /// Points the first `count` headers at their name, vectors and, where they have a length, control messages.
-    fn point(&mut self, count: usize, of: impl Fn(usize) -> Head) {
+    fn point_headers(&mut self, count: usize, of: impl Fn(usize) -> SlotHeader) {
         let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
         let vectors = self.vectors.as_mut_ptr();
         for (i, head) in self.heads.iter_mut().enumerate().take(count) {
-            let Head { name, control, first, vectors: count } = of(i);
+            let SlotHeader { name, control, first, vectors: count } = of(i);
             head.msg_len = 0;
             let head = &mut head.msg_hdr;
             // SAFETY: `i` and `first` are below BATCH, the length of all vectors.
@@ -134,15 +134,15 @@ impl Slots {
 }
 
 /// Receives datagrams, up to [`BATCH`] pieces by one call; a piece is a datagram, or several that the system joined.
-pub(crate) struct Inbox {
-    slots: Slots,
+pub(crate) struct DatagramInbox {
+    slots: MmsgSlots,
     data: Vec<u8>,
     count: usize,
 }
 
-impl Inbox {
+impl DatagramInbox {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new(), data: vec![0; BATCH * STRIDE], count: 0 }
+        Self { slots: MmsgSlots::new(), data: vec![0; BATCH * STRIDE], count: 0 }
     }
 
     /// Receives what is there and says how many pieces that were; fewer than [`BATCH`] means that no more are
@@ -150,7 +150,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there are none, and what the system says.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+    pub(crate) fn receive_batch(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.count = 0;
         let data = self.data.as_mut_ptr();
         for (i, vector) in self.slots.vectors.iter_mut().enumerate() {
@@ -158,7 +158,7 @@ impl Inbox {
             vector.iov_base = unsafe { data.add(i * STRIDE) }.cast();
             vector.iov_len = JOINED;
         }
-        self.slots.point(BATCH, |i| Head {
+        self.slots.point_headers(BATCH, |i| SlotHeader {
             name: size_of::<libc::sockaddr_storage>(),
             control: CONTROL,
             first: i,
@@ -174,22 +174,22 @@ impl Inbox {
     }
 
     /// The datagrams of the last call.
-    pub(crate) fn received(&self) -> impl Iterator<Item = Received<'_>> {
-        (0..self.count).flat_map(|i| self.piece(i))
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = ReceivedDatagram<'_>> {
+        (0..self.count).flat_map(|i| self.piece_datagrams(i))
     }
 
     /// The datagrams of a piece.
-    fn piece(&self, i: usize) -> impl Iterator<Item = Received<'_>> {
+    fn piece_datagrams(&self, i: usize) -> impl Iterator<Item = ReceivedDatagram<'_>> {
         let head = &self.slots.heads[i];
         let length = usize::try_from(head.msg_len).unwrap_or(0).min(JOINED);
         let remote = address_of(&self.slots.names[i], head.msg_hdr.msg_namelen);
-        let told = told(&self.slots.controls[i], head.msg_hdr.msg_controllen);
+        let told = parse_ancillary(&self.slots.controls[i], head.msg_hdr.msg_controllen);
         let whole = head.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
         let each = told.segment.unwrap_or(length).max(1);
         let data = &self.data[i * STRIDE..i * STRIDE + length];
         // An empty datagram is one, too.
         let empty = data.is_empty().then_some(data);
-        empty.into_iter().chain(data.chunks(each)).map(move |data| Received {
+        empty.into_iter().chain(data.chunks(each)).map(move |data| ReceivedDatagram {
             remote,
             local: told.local,
             data,
@@ -199,19 +199,19 @@ impl Inbox {
 }
 
 /// Sends datagrams, up to [`BATCH`] by one call.
-pub(crate) struct Outbox {
-    slots: Slots,
+pub(crate) struct DatagramOutbox {
+    slots: MmsgSlots,
     /// How many letters each header has.
     trains: [usize; BATCH],
 }
 
-impl Outbox {
+impl DatagramOutbox {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new(), trains: [0; BATCH] }
+        Self { slots: MmsgSlots::new(), trains: [0; BATCH] }
     }
 
     /// How many letters the first header of the last call had: so many met its error.
-    pub(crate) fn first(&self) -> usize {
+    pub(crate) fn first_train_length(&self) -> usize {
         self.trains[0]
     }
 
@@ -221,20 +221,20 @@ impl Outbox {
     /// them may be shorter.
     ///
     /// # Errors
-    /// What the system says of the [`first`](Self::first) ones; [`io::ErrorKind::WouldBlock`] if it takes none
+    /// What the system says of the [`first`](Self::first_train_length) ones; [`io::ErrorKind::WouldBlock`] if it takes none
     /// now.
-    pub(crate) fn send(
+    pub(crate) fn send_batch(
         &mut self,
         socket: BorrowedFd<'_>,
-        letters: &[Letter],
+        letters: &[OutgoingDatagram],
         any: bool,
         join: bool,
     ) -> io::Result<usize> {
         let letters = &letters[..letters.len().min(BATCH)];
-        let mut made = [Head::default(); BATCH];
+        let mut made = [SlotHeader::default(); BATCH];
         let (mut heads, mut at) = (0, 0);
         while let Some(letter) = letters.get(at) {
-            let count = if join { joined(&letters[at..]) } else { 1 };
+            let count = if join { joinable_count(&letters[at..]) } else { 1 };
             for (i, letter) in letters.iter().enumerate().skip(at).take(count) {
                 // The system reads what this points at and does not write it.
                 self.slots.vectors[i].iov_base = letter.data.as_ptr().cast_mut().cast();
@@ -246,12 +246,12 @@ impl Outbox {
                 control = write_segment(controls, control, letter.data.len());
             }
             let name = write_address(&mut self.slots.names[heads], letter.remote);
-            made[heads] = Head { name, control, first: at, vectors: count };
+            made[heads] = SlotHeader { name, control, first: at, vectors: count };
             self.trains[heads] = count;
             heads += 1;
             at += count;
         }
-        self.slots.point(heads, |i| made[i]);
+        self.slots.point_headers(heads, |i| made[i]);
         let (pointer, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
         // SAFETY: as many headers as `heads` have been made; what they point at is borrowed by `self` and
         // `letters` until the call has returned.
@@ -262,7 +262,7 @@ impl Outbox {
 }
 
 /// How many letters, from the first, can be given as one.
-fn joined(letters: &[Letter]) -> usize {
+fn joinable_count(letters: &[OutgoingDatagram]) -> usize {
     let [first, rest @ ..] = letters else { return 0 };
     let length = first.data.len();
     if length == 0 || length > SEGMENT {
@@ -335,7 +335,7 @@ fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u
 
 /// What the system says of a piece beside its octets.
 #[derive(Clone, Copy, Default)]
-struct Ancillary {
+struct AncillaryData {
     /// Our address, with its interface where it is link-local.
     local: Option<(IpAddr, u32)>,
     /// Octets of each of the joined datagrams but the last, which may be shorter.
@@ -343,8 +343,8 @@ struct Ancillary {
 }
 
 /// Reads control messages of `length` octets.
-fn told(control: &Control, length: usize) -> Ancillary {
-    let mut told = Ancillary::default();
+fn parse_ancillary(control: &ControlBuffer, length: usize) -> AncillaryData {
+    let mut told = AncillaryData::default();
     let (mut at, end) = (0, length.min(CONTROL));
     while at + HEAD <= end {
         // SAFETY: the octets are as many as a header has, and aligned for it, as the system aligns each; it is
@@ -386,7 +386,7 @@ fn told(control: &Control, length: usize) -> Ancillary {
 
 /// Writes the control message that lets a datagram leave from `local`, and gives its length; 0 for an
 /// address that leaves the choice to the system.
-fn write_local(control: &mut Control, local: SocketAddr) -> usize {
+fn write_local(control: &mut ControlBuffer, local: SocketAddr) -> usize {
     if local.ip().is_unspecified() {
         return 0;
     }
@@ -420,7 +420,7 @@ fn write_local(control: &mut Control, local: SocketAddr) -> usize {
 
 /// Writes, behind `at` octets of others, the control message that has what is given cut into datagrams of
 /// `octets`, and gives the length of all.
-fn write_segment(control: &mut Control, at: usize, octets: usize) -> usize {
+fn write_segment(control: &mut ControlBuffer, at: usize, octets: usize) -> usize {
     const SPACE: usize = HEAD + size_of::<usize>();
     debug_assert!(at + SPACE <= CONTROL, "either address leaves room for it");
     let octets = u16::try_from(octets).unwrap_or(u16::MAX);
@@ -438,7 +438,7 @@ fn write_segment(control: &mut Control, at: usize, octets: usize) -> usize {
 }
 
 /// Has the system join datagrams that come one after the other, and say of what length they are; whether it does.
-pub(crate) fn ask_to_join(socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     let on: libc::c_int = 1;
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the pointer is to an integer of the length given, which the call reads.
@@ -471,10 +471,10 @@ pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, octets: usize) -> boo
 ///
 /// # Errors
 /// What the system says; the program is none.
-pub fn steer(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+pub fn steer_datagrams(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> io::Result<()> {
     let mut steps: Vec<libc::sock_filter> = program
         .iter()
-        .map(|Instruction { code, yes, no, operand }| libc::sock_filter {
+        .map(|FilterInstruction { code, yes, no, operand }| libc::sock_filter {
             code: *code,
             jt: *yes,
             jf: *no,
@@ -492,9 +492,9 @@ pub fn steer(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A step of a program of [`steer`]: the kernel's classic packet filter (struct sock_filter).
+/// A step of a program of [`steer_datagrams`]: the kernel's classic packet filter (struct sock_filter).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Instruction {
+pub struct FilterInstruction {
     /// What is done.
     pub code: u16,
     /// Of a comparison: how many steps are left out where it holds.
@@ -509,7 +509,7 @@ pub struct Instruction {
 ///
 /// # Errors
 /// What the system says; the socket is of neither Internet family.
-pub(crate) fn ask_for_local(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     let on: libc::c_int = 1;
     let (level, option) = if ipv6 {
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
@@ -524,23 +524,23 @@ pub(crate) fn ask_for_local(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()
 }
 
 /// An SCTP socket as the runtime watches it.
-pub(crate) trait Watched: AsRawFd + Sized {
+pub(crate) trait WatchedSocket: AsRawFd + Sized {
     /// Has the runtime watch it; only within one.
     ///
     /// # Errors
     /// What the system says.
-    fn watched(self) -> io::Result<AsyncFd<Self>>;
+    fn into_async(self) -> io::Result<AsyncFd<Self>>;
 }
 
-impl Watched for usher_sctp::Association {
-    fn watched(self) -> io::Result<AsyncFd<Self>> {
+impl WatchedSocket for usher_sctp::SctpAssociation {
+    fn into_async(self) -> io::Result<AsyncFd<Self>> {
         // SAFETY: it owns its socket, which is open until it is dropped, and the same all the while.
         unsafe { AsyncFd::register(self) }.map_err(Into::into)
     }
 }
 
-impl Watched for usher_sctp::Listener {
-    fn watched(self) -> io::Result<AsyncFd<Self>> {
+impl WatchedSocket for usher_sctp::SctpListener {
+    fn into_async(self) -> io::Result<AsyncFd<Self>> {
         // SAFETY: as above.
         unsafe { AsyncFd::register(self) }.map_err(Into::into)
     }
@@ -550,7 +550,7 @@ impl Watched for usher_sctp::Listener {
 ///
 /// # Errors
 /// There is no such processor, or this thread may not run there.
-pub(crate) fn pin(core: usize) -> io::Result<()> {
+pub(crate) fn pin_thread(core: usize) -> io::Result<()> {
     if core >= usize::try_from(libc::CPU_SETSIZE).unwrap_or(0) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
@@ -584,27 +584,31 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    fn letters(to: SocketAddr, lengths: &[usize]) -> Vec<Letter> {
+    fn datagrams_to(to: SocketAddr, lengths: &[usize]) -> Vec<OutgoingDatagram> {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let letter =
-            |(i, &n): (usize, &usize)| Letter { socket: 0, local, remote: to, data: vec![i as u8; n] };
+        let letter = |(i, &n): (usize, &usize)| OutgoingDatagram {
+            socket: 0,
+            local,
+            remote: to,
+            data: vec![i as u8; n],
+        };
         lengths.iter().enumerate().map(letter).collect()
     }
 
     /// Sends letters of these lengths, joined; what comes in how many pieces.
-    fn carried(lengths: &[usize], ask: bool) -> (Vec<(u8, usize)>, usize) {
+    fn send_joined(lengths: &[usize], ask: bool) -> (Vec<(u8, usize)>, usize) {
         let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        ask_for_local(to.as_fd(), false).unwrap();
-        assert!(!ask || ask_to_join(to.as_fd()), "this system joins no datagrams");
-        let letters = letters(to.local_addr().unwrap(), lengths);
+        enable_packet_info(to.as_fd(), false).unwrap();
+        assert!(!ask || enable_gro(to.as_fd()), "this system joins no datagrams");
+        let letters = datagrams_to(to.local_addr().unwrap(), lengths);
         let mut gone = 0;
         while gone < letters.len() {
-            gone += Outbox::new().send(from.as_fd(), &letters[gone..], true, true).unwrap();
+            gone += DatagramOutbox::new().send_batch(from.as_fd(), &letters[gone..], true, true).unwrap();
         }
-        let (mut inbox, mut all, mut pieces) = (Inbox::new(), Vec::new(), 0);
-        while let Ok(count) = inbox.receive(to.as_fd()) {
+        let (mut inbox, mut all, mut pieces) = (DatagramInbox::new(), Vec::new(), 0);
+        while let Ok(count) = inbox.receive_batch(to.as_fd()) {
             pieces += count;
-            for received in inbox.received() {
+            for received in inbox.datagrams() {
                 assert_eq!(received.remote, Some(from.local_addr().unwrap()));
                 assert_eq!(received.local, Some((to.local_addr().unwrap().ip(), 0)));
                 assert!(!received.truncated);
@@ -620,43 +624,47 @@ mod tests {
         let lengths = [100, 100, 100, 60, 60, 0, 1300, 1300, 7];
         let all: Vec<(u8, usize)> =
             lengths.iter().enumerate().map(|(i, &n)| (if n > 0 { i as u8 } else { 0 }, n)).collect();
-        let (came, pieces) = carried(&lengths, true);
+        let (came, pieces) = send_joined(&lengths, true);
         assert_eq!(came, all);
         assert_eq!(pieces, 6, "100, 100, 100 with 60; 60; nothing; 1300; 1300; 7");
-        let (came, pieces) = carried(&lengths, false);
+        let (came, pieces) = send_joined(&lengths, false);
         assert_eq!((came, pieces), (all, lengths.len()), "who does not ask gets each by itself");
     }
 
     #[test]
     fn more_letters_than_the_system_takes_as_one_are_cut() {
-        let (came, pieces) = carried(&[200; 150], true);
+        let (came, pieces) = send_joined(&[200; 150], true);
         assert_eq!((came.len(), pieces), (150, 3));
         assert!(came.iter().enumerate().all(|(i, &(first, length))| (first, length) == (i as u8, 200)));
-        let (came, pieces) = carried(&[SEGMENT; 64], true);
+        let (came, pieces) = send_joined(&[SEGMENT; 64], true);
         assert_eq!((came.len(), pieces), (64, 2), "no packet is longer than 65,507 octets");
     }
 
     #[test]
     fn letters_to_others_are_not_joined() {
         let to = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut some = letters(to(1), &[9, 9, 9]);
-        assert_eq!(joined(&some), 3);
+        let mut some = datagrams_to(to(1), &[9, 9, 9]);
+        assert_eq!(joinable_count(&some), 3);
         some[2].remote = to(2);
-        assert_eq!(joined(&some), 2);
+        assert_eq!(joinable_count(&some), 2);
         some[1].local = to(3);
-        assert_eq!(joined(&some), 1);
-        assert_eq!(joined(&letters(to(1), &[9, 10])), 1, "only the last may be shorter, none longer");
-        assert_eq!(joined(&letters(to(1), &[SEGMENT + 1, SEGMENT + 1])), 1);
-        assert_eq!(joined(&[]), 0);
+        assert_eq!(joinable_count(&some), 1);
+        assert_eq!(
+            joinable_count(&datagrams_to(to(1), &[9, 10])),
+            1,
+            "only the last may be shorter, none longer"
+        );
+        assert_eq!(joinable_count(&datagrams_to(to(1), &[SEGMENT + 1, SEGMENT + 1])), 1);
+        assert_eq!(joinable_count(&[]), 0);
     }
 
     #[test]
     fn control_messages_that_lie_are_not_believed() {
-        let mut control = Control([0xff; CONTROL]);
-        assert!(told(&control, CONTROL).local.is_none());
+        let mut control = ControlBuffer([0xff; CONTROL]);
+        assert!(parse_ancillary(&control, CONTROL).local.is_none());
         let length = write_segment(&mut control, 0, 100);
-        assert_eq!(told(&control, length).segment, None, "that is for sending");
-        assert_eq!(told(&control, 3).segment, None);
-        assert_eq!(told(&control, usize::MAX).segment, None);
+        assert_eq!(parse_ancillary(&control, length).segment, None, "that is for sending");
+        assert_eq!(parse_ancillary(&control, 3).segment, None);
+        assert_eq!(parse_ancillary(&control, usize::MAX).segment, None);
     }
 }

@@ -47,7 +47,7 @@ impl<T> Shard<T> {
 ///
 /// # Errors
 /// No thread, no such processor, or no runtime; the future has not been made then.
-pub fn spawn<F, T>(
+pub fn spawn_shard<F, T>(
     name: &str,
     core: Option<usize>,
     body: impl FnOnce() -> F + Send + 'static,
@@ -60,7 +60,7 @@ where
     let (ready, started) = std::sync::mpsc::sync_channel(1);
     let work = move || {
         let begin = || {
-            core.map_or(Ok(()), mmsg::pin).map_err(|e| ("such processor", e))?;
+            core.map_or(Ok(()), mmsg::pin_thread).map_err(|e| ("such processor", e))?;
             // Sockets are looked at after every few steps: a driver that always has something to do would
             // otherwise keep its connections waiting.
             let mut builder = Builder::new_current_thread();
@@ -88,14 +88,14 @@ mod tests {
 
     #[test]
     fn a_shard_runs_on_the_processor_asked_for() {
-        let shard = spawn("usher-0", Some(0), || async { thread::current().name().map(str::to_owned) });
+        let shard = spawn_shard("usher-0", Some(0), || async { thread::current().name().map(str::to_owned) });
         let name = shard.expect("processor 0 exists").join().expect("it did not panic");
         assert_eq!(name.as_deref(), Some("usher-0"));
     }
 
     #[test]
     fn a_processor_that_is_not_there_is_an_error() {
-        let error = spawn("far", Some(100_000), || async {}).expect_err("there are fewer processors");
+        let error = spawn_shard("far", Some(100_000), || async {}).expect_err("there are fewer processors");
         assert_eq!((error.name.as_str(), error.what), ("far", "such processor"));
     }
 }

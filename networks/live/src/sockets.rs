@@ -13,7 +13,7 @@ use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, ServerConfig, TlsError}
 
 /// What protects a connection that the machine opens.
 #[derive(Clone, Debug)]
-pub enum Carriage {
+pub enum OutgoingSecurity {
     /// Nothing: plain TCP.
     Plain,
     /// TLS.
@@ -23,7 +23,7 @@ pub enum Carriage {
 }
 
 /// What protects a connection to an address.
-pub type Outgoing = Arc<dyn Fn(SocketAddr) -> Carriage + Send + Sync>;
+pub type SecuritySelector = Arc<dyn Fn(SocketAddr) -> OutgoingSecurity + Send + Sync>;
 
 /// How sockets are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ impl Default for SocketOptions {
     }
 }
 
-fn socket(
+fn open_socket(
     address: SocketAddr,
     kind: Type,
     protocol: Protocol,
@@ -84,7 +84,7 @@ fn socket(
 /// # Errors
 /// What the system says: the address is not ours, is in use, or needs a privilege.
 pub fn bind_udp(address: SocketAddr, options: &SocketOptions) -> io::Result<UdpSocket> {
-    let socket = socket(address, Type::DGRAM, Protocol::UDP, options)?;
+    let socket = open_socket(address, Type::DGRAM, Protocol::UDP, options)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
@@ -93,10 +93,10 @@ pub fn bind_udp(address: SocketAddr, options: &SocketOptions) -> io::Result<UdpS
 ///
 /// # Errors
 /// What the system says: the address is not ours, is in use, or needs a privilege.
-pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpListener> {
+pub fn listen_tcp(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpListener> {
     // Buffers of streams are left to the system, which fits them to each connection.
     let buffers = SocketOptions { receive_buffer: None, send_buffer: None, ..*options };
-    let socket = socket(address, Type::STREAM, Protocol::TCP, &buffers)?;
+    let socket = open_socket(address, Type::STREAM, Protocol::TCP, &buffers)?;
     // A port whose earlier connections are in TIME-WAIT can be had at once.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -124,12 +124,12 @@ pub(crate) struct TlsOutcomes {
 }
 
 impl TlsOutcomes {
-    pub(crate) fn failed(&self, remote: SocketAddr, error: TlsError) {
-        self.tell(remote, &TlsOutcome::Failed(&error));
+    pub(crate) fn report_failure(&self, remote: SocketAddr, error: TlsError) {
+        self.report_outcome(remote, &TlsOutcome::Failed(&error));
         // Another was the first.
         let _ = self.first_fault.set(error);
     }
-    pub(crate) fn tell(&self, remote: SocketAddr, outcome: &TlsOutcome<'_>) {
+    pub(crate) fn report_outcome(&self, remote: SocketAddr, outcome: &TlsOutcome<'_>) {
         if let Some(observer) = &self.observer {
             observer(remote, outcome);
         }
@@ -201,7 +201,7 @@ replaceable! {
 impl TlsClient {
     /// The same, of whose connections somebody hears.
     #[must_use]
-    pub fn observed(config: ClientConfig, observer: TlsObserver) -> Self {
+    pub fn with_observer(config: ClientConfig, observer: TlsObserver) -> Self {
         let outcomes = TlsOutcomes { observer: Some(observer), ..TlsOutcomes::default() };
         Self(Arc::new(watch::Sender::new(config)), Arc::new(outcomes))
     }
@@ -209,10 +209,10 @@ impl TlsClient {
 
 /// A socket that accepts connections for the machine.
 #[derive(Debug)]
-pub struct Listener {
+pub struct DriverListener {
     /// What the machine calls it: whose what is accepted here will be.
     pub id: ListenerId,
-    /// The socket, as [`listen`] makes it.
+    /// The socket, as [`listen_tcp`] makes it.
     pub socket: TcpListener,
     /// With this, the machine hears of a connection once its TLS handshake is complete.
     pub tls: Option<TlsServer>,
@@ -224,12 +224,12 @@ pub struct AssociationListener {
     /// What the machine calls it: whose what is accepted here will be.
     pub id: ListenerId,
     /// The socket.
-    pub socket: usher_sctp::Listener,
+    pub socket: usher_sctp::SctpListener,
 }
 
 /// Bounds of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct DriverConfig {
     /// Datagrams that wait for each socket while the system takes no more; then the newest are dropped.
     pub datagram_queue: usize,
     /// Sockets that the machine may have, those of its own choice included.
@@ -267,7 +267,7 @@ pub struct Settings {
     pub offload: bool,
 }
 
-impl Default for Settings {
+impl Default for DriverConfig {
     /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 1024 handshakes, 4 MiB, and 4 ms, 10 s,
     /// 10 s and 2 s; with offload.
     fn default() -> Self {
@@ -292,26 +292,26 @@ impl Default for Settings {
 
 /// What a driver serves its machine with. The default has no sockets: all are the machine's own choice.
 #[derive(Default)]
-pub struct Sockets {
+pub struct DriverSockets {
     /// Datagram sockets, with what the machine calls them.
     pub udp: Vec<(SocketId, UdpSocket)>,
     /// Where connections are accepted.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<DriverListener>,
     /// Where associations are accepted.
     pub associations: Vec<AssociationListener>,
     /// What protects the connections that the machine opens; `None` for plain TCP to all. To whom it says that TLS does, no
     /// association is begun: nothing protects one.
-    pub outgoing: Option<Outgoing>,
+    pub outgoing: Option<SecuritySelector>,
     /// Bounds.
-    pub settings: Settings,
+    pub settings: DriverConfig,
 }
 
 /// Datagram sockets of the hosted machine itself, numbered from 0.
-pub fn numbered(sockets: impl IntoIterator<Item = UdpSocket>) -> Vec<(SocketId, UdpSocket)> {
-    (0..).map(SocketId::own).zip(sockets).collect()
+pub fn number_sockets(sockets: impl IntoIterator<Item = UdpSocket>) -> Vec<(SocketId, UdpSocket)> {
+    (0..).map(SocketId::from_number).zip(sockets).collect()
 }
 
-impl fmt::Debug for Sockets {
+impl fmt::Debug for DriverSockets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sockets")
             .field("udp", &self.udp)

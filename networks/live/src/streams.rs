@@ -2,10 +2,13 @@
 
 use crate::counters::DriverCounters;
 use crate::handshakes::HandshakeTurns;
-use crate::mmsg::Watched;
-use crate::stream::{self, DriverHandle, Note, Order};
-use crate::wake::{Bell, Ready, Task};
-use crate::{AssociationListener, Carriage, Listener, Outgoing, Role, Settings, TlsServer, association};
+use crate::mmsg::WatchedSocket;
+use crate::stream::{self, ConnectionCommand, ConnectionEvent, DriverHandle};
+use crate::wake::{ReadyList, SocketTask, TaskWaker};
+use crate::{
+    AssociationListener, DriverConfig, DriverListener, DriverRole, OutgoingSecurity, SecuritySelector,
+    TlsServer, association,
+};
 use socket2::SockRef;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,12 +23,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use usher_core::collections::HashMap;
-use usher_core::fair::PlaceTable;
+use usher_core::fair::FairSlotTable;
 use usher_core::{
-    AssocId, CloseReason, ConnId, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, StreamEvent,
-    StreamOp,
+    AssocId, CloseReason, ConnId, Instant, ListenerId, Machine, MachineInput, MessageEvent, MessageOp,
+    StreamEvent, StreamOp,
 };
-use usher_sctp::Association;
+use usher_sctp::SctpAssociation;
 
 /// Notes that wait for the driver; then connections wait to tell.
 const NOTES: usize = 256;
@@ -35,33 +38,35 @@ const BATCH: usize = 64;
 const REST: Duration = Duration::from_millis(50);
 
 /// Where somebody may come in.
-enum Entrance {
+enum ListenerSocket {
     /// By TCP, with TLS or without.
     Stream(TcpListener, Option<TlsServer>),
     /// By SCTP.
-    Association(AsyncFd<usher_sctp::Listener>),
+    Association(AsyncFd<usher_sctp::SctpListener>),
 }
 
 /// Who came in.
-enum Guest {
+enum AcceptedSocket {
     Stream(TcpStream),
-    Association(Association),
+    Association(SctpAssociation),
 }
 
-impl Entrance {
+impl ListenerSocket {
     /// The next who waits.
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Guest, SocketAddr)>> {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(AcceptedSocket, SocketAddr)>> {
         match self {
             Self::Stream(socket, _) => {
-                socket.poll_accept(cx).map_ok(|(stream, remote)| (Guest::Stream(stream), remote))
+                socket.poll_accept(cx).map_ok(|(stream, remote)| (AcceptedSocket::Stream(stream), remote))
             }
             Self::Association(socket) => loop {
                 let Poll::Ready(ready) = socket.poll_read_ready(cx)? else { return Poll::Pending };
                 drop(ready);
-                match socket.try_io(Interest::READABLE, usher_sctp::Listener::accept) {
+                match socket.try_io(Interest::READABLE, usher_sctp::SctpListener::accept) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     accepted => {
-                        return Poll::Ready(accepted.map(|(one, remote)| (Guest::Association(one), remote)));
+                        return Poll::Ready(
+                            accepted.map(|(one, remote)| (AcceptedSocket::Association(one), remote)),
+                        );
                     }
                 }
             },
@@ -70,24 +75,24 @@ impl Entrance {
 }
 
 /// A listener with what it has open.
-struct Door {
+struct ListenerEntry {
     listener: ListenerId,
-    entrance: Entrance,
-    bell: Arc<Bell>,
+    entrance: ListenerSocket,
+    waker: Arc<TaskWaker>,
     open: usize,
     addresses: BTreeMap<IpAddr, usize>,
 }
 
 /// The driver's end of a connection.
-struct Conn {
-    orders: UnboundedSender<Order>,
+struct ConnectionEntry {
+    orders: UnboundedSender<ConnectionCommand>,
     queued: Arc<AtomicUsize>,
     /// Whether it is an association.
     association: bool,
     /// For an accepted one: its listener and the other side's address.
-    door: Option<(usize, IpAddr)>,
+    accept_origin: Option<(usize, IpAddr)>,
     /// Whether the machine knows of it.
-    known: bool,
+    is_announced: bool,
     /// TLS protects it.
     with_tls: bool,
     /// Ends an accepted one at once, wherever it is in its handshake.
@@ -95,46 +100,46 @@ struct Conn {
 }
 
 /// All connections of a driver.
-pub(crate) struct Streams {
-    doors: Vec<Door>,
-    outgoing: Option<Outgoing>,
-    settings: Settings,
+pub(crate) struct ConnectionTable {
+    doors: Vec<ListenerEntry>,
+    outgoing: Option<SecuritySelector>,
+    settings: DriverConfig,
     counters: Arc<DriverCounters>,
-    conns: HashMap<ConnId, Conn>,
+    conns: HashMap<ConnId, ConnectionEntry>,
     next: u32,
-    notes: Receiver<(ConnId, Note)>,
-    teller: Sender<(ConnId, Note)>,
-    heard: Vec<(ConnId, Note)>,
+    notes: Receiver<(ConnId, ConnectionEvent)>,
+    event_sender: Sender<(ConnId, ConnectionEvent)>,
+    received_events: Vec<(ConnId, ConnectionEvent)>,
     /// Of the handshakes of those who came unasked.
     turns: HandshakeTurns,
     /// Those to whom nothing has been said yet: with TLS their handshakes are not complete.
-    unfinished: PlaceTable<ConnId>,
+    unfinished: FairSlotTable<ConnId>,
     /// Connections whose end the machine is still to hear of, and whether they were associations.
     closed: VecDeque<(ConnId, bool, CloseReason)>,
     tasks: JoinSet<()>,
 }
 
-impl Streams {
+impl ConnectionTable {
     pub(crate) fn new(
-        (listeners, associations): (Vec<Listener>, Vec<AssociationListener>),
-        outgoing: Option<Outgoing>,
-        settings: Settings,
+        (listeners, associations): (Vec<DriverListener>, Vec<AssociationListener>),
+        outgoing: Option<SecuritySelector>,
+        settings: DriverConfig,
         counters: Arc<DriverCounters>,
-        ready: &Ready,
+        ready: &ReadyList,
     ) -> io::Result<Self> {
-        type Opened = io::Result<(ListenerId, Entrance)>;
-        let streams = listeners.into_iter().map(|Listener { id, socket, tls }| -> Opened {
+        type Opened = io::Result<(ListenerId, ListenerSocket)>;
+        let streams = listeners.into_iter().map(|DriverListener { id, socket, tls }| -> Opened {
             socket.set_nonblocking(true)?;
-            Ok((id, Entrance::Stream(TcpListener::from_std(socket)?, tls)))
+            Ok((id, ListenerSocket::Stream(TcpListener::from_std(socket)?, tls)))
         });
         let associations = associations.into_iter().map(|AssociationListener { id, socket }| -> Opened {
-            Ok((id, Entrance::Association(socket.watched()?)))
+            Ok((id, ListenerSocket::Association(socket.into_async()?)))
         });
         let door = |(index, opened): (usize, Opened)| {
             let (listener, entrance) = opened?;
-            let bell = Arc::new(ready.bell(Task::Accept(index)));
-            bell.ring();
-            Ok(Door { listener, entrance, bell, open: 0, addresses: BTreeMap::new() })
+            let bell = Arc::new(ready.task_waker(SocketTask::Accept(index)));
+            bell.enlist_task();
+            Ok(ListenerEntry { listener, entrance, waker: bell, open: 0, addresses: BTreeMap::new() })
         };
         let (teller, notes) = channel(NOTES);
         Ok(Self {
@@ -145,42 +150,42 @@ impl Streams {
             conns: HashMap::default(),
             next: 0,
             notes,
-            teller,
-            heard: Vec::with_capacity(BATCH),
+            event_sender: teller,
+            received_events: Vec::with_capacity(BATCH),
             turns: HandshakeTurns::default(),
-            unfinished: PlaceTable::default(),
+            unfinished: FairSlotTable::default(),
             closed: VecDeque::new(),
             tasks: JoinSet::new(),
         })
     }
 
     /// Accepts what waits at a listener, up to a batch.
-    pub(crate) fn accept<N: Role>(&mut self, index: usize, node: &N) {
+    pub(crate) fn accept_waiting<N: DriverRole>(&mut self, index: usize, node: &N) {
         let Some(door) = self.doors.get(index) else { return };
-        let bell = Arc::clone(&door.bell);
-        bell.heard();
+        let bell = Arc::clone(&door.waker);
+        bell.clear_listed();
         for _ in 0..BATCH {
             match self.doors[index].entrance.poll_accept(&mut bell.context()) {
                 Poll::Pending => return,
                 Poll::Ready(Ok((guest, remote))) => {
                     let listener = self.doors[index].listener;
-                    let friend = node.admits(listener, remote.ip().to_canonical());
-                    self.admit(index, guest, remote, friend);
+                    let friend = node.accepts_from(listener, remote.ip().to_canonical());
+                    self.admit_connection(index, guest, remote, friend);
                 }
                 Poll::Ready(Err(_)) => {
-                    self.counters.accept_errors.one();
+                    self.counters.accept_errors.increment();
                     self.tasks.spawn(async move {
                         tokio::time::sleep(REST).await;
-                        bell.ring();
+                        bell.enlist_task();
                     });
                     return;
                 }
             }
         }
-        bell.ring();
+        bell.enlist_task();
     }
 
-    fn admit(&mut self, index: usize, guest: Guest, remote: SocketAddr, friend: bool) {
+    fn admit_connection(&mut self, index: usize, guest: AcceptedSocket, remote: SocketAddr, friend: bool) {
         let (door, address) = (&mut self.doors[index], remote.ip());
         let from = door.addresses.get(&address).copied().unwrap_or(0);
         let full = if !friend {
@@ -193,19 +198,21 @@ impl Streams {
             None
         };
         if let Some(counter) = full {
-            counter.one();
+            counter.increment();
             // The other side is to notice at once, and nothing is to be kept for it.
             match guest {
-                Guest::Stream(stream) => drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO))),
-                Guest::Association(association) => association.abort(),
+                AcceptedSocket::Stream(stream) => {
+                    drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO)))
+                }
+                AcceptedSocket::Association(association) => association.abort(),
             }
             return;
         }
         door.open += 1;
         door.addresses.insert(address, from + 1);
         let tls = match &door.entrance {
-            Entrance::Stream(_, tls) => tls.clone(),
-            Entrance::Association(_) => None,
+            ListenerSocket::Stream(_, tls) => tls.clone(),
+            ListenerSocket::Association(_) => None,
         };
         let id = loop {
             let id = ConnId::accepted_at(self.doors[index].listener, self.next);
@@ -214,30 +221,38 @@ impl Streams {
                 break id;
             }
         };
-        self.counters.accepted.one();
-        let link = self.open(id, matches!(guest, Guest::Association(_)), Some((index, address)));
+        self.counters.accepted.increment();
+        let link = self.register_connection(
+            id,
+            matches!(guest, AcceptedSocket::Association(_)),
+            Some((index, address)),
+        );
         let with_tls = tls.is_some();
         let end = match guest {
-            Guest::Stream(stream) => self.tasks.spawn(stream::accepted(link, stream, remote, tls)),
-            Guest::Association(one) => self.tasks.spawn(association::accepted(link, one, remote)),
+            AcceptedSocket::Stream(stream) => {
+                self.tasks.spawn(stream::serve_accepted(link, stream, remote, tls))
+            }
+            AcceptedSocket::Association(one) => {
+                self.tasks.spawn(association::serve_accepted(link, one, remote))
+            }
         };
         if let Some(conn) = self.conns.get_mut(&id) {
             (conn.end, conn.with_tls) = (Some(end), with_tls);
         }
-        if let Some(displaced) = self.unfinished.add(id, address, self.settings.handshakes) {
-            self.displace(displaced);
+        if let Some(displaced) = self.unfinished.add_peer(id, address, self.settings.handshakes) {
+            self.displace_unproven(displaced);
         }
     }
 
     /// Ends a connection whose peer has shown nothing yet.
-    fn displace(&mut self, id: ConnId) {
-        let Some(conn) = self.forget(id) else { return };
+    fn displace_unproven(&mut self, id: ConnId) {
+        let Some(conn) = self.remove_connection(id) else { return };
         let counter =
             if conn.with_tls { &self.counters.tls_displaced } else { &self.counters.silent_displaced };
-        counter.one();
-        if conn.known {
+        counter.increment();
+        if conn.is_announced {
             // The task closes it, of which the machine is to hear.
-            let _ = conn.orders.send(Order::Abort);
+            let _ = conn.orders.send(ConnectionCommand::Abort);
             self.closed.push_back((id, conn.association, CloseReason::Reset));
         } else {
             conn.end.inspect(AbortHandle::abort);
@@ -245,33 +260,38 @@ impl Streams {
     }
 
     /// Makes both ends of what binds a connection to the driver.
-    fn open(&mut self, id: ConnId, association: bool, door: Option<(usize, IpAddr)>) -> DriverHandle {
+    fn register_connection(
+        &mut self,
+        id: ConnId,
+        association: bool,
+        door: Option<(usize, IpAddr)>,
+    ) -> DriverHandle {
         let (orders, taken) = unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let known = door.is_none();
         let turns = door.map(|_| self.turns.clone());
-        let conn = Conn {
+        let conn = ConnectionEntry {
             orders,
             queued: Arc::clone(&queued),
             association,
-            door,
-            known,
+            accept_origin: door,
+            is_announced: known,
             with_tls: false,
             end: None,
         };
         self.conns.insert(id, conn);
-        self.counters.connections_open.one();
+        self.counters.connections_open.increment();
         // Tasks that have ended leave something behind until they are asked for.
         while self.tasks.try_join_next().is_some() {}
-        let (notes, counters) = (self.teller.clone(), Arc::clone(&self.counters));
+        let (notes, counters) = (self.event_sender.clone(), Arc::clone(&self.counters));
         DriverHandle { id, notes, orders: taken, queued, counters, settings: self.settings, turns }
     }
 
-    fn forget(&mut self, id: ConnId) -> Option<Conn> {
+    fn remove_connection(&mut self, id: ConnId) -> Option<ConnectionEntry> {
         let conn = self.conns.remove(&id)?;
-        self.unfinished.remove(id);
-        self.counters.connections_open.less();
-        if let Some((index, address)) = conn.door {
+        self.unfinished.remove_peer(id);
+        self.counters.connections_open.decrement();
+        if let Some((index, address)) = conn.accept_origin {
             let door = &mut self.doors[index];
             door.open -= 1;
             if let Some(open) = door.addresses.get_mut(&address) {
@@ -284,154 +304,161 @@ impl Streams {
         Some(conn)
     }
 
-    /// The next batch of what connections tell, to be given back by [`reuse`](Self::reuse).
-    pub(crate) fn poll_notes(&mut self, cx: &mut Context<'_>) -> Vec<(ConnId, Note)> {
-        let mut heard = std::mem::take(&mut self.heard);
+    /// The next batch of what connections tell, to be given back by [`reuse`](Self::recycle_list).
+    pub(crate) fn poll_notes(&mut self, cx: &mut Context<'_>) -> Vec<(ConnId, ConnectionEvent)> {
+        let mut heard = std::mem::take(&mut self.received_events);
         // It never ends: `teller` is there.
         let _ = self.notes.poll_recv_many(cx, &mut heard, BATCH);
         heard
     }
 
     /// Takes back an empty list.
-    pub(crate) fn reuse(&mut self, heard: Vec<(ConnId, Note)>) {
-        self.heard = heard;
+    pub(crate) fn recycle_list(&mut self, heard: Vec<(ConnId, ConnectionEvent)>) {
+        self.received_events = heard;
     }
 
     /// Gives the node what a connection told; false if nobody is to hear of it.
-    pub(crate) fn deliver<N: Role>(&mut self, node: &mut N, now: Instant, id: ConnId, note: Note) -> bool {
+    pub(crate) fn deliver_event<N: DriverRole>(
+        &mut self,
+        node: &mut N,
+        now: Instant,
+        id: ConnId,
+        note: ConnectionEvent,
+    ) -> bool {
         let Some(conn) = self.conns.get_mut(&id) else { return false };
-        let listener = conn.door.and_then(|(index, _)| self.doors.get(index)).map(|door| door.listener);
+        let listener =
+            conn.accept_origin.and_then(|(index, _)| self.doors.get(index)).map(|door| door.listener);
         let input = match &note {
-            Note::Connected { remote, local, certificate } => {
-                conn.known = true;
+            ConnectionEvent::Connected { remote, local, certificate } => {
+                conn.is_announced = true;
                 if conn.with_tls {
-                    self.unfinished.remove(id);
+                    self.unfinished.remove_peer(id);
                 }
                 let (remote, local, certificate) = (*remote, *local, certificate.as_deref());
                 let event = match listener {
                     Some(listener) => StreamEvent::Accepted { listener, remote, local, certificate },
                     None => StreamEvent::Connected { remote, local, certificate },
                 };
-                Input::Stream { conn: id, event }
+                MachineInput::Stream { conn: id, event }
             }
-            Note::Data(data) => Input::Stream { conn: id, event: StreamEvent::Data(data) },
-            Note::Writable => Input::Stream { conn: id, event: StreamEvent::Writable },
-            Note::Finished => Input::Stream { conn: id, event: StreamEvent::Finished },
-            Note::Up { remote, streams } => {
-                conn.known = true;
+            ConnectionEvent::Data(data) => MachineInput::Stream { conn: id, event: StreamEvent::Data(data) },
+            ConnectionEvent::Writable => MachineInput::Stream { conn: id, event: StreamEvent::Writable },
+            ConnectionEvent::Finished => MachineInput::Stream { conn: id, event: StreamEvent::Finished },
+            ConnectionEvent::Up { remote, streams } => {
+                conn.is_announced = true;
                 let (remote, streams) = (*remote, *streams);
                 let event = match listener {
                     Some(listener) => MessageEvent::Accepted { listener, remote, streams },
                     None => MessageEvent::Up { remote, streams },
                 };
-                Input::Message { assoc: id, event }
+                MachineInput::Message { assoc: id, event }
             }
-            Note::Message { stream, ppid, data } => {
+            ConnectionEvent::Message { stream, ppid, data } => {
                 let event = MessageEvent::Data { stream: *stream, ppid: *ppid, data };
-                Input::Message { assoc: id, event }
+                MachineInput::Message { assoc: id, event }
             }
-            Note::Closed(reason) => {
-                let (known, association) = (conn.known, conn.association);
-                self.forget(id);
+            ConnectionEvent::Closed(reason) => {
+                let (known, association) = (conn.is_announced, conn.association);
+                self.remove_connection(id);
                 if !known {
                     return false;
                 }
-                ended(id, association, *reason)
+                closed_input(id, association, *reason)
             }
         };
-        node.machine().handle(now, input);
+        node.machine().handle_input(now, input);
         true
     }
 
     /// Tells the machine of an end that the driver itself made; false if there is none.
-    pub(crate) fn say_closed<N: Role>(&mut self, node: &mut N, now: Instant) -> bool {
+    pub(crate) fn report_closed<N: DriverRole>(&mut self, node: &mut N, now: Instant) -> bool {
         let Some((id, association, reason)) = self.closed.pop_front() else { return false };
-        node.machine().handle(now, ended(id, association, reason));
+        node.machine().handle_input(now, closed_input(id, association, reason));
         true
     }
 
     /// Does what the machine wants done with a connection.
-    pub(crate) fn operate(&mut self, id: ConnId, op: StreamOp, buffer: &mut Vec<u8>) {
+    pub(crate) fn apply_operation(&mut self, id: ConnId, op: StreamOp, buffer: &mut Vec<u8>) {
         let order = match op {
-            StreamOp::Connect { local, remote } => return self.connect(id, local, remote),
-            StreamOp::Data => Order::Data(std::mem::take(buffer)),
-            StreamOp::Credit(more) => Order::Credit(more),
-            StreamOp::Shutdown => Order::Shutdown,
-            StreamOp::Abort => Order::Abort,
+            StreamOp::Connect { local, remote } => return self.start_connect(id, local, remote),
+            StreamOp::Data => ConnectionCommand::Data(std::mem::take(buffer)),
+            StreamOp::Credit(more) => ConnectionCommand::Credit(more),
+            StreamOp::Shutdown => ConnectionCommand::Shutdown,
+            StreamOp::Abort => ConnectionCommand::Abort,
         };
-        self.order(id, order);
+        self.send_command(id, order);
     }
 
     /// Does what the machine wants done with an association.
     pub(crate) fn operate_association(&mut self, id: AssocId, op: MessageOp, buffer: &mut Vec<u8>) {
         let order = match op {
             MessageOp::Connect { local, remote, streams } => {
-                return self.associate(id, local, remote, streams);
+                return self.start_association(id, local, remote, streams);
             }
             MessageOp::Data { stream, ppid, unordered } => {
-                let how = usher_sctp::Outgoing { stream, ppid, unordered };
-                Order::Message(how, std::mem::take(buffer))
+                let how = usher_sctp::SendInfo { stream, ppid, unordered };
+                ConnectionCommand::Message(how, std::mem::take(buffer))
             }
-            MessageOp::Shutdown => Order::Shutdown,
-            MessageOp::Abort => Order::Abort,
+            MessageOp::Shutdown => ConnectionCommand::Shutdown,
+            MessageOp::Abort => ConnectionCommand::Abort,
         };
-        self.order(id, order);
+        self.send_command(id, order);
     }
 
-    fn order(&mut self, id: ConnId, order: Order) {
-        let Some(conn) = self.conns.get(&id) else { return self.counters.unknown_connection.one() };
-        if let Order::Data(data) | Order::Message(_, data) = &order {
+    fn send_command(&mut self, id: ConnId, order: ConnectionCommand) {
+        let Some(conn) = self.conns.get(&id) else { return self.counters.unknown_connection.increment() };
+        if let ConnectionCommand::Data(data) | ConnectionCommand::Message(_, data) = &order {
             let queued = conn.queued.fetch_add(data.len(), Ordering::Relaxed);
             if queued > self.settings.stream_queue {
-                self.counters.slow_peers.one();
-                let (_, association) = (conn.orders.send(Order::Abort), conn.association);
-                self.forget(id);
+                self.counters.slow_peers.increment();
+                let (_, association) = (conn.orders.send(ConnectionCommand::Abort), conn.association);
+                self.remove_connection(id);
                 self.closed.push_back((id, association, CloseReason::Reset));
                 return;
             }
             // Whoever is answered is somebody to the machine.
-            self.unfinished.remove(id);
+            self.unfinished.remove_peer(id);
         }
-        let abort = matches!(order, Order::Abort);
+        let abort = matches!(order, ConnectionCommand::Abort);
         // A connection that has ended tells so by a note.
         let _ = conn.orders.send(order);
         if abort {
-            self.forget(id);
+            self.remove_connection(id);
         }
     }
 
-    fn connect(&mut self, id: ConnId, local: Option<IpAddr>, remote: SocketAddr) {
-        self.counters.connects.one();
-        let carriage = self.outgoing.as_ref().map_or(Carriage::Plain, |outgoing| outgoing(remote));
+    fn start_connect(&mut self, id: ConnId, local: Option<IpAddr>, remote: SocketAddr) {
+        self.counters.connects.increment();
+        let carriage = self.outgoing.as_ref().map_or(OutgoingSecurity::Plain, |outgoing| outgoing(remote));
         let tls = match carriage {
-            Carriage::Plain => None,
-            Carriage::Tls(tls) => Some(tls),
-            Carriage::Refused => return self.refuse(id, false),
+            OutgoingSecurity::Plain => None,
+            OutgoingSecurity::Tls(tls) => Some(tls),
+            OutgoingSecurity::Refused => return self.refuse_connection(id, false),
         };
         if self.conns.contains_key(&id) {
-            return self.refuse(id, false);
+            return self.refuse_connection(id, false);
         }
-        let link = self.open(id, false, None);
-        self.tasks.spawn(stream::connect(link, local, remote, tls));
+        let link = self.register_connection(id, false, None);
+        self.tasks.spawn(stream::connect_and_serve(link, local, remote, tls));
     }
 
-    fn associate(&mut self, id: AssocId, local: Option<IpAddr>, remote: SocketAddr, streams: u16) {
-        self.counters.connects.one();
-        let carriage = self.outgoing.as_ref().map_or(Carriage::Plain, |outgoing| outgoing(remote));
-        if !matches!(carriage, Carriage::Plain) || self.conns.contains_key(&id) {
-            return self.refuse(id, true);
+    fn start_association(&mut self, id: AssocId, local: Option<IpAddr>, remote: SocketAddr, streams: u16) {
+        self.counters.connects.increment();
+        let carriage = self.outgoing.as_ref().map_or(OutgoingSecurity::Plain, |outgoing| outgoing(remote));
+        if !matches!(carriage, OutgoingSecurity::Plain) || self.conns.contains_key(&id) {
+            return self.refuse_connection(id, true);
         }
-        let link = self.open(id, true, None);
-        self.tasks.spawn(association::connect(link, local, remote, streams));
+        let link = self.register_connection(id, true, None);
+        self.tasks.spawn(association::connect_and_serve(link, local, remote, streams));
     }
 
-    fn refuse(&mut self, id: ConnId, association: bool) {
-        self.counters.connect_failures.one();
+    fn refuse_connection(&mut self, id: ConnId, association: bool) {
+        self.counters.connect_failures.increment();
         self.closed.push_back((id, association, CloseReason::Refused));
     }
 
     /// Closes everything in good order, for at most `linger`.
-    pub(crate) async fn close(mut self, linger: Duration) {
+    pub(crate) async fn close_all(mut self, linger: Duration) {
         self.doors.clear();
         // Connections whose orders end close themselves; nobody hears what they tell.
         self.notes.close();
@@ -443,10 +470,10 @@ impl Streams {
 }
 
 /// What the machine hears of an end.
-const fn ended(id: ConnId, association: bool, reason: CloseReason) -> Input<'static> {
+const fn closed_input(id: ConnId, association: bool, reason: CloseReason) -> MachineInput<'static> {
     if association {
-        Input::Message { assoc: id, event: MessageEvent::Down(reason) }
+        MachineInput::Message { assoc: id, event: MessageEvent::Down(reason) }
     } else {
-        Input::Stream { conn: id, event: StreamEvent::Closed(reason) }
+        MachineInput::Stream { conn: id, event: StreamEvent::Closed(reason) }
     }
 }

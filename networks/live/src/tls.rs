@@ -7,78 +7,78 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 use usher_crypto::fault::TlsFault;
-use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, Trust};
+use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, TrustConfig};
 
 /// One connection's TLS, and where other configurations of whom it trusts come from.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub(crate) struct TlsConnection {
     pub(crate) stream: TlsStream,
-    next: Next,
+    next: ConfigUpdates,
     outcomes: Arc<TlsOutcomes>,
 }
 
 #[derive(Debug)]
-enum Next {
+enum ConfigUpdates {
     Server(watch::Receiver<ServerConfig>),
     Client(watch::Receiver<ClientConfig>),
 }
 
-impl Next {
-    fn current(&mut self) -> Trust {
+impl ConfigUpdates {
+    fn current_trust(&mut self) -> TrustConfig {
         match self {
-            Self::Server(next) => Trust::Server(next.borrow_and_update().clone()),
-            Self::Client(next) => Trust::Client(next.borrow_and_update().clone()),
+            Self::Server(next) => TrustConfig::Server(next.borrow_and_update().clone()),
+            Self::Client(next) => TrustConfig::Client(next.borrow_and_update().clone()),
         }
     }
 }
 
-impl Tls {
-    pub(crate) fn server(tls: &TlsServer) -> Result<Self, TlsError> {
-        Self::new(Next::Server(tls.watch()), tls.outcomes())
+impl TlsConnection {
+    pub(crate) fn for_server(tls: &TlsServer) -> Result<Self, TlsError> {
+        Self::new(ConfigUpdates::Server(tls.watch()), tls.outcomes())
     }
 
-    pub(crate) fn client(tls: &TlsClient) -> Result<Self, TlsError> {
-        Self::new(Next::Client(tls.watch()), tls.outcomes())
+    pub(crate) fn for_client(tls: &TlsClient) -> Result<Self, TlsError> {
+        Self::new(ConfigUpdates::Client(tls.watch()), tls.outcomes())
     }
 
-    fn new(mut next: Next, outcomes: Arc<TlsOutcomes>) -> Result<Self, TlsError> {
-        Ok(Self { stream: TlsStream::new(next.current())?, next, outcomes })
+    fn new(mut next: ConfigUpdates, outcomes: Arc<TlsOutcomes>) -> Result<Self, TlsError> {
+        Ok(Self { stream: TlsStream::new(next.current_trust())?, next, outcomes })
     }
 
     /// It ends the connection: of those of its configuration the first is remembered.
-    pub(crate) fn ended(&self, remote: SocketAddr, error: TlsError) {
-        self.outcomes.failed(remote, error);
+    pub(crate) fn report_failure(&self, remote: SocketAddr, error: TlsError) {
+        self.outcomes.report_failure(remote, error);
     }
 
     /// The handshake is complete.
     pub(crate) fn is_up(&self, remote: SocketAddr) {
-        self.outcomes.tell(remote, &TlsOutcome::Up(self.stream.certificate()));
+        self.outcomes.report_outcome(remote, &TlsOutcome::Up(self.stream.peer_certificate()));
     }
 
     /// Waits for another configuration and goes on with it.
     ///
     /// # Errors
     /// The peer is not trusted any more.
-    pub(crate) async fn replaced(&mut self) -> Result<(), TlsError> {
+    pub(crate) async fn wait_replacement(&mut self) -> Result<(), TlsError> {
         let gone = match &mut self.next {
-            Next::Server(next) => next.changed().await.is_err(),
-            Next::Client(next) => next.changed().await.is_err(),
+            ConfigUpdates::Server(next) => next.changed().await.is_err(),
+            ConfigUpdates::Client(next) => next.changed().await.is_err(),
         };
         if gone {
             // Nobody can replace it any more.
             std::future::pending::<()>().await;
         }
-        self.stream.replace(self.next.current())
+        self.stream.replace_trust(self.next.current_trust())
     }
 }
 
 /// Counts an error by its kind.
-pub(crate) fn count(counters: &DriverCounters, error: &TlsError) {
+pub(crate) fn count_error(counters: &DriverCounters, error: &TlsError) {
     let counter = match error.fault() {
         TlsFault::Alert(_) => &counters.tls_alert,
         TlsFault::Certificate(_) | TlsFault::NoCertificate => &counters.tls_certificate,
         TlsFault::Malformed => &counters.tls_not_tls,
         _ => &counters.tls_other,
     };
-    counter.one();
+    counter.increment();
 }

@@ -1,8 +1,8 @@
 //! One datagram socket of a driver.
 
 use crate::counters::DriverCounters;
-use crate::mmsg::{self, BATCH, Inbox, Letter, Outbox};
-use crate::wake::{Bell, Ready, Task};
+use crate::mmsg::{self, BATCH, DatagramInbox, DatagramOutbox, OutgoingDatagram};
+use crate::wake::{ReadyList, SocketTask, TaskWaker};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -12,40 +12,41 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 /// Errors in a row after which receiving waits for the socket to become ready anew.
-const PATIENCE: usize = 8;
+const MAX_CONSECUTIVE_ERRORS: usize = 8;
 
 /// A socket with what waits to be sent by it.
-pub(crate) struct Port {
+pub(crate) struct DatagramSocket {
     socket: UdpSocket,
     local: SocketAddr,
-    queue: VecDeque<Letter>,
+    queue: VecDeque<OutgoingDatagram>,
     /// Whether the system takes several datagrams as one.
     joins: Cell<bool>,
-    receive: Bell,
-    send: Bell,
+    receive: TaskWaker,
+    send: TaskWaker,
 }
 
-impl Port {
+impl DatagramSocket {
     /// Takes a socket into service as number `index`; it is on the list of `ready` at once. With `offload`, several
     /// datagrams may go through the system as one.
     pub(crate) fn new(
         socket: std::net::UdpSocket,
         index: usize,
-        ready: &Ready,
+        ready: &ReadyList,
         offload: bool,
     ) -> io::Result<Self> {
         let local = socket.local_addr()?;
         socket.set_nonblocking(true)?;
-        mmsg::ask_for_local(socket.as_fd(), local.is_ipv6())?;
-        let joins = Cell::new(offload && mmsg::ask_to_join(socket.as_fd()));
+        mmsg::enable_packet_info(socket.as_fd(), local.is_ipv6())?;
+        let joins = Cell::new(offload && mmsg::enable_gro(socket.as_fd()));
         let socket = UdpSocket::from_std(socket)?;
-        let (receive, send) = (ready.bell(Task::Receive(index)), ready.bell(Task::Send(index)));
-        receive.ring();
+        let (receive, send) =
+            (ready.task_waker(SocketTask::Receive(index)), ready.task_waker(SocketTask::Send(index)));
+        receive.enlist_task();
         Ok(Self { socket, local, queue: VecDeque::new(), joins, receive, send })
     }
 
     /// Our address of a datagram, from what the system said of it.
-    pub(crate) fn local(&self, said: Option<(std::net::IpAddr, u32)>) -> SocketAddr {
+    pub(crate) fn local_address(&self, said: Option<(std::net::IpAddr, u32)>) -> SocketAddr {
         let Some((ip, zone)) = said else { return self.local };
         let mut local = SocketAddr::new(ip, self.local.port());
         if let SocketAddr::V6(v6) = &mut local {
@@ -55,15 +56,15 @@ impl Port {
     }
 
     /// Receives one batch; says how many pieces are in `inbox`. The bell rings when there may be more.
-    pub(crate) fn receive(&mut self, inbox: &mut Inbox, counters: &DriverCounters) -> usize {
-        self.receive.heard();
+    pub(crate) fn receive_batch(&mut self, inbox: &mut DatagramInbox, counters: &DriverCounters) -> usize {
+        self.receive.clear_listed();
         if !self.socket.poll_recv_ready(&mut self.receive.context()).is_ready() {
             return 0;
         }
         let mut count = 0;
         let mut attempt = || {
-            for _ in 0..PATIENCE {
-                match inbox.receive(self.socket.as_fd()) {
+            for _ in 0..MAX_CONSECUTIVE_ERRORS {
+                match inbox.receive_batch(self.socket.as_fd()) {
                     Ok(n) => {
                         count = n;
                         break;
@@ -71,7 +72,7 @@ impl Port {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // An ICMP message about something sent before, mostly: what is behind it is received.
-                    Err(_) => counters.receive_errors.one(),
+                    Err(_) => counters.receive_errors.increment(),
                 }
             }
             // The system has said by a batch that is not full that no more is there: the call that would
@@ -80,40 +81,40 @@ impl Port {
         };
         let full = self.socket.try_io(Interest::READABLE, &mut attempt).is_ok();
         if full || self.socket.poll_recv_ready(&mut self.receive.context()).is_ready() {
-            self.receive.ring();
+            self.receive.enlist_task();
         }
         count
     }
 
     /// Sends letters in order, after those that wait already; what the system does not take waits, up to
     /// `limit` of them. Their data is taken only where they wait.
-    pub(crate) fn post(
+    pub(crate) fn send_or_queue(
         &mut self,
-        letters: &mut [Letter],
+        letters: &mut [OutgoingDatagram],
         limit: usize,
-        outbox: &mut Outbox,
+        outbox: &mut DatagramOutbox,
         counters: &DriverCounters,
     ) {
-        let gone = if self.queue.is_empty() { self.send(letters, outbox, counters) } else { 0 };
+        let gone = if self.queue.is_empty() { self.send_front(letters, outbox, counters) } else { 0 };
         for letter in &mut letters[gone..] {
             if self.queue.len() >= limit {
-                counters.send_full.one();
+                counters.send_full.increment();
                 continue;
             }
             let data = std::mem::take(&mut letter.data);
-            self.queue.push_back(Letter { data, ..*letter });
+            self.queue.push_back(OutgoingDatagram { data, ..*letter });
         }
-        self.watch();
+        self.watch_writable();
     }
 
     /// Sends what waits.
-    pub(crate) fn drain(&mut self, outbox: &mut Outbox, counters: &DriverCounters) {
-        self.send.heard();
+    pub(crate) fn send_queued(&mut self, outbox: &mut DatagramOutbox, counters: &DriverCounters) {
+        self.send.clear_listed();
         let mut queue = std::mem::take(&mut self.queue);
-        let gone = self.send(queue.make_contiguous(), outbox, counters);
+        let gone = self.send_front(queue.make_contiguous(), outbox, counters);
         queue.drain(..gone);
         self.queue = queue;
-        self.watch();
+        self.watch_writable();
     }
 
     /// Whether nothing waits.
@@ -122,14 +123,19 @@ impl Port {
     }
 
     /// Has the bell rung when what waits can be sent.
-    fn watch(&self) {
+    fn watch_writable(&self) {
         if !self.queue.is_empty() && self.socket.poll_send_ready(&mut self.send.context()).is_ready() {
-            self.send.ring();
+            self.send.enlist_task();
         }
     }
 
     /// Sends from the front until the system takes no more; says how many are dealt with, sent or refused.
-    fn send(&self, letters: &[Letter], outbox: &mut Outbox, counters: &DriverCounters) -> usize {
+    fn send_front(
+        &self,
+        letters: &[OutgoingDatagram],
+        outbox: &mut DatagramOutbox,
+        counters: &DriverCounters,
+    ) -> usize {
         let any = self.local.ip().is_unspecified();
         // Letters up to here were refused as one and go each by itself.
         let mut alone = 0;
@@ -138,10 +144,10 @@ impl Port {
             let fd = self.socket.as_fd();
             let join = self.joins.get() && gone >= alone;
             let rest = if gone < alone { &letters[gone..alone] } else { rest };
-            match self.socket.try_io(Interest::WRITABLE, || outbox.send(fd, rest, any, join)) {
+            match self.socket.try_io(Interest::WRITABLE, || outbox.send_batch(fd, rest, any, join)) {
                 Ok(count) => {
                     let octets: usize = rest[..count].iter().map(|letter| letter.data.len()).sum();
-                    counters.batches_out.one();
+                    counters.batches_out.increment();
                     counters.datagrams_out.add(count as u64);
                     counters.datagram_octets_out.add(octets as u64);
                     gone += count;
@@ -151,19 +157,19 @@ impl Port {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // This tells of an earlier datagram: the one in hand gets another chance.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && again => {
-                    counters.receive_errors.one();
+                    counters.receive_errors.increment();
                     again = false;
                 }
                 // What stands in the way of several as one may be none for each.
-                Err(error) if outbox.first() > 1 => {
-                    counters.not_joined.one();
-                    alone = gone + outbox.first();
+                Err(error) if outbox.first_train_length() > 1 => {
+                    counters.not_joined.increment();
+                    alone = gone + outbox.first_train_length();
                     if never_joins(&error) {
                         self.joins.set(false);
                     }
                 }
                 Err(_) => {
-                    counters.send_errors.one();
+                    counters.send_errors.increment();
                     gone += 1;
                     again = true;
                 }
@@ -190,17 +196,17 @@ mod tests {
         let _inside = runtime.enter();
         let counters = DriverCounters::default();
         let socket = Plain::bind("0.0.0.0:0").unwrap();
-        let mut port = Port::new(socket, 0, &Ready::default(), true).unwrap();
+        let mut port = DatagramSocket::new(socket, 0, &ReadyList::default(), true).unwrap();
         runtime.block_on(port.socket.writable()).unwrap();
         let listener = Plain::bind("127.0.0.1:0").unwrap();
         listener.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let letter = |remote| Letter { socket: 0, local, remote, data: vec![7; 100] };
+        let letter = |remote| OutgoingDatagram { socket: 0, local, remote, data: vec![7; 100] };
         // Without SO_BROADCAST the system refuses this destination.
         let nobody = SocketAddr::from((Ipv4Addr::BROADCAST, 9));
         let somebody = listener.local_addr().unwrap();
         let mut letters = [nobody, nobody, somebody, somebody, somebody].map(letter);
-        port.post(&mut letters, 10, &mut Outbox::new(), &counters);
+        port.send_or_queue(&mut letters, 10, &mut DatagramOutbox::new(), &counters);
         for _ in 0..3 {
             assert_eq!(listener.recv(&mut [0; 200]).unwrap(), 100);
         }
@@ -216,19 +222,23 @@ mod tests {
         let _inside = runtime.enter();
         let counters = DriverCounters::default();
         let to = Plain::bind("127.0.0.1:0").unwrap();
-        assert!(mmsg::ask_to_join(to.as_fd()), "this system joins no datagrams");
+        assert!(mmsg::enable_gro(to.as_fd()), "this system joins no datagrams");
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         for (offload, pieces) in [(true, 1), (false, 20)] {
             let socket = Plain::bind("0.0.0.0:0").unwrap();
-            let mut port = Port::new(socket, 0, &Ready::default(), offload).unwrap();
+            let mut port = DatagramSocket::new(socket, 0, &ReadyList::default(), offload).unwrap();
             runtime.block_on(port.socket.writable()).unwrap();
-            let letter =
-                |_| Letter { socket: 0, local, remote: to.local_addr().unwrap(), data: vec![7; 100] };
-            let mut letters: Vec<Letter> = (0..20).map(letter).collect();
-            port.post(&mut letters, 100, &mut Outbox::new(), &counters);
-            let mut inbox = Inbox::new();
-            assert_eq!(inbox.receive(to.as_fd()).unwrap(), pieces, "offload: {offload}");
-            assert_eq!(inbox.received().count(), 20);
+            let letter = |_| OutgoingDatagram {
+                socket: 0,
+                local,
+                remote: to.local_addr().unwrap(),
+                data: vec![7; 100],
+            };
+            let mut letters: Vec<OutgoingDatagram> = (0..20).map(letter).collect();
+            port.send_or_queue(&mut letters, 100, &mut DatagramOutbox::new(), &counters);
+            let mut inbox = DatagramInbox::new();
+            assert_eq!(inbox.receive_batch(to.as_fd()).unwrap(), pieces, "offload: {offload}");
+            assert_eq!(inbox.datagrams().count(), 20);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Wake, Waker};
 
 /// One thing to do for one socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Task {
+pub(crate) enum SocketTask {
     /// Receive datagrams.
     Receive(usize),
     /// Send the datagrams that are queued.
@@ -17,48 +17,48 @@ pub(crate) enum Task {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    tasks: Vec<Task>,
+struct ReadyState {
+    tasks: Vec<SocketTask>,
     driver: Option<Waker>,
 }
 
 /// The list; clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ready(Arc<Mutex<State>>);
+pub(crate) struct ReadyList(Arc<Mutex<ReadyState>>);
 
-impl Ready {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ReadyList {
+    fn lock_state(&self) -> MutexGuard<'_, ReadyState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has `waker` woken when something comes to the list.
-    pub(crate) fn watch(&self, waker: &Waker) {
-        let mut state = self.state();
+    pub(crate) fn register_waker(&self, waker: &Waker) {
+        let mut state = self.lock_state();
         if !state.driver.as_ref().is_some_and(|d| d.will_wake(waker)) {
             state.driver = Some(waker.clone());
         }
     }
 
     /// Takes the list into `tasks`, which is empty.
-    pub(crate) fn take(&self, tasks: &mut Vec<Task>) {
-        std::mem::swap(&mut self.state().tasks, tasks);
+    pub(crate) fn take_tasks(&self, tasks: &mut Vec<SocketTask>) {
+        std::mem::swap(&mut self.lock_state().tasks, tasks);
     }
 
     /// Something that can come to the list.
-    pub(crate) fn bell(&self, task: Task) -> Bell {
-        let rope = Arc::new(Rope { ready: self.clone(), task, listed: AtomicBool::new(false) });
-        Bell { waker: Waker::from(Arc::clone(&rope)), rope }
+    pub(crate) fn task_waker(&self, task: SocketTask) -> TaskWaker {
+        let rope = Arc::new(ListingWaker { ready: self.clone(), task, listed: AtomicBool::new(false) });
+        TaskWaker { waker: Waker::from(Arc::clone(&rope)), list_waker: rope }
     }
 }
 
 #[derive(Debug)]
-struct Rope {
-    ready: Ready,
-    task: Task,
+struct ListingWaker {
+    ready: ReadyList,
+    task: SocketTask,
     listed: AtomicBool,
 }
 
-impl Wake for Rope {
+impl Wake for ListingWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -67,7 +67,7 @@ impl Wake for Rope {
         if self.listed.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut state = self.ready.state();
+        let mut state = self.ready.lock_state();
         state.tasks.push(self.task);
         let driver = state.driver.clone();
         drop(state);
@@ -77,21 +77,21 @@ impl Wake for Rope {
     }
 }
 
-/// Puts its task on the list, once until it is [`heard`](Self::heard).
+/// Puts its task on the list, once until it is [`heard`](Self::clear_listed).
 #[derive(Debug)]
-pub(crate) struct Bell {
-    rope: Arc<Rope>,
+pub(crate) struct TaskWaker {
+    list_waker: Arc<ListingWaker>,
     waker: Waker,
 }
 
-impl Bell {
+impl TaskWaker {
     /// Puts the task on the list.
-    pub(crate) fn ring(&self) {
-        self.rope.wake_by_ref();
+    pub(crate) fn enlist_task(&self) {
+        self.list_waker.wake_by_ref();
     }
     /// The task is being done: it may come to the list again.
-    pub(crate) fn heard(&self) {
-        self.rope.listed.store(false, Ordering::Release);
+    pub(crate) fn clear_listed(&self) {
+        self.list_waker.listed.store(false, Ordering::Release);
     }
     /// For asking whether a socket is ready; the bell rings when it becomes so.
     pub(crate) fn context(&self) -> Context<'_> {
@@ -105,21 +105,21 @@ mod tests {
 
     #[test]
     fn a_bell_is_on_the_list_once_until_it_is_heard() {
-        let ready = Ready::default();
-        let (one, two) = (ready.bell(Task::Receive(1)), ready.bell(Task::Accept(2)));
-        one.ring();
-        two.ring();
-        one.ring();
+        let ready = ReadyList::default();
+        let (one, two) = (ready.task_waker(SocketTask::Receive(1)), ready.task_waker(SocketTask::Accept(2)));
+        one.enlist_task();
+        two.enlist_task();
+        one.enlist_task();
         let mut tasks = Vec::new();
-        ready.take(&mut tasks);
-        assert_eq!(tasks, [Task::Receive(1), Task::Accept(2)]);
-        one.ring();
+        ready.take_tasks(&mut tasks);
+        assert_eq!(tasks, [SocketTask::Receive(1), SocketTask::Accept(2)]);
+        one.enlist_task();
         tasks.clear();
-        ready.take(&mut tasks);
+        ready.take_tasks(&mut tasks);
         assert!(tasks.is_empty(), "nobody has heard it");
-        one.heard();
-        one.ring();
-        ready.take(&mut tasks);
-        assert_eq!(tasks, [Task::Receive(1)]);
+        one.clear_listed();
+        one.enlist_task();
+        ready.take_tasks(&mut tasks);
+        assert_eq!(tasks, [SocketTask::Receive(1)]);
     }
 }

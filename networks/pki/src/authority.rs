@@ -3,7 +3,7 @@
 //! `ca.crt` (with what it stands under, if anything), `ca.key`, `ca.crl`, `issued/NAME.crt` (the chain to send, leaf
 //! first), `issued/NAME.key`, and `index.json`, which says what was issued. Keys are for their owner's eyes only.
 
-use crate::{PkiError, folder as folders, format, whole};
+use crate::{PkiError, folder as folders, format_error, whole};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
     CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
@@ -16,7 +16,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 use usher_core::WallTime;
-use usher_crypto::x509::Information;
+use usher_crypto::x509::CertificateInfo;
 
 /// id-kp-eapOverLAN (RFC 4334 §2).
 const EAP_OVER_LAN: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 14];
@@ -41,7 +41,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    fn make(self) -> Result<KeyPair, PkiError> {
+    fn generate(self) -> Result<KeyPair, PkiError> {
         let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
         match self {
             Self::EcdsaP256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
@@ -49,14 +49,14 @@ impl KeyKind {
             Self::Rsa3072 => rsa(RsaKeySize::_3072),
             Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
         }
-        .map_err(|e| format("new key", e))
+        .map_err(|e| format_error("new key", e))
     }
 }
 
 /// Whom a certificate is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CertificateKind {
     /// A server: EAP, RadSec, Diameter.
     Server,
     /// A user or a client.
@@ -68,7 +68,7 @@ pub enum Kind {
 /// Why a certificate is taken back (RFC 5280 §5.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum RevokeReason {
     /// Not said.
     #[default]
     Unspecified,
@@ -95,11 +95,11 @@ pub struct InitOptions {
 
 /// What is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct CertificateRequest {
     /// The common name, and the files' name: a user's name, a server's DNS name.
     pub name: String,
     /// Whom it is for.
-    pub kind: Kind,
+    pub kind: CertificateKind,
     /// Further names of a server: DNS names and addresses.
     #[serde(default)]
     pub names: Vec<String>,
@@ -117,7 +117,7 @@ pub struct Request {
 
 /// What was issued.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The chain in PEM, leaf first.
     pub certificate: PathBuf,
     /// The private key in PEM.
@@ -128,94 +128,95 @@ pub struct Issued {
 
 /// A line of the index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct IndexEntry {
     /// What was asked for.
-    pub request: Request,
+    pub request: CertificateRequest,
     /// The certificate's number, hexadecimal.
     pub serial: String,
     /// Until when it holds, seconds since 1970.
     pub not_after: u64,
     /// When and why it was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revoked: Option<(u64, Reason)>,
+    pub revoked: Option<(u64, RevokeReason)>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Index {
+struct AuthorityIndex {
     /// How many revocation lists were made.
     lists: u64,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
 }
 
 /// An authority in a folder.
-pub struct Authority {
+pub struct CertificateAuthority {
     folder: PathBuf,
     /// In PEM, its own first.
     chain: String,
     issuer: Issuer<'static, KeyPair>,
-    index: Index,
-    prepare: Option<Prepare>,
+    index: AuthorityIndex,
+    prepare: Option<PrepareKeyFile>,
 }
 
 /// What is done to a server's new key while nobody else has its name.
-type Prepare = Box<dyn Fn(&fs::File) -> std::io::Result<()> + Send>;
+type PrepareKeyFile = Box<dyn Fn(&fs::File) -> std::io::Result<()> + Send>;
 
-impl std::fmt::Debug for Authority {
+impl std::fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Authority").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Makes an authority of its own in a folder, with an empty revocation list.
     ///
     /// # Errors
     /// There is one already, or a file could not be written; or this runs as root, and somebody else can change what the
     /// folder's path leads to.
     pub fn init(folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
-        let key = options.key.make()?;
-        let params = authority(&options.name, options.now, options.days)?;
-        let certificate = params.self_signed(&key).map_err(|e| format("new authority", e))?;
-        Self::place(folder, certificate.pem(), key, options.now)
+        let key = options.key.generate()?;
+        let params = authority_params(&options.name, options.now, options.days)?;
+        let certificate = params.self_signed(&key).map_err(|e| format_error("new authority", e))?;
+        Self::create_in(folder, certificate.pem(), key, options.now)
     }
 
     /// Makes an authority in `folder` that stands under this one: its certificates come with one more in the chain.
     ///
     /// # Errors
     /// As of [`init`](Self::init) and [`issue`](Self::issue).
-    pub fn subordinate(&mut self, folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
+    pub fn create_subordinate(&mut self, folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
         if folder.join("ca.key").exists() {
             return Err(PkiError::Exists(folder.to_path_buf()));
         }
-        let request = Request {
+        let request = CertificateRequest {
             name: options.name.clone(),
-            kind: Kind::Authority,
+            kind: CertificateKind::Authority,
             names: Vec::new(),
             key: options.key,
             days: options.days,
             ocsp: None,
             crl: None,
         };
-        let key = options.key.make()?;
-        let params = authority(&options.name, options.now, options.days)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(|e| format("new authority", e))?;
-        let _alone = self.alone()?;
-        self.index.entries.push(entry(request, certificate.der())?);
+        let key = options.key.generate()?;
+        let params = authority_params(&options.name, options.now, options.days)?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).map_err(|e| format_error("new authority", e))?;
+        let _alone = self.lock_folder()?;
+        self.index.entries.push(index_entry(request, certificate.der())?);
         self.save_index()?;
         let mut chain = certificate.pem();
         // The root is not sent: whoever is to believe it has it.
         if let Some((above, _root)) = split_last(&self.chain) {
             chain.push_str(above);
         }
-        Self::place(folder, chain + &self.root(), key, options.now)
+        Self::create_in(folder, chain + &self.root_pem(), key, options.now)
     }
 
-    fn place(folder: &Path, chain: String, key: KeyPair, now: WallTime) -> Result<Self, PkiError> {
+    fn create_in(folder: &Path, chain: String, key: KeyPair, now: WallTime) -> Result<Self, PkiError> {
         if folder.join("ca.key").exists() {
             return Err(PkiError::Exists(folder.to_path_buf()));
         }
         let issued = folder.join("issued");
-        folders::check(&issued)?;
+        folders::check_folder(&issued)?;
         let make = || -> std::io::Result<()> {
             for folder in [folder, &issued] {
                 fs::create_dir_all(folder)?;
@@ -226,13 +227,18 @@ impl Authority {
         };
         make().map_err(|cause| PkiError::File { path: issued.clone(), cause })?;
         // What was not there before could have been made by somebody else meanwhile.
-        folders::check(folder)?;
-        folders::check(&issued)?;
-        write(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
-        write(&folder.join("ca.crt"), chain.as_bytes(), 0o644)?;
-        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("new authority", e))?;
-        let mut made =
-            Self { folder: folder.to_path_buf(), chain, issuer, index: Index::default(), prepare: None };
+        folders::check_folder(folder)?;
+        folders::check_folder(&issued)?;
+        write_file(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
+        write_file(&folder.join("ca.crt"), chain.as_bytes(), 0o644)?;
+        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format_error("new authority", e))?;
+        let mut made = Self {
+            folder: folder.to_path_buf(),
+            chain,
+            issuer,
+            index: AuthorityIndex::default(),
+            prepare: None,
+        };
         made.write_list(now, LIST)?;
         Ok(made)
     }
@@ -243,16 +249,16 @@ impl Authority {
     /// There is none, or its files cannot be read; or this runs as root, and somebody else can change what the folder's
     /// path leads to.
     pub fn open(folder: &Path) -> Result<Self, PkiError> {
-        folders::check(folder)?;
-        folders::check(&folder.join("issued"))?;
+        folders::check_folder(folder)?;
+        folders::check_folder(&folder.join("issued"))?;
         let path = folder.join("ca.key");
         if !path.exists() {
             return Err(PkiError::Missing(folder.to_path_buf()));
         }
-        let key = KeyPair::from_pem(&read(&path)?).map_err(|e| format("ca.key", e))?;
-        let chain = read(&folder.join("ca.crt"))?;
-        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("ca.crt", e))?;
-        let index = index(folder)?;
+        let key = KeyPair::from_pem(&read_file(&path)?).map_err(|e| format_error("ca.key", e))?;
+        let chain = read_file(&folder.join("ca.crt"))?;
+        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format_error("ca.crt", e))?;
+        let index = read_index(folder)?;
         Ok(Self { folder: folder.to_path_buf(), chain, issuer, index, prepare: None })
     }
 
@@ -268,18 +274,18 @@ impl Authority {
 
     /// What was issued, oldest first.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[IndexEntry] {
         &self.index.entries
     }
 
     /// Where the certificate is that others have to trust.
     #[must_use]
-    pub fn certificate(&self) -> PathBuf {
+    pub fn certificate_path(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
     /// The root in PEM.
-    fn root(&self) -> String {
+    fn root_pem(&self) -> String {
         split_last(&self.chain).map_or_else(|| self.chain.clone(), |(_, root)| root.to_owned())
     }
 
@@ -287,13 +293,17 @@ impl Authority {
     ///
     /// # Errors
     /// The name cannot be one or is taken, or a file could not be written.
-    pub fn issue(&mut self, request: &Request, now: WallTime) -> Result<Issued, PkiError> {
+    pub fn issue(
+        &mut self,
+        request: &CertificateRequest,
+        now: WallTime,
+    ) -> Result<IssuedCertificate, PkiError> {
         check_name(&request.name)?;
-        let _alone = self.alone()?;
-        if self.current(&request.name).is_some() {
-            return Err(PkiError::Taken(request.name.clone()));
+        let _alone = self.lock_folder()?;
+        if self.current_entry(&request.name).is_some() {
+            return Err(PkiError::NameTaken(request.name.clone()));
         }
-        self.make(request, now)
+        self.make_certificate(request, now)
     }
 
     /// Issues a certificate anew, with another key, for as many days from now on; the earlier one holds until it
@@ -301,20 +311,25 @@ impl Authority {
     ///
     /// # Errors
     /// Nothing of that name is there, or a file could not be written.
-    pub fn renew(&mut self, name: &str, days: Option<u32>, now: WallTime) -> Result<Issued, PkiError> {
-        let _alone = self.alone()?;
-        let entry = self.current(name).ok_or_else(|| PkiError::Unknown(name.to_owned()))?;
+    pub fn renew(
+        &mut self,
+        name: &str,
+        days: Option<u32>,
+        now: WallTime,
+    ) -> Result<IssuedCertificate, PkiError> {
+        let _alone = self.lock_folder()?;
+        let entry = self.current_entry(name).ok_or_else(|| PkiError::Unknown(name.to_owned()))?;
         let mut request = entry.request.clone();
         request.days = days.unwrap_or(request.days);
-        self.make(&request, now)
+        self.make_certificate(&request, now)
     }
 
     /// Takes every certificate of that name back, and writes the revocation list.
     ///
     /// # Errors
     /// Nothing of that name is there, or all was taken back already.
-    pub fn revoke(&mut self, name: &str, reason: Reason, now: WallTime) -> Result<(), PkiError> {
-        let _alone = self.alone()?;
+    pub fn revoke(&mut self, name: &str, reason: RevokeReason, now: WallTime) -> Result<(), PkiError> {
+        let _alone = self.lock_folder()?;
         let mut known = false;
         let mut done = false;
         for entry in self.index.entries.iter_mut().filter(|e| e.request.name == name) {
@@ -335,7 +350,7 @@ impl Authority {
     ///
     /// # Errors
     /// It could not be written.
-    pub fn publish(&mut self, now: WallTime) -> Result<(), PkiError> {
+    pub fn publish_list(&mut self, now: WallTime) -> Result<(), PkiError> {
         self.publish_for(now, LIST)
     }
 
@@ -344,13 +359,13 @@ impl Authority {
     /// # Errors
     /// It could not be written.
     pub fn publish_for(&mut self, now: WallTime, lifetime: usher_core::Duration) -> Result<(), PkiError> {
-        let _alone = self.alone()?;
+        let _alone = self.lock_folder()?;
         self.write_list(now, lifetime)
     }
 
     /// Keeps other programs from changing the folder as long as what is returned lives, and takes up what they changed
     /// before: a certificate that one revokes must not come back with a list that another writes.
-    fn alone(&mut self) -> Result<fs::File, PkiError> {
+    fn lock_folder(&mut self) -> Result<fs::File, PkiError> {
         let path = self.folder.join("lock");
         let open = || -> std::io::Result<fs::File> {
             let file =
@@ -359,79 +374,84 @@ impl Authority {
             Ok(file)
         };
         let lock = open().map_err(|cause| PkiError::File { path: path.clone(), cause })?;
-        self.index = index(&self.folder)?;
+        self.index = read_index(&self.folder)?;
         Ok(lock)
     }
 
     fn write_list(&mut self, now: WallTime, lifetime: usher_core::Duration) -> Result<(), PkiError> {
-        let this_update = date(now)?;
+        let this_update = to_date(now)?;
         self.index.lists += 1;
         let revoked = self.index.entries.iter().filter_map(|e| e.revoked.map(|(at, why)| (e, at, why)));
         let mut revoked_certs = Vec::new();
         for (entry, at, reason) in revoked {
             revoked_certs.push(RevokedCertParams {
-                serial_number: SerialNumber::from_slice(&unhex(&entry.serial)),
-                revocation_time: date(WallTime::from_unix_secs(at))?,
+                serial_number: SerialNumber::from_slice(&decode_hex(&entry.serial)),
+                revocation_time: to_date(WallTime::from_unix_secs(at))?,
                 reason_code: Some(match reason {
-                    Reason::Unspecified => RevocationReason::Unspecified,
-                    Reason::KeyCompromise => RevocationReason::KeyCompromise,
-                    Reason::Superseded => RevocationReason::Superseded,
-                    Reason::CessationOfOperation => RevocationReason::CessationOfOperation,
+                    RevokeReason::Unspecified => RevocationReason::Unspecified,
+                    RevokeReason::KeyCompromise => RevocationReason::KeyCompromise,
+                    RevokeReason::Superseded => RevocationReason::Superseded,
+                    RevokeReason::CessationOfOperation => RevocationReason::CessationOfOperation,
                 }),
                 invalidity_date: None,
             });
         }
         let list = CertificateRevocationListParams {
             this_update,
-            next_update: date(now + lifetime)?,
+            next_update: to_date(now + lifetime)?,
             crl_number: SerialNumber::from(self.index.lists),
             issuing_distribution_point: None,
             revoked_certs,
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        let list = list.signed_by(&self.issuer).map_err(|e| format("revocation list", e))?;
-        let pem = list.pem().map_err(|e| format("revocation list", e))?;
+        let list = list.signed_by(&self.issuer).map_err(|e| format_error("revocation list", e))?;
+        let pem = list.pem().map_err(|e| format_error("revocation list", e))?;
         self.save_index()?;
-        write(&self.folder.join("ca.crl"), pem.as_bytes(), 0o644)
+        write_file(&self.folder.join("ca.crl"), pem.as_bytes(), 0o644)
     }
 
     /// The newest certificate of that name that was not taken back.
-    fn current(&self, name: &str) -> Option<&Entry> {
+    fn current_entry(&self, name: &str) -> Option<&IndexEntry> {
         self.index.entries.iter().rev().find(|e| e.request.name == name && e.revoked.is_none())
     }
 
-    fn make(&mut self, request: &Request, now: WallTime) -> Result<Issued, PkiError> {
-        let key = request.key.make()?;
-        let params = params(request, now)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(|e| format("new certificate", e))?;
-        let entry = entry(request.clone(), certificate.der())?;
+    fn make_certificate(
+        &mut self,
+        request: &CertificateRequest,
+        now: WallTime,
+    ) -> Result<IssuedCertificate, PkiError> {
+        let key = request.key.generate()?;
+        let params = leaf_params(request, now)?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).map_err(|e| format_error("new certificate", e))?;
+        let entry = index_entry(request.clone(), certificate.der())?;
         let not_after = WallTime::from_unix_secs(entry.not_after);
         let path =
             |extension: &str| self.folder.join("issued").join(std::format!("{}.{extension}", request.name));
-        let issued = Issued { certificate: path("crt"), key: path("key"), not_after };
+        let issued = IssuedCertificate { certificate: path("crt"), key: path("key"), not_after };
         let mut chain = certificate.pem();
         if let Some((between, _root)) = split_last(&self.chain) {
             chain.push_str(between);
         }
         // The key first: a certificate beside the key of another would be of no use to anybody.
-        let prepare = self.prepare.as_deref().filter(|_| request.kind == Kind::Server);
+        let prepare = self.prepare.as_deref().filter(|_| request.kind == CertificateKind::Server);
         write_prepared(&issued.key, key.serialize_pem().as_bytes(), 0o600, |file| {
             prepare.map_or(Ok(()), |prepare| prepare(file))
         })?;
-        write(&issued.certificate, chain.as_bytes(), 0o644)?;
+        write_file(&issued.certificate, chain.as_bytes(), 0o644)?;
         self.index.entries.push(entry);
         self.save_index()?;
         Ok(issued)
     }
 
     fn save_index(&self) -> Result<(), PkiError> {
-        let text = serde_json::to_string_pretty(&self.index).map_err(|e| format("index.json", e))?;
-        write(&self.folder.join("index.json"), text.as_bytes(), 0o644)
+        let text = serde_json::to_string_pretty(&self.index).map_err(|e| format_error("index.json", e))?;
+        write_file(&self.folder.join("index.json"), text.as_bytes(), 0o644)
     }
 }
 
-fn index(folder: &Path) -> Result<Index, PkiError> {
-    serde_json::from_str(&read(&folder.join("index.json"))?).map_err(|e| format("index.json", e))
+fn read_index(folder: &Path) -> Result<AuthorityIndex, PkiError> {
+    serde_json::from_str(&read_file(&folder.join("index.json"))?).map_err(|e| format_error("index.json", e))
 }
 
 /// The certificates of a PEM text but the last, and the last; `None` where there is only one.
@@ -440,13 +460,13 @@ fn split_last(chain: &str) -> Option<(&str, &str)> {
     chain.rfind(BEGIN).filter(|at| *at > 0).map(|at| chain.split_at(at))
 }
 
-fn entry(request: Request, der: &[u8]) -> Result<Entry, PkiError> {
-    let information = Information::of_der(der)?;
+fn index_entry(request: CertificateRequest, der: &[u8]) -> Result<IndexEntry, PkiError> {
+    let information = CertificateInfo::of_der(der)?;
     let (serial, not_after) = (information.serial, information.not_after.unix_secs());
-    Ok(Entry { request, serial, not_after, revoked: None })
+    Ok(IndexEntry { request, serial, not_after, revoked: None })
 }
 
-fn base(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
+fn base_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
     if !(1..=MOST_DAYS).contains(&days) {
         return Err(PkiError::Days(days));
     }
@@ -454,27 +474,27 @@ fn base(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiEr
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     // Clocks differ a little.
-    params.not_before = date(now)? - Duration::hours(1);
-    params.not_after = date(now)? + Duration::days(i64::from(days));
+    params.not_before = to_date(now)? - Duration::hours(1);
+    params.not_after = to_date(now)? + Duration::days(i64::from(days));
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }
 
-fn authority(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
-    let mut params = base(name, now, days)?;
+fn authority_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
+    let mut params = base_params(name, now, days)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.use_authority_key_identifier_extension = false;
     Ok(params)
 }
 
-fn params(request: &Request, now: WallTime) -> Result<CertificateParams, PkiError> {
-    let mut params = base(&request.name, now, request.days)?;
+fn leaf_params(request: &CertificateRequest, now: WallTime) -> Result<CertificateParams, PkiError> {
+    let mut params = base_params(&request.name, now, request.days)?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     let text = |name: &str| name.try_into().map_err(|_| PkiError::Name(name.to_owned()));
     match request.kind {
-        Kind::Server => {
+        CertificateKind::Server => {
             let over_lan = ExtendedKeyUsagePurpose::Other(EAP_OVER_LAN.to_vec());
             // By RadSec and Diameter it shows the same to those whom it asks.
             let client = ExtendedKeyUsagePurpose::ClientAuth;
@@ -486,7 +506,7 @@ fn params(request: &Request, now: WallTime) -> Result<CertificateParams, PkiErro
                 });
             }
         }
-        Kind::Client | Kind::Authority => {
+        CertificateKind::Client | CertificateKind::Authority => {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
             if request.name.contains('@') {
                 params.subject_alt_names.push(SanType::Rfc822Name(text(&request.name)?));
@@ -505,13 +525,13 @@ fn params(request: &Request, now: WallTime) -> Result<CertificateParams, PkiErro
 /// Authority information access with one way to ask for the status (RFC 5280 §4.2.2.1).
 fn ocsp_location(uri: &str) -> CustomExtension {
     const OCSP: [u8; 10] = [0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
-    let description = [&OCSP[..], &tagged(0x86, uri.as_bytes())].concat();
-    let content = tagged(0x30, &tagged(0x30, &description));
+    let description = [&OCSP[..], &der_element(0x86, uri.as_bytes())].concat();
+    let content = der_element(0x30, &der_element(0x30, &description));
     CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], content)
 }
 
 /// A DER element.
-pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut element = vec![tag];
     match length {
@@ -523,12 +543,12 @@ pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     element
 }
 
-fn date(at: WallTime) -> Result<OffsetDateTime, PkiError> {
-    let seconds = i64::try_from(at.unix_secs()).map_err(|e| format("time", e))?;
-    OffsetDateTime::from_unix_timestamp(seconds).map_err(|e| format("time", e))
+fn to_date(at: WallTime) -> Result<OffsetDateTime, PkiError> {
+    let seconds = i64::try_from(at.unix_secs()).map_err(|e| format_error("time", e))?;
+    OffsetDateTime::from_unix_timestamp(seconds).map_err(|e| format_error("time", e))
 }
 
-fn unhex(digits: &str) -> Vec<u8> {
+fn decode_hex(digits: &str) -> Vec<u8> {
     digits
         .as_bytes()
         .chunks(2)
@@ -542,12 +562,12 @@ fn check_name(name: &str) -> Result<(), PkiError> {
     if sound { Ok(()) } else { Err(PkiError::Name(name.to_owned())) }
 }
 
-fn read(path: &Path) -> Result<String, PkiError> {
+fn read_file(path: &Path) -> Result<String, PkiError> {
     fs::read_to_string(path).map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
 }
 
 /// Writes a file whole or not at all.
-fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
+fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
     write_prepared(path, content, mode, |_| Ok(()))
 }
 

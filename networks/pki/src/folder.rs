@@ -19,7 +19,7 @@ const STICKY: u32 = 0o1000;
 
 /// Refuses a folder that root should not write in; for anybody else any folder will do. What is not there yet is not
 /// looked at.
-pub(crate) fn check(folder: &Path) -> Result<(), PkiError> {
+pub(crate) fn check_folder(folder: &Path) -> Result<(), PkiError> {
     if is_root().map_err(|cause| PkiError::File { path: folder.to_path_buf(), cause })? {
         check_for_root(folder)
     } else {
@@ -44,11 +44,11 @@ fn check_for_root(folder: &Path) -> Result<(), PkiError> {
     };
     let absolute = std::path::absolute(folder).map_err(file(folder))?;
     let mut at = PathBuf::from("/");
-    let mut rest = names(&absolute);
+    let mut rest = path_names(&absolute);
     let mut links = 0;
     loop {
         let metadata = fs::symlink_metadata(&at).map_err(file(&at))?;
-        if let Some(why) = changeable(&metadata, rest.is_empty()) {
+        if let Some(why) = changeable_reason(&metadata, rest.is_empty()) {
             return refused(&at, why);
         }
         let Some(name) = rest.pop() else { return Ok(()) };
@@ -73,12 +73,12 @@ fn check_for_root(folder: &Path) -> Result<(), PkiError> {
         if target.is_absolute() {
             at = PathBuf::from("/");
         }
-        rest.extend(names(&target));
+        rest.extend(path_names(&target));
     }
 }
 
 /// The names of a path, the last one first.
-fn names(path: &Path) -> Vec<OsString> {
+fn path_names(path: &Path) -> Vec<OsString> {
     let named = |c: Component<'_>| match c {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
@@ -89,7 +89,7 @@ fn names(path: &Path) -> Vec<OsString> {
 
 /// Why others than root can change what a folder's names lead to. In one with the sticky bit, such as /tmp, they can make
 /// files, but not replace root's: that will do on the way, and not at its end.
-fn changeable(metadata: &Metadata, last: bool) -> Option<String> {
+fn changeable_reason(metadata: &Metadata, last: bool) -> Option<String> {
     let mode = metadata.mode();
     let others = mode & OTHERS_WRITE != 0 || (mode & GROUP_WRITES != 0 && metadata.gid() != 0);
     if metadata.uid() != 0 {
@@ -108,34 +108,34 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     /// A folder of the test's own, below one with the sticky bit.
-    fn own(name: &str) -> PathBuf {
+    fn test_folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("usher-folder-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("pki")).unwrap();
         folder
     }
 
-    fn why(folder: &Path) -> Option<String> {
-        check(folder).err().map(|e| e.to_string())
+    fn check_error(folder: &Path) -> Option<String> {
+        check_folder(folder).err().map(|e| e.to_string())
     }
 
     #[test]
-    fn root_writes_where_nobody_else_leads_and_others_where_they_like() {
+    fn root_writes_only_on_paths_it_controls_and_others_anywhere() {
         let root = is_root().unwrap();
-        let folder = own("ways");
+        let folder = test_folder("ways");
         let pki = folder.join("pki");
-        assert_eq!(why(&pki), None);
-        assert_eq!(why(&pki.join("not/there/yet")), None);
+        assert_eq!(check_error(&pki), None);
+        assert_eq!(check_error(&pki.join("not/there/yet")), None);
         symlink("pki", folder.join("link")).unwrap();
         symlink(folder.join("link"), folder.join("longer")).unwrap();
-        assert_eq!(why(&folder.join("longer")), None, "root's own links lead where root wants");
-        assert_eq!(why(&pki.join("../link/../pki")), None);
+        assert_eq!(check_error(&folder.join("longer")), None, "root's own links lead where root wants");
+        assert_eq!(check_error(&pki.join("../link/../pki")), None);
         symlink("self", folder.join("self")).unwrap();
-        assert_eq!(why(&folder.join("self")).is_some(), root);
+        assert_eq!(check_error(&folder.join("self")).is_some(), root);
         for mode in [0o777, 0o1777, 0o702] {
             fs::set_permissions(&pki, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(why(&pki).is_some(), root, "{mode:o}");
+            assert_eq!(check_error(&pki).is_some(), root, "{mode:o}");
             let on_the_way = root && mode & STICKY == 0;
-            assert_eq!(why(&pki.join("below")).is_some(), on_the_way, "{mode:o}");
+            assert_eq!(check_error(&pki.join("below")).is_some(), on_the_way, "{mode:o}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -143,33 +143,33 @@ mod tests {
     #[test]
     fn root_does_not_write_in_the_folder_of_a_service() {
         if !is_root().unwrap() {
-            assert_eq!(why(&std::env::temp_dir()), None, "it is the system that refuses");
+            assert_eq!(check_error(&std::env::temp_dir()), None, "it is the system that refuses");
             return;
         }
-        let folder = own("service");
+        let folder = test_folder("service");
         let (state, pki) = (folder.join("state"), folder.join("state/pki"));
         fs::create_dir_all(&pki).unwrap();
         chown(&state, Some(1), Some(1)).unwrap();
-        let said = why(&pki).expect("its owner can move it away");
+        let said = check_error(&pki).expect("its owner can move it away");
         assert!(said.contains("belongs to user 1") && said.contains("/etc/usher/pki"), "{said}");
-        assert!(why(&state).is_some() && why(&state.join("new")).is_some());
+        assert!(check_error(&state).is_some() && check_error(&state.join("new")).is_some());
         // A link from outside leads there, too.
         symlink(&state, folder.join("link")).unwrap();
-        assert!(why(&folder.join("link/pki")).is_some());
+        assert!(check_error(&folder.join("link/pki")).is_some());
         // A link that another user made in a folder of everybody.
         let open = folder.join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
         symlink(folder.join("pki"), open.join("link")).unwrap();
-        assert_eq!(why(&open.join("link")), None);
+        assert_eq!(check_error(&open.join("link")), None);
         std::os::unix::fs::lchown(open.join("link"), Some(1), Some(1)).unwrap();
-        assert!(why(&open.join("link")).unwrap().contains("link of user 1"));
+        assert!(check_error(&open.join("link")).unwrap().contains("link of user 1"));
         // A group that may write.
         let pki = folder.join("pki");
         chown(&pki, Some(0), Some(1)).unwrap();
-        assert_eq!(why(&pki), None);
+        assert_eq!(check_error(&pki), None);
         fs::set_permissions(&pki, Permissions::from_mode(0o770)).unwrap();
-        assert!(why(&pki).unwrap().contains("0770"));
+        assert!(check_error(&pki).unwrap().contains("0770"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error};
 
 /// An agent that gives up after `timeout`, whatever it waits for.
-pub(crate) fn agent(timeout: Duration) -> Agent {
+pub(crate) fn http_agent(timeout: Duration) -> Agent {
     Agent::config_builder().timeout_global(Some(timeout)).max_redirects(0).proxy(None).build().into()
 }
 
@@ -13,7 +13,7 @@ pub(crate) fn agent(timeout: Duration) -> Agent {
 ///
 /// # Errors
 /// Says what came instead.
-pub(crate) fn octets(answer: Result<Response<Body>, Error>, longest: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn body_octets(answer: Result<Response<Body>, Error>, longest: u64) -> Result<Vec<u8>, String> {
     let mut answer = answer.map_err(|e| e.to_string())?;
     if answer.status().as_u16() != 200 {
         return Err(format!("HTTP status {}", answer.status()));

@@ -1,7 +1,7 @@
 //! Certificates: a small authority, its revocation list, and status checks by OCSP.
 //!
-//! Without certificates nobody gets to EAP-TLS. [`Authority`] is one in a folder, for those who have none: it issues
-//! certificates for servers and users, renews and revokes them. [`ocsp::Question`] asks a certificate's issuer whether it
+//! Without certificates nobody gets to EAP-TLS. [`CertificateAuthority`] is one in a folder, for those who have none: it issues
+//! certificates for servers and users, renews and revokes them. [`ocsp::OcspQuery`] asks a certificate's issuer whether it
 //! still holds (RFC 6960), [`fetch_list`] fetches the revocation list that an issuer publishes.
 
 mod authority;
@@ -11,8 +11,11 @@ mod list;
 pub mod ocsp;
 mod whole;
 
-pub use authority::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, Reason, Request};
-pub use list::{Publisher, fetch_list, is_namesake, keep_file, kept_list, renew_list};
+pub use authority::{
+    CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry, InitOptions, IssuedCertificate,
+    KeyKind, RevokeReason,
+};
+pub use list::{ListPublisher, fetch_list, is_namesake, renew_list, stored_list_path, write_private_file};
 pub use whole::write_whole;
 
 use std::path::PathBuf;
@@ -57,7 +60,7 @@ pub enum PkiError {
     #[error(
         "a certificate named {0:?} is there already; renew it with `usher aaa cert renew`, or revoke it first"
     )]
-    Taken(String),
+    NameTaken(String),
     /// Nothing of that name is there.
     #[error("no certificate named {0:?}; `usher aaa cert list` shows those that there are")]
     Unknown(String),
@@ -80,6 +83,6 @@ pub enum PkiError {
     },
 }
 
-fn format(what: &str, cause: impl std::fmt::Display) -> PkiError {
+fn format_error(what: &str, cause: impl std::fmt::Display) -> PkiError {
     PkiError::Format { what: what.to_owned(), cause: cause.to_string() }
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use usher_core::WallTime;
-use usher_crypto::tls::Roots;
-use usher_crypto::x509::{Information, RevocationList, X509Error};
+use usher_crypto::tls::TrustRoots;
+use usher_crypto::x509::{CertificateInfo, RevocationList, X509Error};
 
 /// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
 /// reads at most `longest` octets. Nothing says yet that it may be believed.
@@ -15,9 +15,9 @@ use usher_crypto::x509::{Information, RevocationList, X509Error};
 /// # Errors
 /// Nothing came in time, or something else than one list.
 pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<RevocationList, PkiError> {
-    let wrong = |cause| X509Error { what: "revocation list", cause };
-    let octets = http::octets(http::agent(timeout).get(url).call(), longest).map_err(wrong)?;
-    let mut lists = RevocationList::read(&octets)?;
+    let wrong = |cause| X509Error { parsed_item: "revocation list", cause };
+    let octets = http::body_octets(http::http_agent(timeout).get(url).call(), longest).map_err(wrong)?;
+    let mut lists = RevocationList::read_lists(&octets)?;
     match (lists.pop(), lists.len()) {
         (Some(list), 0) => Ok(list),
         (_, others) => Err(wrong(format!("{} where one is expected", others + 1)).into()),
@@ -28,14 +28,14 @@ pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<Revocati
 /// nobody of those would get in.
 #[must_use]
 pub fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
-    let subject = |der: &[u8]| Information::of_der(der).map(|said| said.subject).ok();
+    let subject = |der: &[u8]| CertificateInfo::of_der(der).map(|said| said.subject).ok();
     let is = |root: &Vec<u8>| subject(root).is_some_and(|name| Some(name) == subject(issuer));
     !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
 }
 
 /// Where the list of a URL is kept below a folder.
 #[must_use]
-pub fn kept_list(state_dir: &Path, url: &str) -> PathBuf {
+pub fn stored_list_path(state_dir: &Path, url: &str) -> PathBuf {
     let name: String =
         url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
     // Names that differ in what is left out differ in this (FNV-1a).
@@ -48,11 +48,11 @@ pub fn kept_list(state_dir: &Path, url: &str) -> PathBuf {
 
 /// Who publishes a list.
 #[derive(Clone, Copy, Debug)]
-pub struct Publisher<'a> {
+pub struct ListPublisher<'a> {
     /// An `http://` URL.
     pub url: &'a str,
     /// How long it may take.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Octets that it may send.
     pub longest: u64,
 }
@@ -64,11 +64,11 @@ pub struct Publisher<'a> {
 /// Why there is no list, or none that is kept.
 pub fn renew_list(
     path: &Path,
-    publisher: &Publisher<'_>,
+    publisher: &ListPublisher<'_>,
     (signed, wrong): (&dyn Fn(&RevocationList) -> bool, &str),
     now: WallTime,
 ) -> Result<bool, String> {
-    let Publisher { url, patience, longest } = *publisher;
+    let ListPublisher { url, timeout: patience, longest } = *publisher;
     let list = fetch_list(url, patience, longest).map_err(|e| e.to_string())?;
     if !signed(&list) {
         return Err(format!("{wrong} this list of {}", list.issuer));
@@ -77,8 +77,8 @@ pub fn renew_list(
         return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
     }
     // What TLS does not understand would be refused at each handshake.
-    Roots::default().with_revocation_lists([list.der()]).map_err(|e| e.to_string())?;
-    let before = fs::read(path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
+    TrustRoots::default().with_revocation_lists([list.der()]).map_err(|e| e.to_string())?;
+    let before = fs::read(path).ok().and_then(|octets| RevocationList::read_lists(&octets).ok()?.pop());
     // An authority that was made anew begins with the first number again.
     if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
         if before == list {
@@ -91,7 +91,7 @@ pub fn renew_list(
             ));
         }
     }
-    keep_file(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
+    write_private_file(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(true)
 }
 
@@ -99,7 +99,7 @@ pub fn renew_list(
 ///
 /// # Errors
 /// What the system says.
-pub fn keep_file(path: &Path, octets: &[u8]) -> std::io::Result<()> {
+pub fn write_private_file(path: &Path, octets: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -109,64 +109,64 @@ pub fn keep_file(path: &Path, octets: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Authority, InitOptions, KeyKind};
+    use crate::{CertificateAuthority, InitOptions, KeyKind};
     use usher_core::Duration;
     use x509_parser::pem::Pem;
 
-    fn now() -> WallTime {
+    fn test_now() -> WallTime {
         WallTime::from_unix_secs(1_800_000_000)
     }
-    fn authority(name: &str) -> (Authority, PathBuf) {
+    fn test_authority(name: &str) -> (CertificateAuthority, PathBuf) {
         let folder = std::env::temp_dir().join(format!("usher-list-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 9, now: now() };
-        (Authority::init(&folder, &options).unwrap(), folder)
+        let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 9, now: test_now() };
+        (CertificateAuthority::init(&folder, &options).unwrap(), folder)
     }
-    fn list(folder: &std::path::Path) -> RevocationList {
-        RevocationList::read(&std::fs::read(folder.join("ca.crl")).unwrap()).unwrap().remove(0)
+    fn load_list(folder: &std::path::Path) -> RevocationList {
+        RevocationList::read_lists(&std::fs::read(folder.join("ca.crl")).unwrap()).unwrap().remove(0)
     }
-    fn certificate(folder: &std::path::Path) -> Vec<u8> {
+    fn certificate_der(folder: &std::path::Path) -> Vec<u8> {
         let text = std::fs::read(folder.join("ca.crt")).unwrap();
         let pem = Pem::iter_from_buffer(&text).next().unwrap().unwrap();
         pem.contents
     }
 
     #[test]
-    fn a_list_is_believed_of_its_issuer_alone_and_replaced_by_a_later_one() {
-        let (mut ours, folder) = authority("Ours");
-        let (_, other) = authority("Other");
+    fn only_its_issuer_signs_a_list_and_a_later_list_replaces_it() {
+        let (mut ours, folder) = test_authority("Ours");
+        let (_, other) = test_authority("Other");
         // Of the same name, another key.
         let (_, same) = {
             std::fs::rename(&folder, folder.with_extension("kept")).unwrap();
-            let made = authority("Ours");
+            let made = test_authority("Ours");
             std::fs::rename(&folder, folder.with_extension("same")).unwrap();
             std::fs::rename(folder.with_extension("kept"), &folder).unwrap();
             (made.0, folder.with_extension("same"))
         };
-        let first = list(&folder);
+        let first = load_list(&folder);
         assert_eq!((first.issuer.as_str(), first.revoked), ("CN=Ours", 0));
-        assert_eq!(first.next_update, Some(now() + Duration::from_secs(30 * 86_400)));
-        let [ours_der, other_der, same_der] = [&folder, &other, &same].map(|f| certificate(f));
+        assert_eq!(first.next_update, Some(test_now() + Duration::from_secs(30 * 86_400)));
+        let [ours_der, other_der, same_der] = [&folder, &other, &same].map(|f| certificate_der(f));
         assert!(first.is_signed_by([&other_der[..], &ours_der[..]]));
         assert!(!first.is_signed_by([&other_der[..], &same_der[..]]));
-        ours.publish_for(now() + Duration::from_secs(60), Duration::from_secs(600)).unwrap();
-        let second = list(&folder);
+        ours.publish_for(test_now() + Duration::from_secs(60), Duration::from_secs(600)).unwrap();
+        let second = load_list(&folder);
         assert!(
             second.is_later_than(&first) && !first.is_later_than(&second) && !second.is_later_than(&second)
         );
-        assert!(!list(&other).is_later_than(&first) && !list(&same).is_later_than(&second));
+        assert!(!load_list(&other).is_later_than(&first) && !load_list(&same).is_later_than(&second));
         assert!(
-            second.is_of_now(now() + Duration::from_secs(659))
-                && !second.is_of_now(now() + Duration::from_secs(660))
+            second.is_of_now(test_now() + Duration::from_secs(659))
+                && !second.is_of_now(test_now() + Duration::from_secs(660))
         );
-        assert_eq!(RevocationList::read(second.der()).unwrap().pop().as_ref(), Some(&second));
+        assert_eq!(RevocationList::read_lists(second.der()).unwrap().pop().as_ref(), Some(&second));
         // A bit of it changed.
         let mut forged = second.der().to_vec();
         let at = forged.len() / 2;
         forged[at] ^= 1;
         assert!(!RevocationList::of_der(&forged).is_ok_and(|l| l.is_signed_by([&ours_der[..]])));
         for wrong in [&b""[..], b"no list", &second.der()[..40], &[second.der(), b"x"].concat()] {
-            assert!(RevocationList::read(wrong).is_err());
+            assert!(RevocationList::read_lists(wrong).is_err());
         }
         for folder in [folder, other, same] {
             std::fs::remove_dir_all(folder).unwrap();

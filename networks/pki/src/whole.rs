@@ -21,7 +21,7 @@ pub fn write_whole(
     mode: u32,
     prepare: impl FnOnce(&fs::File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (beside, mut file) = create(path)?;
+    let (beside, mut file) = create_temp_file(path)?;
     // What nobody but root may read elsewhere (umask) others have to read here.
     let done = file
         .set_permissions(fs::Permissions::from_mode(mode))
@@ -37,7 +37,7 @@ pub fn write_whole(
 }
 
 /// A new file beside a path, for its owner alone.
-fn create(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+fn create_temp_file(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut tried = 0;

@@ -7,7 +7,7 @@
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use usher_pppoe::{Config, Hook, Mode, Plane, PortConfig, Session};
+use usher_pppoe::{DataPlaneConfig, DataPlaneMode, DataPlaneSession, EbpfHook, PortConfig, PppoeDataPlane};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,10 +17,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err(usage.into());
     };
     let mode = match &mode[..] {
-        "user" => Mode::User,
-        "ebpf" => Mode::Ebpf(Hook::Auto),
-        "ebpf-xdp" => Mode::Ebpf(Hook::Xdp),
-        "ebpf-tc" => Mode::Ebpf(Hook::Tc),
+        "user" => DataPlaneMode::User,
+        "ebpf" => DataPlaneMode::Ebpf(EbpfHook::Auto),
+        "ebpf-xdp" => DataPlaneMode::Ebpf(EbpfHook::Xdp),
+        "ebpf-tc" => DataPlaneMode::Ebpf(EbpfHook::Tc),
         _ => return Err(usage.into()),
     };
     let octets: Result<Vec<u8>, _> = peer.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
@@ -28,9 +28,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (host, gateway): (Ipv4Addr, Ipv4Addr) = (host.parse()?, gateway.parse()?);
     let ports = vec![PortConfig { interface: interface.clone() }];
     let device = device.first().map_or("carry0", String::as_str).to_owned();
-    let config = Config { ports, mode, device, report: None, closed: false };
-    let plane = Plane::start(&config, Box::new(|_| {}))?;
-    let session = Session {
+    let config = DataPlaneConfig { ports, mode, device, report: None, closed: false };
+    let plane = PppoeDataPlane::start(&config, Box::new(|_| {}))?;
+    let session = DataPlaneSession {
         number: number.parse()?,
         port: 0,
         peer,
@@ -44,11 +44,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rate_down: None,
         clamp_mss: true,
     };
-    plane.install(match end.as_str() {
+    plane.install_session(match end.as_str() {
         "concentrator" => session,
-        "host" => {
-            Session { ipv4: None, gateway: Some(host), networks: vec![(Ipv4Addr::UNSPECIFIED, 0)], ..session }
-        }
+        "host" => DataPlaneSession {
+            ipv4: None,
+            gateway: Some(host),
+            networks: vec![(Ipv4Addr::UNSPECIFIED, 0)],
+            ..session
+        },
         _ => return Err(usage.into()),
     })?;
     let mut out = std::io::stdout();
@@ -58,6 +61,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, count) in plane.counters()?.iter().filter(|(_, count)| *count > 0) {
         writeln!(out, "{name} {count}")?;
     }
-    writeln!(out, "{:?}", plane.usage(number.parse()?)?)?;
+    writeln!(out, "{:?}", plane.session_usage(number.parse()?)?)?;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Hears frames of discovery and of PPP's control protocols where the kernel carries packets itself.
 
-use crate::plane::{Heard, Port};
-use crate::sys::Inbox;
-use crate::{Event, StartError};
+use crate::plane::{AccessPort, SharedEventHandler};
+use crate::sys::FrameInbox;
+use crate::{DataPlaneEvent, StartError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use std::thread::JoinHandle;
 use usher_device::VNET_HEADER;
 
 /// A thread that hears the ports' sockets, until it is dropped.
-pub(crate) struct Listener {
+pub(crate) struct ControlListener {
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listener {
+impl ControlListener {
     /// Hands up frames that are `meant`, which is asked for each with its port.
-    pub(crate) fn begin(
-        ports: Arc<[Port]>,
-        hears: Heard,
+    pub(crate) fn start(
+        ports: Arc<[AccessPort]>,
+        hears: SharedEventHandler,
         mut meant: impl FnMut(usize, &mut [u8]) -> bool + Send + 'static,
     ) -> Result<Self, StartError> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
         let woken = Arc::clone(&wake);
         let run = move || {
-            if let Err(why) = listen(&ports, &woken, &hears, &mut meant) {
-                hears.say(Event::Failed(why));
+            if let Err(why) = run_listener(&ports, &woken, &hears, &mut meant) {
+                hears.send_event(DataPlaneEvent::Failed(why));
             }
         };
         let thread = std::thread::Builder::new().name("pppoe-control".to_owned()).spawn(run);
@@ -36,7 +36,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for ControlListener {
     fn drop(&mut self) {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
@@ -45,17 +45,19 @@ impl Drop for Listener {
     }
 }
 
-fn listen(
-    ports: &[Port],
+fn run_listener(
+    ports: &[AccessPort],
     wake: &OwnedFd,
-    hears: &Heard,
+    hears: &SharedEventHandler,
     meant: &mut impl FnMut(usize, &mut [u8]) -> bool,
 ) -> Result<(), String> {
     let mtu = ports.iter().map(|port| port.interface.mtu as usize).max().unwrap_or(0);
-    let mut inbox = Inbox::new(mtu);
+    let mut inbox = FrameInbox::new(mtu);
     loop {
         let mut all = vec![PollFd::new(wake, PollFlags::IN)];
-        all.extend(ports.iter().flat_map(Port::sockets).map(|socket| PollFd::new(socket, PollFlags::IN)));
+        all.extend(
+            ports.iter().flat_map(AccessPort::sockets).map(|socket| PollFd::new(socket, PollFlags::IN)),
+        );
         match poll(&mut all, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(format!("cannot wait for frames: {error}")),
@@ -65,16 +67,16 @@ fn listen(
         }
         for (number, port) in ports.iter().enumerate() {
             for socket in port.sockets() {
-                match inbox.receive(socket) {
+                match inbox.receive_batch(socket) {
                     Ok(_) => {}
                     // The interface was switched off; it may be switched on again.
                     Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => continue,
                     Err(error) => return Err(format!("interface {} is gone: {error}", port.name)),
                 }
-                for octets in inbox.received() {
+                for octets in inbox.received_frames() {
                     let frame = octets.get_mut(VNET_HEADER..).unwrap_or_default();
                     if meant(number, frame) {
-                        hears.say(Event::Frame { port: number, data: frame.to_vec() });
+                        hears.send_event(DataPlaneEvent::Frame { port: number, data: frame.to_vec() });
                     }
                 }
             }

@@ -18,7 +18,7 @@ use usher_device::netlink;
 
 /// An access interface as the kernel has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Interface {
+pub(crate) struct AccessInterface {
     pub(crate) index: u32,
     pub(crate) address: [u8; 6],
     pub(crate) mtu: u32,
@@ -39,12 +39,12 @@ impl std::fmt::Debug for Netlink {
     }
 }
 
-const fn family(address: IpAddr) -> AddressFamily {
+const fn address_family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
 /// The kernel's answer to what is there already, or is gone.
-fn unless(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result<()> {
+fn ignore_errno(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result<()> {
     match done {
         Err(error) if error.raw_os_error() == Some(number) => Ok(()),
         done => done.map(drop),
@@ -79,7 +79,7 @@ pub(crate) const TC_ACT_SHOT: u32 = 2;
 /// other people's.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(113);
 
-pub(crate) fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn push_attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(value);
@@ -88,7 +88,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
 
 /// Of which frames of PPPoE the system hears, beside our own sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Guard {
+pub(crate) enum IngressGuard {
     /// All.
     Pppoe,
     /// Not of PADT: the kernel's own PPPoE would end a session by whatever says that it is its station's, before anybody has judged that.
@@ -101,7 +101,7 @@ const CODE: u32 = (libc::SKF_LL_OFF + 15) as u32;
 const PADT: u32 = 0xa7;
 
 /// A filter that lets PPPoE pass, and nothing else.
-fn filter(guard: Guard) -> Vec<u8> {
+fn guard_filter(guard: IngressGuard) -> Vec<u8> {
     let protocol = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let give = libc::BPF_RET | libc::BPF_K;
@@ -110,15 +110,15 @@ fn filter(guard: Guard) -> Vec<u8> {
         (equal, 3, 0, 0x8864),
         (equal, 0, 3, 0x8863),
         (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, CODE),
-        (equal, u8::from(guard == Guard::WithoutPadt), 0, PADT),
+        (equal, u8::from(guard == IngressGuard::WithoutPadt), 0, PADT),
         (give, 0, 0, TC_ACT_UNSPEC),
         (give, 0, 0, TC_ACT_SHOT),
     ];
-    program(&steps)
+    encode_program(&steps)
 }
 
 /// A filter's program: of each step the code, where it goes on if so and if not, and the operand (linux/filter.h).
-fn program(steps: &[(u32, u8, u8, u32)]) -> Vec<u8> {
+fn encode_program(steps: &[(u32, u8, u8, u32)]) -> Vec<u8> {
     let mut octets = Vec::new();
     for (code, jt, jf, k) in steps {
         octets.extend((*code as u16).to_ne_bytes());
@@ -126,67 +126,67 @@ fn program(steps: &[(u32, u8, u8, u32)]) -> Vec<u8> {
         octets.extend(k.to_ne_bytes());
     }
     let mut options = Vec::new();
-    attribute(TCA_BPF_OPS_LEN, &(steps.len() as u16).to_ne_bytes(), &mut options);
-    attribute(TCA_BPF_OPS, &octets, &mut options);
-    attribute(TCA_BPF_NAME, b"usher-pppoe\0", &mut options);
-    attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes(), &mut options);
+    push_attribute(TCA_BPF_OPS_LEN, &(steps.len() as u16).to_ne_bytes(), &mut options);
+    push_attribute(TCA_BPF_OPS, &octets, &mut options);
+    push_attribute(TCA_BPF_NAME, b"usher-pppoe\0", &mut options);
+    push_attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes(), &mut options);
     options
 }
 
 impl Netlink {
     /// Of the calling thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
-        Ok(Self { socket: netlink::socket()? })
+        Ok(Self { socket: netlink::open_route_socket()? })
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn send_request(
         &self,
         flags: u16,
         message: RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
-        netlink::ask_by(&self.socket, flags, message)
+        netlink::run_request_on(&self.socket, flags, message)
     }
 
     /// The interface of this name, which has an address of Ethernet.
-    pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
-        match self.link(name)? {
-            Interface { address: [0, 0, 0, 0, 0, 0], .. } => {
+    pub(crate) fn access_interface(&self, name: &str) -> io::Result<AccessInterface> {
+        match self.query_interface(name)? {
+            AccessInterface { address: [0, 0, 0, 0, 0, 0], .. } => {
                 Err(io::Error::other("it has no address of Ethernet"))
             }
             interface => Ok(interface),
         }
     }
     /// The kernel's number of a device.
-    pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
-        self.link(name).map(|link| link.index)
+    pub(crate) fn interface_index(&self, name: &str) -> io::Result<u32> {
+        self.query_interface(name).map(|link| link.index)
     }
     /// How an interface is called now.
-    pub(crate) fn name(&self, index: u32) -> io::Result<String> {
+    pub(crate) fn interface_name(&self, index: u32) -> io::Result<String> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        let name = self.get(message)?.attributes.into_iter().find_map(|attribute| match attribute {
+        let name = self.get_link(message)?.attributes.into_iter().find_map(|attribute| match attribute {
             LinkAttribute::IfName(name) => Some(name),
             _ => None,
         });
         name.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
     /// What the kernel says of the interface that a message names.
-    pub(crate) fn get(&self, message: LinkMessage) -> io::Result<LinkMessage> {
-        let answers = self.ask(NLM_F_ACK, RouteNetlinkMessage::GetLink(message))?;
+    pub(crate) fn get_link(&self, message: LinkMessage) -> io::Result<LinkMessage> {
+        let answers = self.send_request(NLM_F_ACK, RouteNetlinkMessage::GetLink(message))?;
         let link = answers.into_iter().find_map(|answer| match answer {
             RouteNetlinkMessage::NewLink(link) => Some(link),
             _ => None,
         });
         link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
-    fn link(&self, name: &str) -> io::Result<Interface> {
+    fn query_interface(&self, name: &str) -> io::Result<AccessInterface> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
-        let link = self.get(message).map_err(|error| match error.raw_os_error() {
+        let link = self.get_link(message).map_err(|error| match error.raw_os_error() {
             Some(libc::ENODEV) => io::Error::new(io::ErrorKind::NotFound, "there is no such interface"),
             _ => error,
         })?;
-        let mut interface = Interface {
+        let mut interface = AccessInterface {
             index: link.header.index,
             address: [0; 6],
             mtu: 0,
@@ -211,9 +211,9 @@ impl Netlink {
     }
 
     /// `index`: of the device that it leads to; `None`: whichever that is.
-    fn route(index: Option<u32>, (network, bits): (IpAddr, u8)) -> RouteMessage {
+    fn route_message(index: Option<u32>, (network, bits): (IpAddr, u8)) -> RouteMessage {
         let mut message = RouteMessage::default();
-        message.header.address_family = family(network);
+        message.header.address_family = address_family(network);
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = PROTOCOL;
         message.header.scope = match network {
@@ -240,11 +240,11 @@ impl Netlink {
     /// # Errors
     /// What the kernel says, or there is somebody else's route to that network.
     pub(crate) fn add_route(&self, index: u32, network: (IpAddr, u8), mtu: u16, own: bool) -> io::Result<()> {
-        let mut message = Self::route(Some(index), network);
+        let mut message = Self::route_message(Some(index), network);
         message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu.into())]));
         let add = |flags: u16| {
             let message = RouteNetlinkMessage::NewRoute(message.clone());
-            self.ask(NLM_F_ACK | NLM_F_CREATE | flags, message).map(drop)
+            self.send_request(NLM_F_ACK | NLM_F_CREATE | flags, message).map(drop)
         };
         let there = |done: &io::Result<()>| {
             done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST))
@@ -254,7 +254,7 @@ impl Netlink {
         }
         let mut done = add(NLM_F_EXCL);
         if there(&done) {
-            self.remove(None, network)?;
+            self.delete_route(None, network)?;
             done = add(NLM_F_EXCL);
         }
         if there(&done) {
@@ -268,17 +268,17 @@ impl Netlink {
     }
     /// Leads them there no more.
     pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
-        self.remove(Some(index), network)
+        self.delete_route(Some(index), network)
     }
     /// The kernel looks for one of this protocol, so that somebody else's stays.
-    fn remove(&self, index: Option<u32>, network: (IpAddr, u8)) -> io::Result<()> {
-        let message = RouteNetlinkMessage::DelRoute(Self::route(index, network));
-        unless(libc::ESRCH, self.ask(NLM_F_ACK, message))
+    fn delete_route(&self, index: Option<u32>, network: (IpAddr, u8)) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelRoute(Self::route_message(index, network));
+        ignore_errno(libc::ESRCH, self.send_request(NLM_F_ACK, message))
     }
 
-    fn owned(index: u32, address: IpAddr) -> AddressMessage {
+    fn address_message(index: u32, address: IpAddr) -> AddressMessage {
         let mut message = AddressMessage::default();
-        message.header.family = family(address);
+        message.header.family = address_family(address);
         message.header.prefix_len = if address.is_ipv4() { 32 } else { 128 };
         message.header.index = index;
         message.header.scope = AddressScope::Universe;
@@ -288,16 +288,16 @@ impl Netlink {
     }
     /// Gives a device an address of ours, which others may have, too.
     pub(crate) fn add_address(&self, index: u32, address: impl Into<IpAddr>) -> io::Result<()> {
-        let message = RouteNetlinkMessage::NewAddress(Self::owned(index, address.into()));
-        unless(libc::EEXIST, self.ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, message))
+        let message = RouteNetlinkMessage::NewAddress(Self::address_message(index, address.into()));
+        ignore_errno(libc::EEXIST, self.send_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, message))
     }
     /// Takes it away.
     pub(crate) fn remove_address(&self, index: u32, address: impl Into<IpAddr>) -> io::Result<()> {
-        let message = RouteNetlinkMessage::DelAddress(Self::owned(index, address.into()));
-        unless(libc::EADDRNOTAVAIL, self.ask(NLM_F_ACK, message))
+        let message = RouteNetlinkMessage::DelAddress(Self::address_message(index, address.into()));
+        ignore_errno(libc::EADDRNOTAVAIL, self.send_request(NLM_F_ACK, message))
     }
 
-    pub(crate) fn traffic(index: u32, parent: u32, handle: u32, kind: &str) -> TcMessage {
+    pub(crate) fn tc_message(index: u32, parent: u32, handle: u32, kind: &str) -> TcMessage {
         let mut message = TcMessage::default();
         message.header.index = index as i32;
         message.header.parent = TcHandle::from(parent);
@@ -305,23 +305,23 @@ impl Netlink {
         message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
         message
     }
-    pub(crate) fn discipline(index: u32) -> TcMessage {
-        Self::traffic(index, CLSACT_PARENT, 0xffff_0000, CLSACT)
+    pub(crate) fn clsact_message(index: u32) -> TcMessage {
+        Self::tc_message(index, CLSACT_PARENT, 0xffff_0000, CLSACT)
     }
     /// A filter by a program, of packets of all protocols.
-    pub(crate) fn filter(index: u32, parent: u32, priority: u32) -> TcMessage {
-        let mut message = Self::traffic(index, parent, 1, "bpf");
+    pub(crate) fn filter_message(index: u32, parent: u32, priority: u32) -> TcMessage {
+        let mut message = Self::tc_message(index, parent, 1, "bpf");
         message.header.info = priority << 16 | u32::from(ETH_P_ALL.to_be());
         message
     }
-    fn guard(index: u32) -> TcMessage {
-        Self::filter(index, INGRESS, PRIORITY)
+    fn guard_message(index: u32) -> TcMessage {
+        Self::filter_message(index, INGRESS, PRIORITY)
     }
     /// Makes a pair of interfaces that cuts what goes in at the near end; what a killed program has left of that name is taken away.
     /// The near end's index.
     #[cfg(ebpf)]
     pub(crate) fn add_cutter(&self, near: &str, far: &str) -> io::Result<u32> {
-        unless(libc::ENODEV, self.remove_link(near).map(|()| Vec::new()))?;
+        ignore_errno(libc::ENODEV, self.remove_link(near).map(|()| Vec::new()))?;
         let end = |name: &str| {
             let mut message = LinkMessage::default();
             message.header.flags = LinkFlags::Noarp;
@@ -335,9 +335,9 @@ impl Netlink {
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(end(far)))),
         ]));
-        self.ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(pair))?;
-        let index = self.index(near)?;
-        for (name, index) in [(near, index), (far, self.index(far)?)] {
+        self.send_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(pair))?;
+        let index = self.interface_index(near)?;
+        for (name, index) in [(near, index), (far, self.interface_index(far)?)] {
             // The system is to say nothing of its own by them; one without IPv6 has no such setting.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
             let mut message = LinkMessage::default();
@@ -346,7 +346,7 @@ impl Netlink {
             message.header.change_mask = LinkFlags::Up;
             // It takes no packet that stands for more than one, and so the kernel cuts them before.
             message.attributes = vec![LinkAttribute::GsoMaxSegs(1)];
-            self.ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message))?;
+            self.send_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message))?;
         }
         Ok(index)
     }
@@ -355,21 +355,21 @@ impl Netlink {
     pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
-        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
+        self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
     }
 
     /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
     /// be routed like anybody. Where a program has left that, it is taken over.
-    pub(crate) fn add_guard(&self, index: u32, what: Guard) -> io::Result<()> {
+    pub(crate) fn add_guard(&self, index: u32, what: IngressGuard) -> io::Result<()> {
         self.add_discipline(index)?;
-        let mut message = Self::guard(index);
-        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, filter(what))));
+        let mut message = Self::guard_message(index);
+        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, guard_filter(what))));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
+        self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
     /// A note of what `rp_filter` of an interface was, 0 or 1: by its number, since it goes with the interface and outlives this program.
-    fn note(index: u32, was: u8) -> TcMessage {
-        let mut message = Self::filter(index, INGRESS, PRIORITY);
+    fn note_message(index: u32, was: u8) -> TcMessage {
+        let mut message = Self::filter_message(index, INGRESS, PRIORITY);
         message.header.handle = TcHandle::from(u32::from(was) + 1);
         message.attributes.push(TcAttribute::Chain(NOTES));
         message
@@ -377,32 +377,38 @@ impl Netlink {
     /// Has the interface bear such a note.
     pub(crate) fn add_note(&self, index: u32, was: u8) -> io::Result<()> {
         self.add_discipline(index)?;
-        let mut message = Self::note(index, was);
-        let pass = program(&[(libc::BPF_RET | libc::BPF_K, 0, 0, TC_ACT_UNSPEC)]);
+        let mut message = Self::note_message(index, was);
+        let pass = encode_program(&[(libc::BPF_RET | libc::BPF_K, 0, 0, TC_ACT_UNSPEC)]);
         message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, pass)));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
+        self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
     /// What the note says that a plane has left which could not put that back.
-    pub(crate) fn noted(&self, index: u32) -> Option<u8> {
+    pub(crate) fn find_note(&self, index: u32) -> Option<u8> {
         let there = |was: &u8| {
-            self.ask(NLM_F_ACK, RouteNetlinkMessage::GetTrafficFilter(Self::note(index, *was))).is_ok()
+            self.send_request(
+                NLM_F_ACK,
+                RouteNetlinkMessage::GetTrafficFilter(Self::note_message(index, *was)),
+            )
+            .is_ok()
         };
         [0, 1].into_iter().find(there)
     }
     /// Takes it away.
     pub(crate) fn remove_note(&self, index: u32, was: u8) -> io::Result<()> {
-        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::note(index, was))).map(drop)
+        self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::note_message(index, was)))
+            .map(drop)
     }
     fn add_discipline(&self, index: u32) -> io::Result<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-        let discipline = RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index));
-        unless(libc::EEXIST, self.ask(flags, discipline))
+        let discipline = RouteNetlinkMessage::NewQueueDiscipline(Self::clsact_message(index));
+        ignore_errno(libc::EEXIST, self.send_request(flags, discipline))
     }
     /// Takes that away, where it is.
     pub(crate) fn remove_guard(&self, index: u32) -> io::Result<()> {
-        let asked = self.ask(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard(index)));
+        let asked =
+            self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard_message(index)));
         // There is no filter; or, where there is not what filters hang on either, it is an invalid one.
-        unless(libc::EINVAL, unless(libc::ENOENT, asked).map(|()| Vec::new()))
+        ignore_errno(libc::EINVAL, ignore_errno(libc::ENOENT, asked).map(|()| Vec::new()))
     }
 }

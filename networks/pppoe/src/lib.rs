@@ -5,8 +5,8 @@
 //!  host ── access interface ──▶ PPPoE and PPP off, source and rate looked at ──▶ the system ──▶ elsewhere
 //!       ◀─────────────────────  PPPoE and PPP on, rate looked at ◀── device ◀── route to the host's networks
 //! ```
-//! A [`Plane`] knows no protocol: discovery and PPP's control frames are handed up ([`Event::Frame`]) and sent for whoever speaks
-//! them ([`Plane::send`]), and it hears which sessions' packets it may carry ([`Plane::install`]). A packet of any other session
+//! A [`PppoeDataPlane`] knows no protocol: discovery and PPP's control frames are handed up ([`DataPlaneEvent::Frame`]) and sent for whoever speaks
+//! them ([`PppoeDataPlane::send_frame`]), and it hears which sessions' packets it may carry ([`PppoeDataPlane::install_session`]). A packet of any other session
 //! goes nowhere, and at an access interface nothing passes that is not PPPoE.
 
 mod control;
@@ -23,9 +23,12 @@ mod sys;
 mod user;
 
 pub use forward::fuzz;
-pub use plane::{Config, Event, Hook, Mode, Plane, PortConfig, PortState, StartError};
-pub use session::{Counters, Session, SessionError, Usage};
-pub use stations::{Receiver, Stations};
+pub use plane::{
+    DataPlaneConfig, DataPlaneEvent, DataPlaneMode, EbpfHook, PortConfig, PortState, PppoeDataPlane,
+    StartError,
+};
+pub use session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+pub use stations::{StationInterface, StationReceiver};
 
-/// Whether this build has [`Mode::Ebpf`], whose programs clang compiles.
+/// Whether this build has [`DataPlaneMode::Ebpf`], whose programs clang compiles.
 pub const HAS_EBPF_MODE: bool = cfg!(ebpf);

@@ -1,8 +1,8 @@
 //! A data plane as others see it.
 
-use crate::interface::{Guard, Interface, Netlink};
+use crate::interface::{AccessInterface, IngressGuard, Netlink};
 use crate::kernel::{self, KernelMode};
-use crate::session::{Counters, Session, Usage};
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage};
 use crate::sys;
 use crate::user::UserMode;
 use socket2::Socket;
@@ -16,7 +16,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use usher_device::{Tun, tun};
+use usher_device::{TunDevice, open_tun};
 
 /// An access interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,19 +27,19 @@ pub struct PortConfig {
 
 /// Where packets are carried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Mode {
+pub enum DataPlaneMode {
     /// In this program, by packet sockets and a TUN device: on every kernel.
     #[default]
     User,
     /// In the kernel, by programs at the interfaces, with sessions in maps.
-    Ebpf(Hook),
+    Ebpf(EbpfHook),
     /// In the kernel, by its own PPP over Ethernet.
     Kernel,
 }
 
-impl Mode {
+impl DataPlaneMode {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::User, Self::Ebpf(Hook::Auto), Self::Kernel];
+    pub const ALL: [Self; 3] = [Self::User, Self::Ebpf(EbpfHook::Auto), Self::Kernel];
 
     /// Its name in configurations.
     #[must_use]
@@ -52,7 +52,7 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for DataPlaneMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Mode {
 
 /// Where in the kernel the programs of eBPF mode take PPPoE off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Hook {
+pub enum EbpfHook {
     /// At each interface where it is quicker: by XDP where the interface's driver has that, but by tc at an end of a veth pair,
     /// whose driver first copies each packet for XDP.
     #[default]
@@ -71,7 +71,7 @@ pub enum Hook {
     Tc,
 }
 
-impl Hook {
+impl EbpfHook {
     /// Its name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -83,7 +83,7 @@ impl Hook {
     }
 }
 
-impl fmt::Display for Hook {
+impl fmt::Display for EbpfHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -91,31 +91,31 @@ impl fmt::Display for Hook {
 
 /// What a plane is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct DataPlaneConfig {
     /// Access interfaces, at least one.
     pub ports: Vec<PortConfig>,
     /// Where packets are carried.
-    pub mode: Mode,
+    pub mode: DataPlaneMode,
     /// The name of the device to which packets for hosts are routed; with `%d` in it the kernel puts a number there.
     pub device: String,
-    /// How often it is said what sessions have carried ([`Event::Carried`]); `None`: when somebody asks.
+    /// How often it is said what sessions have carried ([`DataPlaneEvent::UsageReport`]); `None`: when somebody asks.
     pub report: Option<Duration>,
     /// When the plane has ended, access interfaces stay closed to what is not PPPoE, until the next plane takes them over or somebody takes
     /// the filter away (`tc qdisc del dev NAME clsact`). Otherwise hosts that have not authenticated would be routed meanwhile.
     pub closed: bool,
 }
 
-impl Default for Config {
+impl Default for DataPlaneConfig {
     /// No port yet, user mode, a device `pppoe%d`, no reports, interfaces as they were.
     fn default() -> Self {
         let device = "pppoe%d".to_owned();
-        Self { ports: Vec::new(), mode: Mode::default(), device, report: None, closed: false }
+        Self { ports: Vec::new(), mode: DataPlaneMode::default(), device, report: None, closed: false }
     }
 }
 
 /// What a plane says, on a thread of its own: whoever hears it must not wait, nor ask the plane anything.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum DataPlaneEvent {
     /// A frame for whoever speaks discovery and PPP's control protocols, from the destination address on.
     Frame {
         /// At which port.
@@ -124,7 +124,7 @@ pub enum Event {
         data: Vec<u8>,
     },
     /// What sessions have carried that have carried something since this was said last, by their numbers.
-    Carried(Vec<(u16, Usage)>),
+    UsageReport(Vec<(u16, DataPlaneUsage)>),
     /// The plane has ended since the system refuses what it needs.
     Failed(String),
 }
@@ -139,7 +139,7 @@ pub struct PortState {
     /// Octets of the longest payload of a frame; PPPoE and PPP take 8 of them.
     pub mtu: u16,
     /// In eBPF mode, where PPPoE is taken off there: by XDP or by tc.
-    pub hook: Option<Hook>,
+    pub hook: Option<EbpfHook>,
 }
 
 /// Why there is no plane.
@@ -171,7 +171,7 @@ pub enum StartError {
     #[error("mode \"{mode}\": {why}")]
     Mode {
         /// Which.
-        mode: Mode,
+        mode: DataPlaneMode,
         /// Why, and what to do.
         why: String,
     },
@@ -187,71 +187,71 @@ pub enum StartError {
 
 /// An access interface with its sockets.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct AccessPort {
     pub(crate) name: String,
-    pub(crate) interface: Interface,
+    pub(crate) interface: AccessInterface,
     pub(crate) discovery: Socket,
     pub(crate) session: Socket,
 }
 
-impl Port {
+impl AccessPort {
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &Socket> {
         [&self.discovery, &self.session].into_iter()
     }
     /// `first`: discovery is heard before the system hears it, and drops some of it.
     fn open(netlink: &Netlink, name: &str, first: bool) -> io::Result<Self> {
-        let interface = netlink.interface(name)?;
+        let interface = netlink.access_interface(name)?;
         if !interface.up {
             return Err(io::Error::other(format!("it is down: ip link set {name} up")));
         }
         let discovery = match first {
             true => sys::frames_first(interface.index, 0x8863)?,
-            false => sys::frames(interface.index, 0x8863, false)?,
+            false => sys::frame_socket(interface.index, 0x8863, false)?,
         };
-        let session = sys::frames(interface.index, 0x8864, false)?;
+        let session = sys::frame_socket(interface.index, 0x8864, false)?;
         Ok(Self { name: name.to_owned(), interface, discovery, session })
     }
 }
 
 /// Who hears what a plane says.
-type Hears = Box<dyn FnMut(Event) + Send>;
+type EventHandler = Box<dyn FnMut(DataPlaneEvent) + Send>;
 
 /// The same, for several threads.
 #[derive(Clone)]
-pub(crate) struct Heard(Arc<Mutex<Hears>>);
+pub(crate) struct SharedEventHandler(Arc<Mutex<EventHandler>>);
 
-impl Heard {
-    pub(crate) fn say(&self, event: Event) {
-        (locked(&self.0))(event);
+impl SharedEventHandler {
+    pub(crate) fn send_event(&self, event: DataPlaneEvent) {
+        (lock_unpoisoned(&self.0))(event);
     }
 }
 
-pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock_unpoisoned<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a mode does.
-pub(crate) trait Carrier: Send + Sync {
-    fn install(&self, session: &Session) -> io::Result<()>;
-    fn remove(&self, number: u16) -> io::Result<Option<Usage>>;
-    fn usage(&self, number: u16) -> io::Result<Option<Usage>>;
+pub(crate) trait ForwardingEngine: Send + Sync {
+    fn install(&self, session: &DataPlaneSession) -> io::Result<()>;
+    fn remove(&self, number: u16) -> io::Result<Option<DataPlaneUsage>>;
+    fn usage(&self, number: u16) -> io::Result<Option<DataPlaneUsage>>;
     /// Of sessions that have carried something since this was asked.
-    fn changed(&self) -> io::Result<Vec<(u16, Usage)>>;
-    fn counters(&self) -> io::Result<Counters>;
+    fn changed_usages(&self) -> io::Result<Vec<(u16, DataPlaneUsage)>>;
+    fn counters(&self) -> io::Result<DataPlaneCounters>;
     /// Where packets of a port are taken up in the kernel.
-    fn hook(&self, _port: usize) -> Option<Hook> {
+    fn port_hook(&self, _port: usize) -> Option<EbpfHook> {
         None
     }
     /// The interface that a session has for itself, where it has one.
-    fn interface(&self, _number: u16) -> io::Result<Option<u32>> {
+    fn session_interface(&self, _number: u16) -> io::Result<Option<u32>> {
         Ok(None)
     }
 }
 
 /// What was changed of the system for sessions.
 #[derive(Default)]
-struct Installed {
-    sessions: BTreeMap<u16, Session>,
+struct InstalledSessions {
+    sessions: BTreeMap<u16, DataPlaneSession>,
     /// Our addresses, as often as a session wants them.
     gateways: BTreeMap<Ipv4Addr, usize>,
     /// Our addresses of IPv6 at the device.
@@ -259,40 +259,40 @@ struct Installed {
 }
 
 /// A data plane, until it is dropped.
-pub struct Plane {
+pub struct PppoeDataPlane {
     device: String,
     index: u32,
     states: Vec<PortState>,
     incoming: Vec<String>,
-    ports: Arc<[Port]>,
+    ports: Arc<[AccessPort]>,
     netlink: Netlink,
     /// The device, and what else has our addresses.
     devices: Vec<u32>,
-    installed: Mutex<Installed>,
-    reports: Arc<Reports>,
+    installed: Mutex<InstalledSessions>,
+    reports: Arc<UsageReporter>,
     reporter: Option<(Sender<()>, JoinHandle<()>)>,
-    carrier: Arc<dyn Carrier>,
+    carrier: Arc<dyn ForwardingEngine>,
     /// Taken back after all else.
-    changed: Changed,
+    changed: InterfaceChanges,
     closed: bool,
 }
 
 /// What was changed of the access interfaces, until it is dropped.
-struct Changed {
+struct InterfaceChanges {
     netlink: Netlink,
     /// Those with a filter that is to go.
     guarded: Vec<u32>,
     /// Interfaces whose `rp_filter` was changed, and what it was.
     loose: Vec<(u32, u8)>,
     /// By which others find that notes at interfaces are of a plane that is there.
-    held: Vec<UnixDatagram>,
+    presence_sockets: Vec<UnixDatagram>,
     /// What the administrator has to do.
     warnings: Vec<String>,
 }
 
 /// Says that a plane which may leave a note at an interface is there, until it is dropped: a name that one alone has in a network namespace, and
 /// that goes with its program. Whoever else takes it keeps notes from being heeded, and no more.
-fn hold(index: u32) -> io::Result<UnixDatagram> {
+fn claim_interface(index: u32) -> io::Result<UnixDatagram> {
     let name = SocketAddr::from_abstract_name(format!("usher-pppoe-{index}"))?;
     UnixDatagram::bind_addr(&name)
 }
@@ -310,15 +310,15 @@ fn read_reverse_path(name: &str) -> Option<u8> {
 const LOOSE: u8 = 2;
 const STRICT: u8 = 1;
 
-impl Changed {
-    fn guard(&mut self, index: u32, what: Guard) -> io::Result<()> {
+impl InterfaceChanges {
+    fn guard_interface(&mut self, index: u32, what: IngressGuard) -> io::Result<()> {
         self.netlink.add_guard(index, what)?;
         self.guarded.push(index);
         Ok(())
     }
     /// Lets packets come in by an interface by which their sources are not reached (`rp_filter`, RFC 3704 §2.4): it is the plane that
     /// looks at sources. What was set stands in a note at the interface first, since this program may be killed.
-    fn loosen(&mut self, index: u32, name: &str) -> io::Result<()> {
+    fn loosen_reverse_path(&mut self, index: u32, name: &str) -> io::Result<()> {
         let (all, own) = (read_reverse_path("all"), read_reverse_path(name));
         let Some(own) = own.filter(|own| *own != LOOSE) else { return Ok(()) };
         if own != STRICT && all != Some(STRICT) {
@@ -335,13 +335,13 @@ impl Changed {
         Ok(())
     }
     /// Puts back what a plane has changed that was killed. What has been set since stays. `keep`: this plane may leave a note, too.
-    fn mend(&mut self, index: u32, name: &str, keep: bool) {
+    fn restore_leftovers(&mut self, index: u32, name: &str, keep: bool) {
         // The note of one that is there is for itself to heed.
-        let Ok(held) = hold(index) else { return };
+        let Ok(held) = claim_interface(index) else { return };
         if keep {
-            self.held.push(held);
+            self.presence_sockets.push(held);
         }
-        if let Some(was) = self.netlink.noted(index)
+        if let Some(was) = self.netlink.find_note(index)
             && let Err(error) = self.put_back(index, was)
         {
             self.warnings.push(format!(
@@ -352,7 +352,7 @@ impl Changed {
     /// The note stays where that cannot be.
     fn put_back(&self, index: u32, was: u8) -> io::Result<()> {
         // It may have another name by now.
-        let name = self.netlink.name(index)?;
+        let name = self.netlink.interface_name(index)?;
         match read_reverse_path(&name) {
             Some(LOOSE) => std::fs::write(reverse_path(&name), was.to_string())?,
             Some(_) => {}
@@ -362,7 +362,7 @@ impl Changed {
     }
 }
 
-impl Drop for Changed {
+impl Drop for InterfaceChanges {
     fn drop(&mut self) {
         for index in &self.guarded {
             let _ = self.netlink.remove_guard(*index);
@@ -385,25 +385,31 @@ const fn programs_before_filters() -> bool {
 }
 
 #[cfg(ebpf)]
-fn ebpf(
-    tun: Tun,
-    ports: Arc<[Port]>,
-    hook: Hook,
-    hears: Heard,
+fn start_ebpf(
+    tun: TunDevice,
+    ports: Arc<[AccessPort]>,
+    hook: EbpfHook,
+    hears: SharedEventHandler,
     seed: u64,
-) -> Result<Arc<dyn Carrier>, StartError> {
+) -> Result<Arc<dyn ForwardingEngine>, StartError> {
     Ok(Arc::new(crate::ebpf::EbpfMode::start(tun, ports, hook, hears, seed)?))
 }
 
 #[cfg(not(ebpf))]
-fn ebpf(_: Tun, _: Arc<[Port]>, hook: Hook, _: Heard, _: u64) -> Result<Arc<dyn Carrier>, StartError> {
+fn ebpf(
+    _: TunDevice,
+    _: Arc<[AccessPort]>,
+    hook: EbpfHook,
+    _: SharedEventHandler,
+    _: u64,
+) -> Result<Arc<dyn ForwardingEngine>, StartError> {
     let why =
         "this program was built without it: build it where clang is installed, with the feature \"ebpf\""
             .to_owned();
-    Err(StartError::Mode { mode: Mode::Ebpf(hook), why })
+    Err(StartError::Mode { mode: DataPlaneMode::Ebpf(hook), why })
 }
 
-impl fmt::Debug for Plane {
+impl fmt::Debug for PppoeDataPlane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plane")
             .field("device", &self.device)
@@ -412,33 +418,36 @@ impl fmt::Debug for Plane {
     }
 }
 
-impl Plane {
+impl PppoeDataPlane {
     /// Makes the device, takes the access interfaces and begins, in the calling thread's network namespace. No session's packets
     /// pass yet.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(config: &Config, hears: Box<dyn FnMut(Event) + Send>) -> Result<Self, StartError> {
+    pub fn start(
+        config: &DataPlaneConfig,
+        hears: Box<dyn FnMut(DataPlaneEvent) + Send>,
+    ) -> Result<Self, StartError> {
         let system = |what| move |error| StartError::System { what, error };
         let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
-        let mut ports: Vec<Port> = Vec::new();
+        let mut ports: Vec<AccessPort> = Vec::new();
         for PortConfig { interface: name } in &config.ports {
             if ports.iter().any(|port| port.name == *name) {
                 return Err(StartError::Twice(name.clone()));
             }
-            let opened = Port::open(&netlink, name, config.mode == Mode::Kernel);
+            let opened = AccessPort::open(&netlink, name, config.mode == DataPlaneMode::Kernel);
             ports.push(opened.map_err(|error| StartError::Interface { name: name.clone(), error })?);
         }
         let Some(mtu) = ports.iter().map(|port| port.interface.mtu).max() else {
             return Err(StartError::NoPort);
         };
-        let ports: Arc<[Port]> = ports.into();
-        let hears = Heard(Arc::new(Mutex::new(hears)));
-        let mut changed = Changed {
+        let ports: Arc<[AccessPort]> = ports.into();
+        let hears = SharedEventHandler(Arc::new(Mutex::new(hears)));
+        let mut changed = InterfaceChanges {
             netlink: Netlink::open().map_err(system("a socket of rtnetlink"))?,
             guarded: Vec::new(),
             loose: Vec::new(),
-            held: Vec::new(),
+            presence_sockets: Vec::new(),
             warnings: Vec::new(),
         };
         let mut seed = [0; 8];
@@ -446,39 +455,43 @@ impl Plane {
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let seed = u64::from_ne_bytes(seed);
         let made = match config.mode {
-            Mode::Kernel => None,
-            _ => Some(device(&netlink, &config.device, mtu)?),
+            DataPlaneMode::Kernel => None,
+            _ => Some(open_device(&netlink, &config.device, mtu)?),
         };
         // Nothing of a plane that has the device is touched.
         for port in &*ports {
-            changed.mend(port.interface.index, &port.name, matches!(config.mode, Mode::Ebpf(_)));
+            changed.restore_leftovers(
+                port.interface.index,
+                &port.name,
+                matches!(config.mode, DataPlaneMode::Ebpf(_)),
+            );
         }
         let mut devices: Vec<u32> = made.iter().map(|(_, index)| *index).collect();
         let (name, index) = match &made {
             Some((tun, index)) => (tun.name.clone(), *index),
-            None => (format!("{}*", kernel::stem(&config.device)), 0),
+            None => (format!("{}*", kernel::name_stem(&config.device)), 0),
         };
-        let guard = |changed: &mut Changed, what: Guard| -> Result<(), StartError> {
+        let guard = |changed: &mut InterfaceChanges, what: IngressGuard| -> Result<(), StartError> {
             for port in &*ports {
                 let interface = |error| StartError::Interface { name: port.name.clone(), error };
-                changed.guard(port.interface.index, what).map_err(interface)?;
+                changed.guard_interface(port.interface.index, what).map_err(interface)?;
             }
             Ok(())
         };
-        let carrier: Arc<dyn Carrier> = match (config.mode, made) {
-            (Mode::Ebpf(hook), Some((made, _))) => {
+        let carrier: Arc<dyn ForwardingEngine> = match (config.mode, made) {
+            (DataPlaneMode::Ebpf(hook), Some((made, _))) => {
                 // Packets come in by the access interfaces, and routes to their sources lead elsewhere.
                 devices.extend(ports.iter().map(|port| port.interface.index));
                 for port in &*ports {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
-                    changed.loosen(port.interface.index, &port.name).map_err(interface)?;
+                    changed.loosen_reverse_path(port.interface.index, &port.name).map_err(interface)?;
                 }
                 // Where programs are asked before the filter, that never sees what they have unpacked, and may be there for when they are not.
                 let before_filter = programs_before_filters();
                 if before_filter {
-                    guard(&mut changed, Guard::Pppoe)?;
+                    guard(&mut changed, IngressGuard::Pppoe)?;
                 }
-                let carrier = ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
+                let carrier = start_ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
                 // Elsewhere what they have unpacked is no PPPoE any more to the filter, and they let nothing else pass by themselves.
                 for port in ports.iter().filter(|_| !before_filter) {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
@@ -487,29 +500,33 @@ impl Plane {
                 carrier
             }
             (_, Some((made, _))) => {
-                guard(&mut changed, Guard::Pppoe)?;
+                guard(&mut changed, IngressGuard::Pppoe)?;
                 Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?)
             }
             (_, None) => {
-                guard(&mut changed, Guard::WithoutPadt)?;
+                guard(&mut changed, IngressGuard::WithoutPadt)?;
                 Arc::new(KernelMode::start(&config.device, Arc::clone(&ports), hears.clone(), seed)?)
             }
         };
-        let reports = Arc::new(Reports { hears, turn: Mutex::default(), gone: Mutex::default() });
+        let reports = Arc::new(UsageReporter {
+            event_handler: hears,
+            turn: Mutex::default(),
+            removed_sessions: Mutex::default(),
+        });
         let reporter = match config.report {
-            Some(every) => Some(reporter(every, Arc::clone(&carrier), Arc::clone(&reports))?),
+            Some(every) => Some(spawn_reporter(every, Arc::clone(&carrier), Arc::clone(&reports))?),
             None => None,
         };
         let states = ports.iter().enumerate().map(|(number, port)| PortState {
             interface: port.name.clone(),
             mac: port.interface.address,
             mtu: u16::try_from(port.interface.mtu).unwrap_or(u16::MAX),
-            hook: carrier.hook(number),
+            hook: carrier.port_hook(number),
         });
         let states: Vec<PortState> = states.collect();
         let incoming = match config.mode {
-            Mode::Ebpf(_) => states.iter().map(|port| port.interface.clone()).collect(),
-            Mode::User | Mode::Kernel => vec![name.clone()],
+            DataPlaneMode::Ebpf(_) => states.iter().map(|port| port.interface.clone()).collect(),
+            DataPlaneMode::User | DataPlaneMode::Kernel => vec![name.clone()],
         };
         let installed = Mutex::default();
         Ok(Self {
@@ -531,7 +548,7 @@ impl Plane {
 
     /// The device's name, as the kernel has it; in kernel mode, with `*` at its end, what the names of sessions' interfaces begin with.
     #[must_use]
-    pub fn device(&self) -> &str {
+    pub fn device_name(&self) -> &str {
         &self.device
     }
     /// The ports, in their order.
@@ -541,7 +558,7 @@ impl Plane {
     }
     /// By which interfaces hosts' packets come in for the packet filter: the device, or in eBPF mode the access interfaces.
     #[must_use]
-    pub fn incoming(&self) -> &[String] {
+    pub fn incoming_interfaces(&self) -> &[String] {
         &self.incoming
     }
     /// What could not be changed of the system at the start, and what the administrator has to do about it.
@@ -551,9 +568,9 @@ impl Plane {
     }
     /// Sends a frame by a port, from the destination address on. One that the kernel does not take is lost, as on any network;
     /// so is one for a port that there is not.
-    pub fn send(&self, port: usize, frame: &[u8]) {
+    pub fn send_frame(&self, port: usize, frame: &[u8]) {
         if let Some(port) = self.ports.get(port) {
-            let _ = sys::send(&port.discovery, frame);
+            let _ = sys::send_frame(&port.discovery, frame);
         }
     }
 
@@ -563,7 +580,7 @@ impl Plane {
     /// # Errors
     /// What the kernel says.
     pub fn set_own(&self, addresses: &[Ipv6Addr]) -> io::Result<()> {
-        let mut installed = locked(&self.installed);
+        let mut installed = lock_unpoisoned(&self.installed);
         for address in installed.own.iter().filter(|one| !addresses.contains(one)) {
             self.netlink.remove_address(self.index, *address)?;
         }
@@ -580,21 +597,21 @@ impl Plane {
     /// # Errors
     /// The session cannot be ([`SessionError`](crate::SessionError) within an error of the kind `InvalidInput`), and nothing has
     /// changed; or the kernel refuses a route, and the session is not there.
-    pub fn install(&self, session: Session) -> io::Result<()> {
-        let mut installed = locked(&self.installed);
+    pub fn install_session(&self, session: DataPlaneSession) -> io::Result<()> {
+        let mut installed = lock_unpoisoned(&self.installed);
         self.carrier.install(&session)?;
-        let done = self.lead(&mut installed, &session);
+        let done = self.add_routes(&mut installed, &session);
         let number = session.number;
         installed.sessions.insert(number, session);
         if done.is_err() {
-            self.take(&mut installed, number)?;
+            self.take_session(&mut installed, number)?;
         }
         done
     }
 
-    fn lead(&self, installed: &mut Installed, session: &Session) -> io::Result<()> {
+    fn add_routes(&self, installed: &mut InstalledSessions, session: &DataPlaneSession) -> io::Result<()> {
         let before = installed.sessions.remove(&session.number);
-        if let Some(own) = self.carrier.interface(session.number)? {
+        if let Some(own) = self.carrier.session_interface(session.number)? {
             return self.lead_alone(own, before.as_ref(), session);
         }
         if let Some(gateway) = session.gateway {
@@ -607,7 +624,7 @@ impl Plane {
             }
         }
         for network in session.all_networks() {
-            let own = leads(before.as_ref(), network);
+            let own = is_routed_to(before.as_ref(), network);
             self.netlink.add_route(self.index, network, session.mtu, own)?;
         }
         let Some(before) = before else { return Ok(()) };
@@ -615,21 +632,26 @@ impl Plane {
         for network in before.all_networks().filter(|network| !kept.contains(network)) {
             self.netlink.remove_route(self.index, network)?;
         }
-        self.leave(installed, before.gateway)
+        self.release_gateway(installed, before.gateway)
     }
 
     /// The same where a session has an interface for itself.
-    fn lead_alone(&self, own: u32, before: Option<&Session>, session: &Session) -> io::Result<()> {
+    fn lead_alone(
+        &self,
+        own: u32,
+        before: Option<&DataPlaneSession>,
+        session: &DataPlaneSession,
+    ) -> io::Result<()> {
         if let Some(gateway) = session.gateway {
             self.netlink.add_address(own, gateway)?;
         }
         for network in session.all_networks() {
-            self.netlink.add_route(own, network, session.mtu, leads(before, network))?;
+            self.netlink.add_route(own, network, session.mtu, is_routed_to(before, network))?;
         }
         let kept: Vec<(IpAddr, u8)> = session.all_networks().collect();
         let before = before.into_iter();
         for network in
-            before.clone().flat_map(Session::all_networks).filter(|network| !kept.contains(network))
+            before.clone().flat_map(DataPlaneSession::all_networks).filter(|network| !kept.contains(network))
         {
             self.netlink.remove_route(own, network)?;
         }
@@ -639,7 +661,11 @@ impl Plane {
     }
 
     /// A session wants this address of ours no more.
-    fn leave(&self, installed: &mut Installed, gateway: Option<Ipv4Addr>) -> io::Result<()> {
+    fn release_gateway(
+        &self,
+        installed: &mut InstalledSessions,
+        gateway: Option<Ipv4Addr>,
+    ) -> io::Result<()> {
         let Some(gateway) = gateway else { return Ok(()) };
         let Some(uses) = installed.gateways.get_mut(&gateway) else { return Ok(()) };
         *uses -= 1;
@@ -650,11 +676,15 @@ impl Plane {
         self.devices.iter().try_for_each(|device| self.netlink.remove_address(*device, gateway))
     }
 
-    fn take(&self, installed: &mut Installed, number: u16) -> io::Result<Option<Usage>> {
-        let own = self.carrier.interface(number)?;
+    fn take_session(
+        &self,
+        installed: &mut InstalledSessions,
+        number: u16,
+    ) -> io::Result<Option<DataPlaneUsage>> {
+        let own = self.carrier.session_interface(number)?;
         // First nothing passes; what the kernel then says of routes changes nothing of that.
         let usage = self.carrier.remove(number)?;
-        self.reports.gone(number);
+        self.reports.exclude_session(number);
         let Some(session) = installed.sessions.remove(&number) else { return Ok(usage) };
         if let Some(own) = own {
             // They go with its interface, if they have not yet.
@@ -668,55 +698,55 @@ impl Plane {
         for network in session.all_networks() {
             done = done.and(self.netlink.remove_route(self.index, network));
         }
-        done.and(self.leave(installed, session.gateway)).map(|()| usage)
+        done.and(self.release_gateway(installed, session.gateway)).map(|()| usage)
     }
     /// Carries a session's packets no more, from when this returns; what it has carried. `None`: there was none.
     ///
     /// # Errors
     /// What the kernel says. Nothing passes nevertheless.
-    pub fn remove(&self, number: u16) -> io::Result<Option<Usage>> {
-        self.take(&mut locked(&self.installed), number)
+    pub fn remove_session(&self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
+        self.take_session(&mut lock_unpoisoned(&self.installed), number)
     }
     /// What a session has carried by now. `None`: there is none.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn usage(&self, number: u16) -> io::Result<Option<Usage>> {
+    pub fn session_usage(&self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
         self.carrier.usage(number)
     }
-    /// Has said what all sessions have carried by now ([`Event::Carried`]).
-    pub fn report(&self) {
-        let numbers: Vec<u16> = locked(&self.installed).sessions.keys().copied().collect();
+    /// Has said what all sessions have carried by now ([`DataPlaneEvent::UsageReport`]).
+    pub fn report_usage(&self) {
+        let numbers: Vec<u16> = lock_unpoisoned(&self.installed).sessions.keys().copied().collect();
         // Of those that the kernel says nothing of nobody knows.
         let of = |number| Some((number, self.carrier.usage(number).ok()??));
-        let _ = self.reports.say(|| Ok(numbers.into_iter().filter_map(of).collect()));
+        let _ = self.reports.send_report(|| Ok(numbers.into_iter().filter_map(of).collect()));
     }
     /// What was counted.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn counters(&self) -> io::Result<Counters> {
+    pub fn counters(&self) -> io::Result<DataPlaneCounters> {
         self.carrier.counters()
     }
 }
 
 /// Whether packets to a network are led to a session already.
-fn leads(session: Option<&Session>, network: (IpAddr, u8)) -> bool {
+fn is_routed_to(session: Option<&DataPlaneSession>, network: (IpAddr, u8)) -> bool {
     session.is_some_and(|session| session.all_networks().any(|one| one == network))
 }
 
 /// The device of a plane that moves packets itself, with its index.
-fn device(netlink: &Netlink, name: &str, mtu: u32) -> Result<(Tun, u32), StartError> {
-    let made = tun(name, mtu).map_err(|error| StartError::Device { name: name.to_owned(), error })?;
-    let index = netlink.index(&made.name);
+fn open_device(netlink: &Netlink, name: &str, mtu: u32) -> Result<(TunDevice, u32), StartError> {
+    let made = open_tun(name, mtu).map_err(|error| StartError::Device { name: name.to_owned(), error })?;
+    let index = netlink.interface_index(&made.name);
     let index = index.map_err(|error| StartError::System { what: "the device's index", error })?;
-    quiet(&made.name);
+    silence_device(&made.name);
     Ok((made, index))
 }
 
 /// Has the system say nothing of its own by the device: no host is to hear what the kernel asks of a link that it takes for its
 /// own, such as whether routers are there.
-fn quiet(device: &str) {
+fn silence_device(device: &str) {
     for (setting, value) in [("disable_ipv6", "1"), ("addr_gen_mode", "1"), ("disable_ipv6", "0")] {
         // A system without IPv6 has no such settings.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/{setting}"), value);
@@ -725,46 +755,46 @@ fn quiet(device: &str) {
 
 /// Says what sessions have carried: of one that is taken out meanwhile nothing, or before whoever took it out hears the last. Otherwise it
 /// would be counted twice.
-struct Reports {
-    hears: Heard,
+struct UsageReporter {
+    event_handler: SharedEventHandler,
     /// One report at a time.
     turn: Mutex<()>,
     /// Sessions that have been taken out since a report was begun.
-    gone: Mutex<Option<BTreeSet<u16>>>,
+    removed_sessions: Mutex<Option<BTreeSet<u16>>>,
 }
 
-impl Reports {
-    fn say(&self, ask: impl FnOnce() -> io::Result<Vec<(u16, Usage)>>) -> io::Result<()> {
-        let _turn = locked(&self.turn);
-        *locked(&self.gone) = Some(BTreeSet::new());
+impl UsageReporter {
+    fn send_report(&self, ask: impl FnOnce() -> io::Result<Vec<(u16, DataPlaneUsage)>>) -> io::Result<()> {
+        let _turn = lock_unpoisoned(&self.turn);
+        *lock_unpoisoned(&self.removed_sessions) = Some(BTreeSet::new());
         let asked = ask();
-        let mut gone = locked(&self.gone);
+        let mut gone = lock_unpoisoned(&self.removed_sessions);
         let without = gone.take().unwrap_or_default();
         let all: Vec<_> = asked?.into_iter().filter(|(number, _)| !without.contains(number)).collect();
         if !all.is_empty() {
-            self.hears.say(Event::Carried(all));
+            self.event_handler.send_event(DataPlaneEvent::UsageReport(all));
         }
         Ok(())
     }
-    fn gone(&self, number: u16) {
-        if let Some(gone) = &mut *locked(&self.gone) {
+    fn exclude_session(&self, number: u16) {
+        if let Some(gone) = &mut *lock_unpoisoned(&self.removed_sessions) {
             gone.insert(number);
         }
     }
 }
 
 /// Says what sessions have carried, so often.
-fn reporter(
+fn spawn_reporter(
     every: Duration,
-    carrier: Arc<dyn Carrier>,
-    reports: Arc<Reports>,
+    carrier: Arc<dyn ForwardingEngine>,
+    reports: Arc<UsageReporter>,
 ) -> Result<(Sender<()>, JoinHandle<()>), StartError> {
     let (end, ended) = channel::<()>();
     let run = move || {
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            if let Err(error) = reports.say(|| carrier.changed()) {
+            if let Err(error) = reports.send_report(|| carrier.changed_usages()) {
                 let why = format!("what sessions carry cannot be read: {error}");
-                return reports.hears.say(Event::Failed(why));
+                return reports.event_handler.send_event(DataPlaneEvent::Failed(why));
             }
         }
     };
@@ -772,7 +802,7 @@ fn reporter(
     Ok((end, thread.map_err(|error| StartError::System { what: "a thread", error })?))
 }
 
-impl Drop for Plane {
+impl Drop for PppoeDataPlane {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.reporter.take() {
             drop(end);
@@ -782,11 +812,11 @@ impl Drop for Plane {
             self.changed.guarded.clear();
             // In eBPF mode the program goes after this. What cannot be closed is as it was before there was a plane.
             for port in &*self.ports {
-                let _ = self.netlink.add_guard(port.interface.index, Guard::Pppoe);
+                let _ = self.netlink.add_guard(port.interface.index, IngressGuard::Pppoe);
             }
         }
         // Routes and addresses of the device go with it.
-        for gateway in locked(&self.installed).gateways.keys() {
+        for gateway in lock_unpoisoned(&self.installed).gateways.keys() {
             for device in &self.devices {
                 let _ = self.netlink.remove_address(*device, *gateway);
             }
@@ -801,23 +831,28 @@ mod tests {
     #[test]
     fn of_a_session_that_is_gone_nothing_is_said_behind_its_last() {
         let (said, heard) = channel();
-        let hears: Hears = Box::new(move |event| drop(said.send(event)));
-        let hears = Heard(Arc::new(Mutex::new(hears)));
-        let reports = Reports { hears, turn: Mutex::default(), gone: Mutex::default() };
-        let of = |number: u16| (number, Usage { octets_in: number.into(), ..Usage::default() });
+        let hears: EventHandler = Box::new(move |event| drop(said.send(event)));
+        let hears = SharedEventHandler(Arc::new(Mutex::new(hears)));
+        let reports = UsageReporter {
+            event_handler: hears,
+            turn: Mutex::default(),
+            removed_sessions: Mutex::default(),
+        };
+        let of =
+            |number: u16| (number, DataPlaneUsage { octets_in: number.into(), ..DataPlaneUsage::default() });
         // One goes between being asked for what it has carried and that being said.
         let asked = || {
-            reports.gone(2);
+            reports.exclude_session(2);
             Ok([1, 2, 3].map(of).into())
         };
-        reports.say(asked).unwrap();
-        assert_eq!(heard.try_recv(), Ok(Event::Carried([1, 3].map(of).into())));
+        reports.send_report(asked).unwrap();
+        assert_eq!(heard.try_recv(), Ok(DataPlaneEvent::UsageReport([1, 3].map(of).into())));
         // Another has its number by now.
-        reports.gone(3);
-        reports.say(|| Ok([2, 3].map(of).into())).unwrap();
-        assert_eq!(heard.try_recv(), Ok(Event::Carried([2, 3].map(of).into())));
-        reports.say(|| Ok(Vec::new())).unwrap();
+        reports.exclude_session(3);
+        reports.send_report(|| Ok([2, 3].map(of).into())).unwrap();
+        assert_eq!(heard.try_recv(), Ok(DataPlaneEvent::UsageReport([2, 3].map(of).into())));
+        reports.send_report(|| Ok(Vec::new())).unwrap();
         assert!(heard.try_recv().is_err(), "of none nothing is said");
-        reports.say(|| Err(io::Error::other("no"))).unwrap_err();
+        reports.send_report(|| Err(io::Error::other("no"))).unwrap_err();
     }
 }

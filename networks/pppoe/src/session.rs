@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A session whose packets are to be carried.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Session {
+pub struct DataPlaneSession {
     /// SESSION_ID (RFC 2516 §4), which no other session of the plane has.
     pub number: u16,
-    /// At which port its host is, counted as in [`Config::ports`](crate::Config::ports).
+    /// At which port its host is, counted as in [`DataPlaneConfig::ports`](crate::DataPlaneConfig::ports).
     pub port: usize,
     /// The host's address of Ethernet.
     pub peer: [u8; 6],
@@ -31,7 +31,7 @@ pub struct Session {
     pub clamp_mss: bool,
 }
 
-impl Session {
+impl DataPlaneSession {
     /// The networks whose packets are the host's, each as its first address and how many leading bits count.
     pub fn all_networks(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
         let own = self.ipv4.iter().map(|ip| (IpAddr::V4(*ip), 32));
@@ -44,7 +44,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn check(&self, ports: usize) -> Result<(), SessionError> {
+    pub fn validate(&self, ports: usize) -> Result<(), SessionError> {
         if matches!(self.number, 0 | 0xffff) {
             return Err(SessionError::Number(self.number));
         }
@@ -101,7 +101,7 @@ pub enum SessionError {
     },
     /// Packets to it could go either way.
     #[error("network {network}/{bits} is session {other}'s: remove that one first")]
-    Taken {
+    NetworkTaken {
         /// The network.
         network: IpAddr,
         /// Its length.
@@ -123,7 +123,7 @@ pub enum SessionError {
 
 /// What a session has carried and lost since it was installed. Octets are those of IP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+pub struct DataPlaneUsage {
     /// Octets from the host (Acct-Input-Octets).
     pub octets_in: u64,
     /// Octets to the host (Acct-Output-Octets).
@@ -138,10 +138,10 @@ pub struct Usage {
     pub limited: u64,
 }
 
-impl Usage {
+impl DataPlaneUsage {
     /// The sum of what two parts of a plane have counted.
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
+    pub const fn sum_with(self, other: Self) -> Self {
         Self {
             octets_in: self.octets_in + other.octets_in,
             octets_out: self.octets_out + other.octets_out,
@@ -154,8 +154,8 @@ impl Usage {
 }
 
 usher_core::counters! {
-    /// What became of frames and packets that no session's [`Usage`] has, or that say something of the plane as a whole.
-    pub struct Counters {
+    /// What became of frames and packets that no session's [`DataPlaneUsage`] has, or that say something of the plane as a whole.
+    pub struct DataPlaneCounters {
         /// Frames that came: of discovery, and of sessions.
         frames_in,
         /// Frames with packets that were sent to hosts.

@@ -1,7 +1,7 @@
 //! Many stations of Ethernet at one interface: for whoever plays hosts at a concentrator, each with an address of its own.
 
 use crate::interface::Netlink;
-use crate::sys::{self, Inbox};
+use crate::sys::{self, FrameInbox};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::Socket;
@@ -11,24 +11,24 @@ use usher_device::VNET_HEADER;
 
 /// An interface by which frames of PPPoE go and come for any station's address.
 #[derive(Debug)]
-pub struct Stations {
+pub struct StationInterface {
     mtu: u16,
     discovery: Socket,
     session: Socket,
 }
 
-impl Stations {
+impl StationInterface {
     /// At the interface of this name, which is made to take frames for any address as long as this lives (promiscuous mode).
     ///
     /// # Errors
     /// There is no such interface, it is down or has no address of Ethernet, or the rights are missing: CAP_NET_RAW.
     pub fn open(name: &str) -> io::Result<Self> {
-        let interface = Netlink::open()?.interface(name)?;
+        let interface = Netlink::open()?.access_interface(name)?;
         if !interface.up {
             return Err(io::Error::other(format!("it is down: ip link set {name} up")));
         }
         let socket = |ethertype| {
-            let socket = sys::frames(interface.index, ethertype, true)?;
+            let socket = sys::frame_socket(interface.index, ethertype, true)?;
             sys::take_all(&socket, interface.index)?;
             Ok::<_, io::Error>(socket)
         };
@@ -46,36 +46,36 @@ impl Stations {
     ///
     /// # Errors
     /// The system does not take it, such as while its queue is full.
-    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        sys::send(&self.session, frame)
+    pub fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
+        sys::send_frame(&self.session, frame)
     }
 }
 
-/// Receives frames of [`Stations`].
-pub struct Receiver {
-    inbox: Inbox,
+/// Receives frames of [`StationInterface`].
+pub struct StationReceiver {
+    inbox: FrameInbox,
 }
 
-impl std::fmt::Debug for Receiver {
+impl std::fmt::Debug for StationReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Receiver").finish_non_exhaustive()
     }
 }
 
-impl Receiver {
+impl StationReceiver {
     /// For the frames of these.
     #[must_use]
-    pub fn new(stations: &Stations) -> Self {
-        Self { inbox: Inbox::new(stations.mtu.into()) }
+    pub fn new(stations: &StationInterface) -> Self {
+        Self { inbox: FrameInbox::new(stations.mtu.into()) }
     }
 
     /// Waits for frames, so long at most, and gives each that is there; frames of others on the way, too.
     ///
     /// # Errors
     /// The interface is gone.
-    pub fn receive(
+    pub fn receive_frames(
         &mut self,
-        stations: &Stations,
+        stations: &StationInterface,
         wait: Duration,
         mut each: impl FnMut(&[u8]),
     ) -> io::Result<()> {
@@ -90,15 +90,15 @@ impl Receiver {
         // A session's first packet follows the confirmation of it, which waits at the other socket by then: what is taken from the
         // sessions' socket is given after what that one has.
         let mut later: Vec<Vec<u8>> = Vec::new();
-        while self.inbox.receive(&stations.session)? > 0 {
-            for frame in self.inbox.received() {
+        while self.inbox.receive_batch(&stations.session)? > 0 {
+            for frame in self.inbox.received_frames() {
                 if let Some(frame) = frame.get(VNET_HEADER..) {
                     later.push(frame.to_vec());
                 }
             }
         }
-        while self.inbox.receive(&stations.discovery)? > 0 {
-            for frame in self.inbox.received() {
+        while self.inbox.receive_batch(&stations.discovery)? > 0 {
+            for frame in self.inbox.received_frames() {
                 if let Some(frame) = frame.get(VNET_HEADER..) {
                     each(frame);
                 }

@@ -20,10 +20,10 @@ pub(crate) const BATCH: usize = 64;
 /// Octets of each socket's buffers: what comes while others have the processor waits there.
 const BUFFER: usize = 4 << 20;
 /// Octets beside an interface's MTU that a frame may have: headers, a tag, and the head of the kernel.
-const BESIDE: usize = 64;
+const FRAME_OVERHEAD: usize = 64;
 
 /// Sets an option of a packet socket.
-fn set<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> io::Result<()> {
+fn set_packet_option<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> io::Result<()> {
     set_at(socket, libc::SOL_PACKET, name, value)
 }
 
@@ -48,55 +48,55 @@ pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(socket, libc::PACKET_ADD_MEMBERSHIP, request)
+    set_packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, request)
 }
 
 /// A socket for frames of one EtherType at one interface: those that are for this station or for all, or with `any` those for
 /// other stations, too. Each has the head of [`VNET_HEADER`] octets in front, both ways.
-pub(crate) fn frames(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
+pub(crate) fn frame_socket(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
     let highest = if any { libc::PACKET_OTHERHOST } else { libc::PACKET_BROADCAST };
-    socket(index, ethertype, &at_most(libc::SKF_AD_PKTTYPE, u32::from(highest)))
+    packet_socket(index, ethertype, &at_most(libc::SKF_AD_PKTTYPE, u32::from(highest)))
 }
 
 /// The same for this station or for all, of frames that no filter of traffic control has seen yet; those of VLANs are theirs.
 pub(crate) fn frames_first(index: u32, ethertype: u16) -> io::Result<Socket> {
     // Where one does not hold, the last step keeps nothing.
     let conditions = [
-        step(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32),
-        step(EQUAL, 0, 6, ethertype.into()),
+        bpf_instruction(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32),
+        bpf_instruction(EQUAL, 0, 6, ethertype.into()),
         // A tag of VLAN 0 says a priority alone (IEEE 802.1Q §6.9); without one there is 0, too.
-        step(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32),
-        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x0fff),
-        step(EQUAL, 0, 3, 0),
+        bpf_instruction(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32),
+        bpf_instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x0fff),
+        bpf_instruction(EQUAL, 0, 3, 0),
     ];
     let rest = at_most(libc::SKF_AD_PKTTYPE, u32::from(libc::PACKET_BROADCAST));
     let filter: Vec<SockFilter> = conditions.into_iter().chain(rest).collect();
-    socket(index, libc::ETH_P_ALL as u16, &filter)
+    packet_socket(index, libc::ETH_P_ALL as u16, &filter)
 }
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
 const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 
-const fn step(code: u32, jt: u8, jf: u8, k: u32) -> SockFilter {
+const fn bpf_instruction(code: u32, jt: u8, jf: u8, k: u32) -> SockFilter {
     SockFilter::new(code as u16, jt, jf, k)
 }
 
 /// A program that keeps frames of which the kernel says no more than this.
 fn at_most(what: libc::c_int, most: u32) -> Vec<SockFilter> {
     vec![
-        step(LOAD, 0, 0, (libc::SKF_AD_OFF + what) as u32),
-        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, most),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        bpf_instruction(LOAD, 0, 0, (libc::SKF_AD_OFF + what) as u32),
+        bpf_instruction(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, most),
+        bpf_instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        bpf_instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
     ]
 }
 
-fn socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Socket> {
+fn packet_socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Socket> {
     let socket = Socket::new_raw(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None::<Protocol>)?;
     socket.attach_filter(filter)?;
     let on: libc::c_int = 1;
-    set(&socket, libc::PACKET_VNET_HDR, on)?;
+    set_packet_option(&socket, libc::PACKET_VNET_HDR, on)?;
     // The system may grant less than that; more than everybody may have it grants who may administer the network.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
@@ -120,21 +120,21 @@ fn socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Socket
 }
 
 /// What one call needs for each frame.
-struct Slots {
+struct MessageSlots {
     vectors: Vec<libc::iovec>,
     heads: Vec<libc::mmsghdr>,
 }
 
 // SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which borrows the
 // slots exclusively; between calls they are plain bits.
-unsafe impl Send for Slots {}
+unsafe impl Send for MessageSlots {}
 
-impl Slots {
+impl MessageSlots {
     fn new() -> Self {
         // SAFETY: both are structures of integers and pointers, for which all zeros is a value.
         unsafe { Self { vectors: vec![zeroed(); BATCH], heads: vec![zeroed(); BATCH] } }
     }
-    fn point(&mut self, at: usize, base: *mut u8, length: usize) {
+    fn set_buffer(&mut self, at: usize, base: *mut u8, length: usize) {
         self.vectors[at] = libc::iovec { iov_base: base.cast(), iov_len: length };
         let head = &mut self.heads[at];
         head.msg_len = 0;
@@ -145,25 +145,25 @@ impl Slots {
 }
 
 /// Receives batches of frames.
-pub(crate) struct Inbox {
-    slots: Slots,
+pub(crate) struct FrameInbox {
+    slots: MessageSlots,
     stride: usize,
     data: Vec<u8>,
     count: usize,
 }
 
-impl Inbox {
+impl FrameInbox {
     /// For frames of interfaces with this MTU at most.
     pub(crate) fn new(mtu: usize) -> Self {
         // An odd number of cache lines, so that beginnings do not contend for the same lines of the cache.
-        let stride = (mtu + BESIDE).next_multiple_of(128) + 64;
-        Self { slots: Slots::new(), stride, data: vec![0; BATCH * stride], count: 0 }
+        let stride = (mtu + FRAME_OVERHEAD).next_multiple_of(128) + 64;
+        Self { slots: MessageSlots::new(), stride, data: vec![0; BATCH * stride], count: 0 }
     }
     /// Receives what is there, [`BATCH`] frames at most; how many there were.
-    pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+    pub(crate) fn receive_batch(&mut self, socket: &Socket) -> io::Result<usize> {
         self.count = 0;
         for (at, piece) in self.data.chunks_exact_mut(self.stride).enumerate() {
-            self.slots.point(at, piece.as_mut_ptr(), piece.len());
+            self.slots.set_buffer(at, piece.as_mut_ptr(), piece.len());
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
         // SAFETY: there are BATCH headers, each of which points at a vector of the length given; `self` holds all of them, and
@@ -183,7 +183,7 @@ impl Inbox {
         }
     }
     /// What the last call received, each with its head; what was longer than there was room for is cut off.
-    pub(crate) fn received(&mut self) -> impl Iterator<Item = &mut [u8]> {
+    pub(crate) fn received_frames(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let heads = &self.slots.heads;
         let pieces = self.data.chunks_exact_mut(self.stride).take(self.count).enumerate();
         pieces.map(|(at, piece)| {
@@ -194,19 +194,19 @@ impl Inbox {
 }
 
 /// Sends batches of frames.
-pub(crate) struct Outbox {
-    slots: Slots,
+pub(crate) struct FrameOutbox {
+    slots: MessageSlots,
 }
 
-impl Outbox {
+impl FrameOutbox {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new() }
+        Self { slots: MessageSlots::new() }
     }
     /// Sends the first of these frames, [`BATCH`] at most; how many were sent, at least one. Each begins with its head.
     ///
     /// # Errors
     /// What the system says of the first.
-    pub(crate) fn send(
+    pub(crate) fn send_batch(
         &mut self,
         socket: &Socket,
         octets: &[u8],
@@ -216,7 +216,7 @@ impl Outbox {
         for (at, frame) in frames[..count].iter().enumerate() {
             let frame = &octets[frame.clone()];
             // The system reads what this points at and does not write it.
-            self.slots.point(at, frame.as_ptr().cast_mut(), frame.len());
+            self.slots.set_buffer(at, frame.as_ptr().cast_mut(), frame.len());
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
         // SAFETY: `count` headers have been made; what they point at is borrowed until the call has returned.
@@ -226,7 +226,7 @@ impl Outbox {
 }
 
 /// Sends one frame, which has no head yet.
-pub(crate) fn send(socket: &Socket, frame: &[u8]) -> io::Result<()> {
+pub(crate) fn send_frame(socket: &Socket, frame: &[u8]) -> io::Result<()> {
     let head = [0; VNET_HEADER];
     socket.send_vectored(&[io::IoSlice::new(&head), io::IoSlice::new(frame)]).map(drop)
 }
@@ -276,16 +276,16 @@ const PPPIOCATTCHAN: libc::c_ulong = 0x4004_7438;
 const PPPIOCCONNECT: libc::c_ulong = 0x4004_743a;
 const PPPIOCGUNIT: libc::c_ulong = 0x8004_7456;
 
-fn request(of: &impl AsRawFd, what: libc::c_ulong, mut number: libc::c_int) -> io::Result<libc::c_int> {
+fn ppp_ioctl(of: &impl AsRawFd, what: libc::c_ulong, mut number: libc::c_int) -> io::Result<libc::c_int> {
     // SAFETY: each of these requests reads or writes one integer at this place, and keeps no pointer to it.
     let done = unsafe { libc::ioctl(of.as_raw_fd(), what as _, &raw mut number) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(number) }
 }
 
 /// The kernel's end of PPP: an interface, once rtnetlink has made one of it, which is gone when this is dropped.
-pub(crate) struct Unit(File);
+pub(crate) struct PppUnit(File);
 
-impl Unit {
+impl PppUnit {
     pub(crate) fn open() -> io::Result<Self> {
         OpenOptions::new().read(true).write(true).open(PPP).map(Self)
     }
@@ -293,10 +293,10 @@ impl Unit {
         self.0.as_raw_fd()
     }
     /// Has the interface's packets go by a session's socket.
-    pub(crate) fn carry(&self, socket: &Socket) -> io::Result<()> {
-        let number = request(&self.0, PPPIOCGUNIT, 0)?;
+    pub(crate) fn attach_channel(&self, socket: &Socket) -> io::Result<()> {
+        let number = ppp_ioctl(&self.0, PPPIOCGUNIT, 0)?;
         let channel = Self::open()?;
-        request(&channel.0, PPPIOCATTCHAN, request(socket, PPPIOCGCHAN, 0)?)?;
-        request(&channel.0, PPPIOCCONNECT, number).map(drop)
+        ppp_ioctl(&channel.0, PPPIOCATTCHAN, ppp_ioctl(socket, PPPIOCGCHAN, 0)?)?;
+        ppp_ioctl(&channel.0, PPPIOCCONNECT, number).map(drop)
     }
 }

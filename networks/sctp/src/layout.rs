@@ -56,7 +56,7 @@ pub(crate) const CONTROL: usize = 64;
 
 /// How a message is to be sent (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Outgoing {
+pub struct SendInfo {
     /// On this stream.
     pub stream: u16,
     /// With this payload protocol identifier.
@@ -67,7 +67,7 @@ pub struct Outgoing {
 
 /// How a message came (RFC 6458 §5.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Incoming {
+pub struct ReceiveInfo {
     /// On this stream.
     pub stream: u16,
     /// With this payload protocol identifier; 0 is unspecified.
@@ -112,7 +112,7 @@ pub(crate) enum AssocState {
 
 /// What the kernel says of an association beside its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Notification {
+pub(crate) enum SctpNotification {
     Association {
         state: AssocState,
         error: u16,
@@ -132,17 +132,17 @@ pub(crate) enum Notification {
 }
 
 /// Reads numbers of the host's order from octets.
-struct Fields<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl Fields<'_> {
-    fn octets<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+impl FieldReader<'_> {
+    fn read_array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.0.get(at..)?.first_chunk().copied()
     }
-    fn u16(&self, at: usize) -> Option<u16> {
-        self.octets(at).map(u16::from_ne_bytes)
+    fn read_u16(&self, at: usize) -> Option<u16> {
+        self.read_array(at).map(u16::from_ne_bytes)
     }
-    fn u32(&self, at: usize) -> Option<u32> {
-        self.octets(at).map(u32::from_ne_bytes)
+    fn read_u32(&self, at: usize) -> Option<u32> {
+        self.read_array(at).map(u32::from_ne_bytes)
     }
 }
 
@@ -168,16 +168,16 @@ pub(crate) fn write_address(address: SocketAddr, out: &mut Vec<u8>) {
 /// Reads an address of either Internet family from the beginning of `octets`, with the number of octets that it has. An
 /// IPv4 address that is written as one of IPv6 is one of IPv4.
 pub(crate) fn read_address(octets: &[u8]) -> Option<(SocketAddr, usize)> {
-    let fields = Fields(octets);
-    let port = u16::from_be_bytes(fields.octets(2)?);
-    match i32::from(fields.u16(0)?) {
+    let fields = FieldReader(octets);
+    let port = u16::from_be_bytes(fields.read_array(2)?);
+    match i32::from(fields.read_u16(0)?) {
         libc::AF_INET => {
-            let ip = Ipv4Addr::from(fields.octets::<4>(4)?);
+            let ip = Ipv4Addr::from(fields.read_array::<4>(4)?);
             octets.get(..16).map(|_| (SocketAddr::from((ip, port)), 16))
         }
         libc::AF_INET6 => {
-            let ip = Ipv6Addr::from(fields.octets::<16>(8)?);
-            let scope = fields.u32(24)?;
+            let ip = Ipv6Addr::from(fields.read_array::<16>(8)?);
+            let scope = fields.read_u32(24)?;
             let address = match ip.to_canonical() {
                 IpAddr::V4(v4) => SocketAddr::from((v4, port)),
                 IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, scope).into(),
@@ -190,7 +190,7 @@ pub(crate) fn read_address(octets: &[u8]) -> Option<(SocketAddr, usize)> {
 
 /// The addresses of `SCTP_GET_PEER_ADDRS` or `SCTP_GET_LOCAL_ADDRS`, from what the option answered.
 pub(crate) fn read_addresses(octets: &[u8]) -> Vec<SocketAddr> {
-    let count = Fields(octets).u32(4).unwrap_or(0);
+    let count = FieldReader(octets).read_u32(4).unwrap_or(0);
     let mut rest = octets.get(ADDRESSES..).unwrap_or(&[]);
     let mut addresses = Vec::new();
     for _ in 0..count {
@@ -202,7 +202,7 @@ pub(crate) fn read_addresses(octets: &[u8]) -> Vec<SocketAddr> {
 }
 
 /// `SCTP_INITMSG`: streams out and in, attempts and their longest time-out in milliseconds; 0 leaves the system's value.
-pub(crate) fn initmsg(out: u16, inbound: u16, attempts: u16, timeout: u16) -> [u8; 8] {
+pub(crate) fn encode_initmsg(out: u16, inbound: u16, attempts: u16, timeout: u16) -> [u8; 8] {
     let mut value = [0; 8];
     for (place, field) in value.chunks_exact_mut(2).zip([out, inbound, attempts, timeout]) {
         place.copy_from_slice(&field.to_ne_bytes());
@@ -211,29 +211,29 @@ pub(crate) fn initmsg(out: u16, inbound: u16, attempts: u16, timeout: u16) -> [u
 }
 
 /// Words of an option that is for the association to be made, or the one that there is.
-fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
+fn encode_words<const N: usize>(values: [u32; N]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
 /// `SCTP_RTOINFO`: milliseconds; 0 leaves what is.
-pub(crate) fn rtoinfo(initial: u32, max: u32, min: u32) -> Vec<u8> {
-    words([0, initial, max, min])
+pub(crate) fn encode_rtoinfo(initial: u32, max: u32, min: u32) -> Vec<u8> {
+    encode_words([0, initial, max, min])
 }
 
 /// `SCTP_DELAYED_SACK`: milliseconds and packets; a delay of 0 leaves what is, one packet is no delay.
 pub(crate) fn sack_info(delay: u32, packets: u32) -> Vec<u8> {
-    words([0, delay, packets])
+    encode_words([0, delay, packets])
 }
 
 /// `SCTP_ASSOCINFO`: retransmissions after which an association is given up; what else it has is left as it is.
-pub(crate) fn assocparams(max_retransmissions: u16) -> Vec<u8> {
-    let mut value = words([0; 5]);
+pub(crate) fn encode_assocparams(max_retransmissions: u16) -> Vec<u8> {
+    let mut value = encode_words([0; 5]);
     value[4..6].copy_from_slice(&max_retransmissions.to_ne_bytes());
     value
 }
 
 /// The control message that says how to send a message (`SCTP_SNDINFO`).
-pub(crate) fn write_sndinfo(outgoing: Outgoing) -> Vec<u8> {
+pub(crate) fn write_sndinfo(outgoing: SendInfo) -> Vec<u8> {
     let mut control = Vec::with_capacity(CONTROL);
     control.extend((HEAD + 16).to_ne_bytes());
     control.extend(libc::IPPROTO_SCTP.to_ne_bytes());
@@ -247,17 +247,17 @@ pub(crate) fn write_sndinfo(outgoing: Outgoing) -> Vec<u8> {
 }
 
 /// How a message came, from its control messages (`SCTP_RCVINFO`); `None` where they do not say.
-pub(crate) fn read_rcvinfo(mut control: &[u8]) -> Option<Incoming> {
+pub(crate) fn read_rcvinfo(mut control: &[u8]) -> Option<ReceiveInfo> {
     loop {
-        let length = usize::from_ne_bytes(Fields(control).octets(0)?);
-        let fields = Fields(control);
-        let (level, kind) = (fields.u32(HEAD - 8)?, fields.u32(HEAD - 4)?);
-        let body = Fields(control.get(HEAD..length)?);
+        let length = usize::from_ne_bytes(FieldReader(control).read_array(0)?);
+        let fields = FieldReader(control);
+        let (level, kind) = (fields.read_u32(HEAD - 8)?, fields.read_u32(HEAD - 4)?);
+        let body = FieldReader(control.get(HEAD..length)?);
         if level == libc::IPPROTO_SCTP as u32 && kind == CMSG_RCVINFO as u32 {
-            return Some(Incoming {
-                stream: body.u16(0)?,
-                unordered: body.u16(4)? & UNORDERED != 0,
-                ppid: u32::from_be_bytes(body.octets(8)?),
+            return Some(ReceiveInfo {
+                stream: body.read_u16(0)?,
+                unordered: body.read_u16(4)? & UNORDERED != 0,
+                ppid: u32::from_be_bytes(body.read_array(8)?),
             });
         }
         control = control.get(length.next_multiple_of(size_of::<usize>())..)?;
@@ -265,21 +265,23 @@ pub(crate) fn read_rcvinfo(mut control: &[u8]) -> Option<Incoming> {
 }
 
 /// What a notification says.
-pub(crate) fn read_notification(octets: &[u8]) -> Notification {
-    let fields = Fields(octets);
-    let read = match fields.u16(0) {
-        Some(ASSOC_CHANGE) => association(&fields),
-        Some(PEER_ADDR_CHANGE) => address(octets),
-        Some(SHUTDOWN_EVENT) => Some(Notification::Shutdown),
+pub(crate) fn read_notification(octets: &[u8]) -> SctpNotification {
+    let fields = FieldReader(octets);
+    let read = match fields.read_u16(0) {
+        Some(ASSOC_CHANGE) => parse_association_change(&fields),
+        Some(PEER_ADDR_CHANGE) => parse_address_change(octets),
+        Some(SHUTDOWN_EVENT) => Some(SctpNotification::Shutdown),
         // Its one indication is that delivery was aborted.
-        Some(PARTIAL_DELIVERY_EVENT) => (fields.u32(8) == Some(0)).then_some(Notification::DeliveryAborted),
+        Some(PARTIAL_DELIVERY_EVENT) => {
+            (fields.read_u32(8) == Some(0)).then_some(SctpNotification::DeliveryAborted)
+        }
         _ => None,
     };
-    read.unwrap_or(Notification::Other)
+    read.unwrap_or(SctpNotification::Other)
 }
 
-fn association(fields: &Fields<'_>) -> Option<Notification> {
-    let state = match fields.u16(8)? {
+fn parse_association_change(fields: &FieldReader<'_>) -> Option<SctpNotification> {
+    let state = match fields.read_u16(8)? {
         0 => AssocState::Up,
         1 => AssocState::Lost,
         2 => AssocState::Restarted,
@@ -287,12 +289,12 @@ fn association(fields: &Fields<'_>) -> Option<Notification> {
         4 => AssocState::CannotStart,
         _ => return None,
     };
-    let (error, outbound, inbound) = (fields.u16(10)?, fields.u16(12)?, fields.u16(14)?);
-    Some(Notification::Association { state, error, outbound, inbound })
+    let (error, outbound, inbound) = (fields.read_u16(10)?, fields.read_u16(12)?, fields.read_u16(14)?);
+    Some(SctpNotification::Association { state, error, outbound, inbound })
 }
 
-fn address(octets: &[u8]) -> Option<Notification> {
-    let state = match Fields(octets).u32(8 + STORAGE)? {
+fn parse_address_change(octets: &[u8]) -> Option<SctpNotification> {
+    let state = match FieldReader(octets).read_u32(8 + STORAGE)? {
         0 => AddressState::Available,
         1 => AddressState::Unreachable,
         2 => AddressState::Removed,
@@ -303,7 +305,7 @@ fn address(octets: &[u8]) -> Option<Notification> {
         _ => return None,
     };
     let (address, _) = read_address(octets.get(8..8 + STORAGE)?)?;
-    Some(Notification::Address { address, state })
+    Some(SctpNotification::Address { address, state })
 }
 
 /// What `SCTP_STATUS` says: streams out and in, and of the primary path its address, window, round-trip time, time-out and
@@ -322,15 +324,15 @@ pub(crate) struct RawStatus {
 pub(crate) fn read_status(octets: &[u8]) -> Option<RawStatus> {
     const PRIMARY: usize = 24;
     const PATH: usize = PRIMARY + 4 + STORAGE;
-    let fields = Fields(octets);
+    let fields = FieldReader(octets);
     Some(RawStatus {
-        inbound: fields.u16(16)?,
-        outbound: fields.u16(18)?,
+        inbound: fields.read_u16(16)?,
+        outbound: fields.read_u16(18)?,
         primary: read_address(octets.get(PRIMARY + 4..PATH)?)?.0,
-        cwnd: fields.u32(PATH + 4)?,
-        srtt: fields.u32(PATH + 8)?,
-        rto: fields.u32(PATH + 12)?,
-        mtu: fields.u32(PATH + 16)?,
+        cwnd: fields.read_u32(PATH + 4)?,
+        srtt: fields.read_u32(PATH + 8)?,
+        rto: fields.read_u32(PATH + 12)?,
+        mtu: fields.read_u32(PATH + 16)?,
     })
 }
 

@@ -1,7 +1,7 @@
 //! SCTP as the Linux kernel has it: one-to-one sockets (RFC 6458 §4) that never block.
 //!
-//! An [`Association`] carries whole messages, each with its stream and payload protocol identifier, and says when it has
-//! risen and why it ended. A [`Listener`] accepts associations. Either may have several addresses (multi-homing). Both give
+//! An [`SctpAssociation`] carries whole messages, each with its stream and payload protocol identifier, and says when it has
+//! risen and why it ended. A [`SctpListener`] accepts associations. Either may have several addresses (multi-homing). Both give
 //! their descriptor ([`AsFd`](std::os::fd::AsFd)), so that any loop can wait for them; nothing here knows of one.
 //!
 //! ```no_run
@@ -34,7 +34,8 @@ mod layout;
 mod socket;
 mod system;
 
-pub use layout::{AddressState, Incoming, Outgoing};
+pub use layout::{AddressState, ReceiveInfo, SendInfo};
 pub use socket::{
-    Association, DelayedSack, Listener, NoSctp, Received, RtoBounds, SocketOptions, Status, is_available,
+    AssociationStatus, DelayedSack, NoSctp, RtoBounds, SctpAssociation, SctpEvent, SctpListener,
+    SocketOptions, is_available,
 };

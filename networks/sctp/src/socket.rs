@@ -1,8 +1,8 @@
 //! Listeners and associations.
 
 use crate::layout::{
-    self, ADDRESSES, AddressState, AssocState, CONTROL, Incoming, MSG_NOTIFICATION, Notification, Outgoing,
-    option,
+    self, ADDRESSES, AddressState, AssocState, CONTROL, MSG_NOTIFICATION, ReceiveInfo, SctpNotification,
+    SendInfo, option,
 };
 use crate::system;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,7 +15,7 @@ use usher_core::CloseReason;
 /// Octets that one call receives; a longer message takes several.
 const CHUNK: usize = 16 << 10;
 /// Octets of addresses that an association is asked for.
-const ADDRESS_ROOM: usize = 4096;
+const ADDRESS_BUFFER: usize = 4096;
 
 /// This kernel has no SCTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -95,7 +95,7 @@ impl Default for SocketOptions {
     }
 }
 
-fn millis(time: Duration) -> u32 {
+fn to_millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
@@ -106,7 +106,10 @@ pub fn is_available() -> bool {
 }
 
 /// A socket that is bound to no address, with its options.
-fn socket(addresses: impl Iterator<Item = IpAddr> + Clone, options: &SocketOptions) -> io::Result<Socket> {
+fn open_socket(
+    addresses: impl Iterator<Item = IpAddr> + Clone,
+    options: &SocketOptions,
+) -> io::Result<Socket> {
     let ipv6 = addresses.clone().any(|address| address.is_ipv6());
     let ipv4 = addresses.clone().any(|address| address.is_ipv4());
     let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
@@ -130,24 +133,30 @@ fn socket(addresses: impl Iterator<Item = IpAddr> + Clone, options: &SocketOptio
     let set = |option, value: &[u8]| system::set_option(socket.as_fd(), option, value);
     let (attempts, timeout) = options.init.unwrap_or((0, Duration::ZERO));
     let timeout = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
-    set(option::INITMSG, &layout::initmsg(options.streams_out, options.streams_in, attempts, timeout))?;
+    set(
+        option::INITMSG,
+        &layout::encode_initmsg(options.streams_out, options.streams_in, attempts, timeout),
+    )?;
     set(option::NODELAY, &i32::from(options.nodelay).to_ne_bytes())?;
     set(option::RECVRCVINFO, &1_i32.to_ne_bytes())?;
     set(option::EVENTS, &layout::EVENTS)?;
     if let Some(rto) = options.rto {
-        set(option::RTOINFO, &layout::rtoinfo(millis(rto.initial), millis(rto.max), millis(rto.min)))?;
+        set(
+            option::RTOINFO,
+            &layout::encode_rtoinfo(to_millis(rto.initial), to_millis(rto.max), to_millis(rto.min)),
+        )?;
     }
     if let Some(sack) = options.delayed_sack {
-        set(option::DELAYED_SACK, &layout::sack_info(millis(sack.delay), sack.packets))?;
+        set(option::DELAYED_SACK, &layout::sack_info(to_millis(sack.delay), sack.packets))?;
     }
     if let Some(most) = options.max_retransmissions {
-        set(option::ASSOCINFO, &layout::assocparams(most))?;
+        set(option::ASSOCINFO, &layout::encode_assocparams(most))?;
     }
     Ok(socket)
 }
 
 /// Binds a socket to the first address, and adds the others.
-fn bind(socket: &Socket, addresses: &[SocketAddr]) -> io::Result<()> {
+fn bind_addresses(socket: &Socket, addresses: &[SocketAddr]) -> io::Result<()> {
     let Some((first, others)) = addresses.split_first() else { return Ok(()) };
     socket.bind(&(*first).into())?;
     if others.is_empty() {
@@ -168,12 +177,12 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
 
 /// Where associations are accepted.
 #[derive(Debug)]
-pub struct Listener {
+pub struct SctpListener {
     socket: Socket,
     longest: usize,
 }
 
-impl Listener {
+impl SctpListener {
     /// Listens at these addresses, which have one port; each association has them all as this side's.
     ///
     /// # Errors
@@ -182,13 +191,13 @@ impl Listener {
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a listener has an address"));
         }
-        let socket = socket(addresses.iter().map(SocketAddr::ip), options)?;
+        let socket = open_socket(addresses.iter().map(SocketAddr::ip), options)?;
         // A port whose earlier associations are not quite over can be had at once.
         socket.set_reuse_address(true)?;
         if options.shared {
             socket.set_reuse_port(true)?;
         }
-        bind(&socket, addresses)?;
+        bind_addresses(&socket, addresses)?;
         socket.listen(options.backlog)?;
         Ok(Self { socket, longest: options.longest })
     }
@@ -201,27 +210,27 @@ impl Listener {
         local_address(&self.socket)
     }
 
-    /// An association that somebody began. Its first [`receive`](Association::receive) says that it is up.
+    /// An association that somebody began. Its first [`receive`](SctpAssociation::receive_event) says that it is up.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is none, and what the system says.
-    pub fn accept(&self) -> io::Result<(Association, SocketAddr)> {
+    pub fn accept(&self) -> io::Result<(SctpAssociation, SocketAddr)> {
         let (socket, remote) = self.socket.accept()?;
         socket.set_nonblocking(true)?;
         let remote =
             remote.as_socket().ok_or_else(|| io::Error::other("a peer of neither Internet family"))?;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-        Ok((Association::new(socket, self.longest), remote))
+        Ok((SctpAssociation::new(socket, self.longest), remote))
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for SctpListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl AsRawFd for Listener {
+impl AsRawFd for SctpListener {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
@@ -229,7 +238,7 @@ impl AsRawFd for Listener {
 
 /// What an association has to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Received {
+pub enum SctpEvent {
     /// It is up, with so many streams; it is the first that one says that rises.
     Up {
         /// Outbound streams, from 0.
@@ -238,7 +247,7 @@ pub enum Received {
         inbound: u16,
     },
     /// A whole message, which is in the buffer.
-    Message(Incoming),
+    Message(ReceiveInfo),
     /// What became of one of the other side's addresses.
     Address {
         /// Which.
@@ -256,7 +265,7 @@ pub enum Received {
 
 /// What the system says of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Status {
+pub struct AssociationStatus {
     /// Outbound streams.
     pub streams: u16,
     /// Inbound streams.
@@ -275,7 +284,7 @@ pub struct Status {
 
 /// An association, from the first attempt to the end.
 #[derive(Debug)]
-pub struct Association {
+pub struct SctpAssociation {
     socket: Socket,
     /// Of the message that is coming in pieces.
     partial: Vec<u8>,
@@ -284,13 +293,13 @@ pub struct Association {
     end: Option<CloseReason>,
 }
 
-impl Association {
+impl SctpAssociation {
     fn new(socket: Socket, longest: usize) -> Self {
         Self { socket, partial: Vec::new(), buffer: vec![0; CHUNK], longest, end: None }
     }
 
     /// Begins an association with the other side, which has these addresses, from these of ours; none leaves the choice to
-    /// the system. [`receive`](Self::receive) says what becomes of it.
+    /// the system. [`receive`](Self::receive_event) says what becomes of it.
     ///
     /// # Errors
     /// [`NoSctp`], no address, or what the system says at once: an address is not ours, there is no route.
@@ -299,9 +308,9 @@ impl Association {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an association goes to an address"));
         };
         let addresses = remote.iter().map(SocketAddr::ip).chain(local.iter().copied());
-        let socket = socket(addresses, options)?;
+        let socket = open_socket(addresses, options)?;
         let local: Vec<SocketAddr> = local.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
-        bind(&socket, &local)?;
+        bind_addresses(&socket, &local)?;
         let asked = if remote.len() == 1 {
             socket.connect(&(*first).into())
         } else {
@@ -321,8 +330,8 @@ impl Association {
     /// [`io::ErrorKind::WouldBlock`] while the system takes no more; [`io::ErrorKind::InvalidInput`] for a stream that was
     /// not negotiated, or a message that is empty; and what the system says: the message is longer than the send buffer,
     /// the association is over.
-    pub fn send(&self, how: Outgoing, message: &[u8]) -> io::Result<()> {
-        system::send(self.as_fd(), message, &layout::write_sndinfo(how)).map(|_| ())
+    pub fn send_message(&self, how: SendInfo, message: &[u8]) -> io::Result<()> {
+        system::send_message(self.as_fd(), message, &layout::write_sndinfo(how)).map(|_| ())
     }
 
     /// What it has to say next; a message is put into `message`, whose octets mean nothing otherwise.
@@ -330,26 +339,26 @@ impl Association {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is nothing yet; [`io::ErrorKind::InvalidData`] for a message that is longer
     /// than the options allow, after which the association is aborted when this is dropped; and what the system says.
-    pub fn receive(&mut self, message: &mut Vec<u8>) -> io::Result<Received> {
+    pub fn receive_event(&mut self, message: &mut Vec<u8>) -> io::Result<SctpEvent> {
         loop {
             if let Some(end) = self.end {
-                return Ok(Received::End(end));
+                return Ok(SctpEvent::End(end));
             }
             let mut control = [0; CONTROL];
-            let piece = match system::receive(self.socket.as_fd(), &mut self.buffer, &mut control) {
+            let piece = match system::receive_piece(self.socket.as_fd(), &mut self.buffer, &mut control) {
                 Ok(piece) => piece,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Ok(self.over(reason(&error))),
+                Err(error) => return Ok(self.end_with_reason(close_reason(&error))),
             };
             let data = &self.buffer[..piece.length];
             if piece.flags & MSG_NOTIFICATION != 0 {
                 let notification = layout::read_notification(data);
-                return Ok(self.noted(notification));
+                return Ok(self.handle_notification(notification));
             }
             let whole = piece.flags & libc::MSG_EOR != 0;
             if data.is_empty() && !whole {
-                return Ok(self.over(CloseReason::Closed));
+                return Ok(self.end_with_reason(CloseReason::Closed));
             }
             if self.partial.len() + data.len() > self.longest {
                 self.reset_when_dropped();
@@ -362,41 +371,41 @@ impl Association {
                 message.clear();
                 std::mem::swap(message, &mut self.partial);
                 let about = layout::read_rcvinfo(&control[..piece.control]).unwrap_or_default();
-                return Ok(Received::Message(about));
+                return Ok(SctpEvent::Message(about));
             }
         }
     }
 
     /// It has ended.
-    fn over(&mut self, reason: CloseReason) -> Received {
+    fn end_with_reason(&mut self, reason: CloseReason) -> SctpEvent {
         self.end = Some(reason);
-        Received::End(reason)
+        SctpEvent::End(reason)
     }
 
-    fn noted(&mut self, notification: Notification) -> Received {
+    fn handle_notification(&mut self, notification: SctpNotification) -> SctpEvent {
         match notification {
-            Notification::Association { state, outbound, inbound, .. } => match state {
-                AssocState::Up => Received::Up { streams: outbound, inbound },
-                AssocState::ShutDown => self.over(CloseReason::Closed),
+            SctpNotification::Association { state, outbound, inbound, .. } => match state {
+                AssocState::Up => SctpEvent::Up { streams: outbound, inbound },
+                AssocState::ShutDown => self.end_with_reason(CloseReason::Closed),
                 AssocState::Lost | AssocState::CannotStart => {
                     let unsaid =
                         if state == AssocState::Lost { CloseReason::Reset } else { CloseReason::Refused };
                     let said = self.socket.take_error().ok().flatten();
-                    self.over(said.map_or(unsaid, |error| reason(&error)))
+                    self.end_with_reason(said.map_or(unsaid, |error| close_reason(&error)))
                 }
                 AssocState::Restarted => {
                     // The other side knows nothing of what was said: it is to begin with a new one here, too.
                     self.reset_when_dropped();
-                    self.over(CloseReason::Reset)
+                    self.end_with_reason(CloseReason::Reset)
                 }
             },
-            Notification::Address { address, state } => Received::Address { address, state },
-            Notification::Shutdown => Received::Finished,
-            Notification::DeliveryAborted => {
+            SctpNotification::Address { address, state } => SctpEvent::Address { address, state },
+            SctpNotification::Shutdown => SctpEvent::Finished,
+            SctpNotification::DeliveryAborted => {
                 self.partial.clear();
-                Received::Other
+                SctpEvent::Other
             }
-            Notification::Other => Received::Other,
+            SctpNotification::Other => SctpEvent::Other,
         }
     }
 
@@ -433,7 +442,7 @@ impl Association {
     /// # Errors
     /// What the system says; there is no association.
     pub fn local_addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.addresses(option::GET_LOCAL_ADDRS)
+        self.query_addresses(option::GET_LOCAL_ADDRS)
     }
 
     /// The other side's addresses.
@@ -441,11 +450,11 @@ impl Association {
     /// # Errors
     /// What the system says; there is no association.
     pub fn peer_addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.addresses(option::GET_PEER_ADDRS)
+        self.query_addresses(option::GET_PEER_ADDRS)
     }
 
-    fn addresses(&self, option: i32) -> io::Result<Vec<SocketAddr>> {
-        let mut value = vec![0; ADDRESSES + ADDRESS_ROOM];
+    fn query_addresses(&self, option: i32) -> io::Result<Vec<SocketAddr>> {
+        let mut value = vec![0; ADDRESSES + ADDRESS_BUFFER];
         // Of the association (`SCTP_CURRENT_ASSOC`): 0 would be those that the socket was bound to.
         value[..4].copy_from_slice(&1_u32.to_ne_bytes());
         // Of one of the two options Linux answers a length without what stands before the addresses: their number tells.
@@ -457,12 +466,12 @@ impl Association {
     ///
     /// # Errors
     /// What the system says; there is no association.
-    pub fn status(&self) -> io::Result<Status> {
+    pub fn status(&self) -> io::Result<AssociationStatus> {
         let mut value = [0; layout::STATUS];
         let length = system::get_option(self.as_fd(), option::STATUS, &mut value)?;
         let read = layout::read_status(&value[..length]);
         let raw = read.ok_or_else(|| io::Error::other("a status that is cut off"))?;
-        Ok(Status {
+        Ok(AssociationStatus {
             streams: raw.outbound,
             inbound: raw.inbound,
             primary: raw.primary,
@@ -477,27 +486,27 @@ impl Association {
     ///
     /// # Errors
     /// What the system says.
-    pub fn nodelay(&self) -> io::Result<bool> {
+    pub fn is_nodelay(&self) -> io::Result<bool> {
         let mut value = [0; 4];
         system::get_option(self.as_fd(), option::NODELAY, &mut value)?;
         Ok(i32::from_ne_bytes(value) != 0)
     }
 }
 
-impl AsFd for Association {
+impl AsFd for SctpAssociation {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl AsRawFd for Association {
+impl AsRawFd for SctpAssociation {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 }
 
 /// Why an association is over of which the system says this error.
-fn reason(error: &io::Error) -> CloseReason {
+fn close_reason(error: &io::Error) -> CloseReason {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => CloseReason::Refused,
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {

@@ -28,7 +28,7 @@ pub(crate) fn get_option(socket: BorrowedFd<'_>, option: i32, value: &mut [u8]) 
 }
 
 /// Sends one message with these control messages.
-pub(crate) fn send(socket: BorrowedFd<'_>, data: &[u8], control: &[u8]) -> io::Result<usize> {
+pub(crate) fn send_message(socket: BorrowedFd<'_>, data: &[u8], control: &[u8]) -> io::Result<usize> {
     let mut vector = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     // SAFETY: a structure of integers and pointers, for which all zeros is a value.
     let mut head: libc::msghdr = unsafe { zeroed() };
@@ -43,7 +43,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, data: &[u8], control: &[u8]) -> io::R
 
 /// What one call received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct MessagePiece {
     /// Octets of data.
     pub(crate) length: usize,
     /// Octets of control messages.
@@ -53,7 +53,11 @@ pub(crate) struct Piece {
 }
 
 /// Receives a piece of a message, or of a notification, into `data`, and its control messages into `control`.
-pub(crate) fn receive(socket: BorrowedFd<'_>, data: &mut [u8], control: &mut [u8]) -> io::Result<Piece> {
+pub(crate) fn receive_piece(
+    socket: BorrowedFd<'_>,
+    data: &mut [u8],
+    control: &mut [u8],
+) -> io::Result<MessagePiece> {
     let mut vector = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
     // SAFETY: a structure of integers and pointers, for which all zeros is a value.
     let mut head: libc::msghdr = unsafe { zeroed() };
@@ -63,7 +67,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, data: &mut [u8], control: &mut [u8
     // SAFETY: what the header points at is borrowed exclusively until the call has returned, of the lengths given.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut head, libc::MSG_DONTWAIT) };
     let length = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    Ok(Piece {
+    Ok(MessagePiece {
         length: length.min(data.len()),
         control: (head.msg_controllen as usize).min(control.len()),
         flags: head.msg_flags,

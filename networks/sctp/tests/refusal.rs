@@ -2,15 +2,15 @@
 
 use std::error::Error;
 use std::io;
-use usher_sctp::{Association, Listener, NoSctp, SocketOptions, is_available};
+use usher_sctp::{NoSctp, SctpAssociation, SctpListener, SocketOptions, is_available};
 
 #[test]
 fn a_kernel_without_sctp_is_told_from_other_errors() {
     let at = ["127.0.0.1:0".parse().unwrap()];
     let options = SocketOptions::default();
     let tried: [io::Result<()>; 2] = [
-        Listener::bind(&at, &options).map(drop),
-        Association::connect(&[], &["127.0.0.1:9".parse().unwrap()], &options).map(drop),
+        SctpListener::bind(&at, &options).map(drop),
+        SctpAssociation::connect(&[], &["127.0.0.1:9".parse().unwrap()], &options).map(drop),
     ];
     for tried in tried {
         if is_available() {

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use usher_core::{Duration, Instant};
-use usher_sim::tcp::{Config, Connection, Data, Event};
+use usher_sim::tcp::{StreamData, TcpConfig, TcpConnection, TcpEvent};
 
 /// Feeds what `from` has to send to `to`; answers how many segments that were.
 #[inline]
-fn carry(from: &mut Connection, to: &mut Connection, now: Instant) -> u64 {
+fn feed_segments(from: &mut TcpConnection, to: &mut TcpConnection, now: Instant) -> u64 {
     let mut n = 0;
     while let Some(segment) = from.poll_transmit(now) {
         to.handle_segment(now, &segment);
@@ -19,61 +19,61 @@ fn carry(from: &mut Connection, to: &mut Connection, now: Instant) -> u64 {
     n
 }
 
-fn pair(config: Config) -> (Connection, Connection) {
+fn connect_pair(config: TcpConfig) -> (TcpConnection, TcpConnection) {
     let (config, now) = (Arc::new(config), Instant::ZERO);
-    let mut client = Connection::connect(config.clone(), 0, now);
+    let mut client = TcpConnection::connect(config.clone(), 0, now);
     let syn = client.poll_transmit(now).expect("a SYN");
-    let mut server = Connection::accept(config, 0, &syn, now).expect("a server");
-    while carry(&mut server, &mut client, now) + carry(&mut client, &mut server, now) > 0 {}
-    assert_eq!(client.poll_event(), Some(Event::Connected));
-    assert_eq!(server.poll_event(), Some(Event::Connected));
+    let mut server = TcpConnection::accept(config, 0, &syn, now).expect("a server");
+    while feed_segments(&mut server, &mut client, now) + feed_segments(&mut client, &mut server, now) > 0 {}
+    assert_eq!(client.poll_event(), Some(TcpEvent::Connected));
+    assert_eq!(server.poll_event(), Some(TcpEvent::Connected));
     (client, server)
 }
 
-fn report(what: &str, segments: u64, started: Clock) {
+fn print_cost(what: &str, segments: u64, started: Clock) {
     let ns = started.elapsed().as_nanos() as f64 / segments as f64;
     println!("{what:<44} {segments:>10} segments {ns:>7.1} ns each");
 }
 
-fn dialogue(config: Config, pairs: usize, rounds: u64, what: &str) {
-    let mut pairs: Vec<_> = (0..pairs).map(|_| pair(config.clone())).collect();
+fn run_dialogue(config: TcpConfig, pairs: usize, rounds: u64, what: &str) {
+    let mut pairs: Vec<_> = (0..pairs).map(|_| connect_pair(config.clone())).collect();
     let mut now = Instant::ZERO;
     let (mut segments, mut answered) = (0, 0u64);
     let started = Clock::now();
     for _ in 0..rounds {
         for (client, server) in &mut pairs {
-            client.write(Data::Count(200)).expect("open");
-            segments += carry(client, server, now);
+            client.write(StreamData::Count(200)).expect("open");
+            segments += feed_segments(client, server, now);
             now += Duration::from_micros(500);
-            while let Some(Event::Data { len, .. }) = server.poll_event() {
-                server.write(Data::Count(len)).expect("open");
+            while let Some(TcpEvent::Data { len, .. }) = server.poll_event() {
+                server.write(StreamData::Count(len)).expect("open");
             }
-            segments += carry(server, client, now);
+            segments += feed_segments(server, client, now);
             now += Duration::from_micros(500);
-            while let Some(Event::Data { len, .. }) = client.poll_event() {
+            while let Some(TcpEvent::Data { len, .. }) = client.poll_event() {
                 answered += u64::from(len);
             }
             let _ = (client.poll_timeout(), server.poll_timeout());
         }
     }
     assert_eq!(answered, 200 * rounds * pairs.len() as u64);
-    report(what, segments, started);
+    print_cost(what, segments, started);
 }
 
-fn stream(config: Config, bytes: u32, what: &str) {
-    let (mut client, mut server) = pair(config);
+fn run_stream(config: TcpConfig, bytes: u32, what: &str) {
+    let (mut client, mut server) = connect_pair(config);
     let mut now = Instant::ZERO;
-    client.write(Data::Count(bytes)).expect("open");
+    client.write(StreamData::Count(bytes)).expect("open");
     let (mut segments, mut got) = (0, 0);
     let started = Clock::now();
     while got < bytes {
-        segments += carry(&mut client, &mut server, now);
+        segments += feed_segments(&mut client, &mut server, now);
         while let Some(event) = server.poll_event() {
-            if let Event::Data { len, .. } = event {
+            if let TcpEvent::Data { len, .. } = event {
                 got += len;
             }
         }
-        segments += carry(&mut server, &mut client, now);
+        segments += feed_segments(&mut server, &mut client, now);
         now += Duration::from_millis(1);
         for c in [&mut client, &mut server] {
             if c.poll_timeout().is_some_and(|at| at <= now) {
@@ -81,15 +81,15 @@ fn stream(config: Config, bytes: u32, what: &str) {
             }
         }
     }
-    report(what, segments, started);
+    print_cost(what, segments, started);
 }
 
 fn main() {
-    println!("Connection: {} bytes", size_of::<Connection>());
-    let plain = Config { nagle: false, ..Config::default() };
-    dialogue(plain.clone(), 1, 10_000_000, "dialogue of 200 B, one pair");
-    dialogue(plain.clone(), 1000, 10_000, "dialogue of 200 B, a thousand pairs in turn");
-    let stamped = Config { timestamps: true, ..plain.clone() };
-    dialogue(stamped, 1, 5_000_000, "dialogue of 200 B with timestamps");
-    stream(plain, 1 << 30, "stream of 1 GiB");
+    println!("Connection: {} bytes", size_of::<TcpConnection>());
+    let plain = TcpConfig { nagle: false, ..TcpConfig::default() };
+    run_dialogue(plain.clone(), 1, 10_000_000, "dialogue of 200 B, one pair");
+    run_dialogue(plain.clone(), 1000, 10_000, "dialogue of 200 B, a thousand pairs in turn");
+    let stamped = TcpConfig { timestamps: true, ..plain.clone() };
+    run_dialogue(stamped, 1, 5_000_000, "dialogue of 200 B with timestamps");
+    run_stream(plain, 1 << 30, "stream of 1 GiB");
 }

@@ -33,7 +33,7 @@ pub const MAX_HOSTS: u32 = (1 << 24) - 2;
 
 impl HostId {
     /// The host's address: 10.0.0.0/8 plus its number plus one, or fd00::/64 likewise.
-    pub fn ip(self, version: IpVersion) -> IpAddr {
+    pub fn ip_address(self, version: IpVersion) -> IpAddr {
         let n = self.0 + 1;
         match version {
             IpVersion::V4 => IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 | n)),
@@ -42,11 +42,11 @@ impl HostId {
     }
 
     /// The host's further address number `path`, for a multihomed host: 100.0.0.0/8 and the /8s above it, or
-    /// fd00:path::/64; number 0 is [`HostId::ip`].
+    /// fd00:path::/64; number 0 is [`HostId::ip_address`].
     pub fn ip_of_path(self, version: IpVersion, path: u8) -> IpAddr {
         let (n, path) = (self.0 + 1, u32::from(path));
         match version {
-            _ if path == 0 => self.ip(version),
+            _ if path == 0 => self.ip_address(version),
             IpVersion::V4 => IpAddr::V4(Ipv4Addr::from_bits((100 + path % 100) << 24 | n)),
             IpVersion::V6 => {
                 IpAddr::V6(Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(path) << 96 | u128::from(n)))
@@ -65,7 +65,7 @@ impl HostId {
     }
 
     /// The locally administered MAC address of the host's port.
-    pub fn mac(self, port: u32) -> [u8; 6] {
+    pub fn mac_address(self, port: u32) -> [u8; 6] {
         let [_, a, b, c] = self.0.to_be_bytes();
         [0x02, 0, port as u8, a, b, c]
     }
@@ -74,13 +74,13 @@ impl HostId {
 /// Which host has which address, where some have others than those of their numbers: those of the network that a study
 /// rehearses, which configurations name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Addresses {
+pub struct HostAddresses {
     version: IpVersion,
-    given: BTreeMap<HostId, IpAddr>,
+    assigned: BTreeMap<HostId, IpAddr>,
     hosts: BTreeMap<IpAddr, HostId>,
 }
 
-impl Addresses {
+impl HostAddresses {
     /// All hosts have the address of their number.
     #[must_use]
     pub fn new(version: IpVersion) -> Self {
@@ -88,11 +88,11 @@ impl Addresses {
     }
     /// Gives a host an address of its own; false where another was given it already or it is of the other version of IP. That a
     /// host which keeps the address of its number has the same is the caller's to see, who knows which hosts there are.
-    pub fn give(&mut self, host: HostId, address: IpAddr) -> bool {
+    pub fn assign_address(&mut self, host: HostId, address: IpAddr) -> bool {
         let fits = address.is_ipv4() == (self.version == IpVersion::V4);
-        let free = !self.hosts.contains_key(&address) && !self.given.contains_key(&host);
+        let free = !self.hosts.contains_key(&address) && !self.assigned.contains_key(&host);
         if fits && free {
-            self.given.insert(host, address);
+            self.assigned.insert(host, address);
             self.hosts.insert(address, host);
         }
         fits && free
@@ -100,36 +100,36 @@ impl Addresses {
     /// The host's address.
     #[must_use]
     #[inline]
-    pub fn of(&self, host: HostId) -> IpAddr {
-        if self.given.is_empty() {
-            return host.ip(self.version);
+    pub fn address_of(&self, host: HostId) -> IpAddr {
+        if self.assigned.is_empty() {
+            return host.ip_address(self.version);
         }
-        self.given.get(&host).copied().unwrap_or_else(|| host.ip(self.version))
+        self.assigned.get(&host).copied().unwrap_or_else(|| host.ip_address(self.version))
     }
-    /// Its further address number `path`; number 0 is [`of`](Self::of).
+    /// Its further address number `path`; number 0 is [`of`](Self::address_of).
     #[must_use]
     pub fn of_path(&self, host: HostId, path: u8) -> IpAddr {
-        if path == 0 { self.of(host) } else { host.ip_of_path(self.version, path) }
+        if path == 0 { self.address_of(host) } else { host.ip_of_path(self.version, path) }
     }
     /// The host that has this address, if any could.
     #[must_use]
     #[inline]
-    pub fn host(&self, address: IpAddr) -> Option<HostId> {
-        if self.given.is_empty() {
+    pub fn host_at(&self, address: IpAddr) -> Option<HostId> {
+        if self.assigned.is_empty() {
             return HostId::of_ip(address);
         }
         let named = self.hosts.get(&address).copied();
-        named.or_else(|| HostId::of_ip(address).filter(|host| !self.given.contains_key(host)))
+        named.or_else(|| HostId::of_ip(address).filter(|host| !self.assigned.contains_key(host)))
     }
     /// Whether what listens at `address` on a host can be reached from others: that is the host's own, or unspecified.
     #[must_use]
-    pub fn serves(&self, host: HostId, address: IpAddr) -> bool {
-        address == self.of(host)
+    pub fn is_reachable_at(&self, host: HostId, address: IpAddr) -> bool {
+        address == self.address_of(host)
             || (address.is_unspecified() && address.is_ipv4() == (self.version == IpVersion::V4))
     }
     /// Which version of IP they are of.
     #[must_use]
-    pub const fn version(&self) -> IpVersion {
+    pub const fn ip_version(&self) -> IpVersion {
         self.version
     }
 }
@@ -142,11 +142,11 @@ mod tests {
     fn addresses_lead_back_to_their_host() {
         for n in [0, 1, 254, 65_535, MAX_HOSTS - 1] {
             for v in [IpVersion::V4, IpVersion::V6] {
-                assert_eq!(HostId::of_ip(HostId(n).ip(v)), Some(HostId(n)));
+                assert_eq!(HostId::of_ip(HostId(n).ip_address(v)), Some(HostId(n)));
             }
         }
-        assert_eq!(HostId(0).ip(IpVersion::V4).to_string(), "10.0.0.1");
-        assert_eq!(HostId(0).ip(IpVersion::V6).to_string(), "fd00::1");
+        assert_eq!(HostId(0).ip_address(IpVersion::V4).to_string(), "10.0.0.1");
+        assert_eq!(HostId(0).ip_address(IpVersion::V6).to_string(), "fd00::1");
         assert_eq!(HostId::of_ip("192.0.2.1".parse().unwrap()), None);
     }
 
@@ -158,33 +158,45 @@ mod tests {
         assert_eq!(of_path(IpVersion::V6, 0, 0), "fd00::1");
         assert_eq!(of_path(IpVersion::V6, 0x01_02_02, 3), "fd00:3::1:203");
         // Locally administered and of one station.
-        assert_eq!(HostId(0x01_02_03).mac(4), [0x02, 0, 4, 1, 2, 3]);
+        assert_eq!(HostId(0x01_02_03).mac_address(4), [0x02, 0, 4, 1, 2, 3]);
     }
 
     #[test]
-    fn a_host_serves_at_its_address_and_at_the_unspecified_one_of_its_version() {
+    fn a_host_serves_at_its_own_and_at_the_unspecified_address() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         for (version, own, any, other) in
             [(IpVersion::V4, "10.0.0.1", "0.0.0.0", "::"), (IpVersion::V6, "fd00::1", "::", "0.0.0.0")]
         {
-            let addresses = Addresses::new(version);
-            assert!(addresses.serves(HostId(0), ip(own)) && addresses.serves(HostId(0), ip(any)));
-            assert!(!addresses.serves(HostId(1), ip(own)) && !addresses.serves(HostId(0), ip(other)));
-            assert!(!addresses.serves(HostId(0), ip("127.0.0.1")));
+            let addresses = HostAddresses::new(version);
+            assert!(
+                addresses.is_reachable_at(HostId(0), ip(own))
+                    && addresses.is_reachable_at(HostId(0), ip(any))
+            );
+            assert!(
+                !addresses.is_reachable_at(HostId(1), ip(own))
+                    && !addresses.is_reachable_at(HostId(0), ip(other))
+            );
+            assert!(!addresses.is_reachable_at(HostId(0), ip("127.0.0.1")));
         }
     }
 
     #[test]
     fn a_given_address_stands_in_the_place_of_the_hosts_number() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut addresses = Addresses::new(IpVersion::V4);
-        assert!(addresses.give(HostId(3), ip("192.0.2.7")));
-        assert!(!addresses.give(HostId(4), ip("192.0.2.7")), "it is taken");
-        assert!(!addresses.give(HostId(3), ip("192.0.2.8")), "a host has one");
-        assert!(!addresses.give(HostId(4), ip("2001:db8::1")), "this network speaks IPv4");
-        assert_eq!((addresses.of(HostId(3)), addresses.of(HostId(4))), (ip("192.0.2.7"), ip("10.0.0.5")));
-        assert_eq!(addresses.host(ip("192.0.2.7")), Some(HostId(3)));
-        assert_eq!((addresses.host(ip("10.0.0.4")), addresses.host(ip("10.0.0.5"))), (None, Some(HostId(4))));
+        let mut addresses = HostAddresses::new(IpVersion::V4);
+        assert!(addresses.assign_address(HostId(3), ip("192.0.2.7")));
+        assert!(!addresses.assign_address(HostId(4), ip("192.0.2.7")), "it is taken");
+        assert!(!addresses.assign_address(HostId(3), ip("192.0.2.8")), "a host has one");
+        assert!(!addresses.assign_address(HostId(4), ip("2001:db8::1")), "this network speaks IPv4");
+        assert_eq!(
+            (addresses.address_of(HostId(3)), addresses.address_of(HostId(4))),
+            (ip("192.0.2.7"), ip("10.0.0.5"))
+        );
+        assert_eq!(addresses.host_at(ip("192.0.2.7")), Some(HostId(3)));
+        assert_eq!(
+            (addresses.host_at(ip("10.0.0.4")), addresses.host_at(ip("10.0.0.5"))),
+            (None, Some(HostId(4)))
+        );
         assert_eq!(addresses.of_path(HostId(3), 1), HostId(3).ip_of_path(IpVersion::V4, 1));
     }
 }

@@ -1,8 +1,8 @@
 //! A host's processor: k cores in front of one queue, with a service time per kind of work.
 
-use crate::app::{Delivery, Op, OrderedTarget};
+use crate::app::{AppDelivery, AppOperation, OrderedTarget};
 use std::collections::VecDeque;
-use usher_core::{Duration, Instant, Rng, Work, WorkLabel};
+use usher_core::{Duration, Instant, ModelRng, WorkLabel, WorkRecord};
 
 /// A processor's properties.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,13 +14,13 @@ pub struct CpuConfig {
     /// Time for one unit of each labelled kind of work; what is not named costs nothing.
     pub service: Vec<(WorkLabel, ServiceTime)>,
     /// What taking deliveries in costs beside their work.
-    pub intake: Intake,
+    pub intake: IntakeCost,
 }
 
 /// What a processor pays for taking deliveries in, as a server does that sleeps while there is nothing to do and else takes in at
 /// once all that has come: so a delivery costs less the busier the processor is. Deliveries without labelled work cost nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Intake {
+pub struct IntakeCost {
     /// Once for a delivery that finds a core idle.
     pub wakeup: Duration,
     /// Once for all deliveries that wait when the ones taken in before are done.
@@ -29,7 +29,7 @@ pub struct Intake {
     pub most: u32,
 }
 
-impl Default for Intake {
+impl Default for IntakeCost {
     /// Nothing.
     fn default() -> Self {
         Self { wakeup: Duration::ZERO, batch: Duration::ZERO, most: 64 }
@@ -48,12 +48,14 @@ pub enum ServiceTime {
 }
 
 impl ServiceTime {
-    fn of(self, units: u32, rng: &mut Rng) -> Duration {
+    fn sample_time(self, units: u32, rng: &mut ModelRng) -> Duration {
         match self {
             Self::Constant(unit) => unit * u64::from(units),
-            Self::Exponential(mean) => (0..units).fold(Duration::ZERO, |all, _| all + rng.exponential(mean)),
+            Self::Exponential(mean) => {
+                (0..units).fold(Duration::ZERO, |all, _| all + rng.sample_exponential(mean))
+            }
             Self::Uniform(low, high) => {
-                (0..units).fold(Duration::ZERO, |all, _| all + rng.between(low, high))
+                (0..units).fold(Duration::ZERO, |all, _| all + rng.sample_duration(low, high))
             }
         }
     }
@@ -74,37 +76,37 @@ usher_core::counters! {
 }
 
 #[derive(Debug)]
-pub(crate) struct Cpu<R> {
+pub(crate) struct HostCpu<R> {
     config: CpuConfig,
-    rng: Rng,
+    rng: ModelRng,
     pub(crate) busy: u32,
-    pub(crate) queue: VecDeque<(Instant, u32, Delivery)>,
+    pub(crate) queue: VecDeque<(Instant, u32, AppDelivery)>,
     pub(crate) stats: CpuStats,
     /// Nanoseconds of each kind of work, in the order of the configuration.
     spent: Vec<u64>,
     /// Deliveries taken in that were not begun yet.
-    taken_in: u32,
+    unstarted: u32,
     /// Work under way, by job number; free numbers are reused.
-    jobs: Vec<Option<HeldDelivery<R>>>,
+    jobs: Vec<Option<ActiveDelivery<R>>>,
     free: Vec<u32>,
     /// Deliveries that were begun.
-    begun: u64,
+    started: u64,
     /// Which delivery set the timer of each application last.
     timers: Vec<(u32, u64)>,
 }
 
 /// A delivery that is worked on.
 #[derive(Debug)]
-struct HeldDelivery<R> {
+struct ActiveDelivery<R> {
     app: u32,
     /// Which of all deliveries it is.
     number: u64,
     /// Outputs held until its work is done.
-    ops: Vec<Op<R>>,
+    ops: Vec<AppOperation<R>>,
 }
 
-impl<R> Cpu<R> {
-    pub(crate) fn new(config: CpuConfig, rng: Rng) -> Self {
+impl<R> HostCpu<R> {
+    pub(crate) fn new(config: CpuConfig, rng: ModelRng) -> Self {
         Self {
             spent: vec![0; config.service.len()],
             config,
@@ -112,10 +114,10 @@ impl<R> Cpu<R> {
             busy: 0,
             queue: VecDeque::new(),
             stats: CpuStats::default(),
-            taken_in: 0,
+            unstarted: 0,
             jobs: Vec::new(),
             free: Vec::new(),
-            begun: 0,
+            started: 0,
             timers: Vec::new(),
         }
     }
@@ -125,7 +127,7 @@ impl<R> Cpu<R> {
     }
 
     /// Queues a delivery; a full queue drops it.
-    pub(crate) fn enqueue(&mut self, now: Instant, app: u32, delivery: Delivery) {
+    pub(crate) fn enqueue_delivery(&mut self, now: Instant, app: u32, delivery: AppDelivery) {
         if self.queue.len() >= self.config.queue {
             self.stats.dropped += 1;
         } else {
@@ -134,26 +136,26 @@ impl<R> Cpu<R> {
     }
 
     /// The time of a delivery's work, with that of taking it in; `waited`: another was worked on before it.
-    pub(crate) fn time(&mut self, work: &[Work], waited: bool) -> Duration {
+    pub(crate) fn compute_delivery_time(&mut self, work: &[WorkRecord], waited: bool) -> Duration {
         if work.is_empty() {
             return Duration::ZERO;
         }
-        let Intake { wakeup, batch, most } = self.config.intake;
+        let IntakeCost { wakeup, batch, most } = self.config.intake;
         let mut time = self.service_time(work);
         if !waited {
-            self.taken_in = 0;
+            self.unstarted = 0;
             time += wakeup + batch;
-        } else if self.taken_in > 0 {
-            self.taken_in -= 1;
+        } else if self.unstarted > 0 {
+            self.unstarted -= 1;
         } else {
             // This one, and as many of those that wait behind it.
-            self.taken_in = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).min(most.saturating_sub(1));
+            self.unstarted = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).min(most.saturating_sub(1));
             time += batch;
         }
         time
     }
 
-    fn service_time(&mut self, work: &[Work]) -> Duration {
+    fn service_time(&mut self, work: &[WorkRecord]) -> Duration {
         let Self { config, rng, spent, .. } = self;
         let mut all = Duration::ZERO;
         for w in work {
@@ -161,7 +163,7 @@ impl<R> Cpu<R> {
             let Some(((_, unit), spent)) = kinds.into_iter().find(|((label, _), _)| *label == w.label) else {
                 continue;
             };
-            let time = unit.of(w.units, rng);
+            let time = unit.sample_time(w.units, rng);
             *spent += time.as_nanos();
             all += time;
         }
@@ -169,16 +171,16 @@ impl<R> Cpu<R> {
     }
 
     /// Nanoseconds of each kind of work that costs something, over all cores.
-    pub(crate) fn spent(&self) -> impl Iterator<Item = (WorkLabel, u64)> {
+    pub(crate) fn time_spent(&self) -> impl Iterator<Item = (WorkLabel, u64)> {
         self.config.service.iter().map(|(label, _)| *label).zip(self.spent.iter().copied())
     }
 
     /// Holds the outputs of a delivery whose work takes `time`; answers the job's number.
-    pub(crate) fn begin(&mut self, app: u32, ops: Vec<Op<R>>, time: Duration) -> u32 {
+    pub(crate) fn start_job(&mut self, app: u32, ops: Vec<AppOperation<R>>, time: Duration) -> u32 {
         self.busy += 1;
         self.stats.busy_ns += time.as_nanos();
-        self.begun += 1;
-        let held = HeldDelivery { app, number: self.begun, ops };
+        self.started += 1;
+        let held = ActiveDelivery { app, number: self.started, ops };
         match self.free.pop() {
             Some(job) => {
                 self.jobs[job as usize] = Some(held);
@@ -192,22 +194,22 @@ impl<R> Cpu<R> {
     }
 
     /// The outputs of a delivery without work that may be carried out now.
-    pub(crate) fn at_once(&mut self, app: u32, ops: Vec<Op<R>>) -> Vec<Op<R>> {
-        self.begun += 1;
-        self.due(HeldDelivery { app, number: self.begun, ops })
+    pub(crate) fn at_once(&mut self, app: u32, ops: Vec<AppOperation<R>>) -> Vec<AppOperation<R>> {
+        self.started += 1;
+        self.release_due_outputs(ActiveDelivery { app, number: self.started, ops })
     }
 
     /// What of a delivery's outputs may be carried out now. Whatever core is done first, what acts on a connection does so in the order in
     /// which the application asked for it: TLS has enciphered it in that order. So it waits for what was begun before. A timer is as the
     /// last delivery that was begun has set it.
-    fn due(&mut self, done: HeldDelivery<R>) -> Vec<Op<R>> {
-        let HeldDelivery { app, number, ops } = done;
+    fn release_due_outputs(&mut self, done: ActiveDelivery<R>) -> Vec<AppOperation<R>> {
+        let ActiveDelivery { app, number, ops } = done;
         if self.config.cores < 2 {
             return ops;
         }
         let mut due = Vec::with_capacity(ops.len());
         for op in ops {
-            let Some(what) = op.ordered() else {
+            let Some(what) = op.ordered_target() else {
                 due.push(op);
                 continue;
             };
@@ -221,7 +223,8 @@ impl<R> Cpu<R> {
                 continue;
             }
             let before = self.jobs.iter_mut().flatten().filter(|job| job.app == app && job.number < number);
-            let waits = |job: &&mut HeldDelivery<R>| job.ops.iter().any(|op| op.ordered() == Some(what));
+            let waits =
+                |job: &&mut ActiveDelivery<R>| job.ops.iter().any(|op| op.ordered_target() == Some(what));
             match before.filter(waits).max_by_key(|job| job.number) {
                 Some(job) => job.ops.push(op),
                 None => due.push(op),
@@ -231,7 +234,7 @@ impl<R> Cpu<R> {
     }
 
     /// Forgets what waits and what the work under way was to send.
-    pub(crate) fn fail(&mut self) {
+    pub(crate) fn discard_work(&mut self) {
         self.queue.clear();
         for job in self.jobs.iter_mut().flatten() {
             job.ops.clear();
@@ -239,11 +242,11 @@ impl<R> Cpu<R> {
     }
 
     /// The job's work is done; its application, and the outputs that may be carried out now.
-    pub(crate) fn finish(&mut self, job: u32) -> Option<(u32, Vec<Op<R>>)> {
+    pub(crate) fn finish_job(&mut self, job: u32) -> Option<(u32, Vec<AppOperation<R>>)> {
         let held = self.jobs.get_mut(job as usize)?.take()?;
         self.busy -= 1;
         self.free.push(job);
-        Some((held.app, self.due(held)))
+        Some((held.app, self.release_due_outputs(held)))
     }
 }
 
@@ -252,45 +255,54 @@ mod tests {
     use super::*;
     use crate::app::LocalId;
 
-    fn cpu(cores: u32) -> Cpu<()> {
-        let config = CpuConfig { cores, queue: 9, service: Vec::new(), intake: Intake::default() };
-        Cpu::new(config, usher_core::Seed::new(1).stream("cpu", 0))
+    fn test_cpu(cores: u32) -> HostCpu<()> {
+        let config = CpuConfig { cores, queue: 9, service: Vec::new(), intake: IntakeCost::default() };
+        HostCpu::new(config, usher_core::Seed::new(1).derive_rng("cpu", 0))
     }
     /// An end of a connection, which carries a number.
-    fn credit(conn: u32, bytes: u32) -> Op<()> {
-        Op::Credit { conn: LocalId::accepted(conn), bytes }
+    fn credit_operation(conn: u32, bytes: u32) -> AppOperation<()> {
+        AppOperation::Credit { conn: LocalId::for_accepted(conn), bytes }
     }
-    fn numbers(ops: &[Op<()>]) -> Vec<u32> {
-        let number = |op: &Op<()>| if let Op::Credit { bytes, .. } = op { *bytes } else { 0 };
+    fn credit_numbers(ops: &[AppOperation<()>]) -> Vec<u32> {
+        let number =
+            |op: &AppOperation<()>| if let AppOperation::Credit { bytes, .. } = op { *bytes } else { 0 };
         ops.iter().map(number).collect()
     }
 
     #[test]
-    fn what_acts_on_a_connection_keeps_its_order_whichever_core_is_done_first() {
-        let mut cpu = cpu(4);
+    fn operations_on_a_connection_keep_their_order_on_any_core() {
+        let mut cpu = test_cpu(4);
         let time = Duration::from_millis(1);
-        let first = cpu.begin(7, vec![credit(1, 1), credit(2, 2)], time);
-        let second = cpu.begin(7, vec![credit(1, 3), credit(3, 4)], time);
-        let third = cpu.begin(7, vec![credit(1, 5), credit(1, 6)], time);
-        let other = cpu.begin(8, vec![credit(1, 7)], time);
-        let mut finish = |job| numbers(&cpu.finish(job).unwrap().1);
+        let first = cpu.start_job(7, vec![credit_operation(1, 1), credit_operation(2, 2)], time);
+        let second = cpu.start_job(7, vec![credit_operation(1, 3), credit_operation(3, 4)], time);
+        let third = cpu.start_job(7, vec![credit_operation(1, 5), credit_operation(1, 6)], time);
+        let other = cpu.start_job(8, vec![credit_operation(1, 7)], time);
+        let mut finish = |job| credit_numbers(&cpu.finish_job(job).unwrap().1);
         assert_eq!(finish(third), [0; 0], "both wait for those before");
         assert_eq!(finish(other), [7], "another application's connection");
         assert_eq!(finish(second), [4]);
-        assert_eq!(numbers(&cpu.at_once(7, vec![credit(1, 8), credit(2, 9), credit(4, 10)])), [10]);
-        let (app, ops) = cpu.finish(first).unwrap();
-        assert_eq!((app, numbers(&ops)), (7, vec![1, 2, 3, 5, 6, 8, 9]));
-        assert_eq!(numbers(&cpu.at_once(7, vec![credit(1, 11)])), [11]);
+        assert_eq!(
+            credit_numbers(
+                &cpu.at_once(
+                    7,
+                    vec![credit_operation(1, 8), credit_operation(2, 9), credit_operation(4, 10)]
+                )
+            ),
+            [10]
+        );
+        let (app, ops) = cpu.finish_job(first).unwrap();
+        assert_eq!((app, credit_numbers(&ops)), (7, vec![1, 2, 3, 5, 6, 8, 9]));
+        assert_eq!(credit_numbers(&cpu.at_once(7, vec![credit_operation(1, 11)])), [11]);
     }
 
     #[test]
     fn a_timer_is_as_the_last_delivery_has_set_it() {
-        let mut cpu = cpu(2);
-        let at = |secs| Op::Timer(Some(Instant::ZERO + Duration::from_secs(secs)));
-        let first = cpu.begin(7, vec![at(9)], Duration::from_millis(2));
-        let second = cpu.begin(7, vec![at(3)], Duration::from_millis(1));
-        assert_eq!(cpu.finish(second).unwrap().1.len(), 1);
-        assert!(cpu.finish(first).unwrap().1.is_empty());
+        let mut cpu = test_cpu(2);
+        let at = |secs| AppOperation::Timer(Some(Instant::ZERO + Duration::from_secs(secs)));
+        let first = cpu.start_job(7, vec![at(9)], Duration::from_millis(2));
+        let second = cpu.start_job(7, vec![at(3)], Duration::from_millis(1));
+        assert_eq!(cpu.finish_job(second).unwrap().1.len(), 1);
+        assert!(cpu.finish_job(first).unwrap().1.is_empty());
         assert_eq!(cpu.at_once(7, vec![at(4)]).len(), 1);
     }
 }

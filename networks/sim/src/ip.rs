@@ -1,10 +1,10 @@
 //! IP, UDP and Ethernet headers as bytes, written only for captured links.
 
-use crate::addr::{Addresses, HostId, IpVersion};
-use crate::link::Framing;
-use crate::packet::{Body, Datagram, Packet, UDP_HEADER};
+use crate::addr::{HostAddresses, HostId, IpVersion};
+use crate::link::LinkFraming;
+use crate::packet::{Datagram, Packet, PacketBody, UDP_HEADER};
 use std::net::IpAddr;
-use usher_core::Writer;
+use usher_core::OctetWriter;
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
@@ -17,7 +17,7 @@ const PROTOCOL_SCTP: u8 = 132;
 pub(crate) const V6_FRAGMENT_HEADER: u32 = 8;
 
 /// Adds bytes to a one's complement sum (RFC 1071); odd lengths are padded.
-fn sum(bytes: &[u8], mut acc: u64) -> u64 {
+fn ones_complement_sum(bytes: &[u8], mut acc: u64) -> u64 {
     let mut chunks = bytes.chunks_exact(2);
     for c in &mut chunks {
         acc += u64::from(u16::from_be_bytes([c[0], c[1]]));
@@ -28,42 +28,42 @@ fn sum(bytes: &[u8], mut acc: u64) -> u64 {
     acc
 }
 
-fn fold(mut acc: u64) -> u16 {
+fn fold_checksum(mut acc: u64) -> u16 {
     while acc >> 16 != 0 {
         acc = (acc & 0xffff) + (acc >> 16);
     }
     !(acc as u16)
 }
 
-fn put_address(w: &mut Writer<'_>, ip: IpAddr) {
+fn put_address(w: &mut OctetWriter<'_>, ip: IpAddr) {
     match ip {
-        IpAddr::V4(a) => w.bytes(&a.octets()),
-        IpAddr::V6(a) => w.bytes(&a.octets()),
+        IpAddr::V4(a) => w.write_bytes(&a.octets()),
+        IpAddr::V6(a) => w.write_bytes(&a.octets()),
     };
 }
 
-fn pseudo_header(addresses: &Addresses, src: HostId, dst: HostId, protocol: u8, len: u32) -> u64 {
+fn pseudo_header(addresses: &HostAddresses, src: HostId, dst: HostId, protocol: u8, len: u32) -> u64 {
     let mut bytes = Vec::with_capacity(40);
-    let mut w = Writer::new(&mut bytes);
-    put_address(&mut w, addresses.of(src));
-    put_address(&mut w, addresses.of(dst));
-    w.u32(len).u32(u32::from(protocol));
-    sum(&bytes, 0)
+    let mut w = OctetWriter::new(&mut bytes);
+    put_address(&mut w, addresses.address_of(src));
+    put_address(&mut w, addresses.address_of(dst));
+    w.write_u32(len).write_u32(u32::from(protocol));
+    ones_complement_sum(&bytes, 0)
 }
 
 /// Fills a transport checksum in at `at` of `transport`; UDP writes a computed zero as all ones.
 fn put_checksum(transport: &mut [u8], at: usize, pseudo: u64, udp: bool) {
-    let mut c = fold(sum(transport, pseudo));
+    let mut c = fold_checksum(ones_complement_sum(transport, pseudo));
     if udp && c == 0 {
         c = 0xffff;
     }
     transport[at..at + 2].copy_from_slice(&c.to_be_bytes());
 }
 
-fn udp_bytes(addresses: &Addresses, src: HostId, dst: HostId, d: &Datagram) -> Vec<u8> {
+fn udp_bytes(addresses: &HostAddresses, src: HostId, dst: HostId, d: &Datagram) -> Vec<u8> {
     let len = UDP_HEADER + d.payload.len;
     let mut out = Vec::with_capacity(len as usize);
-    Writer::new(&mut out).u16(d.src_port).u16(d.dst_port).u16(len as u16).u16(0);
+    OctetWriter::new(&mut out).write_u16(d.src_port).write_u16(d.dst_port).write_u16(len as u16).write_u16(0);
     d.payload.write_to(&mut out);
     put_checksum(&mut out, 6, pseudo_header(addresses, src, dst, PROTOCOL_UDP, len), true);
     out
@@ -71,32 +71,36 @@ fn udp_bytes(addresses: &Addresses, src: HostId, dst: HostId, d: &Datagram) -> V
 
 /// Writes a packet as it is on a link with this framing: Ethernet header if there is one, IP header,
 /// transport header, payload, all checksums valid (a damaged packet has one bit of its last byte turned).
-pub(crate) fn serialise(
-    addresses: &Addresses,
+pub(crate) fn serialise_packet(
+    addresses: &HostAddresses,
     packet: &Packet,
-    (framing, session): (Framing, u16),
+    (framing, session): (LinkFraming, u16),
     from: HostId,
     to: (HostId, u32),
     corrupted: bool,
     out: &mut Vec<u8>,
 ) {
     out.clear();
-    if let Body::Frame(frame) = &packet.body {
+    if let PacketBody::Frame(frame) = &packet.body {
         frame.write_to(out);
     } else {
-        let v4 = addresses.version() == IpVersion::V4;
-        let mut w = Writer::new(out);
+        let v4 = addresses.ip_version() == IpVersion::V4;
+        let mut w = OctetWriter::new(out);
         match framing {
-            Framing::None => {}
-            Framing::Ethernet => {
+            LinkFraming::None => {}
+            LinkFraming::Ethernet => {
                 let ethertype = if v4 { 0x0800 } else { 0x86dd };
-                w.bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(ethertype);
+                w.write_bytes(&to.0.mac_address(to.1)).write_bytes(&from.mac_address(0)).write_u16(ethertype);
             }
             // RFC 2516 §4: version, type and code, the session, the length of what follows; and PPP's protocol.
-            Framing::Pppoe => {
+            LinkFraming::Pppoe => {
                 let length = u16::try_from(packet.len + 2).unwrap_or(u16::MAX);
-                w.bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(0x8864);
-                w.u16(0x1100).u16(session).u16(length).u16(if v4 { 0x0021 } else { 0x0057 });
+                w.write_bytes(&to.0.mac_address(to.1)).write_bytes(&from.mac_address(0)).write_u16(0x8864);
+                w.write_u16(0x1100).write_u16(session).write_u16(length).write_u16(if v4 {
+                    0x0021
+                } else {
+                    0x0057
+                });
             }
         }
         write_ip(addresses, packet, out);
@@ -106,46 +110,50 @@ pub(crate) fn serialise(
     }
 }
 
-fn write_ip(addresses: &Addresses, packet: &Packet, out: &mut Vec<u8>) {
-    let (version, src, dst) = (addresses.version(), packet.src, packet.dst);
+fn write_ip(addresses: &HostAddresses, packet: &Packet, out: &mut Vec<u8>) {
+    let (version, src, dst) = (addresses.ip_version(), packet.src, packet.dst);
     let mut fragment = None;
     let mut path = 0;
     let (protocol, transport) = match &packet.body {
-        Body::Udp(d) => (PROTOCOL_UDP, udp_bytes(addresses, src, dst, d)),
-        Body::Fragment(f) => {
+        PacketBody::Udp(d) => (PROTOCOL_UDP, udp_bytes(addresses, src, dst, d)),
+        PacketBody::Fragment(f) => {
             fragment = Some((f.id, f.offset, f.more));
-            let whole = udp_bytes(addresses, src, dst, &f.whole);
+            let whole = udp_bytes(addresses, src, dst, &f.datagram);
             let (from, to) = (f.offset as usize, (f.offset + f.len) as usize);
             (PROTOCOL_UDP, whole[from..to].to_vec())
         }
-        Body::Tcp { src_port, dst_port, segment, .. } => {
+        PacketBody::Tcp { src_port, dst_port, segment, .. } => {
             let mut bytes = Vec::new();
-            segment.emit(*src_port, *dst_port, &mut bytes);
+            segment.encode_into(*src_port, *dst_port, &mut bytes);
             let pseudo = pseudo_header(addresses, src, dst, PROTOCOL_TCP, bytes.len() as u32);
             put_checksum(&mut bytes, 16, pseudo, false);
             (PROTOCOL_TCP, bytes)
         }
-        Body::Sctp { src_port, dst_port, path: p, packet } => {
+        PacketBody::Sctp { src_port, dst_port, path: p, packet } => {
             let mut bytes = Vec::new();
-            packet.emit(*src_port, *dst_port, &mut bytes);
+            packet.encode_into(*src_port, *dst_port, &mut bytes);
             path = *p;
             (PROTOCOL_SCTP, bytes)
         }
-        Body::Esp(esp) => {
+        PacketBody::Esp(esp) => {
             // Enciphered octets say nothing: zeros stand for them.
             let mut bytes = Vec::new();
             if esp.encapsulated {
                 let len = packet.len - version.header_len();
-                Writer::new(&mut bytes).u16(ESP_PORT).u16(ESP_PORT).u16(len as u16).u16(0);
+                OctetWriter::new(&mut bytes)
+                    .write_u16(ESP_PORT)
+                    .write_u16(ESP_PORT)
+                    .write_u16(len as u16)
+                    .write_u16(0);
             }
             bytes.extend_from_slice(&esp.sealed[..usher_esp::HEADER_LEN]);
             bytes.resize((packet.len - version.header_len()) as usize, 0);
             (if esp.encapsulated { PROTOCOL_UDP } else { PROTOCOL_ESP }, bytes)
         }
-        Body::Frame(_) => return,
+        PacketBody::Frame(_) => return,
     };
     let (source, destination) = (addresses.of_path(src, path), addresses.of_path(dst, path));
-    let mut w = Writer::new(out);
+    let mut w = OctetWriter::new(out);
     match version {
         IpVersion::V4 => {
             let start = w.len();
@@ -155,25 +163,25 @@ fn write_ip(addresses: &Addresses, packet: &Packet, out: &mut Vec<u8>) {
                 Some((_, offset, more)) => u16::from(more) << 13 | (offset / 8) as u16,
             };
             let ident = fragment.map_or(packet.ident, |(id, ..)| id as u16);
-            w.u8(0x45).u8(0).u16(packet.len as u16).u16(ident).u16(flags);
-            w.u8(64).u8(protocol).u16(0);
+            w.write_u8(0x45).write_u8(0).write_u16(packet.len as u16).write_u16(ident).write_u16(flags);
+            w.write_u8(64).write_u8(protocol).write_u16(0);
             put_address(&mut w, source);
             put_address(&mut w, destination);
-            let checksum = fold(sum(&w.written()[start..], 0));
-            w.patch(start + 10, &checksum.to_be_bytes());
+            let checksum = fold_checksum(ones_complement_sum(&w.written_bytes()[start..], 0));
+            w.overwrite_at(start + 10, &checksum.to_be_bytes());
         }
         IpVersion::V6 => {
             let next = if fragment.is_some() { PROTOCOL_V6_FRAGMENT } else { protocol };
             let payload_len = packet.len - version.header_len();
-            w.u32(6 << 28).u16(payload_len as u16).u8(next).u8(64);
+            w.write_u32(6 << 28).write_u16(payload_len as u16).write_u8(next).write_u8(64);
             put_address(&mut w, source);
             put_address(&mut w, destination);
             if let Some((id, offset, more)) = fragment {
-                w.u8(protocol).u8(0).u16(offset as u16 | u16::from(more)).u32(id);
+                w.write_u8(protocol).write_u8(0).write_u16(offset as u16 | u16::from(more)).write_u32(id);
             }
         }
     }
-    w.bytes(&transport);
+    w.write_bytes(&transport);
 }
 
 #[cfg(test)]
@@ -185,66 +193,85 @@ mod tests {
     fn checksums_hold_over_the_finished_packet() {
         for (version, payload) in [(IpVersion::V4, &b"odd"[..]), (IpVersion::V6, &b"even"[..])] {
             let (a, b) = (HostId(0), HostId(1));
-            let d = Datagram { src_port: 1812, dst_port: 9, payload: Payload::copied(payload) };
-            let packet = Packet::udp(version, a, b, 7, d);
+            let d = Datagram { src_port: 1812, dst_port: 9, payload: Payload::copy_from_slice(payload) };
+            let packet = Packet::from_datagram(version, a, b, 7, d);
             let mut out = Vec::new();
-            serialise(&Addresses::new(version), &packet, (Framing::Ethernet, 0), a, (b, 0), false, &mut out);
+            serialise_packet(
+                &HostAddresses::new(version),
+                &packet,
+                (LinkFraming::Ethernet, 0),
+                a,
+                (b, 0),
+                false,
+                &mut out,
+            );
             assert_eq!(out.len() as u32, packet.len + 14);
             let ip = &out[14..];
             let header = version.header_len() as usize;
             if version == IpVersion::V4 {
-                assert_eq!(fold(sum(&ip[..header], 0)), 0);
+                assert_eq!(fold_checksum(ones_complement_sum(&ip[..header], 0)), 0);
             }
             let pseudo =
-                pseudo_header(&Addresses::new(version), a, b, PROTOCOL_UDP, (ip.len() - header) as u32);
-            assert_eq!(fold(sum(&ip[header..], pseudo)), 0);
+                pseudo_header(&HostAddresses::new(version), a, b, PROTOCOL_UDP, (ip.len() - header) as u32);
+            assert_eq!(fold_checksum(ones_complement_sum(&ip[header..], pseudo)), 0);
         }
     }
 
-    fn header(version: IpVersion, ident: u16, body: Body) -> Vec<u8> {
+    fn serialise_body(version: IpVersion, ident: u16, body: PacketBody) -> Vec<u8> {
         let mut out = Vec::new();
         let packet = Packet { src: HostId(0), dst: HostId(1), len: 1500, ident, body };
-        let addresses = Addresses::new(version);
-        serialise(&addresses, &packet, (Framing::None, 0), HostId(0), (HostId(1), 0), false, &mut out);
+        let addresses = HostAddresses::new(version);
+        serialise_packet(
+            &addresses,
+            &packet,
+            (LinkFraming::None, 0),
+            HostId(0),
+            (HostId(1), 0),
+            false,
+            &mut out,
+        );
         out
     }
 
     #[test]
     fn only_transports_that_know_the_path_forbid_fragments() {
         // RFC 791 section 3.1: the bit "don't fragment" is the second of the flags.
-        let datagram = Datagram { src_port: 1, dst_port: 2, payload: Payload::counted(4) };
+        let datagram = Datagram { src_port: 1, dst_port: 2, payload: Payload::with_length(4) };
         let segment = crate::tcp::Segment::default();
-        let tcp = Body::Tcp { src_port: 1, dst_port: 2, conn: 0, from_conn: 0, segment };
-        let packet = crate::sctp::Packet { vtag: 1, chunks: Vec::new() };
-        let sctp = Body::Sctp { src_port: 1, dst_port: 2, path: 0, packet };
+        let tcp = PacketBody::Tcp { src_port: 1, dst_port: 2, conn: 0, from_conn: 0, segment };
+        let packet = crate::sctp::SctpPacket { vtag: 1, chunks: Vec::new() };
+        let sctp = PacketBody::Sctp { src_port: 1, dst_port: 2, path: 0, packet };
         for (body, flags, protocol) in
-            [(Body::Udp(datagram), [0, 0], 17), (tcp, [0x40, 0], 6), (sctp, [0x40, 0], 132)]
+            [(PacketBody::Udp(datagram), [0, 0], 17), (tcp, [0x40, 0], 6), (sctp, [0x40, 0], 132)]
         {
-            let ip = header(IpVersion::V4, 0x0203, body);
+            let ip = serialise_body(IpVersion::V4, 0x0203, body);
             assert_eq!(ip[..10], [0x45, 0, 0x05, 0xdc, 2, 3, flags[0], flags[1], 64, protocol]);
-            assert_eq!((fold(sum(&ip[..20], 0)), &ip[12..20]), (0, &[10, 0, 0, 1, 10, 0, 0, 2][..]));
+            assert_eq!(
+                (fold_checksum(ones_complement_sum(&ip[..20], 0)), &ip[12..20]),
+                (0, &[10, 0, 0, 1, 10, 0, 0, 2][..])
+            );
         }
     }
 
     #[test]
     fn a_fragment_says_where_it_belongs() {
-        let whole = Datagram { src_port: 1, dst_port: 2, payload: Payload::copied(&[7; 4000]) };
+        let whole = Datagram { src_port: 1, dst_port: 2, payload: Payload::copy_from_slice(&[7; 4000]) };
         let whole = std::sync::Arc::new(whole);
-        let piece = |more| crate::packet::Fragment {
+        let piece = |more| crate::packet::IpFragment {
             id: 0x0001_0203,
             offset: 1480,
             len: 16,
             more,
-            whole: whole.clone(),
+            datagram: whole.clone(),
         };
-        let body = |more| Body::Fragment(Box::new(piece(more)));
+        let body = |more| PacketBody::Fragment(Box::new(piece(more)));
         for (more, flags) in [(true, 0x20), (false, 0)] {
             // RFC 791 section 3.1: the offset counts eight octets, under the bit "more fragments".
-            let ip = header(IpVersion::V4, 9, body(more));
+            let ip = serialise_body(IpVersion::V4, 9, body(more));
             assert_eq!(ip[4..8], [2, 3, flags, (1480 / 8) as u8]);
             assert_eq!(ip[20..], [7; 16]);
             // RFC 8200 section 4.5: the offset is above three bits, of which the last is M.
-            let ip = header(IpVersion::V6, 9, body(more));
+            let ip = serialise_body(IpVersion::V6, 9, body(more));
             assert_eq!(ip[..8], [0x60, 0, 0, 0, 0x05, 0xb4, 44, 64]);
             assert_eq!(ip[40..48], [17, 0, 0x05, 0xc8 | u8::from(more), 0, 1, 2, 3]);
             assert_eq!(ip[48..], [7; 16]);
@@ -264,6 +291,9 @@ mod tests {
     #[test]
     fn the_internet_checksum_matches_its_rfc() {
         // RFC 1071 §3.
-        assert_eq!(fold(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7], 0)), !0xddf2);
+        assert_eq!(
+            fold_checksum(ones_complement_sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7], 0)),
+            !0xddf2
+        );
     }
 }

@@ -2,12 +2,12 @@
 //! under way on it, in order of arrival.
 
 use crate::addr::HostId;
-use crate::packet::{Body, PacketRef, Pool};
+use crate::packet::{PacketBody, PacketPool, PacketRef};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use usher_core::impair::{Channel, ChannelConfig, Fate, Properties};
-use usher_core::{Instant, Rng};
+use usher_core::impair::{Channel, ChannelConfig, ChannelProperties, PacketFate};
+use usher_core::{Instant, ModelRng};
 
 /// A link: index in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -15,7 +15,7 @@ pub struct LinkId(pub u32);
 
 /// What every packet on a link carries below IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Framing {
+pub enum LinkFraming {
     /// Nothing: IP packets as they are.
     #[default]
     None,
@@ -26,7 +26,7 @@ pub enum Framing {
     Pppoe,
 }
 
-impl Framing {
+impl LinkFraming {
     /// Bytes that the framing adds to an IP packet on the link.
     pub const fn overhead(self) -> u32 {
         match self {
@@ -37,7 +37,7 @@ impl Framing {
     }
 
     /// Of these, bytes that are within the link's own frame.
-    pub(crate) const fn within(self) -> u32 {
+    pub(crate) const fn inner_overhead(self) -> u32 {
         match self {
             Self::None | Self::Ethernet => 0,
             Self::Pppoe => 8,
@@ -45,7 +45,7 @@ impl Framing {
     }
 
     /// Bytes that it adds to a frame, which brings its header.
-    const fn trailer(self) -> u32 {
+    const fn trailer_length(self) -> u32 {
         match self {
             Self::None => 0,
             Self::Ethernet | Self::Pppoe => 4,
@@ -64,7 +64,7 @@ pub struct LinkConfig {
     /// Largest IP packet, bytes.
     pub mtu: u32,
     /// What carries IP.
-    pub framing: Framing,
+    pub framing: LinkFraming,
 }
 
 impl Default for LinkConfig {
@@ -74,7 +74,7 @@ impl Default for LinkConfig {
             up: ChannelConfig::default(),
             down: ChannelConfig::default(),
             mtu: 1500,
-            framing: Framing::None,
+            framing: LinkFraming::None,
         }
     }
 }
@@ -105,12 +105,12 @@ usher_core::counters! {
 
 /// One direction of a link. A large simulation has millions of them, so that what few have is set aside.
 #[derive(Debug)]
-pub(crate) struct Direction {
+pub(crate) struct LinkDirection {
     pub(crate) from: HostId,
     pub(crate) to: HostId,
     pub(crate) to_port: u32,
     pub(crate) mtu: u32,
-    pub(crate) framing: Framing,
+    pub(crate) framing: LinkFraming,
     pub(crate) channel: Channel,
     /// Packets that were offered, and their bytes.
     offered: u64,
@@ -121,12 +121,12 @@ pub(crate) struct Direction {
     last: PacketRef,
     /// Packets are under way that pass others; the last to arrive is not one of them.
     mixed: bool,
-    aside: Option<Box<Aside>>,
+    extras: Option<Box<DirectionExtras>>,
 }
 
 /// What few directions have.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct DirectionExtras {
     /// The cell whose medium it is, in place of the channel.
     pub(crate) cell: Option<u32>,
     /// SESSION_ID of the PPPoE session whose packets it carries.
@@ -138,29 +138,29 @@ pub(crate) struct Aside {
     /// But for what was offered.
     pub(crate) stats: LinkStats,
     /// What passes others, of a link on which something did.
-    passing: Option<Box<Passing>>,
+    passing: Option<Box<OvertakingQueue>>,
 }
 
 /// The largest emptied heap (packets) whose memory is kept: where packets pass others, more will.
-const KEPT: usize = 64;
+const MAX_RETAINED_CAPACITY: usize = 64;
 
 /// Packets under way that pass others: a list would be walked along for each of them, past all that are before it.
 #[derive(Debug, Default)]
-struct Passing {
-    packets: BinaryHeap<Early>,
+struct OvertakingQueue {
+    packets: BinaryHeap<OvertakingPacket>,
     /// How many there were.
     count: u64,
 }
 
 /// A packet that passes others. The largest arrives first, of the same time that which was sent first.
 #[derive(PartialEq, Eq, Debug)]
-struct Early {
+struct OvertakingPacket {
     arrives: Instant,
     order: u64,
     packet: u32,
 }
 
-impl Ord for Early {
+impl Ord for OvertakingPacket {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
         tests::COMPARED.set(tests::COMPARED.get() + 1);
@@ -168,40 +168,40 @@ impl Ord for Early {
     }
 }
 
-impl PartialOrd for Early {
+impl PartialOrd for OvertakingPacket {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Passing {
+impl OvertakingQueue {
     /// When the first of them arrives.
-    fn next(&self) -> Instant {
+    fn next_arrival(&self) -> Instant {
         self.packets.peek().map_or(Instant::FAR_FUTURE, |early| early.arrives)
     }
-    fn put(&mut self, arrives: Instant, packet: PacketRef) {
-        self.packets.push(Early { arrives, order: self.count, packet: packet.number() });
+    fn push(&mut self, arrives: Instant, packet: PacketRef) {
+        self.packets.push(OvertakingPacket { arrives, order: self.count, packet: packet.to_index() });
         self.count += 1;
     }
 }
 
 /// What becomes of a packet that is not lost.
-pub(crate) struct Carried {
+pub(crate) struct PacketArrival {
     pub(crate) arrives: Instant,
     pub(crate) damaged: bool,
     /// When it arrives a second time.
-    pub(crate) again: Option<Instant>,
+    pub(crate) duplicate_arrives: Option<Instant>,
 }
 
-impl Direction {
+impl LinkDirection {
     pub(crate) fn new(
         from: HostId,
         to: HostId,
         to_port: u32,
-        channel: Arc<Properties>,
+        channel: Arc<ChannelProperties>,
         mtu: u32,
-        framing: Framing,
-        rng: Rng,
+        framing: LinkFraming,
+        rng: ModelRng,
     ) -> Self {
         Self {
             from,
@@ -212,7 +212,7 @@ impl Direction {
             channel: Channel::new(channel, rng),
             offered: 0,
             offered_bytes: 0,
-            aside: None,
+            extras: None,
             first: PacketRef::NONE,
             last: PacketRef::NONE,
             mixed: false,
@@ -220,40 +220,46 @@ impl Direction {
     }
 
     #[inline]
-    pub(crate) fn cell(&self) -> Option<u32> {
-        self.aside.as_ref()?.cell
+    pub(crate) fn cell_index(&self) -> Option<u32> {
+        self.extras.as_ref()?.cell
     }
     #[inline]
     pub(crate) fn tap_out(&self) -> Option<u16> {
-        self.aside.as_ref()?.tap_out
+        self.extras.as_ref()?.tap_out
     }
     #[inline]
     pub(crate) fn tap_in(&self) -> Option<u16> {
-        self.aside.as_ref()?.tap_in
+        self.extras.as_ref()?.tap_in
     }
-    pub(crate) fn session(&self) -> u16 {
-        self.aside.as_ref().map_or(0, |aside| aside.session)
+    pub(crate) fn session_id(&self) -> u16 {
+        self.extras.as_ref().map_or(0, |aside| aside.session)
     }
     /// What few directions have, of one that has it.
-    pub(crate) fn aside(&mut self) -> &mut Aside {
-        self.aside.get_or_insert_default()
+    pub(crate) fn extras_mut(&mut self) -> &mut DirectionExtras {
+        self.extras.get_or_insert_default()
     }
     /// What it did.
     pub(crate) fn stats(&self) -> LinkStats {
-        let rest = self.aside.as_ref().map(|aside| aside.stats).unwrap_or_default();
+        let rest = self.extras.as_ref().map(|aside| aside.stats).unwrap_or_default();
         LinkStats { offered: self.offered, offered_bytes: self.offered_bytes, ..rest }
     }
 
     /// Sends a packet, which is gone from the pool if it will not arrive; answers the time for which an
     /// arrival event is to be put in the queue, if one is needed beyond those already there.
     #[inline(always)]
-    pub(crate) fn send(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Instant> {
-        let Carried { arrives, damaged, again } = self.carry(now, packet, pool)?;
+    pub(crate) fn send_packet(
+        &mut self,
+        now: Instant,
+        packet: PacketRef,
+        pool: &mut PacketPool,
+    ) -> Option<Instant> {
+        let PacketArrival { arrives, damaged, duplicate_arrives: again } =
+            self.offer_packet(now, packet, pool)?;
         // A copy never arrives before what it is a copy of.
         let first = self.insert(arrives, damaged, packet, pool);
         if let Some(arrives) = again {
             let copy = pool[packet].packet.clone();
-            let copy = pool.put(copy);
+            let copy = pool.insert(copy);
             self.insert(arrives, false, copy, pool);
         }
         first.then_some(arrives)
@@ -261,30 +267,35 @@ impl Direction {
 
     /// Says what becomes of a packet, which is gone from the pool if it will not arrive.
     #[inline(always)]
-    pub(crate) fn carry(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Carried> {
+    pub(crate) fn offer_packet(
+        &mut self,
+        now: Instant,
+        packet: PacketRef,
+        pool: &mut PacketPool,
+    ) -> Option<PacketArrival> {
         let p = &pool[packet].packet;
-        let frame = matches!(p.body, Body::Frame(_));
-        let bytes = p.len + if frame { self.framing.trailer() } else { self.framing.overhead() };
-        self.count(bytes, p.is_background());
-        match self.channel.offer(now, bytes) {
-            Fate::Delivered { arrives, corrupted: damaged, again, .. } => {
+        let frame = matches!(p.body, PacketBody::Frame(_));
+        let bytes = p.len + if frame { self.framing.trailer_length() } else { self.framing.overhead() };
+        self.count_offered(bytes, p.is_background());
+        match self.channel.offer_packet(now, bytes) {
+            PacketFate::Delivered { arrives, corrupted: damaged, duplicate_arrives: again, .. } => {
                 if damaged {
-                    self.aside().stats.corrupted += 1;
+                    self.extras_mut().stats.corrupted += 1;
                 }
                 if again.is_some() {
-                    self.aside().stats.duplicated += 1;
+                    self.extras_mut().stats.duplicated += 1;
                 }
-                Some(Carried { arrives, damaged, again })
+                Some(PacketArrival { arrives, damaged, duplicate_arrives: again })
             }
-            Fate::QueueFull => {
-                let stats = &mut self.aside().stats;
+            PacketFate::QueueFull => {
+                let stats = &mut self.extras_mut().stats;
                 stats.queue_full += 1;
                 stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
                 None
             }
-            Fate::Lost { .. } => {
-                let stats = &mut self.aside().stats;
+            PacketFate::Lost { .. } => {
+                let stats = &mut self.extras_mut().stats;
                 stats.lost += 1;
                 stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
@@ -295,11 +306,11 @@ impl Direction {
 
     /// Counts a packet that is offered.
     #[inline(always)]
-    pub(crate) fn count(&mut self, bytes: u32, background: bool) {
+    pub(crate) fn count_offered(&mut self, bytes: u32, background: bool) {
         self.offered += 1;
         self.offered_bytes += u64::from(bytes);
         if background {
-            let stats = &mut self.aside().stats;
+            let stats = &mut self.extras_mut().stats;
             stats.background += 1;
             stats.background_bytes += u64::from(bytes);
         }
@@ -312,7 +323,7 @@ impl Direction {
         arrives: Instant,
         damaged: bool,
         packet: PacketRef,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) -> bool {
         let new = &mut pool[packet];
         (new.arrives, new.damaged, new.next) = (arrives, damaged, PacketRef::NONE);
@@ -330,11 +341,11 @@ impl Direction {
 
     /// Lets a packet pass those that arrive after it; true if that is all of them.
     #[cold]
-    fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &Pool) -> bool {
+    fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &PacketPool) -> bool {
         let first = pool[self.first].arrives;
-        let passing = self.aside().passing.get_or_insert_default();
-        let passes_all = arrives < first.min(passing.next());
-        passing.put(arrives, packet);
+        let passing = self.extras_mut().passing.get_or_insert_default();
+        let passes_all = arrives < first.min(passing.next_arrival());
+        passing.push(arrives, packet);
         self.mixed = true;
         passes_all
     }
@@ -342,7 +353,11 @@ impl Direction {
     /// Takes the packet that arrives at `now`, and the time of the next arrival event to put in the queue.
     /// An event that a reordered packet has made stale gives nothing.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Instant, pool: &Pool) -> Option<(PacketRef, Option<Instant>)> {
+    pub(crate) fn take_arrived(
+        &mut self,
+        now: Instant,
+        pool: &PacketPool,
+    ) -> Option<(PacketRef, Option<Instant>)> {
         if self.mixed {
             return self.arrive_mixed(now, pool);
         }
@@ -357,10 +372,10 @@ impl Direction {
 
     /// The same while some pass others.
     #[cold]
-    fn arrive_mixed(&mut self, now: Instant, pool: &Pool) -> Option<(PacketRef, Option<Instant>)> {
-        let passing = self.aside.as_mut()?.passing.as_mut()?;
+    fn arrive_mixed(&mut self, now: Instant, pool: &PacketPool) -> Option<(PacketRef, Option<Instant>)> {
+        let passing = self.extras.as_mut()?.passing.as_mut()?;
         let first = pool[self.first].arrives;
-        if first.min(passing.next()) != now {
+        if first.min(passing.next_arrival()) != now {
             return None;
         }
         // Of the same time those that pass none were sent first: what passes another was sent after it, and what is sent after
@@ -369,15 +384,15 @@ impl Direction {
             let after = pool[self.first].next;
             std::mem::replace(&mut self.first, after)
         } else {
-            PacketRef::of(passing.packets.pop()?.packet)
+            PacketRef::from_index(passing.packets.pop()?.packet)
         };
         // What is passed arrives after all that pass it, so that the list has not come to its end.
-        let next = passing.next().min(pool[self.first].arrives);
+        let next = passing.next_arrival().min(pool[self.first].arrives);
         if passing.packets.is_empty() {
-            let keeps = passing.packets.capacity() <= KEPT;
+            let keeps = passing.packets.capacity() <= MAX_RETAINED_CAPACITY;
             self.mixed = false;
             if !keeps {
-                self.aside().passing = None;
+                self.extras_mut().passing = None;
             }
         }
         Some((packet, Some(next)))
@@ -397,79 +412,81 @@ mod tests {
         pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) };
     }
 
-    fn direction() -> Direction {
-        let channel = Properties::from(ChannelConfig::default());
-        let rng = Seed::new(1).stream("link", 0);
-        Direction::new(HostId(0), HostId(1), 0, channel.into(), 1500, Framing::None, rng)
+    fn test_direction() -> LinkDirection {
+        let channel = ChannelProperties::from(ChannelConfig::default());
+        let rng = Seed::new(1).derive_rng("link", 0);
+        LinkDirection::new(HostId(0), HostId(1), 0, channel.into(), 1500, LinkFraming::None, rng)
     }
 
-    fn packet(pool: &mut Pool, number: u16) -> PacketRef {
-        let datagram = Datagram { src_port: 1, dst_port: 2, payload: Payload::counted(10) };
-        pool.put(Packet::udp(IpVersion::V4, HostId(0), HostId(1), number, datagram))
+    fn pooled_packet(pool: &mut PacketPool, number: u16) -> PacketRef {
+        let datagram = Datagram { src_port: 1, dst_port: 2, payload: Payload::with_length(10) };
+        pool.insert(Packet::from_datagram(IpVersion::V4, HostId(0), HostId(1), number, datagram))
     }
 
-    fn at(nanoseconds: u64) -> Instant {
+    fn at_nanos(nanoseconds: u64) -> Instant {
         Instant::from_nanos(nanoseconds)
     }
 
     /// A link as it was first written: all packets in one list, in which each is put behind those that arrive no later.
     #[derive(Default)]
-    struct List(Vec<(Instant, u16)>);
+    struct ReferenceList(Vec<(Instant, u16)>);
 
-    impl List {
+    impl ReferenceList {
         fn insert(&mut self, arrives: Instant, number: u16) -> bool {
             let place = self.0.partition_point(|(other, _)| *other <= arrives);
             self.0.insert(place, (arrives, number));
             place == 0
         }
-        fn arrive(&mut self, now: Instant) -> Option<(u16, Option<Instant>)> {
+        fn take_arrived(&mut self, now: Instant) -> Option<(u16, Option<Instant>)> {
             let (_, number) = (self.0.first()?.0 == now).then(|| self.0.remove(0))?;
             Some((number, self.0.first().map(|(at, _)| *at)))
         }
     }
 
     #[test]
-    fn packets_arrive_in_the_order_of_their_times_and_of_their_sending() {
-        let mut rng = Seed::new(1).stream("times", 0);
+    fn packets_arrive_in_order_of_time_and_then_of_sending() {
+        let mut rng = Seed::new(1).derive_rng("times", 0);
         for spread in [1, 3, 20, 500] {
-            let (mut link, mut pool, mut list) = (direction(), Pool::default(), List::default());
+            let (mut link, mut pool, mut list) =
+                (test_direction(), PacketPool::default(), ReferenceList::default());
             let mut now = 0;
             for number in 0..3000 {
                 // Few times, so that many arrive at once.
-                let arrives = at(now + rng.next_u64() % spread);
-                let sent = packet(&mut pool, number);
+                let arrives = at_nanos(now + rng.next_u64() % spread);
+                let sent = pooled_packet(&mut pool, number);
                 assert_eq!(link.insert(arrives, false, sent, &mut pool), list.insert(arrives, number));
                 for _ in 0..rng.next_u64() % 3 {
                     // Events that are stale come too.
                     let first = list.0.first().map_or(now, |(at, _)| at.as_nanos());
-                    let due = if rng.chance(0.8) { first } else { now };
+                    let due = if rng.sample_bool(0.8) { first } else { now };
                     now = now.max(due);
-                    let came = link.arrive(at(due), &pool);
+                    let came = link.take_arrived(at_nanos(due), &pool);
                     let came = came.map(|(arrived, next)| (pool.take(arrived).ident, next));
-                    assert_eq!(came, list.arrive(at(due)));
+                    assert_eq!(came, list.take_arrived(at_nanos(due)));
                 }
             }
             while let Some((first, _)) = list.0.first().copied() {
-                let came = link.arrive(first, &pool).map(|(arrived, next)| (pool.take(arrived).ident, next));
-                assert_eq!(came, list.arrive(first));
+                let came =
+                    link.take_arrived(first, &pool).map(|(arrived, next)| (pool.take(arrived).ident, next));
+                assert_eq!(came, list.take_arrived(first));
             }
-            assert!(!link.mixed && link.aside().passing.as_ref().is_none_or(|p| p.packets.is_empty()));
+            assert!(!link.mixed && link.extras_mut().passing.as_ref().is_none_or(|p| p.packets.is_empty()));
         }
     }
 
     #[test]
-    fn memory_for_packets_that_pass_others_is_kept_while_it_is_little() {
-        let (mut link, mut pool) = (direction(), Pool::default());
+    fn small_memory_for_overtaking_packets_is_kept_for_reuse() {
+        let (mut link, mut pool) = (test_direction(), PacketPool::default());
         let mut passed_by = |packets: u64| {
             for arrives in [9].into_iter().chain((0..packets).map(|_| 8)) {
-                let sent = packet(&mut pool, 0);
-                link.insert(at(arrives), false, sent, &mut pool);
+                let sent = pooled_packet(&mut pool, 0);
+                link.insert(at_nanos(arrives), false, sent, &mut pool);
             }
             for due in (0..packets).map(|_| 8).chain([9]) {
-                let (arrived, _) = link.arrive(at(due), &pool).expect("it is due");
+                let (arrived, _) = link.take_arrived(at_nanos(due), &pool).expect("it is due");
                 pool.release(arrived);
             }
-            link.aside.as_ref().and_then(|aside| aside.passing.as_ref()).map(|p| p.packets.capacity())
+            link.extras.as_ref().and_then(|aside| aside.passing.as_ref()).map(|p| p.packets.capacity())
         };
         assert_eq!(passed_by(0), None);
         let few = passed_by(3);
@@ -479,30 +496,30 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_pass_others_are_put_in_their_order_without_a_walk_along_all_of_them() {
+    fn overtaking_packets_are_sorted_without_a_linear_walk() {
         const PACKETS: u64 = 50_000;
-        let (mut link, mut pool) = (direction(), Pool::default());
-        let mut rng = Seed::new(1).stream("times", 0);
+        let (mut link, mut pool) = (test_direction(), PacketPool::default());
+        let mut rng = Seed::new(1).derive_rng("times", 0);
         // The last to arrive is sent first, and all others pass it.
-        let last = packet(&mut pool, 0);
-        link.insert(at(2 * PACKETS), false, last, &mut pool);
+        let last = pooled_packet(&mut pool, 0);
+        link.insert(at_nanos(2 * PACKETS), false, last, &mut pool);
         COMPARED.set(0);
         for _ in 0..PACKETS {
-            let sent = packet(&mut pool, 1);
-            link.insert(at(1 + rng.next_u64() % PACKETS), false, sent, &mut pool);
+            let sent = pooled_packet(&mut pool, 1);
+            link.insert(at_nanos(1 + rng.next_u64() % PACKETS), false, sent, &mut pool);
         }
         let (mut came, mut now) = (0, Instant::ZERO);
-        let mut due = link.aside().passing.as_ref().map(|passing| passing.next());
+        let mut due = link.extras_mut().passing.as_ref().map(|passing| passing.next_arrival());
         while let Some(time) = due {
-            let (arrived, next) = link.arrive(time, &pool).expect("it is due");
+            let (arrived, next) = link.take_arrived(time, &pool).expect("it is due");
             assert!(time >= now);
             (now, due, came) = (time, next, came + 1);
             pool.release(arrived);
         }
-        assert_eq!((came, now), (PACKETS + 1, at(2 * PACKETS)));
+        assert_eq!((came, now), (PACKETS + 1, at_nanos(2 * PACKETS)));
         // Along a list it would have been half of them for each.
         let each = COMPARED.get() as f64 / PACKETS as f64;
         assert!(each < 40.0, "{each} comparisons a packet");
-        assert_eq!(now.since(at(PACKETS)), Duration::from_nanos(PACKETS));
+        assert_eq!(now.duration_since(at_nanos(PACKETS)), Duration::from_nanos(PACKETS));
     }
 }

@@ -18,11 +18,11 @@ pub struct Payload {
 
 impl Payload {
     /// `len` bytes that nobody reads.
-    pub const fn counted(len: u32) -> Self {
+    pub const fn with_length(len: u32) -> Self {
         Self { len, bytes: None }
     }
     /// A copy of these bytes.
-    pub fn copied(bytes: &[u8]) -> Self {
+    pub fn copy_from_slice(bytes: &[u8]) -> Self {
         Self { len: bytes.len() as u32, bytes: Some(bytes.into()) }
     }
     /// The bytes, empty if nobody reads them.
@@ -50,7 +50,7 @@ pub(crate) struct Datagram {
 
 /// One IP fragment of a UDP datagram.
 #[derive(Clone, Debug)]
-pub(crate) struct Fragment {
+pub(crate) struct IpFragment {
     /// The IP identification that all fragments of a datagram share.
     pub id: u32,
     /// Offset in the datagram, in bytes (a multiple of 8).
@@ -60,16 +60,16 @@ pub(crate) struct Fragment {
     /// More fragments follow.
     pub more: bool,
     /// The whole datagram, shared by its fragments.
-    pub whole: Arc<Datagram>,
+    pub datagram: Arc<Datagram>,
 }
 
 /// What an IP packet, or a frame, carries.
 #[derive(Clone, Debug)]
-pub(crate) enum Body {
+pub(crate) enum PacketBody {
     /// UDP.
     Udp(Datagram),
     /// A piece of a UDP datagram that was larger than a link's MTU.
-    Fragment(Box<Fragment>),
+    Fragment(Box<IpFragment>),
     /// TCP.
     Tcp {
         /// Source port.
@@ -92,17 +92,17 @@ pub(crate) enum Body {
         /// Which pair of addresses of a multihomed association it goes between; 0 is the first.
         path: u8,
         /// The packet.
-        packet: sctp::Packet,
+        packet: sctp::SctpPacket,
     },
     /// A packet of ESP.
-    Esp(Box<Esp>),
+    Esp(Box<EspPacket>),
     /// A link-layer frame (Ethernet II without FCS) that is not forwarded.
     Frame(Payload),
 }
 
 /// A packet that an SA carries (RFC 4303), in transport mode.
 #[derive(Clone, Debug)]
-pub(crate) struct Esp {
+pub(crate) struct EspPacket {
     /// What is carried.
     pub inner: Packet,
     /// What the SA made of the ports alone: its SPI and number are those of the packet, whose octets nobody reads.
@@ -123,15 +123,15 @@ pub(crate) struct Packet {
     /// IP identification, of the sender's counter.
     pub ident: u16,
     /// What it carries.
-    pub body: Body,
+    pub body: PacketBody,
 }
 
 /// A packet of others that is on its way through a host, whose application says what becomes of it
-/// ([`Builder::take_transit`](crate::Builder::take_transit)).
+/// ([`Builder::take_transit`](crate::SimulationBuilder::take_transit)).
 #[derive(Clone, Debug)]
-pub struct Transit(pub(crate) Box<Packet>);
+pub struct TransitPacket(pub(crate) Box<Packet>);
 
-impl Transit {
+impl TransitPacket {
     /// Who sent it.
     pub fn source(&self) -> HostId {
         self.0.src
@@ -146,7 +146,7 @@ impl Transit {
     }
 }
 
-/// A packet in the [`Pool`].
+/// A packet in the [`PacketPool`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PacketRef(u32);
 
@@ -154,18 +154,18 @@ impl PacketRef {
     /// No packet: the end of a list.
     pub(crate) const NONE: Self = Self(u32::MAX);
     /// As a number, by which others can name it while they hold it.
-    pub(crate) const fn number(self) -> u32 {
+    pub(crate) const fn to_index(self) -> u32 {
         self.0
     }
     /// The packet of this number.
-    pub(crate) const fn of(number: u32) -> Self {
+    pub(crate) const fn from_index(number: u32) -> Self {
         Self(number)
     }
 }
 
 /// A packet with what the link that it is on knows of it.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct PacketInFlight {
     /// When it arrives at the link's end.
     pub arrives: Instant,
     /// What arrives after it on the same link.
@@ -178,67 +178,67 @@ pub(crate) struct UnderWay {
 /// All packets that are under way, so that hops move a number and not the packet. Those of one link form a
 /// list, as do the free places.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    places: Vec<UnderWay>,
+pub(crate) struct PacketPool {
+    slots: Vec<PacketInFlight>,
     free: PacketRef,
 }
 
-impl Default for Pool {
+impl Default for PacketPool {
     fn default() -> Self {
-        Self { places: Vec::new(), free: PacketRef::NONE }
+        Self { slots: Vec::new(), free: PacketRef::NONE }
     }
 }
 
-impl Pool {
+impl PacketPool {
     /// Puts a packet in.
     #[inline]
-    pub(crate) fn put(&mut self, packet: Packet) -> PacketRef {
+    pub(crate) fn insert(&mut self, packet: Packet) -> PacketRef {
         let at = self.free;
-        match self.places.get_mut(at.0 as usize) {
+        match self.slots.get_mut(at.0 as usize) {
             Some(place) => {
                 self.free = place.next;
                 place.packet = packet;
                 at
             }
             None => {
-                self.places.push(UnderWay {
+                self.slots.push(PacketInFlight {
                     arrives: Instant::ZERO,
                     next: PacketRef::NONE,
                     damaged: false,
                     packet,
                 });
-                PacketRef(self.places.len() as u32 - 1)
+                PacketRef(self.slots.len() as u32 - 1)
             }
         }
     }
     /// Frees a packet's place; what the packet carries goes when another takes it.
     #[inline]
     pub(crate) fn release(&mut self, at: PacketRef) {
-        self.places[at.0 as usize].next = self.free;
+        self.slots[at.0 as usize].next = self.free;
         self.free = at;
     }
     /// Takes a packet out.
     #[inline]
     pub(crate) fn take(&mut self, at: PacketRef) -> Packet {
         self.release(at);
-        let p = &mut self.places[at.0 as usize].packet;
-        let body = std::mem::replace(&mut p.body, Body::Frame(Payload::default()));
+        let p = &mut self.slots[at.0 as usize].packet;
+        let body = std::mem::replace(&mut p.body, PacketBody::Frame(Payload::default()));
         Packet { body, ..*p }
     }
 }
 
-impl std::ops::Index<PacketRef> for Pool {
-    type Output = UnderWay;
+impl std::ops::Index<PacketRef> for PacketPool {
+    type Output = PacketInFlight;
     #[inline]
-    fn index(&self, at: PacketRef) -> &UnderWay {
-        &self.places[at.0 as usize]
+    fn index(&self, at: PacketRef) -> &PacketInFlight {
+        &self.slots[at.0 as usize]
     }
 }
 
-impl std::ops::IndexMut<PacketRef> for Pool {
+impl std::ops::IndexMut<PacketRef> for PacketPool {
     #[inline]
-    fn index_mut(&mut self, at: PacketRef) -> &mut UnderWay {
-        &mut self.places[at.0 as usize]
+    fn index_mut(&mut self, at: PacketRef) -> &mut PacketInFlight {
+        &mut self.slots[at.0 as usize]
     }
 }
 
@@ -253,17 +253,23 @@ impl Packet {
     #[inline]
     pub(crate) fn is_background(&self) -> bool {
         match &self.body {
-            Body::Udp(d) => d.dst_port == DISCARD_PORT,
-            Body::Fragment(f) => f.whole.dst_port == DISCARD_PORT,
-            Body::Esp(esp) => esp.inner.is_background(),
+            PacketBody::Udp(d) => d.dst_port == DISCARD_PORT,
+            PacketBody::Fragment(f) => f.datagram.dst_port == DISCARD_PORT,
+            PacketBody::Esp(esp) => esp.inner.is_background(),
             _ => false,
         }
     }
 
     /// A UDP packet.
-    pub(crate) fn udp(version: IpVersion, src: HostId, dst: HostId, ident: u16, datagram: Datagram) -> Self {
+    pub(crate) fn from_datagram(
+        version: IpVersion,
+        src: HostId,
+        dst: HostId,
+        ident: u16,
+        datagram: Datagram,
+    ) -> Self {
         let len = version.header_len() + UDP_HEADER + datagram.payload.len;
-        Self { src, dst, len, ident, body: Body::Udp(datagram) }
+        Self { src, dst, len, ident, body: PacketBody::Udp(datagram) }
     }
 }
 
@@ -271,33 +277,41 @@ impl Packet {
 mod tests {
     use super::*;
 
-    fn packet(ident: u16, bytes: &[u8], dst_port: u16) -> Packet {
-        let datagram = Datagram { src_port: 1, dst_port, payload: Payload::copied(bytes) };
-        Packet::udp(IpVersion::V4, HostId(0), HostId(1), ident, datagram)
+    fn udp_packet(ident: u16, bytes: &[u8], dst_port: u16) -> Packet {
+        let datagram = Datagram { src_port: 1, dst_port, payload: Payload::copy_from_slice(bytes) };
+        Packet::from_datagram(IpVersion::V4, HostId(0), HostId(1), ident, datagram)
     }
 
     #[test]
     fn a_free_place_is_used_again_before_there_is_another() {
-        let mut pool = Pool::default();
-        let [a, b, c] = [1, 2, 3].map(|ident| pool.put(packet(ident, b"abc", 7)));
+        let mut pool = PacketPool::default();
+        let [a, b, c] = [1, 2, 3].map(|ident| pool.insert(udp_packet(ident, b"abc", 7)));
         assert_ne!(a, b);
         let taken = pool.take(b);
         assert_eq!((taken.ident, taken.len, taken.dst), (2, 20 + 8 + 3, HostId(1)));
-        assert!(matches!(taken.body, Body::Udp(Datagram { payload, .. }) if payload.as_slice() == b"abc"));
+        assert!(
+            matches!(taken.body, PacketBody::Udp(Datagram { payload, .. }) if payload.as_slice() == b"abc")
+        );
         pool.release(a);
         // The last that was freed is the first to be used.
-        assert_eq!([4, 5].map(|ident| pool.put(packet(ident, b"", 7))), [a, b]);
-        let d = pool.put(packet(6, b"", 7));
+        assert_eq!([4, 5].map(|ident| pool.insert(udp_packet(ident, b"", 7))), [a, b]);
+        let d = pool.insert(udp_packet(6, b"", 7));
         assert_eq!([a, b, c, d].map(|at| pool[at].packet.ident), [4, 5, 3, 6]);
     }
 
     #[test]
     fn the_background_goes_to_the_discard_port() {
-        assert!(packet(1, b"", DISCARD_PORT).is_background() && !packet(1, b"", 7).is_background());
+        assert!(udp_packet(1, b"", DISCARD_PORT).is_background() && !udp_packet(1, b"", 7).is_background());
         let fragment = |dst_port| {
-            let whole = Arc::new(Datagram { src_port: 1, dst_port, payload: Payload::counted(3000) });
-            let body = Body::Fragment(Box::new(Fragment { id: 1, offset: 0, len: 1480, more: true, whole }));
-            Packet { body, ..packet(1, b"", 7) }
+            let whole = Arc::new(Datagram { src_port: 1, dst_port, payload: Payload::with_length(3000) });
+            let body = PacketBody::Fragment(Box::new(IpFragment {
+                id: 1,
+                offset: 0,
+                len: 1480,
+                more: true,
+                datagram: whole,
+            }));
+            Packet { body, ..udp_packet(1, b"", 7) }
         };
         assert!(fragment(DISCARD_PORT).is_background() && !fragment(7).is_background());
     }
@@ -306,7 +320,7 @@ mod tests {
     fn bytes_that_nobody_reads_are_zeros_in_a_capture() {
         let mut out = vec![9];
         Payload { len: 4, bytes: Some(b"ab"[..].into()) }.write_to(&mut out);
-        Payload::counted(2).write_to(&mut out);
+        Payload::with_length(2).write_to(&mut out);
         assert_eq!(out, [9, b'a', b'b', 0, 0, 0, 0]);
     }
 }

@@ -18,7 +18,7 @@ const LEVELS: usize = 64usize.div_ceil(DIGIT_BITS as usize);
 /// The largest bucket that is searched rather than split.
 const SMALL: usize = 8;
 /// The largest emptied bucket (entries) whose memory is kept.
-const KEPT: usize = 256;
+const MAX_RETAINED_CAPACITY: usize = 256;
 
 /// A monotone priority queue of `T` by time, and among equal times by a rank, where there is one.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
     #[inline]
     pub fn push_ranked(&mut self, at: Instant, event: T, rank: R) {
         self.len += 1;
-        self.place(at.as_nanos().max(self.now), event, rank);
+        self.insert_event(at.as_nanos().max(self.now), event, rank);
     }
 
     /// When the earliest event is.
@@ -104,7 +104,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
     }
 
     /// What is pending of the time of the event that was taken out last, with its rank, in no certain order.
-    pub fn present(&self) -> impl Iterator<Item = (T, R)> {
+    pub fn pending_now(&self) -> impl Iterator<Item = (T, R)> {
         let current = if self.base == self.now { &self.current[self.next..] } else { &[] };
         let level = self.levels.trailing_zeros() as usize;
         let occupied = self.occupied.get(level).map_or(0, |slots| slots.trailing_zeros() as usize % SLOTS);
@@ -115,7 +115,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
     }
 
     #[inline]
-    fn place(&mut self, at: u64, event: T, rank: R) {
+    fn insert_event(&mut self, at: u64, event: T, rank: R) {
         let differs = at ^ self.base;
         if differs == 0 {
             self.current.push((event, rank));
@@ -155,7 +155,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
             }
             self.now = at;
             if bucket.len() > SMALL {
-                self.split(level, digit);
+                self.split_bucket(level, digit);
                 continue;
             }
             if first + 1 < bucket.len() {
@@ -163,7 +163,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
             } else {
                 bucket.pop();
                 if bucket.is_empty() {
-                    self.vacate(level, digit);
+                    self.mark_bucket_empty(level, digit);
                 }
             }
             self.len -= 1;
@@ -186,7 +186,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
 
     /// Notes that a bucket is empty.
     #[inline]
-    fn vacate(&mut self, level: usize, digit: usize) {
+    fn mark_bucket_empty(&mut self, level: usize, digit: usize) {
         self.occupied[level] &= !(1 << digit);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
@@ -196,17 +196,17 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
     /// Makes the present, the earliest time of the earliest bucket, the base, by which the bucket's entries
     /// all belong to lower levels.
     #[inline(never)]
-    fn split(&mut self, level: usize, digit: usize) {
+    fn split_bucket(&mut self, level: usize, digit: usize) {
         self.base = self.now;
-        self.vacate(level, digit);
+        self.mark_bucket_empty(level, digit);
         let mut bucket = std::mem::take(&mut self.slots[level][digit]);
         for &(at, event, rank) in &bucket {
-            self.place(at, event, rank);
+            self.insert_event(at, event, rank);
         }
         if size_of::<R>() > 0 {
             self.current.sort_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
         }
-        if bucket.capacity() <= KEPT {
+        if bucket.capacity() <= MAX_RETAINED_CAPACITY {
             bucket.clear();
             self.slots[level][digit] = bucket;
         }
@@ -218,43 +218,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn t(n: u64) -> Instant {
+    fn at_nanos(n: u64) -> Instant {
         Instant::from_nanos(n)
     }
 
     #[test]
     fn ties_come_out_in_the_order_they_went_in() {
         let mut q = EventQueue::new();
-        q.push(t(1 << 40), 0);
-        q.push(t(7), 1);
-        assert_eq!(q.pop_until(t(u64::MAX)), Some((t(7), 1)));
-        q.push(t(1 << 40), 2);
-        q.push(t(7), 3);
-        q.push(t(8), 4);
-        let rest: Vec<_> = std::iter::from_fn(|| q.pop_until(t(u64::MAX))).map(|(_, e)| e).collect();
+        q.push(at_nanos(1 << 40), 0);
+        q.push(at_nanos(7), 1);
+        assert_eq!(q.pop_until(at_nanos(u64::MAX)), Some((at_nanos(7), 1)));
+        q.push(at_nanos(1 << 40), 2);
+        q.push(at_nanos(7), 3);
+        q.push(at_nanos(8), 4);
+        let rest: Vec<_> = std::iter::from_fn(|| q.pop_until(at_nanos(u64::MAX))).map(|(_, e)| e).collect();
         assert_eq!(rest, [3, 4, 0, 2]);
         assert!(q.is_empty());
     }
 
     #[test]
-    fn nothing_beyond_the_limit_comes_out_and_earlier_pushes_still_fit() {
+    fn pop_stops_at_the_limit_and_earlier_pushes_still_fit() {
         let mut q = EventQueue::new();
-        q.push(t(1_000_000), 1);
-        assert_eq!(q.pop_until(t(999_999)), None);
-        q.push(t(999_999), 2);
-        assert_eq!(q.pop_until(t(999_999)), Some((t(999_999), 2)));
-        assert_eq!(q.pop_until(t(u64::MAX)), Some((t(1_000_000), 1)));
+        q.push(at_nanos(1_000_000), 1);
+        assert_eq!(q.pop_until(at_nanos(999_999)), None);
+        q.push(at_nanos(999_999), 2);
+        assert_eq!(q.pop_until(at_nanos(999_999)), Some((at_nanos(999_999), 2)));
+        assert_eq!(q.pop_until(at_nanos(u64::MAX)), Some((at_nanos(1_000_000), 1)));
     }
 
     #[test]
     fn a_rank_is_before_the_order_of_putting_in() {
         let mut q = EventQueue::new();
         for (event, rank) in [(0, 5), (1, 3), (2, 5), (3, 3)] {
-            q.push_ranked(t(9), event, rank);
+            q.push_ranked(at_nanos(9), event, rank);
         }
-        assert_eq!(q.next_time(), Some(t(9)));
+        assert_eq!(q.next_time(), Some(at_nanos(9)));
         let order: Vec<i32> =
-            std::iter::from_fn(|| q.pop_ranked_until(t(9))).map(|(_, event, _)| event).collect();
+            std::iter::from_fn(|| q.pop_ranked_until(at_nanos(9))).map(|(_, event, _)| event).collect();
         assert_eq!((order, q.next_time()), (vec![1, 3, 0, 2], None));
     }
 
@@ -274,20 +274,20 @@ mod tests {
                     let at = now + ((ahead.wrapping_mul(2 * i + 1) % (1 << 34)) >> (shift % 34));
                     // Nothing comes before what happens now.
                     let rank = if at == now { u64::MAX } else { ahead.wrapping_mul(i + 7) / 3 % ranks };
-                    q.push_ranked(t(at), id, rank);
+                    q.push_ranked(at_nanos(at), id, rank);
                     model.push((at, rank, id));
                     id += 1;
                 }
                 let limit = if limit % 4 == 0 { now + limit } else { u64::MAX };
                 for _ in 0..pops {
                     let earliest = (0..model.len()).min_by_key(|&i| (model[i].0, model[i].1, i));
-                    prop_assert_eq!(q.next_time(), earliest.map(|i| t(model[i].0)));
+                    prop_assert_eq!(q.next_time(), earliest.map(|i| at_nanos(model[i].0)));
                     let expected = earliest.filter(|&i| model[i].0 <= limit).map(|i| model.remove(i));
-                    let got = q.pop_ranked_until(t(limit));
-                    prop_assert_eq!(got, expected.map(|(at, rank, e)| (t(at), e, rank)));
+                    let got = q.pop_ranked_until(at_nanos(limit));
+                    prop_assert_eq!(got, expected.map(|(at, rank, e)| (at_nanos(at), e, rank)));
                     now = got.map_or(now, |(at, ..)| at.as_nanos());
                     if got.is_some() {
-                        let mut present: Vec<_> = q.present().collect();
+                        let mut present: Vec<_> = q.pending_now().collect();
                         let mut pending: Vec<_> = model.iter().filter(|m| m.0 == now).map(|m| (m.2, m.1)).collect();
                         present.sort_unstable();
                         pending.sort_unstable();

@@ -1,7 +1,7 @@
 //! Reassembly of fragmented datagrams (RFC 791 §3.2, RFC 8200 §4.5).
 
 use crate::addr::HostId;
-use crate::packet::{Datagram, Fragment};
+use crate::packet::{Datagram, IpFragment};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use usher_core::{Duration, Instant};
@@ -9,11 +9,11 @@ use usher_core::{Duration, Instant};
 /// How long fragments wait for the rest.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-type Key = (HostId, HostId, u32);
+type DatagramKey = (HostId, HostId, u32);
 
 #[derive(Debug)]
-struct Partial {
-    whole: Arc<Datagram>,
+struct PartialDatagram {
+    datagram: Arc<Datagram>,
     /// Ranges that came, by offset.
     have: BTreeMap<u32, u32>,
     total: Option<u32>,
@@ -22,21 +22,21 @@ struct Partial {
 
 /// All datagrams of which a fragment, but not every one, has come.
 #[derive(Debug, Default)]
-pub(crate) struct Reassembly {
-    partial: BTreeMap<Key, Partial>,
-    order: VecDeque<(Instant, Key)>,
+pub(crate) struct DatagramReassembly {
+    partial: BTreeMap<DatagramKey, PartialDatagram>,
+    order: VecDeque<(Instant, DatagramKey)>,
     /// Datagrams given up.
     pub(crate) timed_out: u64,
 }
 
-impl Reassembly {
+impl DatagramReassembly {
     /// Takes a fragment; gives the datagram when it is complete.
     pub(crate) fn insert(
         &mut self,
         now: Instant,
         src: HostId,
         dst: HostId,
-        fragment: &Fragment,
+        fragment: &IpFragment,
     ) -> Option<Arc<Datagram>> {
         while let Some(&(since, key)) = self.order.front() {
             if since + TIMEOUT > now {
@@ -49,15 +49,19 @@ impl Reassembly {
             }
         }
         let key = (src, dst, fragment.id);
-        let fresh =
-            || Partial { whole: fragment.whole.clone(), have: BTreeMap::new(), total: None, since: now };
+        let fresh = || PartialDatagram {
+            datagram: fragment.datagram.clone(),
+            have: BTreeMap::new(),
+            total: None,
+            since: now,
+        };
         let order = &mut self.order;
         let p = self.partial.entry(key).or_insert_with(|| {
             order.push_back((now, key));
             fresh()
         });
         // The 16 bits of identification came round before the old datagram was complete.
-        if !Arc::ptr_eq(&p.whole, &fragment.whole) {
+        if !Arc::ptr_eq(&p.datagram, &fragment.datagram) {
             self.timed_out += 1;
             *p = fresh();
             order.push_back((now, key));
@@ -68,7 +72,7 @@ impl Reassembly {
         }
         let covered = p.have.iter().try_fold(0, |end, (from, to)| (*from <= end).then(|| end.max(*to)));
         if p.total.is_some() && covered == p.total {
-            return self.partial.remove(&key).map(|p| p.whole);
+            return self.partial.remove(&key).map(|p| p.datagram);
         }
         None
     }
@@ -79,34 +83,34 @@ mod tests {
     use super::*;
     use crate::packet::Payload;
 
-    fn fragment(whole: &Arc<Datagram>, id: u32, offset: u32, len: u32, more: bool) -> Fragment {
-        Fragment { id, offset, len, more, whole: whole.clone() }
+    fn test_fragment(whole: &Arc<Datagram>, id: u32, offset: u32, len: u32, more: bool) -> IpFragment {
+        IpFragment { id, offset, len, more, datagram: whole.clone() }
     }
 
     #[test]
     fn fragments_in_any_order_make_the_datagram_once() {
-        let whole = Arc::new(Datagram { src_port: 1, dst_port: 2, payload: Payload::counted(24) });
-        let mut r = Reassembly::default();
+        let whole = Arc::new(Datagram { src_port: 1, dst_port: 2, payload: Payload::with_length(24) });
+        let mut r = DatagramReassembly::default();
         let (a, b, t) = (HostId(0), HostId(1), Instant::ZERO);
-        assert!(r.insert(t, a, b, &fragment(&whole, 1, 24, 8, false)).is_none());
-        assert!(r.insert(t, a, b, &fragment(&whole, 1, 0, 16, true)).is_none());
-        assert!(r.insert(t, a, b, &fragment(&whole, 1, 0, 16, true)).is_none());
-        assert!(r.insert(t, a, b, &fragment(&whole, 1, 16, 8, true)).is_some());
+        assert!(r.insert(t, a, b, &test_fragment(&whole, 1, 24, 8, false)).is_none());
+        assert!(r.insert(t, a, b, &test_fragment(&whole, 1, 0, 16, true)).is_none());
+        assert!(r.insert(t, a, b, &test_fragment(&whole, 1, 0, 16, true)).is_none());
+        assert!(r.insert(t, a, b, &test_fragment(&whole, 1, 16, 8, true)).is_some());
         assert!(r.partial.is_empty());
     }
 
     #[test]
     fn what_stays_incomplete_is_given_up_and_counted() {
-        let whole = Arc::new(Datagram { src_port: 1, dst_port: 2, payload: Payload::counted(24) });
-        let other = Arc::new(Datagram { src_port: 1, dst_port: 2, payload: Payload::counted(24) });
-        let mut r = Reassembly::default();
+        let whole = Arc::new(Datagram { src_port: 1, dst_port: 2, payload: Payload::with_length(24) });
+        let other = Arc::new(Datagram { src_port: 1, dst_port: 2, payload: Payload::with_length(24) });
+        let mut r = DatagramReassembly::default();
         let (a, b) = (HostId(0), HostId(1));
         let later = Instant::ZERO + TIMEOUT;
-        assert!(r.insert(Instant::ZERO, a, b, &fragment(&whole, 1, 0, 16, true)).is_none());
-        assert!(r.insert(later, a, b, &fragment(&other, 2, 0, 16, true)).is_none());
+        assert!(r.insert(Instant::ZERO, a, b, &test_fragment(&whole, 1, 0, 16, true)).is_none());
+        assert!(r.insert(later, a, b, &test_fragment(&other, 2, 0, 16, true)).is_none());
         assert_eq!(r.timed_out, 1);
         // The same identification for a new datagram never mixes the two.
-        assert!(r.insert(later, a, b, &fragment(&whole, 2, 16, 16, false)).is_none());
+        assert!(r.insert(later, a, b, &test_fragment(&whole, 2, 16, 16, false)).is_none());
         assert_eq!(r.timed_out, 2);
     }
 }

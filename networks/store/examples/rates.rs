@@ -13,23 +13,24 @@ mod session;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use usher_aaa::store::{Change, GroupRows, Op, Row, Store, UserRows};
-use usher_store::{Postgres, Sqlite};
+use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, Store, StoreChange, UserRows};
+use usher_store::{PostgresStore, SqliteStore};
 
-fn user(n: u64) -> (String, UserRows) {
-    let row = |attribute: &str, op, value: String| Row { attribute: attribute.to_owned(), op, value };
-    let check = vec![row("Cleartext-Password", Op::Replace, format!("secret-{n:08}"))];
-    let reply = vec![row("Tunnel-Private-Group-Id", Op::Replace, (n % 100).to_string())];
+fn test_user(n: u64) -> (String, UserRows) {
+    let row =
+        |attribute: &str, op, value: String| AttributeRow { attribute: attribute.to_owned(), op, value };
+    let check = vec![row("Cleartext-Password", RowOperator::Replace, format!("secret-{n:08}"))];
+    let reply = vec![row("Tunnel-Private-Group-Id", RowOperator::Replace, (n % 100).to_string())];
     let groups = vec![GroupRows { name: format!("group-{}", n % 10), ..GroupRows::default() }];
-    (name(n), UserRows { check, reply, groups })
+    (user_name(n), UserRows { check, reply, groups })
 }
 
-fn name(n: u64) -> String {
+fn user_name(n: u64) -> String {
     format!("user{n:07}@example.org")
 }
 
 /// Numbers without a visible order, each below `users`.
-fn scattered(count: u64, users: u64) -> impl Iterator<Item = u64> {
+fn scattered_numbers(count: u64, users: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31) % users)
 }
 
@@ -37,24 +38,27 @@ fn scattered(count: u64, users: u64) -> impl Iterator<Item = u64> {
 fn look_ups(store: &mut dyn Store, count: u64, users: u64) -> (Duration, Duration) {
     let one = |n| {
         let begun = Instant::now();
-        assert!(store.user(&name(n)).expect("the store answers").is_some());
+        assert!(store.find_user(&user_name(n)).expect("the store answers").is_some());
         begun.elapsed()
     };
-    let mut times: Vec<Duration> = scattered(count, users).map(one).collect();
+    let mut times: Vec<Duration> = scattered_numbers(count, users).map(one).collect();
     times.sort_unstable();
     (times[times.len() / 2], times[times.len() - 1])
 }
 
-fn users(label: &str, store: &mut dyn Store, users: u64) {
+fn measure_user_puts(label: &str, store: &mut dyn Store, users: u64) {
     for n in 0..10 {
-        let reply =
-            vec![Row { attribute: "Filter-Id".to_owned(), op: Op::Set, value: format!("filter-{n}") }];
+        let reply = vec![AttributeRow {
+            attribute: "Filter-Id".to_owned(),
+            op: RowOperator::Set,
+            value: format!("filter-{n}"),
+        }];
         store
             .put_group(&GroupRows { name: format!("group-{n}"), check: Vec::new(), reply })
             .expect("a group is put");
     }
     let begun = Instant::now();
-    store.put_users(&mut (0..users).map(user)).expect("the users are put");
+    store.put_users(&mut (0..users).map(test_user)).expect("the users are put");
     let took = begun.elapsed();
     println!(
         "{label}: {users} users put in {:.1} s, {:.0} a second",
@@ -63,20 +67,21 @@ fn users(label: &str, store: &mut dyn Store, users: u64) {
     );
 }
 
-fn shown(label: &str, (median, slowest): (Duration, Duration)) {
+fn print_times(label: &str, (median, slowest): (Duration, Duration)) {
     println!("{label}: a user's rows in {median:.1?} (median), {slowest:.1?} (slowest)");
 }
 
-fn records(label: &str, store: &mut dyn Store) {
+fn measure_records(label: &str, store: &mut dyn Store) {
     let mut number = 0;
     for batch in [1, 16, 256, 1024] {
         let begun = Instant::now();
         let mut written = 0;
         let mut commits = 0;
         while begun.elapsed() < Duration::from_secs(5) {
-            let changes: Vec<Change> =
-                (number..number + batch).map(|n| Change::Session(Box::new(session::session(n)))).collect();
-            store.write(&changes).expect("the records are written");
+            let changes: Vec<StoreChange> = (number..number + batch)
+                .map(|n| StoreChange::Session(Box::new(session::test_session(n))))
+                .collect();
+            store.write_changes(&changes).expect("the records are written");
             number += batch;
             written += batch;
             commits += 1;
@@ -91,7 +96,7 @@ fn records(label: &str, store: &mut dyn Store) {
 }
 
 /// Makes the system forget a file's pages.
-fn forget(path: &Path) {
+fn drop_page_cache(path: &Path) {
     let status = Command::new("dd")
         .arg(format!("if={}", path.display()))
         .args(["iflag=nocache", "count=0", "status=none"])
@@ -103,37 +108,37 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next();
     let count: u64 = arguments.next().map_or(1_000_000, |n| n.parse().expect("a number of users"));
-    let temporary = folder::Folder::new();
+    let temporary = folder::StoreTempDir::new();
     let folder = folder.as_deref().map_or(temporary.path(), Path::new);
 
     let path = folder.join("rates.db");
-    let mut store = Sqlite::open(&path).expect("the file can be made");
-    users("SQLite", &mut store, count);
+    let mut store = SqliteStore::open(&path).expect("the file can be made");
+    measure_user_puts("SQLite", &mut store, count);
     drop(store);
     let size = std::fs::metadata(&path).expect("the file is there").len();
     println!("SQLite: the file has {:.0} MB, {} bytes a user", size as f64 / 1e6, size / count);
-    forget(&path);
-    let mut store = Sqlite::open(&path).expect("the file can be opened");
-    shown("SQLite, cold (no page in memory)", look_ups(&mut store, 200, count));
-    shown("SQLite, warming", look_ups(&mut store, 20_000, count));
-    shown("SQLite, warm", look_ups(&mut store, 20_000, count));
-    shown("SQLite, 1,000 users again and again", {
+    drop_page_cache(&path);
+    let mut store = SqliteStore::open(&path).expect("the file can be opened");
+    print_times("SQLite, cold (no page in memory)", look_ups(&mut store, 200, count));
+    print_times("SQLite, warming", look_ups(&mut store, 20_000, count));
+    print_times("SQLite, warm", look_ups(&mut store, 20_000, count));
+    print_times("SQLite, 1,000 users again and again", {
         look_ups(&mut store, 1_000, 1_000);
         look_ups(&mut store, 20_000, 1_000)
     });
-    records("SQLite", &mut store);
+    measure_records("SQLite", &mut store);
     drop(store);
     std::fs::remove_file(&path).expect("the file is there");
 
-    let cluster = cluster::Cluster::new();
-    let url = cluster.url("usher", &cluster.database());
-    let mut store = Postgres::connect(&url).expect("the server can be reached");
-    users("PostgreSQL", &mut store, count);
-    cluster.stop("fast");
+    let cluster = cluster::PostgresCluster::new();
+    let url = cluster.database_url("usher", &cluster.create_database());
+    let mut store = PostgresStore::connect(&url).expect("the server can be reached");
+    measure_user_puts("PostgreSQL", &mut store, count);
+    cluster.stop_server("fast");
     cluster.start();
-    let mut store = Postgres::connect(&url).expect("the server can be reached");
-    shown("PostgreSQL, just started", look_ups(&mut store, 200, count));
+    let mut store = PostgresStore::connect(&url).expect("the server can be reached");
+    print_times("PostgreSQL, just started", look_ups(&mut store, 200, count));
     look_ups(&mut store, 20_000, count);
-    shown("PostgreSQL, warm", look_ups(&mut store, 20_000, count));
-    records("PostgreSQL", &mut store);
+    print_times("PostgreSQL, warm", look_ups(&mut store, 20_000, count));
+    measure_records("PostgreSQL", &mut store);
 }

@@ -18,8 +18,8 @@ mod sqlite;
 
 pub use owner::{give_to_owner_of, let_group_read};
 #[cfg(feature = "databases")]
-pub use postgres::{LOOKUP_ROUND_TRIPS, Postgres};
+pub use postgres::{LOOKUP_ROUND_TRIPS, PostgresStore};
 #[cfg(feature = "databases")]
 pub use schema::{SchemaReport, VERSION as SCHEMA_VERSION, postgres_script};
 #[cfg(feature = "databases")]
-pub use sqlite::Sqlite;
+pub use sqlite::SqliteStore;

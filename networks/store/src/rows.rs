@@ -1,17 +1,17 @@
 //! Rows as both databases take and give them.
 
-use crate::import::unescaped;
+use crate::import::resolve_escapes;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
-use usher_aaa::store::{Op, Row, SessionRow, StoreError};
+use usher_aaa::store::{AttributeRow, RowOperator, SessionRow, StoreError};
 use usher_core::WallTime;
 use usher_radius::attribute::DataType;
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::RadiusDictionary;
 
 /// What kind of value a column of radacct has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     /// Text; an empty one stands for none.
     Text,
     /// An integer.
@@ -24,49 +24,49 @@ pub(crate) enum Kind {
     Prefix,
 }
 
-/// The columns of radacct that are read and written, in the order of [`cells`].
-pub(crate) const SESSION: [(&str, Kind); 25] = [
-    ("acctsessionid", Kind::Text),
-    ("acctuniqueid", Kind::Text),
-    ("username", Kind::Text),
-    ("realm", Kind::Text),
-    ("nasipaddress", Kind::Address),
-    ("nasportid", Kind::Text),
-    ("nasporttype", Kind::Text),
-    ("acctstarttime", Kind::Time),
-    ("acctupdatetime", Kind::Time),
-    ("acctstoptime", Kind::Time),
-    ("acctsessiontime", Kind::Number),
-    ("acctauthentic", Kind::Text),
-    ("acctinputoctets", Kind::Number),
-    ("acctoutputoctets", Kind::Number),
-    ("calledstationid", Kind::Text),
-    ("callingstationid", Kind::Text),
-    ("acctterminatecause", Kind::Text),
-    ("servicetype", Kind::Text),
-    ("framedprotocol", Kind::Text),
-    ("framedipaddress", Kind::Address),
-    ("framedipv6address", Kind::Address),
-    ("framedipv6prefix", Kind::Prefix),
-    ("class", Kind::Text),
-    ("usher_interims", Kind::Number),
-    ("usher_diameter_origin", Kind::Text),
+/// The columns of radacct that are read and written, in the order of [`session_cells`].
+pub(crate) const SESSION: [(&str, ColumnKind); 25] = [
+    ("acctsessionid", ColumnKind::Text),
+    ("acctuniqueid", ColumnKind::Text),
+    ("username", ColumnKind::Text),
+    ("realm", ColumnKind::Text),
+    ("nasipaddress", ColumnKind::Address),
+    ("nasportid", ColumnKind::Text),
+    ("nasporttype", ColumnKind::Text),
+    ("acctstarttime", ColumnKind::Time),
+    ("acctupdatetime", ColumnKind::Time),
+    ("acctstoptime", ColumnKind::Time),
+    ("acctsessiontime", ColumnKind::Number),
+    ("acctauthentic", ColumnKind::Text),
+    ("acctinputoctets", ColumnKind::Number),
+    ("acctoutputoctets", ColumnKind::Number),
+    ("calledstationid", ColumnKind::Text),
+    ("callingstationid", ColumnKind::Text),
+    ("acctterminatecause", ColumnKind::Text),
+    ("servicetype", ColumnKind::Text),
+    ("framedprotocol", ColumnKind::Text),
+    ("framedipaddress", ColumnKind::Address),
+    ("framedipv6address", ColumnKind::Address),
+    ("framedipv6prefix", ColumnKind::Prefix),
+    ("class", ColumnKind::Text),
+    ("usher_interims", ColumnKind::Number),
+    ("usher_diameter_origin", ColumnKind::Text),
 ];
 
 /// The columns' names, with `between` between them.
-pub(crate) fn names(between: &str) -> String {
+pub(crate) fn column_names(between: &str) -> String {
     SESSION.map(|(name, _)| name).join(between)
 }
 
 /// `a = excluded.a, …`: what an insertion does where the session is there already.
-pub(crate) fn replacing() -> String {
-    let set = |(name, _): (&str, Kind)| format!("{name} = excluded.{name}");
+pub(crate) fn update_clause() -> String {
+    let set = |(name, _): (&str, ColumnKind)| format!("{name} = excluded.{name}");
     SESSION.into_iter().filter(|(name, _)| *name != "acctuniqueid").map(set).collect::<Vec<_>>().join(", ")
 }
 
 /// One value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Cell<'a> {
+pub(crate) enum CellValue<'a> {
     /// Nothing.
     Null,
     /// Text without a zero byte.
@@ -76,67 +76,67 @@ pub(crate) enum Cell<'a> {
 }
 
 /// Text that both databases take: PostgreSQL refuses the character NUL, which a NAS may well send.
-pub(crate) fn text(text: &str) -> Cow<'_, str> {
+pub(crate) fn storable_text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
 /// A user's name as it is looked for: another that stands for it would be somebody else's.
-pub(crate) fn name(name: &str) -> Result<&str, StoreError> {
+pub(crate) fn check_name(name: &str) -> Result<&str, StoreError> {
     if name.contains('\0') {
         return Err(StoreError::Unstorable("no name has the character NUL".to_owned()));
     }
     Ok(name)
 }
 
-fn number(n: u64) -> Cell<'static> {
-    Cell::Number(i64::try_from(n).unwrap_or(i64::MAX))
+fn number_cell(n: u64) -> CellValue<'static> {
+    CellValue::Number(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
 /// Seconds since 1970.
-pub(crate) fn seconds(time: WallTime) -> i64 {
+pub(crate) fn unix_seconds(time: WallTime) -> i64 {
     i64::try_from(time.unix_secs()).unwrap_or(i64::MAX)
 }
 
-fn time(time: Option<WallTime>) -> Cell<'static> {
-    time.map_or(Cell::Null, |t| Cell::Number(seconds(t)))
+fn time_cell(time: Option<WallTime>) -> CellValue<'static> {
+    time.map_or(CellValue::Null, |t| CellValue::Number(unix_seconds(t)))
 }
 
-fn address(address: IpAddr) -> Cell<'static> {
-    Cell::Text(Cow::Owned(address.to_string()))
+fn address_cell(address: IpAddr) -> CellValue<'static> {
+    CellValue::Text(Cow::Owned(address.to_string()))
 }
 
 /// A prefix in its usual form; nothing where the text is none, so that one bad value does not spoil a whole batch.
-fn prefix(text: &str) -> Cell<'static> {
+fn prefix_cell(text: &str) -> CellValue<'static> {
     let parts = text.split_once('/').unwrap_or((text, "128"));
     match (parts.0.parse::<Ipv6Addr>(), parts.1.parse::<u8>()) {
-        (Ok(address), Ok(length @ 0..=128)) => Cell::Text(Cow::Owned(format!("{address}/{length}"))),
-        _ => Cell::Null,
+        (Ok(address), Ok(length @ 0..=128)) => CellValue::Text(Cow::Owned(format!("{address}/{length}"))),
+        _ => CellValue::Null,
     }
 }
 
 /// A session as values in the order of [`SESSION`].
-pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 25] {
-    let said = |s| Cell::Text(text(s));
+pub(crate) fn session_cells(row: &SessionRow) -> [CellValue<'_>; 25] {
+    let said = |s| CellValue::Text(storable_text(s));
     let (v4, v6) = match row.framedipaddress {
-        Some(ip @ IpAddr::V4(_)) => (address(ip), Cell::Null),
-        Some(ip @ IpAddr::V6(_)) => (Cell::Null, address(ip)),
-        None => (Cell::Null, Cell::Null),
+        Some(ip @ IpAddr::V4(_)) => (address_cell(ip), CellValue::Null),
+        Some(ip @ IpAddr::V6(_)) => (CellValue::Null, address_cell(ip)),
+        None => (CellValue::Null, CellValue::Null),
     };
     [
         said(&row.acctsessionid),
         said(&row.acctuniqueid),
         said(&row.username),
         said(&row.realm),
-        address(row.nasipaddress),
+        address_cell(row.nasipaddress),
         said(&row.nasportid),
         said(&row.nasporttype),
-        time(row.acctstarttime),
-        time(row.acctupdatetime),
-        time(row.acctstoptime),
-        number(row.acctsessiontime),
+        time_cell(row.acctstarttime),
+        time_cell(row.acctupdatetime),
+        time_cell(row.acctstoptime),
+        number_cell(row.acctsessiontime),
         said(&row.acctauthentic),
-        number(row.acctinputoctets),
-        number(row.acctoutputoctets),
+        number_cell(row.acctinputoctets),
+        number_cell(row.acctoutputoctets),
         said(&row.calledstationid),
         said(&row.callingstationid),
         said(&row.acctterminatecause),
@@ -144,33 +144,33 @@ pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 25] {
         said(&row.framedprotocol),
         v4,
         v6,
-        prefix(&row.framedipv6prefix),
+        prefix_cell(&row.framedipv6prefix),
         said(&row.class),
-        Cell::Number(i64::from(row.interims)),
+        CellValue::Number(i64::from(row.interims)),
         said(&row.diameter_origin),
     ]
 }
 
 /// A session from what a database holds, which may be another's writing: what is missing is empty, and a NAS without
 /// a readable address has `0.0.0.0`.
-pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
-    fn said(cell: Cell<'_>) -> String {
+pub(crate) fn session_from_cells(cells: [CellValue<'_>; 25]) -> SessionRow {
+    fn cell_text(cell: CellValue<'_>) -> String {
         match cell {
-            Cell::Null => String::new(),
-            Cell::Text(text) => text.into_owned(),
-            Cell::Number(n) => n.to_string(),
+            CellValue::Null => String::new(),
+            CellValue::Text(text) => text.into_owned(),
+            CellValue::Number(n) => n.to_string(),
         }
     }
-    fn signed(cell: Cell<'_>) -> Option<i64> {
+    fn cell_number(cell: CellValue<'_>) -> Option<i64> {
         match cell {
-            Cell::Null => None,
-            Cell::Text(text) => text.trim().parse().ok(),
-            Cell::Number(n) => Some(n),
+            CellValue::Null => None,
+            CellValue::Text(text) => text.trim().parse().ok(),
+            CellValue::Number(n) => Some(n),
         }
     }
-    let number = |cell| signed(cell).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-    let time = |cell| signed(cell).and_then(|n| u64::try_from(n).ok()).map(WallTime::from_unix_secs);
-    let ip = |cell| said(cell).trim().parse::<IpAddr>().ok();
+    let number = |cell| cell_number(cell).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let time = |cell| cell_number(cell).and_then(|n| u64::try_from(n).ok()).map(WallTime::from_unix_secs);
+    let ip = |cell| cell_text(cell).trim().parse::<IpAddr>().ok();
     let [
         acctsessionid,
         acctuniqueid,
@@ -199,30 +199,30 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
         diameter_origin,
     ] = cells;
     SessionRow {
-        acctsessionid: said(acctsessionid),
-        acctuniqueid: said(acctuniqueid),
-        username: said(username),
-        realm: said(realm),
+        acctsessionid: cell_text(acctsessionid),
+        acctuniqueid: cell_text(acctuniqueid),
+        username: cell_text(username),
+        realm: cell_text(realm),
         nasipaddress: ip(nas).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        nasportid: said(nasportid),
-        nasporttype: said(nasporttype),
+        nasportid: cell_text(nasportid),
+        nasporttype: cell_text(nasporttype),
         acctstarttime: time(start),
         acctupdatetime: time(update),
         acctstoptime: time(stop),
         acctsessiontime: number(length),
-        acctauthentic: said(acctauthentic),
+        acctauthentic: cell_text(acctauthentic),
         acctinputoctets: number(input),
         acctoutputoctets: number(output),
-        calledstationid: said(calledstationid),
-        callingstationid: said(callingstationid),
-        acctterminatecause: said(cause),
-        servicetype: said(servicetype),
-        framedprotocol: said(framedprotocol),
+        calledstationid: cell_text(calledstationid),
+        callingstationid: cell_text(callingstationid),
+        acctterminatecause: cell_text(cause),
+        servicetype: cell_text(servicetype),
+        framedprotocol: cell_text(framedprotocol),
         framedipaddress: ip(v4).or_else(|| ip(v6)),
-        framedipv6prefix: said(v6prefix),
-        class: said(class),
+        framedipv6prefix: cell_text(v6prefix),
+        class: cell_text(class),
         interims: u32::try_from(number(interims)).unwrap_or(u32::MAX),
-        diameter_origin: said(diameter_origin),
+        diameter_origin: cell_text(diameter_origin),
     }
 }
 
@@ -230,41 +230,45 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
 ///
 /// The value is read as FreeRADIUS reads it: without the marks around the whole of it, and of text escapes are resolved, whatever the
 /// marks, and without any. One between backquotes is worked out for each request there: such a row is not understood here.
-pub(crate) fn row(attribute: String, op: &str, value: String) -> Row {
+pub(crate) fn parse_row(attribute: String, op: &str, value: String) -> AttributeRow {
     if usher_aaa::is_expanded(&value) {
-        return Row { attribute, op: Op::Unknown, value };
+        return AttributeRow { attribute, op: RowOperator::Unknown, value };
     }
     let value = without_marks(value);
     let resolved = match value.contains('\\') && !is_octets(&attribute) {
-        true => String::from_utf8(unescaped(&value)).ok().filter(|text| !text.contains('\0')),
+        true => String::from_utf8(resolve_escapes(&value)).ok().filter(|text| !text.contains('\0')),
         false => None,
     };
-    Row { attribute, op: Op::parse(op.trim()).unwrap_or(Op::Unknown), value: resolved.unwrap_or(value) }
+    AttributeRow {
+        attribute,
+        op: RowOperator::parse(op.trim()).unwrap_or(RowOperator::Unknown),
+        value: resolved.unwrap_or(value),
+    }
 }
 
 /// A value of such a row as tables have it, so that it is read as it is: what stands between quotation marks is quoted once more, and
 /// backslashes are doubled where one would begin an escape.
-pub(crate) fn value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> {
+pub(crate) fn escape_value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> {
     let marked = between_marks(value).is_some() || usher_aaa::is_expanded(value);
     let octets = value.contains('\\') && is_octets(attribute);
-    if !marked && (octets || unescaped(value) == value.as_bytes()) {
-        return text(value);
+    if !marked && (octets || resolve_escapes(value) == value.as_bytes()) {
+        return storable_text(value);
     }
     let escaped = if octets { value.to_owned() } else { value.replace('\\', "\\\\") };
     let written = match marked {
         true => format!("\"{}\"", escaped.replace('"', "\\\"")),
         false => escaped,
     };
-    Cow::Owned(text(&written).into_owned())
+    Cow::Owned(storable_text(&written).into_owned())
 }
 
 /// Whether an attribute's values are octets, in which FreeRADIUS resolves no escape.
 fn is_octets(attribute: &str) -> bool {
-    static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+    static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
     let bare = attribute.split(':').next().unwrap_or(attribute);
     match DICTIONARY.by_name(bare) {
         Some(definition) => definition.data_type == DataType::String,
-        None => Dictionary::number_in_name(bare).is_some(),
+        None => RadiusDictionary::number_in_name(bare).is_some(),
     }
 }
 
@@ -319,7 +323,7 @@ mod tests {
             ("`", "`"),
             ("\"`date`\"", "`date`"),
         ] {
-            assert_eq!(row("Filter-Id".to_owned(), "=", read.to_owned()).value, as_is, "{read}");
+            assert_eq!(parse_row("Filter-Id".to_owned(), "=", read.to_owned()).value, as_is, "{read}");
         }
     }
 
@@ -335,7 +339,7 @@ mod tests {
             (r"DOMAIN\user", r"DOMAIN\user", r"DOMAIN\user"),
             (r"'it\'s'", "it's", "it's"),
         ] {
-            let value = |attribute: &str| row(attribute.to_owned(), "=", read.to_owned()).value;
+            let value = |attribute: &str| parse_row(attribute.to_owned(), "=", read.to_owned()).value;
             assert_eq!((value("Filter-Id").as_str(), value("Class").as_str()), (text, octets), "{read}");
         }
     }
@@ -345,8 +349,8 @@ mod tests {
     fn a_value_between_backquotes_is_not_understood() {
         for (attribute, op) in [("Cleartext-Password", ":="), ("Filter-Id", "="), ("Class", "+=")] {
             for value in ["`date`", "`%{User-Name}`", "``"] {
-                let row = row(attribute.to_owned(), op, value.to_owned());
-                assert_eq!((row.op, row.value.as_str()), (Op::Unknown, value), "{attribute}");
+                let row = parse_row(attribute.to_owned(), op, value.to_owned());
+                assert_eq!((row.op, row.value.as_str()), (RowOperator::Unknown, value), "{attribute}");
             }
         }
     }
@@ -354,9 +358,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_as_it_was(text in "[ant01\"'`\\\\ ]{0,8}") {
-            let written = value("Filter-Id", &text).into_owned();
-            let read = row("Filter-Id".to_owned(), "=", written);
-            prop_assert_eq!((read.op, read.value), (Op::Set, text));
+            let written = escape_value("Filter-Id", &text).into_owned();
+            let read = parse_row("Filter-Id".to_owned(), "=", written);
+            prop_assert_eq!((read.op, read.value), (RowOperator::Set, text));
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct SchemaReport {
 
 /// A column that must be there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub(crate) struct SchemaColumn {
     pub(crate) table: &'static str,
     pub(crate) name: &'static str,
     /// Its type in SQLite.
@@ -29,7 +29,7 @@ pub(crate) struct Column {
 
 /// One step from a version to the next. Each may find its work done already, by FreeRADIUS.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
+pub(crate) struct SchemaMigration {
     /// The version after it.
     pub(crate) version: i64,
     /// Statements for SQLite.
@@ -37,47 +37,57 @@ pub(crate) struct Migration {
     /// Statements for PostgreSQL.
     pub(crate) postgres: &'static str,
     /// Columns to be added where they are missing, before the statements.
-    pub(crate) columns: &'static [Column],
+    pub(crate) columns: &'static [SchemaColumn],
 }
 
-const fn column(
+const fn schema_column(
     table: &'static str,
     name: &'static str,
     sqlite: &'static str,
     postgres: &'static str,
-) -> Column {
-    Column { table, name, sqlite, postgres }
+) -> SchemaColumn {
+    SchemaColumn { table, name, sqlite, postgres }
 }
 
 /// All steps in their order.
-pub(crate) const MIGRATIONS: [Migration; 3] = [
-    Migration {
+pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
+    SchemaMigration {
         version: 1,
         sqlite: include_str!("tables.sqlite.sql"),
         postgres: include_str!("tables.postgres.sql"),
         columns: &[],
     },
-    Migration {
+    SchemaMigration {
         version: 2,
         columns: &[
             // FreeRADIUS's own, which its older tables lack.
-            column("radacct", "acctupdatetime", "datetime NULL default NULL", "timestamp with time zone"),
-            column("radacct", "framedipv6address", "varchar(45) NOT NULL default ''", "inet"),
-            column("radacct", "framedipv6prefix", "varchar(45) NOT NULL default ''", "inet"),
-            column("radacct", "class", "varchar(64) default NULL", "text"),
-            column("radpostauth", "callingstationid", "varchar(50) default NULL", "text"),
-            column("nas", "require_ma", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
-            column("nas", "limit_proxy_state", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
+            schema_column(
+                "radacct",
+                "acctupdatetime",
+                "datetime NULL default NULL",
+                "timestamp with time zone",
+            ),
+            schema_column("radacct", "framedipv6address", "varchar(45) NOT NULL default ''", "inet"),
+            schema_column("radacct", "framedipv6prefix", "varchar(45) NOT NULL default ''", "inet"),
+            schema_column("radacct", "class", "varchar(64) default NULL", "text"),
+            schema_column("radpostauth", "callingstationid", "varchar(50) default NULL", "text"),
+            schema_column("nas", "require_ma", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
+            schema_column("nas", "limit_proxy_state", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
             // Ours.
-            column("radacct", "usher_interims", "integer NOT NULL default 0", "bigint NOT NULL DEFAULT 0"),
+            schema_column(
+                "radacct",
+                "usher_interims",
+                "integer NOT NULL default 0",
+                "bigint NOT NULL DEFAULT 0",
+            ),
         ],
         sqlite: "CREATE INDEX IF NOT EXISTS usher_radacct_open ON radacct (nasipaddress) WHERE acctstoptime IS NULL;",
         postgres: include_str!("version2.postgres.sql"),
     },
-    Migration {
+    SchemaMigration {
         version: 3,
         // Which sessions are Diameter's, and whose.
-        columns: &[column(
+        columns: &[schema_column(
             "radacct",
             "usher_diameter_origin",
             "text NOT NULL default ''",
@@ -89,7 +99,7 @@ pub(crate) const MIGRATIONS: [Migration; 3] = [
 ];
 
 /// What is said of a database that a later program has written.
-pub(crate) fn newer(found: i64) -> String {
+pub(crate) fn newer_version_text(found: i64) -> String {
     format!(
         "the tables are of version {found}, and this program knows them up to {VERSION}: use the newer program that \
          made them, or another database"
@@ -118,9 +128,10 @@ pub fn postgres_script() -> String {
 }
 
 /// One step for PostgreSQL, its version noted at the end.
-pub(crate) fn postgres_step(step: &Migration) -> String {
-    let add =
-        |c: &Column| format!("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {};\n", c.table, c.name, c.postgres);
+pub(crate) fn postgres_step(step: &SchemaMigration) -> String {
+    let add = |c: &SchemaColumn| {
+        format!("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {};\n", c.table, c.name, c.postgres)
+    };
     let columns: String = step.columns.iter().map(add).collect();
     let version = step.version;
     format!(

@@ -1,6 +1,6 @@
 //! The store in a file: SQLite, within this program.
 
-use crate::rows::{self, Cell, Kind, SESSION};
+use crate::rows::{self, CellValue, ColumnKind, SESSION};
 use crate::schema::{self, MIGRATIONS, SchemaReport};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{
@@ -11,7 +11,10 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use usher_aaa::store::{Change, ClientRow, Demand, GroupRows, Row, SessionRow, Store, StoreError, UserRows};
+use usher_aaa::store::{
+    AttributeRow, ClientRequirement, ClientRow, GroupRows, SessionRow, Store, StoreChange, StoreError,
+    UserRows,
+};
 
 /// How long another's lock is waited for before [`StoreError::Unavailable`].
 const BUSY: Duration = Duration::from_secs(5);
@@ -21,14 +24,14 @@ const USERS_AT_ONCE: usize = 10_000;
 /// A store in an SQLite file. Each value is a connection of its own; any number may be open to one file, in one
 /// program or several: readers never wait, writers wait for each other.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteStore {
     connection: Connection,
-    sql: Statements,
+    sql: SqlStatements,
 }
 
 /// Statements whose texts are put together once.
 #[derive(Debug)]
-struct Statements {
+struct SqlStatements {
     put_session: String,
     session: String,
     open_sessions: String,
@@ -51,12 +54,12 @@ const ATTRIBUTES: [(&str, &str); 4] = [
     ("radgroupreply", "groupname"),
 ];
 
-impl Statements {
+impl SqlStatements {
     fn new() -> Self {
         let marks = vec!["?"; SESSION.len()].join(", ");
-        let column = |(name, kind): (&str, Kind)| match kind {
+        let column = |(name, kind): (&str, ColumnKind)| match kind {
             // FreeRADIUS writes seconds; people's scripts and older versions write dates.
-            Kind::Time => format!(
+            ColumnKind::Time => format!(
                 "CASE typeof({name}) WHEN 'text' THEN CAST(strftime('%s', {name}) AS INTEGER) ELSE {name} END"
             ),
             _ => name.to_owned(),
@@ -65,8 +68,8 @@ impl Statements {
         Self {
             put_session: format!(
                 "INSERT INTO radacct ({}) VALUES ({marks}) ON CONFLICT (acctuniqueid) DO UPDATE SET {}",
-                rows::names(", "),
-                rows::replacing()
+                rows::column_names(", "),
+                rows::update_clause()
             ),
             session: format!("SELECT {columns} FROM radacct WHERE acctuniqueid = ?1"),
             open_sessions: format!("SELECT {columns} FROM radacct WHERE acctstoptime IS NULL"),
@@ -74,17 +77,17 @@ impl Statements {
     }
 }
 
-impl ToSql for Cell<'_> {
+impl ToSql for CellValue<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
-            Cell::Null => ToSqlOutput::Owned(Value::Null),
-            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Cell::Number(n) => ToSqlOutput::Owned(Value::Integer(*n)),
+            CellValue::Null => ToSqlOutput::Owned(Value::Null),
+            CellValue::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            CellValue::Number(n) => ToSqlOutput::Owned(Value::Integer(*n)),
         })
     }
 }
 
-fn refused(error: &rusqlite::Error) -> bool {
+fn is_refusal(error: &rusqlite::Error) -> bool {
     !matches!(
         error.sqlite_error_code(),
         Some(
@@ -98,12 +101,12 @@ fn refused(error: &rusqlite::Error) -> bool {
     )
 }
 
-fn failed(error: rusqlite::Error) -> StoreError {
+fn store_error(error: rusqlite::Error) -> StoreError {
     let text = format!("SQLite: {error}");
-    if refused(&error) { StoreError::Refused(text) } else { StoreError::Unavailable(text) }
+    if is_refusal(&error) { StoreError::Refused(text) } else { StoreError::Unavailable(text) }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens the file; makes it, for its owner only, where there is none, and brings its tables to
     /// [`crate::SCHEMA_VERSION`].
     ///
@@ -112,53 +115,53 @@ impl Sqlite {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let open = || {
-            create(path).map_err(cannot)?;
-            let (direct, flags) = direct(path).map_err(cannot)?;
-            let mut connection = Connection::open_with_flags(direct, flags).map_err(failed)?;
-            prepare(&connection).map_err(failed)?;
-            migrate(&mut connection)?;
+            create_file(path).map_err(open_error)?;
+            let (direct, flags) = direct_path(path).map_err(open_error)?;
+            let mut connection = Connection::open_with_flags(direct, flags).map_err(store_error)?;
+            configure_connection(&connection).map_err(store_error)?;
+            migrate_schema(&mut connection)?;
             connection.set_prepared_statement_cache_capacity(64);
-            Ok(Self { connection, sql: Statements::new() })
+            Ok(Self { connection, sql: SqlStatements::new() })
         };
-        open().map_err(|error| within(path, error))
+        open().map_err(|error| add_path(path, error))
     }
 
     /// Looks at a file without changing it; `None`: there is none yet, and a server would make it.
     ///
     /// # Errors
-    /// As of [`Sqlite::open`].
-    pub fn examine(path: impl AsRef<Path>) -> Result<Option<SchemaReport>, StoreError> {
+    /// As of [`SqliteStore::open`].
+    pub fn examine_schema(path: impl AsRef<Path>) -> Result<Option<SchemaReport>, StoreError> {
         let path = path.as_ref();
         let look = || {
-            if !path.try_exists().map_err(cannot)? {
+            if !path.try_exists().map_err(open_error)? {
                 return Ok(None);
             }
-            let (direct, flags) = direct(path).map_err(cannot)?;
+            let (direct, flags) = direct_path(path).map_err(open_error)?;
             let flags = flags & !OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_READ_ONLY;
-            let connection = Connection::open_with_flags(direct, flags).map_err(failed)?;
-            connection.busy_timeout(BUSY).map_err(failed)?;
-            let version = version(&connection).map_err(failed)?;
+            let connection = Connection::open_with_flags(direct, flags).map_err(store_error)?;
+            connection.busy_timeout(BUSY).map_err(store_error)?;
+            let version = schema_version(&connection).map_err(store_error)?;
             if version > schema::VERSION {
-                return Err(StoreError::Refused(schema::newer(version)));
+                return Err(StoreError::Refused(schema::newer_version_text(version)));
             }
-            let missing = if version == schema::VERSION { missing(&connection)? } else { Vec::new() };
+            let missing = if version == schema::VERSION { missing_schema(&connection)? } else { Vec::new() };
             Ok(Some(SchemaReport { version, missing }))
         };
-        look().map_err(|error| within(path, error))
+        look().map_err(|error| add_path(path, error))
     }
 
-    fn reading(&mut self) -> Result<Transaction<'_>, StoreError> {
-        self.connection.transaction().map_err(failed)
+    fn begin_read(&mut self) -> Result<Transaction<'_>, StoreError> {
+        self.connection.transaction().map_err(store_error)
     }
 }
 
 /// A writer takes its lock at once: one that had read first could not wait for another.
-fn writing(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
-    connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
+fn begin_write(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)
 }
 
 /// What is said of a file.
-fn within(path: &Path, error: StoreError) -> StoreError {
+fn add_path(path: &Path, error: StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
         StoreError::Refused(text) => StoreError::Refused(format!("{}: {text}", path.display())),
@@ -166,13 +169,13 @@ fn within(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-fn cannot(error: io::Error) -> StoreError {
+fn open_error(error: io::Error) -> StoreError {
     StoreError::Refused(format!("cannot be opened: {error}"))
 }
 
 /// What the statements of a server need, and the tables lack.
-fn missing(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let Statements { put_session, session, open_sessions } = Statements::new();
+fn missing_schema(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let SqlStatements { put_session, session, open_sessions } = SqlStatements::new();
     let attributes = ATTRIBUTES.map(|(table, key)| attributes_of(table, key));
     let others = [GROUPS, CLIENTS, RESTARTED, LOGIN].map(str::to_owned);
     let mut missing = Vec::new();
@@ -180,8 +183,8 @@ fn missing(connection: &Connection) -> Result<Vec<String>, StoreError> {
         let what = match connection.prepare(&sql) {
             Ok(_) => continue,
             Err(rusqlite::Error::SqlInputError { msg, .. }) => msg,
-            Err(error) if refused(&error) => error.to_string(),
-            Err(error) => return Err(failed(error)),
+            Err(error) if is_refusal(&error) => error.to_string(),
+            Err(error) => return Err(store_error(error)),
         };
         if !missing.contains(&what) {
             missing.push(what);
@@ -197,7 +200,7 @@ fn folder_of(path: &Path) -> &Path {
 
 /// By which path and how a file is opened that is there; it is not made, since by then its name may lead elsewhere. Root
 /// follows no link that others can put into its folder: root would write the tables into whatever file it leads to.
-fn direct(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
+fn direct_path(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
     let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
     #[cfg(unix)]
     {
@@ -220,7 +223,7 @@ fn direct(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
 /// Makes an empty file that only its owner may read, who is that of its folder: there are passwords in it. One that is there is not opened:
 /// closing it would end the locks that other connections of this process have on it (POSIX), and a program that then
 /// takes itself for the last to leave removes the write-ahead log under them.
-fn create(path: &Path) -> io::Result<()> {
+fn create_file(path: &Path) -> io::Result<()> {
     use std::io::ErrorKind;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -234,7 +237,7 @@ fn create(path: &Path) -> io::Result<()> {
     }
 }
 
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+fn configure_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
     // Of several that open a new file at once only one can turn the log on, and SQLite does not let the others wait
     // for it.
@@ -242,7 +245,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     loop {
         let turned = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
         match turned {
-            Err(error) if !refused(&error) && begun.elapsed() < BUSY => {
+            Err(error) if !is_refusal(&error) && begun.elapsed() < BUSY => {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             other => break other.map(drop)?,
@@ -253,36 +256,36 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let found = version(connection).map_err(failed)?;
+fn migrate_schema(connection: &mut Connection) -> Result<(), StoreError> {
+    let found = schema_version(connection).map_err(store_error)?;
     if found > schema::VERSION {
-        return Err(StoreError::Refused(schema::newer(found)));
+        return Err(StoreError::Refused(schema::newer_version_text(found)));
     }
     if found == schema::VERSION {
         return Ok(());
     }
-    let work = writing(connection)?;
+    let work = begin_write(connection)?;
     work.execute_batch("CREATE TABLE IF NOT EXISTS usher_schema (version INTEGER PRIMARY KEY)")
-        .map_err(failed)?;
+        .map_err(store_error)?;
     // Another program may have done it while this one waited for the lock.
-    let found = version(&work).map_err(failed)?;
+    let found = schema_version(&work).map_err(store_error)?;
     for step in MIGRATIONS.iter().filter(|step| step.version > found) {
         for column in step.columns {
-            if !has_column(&work, column).map_err(failed)? {
+            if !has_column(&work, column).map_err(store_error)? {
                 let add =
                     format!("ALTER TABLE {} ADD COLUMN {} {}", column.table, column.name, column.sqlite);
-                work.execute_batch(&add).map_err(failed)?;
+                work.execute_batch(&add).map_err(store_error)?;
             }
         }
-        work.execute_batch(step.sqlite).map_err(failed)?;
-        work.execute("INSERT INTO usher_schema VALUES (?1)", [step.version]).map_err(failed)?;
+        work.execute_batch(step.sqlite).map_err(store_error)?;
+        work.execute("INSERT INTO usher_schema VALUES (?1)", [step.version]).map_err(store_error)?;
     }
     unique_sessions(&work)?;
-    work.commit().map_err(failed)
+    work.commit().map_err(store_error)
 }
 
 /// The version of the tables; 0 where there is none of ours.
-fn version(connection: &Connection) -> rusqlite::Result<i64> {
+fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
     let there = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'usher_schema'";
     if connection.query_row(there, [], |row| row.get::<_, i64>(0))? == 0 {
         return Ok(0);
@@ -290,7 +293,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT coalesce(max(version), 0) FROM usher_schema", [], |row| row.get(0))
 }
 
-fn has_column(connection: &Connection, column: &schema::Column) -> rusqlite::Result<bool> {
+fn has_column(connection: &Connection, column: &schema::SchemaColumn) -> rusqlite::Result<bool> {
     let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE lower(name) = ?2";
     connection.query_row(sql, [column.table, column.name], |row| row.get::<_, i64>(0)).map(|n| n > 0)
 }
@@ -299,7 +302,7 @@ fn has_column(connection: &Connection, column: &schema::Column) -> rusqlite::Res
 fn unique_sessions(connection: &Connection) -> Result<(), StoreError> {
     let sql = "SELECT count(*) FROM pragma_index_list('radacct') AS list WHERE list.\"unique\" AND NOT list.partial AND \
                (SELECT lower(group_concat(name)) FROM pragma_index_info(list.name)) = 'acctuniqueid'";
-    if connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(failed)? > 0 {
+    if connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(store_error)? > 0 {
         return Ok(());
     }
     connection
@@ -307,34 +310,34 @@ fn unique_sessions(connection: &Connection) -> Result<(), StoreError> {
         .map_err(|e| StoreError::Refused(schema::not_unique(&e.to_string())))
 }
 
-fn cell(value: ValueRef<'_>) -> Cell<'_> {
+fn cell_value(value: ValueRef<'_>) -> CellValue<'_> {
     match value {
-        ValueRef::Null => Cell::Null,
-        ValueRef::Integer(n) => Cell::Number(n),
+        ValueRef::Null => CellValue::Null,
+        ValueRef::Integer(n) => CellValue::Number(n),
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a time or a count with a fraction; the cast saturates"
         )]
-        ValueRef::Real(n) => Cell::Number(n as i64),
-        ValueRef::Text(text) | ValueRef::Blob(text) => Cell::Text(String::from_utf8_lossy(text)),
+        ValueRef::Real(n) => CellValue::Number(n as i64),
+        ValueRef::Text(text) | ValueRef::Blob(text) => CellValue::Text(String::from_utf8_lossy(text)),
     }
 }
 
 /// Text of a column that another program may have filled with anything.
-fn said(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<String> {
-    Ok(match cell(row.get_ref(index)?) {
-        Cell::Null => String::new(),
-        Cell::Text(text) => text.into_owned(),
-        Cell::Number(n) => n.to_string(),
+fn column_text(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<String> {
+    Ok(match cell_value(row.get_ref(index)?) {
+        CellValue::Null => String::new(),
+        CellValue::Text(text) => text.into_owned(),
+        CellValue::Number(n) => n.to_string(),
     })
 }
 
-fn session(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
-    let mut cells = [const { Cell::Null }; SESSION.len()];
+fn read_session(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
+    let mut cells = [const { CellValue::Null }; SESSION.len()];
     for (index, into) in cells.iter_mut().enumerate() {
-        *into = cell(row.get_ref(index)?);
+        *into = cell_value(row.get_ref(index)?);
     }
-    Ok(rows::session(cells))
+    Ok(rows::session_from_cells(cells))
 }
 
 /// The statement that finds the rows of a table of attributes.
@@ -343,13 +346,22 @@ fn attributes_of(table: &str, key: &str) -> String {
 }
 
 /// The rows of one of the four tables of attributes that are of `name`.
-fn attributes(connection: &Connection, table: &str, key: &str, name: &str) -> Result<Vec<Row>, StoreError> {
-    let mut statement = connection.prepare_cached(&attributes_of(table, key)).map_err(failed)?;
-    let mut found = statement.query([name]).map_err(failed)?;
+fn read_attributes(
+    connection: &Connection,
+    table: &str,
+    key: &str,
+    name: &str,
+) -> Result<Vec<AttributeRow>, StoreError> {
+    let mut statement = connection.prepare_cached(&attributes_of(table, key)).map_err(store_error)?;
+    let mut found = statement.query([name]).map_err(store_error)?;
     let mut all = Vec::new();
-    while let Some(row) = found.next().map_err(failed)? {
-        let [attribute, op, value] = [0, 1, 2].map(|i| said(row, i));
-        all.push(rows::row(attribute.map_err(failed)?, &op.map_err(failed)?, value.map_err(failed)?));
+    while let Some(row) = found.next().map_err(store_error)? {
+        let [attribute, op, value] = [0, 1, 2].map(|i| column_text(row, i));
+        all.push(rows::parse_row(
+            attribute.map_err(store_error)?,
+            &op.map_err(store_error)?,
+            value.map_err(store_error)?,
+        ));
     }
     Ok(all)
 }
@@ -359,23 +371,23 @@ fn put_attributes(
     table: &str,
     key: &str,
     name: &str,
-    all: &[Row],
+    all: &[AttributeRow],
 ) -> rusqlite::Result<()> {
     let sql = format!("INSERT INTO {table} ({key}, attribute, op, value) VALUES (?1, ?2, ?3, ?4)");
     let mut statement = connection.prepare_cached(&sql)?;
     for row in all {
         statement.execute(params![
             name,
-            rows::text(&row.attribute),
+            rows::storable_text(&row.attribute),
             row.op.as_str(),
-            rows::value(&row.attribute, &row.value)
+            rows::escape_value(&row.attribute, &row.value)
         ])?;
     }
     Ok(())
 }
 
 /// The user's rows, away; how many there were.
-fn delete(connection: &Connection, name: &str) -> rusqlite::Result<usize> {
+fn delete_user_rows(connection: &Connection, name: &str) -> rusqlite::Result<usize> {
     let mut count = 0;
     for sql in [
         "DELETE FROM radcheck WHERE username = ?1",
@@ -387,65 +399,69 @@ fn delete(connection: &Connection, name: &str) -> rusqlite::Result<usize> {
     Ok(count)
 }
 
-fn put(connection: &Connection, name: &str, user: &UserRows) -> rusqlite::Result<()> {
-    let name = &rows::text(name);
-    delete(connection, name)?;
+fn put_user_rows(connection: &Connection, name: &str, user: &UserRows) -> rusqlite::Result<()> {
+    let name = &rows::storable_text(name);
+    delete_user_rows(connection, name)?;
     put_attributes(connection, "radcheck", "username", name, &user.check)?;
     put_attributes(connection, "radreply", "username", name, &user.reply)?;
     let sql = "INSERT INTO radusergroup (username, groupname, priority) VALUES (?1, ?2, ?3)";
     let mut statement = connection.prepare_cached(sql)?;
     for (group, priority) in user.groups.iter().zip(1_i64..) {
-        statement.execute(params![name, rows::text(&group.name), priority])?;
+        statement.execute(params![name, rows::storable_text(&group.name), priority])?;
     }
     Ok(())
 }
 
-fn change(connection: &Connection, sql: &Statements, change: &Change) -> rusqlite::Result<()> {
+fn apply_change(connection: &Connection, sql: &SqlStatements, change: &StoreChange) -> rusqlite::Result<()> {
     match change {
-        Change::Session(row) => {
-            let mut cells = rows::cells(row);
+        StoreChange::Session(row) => {
+            let mut cells = rows::session_cells(row);
             for (cell, (_, kind)) in cells.iter_mut().zip(SESSION) {
                 // FreeRADIUS's tables have no nothing here, except for times.
-                if *cell == Cell::Null && kind != Kind::Time {
-                    *cell = Cell::Text(Cow::Borrowed(""));
+                if *cell == CellValue::Null && kind != ColumnKind::Time {
+                    *cell = CellValue::Text(Cow::Borrowed(""));
                 }
             }
             connection.prepare_cached(&sql.put_session)?.execute(rusqlite::params_from_iter(cells))?;
         }
-        Change::NasRestarted { nas, at, cause } => {
-            let values = params![nas.to_string(), rows::seconds(*at), rows::text(cause)];
+        StoreChange::NasRestarted { nas, restarted_at: at, cause } => {
+            let values = params![nas.to_string(), rows::unix_seconds(*at), rows::storable_text(cause)];
             connection.prepare_cached(RESTARTED)?.execute(values)?;
         }
-        Change::Login { username, reply, at, callingstationid } => {
-            let values =
-                params![rows::text(username), reply, rows::seconds(*at), rows::text(callingstationid)];
+        StoreChange::Login { username, reply, decided_at: at, callingstationid } => {
+            let values = params![
+                rows::storable_text(username),
+                reply,
+                rows::unix_seconds(*at),
+                rows::storable_text(callingstationid)
+            ];
             connection.prepare_cached(LOGIN)?.execute(values)?;
         }
     }
     Ok(())
 }
 
-impl Store for Sqlite {
-    fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
-        let name = rows::name(name)?;
-        let all = self.reading()?;
+impl Store for SqliteStore {
+    fn find_user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
+        let name = rows::check_name(name)?;
+        let all = self.begin_read()?;
         let mut user = UserRows {
-            check: attributes(&all, "radcheck", "username", name)?,
-            reply: attributes(&all, "radreply", "username", name)?,
+            check: read_attributes(&all, "radcheck", "username", name)?,
+            reply: read_attributes(&all, "radreply", "username", name)?,
             groups: Vec::new(),
         };
         let mut groups: Vec<String> = Vec::new();
         {
-            let mut statement = all.prepare_cached(GROUPS).map_err(failed)?;
-            let mut found = statement.query([name]).map_err(failed)?;
-            while let Some(row) = found.next().map_err(failed)? {
-                groups.push(said(row, 0).map_err(failed)?);
+            let mut statement = all.prepare_cached(GROUPS).map_err(store_error)?;
+            let mut found = statement.query([name]).map_err(store_error)?;
+            while let Some(row) = found.next().map_err(store_error)? {
+                groups.push(column_text(row, 0).map_err(store_error)?);
             }
         }
         for name in groups {
             if !user.groups.iter().any(|g| g.name == name) {
-                let check = attributes(&all, "radgroupcheck", "groupname", &name)?;
-                let reply = attributes(&all, "radgroupreply", "groupname", &name)?;
+                let check = read_attributes(&all, "radgroupcheck", "groupname", &name)?;
+                let reply = read_attributes(&all, "radgroupreply", "groupname", &name)?;
                 user.groups.push(GroupRows { name, check, reply });
             }
         }
@@ -453,117 +469,121 @@ impl Store for Sqlite {
         Ok((!nothing).then_some(user))
     }
 
-    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let work = writing(&mut self.connection)?;
+    fn write_changes(&mut self, changes: &[StoreChange]) -> Result<(), StoreError> {
+        let work = begin_write(&mut self.connection)?;
         for one in changes {
-            change(&work, &self.sql, one).map_err(failed)?;
+            apply_change(&work, &self.sql, one).map_err(store_error)?;
         }
-        work.commit().map_err(failed)
+        work.commit().map_err(store_error)
     }
 
     fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
-        let mut statement = self.connection.prepare_cached(&self.sql.open_sessions).map_err(failed)?;
-        let mut found = statement.query([]).map_err(failed)?;
-        while let Some(row) = found.next().map_err(failed)? {
-            each(session(row).map_err(failed)?);
+        let mut statement = self.connection.prepare_cached(&self.sql.open_sessions).map_err(store_error)?;
+        let mut found = statement.query([]).map_err(store_error)?;
+        while let Some(row) = found.next().map_err(store_error)? {
+            each(read_session(row).map_err(store_error)?);
         }
         Ok(())
     }
 
-    fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
-        let mut statement = self.connection.prepare_cached(&self.sql.session).map_err(failed)?;
-        statement.query_row([rows::text(acctuniqueid)], session).optional().map_err(failed)
+    fn find_session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(&self.sql.session).map_err(store_error)?;
+        statement.query_row([rows::storable_text(acctuniqueid)], read_session).optional().map_err(store_error)
     }
 
-    fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
-        let mut statement = self.connection.prepare_cached(CLIENTS).map_err(failed)?;
+    fn list_clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(CLIENTS).map_err(store_error)?;
         let client = |row: &rusqlite::Row<'_>| {
-            let demand = |i| said(row, i).map(|text| Demand::parse(text.trim()).unwrap_or_default());
+            let demand =
+                |i| column_text(row, i).map(|text| ClientRequirement::parse(text.trim()).unwrap_or_default());
             Ok(ClientRow {
-                nasname: said(row, 0)?,
-                shortname: said(row, 1)?,
-                kind: said(row, 2)?,
-                secret: said(row, 3)?,
-                description: said(row, 4)?,
+                nasname: column_text(row, 0)?,
+                shortname: column_text(row, 1)?,
+                kind: column_text(row, 2)?,
+                secret: column_text(row, 3)?,
+                description: column_text(row, 4)?,
                 require_message_authenticator: demand(5)?,
                 limit_proxy_state: demand(6)?,
-                server: said(row, 7)?,
+                server: column_text(row, 7)?,
             })
         };
-        statement.query_map([], client).and_then(Iterator::collect).map_err(failed)
+        statement.query_map([], client).and_then(Iterator::collect).map_err(store_error)
     }
 
     fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT username FROM radcheck WHERE username > ?1 \
                    UNION SELECT username FROM radreply WHERE username > ?1 \
                    UNION SELECT username FROM radusergroup WHERE username > ?1 ORDER BY 1 LIMIT ?2";
-        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let mut statement = self.connection.prepare_cached(sql).map_err(store_error)?;
         // No name is empty, so all are after the empty one.
-        let values = params![rows::text(after.unwrap_or_default()), most];
-        statement.query_map(values, |row| said(row, 0)).and_then(Iterator::collect).map_err(failed)
+        let values = params![rows::storable_text(after.unwrap_or_default()), most];
+        statement
+            .query_map(values, |row| column_text(row, 0))
+            .and_then(Iterator::collect)
+            .map_err(store_error)
     }
 
     fn put_user(&mut self, name: &str, user: &UserRows) -> Result<(), StoreError> {
-        let work = writing(&mut self.connection)?;
-        put(&work, name, user).map_err(failed)?;
-        work.commit().map_err(failed)
+        let work = begin_write(&mut self.connection)?;
+        put_user_rows(&work, name, user).map_err(store_error)?;
+        work.commit().map_err(store_error)
     }
 
     fn put_users(&mut self, users: &mut dyn Iterator<Item = (String, UserRows)>) -> Result<u64, StoreError> {
         let mut count = 0;
         let mut users = users.peekable();
         while users.peek().is_some() {
-            let work = writing(&mut self.connection)?;
+            let work = begin_write(&mut self.connection)?;
             for (name, user) in users.by_ref().take(USERS_AT_ONCE) {
-                put(&work, &name, &user).map_err(failed)?;
+                put_user_rows(&work, &name, &user).map_err(store_error)?;
                 count += 1;
             }
-            work.commit().map_err(failed)?;
+            work.commit().map_err(store_error)?;
         }
         Ok(count)
     }
 
     fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {
-        let work = writing(&mut self.connection)?;
-        let count = delete(&work, &rows::text(name)).map_err(failed)?;
-        work.commit().map_err(failed)?;
+        let work = begin_write(&mut self.connection)?;
+        let count = delete_user_rows(&work, &rows::storable_text(name)).map_err(store_error)?;
+        work.commit().map_err(store_error)?;
         Ok(count > 0)
     }
 
     fn put_group(&mut self, group: &GroupRows) -> Result<(), StoreError> {
-        let work = writing(&mut self.connection)?;
-        let name = &rows::text(&group.name);
-        work.execute("DELETE FROM radgroupcheck WHERE groupname = ?1", [name]).map_err(failed)?;
-        work.execute("DELETE FROM radgroupreply WHERE groupname = ?1", [name]).map_err(failed)?;
-        put_attributes(&work, "radgroupcheck", "groupname", name, &group.check).map_err(failed)?;
-        put_attributes(&work, "radgroupreply", "groupname", name, &group.reply).map_err(failed)?;
-        work.commit().map_err(failed)
+        let work = begin_write(&mut self.connection)?;
+        let name = &rows::storable_text(&group.name);
+        work.execute("DELETE FROM radgroupcheck WHERE groupname = ?1", [name]).map_err(store_error)?;
+        work.execute("DELETE FROM radgroupreply WHERE groupname = ?1", [name]).map_err(store_error)?;
+        put_attributes(&work, "radgroupcheck", "groupname", name, &group.check).map_err(store_error)?;
+        put_attributes(&work, "radgroupreply", "groupname", name, &group.reply).map_err(store_error)?;
+        work.commit().map_err(store_error)
     }
 
     fn put_client(&mut self, client: &ClientRow) -> Result<(), StoreError> {
-        let work = writing(&mut self.connection)?;
+        let work = begin_write(&mut self.connection)?;
         let values = params![
-            rows::text(&client.nasname),
-            rows::text(&client.shortname),
-            rows::text(&client.kind),
-            rows::text(&client.secret),
-            rows::text(&client.description),
+            rows::storable_text(&client.nasname),
+            rows::storable_text(&client.shortname),
+            rows::storable_text(&client.kind),
+            rows::storable_text(&client.secret),
+            rows::storable_text(&client.description),
             client.require_message_authenticator.as_str(),
             client.limit_proxy_state.as_str(),
         ];
         // What else the row says, such as its ports, stays.
         let update = "UPDATE nas SET shortname = ?2, type = ?3, secret = ?4, description = ?5, require_ma = ?6, \
                       limit_proxy_state = ?7 WHERE nasname = ?1";
-        if work.execute(update, values).map_err(failed)? == 0 {
+        if work.execute(update, values).map_err(store_error)? == 0 {
             let insert = "INSERT INTO nas (nasname, shortname, type, secret, description, require_ma, limit_proxy_state) \
                           VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-            work.execute(insert, values).map_err(failed)?;
+            work.execute(insert, values).map_err(store_error)?;
         }
-        work.commit().map_err(failed)
+        work.commit().map_err(store_error)
     }
 
     fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError> {
         let sql = "DELETE FROM nas WHERE nasname = ?1";
-        self.connection.execute(sql, [rows::text(nasname)]).map(|n| n > 0).map_err(failed)
+        self.connection.execute(sql, [rows::storable_text(nasname)]).map(|n| n > 0).map_err(store_error)
     }
 }

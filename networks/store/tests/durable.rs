@@ -12,28 +12,28 @@ mod harness;
 #[path = "stores/session.rs"]
 mod session;
 
-use cluster::Cluster;
-use folder::Folder;
+use cluster::PostgresCluster;
+use folder::StoreTempDir;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
-use usher_aaa::store::{Change, Store, StoreError};
+use usher_aaa::store::{Store, StoreChange, StoreError};
 use usher_core::WallTime;
-use usher_store::{Postgres, Sqlite};
+use usher_store::{PostgresStore, SqliteStore};
 
 const RECORDS: u32 = 50_000;
 const AT_ONCE: u32 = 64;
 
 /// Longer than anything here takes on a busy machine. Only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, verb, store, place, first] = arguments.as_slice()
         && verb == "write"
     {
-        return write(open(store, place).as_mut(), first.parse().expect("a number"));
+        return write_records(open_store(store, place).as_mut(), first.parse().expect("a number"));
     }
     harness::run_named_tests(&[
         ("a_killed_writer_loses_nothing", killed_writer),
@@ -41,39 +41,39 @@ fn main() {
     ]);
 }
 
-fn open(store: &str, place: &str) -> Box<dyn Store> {
+fn open_store(store: &str, place: &str) -> Box<dyn Store> {
     match store {
-        "sqlite" => Box::new(Sqlite::open(place).expect("the file can be opened")),
-        _ => Box::new(connect(place)),
+        "sqlite" => Box::new(SqliteStore::open(place).expect("the file can be opened")),
+        _ => Box::new(connect_patiently(place)),
     }
 }
 
 /// Connects, again where a busy server does not answer in time.
-fn connect(url: &str) -> Postgres {
+fn connect_patiently(url: &str) -> PostgresStore {
     let begun = Instant::now();
     loop {
-        match Postgres::connect(url) {
-            Err(StoreError::Unavailable(why)) => assert!(begun.elapsed() < PATIENCE, "{why}"),
+        match PostgresStore::connect(url) {
+            Err(StoreError::Unavailable(why)) => assert!(begun.elapsed() < TEST_TIMEOUT, "{why}"),
             other => return other.expect("the server can be reached"),
         }
     }
 }
 
 /// Writes until all records are there.
-fn write(store: &mut dyn Store, first: u32) {
+fn write_records(store: &mut dyn Store, first: u32) {
     let mut out = std::io::stdout().lock();
     let mut next = first;
     while next < RECORDS {
         let last = (next + AT_ONCE - 1).min(RECORDS - 1);
-        let login = |n| Change::Login {
+        let login = |n| StoreChange::Login {
             username: n,
             reply: "Access-Accept",
-            at: WallTime::from_unix_secs(1_700_000_000),
+            decided_at: WallTime::from_unix_secs(1_700_000_000),
             callingstationid: String::new(),
         };
-        let both = |n| [Change::Session(Box::new(session::session(n))), login(n.to_string())];
-        let batch: Vec<Change> = (next..=last).flat_map(both).collect();
-        match store.write(&batch) {
+        let both = |n| [StoreChange::Session(Box::new(session::test_session(n))), login(n.to_string())];
+        let batch: Vec<StoreChange> = (next..=last).flat_map(both).collect();
+        match store.write_changes(&batch) {
             Ok(()) => {
                 writeln!(out, "{next} {last}").and_then(|()| out.flush()).expect("the reader listens");
                 next = last + 1;
@@ -88,7 +88,7 @@ fn write(store: &mut dyn Store, first: u32) {
 }
 
 /// A writer at work.
-struct Writer {
+struct WriterProcess {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
     /// The numbers below it are acknowledged.
@@ -97,7 +97,7 @@ struct Writer {
     away: u32,
 }
 
-impl Writer {
+impl WriterProcess {
     fn start(store: &str, place: &str, first: u32) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut command = Command::new(program);
@@ -108,7 +108,7 @@ impl Writer {
     }
 
     /// Takes the next line; false at the end.
-    fn line(&mut self) -> bool {
+    fn take_line(&mut self) -> bool {
         let Some(Ok(line)) = self.lines.next() else { return false };
         match line.split_once(' ').map(|(first, last)| (first.parse::<u32>(), last.parse::<u32>())) {
             Some((Ok(first), Ok(last))) => {
@@ -123,9 +123,9 @@ impl Writer {
     }
 
     /// Waits until so many are acknowledged.
-    fn until(&mut self, count: u32) {
+    fn wait_until_acknowledged(&mut self, count: u32) {
         while self.acknowledged < count {
-            assert!(self.line(), "the writer ended at {}", self.acknowledged);
+            assert!(self.take_line(), "the writer ended at {}", self.acknowledged);
         }
     }
 
@@ -133,29 +133,29 @@ impl Writer {
     fn kill(mut self) -> u32 {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
-        while self.line() {}
+        while self.take_line() {}
         self.acknowledged
     }
 
-    fn end(mut self) -> u32 {
-        while self.line() {}
+    fn wait_for_end(mut self) -> u32 {
+        while self.take_line() {}
         assert!(self.child.wait().expect("it ends").success());
         self.away
     }
 }
 
 /// A number below `limit` that nobody foresees.
-fn chance(limit: u32) -> u32 {
+fn random_below(limit: u32) -> u32 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").subsec_nanos();
     (now / 64).wrapping_mul(2_654_435_761) % limit
 }
 
 /// How often each session is there, by number.
-fn sessions(store: &mut dyn Store) -> BTreeMap<u32, u32> {
+fn count_sessions(store: &mut dyn Store) -> BTreeMap<u32, u32> {
     let mut found = BTreeMap::new();
     let mut count = |row: usher_aaa::store::SessionRow| {
         let number = u32::from_str_radix(&row.acctuniqueid, 16).expect("a number");
-        assert_eq!(row, session::session(number), "it is as it was written");
+        assert_eq!(row, session::test_session(number), "it is as it was written");
         *found.entry(number).or_default() += 1;
     };
     store.open_sessions(&mut count).expect("the store answers");
@@ -175,30 +175,30 @@ fn each_once(found: &BTreeMap<u32, u32>, acknowledged: u32) {
 }
 
 fn killed_writer() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let path = folder.path().join("usher.db");
     let place = path.to_str().expect("a path in UTF-8");
     let mut acknowledged = 0;
     for round in 1..=3 {
-        let mut writer = Writer::start("sqlite", place, acknowledged);
-        writer.until(acknowledged + chance(RECORDS / 4) / AT_ONCE * AT_ONCE);
-        std::thread::sleep(Duration::from_micros(chance(20_000).into()));
+        let mut writer = WriterProcess::start("sqlite", place, acknowledged);
+        writer.wait_until_acknowledged(acknowledged + random_below(RECORDS / 4) / AT_ONCE * AT_ONCE);
+        std::thread::sleep(Duration::from_micros(random_below(20_000).into()));
         acknowledged = writer.kill();
-        let found = sessions(&mut Sqlite::open(&path).expect("the file can be opened"));
+        let found = count_sessions(&mut SqliteStore::open(&path).expect("the file can be opened"));
         eprintln!("round {round}: killed after {acknowledged} records, {} are there", found.len());
         each_once(&found, acknowledged);
-        each_once(&logins(&path), acknowledged);
+        each_once(&count_logins(&path), acknowledged);
         // What was made and not acknowledged would be a new record's place: the next writer begins after it.
         acknowledged = u32::try_from(found.len()).expect("few enough");
     }
-    Writer::start("sqlite", place, acknowledged).end();
-    let found = sessions(&mut Sqlite::open(&path).expect("the file can be opened"));
+    WriterProcess::start("sqlite", place, acknowledged).wait_for_end();
+    let found = count_sessions(&mut SqliteStore::open(&path).expect("the file can be opened"));
     each_once(&found, RECORDS);
-    each_once(&logins(&path), RECORDS);
+    each_once(&count_logins(&path), RECORDS);
 }
 
 /// How often each login is there, by number.
-fn logins(path: &std::path::Path) -> BTreeMap<u32, u32> {
+fn count_logins(path: &std::path::Path) -> BTreeMap<u32, u32> {
     let file = rusqlite::Connection::open(path).expect("the file can be opened");
     let mut statement = file.prepare("SELECT username FROM radpostauth").expect("the table is there");
     let names = statement.query_map([], |row| row.get::<_, String>(0)).expect("it can be read");
@@ -211,28 +211,28 @@ fn logins(path: &std::path::Path) -> BTreeMap<u32, u32> {
 }
 
 fn stopped_database() {
-    let cluster = Cluster::new();
-    let url = cluster.url("usher", &cluster.database());
-    let mut writer = Writer::start("postgres", &url, 0);
+    let cluster = PostgresCluster::new();
+    let url = cluster.database_url("usher", &cluster.create_database());
+    let mut writer = WriterProcess::start("postgres", &url, 0);
     for (round, mode) in ["fast", "immediate"].into_iter().enumerate() {
         let quarter = RECORDS / 4 * u32::try_from(round).expect("small");
-        writer.until(quarter + chance(RECORDS / 4));
-        cluster.stop(mode);
+        writer.wait_until_acknowledged(quarter + random_below(RECORDS / 4));
+        cluster.stop_server(mode);
         let away = writer.away;
         while writer.away == away {
-            assert!(writer.line(), "the writer goes on");
+            assert!(writer.take_line(), "the writer goes on");
         }
         cluster.start();
         let acknowledged = writer.acknowledged;
-        writer.until(acknowledged + 1);
+        writer.wait_until_acknowledged(acknowledged + 1);
         eprintln!("stopped ({mode}) and found again at {acknowledged}, told {} times", writer.away);
     }
-    writer.until(RECORDS / 2 + chance(RECORDS / 4));
+    writer.wait_until_acknowledged(RECORDS / 2 + random_below(RECORDS / 4));
     let acknowledged = writer.kill();
-    let mut store = connect(&url);
-    each_once(&sessions(&mut store), acknowledged);
+    let mut store = connect_patiently(&url);
+    each_once(&count_sessions(&mut store), acknowledged);
     // A writer that begins anew writes what was not acknowledged again: it is put in its own place.
-    let told = Writer::start("postgres", &url, acknowledged).end();
+    let told = WriterProcess::start("postgres", &url, acknowledged).wait_for_end();
     assert_eq!(told, 0, "the server was there");
-    each_once(&sessions(&mut store), RECORDS);
+    each_once(&count_sessions(&mut store), RECORDS);
 }

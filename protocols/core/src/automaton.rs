@@ -115,7 +115,7 @@ use core::fmt;
 
 /// A row: in a state, on an event, if a condition holds, these actions and the next state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row<S: 'static, E: 'static, G: 'static, A: 'static> {
+pub struct TransitionRow<S: 'static, E: 'static, G: 'static, A: 'static> {
     /// In this state,
     pub from: S,
     /// on this event ([`Nil`] in a diagram),
@@ -141,12 +141,16 @@ pub trait Automaton {
 }
 
 /// A row of this automaton.
-pub type RowOf<T> =
-    Row<<T as Automaton>::State, <T as Automaton>::Event, <T as Automaton>::Guard, <T as Automaton>::Action>;
+pub type RowOf<T> = TransitionRow<
+    <T as Automaton>::State,
+    <T as Automaton>::Event,
+    <T as Automaton>::Guard,
+    <T as Automaton>::Action,
+>;
 
 /// An automaton in its standard's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Diagram {
+pub struct AutomatonDiagram {
     /// Its name: small letters and hyphens.
     pub name: &'static str,
     /// Where it is written: standard and section.
@@ -156,14 +160,14 @@ pub struct Diagram {
     /// Its states, in the order of its blocks, with what is done on entering them.
     pub boxes: &'static [(&'static str, &'static [&'static str])],
     /// Its rows.
-    pub lines: &'static [Line],
+    pub lines: &'static [DiagramLine],
     /// What has none.
-    pub gaps: &'static [Gap],
+    pub gaps: &'static [DiagramGap],
 }
 
 /// A row in its standard's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct DiagramLine {
     /// In this state,
     pub from: &'static str,
     /// on this event (empty in a diagram),
@@ -178,7 +182,7 @@ pub struct Line {
 
 /// What a state does not answer, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gap {
+pub struct DiagramGap {
     /// How it is meant.
     pub kind: GapKind,
     /// The state.
@@ -211,23 +215,23 @@ crate::names! {
     }
 }
 
-impl Line {
+impl DiagramLine {
     /// Event and condition, as a table of an RFC writes them: `Timer expires & Pending`.
     #[must_use]
-    pub fn cause(&self) -> String {
+    pub fn trigger_text(&self) -> String {
         let between = if self.on.is_empty() || self.when.is_empty() { "" } else { " & " };
         [self.on, between, self.when].concat()
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for DiagramLine {
     /// `state; event & condition; action, action; next`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}; {}; {}", self.from, self.cause(), self.actions.join(", "), self.to)
+        write!(f, "{}; {}; {}; {}", self.from, self.trigger_text(), self.actions.join(", "), self.to)
     }
 }
 
-impl fmt::Display for Diagram {
+impl fmt::Display for AutomatonDiagram {
     /// Its rows, then its gaps, a line each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}), from {}", self.name, self.source, self.start)?;
@@ -246,31 +250,31 @@ impl fmt::Display for Diagram {
     }
 }
 
-impl Diagram {
+impl AutomatonDiagram {
     /// The picture of it, for Graphviz.
     #[must_use]
-    pub const fn dot(&self) -> Dot<'_> {
-        Dot(self)
+    pub const fn to_dot(&self) -> DotGraph<'_> {
+        DotGraph(self)
     }
 }
 
 /// A diagram that prints as a graph in Graphviz' language.
 #[derive(Clone, Copy, Debug)]
-pub struct Dot<'a>(&'a Diagram);
+pub struct DotGraph<'a>(&'a AutomatonDiagram);
 
-impl fmt::Display for Dot<'_> {
+impl fmt::Display for DotGraph<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(diagram) = self;
-        writeln!(f, "digraph {} {{", quoted(&[diagram.name]))?;
-        writeln!(f, "  label={};", quoted(&[diagram.name, diagram.source]))?;
+        writeln!(f, "digraph {} {{", quote_lines(&[diagram.name]))?;
+        writeln!(f, "  label={};", quote_lines(&[diagram.name, diagram.source]))?;
         writeln!(f, "  node [shape=box];\n  \"\" [shape=point];")?;
         for (state, entry) in diagram.boxes {
             let text = [&[*state][..], entry].concat();
-            writeln!(f, "  {} [label={}];", quoted(&[state]), quoted(&text))?;
+            writeln!(f, "  {} [label={}];", quote_lines(&[state]), quote_lines(&text))?;
         }
-        writeln!(f, "  \"\" -> {};", quoted(&[diagram.start]))?;
+        writeln!(f, "  \"\" -> {};", quote_lines(&[diagram.start]))?;
         for line in diagram.lines {
-            let cause = match line.cause() {
+            let cause = match line.trigger_text() {
                 cause if !cause.is_empty() => cause,
                 _ if diagram.lines.iter().filter(|other| other.from == line.from).count() > 1 => {
                     "else".to_string()
@@ -278,14 +282,20 @@ impl fmt::Display for Dot<'_> {
                 _ => "UCT".to_string(),
             };
             let text = [&[cause.as_str()][..], line.actions].concat();
-            writeln!(f, "  {} -> {} [label={}];", quoted(&[line.from]), quoted(&[line.to]), quoted(&text))?;
+            writeln!(
+                f,
+                "  {} -> {} [label={}];",
+                quote_lines(&[line.from]),
+                quote_lines(&[line.to]),
+                quote_lines(&text)
+            )?;
         }
         f.write_str("}\n")
     }
 }
 
 /// Lines as a quoted string of Graphviz' language.
-fn quoted(lines: &[&str]) -> String {
+fn quote_lines(lines: &[&str]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|line| line.replace('\\', "\\\\").replace('"', "\\\"")).collect();
     ["\"", &lines.join("\\n"), "\""].concat()
@@ -293,17 +303,18 @@ fn quoted(lines: &[&str]) -> String {
 
 /// Which rows scenarios took.
 #[derive(Debug, Default)]
-pub struct Coverage {
-    taken: Vec<usize>,
+pub struct RowCoverage {
+    taken_rows: Vec<usize>,
     met: Vec<String>,
 }
 
-impl Coverage {
+impl RowCoverage {
     /// A step was taken by the row of this number, or by none: in this state, on this event.
-    pub fn note(&mut self, diagram: &Diagram, row: Option<usize>, from: &str, on: &str) {
-        let impossible = |gap: &&Gap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
+    pub fn record_step(&mut self, diagram: &AutomatonDiagram, row: Option<usize>, from: &str, on: &str) {
+        let impossible =
+            |gap: &&DiagramGap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
         match row {
-            Some(row) => self.taken.push(row),
+            Some(row) => self.taken_rows.push(row),
             None if diagram.gaps.iter().any(|gap| impossible(&gap)) => {
                 self.met.push([from, "; ", on].concat())
             }
@@ -316,9 +327,9 @@ impl Coverage {
     /// # Panics
     ///
     /// Else, with what is missing.
-    pub fn check(&self, diagram: &Diagram) {
+    pub fn assert_complete(&self, diagram: &AutomatonDiagram) {
         let untaken: Vec<String> = (diagram.lines.iter().enumerate())
-            .filter(|(number, _)| !self.taken.contains(number))
+            .filter(|(number, _)| !self.taken_rows.contains(number))
             .map(|(_, line)| line.to_string())
             .collect();
         assert!(untaken.is_empty(), "{}: rows that no scenario took: {untaken:#?}", diagram.name);
@@ -421,7 +432,7 @@ macro_rules! automaton {
                 state: $state,
                 holds: impl Fn($guard) -> bool,
             ) -> Option<&'static $crate::automaton::RowOf<Self>> {
-                Self::noted(state, $crate::automaton::Nil::Nil, holds)
+                Self::take_row(state, $crate::automaton::Nil::Nil, holds)
             }
         }
         $crate::automaton! { @entry [$vis] $table $state [$($action)?] $($from [$($($entry),*)?])* }
@@ -443,7 +454,7 @@ macro_rules! automaton {
             #[inline]
             #[must_use]
             $vis fn step(state: $state, on: $event) -> Option<&'static $crate::automaton::RowOf<Self>> {
-                Self::noted(state, on, |_| true)
+                Self::take_row(state, on, |_| true)
             }
         }
     };
@@ -457,7 +468,7 @@ macro_rules! automaton {
                 on: $event,
                 holds: impl Fn($guard) -> bool,
             ) -> Option<&'static $crate::automaton::RowOf<Self>> {
-                Self::noted(state, on, holds)
+                Self::take_row(state, on, holds)
             }
         }
     };
@@ -500,7 +511,7 @@ macro_rules! automaton {
 
             impl $table {
                 /// The rows, in the order of the standard.
-                $vis const ROWS: &'static [Row<$state, $event, $guard, $action>] = &[$($(Row {
+                $vis const ROWS: &'static [TransitionRow<$state, $event, $guard, $action>] = &[$($(TransitionRow {
                     from: $state::$from,
                     on: $event::$on,
                     when: $crate::automaton!(@when $guard $($when)?),
@@ -508,19 +519,19 @@ macro_rules! automaton {
                     to: $state::$to,
                 },)*)*];
                 /// The same in words.
-                $vis const DIAGRAM: Diagram = Diagram {
+                $vis const DIAGRAM: AutomatonDiagram = AutomatonDiagram {
                     name: $name,
                     source: $source,
                     start: $state::$start.name(),
                     boxes: &[$(($state::$from.name(), &[$($action::$entry.name()),*]),)*],
-                    lines: &[$($(Line {
+                    lines: &[$($(DiagramLine {
                         from: $state::$from.name(),
                         on: $event::$on.name(),
                         when: $crate::automaton!(@words $guard $($when)?),
                         actions: &[$(($action::$act $($arg)*).name()),*],
                         to: $state::$to.name(),
                     },)*)*],
-                    gaps: &[$($(Gap {
+                    gaps: &[$($(DiagramGap {
                         kind: $crate::automaton!(@kind $gap),
                         from: $state::$from.name(),
                         on: &[$($event::$none.name()),*],
@@ -535,11 +546,11 @@ macro_rules! automaton {
                     state: $state,
                     on: $event,
                     holds: impl Fn($guard) -> bool,
-                ) -> Option<&'static Row<$state, $event, $guard, $action>> {
+                ) -> Option<&'static TransitionRow<$state, $event, $guard, $action>> {
                     match (state, on) {
                         $(
                             $(($state::$from, $event::$on) $(if holds($guard::$when))? => Some(const {
-                                &Self::ROWS[Self::place(
+                                &Self::ROWS[Self::row_index(
                                     $state::$from,
                                     $event::$on,
                                     $crate::automaton!(@when $guard $($when)?),
@@ -551,16 +562,16 @@ macro_rules! automaton {
                 }
 
                 #[inline]
-                fn noted(
+                fn take_row(
                     state: $state,
                     on: $event,
                     holds: impl Fn($guard) -> bool,
-                ) -> Option<&'static Row<$state, $event, $guard, $action>> {
+                ) -> Option<&'static TransitionRow<$state, $event, $guard, $action>> {
                     let row = Self::find(state, on, holds);
                     #[cfg(test)]
                     Self::coverage(|coverage| {
-                        let place = row.map(|row| Self::place(row.from, row.on, row.when));
-                        coverage.note(&Self::DIAGRAM, place, state.name(), on.name());
+                        let place = row.map(|row| Self::row_index(row.from, row.on, row.when));
+                        coverage.record_step(&Self::DIAGRAM, place, state.name(), on.name());
                     });
                     row
                 }
@@ -568,24 +579,24 @@ macro_rules! automaton {
                 /// Runs scenarios; fails where they leave out a row.
                 #[cfg(test)]
                 $vis fn cover(scenarios: impl FnOnce()) {
-                    Self::coverage(|coverage| *coverage = $crate::automaton::Coverage::default());
+                    Self::coverage(|coverage| *coverage = $crate::automaton::RowCoverage::default());
                     scenarios();
-                    Self::coverage(|coverage| coverage.check(&Self::DIAGRAM));
+                    Self::coverage(|coverage| coverage.assert_complete(&Self::DIAGRAM));
                 }
 
                 #[cfg(test)]
-                fn coverage<R>(with: impl FnOnce(&mut $crate::automaton::Coverage) -> R) -> R {
+                fn coverage<R>(with: impl FnOnce(&mut $crate::automaton::RowCoverage) -> R) -> R {
                     thread_local! {
-                        static COVERAGE: ::core::cell::RefCell<$crate::automaton::Coverage> =
+                        static COVERAGE: ::core::cell::RefCell<$crate::automaton::RowCoverage> =
                             ::core::cell::RefCell::default();
                     }
                     COVERAGE.with(|coverage| with(&mut coverage.borrow_mut()))
                 }
 
-                const fn same(row: &Row<$state, $event, $guard, $action>, from: $state, on: $event) -> bool {
+                const fn is_row_of(row: &TransitionRow<$state, $event, $guard, $action>, from: $state, on: $event) -> bool {
                     row.from as usize == from as usize && row.on as usize == on as usize
                 }
-                const fn equal(one: Option<$guard>, other: Option<$guard>) -> bool {
+                const fn is_same_condition(one: Option<$guard>, other: Option<$guard>) -> bool {
                     match (one, other) {
                         (Some(one), Some(other)) => one as usize == other as usize,
                         (None, None) => true,
@@ -593,20 +604,20 @@ macro_rules! automaton {
                     }
                 }
                 /// The number of a row.
-                const fn place(from: $state, on: $event, when: Option<$guard>) -> usize {
+                const fn row_index(from: $state, on: $event, when: Option<$guard>) -> usize {
                     let mut i = 0;
-                    while !(Self::same(&Self::ROWS[i], from, on) && Self::equal(Self::ROWS[i].when, when)) {
+                    while !(Self::is_row_of(&Self::ROWS[i], from, on) && Self::is_same_condition(Self::ROWS[i].when, when)) {
                         i += 1;
                     }
                     i
                 }
                 /// Whether a row stands once, and behind none that is always taken.
-                const fn stands(from: $state, on: $event, when: Option<$guard>) -> bool {
+                const fn is_reachable_row(from: $state, on: $event, when: Option<$guard>) -> bool {
                     let (mut i, mut times) = (0, 0);
                     while i < Self::ROWS.len() {
                         let row = &Self::ROWS[i];
-                        if Self::same(row, from, on) {
-                            if Self::equal(row.when, when) {
+                        if Self::is_row_of(row, from, on) {
+                            if Self::is_same_condition(row.when, when) {
                                 times += 1;
                             } else if row.when.is_none() && times == 0 {
                                 return false;
@@ -617,10 +628,10 @@ macro_rules! automaton {
                     times == 1
                 }
                 /// Whether what is said to have no row has none that is always taken, and is said once.
-                const fn missing(from: $state, on: $event) -> bool {
+                const fn is_gap(from: $state, on: $event) -> bool {
                     let mut i = 0;
                     while i < Self::ROWS.len() {
-                        if Self::same(&Self::ROWS[i], from, on) && Self::ROWS[i].when.is_none() {
+                        if Self::is_row_of(&Self::ROWS[i], from, on) && Self::ROWS[i].when.is_none() {
                             return false;
                         }
                         i += 1;
@@ -634,7 +645,7 @@ macro_rules! automaton {
                     times == 1
                 }
                 /// Whether rows lead to a state from the first.
-                const fn reached(state: $state) -> bool {
+                const fn is_reached(state: $state) -> bool {
                     let mut seen = [false; $state::ALL.len()];
                     seen[$state::$start as usize] = true;
                     let mut rounds = 0;
@@ -649,7 +660,7 @@ macro_rules! automaton {
                     seen[state as usize]
                 }
                 /// Whether an event is answered in any state.
-                const fn answered(on: $event) -> bool {
+                const fn is_answered(on: $event) -> bool {
                     let mut i = 0;
                     while i < Self::ROWS.len() {
                         if Self::ROWS[i].on as usize == on as usize {
@@ -663,25 +674,25 @@ macro_rules! automaton {
 
             $(
                 assert!(
-                    $table::reached($state::$from),
+                    $table::is_reached($state::$from),
                     concat!("no row leads to ", stringify!($from), " of ", stringify!($table)),
                 );
                 $(assert!(
-                    $table::stands($state::$from, $event::$on, $crate::automaton!(@when $guard $($when)?)),
+                    $table::is_reachable_row($state::$from, $event::$on, $crate::automaton!(@when $guard $($when)?)),
                     concat!(
                         "a row stands twice, or behind one that is always taken: ",
                         stringify!($from), ", ", stringify!($on $($when)? => $to),
                     ),
                 );)*
                 $($(assert!(
-                    $table::missing($state::$from, $event::$none),
+                    $table::is_gap($state::$from, $event::$none),
                     concat!("a row answers it, or it is said twice: ", stringify!($from), ", ", stringify!($none)),
                 );)*)*
             )*
             let mut i = 0;
             while i < $event::ALL.len() {
                 assert!(
-                    $table::answered($event::ALL[i]),
+                    $table::is_answered($event::ALL[i]),
                     concat!("an event has no row in any state of ", stringify!($table)),
                 );
                 i += 1;

@@ -1,15 +1,15 @@
-//! For tests: a network of machines in virtual time ([`Network`]), and machines without one ([`Tap`]).
+//! For tests: a network of machines in virtual time ([`MachineNetwork`]), and machines without one ([`TestMachine`]).
 
 mod network;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-pub use network::{At, EPOCH, Network};
-pub use wire::Sent;
+pub use network::{EPOCH, HostHandle, MachineNetwork};
+pub use wire::SentTransmit;
 
-use crate::job::Job;
-use crate::machine::{Machine, Output, Transmit, Work};
+use crate::job::JobRequest;
+use crate::machine::{Machine, MachineOutput, Transmit, WorkRecord};
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -18,15 +18,15 @@ use core::ops::{Deref, DerefMut};
 /// A machine whose outputs are sorted by their kind, for tests that look at one kind and care nothing for the order among
 /// them. Everything else is the machine's own.
 #[derive(Debug)]
-pub struct Tap<M: Machine> {
+pub struct TestMachine<M: Machine> {
     machine: M,
     transmits: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<M::Event>,
-    work: VecDeque<Work>,
-    jobs: VecDeque<Job<M::Job>>,
+    work: VecDeque<WorkRecord>,
+    jobs: VecDeque<JobRequest<M::Job>>,
 }
 
-impl<M: Machine> Tap<M> {
+impl<M: Machine> TestMachine<M> {
     /// This machine, which is told that it is [`EPOCH`].
     pub fn new(mut machine: M) -> Self {
         machine.set_epoch(Instant::ZERO, EPOCH);
@@ -38,49 +38,51 @@ impl<M: Machine> Tap<M> {
             jobs: VecDeque::new(),
         }
     }
-    fn sort(&mut self) {
+    fn sort_outputs(&mut self) {
         let mut buf = Vec::new();
         while let Some(output) = self.machine.poll_output(&mut buf) {
             match output {
-                Output::Transmit(transmit) => self.transmits.push_back((transmit, core::mem::take(&mut buf))),
-                Output::Event(event) => self.events.push_back(event),
-                Output::Work(work) => self.work.push_back(work),
-                Output::Job(job) => self.jobs.push_back(job),
+                MachineOutput::Transmit(transmit) => {
+                    self.transmits.push_back((transmit, core::mem::take(&mut buf)))
+                }
+                MachineOutput::Event(event) => self.events.push_back(event),
+                MachineOutput::Work(work) => self.work.push_back(work),
+                MachineOutput::Job(job) => self.jobs.push_back(job),
             }
         }
     }
     /// The next thing that it wants done on the network; `buf` holds the bytes.
     pub fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.sort();
+        self.sort_outputs();
         let (transmit, bytes) = self.transmits.pop_front()?;
         *buf = bytes;
         Some(transmit)
     }
     /// The next thing that it says.
     pub fn poll_event(&mut self) -> Option<M::Event> {
-        self.sort();
+        self.sort_outputs();
         self.events.pop_front()
     }
     /// The next work that it did.
-    pub fn poll_work(&mut self) -> Option<Work> {
-        self.sort();
+    pub fn poll_work(&mut self) -> Option<WorkRecord> {
+        self.sort_outputs();
         self.work.pop_front()
     }
     /// The next thing that it asks of a slow helper.
-    pub fn poll_job(&mut self) -> Option<Job<M::Job>> {
-        self.sort();
+    pub fn poll_job(&mut self) -> Option<JobRequest<M::Job>> {
+        self.sort_outputs();
         self.jobs.pop_front()
     }
 }
 
-impl<M: Machine> Deref for Tap<M> {
+impl<M: Machine> Deref for TestMachine<M> {
     type Target = M;
     fn deref(&self) -> &M {
         &self.machine
     }
 }
 
-impl<M: Machine> DerefMut for Tap<M> {
+impl<M: Machine> DerefMut for TestMachine<M> {
     fn deref_mut(&mut self) -> &mut M {
         &mut self.machine
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 /// A read ran over the end of its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("truncated: {needed} bytes wanted, {left} left")]
-pub struct Truncated {
+pub struct TruncatedError {
     /// How many bytes the field needs.
     pub needed: usize,
     /// How many are there.
@@ -15,11 +15,11 @@ pub struct Truncated {
 
 /// Reads a byte slice front to back, never beyond its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a> {
+pub struct OctetReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> OctetReader<'a> {
     /// Reads `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -36,34 +36,34 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Fewer are left; nothing is consumed.
-    pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Truncated> {
+    pub fn read_bytes(&mut self, n: usize) -> Result<&'a [u8], TruncatedError> {
         match self.rest.split_at_checked(n) {
             Some((head, rest)) => {
                 self.rest = rest;
                 Ok(head)
             }
-            None => Err(Truncated { needed: n, left: self.rest.len() }),
+            None => Err(TruncatedError { needed: n, left: self.rest.len() }),
         }
     }
     /// The next `N` bytes as an array.
     ///
     /// # Errors
     /// Fewer are left; nothing is consumed.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+    pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], TruncatedError> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.rest = rest;
                 Ok(*head)
             }
-            None => Err(Truncated { needed: N, left: self.rest.len() }),
+            None => Err(TruncatedError { needed: N, left: self.rest.len() }),
         }
     }
     /// A reader of the next `n` bytes alone.
     ///
     /// # Errors
     /// Fewer are left; nothing is consumed.
-    pub fn sub(&mut self, n: usize) -> Result<Reader<'a>, Truncated> {
-        self.bytes(n).map(Reader::new)
+    pub fn sub_reader(&mut self, n: usize) -> Result<OctetReader<'a>, TruncatedError> {
+        self.read_bytes(n).map(OctetReader::new)
     }
     /// All that is left.
     pub fn take_rest(&mut self) -> &'a [u8] {
@@ -77,47 +77,47 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Nothing is left.
-    pub fn u8(&mut self) -> Result<u8, Truncated> {
-        self.array::<1>().map(|[b]| b)
+    pub fn read_u8(&mut self) -> Result<u8, TruncatedError> {
+        self.read_array::<1>().map(|[b]| b)
     }
     /// The next 16 bits.
     ///
     /// # Errors
     /// Fewer are left.
-    pub fn u16(&mut self) -> Result<u16, Truncated> {
-        self.array().map(u16::from_be_bytes)
+    pub fn read_u16(&mut self) -> Result<u16, TruncatedError> {
+        self.read_array().map(u16::from_be_bytes)
     }
     /// The next 24 bits.
     ///
     /// # Errors
     /// Fewer are left.
-    pub fn u24(&mut self) -> Result<u32, Truncated> {
-        self.array::<3>().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
+    pub fn read_u24(&mut self) -> Result<u32, TruncatedError> {
+        self.read_array::<3>().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
     /// The next 32 bits.
     ///
     /// # Errors
     /// Fewer are left.
-    pub fn u32(&mut self) -> Result<u32, Truncated> {
-        self.array().map(u32::from_be_bytes)
+    pub fn read_u32(&mut self) -> Result<u32, TruncatedError> {
+        self.read_array().map(u32::from_be_bytes)
     }
     /// The next 64 bits.
     ///
     /// # Errors
     /// Fewer are left.
-    pub fn u64(&mut self) -> Result<u64, Truncated> {
-        self.array().map(u64::from_be_bytes)
+    pub fn read_u64(&mut self) -> Result<u64, TruncatedError> {
+        self.read_array().map(u64::from_be_bytes)
     }
 }
 
 /// Appends big-endian fields to a caller's buffer, with lengths patched in afterwards.
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct OctetWriter<'a> {
     buf: &'a mut Vec<u8>,
     start: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> OctetWriter<'a> {
     /// Appends to `buf`; offsets count from its present end.
     pub fn new(buf: &'a mut Vec<u8>) -> Self {
         let start = buf.len();
@@ -132,45 +132,45 @@ impl<'a> Writer<'a> {
         self.len() == 0
     }
     /// What was written so far.
-    pub fn written(&self) -> &[u8] {
+    pub fn written_bytes(&self) -> &[u8] {
         &self.buf[self.start..]
     }
     /// Appends bytes.
-    pub fn bytes(&mut self, b: &[u8]) -> &mut Self {
+    pub fn write_bytes(&mut self, b: &[u8]) -> &mut Self {
         self.buf.extend_from_slice(b);
         self
     }
     /// Appends `n` zero bytes.
-    pub fn zeros(&mut self, n: usize) -> &mut Self {
+    pub fn write_zeros(&mut self, n: usize) -> &mut Self {
         self.buf.resize(self.buf.len() + n, 0);
         self
     }
     /// Appends a byte.
-    pub fn u8(&mut self, v: u8) -> &mut Self {
+    pub fn write_u8(&mut self, v: u8) -> &mut Self {
         self.buf.push(v);
         self
     }
     /// Appends 16 bits.
-    pub fn u16(&mut self, v: u16) -> &mut Self {
-        self.bytes(&v.to_be_bytes())
+    pub fn write_u16(&mut self, v: u16) -> &mut Self {
+        self.write_bytes(&v.to_be_bytes())
     }
     /// Appends the low 24 bits.
-    pub fn u24(&mut self, v: u32) -> &mut Self {
-        self.bytes(&v.to_be_bytes()[1..])
+    pub fn write_u24(&mut self, v: u32) -> &mut Self {
+        self.write_bytes(&v.to_be_bytes()[1..])
     }
     /// Appends 32 bits.
-    pub fn u32(&mut self, v: u32) -> &mut Self {
-        self.bytes(&v.to_be_bytes())
+    pub fn write_u32(&mut self, v: u32) -> &mut Self {
+        self.write_bytes(&v.to_be_bytes())
     }
     /// Appends 64 bits.
-    pub fn u64(&mut self, v: u64) -> &mut Self {
-        self.bytes(&v.to_be_bytes())
+    pub fn write_u64(&mut self, v: u64) -> &mut Self {
+        self.write_bytes(&v.to_be_bytes())
     }
     /// Overwrites bytes already written at `at`.
     ///
     /// # Panics
     /// When `at` and the length reach beyond what was written: a mistake of the calling codec.
-    pub fn patch(&mut self, at: usize, b: &[u8]) {
+    pub fn overwrite_at(&mut self, at: usize, b: &[u8]) {
         let at = self.start + at;
         self.buf[at..at + b.len()].copy_from_slice(b);
     }
@@ -183,28 +183,28 @@ mod tests {
 
     #[test]
     fn a_failed_read_consumes_nothing() {
-        let mut r = Reader::new(&[1, 2, 3]);
-        assert_eq!(r.u32(), Err(Truncated { needed: 4, left: 3 }));
-        assert_eq!(r.u24(), Ok(0x010203));
+        let mut r = OctetReader::new(&[1, 2, 3]);
+        assert_eq!(r.read_u32(), Err(TruncatedError { needed: 4, left: 3 }));
+        assert_eq!(r.read_u24(), Ok(0x010203));
         assert!(r.is_empty());
     }
 
     #[test]
     fn a_sub_reader_stays_within_its_parent() {
-        let mut r = Reader::new(&[1, 2, 3, 4]);
-        let mut sub = r.sub(2).unwrap();
-        assert_eq!(sub.u16(), Ok(0x0102));
-        assert!(sub.u8().is_err());
-        assert_eq!(r.u16(), Ok(0x0304));
+        let mut r = OctetReader::new(&[1, 2, 3, 4]);
+        let mut sub = r.sub_reader(2).unwrap();
+        assert_eq!(sub.read_u16(), Ok(0x0102));
+        assert!(sub.read_u8().is_err());
+        assert_eq!(r.read_u16(), Ok(0x0304));
     }
 
     #[test]
     fn lengths_are_patched_relative_to_the_writer() {
         let mut buf = vec![9, 9];
-        let mut w = Writer::new(&mut buf);
-        w.u8(1).u16(0).bytes(b"ab");
+        let mut w = OctetWriter::new(&mut buf);
+        w.write_u8(1).write_u16(0).write_bytes(b"ab");
         let len = w.len() as u16;
-        w.patch(1, &len.to_be_bytes());
+        w.overwrite_at(1, &len.to_be_bytes());
         assert_eq!(buf, [9, 9, 1, 0, 5, b'a', b'b']);
     }
 
@@ -212,9 +212,9 @@ mod tests {
         #[test]
         fn what_is_written_is_read(a: u8, b: u16, c in 0u32..1 << 24, d: u32, e: u64, f: Vec<u8>) {
             let mut buf = Vec::new();
-            Writer::new(&mut buf).u8(a).u16(b).u24(c).u32(d).u64(e).bytes(&f);
-            let mut r = Reader::new(&buf);
-            prop_assert_eq!((r.u8(), r.u16(), r.u24(), r.u32(), r.u64()), (Ok(a), Ok(b), Ok(c), Ok(d), Ok(e)));
+            OctetWriter::new(&mut buf).write_u8(a).write_u16(b).write_u24(c).write_u32(d).write_u64(e).write_bytes(&f);
+            let mut r = OctetReader::new(&buf);
+            prop_assert_eq!((r.read_u8(), r.read_u16(), r.read_u24(), r.read_u32(), r.read_u64()), (Ok(a), Ok(b), Ok(c), Ok(d), Ok(e)));
             prop_assert_eq!(r.take_rest(), &f[..]);
         }
     }

@@ -59,7 +59,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         if count == 1 {
             self.turns.push_back(key.clone());
         }
-        self.recount(&key, count - 1, count);
+        self.update_count(&key, count - 1, count);
         if self.len <= most {
             return None;
         }
@@ -67,12 +67,12 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
             Some((longest, other)) if *longest > count => other.clone(),
             _ => key,
         };
-        self.take(&longest, VecDeque::pop_back).map(|entry| (longest, entry))
+        self.take_entry(&longest, VecDeque::pop_back).map(|entry| (longest, entry))
     }
     /// The oldest entry of the key whose turn it is.
     pub fn pop(&mut self) -> Option<(K, T)> {
         let key = self.turns.front()?.clone();
-        let entry = self.take(&key, VecDeque::pop_front)?;
+        let entry = self.take_entry(&key, VecDeque::pop_front)?;
         if self.by_key.contains_key(&key) {
             self.turns.rotate_left(1);
         }
@@ -80,12 +80,12 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     }
 
     /// Takes an entry of a key out; a key without entries leaves.
-    fn take(&mut self, key: &K, which: impl FnOnce(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
+    fn take_entry(&mut self, key: &K, which: impl FnOnce(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
         let entries = self.by_key.get_mut(key)?;
         let before = entries.len();
         let entry = which(entries)?;
         self.len -= 1;
-        self.recount(key, before, before - 1);
+        self.update_count(key, before, before - 1);
         if before == 1 {
             self.by_key.remove(key);
             // Served or just come: mostly it is one of the ends.
@@ -99,7 +99,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         }
         Some(entry)
     }
-    fn recount(&mut self, key: &K, before: usize, after: usize) {
+    fn update_count(&mut self, key: &K, before: usize, after: usize) {
         if before > 0 {
             self.by_count.remove(&(before, key.clone()));
         }
@@ -119,29 +119,29 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
 /// assert_eq!(places.add(3, b, 2), Some(1), "the network with the most gives up its oldest");
 /// ```
 #[derive(Clone, Debug)]
-pub struct PlaceTable<K> {
+pub struct FairSlotTable<K> {
     /// Each network's peers, the oldest first: each has the number of its coming.
     networks: BTreeMap<IpAddr, BTreeMap<u64, K>>,
     /// The networks by how many places they have, and among equals by the age of their oldest peer.
     shares: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
     peers: BTreeMap<K, (IpAddr, u64)>,
-    came: u64,
+    arrival_count: u64,
 }
 
-impl<K> Default for PlaceTable<K> {
+impl<K> Default for FairSlotTable<K> {
     fn default() -> Self {
-        Self { networks: BTreeMap::new(), shares: BTreeSet::new(), peers: BTreeMap::new(), came: 0 }
+        Self { networks: BTreeMap::new(), shares: BTreeSet::new(), peers: BTreeMap::new(), arrival_count: 0 }
     }
 }
 
-impl<K: Ord + Copy> PlaceTable<K> {
+impl<K: Ord + Copy> FairSlotTable<K> {
     /// Adds a peer from an address. Where that makes more than `most`, gives the peer that loses its place: the oldest of the
     /// network with the most. An honest peer needs its place for a short time only.
-    pub fn add(&mut self, peer: K, from: IpAddr, most: usize) -> Option<K> {
-        self.remove(peer);
-        self.came += 1;
-        let (network, came) = (host_of(from), self.came);
-        self.change(network, |own| {
+    pub fn add_peer(&mut self, peer: K, from: IpAddr, most: usize) -> Option<K> {
+        self.remove_peer(peer);
+        self.arrival_count += 1;
+        let (network, came) = (host_of(from), self.arrival_count);
+        self.update_network(network, |own| {
             own.insert(came, peer);
         });
         self.peers.insert(peer, (network, came));
@@ -150,13 +150,13 @@ impl<K: Ord + Copy> PlaceTable<K> {
         }
         let (_, Reverse(oldest), network) = *self.shares.last()?;
         let displaced = *self.networks.get(&network)?.get(&oldest)?;
-        self.remove(displaced);
+        self.remove_peer(displaced);
         Some(displaced)
     }
     /// Frees a peer's place: it has proved itself, or it is gone.
-    pub fn remove(&mut self, peer: K) {
+    pub fn remove_peer(&mut self, peer: K) {
         if let Some((network, came)) = self.peers.remove(&peer) {
-            self.change(network, |own| {
+            self.update_network(network, |own| {
                 own.remove(&came);
             });
         }
@@ -166,7 +166,7 @@ impl<K: Ord + Copy> PlaceTable<K> {
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty() && self.networks.is_empty() && self.shares.is_empty()
     }
-    fn change(&mut self, network: IpAddr, change: impl FnOnce(&mut BTreeMap<u64, K>)) {
+    fn update_network(&mut self, network: IpAddr, change: impl FnOnce(&mut BTreeMap<u64, K>)) {
         let share = |own: &BTreeMap<u64, K>| {
             own.first_key_value().map(|(oldest, _)| (own.len(), Reverse(*oldest), network))
         };
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn the_network_with_the_most_places_gives_up_its_oldest() {
-        let mut all = PlaceTable::default();
-        let mut add = |n: u32, from: &str| all.add(n, from.parse().unwrap(), 4);
+        let mut all = FairSlotTable::default();
+        let mut add = |n: u32, from: &str| all.add_peer(n, from.parse().unwrap(), 4);
         assert_eq!([0, 1, 2].map(|n| add(n, "192.0.2.1")), [None; 3]);
         assert_eq!((add(3, "192.0.2.2"), add(4, "192.0.2.2")), (None, Some(0)));
         // As many of one as of the other: the oldest of both.
@@ -281,7 +281,7 @@ mod tests {
         let from = |n: u32| alloc::format!("2001:db8:1:2::{n}");
         assert_eq!([10, 11, 12, 13].map(|n| add(n, &from(n))), [Some(6), Some(10), Some(11), Some(12)]);
         for n in [7, 8, 9, 13] {
-            all.remove(n);
+            all.remove_peer(n);
         }
         assert!(all.is_empty());
     }

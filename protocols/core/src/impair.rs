@@ -2,13 +2,13 @@
 //! queue, delay and jitter, loss (independent, bursty, or a script), duplication, reordering, corruption.
 //!
 //! The simulator's links, the tests' pipes and a live relay all offer their packets to a [`Channel`] and
-//! do what its [`Fate`] says. A channel carries no bytes, only times and sizes.
+//! do what its [`PacketFate`] says. A channel carries no bytes, only times and sizes.
 
 mod states;
 
 pub use states::TimedStates;
 
-use crate::rng::Rng;
+use crate::rng::ModelRng;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 /// How packets are lost on the medium, after they took their time on it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub enum Loss {
+pub enum LossModel {
     /// None.
     #[default]
     None,
@@ -41,9 +41,9 @@ pub enum Loss {
     Script(Vec<u64>),
 }
 
-impl Loss {
+impl LossModel {
     /// The long-run share of packets that is lost (a script: 0).
-    pub fn mean(&self) -> f64 {
+    pub fn mean_loss(&self) -> f64 {
         match *self {
             Self::None | Self::Script(_) => 0.0,
             Self::Bernoulli(p) => p,
@@ -83,7 +83,7 @@ pub struct ChannelConfig {
     /// What may wait; beyond it the tail is dropped.
     pub queue: QueueLimit,
     /// Loss on the medium.
-    pub loss: Loss,
+    pub loss: LossModel,
     /// Loss, duplication, reordering and corruption begin at this time.
     pub impaired_from: Instant,
     /// Probability that a packet arrives twice.
@@ -98,7 +98,7 @@ pub struct ChannelConfig {
 
 /// What becomes of a packet that was offered to a [`Channel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum PacketFate {
     /// Dropped at once: the queue is full.
     QueueFull,
     /// Sent, but lost on the medium.
@@ -115,7 +115,7 @@ pub enum Fate {
         /// It arrives damaged: its checksum will not hold.
         corrupted: bool,
         /// When a second copy arrives, if there is one.
-        again: Option<Instant>,
+        duplicate_arrives: Option<Instant>,
     },
 }
 
@@ -124,36 +124,36 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 pub struct Channel {
     busy_until: Instant,
-    properties: Arc<Properties>,
-    waiting: Option<Box<Waiting>>,
-    chance: Option<Box<Chance>>,
+    properties: Arc<ChannelProperties>,
+    waiting: Option<Box<PacketQueue>>,
+    chance: Option<Box<ImpairmentState>>,
 }
 
 /// What channels alike have in common.
 #[derive(Clone, Debug)]
-pub struct Properties {
+pub struct ChannelProperties {
     config: ChannelConfig,
-    pace: Pace,
+    pace: TransmissionRate,
 }
 
-impl From<ChannelConfig> for Properties {
+impl From<ChannelConfig> for ChannelProperties {
     fn from(config: ChannelConfig) -> Self {
         let pace = match config.rate {
-            None | Some(0) => Pace::Instant,
-            Some(rate) if 8_000_000_000 % rate == 0 => Pace::PerByte(8_000_000_000 / rate),
-            Some(rate) => Pace::BitsPerSecond(rate),
+            None | Some(0) => TransmissionRate::Instant,
+            Some(rate) if 8_000_000_000 % rate == 0 => TransmissionRate::PerByte(8_000_000_000 / rate),
+            Some(rate) => TransmissionRate::BitsPerSecond(rate),
         };
         Self { config, pace }
     }
 }
 
-impl From<ChannelConfig> for Arc<Properties> {
+impl From<ChannelConfig> for Arc<ChannelProperties> {
     fn from(config: ChannelConfig) -> Self {
         Self::new(config.into())
     }
 }
 
-impl Properties {
+impl ChannelProperties {
     /// The properties as they are told.
     pub const fn config(&self) -> &ChannelConfig {
         &self.config
@@ -162,7 +162,7 @@ impl Properties {
 
 /// How long a byte takes.
 #[derive(Clone, Copy, Debug)]
-enum Pace {
+enum TransmissionRate {
     Instant,
     /// A whole number of nanoseconds: a product in place of a division.
     PerByte(u64),
@@ -171,13 +171,13 @@ enum Pace {
 
 /// Packets that wait for the medium: when each goes on it, and its size.
 #[derive(Clone, Debug, Default)]
-struct Waiting {
+struct PacketQueue {
     packets: VecDeque<(Instant, u32)>,
     bytes: u64,
 }
 
-impl Waiting {
-    fn forget_started(&mut self, now: Instant) {
+impl PacketQueue {
+    fn remove_started(&mut self, now: Instant) {
         while let Some(&(starts, bytes)) = self.packets.front()
             && starts <= now
         {
@@ -189,8 +189,8 @@ impl Waiting {
 
 /// What an impaired channel needs.
 #[derive(Clone, Debug)]
-struct Chance {
-    rng: Rng,
+struct ImpairmentState {
+    rng: ModelRng,
     last_arrival: Instant,
     in_bad_state: bool,
     /// When a packet last looked at a state that moves in time.
@@ -200,10 +200,10 @@ struct Chance {
 
 impl Channel {
     /// A channel with its own stream of chance. Channels alike can share their properties.
-    pub fn new(properties: impl Into<Arc<Properties>>, rng: Rng) -> Self {
-        let properties: Arc<Properties> = properties.into();
+    pub fn new(properties: impl Into<Arc<ChannelProperties>>, rng: ModelRng) -> Self {
+        let properties: Arc<ChannelProperties> = properties.into();
         let config = &properties.config;
-        let clean = config.loss == Loss::None
+        let clean = config.loss == LossModel::None
             && config.duplicate == 0.0
             && config.reorder == 0.0
             && config.corrupt == 0.0
@@ -212,7 +212,7 @@ impl Channel {
             busy_until: Instant::ZERO,
             waiting: None,
             chance: (!clean).then(|| {
-                Box::new(Chance {
+                Box::new(ImpairmentState {
                     rng,
                     last_arrival: Instant::ZERO,
                     in_bad_state: false,
@@ -233,7 +233,7 @@ impl Channel {
     /// limit, which is not kept.
     pub fn queue_len(&mut self, now: Instant) -> usize {
         self.waiting.as_mut().map_or(0, |w| {
-            w.forget_started(now);
+            w.remove_started(now);
             w.packets.len()
         })
     }
@@ -242,9 +242,9 @@ impl Channel {
     #[inline]
     pub fn transmission_time(&self, bytes: u32) -> Duration {
         match self.properties.pace {
-            Pace::Instant => Duration::ZERO,
-            Pace::PerByte(ns) => Duration::from_nanos(u64::from(bytes) * ns),
-            Pace::BitsPerSecond(rate) => {
+            TransmissionRate::Instant => Duration::ZERO,
+            TransmissionRate::PerByte(ns) => Duration::from_nanos(u64::from(bytes) * ns),
+            TransmissionRate::BitsPerSecond(rate) => {
                 Duration::from_nanos((u64::from(bytes) * 8_000_000_000 + rate / 2) / rate)
             }
         }
@@ -252,14 +252,14 @@ impl Channel {
 
     /// Queues a packet behind those that wait; false when there is no room.
     #[inline(never)]
-    fn wait(&mut self, now: Instant, bytes: u32) -> bool {
+    fn enqueue_packet(&mut self, now: Instant, bytes: u32) -> bool {
         let limit = self.properties.config.queue;
         if limit == QueueLimit::Unlimited {
             return true;
         }
         let starts = self.busy_until;
         let waiting = self.waiting.get_or_insert_default();
-        waiting.forget_started(now);
+        waiting.remove_started(now);
         let room = match limit {
             QueueLimit::Unlimited => true,
             QueueLimit::Packets(n) => waiting.packets.len() < n,
@@ -275,25 +275,25 @@ impl Channel {
     /// Offers a packet of `bytes` (all headers that take time on the medium included) at `now`.
     /// Times of successive calls must not go back.
     #[inline(always)]
-    pub fn offer(&mut self, now: Instant, bytes: u32) -> Fate {
-        let departs = if matches!(self.properties.pace, Pace::Instant) {
+    pub fn offer_packet(&mut self, now: Instant, bytes: u32) -> PacketFate {
+        let departs = if matches!(self.properties.pace, TransmissionRate::Instant) {
             now
         } else {
-            if self.busy_until > now && !self.wait(now, bytes) {
-                return Fate::QueueFull;
+            if self.busy_until > now && !self.enqueue_packet(now, bytes) {
+                return PacketFate::QueueFull;
             }
             self.busy_until = self.busy_until.max(now) + self.transmission_time(bytes);
             self.busy_until
         };
         let arrives = departs + self.properties.config.delay;
         match &mut self.chance {
-            None => Fate::Delivered { departs, arrives, corrupted: false, again: None },
+            None => PacketFate::Delivered { departs, arrives, corrupted: false, duplicate_arrives: None },
             Some(chance) => {
-                let fate = chance.decide(&self.properties.config, now, departs, arrives);
+                let fate = chance.decide_fate(&self.properties.config, now, departs, arrives);
                 match fate {
-                    Fate::Delivered { departs, arrives, corrupted, again: Some(_) } => {
+                    PacketFate::Delivered { departs, arrives, corrupted, duplicate_arrives: Some(_) } => {
                         let again = Some(arrives + self.transmission_time(bytes));
-                        Fate::Delivered { departs, arrives, corrupted, again }
+                        PacketFate::Delivered { departs, arrives, corrupted, duplicate_arrives: again }
                     }
                     fate => fate,
                 }
@@ -302,49 +302,49 @@ impl Channel {
     }
 }
 
-impl Chance {
+impl ImpairmentState {
     /// What becomes of a packet that would arrive at `arrives`; a second copy, if there is one, at the same
     /// time as the first.
-    fn decide(
+    fn decide_fate(
         &mut self,
         config: &ChannelConfig,
         now: Instant,
         departs: Instant,
         mut arrives: Instant,
-    ) -> Fate {
+    ) -> PacketFate {
         let ordinal = self.offered;
         self.offered += 1;
         if !config.jitter.is_zero() {
-            arrives += self.rng.between(Duration::ZERO, config.jitter);
+            arrives += self.rng.sample_duration(Duration::ZERO, config.jitter);
         }
         let impaired = now >= config.impaired_from;
-        if impaired && self.loses(&config.loss, ordinal, departs) {
-            return Fate::Lost { departs };
+        if impaired && self.sample_loss(&config.loss, ordinal, departs) {
+            return PacketFate::Lost { departs };
         }
-        if impaired && config.reorder > 0.0 && self.rng.chance(config.reorder) {
+        if impaired && config.reorder > 0.0 && self.rng.sample_bool(config.reorder) {
             arrives += config.reorder_delay;
         } else {
             arrives = arrives.max(self.last_arrival);
             self.last_arrival = arrives;
         }
-        let corrupted = impaired && config.corrupt > 0.0 && self.rng.chance(config.corrupt);
-        let twice = impaired && config.duplicate > 0.0 && self.rng.chance(config.duplicate);
-        Fate::Delivered { departs, arrives, corrupted, again: twice.then_some(arrives) }
+        let corrupted = impaired && config.corrupt > 0.0 && self.rng.sample_bool(config.corrupt);
+        let twice = impaired && config.duplicate > 0.0 && self.rng.sample_bool(config.duplicate);
+        PacketFate::Delivered { departs, arrives, corrupted, duplicate_arrives: twice.then_some(arrives) }
     }
 
-    fn loses(&mut self, loss: &Loss, ordinal: u64, departs: Instant) -> bool {
+    fn sample_loss(&mut self, loss: &LossModel, ordinal: u64, departs: Instant) -> bool {
         match loss {
-            Loss::None => false,
-            Loss::Bernoulli(p) => self.rng.chance(*p),
-            Loss::TimedGilbertElliott(states) => {
+            LossModel::None => false,
+            LossModel::Bernoulli(p) => self.rng.sample_bool(*p),
+            LossModel::TimedGilbertElliott(states) => {
                 // The first packet finds the long run's state.
                 let bad = self.last_look.map_or_else(
                     || states.share_bad(),
-                    |before| states.chance_of_bad(self.in_bad_state, departs.since(before)),
+                    |before| states.chance_of_bad(self.in_bad_state, departs.duration_since(before)),
                 );
                 self.last_look = Some(departs);
                 // One draw decides both: within the part of its state it is uniform.
-                let drawn = self.rng.unit();
+                let drawn = self.rng.sample_unit();
                 self.in_bad_state = drawn < bad;
                 if self.in_bad_state {
                     drawn < bad * states.bad
@@ -352,14 +352,14 @@ impl Chance {
                     drawn - bad < (1.0 - bad) * states.good
                 }
             }
-            Loss::GilbertElliott { to_bad, to_good, good, bad } => {
+            LossModel::GilbertElliott { to_bad, to_good, good, bad } => {
                 let step = if self.in_bad_state { *to_good } else { *to_bad };
-                if self.rng.chance(step) {
+                if self.rng.sample_bool(step) {
                     self.in_bad_state = !self.in_bad_state;
                 }
-                self.rng.chance(if self.in_bad_state { *bad } else { *good })
+                self.rng.sample_bool(if self.in_bad_state { *bad } else { *good })
             }
-            Loss::Script(ordinals) => ordinals.binary_search(&ordinal).is_ok(),
+            LossModel::Script(ordinals) => ordinals.binary_search(&ordinal).is_ok(),
         }
     }
 }
@@ -369,107 +369,113 @@ mod tests {
     use super::*;
     use crate::rng::Seed;
 
-    fn channel(config: ChannelConfig) -> Channel {
-        Channel::new(config, Seed::new(1).stream("channel", 0))
+    fn test_channel(config: ChannelConfig) -> Channel {
+        Channel::new(config, Seed::new(1).derive_rng("channel", 0))
     }
-    fn ms(n: u64) -> Instant {
+    fn at_millis(n: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(n)
     }
-    fn arrival(fate: Fate) -> Option<Instant> {
+    fn arrival_time(fate: PacketFate) -> Option<Instant> {
         match fate {
-            Fate::Delivered { arrives, .. } => Some(arrives),
+            PacketFate::Delivered { arrives, .. } => Some(arrives),
             _ => None,
         }
     }
 
     #[test]
     fn packets_take_their_time_one_after_another() {
-        let mut c = channel(ChannelConfig {
+        let mut c = test_channel(ChannelConfig {
             rate: Some(1_000_000),
             delay: Duration::from_millis(10),
             ..Default::default()
         });
-        assert_eq!(arrival(c.offer(ms(0), 125)), Some(ms(11)));
-        assert_eq!(arrival(c.offer(ms(0), 125)), Some(ms(12)));
-        assert_eq!(arrival(c.offer(ms(5), 125)), Some(ms(16)));
+        assert_eq!(arrival_time(c.offer_packet(at_millis(0), 125)), Some(at_millis(11)));
+        assert_eq!(arrival_time(c.offer_packet(at_millis(0), 125)), Some(at_millis(12)));
+        assert_eq!(arrival_time(c.offer_packet(at_millis(5), 125)), Some(at_millis(16)));
     }
 
     #[test]
     fn a_full_queue_drops_its_tail() {
-        let mut c = channel(ChannelConfig {
+        let mut c = test_channel(ChannelConfig {
             rate: Some(1_000_000),
             queue: QueueLimit::Packets(2),
             ..Default::default()
         });
         // One is being sent, two wait.
         for _ in 0..3 {
-            assert!(arrival(c.offer(ms(0), 125)).is_some());
+            assert!(arrival_time(c.offer_packet(at_millis(0), 125)).is_some());
         }
-        assert_eq!(c.offer(ms(0), 125), Fate::QueueFull);
-        assert_eq!(c.queue_len(ms(0)), 2);
-        assert_eq!(arrival(c.offer(ms(1), 125)), Some(ms(4)));
+        assert_eq!(c.offer_packet(at_millis(0), 125), PacketFate::QueueFull);
+        assert_eq!(c.queue_len(at_millis(0)), 2);
+        assert_eq!(arrival_time(c.offer_packet(at_millis(1), 125)), Some(at_millis(4)));
 
-        let mut c = channel(ChannelConfig {
+        let mut c = test_channel(ChannelConfig {
             rate: Some(1_000_000),
             queue: QueueLimit::Bytes(200),
             ..Default::default()
         });
         for expected in [true, true, false] {
-            assert_eq!(arrival(c.offer(ms(0), 125)).is_some(), expected);
+            assert_eq!(arrival_time(c.offer_packet(at_millis(0), 125)).is_some(), expected);
         }
     }
 
     #[test]
     fn loss_has_its_rate_and_bursts_have_their_length() {
         let n = 400_000u32;
-        for loss in
-            [Loss::Bernoulli(0.1), Loss::GilbertElliott { to_bad: 0.02, to_good: 0.18, good: 0.0, bad: 1.0 }]
-        {
-            let mean = loss.mean();
-            let mut c = channel(ChannelConfig { loss: loss.clone(), ..Default::default() });
-            let lost: Vec<bool> = (0..n).map(|_| arrival(c.offer(ms(0), 1)).is_none()).collect();
+        for loss in [
+            LossModel::Bernoulli(0.1),
+            LossModel::GilbertElliott { to_bad: 0.02, to_good: 0.18, good: 0.0, bad: 1.0 },
+        ] {
+            let mean = loss.mean_loss();
+            let mut c = test_channel(ChannelConfig { loss: loss.clone(), ..Default::default() });
+            let lost: Vec<bool> =
+                (0..n).map(|_| arrival_time(c.offer_packet(at_millis(0), 1)).is_none()).collect();
             let share = lost.iter().filter(|l| **l).count() as f64 / f64::from(n);
             assert!((share - mean).abs() < 0.004, "{loss:?}: {share} for {mean}");
             let bursts = lost.windows(2).filter(|w| w[0] && !w[1]).count() as f64;
             let length = share * f64::from(n) / bursts;
-            let expected = if matches!(loss, Loss::Bernoulli(_)) { 1.0 / 0.9 } else { 1.0 / 0.18 };
+            let expected = if matches!(loss, LossModel::Bernoulli(_)) { 1.0 / 0.9 } else { 1.0 / 0.18 };
             assert!((length / expected - 1.0).abs() < 0.05, "{loss:?}: bursts of {length}");
         }
     }
 
     #[test]
-    fn a_chain_that_never_leaves_its_good_state_loses_what_that_loses() {
-        let stays = Loss::GilbertElliott { to_bad: 0.0, to_good: 0.0, good: 0.25, bad: 1.0 };
-        assert_eq!(stays.mean(), 0.25);
+    fn a_chain_that_stays_good_loses_at_the_good_rate() {
+        let stays = LossModel::GilbertElliott { to_bad: 0.0, to_good: 0.0, good: 0.25, bad: 1.0 };
+        assert_eq!(stays.mean_loss(), 0.25);
     }
 
     #[test]
     fn a_mean_weighs_both_states_by_the_time_spent_in_them() {
         // A tenth of the time in the bad state.
-        let both = Loss::GilbertElliott { to_bad: 0.0625, to_good: 0.5625, good: 0.5, bad: 1.0 };
-        assert!((both.mean() - 0.55).abs() < 1e-12, "{}", both.mean());
-        assert_eq!((Loss::None.mean(), Loss::Script(vec![1]).mean()), (0.0, 0.0));
+        let both = LossModel::GilbertElliott { to_bad: 0.0625, to_good: 0.5625, good: 0.5, bad: 1.0 };
+        assert!((both.mean_loss() - 0.55).abs() < 1e-12, "{}", both.mean_loss());
+        assert_eq!((LossModel::None.mean_loss(), LossModel::Script(vec![1]).mean_loss()), (0.0, 0.0));
     }
 
     #[test]
     fn a_script_loses_exactly_its_packets() {
-        let mut c = channel(ChannelConfig { loss: Loss::Script(vec![1, 3]), ..Default::default() });
-        let got: Vec<bool> = (0..5).map(|_| arrival(c.offer(ms(0), 1)).is_some()).collect();
+        let mut c = test_channel(ChannelConfig { loss: LossModel::Script(vec![1, 3]), ..Default::default() });
+        let got: Vec<bool> =
+            (0..5).map(|_| arrival_time(c.offer_packet(at_millis(0), 1)).is_some()).collect();
         assert_eq!(got, [true, false, true, false, true]);
     }
 
     #[test]
     fn impairments_wait_for_their_start() {
-        let mut c =
-            channel(ChannelConfig { loss: Loss::Bernoulli(1.0), impaired_from: ms(5), ..Default::default() });
-        assert!(arrival(c.offer(ms(4), 1)).is_some());
-        assert!(arrival(c.offer(ms(5), 1)).is_none());
+        let mut c = test_channel(ChannelConfig {
+            loss: LossModel::Bernoulli(1.0),
+            impaired_from: at_millis(5),
+            ..Default::default()
+        });
+        assert!(arrival_time(c.offer_packet(at_millis(4), 1)).is_some());
+        assert!(arrival_time(c.offer_packet(at_millis(5), 1)).is_none());
     }
 
     #[test]
     fn jitter_keeps_order_and_reordering_breaks_it() {
         let run = |reorder| {
-            let mut c = channel(ChannelConfig {
+            let mut c = test_channel(ChannelConfig {
                 jitter: Duration::from_millis(20),
                 reorder,
                 reorder_delay: Duration::from_millis(50),
@@ -477,12 +483,15 @@ mod tests {
                 duplicate: 0.5,
                 ..Default::default()
             });
-            let fates: Vec<Fate> = (0..200).map(|i| c.offer(ms(i), 1)).collect();
-            let copies = fates.iter().filter(|f| matches!(f, Fate::Delivered { again: Some(_), .. })).count();
+            let fates: Vec<PacketFate> = (0..200).map(|i| c.offer_packet(at_millis(i), 1)).collect();
+            let copies = fates
+                .iter()
+                .filter(|f| matches!(f, PacketFate::Delivered { duplicate_arrives: Some(_), .. }))
+                .count();
             let damaged =
-                fates.iter().filter(|f| matches!(f, Fate::Delivered { corrupted: true, .. })).count();
+                fates.iter().filter(|f| matches!(f, PacketFate::Delivered { corrupted: true, .. })).count();
             assert!((70..130).contains(&copies) && (70..130).contains(&damaged));
-            let times: Vec<Instant> = fates.into_iter().filter_map(arrival).collect();
+            let times: Vec<Instant> = fates.into_iter().filter_map(arrival_time).collect();
             times.is_sorted()
         };
         assert!(run(0.0));

@@ -6,28 +6,28 @@ use core::net::IpAddr;
 /// What a machine asks of somebody who may be slow: a store, a processor that signs or hashes, a name service. The answer
 /// comes back as a command with the token.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Job<J> {
+pub struct JobRequest<J> {
     /// Comes back with the answer.
     pub token: u64,
     /// What is to be done.
-    pub what: J,
+    pub job: J,
     /// For whom.
     pub origin: JobOrigin,
 }
 
-impl<J> Job<J> {
+impl<J> JobRequest<J> {
     /// A job of the host itself, which is always awaited.
     pub const fn new(token: u64, what: J) -> Self {
-        Self { token, what, origin: JobOrigin { host: None, waiter: None } }
+        Self { token, job: what, origin: JobOrigin { host: None, waiter: None } }
     }
     /// The same for somebody else.
     #[must_use]
-    pub fn of(self, origin: JobOrigin) -> Self {
+    pub fn with_origin(self, origin: JobOrigin) -> Self {
         Self { origin, ..self }
     }
     /// The same, called otherwise by whoever contains the machine that asks.
-    pub fn map<T>(self, change: impl FnOnce(J) -> T) -> Job<T> {
-        Job { token: self.token, what: change(self.what), origin: self.origin }
+    pub fn map<T>(self, change: impl FnOnce(J) -> T) -> JobRequest<T> {
+        JobRequest { token: self.token, job: change(self.job), origin: self.origin }
     }
 }
 
@@ -57,7 +57,7 @@ pub struct JobOrigin {
 impl JobOrigin {
     /// Somebody at this address, with whom all share who could have it as well (see [`host_of`](crate::address::host_of)).
     #[must_use]
-    pub fn of(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         Self { host: Some(crate::address::host_of(address)), waiter: None }
     }
     /// The same, as long as somebody waits for the answer.

@@ -29,15 +29,16 @@ pub mod timer;
 mod transport;
 pub mod work;
 
-pub use codec::{Reader, Truncated, Writer};
-pub use job::{Job, JobOrigin, JobWaiter, NoJob};
+pub use codec::{OctetReader, OctetWriter, TruncatedError};
+pub use job::{JobOrigin, JobRequest, JobWaiter, NoJob};
 pub use machine::{
-    AssocId, CloseReason, CommandError, ConnId, Input, ListenerId, Machine, MessageEvent, MessageOp, Output,
-    OutputOf, Owner, Path, PortId, Side, SocketId, StreamEvent, StreamOp, Transmit, Work,
+    AssocId, CloseReason, CommandError, ConnId, ConnOrigin, DatagramPath, ListenerId, Machine, MachineInput,
+    MachineOutput, MessageEvent, MessageOp, OutputOf, OwnerPath, PortId, SocketId, StreamEvent, StreamOp,
+    Transmit, WorkRecord,
 };
-pub use named::Named;
-pub use output::{Child, Host, Outputs};
-pub use rng::{Rng, SecureRng, Seed};
+pub use named::NamedValue;
+pub use output::{ChildMachine, MachineHost, OutputQueue};
+pub use rng::{ModelRng, SecureRng, Seed};
 pub use time::{Duration, Instant, WallTime};
 pub use transport::TransportProtocol;
 pub use work::WorkLabel;

@@ -3,25 +3,25 @@
 //! A host (the simulator, a live driver, a test) owns a [`Machine`] and
 //!
 //! 1. says what time it is by the wall clock ([`Machine::set_epoch`]), before anything else and whenever that clock was set;
-//! 2. feeds it one [`Input`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
+//! 2. feeds it one [`MachineInput`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
 //! 3. then drains it: [`Machine::poll_output`] gives, until it answers `None`, what the machine wants sent, what it has to
 //!    say, what that cost and what it asks of slow helpers, in the order in which the machine decided them;
-//! 4. then arms one timer for [`Machine::poll_timeout`] and feeds [`Input::Timeout`] when it comes.
+//! 4. then arms one timer for [`Machine::poll_timeout`] and feeds [`MachineInput::Timeout`] when it comes.
 //!
-//! A host carries the outputs out in their order, by [`Host::drain`](crate::Host::drain): what a machine says of an answer
+//! A host carries the outputs out in their order, by [`MachineHost::drain_outputs`](crate::MachineHost::drain_outputs): what a machine says of an answer
 //! before it sends it has been heard by the time the answer leaves.
 //!
 //! Draining costs what changed, not what exists: a machine keeps a ready list and a timer queue.
 //! Bad input from outside is a counted drop, never an `Err`; `Err` is for the caller's misuse.
 //!
 //! Machines are composed in two ways. Where one protocol carries another, or one endpoint speaks several, a machine
-//! contains the others ([`Child`](crate::Child)): ids are put into their owner's terms on the way in and into the
+//! contains the others ([`Child`](crate::ChildMachine)): ids are put into their owner's terms on the way in and into the
 //! container's on the way out. Where a question leaves the host or crosses to another role, it goes by token: one machine's
 //! event carries a token that becomes another's command and comes back with the result. No machine holds a reference to
 //! one that it does not contain.
 
-use crate::job::{Job, NoJob};
-use crate::output::Outputs;
+use crate::job::{JobRequest, NoJob};
+use crate::output::OutputQueue;
 use crate::time::{Instant, WallTime};
 use crate::work::WorkLabel;
 use alloc::vec::Vec;
@@ -31,27 +31,27 @@ use core::net::{IpAddr, SocketAddr};
 ///
 /// It is a path of slots: `.2.0` is the machine in slot 0 of the machine in slot 2 of the hosted one. A machine writes its
 /// own ids without a path. The machine that holds it in a slot puts that slot in front of each id on its way out
-/// ([`within`](Self::within)) and takes it off on the way in ([`enter`](Self::enter)), so that the ids of two machines never
+/// ([`within`](Self::with_outer_slot)) and takes it off on the way in ([`enter`](Self::split_outer_slot)), so that the ids of two machines never
 /// meet and none has to know which machines it is within.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Owner(u64);
+pub struct OwnerPath(u64);
 
-impl Owner {
+impl OwnerPath {
     /// The hosted machine itself.
     pub const HOSTED: Self = Self(0);
     const BITS: u32 = u16::BITS;
 
     /// The machine in a slot of the hosted one. All numbers but [`u16::MAX`] are slots.
     #[must_use]
-    pub const fn slot(slot: u16) -> Self {
-        Self::HOSTED.within(slot)
+    pub const fn from_slot(slot: u16) -> Self {
+        Self::HOSTED.with_outer_slot(slot)
     }
     /// This owner as the machine that holds it, or its container, in `slot` writes it.
     ///
     /// # Panics
     /// The path would have five slots, or the slot is [`u16::MAX`].
     #[must_use]
-    pub const fn within(self, slot: u16) -> Self {
+    pub const fn with_outer_slot(self, slot: u16) -> Self {
         assert!(
             slot < u16::MAX && self.0 >> (u64::BITS - Self::BITS) == 0,
             "machines are too deep within each other"
@@ -60,7 +60,7 @@ impl Owner {
     }
     /// The slot that it is in, and how the machine in that slot writes it; `None`: it is the machine itself.
     #[must_use]
-    pub const fn enter(self) -> Option<(u16, Self)> {
+    pub const fn split_outer_slot(self) -> Option<(u16, Self)> {
         match (self.0 & u16::MAX as u64) as u16 {
             0 => None,
             n => Some((n - 1, Self(self.0 >> Self::BITS))),
@@ -68,11 +68,11 @@ impl Owner {
     }
 }
 
-impl core::fmt::Debug for Owner {
+impl core::fmt::Debug for OwnerPath {
     /// The slots from outside to inside: `.2.0`.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut rest = *self;
-        while let Some((slot, inner)) = rest.enter() {
+        while let Some((slot, inner)) = rest.split_outer_slot() {
             write!(f, ".{slot}")?;
             rest = inner;
         }
@@ -87,7 +87,7 @@ impl core::fmt::Debug for Owner {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SocketId {
     /// Whose.
-    pub owner: Owner,
+    pub owner: OwnerPath,
     /// Which of its owner's, from 0.
     pub n: u32,
 }
@@ -95,13 +95,13 @@ pub struct SocketId {
 impl SocketId {
     /// A socket of the hosted machine itself.
     #[must_use]
-    pub const fn own(n: u32) -> Self {
-        Self { owner: Owner::HOSTED, n }
+    pub const fn from_number(n: u32) -> Self {
+        Self { owner: OwnerPath::HOSTED, n }
     }
     /// This id as the machine that holds its owner in `slot` writes it.
     #[must_use]
-    pub const fn within(self, slot: u16) -> Self {
-        Self { owner: self.owner.within(slot), n: self.n }
+    pub const fn with_outer_slot(self, slot: u16) -> Self {
+        Self { owner: self.owner.with_outer_slot(slot), n: self.n }
     }
 }
 
@@ -109,7 +109,7 @@ impl SocketId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ListenerId {
     /// Whose connections will be what is accepted here.
-    pub owner: Owner,
+    pub owner: OwnerPath,
     /// Which of its owner's, from 0.
     pub n: u32,
 }
@@ -117,12 +117,12 @@ pub struct ListenerId {
 impl ListenerId {
     /// A listener of the hosted machine itself.
     #[must_use]
-    pub const fn own(n: u32) -> Self {
-        Self { owner: Owner::HOSTED, n }
+    pub const fn from_number(n: u32) -> Self {
+        Self { owner: OwnerPath::HOSTED, n }
     }
     /// As the machine in this slot writes it.
-    fn entered(self, slot: u16) -> Self {
-        let (of, owner) = self.owner.enter().unwrap_or((slot, self.owner));
+    fn strip_outer_slot(self, slot: u16) -> Self {
+        let (of, owner) = self.owner.split_outer_slot().unwrap_or((slot, self.owner));
         debug_assert_eq!(of, slot, "what is accepted at a listener is of the listener's owner");
         Self { owner, ..self }
     }
@@ -130,7 +130,7 @@ impl ListenerId {
 
 /// Where a datagram came from or goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Path {
+pub struct DatagramPath {
     /// Our socket.
     pub socket: SocketId,
     /// Our address: the one to which a datagram came, the one from which it is to go. Port 0 or an unspecified address
@@ -142,7 +142,7 @@ pub struct Path {
 
 /// Who began a connection or association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Side {
+pub enum ConnOrigin {
     /// The machine, which chose the number.
     Opened,
     /// The other side; the host, which accepted it, chose the number.
@@ -154,9 +154,9 @@ pub enum Side {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId {
     /// Whose.
-    pub owner: Owner,
+    pub owner: OwnerPath,
     /// Who began it.
-    pub side: Side,
+    pub side: ConnOrigin,
     /// Which of its owner's that this side began.
     pub n: u32,
 }
@@ -164,28 +164,28 @@ pub struct ConnId {
 impl ConnId {
     /// The hosted machine's `n`-th own connection.
     #[must_use]
-    pub const fn opened(n: u32) -> Self {
-        Self { owner: Owner::HOSTED, side: Side::Opened, n }
+    pub const fn new_opened(n: u32) -> Self {
+        Self { owner: OwnerPath::HOSTED, side: ConnOrigin::Opened, n }
     }
     /// The `n`-th connection that the host accepted for the hosted machine.
     #[must_use]
-    pub const fn accepted(n: u32) -> Self {
-        Self { owner: Owner::HOSTED, side: Side::Accepted, n }
+    pub const fn new_accepted(n: u32) -> Self {
+        Self { owner: OwnerPath::HOSTED, side: ConnOrigin::Accepted, n }
     }
     /// The `n`-th connection that the host accepted at a listener: it is of the listener's owner.
     #[must_use]
     pub const fn accepted_at(listener: ListenerId, n: u32) -> Self {
-        Self { owner: listener.owner, ..Self::accepted(n) }
+        Self { owner: listener.owner, ..Self::new_accepted(n) }
     }
     /// True for one that the other side began.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
-        matches!(self.side, Side::Accepted)
+        matches!(self.side, ConnOrigin::Accepted)
     }
     /// This id as the machine that holds its owner in `slot` writes it.
     #[must_use]
-    pub const fn within(self, slot: u16) -> Self {
-        Self { owner: self.owner.within(slot), ..self }
+    pub const fn with_outer_slot(self, slot: u16) -> Self {
+        Self { owner: self.owner.with_outer_slot(slot), ..self }
     }
 }
 
@@ -277,11 +277,11 @@ pub enum MessageEvent<'a> {
 
 /// What a host gives a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Input<'a> {
+pub enum MachineInput<'a> {
     /// A datagram arrived.
     Datagram {
         /// Where it came from, and on which socket.
-        path: Path,
+        path: DatagramPath,
         /// Its payload.
         data: &'a [u8],
     },
@@ -310,7 +310,7 @@ pub enum Input<'a> {
     Timeout,
 }
 
-impl<'a> Input<'a> {
+impl<'a> MachineInput<'a> {
     /// What ends a connection or association that has just been accepted and that nobody here serves; `None`: this is no
     /// such one.
     #[must_use]
@@ -328,18 +328,18 @@ impl<'a> Input<'a> {
     /// For a machine of machines: in which slot the machine is that this is for, and the input as that one sees it. `None`:
     /// it is for the container itself, as are frames and timeouts.
     #[must_use]
-    pub fn enter(self) -> Option<(u16, Self)> {
+    pub fn split_outer_slot(self) -> Option<(u16, Self)> {
         Some(match self {
             Self::Datagram { path, data } => {
-                let (slot, owner) = path.socket.owner.enter()?;
+                let (slot, owner) = path.socket.owner.split_outer_slot()?;
                 let socket = SocketId { owner, ..path.socket };
-                (slot, Self::Datagram { path: Path { socket, ..path }, data })
+                (slot, Self::Datagram { path: DatagramPath { socket, ..path }, data })
             }
             Self::Stream { conn, event } => {
-                let (slot, owner) = conn.owner.enter()?;
+                let (slot, owner) = conn.owner.split_outer_slot()?;
                 let event = match event {
                     StreamEvent::Accepted { listener, remote, local, certificate } => {
-                        let listener = listener.entered(slot);
+                        let listener = listener.strip_outer_slot(slot);
                         StreamEvent::Accepted { listener, remote, local, certificate }
                     }
                     other => other,
@@ -347,10 +347,10 @@ impl<'a> Input<'a> {
                 (slot, Self::Stream { conn: ConnId { owner, ..conn }, event })
             }
             Self::Message { assoc, event } => {
-                let (slot, owner) = assoc.owner.enter()?;
+                let (slot, owner) = assoc.owner.split_outer_slot()?;
                 let event = match event {
                     MessageEvent::Accepted { listener, remote, streams } => {
-                        MessageEvent::Accepted { listener: listener.entered(slot), remote, streams }
+                        MessageEvent::Accepted { listener: listener.strip_outer_slot(slot), remote, streams }
                     }
                     other => other,
                 };
@@ -410,13 +410,13 @@ pub enum MessageOp {
 }
 
 /// What a machine wants the host to do; its bytes are in the buffer given to
-/// [`Machine::poll_output`]. Mirrors [`Input`].
+/// [`Machine::poll_output`]. Mirrors [`MachineInput`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transmit {
     /// Send the buffer as one datagram.
     Datagram {
         /// From which socket, to which address.
-        path: Path,
+        path: DatagramPath,
     },
     /// Act on a stream connection.
     Stream {
@@ -443,16 +443,16 @@ impl Transmit {
     /// For a machine of machines: what the machine in this slot wants done, with the container's ids. Ports of frames are of
     /// the host and stay what they are.
     #[must_use]
-    pub const fn within(mut self, slot: u16) -> Self {
-        self.enclose(slot);
+    pub const fn with_outer_slot(mut self, slot: u16) -> Self {
+        self.add_outer_slot(slot);
         self
     }
     /// The same, where it lies.
-    pub const fn enclose(&mut self, slot: u16) {
+    pub const fn add_outer_slot(&mut self, slot: u16) {
         match self {
-            Self::Datagram { path } => path.socket = path.socket.within(slot),
-            Self::Stream { conn, .. } => *conn = conn.within(slot),
-            Self::Message { assoc, .. } => *assoc = assoc.within(slot),
+            Self::Datagram { path } => path.socket = path.socket.with_outer_slot(slot),
+            Self::Stream { conn, .. } => *conn = conn.with_outer_slot(slot),
+            Self::Message { assoc, .. } => *assoc = assoc.with_outer_slot(slot),
             Self::Frame { .. } => {}
         }
     }
@@ -462,7 +462,7 @@ impl Transmit {
 /// how long one unit takes; a label that it does not name costs nothing. A step is charged as a whole, before anything of
 /// it leaves; where times are random, they are drawn in the order of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Work {
+pub struct WorkRecord {
     /// What was done.
     pub label: WorkLabel,
     /// How many times.
@@ -488,19 +488,19 @@ pub enum CommandError {
 
 /// One thing that a machine decided; see [`Machine::poll_output`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output<E, J = NoJob> {
+pub enum MachineOutput<E, J = NoJob> {
     /// It wants this done on the network; the bytes are in the buffer.
     Transmit(Transmit),
     /// It says this.
     Event(E),
     /// It did this.
-    Work(Work),
+    Work(WorkRecord),
     /// It asks this of a slow helper.
-    Job(Job<J>),
+    Job(JobRequest<J>),
 }
 
 /// What [`Machine::poll_output`] of a machine gives.
-pub type OutputOf<M> = Output<<M as Machine>::Event, <M as Machine>::Job>;
+pub type OutputOf<M> = MachineOutput<<M as Machine>::Event, <M as Machine>::Job>;
 
 /// A protocol endpoint without input or output of its own; see the [module](self) for how to drive it.
 pub trait Machine {
@@ -512,7 +512,7 @@ pub trait Machine {
     type Job;
 
     /// Says what the wall clock shows: `epoch` is its time at [`Instant::ZERO`], that of any other follows by
-    /// [`Instant::wall`]. Each host says it before it feeds anything, and again when the clock was set or has drifted. It is
+    /// [`Instant::to_wall_time`]. Each host says it before it feeds anything, and again when the clock was set or has drifted. It is
     /// no input of its own, since few machines care: those that do keep it, those that hold such ones hand it on.
     /// Until it is said, machines go by [`WallTime::UNIX_EPOCH`].
     /// Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
@@ -521,7 +521,7 @@ pub trait Machine {
     }
 
     /// Feeds one input. Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
-    fn handle(&mut self, now: Instant, input: Input<'_>);
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>);
 
     /// Feeds several datagrams that came together, in their order. Afterwards drain
     /// [`poll_output`](Self::poll_output) until it answers `None`.
@@ -529,9 +529,9 @@ pub trait Machine {
     /// A machine of machines may take all of them through one step before it takes any through the next: what a login runs
     /// through as a whole does not fit into a processor's first cache of instructions, and each would fetch it anew. What is
     /// answered in an early step is then sent before what is answered in a later one, whichever came first.
-    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
+    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(DatagramPath, &[u8])]) {
         for &(path, data) in datagrams {
-            self.handle(now, Input::Datagram { path, data });
+            self.handle_input(now, MachineInput::Datagram { path, data });
         }
     }
 
@@ -539,9 +539,9 @@ pub trait Machine {
     ///
     /// # Errors
     /// The command was refused and nothing changed.
-    fn command(&mut self, now: Instant, command: Self::Command) -> Result<(), CommandError>;
+    fn handle_command(&mut self, now: Instant, command: Self::Command) -> Result<(), CommandError>;
 
-    /// The next thing that the machine decided, in the order in which it did. With [`Output::Transmit`], `buf` holds the
+    /// The next thing that the machine decided, in the order in which it did. With [`MachineOutput::Transmit`], `buf` holds the
     /// bytes, or is empty for an operation without data; otherwise what it holds means nothing. Poll again until `None`.
     #[must_use]
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>>;
@@ -551,7 +551,7 @@ pub trait Machine {
     /// so that nothing is moved once more.
     fn next_event<E, J>(
         &mut self,
-        outputs: &mut Outputs<E, J>,
+        outputs: &mut OutputQueue<E, J>,
         outside: impl Fn(&mut Transmit),
     ) -> Option<Self::Event>
     where
@@ -560,7 +560,7 @@ pub trait Machine {
         outputs.up_to_event(outside, |buf| self.poll_output(buf))
     }
 
-    /// When to feed [`Input::Timeout`]; asked again after every feed, since it may have moved either way.
+    /// When to feed [`MachineInput::Timeout`]; asked again after every feed, since it may have moved either way.
     #[must_use]
     fn poll_timeout(&mut self) -> Option<Instant>;
 }
@@ -576,84 +576,94 @@ mod tests {
     #[test]
     fn an_owner_is_entered_by_the_way_that_it_came_out() {
         let slots = [0, 7, u16::MAX - 1, 3];
-        let mut owner = Owner::HOSTED;
+        let mut owner = OwnerPath::HOSTED;
         for slot in slots {
-            owner = owner.within(slot);
+            owner = owner.with_outer_slot(slot);
         }
         assert_eq!(format!("{owner:?}"), format!(".3.{}.7.0", u16::MAX - 1));
         for slot in slots.into_iter().rev() {
-            let (entered, inner) = owner.enter().unwrap();
+            let (entered, inner) = owner.split_outer_slot().unwrap();
             assert_eq!(entered, slot);
             owner = inner;
         }
-        assert_eq!((owner, owner.enter()), (Owner::HOSTED, None));
+        assert_eq!((owner, owner.split_outer_slot()), (OwnerPath::HOSTED, None));
     }
 
     #[test]
     #[should_panic(expected = "too deep")]
     fn a_path_of_five_slots_is_refused() {
-        let _ = (0..5).fold(Owner::HOSTED, |owner, _| owner.within(0));
+        let _ = (0..5).fold(OwnerPath::HOSTED, |owner, _| owner.with_outer_slot(0));
     }
 
     #[test]
     #[should_panic(expected = "too deep")]
     fn the_number_that_stands_for_no_slot_is_refused() {
-        let _ = Owner::slot(u16::MAX);
+        let _ = OwnerPath::from_slot(u16::MAX);
     }
 
     #[test]
     fn ids_of_two_machines_never_meet() {
         let of = |slot| {
-            let (socket, conn) = (SocketId::own(1).within(slot), ConnId::opened(1).within(slot));
-            (socket, conn, ConnId::accepted(1).within(slot))
+            let (socket, conn) =
+                (SocketId::from_number(1).with_outer_slot(slot), ConnId::new_opened(1).with_outer_slot(slot));
+            (socket, conn, ConnId::new_accepted(1).with_outer_slot(slot))
         };
         let (a, b) = (of(0), of(1));
         assert!(a.0 != b.0 && a.1 != b.1 && a.2 != b.2 && a.1 != a.2);
-        assert!(a.0 != SocketId::own(1) && a.1 != ConnId::opened(1));
+        assert!(a.0 != SocketId::from_number(1) && a.1 != ConnId::new_opened(1));
     }
 
     #[test]
     fn an_input_reaches_the_machine_in_the_terms_of_its_own() {
-        let listener = ListenerId { owner: Owner::slot(4).within(2), n: 3 };
+        let listener = ListenerId { owner: OwnerPath::from_slot(4).with_outer_slot(2), n: 3 };
         let (conn, socket) = (ConnId::accepted_at(listener, 9), SocketId { owner: listener.owner, n: 5 });
-        let path = |socket| Path { socket, local: REMOTE, remote: REMOTE };
+        let path = |socket| DatagramPath { socket, local: REMOTE, remote: REMOTE };
         let accepted =
             |listener| StreamEvent::Accepted { listener, remote: REMOTE, local: None, certificate: None };
         let up = |listener| MessageEvent::Accepted { listener, remote: REMOTE, streams: 1 };
         let inner = |owner| (ConnId { owner, ..conn }, SocketId { owner, n: 5 }, ListenerId { owner, n: 3 });
         let all = |(conn, socket, listener): (ConnId, SocketId, ListenerId)| {
             [
-                Input::Datagram { path: path(socket), data: b"d" },
-                Input::Stream { conn, event: accepted(listener) },
-                Input::Stream { conn, event: StreamEvent::Data(b"s") },
-                Input::Stream { conn, event: StreamEvent::Closed(CloseReason::Reset) },
-                Input::Message { assoc: conn, event: up(listener) },
-                Input::Message { assoc: conn, event: MessageEvent::Down(CloseReason::Closed) },
+                MachineInput::Datagram { path: path(socket), data: b"d" },
+                MachineInput::Stream { conn, event: accepted(listener) },
+                MachineInput::Stream { conn, event: StreamEvent::Data(b"s") },
+                MachineInput::Stream { conn, event: StreamEvent::Closed(CloseReason::Reset) },
+                MachineInput::Message { assoc: conn, event: up(listener) },
+                MachineInput::Message { assoc: conn, event: MessageEvent::Down(CloseReason::Closed) },
             ]
         };
         let outside = all((conn, socket, listener));
         for (n, input) in outside.into_iter().enumerate() {
-            let once = input.enter();
-            assert_eq!(once, Some((2, all(inner(Owner::slot(4)))[n])));
-            let twice = once.unwrap().1.enter();
-            assert_eq!(twice, Some((4, all(inner(Owner::HOSTED))[n])));
-            assert_eq!(twice.unwrap().1.enter(), None);
+            let once = input.split_outer_slot();
+            assert_eq!(once, Some((2, all(inner(OwnerPath::from_slot(4)))[n])));
+            let twice = once.unwrap().1.split_outer_slot();
+            assert_eq!(twice, Some((4, all(inner(OwnerPath::HOSTED))[n])));
+            assert_eq!(twice.unwrap().1.split_outer_slot(), None);
         }
-        assert_eq!(Input::Timeout.enter(), None);
-        assert_eq!(Input::Frame { port: PortId(1), data: b"f" }.enter(), None);
+        assert_eq!(MachineInput::Timeout.split_outer_slot(), None);
+        assert_eq!(MachineInput::Frame { port: PortId(1), data: b"f" }.split_outer_slot(), None);
     }
 
     #[test]
-    fn what_a_machine_sends_is_its_containers_with_the_slot_in_front() {
-        let conn = ConnId::opened(2);
+    fn transmits_of_a_child_machine_carry_its_outer_slot() {
+        let conn = ConnId::new_opened(2);
         let stream = Transmit::Stream { conn, op: StreamOp::Data };
-        assert_eq!(stream.within(6), Transmit::Stream { conn: conn.within(6), op: StreamOp::Data });
+        assert_eq!(
+            stream.with_outer_slot(6),
+            Transmit::Stream { conn: conn.with_outer_slot(6), op: StreamOp::Data }
+        );
         let message = Transmit::Message { assoc: conn, op: MessageOp::Abort };
-        assert_eq!(message.within(6), Transmit::Message { assoc: conn.within(6), op: MessageOp::Abort });
-        let path = |socket| Path { socket, local: REMOTE, remote: REMOTE };
+        assert_eq!(
+            message.with_outer_slot(6),
+            Transmit::Message { assoc: conn.with_outer_slot(6), op: MessageOp::Abort }
+        );
+        let path = |socket| DatagramPath { socket, local: REMOTE, remote: REMOTE };
         let datagram = |socket| Transmit::Datagram { path: path(socket) };
-        assert_eq!(datagram(SocketId::own(1)).within(6), datagram(SocketId::own(1).within(6)));
+        assert_eq!(
+            datagram(SocketId::from_number(1)).with_outer_slot(6),
+            datagram(SocketId::from_number(1).with_outer_slot(6))
+        );
         let frame = Transmit::Frame { port: PortId(1) };
-        assert_eq!(frame.within(6), frame);
+        assert_eq!(frame.with_outer_slot(6), frame);
     }
 }

@@ -1,7 +1,7 @@
 //! Closed sets of things that people write by a name: methods, versions, transports.
 
 /// One of a closed set, each with a name of its own. [`named!`](crate::named) declares such a set.
-pub trait Named: Copy + Eq + 'static {
+pub trait NamedValue: Copy + Eq + 'static {
     /// What each of them is, for messages: `a version of TLS`.
     const WHAT: &'static str;
     /// All of them, in the order of their declaration.
@@ -9,10 +9,10 @@ pub trait Named: Copy + Eq + 'static {
     /// As it is written, in files, arguments, logs and metrics.
     fn name(self) -> &'static str;
     /// What it is, in a sentence.
-    fn about(self) -> &'static str;
+    fn description(self) -> &'static str;
 }
 
-/// Declares an enum whose values are written by names: `ALL`, `name`, `from_name`, `Display` and [`Named`] come of one list.
+/// Declares an enum whose values are written by names: `ALL`, `name`, `from_name`, `Display` and [`NamedValue`] come of one list.
 ///
 /// ```
 /// usher_core::named! {
@@ -52,13 +52,13 @@ macro_rules! named {
             }
         }
 
-        impl $crate::Named for $type {
+        impl $crate::NamedValue for $type {
             const WHAT: &'static str = $what;
             const ALL: &'static [Self] = &Self::ALL;
             fn name(self) -> &'static str {
                 Self::name(self)
             }
-            fn about(self) -> &'static str {
+            fn description(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($about),+).trim_ascii()),+ }
             }
         }

@@ -1,8 +1,8 @@
-//! What a machine decided and its host has not carried out yet: [`Outputs`] is the machine's queue of it, [`Host`] empties
-//! it, and a [`Child`] is a machine whose outputs pass through the queue of the machine that it is within.
+//! What a machine decided and its host has not carried out yet: [`OutputQueue`] is the machine's queue of it, [`MachineHost`] empties
+//! it, and a [`ChildMachine`] is a machine whose outputs pass through the queue of the machine that it is within.
 
-use crate::job::{Job, NoJob};
-use crate::machine::{Machine, Output, Transmit, Work};
+use crate::job::{JobRequest, NoJob};
+use crate::machine::{Machine, MachineOutput, Transmit, WorkRecord};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -13,24 +13,24 @@ const SPARE_OCTETS: usize = 4096;
 /// What comes next. What it says, does or asks stands in a queue of its own: an event may be many times as large as a
 /// transmit, and each would be moved at the size of the largest.
 #[derive(Debug)]
-enum Next {
+enum QueuedOutput {
     Transmit,
     Event,
-    Work(Work),
+    Work(WorkRecord),
     Job,
 }
 
 /// A machine's outputs, in the order in which they were decided. Bytes change hands and are not copied.
 #[derive(Debug)]
-pub struct Outputs<E, J = NoJob> {
-    order: VecDeque<Next>,
+pub struct OutputQueue<E, J = NoJob> {
+    order: VecDeque<QueuedOutput>,
     transmits: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<E>,
-    jobs: VecDeque<Job<J>>,
+    jobs: VecDeque<JobRequest<J>>,
     spare: Vec<Vec<u8>>,
 }
 
-impl<E, J> Default for Outputs<E, J> {
+impl<E, J> Default for OutputQueue<E, J> {
     fn default() -> Self {
         Self {
             order: VecDeque::new(),
@@ -42,69 +42,69 @@ impl<E, J> Default for Outputs<E, J> {
     }
 }
 
-impl<E, J> Outputs<E, J> {
+impl<E, J> OutputQueue<E, J> {
     /// An empty buffer, of an earlier transmit where there is one.
     #[must_use]
-    pub fn buffer(&mut self) -> Vec<u8> {
+    pub fn take_buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
-    /// Takes a buffer back, for [`buffer`](Self::buffer) to give out again.
-    pub fn recycle(&mut self, mut bytes: Vec<u8>) {
+    /// Takes a buffer back, for [`buffer`](Self::take_buffer) to give out again.
+    pub fn recycle_buffer(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE && (1..=SPARE_OCTETS).contains(&bytes.capacity()) {
             bytes.clear();
             self.spare.push(bytes);
         }
     }
     /// Something is to be done on the network, with these bytes.
-    pub fn transmit(&mut self, transmit: Transmit, bytes: Vec<u8>) {
-        self.order.push_back(Next::Transmit);
+    pub fn push_transmit(&mut self, transmit: Transmit, bytes: Vec<u8>) {
+        self.order.push_back(QueuedOutput::Transmit);
         self.transmits.push_back((transmit, bytes));
     }
     /// Something is to be done on the network that carries no bytes.
-    pub fn operate(&mut self, transmit: Transmit) {
-        self.transmit(transmit, Vec::new());
+    pub fn push_operation(&mut self, transmit: Transmit) {
+        self.push_transmit(transmit, Vec::new());
     }
     /// Something is to be said.
-    pub fn event(&mut self, event: E) {
-        self.order.push_back(Next::Event);
+    pub fn push_event(&mut self, event: E) {
+        self.order.push_back(QueuedOutput::Event);
         self.events.push_back(event);
     }
     /// Something was done. Work of one kind without anything between is one piece.
-    pub fn work(&mut self, work: Work) {
+    pub fn push_work(&mut self, work: WorkRecord) {
         match self.order.back_mut() {
-            Some(Next::Work(last)) if last.label == work.label => last.units += work.units,
-            _ => self.order.push_back(Next::Work(work)),
+            Some(QueuedOutput::Work(last)) if last.label == work.label => last.units += work.units,
+            _ => self.order.push_back(QueuedOutput::Work(work)),
         }
     }
     /// Something is asked of a slow helper.
-    pub fn job(&mut self, job: Job<J>) {
-        self.order.push_back(Next::Job);
+    pub fn push_job(&mut self, job: JobRequest<J>) {
+        self.order.push_back(QueuedOutput::Job);
         self.jobs.push_back(job);
     }
     /// Something is to be done on the network, without bytes, for a machine within this one and in its stead.
-    pub fn operate_for<M>(&mut self, child: &Child<M>, transmit: Transmit) {
-        self.operate(transmit);
-        self.rename_last(|transmit| enclose(child.slot, transmit));
+    pub fn operate_for<M>(&mut self, child: &ChildMachine<M>, transmit: Transmit) {
+        self.push_operation(transmit);
+        self.rename_last(|transmit| add_child_slot(child.slot, transmit));
     }
     /// The next output, as [`Machine::poll_output`] gives it.
-    pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<Output<E, J>> {
+    pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutput<E, J>> {
         match self.order.pop_front()? {
-            Next::Transmit => {
+            QueuedOutput::Transmit => {
                 let (transmit, mut bytes) = self.transmits.pop_front()?;
                 core::mem::swap(buf, &mut bytes);
-                self.recycle(bytes);
-                Some(Output::Transmit(transmit))
+                self.recycle_buffer(bytes);
+                Some(MachineOutput::Transmit(transmit))
             }
-            Next::Event => self.events.pop_front().map(Output::Event),
-            Next::Work(work) => Some(Output::Work(work)),
-            Next::Job => self.jobs.pop_front().map(Output::Job),
+            QueuedOutput::Event => self.events.pop_front().map(MachineOutput::Event),
+            QueuedOutput::Work(work) => Some(MachineOutput::Work(work)),
+            QueuedOutput::Job => self.jobs.pop_front().map(MachineOutput::Job),
         }
     }
     /// Takes the outputs of a machine within this one up to its next event, and gives that. Nothing of a step may be left
     /// behind: ask until the answer is `None`.
-    pub fn next_event<M: Machine<Job = NoJob>>(&mut self, child: &mut Child<M>) -> Option<M::Event> {
+    pub fn next_event<M: Machine<Job = NoJob>>(&mut self, child: &mut ChildMachine<M>) -> Option<M::Event> {
         let slot = child.slot;
-        child.machine.next_event(self, |transmit| enclose(slot, transmit))
+        child.machine.next_event(self, |transmit| add_child_slot(slot, transmit))
     }
     /// Changes the ids of the last transmit where it lies: it has been moved once, in large pieces, and to move it again just
     /// after a few octets of it were written would cost a stall of the processor.
@@ -117,45 +117,45 @@ impl<E, J> Outputs<E, J> {
     pub fn up_to_event<X>(
         &mut self,
         outside: impl Fn(&mut Transmit),
-        mut poll: impl FnMut(&mut Vec<u8>) -> Option<Output<X>>,
+        mut poll: impl FnMut(&mut Vec<u8>) -> Option<MachineOutput<X>>,
     ) -> Option<X> {
-        let mut buf = self.buffer();
+        let mut buf = self.take_buffer();
         let event = loop {
             match poll(&mut buf) {
-                Some(Output::Transmit(transmit)) => {
-                    let next = self.buffer();
-                    self.transmit(transmit, core::mem::replace(&mut buf, next));
+                Some(MachineOutput::Transmit(transmit)) => {
+                    let next = self.take_buffer();
+                    self.push_transmit(transmit, core::mem::replace(&mut buf, next));
                     self.rename_last(&outside);
                 }
-                Some(Output::Work(work)) => self.work(work),
-                Some(Output::Event(event)) => break Some(event),
-                Some(Output::Job(job)) => match job.what {},
+                Some(MachineOutput::Work(work)) => self.push_work(work),
+                Some(MachineOutput::Event(event)) => break Some(event),
+                Some(MachineOutput::Job(job)) => match job.job {},
                 None => break None,
             }
         };
-        self.recycle(buf);
+        self.recycle_buffer(buf);
         event
     }
 }
 
-/// A machine within another: it has a slot there, by which its ids are told from those of others ([`Owner`](crate::Owner)).
+/// A machine within another: it has a slot there, by which its ids are told from those of others ([`Owner`](crate::OwnerPath)).
 ///
-/// Its container routes by [`Input::enter`](crate::Input::enter) and takes what it decided by [`Outputs::next_event`], after
+/// Its container routes by [`MachineInput::enter`](crate::MachineInput::split_outer_slot) and takes what it decided by [`OutputQueue::next_event`], after
 /// each thing that it is given.
 #[derive(Debug)]
-pub struct Child<M> {
+pub struct ChildMachine<M> {
     machine: M,
     slot: Option<u16>,
 }
 
-impl<M> Child<M> {
+impl<M> ChildMachine<M> {
     /// The machine in this slot.
     pub const fn new(slot: u16, machine: M) -> Self {
         Self { machine, slot: Some(slot) }
     }
     /// The only machine in its container that has sockets, where the container has none itself: its ids are the container's
     /// and pass unchanged.
-    pub const fn only(machine: M) -> Self {
+    pub const fn without_slot(machine: M) -> Self {
         Self { machine, slot: None }
     }
     /// Its slot, if it is not the only one.
@@ -165,27 +165,27 @@ impl<M> Child<M> {
 }
 
 /// Gives a transmit of the machine in this slot the ids that it has outside.
-fn enclose(slot: Option<u16>, transmit: &mut Transmit) {
+fn add_child_slot(slot: Option<u16>, transmit: &mut Transmit) {
     if let Some(slot) = slot {
-        transmit.enclose(slot);
+        transmit.add_outer_slot(slot);
     }
 }
 
-impl<M> core::ops::Deref for Child<M> {
+impl<M> core::ops::Deref for ChildMachine<M> {
     type Target = M;
     fn deref(&self) -> &M {
         &self.machine
     }
 }
 
-impl<M> core::ops::DerefMut for Child<M> {
+impl<M> core::ops::DerefMut for ChildMachine<M> {
     fn deref_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 }
 
 /// Who hosts a machine: carries its outputs out.
-pub trait Host {
+pub trait MachineHost {
     /// What is hosted.
     type Machine: Machine;
 
@@ -195,20 +195,20 @@ pub trait Host {
     fn transmit(&mut self, transmit: Transmit, bytes: &mut Vec<u8>);
     /// It says something. The host may feed the machine and give it commands: what it decides then comes after what it
     /// has decided already.
-    fn event(&mut self, event: <Self::Machine as Machine>::Event);
+    fn handle_event(&mut self, event: <Self::Machine as Machine>::Event);
     /// It did something.
-    fn work(&mut self, work: Work);
+    fn record_work(&mut self, work: WorkRecord);
     /// It asks something of a slow helper. An answer may be given at once.
-    fn job(&mut self, job: Job<<Self::Machine as Machine>::Job>);
+    fn start_job(&mut self, job: JobRequest<<Self::Machine as Machine>::Job>);
 
     /// Carries out what the machine decided, in its order, until it is silent. `buf` is for the bytes.
-    fn drain(&mut self, buf: &mut Vec<u8>) {
+    fn drain_outputs(&mut self, buf: &mut Vec<u8>) {
         loop {
             match self.machine().poll_output(buf) {
-                Some(Output::Transmit(transmit)) => self.transmit(transmit, buf),
-                Some(Output::Event(event)) => self.event(event),
-                Some(Output::Work(work)) => self.work(work),
-                Some(Output::Job(job)) => self.job(job),
+                Some(MachineOutput::Transmit(transmit)) => self.transmit(transmit, buf),
+                Some(MachineOutput::Event(event)) => self.handle_event(event),
+                Some(MachineOutput::Work(work)) => self.record_work(work),
+                Some(MachineOutput::Job(job)) => self.start_job(job),
                 None => break,
             }
         }
@@ -218,37 +218,37 @@ pub trait Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{CommandError, ConnId, Input, OutputOf, StreamOp};
+    use crate::machine::{CommandError, ConnId, MachineInput, OutputOf, StreamOp};
     use crate::time::Instant;
     use crate::work::WorkLabel;
     use alloc::vec;
 
-    const ONE: WorkLabel = WorkLabel::declared(&["test.one", "unit", "One."]);
-    const TWO: WorkLabel = WorkLabel::declared(&["test.two", "unit", "Two."]);
+    const TEST_LABEL: WorkLabel = WorkLabel::from_declaration(&["test.one", "unit", "One."]);
+    const TWO: WorkLabel = WorkLabel::from_declaration(&["test.two", "unit", "Two."]);
 
-    const CONN: ConnId = ConnId::opened(3);
+    const CONN: ConnId = ConnId::new_opened(3);
 
-    fn data(conn: ConnId) -> Transmit {
+    fn data_transmit(conn: ConnId) -> Transmit {
         Transmit::Stream { conn, op: StreamOp::Data }
     }
 
     /// Says and sends by turns.
     #[derive(Default)]
-    struct Chatter(Outputs<u8>);
+    struct AlternatingMachine(OutputQueue<u8>);
 
-    impl Machine for Chatter {
+    impl Machine for AlternatingMachine {
         type Command = ();
         type Event = u8;
         type Job = NoJob;
 
-        fn handle(&mut self, _: Instant, _: Input<'_>) {
-            self.0.work(Work { label: ONE, units: 1 });
-            self.0.event(1);
-            self.0.transmit(data(CONN), vec![1]);
-            self.0.event(2);
-            self.0.transmit(data(CONN), vec![2]);
+        fn handle_input(&mut self, _: Instant, _: MachineInput<'_>) {
+            self.0.push_work(WorkRecord { label: TEST_LABEL, units: 1 });
+            self.0.push_event(1);
+            self.0.push_transmit(data_transmit(CONN), vec![1]);
+            self.0.push_event(2);
+            self.0.push_transmit(data_transmit(CONN), vec![2]);
         }
-        fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+        fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
             Ok(())
         }
         fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    fn all<E, J>(outputs: &mut Outputs<E, J>) -> Vec<(Output<E, J>, Vec<u8>)> {
+    fn drain_all<E, J>(outputs: &mut OutputQueue<E, J>) -> Vec<(MachineOutput<E, J>, Vec<u8>)> {
         let mut buf = Vec::new();
         core::iter::from_fn(|| {
             buf.clear();
@@ -270,34 +270,34 @@ mod tests {
 
     #[test]
     fn outputs_come_in_the_order_in_which_they_were_decided() {
-        let mut outputs = Outputs::<u8, u8>::default();
-        outputs.event(1);
-        outputs.transmit(data(CONN), vec![7, 8]);
-        outputs.job(Job::new(5, 6));
-        outputs.event(2);
-        outputs.operate(Transmit::Stream { conn: CONN, op: StreamOp::Abort });
+        let mut outputs = OutputQueue::<u8, u8>::default();
+        outputs.push_event(1);
+        outputs.push_transmit(data_transmit(CONN), vec![7, 8]);
+        outputs.push_job(JobRequest::new(5, 6));
+        outputs.push_event(2);
+        outputs.push_operation(Transmit::Stream { conn: CONN, op: StreamOp::Abort });
         let expected = vec![
-            (Output::Event(1), vec![]),
-            (Output::Transmit(data(CONN)), vec![7, 8]),
-            (Output::Job(Job::new(5, 6)), vec![]),
-            (Output::Event(2), vec![]),
-            (Output::Transmit(Transmit::Stream { conn: CONN, op: StreamOp::Abort }), vec![]),
+            (MachineOutput::Event(1), vec![]),
+            (MachineOutput::Transmit(data_transmit(CONN)), vec![7, 8]),
+            (MachineOutput::Job(JobRequest::new(5, 6)), vec![]),
+            (MachineOutput::Event(2), vec![]),
+            (MachineOutput::Transmit(Transmit::Stream { conn: CONN, op: StreamOp::Abort }), vec![]),
         ];
-        assert_eq!(all(&mut outputs), expected);
+        assert_eq!(drain_all(&mut outputs), expected);
     }
 
     #[test]
     fn work_of_a_kind_is_one_piece_until_something_else_comes() {
-        let mut outputs = Outputs::<u8>::default();
-        let mut add = |label, units| outputs.work(Work { label, units });
-        add(ONE, 1);
-        add(ONE, 2);
+        let mut outputs = OutputQueue::<u8>::default();
+        let mut add = |label, units| outputs.push_work(WorkRecord { label, units });
+        add(TEST_LABEL, 1);
+        add(TEST_LABEL, 2);
         add(TWO, 1);
-        add(ONE, 4);
-        outputs.event(0);
-        outputs.work(Work { label: ONE, units: 8 });
-        let units = all(&mut outputs).into_iter().filter_map(|(output, _)| match output {
-            Output::Work(work) => Some((work.label.name(), work.units)),
+        add(TEST_LABEL, 4);
+        outputs.push_event(0);
+        outputs.push_work(WorkRecord { label: TEST_LABEL, units: 8 });
+        let units = drain_all(&mut outputs).into_iter().filter_map(|(output, _)| match output {
+            MachineOutput::Work(work) => Some((work.label.name(), work.units)),
             _ => None,
         });
         let expected = [("test.one", 3), ("test.two", 1), ("test.one", 4), ("test.one", 8)];
@@ -305,38 +305,40 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_within_sends_stays_in_order_with_what_its_container_makes_of_its_events() {
-        for (slot, conn) in [(Some(2), CONN.within(2)), (None, CONN)] {
-            let mut child = slot
-                .map_or_else(|| Child::only(Chatter::default()), |slot| Child::new(slot, Chatter::default()));
-            let mut outputs = Outputs::<u16>::default();
-            child.handle(Instant::ZERO, Input::Timeout);
+    fn child_transmits_keep_their_order_among_the_container_outputs() {
+        for (slot, conn) in [(Some(2), CONN.with_outer_slot(2)), (None, CONN)] {
+            let mut child = slot.map_or_else(
+                || ChildMachine::without_slot(AlternatingMachine::default()),
+                |slot| ChildMachine::new(slot, AlternatingMachine::default()),
+            );
+            let mut outputs = OutputQueue::<u16>::default();
+            child.handle_input(Instant::ZERO, MachineInput::Timeout);
             while let Some(event) = outputs.next_event(&mut child) {
-                outputs.event(u16::from(event) * 100);
+                outputs.push_event(u16::from(event) * 100);
             }
             outputs.operate_for(&child, Transmit::Stream { conn: CONN, op: StreamOp::Abort });
             let expected = vec![
-                (Output::Work(Work { label: ONE, units: 1 }), vec![]),
-                (Output::Event(100), vec![]),
-                (Output::Transmit(data(conn)), vec![1]),
-                (Output::Event(200), vec![]),
-                (Output::Transmit(data(conn)), vec![2]),
-                (Output::Transmit(Transmit::Stream { conn, op: StreamOp::Abort }), vec![]),
+                (MachineOutput::Work(WorkRecord { label: TEST_LABEL, units: 1 }), vec![]),
+                (MachineOutput::Event(100), vec![]),
+                (MachineOutput::Transmit(data_transmit(conn)), vec![1]),
+                (MachineOutput::Event(200), vec![]),
+                (MachineOutput::Transmit(data_transmit(conn)), vec![2]),
+                (MachineOutput::Transmit(Transmit::Stream { conn, op: StreamOp::Abort }), vec![]),
             ];
-            assert_eq!(all(&mut outputs), expected);
+            assert_eq!(drain_all(&mut outputs), expected);
         }
     }
 
     #[test]
     fn a_buffer_is_used_again_and_a_large_one_is_not_kept() {
-        let mut outputs = Outputs::<u8>::default();
-        let mut small = outputs.buffer();
+        let mut outputs = OutputQueue::<u8>::default();
+        let mut small = outputs.take_buffer();
         small.push(1);
         let at = small.as_ptr();
-        outputs.recycle(small);
-        outputs.recycle(vec![0; SPARE_OCTETS + 1]);
-        let again = outputs.buffer();
+        outputs.recycle_buffer(small);
+        outputs.recycle_buffer(vec![0; SPARE_OCTETS + 1]);
+        let again = outputs.take_buffer();
         assert_eq!((again.as_ptr(), again.len()), (at, 0));
-        assert_eq!(outputs.buffer().capacity(), 0);
+        assert_eq!(outputs.take_buffer().capacity(), 0);
     }
 }

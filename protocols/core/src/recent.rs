@@ -8,7 +8,7 @@ use crate::{Duration, Instant};
 /// are hashes that nobody outside can foretell.
 #[derive(Debug)]
 pub struct RecentKeys {
-    room: usize,
+    capacity: usize,
     by_key: HashMap<u64, u64>,
     table: SessionTable<(u64, Instant)>,
 }
@@ -17,13 +17,13 @@ impl RecentKeys {
     /// Nobody was seen; there is room for so many keys.
     #[must_use]
     pub fn new(room: usize, hash: &HashState) -> Self {
-        Self { room, by_key: HashMap::with_hasher(hash.clone()), table: SessionTable::new() }
+        Self { capacity: room, by_key: HashMap::with_hasher(hash.clone()), table: SessionTable::new() }
     }
     /// This one is seen now.
-    pub fn see(&mut self, now: Instant, key: u64) {
-        self.forget(key);
-        while self.table.len() >= self.room.max(1) {
-            let Some((oldest, _)) = self.table.oldest() else { break };
+    pub fn record_key(&mut self, now: Instant, key: u64) {
+        self.remove_key(key);
+        while self.table.len() >= self.capacity.max(1) {
+            let Some((oldest, _)) = self.table.oldest_entry() else { break };
             if let Some((key, _)) = self.table.remove(oldest) {
                 self.by_key.remove(&key);
             }
@@ -33,12 +33,12 @@ impl RecentKeys {
     }
     /// Whether it was seen within so long.
     #[must_use]
-    pub fn has(&self, now: Instant, key: u64, within: Duration) -> bool {
+    pub fn is_recent(&self, now: Instant, key: u64, within: Duration) -> bool {
         let seen = self.by_key.get(&key).and_then(|token| self.table.get(*token));
-        seen.is_some_and(|(_, at)| now.since(*at) < within)
+        seen.is_some_and(|(_, at)| now.duration_since(*at) < within)
     }
     /// It is as if it had not been seen.
-    pub fn forget(&mut self, key: u64) {
+    pub fn remove_key(&mut self, key: u64) {
         if let Some(token) = self.by_key.remove(&key) {
             self.table.remove(token);
         }
@@ -57,12 +57,13 @@ mod tests {
         let at = |secs| Instant::ZERO + Duration::from_secs(secs);
         let minute = Duration::from_secs(60);
         for (secs, key) in [(0, 1), (1, 2), (2, 1), (3, 3), (4, 4)] {
-            recent.see(at(secs), key);
+            recent.record_key(at(secs), key);
         }
-        let known = |recent: &RecentKeys, secs| [1, 2, 3, 4].map(|key| recent.has(at(secs), key, minute));
+        let known =
+            |recent: &RecentKeys, secs| [1, 2, 3, 4].map(|key| recent.is_recent(at(secs), key, minute));
         assert_eq!(known(&recent, 4), [true, false, true, true], "2 was not seen for longest");
         assert_eq!(known(&recent, 62), [false, false, true, true]);
-        recent.forget(3);
+        recent.remove_key(3);
         assert_eq!(known(&recent, 4), [true, false, false, true]);
         assert_eq!((recent.by_key.len(), recent.table.len()), (2, 2));
     }

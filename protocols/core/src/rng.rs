@@ -1,7 +1,7 @@
 //! Labelled random streams from one seed.
 //!
 //! Every use of chance in a run has a stream of its own, named by (purpose, index), so that adding a
-//! host or a draw in one place changes no other. [`Rng`] (xoshiro256++) is for models; [`SecureRng`]
+//! host or a draw in one place changes no other. [`ModelRng`] (xoshiro256++) is for models; [`SecureRng`]
 //! (ChaCha12) for what an adversary must not guess: a live host seeds it from the operating system, the
 //! simulator from the study's seed. Both outputs are frozen by tests.
 
@@ -13,7 +13,7 @@ use rand_core::{Rng as _, SeedableRng};
 pub struct Seed(u64);
 
 /// SplitMix64's step, the usual way to widen a seed.
-fn splitmix(state: &mut u64) -> u64 {
+fn step_splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,60 +31,60 @@ impl Seed {
         self.0
     }
     /// The seed of a part, such as one replication of one grid point.
-    pub fn derive(self, label: &str, index: u64) -> Seed {
+    pub fn derive_seed(self, label: &str, index: u64) -> Seed {
         let mut state = self.0;
         for &b in label.as_bytes() {
-            state = splitmix(&mut state) ^ u64::from(b);
+            state = step_splitmix(&mut state) ^ u64::from(b);
         }
-        let mut state = splitmix(&mut state) ^ index;
-        Seed(splitmix(&mut state))
+        let mut state = step_splitmix(&mut state) ^ index;
+        Seed(step_splitmix(&mut state))
     }
-    fn bytes(self, label: &str, index: u64) -> [u8; 32] {
-        let mut state = self.derive(label, index).0;
+    fn derive_bytes(self, label: &str, index: u64) -> [u8; 32] {
+        let mut state = self.derive_seed(label, index).0;
         let mut out = [0; 32];
         for chunk in out.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&splitmix(&mut state).to_le_bytes());
+            chunk.copy_from_slice(&step_splitmix(&mut state).to_le_bytes());
         }
         out
     }
     /// The model stream of this label and index.
-    pub fn stream(self, label: &str, index: u64) -> Rng {
-        Rng(rand_xoshiro::Xoshiro256PlusPlus::from_seed(self.bytes(label, index)))
+    pub fn derive_rng(self, label: &str, index: u64) -> ModelRng {
+        ModelRng(rand_xoshiro::Xoshiro256PlusPlus::from_seed(self.derive_bytes(label, index)))
     }
     /// The protocol stream of this label and index.
-    pub fn secure(self, label: &str, index: u64) -> SecureRng {
-        SecureRng::from_seed(self.bytes(label, index))
+    pub fn derive_secure_rng(self, label: &str, index: u64) -> SecureRng {
+        SecureRng::from_seed(self.derive_bytes(label, index))
     }
 }
 
 /// A stream of random numbers for models; fast, not secret.
 #[derive(Clone, Debug)]
-pub struct Rng(rand_xoshiro::Xoshiro256PlusPlus);
+pub struct ModelRng(rand_xoshiro::Xoshiro256PlusPlus);
 
-impl Rng {
+impl ModelRng {
     /// 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
     /// Uniform in [0, 1), 53 bits.
-    pub fn unit(&mut self) -> f64 {
+    pub fn sample_unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
     /// Uniform in 0..n (0 for n = 0), without bias beyond 2⁻⁶⁴.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub fn sample_below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
     /// True with probability `p`.
-    pub fn chance(&mut self, p: f64) -> bool {
-        self.unit() < p
+    pub fn sample_bool(&mut self, p: f64) -> bool {
+        self.sample_unit() < p
     }
     /// Exponentially distributed with this mean.
-    pub fn exponential(&mut self, mean: Duration) -> Duration {
-        mean.mul_f64(-libm::log(1.0 - self.unit()))
+    pub fn sample_exponential(&mut self, mean: Duration) -> Duration {
+        mean.mul_f64(-libm::log(1.0 - self.sample_unit()))
     }
     /// Uniform between two spans, both included.
-    pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
-        low + Duration::from_nanos(self.below((high - low).as_nanos().saturating_add(1)))
+    pub fn sample_duration(&mut self, low: Duration, high: Duration) -> Duration {
+        low + Duration::from_nanos(self.sample_below((high - low).as_nanos().saturating_add(1)))
     }
 }
 
@@ -105,13 +105,13 @@ impl SecureRng {
         Self(rand_chacha::ChaCha12Rng::from_seed(seed))
     }
     /// Fills a buffer.
-    pub fn fill(&mut self, buf: &mut [u8]) {
+    pub fn fill_bytes(&mut self, buf: &mut [u8]) {
         self.0.fill_bytes(buf);
     }
     /// An array of random bytes.
-    pub fn array<const N: usize>(&mut self) -> [u8; N] {
+    pub fn random_array<const N: usize>(&mut self) -> [u8; N] {
         let mut out = [0; N];
-        self.fill(&mut out);
+        self.fill_bytes(&mut out);
         out
     }
     /// 64 uniform bits.
@@ -123,7 +123,7 @@ impl SecureRng {
         self.0.next_u32()
     }
     /// Uniform in [0, 1), 53 bits.
-    pub fn unit(&mut self) -> f64 {
+    pub fn sample_unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 }
@@ -135,23 +135,23 @@ mod tests {
     #[test]
     fn streams_are_frozen() {
         let seed = Seed::new(1);
-        let mut rng = seed.stream("loss", 7);
+        let mut rng = seed.derive_rng("loss", 7);
         assert_eq!(
             [rng.next_u64(), rng.next_u64()],
             [14_221_636_872_462_166_569, 10_070_728_144_529_354_628]
         );
-        let mut secure = seed.secure("radius.client", 0);
-        assert_eq!(secure.array::<8>(), [3, 230, 58, 13, 64, 23, 182, 213]);
+        let mut secure = seed.derive_secure_rng("radius.client", 0);
+        assert_eq!(secure.random_array::<8>(), [3, 230, 58, 13, 64, 23, 182, 213]);
         assert_ne!(secure.next_u32(), secure.next_u32());
-        assert_ne!(seed.stream("loss", 8).next_u64(), seed.stream("loss", 7).next_u64());
-        assert_ne!(seed.stream("los", 7).next_u64(), seed.stream("loss", 7).next_u64());
+        assert_ne!(seed.derive_rng("loss", 8).next_u64(), seed.derive_rng("loss", 7).next_u64());
+        assert_ne!(seed.derive_rng("los", 7).next_u64(), seed.derive_rng("loss", 7).next_u64());
     }
 
     #[test]
     fn the_exponential_has_its_mean() {
-        let mut rng = Seed::new(3).stream("arrivals", 0);
+        let mut rng = Seed::new(3).derive_rng("arrivals", 0);
         let n = 200_000;
-        let sum: f64 = (0..n).map(|_| rng.exponential(Duration::from_secs(2)).as_secs_f64()).sum();
+        let sum: f64 = (0..n).map(|_| rng.sample_exponential(Duration::from_secs(2)).as_secs_f64()).sum();
         assert!((sum / f64::from(n) - 2.0).abs() < 0.02, "{}", sum / f64::from(n));
     }
 }

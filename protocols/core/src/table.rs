@@ -15,7 +15,7 @@ const NONE: u32 = u32::MAX;
 /// The slots of a [`SessionTable`]; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct SessionTable<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<TableSlot<T>>,
     free: u32,
     oldest: u32,
     newest: u32,
@@ -23,7 +23,7 @@ pub struct SessionTable<T> {
 }
 
 #[derive(Clone, Debug)]
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     /// The next older entry.
     older: u32,
@@ -59,7 +59,7 @@ impl<T> SessionTable<T> {
     /// counts up.
     pub fn insert(&mut self, now: Instant, value: T) -> u64 {
         let index = if self.free == NONE {
-            let empty = Slot { generation: 0, older: NONE, newer: NONE, touched: now, value: None };
+            let empty = TableSlot { generation: 0, older: NONE, newer: NONE, touched: now, value: None };
             self.slots.push(empty);
             self.slots.len() as u32 - 1
         } else {
@@ -71,8 +71,8 @@ impl<T> SessionTable<T> {
         }
         slot.value = Some(value);
         self.len += 1;
-        self.link(index, now);
-        self.token(index)
+        self.link_newest(index, now);
+        self.token_at(index)
     }
     /// The entry that a token names.
     #[must_use]
@@ -92,15 +92,15 @@ impl<T> SessionTable<T> {
             return false;
         }
         let index = token as u32;
-        self.unlink(index);
-        self.link(index, now);
+        self.unlink_slot(index);
+        self.link_newest(index, now);
         true
     }
     /// Takes an entry out; its token names nothing any more.
     pub fn remove(&mut self, token: u64) -> Option<T> {
         self.get(token)?;
         let index = token as u32;
-        self.unlink(index);
+        self.unlink_slot(index);
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         slot.newer = self.free;
@@ -110,15 +110,15 @@ impl<T> SessionTable<T> {
     }
     /// The entry that was not touched for longest, and when it was.
     #[must_use]
-    pub fn oldest(&self) -> Option<(u64, Instant)> {
+    pub fn oldest_entry(&self) -> Option<(u64, Instant)> {
         let slot = self.slots.get(self.oldest as usize)?;
-        Some((self.token(self.oldest), slot.touched))
+        Some((self.token_at(self.oldest), slot.touched))
     }
 
-    fn token(&self, index: u32) -> u64 {
+    fn token_at(&self, index: u32) -> u64 {
         u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
     }
-    fn link(&mut self, index: u32, now: Instant) {
+    fn link_newest(&mut self, index: u32, now: Instant) {
         let newest = self.newest;
         let slot = &mut self.slots[index as usize];
         (slot.touched, slot.older, slot.newer) = (now, newest, NONE);
@@ -128,7 +128,7 @@ impl<T> SessionTable<T> {
         }
         self.newest = index;
     }
-    fn unlink(&mut self, index: u32) {
+    fn unlink_slot(&mut self, index: u32) {
         let (older, newer) = (self.slots[index as usize].older, self.slots[index as usize].newer);
         match self.slots.get_mut(older as usize) {
             Some(slot) => slot.newer = newer,
@@ -190,7 +190,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                prop_assert_eq!(table.oldest(), list.first().map(|&(token, at, _)| (token, at)));
+                prop_assert_eq!(table.oldest_entry(), list.first().map(|&(token, at, _)| (token, at)));
                 prop_assert_eq!(table.len(), list.len());
                 prop_assert_eq!(table.is_empty(), list.is_empty());
                 for &(token, _, value) in &list {

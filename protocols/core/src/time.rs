@@ -152,12 +152,12 @@ impl Instant {
         self.0 as f64 / 1e9
     }
     /// How long after `earlier` this is; zero where it is not after it.
-    pub const fn since(self, earlier: Self) -> Duration {
+    pub const fn duration_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
     /// What the wall clock shows then, where `epoch` is what it shows at [`Instant::ZERO`].
-    pub fn wall(self, epoch: WallTime) -> WallTime {
-        epoch + self.since(Self::ZERO)
+    pub fn to_wall_time(self, epoch: WallTime) -> WallTime {
+        epoch + self.duration_since(Self::ZERO)
     }
 }
 
@@ -181,7 +181,7 @@ impl Sub<Duration> for Instant {
 impl Sub for Instant {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {
-        self.since(earlier)
+        self.duration_since(earlier)
     }
 }
 impl fmt::Debug for Instant {

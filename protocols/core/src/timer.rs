@@ -6,7 +6,7 @@ use alloc::collections::BTreeSet;
 
 /// The earliest of these, of which some may be none: when a machine of several parts is to be woken.
 #[must_use]
-pub fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
+pub fn earliest_deadline<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
     // It is asked after each step, and an iterator over an array by value costs several times as much.
     let mut first = None;
     for at in &times {
@@ -46,12 +46,12 @@ impl<K: Ord + Copy> TimerQueue<K> {
     }
     /// The earliest deadline.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         self.set.first().map(|(at, _)| *at)
     }
     /// Takes the earliest deadline out if it has come.
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, K)> {
-        if self.next()? > now {
+        if self.next_deadline()? > now {
             return None;
         }
         self.set.pop_first()
@@ -71,41 +71,42 @@ impl<K: Ord + Copy> TimerQueue<K> {
 /// One optional deadline per variant of a small enum (`T as usize` is the index).
 #[derive(Clone, Copy, Debug)]
 pub struct TimerTable<const N: usize> {
-    at: [Option<Instant>; N],
+    deadlines: [Option<Instant>; N],
 }
 
 impl<const N: usize> Default for TimerTable<N> {
     fn default() -> Self {
-        Self { at: [None; N] }
+        Self { deadlines: [None; N] }
     }
 }
 
 impl<const N: usize> TimerTable<N> {
     /// Arms timer `i`, replacing its deadline.
     pub fn set(&mut self, i: usize, at: Instant) {
-        self.at[i] = Some(at);
+        self.deadlines[i] = Some(at);
     }
     /// Stops timer `i`.
     pub fn stop(&mut self, i: usize) {
-        self.at[i] = None;
+        self.deadlines[i] = None;
     }
     /// The deadline of timer `i`.
     #[must_use]
     pub fn get(&self, i: usize) -> Option<Instant> {
-        self.at[i]
+        self.deadlines[i]
     }
     /// The earliest deadline of all.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
-        earliest(self.at)
+    pub fn next_deadline(&self) -> Option<Instant> {
+        earliest_deadline(self.deadlines)
     }
     /// Stops and names the earliest timer that is due; ties go to the lower index.
     pub fn pop_due(&mut self, now: Instant) -> Option<usize> {
-        let (i, at) = (0..N).filter_map(|i| self.at[i].map(|at| (i, at))).min_by_key(|&(i, at)| (at, i))?;
+        let (i, at) =
+            (0..N).filter_map(|i| self.deadlines[i].map(|at| (i, at))).min_by_key(|&(i, at)| (at, i))?;
         if at > now {
             return None;
         }
-        self.at[i] = None;
+        self.deadlines[i] = None;
         Some(i)
     }
 }
@@ -114,45 +115,47 @@ impl<const N: usize> TimerTable<N> {
 mod tests {
     use super::*;
 
-    fn t(n: u64) -> Instant {
+    fn at_nanos(n: u64) -> Instant {
         Instant::from_nanos(n)
     }
 
     #[test]
     fn the_earliest_is_found_wherever_it_stands() {
-        assert_eq!((earliest([]), earliest([None, None])), (None, None));
-        for times in
-            [[None, Some(t(3)), Some(t(5))], [Some(t(5)), None, Some(t(3))], [Some(t(3)), Some(t(3)), None]]
-        {
-            assert_eq!(earliest(times), Some(t(3)));
+        assert_eq!((earliest_deadline([]), earliest_deadline([None, None])), (None, None));
+        for times in [
+            [None, Some(at_nanos(3)), Some(at_nanos(5))],
+            [Some(at_nanos(5)), None, Some(at_nanos(3))],
+            [Some(at_nanos(3)), Some(at_nanos(3)), None],
+        ] {
+            assert_eq!(earliest_deadline(times), Some(at_nanos(3)));
         }
     }
 
     #[test]
     fn queue_gives_due_timers_in_order() {
         let mut q = TimerQueue::new();
-        q.insert(t(5), 1u32);
-        q.insert(t(3), 2);
-        q.insert(t(5), 0);
-        assert_eq!(q.next(), Some(t(3)));
-        assert!(q.remove(t(3), 2) && !q.remove(t(3), 2));
-        assert_eq!(q.pop_due(t(4)), None);
-        assert_eq!(q.pop_due(t(9)), Some((t(5), 0)));
-        assert_eq!(q.pop_due(t(9)), Some((t(5), 1)));
+        q.insert(at_nanos(5), 1u32);
+        q.insert(at_nanos(3), 2);
+        q.insert(at_nanos(5), 0);
+        assert_eq!(q.next_deadline(), Some(at_nanos(3)));
+        assert!(q.remove(at_nanos(3), 2) && !q.remove(at_nanos(3), 2));
+        assert_eq!(q.pop_due(at_nanos(4)), None);
+        assert_eq!(q.pop_due(at_nanos(9)), Some((at_nanos(5), 0)));
+        assert_eq!(q.pop_due(at_nanos(9)), Some((at_nanos(5), 1)));
         assert!(q.is_empty());
     }
 
     #[test]
     fn table_gives_the_earliest_first() {
         let mut table = TimerTable::<3>::default();
-        table.set(2, t(1));
-        table.set(0, t(7));
-        table.set(1, t(7));
-        table.set(1, t(2));
-        assert_eq!(table.next(), Some(t(1)));
-        assert_eq!(table.pop_due(t(9)), Some(2));
-        assert_eq!(table.pop_due(t(9)), Some(1));
-        assert_eq!(table.pop_due(t(6)), None);
-        assert_eq!(table.pop_due(t(7)), Some(0));
+        table.set(2, at_nanos(1));
+        table.set(0, at_nanos(7));
+        table.set(1, at_nanos(7));
+        table.set(1, at_nanos(2));
+        assert_eq!(table.next_deadline(), Some(at_nanos(1)));
+        assert_eq!(table.pop_due(at_nanos(9)), Some(2));
+        assert_eq!(table.pop_due(at_nanos(9)), Some(1));
+        assert_eq!(table.pop_due(at_nanos(6)), None);
+        assert_eq!(table.pop_due(at_nanos(7)), Some(0));
     }
 }

@@ -10,7 +10,7 @@ pub struct WorkLabel(&'static [&'static str; 3]);
 
 impl WorkLabel {
     #[doc(hidden)]
-    pub const fn declared(name_unit_about: &'static [&'static str; 3]) -> Self {
+    pub const fn from_declaration(name_unit_about: &'static [&'static str; 3]) -> Self {
         Self(name_unit_about)
     }
     /// Its name, `protocol.action`: `radius.request`, `tls.sign`.
@@ -22,7 +22,7 @@ impl WorkLabel {
         self.0[1]
     }
     /// What is done, as a sentence.
-    pub const fn about(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         self.0[2]
     }
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for WorkLabel {
 ///     REQUEST = "radius.request" per "message";
 /// }
 /// assert_eq!((REQUEST.name(), REQUEST.unit()), ("radius.request", "message"));
-/// assert_eq!((REQUEST.about(), WORK), ("A request sent or received.", &[REQUEST][..]));
+/// assert_eq!((REQUEST.description(), WORK), ("A request sent or received.", &[REQUEST][..]));
 /// ```
 #[macro_export]
 macro_rules! work_labels {
@@ -56,7 +56,7 @@ macro_rules! work_labels {
         $(
             $(#[doc = $about])+
             pub const $label: $crate::WorkLabel =
-                $crate::WorkLabel::declared(&[$name, $unit, concat!($($about),+).trim_ascii()]);
+                $crate::WorkLabel::from_declaration(&[$name, $unit, concat!($($about),+).trim_ascii()]);
         )+
         /// All kinds of work that are declared here.
         pub const WORK: &[$crate::WorkLabel] = &[$($label),+];

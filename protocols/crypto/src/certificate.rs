@@ -2,10 +2,10 @@
 //!
 //! The host's TLS has verified the chain; here the leaf is only read, in bounds and without recursion.
 
-use crate::fingerprint::sha256;
+use crate::fingerprint::sha256_fingerprint;
 use alloc::string::String;
 use core::net::IpAddr;
-use usher_core::{Reader, WallTime};
+use usher_core::{OctetReader, WallTime};
 
 /// What a certificate must be to stand for somebody. The host must have verified its chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,21 +21,25 @@ pub enum CertificateMatch {
 impl CertificateMatch {
     /// Whether a certificate (DER) fits. One that cannot be read has no names.
     #[must_use]
-    pub fn fits(&self, certificate: &[u8]) -> bool {
+    pub fn matches_certificate(&self, certificate: &[u8]) -> bool {
         match self {
-            Self::Fingerprint(want) => sha256(certificate) == *want,
+            Self::Fingerprint(want) => sha256_fingerprint(certificate) == *want,
             Self::Name(want) => {
-                let mut found =
-                    Names { want, address: want.parse().ok(), fits: false, has_alternative: false };
+                let mut found = NameMatcher {
+                    expected_name: want,
+                    address: want.parse().ok(),
+                    fits: false,
+                    has_alternative: false,
+                };
                 // One that cannot be read to its end is not trusted for what stood before.
-                read(certificate, &mut found).is_some() && found.fits
+                read_names(certificate, &mut found).is_some() && found.fits
             }
         }
     }
 }
 
-struct Names<'a> {
-    want: &'a str,
+struct NameMatcher<'a> {
+    expected_name: &'a str,
     /// What is wanted, where it is an address.
     address: Option<IpAddr>,
     fits: bool,
@@ -43,7 +47,7 @@ struct Names<'a> {
     has_alternative: bool,
 }
 
-impl Names<'_> {
+impl NameMatcher<'_> {
     /// Whether a name of the subjectAltName is of the kind that is wanted.
     const fn is_wanted_kind(&self, tag: u8) -> bool {
         tag == if self.address.is_some() { IP_ADDRESS } else { DNS_NAME }
@@ -53,20 +57,20 @@ impl Names<'_> {
         match self.address {
             Some(IpAddr::V4(address)) => name == address.octets(),
             Some(IpAddr::V6(address)) => name == address.octets(),
-            None => self.equal(name),
+            None => self.equals_name(name),
         }
     }
 
-    fn equal(&self, name: &[u8]) -> bool {
+    fn equals_name(&self, name: &[u8]) -> bool {
         if let Some(address) = self.address {
             return core::str::from_utf8(name).is_ok_and(|name| name.parse() == Ok(address));
         }
-        match self.want.strip_prefix("*.") {
+        match self.expected_name.strip_prefix("*.") {
             Some(rest) => match name.iter().position(|&b| b == b'.') {
                 Some(at) => at > 0 && name[at + 1..].eq_ignore_ascii_case(rest.as_bytes()),
                 None => false,
             },
-            None => name.eq_ignore_ascii_case(self.want.as_bytes()),
+            None => name.eq_ignore_ascii_case(self.expected_name.as_bytes()),
         }
     }
 }
@@ -88,29 +92,30 @@ const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 29, 17];
 
 /// The next element: its tag and content.
-fn element<'a>(r: &mut Reader<'a>) -> Option<(u8, Reader<'a>)> {
-    let tag = r.u8().ok()?;
-    let length = match r.u8().ok()? {
+fn read_element<'a>(r: &mut OctetReader<'a>) -> Option<(u8, OctetReader<'a>)> {
+    let tag = r.read_u8().ok()?;
+    let length = match r.read_u8().ok()? {
         n @ 0..=0x7f => usize::from(n),
-        0x81 => r.u8().ok()?.into(),
-        0x82 => r.u16().ok()?.into(),
-        0x83 => r.u24().ok()? as usize,
+        0x81 => r.read_u8().ok()?.into(),
+        0x82 => r.read_u16().ok()?.into(),
+        0x83 => r.read_u24().ok()? as usize,
         _ => return None,
     };
-    Some((tag, r.sub(length).ok()?))
+    Some((tag, r.sub_reader(length).ok()?))
 }
-fn expect<'a>(r: &mut Reader<'a>, tag: u8) -> Option<Reader<'a>> {
-    element(r).filter(|(t, _)| *t == tag).map(|(_, content)| content)
+fn expect_element<'a>(r: &mut OctetReader<'a>, tag: u8) -> Option<OctetReader<'a>> {
+    read_element(r).filter(|(t, _)| *t == tag).map(|(_, content)| content)
 }
 
 /// TBSCertificate (RFC 5280 §4.1) from its validity on: version, serial, signature, issuer, validity, subject, key,
 /// extensions.
-fn from_validity(certificate: &[u8]) -> Option<Reader<'_>> {
-    let mut tbs = expect(&mut expect(&mut Reader::new(certificate), SEQUENCE)?, SEQUENCE)?;
-    let (first, _) = element(&mut tbs)?;
+fn from_validity(certificate: &[u8]) -> Option<OctetReader<'_>> {
+    let mut tbs =
+        expect_element(&mut expect_element(&mut OctetReader::new(certificate), SEQUENCE)?, SEQUENCE)?;
+    let (first, _) = read_element(&mut tbs)?;
     let before = if first == 0xa0 { 3 } else { 2 };
     for _ in 0..before {
-        element(&mut tbs)?;
+        read_element(&mut tbs)?;
     }
     Some(tbs)
 }
@@ -118,9 +123,9 @@ fn from_validity(certificate: &[u8]) -> Option<Reader<'_>> {
 /// The notAfter of a certificate (DER; RFC 5280 §4.1.2.5); `None` where it cannot be read.
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<WallTime> {
-    let mut validity = expect(&mut from_validity(certificate)?, SEQUENCE)?;
-    element(&mut validity)?;
-    let (tag, time) = element(&mut validity)?;
+    let mut validity = expect_element(&mut from_validity(certificate)?, SEQUENCE)?;
+    read_element(&mut validity)?;
+    let (tag, time) = read_element(&mut validity)?;
     let digits = time.peek_rest().strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit))?;
     let pair =
         |at: usize| Some(u64::from(digits.get(at)? - b'0') * 10 + u64::from(digits.get(at + 1)? - b'0'));
@@ -148,34 +153,34 @@ fn days_before(year: u64, month: u64) -> u64 {
     if leap && month > 2 { before + 1 } else { before }
 }
 
-fn read(certificate: &[u8], found: &mut Names<'_>) -> Option<()> {
+fn read_names(certificate: &[u8], found: &mut NameMatcher<'_>) -> Option<()> {
     let mut tbs = from_validity(certificate)?;
-    element(&mut tbs)?;
-    let subject = expect(&mut tbs, SEQUENCE)?;
-    expect(&mut tbs, SEQUENCE)?;
+    read_element(&mut tbs)?;
+    let subject = expect_element(&mut tbs, SEQUENCE)?;
+    expect_element(&mut tbs, SEQUENCE)?;
     while !tbs.is_empty() {
-        let (tag, mut content) = element(&mut tbs)?;
+        let (tag, mut content) = read_element(&mut tbs)?;
         if tag == EXTENSIONS {
-            extensions(expect(&mut content, SEQUENCE)?, found)?;
+            read_extensions(expect_element(&mut content, SEQUENCE)?, found)?;
         }
     }
-    if !found.has_alternative { names(subject, found) } else { Some(()) }
+    if !found.has_alternative { read_common_names(subject, found) } else { Some(()) }
 }
 
-fn extensions(mut list: Reader<'_>, found: &mut Names<'_>) -> Option<()> {
+fn read_extensions(mut list: OctetReader<'_>, found: &mut NameMatcher<'_>) -> Option<()> {
     while !list.is_empty() {
-        let mut extension = expect(&mut list, SEQUENCE)?;
-        let oid = expect(&mut extension, OID)?;
-        let mut value = element(&mut extension)?;
+        let mut extension = expect_element(&mut list, SEQUENCE)?;
+        let oid = expect_element(&mut extension, OID)?;
+        let mut value = read_element(&mut extension)?;
         if value.0 == BOOLEAN {
-            value = element(&mut extension)?;
+            value = read_element(&mut extension)?;
         }
         if oid.peek_rest() != SUBJECT_ALT_NAME || value.0 != OCTETS {
             continue;
         }
-        let mut alternatives = expect(&mut value.1, SEQUENCE)?;
+        let mut alternatives = expect_element(&mut value.1, SEQUENCE)?;
         while !alternatives.is_empty() {
-            let (tag, name) = element(&mut alternatives)?;
+            let (tag, name) = read_element(&mut alternatives)?;
             if found.is_wanted_kind(tag) {
                 found.has_alternative = true;
                 found.fits |= found.is_alternative(name.peek_rest());
@@ -185,15 +190,15 @@ fn extensions(mut list: Reader<'_>, found: &mut Names<'_>) -> Option<()> {
     Some(())
 }
 
-fn names(mut subject: Reader<'_>, found: &mut Names<'_>) -> Option<()> {
+fn read_common_names(mut subject: OctetReader<'_>, found: &mut NameMatcher<'_>) -> Option<()> {
     while !subject.is_empty() {
-        let mut set = expect(&mut subject, SET)?;
+        let mut set = expect_element(&mut subject, SET)?;
         while !set.is_empty() {
-            let mut pair = expect(&mut set, SEQUENCE)?;
-            let oid = expect(&mut pair, OID)?;
-            let (_, value) = element(&mut pair)?;
+            let mut pair = expect_element(&mut set, SEQUENCE)?;
+            let oid = expect_element(&mut pair, OID)?;
+            let (_, value) = read_element(&mut pair)?;
             if oid.peek_rest() == COMMON_NAME {
-                found.fits = found.equal(value.peek_rest());
+                found.fits = found.equals_name(value.peek_rest());
             }
         }
     }
@@ -221,58 +226,72 @@ mod tests {
         }
     }
 
-    fn named(name: &str) -> CertificateMatch {
+    fn match_name(name: &str) -> CertificateMatch {
         CertificateMatch::Name(name.into())
     }
 
     #[test]
     fn a_fingerprint_is_of_the_whole_certificate() {
-        let print = CertificateMatch::Fingerprint(sha256(CLIENT));
-        assert!(print.fits(CLIENT) && !print.fits(SERVER) && !print.fits(&[]));
+        let print = CertificateMatch::Fingerprint(sha256_fingerprint(CLIENT));
+        assert!(
+            print.matches_certificate(CLIENT)
+                && !print.matches_certificate(SERVER)
+                && !print.matches_certificate(&[])
+        );
     }
 
     #[test]
     fn an_alternative_name_stands_before_the_common_name() {
         for right in ["aaa.usher.test", "AAA.Usher.test", "*.usher.test"] {
-            assert!(named(right).fits(SERVER), "{right}");
+            assert!(match_name(right).matches_certificate(SERVER), "{right}");
         }
         for wrong in ["usher.test", "*.test", "*", "", "xaaa.usher.test", "station@usher.test"] {
-            assert!(!named(wrong).fits(SERVER), "{wrong}");
+            assert!(!match_name(wrong).matches_certificate(SERVER), "{wrong}");
         }
-        assert!(!named("aaa.usher.test").fits(&SERVER[..SERVER.len() / 2]));
+        assert!(!match_name("aaa.usher.test").matches_certificate(&SERVER[..SERVER.len() / 2]));
     }
 
     #[test]
-    fn where_both_are_there_the_alternative_name_is_the_one_that_counts() {
+    fn an_alternative_name_takes_precedence_over_the_common_name() {
         let mut other = SERVER.to_vec();
         let name = b"aaa.usher.test";
         let last = other.windows(name.len()).rposition(|octets| octets == name).unwrap();
         other[last] = b'b';
-        assert!(named("baa.usher.test").fits(&other) && !named("aaa.usher.test").fits(&other));
+        assert!(
+            match_name("baa.usher.test").matches_certificate(&other)
+                && !match_name("aaa.usher.test").matches_certificate(&other)
+        );
     }
 
     #[test]
     fn without_a_host_name_the_common_name_stands() {
-        assert!(named("station@usher.test").fits(CLIENT) && !named("aaa.usher.test").fits(CLIENT));
+        assert!(
+            match_name("station@usher.test").matches_certificate(CLIENT)
+                && !match_name("aaa.usher.test").matches_certificate(CLIENT)
+        );
     }
 
-    fn encoded(tag: u8, content: &[u8]) -> Vec<u8> {
+    fn encode_element(tag: u8, content: &[u8]) -> Vec<u8> {
         [&[tag, content.len() as u8][..], content].concat()
     }
 
     /// A certificate of this commonName with these names in its subjectAltName.
     fn with_names(common: &str, alternatives: &[(u8, &[u8])]) -> Vec<u8> {
-        let pair = [encoded(OID, COMMON_NAME), encoded(0x0c, common.as_bytes())].concat();
-        let subject = encoded(SEQUENCE, &encoded(SET, &encoded(SEQUENCE, &pair)));
-        let names: Vec<u8> = alternatives.iter().flat_map(|(tag, name)| encoded(*tag, name)).collect();
-        let extension =
-            [encoded(OID, SUBJECT_ALT_NAME), encoded(OCTETS, &encoded(SEQUENCE, &names))].concat();
-        let extensions = encoded(EXTENSIONS, &encoded(SEQUENCE, &encoded(SEQUENCE, &extension)));
-        let serial = encoded(2, &[1]);
+        let pair = [encode_element(OID, COMMON_NAME), encode_element(0x0c, common.as_bytes())].concat();
+        let subject = encode_element(SEQUENCE, &encode_element(SET, &encode_element(SEQUENCE, &pair)));
+        let names: Vec<u8> = alternatives.iter().flat_map(|(tag, name)| encode_element(*tag, name)).collect();
+        let extension = [
+            encode_element(OID, SUBJECT_ALT_NAME),
+            encode_element(OCTETS, &encode_element(SEQUENCE, &names)),
+        ]
+        .concat();
+        let extensions =
+            encode_element(EXTENSIONS, &encode_element(SEQUENCE, &encode_element(SEQUENCE, &extension)));
+        let serial = encode_element(2, &[1]);
         let [signature, issuer, validity, key] = [const { &[SEQUENCE, 0] }; 4];
-        encoded(
+        encode_element(
             SEQUENCE,
-            &encoded(
+            &encode_element(
                 SEQUENCE,
                 &[&serial[..], signature, issuer, validity, &subject, key, &extensions].concat(),
             ),
@@ -301,7 +320,11 @@ mod tests {
             ("aaa", &[own], "*.0.2.7", false),
         ] {
             let certificate = with_names(common, alternatives);
-            assert_eq!(named(want).fits(&certificate), fits, "{want} of {common} {alternatives:?}");
+            assert_eq!(
+                match_name(want).matches_certificate(&certificate),
+                fits,
+                "{want} of {common} {alternatives:?}"
+            );
         }
     }
 
@@ -337,8 +360,8 @@ mod tests {
         fn arbitrary_changes_never_panic(at in 0..CLIENT.len(), to: u8, cut in 0..CLIENT.len()) {
             let mut der = CLIENT.to_vec();
             der[at] = to;
-            let _ = named("x").fits(&der);
-            let _ = named("x").fits(&der[..cut]);
+            let _ = match_name("x").matches_certificate(&der);
+            let _ = match_name("x").matches_certificate(&der[..cut]);
             let _ = not_after(&der);
             let _ = not_after(&der[..cut]);
         }

@@ -4,7 +4,7 @@
 #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 mod aws;
 
-use crate::Key;
+use crate::SecretValue;
 use aes::{Aes128, Aes192, Aes256};
 use aes_gcm::aead::{AeadInOut, KeyInit, Nonce, Tag};
 use aes_gcm::{AesGcm, aes::cipher};
@@ -46,7 +46,7 @@ pub enum CipherError {
 }
 
 /// A cipher under one key.
-pub trait Cipher: Send + Sync {
+pub trait KeyedCipher: Send + Sync {
     /// Enciphers data in place. What is associated is authenticated with it, where the cipher authenticates; its tag, of
     /// [`CipherAlgorithm::tag_len`] octets, goes to `tag`. An initialization vector of a cipher that authenticates must not
     /// be used twice under one key, one of CBC must not be foreseen.
@@ -61,7 +61,7 @@ pub trait Cipher: Send + Sync {
     fn open(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &[u8]) -> Result<(), CipherError>;
 }
 
-impl core::fmt::Debug for dyn Cipher {
+impl core::fmt::Debug for dyn KeyedCipher {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Cipher(..)")
     }
@@ -108,15 +108,15 @@ impl CipherAlgorithm {
     /// The cipher under this key, with its salt where it has one; `None`: it has none of this length. Those that
     /// authenticate are AWS-LC's where the feature `tls` is on, but for wasm32, which are several times as fast.
     #[must_use]
-    pub fn with_key(self, key: &[u8]) -> Option<Box<dyn Cipher>> {
+    pub fn with_key(self, key: &[u8]) -> Option<Box<dyn KeyedCipher>> {
         #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
         if let Some(cipher) = aws::with_key(self, key) {
             return Some(cipher);
         }
-        self.portable(key)
+        self.portable_cipher(key)
     }
-    pub(crate) fn portable(self, key: &[u8]) -> Option<Box<dyn Cipher>> {
-        fn cbc<C>(key: &[u8]) -> Option<Box<dyn Cipher>>
+    pub(crate) fn portable_cipher(self, key: &[u8]) -> Option<Box<dyn KeyedCipher>> {
+        fn cbc_cipher<C>(key: &[u8]) -> Option<Box<dyn KeyedCipher>>
         where
             C: cipher::KeyInit
                 + cipher::BlockCipherEncrypt
@@ -125,28 +125,30 @@ impl CipherAlgorithm {
                 + Sync
                 + 'static,
         {
-            Some(Box::new(Cbc(C::new_from_slice(key).ok()?)))
+            Some(Box::new(CbcCipher(C::new_from_slice(key).ok()?)))
         }
-        fn aead<A: AeadInOut + KeyInit + Send + Sync + 'static>(key: &[u8]) -> Option<Box<dyn Cipher>> {
+        fn aead_cipher<A: AeadInOut + KeyInit + Send + Sync + 'static>(
+            key: &[u8],
+        ) -> Option<Box<dyn KeyedCipher>> {
             let (key, salt) = key.split_last_chunk::<SALT>()?;
-            Some(Box::new(Aead { cipher: A::new_from_slice(key).ok()?, salt: (*salt).into() }))
+            Some(Box::new(PortableAead { cipher: A::new_from_slice(key).ok()?, salt: (*salt).into() }))
         }
         match (self, key.len()) {
-            (Self::TripleDesCbc, _) => cbc::<TdesEde3>(key),
-            (Self::AesCbc, 16) => cbc::<Aes128>(key),
-            (Self::AesCbc, 24) => cbc::<Aes192>(key),
-            (Self::AesCbc, _) => cbc::<Aes256>(key),
-            (Self::AesGcm, 20) => aead::<AesGcm<Aes128, cipher::consts::U12>>(key),
-            (Self::AesGcm, 28) => aead::<AesGcm<Aes192, cipher::consts::U12>>(key),
-            (Self::AesGcm, _) => aead::<AesGcm<Aes256, cipher::consts::U12>>(key),
-            (Self::ChaCha20Poly1305, _) => aead::<chacha20poly1305::ChaCha20Poly1305>(key),
+            (Self::TripleDesCbc, _) => cbc_cipher::<TdesEde3>(key),
+            (Self::AesCbc, 16) => cbc_cipher::<Aes128>(key),
+            (Self::AesCbc, 24) => cbc_cipher::<Aes192>(key),
+            (Self::AesCbc, _) => cbc_cipher::<Aes256>(key),
+            (Self::AesGcm, 20) => aead_cipher::<AesGcm<Aes128, cipher::consts::U12>>(key),
+            (Self::AesGcm, 28) => aead_cipher::<AesGcm<Aes192, cipher::consts::U12>>(key),
+            (Self::AesGcm, _) => aead_cipher::<AesGcm<Aes256, cipher::consts::U12>>(key),
+            (Self::ChaCha20Poly1305, _) => aead_cipher::<chacha20poly1305::ChaCha20Poly1305>(key),
         }
     }
 }
 
-struct Cbc<C>(C);
+struct CbcCipher<C>(C);
 
-impl<C> Cipher for Cbc<C>
+impl<C> KeyedCipher for CbcCipher<C>
 where
     C: cipher::BlockCipherEncrypt + cipher::BlockCipherDecrypt + Send + Sync,
 {
@@ -164,13 +166,13 @@ where
     }
 }
 
-struct Aead<A> {
+struct PortableAead<A> {
     cipher: A,
-    salt: Key<[u8; SALT]>,
+    salt: SecretValue<[u8; SALT]>,
 }
 
-impl<A: AeadInOut> Aead<A> {
-    fn nonce(&self, iv: &[u8]) -> Result<Nonce<A>, CipherError> {
+impl<A: AeadInOut> PortableAead<A> {
+    fn build_nonce(&self, iv: &[u8]) -> Result<Nonce<A>, CipherError> {
         let iv: [u8; 8] = iv.try_into().map_err(|_| CipherError::Length)?;
         let mut nonce = Nonce::<A>::default();
         nonce[..SALT].copy_from_slice(&*self.salt);
@@ -179,9 +181,9 @@ impl<A: AeadInOut> Aead<A> {
     }
 }
 
-impl<A: AeadInOut + Send + Sync> Cipher for Aead<A> {
+impl<A: AeadInOut + Send + Sync> KeyedCipher for PortableAead<A> {
     fn seal(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &mut [u8]) -> Result<(), CipherError> {
-        let made = self.cipher.encrypt_inout_detached(&self.nonce(iv)?, associated, data.into());
+        let made = self.cipher.encrypt_inout_detached(&self.build_nonce(iv)?, associated, data.into());
         let made = made.map_err(|_| CipherError::Length)?;
         if tag.len() != made.len() {
             return Err(CipherError::Length);
@@ -191,7 +193,7 @@ impl<A: AeadInOut + Send + Sync> Cipher for Aead<A> {
     }
     fn open(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &[u8]) -> Result<(), CipherError> {
         let tag: &Tag<A> = tag.try_into().map_err(|_| CipherError::Length)?;
-        let opened = self.cipher.decrypt_inout_detached(&self.nonce(iv)?, associated, data.into(), tag);
+        let opened = self.cipher.decrypt_inout_detached(&self.build_nonce(iv)?, associated, data.into(), tag);
         opened.map_err(|_| CipherError::Tag)
     }
 }
@@ -199,7 +201,7 @@ impl<A: AeadInOut + Send + Sync> Cipher for Aead<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vectors::octets;
+    use crate::vectors::hex_octets;
     use alloc::vec;
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -208,17 +210,17 @@ mod tests {
     fn triple_des_of_sp_800_20_in_cbc_mode() {
         // With three equal keys it is DES; the variable plaintext test of NIST SP 800-20, table A.1, first row.
         let cipher = CipherAlgorithm::TripleDesCbc.with_key(&[1; 24]).unwrap();
-        let mut data = octets("80000000000000000000000000000000");
+        let mut data = hex_octets("80000000000000000000000000000000");
         cipher.seal(&[0; 8], &[], &mut data, &mut []).unwrap();
-        assert_eq!(data[..8], octets("95f8a5e5dd31d900"));
+        assert_eq!(data[..8], hex_octets("95f8a5e5dd31d900"));
         let mut second = data[..8].to_vec();
         cipher.seal(&[0; 8], &[], &mut second, &mut []).unwrap();
         assert_eq!(data[8..], second, "each block is mixed with the one before");
         cipher.open(&[0; 8], &[], &mut data, &[]).unwrap();
-        assert_eq!(data, octets("80000000000000000000000000000000"));
+        assert_eq!(data, hex_octets("80000000000000000000000000000000"));
     }
 
-    fn ciphers() -> Vec<(CipherAlgorithm, usize)> {
+    fn all_ciphers() -> Vec<(CipherAlgorithm, usize)> {
         let bits = [0, 128, 192, 256].into_iter();
         let all = bits.flat_map(|bits| CipherAlgorithm::ALL.map(|a| Some((a, a.key_len(bits)?))));
         all.flatten().collect()
@@ -226,10 +228,10 @@ mod tests {
 
     #[test]
     fn a_key_of_another_length_makes_no_cipher() {
-        assert_eq!(ciphers().len(), 10);
+        assert_eq!(all_ciphers().len(), 10);
         for length in 0..64 {
             for algorithm in CipherAlgorithm::ALL {
-                let fits = ciphers().contains(&(algorithm, length));
+                let fits = all_ciphers().contains(&(algorithm, length));
                 assert_eq!(algorithm.with_key(&vec![7; length]).is_some(), fits, "{algorithm}, {length}");
             }
         }
@@ -242,7 +244,7 @@ mod tests {
             which in 0usize..10, key: [u8; 36], iv: [u8; 16], associated: Vec<u8>, blocks in 1usize..5, fill: u8,
             at: prop::sample::Index, flip in 1u8..,
         ) {
-            let (algorithm, length) = ciphers()[which];
+            let (algorithm, length) = all_ciphers()[which];
             let cipher = algorithm.with_key(&key[..length]).unwrap();
             let iv = &iv[..algorithm.iv_len()];
             // Blocks of 16 octets, also where a cipher has shorter ones: a single octet can be its own ciphertext.

@@ -5,8 +5,8 @@
 
 mod block;
 
-use crate::Key;
-use block::{BLOCK, INITIAL, Message, State};
+use crate::SecretValue;
+use block::{BLOCK, INITIAL, Md5Message, Md5State};
 
 /// Octets of an MD5 digest, and of an HMAC-MD5.
 pub const MD5_LEN: usize = 16;
@@ -15,26 +15,26 @@ pub const MD5_LEN: usize = 16;
 #[inline]
 #[must_use]
 pub fn md5(parts: &[&[u8]]) -> [u8; MD5_LEN] {
-    Message::plain(parts, &[]).run()
+    Md5Message::for_parts(parts, &[]).compute_digest()
 }
 
 /// 16 octets that stand in a message in place of what its parts have there, and where they begin: how many octets of the
 /// parts lie before them. What lies beyond the parts is left out.
-pub type Overlay<'a> = (usize, &'a [u8; 16]);
+pub type DigestOverlay<'a> = (usize, &'a [u8; 16]);
 
 /// The MD5 digest of the concatenation of `parts` with other octets at some places: faster than with parts that are cut there.
 #[inline]
 #[must_use]
-pub fn md5_over(parts: &[&[u8]], over: &[Overlay<'_>]) -> [u8; MD5_LEN] {
-    Message::plain(parts, over).run()
+pub fn md5_over(parts: &[&[u8]], over: &[DigestOverlay<'_>]) -> [u8; MD5_LEN] {
+    Md5Message::for_parts(parts, over).compute_digest()
 }
 
 /// HMAC-MD5 (RFC 2104) under one key, whose two key blocks are hashed once: each message then costs its
 /// own blocks and one more.
 #[derive(Clone)]
 pub struct HmacMd5Key {
-    inner: Key<State>,
-    outer: Key<State>,
+    inner: SecretValue<Md5State>,
+    outer: SecretValue<Md5State>,
 }
 
 impl HmacMd5Key {
@@ -49,7 +49,7 @@ impl HmacMd5Key {
         }
         let (mut inner, mut outer) = (INITIAL, INITIAL);
         let pads = [block.map(|octet| octet ^ 0x36), block.map(|octet| octet ^ 0x5c)];
-        block::compress([&mut inner, &mut outer], &pads);
+        block::compress_blocks([&mut inner, &mut outer], &pads);
         Self { inner: inner.into(), outer: outer.into() }
     }
     /// The code of the concatenation of `parts`.
@@ -61,27 +61,27 @@ impl HmacMd5Key {
     /// The code of the concatenation of `parts` with other octets at some places, as [`md5_over`] has them.
     #[inline]
     #[must_use]
-    pub fn mac_over(&self, parts: &[&[u8]], over: &[Overlay<'_>]) -> [u8; MD5_LEN] {
-        Message::keyed(*self.inner, *self.outer, parts, over).run()
+    pub fn mac_over(&self, parts: &[&[u8]], over: &[DigestOverlay<'_>]) -> [u8; MD5_LEN] {
+        Md5Message::with_key_states(*self.inner, *self.outer, parts, over).compute_digest()
     }
     /// What [`mac_over`](Self::mac_over) gives for one message, and beside it what [`md5_over`] gives for another: both in
     /// little more time than the longer of the two takes.
     #[must_use]
-    pub fn mac_beside_md5(
+    pub fn mac_with_md5(
         &self,
-        (parts, over): (&[&[u8]], &[Overlay<'_>]),
-        (other_parts, other_over): (&[&[u8]], &[Overlay<'_>]),
+        (parts, over): (&[&[u8]], &[DigestOverlay<'_>]),
+        (other_parts, other_over): (&[&[u8]], &[DigestOverlay<'_>]),
     ) -> ([u8; MD5_LEN], [u8; MD5_LEN]) {
-        block::run_both(
-            Message::keyed(*self.inner, *self.outer, parts, over),
-            Message::plain(other_parts, other_over),
+        block::digest_pair(
+            Md5Message::with_key_states(*self.inner, *self.outer, parts, over),
+            Md5Message::for_parts(other_parts, other_over),
         )
     }
     /// Whether `tag` is the code of the concatenation of `parts`; in constant time.
     #[inline]
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
-        equal(&self.mac(parts), tag)
+        constant_time_eq(&self.mac(parts), tag)
     }
 }
 
@@ -94,7 +94,7 @@ impl core::fmt::Debug for HmacMd5Key {
 /// SipHash-2-4 (Aumasson and Bernstein, 2012) under one key: the code of a short message, in a fraction of the time that
 /// HMAC-MD5 takes. For tags of a server's own, which no protocol prescribes.
 #[derive(Clone)]
-pub struct SipHashKey(Key<[u8; 16]>);
+pub struct SipHashKey(SecretValue<[u8; 16]>);
 
 impl SipHashKey {
     /// From 16 octets that nobody can guess.
@@ -140,7 +140,7 @@ pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
 /// Whether two byte strings are equal, in time that depends on their lengths alone.
 #[inline]
 #[must_use]
-pub fn equal(a: &[u8], b: &[u8]) -> bool {
+pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     use subtle::ConstantTimeEq;
     // By words: an octet at a time, the comparison costs a tenth of the digest.
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(format!("{key:?}"), "SipHashKey(..)");
     }
 
-    fn hex(digest: [u8; 16]) -> String {
+    fn to_hex(digest: [u8; 16]) -> String {
         digest.iter().map(|b| format!("{b:02x}")).collect()
     }
 
@@ -199,9 +199,9 @@ mod tests {
                 "57edf4a22be3c955ac49da2e2107b67a",
             ),
         ] {
-            assert_eq!(hex(md5(&[text.as_bytes()])), want);
+            assert_eq!(to_hex(md5(&[text.as_bytes()])), want);
             let (a, b) = text.as_bytes().split_at(text.len() / 2);
-            assert_eq!(hex(md5(&[a, b])), want);
+            assert_eq!(to_hex(md5(&[a, b])), want);
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
             ),
         ] {
             let key = HmacMd5Key::new(&key);
-            assert_eq!(hex(key.mac(&[&data])), want);
+            assert_eq!(to_hex(key.mac(&[&data])), want);
             assert!(key.verify(&[&data[..3], &data[3..]], &key.mac(&[&data])));
             assert!(!key.verify(&[&data[1..]], &key.mac(&[&data])));
         }
@@ -253,24 +253,28 @@ mod tests {
             prop_assert_eq!(ours.mac(&parts), other_mac(parts.concat()));
             prop_assert_eq!(ours.mac_over(&parts, &over), other_mac(whole(&parts, &over)));
             let both = (other_mac(whole(&parts, &over)), other_md5(others.concat()));
-            prop_assert_eq!(ours.mac_beside_md5((&parts, &over), (&others, &[])), both);
+            prop_assert_eq!(ours.mac_with_md5((&parts, &over), (&others, &[])), both);
             let both = (other_mac(parts.concat()), other_md5(whole(&others, &over)));
-            prop_assert_eq!(ours.mac_beside_md5((&parts, &[]), (&others, &over)), both);
+            prop_assert_eq!(ours.mac_with_md5((&parts, &[]), (&others, &over)), both);
         }
     }
 
     #[test]
     fn unequal_lengths_differ() {
-        assert!(equal(b"ab", b"ab") && !equal(b"ab", b"ac") && !equal(b"ab", b"abc"));
+        assert!(
+            constant_time_eq(b"ab", b"ab")
+                && !constant_time_eq(b"ab", b"ac")
+                && !constant_time_eq(b"ab", b"abc")
+        );
         let octets: Vec<u8> = (0..40).collect();
         for length in 0..=octets.len() {
             let (head, tail) = octets.split_at(length);
-            assert!(equal(head, &octets.clone()[..length]));
-            assert!(tail.is_empty() || !equal(head, &octets) && !equal(&octets, head));
+            assert!(constant_time_eq(head, &octets.clone()[..length]));
+            assert!(tail.is_empty() || !constant_time_eq(head, &octets) && !constant_time_eq(&octets, head));
             for i in 0..length {
                 let mut other = head.to_vec();
                 other[i] ^= 0x80;
-                assert!(!equal(head, &other), "octet {i} of {length}");
+                assert!(!constant_time_eq(head, &other), "octet {i} of {length}");
             }
         }
     }

@@ -73,14 +73,14 @@ struct FaultText<'a> {
 
 impl TlsFault {
     /// What happened, for people, where the other side is called so: "the device", "the server".
-    pub fn told(self, peer: &str) -> impl fmt::Display {
+    pub fn describe_for(self, peer: &str) -> impl fmt::Display {
         FaultText { fault: self, peer }
     }
 }
 
 impl fmt::Display for TlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told("the peer").fmt(f)
+        self.describe_for("the peer").fmt(f)
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
             assert_eq!(alert.to_string(), name);
         }
         assert_eq!((Alert(200).to_string(), Alert(200).label()), ("200".into(), "alert-other"));
-        let said = TlsFault::Alert(Alert(48)).told("the device").to_string();
+        let said = TlsFault::Alert(Alert(48)).describe_for("the device").to_string();
         assert_eq!(
             said,
             "the device complains by TLS alert unknown_ca: it does not know the authority of our certificate"
@@ -271,7 +271,7 @@ mod tests {
         let names: BTreeSet<&str> = all.iter().map(|fault| fault.name()).collect();
         let texts: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
         assert_eq!((names.len(), texts.len()), (all.len(), all.len()));
-        let revoked = TlsFault::Certificate(CertificateFault::Revoked).told("the server").to_string();
+        let revoked = TlsFault::Certificate(CertificateFault::Revoked).describe_for("the server").to_string();
         assert_eq!(revoked, "the server's certificate is revoked: it is on its authority's list");
         assert!(names.iter().all(|n| n.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')), "{names:?}");
     }

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 /// The SHA-256 fingerprint of a certificate's DER.
 #[must_use]
-pub fn sha256(der: &[u8]) -> [u8; 32] {
+pub fn sha256_fingerprint(der: &[u8]) -> [u8; 32] {
     Sha256::digest(der).into()
 }
 
@@ -12,7 +12,7 @@ pub fn sha256(der: &[u8]) -> [u8; 32] {
 mod tests {
     #[test]
     fn the_vector_of_fips_180() {
-        let digest = super::sha256(b"abc");
+        let digest = super::sha256_fingerprint(b"abc");
         assert_eq!(digest[..4], [0xba, 0x78, 0x16, 0xbf]);
         assert_eq!(digest[28..], [0xf2, 0x00, 0x15, 0xad]);
     }

@@ -8,7 +8,7 @@ const BLOCK: usize = 64;
 
 /// The code of the concatenation of `parts` under a key of any length.
 #[must_use]
-pub fn sha256(key: &[u8], parts: &[&[u8]]) -> [u8; LEN] {
+pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; LEN] {
     let mut block = [0; BLOCK];
     match block.get_mut(..key.len()) {
         Some(head) => head.copy_from_slice(key),
@@ -37,13 +37,13 @@ mod tests {
             let mut other = hmac::Hmac::<sha2::Sha256>::new_from_slice(&key).unwrap();
             other.update(&data);
             let (a, b) = data.split_at(cut.min(data.len()));
-            prop_assert_eq!(&super::sha256(&key, &[a, b])[..], &other.finalize().into_bytes()[..]);
+            prop_assert_eq!(&super::hmac_sha256(&key, &[a, b])[..], &other.finalize().into_bytes()[..]);
         }
     }
 
     #[test]
     fn the_second_vector_of_rfc_4231() {
-        let code = super::sha256(b"Jefe", &[b"what do ya want for nothing?"]);
+        let code = super::hmac_sha256(b"Jefe", &[b"what do ya want for nothing?"]);
         assert_eq!(code[..4], [0x5b, 0xdc, 0xc1, 0x46]);
         assert_eq!(code[28..], [0x64, 0xec, 0x38, 0x43]);
     }

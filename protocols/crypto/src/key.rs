@@ -1,6 +1,6 @@
 //! Octets that nobody else may learn.
 
-use crate::digest::equal;
+use crate::digest::constant_time_eq;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 ///
 /// A copy that is made of what it holds (`*key`, `to_vec`) is the maker's to overwrite.
 #[derive(Clone)]
-pub struct Key<B: Zeroize = Vec<u8>>(Zeroizing<B>);
+pub struct SecretValue<B: Zeroize = Vec<u8>>(Zeroizing<B>);
 
-impl<B: Zeroize> Key<B> {
+impl<B: Zeroize> SecretValue<B> {
     /// Takes these octets.
     #[must_use]
     pub fn new(octets: B) -> Self {
@@ -24,47 +24,47 @@ impl<B: Zeroize> Key<B> {
     }
 }
 
-impl<B: Zeroize> From<B> for Key<B> {
+impl<B: Zeroize> From<B> for SecretValue<B> {
     fn from(octets: B) -> Self {
         Self::new(octets)
     }
 }
 
-impl From<&[u8]> for Key {
+impl From<&[u8]> for SecretValue {
     fn from(octets: &[u8]) -> Self {
         Self::new(octets.to_vec())
     }
 }
 
-impl From<&str> for Key<String> {
+impl From<&str> for SecretValue<String> {
     fn from(text: &str) -> Self {
         Self::new(text.into())
     }
 }
 
-impl<B: Zeroize> Deref for Key<B> {
+impl<B: Zeroize> Deref for SecretValue<B> {
     type Target = B;
     fn deref(&self) -> &B {
         &self.0
     }
 }
 
-impl<B: Zeroize> DerefMut for Key<B> {
+impl<B: Zeroize> DerefMut for SecretValue<B> {
     fn deref_mut(&mut self) -> &mut B {
         &mut self.0
     }
 }
 
-impl<B: Zeroize + AsRef<[u8]>> PartialEq for Key<B> {
+impl<B: Zeroize + AsRef<[u8]>> PartialEq for SecretValue<B> {
     /// In a time that does not depend on where they differ.
     fn eq(&self, other: &Self) -> bool {
-        equal((**self).as_ref(), (**other).as_ref())
+        constant_time_eq((**self).as_ref(), (**other).as_ref())
     }
 }
 
-impl<B: Zeroize + AsRef<[u8]>> Eq for Key<B> {}
+impl<B: Zeroize + AsRef<[u8]>> Eq for SecretValue<B> {}
 
-impl<B: Zeroize> fmt::Debug for Key<B> {
+impl<B: Zeroize> fmt::Debug for SecretValue<B> {
     /// Without the octets, nor how many there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
@@ -79,8 +79,8 @@ mod tests {
     use core::cell::Cell;
 
     /// Octets that say when they are overwritten.
-    struct Watched(Rc<Cell<bool>>);
-    impl Zeroize for Watched {
+    struct ZeroizeProbe(Rc<Cell<bool>>);
+    impl Zeroize for ZeroizeProbe {
         fn zeroize(&mut self) {
             self.0.set(true);
         }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_key_is_overwritten_when_it_is_dropped() {
         let overwritten = Rc::new(Cell::new(false));
-        let key = Key::new(Watched(overwritten.clone()));
+        let key = SecretValue::new(ZeroizeProbe(overwritten.clone()));
         assert!(!overwritten.get());
         drop(key);
         assert!(overwritten.get());
@@ -97,8 +97,12 @@ mod tests {
 
     #[test]
     fn a_key_is_not_printed_and_is_compared_by_its_octets() {
-        let (key, same) = (Key::new([1u8, 2, 3]), Key::new([1u8, 2, 3]));
-        assert_eq!(format!("{key:?} {:?}", Key::from("secret")), "Key(..) Key(..)");
-        assert!(key == same && key != Key::new([1, 2, 4]) && Key::from(&b"ab"[..]) != Key::from(&b"abc"[..]));
+        let (key, same) = (SecretValue::new([1u8, 2, 3]), SecretValue::new([1u8, 2, 3]));
+        assert_eq!(format!("{key:?} {:?}", SecretValue::from("secret")), "Key(..) Key(..)");
+        assert!(
+            key == same
+                && key != SecretValue::new([1, 2, 4])
+                && SecretValue::from(&b"ab"[..]) != SecretValue::from(&b"abc"[..])
+        );
     }
 }

@@ -29,5 +29,5 @@ pub mod wycheproof;
 #[cfg(feature = "tls")]
 pub mod x509;
 
-pub use key::Key;
-pub use version::Version;
+pub use key::SecretValue;
+pub use version::TlsVersion;

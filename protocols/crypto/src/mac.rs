@@ -1,7 +1,7 @@
 //! Message authentication codes, by a name: HMAC with SHA-1 and SHA-2 (RFC 2104, RFC 4868) and AES-XCBC-MAC (RFC 3566,
 //! RFC 4434). SHA-1 is broken as a hash and is here because protocols that are in use name it.
 
-use crate::Key;
+use crate::SecretValue;
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use alloc::boxed::Box;
@@ -27,18 +27,18 @@ usher_core::named! {
 }
 
 /// A code under one key.
-pub trait Mac: Send + Sync {
+pub trait KeyedMac: Send + Sync {
     /// Appends the whole code of the concatenation of `parts`.
-    fn code(&self, parts: &[&[u8]], out: &mut Vec<u8>);
+    fn append_code(&self, parts: &[&[u8]], out: &mut Vec<u8>);
     /// Writes the first octets of the code, as many as `out` has; what it has beyond the code is left as it is.
-    fn truncated(&self, parts: &[&[u8]], out: &mut [u8]);
+    fn write_truncated(&self, parts: &[&[u8]], out: &mut [u8]);
 }
 
-fn write(code: &[u8], out: &mut [u8]) {
+fn write_prefix(code: &[u8], out: &mut [u8]) {
     out.iter_mut().zip(code).for_each(|(octet, of_code)| *octet = *of_code);
 }
 
-impl core::fmt::Debug for dyn Mac {
+impl core::fmt::Debug for dyn KeyedMac {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Mac(..)")
     }
@@ -59,75 +59,75 @@ impl MacAlgorithm {
     /// The code under this key, which may be of any length: one of AES-XCBC that is not of 16 octets is made one as
     /// RFC 4434 §2 says.
     #[must_use]
-    pub fn with_key(self, key: &[u8]) -> Box<dyn Mac> {
+    pub fn with_key(self, key: &[u8]) -> Box<dyn KeyedMac> {
         match self {
-            Self::HmacSha1 => keyed::<Hmac<sha1::Sha1>>(key),
-            Self::HmacSha256 => keyed::<Hmac<sha2::Sha256>>(key),
-            Self::HmacSha384 => keyed::<Hmac<sha2::Sha384>>(key),
-            Self::HmacSha512 => keyed::<Hmac<sha2::Sha512>>(key),
-            Self::AesXcbc => Box::new(Xcbc::new(key)),
+            Self::HmacSha1 => keyed_hmac::<Hmac<sha1::Sha1>>(key),
+            Self::HmacSha256 => keyed_hmac::<Hmac<sha2::Sha256>>(key),
+            Self::HmacSha384 => keyed_hmac::<Hmac<sha2::Sha384>>(key),
+            Self::HmacSha512 => keyed_hmac::<Hmac<sha2::Sha512>>(key),
+            Self::AesXcbc => Box::new(AesXcbcMac::new(key)),
         }
     }
 }
 
-struct Keyed<M>(M);
+struct KeyedHmac<M>(M);
 
-fn keyed<M>(key: &[u8]) -> Box<dyn Mac>
+fn keyed_hmac<M>(key: &[u8]) -> Box<dyn KeyedMac>
 where
     M: hmac::Mac + hmac::KeyInit + Clone + Send + Sync + 'static,
 {
     // HMAC takes keys of any length, so that the other branch is never taken; a MAC under no key convinces nobody.
     match <M as hmac::KeyInit>::new_from_slice(key) {
-        Ok(mac) => Box::new(Keyed(mac)),
-        Err(_) => Box::new(Keyed(<M as hmac::KeyInit>::new(&Default::default()))),
+        Ok(mac) => Box::new(KeyedHmac(mac)),
+        Err(_) => Box::new(KeyedHmac(<M as hmac::KeyInit>::new(&Default::default()))),
     }
 }
 
-impl<M: hmac::Mac + Clone + Send + Sync> Mac for Keyed<M> {
-    fn code(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+impl<M: hmac::Mac + Clone + Send + Sync> KeyedMac for KeyedHmac<M> {
+    fn append_code(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
         let mut mac = self.0.clone();
         parts.iter().for_each(|part| mac.update(part));
         out.extend_from_slice(&mac.finalize().into_bytes());
     }
-    fn truncated(&self, parts: &[&[u8]], out: &mut [u8]) {
+    fn write_truncated(&self, parts: &[&[u8]], out: &mut [u8]) {
         let mut mac = self.0.clone();
         parts.iter().for_each(|part| mac.update(part));
-        write(&mac.finalize().into_bytes(), out);
+        write_prefix(&mac.finalize().into_bytes(), out);
     }
 }
 
 const BLOCK: usize = 16;
 
 /// AES-XCBC-MAC (RFC 3566 §4): K1 as a cipher, K2 and K3.
-struct Xcbc {
+struct AesXcbcMac {
     cipher: Aes128,
-    full: Key<[u8; BLOCK]>,
-    padded: Key<[u8; BLOCK]>,
+    full: SecretValue<[u8; BLOCK]>,
+    padded: SecretValue<[u8; BLOCK]>,
 }
 
-impl Xcbc {
+impl AesXcbcMac {
     fn new(key: &[u8]) -> Self {
-        let mut whole = Key::new([0; BLOCK]);
+        let mut whole = SecretValue::new([0; BLOCK]);
         if let Some(head) = whole.get_mut(..key.len()) {
             head.copy_from_slice(key);
         } else {
-            *whole = Self::new(&[0; BLOCK]).run(&[key]);
+            *whole = Self::new(&[0; BLOCK]).compute_code(&[key]);
         }
         let derive = Aes128::new((&*whole).into());
         let subkey = |octet: u8| {
             let mut block = [octet; BLOCK].into();
             derive.encrypt_block(&mut block);
-            Key::new(block.into())
+            SecretValue::new(block.into())
         };
-        let first: Key<[u8; BLOCK]> = subkey(1);
+        let first: SecretValue<[u8; BLOCK]> = subkey(1);
         Self { cipher: Aes128::new((&*first).into()), full: subkey(2), padded: subkey(3) }
     }
 
-    fn run(&self, parts: &[&[u8]]) -> [u8; BLOCK] {
+    fn compute_code(&self, parts: &[&[u8]]) -> [u8; BLOCK] {
         let (mut state, mut at) = ([0; BLOCK], 0);
         for octet in parts.iter().copied().flatten() {
             if at == BLOCK {
-                state = self.encrypt(state);
+                state = self.encrypt_block(state);
                 at = 0;
             }
             state[at] ^= octet;
@@ -140,43 +140,43 @@ impl Xcbc {
             &self.padded
         };
         state.iter_mut().zip(last.iter()).for_each(|(a, b)| *a ^= b);
-        self.encrypt(state)
+        self.encrypt_block(state)
     }
 
-    fn encrypt(&self, state: [u8; BLOCK]) -> [u8; BLOCK] {
+    fn encrypt_block(&self, state: [u8; BLOCK]) -> [u8; BLOCK] {
         let mut block = state.into();
         self.cipher.encrypt_block(&mut block);
         block.into()
     }
 }
 
-impl Mac for Xcbc {
-    fn code(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.run(parts));
+impl KeyedMac for AesXcbcMac {
+    fn append_code(&self, parts: &[&[u8]], out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.compute_code(parts));
     }
-    fn truncated(&self, parts: &[&[u8]], out: &mut [u8]) {
-        write(&self.run(parts), out);
+    fn write_truncated(&self, parts: &[&[u8]], out: &mut [u8]) {
+        write_prefix(&self.compute_code(parts), out);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vectors::octets;
+    use crate::vectors::hex_octets;
 
-    fn code(algorithm: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    fn full_code(algorithm: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
-        algorithm.with_key(key).code(parts, &mut out);
+        algorithm.with_key(key).append_code(parts, &mut out);
         assert_eq!(out.len(), algorithm.output_len());
         let mut first = [0; 12];
-        algorithm.with_key(key).truncated(parts, &mut first);
+        algorithm.with_key(key).write_truncated(parts, &mut first);
         assert_eq!(first, out[..12]);
         out
     }
 
     #[test]
     fn xcbc_of_rfc_3566() {
-        let (key, message) = (octets("000102030405060708090a0b0c0d0e0f"), Vec::from_iter(0..34));
+        let (key, message) = (hex_octets("000102030405060708090a0b0c0d0e0f"), Vec::from_iter(0..34));
         for (length, want) in [
             (0, "75f0251d528ac01c4573dfd584d79f29"),
             (3, "5b376580ae2f19afe7219ceef172756f"),
@@ -186,10 +186,10 @@ mod tests {
             (34, "becbb3bccdb518a30677d5481fb6b4d8"),
         ] {
             let (a, b) = message[..length].split_at(length / 3);
-            assert_eq!(code(MacAlgorithm::AesXcbc, &key, &[a, b]), octets(want), "{length} octets");
+            assert_eq!(full_code(MacAlgorithm::AesXcbc, &key, &[a, b]), hex_octets(want), "{length} octets");
         }
-        let zeros = code(MacAlgorithm::AesXcbc, &key, &[&[0; 1000]]);
-        assert_eq!(zeros, octets("f0dafee895db30253761103b5d84528f"));
+        let zeros = full_code(MacAlgorithm::AesXcbc, &key, &[&[0; 1000]]);
+        assert_eq!(zeros, hex_octets("f0dafee895db30253761103b5d84528f"));
     }
 
     #[test]
@@ -200,7 +200,11 @@ mod tests {
             ("00010203040506070809", "0fa087af7d866e7653434e602fdde835"),
             ("000102030405060708090a0b0c0d0e0fedcb", "8cd3c93ae598a9803006ffb67c40e9e4"),
         ] {
-            assert_eq!(code(MacAlgorithm::AesXcbc, &octets(key), &[&message]), octets(want), "{key}");
+            assert_eq!(
+                full_code(MacAlgorithm::AesXcbc, &hex_octets(key), &[&message]),
+                hex_octets(want),
+                "{key}"
+            );
         }
     }
 

@@ -23,7 +23,7 @@ const MAX_WORK_KIB: u64 = 1024 * 1024;
 pub enum Argon2Fault {
     /// It is none, or not whole.
     #[error("only Argon2 hashes are served, written as $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")]
-    NotOne,
+    Malformed,
     /// `m` is above 256 MiB.
     #[error(
         "the Argon2 hash asks for m={kib} KiB of memory, and at most 262144 are served; hash the password anew"
@@ -65,15 +65,15 @@ pub fn argon2_hash(password: &[u8], salt: &[u8; SALT_LEN]) -> String {
 /// # Errors
 /// Why it is not.
 pub fn check_argon2(hash: &str) -> Result<(), Argon2Fault> {
-    readable(hash).map(drop)
+    parse_hash(hash).map(drop)
 }
 
-fn readable(hash: &str) -> Result<PasswordHash<'_>, Argon2Fault> {
-    let parsed = PasswordHash::new(hash).map_err(|_| Argon2Fault::NotOne)?;
+fn parse_hash(hash: &str) -> Result<PasswordHash<'_>, Argon2Fault> {
+    let parsed = PasswordHash::new(hash).map_err(|_| Argon2Fault::Malformed)?;
     if !parsed.algorithm.as_str().starts_with("argon2") || parsed.salt.is_none() || parsed.hash.is_none() {
-        return Err(Argon2Fault::NotOne);
+        return Err(Argon2Fault::Malformed);
     }
-    let params = Params::try_from(&parsed).map_err(|_| Argon2Fault::NotOne)?;
+    let params = Params::try_from(&parsed).map_err(|_| Argon2Fault::Malformed)?;
     let (kib, passes, lanes) = (params.m_cost(), params.t_cost(), params.p_cost());
     if kib > MAX_MEMORY_KIB {
         return Err(Argon2Fault::Memory { kib });
@@ -92,14 +92,14 @@ fn readable(hash: &str) -> Result<PasswordHash<'_>, Argon2Fault> {
 #[must_use]
 pub fn argon2_verify(hash: &str, password: &[u8]) -> bool {
     !password.is_empty()
-        && readable(hash).is_ok_and(|parsed| Argon2::default().verify_password(password, &parsed).is_ok())
+        && parse_hash(hash).is_ok_and(|parsed| Argon2::default().verify_password(password, &parsed).is_ok())
 }
 
 /// An Argon2 hash that takes as long to check as this one and is no password's: salt and digest have the same lengths and
 /// are all zeros. `None` where [`check_argon2`] does not take it.
 #[must_use]
 pub fn argon2_like(hash: &str) -> Option<String> {
-    let parsed = readable(hash).ok()?;
+    let parsed = parse_hash(hash).ok()?;
     let digest = hash.rfind('$').filter(|_| parsed.hash.is_some())?;
     let salt = hash.get(..digest)?.rfind('$')?;
     let zeros = |text: &str| text.chars().map(|c| if c == '$' { c } else { 'A' }).collect::<String>();
@@ -135,10 +135,10 @@ mod tests {
             std::format!("$argon2id$v=19${params}$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA")
         };
         for (hash, fault) in [
-            (String::new(), Argon2Fault::NotOne),
-            ("x".into(), Argon2Fault::NotOne),
-            ("$1$salt$hash".into(), Argon2Fault::NotOne),
-            ("$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ".into(), Argon2Fault::NotOne),
+            (String::new(), Argon2Fault::Malformed),
+            ("x".into(), Argon2Fault::Malformed),
+            ("$1$salt$hash".into(), Argon2Fault::Malformed),
+            ("$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ".into(), Argon2Fault::Malformed),
             (of("m=4194304,t=1,p=1"), Argon2Fault::Memory { kib: 4_194_304 }),
             (of("m=1024,t=1,p=17"), Argon2Fault::Lanes { lanes: 17 }),
             (of("m=8,t=4294967295,p=1"), Argon2Fault::Time { passes: 4_294_967_295, kib: 8 }),

@@ -1,9 +1,9 @@
 //! AES-SIV (RFC 5297) with AEAD_AES_SIV_CMAC_256's keys: authenticated encryption that needs no nonce. The same text under
 //! the same key is the same ciphertext, and nothing else of it is seen.
 
-use crate::Key;
+use crate::SecretValue;
 use crate::aes::{LEN, cmac};
-use crate::digest::equal;
+use crate::digest::constant_time_eq;
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use alloc::vec::Vec;
@@ -12,16 +12,16 @@ use alloc::vec::Vec;
 pub const OVERHEAD: usize = LEN;
 
 /// A key: the first half authenticates, the second encrypts (§2.2).
-pub type SivKey = Key<[u8; 2 * LEN]>;
+pub type SivKey = SecretValue<[u8; 2 * LEN]>;
 
 /// Doubling in GF(2^128) (§2.3).
-fn double(block: [u8; LEN]) -> [u8; LEN] {
+fn double_block(block: [u8; LEN]) -> [u8; LEN] {
     let number = u128::from_be_bytes(block);
     let reduced = if number >> 127 == 1 { 0x87 } else { 0 };
     (number << 1 ^ reduced).to_be_bytes()
 }
 
-fn xor(a: [u8; LEN], b: [u8; LEN]) -> [u8; LEN] {
+fn xor_blocks(a: [u8; LEN], b: [u8; LEN]) -> [u8; LEN] {
     (u128::from_be_bytes(a) ^ u128::from_be_bytes(b)).to_be_bytes()
 }
 
@@ -29,21 +29,21 @@ fn xor(a: [u8; LEN], b: [u8; LEN]) -> [u8; LEN] {
 fn s2v(key: &[u8; LEN], associated: &[&[u8]], text: &[u8]) -> [u8; LEN] {
     let mut d = cmac(key, &[&[0; LEN]]);
     for part in associated {
-        d = xor(double(d), cmac(key, &[part]));
+        d = xor_blocks(double_block(d), cmac(key, &[part]));
     }
     match text.split_last_chunk::<LEN>() {
-        Some((before, last)) => cmac(key, &[before, &xor(*last, d)]),
+        Some((before, last)) => cmac(key, &[before, &xor_blocks(*last, d)]),
         None => {
             let mut padded = [0; LEN];
             padded[..text.len()].copy_from_slice(text);
             padded[text.len()] = 0x80;
-            cmac(key, &[&xor(double(d), padded)])
+            cmac(key, &[&xor_blocks(double_block(d), padded)])
         }
     }
 }
 
 /// Encrypts or decrypts in counter mode (§2.5).
-fn ctr(key: &[u8; LEN], iv: &[u8; LEN], data: &mut [u8]) {
+fn apply_ctr(key: &[u8; LEN], iv: &[u8; LEN], data: &mut [u8]) {
     let cipher = Aes128::new(key.into());
     // Bits 31 and 63 are zero, so that an implementation may count in words.
     let begin = u128::from_be_bytes(*iv) & !(1 << 63 | 1 << 31);
@@ -54,8 +54,8 @@ fn ctr(key: &[u8; LEN], iv: &[u8; LEN], data: &mut [u8]) {
     }
 }
 
-fn halves(key: &SivKey) -> (Key<[u8; LEN]>, Key<[u8; LEN]>) {
-    let (mut mac, mut cipher) = (Key::new([0; LEN]), Key::new([0; LEN]));
+fn split_key(key: &SivKey) -> (SecretValue<[u8; LEN]>, SecretValue<[u8; LEN]>) {
+    let (mut mac, mut cipher) = (SecretValue::new([0; LEN]), SecretValue::new([0; LEN]));
     mac.copy_from_slice(&key[..LEN]);
     cipher.copy_from_slice(&key[LEN..]);
     (mac, cipher)
@@ -64,23 +64,23 @@ fn halves(key: &SivKey) -> (Key<[u8; LEN]>, Key<[u8; LEN]>) {
 /// Encrypts a text; it can be read with the same key and the same associated data only.
 #[must_use]
 pub fn seal(key: &SivKey, associated: &[&[u8]], text: &[u8]) -> Vec<u8> {
-    let (mac, cipher) = halves(key);
+    let (mac, cipher) = split_key(key);
     let iv = s2v(&mac, associated, text);
     let mut sealed = Vec::with_capacity(OVERHEAD + text.len());
     sealed.extend_from_slice(&iv);
     sealed.extend_from_slice(text);
-    ctr(&cipher, &iv, &mut sealed[OVERHEAD..]);
+    apply_ctr(&cipher, &iv, &mut sealed[OVERHEAD..]);
     sealed
 }
 
 /// The text that [`seal`] encrypted; `None` if that was with another key or other associated data, or was altered.
 #[must_use]
 pub fn open(key: &SivKey, associated: &[&[u8]], sealed: &[u8]) -> Option<Vec<u8>> {
-    let (mac, cipher) = halves(key);
+    let (mac, cipher) = split_key(key);
     let (iv, text) = sealed.split_first_chunk::<LEN>()?;
     let mut text = text.to_vec();
-    ctr(&cipher, iv, &mut text);
-    equal(&s2v(&mac, associated, &text), iv).then_some(text)
+    apply_ctr(&cipher, iv, &mut text);
+    constant_time_eq(&s2v(&mac, associated, &text), iv).then_some(text)
 }
 
 #[cfg(test)]
@@ -88,20 +88,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn octets(hex: &str) -> Vec<u8> {
+    fn hex_octets(hex: &str) -> Vec<u8> {
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
     }
-    fn key(hex: &str) -> SivKey {
-        Key::new(octets(hex).try_into().unwrap())
+    fn hex_key(hex: &str) -> SivKey {
+        SecretValue::new(hex_octets(hex).try_into().unwrap())
     }
 
     /// A.1, without a nonce.
     #[test]
     fn the_deterministic_vector_of_rfc_5297() {
-        let key = key("fffefdfcfbfaf9f8f7f6f5f4f3f2f1f0f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff");
-        let associated = octets("101112131415161718191a1b1c1d1e1f2021222324252627");
-        let text = octets("112233445566778899aabbccddee");
-        let sealed = octets("85632d07c6e8f37f950acd320a2ecc9340c02b9690c4dc04daef7f6afe5c");
+        let key = hex_key("fffefdfcfbfaf9f8f7f6f5f4f3f2f1f0f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff");
+        let associated = hex_octets("101112131415161718191a1b1c1d1e1f2021222324252627");
+        let text = hex_octets("112233445566778899aabbccddee");
+        let sealed = hex_octets("85632d07c6e8f37f950acd320a2ecc9340c02b9690c4dc04daef7f6afe5c");
         assert_eq!(seal(&key, &[&associated], &text), sealed);
         assert_eq!(open(&key, &[&associated], &sealed), Some(text));
     }
@@ -109,16 +109,16 @@ mod tests {
     /// A.2, with two parts of associated data and a nonce, which is the last of them.
     #[test]
     fn the_nonce_based_vector_of_rfc_5297() {
-        let key = key("7f7e7d7c7b7a79787776757473727170404142434445464748494a4b4c4d4e4f");
+        let key = hex_key("7f7e7d7c7b7a79787776757473727170404142434445464748494a4b4c4d4e4f");
         let associated = [
             "00112233445566778899aabbccddeeffdeaddadadeaddadaffeeddccbbaa99887766554433221100",
             "102030405060708090a0",
             "09f911029d74e35bd84156c5635688c0",
         ]
-        .map(octets);
+        .map(hex_octets);
         let associated: Vec<&[u8]> = associated.iter().map(Vec::as_slice).collect();
         let text = b"this is some plaintext to encrypt using SIV-AES";
-        let sealed = octets(
+        let sealed = hex_octets(
             "7bdb6e3b432667eb06f4d14bff2fbd0fcb900f2fddbe404326601965c889bf17dba77ceb094fa663b7a3f748ba8af829\
              ea64ad544a272e9c485b62a3fd5c0d",
         );
@@ -131,7 +131,7 @@ mod tests {
         fn what_is_sealed_is_opened_and_nothing_else(
             text in proptest::collection::vec(any::<u8>(), 0..100), secret: [u8; 32], at in 0usize..200, bit in 0u8..8,
         ) {
-            let key = Key::new(secret);
+            let key = SecretValue::new(secret);
             let mut sealed = seal(&key, &[b"a"], &text);
             prop_assert_eq!(sealed.len(), text.len() + OVERHEAD);
             prop_assert_eq!(open(&key, &[b"a"], &sealed), Some(text));

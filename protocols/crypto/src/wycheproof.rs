@@ -3,7 +3,7 @@
 //!
 //! Of sets that have more, what the wire can bear is tried: nonces of 96 and tags of 128 bits, points that are not compressed.
 
-use crate::cipher::{Cipher, CipherAlgorithm, CipherError, SALT, TAG};
+use crate::cipher::{CipherAlgorithm, CipherError, KeyedCipher, SALT, TAG};
 use crate::exchange::{ExchangeAlgorithm, ExchangeError};
 use crate::mac::MacAlgorithm;
 use crate::signature::SignatureScheme;
@@ -20,11 +20,11 @@ macro_rules! set {
 }
 
 /// How a cipher is made, AWS-LC's or the portable one.
-type Make = fn(CipherAlgorithm, &[u8]) -> Option<Box<dyn Cipher>>;
+type CipherFactory = fn(CipherAlgorithm, &[u8]) -> Option<Box<dyn KeyedCipher>>;
 
 /// What came of a set of vectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct WycheproofOutcome {
     /// Of which primitive it is.
     pub primitive: &'static str,
     /// How many vectors were tried.
@@ -35,12 +35,12 @@ pub struct Outcome {
     pub differ: Vec<usize>,
 }
 
-impl Outcome {
+impl WycheproofOutcome {
     const fn new(primitive: &'static str) -> Self {
         Self { primitive, tried: 0, to_refuse: 0, differ: Vec::new() }
     }
 
-    fn take(&mut self, number: usize, result: TestResult, as_it_has_to_be: bool) {
+    fn record_result(&mut self, number: usize, result: TestResult, as_it_has_to_be: bool) {
         self.tried += 1;
         self.to_refuse += usize::from(result == TestResult::Invalid);
         if !as_it_has_to_be {
@@ -51,7 +51,7 @@ impl Outcome {
 
 /// All sets.
 #[must_use]
-pub fn all() -> Vec<Outcome> {
+pub fn run_all() -> Vec<WycheproofOutcome> {
     let macs = [
         (MacAlgorithm::HmacSha1, set!("hmac-sha1"), "HMAC-SHA-1"),
         (MacAlgorithm::HmacSha256, set!("hmac-sha256"), "HMAC-SHA-256"),
@@ -60,41 +60,46 @@ pub fn all() -> Vec<Outcome> {
     ];
     let gcm = CipherAlgorithm::AesGcm;
     let chacha = CipherAlgorithm::ChaCha20Poly1305;
-    let ciphers: [(Make, _, _, _); 4] = [
+    let ciphers: [(CipherFactory, _, _, _); 4] = [
         (|a, key| a.with_key(key), gcm, set!("aes-gcm"), "AES-GCM"),
-        (|a, key| a.portable(key), gcm, set!("aes-gcm"), "AES-GCM, portable"),
+        (|a, key| a.portable_cipher(key), gcm, set!("aes-gcm"), "AES-GCM, portable"),
         (|a, key| a.with_key(key), chacha, set!("chacha20-poly1305"), "ChaCha20-Poly1305"),
-        (|a, key| a.portable(key), chacha, set!("chacha20-poly1305"), "ChaCha20-Poly1305, portable"),
+        (|a, key| a.portable_cipher(key), chacha, set!("chacha20-poly1305"), "ChaCha20-Poly1305, portable"),
     ];
     let curves = [
         (ExchangeAlgorithm::Ecp256, set!("ecdh-p256"), "ECDH on P-256"),
         (ExchangeAlgorithm::Ecp384, set!("ecdh-p384"), "ECDH on P-384"),
     ];
-    let mut all: Vec<Outcome> =
-        macs.into_iter().map(|(algorithm, set, name)| codes(algorithm, set, name)).collect();
-    all.extend(ciphers.into_iter().map(|(make, algorithm, set, name)| sealed(make, algorithm, set, name)));
-    all.push(cbc());
-    all.push(x25519());
-    all.extend(curves.into_iter().map(|(algorithm, set, name)| curve(algorithm, set, name)));
-    all.push(signatures());
+    let mut all: Vec<WycheproofOutcome> =
+        macs.into_iter().map(|(algorithm, set, name)| run_macs(algorithm, set, name)).collect();
+    all.extend(ciphers.into_iter().map(|(make, algorithm, set, name)| run_aead(make, algorithm, set, name)));
+    all.push(run_cbc());
+    all.push(run_x25519());
+    all.extend(curves.into_iter().map(|(algorithm, set, name)| run_curve(algorithm, set, name)));
+    all.push(run_signatures());
     all
 }
 
-fn codes(algorithm: MacAlgorithm, set: &str, name: &'static str) -> Outcome {
-    let mut outcome = Outcome::new(name);
+fn run_macs(algorithm: MacAlgorithm, set: &str, name: &'static str) -> WycheproofOutcome {
+    let mut outcome = WycheproofOutcome::new(name);
     for group in serde_json::from_str::<mac::TestSet>(set).into_iter().flat_map(|set| set.test_groups) {
         for test in group.tests {
             let mut tag = vec![0; group.tag_size / 8];
-            algorithm.with_key(&test.key).truncated(&[&test.msg], &mut tag);
+            algorithm.with_key(&test.key).write_truncated(&[&test.msg], &mut tag);
             let fits = tag[..] == test.tag[..];
-            outcome.take(test.tc_id, test.result, fits == (test.result != TestResult::Invalid));
+            outcome.record_result(test.tc_id, test.result, fits == (test.result != TestResult::Invalid));
         }
     }
     outcome
 }
 
-fn sealed(make: Make, algorithm: CipherAlgorithm, set: &str, name: &'static str) -> Outcome {
-    let mut outcome = Outcome::new(name);
+fn run_aead(
+    make: CipherFactory,
+    algorithm: CipherAlgorithm,
+    set: &str,
+    name: &'static str,
+) -> WycheproofOutcome {
+    let mut outcome = WycheproofOutcome::new(name);
     let groups = serde_json::from_str::<aead::TestSet>(set).into_iter().flat_map(|set| set.test_groups);
     for group in groups.filter(|group| group.nonce_size == 96 && group.tag_size == 8 * TAG) {
         for test in group.tests {
@@ -111,15 +116,15 @@ fn sealed(make: Make, algorithm: CipherAlgorithm, set: &str, name: &'static str)
                 cipher.seal(iv, &test.aad, &mut data, &mut tag).ok()?;
                 Some(right && data[..] == test.ct[..] && tag[..] == test.tag[..])
             };
-            outcome.take(test.tc_id, test.result, both() == Some(true));
+            outcome.record_result(test.tc_id, test.result, both() == Some(true));
         }
     }
     outcome
 }
 
 /// Those that are right: which padding is wrong is for whoever pads (ESP and IKE have their own).
-fn cbc() -> Outcome {
-    let mut outcome = Outcome::new("AES-CBC");
+fn run_cbc() -> WycheproofOutcome {
+    let mut outcome = WycheproofOutcome::new("AES-CBC");
     let set = serde_json::from_str::<cipher::TestSet>(set!("aes-cbc")).into_iter();
     for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
         if test.result != TestResult::Valid {
@@ -136,30 +141,30 @@ fn cbc() -> Outcome {
             cipher.open(&test.nonce, &[], &mut data, &[]).ok()?;
             Some(right && data == plain)
         };
-        outcome.take(test.tc_id, test.result, both() == Some(true));
+        outcome.record_result(test.tc_id, test.result, both() == Some(true));
     }
     outcome
 }
 
-fn x25519() -> Outcome {
-    let mut outcome = Outcome::new("X25519");
+fn run_x25519() -> WycheproofOutcome {
+    let mut outcome = WycheproofOutcome::new("X25519");
     let set = serde_json::from_str::<xdh::TestSet>(set!("x25519")).into_iter();
     for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
         let zeros = test.shared_secret.iter().all(|octet| *octet == 0);
         let has_to = if zeros { TestResult::Invalid } else { test.result };
         let secret = ExchangeAlgorithm::X25519.with_private_key(&test.private_key);
-        let right = match secret.and_then(|ours| ours.finish(&test.public_key)) {
+        let right = match secret.and_then(|ours| ours.derive_secret(&test.public_key)) {
             Ok(secret) => !zeros && secret[..] == test.shared_secret[..],
             // RFC 8031, 2: a secret of zeros is none.
             Err(error) => zeros && error == ExchangeError::Public,
         };
-        outcome.take(test.tc_id, has_to, right);
+        outcome.record_result(test.tc_id, has_to, right);
     }
     outcome
 }
 
-fn curve(algorithm: ExchangeAlgorithm, set: &str, name: &'static str) -> Outcome {
-    let mut outcome = Outcome::new(name);
+fn run_curve(algorithm: ExchangeAlgorithm, set: &str, name: &'static str) -> WycheproofOutcome {
+    let mut outcome = WycheproofOutcome::new(name);
     let octets = if algorithm == ExchangeAlgorithm::Ecp256 { 32 } else { 48 };
     let set = serde_json::from_str::<ecdh::TestSet>(set).into_iter();
     for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
@@ -168,19 +173,19 @@ fn curve(algorithm: ExchangeAlgorithm, set: &str, name: &'static str) -> Outcome
         let key = [&vec![0; octets - digits.len()][..], digits].concat();
         // The head of a point that is not compressed, which the wire leaves out (RFC 5903, 7).
         let Some((4, peer)) = test.public_key.split_first() else { continue };
-        let secret = algorithm.with_private_key(&key).and_then(|ours| ours.finish(peer));
+        let secret = algorithm.with_private_key(&key).and_then(|ours| ours.derive_secret(peer));
         let right = match test.result {
             // It is the other side's point that is refused.
             TestResult::Invalid => matches!(secret, Err(ExchangeError::Public)),
             _ => secret.is_ok_and(|secret| secret[..] == test.shared_secret[..]),
         };
-        outcome.take(test.tc_id, test.result, right);
+        outcome.record_result(test.tc_id, test.result, right);
     }
     outcome
 }
 
-fn signatures() -> Outcome {
-    let mut outcome = Outcome::new("RSASSA-PKCS1-v1_5, 2048 bits, SHA-256");
+fn run_signatures() -> WycheproofOutcome {
+    let mut outcome = WycheproofOutcome::new("RSASSA-PKCS1-v1_5, 2048 bits, SHA-256");
     let set = serde_json::from_str::<rsa_pkcs1_verify::TestSet>(set!("rsa-2048-sha256")).into_iter();
     for group in set.flat_map(|set| set.test_groups) {
         for test in group.tests {
@@ -192,7 +197,7 @@ fn signatures() -> Outcome {
                 // Such as of a digest's identifier without its NULL: either is allowed.
                 TestResult::Acceptable => true,
             };
-            outcome.take(test.tc_id, test.result, right);
+            outcome.record_result(test.tc_id, test.result, right);
         }
     }
     outcome
@@ -204,7 +209,7 @@ mod tests {
 
     #[test]
     fn each_primitive_is_that_of_wycheproof() {
-        let all = all();
+        let all = run_all();
         assert_eq!(all.len(), 13);
         for outcome in all {
             let (tried, to_refuse) = match outcome.primitive {

@@ -2,14 +2,14 @@
 
 use core::hint::black_box;
 use std::time::Instant;
-use usher_diameter::eap::{Dea, Der};
-use usher_diameter::message::{Flags, Header, Message, MessageView};
+use usher_diameter::eap::{DiameterEapAnswer, DiameterEapRequest};
+use usher_diameter::message::{CommandFlags, DiameterMessage, MessageHeader, MessageView};
 use usher_diameter::nasreq::{AuthRequestType, NasInfo};
 use usher_diameter::{AvpBuf, codes};
 
 const ROUNDS: u32 = 300_000;
 
-fn time(name: &str, mut f: impl FnMut() -> usize) {
+fn measure_calls(name: &str, mut f: impl FnMut() -> usize) {
     let bytes = f();
     let start = Instant::now();
     for _ in 0..ROUNDS {
@@ -29,15 +29,27 @@ fn main() {
         ..NasInfo::default()
     };
     let eap = [2u8; 40];
-    let der = Der { request_type, eap: &eap, user_name: Some("anna@example"), state: Some(&[1; 16]), nas };
+    let der = DiameterEapRequest {
+        request_type,
+        eap: &eap,
+        user_name: Some("anna@example"),
+        state: Some(&[1; 16]),
+        nas,
+    };
     let msk = [7u8; 64];
-    let mut dea = Dea::new(request_type, &eap[..4]);
+    let mut dea = DiameterEapAnswer::new(request_type, &eap[..4]);
     dea.msk = Some(&msk);
     dea.user_name = Some("anna@example");
-    let header = Header { flags: Flags(0xc0), command: 268, application: 5, hop_by_hop: 1, end_to_end: 2 };
+    let header = MessageHeader {
+        flags: CommandFlags(0xc0),
+        command: 268,
+        application: 5,
+        hop_by_hop: 1,
+        end_to_end: 2,
+    };
     let mut wire = Vec::new();
     let mut run = |name: &str, parse: fn(&MessageView<'_>) -> bool, body: &dyn Fn() -> AvpBuf| {
-        time(name, || {
+        measure_calls(name, || {
             let mut avps = AvpBuf::with_capacity(400);
             avps.push_str(codes::SESSION_ID, "nas1.example;1876543210;1")
                 .push_u32(codes::AUTH_APPLICATION_ID, 5)
@@ -46,14 +58,14 @@ fn main() {
                 .push_str(codes::DESTINATION_REALM, "example")
                 .extend(&body());
             wire.clear();
-            Message { header, avps }.emit(&mut wire).expect("fits");
+            DiameterMessage { header, avps }.encode_into(&mut wire).expect("fits");
             let view = MessageView::parse(&wire).expect("valid");
             assert!(parse(&view));
             wire.len()
         });
     };
-    run("DER encode + decode", |v| Der::parse(v.avps()).is_ok(), &|| {
-        der.request(1, String::new(), String::new(), None).avps
+    run("DER encode + decode", |v| DiameterEapRequest::parse(v.avps()).is_ok(), &|| {
+        der.to_request(1, String::new(), String::new(), None).avps
     });
-    run("DEA encode + decode", |v| Dea::parse(v.avps()).is_ok(), &|| dea.avps());
+    run("DEA encode + decode", |v| DiameterEapAnswer::parse(v.avps()).is_ok(), &|| dea.to_avps());
 }

@@ -1,14 +1,14 @@
 //! Accounting (RFC 6733 §9) of access sessions (RFC 7155 §4.6): Accounting-Request and -Answer.
 //!
-//! A NAS makes [`Acr::request`] and keeps it until an answer of success comes; a server reads [`Acr::parse`] and
-//! answers [`Aca::avps`] under [`ResultCode::SUCCESS`] when the record is durable.
+//! A NAS makes [`AccountingRequest::to_request`] and keeps it until an answer of success comes; a server reads [`AccountingRequest::parse`] and
+//! answers [`AccountingAnswer::to_avps`] under [`ResultCode::SUCCESS`] when the record is durable.
 
-use crate::avp::{AvpBuf, Avps};
+use crate::avp::{AvpBuf, AvpSequence};
 use crate::codes::{self, application, command};
-use crate::data::Time;
-use crate::error::{Fault, ResultCode};
+use crate::data::AvpTime;
+use crate::error::{DiameterError, ResultCode};
 use crate::nasreq::NasInfo;
-use crate::node::Request;
+use crate::node::DiameterRequest;
 use alloc::string::String;
 use core::net::Ipv4Addr;
 
@@ -26,16 +26,16 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    fn parse(avps: Avps<'_>) -> Result<Self, Fault> {
-        let avp = avps.require(codes::ACCOUNTING_RECORD_TYPE)?;
-        Ok(match avp.u32()? {
+    fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
+        let avp = avps.require_avp(codes::ACCOUNTING_RECORD_TYPE)?;
+        Ok(match avp.as_u32()? {
             1 => Self::Event,
             2 => Self::Start,
             3 => Self::Interim,
             4 => Self::Stop,
             _ => {
                 let code = ResultCode::INVALID_AVP_VALUE;
-                return Err(Fault::of(code, "unknown Accounting-Record-Type", avp.to_owned()));
+                return Err(DiameterError::with_avp(code, "unknown Accounting-Record-Type", avp.to_owned()));
             }
         })
     }
@@ -43,7 +43,7 @@ impl RecordType {
 
 /// An Accounting-Request (RFC 6733 §9.7.1) with the AVPs of an access session; borrowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Acr<'a> {
+pub struct AccountingRequest<'a> {
     /// Accounting-Record-Type.
     pub record_type: RecordType,
     /// Accounting-Record-Number: with the Session-Id, what makes a record one of its kind.
@@ -55,7 +55,7 @@ pub struct Acr<'a> {
     /// Acct-Multi-Session-Id.
     pub multi_session_id: Option<&'a str>,
     /// Event-Timestamp.
-    pub event_timestamp: Option<Time>,
+    pub event_timestamp: Option<AvpTime>,
     /// Acct-Delay-Time, seconds.
     pub delay: Option<u32>,
     /// Acct-Session-Time, seconds.
@@ -90,7 +90,7 @@ pub struct Acr<'a> {
     pub nas: NasInfo<'a>,
 }
 
-impl<'a> Acr<'a> {
+impl<'a> AccountingRequest<'a> {
     /// A record of this type and number, and nothing else.
     #[must_use]
     pub fn new(record_type: RecordType, record_number: u32) -> Self {
@@ -120,9 +120,15 @@ impl<'a> Acr<'a> {
         }
     }
 
-    /// Makes the request for [`crate::node::Command::Request`], of the base accounting application.
+    /// Makes the request for [`crate::node::DiameterNodeCommand::Request`], of the base accounting application.
     #[must_use]
-    pub fn request(&self, token: u64, session_id: String, realm: String, host: Option<String>) -> Request {
+    pub fn to_request(
+        &self,
+        token: u64,
+        session_id: String,
+        realm: String,
+        host: Option<String>,
+    ) -> DiameterRequest {
         let mut avps = AvpBuf::with_capacity(320);
         avps.push_u32(codes::ACCOUNTING_RECORD_TYPE, self.record_type as u32);
         avps.push_u32(codes::ACCOUNTING_RECORD_NUMBER, self.record_number);
@@ -172,8 +178,8 @@ impl<'a> Acr<'a> {
                 avps.push_u64(id, count);
             }
         }
-        self.nas.emit(&mut avps);
-        Request {
+        self.nas.append_to(&mut avps);
+        DiameterRequest {
             token,
             application: application::ACCOUNTING,
             command: command::ACCOUNTING,
@@ -188,31 +194,31 @@ impl<'a> Acr<'a> {
     ///
     /// # Errors
     /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
-    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
-        let number = avps.require(codes::ACCOUNTING_RECORD_NUMBER)?.u32()?;
+    pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
+        let number = avps.require_avp(codes::ACCOUNTING_RECORD_NUMBER)?.as_u32()?;
         let mut acr = Self::new(RecordType::parse(avps)?, number);
         acr.nas = NasInfo::parse(avps)?;
         for a in avps.filter(|a| a.vendor == 0) {
             match a.code {
-                1 => acr.user_name = Some(a.utf8()?),
-                7 => acr.framed_protocol = Some(a.u32()?),
-                8 => acr.framed_ip = Some(Ipv4Addr::from_bits(a.u32()?)),
+                1 => acr.user_name = Some(a.as_utf8()?),
+                7 => acr.framed_protocol = Some(a.as_u32()?),
+                8 => acr.framed_ip = Some(Ipv4Addr::from_bits(a.as_u32()?)),
                 25 => acr.class = Some(a.data),
-                41 => acr.delay = Some(a.u32()?),
+                41 => acr.delay = Some(a.as_u32()?),
                 44 => acr.acct_session_id = Some(a.data),
-                45 => acr.authentic = Some(a.u32()?),
-                46 => acr.session_time = Some(a.u32()?),
-                50 => acr.multi_session_id = Some(a.utf8()?),
-                55 => acr.event_timestamp = Some(a.time()?),
-                77 => acr.connect_info = Some(a.utf8()?),
+                45 => acr.authentic = Some(a.as_u32()?),
+                46 => acr.session_time = Some(a.as_u32()?),
+                50 => acr.multi_session_id = Some(a.as_utf8()?),
+                55 => acr.event_timestamp = Some(a.as_time()?),
+                77 => acr.connect_info = Some(a.as_utf8()?),
                 97 => acr.framed_ipv6_prefix = Some(a.data),
-                263 => acr.session_id = Some(a.utf8()?),
-                264 => acr.origin_host = Some(a.identity()?),
-                295 => acr.termination_cause = Some(a.u32()?),
-                363 => acr.input_octets = Some(a.u64()?),
-                364 => acr.output_octets = Some(a.u64()?),
-                365 => acr.input_packets = Some(a.u64()?),
-                366 => acr.output_packets = Some(a.u64()?),
+                263 => acr.session_id = Some(a.as_utf8()?),
+                264 => acr.origin_host = Some(a.as_identity()?),
+                295 => acr.termination_cause = Some(a.as_u32()?),
+                363 => acr.input_octets = Some(a.as_u64()?),
+                364 => acr.output_octets = Some(a.as_u64()?),
+                365 => acr.input_packets = Some(a.as_u64()?),
+                366 => acr.output_packets = Some(a.as_u64()?),
                 _ => {}
             }
         }
@@ -222,17 +228,17 @@ impl<'a> Acr<'a> {
 
 /// What an Accounting-Answer (RFC 6733 §9.7.2) carries beside its result code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Aca {
+pub struct AccountingAnswer {
     /// Accounting-Record-Type, as in the request.
     pub record_type: RecordType,
     /// Accounting-Record-Number, as in the request.
     pub record_number: u32,
 }
 
-impl Aca {
-    /// The AVPs for [`crate::node::Command::Answer`].
+impl AccountingAnswer {
+    /// The AVPs for [`crate::node::DiameterNodeCommand::Answer`].
     #[must_use]
-    pub fn avps(&self) -> AvpBuf {
+    pub fn to_avps(&self) -> AvpBuf {
         let mut out = AvpBuf::with_capacity(24);
         out.push_u32(codes::ACCOUNTING_RECORD_TYPE, self.record_type as u32);
         out.push_u32(codes::ACCOUNTING_RECORD_NUMBER, self.record_number);
@@ -242,10 +248,10 @@ impl Aca {
     ///
     /// # Errors
     /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
-    pub fn parse(avps: Avps<'_>) -> Result<Self, Fault> {
+    pub fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         Ok(Self {
             record_type: RecordType::parse(avps)?,
-            record_number: avps.require(codes::ACCOUNTING_RECORD_NUMBER)?.u32()?,
+            record_number: avps.require_avp(codes::ACCOUNTING_RECORD_NUMBER)?.as_u32()?,
         })
     }
 }
@@ -255,7 +261,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn types() -> impl Strategy<Value = RecordType> {
+    fn arbitrary_record_type() -> impl Strategy<Value = RecordType> {
         prop_oneof![
             Just(RecordType::Event),
             Just(RecordType::Start),
@@ -267,26 +273,26 @@ mod tests {
     proptest! {
         #[test]
         fn requests_and_answers_survive(
-            record_type in types(),
+            record_type in arbitrary_record_type(),
             number in any::<u32>(),
             octets in any::<Option<u64>>(),
             seconds in any::<Option<u32>>(),
             id in proptest::collection::vec(any::<u8>(), 0..40),
             name in "[a-z@.]{0,20}",
         ) {
-            let mut acr = Acr::new(record_type, number);
+            let mut acr = AccountingRequest::new(record_type, number);
             (acr.input_octets, acr.output_packets) = (octets, octets);
             (acr.session_time, acr.delay, acr.termination_cause) = (seconds, seconds, seconds);
-            acr.event_timestamp = seconds.map(Time);
+            acr.event_timestamp = seconds.map(AvpTime);
             acr.framed_ip = seconds.map(Ipv4Addr::from_bits);
             (acr.acct_session_id, acr.class) = (Some(&id[..]), Some(&id[..]));
             (acr.user_name, acr.connect_info) = (Some(&name[..]), Some(&name[..]));
             acr.nas.port = seconds;
-            let r = acr.request(9, "s;1;2".into(), "example".into(), None);
+            let r = acr.to_request(9, "s;1;2".into(), "example".into(), None);
             prop_assert_eq!((r.application, r.command), (application::ACCOUNTING, command::ACCOUNTING));
-            prop_assert_eq!(Acr::parse(r.avps.view()).unwrap(), acr);
-            let aca = Aca { record_type, record_number: number };
-            prop_assert_eq!(Aca::parse(aca.avps().view()).unwrap(), aca);
+            prop_assert_eq!(AccountingRequest::parse(r.avps.as_sequence()).unwrap(), acr);
+            let aca = AccountingAnswer { record_type, record_number: number };
+            prop_assert_eq!(AccountingAnswer::parse(aca.to_avps().as_sequence()).unwrap(), aca);
         }
     }
 
@@ -294,13 +300,13 @@ mod tests {
     fn type_and_number_are_required() {
         let mut b = AvpBuf::new();
         b.push_u32(codes::ACCOUNTING_RECORD_NUMBER, 0);
-        let fault = Acr::parse(b.view()).unwrap_err();
+        let fault = AccountingRequest::parse(b.as_sequence()).unwrap_err();
         assert_eq!((fault.code.0, fault.avp.unwrap().code), (5005, 480));
         b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 5);
-        assert_eq!(Acr::parse(b.view()).unwrap_err().code.0, 5004);
+        assert_eq!(AccountingRequest::parse(b.as_sequence()).unwrap_err().code.0, 5004);
         b.clear();
         b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 2);
-        let fault = Acr::parse(b.view()).unwrap_err();
+        let fault = AccountingRequest::parse(b.as_sequence()).unwrap_err();
         assert_eq!((fault.code.0, fault.avp.unwrap().code), (5005, 485));
     }
 }

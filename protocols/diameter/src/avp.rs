@@ -1,11 +1,11 @@
 //! Attribute-value pairs (RFC 6733 §4): a checked view, an owned form, and a buffer of encoded AVPs.
 
-use crate::data::{AvpAddress, Time};
-use crate::error::{Fault, ResultCode};
+use crate::data::{AvpAddress, AvpTime};
+use crate::error::{DiameterError, ResultCode};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use usher_core::Writer;
+use usher_core::OctetWriter;
 
 /// V: a Vendor-Id field follows.
 pub const FLAG_VENDOR: u8 = 0x80;
@@ -64,7 +64,7 @@ impl<'a> AvpView<'a> {
     /// The AVP that `bytes` begin with, and what follows it and its padding.
     // Every message is walked many times, so that the way of a right AVP is short and each fault is worked out elsewhere.
     #[inline]
-    fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    fn split_first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[a, b, c, d, flags, l0, l1, l2], _) = bytes.split_first_chunk::<8>()?;
         let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
         let avp = bytes.get(8..length)?;
@@ -75,131 +75,135 @@ impl<'a> AvpView<'a> {
             (0, avp)
         };
         // The last AVP's padding may be missing where the enclosing Grouped AVP is not padded inside.
-        let rest = bytes.get(length + padding(length)..).unwrap_or_default();
+        let rest = bytes.get(length + padding_length(length)..).unwrap_or_default();
         Some((Self { code: u32::from_be_bytes([a, b, c, d]), flags, vendor, data }, rest))
     }
 
     /// True when this is the AVP named `id` (its M flag is not compared).
-    pub const fn is(&self, id: AvpId) -> bool {
+    pub const fn has_id(&self, id: AvpId) -> bool {
         self.code == id.code && self.vendor == id.vendor
     }
     /// The M flag.
-    pub const fn mandatory(&self) -> bool {
+    pub const fn is_mandatory(&self) -> bool {
         self.flags & FLAG_MANDATORY != 0
     }
     /// A copy that outlives the message.
     pub fn to_owned(&self) -> Avp {
         Avp { code: self.code, flags: self.flags, vendor: self.vendor, data: self.data.into() }
     }
-    fn fixed<const N: usize>(&self) -> Result<[u8; N], Fault> {
+    fn fixed_data<const N: usize>(&self) -> Result<[u8; N], DiameterError> {
         self.data.try_into().map_err(|_| {
-            Fault::of(
+            DiameterError::with_avp(
                 ResultCode::INVALID_AVP_LENGTH,
                 "data length does not fit the AVP's type",
                 self.to_owned(),
             )
         })
     }
-    fn bad(&self, what: &'static str) -> Fault {
-        Fault::of(ResultCode::INVALID_AVP_VALUE, what, self.to_owned())
+    fn value_error(&self, what: &'static str) -> DiameterError {
+        DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, what, self.to_owned())
     }
     /// The data as Unsigned32 (also Enumerated and Float32 bits).
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
-    pub fn u32(&self) -> Result<u32, Fault> {
-        self.fixed().map(u32::from_be_bytes)
+    pub fn as_u32(&self) -> Result<u32, DiameterError> {
+        self.fixed_data().map(u32::from_be_bytes)
     }
     /// The data as Integer32 or Enumerated.
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
-    pub fn i32(&self) -> Result<i32, Fault> {
-        self.fixed().map(i32::from_be_bytes)
+    pub fn as_i32(&self) -> Result<i32, DiameterError> {
+        self.fixed_data().map(i32::from_be_bytes)
     }
     /// The data as Unsigned64.
     ///
     /// # Errors
     /// The data is not eight bytes long (5014).
-    pub fn u64(&self) -> Result<u64, Fault> {
-        self.fixed().map(u64::from_be_bytes)
+    pub fn as_u64(&self) -> Result<u64, DiameterError> {
+        self.fixed_data().map(u64::from_be_bytes)
     }
     /// The data as Integer64.
     ///
     /// # Errors
     /// The data is not eight bytes long (5014).
-    pub fn i64(&self) -> Result<i64, Fault> {
-        self.fixed().map(i64::from_be_bytes)
+    pub fn as_i64(&self) -> Result<i64, DiameterError> {
+        self.fixed_data().map(i64::from_be_bytes)
     }
     /// The data as Float32.
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
-    pub fn f32(&self) -> Result<f32, Fault> {
-        self.fixed().map(f32::from_be_bytes)
+    pub fn as_f32(&self) -> Result<f32, DiameterError> {
+        self.fixed_data().map(f32::from_be_bytes)
     }
     /// The data as Float64.
     ///
     /// # Errors
     /// The data is not eight bytes long (5014).
-    pub fn f64(&self) -> Result<f64, Fault> {
-        self.fixed().map(f64::from_be_bytes)
+    pub fn as_f64(&self) -> Result<f64, DiameterError> {
+        self.fixed_data().map(f64::from_be_bytes)
     }
     /// The data as UTF8String.
     ///
     /// # Errors
     /// It is not UTF-8 (5004).
-    pub fn utf8(&self) -> Result<&'a str, Fault> {
-        core::str::from_utf8(self.data).map_err(|_| self.bad("not UTF-8"))
+    pub fn as_utf8(&self) -> Result<&'a str, DiameterError> {
+        core::str::from_utf8(self.data).map_err(|_| self.value_error("not UTF-8"))
     }
     /// The data as DiameterIdentity: a non-empty ASCII name.
     ///
     /// # Errors
     /// It is something else (5004).
-    pub fn identity(&self) -> Result<&'a str, Fault> {
-        let name = self.utf8()?;
-        if crate::data::is_identity(name) { Ok(name) } else { Err(self.bad("not a DiameterIdentity")) }
+    pub fn as_identity(&self) -> Result<&'a str, DiameterError> {
+        let name = self.as_utf8()?;
+        if crate::data::is_identity(name) {
+            Ok(name)
+        } else {
+            Err(self.value_error("not a DiameterIdentity"))
+        }
     }
     /// The data as Address.
     ///
     /// # Errors
     /// Shorter than its family field, or an IP address of the wrong length (5004).
-    pub fn address(&self) -> Result<AvpAddress<'a>, Fault> {
-        AvpAddress::parse(self.data).ok_or_else(|| self.bad("not an Address"))
+    pub fn as_address(&self) -> Result<AvpAddress<'a>, DiameterError> {
+        AvpAddress::parse(self.data).ok_or_else(|| self.value_error("not an Address"))
     }
     /// The data as Time.
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
-    pub fn time(&self) -> Result<Time, Fault> {
-        self.u32().map(Time)
+    pub fn as_time(&self) -> Result<AvpTime, DiameterError> {
+        self.as_u32().map(AvpTime)
     }
     /// The AVPs inside a Grouped AVP, checked for their lengths.
     ///
     /// # Errors
     /// An inner length leaves the group (5014).
-    pub fn grouped(&self) -> Result<Avps<'a>, Fault> {
-        Avps::parse(self.data)
+    pub fn as_group(&self) -> Result<AvpSequence<'a>, DiameterError> {
+        AvpSequence::parse(self.data)
     }
 }
 
 /// The fault of bytes that begin with no whole AVP: its header, filled up with zeros where it is cut short, and an example
 /// of its data (RFC 6733 §7.1.5).
 #[cold]
-fn cut_short(bytes: &[u8]) -> Fault {
+fn cut_short(bytes: &[u8]) -> DiameterError {
     let mut header = [0; 12];
     let there = bytes.len().min(header.len());
     header[..there].copy_from_slice(&bytes[..there]);
     let [a, b, c, d, flags, _, _, _, v0, v1, v2, v3] = header;
     let code = u32::from_be_bytes([a, b, c, d]);
     if bytes.len() < 8 {
-        let avp = Avp::example(code, flags & !FLAG_VENDOR, 0);
-        return Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short", avp);
+        let avp = Avp::with_zeros(code, flags & !FLAG_VENDOR, 0);
+        return DiameterError::with_avp(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short", avp);
     }
     let named = flags & FLAG_VENDOR != 0 && there == header.len();
     let vendor = if named { u32::from_be_bytes([v0, v1, v2, v3]) } else { 0 };
-    let avp = Avp::example(code, flags & !FLAG_VENDOR | flag_v(vendor), vendor);
-    Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp)
+    let avp = Avp::with_zeros(code, flags & !FLAG_VENDOR | flag_v(vendor), vendor);
+    DiameterError::with_avp(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp)
 }
 
 const fn flag_v(vendor: u32) -> u8 {
@@ -207,61 +211,61 @@ const fn flag_v(vendor: u32) -> u8 {
 }
 
 /// Zero bytes that follow an AVP of this length.
-const fn padding(length: usize) -> usize {
+const fn padding_length(length: usize) -> usize {
     (4 - length % 4) % 4
 }
 
 /// A checked sequence of AVPs; an iterator over them.
 #[derive(Clone, Copy, Debug)]
-pub struct Avps<'a> {
+pub struct AvpSequence<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Avps<'a> {
+impl<'a> AvpSequence<'a> {
     /// Checks that the AVPs tile `bytes`.
     ///
     /// # Errors
     /// A length leaves the bounds (5014).
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, DiameterError> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            (_, rest) = AvpView::split(rest).ok_or_else(|| cut_short(rest))?;
+            (_, rest) = AvpView::split_first(rest).ok_or_else(|| cut_short(rest))?;
         }
         Ok(Self { rest: bytes })
     }
     /// Wraps bytes that [`AvpBuf`] or an earlier check made sure of.
-    pub(crate) const fn checked(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn from_checked(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
     /// The first AVP of this name among those not yet iterated over.
     pub fn get(&self, id: AvpId) -> Option<AvpView<'a>> {
         let mut from_here = *self;
-        from_here.find(|a| a.is(id))
+        from_here.find(|a| a.has_id(id))
     }
     /// All AVPs of this name.
-    pub fn all(&self, id: AvpId) -> impl Iterator<Item = AvpView<'a>> + use<'a> {
-        (*self).filter(move |a| a.is(id))
+    pub fn get_all(&self, id: AvpId) -> impl Iterator<Item = AvpView<'a>> + use<'a> {
+        (*self).filter(move |a| a.has_id(id))
     }
     /// The AVP of this name.
     ///
     /// # Errors
     /// There is none: 5005 with an example of it (RFC 6733 §7.5).
-    pub fn require(&self, id: AvpId) -> Result<AvpView<'a>, Fault> {
+    pub fn require_avp(&self, id: AvpId) -> Result<AvpView<'a>, DiameterError> {
         self.get(id).ok_or_else(|| {
-            let avp = Avp::example(id.code, id.flags(), id.vendor);
-            Fault::of(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
+            let avp = Avp::with_zeros(id.code, id.flags(), id.vendor);
+            DiameterError::with_avp(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
         })
     }
     /// The encoded bytes not yet iterated over.
-    pub const fn bytes(&self) -> &'a [u8] {
+    pub const fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }
 }
 
-impl<'a> Iterator for Avps<'a> {
+impl<'a> Iterator for AvpSequence<'a> {
     type Item = AvpView<'a>;
     fn next(&mut self) -> Option<AvpView<'a>> {
-        let (avp, rest) = AvpView::split(self.rest)?;
+        let (avp, rest) = AvpView::split_first(self.rest)?;
         self.rest = rest;
         Some(avp)
     }
@@ -283,14 +287,14 @@ pub struct Avp {
 impl Avp {
     /// An example of an AVP, for Failed-AVP: its header, and zeros as many as its shortest value has (RFC 6733 §7.5).
     #[must_use]
-    pub fn example(code: u32, flags: u8, vendor: u32) -> Self {
-        let data = alloc::vec![0; if vendor == 0 { crate::codes::shortest(code) } else { 0 }];
+    pub fn with_zeros(code: u32, flags: u8, vendor: u32) -> Self {
+        let data = alloc::vec![0; if vendor == 0 { crate::codes::shortest_value(code) } else { 0 }];
         Self { code, flags, vendor, data }
     }
 }
 
 impl fmt::Display for AvpView<'_> {
-    /// `code[/vendor] flags hex-or-text`, one line; [`crate::dictionary::Dictionary::show`] knows names.
+    /// `code[/vendor] flags hex-or-text`, one line; [`crate::dictionary::DiameterDictionary::display_message`] knows names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;
         if self.flags & FLAG_VENDOR != 0 {
@@ -335,7 +339,7 @@ impl AvpBuf {
         self.bytes
     }
     /// The encoded bytes, a multiple of four long.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
     /// True when there is no AVP.
@@ -347,8 +351,8 @@ impl AvpBuf {
         self.bytes.clear();
     }
     /// The AVPs.
-    pub fn view(&self) -> Avps<'_> {
-        Avps::checked(&self.bytes)
+    pub fn as_sequence(&self) -> AvpSequence<'_> {
+        AvpSequence::from_checked(&self.bytes)
     }
     /// Appends an AVP. Data longer than [`MAX_DATA`] is cut there.
     pub fn push(&mut self, id: AvpId, data: &[u8]) -> &mut Self {
@@ -385,7 +389,7 @@ impl AvpBuf {
     /// Appends an Address AVP.
     pub fn push_address(&mut self, id: AvpId, address: IpAddr) -> &mut Self {
         let mut data = [0; 18];
-        let len = AvpAddress::from(address).emit(&mut data);
+        let len = AvpAddress::from(address).encode_into(&mut data);
         self.push(id, &data[..len])
     }
     /// Appends a Grouped AVP whose content `fill` writes.
@@ -396,7 +400,7 @@ impl AvpBuf {
         let length = (self.bytes.len() - start).min(0xff_ffff) as u32;
         self.bytes.truncate(start + length as usize);
         self.bytes[start + 5..start + 8].copy_from_slice(&length.to_be_bytes()[1..]);
-        self.bytes.resize(self.bytes.len() + padding(length as usize), 0);
+        self.bytes.resize(self.bytes.len() + padding_length(length as usize), 0);
         self
     }
 }
@@ -406,10 +410,10 @@ fn write_avp(buf: &mut Vec<u8>, code: u32, flags: u8, vendor: u32, data: &[u8]) 
     let header = if flags & FLAG_VENDOR != 0 { 12 } else { 8 };
     let length = header + data.len();
     buf.reserve(length + 3);
-    let mut w = Writer::new(buf);
-    w.u32(code).u8(flags).u24(length as u32);
+    let mut w = OctetWriter::new(buf);
+    w.write_u32(code).write_u8(flags).write_u24(length as u32);
     if flags & FLAG_VENDOR != 0 {
-        w.u32(vendor);
+        w.write_u32(vendor);
     }
-    w.bytes(data).zeros(padding(length));
+    w.write_bytes(data).write_zeros(padding_length(length));
 }

@@ -124,7 +124,7 @@ avps! {
 /// The AVP of a RADIUS attribute. It has the M flag where RFC 6733 or RFC 7155 defines it so; of any other attribute a
 /// Diameter client need not know anything.
 #[must_use]
-pub const fn attribute(kind: u8) -> AvpId {
+pub const fn radius_avp_id(kind: u8) -> AvpId {
     let defined = matches!(
         kind,
         1 | 2 | 4..=16 | 18..=20 | 22..=25 | 27 | 28 | 30..=39 | 41 | 44..=46 | 50 | 51 | 55 | 60..=78
@@ -135,7 +135,7 @@ pub const fn attribute(kind: u8) -> AvpId {
 
 /// The shortest data that a value of this IETF AVP can have (RFC 6733 §4.2, §4.3.1), octets; 0 where that is none, and for
 /// AVPs that are not known here.
-pub(crate) const fn shortest(code: u32) -> usize {
+pub(crate) const fn shortest_value(code: u32) -> usize {
     match code {
         // Unsigned32, Enumerated, Time
         5 | 6 | 7 | 10 | 12 | 13 | 15 | 16 | 23 | 27 | 28 | 37 | 38 | 41 | 45 | 46 | 51 | 55 | 61 | 62
@@ -153,28 +153,32 @@ pub(crate) const fn shortest(code: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::{Dictionary, FlagRule, Type};
+    use crate::dictionary::{AvpDataFormat, DiameterDictionary, FlagRule};
 
     #[test]
     fn an_attribute_has_the_m_flag_that_the_dictionary_gives_it() {
-        let dictionary = Dictionary::base();
+        let dictionary = DiameterDictionary::builtin();
         for kind in 1..=255 {
-            let must = dictionary.avp(kind.into()).is_some_and(|def| def.mandatory == FlagRule::Must);
-            assert_eq!(attribute(kind).mandatory, must, "{kind}");
+            let must = dictionary.avp_by_code(kind.into()).is_some_and(|def| def.mandatory == FlagRule::Must);
+            assert_eq!(radius_avp_id(kind).mandatory, must, "{kind}");
         }
     }
 
     #[test]
     fn the_shortest_value_is_that_of_the_dictionarys_type() {
-        let dictionary = Dictionary::base();
+        let dictionary = DiameterDictionary::builtin();
         for def in dictionary.avps() {
             let expected = match def.kind {
-                Type::Integer32 | Type::Unsigned32 | Type::Float32 | Type::Time | Type::Enumerated => 4,
-                Type::Integer64 | Type::Unsigned64 | Type::Float64 => 8,
-                Type::Address => 6,
+                AvpDataFormat::Integer32
+                | AvpDataFormat::Unsigned32
+                | AvpDataFormat::Float32
+                | AvpDataFormat::Time
+                | AvpDataFormat::Enumerated => 4,
+                AvpDataFormat::Integer64 | AvpDataFormat::Unsigned64 | AvpDataFormat::Float64 => 8,
+                AvpDataFormat::Address => 6,
                 _ => 0,
             };
-            assert_eq!(shortest(def.code), expected, "{}", def.name);
+            assert_eq!(shortest_value(def.code), expected, "{}", def.name);
         }
     }
 }

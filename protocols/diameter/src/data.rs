@@ -27,7 +27,7 @@ impl<'a> AvpAddress<'a> {
         }
     }
     /// Writes an IP address into `out` and says how many bytes it took (6 or 18); other families: 0.
-    pub fn emit(&self, out: &mut [u8; 18]) -> usize {
+    pub fn encode_into(&self, out: &mut [u8; 18]) -> usize {
         match self {
             Self::Ip(IpAddr::V4(a)) => {
                 out[1] = 1;
@@ -52,11 +52,11 @@ impl From<IpAddr> for AvpAddress<'_> {
 
 /// Seconds since 1900 as NTP counts them (RFC 6733 §4.3.1), wrapping in 2036.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Time(pub u32);
+pub struct AvpTime(pub u32);
 
 const UNIX_EPOCH_1900: u64 = 2_208_988_800;
 
-impl Time {
+impl AvpTime {
     /// From wall-clock time; past 2036 it wraps, as the format does.
     pub const fn from_wall(t: WallTime) -> Self {
         Self(t.unix_secs().wrapping_add(UNIX_EPOCH_1900) as u32)
@@ -185,9 +185,9 @@ impl<'a> IpFilterRule<'a> {
     /// # Errors
     /// A word that the grammar does not know.
     pub fn parse(text: &'a str) -> Result<Self, BadFormat> {
-        let (permit, rest) = word(text);
-        let (direction, rest) = word(rest);
-        let (protocol, rest) = word(rest);
+        let (permit, rest) = split_word(text);
+        let (direction, rest) = split_word(rest);
+        let (protocol, rest) = split_word(rest);
         let permit = match permit {
             "permit" => true,
             "deny" => false,
@@ -202,15 +202,15 @@ impl<'a> IpFilterRule<'a> {
             "ip" => None,
             n => Some(n.parse().map_err(|_| BadFormat("bad protocol number"))?),
         };
-        let (from, rest) = word(rest);
+        let (from, rest) = split_word(rest);
         if from != "from" {
             return Err(BadFormat("'from' missing"));
         }
         let (source, rest) = rest.split_once(" to ").ok_or(BadFormat("'to' missing"))?;
         check_endpoint(source)?;
         let rest = rest.trim_start();
-        let (address, after) = word(rest);
-        let ports = word(after).0;
+        let (address, after) = split_word(rest);
+        let ports = split_word(after).0;
         let is_ports =
             !ports.is_empty() && ports.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'-'));
         let end = if is_ports { rest.len() - after.len() + ports.len() } else { address.len() };
@@ -228,7 +228,7 @@ impl<'a> IpFilterRule<'a> {
 }
 
 /// The first word and what follows it.
-fn word(s: &str) -> (&str, &str) {
+fn split_word(s: &str) -> (&str, &str) {
     let s = s.trim_start();
     match s.split_once(' ') {
         Some((w, rest)) => (w, rest.trim_start()),
@@ -237,7 +237,7 @@ fn word(s: &str) -> (&str, &str) {
 }
 
 fn check_endpoint(s: &str) -> Result<(), BadFormat> {
-    let address = word(s).0;
+    let address = split_word(s).0;
     let address = address.strip_prefix('!').unwrap_or(address);
     if matches!(address, "any" | "assigned") {
         return Ok(());
@@ -306,11 +306,11 @@ mod tests {
     #[test]
     fn time_counts_from_1900_and_wraps_in_2036() {
         let t = WallTime::from_unix_secs(1_700_000_000);
-        assert_eq!(Time::from_wall(t), Time(3_908_988_800));
-        assert_eq!(Time::from_wall(t).to_wall(), t);
+        assert_eq!(AvpTime::from_wall(t), AvpTime(3_908_988_800));
+        assert_eq!(AvpTime::from_wall(t).to_wall(), t);
         let later = WallTime::from_unix_secs(2_085_978_496 + 5);
-        assert_eq!(Time::from_wall(later), Time(5));
-        assert_eq!(Time(5).to_wall(), later);
+        assert_eq!(AvpTime::from_wall(later), AvpTime(5));
+        assert_eq!(AvpTime(5).to_wall(), later);
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let mut out = [0; 18];
         for text in ["192.0.2.1", "2001:db8::1"] {
             let ip: IpAddr = text.parse().unwrap();
-            let n = AvpAddress::from(ip).emit(&mut out);
+            let n = AvpAddress::from(ip).encode_into(&mut out);
             assert_eq!(AvpAddress::parse(&out[..n]), Some(AvpAddress::Ip(ip)));
             assert_eq!(AvpAddress::parse(&out[..n - 1]), None);
             out = [0; 18];

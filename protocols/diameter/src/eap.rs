@@ -1,21 +1,21 @@
 //! The Diameter EAP application (RFC 4072): Diameter-EAP-Request and -Answer.
 //!
-//! An authenticator turns each EAP response into [`Der::request`] and reads [`Dea::parse`] from the
-//! answer's AVPs; a server reads [`Der::parse`] and answers with [`Dea::avps`] under
+//! An authenticator turns each EAP response into [`DiameterEapRequest::to_request`] and reads [`DiameterEapAnswer::parse`] from the
+//! answer's AVPs; a server reads [`DiameterEapRequest::parse`] and answers with [`DiameterEapAnswer::to_avps`] under
 //! [`ResultCode::MULTI_ROUND_AUTH`](crate::ResultCode::MULTI_ROUND_AUTH) while the method goes on, then
 //! `SUCCESS` or `AUTHENTICATION_REJECTED`.
 
-use crate::avp::{AvpBuf, Avps};
+use crate::avp::{AvpBuf, AvpSequence};
 use crate::codes::{self, application, command};
-use crate::error::Fault;
+use crate::error::DiameterError;
 use crate::nasreq::{AuthRequestType, NasInfo};
-use crate::node::Request;
+use crate::node::DiameterRequest;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// A Diameter-EAP-Request (RFC 4072 §3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Der<'a> {
+pub struct DiameterEapRequest<'a> {
     /// Auth-Request-Type.
     pub request_type: AuthRequestType,
     /// EAP-Payload: the EAP packet from the peer; empty to ask the server to begin (EAP-Start, RFC 4072 §2.2).
@@ -28,21 +28,27 @@ pub struct Der<'a> {
     pub nas: NasInfo<'a>,
 }
 
-impl<'a> Der<'a> {
-    /// Makes the request for [`crate::node::Command::Request`]. Every round of one session has the same
+impl<'a> DiameterEapRequest<'a> {
+    /// Makes the request for [`crate::node::DiameterNodeCommand::Request`]. Every round of one session has the same
     /// Session-Id; `host` is the Origin-Host of the first answer, so that all rounds reach one server.
-    pub fn request(&self, token: u64, session_id: String, realm: String, host: Option<String>) -> Request {
+    pub fn to_request(
+        &self,
+        token: u64,
+        session_id: String,
+        realm: String,
+        host: Option<String>,
+    ) -> DiameterRequest {
         let mut avps = AvpBuf::with_capacity(192 + self.eap.len());
         avps.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
         if let Some(name) = self.user_name {
             avps.push_str(codes::USER_NAME, name);
         }
-        self.nas.emit(&mut avps);
+        self.nas.append_to(&mut avps);
         avps.push(codes::EAP_PAYLOAD, self.eap);
         if let Some(state) = self.state {
             avps.push(codes::STATE, state);
         }
-        Request {
+        DiameterRequest {
             token,
             application: application::EAP,
             command: command::DIAMETER_EAP,
@@ -57,12 +63,12 @@ impl<'a> Der<'a> {
     ///
     /// # Errors
     /// A required AVP is missing (5005) or a value does not fit (5004, 5014): for
-    /// [`crate::node::Command::Reject`].
-    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+    /// [`crate::node::DiameterNodeCommand::Reject`].
+    pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         Ok(Self {
-            request_type: AuthRequestType::of(avps)?,
-            eap: avps.require(codes::EAP_PAYLOAD)?.data,
-            user_name: avps.get(codes::USER_NAME).map(|a| a.utf8()).transpose()?,
+            request_type: AuthRequestType::from_avps(avps)?,
+            eap: avps.require_avp(codes::EAP_PAYLOAD)?.data,
+            user_name: avps.get(codes::USER_NAME).map(|a| a.as_utf8()).transpose()?,
             state: avps.get(codes::STATE).map(|a| a.data),
             nas: NasInfo::parse(avps)?,
         })
@@ -71,7 +77,7 @@ impl<'a> Der<'a> {
 
 /// What a Diameter-EAP-Answer (RFC 4072 §3.2) carries beside its result code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dea<'a> {
+pub struct DiameterEapAnswer<'a> {
     /// Auth-Request-Type, as in the request.
     pub request_type: AuthRequestType,
     /// EAP-Payload: the EAP packet for the peer.
@@ -96,7 +102,7 @@ pub struct Dea<'a> {
     pub origin_host: Option<&'a str>,
 }
 
-impl<'a> Dea<'a> {
+impl<'a> DiameterEapAnswer<'a> {
     /// An answer with this EAP packet and nothing else.
     pub const fn new(request_type: AuthRequestType, eap: &'a [u8]) -> Self {
         Self {
@@ -114,8 +120,8 @@ impl<'a> Dea<'a> {
         }
     }
 
-    /// The AVPs for [`crate::node::Command::Answer`].
-    pub fn avps(&self) -> AvpBuf {
+    /// The AVPs for [`crate::node::DiameterNodeCommand::Answer`].
+    pub fn to_avps(&self) -> AvpBuf {
         let bytes = [self.eap, self.reissued, self.msk, self.key_name].into_iter().flatten().map(<[u8]>::len);
         let mut out = AvpBuf::with_capacity(128 + bytes.sum::<usize>());
         out.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
@@ -153,20 +159,20 @@ impl<'a> Dea<'a> {
     ///
     /// # Errors
     /// Auth-Request-Type is missing (5005) or a value does not fit (5004, 5014).
-    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
-        let mut dea = Self { eap: None, ..Self::new(AuthRequestType::of(avps)?, &[]) };
+    pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
+        let mut dea = Self { eap: None, ..Self::new(AuthRequestType::from_avps(avps)?, &[]) };
         for a in avps.filter(|a| a.vendor == 0) {
             match a.code {
                 462 => dea.eap = Some(a.data),
                 463 => dea.reissued = Some(a.data),
                 464 => dea.msk = Some(a.data),
                 102 => dea.key_name = Some(a.data),
-                465 => dea.methods.push(a.u64()?),
-                1 => dea.user_name = Some(a.utf8()?),
+                465 => dea.methods.push(a.as_u64()?),
+                1 => dea.user_name = Some(a.as_utf8()?),
                 24 => dea.state = Some(a.data),
-                27 => dea.session_timeout = Some(a.u32()?),
-                272 => dea.multi_round_timeout = Some(a.u32()?),
-                264 => dea.origin_host = Some(a.identity()?),
+                27 => dea.session_timeout = Some(a.as_u32()?),
+                272 => dea.multi_round_timeout = Some(a.as_u32()?),
+                264 => dea.origin_host = Some(a.as_identity()?),
                 _ => {}
             }
         }
@@ -182,25 +188,25 @@ mod tests {
     proptest! {
         #[test]
         fn requests_survive(eap in proptest::collection::vec(any::<u8>(), 0..300), name in "[a-z@.]{0,20}", state in any::<Option<[u8; 8]>>()) {
-            let der = Der {
+            let der = DiameterEapRequest {
                 request_type: AuthRequestType::AuthenticateOnly,
                 eap: &eap,
                 user_name: Some(&name),
                 state: state.as_ref().map(|s| &s[..]),
                 nas: NasInfo { address: Some([192, 0, 2, 1].into()), port: Some(7), ..NasInfo::default() },
             };
-            let r = der.request(9, "s;1;2".into(), "example".into(), None);
-            prop_assert_eq!(Der::parse(r.avps.view()).unwrap(), der);
+            let r = der.to_request(9, "s;1;2".into(), "example".into(), None);
+            prop_assert_eq!(DiameterEapRequest::parse(r.avps.as_sequence()).unwrap(), der);
         }
 
         #[test]
         fn answers_survive(eap in proptest::collection::vec(any::<u8>(), 0..300), msk in any::<Option<[u8; 32]>>(), methods in any::<Vec<u64>>()) {
-            let mut dea = Dea::new(AuthRequestType::AuthorizeAuthenticate, &eap);
+            let mut dea = DiameterEapAnswer::new(AuthRequestType::AuthorizeAuthenticate, &eap);
             dea.msk = msk.as_ref().map(|m| &m[..]);
             dea.methods = methods;
             (dea.session_timeout, dea.multi_round_timeout) = (Some(5), Some(6));
-            let avps = dea.avps();
-            prop_assert_eq!(Dea::parse(avps.view()).unwrap(), dea);
+            let avps = dea.to_avps();
+            prop_assert_eq!(DiameterEapAnswer::parse(avps.as_sequence()).unwrap(), dea);
         }
     }
 
@@ -208,14 +214,14 @@ mod tests {
     fn an_answer_may_have_no_eap_payload() {
         let mut avps = AvpBuf::new();
         avps.push_u32(codes::AUTH_REQUEST_TYPE, 1);
-        assert_eq!(Dea::parse(avps.view()).unwrap().eap, None);
+        assert_eq!(DiameterEapAnswer::parse(avps.as_sequence()).unwrap().eap, None);
     }
 
     #[test]
     fn an_eap_payload_is_required() {
         let mut b = AvpBuf::new();
         b.push_u32(codes::AUTH_REQUEST_TYPE, 1);
-        let fault = Der::parse(b.view()).unwrap_err();
+        let fault = DiameterEapRequest::parse(b.as_sequence()).unwrap_err();
         assert_eq!((fault.code.0, fault.avp.unwrap().code), (5005, 462));
     }
 }

@@ -80,23 +80,23 @@ impl fmt::Display for ResultCode {
 
 /// What is wrong with a received message, as the answer to it should say.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{code}: {what}")]
-pub struct Fault {
+#[error("{code}: {description}")]
+pub struct DiameterError {
     /// The Result-Code for the answer.
     pub code: ResultCode,
     /// What was wrong.
-    pub what: &'static str,
+    pub description: &'static str,
     /// The AVP to put in Failed-AVP (RFC 6733 §7.5), where there is one.
     pub avp: Option<Avp>,
 }
 
-impl Fault {
+impl DiameterError {
     /// A fault without an AVP to blame.
     pub const fn new(code: ResultCode, what: &'static str) -> Self {
-        Self { code, what, avp: None }
+        Self { code, description: what, avp: None }
     }
     /// A fault of this AVP.
-    pub const fn of(code: ResultCode, what: &'static str, avp: Avp) -> Self {
-        Self { code, what, avp: Some(avp) }
+    pub const fn with_avp(code: ResultCode, what: &'static str, avp: Avp) -> Self {
+        Self { code, description: what, avp: Some(avp) }
     }
 }

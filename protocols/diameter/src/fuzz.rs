@@ -1,9 +1,9 @@
 //! What a fuzz target calls.
 
-use crate::accounting::Acr;
-use crate::dictionary::Dictionary;
+use crate::accounting::AccountingRequest;
+use crate::dictionary::DiameterDictionary;
 use crate::message::MessageView;
-use crate::stream::Framer;
+use crate::stream::MessageFramer;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -12,23 +12,23 @@ use alloc::vec::Vec;
 /// # Panics
 /// When a message that was accepted does not decode to itself once re-encoded, or the framer uses more
 /// bytes than there are: a defect of the codec.
-pub fn message(dictionary: &Dictionary, bytes: &[u8]) {
+pub fn fuzz_message(dictionary: &DiameterDictionary, bytes: &[u8]) {
     let mut rest = bytes;
-    let mut framer = Framer::new(crate::message::MAX_LEN);
-    while let Ok(Some(m)) = framer.next(&mut rest) {
-        assert!(m.bytes().len() >= 20);
+    let mut framer = MessageFramer::new(crate::message::MAX_LEN);
+    while let Ok(Some(m)) = framer.next_message(&mut rest) {
+        assert!(m.as_bytes().len() >= 20);
     }
     let Ok(view) = MessageView::parse(bytes) else { return };
     let _ = view.to_string();
-    let _ = dictionary.check(&view);
-    let _ = dictionary.show(&view).to_string();
+    let _ = dictionary.check_message(&view);
+    let _ = dictionary.display_message(&view).to_string();
     for avp in view.avps() {
-        let _ = (avp.address(), avp.identity(), avp.u64(), avp.grouped().map(Iterator::count));
+        let _ = (avp.as_address(), avp.as_identity(), avp.as_u64(), avp.as_group().map(Iterator::count));
     }
-    let _ = Acr::parse(view.avps());
+    let _ = AccountingRequest::parse(view.avps());
     let owned = view.to_owned();
     let mut again = Vec::new();
-    owned.emit(&mut again).expect("what was decoded can be encoded");
+    owned.encode_into(&mut again).expect("what was decoded can be encoded");
     let second = MessageView::parse(&again).expect("what was encoded can be decoded");
     assert_eq!(second.header(), view.header());
     assert!(second.avps().eq(view.avps()));

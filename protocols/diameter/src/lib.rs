@@ -1,7 +1,7 @@
 //! Diameter (RFC 6733): messages, AVPs, dictionary, peer automaton, watchdog (RFC 3539), routing, and
 //! the EAP (RFC 4072), NASREQ (RFC 7155) and accounting (RFC 6733 §9) applications.
 //!
-//! [`node::Node`] is the endpoint that a service drives; the other modules are its parts, each usable
+//! [`node::DiameterNode`] is the endpoint that a service drives; the other modules are its parts, each usable
 //! alone.
 
 #![cfg_attr(not(test), no_std)]
@@ -25,6 +25,6 @@ pub mod stream;
 pub mod vectors;
 pub mod work;
 
-pub use avp::{Avp, AvpBuf, AvpId, AvpView, Avps};
-pub use error::{Fault, ResultCode};
-pub use message::{Flags, Header, Message, MessageView};
+pub use avp::{Avp, AvpBuf, AvpId, AvpSequence, AvpView};
+pub use error::{DiameterError, ResultCode};
+pub use message::{CommandFlags, DiameterMessage, MessageHeader, MessageView};

@@ -1,10 +1,10 @@
 //! Messages (RFC 6733 §3): a checked zero-copy view and the owned form.
 
-use crate::avp::{AvpBuf, Avps};
-use crate::error::{Fault, ResultCode};
+use crate::avp::{AvpBuf, AvpSequence};
+use crate::error::{DiameterError, ResultCode};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// Bytes of a message header.
 pub const HEADER_LEN: usize = 20;
@@ -13,9 +13,9 @@ pub const MAX_LEN: usize = 0xff_fffc;
 
 /// Command flags (RFC 6733 §3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Flags(pub u8);
+pub struct CommandFlags(pub u8);
 
-impl Flags {
+impl CommandFlags {
     /// R: a request.
     pub const REQUEST: u8 = 0x80;
     /// P: may be relayed.
@@ -43,7 +43,7 @@ impl Flags {
     }
 }
 
-impl fmt::Display for Flags {
+impl fmt::Display for CommandFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (bit, c) in [(0x80, 'R'), (0x40, 'P'), (0x20, 'E'), (0x10, 'T')] {
             write!(f, "{}", if self.0 & bit != 0 { c } else { '-' })?;
@@ -54,9 +54,9 @@ impl fmt::Display for Flags {
 
 /// A message header without its version (always 1) and length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
+pub struct MessageHeader {
     /// Command flags.
-    pub flags: Flags,
+    pub flags: CommandFlags,
     /// Command code (24 bits).
     pub command: u32,
     /// Application-Id.
@@ -67,27 +67,27 @@ pub struct Header {
     pub end_to_end: u32,
 }
 
-impl Header {
+impl MessageHeader {
     /// The header of an answer to this request: same identifiers, R and T clear, P kept; E set for a
     /// protocol error (RFC 6733 §6.2, §7.2).
-    pub const fn answer(&self, result: ResultCode) -> Self {
-        let error = if result.is_protocol_error() { Flags::ERROR } else { 0 };
-        Self { flags: Flags(self.flags.0 & Flags::PROXIABLE | error), ..*self }
+    pub const fn to_answer(&self, result: ResultCode) -> Self {
+        let error = if result.is_protocol_error() { CommandFlags::ERROR } else { 0 };
+        Self { flags: CommandFlags(self.flags.0 & CommandFlags::PROXIABLE | error), ..*self }
     }
 
-    /// Starts a message in `buf` (its length field still zero); [`Self::finish`] ends it.
-    pub(crate) fn begin(&self, buf: &mut Vec<u8>) {
-        Writer::new(buf)
-            .u8(1)
-            .u24(0)
-            .u8(self.flags.0)
-            .u24(self.command)
-            .u32(self.application)
-            .u32(self.hop_by_hop)
-            .u32(self.end_to_end);
+    /// Starts a message in `buf` (its length field still zero); [`Self::write_length`] ends it.
+    pub(crate) fn write_header(&self, buf: &mut Vec<u8>) {
+        OctetWriter::new(buf)
+            .write_u8(1)
+            .write_u24(0)
+            .write_u8(self.flags.0)
+            .write_u24(self.command)
+            .write_u32(self.application)
+            .write_u32(self.hop_by_hop)
+            .write_u32(self.end_to_end);
     }
     /// Writes the length of the message that starts at `start`.
-    pub(crate) fn finish(buf: &mut [u8], start: usize) {
+    pub(crate) fn write_length(buf: &mut [u8], start: usize) {
         let length = (buf.len() - start) as u32;
         buf[start + 1..start + 4].copy_from_slice(&length.to_be_bytes()[1..]);
     }
@@ -96,22 +96,22 @@ impl Header {
 /// A received message whose header is right and whose AVPs tile it.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageView<'a> {
-    header: Header,
+    header: MessageHeader,
     bytes: &'a [u8],
 }
 
 impl<'a> MessageView<'a> {
     /// Reads the header alone, so that even a faulty message can be answered; `None` if fewer than
     /// 20 bytes are there.
-    pub fn header_of(bytes: &[u8]) -> Option<Header> {
-        let mut r = Reader::new(bytes);
-        r.u32().ok()?;
-        Some(Header {
-            flags: Flags(r.u8().ok()?),
-            command: r.u24().ok()?,
-            application: r.u32().ok()?,
-            hop_by_hop: r.u32().ok()?,
-            end_to_end: r.u32().ok()?,
+    pub fn header_of(bytes: &[u8]) -> Option<MessageHeader> {
+        let mut r = OctetReader::new(bytes);
+        r.read_u32().ok()?;
+        Some(MessageHeader {
+            flags: CommandFlags(r.read_u8().ok()?),
+            command: r.read_u24().ok()?,
+            application: r.read_u32().ok()?,
+            hop_by_hop: r.read_u32().ok()?,
+            end_to_end: r.read_u32().ok()?,
         })
     }
 
@@ -120,38 +120,38 @@ impl<'a> MessageView<'a> {
     /// # Errors
     /// 5011 other version; 5015 the length is not that of `bytes`, below 20 or not a multiple of four;
     /// 3008 R and E together; 5014 an AVP leaves the message. The reserved flag bits are ignored.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, DiameterError> {
         let Some(header) = Self::header_of(bytes) else {
-            return Err(Fault::new(ResultCode::INVALID_MESSAGE_LENGTH, "shorter than a header"));
+            return Err(DiameterError::new(ResultCode::INVALID_MESSAGE_LENGTH, "shorter than a header"));
         };
         if bytes[0] != 1 {
-            return Err(Fault::new(ResultCode::UNSUPPORTED_VERSION, "version is not 1"));
+            return Err(DiameterError::new(ResultCode::UNSUPPORTED_VERSION, "version is not 1"));
         }
         let length = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;
         if length != bytes.len() || !length.is_multiple_of(4) {
-            return Err(Fault::new(ResultCode::INVALID_MESSAGE_LENGTH, "message length is wrong"));
+            return Err(DiameterError::new(ResultCode::INVALID_MESSAGE_LENGTH, "message length is wrong"));
         }
         if header.flags.is_request() && header.flags.is_error() {
-            return Err(Fault::new(ResultCode::INVALID_HDR_BITS, "request with the E flag"));
+            return Err(DiameterError::new(ResultCode::INVALID_HDR_BITS, "request with the E flag"));
         }
-        Avps::parse(&bytes[HEADER_LEN..])?;
+        AvpSequence::parse(&bytes[HEADER_LEN..])?;
         Ok(Self { header, bytes })
     }
     /// The header.
-    pub const fn header(&self) -> Header {
+    pub const fn header(&self) -> MessageHeader {
         self.header
     }
     /// The AVPs.
-    pub fn avps(&self) -> Avps<'a> {
-        Avps::checked(&self.bytes[HEADER_LEN..])
+    pub fn avps(&self) -> AvpSequence<'a> {
+        AvpSequence::from_checked(&self.bytes[HEADER_LEN..])
     }
     /// The whole message.
-    pub const fn bytes(&self) -> &'a [u8] {
+    pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
     /// A copy that outlives the bytes; one allocation.
-    pub fn to_owned(&self) -> Message {
-        Message { header: self.header, avps: AvpBuf::from_checked(self.bytes[HEADER_LEN..].into()) }
+    pub fn to_owned(&self) -> DiameterMessage {
+        DiameterMessage { header: self.header, avps: AvpBuf::from_checked(self.bytes[HEADER_LEN..].into()) }
     }
 }
 
@@ -169,27 +169,30 @@ impl fmt::Display for MessageView<'_> {
 
 /// A message of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
+pub struct DiameterMessage {
     /// The header.
-    pub header: Header,
+    pub header: MessageHeader,
     /// The AVPs.
     pub avps: AvpBuf,
 }
 
-impl Message {
+impl DiameterMessage {
     /// Appends the encoded message to `buf`.
     ///
     /// # Errors
     /// It would be longer than [`MAX_LEN`] (5015); nothing is written.
-    pub fn emit(&self, buf: &mut Vec<u8>) -> Result<(), Fault> {
-        if HEADER_LEN + self.avps.bytes().len() > MAX_LEN {
-            return Err(Fault::new(ResultCode::INVALID_MESSAGE_LENGTH, "too long for the length field"));
+    pub fn encode_into(&self, buf: &mut Vec<u8>) -> Result<(), DiameterError> {
+        if HEADER_LEN + self.avps.as_bytes().len() > MAX_LEN {
+            return Err(DiameterError::new(
+                ResultCode::INVALID_MESSAGE_LENGTH,
+                "too long for the length field",
+            ));
         }
         let start = buf.len();
-        buf.reserve(HEADER_LEN + self.avps.bytes().len());
-        self.header.begin(buf);
-        buf.extend_from_slice(self.avps.bytes());
-        Header::finish(buf, start);
+        buf.reserve(HEADER_LEN + self.avps.as_bytes().len());
+        self.header.write_header(buf);
+        buf.extend_from_slice(self.avps.as_bytes());
+        MessageHeader::write_length(buf, start);
         Ok(())
     }
 }
@@ -218,15 +221,15 @@ mod tests {
             flags in any::<u8>(), command in 0u32..1 << 24, ids in any::<[u32; 3]>(),
         ) {
             let flags = if flags & 0xa0 == 0xa0 { flags & !0x20 } else { flags };
-            let header = Header {
-                flags: Flags(flags), command, application: ids[0], hop_by_hop: ids[1], end_to_end: ids[2],
+            let header = MessageHeader {
+                flags: CommandFlags(flags), command, application: ids[0], hop_by_hop: ids[1], end_to_end: ids[2],
             };
-            let mut message = Message { header, avps: AvpBuf::new() };
+            let mut message = DiameterMessage { header, avps: AvpBuf::new() };
             for a in &avps {
                 message.avps.push_avp(a);
             }
             let mut wire = Vec::new();
-            message.emit(&mut wire).unwrap();
+            message.encode_into(&mut wire).unwrap();
             let view = MessageView::parse(&wire).unwrap();
             prop_assert_eq!(view.to_owned(), message);
             prop_assert_eq!(view.avps().map(|a| a.to_owned()).collect::<Vec<_>>(), avps);
@@ -240,34 +243,39 @@ mod tests {
                 let n = (bytes.len() as u32).to_be_bytes();
                 bytes[1..4].copy_from_slice(&n[1..]);
             }
-            crate::fuzz::message(&crate::dictionary::Dictionary::base(), &bytes);
+            crate::fuzz::fuzz_message(&crate::dictionary::DiameterDictionary::builtin(), &bytes);
         }
     }
 
-    fn code(bytes: &[u8]) -> u32 {
+    fn parse_error_code(bytes: &[u8]) -> u32 {
         MessageView::parse(bytes).unwrap_err().code.0
     }
 
     #[test]
     fn faults_name_the_rfc_code() {
-        let header =
-            Header { flags: Flags(0x80), command: 280, application: 0, hop_by_hop: 1, end_to_end: 2 };
-        let mut message = Message { header, avps: AvpBuf::new() };
+        let header = MessageHeader {
+            flags: CommandFlags(0x80),
+            command: 280,
+            application: 0,
+            hop_by_hop: 1,
+            end_to_end: 2,
+        };
+        let mut message = DiameterMessage { header, avps: AvpBuf::new() };
         message.avps.push_str(AvpId::must(264), "a.example");
         let mut wire = Vec::new();
-        message.emit(&mut wire).unwrap();
+        message.encode_into(&mut wire).unwrap();
         assert_eq!(wire.len(), 40);
         assert!(MessageView::parse(&wire).is_ok());
-        assert_eq!(code(&wire[..10]), 5015);
-        assert_eq!(code(&wire[..36]), 5015);
+        assert_eq!(parse_error_code(&wire[..10]), 5015);
+        assert_eq!(parse_error_code(&wire[..36]), 5015);
         let with = |at: usize, value: u8| {
             let mut w = wire.clone();
             w[at] = value;
             w
         };
-        assert_eq!(code(&with(0, 2)), 5011);
-        assert_eq!(code(&with(4, 0xa0)), 3008);
-        assert_eq!(code(&with(27, 200)), 5014);
+        assert_eq!(parse_error_code(&with(0, 2)), 5011);
+        assert_eq!(parse_error_code(&with(4, 0xa0)), 3008);
+        assert_eq!(parse_error_code(&with(27, 200)), 5014);
         let fault = MessageView::parse(&with(27, 7)).unwrap_err();
         assert_eq!((fault.code.0, fault.avp.map(|a| (a.code, a.data))), (5014, Some((264, Vec::new()))));
     }

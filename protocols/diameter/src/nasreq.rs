@@ -1,11 +1,11 @@
 //! The NASREQ application (RFC 7155): what an access server says about itself and its port, and the
 //! AA-Request and AA-Answer.
 
-use crate::avp::{AvpBuf, AvpView, Avps};
+use crate::avp::{AvpBuf, AvpSequence, AvpView};
 use crate::codes::{self, application, command};
 use crate::data::AvpAddress;
-use crate::error::{Fault, ResultCode};
-use crate::node::Request;
+use crate::error::{DiameterError, ResultCode};
+use crate::node::DiameterRequest;
 use alloc::string::String;
 use core::net::IpAddr;
 
@@ -21,20 +21,24 @@ pub enum AuthRequestType {
 }
 
 impl AuthRequestType {
-    fn parse(avps: Avps<'_>) -> Result<Self, Fault> {
-        let avp = avps.require(codes::AUTH_REQUEST_TYPE)?;
-        match avp.u32()? {
+    fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
+        let avp = avps.require_avp(codes::AUTH_REQUEST_TYPE)?;
+        match avp.as_u32()? {
             1 => Ok(Self::AuthenticateOnly),
             2 => Ok(Self::AuthorizeOnly),
             3 => Ok(Self::AuthorizeAuthenticate),
-            _ => Err(Fault::of(ResultCode::INVALID_AVP_VALUE, "unknown Auth-Request-Type", avp.to_owned())),
+            _ => Err(DiameterError::with_avp(
+                ResultCode::INVALID_AVP_VALUE,
+                "unknown Auth-Request-Type",
+                avp.to_owned(),
+            )),
         }
     }
     /// Reads the AVP of a request.
     ///
     /// # Errors
     /// It is missing (5005) or has another value (5004).
-    pub fn of(avps: Avps<'_>) -> Result<Self, Fault> {
+    pub fn from_avps(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         Self::parse(avps)
     }
 }
@@ -64,7 +68,7 @@ pub struct NasInfo<'a> {
 
 impl<'a> NasInfo<'a> {
     /// Appends the AVPs.
-    pub fn emit(&self, out: &mut AvpBuf) {
+    pub fn append_to(&self, out: &mut AvpBuf) {
         match self.address {
             Some(IpAddr::V4(a)) => {
                 out.push(codes::NAS_IP_ADDRESS, &a.octets());
@@ -102,7 +106,7 @@ impl<'a> NasInfo<'a> {
     ///
     /// # Errors
     /// A value does not fit its AVP's type (5004, 5014).
-    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+    pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         let mut nas = Self::default();
         for a in avps.filter(|a| a.vendor == 0) {
             match a.code {
@@ -116,18 +120,18 @@ impl<'a> NasInfo<'a> {
                         Some(AvpAddress::Ip(ip)) if a.data.len() <= 16 => nas.address = Some(ip),
                         _ => {
                             let code = ResultCode::INVALID_AVP_LENGTH;
-                            return Err(Fault::of(code, "not an address", a.to_owned()));
+                            return Err(DiameterError::with_avp(code, "not an address", a.to_owned()));
                         }
                     }
                 }
-                32 => nas.identifier = Some(a.utf8()?),
-                87 => nas.port_id = Some(a.utf8()?),
-                30 => nas.called_station = Some(a.utf8()?),
-                31 => nas.calling_station = Some(a.utf8()?),
-                5 => nas.port = Some(a.u32()?),
-                61 => nas.port_type = Some(a.u32()?),
-                12 => nas.framed_mtu = Some(a.u32()?),
-                6 => nas.service_type = Some(a.u32()?),
+                32 => nas.identifier = Some(a.as_utf8()?),
+                87 => nas.port_id = Some(a.as_utf8()?),
+                30 => nas.called_station = Some(a.as_utf8()?),
+                31 => nas.calling_station = Some(a.as_utf8()?),
+                5 => nas.port = Some(a.as_u32()?),
+                61 => nas.port_type = Some(a.as_u32()?),
+                12 => nas.framed_mtu = Some(a.as_u32()?),
+                6 => nas.service_type = Some(a.as_u32()?),
                 _ => {}
             }
         }
@@ -137,7 +141,7 @@ impl<'a> NasInfo<'a> {
 
 /// A CHAP response (RFC 7155 §4.3.4 to §4.3.8); borrowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Chap<'a> {
+pub struct ChapAuth<'a> {
     /// CHAP-Ident.
     pub identifier: u8,
     /// CHAP-Response: 16 octets.
@@ -149,25 +153,27 @@ pub struct Chap<'a> {
 /// CHAP with MD5, the only CHAP-Algorithm.
 const CHAP_WITH_MD5: u32 = 5;
 
-impl<'a> Chap<'a> {
+impl<'a> ChapAuth<'a> {
     /// Reads the AVPs; `None` where there is no CHAP-Auth.
-    fn parse(avps: Avps<'a>) -> Result<Option<Self>, Fault> {
+    fn parse(avps: AvpSequence<'a>) -> Result<Option<Self>, DiameterError> {
         let Some(group) = avps.get(codes::CHAP_AUTH) else { return Ok(None) };
-        let inner = group.grouped()?;
-        let wrong = |avp: AvpView<'_>, what| Fault::of(ResultCode::INVALID_AVP_VALUE, what, avp.to_owned());
-        let algorithm = inner.require(codes::CHAP_ALGORITHM)?;
-        if algorithm.u32()? != CHAP_WITH_MD5 {
+        let inner = group.as_group()?;
+        let wrong = |avp: AvpView<'_>, what| {
+            DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, what, avp.to_owned())
+        };
+        let algorithm = inner.require_avp(codes::CHAP_ALGORITHM)?;
+        if algorithm.as_u32()? != CHAP_WITH_MD5 {
             return Err(wrong(algorithm, "not CHAP with MD5"));
         }
-        let ident = inner.require(codes::CHAP_IDENT)?;
+        let ident = inner.require_avp(codes::CHAP_IDENT)?;
         let &[identifier] = ident.data else { return Err(wrong(ident, "not one octet")) };
-        let response = inner.require(codes::CHAP_RESPONSE)?;
+        let response = inner.require_avp(codes::CHAP_RESPONSE)?;
         let sixteen = response.data.try_into().map_err(|_| wrong(response, "not 16 octets"))?;
-        let challenge = avps.require(codes::CHAP_CHALLENGE)?.data;
+        let challenge = avps.require_avp(codes::CHAP_CHALLENGE)?.data;
         Ok(Some(Self { identifier, response: sixteen, challenge }))
     }
 
-    fn emit(&self, out: &mut AvpBuf) {
+    fn append_to(&self, out: &mut AvpBuf) {
         out.push_group(codes::CHAP_AUTH, |g| {
             g.push_u32(codes::CHAP_ALGORITHM, CHAP_WITH_MD5)
                 .push(codes::CHAP_IDENT, &[self.identifier])
@@ -179,7 +185,7 @@ impl<'a> Chap<'a> {
 
 /// An AA-Request (RFC 7155 §3.1) with a PAP password or a CHAP response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Aar<'a> {
+pub struct AaRequest<'a> {
     /// Auth-Request-Type.
     pub request_type: AuthRequestType,
     /// User-Name.
@@ -187,16 +193,22 @@ pub struct Aar<'a> {
     /// User-Password, in clear: Diameter relies on the connection's protection.
     pub password: Option<&'a [u8]>,
     /// The response to a challenge.
-    pub chap: Option<Chap<'a>>,
+    pub chap: Option<ChapAuth<'a>>,
     /// State of the answer before.
     pub state: Option<&'a [u8]>,
     /// The access server.
     pub nas: NasInfo<'a>,
 }
 
-impl<'a> Aar<'a> {
-    /// Makes the request for [`crate::node::Command::Request`].
-    pub fn request(&self, token: u64, session_id: String, realm: String, host: Option<String>) -> Request {
+impl<'a> AaRequest<'a> {
+    /// Makes the request for [`crate::node::DiameterNodeCommand::Request`].
+    pub fn to_request(
+        &self,
+        token: u64,
+        session_id: String,
+        realm: String,
+        host: Option<String>,
+    ) -> DiameterRequest {
         let mut avps = AvpBuf::with_capacity(256);
         avps.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
         if let Some(name) = self.user_name {
@@ -206,13 +218,13 @@ impl<'a> Aar<'a> {
             avps.push(codes::USER_PASSWORD, password);
         }
         if let Some(chap) = &self.chap {
-            chap.emit(&mut avps);
+            chap.append_to(&mut avps);
         }
         if let Some(state) = self.state {
             avps.push(codes::STATE, state);
         }
-        self.nas.emit(&mut avps);
-        Request {
+        self.nas.append_to(&mut avps);
+        DiameterRequest {
             token,
             application: application::NASREQ,
             command: command::AA,
@@ -227,12 +239,12 @@ impl<'a> Aar<'a> {
     ///
     /// # Errors
     /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
-    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+    pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         Ok(Self {
             request_type: AuthRequestType::parse(avps)?,
-            user_name: avps.get(codes::USER_NAME).map(|a| a.utf8()).transpose()?,
+            user_name: avps.get(codes::USER_NAME).map(|a| a.as_utf8()).transpose()?,
             password: avps.get(codes::USER_PASSWORD).map(|a| a.data),
-            chap: Chap::parse(avps)?,
+            chap: ChapAuth::parse(avps)?,
             state: avps.get(codes::STATE).map(|a| a.data),
             nas: NasInfo::parse(avps)?,
         })
@@ -241,7 +253,7 @@ impl<'a> Aar<'a> {
 
 /// What an AA-Answer (RFC 7155 §3.2) carries beside its result code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Aaa<'a> {
+pub struct AaAnswer<'a> {
     /// Auth-Request-Type, as in the request.
     pub request_type: AuthRequestType,
     /// Reply-Message.
@@ -252,9 +264,9 @@ pub struct Aaa<'a> {
     pub session_timeout: Option<u32>,
 }
 
-impl<'a> Aaa<'a> {
-    /// The AVPs for [`crate::node::Command::Answer`].
-    pub fn avps(&self) -> AvpBuf {
+impl<'a> AaAnswer<'a> {
+    /// The AVPs for [`crate::node::DiameterNodeCommand::Answer`].
+    pub fn to_avps(&self) -> AvpBuf {
         let mut out = AvpBuf::with_capacity(64);
         out.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
         if let Some(text) = self.reply {
@@ -272,12 +284,12 @@ impl<'a> Aaa<'a> {
     ///
     /// # Errors
     /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
-    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+    pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         Ok(Self {
             request_type: AuthRequestType::parse(avps)?,
-            reply: avps.get(codes::REPLY_MESSAGE).map(|a| a.utf8()).transpose()?,
+            reply: avps.get(codes::REPLY_MESSAGE).map(|a| a.as_utf8()).transpose()?,
             state: avps.get(codes::STATE).map(|a| a.data),
-            session_timeout: avps.get(codes::SESSION_TIMEOUT).map(|a| a.u32()).transpose()?,
+            session_timeout: avps.get(codes::SESSION_TIMEOUT).map(|a| a.as_u32()).transpose()?,
         })
     }
 }
@@ -288,11 +300,11 @@ mod tests {
 
     #[test]
     fn requests_and_answers_survive() {
-        let aar = Aar {
+        let aar = AaRequest {
             request_type: AuthRequestType::AuthorizeAuthenticate,
             user_name: Some("anna"),
             password: Some(b"geheim"),
-            chap: Some(Chap { identifier: 7, response: &[9; 16], challenge: b"who?" }),
+            chap: Some(ChapAuth { identifier: 7, response: &[9; 16], challenge: b"who?" }),
             state: None,
             nas: NasInfo {
                 identifier: Some("nas1"),
@@ -306,36 +318,36 @@ mod tests {
                 service_type: Some(2),
             },
         };
-        let r = aar.request(1, "s".into(), "example".into(), None);
-        assert_eq!(Aar::parse(r.avps.view()).unwrap(), aar);
-        let aaa = Aaa {
+        let r = aar.to_request(1, "s".into(), "example".into(), None);
+        assert_eq!(AaRequest::parse(r.avps.as_sequence()).unwrap(), aar);
+        let aaa = AaAnswer {
             request_type: AuthRequestType::AuthenticateOnly,
             reply: Some("welcome"),
             state: Some(b"x"),
             session_timeout: Some(60),
         };
-        assert_eq!(Aaa::parse(aaa.avps().view()).unwrap(), aaa);
+        assert_eq!(AaAnswer::parse(aaa.to_avps().as_sequence()).unwrap(), aaa);
     }
 
     #[test]
     fn wrong_addresses_and_types_are_faults() {
         let mut b = AvpBuf::new();
         b.push(codes::NAS_IP_ADDRESS, &[1, 2, 3]);
-        assert_eq!(NasInfo::parse(b.view()).unwrap_err().code.0, 5014);
+        assert_eq!(NasInfo::parse(b.as_sequence()).unwrap_err().code.0, 5014);
         b.clear();
         b.push(codes::NAS_IPV6_ADDRESS, &[0; 20]);
-        assert_eq!(NasInfo::parse(b.view()).unwrap_err().code.0, 5014);
+        assert_eq!(NasInfo::parse(b.as_sequence()).unwrap_err().code.0, 5014);
         b.clear();
-        assert_eq!(AuthRequestType::of(b.view()).unwrap_err().code.0, 5005);
+        assert_eq!(AuthRequestType::from_avps(b.as_sequence()).unwrap_err().code.0, 5005);
         b.push_u32(codes::AUTH_REQUEST_TYPE, 9);
-        assert_eq!(AuthRequestType::of(b.view()).unwrap_err().code.0, 5004);
+        assert_eq!(AuthRequestType::from_avps(b.as_sequence()).unwrap_err().code.0, 5004);
     }
 
     /// RFC 7155 §4.3.4, §4.3.5: a challenge stands beside the group, and a response of 16 octets in it.
     #[test]
     fn a_chap_response_is_whole_or_a_fault() {
-        type Made = (u32, &'static [u8], Option<&'static [u8]>, Option<&'static [u8]>);
-        const WHOLE: Made = (5, &[7], Some(&[9; 16]), Some(b"who?"));
+        type ChapFields = (u32, &'static [u8], Option<&'static [u8]>, Option<&'static [u8]>);
+        const WHOLE: ChapFields = (5, &[7], Some(&[9; 16]), Some(b"who?"));
         for ((algorithm, ident, response, challenge), expected) in [
             (WHOLE, None),
             ((4, WHOLE.1, WHOLE.2, WHOLE.3), Some((5004, 403))),
@@ -354,7 +366,7 @@ mod tests {
             if let Some(challenge) = challenge {
                 avps.push(codes::CHAP_CHALLENGE, challenge);
             }
-            let fault = Aar::parse(avps.view()).err().map(|f| (f.code.0, f.avp.unwrap().code));
+            let fault = AaRequest::parse(avps.as_sequence()).err().map(|f| (f.code.0, f.avp.unwrap().code));
             assert_eq!(fault, expected);
         }
     }

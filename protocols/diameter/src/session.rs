@@ -18,11 +18,11 @@ impl SessionIds {
         Self { identity: identity.to_string(), next: u64::from(boot) << 32 }
     }
     /// For this DiameterIdentity, counting from a random value.
-    pub fn random(identity: &str, rng: &mut SecureRng) -> Self {
+    pub fn with_random_start(identity: &str, rng: &mut SecureRng) -> Self {
         Self::with_boot(identity, rng.next_u32())
     }
     /// The next identifier, never given before; `optional` is appended where not empty.
-    pub fn next(&mut self, optional: &str) -> String {
+    pub fn next_id(&mut self, optional: &str) -> String {
         let n = self.next;
         self.next = n.wrapping_add(1);
         let (high, low, id) = ((n >> 32) as u32, n as u32, &self.identity);
@@ -41,7 +41,10 @@ mod tests {
     #[test]
     fn the_rfc_form() {
         let mut ids = SessionIds::with_boot("accesspoint7.example.com", 1_876_543_210);
-        assert_eq!(ids.next(""), "accesspoint7.example.com;1876543210;0");
-        assert_eq!(ids.next("mobile@200.1.1.88"), "accesspoint7.example.com;1876543210;1;mobile@200.1.1.88");
+        assert_eq!(ids.next_id(""), "accesspoint7.example.com;1876543210;0");
+        assert_eq!(
+            ids.next_id("mobile@200.1.1.88"),
+            "accesspoint7.example.com;1876543210;1;mobile@200.1.1.88"
+        );
     }
 }

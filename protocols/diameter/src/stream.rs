@@ -19,18 +19,18 @@ pub enum FrameError {
 /// Cuts messages out of a byte stream (RFC 6733 §2.1): whole messages inside one piece of data are given
 /// out without a copy.
 #[derive(Clone, Debug)]
-pub struct Framer {
+pub struct MessageFramer {
     partial: Vec<u8>,
     max: usize,
 }
 
-impl Framer {
+impl MessageFramer {
     /// A framer that refuses messages longer than `max` bytes.
     pub const fn new(max: usize) -> Self {
         Self { partial: Vec::new(), max }
     }
 
-    fn length(&self, head: &[u8]) -> Result<Option<usize>, FrameError> {
+    fn message_length(&self, head: &[u8]) -> Result<Option<usize>, FrameError> {
         let Some(&[version, a, b, c]) = head.first_chunk::<4>() else { return Ok(None) };
         if version != 1 {
             return Err(FrameError::Version(version));
@@ -46,17 +46,17 @@ impl Framer {
     }
 
     /// Takes the next whole message from what was kept and `data`, advancing `data`; the message is
-    /// `Framed::Here` (inside `data`) or `Framed::Joined`. `None`: all of `data` is used up.
+    /// `FramedMessage::Borrowed` (inside `data`) or `FramedMessage::Joined`. `None`: all of `data` is used up.
     ///
     /// # Errors
     /// The stream cannot be followed any more.
-    pub fn next<'a>(&mut self, data: &mut &'a [u8]) -> Result<Option<Framed<'a>>, FrameError> {
+    pub fn next_message<'a>(&mut self, data: &mut &'a [u8]) -> Result<Option<FramedMessage<'a>>, FrameError> {
         if self.partial.is_empty() {
-            if let Some(n) = self.length(data)?
+            if let Some(n) = self.message_length(data)?
                 && let Some((message, rest)) = data.split_at_checked(n)
             {
                 *data = rest;
-                return Ok(Some(Framed::Here(message)));
+                return Ok(Some(FramedMessage::Borrowed(message)));
             }
             self.partial.extend_from_slice(data);
             *data = &[];
@@ -69,26 +69,26 @@ impl Framer {
             *data = rest;
         };
         take(&mut self.partial, 4);
-        let Some(n) = self.length(&self.partial)? else { return Ok(None) };
+        let Some(n) = self.message_length(&self.partial)? else { return Ok(None) };
         take(&mut self.partial, n);
-        Ok((self.partial.len() == n).then(|| Framed::Joined(core::mem::take(&mut self.partial))))
+        Ok((self.partial.len() == n).then(|| FramedMessage::Joined(core::mem::take(&mut self.partial))))
     }
 }
 
-/// A whole message from a [`Framer`].
+/// A whole message from a [`MessageFramer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Framed<'a> {
+pub enum FramedMessage<'a> {
     /// It lies inside the data given.
-    Here(&'a [u8]),
+    Borrowed(&'a [u8]),
     /// It had to be put together from pieces.
     Joined(Vec<u8>),
 }
 
-impl Framed<'_> {
+impl FramedMessage<'_> {
     /// The message's bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Here(b) => b,
+            Self::Borrowed(b) => b,
             Self::Joined(b) => b,
         }
     }
@@ -105,7 +105,7 @@ pub const SCTP_PPID_UNSPECIFIED: u32 = 0;
 pub enum StreamPolicy {
     /// All on stream 0, in order.
     #[default]
-    One,
+    SingleStream,
     /// The session's number modulo the number of streams: order within a session. Where a Session-Id ends
     /// in a number, as RFC 6733 §8.8 recommends, that is it, so that sessions numbered one after the other
     /// share no stream until there are more of them than streams; else it is a hash.
@@ -117,7 +117,7 @@ pub enum StreamPolicy {
 impl StreamPolicy {
     /// Stream and unordered flag for a request of this Session-Id (base messages have none and go in
     /// order on stream 0) over `streams` streams.
-    pub fn choose(self, session: Option<&[u8]>, streams: u16) -> (u16, bool) {
+    pub fn request_stream(self, session: Option<&[u8]>, streams: u16) -> (u16, bool) {
         match (self, session) {
             (Self::BySession, Some(session)) => {
                 ((session_number(session) % u64::from(streams.max(1))) as u16, false)
@@ -130,9 +130,9 @@ impl StreamPolicy {
     /// Stream and unordered flag for the answer to a request of a session that came by stream `came_by`:
     /// with [`StreamPolicy::BySession`] the same one, so that the asking side's map holds both ways; modulo
     /// the number of our streams, where we have fewer.
-    pub fn answer(self, came_by: u16, streams: u16) -> (u16, bool) {
+    pub fn answer_stream(self, came_by: u16, streams: u16) -> (u16, bool) {
         match self {
-            Self::One => (0, false),
+            Self::SingleStream => (0, false),
             Self::BySession => (came_by % streams.max(1), false),
             Self::Unordered => (0, true),
         }
@@ -151,7 +151,7 @@ fn session_number(session: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn message(len: usize, fill: u8) -> Vec<u8> {
+    fn test_message(len: usize, fill: u8) -> Vec<u8> {
         let mut m = vec![fill; len];
         m[0] = 1;
         m[1..4].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
@@ -160,14 +160,14 @@ mod tests {
 
     #[test]
     fn any_cut_gives_the_same_messages() {
-        let all = [message(20, 1), message(44, 2), message(24, 3)];
+        let all = [test_message(20, 1), test_message(44, 2), test_message(24, 3)];
         let stream: Vec<u8> = all.concat();
         for step in 1..stream.len() {
-            let mut framer = Framer::new(64);
+            let mut framer = MessageFramer::new(64);
             let mut got = Vec::new();
             for mut piece in stream.chunks(step) {
-                while let Some(m) = framer.next(&mut piece).unwrap() {
-                    got.push(m.bytes().to_vec());
+                while let Some(m) = framer.next_message(&mut piece).unwrap() {
+                    got.push(m.as_bytes().to_vec());
                 }
                 assert!(piece.is_empty());
             }
@@ -177,27 +177,28 @@ mod tests {
 
     #[test]
     fn lying_lengths_end_the_stream() {
-        let mut f = Framer::new(40);
-        assert_eq!(f.next(&mut &message(44, 0)[..]), Err(FrameError::TooLong(44)));
-        assert_eq!(f.next(&mut &[1, 0, 0, 16][..]), Err(FrameError::BadLength(16)));
-        assert_eq!(f.next(&mut &[1, 0, 0, 22][..]), Err(FrameError::BadLength(22)));
-        assert_eq!(f.next(&mut &[2, 0, 0, 20][..]), Err(FrameError::Version(2)));
+        let mut f = MessageFramer::new(40);
+        assert_eq!(f.next_message(&mut &test_message(44, 0)[..]), Err(FrameError::TooLong(44)));
+        assert_eq!(f.next_message(&mut &[1, 0, 0, 16][..]), Err(FrameError::BadLength(16)));
+        assert_eq!(f.next_message(&mut &[1, 0, 0, 22][..]), Err(FrameError::BadLength(22)));
+        assert_eq!(f.next_message(&mut &[2, 0, 0, 20][..]), Err(FrameError::Version(2)));
     }
 
     #[test]
     fn policies() {
-        assert_eq!(StreamPolicy::One.choose(Some(b"s"), 8), (0, false));
-        assert_eq!(StreamPolicy::Unordered.choose(Some(b"s"), 8), (0, true));
-        assert_eq!(StreamPolicy::Unordered.choose(None, 8), (0, false));
-        let streams: Vec<u16> = (0..100u8).map(|i| StreamPolicy::BySession.choose(Some(&[i]), 4).0).collect();
+        assert_eq!(StreamPolicy::SingleStream.request_stream(Some(b"s"), 8), (0, false));
+        assert_eq!(StreamPolicy::Unordered.request_stream(Some(b"s"), 8), (0, true));
+        assert_eq!(StreamPolicy::Unordered.request_stream(None, 8), (0, false));
+        let streams: Vec<u16> =
+            (0..100u8).map(|i| StreamPolicy::BySession.request_stream(Some(&[i]), 4).0).collect();
         assert!((0..4).all(|s| streams.contains(&s)) && streams.iter().all(|&s| s < 4));
-        assert_eq!(StreamPolicy::BySession.choose(Some(b"x"), 0), (0, false));
+        assert_eq!(StreamPolicy::BySession.request_stream(Some(b"x"), 0), (0, false));
         assert_eq!(
-            [7, 9, 0].map(|s| StreamPolicy::BySession.answer(s, 8)),
+            [7, 9, 0].map(|s| StreamPolicy::BySession.answer_stream(s, 8)),
             [(7, false), (1, false), (0, false)]
         );
-        assert_eq!(StreamPolicy::BySession.answer(3, 0), (0, false));
-        assert_eq!(StreamPolicy::One.answer(7, 8), (0, false));
-        assert_eq!(StreamPolicy::Unordered.answer(7, 8), (0, true));
+        assert_eq!(StreamPolicy::BySession.answer_stream(3, 0), (0, false));
+        assert_eq!(StreamPolicy::SingleStream.answer_stream(7, 8), (0, false));
+        assert_eq!(StreamPolicy::Unordered.answer_stream(7, 8), (0, true));
     }
 }

@@ -1,5 +1,5 @@
 //! The state tables as their standards print them: RFC 6733 section 5.6, RFC 3539 appendix A. A line is state, event,
-//! actions and next state, as [`Line`](usher_core::automaton::Line) shows itself.
+//! actions and next state, as [`Line`](usher_core::automaton::DiagramLine) shows itself.
 
 /// The peer state machine (RFC 6733 section 5.6).
 pub const PEER: &str = "\

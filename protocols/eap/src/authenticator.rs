@@ -1,13 +1,13 @@
 //! The pass-through authenticator (RFC 4137 §7, figures 6 and 7): asks who the peer is, then hands packets
 //! between the peer and an AAA server that it neither understands nor needs to.
 
-use crate::packet::{self, Code, Packet, Type};
+use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, automaton, names};
 
 /// When a request to the peer is sent again (RFC 3748 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retransmission {
+pub struct EapRetransmission {
     /// The first wait; each further one is twice as long.
     pub initial: Duration,
     /// The longest wait.
@@ -16,7 +16,7 @@ pub struct Retransmission {
     pub count: u32,
 }
 
-impl Default for Retransmission {
+impl Default for EapRetransmission {
     /// After 3 s, 6 s, 12 s, … up to 20 s; four times.
     fn default() -> Self {
         Self { initial: Duration::from_secs(3), max: Duration::from_secs(20), count: 4 }
@@ -25,7 +25,7 @@ impl Default for Retransmission {
 
 /// What an AAA server says to a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer<'a> {
+pub enum AaaReply<'a> {
     /// aaaEapReq: a request for the peer.
     Request(&'a [u8]),
     /// aaaEapNoReq: the peer's packet was discarded; wait for another.
@@ -41,7 +41,7 @@ pub enum Answer<'a> {
 
 /// How a conversation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum ConversationOutcome {
     /// The AAA server lets the peer in; EAP-Success is polled, unless the server contradicted itself.
     Success,
     /// The AAA server turns the peer away; EAP-Failure is polled, likewise.
@@ -138,7 +138,7 @@ automaton! {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Aaa {
+enum AaaState {
     Waiting,
     Request,
     NoRequest,
@@ -149,88 +149,95 @@ enum Aaa {
 
 /// One conversation of an authenticator.
 #[derive(Clone, Debug)]
-pub struct Authenticator {
+pub struct EapAuthenticator {
     state: State,
     now: Instant,
-    policy: Option<Retransmission>,
+    policy: Option<EapRetransmission>,
     /// How long the peer may be silent where nothing is sent again.
-    patience: Duration,
+    idle_timeout: Duration,
     current_id: u8,
     /// The peer's last response, which the AAA server shall see.
     response: Vec<u8>,
     received: bool,
-    known: bool,
+    is_peer_identified: bool,
     /// The request that is with the peer.
     request: Vec<u8>,
-    aaa: Aaa,
+    aaa: AaaState,
     retransmissions: u32,
     due: Instant,
     send: bool,
-    ask: bool,
+    is_response_pending: bool,
     discarded: bool,
-    told: bool,
+    is_end_reported: bool,
 }
 
-impl Authenticator {
+impl EapAuthenticator {
     /// Takes arrows until none fits.
-    fn run(&mut self) {
-        while let Some(arrow) = PassThrough::step(self.state, |condition| self.holds(condition)) {
-            self.enter(arrow.to);
+    fn run_automaton(&mut self) {
+        while let Some(arrow) = PassThrough::step(self.state, |condition| self.evaluate_condition(condition))
+        {
+            self.enter_state(arrow.to);
         }
     }
 
     #[inline]
-    fn holds(&self, condition: Condition) -> bool {
+    fn evaluate_condition(&self, condition: Condition) -> bool {
         match condition {
-            Condition::KnowsPeer => self.known,
+            Condition::KnowsPeer => self.is_peer_identified,
             Condition::Response => self.received,
             Condition::RetransmitDue => self.now >= self.due,
             Condition::TooManyRetransmissions => {
                 self.retransmissions > self.policy.map_or(0, |policy| policy.count)
             }
-            Condition::Answers => Packet::parse(&self.response).is_ok_and(|p| {
-                p.code() == Code::Response
+            Condition::Answers => EapPacket::parse(&self.response).is_ok_and(|p| {
+                p.code() == EapCode::Response
                     && p.identifier() == self.current_id
-                    && (self.known || p.kind() == Some(Type::IDENTITY))
+                    && (self.is_peer_identified || p.kind() == Some(EapType::IDENTITY))
             }),
-            Condition::AaaAsks => self.aaa == Aaa::Request,
-            Condition::AaaAsksNothing => self.aaa == Aaa::NoRequest,
-            Condition::AaaSuccess => self.aaa == Aaa::Success,
-            Condition::AaaFail => self.aaa == Aaa::Failure,
-            Condition::AaaTimeout => self.aaa == Aaa::Timeout,
+            Condition::AaaAsks => self.aaa == AaaState::Request,
+            Condition::AaaAsksNothing => self.aaa == AaaState::NoRequest,
+            Condition::AaaSuccess => self.aaa == AaaState::Success,
+            Condition::AaaFail => self.aaa == AaaState::Failure,
+            Condition::AaaTimeout => self.aaa == AaaState::Timeout,
         }
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter_state(&mut self, state: State) {
         self.state = state;
         match state {
             State::Identity => {
                 self.request.clear();
-                packet::emit(&mut self.request, Code::Request, self.current_id, Type::IDENTITY, &[]);
+                packet::emit_packet(
+                    &mut self.request,
+                    EapCode::Request,
+                    self.current_id,
+                    EapType::IDENTITY,
+                    &[],
+                );
             }
             State::SendRequest2 => {
                 self.retransmissions = 0;
                 self.send = true;
             }
             State::Idle2 => {
-                let wait = self.policy.map_or(self.patience, |policy| {
+                let wait = self.policy.map_or(self.idle_timeout, |policy| {
                     (policy.initial * (1 << self.retransmissions.min(16))).min(policy.max)
                 });
                 self.due = self.now + wait;
             }
             State::Retransmit2 => {
                 self.retransmissions += 1;
-                self.send = !self.holds(Condition::TooManyRetransmissions);
+                self.send = !self.evaluate_condition(Condition::TooManyRetransmissions);
             }
             State::Received2 => self.received = false,
             State::Discard2 => self.discarded = true,
             State::AaaRequest => {
-                self.known = true;
-                self.ask = true;
+                self.is_peer_identified = true;
+                self.is_response_pending = true;
             }
-            State::AaaIdle => self.aaa = Aaa::Waiting,
+            State::AaaIdle => self.aaa = AaaState::Waiting,
             State::AaaResponse => {
-                self.current_id = Packet::parse(&self.request).map_or(self.current_id, |p| p.identifier());
+                self.current_id = EapPacket::parse(&self.request).map_or(self.current_id, |p| p.identifier());
             }
             State::Success2 | State::Failure2 => self.send = !self.request.is_empty(),
             State::Initialize | State::TimeoutFailure2 => {}
@@ -240,9 +247,9 @@ impl Authenticator {
     /// A conversation that begins with an Identity request of this identifier. Without a policy nothing is
     /// sent again, as on links that lose nothing, and a peer silent for `patience` is given up.
     #[must_use]
-    pub fn new(identifier: u8, policy: Option<Retransmission>, patience: Duration, now: Instant) -> Self {
-        let mut a = Self::blank(identifier, policy, patience, now);
-        a.run();
+    pub fn new(identifier: u8, policy: Option<EapRetransmission>, patience: Duration, now: Instant) -> Self {
+        let mut a = Self::new_idle(identifier, policy, patience, now);
+        a.run_automaton();
         a
     }
 
@@ -252,41 +259,41 @@ impl Authenticator {
     pub fn with_identity(
         identity: &[u8],
         identifier: u8,
-        policy: Option<Retransmission>,
+        policy: Option<EapRetransmission>,
         patience: Duration,
         now: Instant,
     ) -> Self {
-        let mut a = Self::blank(identifier, policy, patience, now);
-        packet::emit(&mut a.response, Code::Response, identifier, Type::IDENTITY, identity);
-        a.known = true;
-        a.run();
+        let mut a = Self::new_idle(identifier, policy, patience, now);
+        packet::emit_packet(&mut a.response, EapCode::Response, identifier, EapType::IDENTITY, identity);
+        a.is_peer_identified = true;
+        a.run_automaton();
         a
     }
 
-    fn blank(identifier: u8, policy: Option<Retransmission>, patience: Duration, now: Instant) -> Self {
+    fn new_idle(identifier: u8, policy: Option<EapRetransmission>, patience: Duration, now: Instant) -> Self {
         Self {
             state: State::Initialize,
             now,
             policy,
-            patience,
+            idle_timeout: patience,
             current_id: identifier,
             response: Vec::new(),
             received: false,
-            known: false,
+            is_peer_identified: false,
             request: Vec::new(),
-            aaa: Aaa::Waiting,
+            aaa: AaaState::Waiting,
             retransmissions: 0,
             due: Instant::FAR_FUTURE,
             send: false,
-            ask: false,
+            is_response_pending: false,
             discarded: false,
-            told: false,
+            is_end_reported: false,
         }
     }
 
     /// Takes a packet from the peer; false where it was discarded: malformed, no response, not to the
     /// request that is open, or while the AAA server is being asked.
-    pub fn handle(&mut self, now: Instant, packet: &[u8]) -> bool {
+    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.now = now;
         if self.state != State::Idle2 {
             return false;
@@ -296,7 +303,7 @@ impl Authenticator {
         self.discarded = false;
         // A discarded packet does not move the retransmission timer.
         let due = self.due;
-        self.run();
+        self.run_automaton();
         if self.discarded {
             self.due = due;
             self.response = keep;
@@ -305,45 +312,45 @@ impl Authenticator {
     }
 
     /// Takes the AAA server's answer to what [`poll_aaa`](Self::poll_aaa) gave; false where none is open, or
-    /// where the request in it is none: it then counts as [`Answer::NoRequest`].
-    pub fn answer(&mut self, now: Instant, answer: Answer<'_>) -> bool {
+    /// where the request in it is none: it then counts as [`AaaReply::NoRequest`].
+    pub fn handle_aaa_reply(&mut self, now: Instant, answer: AaaReply<'_>) -> bool {
         self.now = now;
         if self.state != State::AaaIdle {
             return false;
         }
         let mut sound = true;
         self.aaa = match answer {
-            Answer::Request(packet) if is_a(packet, Code::Request) => {
+            AaaReply::Request(packet) if is_a(packet, EapCode::Request) => {
                 self.request.clear();
                 self.request.extend_from_slice(packet);
-                Aaa::Request
+                AaaState::Request
             }
-            Answer::Request(_) => {
+            AaaReply::Request(_) => {
                 sound = false;
-                Aaa::NoRequest
+                AaaState::NoRequest
             }
-            Answer::NoRequest => Aaa::NoRequest,
-            Answer::Success(packet) => {
-                self.end(packet, true);
-                Aaa::Success
+            AaaReply::NoRequest => AaaState::NoRequest,
+            AaaReply::Success(packet) => {
+                self.set_final_packet(packet, true);
+                AaaState::Success
             }
-            Answer::Failure(packet) => {
-                self.end(packet, false);
-                Aaa::Failure
+            AaaReply::Failure(packet) => {
+                self.set_final_packet(packet, false);
+                AaaState::Failure
             }
-            Answer::Timeout => Aaa::Timeout,
+            AaaReply::Timeout => AaaState::Timeout,
         };
-        self.run();
+        self.run_automaton();
         sound
     }
 
     /// The packet that ends the conversation: the server's, our own where it sent none, and none where its packet says
     /// something else than it does.
-    fn end(&mut self, packet: &[u8], success: bool) {
+    fn set_final_packet(&mut self, packet: &[u8], success: bool) {
         self.request.clear();
         if packet.is_empty() {
             packet::emit_end(&mut self.request, success, self.current_id);
-        } else if is_a(packet, if success { Code::Success } else { Code::Failure }) {
+        } else if is_a(packet, if success { EapCode::Success } else { EapCode::Failure }) {
             self.request.extend_from_slice(packet);
         }
     }
@@ -351,7 +358,7 @@ impl Authenticator {
     /// Tells it that time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.run();
+        self.run_automaton();
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
@@ -369,31 +376,31 @@ impl Authenticator {
     /// The peer's packet that the AAA server is to see, once.
     #[must_use]
     pub fn poll_aaa(&mut self) -> Option<&[u8]> {
-        core::mem::take(&mut self.ask).then_some(&self.response[..])
+        core::mem::take(&mut self.is_response_pending).then_some(&self.response[..])
     }
 
     /// How often the open request was sent again.
     #[must_use]
-    pub const fn retransmissions(&self) -> u32 {
+    pub const fn retransmission_count(&self) -> u32 {
         self.retransmissions
     }
 
     /// How the conversation ended, once it has.
     #[must_use]
-    pub fn poll_end(&mut self) -> Option<End> {
+    pub fn poll_end(&mut self) -> Option<ConversationOutcome> {
         let end = match self.state {
-            State::Success2 => End::Success,
-            State::Failure2 => End::Failure,
-            State::TimeoutFailure2 if self.aaa == Aaa::Timeout => End::AaaTimeout,
-            State::TimeoutFailure2 => End::PeerTimeout,
+            State::Success2 => ConversationOutcome::Success,
+            State::Failure2 => ConversationOutcome::Failure,
+            State::TimeoutFailure2 if self.aaa == AaaState::Timeout => ConversationOutcome::AaaTimeout,
+            State::TimeoutFailure2 => ConversationOutcome::PeerTimeout,
             _ => return None,
         };
-        (!core::mem::replace(&mut self.told, true)).then_some(end)
+        (!core::mem::replace(&mut self.is_end_reported, true)).then_some(end)
     }
 }
 
-fn is_a(packet: &[u8], code: Code) -> bool {
-    Packet::parse(packet).is_ok_and(|p| p.code() == code)
+fn is_a(packet: &[u8], code: EapCode) -> bool {
+    EapPacket::parse(packet).is_ok_and(|p| p.code() == code)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! EAP over LANs (IEEE 802.1X-2004 §7): frames that carry EAP between a station and its authenticator.
 
 use alloc::vec::Vec;
-use usher_core::{Reader, Truncated};
+use usher_core::{OctetReader, TruncatedError};
 
 /// EtherType of EAPOL.
 pub const ETHERTYPE: u16 = 0x888e;
@@ -28,7 +28,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    const fn of(octet: u8) -> Self {
+    const fn from_octet(octet: u8) -> Self {
         match octet {
             0 => Self::EapPacket,
             1 => Self::Start,
@@ -37,7 +37,7 @@ impl PacketType {
             other => Self::Other(other),
         }
     }
-    const fn octet(self) -> u8 {
+    const fn to_octet(self) -> u8 {
         match self {
             Self::EapPacket => 0,
             Self::Start => 1,
@@ -50,7 +50,7 @@ impl PacketType {
 
 /// An EAPOL packet, as it follows the EtherType. Octets beyond its length are Ethernet's padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Eapol<'a> {
+pub struct EapolPacket<'a> {
     /// The sender's protocol version.
     pub version: u8,
     /// What it is.
@@ -59,21 +59,21 @@ pub struct Eapol<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Eapol<'a> {
+impl<'a> EapolPacket<'a> {
     /// Checks octets.
     ///
     /// # Errors
     /// They end before the header or the body that it announces.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Truncated> {
-        let mut r = Reader::new(bytes);
-        let (version, kind, length) = (r.u8()?, r.u8()?, r.u16()?);
-        Ok(Self { version, kind: PacketType::of(kind), body: r.bytes(usize::from(length))? })
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedError> {
+        let mut r = OctetReader::new(bytes);
+        let (version, kind, length) = (r.read_u8()?, r.read_u8()?, r.read_u16()?);
+        Ok(Self { version, kind: PacketType::from_octet(kind), body: r.read_bytes(usize::from(length))? })
     }
 }
 
 /// An Ethernet II frame without frame check sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame<'a> {
+pub struct EthernetFrame<'a> {
     /// Destination address.
     pub destination: [u8; 6],
     /// Source address.
@@ -84,26 +84,31 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Frame<'a> {
+impl<'a> EthernetFrame<'a> {
     /// Checks octets.
     ///
     /// # Errors
     /// They are fewer than a header.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Truncated> {
-        let mut r = Reader::new(bytes);
-        Ok(Self { destination: r.array()?, source: r.array()?, ethertype: r.u16()?, payload: r.take_rest() })
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedError> {
+        let mut r = OctetReader::new(bytes);
+        Ok(Self {
+            destination: r.read_array()?,
+            source: r.read_array()?,
+            ethertype: r.read_u16()?,
+            payload: r.take_rest(),
+        })
     }
 }
 
 /// Appends an Ethernet II frame with an EAPOL packet. A body beyond 65535 octets is cut off; no EAP packet
 /// is longer.
-pub fn emit(out: &mut Vec<u8>, destination: [u8; 6], source: [u8; 6], kind: PacketType, body: &[u8]) {
+pub fn emit_frame(out: &mut Vec<u8>, destination: [u8; 6], source: [u8; 6], kind: PacketType, body: &[u8]) {
     let body = &body[..body.len().min(usize::from(u16::MAX))];
     let mut header = [0; HEADERS];
     header[..6].copy_from_slice(&destination);
     header[6..12].copy_from_slice(&source);
     header[12..14].copy_from_slice(&ETHERTYPE.to_be_bytes());
-    (header[14], header[15]) = (VERSION, kind.octet());
+    (header[14], header[15]) = (VERSION, kind.to_octet());
     header[16..].copy_from_slice(&(body.len() as u16).to_be_bytes());
     out.reserve(HEADERS + body.len());
     out.extend_from_slice(&header);
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn a_start_frame_is_as_the_standard_writes_it() {
         let mut out = Vec::new();
-        emit(&mut out, PAE_GROUP, [2, 0, 0, 0, 0, 1], PacketType::Start, &[]);
+        emit_frame(&mut out, PAE_GROUP, [2, 0, 0, 0, 0, 1], PacketType::Start, &[]);
         assert_eq!(out, [1, 0x80, 0xc2, 0, 0, 3, 2, 0, 0, 0, 0, 1, 0x88, 0x8e, 2, 1, 0, 0]);
     }
 
@@ -126,16 +131,16 @@ mod tests {
         #[test]
         fn what_is_emitted_is_parsed(to: [u8; 6], from: [u8; 6], kind: u8, body: Vec<u8>, padding in 0usize..50) {
             let mut out = Vec::new();
-            emit(&mut out, to, from, PacketType::of(kind), &body);
+            emit_frame(&mut out, to, from, PacketType::from_octet(kind), &body);
             out.resize(out.len() + padding, 0);
-            let frame = Frame::parse(&out).unwrap();
+            let frame = EthernetFrame::parse(&out).unwrap();
             prop_assert_eq!((frame.destination, frame.source, frame.ethertype), (to, from, ETHERTYPE));
-            let eapol = Eapol::parse(frame.payload).unwrap();
-            prop_assert_eq!((eapol.kind, eapol.body), (PacketType::of(kind), &body[..]));
+            let eapol = EapolPacket::parse(frame.payload).unwrap();
+            prop_assert_eq!((eapol.kind, eapol.body), (PacketType::from_octet(kind), &body[..]));
         }
         #[test]
         fn arbitrary_octets_never_panic(bytes: Vec<u8>) {
-            prop_assert!(crate::fuzz::eapol(&bytes));
+            prop_assert!(crate::fuzz::fuzz_eapol(&bytes));
         }
     }
 }

@@ -4,31 +4,33 @@
 mod tunnel;
 
 #[cfg(feature = "tls")]
-pub use tunnel::{recording, tunnel};
+pub use tunnel::{fuzz_recording, fuzz_tunnel};
 
-use crate::packet::{self, Code, Packet};
-use crate::{eapol, packet::Type};
+use crate::packet::{self, EapCode, EapPacket};
+use crate::{eapol, packet::EapType};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// Parses octets; what is a packet is printed, written again and must be the same.
-pub fn packet(bytes: &[u8]) -> bool {
-    let Ok(p) = Packet::parse(bytes) else { return true };
+pub fn fuzz_packet(bytes: &[u8]) -> bool {
+    let Ok(p) = EapPacket::parse(bytes) else { return true };
     let mut out = Vec::new();
     match (p.code(), p.kind()) {
-        (Code::Success, _) => packet::emit_end(&mut out, true, p.identifier()),
-        (Code::Failure, _) => packet::emit_end(&mut out, false, p.identifier()),
-        (code, kind) => packet::emit(&mut out, code, p.identifier(), kind.unwrap_or(Type(0)), p.data()),
+        (EapCode::Success, _) => packet::emit_end(&mut out, true, p.identifier()),
+        (EapCode::Failure, _) => packet::emit_end(&mut out, false, p.identifier()),
+        (code, kind) => {
+            packet::emit_packet(&mut out, code, p.identifier(), kind.unwrap_or(EapType(0)), p.data())
+        }
     }
-    !p.to_string().is_empty() && Packet::parse(&out) == Ok(p)
+    !p.to_string().is_empty() && EapPacket::parse(&out) == Ok(p)
 }
 
 /// Parses octets as an Ethernet frame with EAPOL; what is one is written again and must be the same.
-pub fn eapol(bytes: &[u8]) -> bool {
-    let Ok(frame) = eapol::Frame::parse(bytes) else { return true };
-    let Ok(e) = eapol::Eapol::parse(frame.payload) else { return true };
+pub fn fuzz_eapol(bytes: &[u8]) -> bool {
+    let Ok(frame) = eapol::EthernetFrame::parse(bytes) else { return true };
+    let Ok(e) = eapol::EapolPacket::parse(frame.payload) else { return true };
     let mut out = Vec::new();
-    eapol::emit(&mut out, frame.destination, frame.source, e.kind, e.body);
-    let again = eapol::Frame::parse(&out).and_then(|f| eapol::Eapol::parse(f.payload));
+    eapol::emit_frame(&mut out, frame.destination, frame.source, e.kind, e.body);
+    let again = eapol::EthernetFrame::parse(&out).and_then(|f| eapol::EapolPacket::parse(f.payload));
     again.is_ok_and(|a| a.kind == e.kind && a.body == e.body)
 }

@@ -24,20 +24,20 @@ pub mod server;
 pub mod work;
 
 use alloc::vec::Vec;
-use usher_core::automaton::Diagram;
-use usher_crypto::Key;
+use usher_core::automaton::AutomatonDiagram;
+use usher_crypto::SecretValue;
 
 /// The automata as they run: the peer, the pass-through authenticator, the backend.
-pub const AUTOMATA: [Diagram; 3] =
+pub const AUTOMATA: [AutomatonDiagram; 3] =
     [peer::PeerAutomaton::DIAGRAM, authenticator::PassThrough::DIAGRAM, server::Backend::DIAGRAM];
 
 /// The keys that a method exports (RFC 3748 §7.10).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Keys {
+pub struct EapKeys {
     /// Master session key.
-    pub msk: Key<[u8; 64]>,
+    pub msk: SecretValue<[u8; 64]>,
     /// Extended master session key.
-    pub emsk: Key<[u8; 64]>,
+    pub emsk: SecretValue<[u8; 64]>,
     /// Session-Id (RFC 5247 §1.4), of the methods that have one.
     pub session_id: Option<Vec<u8>>,
 }

@@ -11,7 +11,7 @@ const USUAL: usize = 32;
 
 /// What a packet is (RFC 3748 §4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Code {
+pub enum EapCode {
     /// From authenticator to peer.
     Request,
     /// From peer to authenticator.
@@ -22,8 +22,8 @@ pub enum Code {
     Failure,
 }
 
-impl Code {
-    const fn octet(self) -> u8 {
+impl EapCode {
+    const fn to_octet(self) -> u8 {
         match self {
             Self::Request => 1,
             Self::Response => 2,
@@ -35,9 +35,9 @@ impl Code {
 
 /// The type of a request or response (RFC 3748 §5 and the IANA registry).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Type(pub u8);
+pub struct EapType(pub u8);
 
-impl Type {
+impl EapType {
     /// Who are you?
     pub const IDENTITY: Self = Self(1);
     /// Something to show to the user.
@@ -62,7 +62,7 @@ impl Type {
     pub const EXPANDED: Self = Self(254);
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for EapType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Self::IDENTITY => "Identity",
@@ -80,7 +80,7 @@ impl fmt::Display for Type {
         })
     }
 }
-impl fmt::Debug for Type {
+impl fmt::Debug for EapType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -102,14 +102,14 @@ pub enum PacketError {
 
 /// A packet whose header has been checked. Octets beyond Length are padding and not part of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Packet<'a> {
-    code: Code,
+pub struct EapPacket<'a> {
+    code: EapCode,
     identifier: u8,
     /// Type and what follows; empty for Success and Failure.
     body: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> EapPacket<'a> {
     /// Checks octets.
     ///
     /// # Errors
@@ -121,13 +121,13 @@ impl<'a> Packet<'a> {
         };
         let length = u16::from_be_bytes([high, low]);
         let code = match code {
-            1 => Code::Request,
-            2 => Code::Response,
-            3 => Code::Success,
-            4 => Code::Failure,
+            1 => EapCode::Request,
+            2 => EapCode::Response,
+            3 => EapCode::Success,
+            4 => EapCode::Failure,
             other => return Err(PacketError::UnknownCode(other)),
         };
-        let needed = if matches!(code, Code::Request | Code::Response) { HEADER + 1 } else { HEADER };
+        let needed = if matches!(code, EapCode::Request | EapCode::Response) { HEADER + 1 } else { HEADER };
         let body = usize::from(length)
             .checked_sub(HEADER)
             .filter(|_| usize::from(length) >= needed)
@@ -138,7 +138,7 @@ impl<'a> Packet<'a> {
     }
 
     /// What it is.
-    pub const fn code(&self) -> Code {
+    pub const fn code(&self) -> EapCode {
         self.code
     }
     /// Which request it is or answers.
@@ -146,8 +146,8 @@ impl<'a> Packet<'a> {
         self.identifier
     }
     /// Its type; `None` for Success and Failure.
-    pub fn kind(&self) -> Option<Type> {
-        self.body.first().copied().map(Type)
+    pub fn kind(&self) -> Option<EapType> {
+        self.body.first().copied().map(EapType)
     }
     /// What follows the type.
     pub fn data(&self) -> &'a [u8] {
@@ -155,13 +155,13 @@ impl<'a> Packet<'a> {
     }
     /// The types that a legacy Nak asks for instead (RFC 3748 §5.3.1); empty for "none", and for all other
     /// packets.
-    pub fn wanted(&self) -> impl Iterator<Item = Type> + 'a {
-        let list = if self.kind() == Some(Type::NAK) { self.data() } else { &[] };
-        list.iter().filter(|t| **t != 0).map(|t| Type(*t))
+    pub fn wanted_types(&self) -> impl Iterator<Item = EapType> + 'a {
+        let list = if self.kind() == Some(EapType::NAK) { self.data() } else { &[] };
+        list.iter().filter(|t| **t != 0).map(|t| EapType(*t))
     }
 }
 
-impl fmt::Display for Packet<'_> {
+impl fmt::Display for EapPacket<'_> {
     /// `Request 7 MD5-Challenge, 17 octets`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}", self.code, self.identifier)?;
@@ -171,7 +171,7 @@ impl fmt::Display for Packet<'_> {
         Ok(())
     }
 }
-impl fmt::Debug for Packet<'_> {
+impl fmt::Debug for EapPacket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -179,18 +179,18 @@ impl fmt::Debug for Packet<'_> {
 
 /// Appends a request or response of this type. The data beyond what Length can say is cut off; no method
 /// here comes near.
-pub fn emit(out: &mut Vec<u8>, code: Code, identifier: u8, kind: Type, data: &[u8]) {
+pub fn emit_packet(out: &mut Vec<u8>, code: EapCode, identifier: u8, kind: EapType, data: &[u8]) {
     let data = &data[..data.len().min(usize::from(u16::MAX) - HEADER - 1)];
     let [high, low] = ((HEADER + 1 + data.len()) as u16).to_be_bytes();
     out.reserve((HEADER + 1 + data.len()).max(USUAL));
-    out.extend_from_slice(&[code.octet(), identifier, high, low, kind.0]);
+    out.extend_from_slice(&[code.to_octet(), identifier, high, low, kind.0]);
     out.extend_from_slice(data);
 }
 
 /// Appends a Success or Failure (RFC 3748 §4.2).
 pub fn emit_end(out: &mut Vec<u8>, success: bool, identifier: u8) {
-    let code = if success { Code::Success } else { Code::Failure };
-    out.extend_from_slice(&[code.octet(), identifier, 0, HEADER as u8]);
+    let code = if success { EapCode::Success } else { EapCode::Failure };
+    out.extend_from_slice(&[code.to_octet(), identifier, 0, HEADER as u8]);
 }
 
 #[cfg(test)]
@@ -200,33 +200,33 @@ mod tests {
 
     #[test]
     fn what_is_no_packet_says_why() {
-        assert_eq!(Packet::parse(&[1, 2, 0]), Err(PacketError::Truncated(3)));
-        assert_eq!(Packet::parse(&[1, 2, 0, 6, 1]), Err(PacketError::Truncated(5)));
-        assert_eq!(Packet::parse(&[1, 2, 0, 4]), Err(PacketError::ShortLength(4)));
-        assert_eq!(Packet::parse(&[3, 2, 0, 3]), Err(PacketError::ShortLength(3)));
-        assert_eq!(Packet::parse(&[9, 2, 0, 4]), Err(PacketError::UnknownCode(9)));
+        assert_eq!(EapPacket::parse(&[1, 2, 0]), Err(PacketError::Truncated(3)));
+        assert_eq!(EapPacket::parse(&[1, 2, 0, 6, 1]), Err(PacketError::Truncated(5)));
+        assert_eq!(EapPacket::parse(&[1, 2, 0, 4]), Err(PacketError::ShortLength(4)));
+        assert_eq!(EapPacket::parse(&[3, 2, 0, 3]), Err(PacketError::ShortLength(3)));
+        assert_eq!(EapPacket::parse(&[9, 2, 0, 4]), Err(PacketError::UnknownCode(9)));
     }
 
     #[test]
     fn padding_is_no_part_of_a_packet() {
-        let p = Packet::parse(&[2, 5, 0, 7, 3, 13, 0, 99, 99]).unwrap();
-        assert_eq!((p.kind(), p.data()), (Some(Type::NAK), &[13, 0][..]));
-        assert_eq!(p.wanted().collect::<Vec<_>>(), [Type::TLS]);
+        let p = EapPacket::parse(&[2, 5, 0, 7, 3, 13, 0, 99, 99]).unwrap();
+        assert_eq!((p.kind(), p.data()), (Some(EapType::NAK), &[13, 0][..]));
+        assert_eq!(p.wanted_types().collect::<Vec<_>>(), [EapType::TLS]);
         assert_eq!(p.to_string(), "Response 5 Nak, 2 octets");
     }
 
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed(request: bool, id: u8, kind: u8, data: Vec<u8>) {
-            let code = if request { Code::Request } else { Code::Response };
+            let code = if request { EapCode::Request } else { EapCode::Response };
             let mut out = Vec::new();
-            emit(&mut out, code, id, Type(kind), &data);
-            let p = Packet::parse(&out).unwrap();
-            prop_assert_eq!((p.code(), p.identifier(), p.kind(), p.data()), (code, id, Some(Type(kind)), &data[..]));
+            emit_packet(&mut out, code, id, EapType(kind), &data);
+            let p = EapPacket::parse(&out).unwrap();
+            prop_assert_eq!((p.code(), p.identifier(), p.kind(), p.data()), (code, id, Some(EapType(kind)), &data[..]));
         }
         #[test]
         fn arbitrary_octets_never_panic(bytes: Vec<u8>) {
-            prop_assert!(crate::fuzz::packet(&bytes));
+            prop_assert!(crate::fuzz::fuzz_packet(&bytes));
         }
     }
 }

@@ -1,18 +1,18 @@
 //! The peer's automaton (RFC 4137 §4, figure 3).
 
-use crate::Keys;
-use crate::method::{Context, PeerMethod, PeerOffer, PeerVerdict};
-use crate::packet::{self, Code, Packet, Type};
+use crate::EapKeys;
+use crate::method::{MethodContext, PeerMethod, PeerOffer, PeerVerdict};
+use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant, SecureRng, WallTime, Work, automaton, names};
+use usher_core::{Duration, Instant, SecureRng, WallTime, WorkRecord, automaton, names};
 use usher_crypto::fault::TlsFault;
 
 /// Whom a peer says it is and how it can prove it.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct EapPeerConfig {
     /// Answered to an Identity request.
     pub identity: Vec<u8>,
     /// What it can do, the preferred method first: a Nak names them in this order.
@@ -25,11 +25,11 @@ pub struct Config {
 
 /// What a peer has to say, once.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum EapPeerEvent {
     /// Let in, with the keys where the method gives some.
     Success {
         /// The method's keys.
-        keys: Option<Keys>,
+        keys: Option<EapKeys>,
     },
     /// Turned away, or the peer's own method failed.
     Failure,
@@ -74,7 +74,7 @@ names! {
 }
 
 automaton! {
-    /// Figure 3. INITIALIZE is [`Peer::new`]; what differs:
+    /// Figure 3. INITIALIZE is [`EapPeer::new`]; what differs:
     ///
     /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
     /// - altAccept and altReject are not there: no lower layer of ours tells a peer how it ends but by EAP.
@@ -117,14 +117,14 @@ automaton! {
 
 /// methodState and decision of RFC 4137 §4.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Decision {
+enum PeerDecision {
     Fail,
     Conditional,
     Unconditional,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
+enum PeerMethodState {
     None,
     Continue,
     MayContinue,
@@ -133,103 +133,113 @@ enum Progress {
 
 /// A packet as `parseEapReq` sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Incoming {
-    code: Code,
+struct ReceivedPacket {
+    code: EapCode,
     identifier: u8,
-    kind: Option<Type>,
+    kind: Option<EapType>,
 }
 
 /// One conversation of a peer.
 #[derive(Debug)]
-pub struct Peer {
-    config: Config,
+pub struct EapPeer {
+    config: EapPeerConfig,
     rng: SecureRng,
     state: State,
     /// eapReq with what came; the data of a request.
-    incoming: Option<Incoming>,
+    incoming: Option<ReceivedPacket>,
     data: Vec<u8>,
     last_id: Option<u8>,
     last_response: Vec<u8>,
     respond: bool,
-    selected: Option<(Type, Box<dyn PeerMethod>)>,
-    progress: Progress,
-    decision: Decision,
+    selected: Option<(EapType, Box<dyn PeerMethod>)>,
+    progress: PeerMethodState,
+    decision: PeerDecision,
     ignored: bool,
     idle_at: Instant,
     now: Instant,
     discarded: bool,
-    told: bool,
+    is_end_reported: bool,
 }
 
-impl Peer {
+impl EapPeer {
     /// Takes arrows until none fits.
-    fn run(&mut self) {
-        while let Some(arrow) = PeerAutomaton::step(self.state, |condition| self.holds(condition)) {
-            self.enter(arrow.to);
+    fn run_automaton(&mut self) {
+        while let Some(arrow) =
+            PeerAutomaton::step(self.state, |condition| self.evaluate_condition(condition))
+        {
+            self.enter_state(arrow.to);
         }
     }
 
     #[inline]
-    fn holds(&self, condition: Condition) -> bool {
+    fn evaluate_condition(&self, condition: Condition) -> bool {
         let idle = self.now >= self.idle_at;
         match condition {
             Condition::Request => return self.incoming.is_some(),
-            Condition::IdleAndSure => return idle && self.decision == Decision::Unconditional,
-            Condition::IdleAndUnsure => return idle && self.decision != Decision::Unconditional,
+            Condition::IdleAndSure => return idle && self.decision == PeerDecision::Unconditional,
+            Condition::IdleAndUnsure => return idle && self.decision != PeerDecision::Unconditional,
             Condition::Ignored => return self.ignored,
             Condition::MethodFailed => {
-                return self.progress == Progress::Done && self.decision == Decision::Fail;
+                return self.progress == PeerMethodState::Done && self.decision == PeerDecision::Fail;
             }
             _ => {}
         }
-        let Some(Incoming { code, identifier, kind }) = self.incoming else { return false };
-        let request = code == Code::Request;
+        let Some(ReceivedPacket { code, identifier, kind }) = self.incoming else { return false };
+        let request = code == EapCode::Request;
         let selected = self.selected.as_ref().map(|(kind, _)| *kind);
         let last = self.last_id == Some(identifier);
         let new = request && !last;
         match condition {
             Condition::SelectedMethod => {
-                new && selected.is_some() && kind == selected && self.progress != Progress::Done
+                new && selected.is_some() && kind == selected && self.progress != PeerMethodState::Done
             }
             Condition::NewMethod => {
-                new && selected.is_none() && !matches!(kind, Some(Type::IDENTITY | Type::NOTIFICATION))
+                new && selected.is_none() && !matches!(kind, Some(EapType::IDENTITY | EapType::NOTIFICATION))
             }
-            Condition::AsksIdentity => new && selected.is_none() && kind == Some(Type::IDENTITY),
-            Condition::Notifies => new && kind == Some(Type::NOTIFICATION) && self.progress != Progress::Done,
+            Condition::AsksIdentity => new && selected.is_none() && kind == Some(EapType::IDENTITY),
+            Condition::Notifies => {
+                new && kind == Some(EapType::NOTIFICATION) && self.progress != PeerMethodState::Done
+            }
             Condition::Repeated => request && last,
-            Condition::Succeeds => code == Code::Success && last && self.decision != Decision::Fail,
+            Condition::Succeeds => code == EapCode::Success && last && self.decision != PeerDecision::Fail,
             Condition::Fails => {
-                last && self.progress != Progress::Continue
-                    && (code == Code::Failure && self.decision != Decision::Unconditional
-                        || code == Code::Success && self.decision == Decision::Fail)
+                last && self.progress != PeerMethodState::Continue
+                    && (code == EapCode::Failure && self.decision != PeerDecision::Unconditional
+                        || code == EapCode::Success && self.decision == PeerDecision::Fail)
             }
             Condition::Acceptable => selected.is_some() && kind == selected,
             _ => false,
         }
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter_state(&mut self, state: State) {
         self.state = state;
         let (id, kind) = match self.incoming {
-            Some(i) => (i.identifier, i.kind.unwrap_or(Type(0))),
-            None => (0, Type(0)),
+            Some(i) => (i.identifier, i.kind.unwrap_or(EapType(0))),
+            None => (0, EapType(0)),
         };
         match state {
             State::Method => self.run_method(id),
             State::GetMethod => self.select_method(id, kind),
             State::Identity => {
                 self.last_response.clear();
-                packet::emit(
+                packet::emit_packet(
                     &mut self.last_response,
-                    Code::Response,
+                    EapCode::Response,
                     id,
-                    Type::IDENTITY,
+                    EapType::IDENTITY,
                     &self.config.identity,
                 );
             }
             State::Notification => {
                 self.last_response.clear();
-                packet::emit(&mut self.last_response, Code::Response, id, Type::NOTIFICATION, &[]);
+                packet::emit_packet(
+                    &mut self.last_response,
+                    EapCode::Response,
+                    id,
+                    EapType::NOTIFICATION,
+                    &[],
+                );
             }
             State::SendResponse => {
                 self.last_id = Some(id);
@@ -247,7 +257,7 @@ impl Peer {
 
     /// A peer that waits for its first request.
     #[must_use]
-    pub fn new(config: Config, rng: SecureRng, now: Instant) -> Self {
+    pub fn new(config: EapPeerConfig, rng: SecureRng, now: Instant) -> Self {
         let idle_at = now + config.timeout;
         Self {
             config,
@@ -259,35 +269,35 @@ impl Peer {
             last_response: Vec::new(),
             respond: false,
             selected: None,
-            progress: Progress::None,
-            decision: Decision::Fail,
+            progress: PeerMethodState::None,
+            decision: PeerDecision::Fail,
             ignored: false,
             idle_at,
             now,
             discarded: false,
-            told: false,
+            is_end_reported: false,
         }
     }
 
     /// Takes a packet from the authenticator; false where it was discarded.
-    pub fn handle(&mut self, now: Instant, packet: &[u8]) -> bool {
+    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.now = now;
-        let Ok(p) = Packet::parse(packet) else { return false };
-        if p.code() == Code::Response || matches!(self.state, State::Success | State::Failure) {
+        let Ok(p) = EapPacket::parse(packet) else { return false };
+        if p.code() == EapCode::Response || matches!(self.state, State::Success | State::Failure) {
             return false;
         }
-        self.incoming = Some(Incoming { code: p.code(), identifier: p.identifier(), kind: p.kind() });
+        self.incoming = Some(ReceivedPacket { code: p.code(), identifier: p.identifier(), kind: p.kind() });
         self.data.clear();
         self.data.extend_from_slice(p.data());
         self.discarded = false;
-        self.run();
+        self.run_automaton();
         !self.discarded
     }
 
     /// Tells it that time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.run();
+        self.run_automaton();
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
@@ -309,13 +319,13 @@ impl Peer {
 
     /// Whether a Success would be believed now.
     #[cfg(feature = "tls")]
-    pub(crate) fn content(&self) -> bool {
-        self.decision != Decision::Fail
+    pub(crate) fn accepts_success(&self) -> bool {
+        self.decision != PeerDecision::Fail
     }
 
     /// The keys of the method that runs, once it has some.
     #[cfg(feature = "tls")]
-    pub(crate) fn keys(&self) -> Option<Keys> {
+    pub(crate) fn method_keys(&self) -> Option<EapKeys> {
         self.selected.as_ref().and_then(|(_, method)| method.keys())
     }
 
@@ -328,23 +338,23 @@ impl Peer {
 
     /// How the conversation ended, once it has.
     #[must_use]
-    pub fn poll_event(&mut self) -> Option<Event> {
-        if self.told || !matches!(self.state, State::Success | State::Failure) {
+    pub fn poll_event(&mut self) -> Option<EapPeerEvent> {
+        if self.is_end_reported || !matches!(self.state, State::Success | State::Failure) {
             return None;
         }
-        self.told = true;
+        self.is_end_reported = true;
         Some(match self.state {
             State::Success => {
-                Event::Success { keys: self.selected.as_ref().and_then(|(_, method)| method.keys()) }
+                EapPeerEvent::Success { keys: self.selected.as_ref().and_then(|(_, method)| method.keys()) }
             }
-            _ if self.incoming.is_none() => Event::Timeout,
-            _ => Event::Failure,
+            _ if self.incoming.is_none() => EapPeerEvent::Timeout,
+            _ => EapPeerEvent::Failure,
         })
     }
 
     /// The next piece of work done since the last poll.
     #[must_use]
-    pub fn poll_work(&mut self) -> Option<Work> {
+    pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.selected.as_mut()?.1.poll_work()
     }
 
@@ -354,33 +364,33 @@ impl Peer {
             return;
         };
         let mut data = Vec::new();
-        let verdict = method.request(identifier, &self.data, &mut data);
+        let verdict = method.handle_request(identifier, &self.data, &mut data);
         self.ignored = verdict == PeerVerdict::Ignore;
         (self.progress, self.decision) = match verdict {
             PeerVerdict::Ignore => return,
-            PeerVerdict::Continue => (Progress::Continue, Decision::Fail),
-            PeerVerdict::MayFail => (Progress::MayContinue, Decision::Fail),
-            PeerVerdict::MayEnd => (Progress::MayContinue, Decision::Conditional),
-            PeerVerdict::Done => (Progress::Done, Decision::Unconditional),
+            PeerVerdict::Continue => (PeerMethodState::Continue, PeerDecision::Fail),
+            PeerVerdict::MayFail => (PeerMethodState::MayContinue, PeerDecision::Fail),
+            PeerVerdict::MayEnd => (PeerMethodState::MayContinue, PeerDecision::Conditional),
+            PeerVerdict::Done => (PeerMethodState::Done, PeerDecision::Unconditional),
             // A method that failed may still have an alert to send before it hears Failure.
-            PeerVerdict::Failed if !data.is_empty() => (Progress::MayContinue, Decision::Fail),
-            PeerVerdict::Failed => (Progress::Done, Decision::Fail),
+            PeerVerdict::Failed if !data.is_empty() => (PeerMethodState::MayContinue, PeerDecision::Fail),
+            PeerVerdict::Failed => (PeerMethodState::Done, PeerDecision::Fail),
         };
         self.last_response.clear();
-        packet::emit(&mut self.last_response, Code::Response, identifier, *kind, &data);
+        packet::emit_packet(&mut self.last_response, EapCode::Response, identifier, *kind, &data);
     }
 
     /// GET_METHOD: begins the method that is asked for, or asks for others by Nak (RFC 3748 §5.3.1; an
     /// expanded method is answered likewise, which §5.3.2 allows only for want of expanded methods).
-    fn select_method(&mut self, identifier: u8, wanted: Type) {
+    fn select_method(&mut self, identifier: u8, wanted: EapType) {
         if let Some(offer) = self.config.methods.iter().find(|m| m.kind() == wanted) {
-            let context = Context {
+            let context = MethodContext {
                 rng: &mut self.rng,
                 wall: self.config.wall,
                 mtu: None,
                 without_extended_master_secret: false,
             };
-            self.selected = Some((wanted, offer.begin(context)));
+            self.selected = Some((wanted, offer.start_peer_method(context)));
             return;
         }
         let mut list: Vec<u8> = self.config.methods.iter().map(|m| m.kind().0).collect();
@@ -388,7 +398,7 @@ impl Peer {
             list.push(0);
         }
         self.last_response.clear();
-        packet::emit(&mut self.last_response, Code::Response, identifier, Type::NAK, &list);
+        packet::emit_packet(&mut self.last_response, EapCode::Response, identifier, EapType::NAK, &list);
     }
 }
 

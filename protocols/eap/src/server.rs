@@ -1,32 +1,33 @@
 //! The backend authenticator (RFC 4137 §6, figure 5): the automaton that an AAA server runs for each
 //! conversation. It has no timer: its AAA client repeats what is lost.
 
-use crate::Keys;
+use crate::EapKeys;
 use crate::method::{
-    Answer, Context, Credential, Fault, Inner, Question, ServerMethod, ServerOffer, ServerVerdict,
+    CredentialDigest, InnerMethod, MethodContext, MethodFault, ServerMethod, ServerOffer, ServerVerdict,
+    UserAnswer, UserQuery,
 };
-use crate::packet::{self, Code, Packet, Type};
+use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use usher_core::{SecureRng, WallTime, Work, automaton, names};
+use usher_core::{SecureRng, WallTime, WorkRecord, automaton, names};
 
 /// What a conversation has to say: what it has to know, and how it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The method asks its host: nothing goes on until [`Server::answer`].
-    Ask(Question),
+pub enum EapServerEvent {
+    /// The method asks its host: nothing goes on until [`EapServer::apply_answer`].
+    Query(UserQuery),
     /// The peer is who it says; the packet to send is a Success.
     Success {
         /// How it proved that.
-        method: Type,
+        method: EapType,
         /// The method's keys.
-        keys: Option<Keys>,
+        keys: Option<EapKeys>,
     },
     /// It is not, or no method is left; the packet to send is a Failure.
     Failure {
         /// The method that it failed by; `None` where there was none in common.
-        method: Option<Type>,
+        method: Option<EapType>,
     },
 }
 
@@ -67,7 +68,7 @@ names! {
 automaton! {
     /// Figure 5. What differs:
     ///
-    /// - INITIALIZE and PICK_UP_METHOD are [`Server::new`]: the peer's Identity, which the caller has read, is picked
+    /// - INITIALIZE and PICK_UP_METHOD are [`EapServer::new`]: the peer's Identity, which the caller has read, is picked
     ///   up and done with, and no other method is. DISABLED is their owner's, who drops a conversation.
     /// - RECEIVED knows no EXPANDED_NAK: it answers a request of type 254 only (RFC 3748 §5.3.2, which goes before
     ///   RFC 4137, §3.3), and none is proposed here.
@@ -112,7 +113,7 @@ automaton! {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
+enum ServerMethodState {
     Proposed,
     Continue,
     End(bool),
@@ -120,25 +121,25 @@ enum Progress {
 
 /// One conversation of a server.
 #[derive(Debug)]
-pub struct Server {
+pub struct EapServer {
     state: State,
     /// Methods that are still to be proposed, the next one last.
     offers: Vec<Box<dyn ServerOffer>>,
-    current: Option<(Type, Box<dyn ServerMethod>)>,
-    progress: Progress,
+    current: Option<(EapType, Box<dyn ServerMethod>)>,
+    progress: ServerMethodState,
     current_id: u8,
     /// What came: identifier, type and data of a response.
-    incoming: Option<(u8, Type)>,
+    incoming: Option<(u8, EapType)>,
     data: Vec<u8>,
     out: Vec<u8>,
     send: bool,
     verdict: ServerVerdict,
     discarded: bool,
-    told: bool,
+    is_end_reported: bool,
     /// What the host has still to be asked.
-    question: Option<Question>,
+    question: Option<UserQuery>,
     /// The types that the peer wished for when it turned down what was proposed.
-    wishes: Vec<u8>,
+    desired_types: Vec<u8>,
     /// Of the chance of methods that are proposed later.
     seed: [u8; 32],
     wall: WallTime,
@@ -146,53 +147,54 @@ pub struct Server {
     without_extended_master_secret: bool,
 }
 
-impl Server {
+impl EapServer {
     /// Takes arrows until none fits.
-    fn run(&mut self) {
-        while let Some(arrow) = Backend::step(self.state, |condition| self.holds(condition)) {
-            self.enter(arrow.to);
+    fn run_automaton(&mut self) {
+        while let Some(arrow) = Backend::step(self.state, |condition| self.evaluate_condition(condition)) {
+            self.enter_state(arrow.to);
         }
     }
 
     #[inline]
-    fn holds(&self, condition: Condition) -> bool {
+    fn evaluate_condition(&self, condition: Condition) -> bool {
         let response = self.incoming.filter(|(id, _)| *id == self.current_id);
         match condition {
             Condition::Response => self.incoming.is_some(),
             Condition::Naks => {
-                self.progress == Progress::Proposed && response.is_some_and(|(_, kind)| kind == Type::NAK)
+                self.progress == ServerMethodState::Proposed
+                    && response.is_some_and(|(_, kind)| kind == EapType::NAK)
             }
             Condition::Answers => {
                 response.is_some_and(|(_, kind)| self.current.as_ref().is_some_and(|(c, _)| *c == kind))
             }
             Condition::Ignored => self.verdict == ServerVerdict::Ignore,
-            Condition::Asks => self.verdict == ServerVerdict::Ask,
-            Condition::Answered => self.verdict != ServerVerdict::Ask,
-            Condition::Ended => matches!(self.progress, Progress::End(_)),
+            Condition::Asks => self.verdict == ServerVerdict::QueryPending,
+            Condition::Answered => self.verdict != ServerVerdict::QueryPending,
+            Condition::Ended => matches!(self.progress, ServerMethodState::End(_)),
             Condition::DecidesFailure => match self.progress {
-                Progress::End(success) => !success,
-                Progress::Proposed | Progress::Continue => self.offers.is_empty(),
+                ServerMethodState::End(success) => !success,
+                ServerMethodState::Proposed | ServerMethodState::Continue => self.offers.is_empty(),
             },
-            Condition::DecidesSuccess => self.progress == Progress::End(true),
+            Condition::DecidesSuccess => self.progress == ServerMethodState::End(true),
         }
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter_state(&mut self, state: State) {
         self.state = state;
         match state {
             State::IntegrityCheck => {
                 self.verdict = match &mut self.current {
-                    Some((_, method)) => method.response(self.current_id, &self.data),
+                    Some((_, method)) => method.handle_response(self.current_id, &self.data),
                     None => ServerVerdict::Ignore,
                 };
             }
-            State::Asked => self.ask(),
+            State::Asked => self.take_method_query(),
             State::MethodResponse => {
                 self.progress = match self.verdict {
-                    ServerVerdict::Success => Progress::End(true),
-                    ServerVerdict::Failure => Progress::End(false),
-                    ServerVerdict::Continue | ServerVerdict::Ignore | ServerVerdict::Ask => {
-                        Progress::Continue
+                    ServerVerdict::Success => ServerMethodState::End(true),
+                    ServerVerdict::Failure => ServerMethodState::End(false),
+                    ServerVerdict::Continue | ServerVerdict::Ignore | ServerVerdict::QueryPending => {
+                        ServerMethodState::Continue
                     }
                 };
             }
@@ -202,7 +204,7 @@ impl Server {
                 self.offers.retain(|o| wishes.contains(&o.kind().0));
                 let place = |o: &dyn ServerOffer| wishes.iter().position(|w| *w == o.kind().0);
                 self.offers.sort_by_key(|o| core::cmp::Reverse(place(&**o)));
-                self.wishes = wishes;
+                self.desired_types = wishes;
                 self.current = None;
             }
             State::Discard => {
@@ -210,16 +212,16 @@ impl Server {
                 self.discarded = true;
             }
             State::ProposeMethod => {
-                self.propose(&mut SecureRng::from_seed(self.seed));
+                self.propose_method(&mut SecureRng::from_seed(self.seed));
             }
             State::MethodRequest => {
                 self.current_id = self.current_id.wrapping_add(1);
                 if let Some((kind, method)) = &mut self.current {
                     let mut data = core::mem::take(&mut self.data);
                     data.clear();
-                    method.build(self.current_id, &mut data);
+                    method.build_request(self.current_id, &mut data);
                     self.out.clear();
-                    packet::emit(&mut self.out, Code::Request, self.current_id, *kind, &data);
+                    packet::emit_packet(&mut self.out, EapCode::Request, self.current_id, *kind, &data);
                     self.data = data;
                 }
             }
@@ -241,14 +243,14 @@ impl Server {
     /// the caller has read. The first of `offers` is proposed at once: poll for it. The context is that of
     /// every method proposed.
     #[must_use]
-    pub fn new(mut offers: Vec<Box<dyn ServerOffer>>, identifier: u8, context: Context<'_>) -> Self {
-        let Context { rng, wall, mtu, without_extended_master_secret } = context;
+    pub fn new(mut offers: Vec<Box<dyn ServerOffer>>, identifier: u8, context: MethodContext<'_>) -> Self {
+        let MethodContext { rng, wall, mtu, without_extended_master_secret } = context;
         offers.reverse();
         let mut server = Self {
             state: State::SelectAction,
             offers,
             current: None,
-            progress: Progress::Continue,
+            progress: ServerMethodState::Continue,
             current_id: identifier,
             incoming: None,
             data: Vec::new(),
@@ -256,71 +258,71 @@ impl Server {
             send: false,
             verdict: ServerVerdict::Ignore,
             discarded: false,
-            told: false,
+            is_end_reported: false,
             question: None,
-            wishes: Vec::new(),
+            desired_types: Vec::new(),
             seed: [0; 32],
             wall,
             mtu,
             without_extended_master_secret,
         };
         if server.offers.len() > 1 {
-            server.seed = rng.array();
+            server.seed = rng.random_array();
         }
         if server.offers.is_empty() {
-            server.run();
+            server.run_automaton();
         } else {
             // The first arrow, taken here, where the caller's stream is at hand.
             server.state = State::ProposeMethod;
-            server.propose(rng);
-            server.run();
+            server.propose_method(rng);
+            server.run_automaton();
         }
         server
     }
 
     /// Begins the next method.
-    fn propose(&mut self, rng: &mut SecureRng) {
+    fn propose_method(&mut self, rng: &mut SecureRng) {
         if let Some(offer) = self.offers.pop() {
-            let context = Context {
+            let context = MethodContext {
                 rng,
                 wall: self.wall,
                 mtu: self.mtu,
                 without_extended_master_secret: self.without_extended_master_secret,
             };
-            self.current = Some((offer.kind(), offer.begin(context)));
-            self.progress = Progress::Proposed;
+            self.current = Some((offer.kind(), offer.start_server_method(context)));
+            self.progress = ServerMethodState::Proposed;
         }
     }
 
     /// Gives the request that is out another identifier: that of the packet which carries it, where it travels
     /// without a header of its own (PEAP).
     #[cfg(feature = "tls")]
-    pub(crate) fn renumber(&mut self, identifier: u8) {
+    pub(crate) fn set_request_identifier(&mut self, identifier: u8) {
         self.current_id = identifier;
     }
 
     /// The type of the method that runs.
     #[must_use]
-    pub fn method(&self) -> Option<Type> {
+    pub fn method_type(&self) -> Option<EapType> {
         self.current.as_ref().map(|(kind, _)| *kind)
     }
 
     /// Takes what the method has to ask; one without a question has failed.
-    fn ask(&mut self) {
-        self.question = self.current.as_mut().and_then(|(_, method)| method.question());
+    fn take_method_query(&mut self) {
+        self.question = self.current.as_mut().and_then(|(_, method)| method.take_query());
         if self.question.is_none() {
             self.verdict = ServerVerdict::Failure;
         }
     }
 
     /// Takes the answer to the question that is open; false where none is.
-    pub fn answer(&mut self, answer: Answer) -> bool {
+    pub fn apply_answer(&mut self, answer: UserAnswer) -> bool {
         let (State::Asked, Some((_, method))) = (self.state, &mut self.current) else { return false };
-        self.verdict = method.answer(answer);
-        if self.verdict == ServerVerdict::Ask {
-            self.ask();
+        self.verdict = method.apply_answer(answer);
+        if self.verdict == ServerVerdict::QueryPending {
+            self.take_method_query();
         }
-        self.run();
+        self.run_automaton();
         true
     }
 
@@ -332,46 +334,46 @@ impl Server {
 
     /// The method inside a tunnel, once it is known.
     #[must_use]
-    pub fn inner(&self) -> Option<Inner> {
-        self.current.as_ref()?.1.inner()
+    pub fn inner_method(&self) -> Option<InnerMethod> {
+        self.current.as_ref()?.1.inner_method()
     }
 
     /// Why the conversation failed, once it has: of its method; `None` where none was left to propose.
     #[must_use]
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<MethodFault> {
         self.current.as_ref().map(|(_, method)| method.fault())
     }
 
     /// What is known of that besides, for people.
     #[must_use]
-    pub fn detail(&self) -> Option<String> {
-        self.current.as_ref()?.1.detail()
+    pub fn fault_detail(&self) -> Option<String> {
+        self.current.as_ref()?.1.fault_detail()
     }
 
     /// The types that the peer wished for when it last turned down what was proposed (RFC 3748 §5.3.1), as they came;
     /// empty where it never did.
     #[must_use]
-    pub fn wishes(&self) -> &[u8] {
-        &self.wishes
+    pub fn wanted_types(&self) -> &[u8] {
+        &self.desired_types
     }
 
-    /// Whether the method that runs is telling the peer that it did not convince ([`ServerMethod::refuses`]).
+    /// Whether the method that runs is telling the peer that it did not convince ([`ServerMethod::is_refusing`]).
     #[must_use]
-    pub fn refuses(&self) -> bool {
-        self.current.as_ref().is_some_and(|(_, method)| method.refuses())
+    pub fn is_refusing(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, method)| method.is_refusing())
     }
 
     /// Whether the method that runs took up an earlier TLS session.
     #[must_use]
-    pub fn resumed(&self) -> bool {
-        self.current.as_ref().is_some_and(|(_, method)| method.resumed())
+    pub fn is_resumed(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, method)| method.is_resumed())
     }
 
     /// Has the method, which has succeeded, admit this user again by its TLS session, where it has one
-    /// ([`ServerMethod::remember`]).
-    pub fn remember(&mut self, name: &[u8], credential: &Credential) {
+    /// ([`ServerMethod::allow_resumption`]).
+    pub fn allow_resumption(&mut self, name: &[u8], credential: &CredentialDigest) {
         if let Some((_, method)) = &mut self.current {
-            method.remember(name, credential);
+            method.allow_resumption(name, credential);
         }
     }
 
@@ -384,8 +386,8 @@ impl Server {
     /// Whether taking this packet would cost public-key operations ([`ServerMethod::is_costly`]).
     #[must_use]
     pub fn is_costly(&self, packet: &[u8]) -> bool {
-        let Ok(p) = Packet::parse(packet) else { return false };
-        let (Code::Response, State::Idle, Some((kind, method))) = (p.code(), self.state, &self.current)
+        let Ok(p) = EapPacket::parse(packet) else { return false };
+        let (EapCode::Response, State::Idle, Some((kind, method))) = (p.code(), self.state, &self.current)
         else {
             return false;
         };
@@ -394,23 +396,27 @@ impl Server {
 
     /// About how many octets of memory the conversation holds now.
     #[must_use]
-    pub fn memory(&self) -> usize {
-        let method = self.current.as_ref().map_or(0, |(_, method)| method.memory());
-        size_of::<Self>() + self.data.capacity() + self.out.capacity() + self.wishes.capacity() + method
+    pub fn memory_octets(&self) -> usize {
+        let method = self.current.as_ref().map_or(0, |(_, method)| method.memory_octets());
+        size_of::<Self>()
+            + self.data.capacity()
+            + self.out.capacity()
+            + self.desired_types.capacity()
+            + method
     }
 
     /// Takes a packet from the peer; false where it was discarded. While a question is open every packet is:
     /// the peer repeats it.
-    pub fn handle(&mut self, packet: &[u8]) -> bool {
-        let Ok(p) = Packet::parse(packet) else { return false };
-        let (Code::Response, Some(kind), State::Idle) = (p.code(), p.kind(), self.state) else {
+    pub fn handle_packet(&mut self, packet: &[u8]) -> bool {
+        let Ok(p) = EapPacket::parse(packet) else { return false };
+        let (EapCode::Response, Some(kind), State::Idle) = (p.code(), p.kind(), self.state) else {
             return false;
         };
         self.incoming = Some((p.identifier(), kind));
         self.data.clear();
         self.data.extend_from_slice(p.data());
         self.discarded = false;
-        self.run();
+        self.run_automaton();
         !self.discarded
     }
 
@@ -434,26 +440,29 @@ impl Server {
 
     /// What the host is asked, once for each question; how the conversation ended, once it has.
     #[must_use]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<EapServerEvent> {
         if let Some(question) = self.question.take() {
-            return Some(Event::Ask(question));
+            return Some(EapServerEvent::Query(question));
         }
-        if core::mem::replace(&mut self.told, matches!(self.state, State::Success | State::Failure)) {
+        if core::mem::replace(
+            &mut self.is_end_reported,
+            matches!(self.state, State::Success | State::Failure),
+        ) {
             return None;
         }
         let method = self.current.as_ref().map(|(kind, _)| *kind);
         match (self.state, &self.current) {
             (State::Success, Some((kind, method))) => {
-                Some(Event::Success { method: *kind, keys: method.keys() })
+                Some(EapServerEvent::Success { method: *kind, keys: method.keys() })
             }
-            (State::Failure, _) => Some(Event::Failure { method }),
+            (State::Failure, _) => Some(EapServerEvent::Failure { method }),
             _ => None,
         }
     }
 
     /// The next piece of work done since the last poll.
     #[must_use]
-    pub fn poll_work(&mut self) -> Option<Work> {
+    pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.current.as_mut()?.1.poll_work()
     }
 }

@@ -2,7 +2,7 @@
 
 usher_core::counters! {
     /// What became of packets. All but the first four are packets that went no further.
-    pub struct Counters {
+    pub struct EspCounters {
         /// Packets that were sealed.
         sealed,
         /// Packets that were opened and were of their SA's traffic.

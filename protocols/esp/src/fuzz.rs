@@ -1,10 +1,13 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
 use crate::ip::IpPacket;
-use crate::plane::{Arrival, Config, Decision, Mode, Operation, Outer, Plane, Received, SaPair};
-use crate::policy::{Action, Policy, PolicyId};
+use crate::plane::{
+    EspDataPlane, EspDataPlaneConfig, IpsecMode, IpsecOperation, OutboundDecision, OuterPath, PacketArrival,
+    ReceivedPacket, SaPair,
+};
+use crate::policy::{PolicyAction, PolicyId, SecurityPolicy};
 use crate::selector::TrafficSelector;
-use crate::transform::{Integrity, Keys, Transform};
+use crate::transform::{EspKeys, EspTransform, IntegrityAlgorithm};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +17,7 @@ use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 
 /// Reads octets as an IP packet: all that is said of it lies within it.
-pub fn ip(octets: &[u8]) -> bool {
+pub fn check_ip(octets: &[u8]) -> bool {
     IpPacket::parse(octets)
         .is_ok_and(|packet| {
             packet.header > packet.upper || packet.upper > packet.length || packet.length > octets.len()
@@ -22,11 +25,12 @@ pub fn ip(octets: &[u8]) -> bool {
         .eq(&false)
 }
 
-fn transforms() -> [Transform; 4] {
-    let aead = |cipher| Transform { cipher: Some(cipher), integrity: None, extended_sequence_numbers: true };
-    let code = |cipher, mac, len| Transform {
+fn fuzz_transforms() -> [EspTransform; 4] {
+    let aead =
+        |cipher| EspTransform { cipher: Some(cipher), integrity: None, extended_sequence_numbers: true };
+    let code = |cipher, mac, len| EspTransform {
         cipher,
-        integrity: Some(Integrity { mac, len }),
+        integrity: Some(IntegrityAlgorithm { mac, len }),
         extended_sequence_numbers: false,
     };
     [
@@ -38,16 +42,16 @@ fn transforms() -> [Transform; 4] {
 }
 
 /// A pair of either end, with itself: what one end seals the other opens.
-fn pair(n: u8, transform: Transform, mode: Mode, first: bool) -> SaPair {
+fn fuzz_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> SaPair {
     let length = transform.cipher.map_or(Some(0), |cipher| cipher.key_len(128).or(cipher.key_len(0)));
     let integrity = transform.integrity.map_or(0, |integrity| integrity.mac.output_len());
-    let keys = |octet: u8| Keys {
+    let keys = |octet: u8| EspKeys {
         cipher: vec![octet; length.unwrap_or(0)].into(),
         integrity: vec![octet; integrity].into(),
     };
     let (spi, end) = (0x1000 + u32::from(n) * 2, |n| SocketAddr::from((Ipv4Addr::new(192, 0, 2, n), 4500)));
     let everything =
-        || TrafficSelector::network(Ipv4Addr::UNSPECIFIED.into(), 0).into_iter().collect::<Vec<_>>();
+        || TrafficSelector::from_network(Ipv4Addr::UNSPECIFIED.into(), 0).into_iter().collect::<Vec<_>>();
     let (ours, theirs) = if first { (0, 1) } else { (1, 0) };
     SaPair {
         inbound: spi + ours,
@@ -58,7 +62,7 @@ fn pair(n: u8, transform: Transform, mode: Mode, first: bool) -> SaPair {
         mode,
         local: everything(),
         remote: everything(),
-        outer: Outer { local: end(ours as u8), remote: end(theirs as u8), encapsulated: true },
+        outer: OuterPath { local: end(ours as u8), remote: end(theirs as u8), encapsulated: true },
         policy: None,
         lifetime: Default::default(),
         window: 64,
@@ -70,21 +74,26 @@ fn pair(n: u8, transform: Transform, mode: Mode, first: bool) -> SaPair {
 
 /// Two hosts whose SAs carry these octets, as packets and as what an authentic peer may not send: whatever comes is within
 /// what came, and what is kept stays bounded. Some octets of each packet may be altered on its way.
-pub fn plane(octets: &[u8]) -> bool {
+pub fn check_plane(octets: &[u8]) -> bool {
     let [which, how, rest @ ..] = octets else { return true };
-    let transform = transforms()[usize::from(which % 4)];
-    let mode = if how & 1 == 0 { Mode::Tunnel } else { Mode::Transport };
-    let config = Config { held_packets: 4, held_octets: 4096, flows: 8, ..Config::default() };
-    let mut hosts = [true, false].map(|_| Plane::new(config, SecureRng::from_seed([7; 32])));
+    let transform = fuzz_transforms()[usize::from(which % 4)];
+    let mode = if how & 1 == 0 { IpsecMode::Tunnel } else { IpsecMode::Transport };
+    let config = EspDataPlaneConfig {
+        max_queued_packets: 4,
+        max_queued_octets: 4096,
+        flows: 8,
+        ..EspDataPlaneConfig::default()
+    };
+    let mut hosts = [true, false].map(|_| EspDataPlane::new(config, SecureRng::from_seed([7; 32])));
     for (host, first) in hosts.iter_mut().zip([true, false]) {
-        let install = Operation::Install(Box::new(pair(0, transform, mode, first)));
-        if host.apply(Instant::ZERO, install).is_err() {
+        let install = IpsecOperation::Install(Box::new(fuzz_pair(0, transform, mode, first)));
+        if host.apply_operation(Instant::ZERO, install).is_err() {
             return false;
         }
     }
     let [a, b] = &mut hosts;
     let (inbound, arrival) =
-        (0x1000, Arrival { outer: pair(0, transform, mode, false).outer, traffic_class: *how });
+        (0x1000, PacketArrival { outer: fuzz_pair(0, transform, mode, false).outer, traffic_class: *how });
     for piece in rest.chunks(97) {
         // Octets as they are, as a peer that has the keys might send them.
         let mut buf = vec![0; transform.packet_len(piece.len())];
@@ -96,7 +105,9 @@ pub fn plane(octets: &[u8]) -> bool {
             buf[at] ^= 0x80;
         }
         let within = match b.open(Instant::ZERO, &arrival, &mut buf[..length]) {
-            Some(Received::Packet(range) | Received::Payload { payload: range, .. }) => range.end <= length,
+            Some(ReceivedPacket::Packet(range) | ReceivedPacket::Payload { payload: range, .. }) => {
+                range.end <= length
+            }
             None => true,
         };
         let mut strange = piece.to_vec();
@@ -104,19 +115,19 @@ pub fn plane(octets: &[u8]) -> bool {
             return false;
         }
         // And as packets that a policy holds.
-        let policy = Policy {
+        let policy = SecurityPolicy {
             id: PolicyId(1),
-            local: pair(0, transform, mode, true).local,
-            remote: pair(0, transform, mode, true).remote,
-            action: Action::Protect,
+            local: fuzz_pair(0, transform, mode, true).local,
+            remote: fuzz_pair(0, transform, mode, true).remote,
+            action: PolicyAction::Protect,
         };
-        if a.apply(Instant::ZERO, Operation::Policies(vec![policy])).is_err() {
+        if a.apply_operation(Instant::ZERO, IpsecOperation::Policies(vec![policy])).is_err() {
             return false;
         }
         if let Ok(packet) = IpPacket::parse(piece)
-            && let Decision::Hold(policy) = a.outbound(Instant::ZERO, &packet)
+            && let OutboundDecision::Queue(policy) = a.decide_outbound(Instant::ZERO, &packet)
         {
-            a.hold(Instant::ZERO, policy, piece);
+            a.queue_packet(Instant::ZERO, policy, piece);
         }
     }
     while a.poll_event().is_some() {}

@@ -5,12 +5,12 @@
 //!        ESP ── Plane::open ──▶ packet that is of its SA's traffic
 //! IKE ── Operation: Install, Remove, Move, Policies ──▶ Plane ── Event: Acquire, Expire, Removed ──▶ IKE
 //! ```
-//! A [`Plane`] has the SAs and policies of a host, and is told of changes by [`Operation`]s in their order. It knows no socket:
+//! A [`EspDataPlane`] has the SAs and policies of a host, and is told of changes by [`IpsecOperation`]s in their order. It knows no socket:
 //! whoever hosts it reads packets, asks what becomes of each, and gives it buffers to seal and open in place. Packets of ESP do
 //! not pass through a [`Machine`](usher_core::Machine): there are too many of them.
 //!
 //! [`OutboundSa`] and [`InboundSa`] stand by themselves for whoever has keys and no policies. Reading is total and bounded: a
-//! packet that is none is a drop, counted by its kind ([`Counters`]).
+//! packet that is none is a drop, counted by its kind ([`EspCounters`]).
 //!
 //! Against whom: somebody on the way who reads, drops, delays, alters, repeats and makes up packets. What that comes to is a
 //! counted drop, and a little memory for none of it.
@@ -32,11 +32,11 @@ pub mod selector;
 mod tests;
 pub mod transform;
 
-pub use counters::Counters;
-pub use packet::{Encapsulated, HEADER_LEN, Header};
-pub use plane::{Event, Operation, Plane, SaPair};
-pub use policy::{Action, Policy, PolicyId};
+pub use counters::EspCounters;
+pub use packet::{EncapsulatedDatagram, EspHeader, HEADER_LEN};
+pub use plane::{EspDataPlane, EspEvent, IpsecOperation, SaPair};
+pub use policy::{PolicyAction, PolicyId, SecurityPolicy};
 pub use replay::ReplayWindow;
-pub use sa::{InboundSa, Lifetime, OutboundSa};
+pub use sa::{InboundSa, OutboundSa, SaLifetime};
 pub use selector::TrafficSelector;
-pub use transform::{Integrity, Keys, Transform};
+pub use transform::{EspKeys, EspTransform, IntegrityAlgorithm};

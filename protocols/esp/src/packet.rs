@@ -1,7 +1,7 @@
 //! ESP packets as they are on the wire (RFC 4303 §2), and datagrams of port 4500 that hold them (RFC 3948 §2).
 
 use core::fmt;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// Octets of SPI and sequence number.
 pub const HEADER_LEN: usize = 8;
@@ -26,34 +26,34 @@ pub const KEEPALIVE: [u8; 1] = [0xff];
 
 /// The head of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
+pub struct EspHeader {
     /// Of which SA it is, among those of who receives it.
     pub spi: u32,
     /// The low 32 bits of its sequence number.
     pub sequence: u32,
 }
 
-impl Header {
+impl EspHeader {
     /// Reads the head of a packet.
     ///
     /// # Errors
     /// The packet is shorter.
-    pub fn parse(octets: &[u8]) -> Result<Self, Truncated> {
-        let mut reader = Reader::new(octets);
-        Ok(Self { spi: reader.u32()?, sequence: reader.u32()? })
+    pub fn parse(octets: &[u8]) -> Result<Self, TruncatedError> {
+        let mut reader = OctetReader::new(octets);
+        Ok(Self { spi: reader.read_u32()?, sequence: reader.read_u32()? })
     }
     /// Writes it.
-    pub fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.spi).u32(self.sequence);
+    pub fn emit(&self, writer: &mut OctetWriter<'_>) {
+        writer.write_u32(self.spi).write_u32(self.sequence);
     }
     /// As it is on the wire.
     #[must_use]
-    pub fn octets(&self) -> [u8; HEADER_LEN] {
+    pub fn to_octets(&self) -> [u8; HEADER_LEN] {
         (u64::from(self.spi) << 32 | u64::from(self.sequence)).to_be_bytes()
     }
 }
 
-impl fmt::Display for Header {
+impl fmt::Display for EspHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ESP {:08x} #{}", self.spi, self.sequence)
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Header {
 
 /// What a datagram of port 4500 is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Encapsulated<'a> {
+pub enum EncapsulatedDatagram<'a> {
     /// A packet of ESP.
     Esp(&'a [u8]),
     /// A message of IKE, without its marker.
@@ -72,10 +72,10 @@ pub enum Encapsulated<'a> {
     Other,
 }
 
-impl<'a> Encapsulated<'a> {
+impl<'a> EncapsulatedDatagram<'a> {
     /// Tells them apart.
     #[must_use]
-    pub fn of(datagram: &'a [u8]) -> Self {
+    pub fn from_datagram(datagram: &'a [u8]) -> Self {
         if datagram == KEEPALIVE {
             return Self::Keepalive;
         }

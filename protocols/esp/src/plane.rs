@@ -3,57 +3,57 @@
 mod database;
 mod held;
 
-use crate::counters::Counters;
-use crate::ip::{self, Flow, IpPacket, protocol};
-use crate::packet::{Encapsulated, Header};
-use crate::policy::{Action, Policy, PolicyDatabase, PolicyId, selects};
+use crate::counters::EspCounters;
+use crate::ip::{self, IpPacket, PacketFlow, protocol};
+use crate::packet::{EncapsulatedDatagram, EspHeader};
+use crate::policy::{PolicyAction, PolicyDatabase, PolicyId, SecurityPolicy, selects_flow};
 use crate::replay::ReplayWindow;
-use crate::sa::{Expiry, Lifetime, Refused, SealError, Volume};
+use crate::sa::{OpenError, SaExpiry, SaLifetime, SealError, TrafficVolume};
 use crate::selector::TrafficSelector;
-use crate::transform::{Keys, Transform, TransformError};
+use crate::transform::{EspKeys, EspTransform, TransformError};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
-use database::{Entry, SaDatabase};
-use held::Held;
+use database::{SaDatabase, SaPairEntry};
+use held::PacketQueue;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{Duration, Instant, SecureRng};
 
-/// How much a [`Plane`] keeps, and what becomes of what no policy and no SA is for.
+/// How much a [`EspDataPlane`] keeps, and what becomes of what no policy and no SA is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct EspDataPlaneConfig {
     /// What becomes of packets that no policy and no SA is for.
-    pub otherwise: Action,
+    pub otherwise: PolicyAction,
     /// Flows whose way is remembered, so that policies are not gone through for each packet.
     pub flows: usize,
     /// Packets that wait for an SA, at most.
-    pub held_packets: usize,
+    pub max_queued_packets: usize,
     /// Octets of all of them, at most.
-    pub held_octets: usize,
+    pub max_queued_octets: usize,
     /// How long a packet waits at most.
-    pub patience: Duration,
+    pub queue_timeout: Duration,
     /// After how long an SA is asked for again that has not come.
-    pub again: Duration,
+    pub acquire_interval: Duration,
 }
 
-impl Default for Config {
+impl Default for EspDataPlaneConfig {
     /// What nothing is for is dropped; 65,536 flows; 256 packets of 256 KiB in all wait for 30 s; asked again after 5 s.
     fn default() -> Self {
         Self {
-            otherwise: Action::Discard,
+            otherwise: PolicyAction::Discard,
             flows: 65_536,
-            held_packets: 256,
-            held_octets: 1 << 18,
-            patience: Duration::from_secs(30),
-            again: Duration::from_secs(5),
+            max_queued_packets: 256,
+            max_queued_octets: 1 << 18,
+            queue_timeout: Duration::from_secs(30),
+            acquire_interval: Duration::from_secs(5),
         }
     }
 }
 
 /// Whether packets are carried whole or only what they hold (RFC 4301 §4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
+pub enum IpsecMode {
     /// Whole packets between gateways.
     #[default]
     Tunnel,
@@ -63,7 +63,7 @@ pub enum Mode {
 
 /// From where to where packets of ESP go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outer {
+pub struct OuterPath {
     /// Our address. The port is that of packets within UDP.
     pub local: SocketAddr,
     /// The other side's.
@@ -80,23 +80,23 @@ pub struct SaPair {
     /// The SPI of packets that go.
     pub outbound: u32,
     /// How packets are protected.
-    pub transform: Transform,
+    pub transform: EspTransform,
     /// The keys of packets that come.
-    pub inbound_keys: Keys,
+    pub inbound_keys: EspKeys,
     /// The keys of packets that go.
-    pub outbound_keys: Keys,
+    pub outbound_keys: EspKeys,
     /// Its mode.
-    pub mode: Mode,
+    pub mode: IpsecMode,
     /// Traffic of this side.
     pub local: Vec<TrafficSelector>,
     /// Traffic of the other side.
     pub remote: Vec<TrafficSelector>,
     /// From where to where packets go.
-    pub outer: Outer,
+    pub outer: OuterPath,
     /// The policy that it is for. `None`: what no policy is for and is of its traffic goes by it.
     pub policy: Option<PolicyId>,
     /// How much either SA may carry.
-    pub lifetime: Lifetime,
+    pub lifetime: SaLifetime,
     /// Numbers of the window against replays, for [`ReplayWindow::new`].
     pub window: u32,
     /// The pair that it takes the place of.
@@ -114,9 +114,9 @@ impl SaPair {
     pub const WINDOW: u32 = ReplayWindow::DEFAULT;
 }
 
-/// What a [`Plane`] is told.
+/// What a [`EspDataPlane`] is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum IpsecOperation {
     /// Two SAs are there.
     Install(alloc::boxed::Box<SaPair>),
     /// The pair that receives at this SPI is there no more.
@@ -129,10 +129,10 @@ pub enum Operation {
         /// Its SPI of packets that come.
         inbound: u32,
         /// The new way.
-        outer: Outer,
+        outer: OuterPath,
     },
     /// All policies, in their order. SAs of policies that are no more stay until they are removed, and carry nothing that goes.
-    Policies(Vec<Policy>),
+    Policies(Vec<SecurityPolicy>),
     /// There will be no SA for this policy: what waits for it is dropped, and one is asked for with the next packet.
     Abandon(PolicyId),
 }
@@ -151,28 +151,28 @@ pub enum OperationError {
     ReservedSpi(u32),
     /// A pair has no traffic, or a way between two families of addresses.
     #[error("SA {0:08x} has no traffic, or its two ends are not of one family of addresses")]
-    Nothing(u32),
+    UnusablePair(u32),
     /// There is no such transform, or its keys do not fit.
     #[error("SA {0:08x}: {1}")]
     Transform(u32, TransformError),
 }
 
-/// What a [`Plane`] says.
+/// What a [`EspDataPlane`] says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A packet needs an SA of a policy that has none. [`Operation::Install`] or [`Operation::Abandon`] is hoped for.
+pub enum EspEvent {
+    /// A packet needs an SA of a policy that has none. [`IpsecOperation::Install`] or [`IpsecOperation::Abandon`] is hoped for.
     Acquire {
         /// The policy.
         policy: PolicyId,
         /// Of which flow the packet is: a narrower SA may do.
-        flow: Flow,
+        flow: PacketFlow,
     },
     /// A pair has carried nearly all that it may, or all.
     Expire {
         /// Its SPI of packets that come.
         inbound: u32,
         /// Whether it carries on.
-        expiry: Expiry,
+        expiry: SaExpiry,
     },
     /// The other side's NAT has given it another address, and packets go there from now on.
     Roamed {
@@ -186,37 +186,37 @@ pub enum Event {
         /// Its SPI of packets that come.
         inbound: u32,
         /// What it carried.
-        usage: Usage,
+        usage: SaUsage,
     },
 }
 
 /// What a pair has carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+pub struct SaUsage {
     /// From the other side.
-    pub received: Volume,
+    pub received: TrafficVolume,
     /// To the other side.
-    pub sent: Volume,
+    pub sent: TrafficVolume,
     /// When the last authentic packet came from the other side.
     pub last_received: Option<Instant>,
 }
 
 /// What becomes of a packet that goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
+pub enum OutboundDecision {
     /// It is dropped.
     Discard,
     /// It goes on as it is.
     Forward,
     /// It goes by the pair that receives at this SPI.
     Protect(u32),
-    /// It waits for an SA of this policy: [`Plane::hold`].
-    Hold(PolicyId),
+    /// It waits for an SA of this policy: [`EspDataPlane::queue_packet`].
+    Queue(PolicyId),
 }
 
 /// What of a packet an SA carries.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Carried {
+pub struct OutboundPayload {
     /// These octets of it.
     pub payload: Range<usize>,
     /// Of this protocol.
@@ -224,21 +224,21 @@ pub struct Carried {
     /// DSCP and ECN of the packet around it (RFC 4301 §5.1.2.1).
     pub traffic_class: u8,
     /// From where to where.
-    pub outer: Outer,
+    pub outer: OuterPath,
 }
 
 /// From where a packet of ESP came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrival {
+pub struct PacketArrival {
     /// To which of our addresses, from which of the other side's, within UDP or not.
-    pub outer: Outer,
+    pub outer: OuterPath,
     /// DSCP and ECN of the packet around it.
     pub traffic_class: u8,
 }
 
 /// What came by an SA, and is of its traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Received {
+pub enum ReceivedPacket {
     /// A whole packet, at these octets of the packet of ESP.
     Packet(Range<usize>),
     /// The payload of a packet, at these octets; [`ip::write_header`] makes the packet.
@@ -258,98 +258,98 @@ pub enum Received {
 
 /// The SAs and policies of a host.
 #[derive(Debug)]
-pub struct Plane {
-    config: Config,
+pub struct EspDataPlane {
+    config: EspDataPlaneConfig,
     rng: SecureRng,
     policies: PolicyDatabase,
     sas: SaDatabase,
     /// What became of flows since the last operation.
-    flows: HashMap<Flow, Decision>,
-    held: Held,
-    events: VecDeque<Event>,
-    counters: Counters,
+    flows: HashMap<PacketFlow, OutboundDecision>,
+    queued_packets: PacketQueue,
+    events: VecDeque<EspEvent>,
+    counters: EspCounters,
 }
 
-impl Plane {
+impl EspDataPlane {
     /// One without SAs and policies.
     #[must_use]
-    pub fn new(config: Config, mut rng: SecureRng) -> Self {
+    pub fn new(config: EspDataPlaneConfig, mut rng: SecureRng) -> Self {
         Self {
             config,
             policies: PolicyDatabase::default(),
             sas: SaDatabase::new(&mut rng),
             flows: HashMap::with_hasher(hash_state(&mut rng)),
-            held: Held::new(&config, hash_state(&mut rng)),
+            queued_packets: PacketQueue::new(&config, hash_state(&mut rng)),
             events: VecDeque::new(),
-            counters: Counters::default(),
+            counters: EspCounters::default(),
             rng,
         }
     }
     /// What was counted.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &EspCounters {
         &self.counters
     }
     /// What the pair that receives at this SPI has carried.
     #[must_use]
-    pub fn usage(&self, inbound: u32) -> Option<Usage> {
-        self.sas.get(inbound).map(Entry::usage)
+    pub fn pair_usage(&self, inbound: u32) -> Option<SaUsage> {
+        self.sas.get(inbound).map(SaPairEntry::usage)
     }
     /// What all pairs have carried, by their SPIs of packets that come, in their order.
     #[must_use]
-    pub fn usages(&self) -> Vec<(u32, Usage)> {
+    pub fn all_usages(&self) -> Vec<(u32, SaUsage)> {
         self.sas.usages(false)
     }
     /// The same of those alone that have carried something since this was asked last.
-    pub fn changed(&mut self) -> Vec<(u32, Usage)> {
+    pub fn take_changed_usages(&mut self) -> Vec<(u32, SaUsage)> {
         let changed = self.sas.usages(true);
         for (spi, usage) in &changed {
             if let Some(entry) = self.sas.get_mut(*spi) {
-                entry.told = *usage;
+                entry.reported_usage = *usage;
             }
         }
         changed
     }
     /// The SPIs at which pairs receive, in their order.
     #[must_use]
-    pub fn pairs(&self) -> Vec<u32> {
-        self.sas.spis()
+    pub fn inbound_spis(&self) -> Vec<u32> {
+        self.sas.inbound_spis()
     }
     /// What it has to say, in its order.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<EspEvent> {
         self.events.pop_front()
     }
     /// A packet that waited and has an SA now, or is another policy's: it is to be treated as if it came now.
     pub fn poll_released(&mut self) -> Option<Vec<u8>> {
-        self.held.released.pop_front()
+        self.queued_packets.released.pop_front()
     }
 
     /// Changes SAs or policies.
     ///
     /// # Errors
     /// [`OperationError`]; nothing has changed.
-    pub fn apply(&mut self, now: Instant, operation: Operation) -> Result<(), OperationError> {
+    pub fn apply_operation(&mut self, now: Instant, operation: IpsecOperation) -> Result<(), OperationError> {
         match operation {
-            Operation::Install(pair) => self.install(&pair)?,
-            Operation::Remove { inbound } => {
+            IpsecOperation::Install(pair) => self.install_pair(&pair)?,
+            IpsecOperation::Remove { inbound } => {
                 let entry = self.sas.remove(inbound).ok_or(OperationError::UnknownSpi(inbound))?;
-                self.events.push_back(Event::Removed { inbound, usage: entry.usage() });
+                self.events.push_back(EspEvent::Removed { inbound, usage: entry.usage() });
             }
-            Operation::Move { inbound, outer } => {
+            IpsecOperation::Move { inbound, outer } => {
                 if outer.local.is_ipv4() != outer.remote.is_ipv4() {
-                    return Err(OperationError::Nothing(inbound));
+                    return Err(OperationError::UnusablePair(inbound));
                 }
                 self.sas.get_mut(inbound).ok_or(OperationError::UnknownSpi(inbound))?.outer = outer;
             }
-            Operation::Policies(policies) => self.policies.set(policies),
-            Operation::Abandon(policy) => self.held.abandon(policy, &mut self.counters),
+            IpsecOperation::Policies(policies) => self.policies.set_policies(policies),
+            IpsecOperation::Abandon(policy) => self.queued_packets.abandon_policy(policy, &mut self.counters),
         }
         self.flows.clear();
-        self.release(now);
+        self.release_queued(now);
         Ok(())
     }
 
-    fn install(&mut self, pair: &SaPair) -> Result<(), OperationError> {
+    fn install_pair(&mut self, pair: &SaPair) -> Result<(), OperationError> {
         let spi = pair.inbound;
         if let Some(reserved) = [spi, pair.outbound].into_iter().find(|spi| *spi < crate::packet::FIRST_SPI) {
             return Err(OperationError::ReservedSpi(reserved));
@@ -359,97 +359,100 @@ impl Plane {
         }
         let ends = pair.outer.local.is_ipv4() == pair.outer.remote.is_ipv4();
         if pair.local.is_empty() || pair.remote.is_empty() || !ends {
-            return Err(OperationError::Nothing(spi));
+            return Err(OperationError::UnusablePair(spi));
         }
-        let entry = Entry::new(pair, self.rng.array()).map_err(|why| OperationError::Transform(spi, why))?;
+        let entry = SaPairEntry::new(pair, self.rng.random_array())
+            .map_err(|why| OperationError::Transform(spi, why))?;
         self.sas.insert(entry);
         if let Some(policy) = pair.policy {
-            self.held.arrived(policy);
+            self.queued_packets.clear_acquire(policy);
         }
         Ok(())
     }
 
     /// Lets go what waits and would not have to any more.
-    fn release(&mut self, now: Instant) {
-        let waiting = self.held.take(now, &mut self.counters);
+    fn release_queued(&mut self, now: Instant) {
+        let waiting = self.queued_packets.take_packets(now, &mut self.counters);
         for (policy, at, packet) in waiting {
             let flow = IpPacket::parse(&packet).map(|packet| packet.flow);
-            match flow.map(|flow| self.decide(&flow)) {
-                Ok(Decision::Hold(now_of)) if now_of == policy => self.held.keep(policy, at, packet),
-                _ => self.held.released.push_back(packet),
+            match flow.map(|flow| self.decide_flow(&flow)) {
+                Ok(OutboundDecision::Queue(now_of)) if now_of == policy => {
+                    self.queued_packets.push_packet(policy, at, packet)
+                }
+                _ => self.queued_packets.released.push_back(packet),
             }
         }
     }
 
-    fn decide(&self, flow: &Flow) -> Decision {
-        let action = match self.policies.first(flow) {
-            Some(policy) if policy.action == Action::Protect => {
+    fn decide_flow(&self, flow: &PacketFlow) -> OutboundDecision {
+        let action = match self.policies.first_match(flow) {
+            Some(policy) if policy.action == PolicyAction::Protect => {
                 // One of no policy has been agreed on with somebody who may have this traffic, and does as well.
-                let sa = self.sas.find(flow, Some(policy.id)).or_else(|| self.sas.find(flow, None));
-                return sa.map_or(Decision::Hold(policy.id), Decision::Protect);
+                let sa = self.sas.find_pair(flow, Some(policy.id)).or_else(|| self.sas.find_pair(flow, None));
+                return sa.map_or(OutboundDecision::Queue(policy.id), OutboundDecision::Protect);
             }
             Some(policy) => policy.action,
-            None => match self.sas.find(flow, None) {
-                Some(spi) => return Decision::Protect(spi),
+            None => match self.sas.find_pair(flow, None) {
+                Some(spi) => return OutboundDecision::Protect(spi),
                 None => self.config.otherwise,
             },
         };
         match action {
-            Action::Forward => Decision::Forward,
+            PolicyAction::Forward => OutboundDecision::Forward,
             // To protect without a policy means by an SA that there is, and there is none.
-            Action::Discard | Action::Protect => Decision::Discard,
+            PolicyAction::Discard | PolicyAction::Protect => OutboundDecision::Discard,
         }
     }
 
-    /// What becomes of a packet that is to go. Of one that waits, [`Event::Acquire`] is said, not too often.
-    pub fn outbound(&mut self, now: Instant, packet: &IpPacket) -> Decision {
+    /// What becomes of a packet that is to go. Of one that waits, [`EspEvent::Acquire`] is said, not too often.
+    pub fn decide_outbound(&mut self, now: Instant, packet: &IpPacket) -> OutboundDecision {
         let flow = packet.flow;
         let decision = match self.flows.get(&flow) {
             Some(known) => *known,
             None => {
-                let decision = self.decide(&flow);
+                let decision = self.decide_flow(&flow);
                 if self.flows.len() >= self.config.flows {
                     self.flows.clear();
                 }
-                if !matches!(decision, Decision::Hold(_)) {
+                if !matches!(decision, OutboundDecision::Queue(_)) {
                     self.flows.insert(flow, decision);
                 }
                 decision
             }
         };
         match decision {
-            Decision::Discard => self.counters.discarded += 1,
-            Decision::Forward => self.counters.forwarded += 1,
-            Decision::Hold(policy) => {
-                if self.held.asks(policy, now, self.config.again) {
-                    self.events.push_back(Event::Acquire { policy, flow });
+            OutboundDecision::Discard => self.counters.discarded += 1,
+            OutboundDecision::Forward => self.counters.forwarded += 1,
+            OutboundDecision::Queue(policy) => {
+                if self.queued_packets.should_acquire(policy, now, self.config.acquire_interval) {
+                    self.events.push_back(EspEvent::Acquire { policy, flow });
                 }
             }
-            Decision::Protect(_) => {}
+            OutboundDecision::Protect(_) => {}
         }
         decision
     }
 
     /// Keeps a packet until there is an SA for it. Of too many the oldest is dropped.
-    pub fn hold(&mut self, now: Instant, policy: PolicyId, packet: &[u8]) {
-        debug_assert!(self.policies.has(policy));
+    pub fn queue_packet(&mut self, now: Instant, policy: PolicyId, packet: &[u8]) {
+        debug_assert!(self.policies.has_policy(policy));
         self.counters.held += 1;
-        self.held.expire(now, &mut self.counters);
-        self.held.keep(policy, now, packet.into());
-        self.held.bound(&mut self.counters);
+        self.queued_packets.drop_expired(now, &mut self.counters);
+        self.queued_packets.push_packet(policy, now, packet.into());
+        self.queued_packets.drop_excess(&mut self.counters);
     }
 
-    /// What of a packet goes by the pair that receives at this SPI, as [`outbound`](Self::outbound) has said. `None`: its mode
+    /// What of a packet goes by the pair that receives at this SPI, as [`outbound`](Self::decide_outbound) has said. `None`: its mode
     /// cannot carry the packet.
-    pub fn carried(&mut self, inbound: u32, packet: &IpPacket) -> Option<Carried> {
+    pub fn outbound_payload(&mut self, inbound: u32, packet: &IpPacket) -> Option<OutboundPayload> {
         let entry = self.sas.get(inbound)?;
         let (outer, traffic_class) = (entry.outer, packet.traffic_class);
         let (payload, next_header) = match entry.mode {
-            Mode::Tunnel => {
+            IpsecMode::Tunnel => {
                 let version = if packet.flow.source.is_ipv4() { protocol::IPV4 } else { protocol::IPV6 };
                 (0..packet.length, version)
             }
-            Mode::Transport => {
+            IpsecMode::Transport => {
                 // Fragments are put together before (RFC 4301 §7), and headers for routers stay in front (RFC 4303 §3.1.1).
                 let routers = packet.flow.source.is_ipv6()
                     && matches!(packet.next_header, protocol::HOP_BY_HOP | protocol::ROUTING);
@@ -460,12 +463,12 @@ impl Plane {
                 (packet.header..packet.length, packet.next_header)
             }
         };
-        Some(Carried { payload, next_header, traffic_class, outer })
+        Some(OutboundPayload { payload, next_header, traffic_class, outer })
     }
 
     /// How the pair that receives at this SPI protects.
     #[must_use]
-    pub fn transform(&self, inbound: u32) -> Option<&Transform> {
+    pub fn transform(&self, inbound: u32) -> Option<&EspTransform> {
         self.sas.get(inbound).map(|entry| entry.outbound.transform())
     }
 
@@ -474,7 +477,7 @@ impl Plane {
         let entry = self.sas.get_mut(inbound)?;
         let sealed = entry.outbound.seal(buf, payload, next_header);
         if let Some(expiry) = entry.outbound.poll_expiry() {
-            self.events.push_back(Event::Expire { inbound, expiry });
+            self.events.push_back(EspEvent::Expire { inbound, expiry });
         }
         match sealed {
             Ok(length) => {
@@ -485,7 +488,7 @@ impl Plane {
                 self.counters.expired += 1;
                 None
             }
-            Err(SealError::Room { needed, is }) => {
+            Err(SealError::BufferTooShort { needed, is }) => {
                 debug_assert!(false, "{needed} octets are needed, {is} are there");
                 None
             }
@@ -493,8 +496,13 @@ impl Plane {
     }
 
     /// Opens a packet of ESP in place. `None`: it was dropped, and counted.
-    pub fn open(&mut self, now: Instant, arrival: &Arrival, packet: &mut [u8]) -> Option<Received> {
-        let Ok(header) = Header::parse(packet) else {
+    pub fn open(
+        &mut self,
+        now: Instant,
+        arrival: &PacketArrival,
+        packet: &mut [u8],
+    ) -> Option<ReceivedPacket> {
+        let Ok(header) = EspHeader::parse(packet) else {
             self.counters.length += 1;
             return None;
         };
@@ -504,20 +512,20 @@ impl Plane {
         };
         let opened = entry.inbound.open(packet);
         if let Some(expiry) = entry.inbound.poll_expiry() {
-            self.events.push_back(Event::Expire { inbound: header.spi, expiry });
+            self.events.push_back(EspEvent::Expire { inbound: header.spi, expiry });
         }
         let counters = &mut self.counters;
         let opened = match opened {
             Ok(opened) => opened,
             Err(refused) => {
                 *match refused {
-                    Refused::Length => &mut counters.length,
-                    Refused::Replayed => &mut counters.replayed,
-                    Refused::Late => &mut counters.late,
-                    Refused::Integrity => &mut counters.integrity,
-                    Refused::Padding => &mut counters.padding,
-                    Refused::Dummy => &mut counters.dummies,
-                    Refused::Expired => &mut counters.expired,
+                    OpenError::Length => &mut counters.length,
+                    OpenError::Replayed => &mut counters.replayed,
+                    OpenError::BelowWindow => &mut counters.late,
+                    OpenError::Integrity => &mut counters.integrity,
+                    OpenError::Padding => &mut counters.padding,
+                    OpenError::Dummy => &mut counters.dummies,
+                    OpenError::Expired => &mut counters.expired,
                 } += 1;
                 return None;
             }
@@ -529,17 +537,17 @@ impl Plane {
             && entry.outer.remote != arrival.outer.remote
         {
             entry.outer.remote = arrival.outer.remote;
-            self.events.push_back(Event::Roamed { inbound: header.spi, remote: arrival.outer.remote });
+            self.events.push_back(EspEvent::Roamed { inbound: header.spi, remote: arrival.outer.remote });
         }
         let waits = entry.waits;
-        let received = received(entry, arrival, packet, opened.payload, opened.next_header);
+        let received = match_received(entry, arrival, packet, opened.payload, opened.next_header);
         let received = match received {
             None => {
                 counters.selectors += 1;
                 None
             }
             // What may not go to somebody is not taken from him either, whoever has agreed on an SA that is wider.
-            Some((_, reversed)) if self.policies.discards(&reversed) => {
+            Some((_, reversed)) if self.policies.discards_flow(&reversed) => {
                 counters.discarded += 1;
                 None
             }
@@ -556,50 +564,55 @@ impl Plane {
     }
 
     /// Tells a datagram of port 4500 that is no packet of ESP, and counts it: a message of IKE is given back.
-    pub fn other<'a>(&mut self, datagram: &'a [u8]) -> Option<&'a [u8]> {
-        match Encapsulated::of(datagram) {
-            Encapsulated::Ike(message) => return Some(message),
-            Encapsulated::Keepalive => self.counters.keepalives += 1,
-            Encapsulated::Esp(_) | Encapsulated::Other => self.counters.not_esp += 1,
+    pub fn handle_non_esp<'a>(&mut self, datagram: &'a [u8]) -> Option<&'a [u8]> {
+        match EncapsulatedDatagram::from_datagram(datagram) {
+            EncapsulatedDatagram::Ike(message) => return Some(message),
+            EncapsulatedDatagram::Keepalive => self.counters.keepalives += 1,
+            EncapsulatedDatagram::Esp(_) | EncapsulatedDatagram::Other => self.counters.not_esp += 1,
         }
         None
     }
 }
 
 /// What came, if it is of its SA's traffic (RFC 4301 §5.2, step 4), and the flow of what would go the other way.
-fn received(
-    entry: &Entry,
-    arrival: &Arrival,
+fn match_received(
+    entry: &SaPairEntry,
+    arrival: &PacketArrival,
     packet: &mut [u8],
     payload: Range<usize>,
     next_header: u8,
-) -> Option<(Received, Flow)> {
+) -> Option<(ReceivedPacket, PacketFlow)> {
     let octets = packet.get_mut(payload.clone())?;
     match entry.mode {
-        Mode::Tunnel => {
+        IpsecMode::Tunnel => {
             let inner = IpPacket::parse(octets).ok()?;
             let version = if inner.flow.source.is_ipv4() { protocol::IPV4 } else { protocol::IPV6 };
-            let (reversed, length) = (inner.flow.reversed(), inner.length);
-            if version != next_header || !selects(&entry.local, &entry.remote, &reversed) {
+            let (reversed, length) = (inner.flow.reverse_flow(), inner.length);
+            if version != next_header || !selects_flow(&entry.local, &entry.remote, &reversed) {
                 return None;
             }
-            ip::congestion(octets, arrival.traffic_class);
-            Some((Received::Packet(payload.start..payload.start + length), reversed))
+            ip::copy_congestion(octets, arrival.traffic_class);
+            Some((ReceivedPacket::Packet(payload.start..payload.start + length), reversed))
         }
-        Mode::Transport => {
+        IpsecMode::Transport => {
             let (source, destination) = (arrival.outer.remote.ip(), arrival.outer.local.ip());
             if arrival.outer.encapsulated {
                 ip::renew_checksum(next_header, source, destination, octets);
             }
-            let ports = ip::ports(next_header, octets);
-            let flow = Flow { protocol: next_header, source, destination, ports };
-            let reversed = flow.reversed();
-            if !selects(&entry.local, &entry.remote, &reversed) {
+            let ports = ip::parse_ports(next_header, octets);
+            let flow = PacketFlow { protocol: next_header, source, destination, ports };
+            let reversed = flow.reverse_flow();
+            if !selects_flow(&entry.local, &entry.remote, &reversed) {
                 return None;
             }
             let traffic_class = arrival.traffic_class;
-            let received =
-                Received::Payload { payload, protocol: next_header, source, destination, traffic_class };
+            let received = ReceivedPacket::Payload {
+                payload,
+                protocol: next_header,
+                source,
+                destination,
+                traffic_class,
+            };
             Some((received, reversed))
         }
     }

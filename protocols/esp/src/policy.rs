@@ -1,6 +1,6 @@
 //! The security policy database (RFC 4301 §4.4.1): what becomes of which traffic, in an order.
 
-use crate::ip::Flow;
+use crate::ip::PacketFlow;
 use crate::selector::TrafficSelector;
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ pub struct PolicyId(pub u32);
 
 /// What becomes of a packet (RFC 4301 §4.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Action {
+pub enum PolicyAction {
     /// It is dropped.
     #[default]
     Discard,
@@ -22,7 +22,7 @@ pub enum Action {
 
 /// What becomes of some traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Policy {
+pub struct SecurityPolicy {
     /// Its name.
     pub id: PolicyId,
     /// Traffic of this side: of packets that go the source.
@@ -30,12 +30,12 @@ pub struct Policy {
     /// Traffic of the other side: of packets that go the destination.
     pub remote: Vec<TrafficSelector>,
     /// What becomes of it.
-    pub action: Action,
+    pub action: PolicyAction,
 }
 
 /// Whether a packet that goes is of this traffic.
 #[must_use]
-pub fn selects(local: &[TrafficSelector], remote: &[TrafficSelector], flow: &Flow) -> bool {
+pub fn selects_flow(local: &[TrafficSelector], remote: &[TrafficSelector], flow: &PacketFlow) -> bool {
     let ports = flow.ports;
     let is = |selectors: &[TrafficSelector], address, port| {
         selectors.iter().any(|selector| selector.matches(flow.protocol, address, port))
@@ -47,22 +47,22 @@ pub fn selects(local: &[TrafficSelector], remote: &[TrafficSelector], flow: &Flo
 /// All policies in their order.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyDatabase {
-    policies: Vec<Policy>,
+    policies: Vec<SecurityPolicy>,
 }
 
 impl PolicyDatabase {
-    pub(crate) fn set(&mut self, policies: Vec<Policy>) {
+    pub(crate) fn set_policies(&mut self, policies: Vec<SecurityPolicy>) {
         self.policies = policies;
     }
     /// The first that a packet that goes is of.
-    pub(crate) fn first(&self, flow: &Flow) -> Option<&Policy> {
-        self.policies.iter().find(|policy| selects(&policy.local, &policy.remote, flow))
+    pub(crate) fn first_match(&self, flow: &PacketFlow) -> Option<&SecurityPolicy> {
+        self.policies.iter().find(|policy| selects_flow(&policy.local, &policy.remote, flow))
     }
     /// Whether a packet that goes is dropped by a policy.
-    pub(crate) fn discards(&self, flow: &Flow) -> bool {
-        self.first(flow).is_some_and(|policy| policy.action == Action::Discard)
+    pub(crate) fn discards_flow(&self, flow: &PacketFlow) -> bool {
+        self.first_match(flow).is_some_and(|policy| policy.action == PolicyAction::Discard)
     }
-    pub(crate) fn has(&self, id: PolicyId) -> bool {
+    pub(crate) fn has_policy(&self, id: PolicyId) -> bool {
         self.policies.iter().any(|policy| policy.id == id)
     }
 }

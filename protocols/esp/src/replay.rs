@@ -5,11 +5,11 @@ use alloc::vec;
 
 /// Why a sequence number is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stale {
+pub enum ReplayError {
     /// It was taken before.
     Replayed,
     /// It is left of the window.
-    Late,
+    BelowWindow,
 }
 
 /// The sequence numbers that were received, as far back as the window reaches.
@@ -46,13 +46,13 @@ impl ReplayWindow {
 
     /// The highest number that was authenticated.
     #[must_use]
-    pub const fn highest(&self) -> u64 {
+    pub const fn highest_sequence(&self) -> u64 {
         self.highest
     }
 
     /// The whole sequence number of which these are the low 32 bits (appendix A2.2).
     #[must_use]
-    pub fn infer(&self, low: u32) -> u64 {
+    pub fn infer_sequence(&self, low: u32) -> u64 {
         if !self.extended {
             return low.into();
         }
@@ -73,40 +73,40 @@ impl ReplayWindow {
     ///
     /// # Errors
     /// It is not.
-    pub fn check(&self, sequence: u64) -> Result<(), Stale> {
+    pub fn check_sequence(&self, sequence: u64) -> Result<(), ReplayError> {
         if sequence > self.highest {
             return Ok(());
         }
         // A sender begins with 1.
         if sequence == 0 || self.highest - sequence >= self.size {
-            return Err(Stale::Late);
+            return Err(ReplayError::BelowWindow);
         }
-        let (word, bit) = self.place(sequence);
-        if self.bits[word] & bit == 0 { Ok(()) } else { Err(Stale::Replayed) }
+        let (word, bit) = self.bit_position(sequence);
+        if self.bits[word] & bit == 0 { Ok(()) } else { Err(ReplayError::Replayed) }
     }
 
-    /// Takes the number of an authentic packet, which [`check`](Self::check) has let pass. True: it is the highest so far.
-    pub fn take(&mut self, sequence: u64) -> bool {
+    /// Takes the number of an authentic packet, which [`check`](Self::check_sequence) has let pass. True: it is the highest so far.
+    pub fn accept_sequence(&mut self, sequence: u64) -> bool {
         let newest = sequence > self.highest;
         if newest {
             let (from, to) = (self.highest / 64, sequence / 64);
             for word in 1..=(to - from).min(self.bits.len() as u64) {
-                let at = self.index(from + word);
+                let at = self.word_index(from + word);
                 self.bits[at] = 0;
             }
             self.highest = sequence;
         }
-        let (word, bit) = self.place(sequence);
+        let (word, bit) = self.bit_position(sequence);
         self.bits[word] |= bit;
         newest
     }
 
-    fn index(&self, word: u64) -> usize {
+    fn word_index(&self, word: u64) -> usize {
         word as usize & (self.bits.len() - 1)
     }
 
-    fn place(&self, sequence: u64) -> (usize, u64) {
-        (self.index(sequence / 64), 1 << (sequence % 64))
+    fn bit_position(&self, sequence: u64) -> (usize, u64) {
+        (self.word_index(sequence / 64), 1 << (sequence % 64))
     }
 }
 
@@ -117,18 +117,18 @@ mod tests {
     use proptest::prelude::*;
 
     /// What the window must do, in the words of the RFC: a set of all numbers that were taken.
-    struct Model {
-        taken: BTreeSet<u64>,
+    struct WindowModel {
+        accepted_numbers: BTreeSet<u64>,
         size: u64,
     }
 
-    impl Model {
-        fn check(&self, sequence: u64) -> Result<(), Stale> {
-            let highest = self.taken.last().copied().unwrap_or(0);
+    impl WindowModel {
+        fn check_sequence(&self, sequence: u64) -> Result<(), ReplayError> {
+            let highest = self.accepted_numbers.last().copied().unwrap_or(0);
             if sequence == 0 || sequence + self.size <= highest {
-                return Err(Stale::Late);
+                return Err(ReplayError::BelowWindow);
             }
-            if self.taken.contains(&sequence) { Err(Stale::Replayed) } else { Ok(()) }
+            if self.accepted_numbers.contains(&sequence) { Err(ReplayError::Replayed) } else { Ok(()) }
         }
     }
 
@@ -140,21 +140,21 @@ mod tests {
                 prop_oneof![4 => -400i64..40, 2 => 1i64..3, 1 => 40i64..5000, 1 => Just(0)], 1..300),
         ) {
             let mut window = ReplayWindow::new(size, true);
-            let mut model = Model { taken: BTreeSet::new(), size: size.into() };
+            let mut model = WindowModel { accepted_numbers: BTreeSet::new(), size: size.into() };
             if start > 0 {
-                window.take(start);
-                model.taken.insert(start);
+                window.accept_sequence(start);
+                model.accepted_numbers.insert(start);
             }
             for step in steps {
-                let highest = window.highest();
+                let highest = window.highest_sequence();
                 let sequence = highest.saturating_add_signed(step);
-                prop_assert_eq!(window.check(sequence), model.check(sequence), "{} at {}", sequence, highest);
-                if window.check(sequence).is_ok() {
+                prop_assert_eq!(window.check_sequence(sequence), model.check_sequence(sequence), "{} at {}", sequence, highest);
+                if window.check_sequence(sequence).is_ok() {
                     // The receiver learns the low half alone.
-                    prop_assert_eq!(window.infer(sequence as u32), sequence);
-                    prop_assert_eq!(window.take(sequence), sequence > highest);
-                    model.taken.insert(sequence);
-                    prop_assert_eq!(window.check(sequence), Err(Stale::Replayed));
+                    prop_assert_eq!(window.infer_sequence(sequence as u32), sequence);
+                    prop_assert_eq!(window.accept_sequence(sequence), sequence > highest);
+                    model.accepted_numbers.insert(sequence);
+                    prop_assert_eq!(window.check_sequence(sequence), Err(ReplayError::Replayed));
                 }
             }
         }
@@ -164,31 +164,35 @@ mod tests {
     fn the_high_half_is_inferred_as_appendix_a2_says() {
         let mut window = ReplayWindow::new(64, true);
         // Case A: the window is within one subspace.
-        window.take(5 << 32 | 1000);
+        window.accept_sequence(5 << 32 | 1000);
         for (low, high) in [(937, 5), (1000, 5), (u32::MAX, 5), (936, 6), (0, 6)] {
-            assert_eq!(window.infer(low), high << 32 | u64::from(low), "{low}");
+            assert_eq!(window.infer_sequence(low), high << 32 | u64::from(low), "{low}");
         }
         // Case B: it reaches into the one before.
-        window.take(6 << 32 | 10);
+        window.accept_sequence(6 << 32 | 10);
         for (low, high) in [(u32::MAX - 52, 5), (u32::MAX, 5), (u32::MAX - 53, 6), (0, 6), (10, 6), (11, 6)] {
-            assert_eq!(window.infer(low), high << 32 | u64::from(low), "{low}");
+            assert_eq!(window.infer_sequence(low), high << 32 | u64::from(low), "{low}");
         }
         // Without extension the number is what it says.
         let mut window = ReplayWindow::new(64, false);
-        window.take(u64::from(u32::MAX));
-        assert_eq!((window.infer(3), window.check(3)), (3, Err(Stale::Late)));
+        window.accept_sequence(u64::from(u32::MAX));
+        assert_eq!((window.infer_sequence(3), window.check_sequence(3)), (3, Err(ReplayError::BelowWindow)));
     }
 
     #[test]
     fn beyond_its_ends_there_is_no_number() {
         let mut window = ReplayWindow::new(64, true);
         assert_eq!(
-            (window.infer(u32::MAX), window.check(0)),
-            (0, Err(Stale::Late)),
+            (window.infer_sequence(u32::MAX), window.check_sequence(0)),
+            (0, Err(ReplayError::BelowWindow)),
             "before the first subspace"
         );
-        window.take(u64::MAX);
-        assert_eq!((window.infer(5), window.check(5)), (0, Err(Stale::Late)), "after the last");
+        window.accept_sequence(u64::MAX);
+        assert_eq!(
+            (window.infer_sequence(5), window.check_sequence(5)),
+            (0, Err(ReplayError::BelowWindow)),
+            "after the last"
+        );
         assert_eq!(ReplayWindow::new(1, false).size, 32);
         assert_eq!(ReplayWindow::new(u32::MAX, false).size, 65_536);
     }

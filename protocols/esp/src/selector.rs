@@ -21,31 +21,33 @@ pub struct TrafficSelector {
 impl TrafficSelector {
     /// All ports and protocols of a range of addresses. `None`: they are not of one family, or the first is after the last.
     #[must_use]
-    pub fn range(start: IpAddr, end: IpAddr) -> Option<Self> {
+    pub fn from_range(start: IpAddr, end: IpAddr) -> Option<Self> {
         let fits = start.is_ipv4() == end.is_ipv4() && start <= end;
         fits.then_some(Self { protocol: 0, start_port: 0, end_port: u16::MAX, start, end })
     }
     /// All ports and protocols of a network. `None`: it has not so long a prefix.
     #[must_use]
-    pub fn network(address: IpAddr, prefix: u8) -> Option<Self> {
+    pub fn from_network(address: IpAddr, prefix: u8) -> Option<Self> {
         match address {
             IpAddr::V4(v4) => {
                 let host = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
                 let first = u32::from(v4) & !host;
-                (prefix <= 32)
-                    .then(|| Self::range(Ipv4Addr::from(first).into(), Ipv4Addr::from(first | host).into()))?
+                (prefix <= 32).then(|| {
+                    Self::from_range(Ipv4Addr::from(first).into(), Ipv4Addr::from(first | host).into())
+                })?
             }
             IpAddr::V6(v6) => {
                 let host = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
                 let first = u128::from(v6) & !host;
-                (prefix <= 128)
-                    .then(|| Self::range(Ipv6Addr::from(first).into(), Ipv6Addr::from(first | host).into()))?
+                (prefix <= 128).then(|| {
+                    Self::from_range(Ipv6Addr::from(first).into(), Ipv6Addr::from(first | host).into())
+                })?
             }
         }
     }
     /// All traffic of one address.
     #[must_use]
-    pub const fn address(address: IpAddr) -> Self {
+    pub const fn from_address(address: IpAddr) -> Self {
         Self { protocol: 0, start_port: 0, end_port: u16::MAX, start: address, end: address }
     }
     /// What both have in common; `None`: nothing.

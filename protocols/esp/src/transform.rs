@@ -2,14 +2,14 @@
 
 use crate::packet::{HEADER_LEN, TRAILER_LEN};
 use alloc::boxed::Box;
-use usher_crypto::Key;
-use usher_crypto::cipher::{Cipher, CipherAlgorithm};
-use usher_crypto::digest::equal;
-use usher_crypto::mac::{Mac, MacAlgorithm};
+use usher_crypto::SecretValue;
+use usher_crypto::cipher::{CipherAlgorithm, KeyedCipher};
+use usher_crypto::digest::constant_time_eq;
+use usher_crypto::mac::{KeyedMac, MacAlgorithm};
 
 /// A code of which a part is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Integrity {
+pub struct IntegrityAlgorithm {
     /// The code. Its key is as long as its output.
     pub mac: MacAlgorithm,
     /// How many of its octets are sent.
@@ -18,22 +18,22 @@ pub struct Integrity {
 
 /// How packets are protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transform {
+pub struct EspTransform {
     /// The cipher; `None`: packets are not enciphered (RFC 2410).
     pub cipher: Option<CipherAlgorithm>,
     /// The code; `None` where the cipher authenticates.
-    pub integrity: Option<Integrity>,
+    pub integrity: Option<IntegrityAlgorithm>,
     /// Sequence numbers have 64 bits.
     pub extended_sequence_numbers: bool,
 }
 
 /// The keys of packets in one direction.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Keys {
+pub struct EspKeys {
     /// Of the cipher, with its salt.
-    pub cipher: Key,
+    pub cipher: SecretValue,
     /// Of the code; empty where the cipher authenticates.
-    pub integrity: Key,
+    pub integrity: SecretValue,
 }
 
 /// Why there can be no such SA: the caller's mistake.
@@ -55,7 +55,7 @@ pub enum TransformError {
 /// The longest ICV: half of HMAC-SHA512's output.
 const LONGEST_ICV: usize = 32;
 
-impl Transform {
+impl EspTransform {
     /// Octets of the initialization vector.
     #[must_use]
     pub fn iv_len(&self) -> usize {
@@ -90,7 +90,7 @@ impl Transform {
     }
 
     /// What protects packets under these keys.
-    pub(crate) fn keyed(&self, keys: &Keys) -> Result<Keyed, TransformError> {
+    pub(crate) fn with_keys(&self, keys: &EspKeys) -> Result<KeyedTransform, TransformError> {
         let authenticates = self.cipher.is_some_and(|cipher| cipher.tag_len() > 0);
         if authenticates == self.integrity.is_some() {
             return Err(TransformError::Authentication);
@@ -103,35 +103,35 @@ impl Transform {
             None => None,
         };
         let mac = match self.integrity {
-            Some(Integrity { mac, len }) => {
+            Some(IntegrityAlgorithm { mac, len }) => {
                 let fits = keys.integrity.len() == mac.output_len()
                     && (12..=mac.output_len().min(LONGEST_ICV)).contains(&len);
                 Some(fits.then(|| mac.with_key(&keys.integrity)).ok_or(TransformError::IntegrityKey(mac))?)
             }
             None => None,
         };
-        Ok(Keyed { cipher, mac })
+        Ok(KeyedTransform { cipher, mac })
     }
 }
 
 /// A transform under its keys.
 #[derive(Debug)]
-pub(crate) struct Keyed {
-    cipher: Option<Box<dyn Cipher>>,
-    mac: Option<Box<dyn Mac>>,
+pub(crate) struct KeyedTransform {
+    cipher: Option<Box<dyn KeyedCipher>>,
+    mac: Option<Box<dyn KeyedMac>>,
 }
 
 /// The parts of a packet.
-pub(crate) struct Parts<'a> {
+pub(crate) struct PacketParts<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) iv: &'a [u8],
     pub(crate) body: &'a mut [u8],
     pub(crate) icv: &'a mut [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PacketParts<'a> {
     /// `None`: the packet is too short to have all of them.
-    pub(crate) fn of(packet: &'a mut [u8], transform: &Transform) -> Option<Self> {
+    pub(crate) fn from_packet(packet: &'a mut [u8], transform: &EspTransform) -> Option<Self> {
         let (head, rest) = packet.split_at_mut_checked(HEADER_LEN)?;
         let (iv, rest) = rest.split_at_mut_checked(transform.iv_len())?;
         let (body, icv) = rest.split_at_mut_checked(rest.len().checked_sub(transform.icv_len())?)?;
@@ -140,7 +140,7 @@ impl<'a> Parts<'a> {
 }
 
 /// What stands for the sequence number where a cipher authenticates: SPI and whole number (RFC 4106 §5, RFC 7634 §2.1).
-fn associated(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
+fn associated_data(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
     let mut all = [0; 12];
     let (spi, low) = head.split_at(4);
     all[..4].copy_from_slice(spi);
@@ -157,11 +157,11 @@ fn associated(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
     }
 }
 
-impl Keyed {
+impl KeyedTransform {
     /// Enciphers the body and writes the ICV. `high`: of an extended sequence number. False: the parts do not fit, which they
-    /// always do where they are of [`Transform::packet_len`].
-    pub(crate) fn seal(&self, parts: &mut Parts<'_>, high: Option<u32>) -> bool {
-        let (associated, length) = associated(parts.head, high);
+    /// always do where they are of [`EspTransform::packet_len`].
+    pub(crate) fn seal(&self, parts: &mut PacketParts<'_>, high: Option<u32>) -> bool {
+        let (associated, length) = associated_data(parts.head, high);
         match (&self.cipher, &self.mac) {
             (Some(cipher), None) => {
                 cipher.seal(parts.iv, &associated[..length], parts.body, parts.icv).is_ok()
@@ -170,21 +170,21 @@ impl Keyed {
                 let enciphered = cipher
                     .as_ref()
                     .is_none_or(|cipher| cipher.seal(parts.iv, &[], parts.body, &mut []).is_ok());
-                Self::code(&**mac, parts, high, |parts, code| parts.icv.copy_from_slice(code));
+                Self::compute_icv(&**mac, parts, high, |parts, code| parts.icv.copy_from_slice(code));
                 enciphered
             }
             (None, None) => false,
         }
     }
     /// Checks the ICV and deciphers the body; false: it is not that of the packet.
-    pub(crate) fn open(&self, parts: &mut Parts<'_>, high: Option<u32>) -> bool {
-        let (associated, length) = associated(parts.head, high);
+    pub(crate) fn open(&self, parts: &mut PacketParts<'_>, high: Option<u32>) -> bool {
+        let (associated, length) = associated_data(parts.head, high);
         match (&self.cipher, &self.mac) {
             (Some(cipher), None) => {
                 cipher.open(parts.iv, &associated[..length], parts.body, parts.icv).is_ok()
             }
             (cipher, Some(mac)) => {
-                Self::code(&**mac, parts, high, |parts, code| equal(parts.icv, code))
+                Self::compute_icv(&**mac, parts, high, |parts, code| constant_time_eq(parts.icv, code))
                     && cipher
                         .as_ref()
                         .is_none_or(|cipher| cipher.open(parts.iv, &[], parts.body, &[]).is_ok())
@@ -192,18 +192,18 @@ impl Keyed {
             (None, None) => false,
         }
     }
-    fn code<'a, T>(
-        mac: &dyn Mac,
-        parts: &mut Parts<'a>,
+    fn compute_icv<'a, T>(
+        mac: &dyn KeyedMac,
+        parts: &mut PacketParts<'a>,
         high: Option<u32>,
-        then: impl FnOnce(&mut Parts<'a>, &[u8]) -> T,
+        then: impl FnOnce(&mut PacketParts<'a>, &[u8]) -> T,
     ) -> T {
         // The high half follows the body, as if it were sent (RFC 4303 §2.2.1).
         let high = high.map(u32::to_be_bytes);
         let high = high.as_ref().map_or(&[][..], |high| &high[..]);
         let mut code = [0; LONGEST_ICV];
         let length = parts.icv.len().min(LONGEST_ICV);
-        mac.truncated(&[parts.head, parts.iv, parts.body, high], &mut code[..length]);
+        mac.write_truncated(&[parts.head, parts.iv, parts.body, high], &mut code[..length]);
         then(parts, &code[..length])
     }
 }

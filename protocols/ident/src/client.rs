@@ -1,20 +1,20 @@
 //! The asker's side: each question by a connection of its own.
 
-use crate::line::{LineTooLong, Lines};
-use crate::message::{Answer, PortPair, Reply, ReplyError};
+use crate::line::{LineBuffer, LineTooLong};
+use crate::message::{IdentResponse, PortPair, ReplyError, ResponseBody};
 use crate::work;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CloseReason, CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs,
-    StreamEvent, StreamOp, Transmit, Work,
+    CloseReason, CommandError, ConnId, Duration, Instant, Machine, MachineInput, NoJob, OutputOf,
+    OutputQueue, StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 
 /// What is asked, and whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Question {
+pub struct IdentQuery {
     /// The server: the host whose user is wanted, mostly at port [`PORT`](crate::PORT).
     pub server: SocketAddr,
     /// The address of ours that the connection in question has; the query must come from there. `None` leaves the choice
@@ -24,11 +24,11 @@ pub struct Question {
     pub ports: PortPair,
 }
 
-/// What a [`Client`] allows.
+/// What a [`IdentClient`] allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientConfig {
     /// How long a reply may take, the connection included (§2: at least 30 s).
-    pub patience: Duration,
+    pub response_timeout: Duration,
     /// Questions under way at a time.
     pub questions: usize,
 }
@@ -36,23 +36,23 @@ pub struct ClientConfig {
 impl Default for ClientConfig {
     /// 30 s, 1024 questions.
     fn default() -> Self {
-        Self { patience: Duration::from_secs(30), questions: 1024 }
+        Self { response_timeout: Duration::from_secs(30), questions: 1024 }
     }
 }
 
-/// What a [`Client`] is told.
+/// What a [`IdentClient`] is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientCommand {
     /// Ask. [`CommandError::Full`] where as many questions as may be are under way.
-    Ask {
+    Query {
         /// Comes back with the answer.
         token: u64,
         /// What, and whom.
-        question: Question,
+        question: IdentQuery,
     },
 }
 
-/// What a [`Client`] says.
+/// What a [`IdentClient`] says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientEvent {
     /// A question is over.
@@ -60,13 +60,13 @@ pub enum ClientEvent {
         /// Of the question.
         token: u64,
         /// The answer, or why there is none.
-        answer: Result<Answer, AskError>,
+        answer: Result<ResponseBody, QueryFailure>,
     },
 }
 
 /// Why a question has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum AskError {
+pub enum QueryFailure {
     /// The server's host refuses connections.
     #[error("the connection was refused: no IDENT server listens there")]
     Refused,
@@ -84,11 +84,11 @@ pub enum AskError {
     LineTooLong(#[from] LineTooLong),
     /// The reply is about another connection.
     #[error("the reply is about the ports {0}, which were not asked for")]
-    OtherPorts(PortPair),
+    PortMismatch(PortPair),
 }
 
 usher_core::counters! {
-    /// What a [`Client`] did.
+    /// What a [`IdentClient`] did.
     pub struct ClientCounters {
         /// Questions.
         questions,
@@ -108,25 +108,25 @@ usher_core::counters! {
 }
 
 #[derive(Debug)]
-struct Asking {
+struct PendingQuery {
     token: u64,
     ports: PortPair,
-    lines: Lines,
+    lines: LineBuffer,
     until: Instant,
 }
 
 /// An IDENT client: a [`Machine`] that opens a connection for each question.
 #[derive(Debug, Default)]
-pub struct Client {
+pub struct IdentClient {
     config: ClientConfig,
-    asking: BTreeMap<ConnId, Asking>,
+    pending_queries: BTreeMap<ConnId, PendingQuery>,
     timers: TimerQueue<ConnId>,
     next: u32,
     counters: ClientCounters,
-    outputs: Outputs<ClientEvent>,
+    outputs: OutputQueue<ClientEvent>,
 }
 
-impl Client {
+impl IdentClient {
     /// A client that allows this much.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
@@ -139,102 +139,107 @@ impl Client {
     }
     /// Questions under way.
     #[must_use]
-    pub fn questions(&self) -> usize {
-        self.asking.len()
+    pub fn query_count(&self) -> usize {
+        self.pending_queries.len()
     }
 
-    fn operate(&mut self, conn: ConnId, op: StreamOp) {
-        self.outputs.operate(Transmit::Stream { conn, op });
+    fn send_stream_op(&mut self, conn: ConnId, op: StreamOp) {
+        self.outputs.push_operation(Transmit::Stream { conn, op });
     }
 
-    fn connected(&mut self, conn: ConnId) {
-        let Some(asking) = self.asking.get(&conn) else { return };
-        let mut bytes = self.outputs.buffer();
+    fn send_query(&mut self, conn: ConnId) {
+        let Some(asking) = self.pending_queries.get(&conn) else { return };
+        let mut bytes = self.outputs.take_buffer();
         asking.ports.emit(&mut bytes);
-        self.outputs.work(Work { label: work::MESSAGE, units: 1 });
-        self.outputs.transmit(Transmit::Stream { conn, op: StreamOp::Data }, bytes);
+        self.outputs.push_work(WorkRecord { label: work::MESSAGE, units: 1 });
+        self.outputs.push_transmit(Transmit::Stream { conn, op: StreamOp::Data }, bytes);
     }
 
-    fn data(&mut self, conn: ConnId, mut data: &[u8]) {
-        let Some(asking) = self.asking.get_mut(&conn) else { return };
-        let answer = match asking.lines.next(&mut data) {
+    fn receive_data(&mut self, conn: ConnId, mut data: &[u8]) {
+        let Some(asking) = self.pending_queries.get_mut(&conn) else { return };
+        let answer = match asking.lines.next_line(&mut data) {
             Ok(None) => return,
-            Ok(Some(line)) => match Reply::parse(&line) {
+            Ok(Some(line)) => match IdentResponse::parse(&line) {
                 Ok(reply) if reply.ports == asking.ports => Ok(reply.answer),
-                Ok(reply) => Err(AskError::OtherPorts(reply.ports)),
+                Ok(reply) => Err(QueryFailure::PortMismatch(reply.ports)),
                 Err(error) => Err(error.into()),
             },
             Err(error) => Err(error.into()),
         };
-        self.outputs.work(Work { label: work::MESSAGE, units: 1 });
-        self.end(conn, answer);
-        self.operate(conn, StreamOp::Shutdown);
+        self.outputs.push_work(WorkRecord { label: work::MESSAGE, units: 1 });
+        self.finish_query(conn, answer);
+        self.send_stream_op(conn, StreamOp::Shutdown);
     }
 
     /// A question is over.
-    fn end(&mut self, conn: ConnId, answer: Result<Answer, AskError>) {
-        let Some(asking) = self.asking.remove(&conn) else { return };
+    fn finish_query(&mut self, conn: ConnId, answer: Result<ResponseBody, QueryFailure>) {
+        let Some(asking) = self.pending_queries.remove(&conn) else { return };
         self.timers.remove(asking.until, conn);
         *match &answer {
             Ok(_) => &mut self.counters.answered,
-            Err(AskError::Refused) => &mut self.counters.refused,
-            Err(AskError::Silence) => &mut self.counters.silence,
-            Err(AskError::Closed) => &mut self.counters.closed,
-            Err(AskError::Reply(_) | AskError::LineTooLong(_)) => &mut self.counters.malformed,
-            Err(AskError::OtherPorts(_)) => &mut self.counters.other_ports,
+            Err(QueryFailure::Refused) => &mut self.counters.refused,
+            Err(QueryFailure::Silence) => &mut self.counters.silence,
+            Err(QueryFailure::Closed) => &mut self.counters.closed,
+            Err(QueryFailure::Reply(_) | QueryFailure::LineTooLong(_)) => &mut self.counters.malformed,
+            Err(QueryFailure::PortMismatch(_)) => &mut self.counters.other_ports,
         } += 1;
-        self.outputs.event(ClientEvent::Answered { token: asking.token, answer });
+        self.outputs.push_event(ClientEvent::Answered { token: asking.token, answer });
     }
 }
 
-impl Machine for Client {
+impl Machine for IdentClient {
     type Command = ClientCommand;
     type Event = ClientEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Stream { conn, event } => match event {
-                StreamEvent::Connected { .. } => self.connected(conn),
-                StreamEvent::Data(data) => self.data(conn, data),
-                StreamEvent::Closed(CloseReason::Refused) => self.end(conn, Err(AskError::Refused)),
-                StreamEvent::Closed(CloseReason::TimedOut) => self.end(conn, Err(AskError::Silence)),
+            MachineInput::Stream { conn, event } => match event {
+                StreamEvent::Connected { .. } => self.send_query(conn),
+                StreamEvent::Data(data) => self.receive_data(conn, data),
+                StreamEvent::Closed(CloseReason::Refused) => {
+                    self.finish_query(conn, Err(QueryFailure::Refused))
+                }
+                StreamEvent::Closed(CloseReason::TimedOut) => {
+                    self.finish_query(conn, Err(QueryFailure::Silence))
+                }
                 StreamEvent::Closed(CloseReason::Closed | CloseReason::Reset) => {
-                    self.end(conn, Err(AskError::Closed));
+                    self.finish_query(conn, Err(QueryFailure::Closed));
                 }
                 StreamEvent::Writable | StreamEvent::Finished => {}
-                StreamEvent::Accepted { .. } => self.operate(conn, StreamOp::Abort),
+                StreamEvent::Accepted { .. } => self.send_stream_op(conn, StreamOp::Abort),
             },
-            Input::Timeout => {
+            MachineInput::Timeout => {
                 while let Some((_, conn)) = self.timers.pop_due(now) {
-                    self.end(conn, Err(AskError::Silence));
-                    self.operate(conn, StreamOp::Abort);
+                    self.finish_query(conn, Err(QueryFailure::Silence));
+                    self.send_stream_op(conn, StreamOp::Abort);
                 }
             }
             other => {
                 if let Some(refusal) = other.refusal() {
-                    self.outputs.operate(refusal);
+                    self.outputs.push_operation(refusal);
                 }
             }
         }
     }
 
-    fn command(&mut self, now: Instant, command: ClientCommand) -> Result<(), CommandError> {
-        let ClientCommand::Ask { token, question } = command;
-        if self.asking.len() >= self.config.questions {
+    fn handle_command(&mut self, now: Instant, command: ClientCommand) -> Result<(), CommandError> {
+        let ClientCommand::Query { token, question } = command;
+        if self.pending_queries.len() >= self.config.questions {
             return Err(CommandError::Full("questions under way"));
         }
-        if question.ports.ports().is_none() {
+        if question.ports.valid_ports().is_none() {
             return Err(CommandError::Invalid("a port is 1 to 65535"));
         }
-        let conn = ConnId::opened(self.next);
+        let conn = ConnId::new_opened(self.next);
         self.next = self.next.wrapping_add(1);
         self.counters.questions += 1;
-        let until = now + self.config.patience;
+        let until = now + self.config.response_timeout;
         self.timers.insert(until, conn);
-        self.asking.insert(conn, Asking { token, ports: question.ports, lines: Lines::default(), until });
-        let Question { server: remote, local, .. } = question;
-        self.operate(conn, StreamOp::Connect { local, remote });
+        self.pending_queries
+            .insert(conn, PendingQuery { token, ports: question.ports, lines: LineBuffer::default(), until });
+        let IdentQuery { server: remote, local, .. } = question;
+        self.send_stream_op(conn, StreamOp::Connect { local, remote });
         Ok(())
     }
 
@@ -243,6 +248,6 @@ impl Machine for Client {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next_deadline()
     }
 }

@@ -12,15 +12,15 @@ pub struct LineTooLong;
 
 /// The line that a stream is in, at most [`MAX_LINE`] octets of it.
 #[derive(Clone, Debug, Default)]
-pub struct Lines(Vec<u8>);
+pub struct LineBuffer(Vec<u8>);
 
-impl Lines {
+impl LineBuffer {
     /// Takes from the front of `data` up to the end of a line, and answers the line without its end: CR LF, or LF alone, which
     /// people send. `None`: the line goes on in the octets to come, and all of `data` is taken.
     ///
     /// # Errors
     /// The line is too long. The stream cannot be read further.
-    pub fn next(&mut self, data: &mut &[u8]) -> Result<Option<Vec<u8>>, LineTooLong> {
+    pub fn next_line(&mut self, data: &mut &[u8]) -> Result<Option<Vec<u8>>, LineTooLong> {
         let end = data.iter().position(|octet| *octet == b'\n');
         let (head, rest) = data.split_at(end.map_or(data.len(), |at| at + 1));
         if self.0.len() + head.len() > MAX_LINE - usize::from(end.is_none()) {
@@ -44,10 +44,10 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn all(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, LineTooLong> {
-        let (mut lines, mut found) = (Lines::default(), Vec::new());
+    fn all_lines(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, LineTooLong> {
+        let (mut lines, mut found) = (LineBuffer::default(), Vec::new());
         for mut data in pieces.iter().copied() {
-            while let Some(line) = lines.next(&mut data)? {
+            while let Some(line) = lines.next_line(&mut data)? {
                 found.push(line);
             }
             assert!(data.is_empty());
@@ -58,24 +58,24 @@ mod tests {
     #[test]
     fn lines_end_by_cr_lf_or_lf_wherever_the_stream_is_cut() {
         let expected = [&b"6193, 23"[..], b"", b"a\rb"].map(<[u8]>::to_vec);
-        assert_eq!(all(&[b"6193, 23\r\n\na\rb\r\nrest"]).unwrap(), expected);
+        assert_eq!(all_lines(&[b"6193, 23\r\n\na\rb\r\nrest"]).unwrap(), expected);
         let octets = b"6193, 23\r\n\na\rb\r\n";
         for cut in 0..octets.len() {
             let (a, b) = octets.split_at(cut);
-            assert_eq!(all(&[a, b]).unwrap(), expected, "cut at {cut}");
+            assert_eq!(all_lines(&[a, b]).unwrap(), expected, "cut at {cut}");
         }
         let single: Vec<&[u8]> = octets.chunks(1).collect();
-        assert_eq!(all(&single).unwrap(), expected);
+        assert_eq!(all_lines(&single).unwrap(), expected);
     }
 
     #[test]
     fn a_line_has_a_thousand_octets_with_its_end() {
         let mut line = [b' '; MAX_LINE];
         line[MAX_LINE - 1] = b'\n';
-        assert_eq!(all(&[&line]).unwrap()[0].len(), MAX_LINE - 1);
-        assert_eq!(all(&[&line[..1], &line]), Err(LineTooLong));
-        assert_eq!(all(&[&line[..MAX_LINE - 1]]), Ok(Vec::new()));
-        assert_eq!(all(&[&[b' '; MAX_LINE]]), Err(LineTooLong), "no end can fit any more");
-        assert_eq!(all(&[&[b' '; 600], &[b' '; 400]]), Err(LineTooLong));
+        assert_eq!(all_lines(&[&line]).unwrap()[0].len(), MAX_LINE - 1);
+        assert_eq!(all_lines(&[&line[..1], &line]), Err(LineTooLong));
+        assert_eq!(all_lines(&[&line[..MAX_LINE - 1]]), Ok(Vec::new()));
+        assert_eq!(all_lines(&[&[b' '; MAX_LINE]]), Err(LineTooLong), "no end can fit any more");
+        assert_eq!(all_lines(&[&[b' '; 600], &[b' '; 400]]), Err(LineTooLong));
     }
 }

@@ -13,7 +13,7 @@ const MAX_INTEGER: u32 = 99_999;
 
 /// The ports of a connection, as its two hosts have them: what is asked, and repeated in the reply.
 ///
-/// The grammar's integers may exceed what ports can be; [`ports`](Self::ports) are only there if both do not. A reply
+/// The grammar's integers may exceed what ports can be; [`ports`](Self::valid_ports) are only there if both do not. A reply
 /// repeats them as they were.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct PortPair {
@@ -66,17 +66,17 @@ pub struct NotAUserId;
 /// but blanks and the colon. The comma, which the grammar has among them, separates an operating system from its character
 /// set and so is in neither.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Token(String);
+pub struct IdentToken(String);
 
-impl Token {
+impl IdentToken {
     /// Takes these characters.
     ///
     /// # Errors
     /// They are no token.
     pub fn new(text: &str) -> Result<Self, NotAToken> {
-        Self::read(text.as_bytes())
+        Self::from_octets(text.as_bytes())
     }
-    fn read(octets: &[u8]) -> Result<Self, NotAToken> {
+    fn from_octets(octets: &[u8]) -> Result<Self, NotAToken> {
         let fits = |octet: &u8| octet.is_ascii_graphic() && !b":,".contains(octet);
         if octets.is_empty() || octets.len() > MAX_TOKEN || !octets.iter().all(fits) {
             return Err(NotAToken);
@@ -90,7 +90,7 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for IdentToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -121,7 +121,7 @@ impl UserId {
     /// the name by it.
     #[must_use]
     pub fn name(&self) -> &[u8] {
-        trim(&self.0)
+        trim_blanks(&self.0)
     }
 }
 
@@ -153,7 +153,7 @@ pub enum ErrorType {
     /// Anything else.
     UnknownError,
     /// One that no standard defines: X and 1 to 63 further characters of a token.
-    Extension(Token),
+    Extension(IdentToken),
 }
 
 impl ErrorType {
@@ -168,8 +168,8 @@ impl ErrorType {
             Self::Extension(token) => token.as_str(),
         }
     }
-    fn read(octets: &[u8]) -> Option<Self> {
-        let token = Token::read(octets).ok()?;
+    fn from_octets(octets: &[u8]) -> Option<Self> {
+        let token = IdentToken::from_octets(octets).ok()?;
         let known = [Self::InvalidPort, Self::NoUser, Self::HiddenUser, Self::UnknownError];
         known.into_iter().find(|error| error.as_str() == token.as_str()).or_else(|| {
             let extends = token.as_str().len() > 1 && token.as_str().starts_with('X');
@@ -186,13 +186,13 @@ impl fmt::Display for ErrorType {
 
 /// What a reply says.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Answer {
+pub enum ResponseBody {
     /// USERID: this is the owner.
     UserId {
         /// The operating system; `OTHER` where the identifier is not one by which the user is known there.
-        opsys: Token,
+        opsys: IdentToken,
         /// The identifier's character set; without it US-ASCII.
-        charset: Option<Token>,
+        charset: Option<IdentToken>,
         /// The identifier.
         user: UserId,
     },
@@ -200,7 +200,7 @@ pub enum Answer {
     Error(ErrorType),
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserId { opsys, charset: None, user } => write!(f, "{user} ({opsys})"),
@@ -212,31 +212,31 @@ impl fmt::Display for Answer {
 
 /// A reply.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Reply {
+pub struct IdentResponse {
     /// What was asked.
     pub ports: PortPair,
     /// What is answered.
-    pub answer: Answer,
+    pub answer: ResponseBody,
 }
 
 const fn is_blank(octet: u8) -> bool {
     matches!(octet, b' ' | b'\t')
 }
 
-fn trim(octets: &[u8]) -> &[u8] {
+fn trim_blanks(octets: &[u8]) -> &[u8] {
     let begin = octets.iter().position(|octet| !is_blank(*octet)).unwrap_or(octets.len());
     let end = octets.iter().rposition(|octet| !is_blank(*octet)).map_or(begin, |at| at + 1);
     octets.get(begin..end).unwrap_or_default()
 }
 
 /// What stands before the first of these octets, and what stands after it.
-fn cut(octets: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+fn split_at_octet(octets: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let at = octets.iter().position(|octet| *octet == at)?;
     Some((octets.get(..at)?, octets.get(at + 1..)?))
 }
 
-fn integer(octets: &[u8]) -> Option<u32> {
-    let digits = trim(octets);
+fn parse_integer(octets: &[u8]) -> Option<u32> {
+    let digits = trim_blanks(octets);
     if digits.is_empty() || digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -256,7 +256,7 @@ impl PortPair {
     }
     /// The server's port and the asker's; `None` where one of them is no port (1 to 65535).
     #[must_use]
-    pub fn ports(self) -> Option<(u16, u16)> {
+    pub fn valid_ports(self) -> Option<(u16, u16)> {
         let port = |n| u16::try_from(n).ok().filter(|port| *port > 0);
         Some((port(self.server)?, port(self.client)?))
     }
@@ -265,8 +265,8 @@ impl PortPair {
     /// # Errors
     /// It is no pair.
     pub fn parse(line: &[u8]) -> Result<Self, QueryError> {
-        let (server, client) = cut(line, b',').ok_or(QueryError::NotAPair)?;
-        let pair = integer(server).zip(integer(client)).ok_or(QueryError::NotAPair)?;
+        let (server, client) = split_at_octet(line, b',').ok_or(QueryError::NotAPair)?;
+        let pair = parse_integer(server).zip(parse_integer(client)).ok_or(QueryError::NotAPair)?;
         Ok(Self { server: pair.0, client: pair.1 })
     }
     /// Appends the query, its end included.
@@ -282,27 +282,30 @@ impl fmt::Display for PortPair {
     }
 }
 
-impl Reply {
+impl IdentResponse {
     /// Reads a reply: a line without its end.
     ///
     /// # Errors
     /// It is none.
     pub fn parse(line: &[u8]) -> Result<Self, ReplyError> {
-        let (ports, rest) = cut(line, b':').ok_or(ReplyError::NoPair)?;
+        let (ports, rest) = split_at_octet(line, b':').ok_or(ReplyError::NoPair)?;
         let ports = PortPair::parse(ports).map_err(|_| ReplyError::NoPair)?;
-        let (kind, rest) = cut(rest, b':').ok_or(ReplyError::ResponseType)?;
-        let answer = match trim(kind) {
+        let (kind, rest) = split_at_octet(rest, b':').ok_or(ReplyError::ResponseType)?;
+        let answer = match trim_blanks(kind) {
             b"USERID" => {
-                let (system, user) = cut(rest, b':').ok_or(ReplyError::OpSys)?;
-                let (opsys, charset) = cut(system, b',').map_or((system, None), |(a, b)| (a, Some(b)));
-                let token = |octets| Token::read(trim(octets));
-                Answer::UserId {
+                let (system, user) = split_at_octet(rest, b':').ok_or(ReplyError::OpSys)?;
+                let (opsys, charset) =
+                    split_at_octet(system, b',').map_or((system, None), |(a, b)| (a, Some(b)));
+                let token = |octets| IdentToken::from_octets(trim_blanks(octets));
+                ResponseBody::UserId {
                     opsys: token(opsys).map_err(|_| ReplyError::OpSys)?,
                     charset: charset.map(token).transpose().map_err(|_| ReplyError::Charset)?,
                     user: UserId::new(user)?,
                 }
             }
-            b"ERROR" => Answer::Error(ErrorType::read(trim(rest)).ok_or(ReplyError::ErrorType)?),
+            b"ERROR" => {
+                ResponseBody::Error(ErrorType::from_octets(trim_blanks(rest)).ok_or(ReplyError::ErrorType)?)
+            }
             _ => return Err(ReplyError::ResponseType),
         };
         Ok(Self { ports, answer })
@@ -313,7 +316,7 @@ impl Reply {
         let mut put = |octets: &[u8]| buf.extend_from_slice(octets);
         put(self.ports.to_string().as_bytes());
         match &self.answer {
-            Answer::UserId { opsys, charset, user } => {
+            ResponseBody::UserId { opsys, charset, user } => {
                 put(b":USERID:");
                 put(opsys.as_str().as_bytes());
                 if let Some(charset) = charset {
@@ -323,7 +326,7 @@ impl Reply {
                 put(b":");
                 put(user.0.get(..MAX_USER_ID).unwrap_or(&user.0));
             }
-            Answer::Error(error) => {
+            ResponseBody::Error(error) => {
                 put(b":ERROR:");
                 put(error.as_str().as_bytes());
             }

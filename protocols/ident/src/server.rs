@@ -1,34 +1,34 @@
 //! The server's side: queries of many connections, each answered in its turn.
 
-use crate::line::Lines;
-use crate::message::{Answer, ErrorType, PortPair, Reply};
+use crate::line::LineBuffer;
+use crate::message::{ErrorType, IdentResponse, PortPair, ResponseBody};
 use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::address::host_of;
-use usher_core::timer::{TimerQueue, earliest};
+use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, StreamEvent, StreamOp,
-    Transmit, Work,
+    CommandError, ConnId, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
+    StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 
 /// A connection whose owner is asked for, as the server's host has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Connection {
+pub struct QueriedConnection {
     /// This host's end, whose owner is wanted.
     pub local: SocketAddr,
     /// The asker's end.
     pub remote: SocketAddr,
 }
 
-/// What a [`Server`] allows.
+/// What a [`IdentServer`] allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
     /// How long a connection may be without a query (§2: 60 to 180 s).
     pub idle: Duration,
     /// How long an answer may take, before it is UNKNOWN-ERROR.
-    pub patience: Duration,
+    pub response_timeout: Duration,
     /// Connections at a time. Beyond it the one that has been idle for longest makes room; where each waits for an answer,
     /// the new one is refused.
     pub connections: usize,
@@ -43,7 +43,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(120),
-            patience: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(5),
             connections: 1024,
             connections_per_network: 16,
             pipeline: 16,
@@ -51,36 +51,36 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a [`Server`] is told.
+/// What a [`IdentServer`] is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerCommand {
     /// What to answer to a query.
     Answer {
-        /// Of [`ServerEvent::Asked`].
+        /// Of [`ServerEvent::QueryReceived`].
         token: u64,
         /// The answer.
-        answer: Answer,
+        answer: ResponseBody,
     },
     /// Allow this from now on; connections that exceed it stay.
     Configure(ServerConfig),
 }
 
-/// What a [`Server`] says.
+/// What a [`IdentServer`] says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerEvent {
     /// Somebody asks who owns a connection; [`ServerCommand::Answer`] is owed.
-    Asked {
+    QueryReceived {
         /// Comes back with the answer.
         token: u64,
         /// Who asks.
         asker: SocketAddr,
         /// About what.
-        connection: Connection,
+        connection: QueriedConnection,
     },
 }
 
 usher_core::counters! {
-    /// What a [`Server`] did.
+    /// What a [`IdentServer`] did.
     pub struct ServerCounters {
         /// Connections taken.
         connections,
@@ -120,32 +120,32 @@ usher_core::counters! {
 }
 
 impl ServerCounters {
-    fn reply(&mut self, answer: &Answer) {
+    fn count_response(&mut self, answer: &ResponseBody) {
         *match answer {
-            Answer::UserId { .. } => &mut self.user_id,
-            Answer::Error(ErrorType::InvalidPort) => &mut self.invalid_port,
-            Answer::Error(ErrorType::NoUser) => &mut self.no_user,
-            Answer::Error(ErrorType::HiddenUser) => &mut self.hidden_user,
-            Answer::Error(ErrorType::UnknownError | ErrorType::Extension(_)) => &mut self.unknown_error,
+            ResponseBody::UserId { .. } => &mut self.user_id,
+            ResponseBody::Error(ErrorType::InvalidPort) => &mut self.invalid_port,
+            ResponseBody::Error(ErrorType::NoUser) => &mut self.no_user,
+            ResponseBody::Error(ErrorType::HiddenUser) => &mut self.hidden_user,
+            ResponseBody::Error(ErrorType::UnknownError | ErrorType::Extension(_)) => &mut self.unknown_error,
         } += 1;
     }
 }
 
 /// A query that waits for its answer, or for those before it.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedQuery {
     token: u64,
     ports: PortPair,
     until: Instant,
-    answer: Option<Answer>,
+    answer: Option<ResponseBody>,
 }
 
 #[derive(Debug)]
-struct Asker {
+struct ClientConnection {
     remote: SocketAddr,
     local: Option<IpAddr>,
-    lines: Lines,
-    waiting: VecDeque<Waiting>,
+    lines: LineBuffer,
+    waiting: VecDeque<QueuedQuery>,
     /// Under which time it is in one of the queues.
     timer: Instant,
     /// It is closed when all is answered, and not heard any more.
@@ -154,9 +154,9 @@ struct Asker {
 
 /// An IDENT server: a [`Machine`] over streams that are accepted for it.
 #[derive(Debug, Default)]
-pub struct Server {
+pub struct IdentServer {
     config: ServerConfig,
-    askers: BTreeMap<ConnId, Asker>,
+    askers: BTreeMap<ConnId, ClientConnection>,
     networks: BTreeMap<IpAddr, usize>,
     /// By which connections the questions came that wait for an answer. Tokens are never given twice, whatever connections the
     /// host gives the same number.
@@ -165,13 +165,13 @@ pub struct Server {
     /// Connections that wait for no answer, and when they have been idle for too long.
     idle: TimerQueue<ConnId>,
     /// Connections that wait for an answer, and when the first of theirs is due.
-    owed: TimerQueue<ConnId>,
+    response_deadlines: TimerQueue<ConnId>,
     counters: ServerCounters,
-    outputs: Outputs<ServerEvent>,
+    outputs: OutputQueue<ServerEvent>,
 }
 
 /// An address as a connection by IPv4 has it, whatever socket it came by; its scope is kept.
-fn canonical(address: SocketAddr, port: u16) -> SocketAddr {
+fn canonical_address(address: SocketAddr, port: u16) -> SocketAddr {
     match (address, address.ip().to_canonical()) {
         (SocketAddr::V6(mut v6), IpAddr::V6(_)) => {
             v6.set_port(port);
@@ -181,7 +181,7 @@ fn canonical(address: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-impl Server {
+impl IdentServer {
     /// A server that allows this much.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
@@ -194,79 +194,79 @@ impl Server {
     }
     /// Connections that are open.
     #[must_use]
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.askers.len()
     }
     /// Questions that wait for their answers.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn pending_count(&self) -> usize {
         self.tokens.len()
     }
 
-    fn accepted(&mut self, now: Instant, conn: ConnId, remote: SocketAddr, local: Option<IpAddr>) {
+    fn accept_connection(&mut self, now: Instant, conn: ConnId, remote: SocketAddr, local: Option<IpAddr>) {
         let network = host_of(remote.ip());
         let there = self.networks.get(&network).copied().unwrap_or(0);
         if there >= self.config.connections_per_network {
             self.counters.refused_network += 1;
-            return self.operate(conn, StreamOp::Abort);
+            return self.send_stream_op(conn, StreamOp::Abort);
         }
         if self.askers.len() >= self.config.connections {
             let Some((_, longest)) = self.idle.pop_due(Instant::FAR_FUTURE) else {
                 self.counters.refused_full += 1;
-                return self.operate(conn, StreamOp::Abort);
+                return self.send_stream_op(conn, StreamOp::Abort);
             };
             self.counters.displaced += 1;
-            self.close(longest, StreamOp::Shutdown);
+            self.close_connection(longest, StreamOp::Shutdown);
         }
         self.counters.connections += 1;
         // The one that made room may have been of the same network.
         *self.networks.entry(network).or_default() += 1;
         let timer = now + self.config.idle;
-        let (lines, waiting) = (Lines::default(), VecDeque::new());
-        let asker = Asker { remote, local, lines, waiting, timer, closing: false };
+        let (lines, waiting) = (LineBuffer::default(), VecDeque::new());
+        let asker = ClientConnection { remote, local, lines, waiting, timer, closing: false };
         self.askers.insert(conn, asker);
         self.idle.insert(timer, conn);
     }
 
-    fn data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
+    fn receive_data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
         let mut queried = false;
         while let Some(asker) = self.askers.get_mut(&conn).filter(|asker| !asker.closing) {
-            match asker.lines.next(&mut data) {
-                Ok(Some(line)) => self.query(now, conn, &line),
+            match asker.lines.next_line(&mut data) {
+                Ok(Some(line)) => self.handle_query(now, conn, &line),
                 Ok(None) => break,
                 Err(_) => {
                     self.counters.line_too_long += 1;
-                    return self.close(conn, StreamOp::Abort);
+                    return self.close_connection(conn, StreamOp::Abort);
                 }
             }
             queried = true;
         }
         if queried {
-            self.settle(now, conn);
+            self.send_ready_responses(now, conn);
         }
     }
 
     /// The asker sends no more: it is closed when all is answered.
-    fn finished(&mut self, now: Instant, conn: ConnId) {
+    fn finish_input(&mut self, now: Instant, conn: ConnId) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
         asker.closing = true;
-        self.settle(now, conn);
+        self.send_ready_responses(now, conn);
     }
 
     /// Takes a query: it is answered already where it is not right, and otherwise asked.
-    fn query(&mut self, now: Instant, conn: ConnId, line: &[u8]) {
+    fn handle_query(&mut self, now: Instant, conn: ConnId, line: &[u8]) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
         self.counters.queries += 1;
-        self.outputs.work(Work { label: work::MESSAGE, units: 1 });
+        self.outputs.push_work(WorkRecord { label: work::MESSAGE, units: 1 });
         if asker.waiting.len() >= self.config.pipeline {
             self.counters.pipeline_full += 1;
             asker.closing = true;
             return;
         }
-        let (token, until) = (self.next, now + self.config.patience);
+        let (token, until) = (self.next, now + self.config.response_timeout);
         self.next += 1;
         let pair = PortPair::parse(line);
-        let error = match (pair.map(PortPair::ports), asker.local) {
+        let error = match (pair.map(PortPair::valid_ports), asker.local) {
             (Err(_), _) => {
                 self.counters.not_a_pair += 1;
                 Some(ErrorType::InvalidPort)
@@ -281,42 +281,46 @@ impl Server {
             }
             (Ok(Some((here, there))), Some(local)) => {
                 let local = SocketAddr::new(local.to_canonical(), here);
-                let connection = Connection { local, remote: canonical(asker.remote, there) };
+                let connection = QueriedConnection { local, remote: canonical_address(asker.remote, there) };
                 self.tokens.insert(token, conn);
-                self.outputs.event(ServerEvent::Asked { token, asker: asker.remote, connection });
+                self.outputs.push_event(ServerEvent::QueryReceived {
+                    token,
+                    asker: asker.remote,
+                    connection,
+                });
                 None
             }
         };
         // What is no pair cannot be repeated; zeros are no ports of anybody.
         let ports = pair.unwrap_or_default();
-        asker.waiting.push_back(Waiting { token, ports, until, answer: error.map(Answer::Error) });
+        asker.waiting.push_back(QueuedQuery { token, ports, until, answer: error.map(ResponseBody::Error) });
     }
 
     /// Sends what is answered, in the order of the queries, and arms the connection's timer.
-    fn settle(&mut self, now: Instant, conn: ConnId) {
+    fn send_ready_responses(&mut self, now: Instant, conn: ConnId) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
-        let mut bytes = self.outputs.buffer();
-        while let Some(Waiting { ports, answer: Some(answer), .. }) =
+        let mut bytes = self.outputs.take_buffer();
+        while let Some(QueuedQuery { ports, answer: Some(answer), .. }) =
             asker.waiting.pop_front_if(|waiting| waiting.answer.is_some())
         {
-            self.counters.reply(&answer);
-            self.outputs.work(Work { label: work::MESSAGE, units: 1 });
-            Reply { ports, answer }.emit(&mut bytes);
+            self.counters.count_response(&answer);
+            self.outputs.push_work(WorkRecord { label: work::MESSAGE, units: 1 });
+            IdentResponse { ports, answer }.emit(&mut bytes);
         }
         if bytes.is_empty() {
-            self.outputs.recycle(bytes);
+            self.outputs.recycle_buffer(bytes);
         } else {
-            self.outputs.transmit(Transmit::Stream { conn, op: StreamOp::Data }, bytes);
+            self.outputs.push_transmit(Transmit::Stream { conn, op: StreamOp::Data }, bytes);
         }
         if asker.closing && asker.waiting.is_empty() {
-            return self.close(conn, StreamOp::Shutdown);
+            return self.close_connection(conn, StreamOp::Shutdown);
         }
         // It is in one of the two.
-        let _ = self.idle.remove(asker.timer, conn) || self.owed.remove(asker.timer, conn);
+        let _ = self.idle.remove(asker.timer, conn) || self.response_deadlines.remove(asker.timer, conn);
         match asker.waiting.front() {
             Some(first) => {
                 asker.timer = first.until;
-                self.owed.insert(asker.timer, conn);
+                self.response_deadlines.insert(asker.timer, conn);
             }
             None => {
                 asker.timer = now + self.config.idle;
@@ -325,42 +329,42 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, now: Instant, token: u64, answer: Answer) -> Result<(), CommandError> {
+    fn answer_query(&mut self, now: Instant, token: u64, answer: ResponseBody) -> Result<(), CommandError> {
         let conn = self.tokens.remove(&token).ok_or(CommandError::UnknownToken)?;
         let waiting = self.askers.get_mut(&conn).map(|asker| asker.waiting.iter_mut());
         if let Some(waiting) = waiting.and_then(|mut all| all.find(|waiting| waiting.token == token)) {
             waiting.answer = Some(answer);
         }
-        self.settle(now, conn);
+        self.send_ready_responses(now, conn);
         Ok(())
     }
 
-    fn timeout(&mut self, now: Instant) {
+    fn expire_timers(&mut self, now: Instant) {
         while let Some((_, conn)) = self.idle.pop_due(now) {
             self.counters.idle += 1;
-            self.close(conn, StreamOp::Shutdown);
+            self.close_connection(conn, StreamOp::Shutdown);
         }
-        while let Some((at, conn)) = self.owed.pop_due(now) {
+        while let Some((at, conn)) = self.response_deadlines.pop_due(now) {
             let Some(asker) = self.askers.get_mut(&conn) else { continue };
             for waiting in asker.waiting.iter_mut().filter(|waiting| waiting.until <= at) {
                 if waiting.answer.is_none() {
                     self.counters.unanswered += 1;
                     self.tokens.remove(&waiting.token);
-                    waiting.answer = Some(Answer::Error(ErrorType::UnknownError));
+                    waiting.answer = Some(ResponseBody::Error(ErrorType::UnknownError));
                 }
             }
-            self.settle(now, conn);
+            self.send_ready_responses(now, conn);
         }
     }
 
-    fn close(&mut self, conn: ConnId, op: StreamOp) {
-        self.forget(conn);
-        self.operate(conn, op);
+    fn close_connection(&mut self, conn: ConnId, op: StreamOp) {
+        self.remove_connection(conn);
+        self.send_stream_op(conn, op);
     }
 
-    fn forget(&mut self, conn: ConnId) {
+    fn remove_connection(&mut self, conn: ConnId) {
         let Some(asker) = self.askers.remove(&conn) else { return };
-        let _ = self.idle.remove(asker.timer, conn) || self.owed.remove(asker.timer, conn);
+        let _ = self.idle.remove(asker.timer, conn) || self.response_deadlines.remove(asker.timer, conn);
         for waiting in asker.waiting {
             self.tokens.remove(&waiting.token);
         }
@@ -373,37 +377,39 @@ impl Server {
         }
     }
 
-    fn operate(&mut self, conn: ConnId, op: StreamOp) {
-        self.outputs.operate(Transmit::Stream { conn, op });
+    fn send_stream_op(&mut self, conn: ConnId, op: StreamOp) {
+        self.outputs.push_operation(Transmit::Stream { conn, op });
     }
 }
 
-impl Machine for Server {
+impl Machine for IdentServer {
     type Command = ServerCommand;
     type Event = ServerEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Stream { conn, event } => match event {
-                StreamEvent::Accepted { remote, local, .. } => self.accepted(now, conn, remote, local),
-                StreamEvent::Data(data) => self.data(now, conn, data),
-                StreamEvent::Finished => self.finished(now, conn),
-                StreamEvent::Closed(_) => self.forget(conn),
+            MachineInput::Stream { conn, event } => match event {
+                StreamEvent::Accepted { remote, local, .. } => {
+                    self.accept_connection(now, conn, remote, local)
+                }
+                StreamEvent::Data(data) => self.receive_data(now, conn, data),
+                StreamEvent::Finished => self.finish_input(now, conn),
+                StreamEvent::Closed(_) => self.remove_connection(conn),
                 StreamEvent::Connected { .. } | StreamEvent::Writable => {}
             },
-            Input::Timeout => self.timeout(now),
+            MachineInput::Timeout => self.expire_timers(now),
             other => {
                 if let Some(refusal) = other.refusal() {
-                    self.outputs.operate(refusal);
+                    self.outputs.push_operation(refusal);
                 }
             }
         }
     }
 
-    fn command(&mut self, now: Instant, command: ServerCommand) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: ServerCommand) -> Result<(), CommandError> {
         match command {
-            ServerCommand::Answer { token, answer } => self.answer(now, token, answer),
+            ServerCommand::Answer { token, answer } => self.answer_query(now, token, answer),
             ServerCommand::Configure(config) => {
                 self.config = config;
                 Ok(())
@@ -416,6 +422,6 @@ impl Machine for Server {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        earliest([self.idle.next(), self.owed.next()])
+        earliest_deadline([self.idle.next_deadline(), self.response_deadlines.next_deadline()])
     }
 }

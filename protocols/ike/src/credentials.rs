@@ -1,40 +1,40 @@
 //! Who answers an endpoint's jobs: keys that sign, and authorities that are trusted.
 
 use crate::code::IdType;
-use crate::machine::{CertificateName, Command, IkeJob};
+use crate::machine::{CertificateName, IkeCommand, IkeJob};
 use crate::payload::Identification;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Job, WallTime};
+use usher_core::{JobRequest, WallTime};
 use usher_crypto::signature::{KeyKind, SigningKey};
-use usher_crypto::tls::{ChainVerifier, Roots, TlsError, WallClock};
+use usher_crypto::tls::{ChainVerifier, TlsError, TrustRoots, WallClock};
 use usher_crypto::x509::{
-    Information, SubjectName, bears, certificate_name, may_issue_for_ike, may_prove_identity,
+    CertificateInfo, SubjectName, certificate_name, has_subject_name, may_issue_for_ike, may_prove_identity,
 };
 
 /// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
 #[derive(Debug, Default)]
-pub struct Credentials {
+pub struct IkeCredentials {
     keys: BTreeMap<String, Arc<SigningKey>>,
-    trusted: BTreeMap<String, Trusted>,
+    trusted: BTreeMap<String, TrustAnchors>,
 }
 
 /// Whom a connection trusts.
 #[derive(Debug)]
-struct Trusted {
-    roots: Roots,
+struct TrustAnchors {
+    roots: TrustRoots,
     clock: WallClock,
     verifier: ChainVerifier,
 }
 
 /// Why somebody's certificate proves nothing.
 #[derive(Debug)]
-pub enum Distrust {
+pub enum CertificateRejection {
     /// The connection trusts nobody by certificate.
-    Nobody,
+    NoTrustAnchors,
     /// It is not below an authority that is trusted, not of now, or revoked.
     Chain(TlsError),
     /// It is somebody else's than who the other side says it is.
@@ -45,10 +45,10 @@ pub enum Distrust {
     Signature,
 }
 
-impl fmt::Display for Distrust {
+impl fmt::Display for CertificateRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => f.write_str("the connection trusts no authority"),
+            Self::NoTrustAnchors => f.write_str("the connection trusts no authority"),
             Self::Chain(error) => error.fmt(f),
             Self::Identity => f.write_str("the certificate does not bear the identity"),
             Self::Usage => f.write_str("the certificate is for something else"),
@@ -57,7 +57,7 @@ impl fmt::Display for Distrust {
     }
 }
 
-impl Credentials {
+impl IkeCredentials {
     /// With nobody's key, trusting nobody.
     #[must_use]
     pub fn new() -> Self {
@@ -73,13 +73,18 @@ impl Credentials {
     ///
     /// # Errors
     /// [`TlsError::Config`] if there is no authority, or one is no certificate.
-    pub fn trust(&mut self, connection: &str, roots: Roots, clock: WallClock) -> Result<(), TlsError> {
+    pub fn trust_roots(
+        &mut self,
+        connection: &str,
+        roots: TrustRoots,
+        clock: WallClock,
+    ) -> Result<(), TlsError> {
         let verifier = ChainVerifier::new(roots.clone(), clock.clone())?;
-        self.trusted.insert(connection.into(), Trusted { roots, clock, verifier });
+        self.trusted.insert(connection.into(), TrustAnchors { roots, clock, verifier });
         Ok(())
     }
     /// The certificates of all authorities that are trusted, DER.
-    pub fn authorities(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn trusted_authorities(&self) -> impl Iterator<Item = &[u8]> {
         self.trusted.values().flat_map(|trusted| trusted.roots.certificates())
     }
     /// The same with these revocation lists, DER: whoever is on one of its issuer is not trusted, nor is anybody of an issuer
@@ -89,10 +94,10 @@ impl Credentials {
     /// [`TlsError::Config`] if one is no list.
     pub fn with_revocation_lists(&self, lists: &[Vec<u8>]) -> Result<Self, TlsError> {
         let mut all = Self { keys: self.keys.clone(), trusted: BTreeMap::new() };
-        for (connection, Trusted { roots, clock, .. }) in &self.trusted {
+        for (connection, TrustAnchors { roots, clock, .. }) in &self.trusted {
             let listed = roots.clone().with_revocation_lists(lists.iter().map(Vec::as_slice))?;
             let verifier = ChainVerifier::new(listed, clock.clone())?;
-            let trusted = Trusted { roots: roots.clone(), clock: clock.clone(), verifier };
+            let trusted = TrustAnchors { roots: roots.clone(), clock: clock.clone(), verifier };
             all.trusted.insert(connection.clone(), trusted);
         }
         Ok(all)
@@ -100,17 +105,17 @@ impl Credentials {
 
     /// Does a job, and gives what the endpoint is to be told.
     #[must_use]
-    pub fn answer(&self, job: &Job<IkeJob>) -> Command {
+    pub fn answer_job(&self, job: &JobRequest<IkeJob>) -> IkeCommand {
         let token = job.token;
-        match &job.what {
+        match &job.job {
             IkeJob::Sign { connection, scheme, octets, .. } => {
                 let signature = self.keys.get(connection).and_then(|key| key.sign(*scheme, octets).ok());
-                Command::Signed { token, signature, ocsp: None }
+                IkeCommand::Signed { token, signature, ocsp: None }
             }
             verify @ IkeJob::Verify { .. } => {
-                let path = self.verified(verify).ok();
-                let certificates = path.as_deref().map(names).unwrap_or_default();
-                Command::Verified { token, until: path.map(|path| valid_until(&path)), certificates }
+                let path = self.verify_proof(verify).ok();
+                let certificates = path.as_deref().map(certificate_names).unwrap_or_default();
+                IkeCommand::Verified { token, until: path.map(|path| valid_until(&path)), certificates }
             }
         }
     }
@@ -118,36 +123,36 @@ impl Credentials {
     /// Whether what is to be verified holds: gives the path of the certificate, from it to a root, DER.
     ///
     /// # Errors
-    /// Why not; of a job that asks for a signature, [`Distrust::Nobody`].
-    pub fn verified(&self, job: &IkeJob) -> Result<Vec<Vec<u8>>, Distrust> {
+    /// Why not; of a job that asks for a signature, [`CertificateRejection::NoTrustAnchors`].
+    pub fn verify_proof(&self, job: &IkeJob) -> Result<Vec<Vec<u8>>, CertificateRejection> {
         let IkeJob::Verify { connection, identity, certificates, scheme, octets, signature, .. } = job else {
-            return Err(Distrust::Nobody);
+            return Err(CertificateRejection::NoTrustAnchors);
         };
-        let trusted = self.trusted.get(connection).ok_or(Distrust::Nobody)?;
-        let path = trusted.verifier.path(certificates).map_err(Distrust::Chain)?;
-        let leaf = path.first().ok_or(Distrust::Nobody)?;
+        let trusted = self.trusted.get(connection).ok_or(CertificateRejection::NoTrustAnchors)?;
+        let path = trusted.verifier.verify_path(certificates).map_err(CertificateRejection::Chain)?;
+        let leaf = path.first().ok_or(CertificateRejection::NoTrustAnchors)?;
         if !is_of(leaf, identity) {
-            return Err(Distrust::Identity);
+            return Err(CertificateRejection::Identity);
         }
         // The root is trusted as it is.
         let between = path.get(1..path.len() - 1).unwrap_or_default();
         if !may_prove_identity(leaf) || !between.iter().all(|authority| may_issue_for_ike(authority)) {
-            return Err(Distrust::Usage);
+            return Err(CertificateRejection::Usage);
         }
-        scheme.verify(leaf, octets, signature).map_err(|_| Distrust::Signature)?;
+        scheme.verify(leaf, octets, signature).map_err(|_| CertificateRejection::Signature)?;
         Ok(path)
     }
 
     /// Whether a chain, DER, its own certificate first, ends below what a connection trusts.
     #[must_use]
-    pub fn trusts(&self, connection: &str, chain: &[&[u8]]) -> bool {
-        self.trusted.get(connection).is_some_and(|trusted| trusted.verifier.path(chain).is_ok())
+    pub fn is_chain_trusted(&self, connection: &str, chain: &[&[u8]]) -> bool {
+        self.trusted.get(connection).is_some_and(|trusted| trusted.verifier.verify_path(chain).is_ok())
     }
 }
 
-/// The certificates of a path as [`Command::Revoked`] names them, but for its root, which nobody revokes.
+/// The certificates of a path as [`IkeCommand::Revoked`] names them, but for its root, which nobody revokes.
 #[must_use]
-pub fn names(path: &[Vec<u8>]) -> Vec<CertificateName> {
+pub fn certificate_names(path: &[Vec<u8>]) -> Vec<CertificateName> {
     let below = path.len().saturating_sub(1).max(1);
     path.iter().take(below).filter_map(|der| certificate_name(der).ok()).collect()
 }
@@ -157,7 +162,7 @@ pub fn names(path: &[Vec<u8>]) -> Vec<CertificateName> {
 #[must_use]
 pub fn valid_until(path: &[Vec<u8>]) -> WallTime {
     let below = path.len().saturating_sub(1).max(1);
-    let ends = path.iter().take(below).map(|der| Information::of_der(der).map(|said| said.not_after));
+    let ends = path.iter().take(below).map(|der| CertificateInfo::of_der(der).map(|said| said.not_after));
     ends.map(|end| end.unwrap_or(WallTime::UNIX_EPOCH)).min().unwrap_or(WallTime::UNIX_EPOCH)
 }
 
@@ -172,5 +177,5 @@ pub fn is_of(certificate: &[u8], identity: &Identification) -> bool {
         (_, _, Some(address)) => SubjectName::Address(address),
         _ => return false,
     };
-    bears(certificate, name)
+    has_subject_name(certificate, name)
 }

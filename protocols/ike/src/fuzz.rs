@@ -1,42 +1,45 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
 use crate::machine::{
-    Childless, Command, Config, Connection, Endpoint, LocalAuth, NAT_SOCKET, RemoteAuth, SOCKET,
+    ChildlessPolicy, IkeCommand, IkeConnection, IkeEndpoint, IkeEndpointConfig, LocalAuth, NAT_SOCKET,
+    RemoteAuth, SOCKET,
 };
 use crate::payload::{Identification, Proposal};
-use crate::{Message, NON_ESP_MARKER};
+use crate::{IkeMessage, NON_ESP_MARKER};
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
-use usher_core::{Duration, Input, Instant, Machine, Output, Path, Reader, SecureRng, Transmit};
-use usher_crypto::Key;
+use usher_core::{
+    DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, OctetReader, SecureRng, Transmit,
+};
+use usher_crypto::SecretValue;
 
 /// Reads octets as a message; what is one is written and read again, and must be the same.
-pub fn message(octets: &[u8]) -> bool {
-    let Ok(message) = Message::parse(octets) else { return true };
+pub fn check_message(octets: &[u8]) -> bool {
+    let Ok(message) = IkeMessage::parse(octets) else { return true };
     let mut buf = Vec::new();
     message.emit(&mut buf);
     !message.to_string().is_empty()
-        && Message::parse(&buf).as_ref() == Ok(&message)
+        && IkeMessage::parse(&buf).as_ref() == Ok(&message)
         && buf.len() == octets.len()
 }
 
 /// An endpoint that begins one IKE_SA and serves others, and is sent these datagrams, each behind its length in two octets:
 /// whatever they are, what it sends are messages, and what it keeps stays bounded.
-pub fn endpoint(octets: &[u8]) -> bool {
-    let key = || Key::from(&b"key"[..]);
-    let Ok(proposal) = Proposal::ike("aes128-sha256-modp1024") else { return false };
-    let connection = Arc::new(Connection {
+pub fn check_endpoint(octets: &[u8]) -> bool {
+    let key = || SecretValue::from(&b"key"[..]);
+    let Ok(proposal) = Proposal::parse_ike("aes128-sha256-modp1024") else { return false };
+    let connection = Arc::new(IkeConnection {
         name: "fuzz".to_string(),
-        local: Identification::fqdn("a.test"),
+        local: Identification::from_fqdn("a.test"),
         remote: None,
         from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
         proposals: [proposal].into(),
         children: Vec::new(),
-        childless: Childless::Allow,
+        childless: ChildlessPolicy::Allow,
         mobike: false,
         fragmentation: true,
         address: false,
@@ -45,36 +48,39 @@ pub fn endpoint(octets: &[u8]) -> bool {
         unique: true,
     });
     let tickets = Some(Duration::from_secs(60));
-    let config = Config { half_open: 4, cookies_from: 2, tickets, ..Config::default() };
-    let mut endpoint = Endpoint::new(config, SecureRng::from_seed([1; 32]));
+    let config = IkeEndpointConfig { half_open: 4, cookies_from: 2, tickets, ..IkeEndpointConfig::default() };
+    let mut endpoint = IkeEndpoint::new(config, SecureRng::from_seed([1; 32]));
     let [local, remote] = [1, 2].map(|n| SocketAddr::from((Ipv4Addr::new(192, 0, 2, n), 500)));
     let now = Instant::ZERO;
-    let begin = Command::Initiate { token: 0, connection: connection.clone(), local, remote };
-    let served = endpoint.command(now, Command::Serve([connection].into()));
-    if served.is_err() || endpoint.command(now, begin).is_err() {
+    let begin = IkeCommand::Initiate { token: 0, connection: connection.clone(), local, remote };
+    let served = endpoint.handle_command(now, IkeCommand::Serve([connection].into()));
+    if served.is_err() || endpoint.handle_command(now, begin).is_err() {
         return false;
     }
-    let (mut reader, mut buf) = (Reader::new(octets), Vec::new());
-    while let Ok(length) = reader.u16() {
-        let data = reader.bytes(usize::from(length)).unwrap_or_else(|_| reader.take_rest());
+    let (mut reader, mut buf) = (OctetReader::new(octets), Vec::new());
+    while let Ok(length) = reader.read_u16() {
+        let data = reader.read_bytes(usize::from(length)).unwrap_or_else(|_| reader.take_rest());
         for socket in [SOCKET, NAT_SOCKET] {
-            endpoint.handle(now, Input::Datagram { path: Path { socket, local, remote }, data });
+            endpoint.handle_input(
+                now,
+                MachineInput::Datagram { path: DatagramPath { socket, local, remote }, data },
+            );
         }
         while let Some(output) = endpoint.poll_output(&mut buf) {
-            if let Output::Transmit(Transmit::Datagram { path }) = output {
+            if let MachineOutput::Transmit(Transmit::Datagram { path }) = output {
                 let marker = if path.socket == NAT_SOCKET { &NON_ESP_MARKER[..] } else { &[] };
                 let Some(octets) = buf.strip_prefix(marker) else { return false };
-                if Message::parse(octets).is_err() {
+                if IkeMessage::parse(octets).is_err() {
                     return false;
                 }
             }
         }
     }
-    let bounded = endpoint.sas() <= 5 && endpoint.half_open() <= 4;
+    let bounded = endpoint.sa_count() <= 5 && endpoint.half_open() <= 4;
     // All of it ends by itself.
     for n in 0..20 {
-        endpoint.handle(now + Duration::from_secs(60 * (n + 1)), Input::Timeout);
+        endpoint.handle_input(now + Duration::from_secs(60 * (n + 1)), MachineInput::Timeout);
         while endpoint.poll_output(&mut buf).is_some() {}
     }
-    bounded && endpoint.sas() == 0
+    bounded && endpoint.sa_count() == 0
 }

@@ -7,13 +7,13 @@
 //!           ◀─────────────────
 //!           ── CREATE_CHILD_SA, INFORMATIONAL ──▶ and back: either side begins
 //! ```
-//! An [`Endpoint`] is a machine over the datagrams of UDP ports 500 and 4500, with IKE_SAs of both roles. It says what is to be
-//! installed before it sends what depends on that ([`Event::Install`](machine::Event::Install)). What it cannot know it asks for:
-//! EAP packets are judged by whoever asks an AAA server or is one ([`Event::Eap`](machine::Event::Eap)), addresses come from
-//! pools that are elsewhere ([`Event::AddressWanted`](machine::Event::AddressWanted)), signatures are a helper's
+//! An [`IkeEndpoint`] is a machine over the datagrams of UDP ports 500 and 4500, with IKE_SAs of both roles. It says what is to be
+//! installed before it sends what depends on that ([`Event::Install`](machine::IkeEvent::Install)). What it cannot know it asks for:
+//! EAP packets are judged by whoever asks an AAA server or is one ([`Event::Eap`](machine::IkeEvent::Eap)), addresses come from
+//! pools that are elsewhere ([`Event::AddressWanted`](machine::IkeEvent::AddressRequested)), signatures are a helper's
 //! ([`IkeJob`](machine::IkeJob)), such as `Credentials`.
 //!
-//! A [`Message`] is a [`Header`] and a chain of [`Payload`]s. Reading one is total and bounded: whatever the octets are, the
+//! A [`IkeMessage`] is a [`IkeHeader`] and a chain of [`Payload`]s. Reading one is total and bounded: whatever the octets are, the
 //! answer is a message or a [`ParseError`], and what is kept is in proportion to what came. Numbers that the RFCs give
 //! ([`code`]) are open sets, since others may be met; a payload of a type that is not known stays as it was, with its
 //! critical bit. [`suite`] reads and chooses proposals, [`keys`] derives keys, [`protect`] enciphers messages, in fragments
@@ -38,7 +38,7 @@ pub mod suite;
 mod tests;
 pub mod work;
 
-pub use header::{HEADER_LEN, Header, Spi};
-pub use machine::{AUTOMATA, Endpoint};
-pub use message::{Listed, Message, NON_ESP_MARKER, ParseError};
+pub use header::{HEADER_LEN, IkeHeader, Spi};
+pub use machine::{AUTOMATA, IkeEndpoint};
+pub use message::{IkeMessage, NON_ESP_MARKER, ParseError, PayloadList};
 pub use payload::Payload;

@@ -1,11 +1,11 @@
 //! Messages (RFC 7296 §3): a header and a chain of payloads.
 
 use crate::code::{NotifyType, PayloadType};
-use crate::header::Header;
-use crate::payload::{Notify, Payload, emit_chain, first_kind, parse_chain};
+use crate::header::IkeHeader;
+use crate::payload::{NotifyPayload, Payload, emit_chain, first_kind, parse_chain};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// What stands before a message on UDP port 4500, where ESP has an SPI (RFC 7296 §2.23, RFC 3948 §2.2).
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
@@ -15,15 +15,15 @@ pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
 pub enum ParseError {
     /// A field reaches over the end of what it is in.
     #[error(transparent)]
-    Truncated(#[from] Truncated),
+    Truncated(#[from] TruncatedError),
     /// Of another major version.
     #[error("major version {0}, where 2 is known")]
     MajorVersion(u8),
     /// The header's length is not that of the message.
-    #[error("the header says {said} octets, the message has {is}")]
+    #[error("the header says {announced} octets, the message has {is}")]
     MessageLength {
         /// What the header says.
-        said: usize,
+        announced: usize,
         /// How many octets there are.
         is: usize,
     },
@@ -59,44 +59,44 @@ pub enum ParseError {
 
 /// A message, its payloads in the order in which they stand.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
+pub struct IkeMessage {
     /// What stands before the payloads.
-    pub header: Header,
+    pub header: IkeHeader,
     /// The payloads.
     pub payloads: Vec<Payload>,
 }
 
-impl Message {
+impl IkeMessage {
     /// Reads a message, as it is on UDP port 500 (without the marker of port 4500).
     ///
     /// # Errors
     /// It is none.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(octets);
-        let (header, first, length) = Header::parse(&mut reader)?;
+        let mut reader = OctetReader::new(octets);
+        let (header, first, length) = IkeHeader::parse(&mut reader)?;
         if length != octets.len() {
-            return Err(ParseError::MessageLength { said: length, is: octets.len() });
+            return Err(ParseError::MessageLength { announced: length, is: octets.len() });
         }
         Ok(Self { header, payloads: parse_chain(first, reader.take_rest())? })
     }
 
     /// Appends it to a buffer. No payload may have more than 65535 octets.
     pub fn emit(&self, buf: &mut Vec<u8>) {
-        let mut writer = Writer::new(buf);
+        let mut writer = OctetWriter::new(buf);
         self.header.emit(&mut writer, first_kind(&self.payloads));
         emit_chain(&self.payloads, &mut writer);
         let length = writer.len();
-        Header::finish(&mut writer, length);
+        IkeHeader::patch_length(&mut writer, length);
     }
 
     /// The notifications.
-    pub fn notifies(&self) -> impl Iterator<Item = &Notify> {
-        notifies(&self.payloads)
+    pub fn notifications(&self) -> impl Iterator<Item = &NotifyPayload> {
+        notify_payloads(&self.payloads)
     }
     /// The first notification of a kind.
     #[must_use]
-    pub fn notify(&self, kind: NotifyType) -> Option<&Notify> {
-        self.notifies().find(|notify| notify.kind == kind)
+    pub fn find_notify(&self, kind: NotifyType) -> Option<&NotifyPayload> {
+        self.notifications().find(|notify| notify.kind == kind)
     }
     /// The type of the first payload that must be understood and is not (§2.5).
     #[must_use]
@@ -105,7 +105,7 @@ impl Message {
     }
 }
 
-pub(crate) fn notifies(payloads: &[Payload]) -> impl Iterator<Item = &Notify> {
+pub(crate) fn notify_payloads(payloads: &[Payload]) -> impl Iterator<Item = &NotifyPayload> {
     payloads.iter().filter_map(|payload| match payload {
         Payload::Notify(notify) => Some(notify),
         _ => None,
@@ -121,9 +121,9 @@ pub(crate) fn unsupported_critical(payloads: &[Payload]) -> Option<PayloadType> 
 
 /// The payloads as people read them: `[ SA KE(MODP_2048) No ]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'a>(pub &'a [Payload]);
+pub struct PayloadList<'a>(pub &'a [Payload]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for PayloadList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[ ")?;
         self.0.iter().try_for_each(|payload| write!(f, "{payload} "))?;
@@ -131,9 +131,9 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-impl fmt::Display for Message {
+impl fmt::Display for IkeMessage {
     /// `IKE_SA_INIT request 0 [ SA KE(MODP_2048) No N(NAT_DETECTION_SOURCE_IP) ]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.header, Listed(&self.payloads))
+        write!(f, "{} {}", self.header, PayloadList(&self.payloads))
     }
 }

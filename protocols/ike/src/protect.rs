@@ -2,25 +2,25 @@
 
 use crate::ParseError;
 use crate::code::PayloadType;
-use crate::header::{HEADER_LEN, Header};
+use crate::header::{HEADER_LEN, IkeHeader};
 use crate::payload::{PAYLOAD_HEADER_LEN, Payload, emit_chain, first_kind};
 use crate::suite::PacketAlgorithms;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use usher_core::{Reader, SecureRng, Writer};
-use usher_crypto::cipher::{Cipher, CipherAlgorithm};
-use usher_crypto::digest::equal;
-use usher_crypto::mac::Mac;
+use usher_core::{OctetReader, OctetWriter, SecureRng};
+use usher_crypto::cipher::{CipherAlgorithm, KeyedCipher};
+use usher_crypto::digest::constant_time_eq;
+use usher_crypto::mac::KeyedMac;
 
 /// Octets in which a fragment says which of how many it is.
 const FRAGMENT_HEADER: usize = 4;
 
 /// A message whose payloads are encrypted, as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Sealed<'a> {
+pub struct SealedMessage<'a> {
     /// Its header, which is authenticated with it.
-    pub header: Header,
+    pub header: IkeHeader,
     /// Which of how many fragments it is, from 1.
     pub fragment: Option<(u16, u16)>,
     /// The type of the first payload within.
@@ -30,28 +30,29 @@ pub struct Sealed<'a> {
     body: usize,
 }
 
-impl<'a> Sealed<'a> {
+impl<'a> SealedMessage<'a> {
     /// Finds the Encrypted payload of a message; `None`: it has none. It must be the message's only one: nobody sends
     /// others before it, and what they would mean no RFC says.
     ///
     /// # Errors
     /// The message is none.
-    pub fn find(octets: &'a [u8]) -> Result<Option<Self>, ParseError> {
-        let mut reader = Reader::new(octets);
-        let (header, kind, length) = Header::parse(&mut reader)?;
+    pub fn from_octets(octets: &'a [u8]) -> Result<Option<Self>, ParseError> {
+        let mut reader = OctetReader::new(octets);
+        let (header, kind, length) = IkeHeader::parse(&mut reader)?;
         if length != octets.len() {
-            return Err(ParseError::MessageLength { said: length, is: octets.len() });
+            return Err(ParseError::MessageLength { announced: length, is: octets.len() });
         }
         if kind != PayloadType::SK && kind != PayloadType::SKF {
             return Ok(None);
         }
-        let (first, _, length) = (PayloadType(reader.u8()?), reader.u8()?, usize::from(reader.u16()?));
+        let (first, _, length) =
+            (PayloadType(reader.read_u8()?), reader.read_u8()?, usize::from(reader.read_u16()?));
         if length != PAYLOAD_HEADER_LEN + reader.remaining() {
             return Err(ParseError::Length);
         }
         let mut fragment = None;
         if kind == PayloadType::SKF {
-            let (number, total) = (reader.u16()?, reader.u16()?);
+            let (number, total) = (reader.read_u16()?, reader.read_u16()?);
             if number == 0 || number > total {
                 return Err(ParseError::Fragment { number, total });
             }
@@ -64,27 +65,31 @@ impl<'a> Sealed<'a> {
 
 /// A whole message before it is encrypted, without what encryption adds: of what it is authenticated later (RFC 9242 §3.3.2).
 #[must_use]
-pub fn plain_form(header: &Header, first: PayloadType, content: &[u8]) -> Vec<u8> {
+pub fn plain_form(header: &IkeHeader, first: PayloadType, content: &[u8]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(HEADER_LEN + PAYLOAD_HEADER_LEN + content.len());
-    let mut writer = Writer::new(&mut octets);
+    let mut writer = OctetWriter::new(&mut octets);
     header.emit(&mut writer, PayloadType::SK);
-    writer.u8(first.0).u8(0).u16((PAYLOAD_HEADER_LEN + content.len()) as u16).bytes(content);
+    writer
+        .write_u8(first.0)
+        .write_u8(0)
+        .write_u16((PAYLOAD_HEADER_LEN + content.len()) as u16)
+        .write_bytes(content);
     let length = writer.len();
-    Header::finish(&mut writer, length);
+    IkeHeader::patch_length(&mut writer, length);
     octets
 }
 
 /// Protects the messages of one direction of an IKE_SA.
 #[derive(Debug)]
-pub struct Protection {
+pub struct MessageProtection {
     algorithm: CipherAlgorithm,
-    cipher: Box<dyn Cipher>,
-    mac: Option<(Box<dyn Mac>, usize)>,
+    cipher: Box<dyn KeyedCipher>,
+    mac: Option<(Box<dyn KeyedMac>, usize)>,
     /// The next initialization vector of a cipher that must not have one twice.
     counter: u64,
 }
 
-impl Protection {
+impl MessageProtection {
     /// By these algorithms and keys; `None`: a key is not of the algorithm's length.
     #[must_use]
     pub fn new(algorithms: &PacketAlgorithms, cipher_key: &[u8], integrity_key: &[u8]) -> Option<Self> {
@@ -99,7 +104,7 @@ impl Protection {
     }
 
     /// How many octets of payloads fit into a fragment of so many octets in all, header included.
-    fn capacity(&self, limit: usize) -> usize {
+    fn fragment_capacity(&self, limit: usize) -> usize {
         let around =
             HEADER_LEN + PAYLOAD_HEADER_LEN + FRAGMENT_HEADER + self.algorithm.iv_len() + self.checksum_len();
         let room = limit.saturating_sub(around) / self.algorithm.block_len() * self.algorithm.block_len();
@@ -118,48 +123,48 @@ impl Protection {
     #[must_use]
     pub fn seal(
         &mut self,
-        header: &Header,
+        header: &IkeHeader,
         payloads: &[Payload],
         limit: Option<usize>,
         rng: &mut SecureRng,
     ) -> Vec<Vec<u8>> {
         let mut content = Vec::new();
-        emit_chain(payloads, &mut Writer::new(&mut content));
+        emit_chain(payloads, &mut OctetWriter::new(&mut content));
         let first = first_kind(payloads);
         let Some(limit) = limit.filter(|limit| self.sealed_len(content.len()) > *limit) else {
-            return vec![self.seal_one(header, first, None, &content, rng)];
+            return vec![self.seal_packet(header, first, None, &content, rng)];
         };
-        let chunks: Vec<&[u8]> = content.chunks(self.capacity(limit).max(64)).collect();
+        let chunks: Vec<&[u8]> = content.chunks(self.fragment_capacity(limit).max(64)).collect();
         let total = chunks.len() as u16;
         let numbered = (1..).zip(chunks);
         // The first alone says of what type the first payload is.
         let kind = |number| if number == 1 { first } else { PayloadType::NONE };
-        numbered.map(|(n, chunk)| self.seal_one(header, kind(n), Some((n, total)), chunk, rng)).collect()
+        numbered.map(|(n, chunk)| self.seal_packet(header, kind(n), Some((n, total)), chunk, rng)).collect()
     }
 
-    fn seal_one(
+    fn seal_packet(
         &mut self,
-        header: &Header,
+        header: &IkeHeader,
         first: PayloadType,
         fragment: Option<(u16, u16)>,
         content: &[u8],
         rng: &mut SecureRng,
     ) -> Vec<u8> {
         let mut octets = Vec::with_capacity(self.sealed_len(content.len()) + FRAGMENT_HEADER);
-        let mut writer = Writer::new(&mut octets);
+        let mut writer = OctetWriter::new(&mut octets);
         header.emit(&mut writer, if fragment.is_some() { PayloadType::SKF } else { PayloadType::SK });
-        writer.u8(first.0).u8(0).u16(0);
+        writer.write_u8(first.0).write_u8(0).write_u16(0);
         if let Some((number, total)) = fragment {
-            writer.u16(number).u16(total);
+            writer.write_u16(number).write_u16(total);
         }
         let associated = writer.len();
         let iv = self.next_iv(rng);
-        writer.bytes(&iv).bytes(content);
+        writer.write_bytes(&iv).write_bytes(content);
         let padding = self.algorithm.block_len() - 1 - content.len() % self.algorithm.block_len();
-        writer.zeros(padding).u8(padding as u8).zeros(self.checksum_len());
+        writer.write_zeros(padding).write_u8(padding as u8).write_zeros(self.checksum_len());
         let length = writer.len();
-        writer.patch(HEADER_LEN + 2, &((length - HEADER_LEN) as u16).to_be_bytes());
-        Header::finish(&mut writer, length);
+        writer.overwrite_at(HEADER_LEN + 2, &((length - HEADER_LEN) as u16).to_be_bytes());
+        IkeHeader::patch_length(&mut writer, length);
         let (before, body) = octets.split_at_mut(associated);
         let (_, rest) = body.split_at_mut(iv.len());
         let (data, checksum) = rest.split_at_mut(rest.len() - self.checksum_len());
@@ -170,7 +175,7 @@ impl Protection {
         if let Some((mac, len)) = &self.mac {
             let end = octets.len() - len;
             let mut code = Vec::new();
-            mac.code(&[&octets[..end]], &mut code);
+            mac.append_code(&[&octets[..end]], &mut code);
             octets[end..].copy_from_slice(&code[..*len]);
         }
         octets
@@ -182,21 +187,21 @@ impl Protection {
             return self.counter.to_be_bytes().to_vec();
         }
         let mut iv = vec![0; self.algorithm.iv_len()];
-        rng.fill(&mut iv);
+        rng.fill_bytes(&mut iv);
         iv
     }
 
     /// The octets of the payloads within; `None`: it was altered, is not of this IKE_SA, or is no ciphertext at all.
     #[must_use]
-    pub fn open(&self, sealed: &Sealed<'_>) -> Option<Vec<u8>> {
+    pub fn open(&self, sealed: &SealedMessage<'_>) -> Option<Vec<u8>> {
         let (before, body) = sealed.octets.split_at_checked(sealed.body)?;
         let (iv, rest) = body.split_at_checked(self.algorithm.iv_len())?;
         let (data, checksum) = rest.split_at_checked(rest.len().checked_sub(self.checksum_len())?)?;
         let mut tag = checksum;
         if let Some((mac, len)) = &self.mac {
             let mut code = Vec::new();
-            mac.code(&[&sealed.octets[..sealed.octets.len() - len]], &mut code);
-            if !equal(&code[..*len], checksum) {
+            mac.append_code(&[&sealed.octets[..sealed.octets.len() - len]], &mut code);
+            if !constant_time_eq(&code[..*len], checksum) {
                 return None;
             }
             tag = &[];

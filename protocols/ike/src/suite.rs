@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::exchange::ExchangeAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
-pub use usher_esp::Integrity;
+pub use usher_esp::IntegrityAlgorithm;
 
 /// An algorithm of packets, as it is written: its word, what it is of, its number, its key in bits.
-type Word = (&'static str, TransformType, u16, Option<u16>);
+type AlgorithmWord = (&'static str, TransformType, u16, Option<u16>);
 
-const ENCRYPTIONS: [Word; 9] = [
+const ENCRYPTIONS: [AlgorithmWord; 9] = [
     ("aes128", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(128)),
     ("aes192", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(192)),
     ("aes256", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(256)),
@@ -24,7 +24,7 @@ const ENCRYPTIONS: [Word; 9] = [
     ("null", TransformType::ENCR, EncryptionId::ENCR_NULL.0, None),
 ];
 
-const INTEGRITIES: [Word; 5] = [
+const INTEGRITIES: [AlgorithmWord; 5] = [
     ("sha1", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA1_96.0, None),
     ("sha256", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_256_128.0, None),
     ("sha384", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_384_192.0, None),
@@ -32,7 +32,7 @@ const INTEGRITIES: [Word; 5] = [
     ("aesxcbc", TransformType::INTEG, IntegrityId::AUTH_AES_XCBC_96.0, None),
 ];
 
-const OTHERS: [Word; 15] = [
+const PRF_AND_KE_WORDS: [AlgorithmWord; 15] = [
     ("prfsha1", TransformType::PRF, PrfId::PRF_HMAC_SHA1.0, None),
     ("prfsha256", TransformType::PRF, PrfId::PRF_HMAC_SHA2_256.0, None),
     ("prfsha384", TransformType::PRF, PrfId::PRF_HMAC_SHA2_384.0, None),
@@ -75,7 +75,7 @@ pub enum ProposalError {
     Mixed,
 }
 
-fn authenticates(id: u16) -> bool {
+fn is_aead(id: u16) -> bool {
     matches!(EncryptionId(id), EncryptionId::ENCR_AES_GCM_16 | EncryptionId::ENCR_CHACHA20_POLY1305)
 }
 
@@ -86,9 +86,9 @@ impl Proposal {
     ///
     /// # Errors
     /// A word is none, or something is missing.
-    pub fn ike(words: &str) -> Result<Self, ProposalError> {
+    pub fn parse_ike(words: &str) -> Result<Self, ProposalError> {
         let mut proposal = Self::of_words(ProtocolId::IKE, words)?;
-        if proposal.of(TransformType::PRF).next().is_none() {
+        if proposal.transforms_of_kind(TransformType::PRF).next().is_none() {
             let prf = |integrity: &Transform| match IntegrityId(integrity.id) {
                 IntegrityId::AUTH_HMAC_SHA1_96 => PrfId::PRF_HMAC_SHA1,
                 IntegrityId::AUTH_AES_XCBC_96 => PrfId::PRF_AES128_XCBC,
@@ -96,17 +96,17 @@ impl Proposal {
                 IntegrityId::AUTH_HMAC_SHA2_512_256 => PrfId::PRF_HMAC_SHA2_512,
                 _ => PrfId::PRF_HMAC_SHA2_256,
             };
-            let prfs: Vec<_> = proposal.of(TransformType::INTEG).map(prf).collect();
+            let prfs: Vec<_> = proposal.transforms_of_kind(TransformType::INTEG).map(prf).collect();
             proposal.transforms.extend(prfs.into_iter().map(|prf| Transform::new(TransformType::PRF, prf.0)));
         }
         for (kind, what) in
             [(TransformType::PRF, "pseudorandom function"), (TransformType::KE, "key exchange")]
         {
-            if proposal.of(kind).next().is_none() {
+            if proposal.transforms_of_kind(kind).next().is_none() {
                 return Err(ProposalError::Missing(what));
             }
         }
-        if proposal.of(TransformType::ENCR).any(|t| t.id == EncryptionId::ENCR_NULL.0) {
+        if proposal.transforms_of_kind(TransformType::ENCR).any(|t| t.id == EncryptionId::ENCR_NULL.0) {
             return Err(ProposalError::Misplaced("null".into()));
         }
         Ok(proposal)
@@ -118,9 +118,9 @@ impl Proposal {
     ///
     /// # Errors
     /// A word is none, or something is missing.
-    pub fn esp(words: &str) -> Result<Self, ProposalError> {
+    pub fn parse_esp(words: &str) -> Result<Self, ProposalError> {
         let mut proposal = Self::of_words(ProtocolId::ESP, words)?;
-        if proposal.of(TransformType::ESN).next().is_none() {
+        if proposal.transforms_of_kind(TransformType::ESN).next().is_none() {
             proposal.transforms.push(Transform::new(TransformType::ESN, 0));
         }
         Ok(proposal)
@@ -130,7 +130,7 @@ impl Proposal {
         let mut transforms = Vec::new();
         for word in words.split('-') {
             let meant = ALIASES.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, meant)| meant);
-            let mut all = ENCRYPTIONS.iter().chain(&INTEGRITIES).chain(&OTHERS);
+            let mut all = ENCRYPTIONS.iter().chain(&INTEGRITIES).chain(&PRF_AND_KE_WORDS);
             let found = all.find(|(name, ..)| *name == meant);
             let &(_, kind, id, bits) = found.ok_or_else(|| ProposalError::Word(word.to_string()))?;
             let ike = protocol == ProtocolId::IKE;
@@ -143,7 +143,8 @@ impl Proposal {
         }
         transforms.sort_by_key(|transform: &Transform| transform.kind);
         let proposal = Self { number: 1, protocol, spi: Vec::new(), transforms };
-        let aead: Vec<bool> = proposal.of(TransformType::ENCR).map(|t| authenticates(t.id)).collect();
+        let aead: Vec<bool> =
+            proposal.transforms_of_kind(TransformType::ENCR).map(|t| is_aead(t.id)).collect();
         let first = *aead.first().ok_or(ProposalError::Missing("encryption"))?;
         if aead.iter().any(|other| *other != first) {
             return Err(ProposalError::Mixed);
@@ -178,7 +179,7 @@ impl Proposal {
     }
 
     /// The further key exchanges of a chosen proposal, in their order.
-    pub(crate) fn additional(&self) -> impl Iterator<Item = KeyExchangeMethod> {
+    pub(crate) fn additional_exchanges(&self) -> impl Iterator<Item = KeyExchangeMethod> {
         let all = self.transforms.iter().filter(|transform| transform.kind.is_additional());
         all.map(|transform| KeyExchangeMethod(transform.id))
             .filter(|method| *method != KeyExchangeMethod::NONE)
@@ -187,38 +188,43 @@ impl Proposal {
     /// The key exchange method of a chosen proposal.
     #[must_use]
     pub(crate) fn key_exchange(&self) -> Option<KeyExchangeMethod> {
-        self.of(TransformType::KE).map(|t| KeyExchangeMethod(t.id)).find(|m| *m != KeyExchangeMethod::NONE)
+        self.transforms_of_kind(TransformType::KE)
+            .map(|t| KeyExchangeMethod(t.id))
+            .find(|m| *m != KeyExchangeMethod::NONE)
     }
 }
 
 /// Numbers proposals from 1.
-pub(crate) fn numbered(proposals: impl IntoIterator<Item = Proposal>, spi: &[u8]) -> Vec<Proposal> {
+pub(crate) fn number_proposals(proposals: impl IntoIterator<Item = Proposal>, spi: &[u8]) -> Vec<Proposal> {
     let number = |(n, proposal)| Proposal { number: n, spi: spi.to_vec(), ..proposal };
     (1u8..).zip(proposals).map(number).collect()
 }
 
-fn kinds(a: &Proposal, b: &Proposal) -> Vec<TransformType> {
+fn transform_kinds(a: &Proposal, b: &Proposal) -> Vec<TransformType> {
     let mut kinds: Vec<_> = a.transforms.iter().chain(&b.transforms).map(|t| t.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
 }
 
-fn same(a: &Transform, b: &Transform) -> bool {
+fn is_same_algorithm(a: &Transform, b: &Transform) -> bool {
     a.id == b.id && a.key_length() == b.key_length() && !b.has_unknown_attribute()
 }
 
 /// What two proposals have in common: of each kind of transform the first of ours that is theirs too.
-fn common(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform>> {
+fn common_transforms(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform>> {
     let mut chosen = Vec::new();
-    for kind in kinds(ours, theirs) {
-        let theirs_has = theirs.of(kind).next().is_some();
-        let ours_has = ours.of(kind).next().is_some();
+    for kind in transform_kinds(ours, theirs) {
+        let theirs_has = theirs.transforms_of_kind(kind).next().is_some();
+        let ours_has = ours.transforms_of_kind(kind).next().is_some();
         let found = match (ours_has, theirs_has) {
-            (true, true) => Some(ours.of(kind).find(|our| theirs.of(kind).any(|their| same(our, their)))?),
+            (true, true) => Some(
+                ours.transforms_of_kind(kind)
+                    .find(|our| theirs.transforms_of_kind(kind).any(|their| is_same_algorithm(our, their)))?,
+            ),
             // Whoever names none of a kind has it without, and so may the other where 0 is among its own.
-            (true, false) if ours.of(kind).any(|our| our.id == 0) => None,
-            (false, _) => Some(theirs.of(kind).find(|their| their.id == 0)?),
+            (true, false) if ours.transforms_of_kind(kind).any(|our| our.id == 0) => None,
+            (false, _) => Some(theirs.transforms_of_kind(kind).find(|their| their.id == 0)?),
             _ => return None,
         };
         chosen.extend(found.cloned());
@@ -228,10 +234,10 @@ fn common(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform>> {
 
 /// What a responder chooses: by its own preference. The number is that of the other side's proposal (RFC 7296 §3.3.1).
 #[must_use]
-pub fn choose(ours: &[Proposal], theirs: &[Proposal]) -> Option<Proposal> {
+pub fn choose_proposal(ours: &[Proposal], theirs: &[Proposal]) -> Option<Proposal> {
     let both = ours.iter().flat_map(|our| theirs.iter().map(move |their| (our, their)));
     both.filter(|(our, their)| our.protocol == their.protocol).find_map(|(our, their)| {
-        let transforms = common(our, their)?;
+        let transforms = common_transforms(our, their)?;
         Some(Proposal { number: their.number, protocol: their.protocol, spi: their.spi.clone(), transforms })
     })
 }
@@ -243,20 +249,20 @@ pub fn is_offered(offered: &[Proposal], chosen: &Proposal) -> bool {
     else {
         return false;
     };
-    kinds(offer, chosen).into_iter().all(|kind| {
-        let mut of_kind = chosen.of(kind);
+    transform_kinds(offer, chosen).into_iter().all(|kind| {
+        let mut of_kind = chosen.transforms_of_kind(kind);
         match (of_kind.next(), of_kind.next()) {
             (Some(one), None) => {
-                offer.of(kind).any(|offered| same(offered, one))
-                    || one.id == 0 && offer.of(kind).next().is_none()
+                offer.transforms_of_kind(kind).any(|offered| is_same_algorithm(offered, one))
+                    || one.id == 0 && offer.transforms_of_kind(kind).next().is_none()
             }
-            (None, _) => offer.of(kind).any(|offered| offered.id == 0),
+            (None, _) => offer.transforms_of_kind(kind).any(|offered| offered.id == 0),
             _ => false,
         }
     })
 }
 
-fn integrity(id: IntegrityId) -> Option<Integrity> {
+fn integrity_algorithm(id: IntegrityId) -> Option<IntegrityAlgorithm> {
     let (mac, len) = match id {
         IntegrityId::AUTH_HMAC_SHA1_96 => (MacAlgorithm::HmacSha1, 12),
         IntegrityId::AUTH_AES_XCBC_96 => (MacAlgorithm::AesXcbc, 12),
@@ -265,7 +271,7 @@ fn integrity(id: IntegrityId) -> Option<Integrity> {
         IntegrityId::AUTH_HMAC_SHA2_512_256 => (MacAlgorithm::HmacSha512, 32),
         _ => return None,
     };
-    Some(Integrity { mac, len })
+    Some(IntegrityAlgorithm { mac, len })
 }
 
 /// How packets are protected: those of an IKE_SA, or those of ESP.
@@ -276,7 +282,7 @@ pub struct PacketAlgorithms {
     /// Octets of its key, with its salt.
     pub cipher_key: usize,
     /// The code, where the cipher does not authenticate.
-    pub integrity: Option<Integrity>,
+    pub integrity: Option<IntegrityAlgorithm>,
 }
 
 impl PacketAlgorithms {
@@ -288,8 +294,8 @@ impl PacketAlgorithms {
 
     /// What a chosen proposal means; `None`: something is not known here, or nothing would authenticate.
     #[must_use]
-    pub fn of(proposal: &Proposal) -> Option<Self> {
-        let encryption = proposal.of(TransformType::ENCR).next()?;
+    pub fn from_proposal(proposal: &Proposal) -> Option<Self> {
+        let encryption = proposal.transforms_of_kind(TransformType::ENCR).next()?;
         let bits = encryption.key_length().unwrap_or(0);
         let cipher = match EncryptionId(encryption.id) {
             EncryptionId::ENCR_3DES => Some(CipherAlgorithm::TripleDesCbc),
@@ -300,8 +306,8 @@ impl PacketAlgorithms {
             _ => return None,
         };
         let cipher_key = cipher.map_or(Some(0), |cipher| cipher.key_len(bits))?;
-        let integrity = match proposal.of(TransformType::INTEG).next().filter(|t| t.id != 0) {
-            Some(transform) => Some(integrity(IntegrityId(transform.id))?),
+        let integrity = match proposal.transforms_of_kind(TransformType::INTEG).next().filter(|t| t.id != 0) {
+            Some(transform) => Some(integrity_algorithm(IntegrityId(transform.id))?),
             None => None,
         };
         let authenticates = cipher.is_some_and(|cipher| cipher.tag_len() > 0);
@@ -323,8 +329,8 @@ pub struct IkeAlgorithms {
 impl IkeAlgorithms {
     /// What a chosen proposal means; `None`: something is not known here.
     #[must_use]
-    pub fn of(proposal: &Proposal) -> Option<Self> {
-        let prf = match PrfId(proposal.of(TransformType::PRF).next()?.id) {
+    pub fn from_proposal(proposal: &Proposal) -> Option<Self> {
+        let prf = match PrfId(proposal.transforms_of_kind(TransformType::PRF).next()?.id) {
             PrfId::PRF_HMAC_SHA1 => MacAlgorithm::HmacSha1,
             PrfId::PRF_AES128_XCBC => MacAlgorithm::AesXcbc,
             PrfId::PRF_HMAC_SHA2_256 => MacAlgorithm::HmacSha256,
@@ -332,9 +338,9 @@ impl IkeAlgorithms {
             PrfId::PRF_HMAC_SHA2_512 => MacAlgorithm::HmacSha512,
             _ => return None,
         };
-        let exchange = exchange(proposal.key_exchange()?)?;
-        let packets = PacketAlgorithms::of(proposal).filter(|packets| packets.cipher.is_some())?;
-        if proposal.additional().any(|method| self::exchange(method).is_none()) {
+        let exchange = exchange_algorithm(proposal.key_exchange()?)?;
+        let packets = PacketAlgorithms::from_proposal(proposal).filter(|packets| packets.cipher.is_some())?;
+        if proposal.additional_exchanges().any(|method| self::exchange_algorithm(method).is_none()) {
             return None;
         }
         Some(Self { packets, prf, exchange })
@@ -343,7 +349,7 @@ impl IkeAlgorithms {
 
 /// The algorithm of a key exchange method; `None`: it is not known here, or not built in.
 #[must_use]
-pub fn exchange(method: KeyExchangeMethod) -> Option<ExchangeAlgorithm> {
+pub fn exchange_algorithm(method: KeyExchangeMethod) -> Option<ExchangeAlgorithm> {
     let algorithm = match method {
         KeyExchangeMethod::MODP_1024 => ExchangeAlgorithm::Modp1024,
         KeyExchangeMethod::MODP_2048 => ExchangeAlgorithm::Modp2048,

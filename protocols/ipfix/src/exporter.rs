@@ -37,7 +37,7 @@ impl Default for ExporterConfig {
 }
 
 usher_core::counters! {
-    /// What an [`Exporter`] did.
+    /// What an [`IpfixExporter`] did.
     pub struct ExporterCounters {
         /// Records in messages.
         ipfix_records,
@@ -50,7 +50,7 @@ usher_core::counters! {
 
 /// Makes messages of records. It sends nothing itself: [`poll`](Self::poll) gives what is to be sent.
 #[derive(Clone, Debug)]
-pub struct Exporter {
+pub struct IpfixExporter {
     config: ExporterConfig,
     /// Records in messages before the one that is being made.
     sequence: u32,
@@ -66,7 +66,7 @@ pub struct Exporter {
     pub counters: ExporterCounters,
 }
 
-impl Exporter {
+impl IpfixExporter {
     /// An exporter that has exported nothing.
     #[must_use]
     pub fn new(config: ExporterConfig) -> Self {
@@ -84,8 +84,8 @@ impl Exporter {
     }
 
     /// Takes a record; `wall` is the time. It is sent with the message that it is in: when that is full, or by [`flush`](Self::flush).
-    pub fn record(&mut self, now: Instant, wall: WallTime, record: &NatRecord) {
-        self.templates(now, wall);
+    pub fn add_record(&mut self, now: Instant, wall: WallTime, record: &NatRecord) {
+        self.send_templates(now, wall);
         if self.ready.len() >= WAITING {
             self.counters.ipfix_lost += 1;
             // A collector sees from the sequence number how many it has not got.
@@ -93,8 +93,8 @@ impl Exporter {
             return;
         }
         let mut octets = Vec::new();
-        record.write(&mut octets);
-        let id = record.template();
+        record.write_record(&mut octets);
+        let id = record.template_id();
         let further = self.set.is_none_or(|(set, _)| set != id);
         if self.message.len() + octets.len() + if further { SET } else { 0 } > self.config.longest {
             self.flush(wall);
@@ -140,20 +140,20 @@ impl Exporter {
         self.ready.pop_front()
     }
 
-    /// When it is to be called again ([`refresh`](Self::refresh)).
+    /// When it is to be called again ([`refresh`](Self::refresh_templates)).
     #[must_use]
-    pub const fn next(&self) -> Option<Instant> {
+    pub const fn next_refresh(&self) -> Option<Instant> {
         self.due
     }
 
     /// Repeats templates when they are due.
-    pub fn refresh(&mut self, now: Instant, wall: WallTime) {
+    pub fn refresh_templates(&mut self, now: Instant, wall: WallTime) {
         if self.due.is_some() {
-            self.templates(now, wall);
+            self.send_templates(now, wall);
         }
     }
 
-    fn templates(&mut self, now: Instant, wall: WallTime) {
+    fn send_templates(&mut self, now: Instant, wall: WallTime) {
         if self.due.is_some_and(|due| now < due) {
             return;
         }
@@ -165,7 +165,7 @@ impl Exporter {
             self.message.extend_from_slice(&TEMPLATE_SET.to_be_bytes());
             self.message.extend_from_slice(&[0; 2]);
             for template in &TEMPLATES {
-                template.write(&mut self.message);
+                template.write_template_record(&mut self.message);
             }
             self.flush(wall);
         }
@@ -184,7 +184,7 @@ impl Exporter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nat::{NatEvent, Subscriber};
+    use crate::nat::{NatEvent, SubscriberInfo};
     use core::net::{Ipv4Addr, SocketAddrV4};
     use proptest::prelude::*;
 
@@ -192,33 +192,37 @@ mod tests {
     const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const WALL: WallTime = WallTime::from_unix_secs(1_790_000_000);
 
-    fn subscriber(user: &[u8]) -> Subscriber {
-        Subscriber { user: user.into(), station: [2, 0, 0, 0, 1, 1] }
+    fn test_subscriber(user: &[u8]) -> SubscriberInfo {
+        SubscriberInfo { user: user.into(), station: [2, 0, 0, 0, 1, 1] }
     }
-    fn block(user: &[u8]) -> NatRecord {
+    fn block_record(user: &[u8]) -> NatRecord {
         let event = NatEvent::Block {
             inside: INSIDE,
             outside: OUTSIDE,
             ports: (1024, 2047),
-            subscriber: subscriber(user),
+            subscriber: test_subscriber(user),
         };
-        NatRecord { at: WALL + Duration::from_millis(5), begins: true, event }
+        NatRecord { occurred_at: WALL + Duration::from_millis(5), is_start: true, event }
     }
-    fn session(begins: bool) -> NatRecord {
+    fn session_record(begins: bool) -> NatRecord {
         let (inside, outside) = (SocketAddrV4::new(INSIDE, 40_000), SocketAddrV4::new(OUTSIDE, 1025));
-        NatRecord { at: WALL, begins, event: NatEvent::Session { protocol: 6, inside, outside } }
+        NatRecord {
+            occurred_at: WALL,
+            is_start: begins,
+            event: NatEvent::Session { protocol: 6, inside, outside },
+        }
     }
-    fn messages(exporter: &mut Exporter) -> Vec<Vec<u8>> {
+    fn drain_messages(exporter: &mut IpfixExporter) -> Vec<Vec<u8>> {
         core::iter::from_fn(|| exporter.poll()).collect()
     }
 
     #[test]
     fn a_message_is_as_worked_out_by_hand() {
-        let mut exporter = Exporter::new(ExporterConfig { domain: 9, ..ExporterConfig::default() });
-        exporter.record(Instant::ZERO, WALL, &block(b"ann"));
-        exporter.record(Instant::ZERO, WALL, &session(false));
+        let mut exporter = IpfixExporter::new(ExporterConfig { domain: 9, ..ExporterConfig::default() });
+        exporter.add_record(Instant::ZERO, WALL, &block_record(b"ann"));
+        exporter.add_record(Instant::ZERO, WALL, &session_record(false));
         exporter.flush(WALL);
-        let all = messages(&mut exporter);
+        let all = drain_messages(&mut exporter);
         assert_eq!(all.len(), 3, "templates twice, and the records");
         assert_eq!(all[0], all[1]);
         // A header, a set's header, and three templates of 7, 6 and 8 fields of 4 octets each.
@@ -244,27 +248,27 @@ mod tests {
 
     #[test]
     fn templates_come_again_and_the_sequence_goes_on() {
-        let mut exporter = Exporter::new(ExporterConfig::default());
-        assert_eq!(exporter.next(), None);
-        exporter.refresh(Instant::ZERO, WALL);
+        let mut exporter = IpfixExporter::new(ExporterConfig::default());
+        assert_eq!(exporter.next_refresh(), None);
+        exporter.refresh_templates(Instant::ZERO, WALL);
         assert!(exporter.poll().is_none(), "nothing is to be explained yet");
-        exporter.record(Instant::ZERO, WALL, &session(true));
+        exporter.add_record(Instant::ZERO, WALL, &session_record(true));
         exporter.flush(WALL);
-        assert_eq!(messages(&mut exporter).len(), 3);
-        let due = exporter.next().unwrap();
+        assert_eq!(drain_messages(&mut exporter).len(), 3);
+        let due = exporter.next_refresh().unwrap();
         assert_eq!(due, Instant::ZERO + Duration::from_secs(600));
-        exporter.refresh(due, WALL);
-        let again = messages(&mut exporter);
+        exporter.refresh_templates(due, WALL);
+        let again = drain_messages(&mut exporter);
         assert_eq!((again.len(), again[0][11]), (1, 1), "once, behind one record");
         for n in 0..WAITING * 100 {
-            exporter.record(due, WALL, &session(n % 2 == 0));
+            exporter.add_record(due, WALL, &session_record(n % 2 == 0));
         }
         exporter.flush(WALL);
-        let all = messages(&mut exporter);
+        let all = drain_messages(&mut exporter);
         assert!(all.len() <= WAITING + 1);
         let lost = exporter.counters.ipfix_lost;
         assert!(lost > 0, "what nobody takes does not grow without end");
-        exporter.record(due, WALL, &session(true));
+        exporter.add_record(due, WALL, &session_record(true));
         exporter.flush(WALL);
         let sequence = exporter.poll().unwrap()[8..12].try_into().map(u32::from_be_bytes).unwrap();
         assert_eq!(sequence as usize, 1 + WAITING * 100, "those that were lost count");
@@ -275,15 +279,15 @@ mod tests {
         fn messages_are_no_longer_than_allowed_and_hold_whole_sets(
             users in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..40), longest in 0_usize..2000, seed: u64,
         ) {
-            let mut exporter = Exporter::new(ExporterConfig { longest, ..ExporterConfig::default() });
+            let mut exporter = IpfixExporter::new(ExporterConfig { longest, ..ExporterConfig::default() });
             for (n, user) in users.iter().enumerate() {
-                let address = NatEvent::Address { inside: INSIDE, outside: INSIDE, subscriber: subscriber(user) };
-                let address = NatRecord { at: WALL, begins: false, event: address };
-                let record = match (seed >> n) % 3 { 0 => block(user), 1 => session(true), _ => address };
-                exporter.record(Instant::ZERO, WALL, &record);
+                let address = NatEvent::Address { inside: INSIDE, outside: INSIDE, subscriber: test_subscriber(user) };
+                let address = NatRecord { occurred_at: WALL, is_start: false, event: address };
+                let record = match (seed >> n) % 3 { 0 => block_record(user), 1 => session_record(true), _ => address };
+                exporter.add_record(Instant::ZERO, WALL, &record);
             }
             exporter.flush(WALL);
-            for message in messages(&mut exporter) {
+            for message in drain_messages(&mut exporter) {
                 prop_assert!(message.len() <= longest.max(SHORTEST));
                 prop_assert_eq!(usize::from(u16::from_be_bytes([message[2], message[3]])), message.len());
                 let mut rest = &message[HEADER..];

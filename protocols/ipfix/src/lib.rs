@@ -15,8 +15,8 @@ mod exporter;
 mod nat;
 mod template;
 
-pub use exporter::{Exporter, ExporterConfig, ExporterCounters};
-pub use nat::{NatEvent, NatRecord, Subscriber};
+pub use exporter::{ExporterConfig, ExporterCounters, IpfixExporter};
+pub use nat::{NatEvent, NatRecord, SubscriberInfo};
 
 /// The port of UDP and TCP that collectors listen on (§10.3.4).
 pub const PORT: u16 = 4739;

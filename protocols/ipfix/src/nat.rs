@@ -1,7 +1,7 @@
 //! Records of address translation (RFC 8158 §4.6). To the elements that the RFC names come two that say whose an address is: the
 //! subscriber's name and the address of its station.
 
-use crate::template::{Field, Template, VARIABLE, write_variable};
+use crate::template::{Template, TemplateField, VARIABLE, write_variable};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use usher_core::WallTime;
@@ -9,22 +9,22 @@ use usher_core::WallTime;
 /// Octets of a subscriber's name that are told, at most: that of RADIUS has no more (RFC 2865 §5.1).
 const NAME: usize = 253;
 
-const fn field(element: u16, length: u16) -> Field {
-    Field { element, length }
+const fn fixed_field(element: u16, length: u16) -> TemplateField {
+    TemplateField { element, length }
 }
 
 // Numbers of RFC 8158 table 1; sourceMacAddress and userName are of IANA's registry alone.
-const OBSERVATION_TIME_MILLISECONDS: Field = field(323, 8);
-const NAT_EVENT: Field = field(230, 1);
-const SOURCE_IPV4_ADDRESS: Field = field(8, 4);
-const POST_NAT_SOURCE_IPV4_ADDRESS: Field = field(225, 4);
-const PROTOCOL_IDENTIFIER: Field = field(4, 1);
-const SOURCE_TRANSPORT_PORT: Field = field(7, 2);
-const POST_NAPT_SOURCE_TRANSPORT_PORT: Field = field(227, 2);
-const PORT_RANGE_START: Field = field(361, 2);
-const PORT_RANGE_END: Field = field(362, 2);
-const SOURCE_MAC_ADDRESS: Field = field(56, 6);
-const USER_NAME: Field = field(371, VARIABLE);
+const OBSERVATION_TIME_MILLISECONDS: TemplateField = fixed_field(323, 8);
+const NAT_EVENT: TemplateField = fixed_field(230, 1);
+const SOURCE_IPV4_ADDRESS: TemplateField = fixed_field(8, 4);
+const POST_NAT_SOURCE_IPV4_ADDRESS: TemplateField = fixed_field(225, 4);
+const PROTOCOL_IDENTIFIER: TemplateField = fixed_field(4, 1);
+const SOURCE_TRANSPORT_PORT: TemplateField = fixed_field(7, 2);
+const POST_NAPT_SOURCE_TRANSPORT_PORT: TemplateField = fixed_field(227, 2);
+const PORT_RANGE_START: TemplateField = fixed_field(361, 2);
+const PORT_RANGE_END: TemplateField = fixed_field(362, 2);
+const SOURCE_MAC_ADDRESS: TemplateField = fixed_field(56, 6);
+const USER_NAME: TemplateField = fixed_field(371, VARIABLE);
 
 /// Table 5, without destinations, which should not be logged (§4.1).
 const SESSION: Template = Template {
@@ -71,7 +71,7 @@ pub(crate) const TEMPLATES: [Template; 3] = [SESSION, ADDRESS, BLOCK];
 
 /// Whose an address is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Subscriber {
+pub struct SubscriberInfo {
     /// The user's name (userName); 253 octets of it are told at most.
     pub user: Vec<u8>,
     /// The station's address (sourceMacAddress).
@@ -97,7 +97,7 @@ pub enum NatEvent {
         /// What stands for it outside: itself, where nothing is translated.
         outside: Ipv4Addr,
         /// Whose it is.
-        subscriber: Subscriber,
+        subscriber: SubscriberInfo,
     },
     /// Ports of an address stand for a host: port block allocation or de-allocation (§4.6.10).
     Block {
@@ -108,7 +108,7 @@ pub enum NatEvent {
         /// The first and the last port.
         ports: (u16, u16),
         /// Whose it is.
-        subscriber: Subscriber,
+        subscriber: SubscriberInfo,
     },
 }
 
@@ -116,16 +116,16 @@ pub enum NatEvent {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NatRecord {
     /// When, told to the millisecond.
-    pub at: WallTime,
+    pub occurred_at: WallTime,
     /// It begins; otherwise it ends.
-    pub begins: bool,
+    pub is_start: bool,
     /// What.
     pub event: NatEvent,
 }
 
 impl NatRecord {
     /// The number of its template.
-    pub(crate) const fn template(&self) -> u16 {
+    pub(crate) const fn template_id(&self) -> u16 {
         match self.event {
             NatEvent::Session { .. } => SESSION.id,
             NatEvent::Address { .. } => ADDRESS.id,
@@ -134,8 +134,8 @@ impl NatRecord {
     }
 
     /// Appends its data record (RFC 7011 §3.4.3).
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let millis = self.at.unix_micros() / 1000;
+    pub(crate) fn write_record(&self, out: &mut Vec<u8>) {
+        let millis = self.occurred_at.unix_micros() / 1000;
         out.extend_from_slice(&millis.to_be_bytes());
         // Table 2 of RFC 8158: the even numbers begin something, the odd ones after them end it.
         let begins = match self.event {
@@ -143,7 +143,7 @@ impl NatRecord {
             NatEvent::Address { .. } => 14,
             NatEvent::Block { .. } => 16,
         };
-        out.push(begins + u8::from(!self.begins));
+        out.push(begins + u8::from(!self.is_start));
         match &self.event {
             NatEvent::Session { protocol, inside, outside } => {
                 out.extend_from_slice(&inside.ip().octets());
@@ -155,21 +155,21 @@ impl NatRecord {
             NatEvent::Address { inside, outside, subscriber } => {
                 out.extend_from_slice(&inside.octets());
                 out.extend_from_slice(&outside.octets());
-                subscriber.write(out);
+                subscriber.write_fields(out);
             }
             NatEvent::Block { inside, outside, ports, subscriber } => {
                 out.extend_from_slice(&inside.octets());
                 out.extend_from_slice(&outside.octets());
                 out.extend_from_slice(&ports.0.to_be_bytes());
                 out.extend_from_slice(&ports.1.to_be_bytes());
-                subscriber.write(out);
+                subscriber.write_fields(out);
             }
         }
     }
 }
 
-impl Subscriber {
-    fn write(&self, out: &mut Vec<u8>) {
+impl SubscriberInfo {
+    fn write_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.station);
         write_variable(&self.user, NAME, out);
     }

@@ -7,7 +7,7 @@ pub(crate) const VARIABLE: u16 = 65_535;
 
 /// A field of a template: the number of an information element of IANA's registry, and octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Field {
+pub(crate) struct TemplateField {
     pub(crate) element: u16,
     pub(crate) length: u16,
 }
@@ -17,12 +17,12 @@ pub(crate) struct Field {
 pub(crate) struct Template {
     /// The number of its sets of records: 256 or more (§3.3.2).
     pub(crate) id: u16,
-    pub(crate) fields: &'static [Field],
+    pub(crate) fields: &'static [TemplateField],
 }
 
 impl Template {
     /// Appends its template record.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_template_record(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.to_be_bytes());
         out.extend_from_slice(&(self.fields.len() as u16).to_be_bytes());
         for field in self.fields {

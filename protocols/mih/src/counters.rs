@@ -2,7 +2,7 @@
 
 usher_core::counters! {
     /// What an MIH function has done and what it has dropped.
-    pub struct Counters {
+    pub struct MihfCounters {
         /// Messages that carry something, each once: indications, requests and responses.
         messages,
         /// Everything handed to MIH_NET_SAP: messages, their retransmissions, acknowledgements; every fragment

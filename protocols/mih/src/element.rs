@@ -6,9 +6,9 @@
 
 use crate::handover::NetworkType;
 use crate::link::LinkAddr;
-use crate::wire::{ValueError, Wire, bitmap, codes, get_length, put_length, sequence, whole};
+use crate::wire::{ValueError, WireValue, bitmap, codes, get_length, put_length, read_whole_value, sequence};
 use alloc::vec::Vec;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// The type of an information element.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -33,12 +33,12 @@ impl ElementType {
     pub const POA: Self = Self(0x1000_0302);
 }
 
-impl Wire for ElementType {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.u32(self.0);
+impl WireValue for ElementType {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
+        w.write_u32(self.0);
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        Ok(Self(r.u32()?))
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        Ok(Self(r.read_u32()?))
     }
 }
 
@@ -68,7 +68,7 @@ sequence! {
 /// A binary query (IQ_BIN_DATA). One that says where the asking station is (QUERIER_LOC) is not of this type: its
 /// parameter is kept as it came.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Query {
+pub struct BinaryQuery {
     /// Networks of these technologies alone.
     pub technologies: Option<TechnologySet>,
     /// These networks alone.
@@ -81,23 +81,23 @@ pub struct Query {
     pub currency: Option<[u8; 3]>,
 }
 
-impl Wire for Query {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.u8(0);
-        self.technologies.put(w);
-        self.networks.put(w);
-        self.elements.put(w);
-        self.limit.put(w);
-        self.currency.put(w);
+impl WireValue for BinaryQuery {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
+        w.write_u8(0);
+        self.technologies.write_to(w);
+        self.networks.write_to(w);
+        self.elements.write_to(w);
+        self.limit.write_to(w);
+        self.currency.write_to(w);
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        match r.u8()? {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        match r.read_u8()? {
             0 => Ok(Self {
-                technologies: Wire::get(r)?,
-                networks: Wire::get(r)?,
-                elements: Wire::get(r)?,
-                limit: Wire::get(r)?,
-                currency: Wire::get(r)?,
+                technologies: WireValue::read_from(r)?,
+                networks: WireValue::read_from(r)?,
+                elements: WireValue::read_from(r)?,
+                limit: WireValue::read_from(r)?,
+                currency: WireValue::read_from(r)?,
             }),
             other => Err(ValueError::Choice(other)),
         }
@@ -154,41 +154,41 @@ pub struct NetworkInfo {
 
 /// An answer to a binary query (IR_BIN_DATA): the networks there are (IE_CONTAINER_LIST_OF_NETWORKS).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Networks(pub Vec<NetworkInfo>);
+pub struct NetworkList(pub Vec<NetworkInfo>);
 
-fn put_element(w: &mut Writer<'_>, kind: ElementType, fill: impl FnOnce(&mut Writer<'_>)) {
+fn put_element(w: &mut OctetWriter<'_>, kind: ElementType, fill: impl FnOnce(&mut OctetWriter<'_>)) {
     let mut value = Vec::new();
-    fill(&mut Writer::new(&mut value));
-    kind.put(w);
+    fill(&mut OctetWriter::new(&mut value));
+    kind.write_to(w);
     put_length(w, value.len());
-    w.bytes(&value);
+    w.write_bytes(&value);
 }
 
 /// The next element's type and value.
-fn element<'a>(r: &mut Reader<'a>) -> Result<(ElementType, &'a [u8]), ValueError> {
-    let kind = ElementType::get(r)?;
+fn read_element<'a>(r: &mut OctetReader<'a>) -> Result<(ElementType, &'a [u8]), ValueError> {
+    let kind = ElementType::read_from(r)?;
     let n = get_length(r)?;
     if n > r.remaining() {
-        return Err(Truncated { needed: n, left: r.remaining() }.into());
+        return Err(TruncatedError { needed: n, left: r.remaining() }.into());
     }
-    Ok((kind, r.bytes(n)?))
+    Ok((kind, r.read_bytes(n)?))
 }
 
 impl PoaInfo {
-    fn put(&self, w: &mut Writer<'_>) {
-        put_element(w, ElementType::POA_LINK_ADDR, |w| self.address.put(w));
+    fn write_elements(&self, w: &mut OctetWriter<'_>) {
+        put_element(w, ElementType::POA_LINK_ADDR, |w| self.address.write_to(w));
         if let Some(location) = &self.location {
             put_element(w, ElementType::POA_LOCATION, |w| {
-                w.bytes(location);
+                w.write_bytes(location);
             });
         }
     }
-    fn read(octets: &[u8]) -> Result<Self, ValueError> {
-        let mut r = Reader::new(octets);
+    fn read_elements(octets: &[u8]) -> Result<Self, ValueError> {
+        let mut r = OctetReader::new(octets);
         let (mut address, mut location) = (None, None);
         while !r.is_empty() {
-            match element(&mut r)? {
-                (ElementType::POA_LINK_ADDR, value) => address = Some(whole(value)?),
+            match read_element(&mut r)? {
+                (ElementType::POA_LINK_ADDR, value) => address = Some(read_whole_value(value)?),
                 (ElementType::POA_LOCATION, value) => location = Some(value.to_vec()),
                 _ => {}
             }
@@ -199,29 +199,29 @@ impl PoaInfo {
 }
 
 impl NetworkInfo {
-    fn put(&self, w: &mut Writer<'_>) {
+    fn write_elements(&self, w: &mut OctetWriter<'_>) {
         if let Some(network) = &self.network {
-            put_element(w, ElementType::NETWORK_TYPE, |w| network.put(w));
+            put_element(w, ElementType::NETWORK_TYPE, |w| network.write_to(w));
         }
         if let Some(operator) = &self.operator {
-            put_element(w, ElementType::OPERATOR_ID, |w| operator.put(w));
+            put_element(w, ElementType::OPERATOR_ID, |w| operator.write_to(w));
         }
         if let Some(name) = &self.name {
-            put_element(w, ElementType::NETWORK_ID, |w| name.put(w));
+            put_element(w, ElementType::NETWORK_ID, |w| name.write_to(w));
         }
         for poa in &self.poas {
-            put_element(w, ElementType::POA, |w| poa.put(w));
+            put_element(w, ElementType::POA, |w| poa.write_elements(w));
         }
     }
-    fn read(octets: &[u8]) -> Result<Self, ValueError> {
-        let mut r = Reader::new(octets);
+    fn read_elements(octets: &[u8]) -> Result<Self, ValueError> {
+        let mut r = OctetReader::new(octets);
         let mut info = Self::default();
         while !r.is_empty() {
-            match element(&mut r)? {
-                (ElementType::NETWORK_TYPE, value) => info.network = Some(whole(value)?),
-                (ElementType::OPERATOR_ID, value) => info.operator = Some(whole(value)?),
-                (ElementType::NETWORK_ID, value) => info.name = Some(whole(value)?),
-                (ElementType::POA, value) => info.poas.push(PoaInfo::read(value)?),
+            match read_element(&mut r)? {
+                (ElementType::NETWORK_TYPE, value) => info.network = Some(read_whole_value(value)?),
+                (ElementType::OPERATOR_ID, value) => info.operator = Some(read_whole_value(value)?),
+                (ElementType::NETWORK_ID, value) => info.name = Some(read_whole_value(value)?),
+                (ElementType::POA, value) => info.poas.push(PoaInfo::read_elements(value)?),
                 _ => {}
             }
         }
@@ -229,24 +229,24 @@ impl NetworkInfo {
     }
 }
 
-impl Wire for Networks {
-    fn put(&self, w: &mut Writer<'_>) {
+impl WireValue for NetworkList {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         put_element(w, ElementType::LIST_OF_NETWORKS, |w| {
             for network in &self.0 {
-                put_element(w, ElementType::NETWORK, |w| network.put(w));
+                put_element(w, ElementType::NETWORK, |w| network.write_elements(w));
             }
         });
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        let (kind, value) = element(r)?;
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        let (kind, value) = read_element(r)?;
         if kind != ElementType::LIST_OF_NETWORKS {
             return Err(ValueError::Form(kind.0.into()));
         }
         let mut networks = Vec::new();
-        let mut r = Reader::new(value);
+        let mut r = OctetReader::new(value);
         while !r.is_empty() {
-            if let (ElementType::NETWORK, value) = element(&mut r)? {
-                networks.push(NetworkInfo::read(value)?);
+            if let (ElementType::NETWORK, value) = read_element(&mut r)? {
+                networks.push(NetworkInfo::read_elements(value)?);
             }
         }
         Ok(Self(networks))

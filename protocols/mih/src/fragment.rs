@@ -7,22 +7,22 @@
 //! That both identifiers stand in every fragment is a guess: the receiver tells transactions apart by them, and the
 //! header has none. The dissector shows all after a fragment's header as octets.
 
-use crate::header::{HEADER, Header, MAX_FRAGMENT};
-use crate::message::{Fault, end, split};
+use crate::header::{HEADER, MAX_FRAGMENT, MihHeader};
+use crate::message::{DecodeErrorKind, read_endpoint_id, split_header};
 use crate::tlv::kind;
 use crate::{MessageId, MihfId, TransactionId};
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant, Reader, Writer, counters};
+use usher_core::{Duration, Instant, OctetReader, OctetWriter, counters};
 
 /// Why a message cannot be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FragmentError {
     /// It is no message to begin with, or a fragment already.
     #[error(transparent)]
-    NoMessage(#[from] Fault),
+    NoMessage(#[from] DecodeErrorKind),
     /// Fragments of `max` octets would have no room, or there would be more than 128 of them.
     #[error("{octets} octets do not fit into fragments of {max}")]
     TooSmall {
@@ -34,22 +34,22 @@ pub enum FragmentError {
 }
 
 /// A message's header, the octets of its ends with their identifiers, and the rest.
-struct Parts<'a> {
-    header: Header,
+struct MessageParts<'a> {
+    header: MihHeader,
     ends: &'a [u8],
     source: MihfId,
     destination: MihfId,
     rest: &'a [u8],
 }
 
-fn parts(octets: &[u8]) -> Result<Parts<'_>, Fault> {
-    let (header, payload) = split(octets)?;
-    let mut r = Reader::new(payload);
-    let source = end(&mut r, kind::SOURCE)?;
-    let destination = end(&mut r, kind::DESTINATION)?;
+fn split_parts(octets: &[u8]) -> Result<MessageParts<'_>, DecodeErrorKind> {
+    let (header, payload) = split_header(octets)?;
+    let mut r = OctetReader::new(payload);
+    let source = read_endpoint_id(&mut r, kind::SOURCE)?;
+    let destination = read_endpoint_id(&mut r, kind::DESTINATION)?;
     let rest = r.take_rest();
     let ends = &payload[..payload.len() - rest.len()];
-    Ok(Parts { header, ends, source, destination, rest })
+    Ok(MessageParts { header, ends, source, destination, rest })
 }
 
 /// Cuts a message, as it was encoded, into fragments of at most `max` octets, headers included. One that is no longer
@@ -57,10 +57,10 @@ fn parts(octets: &[u8]) -> Result<Parts<'_>, Fault> {
 ///
 /// # Errors
 /// It is no whole message, or it does not fit into 128 fragments of that size.
-pub fn fragment(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
-    let Parts { header, ends, rest, .. } = parts(message)?;
+pub fn fragment_message(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
+    let MessageParts { header, ends, rest, .. } = split_parts(message)?;
     if header.is_fragment() {
-        return Err(Fault::Fragment.into());
+        return Err(DecodeErrorKind::Fragment.into());
     }
     if message.len() <= max {
         return Ok(alloc::vec![message.to_vec()]);
@@ -74,11 +74,11 @@ pub fn fragment(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, FragmentErro
     let piece = |(number, part): (usize, &[u8])| {
         let more = number + 1 < count;
         let len = u16::try_from(ends.len() + part.len()).map_err(|_| too_small)?;
-        let header = Header { more, fragment: number as u8, len, ..header };
-        let mut out = Vec::with_capacity(header.total());
-        let mut w = Writer::new(&mut out);
+        let header = MihHeader { more, fragment: number as u8, len, ..header };
+        let mut out = Vec::with_capacity(header.total_length());
+        let mut w = OctetWriter::new(&mut out);
         header.emit(&mut w);
-        w.bytes(ends).bytes(part);
+        w.write_bytes(ends).write_bytes(part);
         Ok(out)
     };
     rest.chunks(room).enumerate().map(piece).collect()
@@ -86,13 +86,13 @@ pub fn fragment(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, FragmentErro
 
 /// What a reassembly may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct ReassemblyLimits {
     /// Octets of one message, without its header and the identifiers of its ends.
     pub octets: usize,
     /// Messages that are not complete.
     pub messages: usize,
     /// How long one waits for the rest after its first fragment.
-    pub patience: Duration,
+    pub reassembly_timeout: Duration,
 }
 
 counters! {
@@ -115,7 +115,7 @@ counters! {
 
 /// What tells messages apart whose fragments come at one time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Key {
+struct ReassemblyKey {
     source: MihfId,
     destination: MihfId,
     id: MessageId,
@@ -123,21 +123,21 @@ struct Key {
 }
 
 #[derive(Debug)]
-struct Incomplete {
+struct PartialMessage {
     deadline: Instant,
     pieces: BTreeMap<u8, Vec<u8>>,
     last: Option<u8>,
     octets: usize,
     /// Of fragment 0: the header and the octets of the ends.
-    first: Option<(Header, Vec<u8>)>,
+    first: Option<(MihHeader, Vec<u8>)>,
 }
 
-impl Incomplete {
+impl PartialMessage {
     fn new(deadline: Instant) -> Self {
         Self { deadline, pieces: BTreeMap::new(), last: None, octets: 0, first: None }
     }
     /// False for a fragment that contradicts the others.
-    fn fits(&self, header: &Header) -> bool {
+    fn accepts_fragment(&self, header: &MihHeader) -> bool {
         match (self.last, header.more) {
             (Some(last), true) => header.fragment < last,
             (Some(last), false) => header.fragment == last,
@@ -148,19 +148,19 @@ impl Incomplete {
         }
     }
     /// The message, when all its pieces are there: none when it is longer than a header can say.
-    fn whole(&self) -> Option<Option<Vec<u8>>> {
+    fn assemble_message(&self) -> Option<Option<Vec<u8>>> {
         let (header, ends) = self.first.as_ref()?;
         if self.pieces.len() != usize::from(self.last?) + 1 {
             return None;
         }
         let Ok(len) = u16::try_from(ends.len() + self.octets) else { return Some(None) };
-        let header = Header { more: false, fragment: 0, len, ..*header };
-        let mut out = Vec::with_capacity(header.total());
-        let mut w = Writer::new(&mut out);
+        let header = MihHeader { more: false, fragment: 0, len, ..*header };
+        let mut out = Vec::with_capacity(header.total_length());
+        let mut w = OctetWriter::new(&mut out);
         header.emit(&mut w);
-        w.bytes(ends);
+        w.write_bytes(ends);
         self.pieces.values().for_each(|piece| {
-            w.bytes(piece);
+            w.write_bytes(piece);
         });
         Some(Some(out))
     }
@@ -168,15 +168,15 @@ impl Incomplete {
 
 /// Puts messages together from fragments that come in any order, some twice, within limits.
 #[derive(Debug)]
-pub struct Reassembly {
-    limits: Limits,
-    incomplete: BTreeMap<Key, Incomplete>,
+pub struct FragmentReassembler {
+    limits: ReassemblyLimits,
+    incomplete: BTreeMap<ReassemblyKey, PartialMessage>,
     counters: ReassemblyCounters,
 }
 
-impl Reassembly {
+impl FragmentReassembler {
     /// One that holds nothing.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ReassemblyLimits) -> Self {
         Self { limits, incomplete: BTreeMap::new(), counters: ReassemblyCounters::default() }
     }
     /// What became of fragments.
@@ -184,21 +184,21 @@ impl Reassembly {
         &self.counters
     }
     /// How many messages are not complete.
-    pub fn incomplete(&self) -> usize {
+    pub fn incomplete_count(&self) -> usize {
         self.incomplete.len()
     }
     /// Takes what came: a whole message is given back as it is, be it a message or not; a fragment is kept, and the
     /// message given that it completes. The bits of that message's header are those of its first fragment.
-    pub fn take<'a>(&mut self, now: Instant, octets: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    pub fn receive_packet<'a>(&mut self, now: Instant, octets: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         self.handle_timeout(now);
-        if !Header::parse(octets).is_ok_and(|h| h.is_fragment()) {
+        if !MihHeader::parse(octets).is_ok_and(|h| h.is_fragment()) {
             return Some(Cow::Borrowed(octets));
         }
-        let Ok(Parts { header, ends, source, destination, rest }) = parts(octets) else {
+        let Ok(MessageParts { header, ends, source, destination, rest }) = split_parts(octets) else {
             self.counters.malformed += 1;
             return None;
         };
-        let key = Key { source, destination, id: header.id, transaction: header.transaction };
+        let key = ReassemblyKey { source, destination, id: header.id, transaction: header.transaction };
         let full = self.incomplete.len() >= self.limits.messages;
         let message = match self.incomplete.entry(key.clone()) {
             Entry::Occupied(there) => there.into_mut(),
@@ -206,13 +206,13 @@ impl Reassembly {
                 self.counters.refused += 1;
                 return None;
             }
-            Entry::Vacant(free) => free.insert(Incomplete::new(now + self.limits.patience)),
+            Entry::Vacant(free) => free.insert(PartialMessage::new(now + self.limits.reassembly_timeout)),
         };
         if message.pieces.contains_key(&header.fragment) {
             self.counters.duplicates += 1;
             return None;
         }
-        if !message.fits(&header) {
+        if !message.accepts_fragment(&header) {
             self.counters.malformed += 1;
             return None;
         }
@@ -224,7 +224,7 @@ impl Reassembly {
         if header.fragment == 0 {
             message.first = Some((header, ends.to_vec()));
         }
-        let whole = if message.octets > self.limits.octets { Some(None) } else { message.whole() };
+        let whole = if message.octets > self.limits.octets { Some(None) } else { message.assemble_message() };
         let whole = whole?;
         self.incomplete.remove(&key);
         match whole {
@@ -253,102 +253,106 @@ impl Reassembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bits, Message};
+    use crate::{HeaderFlags, MihfMessage};
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits { octets: 70_000, messages: 2, patience: Duration::from_secs(5) };
+    const LIMITS: ReassemblyLimits =
+        ReassemblyLimits { octets: 70_000, messages: 2, reassembly_timeout: Duration::from_secs(5) };
 
-    fn message(octets: usize, transaction: u16) -> Vec<u8> {
+    fn encoded_message(octets: usize, transaction: u16) -> Vec<u8> {
         let source = MihfId::new("mn@example").unwrap();
         let destination = MihfId::new("pos1@example").unwrap();
-        let message = Message::new(MessageId::DEREGISTER_REQUEST, []);
+        let message = MihfMessage::new(MessageId::DEREGISTER_REQUEST, []);
         let message = message.padded_to(octets, &source, &destination).unwrap();
         let mut out = Vec::new();
-        let bits = Bits { ack_req: true, ..Bits::default() };
+        let bits = HeaderFlags { ack_req: true, ..HeaderFlags::default() };
         message.encode(bits, TransactionId::new(transaction), &source, &destination, &mut out).unwrap();
         assert_eq!(out.len(), octets);
         out
     }
 
-    fn at(seconds: u64) -> Instant {
+    fn at_seconds(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
     #[test]
     fn a_message_that_fits_stays_whole() {
-        let whole = message(300, 1);
-        assert_eq!(fragment(&whole, 300), Ok(alloc::vec![whole.clone()]));
-        let mut reassembly = Reassembly::new(LIMITS);
-        assert_eq!(reassembly.take(at(0), &whole).as_deref(), Some(&whole[..]));
+        let whole = encoded_message(300, 1);
+        assert_eq!(fragment_message(&whole, 300), Ok(alloc::vec![whole.clone()]));
+        let mut reassembly = FragmentReassembler::new(LIMITS);
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &whole).as_deref(), Some(&whole[..]));
     }
 
     #[test]
     fn every_fragment_has_a_header_and_both_identifiers() {
-        let whole = message(1000, 1);
-        let pieces = fragment(&whole, 300).unwrap();
+        let whole = encoded_message(1000, 1);
+        let pieces = fragment_message(&whole, 300).unwrap();
         assert_eq!(pieces.len(), 4);
         for (i, piece) in pieces.iter().enumerate() {
-            let Parts { header, source, destination, .. } = parts(piece).unwrap();
-            assert!(piece.len() <= 300 && header.total() == piece.len());
+            let MessageParts { header, source, destination, .. } = split_parts(piece).unwrap();
+            assert!(piece.len() <= 300 && header.total_length() == piece.len());
             assert_eq!((usize::from(header.fragment), header.more, header.ack_req), (i, i < 3, true));
             assert_eq!(
                 (source.as_bytes(), destination.as_bytes()),
                 (&b"mn@example"[..], &b"pos1@example"[..])
             );
-            assert!(matches!(fragment(piece, 100), Err(FragmentError::NoMessage(Fault::Fragment))));
-            assert!(matches!(Message::decode(piece), Err(e) if e.fault == Fault::Fragment));
+            assert!(matches!(
+                fragment_message(piece, 100),
+                Err(FragmentError::NoMessage(DecodeErrorKind::Fragment))
+            ));
+            assert!(matches!(MihfMessage::decode(piece), Err(e) if e.fault == DecodeErrorKind::Fragment));
         }
     }
 
     #[test]
     fn what_does_not_fit_into_128_fragments_is_not_cut() {
-        let whole = message(10_000, 1);
-        assert!(matches!(fragment(&whole, 40), Err(FragmentError::TooSmall { .. })));
-        assert!(matches!(fragment(&whole, 8), Err(FragmentError::TooSmall { .. })));
-        assert!(fragment(&whole, 8 + 28 + 78).is_ok_and(|f| f.len() == 128));
+        let whole = encoded_message(10_000, 1);
+        assert!(matches!(fragment_message(&whole, 40), Err(FragmentError::TooSmall { .. })));
+        assert!(matches!(fragment_message(&whole, 8), Err(FragmentError::TooSmall { .. })));
+        assert!(fragment_message(&whole, 8 + 28 + 78).is_ok_and(|f| f.len() == 128));
     }
 
     #[test]
     fn fragments_of_several_messages_are_told_apart() {
-        let (one, two) = (message(700, 1), message(700, 2));
-        let (a, b) = (fragment(&one, 400).unwrap(), fragment(&two, 400).unwrap());
-        let mut reassembly = Reassembly::new(LIMITS);
-        assert_eq!(reassembly.take(at(0), &a[1]), None);
-        assert_eq!(reassembly.take(at(0), &b[0]), None);
-        assert_eq!(reassembly.take(at(0), &a[0]).as_deref(), Some(&one[..]));
-        assert_eq!(reassembly.take(at(0), &b[1]).as_deref(), Some(&two[..]));
+        let (one, two) = (encoded_message(700, 1), encoded_message(700, 2));
+        let (a, b) = (fragment_message(&one, 400).unwrap(), fragment_message(&two, 400).unwrap());
+        let mut reassembly = FragmentReassembler::new(LIMITS);
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &a[1]), None);
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &b[0]), None);
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &a[0]).as_deref(), Some(&one[..]));
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &b[1]).as_deref(), Some(&two[..]));
         assert_eq!(reassembly.counters().completed, 2);
-        assert_eq!(reassembly.incomplete(), 0);
+        assert_eq!(reassembly.incomplete_count(), 0);
     }
 
     #[test]
     fn the_table_the_length_and_the_wait_are_bounded() {
-        let pieces = |n| fragment(&message(900, n), 400).unwrap();
-        let mut reassembly = Reassembly::new(Limits { octets: 600, ..LIMITS });
+        let pieces = |n| fragment_message(&encoded_message(900, n), 400).unwrap();
+        let mut reassembly = FragmentReassembler::new(ReassemblyLimits { octets: 600, ..LIMITS });
         for n in 0..3 {
-            assert_eq!(reassembly.take(at(0), &pieces(n)[1]), None);
+            assert_eq!(reassembly.receive_packet(at_seconds(0), &pieces(n)[1]), None);
         }
-        assert_eq!((reassembly.incomplete(), reassembly.counters().refused), (2, 1));
-        assert_eq!(reassembly.poll_timeout(), Some(at(5)));
-        assert_eq!(reassembly.take(at(4), &pieces(0)[0]), None);
-        assert_eq!((reassembly.incomplete(), reassembly.counters().oversize), (1, 1));
-        reassembly.handle_timeout(at(5));
-        assert_eq!((reassembly.incomplete(), reassembly.counters().timeouts), (0, 1));
+        assert_eq!((reassembly.incomplete_count(), reassembly.counters().refused), (2, 1));
+        assert_eq!(reassembly.poll_timeout(), Some(at_seconds(5)));
+        assert_eq!(reassembly.receive_packet(at_seconds(4), &pieces(0)[0]), None);
+        assert_eq!((reassembly.incomplete_count(), reassembly.counters().oversize), (1, 1));
+        reassembly.handle_timeout(at_seconds(5));
+        assert_eq!((reassembly.incomplete_count(), reassembly.counters().timeouts), (0, 1));
         assert_eq!(reassembly.poll_timeout(), None);
     }
 
     #[test]
     fn fragments_that_contradict_each_other_are_dropped() {
-        let long = fragment(&message(900, 1), 300).unwrap();
-        let short = fragment(&message(500, 1), 300).unwrap();
+        let long = fragment_message(&encoded_message(900, 1), 300).unwrap();
+        let short = fragment_message(&encoded_message(500, 1), 300).unwrap();
         assert_eq!((long.len(), short.len()), (4, 2));
-        let mut reassembly = Reassembly::new(LIMITS);
-        assert_eq!(reassembly.take(at(0), &short[1]), None);
-        assert_eq!(reassembly.take(at(0), &long[2]), None, "beyond the last");
-        assert_eq!(reassembly.take(at(0), &long[3]), None, "a second last");
-        assert_eq!(reassembly.take(at(0), &long[3][..20]), None, "not whole");
+        let mut reassembly = FragmentReassembler::new(LIMITS);
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &short[1]), None);
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &long[2]), None, "beyond the last");
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &long[3]), None, "a second last");
+        assert_eq!(reassembly.receive_packet(at_seconds(0), &long[3][..20]), None, "not whole");
         assert_eq!(reassembly.counters().malformed, 3);
-        assert!(reassembly.take(at(0), &short[0]).is_some());
+        assert!(reassembly.receive_packet(at_seconds(0), &short[0]).is_some());
     }
 
     proptest! {
@@ -356,20 +360,20 @@ mod tests {
         fn fragments_in_any_order_with_duplicates_give_the_message(
             octets in 40usize..3000, max in 60usize..700, seed in proptest::collection::vec(any::<u16>(), 1..200),
         ) {
-            let whole = message(octets, 9);
-            let pieces = fragment(&whole, max).unwrap();
+            let whole = encoded_message(octets, 9);
+            let pieces = fragment_message(&whole, max).unwrap();
             prop_assert!(pieces.iter().all(|p| p.len() <= max));
             let mut order: Vec<usize> = (0..pieces.len()).collect();
             order.sort_by_key(|i| seed[i % seed.len()].wrapping_mul(*i as u16 + 1));
-            let mut reassembly = Reassembly::new(LIMITS);
+            let mut reassembly = FragmentReassembler::new(LIMITS);
             let mut given = Vec::new();
             let (last, others) = order.split_last().unwrap();
             for i in others.iter().chain(others).chain([last]) {
-                given.extend(reassembly.take(at(0), &pieces[*i]).map(Cow::into_owned));
+                given.extend(reassembly.receive_packet(at_seconds(0), &pieces[*i]).map(Cow::into_owned));
             }
             prop_assert_eq!(given, alloc::vec![whole]);
             prop_assert_eq!(reassembly.counters().duplicates, others.len() as u64);
-            prop_assert_eq!(reassembly.incomplete(), 0);
+            prop_assert_eq!(reassembly.incomplete_count(), 0);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Handovers: networks to go to, service qualities, resources, results; and what functions can do.
 
 use crate::link::{CosValue, LinkAddr, LinkDownReason, LinkPoaList, LinkType};
-use crate::wire::{ValueError, Wire, bitmap, choice, codes, sequence};
+use crate::wire::{ValueError, WireValue, bitmap, choice, codes, sequence};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 codes! {
     /// How a request ended (STATUS).
@@ -88,26 +88,26 @@ pub enum TspContainer {
     Carrier(Vec<u8>),
 }
 
-impl Wire for TspContainer {
-    fn put(&self, w: &mut Writer<'_>) {
+impl WireValue for TspContainer {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
             Self::None => {
-                w.u8(0);
+                w.write_u8(0);
             }
             Self::Predefined(number) => {
-                w.u8(1).u8(*number);
+                w.write_u8(1).write_u8(*number);
             }
             Self::Carrier(octets) => {
-                w.u8(2);
-                octets.put(w);
+                w.write_u8(2);
+                octets.write_to(w);
             }
         }
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        match r.u8()? {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        match r.read_u8()? {
             0 => Ok(Self::None),
-            1 => Ok(Self::Predefined(r.u8()?)),
-            2 => Vec::get(r).map(Self::Carrier),
+            1 => Ok(Self::Predefined(r.read_u8()?)),
+            2 => Vec::read_from(r).map(Self::Carrier),
             other => Err(ValueError::Choice(other)),
         }
     }
@@ -177,23 +177,23 @@ bitmap! {
 }
 
 /// An internet address (IP_ADDR): IANA's address family, then the octets.
-impl Wire for IpAddr {
-    fn put(&self, w: &mut Writer<'_>) {
+impl WireValue for IpAddr {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
             Self::V4(v4) => {
-                w.u16(1).u8(4).bytes(&v4.octets());
+                w.write_u16(1).write_u8(4).write_bytes(&v4.octets());
             }
             Self::V6(v6) => {
-                w.u16(2).u8(16).bytes(&v6.octets());
+                w.write_u16(2).write_u8(16).write_bytes(&v6.octets());
             }
         }
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        let family = r.u16()?;
-        let length = r.u8()?;
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        let family = r.read_u16()?;
+        let length = r.read_u8()?;
         match (family, length) {
-            (1, 4) => Ok(Self::V4(Ipv4Addr::from(r.array::<4>()?))),
-            (2, 16) => Ok(Self::V6(Ipv6Addr::from(r.array::<16>()?))),
+            (1, 4) => Ok(Self::V4(Ipv4Addr::from(r.read_array::<4>()?))),
+            (2, 16) => Ok(Self::V6(Ipv6Addr::from(r.read_array::<16>()?))),
             (1 | 2, _) => Err(ValueError::Form(length.into())),
             _ => Err(ValueError::Form(family.into())),
         }
@@ -202,37 +202,37 @@ impl Wire for IpAddr {
 
 /// What a network offers of something: nothing is said, whether it has it, or what it is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Offer<T> {
+pub enum NetworkOffer<T> {
     /// Nothing is said.
     #[default]
-    Unsaid,
+    Unspecified,
     /// Whether it has it.
     Has(bool),
     /// What it is.
     Is(T),
 }
 
-impl<T: Wire> Wire for Offer<T> {
-    fn put(&self, w: &mut Writer<'_>) {
+impl<T: WireValue> WireValue for NetworkOffer<T> {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
-            Self::Unsaid => {
-                w.u8(0);
+            Self::Unspecified => {
+                w.write_u8(0);
             }
             Self::Has(has) => {
-                w.u8(1);
-                has.put(w);
+                w.write_u8(1);
+                has.write_to(w);
             }
             Self::Is(value) => {
-                w.u8(2);
-                value.put(w);
+                w.write_u8(2);
+                value.write_to(w);
             }
         }
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        match r.u8()? {
-            0 => Ok(Self::Unsaid),
-            1 => bool::get(r).map(Self::Has),
-            2 => T::get(r).map(Self::Is),
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        match r.read_u8()? {
+            0 => Ok(Self::Unspecified),
+            1 => bool::read_from(r).map(Self::Has),
+            2 => T::read_from(r).map(Self::Is),
             other => Err(ValueError::Choice(other)),
         }
     }
@@ -246,13 +246,13 @@ sequence! {
         /// Service qualities.
         qos: QosList,
         /// Ways to an IP address.
-        ip_config: Offer<IpConfigMethods>,
+        ip_config: NetworkOffer<IpConfigMethods>,
         /// The DHCP server.
-        dhcp: Offer<IpAddr>,
+        dhcp: NetworkOffer<IpAddr>,
         /// The foreign agent.
-        foreign_agent: Offer<IpAddr>,
+        foreign_agent: NetworkOffer<IpAddr>,
         /// The access router.
-        access_router: Offer<IpAddr>,
+        access_router: NetworkOffer<IpAddr>,
     }
 }
 
@@ -262,10 +262,10 @@ impl PreferredLink {
         Self {
             poas,
             qos: QosList::default(),
-            ip_config: Offer::Unsaid,
-            dhcp: Offer::Unsaid,
-            foreign_agent: Offer::Unsaid,
-            access_router: Offer::Unsaid,
+            ip_config: NetworkOffer::Unspecified,
+            dhcp: NetworkOffer::Unspecified,
+            foreign_agent: NetworkOffer::Unspecified,
+            access_router: NetworkOffer::Unspecified,
         }
     }
 }
@@ -305,7 +305,7 @@ sequence! {
 
 impl NetworkType {
     /// A network of a technology.
-    pub const fn of(technology: LinkType) -> Self {
+    pub const fn for_technology(technology: LinkType) -> Self {
         Self { technology: Some(technology), subtype: None, extension: None }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::{MessageId, TransactionId};
 use core::fmt;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// Octets of the header.
 pub const HEADER: usize = 8;
@@ -20,7 +20,7 @@ pub const MAX_FRAGMENT: u8 = 127;
 pub enum HeaderError {
     /// They are too few.
     #[error(transparent)]
-    Truncated(#[from] Truncated),
+    Truncated(#[from] TruncatedError),
     /// Another version.
     #[error("version {0}")]
     Version(u8),
@@ -31,7 +31,7 @@ pub enum HeaderError {
 
 /// A message's header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Header {
+pub struct MihHeader {
     /// The sender wants an acknowledgement.
     pub ack_req: bool,
     /// This acknowledges.
@@ -50,20 +50,20 @@ pub struct Header {
     pub len: u16,
 }
 
-impl Header {
+impl MihHeader {
     /// Reads a header; the reserved bits are not looked at.
     ///
     /// # Errors
     /// There is none.
     pub fn parse(octets: &[u8]) -> Result<Self, HeaderError> {
-        let mut r = Reader::new(octets);
-        let [flags, fragment] = r.array::<2>()?;
+        let mut r = OctetReader::new(octets);
+        let [flags, fragment] = r.read_array::<2>()?;
         if flags >> 4 != VERSION {
             return Err(HeaderError::Version(flags >> 4));
         }
-        let bits = r.u16()?;
-        let transaction = TransactionId::new(r.u16()?);
-        let len = r.u16()?;
+        let bits = r.read_u16()?;
+        let transaction = TransactionId::new(r.read_u16()?);
+        let len = r.read_u16()?;
         let id = MessageId::from_bits(bits).ok_or(HeaderError::Reserved(bits))?;
         Ok(Self {
             ack_req: flags & 8 != 0,
@@ -77,17 +77,22 @@ impl Header {
         })
     }
     /// Appends the header.
-    pub fn emit(&self, w: &mut Writer<'_>) {
+    pub fn emit(&self, w: &mut OctetWriter<'_>) {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        w.u8(VERSION << 4
-            | flag(self.ack_req, 8)
-            | flag(self.ack_rsp, 4)
-            | flag(self.uir, 2)
-            | flag(self.more, 1));
-        w.u8(self.fragment << 1).u16(self.id.bits()).u16(self.transaction.get()).u16(self.len);
+        w.write_u8(
+            VERSION << 4
+                | flag(self.ack_req, 8)
+                | flag(self.ack_rsp, 4)
+                | flag(self.uir, 2)
+                | flag(self.more, 1),
+        );
+        w.write_u8(self.fragment << 1)
+            .write_u16(self.id.to_bits())
+            .write_u16(self.transaction.get())
+            .write_u16(self.len);
     }
     /// Octets of the message that it heads.
-    pub const fn total(&self) -> usize {
+    pub const fn total_length(&self) -> usize {
         HEADER + self.len as usize
     }
     /// True for a piece of a message.
@@ -96,13 +101,13 @@ impl Header {
     }
     /// How many octets of a stream the message at its beginning takes; none where less than a header is there. Says so
     /// of any version and any service.
-    pub fn extent(octets: &[u8]) -> Option<usize> {
+    pub fn message_length(octets: &[u8]) -> Option<usize> {
         let [_, _, _, _, _, _, high, low] = octets.first_chunk::<HEADER>()?;
         Some(HEADER + usize::from(u16::from_be_bytes([*high, *low])))
     }
 }
 
-impl fmt::Display for Header {
+impl fmt::Display for MihHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.id, self.transaction)?;
         for (on, name) in [(self.ack_req, " ACK-Req"), (self.ack_rsp, " ACK-Rsp"), (self.uir, " UIR")] {
@@ -124,10 +129,10 @@ pub(crate) mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    pub(crate) fn any_header() -> impl Strategy<Value = Header> {
+    pub(crate) fn any_header() -> impl Strategy<Value = MihHeader> {
         let id = proptest::sample::select(MessageId::ALL);
         (any::<[bool; 4]>(), 0..=MAX_FRAGMENT, id, 0..TransactionId::COUNT, any::<u16>()).prop_map(
-            |([ack_req, ack_rsp, uir, more], fragment, id, transaction, len)| Header {
+            |([ack_req, ack_rsp, uir, more], fragment, id, transaction, len)| MihHeader {
                 ack_req,
                 ack_rsp,
                 uir,
@@ -143,8 +148,8 @@ pub(crate) mod tests {
     #[test]
     fn the_bits_are_where_the_standard_has_them() {
         let octets = [0x1d, 0x06, 0x34, 0x07, 0xfa, 0xbc, 0x01, 0x02];
-        let header = Header::parse(&octets).unwrap();
-        let expected = Header {
+        let header = MihHeader::parse(&octets).unwrap();
+        let expected = MihHeader {
             ack_req: true,
             ack_rsp: true,
             uir: false,
@@ -155,7 +160,7 @@ pub(crate) mod tests {
             len: 0x102,
         };
         assert_eq!(header, expected);
-        assert_eq!(Header::extent(&octets), Some(266));
+        assert_eq!(MihHeader::message_length(&octets), Some(266));
         assert_eq!(
             header.to_string(),
             "MIH_MN_HO_Commit request 2748 ACK-Req ACK-Rsp fragment 3 of more, 258 octets"
@@ -164,18 +169,18 @@ pub(crate) mod tests {
 
     #[test]
     fn other_versions_and_reserved_services_are_refused() {
-        assert_eq!(Header::parse(&[0x20, 0, 0x34, 7, 0, 0, 0, 0]), Err(HeaderError::Version(2)));
-        assert_eq!(Header::parse(&[0x10, 0, 0x74, 7, 0, 0, 0, 0]), Err(HeaderError::Reserved(0x7407)));
-        assert!(matches!(Header::parse(&[0x10, 0, 0x34, 7, 0, 0, 0]), Err(HeaderError::Truncated(_))));
+        assert_eq!(MihHeader::parse(&[0x20, 0, 0x34, 7, 0, 0, 0, 0]), Err(HeaderError::Version(2)));
+        assert_eq!(MihHeader::parse(&[0x10, 0, 0x74, 7, 0, 0, 0, 0]), Err(HeaderError::Reserved(0x7407)));
+        assert!(matches!(MihHeader::parse(&[0x10, 0, 0x34, 7, 0, 0, 0]), Err(HeaderError::Truncated(_))));
     }
 
     proptest! {
         #[test]
         fn headers_are_read_as_written(header in any_header()) {
             let mut out = Vec::new();
-            header.emit(&mut Writer::new(&mut out));
+            header.emit(&mut OctetWriter::new(&mut out));
             prop_assert_eq!(out.len(), HEADER);
-            prop_assert_eq!(Header::parse(&out), Ok(header));
+            prop_assert_eq!(MihHeader::parse(&out), Ok(header));
         }
     }
 }

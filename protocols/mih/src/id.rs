@@ -1,9 +1,9 @@
 //! Who speaks, and in which transaction.
 
-use crate::wire::{ValueError, Wire, get_length, put_length};
+use crate::wire::{ValueError, WireValue, get_length, put_length};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// Octets that an MIHF identifier may have: the most of a network access identifier (RFC 4282).
 pub const MAX_MIHF_ID: usize = 253;
@@ -53,17 +53,17 @@ impl fmt::Debug for MihfId {
     }
 }
 
-impl Wire for MihfId {
-    fn put(&self, w: &mut Writer<'_>) {
+impl WireValue for MihfId {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         put_length(w, self.0.len());
-        w.bytes(&self.0);
+        w.write_bytes(&self.0);
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
         let n = get_length(r)?;
         if n > r.remaining() {
-            return Err(Truncated { needed: n, left: r.remaining() }.into());
+            return Err(TruncatedError { needed: n, left: r.remaining() }.into());
         }
-        Self::new(r.bytes(n)?).map_err(|e| ValueError::Form(e.0 as u64))
+        Self::new(r.read_bytes(n)?).map_err(|e| ValueError::Form(e.0 as u64))
     }
 }
 

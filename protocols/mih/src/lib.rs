@@ -3,8 +3,8 @@
 //! ```text
 //! Message ─▶ encode ─▶ header (8 octets) │ source MIHF ID │ destination MIHF ID │ parameters ─▶ decode ─▶ Decoded
 //! ```
-//! A [`Message`] is a name ([`MessageId`]: service, opcode, action) and parameters ([`Tlv`]). The identifiers of both
-//! ends are parameters too, the first two of every message; they are not in [`Message`].
+//! A [`MihfMessage`] is a name ([`MessageId`]: service, opcode, action) and parameters ([`Tlv`]). The identifiers of both
+//! ends are parameters too, the first two of every message; they are not in [`MihfMessage`].
 //!
 //! An MIH function ([`Mihf`]) is a [machine](usher_core::Machine): its transactions are the standard's four automata
 //! (`transaction`), what carries its messages is behind MIH_NET_SAP (`net`).
@@ -18,7 +18,7 @@
 //! - Lists and octet strings have lengths of the same form as parameters (ODTONE; the dissector reads one octet, which is
 //!   the same up to 128).
 //! - Which fragments carry what: [`fragment`].
-//! - What answers a request that cannot be read: [`DecodeError::answer`].
+//! - What answers a request that cannot be read: [`DecodeError::response_status`].
 //! - The automata are those of ODTONE, which names its variables as the standard does; what is added, and why, stands
 //!   above each table (`transaction::source` and its neighbours).
 
@@ -47,11 +47,13 @@ mod wire;
 pub use element::*;
 pub use function::*;
 pub use handover::*;
-pub use header::{HEADER, Header, HeaderError, MAX_FRAGMENT, VERSION};
+pub use header::{HEADER, HeaderError, MAX_FRAGMENT, MihHeader, VERSION};
 pub use id::{IdTooLong, MAX_MIHF_ID, MihfId, TransactionId};
 pub use link::*;
-pub use message::{Bits, DecodeError, Decoded, EncodeError, Fault, MAX_PARAMETERS, Message};
-pub use service::{MessageId, Opcode, Service};
+pub use message::{
+    DecodeError, DecodeErrorKind, DecodedMessage, EncodeError, HeaderFlags, MAX_PARAMETERS, MihfMessage,
+};
+pub use service::{MessageId, Opcode, ServiceId};
 pub use tlv::{Tlv, kind};
 pub use transaction::AUTOMATA;
 pub use wire::ValueError;

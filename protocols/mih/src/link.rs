@@ -1,9 +1,9 @@
 //! Links: which, how they are, what shall be done with them.
 
-use crate::wire::{ValueError, Wire, bitmap, choice, codes, sequence};
+use crate::wire::{ValueError, WireValue, bitmap, choice, codes, sequence};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 codes! {
     /// A link's technology (LINK_TYPE).
@@ -67,49 +67,49 @@ pub enum LinkAddr {
 /// IANA's address family number of 48-bit MAC addresses, as the dissector takes it.
 const FAMILY_MAC: u16 = 6;
 
-impl Wire for LinkAddr {
-    fn put(&self, w: &mut Writer<'_>) {
+impl WireValue for LinkAddr {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
             Self::Mac(mac) => {
-                w.u8(0).u16(FAMILY_MAC).u8(6).bytes(mac);
+                w.write_u8(0).write_u16(FAMILY_MAC).write_u8(6).write_bytes(mac);
             }
             Self::Cell3g { plmn, cell } => {
-                w.u8(1).bytes(plmn).u32(*cell);
+                w.write_u8(1).write_bytes(plmn).write_u32(*cell);
             }
             Self::Cell2g { plmn, area, cell } => {
-                w.u8(2).bytes(plmn).u16(*area).u16(*cell);
+                w.write_u8(2).write_bytes(plmn).write_u16(*area).write_u16(*cell);
             }
             Self::Gpp(octets) => {
-                w.u8(3);
-                octets.put(w);
+                w.write_u8(3);
+                octets.write_to(w);
             }
             Self::Gpp2(octets) => {
-                w.u8(4);
-                octets.put(w);
+                w.write_u8(4);
+                octets.write_to(w);
             }
             Self::Other(octets) => {
-                w.u8(5);
-                octets.put(w);
+                w.write_u8(5);
+                octets.write_to(w);
             }
         }
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        Ok(match r.u8()? {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        Ok(match r.read_u8()? {
             0 => {
-                let family = r.u16()?;
+                let family = r.read_u16()?;
                 if family != FAMILY_MAC {
                     return Err(ValueError::Form(family.into()));
                 }
-                match r.u8()? {
-                    6 => Self::Mac(r.array()?),
+                match r.read_u8()? {
+                    6 => Self::Mac(r.read_array()?),
                     other => return Err(ValueError::Form(other.into())),
                 }
             }
-            1 => Self::Cell3g { plmn: r.array()?, cell: r.u32()? },
-            2 => Self::Cell2g { plmn: r.array()?, area: r.u16()?, cell: r.u16()? },
-            3 => Self::Gpp(Vec::get(r)?),
-            4 => Self::Gpp2(Vec::get(r)?),
-            5 => Self::Other(Vec::get(r)?),
+            1 => Self::Cell3g { plmn: r.read_array()?, cell: r.read_u32()? },
+            2 => Self::Cell2g { plmn: r.read_array()?, area: r.read_u16()?, cell: r.read_u16()? },
+            3 => Self::Gpp(Vec::read_from(r)?),
+            4 => Self::Gpp2(Vec::read_from(r)?),
+            5 => Self::Other(Vec::read_from(r)?),
             other => return Err(ValueError::Choice(other)),
         })
     }
@@ -146,7 +146,7 @@ sequence! {
 
 impl LinkId {
     /// An interface with a MAC address.
-    pub const fn mac(technology: LinkType, mac: [u8; 6]) -> Self {
+    pub const fn from_mac(technology: LinkType, mac: [u8; 6]) -> Self {
         Self { technology, address: LinkAddr::Mac(mac) }
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 
 /// A service of the MIH function. Its number is the SID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Service {
+pub enum ServiceId {
     /// Discovery, registration, subscription.
     Management,
     /// What happens on links.
@@ -16,15 +16,15 @@ pub enum Service {
     Information,
 }
 
-impl Service {
+impl ServiceId {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Management, Self::Event, Self::Command, Self::Information];
 
     /// Its number on the wire, 1 to 4.
-    pub const fn number(self) -> u8 {
+    pub const fn wire_value(self) -> u8 {
         self.index() as u8 + 1
     }
-    /// Its place in [`Service::ALL`].
+    /// Its place in [`ServiceId::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -40,7 +40,7 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for ServiceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Management => "management",
@@ -64,7 +64,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// Its number on the wire, 1 to 3.
-    pub const fn number(self) -> u8 {
+    pub const fn wire_value(self) -> u8 {
         self as u8 + 1
     }
     /// The opcode of a number; none for others. 0, a confirm, passes only between a function and its own links.
@@ -92,7 +92,7 @@ impl fmt::Display for Opcode {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId {
     /// SID.
-    pub service: Service,
+    pub service: ServiceId,
     /// What it is in its transaction.
     pub opcode: Opcode,
     /// AID; its low 10 bits are said.
@@ -104,14 +104,14 @@ macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident = $service:ident $opcode:ident $action:literal [$($kind:ident),*];)*) => {
         impl MessageId {
             $($(#[$doc])* pub const $name: Self =
-                Self { service: Service::$service, opcode: Opcode::$opcode, action: $action };)*
+                Self { service: ServiceId::$service, opcode: Opcode::$opcode, action: $action };)*
             /// All messages that there are.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
             /// The types of the parameters that it cannot do without; none for an unknown message. A response with a
             /// status other than success may do with the status alone.
             pub const fn mandatory(self) -> Option<&'static [u8]> {
                 match self {
-                    $(Self { service: Service::$service, opcode: Opcode::$opcode, action: $action } =>
+                    $(Self { service: ServiceId::$service, opcode: Opcode::$opcode, action: $action } =>
                         Some(&[$(kind::$kind),*]),)*
                     _ => None,
                 }
@@ -214,31 +214,31 @@ impl MessageId {
     /// The name of its action, as the standard writes it; none for an unknown one.
     pub const fn name(self) -> Option<&'static str> {
         Some(match (self.service, self.action) {
-            (Service::Management, 1) => "MIH_Capability_Discover",
-            (Service::Management, 2) => "MIH_Register",
-            (Service::Management, 3) => "MIH_DeRegister",
-            (Service::Management, 4) => "MIH_Event_Subscribe",
-            (Service::Management, 5) => "MIH_Event_Unsubscribe",
-            (Service::Event, 1) => "MIH_Link_Detected",
-            (Service::Event, 2) => "MIH_Link_Up",
-            (Service::Event, 3) => "MIH_Link_Down",
-            (Service::Event, 5) => "MIH_Link_Parameters_Report",
-            (Service::Event, 6) => "MIH_Link_Going_Down",
-            (Service::Event, 7) => "MIH_Link_Handover_Imminent",
-            (Service::Event, 8) => "MIH_Link_Handover_Complete",
-            (Service::Command, 1) => "MIH_Link_Get_Parameters",
-            (Service::Command, 2) => "MIH_Link_Configure_Thresholds",
-            (Service::Command, 3) => "MIH_Link_Actions",
-            (Service::Command, 4) => "MIH_Net_HO_Candidate_Query",
-            (Service::Command, 5) => "MIH_MN_HO_Candidate_Query",
-            (Service::Command, 6) => "MIH_N2N_HO_Query_Resources",
-            (Service::Command, 7) => "MIH_MN_HO_Commit",
-            (Service::Command, 8) => "MIH_Net_HO_Commit",
-            (Service::Command, 9) => "MIH_N2N_HO_Commit",
-            (Service::Command, 10) => "MIH_MN_HO_Complete",
-            (Service::Command, 11) => "MIH_N2N_HO_Complete",
-            (Service::Information, 1) => "MIH_Get_Information",
-            (Service::Information, 2) => "MIH_Push_Information",
+            (ServiceId::Management, 1) => "MIH_Capability_Discover",
+            (ServiceId::Management, 2) => "MIH_Register",
+            (ServiceId::Management, 3) => "MIH_DeRegister",
+            (ServiceId::Management, 4) => "MIH_Event_Subscribe",
+            (ServiceId::Management, 5) => "MIH_Event_Unsubscribe",
+            (ServiceId::Event, 1) => "MIH_Link_Detected",
+            (ServiceId::Event, 2) => "MIH_Link_Up",
+            (ServiceId::Event, 3) => "MIH_Link_Down",
+            (ServiceId::Event, 5) => "MIH_Link_Parameters_Report",
+            (ServiceId::Event, 6) => "MIH_Link_Going_Down",
+            (ServiceId::Event, 7) => "MIH_Link_Handover_Imminent",
+            (ServiceId::Event, 8) => "MIH_Link_Handover_Complete",
+            (ServiceId::Command, 1) => "MIH_Link_Get_Parameters",
+            (ServiceId::Command, 2) => "MIH_Link_Configure_Thresholds",
+            (ServiceId::Command, 3) => "MIH_Link_Actions",
+            (ServiceId::Command, 4) => "MIH_Net_HO_Candidate_Query",
+            (ServiceId::Command, 5) => "MIH_MN_HO_Candidate_Query",
+            (ServiceId::Command, 6) => "MIH_N2N_HO_Query_Resources",
+            (ServiceId::Command, 7) => "MIH_MN_HO_Commit",
+            (ServiceId::Command, 8) => "MIH_Net_HO_Commit",
+            (ServiceId::Command, 9) => "MIH_N2N_HO_Commit",
+            (ServiceId::Command, 10) => "MIH_MN_HO_Complete",
+            (ServiceId::Command, 11) => "MIH_N2N_HO_Complete",
+            (ServiceId::Information, 1) => "MIH_Get_Information",
+            (ServiceId::Information, 2) => "MIH_Push_Information",
             _ => return None,
         })
     }
@@ -248,16 +248,18 @@ impl MessageId {
     }
     /// The message that answers a request of this action.
     #[must_use]
-    pub const fn response(self) -> Self {
+    pub const fn to_response(self) -> Self {
         Self { opcode: Opcode::Response, ..self }
     }
     /// The 16 bits of the header: SID, opcode, AID.
-    pub const fn bits(self) -> u16 {
-        (self.service.number() as u16) << 12 | (self.opcode.number() as u16) << 10 | self.action & 0x3ff
+    pub const fn to_bits(self) -> u16 {
+        (self.service.wire_value() as u16) << 12
+            | (self.opcode.wire_value() as u16) << 10
+            | self.action & 0x3ff
     }
     /// Out of the header's 16 bits; none for a reserved service or opcode.
     pub const fn from_bits(bits: u16) -> Option<Self> {
-        match (Service::from_number((bits >> 12) as u8), Opcode::from_number((bits >> 10 & 3) as u8)) {
+        match (ServiceId::from_number((bits >> 12) as u8), Opcode::from_number((bits >> 10 & 3) as u8)) {
             (Some(service), Some(opcode)) => Some(Self { service, opcode, action: bits & 0x3ff }),
             _ => None,
         }
@@ -288,13 +290,17 @@ mod tests {
     fn every_message_has_a_name_and_its_own_bits() {
         for id in MessageId::ALL {
             assert!(id.name().is_some(), "{id}");
-            assert_eq!(MessageId::from_bits(id.bits()), Some(*id));
-            assert_eq!(MessageId::ALL.iter().filter(|other| other.bits() == id.bits()).count(), 1, "{id}");
+            assert_eq!(MessageId::from_bits(id.to_bits()), Some(*id));
+            assert_eq!(
+                MessageId::ALL.iter().filter(|other| other.to_bits() == id.to_bits()).count(),
+                1,
+                "{id}"
+            );
             if id.opcode == Opcode::Request {
-                assert!(id.response().mandatory().is_some_and(|m| m.contains(&kind::STATUS)), "{id}");
+                assert!(id.to_response().mandatory().is_some_and(|m| m.contains(&kind::STATUS)), "{id}");
             }
         }
-        assert_eq!(MessageId::MN_HO_COMMIT_REQUEST.bits(), 0x3407);
+        assert_eq!(MessageId::MN_HO_COMMIT_REQUEST.to_bits(), 0x3407);
         assert_eq!(MessageId::MN_HO_COMMIT_REQUEST.to_string(), "MIH_MN_HO_Commit request");
     }
 

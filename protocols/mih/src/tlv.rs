@@ -5,15 +5,15 @@
 //! [`EventConfig`] (which it takes for both lists one after the other). RDF queries and their answers (types 44 to 46
 //! and 49 to 51) are not typed.
 
-use crate::element::{Networks, Query};
+use crate::element::{BinaryQuery, NetworkList};
 use crate::handover::*;
 use crate::id::MihfId;
 use crate::link::*;
-use crate::wire::{ValueError, Wire, get_length, length_octets, put_length, whole};
+use crate::wire::{ValueError, WireValue, get_length, length_octets, put_length, read_whole_value};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// Declares the parameters: variant, type of the value, number with its name in [`kind`], name in print.
 macro_rules! parameters {
@@ -50,15 +50,15 @@ macro_rules! parameters {
             pub const fn kind(&self) -> u8 {
                 match self { $(Self::$variant(_) => $number,)* Self::Other { kind, .. } => *kind }
             }
-            fn put_value(&self, w: &mut Writer<'_>) {
+            fn put_value(&self, w: &mut OctetWriter<'_>) {
                 match self {
-                    $(Self::$variant(value) => value.put(w),)*
-                    Self::Other { value, .. } => { w.bytes(value); }
+                    $(Self::$variant(value) => value.write_to(w),)*
+                    Self::Other { value, .. } => { w.write_bytes(value); }
                 }
             }
             fn read(kind: u8, value: &[u8]) -> Result<Self, ValueError> {
                 match kind {
-                    $($number => whole(value).map(Self::$variant),)*
+                    $($number => read_whole_value(value).map(Self::$variant),)*
                     _ => Ok(Self::Other { kind, value: value.to_vec() }),
                 }
             }
@@ -66,13 +66,13 @@ macro_rules! parameters {
         #[cfg(test)]
         pub(crate) mod samples {
             use super::*;
-            use crate::wire::Sample;
+            use crate::wire::SampleValue;
             use proptest::prelude::*;
 
             /// Parameters of a typed kind.
             pub(crate) fn of_kind(kind: u8) -> BoxedStrategy<Tlv> {
                 match kind {
-                    $($number => <$type>::sample().prop_map(Tlv::$variant).boxed(),)*
+                    $($number => <$type>::any_sample().prop_map(Tlv::$variant).boxed(),)*
                     _ => proptest::collection::vec(any::<u8>(), 0..300)
                         .prop_map(move |value| Tlv::Other { kind, value })
                         .boxed(),
@@ -168,11 +168,11 @@ parameters! {
     /// Whether resources are kept.
     ResourceRetention(bool) = RESOURCE_RETENTION 42 "resource retention status";
     /// Binary queries.
-    Queries(Vec<Query>) = QUERY_LIST 43 "info query binary data list";
+    Queries(Vec<BinaryQuery>) = QUERY_LIST 43 "info query binary data list";
     /// How many octets an answer may have.
     MaxResponseSize(u16) = MAX_RESPONSE_SIZE 47 "max response size";
     /// Answers to binary queries.
-    Answers(Vec<Networks>) = ANSWER_LIST 48 "info response binary data list";
+    Answers(Vec<NetworkList>) = ANSWER_LIST 48 "info response binary data list";
     /// The station's MIHF.
     MnMihfId(MihfId) = MN_MIHF_ID 52 "mobile node MIHF ID";
     /// Whether the network wants a report of resources.
@@ -205,33 +205,33 @@ impl Tlv {
         Self::Other { kind: kind::PADDING, value: alloc::vec![0; octets] }
     }
     /// Appends the parameter.
-    pub fn emit(&self, w: &mut Writer<'_>) {
+    pub fn emit(&self, w: &mut OctetWriter<'_>) {
         let mut value = Vec::with_capacity(64);
-        self.put_value(&mut Writer::new(&mut value));
-        w.u8(self.kind());
+        self.put_value(&mut OctetWriter::new(&mut value));
+        w.write_u8(self.kind());
         put_length(w, value.len());
-        w.bytes(&value);
+        w.write_bytes(&value);
     }
     /// Octets of the parameter on the wire.
-    pub fn octets(&self) -> usize {
+    pub fn encoded_length(&self) -> usize {
         let mut value = Vec::new();
-        self.put_value(&mut Writer::new(&mut value));
+        self.put_value(&mut OctetWriter::new(&mut value));
         1 + length_octets(value.len()) + value.len()
     }
 }
 
 /// The type and value of the next parameter.
-pub(crate) fn next<'a>(r: &mut Reader<'a>) -> Result<(u8, &'a [u8]), ValueError> {
-    let kind = r.u8()?;
+pub(crate) fn next_parameter<'a>(r: &mut OctetReader<'a>) -> Result<(u8, &'a [u8]), ValueError> {
+    let kind = r.read_u8()?;
     let n = get_length(r)?;
     if n > r.remaining() {
-        return Err(Truncated { needed: n, left: r.remaining() }.into());
+        return Err(TruncatedError { needed: n, left: r.remaining() }.into());
     }
-    Ok((kind, r.bytes(n)?))
+    Ok((kind, r.read_bytes(n)?))
 }
 
 /// The parameter of a type and value.
-pub(crate) fn typed(kind: u8, value: &[u8]) -> Result<Tlv, ValueError> {
+pub(crate) fn decode_parameter(kind: u8, value: &[u8]) -> Result<Tlv, ValueError> {
     match Tlv::read(kind, value) {
         // A query that says where its station is has its own form, which is not typed.
         Err(ValueError::Choice(_)) if kind == kind::QUERY_LIST => {
@@ -275,46 +275,46 @@ mod tests {
     use alloc::string::ToString;
     use proptest::prelude::*;
 
-    fn emitted(tlv: &Tlv) -> Vec<u8> {
+    fn encode_tlv(tlv: &Tlv) -> Vec<u8> {
         let mut out = Vec::new();
-        tlv.emit(&mut Writer::new(&mut out));
+        tlv.emit(&mut OctetWriter::new(&mut out));
         out
     }
 
-    fn parsed(octets: &[u8]) -> Result<Tlv, ValueError> {
-        let mut r = Reader::new(octets);
-        let (kind, value) = next(&mut r)?;
+    fn parse_tlv(octets: &[u8]) -> Result<Tlv, ValueError> {
+        let mut r = OctetReader::new(octets);
+        let (kind, value) = next_parameter(&mut r)?;
         assert!(r.is_empty());
-        typed(kind, value)
+        decode_parameter(kind, value)
     }
 
     #[track_caller]
-    fn vector(tlv: Tlv, octets: &[u8]) {
-        assert_eq!(emitted(&tlv), octets);
-        assert_eq!(parsed(octets), Ok(tlv));
+    fn assert_vector(tlv: Tlv, octets: &[u8]) {
+        assert_eq!(encode_tlv(&tlv), octets);
+        assert_eq!(parse_tlv(octets), Ok(tlv));
     }
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
 
     #[test]
     fn parameters_have_the_octets_of_the_dissector_s_rules() {
-        vector(Tlv::Source(MihfId::new("mn").unwrap()), &[1, 3, 2, b'm', b'n']);
-        vector(Tlv::Destination(MihfId::multicast()), &[2, 1, 0]);
-        vector(Tlv::Status(Status::Rejected), &[3, 1, 2]);
-        vector(
+        assert_vector(Tlv::Source(MihfId::new("mn").unwrap()), &[1, 3, 2, b'm', b'n']);
+        assert_vector(Tlv::Destination(MihfId::multicast()), &[2, 1, 0]);
+        assert_vector(Tlv::Status(Status::Rejected), &[3, 1, 2]);
+        assert_vector(
             Tlv::EventList(EventList::LINK_DETECTED.with(EventList::LINK_GOING_DOWN)),
             &[5, 4, 0x88, 0, 0, 0],
         );
-        vector(Tlv::TransportList(TransportList::TCP), &[8, 2, 0x40, 0]);
-        vector(Tlv::TimeInterval(500), &[21, 2, 1, 0xf4]);
-        let link = LinkId::mac(LinkType::Ieee80216, MAC);
+        assert_vector(Tlv::TransportList(TransportList::TCP), &[8, 2, 0x40, 0]);
+        assert_vector(Tlv::TimeInterval(500), &[21, 2, 1, 0xf4]);
+        let link = LinkId::from_mac(LinkType::Ieee80216, MAC);
         let address = [0, 0, 6, 6, 2, 0, 0, 0, 0, 7];
-        vector(
+        assert_vector(
             Tlv::LinkIdentifier(LinkTupleId { link: link.clone(), poa: Some(LinkAddr::Mac(MAC)) }),
             &[&[13, 22, 27][..], &address, &[1], &address].concat(),
         );
-        vector(Tlv::MnLinkIdentifier(link.clone()), &[&[59, 11, 27][..], &address].concat());
-        vector(
+        assert_vector(Tlv::MnLinkIdentifier(link.clone()), &[&[59, 11, 27][..], &address].concat());
+        assert_vector(
             Tlv::TargetNetwork(TargetNetwork::Poa(LinkAddr::Mac(MAC))),
             &[&[55, 11, 1][..], &address].concat(),
         );
@@ -322,7 +322,7 @@ mod tests {
             param: LinkParam { kind: LinkParamType::SIGNAL_STRENGTH, value: LinkParamValue::Number(0xffb0) },
             threshold: Some(Threshold { value: 0xffb5, direction: ThresholdDirection::Below }),
         };
-        vector(
+        assert_vector(
             Tlv::LinkParameterReports(alloc::vec![report]),
             &[23, 10, 1, 0, 1, 0, 0xff, 0xb0, 1, 0xff, 0xb5, 1],
         );
@@ -333,7 +333,10 @@ mod tests {
             container: TspContainer::Predefined(9),
             cause: HandoverCause::NoBroadcast,
         };
-        vector(Tlv::RequestedResources(resources), &[63, 15, 1, 0, 0, 1, 3, 0, 50, 0, 1, 3, 0, 2, 1, 9, 3]);
+        assert_vector(
+            Tlv::RequestedResources(resources),
+            &[63, 15, 1, 0, 0, 1, 3, 0, 50, 0, 1, 3, 0, 2, 1, 9, 3],
+        );
         let action = LinkAction {
             link,
             poa: None,
@@ -342,31 +345,37 @@ mod tests {
             delay: 100,
         };
         let rest = [0, 4, 0xc0, 0, 100];
-        vector(Tlv::LinkActions(alloc::vec![action]), &[&[38, 17, 1, 27][..], &address, &rest].concat());
+        assert_vector(
+            Tlv::LinkActions(alloc::vec![action]),
+            &[&[38, 17, 1, 27][..], &address, &rest].concat(),
+        );
     }
 
     #[test]
     fn a_long_value_has_a_long_length() {
         let tlv = Tlv::padding(300);
-        assert_eq!(emitted(&tlv)[..3], [254, 0x81, 172]);
-        assert_eq!(tlv.octets(), 303);
-        assert_eq!(emitted(&Tlv::padding(128))[..3], [254, 0x80, 0]);
+        assert_eq!(encode_tlv(&tlv)[..3], [254, 0x81, 172]);
+        assert_eq!(tlv.encoded_length(), 303);
+        assert_eq!(encode_tlv(&Tlv::padding(128))[..3], [254, 0x80, 0]);
         assert_eq!(tlv.to_string(), "parameter 254 of 300 octets");
     }
 
     #[test]
     fn values_of_another_form_are_refused() {
-        assert_eq!(parsed(&[3, 2, 0, 0]), Err(ValueError::Trailing(1)));
-        assert_eq!(parsed(&[41, 1, 2]), Err(ValueError::Boolean(2)));
-        assert_eq!(parsed(&[60, 2, 9, 0]), Err(ValueError::Choice(9)));
-        assert!(matches!(parsed(&[1, 2, 2, b'm']), Err(ValueError::Truncated(_))));
-        assert!(matches!(parsed(&[25, 1, 200]), Err(ValueError::Truncated(_))));
+        assert_eq!(parse_tlv(&[3, 2, 0, 0]), Err(ValueError::Trailing(1)));
+        assert_eq!(parse_tlv(&[41, 1, 2]), Err(ValueError::Boolean(2)));
+        assert_eq!(parse_tlv(&[60, 2, 9, 0]), Err(ValueError::Choice(9)));
+        assert!(matches!(parse_tlv(&[1, 2, 2, b'm']), Err(ValueError::Truncated(_))));
+        assert!(matches!(parse_tlv(&[25, 1, 200]), Err(ValueError::Truncated(_))));
     }
 
     #[test]
     fn a_query_that_says_where_its_station_is_is_kept_as_it_came() {
         let octets = [43, 3, 1, 1, 0];
-        assert_eq!(parsed(&octets), Ok(Tlv::Other { kind: kind::QUERY_LIST, value: alloc::vec![1, 1, 0] }));
+        assert_eq!(
+            parse_tlv(&octets),
+            Ok(Tlv::Other { kind: kind::QUERY_LIST, value: alloc::vec![1, 1, 0] })
+        );
     }
 
     #[test]
@@ -376,10 +385,10 @@ mod tests {
         let network = [&cost[..], &[0x10, 0, 3, 2, poa.len() as u8], &poa].concat();
         let list = [&[0x10, 0, 3, 1, network.len() as u8][..], &network].concat();
         let answer = [&[1, 0x10, 0, 3, 0, list.len() as u8][..], &list].concat();
-        let parsed = parsed(&[&[48, answer.len() as u8][..], &answer].concat());
+        let parsed = parse_tlv(&[&[48, answer.len() as u8][..], &answer].concat());
         let poas = alloc::vec![PoaInfo { address: LinkAddr::Mac(MAC), location: None }];
         let info = NetworkInfo { poas, ..NetworkInfo::default() };
-        assert_eq!(parsed, Ok(Tlv::Answers(alloc::vec![Networks(alloc::vec![info])])));
+        assert_eq!(parsed, Ok(Tlv::Answers(alloc::vec![NetworkList(alloc::vec![info])])));
     }
 
     #[test]
@@ -398,26 +407,26 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4096))]
         #[test]
         fn parameters_are_read_as_written(tlv in any_parameter()) {
-            let octets = emitted(&tlv);
-            prop_assert_eq!(octets.len(), tlv.octets());
+            let octets = encode_tlv(&tlv);
+            prop_assert_eq!(octets.len(), tlv.encoded_length());
             prop_assert!(!tlv.to_string().is_empty());
-            prop_assert_eq!(parsed(&octets), Ok(tlv));
+            prop_assert_eq!(parse_tlv(&octets), Ok(tlv));
         }
         #[test]
         fn cut_parameters_are_refused(tlv in any_parameter(), at: proptest::sample::Index) {
-            let octets = emitted(&tlv);
+            let octets = encode_tlv(&tlv);
             let cut = &octets[..at.index(octets.len())];
-            prop_assert!(next(&mut Reader::new(cut)).is_err());
+            prop_assert!(next_parameter(&mut OctetReader::new(cut)).is_err());
         }
         #[test]
         fn any_octets_are_read_without_harm(
             kind in proptest::sample::select(kind::ALL),
             value in proptest::collection::vec(any::<u8>(), 0..80),
         ) {
-            if let Ok(tlv) = typed(kind, &value) {
-                let octets = emitted(&tlv);
+            if let Ok(tlv) = decode_parameter(kind, &value) {
+                let octets = encode_tlv(&tlv);
                 prop_assert!(octets.len() <= value.len() + 2);
-                prop_assert_eq!(parsed(&octets), Ok(tlv));
+                prop_assert_eq!(parse_tlv(&octets), Ok(tlv));
             }
         }
     }

@@ -4,14 +4,14 @@
 //! says which, and what was chosen; a sequence is its members one after another (annex F).
 
 use alloc::vec::Vec;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// Why octets are not a value of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ValueError {
     /// It ends too early.
     #[error(transparent)]
-    Truncated(#[from] Truncated),
+    Truncated(#[from] TruncatedError),
     /// A choice that the type does not have.
     #[error("choice {0} is not of the type")]
     Choice(u8),
@@ -27,56 +27,56 @@ pub enum ValueError {
 }
 
 /// A data type of the standard.
-pub(crate) trait Wire: Sized {
+pub(crate) trait WireValue: Sized {
     /// Appends the value.
-    fn put(&self, w: &mut Writer<'_>);
+    fn write_to(&self, w: &mut OctetWriter<'_>);
     /// Reads a value.
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError>;
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError>;
 }
 
 /// Values of a type for tests, with lists of a few elements.
 #[cfg(test)]
-pub(crate) trait Sample: Sized + core::fmt::Debug {
-    fn sample() -> proptest::strategy::BoxedStrategy<Self>;
+pub(crate) trait SampleValue: Sized + core::fmt::Debug {
+    fn any_sample() -> proptest::strategy::BoxedStrategy<Self>;
 }
 
 /// Reads one value out of octets that hold nothing else.
-pub(crate) fn whole<T: Wire>(octets: &[u8]) -> Result<T, ValueError> {
-    let mut r = Reader::new(octets);
-    let value = T::get(&mut r)?;
+pub(crate) fn read_whole_value<T: WireValue>(octets: &[u8]) -> Result<T, ValueError> {
+    let mut r = OctetReader::new(octets);
+    let value = T::read_from(&mut r)?;
     if r.is_empty() { Ok(value) } else { Err(ValueError::Trailing(r.remaining())) }
 }
 
 /// Octets that the length of `n` takes.
 pub(crate) const fn length_octets(n: usize) -> usize {
-    if n <= 128 { 1 } else { 1 + significant(n - 128) }
+    if n <= 128 { 1 } else { 1 + significant_octets(n - 128) }
 }
 
-const fn significant(n: usize) -> usize {
+const fn significant_octets(n: usize) -> usize {
     let bits = usize::BITS - n.leading_zeros();
     let octets = bits.div_ceil(8);
     if octets == 0 { 1 } else { octets as usize }
 }
 
 /// Appends a length: up to 127 in one octet, 128 as `0x80`, more as `0x80 + n` and the excess over 128 in `n` octets.
-pub(crate) fn put_length(w: &mut Writer<'_>, n: usize) {
+pub(crate) fn put_length(w: &mut OctetWriter<'_>, n: usize) {
     if n <= 128 {
-        w.u8(n as u8);
+        w.write_u8(n as u8);
     } else {
         let excess = (n - 128).to_be_bytes();
-        let octets = significant(n - 128);
-        w.u8(0x80 | octets as u8).bytes(&excess[excess.len() - octets..]);
+        let octets = significant_octets(n - 128);
+        w.write_u8(0x80 | octets as u8).write_bytes(&excess[excess.len() - octets..]);
     }
 }
 
 /// Reads a length, which may be written in more octets than needed.
-pub(crate) fn get_length(r: &mut Reader<'_>) -> Result<usize, ValueError> {
-    let first = r.u8()?;
+pub(crate) fn get_length(r: &mut OctetReader<'_>) -> Result<usize, ValueError> {
+    let first = r.read_u8()?;
     if first <= 0x80 {
         return Ok(usize::from(first));
     }
     let mut excess = 0u64;
-    for octet in r.bytes(usize::from(first & 0x7f))? {
+    for octet in r.read_bytes(usize::from(first & 0x7f))? {
         if excess > u64::from(u32::MAX) {
             return Err(ValueError::Form(excess));
         }
@@ -86,34 +86,34 @@ pub(crate) fn get_length(r: &mut Reader<'_>) -> Result<usize, ValueError> {
 }
 
 macro_rules! integers {
-    ($($type:ty: $method:ident),*) => {$(
-        impl Wire for $type {
-            fn put(&self, w: &mut Writer<'_>) {
-                w.$method(*self);
+    ($($type:ty: $read:ident $write:ident),*) => {$(
+        impl WireValue for $type {
+            fn write_to(&self, w: &mut OctetWriter<'_>) {
+                w.$write(*self);
             }
-            fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-                Ok(r.$method()?)
+            fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+                Ok(r.$read()?)
             }
         }
     )*};
 }
-integers!(u8: u8, u16: u16, u32: u32, u64: u64);
+integers!(u8: read_u8 write_u8, u16: read_u16 write_u16, u32: read_u32 write_u32, u64: read_u64 write_u64);
 
-impl Wire for i8 {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.u8(*self as u8);
+impl WireValue for i8 {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
+        w.write_u8(*self as u8);
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        Ok(r.u8()? as i8)
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        Ok(r.read_u8()? as i8)
     }
 }
 
-impl Wire for bool {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.u8(u8::from(*self));
+impl WireValue for bool {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
+        w.write_u8(u8::from(*self));
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        match r.u8()? {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        match r.read_u8()? {
             0 => Ok(false),
             1 => Ok(true),
             other => Err(ValueError::Boolean(other)),
@@ -121,47 +121,47 @@ impl Wire for bool {
     }
 }
 
-impl<const N: usize> Wire for [u8; N] {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.bytes(self);
+impl<const N: usize> WireValue for [u8; N] {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
+        w.write_bytes(self);
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        Ok(r.array()?)
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        Ok(r.read_array()?)
     }
 }
 
-impl<T: Wire> Wire for Vec<T> {
-    fn put(&self, w: &mut Writer<'_>) {
+impl<T: WireValue> WireValue for Vec<T> {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         put_length(w, self.len());
-        self.iter().for_each(|element| element.put(w));
+        self.iter().for_each(|element| element.write_to(w));
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
         let n = get_length(r)?;
         // Every element takes an octet or more, so that a list is never longer than what is left.
         if n > r.remaining() {
-            return Err(Truncated { needed: n, left: r.remaining() }.into());
+            return Err(TruncatedError { needed: n, left: r.remaining() }.into());
         }
-        (0..n).map(|_| T::get(r)).collect()
+        (0..n).map(|_| T::read_from(r)).collect()
     }
 }
 
 /// A choice between nothing and a value.
-impl<T: Wire> Wire for Option<T> {
-    fn put(&self, w: &mut Writer<'_>) {
+impl<T: WireValue> WireValue for Option<T> {
+    fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
             None => {
-                w.u8(0);
+                w.write_u8(0);
             }
             Some(value) => {
-                w.u8(1);
-                value.put(w);
+                w.write_u8(1);
+                value.write_to(w);
             }
         }
     }
-    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
-        match r.u8()? {
+    fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
+        match r.read_u8()? {
             0 => Ok(None),
-            1 => T::get(r).map(Some),
+            1 => T::read_from(r).map(Some),
             other => Err(ValueError::Choice(other)),
         }
     }
@@ -196,18 +196,18 @@ macro_rules! codes {
             }
         }
         #[cfg(test)]
-        impl crate::wire::Sample for $name {
-            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+        impl crate::wire::SampleValue for $name {
+            fn any_sample() -> proptest::strategy::BoxedStrategy<Self> {
                 use proptest::prelude::*;
                 any::<u8>().prop_map(Self::from).boxed()
             }
         }
-        impl crate::wire::Wire for $name {
-            fn put(&self, w: &mut usher_core::Writer<'_>) {
-                w.u8(self.octet());
+        impl crate::wire::WireValue for $name {
+            fn write_to(&self, w: &mut usher_core::OctetWriter<'_>) {
+                w.write_u8(self.octet());
             }
-            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
-                Ok(Self::from(r.u8()?))
+            fn read_from(r: &mut usher_core::OctetReader<'_>) -> Result<Self, crate::wire::ValueError> {
+                Ok(Self::from(r.read_u8()?))
             }
         }
     };
@@ -249,18 +249,18 @@ macro_rules! bitmap {
             }
         }
         #[cfg(test)]
-        impl crate::wire::Sample for $name {
-            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+        impl crate::wire::SampleValue for $name {
+            fn any_sample() -> proptest::strategy::BoxedStrategy<Self> {
                 use proptest::prelude::*;
                 any::<$int>().prop_map(Self).boxed()
             }
         }
-        impl crate::wire::Wire for $name {
-            fn put(&self, w: &mut usher_core::Writer<'_>) {
-                self.0.put(w);
+        impl crate::wire::WireValue for $name {
+            fn write_to(&self, w: &mut usher_core::OctetWriter<'_>) {
+                self.0.write_to(w);
             }
-            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
-                $int::get(r).map(Self)
+            fn read_from(r: &mut usher_core::OctetReader<'_>) -> Result<Self, crate::wire::ValueError> {
+                $int::read_from(r).map(Self)
             }
         }
     };
@@ -274,19 +274,19 @@ macro_rules! sequence {
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub struct $name { $($(#[$doc])* pub $field: $type,)* }
         #[cfg(test)]
-        impl crate::wire::Sample for $name {
-            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+        impl crate::wire::SampleValue for $name {
+            fn any_sample() -> proptest::strategy::BoxedStrategy<Self> {
                 use proptest::prelude::*;
-                let members = ($(<$type as crate::wire::Sample>::sample(),)*);
+                let members = ($(<$type as crate::wire::SampleValue>::any_sample(),)*);
                 members.prop_map(|($($field,)*)| Self { $($field),* }).boxed()
             }
         }
-        impl crate::wire::Wire for $name {
-            fn put(&self, w: &mut usher_core::Writer<'_>) {
-                $(self.$field.put(w);)*
+        impl crate::wire::WireValue for $name {
+            fn write_to(&self, w: &mut usher_core::OctetWriter<'_>) {
+                $(self.$field.write_to(w);)*
             }
-            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
-                Ok(Self { $($field: crate::wire::Wire::get(r)?,)* })
+            fn read_from(r: &mut usher_core::OctetReader<'_>) -> Result<Self, crate::wire::ValueError> {
+                Ok(Self { $($field: crate::wire::WireValue::read_from(r)?,)* })
             }
         }
     };
@@ -300,25 +300,25 @@ macro_rules! choice {
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $name { $($(#[$doc])* $variant($type),)* }
         #[cfg(test)]
-        impl crate::wire::Sample for $name {
-            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+        impl crate::wire::SampleValue for $name {
+            fn any_sample() -> proptest::strategy::BoxedStrategy<Self> {
                 use proptest::prelude::*;
-                let variants = [$(<$type as crate::wire::Sample>::sample().prop_map(Self::$variant).boxed()),*];
+                let variants = [$(<$type as crate::wire::SampleValue>::any_sample().prop_map(Self::$variant).boxed()),*];
                 proptest::strategy::Union::new(variants).boxed()
             }
         }
-        impl crate::wire::Wire for $name {
-            fn put(&self, w: &mut usher_core::Writer<'_>) {
+        impl crate::wire::WireValue for $name {
+            fn write_to(&self, w: &mut usher_core::OctetWriter<'_>) {
                 match self {
                     $(Self::$variant(value) => {
-                        w.u8($octet);
-                        value.put(w);
+                        w.write_u8($octet);
+                        value.write_to(w);
                     })*
                 }
             }
-            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
-                match r.u8()? {
-                    $($octet => crate::wire::Wire::get(r).map(Self::$variant),)*
+            fn read_from(r: &mut usher_core::OctetReader<'_>) -> Result<Self, crate::wire::ValueError> {
+                match r.read_u8()? {
+                    $($octet => crate::wire::WireValue::read_from(r).map(Self::$variant),)*
                     other => Err(crate::wire::ValueError::Choice(other)),
                 }
             }
@@ -329,9 +329,9 @@ pub(crate) use choice;
 
 #[cfg(test)]
 mod samples {
-    use super::Sample;
+    use super::SampleValue;
     use crate::element::*;
-    use crate::handover::{NetworkType, Offer, TspContainer};
+    use crate::handover::{NetworkOffer, NetworkType, TspContainer};
     use crate::{LinkAddr, MihfId};
     use alloc::vec::Vec;
     use core::net::IpAddr;
@@ -340,8 +340,8 @@ mod samples {
 
     macro_rules! any {
         ($($type:ty),*) => {$(
-            impl Sample for $type {
-                fn sample() -> BoxedStrategy<Self> {
+            impl SampleValue for $type {
+                fn any_sample() -> BoxedStrategy<Self> {
                     any::<Self>().boxed()
                 }
             }
@@ -349,35 +349,35 @@ mod samples {
     }
     any!(u8, u16, u32, u64, i8, bool, [u8; 3], IpAddr);
 
-    impl<T: Sample + 'static> Sample for Vec<T> {
-        fn sample() -> BoxedStrategy<Self> {
-            vec(T::sample(), 0..4).boxed()
+    impl<T: SampleValue + 'static> SampleValue for Vec<T> {
+        fn any_sample() -> BoxedStrategy<Self> {
+            vec(T::any_sample(), 0..4).boxed()
         }
     }
-    impl<T: Sample + 'static> Sample for Option<T> {
-        fn sample() -> BoxedStrategy<Self> {
-            proptest::option::of(T::sample()).boxed()
+    impl<T: SampleValue + 'static> SampleValue for Option<T> {
+        fn any_sample() -> BoxedStrategy<Self> {
+            proptest::option::of(T::any_sample()).boxed()
         }
     }
-    impl<T: Sample + Clone + 'static> Sample for Offer<T> {
-        fn sample() -> BoxedStrategy<Self> {
+    impl<T: SampleValue + Clone + 'static> SampleValue for NetworkOffer<T> {
+        fn any_sample() -> BoxedStrategy<Self> {
             let has = any::<bool>().prop_map(Self::Has);
-            prop_oneof![Just(Self::Unsaid), has, T::sample().prop_map(Self::Is)].boxed()
+            prop_oneof![Just(Self::Unspecified), has, T::any_sample().prop_map(Self::Is)].boxed()
         }
     }
-    impl Sample for MihfId {
-        fn sample() -> BoxedStrategy<Self> {
+    impl SampleValue for MihfId {
+        fn any_sample() -> BoxedStrategy<Self> {
             vec(any::<u8>(), 0..=253).prop_map(|octets| Self::new(octets).unwrap()).boxed()
         }
     }
-    impl Sample for TspContainer {
-        fn sample() -> BoxedStrategy<Self> {
+    impl SampleValue for TspContainer {
+        fn any_sample() -> BoxedStrategy<Self> {
             let carrier = vec(any::<u8>(), 0..300).prop_map(Self::Carrier);
             prop_oneof![Just(Self::None), any::<u8>().prop_map(Self::Predefined), carrier].boxed()
         }
     }
-    impl Sample for LinkAddr {
-        fn sample() -> BoxedStrategy<Self> {
+    impl SampleValue for LinkAddr {
+        fn any_sample() -> BoxedStrategy<Self> {
             let octets = || vec(any::<u8>(), 0..9);
             let plmn = any::<[u8; 3]>;
             prop_oneof![
@@ -395,14 +395,20 @@ mod samples {
             .boxed()
         }
     }
-    impl Sample for ElementType {
-        fn sample() -> BoxedStrategy<Self> {
+    impl SampleValue for ElementType {
+        fn any_sample() -> BoxedStrategy<Self> {
             any::<u32>().prop_map(Self).boxed()
         }
     }
-    impl Sample for Query {
-        fn sample() -> BoxedStrategy<Self> {
-            (Sample::sample(), Sample::sample(), Sample::sample(), Sample::sample(), Sample::sample())
+    impl SampleValue for BinaryQuery {
+        fn any_sample() -> BoxedStrategy<Self> {
+            (
+                SampleValue::any_sample(),
+                SampleValue::any_sample(),
+                SampleValue::any_sample(),
+                SampleValue::any_sample(),
+                SampleValue::any_sample(),
+            )
                 .prop_map(|(technologies, networks, elements, limit, currency)| Self {
                     technologies,
                     networks,
@@ -413,23 +419,28 @@ mod samples {
                 .boxed()
         }
     }
-    impl Sample for PoaInfo {
-        fn sample() -> BoxedStrategy<Self> {
-            (Sample::sample(), Sample::sample())
+    impl SampleValue for PoaInfo {
+        fn any_sample() -> BoxedStrategy<Self> {
+            (SampleValue::any_sample(), SampleValue::any_sample())
                 .prop_map(|(address, location)| Self { address, location })
                 .boxed()
         }
     }
-    impl Sample for NetworkInfo {
-        fn sample() -> BoxedStrategy<Self> {
-            (Option::<NetworkType>::sample(), Sample::sample(), Sample::sample(), Sample::sample())
+    impl SampleValue for NetworkInfo {
+        fn any_sample() -> BoxedStrategy<Self> {
+            (
+                Option::<NetworkType>::any_sample(),
+                SampleValue::any_sample(),
+                SampleValue::any_sample(),
+                SampleValue::any_sample(),
+            )
                 .prop_map(|(network, operator, name, poas)| Self { network, operator, name, poas })
                 .boxed()
         }
     }
-    impl Sample for Networks {
-        fn sample() -> BoxedStrategy<Self> {
-            Vec::<NetworkInfo>::sample().prop_map(Self).boxed()
+    impl SampleValue for NetworkList {
+        fn any_sample() -> BoxedStrategy<Self> {
+            Vec::<NetworkInfo>::any_sample().prop_map(Self).boxed()
         }
     }
 }
@@ -451,35 +462,38 @@ mod tests {
             (65_663, &[0x82, 255, 255]),
         ] {
             let mut out = Vec::new();
-            put_length(&mut Writer::new(&mut out), n);
+            put_length(&mut OctetWriter::new(&mut out), n);
             assert_eq!(out, octets, "{n}");
             assert_eq!(length_octets(n), octets.len(), "{n}");
-            assert_eq!(get_length(&mut Reader::new(&out)), Ok(n));
+            assert_eq!(get_length(&mut OctetReader::new(&out)), Ok(n));
         }
     }
 
     #[test]
-    fn a_length_may_be_longer_than_needed_but_not_than_what_a_number_holds() {
-        assert_eq!(get_length(&mut Reader::new(&[0x81, 0])), Ok(128));
-        assert_eq!(get_length(&mut Reader::new(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(135));
-        assert!(matches!(get_length(&mut Reader::new(&[0x86, 1, 0, 0, 0, 0, 0])), Err(ValueError::Form(_))));
-        assert!(get_length(&mut Reader::new(&[0x82, 1])).is_err());
+    fn a_length_may_have_leading_zeros_but_must_fit_a_number() {
+        assert_eq!(get_length(&mut OctetReader::new(&[0x81, 0])), Ok(128));
+        assert_eq!(get_length(&mut OctetReader::new(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(135));
+        assert!(matches!(
+            get_length(&mut OctetReader::new(&[0x86, 1, 0, 0, 0, 0, 0])),
+            Err(ValueError::Form(_))
+        ));
+        assert!(get_length(&mut OctetReader::new(&[0x82, 1])).is_err());
     }
 
     #[test]
     fn a_list_longer_than_its_octets_is_refused_at_once() {
-        assert!(whole::<Vec<u8>>(&[0x84, 0xff, 0xff, 0xff, 0, 1]).is_err());
-        assert_eq!(whole::<Vec<u16>>(&[2, 0, 1, 0, 2]), Ok(alloc::vec![1, 2]));
-        assert_eq!(whole::<Vec<u16>>(&[1, 0, 1, 9]), Err(ValueError::Trailing(1)));
+        assert!(read_whole_value::<Vec<u8>>(&[0x84, 0xff, 0xff, 0xff, 0, 1]).is_err());
+        assert_eq!(read_whole_value::<Vec<u16>>(&[2, 0, 1, 0, 2]), Ok(alloc::vec![1, 2]));
+        assert_eq!(read_whole_value::<Vec<u16>>(&[1, 0, 1, 9]), Err(ValueError::Trailing(1)));
     }
 
     proptest! {
         #[test]
         fn lengths_are_read_as_written(n in 0usize..1 << 24) {
             let mut out = Vec::new();
-            put_length(&mut Writer::new(&mut out), n);
+            put_length(&mut OctetWriter::new(&mut out), n);
             prop_assert_eq!(out.len(), length_octets(n));
-            prop_assert_eq!(get_length(&mut Reader::new(&out)), Ok(n));
+            prop_assert_eq!(get_length(&mut OctetReader::new(&out)), Ok(n));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The other side: who is to be reached where (the Binding Cache, RFC 6275 §9.1).
 
-use crate::message::{BindingAcknowledgement, BindingUpdate, Lifetime, MobilityOption, Status};
-use crate::packet::{inner, outer};
+use crate::message::{BindingAcknowledgement, BindingLifetime, BindingStatus, BindingUpdate, MobilityOption};
+use crate::packet::{from_inner_address, to_inner_address};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -23,7 +23,7 @@ pub struct Binding {
 /// How an address proves that a station may be reached there.
 ///
 /// Nothing of a Binding Update says that its sender receives at the care-of address. An update that moves a flow is therefore
-/// answered first by [`Status::SEQUENCE_OUT_OF_WINDOW`] with a number drawn at random, and taken when it comes again from the
+/// answered first by [`BindingStatus::SEQUENCE_OUT_OF_WINDOW`] with a number drawn at random, and taken when it comes again from the
 /// same address with the number after that one. Whoever does as §11.7.3 says has it come again at once.
 ///
 /// The number is a keyed digest of the two addresses, the time and what was taken before: nothing is kept of it that others'
@@ -42,15 +42,15 @@ struct ProofAttempt {
     home: IpAddr,
     source: IpAddr,
     /// The sequence number of the update that was answered.
-    asked: u16,
-    at: Instant,
+    update_sequence: u16,
+    replied_at: Instant,
     /// Other wrong numbers since.
     misses: u8,
 }
 
 impl ProofAttempt {
     fn is_recent(&self, now: Instant) -> bool {
-        now.since(self.at) < GUESS
+        now.duration_since(self.replied_at) < CHALLENGE_INTERVAL
     }
 }
 
@@ -59,7 +59,7 @@ const ATTEMPTS: usize = 256;
 /// How long a number is good for, at least; at most for twice that.
 const CHALLENGE: Duration = Duration::from_secs(10);
 /// How soon an address is told its number again.
-const GUESS: Duration = Duration::from_secs(1);
+const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Wrong numbers that an address may send in that time before the right one is not taken either: it guesses, at 15 bits or
 /// more.
 const MISSES: u8 = 8;
@@ -84,10 +84,10 @@ enum ProofOutcome {
 
 impl AddressProver {
     /// The number for an address in one stretch of time.
-    fn number(&self, (home, source): (IpAddr, IpAddr), served: &ServedHome, stretch: u64) -> u16 {
-        let octets = |address| inner(address).octets();
-        let (taken, stretch) = (served.taken.to_be_bytes(), stretch.to_be_bytes());
-        let digest = hmac::sha256(&self.key, &[&octets(home), &octets(source), &taken, &stretch]);
+    fn challenge_number(&self, (home, source): (IpAddr, IpAddr), served: &ServedHome, stretch: u64) -> u16 {
+        let octets = |address| to_inner_address(address).octets();
+        let (taken, stretch) = (served.accepted_updates.to_be_bytes(), stretch.to_be_bytes());
+        let digest = hmac::hmac_sha256(&self.key, &[&octets(home), &octets(source), &taken, &stretch]);
         let drawn = u16::from_be_bytes([digest[0], digest[1]]);
         match served.binding {
             // Above the last one that was taken, or the station could not go on from it.
@@ -96,7 +96,7 @@ impl AddressProver {
         }
     }
 
-    fn judge(
+    fn check_proof(
         &mut self,
         now: Instant,
         ends: (IpAddr, IpAddr),
@@ -104,14 +104,14 @@ impl AddressProver {
         sequence: u16,
     ) -> ProofOutcome {
         let stretch = now.as_nanos() / CHALLENGE.as_nanos();
-        let number = self.number(ends, served, stretch);
-        let earlier = stretch.checked_sub(1).map(|stretch| self.number(ends, served, stretch));
+        let number = self.challenge_number(ends, served, stretch);
+        let earlier = stretch.checked_sub(1).map(|stretch| self.challenge_number(ends, served, stretch));
         let right = [Some(number), earlier].contains(&Some(sequence.wrapping_sub(1)));
         let place = self.attempts.iter().position(|attempt| (attempt.home, attempt.source) == ends);
         match place.and_then(|place| self.attempts.get_mut(place)).filter(|attempt| attempt.is_recent(now)) {
             Some(attempt) if right && attempt.misses >= MISSES => return ProofOutcome::Silence,
             Some(attempt) if !right => {
-                attempt.misses = attempt.misses.saturating_add((sequence != attempt.asked).into());
+                attempt.misses = attempt.misses.saturating_add((sequence != attempt.update_sequence).into());
                 return ProofOutcome::Silence;
             }
             _ => {}
@@ -124,7 +124,13 @@ impl AddressProver {
             self.attempts.pop_front();
         }
         let (home, source) = ends;
-        self.attempts.push_back(ProofAttempt { home, source, asked: sequence, at: now, misses: 0 });
+        self.attempts.push_back(ProofAttempt {
+            home,
+            source,
+            update_sequence: sequence,
+            replied_at: now,
+            misses: 0,
+        });
         ProofOutcome::Challenge(number)
     }
 }
@@ -135,7 +141,7 @@ struct ServedHome {
     /// The last binding, which may be over.
     binding: Option<Binding>,
     /// Updates that were taken: a number is good for one.
-    taken: u64,
+    accepted_updates: u64,
 }
 
 /// The bindings of the home addresses that this node serves: no more than these are ever kept.
@@ -158,7 +164,7 @@ impl BindingCache {
     pub fn with_proof(self, proof: Option<CareOfProof>) -> Self {
         let prover = proof.map(|CareOfProof { networks, mut rng }| AddressProver {
             networks,
-            key: rng.array(),
+            key: rng.random_array(),
             attempts: VecDeque::new(),
         });
         Self { prover, ..self }
@@ -166,7 +172,7 @@ impl BindingCache {
 
     /// Where a home address is to be reached now: at its care-of address, or at itself.
     #[must_use]
-    pub fn locate(&self, now: Instant, home: IpAddr) -> IpAddr {
+    pub fn current_address(&self, now: Instant, home: IpAddr) -> IpAddr {
         match self.served.get(&home.to_canonical()).and_then(|served| served.binding) {
             Some(binding) if binding.until > now => binding.care_of,
             _ => home,
@@ -179,7 +185,7 @@ impl BindingCache {
     ///
     /// An update for the home address itself, or with a lifetime of zero, removes the binding. Where there is none, or
     /// none any more, any sequence number is taken.
-    pub fn update(
+    pub fn apply_update(
         &mut self,
         now: Instant,
         home: IpAddr,
@@ -192,41 +198,47 @@ impl BindingCache {
             Some(BindingAcknowledgement { status, key_management: false, sequence, lifetime, options })
         };
         let Some(served) = self.served.get_mut(&home) else {
-            return answer(Status::NOT_HOME_AGENT, update.sequence, Lifetime(0));
+            return answer(BindingStatus::NOT_HOME_AGENT, update.sequence, BindingLifetime(0));
         };
         let live = served.binding.filter(|binding| binding.until > now);
         let stale = |b: &Binding| (update.sequence.wrapping_sub(b.sequence) as i16) <= 0;
         if let Some(last) = live.filter(stale) {
-            return answer(Status::SEQUENCE_OUT_OF_WINDOW, last.sequence, Lifetime(0));
+            return answer(BindingStatus::SEQUENCE_OUT_OF_WINDOW, last.sequence, BindingLifetime(0));
         }
         let alternate = update.options.iter().find_map(|option| match option {
             MobilityOption::AlternateCareOf(address) => Some(*address),
             _ => None,
         });
-        let care_of = outer(alternate.unwrap_or(inner(source)));
-        let granted = update.lifetime.min(Lifetime::within(self.longest));
-        let granted = if care_of == home { Lifetime(0) } else { granted };
-        let (before, after) =
-            (live.map_or(home, |live| live.care_of), if granted == Lifetime(0) { home } else { care_of });
+        let care_of = from_inner_address(alternate.unwrap_or(to_inner_address(source)));
+        let granted = update.lifetime.min(BindingLifetime::from_duration(self.longest));
+        let granted = if care_of == home { BindingLifetime(0) } else { granted };
+        let (before, after) = (
+            live.map_or(home, |live| live.care_of),
+            if granted == BindingLifetime(0) { home } else { care_of },
+        );
         if let Some(prover) = self.prover.as_mut().filter(|_| before != after) {
             let allowed = prover.networks.is_empty()
                 || after == home
                 || prover.networks.iter().any(|network| is_within(after, *network));
-            if !allowed || alternate.is_some_and(|alternate| outer(alternate) != outer(inner(source))) {
-                return answer(Status::PROHIBITED, update.sequence, Lifetime(0));
+            if !allowed
+                || alternate.is_some_and(|alternate| {
+                    from_inner_address(alternate) != from_inner_address(to_inner_address(source))
+                })
+            {
+                return answer(BindingStatus::PROHIBITED, update.sequence, BindingLifetime(0));
             }
-            match prover.judge(now, (home, source), served, update.sequence) {
+            match prover.check_proof(now, (home, source), served, update.sequence) {
                 ProofOutcome::Proven => {}
                 ProofOutcome::Challenge(number) => {
-                    return answer(Status::SEQUENCE_OUT_OF_WINDOW, number, Lifetime(0));
+                    return answer(BindingStatus::SEQUENCE_OUT_OF_WINDOW, number, BindingLifetime(0));
                 }
                 ProofOutcome::Silence => return None,
             }
         }
-        let until = now + granted.duration();
+        let until = now + granted.to_duration();
         let binding = Some(Binding { care_of, sequence: update.sequence, until });
-        *served = ServedHome { binding, taken: served.taken + 1 };
-        answer(Status::ACCEPTED, update.sequence, granted)
+        *served = ServedHome { binding, accepted_updates: served.accepted_updates + 1 };
+        answer(BindingStatus::ACCEPTED, update.sequence, granted)
     }
 }
 
@@ -234,190 +246,248 @@ impl BindingCache {
 mod tests {
     use super::*;
 
-    fn address(n: u8) -> IpAddr {
+    fn test_address(n: u8) -> IpAddr {
         [10, 0, n, 2].into()
     }
-    fn update(sequence: u16, lifetime: u16) -> BindingUpdate {
+    fn binding_update(sequence: u16, lifetime: u16) -> BindingUpdate {
         BindingUpdate {
             sequence,
             acknowledge: true,
             home_registration: true,
             link_local: false,
             key_management: false,
-            lifetime: Lifetime(lifetime),
+            lifetime: BindingLifetime(lifetime),
             options: Vec::new(),
         }
     }
-    fn secs(n: u64) -> Instant {
+    fn at_seconds(n: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(n)
     }
-    fn cache() -> BindingCache {
-        BindingCache::new(&[address(1)], Duration::from_secs(40))
+    fn test_cache() -> BindingCache {
+        BindingCache::new(&[test_address(1)], Duration::from_secs(40))
     }
 
     #[test]
     fn a_binding_holds_for_its_lifetime() {
-        let mut cache = cache();
-        assert_eq!(cache.locate(secs(0), address(1)), address(1));
-        let ack = cache.update(secs(0), address(1), address(2), &update(1, 5)).unwrap();
-        assert_eq!((ack.status, ack.sequence, ack.lifetime), (Status::ACCEPTED, 1, Lifetime(5)));
-        assert_eq!(cache.locate(secs(19), address(1)), address(2));
-        assert_eq!(cache.locate(secs(20), address(1)), address(1));
-        let ack = cache.update(secs(20), address(1), address(2), &update(2, 500)).unwrap();
-        assert_eq!(ack.lifetime, Lifetime(10));
-        assert_eq!(cache.locate(secs(59), address(1)), address(2));
+        let mut cache = test_cache();
+        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(1));
+        let ack = cache
+            .apply_update(at_seconds(0), test_address(1), test_address(2), &binding_update(1, 5))
+            .unwrap();
+        assert_eq!(
+            (ack.status, ack.sequence, ack.lifetime),
+            (BindingStatus::ACCEPTED, 1, BindingLifetime(5))
+        );
+        assert_eq!(cache.current_address(at_seconds(19), test_address(1)), test_address(2));
+        assert_eq!(cache.current_address(at_seconds(20), test_address(1)), test_address(1));
+        let ack = cache
+            .apply_update(at_seconds(20), test_address(1), test_address(2), &binding_update(2, 500))
+            .unwrap();
+        assert_eq!(ack.lifetime, BindingLifetime(10));
+        assert_eq!(cache.current_address(at_seconds(59), test_address(1)), test_address(2));
     }
 
     #[test]
     fn coming_home_ends_it() {
-        let mut cache = cache();
-        cache.update(secs(0), address(1), address(2), &update(1, 5));
-        let ack = cache.update(secs(1), address(1), address(1), &update(2, 5)).unwrap();
-        assert_eq!((ack.status, ack.lifetime), (Status::ACCEPTED, Lifetime(0)));
-        assert_eq!(cache.locate(secs(1), address(1)), address(1));
-        cache.update(secs(1), address(1), address(2), &update(3, 0));
-        assert_eq!(cache.locate(secs(1), address(1)), address(1));
+        let mut cache = test_cache();
+        cache.apply_update(at_seconds(0), test_address(1), test_address(2), &binding_update(1, 5));
+        let ack = cache
+            .apply_update(at_seconds(1), test_address(1), test_address(1), &binding_update(2, 5))
+            .unwrap();
+        assert_eq!((ack.status, ack.lifetime), (BindingStatus::ACCEPTED, BindingLifetime(0)));
+        assert_eq!(cache.current_address(at_seconds(1), test_address(1)), test_address(1));
+        cache.apply_update(at_seconds(1), test_address(1), test_address(2), &binding_update(3, 0));
+        assert_eq!(cache.current_address(at_seconds(1), test_address(1)), test_address(1));
     }
 
     #[test]
     fn numbers_rise_modulo_their_width() {
-        let mut cache = cache();
-        cache.update(secs(0), address(1), address(2), &update(65_535, 5));
+        let mut cache = test_cache();
+        cache.apply_update(at_seconds(0), test_address(1), test_address(2), &binding_update(65_535, 5));
         for low in [65_535, 65_000, 32_768] {
-            let ack = cache.update(secs(0), address(1), address(3), &update(low, 5)).unwrap();
-            assert_eq!((ack.status, ack.sequence), (Status::SEQUENCE_OUT_OF_WINDOW, 65_535));
+            let ack = cache
+                .apply_update(at_seconds(0), test_address(1), test_address(3), &binding_update(low, 5))
+                .unwrap();
+            assert_eq!((ack.status, ack.sequence), (BindingStatus::SEQUENCE_OUT_OF_WINDOW, 65_535));
         }
-        let ack = cache.update(secs(0), address(1), address(3), &update(0, 5)).unwrap();
-        assert_eq!(ack.status, Status::ACCEPTED);
-        assert_eq!(cache.locate(secs(0), address(1)), address(3));
+        let ack = cache
+            .apply_update(at_seconds(0), test_address(1), test_address(3), &binding_update(0, 5))
+            .unwrap();
+        assert_eq!(ack.status, BindingStatus::ACCEPTED);
+        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(3));
     }
 
     #[test]
     fn without_a_binding_any_number_will_do() {
-        let mut cache = cache();
+        let mut cache = test_cache();
         let mut status = |at, sequence, lifetime| {
-            let ack = cache.update(secs(at), address(1), address(2), &update(sequence, lifetime)).unwrap();
+            let ack = cache
+                .apply_update(
+                    at_seconds(at),
+                    test_address(1),
+                    test_address(2),
+                    &binding_update(sequence, lifetime),
+                )
+                .unwrap();
             (ack.status, ack.sequence)
         };
-        assert_eq!(status(0, 700, 5), (Status::ACCEPTED, 700));
-        assert_eq!(status(19, 600, 5), (Status::SEQUENCE_OUT_OF_WINDOW, 700));
-        assert_eq!(status(20, 600, 5), (Status::ACCEPTED, 600));
-        assert_eq!(status(21, 601, 0), (Status::ACCEPTED, 601));
-        assert_eq!(status(21, 500, 5), (Status::ACCEPTED, 500));
+        assert_eq!(status(0, 700, 5), (BindingStatus::ACCEPTED, 700));
+        assert_eq!(status(19, 600, 5), (BindingStatus::SEQUENCE_OUT_OF_WINDOW, 700));
+        assert_eq!(status(20, 600, 5), (BindingStatus::ACCEPTED, 600));
+        assert_eq!(status(21, 601, 0), (BindingStatus::ACCEPTED, 601));
+        assert_eq!(status(21, 500, 5), (BindingStatus::ACCEPTED, 500));
     }
 
     #[test]
     fn strangers_are_not_served() {
-        let mut cache = cache();
-        let ack = cache.update(secs(0), address(7), address(2), &update(1, 5)).unwrap();
-        assert_eq!(ack.status, Status::NOT_HOME_AGENT);
-        assert_eq!(cache.locate(secs(0), address(7)), address(7));
+        let mut cache = test_cache();
+        let ack = cache
+            .apply_update(at_seconds(0), test_address(7), test_address(2), &binding_update(1, 5))
+            .unwrap();
+        assert_eq!(ack.status, BindingStatus::NOT_HOME_AGENT);
+        assert_eq!(cache.current_address(at_seconds(0), test_address(7)), test_address(7));
     }
 
     #[test]
     fn the_option_names_another_care_of_address() {
-        let mut cache = cache();
-        let mut update = update(1, 5);
-        update.options.push(MobilityOption::AlternateCareOf(inner(address(4))));
-        cache.update(secs(0), address(1), address(2), &update);
-        assert_eq!(cache.locate(secs(0), address(1)), address(4));
+        let mut cache = test_cache();
+        let mut update = binding_update(1, 5);
+        update.options.push(MobilityOption::AlternateCareOf(to_inner_address(test_address(4))));
+        cache.apply_update(at_seconds(0), test_address(1), test_address(2), &update);
+        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(4));
     }
 
     #[test]
-    fn an_address_is_believed_when_it_repeats_a_number_and_is_of_its_networks() {
+    fn a_care_of_address_needs_its_number_and_an_allowed_network() {
         let proof = CareOfProof {
-            networks: [(address(2), 24), (address(4), 24)].into(),
+            networks: [(test_address(2), 24), (test_address(4), 24)].into(),
             rng: SecureRng::from_seed([3; 32]),
         };
-        let mut cache = cache().with_proof(Some(proof));
+        let mut cache = test_cache().with_proof(Some(proof));
         let mut give = |at, from, update: &BindingUpdate| {
-            let ack = cache.update(secs(at), address(1), address(from), update);
-            (ack.map(|ack| (ack.status, ack.sequence)), cache.locate(secs(at), address(1)))
+            let ack = cache.apply_update(at_seconds(at), test_address(1), test_address(from), update);
+            (
+                ack.map(|ack| (ack.status, ack.sequence)),
+                cache.current_address(at_seconds(at), test_address(1)),
+            )
         };
-        let (Some((Status::SEQUENCE_OUT_OF_WINDOW, n)), home) = give(0, 2, &update(1, 9)) else { panic!() };
-        assert_eq!(home, address(1));
-        let next = n.wrapping_add(1);
-        assert_eq!(give(0, 4, &update(next, 9)).1, address(1), "the number was for another address");
-        assert_eq!(give(0, 2, &update(next, 9)), (Some((Status::ACCEPTED, next)), address(2)));
-        let prohibited = Some((Status::PROHIBITED, next.wrapping_add(1)));
-        assert_eq!(give(1, 7, &update(next.wrapping_add(1), 9)), (prohibited, address(2)));
-        let mut elsewhere = update(next.wrapping_add(1), 9);
-        elsewhere.options.push(MobilityOption::AlternateCareOf(inner(address(4))));
-        assert_eq!(give(1, 2, &elsewhere), (prohibited, address(2)), "it proves its own address alone");
-        // Whoever forges the station's address cannot end its binding.
-        let (Some((Status::SEQUENCE_OUT_OF_WINDOW, n)), at) = give(2, 2, &update(next.wrapping_add(1), 0))
+        let (Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)), home) = give(0, 2, &binding_update(1, 9))
         else {
             panic!()
         };
-        assert_eq!(at, address(2));
+        assert_eq!(home, test_address(1));
+        let next = n.wrapping_add(1);
+        assert_eq!(
+            give(0, 4, &binding_update(next, 9)).1,
+            test_address(1),
+            "the number was for another address"
+        );
+        assert_eq!(
+            give(0, 2, &binding_update(next, 9)),
+            (Some((BindingStatus::ACCEPTED, next)), test_address(2))
+        );
+        let prohibited = Some((BindingStatus::PROHIBITED, next.wrapping_add(1)));
+        assert_eq!(give(1, 7, &binding_update(next.wrapping_add(1), 9)), (prohibited, test_address(2)));
+        let mut elsewhere = binding_update(next.wrapping_add(1), 9);
+        elsewhere.options.push(MobilityOption::AlternateCareOf(to_inner_address(test_address(4))));
+        assert_eq!(give(1, 2, &elsewhere), (prohibited, test_address(2)), "it proves its own address alone");
+        // Whoever forges the station's address cannot end its binding.
+        let (Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)), at) =
+            give(2, 2, &binding_update(next.wrapping_add(1), 0))
+        else {
+            panic!()
+        };
+        assert_eq!(at, test_address(2));
         assert!((n.wrapping_sub(next) as i16) > 0, "the station can go on from there");
         let end = n.wrapping_add(1);
-        assert_eq!(give(2, 2, &update(end, 0)), (Some((Status::ACCEPTED, end)), address(1)));
+        assert_eq!(
+            give(2, 2, &binding_update(end, 0)),
+            (Some((BindingStatus::ACCEPTED, end)), test_address(1))
+        );
     }
 
     #[test]
     fn guesses_at_numbers_are_few_and_cost_a_bounded_table() {
         let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-        let mut cache = cache().with_proof(Some(proof));
+        let mut cache = test_cache().with_proof(Some(proof));
         let answers = (0..=u16::MAX)
-            .filter(|n| cache.update(secs(0), address(1), address(2), &update(*n, 9)).is_some())
+            .filter(|n| {
+                cache
+                    .apply_update(at_seconds(0), test_address(1), test_address(2), &binding_update(*n, 9))
+                    .is_some()
+            })
             .count();
         assert_eq!(answers, 1, "one number in a second, which so many updates spend");
-        assert_eq!(cache.locate(secs(0), address(1)), address(1));
+        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(1));
         for n in 0..9999_u32 {
             let from = IpAddr::from(n.to_be_bytes());
-            let _ = cache.update(secs(1), address(1), from, &update(1, 9));
+            let _ = cache.apply_update(at_seconds(1), test_address(1), from, &binding_update(1, 9));
         }
         assert_eq!(cache.prover.unwrap().attempts.len(), ATTEMPTS);
     }
 
     /// Whoever forges a station's new address does not keep it from moving.
     #[test]
-    fn wrong_numbers_from_a_stations_address_do_not_spend_its_number() {
+    fn forged_numbers_do_not_spend_the_number_of_a_station() {
         let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-        let mut cache = cache().with_proof(Some(proof));
+        let mut cache = test_cache().with_proof(Some(proof));
         let mut give = |ms, sequence| {
             let now = Instant::ZERO + Duration::from_millis(ms);
-            let ack = cache.update(now, address(1), address(2), &update(sequence, 9));
+            let ack = cache.apply_update(now, test_address(1), test_address(2), &binding_update(sequence, 9));
             ack.map(|ack| (ack.status, ack.sequence))
         };
-        let Some((Status::SEQUENCE_OUT_OF_WINDOW, n)) = give(0, 7) else { panic!() };
+        let Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)) = give(0, 7) else { panic!() };
         for forged in 0..7 {
             assert_eq!(give(10 * (forged + 1), n.wrapping_sub(forged as u16)), None);
         }
         let right = n.wrapping_add(1);
-        assert_eq!(give(80, right), Some((Status::ACCEPTED, right)));
+        assert_eq!(give(80, right), Some((BindingStatus::ACCEPTED, right)));
         // More of them do, for as long as it takes until the address is told a number again.
-        assert!(matches!(give(90, right.wrapping_add(1)), Some((Status::ACCEPTED, _))), "a refreshment");
+        assert!(
+            matches!(give(90, right.wrapping_add(1)), Some((BindingStatus::ACCEPTED, _))),
+            "a refreshment"
+        );
         let mut give = |ms, from, update: &BindingUpdate| {
             let now = Instant::ZERO + Duration::from_millis(ms);
-            let ack = cache.update(now, address(1), address(from), update);
+            let ack = cache.apply_update(now, test_address(1), test_address(from), update);
             ack.map(|ack| (ack.status, ack.sequence))
         };
         let next = right.wrapping_add(2);
-        let Some((Status::SEQUENCE_OUT_OF_WINDOW, n)) = give(100, 3, &update(next, 9)) else { panic!() };
+        let Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)) = give(100, 3, &binding_update(next, 9)) else {
+            panic!()
+        };
         for forged in 0..8 {
-            assert_eq!(give(101, 3, &update(n.wrapping_sub(forged), 9)), None);
+            assert_eq!(give(101, 3, &binding_update(n.wrapping_sub(forged), 9)), None);
         }
-        assert_eq!(give(102, 3, &update(n.wrapping_add(1), 9)), None);
-        let Some((Status::SEQUENCE_OUT_OF_WINDOW, n)) = give(1100, 3, &update(next, 9)) else { panic!() };
-        assert!(matches!(give(1101, 3, &update(n.wrapping_add(1), 9)), Some((Status::ACCEPTED, _))));
+        assert_eq!(give(102, 3, &binding_update(n.wrapping_add(1), 9)), None);
+        let Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)) = give(1100, 3, &binding_update(next, 9)) else {
+            panic!()
+        };
+        assert!(matches!(
+            give(1101, 3, &binding_update(n.wrapping_add(1), 9)),
+            Some((BindingStatus::ACCEPTED, _))
+        ));
     }
 
     /// However many addresses somebody forges between a number and its repetition.
     #[test]
     fn other_addresses_do_not_displace_a_number() {
-        for home in [address(1), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])] {
+        for home in [test_address(1), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])] {
             let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
             let mut cache = BindingCache::new(&[home], Duration::from_secs(40)).with_proof(Some(proof));
-            let ack = cache.update(secs(0), home, address(2), &update(7, 9)).unwrap();
+            let ack =
+                cache.apply_update(at_seconds(0), home, test_address(2), &binding_update(7, 9)).unwrap();
             for n in 0..1000_u32 {
                 let from = IpAddr::from((0xc000_0000 + n).to_be_bytes());
-                assert!(cache.update(secs(0), home, from, &update(1, 9)).is_some());
+                assert!(cache.apply_update(at_seconds(0), home, from, &binding_update(1, 9)).is_some());
             }
             let next = ack.sequence.wrapping_add(1);
-            let ack = cache.update(secs(0), home, address(2), &update(next, 9)).unwrap();
-            assert_eq!((ack.status, cache.locate(secs(0), home)), (Status::ACCEPTED, address(2)));
+            let ack =
+                cache.apply_update(at_seconds(0), home, test_address(2), &binding_update(next, 9)).unwrap();
+            assert_eq!(
+                (ack.status, cache.current_address(at_seconds(0), home)),
+                (BindingStatus::ACCEPTED, test_address(2))
+            );
         }
     }
 
@@ -425,29 +495,35 @@ mod tests {
     #[test]
     fn a_number_is_good_for_one_update_and_some_seconds() {
         let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-        let mut cache = cache().with_proof(Some(proof));
+        let mut cache = test_cache().with_proof(Some(proof));
         let give = |cache: &mut BindingCache, at, sequence, lifetime| {
-            let ack = cache.update(secs(at), address(1), address(2), &update(sequence, lifetime));
+            let ack = cache.apply_update(
+                at_seconds(at),
+                test_address(1),
+                test_address(2),
+                &binding_update(sequence, lifetime),
+            );
             ack.map(|ack| (ack.status, ack.sequence))
         };
         let number = |cache: &mut BindingCache, at| match give(cache, at, 7, 9) {
-            Some((Status::SEQUENCE_OUT_OF_WINDOW, number)) => number,
+            Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, number)) => number,
             other => panic!("{other:?}"),
         };
         let first = number(&mut cache, 9).wrapping_add(1);
-        assert_ne!(give(&mut cache, 20, first, 9), Some((Status::ACCEPTED, first)), "too late");
+        assert_ne!(give(&mut cache, 20, first, 9), Some((BindingStatus::ACCEPTED, first)), "too late");
         let next = number(&mut cache, 29).wrapping_add(1);
-        assert_eq!(give(&mut cache, 39, next, 9), Some((Status::ACCEPTED, next)));
+        assert_eq!(give(&mut cache, 39, next, 9), Some((BindingStatus::ACCEPTED, next)));
         // It ends the binding, by a number of its own; what it had sent before comes again.
-        let Some((Status::SEQUENCE_OUT_OF_WINDOW, end)) = give(&mut cache, 39, next.wrapping_add(1), 0)
+        let Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, end)) =
+            give(&mut cache, 39, next.wrapping_add(1), 0)
         else {
             panic!()
         };
         let end = end.wrapping_add(1);
-        assert_eq!(give(&mut cache, 39, end, 0), Some((Status::ACCEPTED, end)));
+        assert_eq!(give(&mut cache, 39, end, 0), Some((BindingStatus::ACCEPTED, end)));
         for old in [next, end] {
-            assert_ne!(give(&mut cache, 39, old, 9), Some((Status::ACCEPTED, old)), "a copy");
+            assert_ne!(give(&mut cache, 39, old, 9), Some((BindingStatus::ACCEPTED, old)), "a copy");
         }
-        assert_eq!(cache.locate(secs(39), address(1)), address(1));
+        assert_eq!(cache.current_address(at_seconds(39), test_address(1)), test_address(1));
     }
 }

@@ -1,13 +1,13 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
-use crate::Packet;
+use crate::MobilityPacket;
 use alloc::vec::Vec;
 
 /// Parses octets; what is a packet is written again and must say the same.
 #[must_use]
-pub fn packet(octets: &[u8]) -> bool {
-    let Ok(packet) = Packet::parse(octets) else { return true };
+pub fn check_packet(octets: &[u8]) -> bool {
+    let Ok(packet) = MobilityPacket::parse(octets) else { return true };
     let mut out = Vec::new();
     packet.emit(&mut out);
-    Packet::parse(&out).is_ok_and(|again| again == packet)
+    MobilityPacket::parse(&out).is_ok_and(|again| again == packet)
 }

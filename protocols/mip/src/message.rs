@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv6Addr;
-use usher_core::{Duration, Reader, Truncated, Writer};
+use usher_core::{Duration, OctetReader, OctetWriter, TruncatedError};
 
 /// Options that a message may have: a limit of this implementation, within which a message of the longest options has
 /// a length that the header can say.
@@ -23,7 +23,7 @@ pub(crate) const CHECKSUM_AT: usize = 4;
 pub enum MessageError {
     /// They end too early.
     #[error(transparent)]
-    Truncated(#[from] Truncated),
+    Truncated(#[from] TruncatedError),
     /// The inner header is not IPv6's.
     #[error("IP version {0}, not 6")]
     NotIpv6(u8),
@@ -52,30 +52,30 @@ pub enum MessageError {
 
 /// How long a binding holds, in units of four seconds (§6.1.7). Zero asks for its removal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Lifetime(pub u16);
+pub struct BindingLifetime(pub u16);
 
-impl Lifetime {
+impl BindingLifetime {
     /// The longest lifetime that is not longer than `d`.
     #[must_use]
-    pub const fn within(d: Duration) -> Self {
+    pub const fn from_duration(d: Duration) -> Self {
         let units = d.as_secs() / 4;
         Self(if units > u16::MAX as u64 { u16::MAX } else { units as u16 })
     }
     /// As a time.
     #[must_use]
-    pub const fn duration(self) -> Duration {
+    pub const fn to_duration(self) -> Duration {
         Duration::from_secs(self.0 as u64 * 4)
     }
 }
 
 /// What became of a Binding Update (§6.1.8). Values below 128 are acceptance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Status(pub u8);
+pub struct BindingStatus(pub u8);
 
 /// Declares the statuses: number and name in print.
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal,)*) => {
-        impl Status {
+        impl BindingStatus {
             $($(#[$doc])* pub const $name: Self = Self($octet);)*
             const fn name(self) -> Option<&'static str> {
                 match self.0 { $($octet => Some($print),)* _ => None }
@@ -101,7 +101,7 @@ statuses! {
     SEQUENCE_OUT_OF_WINDOW = 135 "sequence number out of window",
 }
 
-impl Status {
+impl BindingStatus {
     /// True for a binding that was taken.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
@@ -109,7 +109,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for BindingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.write_str(name),
@@ -117,7 +117,7 @@ impl fmt::Display for Status {
         }
     }
 }
-impl fmt::Debug for Status {
+impl fmt::Debug for BindingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -169,7 +169,7 @@ pub struct BindingUpdate {
     /// K: the IPsec associations move along.
     pub key_management: bool,
     /// How long the binding shall hold.
-    pub lifetime: Lifetime,
+    pub lifetime: BindingLifetime,
     /// Options, without padding; at most [`MAX_OPTIONS`].
     pub options: Vec<MobilityOption>,
 }
@@ -178,44 +178,45 @@ pub struct BindingUpdate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingAcknowledgement {
     /// What became of the update.
-    pub status: Status,
+    pub status: BindingStatus,
     /// K: the IPsec associations move along.
     pub key_management: bool,
-    /// The update's sequence number; with [`Status::SEQUENCE_OUT_OF_WINDOW`] the last one that was taken.
+    /// The update's sequence number; with [`BindingStatus::SEQUENCE_OUT_OF_WINDOW`] the last one that was taken.
     pub sequence: u16,
     /// How long the binding holds.
-    pub lifetime: Lifetime,
+    pub lifetime: BindingLifetime,
     /// Options, without padding; at most [`MAX_OPTIONS`].
     pub options: Vec<MobilityOption>,
 }
 
 /// A Mobility Header message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum MobilityMessage {
     /// Reach me there.
     Update(BindingUpdate),
     /// What became of that.
     Acknowledgement(BindingAcknowledgement),
 }
 
-impl Message {
+impl MobilityMessage {
     /// Reads a Mobility Header whose checksum has been judged.
     pub(crate) fn parse(octets: &[u8]) -> Result<Self, MessageError> {
-        let mut r = Reader::new(octets);
-        let (payload, units, kind) = (r.u8()?, r.u8()?, r.u8()?);
+        let mut r = OctetReader::new(octets);
+        let (payload, units, kind) = (r.read_u8()?, r.read_u8()?, r.read_u8()?);
         if payload != NO_NEXT_HEADER {
             return Err(MessageError::Payload(payload));
         }
-        r.bytes(3)?;
+        r.read_bytes(3)?;
         let length = (usize::from(units) + 1) * 8;
         let trailing = octets.len().saturating_sub(length);
         if trailing > 0 {
             return Err(MessageError::Trailing(trailing));
         }
-        let mut r = r.sub(length - HEADER)?;
+        let mut r = r.sub_reader(length - HEADER)?;
         match kind {
             BINDING_UPDATE => {
-                let (sequence, flags, lifetime) = (r.u16()?, r.u16()?, Lifetime(r.u16()?));
+                let (sequence, flags, lifetime) =
+                    (r.read_u16()?, r.read_u16()?, BindingLifetime(r.read_u16()?));
                 Ok(Self::Update(BindingUpdate {
                     sequence,
                     acknowledge: flags & 0x8000 != 0,
@@ -223,18 +224,18 @@ impl Message {
                     link_local: flags & 0x2000 != 0,
                     key_management: flags & 0x1000 != 0,
                     lifetime,
-                    options: options(r)?,
+                    options: read_options(r)?,
                 }))
             }
             BINDING_ACKNOWLEDGEMENT => {
-                let (status, flags) = (Status(r.u8()?), r.u8()?);
-                let (sequence, lifetime) = (r.u16()?, Lifetime(r.u16()?));
+                let (status, flags) = (BindingStatus(r.read_u8()?), r.read_u8()?);
+                let (sequence, lifetime) = (r.read_u16()?, BindingLifetime(r.read_u16()?));
                 Ok(Self::Acknowledgement(BindingAcknowledgement {
                     status,
                     key_management: flags & 0x80 != 0,
                     sequence,
                     lifetime,
-                    options: options(r)?,
+                    options: read_options(r)?,
                 }))
             }
             other => Err(MessageError::UnknownType(other)),
@@ -243,8 +244,8 @@ impl Message {
 
     /// Appends the Mobility Header, its checksum zero.
     pub(crate) fn emit(&self, buf: &mut Vec<u8>) {
-        let mut w = Writer::new(buf);
-        w.u8(NO_NEXT_HEADER).u8(0);
+        let mut w = OctetWriter::new(buf);
+        w.write_u8(NO_NEXT_HEADER).write_u8(0);
         let options = match self {
             Self::Update(update) => {
                 let flag = |set: bool, bit: u16| if set { bit } else { 0 };
@@ -252,36 +253,43 @@ impl Message {
                     | flag(update.home_registration, 0x4000)
                     | flag(update.link_local, 0x2000)
                     | flag(update.key_management, 0x1000);
-                w.u8(BINDING_UPDATE).u8(0).u16(0).u16(update.sequence).u16(flags).u16(update.lifetime.0);
+                w.write_u8(BINDING_UPDATE)
+                    .write_u8(0)
+                    .write_u16(0)
+                    .write_u16(update.sequence)
+                    .write_u16(flags)
+                    .write_u16(update.lifetime.0);
                 &update.options
             }
             Self::Acknowledgement(ack) => {
-                w.u8(BINDING_ACKNOWLEDGEMENT).u8(0).u16(0).u8(ack.status.0);
-                w.u8(if ack.key_management { 0x80 } else { 0 }).u16(ack.sequence).u16(ack.lifetime.0);
+                w.write_u8(BINDING_ACKNOWLEDGEMENT).write_u8(0).write_u16(0).write_u8(ack.status.0);
+                w.write_u8(if ack.key_management { 0x80 } else { 0 })
+                    .write_u16(ack.sequence)
+                    .write_u16(ack.lifetime.0);
                 &ack.options
             }
         };
         for option in options.iter().take(MAX_OPTIONS) {
             let (modulus, remainder) = option.alignment();
-            pad(&mut w, modulus, remainder);
+            pad_to_offset(&mut w, modulus, remainder);
             emit_option(&mut w, option);
         }
-        pad(&mut w, 8, 0);
+        pad_to_offset(&mut w, 8, 0);
         let length = (w.len() / 8 - 1) as u8;
-        w.patch(1, &[length]);
+        w.overwrite_at(1, &[length]);
     }
 }
 
 /// Reads the options that are left.
-fn options(mut r: Reader<'_>) -> Result<Vec<MobilityOption>, MessageError> {
+fn read_options(mut r: OctetReader<'_>) -> Result<Vec<MobilityOption>, MessageError> {
     let mut options = Vec::new();
     while !r.is_empty() {
-        let kind = r.u8()?;
+        let kind = r.read_u8()?;
         if kind == PAD_1 {
             continue;
         }
-        let length = usize::from(r.u8()?);
-        let data = r.bytes(length)?;
+        let length = usize::from(r.read_u8()?);
+        let data = r.read_bytes(length)?;
         let wrong = MessageError::OptionLength(kind, length);
         let option = match kind {
             PAD_N => continue,
@@ -302,23 +310,27 @@ fn options(mut r: Reader<'_>) -> Result<Vec<MobilityOption>, MessageError> {
     Ok(options)
 }
 
-fn emit_option(w: &mut Writer<'_>, option: &MobilityOption) {
+fn emit_option(w: &mut OctetWriter<'_>, option: &MobilityOption) {
     match option {
-        MobilityOption::RefreshAdvice(interval) => w.u8(REFRESH_ADVICE).u8(2).u16(*interval),
-        MobilityOption::AlternateCareOf(address) => w.u8(ALTERNATE_CARE_OF).u8(16).bytes(&address.octets()),
+        MobilityOption::RefreshAdvice(interval) => {
+            w.write_u8(REFRESH_ADVICE).write_u8(2).write_u16(*interval)
+        }
+        MobilityOption::AlternateCareOf(address) => {
+            w.write_u8(ALTERNATE_CARE_OF).write_u8(16).write_bytes(&address.octets())
+        }
         MobilityOption::Other { kind, data } => {
             let data = &data[..data.len().min(255)];
-            w.u8(*kind).u8(data.len() as u8).bytes(data)
+            w.write_u8(*kind).write_u8(data.len() as u8).write_bytes(data)
         }
     };
 }
 
 /// Pads to an offset of this remainder (§6.2.2, §6.2.3).
-fn pad(w: &mut Writer<'_>, modulus: usize, remainder: usize) {
+fn pad_to_offset(w: &mut OctetWriter<'_>, modulus: usize, remainder: usize) {
     let missing = (modulus + remainder - w.len() % modulus) % modulus;
     if missing == 1 {
-        w.u8(PAD_1);
+        w.write_u8(PAD_1);
     } else if missing > 1 {
-        w.u8(PAD_N).u8(missing as u8 - 2).zeros(missing - 2);
+        w.write_u8(PAD_N).write_u8(missing as u8 - 2).write_zeros(missing - 2);
     }
 }

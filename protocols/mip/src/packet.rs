@@ -1,9 +1,9 @@
 //! What a datagram carries: an IPv6 header and a Mobility Header.
 
-use crate::message::{CHECKSUM_AT, Message, MessageError};
+use crate::message::{CHECKSUM_AT, MessageError, MobilityMessage};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// The protocol number of the Mobility Header.
 const MOBILITY: u8 = 135;
@@ -14,47 +14,48 @@ const HOP_LIMIT: u8 = 64;
 /// A Mobility Header message with the inner IPv6 header's addresses: a Binding Update's source, and an
 /// acknowledgement's destination, is the station's home address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Packet {
+pub struct MobilityPacket {
     /// Who says it.
     pub source: Ipv6Addr,
     /// To whom.
     pub destination: Ipv6Addr,
     /// What is said.
-    pub message: Message,
+    pub message: MobilityMessage,
 }
 
-impl Packet {
+impl MobilityPacket {
     /// Reads a datagram's payload. Traffic class, flow label and hop limit of the inner header are passed over.
     ///
     /// # Errors
     /// See [`MessageError`]; the receiver drops it (§9.2).
     pub fn parse(octets: &[u8]) -> Result<Self, MessageError> {
-        let mut r = Reader::new(octets);
-        let version = r.array::<4>()?[0] >> 4;
+        let mut r = OctetReader::new(octets);
+        let version = r.read_array::<4>()?[0] >> 4;
         if version != 6 {
             return Err(MessageError::NotIpv6(version));
         }
-        let (length, next) = (usize::from(r.u16()?), r.u8()?);
+        let (length, next) = (usize::from(r.read_u16()?), r.read_u8()?);
         if next != MOBILITY {
             return Err(MessageError::NotMobility(next));
         }
-        r.u8()?;
-        let (source, destination) = (Ipv6Addr::from(r.array::<16>()?), Ipv6Addr::from(r.array::<16>()?));
-        let header = r.bytes(length)?;
+        r.read_u8()?;
+        let (source, destination) =
+            (Ipv6Addr::from(r.read_array::<16>()?), Ipv6Addr::from(r.read_array::<16>()?));
+        let header = r.read_bytes(length)?;
         if !r.is_empty() {
             return Err(MessageError::Trailing(r.remaining()));
         }
         if checksum(source, destination, header) != 0 {
             return Err(MessageError::Checksum);
         }
-        Ok(Self { source, destination, message: Message::parse(header)? })
+        Ok(Self { source, destination, message: MobilityMessage::parse(header)? })
     }
 
     /// Appends the payload of a datagram.
     pub fn emit(&self, buf: &mut Vec<u8>) {
-        let mut w = Writer::new(buf);
-        w.u32(6 << 28).u16(0).u8(MOBILITY).u8(HOP_LIMIT);
-        w.bytes(&self.source.octets()).bytes(&self.destination.octets());
+        let mut w = OctetWriter::new(buf);
+        w.write_u32(6 << 28).write_u16(0).write_u8(MOBILITY).write_u8(HOP_LIMIT);
+        w.write_bytes(&self.source.octets()).write_bytes(&self.destination.octets());
         let start = buf.len();
         self.message.emit(buf);
         let sum = checksum(self.source, self.destination, &buf[start..]);
@@ -81,38 +82,44 @@ fn checksum(source: Ipv6Addr, destination: Ipv6Addr, header: &[u8]) -> u16 {
 
 /// An address as the inner header holds it: one of IPv4 as IPv4-mapped (RFC 4291 §2.5.5.2).
 #[must_use]
-pub const fn inner(address: IpAddr) -> Ipv6Addr {
+pub const fn to_inner_address(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     }
 }
 
-/// The address that [`inner`] wrote.
+/// The address that [`to_inner_address`] wrote.
 #[must_use]
-pub const fn outer(address: Ipv6Addr) -> IpAddr {
+pub const fn from_inner_address(address: Ipv6Addr) -> IpAddr {
     address.to_canonical()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{BindingAcknowledgement, BindingUpdate, Lifetime, MobilityOption, Status};
+    use crate::message::{
+        BindingAcknowledgement, BindingLifetime, BindingStatus, BindingUpdate, MobilityOption,
+    };
     use proptest::prelude::*;
 
-    fn update(options: Vec<MobilityOption>) -> Packet {
-        let message = Message::Update(BindingUpdate {
+    fn update_packet(options: Vec<MobilityOption>) -> MobilityPacket {
+        let message = MobilityMessage::Update(BindingUpdate {
             sequence: 0x0102,
             acknowledge: true,
             home_registration: true,
             link_local: false,
             key_management: false,
-            lifetime: Lifetime(105),
+            lifetime: BindingLifetime(105),
             options,
         });
-        Packet { source: inner([10, 0, 1, 2].into()), destination: inner([10, 0, 9, 9].into()), message }
+        MobilityPacket {
+            source: to_inner_address([10, 0, 1, 2].into()),
+            destination: to_inner_address([10, 0, 9, 9].into()),
+            message,
+        }
     }
-    fn octets(packet: &Packet) -> Vec<u8> {
+    fn emit_packet(packet: &MobilityPacket) -> Vec<u8> {
         let mut buf = Vec::new();
         packet.emit(&mut buf);
         buf
@@ -134,40 +141,41 @@ mod tests {
         sum = (sum & 0xffff) + (sum >> 16);
         let [high, low] = (!(sum as u16)).to_be_bytes();
         expected.extend_from_slice(&[59, 1, 5, 0, high, low, 1, 2, 0xc0, 0, 0, 105, 1, 2, 0, 0]);
-        assert_eq!(octets(&update(Vec::new())), expected);
-        assert_eq!(Packet::parse(&expected), Ok(update(Vec::new())));
+        assert_eq!(emit_packet(&update_packet(Vec::new())), expected);
+        assert_eq!(MobilityPacket::parse(&expected), Ok(update_packet(Vec::new())));
     }
 
     /// §6.2.5: the alternate care-of address begins at 8n + 6.
     #[test]
     fn options_are_aligned() {
-        let care_of = inner([10, 0, 2, 2].into());
+        let care_of = to_inner_address([10, 0, 2, 2].into());
         let options = vec![MobilityOption::AlternateCareOf(care_of), MobilityOption::RefreshAdvice(7)];
-        let packet = update(options);
-        let octets = octets(&packet);
+        let packet = update_packet(options);
+        let octets = emit_packet(&packet);
         assert_eq!(octets[IPV6 + 12..IPV6 + 16], [1, 0, 3, 16]);
         assert_eq!(octets[IPV6 + 32..IPV6 + 40], [2, 2, 0, 7, 1, 2, 0, 0]);
         assert_eq!(octets[IPV6 + 1], 4);
-        assert_eq!(Packet::parse(&octets), Ok(packet));
+        assert_eq!(MobilityPacket::parse(&octets), Ok(packet));
     }
 
     #[test]
     fn what_is_no_packet_is_told_from_one() {
-        let good = octets(&update(Vec::new()));
+        let good = emit_packet(&update_packet(Vec::new()));
         let spoilt = |at: usize, value: u8| {
             let mut bad = good.clone();
             bad[at] = value;
-            Packet::parse(&bad)
+            MobilityPacket::parse(&bad)
         };
         // Changed, and the checksum set right again.
         let rearranged = |changes: &[(usize, u8)]| {
             let mut bad = good.clone();
             changes.iter().for_each(|&(at, value)| bad[at] = value);
             bad[IPV6 + 4..IPV6 + 6].fill(0);
-            let (source, destination) = (inner([10, 0, 1, 2].into()), inner([10, 0, 9, 9].into()));
+            let (source, destination) =
+                (to_inner_address([10, 0, 1, 2].into()), to_inner_address([10, 0, 9, 9].into()));
             let sum = checksum(source, destination, &bad[IPV6..]);
             bad[IPV6 + 4..IPV6 + 6].copy_from_slice(&sum.to_be_bytes());
-            Packet::parse(&bad)
+            MobilityPacket::parse(&bad)
         };
         assert_eq!(spoilt(0, 0x45), Err(MessageError::NotIpv6(4)));
         assert_eq!(spoilt(6, 17), Err(MessageError::NotMobility(17)));
@@ -177,12 +185,12 @@ mod tests {
         assert_eq!(rearranged(&[(IPV6 + 1, 0)]), Err(MessageError::Trailing(8)));
         assert!(matches!(rearranged(&[(IPV6 + 1, 2)]), Err(MessageError::Truncated(_))));
         assert_eq!(rearranged(&[(IPV6 + 12, 3)]), Err(MessageError::OptionLength(3, 2)));
-        assert!(matches!(Packet::parse(&good[..50]), Err(MessageError::Truncated(_))));
+        assert!(matches!(MobilityPacket::parse(&good[..50]), Err(MessageError::Truncated(_))));
         let longer = [&good[..], &[0]].concat();
-        assert_eq!(Packet::parse(&longer), Err(MessageError::Trailing(1)));
+        assert_eq!(MobilityPacket::parse(&longer), Err(MessageError::Trailing(1)));
     }
 
-    fn option() -> impl Strategy<Value = MobilityOption> {
+    fn any_option() -> impl Strategy<Value = MobilityOption> {
         prop_oneof![
             any::<u16>().prop_map(MobilityOption::RefreshAdvice),
             any::<u128>().prop_map(|a| MobilityOption::AlternateCareOf(a.into())),
@@ -191,28 +199,28 @@ mod tests {
         ]
     }
 
-    fn message() -> impl Strategy<Value = Message> {
-        let options = || prop::collection::vec(option(), 0..=crate::MAX_OPTIONS);
+    fn any_message() -> impl Strategy<Value = MobilityMessage> {
+        let options = || prop::collection::vec(any_option(), 0..=crate::MAX_OPTIONS);
         prop_oneof![
             (any::<(u16, bool, bool, bool, bool, u16)>(), options()).prop_map(
                 |((s, a, h, l, k, t), options)| {
-                    Message::Update(BindingUpdate {
+                    MobilityMessage::Update(BindingUpdate {
                         sequence: s,
                         acknowledge: a,
                         home_registration: h,
                         link_local: l,
                         key_management: k,
-                        lifetime: Lifetime(t),
+                        lifetime: BindingLifetime(t),
                         options,
                     })
                 }
             ),
             (any::<(u8, bool, u16, u16)>(), options()).prop_map(|((status, k, s, t), options)| {
-                Message::Acknowledgement(BindingAcknowledgement {
-                    status: Status(status),
+                MobilityMessage::Acknowledgement(BindingAcknowledgement {
+                    status: BindingStatus(status),
                     key_management: k,
                     sequence: s,
-                    lifetime: Lifetime(t),
+                    lifetime: BindingLifetime(t),
                     options,
                 })
             }),
@@ -221,21 +229,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(source: u128, destination: u128, message in message()) {
-            let packet = Packet { source: source.into(), destination: destination.into(), message };
-            prop_assert_eq!(Packet::parse(&octets(&packet)), Ok(packet));
+        fn what_is_written_is_read(source: u128, destination: u128, message in any_message()) {
+            let packet = MobilityPacket { source: source.into(), destination: destination.into(), message };
+            prop_assert_eq!(MobilityPacket::parse(&emit_packet(&packet)), Ok(packet));
         }
 
         #[test]
         fn no_octets_are_too_odd(octets in prop::collection::vec(any::<u8>(), 0..120)) {
-            prop_assert!(crate::fuzz::packet(&octets));
+            prop_assert!(crate::fuzz::check_packet(&octets));
         }
 
         #[test]
         fn a_changed_octet_is_noticed_or_harmless(at in 0usize..56, value: u8) {
-            let mut octets = octets(&update(Vec::new()));
+            let mut octets = emit_packet(&update_packet(Vec::new()));
             octets[at] = value;
-            prop_assert!(crate::fuzz::packet(&octets));
+            prop_assert!(crate::fuzz::check_packet(&octets));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The station's side: one entry of the Binding Update List (RFC 6275 §11.1), with its retransmissions (§11.8).
 
-use crate::message::{BindingAcknowledgement, BindingUpdate, Lifetime, Status};
+use crate::message::{BindingAcknowledgement, BindingLifetime, BindingStatus, BindingUpdate};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 
 /// The station's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timing {
+pub struct RegistrationTiming {
     /// How long the first update for a binding that does not hold yet waits for its acknowledgement; doubled at each
     /// further one (`InitialBindackTimeoutFirstReg`).
     pub first: Duration,
@@ -18,7 +18,7 @@ pub struct Timing {
     pub lifetime: Duration,
 }
 
-impl Default for Timing {
+impl Default for RegistrationTiming {
     /// RFC 6275 §12 and §13: 1.5 s, 1 s, 32 s; and 420 s (`MAX_RR_BINDING_LIFETIME`).
     fn default() -> Self {
         Self {
@@ -32,11 +32,11 @@ impl Default for Timing {
 
 /// What an acknowledgement meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum AckOutcome {
     /// The binding holds for this long; it is refreshed by itself after three quarters of that.
     Bound(Duration),
     /// It was refused; nothing is repeated.
-    Refused(Status),
+    Refused(BindingStatus),
     /// The sequence number was too low: it has been raised, and the next update is due at once.
     Raised,
     /// It answers nothing that is outstanding.
@@ -44,7 +44,7 @@ pub enum Heard {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum RegistrationState {
     Idle,
     /// Updates from `first` to the latest one are outstanding.
     Waiting {
@@ -59,100 +59,100 @@ enum State {
 
 /// A binding that a station asks for: gives the updates to send, in time.
 #[derive(Clone, Debug)]
-pub struct Registration {
-    timing: Timing,
+pub struct BindingRegistration {
+    timing: RegistrationTiming,
     /// The sequence number of the latest update.
     sequence: u16,
     /// When the binding ends that was accepted last.
     until: Option<Instant>,
-    state: State,
+    state: RegistrationState,
 }
 
-impl Registration {
+impl BindingRegistration {
     /// Nothing asked for yet. The first update's sequence number is the one after `sequence`.
     #[must_use]
-    pub const fn new(timing: Timing, sequence: u16) -> Self {
-        Self { timing, sequence, until: None, state: State::Idle }
+    pub const fn new(timing: RegistrationTiming, sequence: u16) -> Self {
+        Self { timing, sequence, until: None, state: RegistrationState::Idle }
     }
     /// Asks for the binding anew, from now on: the first update.
-    pub fn begin(&mut self, now: Instant) -> BindingUpdate {
+    pub fn start_registration(&mut self, now: Instant) -> BindingUpdate {
         let holds = self.until.is_some_and(|until| until > now);
-        self.next(now, None, if holds { self.timing.initial } else { self.timing.first })
+        self.next_update(now, None, if holds { self.timing.initial } else { self.timing.first })
     }
     /// Asks no longer; what arrives is stale.
     pub const fn stop(&mut self) {
-        self.state = State::Idle;
+        self.state = RegistrationState::Idle;
     }
     /// When [`Self::handle_timeout`] has something to say.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Idle => None,
-            State::Waiting { due, .. } => Some(due),
-            State::Bound { refresh } => Some(refresh),
+            RegistrationState::Idle => None,
+            RegistrationState::Waiting { due, .. } => Some(due),
+            RegistrationState::Bound { refresh } => Some(refresh),
         }
     }
     /// The update that is due: one again with a new sequence number (§11.8), or a refreshment.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<BindingUpdate> {
         match self.state {
-            State::Waiting { first, wait, due } if due <= now => {
+            RegistrationState::Waiting { first, wait, due } if due <= now => {
                 let wait = (wait + wait).min(self.timing.longest);
-                Some(self.next(now, Some(first), wait))
+                Some(self.next_update(now, Some(first), wait))
             }
-            State::Bound { refresh } if refresh <= now => Some(self.begin(now)),
+            RegistrationState::Bound { refresh } if refresh <= now => Some(self.start_registration(now)),
             _ => None,
         }
     }
-    /// Judges an acknowledgement (§11.7.3). After [`Heard::Raised`] call [`Self::handle_timeout`].
-    pub fn acknowledged(&mut self, now: Instant, ack: &BindingAcknowledgement) -> Heard {
-        let State::Waiting { first, wait, .. } = self.state else { return Heard::Stale };
-        if ack.status == Status::SEQUENCE_OUT_OF_WINDOW {
+    /// Judges an acknowledgement (§11.7.3). After [`AckOutcome::Raised`] call [`Self::handle_timeout`].
+    pub fn handle_acknowledgement(&mut self, now: Instant, ack: &BindingAcknowledgement) -> AckOutcome {
+        let RegistrationState::Waiting { first, wait, .. } = self.state else { return AckOutcome::Stale };
+        if ack.status == BindingStatus::SEQUENCE_OUT_OF_WINDOW {
             // It tells the last number that was taken: of an update of ours that came twice, there is nothing to do.
             if (ack.sequence.wrapping_sub(first) as i16) >= 0
                 && (self.sequence.wrapping_sub(ack.sequence) as i16) >= 0
             {
-                return Heard::Stale;
+                return AckOutcome::Stale;
             }
             self.sequence = ack.sequence;
             let first = ack.sequence.wrapping_add(1);
-            self.state = State::Waiting { first, wait: half(wait), due: now };
-            return Heard::Raised;
+            self.state = RegistrationState::Waiting { first, wait: halve_wait(wait), due: now };
+            return AckOutcome::Raised;
         }
         if ack.sequence.wrapping_sub(first) > self.sequence.wrapping_sub(first) {
-            return Heard::Stale;
+            return AckOutcome::Stale;
         }
         if !ack.status.is_accepted() {
-            self.state = State::Idle;
-            return Heard::Refused(ack.status);
+            self.state = RegistrationState::Idle;
+            return AckOutcome::Refused(ack.status);
         }
-        let lifetime = ack.lifetime.duration();
+        let lifetime = ack.lifetime.to_duration();
         self.until = Some(now + lifetime);
         let quarter = lifetime.as_nanos() / 4;
         self.state = match quarter {
-            0 => State::Idle,
-            _ => State::Bound { refresh: now + Duration::from_nanos(3 * quarter) },
+            0 => RegistrationState::Idle,
+            _ => RegistrationState::Bound { refresh: now + Duration::from_nanos(3 * quarter) },
         };
-        Heard::Bound(lifetime)
+        AckOutcome::Bound(lifetime)
     }
 
-    fn next(&mut self, now: Instant, first: Option<u16>, wait: Duration) -> BindingUpdate {
+    fn next_update(&mut self, now: Instant, first: Option<u16>, wait: Duration) -> BindingUpdate {
         self.sequence = self.sequence.wrapping_add(1);
         let first = first.unwrap_or(self.sequence);
-        self.state = State::Waiting { first, wait, due: now + wait };
+        self.state = RegistrationState::Waiting { first, wait, due: now + wait };
         BindingUpdate {
             sequence: self.sequence,
             acknowledge: true,
             home_registration: true,
             link_local: false,
             key_management: false,
-            lifetime: Lifetime::within(self.timing.lifetime),
+            lifetime: BindingLifetime::from_duration(self.timing.lifetime),
             options: Vec::new(),
         }
     }
 }
 
 /// So that the next doubling gives the same wait again.
-const fn half(wait: Duration) -> Duration {
+const fn halve_wait(wait: Duration) -> Duration {
     Duration::from_nanos(wait.as_nanos() / 2)
 }
 
@@ -160,18 +160,18 @@ const fn half(wait: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    fn ack(status: Status, sequence: u16) -> BindingAcknowledgement {
-        let lifetime = Lifetime(105);
+    fn test_acknowledgement(status: BindingStatus, sequence: u16) -> BindingAcknowledgement {
+        let lifetime = BindingLifetime(105);
         BindingAcknowledgement { status, key_management: false, sequence, lifetime, options: Vec::new() }
     }
-    fn secs(n: u64) -> Instant {
+    fn at_seconds(n: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(n)
     }
 
     #[test]
-    fn updates_go_out_again_after_doubling_waits_with_rising_numbers() {
-        let mut registration = Registration::new(Timing::default(), 65_530);
-        let mut sent = vec![(0, registration.begin(Instant::ZERO).sequence)];
+    fn updates_are_resent_after_doubling_waits_with_rising_numbers() {
+        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 65_530);
+        let mut sent = vec![(0, registration.start_registration(Instant::ZERO).sequence)];
         while sent.len() < 8 {
             let at = registration.poll_timeout().unwrap();
             let early = at.as_nanos() - 1;
@@ -183,35 +183,57 @@ mod tests {
         let numbers = [65_531, 65_532, 65_533, 65_534, 65_535, 0, 1, 2];
         assert_eq!(sent, times.into_iter().zip(numbers).collect::<Vec<_>>());
         // The acknowledgement of any of them will do.
-        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_530)), Heard::Stale);
-        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 3)), Heard::Stale);
-        let bound = Heard::Bound(Duration::from_secs(420));
-        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_533)), bound);
-        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_534)), Heard::Stale);
+        assert_eq!(
+            registration.handle_acknowledgement(
+                at_seconds(95),
+                &test_acknowledgement(BindingStatus::ACCEPTED, 65_530)
+            ),
+            AckOutcome::Stale
+        );
+        assert_eq!(
+            registration
+                .handle_acknowledgement(at_seconds(95), &test_acknowledgement(BindingStatus::ACCEPTED, 3)),
+            AckOutcome::Stale
+        );
+        let bound = AckOutcome::Bound(Duration::from_secs(420));
+        assert_eq!(
+            registration.handle_acknowledgement(
+                at_seconds(95),
+                &test_acknowledgement(BindingStatus::ACCEPTED, 65_533)
+            ),
+            bound
+        );
+        assert_eq!(
+            registration.handle_acknowledgement(
+                at_seconds(95),
+                &test_acknowledgement(BindingStatus::ACCEPTED, 65_534)
+            ),
+            AckOutcome::Stale
+        );
     }
 
     #[test]
     fn a_binding_is_refreshed_before_it_ends() {
-        let mut registration = Registration::new(Timing::default(), 0);
-        registration.begin(Instant::ZERO);
-        registration.acknowledged(Instant::ZERO, &ack(Status::ACCEPTED, 1));
-        assert_eq!(registration.poll_timeout(), Some(secs(315)));
-        assert_eq!(registration.handle_timeout(secs(315)).unwrap().sequence, 2);
-        assert_eq!(registration.poll_timeout(), Some(secs(316)));
+        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        registration.start_registration(Instant::ZERO);
+        registration.handle_acknowledgement(Instant::ZERO, &test_acknowledgement(BindingStatus::ACCEPTED, 1));
+        assert_eq!(registration.poll_timeout(), Some(at_seconds(315)));
+        assert_eq!(registration.handle_timeout(at_seconds(315)).unwrap().sequence, 2);
+        assert_eq!(registration.poll_timeout(), Some(at_seconds(316)));
         registration.stop();
         assert_eq!(registration.poll_timeout(), None);
-        assert_eq!(registration.handle_timeout(secs(999)), None);
+        assert_eq!(registration.handle_timeout(at_seconds(999)), None);
     }
 
     #[test]
     fn a_first_registration_waits_longer_than_a_refreshment() {
-        let mut registration = Registration::new(Timing::default(), 0);
-        let wait = |registration: &mut Registration, at: u64| {
-            registration.begin(secs(at));
-            registration.poll_timeout().unwrap().since(secs(at)).as_millis()
+        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        let wait = |registration: &mut BindingRegistration, at: u64| {
+            registration.start_registration(at_seconds(at));
+            registration.poll_timeout().unwrap().duration_since(at_seconds(at)).as_millis()
         };
         assert_eq!(wait(&mut registration, 0), 1500);
-        registration.acknowledged(secs(0), &ack(Status::ACCEPTED, 1));
+        registration.handle_acknowledgement(at_seconds(0), &test_acknowledgement(BindingStatus::ACCEPTED, 1));
         assert_eq!(wait(&mut registration, 419), 1000);
         // Once the binding has ended, the next is a first one again.
         assert_eq!(wait(&mut registration, 420), 1500);
@@ -219,25 +241,34 @@ mod tests {
 
     #[test]
     fn a_refusal_ends_it() {
-        let mut registration = Registration::new(Timing::default(), 0);
-        registration.begin(Instant::ZERO);
-        let refused = Heard::Refused(Status::NOT_HOME_AGENT);
-        assert_eq!(registration.acknowledged(Instant::ZERO, &ack(Status::NOT_HOME_AGENT, 1)), refused);
+        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        registration.start_registration(Instant::ZERO);
+        let refused = AckOutcome::Refused(BindingStatus::NOT_HOME_AGENT);
+        assert_eq!(
+            registration.handle_acknowledgement(
+                Instant::ZERO,
+                &test_acknowledgement(BindingStatus::NOT_HOME_AGENT, 1)
+            ),
+            refused
+        );
         assert_eq!(registration.poll_timeout(), None);
     }
 
     #[test]
     fn a_number_that_is_too_low_is_raised() {
-        let mut registration = Registration::new(Timing::default(), 0);
-        registration.begin(Instant::ZERO);
-        let late = ack(Status::SEQUENCE_OUT_OF_WINDOW, 500);
-        assert_eq!(registration.acknowledged(secs(0), &late), Heard::Raised);
-        assert_eq!(registration.handle_timeout(secs(0)).unwrap().sequence, 501);
+        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        registration.start_registration(Instant::ZERO);
+        let late = test_acknowledgement(BindingStatus::SEQUENCE_OUT_OF_WINDOW, 500);
+        assert_eq!(registration.handle_acknowledgement(at_seconds(0), &late), AckOutcome::Raised);
+        assert_eq!(registration.handle_timeout(at_seconds(0)).unwrap().sequence, 501);
         assert_eq!(registration.poll_timeout(), Some(Instant::from_nanos(1_500_000_000)));
         // One that tells our own number means that an update came twice.
         assert_eq!(
-            registration.acknowledged(secs(0), &ack(Status::SEQUENCE_OUT_OF_WINDOW, 501)),
-            Heard::Stale
+            registration.handle_acknowledgement(
+                at_seconds(0),
+                &test_acknowledgement(BindingStatus::SEQUENCE_OUT_OF_WINDOW, 501)
+            ),
+            AckOutcome::Stale
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::message::MessageError;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// Octets that a value may have: as many as the dissector believes.
 pub const MAX_VALUE: usize = 64_000;
@@ -15,7 +15,7 @@ pub struct AttributeType(pub u8);
 
 /// What is known of a value's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
+enum ValueShape {
     /// Any length.
     Free,
     /// This many octets.
@@ -29,14 +29,14 @@ macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal $shape:tt,)*) => {
         impl AttributeType {
             $($(#[$doc])* pub const $name: Self = Self($octet);)*
-            const fn known(self) -> Option<(&'static str, Shape)> {
+            const fn known(self) -> Option<(&'static str, ValueShape)> {
                 match self.0 { $($octet => Some(($print, attributes!(@ $shape))),)* _ => None }
             }
         }
     };
-    (@ free) => { Shape::Free };
-    (@ compound) => { Shape::Compound };
-    (@ $octets:literal) => { Shape::Fixed($octets) };
+    (@ free) => { ValueShape::Free };
+    (@ compound) => { ValueShape::Compound };
+    (@ $octets:literal) => { ValueShape::Fixed($octets) };
 }
 
 attributes! {
@@ -138,101 +138,101 @@ impl fmt::Debug for AttributeType {
 
 /// An attribute of a checked message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Attribute<'a> {
+pub struct PkmAttribute<'a> {
     /// Its type.
     pub kind: AttributeType,
     /// Its value; never empty.
     pub value: &'a [u8],
 }
 
-impl<'a> Attribute<'a> {
+impl<'a> PkmAttribute<'a> {
     /// The attributes within a compound one; none in any other.
     #[must_use]
-    pub fn nested(&self) -> Attributes<'a> {
-        let compound = matches!(self.kind.known(), Some((_, Shape::Compound)));
-        Attributes { rest: Reader::new(if compound { self.value } else { &[] }) }
+    pub fn nested_attributes(&self) -> AttributeIter<'a> {
+        let compound = matches!(self.kind.known(), Some((_, ValueShape::Compound)));
+        AttributeIter { rest: OctetReader::new(if compound { self.value } else { &[] }) }
     }
 }
 
 /// The attributes of a checked message, or of a compound attribute, in their order.
 #[derive(Clone, Copy, Debug)]
-pub struct Attributes<'a> {
-    rest: Reader<'a>,
+pub struct AttributeIter<'a> {
+    rest: OctetReader<'a>,
 }
 
-impl<'a> Attributes<'a> {
+impl<'a> AttributeIter<'a> {
     /// Octets that have been checked.
-    pub(crate) const fn of(checked: &'a [u8]) -> Self {
-        Self { rest: Reader::new(checked) }
+    pub(crate) const fn from_checked(checked: &'a [u8]) -> Self {
+        Self { rest: OctetReader::new(checked) }
     }
 }
 
-impl<'a> Iterator for Attributes<'a> {
-    type Item = Attribute<'a>;
+impl<'a> Iterator for AttributeIter<'a> {
+    type Item = PkmAttribute<'a>;
 
-    fn next(&mut self) -> Option<Attribute<'a>> {
-        read(&mut self.rest).ok()
+    fn next(&mut self) -> Option<PkmAttribute<'a>> {
+        read_attribute(&mut self.rest).ok()
     }
 }
 
 /// The next attribute.
-fn read<'a>(r: &mut Reader<'a>) -> Result<Attribute<'a>, MessageError> {
-    let kind = AttributeType(r.u8()?);
-    let length = match r.u8()? {
+fn read_attribute<'a>(r: &mut OctetReader<'a>) -> Result<PkmAttribute<'a>, MessageError> {
+    let kind = AttributeType(r.read_u8()?);
+    let length = match r.read_u8()? {
         short @ 0..=0x7f => usize::from(short),
         long => {
             let octets = usize::from(long & 0x7f);
             if !(1..=4).contains(&octets) {
-                return Err(MessageError::LengthOfLength(octets));
+                return Err(MessageError::LengthFieldSize(octets));
             }
-            r.bytes(octets)?.iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
+            r.read_bytes(octets)?.iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
         }
     };
     match length {
         0 => Err(MessageError::Empty(kind)),
-        1..=MAX_VALUE => Ok(Attribute { kind, value: r.bytes(length)? }),
+        1..=MAX_VALUE => Ok(PkmAttribute { kind, value: r.read_bytes(length)? }),
         _ => Err(MessageError::TooLong(kind, length)),
     }
 }
 
 /// Checks all attributes of a message.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), MessageError> {
-    checked(bytes, |attribute| {
-        let Attribute { kind, value } = attribute;
+pub(crate) fn check_attributes(bytes: &[u8]) -> Result<(), MessageError> {
+    check_each(bytes, |attribute| {
+        let PkmAttribute { kind, value } = attribute;
         match kind.known() {
-            Some((_, Shape::Fixed(length))) if length != value.len() => {
+            Some((_, ValueShape::Fixed(length))) if length != value.len() => {
                 Err(MessageError::WrongLength(kind, value.len()))
             }
             // Types within a compound attribute are that attribute's own, so their lengths are not judged.
-            Some((_, Shape::Compound)) => checked(value, |_| Ok(())),
+            Some((_, ValueShape::Compound)) => check_each(value, |_| Ok(())),
             _ => Ok(()),
         }
     })
 }
 
-fn checked(
+fn check_each(
     bytes: &[u8],
-    judge: impl Fn(Attribute<'_>) -> Result<(), MessageError>,
+    judge: impl Fn(PkmAttribute<'_>) -> Result<(), MessageError>,
 ) -> Result<(), MessageError> {
-    let mut r = Reader::new(bytes);
+    let mut r = OctetReader::new(bytes);
     for _ in 0..MAX_ATTRIBUTES {
         if r.is_empty() {
             return Ok(());
         }
-        judge(read(&mut r)?)?;
+        judge(read_attribute(&mut r)?)?;
     }
     if r.is_empty() { Ok(()) } else { Err(MessageError::TooMany) }
 }
 
 /// Appends an attribute, with the shortest length there is. One without value, which cannot be said, is left out; a
 /// value is cut off at [`MAX_VALUE`].
-pub(crate) fn emit(w: &mut Writer<'_>, kind: AttributeType, value: &[u8]) {
+pub(crate) fn emit_attribute(w: &mut OctetWriter<'_>, kind: AttributeType, value: &[u8]) {
     let value = &value[..value.len().min(MAX_VALUE)];
     match value.len() {
         0 => return,
-        short @ 1..=0x7f => w.u8(kind.0).u8(short as u8),
-        middle @ 0x80..=0xff => w.u8(kind.0).u8(0x81).u8(middle as u8),
-        long => w.u8(kind.0).u8(0x82).u16(long as u16),
+        short @ 1..=0x7f => w.write_u8(kind.0).write_u8(short as u8),
+        middle @ 0x80..=0xff => w.write_u8(kind.0).write_u8(0x81).write_u8(middle as u8),
+        long => w.write_u8(kind.0).write_u8(0x82).write_u16(long as u16),
     };
-    w.bytes(value);
+    w.write_bytes(value);
 }

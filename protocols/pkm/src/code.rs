@@ -1,6 +1,6 @@
 //! What a message is: its direction and its code.
 
-use crate::attribute::AttributeType as A;
+use crate::attribute::AttributeType;
 use core::fmt;
 
 /// Who sends a message, by its management message type.
@@ -15,7 +15,7 @@ pub enum Direction {
 impl Direction {
     /// The direction of a management message type; `None`: it is no PKM message.
     #[must_use]
-    pub const fn of(octet: u8) -> Option<Self> {
+    pub const fn from_octet(octet: u8) -> Option<Self> {
         match octet {
             9 => Some(Self::Request),
             10 => Some(Self::Response),
@@ -24,7 +24,7 @@ impl Direction {
     }
     /// The management message type.
     #[must_use]
-    pub const fn octet(self) -> u8 {
+    pub const fn message_type(self) -> u8 {
         match self {
             Self::Request => 9,
             Self::Response => 10,
@@ -67,8 +67,8 @@ macro_rules! codes {
             }
             /// What it cannot do without.
             #[must_use]
-            pub const fn required(self) -> &'static [A] {
-                match self { $(Self::$name => &[$(A::$must),*],)* }
+            pub const fn required(self) -> &'static [AttributeType] {
+                match self { $(Self::$name => &[$(AttributeType::$must),*],)* }
             }
         }
         impl fmt::Display for Code {
@@ -111,7 +111,7 @@ codes! {
     RsaReject = 15 "RSA-Reject" rsp [],
     /// RSA authorization: heard.
     RsaAcknowledgement = 16 "RSA-Acknowledgement" req [],
-    /// A station asks for EAP.
+    /// AttributeType station asks for EAP.
     EapStart = 17 "EAP-Start" req [],
     /// An EAP packet.
     EapTransfer = 18 "EAP-Transfer" both [EAP_PAYLOAD],
@@ -123,9 +123,9 @@ codes! {
     SaTekRequest = 21 "SA-TEK-Request" req [SS_RANDOM BS_RANDOM KEY_SEQUENCE_NUMBER AKID CMAC_DIGEST],
     /// Third message of the SA-TEK handshake.
     SaTekResponse = 22 "SA-TEK-Response" rsp [SS_RANDOM BS_RANDOM KEY_SEQUENCE_NUMBER AKID CMAC_DIGEST],
-    /// A traffic key, please.
+    /// AttributeType traffic key, please.
     Pkm2KeyRequest = 23 "PKMv2 Key-Request" req [KEY_SEQUENCE_NUMBER SAID NONCE],
-    /// A traffic key.
+    /// AttributeType traffic key.
     Pkm2KeyReply = 24 "PKMv2 Key-Reply" rsp [KEY_SEQUENCE_NUMBER SAID TEK_PARAMETERS NONCE],
     /// No traffic key.
     Pkm2KeyReject = 25 "PKMv2 Key-Reject" rsp [KEY_SEQUENCE_NUMBER SAID ERROR_CODE NONCE],
@@ -133,11 +133,11 @@ codes! {
     SaAddition = 26 "SA-Addition" rsp [],
     /// Ask for traffic keys again.
     Pkm2TekInvalid = 27 "PKMv2 TEK-Invalid" rsp [],
-    /// A new group key.
+    /// AttributeType new group key.
     GroupKeyUpdateCommand = 28 "Group-Key-Update-Command" rsp [],
     /// The first of two EAP rounds is over.
     EapComplete = 29 "EAP-Complete" rsp [],
-    /// A station asks for EAP under the key of an earlier authentication.
+    /// AttributeType station asks for EAP under the key of an earlier authentication.
     AuthenticatedEapStart = 30 "Authenticated-EAP-Start" req [],
 }
 
@@ -151,7 +151,10 @@ mod tests {
         assert_eq!(numbers, (3..=30).collect::<Vec<_>>());
         for octet in 0..=255 {
             assert_eq!(Code::of(octet).map(Code::octet), (3..=30).contains(&octet).then_some(octet));
-            assert_eq!(Direction::of(octet).map(Direction::octet), [9, 10].contains(&octet).then_some(octet));
+            assert_eq!(
+                Direction::from_octet(octet).map(Direction::message_type),
+                [9, 10].contains(&octet).then_some(octet)
+            );
         }
     }
 

@@ -14,7 +14,7 @@
 
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
-use crate::message::{self, Message, MessageError};
+use crate::message::{self, MessageError, PkmMessage};
 use alloc::vec::Vec;
 
 /// Identifier of what answers nothing.
@@ -22,7 +22,7 @@ pub const UNSOLICITED: u8 = 0;
 
 /// Why a message gave no EAP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unheard {
+pub enum EapTransferError {
     /// It is no PKM message.
     #[error(transparent)]
     Malformed(#[from] MessageError),
@@ -70,48 +70,48 @@ impl StationSide {
         self.identifier
     }
     /// Goes on after a PKM-REQ of another exchange, with this identifier.
-    pub fn resume(&mut self, identifier: u8) {
+    pub fn resume_after(&mut self, identifier: u8) {
         (self.identifier, self.before) = (identifier, UNSOLICITED);
         self.last.clear();
     }
-    fn advance(&mut self) {
+    fn advance_identifier(&mut self) {
         self.before = self.identifier;
         self.identifier = self.identifier.checked_add(1).unwrap_or(1);
     }
     /// Appends a new EAP-Start.
-    pub fn start(&mut self, out: &mut Vec<u8>) {
-        self.advance();
+    pub fn emit_start(&mut self, out: &mut Vec<u8>) {
+        self.advance_identifier();
         self.before = UNSOLICITED;
         self.last.clear();
-        self.start_again(out);
+        self.append_start_again(out);
     }
     /// Appends the EAP-Start once more, unchanged.
-    pub fn start_again(&self, out: &mut Vec<u8>) {
-        message::emit(out, (Direction::Request, Code::EapStart, self.identifier), None);
+    pub fn append_start_again(&self, out: &mut Vec<u8>) {
+        message::emit_message(out, (Direction::Request, Code::EapStart, self.identifier), None);
     }
     /// Appends an EAP packet in an EAP-Transfer.
-    pub fn wrap(&mut self, out: &mut Vec<u8>, eap: &[u8]) {
+    pub fn wrap_eap(&mut self, out: &mut Vec<u8>, eap: &[u8]) {
         if self.last.is_empty() || self.last != eap {
-            self.advance();
+            self.advance_identifier();
             self.last.clear();
             self.last.extend_from_slice(eap);
         }
         let header = (Direction::Request, Code::EapTransfer, self.identifier);
-        message::emit(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
+        message::emit_message(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
     }
     /// The EAP packet in a message of the base station.
     ///
     /// # Errors
     /// There is none for us; the message is dropped.
-    pub fn unwrap<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Unheard> {
-        let message = Message::parse(bytes)?;
+    pub fn unwrap_eap<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], EapTransferError> {
+        let message = PkmMessage::parse(bytes)?;
         if message.direction() != Direction::Response {
-            return Err(Unheard::WrongSide(message.direction()));
+            return Err(EapTransferError::WrongSide(message.direction()));
         }
         if ![UNSOLICITED, self.before, self.identifier].contains(&message.identifier()) {
-            return Err(Unheard::Stale(message.identifier(), self.identifier));
+            return Err(EapTransferError::Stale(message.identifier(), self.identifier));
         }
-        carried(&message)
+        eap_payload(&message)
     }
 }
 
@@ -132,28 +132,28 @@ impl BaseSide {
     ///
     /// # Errors
     /// Nothing about EAP; the message is dropped.
-    pub fn unwrap<'a>(&mut self, bytes: &'a [u8]) -> Result<FromStation<'a>, Unheard> {
-        let message = Message::parse(bytes)?;
+    pub fn unwrap_eap<'a>(&mut self, bytes: &'a [u8]) -> Result<FromStation<'a>, EapTransferError> {
+        let message = PkmMessage::parse(bytes)?;
         if message.direction() != Direction::Request {
-            return Err(Unheard::WrongSide(message.direction()));
+            return Err(EapTransferError::WrongSide(message.direction()));
         }
         let said = match message.code() {
             Code::EapStart => FromStation::Start,
-            _ => FromStation::Eap(carried(&message)?),
+            _ => FromStation::Eap(eap_payload(&message)?),
         };
         self.identifier = message.identifier();
         Ok(said)
     }
     /// Appends an EAP packet in an EAP-Transfer.
-    pub fn wrap(&self, out: &mut Vec<u8>, eap: &[u8]) {
+    pub fn wrap_eap(&self, out: &mut Vec<u8>, eap: &[u8]) {
         let header = (Direction::Response, Code::EapTransfer, self.identifier);
-        message::emit(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
+        message::emit_message(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
     }
 }
 
-fn carried<'a>(message: &Message<'a>) -> Result<&'a [u8], Unheard> {
+fn eap_payload<'a>(message: &PkmMessage<'a>) -> Result<&'a [u8], EapTransferError> {
     let plain = message.code() == Code::EapTransfer;
-    message.eap().filter(|_| plain).ok_or(Unheard::NotEap(message.code()))
+    message.eap_packet().filter(|_| plain).ok_or(EapTransferError::NotEap(message.code()))
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn made(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    fn build_octets(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         emit(&mut out);
         out
@@ -170,82 +170,89 @@ mod tests {
     #[test]
     fn answers_have_the_identifier_of_what_they_answer() {
         let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-        let start = made(|out| station.start(out));
+        let start = build_octets(|out| station.emit_start(out));
         assert_eq!(start, [9, 17, 1]);
-        assert_eq!(base.unwrap(&start), Ok(FromStation::Start));
-        let request = made(|out| base.wrap(out, b"who?"));
+        assert_eq!(base.unwrap_eap(&start), Ok(FromStation::Start));
+        let request = build_octets(|out| base.wrap_eap(out, b"who?"));
         assert_eq!(&request[..3], [10, 18, 1]);
-        assert_eq!(station.unwrap(&request), Ok(&b"who?"[..]));
-        let response = made(|out| station.wrap(out, b"me"));
+        assert_eq!(station.unwrap_eap(&request), Ok(&b"who?"[..]));
+        let response = build_octets(|out| station.wrap_eap(out, b"me"));
         assert_eq!(&response[..3], [9, 18, 2]);
-        assert_eq!(base.unwrap(&response), Ok(FromStation::Eap(b"me")));
-        assert_eq!(made(|out| base.wrap(out, b"prove it"))[2], 2);
+        assert_eq!(base.unwrap_eap(&response), Ok(FromStation::Eap(b"me")));
+        assert_eq!(build_octets(|out| base.wrap_eap(out, b"prove it"))[2], 2);
     }
 
     #[test]
     fn a_repetition_keeps_its_identifier() {
         let mut station = StationSide::new();
-        let start = made(|out| station.start(out));
-        assert_eq!(made(|out| station.start_again(out)), start);
-        let response = made(|out| station.wrap(out, b"me"));
-        assert_eq!(made(|out| station.wrap(out, b"me")), response);
-        assert_eq!(made(|out| station.wrap(out, b"my proof"))[2], 3);
+        let start = build_octets(|out| station.emit_start(out));
+        assert_eq!(build_octets(|out| station.append_start_again(out)), start);
+        let response = build_octets(|out| station.wrap_eap(out, b"me"));
+        assert_eq!(build_octets(|out| station.wrap_eap(out, b"me")), response);
+        assert_eq!(build_octets(|out| station.wrap_eap(out, b"my proof"))[2], 3);
         // The same words in another conversation are a new message.
-        station.start(&mut Vec::new());
-        assert_eq!(made(|out| station.wrap(out, b"my proof"))[2], 5);
+        station.emit_start(&mut Vec::new());
+        assert_eq!(build_octets(|out| station.wrap_eap(out, b"my proof"))[2], 5);
     }
 
     #[test]
     fn what_answers_an_older_request_is_not_heard() {
         let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-        let unasked = made(|out| base.wrap(out, b"who?"));
-        assert_eq!(station.unwrap(&unasked), Ok(&b"who?"[..]), "nobody has asked anything yet");
-        base.unwrap(&made(|out| station.start(out))).unwrap();
-        let old = made(|out| base.wrap(out, b"who?"));
-        station.wrap(&mut Vec::new(), b"me");
+        let unasked = build_octets(|out| base.wrap_eap(out, b"who?"));
+        assert_eq!(station.unwrap_eap(&unasked), Ok(&b"who?"[..]), "nobody has asked anything yet");
+        base.unwrap_eap(&build_octets(|out| station.emit_start(out))).unwrap();
+        let old = build_octets(|out| base.wrap_eap(out, b"who?"));
+        station.wrap_eap(&mut Vec::new(), b"me");
         // The base station may have missed that.
-        assert_eq!(station.unwrap(&old), Ok(&b"who?"[..]));
-        station.wrap(&mut Vec::new(), b"my proof");
-        assert_eq!(station.unwrap(&old), Err(Unheard::Stale(1, 3)));
-        station.start(&mut Vec::new());
-        let proof = made(|out| BaseSide { identifier: 3 }.wrap(out, b"prove it"));
-        assert_eq!(station.unwrap(&proof), Err(Unheard::Stale(3, 4)), "another conversation");
-        assert_eq!(station.unwrap(&unasked), Ok(&b"who?"[..]));
+        assert_eq!(station.unwrap_eap(&old), Ok(&b"who?"[..]));
+        station.wrap_eap(&mut Vec::new(), b"my proof");
+        assert_eq!(station.unwrap_eap(&old), Err(EapTransferError::Stale(1, 3)));
+        station.emit_start(&mut Vec::new());
+        let proof = build_octets(|out| BaseSide { identifier: 3 }.wrap_eap(out, b"prove it"));
+        assert_eq!(station.unwrap_eap(&proof), Err(EapTransferError::Stale(3, 4)), "another conversation");
+        assert_eq!(station.unwrap_eap(&unasked), Ok(&b"who?"[..]));
     }
 
     #[test]
     fn identifiers_go_on_where_another_exchange_ended() {
         let mut station = StationSide::new();
-        station.start(&mut Vec::new());
-        station.wrap(&mut Vec::new(), b"me");
+        station.emit_start(&mut Vec::new());
+        station.wrap_eap(&mut Vec::new(), b"me");
         assert_eq!(station.identifier(), 2);
-        station.resume(4);
-        let old = made(|out| BaseSide { identifier: 2 }.wrap(out, b"who?"));
-        assert_eq!(station.unwrap(&old), Err(Unheard::Stale(2, 4)));
-        assert_eq!(made(|out| station.wrap(out, b"me"))[2], 5, "no repetition of what was said before");
+        station.resume_after(4);
+        let old = build_octets(|out| BaseSide { identifier: 2 }.wrap_eap(out, b"who?"));
+        assert_eq!(station.unwrap_eap(&old), Err(EapTransferError::Stale(2, 4)));
+        assert_eq!(
+            build_octets(|out| station.wrap_eap(out, b"me"))[2],
+            5,
+            "no repetition of what was said before"
+        );
     }
 
     #[test]
     fn identifiers_pass_zero_over() {
         let mut station = StationSide::new();
-        let seen: Vec<u8> = (0..256).map(|_| made(|out| station.start(out))[2]).collect();
+        let seen: Vec<u8> = (0..256).map(|_| build_octets(|out| station.emit_start(out))[2]).collect();
         assert_eq!((seen[0], seen[254], seen[255]), (1, 255, 1));
     }
 
     #[test]
     fn what_is_not_for_us_says_why() {
         let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-        let start = made(|out| station.start(out));
-        assert_eq!(station.unwrap(&start), Err(Unheard::WrongSide(Direction::Request)));
-        let response = made(|out| base.wrap(out, b"x"));
-        assert_eq!(base.unwrap(&response), Err(Unheard::WrongSide(Direction::Response)));
-        assert_eq!(base.unwrap(&[9, 12, 1]), Err(Unheard::NotEap(Code::AuthInfo)));
+        let start = build_octets(|out| station.emit_start(out));
+        assert_eq!(station.unwrap_eap(&start), Err(EapTransferError::WrongSide(Direction::Request)));
+        let response = build_octets(|out| base.wrap_eap(out, b"x"));
+        assert_eq!(base.unwrap_eap(&response), Err(EapTransferError::WrongSide(Direction::Response)));
+        assert_eq!(base.unwrap_eap(&[9, 12, 1]), Err(EapTransferError::NotEap(Code::AuthInfo)));
         assert_eq!(
-            base.unwrap(&[9, 19, 1, 28, 1, 1]),
-            Err(Unheard::NotEap(Code::AuthenticatedEapTransfer)),
+            base.unwrap_eap(&[9, 19, 1, 28, 1, 1]),
+            Err(EapTransferError::NotEap(Code::AuthenticatedEapTransfer)),
             "nobody here can check its digest"
         );
-        assert_eq!(base.unwrap(&[9, 99, 1]), Err(Unheard::Malformed(MessageError::ReservedCode(99))));
+        assert_eq!(
+            base.unwrap_eap(&[9, 99, 1]),
+            Err(EapTransferError::Malformed(MessageError::ReservedCode(99)))
+        );
         assert_eq!(base, BaseSide::new(), "a dropped message leaves no trace");
     }
 
@@ -253,10 +260,10 @@ mod tests {
         #[test]
         fn packets_arrive_as_they_were(eap in prop::collection::vec(any::<u8>(), 1..3000)) {
             let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-            let up = made(|out| station.wrap(out, &eap));
-            prop_assert_eq!(base.unwrap(&up), Ok(FromStation::Eap(&eap)));
-            let down = made(|out| base.wrap(out, &eap));
-            prop_assert_eq!(station.unwrap(&down), Ok(&eap[..]));
+            let up = build_octets(|out| station.wrap_eap(out, &eap));
+            prop_assert_eq!(base.unwrap_eap(&up), Ok(FromStation::Eap(&eap)));
+            let down = build_octets(|out| base.wrap_eap(out, &eap));
+            prop_assert_eq!(station.unwrap_eap(&down), Ok(&eap[..]));
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
-use crate::keying::{Base, Config, Event, Station};
+use crate::keying::{BaseStationKeying, KeyingConfig, KeyingEvent, StationKeying};
 use crate::keys::AuthKey;
-use crate::{Message, Owned};
+use crate::{OwnedMessage, PkmMessage};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use usher_core::{Instant, Seed};
 
 /// Parses octets; what is a message is printed, looked into, written again and must say the same.
-pub fn message(bytes: &[u8]) -> bool {
-    let Ok(view) = Message::parse(bytes) else { return true };
-    let owned = Owned::from(view);
+pub fn check_message(bytes: &[u8]) -> bool {
+    let Ok(view) = PkmMessage::parse(bytes) else { return true };
+    let owned = OwnedMessage::from(view);
     let mut out = Vec::new();
     owned.emit(&mut out);
-    let nested: usize = view.attributes().map(|a| a.nested().count()).sum();
-    let same = Message::parse(&out).is_ok_and(|again| Owned::from(again) == owned);
+    let nested: usize = view.attributes().map(|a| a.nested_attributes().count()).sum();
+    let same = PkmMessage::parse(&out).is_ok_and(|again| OwnedMessage::from(again) == owned);
     same && out.len() <= bytes.len() && nested <= bytes.len() && !view.to_string().is_empty()
 }
 
@@ -24,11 +24,13 @@ const STEPS: usize = 200;
 /// Runs a handshake and the exchange of keys over a channel that the octets command: of each message an octet says
 /// whether it arrives as it is, is lost, comes twice, is spoiled at a place that the next octet says, or gives way to the
 /// octets that follow. Both sides must come to an end and say which, and where both have keys, they have the same.
-pub fn keying(bytes: &[u8]) -> bool {
+pub fn check_keying(bytes: &[u8]) -> bool {
     let key = || AuthKey::new(&[7; 64], [1; 6], [2; 6], 0);
     let (seed, mut now) = (Seed::new(1), Instant::ZERO);
-    let mut base = Base::new(Config::default(), key(), &mut seed.secure("base", 0), now);
-    let mut station = Station::new(Config::default(), key(), 0, &mut seed.secure("station", 0), now);
+    let mut base =
+        BaseStationKeying::new(KeyingConfig::default(), key(), &mut seed.derive_secure_rng("base", 0), now);
+    let mut station =
+        StationKeying::new(KeyingConfig::default(), key(), 0, &mut seed.derive_secure_rng("station", 0), now);
     let mut commands = bytes.iter().copied();
     let (mut keys, mut told) = ([None, None], [false; 2]);
     let mut buf = Vec::new();
@@ -52,9 +54,9 @@ pub fn keying(bytes: &[u8]) -> bool {
             }
             for _ in 0..times {
                 if up {
-                    base.handle(now, &buf);
+                    base.handle_message(now, &buf);
                 } else {
-                    station.handle(now, &buf);
+                    station.handle_message(now, &buf);
                 }
             }
         } else {
@@ -69,7 +71,7 @@ pub fn keying(bytes: &[u8]) -> bool {
         let events = [base.poll_event(), station.poll_event()];
         for ((keys, told), event) in keys.iter_mut().zip(&mut told).zip(events) {
             *told |= event.is_some();
-            if let Some(Event::Keyed(teks)) = event {
+            if let Some(KeyingEvent::Keyed(teks)) = event {
                 *keys = Some(teks);
             }
         }

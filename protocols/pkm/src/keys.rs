@@ -11,7 +11,7 @@
 //! is what descriptions of the standard say; no published values were found for them.
 
 use crate::code::Direction;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_crypto::aes::{self, cmac};
 
 /// Octets of PMK and AK.
@@ -22,9 +22,9 @@ const LONG: usize = 20;
 pub struct AuthKey {
     sequence: u8,
     id: [u8; 8],
-    up: Key<[u8; aes::LEN]>,
-    down: Key<[u8; aes::LEN]>,
-    kek: Key<[u8; aes::LEN]>,
+    up: SecretValue<[u8; aes::LEN]>,
+    down: SecretValue<[u8; aes::LEN]>,
+    kek: SecretValue<[u8; aes::LEN]>,
 }
 
 impl AuthKey {
@@ -33,13 +33,13 @@ impl AuthKey {
     #[must_use]
     pub fn new(msk: &[u8; 64], station: [u8; 6], base: [u8; 6], sequence: u8) -> Self {
         let sequence = sequence & 0x0f;
-        let mut pmk = Key::new([0; LONG]);
+        let mut pmk = SecretValue::new([0; LONG]);
         pmk.copy_from_slice(&msk[64 - LONG..]);
-        let ak: Key<[u8; LONG]> = kdf(&pmk, &[&station, &base, b"AK"]);
-        let id: Key<[u8; 8]> = kdf(&ak, &[&[sequence], &station, &base, b"AK"]);
-        let keys: Key<[u8; 3 * aes::LEN]> = kdf(&ak, &[&station, &base, b"CMAC_KEYS+KEK"]);
+        let ak: SecretValue<[u8; LONG]> = dot16_kdf(&pmk, &[&station, &base, b"AK"]);
+        let id: SecretValue<[u8; 8]> = dot16_kdf(&ak, &[&[sequence], &station, &base, b"AK"]);
+        let keys: SecretValue<[u8; 3 * aes::LEN]> = dot16_kdf(&ak, &[&station, &base, b"CMAC_KEYS+KEK"]);
         let third = |n: usize| {
-            let mut key = Key::new([0; aes::LEN]);
+            let mut key = SecretValue::new([0; aes::LEN]);
             key.copy_from_slice(&keys[n * aes::LEN..][..aes::LEN]);
             key
         };
@@ -47,7 +47,7 @@ impl AuthKey {
     }
     /// Its number, of four bits.
     #[must_use]
-    pub const fn sequence(&self) -> u8 {
+    pub const fn sequence_number(&self) -> u8 {
         self.sequence
     }
     /// Its name, AKID.
@@ -56,7 +56,7 @@ impl AuthKey {
         self.id
     }
     /// The key of digests in one direction: CMAC_KEY_U or CMAC_KEY_D.
-    pub(crate) fn digests(&self, direction: Direction) -> &[u8; aes::LEN] {
+    pub(crate) fn digest_key(&self, direction: Direction) -> &[u8; aes::LEN] {
         match direction {
             Direction::Request => &self.up,
             Direction::Response => &self.down,
@@ -70,13 +70,13 @@ impl AuthKey {
 
 /// Dot16KDF with CMAC: blocks of `CMAC(last 128 bits of the key, number of the block from zero | string | bits wanted)`,
 /// both numbers of 32 bits, and of their concatenation the last bits.
-fn kdf<const N: usize>(key: &[u8; LONG], string: &[&[u8]]) -> Key<[u8; N]> {
-    let mut short = Key::new([0; aes::LEN]);
+fn dot16_kdf<const N: usize>(key: &[u8; LONG], string: &[&[u8]]) -> SecretValue<[u8; N]> {
+    let mut short = SecretValue::new([0; aes::LEN]);
     short.copy_from_slice(&key[LONG - aes::LEN..]);
     let bits = (8 * N as u32).to_be_bytes();
     let blocks = N.div_ceil(aes::LEN);
     let mut spare = blocks * aes::LEN - N;
-    let mut out = Key::new([0; N]);
+    let mut out = SecretValue::new([0; N]);
     let mut at = 0;
     for number in 0..blocks {
         let number = (number as u32).to_be_bytes();
@@ -84,7 +84,7 @@ fn kdf<const N: usize>(key: &[u8; LONG], string: &[&[u8]]) -> Key<[u8; N]> {
         for (part, given) in parts[1..5].iter_mut().zip(string) {
             *part = given;
         }
-        let block = Key::new(cmac(&short, &parts));
+        let block = SecretValue::new(cmac(&short, &parts));
         let used = &block[spare..];
         out[at..at + used.len()].copy_from_slice(used);
         at += used.len();
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_published_example_of_ak_and_akid() {
         let pmk: [u8; LONG] = MSK[44..].try_into().unwrap();
-        let ak: Key<[u8; LONG]> = kdf(&pmk, &[&STATION, &BASE, b"AK"]);
+        let ak: SecretValue<[u8; LONG]> = dot16_kdf(&pmk, &[&STATION, &BASE, b"AK"]);
         let published = [
             0xca, 0xe0, 0xde, 0x08, 0xe0, 0x27, 0xac, 0xb5, 0x19, 0x8a, 0xe7, 0x8c, 0x2a, 0x2d, 0x78, 0xab,
             0x99, 0x45, 0xce, 0x74,
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn each_key_follows_from_all_that_it_should() {
         let key = AuthKey::new(&MSK, STATION, BASE, 0);
-        let all = [key.digests(Direction::Request), key.digests(Direction::Response), key.kek()];
+        let all = [key.digest_key(Direction::Request), key.digest_key(Direction::Response), key.kek()];
         assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
         let mut msk = MSK;
         msk[63] ^= 1;
@@ -133,10 +133,10 @@ mod tests {
             AuthKey::new(&MSK, STATION, STATION, 0),
         ] {
             assert!(other.id() != key.id() && other.kek() != key.kek());
-            assert!(other.digests(Direction::Request) != key.digests(Direction::Request));
+            assert!(other.digest_key(Direction::Request) != key.digest_key(Direction::Request));
         }
         let next = AuthKey::new(&MSK, STATION, BASE, 17);
-        assert_eq!(next.sequence(), 1);
+        assert_eq!(next.sequence_number(), 1);
         assert!(next.id() != key.id() && next.kek() == key.kek());
         assert_eq!(format!("{:?}", key.kek), "Key(..)");
     }
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn cmac_keys_and_kek_are_blocks_of_one_derivation() {
         let pmk: [u8; LONG] = MSK[44..].try_into().unwrap();
-        let ak: Key<[u8; LONG]> = kdf(&pmk, &[&STATION, &BASE, b"AK"]);
+        let ak: SecretValue<[u8; LONG]> = dot16_kdf(&pmk, &[&STATION, &BASE, b"AK"]);
         let short: [u8; 16] = ak[4..].try_into().unwrap();
         let block =
             |n: u8| cmac(&short, &[&[0, 0, 0, n], &STATION, &BASE, b"CMAC_KEYS+KEK", &[0, 0, 1, 0x80]]);
         let key = AuthKey::new(&MSK, STATION, BASE, 0);
-        assert_eq!(*key.digests(Direction::Request), block(0));
-        assert_eq!(*key.digests(Direction::Response), block(1));
+        assert_eq!(*key.digest_key(Direction::Request), block(0));
+        assert_eq!(*key.digest_key(Direction::Response), block(1));
         assert_eq!(*key.kek(), block(2));
     }
 }

@@ -42,6 +42,6 @@ pub mod keys;
 pub mod protect;
 pub mod work;
 
-pub use attribute::{Attribute, AttributeType, Attributes, MAX_ATTRIBUTES, MAX_VALUE};
+pub use attribute::{AttributeIter, AttributeType, MAX_ATTRIBUTES, MAX_VALUE, PkmAttribute};
 pub use code::{Code, Direction};
-pub use message::{Message, MessageError, Owned};
+pub use message::{MessageError, OwnedMessage, PkmMessage};

@@ -10,7 +10,7 @@
 use crate::attribute::AttributeType;
 use crate::code::Direction;
 use crate::keys::AuthKey;
-use crate::message::{Message, MessageError, Owned};
+use crate::message::{MessageError, OwnedMessage, PkmMessage};
 use alloc::vec::Vec;
 use usher_crypto::{aes, digest};
 
@@ -19,7 +19,7 @@ const ATTRIBUTE: usize = 2 + 4 + 8;
 
 /// Why a message is not believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unsound {
+pub enum ProtectionError {
     /// It is no message.
     #[error(transparent)]
     Malformed(#[from] MessageError),
@@ -31,19 +31,19 @@ pub enum Unsound {
     WrongDigest,
 }
 
-fn digest(key: &AuthKey, direction: Direction, number: [u8; 4], message: &[u8]) -> [u8; 8] {
+fn message_digest(key: &AuthKey, direction: Direction, number: [u8; 4], message: &[u8]) -> [u8; 8] {
     let parts: [&[u8]; 4] = [&key.id(), &number, &[0; 4], message];
-    let code = aes::cmac(key.digests(direction), &parts);
+    let code = aes::cmac(key.digest_key(direction), &parts);
     let [a, b, c, d, e, f, g, h, ..] = code;
     [a, b, c, d, e, f, g, h]
 }
 
 /// Appends a message with its digest under this packet number.
-pub fn seal(message: &Owned, key: &AuthKey, number: u32, out: &mut Vec<u8>) {
+pub fn seal_message(message: &OwnedMessage, key: &AuthKey, number: u32, out: &mut Vec<u8>) {
     let from = out.len();
     message.emit(out);
     let number = number.to_be_bytes();
-    let code = digest(key, message.direction, number, &out[from..]);
+    let code = message_digest(key, message.direction, number, &out[from..]);
     out.extend_from_slice(&[AttributeType::CMAC_DIGEST.0, (number.len() + code.len()) as u8]);
     out.extend_from_slice(&number);
     out.extend_from_slice(&code);
@@ -53,20 +53,20 @@ pub fn seal(message: &Owned, key: &AuthKey, number: u32, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// It is not to be believed.
-pub fn open<'a>(bytes: &'a [u8], key: &AuthKey) -> Result<(Message<'a>, u32), Unsound> {
-    let message = Message::parse(bytes)?;
+pub fn open_message<'a>(bytes: &'a [u8], key: &AuthKey) -> Result<(PkmMessage<'a>, u32), ProtectionError> {
+    let message = PkmMessage::parse(bytes)?;
     let Some((covered, &[kind, 12, a, b, c, d, ref code @ ..])) = bytes.split_last_chunk::<ATTRIBUTE>()
     else {
-        return Err(Unsound::Unsigned);
+        return Err(ProtectionError::Unsigned);
     };
     // What looks like the attribute might be the end of another one's value.
     let last = message.attributes().last().is_some_and(|a| a.kind == AttributeType::CMAC_DIGEST);
     if !last || AttributeType(kind) != AttributeType::CMAC_DIGEST {
-        return Err(Unsound::Unsigned);
+        return Err(ProtectionError::Unsigned);
     }
     let number = [a, b, c, d];
-    if !digest::equal(code, &digest(key, message.direction(), number, covered)) {
-        return Err(Unsound::WrongDigest);
+    if !digest::constant_time_eq(code, &message_digest(key, message.direction(), number, covered)) {
+        return Err(ProtectionError::WrongDigest);
     }
     Ok((message, u32::from_be_bytes(number)))
 }
@@ -77,62 +77,65 @@ mod tests {
     use crate::code::Code;
     use proptest::prelude::*;
 
-    fn key(msk: u8) -> AuthKey {
+    fn test_key(msk: u8) -> AuthKey {
         AuthKey::new(&[msk; 64], [1; 6], [2; 6], 0)
     }
-    fn request() -> Owned {
-        Owned::new(Direction::Request, Code::Pkm2KeyRequest, 7)
-            .with(AttributeType::KEY_SEQUENCE_NUMBER, &[0])
-            .with(AttributeType::SAID, &[0, 1])
-            .with(AttributeType::NONCE, &[9; 8])
+    fn key_request() -> OwnedMessage {
+        OwnedMessage::new(Direction::Request, Code::Pkm2KeyRequest, 7)
+            .with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[0])
+            .with_attribute(AttributeType::SAID, &[0, 1])
+            .with_attribute(AttributeType::NONCE, &[9; 8])
     }
-    fn sealed(number: u32) -> Vec<u8> {
+    fn sealed_request(number: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        seal(&request(), &key(3), number, &mut out);
+        seal_message(&key_request(), &test_key(3), number, &mut out);
         out
     }
 
     #[test]
     fn the_digest_covers_what_the_standard_lists() {
-        let out = sealed(5);
+        let out = sealed_request(5);
         let (covered, end) = out.split_at(out.len() - ATTRIBUTE);
-        let whole = [&key(3).id()[..], &[0, 0, 0, 5, 0, 0, 0, 0], covered].concat();
+        let whole = [&test_key(3).id()[..], &[0, 0, 0, 5, 0, 0, 0, 0], covered].concat();
         assert_eq!(end[..6], [40, 12, 0, 0, 0, 5]);
-        assert_eq!(end[6..], aes::cmac(key(3).digests(Direction::Request), &[&whole])[..8]);
-        let (message, number) = open(&out, &key(3)).unwrap();
+        assert_eq!(end[6..], aes::cmac(test_key(3).digest_key(Direction::Request), &[&whole])[..8]);
+        let (message, number) = open_message(&out, &test_key(3)).unwrap();
         assert_eq!((message.code(), number), (Code::Pkm2KeyRequest, 5));
     }
 
     #[test]
     fn what_is_not_believed_says_why() {
         let mut out = Vec::new();
-        request().emit(&mut out);
-        assert_eq!(open(&out, &key(3)), Err(Unsound::Unsigned));
+        key_request().emit(&mut out);
+        assert_eq!(open_message(&out, &test_key(3)), Err(ProtectionError::Unsigned));
         // The attribute's octets at the end of another value are none.
-        let within = &sealed(1)[sealed(1).len() - ATTRIBUTE..];
+        let within = &sealed_request(1)[sealed_request(1).len() - ATTRIBUTE..];
         out.clear();
-        request().with(AttributeType::DISPLAY_STRING, within).emit(&mut out);
-        assert_eq!(open(&out, &key(3)), Err(Unsound::Unsigned));
-        assert_eq!(open(&sealed(1), &key(4)), Err(Unsound::WrongDigest));
-        assert!(matches!(open(&sealed(1)[1..], &key(3)), Err(Unsound::Malformed(_))));
+        key_request().with_attribute(AttributeType::DISPLAY_STRING, within).emit(&mut out);
+        assert_eq!(open_message(&out, &test_key(3)), Err(ProtectionError::Unsigned));
+        assert_eq!(open_message(&sealed_request(1), &test_key(4)), Err(ProtectionError::WrongDigest));
+        assert!(matches!(
+            open_message(&sealed_request(1)[1..], &test_key(3)),
+            Err(ProtectionError::Malformed(_))
+        ));
         // The same octets from the other side are under another key.
-        let mut turned = sealed(1);
+        let mut turned = sealed_request(1);
         (turned[0], turned[1]) = (10, 24);
-        assert!(open(&turned, &key(3)).is_err());
+        assert!(open_message(&turned, &test_key(3)).is_err());
     }
 
     proptest! {
         #[test]
         fn no_octet_can_be_changed(number: u32, at: prop::sample::Index, flip in 1u8..) {
-            let mut out = sealed(number);
-            prop_assert_eq!(open(&out, &key(3)).map(|(_, n)| n), Ok(number));
+            let mut out = sealed_request(number);
+            prop_assert_eq!(open_message(&out, &test_key(3)).map(|(_, n)| n), Ok(number));
             let at = at.index(out.len());
             out[at] ^= flip;
-            prop_assert!(open(&out, &key(3)).is_err());
+            prop_assert!(open_message(&out, &test_key(3)).is_err());
         }
         #[test]
         fn arbitrary_octets_never_panic(bytes: Vec<u8>) {
-            prop_assert!(open(&bytes, &key(3)).is_err());
+            prop_assert!(open_message(&bytes, &test_key(3)).is_err());
         }
     }
 }

@@ -1,19 +1,23 @@
 //! The host's side: discovery, one session, and another when that has ended (RFC 2516).
 
-use crate::auth::Credentials;
-use crate::ipv6::dhcp::duid;
-use crate::ipv6::host::Delegation;
+use crate::auth::PppCredentials;
+use crate::ipv6::dhcp::link_layer_duid;
+use crate::ipv6::host::DelegatedPrefix;
 use crate::ipv6::neighbor::RouterAdvertisement;
 use crate::ipv6cp::InterfaceIdentifier;
-use crate::link::{Dropped, EndReason, Family, Link, LinkConfig, Network, Role, Said};
-use crate::pppoe::{Code, Discovery, ErrorTag, Frame, FrameError, MAX_PAYLOAD, MacAddress, OVERHEAD, Stage};
+use crate::link::{
+    AddressFamily, DropReason, EndReason, LinkConfig, LinkNetwork, LinkOutput, LinkRole, PppLink,
+};
+use crate::pppoe::{
+    DiscoveryTags, ErrorTag, FrameError, MAX_PAYLOAD, MacAddress, OVERHEAD, PppoeCode, PppoeFrame, PppoeStage,
+};
 use crate::work;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng, Transmit,
-    WallTime, Work,
+    CommandError, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, PortId, SecureRng,
+    Transmit, WallTime, WorkRecord,
 };
 
 /// Octets of our Host-Uniq.
@@ -23,7 +27,7 @@ const REQUESTS: u32 = 4;
 /// Octets of a cookie, or Relay-Session-Id, that are sent back: more leave no room for the rest.
 const OPAQUE: usize = 1024;
 
-/// What a [`Client`] asks for.
+/// What a [`PppoeClient`] asks for.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// At which port.
@@ -37,10 +41,10 @@ pub struct ClientConfig {
     /// The concentrator by its AC-Name; empty: any.
     pub concentrator: String,
     /// Who the user is.
-    pub credentials: Arc<Credentials>,
+    pub credentials: Arc<PppCredentials>,
     /// Whether the concentrator has to ask who the user is. What proves who the concentrator is comes with that alone: without it
     /// anybody on the Ethernet could be one.
-    pub asked: bool,
+    pub requires_authentication: bool,
     /// Whether IPv4 is wanted.
     pub ipv4: bool,
     /// Whether name servers are asked for (RFC 1877).
@@ -52,7 +56,7 @@ pub struct ClientConfig {
     /// How the link is kept.
     pub link: LinkConfig,
     /// The first wait for a PADO or PADS; each further one is twice as long.
-    pub patience: Duration,
+    pub initial_timeout: Duration,
     /// The longest wait, and that before another session after one that had been refused.
     pub longest: Duration,
     /// PADI that are sent for one session; zero: without end.
@@ -65,7 +69,7 @@ impl ClientConfig {
     /// What a client at this port asks for as this user: any service, IPv4 with name servers and IPv6, waits from 1 s to 30 s,
     /// five PADI, no other session by itself.
     #[must_use]
-    pub fn new(port: PortId, address: MacAddress, credentials: Credentials) -> Self {
+    pub fn new(port: PortId, address: MacAddress, credentials: PppCredentials) -> Self {
         Self {
             port,
             address,
@@ -73,13 +77,13 @@ impl ClientConfig {
             service: String::new(),
             concentrator: String::new(),
             credentials: Arc::new(credentials),
-            asked: false,
+            requires_authentication: false,
             ipv4: true,
             dns: true,
             ipv6: Some(InterfaceIdentifier::default()),
             delegation: false,
             link: LinkConfig::default(),
-            patience: Duration::from_secs(1),
+            initial_timeout: Duration::from_secs(1),
             longest: Duration::from_secs(30),
             attempts: 5,
             persist: false,
@@ -87,7 +91,7 @@ impl ClientConfig {
     }
 }
 
-/// What a [`Client`] is told.
+/// What a [`PppoeClient`] is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientCommand {
     /// Begin a session.
@@ -96,11 +100,11 @@ pub enum ClientCommand {
     Disconnect,
 }
 
-/// What a [`Client`] says.
+/// What a [`PppoeClient`] says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientEvent {
     /// A concentrator has confirmed a session.
-    Began {
+    SessionStarted {
         /// Its address.
         concentrator: MacAddress,
         /// SESSION_ID.
@@ -109,7 +113,7 @@ pub enum ClientEvent {
     /// The concentrator believes that this side is who it says.
     Authenticated,
     /// A concentrator refuses, in its own words.
-    Told {
+    RefusalMessage {
         /// What it says.
         message: Vec<u8>,
     },
@@ -122,12 +126,12 @@ pub enum ClientEvent {
         /// Octets of the longest packet.
         mtu: u16,
         /// The addresses of both ends.
-        network: Network,
+        network: LinkNetwork,
     },
     /// And not any more.
     Remove {
         /// Which network.
-        family: Family,
+        family: AddressFamily,
     },
     /// Packets may be so long from now on (RFC 4638 §5.2).
     Mtu {
@@ -142,7 +146,7 @@ pub enum ClientEvent {
     /// A prefix was delegated for a network behind this host, or its time was renewed.
     Delegated {
         /// The prefix.
-        delegation: Delegation,
+        delegation: DelegatedPrefix,
     },
     /// The prefix is not this host's any more. It goes with IPv6, too.
     Withdrawn,
@@ -151,12 +155,12 @@ pub enum ClientEvent {
         /// Why.
         reason: EndReason,
         /// Another is tried for at this time.
-        again: Option<Instant>,
+        retry_at: Option<Instant>,
     },
 }
 
 usher_core::counters! {
-    /// What a [`Client`] did and dropped.
+    /// What a [`PppoeClient`] did and dropped.
     pub struct ClientCounters {
         /// PADI sent.
         initiations,
@@ -190,7 +194,7 @@ usher_core::counters! {
 }
 
 #[derive(Debug)]
-enum State {
+enum ClientState {
     Idle,
     /// A session is begun at that time.
     Waiting(Instant),
@@ -201,7 +205,7 @@ enum State {
     },
     /// PADR is sent.
     Requested {
-        offer: Offer,
+        offer: DiscoveryOffer,
         due: Instant,
         wait: Duration,
         sent: u32,
@@ -209,13 +213,13 @@ enum State {
     Session {
         concentrator: MacAddress,
         number: u16,
-        link: alloc::boxed::Box<Link>,
+        link: alloc::boxed::Box<PppLink>,
     },
 }
 
 /// What of a PADO goes into the PADR.
 #[derive(Clone, Debug)]
-struct Offer {
+struct DiscoveryOffer {
     concentrator: MacAddress,
     cookie: Option<Vec<u8>>,
     relay_session_id: Option<Vec<u8>>,
@@ -223,11 +227,11 @@ struct Offer {
 
 /// A PPPoE client: a [`Machine`] over Ethernet frames.
 #[derive(Debug)]
-pub struct Client {
+pub struct PppoeClient {
     config: ClientConfig,
     rng: SecureRng,
     epoch: WallTime,
-    state: State,
+    state: ClientState,
     host_uniq: [u8; HOST_UNIQ],
     relay_session_id: Option<Vec<u8>>,
     /// PADI sent for this session.
@@ -236,25 +240,25 @@ pub struct Client {
     failures: u32,
     closing: bool,
     counters: ClientCounters,
-    outputs: Outputs<ClientEvent>,
+    outputs: OutputQueue<ClientEvent>,
 }
 
-impl Client {
+impl PppoeClient {
     /// One that asks for this once it is told to; `rng` is for Host-Uniq, challenges and magic numbers.
     #[must_use]
     pub fn new(config: ClientConfig, mut rng: SecureRng) -> Self {
         Self {
             config,
-            host_uniq: rng.array(),
+            host_uniq: rng.random_array(),
             rng,
             epoch: WallTime::UNIX_EPOCH,
-            state: State::Idle,
+            state: ClientState::Idle,
             relay_session_id: None,
             attempts: 0,
             failures: 0,
             closing: false,
             counters: ClientCounters::default(),
-            outputs: Outputs::default(),
+            outputs: OutputQueue::default(),
         }
     }
     /// What it has done and dropped.
@@ -265,7 +269,7 @@ impl Client {
     /// Whether it has a session.
     #[must_use]
     pub const fn has_session(&self) -> bool {
-        matches!(self.state, State::Session { .. })
+        matches!(self.state, ClientState::Session { .. })
     }
 
     fn max_payload(&self) -> Option<u16> {
@@ -273,59 +277,73 @@ impl Client {
         (most > MAX_PAYLOAD).then_some(most)
     }
 
-    fn discover(&mut self, destination: MacAddress, code: Code, session: u16, tags: &Discovery<'_>) {
+    fn send_discovery(
+        &mut self,
+        destination: MacAddress,
+        code: PppoeCode,
+        session: u16,
+        tags: &DiscoveryTags<'_>,
+    ) {
         let mut payload = Vec::new();
         tags.emit(&mut payload);
-        self.outputs.work(Work { label: work::DISCOVERY, units: 1 });
-        self.emit(destination, Stage::Discovery, code, session, &payload);
+        self.outputs.push_work(WorkRecord { label: work::DISCOVERY, units: 1 });
+        self.send_frame(destination, PppoeStage::Discovery, code, session, &payload);
     }
 
-    fn emit(&mut self, destination: MacAddress, stage: Stage, code: Code, session: u16, payload: &[u8]) {
-        let mut bytes = self.outputs.buffer();
-        Frame { destination, source: self.config.address, stage, code, session, payload }.emit(&mut bytes);
-        self.outputs.transmit(Transmit::Frame { port: self.config.port }, bytes);
+    fn send_frame(
+        &mut self,
+        destination: MacAddress,
+        stage: PppoeStage,
+        code: PppoeCode,
+        session: u16,
+        payload: &[u8],
+    ) {
+        let mut bytes = self.outputs.take_buffer();
+        PppoeFrame { destination, source: self.config.address, stage, code, session, payload }
+            .emit(&mut bytes);
+        self.outputs.push_transmit(Transmit::Frame { port: self.config.port }, bytes);
     }
 
     /// PADI (RFC 2516 §5.1).
-    fn initiate(&mut self, now: Instant, wait: Duration) {
+    fn send_padi(&mut self, now: Instant, wait: Duration) {
         if self.config.attempts > 0 && self.attempts >= self.config.attempts {
-            return self.over(now, EndReason::NoConcentrator, false);
+            return self.finish_session(now, EndReason::NoConcentrator, false);
         }
         self.attempts = self.attempts.saturating_add(1);
         self.counters.initiations += 1;
         let (service, host_uniq) = (self.config.service.clone(), self.host_uniq);
-        let tags = Discovery {
+        let tags = DiscoveryTags {
             services: [service.as_bytes()].into(),
             host_uniq: Some(&host_uniq),
             max_payload: self.max_payload(),
-            ..Discovery::default()
+            ..DiscoveryTags::default()
         };
-        self.discover(MacAddress::BROADCAST, Code::PADI, 0, &tags);
-        self.state = State::Initiated { due: now + wait, wait };
+        self.send_discovery(MacAddress::BROADCAST, PppoeCode::PADI, 0, &tags);
+        self.state = ClientState::Initiated { due: now + wait, wait };
     }
 
     /// PADR (RFC 2516 §5.3).
-    fn request(&mut self, now: Instant, offer: Offer, wait: Duration, sent: u32) {
+    fn send_padr(&mut self, now: Instant, offer: DiscoveryOffer, wait: Duration, sent: u32) {
         self.counters.requests += 1;
         let (service, host_uniq) = (self.config.service.clone(), self.host_uniq);
-        let tags = Discovery {
+        let tags = DiscoveryTags {
             services: [service.as_bytes()].into(),
             host_uniq: Some(&host_uniq),
             cookie: offer.cookie.as_deref(),
             relay_session_id: offer.relay_session_id.as_deref(),
             max_payload: self.max_payload(),
-            ..Discovery::default()
+            ..DiscoveryTags::default()
         };
-        self.discover(offer.concentrator, Code::PADR, 0, &tags);
-        self.state = State::Requested { offer, due: now + wait, wait, sent: sent + 1 };
+        self.send_discovery(offer.concentrator, PppoeCode::PADR, 0, &tags);
+        self.state = ClientState::Requested { offer, due: now + wait, wait, sent: sent + 1 };
     }
 
-    fn frame(&mut self, now: Instant, port: PortId, octets: &[u8]) {
+    fn handle_frame(&mut self, now: Instant, port: PortId, octets: &[u8]) {
         if port != self.config.port {
             self.counters.not_ours += 1;
             return;
         }
-        let frame = match Frame::parse(octets) {
+        let frame = match PppoeFrame::parse(octets) {
             Ok(frame) => frame,
             Err(FrameError::EtherType(_)) => {
                 self.counters.not_ours += 1;
@@ -341,40 +359,44 @@ impl Client {
             return;
         }
         match frame.stage {
-            Stage::Discovery => self.discovery(now, frame),
-            Stage::Session => self.session(now, frame),
+            PppoeStage::Discovery => self.handle_discovery(now, frame),
+            PppoeStage::Session => self.handle_session_frame(now, frame),
         }
     }
 
-    fn discovery(&mut self, now: Instant, frame: Frame<'_>) {
-        self.outputs.work(Work { label: work::DISCOVERY, units: 1 });
-        let Ok(tags) = Discovery::parse(frame.payload) else {
+    fn handle_discovery(&mut self, now: Instant, frame: PppoeFrame<'_>) {
+        self.outputs.push_work(WorkRecord { label: work::DISCOVERY, units: 1 });
+        let Ok(tags) = DiscoveryTags::parse(frame.payload) else {
             self.counters.malformed += 1;
             return;
         };
         let ours = tags.host_uniq == Some(&self.host_uniq[..]);
         match (&self.state, frame.code) {
-            (State::Initiated { .. }, Code::PADO) if ours && frame.session == 0 => {
-                self.offered(now, &frame, &tags);
+            (ClientState::Initiated { .. }, PppoeCode::PADO) if ours && frame.session == 0 => {
+                self.handle_pado(now, &frame, &tags);
             }
-            (State::Requested { offer, .. }, Code::PADS) if ours && frame.source == offer.concentrator => {
+            (ClientState::Requested { offer, .. }, PppoeCode::PADS)
+                if ours && frame.source == offer.concentrator =>
+            {
                 let offer = offer.clone();
-                self.confirmed(now, &frame, &tags, &offer);
+                self.handle_pads(now, &frame, &tags, &offer);
             }
-            (&State::Session { concentrator, number, .. }, Code::PADT) if number == frame.session => {
+            (&ClientState::Session { concentrator, number, .. }, PppoeCode::PADT)
+                if number == frame.session =>
+            {
                 if concentrator != frame.source {
                     self.counters.not_for_us += 1;
                 } else if tags.host_uniq.is_some() && !ours {
                     self.counters.forged_padt += 1;
                 } else {
-                    self.end(now, EndReason::Padt);
+                    self.abort_session(now, EndReason::Padt);
                 }
             }
             _ => self.counters.not_asked += 1,
         }
     }
 
-    fn offered(&mut self, now: Instant, frame: &Frame<'_>, tags: &Discovery<'_>) {
+    fn handle_pado(&mut self, now: Instant, frame: &PppoeFrame<'_>, tags: &DiscoveryTags<'_>) {
         let (service, concentrator) = (self.config.service.as_bytes(), self.config.concentrator.as_bytes());
         let right = concentrator.is_empty() || tags.ac_name == Some(concentrator);
         let opaque = |value: Option<&[u8]>| value.is_none_or(|value| value.len() <= OPAQUE / 2);
@@ -387,15 +409,21 @@ impl Client {
             self.counters.not_wanted += 1;
             return;
         }
-        let offer = Offer {
+        let offer = DiscoveryOffer {
             concentrator: frame.source,
             cookie: tags.cookie.map(Vec::from),
             relay_session_id: tags.relay_session_id.map(Vec::from),
         };
-        self.request(now, offer, self.config.patience, 0);
+        self.send_padr(now, offer, self.config.initial_timeout, 0);
     }
 
-    fn confirmed(&mut self, now: Instant, frame: &Frame<'_>, tags: &Discovery<'_>, offer: &Offer) {
+    fn handle_pads(
+        &mut self,
+        now: Instant,
+        frame: &PppoeFrame<'_>,
+        tags: &DiscoveryTags<'_>,
+        offer: &DiscoveryOffer,
+    ) {
         if frame.session == 0 || frame.session == u16::MAX || !tags.errors.is_empty() {
             self.counters.refused += 1;
             let message = match tags.errors.first() {
@@ -403,10 +431,10 @@ impl Client {
                 Some((tag, text)) => [tag.to_string().as_bytes(), b": ", *text].concat(),
                 None => b"the number of its session is none".to_vec(),
             };
-            self.outputs.event(ClientEvent::Told { message });
+            self.outputs.push_event(ClientEvent::RefusalMessage { message });
             let service = matches!(tags.errors.first(), Some((ErrorTag::ServiceName, _)));
             let reason = if service { EndReason::NoConcentrator } else { EndReason::Refused };
-            return self.over(now, reason, false);
+            return self.finish_session(now, reason, false);
         }
         self.counters.sessions += 1;
         // Longer packets than ordinary only where both sides have said so (RFC 4638 §4).
@@ -414,147 +442,153 @@ impl Client {
             (Some(ours), Some(theirs)) if theirs > MAX_PAYLOAD => ours.min(theirs),
             _ => self.config.mtu.saturating_sub(OVERHEAD).min(MAX_PAYLOAD),
         };
-        let role = Role::Peer {
+        let role = LinkRole::Peer {
             credentials: self.config.credentials.clone(),
-            asked: self.config.asked,
+            requires_authentication: self.config.requires_authentication,
             ipv4: self.config.ipv4,
             dns: self.config.dns,
             ipv6: self.config.ipv6,
-            delegation: self.config.delegation.then(|| duid(self.config.address.0).into()),
+            delegation: self.config.delegation.then(|| link_layer_duid(self.config.address.0).into()),
         };
-        let rng = SecureRng::from_seed(self.rng.array());
-        let link = Link::new(role, self.config.link, limit, rng, now, now.wall(self.epoch));
+        let rng = SecureRng::from_seed(self.rng.random_array());
+        let link = PppLink::new(role, self.config.link, limit, rng, now, now.to_wall_time(self.epoch));
         let (concentrator, number) = (frame.source, frame.session);
         self.relay_session_id = offer.relay_session_id.clone();
-        self.state = State::Session { concentrator, number, link: link.into() };
-        self.outputs.event(ClientEvent::Began { concentrator, number });
-        self.settle(now);
+        self.state = ClientState::Session { concentrator, number, link: link.into() };
+        self.outputs.push_event(ClientEvent::SessionStarted { concentrator, number });
+        self.drain_link(now);
     }
 
-    fn session(&mut self, now: Instant, frame: Frame<'_>) {
-        let wall = now.wall(self.epoch);
-        let State::Session { concentrator, number, link } = &mut self.state else {
+    fn handle_session_frame(&mut self, now: Instant, frame: PppoeFrame<'_>) {
+        let wall = now.to_wall_time(self.epoch);
+        let ClientState::Session { concentrator, number, link } = &mut self.state else {
             self.counters.not_asked += 1;
             return;
         };
-        if frame.source != *concentrator || frame.session != *number || frame.code != Code::SESSION {
+        if frame.source != *concentrator || frame.session != *number || frame.code != PppoeCode::SESSION {
             self.counters.not_for_us += 1;
             return;
         }
-        match link.receive(now, wall, frame.payload) {
+        match link.receive_packet(now, wall, frame.payload) {
             Ok(()) => {}
-            Err(Dropped::Magic) => self.counters.bad_magic += 1,
-            Err(Dropped::Data) => self.counters.data += 1,
+            Err(DropReason::Magic) => self.counters.bad_magic += 1,
+            Err(DropReason::Data) => self.counters.data += 1,
             Err(
-                Dropped::Malformed | Dropped::NotAsked | Dropped::Early | Dropped::Ignored | Dropped::Pending,
+                DropReason::Malformed
+                | DropReason::Unsolicited
+                | DropReason::TooEarly
+                | DropReason::Ignored
+                | DropReason::Pending,
             ) => self.counters.bad_packet += 1,
         }
-        self.settle(now);
+        self.drain_link(now);
     }
 
     /// Carries out what the link has decided.
-    fn settle(&mut self, now: Instant) {
-        let State::Session { concentrator, number, link } = &mut self.state else { return };
+    fn drain_link(&mut self, now: Instant) {
+        let ClientState::Session { concentrator, number, link } = &mut self.state else { return };
         let (concentrator, number, mtu) = (*concentrator, *number, link.mtu());
-        let (said, work) = (link.take(), link.take_work());
+        let (said, work) = (link.take_outputs(), link.take_work());
         for label in work {
-            self.outputs.work(Work { label, units: 1 });
+            self.outputs.push_work(WorkRecord { label, units: 1 });
         }
         for one in said {
             match one {
-                Said::Send(protocol, packet) => {
+                LinkOutput::Send(protocol, packet) => {
                     let payload = [&protocol.0.to_be_bytes(), &packet[..]].concat();
-                    self.emit(concentrator, Stage::Session, Code::SESSION, number, &payload);
+                    self.send_frame(concentrator, PppoeStage::Session, PppoeCode::SESSION, number, &payload);
                 }
                 // Nobody has to show to a client who it is.
-                Said::Ask { .. } => {}
-                Said::Authenticated => self.outputs.event(ClientEvent::Authenticated),
-                Said::Refused(message) => self.outputs.event(ClientEvent::Told { message }),
-                Said::Up(network) => {
+                LinkOutput::VerifyProof { .. } => {}
+                LinkOutput::Authenticated => self.outputs.push_event(ClientEvent::Authenticated),
+                LinkOutput::Refused(message) => {
+                    self.outputs.push_event(ClientEvent::RefusalMessage { message })
+                }
+                LinkOutput::Up(network) => {
                     (self.failures, self.attempts) = (0, 0);
-                    self.outputs.event(ClientEvent::Install { concentrator, number, mtu, network });
+                    self.outputs.push_event(ClientEvent::Install { concentrator, number, mtu, network });
                 }
-                Said::Down(family) => self.outputs.event(ClientEvent::Remove { family }),
-                Said::Advertised(advertisement) => {
-                    self.outputs.event(ClientEvent::Advertised { advertisement });
+                LinkOutput::Down(family) => self.outputs.push_event(ClientEvent::Remove { family }),
+                LinkOutput::Advertised(advertisement) => {
+                    self.outputs.push_event(ClientEvent::Advertised { advertisement });
                 }
-                Said::Delegated(Some(delegation)) => {
-                    self.outputs.event(ClientEvent::Delegated { delegation });
+                LinkOutput::Delegated(Some(delegation)) => {
+                    self.outputs.push_event(ClientEvent::Delegated { delegation });
                 }
-                Said::Delegated(None) => self.outputs.event(ClientEvent::Withdrawn),
-                Said::Mtu(mtu) => self.outputs.event(ClientEvent::Mtu { mtu }),
-                Said::Ended(reason) => {
+                LinkOutput::Delegated(None) => self.outputs.push_event(ClientEvent::Withdrawn),
+                LinkOutput::Mtu(mtu) => self.outputs.push_event(ClientEvent::Mtu { mtu }),
+                LinkOutput::Ended(reason) => {
                     if reason != EndReason::Padt {
                         let (host_uniq, relay) = (self.host_uniq, self.relay_session_id.clone());
-                        let tags = Discovery {
+                        let tags = DiscoveryTags {
                             host_uniq: Some(&host_uniq),
                             relay_session_id: relay.as_deref(),
-                            ..Discovery::default()
+                            ..DiscoveryTags::default()
                         };
-                        self.discover(concentrator, Code::PADT, number, &tags);
+                        self.send_discovery(concentrator, PppoeCode::PADT, number, &tags);
                     }
-                    return self.over(now, reason, true);
+                    return self.finish_session(now, reason, true);
                 }
             }
         }
     }
 
     /// Ends the session without another word of LCP.
-    fn end(&mut self, now: Instant, reason: EndReason) {
-        if let State::Session { link, .. } = &mut self.state {
-            link.end(reason);
-            self.settle(now);
+    fn abort_session(&mut self, now: Instant, reason: EndReason) {
+        if let ClientState::Session { link, .. } = &mut self.state {
+            link.abort_link(reason);
+            self.drain_link(now);
         }
     }
 
     /// There is no session any more. Another is tried for after a while that grows with each that came to nothing, and is of
     /// chance, so that the hosts of a whole building do not come back at one time.
-    fn over(&mut self, now: Instant, reason: EndReason, had: bool) {
-        self.state = State::Idle;
+    fn finish_session(&mut self, now: Instant, reason: EndReason, had: bool) {
+        self.state = ClientState::Idle;
         self.counters.ended += u64::from(had);
-        self.host_uniq = self.rng.array();
+        self.host_uniq = self.rng.random_array();
         let mut again = None;
         if self.config.persist && !self.closing {
-            let most = (self.config.patience * (1 << self.failures.min(16))).min(self.config.longest);
+            let most = (self.config.initial_timeout * (1 << self.failures.min(16))).min(self.config.longest);
             self.failures += 1;
-            let at = now + most.mul_f64(0.5 + self.rng.unit() / 2.0);
-            self.state = State::Waiting(at);
+            let at = now + most.mul_f64(0.5 + self.rng.sample_unit() / 2.0);
+            self.state = ClientState::Waiting(at);
             again = Some(at);
         }
         self.closing = false;
-        self.outputs.event(ClientEvent::Ended { reason, again });
+        self.outputs.push_event(ClientEvent::Ended { reason, retry_at: again });
     }
 
-    fn timeout(&mut self, now: Instant) {
+    fn handle_timeout(&mut self, now: Instant) {
         let double = |wait: Duration, longest: Duration| (wait * 2).min(longest);
         match &mut self.state {
-            State::Idle => {}
-            State::Waiting(at) if *at <= now => {
+            ClientState::Idle => {}
+            ClientState::Waiting(at) if *at <= now => {
                 self.attempts = 0;
-                self.initiate(now, self.config.patience);
+                self.send_padi(now, self.config.initial_timeout);
             }
-            State::Initiated { due, wait, .. } if *due <= now => {
+            ClientState::Initiated { due, wait, .. } if *due <= now => {
                 let wait = double(*wait, self.config.longest);
-                self.initiate(now, wait);
+                self.send_padi(now, wait);
             }
-            State::Requested { offer, due, wait, sent } if *due <= now => {
+            ClientState::Requested { offer, due, wait, sent } if *due <= now => {
                 let (offer, wait, sent) = (offer.clone(), double(*wait, self.config.longest), *sent);
                 if sent < REQUESTS {
-                    self.request(now, offer, wait, sent);
+                    self.send_padr(now, offer, wait, sent);
                 } else {
-                    self.initiate(now, self.config.patience);
+                    self.send_padi(now, self.config.initial_timeout);
                 }
             }
-            State::Session { link, .. } => {
-                link.timeout(now, now.wall(self.epoch));
-                self.settle(now);
+            ClientState::Session { link, .. } => {
+                link.handle_timeout(now, now.to_wall_time(self.epoch));
+                self.drain_link(now);
             }
-            State::Waiting(_) | State::Initiated { .. } | State::Requested { .. } => {}
+            ClientState::Waiting(_) | ClientState::Initiated { .. } | ClientState::Requested { .. } => {}
         }
     }
 }
 
-impl Machine for Client {
+impl Machine for PppoeClient {
     type Command = ClientCommand;
     type Event = ClientEvent;
     type Job = NoJob;
@@ -563,38 +597,38 @@ impl Machine for Client {
         self.epoch = epoch;
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Frame { port, data } => self.frame(now, port, data),
-            Input::Timeout => self.timeout(now),
+            MachineInput::Frame { port, data } => self.handle_frame(now, port, data),
+            MachineInput::Timeout => self.handle_timeout(now),
             other => {
                 if let Some(refusal) = other.refusal() {
-                    self.outputs.operate(refusal);
+                    self.outputs.push_operation(refusal);
                 }
             }
         }
     }
 
-    fn command(&mut self, now: Instant, command: ClientCommand) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: ClientCommand) -> Result<(), CommandError> {
         match (command, &mut self.state) {
-            (ClientCommand::Connect, State::Idle | State::Waiting(_)) => {
+            (ClientCommand::Connect, ClientState::Idle | ClientState::Waiting(_)) => {
                 (self.attempts, self.failures, self.closing) = (0, 0, false);
-                self.initiate(now, self.config.patience);
+                self.send_padi(now, self.config.initial_timeout);
             }
             (ClientCommand::Connect, _) => {
                 return Err(CommandError::WrongState("it has a session, or is trying for one"));
             }
-            (ClientCommand::Disconnect, State::Idle) => {
+            (ClientCommand::Disconnect, ClientState::Idle) => {
                 return Err(CommandError::WrongState("it has no session, and is not trying for one"));
             }
-            (ClientCommand::Disconnect, State::Session { link, .. }) => {
+            (ClientCommand::Disconnect, ClientState::Session { link, .. }) => {
                 self.closing = true;
-                link.close(now, now.wall(self.epoch), EndReason::Closed);
-                self.settle(now);
+                link.close(now, now.to_wall_time(self.epoch), EndReason::Closed);
+                self.drain_link(now);
             }
             (ClientCommand::Disconnect, _) => {
                 self.closing = true;
-                self.over(now, EndReason::Closed, false);
+                self.finish_session(now, EndReason::Closed, false);
             }
         }
         Ok(())
@@ -606,10 +640,10 @@ impl Machine for Client {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         match &self.state {
-            State::Idle => None,
-            State::Waiting(at) => Some(*at),
-            State::Initiated { due, .. } | State::Requested { due, .. } => Some(*due),
-            State::Session { link, .. } => link.poll_timeout(),
+            ClientState::Idle => None,
+            ClientState::Waiting(at) => Some(*at),
+            ClientState::Initiated { due, .. } | ClientState::Requested { due, .. } => Some(*due),
+            ClientState::Session { link, .. } => link.poll_timeout(),
         }
     }
 }

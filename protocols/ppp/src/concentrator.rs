@@ -5,23 +5,23 @@ mod discovery;
 mod event;
 mod outside;
 
-pub use config::{ConcentratorConfig, ConfigError, Excess, Port};
-pub use event::{Answer, ConcentratorCommand, ConcentratorEvent, SessionId, Subscriber};
+pub use config::{ConcentratorConfig, ConcentratorPort, ConfigError, ExcessSessionPolicy};
+pub use event::{AuthenticationReply, ConcentratorCommand, ConcentratorEvent, SessionId, SubscriberInfo};
 
-use crate::auth::authenticator::Verdict;
-use crate::link::{Dropped, EndReason, Link, Said};
-use crate::packet::Protocol;
-use crate::pppoe::cookie::Cookies;
-use crate::pppoe::limit::Buckets;
-use crate::pppoe::{Code, Discovery, Frame, MacAddress, Stage};
+use crate::auth::authenticator::ProofVerdict;
+use crate::link::{DropReason, EndReason, LinkOutput, PppLink};
+use crate::packet::PppProtocol;
+use crate::pppoe::cookie::CookieSecrets;
+use crate::pppoe::limit::TokenBuckets;
+use crate::pppoe::{DiscoveryTags, MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 use crate::work;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use outside::{Line, Outside};
+use outside::{AccessLine, UnauthenticatedSessions};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng, Transmit, WallTime,
-    Work,
+    CommandError, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, PortId, SecureRng, Transmit,
+    WallTime, WorkRecord,
 };
 
 /// Stations whose rates are followed.
@@ -101,72 +101,72 @@ usher_core::counters! {
 }
 
 impl ConcentratorCounters {
-    fn dropped(&mut self, why: Dropped) {
+    fn count_dropped(&mut self, why: DropReason) {
         *match why {
-            Dropped::Malformed => &mut self.bad_packet,
-            Dropped::NotAsked => &mut self.not_asked,
-            Dropped::Early => &mut self.early,
-            Dropped::Magic => &mut self.bad_magic,
-            Dropped::Data => &mut self.data,
-            Dropped::Ignored => &mut self.ignored,
-            Dropped::Pending => &mut self.pending,
+            DropReason::Malformed => &mut self.bad_packet,
+            DropReason::Unsolicited => &mut self.not_asked,
+            DropReason::TooEarly => &mut self.early,
+            DropReason::Magic => &mut self.bad_magic,
+            DropReason::Data => &mut self.data,
+            DropReason::Ignored => &mut self.ignored,
+            DropReason::Pending => &mut self.pending,
         } += 1;
     }
 }
 
 /// Where a host is.
-type Station = (PortId, MacAddress);
+type StationKey = (PortId, MacAddress);
 
 #[derive(Debug)]
-struct Session {
+struct PppoeSession {
     name: SessionId,
-    at: Station,
-    line: Line,
-    link: Link,
+    station: StationKey,
+    line: AccessLine,
+    link: PppLink,
     /// What its PADR had, and its PADS, PADT have too.
     host_uniq: Option<Vec<u8>>,
     relay_session_id: Option<Vec<u8>>,
     service: Vec<u8>,
     max_payload: Option<u16>,
-    subscriber: Subscriber,
+    subscriber: SubscriberInfo,
     /// A packet of it has come: the host knows its number.
-    heard: bool,
+    has_received: bool,
     timer: Option<Instant>,
 }
 
 /// An access concentrator: a [`Machine`] over Ethernet frames.
 #[derive(Debug)]
-pub struct Concentrator {
+pub struct PppoeConcentrator {
     config: ConcentratorConfig,
     rng: SecureRng,
     epoch: WallTime,
-    cookies: Option<Cookies>,
-    sessions: BTreeMap<u16, Session>,
+    cookies: Option<CookieSecrets>,
+    sessions: BTreeMap<u16, PppoeSession>,
     /// SESSION_IDs by names.
     names: BTreeMap<SessionId, u16>,
     /// SESSION_IDs by stations, in the order in which their sessions began.
-    stations: BTreeMap<Station, Vec<SessionId>>,
+    stations: BTreeMap<StationKey, Vec<SessionId>>,
     /// Sessions whose hosts are not let in yet.
-    outside: Outside,
+    outside: UnauthenticatedSessions,
     timers: TimerQueue<u16>,
     next: u64,
-    initiations: Buckets<Line>,
-    terminations: Buckets<PortId>,
+    initiations: TokenBuckets<AccessLine>,
+    terminations: TokenBuckets<PortId>,
     /// PADT that name no session of their station.
-    guesses_of: Buckets<Station>,
-    initiations_of: Buckets<Station>,
-    requests_of: Buckets<Station>,
+    unmatched_padts: TokenBuckets<StationKey>,
+    initiations_of: TokenBuckets<StationKey>,
+    requests_of: TokenBuckets<StationKey>,
     counters: ConcentratorCounters,
-    outputs: Outputs<ConcentratorEvent>,
+    outputs: OutputQueue<ConcentratorEvent>,
 }
 
-impl Concentrator {
+impl PppoeConcentrator {
     /// One that allows this; `rng` is for cookies, challenges, magic numbers and SESSION_IDs.
     ///
     /// # Errors
     /// It could serve nobody, or would let in everybody.
     pub fn new(config: ConcentratorConfig, rng: SecureRng) -> Result<Self, ConfigError> {
-        config.check()?;
+        config.validate()?;
         Ok(Self {
             config,
             rng,
@@ -175,16 +175,16 @@ impl Concentrator {
             sessions: BTreeMap::new(),
             names: BTreeMap::new(),
             stations: BTreeMap::new(),
-            outside: Outside::default(),
+            outside: UnauthenticatedSessions::default(),
             timers: TimerQueue::new(),
             next: 0,
-            initiations: Buckets::new(LINES),
-            terminations: Buckets::new(LINES),
-            guesses_of: Buckets::new(STATIONS),
-            initiations_of: Buckets::new(STATIONS),
-            requests_of: Buckets::new(STATIONS),
+            initiations: TokenBuckets::new(LINES),
+            terminations: TokenBuckets::new(LINES),
+            unmatched_padts: TokenBuckets::new(STATIONS),
+            initiations_of: TokenBuckets::new(STATIONS),
+            requests_of: TokenBuckets::new(STATIONS),
             counters: ConcentratorCounters::default(),
-            outputs: Outputs::default(),
+            outputs: OutputQueue::default(),
         })
     }
     /// What it has done and dropped.
@@ -194,36 +194,36 @@ impl Concentrator {
     }
     /// Sessions that there are.
     #[must_use]
-    pub fn sessions(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
     /// Of them, those whose hosts are not let in yet.
     #[must_use]
-    pub fn outside(&self) -> usize {
+    pub fn unauthenticated_count(&self) -> usize {
         self.outside.len()
     }
     /// Who has a session.
     #[must_use]
-    pub fn subscriber(&self, session: SessionId) -> Option<&Subscriber> {
+    pub fn subscriber(&self, session: SessionId) -> Option<&SubscriberInfo> {
         self.names.get(&session).and_then(|id| self.sessions.get(id)).map(|session| &session.subscriber)
     }
     /// Stations and lines whose rates are remembered: a bounded number.
     #[must_use]
-    pub fn followed(&self) -> usize {
-        let stations = self.initiations_of.len() + self.requests_of.len() + self.guesses_of.len();
+    pub fn bucket_count(&self) -> usize {
+        let stations = self.initiations_of.len() + self.requests_of.len() + self.unmatched_padts.len();
         stations + self.initiations.len() + self.terminations.len()
     }
 
-    fn work(&mut self, label: usher_core::WorkLabel) {
-        self.outputs.work(Work { label, units: 1 });
+    fn record_work(&mut self, label: usher_core::WorkLabel) {
+        self.outputs.push_work(WorkRecord { label, units: 1 });
     }
 
-    fn frame(&mut self, now: Instant, port: PortId, octets: &[u8]) {
+    fn handle_frame(&mut self, now: Instant, port: PortId, octets: &[u8]) {
         let Some(own) = self.config.ports.iter().find(|own| own.port == port).copied() else {
             self.counters.not_ours += 1;
             return;
         };
-        let frame = match Frame::parse(octets) {
+        let frame = match PppoeFrame::parse(octets) {
             Ok(frame) => frame,
             Err(crate::pppoe::FrameError::EtherType(_)) => {
                 self.counters.not_ours += 1;
@@ -234,7 +234,7 @@ impl Concentrator {
                 return;
             }
         };
-        let initiation = frame.stage == Stage::Discovery && frame.code == Code::PADI;
+        let initiation = frame.stage == PppoeStage::Discovery && frame.code == PppoeCode::PADI;
         let for_us = if initiation { MacAddress::BROADCAST } else { own.address };
         // A PADI by unicast is none of the standard's, and answered by nobody who might be surprised.
         if frame.destination != for_us {
@@ -246,15 +246,15 @@ impl Concentrator {
             return;
         }
         match frame.stage {
-            Stage::Discovery => self.discovery(now, own, frame),
-            Stage::Session => self.session(now, own, frame),
+            PppoeStage::Discovery => self.handle_discovery(now, own, frame),
+            PppoeStage::Session => self.handle_session_frame(now, own, frame),
         }
     }
 
     /// The session that a frame's number names, if the frame is from its station.
-    fn owned(&mut self, port: PortId, frame: &Frame<'_>) -> Option<u16> {
+    fn look_up_session(&mut self, port: PortId, frame: &PppoeFrame<'_>) -> Option<u16> {
         match self.sessions.get(&frame.session) {
-            Some(session) if session.at == (port, frame.source) => Some(frame.session),
+            Some(session) if session.station == (port, frame.source) => Some(frame.session),
             Some(_) => {
                 self.counters.spoofed += 1;
                 None
@@ -266,41 +266,41 @@ impl Concentrator {
         }
     }
 
-    fn session(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
-        if frame.code != Code::SESSION {
+    fn handle_session_frame(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
+        if frame.code != PppoeCode::SESSION {
             self.counters.malformed += 1;
             return;
         }
-        let Some(id) = self.owned(own.port, &frame) else {
+        let Some(id) = self.look_up_session(own.port, &frame) else {
             // A host whose session was forgotten, by a restart of this side, learns of it at once.
             let unknown = frame.session != 0 && !self.sessions.contains_key(&frame.session);
-            if unknown && self.terminations.take(now, own.port, self.config.terminations) {
-                self.terminate(own, frame.source, frame.session, &Discovery::default());
+            if unknown && self.terminations.take_token(now, own.port, self.config.terminations) {
+                self.send_padt(own, frame.source, frame.session, &DiscoveryTags::default());
             }
             return;
         };
-        let wall = now.wall(self.epoch);
+        let wall = now.to_wall_time(self.epoch);
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.heard = true;
-        if let Err(why) = session.link.receive(now, wall, frame.payload) {
-            self.counters.dropped(why);
+        session.has_received = true;
+        if let Err(why) = session.link.receive_packet(now, wall, frame.payload) {
+            self.counters.count_dropped(why);
         }
-        self.settle(id);
+        self.drain_link(id);
     }
 
     /// PADT.
-    fn terminate(&mut self, own: Port, host: MacAddress, session: u16, tags: &Discovery<'_>) {
-        self.discover(own, host, Code::PADT, session, tags);
+    fn send_padt(&mut self, own: ConcentratorPort, host: MacAddress, session: u16, tags: &DiscoveryTags<'_>) {
+        self.send_discovery(own, host, PppoeCode::PADT, session, tags);
     }
 
     /// Sends a packet of the discovery stage; false: it is too long, and not sent.
-    fn discover(
+    fn send_discovery(
         &mut self,
-        own: Port,
+        own: ConcentratorPort,
         destination: MacAddress,
-        code: Code,
+        code: PppoeCode,
         session: u16,
-        tags: &Discovery<'_>,
+        tags: &DiscoveryTags<'_>,
     ) -> bool {
         let mut payload = Vec::new();
         tags.emit(&mut payload);
@@ -308,63 +308,65 @@ impl Concentrator {
             self.counters.oversized += 1;
             return false;
         }
-        self.work(work::DISCOVERY);
-        let frame = Frame {
+        self.record_work(work::DISCOVERY);
+        let frame = PppoeFrame {
             destination,
             source: own.address,
-            stage: Stage::Discovery,
+            stage: PppoeStage::Discovery,
             code,
             session,
             payload: &payload,
         };
-        let mut bytes = self.outputs.buffer();
+        let mut bytes = self.outputs.take_buffer();
         frame.emit(&mut bytes);
-        self.outputs.transmit(Transmit::Frame { port: own.port }, bytes);
+        self.outputs.push_transmit(Transmit::Frame { port: own.port }, bytes);
         true
     }
 
     /// Carries out what a session's link has decided, and arms its timer.
-    fn settle(&mut self, id: u16) {
+    fn drain_link(&mut self, id: u16) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let (name, (port, host)) = (session.name, session.at);
-        let (said, work) = (session.link.take(), session.link.take_work());
+        let (name, (port, host)) = (session.name, session.station);
+        let (said, work) = (session.link.take_outputs(), session.link.take_work());
         for label in work {
-            self.work(label);
+            self.record_work(label);
         }
         let own = self.config.ports.iter().find(|own| own.port == port).copied();
         for one in said {
             match one {
-                Said::Send(protocol, packet) => {
+                LinkOutput::Send(protocol, packet) => {
                     if let Some(own) = own {
-                        self.send(own, host, id, protocol, &packet);
+                        self.send_session_frame(own, host, id, protocol, &packet);
                     }
                 }
-                Said::Ask { name: user, proof, mtu } => {
+                LinkOutput::VerifyProof { name: user, proof, mtu } => {
                     let event = ConcentratorEvent::Authenticate { session: name, user, proof, mtu };
-                    self.outputs.event(event);
+                    self.outputs.push_event(event);
                 }
-                Said::Authenticated => {
+                LinkOutput::Authenticated => {
                     if let Some(session) = self.sessions.get(&id) {
                         self.outside.remove(session.line, name);
                     }
                 }
-                Said::Up(network) => {
+                LinkOutput::Up(network) => {
                     let Some(session) = self.sessions.get(&id) else { continue };
                     let (subscriber, mtu) = (session.subscriber.clone(), session.link.mtu());
-                    self.outputs.event(ConcentratorEvent::Install {
+                    self.outputs.push_event(ConcentratorEvent::Install {
                         session: name,
                         subscriber,
                         mtu,
                         network,
                     });
                 }
-                Said::Down(family) => {
-                    self.outputs.event(ConcentratorEvent::Remove { session: name, family });
+                LinkOutput::Down(family) => {
+                    self.outputs.push_event(ConcentratorEvent::Remove { session: name, family });
                 }
-                Said::Mtu(mtu) => self.outputs.event(ConcentratorEvent::Mtu { session: name, mtu }),
+                LinkOutput::Mtu(mtu) => {
+                    self.outputs.push_event(ConcentratorEvent::Mtu { session: name, mtu })
+                }
                 // What only a client hears.
-                Said::Refused(_) | Said::Advertised(_) | Said::Delegated(_) => {}
-                Said::Ended(reason) => return self.forget(id, reason),
+                LinkOutput::Refused(_) | LinkOutput::Advertised(_) | LinkOutput::Delegated(_) => {}
+                LinkOutput::Ended(reason) => return self.remove_session(id, reason),
             }
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -380,35 +382,42 @@ impl Concentrator {
         }
     }
 
-    fn send(&mut self, own: Port, destination: MacAddress, session: u16, protocol: Protocol, packet: &[u8]) {
+    fn send_session_frame(
+        &mut self,
+        own: ConcentratorPort,
+        destination: MacAddress,
+        session: u16,
+        protocol: PppProtocol,
+        packet: &[u8],
+    ) {
         let payload = [&protocol.0.to_be_bytes(), packet].concat();
         let source = own.address;
-        let frame = Frame {
+        let frame = PppoeFrame {
             destination,
             source,
-            stage: Stage::Session,
-            code: Code::SESSION,
+            stage: PppoeStage::Session,
+            code: PppoeCode::SESSION,
             session,
             payload: &payload,
         };
-        let mut bytes = self.outputs.buffer();
+        let mut bytes = self.outputs.take_buffer();
         frame.emit(&mut bytes);
-        self.outputs.transmit(Transmit::Frame { port: own.port }, bytes);
+        self.outputs.push_transmit(Transmit::Frame { port: own.port }, bytes);
     }
 
     /// A session is over: its number is free again when its host has been told.
-    fn forget(&mut self, id: u16, reason: EndReason) {
+    fn remove_session(&mut self, id: u16, reason: EndReason) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        let (port, host) = session.at;
+        let (port, host) = session.station;
         if let Some(at) = session.timer {
             self.timers.remove(at, id);
         }
         self.names.remove(&session.name);
         self.outside.remove(session.line, session.name);
-        if let Some(names) = self.stations.get_mut(&session.at) {
+        if let Some(names) = self.stations.get_mut(&session.station) {
             names.retain(|name| *name != session.name);
             if names.is_empty() {
-                self.stations.remove(&session.at);
+                self.stations.remove(&session.station);
             }
         }
         self.counters.ended += 1;
@@ -419,26 +428,26 @@ impl Concentrator {
         {
             let (host_uniq, relay_session_id) =
                 (session.host_uniq.as_deref(), session.relay_session_id.as_deref());
-            let tags = Discovery { host_uniq, relay_session_id, ..Discovery::default() };
-            self.terminate(own, host, id, &tags);
+            let tags = DiscoveryTags { host_uniq, relay_session_id, ..DiscoveryTags::default() };
+            self.send_padt(own, host, id, &tags);
         }
-        self.outputs.event(ConcentratorEvent::Ended { session: session.name, reason });
+        self.outputs.push_event(ConcentratorEvent::Ended { session: session.name, reason });
     }
 
     /// Ends a session without another word of LCP.
-    fn cut(&mut self, id: u16, reason: EndReason) {
+    fn abort_session(&mut self, id: u16, reason: EndReason) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.link.end(reason);
-            self.settle(id);
+            session.link.abort_link(reason);
+            self.drain_link(id);
         }
     }
 
-    fn number(&self, session: SessionId) -> Result<u16, CommandError> {
+    fn session_number(&self, session: SessionId) -> Result<u16, CommandError> {
         self.names.get(&session).copied().ok_or(CommandError::UnknownToken)
     }
 }
 
-impl Machine for Concentrator {
+impl Machine for PppoeConcentrator {
     type Command = ConcentratorCommand;
     type Event = ConcentratorEvent;
     type Job = NoJob;
@@ -447,61 +456,63 @@ impl Machine for Concentrator {
         self.epoch = epoch;
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Frame { port, data } => self.frame(now, port, data),
-            Input::Timeout => {
-                let wall = now.wall(self.epoch);
+            MachineInput::Frame { port, data } => self.handle_frame(now, port, data),
+            MachineInput::Timeout => {
+                let wall = now.to_wall_time(self.epoch);
                 while let Some((_, id)) = self.timers.pop_due(now) {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.timer = None;
-                        session.link.timeout(now, wall);
-                        self.settle(id);
+                        session.link.handle_timeout(now, wall);
+                        self.drain_link(id);
                     }
                 }
             }
             other => {
                 if let Some(refusal) = other.refusal() {
-                    self.outputs.operate(refusal);
+                    self.outputs.push_operation(refusal);
                 }
             }
         }
     }
 
-    fn command(&mut self, now: Instant, command: ConcentratorCommand) -> Result<(), CommandError> {
-        let wall = now.wall(self.epoch);
+    fn handle_command(&mut self, now: Instant, command: ConcentratorCommand) -> Result<(), CommandError> {
+        let wall = now.to_wall_time(self.epoch);
         match command {
             ConcentratorCommand::Answer { session, answer } => {
-                let id = self.number(session)?;
+                let id = self.session_number(session)?;
                 let (verdict, assignment) = match answer {
-                    Answer::Continue(packet) => (Verdict::Continue(packet), None),
-                    Answer::Accept { message, assignment } => (Verdict::Accept(message), Some(assignment)),
-                    Answer::Reject { message } => (Verdict::Reject(message), None),
-                    Answer::Unanswered => (Verdict::Unanswered, None),
+                    AuthenticationReply::Continue(packet) => (ProofVerdict::Continue(packet), None),
+                    AuthenticationReply::Accept { message, assignment } => {
+                        (ProofVerdict::Accept(message), Some(assignment))
+                    }
+                    AuthenticationReply::Reject { message } => (ProofVerdict::Reject(message), None),
+                    AuthenticationReply::Unanswered => (ProofVerdict::Unanswered, None),
                 };
                 let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
-                if !session.link.answer(now, wall, verdict, assignment.as_deref()) {
+                if !session.link.apply_verdict(now, wall, verdict, assignment.as_deref()) {
                     return Err(CommandError::WrongState("no proof of this session waits for an answer"));
                 }
-                self.settle(id);
+                self.drain_link(id);
             }
             ConcentratorCommand::Close(session) => {
-                let id = self.number(session)?;
+                let id = self.session_number(session)?;
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.link.close(now, wall, EndReason::Closed);
                 }
-                self.settle(id);
+                self.drain_link(id);
             }
             ConcentratorCommand::CloseAll => {
                 for id in self.sessions.keys().copied().collect::<Vec<_>>() {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.link.close(now, wall, EndReason::Closed);
                     }
-                    self.settle(id);
+                    self.drain_link(id);
                 }
             }
             ConcentratorCommand::Configure(config) => {
-                config.check().map_err(|_| CommandError::Invalid("the configuration serves nobody"))?;
+                config.validate().map_err(|_| CommandError::Invalid("the configuration serves nobody"))?;
                 self.config = *config;
             }
         }
@@ -513,6 +524,6 @@ impl Machine for Concentrator {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next_deadline()
     }
 }

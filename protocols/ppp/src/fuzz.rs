@@ -1,22 +1,23 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
 use crate::auth::message::{ChapValue, PapRequest};
-use crate::auth::{AuthenticationProtocol, Credentials};
-use crate::client::{Client, ClientCommand, ClientConfig};
+use crate::auth::{AuthenticationProtocol, PppCredentials};
+use crate::client::{ClientCommand, ClientConfig, PppoeClient};
 use crate::concentrator::{
-    Answer, Concentrator, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, Port,
+    AuthenticationReply, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, ConcentratorPort,
+    PppoeConcentrator,
 };
-use crate::ipv6::dhcp::Message;
+use crate::ipv6::dhcp::Dhcpv6Message;
 use crate::ipv6::neighbor::RouterAdvertisement;
-use crate::ipv6::{Local, Prefix};
-use crate::link::{Assignment, Ipv4Assignment, Ipv6Assignment};
-use crate::packet::{ConfigOption, Packet};
-use crate::pppoe::{Discovery, Frame, MacAddress};
+use crate::ipv6::{Ipv6Prefix, LinkLocalPacket};
+use crate::link::{AddressAssignment, Ipv4Assignment, Ipv6Assignment};
+use crate::packet::{ConfigOption, ControlPacket};
+use crate::pppoe::{DiscoveryTags, MacAddress, PppoeFrame};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use usher_core::{Duration, Input, Instant, Machine, Output, PortId, SecureRng};
+use usher_core::{Duration, Instant, Machine, MachineInput, MachineOutput, PortId, SecureRng};
 
 const PORT: PortId = PortId(0);
 const HOST: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
@@ -24,18 +25,18 @@ const CONCENTRATOR: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
 /// Reads octets as a frame, as tags, as a control packet and as what authentication carries; what is one is written again, and
 /// must be the same.
-pub fn message(octets: &[u8]) -> bool {
+pub fn check_message(octets: &[u8]) -> bool {
     let mut out = Vec::new();
-    if let Ok(frame) = Frame::parse(octets) {
+    if let Ok(frame) = PppoeFrame::parse(octets) {
         frame.emit(&mut out);
-        if Frame::parse(&out) != Ok(frame) {
+        if PppoeFrame::parse(&out) != Ok(frame) {
             return false;
         }
     }
     out.clear();
-    if let Ok(tags) = Discovery::parse(octets) {
+    if let Ok(tags) = DiscoveryTags::parse(octets) {
         tags.emit(&mut out);
-        if Discovery::parse(&out).as_ref() != Ok(&tags) {
+        if DiscoveryTags::parse(&out).as_ref() != Ok(&tags) {
             return false;
         }
     }
@@ -61,77 +62,77 @@ pub fn message(octets: &[u8]) -> bool {
         }
     }
     // Of a packet of IPv6 the lengths and the checksum are looked at; what it carries is read however it is wrapped.
-    let _ = Local::parse(octets);
+    let _ = LinkLocalPacket::parse(octets);
     if let Some(one) = RouterAdvertisement::parse(octets)
         && RouterAdvertisement::parse(&one.to_vec()[4..]).as_ref() != Some(&one)
     {
         return false;
     }
-    if let Some(one) = Message::parse(octets)
+    if let Some(one) = Dhcpv6Message::parse(octets)
         && octets.len() < usize::from(u16::MAX)
-        && Message::parse(&one.to_vec()).as_ref() != Some(&one)
+        && Dhcpv6Message::parse(&one.to_vec()).as_ref() != Some(&one)
     {
         return false;
     }
-    Packet::parse(octets).map_or(true, |packet| Packet::parse(&packet.to_vec()) == Ok(packet))
+    ControlPacket::parse(octets).map_or(true, |packet| ControlPacket::parse(&packet.to_vec()) == Ok(packet))
 }
 
-fn credentials() -> Credentials {
-    Credentials {
+fn test_credentials() -> PppCredentials {
+    PppCredentials {
         name: b"alice".to_vec(),
         password: b"secret"[..].into(),
         protocols: AuthenticationProtocol::ALL.into(),
-        eap_methods: Arc::new([Box::new(usher_eap::method::md5::Password::new(b"secret"))]),
+        eap_methods: Arc::new([Box::new(usher_eap::method::md5::Md5Password::new(b"secret"))]),
     }
 }
 
-fn concentrator() -> Option<Concentrator> {
+fn build_concentrator() -> Option<PppoeConcentrator> {
     let config = ConcentratorConfig {
-        ports: [Port { port: PORT, address: CONCENTRATOR, mtu: 9000 }].into(),
+        ports: [ConcentratorPort { port: PORT, address: CONCENTRATOR, mtu: 9000 }].into(),
         authentication: Arc::new(AuthenticationProtocol::ALL),
         agent: true,
         sessions: 8,
         outside: 4,
         ..ConcentratorConfig::default()
     };
-    Concentrator::new(config, SecureRng::from_seed([1; 32])).ok()
+    PppoeConcentrator::new(config, SecureRng::from_seed([1; 32])).ok()
 }
 
-fn client() -> Client {
+fn build_client() -> PppoeClient {
     let config = ClientConfig {
         mtu: 9000,
         persist: true,
         delegation: true,
-        ..ClientConfig::new(PORT, HOST, credentials())
+        ..ClientConfig::new(PORT, HOST, test_credentials())
     };
-    Client::new(config, SecureRng::from_seed([2; 32]))
+    PppoeClient::new(config, SecureRng::from_seed([2; 32]))
 }
 
 /// What goes from one to the other, which the octets of the input alter, hold back and bring twice.
-struct Wire<'a> {
+struct FuzzedChannel<'a> {
     octets: &'a [u8],
     now: Instant,
     let_in: bool,
 }
 
-impl Wire<'_> {
-    fn next(&mut self) -> u8 {
+impl FuzzedChannel<'_> {
+    fn next_octet(&mut self) -> u8 {
         let Some((&first, rest)) = self.octets.split_first() else { return 0 };
         self.octets = rest;
         first
     }
     /// What becomes of a frame on its way: it may be lost, come twice, be cut, or have one octet that is another.
-    fn pass(&mut self, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
-        match self.next() % 16 {
+    fn alter_frame(&mut self, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
+        match self.next_octet() % 16 {
             1 => Vec::new(),
             2 => [frame.clone(), frame].into(),
             3 => {
-                let keep = usize::from(self.next()) % (frame.len() + 1);
+                let keep = usize::from(self.next_octet()) % (frame.len() + 1);
                 frame.truncate(keep);
                 [frame].into()
             }
             4..=7 => {
-                let (at, what) = (usize::from(self.next()), self.next());
+                let (at, what) = (usize::from(self.next_octet()), self.next_octet());
                 let at = at % frame.len().max(1);
                 if let Some(octet) = frame.get_mut(at) {
                     *octet = what;
@@ -145,90 +146,90 @@ impl Wire<'_> {
 
 /// A concentrator and a client that speak to each other, with frames that the input alters: whatever it does, neither keeps more
 /// than it may, and no network comes up before somebody has let the host in.
-pub fn session(octets: &[u8]) -> bool {
-    let Some(mut server) = concentrator() else { return false };
-    let mut client = client();
-    let mut wire = Wire { octets, now: Instant::ZERO, let_in: false };
-    if client.command(wire.now, ClientCommand::Connect).is_err() {
+pub fn check_session(octets: &[u8]) -> bool {
+    let Some(mut server) = build_concentrator() else { return false };
+    let mut client = build_client();
+    let mut wire = FuzzedChannel { octets, now: Instant::ZERO, let_in: false };
+    if client.handle_command(wire.now, ClientCommand::Connect).is_err() {
         return false;
     }
     for _ in 0..64 {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let mut buf = Vec::new();
         while let Some(output) = client.poll_output(&mut buf) {
-            if let Output::Transmit(_) = output {
+            if let MachineOutput::Transmit(_) = output {
                 up.push(core::mem::take(&mut buf));
             }
         }
-        let arrived: Vec<_> = up.into_iter().flat_map(|frame| wire.pass(frame)).collect();
+        let arrived: Vec<_> = up.into_iter().flat_map(|frame| wire.alter_frame(frame)).collect();
         for frame in arrived {
-            server.handle(wire.now, Input::Frame { port: PORT, data: &frame });
+            server.handle_input(wire.now, MachineInput::Frame { port: PORT, data: &frame });
         }
         while let Some(output) = server.poll_output(&mut buf) {
             match output {
-                Output::Transmit(_) => down.push(core::mem::take(&mut buf)),
-                Output::Event(ConcentratorEvent::Authenticate { session, .. }) => {
-                    let answer = match wire.next() % 4 {
-                        0 => accept(),
-                        1 => Answer::Reject { message: Vec::new() },
-                        2 => Answer::Continue([1, 7, 0, 6, 4, 0].into()),
-                        _ => Answer::Unanswered,
+                MachineOutput::Transmit(_) => down.push(core::mem::take(&mut buf)),
+                MachineOutput::Event(ConcentratorEvent::Authenticate { session, .. }) => {
+                    let answer = match wire.next_octet() % 4 {
+                        0 => accept_reply(),
+                        1 => AuthenticationReply::Reject { message: Vec::new() },
+                        2 => AuthenticationReply::Continue([1, 7, 0, 6, 4, 0].into()),
+                        _ => AuthenticationReply::Unanswered,
                     };
-                    wire.let_in |= matches!(answer, Answer::Accept { .. });
+                    wire.let_in |= matches!(answer, AuthenticationReply::Accept { .. });
                     // What was asked may have ended by what came after it.
-                    let _ = server.command(wire.now, ConcentratorCommand::Answer { session, answer });
+                    let _ = server.handle_command(wire.now, ConcentratorCommand::Answer { session, answer });
                 }
-                Output::Event(ConcentratorEvent::Install { .. }) if !wire.let_in => return false,
+                MachineOutput::Event(ConcentratorEvent::Install { .. }) if !wire.let_in => return false,
                 _ => {}
             }
         }
-        let arrived: Vec<_> = down.into_iter().flat_map(|frame| wire.pass(frame)).collect();
+        let arrived: Vec<_> = down.into_iter().flat_map(|frame| wire.alter_frame(frame)).collect();
         for frame in arrived {
-            client.handle(wire.now, Input::Frame { port: PORT, data: &frame });
+            client.handle_input(wire.now, MachineInput::Frame { port: PORT, data: &frame });
         }
-        if server.sessions() > 8 || server.outside() > 4 {
+        if server.session_count() > 8 || server.unauthenticated_count() > 4 {
             return false;
         }
-        let later = Duration::from_millis(u64::from(wire.next()) * 20);
+        let later = Duration::from_millis(u64::from(wire.next_octet()) * 20);
         wire.now += later;
-        server.handle(wire.now, Input::Timeout);
-        client.handle(wire.now, Input::Timeout);
+        server.handle_input(wire.now, MachineInput::Timeout);
+        client.handle_input(wire.now, MachineInput::Timeout);
     }
     true
 }
 
-fn accept() -> Answer {
+fn accept_reply() -> AuthenticationReply {
     let address = |n| Ipv4Addr::new(192, 0, 2, n);
     let ipv4 = Ipv4Assignment { local: address(1), remote: address(2), dns: [address(53)].into() };
-    let prefix = |length| Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), length);
+    let prefix = |length| Ipv6Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), length);
     let ipv6 = Ipv6Assignment { prefix: prefix(64), delegated: prefix(56), ..Ipv6Assignment::default() };
-    let assignment = Assignment { ipv4: Some(ipv4), ipv6: Some(ipv6) };
-    Answer::Accept { message: Vec::new(), assignment: assignment.into() }
+    let assignment = AddressAssignment { ipv4: Some(ipv4), ipv6: Some(ipv6) };
+    AuthenticationReply::Accept { message: Vec::new(), assignment: assignment.into() }
 }
 
 /// A concentrator, and then a client, that are sent these octets as frames, cut at lengths that stand in front of each.
-pub fn endpoints(octets: &[u8]) -> bool {
-    let Some(mut server) = concentrator() else { return false };
-    let mut client = client();
+pub fn check_endpoints(octets: &[u8]) -> bool {
+    let Some(mut server) = build_concentrator() else { return false };
+    let mut client = build_client();
     let mut now = Instant::ZERO;
-    if client.command(now, ClientCommand::Connect).is_err() {
+    if client.handle_command(now, ClientCommand::Connect).is_err() {
         return false;
     }
     let (mut rest, mut buf) = (octets, Vec::new());
     while let Some((&length, after)) = rest.split_first() {
         let (frame, after) = after.split_at(usize::from(length).min(after.len()));
         rest = after;
-        server.handle(now, Input::Frame { port: PORT, data: frame });
-        client.handle(now, Input::Frame { port: PORT, data: frame });
+        server.handle_input(now, MachineInput::Frame { port: PORT, data: frame });
+        client.handle_input(now, MachineInput::Frame { port: PORT, data: frame });
         now += Duration::from_millis(u64::from(length));
-        server.handle(now, Input::Timeout);
-        client.handle(now, Input::Timeout);
+        server.handle_input(now, MachineInput::Timeout);
+        client.handle_input(now, MachineInput::Timeout);
         while let Some(output) = server.poll_output(&mut buf) {
-            if let Output::Event(ConcentratorEvent::Install { .. }) = output {
+            if let MachineOutput::Event(ConcentratorEvent::Install { .. }) = output {
                 return false;
             }
         }
         while client.poll_output(&mut buf).is_some() {}
     }
-    server.sessions() <= 8 && server.outside() <= 4
+    server.session_count() <= 8 && server.unauthenticated_count() <= 4
 }

@@ -1,7 +1,7 @@
 //! The options of the IP Control Protocol: addresses (RFC 1332 §3.3) and name servers (RFC 1877).
 
-use crate::negotiation::{Judgement, Options};
-use crate::packet::{ConfigOption, Protocol};
+use crate::negotiation::{ConfigureReply, ProtocolOptions};
+use crate::packet::{ConfigOption, PppProtocol};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use usher_core::SecureRng;
@@ -15,7 +15,7 @@ const DNS: [u8; 2] = [129, 131];
 /// IPv4 on a link: what this side has, and what its peer gets or gives.
 #[derive(Debug)]
 pub(crate) struct Ipv4Options {
-    side: Side,
+    side: IpcpMode,
     /// What is asked for now; `None`: the peer rejected it.
     local: Option<Ipv4Addr>,
     /// What the peer was acknowledged.
@@ -25,25 +25,30 @@ pub(crate) struct Ipv4Options {
 }
 
 #[derive(Debug)]
-enum Side {
+enum IpcpMode {
     /// It has this address, and gives the peer that.
-    Gives { own: Ipv4Addr, peer: Ipv4Addr },
+    Assigning { own: Ipv4Addr, peer: Ipv4Addr },
     /// It takes what it is given; whether it asks for name servers.
-    Takes { dns: bool },
+    Requesting { dns: bool },
 }
 
 impl Ipv4Options {
     /// Of the side that gives addresses and names of at most two servers.
-    pub(crate) fn giving(own: Ipv4Addr, peer: Ipv4Addr, dns: &[Ipv4Addr]) -> Self {
+    pub(crate) fn assigning_addresses(own: Ipv4Addr, peer: Ipv4Addr, dns: &[Ipv4Addr]) -> Self {
         let dns = [dns.first().copied(), dns.get(1).copied()];
-        Self { side: Side::Gives { own, peer }, local: Some(own), remote: peer, dns }
+        Self { side: IpcpMode::Assigning { own, peer }, local: Some(own), remote: peer, dns }
     }
     /// Of the side that takes them.
-    pub(crate) const fn taking(dns: bool) -> Self {
-        Self { side: Side::Takes { dns }, local: None, remote: Ipv4Addr::UNSPECIFIED, dns: [None; 2] }
+    pub(crate) const fn requesting_addresses(dns: bool) -> Self {
+        Self {
+            side: IpcpMode::Requesting { dns },
+            local: None,
+            remote: Ipv4Addr::UNSPECIFIED,
+            dns: [None; 2],
+        }
     }
     /// This side's address and the peer's, once both are agreed on; `None`: there is none.
-    pub(crate) fn addresses(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    pub(crate) fn agreed_addresses(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
         let local = self.local.filter(|address| is_host_address((*address).into()))?;
         Some((local, self.remote))
     }
@@ -53,17 +58,17 @@ impl Ipv4Options {
     }
 }
 
-fn address(data: &[u8]) -> Option<Ipv4Addr> {
+fn parse_address(data: &[u8]) -> Option<Ipv4Addr> {
     <[u8; 4]>::try_from(data).ok().map(Ipv4Addr::from)
 }
 
-impl Options for Ipv4Options {
-    const PROTOCOL: Protocol = Protocol::IPCP;
+impl ProtocolOptions for Ipv4Options {
+    const PROTOCOL: PppProtocol = PppProtocol::IPCP;
 
-    fn begin(&mut self, _: &mut SecureRng) {
+    fn reset_options(&mut self, _: &mut SecureRng) {
         match self.side {
-            Side::Gives { own, .. } => self.local = Some(own),
-            Side::Takes { dns } => {
+            IpcpMode::Assigning { own, .. } => self.local = Some(own),
+            IpcpMode::Requesting { dns } => {
                 self.local = Some(Ipv4Addr::UNSPECIFIED);
                 self.dns = [dns.then_some(Ipv4Addr::UNSPECIFIED); 2];
                 self.remote = Ipv4Addr::UNSPECIFIED;
@@ -71,11 +76,11 @@ impl Options for Ipv4Options {
         }
     }
 
-    fn request(&self, out: &mut Vec<u8>) {
+    fn write_request(&self, out: &mut Vec<u8>) {
         if let Some(local) = self.local {
             ConfigOption { kind: ADDRESS, data: &local.octets() }.emit(out);
         }
-        if let Side::Takes { .. } = self.side {
+        if let IpcpMode::Requesting { .. } = self.side {
             for (kind, server) in DNS.into_iter().zip(self.dns) {
                 if let Some(server) = server {
                     ConfigOption { kind, data: &server.octets() }.emit(out);
@@ -84,19 +89,24 @@ impl Options for Ipv4Options {
         }
     }
 
-    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, _: &mut SecureRng) -> Judgement {
+    fn evaluate_request(
+        &mut self,
+        options: &[ConfigOption<'_>],
+        may_nak: bool,
+        _: &mut SecureRng,
+    ) -> ConfigureReply {
         let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
         for (n, option) in options.iter().enumerate() {
             let again = options[..n].iter().any(|before| before.kind == option.kind);
-            let wanted = address(option.data);
+            let wanted = parse_address(option.data);
             let right = match (&self.side, option.kind) {
-                (Side::Gives { peer, .. }, ADDRESS) => Some(*peer),
-                (Side::Gives { .. }, kind) => {
+                (IpcpMode::Assigning { peer, .. }, ADDRESS) => Some(*peer),
+                (IpcpMode::Assigning { .. }, kind) => {
                     DNS.iter().position(|one| *one == kind).and_then(|n| self.dns[n])
                 }
                 // Any address of the other side's own will do; one that it has not got, this side cannot give.
-                (Side::Takes { .. }, ADDRESS) => wanted.filter(|address| !address.is_unspecified()),
-                (Side::Takes { .. }, _) => None,
+                (IpcpMode::Requesting { .. }, ADDRESS) => wanted.filter(|address| !address.is_unspecified()),
+                (IpcpMode::Requesting { .. }, _) => None,
             };
             match right {
                 Some(right) if !again => {
@@ -111,28 +121,29 @@ impl Options for Ipv4Options {
                 _ => option.emit(&mut rejected),
             }
         }
-        if let Side::Gives { peer, .. } = &self.side
+        if let IpcpMode::Assigning { peer, .. } = &self.side
             && may_nak
             && !options.iter().any(|option| option.kind == ADDRESS)
         {
             // RFC 1332 §3.3: it is appended, so that the peer asks for it.
             ConfigOption { kind: ADDRESS, data: &peer.octets() }.emit(&mut suggested);
         }
-        Judgement::of(rejected, suggested)
+        ConfigureReply::from_options(rejected, suggested)
     }
 
-    fn agree(&mut self, options: &[ConfigOption<'_>]) {
-        if let Side::Takes { .. } = self.side {
+    fn accept_request(&mut self, options: &[ConfigOption<'_>]) {
+        if let IpcpMode::Requesting { .. } = self.side {
             let wanted = options.iter().find(|option| option.kind == ADDRESS);
-            self.remote = wanted.and_then(|option| address(option.data)).unwrap_or(Ipv4Addr::UNSPECIFIED);
+            self.remote =
+                wanted.and_then(|option| parse_address(option.data)).unwrap_or(Ipv4Addr::UNSPECIFIED);
         }
     }
 
-    fn suggested(&mut self, options: &[ConfigOption<'_>], _: &mut SecureRng) {
+    fn apply_nak(&mut self, options: &[ConfigOption<'_>], _: &mut SecureRng) {
         // The side that gives has one address, and does not take another.
-        let Side::Takes { .. } = self.side else { return };
+        let IpcpMode::Requesting { .. } = self.side else { return };
         for option in options {
-            let Some(value) = address(option.data) else { continue };
+            let Some(value) = parse_address(option.data) else { continue };
             if option.kind == ADDRESS {
                 self.local = self.local.map(|_| value);
             } else if let Some(n) = DNS.iter().position(|one| *one == option.kind) {
@@ -141,10 +152,10 @@ impl Options for Ipv4Options {
         }
     }
 
-    fn rejected(&mut self, options: &[ConfigOption<'_>]) {
+    fn apply_reject(&mut self, options: &[ConfigOption<'_>]) {
         for option in options {
             if option.kind == ADDRESS {
-                if let Side::Takes { .. } = self.side {
+                if let IpcpMode::Requesting { .. } = self.side {
                     self.local = None;
                 }
             } else if let Some(n) = DNS.iter().position(|one| *one == option.kind) {
@@ -161,12 +172,12 @@ mod tests {
     #[test]
     fn an_address_that_no_host_can_have_is_none() {
         let given = |text: &str| {
-            let mut options = Ipv4Options::taking(false);
+            let mut options = Ipv4Options::requesting_addresses(false);
             let mut rng = SecureRng::from_seed([1; 32]);
-            options.begin(&mut rng);
+            options.reset_options(&mut rng);
             let data = &text.parse::<Ipv4Addr>().unwrap().octets();
-            options.suggested(&[ConfigOption { kind: ADDRESS, data }], &mut rng);
-            options.addresses().map(|(local, _)| local.to_string())
+            options.apply_nak(&[ConfigOption { kind: ADDRESS, data }], &mut rng);
+            options.agreed_addresses().map(|(local, _)| local.to_string())
         };
         assert_eq!(given("192.0.2.7").as_deref(), Some("192.0.2.7"));
         for wrong in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"] {

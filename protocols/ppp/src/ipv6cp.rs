@@ -1,7 +1,7 @@
 //! The option of the IPv6 Control Protocol: interface identifiers (RFC 5072 §4.1).
 
-use crate::negotiation::{Judgement, Options};
-use crate::packet::{ConfigOption, Protocol};
+use crate::negotiation::{ConfigureReply, ProtocolOptions};
+use crate::packet::{ConfigOption, PppProtocol};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv6Addr;
@@ -72,11 +72,11 @@ impl Ipv6Options {
         Self { own, for_peer, local: None, remote: None, suggested: None, prompted: false }
     }
     /// This side's identifier and the peer's, once both are agreed on; `None`: one has none, and there is no address.
-    pub(crate) fn identifiers(&self) -> Option<(InterfaceIdentifier, InterfaceIdentifier)> {
+    pub(crate) fn agreed_identifiers(&self) -> Option<(InterfaceIdentifier, InterfaceIdentifier)> {
         Some((self.local?, self.remote?))
     }
     /// What the peer should be called.
-    fn suggest(&mut self, rng: &mut SecureRng) -> [u8; 8] {
+    fn suggest_identifier(&mut self, rng: &mut SecureRng) -> [u8; 8] {
         let taken = [self.own, self.local.unwrap_or_default()];
         let given = self.for_peer.filter(|one| one.0 != 0 && !taken.contains(one));
         let one = given.unwrap_or_else(|| InterfaceIdentifier::random(rng, &taken));
@@ -85,37 +85,42 @@ impl Ipv6Options {
     }
 }
 
-fn identifier(data: &[u8]) -> Option<InterfaceIdentifier> {
+fn parse_identifier(data: &[u8]) -> Option<InterfaceIdentifier> {
     <[u8; 8]>::try_from(data).ok().map(|octets| InterfaceIdentifier(u64::from_be_bytes(octets)))
 }
 
-impl Options for Ipv6Options {
-    const PROTOCOL: Protocol = Protocol::IPV6CP;
+impl ProtocolOptions for Ipv6Options {
+    const PROTOCOL: PppProtocol = PppProtocol::IPV6CP;
 
-    fn begin(&mut self, rng: &mut SecureRng) {
+    fn reset_options(&mut self, rng: &mut SecureRng) {
         let own = Some(self.own).filter(|own| own.0 != 0);
         self.local = Some(own.unwrap_or_else(|| InterfaceIdentifier::random(rng, &[])));
         (self.remote, self.suggested, self.prompted) = (None, None, false);
     }
 
-    fn request(&self, out: &mut Vec<u8>) {
+    fn write_request(&self, out: &mut Vec<u8>) {
         if let Some(local) = self.local {
             ConfigOption { kind: IDENTIFIER, data: &local.0.to_be_bytes() }.emit(out);
         }
     }
 
-    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, rng: &mut SecureRng) -> Judgement {
+    fn evaluate_request(
+        &mut self,
+        options: &[ConfigOption<'_>],
+        may_nak: bool,
+        rng: &mut SecureRng,
+    ) -> ConfigureReply {
         let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
         for (n, option) in options.iter().enumerate() {
             if option.kind != IDENTIFIER || options[..n].iter().any(|before| before.kind == IDENTIFIER) {
                 option.emit(&mut rejected);
                 continue;
             }
-            match identifier(option.data) {
+            match parse_identifier(option.data) {
                 // Another than this side's own is acknowledged, whatever it is (RFC 5072 §4.1).
                 Some(one) if one.0 != 0 && Some(one) != self.local => {}
                 _ if may_nak => {
-                    let data = &self.suggest(rng);
+                    let data = &self.suggest_identifier(rng);
                     ConfigOption { kind: IDENTIFIER, data }.emit(&mut suggested);
                 }
                 _ => option.emit(&mut rejected),
@@ -123,27 +128,27 @@ impl Options for Ipv6Options {
         }
         if !options.iter().any(|option| option.kind == IDENTIFIER) && !self.prompted {
             self.prompted = true;
-            let data = &self.suggest(rng);
+            let data = &self.suggest_identifier(rng);
             ConfigOption { kind: IDENTIFIER, data }.emit(&mut suggested);
         }
-        Judgement::of(rejected, suggested)
+        ConfigureReply::from_options(rejected, suggested)
     }
 
-    fn agree(&mut self, options: &[ConfigOption<'_>]) {
+    fn accept_request(&mut self, options: &[ConfigOption<'_>]) {
         let wanted = options.iter().find(|option| option.kind == IDENTIFIER);
-        self.remote = wanted.and_then(|option| identifier(option.data));
+        self.remote = wanted.and_then(|option| parse_identifier(option.data));
     }
 
-    fn suggested(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng) {
+    fn apply_nak(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng) {
         let Some(local) = self.local else { return };
         let named = options.iter().find(|option| option.kind == IDENTIFIER);
-        let Some(named) = named.and_then(|option| identifier(option.data)) else { return };
+        let Some(named) = named.and_then(|option| parse_identifier(option.data)) else { return };
         // What this side told its peer may have come back: then chance decides.
         let usable = named.0 != 0 && Some(named) != self.suggested;
         self.local = Some(if usable { named } else { InterfaceIdentifier::random(rng, &[local]) });
     }
 
-    fn rejected(&mut self, options: &[ConfigOption<'_>]) {
+    fn apply_reject(&mut self, options: &[ConfigOption<'_>]) {
         if options.iter().any(|option| option.kind == IDENTIFIER) {
             self.local = None;
         }
@@ -154,7 +159,7 @@ impl Options for Ipv6Options {
 mod tests {
     use super::*;
 
-    fn option(identifier: u64) -> Vec<u8> {
+    fn identifier_option(identifier: u64) -> Vec<u8> {
         let mut out = Vec::new();
         ConfigOption { kind: IDENTIFIER, data: &identifier.to_be_bytes() }.emit(&mut out);
         out
@@ -164,26 +169,30 @@ mod tests {
     fn interface_identifiers_are_judged_as_the_rfc_has_it() {
         let mut rng = SecureRng::from_seed([3; 32]);
         let mut options = Ipv6Options::new(InterfaceIdentifier(5), Some(InterfaceIdentifier(9)));
-        options.begin(&mut rng);
+        options.reset_options(&mut rng);
         let mut judge = |octets: &[u8], options: &mut Ipv6Options| {
-            options.judge(&ConfigOption::parse_all(octets).unwrap(), true, &mut rng)
+            options.evaluate_request(&ConfigOption::parse_all(octets).unwrap(), true, &mut rng)
         };
-        assert_eq!(judge(&option(6), &mut options), Judgement::Ack);
-        let suggested = Judgement::Nak(option(9));
-        assert_eq!(judge(&option(0), &mut options), suggested, "it asks for one");
-        assert_eq!(judge(&option(5), &mut options), suggested, "it has this side's");
+        assert_eq!(judge(&identifier_option(6), &mut options), ConfigureReply::Ack);
+        let suggested = ConfigureReply::Nak(identifier_option(9));
+        assert_eq!(judge(&identifier_option(0), &mut options), suggested, "it asks for one");
+        assert_eq!(judge(&identifier_option(5), &mut options), suggested, "it has this side's");
         assert_eq!(judge(&[], &mut options), suggested, "it is told to ask, once");
-        assert_eq!(judge(&[], &mut options), Judgement::Ack);
-        options.agree(&[]);
-        assert_eq!(options.identifiers(), None, "who has none has no address");
+        assert_eq!(judge(&[], &mut options), ConfigureReply::Ack);
+        options.accept_request(&[]);
+        assert_eq!(options.agreed_identifiers(), None, "who has none has no address");
         assert_eq!(judge(&[1, 3, 7], &mut options), suggested, "a wrong length");
-        assert_eq!(judge(&[2, 4, 0, 0x2d], &mut options), Judgement::Reject(vec![2, 4, 0, 0x2d]));
+        assert_eq!(judge(&[2, 4, 0, 0x2d], &mut options), ConfigureReply::Reject(vec![2, 4, 0, 0x2d]));
         // Of a peer that suggests what it was told itself, something else than that is taken.
         let mut rng = SecureRng::from_seed([4; 32]);
         for (named, taken) in [(7, Some(7)), (9, None), (0, None)] {
-            options.begin(&mut rng);
-            options.judge(&ConfigOption::parse_all(&option(5)).unwrap(), true, &mut rng);
-            options.suggested(&ConfigOption::parse_all(&option(named)).unwrap(), &mut rng);
+            options.reset_options(&mut rng);
+            options.evaluate_request(
+                &ConfigOption::parse_all(&identifier_option(5)).unwrap(),
+                true,
+                &mut rng,
+            );
+            options.apply_nak(&ConfigOption::parse_all(&identifier_option(named)).unwrap(), &mut rng);
             let local = options.local.unwrap();
             match taken {
                 Some(taken) => assert_eq!(local, InterfaceIdentifier(taken)),

@@ -1,8 +1,8 @@
 //! The options of the Link Control Protocol (RFC 1661 §6, RFC 2516 §7).
 
 use crate::auth::AuthenticationProtocol;
-use crate::negotiation::{Judgement, Options};
-use crate::packet::{ConfigOption, DEFAULT_MRU, Protocol};
+use crate::negotiation::{ConfigureReply, ProtocolOptions};
+use crate::packet::{ConfigOption, DEFAULT_MRU, PppProtocol};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::SecureRng;
@@ -25,14 +25,14 @@ pub(crate) struct LinkOptions {
     /// PPP_MRU_Max: no packet is longer, in either direction (RFC 2516 §7, RFC 4638 §5.1).
     limit: u16,
     /// How the peer may have to show who it is, by preference; empty: it need not.
-    wanted: Arc<[AuthenticationProtocol]>,
+    required_protocols: Arc<[AuthenticationProtocol]>,
     /// How this side can show who it is, by preference.
     offered: Vec<AuthenticationProtocol>,
     /// What is asked for now.
     mru: Option<u16>,
     pub(crate) magic: Option<u32>,
     /// Which of `wanted` is asked for.
-    asked: usize,
+    requested_index: usize,
     /// Which of them the peer will not have.
     refused: Vec<AuthenticationProtocol>,
     /// What the peer was told to take as its magic number.
@@ -52,11 +52,11 @@ impl LinkOptions {
     ) -> Self {
         Self {
             limit,
-            wanted,
+            required_protocols: wanted,
             offered,
             mru: None,
             magic: None,
-            asked: 0,
+            requested_index: 0,
             refused: Vec::new(),
             suggested_magic: None,
             collisions: 0,
@@ -66,12 +66,12 @@ impl LinkOptions {
         }
     }
     /// How the peer is to show who it is, as it has agreed to.
-    pub(crate) fn authentication(&self) -> Option<AuthenticationProtocol> {
-        self.wanted.get(self.asked).copied()
+    pub(crate) fn authentication_protocol(&self) -> Option<AuthenticationProtocol> {
+        self.required_protocols.get(self.requested_index).copied()
     }
     /// The peer will have no way of showing who it is that this side takes.
     pub(crate) fn is_refused(&self) -> bool {
-        !self.wanted.is_empty() && self.asked >= self.wanted.len()
+        !self.required_protocols.is_empty() && self.requested_index >= self.required_protocols.len()
     }
     /// What this side sends comes back to it.
     pub(crate) const fn is_looped(&self) -> bool {
@@ -91,40 +91,47 @@ impl LinkOptions {
         }
     }
     /// Another way is asked for: the one that the peer names, or the next.
-    fn ask_otherwise(&mut self, named: Option<AuthenticationProtocol>) {
-        self.refused.extend(self.authentication());
+    fn request_other_protocol(&mut self, named: Option<AuthenticationProtocol>) {
+        self.refused.extend(self.authentication_protocol());
         let is_open = |one: &AuthenticationProtocol| !self.refused.contains(one);
-        let named = named.filter(is_open).and_then(|name| self.wanted.iter().position(|one| *one == name));
-        let next = named.or_else(|| self.wanted.iter().position(is_open));
-        self.asked = next.unwrap_or(self.wanted.len());
+        let named = named
+            .filter(is_open)
+            .and_then(|name| self.required_protocols.iter().position(|one| *one == name));
+        let next = named.or_else(|| self.required_protocols.iter().position(is_open));
+        self.requested_index = next.unwrap_or(self.required_protocols.len());
     }
 }
 
-impl Options for LinkOptions {
-    const PROTOCOL: Protocol = Protocol::LCP;
+impl ProtocolOptions for LinkOptions {
+    const PROTOCOL: PppProtocol = PppProtocol::LCP;
 
-    fn begin(&mut self, rng: &mut SecureRng) {
+    fn reset_options(&mut self, rng: &mut SecureRng) {
         self.mru = (self.limit != DEFAULT_MRU).then_some(self.limit);
         self.magic = Some(Self::new_magic(rng, self.magic));
-        self.asked = 0;
+        self.requested_index = 0;
         self.refused.clear();
         (self.suggested_magic, self.collisions) = (None, 0);
         (self.peer_mru, self.peer_magic, self.peer_wants) = (DEFAULT_MRU, None, None);
     }
 
-    fn request(&self, out: &mut Vec<u8>) {
+    fn write_request(&self, out: &mut Vec<u8>) {
         if let Some(mru) = self.mru {
             ConfigOption { kind: MRU, data: &mru.to_be_bytes() }.emit(out);
         }
-        if let Some(protocol) = self.authentication() {
-            ConfigOption { kind: AUTHENTICATION, data: protocol.option() }.emit(out);
+        if let Some(protocol) = self.authentication_protocol() {
+            ConfigOption { kind: AUTHENTICATION, data: protocol.lcp_option() }.emit(out);
         }
         if let Some(magic) = self.magic {
             ConfigOption { kind: MAGIC, data: &magic.to_be_bytes() }.emit(out);
         }
     }
 
-    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, rng: &mut SecureRng) -> Judgement {
+    fn evaluate_request(
+        &mut self,
+        options: &[ConfigOption<'_>],
+        may_nak: bool,
+        rng: &mut SecureRng,
+    ) -> ConfigureReply {
         let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
         for (n, option) in options.iter().enumerate() {
             let nak = |data: &[u8], suggested: &mut Vec<u8>| {
@@ -144,7 +151,7 @@ impl Options for LinkOptions {
                     let known = AuthenticationProtocol::of_option(data);
                     match (known.filter(|one| self.offered.contains(one)), self.offered.first()) {
                         (Some(_), _) => {}
-                        (None, Some(first)) if may_nak => nak(first.option(), &mut suggested),
+                        (None, Some(first)) if may_nak => nak(first.lcp_option(), &mut suggested),
                         (None, _) => option.emit(&mut rejected),
                     }
                 }
@@ -163,10 +170,10 @@ impl Options for LinkOptions {
                 _ => option.emit(&mut rejected),
             }
         }
-        Judgement::of(rejected, suggested)
+        ConfigureReply::from_options(rejected, suggested)
     }
 
-    fn agree(&mut self, options: &[ConfigOption<'_>]) {
+    fn accept_request(&mut self, options: &[ConfigOption<'_>]) {
         (self.peer_mru, self.peer_magic, self.peer_wants) = (DEFAULT_MRU, None, None);
         for option in options {
             match (option.kind, option.data) {
@@ -178,7 +185,7 @@ impl Options for LinkOptions {
         }
     }
 
-    fn suggested(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng) {
+    fn apply_nak(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng) {
         for option in options {
             match (option.kind, option.data) {
                 (MRU, &[high, low]) if self.mru.is_some() => {
@@ -187,8 +194,8 @@ impl Options for LinkOptions {
                         self.mru = Some(value);
                     }
                 }
-                (AUTHENTICATION, data) if self.authentication().is_some() => {
-                    self.ask_otherwise(AuthenticationProtocol::of_option(data));
+                (AUTHENTICATION, data) if self.authentication_protocol().is_some() => {
+                    self.request_other_protocol(AuthenticationProtocol::of_option(data));
                 }
                 (MAGIC, data) if self.magic.is_some() => {
                     let named = <[u8; 4]>::try_from(data).map(u32::from_be_bytes).ok();
@@ -204,11 +211,11 @@ impl Options for LinkOptions {
         }
     }
 
-    fn rejected(&mut self, options: &[ConfigOption<'_>]) {
+    fn apply_reject(&mut self, options: &[ConfigOption<'_>]) {
         for option in options {
             match option.kind {
                 MRU => self.mru = None,
-                AUTHENTICATION => self.asked = self.wanted.len(),
+                AUTHENTICATION => self.requested_index = self.required_protocols.len(),
                 // The link is not looped back, and the peer uses no magic numbers (§6.4).
                 MAGIC => self.magic = None,
                 _ => {}

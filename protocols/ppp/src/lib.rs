@@ -9,7 +9,7 @@
 //!      ◀═ advertisement, DHCPv6 ═▶                IPv6's prefixes
 //!      ◀═ Echo-Request, Echo-Reply ▶              whether the other still lives
 //! ```
-//! A [`Concentrator`](concentrator::Concentrator) and a [`Client`](client::Client) are machines over Ethernet frames. Both run the
+//! A [`Concentrator`](concentrator::PppoeConcentrator) and a [`Client`](client::PppoeClient) are machines over Ethernet frames. Both run the
 //! control protocols alone: packets of networks belong to a data plane, which hears what it may let through
 //! ([`Install`](concentrator::ConcentratorEvent::Install)) before anything that depends on it is sent. What a concentrator cannot
 //! know it asks for: a proof is judged by whoever asks an AAA server or is one
@@ -39,15 +39,16 @@ pub mod pppoe;
 mod tests;
 pub mod work;
 
-pub use ipv6::Prefix;
-pub use ipv6::host::Delegation;
+pub use ipv6::Ipv6Prefix;
+pub use ipv6::host::DelegatedPrefix;
 pub use ipv6cp::InterfaceIdentifier;
 pub use link::{
-    Assignment, EndReason, Family, Ipv4Assignment, Ipv6Assignment, LinkConfig, Network, Renegotiations,
+    AddressAssignment, AddressFamily, EndReason, Ipv4Assignment, Ipv6Assignment, LinkConfig, LinkNetwork,
+    RenegotiationLimit,
 };
-pub use negotiation::Restart;
+pub use negotiation::RestartConfig;
 
-use usher_core::automaton::Diagram;
+use usher_core::automaton::AutomatonDiagram;
 
 /// The automaton as it runs.
-pub const AUTOMATA: [Diagram; 1] = [automaton::OptionNegotiation::DIAGRAM];
+pub const AUTOMATA: [AutomatonDiagram; 1] = [automaton::OptionNegotiation::DIAGRAM];

@@ -1,34 +1,39 @@
 //! One PPP link from its first Configure-Request to its end: LCP, authentication, network protocols, keepalive (RFC 1661 §3).
 
+mod end;
 mod keepalive;
 
-use crate::auth::authenticator::{Authenticator, Outcome as Asked, Verdict};
-use crate::auth::peer::{Outcome as Shown, Prover, refusal};
-use crate::auth::{AuthenticationProtocol, Credentials, Proof};
+pub use end::EndReason;
+
+use crate::auth::authenticator::{AuthenticatorOutput, PppAuthenticator, ProofVerdict};
+use crate::auth::peer::{AuthenticationPeer, PeerOutput, refusal_text};
+use crate::auth::{AuthenticationProof, AuthenticationProtocol, PppCredentials};
 use crate::automaton::{Event, State};
 use crate::ipcp::Ipv4Options;
-use crate::ipv6::host::{Delegation, Heard, Host};
+use crate::ipv6::host::{DelegatedPrefix, Ipv6Host, Ipv6HostOutput};
 use crate::ipv6::neighbor::RouterAdvertisement;
-use crate::ipv6::router::{Offer, Router};
-use crate::ipv6::{Local, Prefix};
+use crate::ipv6::router::{Ipv6Router, RouterConfig};
+use crate::ipv6::{Ipv6Prefix, LinkLocalPacket};
 use crate::ipv6cp::{InterfaceIdentifier, Ipv6Options};
 use crate::lcp::LinkOptions;
-use crate::negotiation::{Context, Deed, Discard, Negotiation, Options, Restart};
-use crate::packet::{Code, HEADER, Packet, Protocol};
-use crate::pppoe::limit::Bucket;
+use crate::negotiation::{
+    ControlProtocol, DiscardReason, NegotiationContext, NegotiationOutput, ProtocolOptions, RestartConfig,
+};
+use crate::packet::{ControlCode, ControlPacket, HEADER, PppProtocol};
+use crate::pppoe::limit::TokenBucket;
 use crate::work;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use keepalive::Keepalive;
-use usher_core::timer::earliest;
+use keepalive::EchoKeepalive;
+use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, SecureRng, WallTime, WorkLabel};
 
 /// How a link is kept (RFC 1661 §4.6, RFC 2516 §7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
     /// How packets are sent again.
-    pub restart: Restart,
+    pub restart: RestartConfig,
     /// Between two Echo-Requests; zero: none are sent.
     pub echo_interval: Duration,
     /// Echo-Requests in a row without a reply, after which the peer is gone.
@@ -37,12 +42,12 @@ pub struct LinkConfig {
     pub setup: Duration,
     /// How often LCP and the network protocols may leave what was agreed to, together: each time costs a login, or a change of what
     /// carries packets.
-    pub renegotiations: Renegotiations,
+    pub renegotiations: RenegotiationLimit,
 }
 
 /// So many at once, and then one each time that so long has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Renegotiations {
+pub struct RenegotiationLimit {
     /// At once.
     pub burst: u32,
     /// Between two.
@@ -54,18 +59,18 @@ impl Default for LinkConfig {
     /// minute.
     fn default() -> Self {
         Self {
-            restart: Restart::default(),
+            restart: RestartConfig::default(),
             echo_interval: Duration::from_secs(20),
             echo_failures: 3,
             setup: Duration::from_secs(60),
-            renegotiations: Renegotiations { burst: 10, each: Duration::from_secs(60) },
+            renegotiations: RenegotiationLimit { burst: 10, each: Duration::from_secs(60) },
         }
     }
 }
 
 /// What a peer that is let in may have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Assignment {
+pub struct AddressAssignment {
     /// IPv4; `None`: IPCP is refused.
     pub ipv4: Option<Ipv4Assignment>,
     /// IPv6; `None`: IPv6CP is refused.
@@ -91,16 +96,16 @@ pub struct Ipv6Assignment {
     /// The peer's, where it does not bring one.
     pub remote: Option<InterfaceIdentifier>,
     /// The link's prefix, which is advertised: hosts make addresses of it by themselves.
-    pub prefix: Option<Prefix>,
+    pub prefix: Option<Ipv6Prefix>,
     /// A prefix for the network behind the peer, delegated by DHCPv6.
-    pub delegated: Option<Prefix>,
+    pub delegated: Option<Ipv6Prefix>,
     /// Name servers, told by DHCPv6.
     pub dns: Vec<Ipv6Addr>,
 }
 
 /// What both ends have agreed to have of a network protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Network {
+pub enum LinkNetwork {
     /// IPv4.
     Ipv4 {
         /// This side's address.
@@ -118,17 +123,17 @@ pub enum Network {
         remote: Ipv6Addr,
         /// What a concentrator routes to the peer: the link's prefix and the delegated one. A client hears of its own by
         /// advertisement and delegation.
-        prefixes: Vec<Prefix>,
+        prefixes: Vec<Ipv6Prefix>,
     },
 }
 
-impl Network {
+impl LinkNetwork {
     /// Which.
     #[must_use]
-    pub const fn family(&self) -> Family {
+    pub const fn family(&self) -> AddressFamily {
         match self {
-            Self::Ipv4 { .. } => Family::Ipv4,
-            Self::Ipv6 { .. } => Family::Ipv6,
+            Self::Ipv4 { .. } => AddressFamily::Ipv4,
+            Self::Ipv6 { .. } => AddressFamily::Ipv6,
         }
     }
 }
@@ -137,7 +142,7 @@ usher_core::named! {
     "a network protocol";
     /// A network protocol of a link.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-    pub enum Family {
+    pub enum AddressFamily {
         /// IPv4.
         Ipv4 = "ipv4",
         /// IPv6.
@@ -145,64 +150,16 @@ usher_core::named! {
     }
 }
 
-usher_core::named! {
-    "why a session ended";
-    /// Why a session ended, or never came to be.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-    pub enum EndReason {
-        /// This side was told to end it.
-        Closed = "closed",
-        /// The other side ended it by LCP.
-        PeerClosed = "peer-closed",
-        /// The other side ended it by PADT.
-        Padt = "padt",
-        /// The other side does not answer.
-        Unreachable = "unreachable",
-        /// Both answer, and do not come to agree.
-        NotConverging = "not-converging",
-        /// What is sent comes back: the link is looped.
-        Looped = "looped",
-        /// Setting up took too long.
-        SetupTimeout = "setup-timeout",
-        /// The other side has no way of showing who it is that this side takes.
-        NoAuthentication = "no-authentication",
-        /// The concentrator asks for no proof of who this side is, and so shows none of its own.
-        Unasked = "unasked",
-        /// The other side did not prove who it is.
-        AuthenticationFailed = "authentication-failed",
-        /// This side was not believed.
-        Refused = "refused",
-        /// The concentrator does not know the password that it let this side in by.
-        Impostor = "impostor",
-        /// Whoever judges proofs did not answer.
-        Unjudged = "unjudged",
-        /// No network protocol is left that both want.
-        NoNetwork = "no-network",
-        /// The same host began another session and may not have both.
-        Replaced = "replaced",
-        /// The other side leaves what was agreed to again and again.
-        Renegotiating = "renegotiating",
-        /// Others wanted its place before its host was let in.
-        CrowdedOut = "crowded-out",
-        /// The other side does not know LCP, or what is fundamental to it.
-        Protocol = "protocol",
-        /// A packet of authentication is longer than the other side takes, or a name or password longer than PAP can say.
-        TooLong = "too-long",
-        /// No concentrator offers what is asked for.
-        NoConcentrator = "no-concentrator",
-    }
-}
-
 /// Which side of a link this is.
 #[derive(Clone, Debug)]
-pub(crate) enum Role {
+pub(crate) enum LinkRole {
     /// It asks the peer who it is, and gives addresses.
     Authenticator { name: Vec<u8>, protocols: Arc<[AuthenticationProtocol]>, duid: Vec<u8> },
     /// It shows who it is, and takes addresses.
     Peer {
-        credentials: Arc<Credentials>,
+        credentials: Arc<PppCredentials>,
         /// The other side has to ask who it is.
-        asked: bool,
+        requires_authentication: bool,
         ipv4: bool,
         dns: bool,
         ipv6: Option<InterfaceIdentifier>,
@@ -213,38 +170,38 @@ pub(crate) enum Role {
 
 /// What a link has to say.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum LinkOutput {
     /// Send this.
-    Send(Protocol, Vec<u8>),
+    Send(PppProtocol, Vec<u8>),
     /// Somebody is to judge this, and answer by packets of at most `mtu` octets.
-    Ask { name: Vec<u8>, proof: Proof, mtu: u16 },
+    VerifyProof { name: Vec<u8>, proof: AuthenticationProof, mtu: u16 },
     /// Who asks, or is asked, is satisfied.
     Authenticated,
     /// This side was not believed, and this is what the other said.
     Refused(Vec<u8>),
     /// Packets of this network may pass.
-    Up(Network),
+    Up(LinkNetwork),
     /// And not any more.
-    Down(Family),
+    Down(AddressFamily),
     /// So long may packets be from now on.
     Mtu(u16),
     /// The router has advertised this.
     Advertised(RouterAdvertisement),
     /// A prefix was delegated; `None`: it is not any more.
-    Delegated(Option<Delegation>),
+    Delegated(Option<DelegatedPrefix>),
     /// It is over.
     Ended(EndReason),
 }
 
 /// Why a packet changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dropped {
+pub(crate) enum DropReason {
     /// It is no packet of its protocol.
     Malformed,
     /// It answers nothing that was asked.
-    NotAsked,
+    Unsolicited,
     /// It is not its time yet.
-    Early,
+    TooEarly,
     /// It has another magic number than it should.
     Magic,
     /// It is a packet of a network, which the data plane has to carry.
@@ -255,59 +212,59 @@ pub(crate) enum Dropped {
     Pending,
 }
 
-impl From<Discard> for Dropped {
-    fn from(discard: Discard) -> Self {
+impl From<DiscardReason> for DropReason {
+    fn from(discard: DiscardReason) -> Self {
         match discard {
-            Discard::Malformed => Self::Malformed,
-            Discard::NotAsked => Self::NotAsked,
-            Discard::NoLayer => Self::Early,
-            Discard::Ignored => Self::Ignored,
+            DiscardReason::Malformed => Self::Malformed,
+            DiscardReason::Unsolicited => Self::Unsolicited,
+            DiscardReason::NoLayer => Self::TooEarly,
+            DiscardReason::Ignored => Self::Ignored,
         }
     }
 }
 
 /// How far a link has come (RFC 1661 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+enum LinkPhase {
     Establish,
     Authenticate,
     Network,
-    Over,
+    Terminated,
 }
 
 /// A PPP link.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct PppLink {
     config: LinkConfig,
-    role: Role,
-    phase: Phase,
+    role: LinkRole,
+    phase: LinkPhase,
     rng: SecureRng,
-    lcp: Negotiation<LinkOptions>,
-    authenticator: Option<Authenticator>,
-    prover: Option<Prover>,
-    ipv4: Option<Negotiation<Ipv4Options>>,
-    ipv6: Option<Negotiation<Ipv6Options>>,
+    lcp: ControlProtocol<LinkOptions>,
+    authenticator: Option<PppAuthenticator>,
+    prover: Option<AuthenticationPeer>,
+    ipv4: Option<ControlProtocol<Ipv4Options>>,
+    ipv6: Option<ControlProtocol<Ipv6Options>>,
     /// What the peer is given by IPv6, once it is let in.
-    offer: Offer,
-    router: Option<Router>,
-    host: Option<Host>,
+    offer: RouterConfig,
+    router: Option<Ipv6Router>,
+    host: Option<Ipv6Host>,
     /// Which networks were said to be up.
-    up: [bool; Family::ALL.len()],
-    keepalive: Keepalive,
+    up: [bool; AddressFamily::ALL.len()],
+    keepalive: EchoKeepalive,
     /// Of [`LinkConfig::renegotiations`].
-    renegotiations: Bucket,
+    renegotiations: TokenBucket,
     /// Until when a network has to be up.
     setup: Option<Instant>,
     /// Why it will have ended.
     reason: Option<EndReason>,
-    said: Vec<Said>,
+    outputs: Vec<LinkOutput>,
     worked: Vec<WorkLabel>,
 }
 
-impl Link {
+impl PppLink {
     /// Begins one: packets are no longer than `limit`.
     pub(crate) fn new(
-        role: Role,
+        role: LinkRole,
         config: LinkConfig,
         limit: u16,
         mut rng: SecureRng,
@@ -315,40 +272,40 @@ impl Link {
         wall: WallTime,
     ) -> Self {
         let (wanted, offered): (Arc<[_]>, _) = match &role {
-            Role::Authenticator { protocols, .. } => (protocols.clone(), Vec::new()),
-            Role::Peer { credentials, .. } => (Arc::new([]), credentials.protocols.clone()),
+            LinkRole::Authenticator { protocols, .. } => (protocols.clone(), Vec::new()),
+            LinkRole::Peer { credentials, .. } => (Arc::new([]), credentials.protocols.clone()),
         };
-        let keepalive = Keepalive::new(&config, &mut rng);
+        let keepalive = EchoKeepalive::new(&config, &mut rng);
         let mut this = Self {
             config,
             role,
-            phase: Phase::Establish,
+            phase: LinkPhase::Establish,
             rng,
-            lcp: Negotiation::new(LinkOptions::new(limit, wanted, offered)),
+            lcp: ControlProtocol::new(LinkOptions::new(limit, wanted, offered)),
             authenticator: None,
             prover: None,
             ipv4: None,
             ipv6: None,
-            offer: Offer::default(),
+            offer: RouterConfig::default(),
             router: None,
             host: None,
-            up: [false; Family::ALL.len()],
+            up: [false; AddressFamily::ALL.len()],
             keepalive,
-            renegotiations: Bucket::default(),
+            renegotiations: TokenBucket::default(),
             setup: Some(now + config.setup),
             reason: None,
-            said: Vec::new(),
+            outputs: Vec::new(),
             worked: Vec::new(),
         };
         for event in [Event::Open, Event::Up] {
-            this.lcp(now, wall, |lcp, cx| lcp.event(cx, event));
+            this.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, event));
         }
         this
     }
 
     /// Takes what it has to say.
-    pub(crate) fn take(&mut self) -> Vec<Said> {
-        core::mem::take(&mut self.said)
+    pub(crate) fn take_outputs(&mut self) -> Vec<LinkOutput> {
+        core::mem::take(&mut self.outputs)
     }
     /// Takes what it has done.
     pub(crate) fn take_work(&mut self) -> Vec<WorkLabel> {
@@ -356,85 +313,87 @@ impl Link {
     }
     /// Whether it is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == LinkPhase::Terminated
     }
     /// Octets of the longest packet that is known to pass.
     pub(crate) fn mtu(&self) -> u16 {
-        self.keepalive.mtu(self.lcp.options.mtu())
+        self.keepalive.usable_mtu(self.lcp.options.mtu())
     }
 
-    /// When [`timeout`](Self::timeout) is due.
+    /// When [`timeout`](Self::handle_timeout) is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.is_over() {
             return None;
         }
-        earliest([
+        earliest_deadline([
             self.setup,
             self.lcp.poll_timeout(),
-            self.authenticator.as_ref().and_then(Authenticator::poll_timeout),
-            self.prover.as_ref().and_then(Prover::poll_timeout),
-            self.ipv4.as_ref().and_then(Negotiation::poll_timeout),
-            self.ipv6.as_ref().and_then(Negotiation::poll_timeout),
+            self.authenticator.as_ref().and_then(PppAuthenticator::poll_timeout),
+            self.prover.as_ref().and_then(AuthenticationPeer::poll_timeout),
+            self.ipv4.as_ref().and_then(ControlProtocol::poll_timeout),
+            self.ipv6.as_ref().and_then(ControlProtocol::poll_timeout),
             self.keepalive.poll_timeout(),
-            self.router.as_ref().and_then(Router::poll_timeout),
-            self.host.as_ref().and_then(Host::poll_timeout),
+            self.router.as_ref().and_then(Ipv6Router::poll_timeout),
+            self.host.as_ref().and_then(Ipv6Host::poll_timeout),
         ])
     }
 
     /// Tells it that time has passed.
-    pub(crate) fn timeout(&mut self, now: Instant, wall: WallTime) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, wall: WallTime) {
         if self.setup.is_some_and(|at| at <= now) {
-            return self.end(EndReason::SetupTimeout);
+            return self.abort_link(EndReason::SetupTimeout);
         }
-        self.lcp(now, wall, |lcp, cx| lcp.timeout(cx));
+        self.run_lcp(now, wall, |lcp, cx| lcp.handle_timeout(cx));
         let mut out = Vec::new();
         if let Some(one) = &mut self.authenticator {
-            one.timeout(now, &mut self.rng, &mut out);
-            self.asked(now, wall, out);
+            one.handle_timeout(now, &mut self.rng, &mut out);
+            self.apply_authenticator_outputs(now, wall, out);
         }
         let mut out = Vec::new();
-        if let (Some(one), Role::Peer { credentials, .. }) = (&mut self.prover, &self.role) {
-            one.timeout(now, credentials, &mut out);
-            self.shown(now, wall, out);
+        if let (Some(one), LinkRole::Peer { credentials, .. }) = (&mut self.prover, &self.role) {
+            one.handle_timeout(now, credentials, &mut out);
+            self.apply_peer_outputs(now, wall, out);
         }
-        self.ipv4(now, wall, |ipv4, cx| ipv4.timeout(cx));
-        self.ipv6(now, wall, |ipv6, cx| ipv6.timeout(cx));
+        self.run_ipcp(now, wall, |ipv4, cx| ipv4.handle_timeout(cx));
+        self.run_ipv6cp(now, wall, |ipv6, cx| ipv6.handle_timeout(cx));
         if self.keepalive.poll_timeout().is_some_and(|at| at <= now) {
-            self.echo(now);
+            self.handle_echo_timeout(now);
         }
         let mut out = Vec::new();
         if let Some(router) = &mut self.router {
-            router.timeout(now, &mut self.rng, &mut out);
+            router.handle_timeout(now, &mut self.rng, &mut out);
         }
-        out.into_iter().for_each(|packet| self.send(Protocol::IPV6, packet));
+        out.into_iter().for_each(|packet| self.send_packet(PppProtocol::IPV6, packet));
         let mut out = Vec::new();
         if let Some(host) = &mut self.host {
-            host.timeout(now, &mut self.rng, &mut out);
+            host.handle_timeout(now, &mut self.rng, &mut out);
         }
-        self.heard(out);
+        self.apply_host_outputs(out);
     }
 
     /// A packet of IPv6 may be for this end itself.
-    fn receive_ipv6(&mut self, now: Instant, octets: &[u8]) -> Result<(), Dropped> {
-        let packet = Local::parse(octets).ok_or(Dropped::Data)?;
+    fn receive_ipv6(&mut self, now: Instant, octets: &[u8]) -> Result<(), DropReason> {
+        let packet = LinkLocalPacket::parse(octets).ok_or(DropReason::Data)?;
         let (mut sent, mut heard, mut taken) = (Vec::new(), Vec::new(), false);
         if let Some(router) = &mut self.router {
-            taken = router.receive(now, packet, &mut self.rng, &mut sent);
+            taken = router.receive_packet(now, packet, &mut self.rng, &mut sent);
         } else if let Some(host) = &mut self.host {
-            taken = host.receive(now, packet, &mut self.rng, &mut heard);
+            taken = host.receive_packet(now, packet, &mut self.rng, &mut heard);
         }
-        sent.into_iter().for_each(|packet| self.send(Protocol::IPV6, packet));
-        self.heard(heard);
-        taken.then_some(()).ok_or(Dropped::Data)
+        sent.into_iter().for_each(|packet| self.send_packet(PppProtocol::IPV6, packet));
+        self.apply_host_outputs(heard);
+        taken.then_some(()).ok_or(DropReason::Data)
     }
 
     /// What the host's end of IPv6 has to say.
-    fn heard(&mut self, all: Vec<Heard>) {
+    fn apply_host_outputs(&mut self, all: Vec<Ipv6HostOutput>) {
         for one in all {
             match one {
-                Heard::Send(packet) => self.send(Protocol::IPV6, packet),
-                Heard::Advertised(advertisement) => self.said.push(Said::Advertised(advertisement)),
-                Heard::Delegated(delegation) => self.said.push(Said::Delegated(delegation)),
+                Ipv6HostOutput::Send(packet) => self.send_packet(PppProtocol::IPV6, packet),
+                Ipv6HostOutput::Advertised(advertisement) => {
+                    self.outputs.push(LinkOutput::Advertised(advertisement))
+                }
+                Ipv6HostOutput::Delegated(delegation) => self.outputs.push(LinkOutput::Delegated(delegation)),
             }
         }
     }
@@ -442,220 +401,234 @@ impl Link {
     /// Ends it by LCP (RFC 1661 §5.5). It may be told so twice: the first reason stays.
     pub(crate) fn close(&mut self, now: Instant, wall: WallTime, reason: EndReason) {
         self.reason.get_or_insert(reason);
-        self.lcp(now, wall, |lcp, cx| lcp.event(cx, Event::Close));
+        self.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, Event::Close));
     }
     /// It is over without another word by LCP.
-    pub(crate) fn end(&mut self, reason: EndReason) {
+    pub(crate) fn abort_link(&mut self, reason: EndReason) {
         if self.is_over() {
             return;
         }
         self.lower_networks();
-        self.phase = Phase::Over;
-        self.said.push(Said::Ended(self.reason.unwrap_or(reason)));
+        self.phase = LinkPhase::Terminated;
+        self.outputs.push(LinkOutput::Ended(self.reason.unwrap_or(reason)));
     }
 
     /// Takes what somebody says to a proof; false: nobody was asked.
-    pub(crate) fn answer(
+    pub(crate) fn apply_verdict(
         &mut self,
         now: Instant,
         wall: WallTime,
-        verdict: Verdict,
-        assignment: Option<&Assignment>,
+        verdict: ProofVerdict,
+        assignment: Option<&AddressAssignment>,
     ) -> bool {
-        let Some(authenticator) = self.authenticator.as_mut().filter(|_| self.phase == Phase::Authenticate)
+        let Some(authenticator) =
+            self.authenticator.as_mut().filter(|_| self.phase == LinkPhase::Authenticate)
         else {
             return false;
         };
         let mut out = Vec::new();
-        if !authenticator.answer(now, verdict, &mut out) {
+        if !authenticator.apply_verdict(now, verdict, &mut out) {
             return false;
         }
-        if let Some(Assignment { ipv4, ipv6 }) = assignment {
-            let giving = |a: &Ipv4Assignment| Ipv4Options::giving(a.local, a.remote, &a.dns);
-            self.ipv4 = ipv4.as_ref().map(giving).map(Negotiation::new);
+        if let Some(AddressAssignment { ipv4, ipv6 }) = assignment {
+            let giving = |a: &Ipv4Assignment| Ipv4Options::assigning_addresses(a.local, a.remote, &a.dns);
+            self.ipv4 = ipv4.as_ref().map(giving).map(ControlProtocol::new);
             let options = |a: &Ipv6Assignment| Ipv6Options::new(a.local, a.remote);
-            self.ipv6 = ipv6.as_ref().map(options).map(Negotiation::new);
-            self.offer = Offer::default();
-            if let (Some(a), Role::Authenticator { duid, .. }) = (ipv6, &self.role) {
+            self.ipv6 = ipv6.as_ref().map(options).map(ControlProtocol::new);
+            self.offer = RouterConfig::default();
+            if let (Some(a), LinkRole::Authenticator { duid, .. }) = (ipv6, &self.role) {
                 let (dns, duid, mtu) = (a.dns.clone(), duid.clone(), 0);
-                self.offer = Offer { prefix: a.prefix, delegated: a.delegated, dns, duid, mtu };
+                self.offer = RouterConfig { prefix: a.prefix, delegated: a.delegated, dns, duid, mtu };
             }
         }
-        self.asked(now, wall, out);
+        self.apply_authenticator_outputs(now, wall, out);
         true
     }
 
     /// Takes a packet of the peer's.
-    pub(crate) fn receive(&mut self, now: Instant, wall: WallTime, packet: &[u8]) -> Result<(), Dropped> {
-        let (protocol, octets) = Protocol::split(packet).ok_or(Dropped::Malformed)?;
+    pub(crate) fn receive_packet(
+        &mut self,
+        now: Instant,
+        wall: WallTime,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        let (protocol, octets) = PppProtocol::split_packet(packet).ok_or(DropReason::Malformed)?;
         if self.is_over() {
-            return Err(Dropped::Early);
+            return Err(DropReason::TooEarly);
         }
         self.worked.push(work::CONTROL);
         let mut taken = Ok(());
         match protocol {
-            Protocol::LCP => return self.receive_lcp(now, wall, octets),
+            PppProtocol::LCP => return self.receive_lcp(now, wall, octets),
             // What is not agreed to may not be said before its phase (RFC 1661 §3.5, §3.6).
-            _ if !self.lcp.is_opened() => return Err(Dropped::Early),
-            Protocol::PAP | Protocol::CHAP | Protocol::EAP => {
+            _ if !self.lcp.is_opened() => return Err(DropReason::TooEarly),
+            PppProtocol::PAP | PppProtocol::CHAP | PppProtocol::EAP => {
                 return self.receive_authentication(now, wall, protocol, octets);
             }
-            Protocol::IPV6 if self.up[Family::Ipv6 as usize] => return self.receive_ipv6(now, octets),
-            Protocol::IPV4 | Protocol::IPV6 => return Err(Dropped::Data),
-            _ if self.phase != Phase::Network => return Err(Dropped::Early),
-            Protocol::IPCP if self.ipv4.is_some() => {
-                self.ipv4(now, wall, |ipv4, cx| taken = ipv4.receive(cx, octets));
+            PppProtocol::IPV6 if self.up[AddressFamily::Ipv6 as usize] => {
+                return self.receive_ipv6(now, octets);
             }
-            Protocol::IPV6CP if self.ipv6.is_some() => {
-                self.ipv6(now, wall, |ipv6, cx| taken = ipv6.receive(cx, octets));
+            PppProtocol::IPV4 | PppProtocol::IPV6 => return Err(DropReason::Data),
+            _ if self.phase != LinkPhase::Network => return Err(DropReason::TooEarly),
+            PppProtocol::IPCP if self.ipv4.is_some() => {
+                self.run_ipcp(now, wall, |ipv4, cx| taken = ipv4.receive_packet(cx, octets));
             }
-            _ => self.reject(packet),
+            PppProtocol::IPV6CP if self.ipv6.is_some() => {
+                self.run_ipv6cp(now, wall, |ipv6, cx| taken = ipv6.receive_packet(cx, octets));
+            }
+            _ => self.send_protocol_reject(packet),
         }
-        taken.map_err(Dropped::from)
+        taken.map_err(DropReason::from)
     }
 
-    fn receive_lcp(&mut self, now: Instant, wall: WallTime, octets: &[u8]) -> Result<(), Dropped> {
-        let packet = Packet::parse(octets).map_err(|_| Dropped::Malformed)?;
+    fn receive_lcp(&mut self, now: Instant, wall: WallTime, octets: &[u8]) -> Result<(), DropReason> {
+        let packet = ControlPacket::parse(octets).map_err(|_| DropReason::Malformed)?;
         match packet.code {
-            Code::PROTOCOL_REJECT => return self.rejected(now, wall, packet.data),
-            Code::ECHO_REQUEST | Code::ECHO_REPLY | Code::DISCARD_REQUEST => {
-                let (magic, _) = packet.data.split_first_chunk::<4>().ok_or(Dropped::Malformed)?;
+            ControlCode::PROTOCOL_REJECT => return self.handle_protocol_reject(now, wall, packet.data),
+            ControlCode::ECHO_REQUEST | ControlCode::ECHO_REPLY | ControlCode::DISCARD_REQUEST => {
+                let (magic, _) = packet.data.split_first_chunk::<4>().ok_or(DropReason::Malformed)?;
                 let magic = u32::from_be_bytes(*magic);
                 let own = self.lcp.options.magic.filter(|own| *own == magic && self.lcp.is_opened());
-                if own.is_some() && packet.code == Code::ECHO_REQUEST {
-                    self.end(EndReason::Looped);
+                if own.is_some() && packet.code == ControlCode::ECHO_REQUEST {
+                    self.abort_link(EndReason::Looped);
                     return Ok(());
                 }
                 if magic != self.lcp.options.peer_magic.unwrap_or(0) {
-                    return Err(Dropped::Magic);
+                    return Err(DropReason::Magic);
                 }
-                if packet.code == Code::ECHO_REPLY && !self.replied(packet) {
-                    return Err(Dropped::NotAsked);
+                if packet.code == ControlCode::ECHO_REPLY && !self.handle_echo_reply(packet) {
+                    return Err(DropReason::Unsolicited);
                 }
             }
-            Code::TERMINATE_REQUEST => {
+            ControlCode::TERMINATE_REQUEST => {
                 self.reason.get_or_insert(EndReason::PeerClosed);
             }
-            Code::CODE_REJECT if matches!(packet.data.first(), Some(1..=7)) => {
+            ControlCode::CODE_REJECT if matches!(packet.data.first(), Some(1..=7)) => {
                 self.reason.get_or_insert(EndReason::Protocol);
             }
             _ => {}
         }
         let mut taken = Ok(());
-        self.lcp(now, wall, |lcp, cx| taken = lcp.receive(cx, octets));
-        taken.map_err(Dropped::from)
+        self.run_lcp(now, wall, |lcp, cx| taken = lcp.receive_packet(cx, octets));
+        taken.map_err(DropReason::from)
     }
 
     fn receive_authentication(
         &mut self,
         now: Instant,
         wall: WallTime,
-        protocol: Protocol,
+        protocol: PppProtocol,
         octets: &[u8],
-    ) -> Result<(), Dropped> {
-        let mut taken = Err(Dropped::NotAsked);
-        let expects = |of: Option<AuthenticationProtocol>| of.is_some_and(|one| one.protocol() == protocol);
-        if expects(self.lcp.options.authentication())
+    ) -> Result<(), DropReason> {
+        let mut taken = Err(DropReason::Unsolicited);
+        let expects =
+            |of: Option<AuthenticationProtocol>| of.is_some_and(|one| one.ppp_protocol() == protocol);
+        if expects(self.lcp.options.authentication_protocol())
             && let Some(one) = &mut self.authenticator
         {
             let mut out = Vec::new();
-            taken = one.receive(now, octets, &mut out);
-            self.asked(now, wall, out);
+            taken = one.receive_packet(now, octets, &mut out);
+            self.apply_authenticator_outputs(now, wall, out);
         } else if expects(self.lcp.options.peer_wants)
-            && let (Some(one), Role::Peer { credentials, .. }) = (&mut self.prover, &self.role)
+            && let (Some(one), LinkRole::Peer { credentials, .. }) = (&mut self.prover, &self.role)
         {
             let mut out = Vec::new();
-            if one.receive(now, octets, credentials, &mut self.rng, &mut out) {
+            if one.receive_packet(now, octets, credentials, &mut self.rng, &mut out) {
                 taken = Ok(());
             }
-            self.shown(now, wall, out);
+            self.apply_peer_outputs(now, wall, out);
         }
         taken
     }
 
     /// The peer does not know a protocol (RFC 1661 §5.7).
-    fn rejected(&mut self, now: Instant, wall: WallTime, data: &[u8]) -> Result<(), Dropped> {
-        let (protocol, _) = Protocol::split(data).ok_or(Dropped::Malformed)?;
+    fn handle_protocol_reject(
+        &mut self,
+        now: Instant,
+        wall: WallTime,
+        data: &[u8],
+    ) -> Result<(), DropReason> {
+        let (protocol, _) = PppProtocol::split_packet(data).ok_or(DropReason::Malformed)?;
         if !self.lcp.is_opened() {
-            return Err(Dropped::Early);
+            return Err(DropReason::TooEarly);
         }
         match protocol {
-            Protocol::IPCP | Protocol::IPV4 if self.ipv4.is_some() => {
-                self.ipv4(now, wall, |ipv4, cx| ipv4.refused(cx));
+            PppProtocol::IPCP | PppProtocol::IPV4 if self.ipv4.is_some() => {
+                self.run_ipcp(now, wall, |ipv4, cx| ipv4.handle_protocol_reject(cx));
             }
-            Protocol::IPV6CP | Protocol::IPV6 if self.ipv6.is_some() => {
-                self.ipv6(now, wall, |ipv6, cx| ipv6.refused(cx));
+            PppProtocol::IPV6CP | PppProtocol::IPV6 if self.ipv6.is_some() => {
+                self.run_ipv6cp(now, wall, |ipv6, cx| ipv6.handle_protocol_reject(cx));
             }
-            Protocol::LCP | Protocol::PAP | Protocol::CHAP | Protocol::EAP => {
+            PppProtocol::LCP | PppProtocol::PAP | PppProtocol::CHAP | PppProtocol::EAP => {
                 self.reason.get_or_insert(EndReason::Protocol);
-                self.lcp(now, wall, |lcp, cx| lcp.event(cx, Event::RejectCatastrophic));
+                self.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, Event::RejectCatastrophic));
             }
-            _ => return Err(Dropped::NotAsked),
+            _ => return Err(DropReason::Unsolicited),
         }
         Ok(())
     }
 
     /// Protocol-Reject (RFC 1661 §5.7).
-    fn reject(&mut self, packet: &[u8]) {
+    fn send_protocol_reject(&mut self, packet: &[u8]) {
         let data = &packet[..packet.len().min(usize::from(self.mtu()) - HEADER)];
-        let (code, identifier) = (Code::PROTOCOL_REJECT, self.lcp.next_identifier());
-        self.send(Protocol::LCP, Packet { code, identifier, data }.to_vec());
+        let (code, identifier) = (ControlCode::PROTOCOL_REJECT, self.lcp.next_identifier());
+        self.send_packet(PppProtocol::LCP, ControlPacket { code, identifier, data }.to_vec());
     }
 
-    fn send(&mut self, protocol: Protocol, packet: Vec<u8>) {
+    fn send_packet(&mut self, protocol: PppProtocol, packet: Vec<u8>) {
         self.worked.push(work::CONTROL);
-        self.said.push(Said::Send(protocol, packet));
+        self.outputs.push(LinkOutput::Send(protocol, packet));
     }
 
     /// Sends a packet of authentication. What the other side cannot take ends the link: nothing shorter says the same.
-    fn send_proof(&mut self, now: Instant, wall: WallTime, protocol: Protocol, packet: Vec<u8>) {
+    fn send_proof(&mut self, now: Instant, wall: WallTime, protocol: PppProtocol, packet: Vec<u8>) {
         if packet.len() > usize::from(self.lcp.options.mtu()) {
             return self.close(now, wall, EndReason::TooLong);
         }
-        self.send(protocol, packet);
+        self.send_packet(protocol, packet);
     }
 
     /// Has LCP do something, and what follows from it.
-    fn lcp(
+    fn run_lcp(
         &mut self,
         now: Instant,
         wall: WallTime,
-        step: impl FnOnce(&mut Negotiation<LinkOptions>, &mut Context<'_>),
+        step: impl FnOnce(&mut ControlProtocol<LinkOptions>, &mut NegotiationContext<'_>),
     ) {
         if self.is_over() {
             return;
         }
         let mtu = self.lcp.options.mtu().into();
-        let deeds = run(&mut self.lcp, now, &self.config, mtu, &mut self.rng, step);
+        let deeds = run_negotiation(&mut self.lcp, now, &self.config, mtu, &mut self.rng, step);
         // Without a way of asking the peer who it is, nothing more is asked of it.
         let refused = self.lcp.options.is_refused();
         for deed in deeds {
             match deed {
-                Deed::Send(_) if refused && self.lcp.state() == State::ReqSent => {}
-                Deed::Send(packet) => self.send(Protocol::LCP, packet),
-                Deed::EchoReply(identifier, data) => self.echo_reply(identifier, &data),
-                Deed::Up => self.established(now, wall),
-                Deed::Down => {
+                NegotiationOutput::Send(_) if refused && self.lcp.state() == State::ReqSent => {}
+                NegotiationOutput::Send(packet) => self.send_packet(PppProtocol::LCP, packet),
+                NegotiationOutput::EchoReply(identifier, data) => self.echo_reply(identifier, &data),
+                NegotiationOutput::Up => self.start_authentication(now, wall),
+                NegotiationOutput::Down => {
                     self.lower_networks();
-                    (self.authenticator, self.prover, self.phase) = (None, None, Phase::Establish);
+                    (self.authenticator, self.prover, self.phase) = (None, None, LinkPhase::Establish);
                     self.keepalive.stop();
                     self.setup = Some(now + self.config.setup);
                     if !self.may_renegotiate(now) {
                         return;
                     }
                 }
-                Deed::Finished => {
-                    let silent = if self.lcp.diverges(&self.config.restart) {
+                NegotiationOutput::Finished => {
+                    let silent = if self.lcp.is_diverging(&self.config.restart) {
                         EndReason::NotConverging
                     } else {
                         EndReason::Unreachable
                     };
-                    return self.end(silent);
+                    return self.abort_link(silent);
                 }
             }
         }
         if self.lcp.options.is_looped() {
-            self.end(EndReason::Looped);
+            self.abort_link(EndReason::Looped);
         } else if refused && self.lcp.poll_timeout().is_some() && self.lcp.state() != State::Closing {
             self.close(now, wall, EndReason::NoAuthentication);
         }
@@ -663,224 +636,238 @@ impl Link {
 
     /// What was agreed to is left; false: too often, and the link is over.
     fn may_renegotiate(&mut self, now: Instant) -> bool {
-        let Renegotiations { burst, each } = self.config.renegotiations;
+        let RenegotiationLimit { burst, each } = self.config.renegotiations;
         let may = self.renegotiations.take_each(now, each, burst);
         if !may {
-            self.end(EndReason::Renegotiating);
+            self.abort_link(EndReason::Renegotiating);
         }
         may
     }
 
     /// LCP is open: authentication is next (RFC 1661 §3.5).
-    fn established(&mut self, now: Instant, wall: WallTime) {
+    fn start_authentication(&mut self, now: Instant, wall: WallTime) {
         // A Terminate-Request that came while negotiating has been overtaken.
-        (self.phase, self.reason) = (Phase::Authenticate, None);
+        (self.phase, self.reason) = (LinkPhase::Authenticate, None);
         self.keepalive.start(now, self.lcp.options.mtu());
-        let Restart { timer, max_configure, .. } = self.config.restart;
+        let RestartConfig { timer, max_configure, .. } = self.config.restart;
         match &self.role {
-            Role::Authenticator { name, .. } => {
-                let Some(protocol) = self.lcp.options.authentication() else {
+            LinkRole::Authenticator { name, .. } => {
+                let Some(protocol) = self.lcp.options.authentication_protocol() else {
                     return self.close(now, wall, EndReason::NoAuthentication);
                 };
                 let longest = self.lcp.options.mtu();
-                let (one, out) =
-                    Authenticator::new(protocol, name, (timer, max_configure), longest, now, &mut self.rng);
+                let (one, out) = PppAuthenticator::new(
+                    protocol,
+                    name,
+                    (timer, max_configure),
+                    longest,
+                    now,
+                    &mut self.rng,
+                );
                 self.authenticator = Some(one);
-                self.asked(now, wall, out);
+                self.apply_authenticator_outputs(now, wall, out);
             }
-            Role::Peer { credentials, asked, .. } => match self.lcp.options.peer_wants {
+            LinkRole::Peer { credentials, requires_authentication: asked, .. } => match self
+                .lcp
+                .options
+                .peer_wants
+            {
                 Some(protocol) => {
                     let patience = (timer, max_configure);
-                    let (one, out) = Prover::new(protocol, credentials, patience, (now, wall), &mut self.rng);
+                    let (one, out) =
+                        AuthenticationPeer::new(protocol, credentials, patience, (now, wall), &mut self.rng);
                     self.prover = Some(one);
-                    self.shown(now, wall, out);
+                    self.apply_peer_outputs(now, wall, out);
                 }
-                None if *asked => self.close(now, wall, EndReason::Unasked),
-                None => self.authenticated(now, wall),
+                None if *asked => self.close(now, wall, EndReason::AuthenticationNotRequested),
+                None => self.start_network_protocols(now, wall),
             },
         }
     }
 
     /// What the authenticator has decided.
-    fn asked(&mut self, now: Instant, wall: WallTime, out: Vec<Asked>) {
-        let protocol = self.lcp.options.authentication().map_or(Protocol::PAP, |one| one.protocol());
+    fn apply_authenticator_outputs(&mut self, now: Instant, wall: WallTime, out: Vec<AuthenticatorOutput>) {
+        let protocol =
+            self.lcp.options.authentication_protocol().map_or(PppProtocol::PAP, |one| one.ppp_protocol());
         if let Some(one) = &mut self.authenticator {
             self.worked.append(&mut one.worked);
         }
         for outcome in out {
             match outcome {
-                Asked::Send(packet) => self.send_proof(now, wall, protocol, packet),
-                Asked::Ask { name, proof } => {
+                AuthenticatorOutput::Send(packet) => self.send_proof(now, wall, protocol, packet),
+                AuthenticatorOutput::VerifyProof { name, proof } => {
                     let mtu = self.lcp.options.mtu();
-                    self.said.push(Said::Ask { name, proof, mtu });
+                    self.outputs.push(LinkOutput::VerifyProof { name, proof, mtu });
                 }
-                Asked::Accepted => self.authenticated(now, wall),
-                Asked::Rejected => self.close(now, wall, EndReason::AuthenticationFailed),
-                Asked::Silent { peer: true } => self.close(now, wall, EndReason::Unreachable),
-                Asked::Silent { peer: false } => self.close(now, wall, EndReason::Unjudged),
+                AuthenticatorOutput::Accepted => self.start_network_protocols(now, wall),
+                AuthenticatorOutput::Rejected => self.close(now, wall, EndReason::AuthenticationFailed),
+                AuthenticatorOutput::Silent { peer: true } => self.close(now, wall, EndReason::Unreachable),
+                AuthenticatorOutput::Silent { peer: false } => self.close(now, wall, EndReason::Unjudged),
             }
         }
     }
 
     /// What the prover has decided.
-    fn shown(&mut self, now: Instant, wall: WallTime, out: Vec<Shown>) {
-        let protocol = self.lcp.options.peer_wants.map_or(Protocol::PAP, |one| one.protocol());
+    fn apply_peer_outputs(&mut self, now: Instant, wall: WallTime, out: Vec<PeerOutput>) {
+        let protocol = self.lcp.options.peer_wants.map_or(PppProtocol::PAP, |one| one.ppp_protocol());
         if let Some(one) = &mut self.prover {
             self.worked.append(&mut one.worked);
         }
         for outcome in out {
             match outcome {
-                Shown::Send(packet) => self.send_proof(now, wall, protocol, packet),
-                Shown::Accepted => self.authenticated(now, wall),
-                Shown::Rejected(message) => {
-                    self.said.push(Said::Refused(refusal(&message)));
+                PeerOutput::Send(packet) => self.send_proof(now, wall, protocol, packet),
+                PeerOutput::Accepted => self.start_network_protocols(now, wall),
+                PeerOutput::Rejected(message) => {
+                    self.outputs.push(LinkOutput::Refused(refusal_text(&message)));
                     self.close(now, wall, EndReason::Refused);
                 }
-                Shown::Impostor => self.close(now, wall, EndReason::Impostor),
-                Shown::Silent => self.close(now, wall, EndReason::Unreachable),
-                Shown::TooLong => self.close(now, wall, EndReason::TooLong),
+                PeerOutput::Impostor => self.close(now, wall, EndReason::Impostor),
+                PeerOutput::Silent => self.close(now, wall, EndReason::Unreachable),
+                PeerOutput::TooLong => self.close(now, wall, EndReason::TooLong),
             }
         }
     }
 
     /// The network protocols are next (RFC 1661 §3.6).
-    fn authenticated(&mut self, now: Instant, wall: WallTime) {
-        if self.phase != Phase::Authenticate {
+    fn start_network_protocols(&mut self, now: Instant, wall: WallTime) {
+        if self.phase != LinkPhase::Authenticate {
             return;
         }
-        self.phase = Phase::Network;
-        self.said.push(Said::Authenticated);
-        if let Role::Peer { ipv4, dns, ipv6, .. } = &self.role {
-            self.ipv4 = ipv4.then(|| Negotiation::new(Ipv4Options::taking(*dns)));
-            self.ipv6 = ipv6.map(|own| Negotiation::new(Ipv6Options::new(own, None)));
+        self.phase = LinkPhase::Network;
+        self.outputs.push(LinkOutput::Authenticated);
+        if let LinkRole::Peer { ipv4, dns, ipv6, .. } = &self.role {
+            self.ipv4 = ipv4.then(|| ControlProtocol::new(Ipv4Options::requesting_addresses(*dns)));
+            self.ipv6 = ipv6.map(|own| ControlProtocol::new(Ipv6Options::new(own, None)));
         }
         if self.ipv4.is_none() && self.ipv6.is_none() {
             return self.close(now, wall, EndReason::NoNetwork);
         }
         for event in [Event::Open, Event::Up] {
-            self.ipv4(now, wall, |ipv4, cx| ipv4.event(cx, event));
-            self.ipv6(now, wall, |ipv6, cx| ipv6.event(cx, event));
+            self.run_ipcp(now, wall, |ipv4, cx| ipv4.apply_event(cx, event));
+            self.run_ipv6cp(now, wall, |ipv6, cx| ipv6.apply_event(cx, event));
         }
     }
 
-    fn ipv4(
+    fn run_ipcp(
         &mut self,
         now: Instant,
         wall: WallTime,
-        step: impl FnOnce(&mut Negotiation<Ipv4Options>, &mut Context<'_>),
+        step: impl FnOnce(&mut ControlProtocol<Ipv4Options>, &mut NegotiationContext<'_>),
     ) {
         let mtu = self.mtu().into();
-        let Some(ipv4) = self.ipv4.as_mut().filter(|_| self.phase == Phase::Network) else { return };
-        let deeds = run(ipv4, now, &self.config, mtu, &mut self.rng, step);
-        let addresses = ipv4.options.addresses();
+        let Some(ipv4) = self.ipv4.as_mut().filter(|_| self.phase == LinkPhase::Network) else { return };
+        let deeds = run_negotiation(ipv4, now, &self.config, mtu, &mut self.rng, step);
+        let addresses = ipv4.options.agreed_addresses();
         let dns = ipv4.options.name_servers();
-        let network = addresses.map(|(local, remote)| Network::Ipv4 { local, remote, dns });
-        self.network(now, wall, deeds, Family::Ipv4, network);
+        let network = addresses.map(|(local, remote)| LinkNetwork::Ipv4 { local, remote, dns });
+        self.apply_network_outputs(now, wall, deeds, AddressFamily::Ipv4, network);
     }
 
-    fn ipv6(
+    fn run_ipv6cp(
         &mut self,
         now: Instant,
         wall: WallTime,
-        step: impl FnOnce(&mut Negotiation<Ipv6Options>, &mut Context<'_>),
+        step: impl FnOnce(&mut ControlProtocol<Ipv6Options>, &mut NegotiationContext<'_>),
     ) {
         let mtu = self.mtu().into();
-        let Some(ipv6) = self.ipv6.as_mut().filter(|_| self.phase == Phase::Network) else { return };
-        let deeds = run(ipv6, now, &self.config, mtu, &mut self.rng, step);
-        let network = ipv6.options.identifiers().map(|(local, remote)| {
+        let Some(ipv6) = self.ipv6.as_mut().filter(|_| self.phase == LinkPhase::Network) else { return };
+        let deeds = run_negotiation(ipv6, now, &self.config, mtu, &mut self.rng, step);
+        let network = ipv6.options.agreed_identifiers().map(|(local, remote)| {
             let [local, remote] = [local, remote].map(InterfaceIdentifier::link_local);
             let prefixes = [self.offer.prefix, self.offer.delegated].into_iter().flatten().collect();
-            Network::Ipv6 { local, remote, prefixes }
+            LinkNetwork::Ipv6 { local, remote, prefixes }
         });
-        self.network(now, wall, deeds, Family::Ipv6, network);
+        self.apply_network_outputs(now, wall, deeds, AddressFamily::Ipv6, network);
     }
 
     /// What a network control protocol has decided.
-    fn network(
+    fn apply_network_outputs(
         &mut self,
         now: Instant,
         wall: WallTime,
-        deeds: Vec<Deed>,
-        family: Family,
-        network: Option<Network>,
+        deeds: Vec<NegotiationOutput>,
+        family: AddressFamily,
+        network: Option<LinkNetwork>,
     ) {
         let protocol = match family {
-            Family::Ipv4 => Protocol::IPCP,
-            Family::Ipv6 => Protocol::IPV6CP,
+            AddressFamily::Ipv4 => PppProtocol::IPCP,
+            AddressFamily::Ipv6 => PppProtocol::IPV6CP,
         };
         for deed in deeds {
             match (deed, &network) {
-                (Deed::Send(packet), _) => self.send(protocol, packet),
-                (Deed::Up, Some(network)) => {
+                (NegotiationOutput::Send(packet), _) => self.send_packet(protocol, packet),
+                (NegotiationOutput::Up, Some(network)) => {
                     self.setup = None;
                     self.up[family as usize] = true;
-                    self.speak(now, network);
-                    self.said.push(Said::Up(network.clone()));
+                    self.start_ipv6(now, network);
+                    self.outputs.push(LinkOutput::Up(network.clone()));
                 }
                 // Both have agreed, and one of them has no address: there is nothing to carry.
-                (Deed::Up, None) | (Deed::Finished, _) => self.without(now, wall, family),
-                (Deed::Down, _) => {
-                    self.lower(family);
+                (NegotiationOutput::Up, None) | (NegotiationOutput::Finished, _) => {
+                    self.drop_network(now, wall, family)
+                }
+                (NegotiationOutput::Down, _) => {
+                    self.lower_network(family);
                     if !self.may_renegotiate(now) {
                         return;
                     }
                 }
-                (Deed::EchoReply(..), _) => {}
+                (NegotiationOutput::EchoReply(..), _) => {}
             }
         }
     }
 
     /// A network protocol is not to be had. With none left, the link is of no use.
-    fn without(&mut self, now: Instant, wall: WallTime, family: Family) {
+    fn drop_network(&mut self, now: Instant, wall: WallTime, family: AddressFamily) {
         match family {
-            Family::Ipv4 => self.ipv4 = None,
-            Family::Ipv6 => self.ipv6 = None,
+            AddressFamily::Ipv4 => self.ipv4 = None,
+            AddressFamily::Ipv6 => self.ipv6 = None,
         }
-        if self.ipv4.is_none() && self.ipv6.is_none() && self.phase == Phase::Network {
+        if self.ipv4.is_none() && self.ipv6.is_none() && self.phase == LinkPhase::Network {
             self.close(now, wall, EndReason::NoNetwork);
         }
     }
 
     /// By IPv6 each end has more to say than addresses.
-    fn speak(&mut self, now: Instant, network: &Network) {
-        let &Network::Ipv6 { local, .. } = network else { return };
+    fn start_ipv6(&mut self, now: Instant, network: &LinkNetwork) {
+        let &LinkNetwork::Ipv6 { local, .. } = network else { return };
         let mtu = self.mtu();
         match &self.role {
-            Role::Authenticator { .. } => {
-                let offer = Offer { mtu, ..self.offer.clone() };
-                self.router = Some(Router::new(offer, local, now));
+            LinkRole::Authenticator { .. } => {
+                let offer = RouterConfig { mtu, ..self.offer.clone() };
+                self.router = Some(Ipv6Router::new(offer, local, now));
             }
-            Role::Peer { delegation, .. } => {
-                self.host = Some(Host::new(local, delegation.clone(), now, &mut self.rng));
+            LinkRole::Peer { delegation, .. } => {
+                self.host = Some(Ipv6Host::new(local, delegation.clone(), now, &mut self.rng));
             }
         }
     }
 
     /// No packets of a network pass any more.
-    fn lower(&mut self, family: Family) {
+    fn lower_network(&mut self, family: AddressFamily) {
         if core::mem::take(&mut self.up[family as usize]) {
-            if family == Family::Ipv6 {
+            if family == AddressFamily::Ipv6 {
                 (self.router, self.host) = (None, None);
             }
-            self.said.push(Said::Down(family));
+            self.outputs.push(LinkOutput::Down(family));
         }
     }
     fn lower_networks(&mut self) {
         (self.ipv4, self.ipv6) = (None, None);
-        Family::ALL.into_iter().for_each(|family| self.lower(family));
+        AddressFamily::ALL.into_iter().for_each(|family| self.lower_network(family));
     }
 }
 
 /// Has a control protocol do something.
-fn run<O: Options>(
-    one: &mut Negotiation<O>,
+fn run_negotiation<O: ProtocolOptions>(
+    one: &mut ControlProtocol<O>,
     now: Instant,
     config: &LinkConfig,
     mtu: usize,
     rng: &mut SecureRng,
-    step: impl FnOnce(&mut Negotiation<O>, &mut Context<'_>),
-) -> Vec<Deed> {
+    step: impl FnOnce(&mut ControlProtocol<O>, &mut NegotiationContext<'_>),
+) -> Vec<NegotiationOutput> {
     let mut deeds = Vec::new();
-    step(one, &mut Context { now, restart: &config.restart, rng, mtu, deeds: &mut deeds });
+    step(one, &mut NegotiationContext { now, restart: &config.restart, rng, mtu, outputs: &mut deeds });
     deeds
 }

@@ -1,13 +1,13 @@
 //! A control protocol that runs RFC 1661's automaton: what LCP, IPCP and IPv6CP have in common.
 
 use crate::automaton::{Action, Event, OptionNegotiation, State};
-use crate::packet::{Code, ConfigOption, HEADER, Packet, Protocol};
+use crate::packet::{ConfigOption, ControlCode, ControlPacket, HEADER, PppProtocol};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng};
 
 /// How packets are sent again, and when negotiating is given up (RFC 1661 §4.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Restart {
+pub struct RestartConfig {
     /// The Restart timer.
     pub timer: Duration,
     /// Configure-Requests that are sent without an answer (Max-Configure).
@@ -21,7 +21,7 @@ pub struct Restart {
     pub max_requests: u32,
 }
 
-impl Default for Restart {
+impl Default for RestartConfig {
     /// 3 s, 10, 2, 5 as the RFC has them; 30.
     fn default() -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Default for Restart {
 
 /// What becomes of a peer's Configure-Request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Judgement {
+pub(crate) enum ConfigureReply {
     /// All of it is agreed to.
     Ack,
     /// These options should have these values.
@@ -45,9 +45,9 @@ pub(crate) enum Judgement {
     Reject(Vec<u8>),
 }
 
-impl Judgement {
+impl ConfigureReply {
     /// Of the options to be rejected and those to be had otherwise, what is said first (RFC 1661 §5.4).
-    pub(crate) fn of(rejected: Vec<u8>, suggested: Vec<u8>) -> Self {
+    pub(crate) fn from_options(rejected: Vec<u8>, suggested: Vec<u8>) -> Self {
         match (rejected.is_empty(), suggested.is_empty()) {
             (false, _) => Self::Reject(rejected),
             (true, false) => Self::Nak(suggested),
@@ -57,26 +57,31 @@ impl Judgement {
 }
 
 /// The options of one control protocol: what this side wants, and what it thinks of what the peer wants.
-pub(crate) trait Options {
+pub(crate) trait ProtocolOptions {
     /// The protocol.
-    const PROTOCOL: Protocol;
+    const PROTOCOL: PppProtocol;
     /// Negotiation begins anew: this side wants again what it wanted at first.
-    fn begin(&mut self, rng: &mut SecureRng);
+    fn reset_options(&mut self, rng: &mut SecureRng);
     /// Appends what this side wants.
-    fn request(&self, out: &mut Vec<u8>);
+    fn write_request(&self, out: &mut Vec<u8>);
     /// What is answered to what the peer wants. `may_nak` is false after Max-Failure: what can be refused is then refused.
-    fn judge(&mut self, options: &[ConfigOption<'_>], may_nak: bool, rng: &mut SecureRng) -> Judgement;
+    fn evaluate_request(
+        &mut self,
+        options: &[ConfigOption<'_>],
+        may_nak: bool,
+        rng: &mut SecureRng,
+    ) -> ConfigureReply;
     /// What the peer wants is agreed to.
-    fn agree(&mut self, options: &[ConfigOption<'_>]);
+    fn accept_request(&mut self, options: &[ConfigOption<'_>]);
     /// The peer would have other values.
-    fn suggested(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng);
+    fn apply_nak(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng);
     /// The peer will not have these options.
-    fn rejected(&mut self, options: &[ConfigOption<'_>]);
+    fn apply_reject(&mut self, options: &[ConfigOption<'_>]);
 }
 
 /// What is to be done for a control protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum NegotiationOutput {
     /// Send this control packet.
     Send(Vec<u8>),
     /// Both have agreed.
@@ -90,22 +95,22 @@ pub(crate) enum Deed {
 }
 
 /// What a step of a control protocol is given.
-pub(crate) struct Context<'a> {
+pub(crate) struct NegotiationContext<'a> {
     pub(crate) now: Instant,
-    pub(crate) restart: &'a Restart,
+    pub(crate) restart: &'a RestartConfig,
     pub(crate) rng: &'a mut SecureRng,
     /// Octets that a packet may have on this link.
     pub(crate) mtu: usize,
-    pub(crate) deeds: &'a mut Vec<Deed>,
+    pub(crate) outputs: &'a mut Vec<NegotiationOutput>,
 }
 
 /// Why a packet changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Discard {
+pub(crate) enum DiscardReason {
     /// It is no control packet, or its options have a wrong length.
     Malformed,
     /// It answers no request that is open.
-    NotAsked,
+    Unsolicited,
     /// The lower layer is down.
     NoLayer,
     /// In its state the automaton does nothing about it.
@@ -114,7 +119,7 @@ pub(crate) enum Discard {
 
 /// A control protocol, its automaton's state, its counters and its timer.
 #[derive(Debug)]
-pub(crate) struct Negotiation<O> {
+pub(crate) struct ControlProtocol<O> {
     pub(crate) options: O,
     state: State,
     /// The Restart counter.
@@ -133,7 +138,7 @@ pub(crate) struct Negotiation<O> {
     requests: u32,
 }
 
-impl<O: Options> Negotiation<O> {
+impl<O: ProtocolOptions> ControlProtocol<O> {
     pub(crate) fn new(options: O) -> Self {
         Self {
             options,
@@ -158,7 +163,7 @@ impl<O: Options> Negotiation<O> {
         self.timer
     }
     /// Whether it was given up because the peer answered for ever, rather than not at all.
-    pub(crate) const fn diverges(&self, restart: &Restart) -> bool {
+    pub(crate) const fn is_diverging(&self, restart: &RestartConfig) -> bool {
         self.requests >= restart.max_requests
     }
     /// The identifier of a further packet of this side's.
@@ -168,119 +173,132 @@ impl<O: Options> Negotiation<O> {
     }
 
     /// Gives an event that comes with no packet.
-    pub(crate) fn event(&mut self, cx: &mut Context<'_>, event: Event) {
+    pub(crate) fn apply_event(&mut self, cx: &mut NegotiationContext<'_>, event: Event) {
         // What the automaton ignores was no packet.
-        let _ = self.step(cx, event, Packet { code: Code(0), identifier: 0, data: &[] }, None);
+        let _ = self.step_automaton(
+            cx,
+            event,
+            ControlPacket { code: ControlCode(0), identifier: 0, data: &[] },
+            None,
+        );
     }
     /// The time has come that [`poll_timeout`](Self::poll_timeout) named.
-    pub(crate) fn timeout(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn handle_timeout(&mut self, cx: &mut NegotiationContext<'_>) {
         if self.timer.take_if(|at| *at <= cx.now).is_some() {
             let event = if self.count > 0 { Event::TimeoutAgain } else { Event::TimeoutLast };
-            self.event(cx, event);
+            self.apply_event(cx, event);
         }
     }
     /// The peer does not know this protocol (RFC 1661 §5.7).
-    pub(crate) fn refused(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn handle_protocol_reject(&mut self, cx: &mut NegotiationContext<'_>) {
         if self.state.has_lower() {
-            self.event(cx, Event::RejectCatastrophic);
+            self.apply_event(cx, Event::RejectCatastrophic);
         }
     }
 
     /// Takes a control packet of this protocol.
-    pub(crate) fn receive(&mut self, cx: &mut Context<'_>, octets: &[u8]) -> Result<(), Discard> {
-        let packet = Packet::parse(octets).map_err(|_| Discard::Malformed)?;
+    pub(crate) fn receive_packet(
+        &mut self,
+        cx: &mut NegotiationContext<'_>,
+        octets: &[u8],
+    ) -> Result<(), DiscardReason> {
+        let packet = ControlPacket::parse(octets).map_err(|_| DiscardReason::Malformed)?;
         if !self.state.has_lower() {
-            return Err(Discard::NoLayer);
+            return Err(DiscardReason::NoLayer);
         }
-        let options = |data| ConfigOption::parse_all(data).map_err(|_| Discard::Malformed);
+        let options = |data| ConfigOption::parse_all(data).map_err(|_| DiscardReason::Malformed);
         let event = match packet.code {
-            Code::CONFIGURE_REQUEST => return self.requested(cx, packet, &options(packet.data)?),
-            Code::CONFIGURE_ACK => {
-                if packet.data != self.answer(packet)? {
-                    return Err(Discard::NotAsked);
+            ControlCode::CONFIGURE_REQUEST => {
+                return self.handle_configure_request(cx, packet, &options(packet.data)?);
+            }
+            ControlCode::CONFIGURE_ACK => {
+                if packet.data != self.match_reply(packet)? {
+                    return Err(DiscardReason::Unsolicited);
                 }
                 self.answered = true;
                 Event::Ack
             }
-            Code::CONFIGURE_NAK => {
-                self.answer(packet)?;
+            ControlCode::CONFIGURE_NAK => {
+                self.match_reply(packet)?;
                 let all = options(packet.data)?;
                 self.answered = true;
-                self.options.suggested(&all, cx.rng);
+                self.options.apply_nak(&all, cx.rng);
                 Event::NakOrReject
             }
-            Code::CONFIGURE_REJECT => {
-                let sent = ConfigOption::parse_all(self.answer(packet)?).unwrap_or_default();
+            ControlCode::CONFIGURE_REJECT => {
+                let sent = ConfigOption::parse_all(self.match_reply(packet)?).unwrap_or_default();
                 let all = options(packet.data)?;
                 // They are some of those that were sent, in their order (§5.4).
                 let mut rest = sent.iter();
                 if all.is_empty() || !all.iter().all(|option| rest.any(|one| one == option)) {
-                    return Err(Discard::NotAsked);
+                    return Err(DiscardReason::Unsolicited);
                 }
                 self.answered = true;
-                self.options.rejected(&all);
+                self.options.apply_reject(&all);
                 Event::NakOrReject
             }
-            Code::TERMINATE_REQUEST => Event::TerminateRequest,
-            Code::TERMINATE_ACK => Event::TerminateAck,
-            Code::CODE_REJECT => match packet.data.first() {
+            ControlCode::TERMINATE_REQUEST => Event::TerminateRequest,
+            ControlCode::TERMINATE_ACK => Event::TerminateAck,
+            ControlCode::CODE_REJECT => match packet.data.first() {
                 // Those without which nothing goes (§5.6).
                 Some(1..=7) => Event::RejectCatastrophic,
                 Some(_) => Event::RejectPermitted,
-                None => return Err(Discard::Malformed),
+                None => return Err(DiscardReason::Malformed),
             },
-            Code::ECHO_REQUEST | Code::ECHO_REPLY | Code::DISCARD_REQUEST if O::PROTOCOL == Protocol::LCP => {
+            ControlCode::ECHO_REQUEST | ControlCode::ECHO_REPLY | ControlCode::DISCARD_REQUEST
+                if O::PROTOCOL == PppProtocol::LCP =>
+            {
                 Event::Echo
             }
             _ => Event::UnknownCode,
         };
-        self.step(cx, event, packet, None)
+        self.step_automaton(cx, event, packet, None)
     }
 
     /// The options that an answer is to, if it is to the open request.
-    fn answer(&self, packet: Packet<'_>) -> Result<&[u8], Discard> {
+    fn match_reply(&self, packet: ControlPacket<'_>) -> Result<&[u8], DiscardReason> {
         let (identifier, options) = &self.sent;
         let asked = !self.answered && packet.identifier == *identifier;
-        asked.then_some(&options[..]).ok_or(Discard::NotAsked)
+        asked.then_some(&options[..]).ok_or(DiscardReason::Unsolicited)
     }
 
-    fn requested(
+    fn handle_configure_request(
         &mut self,
-        cx: &mut Context<'_>,
-        packet: Packet<'_>,
+        cx: &mut NegotiationContext<'_>,
+        packet: ControlPacket<'_>,
         options: &[ConfigOption<'_>],
-    ) -> Result<(), Discard> {
+    ) -> Result<(), DiscardReason> {
         if self.is_opened()
             && let Some((identifier, options, until)) = &self.acknowledged
             && (*identifier, &options[..]) == (packet.identifier, packet.data)
             && cx.now < *until
         {
             // A copy of the request, or the Ack was lost: it is answered, and no reason to take the link down.
-            let ack = Packet { code: Code::CONFIGURE_ACK, ..packet };
-            cx.deeds.push(Deed::Send(ack.to_vec()));
+            let ack = ControlPacket { code: ControlCode::CONFIGURE_ACK, ..packet };
+            cx.outputs.push(NegotiationOutput::Send(ack.to_vec()));
             return Ok(());
         }
         let may_nak = self.failures < cx.restart.max_failure;
-        let judgement = self.options.judge(options, may_nak, cx.rng);
-        let event = if judgement == Judgement::Ack { Event::RequestGood } else { Event::RequestBad };
-        self.step(cx, event, packet, Some((options, judgement)))
+        let judgement = self.options.evaluate_request(options, may_nak, cx.rng);
+        let event = if judgement == ConfigureReply::Ack { Event::RequestGood } else { Event::RequestBad };
+        self.step_automaton(cx, event, packet, Some((options, judgement)))
     }
 
-    fn step(
+    fn step_automaton(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut NegotiationContext<'_>,
         event: Event,
-        packet: Packet<'_>,
-        request: Option<(&[ConfigOption<'_>], Judgement)>,
-    ) -> Result<(), Discard> {
-        let row = OptionNegotiation::step(self.state, event).ok_or(Discard::Ignored)?;
+        packet: ControlPacket<'_>,
+        request: Option<(&[ConfigOption<'_>], ConfigureReply)>,
+    ) -> Result<(), DiscardReason> {
+        let row = OptionNegotiation::step(self.state, event).ok_or(DiscardReason::Ignored)?;
         if row.actions.is_empty() && row.to == row.from {
-            return Err(Discard::Ignored);
+            return Err(DiscardReason::Ignored);
         }
         let requests = row.actions.contains(&Action::SendRequest);
         if requests && matches!(row.from, State::Starting | State::Closed | State::Stopped | State::Opened) {
             (self.failures, self.requests) = (0, 0);
-            self.options.begin(cx.rng);
+            self.options.reset_options(cx.rng);
             if row.from == State::Opened {
                 // The table has no irc here; without a count the first loss would end the link.
                 self.count = cx.restart.max_configure;
@@ -291,14 +309,14 @@ impl<O: Options> Negotiation<O> {
             match action {
                 Action::LayerUp => {
                     (self.failures, self.requests) = (0, 0);
-                    cx.deeds.push(Deed::Up);
+                    cx.outputs.push(NegotiationOutput::Up);
                 }
-                Action::LayerDown => cx.deeds.push(Deed::Down),
+                Action::LayerDown => cx.outputs.push(NegotiationOutput::Down),
                 Action::LayerStarted => {}
-                Action::LayerFinished => cx.deeds.push(Deed::Finished),
+                Action::LayerFinished => cx.outputs.push(NegotiationOutput::Finished),
                 Action::InitializeCount => {
                     let terminates = matches!(row.to, State::Closing | State::Stopping);
-                    let Restart { max_configure, max_terminate, .. } = *cx.restart;
+                    let RestartConfig { max_configure, max_terminate, .. } = *cx.restart;
                     self.count = if terminates { max_terminate } else { max_configure };
                 }
                 Action::ZeroCount => {
@@ -309,46 +327,52 @@ impl<O: Options> Negotiation<O> {
                 Action::SendAck => {
                     if let Some((options, _)) = &request {
                         self.failures = 0;
-                        self.options.agree(options);
+                        self.options.accept_request(options);
                         let until = cx.now + cx.restart.timer;
                         self.acknowledged = Some((packet.identifier, packet.data.to_vec(), until));
                     }
-                    let code = Code::CONFIGURE_ACK;
-                    cx.deeds.push(Deed::Send(Packet { code, ..packet }.to_vec()));
+                    let code = ControlCode::CONFIGURE_ACK;
+                    cx.outputs.push(NegotiationOutput::Send(ControlPacket { code, ..packet }.to_vec()));
                 }
                 Action::SendNak => {
                     let (code, data) = match &request {
-                        Some((_, Judgement::Nak(options))) => {
+                        Some((_, ConfigureReply::Nak(options))) => {
                             self.failures += 1;
-                            (Code::CONFIGURE_NAK, &options[..])
+                            (ControlCode::CONFIGURE_NAK, &options[..])
                         }
-                        Some((_, Judgement::Reject(options))) => (Code::CONFIGURE_REJECT, &options[..]),
+                        Some((_, ConfigureReply::Reject(options))) => {
+                            (ControlCode::CONFIGURE_REJECT, &options[..])
+                        }
                         _ => continue,
                     };
-                    cx.deeds.push(Deed::Send(Packet { code, data, ..packet }.to_vec()));
+                    cx.outputs.push(NegotiationOutput::Send(ControlPacket { code, data, ..packet }.to_vec()));
                 }
                 Action::SendTerminateRequest => {
                     self.count = self.count.saturating_sub(1);
                     self.timer = Some(cx.now + cx.restart.timer);
                     let identifier = self.next_identifier();
-                    let packet = Packet { code: Code::TERMINATE_REQUEST, identifier, data: &[] };
-                    cx.deeds.push(Deed::Send(packet.to_vec()));
+                    let packet =
+                        ControlPacket { code: ControlCode::TERMINATE_REQUEST, identifier, data: &[] };
+                    cx.outputs.push(NegotiationOutput::Send(packet.to_vec()));
                 }
                 Action::SendTerminateAck => {
                     let data = if event == Event::TerminateRequest { packet.data } else { &[] };
                     let data = &data[..data.len().min(cx.mtu.saturating_sub(HEADER))];
-                    let packet = Packet { code: Code::TERMINATE_ACK, data, ..packet };
-                    cx.deeds.push(Deed::Send(packet.to_vec()));
+                    let packet = ControlPacket { code: ControlCode::TERMINATE_ACK, data, ..packet };
+                    cx.outputs.push(NegotiationOutput::Send(packet.to_vec()));
                 }
                 Action::SendCodeReject => {
                     let mut data = packet.to_vec();
                     data.truncate(cx.mtu.saturating_sub(HEADER));
-                    let (code, identifier) = (Code::CODE_REJECT, self.next_identifier());
-                    cx.deeds.push(Deed::Send(Packet { code, identifier, data: &data }.to_vec()));
+                    let (code, identifier) = (ControlCode::CODE_REJECT, self.next_identifier());
+                    cx.outputs.push(NegotiationOutput::Send(
+                        ControlPacket { code, identifier, data: &data }.to_vec(),
+                    ));
                 }
                 Action::SendEchoReply => {
-                    if packet.code == Code::ECHO_REQUEST {
-                        cx.deeds.push(Deed::EchoReply(packet.identifier, packet.data.to_vec()));
+                    if packet.code == ControlCode::ECHO_REQUEST {
+                        cx.outputs
+                            .push(NegotiationOutput::EchoReply(packet.identifier, packet.data.to_vec()));
                     }
                 }
             }
@@ -360,9 +384,9 @@ impl<O: Options> Negotiation<O> {
     }
 
     /// Configure-Request: a new one, or the last one again where nobody has answered it.
-    fn send_request(&mut self, cx: &mut Context<'_>) {
+    fn send_request(&mut self, cx: &mut NegotiationContext<'_>) {
         self.requests += 1;
-        if self.diverges(cx.restart) {
+        if self.is_diverging(cx.restart) {
             // The counter runs out, and the timer is not put off by further answers.
             self.count = 0;
             self.timer.get_or_insert(cx.now + cx.restart.timer);
@@ -370,14 +394,14 @@ impl<O: Options> Negotiation<O> {
         }
         self.count = self.count.saturating_sub(1);
         let mut options = Vec::new();
-        self.options.request(&mut options);
+        self.options.write_request(&mut options);
         if self.answered || options != self.sent.1 {
             self.sent = (self.next_identifier(), options);
             self.answered = false;
         }
         let (identifier, options) = (self.sent.0, &self.sent.1[..]);
-        let packet = Packet { code: Code::CONFIGURE_REQUEST, identifier, data: options };
-        cx.deeds.push(Deed::Send(packet.to_vec()));
+        let packet = ControlPacket { code: ControlCode::CONFIGURE_REQUEST, identifier, data: options };
+        cx.outputs.push(NegotiationOutput::Send(packet.to_vec()));
         self.timer = Some(cx.now + cx.restart.timer);
     }
 }

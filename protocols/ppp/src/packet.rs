@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// Octets of a control packet before its data.
 pub const HEADER: usize = 4;
@@ -11,9 +11,9 @@ pub const DEFAULT_MRU: u16 = 1500;
 
 /// What a PPP packet carries (RFC 1661 §2, and IANA's registry). An open set: others may be met.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Protocol(pub u16);
+pub struct PppProtocol(pub u16);
 
-impl Protocol {
+impl PppProtocol {
     /// An IPv4 packet.
     pub const IPV4: Self = Self(0x0021);
     /// An IPv6 packet.
@@ -33,13 +33,13 @@ impl Protocol {
 
     /// The protocol of a PPP packet, and its information field; `None`: it is too short to have one.
     #[must_use]
-    pub fn split(packet: &[u8]) -> Option<(Self, &[u8])> {
+    pub fn split_packet(packet: &[u8]) -> Option<(Self, &[u8])> {
         let (protocol, information) = packet.split_first_chunk::<2>()?;
         Some((Self(u16::from_be_bytes(*protocol)), information))
     }
 }
 
-impl fmt::Display for Protocol {
+impl fmt::Display for PppProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Self::IPV4 => "IPv4",
@@ -55,7 +55,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-impl fmt::Debug for Protocol {
+impl fmt::Debug for PppProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -63,9 +63,9 @@ impl fmt::Debug for Protocol {
 
 /// What a control packet of LCP or of a network control protocol is (RFC 1661 §5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Code(pub u8);
+pub struct ControlCode(pub u8);
 
-impl Code {
+impl ControlCode {
     /// Options that the sender wants.
     pub const CONFIGURE_REQUEST: Self = Self(1);
     /// All of them are agreed to.
@@ -90,7 +90,7 @@ impl Code {
     pub const DISCARD_REQUEST: Self = Self(11);
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for ControlCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Self::CONFIGURE_REQUEST => "Configure-Request",
@@ -109,7 +109,7 @@ impl fmt::Display for Code {
     }
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for ControlCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -129,33 +129,37 @@ pub enum PacketError {
 /// A control packet whose header has been checked. PAP and CHAP have the same header, with codes of their own. Octets beyond
 /// Length are padding and not part of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct ControlPacket<'a> {
     /// What it is.
-    pub code: Code,
+    pub code: ControlCode,
     /// Which request it is or answers.
     pub identifier: u8,
     /// What follows.
     pub data: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> ControlPacket<'a> {
     /// Checks octets.
     ///
     /// # Errors
     /// They are no control packet.
     pub fn parse(octets: &'a [u8]) -> Result<Self, PacketError> {
         let truncated = |_| PacketError::Truncated(octets.len());
-        let mut r = Reader::new(octets);
-        let (code, identifier) = (r.u8().map_err(truncated)?, r.u8().map_err(truncated)?);
-        let length = r.u16().map_err(truncated)?;
+        let mut r = OctetReader::new(octets);
+        let (code, identifier) = (r.read_u8().map_err(truncated)?, r.read_u8().map_err(truncated)?);
+        let length = r.read_u16().map_err(truncated)?;
         let data = usize::from(length).checked_sub(HEADER).ok_or(PacketError::ShortLength(length))?;
-        Ok(Self { code: Code(code), identifier, data: r.bytes(data).map_err(truncated)? })
+        Ok(Self { code: ControlCode(code), identifier, data: r.read_bytes(data).map_err(truncated)? })
     }
     /// Appends it. Data beyond what Length can say is cut off.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let data = &self.data[..self.data.len().min(usize::from(u16::MAX) - HEADER)];
         let length = (HEADER + data.len()) as u16;
-        Writer::new(out).u8(self.code.0).u8(self.identifier).u16(length).bytes(data);
+        OctetWriter::new(out)
+            .write_u8(self.code.0)
+            .write_u8(self.identifier)
+            .write_u16(length)
+            .write_bytes(data);
     }
     /// It as octets of its own.
     #[must_use]
@@ -166,14 +170,14 @@ impl<'a> Packet<'a> {
     }
 }
 
-impl fmt::Display for Packet<'_> {
+impl fmt::Display for ControlPacket<'_> {
     /// `Configure-Request 7, 14 octets`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}, {} octets", self.code, self.identifier, self.data.len())
     }
 }
 
-impl fmt::Debug for Packet<'_> {
+impl fmt::Debug for ControlPacket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -190,10 +194,10 @@ pub struct ConfigOption<'a> {
 
 /// A configuration option whose length is less than its header, or leads beyond the packet: the packet is discarded (§6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the option at octet {at} has a length of {length}, with {left} octets left")]
+#[error("the option at octet {offset} has a length of {length}, with {left} octets left")]
 pub struct OptionError {
     /// Where it begins among the options.
-    pub at: usize,
+    pub offset: usize,
     /// What its length says.
     pub length: u8,
     /// How many octets there are from there on.
@@ -209,7 +213,7 @@ impl<'a> ConfigOption<'a> {
         let (mut rest, mut options) = (octets, Vec::new());
         while let Some((&kind, after)) = rest.split_first() {
             let length = after.first().copied().unwrap_or(0);
-            let wrong = OptionError { at: octets.len() - rest.len(), length, left: rest.len() };
+            let wrong = OptionError { offset: octets.len() - rest.len(), length, left: rest.len() };
             let data = rest.get(2..usize::from(length)).ok_or(wrong)?;
             options.push(Self { kind, data });
             rest = rest.get(usize::from(length)..).ok_or(wrong)?;
@@ -219,6 +223,6 @@ impl<'a> ConfigOption<'a> {
     /// Appends it. Data beyond what its length can say is cut off.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let data = &self.data[..self.data.len().min(usize::from(u8::MAX) - 2)];
-        Writer::new(out).u8(self.kind).u8(data.len() as u8 + 2).bytes(data);
+        OctetWriter::new(out).write_u8(self.kind).write_u8(data.len() as u8 + 2).write_bytes(data);
     }
 }

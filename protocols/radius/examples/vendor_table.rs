@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use usher_radius::attribute::Framing;
-use usher_radius::dictionary::{Definition, Dictionary, Encryption, Included, Oid};
+use usher_radius::attribute::VendorFraming;
+use usher_radius::dictionary::{
+    AttributeDefinition, AttributeEncryption, AttributeOid, IncludedFile, RadiusDictionary,
+};
 
 /// What is left out: what FreeRADIUS keeps for itself, and what takes standard numbers without right.
 const LEFT_OUT: [&str; 5] = [
@@ -24,26 +26,26 @@ const WITHOUT_VALUES: &str = "KarlNet-TurboCell-TxRate";
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = std::env::args().nth(1).ok_or("name FreeRADIUS's file `dictionary`")?;
     let read = |path: &Path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let mut theirs = Dictionary::default();
-    theirs.load(&root, &read(Path::new(&root))?, &mut |from: &str, name: &str| {
+    let mut theirs = RadiusDictionary::default();
+    theirs.load_text(&root, &read(Path::new(&root))?, &mut |from: &str, name: &str| {
         let path = Path::new(from).with_file_name(name);
         let text = if LEFT_OUT.contains(&name) { String::new() } else { read(&path).ok()? };
-        Some(Included { file: path.display().to_string(), text })
+        Some(IncludedFile { file: path.display().to_string(), text })
     })?;
-    print!("{}", table(&theirs, &Dictionary::standard()));
+    print!("{}", render_table(&theirs, &RadiusDictionary::standard()));
     Ok(())
 }
 
 /// What they have and the standards do not, in the order of its numbers.
-fn table(theirs: &Dictionary, standard: &Dictionary) -> String {
-    let mut all: BTreeMap<Oid, Vec<&Definition>> = BTreeMap::new();
-    for d in theirs.attributes().iter().filter(|d| theirs.place(d.oid).is_some()) {
+fn render_table(theirs: &RadiusDictionary, standard: &RadiusDictionary) -> String {
+    let mut all: BTreeMap<AttributeOid, Vec<&AttributeDefinition>> = BTreeMap::new();
+    for d in theirs.attributes().iter().filter(|d| theirs.attribute_number(d.oid).is_some()) {
         if standard.by_oid(d.oid).is_none() && standard.by_name(&d.name).is_none() {
             all.entry(d.oid).or_default().push(d);
         }
     }
     let (mut out, mut vendor) = (String::new(), None);
-    let is_of_vendor = |oid: &Oid| matches!(oid.parts(), [26, _, ..]);
+    let is_of_vendor = |oid: &AttributeOid| matches!(oid.parts(), [26, _, ..]);
     let (of_vendors, plain): (Vec<_>, Vec<_>) = all.into_iter().partition(|(oid, _)| is_of_vendor(oid));
     for (oid, mut names) in plain.into_iter().chain(of_vendors) {
         let mut number = oid.to_string();
@@ -57,9 +59,9 @@ fn table(theirs: &Dictionary, standard: &Dictionary) -> String {
         // The one that is printed comes last.
         names.sort_by_key(|d| theirs.by_oid(oid) == Some(*d));
         for d in &names {
-            let _ = writeln!(out, "{number} {} {}{}", d.name, d.data_type.name(), flags(d));
+            let _ = writeln!(out, "{number} {} {}{}", d.name, d.data_type.name(), render_flags(d));
         }
-        let mut values: Vec<_> = theirs.values(oid).collect();
+        let mut values: Vec<_> = theirs.named_values(oid).collect();
         values.sort_by_key(|(number, _)| *number);
         for (number, name) in values.iter().filter(|_| names.iter().all(|d| d.name != WITHOUT_VALUES)) {
             let _ = writeln!(out, "={number} {name}");
@@ -68,14 +70,14 @@ fn table(theirs: &Dictionary, standard: &Dictionary) -> String {
     out
 }
 
-fn vendor_lines(theirs: &Dictionary, number: u32, out: &mut String) {
-    let last = theirs.vendor(number);
+fn vendor_lines(theirs: &RadiusDictionary, number: u32, out: &mut String) {
+    let last = theirs.vendor_by_number(number);
     let mut names: Vec<_> = theirs.vendors().iter().filter(|v| v.number == number).collect();
     names.sort_by_key(|v| Some(*v) == last);
     names.dedup();
     for v in names {
-        let Framing { type_octets, length_octets, continuation } = v.framing;
-        let format = match v.framing == Framing::SUGGESTED {
+        let VendorFraming { type_octets, length_octets, continuation } = v.framing;
+        let format = match v.framing == VendorFraming::SUGGESTED {
             true => String::new(),
             false => format!(" {type_octets},{length_octets}{}", if continuation { ",c" } else { "" }),
         };
@@ -83,12 +85,12 @@ fn vendor_lines(theirs: &Dictionary, number: u32, out: &mut String) {
     }
 }
 
-fn flags(d: &Definition) -> String {
+fn render_flags(d: &AttributeDefinition) -> String {
     let hidden = match d.encryption {
-        Encryption::None => "",
-        Encryption::UserPassword => " password",
-        Encryption::Salted => " salted",
-        Encryption::Ascend => " ascend",
+        AttributeEncryption::None => "",
+        AttributeEncryption::UserPassword => " password",
+        AttributeEncryption::Salted => " salted",
+        AttributeEncryption::Ascend => " ascend",
     };
     let fixed = d.fixed.map(|n| format!(" {n}")).unwrap_or_default();
     let word = |set: bool, word: &'static str| if set { word } else { "" };

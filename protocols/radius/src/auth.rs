@@ -2,11 +2,11 @@
 //! §3) and the Message-Authenticator (RFC 3579 §3.2, RFC 5080 §2.2.2, RFC 5176 §3.4, RFC 5997 §3).
 
 use crate::attribute::kind::MESSAGE_AUTHENTICATOR;
-use crate::packet::{Code, HEADER_LEN, Packet};
+use crate::packet::{HEADER_LEN, PacketCode, RadiusPacket};
 use alloc::sync::Arc;
 use core::fmt;
-use usher_crypto::Key;
-use usher_crypto::digest::{HmacMd5Key, equal, md5_over};
+use usher_crypto::SecretValue;
+use usher_crypto::digest::{HmacMd5Key, constant_time_eq, md5_over};
 
 /// Octets of a Message-Authenticator attribute.
 pub const MESSAGE_AUTHENTICATOR_LEN: usize = 18;
@@ -16,18 +16,18 @@ const AUTHENTICATOR_AT: usize = 4;
 
 /// A shared secret with its prepared HMAC key; clones share one copy. Never printed.
 #[derive(Clone)]
-pub struct Secret(Arc<Inner>);
+pub struct SharedSecret(Arc<PreparedSecret>);
 
-struct Inner {
-    bytes: Key,
+struct PreparedSecret {
+    bytes: SecretValue,
     hmac: HmacMd5Key,
 }
 
-impl Secret {
+impl SharedSecret {
     /// From its octets. RFC 2865 §3 wants at least 16 of them, none guessable; a server takes no empty one.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
-        Self(Arc::new(Inner { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))
+        Self(Arc::new(PreparedSecret { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))
     }
     /// The octets.
     #[must_use]
@@ -36,17 +36,17 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SharedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
 }
-impl PartialEq for Secret {
+impl PartialEq for SharedSecret {
     fn eq(&self, other: &Self) -> bool {
-        equal(self.as_bytes(), other.as_bytes())
+        constant_time_eq(self.as_bytes(), other.as_bytes())
     }
 }
-impl Eq for Secret {}
+impl Eq for SharedSecret {}
 
 /// What a packet's Message-Authenticator is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,16 +63,16 @@ pub enum MessageAuthenticator {
 /// Access-Request and Status-Server, zeros in the requests whose Request Authenticator is computed
 /// afterwards (Accounting-, CoA- and Disconnect-Request), that of the request in a reply.
 #[must_use]
-pub fn covered_authenticator(code: Code, own: &[u8; 16], request: Option<&[u8; 16]>) -> [u8; 16] {
+pub fn covered_authenticator(code: PacketCode, own: &[u8; 16], request: Option<&[u8; 16]>) -> [u8; 16] {
     match (code, request) {
-        (Code::ACCESS_REQUEST | Code::STATUS_SERVER, _) => *own,
+        (PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER, _) => *own,
         (_, Some(request)) if !code.is_request() => *request,
         _ => [0; 16],
     }
 }
 
 /// The Message-Authenticator of a packet whose such attribute's 16 octets of value are at `at`.
-fn compute(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &Secret) -> [u8; 16] {
+fn compute_mac(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &SharedSecret) -> [u8; 16] {
     secret.0.hmac.mac_over(&[bytes], &[(AUTHENTICATOR_AT, covered), (at, &[0; 16])])
 }
 
@@ -80,102 +80,117 @@ fn compute(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &Secret) -> [u8;
 /// [`covered_authenticator`]'s.
 #[must_use]
 pub fn check_message_authenticator(
-    packet: &Packet<'_>,
+    packet: &RadiusPacket<'_>,
     covered: &[u8; 16],
-    secret: &Secret,
+    secret: &SharedSecret,
 ) -> MessageAuthenticator {
     let bytes = packet.as_bytes();
-    match locate(packet) {
-        Position::Nowhere => MessageAuthenticator::Absent,
-        Position::Wrong => MessageAuthenticator::Bad,
-        Position::At(at) => judge(&compute(bytes, at, covered, secret), bytes, at),
+    match locate_authenticator(packet) {
+        AuthenticatorPosition::Nowhere => MessageAuthenticator::Absent,
+        AuthenticatorPosition::Wrong => MessageAuthenticator::Bad,
+        AuthenticatorPosition::Offset(at) => compare_mac(&compute_mac(bytes, at, covered, secret), bytes, at),
     }
 }
 
 /// Where a packet's Message-Authenticator has its value.
-enum Position {
+enum AuthenticatorPosition {
     Nowhere,
-    At(usize),
+    Offset(usize),
     /// There are several, or it is of a wrong length.
     Wrong,
 }
 
-fn locate(packet: &Packet<'_>) -> Position {
-    let (mut at, mut place) = (HEADER_LEN, Position::Nowhere);
-    if !packet.kinds().may_have(MESSAGE_AUTHENTICATOR) {
+fn locate_authenticator(packet: &RadiusPacket<'_>) -> AuthenticatorPosition {
+    let (mut at, mut place) = (HEADER_LEN, AuthenticatorPosition::Nowhere);
+    if !packet.attribute_types().may_have(MESSAGE_AUTHENTICATOR) {
         return place;
     }
     for a in packet.attributes() {
         if a.kind == MESSAGE_AUTHENTICATOR {
-            if !matches!(place, Position::Nowhere) || a.value.len() != 16 {
-                return Position::Wrong;
+            if !matches!(place, AuthenticatorPosition::Nowhere) || a.value.len() != 16 {
+                return AuthenticatorPosition::Wrong;
             }
-            place = Position::At(at + 2);
+            place = AuthenticatorPosition::Offset(at + 2);
         }
         at += a.value.len() + 2;
     }
     place
 }
 
-fn judge(right: &[u8; 16], bytes: &[u8], at: usize) -> MessageAuthenticator {
-    if equal(right, &bytes[at..at + 16]) { MessageAuthenticator::Good } else { MessageAuthenticator::Bad }
+fn compare_mac(right: &[u8; 16], bytes: &[u8], at: usize) -> MessageAuthenticator {
+    if constant_time_eq(right, &bytes[at..at + 16]) {
+        MessageAuthenticator::Good
+    } else {
+        MessageAuthenticator::Bad
+    }
 }
 
 /// Checks a reply's Response Authenticator and its Message-Authenticator, side by side and in constant time:
 /// whether the first is right, and what the second is worth.
 #[must_use]
 pub fn check_reply(
-    reply: &Packet<'_>,
+    reply: &RadiusPacket<'_>,
     request_authenticator: &[u8; 16],
-    secret: &Secret,
+    secret: &SharedSecret,
 ) -> (bool, MessageAuthenticator) {
     let bytes = reply.as_bytes();
-    let at = match locate(reply) {
-        Position::Nowhere => {
+    let at = match locate_authenticator(reply) {
+        AuthenticatorPosition::Nowhere => {
             return (check_response(reply, request_authenticator, secret), MessageAuthenticator::Absent);
         }
-        Position::Wrong => {
+        AuthenticatorPosition::Wrong => {
             return (check_response(reply, request_authenticator, secret), MessageAuthenticator::Bad);
         }
-        Position::At(at) => at,
+        AuthenticatorPosition::Offset(at) => at,
     };
     let covered = covered_authenticator(reply.code(), reply.authenticator(), Some(request_authenticator));
-    let (mac, response) = secret.0.hmac.mac_beside_md5(
+    let (mac, response) = secret.0.hmac.mac_with_md5(
         (&[bytes], &[(AUTHENTICATOR_AT, &covered), (at, &[0; 16])]),
         (&[bytes, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)]),
     );
-    (equal(&response, reply.authenticator()), judge(&mac, bytes, at))
+    (constant_time_eq(&response, reply.authenticator()), compare_mac(&mac, bytes, at))
 }
 
 /// The Response Authenticator of a reply (RFC 2865 §3): `reply` with its length final, whatever stands
 /// in its authenticator field.
 #[must_use]
-pub fn response_authenticator(reply: &[u8], request_authenticator: &[u8; 16], secret: &Secret) -> [u8; 16] {
+pub fn response_authenticator(
+    reply: &[u8],
+    request_authenticator: &[u8; 16],
+    secret: &SharedSecret,
+) -> [u8; 16] {
     md5_over(&[reply, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)])
 }
 
 /// The Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3).
 #[must_use]
-pub fn accounting_request_authenticator(request: &[u8], secret: &Secret) -> [u8; 16] {
+pub fn accounting_request_authenticator(request: &[u8], secret: &SharedSecret) -> [u8; 16] {
     response_authenticator(request, &[0; 16], secret)
 }
 
 /// Whether a reply's Response Authenticator is right, in constant time.
 #[must_use]
-pub fn check_response(reply: &Packet<'_>, request_authenticator: &[u8; 16], secret: &Secret) -> bool {
-    equal(&response_authenticator(reply.as_bytes(), request_authenticator, secret), reply.authenticator())
+pub fn check_response(
+    reply: &RadiusPacket<'_>,
+    request_authenticator: &[u8; 16],
+    secret: &SharedSecret,
+) -> bool {
+    constant_time_eq(
+        &response_authenticator(reply.as_bytes(), request_authenticator, secret),
+        reply.authenticator(),
+    )
 }
 
 /// Whether the Request Authenticator of an Accounting-, CoA- or Disconnect-Request is right, in
 /// constant time.
 #[must_use]
-pub fn check_accounting_request(request: &Packet<'_>, secret: &Secret) -> bool {
+pub fn check_accounting_request(request: &RadiusPacket<'_>, secret: &SharedSecret) -> bool {
     check_response(request, &[0; 16], secret)
 }
 
 /// Reserves a Message-Authenticator as the first attribute of the packet that starts at `start` and has
 /// its header alone: in front of everything, no chosen prefix can be placed before it.
-pub(crate) fn reserve(out: &mut alloc::vec::Vec<u8>) {
+pub(crate) fn reserve_authenticator(out: &mut alloc::vec::Vec<u8>) {
     let mut attribute = [0; MESSAGE_AUTHENTICATOR_LEN];
     (attribute[0], attribute[1]) = (MESSAGE_AUTHENTICATOR, MESSAGE_AUTHENTICATOR_LEN as u8);
     out.extend_from_slice(&attribute);
@@ -183,9 +198,9 @@ pub(crate) fn reserve(out: &mut alloc::vec::Vec<u8>) {
 
 /// Signs a request in place: fills in a Message-Authenticator reserved in front, then the Request
 /// Authenticator where the code wants it computed.
-pub(crate) fn sign_request(bytes: &mut [u8], message_authenticator: bool, secret: &Secret) {
-    let code = Code(bytes[0]);
-    let random = matches!(code, Code::ACCESS_REQUEST | Code::STATUS_SERVER);
+pub(crate) fn sign_request(bytes: &mut [u8], message_authenticator: bool, secret: &SharedSecret) {
+    let code = PacketCode(bytes[0]);
+    let random = matches!(code, PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER);
     if message_authenticator {
         let mut covered = [0; 16];
         if random {
@@ -205,7 +220,7 @@ pub(crate) fn sign_response(
     bytes: &mut [u8],
     message_authenticator: bool,
     request_authenticator: &[u8; 16],
-    secret: &Secret,
+    secret: &SharedSecret,
 ) {
     if message_authenticator {
         fill_first(bytes, request_authenticator, secret);
@@ -214,8 +229,8 @@ pub(crate) fn sign_response(
     bytes[4..HEADER_LEN].copy_from_slice(&authenticator);
 }
 
-fn fill_first(bytes: &mut [u8], covered: &[u8; 16], secret: &Secret) {
+fn fill_first(bytes: &mut [u8], covered: &[u8; 16], secret: &SharedSecret) {
     let at = HEADER_LEN + 2;
-    let mac = compute(bytes, at, covered, secret);
+    let mac = compute_mac(bytes, at, covered, secret);
     bytes[at..at + 16].copy_from_slice(&mac);
 }

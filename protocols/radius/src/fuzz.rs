@@ -1,26 +1,26 @@
 //! What a fuzzer runs: octets from outside through everything that reads them.
 
-use crate::attribute::Attributes;
-use crate::dictionary::{Dictionary, Included};
-use crate::packet::Packet;
-use crate::radsec::{BadLength, CertificateMatch, Framer};
-use crate::server::{ClientConfig, Config, Event, Server};
+use crate::attribute::AttributeList;
+use crate::dictionary::{IncludedFile, RadiusDictionary};
+use crate::packet::RadiusPacket;
+use crate::radsec::{BadLength, CertificateMatch, PacketFramer};
+use crate::server::{ClientConfig, RadiusServer, RadiusServerConfig, RadiusServerEvent};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
-use usher_core::{ConnId, Input, Instant, ListenerId, Machine, Output, Seed, StreamEvent};
+use usher_core::{ConnId, Instant, ListenerId, Machine, MachineInput, MachineOutput, Seed, StreamEvent};
 
 /// Reads octets as a packet, prints it by `dictionary`, writes it again. False where octets in and out
 /// differ, which must never be; octets that are no packet are true.
 #[must_use]
-pub fn packet(dictionary: &Dictionary, data: &[u8]) -> bool {
-    let Ok(view) = Packet::parse(data) else { return true };
+pub fn fuzz_packet(dictionary: &RadiusDictionary, data: &[u8]) -> bool {
+    let Ok(view) = RadiusPacket::parse(data) else { return true };
     let printed = view.display(dictionary).to_string();
     let mut out = Vec::new();
     let owned = view.to_owned();
-    let emitted = owned.emit(&mut out).is_ok();
+    let emitted = owned.encode_into(&mut out).is_ok();
     // The same attributes, built value by value.
-    let mut built = Attributes::new();
+    let mut built = AttributeList::new();
     let pushed = view.attributes().all(|a| built.push_bytes(a.kind, a.value).is_ok());
     !printed.is_empty() && emitted && out == view.as_bytes() && pushed && built == owned.attributes
 }
@@ -28,64 +28,66 @@ pub fn packet(dictionary: &Dictionary, data: &[u8]) -> bool {
 /// Reads octets as a dictionary; parts of it behind lines of `---` are files of the names `1`, `2` and so on, which it may
 /// include. An error must name a line of its file; what is read must be printed and found again.
 #[must_use]
-pub fn dictionary(data: &[u8]) -> bool {
+pub fn fuzz_dictionary(data: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(data) else { return true };
     let files: Vec<&str> = text.split("\n---\n").collect();
     let file = |name: &str| files.get(name.parse::<usize>().ok()?).copied();
     let mut resolver = |_: &str, name: &str| {
         let text = file(name)?.to_string();
-        Some(Included { file: name.to_string(), text })
+        Some(IncludedFile { file: name.to_string(), text })
     };
-    let mut dictionary = Dictionary::default();
-    match dictionary.load("0", files.first().copied().unwrap_or_default(), &mut resolver) {
+    let mut dictionary = RadiusDictionary::default();
+    match dictionary.load_text("0", files.first().copied().unwrap_or_default(), &mut resolver) {
         Ok(()) => dictionary.attributes().iter().all(|d| {
             let known = dictionary.by_oid(d.oid).is_some() && dictionary.by_name(&d.name).is_some();
-            let Some(place) = dictionary.place(d.oid) else { return known };
-            let mut list = Attributes::new();
+            let Some(place) = dictionary.attribute_number(d.oid) else { return known };
+            let mut list = AttributeList::new();
             let put = list.push_at(&place, d.tagged.then_some(1), d.encryption, &[1]).is_ok();
             known && (!put || dictionary.decode(list.as_bytes()).count() == 1)
         }),
-        Err(e) => e.line <= file(&e.file).map_or(0, |text| text.lines().count()) && !e.what.is_empty(),
+        Err(e) => e.line <= file(&e.file).map_or(0, |text| text.lines().count()) && !e.description.is_empty(),
     }
 }
 
 /// Reads octets as a RadSec stream, in pieces of the length that the first octet says, at a framer and at a server; and
 /// as a certificate. False where the pieces give other packets than the whole, or more is held than a packet has.
 #[must_use]
-pub fn radsec(data: &[u8]) -> bool {
+pub fn fuzz_radsec(data: &[u8]) -> bool {
     let Some((&length, stream)) = data.split_first() else { return true };
     let pieces = || stream.chunks(usize::from(length).max(1));
-    let (mut whole, mut cut) = (Framer::new(), Framer::new());
+    let (mut whole, mut cut) = (PacketFramer::new(), PacketFramer::new());
     let (mut at_once, mut bit_by_bit) = (Vec::new(), Vec::new());
     let end = take_packets(&mut whole, stream, &mut at_once);
     let pieced = pieces().find_map(|p| take_packets(&mut cut, p, &mut bit_by_bit).err());
 
-    let any = ClientConfig::radsec(Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
+    let any = ClientConfig::for_radsec(Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
     let seed = Seed::new(u64::from(length));
-    let Ok(mut server) = Server::new(Config::new([any].into()), seed.secure("server", 0)) else {
+    let Ok(mut server) =
+        RadiusServer::new(RadiusServerConfig::new([any].into()), seed.derive_secure_rng("server", 0))
+    else {
         return false;
     };
-    let conn = ConnId::accepted(0);
+    let conn = ConnId::new_accepted(0);
     let remote = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
-    let listener = ListenerId::own(0);
+    let listener = ListenerId::from_number(0);
     let accepted = StreamEvent::Accepted { listener, remote, local: None, certificate: Some(stream) };
-    server.handle(Instant::ZERO, Input::Stream { conn, event: accepted });
-    let known = server.connections() == 1;
+    server.handle_input(Instant::ZERO, MachineInput::Stream { conn, event: accepted });
+    let known = server.connection_count() == 1;
     for piece in pieces() {
-        server.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(piece) });
+        server.handle_input(Instant::ZERO, MachineInput::Stream { conn, event: StreamEvent::Data(piece) });
         while let Some(output) = server.poll_output(&mut Vec::new()) {
-            if let Output::Event(Event::Request(request)) = output {
-                server.recycle(request.attributes);
+            if let MachineOutput::Event(RadiusServerEvent::Request(request)) = output {
+                server.recycle_attributes(request.attributes);
             }
         }
     }
     // Whether it fits does not matter: reading it must end.
-    let _ = CertificateMatch::Name("name".into()).fits(stream);
-    known && at_once == bit_by_bit && end.err() == pieced && cut.held() < crate::packet::MAX_LEN
+    let _ = CertificateMatch::Name("name".into()).matches_certificate(stream);
+    known && at_once == bit_by_bit && end.err() == pieced && cut.buffered_octets() < crate::packet::MAX_LEN
 }
 
-fn take_packets(framer: &mut Framer, mut data: &[u8], all: &mut Vec<Vec<u8>>) -> Result<(), BadLength> {
-    while let Some(packet) = framer.next(&mut data)? {
+fn take_packets(framer: &mut PacketFramer, mut data: &[u8], all: &mut Vec<Vec<u8>>) -> Result<(), BadLength> {
+    while let Some(packet) = framer.next_packet(&mut data)? {
         all.push(packet.to_vec());
     }
     Ok(())
@@ -100,7 +102,7 @@ mod tests {
         #[test]
         fn arbitrary_packets(body in proptest::collection::vec(
                 (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..20)) {
-            let mut attributes = Attributes::new();
+            let mut attributes = AttributeList::new();
             for (kind, value) in &body {
                 attributes.push_bytes(*kind, value).unwrap();
             }
@@ -109,8 +111,8 @@ mod tests {
             bytes.extend(attributes.as_bytes());
             let length = bytes.len() as u16;
             bytes[2..4].copy_from_slice(&length.to_be_bytes());
-            prop_assert!(Packet::parse(&bytes).is_ok());
-            prop_assert!(packet(&Dictionary::standard(), &bytes));
+            prop_assert!(RadiusPacket::parse(&bytes).is_ok());
+            prop_assert!(fuzz_packet(&RadiusDictionary::standard(), &bytes));
         }
 
         #[test]
@@ -125,12 +127,12 @@ mod tests {
                 stream.extend([9; 16]);
                 stream.extend(body);
             }
-            prop_assert!(radsec(&stream));
+            prop_assert!(fuzz_radsec(&stream));
         }
 
         #[test]
         fn arbitrary_text(text in "((ATTRIBUTE|VALUE|VENDOR|BEGIN-TLV|END-TLV|BEGIN-VENDOR|\\$INCLUDE|---)[ a-z0-9.,=\\[\\]]{0,20}\n){0,8}") {
-            prop_assert!(dictionary(text.as_bytes()));
+            prop_assert!(fuzz_dictionary(text.as_bytes()));
         }
     }
 }

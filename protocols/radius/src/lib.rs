@@ -1,8 +1,8 @@
 //! RADIUS (RFC 2865 and its companions): packets, attributes, dictionaries, client, server.
 //!
-//! [`Packet`] reads received octets in place; [`Attributes`] is the list that a packet is made of;
-//! [`client::Client`] and [`server::Server`] are the machines that exchange them.
-//! [`dictionary::Dictionary`] gives attributes names and types.
+//! [`RadiusPacket`] reads received octets in place; [`AttributeList`] is the list that a packet is made of;
+//! [`client::RadiusClient`] and [`server::RadiusServer`] are the machines that exchange them.
+//! [`dictionary::RadiusDictionary`] gives attributes names and types.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -22,7 +22,7 @@ mod testing;
 pub mod vectors;
 pub mod work;
 
-pub use attribute::Attributes;
-pub use auth::Secret;
-pub use freshness::Freshness;
-pub use packet::{Code, OwnedPacket, Packet, PacketError};
+pub use attribute::AttributeList;
+pub use auth::SharedSecret;
+pub use freshness::FreshnessPolicy;
+pub use packet::{OwnedPacket, PacketCode, PacketError, RadiusPacket};

@@ -1,7 +1,7 @@
 //! The RADIUS packet (RFC 2865 §3): a checked view of received octets and the writing of new ones.
 
-use crate::attribute::{Attributes, RawIter};
-use crate::dictionary::Dictionary;
+use crate::attribute::{AttributeList, RawIter};
+use crate::dictionary::RadiusDictionary;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -12,10 +12,10 @@ pub const MAX_LEN: usize = 4096;
 
 /// What a packet is for: the first octet (RFC 2865 §4, RFC 2866 §4, RFC 5176, RFC 5997).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Code(pub u8);
+pub struct PacketCode(pub u8);
 
 #[allow(missing_docs)]
-impl Code {
+impl PacketCode {
     pub const ACCESS_REQUEST: Self = Self(1);
     pub const ACCESS_ACCEPT: Self = Self(2);
     pub const ACCESS_REJECT: Self = Self(3);
@@ -33,7 +33,7 @@ impl Code {
     pub const PROTOCOL_ERROR: Self = Self(52);
 }
 
-impl Code {
+impl PacketCode {
     /// The registered name.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
@@ -72,7 +72,7 @@ impl Code {
     /// requests are (RFC 5997 §4.3): Access-Accept on an authentication port, Accounting-Response on an
     /// accounting port; Protocol-Error answers anything (RFC 7930 §4).
     #[must_use]
-    pub const fn answers(self, request: Self) -> bool {
+    pub const fn can_answer(self, request: Self) -> bool {
         match request {
             Self::ACCESS_REQUEST => matches!(
                 self,
@@ -91,7 +91,7 @@ impl Code {
     }
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for PacketCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.write_str(name),
@@ -99,7 +99,7 @@ impl fmt::Display for Code {
         }
     }
 }
-impl fmt::Debug for Code {
+impl fmt::Debug for PacketCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -123,12 +123,12 @@ pub enum PacketError {
         arrived: usize,
     },
     /// An attribute's length is below 2 or reaches beyond the packet.
-    #[error("attribute {kind} at octet {at} has length {length}, {left} octets are left")]
+    #[error("attribute {kind} at octet {offset} has length {length}, {left} octets are left")]
     Attribute {
         /// The attribute's type.
         kind: u8,
         /// Its offset in the packet.
-        at: usize,
+        offset: usize,
         /// Its Length field (0 where even that is missing).
         length: u8,
         /// Octets from its start to the end of the packet.
@@ -138,13 +138,13 @@ pub enum PacketError {
 
 /// A received packet, its lengths checked once; all reading after that is free of errors and copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct RadiusPacket<'a> {
     bytes: &'a [u8],
     authenticator: &'a [u8; 16],
-    summary: Summary,
+    summary: AttributeSummary,
 }
 
-impl<'a> Packet<'a> {
+impl<'a> RadiusPacket<'a> {
     /// Checks a datagram. Octets beyond the Length field are padding and ignored (RFC 2865 §3).
     ///
     /// # Errors
@@ -166,8 +166,8 @@ impl<'a> Packet<'a> {
     }
     /// What the packet is for.
     #[must_use]
-    pub const fn code(&self) -> Code {
-        Code(self.bytes[0])
+    pub const fn code(&self) -> PacketCode {
+        PacketCode(self.bytes[0])
     }
     /// The octet that matches a reply to its request.
     #[must_use]
@@ -195,7 +195,7 @@ impl<'a> Packet<'a> {
         self.summary.count as usize
     }
     /// Which types the attributes have, roughly.
-    pub(crate) const fn kinds(&self) -> Kinds {
+    pub(crate) const fn attribute_types(&self) -> AttributeTypeSet {
         self.summary.kinds
     }
     /// The value of the first attribute of a type.
@@ -218,11 +218,11 @@ impl<'a> Packet<'a> {
             code: self.code(),
             identifier: self.identifier(),
             authenticator: *self.authenticator,
-            attributes: Attributes::from_wire_checked(self.attribute_bytes(), self.kinds()),
+            attributes: AttributeList::from_wire_checked(self.attribute_bytes(), self.attribute_types()),
         }
     }
     /// The packet for people, one attribute a line, named by `dictionary`.
-    pub fn display<'d>(&self, dictionary: &'d Dictionary) -> DisplayPacket<'a, 'd> {
+    pub fn display<'d>(&self, dictionary: &'d RadiusDictionary) -> DisplayPacket<'a, 'd> {
         DisplayPacket { packet: *self, dictionary }
     }
 }
@@ -230,66 +230,66 @@ impl<'a> Packet<'a> {
 /// Which types there are among attributes, types that differ by 64 told apart no further: most look-ups are for what is not
 /// there, and need not walk all attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Kinds(u64);
+pub(crate) struct AttributeTypeSet(u64);
 
-impl Kinds {
+impl AttributeTypeSet {
     /// Those of no attributes.
     pub(crate) const NONE: Self = Self(0);
 
-    const fn bit(kind: u8) -> u64 {
+    const fn kind_bit(kind: u8) -> u64 {
         1 << (kind % 64)
     }
     /// Whether there may be an attribute of this type; if not, there is none.
     pub(crate) const fn may_have(self, kind: u8) -> bool {
-        self.0 & Self::bit(kind) != 0
+        self.0 & Self::kind_bit(kind) != 0
     }
 }
 
 /// What is learnt by checking attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Summary {
-    pub(crate) kinds: Kinds,
+pub(crate) struct AttributeSummary {
+    pub(crate) kinds: AttributeTypeSet,
     pub(crate) count: u32,
 }
 
 /// Checks that attributes fill their space exactly.
-pub(crate) fn check_attributes(bytes: &[u8]) -> Result<Summary, PacketError> {
-    let (mut at, mut summary) = (0, Summary::default());
+pub(crate) fn check_attributes(bytes: &[u8]) -> Result<AttributeSummary, PacketError> {
+    let (mut at, mut summary) = (0, AttributeSummary::default());
     while let Some(&kind) = bytes.get(at) {
         let left = bytes.len() - at;
         let length = bytes.get(at + 1).copied().unwrap_or(0);
         if length < 2 || usize::from(length) > left {
-            return Err(PacketError::Attribute { kind, at: at + HEADER_LEN, length, left });
+            return Err(PacketError::Attribute { kind, offset: at + HEADER_LEN, length, left });
         }
         at += usize::from(length);
-        summary.kinds.0 |= Kinds::bit(kind);
+        summary.kinds.0 |= AttributeTypeSet::kind_bit(kind);
         summary.count += 1;
     }
     Ok(summary)
 }
 
-impl fmt::Debug for Packet<'_> {
+impl fmt::Debug for RadiusPacket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl fmt::Display for Packet<'_> {
+impl fmt::Display for RadiusPacket<'_> {
     /// One line: code, identifier, length and attributes by number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} id {} length {}", self.code(), self.identifier(), self.bytes.len())?;
         for a in self.attributes() {
-            write!(f, " {}={}", a.kind, crate::attribute::Hex(a.value))?;
+            write!(f, " {}={}", a.kind, crate::attribute::HexOctets(a.value))?;
         }
         Ok(())
     }
 }
 
-/// See [`Packet::display`].
+/// See [`RadiusPacket::display`].
 #[derive(Clone, Copy, Debug)]
 pub struct DisplayPacket<'a, 'd> {
-    packet: Packet<'a>,
-    dictionary: &'d Dictionary,
+    packet: RadiusPacket<'a>,
+    dictionary: &'d RadiusDictionary,
 }
 
 impl fmt::Display for DisplayPacket<'_, '_> {
@@ -307,13 +307,13 @@ impl fmt::Display for DisplayPacket<'_, '_> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedPacket {
     /// What it is for.
-    pub code: Code,
+    pub code: PacketCode,
     /// Matches a reply to its request.
     pub identifier: u8,
     /// The Request or Response Authenticator.
     pub authenticator: [u8; 16],
     /// The attributes.
-    pub attributes: Attributes,
+    pub attributes: AttributeList,
 }
 
 impl OwnedPacket {
@@ -321,10 +321,10 @@ impl OwnedPacket {
     ///
     /// # Errors
     /// It would be longer than 4096 octets; nothing is appended.
-    pub fn emit(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
-        let start = begin(out, self.code, self.identifier, &self.authenticator);
+    pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let start = write_header(out, self.code, self.identifier, &self.authenticator);
         out.extend_from_slice(self.attributes.as_bytes());
-        finish(out, start)
+        finish_packet(out, start)
     }
 }
 
@@ -333,8 +333,13 @@ impl OwnedPacket {
 #[error("a packet of {0} octets; RADIUS allows 4096")]
 pub struct TooLong(pub usize);
 
-/// Appends a header whose length [`finish`] fills in; answers where the packet starts.
-pub(crate) fn begin(out: &mut Vec<u8>, code: Code, identifier: u8, authenticator: &[u8; 16]) -> usize {
+/// Appends a header whose length [`finish_packet`] fills in; answers where the packet starts.
+pub(crate) fn write_header(
+    out: &mut Vec<u8>,
+    code: PacketCode,
+    identifier: u8,
+    authenticator: &[u8; 16],
+) -> usize {
     let start = out.len();
     let mut header = [0; HEADER_LEN];
     header[0] = code.0;
@@ -345,7 +350,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, code: Code, identifier: u8, authenticator
 }
 
 /// Fills in the length of the packet that starts at `start`, or takes it back where it is too long.
-pub(crate) fn finish(out: &mut Vec<u8>, start: usize) -> Result<(), TooLong> {
+pub(crate) fn finish_packet(out: &mut Vec<u8>, start: usize) -> Result<(), TooLong> {
     let length = out.len() - start;
     if length > MAX_LEN {
         out.truncate(start);
@@ -365,14 +370,14 @@ mod tests {
         for (octets, expected) in [(4096, Ok(())), (4097, Err(TooLong(4097)))] {
             // It stands behind others.
             let mut out = vec![9; 7 + octets];
-            assert_eq!(finish(&mut out, 7), expected);
+            assert_eq!(finish_packet(&mut out, 7), expected);
             let whole = if expected.is_ok() { 7 + octets } else { 7 };
             assert_eq!(out.len(), whole);
             assert_eq!(out.get(9..11), expected.is_ok().then_some(&[0x10, 0][..]));
         }
     }
 
-    fn header(length: u16) -> Vec<u8> {
+    fn packet_header(length: u16) -> Vec<u8> {
         let mut p = vec![1, 7, 0, 0];
         p[2..].copy_from_slice(&length.to_be_bytes());
         p.resize(20, 9);
@@ -381,56 +386,59 @@ mod tests {
 
     #[test]
     fn the_length_rules_of_rfc_2865_section_3() {
-        assert_eq!(Packet::parse(&[1; 19]), Err(PacketError::NoHeader(19)));
-        assert_eq!(Packet::parse(&header(19)), Err(PacketError::Length(19)));
-        assert_eq!(Packet::parse(&header(4097)), Err(PacketError::Length(4097)));
-        assert_eq!(Packet::parse(&header(21)), Err(PacketError::Truncated { length: 21, arrived: 20 }));
-        let mut padded = header(20);
+        assert_eq!(RadiusPacket::parse(&[1; 19]), Err(PacketError::NoHeader(19)));
+        assert_eq!(RadiusPacket::parse(&packet_header(19)), Err(PacketError::Length(19)));
+        assert_eq!(RadiusPacket::parse(&packet_header(4097)), Err(PacketError::Length(4097)));
+        assert_eq!(
+            RadiusPacket::parse(&packet_header(21)),
+            Err(PacketError::Truncated { length: 21, arrived: 20 })
+        );
+        let mut padded = packet_header(20);
         padded.extend([0xff; 7]);
-        assert_eq!(Packet::parse(&padded).unwrap().as_bytes(), &padded[..20]);
-        let mut full = header(4096);
+        assert_eq!(RadiusPacket::parse(&padded).unwrap().as_bytes(), &padded[..20]);
+        let mut full = packet_header(4096);
         full.resize(20 + 4 * 1019, 0);
         full[20..].chunks_mut(4).for_each(|a| a.copy_from_slice(&[1, 4, b'a', b'b']));
-        assert_eq!(Packet::parse(&full).unwrap().attributes().count(), 1019);
+        assert_eq!(RadiusPacket::parse(&full).unwrap().attributes().count(), 1019);
     }
 
     #[test]
     fn attribute_lengths_must_fill_the_packet() {
         for tail in [&[1u8][..], &[1, 1], &[1, 0], &[1, 3], &[1, 3, 0, 5]] {
-            let mut p = header(20 + tail.len() as u16);
+            let mut p = packet_header(20 + tail.len() as u16);
             p.extend(tail);
-            assert!(matches!(Packet::parse(&p), Err(PacketError::Attribute { .. })), "{tail:?}");
+            assert!(matches!(RadiusPacket::parse(&p), Err(PacketError::Attribute { .. })), "{tail:?}");
         }
     }
 
     #[test]
     fn codes_answer_their_requests() {
-        assert!(Code::ACCESS_CHALLENGE.answers(Code::ACCESS_REQUEST));
-        assert!(!Code::ACCOUNTING_RESPONSE.answers(Code::ACCESS_REQUEST));
-        assert!(Code::ACCOUNTING_RESPONSE.answers(Code::STATUS_SERVER));
-        assert!(!Code::ACCESS_REJECT.answers(Code::STATUS_SERVER));
-        assert_eq!(Code(99).to_string(), "Code-99");
+        assert!(PacketCode::ACCESS_CHALLENGE.can_answer(PacketCode::ACCESS_REQUEST));
+        assert!(!PacketCode::ACCOUNTING_RESPONSE.can_answer(PacketCode::ACCESS_REQUEST));
+        assert!(PacketCode::ACCOUNTING_RESPONSE.can_answer(PacketCode::STATUS_SERVER));
+        assert!(!PacketCode::ACCESS_REJECT.can_answer(PacketCode::STATUS_SERVER));
+        assert_eq!(PacketCode(99).to_string(), "Code-99");
     }
 
     proptest! {
         #[test]
         fn an_owned_packet_comes_back(code: u8, id: u8, auth: [u8; 16],
                 attrs in proptest::collection::vec((1u8.., proptest::collection::vec(any::<u8>(), 0..30)), 0..20)) {
-            let mut attributes = Attributes::new();
+            let mut attributes = AttributeList::new();
             for (kind, value) in &attrs {
                 attributes.push_bytes(*kind, value).unwrap();
             }
-            let owned = OwnedPacket { code: Code(code), identifier: id, authenticator: auth, attributes };
+            let owned = OwnedPacket { code: PacketCode(code), identifier: id, authenticator: auth, attributes };
             let mut bytes = Vec::new();
-            owned.emit(&mut bytes).unwrap();
-            let view = Packet::parse(&bytes).unwrap();
+            owned.encode_into(&mut bytes).unwrap();
+            let view = RadiusPacket::parse(&bytes).unwrap();
             prop_assert_eq!(view.to_owned(), owned);
             prop_assert_eq!(view.attributes().map(|a| (a.kind, a.value.to_vec())).collect::<Vec<_>>(), attrs);
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            if let Ok(p) = Packet::parse(&bytes) {
+            if let Ok(p) = RadiusPacket::parse(&bytes) {
                 let _ = p.to_string();
             }
         }

@@ -1,31 +1,32 @@
 //! A client and a server, and the wire between them, for the tests.
 
 use crate::attribute::kind;
-use crate::client::{self, Client};
-use crate::server::{self, ClientConfig, Server};
-use crate::{Attributes, Code, Secret};
+use crate::client::{self, RadiusClient};
+use crate::server::{self, ClientConfig, RadiusServer};
+use crate::{AttributeList, PacketCode, SharedSecret};
 use std::net::SocketAddr;
-use usher_core::bench::Tap;
-use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_core::bench::TestMachine;
+use usher_core::{DatagramPath, Instant, Machine, MachineInput, Seed, SocketId, Transmit};
 
 pub(crate) const NEAR: &str = "10.0.0.1:5000";
 pub(crate) const FAR: &str = "10.0.0.2:1812";
 
-pub(crate) fn secret() -> Secret {
-    Secret::new(b"sixteen octets!!")
+pub(crate) fn test_secret() -> SharedSecret {
+    SharedSecret::new(b"sixteen octets!!")
 }
-pub(crate) fn at(seconds: f64) -> Instant {
+pub(crate) fn at_seconds(seconds: f64) -> Instant {
     Instant::ZERO + usher_core::Duration::from_secs_f64(seconds)
 }
-pub(crate) fn far(n: u16) -> SocketAddr {
+pub(crate) fn far_address(n: u16) -> SocketAddr {
     SocketAddr::new("10.0.0.2".parse().unwrap(), 1812 + n)
 }
-pub(crate) fn client_with(change: impl FnOnce(&mut client::Config)) -> Tap<Client> {
-    Tap::new(bare_client_with(change))
+pub(crate) fn client_with(change: impl FnOnce(&mut client::RadiusClientConfig)) -> TestMachine<RadiusClient> {
+    TestMachine::new(bare_client_with(change))
 }
-pub(crate) fn bare_client_with(change: impl FnOnce(&mut client::Config)) -> Client {
-    let mut config = client::Config::single(client::ServerConfig::new(far(0), secret()));
-    config.retransmission = client::Retransmission::Backoff {
+pub(crate) fn bare_client_with(change: impl FnOnce(&mut client::RadiusClientConfig)) -> RadiusClient {
+    let mut config =
+        client::RadiusClientConfig::for_server(client::ServerConfig::new(far_address(0), test_secret()));
+    config.retransmission = client::RetransmissionPolicy::Backoff {
         initial: usher_core::Duration::from_secs(2),
         max: usher_core::Duration::from_secs(16),
         max_count: 5,
@@ -33,30 +34,51 @@ pub(crate) fn bare_client_with(change: impl FnOnce(&mut client::Config)) -> Clie
         jitter: 0.0,
     };
     change(&mut config);
-    Client::new(config, Seed::new(1).secure("client", 0)).unwrap()
+    RadiusClient::new(config, Seed::new(1).derive_secure_rng("client", 0)).unwrap()
 }
-pub(crate) fn server_with(change: impl FnOnce(&mut server::Config)) -> Tap<Server> {
-    let mut config = server::Config::new(vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, secret())]);
+pub(crate) fn server_with(change: impl FnOnce(&mut server::RadiusServerConfig)) -> TestMachine<RadiusServer> {
+    let mut config = server::RadiusServerConfig::new(vec![ClientConfig::new(
+        "10.0.0.0".parse().unwrap(),
+        8,
+        test_secret(),
+    )]);
     change(&mut config);
-    Tap::new(Server::new(config, Seed::new(1).secure("server", 0)).unwrap())
+    TestMachine::new(RadiusServer::new(config, Seed::new(1).derive_secure_rng("server", 0)).unwrap())
 }
-pub(crate) fn user() -> Attributes {
-    let mut a = Attributes::new();
+pub(crate) fn user_attributes() -> AttributeList {
+    let mut a = AttributeList::new();
     a.push_text(kind::USER_NAME, "alice").unwrap().push_eap(&[2, 1, 0, 4]);
     a
 }
-pub(crate) fn ask(client: &mut Client, now: Instant, token: u64, code: Code, attributes: Attributes) {
-    let target = client::Target::Server(0);
-    client.command(now, client::Command::Request { token, target, code, attributes }).unwrap();
+pub(crate) fn send_request(
+    client: &mut RadiusClient,
+    now: Instant,
+    token: u64,
+    code: PacketCode,
+    attributes: AttributeList,
+) {
+    let target = client::RequestTarget::Server(0);
+    client
+        .handle_command(now, client::RadiusClientCommand::Request { token, target, code, attributes })
+        .unwrap();
 }
-pub(crate) fn sent<M: Machine>(machine: &mut Tap<M>) -> Vec<(Path, Vec<u8>)> {
+pub(crate) fn sent_datagrams<M: Machine>(machine: &mut TestMachine<M>) -> Vec<(DatagramPath, Vec<u8>)> {
     let (mut all, mut buf) = (Vec::new(), Vec::new());
     while let Some(Transmit::Datagram { path }) = machine.poll_transmit(&mut buf) {
         all.push((path, buf.clone()));
     }
     all
 }
-pub(crate) fn arrive<M: Machine>(machine: &mut Tap<M>, now: Instant, from: &str, data: &[u8]) {
-    let path = Path { socket: SocketId::own(0), local: FAR.parse().unwrap(), remote: from.parse().unwrap() };
-    machine.handle(now, Input::Datagram { path, data });
+pub(crate) fn deliver_datagram<M: Machine>(
+    machine: &mut TestMachine<M>,
+    now: Instant,
+    from: &str,
+    data: &[u8],
+) {
+    let path = DatagramPath {
+        socket: SocketId::from_number(0),
+        local: FAR.parse().unwrap(),
+        remote: from.parse().unwrap(),
+    };
+    machine.handle_input(now, MachineInput::Datagram { path, data });
 }

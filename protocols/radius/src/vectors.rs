@@ -1,14 +1,14 @@
 //! Published examples, whole packets with their secrets: RFC 2865 §7, RFC 5997 §6.
 
 use crate::auth::{
-    MessageAuthenticator, Secret, check_accounting_request, check_message_authenticator, check_response,
-    covered_authenticator,
+    MessageAuthenticator, SharedSecret, check_accounting_request, check_message_authenticator,
+    check_response, covered_authenticator,
 };
-use crate::packet::{Code, Packet};
+use crate::packet::{PacketCode, RadiusPacket};
 
 /// A request and its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exchange {
+pub struct PublishedExchange {
     /// Where it is printed.
     pub source: &'static str,
     /// The shared secret.
@@ -21,9 +21,9 @@ pub struct Exchange {
     pub password: Option<&'static [u8]>,
 }
 
-/// What [`Exchange::check`] found.
+/// What [`PublishedExchange::verify_packets`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Checked {
+pub struct ExchangeCheck {
     /// The request proves the secret, where its code lets it: by its Message-Authenticator or by a
     /// computed Request Authenticator.
     pub request: bool,
@@ -33,21 +33,22 @@ pub struct Checked {
     pub password: bool,
 }
 
-impl Checked {
+impl ExchangeCheck {
     /// Whether everything is right.
     #[must_use]
-    pub const fn passed(self) -> bool {
+    pub const fn is_correct(self) -> bool {
         self.request && self.reply && self.password
     }
 }
 
-impl Exchange {
+impl PublishedExchange {
     /// Verifies both packets with this crate's code.
     #[must_use]
-    pub fn check(&self) -> Checked {
-        let secret = Secret::new(self.secret);
-        let (Ok(request), Ok(reply)) = (Packet::parse(self.request), Packet::parse(self.reply)) else {
-            return Checked { request: false, reply: false, password: false };
+    pub fn verify_packets(&self) -> ExchangeCheck {
+        let secret = SharedSecret::new(self.secret);
+        let (Ok(request), Ok(reply)) = (RadiusPacket::parse(self.request), RadiusPacket::parse(self.reply))
+        else {
+            return ExchangeCheck { request: false, reply: false, password: false };
         };
         let authenticator = request.authenticator();
         let covered = covered_authenticator(request.code(), authenticator, None);
@@ -55,12 +56,12 @@ impl Exchange {
         let password = request
             .get(crate::attribute::kind::USER_PASSWORD)
             .map(|hidden| crate::attribute::reveal_password(self.secret, authenticator, hidden));
-        Checked {
+        ExchangeCheck {
             request: signed != MessageAuthenticator::Bad
-                && (request.code() != Code::ACCOUNTING_REQUEST
+                && (request.code() != PacketCode::ACCOUNTING_REQUEST
                     || check_accounting_request(&request, &secret))
-                && (request.code() != Code::STATUS_SERVER || signed == MessageAuthenticator::Good),
-            reply: reply.code().answers(request.code()) && check_response(&reply, authenticator, &secret),
+                && (request.code() != PacketCode::STATUS_SERVER || signed == MessageAuthenticator::Good),
+            reply: reply.code().can_answer(request.code()) && check_response(&reply, authenticator, &secret),
             password: match (password, self.password) {
                 (None, None) => true,
                 (Some(Ok(got)), Some(want)) => got == want,
@@ -73,8 +74,8 @@ impl Exchange {
 /// The examples. The reply in RFC 5997 §6.2 is printed with code 2; its authenticator holds with code 5
 /// (Accounting-Response), which is what stands here. The State in the second request of RFC 2865 §7.3 has the
 /// length that its eight octets and the packet's own length leave it, 10.
-pub const EXCHANGES: &[Exchange] = &[
-    Exchange {
+pub const EXCHANGES: &[PublishedExchange] = &[
+    PublishedExchange {
         source: "RFC 2865 section 7.1",
         secret: b"xyzzy5461",
         request: &[
@@ -90,7 +91,7 @@ pub const EXCHANGES: &[Exchange] = &[
         ],
         password: Some(b"arctangent"),
     },
-    Exchange {
+    PublishedExchange {
         source: "RFC 2865 section 7.2",
         secret: b"xyzzy5461",
         request: &[
@@ -108,7 +109,7 @@ pub const EXCHANGES: &[Exchange] = &[
         ],
         password: None,
     },
-    Exchange {
+    PublishedExchange {
         source: "RFC 2865 section 7.3, the challenge",
         secret: b"xyzzy5461",
         request: &[
@@ -126,7 +127,7 @@ pub const EXCHANGES: &[Exchange] = &[
         ],
         password: Some(b"challenge"),
     },
-    Exchange {
+    PublishedExchange {
         source: "RFC 2865 section 7.3, the response",
         secret: b"xyzzy5461",
         request: &[
@@ -142,7 +143,7 @@ pub const EXCHANGES: &[Exchange] = &[
         ],
         password: Some(b"99101462"),
     },
-    Exchange {
+    PublishedExchange {
         source: "RFC 5997 section 6.1",
         secret: b"xyzzy5461",
         request: &[
@@ -156,7 +157,7 @@ pub const EXCHANGES: &[Exchange] = &[
         ],
         password: None,
     },
-    Exchange {
+    PublishedExchange {
         source: "RFC 5997 section 6.2",
         secret: b"xyzzy5461",
         request: &[
@@ -170,7 +171,7 @@ pub const EXCHANGES: &[Exchange] = &[
         ],
         password: None,
     },
-    Exchange {
+    PublishedExchange {
         source: "RFC 5997 section 6.3",
         secret: b"xyzzy5461",
         request: &[
@@ -195,26 +196,31 @@ mod tests {
     #[test]
     fn the_published_examples_verify() {
         for exchange in EXCHANGES {
-            assert!(exchange.check().passed(), "{}: {:?}", exchange.source, exchange.check());
+            assert!(
+                exchange.verify_packets().is_correct(),
+                "{}: {:?}",
+                exchange.source,
+                exchange.verify_packets()
+            );
         }
     }
 
     #[test]
     fn another_secret_fails_them() {
         for exchange in EXCHANGES {
-            let checked = Exchange { secret: b"other", ..*exchange }.check();
-            assert!(!checked.reply && !checked.passed(), "{}", exchange.source);
+            let checked = PublishedExchange { secret: b"other", ..*exchange }.verify_packets();
+            assert!(!checked.reply && !checked.is_correct(), "{}", exchange.source);
         }
     }
 
     #[test]
-    fn the_reply_of_rfc_5997_section_6_2_fails_with_the_printed_code() {
+    fn the_reply_of_rfc_5997_6_2_fails_with_its_printed_code() {
         let exchange = EXCHANGES.iter().find(|e| e.source.ends_with("6.2")).unwrap();
         let mut reply = exchange.reply.to_vec();
         reply[0] = 2;
         let mut authenticator = [0; 16];
         authenticator.copy_from_slice(&exchange.request[4..20]);
-        let secret = Secret::new(exchange.secret);
-        assert!(!check_response(&Packet::parse(&reply).unwrap(), &authenticator, &secret));
+        let secret = SharedSecret::new(exchange.secret);
+        assert!(!check_response(&RadiusPacket::parse(&reply).unwrap(), &authenticator, &secret));
     }
 }

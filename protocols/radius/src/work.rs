@@ -1,6 +1,6 @@
 //! The labelled work of client and server.
 
-use usher_core::Work;
+use usher_core::WorkRecord;
 
 usher_core::work_labels! {
     /// A request sent or received.
@@ -17,16 +17,16 @@ pub(crate) struct WorkMeter {
 }
 
 impl WorkMeter {
-    pub(crate) fn request(&mut self) {
+    pub(crate) fn count_request(&mut self) {
         self.requests += 1;
     }
-    pub(crate) fn response(&mut self) {
+    pub(crate) fn count_reply(&mut self) {
         self.responses += 1;
     }
-    pub(crate) fn poll(&mut self) -> Option<Work> {
+    pub(crate) fn take_work(&mut self) -> Option<WorkRecord> {
         for (count, label) in [(&mut self.requests, REQUEST), (&mut self.responses, RESPONSE)] {
             if *count > 0 {
-                return Some(Work { label, units: core::mem::take(count) });
+                return Some(WorkRecord { label, units: core::mem::take(count) });
             }
         }
         None

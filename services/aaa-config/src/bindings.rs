@@ -1,6 +1,6 @@
 //! Where a server listens and whom it connects to, as the server calls it: what a host binds.
 
-use crate::model::{File, Listen};
+use crate::model::{ConfigFile, ListenConfig};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -9,18 +9,18 @@ use usher_core::{ListenerId, SocketId, TransportProtocol};
 
 /// An address that is listened on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Binding {
+pub struct ListenBinding {
     /// For what, for people.
-    pub what: &'static str,
+    pub purpose: &'static str,
     /// The address.
     pub address: SocketAddr,
     /// What carries what comes there, by the server's own number.
-    pub carrier: Carrier,
+    pub carrier: ListenTransport,
 }
 
 /// What carries a protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Carrier {
+pub enum ListenTransport {
     /// UDP.
     Udp(SocketId),
     /// TCP.
@@ -31,32 +31,32 @@ pub enum Carrier {
     Sctp(ListenerId),
 }
 
-/// What is listened on: datagrams for authentication first, then those for accounting, as [`build()`](crate::build()) gives
+/// What is listened on: datagrams for authentication first, then those for accounting, as [`build()`](crate::build_config()) gives
 /// their roles.
 #[must_use]
-pub fn listening(listen: &Listen) -> Vec<Binding> {
+pub fn listen_bindings(listen: &ListenConfig) -> Vec<ListenBinding> {
     let datagrams = [("authentication", &listen.auth), ("accounting", &listen.acct)];
     let datagrams = datagrams.into_iter().flat_map(|(what, all)| all.iter().map(move |a| (what, *a)));
-    let datagrams = (0..).zip(datagrams).map(|(n, (what, address))| Binding {
-        what,
+    let datagrams = (0..).zip(datagrams).map(|(n, (what, address))| ListenBinding {
+        purpose: what,
         address,
-        carrier: Carrier::Udp(radius_socket(n)),
+        carrier: ListenTransport::Udp(radius_socket(n)),
     });
     let streams = [
-        ("RadSec", &listen.radsec, Carrier::Tls(RADSEC_LISTENER)),
-        ("Diameter", &listen.diameter, Carrier::Tcp(DIAMETER_LISTENER)),
-        ("Diameter over TLS", &listen.diameter_tls, Carrier::Tls(DIAMETER_LISTENER)),
-        ("Diameter over SCTP", &listen.diameter_sctp, Carrier::Sctp(DIAMETER_LISTENER)),
+        ("RadSec", &listen.radsec, ListenTransport::Tls(RADSEC_LISTENER)),
+        ("Diameter", &listen.diameter, ListenTransport::Tcp(DIAMETER_LISTENER)),
+        ("Diameter over TLS", &listen.diameter_tls, ListenTransport::Tls(DIAMETER_LISTENER)),
+        ("Diameter over SCTP", &listen.diameter_sctp, ListenTransport::Sctp(DIAMETER_LISTENER)),
     ];
     let streams = streams.into_iter().flat_map(|(what, all, carrier)| {
-        all.iter().map(move |address| Binding { what, address: *address, carrier })
+        all.iter().map(move |address| ListenBinding { purpose: what, address: *address, carrier })
     });
     datagrams.chain(streams).collect()
 }
 
 /// Home servers and Diameter peers that are connected to, and whether inside TLS.
 #[must_use]
-pub fn connecting(file: &File) -> BTreeMap<SocketAddr, bool> {
+pub fn outgoing_addresses(file: &ConfigFile) -> BTreeMap<SocketAddr, bool> {
     let homes = file.home_server.iter().filter(|h| h.transport == TransportProtocol::Tls);
     let peers = file.diameter.iter().flat_map(|d| &d.peer);
     let peers = peers.filter_map(|p| Some((p.connect?, p.transport == TransportProtocol::Tls)));

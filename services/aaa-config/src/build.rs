@@ -1,48 +1,50 @@
 //! From the configuration file to the machines' configuration.
 
-use crate::Loaded;
-use crate::check::certificates;
+use crate::LoadedConfig;
+use crate::check::certificate_matches;
 use crate::model::{
     self, BadReply, ExtendedMasterSecret, InnerName, MessageAuthenticator, RealmAccounting, StoreKind,
 };
 #[cfg(feature = "tls")]
-use crate::tls::Tls;
+use crate::tls::TlsConfigs;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
-use usher_aaa::proxy::{self, Beside, Filter, HomeServer, Realm, Realms, Route};
-use usher_aaa::service::{Certificates, Inline, Parts, Reading};
-use usher_aaa::store::{ClientRow, Demand};
-use usher_aaa::{CacheConfig, Config, IdentityKey, Method, User, UserSource, Users, canonical_name};
+use usher_aaa::proxy::{self, ExtraAttributes, HomeServer, Realm, RealmFilter, RealmTable, RealmTarget};
+use usher_aaa::service::{CertificateChecker, InlineUsers, JobRunnerParts, RowReader};
+use usher_aaa::store::{ClientRequirement, ClientRow};
+use usher_aaa::{
+    AaaServerConfig, AuthMethod, CacheConfig, IdentityKey, User, UserDirectory, UserSource, canonical_name,
+};
 use usher_config::Prefix;
 use usher_core::{Duration, SecureRng, TransportProtocol};
 use usher_diameter::codes::application;
-use usher_diameter::node::{self, Authentication, PeerConfig};
-use usher_diameter::peer::capabilities::Application;
-use usher_radius::Secret;
-use usher_radius::attribute::Framing;
-use usher_radius::dictionary::{Dictionary, Oid};
-use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, Role};
+use usher_diameter::node::{self, PeerAuthentication, PeerConfig};
+use usher_diameter::peer::capabilities::DiameterApplication;
+use usher_radius::SharedSecret;
+use usher_radius::attribute::VendorFraming;
+use usher_radius::dictionary::{AttributeOid, RadiusDictionary};
+use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, PortRole};
 
 /// What the machines are made of, the same for all shards but for their number.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub struct BuiltConfig {
     /// A server's, but for its number among several ([`Config::shard`]).
-    pub config: Config,
+    pub config: AaaServerConfig,
     /// The RADIUS clients, by their places in that.
-    pub clients: Arc<Clients>,
+    pub clients: Arc<ClientDirectory>,
     /// Users of the file.
-    pub inline: Inline,
+    pub inline: InlineUsers,
     /// Clients that are not served.
     pub passed_over: Vec<PassedOver>,
 }
 
 /// Names and networks of the clients, in the order of the machine's configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Clients(Vec<(String, Prefix)>);
+pub struct ClientDirectory(Vec<(String, Prefix)>);
 
-impl Clients {
+impl ClientDirectory {
     /// What people call a client, by its place in the list.
     #[must_use]
     pub fn name(&self, index: u32) -> Option<&str> {
@@ -65,8 +67,8 @@ impl Clients {
     }
     /// The client of an address: the longest prefix that fits.
     #[must_use]
-    pub fn of(&self, address: IpAddr) -> Option<usize> {
-        let found = self.0.iter().enumerate().filter(|(_, (_, network))| network.holds(address));
+    pub fn find_client(&self, address: IpAddr) -> Option<usize> {
+        let found = self.0.iter().enumerate().filter(|(_, (_, network))| network.contains(address));
         found.max_by_key(|(i, (_, network))| (network.bits, core::cmp::Reverse(*i))).map(|(i, _)| i)
     }
 }
@@ -84,27 +86,27 @@ pub struct PassedOver {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotServed {
     /// Its addresses are another client's already.
-    Taken,
+    DuplicateAddress,
     /// The store has no secret of it.
-    WithoutSecret,
+    NoSecret,
     /// The store has no network of it; a sentence that says what is needed.
     NoNetwork(String),
     /// Its packets are those of this virtual server of FreeRADIUS, which is not here. A wider client does not speak for it.
-    OtherServer(String),
+    OtherVirtualServer(String),
 }
 
 /// What a configuration is made with, beside itself.
 #[derive(Clone, Copy, Debug)]
-pub struct With<'a> {
+pub struct BuildInputs<'a> {
     /// The secret of loopback clients where nothing is configured.
     pub generated: Option<&'a str>,
     /// Clients of the store.
     pub rows: &'a [ClientRow],
     /// By what names are kept from clients.
     pub identity_key: &'a IdentityKey,
-    /// What `[tls]` says, by [`crate::tls::make`].
+    /// What `[tls]` says, by [`crate::tls::load_tls`].
     #[cfg(feature = "tls")]
-    pub tls: Option<&'a Tls>,
+    pub tls: Option<&'a TlsConfigs>,
     /// How many servers share what all may have: a daemon's threads.
     pub shards: usize,
 }
@@ -116,7 +118,11 @@ const STEPS_WAITING: usize = 1 << 12;
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Built, String> {
+pub fn build_config(
+    loaded: &LoadedConfig,
+    with: BuildInputs<'_>,
+    rng: &mut SecureRng,
+) -> Result<BuiltConfig, String> {
     let file = &loaded.file;
     let mut inline = BTreeMap::new();
     for (name, rows) in &loaded.users {
@@ -125,7 +131,7 @@ pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Bui
     }
     let source = match file.users.store {
         StoreKind::Memory => {
-            let mut users = Users::new(rng);
+            let mut users = UserDirectory::new(rng);
             for (name, user) in &inline {
                 users.insert(name, User::clone(user));
             }
@@ -137,17 +143,19 @@ pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Bui
             UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
-    let Served { clients, configs, lenient, inner_names, passed_over } = clients(loaded, with, rng);
-    let mut radius = usher_radius::server::Config::new(configs);
-    let roles = file.listen.auth.iter().map(|_| Role::Authentication);
-    radius.roles = roles.chain(file.listen.acct.iter().map(|_| Role::Accounting)).collect();
+    let ServedClients { clients, configs, lenient, inner_names, passed_over } =
+        collect_clients(loaded, with, rng);
+    let mut radius = usher_radius::server::RadiusServerConfig::new(configs);
+    let roles = file.listen.auth.iter().map(|_| PortRole::Authentication);
+    radius.roles = roles.chain(file.listen.acct.iter().map(|_| PortRole::Accounting)).collect();
     radius.max_entries = file.limits.requests;
-    radius.max_bytes = REPLIES_KEPT;
-    let mut config = Config::new(source);
+    radius.max_bytes = REPLY_CACHE_SIZE;
+    let mut config = AaaServerConfig::new(source);
     config.radius = Some(radius);
     config.without_extended_master_secret = lenient;
-    config.diameter = file.diameter.as_ref().map(|d| diameter(d, &file.realm, &file.listen.diameter_sctp));
-    config.methods = methods(&file.methods, file.tls.is_some());
+    config.diameter =
+        file.diameter.as_ref().map(|d| diameter_config(d, &file.realm, &file.listen.diameter_sctp));
+    config.methods = offered_methods(&file.methods, file.tls.is_some());
     #[cfg(feature = "tls")]
     if let Some(tls) = with.tls {
         offer_tunnels(&mut config, &file.methods, tls);
@@ -164,40 +172,40 @@ pub fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Bui
     config.max_steps_waiting = STEPS_WAITING;
     config.max_half_open = file.limits.half_open;
     config.reject_delay = file.reject_delay.0;
-    config.failures = failures(&file.limits);
+    config.failures = failure_limit(&file.limits);
     config.limits = config.failures.is_some() || file.limits.simultaneous.is_some();
     config.mab = file.methods.mab;
     config.dialler = Some(DIALLER);
-    config.proxy = proxying(loaded)?;
-    Ok(Built { config, clients: Arc::new(clients), inline: Arc::new(inline), passed_over })
+    config.proxy = proxy_config(loaded)?;
+    Ok(BuiltConfig { config, clients: Arc::new(clients), inline: Arc::new(inline), passed_over })
 }
 
 /// Has a server offer EAP-TLS, where there are authorities, PEAP and EAP-TTLS.
 #[cfg(feature = "tls")]
-fn offer_tunnels(config: &mut Config, methods: &model::Methods, tls: &Tls) {
-    use usher_eap::method::Inner;
-    use usher_eap::method::peap::{Cryptobinding, ServerMethodPeap};
+fn offer_tunnels(config: &mut AaaServerConfig, methods: &model::MethodConfig, tls: &TlsConfigs) {
+    use usher_eap::method::InnerMethod;
+    use usher_eap::method::peap::{CryptobindingPolicy, ServerMethodPeap};
     use usher_eap::method::tls::{ServerMethodTls, ServerTls};
     use usher_eap::method::ttls::ServerMethodTtls;
-    use usher_eap::packet::Type;
+    use usher_eap::packet::EapType;
     let fragment = usize::from(methods.fragment_size);
     if let Some(clients) = &tls.clients {
         config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(clients.clone()), fragment }));
     }
     let tls = ServerTls::Real(tls.anonymous.clone());
-    let inner: Arc<[Type]> = Arc::new([Type::MSCHAPV2, Type::GTC, Type::MD5]);
+    let inner: Arc<[EapType]> = Arc::new([EapType::MSCHAPV2, EapType::GTC, EapType::MD5]);
     config.peap = Some(Arc::new(ServerMethodPeap {
         tls: tls.clone(),
         fragment,
         inner: inner.clone(),
         cryptobinding: match methods.peap_cryptobinding {
-            model::Cryptobinding::Off => Cryptobinding::Off,
-            model::Cryptobinding::Optional => Cryptobinding::Optional,
-            model::Cryptobinding::Required => Cryptobinding::Required,
+            model::CryptobindingMode::Off => CryptobindingPolicy::Off,
+            model::CryptobindingMode::Optional => CryptobindingPolicy::Optional,
+            model::CryptobindingMode::Required => CryptobindingPolicy::Required,
         },
     }));
-    let plain = [Inner::Pap, Inner::Chap, Inner::MsChap, Inner::MsChapV2];
-    let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
+    let plain = [InnerMethod::Pap, InnerMethod::Chap, InnerMethod::MsChap, InnerMethod::MsChapV2];
+    let inner = inner.iter().map(|kind| InnerMethod::Eap(*kind)).chain(plain).collect();
     config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
 }
 
@@ -206,26 +214,26 @@ fn offer_tunnels(config: &mut Config, methods: &model::Methods, tls: &Tls) {
 pub const DIALLER: u16 = 0;
 
 /// Has a shard connect to no Diameter peer.
-pub fn only_accept(config: &mut Config) {
+pub fn only_accept(config: &mut AaaServerConfig) {
     for peer in config.diameter.iter_mut().flat_map(|d| &mut d.peers) {
         peer.address = None;
     }
 }
 
-fn methods(methods: &model::Methods, tls: bool) -> Vec<Method> {
+fn offered_methods(methods: &model::MethodConfig, tls: bool) -> Vec<AuthMethod> {
     let mut all = methods.order.clone().unwrap_or_else(|| {
-        use Method::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
+        use AuthMethod::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
         // Who listens learns a password from the others, or enough to guess it.
         let eap = if tls { [EapTls, Peap, Ttls].to_vec() } else { [EapMsChapV2, EapMd5].to_vec() };
         [eap, vec![Pap, Chap, MsChapV2, MsChap]].concat()
     });
     if methods.mab {
-        all.push(Method::Mab);
+        all.push(AuthMethod::Mab);
     }
     all
 }
 
-fn policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
+fn authenticator_policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
     match asked {
         MessageAuthenticator::Required => MessageAuthenticatorPolicy::Required,
         MessageAuthenticator::LimitProxyState => MessageAuthenticatorPolicy::ProxyState,
@@ -234,12 +242,12 @@ fn policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
 }
 
 /// What replies kept for retransmissions may take in each shard, octets: about 30,000 short ones.
-const REPLIES_KEPT: usize = 12 << 20;
+const REPLY_CACHE_SIZE: usize = 12 << 20;
 
 /// Who is served, and of whom something holds that does not of most, by their places.
 #[derive(Default)]
-struct Served {
-    clients: Clients,
+struct ServedClients {
+    clients: ClientDirectory,
     configs: Vec<ClientConfig>,
     /// Devices of their users may lack the Extended Master Secret.
     lenient: Vec<u32>,
@@ -248,13 +256,18 @@ struct Served {
     passed_over: Vec<PassedOver>,
 }
 
-impl Served {
-    fn add(&mut self, name: &str, (secret, inner): (ExtendedMasterSecret, InnerName), config: ClientConfig) {
+impl ServedClients {
+    fn add_client(
+        &mut self,
+        name: &str,
+        (secret, inner): (ExtendedMasterSecret, InnerName),
+        config: ClientConfig,
+    ) {
         let same = |c: &ClientConfig| {
             c.network == config.network && c.prefix == config.prefix && c.transport == config.transport
         };
         if self.configs.iter().any(same) {
-            return self.pass_over(name, NotServed::Taken);
+            return self.pass_over(name, NotServed::DuplicateAddress);
         }
         let place = u32::try_from(self.configs.len());
         if secret == ExtendedMasterSecret::Optional {
@@ -272,45 +285,45 @@ impl Served {
 }
 
 /// Clients of the file, then those of the store, then loopback where nothing is configured.
-fn clients(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Served {
-    let mut served = Served::default();
+fn collect_clients(loaded: &LoadedConfig, with: BuildInputs<'_>, rng: &mut SecureRng) -> ServedClients {
+    let mut served = ServedClients::default();
     let of_most = (ExtendedMasterSecret::Required, InnerName::Hide);
     for client in &loaded.clients {
         let Prefix { network, bits } = client.prefix;
         let of_file = (client.extended_master_secret, client.inner_name);
         let speaks_for: Vec<_> = client.nas.iter().map(|nas| (nas.network, nas.bits)).collect();
         if let Some(secret) = &client.secret {
-            let mut config = ClientConfig::new(network, bits, Secret::new(secret.0.as_bytes()));
-            config.message_authenticator = policy(client.message_authenticator);
+            let mut config = ClientConfig::new(network, bits, SharedSecret::new(secret.0.as_bytes()));
+            config.message_authenticator = authenticator_policy(client.message_authenticator);
             config.speaks_for.clone_from(&speaks_for);
-            served.add(&client.name, of_file, config);
+            served.add_client(&client.name, of_file, config);
         }
         if !client.certificates.is_empty() {
-            let config = ClientConfig::radsec(network, bits, client.certificates.clone());
-            served.add(&client.name, of_file, ClientConfig { speaks_for, ..config });
+            let config = ClientConfig::for_radsec(network, bits, client.certificates.clone());
+            served.add_client(&client.name, of_file, ClientConfig { speaks_for, ..config });
         }
     }
     for row in with.rows {
         match Prefix::parse(&row.nasname) {
             Ok(_) if row.secret.is_empty() => {
-                served.pass_over(&row.nasname, NotServed::WithoutSecret);
+                served.pass_over(&row.nasname, NotServed::NoSecret);
             }
             Ok(Prefix { network, bits }) if let Some(server) = row.virtual_server() => {
                 // By a secret that nobody knows its packets are nobody's, and no wider client's either.
-                let unknown = Secret::new(&rng.array::<32>());
-                served.add(&row.nasname, of_most, ClientConfig::new(network, bits, unknown));
-                served.pass_over(&row.nasname, NotServed::OtherServer(server.to_owned()));
+                let unknown = SharedSecret::new(&rng.random_array::<32>());
+                served.add_client(&row.nasname, of_most, ClientConfig::new(network, bits, unknown));
+                served.pass_over(&row.nasname, NotServed::OtherVirtualServer(server.to_owned()));
             }
             Ok(Prefix { network, bits }) => {
-                let mut config = ClientConfig::new(network, bits, Secret::new(row.secret.as_bytes()));
+                let mut config = ClientConfig::new(network, bits, SharedSecret::new(row.secret.as_bytes()));
                 config.message_authenticator =
                     match (row.require_message_authenticator, row.limit_proxy_state) {
-                        (Demand::No, Demand::No) => MessageAuthenticatorPolicy::Off,
-                        (Demand::No, _) => MessageAuthenticatorPolicy::ProxyState,
+                        (ClientRequirement::No, ClientRequirement::No) => MessageAuthenticatorPolicy::Off,
+                        (ClientRequirement::No, _) => MessageAuthenticatorPolicy::ProxyState,
                         _ => MessageAuthenticatorPolicy::Required,
                     };
                 let name = if row.shortname.is_empty() { &row.nasname } else { &row.shortname };
-                served.add(name, of_most, config);
+                served.add_client(name, of_most, config);
             }
             Err(error) => served.pass_over(&row.nasname, NotServed::NoNetwork(error)),
         }
@@ -319,19 +332,27 @@ fn clients(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Served {
         for (network, bits) in
             [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (IpAddr::from(Ipv6Addr::LOCALHOST), 128)]
         {
-            served.add("loopback", of_most, ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
+            served.add_client(
+                "loopback",
+                of_most,
+                ClientConfig::new(network, bits, SharedSecret::new(secret.as_bytes())),
+            );
         }
     }
     served
 }
 
-fn diameter(d: &model::Diameter, realms: &[model::Realm], sctp: &[SocketAddr]) -> node::Config {
+fn diameter_config(
+    d: &model::Diameter,
+    realms: &[model::RealmConfig],
+    sctp: &[SocketAddr],
+) -> node::DiameterNodeConfig {
     let applications = [
-        Application::auth(application::EAP),
-        Application::auth(application::NASREQ),
-        Application::acct(application::ACCOUNTING),
+        DiameterApplication::for_authentication(application::EAP),
+        DiameterApplication::for_authentication(application::NASREQ),
+        DiameterApplication::for_accounting(application::ACCOUNTING),
     ];
-    let mut config = node::Config::new(&d.identity, &d.realm, &applications);
+    let mut config = node::DiameterNodeConfig::new(&d.identity, &d.realm, &applications);
     config.watchdog = Some(d.watchdog.0);
     config.realms.clone_from(&d.realms);
     config.agents.clone_from(&d.agents);
@@ -344,7 +365,7 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm], sctp: &[SocketAddr]) -
         }
     }
     for peer in &d.peers {
-        config = config.accept(peer);
+        config = config.accept_from(peer);
     }
     for peer in &d.peer {
         let mut networks: Vec<_> = peer.prefix.iter().map(|p| (p.network, p.bits)).collect();
@@ -355,27 +376,28 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm], sctp: &[SocketAddr]) -
             host: peer.identity.clone(),
             address: peer.connect,
             transport: match peer.transport {
-                TransportProtocol::Sctp => {
-                    node::Transport::Message { streams: d.sctp.streams, policy: d.sctp.order.into() }
-                }
-                _ => node::Transport::Stream,
+                TransportProtocol::Sctp => node::PeerTransportConfig::Message {
+                    streams: d.sctp.streams,
+                    policy: d.sctp.order.into(),
+                },
+                _ => node::PeerTransportConfig::Stream,
             },
-            authentication: Authentication {
+            authentication: PeerAuthentication {
                 networks,
-                certificates: certificates(peer.certificate.as_ref(), peer.fingerprint),
+                certificates: certificate_matches(peer.certificate.as_ref(), peer.fingerprint),
                 tls: peer.transport == TransportProtocol::Tls,
             },
             origins: peer.origins.clone(),
         });
     }
     let place = |name: &String| config.peers.iter().position(|p| p.host == *name);
-    let routes = realms.iter().filter(|realm| !realm.diameter.is_empty()).map(|realm| node::Route {
+    let routes = realms.iter().filter(|realm| !realm.diameter.is_empty()).map(|realm| node::RealmRoute {
         realm: realm.name.clone(),
         application: Some(application::EAP),
         peers: realm.diameter.iter().filter_map(place).collect(),
     });
     // Without this, no route at all would be one to every peer, also to a NAS that speaks EAP.
-    let nowhere = node::Route { realm: "*".to_owned(), application: None, peers: Vec::new() };
+    let nowhere = node::RealmRoute { realm: "*".to_owned(), application: None, peers: Vec::new() };
     config.routes = routes.chain([nowhere]).collect();
     config
 }
@@ -384,7 +406,7 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm], sctp: &[SocketAddr]) -
 ///
 /// # Errors
 /// A realm has an impossible name.
-fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
+fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, String> {
     if loaded.file.realm.is_empty() {
         return Ok(None);
     }
@@ -395,9 +417,9 @@ fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
             let s = &home.server;
             let mut server = match s.transport {
                 TransportProtocol::Tls => HomeServer::radsec(&s.name, s.address),
-                _ => HomeServer::new(&s.name, s.address, Secret::new(home.secret.0.as_bytes())),
+                _ => HomeServer::new(&s.name, s.address, SharedSecret::new(home.secret.0.as_bytes())),
             };
-            server.certificates = certificates(s.certificate.as_ref(), s.fingerprint);
+            server.certificates = certificate_matches(s.certificate.as_ref(), s.fingerprint);
             server.require_message_authenticator = s.message_authenticator;
             server.liveness = s.liveness();
             if let Some(accounting) = s.acct_address {
@@ -412,41 +434,42 @@ fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
         let members: Vec<u16> =
             realm.servers.iter().filter_map(|name| u16::try_from(index(name)?).ok()).collect();
         let route = if realm.refuse {
-            Route::Refuse
+            RealmTarget::Refuse
         } else if !realm.diameter.is_empty() {
-            Route::Diameter { realm: realm.name.clone() }
+            RealmTarget::Diameter { realm: realm.name.clone() }
         } else if members.is_empty() {
-            Route::Local
+            RealmTarget::Local
         } else {
             let balance = match realm.balance {
-                model::Balance::Failover => proxy::Balance::Failover,
-                model::Balance::LoadBalance => proxy::Balance::Spread,
+                model::BalanceMode::Failover => proxy::PoolBalance::Failover,
+                model::BalanceMode::LoadBalance => proxy::PoolBalance::Spread,
             };
-            pools.push(proxy::Pool { name: realm.name.clone(), servers: members, balance });
+            pools.push(proxy::HomeServerPool { name: realm.name.clone(), servers: members, balance });
             let pool = u16::try_from(pools.len() - 1).map_err(|_| "more than 65,536 realms".to_owned())?;
             let accounting = match realm.accounting {
-                RealmAccounting::Forward => proxy::Accounting::Forward,
-                RealmAccounting::Local => proxy::Accounting::Local,
-                RealmAccounting::StoreAndForward => proxy::Accounting::StoreAndForward,
+                RealmAccounting::Forward => proxy::AccountingMode::Forward,
+                RealmAccounting::Local => proxy::AccountingMode::Local,
+                RealmAccounting::StoreAndForward => proxy::AccountingMode::StoreAndForward,
             };
-            Route::Pool { pool, accounting }
+            RealmTarget::Pool { pool, accounting }
         };
         let mut entry = Realm::new(&realm.name, route);
         entry.strip = realm.strip;
         entry.subrealms = realm.subrealms;
         entry.unanswered = match realm.unanswered {
-            model::Unanswered::Silence => proxy::Unanswered::Silence,
-            model::Unanswered::Reject => proxy::Unanswered::Reject,
+            model::NoAnswerAction::Silence => proxy::NoAnswerPolicy::Silence,
+            model::NoAnswerAction::Reject => proxy::NoAnswerPolicy::Reject,
         };
-        let beside = |names: &[String]| beside(names, &loaded.dictionary);
-        entry.filter = Arc::new(Filter { answers: beside(&realm.accept)?, requests: beside(&realm.send)? });
+        let beside = |names: &[String]| extra_attributes(names, &loaded.dictionary);
+        entry.filter =
+            Arc::new(RealmFilter { answers: beside(&realm.accept)?, requests: beside(&realm.send)? });
         realms.push(entry);
     }
-    let realms = Realms::new(realms, None).map_err(|e| e.to_string())?;
-    Ok(Some(proxy::Config::new(realms, servers, pools)))
+    let realms = RealmTable::new(realms, None).map_err(|e| e.to_string())?;
+    Ok(Some(proxy::ProxyConfig::new(realms, servers, pools)))
 }
 
-fn failures(limits: &model::Limits) -> Option<FailureLimit> {
+fn failure_limit(limits: &model::LimitConfig) -> Option<FailureLimit> {
     (limits.failures > 0)
         .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0))
 }
@@ -455,14 +478,18 @@ fn failures(limits: &model::Limits) -> Option<FailureLimit> {
 ///
 /// # Errors
 /// A name that no attribute has.
-pub(crate) fn beside(names: &[String], dictionary: &Dictionary) -> Result<Beside, String> {
+pub(crate) fn extra_attributes(
+    names: &[String],
+    dictionary: &RadiusDictionary,
+) -> Result<ExtraAttributes, String> {
     if names.iter().any(|name| name == "*") {
-        return Ok(Beside::All);
+        return Ok(ExtraAttributes::All);
     }
     let oid = |name: &String| {
-        let numbers = || Oid::new(&name.split('.').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>()?);
+        let numbers =
+            || AttributeOid::new(&name.split('.').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>()?);
         let Some(known) = dictionary.by_name(name) else {
-            let number = Dictionary::number_in_name(name).or_else(numbers);
+            let number = RadiusDictionary::number_in_name(name).or_else(numbers);
             return number.ok_or_else(|| {
                 format!(
                     "there is no attribute \"{name}\" in the dictionaries; mend the name, such as \"Filter-Id\" or \"Cisco-AVPair\", or write it in numbers: \"26.9.1\" is type 1 of vendor 9"
@@ -471,31 +498,31 @@ pub(crate) fn beside(names: &[String], dictionary: &Dictionary) -> Result<Beside
         };
         // Of an attribute within another, and of vendors with headers of another form, the whole passes or does not.
         let outer = match *known.oid.parts() {
-            [26, vendor, _, ..] if dictionary.framing(vendor) != Framing::SUGGESTED => {
-                Oid::new(&[26, vendor])
+            [26, vendor, _, ..] if dictionary.vendor_framing(vendor) != VendorFraming::SUGGESTED => {
+                AttributeOid::new(&[26, vendor])
             }
-            [26, vendor, number, ..] => Oid::new(&[26, vendor, number]),
-            [outer, 26, vendor, ..] => Oid::new(&[outer, 26, vendor]),
-            [outer @ 241..=246, number, ..] => Oid::new(&[outer, number]),
-            [outer, ..] => Oid::new(&[outer]),
+            [26, vendor, number, ..] => AttributeOid::new(&[26, vendor, number]),
+            [outer, 26, vendor, ..] => AttributeOid::new(&[outer, 26, vendor]),
+            [outer @ 241..=246, number, ..] => AttributeOid::new(&[outer, number]),
+            [outer, ..] => AttributeOid::new(&[outer]),
             [] => None,
         };
         Ok(outer.unwrap_or(known.oid))
     };
-    names.iter().map(oid).collect::<Result<_, _>>().map(Beside::These)
+    names.iter().map(oid).collect::<Result<_, _>>().map(ExtraAttributes::These)
 }
 
 /// The ledger's configuration: its pools and limits. `seed` keys its tables, so that nobody chooses their collisions.
 #[must_use]
-pub fn ledger(loaded: &Loaded, seed: u64) -> LedgerConfig {
+pub fn ledger_config(loaded: &LoadedConfig, seed: u64) -> LedgerConfig {
     let file = &loaded.file;
     let limits = &file.limits;
     LedgerConfig {
         pools: loaded.pools.clone(),
-        failures: failures(limits),
+        failures: failure_limit(limits),
         simultaneous: limits.simultaneous,
         stale_after: Some(file.accounting.stale_after.0),
-        hold: file.pool.iter().map(|p| p.hold.0).max().unwrap_or(Duration::from_secs(60)),
+        admission_timeout: file.pool.iter().map(|p| p.hold.0).max().unwrap_or(Duration::from_secs(60)),
         seed,
         ..LedgerConfig::default()
     }
@@ -503,33 +530,33 @@ pub fn ledger(loaded: &Loaded, seed: u64) -> LedgerConfig {
 
 /// How rows of the store are read.
 #[must_use]
-pub fn reading(loaded: &Loaded) -> Reading {
+pub fn row_reader(loaded: &LoadedConfig) -> RowReader {
     let leave_out = loaded.file.users.bad_reply == BadReply::LeaveOut;
-    Reading { dictionary: loaded.dictionary.clone(), leave_out }
+    RowReader { dictionary: loaded.dictionary.clone(), leave_out }
 }
 
 /// Which users of the store are remembered for when it is away: as a server's own memory, but that only users are kept, since
 /// a name that nobody has is not refused for what was.
 #[must_use]
-pub fn known(users: &model::Users) -> CacheConfig {
+pub fn fallback_cache_config(users: &model::UserStoreConfig) -> CacheConfig {
     CacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl: Duration::ZERO }
 }
 
 /// What stands behind one server that its host answers at once. `store` has what the file's own users and sessions do not;
-/// `certificates` is the server's TLS; `seed` is that of [`ledger()`].
+/// `certificates` is the server's TLS; `seed` is that of [`ledger_config()`].
 #[must_use]
-pub fn behind<S>(
-    loaded: &Loaded,
-    built: &Built,
+pub fn runner_parts<S>(
+    loaded: &LoadedConfig,
+    built: &BuiltConfig,
     store: S,
-    certificates: Option<Arc<dyn Certificates>>,
+    certificates: Option<Arc<dyn CertificateChecker>>,
     seed: u64,
-) -> Parts<S> {
-    Parts {
+) -> JobRunnerParts<S> {
+    JobRunnerParts {
         inline: built.inline.clone(),
-        reading: reading(loaded),
-        known: known(&loaded.file.users),
-        ledger: ledger(loaded, seed),
+        reading: row_reader(loaded),
+        cache_config: fallback_cache_config(&loaded.file.users),
+        ledger: ledger_config(loaded, seed),
         store,
         certificates,
         logins: loaded.file.accounting.logins,
@@ -542,23 +569,23 @@ mod tests {
     use usher_diameter::stream::StreamPolicy;
 
     #[test]
-    fn with_certificates_no_password_is_shown_outside_a_tunnel_by_eap_unless_asked_for() {
-        let of_eap = |order: Option<Vec<Method>>, tls| -> Vec<Method> {
-            let config = model::Methods { order, ..model::Methods::default() };
-            methods(&config, tls).into_iter().filter(|m| m.eap_type().is_some()).collect()
+    fn with_certificates_eap_defaults_to_methods_within_tls() {
+        let of_eap = |order: Option<Vec<AuthMethod>>, tls| -> Vec<AuthMethod> {
+            let config = model::MethodConfig { order, ..model::MethodConfig::default() };
+            offered_methods(&config, tls).into_iter().filter(|m| m.eap_type().is_some()).collect()
         };
-        assert_eq!(of_eap(None, true), [Method::EapTls, Method::Peap, Method::Ttls]);
-        assert_eq!(of_eap(None, false), [Method::EapMsChapV2, Method::EapMd5]);
-        let asked = vec![Method::EapGtc, Method::EapMd5];
-        assert_eq!(of_eap(Some(asked), true), [Method::EapGtc, Method::EapMd5]);
+        assert_eq!(of_eap(None, true), [AuthMethod::EapTls, AuthMethod::Peap, AuthMethod::Ttls]);
+        assert_eq!(of_eap(None, false), [AuthMethod::EapMsChapV2, AuthMethod::EapMd5]);
+        let asked = vec![AuthMethod::EapGtc, AuthMethod::EapMd5];
+        assert_eq!(of_eap(Some(asked), true), [AuthMethod::EapGtc, AuthMethod::EapMd5]);
     }
 
     /// RFC 7155 §1.4, RFC 4072 §2.1, RFC 6733 §2.9.
     #[test]
-    fn a_diameter_node_says_what_it_speaks_and_trusts_the_agents_of_the_file() {
+    fn a_diameter_node_lists_its_applications_and_trusts_its_agents() {
         let of = |more: &str| {
             let text = format!("identity = \"a\"\nrealm = \"b\"\n{more}");
-            diameter(&toml::from_str(&text).unwrap(), &[], &[])
+            diameter_config(&toml::from_str(&text).unwrap(), &[], &[])
         };
         let said: Vec<_> = of("").local.applications.iter().map(|a| (a.id, a.accounting)).collect();
         assert_eq!(said, [(5, false), (1, false), (3, true)]);
@@ -568,25 +595,25 @@ mod tests {
 
     /// RFC 6733 §2.1.1, §5.3.1.
     #[test]
-    fn a_diameter_node_over_sctp_has_streams_and_names_its_addresses() {
+    fn a_diameter_node_over_sctp_has_streams_and_its_addresses() {
         let text = "identity = \"a\"\nrealm = \"b\"\n[sctp]\nstreams = 4\norder = \"unordered\"\n\
                     [[peer]]\nidentity = \"c\"\nconnect = \"192.0.2.9:3868\"\ntransport = \"sctp\"\n\
                     [[peer]]\nidentity = \"d\"\nconnect = \"192.0.2.8:3868\"\n";
         let sctp: [SocketAddr; 3] =
             ["192.0.2.1:3868", "198.51.100.1:3868", "192.0.2.1:3869"].map(|a| a.parse().unwrap());
-        let config = diameter(&toml::from_str(text).unwrap(), &[], &sctp);
+        let config = diameter_config(&toml::from_str(text).unwrap(), &[], &sctp);
         let addresses: Vec<String> = config.local.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["192.0.2.1", "198.51.100.1"]);
         let policy = StreamPolicy::Unordered;
         assert_eq!(config.accept_policy, policy);
-        assert_eq!(config.peers[0].transport, node::Transport::Message { streams: 4, policy });
-        assert_eq!(config.peers[1].transport, node::Transport::Stream);
+        assert_eq!(config.peers[0].transport, node::PeerTransportConfig::Message { streams: 4, policy });
+        assert_eq!(config.peers[1].transport, node::PeerTransportConfig::Stream);
     }
 
     /// FreeRADIUS gives its packets to that server: no wider client may speak for them here.
     #[test]
-    fn a_client_of_another_virtual_server_is_refused_and_no_wider_one_takes_its_place() {
-        let loaded = crate::parse("aaa.toml", "", None, &usher_config::Alone).unwrap();
+    fn another_virtual_servers_client_is_refused_without_fallback() {
+        let loaded = crate::parse("aaa.toml", "", None, &usher_config::NoEnvironment).unwrap();
         let row = |nasname: &str, server: &str| ClientRow {
             nasname: nasname.to_owned(),
             secret: "weak".to_owned(),
@@ -596,7 +623,7 @@ mod tests {
         let rows = [row("127.0.0.0/8", ""), row("127.0.0.1", "strict"), row("192.0.2.1", "default")];
         let mut rng = SecureRng::from_seed([1; 32]);
         let identity_key = IdentityKey::new(&[1; 32]);
-        let with = With {
+        let with = BuildInputs {
             generated: None,
             rows: &rows,
             identity_key: &identity_key,
@@ -604,25 +631,26 @@ mod tests {
             tls: None,
             shards: 1,
         };
-        let served = clients(&loaded, with, &mut rng);
-        let why = NotServed::OtherServer("strict".to_owned());
+        let served = collect_clients(&loaded, with, &mut rng);
+        let why = NotServed::OtherVirtualServer("strict".to_owned());
         assert_eq!(served.passed_over, [PassedOver { client: "127.0.0.1".to_owned(), why }]);
         let weak: Vec<bool> = served.configs.iter().map(|c| c.secret.as_bytes() == b"weak").collect();
         assert_eq!(weak, [true, false, true]);
-        assert_eq!(served.clients.of(Ipv4Addr::LOCALHOST.into()), Some(1));
+        assert_eq!(served.clients.find_client(Ipv4Addr::LOCALHOST.into()), Some(1));
         let policy = served.configs[1].message_authenticator;
         assert_eq!(policy, MessageAuthenticatorPolicy::Required);
     }
 
     #[test]
     fn attributes_of_a_filter_have_names_or_numbers() {
-        let dictionary = Dictionary::builtin();
+        let dictionary = RadiusDictionary::builtin();
         let read = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            beside(&names, &dictionary)
+            extra_attributes(&names, &dictionary)
         };
-        let oids =
-            |all: &[&[u32]]| Ok(Beside::These(all.iter().map(|parts| Oid::new(parts).unwrap()).collect()));
+        let oids = |all: &[&[u32]]| {
+            Ok(ExtraAttributes::These(all.iter().map(|parts| AttributeOid::new(parts).unwrap()).collect()))
+        };
         assert_eq!(read(&[]), oids(&[]));
         assert_eq!(read(&["Filter-Id", "26.9.1", "26.9"]), oids(&[&[11], &[26, 9, 1], &[26, 9]]));
         assert_eq!(read(&["Cisco-AVPair", "Attr-26.9.2"]), oids(&[&[26, 9, 1], &[26, 9, 2]]));
@@ -630,7 +658,7 @@ mod tests {
         let within = ["WiMAX-Release", "USR-Last-Number-Dialed-Out", "IP-Port-Type", "IPv6-6rd-Prefix"];
         assert_eq!(read(&within), oids(&[&[26, 24_757], &[26, 429], &[241, 5], &[173]]));
         assert_eq!(read(&["Ruckus-TC-Name-Quota"]), oids(&[&[26, 25_053, 146]]));
-        assert_eq!(read(&["Filter-Id", "*"]), Ok(Beside::All));
+        assert_eq!(read(&["Filter-Id", "*"]), Ok(ExtraAttributes::All));
         for wrong in ["Cisco-AVPairs", "", "26.", "1.2.3.4.5.6.7.8.9.10.11"] {
             assert!(read(&[wrong]).unwrap_err().contains("26.9.1"), "{wrong}");
         }
@@ -641,9 +669,9 @@ mod tests {
         use usher_core::{Instant, Machine};
         let text =
             "identity = \"a\"\nrealm = \"b\"\n[[peer]]\nidentity = \"nas\"\nprefix = [\"192.0.2.1\"]\n";
-        let config = diameter(&toml::from_str(text).unwrap(), &[], &[]);
-        let mut node = node::Node::new(config, Instant::ZERO, SecureRng::from_seed([1; 32]));
-        let request = node::Request {
+        let config = diameter_config(&toml::from_str(text).unwrap(), &[], &[]);
+        let mut node = node::DiameterNode::new(config, Instant::ZERO, SecureRng::from_seed([1; 32]));
+        let request = node::DiameterRequest {
             token: 1,
             application: application::EAP,
             command: 268,
@@ -652,9 +680,9 @@ mod tests {
             session_id: "a;1;1".into(),
             avps: usher_diameter::avp::AvpBuf::default(),
         };
-        node.command(Instant::ZERO, node::Command::Request(request)).unwrap();
+        node.handle_command(Instant::ZERO, node::DiameterNodeCommand::Request(request)).unwrap();
         let reason = node::FailReason::NoRoute;
-        let failed = usher_core::Output::Event(node::Event::Failed { token: 1, reason });
+        let failed = usher_core::MachineOutput::Event(node::DiameterNodeEvent::Failed { token: 1, reason });
         assert!(std::iter::from_fn(|| node.poll_output(&mut Vec::new())).any(|output| output == failed));
     }
 }

@@ -2,38 +2,38 @@
 
 use super::dictionary;
 use super::model::{
-    Client, ExtendedMasterSecret, File, Hidden, HomeServer, InnerName, MessageAuthenticator, StoreKind, Tls,
-    User,
+    ConfigFile, ConfiguredClient, ExtendedMasterSecret, HomeServer, InlineUser, InnerName,
+    MessageAuthenticator, SecretText, StoreKind, TlsTable,
 };
 use super::units::Fingerprint;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use std::path::{Path, PathBuf};
-use usher_aaa::ledger::{PoolConfig, Range, check_pools};
-use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_aaa::ledger::{PoolConfig, PoolRange, check_pools};
+use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 use usher_config::Prefix;
-use usher_config::secret::{self, one};
-use usher_config::units::Size;
-use usher_config::{Fault, Found, Outside};
+use usher_config::secret::{self, resolve_secret};
+use usher_config::units::ByteSize;
+use usher_config::{ConfigDiagnostic, ConfigEnvironment, KeyedError};
 use usher_core::TransportProtocol::{self, Sctp, Tcp, Udp};
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::RadiusDictionary;
 use usher_radius::radsec::CertificateMatch;
 
 /// Rows of one user, by name.
-pub type Rows = Vec<(String, UserRows)>;
+pub type NamedUserRows = Vec<(String, UserRows)>;
 
 /// A checked configuration, with what its secrets and files hold.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// As it was written.
-    pub file: File,
+    pub file: ConfigFile,
     /// Where it was read; `None` for a text.
     pub path: Option<PathBuf>,
     /// Files that it includes.
     pub included: Vec<PathBuf>,
     /// What is right and should be written otherwise.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
     /// Clients with their secrets, in the file's order.
     pub clients: Vec<ClientEntry>,
     /// Home servers with their secrets, in the file's order.
@@ -41,22 +41,22 @@ pub struct Loaded {
     /// Address pools, in the file's order.
     pub pools: Vec<PoolConfig>,
     /// Users of the file, with their groups.
-    pub users: Rows,
+    pub users: NamedUserRows,
     /// Names and types of attributes: the server's own, and those of the files that the configuration names.
-    pub dictionary: Arc<Dictionary>,
+    pub dictionary: Arc<RadiusDictionary>,
     /// Where PostgreSQL is.
-    pub url: Option<Hidden>,
+    pub url: Option<SecretText>,
     /// What `identity_key_file` holds.
-    pub identity_key: Option<Hidden>,
+    pub identity_key: Option<SecretText>,
     /// What the files of `[tls]` hold.
     pub tls: Option<TlsFiles>,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// The client of the file that an address is, by its longest prefix.
     #[must_use]
     pub fn client_of(&self, address: IpAddr) -> Option<&ClientEntry> {
-        let fits = self.clients.iter().filter(|client| client.prefix.holds(address));
+        let fits = self.clients.iter().filter(|client| client.prefix.contains(address));
         fits.max_by_key(|client| client.prefix.bits)
     }
 }
@@ -69,7 +69,7 @@ pub struct ClientEntry {
     /// Its addresses.
     pub prefix: Prefix,
     /// `None`: it comes by RadSec alone.
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     /// What is asked of its Access-Requests.
     pub message_authenticator: MessageAuthenticator,
     /// Whether TLS 1.2 of its users' devices needs the Extended Master Secret.
@@ -88,7 +88,7 @@ pub struct HomeEntry {
     /// As the file says.
     pub server: HomeServer,
     /// What is shared with it.
-    pub secret: Hidden,
+    pub secret: SecretText,
 }
 
 /// PEM texts.
@@ -97,7 +97,7 @@ pub struct TlsFiles {
     /// The server's chain.
     pub certificate: Vec<u8>,
     /// Its key.
-    pub key: Hidden,
+    pub key: SecretText,
     /// Authorities that are trusted.
     pub ca: Option<Vec<u8>>,
     /// Revocation lists.
@@ -120,11 +120,11 @@ pub struct LearntList {
 }
 
 /// Faults with the paths of what they are about.
-pub(super) struct Check<'a> {
+pub(super) struct ConfigChecker<'a> {
     base: &'a Path,
-    outside: &'a dyn Outside,
-    pub(super) dictionary: Dictionary,
-    pub(super) found: Vec<Found>,
+    outside: &'a dyn ConfigEnvironment,
+    pub(super) dictionary: RadiusDictionary,
+    pub(super) found: Vec<KeyedError>,
 }
 
 macro_rules! at {
@@ -134,28 +134,28 @@ pub(super) use at;
 
 /// Checks a file. `base` is the folder from which its relative paths go, `written` says in which file that must be private
 /// something stands.
-pub(super) fn check<'a>(
-    mut file: File,
+pub(super) fn check_file<'a>(
+    mut file: ConfigFile,
     base: &Path,
-    outside: &dyn Outside,
+    outside: &dyn ConfigEnvironment,
     written: impl Fn(&[String]) -> Option<&'a PathBuf>,
-) -> (Option<Loaded>, Vec<Found>) {
-    let mut c = Check { base, outside, dictionary: Dictionary::builtin(), found: Vec::new() };
+) -> (Option<LoadedConfig>, Vec<KeyedError>) {
+    let mut c = ConfigChecker { base, outside, dictionary: RadiusDictionary::builtin(), found: Vec::new() };
     c.own_secrets(&file, written);
-    c.dictionaries(&mut file);
-    c.listening(&file);
-    c.numbers(&file);
-    let clients = c.clients(&mut file.client);
-    let homes = c.homes(&mut file.home_server);
-    c.realms(&file);
-    c.diameter(&file);
-    let pools = c.pools(&file);
-    let users = c.users(&mut file);
-    let url = c.store(&mut file);
+    c.load_dictionaries(&mut file);
+    c.check_listeners(&file);
+    c.check_numbers(&file);
+    let clients = c.read_clients(&mut file.client);
+    let homes = c.read_home_servers(&mut file.home_server);
+    c.check_realms(&file);
+    c.check_diameter(&file);
+    let pools = c.read_pools(&file);
+    let users = c.read_users(&mut file);
+    let url = c.check_store(&mut file);
     let identity_key = c.identity_key(&mut file);
-    let tls = file.tls.as_mut().and_then(|tls| c.tls(tls));
+    let tls = file.tls.as_mut().and_then(|tls| c.read_tls(tls));
     c.tls_where_it_is_used(&file);
-    let loaded = c.found.is_empty().then(|| Loaded {
+    let loaded = c.found.is_empty().then(|| LoadedConfig {
         file,
         path: None,
         included: Vec::new(),
@@ -172,31 +172,31 @@ pub(super) fn check<'a>(
     (loaded, c.found)
 }
 
-impl Check<'_> {
-    pub(super) fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
+impl ConfigChecker<'_> {
+    pub(super) fn add_fault(&mut self, path: Vec<String>, message: impl Into<String>) {
         self.found.push((path, message.into()));
     }
 
-    fn absolute(&self, path: &mut PathBuf) {
+    fn make_absolute(&self, path: &mut PathBuf) {
         if path.is_relative() {
             *path = self.base.join(&*path);
         }
     }
 
-    fn dictionaries(&mut self, file: &mut File) {
+    fn load_dictionaries(&mut self, file: &mut ConfigFile) {
         for (i, path) in file.dictionary.iter_mut().enumerate() {
-            self.absolute(path);
-            if let Err(message) = dictionary::load(&mut self.dictionary, path, self.outside) {
-                self.fault(at!("dictionary", i), message);
+            self.make_absolute(path);
+            if let Err(message) = dictionary::load_dictionary(&mut self.dictionary, path, self.outside) {
+                self.add_fault(at!("dictionary", i), message);
             }
         }
     }
 
     /// A file with secrets in it is as private as a file of secrets. The first of each file says so.
-    fn own_secrets<'a>(&mut self, file: &File, written: impl Fn(&[String]) -> Option<&'a PathBuf>) {
+    fn own_secrets<'a>(&mut self, file: &ConfigFile, written: impl Fn(&[String]) -> Option<&'a PathBuf>) {
         let clients = file.client.iter().enumerate().filter(|(_, c)| c.secret.is_some());
         let homes = file.home_server.iter().enumerate().filter(|(_, h)| h.secret.is_some());
-        let holds = |u: &User| u.password.is_some() || u.nt_hash.is_some() || u.argon2.is_some();
+        let holds = |u: &InlineUser| u.password.is_some() || u.nt_hash.is_some() || u.argon2.is_some();
         let users = file.user.iter().enumerate().filter(|(_, u)| holds(u));
         let places = clients
             .map(|(i, _)| at!("client", i, "secret"))
@@ -207,14 +207,14 @@ impl Check<'_> {
         for at in places {
             if let Some(path) = written(&at)
                 && seen.insert(path)
-                && let Err(message) = self.outside.secret(path)
+                && let Err(message) = self.outside.read_secret(path)
             {
-                self.fault(at, message);
+                self.add_fault(at, message);
             }
         }
     }
 
-    fn listening(&mut self, file: &File) {
+    fn check_listeners(&mut self, file: &ConfigFile) {
         let l = &file.listen;
         let mut seen: BTreeSet<(TransportProtocol, _)> = BTreeSet::new();
         for (key, addresses, by) in [
@@ -227,11 +227,14 @@ impl Check<'_> {
         ] {
             for (i, address) in addresses.iter().enumerate() {
                 if address.port() == 0 {
-                    self.fault(at!("listen", key, i), "port 0 is no port; name one".to_owned());
+                    self.add_fault(at!("listen", key, i), "port 0 is no port; name one".to_owned());
                 } else if !seen.insert((by, *address)) {
-                    self.fault(at!("listen", key, i), format!("{address} is listened on twice; keep one"));
+                    self.add_fault(
+                        at!("listen", key, i),
+                        format!("{address} is listened on twice; keep one"),
+                    );
                 } else if by == Sctp && address.ip().is_unspecified() {
-                    self.fault(
+                    self.add_fault(
                         at!("listen", key, i),
                         "a Diameter node tells its peers by which addresses it speaks SCTP; name each"
                             .to_owned(),
@@ -240,7 +243,7 @@ impl Check<'_> {
             }
         }
         if seen.is_empty() {
-            self.fault(
+            self.add_fault(
                 at!("listen"),
                 "nothing is listened on; name an address, such as auth = [\"0.0.0.0:1812\"]",
             );
@@ -248,35 +251,35 @@ impl Check<'_> {
         if file.diameter.is_none()
             && [&l.diameter, &l.diameter_tls, &l.diameter_sctp].iter().any(|l| !l.is_empty())
         {
-            self.fault(
+            self.add_fault(
                 at!("listen"),
                 "Diameter is listened for, and nothing says who the server is; add [diameter] with identity and realm",
             );
         }
     }
 
-    fn numbers(&mut self, file: &File) {
+    fn check_numbers(&mut self, file: &ConfigFile) {
         if let Some(0 | 257..) = file.shards {
-            self.fault(at!("shards"), "shards are 1 to 256; take the line away for one each core");
+            self.add_fault(at!("shards"), "shards are 1 to 256; take the line away for one each core");
         }
         if file.users.threads == 0 || file.users.threads > 64 {
-            self.fault(at!("users", "threads"), "threads are 1 to 64");
+            self.add_fault(at!("users", "threads"), "threads are 1 to 64");
         }
         if file.limits.half_open == 0 {
-            self.fault(at!("limits", "half_open"), "with 0 unfinished logins nobody can log in");
+            self.add_fault(at!("limits", "half_open"), "with 0 unfinished logins nobody can log in");
         }
-        if file.limits.half_open_memory < Size::mib(1) {
+        if file.limits.half_open_memory < ByteSize::from_mib(1) {
             let said = "one TLS login under way holds up to 80 KiB; give all at least \"1 MiB\"";
-            self.fault(at!("limits", "half_open_memory"), said);
+            self.add_fault(at!("limits", "half_open_memory"), said);
         }
         if file.limits.requests == 0 {
-            self.fault(at!("limits", "requests"), "with 0 requests nobody is answered");
+            self.add_fault(at!("limits", "requests"), "with 0 requests nobody is answered");
         }
         if !(64..=4000).contains(&file.methods.fragment_size) {
-            self.fault(at!("methods", "fragment_size"), "fragment_size is 64 to 4000 octets");
+            self.add_fault(at!("methods", "fragment_size"), "fragment_size is 64 to 4000 octets");
         }
         if file.reject_delay.0.as_secs() > 10 {
-            self.fault(
+            self.add_fault(
                 at!("reject_delay"),
                 "a reject held for more than 10 s comes when the client has given up",
             );
@@ -284,17 +287,17 @@ impl Check<'_> {
     }
 
     /// The secret of one of three places.
-    pub(super) fn secret(
+    pub(super) fn read_secret(
         &mut self,
         at: &[String],
-        inline: &Option<Hidden>,
+        inline: &Option<SecretText>,
         file: &mut Option<PathBuf>,
         env: &Option<String>,
-    ) -> Option<Hidden> {
+    ) -> Option<SecretText> {
         if let Some(file) = file {
-            self.absolute(file);
+            self.make_absolute(file);
         }
-        let found = one("secret", inline.as_ref(), file.as_deref(), env.as_deref(), self.outside);
+        let found = resolve_secret("secret", inline.as_ref(), file.as_deref(), env.as_deref(), self.outside);
         let (key, message) = match found {
             Ok(None) => return None,
             Ok(Some(secret)) => match long_enough(&secret) {
@@ -305,29 +308,33 @@ impl Check<'_> {
         };
         let mut at = at.to_vec();
         at.extend((!key.is_empty()).then_some(key));
-        self.fault(at, message);
+        self.add_fault(at, message);
         None
     }
 
-    fn clients(&mut self, clients: &mut [Client]) -> Vec<ClientEntry> {
+    fn read_clients(&mut self, clients: &mut [ConfiguredClient]) -> Vec<ClientEntry> {
         let (mut names, mut networks) = (BTreeMap::new(), BTreeMap::new());
         let mut entries = Vec::new();
         for (i, client) in clients.iter_mut().enumerate() {
             if let Some(first) = names.insert(client.name.clone(), i) {
                 let message = format!("client {} of the file has this name too; take another", first + 1);
-                self.fault(at!("client", i, "name"), message);
+                self.add_fault(at!("client", i, "name"), message);
             }
             if let Some(first) = networks.insert(client.prefix.to_string(), i) {
                 let message = format!("client {} of the file has this prefix too; keep one", first + 1);
-                self.fault(at!("client", i, "prefix"), message);
+                self.add_fault(at!("client", i, "prefix"), message);
             }
             let before = self.found.len();
-            self.one_proof(at!("client", i), client.certificate.as_ref(), client.fingerprint);
-            let certificates = certificates(client.certificate.as_ref(), client.fingerprint);
-            let secret =
-                self.secret(&at!("client", i), &client.secret, &mut client.secret_file, &client.secret_env);
+            self.check_single_proof(at!("client", i), client.certificate.as_ref(), client.fingerprint);
+            let certificates = certificate_matches(client.certificate.as_ref(), client.fingerprint);
+            let secret = self.read_secret(
+                &at!("client", i),
+                &client.secret,
+                &mut client.secret_file,
+                &client.secret_env,
+            );
             if secret.is_none() && certificates.is_empty() && self.found.len() == before {
-                self.fault(
+                self.add_fault(
                     at!("client", i),
                     "this client has no secret; add secret_file (or secret, or secret_env), or certificate or fingerprint for RadSec",
                 );
@@ -346,65 +353,65 @@ impl Check<'_> {
         entries
     }
 
-    fn pools(&mut self, file: &File) -> Vec<PoolConfig> {
+    fn read_pools(&mut self, file: &ConfigFile) -> Vec<PoolConfig> {
         let mut pools = Vec::new();
         for (i, pool) in file.pool.iter().enumerate() {
             let mut ranges = Vec::new();
             for (n, text) in pool.ranges.iter().enumerate() {
-                match text.parse::<Range>() {
+                match text.parse::<PoolRange>() {
                     Ok(range) => ranges.push(range),
-                    Err(error) => self.fault(at!("pool", i, "ranges", n), error.to_string()),
+                    Err(error) => self.add_fault(at!("pool", i, "ranges", n), error.to_string()),
                 }
             }
-            if ranges.iter().map(Range::size).sum::<u64>() > 1 << 20 {
-                self.fault(at!("pool", i), "a pool has at most 1,048,576 addresses or prefixes");
+            if ranges.iter().map(PoolRange::size).sum::<u64>() > 1 << 20 {
+                self.add_fault(at!("pool", i), "a pool has at most 1,048,576 addresses or prefixes");
             }
             pools.push(PoolConfig { name: pool.name.clone(), ranges });
         }
         if self.found.is_empty()
             && let Err(error) = check_pools(&pools)
         {
-            self.fault(at!("pool"), error.to_string());
+            self.add_fault(at!("pool"), error.to_string());
         }
         pools
     }
 
-    fn users(&mut self, file: &mut File) -> Rows {
+    fn read_users(&mut self, file: &mut ConfigFile) -> NamedUserRows {
         let mut groups: BTreeMap<String, GroupRows> = BTreeMap::new();
         for (i, group) in file.group.iter().enumerate() {
-            let check = self.rows(&group.check, &at!("group", i, "check"));
-            let reply = self.rows(&group.reply, &at!("group", i, "reply"));
+            let check = self.parse_rows(&group.check, &at!("group", i, "check"));
+            let reply = self.parse_rows(&group.reply, &at!("group", i, "reply"));
             let rows = GroupRows { name: group.name.clone(), check, reply };
             if groups.insert(group.name.clone(), rows).is_some() {
-                self.fault(at!("group", i, "name"), "another group has this name; take another");
+                self.add_fault(at!("group", i, "name"), "another group has this name; take another");
             }
         }
         let (mut names, mut all) = (BTreeSet::new(), Vec::new());
         for i in 0..file.user.len() {
             if let Some(path) = file.user.get_mut(i).and_then(|u| u.password_file.as_mut()) {
-                self.absolute(path);
+                self.make_absolute(path);
             }
             let Some(user) = file.user.get(i) else { continue };
             if !names.insert(user.name.clone()) {
-                self.fault(at!("user", i, "name"), "another user has this name; keep one");
+                self.add_fault(at!("user", i, "name"), "another user has this name; keep one");
             }
             let mut rows = UserRows {
-                check: self.password(i, user),
-                reply: self.rows(&user.reply, &at!("user", i, "reply")),
+                check: self.password_rows(i, user),
+                reply: self.parse_rows(&user.reply, &at!("user", i, "reply")),
                 groups: Vec::new(),
             };
-            rows.check.extend(self.rows(&user.check, &at!("user", i, "check")));
+            rows.check.extend(self.parse_rows(&user.check, &at!("user", i, "check")));
             for (n, name) in user.groups.iter().enumerate() {
                 match groups.get(name) {
                     Some(group) => rows.groups.push(group.clone()),
-                    None => self.fault(
+                    None => self.add_fault(
                         at!("user", i, "groups", n),
                         format!("there is no group \"{name}\"; add a [[group]] of this name"),
                     ),
                 }
             }
             if let Err(complaint) = usher_aaa::User::compile(&rows, &self.dictionary) {
-                self.fault(at!("user", i), complaint.to_string());
+                self.add_fault(at!("user", i), complaint.to_string());
             }
             all.push((user.name.clone(), rows));
         }
@@ -412,7 +419,7 @@ impl Check<'_> {
     }
 
     /// The rows of a user's password, in FreeRADIUS's names.
-    fn password(&mut self, i: usize, user: &User) -> Vec<Row> {
+    fn password_rows(&mut self, i: usize, user: &InlineUser) -> Vec<AttributeRow> {
         let given = [
             user.password.is_some(),
             user.password_file.is_some(),
@@ -420,19 +427,23 @@ impl Check<'_> {
             user.argon2.is_some(),
         ];
         if given.iter().filter(|g| **g).count() > 1 {
-            self.fault(
+            self.add_fault(
                 at!("user", i),
                 "the password is given more than once; keep one of password, password_file, nt_hash and argon2",
             );
         }
-        let row = |attribute: &str, value: &Hidden| {
-            vec![Row { attribute: attribute.to_owned(), op: Op::Replace, value: (*value.0).clone() }]
+        let row = |attribute: &str, value: &SecretText| {
+            vec![AttributeRow {
+                attribute: attribute.to_owned(),
+                op: RowOperator::Replace,
+                value: (*value.0).clone(),
+            }]
         };
         if let Some(password) = &user.password {
             if password.0.is_empty() {
                 let message = "the password is empty, so that everybody has it; give another, or take the line away \
                                where the user needs none";
-                self.fault(at!("user", i, "password"), message);
+                self.add_fault(at!("user", i, "password"), message);
                 return Vec::new();
             }
             return row("Cleartext-Password", password);
@@ -441,20 +452,20 @@ impl Check<'_> {
             return match secret::from_file(path, self.outside) {
                 Ok(password) => row("Cleartext-Password", &password),
                 Err(message) => {
-                    self.fault(at!("user", i, "password_file"), message);
+                    self.add_fault(at!("user", i, "password_file"), message);
                     Vec::new()
                 }
             };
         }
         if let Some(hash) = &user.nt_hash {
             if hash.0.len() != 32 || !hash.0.bytes().all(|b| b.is_ascii_hexdigit()) {
-                self.fault(at!("user", i, "nt_hash"), "an NT hash is 32 hexadecimal digits");
+                self.add_fault(at!("user", i, "nt_hash"), "an NT hash is 32 hexadecimal digits");
             }
             return row("NT-Password", hash);
         }
         if let Some(hash) = &user.argon2 {
             if !hash.0.starts_with("$argon2") {
-                self.fault(at!("user", i, "argon2"), "an argon2 hash begins with $argon2");
+                self.add_fault(at!("user", i, "argon2"), "an argon2 hash begins with $argon2");
             }
             return row("Crypt-Password", hash);
         }
@@ -462,10 +473,10 @@ impl Check<'_> {
     }
 
     /// `ATTRIBUTE OPERATOR VALUE` each.
-    fn rows(&mut self, texts: &[String], at: &[String]) -> Vec<Row> {
+    fn parse_rows(&mut self, texts: &[String], at: &[String]) -> Vec<AttributeRow> {
         let mut rows = Vec::new();
         for (i, text) in texts.iter().enumerate() {
-            match row(text) {
+            match parse_row(text) {
                 Some(row) => rows.push(row),
                 None => {
                     let mut at = at.to_vec();
@@ -473,21 +484,21 @@ impl Check<'_> {
                     let message = format!(
                         "\"{text}\" is not ATTRIBUTE OPERATOR VALUE, such as \"Session-Timeout = 3600\""
                     );
-                    self.fault(at, message);
+                    self.add_fault(at, message);
                 }
             }
         }
         rows
     }
 
-    fn store(&mut self, file: &mut File) -> Option<Hidden> {
+    fn check_store(&mut self, file: &mut ConfigFile) -> Option<SecretText> {
         let users = &mut file.users;
         if let Some(path) = &mut users.path {
             if path.is_relative() {
                 *path = self.base.join(&*path);
             }
             if users.store != StoreKind::Sqlite {
-                self.fault(at!("users", "path"), "\"path\" is for store = \"sqlite\"; take it away");
+                self.add_fault(at!("users", "path"), "\"path\" is for store = \"sqlite\"; take it away");
             }
         }
         if let Some(path) = &mut users.url_file
@@ -496,55 +507,55 @@ impl Check<'_> {
             *path = self.base.join(&*path);
         }
         let (file, env) = (users.url_file.as_deref(), users.url_env.as_deref());
-        let found = one("url", users.url.as_ref(), file, env, self.outside);
+        let found = resolve_secret("url", users.url.as_ref(), file, env, self.outside);
         match (found, users.store) {
             (Ok(Some(url)), StoreKind::Postgresql) => {
-                if let Err(refused) = self.outside.database(&url.0) {
+                if let Err(refused) = self.outside.check_database(&url.0) {
                     let keys = [("url", users.url.is_some()), ("url_file", users.url_file.is_some())];
                     let key = keys.iter().find(|(_, given)| *given).map_or("url_env", |(key, _)| *key);
-                    self.fault(at!("users", key), refused);
+                    self.add_fault(at!("users", key), refused);
                 }
                 Some(url)
             }
             (Ok(None), StoreKind::Postgresql) => {
-                self.fault(
+                self.add_fault(
                     at!("users", "store"),
                     "nothing says where PostgreSQL is; add url_file (or url, or url_env)",
                 );
                 None
             }
             (Ok(Some(_)), _) => {
-                self.fault(at!("users", "store"), "a url is for store = \"postgresql\"; take it away");
+                self.add_fault(at!("users", "store"), "a url is for store = \"postgresql\"; take it away");
                 None
             }
             (Ok(None), _) => None,
             (Err((key, message)), _) => {
-                self.fault(at!("users", key), message);
+                self.add_fault(at!("users", key), message);
                 None
             }
         }
     }
 
-    fn identity_key(&mut self, file: &mut File) -> Option<Hidden> {
+    fn identity_key(&mut self, file: &mut ConfigFile) -> Option<SecretText> {
         let path = file.accounting.identity_key_file.as_mut()?;
-        self.absolute(path);
+        self.make_absolute(path);
         let key = secret::from_file(path, self.outside).and_then(|key| match key.0.len() {
             0..32 => Err(format!("{} holds fewer than 32 characters", path.display())),
             _ => Ok(key),
         });
-        key.map_err(|message| self.fault(at!("accounting", "identity_key_file"), message)).ok()
+        key.map_err(|message| self.add_fault(at!("accounting", "identity_key_file"), message)).ok()
     }
 
-    fn tls(&mut self, tls: &mut Tls) -> Option<TlsFiles> {
+    fn read_tls(&mut self, tls: &mut TlsTable) -> Option<TlsFiles> {
         let before = self.found.len();
         if !(1..=7 * 24 * 60 * 60).contains(&tls.session_lifetime.0.as_secs()) {
-            self.fault(
+            self.add_fault(
                 at!("tls", "session_lifetime"),
                 "a session lasts for a second to 7 days (RFC 8446 section 4.6.1); with sessions = 0 none is taken up again",
             );
         }
         if tls.min_version > tls.max_version {
-            self.fault(at!("tls", "min_version"), "min_version is newer than max_version");
+            self.add_fault(at!("tls", "min_version"), "min_version is newer than max_version");
         }
         for path in [Some(&mut tls.certificate), Some(&mut tls.key), tls.ca.as_mut()].into_iter().flatten() {
             if path.is_relative() {
@@ -557,26 +568,29 @@ impl Check<'_> {
             let message = format!(
                 "\"{url}\": lists are fetched by http:// alone; they are signed, and TLS would need a list to be checked by"
             );
-            self.fault(at!("tls", "crl_url", i), message);
+            self.add_fault(at!("tls", "crl_url", i), message);
         }
         let hosts = tls.crl_from_users.iter().enumerate();
-        for (i, fault) in hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::fault(host)?))) {
-            self.fault(at!("tls", "crl_from_users", i), fault);
+        for (i, fault) in
+            hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::host_entry_error(host)?)))
+        {
+            self.add_fault(at!("tls", "crl_from_users", i), fault);
         }
         // Nobody knows of a list for as long as it is not looked for.
         let day = usher_core::Duration::from_secs(86_400);
         if tls.crl_interval.0.as_secs() < 1 || tls.crl_interval.0 > day {
-            self.fault(
+            self.add_fault(
                 at!("tls", "crl_interval"),
                 "lists are looked for at least 1 s apart, and at least once a day",
             );
         }
         let outside = self.outside;
-        let read = |path: &Path| outside.octets(path, u64::MAX);
-        let certificate = read(&tls.certificate).map_err(|e| self.fault(at!("tls", "certificate"), e)).ok();
-        let key = secret::from_file(&tls.key, outside).map_err(|e| self.fault(at!("tls", "key"), e)).ok();
+        let read = |path: &Path| outside.read_octets(path, u64::MAX);
+        let certificate =
+            read(&tls.certificate).map_err(|e| self.add_fault(at!("tls", "certificate"), e)).ok();
+        let key = secret::from_file(&tls.key, outside).map_err(|e| self.add_fault(at!("tls", "key"), e)).ok();
         let ca = match &tls.ca {
-            Some(path) => Some(read(path).map_err(|e| self.fault(at!("tls", "ca"), e)).ok()?),
+            Some(path) => Some(read(path).map_err(|e| self.add_fault(at!("tls", "ca"), e)).ok()?),
             None => None,
         };
         let mut crls = Vec::new();
@@ -586,12 +600,12 @@ impl Check<'_> {
                 None => Ok(octets),
             });
             let at = if i < named { at!("tls", "crl", i) } else { at!("tls", "crl_authority") };
-            crls.extend(list.map_err(|e| self.fault(at, e)));
+            crls.extend(list.map_err(|e| self.add_fault(at, e)));
         }
         let fetches =
             !tls.crl_url.is_empty() || tls.crl_distribution_points || !tls.crl_from_users.is_empty();
-        if ca.is_none() && (fetches || !(tls.crl.is_empty() && tls.ocsp == super::model::Ocsp::Off)) {
-            self.fault(
+        if ca.is_none() && (fetches || !(tls.crl.is_empty() && tls.ocsp == super::model::OcspPolicy::Off)) {
+            self.add_fault(
                 at!("tls"),
                 "crl and ocsp are about clients' certificates; add ca, the authorities that are trusted",
             );
@@ -607,7 +621,7 @@ impl Check<'_> {
         if self.found.len() == before
             && let Err((key, message)) = try_out(tls, &files)
         {
-            self.fault(at!("tls", key), message);
+            self.add_fault(at!("tls", key), message);
         }
         Some(files)
     }
@@ -615,19 +629,19 @@ impl Check<'_> {
 
 /// Makes of the files what a server makes of them.
 #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
-fn try_out(tls: &Tls, files: &TlsFiles) -> Result<(), (&'static str, String)> {
-    let clock = usher_crypto::tls::WallClock::at(usher_core::WallTime::UNIX_EPOCH);
-    crate::tls::made(tls, files, &clock, None).map(drop)
+fn try_out(tls: &TlsTable, files: &TlsFiles) -> Result<(), (&'static str, String)> {
+    let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+    crate::tls::build_tls(tls, files, &clock, None).map(drop)
 }
 
 /// Handshakes are replayed there, and no key is used.
 #[cfg(not(all(feature = "tls", not(target_arch = "wasm32"))))]
-fn try_out(_: &Tls, _: &TlsFiles) -> Result<(), (&'static str, String)> {
+fn try_out(_: &TlsTable, _: &TlsFiles) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
 #[cfg(feature = "tls")]
-use crate::lists::fault as list_fault;
+use crate::lists::find_list_fault as list_fault;
 
 /// Who has no TLS does not look into lists.
 #[cfg(not(feature = "tls"))]
@@ -636,7 +650,7 @@ fn list_fault(_: &[u8]) -> Option<String> {
 }
 
 /// The shared secret of clients and home servers: shorter ones can be guessed from one packet.
-fn long_enough(secret: &Hidden) -> Result<(), String> {
+fn long_enough(secret: &SecretText) -> Result<(), String> {
     match secret.0.len() {
         0..=5 => Err("a secret of fewer than 6 octets is guessed at once; take 16 or more (head -c 16 /dev/urandom | base64)".to_owned()),
         _ => Ok(()),
@@ -644,7 +658,7 @@ fn long_enough(secret: &Hidden) -> Result<(), String> {
 }
 
 /// Makes the paths of revocation lists whole, and names that of the authority at hand.
-pub(super) fn name_lists(tls: &mut Tls, base: &Path) {
+pub(super) fn name_lists(tls: &mut TlsTable, base: &Path) {
     for path in tls.crl.iter_mut().chain(&mut tls.crl_authority) {
         if path.is_relative() {
             *path = base.join(&*path);
@@ -660,7 +674,7 @@ pub(super) fn name_lists(tls: &mut Tls, base: &Path) {
 
 /// What a certificate may be, as a name or a fingerprint is given.
 #[must_use]
-pub fn certificates(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
+pub fn certificate_matches(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
     let name = name.cloned().map(CertificateMatch::Name);
     name.into_iter().chain(fingerprint.map(|print| CertificateMatch::Fingerprint(print.0))).collect()
 }
@@ -668,7 +682,7 @@ pub fn certificates(name: Option<&String>, fingerprint: Option<Fingerprint>) -> 
 /// Reads `ATTRIBUTE OPERATOR VALUE`, as FreeRADIUS writes them; quotes around the value fall away. `None`: it is not
 /// that.
 #[must_use]
-pub fn row(text: &str) -> Option<Row> {
+pub fn parse_row(text: &str) -> Option<AttributeRow> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_whitespace() || "=:+!<>~*".contains(c))?;
     // A tag is part of the name: `Tunnel-Type:1 = VLAN`.
@@ -676,13 +690,14 @@ pub fn row(text: &str) -> Option<Row> {
         text[end..].strip_prefix(':').map_or(0, |tag| tag.bytes().take_while(u8::is_ascii_digit).count());
     let (attribute, rest) = text.split_at(if tag > 0 { end + 1 + tag } else { end });
     let rest = rest.trim_start();
-    let mut operators: Vec<(Op, &str)> = Op::ALL.to_vec();
+    let mut operators: Vec<(RowOperator, &str)> = RowOperator::ALL.to_vec();
     operators.sort_by_key(|(_, written)| core::cmp::Reverse(written.len()));
     let (op, written) = operators.into_iter().find(|(_, written)| rest.starts_with(written))?;
     let value = rest[written.len()..].trim();
     let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
-    let complete = !attribute.is_empty() && (!value.is_empty() || matches!(op, Op::Present | Op::Absent));
-    complete.then(|| Row { attribute: attribute.to_owned(), op, value: value.to_owned() })
+    let complete = !attribute.is_empty()
+        && (!value.is_empty() || matches!(op, RowOperator::Present | RowOperator::Absent));
+    complete.then(|| AttributeRow { attribute: attribute.to_owned(), op, value: value.to_owned() })
 }
 
 #[cfg(test)]
@@ -691,14 +706,14 @@ mod tests {
 
     #[test]
     fn a_row_is_attribute_operator_value() {
-        let read = |text| row(text).map(|r| (r.attribute, r.op, r.value));
+        let read = |text| parse_row(text).map(|r| (r.attribute, r.op, r.value));
         let is = |a: &str, op, v: &str| Some((a.to_owned(), op, v.to_owned()));
-        assert_eq!(read("Session-Timeout = 3600"), is("Session-Timeout", Op::Set, "3600"));
-        assert_eq!(read("Reply-Message:=\"a b\""), is("Reply-Message", Op::Replace, "a b"));
-        assert_eq!(read("NAS-Port >= 5"), is("NAS-Port", Op::GreaterOrEqual, "5"));
-        assert_eq!(read("Tunnel-Type:1 = VLAN"), is("Tunnel-Type:1", Op::Set, "VLAN"));
-        assert_eq!(read("Tunnel-Type:1:=VLAN"), is("Tunnel-Type:1", Op::Replace, "VLAN"));
-        assert_eq!(read("Calling-Station-Id =* "), is("Calling-Station-Id", Op::Present, ""));
+        assert_eq!(read("Session-Timeout = 3600"), is("Session-Timeout", RowOperator::Set, "3600"));
+        assert_eq!(read("Reply-Message:=\"a b\""), is("Reply-Message", RowOperator::Replace, "a b"));
+        assert_eq!(read("NAS-Port >= 5"), is("NAS-Port", RowOperator::GreaterOrEqual, "5"));
+        assert_eq!(read("Tunnel-Type:1 = VLAN"), is("Tunnel-Type:1", RowOperator::Set, "VLAN"));
+        assert_eq!(read("Tunnel-Type:1:=VLAN"), is("Tunnel-Type:1", RowOperator::Replace, "VLAN"));
+        assert_eq!(read("Calling-Station-Id =* "), is("Calling-Station-Id", RowOperator::Present, ""));
         for wrong in [
             "",
             "Tunnel-Type:1",

@@ -1,22 +1,22 @@
 //! Others than this server, as types: home servers, Diameter peers, and the realms that lead to them. The documentation of
 //! these items is the published schema's.
 
-use super::model::Hidden;
+use super::model::SecretText;
 use super::units::Fingerprint;
 use core::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use usher_config::Prefix;
-use usher_config::units::Time;
+use usher_config::units::TimeSpan;
 use usher_core::TransportProtocol;
 use usher_diameter::stream::StreamPolicy;
-use usher_radius::client::Liveness;
+use usher_radius::client::LivenessConfig;
 
 /// Where requests of a realm are decided.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Realm {
+pub struct RealmConfig {
     /// The realm, compared without regard to case; `"*"` is every realm that is not named, `""` a name without one.
     pub name: String,
     /// Whether the realms below it are meant too, as `cs.example.org` is below `example.org`; the longest name that fits
@@ -38,7 +38,7 @@ pub struct Realm {
     pub accounting: RealmAccounting,
     /// How requests are spread over the servers.
     #[serde(default)]
-    pub balance: Balance,
+    pub balance: BalanceMode,
     /// Whether the realm is cut off the name before it is used or sent on.
     #[serde(default)]
     pub strip: bool,
@@ -54,13 +54,13 @@ pub struct Realm {
     pub send: Vec<String>,
     /// What an access server hears when none of `servers` or `diameter` answers a login.
     #[serde(default)]
-    pub unanswered: Unanswered,
+    pub unanswered: NoAnswerAction,
 }
 
 /// What an access server hears when no home server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Unanswered {
+pub enum NoAnswerAction {
     /// Nothing, so that it may turn to another way.
     #[default]
     Silence,
@@ -84,7 +84,7 @@ pub enum RealmAccounting {
 /// How requests are spread over servers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Balance {
+pub enum BalanceMode {
     /// The first that lives.
     #[default]
     Failover,
@@ -117,26 +117,26 @@ pub struct HomeServer {
     /// How long it may owe an answer and say nothing before the next of the realm's servers is asked, then and from there
     /// on. With a second factor that somebody has to confirm, as long as that may take.
     #[serde(default = "HomeServer::response_window")]
-    pub response_window: Time,
+    pub response_window: TimeSpan,
     /// How long it may go on saying nothing before it is dead and asked for nothing but its status; its first word brings
     /// it back before that.
     #[serde(default = "HomeServer::zombie_period")]
-    pub zombie_period: Time,
+    pub zombie_period: TimeSpan,
     /// Whether it is asked for its status by Status-Server (RFC 5997).
     #[serde(default = "HomeServer::status_check")]
     pub status_check: bool,
     /// How often it is asked for its status while it is dead, and on a RadSec connection where nothing happens; at least
     /// 6 s (RFC 3539).
     #[serde(default = "HomeServer::check_interval")]
-    pub check_interval: Time,
+    pub check_interval: TimeSpan,
     /// How many answers in a row to that bring it back.
     #[serde(default = "HomeServer::num_answers_to_alive")]
     pub num_answers_to_alive: u32,
     /// After how long a dead server is tried again that is not asked for its status, or never answered that.
     #[serde(default = "HomeServer::revive_interval")]
-    pub revive_interval: Time,
+    pub revive_interval: TimeSpan,
     /// The secret shared with it; for `tls`, "radsec" unless one is given.
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     /// A file that holds the secret, readable by nobody else.
     pub secret_file: Option<PathBuf>,
     /// An environment variable that holds the secret.
@@ -156,27 +156,27 @@ impl HomeServer {
     const fn message_authenticator() -> bool {
         true
     }
-    fn response_window() -> Time {
-        Time(Liveness::default().window)
+    fn response_window() -> TimeSpan {
+        TimeSpan(LivenessConfig::default().window)
     }
-    fn zombie_period() -> Time {
-        Time(Liveness::default().zombie)
+    fn zombie_period() -> TimeSpan {
+        TimeSpan(LivenessConfig::default().zombie)
     }
     fn status_check() -> bool {
-        Liveness::default().status
+        LivenessConfig::default().status
     }
-    fn check_interval() -> Time {
-        Time(Liveness::default().interval)
+    fn check_interval() -> TimeSpan {
+        TimeSpan(LivenessConfig::default().interval)
     }
     fn num_answers_to_alive() -> u32 {
-        Liveness::default().answers
+        LivenessConfig::default().answers
     }
-    fn revive_interval() -> Time {
-        Time(Liveness::default().revive)
+    fn revive_interval() -> TimeSpan {
+        TimeSpan(LivenessConfig::default().revive)
     }
     /// How it is found out whether it is alive.
-    pub(crate) const fn liveness(&self) -> Liveness {
-        Liveness {
+    pub(crate) const fn liveness(&self) -> LivenessConfig {
+        LivenessConfig {
             window: self.response_window.0,
             zombie: self.zombie_period.0,
             interval: self.check_interval.0,
@@ -211,7 +211,7 @@ pub struct Diameter {
     pub peer: Vec<DiameterPeer>,
     /// The time between watchdog requests (RFC 3539), at least 6 s.
     #[serde(default = "Diameter::watchdog")]
-    pub watchdog: Time,
+    pub watchdog: TimeSpan,
     /// How SCTP is used.
     #[serde(default)]
     pub sctp: DiameterSctp,
@@ -250,7 +250,7 @@ pub enum SctpOrder {
 impl From<SctpOrder> for StreamPolicy {
     fn from(order: SctpOrder) -> Self {
         match order {
-            SctpOrder::One => Self::One,
+            SctpOrder::One => Self::SingleStream,
             SctpOrder::Session => Self::BySession,
             SctpOrder::Unordered => Self::Unordered,
         }
@@ -261,8 +261,8 @@ impl Diameter {
     fn agents() -> Vec<String> {
         vec!["*".to_owned()]
     }
-    fn watchdog() -> Time {
-        Time::secs(30)
+    fn watchdog() -> TimeSpan {
+        TimeSpan::from_secs(30)
     }
 }
 

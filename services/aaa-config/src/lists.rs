@@ -1,24 +1,24 @@
 //! Revocation lists of a configuration: which of them are used, and how near their ends are.
 
-use crate::model::Tls as Settings;
-use crate::{LearntList, Loaded, TlsFiles};
+use crate::model::TlsTable;
+use crate::{LearntList, LoadedConfig, TlsFiles};
 use alloc::collections::BTreeSet;
 use usher_core::{Duration, WallTime};
-use usher_crypto::tls::Roots;
-use usher_crypto::x509::{Information, RevocationList};
+use usher_crypto::tls::TrustRoots;
+use usher_crypto::x509::{CertificateInfo, RevocationList};
 use x509_parser::pem::Pem;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Seconds from one time to a later one.
 #[must_use]
-pub fn seconds(from: WallTime, to: WallTime) -> u64 {
+pub fn seconds_between(from: WallTime, to: WallTime) -> u64 {
     to.unix_secs().saturating_sub(from.unix_secs())
 }
 
 /// A list that is in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Used {
+pub struct RevocationListInfo {
     /// The file, or the URL that it was fetched from.
     pub from: String,
     /// Who made it, in the form of RFC 4514.
@@ -31,45 +31,45 @@ pub struct Used {
     pub number: String,
 }
 
-impl Used {
+impl RevocationListInfo {
     fn new(from: &str, list: &RevocationList) -> Self {
         Self {
             from: from.to_owned(),
             issuer: list.issuer.clone(),
             this_update: list.this_update,
             next_update: list.next_update,
-            number: list.number(),
+            number: list.crl_number(),
         }
     }
     /// How near its end is. A list that lives for a month is told of a week before; one that lives for a day when a
     /// quarter of that is left.
     #[must_use]
-    pub fn stage(&self, now: WallTime) -> Stage {
-        let Some(end) = self.next_update else { return Stage::Good };
-        let lifetime = seconds(self.this_update, end);
-        let left = |at_most: u64, part: u64| seconds(now, end) <= at_most.min(lifetime / part);
+    pub fn expiry_stage(&self, now: WallTime) -> ExpiryStage {
+        let Some(end) = self.next_update else { return ExpiryStage::Good };
+        let lifetime = seconds_between(self.this_update, end);
+        let left = |at_most: u64, part: u64| seconds_between(now, end) <= at_most.min(lifetime / part);
         if now >= end {
-            Stage::Over
+            ExpiryStage::Expired
         } else if left(DAY.as_secs(), 8) {
-            Stage::Urgent
+            ExpiryStage::Urgent
         } else if left(7 * DAY.as_secs(), 4) {
-            Stage::Soon
+            ExpiryStage::Soon
         } else {
-            Stage::Good
+            ExpiryStage::Good
         }
     }
     /// What an operator has to know at a stage.
     #[must_use]
-    pub fn told(&self, now: WallTime) -> Option<String> {
+    pub fn expiry_warning(&self, now: WallTime) -> Option<String> {
         let Self { from, issuer, .. } = self;
         let end = self.next_update?;
-        let hours = seconds(now, end) as f64 / 3600.0;
-        match self.stage(now) {
-            Stage::Good => None,
-            Stage::Over => Some(format!(
+        let hours = seconds_between(now, end) as f64 / 3600.0;
+        match self.expiry_stage(now) {
+            ExpiryStage::Good => None,
+            ExpiryStage::Expired => Some(format!(
                 "the revocation list {from} of {issuer} is out of date: nobody with a certificate of it gets in"
             )),
-            Stage::Soon | Stage::Urgent => Some(format!(
+            ExpiryStage::Soon | ExpiryStage::Urgent => Some(format!(
                 "the revocation list {from} of {issuer} is out of date in {hours:.1} hours: nobody with a certificate of it gets in then"
             )),
         }
@@ -78,7 +78,7 @@ impl Used {
 
 /// How near the end of a list is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Stage {
+pub enum ExpiryStage {
     /// Far.
     Good,
     /// At most a week, and a quarter of its time.
@@ -86,7 +86,7 @@ pub enum Stage {
     /// At most a day, and an eighth of its time.
     Urgent,
     /// It is out of date.
-    Over,
+    Expired,
 }
 
 /// The lists of a configuration, each with its octets in DER: of those that are about the same certificates the latest
@@ -94,14 +94,14 @@ pub enum Stage {
 ///
 /// # Errors
 /// Which file holds none.
-pub fn used(tls: &Settings, files: &TlsFiles) -> Result<Vec<(Used, Vec<u8>)>, String> {
+pub fn lists_in_use(tls: &TlsTable, files: &TlsFiles) -> Result<Vec<(RevocationListInfo, Vec<u8>)>, String> {
     let named = files.crls.iter().zip(tls.crl.iter().map(|path| path.display().to_string()));
     let fetched = files.fetched.iter().map(|(url, octets)| (octets, url.clone()));
-    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
+    let authorities = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
     let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
     let mut latest: Vec<(String, RevocationList)> = Vec::new();
     let mut add = |octets: &[u8], from: String, better: &dyn Fn(&RevocationList, &RevocationList) -> bool| {
-        for list in RevocationList::read(octets).map_err(|error| format!("{from}: {error}"))? {
+        for list in RevocationList::read_lists(octets).map_err(|error| format!("{from}: {error}"))? {
             match latest.iter_mut().find(|(_, other)| other.is_about_those_of(&list)) {
                 None => latest.push((from.clone(), list)),
                 Some(before) if better(&list, &before.1) => *before = (from.clone(), list),
@@ -119,15 +119,18 @@ pub fn used(tls: &Settings, files: &TlsFiles) -> Result<Vec<(Used, Vec<u8>)>, St
         add(octets, url.clone(), &|list, other| by_issuer(other) && is_better(list, other, by_issuer))?;
     }
     latest.sort_by_key(|(_, list)| core::cmp::Reverse(list.this_update));
-    Ok(latest.into_iter().map(|(from, list)| (Used::new(&from, &list), list.der().to_vec())).collect())
+    Ok(latest
+        .into_iter()
+        .map(|(from, list)| (RevocationListInfo::new(&from, &list), list.der().to_vec()))
+        .collect())
 }
 
 /// Whether the lists of a configuration take back nobody but whom those of the one before did.
 #[must_use]
-pub fn add_nothing(before: &Loaded, after: &Loaded) -> bool {
-    let lists = |loaded: &Loaded| -> Option<Vec<RevocationList>> {
+pub fn add_nothing(before: &LoadedConfig, after: &LoadedConfig) -> bool {
+    let lists = |loaded: &LoadedConfig| -> Option<Vec<RevocationList>> {
         let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Some(Vec::new()) };
-        let used = used(tls, files).ok()?;
+        let used = lists_in_use(tls, files).ok()?;
         used.iter().map(|(_, der)| RevocationList::of_der(der).ok()).collect()
     };
     let (Some(before), Some(after)) = (lists(before), lists(after)) else { return false };
@@ -153,12 +156,12 @@ fn is_better(
 
 /// Where lists are fetched from.
 #[must_use]
-pub fn urls(tls: &Settings, files: &TlsFiles) -> BTreeSet<String> {
+pub fn list_urls(tls: &TlsTable, files: &TlsFiles) -> BTreeSet<String> {
     let mut urls: BTreeSet<String> = tls.crl_url.iter().cloned().collect();
     if tls.crl_distribution_points {
         for text in [Some(&files.certificate), files.ca.as_ref()].into_iter().flatten() {
-            for der in certificates(text) {
-                let said = Information::of_der(&der).map(|said| said.crl).unwrap_or_default();
+            for der in parse_certificates(text) {
+                let said = CertificateInfo::of_der(&der).map(|said| said.crl).unwrap_or_default();
                 urls.extend(said.into_iter().filter(|url| url.starts_with("http://")));
             }
         }
@@ -168,7 +171,7 @@ pub fn urls(tls: &Settings, files: &TlsFiles) -> BTreeSet<String> {
 
 /// The certificates of a PEM text, DER.
 #[must_use]
-pub fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
+pub fn parse_certificates(pem: &[u8]) -> Vec<Vec<u8>> {
     Pem::iter_from_buffer(pem).flatten().map(|pem| pem.contents).collect()
 }
 
@@ -176,15 +179,15 @@ pub fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
 ///
 /// # Errors
 /// Why not.
-pub fn understood(list: &RevocationList) -> Result<(), String> {
-    Roots::default().with_revocation_lists([list.der()]).map(drop).map_err(|e| e.to_string())
+pub fn check_list(list: &RevocationList) -> Result<(), String> {
+    TrustRoots::default().with_revocation_lists([list.der()]).map(drop).map_err(|e| e.to_string())
 }
 
 /// Why what a file holds is no list that can be used.
 #[must_use]
-pub fn fault(octets: &[u8]) -> Option<String> {
-    match RevocationList::read(octets) {
-        Ok(lists) => lists.iter().find_map(|list| understood(list).err()),
+pub fn find_list_fault(octets: &[u8]) -> Option<String> {
+    match RevocationList::read_lists(octets) {
+        Ok(lists) => lists.iter().find_map(|list| check_list(list).err()),
         Err(error) => Some(error.to_string()),
     }
 }
@@ -193,37 +196,50 @@ pub fn fault(octets: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> WallTime {
+    fn wall_at(seconds: u64) -> WallTime {
         WallTime::from_unix_secs(1_800_000_000 + seconds)
     }
 
     #[test]
     fn the_end_of_a_list_is_told_in_time() {
-        let of = |lifetime| Used {
+        let of = |lifetime| RevocationListInfo {
             from: "ca.crl".into(),
             issuer: "CN=A".into(),
-            this_update: at(0),
-            next_update: Some(at(lifetime)),
+            this_update: wall_at(0),
+            next_update: Some(wall_at(lifetime)),
             number: String::new(),
         };
         let day = 86_400;
         let month = of(30 * day);
         for (now, stage) in [
-            (0, Stage::Good),
-            (23 * day - 1, Stage::Good),
-            (23 * day, Stage::Soon),
-            (29 * day, Stage::Urgent),
-            (30 * day, Stage::Over),
+            (0, ExpiryStage::Good),
+            (23 * day - 1, ExpiryStage::Good),
+            (23 * day, ExpiryStage::Soon),
+            (29 * day, ExpiryStage::Urgent),
+            (30 * day, ExpiryStage::Expired),
         ] {
-            assert_eq!(month.stage(at(now)), stage, "{now}");
+            assert_eq!(month.expiry_stage(wall_at(now)), stage, "{now}");
         }
         // One that lives for a day is not told of all day.
         let short = of(day);
-        let stages = [0, 18 * 3600 - 1, 18 * 3600, 21 * 3600, day].map(|now| short.stage(at(now)));
-        assert_eq!(stages, [Stage::Good, Stage::Good, Stage::Soon, Stage::Urgent, Stage::Over]);
-        assert!(short.told(at(0)).is_none() && short.told(at(20 * 3600)).unwrap().contains("4.0 hours"));
-        assert!(short.told(at(day)).unwrap().contains("is out of date"));
-        let endless = Used { next_update: None, ..of(1) };
-        assert_eq!(endless.stage(at(1 << 40)), Stage::Good);
+        let stages =
+            [0, 18 * 3600 - 1, 18 * 3600, 21 * 3600, day].map(|now| short.expiry_stage(wall_at(now)));
+        assert_eq!(
+            stages,
+            [
+                ExpiryStage::Good,
+                ExpiryStage::Good,
+                ExpiryStage::Soon,
+                ExpiryStage::Urgent,
+                ExpiryStage::Expired
+            ]
+        );
+        assert!(
+            short.expiry_warning(wall_at(0)).is_none()
+                && short.expiry_warning(wall_at(20 * 3600)).unwrap().contains("4.0 hours")
+        );
+        assert!(short.expiry_warning(wall_at(day)).unwrap().contains("is out of date"));
+        let endless = RevocationListInfo { next_update: None, ..of(1) };
+        assert_eq!(endless.expiry_stage(wall_at(1 << 40)), ExpiryStage::Good);
     }
 }

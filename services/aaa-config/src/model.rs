@@ -1,99 +1,100 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
 pub use super::elsewhere::{
-    Balance, Diameter, DiameterPeer, DiameterSctp, HomeServer, Realm, RealmAccounting, SctpOrder, Unanswered,
+    BalanceMode, Diameter, DiameterPeer, DiameterSctp, HomeServer, NoAnswerAction, RealmAccounting,
+    RealmConfig, SctpOrder,
 };
 use super::units::Fingerprint;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
-use usher_aaa::Method;
+use usher_aaa::AuthMethod;
 use usher_config::Prefix;
-pub use usher_config::log::Log;
+pub use usher_config::log::LogConfig;
 use usher_config::named;
-pub use usher_config::secret::Hidden;
-use usher_config::units::{Size, Time};
-use usher_crypto::Version;
+pub use usher_config::secret::SecretText;
+use usher_config::units::{ByteSize, TimeSpan};
+use usher_crypto::TlsVersion;
 
 /// The configuration of `usher aaa serve`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's AAA server")]
-pub struct File {
+pub struct ConfigFile {
     /// How many threads serve requests, each with sockets of its own; without it one for each core.
     pub shards: Option<u16>,
     /// Where the server keeps what it makes itself: the generated secret, the SQLite database, the control socket.
     pub state_dir: Option<PathBuf>,
     /// How long after its request a reject goes out, so that guessing passwords is slow and what the verdict took
     /// does not show.
-    pub reject_delay: Time,
+    pub reject_delay: TimeSpan,
     /// How long a login may stand still before it is forgotten.
-    pub session_timeout: Time,
+    pub session_timeout: TimeSpan,
     /// How long a login may take in all, from its first request to its verdict, however busy it is.
-    pub login_timeout: Time,
+    pub login_timeout: TimeSpan,
     /// Dictionaries of vendors' attributes in FreeRADIUS's syntax, beside those that the server has itself; what a file
     /// includes is sought from its own folder. Later definitions replace earlier ones of the same name or number.
     pub dictionary: Vec<PathBuf>,
     /// Addresses to listen on.
-    pub listen: Listen,
+    pub listen: ListenConfig,
     /// Who may ask: network access servers, proxies.
-    pub client: Vec<Client>,
+    pub client: Vec<ConfiguredClient>,
     /// Where users are kept.
-    pub users: Users,
+    pub users: UserStoreConfig,
     /// Users written here; they are found before those of the store.
-    pub user: Vec<User>,
+    pub user: Vec<InlineUser>,
     /// Groups of the users written here.
-    pub group: Vec<Group>,
+    pub group: Vec<InlineGroup>,
     /// How users may prove who they are.
-    pub methods: Methods,
+    pub methods: MethodConfig,
     /// The server's certificate and whom it trusts; without it neither EAP-TLS, PEAP, TTLS nor RadSec is offered.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsTable>,
     /// Realms: the part of a user's name behind `@`.
-    pub realm: Vec<Realm>,
+    pub realm: Vec<RealmConfig>,
     /// Servers to which requests of other realms go.
     pub home_server: Vec<HomeServer>,
     /// Addresses to hand out.
-    pub pool: Vec<Pool>,
+    pub pool: Vec<PoolTable>,
     /// What nobody may exceed.
-    pub limits: Limits,
+    pub limits: LimitConfig,
     /// Accounting.
-    pub accounting: Accounting,
+    pub accounting: AccountingConfig,
     /// Who this server is in Diameter; without it Diameter is not served.
     pub diameter: Option<Diameter>,
     /// Metrics for Prometheus, and a health check.
-    pub metrics: Metrics,
+    pub metrics: MetricsConfig,
     /// Logs.
-    pub log: Log,
+    pub log: LogConfig,
     /// The socket by which `usher aaa` speaks to the running server.
-    pub control: Control,
+    pub control: ControlConfig,
 }
 
-impl Default for File {
+impl Default for ConfigFile {
     fn default() -> Self {
         Self {
             shards: None,
             state_dir: None,
-            reject_delay: Time::secs(1),
-            session_timeout: Time::secs(30),
-            login_timeout: Time::secs(300),
+            reject_delay: TimeSpan::from_secs(1),
+            session_timeout: TimeSpan::from_secs(30),
+            login_timeout: TimeSpan::from_secs(300),
             dictionary: Vec::new(),
-            listen: Listen::default(),
+            listen: ListenConfig::default(),
             client: Vec::new(),
-            users: Users::default(),
+            users: UserStoreConfig::default(),
             user: Vec::new(),
             group: Vec::new(),
-            methods: Methods::default(),
+            methods: MethodConfig::default(),
             tls: None,
             realm: Vec::new(),
             home_server: Vec::new(),
             pool: Vec::new(),
-            limits: Limits::default(),
-            accounting: Accounting::default(),
+            limits: LimitConfig::default(),
+            accounting: AccountingConfig::default(),
             diameter: None,
-            metrics: Metrics::default(),
-            log: Log::default(),
-            control: Control::default(),
+            metrics: MetricsConfig::default(),
+            log: LogConfig::default(),
+            control: ControlConfig::default(),
         }
     }
 }
@@ -101,7 +102,7 @@ impl Default for File {
 /// Addresses with ports, IPv4 and IPv6: `"0.0.0.0:1812"`, `"[::]:1812"`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Listen {
+pub struct ListenConfig {
     /// RADIUS authentication over UDP.
     pub auth: Vec<SocketAddr>,
     /// RADIUS accounting over UDP.
@@ -117,7 +118,7 @@ pub struct Listen {
     pub diameter_sctp: Vec<SocketAddr>,
 }
 
-impl Default for Listen {
+impl Default for ListenConfig {
     /// Loopback alone: whoever wants more names it.
     fn default() -> Self {
         let both = |port| {
@@ -137,14 +138,14 @@ impl Default for Listen {
 /// A client: who may ask.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Client {
+pub struct ConfiguredClient {
     /// What logs and metrics call it.
     pub name: String,
     /// Its addresses. The longest prefix that fits wins.
     pub prefix: Prefix,
     /// The secret shared with it. Exactly one of `secret`, `secret_file` and `secret_env` is needed, unless it comes
     /// by RadSec alone (`certificate`).
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     /// A file that holds the secret, readable by nobody else; its last line end does not count.
     pub secret_file: Option<PathBuf>,
     /// An environment variable that holds the secret.
@@ -211,7 +212,7 @@ pub enum MessageAuthenticator {
 /// Where users are kept.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Users {
+pub struct UserStoreConfig {
     /// Which store; accounting goes there too.
     pub store: StoreKind,
     /// For sqlite: the database's file [default: usher.db in the state directory].
@@ -219,7 +220,7 @@ pub struct Users {
     /// For postgresql: where it is, such as `"host=db.example user=radius dbname=radius"`. A password belongs into
     /// `url_file` or `url_env`. TLS is by libpq's `sslmode` (`prefer` if not said; across a network `verify-full`), `sslrootcert`,
     /// `sslcert` and `sslkey`.
-    pub url: Option<Hidden>,
+    pub url: Option<SecretText>,
     /// A file that holds the url, readable by nobody else.
     pub url_file: Option<PathBuf>,
     /// An environment variable that holds the url.
@@ -231,15 +232,15 @@ pub struct Users {
     pub cache_entries: usize,
     /// How long a user is served from memory before the store is asked again: the longest time for which a user who
     /// was removed from the store by other means than `usher aaa user del` can still log in.
-    pub cache_ttl: Time,
+    pub cache_ttl: TimeSpan,
     /// How long a name that nobody has is remembered: the longest time for which a user who was added to the store by
     /// other means than `usher aaa user add` is still turned away.
-    pub cache_unknown: Time,
+    pub cache_unknown: TimeSpan,
     /// How many threads ask the store, and how many compare passwords with slow hashes.
     pub threads: u16,
 }
 
-impl Default for Users {
+impl Default for UserStoreConfig {
     fn default() -> Self {
         Self {
             store: StoreKind::Sqlite,
@@ -249,8 +250,8 @@ impl Default for Users {
             url_env: None,
             bad_reply: BadReply::default(),
             cache_entries: 100_000,
-            cache_ttl: Time::secs(60),
-            cache_unknown: Time::secs(5),
+            cache_ttl: TimeSpan::from_secs(60),
+            cache_unknown: TimeSpan::from_secs(5),
             threads: 2,
         }
     }
@@ -282,18 +283,18 @@ pub enum StoreKind {
 /// A user written into the file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct User {
+pub struct InlineUser {
     /// As the user gives it at login, with its realm.
     pub name: String,
     /// The password in clear, which every method can use. At most one of `password`, `password_file`, `nt_hash` and
     /// `argon2`.
-    pub password: Option<Hidden>,
+    pub password: Option<SecretText>,
     /// A file that holds the password in clear, readable by nobody else.
     pub password_file: Option<PathBuf>,
     /// The password's NT hash, 32 hexadecimal digits: for PAP, MS-CHAP and MSCHAPv2.
-    pub nt_hash: Option<Hidden>,
+    pub nt_hash: Option<SecretText>,
     /// The password's argon2 hash (`$argon2id$...`): for PAP, GTC and TTLS with PAP.
-    pub argon2: Option<Hidden>,
+    pub argon2: Option<SecretText>,
     /// What must hold, one `ATTRIBUTE OPERATOR VALUE` each, as FreeRADIUS writes them: `"NAS-Port-Type == Ethernet"`.
     #[serde(default)]
     pub check: Vec<String>,
@@ -308,7 +309,7 @@ pub struct User {
 /// A group of users written into the file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+pub struct InlineGroup {
     /// Its name.
     pub name: String,
     /// What must hold for the group to apply.
@@ -322,26 +323,26 @@ pub struct Group {
 /// How users may prove who they are.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Methods {
+pub struct MethodConfig {
     /// What is offered; of the EAP methods the first is proposed first, and a peer may choose another. Without it PAP, CHAP,
     /// MS-CHAP and MS-CHAPv2, and of EAP with `[tls]` EAP-TLS, PEAP and TTLS, without it EAP-MSCHAPv2 and EAP-MD5. Inside
     /// PEAP and TTLS there are always EAP-MSCHAPv2, EAP-GTC and EAP-MD5, inside TTLS also PAP, CHAP, MS-CHAP and MS-CHAPv2.
     #[serde(deserialize_with = "order")]
     #[schemars(schema_with = "order_schema")]
-    pub order: Option<Vec<Method>>,
+    pub order: Option<Vec<AuthMethod>>,
     /// Whether a device without a password is let in by its MAC address, as a user of that name (MAC authentication
     /// bypass).
     pub mab: bool,
     /// The most octets of one EAP-TLS, PEAP or TTLS fragment.
     pub fragment_size: u16,
     /// Whether PEAP's inner method is bound to its tunnel, so that nobody can relay a login into a tunnel of his own.
-    pub peap_cryptobinding: Cryptobinding,
+    pub peap_cryptobinding: CryptobindingMode,
 }
 
 /// Whether PEAP's inner method is bound to its tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cryptobinding {
+pub enum CryptobindingMode {
     /// It is not.
     Off,
     /// It is, with peers that can; those that cannot are taken as they are, and so is whoever pretends that.
@@ -351,35 +352,40 @@ pub enum Cryptobinding {
     Required,
 }
 
-impl Default for Methods {
+impl Default for MethodConfig {
     fn default() -> Self {
-        Self { order: None, mab: false, fragment_size: 1024, peap_cryptobinding: Cryptobinding::default() }
+        Self {
+            order: None,
+            mab: false,
+            fragment_size: 1024,
+            peap_cryptobinding: CryptobindingMode::default(),
+        }
     }
 }
 
 /// `mab` is a switch of its own.
-fn offered(method: Method) -> bool {
-    method != Method::Mab
+fn is_offered(method: AuthMethod) -> bool {
+    method != AuthMethod::Mab
 }
 
-fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Method>>, D::Error> {
+fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<AuthMethod>>, D::Error> {
     #[derive(Deserialize)]
-    struct Offered(#[serde(deserialize_with = "one")] Method);
-    fn one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Method, D::Error> {
-        named::one_of(offered, deserializer)
+    struct OfferedMethod(#[serde(deserialize_with = "one")] AuthMethod);
+    fn one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AuthMethod, D::Error> {
+        named::deserialize_one_of(is_offered, deserializer)
     }
-    let order = Vec::<Offered>::deserialize(deserializer)?;
-    Ok(Some(order.into_iter().map(|Offered(method)| method).collect()))
+    let order = Vec::<OfferedMethod>::deserialize(deserializer)?;
+    Ok(Some(order.into_iter().map(|OfferedMethod(method)| method).collect()))
 }
 
 fn order_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": named::schema_of(offered) })
+    json_schema!({ "type": "array", "items": named::schema_of(is_offered) })
 }
 
 /// TLS: for EAP methods, RadSec and Diameter.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Tls {
+pub struct TlsTable {
     /// The server's certificate with those above it, PEM, the server's own first.
     pub certificate: PathBuf,
     /// Its private key, PEM, readable by nobody else.
@@ -404,52 +410,52 @@ pub struct Tls {
     #[serde(default)]
     pub crl_from_users: Vec<String>,
     /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
-    #[serde(default = "Tls::crl_interval")]
-    pub crl_interval: Time,
+    #[serde(default = "TlsTable::crl_interval")]
+    pub crl_interval: TimeSpan,
     /// Whether the authority is asked if a user's certificate still holds (OCSP).
     #[serde(default)]
-    pub ocsp: Ocsp,
+    pub ocsp: OcspPolicy,
     /// Where OCSP is asked, in place of what the certificate says.
     pub ocsp_url: Option<String>,
     /// The oldest version that is spoken.
-    #[serde(default = "Tls::oldest", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Version>")]
-    pub min_version: Version,
+    #[serde(default = "TlsTable::oldest", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<TlsVersion>")]
+    pub min_version: TlsVersion,
     /// The newest version that is spoken.
-    #[serde(default = "Tls::newest", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Version>")]
-    pub max_version: Version,
+    #[serde(default = "TlsTable::newest", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<TlsVersion>")]
+    pub max_version: TlsVersion,
     /// How many sessions are kept to be taken up again; 0: none.
-    #[serde(default = "Tls::sessions")]
+    #[serde(default = "TlsTable::sessions")]
     pub sessions: usize,
     /// How long a session can be taken up again after the user has last logged in with a proof; at most 7 days. It ends
     /// before when a certificate of the user ends, when the user or the user's password is changed, and at a reload.
-    #[serde(default = "Tls::session_lifetime")]
-    pub session_lifetime: Time,
+    #[serde(default = "TlsTable::session_lifetime")]
+    pub session_lifetime: TimeSpan,
 }
 
-impl Tls {
-    fn crl_interval() -> Time {
-        Time::secs(3600)
+impl TlsTable {
+    fn crl_interval() -> TimeSpan {
+        TimeSpan::from_secs(3600)
     }
-    fn oldest() -> Version {
-        Version::Tls12
+    fn oldest() -> TlsVersion {
+        TlsVersion::Tls12
     }
-    fn newest() -> Version {
-        Version::Tls13
+    fn newest() -> TlsVersion {
+        TlsVersion::Tls13
     }
     fn sessions() -> usize {
         4096
     }
-    fn session_lifetime() -> Time {
-        Time::secs(24 * 60 * 60)
+    fn session_lifetime() -> TimeSpan {
+        TimeSpan::from_secs(24 * 60 * 60)
     }
 }
 
 /// Whether the authority is asked if a certificate still holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Ocsp {
+pub enum OcspPolicy {
     /// Never.
     #[default]
     Off,
@@ -462,7 +468,7 @@ pub enum Ocsp {
 /// Addresses to hand out to the users whose Pool-Name says so.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Pool {
+pub struct PoolTable {
     /// What users' Pool-Name calls it.
     pub name: String,
     /// What it gives out: addresses as `"192.0.2.10-192.0.2.99"` or `"192.0.2.0/24"`, each IPv6 prefix of a length as
@@ -470,47 +476,47 @@ pub struct Pool {
     #[serde(default)]
     pub ranges: Vec<String>,
     /// How long an address that was given is kept for a session of which no accounting comes.
-    #[serde(default = "Pool::hold")]
-    pub hold: Time,
+    #[serde(default = "PoolTable::hold")]
+    pub hold: TimeSpan,
 }
 
-impl Pool {
-    fn hold() -> Time {
-        Time::secs(300)
+impl PoolTable {
+    fn hold() -> TimeSpan {
+        TimeSpan::from_secs(300)
     }
 }
 
 /// What nobody may exceed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct LimitConfig {
     /// Sessions that a user may have at one time, where the user's own Simultaneous-Use does not say.
     pub simultaneous: Option<u32>,
     /// Failed logins under one name or from one device, after which nothing more of it is weighed; 0: no limit.
     pub failures: u32,
     /// Within this time.
-    pub failures_within: Time,
+    pub failures_within: TimeSpan,
     /// For this long.
-    pub failures_hold: Time,
+    pub failures_hold: TimeSpan,
     /// Unfinished logins that each thread keeps; beyond it the oldest of the client most over its share goes.
     pub half_open: usize,
     /// Memory that unfinished logins of all threads may hold, about; beyond it the oldest of the client whose logins hold
     /// the most goes. One amid a TLS handshake holds 20 KiB, and up to 80 with a long message that is not whole yet; others
     /// hold a few.
-    pub half_open_memory: Size,
+    pub half_open_memory: ByteSize,
     /// Requests and kept replies of each thread.
     pub requests: usize,
 }
 
-impl Default for Limits {
+impl Default for LimitConfig {
     fn default() -> Self {
         Self {
             simultaneous: None,
             failures: 0,
-            failures_within: Time::secs(60),
-            failures_hold: Time::secs(60),
+            failures_within: TimeSpan::from_secs(60),
+            failures_hold: TimeSpan::from_secs(60),
             half_open: 100_000,
-            half_open_memory: Size::mib(512),
+            half_open_memory: ByteSize::from_mib(512),
             requests: 1 << 18,
         }
     }
@@ -519,9 +525,9 @@ impl Default for Limits {
 /// Accounting.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Accounting {
+pub struct AccountingConfig {
     /// How long a session of which nothing is heard counts as open.
-    pub stale_after: Time,
+    pub stale_after: TimeSpan,
     /// Whether each decided login is written to table radpostauth.
     pub logins: bool,
     /// A file with 32 or more random characters, readable by nobody else: by them names are kept from clients
@@ -530,16 +536,16 @@ pub struct Accounting {
     pub identity_key_file: Option<PathBuf>,
 }
 
-impl Default for Accounting {
+impl Default for AccountingConfig {
     fn default() -> Self {
-        Self { stale_after: Time::secs(86_400), logins: false, identity_key_file: None }
+        Self { stale_after: TimeSpan::from_secs(86_400), logins: false, identity_key_file: None }
     }
 }
 
 /// Metrics for Prometheus at /metrics and a health check at /health.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Metrics {
+pub struct MetricsConfig {
     /// Where, such as `"127.0.0.1:9812"`; without it there are none.
     pub listen: Option<SocketAddr>,
 }
@@ -547,7 +553,7 @@ pub struct Metrics {
 /// The socket by which `usher aaa` speaks to the running server.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Control {
+pub struct ControlConfig {
     /// Its path [default: control.sock in the state directory].
     pub socket: Option<PathBuf>,
 }

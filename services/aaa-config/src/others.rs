@@ -1,23 +1,26 @@
 //! Checks of what is said of others: home servers, Diameter peers, the realms that lead to them, and TLS to all.
 
-use super::check::{Check, HomeEntry, at};
-use super::model::{DiameterPeer, File, Hidden, HomeServer, Realm};
+use super::check::{ConfigChecker, HomeEntry, at};
+use super::model::{ConfigFile, DiameterPeer, HomeServer, RealmConfig, SecretText};
 use super::units::Fingerprint;
 use alloc::collections::BTreeSet;
-use usher_aaa::Method;
-use usher_aaa::proxy::{Realm as NamedRealm, Realms, Route};
-use usher_config::units::Time;
+use usher_aaa::AuthMethod;
+use usher_aaa::proxy::{Realm as NamedRealm, RealmTable, RealmTarget};
+use usher_config::units::TimeSpan;
 use usher_core::TransportProtocol;
 
-impl Check<'_> {
-    pub(super) fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
+impl ConfigChecker<'_> {
+    pub(super) fn read_home_servers(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
         let mut names = BTreeSet::new();
         let mut entries = Vec::new();
         for (i, home) in homes.iter_mut().enumerate() {
             if !names.insert(home.name.clone()) {
-                self.fault(at!("home_server", i, "name"), "another home server has this name; take another");
+                self.add_fault(
+                    at!("home_server", i, "name"),
+                    "another home server has this name; take another",
+                );
             }
-            self.one_proof(at!("home_server", i), home.certificate.as_ref(), home.fingerprint);
+            self.check_single_proof(at!("home_server", i), home.certificate.as_ref(), home.fingerprint);
             let proved = home.certificate.is_some() || home.fingerprint.is_some();
             if (home.transport == TransportProtocol::Tls) != proved {
                 let message = if proved {
@@ -25,17 +28,17 @@ impl Check<'_> {
                 } else {
                     "nothing says whose certificate this server shows; add certificate, the name that it bears (or fingerprint)"
                 };
-                self.fault(at!("home_server", i), message);
+                self.add_fault(at!("home_server", i), message);
             }
-            self.patience_with(i, home);
+            self.check_home_timeouts(i, home);
             let before = self.found.len();
             let secret = self
-                .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
-                .or_else(|| (home.transport == TransportProtocol::Tls).then(|| Hidden("radsec".into())));
+                .read_secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
+                .or_else(|| (home.transport == TransportProtocol::Tls).then(|| SecretText("radsec".into())));
             match secret {
                 Some(secret) => entries.push(HomeEntry { server: home.clone(), secret }),
                 None if self.found.len() == before => {
-                    self.fault(at!("home_server", i), "this home server has no secret; add secret_file");
+                    self.add_fault(at!("home_server", i), "this home server has no secret; add secret_file");
                 }
                 None => {}
             }
@@ -44,23 +47,23 @@ impl Check<'_> {
     }
 
     /// The times after which a home server is suspect, dead and asked again make sense.
-    fn patience_with(&mut self, i: usize, home: &HomeServer) {
-        let ms = |period: Time| period.0.as_nanos() / 1_000_000;
+    fn check_home_timeouts(&mut self, i: usize, home: &HomeServer) {
+        let ms = |period: TimeSpan| period.0.as_nanos() / 1_000_000;
         if !(100..=600_000).contains(&ms(home.response_window)) {
             let message = "a home server has between 100 ms and 10 min to answer; 4 s is usual";
-            self.fault(at!("home_server", i, "response_window"), message);
+            self.add_fault(at!("home_server", i, "response_window"), message);
         }
         if ms(home.check_interval) < 6000 {
-            self.fault(at!("home_server", i, "check_interval"), "RFC 3539 asks for 6 s or more");
+            self.add_fault(at!("home_server", i, "check_interval"), "RFC 3539 asks for 6 s or more");
         }
         if home.num_answers_to_alive == 0 {
             let message = "without an answer nobody is alive; write 1 or more";
-            self.fault(at!("home_server", i, "num_answers_to_alive"), message);
+            self.add_fault(at!("home_server", i, "num_answers_to_alive"), message);
         }
     }
 
     /// A name or a fingerprint, not both: which of them would have to hold?
-    pub(super) fn one_proof(
+    pub(super) fn check_single_proof(
         &mut self,
         mut at: Vec<String>,
         name: Option<&String>,
@@ -68,29 +71,44 @@ impl Check<'_> {
     ) {
         if name.is_some() && fingerprint.is_some() {
             at.push("fingerprint".to_owned());
-            self.fault(at, "certificate and fingerprint say both what the certificate is; keep one of them");
+            self.add_fault(
+                at,
+                "certificate and fingerprint say both what the certificate is; keep one of them",
+            );
         }
     }
 
-    pub(super) fn realms(&mut self, file: &File) {
+    pub(super) fn check_realms(&mut self, file: &ConfigFile) {
         let mut names = BTreeSet::new();
         for (i, realm) in file.realm.iter().enumerate() {
             if !names.insert(realm.name.to_lowercase()) {
-                self.fault(at!("realm", i, "name"), "another realm has this name; join them");
+                self.add_fault(at!("realm", i, "name"), "another realm has this name; join them");
             }
             self.realm_name(i, &realm.name);
             let homes: Vec<&str> = file.home_server.iter().map(|h| h.name.as_str()).collect();
-            self.known(at!("realm", i, "servers"), &realm.servers, &homes, "home server", "[[home_server]]");
+            self.check_known_names(
+                at!("realm", i, "servers"),
+                &realm.servers,
+                &homes,
+                "home server",
+                "[[home_server]]",
+            );
             let peers = file.diameter.iter().flat_map(|d| &d.peer).filter(|p| p.connect.is_some());
             let peers: Vec<&str> = peers.map(|p| p.identity.as_str()).collect();
             let what = "Diameter peer to connect to";
-            self.known(at!("realm", i, "diameter"), &realm.diameter, &peers, what, "[[diameter.peer]]");
-            self.one_way(i, realm);
+            self.check_known_names(
+                at!("realm", i, "diameter"),
+                &realm.diameter,
+                &peers,
+                what,
+                "[[diameter.peer]]",
+            );
+            self.check_single_route(i, realm);
             for (key, names) in [("accept", &realm.accept), ("send", &realm.send)] {
                 for (n, name) in names.iter().enumerate() {
                     let one = core::slice::from_ref(name);
-                    if let Err(message) = crate::build::beside(one, &self.dictionary) {
-                        self.fault(at!("realm", i, key, n), message);
+                    if let Err(message) = crate::build::extra_attributes(one, &self.dictionary) {
+                        self.add_fault(at!("realm", i, key, n), message);
                     }
                 }
             }
@@ -99,7 +117,9 @@ impl Check<'_> {
 
     /// A realm has a name. FreeRADIUS takes one that begins with `~` for a regular expression, and people write others so, too.
     fn realm_name(&mut self, i: usize, name: &str) {
-        let Err(error) = Realms::new(vec![NamedRealm::new(name, Route::Local)], None) else { return };
+        let Err(error) = RealmTable::new(vec![NamedRealm::new(name, RealmTarget::Local)], None) else {
+            return;
+        };
         let message = if name.starts_with('~')
             || name.contains(['*', '^', '$', '[', '(', '\\', '|', '?', '+'])
         {
@@ -110,17 +130,20 @@ impl Check<'_> {
         } else {
             format!("{error}; write it as users write it behind the @")
         };
-        self.fault(at!("realm", i, "name"), message);
+        self.add_fault(at!("realm", i, "name"), message);
     }
 
     /// A realm's users are known in one way.
-    fn one_way(&mut self, i: usize, realm: &Realm) {
+    fn check_single_route(&mut self, i: usize, realm: &RealmConfig) {
         let ways = [!realm.servers.is_empty(), !realm.diameter.is_empty(), realm.refuse];
         if ways.iter().filter(|way| **way).count() > 1 {
-            self.fault(at!("realm", i), "servers, diameter and refuse exclude each other; keep one of them");
+            self.add_fault(
+                at!("realm", i),
+                "servers, diameter and refuse exclude each other; keep one of them",
+            );
         }
         if !realm.diameter.is_empty() && matches!(realm.name.as_str(), "" | "*") {
-            self.fault(
+            self.add_fault(
                 at!("realm", i, "diameter"),
                 "Diameter asks for a realm by its name; write a [[realm]] for each that is meant",
             );
@@ -128,7 +151,14 @@ impl Check<'_> {
     }
 
     /// Each name is one of those that are known.
-    fn known(&mut self, at: Vec<String>, names: &[String], known: &[&str], what: &str, table: &str) {
+    fn check_known_names(
+        &mut self,
+        at: Vec<String>,
+        names: &[String],
+        known: &[&str],
+        what: &str,
+        table: &str,
+    ) {
         for (n, name) in names.iter().enumerate().filter(|(_, name)| !known.contains(&name.as_str())) {
             let message = match known {
                 [] => format!("there is no {what} \"{name}\"; add a {table} of this name"),
@@ -136,23 +166,23 @@ impl Check<'_> {
             };
             let mut at = at.clone();
             at.push(n.to_string());
-            self.fault(at, message);
+            self.add_fault(at, message);
         }
     }
 
-    pub(super) fn diameter(&mut self, file: &File) {
+    pub(super) fn check_diameter(&mut self, file: &ConfigFile) {
         let Some(d) = &file.diameter else { return };
         let far = |addresses: &[core::net::SocketAddr]| addresses.iter().any(|a| !a.ip().is_loopback());
         let plain = far(&file.listen.diameter) || far(&file.listen.diameter_sctp);
         let tls = far(&file.listen.diameter_tls);
         if d.peers.is_empty() && d.peer.is_empty() && (plain || tls) {
-            self.fault(
+            self.add_fault(
                 at!("diameter", "peers"),
                 "whoever reaches this server could ask it anything; name the peers that may connect",
             );
         }
         if plain && !d.peers.is_empty() {
-            self.fault(
+            self.add_fault(
                 at!("diameter", "peers"),
                 "without TLS a peer is known by its address only; write a [[diameter.peer]] with prefix for each in place of this",
             );
@@ -160,45 +190,45 @@ impl Check<'_> {
         let mut names = BTreeSet::new();
         for (i, name) in d.peers.iter().enumerate() {
             if !names.insert(name.to_lowercase()) {
-                self.fault(at!("diameter", "peers", i), "this peer is there twice; keep one");
+                self.add_fault(at!("diameter", "peers", i), "this peer is there twice; keep one");
             }
         }
         for (i, peer) in d.peer.iter().enumerate() {
             if !names.insert(peer.identity.to_lowercase()) {
-                self.fault(
+                self.add_fault(
                     at!("diameter", "peer", i, "identity"),
                     "another peer has this identity; keep one",
                 );
             }
-            self.peer(i, peer, plain);
+            self.check_peer(i, peer, plain);
             if peer.transport == TransportProtocol::Sctp && file.listen.diameter_sctp.is_empty() {
-                self.fault(
+                self.add_fault(
                     at!("diameter", "peer", i, "transport"),
                     "a Diameter node tells its peers by which addresses it speaks SCTP; name them in [listen] diameter_sctp",
                 );
             }
         }
         if d.sctp.streams == 0 {
-            self.fault(at!("diameter", "sctp", "streams"), "an association has at least one stream");
+            self.add_fault(at!("diameter", "sctp", "streams"), "an association has at least one stream");
         }
         if d.watchdog.0.as_secs() < 6 {
-            self.fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
+            self.add_fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
         }
         let peers =
             d.peer.iter().enumerate().map(|(i, p)| (at!("diameter", "peer", i, "identity"), &p.identity));
         let own = [("identity", &d.identity), ("realm", &d.realm)];
         for (at, text) in own.map(|(key, text)| (at!("diameter", key), text)).into_iter().chain(peers) {
             if text.is_empty() || !text.is_ascii() || text.contains(char::is_whitespace) {
-                self.fault(at, format!("\"{text}\" is no host name, such as aaa.example.net"));
+                self.add_fault(at, format!("\"{text}\" is no host name, such as aaa.example.net"));
             }
         }
     }
 
-    fn peer(&mut self, i: usize, peer: &DiameterPeer, plain: bool) {
-        self.one_proof(at!("diameter", "peer", i), peer.certificate.as_ref(), peer.fingerprint);
+    fn check_peer(&mut self, i: usize, peer: &DiameterPeer, plain: bool) {
+        self.check_single_proof(at!("diameter", "peer", i), peer.certificate.as_ref(), peer.fingerprint);
         let proved = peer.certificate.is_some() || peer.fingerprint.is_some();
         if proved && peer.transport != TransportProtocol::Tls {
-            self.fault(
+            self.add_fault(
                 at!("diameter", "peer", i),
                 "a certificate is shown by TLS only; add transport = \"tls\", or take this away",
             );
@@ -208,7 +238,7 @@ impl Check<'_> {
             && peer.prefix.is_empty()
             && peer.connect.is_none()
         {
-            self.fault(
+            self.add_fault(
                 at!("diameter", "peer", i),
                 "without TLS a peer is known by its address only; add prefix, or transport = \"tls\"",
             );
@@ -216,7 +246,7 @@ impl Check<'_> {
     }
 
     /// What speaks TLS has what it needs: the server's certificate, and authorities by which others are believed.
-    pub(super) fn tls_where_it_is_used(&mut self, file: &File) {
+    pub(super) fn tls_where_it_is_used(&mut self, file: &ConfigFile) {
         let missing = match &file.tls {
             None => {
                 "needs the server's certificate; add [tls] with certificate and key (usher aaa cert init makes them)"
@@ -228,23 +258,23 @@ impl Check<'_> {
         };
         if file.tls.is_none() {
             for (i, method) in file.methods.order.iter().flatten().enumerate() {
-                if matches!(method, Method::EapTls | Method::Peap | Method::Ttls) {
-                    self.fault(at!("methods", "order", i), format!("this method {missing}"));
+                if matches!(method, AuthMethod::EapTls | AuthMethod::Peap | AuthMethod::Ttls) {
+                    self.add_fault(at!("methods", "order", i), format!("this method {missing}"));
                 }
             }
         }
         for (key, addresses) in [("radsec", &file.listen.radsec), ("diameter_tls", &file.listen.diameter_tls)]
         {
             if !addresses.is_empty() {
-                self.fault(at!("listen", key), format!("TLS {missing}"));
+                self.add_fault(at!("listen", key), format!("TLS {missing}"));
             }
         }
         if let Some(i) = file.home_server.iter().position(|h| h.transport == TransportProtocol::Tls) {
-            self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
+            self.add_fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
         }
         let peers = file.diameter.as_ref().map_or(&[][..], |d| &d.peer);
         if let Some(i) = peers.iter().position(|p| p.transport == TransportProtocol::Tls) {
-            self.fault(at!("diameter", "peer", i, "transport"), format!("TLS {missing}"));
+            self.add_fault(at!("diameter", "peer", i, "transport"), format!("TLS {missing}"));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Faults of whole files.
 
 use super::*;
-use usher_config::Alone;
+use usher_config::NoEnvironment;
 use usher_crypto::tls::fixtures;
 
-fn faults(text: &str) -> Vec<String> {
-    match parse("aaa.toml", text, None, &Alone) {
+fn parse_faults(text: &str) -> Vec<String> {
+    match parse("aaa.toml", text, None, &NoEnvironment) {
         Ok(_) => Vec::new(),
         Err(faults) => faults.to_string().lines().map(str::to_owned).collect(),
     }
@@ -13,8 +13,8 @@ fn faults(text: &str) -> Vec<String> {
 
 /// Each line expected begins a line that was said, and there are no others.
 #[track_caller]
-fn said(text: &str, expected: &[&str]) {
-    let found = faults(text);
+fn assert_faults(text: &str, expected: &[&str]) {
+    let found = parse_faults(text);
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
         assert!(found.starts_with(expected), "{found}\n{expected}");
@@ -23,7 +23,7 @@ fn said(text: &str, expected: &[&str]) {
 
 #[test]
 fn an_empty_file_is_right() {
-    let loaded = parse("aaa.toml", "", None, &Alone).unwrap();
+    let loaded = parse("aaa.toml", "", None, &NoEnvironment).unwrap();
     assert_eq!(loaded.file.listen.auth.len(), 2);
     assert!(loaded.file.listen.auth.iter().all(|a| a.ip().is_loopback() && a.port() == 1812));
     assert!(loaded.file.listen.acct.iter().all(|a| a.ip().is_loopback() && a.port() == 1813));
@@ -31,7 +31,7 @@ fn an_empty_file_is_right() {
 
 #[test]
 fn every_fault_is_said_with_its_line() {
-    said(
+    assert_faults(
         "shards = 0\nshrads = 2\n\n[[client]]\nname = \"a\"\nprefix = \"10.0.0.0/40\"\nsecret = \"0123456789\"\n\n\
          [listen]\nauth = [\"1.2.3.4\"]\n",
         &[
@@ -40,7 +40,7 @@ fn every_fault_is_said_with_its_line() {
             "aaa.toml:10:9: listen.auth[0]: invalid socket address syntax",
         ],
     );
-    said(
+    assert_faults(
         "shards = 0\n[[client]]\nname = \"a\"\nprefix = \"::1\"\n[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret = \"abc\"\n",
         &[
             "aaa.toml:1:10: shards are 1 to 256",
@@ -50,12 +50,12 @@ fn every_fault_is_said_with_its_line() {
             "aaa.toml:8:10: a secret of fewer than 6 octets",
         ],
     );
-    said("a = [\n", &["aaa.toml:"]);
+    assert_faults("a = [\n", &["aaa.toml:"]);
 }
 
 #[test]
 fn names_are_looked_up() {
-    said(
+    assert_faults(
         "[[user]]\nname = \"ann\"\ngroups = [\"staff\"]\nreply = [\"nonsense\"]\n[[realm]]\nname = \"x\"\nservers = [\"h\"]\n\
          [methods]\norder = [\"pap\", \"eap-tls\"]\n[users]\nstore = \"postgresql\"\n",
         &[
@@ -71,14 +71,14 @@ fn names_are_looked_up() {
 #[test]
 fn others_must_show_who_they_are() {
     let home = "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.1:2083\"\n";
-    said(
+    assert_faults(
         &format!("{home}transport = \"tls\"\n"),
         &[
             "aaa.toml:1:1: nothing says whose certificate this server shows",
             "aaa.toml:4:13: TLS needs the server's certificate",
         ],
     );
-    said(
+    assert_faults(
         &format!(
             "{home}secret = \"0123456789\"\ncertificate = \"a\"\nfingerprint = \"{}\"\n",
             "00".repeat(32)
@@ -89,20 +89,20 @@ fn others_must_show_who_they_are() {
         ],
     );
     let diameter = "[listen]\ndiameter = [\"0.0.0.0:3868\"]\n[diameter]\nidentity = \"a\"\nrealm = \"b\"\n";
-    said(diameter, &["aaa.toml:3:2: whoever reaches this server"]);
-    said(
+    assert_faults(diameter, &["aaa.toml:3:2: whoever reaches this server"]);
+    assert_faults(
         &format!("{diameter}peers = [\"c\"]\n"),
         &["aaa.toml:6:9: without TLS a peer is known by its address"],
     );
     let peer = |more| format!("{diameter}[[diameter.peer]]\nidentity = \"c\"\n{more}");
-    said(&peer(""), &["aaa.toml:6:1: without TLS a peer is known by its address"]);
-    said(&peer("prefix = [\"192.0.2.0/24\"]\n"), &[]);
-    said(&peer("connect = \"192.0.2.1:3868\"\n"), &[]);
+    assert_faults(&peer(""), &["aaa.toml:6:1: without TLS a peer is known by its address"]);
+    assert_faults(&peer("prefix = [\"192.0.2.0/24\"]\n"), &[]);
+    assert_faults(&peer("connect = \"192.0.2.1:3868\"\n"), &[]);
     let pinned = format!("connect = \"192.0.2.1:3868\"\nfingerprint = \"{}\"\n", "00".repeat(32));
     for more in ["prefix = [\"192.0.2.0/24\"]\ncertificate = \"d\"\n", &pinned] {
-        said(&peer(more), &["aaa.toml:6:1: a certificate is shown by TLS only"]);
+        assert_faults(&peer(more), &["aaa.toml:6:1: a certificate is shown by TLS only"]);
     }
-    said(&peer("transport = \"tls\"\n"), &["aaa.toml:8:13: TLS needs the server's certificate"]);
+    assert_faults(&peer("transport = \"tls\"\n"), &["aaa.toml:8:13: TLS needs the server's certificate"]);
 }
 
 /// RFC 3539 §3.4.1.
@@ -111,24 +111,27 @@ fn a_watchdog_waits_for_six_seconds_at_least() {
     let diameter = |wait| {
         format!("[diameter]\nidentity = \"a\"\nrealm = \"b\"\npeers = [\"c\"]\nwatchdog = \"{wait}\"\n")
     };
-    said(&diameter("6 s"), &[]);
-    said(&diameter("5 s"), &["aaa.toml:5:12: RFC 3539 asks for 6 s or more"]);
+    assert_faults(&diameter("6 s"), &[]);
+    assert_faults(&diameter("5 s"), &["aaa.toml:5:12: RFC 3539 asks for 6 s or more"]);
 }
 
 #[test]
 fn a_realm_leads_one_way() {
     let diameter = "[diameter]\nidentity = \"a\"\nrealm = \"b\"\n[[diameter.peer]]\nidentity = \"c\"\nconnect = \"192.0.2.1:3868\"\n";
     let realm = |name: &str, more: &str| format!("{diameter}[[realm]]\nname = \"{name}\"\n{more}");
-    said(&realm("x", "diameter = [\"c\"]\n"), &[]);
-    said(
+    assert_faults(&realm("x", "diameter = [\"c\"]\n"), &[]);
+    assert_faults(
         &realm("x", "diameter = [\"d\"]\n"),
         &["aaa.toml:9:13: there is no Diameter peer to connect to \"d\"; known are c"],
     );
-    said(
+    assert_faults(
         &realm("x", "diameter = [\"c\"]\nrefuse = true\n"),
         &["aaa.toml:7:1: servers, diameter and refuse exclude"],
     );
-    said(&realm("*", "diameter = [\"c\"]\n"), &["aaa.toml:9:12: Diameter asks for a realm by its name"]);
+    assert_faults(
+        &realm("*", "diameter = [\"c\"]\n"),
+        &["aaa.toml:9:12: Diameter asks for a realm by its name"],
+    );
 }
 
 #[test]
@@ -137,42 +140,42 @@ fn pools_have_ranges_of_addresses_and_of_prefixes() {
     let text = pool(
         "ranges = [\"192.0.2.0/24\", \"2001:db8::/40/56\"]\nfirst = \"198.51.100.1\"\nlast = \"198.51.100.9\"",
     );
-    let loaded = parse("aaa.toml", &text, None, &Alone).unwrap();
-    let sizes: Vec<u64> = loaded.pools[0].ranges.iter().map(usher_aaa::ledger::Range::size).collect();
+    let loaded = parse("aaa.toml", &text, None, &NoEnvironment).unwrap();
+    let sizes: Vec<u64> = loaded.pools[0].ranges.iter().map(usher_aaa::ledger::PoolRange::size).collect();
     assert_eq!(sizes, [254, 65_536, 9]);
-    said(
+    assert_faults(
         &pool("ranges = [\"192.0.2.9-192.0.2.1\"]"),
         &["aaa.toml:3:11: \"192.0.2.9-192.0.2.1\" is no range"],
     );
-    said(&pool("first = \"192.0.2.9\""), &["aaa.toml:3:1: unknown key \"first\" in pool[0]"]);
-    said(
+    assert_faults(&pool("first = \"192.0.2.9\""), &["aaa.toml:3:1: unknown key \"first\" in pool[0]"]);
+    assert_faults(
         &pool("first = \"192.0.2.9\"\nlast = \"192.0.2.1\""),
         &["aaa.toml:3:9: \"192.0.2.9-192.0.2.1\" is no range"],
     );
-    said(&pool("ranges = [\"10.0.0.0/8\"]"), &["aaa.toml:1:1: a pool has at most 1,048,576"]);
-    said(
+    assert_faults(&pool("ranges = [\"10.0.0.0/8\"]"), &["aaa.toml:1:1: a pool has at most 1,048,576"]);
+    assert_faults(
         &pool("ranges = [\"192.0.2.0/24\", \"192.0.2.9-192.0.2.10\"]"),
         &["aaa.toml:1:3: the pool \"p\": the range"],
     );
-    said(&pool(""), &["aaa.toml:1:3: the pool \"p\" has no ranges"]);
+    assert_faults(&pool(""), &["aaa.toml:1:3: the pool \"p\" has no ranges"]);
 }
 
 #[test]
 fn passwords_that_prove_nothing_or_cost_too_much_are_refused() {
     let user = |line: &str| format!("[[user]]\nname = \"ann\"\n{line}\n");
-    said(&user("password = \"\""), &["aaa.toml:3:12: the password is empty"]);
-    said(
+    assert_faults(&user("password = \"\""), &["aaa.toml:3:12: the password is empty"]);
+    assert_faults(
         &user("nt_hash = \"31d6cfe0d16ae931b73c59d7e0c089c0\""),
         &["aaa.toml:1:1: radcheck, `NT-Password := (hidden)`: the password is empty"],
     );
     let hash = "$argon2id$v=19$m=65536,t=1000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
-    said(
+    assert_faults(
         &user(&format!("argon2 = \"{hash}\"")),
         &[
             "aaa.toml:1:1: radcheck, `Crypt-Password := (hidden)`: the Argon2 hash asks for t=1000 passes over",
         ],
     );
-    said(
+    assert_faults(
         "[[group]]\nname = \"g\"\ncheck = [\"Password-With-Header := {clear}\"]\n\
          [[user]]\nname = \"ann\"\ngroups = [\"g\"]\n",
         &["aaa.toml:4:1: radgroupcheck of g, `Password-With-Header := (hidden)`: the password is empty"],
@@ -186,7 +189,7 @@ fn times_and_sizes_are_written_as_everywhere() {
         "reject_delay = \"1.5 s\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"\nsession_lifetime = \"7 days\"\n\
          [limits]\nhalf_open_memory = \"1.5 GiB\"\n[users]\ncache_ttl = \"5\"\n",
         None,
-        &Alone,
+        &NoEnvironment,
     );
     let faults: Vec<String> = loaded.unwrap_err().to_string().lines().map(str::to_owned).collect();
     assert_eq!(
@@ -200,20 +203,20 @@ fn times_and_sizes_are_written_as_everywhere() {
         "aaa.toml",
         "reject_delay = \"1.5 s\"\n[limits]\nhalf_open_memory = \"1.5 GiB\"\n",
         None,
-        &Alone,
+        &NoEnvironment,
     );
     let file = loaded.unwrap().file;
     assert_eq!((file.reject_delay.0.as_millis(), file.limits.half_open_memory.bytes()), (1500, 3 << 29));
 }
 
 #[test]
-fn what_is_on_its_way_out_is_read_with_a_warning_and_can_be_rewritten() {
+fn deprecated_settings_are_read_with_a_warning_and_upgraded() {
     let old = "# Ours.\n[[pool]]\nname = \"p\"\nfirst = \"192.0.2.1\" # the first\nlast = \"192.0.2.9\"\nhold = \"5 min\"\n\
                [[pool]]\nname = \"q\"\nranges = [\"198.51.100.0/24\"] # all\nfirst = \"2001:db8::1\"\nlast = \"2001:db8::9\"\n";
     let new = "version = 2\n# Ours.\n[[pool]]\nname = \"p\"\nhold = \"5 min\"\n# the first\nranges = [\"192.0.2.1-192.0.2.9\"]\n\
                [[pool]]\nname = \"q\"\nranges = [\"198.51.100.0/24\", \"2001:db8::1-2001:db8::9\"] # all\n";
-    assert_eq!(usher_config::upgrade("aaa.toml", old, &FORMAT).unwrap(), new);
-    let read = |text| parse("aaa.toml", text, None, &Alone).unwrap();
+    assert_eq!(usher_config::upgrade_text("aaa.toml", old, &FORMAT).unwrap(), new);
+    let read = |text| parse("aaa.toml", text, None, &NoEnvironment).unwrap();
     assert_eq!(read(old).pools, read(new).pools);
     let warnings = read(old).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
@@ -237,10 +240,10 @@ fn the_published_schema_is_current() {
 #[test]
 fn a_table_of_another_file_is_read_with_that_files_lines() {
     let read = |text: &str| {
-        let mut faults = usher_config::Collector::new("study.toml", text);
-        let mut tree = usher_config::tree::parse(0, &mut faults).unwrap();
-        let server = tree.take("hosts").unwrap().node.take("server").unwrap().node;
-        let loaded = read_tree(server, Path::new("there"), &Alone, &mut faults);
+        let mut faults = usher_config::DiagnosticCollector::new("study.toml", text);
+        let mut tree = usher_config::tree::parse_source(0, &mut faults).unwrap();
+        let server = tree.take_entry("hosts").unwrap().node.take_entry("server").unwrap().node;
+        let loaded = read_tree(server, Path::new("there"), &NoEnvironment, &mut faults);
         let warnings = faults.warnings().iter().map(ToString::to_string).collect::<Vec<_>>();
         (faults.finish(loaded).map_err(|faults| faults.to_string()), warnings)
     };
@@ -266,15 +269,15 @@ fn a_table_of_another_file_is_read_with_that_files_lines() {
 }
 
 /// Files by their names.
-struct Folder<'a>(&'a [(&'a str, &'a str)]);
+struct MockFiles<'a>(&'a [(&'a str, &'a str)]);
 
-impl Outside for Folder<'_> {
-    fn file(&self, path: &Path) -> Result<String, String> {
+impl ConfigEnvironment for MockFiles<'_> {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
         let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
         found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("{}: not there", path.display()))
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        self.file(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        self.read_text(path)
     }
     fn variable(&self, _: &str) -> Option<String> {
         None
@@ -286,7 +289,7 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
     let [certificate, key, ca] = fixtures::server_as_pem(1);
     let [_, others, _] = fixtures::client_as_pem(1);
     let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
-    let folder = Folder(&[
+    let folder = MockFiles(&[
         ("cert.pem", &certificate),
         ("key.pem", &key),
         ("ca.pem", &ca),
@@ -308,7 +311,7 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
     let loaded = tls(&format!("ca = \"ca.pem\"\n{fetches}")).unwrap();
     let (settings, files) = (loaded.file.tls.as_ref().unwrap(), loaded.tls.as_ref().unwrap());
     assert_eq!(
-        lists::urls(settings, files).into_iter().collect::<Vec<_>>(),
+        lists::list_urls(settings, files).into_iter().collect::<Vec<_>>(),
         ["http://crl.example.org/ca.crl"]
     );
     for (more, said) in [
@@ -357,39 +360,43 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
 fn a_realm_is_named_and_no_pattern() {
     for name in ["~^(.*\\.)?example\\.org$", ".*", "*.example.org", "~[", "example|other"] {
         let text = format!("[[realm]]\nname = '{name}'\nrefuse = true\n");
-        let faults = parse("aaa.toml", &text, None, &Alone).unwrap_err().to_string();
+        let faults = parse("aaa.toml", &text, None, &NoEnvironment).unwrap_err().to_string();
         assert!(
             faults.starts_with("aaa.toml:2:8: realm ") && faults.contains("no patterns here"),
             "{faults}"
         );
     }
     for name in ["", "*", "example.org", "EXAMPLE"] {
-        said(&format!("[[realm]]\nname = \"{name}\"\nrefuse = true\n"), &[]);
+        assert_faults(&format!("[[realm]]\nname = \"{name}\"\nrefuse = true\n"), &[]);
     }
-    said("[[realm]]\nname = \"a_b\"\nrefuse = true\n", &["aaa.toml:2:8: realm \"a_b\": not a realm's name"]);
+    assert_faults(
+        "[[realm]]\nname = \"a_b\"\nrefuse = true\n",
+        &["aaa.toml:2:8: realm \"a_b\": not a realm's name"],
+    );
 }
 
 #[test]
 fn a_client_without_a_secret_says_whether_it_lacks_one() {
     // One that is faulty is not lacking too, and who shows a certificate needs none.
     let client = |more: &str| format!("[[client]]\nname = \"a\"\nprefix = \"::1\"\n{more}\n");
-    said(&client(""), &["aaa.toml:1:1: this client has no secret"]);
-    said(&client("secret = \"abc\""), &["aaa.toml:4:10: a secret of fewer than 6 octets"]);
+    assert_faults(&client(""), &["aaa.toml:1:1: this client has no secret"]);
+    assert_faults(&client("secret = \"abc\""), &["aaa.toml:4:10: a secret of fewer than 6 octets"]);
     let fingerprint = format!("fingerprint = \"{}\"", "ab".repeat(32));
-    said(&client(&fingerprint), &[]);
+    assert_faults(&client(&fingerprint), &[]);
 }
 
 #[test]
-fn what_a_store_says_and_cannot_be_read_is_left_out_where_the_file_says_so() {
-    let leaves_out = |text: &str| build::reading(&parse("aaa.toml", text, None, &Alone).unwrap()).leave_out;
+fn unreadable_reply_items_are_left_out_if_the_file_says_so() {
+    let leaves_out =
+        |text: &str| build::row_reader(&parse("aaa.toml", text, None, &NoEnvironment).unwrap()).leave_out;
     assert!(!leaves_out("") && leaves_out("[users]\nbad_reply = \"leave-out\"\n"));
 }
 
 #[test]
-fn an_address_is_held_for_five_minutes_unless_its_pool_says_how_long() {
+fn an_address_is_held_for_five_minutes_by_default() {
     let hold = |more: &str| {
         let text = format!("[[pool]]\nname = \"p\"\nranges = [\"192.0.2.0/24\"]\n{more}\n");
-        parse("aaa.toml", &text, None, &Alone).unwrap().file.pool[0].hold.0
+        parse("aaa.toml", &text, None, &NoEnvironment).unwrap().file.pool[0].hold.0
     };
     assert_eq!(hold(""), usher_core::Duration::from_secs(300));
     assert_eq!(hold("hold = \"20 s\""), usher_core::Duration::from_secs(20));

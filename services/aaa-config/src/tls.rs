@@ -1,21 +1,21 @@
 //! The server's certificate and keys as TLS configurations.
 
-use crate::lists::{self, Used};
-use crate::model::Tls as Settings;
-use crate::{Loaded, TlsFiles};
+use crate::lists::{self, RevocationListInfo};
+use crate::model::TlsTable;
+use crate::{LoadedConfig, TlsFiles};
 use alloc::sync::Arc;
 use usher_aaa::CertificateVerdict;
-use usher_aaa::service::Certificates;
+use usher_aaa::service::CertificateChecker;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
-    TlsError, VersionRange, WallClock,
+    ClientConfig, ClientOptions, KeyLog, ResumptionConfig, ServerConfig, ServerOptions, TlsCredentials,
+    TlsError, TrustRoots, VersionRange, WallClock,
 };
-use usher_crypto::x509::Information;
+use usher_crypto::x509::CertificateInfo;
 use x509_parser::pem::Pem;
 
 /// TLS of all uses.
 #[derive(Clone, Debug)]
-pub struct Tls {
+pub struct TlsConfigs {
     /// Peers must show a certificate: EAP-TLS, RadSec, Diameter. `None` without an authority.
     pub clients: Option<ServerConfig>,
     /// Peers show none: PEAP, TTLS.
@@ -25,14 +25,14 @@ pub struct Tls {
     /// When certificates end, seconds since 1970: the server's and the authority's.
     pub ends: Vec<(&'static str, i64)>,
     /// Revocation lists in use.
-    pub lists: Vec<Used>,
+    pub lists: Vec<RevocationListInfo>,
 }
 
-impl Tls {
+impl TlsConfigs {
     /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer: a
     /// revocation list that has expired since lets nobody in, by an earlier session no more than by a new one.
     #[must_use]
-    pub fn trusts(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
+    pub fn recheck_chain(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
         let clients = self.clients.as_ref().filter(|_| !self.lists.is_empty());
         match clients.map(|clients| clients.client_path(chain)) {
             Some(Err(error)) => CertificateVerdict::Distrusted(error.fault()),
@@ -41,16 +41,16 @@ impl Tls {
     }
 }
 
-impl Certificates for Tls {
+impl CertificateChecker for TlsConfigs {
     /// By name and lists. No issuer is asked, whatever `ocsp` says: it would have to be there.
-    fn verdict(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict {
-        match name.is_none_or(|name| bears(chain, name)) {
-            false => CertificateVerdict::OtherName,
-            true if resumed => self.trusts(chain),
+    fn check_chain(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict {
+        match name.is_none_or(|name| has_certificate_name(chain, name)) {
+            false => CertificateVerdict::NameMismatch,
+            true if resumed => self.recheck_chain(chain),
             true => CertificateVerdict::Good,
         }
     }
-    fn user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>> {
+    fn certificate_user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>> {
         user_of(chain, outer)
     }
 }
@@ -58,16 +58,16 @@ impl Certificates for Tls {
 /// The user whom the first certificate of a chain names, where its peer has said no name outside, but perhaps a realm (RFC 9190 §2.1.8).
 #[must_use]
 pub fn user_of(chain: &[Vec<u8>], outer: &[u8]) -> Option<Vec<u8>> {
-    let said = Information::of_der(chain.first()?).ok()?;
+    let said = CertificateInfo::of_der(chain.first()?).ok()?;
     let outer = core::str::from_utf8(outer).ok()?;
-    said.user(outer.rsplit_once('@').map(|(_, realm)| realm)).map(String::into_bytes)
+    said.user_name(outer.rsplit_once('@').map(|(_, realm)| realm)).map(String::into_bytes)
 }
 
 /// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).
 #[must_use]
-pub fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
+pub fn has_certificate_name(chain: &[Vec<u8>], name: &[u8]) -> bool {
     let Ok(name) = core::str::from_utf8(name) else { return false };
-    chain.first().is_some_and(|leaf| Information::of_der(leaf).is_ok_and(|said| said.is_of(name)))
+    chain.first().is_some_and(|leaf| CertificateInfo::of_der(leaf).is_ok_and(|said| said.is_of(name)))
 }
 
 /// Makes the configurations. `simulated` is the key log of a simulator: secrets go there, so that its captures can be read, and
@@ -75,40 +75,40 @@ pub fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub fn make(
-    loaded: &Loaded,
+pub fn load_tls(
+    loaded: &LoadedConfig,
     clock: &WallClock,
     simulated: Option<&KeyLog>,
-) -> Result<Option<Arc<Tls>>, String> {
+) -> Result<Option<Arc<TlsConfigs>>, String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
-    made(tls, files, clock, simulated).map(|made| Some(Arc::new(made))).map_err(|(_, fault)| fault)
+    build_tls(tls, files, clock, simulated).map(|made| Some(Arc::new(made))).map_err(|(_, fault)| fault)
 }
 
 /// The same of the table and what its files hold.
 ///
 /// # Errors
 /// The key of the table that something is wrong with, and a sentence.
-pub(crate) fn made(
-    tls: &Settings,
+pub(crate) fn build_tls(
+    tls: &TlsTable,
     files: &TlsFiles,
     clock: &WallClock,
     simulated: Option<&KeyLog>,
-) -> Result<Tls, (&'static str, String)> {
+) -> Result<TlsConfigs, (&'static str, String)> {
     let versions = VersionRange { min: tls.min_version, max: tls.max_version };
     let named = |e: TlsError| {
         let (key, path) = if e.is_of_key() { ("key", &tls.key) } else { ("certificate", &tls.certificate) };
         (key, format!("{}: {e}", path.display()))
     };
-    let credentials = Credentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
+    let credentials = TlsCredentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
     let credentials = if simulated.is_some() { credentials.with_even_signatures() } else { credentials };
-    let used = lists::used(tls, files).map_err(|fault| ("crl", fault))?;
-    let (lists, crls): (Vec<Used>, Vec<Vec<u8>>) = used.into_iter().unzip();
-    let resumption = (tls.sessions > 0).then_some(Resumption {
+    let used = lists::lists_in_use(tls, files).map_err(|fault| ("crl", fault))?;
+    let (lists, crls): (Vec<RevocationListInfo>, Vec<Vec<u8>>) = used.into_iter().unzip();
+    let resumption = (tls.sessions > 0).then_some(ResumptionConfig {
         sessions: tls.sessions,
         lifetime: tls.session_lifetime.0,
-        ..Resumption::default()
+        ..ResumptionConfig::default()
     });
-    let server = |client_roots: Option<Roots>| {
+    let server = |client_roots: Option<TrustRoots>| {
         ServerConfig::new(ServerOptions {
             versions,
             credentials: credentials.clone(),
@@ -120,8 +120,8 @@ pub(crate) fn made(
     };
     let ca = tls.ca.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     let of_ca = |e: TlsError| ("ca", format!("{ca}: {e}"));
-    let roots = files.ca.as_ref().map(|ca| Roots::from_pem(ca)).transpose();
-    let roots = roots.map_err(of_ca)?.map(Roots::remembering);
+    let roots = files.ca.as_ref().map(|ca| TrustRoots::from_pem(ca)).transpose();
+    let roots = roots.map_err(of_ca)?.map(TrustRoots::with_signature_cache);
     let roots = roots.map(|roots| roots.with_revocation_lists(crls.iter().map(Vec::as_slice)));
     let roots = roots.transpose().map_err(|e| ("crl", e.to_string()))?;
     let anonymous = server(None).map_err(named)?;
@@ -142,13 +142,13 @@ pub(crate) fn made(
             .map_err(of_ca)
         })
         .transpose()?;
-    let mut ends: Vec<_> = end(&files.certificate).map(|t| ("server", t)).into_iter().collect();
-    ends.extend(files.ca.as_deref().and_then(end).map(|t| ("ca", t)));
-    Ok(Tls { clients, anonymous, outgoing, ends, lists })
+    let mut ends: Vec<_> = certificate_end(&files.certificate).map(|t| ("server", t)).into_iter().collect();
+    ends.extend(files.ca.as_deref().and_then(certificate_end).map(|t| ("ca", t)));
+    Ok(TlsConfigs { clients, anonymous, outgoing, ends, lists })
 }
 
 /// When the first certificate of a text ends; of authorities, the first that does.
-fn end(pem: &[u8]) -> Option<i64> {
+fn certificate_end(pem: &[u8]) -> Option<i64> {
     let pem = Pem::iter_from_buffer(pem).flatten().next()?;
     let certificate = pem.parse_x509().ok()?;
     Some(certificate.validity().not_after.timestamp())

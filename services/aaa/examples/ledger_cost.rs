@@ -3,23 +3,25 @@
 //! `cargo run --release -p usher-aaa --example ledger_cost [SESSIONS] [pool]`: with `pool`, their addresses are of one.
 
 use std::time::Instant as Monotonic;
-use usher_aaa::ledger::{Accounting, Find, Ledger, LedgerConfig, PoolConfig, Record, SessionKey, Status};
+use usher_aaa::ledger::{
+    Ledger, LedgerConfig, LedgerRecord, PoolConfig, RecordOutcome, RecordStatus, SessionFilter, SessionKey,
+};
 use usher_core::{Duration, Instant, WallTime};
 
 /// Resident octets of this process.
-fn resident() -> usize {
+fn resident_octets() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0) * 4096
 }
 
-fn record(status: Status, i: u32) -> Record {
+fn build_record(status: RecordStatus, i: u32) -> LedgerRecord {
     let key = SessionKey {
         nas: [10, 200, 0, (i % 64) as u8].into(),
         id: format!("{:08X}-{i:08X}", 0x5f3a_0000_u32),
         user: format!("user{i}@example.org"),
     };
-    let seconds = if status == Status::Start { 0 } else { 300 };
-    let mut record = Record::new(status, key, WallTime::from_unix_secs(1_800_000_000 + seconds));
+    let seconds = if status == RecordStatus::Start { 0 } else { 300 };
+    let mut record = LedgerRecord::new(status, key, WallTime::from_unix_secs(1_800_000_000 + seconds));
     record.timed = true;
     record.port = (i % 4096).to_string();
     record.port_type = Some(19);
@@ -27,7 +29,7 @@ fn record(status: Status, i: u32) -> Record {
     record.called_station_id = "02-FF-00-00-00-01:example".into();
     record.framed_address = Some([10, (i >> 16) as u8, (i >> 8) as u8, i as u8].into());
     record.class = b"0123456789abcdef".to_vec();
-    if status != Status::Start {
+    if status != RecordStatus::Start {
         record.session_time = Some(seconds);
         (record.input_octets, record.output_octets) = (Some(1 << 20), Some(1 << 24));
     }
@@ -36,19 +38,19 @@ fn record(status: Status, i: u32) -> Record {
 
 /// Gives a record for each session, with the store's answer that it knows none; nanoseconds a record. What is to be
 /// written is taken as written.
-fn each(ledger: &mut Ledger, status: Status, sessions: u32) -> f64 {
+fn time_records(ledger: &mut Ledger, status: RecordStatus, sessions: u32) -> f64 {
     let now = Instant::ZERO + Duration::from_secs(1);
     let mut nanos = 0;
     let mut changes = Vec::new();
     for i in 0..sessions {
-        let record = record(status, i);
+        let record = build_record(status, i);
         let begun = Monotonic::now();
-        while let Accounting::Ask(unique) = ledger.account(now, &record) {
-            ledger.answer(now, unique, None);
+        while let RecordOutcome::LookupNeeded(unique) = ledger.apply_record(now, &record) {
+            ledger.apply_stored_row(now, unique, None);
         }
         if i % 256 == 255 || i + 1 == sessions {
-            while ledger.changes(&mut changes, 256).is_some() {
-                ledger.settle(usher_aaa::ledger::Settled::Durable);
+            while ledger.take_changes(&mut changes, 256).is_some() {
+                ledger.finish_batch(usher_aaa::ledger::BatchOutcome::Durable);
                 changes.clear();
             }
         }
@@ -62,16 +64,16 @@ fn main() {
     let pooled = std::env::args().nth(2).is_some_and(|what| what == "pool");
     let pool = PoolConfig { name: "all".into(), ranges: vec!["10.0.0.0/8".parse().expect("a range")] };
     let pools = if pooled { vec![pool] } else { vec![] };
-    let mut ledger = Ledger::new(LedgerConfig { pools, remembered: 1000, ..LedgerConfig::default() });
-    let before = resident();
-    let start = each(&mut ledger, Status::Start, sessions);
-    let octets = resident().saturating_sub(before) as f64 / f64::from(sessions);
-    let interim = each(&mut ledger, Status::Interim, sessions);
+    let mut ledger = Ledger::new(LedgerConfig { pools, max_ended_sessions: 1000, ..LedgerConfig::default() });
+    let before = resident_octets();
+    let start = time_records(&mut ledger, RecordStatus::Start, sessions);
+    let octets = resident_octets().saturating_sub(before) as f64 / f64::from(sessions);
+    let interim = time_records(&mut ledger, RecordStatus::Interim, sessions);
     let begun = Monotonic::now();
     let found = (0..sessions)
         .filter(|i| {
             let address = [10, (i >> 16) as u8, (i >> 8) as u8, *i as u8].into();
-            ledger.find(Find::Address(address)).len() == 1
+            ledger.find_sessions(SessionFilter::Address(address)).len() == 1
         })
         .count();
     let find = begun.elapsed().as_nanos() as f64 / f64::from(sessions);
@@ -79,6 +81,6 @@ fn main() {
         "{sessions} sessions: {octets:.0} octets each; start {start:.0} ns, interim {interim:.0} ns, who has an \
          address {find:.0} ns ({found} found)"
     );
-    each(&mut ledger, Status::Stop, sessions);
+    time_records(&mut ledger, RecordStatus::Stop, sessions);
     assert_eq!(ledger.len(), 0);
 }

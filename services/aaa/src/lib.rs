@@ -12,14 +12,16 @@ pub mod store;
 mod users;
 pub mod work;
 
-pub use ledger::{Admission, AdmitRequest, Record, Refusal};
+pub use ledger::{AdmissionRefusal, AdmissionVerdict, AdmitRequest, LedgerRecord};
 pub use server::{
-    AaaServer, CacheConfig, CertificateVerdict, Command, Config, ConfigError, Counters, DIAMETER_LISTENER,
-    DynamicResult, Event, Found, Generation, Handed, HandedBack, HomeServerState, IdentityKey, Job, Login,
-    LoginOwner, RADSEC_LISTENER, Reason, ShardConfig, ShardKey, StatusFault, TRACES, TraceFilter, TraceLine,
+    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerCounters, AaaServerEvent, AaaServerJob,
+    CacheConfig, CacheGeneration, CertificateVerdict, ConfigError, DIAMETER_LISTENER, DynamicResult,
+    FinishedLogin, HomeServerState, IdentityKey, LoginOwner, LookupResult, RADSEC_LISTENER, RejectCause,
+    ShardConfig, ShardDecision, ShardKey, ShardRequest, StatusFault, TRACES, TraceFilter, TraceLine,
     UserCache, UserSource, is_alias, radius_socket, shard_of,
 };
 pub use users::{
-    Check, Complaint, Control, ControlSetting, Group, Method, Password, PasswordAttribute, PasswordSetting,
-    Reply, Unmet, User, Users, canonical_name, is_expanded, spellings, tag_number,
+    AuthMethod, ControlSetting, FailedCheck, GroupControl, PasswordAttribute, PasswordSetting,
+    ReplyAttribute, RequestCheck, RowError, StoredPassword, User, UserDirectory, UserGroup, canonical_name,
+    is_expanded, name_spellings, tag_number,
 };

@@ -1,112 +1,117 @@
 //! What stands behind a server: users, a ledger and a store, which answer its jobs.
 //!
-//! A host that does one thing after another, such as the simulator or a test, has them all in a [`Service`]. One with threads
-//! has them apart, asks its store aside and writes many records at once; what decides is the same: [`Reading::user`],
-//! [`found`], [`user_of`], [`Ledger::take`] and [`hold_back`].
+//! A host that does one thing after another, such as the simulator or a test, has them all in a [`JobRunner`]. One with threads
+//! has them apart, asks its store aside and writes many records at once; what decides is the same: [`RowReader::read_user`],
+//! [`resolve_lookup`], [`user_of`], [`Ledger::apply_record_with`] and [`hold_back`].
 
-use crate::ledger::{HeldBack, Ledger, LedgerConfig, text};
-use crate::server::{CacheConfig, CertificateVerdict, Command, Event, Found, Generation, Job, UserCache};
-use crate::store::{Change, Store, StoreError, UserRows, user_of};
+use crate::ledger::{Ledger, LedgerConfig, NewLockouts, storable_text};
+use crate::server::{
+    AaaServerCommand, AaaServerEvent, AaaServerJob, CacheConfig, CacheGeneration, CertificateVerdict,
+    LookupResult, UserCache,
+};
+use crate::store::{Store, StoreChange, StoreError, UserRows, user_of};
 use crate::users::{User, canonical_name};
-use crate::{Admission, work};
+use crate::{AdmissionVerdict, work};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{Instant, SecureRng, WallTime, WorkLabel};
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::RadiusDictionary;
 
 /// Users of a configuration, which are found before those of a store, by their names as users are kept
 /// ([`canonical_name`]).
-pub type Inline = Arc<BTreeMap<Vec<u8>, Arc<User>>>;
+pub type InlineUsers = Arc<BTreeMap<Vec<u8>, Arc<User>>>;
 
 /// How rows of a store are read.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct RowReader {
     /// Names and types of attributes.
-    pub dictionary: Arc<Dictionary>,
+    pub dictionary: Arc<RadiusDictionary>,
     /// Whether a row of a reply that cannot be understood is left out ([`User::left_out`]), in place of turning its user away.
     pub leave_out: bool,
 }
 
-impl Reading {
-    /// The user that these rows are; one who cannot be understood is never let in ([`User::unreadable`]).
+impl RowReader {
+    /// The user that these rows are; one who cannot be understood is never let in ([`User::from_unreadable`]).
     #[must_use]
-    pub fn user(&self, rows: &UserRows) -> User {
+    pub fn read_user(&self, rows: &UserRows) -> User {
         let compiled = match self.leave_out {
             false => User::compile(rows, &self.dictionary),
             true => User::compile_leaving_out(rows, &self.dictionary),
         };
-        compiled.unwrap_or_else(User::unreadable)
+        compiled.unwrap_or_else(User::from_unreadable)
     }
 }
 
 /// What a look-up ended in, by what the store said of a name. `known` are the users that it told of before, who stand in
 /// while it is away; `begun` is what they were when it was asked, so that who was forgotten meanwhile is not kept.
-pub fn found(
+pub fn resolve_lookup(
     known: &mut UserCache,
     now: Instant,
-    begun: Generation,
+    begun: CacheGeneration,
     name: &[u8],
     said: Result<Option<Arc<User>>, StoreError>,
-) -> Found {
+) -> LookupResult {
     match said {
         Ok(user) => {
-            known.keep(now, begun, name, user.as_ref());
-            user.map_or(Found::Nobody, Found::User)
+            known.insert(now, begun, name, user.as_ref());
+            user.map_or(LookupResult::NotFound, LookupResult::User)
         }
         Err(StoreError::Unavailable(_)) => {
-            known.find(now, name).flatten().map_or(Found::Unavailable, Found::Remembered)
+            known.find(now, name).flatten().map_or(LookupResult::Unavailable, LookupResult::Cached)
         }
-        Err(StoreError::Refused(_)) => Found::Unavailable,
-        Err(StoreError::Unstorable(_)) => Found::Unstorable,
+        Err(StoreError::Refused(_)) => LookupResult::Unavailable,
+        Err(StoreError::Unstorable(_)) => LookupResult::Unstorable,
     }
 }
 
 /// What servers are told of who is held back from now on, after a failure of this name and station.
-pub fn hold_back(name: &[u8], station: &[u8], held: HeldBack) -> impl Iterator<Item = Command> {
-    let of =
-        |name: &[u8], station: &[u8]| Command::HoldBack { name: name.to_vec(), station: station.to_vec() };
+pub fn hold_back(name: &[u8], station: &[u8], held: NewLockouts) -> impl Iterator<Item = AaaServerCommand> {
+    let of = |name: &[u8], station: &[u8]| AaaServerCommand::LockOut {
+        name: name.to_vec(),
+        station: station.to_vec(),
+    };
     let user = held.user.then(|| of(name, &[]));
     user.into_iter().chain(held.station.then(|| of(&[], station)))
 }
 
-/// Who says whether a certificate may be taken ([`Job::CheckCertificate`]).
-pub trait Certificates: fmt::Debug + Send + Sync {
+/// Who says whether a certificate may be taken ([`AaaServerJob::CheckCertificate`]).
+pub trait CertificateChecker: fmt::Debug + Send + Sync {
     /// Whether this chain, DER, the peer's own first, may be taken; with `name` it must bear that. `resumed`: it was verified
     /// in an earlier handshake.
-    fn verdict(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict;
-    /// The user whom the first of a chain names, where the peer has said `outer`, which is no name ([`Job::NameUser`]).
-    fn user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>>;
+    fn check_chain(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict;
+    /// The user whom the first of a chain names, where the peer has said `outer`, which is no name ([`AaaServerJob::NameUser`]).
+    fn certificate_user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>>;
 }
 
-/// What a [`Service`] is made of.
-pub struct Parts<S> {
+/// What a [`JobRunner`] is made of.
+pub struct JobRunnerParts<S> {
     /// Users of the configuration.
-    pub inline: Inline,
+    pub inline: InlineUsers,
     /// How rows of the store are read.
-    pub reading: Reading,
+    pub reading: RowReader,
     /// Which users of the store are remembered for when it is away.
-    pub known: CacheConfig,
+    pub cache_config: CacheConfig,
     /// Pools and limits.
     pub ledger: LedgerConfig,
     /// Further users, and what is durable.
     pub store: S,
     /// Who looks at certificates; without, each that was verified in its handshake is taken.
-    pub certificates: Option<Arc<dyn Certificates>>,
+    pub certificates: Option<Arc<dyn CertificateChecker>>,
     /// Whether each decided login is written to the store.
     pub logins: bool,
 }
 
-impl<S> Parts<S> {
+impl<S> JobRunnerParts<S> {
     /// A ledger and a store, whose rows are read by the standard dictionary; no other users, and nothing but what accounting
     /// says is written.
     #[must_use]
     pub fn new(ledger: LedgerConfig, store: S) -> Self {
         Self {
-            inline: Inline::default(),
-            reading: Reading { dictionary: Arc::new(Dictionary::builtin()), leave_out: false },
-            known: CacheConfig::default(),
+            inline: InlineUsers::default(),
+            reading: RowReader { dictionary: Arc::new(RadiusDictionary::builtin()), leave_out: false },
+            cache_config: CacheConfig::default(),
             ledger,
             store,
             certificates: None,
@@ -115,7 +120,7 @@ impl<S> Parts<S> {
     }
 }
 
-impl<S> fmt::Debug for Parts<S> {
+impl<S> fmt::Debug for JobRunnerParts<S> {
     /// Without the users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
@@ -127,28 +132,28 @@ impl<S> fmt::Debug for Parts<S> {
 
 /// Answers the jobs of one server, each at once; see the [module](self).
 #[derive(Debug)]
-pub struct Service<S> {
-    parts: Parts<S>,
-    known: UserCache,
+pub struct JobRunner<S> {
+    parts: JobRunnerParts<S>,
+    user_cache: UserCache,
     ledger: Ledger,
     /// The sessions that are open in the store are not known yet.
     unread: bool,
 }
 
-impl<S: Store> Service<S> {
+impl<S: Store> JobRunner<S> {
     /// One that knows no more than its store. `rng` keys a table of names.
     #[must_use]
-    pub fn new(parts: Parts<S>, rng: &mut SecureRng) -> Self {
-        let known = UserCache::new(parts.known, rng);
-        Self { known, ledger: Ledger::new(parts.ledger.clone()), unread: true, parts }
+    pub fn new(parts: JobRunnerParts<S>, rng: &mut SecureRng) -> Self {
+        let known = UserCache::new(parts.cache_config, rng);
+        Self { user_cache: known, ledger: Ledger::new(parts.ledger.clone()), unread: true, parts }
     }
 
     /// Begins anew, as after a failure of its host: what the store does not have is lost.
     pub fn restart(&mut self, now: Instant) {
-        self.known.forget(None);
+        self.user_cache.evict_user(None);
         self.ledger = Ledger::new(self.parts.ledger.clone());
         self.unread = true;
-        self.open(now);
+        self.load_sessions(now);
     }
 
     /// Who is in, and what was counted.
@@ -170,169 +175,192 @@ impl<S: Store> Service<S> {
 
     /// What a job costs besides the server's own time; `None`: nothing that is worth counting.
     #[must_use]
-    pub fn work(&self, job: &Job) -> Option<WorkLabel> {
+    pub fn work_label(&self, job: &AaaServerJob) -> Option<WorkLabel> {
         match job {
-            Job::Lookup { name, .. } => self.inline(name).is_none().then_some(work::LOOKUP),
-            Job::Verify { .. } => Some(work::ARGON2),
-            Job::Account { .. } => Some(work::WRITE),
-            Job::CheckCertificate { .. } => Some(work::CERTIFICATE),
-            Job::Admit { .. } | Job::NameUser { .. } => None,
+            AaaServerJob::Lookup { name, .. } => {
+                self.find_inline_user(name).is_none().then_some(work::LOOKUP)
+            }
+            AaaServerJob::Verify { .. } => Some(work::ARGON2),
+            AaaServerJob::Account { .. } => Some(work::WRITE),
+            AaaServerJob::CheckCertificate { .. } => Some(work::CERTIFICATE),
+            AaaServerJob::Admit { .. } | AaaServerJob::NameUser { .. } => None,
         }
     }
 
     /// The answer to a job.
-    pub fn answer(&mut self, now: Instant, wall: WallTime, job: usher_core::Job<Job>) -> Command {
+    pub fn run_job(
+        &mut self,
+        now: Instant,
+        wall: WallTime,
+        job: usher_core::JobRequest<AaaServerJob>,
+    ) -> AaaServerCommand {
         let token = job.token;
-        match job.what {
-            Job::Lookup { name, .. } => Command::Found { token, user: self.find(now, &name) },
-            Job::Verify { hash, password, .. } => {
+        match job.job {
+            AaaServerJob::Lookup { name, .. } => {
+                AaaServerCommand::Found { token, user: self.find_user(now, &name) }
+            }
+            AaaServerJob::Verify { hash, password, .. } => {
                 let right = usher_crypto::password::argon2_verify(&hash, &password);
-                Command::Verified { token, right }
+                AaaServerCommand::Verified { token, right }
             }
-            Job::Admit { request, .. } => {
-                let admission = match self.open(now) {
-                    true => self.ledger.admit(now, wall, &request),
-                    false => Admission::Unavailable,
+            AaaServerJob::Admit { request, .. } => {
+                let admission = match self.load_sessions(now) {
+                    true => self.ledger.admit_user(now, wall, &request),
+                    false => AdmissionVerdict::Unavailable,
                 };
-                Command::Admitted { token, admission }
+                AaaServerCommand::Admitted { token, admission }
             }
-            Job::Account { record } => {
-                let durable = self.open(now) && self.ledger.serve(now, &mut self.parts.store, &record);
-                Command::Accounted { token, durable }
+            AaaServerJob::Account { record } => {
+                let durable =
+                    self.load_sessions(now) && self.ledger.commit_record(now, &mut self.parts.store, &record);
+                AaaServerCommand::Accounted { token, durable }
             }
-            Job::NameUser { outer, chain } => {
+            AaaServerJob::NameUser { outer, chain } => {
                 let certificates = self.parts.certificates.as_ref();
-                let name = certificates.and_then(|certificates| certificates.user(&outer, &chain));
-                Command::Named { token, name }
+                let name =
+                    certificates.and_then(|certificates| certificates.certificate_user(&outer, &chain));
+                AaaServerCommand::Named { token, name }
             }
-            Job::CheckCertificate { name, chain, resumed, .. } => {
-                let verdict = |c: &Arc<dyn Certificates>| c.verdict(name.as_deref(), &chain, resumed);
+            AaaServerJob::CheckCertificate { name, chain, resumed, .. } => {
+                let verdict =
+                    |c: &Arc<dyn CertificateChecker>| c.check_chain(name.as_deref(), &chain, resumed);
                 let verdict = self.parts.certificates.as_ref().map_or(CertificateVerdict::Good, verdict);
-                Command::Certificate { token, verdict }
+                AaaServerCommand::Certificate { token, verdict }
             }
         }
     }
 
     /// Counts what failed and writes down who came, where that is wanted; what the server is told then.
-    pub fn heed(&mut self, now: Instant, wall: WallTime, event: &Event) -> Vec<Command> {
-        if let Event::Accepted(login) | Event::Rejected(login) = event
+    pub fn handle_event(
+        &mut self,
+        now: Instant,
+        wall: WallTime,
+        event: &AaaServerEvent,
+    ) -> Vec<AaaServerCommand> {
+        if let AaaServerEvent::Accepted(login) | AaaServerEvent::Rejected(login) = event
             && self.parts.logins
         {
             // A store that is away does without: nobody waits for it.
-            let _ = self.parts.store.write(&[Change::of_login(login, wall)]);
+            let _ = self.parts.store.write_changes(&[StoreChange::of_login(login, wall)]);
         }
-        let Some((_, name, station)) = event.failure() else { return Vec::new() };
-        let held = self.ledger.failed(now, &text(name), &text(station));
+        let Some((_, name, station)) = event.counted_failure() else { return Vec::new() };
+        let held = self.ledger.record_failure(now, &storable_text(name), &storable_text(station));
         hold_back(name, station, held).collect()
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.ledger.timeout()
+        self.ledger.next_timeout()
     }
 
     /// Ends sessions of which nothing was heard for too long.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.ledger.expire(now);
-        while self.ledger.commit(&mut self.parts.store, usize::MAX).written > 0 {}
+        self.ledger.expire_sessions(now);
+        while self.ledger.commit_changes(&mut self.parts.store, usize::MAX).written > 0 {}
     }
 
     /// Takes the sessions that are open in the store, where that was not done yet; whether they are known.
-    fn open(&mut self, now: Instant) -> bool {
+    fn load_sessions(&mut self, now: Instant) -> bool {
         let ledger = &mut self.ledger;
         self.unread = self.unread
             && self
                 .parts
                 .store
                 .open_sessions(&mut |row| {
-                    ledger.restore(now, &row);
+                    ledger.restore_session(now, &row);
                 })
                 .is_err();
         !self.unread
     }
 
-    fn inline(&self, name: &[u8]) -> Option<&Arc<User>> {
+    fn find_inline_user(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.parts.inline.get(&*canonical_name(name))
     }
 
-    fn find(&mut self, now: Instant, name: &[u8]) -> Found {
-        if let Some(user) = self.inline(name) {
-            return Found::User(user.clone());
+    fn find_user(&mut self, now: Instant, name: &[u8]) -> LookupResult {
+        if let Some(user) = self.find_inline_user(name) {
+            return LookupResult::User(user.clone());
         }
         // The tables hold text.
-        let Ok(text) = core::str::from_utf8(name) else { return Found::Unstorable };
-        let begun = self.known.generation();
+        let Ok(text) = core::str::from_utf8(name) else { return LookupResult::Unstorable };
+        let begun = self.user_cache.generation();
         let rows = user_of(&mut self.parts.store, text);
-        let said = rows.map(|rows| rows.map(|rows| Arc::new(self.parts.reading.user(&rows))));
-        found(&mut self.known, now, begun, name, said)
+        let said = rows.map(|rows| rows.map(|rows| Arc::new(self.parts.reading.read_user(&rows))));
+        resolve_lookup(&mut self.user_cache, now, begun, name, said)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{FailureLimit, Record, SessionKey, Status};
-    use crate::store::{Memory, Op, Row};
-    use crate::{AdmitRequest, Login, LoginOwner};
+    use crate::ledger::{FailureLimit, LedgerRecord, RecordStatus, SessionKey};
+    use crate::store::{AttributeRow, MemoryStore, RowOperator};
+    use crate::{AdmitRequest, FinishedLogin, LoginOwner};
     use alloc::string::String;
     use alloc::vec;
     use usher_core::{Duration, Seed};
-    use usher_crypto::Key;
-    use usher_radius::attribute::Attributes;
+    use usher_crypto::SecretValue;
+    use usher_radius::attribute::AttributeList;
 
     const WALL: WallTime = WallTime::from_unix_secs(1_800_000_000);
 
-    fn at(secs: u64) -> Instant {
+    fn instant_at(secs: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(secs)
     }
 
-    fn service() -> Service<Memory> {
-        let password = Row { attribute: "Cleartext-Password".into(), op: Op::Replace, value: "x".into() };
-        let mut store = Memory::new();
+    fn test_runner() -> JobRunner<MemoryStore> {
+        let password = AttributeRow {
+            attribute: "Cleartext-Password".into(),
+            op: RowOperator::Replace,
+            value: "x".into(),
+        };
+        let mut store = MemoryStore::new();
         store.put_user("bob", &UserRows { check: vec![password], ..UserRows::default() }).unwrap();
         let limit = FailureLimit::new(2, Duration::from_secs(60), Duration::from_secs(60));
         let ledger = LedgerConfig { simultaneous: Some(1), failures: Some(limit), ..LedgerConfig::default() };
-        let parts = Parts {
+        let parts = JobRunnerParts {
             inline: Arc::new([(b"ann".to_vec(), Arc::new(User::with_password(b"y")))].into()),
             logins: true,
-            ..Parts::new(ledger, store)
+            ..JobRunnerParts::new(ledger, store)
         };
-        Service::new(parts, &mut Seed::new(1).secure("known", 0))
+        JobRunner::new(parts, &mut Seed::new(1).derive_secure_rng("known", 0))
     }
 
-    fn ask(service: &mut Service<Memory>, what: Job) -> Command {
-        service.answer(at(1), WALL, usher_core::Job::new(7, what))
+    fn run_test_job(service: &mut JobRunner<MemoryStore>, what: AaaServerJob) -> AaaServerCommand {
+        service.run_job(instant_at(1), WALL, usher_core::JobRequest::new(7, what))
     }
 
     #[test]
     fn users_are_of_the_file_then_of_the_store_then_of_memory() {
-        let mut s = service();
-        let lookup =
-            |name: &str| Job::Lookup { owner: LoginOwner::Radius(0), name: name.as_bytes().to_vec() };
-        let find = |s: &mut Service<Memory>, name: &str| match ask(s, lookup(name)) {
-            Command::Found { token: 7, user: Found::User(_) } => 'f',
-            Command::Found { token: 7, user: Found::Remembered(_) } => 'r',
-            Command::Found { token: 7, user: Found::Nobody } => 'n',
-            Command::Found { token: 7, user: Found::Unavailable } => 'u',
+        let mut s = test_runner();
+        let lookup = |name: &str| AaaServerJob::Lookup {
+            owner: LoginOwner::Radius(0),
+            name: name.as_bytes().to_vec(),
+        };
+        let find = |s: &mut JobRunner<MemoryStore>, name: &str| match run_test_job(s, lookup(name)) {
+            AaaServerCommand::Found { token: 7, user: LookupResult::User(_) } => 'f',
+            AaaServerCommand::Found { token: 7, user: LookupResult::Cached(_) } => 'r',
+            AaaServerCommand::Found { token: 7, user: LookupResult::NotFound } => 'n',
+            AaaServerCommand::Found { token: 7, user: LookupResult::Unavailable } => 'u',
             other => panic!("{other:?}"),
         };
         assert_eq!(["ann", "bob", "eve"].map(|name| find(&mut s, name)), ['f', 'f', 'n']);
-        assert_eq!((s.work(&lookup("ann")), s.work(&lookup("bob"))), (None, Some(work::LOOKUP)));
+        assert_eq!((s.work_label(&lookup("ann")), s.work_label(&lookup("bob"))), (None, Some(work::LOOKUP)));
         s.store_mut().set_away(true);
         assert_eq!(["ann", "bob", "eve"].map(|name| find(&mut s, name)), ['f', 'r', 'u']);
-        s.restart(at(1));
+        s.restart(instant_at(1));
         assert_eq!(find(&mut s, "bob"), 'u');
     }
 
     #[test]
     fn sessions_are_counted_durable_and_outlast_a_restart() {
-        let mut s = service();
+        let mut s = test_runner();
         let start = |id: &str| {
             let session = SessionKey { nas: [10, 0, 0, 1].into(), id: id.into(), user: "bob".into() };
-            Job::Account { record: Record::new(Status::Start, session, WALL).into() }
+            AaaServerJob::Account { record: LedgerRecord::new(RecordStatus::Start, session, WALL).into() }
         };
-        let admit = Job::Admit {
+        let admit = AaaServerJob::Admit {
             client: None,
             request: AdmitRequest {
                 user: "bob".into(),
@@ -344,41 +372,49 @@ mod tests {
             },
         };
         let admitted = |command| match command {
-            Command::Admitted { token: 7, admission } => admission,
+            AaaServerCommand::Admitted { token: 7, admission } => admission,
             other => panic!("{other:?}"),
         };
         s.store_mut().set_away(true);
-        assert_eq!(admitted(ask(&mut s, admit.clone())), Admission::Unavailable);
-        assert!(matches!(ask(&mut s, start("1")), Command::Accounted { durable: false, .. }));
+        assert_eq!(admitted(run_test_job(&mut s, admit.clone())), AdmissionVerdict::Unavailable);
+        assert!(matches!(
+            run_test_job(&mut s, start("1")),
+            AaaServerCommand::Accounted { durable: false, .. }
+        ));
         s.store_mut().set_away(false);
-        assert!(matches!(ask(&mut s, start("1")), Command::Accounted { durable: true, .. }));
+        assert!(matches!(
+            run_test_job(&mut s, start("1")),
+            AaaServerCommand::Accounted { durable: true, .. }
+        ));
         for _ in 0..2 {
-            assert!(matches!(admitted(ask(&mut s, admit.clone())), Admission::No(_)));
-            assert_eq!((s.ledger().len(), s.work(&start("1"))), (1, Some(work::WRITE)));
-            s.restart(at(1));
+            assert!(matches!(admitted(run_test_job(&mut s, admit.clone())), AdmissionVerdict::No(_)));
+            assert_eq!((s.ledger().len(), s.work_label(&start("1"))), (1, Some(work::WRITE)));
+            s.restart(instant_at(1));
         }
     }
 
     #[test]
     fn passwords_are_compared_and_who_guesses_is_held_back() {
-        let mut s = service();
+        let mut s = test_runner();
         let hash = usher_crypto::password::argon2_hash(b"right", &[1; 16]);
         let mut right = |password: &[u8]| {
-            let (hash, password) = (Key::new(hash.clone()), Key::from(password));
-            let job = Job::Verify { owner: LoginOwner::Radius(0), name: b"bob".to_vec(), hash, password };
-            matches!(ask(&mut s, job), Command::Verified { token: 7, right: true })
+            let (hash, password) = (SecretValue::new(hash.clone()), SecretValue::from(password));
+            let job =
+                AaaServerJob::Verify { owner: LoginOwner::Radius(0), name: b"bob".to_vec(), hash, password };
+            matches!(run_test_job(&mut s, job), AaaServerCommand::Verified { token: 7, right: true })
         };
         assert!(right(b"right") && !right(b"wrong"));
-        let failed = Event::Failed { client: None, name: b"bob".to_vec(), station: b"02".to_vec() };
-        assert!(s.heed(at(1), WALL, &failed).is_empty());
-        let told = s.heed(at(1), WALL, &failed);
-        let [Command::HoldBack { name, .. }, Command::HoldBack { station, .. }] = &told[..] else {
+        let failed = AaaServerEvent::Failed { client: None, name: b"bob".to_vec(), station: b"02".to_vec() };
+        assert!(s.handle_event(instant_at(1), WALL, &failed).is_empty());
+        let told = s.handle_event(instant_at(1), WALL, &failed);
+        let [AaaServerCommand::LockOut { name, .. }, AaaServerCommand::LockOut { station, .. }] = &told[..]
+        else {
             panic!("{told:?}");
         };
         assert_eq!((&name[..], &station[..]), (&b"bob"[..], &b"02"[..]));
-        let login = Login::of(b"bob".to_vec(), None, None, Attributes::new());
-        assert!(s.heed(at(1), WALL, &Event::Accepted(login.into())).is_empty());
-        let Change::Login { username, reply, .. } = &s.store().logins()[0] else { panic!() };
+        let login = FinishedLogin::without_method(b"bob".to_vec(), None, None, AttributeList::new());
+        assert!(s.handle_event(instant_at(1), WALL, &AaaServerEvent::Accepted(login.into())).is_empty());
+        let StoreChange::Login { username, reply, .. } = &s.store().logins()[0] else { panic!() };
         assert_eq!((username.as_str(), *reply), ("bob", "Access-Accept"));
     }
 }

@@ -5,9 +5,9 @@
 
 mod memory;
 
-pub use memory::Memory;
+pub use memory::MemoryStore;
 
-use crate::ledger::text;
+use crate::ledger::storable_text;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,7 +16,7 @@ use usher_core::WallTime;
 
 /// How a row's value is meant: the operators of FreeRADIUS's `users` file and of its tables' column `op`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
+pub enum RowOperator {
     /// `=`: set, where nothing of that name is there yet.
     Set,
     /// `:=`: put in place of whatever is there.
@@ -47,7 +47,7 @@ pub enum Op {
     Unknown,
 }
 
-impl Op {
+impl RowOperator {
     /// Each that means something, with the way it is written.
     pub const ALL: [(Self, &'static str); 13] = [
         (Self::Set, "="),
@@ -78,16 +78,16 @@ impl Op {
 
 /// One row of radcheck, radreply, radgroupcheck or radgroupreply.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct AttributeRow {
     /// The attribute's name: `Cleartext-Password`, `Session-Timeout`.
     pub attribute: String,
     /// What is done with the value.
-    pub op: Op,
+    pub op: RowOperator,
     /// The value as text.
     pub value: String,
 }
 
-impl fmt::Debug for Row {
+impl fmt::Debug for AttributeRow {
     /// Without the value of a password or secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.attribute.to_ascii_lowercase();
@@ -103,25 +103,25 @@ pub struct GroupRows {
     /// Its name.
     pub name: String,
     /// What must hold for the group to apply (radgroupcheck).
-    pub check: Vec<Row>,
+    pub check: Vec<AttributeRow>,
     /// What it adds (radgroupreply).
-    pub reply: Vec<Row>,
+    pub reply: Vec<AttributeRow>,
 }
 
 /// All that the tables say about one user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserRows {
     /// radcheck, in the order of its ids.
-    pub check: Vec<Row>,
+    pub check: Vec<AttributeRow>,
     /// radreply, in the order of its ids.
-    pub reply: Vec<Row>,
+    pub reply: Vec<AttributeRow>,
     /// radusergroup, in the order of its priority.
     pub groups: Vec<GroupRows>,
 }
 
 /// What is asked of a client's packets: columns require_ma and limit_proxy_state of table nas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Demand {
+pub enum ClientRequirement {
     /// `auto`: yes, once the client was seen to do it.
     #[default]
     Auto,
@@ -131,7 +131,7 @@ pub enum Demand {
     No,
 }
 
-impl Demand {
+impl ClientRequirement {
     /// What is written so; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -168,9 +168,9 @@ pub struct ClientRow {
     /// For people.
     pub description: String,
     /// Whether its Access-Requests must have a Message-Authenticator.
-    pub require_message_authenticator: Demand,
+    pub require_message_authenticator: ClientRequirement,
     /// Whether its Access-Requests with Proxy-State must have one all the more.
-    pub limit_proxy_state: Demand,
+    pub limit_proxy_state: ClientRequirement,
     /// Column server: FreeRADIUS's virtual server for its packets. Stores read it, and leave it as it is when they put a client.
     pub server: String,
 }
@@ -247,14 +247,14 @@ pub struct SessionRow {
     pub class: String,
     /// How many Interim-Updates came.
     pub interims: u32,
-    /// Of a session that is reported by Diameter, whose it is ([`Record::diameter_origin`](crate::Record::diameter_origin)); empty by RADIUS,
+    /// Of a session that is reported by Diameter, whose it is ([`LedgerRecord::diameter_origin`](crate::LedgerRecord::diameter_origin)); empty by RADIUS,
     /// and where that is not known.
     pub diameter_origin: String,
 }
 
 /// A change to be made durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum StoreChange {
     /// The row as it is now, under its `acctuniqueid`: inserted or put in place of the one there.
     Session(alloc::boxed::Box<SessionRow>),
     /// A NAS has begun anew or ends: all its open sessions that had begun by then (or nobody knows when) ended then
@@ -264,7 +264,7 @@ pub enum Change {
         /// The NAS.
         nas: IpAddr,
         /// When.
-        at: WallTime,
+        restarted_at: WallTime,
         /// Acct-Terminate-Cause by name: `NAS-Reboot`, `Admin-Reset`.
         cause: String,
     },
@@ -275,21 +275,21 @@ pub enum Change {
         /// `Access-Accept` or `Access-Reject`.
         reply: &'static str,
         /// When.
-        at: WallTime,
+        decided_at: WallTime,
         /// Calling-Station-Id; empty where unknown.
         callingstationid: String,
     },
 }
 
-impl Change {
+impl StoreChange {
     /// A decided login.
     #[must_use]
-    pub fn of_login(login: &crate::Login, at: WallTime) -> Self {
+    pub fn of_login(login: &crate::FinishedLogin, at: WallTime) -> Self {
         Self::Login {
-            username: text(login.who()),
+            username: storable_text(login.record_name()),
             reply: if login.reason.is_none() { "Access-Accept" } else { "Access-Reject" },
-            at,
-            callingstationid: text(login.calling_station_id().unwrap_or_default()),
+            decided_at: at,
+            callingstationid: storable_text(login.calling_station_id().unwrap_or_default()),
         }
     }
 }
@@ -317,13 +317,13 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The store could not say; [`StoreError::Unstorable`] where nobody can have that name there.
-    fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError>;
+    fn find_user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError>;
     /// Makes changes durable, in their order, all or none: when this answers `Ok` they outlast a power failure.
     ///
     /// # Errors
     /// None was made, except as [`StoreError::Unavailable`] tells. Where one change of many is refused, each may be
     /// written by itself to find it.
-    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+    fn write_changes(&mut self, changes: &[StoreChange]) -> Result<(), StoreError>;
     /// Gives every open session (no stop time) to `each`, in any order.
     ///
     /// # Errors
@@ -333,12 +333,12 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The store could not say.
-    fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError>;
+    fn find_session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError>;
     /// Table nas, in the order of its ids.
     ///
     /// # Errors
     /// The store could not say.
-    fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError>;
+    fn list_clients(&mut self) -> Result<Vec<ClientRow>, StoreError>;
     /// Names of users, in order, those after `after`, at most `most`.
     ///
     /// # Errors
@@ -389,8 +389,8 @@ pub trait Store: Send {
 /// # Errors
 /// What the store says.
 pub fn user_of(store: &mut dyn Store, name: &str) -> Result<Option<UserRows>, StoreError> {
-    for name in crate::spellings(name) {
-        if let Some(rows) = store.user(&name)? {
+    for name in crate::name_spellings(name) {
+        if let Some(rows) = store.find_user(&name)? {
             return Ok(Some(rows));
         }
     }
@@ -404,19 +404,26 @@ mod tests {
 
     #[test]
     fn operators_and_demands_are_read_as_they_are_written() {
-        for (op, text) in Op::ALL {
-            assert_eq!((Op::parse(text), op.as_str()), (Some(op), text));
+        for (op, text) in RowOperator::ALL {
+            assert_eq!((RowOperator::parse(text), op.as_str()), (Some(op), text));
         }
-        assert_eq!(Op::parse("=>"), None);
-        for demand in [Demand::Auto, Demand::Yes, Demand::No] {
-            assert_eq!(Demand::parse(demand.as_str()), Some(demand));
+        assert_eq!(RowOperator::parse("=>"), None);
+        for demand in [ClientRequirement::Auto, ClientRequirement::Yes, ClientRequirement::No] {
+            assert_eq!(ClientRequirement::parse(demand.as_str()), Some(demand));
         }
-        assert_eq!((Demand::parse("True"), Demand::parse("perhaps")), (Some(Demand::Yes), None));
+        assert_eq!(
+            (ClientRequirement::parse("True"), ClientRequirement::parse("perhaps")),
+            (Some(ClientRequirement::Yes), None)
+        );
     }
 
     #[test]
     fn debug_output_has_no_secrets() {
-        let row = Row { attribute: "Cleartext-Password".into(), op: Op::Replace, value: "kiwi".into() };
+        let row = AttributeRow {
+            attribute: "Cleartext-Password".into(),
+            op: RowOperator::Replace,
+            value: "kiwi".into(),
+        };
         let client = ClientRow { nasname: "192.0.2.1".into(), secret: "kiwi".into(), ..ClientRow::default() };
         let shown = format!("{row:?} {client:?}");
         assert!(!shown.contains("kiwi"), "{shown}");

@@ -1,21 +1,26 @@
 //! AAA servers of a file.
 
-use crate::builder::{Builder, Places};
+use crate::builder::{AccessConfigBuilder, SecretSources};
 use crate::model::{AaaTable, DiameterTable, RadiusTable};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
-use usher_access::{Aaa, AaaConfig, DiameterConfig, DynamicConfig, NasIdentity, Patience, RadiusConfig};
+use usher_access::{
+    AaaClientConfig, AaaConfig, AccountingRetryConfig, DiameterConfig, DynamicConfig, NasIdentity,
+    RadiusConfig,
+};
 use usher_core::{Duration, TransportProtocol};
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_crypto::certificate::CertificateMatch;
 use usher_diameter::codes::application;
 use usher_diameter::node;
-use usher_diameter::peer::capabilities::Application;
-use usher_radius::client::{self, Failover, Liveness, Retransmission, ServerConfig, Target};
+use usher_diameter::peer::capabilities::DiameterApplication;
+use usher_radius::client::{
+    self, FailoverPolicy, LivenessConfig, RequestTarget, RetransmissionPolicy, ServerConfig,
+};
 use usher_radius::server::ClientConfig;
-use usher_radius::{Freshness, Secret};
+use usher_radius::{FreshnessPolicy, SharedSecret};
 
 /// What kind of access server asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,20 +33,30 @@ pub struct NasKind {
     pub framed_mtu: u32,
 }
 
-const APPLICATIONS: [Application; 3] = [
-    Application::auth(application::EAP),
-    Application::auth(application::NASREQ),
-    Application::acct(application::ACCOUNTING),
+const APPLICATIONS: [DiameterApplication; 3] = [
+    DiameterApplication::for_authentication(application::EAP),
+    DiameterApplication::for_authentication(application::NASREQ),
+    DiameterApplication::for_accounting(application::ACCOUNTING),
 ];
 
-impl Builder<'_> {
+impl AccessConfigBuilder<'_> {
     /// The AAA servers of a table; `login`: how long a user may take to show who it is.
-    pub fn aaa(&mut self, table: &AaaTable, kind: &NasKind, login: Duration) -> Option<Aaa> {
-        aaa(self, table, kind, login)
+    pub fn build_aaa(
+        &mut self,
+        table: &AaaTable,
+        kind: &NasKind,
+        login: Duration,
+    ) -> Option<AaaClientConfig> {
+        build_aaa_config(self, table, kind, login)
     }
 }
 
-fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Duration) -> Option<Aaa> {
+fn build_aaa_config(
+    builder: &mut AccessConfigBuilder<'_>,
+    table: &AaaTable,
+    kind: &NasKind,
+    login: Duration,
+) -> Option<AaaClientConfig> {
     let identifier = table.nas_identifier.clone().or_else(|| {
         let identity = table.diameter.as_ref().map(|diameter| diameter.identity.clone());
         if identity.is_none() && table.nas_address.is_none() {
@@ -49,7 +64,7 @@ fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Durat
                 "\"nas_identifier\" is missing: as what this {} asks, such as \"gw.example.org\"",
                 kind.called
             );
-            builder.fault(&["aaa"], message);
+            builder.report_fault(&["aaa"], message);
         }
         identity
     });
@@ -57,37 +72,37 @@ fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Durat
         address: table.nas_address,
         port_type: Some(kind.port_type),
         framed_mtu: Some(kind.framed_mtu),
-        ..NasIdentity::ethernet(&identifier.unwrap_or_default())
+        ..NasIdentity::for_ethernet(&identifier.unwrap_or_default())
     };
     let servers = match (&table.server, &table.radius[..], &table.diameter) {
         (None, [], None) => {
-            builder.fault(
+            builder.report_fault(
                 &["aaa"],
                 "no server: write [[aaa.radius]] or [aaa.diameter], or name the file of a server",
             );
             None
         }
-        (Some(_), [], None) => Some(Within::nowhere().servers(table, login)),
+        (Some(_), [], None) => Some(EmbeddedServer::unspecified().build_servers(table, login)),
         (None, [], Some(diameter)) => diameter_servers(builder, table, diameter),
         (None, _, None) => radius_servers(builder, table, login),
         (None, _, Some(_)) => {
-            builder.fault(&["aaa", "diameter"], "there is [[aaa.radius]] too; keep one of both");
+            builder.report_fault(&["aaa", "diameter"], "there is [[aaa.radius]] too; keep one of both");
             None
         }
         (Some(_), ..) => {
-            builder.fault(
+            builder.report_fault(
                 &["aaa", "server"],
                 "there are other servers too, by [[aaa.radius]] or [aaa.diameter]; keep one of these",
             );
             None
         }
     };
-    Some(Aaa {
+    Some(AaaClientConfig {
         nas,
         servers: servers?,
         accounting: table.accounting,
-        interim: table.interim.map(usher_config::units::Time::get),
-        patience: Patience {
+        interim: table.interim.map(usher_config::units::TimeSpan::get),
+        record_retry: AccountingRetryConfig {
             lasts: table.accounting_retry.get(),
             most: usize::try_from(table.accounting_queue.get()).unwrap_or(usize::MAX),
         },
@@ -95,20 +110,31 @@ fn aaa(builder: &mut Builder<'_>, table: &AaaTable, kind: &NasKind, login: Durat
 }
 
 /// TLS to a server.
-fn outgoing(builder: &mut Builder<'_>, table: &AaaTable, address: SocketAddr, at: &[&str]) {
+fn add_outgoing_tls(
+    builder: &mut AccessConfigBuilder<'_>,
+    table: &AaaTable,
+    address: SocketAddr,
+    at: &[&str],
+) {
     match &table.tls {
-        None => builder
-            .fault(at, "[aaa.tls] is missing: certificate, key and ca for servers that are reached by TLS"),
+        None => builder.report_fault(
+            at,
+            "[aaa.tls] is missing: certificate, key and ca for servers that are reached by TLS",
+        ),
         // The protocol looks at the name itself.
         Some(tls) => {
-            if let Some(config) = builder.client(&["aaa", "tls"], tls, None) {
+            if let Some(config) = builder.read_tls_client(&["aaa", "tls"], tls, None) {
                 builder.outgoing.insert(address, config);
             }
         }
     }
 }
 
-fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) -> Option<AaaConfig> {
+fn radius_servers(
+    builder: &mut AccessConfigBuilder<'_>,
+    table: &AaaTable,
+    login: Duration,
+) -> Option<AaaConfig> {
     let (mut servers, mut clients) = (Vec::new(), Vec::new());
     let (mut asked, mut told) = (Vec::new(), Vec::new());
     for (i, server) in table.radius.iter().enumerate() {
@@ -127,33 +153,33 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
         } = server;
         let next = |servers: &Vec<ServerConfig>| u16::try_from(servers.len()).unwrap_or(u16::MAX);
         let with =
-            |config: ServerConfig| ServerConfig { liveness: watched.then(Liveness::default), ..config };
+            |config: ServerConfig| ServerConfig { liveness: watched.then(LivenessConfig::default), ..config };
         if *transport == TransportProtocol::Tls {
-            outgoing(builder, table, *address, &at);
+            add_outgoing_tls(builder, table, *address, &at);
             let certificates: Vec<_> = certificate.iter().cloned().map(CertificateMatch::Name).collect();
             asked.push(next(&servers));
             told.push(next(&servers));
             servers.push(with(ServerConfig {
                 certificates: certificates.clone(),
-                ..ServerConfig::radsec(*address)
+                ..ServerConfig::for_radsec(*address)
             }));
-            clients.push(ClientConfig::radsec(address.ip(), bits(*address), certificates));
+            clients.push(ClientConfig::for_radsec(address.ip(), address_bits(*address), certificates));
             continue;
         }
         if certificate.is_some() {
-            builder.fault(
+            builder.report_fault(
                 &[&at[..], &["certificate"]].concat(),
                 "without transport = \"tls\" no certificate is shown",
             );
         }
-        let places = Places {
+        let places = SecretSources {
             key: "secret",
             inline: secret.as_ref(),
             file: secret_file.as_deref(),
             env: secret_env.as_deref(),
         };
-        let Some(secret) = builder.secret(&at, &places) else { continue };
-        let secret = Secret::new(&secret);
+        let Some(secret) = builder.read_secret(&at, &places) else { continue };
+        let secret = SharedSecret::new(&secret);
         asked.push(next(&servers));
         servers.push(with(ServerConfig {
             require_message_authenticator: *message_authenticator,
@@ -163,114 +189,122 @@ fn radius_servers(builder: &mut Builder<'_>, table: &AaaTable, login: Duration) 
         let accounting =
             acct_address.unwrap_or(SocketAddr::new(address.ip(), address.port().saturating_add(1)));
         servers.push(ServerConfig::new(accounting, secret.clone()));
-        clients.push(ClientConfig::new(address.ip(), bits(*address), secret));
+        clients.push(ClientConfig::new(address.ip(), address_bits(*address), secret));
     }
-    let mut client = client::Config::single(servers.first()?.clone());
+    let mut client = client::RadiusClientConfig::for_server(servers.first()?.clone());
     client.servers = servers;
     client.groups = alloc::vec![asked, told];
-    client.failover = (table.radius.len() > 1).then(Failover::default);
-    Some(radius(client, clients, table, login))
+    client.failover = (table.radius.len() > 1).then(FailoverPolicy::default);
+    Some(radius_config(client, clients, table, login))
 }
 
 /// The first group of servers is asked, the second told of sessions; `clients` may end and change these.
-fn radius(
-    mut client: client::Config,
+fn radius_config(
+    mut client: client::RadiusClientConfig,
     clients: Vec<ClientConfig>,
     table: &AaaTable,
     login: Duration,
 ) -> AaaConfig {
-    if let Retransmission::Backoff { max_duration, .. } = &mut client.retransmission {
+    if let RetransmissionPolicy::Backoff { max_duration, .. } = &mut client.retransmission {
         // The user is to hear that nobody answers while it still waits.
         *max_duration = (*max_duration).min(login * 3 / 4);
     }
     let dynamic = table.dynamic.as_ref().map(|dynamic| {
-        let freshness = Freshness { required: dynamic.require_event_timestamp, ..Freshness::default() };
+        let freshness =
+            FreshnessPolicy { required: dynamic.require_event_timestamp, ..FreshnessPolicy::default() };
         Box::new(DynamicConfig { clients, freshness: Some(freshness) })
     });
-    let (target, accounting) = (Target::Group(0), Target::Group(1));
+    let (target, accounting) = (RequestTarget::Group(0), RequestTarget::Group(1));
     AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) })
 }
 
 /// The address from which an access server asks an AAA server within the same program: one of loopback that no other client has, so
 /// that its secret is its own.
-pub const WITHIN: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 85);
+pub const EMBEDDED_CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 85);
 
 /// Where an AAA server within the same program is asked ([`AaaTable::server`]), by RADIUS.
 #[derive(Clone, Debug)]
-pub struct Within {
+pub struct EmbeddedServer {
     /// Authentication.
     pub auth: SocketAddr,
     /// Accounting.
     pub acct: SocketAddr,
     /// The secret shared with it.
-    pub secret: Key,
+    pub secret: SecretValue,
 }
 
-impl Within {
+impl EmbeddedServer {
     /// What a file has before anybody has started that server.
-    fn nowhere() -> Self {
+    fn unspecified() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { auth: nowhere, acct: nowhere, secret: Key::from(&[][..]) }
+        Self { auth: nowhere, acct: nowhere, secret: SecretValue::from(&[][..]) }
     }
 
     /// Has an access server ask there, whose file was built before it was known where.
-    pub fn put(&self, aaa: &mut Aaa) {
+    pub fn apply_to(&self, aaa: &mut AaaClientConfig) {
         let AaaConfig::Radius(radius) = &mut aaa.servers else { return };
-        radius.client.servers = self.places();
+        radius.client.servers = self.server_configs();
         if let Some(dynamic) = &mut radius.dynamic {
-            dynamic.clients = self.clients();
+            dynamic.clients = self.client_configs();
         }
     }
 
-    fn servers(&self, table: &AaaTable, login: Duration) -> AaaConfig {
-        let mut client = client::Config::single(ServerConfig::new(self.auth, Secret::new(&self.secret)));
-        client.servers = self.places();
+    fn build_servers(&self, table: &AaaTable, login: Duration) -> AaaConfig {
+        let mut client = client::RadiusClientConfig::for_server(ServerConfig::new(
+            self.auth,
+            SharedSecret::new(&self.secret),
+        ));
+        client.servers = self.server_configs();
         client.groups = alloc::vec![alloc::vec![0], alloc::vec![1]];
-        radius(client, self.clients(), table, login)
+        radius_config(client, self.client_configs(), table, login)
     }
 
-    fn places(&self) -> Vec<ServerConfig> {
+    fn server_configs(&self) -> Vec<ServerConfig> {
         let at = |address| ServerConfig {
-            local: WITHIN.into(),
-            ..ServerConfig::new(address, Secret::new(&self.secret))
+            local: EMBEDDED_CLIENT_ADDRESS.into(),
+            ..ServerConfig::new(address, SharedSecret::new(&self.secret))
         };
         [self.auth, self.acct].map(at).into()
     }
 
-    fn clients(&self) -> Vec<ClientConfig> {
-        alloc::vec![ClientConfig::new(self.auth.ip(), bits(self.auth), Secret::new(&self.secret))]
+    fn client_configs(&self) -> Vec<ClientConfig> {
+        alloc::vec![ClientConfig::new(
+            self.auth.ip(),
+            address_bits(self.auth),
+            SharedSecret::new(&self.secret)
+        )]
     }
 }
 
-const fn bits(address: SocketAddr) -> u8 {
+const fn address_bits(address: SocketAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
 fn diameter_servers(
-    builder: &mut Builder<'_>,
+    builder: &mut AccessConfigBuilder<'_>,
     table: &AaaTable,
     diameter: &DiameterTable,
 ) -> Option<AaaConfig> {
     if table.dynamic.is_some() {
-        builder.fault(
+        builder.report_fault(
             &["aaa", "dynamic"],
             "RFC 5176 is of RADIUS; a Diameter server asks by its own connection, where stateful = true",
         );
     }
     if diameter.peer.is_empty() {
-        builder.fault(
+        builder.report_fault(
             &["aaa", "diameter"],
             "\"peer\" is missing: write [[aaa.diameter.peer]] with identity and address",
         );
         return None;
     }
-    let mut node = node::Config::new(&diameter.identity, &diameter.realm, &APPLICATIONS);
+    let mut node = node::DiameterNodeConfig::new(&diameter.identity, &diameter.realm, &APPLICATIONS);
     node.local.addresses.extend(table.nas_address);
     for (i, peer) in diameter.peer.iter().enumerate() {
         let number = i.to_string();
         let at = ["aaa", "diameter", "peer", &number];
         if peer.transport == TransportProtocol::Tls {
-            outgoing(builder, table, peer.address, &at);
+            add_outgoing_tls(builder, table, peer.address, &at);
         }
         node = node.connect_to(&peer.identity, peer.address);
     }

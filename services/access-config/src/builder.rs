@@ -8,22 +8,24 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use usher_access::pool::{PoolConfig, PoolError, Range, check_pools};
-use usher_config::secret::{self, Hidden};
-use usher_config::{Found, Outside};
-use usher_crypto::Key;
-use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, TlsError, VersionRange, WallClock};
+use usher_access::pool::{PoolConfig, PoolError, PoolRange, check_pools};
+use usher_config::secret::{self, SecretText};
+use usher_config::{ConfigEnvironment, KeyedError};
+use usher_crypto::SecretValue;
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, TlsCredentials, TlsError, TrustRoots, VersionRange, WallClock,
+};
 
 /// Octets of a file with certificates at most.
 const MOST: u64 = 1 << 20;
 
 /// Three places of which one says a secret.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
+pub struct SecretSources<'a> {
     /// The key of the table that holds it; with `_file` and `_env` behind it those of the other places.
     pub key: &'static str,
     /// The file itself.
-    pub inline: Option<&'a Hidden>,
+    pub inline: Option<&'a SecretText>,
     /// Another file.
     pub file: Option<&'a Path>,
     /// An environment variable.
@@ -31,16 +33,16 @@ pub struct Places<'a> {
 }
 
 /// Reads what the tables of a file name, and gathers what is wrong with them.
-pub struct Builder<'a> {
+pub struct AccessConfigBuilder<'a> {
     base: &'a Path,
-    outside: &'a dyn Outside,
+    outside: &'a dyn ConfigEnvironment,
     /// The clock by which certificates are looked at.
     pub clock: &'a WallClock,
-    found: Vec<Found>,
+    found: Vec<KeyedError>,
     pub(crate) outgoing: BTreeMap<SocketAddr, ClientConfig>,
 }
 
-impl fmt::Debug for Builder<'_> {
+impl fmt::Debug for AccessConfigBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("base", &self.base)
@@ -49,36 +51,36 @@ impl fmt::Debug for Builder<'_> {
     }
 }
 
-impl<'a> Builder<'a> {
+impl<'a> AccessConfigBuilder<'a> {
     /// Of a file whose relative paths go from `base`.
     #[must_use]
-    pub fn new(base: &'a Path, outside: &'a dyn Outside, clock: &'a WallClock) -> Self {
+    pub fn new(base: &'a Path, outside: &'a dyn ConfigEnvironment, clock: &'a WallClock) -> Self {
         Self { base, outside, clock, found: Vec::new(), outgoing: BTreeMap::new() }
     }
     /// What is wrong, and what protects connections to AAA servers that are opened, by their addresses.
     #[must_use]
-    pub fn finish(self) -> (Vec<Found>, BTreeMap<SocketAddr, ClientConfig>) {
+    pub fn finish(self) -> (Vec<KeyedError>, BTreeMap<SocketAddr, ClientConfig>) {
         (self.found, self.outgoing)
     }
     /// Something is wrong at this place.
-    pub fn fault(&mut self, at: &[&str], message: impl Into<String>) {
+    pub fn report_fault(&mut self, at: &[&str], message: impl Into<String>) {
         let keys = at.iter().map(|key| (*key).to_owned()).collect();
         self.found.push((keys, message.into()));
     }
     /// What a step gives, or its fault at this place.
-    pub fn take<T>(&mut self, at: &[&str], result: Result<T, String>) -> Option<T> {
-        result.map_err(|message| self.fault(at, message)).ok()
+    pub fn ok_or_report<T>(&mut self, at: &[&str], result: Result<T, String>) -> Option<T> {
+        result.map_err(|message| self.report_fault(at, message)).ok()
     }
 
     /// A secret of one of three places of a table.
-    pub fn secret(&mut self, table: &[&str], places: &Places<'_>) -> Option<Key> {
+    pub fn read_secret(&mut self, table: &[&str], places: &SecretSources<'_>) -> Option<SecretValue> {
         let file = places.file.map(|file| self.base.join(file));
-        match secret::one(places.key, places.inline, file.as_deref(), places.env, self.outside) {
-            Ok(Some(secret)) => Some(Key::from(secret.0.as_bytes())),
+        match secret::resolve_secret(places.key, places.inline, file.as_deref(), places.env, self.outside) {
+            Ok(Some(secret)) => Some(SecretValue::from(secret.0.as_bytes())),
             Ok(None) => {
                 let message =
                     format!("\"{0}\" is missing: write it, or \"{0}_file\", or \"{0}_env\"", places.key);
-                self.fault(table, message);
+                self.report_fault(table, message);
                 None
             }
             Err((key, message)) => {
@@ -86,21 +88,24 @@ impl<'a> Builder<'a> {
                 if !key.is_empty() {
                     at.push(&key);
                 }
-                self.fault(&at, message);
+                self.report_fault(&at, message);
                 None
             }
         }
     }
 
     /// A certificate of this side's with its key, of the files that a table names.
-    pub fn certified(
+    pub fn read_credentials(
         &mut self,
         table: &[&str],
         certificate: Option<&PathBuf>,
         key: Option<&PathBuf>,
-    ) -> Option<Credentials> {
+    ) -> Option<TlsCredentials> {
         let mut missing = |key: &str| {
-            self.fault(table, format!("\"{key}\" is missing: a certificate proves nothing without both"));
+            self.report_fault(
+                table,
+                format!("\"{key}\" is missing: a certificate proves nothing without both"),
+            );
         };
         let certificate = certificate.or_else(|| {
             missing("certificate");
@@ -111,43 +116,45 @@ impl<'a> Builder<'a> {
             None
         })?;
         let (at, at_key) = ([table, &["certificate"]].concat(), [table, &["key"]].concat());
-        let chain = self.outside.octets(&self.base.join(certificate), MOST);
-        let chain = self.take(&at, chain);
-        let pem = self.outside.secret(&self.base.join(key));
-        let pem = self.take(&at_key, pem)?;
-        let pem = Key::new(pem);
-        let made = Credentials::from_pem(&chain?, pem.as_bytes());
-        made.map_err(|error| self.fault(if error.is_of_key() { &at_key } else { &at }, error.to_string()))
-            .ok()
+        let chain = self.outside.read_octets(&self.base.join(certificate), MOST);
+        let chain = self.ok_or_report(&at, chain);
+        let pem = self.outside.read_secret(&self.base.join(key));
+        let pem = self.ok_or_report(&at_key, pem)?;
+        let pem = SecretValue::new(pem);
+        let made = TlsCredentials::from_pem(&chain?, pem.as_bytes());
+        made.map_err(|error| {
+            self.report_fault(if error.is_of_key() { &at_key } else { &at }, error.to_string())
+        })
+        .ok()
     }
 
     /// The authorities of the file that a table names.
-    pub fn roots(&mut self, table: &[&str], ca: Option<&PathBuf>) -> Option<Roots> {
+    pub fn read_roots(&mut self, table: &[&str], ca: Option<&PathBuf>) -> Option<TrustRoots> {
         let at = [table, &["ca"]].concat();
         let Some(ca) = ca else {
-            self.fault(
+            self.report_fault(
                 table,
                 "\"ca\" is missing: name the file with the authorities whose certificates are taken",
             );
             return None;
         };
-        let text = self.outside.octets(&self.base.join(ca), MOST);
-        let text = self.take(&at, text)?;
-        let roots = Roots::from_pem(&text).map_err(|e| e.to_string());
-        self.take(&at, roots).map(Roots::remembering)
+        let text = self.outside.read_octets(&self.base.join(ca), MOST);
+        let text = self.ok_or_report(&at, text)?;
+        let roots = TrustRoots::from_pem(&text).map_err(|e| e.to_string());
+        self.ok_or_report(&at, roots).map(TrustRoots::with_signature_cache)
     }
 
     /// TLS of a client that shows a certificate.
-    pub fn client(
+    pub fn read_tls_client(
         &mut self,
         at: &[&str],
         table: &TlsTable,
         server_name: Option<String>,
     ) -> Option<ClientConfig> {
-        let credentials = self.certified(at, Some(&table.certificate), Some(&table.key))?;
-        let roots = self.roots(at, Some(&table.ca))?;
+        let credentials = self.read_credentials(at, Some(&table.certificate), Some(&table.key))?;
+        let roots = self.read_roots(at, Some(&table.ca))?;
         let made = self.tls_client(credentials, roots, server_name);
-        self.take(at, made)
+        self.ok_or_report(at, made)
     }
     /// The same of what was read already.
     ///
@@ -155,8 +162,8 @@ impl<'a> Builder<'a> {
     /// What the TLS engine does not take.
     pub fn tls_client(
         &self,
-        credentials: Credentials,
-        roots: Roots,
+        credentials: TlsCredentials,
+        roots: TrustRoots,
         server_name: Option<String>,
     ) -> Result<ClientConfig, String> {
         let options = ClientOptions {
@@ -172,10 +179,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Address pools; `fits` says what is wrong with a range that this kind of access server has no use for.
-    pub fn pools(
+    pub fn build_pools(
         &mut self,
         tables: &[PoolTable],
-        fits: impl Fn(&Range) -> Result<(), String>,
+        fits: impl Fn(&PoolRange) -> Result<(), String>,
     ) -> Vec<PoolConfig> {
         let mut pools = Vec::new();
         for (i, table) in tables.iter().enumerate() {
@@ -184,9 +191,9 @@ impl<'a> Builder<'a> {
             for (n, text) in table.ranges.iter().enumerate() {
                 let n = n.to_string();
                 let at = ["pool", &number, "ranges", &n];
-                let range = text.parse::<Range>().map_err(|error| error.to_string());
+                let range = text.parse::<PoolRange>().map_err(|error| error.to_string());
                 let range = range.and_then(|range| fits(&range).map(|()| range));
-                ranges.extend(self.take(&at, range));
+                ranges.extend(self.ok_or_report(&at, range));
             }
             pools.push(PoolConfig { name: table.name.clone(), ranges });
         }
@@ -194,7 +201,7 @@ impl<'a> Builder<'a> {
             && let Err(error) = check_pools(&pools)
         {
             let name = match &error {
-                PoolError::TwoOfOneName(name)
+                PoolError::DuplicateName(name)
                 | PoolError::Empty(name)
                 | PoolError::Overlap { pool: name, .. } => Some(name),
                 PoolError::NotARange(_) => None,
@@ -203,27 +210,27 @@ impl<'a> Builder<'a> {
                 .and_then(|name| pools.iter().rposition(|pool| pool.name == *name))
                 .unwrap_or(0)
                 .to_string();
-            self.fault(&["pool", &n], error.to_string());
+            self.report_fault(&["pool", &n], error.to_string());
         }
         pools
     }
 
     /// Passwords by names.
-    pub fn passwords(&mut self, tables: &[UserTable]) -> BTreeMap<Vec<u8>, Key> {
+    pub fn read_passwords(&mut self, tables: &[UserTable]) -> BTreeMap<Vec<u8>, SecretValue> {
         let mut passwords = BTreeMap::new();
         for (i, table) in tables.iter().enumerate() {
             let number = i.to_string();
             let at = ["user", &number];
             let UserTable { name, password, password_file, password_env } = table;
-            let places = Places {
+            let places = SecretSources {
                 key: "password",
                 inline: password.as_ref(),
                 file: password_file.as_deref(),
                 env: password_env.as_deref(),
             };
-            let Some(password) = self.secret(&at, &places) else { continue };
+            let Some(password) = self.read_secret(&at, &places) else { continue };
             if passwords.insert(name.as_bytes().to_vec(), password).is_some() {
-                self.fault(&[&at[..], &["name"]].concat(), format!("there are two users \"{name}\""));
+                self.report_fault(&[&at[..], &["name"]].concat(), format!("there are two users \"{name}\""));
             }
         }
         passwords

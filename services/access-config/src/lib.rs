@@ -10,9 +10,9 @@ mod builder;
 mod model;
 
 #[cfg(feature = "tls")]
-pub use aaa::{NasKind, WITHIN, Within};
+pub use aaa::{EMBEDDED_CLIENT_ADDRESS, EmbeddedServer, NasKind};
 #[cfg(feature = "tls")]
-pub use builder::{Builder, Places};
+pub use builder::{AccessConfigBuilder, SecretSources};
 pub use model::{
     AaaTable, DiameterPeerTable, DiameterTable, DynamicTable, PoolTable, RadiusTable, TlsTable, UserTable,
 };

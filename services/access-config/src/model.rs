@@ -6,8 +6,8 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
-use usher_config::secret::Hidden;
-use usher_config::units::{Count, Time};
+use usher_config::secret::SecretText;
+use usher_config::units::{PositiveCount, TimeSpan};
 use usher_core::TransportProtocol;
 
 /// An address pool.
@@ -31,11 +31,11 @@ pub struct AaaTable {
     /// Whether AAA servers are told when sessions begin and end.
     pub accounting: bool,
     /// How often they are told between these, where they do not say how often themselves.
-    pub interim: Option<Time>,
+    pub interim: Option<TimeSpan>,
     /// For how long a record of accounting is sent again that no server acknowledges, before it is lost.
-    pub accounting_retry: Time,
+    pub accounting_retry: TimeSpan,
     /// How many such records wait; beyond that the oldest is lost.
-    pub accounting_queue: Count,
+    pub accounting_queue: PositiveCount,
     /// An AAA server within the same program: the file of its configuration, as `usher aaa serve` takes it. It is asked by RADIUS at
     /// this host's loopback, at ports and with a secret that nobody has to name, and serves whom else its file names.
     pub server: Option<PathBuf>,
@@ -51,14 +51,14 @@ pub struct AaaTable {
 
 impl Default for AaaTable {
     fn default() -> Self {
-        let patience = usher_access::Patience::default();
+        let patience = usher_access::AccountingRetryConfig::default();
         Self {
             nas_identifier: None,
             nas_address: None,
             accounting: false,
             interim: None,
-            accounting_retry: Time(patience.lasts),
-            accounting_queue: Count::of(u32::try_from(patience.most).unwrap_or(u32::MAX)),
+            accounting_retry: TimeSpan(patience.lasts),
+            accounting_queue: PositiveCount::from_u32(u32::try_from(patience.most).unwrap_or(u32::MAX)),
             server: None,
             radius: Vec::new(),
             dynamic: None,
@@ -83,7 +83,7 @@ pub struct RadiusTable {
     /// For `tls`: the name that its certificate must bear.
     pub certificate: Option<String>,
     /// The secret shared with it; not for `tls`.
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     /// A file that holds the secret, readable by nobody else.
     pub secret_file: Option<PathBuf>,
     /// An environment variable that holds the secret.
@@ -181,7 +181,7 @@ pub struct UserTable {
     /// Its name.
     pub name: String,
     /// Its password.
-    pub password: Option<Hidden>,
+    pub password: Option<SecretText>,
     /// A file that holds the password, readable by nobody else.
     pub password_file: Option<PathBuf>,
     /// An environment variable that holds the password.

@@ -1,12 +1,12 @@
 //! Dynamic authorisation: what an AAA server wants of a session that it let in (RFC 5176; RFC 6733 §8.3, §8.5).
 
 use crate::prefix::{ipv6_prefix, of_value};
-use crate::reply::{Content, Reply};
+use crate::reply::{AccessReply, ReplyContent};
 use crate::{NasIdentity, NasPort};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_diameter::ResultCode;
 use usher_radius::attribute::{RawAttribute, kind};
-use usher_radius::packet::Code;
+use usher_radius::packet::PacketCode;
 
 /// What is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,7 +19,7 @@ pub enum DynamicKind {
     Reauthenticate,
 }
 
-/// What an AAA server wants of a session. It is answered by [`Command::AnswerDynamic`](crate::Command::AnswerDynamic).
+/// What an AAA server wants of a session. It is answered by [`Command::AnswerDynamic`](crate::AccessClientCommand::AnswerDynamic).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DynamicRequest {
     /// Names it in its answer.
@@ -30,7 +30,7 @@ pub struct DynamicRequest {
     /// [`is_about`](Self::is_about) says which is meant.
     pub session: Option<u64>,
     /// All that it says: of a change, what is to be from now on.
-    pub content: Reply,
+    pub content: AccessReply,
 }
 
 /// What is known of a session, for [`DynamicRequest::is_about`].
@@ -83,7 +83,7 @@ pub enum ErrorCause {
 
 impl ErrorCause {
     /// Result-Code (RFC 5176 §4).
-    pub(crate) const fn result(self) -> ResultCode {
+    pub(crate) const fn result_code(self) -> ResultCode {
         match self {
             Self::UnsupportedAttribute => ResultCode::AVP_UNSUPPORTED,
             Self::MissingAttribute => ResultCode::MISSING_AVP,
@@ -115,7 +115,7 @@ const SESSION: [u8; 11] = [
     kind::FRAMED_IPV6_PREFIX,
 ];
 /// What says which NAS is meant, or is of the packet.
-const OTHER: [u8; 6] = [
+const NON_SESSION_ATTRIBUTES: [u8; 6] = [
     kind::NAS_IP_ADDRESS,
     kind::NAS_IDENTIFIER,
     kind::NAS_IPV6_ADDRESS,
@@ -149,17 +149,18 @@ impl DynamicRequest {
             && SESSION.iter().all(|&number| self.content.values(number).all(|value| fits(number, value)))
     }
     /// The numbers of what it says beside which session is meant: what is to change. Those of vendors are one number, 26.
-    pub fn changes(&self) -> impl Iterator<Item = u8> {
+    pub fn changed_attributes(&self) -> impl Iterator<Item = u8> {
         let attributes = match &self.content.0 {
-            Content::Radius(r) => Some(r.attributes.iter()),
+            ReplyContent::Radius(r) => Some(r.attributes.iter()),
             // What a Re-Auth-Request says beside the session is what led to it (RFC 7155 §3.3).
-            Content::Diameter(..) => None,
+            ReplyContent::Diameter(..) => None,
         };
-        let is_change = |a: &RawAttribute<'_>| !SESSION.contains(&a.kind) && !OTHER.contains(&a.kind);
+        let is_change =
+            |a: &RawAttribute<'_>| !SESSION.contains(&a.kind) && !NON_SESSION_ATTRIBUTES.contains(&a.kind);
         attributes.into_iter().flatten().filter(is_change).map(|a| a.kind)
     }
     /// What of a RADIUS request no session need be looked at for.
-    pub(crate) fn check(&self, nas: &NasIdentity) -> Result<(), ErrorCause> {
+    pub(crate) fn validate_request(&self, nas: &NasIdentity) -> Result<(), ErrorCause> {
         let says = |number| self.content.value(number);
         // What cannot be compared is no match either.
         let other = |number, own: Option<&[u8]>| {
@@ -178,7 +179,7 @@ impl DynamicRequest {
         {
             return Err(ErrorCause::NasIdentificationMismatch);
         }
-        if self.kind == DynamicKind::Disconnect && self.changes().next().is_some() {
+        if self.kind == DynamicKind::Disconnect && self.changed_attributes().next().is_some() {
             return Err(ErrorCause::UnsupportedAttribute);
         }
         // Authorize Only (RFC 5176 §3.2) is not supported, and nobody changes the service of a session.
@@ -193,11 +194,11 @@ impl DynamicRequest {
 }
 
 /// The code of the answer.
-pub(crate) const fn answer(asked: Code, done: bool) -> Code {
+pub(crate) const fn answer_code(asked: PacketCode, done: bool) -> PacketCode {
     match (asked, done) {
-        (Code::DISCONNECT_REQUEST, true) => Code::DISCONNECT_ACK,
-        (Code::DISCONNECT_REQUEST, false) => Code::DISCONNECT_NAK,
-        (_, true) => Code::COA_ACK,
-        (_, false) => Code::COA_NAK,
+        (PacketCode::DISCONNECT_REQUEST, true) => PacketCode::DISCONNECT_ACK,
+        (PacketCode::DISCONNECT_REQUEST, false) => PacketCode::DISCONNECT_NAK,
+        (_, true) => PacketCode::COA_ACK,
+        (_, false) => PacketCode::COA_NAK,
     }
 }

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::net::IpAddr;
 use usher_diameter::nasreq::NasInfo;
-use usher_radius::attribute::{Attributes, ValueTooLong, kind};
+use usher_radius::attribute::{AttributeList, ValueTooLong, kind};
 
 /// NAS-Port-Type Ethernet (RFC 2865 §5.41).
 pub const PORT_TYPE_ETHERNET: u32 = 15;
@@ -32,13 +32,13 @@ pub struct NasIdentity {
     /// Service-Type.
     pub service_type: Option<u32>,
     /// What every request and every record says besides.
-    pub attributes: Attributes,
+    pub attributes: AttributeList,
 }
 
 impl NasIdentity {
     /// An Ethernet switch of this name: EAP packets up to 1400 octets, framed service.
     #[must_use]
-    pub fn ethernet(identifier: &str) -> Self {
+    pub fn for_ethernet(identifier: &str) -> Self {
         Self {
             identifier: identifier.into(),
             port_type: Some(PORT_TYPE_ETHERNET),
@@ -49,8 +49,8 @@ impl NasIdentity {
     }
     /// An 802.16 base station of this name: EAP packets up to 1400 octets, framed service.
     #[must_use]
-    pub fn wimax(identifier: &str) -> Self {
-        Self { port_type: Some(PORT_TYPE_WIRELESS_80216), ..Self::ethernet(identifier) }
+    pub fn for_wimax(identifier: &str) -> Self {
+        Self { port_type: Some(PORT_TYPE_WIRELESS_80216), ..Self::for_ethernet(identifier) }
     }
     /// Whether a server can tell who asks (RFC 2865 §4.1).
     pub(crate) fn is_named(&self) -> bool {
@@ -59,7 +59,11 @@ impl NasIdentity {
         !self.identifier.is_empty() || self.address.is_some() || said()
     }
     /// Appends what names the NAS and the port.
-    pub(crate) fn introduce(&self, port: &NasPort<'_>, a: &mut Attributes) -> Result<(), ValueTooLong> {
+    pub(crate) fn append_identity(
+        &self,
+        port: &NasPort<'_>,
+        a: &mut AttributeList,
+    ) -> Result<(), ValueTooLong> {
         match self.address {
             Some(IpAddr::V4(address)) => drop(a.push_ipv4(kind::NAS_IP_ADDRESS, address)),
             Some(IpAddr::V6(address)) => drop(a.push_ipv6(kind::NAS_IPV6_ADDRESS, address)),
@@ -80,7 +84,7 @@ impl NasIdentity {
         Ok(())
     }
     /// The same for Diameter.
-    pub(crate) fn info<'a>(&'a self, port: &NasPort<'a>) -> NasInfo<'a> {
+    pub(crate) fn nas_info<'a>(&'a self, port: &NasPort<'a>) -> NasInfo<'a> {
         NasInfo {
             identifier: (!self.identifier.is_empty()).then_some(&self.identifier),
             address: self.address,
@@ -117,8 +121,8 @@ impl NasPort<'_> {
         own.into_iter().chain(nas.framed_mtu).min()
     }
 
-    /// Appends what is said of the two ends, behind what [`NasIdentity::introduce`] says.
-    pub(crate) fn stations(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
+    /// Appends what is said of the two ends, behind what [`NasIdentity::append_identity`] says.
+    pub(crate) fn append_stations(&self, a: &mut AttributeList) -> Result<(), ValueTooLong> {
         let texts = [
             (kind::CALLING_STATION_ID, self.calling_station),
             (kind::CALLED_STATION_ID, self.called_station),

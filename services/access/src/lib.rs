@@ -1,8 +1,8 @@
 //! What an access server (NAS) needs of AAA, whatever it gives access to and whichever protocol carries its questions.
 //!
-//! [`AccessClient`] asks whether a user is let in ([`Request`], [`Proof`]), tells of sessions ([`Record`]) and hears what
-//! the AAA server wants of a session later ([`DynamicRequest`]); a [`Reply`] says all that the server said of a user.
-//! [`pool`] gives out addresses; [`Failures`] counts failed logins, and [`LoginLockout`] says who is
+//! [`AccessClient`] asks whether a user is let in ([`AccessRequest`], [`LoginProof`]), tells of sessions ([`AccountingRecord`]) and hears what
+//! the AAA server wants of a session later ([`DynamicRequest`]); a [`AccessReply`] says all that the server said of a user.
+//! [`pool`] gives out addresses; [`FailureTable`] counts failed logins, and [`LoginLockout`] says who is
 //! held back for them.
 
 #![cfg_attr(not(test), no_std)]
@@ -23,19 +23,22 @@ mod request;
 mod tunnel;
 
 pub use client::{
-    Aaa, AaaConfig, AccessClient, Command, ConfigError, Connections, DIAMETER_LISTENER, DYNAMIC_SOCKET,
-    DiameterConfig, DynamicConfig, Event, Failure, Patience, RadiusConfig,
+    AaaClientConfig, AaaConfig, AaaFailure, AccessClient, AccessClientCommand, AccessClientEvent,
+    AccountingRetryConfig, ConfigError, DIAMETER_LISTENER, DYNAMIC_SOCKET, DiameterConfig,
+    DiameterConnections, DynamicConfig, RadiusConfig,
 };
 pub use dynamic::{DynamicKind, DynamicRequest, ErrorCause, SessionIdentity};
-pub use failures::{FailureLimit, Failures};
+pub use failures::{FailureLimit, FailureTable};
 pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,
 };
 pub use lockout::LoginLockout;
 pub use prefix::ipv6_prefix;
-pub use proof::{ChapResponse, Expected, MsChapResponse, MsChapV2Response, Proof, ProofError};
-pub use record::{Record, RecordKind, TerminateCause, Traffic, session_id, start_of};
-pub use reply::{FramedAddress, Reply};
-pub use request::{Continuation, Request};
-pub use tunnel::{is_by_certificate, is_tunnelled, within};
+pub use proof::{
+    ChapResponse, ExpectedServerProof, LoginProof, MsChapResponse, MsChapV2Response, ProofError,
+};
+pub use record::{AccountingRecord, RecordKind, SessionTraffic, TerminateCause, session_id, start_of};
+pub use reply::{AccessReply, FramedAddress};
+pub use request::{AccessRequest, LoginContinuation};
+pub use tunnel::{fallback_user_name, is_by_certificate, is_tunnelled};

@@ -10,7 +10,7 @@ use usher_core::collections::{HashMap, HashState};
 
 /// Addresses or prefixes that a pool gives out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Range {
+pub enum PoolRange {
     /// Each address from the first to the last, both of one family.
     Addresses {
         /// The first.
@@ -36,7 +36,7 @@ pub struct PoolConfig {
     pub name: String,
     /// What it gives out: an address, where there are ranges of addresses, and a prefix, where there are ranges of
     /// prefixes.
-    pub ranges: Vec<Range>,
+    pub ranges: Vec<PoolRange>,
 }
 
 /// A text is not a range, or a pool contradicts itself.
@@ -49,7 +49,7 @@ pub enum PoolError {
     NotARange(String),
     /// Two pools of one name.
     #[error("there are two pools of the name {0:?}")]
-    TwoOfOneName(String),
+    DuplicateName(String),
     /// A pool without ranges.
     #[error("the pool {0:?} has no ranges")]
     Empty(String),
@@ -59,52 +59,52 @@ pub enum PoolError {
         /// The pool.
         pool: String,
         /// Its range.
-        range: Range,
+        range: PoolRange,
     },
 }
 
-impl FromStr for Range {
+impl FromStr for PoolRange {
     type Err = PoolError;
     /// `first-last`; `network/length`, each of its addresses but, in IPv4 up to /30, its first and last, in IPv6 its
     /// first; `network/length/each`, each IPv6 prefix of that length.
     fn from_str(text: &str) -> Result<Self, PoolError> {
-        parse(text.trim()).ok_or_else(|| PoolError::NotARange(text.into()))
+        parse_range(text.trim()).ok_or_else(|| PoolError::NotARange(text.into()))
     }
 }
 
-fn parse(text: &str) -> Option<Range> {
+fn parse_range(text: &str) -> Option<PoolRange> {
     if let Some((first, last)) = text.split_once('-') {
         let (first, last): (IpAddr, IpAddr) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        let range = Range::Addresses { first, last };
-        return range.holds_together().then_some(range);
+        let range = PoolRange::Addresses { first, last };
+        return range.is_consistent().then_some(range);
     }
     let mut parts = text.split('/');
     let network: IpAddr = parts.next()?.parse().ok()?;
     let length: u8 = parts.next()?.parse().ok()?;
     let range = match (network, parts.next(), parts.next()) {
         (IpAddr::V6(network), Some(each), None) => {
-            Range::Prefixes { network, length, each: each.parse().ok()? }
+            PoolRange::Prefixes { network, length, each: each.parse().ok()? }
         }
         (IpAddr::V4(network), None, None) if length <= 32 => {
             let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
             let (first, last) = (network.to_bits() & !host, network.to_bits() | host);
             let edge = u32::from(length <= 30);
             let (first, last) = (Ipv4Addr::from_bits(first + edge), Ipv4Addr::from_bits(last - edge));
-            Range::Addresses { first: first.into(), last: last.into() }
+            PoolRange::Addresses { first: first.into(), last: last.into() }
         }
         (IpAddr::V6(network), None, None) if length <= 128 => {
             let host = u128::MAX.checked_shr(length.into()).unwrap_or(0);
             let (first, last) = (network.to_bits() & !host, network.to_bits() | host);
             let first = if length < 127 { first + 1 } else { first };
             let (first, last) = (Ipv6Addr::from_bits(first), Ipv6Addr::from_bits(last));
-            Range::Addresses { first: first.into(), last: last.into() }
+            PoolRange::Addresses { first: first.into(), last: last.into() }
         }
         _ => return None,
     };
-    range.holds_together().then_some(range)
+    range.is_consistent().then_some(range)
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for PoolRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Addresses { first, last } => write!(f, "{first}-{last}"),
@@ -116,10 +116,10 @@ impl fmt::Display for Range {
 /// Most that one range gives out.
 const MOST: u64 = 1 << 32;
 /// How many addresses a pool remembers the last holders of before it gives them to others.
-const REMEMBERED: usize = 1 << 20;
+const MAX_LAST_HOLDERS: usize = 1 << 20;
 
-impl Range {
-    fn holds_together(&self) -> bool {
+impl PoolRange {
+    fn is_consistent(&self) -> bool {
         match *self {
             Self::Addresses { first, last } => first.is_ipv4() == last.is_ipv4() && first <= last,
             Self::Prefixes { length, each, .. } => length <= each && each <= 128,
@@ -128,19 +128,19 @@ impl Range {
     /// How many it gives out: of more than 2^32, the first so many.
     #[must_use]
     pub fn size(&self) -> u64 {
-        if !self.holds_together() {
+        if !self.is_consistent() {
             return 0;
         }
         match *self {
             Self::Addresses { .. } => {
-                let (first, last) = self.bounds();
+                let (first, last) = self.address_bounds();
                 u64::try_from((last - first).saturating_add(1)).unwrap_or(MOST).min(MOST)
             }
             Self::Prefixes { length, each, .. } => 1 << (each - length).min(32),
         }
     }
     /// The first and the last address that it covers, as numbers of its family.
-    fn bounds(&self) -> (u128, u128) {
+    fn address_bounds(&self) -> (u128, u128) {
         let bits = |ip: IpAddr| match ip {
             IpAddr::V4(a) => a.to_bits().into(),
             IpAddr::V6(a) => a.to_bits(),
@@ -157,11 +157,11 @@ impl Range {
         matches!(self, Self::Addresses { first: IpAddr::V4(_), .. })
     }
     fn overlaps(&self, other: &Self) -> bool {
-        let ((a, b), (c, d)) = (self.bounds(), other.bounds());
+        let ((a, b), (c, d)) = (self.address_bounds(), other.address_bounds());
         self.is_ipv4() == other.is_ipv4() && a <= d && c <= b
     }
-    fn give(&self, offset: u64) -> Lease {
-        let (first, _) = self.bounds();
+    fn lease_at(&self, offset: u64) -> Lease {
+        let (first, _) = self.address_bounds();
         match *self {
             Self::Addresses { first: IpAddr::V4(_), .. } => {
                 Lease::Address(Ipv4Addr::from_bits((first + u128::from(offset)) as u32).into())
@@ -174,8 +174,8 @@ impl Range {
             }
         }
     }
-    fn offset(&self, lease: Lease) -> Option<u64> {
-        let (first, last) = self.bounds();
+    fn lease_offset(&self, lease: Lease) -> Option<u64> {
+        let (first, last) = self.address_bounds();
         let offset = match (*self, lease) {
             (Self::Addresses { first: IpAddr::V4(_), .. }, Lease::Address(IpAddr::V4(a))) => {
                 let a = u128::from(a.to_bits());
@@ -216,7 +216,7 @@ pub struct PoolUse<'a> {
 
 /// The state of one address that was ever in use.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct LeaseState {
     /// Who had it last.
     holder: u64,
     /// By how many it is used: of two sessions that say so, both.
@@ -227,10 +227,10 @@ struct State {
 
 /// All addresses of a pool, or all its prefixes, numbered through.
 #[derive(Debug)]
-struct Space {
-    ranges: Vec<Range>,
+struct AddressSpace {
+    ranges: Vec<PoolRange>,
     size: u64,
-    states: HashMap<u64, State>,
+    states: HashMap<u64, LeaseState>,
     /// Which number a holder had last.
     last: HashMap<u64, u64>,
     /// What became free, the longest free first.
@@ -242,10 +242,10 @@ struct Space {
     used: u64,
 }
 
-impl Space {
-    fn new(ranges: Vec<Range>, hash: &HashState) -> Self {
+impl AddressSpace {
+    fn new(ranges: Vec<PoolRange>, hash: &HashState) -> Self {
         Self {
-            size: ranges.iter().map(Range::size).sum(),
+            size: ranges.iter().map(PoolRange::size).sum(),
             ranges,
             states: HashMap::with_hasher(hash.clone()),
             last: HashMap::with_hasher(hash.clone()),
@@ -255,28 +255,28 @@ impl Space {
             used: 0,
         }
     }
-    fn number(&self, lease: Lease) -> Option<u64> {
+    fn lease_number(&self, lease: Lease) -> Option<u64> {
         let mut before = 0;
         for range in &self.ranges {
-            if let Some(offset) = range.offset(lease) {
+            if let Some(offset) = range.lease_offset(lease) {
                 return Some(before + offset);
             }
             before += range.size();
         }
         None
     }
-    fn lease(&self, number: u64) -> Option<Lease> {
+    fn lease_at(&self, number: u64) -> Option<Lease> {
         let mut offset = number;
         for range in &self.ranges {
             match offset.checked_sub(range.size()) {
-                None => return Some(range.give(offset)),
+                None => return Some(range.lease_at(offset)),
                 Some(rest) => offset = rest,
             }
         }
         None
     }
     fn claim(&mut self, number: u64, holder: u64) {
-        let state = self.states.entry(number).or_insert(State { holder, used: 0, freed: 0 });
+        let state = self.states.entry(number).or_insert(LeaseState { holder, used: 0, freed: 0 });
         if state.used == 0 {
             self.used += 1;
             if state.holder != holder {
@@ -305,7 +305,7 @@ impl Space {
     }
     /// The holder's own number, where it has one (`again`) or had one that is free; else one never used; else the one
     /// free for longest.
-    fn choose(&mut self, holder: u64, again: bool, begin: u64) -> Option<u64> {
+    fn choose_number(&mut self, holder: u64, again: bool, begin: u64) -> Option<u64> {
         if let Some(&number) = self.last.get(&holder)
             && self.states.get(&number).is_some_and(|s| s.used == 0 || again)
         {
@@ -314,7 +314,7 @@ impl Space {
         if self.used >= self.size {
             return None;
         }
-        let few = self.states.len() < REMEMBERED;
+        let few = self.states.len() < MAX_LAST_HOLDERS;
         let mut never = || {
             let begin = *self.begin.get_or_insert(begin % self.size);
             while self.looked_at < self.size {
@@ -340,67 +340,75 @@ impl Space {
 
 /// Pools, each under its name. Whoever had an address gets it again as long as nobody else needs it.
 #[derive(Debug)]
-pub struct Pools {
+pub struct AddressPools {
     /// Name, addresses, prefixes.
-    pools: Vec<(String, Space, Space)>,
+    pools: Vec<(String, AddressSpace, AddressSpace)>,
 }
 
-impl Pools {
+impl AddressPools {
     /// Pools of which nothing is in use. Ranges that do not hold together give nothing; see [`check_pools`].
     #[must_use]
     pub fn new(config: &[PoolConfig], hash: &HashState) -> Self {
         let pools = config.iter().map(|pool| {
-            let (prefixes, addresses) = pool.ranges.iter().partition(|r| matches!(r, Range::Prefixes { .. }));
-            (pool.name.clone(), Space::new(addresses, hash), Space::new(prefixes, hash))
+            let (prefixes, addresses) =
+                pool.ranges.iter().partition(|r| matches!(r, PoolRange::Prefixes { .. }));
+            (pool.name.clone(), AddressSpace::new(addresses, hash), AddressSpace::new(prefixes, hash))
         });
         Self { pools: pools.collect() }
     }
     /// The number of the pool of this name.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<usize> {
+    pub fn find_pool(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|(n, ..)| n == name)
     }
     /// Whether a pool gives addresses, and whether it gives prefixes.
     #[must_use]
-    pub fn gives(&self, pool: usize) -> (bool, bool) {
+    pub fn lease_kinds(&self, pool: usize) -> (bool, bool) {
         self.pools.get(pool).map_or((false, false), |(_, a, p)| (a.size > 0, p.size > 0))
     }
     /// Takes an address (or a prefix) for a holder, which a number names: with `again` the one that it has, else one that is
     /// free. `begin` says where a pool begins to look that has given nothing yet. `None`: nothing is left.
     #[must_use]
-    pub fn take(&mut self, pool: usize, prefix: bool, holder: u64, again: bool, begin: u64) -> Option<Lease> {
+    pub fn take_lease(
+        &mut self,
+        pool: usize,
+        prefix: bool,
+        holder: u64,
+        again: bool,
+        begin: u64,
+    ) -> Option<Lease> {
         let (_, addresses, prefixes) = self.pools.get_mut(pool)?;
         let space = if prefix { prefixes } else { addresses };
-        let number = space.choose(holder, again, begin)?;
+        let number = space.choose_number(holder, again, begin)?;
         space.claim(number, holder);
-        space.lease(number)
+        space.lease_at(number)
     }
     /// Takes this very address or prefix of a pool for a holder; false: it is not of the pool, or another has it.
     pub fn take_this(&mut self, pool: usize, lease: Lease, holder: u64) -> bool {
         let Some((_, addresses, prefixes)) = self.pools.get_mut(pool) else { return false };
         let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-        let Some(number) = space.number(lease) else { return false };
+        let Some(number) = space.lease_number(lease) else { return false };
         let others = space.states.get(&number).is_some_and(|state| state.used > 0 && state.holder != holder);
         if !others {
             space.claim(number, holder);
         }
         !others
     }
-    fn space(&mut self, lease: Lease) -> Option<(&mut Space, u64)> {
+    fn find_space(&mut self, lease: Lease) -> Option<(&mut AddressSpace, u64)> {
         self.pools.iter_mut().find_map(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            space.number(lease).map(|n| (space, n))
+            space.lease_number(lease).map(|n| (space, n))
         })
     }
     /// Somebody has this; nothing happens where it is of no pool.
     pub fn claim(&mut self, lease: Lease, holder: u64) {
-        if let Some((space, number)) = self.space(lease) {
+        if let Some((space, number)) = self.find_space(lease) {
             space.claim(number, holder);
         }
     }
     /// One who had this has it no more.
     pub fn release(&mut self, lease: Lease) {
-        if let Some((space, number)) = self.space(lease) {
+        if let Some((space, number)) = self.find_space(lease) {
             space.release(number);
         }
     }
@@ -409,20 +417,20 @@ impl Pools {
     pub fn holder(&self, lease: Lease) -> Option<u64> {
         self.pools.iter().find_map(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            let state = space.states.get(&space.number(lease)?)?;
+            let state = space.states.get(&space.lease_number(lease)?)?;
             (state.used > 0).then_some(state.holder)
         })
     }
     /// Whether this is one that a pool gives out.
     #[must_use]
-    pub fn has(&self, lease: Lease) -> bool {
+    pub fn contains(&self, lease: Lease) -> bool {
         self.pools.iter().any(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            space.number(lease).is_some()
+            space.lease_number(lease).is_some()
         })
     }
     /// How much of each pool is in use, in their order.
-    pub fn used(&self) -> impl Iterator<Item = PoolUse<'_>> {
+    pub fn pool_usage(&self) -> impl Iterator<Item = PoolUse<'_>> {
         self.pools.iter().map(|(name, a, p)| PoolUse {
             name,
             addresses: (a.used, a.size),
@@ -438,14 +446,14 @@ impl Pools {
 pub fn check_pools(pools: &[PoolConfig]) -> Result<(), PoolError> {
     for (i, pool) in pools.iter().enumerate() {
         if pools[..i].iter().any(|p| p.name == pool.name) {
-            return Err(PoolError::TwoOfOneName(pool.name.clone()));
+            return Err(PoolError::DuplicateName(pool.name.clone()));
         }
         if pool.ranges.is_empty() {
             return Err(PoolError::Empty(pool.name.clone()));
         }
         for (j, range) in pool.ranges.iter().enumerate() {
             let mut others = pools[..i].iter().flat_map(|p| &p.ranges).chain(&pool.ranges[..j]);
-            if !range.holds_together() {
+            if !range.is_consistent() {
                 return Err(PoolError::NotARange(alloc::format!("{range}")));
             }
             if others.any(|o| o.overlaps(range)) {

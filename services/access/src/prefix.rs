@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use usher_radius::attribute::{DataType, Value};
+use usher_radius::attribute::{AttributeValue, DataType};
 
 /// The value of an attribute, or AVP, for a prefix of so many bits, 128 at most: without bits beyond these, in as few octets as it
 /// needs (RFC 3162 §2.3).
@@ -11,14 +11,14 @@ pub fn ipv6_prefix(prefix: Ipv6Addr, bits: u8) -> Vec<u8> {
     let bits = bits.min(128);
     let beyond = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
     let mut value = Vec::with_capacity(18);
-    Value::Ipv6Prefix(Ipv6Addr::from(u128::from(prefix) & !beyond), bits).encode(&mut value);
+    AttributeValue::Ipv6Prefix(Ipv6Addr::from(u128::from(prefix) & !beyond), bits).encode(&mut value);
     value
 }
 
 /// What such a value says, in however many octets: a prefix and its bits.
 pub(crate) fn of_value(value: &[u8]) -> Option<(Ipv6Addr, u8)> {
-    match Value::decode(DataType::Ipv6Prefix, value) {
-        Ok(Value::Ipv6Prefix(prefix, bits)) => Some((prefix, bits)),
+    match AttributeValue::decode(DataType::Ipv6Prefix, value) {
+        Ok(AttributeValue::Ipv6Prefix(prefix, bits)) => Some((prefix, bits)),
         _ => None,
     }
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_has_as_many_octets_as_it_needs_and_no_bits_beyond_it() {
+    fn a_prefix_has_only_the_octets_and_bits_it_needs() {
         let prefix = "2001:db8:1:2fff::9".parse().unwrap();
         assert_eq!(ipv6_prefix(prefix, 52), [0, 52, 0x20, 1, 0x0d, 0xb8, 0, 1, 0x20]);
         assert_eq!(ipv6_prefix(prefix, 0), [0, 0]);

@@ -1,16 +1,16 @@
 //! What shows that a user is the one it says.
 
-use crate::Reply;
+use crate::AccessReply;
 use core::fmt;
-use usher_crypto::digest::{equal, md5};
+use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_diameter::avp::{AvpBuf, AvpId};
-use usher_diameter::nasreq::Chap;
-use usher_radius::attribute::{Attributes, ValueTooLong, kind, vendor};
+use usher_diameter::nasreq::ChapAuth;
+use usher_radius::attribute::{AttributeList, ValueTooLong, kind, vendor};
 
 /// What shows that a user is the one it says.
 #[derive(Clone, Copy)]
-pub enum Proof<'a> {
+pub enum LoginProof<'a> {
     /// An EAP packet from the peer (RFC 3579, RFC 4072), which is passed through as it is.
     Eap(&'a [u8]),
     /// A password (RFC 2865 §5.2), at most 128 octets: by RADIUS hidden, by Diameter in clear.
@@ -23,7 +23,7 @@ pub enum Proof<'a> {
     MsChapV2(MsChapV2Response),
 }
 
-impl fmt::Debug for Proof<'_> {
+impl fmt::Debug for LoginProof<'_> {
     /// Its kind alone.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -50,7 +50,7 @@ pub struct ChapResponse<'a> {
 impl<'a> ChapResponse<'a> {
     /// What one who knows the password answers (RFC 1994 §4.1).
     #[must_use]
-    pub fn to(identifier: u8, challenge: &'a [u8], password: &[u8]) -> Self {
+    pub fn from_password(identifier: u8, challenge: &'a [u8], password: &[u8]) -> Self {
         Self { identifier, challenge, response: md5(&[&[identifier], password, challenge]) }
     }
 }
@@ -73,7 +73,7 @@ pub struct MsChapResponse {
 impl MsChapResponse {
     /// What one who knows the password answers (RFC 2433 §A.5), without LAN Manager's response.
     #[must_use]
-    pub fn to(identifier: u8, challenge: [u8; 8], password: &[u8]) -> Self {
+    pub fn from_password(identifier: u8, challenge: [u8; 8], password: &[u8]) -> Self {
         let nt_response = mschap::v1_response(&challenge, &nt_hash(password));
         Self { identifier, challenge, lm_response: [0; 24], nt_response, use_nt: true }
     }
@@ -95,24 +95,24 @@ pub struct MsChapV2Response {
 impl MsChapV2Response {
     /// What one who knows the password answers (RFC 2759 §8.1), and what the server must say to that.
     #[must_use]
-    pub fn to(
+    pub fn from_password(
         identifier: u8,
         challenge: [u8; 16],
         peer_challenge: [u8; 16],
         name: &[u8],
         password: &[u8],
-    ) -> (Self, Expected) {
+    ) -> (Self, ExpectedServerProof) {
         let hash = nt_hash(password);
         let response = mschap::nt_response(&challenge, &peer_challenge, name, &hash);
         let success = mschap::authenticator_response(&hash, &response, &peer_challenge, &challenge, name);
         let keys = mschap::mppe_keys(&hash, &response);
-        (Self { identifier, challenge, peer_challenge, response }, Expected { success, keys })
+        (Self { identifier, challenge, peer_challenge, response }, ExpectedServerProof { success, keys })
     }
 }
 
 /// What an accepting server must say to an MS-CHAPv2 response.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Expected {
+pub struct ExpectedServerProof {
     success: [u8; mschap::AUTHENTICATOR_RESPONSE_LEN],
     keys: mschap::MppeKeys,
 }
@@ -128,17 +128,20 @@ pub enum ProofError {
     Keys,
 }
 
-impl Expected {
+impl ExpectedServerProof {
     /// Whether the reply that accepts is of a server that knows the password, as far as it shows.
     ///
     /// # Errors
     /// What is wrong.
-    pub fn check(&self, reply: &Reply) -> Result<(), ProofError> {
-        let proof = reply.ms_chap2_success().filter(|proof| equal(proof, &self.success));
+    pub fn verify_reply(&self, reply: &AccessReply) -> Result<(), ProofError> {
+        let proof = reply.ms_chap2_success().filter(|proof| constant_time_eq(proof, &self.success));
         proof.ok_or(ProofError::Response)?;
-        match reply.keys() {
+        match reply.mppe_keys() {
             Ok(None) => Ok(()),
-            Ok(Some(k)) if equal(&k.recv, &self.keys.recv[..]) && equal(&k.send, &self.keys.send[..]) => {
+            Ok(Some(k))
+                if constant_time_eq(&k.recv, &self.keys.recv[..])
+                    && constant_time_eq(&k.send, &self.keys.send[..]) =>
+            {
                 Ok(())
             }
             Ok(Some(_)) | Err(_) => Err(ProofError::Keys),
@@ -146,9 +149,9 @@ impl Expected {
     }
 }
 
-impl Proof<'_> {
+impl LoginProof<'_> {
     /// Appends the RADIUS attributes.
-    pub(crate) fn attributes(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
+    pub(crate) fn append_attributes(&self, a: &mut AttributeList) -> Result<(), ValueTooLong> {
         match self {
             Self::Eap(packet) => drop(a.push_eap(packet)),
             Self::Pap(password) => drop(a.push_user_password(password)?),
@@ -159,7 +162,7 @@ impl Proof<'_> {
                     .push_bytes(kind::CHAP_CHALLENGE, chap.challenge)?;
             }
             Self::MsChap(_) | Self::MsChapV2(_) => {
-                if let Some((challenge, kind, value)) = self.microsofts() {
+                if let Some((challenge, kind, value)) = self.microsoft_response() {
                     a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, challenge)?;
                     a.push_vendor(vendor::MICROSOFT, kind, &value)?;
                 }
@@ -175,24 +178,24 @@ impl Proof<'_> {
         }
     }
     /// The CHAP response for an AA-Request.
-    pub(crate) const fn chap(&self) -> Option<Chap<'_>> {
+    pub(crate) const fn chap_response(&self) -> Option<ChapAuth<'_>> {
         match self {
             Self::Chap(c) => {
-                Some(Chap { identifier: c.identifier, response: &c.response, challenge: c.challenge })
+                Some(ChapAuth { identifier: c.identifier, response: &c.response, challenge: c.challenge })
             }
             _ => None,
         }
     }
     /// Appends what an AA-Request has no AVP of its own for: Microsoft's AVPs, with the numbers that it gave the attributes.
-    pub(crate) fn avps(&self, avps: &mut AvpBuf) {
-        if let Some((challenge, kind, value)) = self.microsofts() {
+    pub(crate) fn append_avps(&self, avps: &mut AvpBuf) {
+        if let Some((challenge, kind, value)) = self.microsoft_response() {
             let id = |kind: u8| AvpId::of_vendor(vendor::MICROSOFT, kind.into(), false);
             avps.push(id(vendor::MS_CHAP_CHALLENGE), challenge).push(id(kind), &value);
         }
     }
     /// MS-CHAP-Challenge (RFC 2548 §2.1.2), and the number and value of MS-CHAP-Response (§2.1.3) or MS-CHAP2-Response
     /// (§2.3.2).
-    fn microsofts(&self) -> Option<(&[u8], u8, [u8; 50])> {
+    fn microsoft_response(&self) -> Option<(&[u8], u8, [u8; 50])> {
         let mut value = [0; 50];
         match self {
             Self::MsChap(m) => {

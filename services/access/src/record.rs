@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
 use usher_diameter::accounting::RecordType;
-use usher_radius::attribute::{Attributes, ValueTooLong, kind};
+use usher_radius::attribute::{AttributeList, ValueTooLong, kind};
 
 /// What a record of accounting says has happened (RFC 2866 §5.1, RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -77,26 +77,26 @@ impl TerminateCause {
     ];
     /// That of this number (RFC 2866 §5.10); `None`: of none that is used here.
     #[must_use]
-    pub fn of(number: u32) -> Option<Self> {
+    pub fn from_radius_code(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| *cause as u32 == number)
     }
     /// Its number (RFC 2866 §5.10).
     #[must_use]
-    pub const fn number(self) -> u32 {
+    pub const fn radius_code(self) -> u32 {
         self as u32
     }
     /// Termination-Cause: DIAMETER_LOGOUT (RFC 6733 §8.15), or that of the RADIUS cause (RFC 4005 §9.3.5).
-    pub(crate) const fn diameter(self) -> u32 {
+    pub(crate) const fn diameter_code(self) -> u32 {
         match self {
             Self::UserRequest => 1,
-            other => other.number() + 10,
+            other => other.radius_code() + 10,
         }
     }
 }
 
 /// What went through a session so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Traffic {
+pub struct SessionTraffic {
     /// Octets from the user.
     pub input_octets: u64,
     /// Octets to the user.
@@ -109,7 +109,7 @@ pub struct Traffic {
 
 /// A record of accounting, borrowed from who tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record<'a> {
+pub struct AccountingRecord<'a> {
     /// What has happened.
     pub kind: RecordKind,
     /// The session's name, unique among all of this NAS (Acct-Session-Id); over Diameter also the last part of its Session-Id.
@@ -130,10 +130,10 @@ pub struct Record<'a> {
     /// RFC 7155 §4.6.8).
     pub ago: Duration,
     /// What went through it; `None`: it was not counted. A start has none.
-    pub traffic: Option<Traffic>,
+    pub traffic: Option<SessionTraffic>,
     /// Why it ended; of meaning in a stop.
     pub cause: TerminateCause,
-    /// Class of the reply that let the user in ([`Reply::classes`](crate::Reply::classes)), which the server is to be told
+    /// Class of the reply that let the user in ([`Reply::classes`](crate::AccessReply::classes)), which the server is to be told
     /// unchanged (RFC 2865 §5.25).
     pub classes: &'a [&'a [u8]],
     /// The user's IPv4 address.
@@ -141,10 +141,10 @@ pub struct Record<'a> {
     /// The user's IPv6 prefix and its length.
     pub framed_ipv6_prefix: Option<(Ipv6Addr, u8)>,
     /// What else is to be said, such as Acct-Multi-Session-Id.
-    pub attributes: Option<&'a Attributes>,
+    pub attributes: Option<&'a AttributeList>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> AccountingRecord<'a> {
     /// A record that says no more than this.
     #[must_use]
     pub const fn new(kind: RecordKind, session: &'a str, number: u32) -> Self {
@@ -166,16 +166,16 @@ impl<'a> Record<'a> {
         }
     }
     /// Acct-Session-Time, seconds.
-    pub(crate) fn seconds(&self) -> Option<u32> {
+    pub(crate) fn session_seconds(&self) -> Option<u32> {
         let seconds = || u32::try_from(self.lasted.as_secs()).unwrap_or(u32::MAX);
         matches!(self.kind, RecordKind::Interim | RecordKind::Stop).then(seconds)
     }
     /// What was counted, where that is said.
-    pub(crate) fn counted(&self) -> Option<Traffic> {
+    pub(crate) fn reported_traffic(&self) -> Option<SessionTraffic> {
         self.traffic.filter(|_| matches!(self.kind, RecordKind::Interim | RecordKind::Stop))
     }
     /// Acct-Status-Type (RFC 2866 §5.1).
-    pub(crate) const fn status(&self) -> u32 {
+    pub(crate) const fn status_type(&self) -> u32 {
         match self.kind {
             RecordKind::Start => 1,
             RecordKind::Stop => 2,
@@ -194,14 +194,14 @@ impl<'a> Record<'a> {
         }
     }
     /// Appends how long it lasted, why it ended, what was counted, and what the user was given.
-    pub(crate) fn amounts(&self, a: &mut Attributes) -> Result<(), ValueTooLong> {
-        if let Some(seconds) = self.seconds() {
+    pub(crate) fn append_usage(&self, a: &mut AttributeList) -> Result<(), ValueTooLong> {
+        if let Some(seconds) = self.session_seconds() {
             a.push_u32(kind::ACCT_SESSION_TIME, seconds);
         }
         if self.kind == RecordKind::Stop {
-            a.push_u32(kind::ACCT_TERMINATE_CAUSE, self.cause.number());
+            a.push_u32(kind::ACCT_TERMINATE_CAUSE, self.cause.radius_code());
         }
-        if let Some(traffic) = self.counted() {
+        if let Some(traffic) = self.reported_traffic() {
             let octets = [
                 (kind::ACCT_INPUT_OCTETS, kind::ACCT_INPUT_GIGAWORDS, traffic.input_octets),
                 (kind::ACCT_OUTPUT_OCTETS, kind::ACCT_OUTPUT_GIGAWORDS, traffic.output_octets),
@@ -221,13 +221,13 @@ impl<'a> Record<'a> {
         if let Some(address) = self.framed_ip {
             a.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
         }
-        if let Some(prefix) = self.prefix() {
+        if let Some(prefix) = self.framed_prefix() {
             a.push_bytes(kind::FRAMED_IPV6_PREFIX, &prefix)?;
         }
         Ok(())
     }
     /// Framed-IPv6-Prefix.
-    pub(crate) fn prefix(&self) -> Option<Vec<u8>> {
+    pub(crate) fn framed_prefix(&self) -> Option<Vec<u8>> {
         self.framed_ipv6_prefix.map(|(prefix, bits)| ipv6_prefix(prefix, bits))
     }
 }

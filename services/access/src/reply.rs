@@ -3,38 +3,40 @@
 //! The first 256 AVP codes are the attributes' numbers, and their values are written alike (RFC 6733 §4.1), but for what
 //! RADIUS hides and for tunnels.
 
-use crate::Continuation;
+use crate::LoginContinuation;
 use crate::prefix::of_value;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_crypto::legacy::mschap::MsChapKeys;
 use usher_diameter::avp::{AvpBuf, AvpId, AvpView};
 use usher_diameter::{ResultCode, codes};
-use usher_radius::attribute::{DataType, HideError, Tagged, Value, kind, vendor};
-use usher_radius::client::{MppeKeys, Response};
+use usher_radius::attribute::{AttributeValue, DataType, HideError, TaggedValue, kind, vendor};
+use usher_radius::client::{MppeKeys, RadiusReply};
 
 /// What an AAA server says of a user: the whole of its answer, or of what it asks for later. It is read where it is asked
 /// for.
 ///
 /// Of an attribute that should be there once, the first counts.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Reply(pub(crate) Content);
+pub struct AccessReply(pub(crate) ReplyContent);
 
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Content {
-    Radius(Response),
+pub(crate) enum ReplyContent {
+    Radius(RadiusReply),
     Diameter(ResultCode, AvpBuf),
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for AccessReply {
     /// By which protocol, and how long it is: it may hold keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Content::Radius(r) => write!(f, "Reply({}, {} octets)", r.code, r.attributes.len()),
-            Content::Diameter(result, avps) => write!(f, "Reply({result}, {} octets)", avps.bytes().len()),
+            ReplyContent::Radius(r) => write!(f, "Reply({}, {} octets)", r.code, r.attributes.len()),
+            ReplyContent::Diameter(result, avps) => {
+                write!(f, "Reply({result}, {} octets)", avps.as_bytes().len())
+            }
         }
     }
 }
@@ -61,7 +63,7 @@ const MULTI_ROUND_TIME_OUT: u32 = codes::MULTI_ROUND_TIME_OUT.code;
 const AUTHORIZATION_LIFETIME: u32 = codes::AUTHORIZATION_LIFETIME.code;
 
 /// How the attributes are written that are read here and have a form.
-const fn form(number: u8) -> Option<DataType> {
+const fn data_type(number: u8) -> Option<DataType> {
     Some(match number {
         kind::SERVICE_TYPE
         | kind::FRAMED_PROTOCOL
@@ -79,27 +81,27 @@ const fn form(number: u8) -> Option<DataType> {
 }
 
 fn is_formed(number: u8, value: &[u8]) -> bool {
-    form(number).is_none_or(|form| Value::decode(form, value).is_ok())
+    data_type(number).is_none_or(|form| AttributeValue::decode(form, value).is_ok())
 }
 
-impl Reply {
+impl AccessReply {
     /// Whether everything that has a form has it. "If an Attribute is received in an Access-Accept, Access-Reject or
     /// Access-Challenge packet with an invalid length, the packet MUST either be treated as an Access-Reject or else
     /// silently discarded" (RFC 2865 §5).
     pub(crate) fn is_sound(&self) -> bool {
         match &self.0 {
-            Content::Radius(r) => r.attributes.iter().all(|a| match a.kind {
+            ReplyContent::Radius(r) => r.attributes.iter().all(|a| match a.kind {
                 kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE => a.value.len() == 4,
                 number => is_formed(number, a.value),
             }),
-            Content::Diameter(_, avps) => {
+            ReplyContent::Diameter(_, avps) => {
                 // Auth-Request-Type is in every answer (RFC 7155 §3.2, RFC 4072 §3.2).
                 let mut has_type = false;
-                for a in avps.view() {
+                for a in avps.as_sequence() {
                     let sound = match (a.vendor, a.code) {
                         (0, 0..=255) => is_formed(a.code as u8, a.data),
                         (0, AUTH_REQUEST_TYPE) => {
-                            has_type = matches!(a.u32(), Ok(1..=3));
+                            has_type = matches!(a.as_u32(), Ok(1..=3));
                             has_type
                         }
                         (0, MULTI_ROUND_TIME_OUT | AUTHORIZATION_LIFETIME) => a.data.len() == 4,
@@ -118,15 +120,19 @@ impl Reply {
     #[must_use]
     pub fn value(&self, number: u8) -> Option<&[u8]> {
         match &self.0 {
-            Content::Radius(r) => r.attributes.get(number),
-            Content::Diameter(_, avps) => avps.view().get(AvpId::may(number.into())).map(|a| a.data),
+            ReplyContent::Radius(r) => r.attributes.get(number),
+            ReplyContent::Diameter(_, avps) => {
+                avps.as_sequence().get(AvpId::may(number.into())).map(|a| a.data)
+            }
         }
     }
     /// All values of such a number, in their order.
     pub fn values(&self, number: u8) -> impl Iterator<Item = &[u8]> {
         let (attributes, avps) = match &self.0 {
-            Content::Radius(r) => (Some(r.attributes.get_all(number)), None),
-            Content::Diameter(_, avps) => (None, Some(avps.view().all(AvpId::may(number.into())))),
+            ReplyContent::Radius(r) => (Some(r.attributes.get_all(number)), None),
+            ReplyContent::Diameter(_, avps) => {
+                (None, Some(avps.as_sequence().get_all(AvpId::may(number.into()))))
+            }
         };
         attributes.into_iter().flatten().chain(avps.into_iter().flatten().map(|a| a.data))
     }
@@ -134,19 +140,19 @@ impl Reply {
     #[must_use]
     pub fn vendor_value(&self, vendor: u32, number: u8) -> Option<&[u8]> {
         match &self.0 {
-            Content::Radius(r) => r.attributes.get_vendor(vendor, number),
-            Content::Diameter(_, avps) => {
-                avps.view().get(AvpId::of_vendor(vendor, number.into(), false)).map(|a| a.data)
+            ReplyContent::Radius(r) => r.attributes.get_vendor(vendor, number),
+            ReplyContent::Diameter(_, avps) => {
+                avps.as_sequence().get(AvpId::of_vendor(vendor, number.into(), false)).map(|a| a.data)
             }
         }
     }
-    fn number(&self, number: u8) -> Option<u32> {
+    fn u32_value(&self, number: u8) -> Option<u32> {
         self.value(number)?.try_into().ok().map(u32::from_be_bytes)
     }
-    fn seconds(&self, number: u8) -> Option<Duration> {
-        self.number(number).map(|seconds| Duration::from_secs(seconds.into()))
+    fn duration_value(&self, number: u8) -> Option<Duration> {
+        self.u32_value(number).map(|seconds| Duration::from_secs(seconds.into()))
     }
-    fn text(&self, number: u8) -> Option<&str> {
+    fn text_value(&self, number: u8) -> Option<&str> {
         core::str::from_utf8(self.value(number)?).ok()
     }
 
@@ -154,68 +160,70 @@ impl Reply {
     #[must_use]
     pub const fn result_code(&self) -> Option<u32> {
         match &self.0 {
-            Content::Radius(_) => None,
-            Content::Diameter(result, _) => Some(result.0),
+            ReplyContent::Radius(_) => None,
+            ReplyContent::Diameter(result, _) => Some(result.0),
         }
     }
     /// Puts the EAP packet for the peer in the place of what `out` holds; false where there is none.
-    pub fn eap(&self, out: &mut Vec<u8>) -> bool {
+    pub fn read_eap(&self, out: &mut Vec<u8>) -> bool {
         out.clear();
         match &self.0 {
-            Content::Radius(r) => r.attributes.eap(out),
-            Content::Diameter(_, avps) => {
-                let packet = avps.view().get(codes::EAP_PAYLOAD);
+            ReplyContent::Radius(r) => r.attributes.read_eap_packet(out),
+            ReplyContent::Diameter(_, avps) => {
+                let packet = avps.as_sequence().get(codes::EAP_PAYLOAD);
                 out.extend_from_slice(packet.map_or(&[], |a| a.data));
                 packet.is_some()
             }
         }
     }
     /// What the answer to a challenge is to tell the server again, in the place of what `next` holds; of a reply that let
-    /// the user in, what the request to [authenticate it again](Self::reauthentication) is to tell (RFC 2865 §5.24).
-    pub fn continuation(&self, next: &mut Continuation) {
+    /// the user in, what the request to [authenticate it again](Self::reauthentication_delay) is to tell (RFC 2865 §5.24).
+    pub fn fill_continuation(&self, next: &mut LoginContinuation) {
         let (mut host, mut state) = (&[][..], &[][..]);
         match &self.0 {
-            Content::Radius(r) => state = r.attributes.get(kind::STATE).unwrap_or_default(),
-            Content::Diameter(_, avps) => avps.view().for_each(|a| {
-                if a.is(codes::ORIGIN_HOST) && a.identity().is_ok() {
+            ReplyContent::Radius(r) => state = r.attributes.get(kind::STATE).unwrap_or_default(),
+            ReplyContent::Diameter(_, avps) => avps.as_sequence().for_each(|a| {
+                if a.has_id(codes::ORIGIN_HOST) && a.as_identity().is_ok() {
                     host = a.data;
-                } else if a.is(codes::STATE) {
+                } else if a.has_id(codes::STATE) {
                     state = a.data;
                 }
             }),
         }
-        next.set(host, state);
+        next.set_state(host, state);
     }
     /// The keys that the server and the peer have agreed on (RFC 2548 §2.4; EAP-Master-Session-Key, RFC 4072 §4.1.3);
     /// `None`: it sent none, or not both.
     ///
     /// # Errors
     /// They do not decrypt to a sensible length.
-    pub fn keys(&self) -> Result<Option<MppeKeys>, HideError> {
+    pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HideError> {
         match &self.0 {
-            Content::Radius(r) => r.mppe_keys(),
-            Content::Diameter(_, avps) => Ok(avps.view().get(codes::EAP_MASTER_SESSION_KEY).map(|a| {
-                let (recv, send) = a.data.split_at(a.data.len() / 2);
-                MppeKeys { recv: recv.into(), send: send.into() }
-            })),
+            ReplyContent::Radius(r) => r.mppe_keys(),
+            ReplyContent::Diameter(_, avps) => {
+                Ok(avps.as_sequence().get(codes::EAP_MASTER_SESSION_KEY).map(|a| {
+                    let (recv, send) = a.data.split_at(a.data.len() / 2);
+                    MppeKeys { recv: recv.into(), send: send.into() }
+                }))
+            }
         }
     }
-    /// The keys of an MS-CHAP login (RFC 2548 §2.4.1); MS-CHAPv2's are [`keys`](Self::keys). Diameter has no AVP for them.
+    /// The keys of an MS-CHAP login (RFC 2548 §2.4.1); MS-CHAPv2's are [`keys`](Self::mppe_keys). Diameter has no AVP for them.
     ///
     /// # Errors
     /// They have not the length that they must have.
     pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
         match &self.0 {
-            Content::Radius(r) => r.ms_chap_keys(),
-            Content::Diameter(..) => Ok(None),
+            ReplyContent::Radius(r) => r.ms_chap_keys(),
+            ReplyContent::Diameter(..) => Ok(None),
         }
     }
     /// The master session key of an EAP method (RFC 3748 §7.10), where the keys are one.
     ///
     /// # Errors
-    /// As those of [`keys`](Self::keys).
-    pub fn msk(&self) -> Result<Option<Key<[u8; 64]>>, HideError> {
-        Ok(self.keys()?.and_then(|keys| keys.msk()))
+    /// As those of [`keys`](Self::mppe_keys).
+    pub fn msk(&self) -> Result<Option<SecretValue<[u8; 64]>>, HideError> {
+        Ok(self.mppe_keys()?.and_then(|keys| keys.msk()))
     }
 
     /// User-Name: what records of accounting are to say in the place of the name that the user gave (RFC 2865 §5.1).
@@ -224,7 +232,7 @@ impl Reply {
         self.value(kind::USER_NAME)
     }
     /// Reply-Message: lines that the user may be shown (RFC 2865 §5.18).
-    pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn reply_messages(&self) -> impl Iterator<Item = &[u8]> {
         self.values(kind::REPLY_MESSAGE)
     }
     /// Class: what records of accounting are to say unchanged (RFC 2865 §5.25).
@@ -236,24 +244,24 @@ impl Reply {
     /// §8.13).
     #[must_use]
     pub fn session_timeout(&self) -> Option<Duration> {
-        let lasts = self.seconds(kind::SESSION_TIMEOUT);
-        let Content::Diameter(_, avps) = &self.0 else { return lasts };
-        let seconds = |a: AvpView<'_>| a.u32().ok().map(|seconds| Duration::from_secs(seconds.into()));
-        let rounds = avps.view().get(codes::MULTI_ROUND_TIME_OUT).and_then(seconds);
+        let lasts = self.duration_value(kind::SESSION_TIMEOUT);
+        let ReplyContent::Diameter(_, avps) = &self.0 else { return lasts };
+        let seconds = |a: AvpView<'_>| a.as_u32().ok().map(|seconds| Duration::from_secs(seconds.into()));
+        let rounds = avps.as_sequence().get(codes::MULTI_ROUND_TIME_OUT).and_then(seconds);
         rounds.or(lasts.filter(|lasts| !lasts.is_zero()))
     }
     /// When the user is to be authenticated again, instead of being sent away: after the Session-Timeout, where
     /// Termination-Action says so (RFC 3580 §3.17); after Authorization-Lifetime (RFC 6733 §8.9), of which zero is at once and
     /// all ones is never.
     #[must_use]
-    pub fn reauthentication(&self) -> Option<Duration> {
+    pub fn reauthentication_delay(&self) -> Option<Duration> {
         match &self.0 {
-            Content::Radius(_) => {
-                let again = self.number(kind::TERMINATION_ACTION) == Some(RADIUS_REQUEST);
+            ReplyContent::Radius(_) => {
+                let again = self.u32_value(kind::TERMINATION_ACTION) == Some(RADIUS_REQUEST);
                 self.session_timeout().filter(|_| again)
             }
-            Content::Diameter(_, avps) => {
-                let seconds = avps.view().get(codes::AUTHORIZATION_LIFETIME)?.u32().ok()?;
+            ReplyContent::Diameter(_, avps) => {
+                let seconds = avps.as_sequence().get(codes::AUTHORIZATION_LIFETIME)?.as_u32().ok()?;
                 (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()))
             }
         }
@@ -261,32 +269,32 @@ impl Reply {
     /// Idle-Timeout: how long the user may send nothing (RFC 2865 §5.28).
     #[must_use]
     pub fn idle_timeout(&self) -> Option<Duration> {
-        self.seconds(kind::IDLE_TIMEOUT)
+        self.duration_value(kind::IDLE_TIMEOUT)
     }
     /// Acct-Interim-Interval: how often the server is to be told of the session (RFC 2869 §5.16).
     #[must_use]
     pub fn interim_interval(&self) -> Option<Duration> {
-        self.seconds(kind::ACCT_INTERIM_INTERVAL)
+        self.duration_value(kind::ACCT_INTERIM_INTERVAL)
     }
     /// Service-Type (RFC 2865 §5.6).
     #[must_use]
     pub fn service_type(&self) -> Option<u32> {
-        self.number(kind::SERVICE_TYPE)
+        self.u32_value(kind::SERVICE_TYPE)
     }
     /// Framed-Protocol (RFC 2865 §5.7): 1 is PPP.
     #[must_use]
     pub fn framed_protocol(&self) -> Option<u32> {
-        self.number(kind::FRAMED_PROTOCOL)
+        self.u32_value(kind::FRAMED_PROTOCOL)
     }
     /// Framed-MTU (RFC 2865 §5.12), octets.
     #[must_use]
     pub fn framed_mtu(&self) -> Option<u32> {
-        self.number(kind::FRAMED_MTU)
+        self.u32_value(kind::FRAMED_MTU)
     }
     /// Framed-IP-Address: the user's IPv4 address, or who chooses it.
     #[must_use]
     pub fn framed_ip_address(&self) -> Option<FramedAddress> {
-        Some(match self.number(kind::FRAMED_IP_ADDRESS)? {
+        Some(match self.u32_value(kind::FRAMED_IP_ADDRESS)? {
             0xffff_fffe => FramedAddress::NasChooses,
             0xffff_ffff => FramedAddress::UserChooses,
             bits => FramedAddress::Address(Ipv4Addr::from_bits(bits)),
@@ -295,16 +303,16 @@ impl Reply {
     /// Framed-IP-Netmask (RFC 2865 §5.9): of a network that is routed to the user.
     #[must_use]
     pub fn framed_ip_netmask(&self) -> Option<Ipv4Addr> {
-        self.number(kind::FRAMED_IP_NETMASK).map(Ipv4Addr::from_bits)
+        self.u32_value(kind::FRAMED_IP_NETMASK).map(Ipv4Addr::from_bits)
     }
     /// Framed-Pool: the pool of the NAS that an address is to be of (RFC 2869 §5.18).
     #[must_use]
     pub fn framed_pool(&self) -> Option<&str> {
-        self.text(kind::FRAMED_POOL)
+        self.text_value(kind::FRAMED_POOL)
     }
     /// Framed-IPv6-Address (RFC 6911 §3.1).
     pub fn framed_ipv6_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
-        self.values(kind::FRAMED_IPV6_ADDRESS).filter_map(ipv6)
+        self.values(kind::FRAMED_IPV6_ADDRESS).filter_map(parse_ipv6)
     }
     /// Framed-IPv6-Prefix: the prefixes of the user's link, with their lengths (RFC 3162 §2.3).
     pub fn framed_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
@@ -318,7 +326,7 @@ impl Reply {
     /// Framed-IPv6-Pool: the pool of the NAS that a prefix of the link is to be of (RFC 3162 §2.6).
     #[must_use]
     pub fn framed_ipv6_pool(&self) -> Option<&str> {
-        self.text(kind::FRAMED_IPV6_POOL)
+        self.text_value(kind::FRAMED_IPV6_POOL)
     }
     /// Delegated-IPv6-Prefix: the prefixes that the user may give to others, with their lengths (RFC 4818).
     pub fn delegated_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
@@ -327,7 +335,7 @@ impl Reply {
     /// Delegated-IPv6-Prefix-Pool: the pool of the NAS that such a prefix is to be of (RFC 6911 §3.4).
     #[must_use]
     pub fn delegated_ipv6_prefix_pool(&self) -> Option<&str> {
-        self.text(kind::DELEGATED_IPV6_PREFIX_POOL)
+        self.text_value(kind::DELEGATED_IPV6_PREFIX_POOL)
     }
     /// The user's name servers: MS-Primary-DNS-Server and MS-Secondary-DNS-Server (RFC 2548 §2.7), then
     /// DNS-Server-IPv6-Address (RFC 6911 §3.2).
@@ -337,7 +345,7 @@ impl Reply {
             let octets: [u8; 4] = self.vendor_value(vendor::MICROSOFT, number)?.try_into().ok()?;
             Some(IpAddr::from(octets))
         });
-        v4.chain(self.values(kind::DNS_SERVER_IPV6_ADDRESS).filter_map(ipv6).map(IpAddr::from))
+        v4.chain(self.values(kind::DNS_SERVER_IPV6_ADDRESS).filter_map(parse_ipv6).map(IpAddr::from))
     }
     /// Filter-Id: the filters of the NAS that the user's packets go through (RFC 2865 §5.11).
     pub fn filter_ids(&self) -> impl Iterator<Item = &str> {
@@ -355,26 +363,30 @@ impl Reply {
     #[must_use]
     pub fn vlan(&self) -> Option<&str> {
         let group = match &self.0 {
-            Content::Radius(r) => r.attributes.get_all(kind::TUNNEL_PRIVATE_GROUP_ID).find_map(|value| {
-                let Tagged { tag, value } = Tagged::text(value);
-                let says = |number, wanted| {
-                    let all = r.attributes.get_all(number).filter_map(Tagged::number);
-                    all.into_iter().any(|t| t.tag == tag && t.value == wanted)
-                };
-                (says(kind::TUNNEL_TYPE, TUNNEL_TYPE_VLAN)
-                    && says(kind::TUNNEL_MEDIUM_TYPE, TUNNEL_MEDIUM_802))
-                .then_some(value)
-            }),
-            Content::Diameter(_, avps) => avps.view().all(codes::TUNNELING).find_map(|tunnel| {
-                let tunnel = tunnel.grouped().ok()?;
-                let says = |number: u8, wanted| {
-                    tunnel.get(AvpId::must(number.into())).is_some_and(|a| a.u32() == Ok(wanted))
-                };
-                let group = tunnel.get(AvpId::must(kind::TUNNEL_PRIVATE_GROUP_ID.into()))?;
-                (says(kind::TUNNEL_TYPE, TUNNEL_TYPE_VLAN)
-                    && says(kind::TUNNEL_MEDIUM_TYPE, TUNNEL_MEDIUM_802))
-                .then_some(group.data)
-            }),
+            ReplyContent::Radius(r) => {
+                r.attributes.get_all(kind::TUNNEL_PRIVATE_GROUP_ID).find_map(|value| {
+                    let TaggedValue { tag, value } = TaggedValue::parse_text(value);
+                    let says = |number, wanted| {
+                        let all = r.attributes.get_all(number).filter_map(TaggedValue::parse_number);
+                        all.into_iter().any(|t| t.tag == tag && t.value == wanted)
+                    };
+                    (says(kind::TUNNEL_TYPE, TUNNEL_TYPE_VLAN)
+                        && says(kind::TUNNEL_MEDIUM_TYPE, TUNNEL_MEDIUM_802))
+                    .then_some(value)
+                })
+            }
+            ReplyContent::Diameter(_, avps) => {
+                avps.as_sequence().get_all(codes::TUNNELING).find_map(|tunnel| {
+                    let tunnel = tunnel.as_group().ok()?;
+                    let says = |number: u8, wanted| {
+                        tunnel.get(AvpId::must(number.into())).is_some_and(|a| a.as_u32() == Ok(wanted))
+                    };
+                    let group = tunnel.get(AvpId::must(kind::TUNNEL_PRIVATE_GROUP_ID.into()))?;
+                    (says(kind::TUNNEL_TYPE, TUNNEL_TYPE_VLAN)
+                        && says(kind::TUNNEL_MEDIUM_TYPE, TUNNEL_MEDIUM_802))
+                    .then_some(group.data)
+                })
+            }
         };
         core::str::from_utf8(group?).ok()
     }
@@ -390,14 +402,14 @@ impl Reply {
     }
     /// How many attributes or AVPs there are.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub fn attribute_count(&self) -> usize {
         match &self.0 {
-            Content::Radius(r) => r.attributes.iter().count(),
-            Content::Diameter(_, avps) => avps.view().count(),
+            ReplyContent::Radius(r) => r.attributes.iter().count(),
+            ReplyContent::Diameter(_, avps) => avps.as_sequence().count(),
         }
     }
 }
 
-fn ipv6(value: &[u8]) -> Option<Ipv6Addr> {
+fn parse_ipv6(value: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(value).ok().map(Ipv6Addr::from)
 }

@@ -14,7 +14,7 @@ const TUNNELLED: [u8; 4] = [21, 25, 43, 55];
 const TLS: u8 = 13;
 
 /// The method of an EAP packet, where that is a response.
-fn method(packet: &[u8]) -> Option<u8> {
+fn response_method(packet: &[u8]) -> Option<u8> {
     match *packet {
         // The same types, written as expanded ones of vendor 0 (RFC 3748 §5.7).
         [RESPONSE, _, _, _, 254, 0, 0, 0, 0, 0, 0, kind, ..] | [RESPONSE, _, _, _, kind, ..] => Some(kind),
@@ -25,19 +25,19 @@ fn method(packet: &[u8]) -> Option<u8> {
 /// Whether an EAP packet is a response of a method that has another within it, with a name of its own.
 #[must_use]
 pub fn is_tunnelled(packet: &[u8]) -> bool {
-    method(packet).is_some_and(|kind| TUNNELLED.contains(&kind))
+    response_method(packet).is_some_and(|kind| TUNNELLED.contains(&kind))
 }
 
 /// Whether an EAP packet is a response of EAP-TLS, whose name is the certificate's.
 #[must_use]
 pub fn is_by_certificate(packet: &[u8]) -> bool {
-    method(packet) == Some(TLS)
+    response_method(packet) == Some(TLS)
 }
 
 /// How somebody is called of whom nobody has said who it is: by the name that it gave outside of a tunnel, and by what is its alone,
 /// such as `"session 0a0b0c0d00000001"`, so that no other session, address or record is taken for its own.
 #[must_use]
-pub fn within(name: &[u8], what: &str) -> Vec<u8> {
+pub fn fallback_user_name(name: &[u8], what: &str) -> Vec<u8> {
     [name, b" within EAP, ", what.as_bytes()].concat()
 }
 

@@ -1,18 +1,18 @@
 //! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
 
-use crate::login::set;
-use crate::service::{AccessConcentrator, Event, Timer, Unanswered};
-use crate::session::{Session, session_called};
-use crate::track::{End, Lost, Owed, Record as Line, Stop};
+use crate::login::nonzero_limit;
+use crate::service::{AccessConcentrator, AccessConcentratorEvent, ConcentratorTimer, UnacknowledgedRecord};
+use crate::session::{UserSession, session_name};
+use crate::track::{AccountingStop, LostSession, SessionEnd, SessionLogRecord, UnacknowledgedStop};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_access::{
-    DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
-    Traffic, ipv6_prefix,
+    AccountingRecord, DynamicKind, DynamicRequest, ErrorCause, NasPort, RecordKind, SessionIdentity,
+    SessionTraffic, TerminateCause, ipv6_prefix,
 };
 use usher_core::{Duration, Instant, Machine, WallTime};
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::{AttributeList, kind};
 
 /// What an AAA server may change of a session. The rates of vendors are among number 26.
 const CHANGES: [u8; 5] = [
@@ -24,25 +24,34 @@ const CHANGES: [u8; 5] = [
 ];
 
 impl AccessConcentrator {
-    pub(crate) fn accounts(&self) -> bool {
+    pub(crate) fn is_accounting_enabled(&self) -> bool {
         self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting)
     }
 
     /// Tells the AAA server of a session.
-    pub(crate) fn account(&mut self, now: Instant, id: u64, what: RecordKind) {
+    pub(crate) fn account_session(&mut self, now: Instant, id: u64, what: RecordKind) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        let session = self.record(now, session, what);
+        let session = self.account_detached_session(now, session, what);
         self.sessions.insert(id, session);
     }
 
     /// The same of one that is in nobody's hands.
-    pub(crate) fn record(&mut self, now: Instant, mut session: Session, what: RecordKind) -> Session {
-        if !self.accounts() {
+    pub(crate) fn account_detached_session(
+        &mut self,
+        now: Instant,
+        mut session: UserSession,
+        what: RecordKind,
+    ) -> UserSession {
+        if !self.is_accounting_enabled() {
             return session;
         }
-        let mut place = self.place(&session.subscriber);
-        if let Some((prefix, bits)) =
-            session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.delegated).map(|p| (p.address(), p.bits()))
+        let mut place = self.nas_port_info(&session.subscriber);
+        if let Some((prefix, bits)) = session
+            .assignment
+            .ipv6
+            .as_ref()
+            .and_then(|ipv6| ipv6.delegated)
+            .map(|p| (p.address(), p.prefix_length()))
         {
             // It fits an attribute.
             let _ = place.attributes.push_bytes(kind::DELEGATED_IPV6_PREFIX, &ipv6_prefix(prefix, bits));
@@ -50,11 +59,11 @@ impl AccessConcentrator {
         let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
         let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
         let usage = session.usage;
-        let record = Record {
-            name: session.granted.accounted(),
-            port: place.port(),
-            lasted: session.lasted(now),
-            traffic: self.config.metered.then_some(Traffic {
+        let record = AccountingRecord {
+            name: session.granted.accounting_name(),
+            port: place.nas_port(),
+            lasted: session.duration(now),
+            traffic: self.config.metered.then_some(SessionTraffic {
                 input_octets: usage.octets_in,
                 output_octets: usage.octets_out,
                 input_packets: usage.packets_in,
@@ -62,30 +71,30 @@ impl AccessConcentrator {
             }),
             cause: session.cause.unwrap_or_default(),
             classes: &classes,
-            framed_ip: session.ipv4(),
-            framed_ipv6_prefix: link.map(|prefix| (prefix.address(), prefix.bits())),
+            framed_ip: session.ipv4_address(),
+            framed_ipv6_prefix: link.map(|prefix| (prefix.address(), prefix.prefix_length())),
             attributes: Some(&place.attributes),
             start: Some(self.start),
-            ..Record::new(what, &session.acct, session.records)
+            ..AccountingRecord::new(what, &session.acct, session.records)
         };
-        if self.say(now, &record, self.config.logged && what == RecordKind::Stop) {
+        if self.send_record(now, &record, self.config.logged && what == RecordKind::Stop) {
             session.records += 1;
         }
         session
     }
 
     /// Sends a record, of which the log says that it is owed where it is `logged`; false: it cannot be sent.
-    fn say(&mut self, now: Instant, record: &Record<'_>, logged: bool) -> bool {
-        let token = self.token();
+    fn send_record(&mut self, now: Instant, record: &AccountingRecord<'_>, logged: bool) -> bool {
+        let token = self.allocate_token();
         let Some(aaa) = &mut self.aaa else { return false };
         self.counters.records += 1;
         let session: String = record.session.into();
-        let sent = aaa.account(now, token, record).is_ok();
+        let sent = aaa.send_record(now, token, record).is_ok();
         if sent {
-            self.records.insert(token, Unanswered { session, logged });
+            self.records.insert(token, UnacknowledgedRecord { session, logged });
         } else {
             self.counters.records_lost += 1;
-            self.outputs.event(Event::Unaccounted { session, logged: false });
+            self.outputs.push_event(AccessConcentratorEvent::Unaccounted { session, logged: false });
         }
         sent
     }
@@ -94,44 +103,47 @@ impl AccessConcentrator {
     pub(crate) fn account_server(&mut self, now: Instant, what: RecordKind) {
         // Diameter has no word for it.
         let radius = self.aaa.as_ref().is_some_and(|aaa| aaa.radius_counters().is_some());
-        if self.accounts() && radius {
+        if self.is_accounting_enabled() && radius {
             let name = usher_access::session_id(self.start, 0);
-            self.say(now, &Record::new(what, &name, 0), false);
+            self.send_record(now, &AccountingRecord::new(what, &name, 0), false);
         }
     }
 
     /// A session that an earlier start has left is over, and its Stop is owed.
-    pub(crate) fn lost(&mut self, now: Instant, lost: Lost) -> Owed {
+    pub(crate) fn end_lost_session(&mut self, now: Instant, lost: LostSession) -> UnacknowledgedStop {
         self.counters.sessions_lost += 1;
         // Which number was the last nobody knows; this one no other record of it has had (RFC 6733 §9.8.3).
-        let stop = Stop { cause: TerminateCause::NasError.number(), record: u32::MAX, packets: None };
-        let end = End {
-            at: now.wall(self.epoch),
+        let stop =
+            AccountingStop { cause: TerminateCause::NasError.radius_code(), record: u32::MAX, packets: None };
+        let end = SessionEnd {
+            ended_at: now.to_wall_time(self.epoch),
             session: lost.begin.session.clone(),
             reason: "concentrator-ended".into(),
             octets_in: 0,
             octets_out: 0,
-            stop: self.accounts().then_some(stop),
+            stop: self.is_accounting_enabled().then_some(stop),
         };
         if self.config.logged {
-            self.outputs.event(Event::Log(Box::new(Line::end(end.clone()))));
+            self.outputs.push_event(AccessConcentratorEvent::Log(Box::new(SessionLogRecord::session_ended(
+                end.clone(),
+            ))));
         }
-        Owed { begin: lost.begin, end }
+        UnacknowledgedStop { begin: lost.begin, end }
     }
 
     /// The Stop of a session of an earlier start.
-    pub(crate) fn account_owed(&mut self, now: Instant, owed: &Owed) {
-        let Owed { begin, end } = owed;
-        let Some(stop) = end.stop.filter(|_| self.accounts()) else { return };
+    pub(crate) fn account_unacknowledged_stop(&mut self, now: Instant, owed: &UnacknowledgedStop) {
+        let UnacknowledgedStop { begin, end } = owed;
+        let Some(stop) = end.stop.filter(|_| self.is_accounting_enabled()) else { return };
         let classes: Vec<&[u8]> = begin.classes.iter().map(|class| &class[..]).collect();
-        let mut attributes = Attributes::new();
+        let mut attributes = AttributeList::new();
         attributes.push_u32(kind::FRAMED_PROTOCOL, 1);
         let between = |from: WallTime, to: WallTime| {
             Duration::from_secs(to.unix_secs().saturating_sub(from.unix_secs()))
         };
-        let suffix = usher_access::within(b"", &session_called(&begin.session));
+        let suffix = usher_access::fallback_user_name(b"", &session_name(&begin.session));
         let station = begin.station.to_uppercase().replace(':', "-");
-        let record = Record {
+        let record = AccountingRecord {
             name: begin.user.as_bytes().strip_suffix(&suffix[..]).unwrap_or(begin.user.as_bytes()),
             port: NasPort {
                 number: Some(begin.number.into()),
@@ -139,50 +151,50 @@ impl AccessConcentrator {
                 calling_station: Some(&station),
                 ..NasPort::default()
             },
-            lasted: between(begin.at, end.at),
-            ago: between(end.at, now.wall(self.epoch)),
-            traffic: stop.packets.map(|(input_packets, output_packets)| Traffic {
+            lasted: between(begin.started_at, end.ended_at),
+            ago: between(end.ended_at, now.to_wall_time(self.epoch)),
+            traffic: stop.packets.map(|(input_packets, output_packets)| SessionTraffic {
                 input_octets: end.octets_in,
                 output_octets: end.octets_out,
                 input_packets,
                 output_packets,
             }),
-            cause: TerminateCause::of(stop.cause).unwrap_or(TerminateCause::NasError),
+            cause: TerminateCause::from_radius_code(stop.cause).unwrap_or(TerminateCause::NasError),
             classes: &classes,
             framed_ip: begin.ipv4,
             framed_ipv6_prefix: begin.ipv6.first().copied(),
             attributes: Some(&attributes),
             start: usher_access::start_of(&begin.session),
-            ..Record::new(RecordKind::Stop, &begin.session, stop.record)
+            ..AccountingRecord::new(RecordKind::Stop, &begin.session, stop.record)
         };
-        self.say(now, &record, self.config.logged);
+        self.send_record(now, &record, self.config.logged);
     }
 
     /// The AAA server is told how a session is.
-    pub(crate) fn interim(&mut self, now: Instant, id: u64) {
+    pub(crate) fn send_interim(&mut self, now: Instant, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Some((every, at)) = &mut session.interim {
             *at = now + *every;
-            self.timers.insert(*at, Timer::Interim(id));
+            self.timers.insert(*at, ConcentratorTimer::Interim(id));
         }
-        if session.told {
-            self.account(now, id, RecordKind::Interim);
+        if session.has_sent_start {
+            self.account_session(now, id, RecordKind::Interim);
         }
     }
 
-    fn meant(&self, request: &DynamicRequest) -> Vec<u64> {
-        let is_meant = |(id, session): (&u64, &Session)| {
-            let place = self.place(&session.subscriber);
+    fn match_sessions(&self, request: &DynamicRequest) -> Vec<u64> {
+        let is_meant = |(id, session): (&u64, &UserSession)| {
+            let place = self.nas_port_info(&session.subscriber);
             let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
             let said = SessionIdentity {
                 token: session.granted.token,
                 names: [&session.granted.login, &session.granted.user],
-                port: place.port(),
+                port: place.nas_port(),
                 session: Some(&session.acct),
                 multi_session: None,
-                framed_ip: session.ipv4(),
+                framed_ip: session.ipv4_address(),
                 framed_interface_id: None,
-                framed_ipv6_prefix: link.map(|link| (link.address(), link.bits())),
+                framed_ipv6_prefix: link.map(|link| (link.address(), link.prefix_length())),
             };
             request.is_about(&said).then_some(*id)
         };
@@ -190,8 +202,8 @@ impl AccessConcentrator {
     }
 
     /// The AAA server wants something of sessions: of all that are meant, or of none.
-    pub(crate) fn dynamic(&mut self, now: Instant, request: &DynamicRequest) {
-        let meant = self.meant(request);
+    pub(crate) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
+        let meant = self.match_sessions(request);
         let unknown = || {
             let all = request.content.filter_ids();
             let known = |name: &str| self.config.rates.iter().any(|rate| rate.name == name);
@@ -201,10 +213,12 @@ impl AccessConcentrator {
         let answer = match request.kind {
             _ if meant.is_empty() => Err(ErrorCause::SessionContextNotFound),
             DynamicKind::Disconnect => Ok(()),
-            DynamicKind::Change if request.changes().any(|kind| !CHANGES.contains(&kind)) => {
+            DynamicKind::Change if request.changed_attributes().any(|kind| !CHANGES.contains(&kind)) => {
                 Err(ErrorCause::UnsupportedAttribute)
             }
-            DynamicKind::Change if request.changes().any(|n| n == kind::VENDOR_SPECIFIC) && !of_vendors => {
+            DynamicKind::Change
+                if request.changed_attributes().any(|n| n == kind::VENDOR_SPECIFIC) && !of_vendors =>
+            {
                 Err(ErrorCause::UnsupportedAttribute)
             }
             DynamicKind::Change if unknown() => Err(ErrorCause::InvalidAttributeValue),
@@ -215,65 +229,68 @@ impl AccessConcentrator {
         self.counters.dynamic_refused += u64::from(answer.is_err());
         if let Some(aaa) = &mut self.aaa {
             // It was asked just now.
-            let _ = aaa.command(now, usher_access::Command::AnswerDynamic { token: request.token, answer });
+            let _ = aaa.handle_command(
+                now,
+                usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer },
+            );
         }
         for id in meant {
             match (request.kind, answer) {
                 (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
                     self.counters.sessions_disconnected += 1;
-                    self.outputs.event(Event::Dynamic { id, end: true });
+                    self.outputs.push_event(AccessConcentratorEvent::Dynamic { id, end: true });
                     if let Some(session) = self.sessions.get(&id) {
-                        self.grace.disconnected(&session.granted.login);
+                        self.grace.revoke_user(&session.granted.login);
                     }
-                    self.end(now, id, TerminateCause::AdminReset, "disconnected-by-aaa");
+                    self.terminate_session(now, id, TerminateCause::AdminReset, "disconnected-by-aaa");
                 }
-                (DynamicKind::Change, Ok(())) => self.change(now, id, request),
+                (DynamicKind::Change, Ok(())) => self.change_authorization(now, id, request),
                 _ => {}
             }
         }
     }
 
-    fn change(&mut self, now: Instant, id: u64, request: &DynamicRequest) {
+    fn change_authorization(&mut self, now: Instant, id: u64, request: &DynamicRequest) {
         let content = &request.content;
         let filters: Vec<String> = content.filter_ids().map(Into::into).collect();
         let (up, down) = content.bandwidth();
         let said = (up.map(u64::from), down.map(u64::from));
-        let rates = (!filters.is_empty() || said != (None, None)).then(|| self.rates(&filters, said));
+        let rates = (!filters.is_empty() || said != (None, None)).then(|| self.select_rates(&filters, said));
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Some(lasts) = content.session_timeout() {
             if let Some(before) = session.ends {
-                self.timers.remove(before, Timer::SessionEnd(id));
+                self.timers.remove(before, ConcentratorTimer::SessionEnd(id));
             }
             // It lasts so long in all (RFC 2865 §5.27).
-            let lasts = set(Some(lasts)).or(self.config.limits.session_timeout);
+            let lasts = nonzero_limit(Some(lasts)).or(self.config.limits.session_timeout);
             session.ends = lasts.map(|lasts| (session.since + lasts).max(now));
             if let Some(end) = session.ends {
-                self.timers.insert(end, Timer::SessionEnd(id));
+                self.timers.insert(end, ConcentratorTimer::SessionEnd(id));
             }
             // One whose time was over while no server answered has time again.
             session.cause = None;
         }
         if let Some(idle) = content.idle_timeout().filter(|_| self.config.metered) {
             if let Some(before) = session.idle {
-                self.timers.remove(session.busy + before, Timer::Idle(id));
+                self.timers.remove(session.busy + before, ConcentratorTimer::Idle(id));
             }
-            session.idle = set(Some(idle)).or(self.config.limits.idle_timeout);
+            session.idle = nonzero_limit(Some(idle)).or(self.config.limits.idle_timeout);
             if let Some(idle) = session.idle {
-                self.timers.insert(session.busy + idle, Timer::Idle(id));
+                self.timers.insert(session.busy + idle, ConcentratorTimer::Idle(id));
             }
         }
         if let Some(every) = content.interim_interval().filter(|every| !every.is_zero()) {
             if let Some((_, before)) = session.interim {
-                self.timers.remove(before, Timer::Interim(id));
+                self.timers.remove(before, ConcentratorTimer::Interim(id));
             }
             session.interim = Some((every, now + every));
-            self.timers.insert(now + every, Timer::Interim(id));
+            self.timers.insert(now + every, ConcentratorTimer::Interim(id));
         }
         if let Some(rates) = rates {
             session.rates = rates;
-            self.update(id);
+            self.update_data_plane(id);
         }
         self.counters.sessions_changed += 1;
-        self.outputs.event(Event::Dynamic { id, end: false });
+        self.outputs.push_event(AccessConcentratorEvent::Dynamic { id, end: false });
     }
 }

@@ -1,6 +1,6 @@
 //! What hosts get: addresses and prefixes of the AAA server or of pools; and who has which.
 
-use crate::login::Granted;
+use crate::login::UserAuthorization;
 use crate::service::{AccessConcentrator, LoginFailure};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -9,11 +9,11 @@ use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_access::pool::Lease;
 use usher_core::address::is_host_address;
-use usher_ppp::{Assignment, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Prefix};
+use usher_ppp::{AddressAssignment, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Ipv6Prefix};
 
 /// What hosts get where an AAA server does not say otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Addressing {
+pub struct AddressingConfig {
     /// This side's IPv4 address of every link; `None`: no host gets IPv4.
     pub local: Option<Ipv4Addr>,
     /// Names of the pools of IPv4 addresses, the preferred first.
@@ -30,21 +30,21 @@ pub struct Addressing {
 
 /// Who has which address and prefix. Prefixes never overlap.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct AssignedAddresses {
     ipv4: BTreeMap<Ipv4Addr, u64>,
     /// By the first address: the last one, and whose they are.
     ipv6: BTreeMap<u128, (u128, u64)>,
 }
 
 /// The first and the last address of a prefix.
-fn bounds(prefix: Prefix) -> (u128, u128) {
+fn prefix_bounds(prefix: Ipv6Prefix) -> (u128, u128) {
     let first = prefix.address().to_bits();
-    (first, first | u128::MAX.checked_shr(prefix.bits().into()).unwrap_or(0))
+    (first, first | u128::MAX.checked_shr(prefix.prefix_length().into()).unwrap_or(0))
 }
 
-impl Held {
+impl AssignedAddresses {
     /// Whose an address is.
-    pub(crate) fn at(&self, address: IpAddr) -> Option<u64> {
+    pub(crate) fn holder_of_address(&self, address: IpAddr) -> Option<u64> {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.ipv4.get(&v4).copied(),
             IpAddr::V6(v6) => {
@@ -54,28 +54,28 @@ impl Held {
         }
     }
     /// Who has something of a prefix.
-    fn of(&self, prefix: Prefix) -> Option<u64> {
-        let (first, last) = bounds(prefix);
+    fn holder_of_prefix(&self, prefix: Ipv6Prefix) -> Option<u64> {
+        let (first, last) = prefix_bounds(prefix);
         let (_, (end, id)) = self.ipv6.range(..=last).next_back()?;
         (*end >= first).then_some(*id)
     }
-    fn hold(&mut self, id: u64, assignment: &Assignment) {
+    fn insert(&mut self, id: u64, assignment: &AddressAssignment) {
         if let Some(ipv4) = &assignment.ipv4 {
             self.ipv4.insert(ipv4.remote, id);
         }
-        for prefix in prefixes(assignment) {
-            let (first, last) = bounds(prefix);
+        for prefix in assigned_prefixes(assignment) {
+            let (first, last) = prefix_bounds(prefix);
             self.ipv6.insert(first, (last, id));
         }
     }
-    pub(crate) fn release(&mut self, id: u64, assignment: &Assignment) {
+    pub(crate) fn release(&mut self, id: u64, assignment: &AddressAssignment) {
         if let Some(ipv4) = &assignment.ipv4
             && self.ipv4.get(&ipv4.remote) == Some(&id)
         {
             self.ipv4.remove(&ipv4.remote);
         }
-        for prefix in prefixes(assignment) {
-            let (first, _) = bounds(prefix);
+        for prefix in assigned_prefixes(assignment) {
+            let (first, _) = prefix_bounds(prefix);
             if self.ipv6.get(&first).is_some_and(|(_, holder)| *holder == id) {
                 self.ipv6.remove(&first);
             }
@@ -84,7 +84,7 @@ impl Held {
 }
 
 /// The prefixes that a host has.
-pub(crate) fn prefixes(assignment: &Assignment) -> impl Iterator<Item = Prefix> {
+pub(crate) fn assigned_prefixes(assignment: &AddressAssignment) -> impl Iterator<Item = Ipv6Prefix> {
     let ipv6 = assignment.ipv6.as_ref();
     ipv6.into_iter().flat_map(|ipv6| ipv6.prefix.into_iter().chain(ipv6.delegated))
 }
@@ -109,21 +109,26 @@ impl AccessConcentrator {
     }
 
     /// Who has something of what an AAA server gives a user.
-    pub(crate) fn holders(&self, granted: &Granted) -> Vec<u64> {
-        let address = granted.address.and_then(|address| self.held.at(address.into()));
+    pub(crate) fn conflicting_sessions(&self, granted: &UserAuthorization) -> Vec<u64> {
+        let address =
+            granted.address.and_then(|address| self.assigned_addresses.holder_of_address(address.into()));
         let prefixes = [granted.prefix, granted.delegated].into_iter().flatten();
-        let prefixes = prefixes.filter_map(|(address, bits)| self.held.of(Prefix::new(address, bits)?));
+        let prefixes = prefixes.filter_map(|(address, bits)| {
+            self.assigned_addresses.holder_of_prefix(Ipv6Prefix::new(address, bits)?)
+        });
         address.into_iter().chain(prefixes).collect()
     }
 
     /// Of pools of these names the first that has something left that overlaps nothing that others have: an AAA server may have
     /// given them a prefix of another length than the pool's. What does stays taken as long as theirs.
-    fn free(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
+    fn lease_without_overlap(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
         for _ in 0..TRIES {
-            let lease = self.lease(names, prefix, user)?;
+            let lease = self.lease_from_pools(names, prefix, user)?;
             let other = match lease {
-                Lease::Address(address) => self.held.at(address),
-                Lease::Prefix(address, bits) => Prefix::new(address, bits).and_then(|it| self.held.of(it)),
+                Lease::Address(address) => self.assigned_addresses.holder_of_address(address),
+                Lease::Prefix(address, bits) => {
+                    Ipv6Prefix::new(address, bits).and_then(|it| self.assigned_addresses.holder_of_prefix(it))
+                }
             };
             match other.and_then(|id| self.sessions.get_mut(&id)) {
                 Some(other) => other.leases.push(lease),
@@ -134,25 +139,32 @@ impl AccessConcentrator {
     }
 
     /// Of pools of these names the first that has something left.
-    fn lease(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
+    fn lease_from_pools(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
         let holder = self.hash.hash_one(user);
         names.iter().find_map(|name| {
-            let pool = self.pools.find(name)?;
-            self.pools.take(pool, prefix, holder, false, self.start.into())
+            let pool = self.pools.find_pool(name)?;
+            self.pools.take_lease(pool, prefix, holder, false, self.start.into())
         })
     }
 
     /// What a user gets, taken out of pools as far as it is of pools; and what was taken.
-    pub(crate) fn assign(&mut self, granted: &Granted) -> Result<(Assignment, Vec<Lease>), LoginFailure> {
+    pub(crate) fn assign_addresses(
+        &mut self,
+        granted: &UserAuthorization,
+    ) -> Result<(AddressAssignment, Vec<Lease>), LoginFailure> {
         let mut leases = Vec::new();
-        let made = self.gather(granted, &mut leases);
+        let made = self.build_assignment(granted, &mut leases);
         if made.is_err() {
             leases.iter().for_each(|lease| self.pools.release(*lease));
         }
         made.map(|assignment| (assignment, leases))
     }
 
-    fn gather(&mut self, granted: &Granted, leases: &mut Vec<Lease>) -> Result<Assignment, LoginFailure> {
+    fn build_assignment(
+        &mut self,
+        granted: &UserAuthorization,
+        leases: &mut Vec<Lease>,
+    ) -> Result<AddressAssignment, LoginFailure> {
         let addressing = self.config.addressing.clone();
         let mut dns = granted.dns.clone();
         if dns.is_empty() {
@@ -177,7 +189,7 @@ impl AccessConcentrator {
                 None => addressing.pools.iter().map(String::as_str).collect(),
             };
             let given = granted.address.map(IpAddr::V4).map(Lease::Address);
-            let lease = given.or_else(|| self.free(&names, false, &granted.user));
+            let lease = given.or_else(|| self.lease_without_overlap(&names, false, &granted.user));
             let remote = match lease {
                 Some(Lease::Address(IpAddr::V4(remote))) => Some(remote),
                 Some(other) => {
@@ -191,7 +203,7 @@ impl AccessConcentrator {
             }
             if let Some(remote) = remote {
                 taken(self, Lease::Address(remote.into()), given.is_none());
-                if remote == local || self.held.at(remote.into()).is_some() {
+                if remote == local || self.assigned_addresses.holder_of_address(remote.into()).is_some() {
                     return Err(LoginFailure::AddressInUse);
                 }
                 let dns = dns.iter().filter_map(|dns| match dns {
@@ -216,22 +228,22 @@ impl AccessConcentrator {
                 let lease = match (given, pool) {
                     (Some(given), _) => given,
                     (None, Some(pool)) => {
-                        let lease = self.free(&[pool], true, &granted.user);
+                        let lease = self.lease_without_overlap(&[pool], true, &granted.user);
                         lease.ok_or(LoginFailure::NoAddress)?
                     }
                     (None, None) => continue,
                 };
                 taken(self, lease, given.is_none());
                 let Lease::Prefix(prefix, bits) = lease else { return Err(LoginFailure::NoAddress) };
-                let prefix = Prefix::new(prefix, bits).ok_or(LoginFailure::BadAnswer)?;
-                if self.held.of(prefix).is_some() {
+                let prefix = Ipv6Prefix::new(prefix, bits).ok_or(LoginFailure::BadAnswer)?;
+                if self.assigned_addresses.holder_of_prefix(prefix).is_some() {
                     return Err(LoginFailure::AddressInUse);
                 }
                 *place = Some(prefix);
             }
             let [prefix, delegated] = both;
             if let (Some(prefix), Some(delegated)) = (prefix, delegated) {
-                let ((a, b), (c, d)) = (bounds(prefix), bounds(delegated));
+                let ((a, b), (c, d)) = (prefix_bounds(prefix), prefix_bounds(delegated));
                 if a <= d && c <= b {
                     return Err(LoginFailure::BadAnswer);
                 }
@@ -247,12 +259,12 @@ impl AccessConcentrator {
         if ipv4.is_none() && ipv6.is_none() {
             return Err(LoginFailure::NoAddress);
         }
-        Ok(Assignment { ipv4, ipv6 })
+        Ok(AddressAssignment { ipv4, ipv6 })
     }
 
     /// A session has these from now on.
-    pub(crate) fn hold(&mut self, id: u64, assignment: &Assignment) {
-        self.held.hold(id, assignment);
+    pub(crate) fn hold_addresses(&mut self, id: u64, assignment: &AddressAssignment) {
+        self.assigned_addresses.insert(id, assignment);
     }
 }
 
@@ -260,38 +272,46 @@ impl AccessConcentrator {
 mod tests {
     use super::*;
 
-    fn prefix(text: &str, bits: u8) -> Prefix {
-        Prefix::new(text.parse().unwrap(), bits).unwrap()
+    fn parse_prefix(text: &str, bits: u8) -> Ipv6Prefix {
+        Ipv6Prefix::new(text.parse().unwrap(), bits).unwrap()
     }
-    fn assignment(address: &str, link: Prefix) -> Assignment {
+    fn test_assignment(address: &str, link: Ipv6Prefix) -> AddressAssignment {
         let ipv4 = Ipv4Assignment {
             local: Ipv4Addr::new(10, 0, 0, 1),
             remote: address.parse().unwrap(),
             dns: Vec::new(),
         };
         let ipv6 = Ipv6Assignment { prefix: Some(link), ..Ipv6Assignment::default() };
-        Assignment { ipv4: Some(ipv4), ipv6: Some(ipv6) }
+        AddressAssignment { ipv4: Some(ipv4), ipv6: Some(ipv6) }
     }
 
     #[test]
     fn an_address_is_of_whoever_has_it_or_its_prefix() {
-        let mut held = Held::default();
+        let mut held = AssignedAddresses::default();
         let (a, b) = (
-            assignment("10.0.0.2", prefix("2001:db8:0:1::", 64)),
-            assignment("10.0.0.3", prefix("2001:db8:0:2::", 64)),
+            test_assignment("10.0.0.2", parse_prefix("2001:db8:0:1::", 64)),
+            test_assignment("10.0.0.3", parse_prefix("2001:db8:0:2::", 64)),
         );
-        held.hold(1, &a);
-        held.hold(2, &b);
-        let at = |held: &Held, text: &str| held.at(text.parse().unwrap());
+        held.insert(1, &a);
+        held.insert(2, &b);
+        let at = |held: &AssignedAddresses, text: &str| held.holder_of_address(text.parse().unwrap());
         assert_eq!((at(&held, "10.0.0.2"), at(&held, "::ffff:10.0.0.3")), (Some(1), Some(2)));
         assert_eq!((at(&held, "2001:db8:0:1:ffff::1"), at(&held, "2001:db8:0:2::")), (Some(1), Some(2)));
         assert_eq!(
             (at(&held, "2001:db8:0:3::"), at(&held, "2001:db8::"), at(&held, "10.0.0.4")),
             (None, None, None)
         );
-        assert_eq!(held.of(prefix("2001:db8::", 48)), Some(2), "a prefix around others is not free");
-        assert_eq!(held.of(prefix("2001:db8:0:1:8000::", 65)), Some(1), "nor one within another");
-        assert_eq!(held.of(prefix("2001:db8:1::", 48)), None);
+        assert_eq!(
+            held.holder_of_prefix(parse_prefix("2001:db8::", 48)),
+            Some(2),
+            "a prefix around others is not free"
+        );
+        assert_eq!(
+            held.holder_of_prefix(parse_prefix("2001:db8:0:1:8000::", 65)),
+            Some(1),
+            "nor one within another"
+        );
+        assert_eq!(held.holder_of_prefix(parse_prefix("2001:db8:1::", 48)), None);
         held.release(9, &a);
         assert_eq!(at(&held, "10.0.0.2"), Some(1), "who does not have it does not give it back");
         held.release(1, &a);

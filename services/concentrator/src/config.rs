@@ -7,12 +7,13 @@ mod model;
 mod tests;
 
 pub use model::{
-    Authentication, DataTable, EapMethod, File, HookWord, IdentTable, IpfixTable, LimitsTable, Listen,
-    ModeWord, NatWord, PortsTable, RateTable, Service, Tracking, WhenAwayWord,
+    AuthenticationTable, ConcentratorFile, DataTable, EapMethod, HookWord, IdentTable, IpfixTable,
+    LimitsTable, ListenTable, ModeWord, NatWord, PortsTable, RateTable, ServiceTable, TrackingTable,
+    WhenAwayWord,
 };
 
 #[cfg(feature = "tls")]
-use crate::service::Config;
+use crate::service::AccessConcentratorConfig;
 #[cfg(feature = "tls")]
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -22,11 +23,11 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 #[cfg(feature = "tls")]
 use std::path::Path;
-use usher_config::Format;
+use usher_config::ConfigFormat;
 #[cfg(feature = "tls")]
 use usher_config::tree::TreeNode;
 #[cfg(feature = "tls")]
-use usher_config::{Checked, Collector, Fault, Faults, Outside};
+use usher_config::{CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, DiagnosticCollector};
 #[cfg(feature = "tls")]
 use usher_crypto::tls::{ClientConfig, WallClock};
 
@@ -38,21 +39,21 @@ pub const DEFAULT_CONTROL: &str = "/run/usher/pppoe.sock";
 pub const DEFAULT_FOLDER: &str = "/var/lib/usher/pppoe";
 
 /// What configuration files are.
-pub const FORMAT: Format =
-    Format { what: "the PPPoE access concentrator's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat =
+    ConfigFormat { description: "the PPPoE access concentrator's configuration", version: 1, retired: &[] };
 
 /// A checked configuration.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConcentratorConfig {
     /// As it was written.
-    pub file: File,
+    pub file: ConcentratorFile,
     /// What the machine takes. Its ports are without the addresses that their interfaces have: whoever hosts it knows these.
-    pub config: Config,
+    pub config: AccessConcentratorConfig,
     /// What protects connections to AAA servers that it opens, by their addresses.
     pub outgoing: BTreeMap<SocketAddr, ClientConfig>,
     /// What is right and should be written otherwise.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 /// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
@@ -61,9 +62,14 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it.
 #[cfg(feature = "tls")]
-pub fn parse(origin: &str, text: &str, outside: &dyn Outside, clock: &WallClock) -> Result<Loaded, Faults> {
-    let check = |file: &mut File, base: &Path| build::made(file, base, outside, clock);
-    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
+pub fn parse(
+    origin: &str,
+    text: &str,
+    outside: &dyn ConfigEnvironment,
+    clock: &WallClock,
+) -> Result<LoadedConcentratorConfig, ConfigErrors> {
+    let check = |file: &mut ConcentratorFile, base: &Path| build::build_config(file, base, outside, clock);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedConcentratorConfig::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
@@ -72,17 +78,22 @@ pub fn parse(origin: &str, text: &str, outside: &dyn Outside, clock: &WallClock)
 pub fn read_tree(
     tree: TreeNode,
     base: &Path,
-    outside: &dyn Outside,
+    outside: &dyn ConfigEnvironment,
     clock: &WallClock,
-    faults: &mut Collector,
-) -> Option<Loaded> {
-    let check = |file: &mut File, base: &Path| build::made(file, base, outside, clock);
-    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(Loaded::from)
+    faults: &mut DiagnosticCollector,
+) -> Option<LoadedConcentratorConfig> {
+    let check = |file: &mut ConcentratorFile, base: &Path| build::build_config(file, base, outside, clock);
+    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(LoadedConcentratorConfig::from)
 }
 
 #[cfg(feature = "tls")]
-impl From<Checked<File, build::Made>> for Loaded {
-    fn from(Checked { file, made: (config, outgoing), warnings }: Checked<File, build::Made>) -> Self {
+impl From<CheckedConfig<ConcentratorFile, build::BuiltConfig>> for LoadedConcentratorConfig {
+    fn from(
+        CheckedConfig { file, built_config: (config, outgoing), warnings }: CheckedConfig<
+            ConcentratorFile,
+            build::BuiltConfig,
+        >,
+    ) -> Self {
         Self { file, config, outgoing, warnings }
     }
 }
@@ -90,5 +101,5 @@ impl From<Checked<File, build::Made>> for Loaded {
 /// The JSON Schema of the file, as `docs/pppoe.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<File>(&FORMAT)
+    usher_config::json_schema::<ConcentratorFile>(&FORMAT)
 }

@@ -1,51 +1,51 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
-use crate::import;
-use crate::track::{Index, Record, Search};
+use crate::import::import_config;
+use crate::track::{AddressSearch, LogIndex, SessionLogRecord};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Reads octets as lines of the log of sessions: each line that is a record is written again, which is read as the same but for parts of a
 /// microsecond; whatever they are, who had an address can be asked.
 pub fn session_log(octets: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(octets) else { return true };
-    let mut index = Index::default();
-    index.read(text);
+    let mut index = LogIndex::default();
+    index.read_lines(text);
     let (mut records, mut last) = (0_u64, None);
     for line in text.lines() {
-        let Ok(record) = Record::parse(line) else { continue };
-        let again = Record::parse(&record.to_line());
-        if again.as_ref().map(Record::to_line) != Ok(record.to_line()) {
+        let Ok(record) = SessionLogRecord::parse(line) else { continue };
+        let again = SessionLogRecord::parse(&record.to_line());
+        if again.as_ref().map(SessionLogRecord::to_line) != Ok(record.to_line()) {
             return false;
         }
         records += 1;
         last = Some(record);
     }
     let lines = text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
-    if index.unreadable() + records != lines {
+    if index.unreadable_count() + records != lines {
         return false;
     }
     let Some(record) = last else { return true };
     let mut asked = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].to_vec();
-    if let Record::Begin(begin) = &record {
+    if let SessionLogRecord::Begin(begin) = &record {
         asked.extend(begin.ipv4.map(IpAddr::from));
         asked.extend(begin.ipv6.iter().map(|(prefix, _)| IpAddr::from(*prefix)));
     }
     // Nobody is found more often than there are sessions.
     asked.into_iter().all(|address| {
-        let mut search = Search::new(record.at(), [(address, Some(40_000))]);
-        search.read(text);
-        search.unreadable() == index.unreadable()
-            && search.found().len() <= search.kept()
-            && search.kept() as u64 <= records
-            && search.volume().per_subscriber_and_day().is_finite()
-    }) && index.open().count() as u64 <= records
-        && index.owed().count() as u64 <= records
+        let mut search = AddressSearch::new(record.time(), [(address, Some(40_000))]);
+        search.read_lines(text);
+        search.unreadable_count() == index.unreadable_count()
+            && search.holders().len() <= search.session_count()
+            && search.session_count() as u64 <= records
+            && search.log_volume().per_subscriber_and_day().is_finite()
+    }) && index.open_sessions().count() as u64 <= records
+        && index.unacknowledged_stops().count() as u64 <= records
 }
 
 /// Reads octets as another concentrator's file: what comes of it says of each line that is not taken which it is.
 pub fn foreign_file(octets: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(octets) else { return true };
-    let made = import(text);
+    let made = import_config(text);
     let lines = text.lines().count();
     made.left.iter().all(|(line, what)| *line <= lines && !what.is_empty())
 }

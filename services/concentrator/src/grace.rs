@@ -1,11 +1,11 @@
 //! What becomes of hosts while no AAA server answers.
 
-use crate::login::Granted;
+use crate::login::UserAuthorization;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, PortId};
-use usher_crypto::digest::equal;
+use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac;
 use usher_ppp::pppoe::MacAddress;
 
@@ -25,57 +25,57 @@ pub enum WhenAway {
 
 /// A user that an AAA server has let in.
 #[derive(Debug)]
-pub(crate) struct Remembered {
+pub(crate) struct CachedAuthorization {
     pub(crate) digest: [u8; 32],
-    pub(crate) granted: Granted,
-    pub(crate) at: Instant,
+    pub(crate) granted: UserAuthorization,
+    pub(crate) granted_at: Instant,
 }
 
 /// Who a host says it is, and where it is.
-type Known = (Vec<u8>, PortId, MacAddress);
+type GraceKey = (Vec<u8>, PortId, MacAddress);
 
 /// Where a host is.
-pub(crate) type Place = (PortId, MacAddress);
+pub(crate) type StationKey = (PortId, MacAddress);
 
 /// What is remembered of what AAA servers have said.
 #[derive(Debug)]
-pub(crate) struct Grace {
+pub(crate) struct GraceCache {
     /// So that what is remembered of passwords is worth nothing elsewhere.
     secret: [u8; 32],
-    users: BTreeMap<Known, Remembered>,
+    users: BTreeMap<GraceKey, CachedAuthorization>,
     /// Since when no server answers.
     away: Option<Instant>,
 }
 
-impl Grace {
+impl GraceCache {
     pub(crate) const fn new(secret: [u8; 32]) -> Self {
         Self { secret, users: BTreeMap::new(), away: None }
     }
-    pub(crate) fn digest(&self, password: &[u8]) -> [u8; 32] {
-        hmac::sha256(&self.secret, &[password])
+    pub(crate) fn password_digest(&self, password: &[u8]) -> [u8; 32] {
+        hmac::hmac_sha256(&self.secret, &[password])
     }
     /// No server answers a question.
-    pub(crate) fn away(&mut self, now: Instant) {
+    pub(crate) fn mark_unavailable(&mut self, now: Instant) {
         self.away.get_or_insert(now);
     }
     /// A server answers.
-    pub(crate) fn answers(&mut self) {
+    pub(crate) fn mark_available(&mut self) {
         self.away = None;
     }
     /// Since when none does.
-    pub(crate) const fn since(&self) -> Option<Instant> {
+    pub(crate) const fn unavailable_since(&self) -> Option<Instant> {
         self.away
     }
-    pub(crate) fn remember(
+    pub(crate) fn cache_authorization(
         &mut self,
         now: Instant,
         lasts: Duration,
-        (port, address): Place,
+        (port, address): StationKey,
         name: &[u8],
-        one: Remembered,
+        one: CachedAuthorization,
     ) {
         if self.users.len() >= MOST {
-            self.users.retain(|_, known| known.at + lasts > now);
+            self.users.retain(|_, known| known.granted_at + lasts > now);
         }
         let known = (name.to_owned(), port, address);
         if self.users.len() < MOST || self.users.contains_key(&known) {
@@ -83,31 +83,33 @@ impl Grace {
         }
     }
     /// What a user was granted lately that shows the same password from the same place.
-    pub(crate) fn known(
+    pub(crate) fn cached_authorization(
         &self,
         now: Instant,
         lasts: Duration,
-        (port, address): Place,
+        (port, address): StationKey,
         name: &[u8],
         digest: &[u8; 32],
-    ) -> Option<Granted> {
+    ) -> Option<UserAuthorization> {
         let known = self.users.get(&(name.to_owned(), port, address))?;
-        let same = equal(&known.digest, digest) && known.at + lasts > now;
+        let same = constant_time_eq(&known.digest, digest) && known.granted_at + lasts > now;
         same.then(|| known.granted.clone())
     }
 
     /// A server does not let a user in: what it granted is void at the place that asked, and elsewhere for the same password.
-    pub(crate) fn refused(&mut self, place: Place, name: &[u8], digest: Option<&[u8; 32]>) {
-        self.forget(name, |at, known| at == place || digest.is_some_and(|shown| equal(&known.digest, shown)));
+    pub(crate) fn revoke_rejected(&mut self, place: StationKey, name: &[u8], digest: Option<&[u8; 32]>) {
+        self.revoke_where(name, |at, known| {
+            at == place || digest.is_some_and(|shown| constant_time_eq(&known.digest, shown))
+        });
     }
     /// A server has ended a session of a user.
-    pub(crate) fn disconnected(&mut self, name: &[u8]) {
-        self.forget(name, |_, _| true);
+    pub(crate) fn revoke_user(&mut self, name: &[u8]) {
+        self.revoke_where(name, |_, _| true);
     }
-    fn forget(&mut self, name: &[u8], void: impl Fn(Place, &Remembered) -> bool) {
+    fn revoke_where(&mut self, name: &[u8], void: impl Fn(StationKey, &CachedAuthorization) -> bool) {
         let first = (name.to_owned(), PortId(0), MacAddress([0; 6]));
         let all = self.users.range(first..).take_while(|((known, ..), _)| known == name);
-        let gone: Vec<Known> = all
+        let gone: Vec<GraceKey> = all
             .filter(|((_, port, address), known)| void((*port, *address), known))
             .map(|(known, _)| known.clone())
             .collect();

@@ -13,7 +13,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 /// What a file is here.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Imported {
+pub struct ImportedConfig {
     /// A configuration of ours. Interfaces, secrets and whatever the file does not say are to be filled in.
     pub text: String,
     /// What could not be taken: the line of each, from 1, and a sentence.
@@ -24,30 +24,30 @@ pub struct Imported {
 
 /// What of a setting is taken.
 enum SettingOutcome {
-    Whole,
+    Complete,
     /// But for this.
     Part(&'static str),
     No,
     /// It, with this to be said.
-    Told(&'static str),
+    WithNote(&'static str),
     /// Nothing, and without it more would be let in.
     Stop,
 }
 
 impl SettingOutcome {
     const fn if_so(whole: bool) -> Self {
-        if whole { Self::Whole } else { Self::No }
+        if whole { Self::Complete } else { Self::No }
     }
 }
 
 /// A pool.
 #[derive(Clone, Debug, Default)]
-struct Pool {
+struct ImportedPool {
     ranges: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Importer {
+struct ConfigImporter {
     left: Vec<(usize, String)>,
     stops: Vec<(usize, String)>,
     interfaces: Vec<String>,
@@ -57,7 +57,7 @@ struct Importer {
     dns: Vec<IpAddr>,
     protocols: Vec<&'static str>,
     /// In the order of the file.
-    pools: Vec<(String, Pool)>,
+    pools: Vec<(String, ImportedPool)>,
     /// Where each stands among them.
     pool_index: BTreeMap<String, usize>,
     /// The pool of whom no AAA server says another for.
@@ -79,19 +79,19 @@ struct Importer {
 
 /// Reads either kind of file: one with sections in brackets is accel-ppp's.
 #[must_use]
-pub fn import(text: &str) -> Imported {
-    let mut importer = Importer::default();
+pub fn import_config(text: &str) -> ImportedConfig {
+    let mut importer = ConfigImporter::default();
     let is_accel =
         |line: &str| line.trim_start().starts_with('[') || line.trim_start().starts_with("$include");
     if text.lines().any(is_accel) {
-        importer.accel(text);
+        importer.import_accel(text);
     } else {
-        importer.options(text);
+        importer.import_pppd(text);
     }
-    importer.write()
+    importer.finish_import()
 }
 
-fn quoted(text: &str) -> String {
+fn quote_toml(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
@@ -104,33 +104,33 @@ fn quoted(text: &str) -> String {
     out
 }
 
-fn list(all: &[String]) -> String {
-    let all: Vec<String> = all.iter().map(|one| quoted(one)).collect();
+fn toml_list(all: &[String]) -> String {
+    let all: Vec<String> = all.iter().map(|one| quote_toml(one)).collect();
     format!("[{}]", all.join(", "))
 }
 
-impl Importer {
-    fn leave(&mut self, line: usize, what: &str) {
+impl ConfigImporter {
+    fn report_unsupported(&mut self, line: usize, what: &str) {
         self.left.push((line, format!("{what} is not taken")));
     }
 
-    fn stop(&mut self, line: usize, what: &str) {
+    fn report_blocking(&mut self, line: usize, what: &str) {
         self.stops.push((line, format!("{what} is not taken, and without it more would be let in")));
     }
 
     /// Of a limit that stands twice the last holds.
-    fn limit(&mut self, key: &'static str, value: String) {
+    fn set_limit(&mut self, key: &'static str, value: String) {
         self.limits.retain(|(known, _)| *known != key);
         self.limits.push((key, value));
     }
 
-    fn protocol(&mut self, name: &'static str) {
+    fn add_protocol(&mut self, name: &'static str) {
         if !self.protocols.contains(&name) {
             self.protocols.push(name);
         }
     }
 
-    fn write(mut self) -> Imported {
+    fn finish_import(mut self) -> ImportedConfig {
         let (has_pool, is_ipv6_only) = (!self.pools.is_empty(), self.denies_ipv4);
         let missing = [
             (self.interfaces.is_empty(), "the interfaces are not in the file: write [listen] interfaces"),
@@ -161,10 +161,10 @@ impl Importer {
         ];
         let missing = missing.into_iter().filter(|(is_missing, _)| *is_missing);
         self.left.extend(missing.map(|(_, what)| (0, what.to_owned())));
-        let text = self.text();
+        let text = self.to_toml();
         #[cfg(feature = "tls")]
-        self.check();
-        Imported { text, left: self.left, stops: self.stops }
+        self.check_text();
+        ImportedConfig { text, left: self.left, stops: self.stops }
     }
 
     /// The pool of hosts for whom an AAA server names none. Those of other names are for whom it names them.
@@ -175,7 +175,7 @@ impl Importer {
 
     /// Tells what our own reader finds wrong, when what has to be filled in is there.
     #[cfg(feature = "tls")]
-    fn check(&mut self) {
+    fn check_text(&mut self) {
         let filled = {
             let whole = Self {
                 interfaces: if self.interfaces.is_empty() {
@@ -190,31 +190,32 @@ impl Importer {
                     .map(str::to_owned),
                 ..self.clone()
             };
-            let addresses = Pool { ranges: Vec::from(["198.51.100.0/24".to_owned()]) };
+            let addresses = ImportedPool { ranges: Vec::from(["198.51.100.0/24".to_owned()]) };
             if whole.pools.is_empty() {
                 Self { pools: Vec::from([("default".to_owned(), addresses)]), ..whole }
             } else {
                 whole
             }
         };
-        let clock = usher_crypto::tls::WallClock::at(usher_core::WallTime::UNIX_EPOCH);
-        let parsed = crate::config::parse("pppoe.toml", &filled.text(), &usher_config::Alone, &clock);
+        let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+        let parsed =
+            crate::config::parse("pppoe.toml", &filled.to_toml(), &usher_config::NoEnvironment, &clock);
         for fault in parsed.err().map(|faults| faults.faults).unwrap_or_default() {
             self.left.push((0, format!("what is made of it is not right yet: {}", fault.message)));
         }
     }
 
-    fn text(&self) -> String {
+    fn to_toml(&self) -> String {
         let mut out: Vec<String> = Vec::new();
-        out.push(format!("[listen]\ninterfaces = {}", list(&self.interfaces)));
+        out.push(format!("[listen]\ninterfaces = {}", toml_list(&self.interfaces)));
         out.push("\n[service]".to_owned());
-        out.extend(self.name.as_ref().map(|name| format!("name = {}", quoted(name))));
+        out.extend(self.name.as_ref().map(|name| format!("name = {}", quote_toml(name))));
         if !self.services.is_empty() {
-            out.push(format!("services = {}", list(&self.services)));
+            out.push(format!("services = {}", toml_list(&self.services)));
         }
         if !self.denies_ipv4 {
             out.extend(self.address.map(|address| format!("address = \"{address}\"")));
-            out.extend(self.first_pool().map(|first| format!("pools = {}", list(&[first.to_owned()]))));
+            out.extend(self.first_pool().map(|first| format!("pools = {}", toml_list(&[first.to_owned()]))));
         }
         out.extend(self.ipv6.map(|ipv6| format!("ipv6 = {ipv6}")));
         let with_ipv6 = self.ipv6 != Some(false);
@@ -226,39 +227,45 @@ impl Importer {
         }
         if !self.dns.is_empty() {
             let all: Vec<String> = self.dns.iter().map(ToString::to_string).collect();
-            out.push(format!("dns = {}", list(&all)));
+            out.push(format!("dns = {}", toml_list(&all)));
         }
         if self.trust_circuit_id {
             out.push("trust_circuit_id = true".to_owned());
         }
         if !self.protocols.is_empty() {
             let all: Vec<String> = self.protocols.iter().map(|one| (*one).to_owned()).collect();
-            out.push(format!("\n[authentication]\nprotocols = {}", list(&all)));
+            out.push(format!("\n[authentication]\nprotocols = {}", toml_list(&all)));
         }
         for (name, pool) in &self.pools {
-            out.push(format!("\n[[pool]]\nname = {}\nranges = {}", quoted(name), list(&pool.ranges)));
+            out.push(format!(
+                "\n[[pool]]\nname = {}\nranges = {}",
+                quote_toml(name),
+                toml_list(&pool.ranges)
+            ));
         }
         for (name, ranges) in [("prefixes", &self.prefixes), ("delegated", &self.delegated)] {
             if with_ipv6 && !ranges.is_empty() {
-                out.push(format!("\n[[pool]]\nname = \"{name}\"\nranges = {}", list(ranges)));
+                out.push(format!("\n[[pool]]\nname = \"{name}\"\nranges = {}", toml_list(ranges)));
             }
         }
         if !self.servers.is_empty() {
             out.push("\n[aaa]\naccounting = true".to_owned());
             let identifier = self.identifier.as_deref().or(self.name.as_deref()).unwrap_or("usher");
-            out.push(format!("nas_identifier = {}", quoted(identifier)));
+            out.push(format!("nas_identifier = {}", quote_toml(identifier)));
             out.extend(self.nas_address.map(|address| format!("nas_address = \"{address}\"")));
-            out.extend(self.interim.as_ref().map(|every| format!("interim = {}", quoted(every))));
+            out.extend(self.interim.as_ref().map(|every| format!("interim = {}", quote_toml(every))));
             for (address, secret, accounting) in &self.servers {
                 out.push(format!(
                     "[[aaa.radius]]\naddress = {}\nacct_address = {}\nsecret = {}",
-                    quoted(address),
-                    quoted(accounting),
-                    quoted(secret)
+                    quote_toml(address),
+                    quote_toml(accounting),
+                    quote_toml(secret)
                 ));
             }
             out.extend(
-                self.dynamic.as_ref().map(|address| format!("[aaa.dynamic]\nlisten = {}", quoted(address))),
+                self.dynamic
+                    .as_ref()
+                    .map(|address| format!("[aaa.dynamic]\nlisten = {}", quote_toml(address))),
             );
         }
         if !self.limits.is_empty() {

@@ -10,7 +10,7 @@
 //! AccessConcentrator ◀─ Carried ─ the data plane: what sessions have carried
 //! asker ─ IDENT query ─▶ AccessConcentrator ─ reply ─▶ asker   whose a connection is, by the address or by what was translated
 //! ```
-//! An [`AccessConcentrator`] is a machine that contains a [`Concentrator`](usher_ppp::concentrator::Concentrator), a client of
+//! An [`AccessConcentrator`] is a machine that contains a [`Concentrator`](usher_ppp::concentrator::PppoeConcentrator), a client of
 //! [`usher_access`] and an IDENT service. A host is told that it is let in only once the log of sessions has kept the session, so
 //! that no packet passes of which nobody could say later whose it was.
 //!
@@ -34,14 +34,15 @@ mod tests;
 pub mod track;
 mod users;
 
-pub use addresses::Addressing;
+pub use addresses::AddressingConfig;
 pub use grace::WhenAway;
-pub use identity::Translation;
-pub use import::{Imported, import};
+pub use identity::TranslationConfig;
+pub use import::{ImportedConfig, import_config};
 pub use service::{
-    AAA_SLOT, AccessConcentrator, Command, Config, Counters, DYNAMIC_SOCKET, Event, IDENT_LISTENER,
-    IDENT_SLOT, Judge, LoginFailure, NewError, PPP_SLOT, ServiceJob, Which,
+    AAA_SLOT, AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig,
+    AccessConcentratorCounters, AccessConcentratorEvent, AuthenticationBackend, DYNAMIC_SOCKET,
+    IDENT_LISTENER, IDENT_SLOT, LoginFailure, NewError, PPP_SLOT, ServiceJob, SessionSelector,
 };
-pub use session::{Limits, RateProfile, SessionEntry, Usage};
+pub use session::{RateProfile, SessionEntry, SessionLimits, SessionUsage};
 pub use status::{ConcentratorStatus, PoolStatus, SessionStatus};
 pub use users::LocalUsers;

@@ -1,28 +1,30 @@
 //! Hosts that show who they are: each proof goes to whoever judges, and the verdict comes back.
 
-use crate::grace::{Remembered, WhenAway};
-use crate::service::{AccessConcentrator, Event, Judge, LoginFailure, Unanswered};
-use crate::track::Record;
-use crate::users::{Conversation, Verdict};
+use crate::grace::{CachedAuthorization, WhenAway};
+use crate::service::{
+    AccessConcentrator, AccessConcentratorEvent, AuthenticationBackend, LoginFailure, UnacknowledgedRecord,
+};
+use crate::track::SessionLogRecord;
+use crate::users::{EapConversation, LocalVerdict};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_access::{Continuation, Failure, FramedAddress, NasPort, Reply, Request};
+use usher_access::{AaaFailure, AccessReply, AccessRequest, FramedAddress, LoginContinuation, NasPort};
 use usher_core::{CommandError, Duration, Instant, Machine, PortId};
-use usher_eap::packet::{Packet, Type};
-use usher_ppp::auth::Proof;
-use usher_ppp::concentrator::{Answer, ConcentratorCommand, SessionId, Subscriber};
+use usher_eap::packet::{EapPacket, EapType};
+use usher_ppp::auth::AuthenticationProof;
+use usher_ppp::concentrator::{AuthenticationReply, ConcentratorCommand, SessionId, SubscriberInfo};
 use usher_ppp::pppoe::MacAddress;
-use usher_radius::attribute::{Attributes, kind, vendor};
+use usher_radius::attribute::{AttributeList, kind, vendor};
 
 /// Framed-Protocol PPP (RFC 2865 §5.7).
 const PPP: u32 = 1;
 
 /// What an AAA server says of a user whom it lets in.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Granted {
+pub(crate) struct UserAuthorization {
     /// Who it is, for the log, IDENT and limits.
     pub(crate) user: Vec<u8>,
     /// The name that the host gave: by EAP outside of any tunnel.
@@ -48,16 +50,16 @@ pub(crate) struct Granted {
     pub(crate) token: Option<u64>,
 }
 
-impl Granted {
+impl UserAuthorization {
     /// User-Name of its records (RFC 2865 §5.1).
-    pub(crate) fn accounted(&self) -> &[u8] {
+    pub(crate) fn accounting_name(&self) -> &[u8] {
         if self.nameless { &self.login } else { &self.user }
     }
 }
 
 /// How a host shows who it is: what the answer to it must hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum ProofKind {
     Password,
     MsChapV2,
     Eap,
@@ -68,16 +70,16 @@ type LoginLine = (PortId, Option<Vec<u8>>, Option<MacAddress>);
 
 /// A host that shows who it is.
 #[derive(Debug)]
-pub(crate) struct Login {
+pub(crate) struct PendingLogin {
     name: Vec<u8>,
-    kind: Kind,
+    kind: ProofKind,
     /// Of a password, by which it is known again.
     digest: Option<[u8; 32]>,
     token: u64,
     /// A question of it is open.
-    asking: bool,
-    next: Continuation,
-    local: Option<Conversation>,
+    is_request_pending: bool,
+    next: LoginContinuation,
+    local: Option<EapConversation>,
     /// It has failed, and has been counted for it.
     counted: bool,
     /// By its EAP method the AAA server alone knows who it is, whatever it has called itself.
@@ -85,19 +87,19 @@ pub(crate) struct Login {
 }
 
 /// Where a host is, as AAA servers are told.
-pub(crate) struct Place {
+pub(crate) struct NasPortInfo {
     port: String,
     station: String,
     called: String,
     number: u16,
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: AttributeList,
 }
 
-impl Place {
-    pub(crate) fn of(
-        subscriber: &Subscriber,
+impl NasPortInfo {
+    pub(crate) fn for_subscriber(
+        subscriber: &SubscriberInfo,
         ports: &[String],
-        ppp: &[usher_ppp::concentrator::Port],
+        ppp: &[usher_ppp::concentrator::ConcentratorPort],
     ) -> Self {
         // As RFC 3580 §3.21 has addresses of stations.
         let dashed = |address: [u8; 6]| {
@@ -105,7 +107,7 @@ impl Place {
             octets.join("-")
         };
         let own = ppp.iter().find(|own| own.port == subscriber.port);
-        let mut attributes = Attributes::new();
+        let mut attributes = AttributeList::new();
         attributes.push_u32(kind::FRAMED_PROTOCOL, PPP);
         for (number, id) in [
             (vendor::AGENT_CIRCUIT_ID, &subscriber.circuit_id),
@@ -125,7 +127,7 @@ impl Place {
             attributes,
         }
     }
-    pub(crate) fn port(&self) -> NasPort<'_> {
+    pub(crate) fn nas_port(&self) -> NasPort<'_> {
         NasPort {
             number: Some(self.number.into()),
             id: Some(&self.port),
@@ -134,7 +136,7 @@ impl Place {
             mtu: None,
         }
     }
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn port_name(&self) -> &str {
         &self.port
     }
 }
@@ -145,48 +147,48 @@ fn is_text(name: &[u8]) -> bool {
 }
 
 /// Whether an EAP packet begins a conversation.
-fn begins(packet: &[u8]) -> bool {
-    Packet::parse(packet).is_ok_and(|packet| packet.kind() == Some(Type::IDENTITY))
+fn is_identity_response(packet: &[u8]) -> bool {
+    EapPacket::parse(packet).is_ok_and(|packet| packet.kind() == Some(EapType::IDENTITY))
 }
 
 impl AccessConcentrator {
-    pub(crate) fn place(&self, subscriber: &Subscriber) -> Place {
-        Place::of(subscriber, &self.config.ports, &self.config.ppp.ports)
+    pub(crate) fn nas_port_info(&self, subscriber: &SubscriberInfo) -> NasPortInfo {
+        NasPortInfo::for_subscriber(subscriber, &self.config.ports, &self.config.ppp.ports)
     }
 
     /// A host shows who it is.
-    pub(crate) fn authenticate(
+    pub(crate) fn authenticate_host(
         &mut self,
         now: Instant,
         (session, mtu): (SessionId, u16),
         user: Vec<u8>,
-        proof: &Proof,
+        proof: &AuthenticationProof,
     ) {
         // It negotiates its link anew: whoever it was before is gone.
         if let Some(id) = self.current.get(&session).copied() {
-            self.over(now, id, usher_access::TerminateCause::UserRequest, "renegotiated");
+            self.finish_session(now, id, usher_access::TerminateCause::UserRequest, "renegotiated");
         }
-        let goes_on =
-            matches!(proof, Proof::Eap(packet) if !begins(packet)) && self.logins.contains_key(&session);
+        let goes_on = matches!(proof, AuthenticationProof::Eap(packet) if !is_identity_response(packet))
+            && self.logins.contains_key(&session);
         if !goes_on {
             self.drop_login(now, session);
             let kind = match proof {
-                Proof::Eap(_) => Kind::Eap,
-                Proof::MsChapV2 { .. } => Kind::MsChapV2,
-                Proof::Pap(_) | Proof::Chap { .. } => Kind::Password,
+                AuthenticationProof::Eap(_) => ProofKind::Eap,
+                AuthenticationProof::MsChapV2 { .. } => ProofKind::MsChapV2,
+                AuthenticationProof::Pap(_) | AuthenticationProof::Chap { .. } => ProofKind::Password,
             };
             let digest = match proof {
-                Proof::Pap(password) => Some(self.grace.digest(&password[..])),
+                AuthenticationProof::Pap(password) => Some(self.grace.password_digest(&password[..])),
                 _ => None,
             };
-            let token = self.token();
-            let (name, next) = (user, Continuation::new());
-            let login = Login {
+            let token = self.allocate_token();
+            let (name, next) = (user, LoginContinuation::new());
+            let login = PendingLogin {
                 name,
                 kind,
                 digest,
                 token,
-                asking: false,
+                is_request_pending: false,
                 next,
                 local: None,
                 counted: false,
@@ -194,7 +196,7 @@ impl AccessConcentrator {
             };
             self.logins.insert(session, login);
         }
-        if let (Some(login), Proof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
+        if let (Some(login), AuthenticationProof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
             let by_certificate =
                 !self.config.trust_certificate_names && usher_access::is_by_certificate(packet);
             login.hidden |= by_certificate || usher_access::is_tunnelled(packet);
@@ -202,143 +204,164 @@ impl AccessConcentrator {
         let name = self.logins.get(&session).map_or(&[][..], |login| &login.name[..]);
         let (nameless, no_text) = (name.is_empty(), !is_text(name));
         match self.config.judge {
-            _ if nameless => self.reject(now, session, LoginFailure::NoName, Vec::new()),
-            _ if no_text => self.reject(now, session, LoginFailure::BadName, Vec::new()),
-            _ if self.leaving => self.unanswered(now, session, LoginFailure::NoAaa),
-            Judge::Local => self.judge(now, session, proof),
-            Judge::Aaa => self.ask(now, (session, mtu), proof),
+            _ if nameless => self.reject_login(now, session, LoginFailure::NoName, Vec::new()),
+            _ if no_text => self.reject_login(now, session, LoginFailure::BadName, Vec::new()),
+            _ if self.leaving => self.fail_login(now, session, LoginFailure::NoAaa),
+            AuthenticationBackend::Local => self.authenticate_locally(now, session, proof),
+            AuthenticationBackend::Aaa => self.send_aaa_request(now, (session, mtu), proof),
         }
     }
 
-    fn ask(&mut self, now: Instant, (session, mtu): (SessionId, u16), proof: &Proof) {
-        let Some(place) = self.attached.get(&session).map(|subscriber| self.place(subscriber)) else {
+    fn send_aaa_request(
+        &mut self,
+        now: Instant,
+        (session, mtu): (SessionId, u16),
+        proof: &AuthenticationProof,
+    ) {
+        let Some(place) = self.attached.get(&session).map(|subscriber| self.nas_port_info(subscriber)) else {
             return;
         };
         let (Some(login), Some(aaa)) = (self.logins.get_mut(&session), &mut self.aaa) else {
-            return self.unanswered(now, session, LoginFailure::NoAaa);
+            return self.fail_login(now, session, LoginFailure::NoAaa);
         };
         let shown = match proof {
-            Proof::Pap(password) => usher_access::Proof::Pap(&password[..]),
-            Proof::Chap { identifier, challenge, response } => {
-                usher_access::Proof::Chap(usher_access::ChapResponse {
+            AuthenticationProof::Pap(password) => usher_access::LoginProof::Pap(&password[..]),
+            AuthenticationProof::Chap { identifier, challenge, response } => {
+                usher_access::LoginProof::Chap(usher_access::ChapResponse {
                     identifier: *identifier,
                     challenge,
                     response: *response,
                 })
             }
-            Proof::MsChapV2 { identifier, challenge, peer_challenge, response } => {
-                usher_access::Proof::MsChapV2(usher_access::MsChapV2Response {
+            AuthenticationProof::MsChapV2 { identifier, challenge, peer_challenge, response } => {
+                usher_access::LoginProof::MsChapV2(usher_access::MsChapV2Response {
                     identifier: *identifier,
                     challenge: *challenge,
                     peer_challenge: *peer_challenge,
                     response: *response,
                 })
             }
-            Proof::Eap(packet) => usher_access::Proof::Eap(packet),
+            AuthenticationProof::Eap(packet) => usher_access::LoginProof::Eap(packet),
         };
-        let request = Request {
-            port: usher_access::NasPort { mtu: Some(mtu), ..place.port() },
+        let request = AccessRequest {
+            port: usher_access::NasPort { mtu: Some(mtu), ..place.nas_port() },
             continues: Some(&login.next),
             attributes: Some(&place.attributes),
-            ..Request::new(&login.name, shown)
+            ..AccessRequest::new(&login.name, shown)
         };
         let token = login.token;
-        match aaa.ask(now, token, &request) {
+        match aaa.send_request(now, token, &request) {
             Ok(()) => {}
             // Servers answer, and others ask so much that there is no room: that is no reason to let anybody in without them.
-            Err(CommandError::Full(_)) => return self.unanswered(now, session, LoginFailure::Unanswered),
+            Err(CommandError::Full(_)) => return self.fail_login(now, session, LoginFailure::Unanswered),
             // What the host calls itself fits no request.
-            Err(_) => return self.reject(now, session, LoginFailure::NoName, Vec::new()),
+            Err(_) => return self.reject_login(now, session, LoginFailure::NoName, Vec::new()),
         }
-        login.asking = true;
-        self.asked.insert(token, session);
+        login.is_request_pending = true;
+        self.aaa_requests.insert(token, session);
     }
 
     /// The line that a host logs in by: its circuit, where that is believed, and else its station, at a port.
-    fn line(&self, session: SessionId) -> Option<LoginLine> {
+    fn login_line(&self, session: SessionId) -> Option<LoginLine> {
         let subscriber = self.attached.get(&session)?;
         let station = subscriber.circuit_id.is_none().then_some(subscriber.address);
         Some((subscriber.port, subscriber.circuit_id.clone(), station))
     }
 
     /// The concentrator's own users.
-    fn judge(&mut self, now: Instant, session: SessionId, proof: &Proof) {
-        let wall = now.wall(self.epoch);
-        let line = self.line(session);
+    fn authenticate_locally(&mut self, now: Instant, session: SessionId, proof: &AuthenticationProof) {
+        let wall = now.to_wall_time(self.epoch);
+        let line = self.login_line(session);
         let Some(login) = self.logins.get_mut(&session) else { return };
         // Of many guesses made at once no more are weighed than the limit is; of one that was wrong nothing more is.
-        if !login.counted && self.lockout.holds(now, &login.name, &line) {
+        if !login.counted && self.lockout.is_locked_out(now, &login.name, &line) {
             self.counters.logins_held_back += 1;
-            return self.reject(now, session, LoginFailure::HeldBack, Vec::new());
+            return self.reject_login(now, session, LoginFailure::LockedOut, Vec::new());
         }
         let verdict = match proof {
-            Proof::Eap(packet) => {
+            AuthenticationProof::Eap(packet) => {
                 let conversation = match login.local.take() {
                     Some(mut conversation) => {
-                        conversation.handle(packet);
+                        conversation.handle_packet(packet);
                         conversation
                     }
-                    None => self.config.users.begin(&login.name, packet, wall, &mut self.rng),
+                    None => self.config.users.start_conversation(&login.name, packet, wall, &mut self.rng),
                 };
                 let conversation = login.local.insert(conversation);
-                let verdict = conversation.verdict();
-                for work in conversation.work() {
-                    self.outputs.work(work);
+                let verdict = conversation.next_verdict();
+                for work in conversation.drain_work() {
+                    self.outputs.push_work(work);
                 }
                 verdict
             }
-            other => self.config.users.judge(&login.name, other),
+            other => self.config.users.verify_proof(&login.name, other),
         };
         // A host that guesses does not stay to be turned away.
-        let refused = login.local.as_ref().is_some_and(Conversation::refuses);
-        if (refused || matches!(verdict, Verdict::Reject(_))) && !core::mem::replace(&mut login.counted, true)
+        let refused = login.local.as_ref().is_some_and(EapConversation::has_refused);
+        if (refused || matches!(verdict, LocalVerdict::Reject(_)))
+            && !core::mem::replace(&mut login.counted, true)
         {
-            self.lockout.failed(now, &login.name, &line);
+            self.lockout.record_failure(now, &login.name, &line);
         }
-        if matches!(verdict, Verdict::Accept(_)) {
-            self.lockout.succeeded(now, &login.name, &line);
+        if matches!(verdict, LocalVerdict::Accept(_)) {
+            self.lockout.record_success(now, &login.name, &line);
         }
         let user = login.name.clone();
         match verdict {
-            Verdict::Continue(packet) => {
-                self.tell(now, ConcentratorCommand::Answer { session, answer: Answer::Continue(packet) });
+            LocalVerdict::Continue(packet) => {
+                self.send_ppp_command(
+                    now,
+                    ConcentratorCommand::Answer { session, answer: AuthenticationReply::Continue(packet) },
+                );
             }
-            Verdict::Accept(message) => {
-                let granted = Granted { login: user.clone(), user, ..Granted::default() };
-                self.admit(now, session, granted, message);
+            LocalVerdict::Accept(message) => {
+                let granted = UserAuthorization { login: user.clone(), user, ..UserAuthorization::default() };
+                self.admit_user(now, session, granted, message);
             }
-            Verdict::Reject(message) => self.reject(now, session, LoginFailure::Rejected, message),
+            LocalVerdict::Reject(message) => self.reject_login(now, session, LoginFailure::Rejected, message),
         }
     }
 
     /// A host is turned away.
-    pub(crate) fn reject(&mut self, now: Instant, session: SessionId, why: LoginFailure, message: Vec<u8>) {
+    pub(crate) fn reject_login(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        why: LoginFailure,
+        message: Vec<u8>,
+    ) {
         self.counters.logins_rejected += 1;
-        self.failed(session, why);
-        self.tell(now, ConcentratorCommand::Answer { session, answer: Answer::Reject { message } });
+        self.report_failed_login(session, why);
+        self.send_ppp_command(
+            now,
+            ConcentratorCommand::Answer { session, answer: AuthenticationReply::Reject { message } },
+        );
     }
 
     /// Nobody decides about a host.
-    pub(crate) fn unanswered(&mut self, now: Instant, session: SessionId, why: LoginFailure) {
+    pub(crate) fn fail_login(&mut self, now: Instant, session: SessionId, why: LoginFailure) {
         self.counters.logins_unanswered += 1;
-        self.failed(session, why);
-        self.tell(now, ConcentratorCommand::Answer { session, answer: Answer::Unanswered });
+        self.report_failed_login(session, why);
+        self.send_ppp_command(
+            now,
+            ConcentratorCommand::Answer { session, answer: AuthenticationReply::Unanswered },
+        );
     }
 
-    fn failed(&mut self, session: SessionId, why: LoginFailure) {
+    fn report_failed_login(&mut self, session: SessionId, why: LoginFailure) {
         let login = self.logins.remove(&session);
         let Some(subscriber) = self.attached.get(&session).cloned() else { return };
         let user = login.map(|login| login.name).unwrap_or_default();
-        self.outputs.event(Event::LoginFailed { subscriber, user, why });
+        self.outputs.push_event(AccessConcentratorEvent::LoginFailed { subscriber, user, why });
     }
 
     /// No AAA server answers a login.
-    fn away(&mut self, now: Instant, session: SessionId) {
-        self.grace.away(now);
+    fn handle_aaa_outage(&mut self, now: Instant, session: SessionId) {
+        self.grace.mark_unavailable(now);
         let known = match (self.config.when_away, self.logins.get(&session), self.attached.get(&session)) {
             (WhenAway::Grace(lasts), Some(login), Some(subscriber)) => login.digest.and_then(|digest| {
                 let place = (subscriber.port, subscriber.address);
-                self.grace.known(now, lasts, place, &login.name, &digest)
+                self.grace.cached_authorization(now, lasts, place, &login.name, &digest)
             }),
             _ => None,
         };
@@ -346,125 +369,133 @@ impl AccessConcentrator {
             Some(granted) => {
                 self.counters.logins_in_grace += 1;
                 // The server has not let this session in, and is to hear of no other by its token.
-                let granted = Granted { token: None, ..granted };
-                self.admit(now, session, granted, Vec::new());
+                let granted = UserAuthorization { token: None, ..granted };
+                self.admit_user(now, session, granted, Vec::new());
             }
-            None => self.unanswered(now, session, LoginFailure::Unanswered),
+            None => self.fail_login(now, session, LoginFailure::Unanswered),
         }
     }
 
     /// What an AAA server answers, or wants.
-    pub(crate) fn answered(&mut self, now: Instant, event: usher_access::Event) {
-        use usher_access::Event as E;
+    pub(crate) fn handle_aaa_event(&mut self, now: Instant, event: usher_access::AccessClientEvent) {
+        use usher_access::AccessClientEvent;
         match event {
-            E::Challenge { token, reply } => self.challenged(now, token, reply),
-            E::Accept { token, reply } => self.accepted(now, token, reply),
-            E::Reject { token, reply } => {
-                let Some((session, kind)) = self.verdict(now, token) else { return };
+            AccessClientEvent::Challenge { token, reply } => self.handle_challenge(now, token, reply),
+            AccessClientEvent::Accept { token, reply } => self.handle_accept(now, token, reply),
+            AccessClientEvent::Reject { token, reply } => {
+                let Some((session, kind)) = self.take_answered_login(now, token) else { return };
                 let mut message = Vec::new();
                 match kind {
-                    Kind::Eap => drop(reply.eap(&mut message)),
-                    Kind::MsChapV2 => message = reply.ms_chap_error().unwrap_or_default().to_owned(),
-                    Kind::Password => message = messages(&reply),
+                    ProofKind::Eap => drop(reply.read_eap(&mut message)),
+                    ProofKind::MsChapV2 => message = reply.ms_chap_error().unwrap_or_default().to_owned(),
+                    ProofKind::Password => message = reply_messages(&reply),
                 }
-                self.recycle(reply);
+                self.recycle_reply(reply);
                 if let (Some(login), Some(subscriber)) =
                     (self.logins.get(&session), self.attached.get(&session))
                 {
                     let place = (subscriber.port, subscriber.address);
-                    self.grace.refused(place, &login.name, login.digest.as_ref());
+                    self.grace.revoke_rejected(place, &login.name, login.digest.as_ref());
                 }
-                self.reject(now, session, LoginFailure::Rejected, message);
+                self.reject_login(now, session, LoginFailure::Rejected, message);
             }
-            E::Failed { token, failure } => {
-                let Some(session) = self.asked.remove(&token) else { return };
+            AccessClientEvent::Failed { token, failure } => {
+                let Some(session) = self.aaa_requests.remove(&token) else { return };
                 if let Some(login) = self.logins.get_mut(&session) {
-                    login.asking = false;
+                    login.is_request_pending = false;
                 }
                 match failure {
-                    Failure::BadAnswer => self.unanswered(now, session, LoginFailure::BadAnswer),
-                    Failure::Timeout | Failure::Unavailable | Failure::ConnectionLost | Failure::Fault(_) => {
-                        self.away(now, session)
-                    }
+                    AaaFailure::BadAnswer => self.fail_login(now, session, LoginFailure::BadAnswer),
+                    AaaFailure::Timeout
+                    | AaaFailure::Unavailable
+                    | AaaFailure::ConnectionLost
+                    | AaaFailure::Fault(_) => self.handle_aaa_outage(now, session),
                 }
             }
-            E::Accounted { token, kept } => {
-                let Some(Unanswered { session, logged }) = self.records.remove(&token) else { return };
+            AccessClientEvent::Accounted { token, result: kept } => {
+                let Some(UnacknowledgedRecord { session, logged }) = self.records.remove(&token) else {
+                    return;
+                };
                 if kept.is_err() {
                     self.counters.records_lost += 1;
-                    self.outputs.event(Event::Unaccounted { session, logged: false });
+                    self.outputs.push_event(AccessConcentratorEvent::Unaccounted { session, logged: false });
                 } else if logged {
-                    let at = now.wall(self.epoch);
-                    self.outputs.event(Event::Log(Box::new(Record::StopAcknowledged { at, session })));
+                    let at = now.to_wall_time(self.epoch);
+                    self.outputs.push_event(AccessConcentratorEvent::Log(Box::new(
+                        SessionLogRecord::StopAcknowledged { acknowledged_at: at, session },
+                    )));
                 }
-                self.say_farewell(now, false);
+                self.finish_shutdown(now, false);
             }
-            E::Dynamic(request) => self.dynamic(now, &request),
-            E::Peer { peer, up } => {
+            AccessClientEvent::Dynamic(request) => self.handle_dynamic_request(now, &request),
+            AccessClientEvent::Peer { peer, up } => {
                 let server = usize::try_from(peer.0).unwrap_or(usize::MAX);
-                self.outputs.event(Event::Server { server, up });
+                self.outputs.push_event(AccessConcentratorEvent::Server { server, up });
             }
-            E::Server { server, health, .. } => {
-                let up = health == usher_radius::client::Health::Alive;
-                self.outputs.event(Event::Server { server: server.into(), up });
+            AccessClientEvent::Server { server, health, .. } => {
+                let up = health == usher_radius::client::ServerHealth::Alive;
+                self.outputs.push_event(AccessConcentratorEvent::Server { server: server.into(), up });
             }
         }
     }
 
     /// The login whose question is answered.
-    fn verdict(&mut self, now: Instant, token: u64) -> Option<(SessionId, Kind)> {
-        let session = self.asked.remove(&token)?;
-        self.grace.answers();
-        self.overdue(now);
+    fn take_answered_login(&mut self, now: Instant, token: u64) -> Option<(SessionId, ProofKind)> {
+        let session = self.aaa_requests.remove(&token)?;
+        self.grace.mark_available();
+        self.end_overdue_sessions(now);
         let login = self.logins.get_mut(&session)?;
-        login.asking = false;
+        login.is_request_pending = false;
         Some((session, login.kind))
     }
 
-    fn recycle(&mut self, reply: Reply) {
+    fn recycle_reply(&mut self, reply: AccessReply) {
         if let Some(aaa) = &mut self.aaa {
-            aaa.recycle(reply);
+            aaa.recycle_reply(reply);
         }
     }
 
-    fn challenged(&mut self, now: Instant, token: u64, reply: Reply) {
-        let Some((session, kind)) = self.verdict(now, token) else { return };
+    fn handle_challenge(&mut self, now: Instant, token: u64, reply: AccessReply) {
+        let Some((session, kind)) = self.take_answered_login(now, token) else { return };
         let mut packet = Vec::new();
-        let asks = reply.eap(&mut packet) && kind == Kind::Eap;
+        let asks = reply.read_eap(&mut packet) && kind == ProofKind::Eap;
         if let Some(login) = self.logins.get_mut(&session) {
-            reply.continuation(&mut login.next);
+            reply.fill_continuation(&mut login.next);
         }
-        self.recycle(reply);
+        self.recycle_reply(reply);
         if asks {
-            self.tell(now, ConcentratorCommand::Answer { session, answer: Answer::Continue(packet) });
+            self.send_ppp_command(
+                now,
+                ConcentratorCommand::Answer { session, answer: AuthenticationReply::Continue(packet) },
+            );
         } else {
             // PAP and CHAP have no second round.
-            self.unanswered(now, session, LoginFailure::BadAnswer);
+            self.fail_login(now, session, LoginFailure::BadAnswer);
         }
     }
 
-    fn accepted(&mut self, now: Instant, token: u64, reply: Reply) {
-        let Some((session, kind)) = self.verdict(now, token) else { return };
+    fn handle_accept(&mut self, now: Instant, token: u64, reply: AccessReply) {
+        let Some((session, kind)) = self.take_answered_login(now, token) else { return };
         let Some(login) = self.logins.get(&session) else { return };
         let mut message = Vec::new();
         match kind {
-            Kind::Eap => drop(reply.eap(&mut message)),
-            Kind::Password => message = messages(&reply),
+            ProofKind::Eap => drop(reply.read_eap(&mut message)),
+            ProofKind::Password => message = reply_messages(&reply),
             // Without the server's own proof the host does not believe this side (RFC 2759 §5).
-            Kind::MsChapV2 => match reply.ms_chap2_success() {
+            ProofKind::MsChapV2 => match reply.ms_chap2_success() {
                 Some(success) => {
                     message = success.to_owned();
                     message.extend_from_slice(b" M=");
-                    message.extend(messages(&reply));
+                    message.extend(reply_messages(&reply));
                 }
-                None => return self.unanswered(now, session, LoginFailure::BadAnswer),
+                None => return self.fail_login(now, session, LoginFailure::BadAnswer),
             },
         }
         let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name);
         if !is_text(user) {
-            return self.unanswered(now, session, LoginFailure::BadAnswer);
+            return self.fail_login(now, session, LoginFailure::BadAnswer);
         }
-        let granted = Granted {
+        let granted = UserAuthorization {
             user: user.to_vec(),
             login: login.name.clone(),
             nameless: login.hidden && user == login.name,
@@ -480,8 +511,8 @@ impl AccessConcentrator {
             delegated: reply.delegated_ipv6_prefixes().next(),
             delegated_pool: reply.delegated_ipv6_prefix_pool().map(Into::into),
             dns: reply.dns_servers().collect(),
-            lasts: set(reply.session_timeout()),
-            idle: set(reply.idle_timeout()),
+            lasts: nonzero_limit(reply.session_timeout()),
+            idle: nonzero_limit(reply.idle_timeout()),
             interim: reply.interim_interval(),
             filters: reply.filter_ids().map(Into::into).collect(),
             bandwidth: {
@@ -494,34 +525,36 @@ impl AccessConcentrator {
             (self.config.when_away, login.digest, self.attached.get(&session))
         {
             let place = (subscriber.port, subscriber.address);
-            let one = Remembered { digest, granted: granted.clone(), at: now };
-            self.grace.remember(now, lasts, place, &login.name, one);
+            let one = CachedAuthorization { digest, granted: granted.clone(), granted_at: now };
+            self.grace.cache_authorization(now, lasts, place, &login.name, one);
         }
-        self.recycle(reply);
-        self.admit(now, session, granted, message);
+        self.recycle_reply(reply);
+        self.admit_user(now, session, granted, message);
     }
 
     /// A login is over, without a session: whom it asked need not answer.
     pub(crate) fn drop_login(&mut self, now: Instant, session: SessionId) {
         let Some(login) = self.logins.remove(&session) else { return };
-        if login.asking {
+        if login.is_request_pending {
             self.counters.logins_unanswered += 1;
-            self.asked.remove(&login.token);
+            self.aaa_requests.remove(&login.token);
             if let Some(aaa) = &mut self.aaa {
                 // It knows every question.
-                let _ = aaa.command(now, usher_access::Command::Cancel { token: login.token });
+                let _ =
+                    aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token: login.token });
             }
         }
     }
 
     /// A user is let in, as soon as the log has kept it.
-    fn admit(&mut self, now: Instant, session: SessionId, granted: Granted, message: Vec<u8>) {
+    fn admit_user(&mut self, now: Instant, session: SessionId, granted: UserAuthorization, message: Vec<u8>) {
         let token = granted.token;
-        if let Err(why) = self.open(now, session, granted, message) {
+        if let Err(why) = self.open_session(now, session, granted, message) {
             // The server has let it in, and believes that it is there.
             if let (Some(token), Some(aaa)) = (token, &mut self.aaa) {
                 let cause = usher_access::TerminateCause::NasError;
-                let _ = aaa.command(now, usher_access::Command::Terminate { token, cause });
+                let _ =
+                    aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
             }
             match why {
                 LoginFailure::NoAddress => self.counters.addresses_exhausted += 1,
@@ -529,23 +562,26 @@ impl AccessConcentrator {
                 LoginFailure::TooManySessions => self.counters.users_full += 1,
                 _ => {}
             }
-            return self.reject(now, session, why, Vec::new());
+            return self.reject_login(now, session, why, Vec::new());
         }
         self.logins.remove(&session);
     }
 }
 
 /// A limit that a server sets. Zero is none, as Diameter has it (RFC 6733 §8.13): a session of no second is nobody's wish.
-pub(crate) fn set(limit: Option<Duration>) -> Option<Duration> {
+pub(crate) fn nonzero_limit(limit: Option<Duration>) -> Option<Duration> {
     limit.filter(|limit| !limit.is_zero())
 }
 
 /// What the user may be shown.
-fn messages(reply: &Reply) -> Vec<u8> {
-    reply.messages().collect::<Vec<_>>().join(&b'\n')
+fn reply_messages(reply: &AccessReply) -> Vec<u8> {
+    reply.reply_messages().collect::<Vec<_>>().join(&b'\n')
 }
 
 /// The answer that lets a host in.
-pub(crate) fn accept(message: Vec<u8>, assignment: usher_ppp::Assignment) -> Answer {
-    Answer::Accept { message, assignment: Box::new(assignment) }
+pub(crate) fn accept_reply(
+    message: Vec<u8>,
+    assignment: usher_ppp::AddressAssignment,
+) -> AuthenticationReply {
+    AuthenticationReply::Accept { message, assignment: Box::new(assignment) }
 }

@@ -1,32 +1,32 @@
 //! The service's machine.
 
-use crate::addresses::{Addressing, Held};
-use crate::grace::{Grace, WhenAway};
-use crate::identity::{Translation, Wanted};
-use crate::login::Login;
-use crate::session::{Limits, RateProfile, Session, SessionEntry, Usage};
+use crate::addresses::{AddressingConfig, AssignedAddresses};
+use crate::grace::{GraceCache, WhenAway};
+use crate::identity::{PendingTranslation, TranslationConfig};
+use crate::login::PendingLogin;
+use crate::session::{RateProfile, SessionEntry, SessionLimits, SessionUsage, UserSession};
 use crate::status::ConcentratorStatus;
-use crate::track::{Lost, Owed, PortBlocks, Record};
+use crate::track::{LostSession, PortBlocks, SessionLogRecord, UnacknowledgedStop};
 use crate::users::LocalUsers;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_access::pool::{PoolConfig, Pools};
-use usher_access::{Aaa, AccessClient, LoginLockout, RecordKind, TerminateCause};
+use usher_access::pool::{AddressPools, PoolConfig};
+use usher_access::{AaaClientConfig, AccessClient, LoginLockout, RecordKind, TerminateCause};
 use usher_core::collections::{HashState, hash_state};
-use usher_core::timer::{TimerQueue, earliest};
+use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    Child, CommandError, Duration, Input, Instant, Job, ListenerId, Machine, Output, OutputOf, Outputs,
-    Owner, SecureRng, SocketId, WallTime,
+    ChildMachine, CommandError, Duration, Instant, JobRequest, ListenerId, Machine, MachineInput,
+    MachineOutput, OutputOf, OutputQueue, OwnerPath, SecureRng, SocketId, WallTime,
 };
-use usher_ident::Connection;
+use usher_ident::QueriedConnection;
 use usher_ident_service::{self as ident, IdentService};
 use usher_ppp::EndReason;
 use usher_ppp::concentrator::{
-    Concentrator, ConcentratorCommand, ConcentratorConfig, ConcentratorCounters, ConcentratorEvent,
-    ConfigError, SessionId, Subscriber,
+    ConcentratorCommand, ConcentratorConfig, ConcentratorCounters, ConcentratorEvent, ConfigError,
+    PppoeConcentrator, SessionId, SubscriberInfo,
 };
 
 /// The slot of PPPoE within the service.
@@ -36,30 +36,30 @@ pub const AAA_SLOT: u16 = 1;
 /// The slot of the IDENT service.
 pub const IDENT_SLOT: u16 = 2;
 /// The socket at which AAA servers ask something of sessions, by RADIUS (RFC 5176).
-pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.within(AAA_SLOT);
+pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
 /// Where queries of IDENT are accepted.
-pub const IDENT_LISTENER: ListenerId = ListenerId { owner: Owner::slot(IDENT_SLOT), n: 0 };
+pub const IDENT_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(IDENT_SLOT), n: 0 };
 
 /// Who judges what hosts show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judge {
-    /// The AAA server ([`Config::aaa`]).
+pub enum AuthenticationBackend {
+    /// The AAA server ([`AccessConcentratorConfig::aaa`]).
     Aaa,
-    /// The concentrator itself ([`Config::users`]).
+    /// The concentrator itself ([`AccessConcentratorConfig::users`]).
     Local,
 }
 
 /// How a concentrator is.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct AccessConcentratorConfig {
     /// What PPPoE allows, and where.
     pub ppp: ConcentratorConfig,
     /// The names of its ports, in their order: what NAS-Port-Id and the log call them.
     pub ports: Vec<String>,
     /// Who judges what hosts show.
-    pub judge: Judge,
+    pub judge: AuthenticationBackend,
     /// AAA servers, where there are some.
-    pub aaa: Option<Aaa>,
+    pub aaa: Option<AaaClientConfig>,
     /// Users that the concentrator knows itself.
     pub users: LocalUsers,
     /// The AAA server lets nobody in by EAP-TLS whose certificate does not bear the name that the host gave.
@@ -67,43 +67,43 @@ pub struct Config {
     /// What becomes of hosts while no AAA server answers.
     pub when_away: WhenAway,
     /// What hosts get.
-    pub addressing: Addressing,
+    pub addressing: AddressingConfig,
     /// Address pools. They hold together ([`usher_access::pool::check_pools`]).
     pub pools: Vec<PoolConfig>,
     /// Rates that an AAA server names by Filter-Id; that of the name `default` is everybody's without one.
     pub rates: Vec<RateProfile>,
     /// What nobody may exceed.
-    pub limits: Limits,
+    pub limits: SessionLimits,
     /// Sessions are logged, and a host is let in when that has been done; otherwise [`ServiceJob::Log`] is not asked.
     pub logged: bool,
     /// Which ports of which address outside stand for a host inside (RFC 7422).
     pub blocks: Option<PortBlocks>,
     /// Who is told whose a connection is.
-    pub ident: Option<ident::Config>,
+    pub ident: Option<ident::IdentServiceConfig>,
     /// What stands for hosts outside: addresses that many of them share.
-    pub translation: Translation,
-    /// The host carries packets, and tells what sessions have carried: [`Command::Carried`] now and then, and
-    /// [`Command::Removed`] for each that it was told to remove, for which the last record of accounting waits.
+    pub translation: TranslationConfig,
+    /// The host carries packets, and tells what sessions have carried: [`AccessConcentratorCommand::UsageReport`] now and then, and
+    /// [`AccessConcentratorCommand::Removed`] for each that it was told to remove, for which the last record of accounting waits.
     pub metered: bool,
     /// Sessions that the log has as open although this is a start: their concentrator was killed.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostSession>,
     /// Sessions of earlier starts that have ended, and whose Stop no AAA server has acknowledged.
-    pub owed: Vec<Owed>,
+    pub unacknowledged_stops: Vec<UnacknowledgedStop>,
 }
 
 /// What a concentrator asks of slow helpers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ServiceJob {
-    /// Write this into the log of sessions, so that it is there after a loss of power; [`Command::Logged`] is owed.
-    Log(Box<Record>),
-    /// Which address and port inside does the system translate this connection's local end from? [`Command::Translated`] is
+    /// Write this into the log of sessions, so that it is there after a loss of power; [`AccessConcentratorCommand::Logged`] is owed.
+    Log(Box<SessionLogRecord>),
+    /// Which address and port inside does the system translate this connection's local end from? [`AccessConcentratorCommand::Translated`] is
     /// owed.
-    Translation(Connection),
+    Translation(QueriedConnection),
 }
 
 /// Which sessions are meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum SessionSelector {
     /// All.
     All,
     /// That of this number ([`SessionStatus::id`](crate::SessionStatus::id)).
@@ -114,13 +114,13 @@ pub enum Which {
 
 /// What a concentrator is told.
 #[derive(Clone, Debug)]
-pub enum Command {
+pub enum AccessConcentratorCommand {
     /// The answer to [`ServiceJob::Log`].
     Logged {
         /// Of the job.
         token: u64,
         /// It is there.
-        kept: bool,
+        is_stored: bool,
     },
     /// The answer to [`ServiceJob::Translation`].
     Translated {
@@ -131,33 +131,33 @@ pub enum Command {
     },
     /// Sessions have carried so much in all, by their numbers on the wire. What a session had carried before it was removed is told before
     /// [`Removed`](Self::Removed) is.
-    Carried(Vec<(u16, Usage)>),
+    UsageReport(Vec<(u16, SessionUsage)>),
     /// A session that was to be removed is no more.
     Removed {
         /// Of the event.
         id: u64,
         /// What it has carried in all; `None`: nobody knows.
-        usage: Option<Usage>,
+        usage: Option<SessionUsage>,
     },
     /// A session could not be installed: it ends.
     NotInstalled {
         /// Of the event.
         id: u64,
     },
-    /// Say how it is; [`Event::Status`] is owed.
+    /// Say how it is; [`AccessConcentratorEvent::Status`] is owed.
     Status {
         /// Comes back.
         token: u64,
     },
-    /// End sessions; [`Event::Told`] is owed.
+    /// End sessions; [`AccessConcentratorEvent::SessionsNotified`] is owed.
     Close {
         /// Comes back.
         token: u64,
         /// Which.
-        which: Which,
+        selection: SessionSelector,
     },
     /// Be so from now on. Sessions that there are stay as they are; AAA servers, pools and the log are those of the start.
-    Configure(Box<Config>),
+    Configure(Box<AccessConcentratorConfig>),
     /// The host ends: all sessions end, and nobody is let in any more.
     Leave,
 }
@@ -168,7 +168,7 @@ pub enum LoginFailure {
     /// The AAA server, or the concentrator itself, does not let the user in.
     Rejected,
     /// Too many logins of this name, or from this station, have failed lately.
-    HeldBack,
+    LockedOut,
     /// No AAA server answers.
     Unanswered,
     /// What the AAA server says makes no sense.
@@ -191,10 +191,10 @@ pub enum LoginFailure {
 
 /// What a concentrator says.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Event {
+pub enum AccessConcentratorEvent {
     /// Packets of this session are to be let through, or others than until now, before what is sent after this.
     Install(Box<SessionEntry>),
-    /// Packets of this session are not to be let through any more. [`Command::Removed`] is owed where sessions are metered.
+    /// Packets of this session are not to be let through any more. [`AccessConcentratorCommand::Removed`] is owed where sessions are metered.
     Remove {
         /// [`SessionEntry::id`].
         id: u64,
@@ -202,11 +202,11 @@ pub enum Event {
         number: u16,
     },
     /// A user was let in.
-    LetIn(Box<crate::SessionStatus>),
+    LoginAccepted(Box<crate::SessionStatus>),
     /// A host was not.
     LoginFailed {
         /// Where it is.
-        subscriber: Subscriber,
+        subscriber: SubscriberInfo,
         /// Who it says it is.
         user: Vec<u8>,
         /// Why.
@@ -220,23 +220,23 @@ pub enum Event {
         reason: String,
     },
     /// A session that nobody was let in by has ended.
-    GaveUp {
+    LoginAborted {
         /// Where its host is.
-        subscriber: Subscriber,
+        subscriber: SubscriberInfo,
         /// Why.
         reason: EndReason,
     },
     /// For the log of sessions, behind what is there; it need not be on the disk at once.
-    Log(Box<Record>),
-    /// Answers [`Command::Status`].
+    Log(Box<SessionLogRecord>),
+    /// Answers [`AccessConcentratorCommand::Status`].
     Status {
         /// Of the command.
         token: u64,
         /// How it is.
         status: Box<ConcentratorStatus>,
     },
-    /// So many sessions were told; answers [`Command::Close`].
-    Told {
+    /// So many sessions were told; answers [`AccessConcentratorCommand::Close`].
+    SessionsNotified {
         /// Of the command.
         token: u64,
         /// How many.
@@ -264,14 +264,14 @@ pub enum Event {
         up: bool,
     },
     /// Somebody asked whose a connection is.
-    Ident(ident::Event),
-    /// All has ended that was to end, and AAA servers have heard of it, or do not answer; answers [`Command::Leave`].
+    Ident(ident::IdentServiceEvent),
+    /// All has ended that was to end, and AAA servers have heard of it, or do not answer; answers [`AccessConcentratorCommand::Leave`].
     Left,
 }
 
 usher_core::counters! {
     /// What an [`AccessConcentrator`] did, beside what its parts count.
-    pub struct Counters {
+    pub struct AccessConcentratorCounters {
         /// Hosts let in.
         logins_accepted,
         /// Hosts turned away.
@@ -343,7 +343,7 @@ usher_core::counters! {
 
 /// What is due at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Timer {
+pub(crate) enum ConcentratorTimer {
     /// A session ends.
     SessionEnd(u64),
     /// The AAA server is told how a session is.
@@ -361,7 +361,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A record of accounting without an answer.
 #[derive(Debug)]
-pub(crate) struct Unanswered {
+pub(crate) struct UnacknowledgedRecord {
     /// Acct-Session-Id.
     pub(crate) session: String,
     /// It is a Stop of which the log says that it is owed.
@@ -370,62 +370,62 @@ pub(crate) struct Unanswered {
 
 /// How far a concentrator is that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Farewell {
+pub(crate) enum ShutdownPhase {
     /// Records of sessions are acknowledged.
     Sessions,
     /// The AAA server is told of the end.
     Off,
     /// All is said.
-    Over,
+    Finished,
 }
 
 /// A PPPoE access concentrator; see the [crate](crate).
 #[derive(Debug)]
 pub struct AccessConcentrator {
-    pub(crate) config: Config,
-    pub(crate) ppp: Child<Concentrator>,
-    pub(crate) aaa: Option<Child<AccessClient>>,
-    pub(crate) ident: Option<Child<IdentService>>,
+    pub(crate) config: AccessConcentratorConfig,
+    pub(crate) ppp: ChildMachine<PppoeConcentrator>,
+    pub(crate) aaa: Option<ChildMachine<AccessClient>>,
+    pub(crate) ident: Option<ChildMachine<IdentService>>,
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
     /// Sessions on the wire.
-    pub(crate) attached: BTreeMap<SessionId, Subscriber>,
+    pub(crate) attached: BTreeMap<SessionId, SubscriberInfo>,
     /// Hosts that show who they are.
-    pub(crate) logins: BTreeMap<SessionId, Login>,
+    pub(crate) logins: BTreeMap<SessionId, PendingLogin>,
     /// Questions to AAA servers, by their tokens.
-    pub(crate) asked: BTreeMap<u64, SessionId>,
+    pub(crate) aaa_requests: BTreeMap<u64, SessionId>,
     /// Sessions of users, by their numbers.
-    pub(crate) sessions: BTreeMap<u64, Session>,
+    pub(crate) sessions: BTreeMap<u64, UserSession>,
     /// Those of them that are on the wire.
     pub(crate) current: BTreeMap<SessionId, u64>,
     /// The same by SESSION_IDs.
     pub(crate) numbers: BTreeMap<u16, u64>,
     /// Sessions that have ended, and wait to be told what they have carried, or to be logged.
-    pub(crate) closing: BTreeMap<u64, Session>,
+    pub(crate) closing: BTreeMap<u64, UserSession>,
     /// Sessions by users.
     pub(crate) users: BTreeMap<Vec<u8>, BTreeSet<u64>>,
     /// Who has which address.
-    pub(crate) held: Held,
-    pub(crate) pools: Pools,
+    pub(crate) assigned_addresses: AssignedAddresses,
+    pub(crate) pools: AddressPools,
     pub(crate) hash: HashState,
-    pub(crate) grace: Grace,
+    pub(crate) grace: GraceCache,
     pub(crate) lockout: LoginLockout,
     /// Sessions that the log is being told of.
     pub(crate) writing: BTreeMap<u64, u64>,
     /// What IDENT waits for, by the tokens of jobs.
-    pub(crate) wanted: BTreeMap<u64, Wanted>,
-    pub(crate) timers: TimerQueue<Timer>,
+    pub(crate) pending_translations: BTreeMap<u64, PendingTranslation>,
+    pub(crate) timers: TimerQueue<ConcentratorTimer>,
     /// Records without an answer.
-    pub(crate) records: BTreeMap<u64, Unanswered>,
+    pub(crate) records: BTreeMap<u64, UnacknowledgedRecord>,
     pub(crate) next_token: u64,
     /// What tells the sessions of this start from those of others.
     pub(crate) start: u32,
     pub(crate) next_session: u64,
     started: bool,
     pub(crate) leaving: bool,
-    farewell: Option<Farewell>,
-    pub(crate) counters: Counters,
-    pub(crate) outputs: Outputs<Event, ServiceJob>,
+    farewell: Option<ShutdownPhase>,
+    pub(crate) counters: AccessConcentratorCounters,
+    pub(crate) outputs: OutputQueue<AccessConcentratorEvent, ServiceJob>,
 }
 
 /// A concentrator was configured in contradiction to itself.
@@ -453,14 +453,14 @@ impl AccessConcentrator {
     ///
     /// # Errors
     /// It is configured in contradiction to itself.
-    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, NewError> {
-        let aaa = config.aaa.as_ref().map(|aaa| aaa.client(SecureRng::from_seed(rng.array())));
-        let aaa = aaa.transpose().map_err(NewError::Aaa)?.map(|aaa| Child::new(AAA_SLOT, aaa));
-        let ident = config.ident.clone().map(|ident| Child::new(IDENT_SLOT, IdentService::new(ident)));
-        let ppp = Concentrator::new(config.ppp.clone(), SecureRng::from_seed(rng.array()));
-        let ppp = Child::new(PPP_SLOT, ppp.map_err(NewError::Ppp)?);
+    pub fn new(config: AccessConcentratorConfig, mut rng: SecureRng) -> Result<Self, NewError> {
+        let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
+        let aaa = aaa.transpose().map_err(NewError::Aaa)?.map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
+        let ident = config.ident.clone().map(|ident| ChildMachine::new(IDENT_SLOT, IdentService::new(ident)));
+        let ppp = PppoeConcentrator::new(config.ppp.clone(), SecureRng::from_seed(rng.random_array()));
+        let ppp = ChildMachine::new(PPP_SLOT, ppp.map_err(NewError::Ppp)?);
         let hash = hash_state(&mut rng);
-        let (start, secret) = (rng.next_u32(), rng.array());
+        let (start, secret) = (rng.next_u32(), rng.random_array());
         let mut this = Self {
             ppp,
             aaa,
@@ -468,19 +468,19 @@ impl AccessConcentrator {
             epoch: WallTime::UNIX_EPOCH,
             attached: BTreeMap::new(),
             logins: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            aaa_requests: BTreeMap::new(),
             sessions: BTreeMap::new(),
             current: BTreeMap::new(),
             numbers: BTreeMap::new(),
             closing: BTreeMap::new(),
             users: BTreeMap::new(),
-            held: Held::default(),
-            pools: Pools::new(&config.pools, &hash),
-            grace: Grace::new(secret),
+            assigned_addresses: AssignedAddresses::default(),
+            pools: AddressPools::new(&config.pools, &hash),
+            grace: GraceCache::new(secret),
             lockout: LoginLockout::new(config.users.failures, &hash),
             hash,
             writing: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            pending_translations: BTreeMap::new(),
             timers: TimerQueue::new(),
             records: BTreeMap::new(),
             next_token: 0,
@@ -489,8 +489,8 @@ impl AccessConcentrator {
             started: false,
             leaving: false,
             farewell: None,
-            counters: Counters::default(),
-            outputs: Outputs::default(),
+            counters: AccessConcentratorCounters::default(),
+            outputs: OutputQueue::default(),
             rng,
             config,
         };
@@ -499,74 +499,77 @@ impl AccessConcentrator {
     }
     /// What it has done, and what its PPPoE has.
     #[must_use]
-    pub fn counters(&self) -> (&Counters, &ConcentratorCounters) {
+    pub fn counters(&self) -> (&AccessConcentratorCounters, &ConcentratorCounters) {
         (&self.counters, self.ppp.counters())
     }
     /// What its client of AAA servers has done, where it asks by RADIUS.
     #[must_use]
-    pub fn radius_counters(&self) -> Option<&usher_radius::client::Counters> {
+    pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
         self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
     }
     /// Sessions of users that were let in.
     #[must_use]
-    pub fn sessions(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    pub(crate) fn token(&mut self) -> u64 {
+    pub(crate) fn allocate_token(&mut self) -> u64 {
         self.next_token += 1;
         self.next_token
     }
     /// Tells PPPoE something. The session that is meant may be over.
-    pub(crate) fn tell(&mut self, now: Instant, command: ConcentratorCommand) {
+    pub(crate) fn send_ppp_command(&mut self, now: Instant, command: ConcentratorCommand) {
         // Whoever was asked for may have gone meanwhile.
-        let _ = self.ppp.command(now, command);
+        let _ = self.ppp.handle_command(now, command);
     }
 
     /// What an earlier start has left is ended before anything else is told. The ends are in the log before the start is: if this one is
     /// killed meanwhile the next finds either the session open or its Stop owed.
-    fn begin(&mut self, now: Instant) {
+    fn start_service(&mut self, now: Instant) {
         if core::mem::replace(&mut self.started, true) {
             return;
         }
-        let owed = core::mem::take(&mut self.config.owed);
-        let lost: Vec<_> =
-            core::mem::take(&mut self.config.lost).into_iter().map(|one| self.lost(now, one)).collect();
+        let owed = core::mem::take(&mut self.config.unacknowledged_stops);
+        let lost: Vec<_> = core::mem::take(&mut self.config.lost)
+            .into_iter()
+            .map(|one| self.end_lost_session(now, one))
+            .collect();
         if self.config.logged {
-            let at = now.wall(self.epoch);
-            self.outputs.event(Event::Log(Box::new(Record::started(at))));
+            let at = now.to_wall_time(self.epoch);
+            self.outputs
+                .push_event(AccessConcentratorEvent::Log(Box::new(SessionLogRecord::service_started(at))));
         }
         self.account_server(now, RecordKind::On);
         for one in owed {
             self.counters.stops_owed += 1;
-            self.account_owed(now, &one);
+            self.account_unacknowledged_stop(now, &one);
         }
         for one in lost {
-            self.account_owed(now, &one);
+            self.account_unacknowledged_stop(now, &one);
         }
-        self.drain(now);
+        self.drain_children(now);
     }
 
-    fn timeout(&mut self, now: Instant) {
-        self.begin(now);
+    fn expire_timers(&mut self, now: Instant) {
+        self.start_service(now);
         while let Some((_, timer)) = self.timers.pop_due(now) {
             match timer {
-                Timer::SessionEnd(id) => self.session_end(now, id),
-                Timer::Interim(id) => self.interim(now, id),
-                Timer::Idle(id) => self.idle(now, id),
-                Timer::Close(id) => {
+                ConcentratorTimer::SessionEnd(id) => self.session_end(now, id),
+                ConcentratorTimer::Interim(id) => self.send_interim(now, id),
+                ConcentratorTimer::Idle(id) => self.check_idle(now, id),
+                ConcentratorTimer::Close(id) => {
                     if let Some(session) = self.closing.get_mut(&id) {
                         session.silent = true;
                     }
-                    self.close(now, id);
+                    self.close_session(now, id);
                 }
-                Timer::Farewell => self.say_farewell(now, true),
+                ConcentratorTimer::Farewell => self.finish_shutdown(now, true),
             }
         }
     }
 
     /// Takes up what its parts say, until all are silent.
-    pub(crate) fn drain(&mut self, now: Instant) {
+    pub(crate) fn drain_children(&mut self, now: Instant) {
         loop {
             if let Some(event) = self.outputs.next_event(&mut self.ppp) {
                 self.take_up(now, event);
@@ -577,52 +580,62 @@ impl AccessConcentrator {
                 None => None,
             };
             if let Some(event) = said {
-                self.answered(now, event);
+                self.handle_aaa_event(now, event);
                 continue;
             }
-            if !self.ident_said(now) {
+            if !self.drain_ident(now) {
                 return;
             }
         }
     }
 
     /// Takes up what the IDENT service says and asks next; false: it is silent.
-    fn ident_said(&mut self, now: Instant) -> bool {
+    fn drain_ident(&mut self, now: Instant) -> bool {
         let Some(ident) = &mut self.ident else { return false };
-        let mut buf = self.outputs.buffer();
+        let mut buf = self.outputs.take_buffer();
         let said = loop {
             match ident.poll_output(&mut buf) {
-                Some(Output::Transmit(transmit)) => {
-                    let next = self.outputs.buffer();
+                Some(MachineOutput::Transmit(transmit)) => {
+                    let next = self.outputs.take_buffer();
                     let bytes = core::mem::replace(&mut buf, next);
-                    self.outputs.transmit(transmit.within(IDENT_SLOT), bytes);
+                    self.outputs.push_transmit(transmit.with_outer_slot(IDENT_SLOT), bytes);
                 }
-                Some(Output::Work(work)) => self.outputs.work(work),
+                Some(MachineOutput::Work(work)) => self.outputs.push_work(work),
                 other => break other,
             }
         };
-        self.outputs.recycle(buf);
+        self.outputs.recycle_buffer(buf);
         match said {
-            Some(Output::Job(Job { token, what: ident::Job::Owner(connection), .. })) => {
+            Some(MachineOutput::Job(JobRequest {
+                token,
+                job: ident::IdentServiceJob::Owner(connection),
+                ..
+            })) => {
                 self.owner_wanted(now, token, connection);
             }
-            Some(Output::Event(event)) => self.outputs.event(Event::Ident(event)),
+            Some(MachineOutput::Event(event)) => {
+                self.outputs.push_event(AccessConcentratorEvent::Ident(event))
+            }
             _ => return false,
         }
         true
     }
 
     fn take_up(&mut self, now: Instant, event: ConcentratorEvent) {
-        use ConcentratorEvent as E;
+        use ConcentratorEvent;
         match event {
-            E::Began { session, subscriber } => drop(self.attached.insert(session, subscriber)),
-            E::Authenticate { session, user, proof, mtu } => {
-                self.authenticate(now, (session, mtu), user, &proof);
+            ConcentratorEvent::SessionStarted { session, subscriber } => {
+                drop(self.attached.insert(session, subscriber))
             }
-            E::Install { session, mtu, network, .. } => self.install(now, session, mtu, network),
-            E::Remove { session, family } => self.remove(session, family),
-            E::Mtu { session, mtu } => self.longer(session, mtu),
-            E::Ended { session, reason } => self.off_the_wire(now, session, reason),
+            ConcentratorEvent::Authenticate { session, user, proof, mtu } => {
+                self.authenticate_host(now, (session, mtu), user, &proof);
+            }
+            ConcentratorEvent::Install { session, mtu, network, .. } => {
+                self.install_network(now, session, mtu, network)
+            }
+            ConcentratorEvent::Remove { session, family } => self.remove_network(session, family),
+            ConcentratorEvent::Mtu { session, mtu } => self.raise_mtu(session, mtu),
+            ConcentratorEvent::Ended { session, reason } => self.off_the_wire(now, session, reason),
         }
     }
 
@@ -631,78 +644,81 @@ impl AccessConcentrator {
         self.drop_login(now, session);
         let subscriber = self.attached.remove(&session);
         match (self.current.get(&session).copied(), subscriber) {
-            (Some(id), _) => self.over(now, id, crate::session::cause(reason), reason.name()),
+            (Some(id), _) => {
+                self.finish_session(now, id, crate::session::terminate_cause(reason), reason.name())
+            }
             // What this side has ended has been told of already.
             (None, Some(subscriber)) if reason != EndReason::Closed => {
-                self.outputs.event(Event::GaveUp { subscriber, reason });
+                self.outputs.push_event(AccessConcentratorEvent::LoginAborted { subscriber, reason });
             }
             (None, _) => {}
         }
     }
 
-    fn leave(&mut self, now: Instant) {
+    fn shut_down(&mut self, now: Instant) {
         self.leaving = true;
-        self.tell(now, ConcentratorCommand::CloseAll);
-        self.drain(now);
+        self.send_ppp_command(now, ConcentratorCommand::CloseAll);
+        self.drain_children(now);
         // The hosts' answers are not waited for, and the AAA server hears of the end now.
         for id in self.sessions.keys().copied().collect::<Vec<_>>() {
-            self.over(now, id, TerminateCause::AdminReboot, "leaving");
+            self.finish_session(now, id, TerminateCause::AdminReboot, "leaving");
         }
         for (id, session) in &mut self.closing {
             session.silent = true;
-            self.timers.insert(now, Timer::Close(*id));
+            self.timers.insert(now, ConcentratorTimer::Close(*id));
         }
-        self.timeout(now);
+        self.expire_timers(now);
         if self.config.logged {
-            let at = now.wall(self.epoch);
-            self.outputs.event(Event::Log(Box::new(Record::stopped(at))));
+            let at = now.to_wall_time(self.epoch);
+            self.outputs
+                .push_event(AccessConcentratorEvent::Log(Box::new(SessionLogRecord::service_stopped(at))));
         }
         if self.farewell.is_none() {
-            self.farewell = Some(Farewell::Sessions);
-            self.timers.insert(now + FAREWELL, Timer::Farewell);
+            self.farewell = Some(ShutdownPhase::Sessions);
+            self.timers.insert(now + FAREWELL, ConcentratorTimer::Farewell);
         }
-        self.drain(now);
-        self.say_farewell(now, false);
+        self.drain_children(now);
+        self.finish_shutdown(now, false);
     }
 
     /// Goes on with leaving where nothing is waited for any more, or the time for that is `over`: behind the records of sessions the
     /// AAA server is told of the end, with which it takes all that it knows for ended (RFC 2866 §5.1).
-    pub(crate) fn say_farewell(&mut self, now: Instant, over: bool) {
+    pub(crate) fn finish_shutdown(&mut self, now: Instant, over: bool) {
         let Some(farewell) = self.farewell.filter(|_| over || self.records.is_empty()) else { return };
-        if farewell == Farewell::Sessions {
-            self.farewell = Some(Farewell::Off);
+        if farewell == ShutdownPhase::Sessions {
+            self.farewell = Some(ShutdownPhase::Off);
             self.give_up();
             self.account_server(now, RecordKind::Off);
             if !self.records.is_empty() {
-                self.timers.insert(now + FAREWELL, Timer::Farewell);
+                self.timers.insert(now + FAREWELL, ConcentratorTimer::Farewell);
                 return;
             }
         }
-        if farewell != Farewell::Over {
-            self.farewell = Some(Farewell::Over);
+        if farewell != ShutdownPhase::Finished {
+            self.farewell = Some(ShutdownPhase::Finished);
             self.give_up();
-            self.outputs.event(Event::Left);
+            self.outputs.push_event(AccessConcentratorEvent::Left);
         }
     }
     /// Records that no server has kept when this side leaves.
     fn give_up(&mut self) {
-        for Unanswered { session, logged } in core::mem::take(&mut self.records).into_values() {
+        for UnacknowledgedRecord { session, logged } in core::mem::take(&mut self.records).into_values() {
             *(if logged { &mut self.counters.stops_left } else { &mut self.counters.records_lost }) += 1;
-            self.outputs.event(Event::Unaccounted { session, logged });
+            self.outputs.push_event(AccessConcentratorEvent::Unaccounted { session, logged });
         }
     }
 
     /// Ends a connection that was accepted for nobody.
-    fn refuse(&mut self, input: &Input<'_>) {
+    fn refuse_input(&mut self, input: &MachineInput<'_>) {
         if let Some(refusal) = input.refusal() {
-            self.outputs.operate(refusal);
+            self.outputs.push_operation(refusal);
         }
     }
 }
 
 impl Machine for AccessConcentrator {
-    type Command = Command;
-    type Event = Event;
+    type Command = AccessConcentratorCommand;
+    type Event = AccessConcentratorEvent;
     type Job = ServiceJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
@@ -714,65 +730,73 @@ impl Machine for AccessConcentrator {
         if let Some(ident) = &mut self.ident {
             ident.set_epoch(now, epoch);
         }
-        self.drain(now);
+        self.drain_children(now);
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        self.begin(now);
-        match (input.enter(), &input) {
-            (None, Input::Frame { .. }) => self.ppp.handle(now, input),
-            (None, Input::Timeout) => {
-                self.ppp.handle(now, Input::Timeout);
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        self.start_service(now);
+        match (input.split_outer_slot(), &input) {
+            (None, MachineInput::Frame { .. }) => self.ppp.handle_input(now, input),
+            (None, MachineInput::Timeout) => {
+                self.ppp.handle_input(now, MachineInput::Timeout);
                 if let Some(aaa) = &mut self.aaa {
-                    aaa.handle(now, Input::Timeout);
+                    aaa.handle_input(now, MachineInput::Timeout);
                 }
                 if let Some(ident) = &mut self.ident {
-                    ident.handle(now, Input::Timeout);
+                    ident.handle_input(now, MachineInput::Timeout);
                 }
-                self.timeout(now);
+                self.expire_timers(now);
             }
             (Some((AAA_SLOT, inner)), _) => match &mut self.aaa {
-                Some(aaa) => aaa.handle(now, inner),
-                None => self.refuse(&input),
+                Some(aaa) => aaa.handle_input(now, inner),
+                None => self.refuse_input(&input),
             },
             (Some((IDENT_SLOT, inner)), _) => match &mut self.ident {
-                Some(ident) => ident.handle(now, inner),
-                None => self.refuse(&input),
+                Some(ident) => ident.handle_input(now, inner),
+                None => self.refuse_input(&input),
             },
-            _ => self.refuse(&input),
+            _ => self.refuse_input(&input),
         }
-        self.drain(now);
+        self.drain_children(now);
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(
+        &mut self,
+        now: Instant,
+        command: AccessConcentratorCommand,
+    ) -> Result<(), CommandError> {
         match command {
-            Command::Logged { token, kept } => self.logged(now, token, kept),
-            Command::Translated { token, inner } => self.translated(now, token, inner),
-            Command::Carried(all) => {
+            AccessConcentratorCommand::Logged { token, is_stored: kept } => {
+                self.handle_log_result(now, token, kept)
+            }
+            AccessConcentratorCommand::Translated { token, inner } => {
+                self.handle_translation(now, token, inner)
+            }
+            AccessConcentratorCommand::UsageReport(all) => {
                 // Until a session is removed what comes of its number is its own, though another has the number by now.
                 let ending = self.closing.iter().rev().filter(|(_, session)| !session.silent);
                 let ending: BTreeMap<u16, u64> =
                     ending.map(|(id, session)| (session.subscriber.number, *id)).collect();
                 for (number, usage) in all {
                     if let Some(id) = ending.get(&number).or_else(|| self.numbers.get(&number)).copied() {
-                        self.carried(now, id, &usage);
+                        self.record_usage(now, id, &usage);
                     }
                 }
             }
-            Command::Removed { id, usage } => self.removed(now, id, usage.as_ref()),
-            Command::NotInstalled { id } => self.not_installed(now, id),
-            Command::Status { token } => {
+            AccessConcentratorCommand::Removed { id, usage } => self.handle_removed(now, id, usage.as_ref()),
+            AccessConcentratorCommand::NotInstalled { id } => self.not_installed(now, id),
+            AccessConcentratorCommand::Status { token } => {
                 let status = Box::new(self.status(now));
-                self.outputs.event(Event::Status { token, status });
+                self.outputs.push_event(AccessConcentratorEvent::Status { token, status });
             }
-            Command::Close { token, which } => {
+            AccessConcentratorCommand::Close { token, selection: which } => {
                 let sessions = self.close_all(now, &which);
-                self.outputs.event(Event::Told { token, sessions });
+                self.outputs.push_event(AccessConcentratorEvent::SessionsNotified { token, sessions });
             }
-            Command::Configure(config) => self.configure(now, *config)?,
-            Command::Leave => self.leave(now),
+            AccessConcentratorCommand::Configure(config) => self.apply_config(now, *config)?,
+            AccessConcentratorCommand::Leave => self.shut_down(now),
         }
-        self.drain(now);
+        self.drain_children(now);
         Ok(())
     }
 
@@ -784,15 +808,15 @@ impl Machine for AccessConcentrator {
         let begin = (!self.started).then_some(Instant::ZERO);
         let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
         let ident = self.ident.as_mut().and_then(|ident| ident.poll_timeout());
-        earliest([begin, self.ppp.poll_timeout(), aaa, ident, self.timers.next()])
+        earliest_deadline([begin, self.ppp.poll_timeout(), aaa, ident, self.timers.next_deadline()])
     }
 }
 
 impl AccessConcentrator {
-    fn configure(&mut self, now: Instant, config: Config) -> Result<(), CommandError> {
-        self.ppp.command(now, ConcentratorCommand::Configure(Box::new(config.ppp.clone())))?;
+    fn apply_config(&mut self, now: Instant, config: AccessConcentratorConfig) -> Result<(), CommandError> {
+        self.ppp.handle_command(now, ConcentratorCommand::Configure(Box::new(config.ppp.clone())))?;
         if let (Some(ident), Some(config)) = (&mut self.ident, config.ident.clone()) {
-            ident.command(now, ident::Command::Configure(config))?;
+            ident.handle_command(now, ident::IdentServiceCommand::Configure(config))?;
         }
         self.release_local();
         // Who judges is of the start. Where the file has others judge from now on it names no users that this one could let in.
@@ -802,9 +826,10 @@ impl AccessConcentrator {
             core::mem::take(&mut self.config.users)
         };
         self.lockout.set_limit(users.failures);
-        let Config { ppp, ports, trust_certificate_names, when_away, addressing, .. } = config;
-        let Config { rates, limits, translation, .. } = config;
-        self.config = Config {
+        let AccessConcentratorConfig { ppp, ports, trust_certificate_names, when_away, addressing, .. } =
+            config;
+        let AccessConcentratorConfig { rates, limits, translation, .. } = config;
+        self.config = AccessConcentratorConfig {
             ppp,
             ports,
             users,
@@ -819,7 +844,7 @@ impl AccessConcentrator {
             blocks: self.config.blocks.take(),
             ident: self.config.ident.take(),
             lost: Vec::new(),
-            owed: Vec::new(),
+            unacknowledged_stops: Vec::new(),
             ..self.config
         };
         self.claim_local();

@@ -1,7 +1,7 @@
 //! Sessions for those who ask which there are.
 
 use crate::service::AccessConcentrator;
-use crate::session::{Session, Usage, shown};
+use crate::session::{SessionUsage, UserSession, display_octets};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -59,22 +59,22 @@ pub struct SessionStatus {
     /// To the host, bit/s.
     pub rate_down: Option<u64>,
     /// What it has carried.
-    pub usage: Usage,
+    pub usage: SessionUsage,
 }
 
 impl AccessConcentrator {
-    pub(crate) fn shown(&self, now: Instant, id: u64, session: &Session) -> SessionStatus {
+    pub(crate) fn session_status(&self, now: Instant, id: u64, session: &UserSession) -> SessionStatus {
         SessionStatus {
             id,
-            user: shown(&session.granted.user),
+            user: display_octets(&session.granted.user),
             session: session.acct.clone(),
-            port: self.place(&session.subscriber).name().to_string(),
+            port: self.nas_port_info(&session.subscriber).port_name().to_string(),
             station: session.subscriber.address.to_string(),
             number: session.subscriber.number,
-            lasted: session.lasted(now),
+            lasted: session.duration(now),
             mtu: session.mtu,
-            ipv4: session.ipv4(),
-            ipv6: session.prefixes(),
+            ipv4: session.ipv4_address(),
+            ipv6: session.ipv6_prefixes(),
             rate_up: session.rates.0,
             rate_down: session.rates.1,
             usage: session.usage,
@@ -83,12 +83,12 @@ impl AccessConcentrator {
 
     /// Sessions whose hosts are not let in yet.
     #[must_use]
-    pub fn outside(&self) -> usize {
-        self.ppp.outside()
+    pub fn unauthenticated_count(&self) -> usize {
+        self.ppp.unauthenticated_count()
     }
     /// Hosts that show who they are.
     #[must_use]
-    pub fn logins(&self) -> usize {
+    pub fn login_count(&self) -> usize {
         self.logins.len()
     }
     /// How it is.
@@ -107,11 +107,15 @@ impl AccessConcentrator {
             counters.extend(counted("ident_", own.iter().chain(server.iter()).collect()));
         }
         ConcentratorStatus {
-            sessions: self.sessions.iter().map(|(id, session)| self.shown(now, *id, session)).collect(),
-            outside: self.outside(),
+            sessions: self
+                .sessions
+                .iter()
+                .map(|(id, session)| self.session_status(now, *id, session))
+                .collect(),
+            outside: self.unauthenticated_count(),
             pools: self
                 .pools
-                .used()
+                .pool_usage()
                 .map(|pool| PoolStatus {
                     name: pool.name.into(),
                     used: pool.addresses.0 + pool.prefixes.0,

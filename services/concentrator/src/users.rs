@@ -6,22 +6,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_access::FailureLimit;
-use usher_core::{SecureRng, WallTime, Work};
-use usher_crypto::Key;
-use usher_crypto::digest::{equal, md5};
+use usher_core::{SecureRng, WallTime, WorkRecord};
+use usher_crypto::SecretValue;
+use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
-use usher_eap::method::{Answer, Context, ServerOffer, UserSecret, md5 as eap_md5, mschapv2};
-use usher_eap::packet::Type;
-use usher_eap::server::{Event, Server};
-use usher_ppp::auth::Proof;
+use usher_eap::method::{MethodContext, ServerOffer, UserAnswer, UserSecret, md5 as eap_md5, mschapv2};
+use usher_eap::packet::EapType;
+use usher_eap::server::{EapServer, EapServerEvent};
+use usher_ppp::auth::AuthenticationProof;
 
 /// Users that a concentrator knows itself.
 #[derive(Clone, Default)]
 pub struct LocalUsers {
     /// The EAP methods that are proposed, the preferred one first: EAP-MSCHAPv2 and EAP-MD5 are known.
-    pub methods: Vec<Type>,
+    pub methods: Vec<EapType>,
     /// Passwords by names.
-    pub passwords: Arc<BTreeMap<Vec<u8>, Key>>,
+    pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
     /// How many failed logins under a name, or from a station, hold it back; `None`: nobody is.
     pub failures: Option<FailureLimit>,
 }
@@ -38,7 +38,7 @@ impl fmt::Debug for LocalUsers {
 
 /// What becomes of a proof.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum LocalVerdict {
     /// An EAP request for the host.
     Continue(Vec<u8>),
     /// The user is in, with what the host is to be told.
@@ -47,11 +47,11 @@ pub(crate) enum Verdict {
     Reject(Vec<u8>),
 }
 
-fn offer(kind: Type, secret: &Key) -> Option<Box<dyn ServerOffer>> {
+fn server_offer(kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerOffer>> {
     match kind {
-        Type::MD5 => Some(Box::new(eap_md5::Password::new(secret))),
-        Type::MSCHAPV2 => {
-            let hash = mschapv2::Hash::new(&UserSecret::Clear(secret.clone()))?;
+        EapType::MD5 => Some(Box::new(eap_md5::Md5Password::new(secret))),
+        EapType::MSCHAPV2 => {
+            let hash = mschapv2::MsChapV2Verifier::new(&UserSecret::Clear(secret.clone()))?;
             Some(Box::new(hash))
         }
         _ => None,
@@ -60,75 +60,75 @@ fn offer(kind: Type, secret: &Key) -> Option<Box<dyn ServerOffer>> {
 
 impl LocalUsers {
     /// A proof of one round.
-    pub(crate) fn judge(&self, name: &[u8], proof: &Proof) -> Verdict {
-        let refused = || Verdict::Reject(Vec::new());
+    pub(crate) fn verify_proof(&self, name: &[u8], proof: &AuthenticationProof) -> LocalVerdict {
+        let refused = || LocalVerdict::Reject(Vec::new());
         let Some(secret) = self.passwords.get(name) else { return refused() };
         let holds = match proof {
-            Proof::Pap(password) => equal(&password[..], &secret[..]),
-            Proof::Chap { identifier, challenge, response } => {
-                equal(&md5(&[&[*identifier], &secret[..], challenge]), response)
+            AuthenticationProof::Pap(password) => constant_time_eq(&password[..], &secret[..]),
+            AuthenticationProof::Chap { identifier, challenge, response } => {
+                constant_time_eq(&md5(&[&[*identifier], &secret[..], challenge]), response)
             }
-            Proof::MsChapV2 { challenge, peer_challenge, response, .. } => {
+            AuthenticationProof::MsChapV2 { challenge, peer_challenge, response, .. } => {
                 let hash = nt_hash(&secret[..]);
-                if !equal(&mschap::nt_response(challenge, peer_challenge, name, &hash), response) {
+                if !constant_time_eq(&mschap::nt_response(challenge, peer_challenge, name, &hash), response) {
                     return refused();
                 }
                 let said = mschap::authenticator_response(&hash, response, peer_challenge, challenge, name);
-                return Verdict::Accept(said.to_vec());
+                return LocalVerdict::Accept(said.to_vec());
             }
-            Proof::Eap(_) => false,
+            AuthenticationProof::Eap(_) => false,
         };
-        if holds { Verdict::Accept(Vec::new()) } else { refused() }
+        if holds { LocalVerdict::Accept(Vec::new()) } else { refused() }
     }
 
     /// A conversation that begins with the host's Identity response. Who is not known is asked as whoever is, and turned away.
-    pub(crate) fn begin(
+    pub(crate) fn start_conversation(
         &self,
         name: &[u8],
         packet: &[u8],
         wall: WallTime,
         rng: &mut SecureRng,
-    ) -> Conversation {
-        let stand_in = || Key::from(&rng.array::<32>()[..]);
+    ) -> EapConversation {
+        let stand_in = || SecretValue::from(&rng.random_array::<32>()[..]);
         let secret = self.passwords.get(name).cloned().unwrap_or_else(stand_in);
-        let offers = self.methods.iter().filter_map(|kind| offer(*kind, &secret)).collect();
+        let offers = self.methods.iter().filter_map(|kind| server_offer(*kind, &secret)).collect();
         let identifier = packet.get(1).copied().unwrap_or(0);
-        let context = Context { rng, wall, mtu: None, without_extended_master_secret: false };
-        Conversation { server: Server::new(offers, identifier, context) }
+        let context = MethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
+        EapConversation { server: EapServer::new(offers, identifier, context) }
     }
 }
 
 /// A conversation with a host by EAP.
 #[derive(Debug)]
-pub(crate) struct Conversation {
-    server: Server,
+pub(crate) struct EapConversation {
+    server: EapServer,
 }
 
-impl Conversation {
-    pub(crate) fn handle(&mut self, packet: &[u8]) {
-        self.server.handle(packet);
+impl EapConversation {
+    pub(crate) fn handle_packet(&mut self, packet: &[u8]) {
+        self.server.handle_packet(packet);
     }
     /// Whether the host has been told that its password is wrong, whatever follows.
-    pub(crate) fn refuses(&self) -> bool {
-        self.server.refuses()
+    pub(crate) fn has_refused(&self) -> bool {
+        self.server.is_refusing()
     }
-    pub(crate) fn verdict(&mut self) -> Verdict {
+    pub(crate) fn next_verdict(&mut self) -> LocalVerdict {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
-            Some(Event::Success { .. }) => Verdict::Accept(packet),
-            Some(Event::Failure { .. }) => Verdict::Reject(packet),
-            Some(Event::Ask(_)) => {
+            Some(EapServerEvent::Success { .. }) => LocalVerdict::Accept(packet),
+            Some(EapServerEvent::Failure { .. }) => LocalVerdict::Reject(packet),
+            Some(EapServerEvent::Query(_)) => {
                 // No method that is offered here asks.
-                self.server.answer(Answer::Unavailable);
-                self.verdict()
+                self.server.apply_answer(UserAnswer::Unavailable);
+                self.next_verdict()
             }
-            None if sends => Verdict::Continue(packet),
+            None if sends => LocalVerdict::Continue(packet),
             // What was discarded is asked again: an answer is owed.
-            None => Verdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
+            None => LocalVerdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
         }
     }
-    pub(crate) fn work(&mut self) -> impl Iterator<Item = Work> {
+    pub(crate) fn drain_work(&mut self) -> impl Iterator<Item = WorkRecord> {
         core::iter::from_fn(|| self.server.poll_work())
     }
 }

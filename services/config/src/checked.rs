@@ -1,24 +1,24 @@
 //! A configuration that is read, and checked by whom it is for.
 
-use crate::document::{Format, Outside, document, renew};
-use crate::fault::{Collector, Fault, Faults};
-use crate::read;
+use crate::document::{ConfigEnvironment, ConfigFormat, read_document, rewrite_retired};
+use crate::fault::{ConfigDiagnostic, ConfigErrors, DiagnosticCollector};
+use crate::read_typed;
 use crate::tree::TreeNode;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// A fault for people, and the keys that lead to its place; indices of arrays are keys, too.
-pub type Found = (Vec<String>, String);
+pub type KeyedError = (Vec<String>, String);
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
-pub struct Checked<F, M> {
+pub struct CheckedConfig<F, M> {
     /// As it was written.
     pub file: F,
     /// What was made of it.
-    pub made: M,
+    pub built_config: M,
     /// What is right and should be written otherwise.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 /// Reads a text and has it checked. `origin` is the file that it was read from, or what faults call it. `check` gets what was
@@ -27,77 +27,81 @@ pub struct Checked<F, M> {
 /// # Errors
 /// Everything that is wrong with it. Nothing is checked of a file of which a part cannot be read.
 pub fn parse<F: DeserializeOwned, M>(
-    format: &Format,
+    format: &ConfigFormat,
     origin: &str,
     text: &str,
-    outside: &dyn Outside,
-    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<Found>),
-) -> Result<Checked<F, M>, Faults> {
-    let mut faults = Collector::new(origin, text);
+    outside: &dyn ConfigEnvironment,
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyedError>),
+) -> Result<CheckedConfig<F, M>, ConfigErrors> {
+    let mut faults = DiagnosticCollector::new(origin, text);
     let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
-    let tree = document(format, outside, &mut faults);
-    let checked = tree.and_then(|tree| checked(tree, folder, check, &mut faults));
+    let tree = read_document(format, outside, &mut faults);
+    let checked = tree.and_then(|tree| check_tree(tree, folder, check, &mut faults));
     faults.finish(checked)
 }
 
 /// As [`parse`], of a table of another file that holds the keys of such a configuration, such as a host's of a study. Faults and
 /// warnings have that file's lines; relative paths go from `base`. `None`: something is wrong, as `faults` says.
 pub fn read_tree<F: DeserializeOwned, M>(
-    format: &Format,
+    format: &ConfigFormat,
     mut tree: TreeNode,
     base: &Path,
-    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<Found>),
-    faults: &mut Collector,
-) -> Option<Checked<F, M>> {
-    renew(&mut tree, format, faults);
-    checked(tree, base, check, faults)
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyedError>),
+    faults: &mut DiagnosticCollector,
+) -> Option<CheckedConfig<F, M>> {
+    rewrite_retired(&mut tree, format, faults);
+    check_tree(tree, base, check, faults)
 }
 
-fn checked<F: DeserializeOwned, M>(
+fn check_tree<F: DeserializeOwned, M>(
     mut tree: TreeNode,
     base: &Path,
-    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<Found>),
-    faults: &mut Collector,
-) -> Option<Checked<F, M>> {
-    let read = read::<F>(&mut tree, |_| false, faults);
-    let mut file = read.value.filter(|_| read.whole)?;
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyedError>),
+    faults: &mut DiagnosticCollector,
+) -> Option<CheckedConfig<F, M>> {
+    let read = read_typed::<F>(&mut tree, |_| false, faults);
+    let mut file = read.value.filter(|_| read.is_complete)?;
     let (made, found) = check(&mut file, base);
     let right = found.is_empty();
     for (keys, message) in found {
-        faults.add(tree.place(&tree.steps(&keys)), message);
+        faults.add(tree.position_of(&tree.resolve_keys(&keys)), message);
     }
     let made = made.filter(|_| right)?;
-    Some(Checked { file, made, warnings: faults.warnings() })
+    Some(CheckedConfig { file, built_config: made, warnings: faults.warnings() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Alone;
+    use crate::document::NoEnvironment;
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
-    struct File {
+    struct PortFile {
         port: u16,
     }
 
-    const FORMAT: Format = Format { what: "a test's configuration", version: 1, retired: &[] };
+    const FORMAT: ConfigFormat =
+        ConfigFormat { description: "a test's configuration", version: 1, retired: &[] };
 
-    fn check(file: &mut File, base: &Path) -> (Option<String>, Vec<Found>) {
+    fn check_port_file(file: &mut PortFile, base: &Path) -> (Option<String>, Vec<KeyedError>) {
         let found = (file.port == 0).then(|| (vec!["port".to_owned()], "0 is no port".to_owned()));
         (Some(format!("{}:{}", base.display(), file.port)), found.into_iter().collect())
     }
 
     #[test]
     fn what_is_wrong_has_its_line_and_nothing_is_made() {
-        let right = parse(&FORMAT, "etc/a.toml", "port = 7\n", &Alone, check).unwrap();
-        assert_eq!((right.file.port, right.made.as_str()), (7, "etc:7"));
-        let wrong = parse(&FORMAT, "etc/a.toml", "\nport = 0\n", &Alone, check).unwrap_err().to_string();
+        let right = parse(&FORMAT, "etc/a.toml", "port = 7\n", &NoEnvironment, check_port_file).unwrap();
+        assert_eq!((right.file.port, right.built_config.as_str()), (7, "etc:7"));
+        let wrong = parse(&FORMAT, "etc/a.toml", "\nport = 0\n", &NoEnvironment, check_port_file)
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("etc/a.toml:2:") && wrong.contains("0 is no port"), "{wrong}");
-        let unread = parse(&FORMAT, "etc/a.toml", "port = \"x\"\n", &Alone, |_: &mut File, _: &Path| {
-            unreachable!("nothing is checked of what cannot be read")
-        });
-        let unread: Result<Checked<File, ()>, _> = unread;
+        let unread =
+            parse(&FORMAT, "etc/a.toml", "port = \"x\"\n", &NoEnvironment, |_: &mut PortFile, _: &Path| {
+                unreachable!("nothing is checked of what cannot be read")
+            });
+        let unread: Result<CheckedConfig<PortFile, ()>, _> = unread;
         assert!(unread.is_err());
     }
 }

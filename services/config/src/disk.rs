@@ -1,7 +1,7 @@
 //! The files and variables of this machine: what a host that has a disk gives a reader of configuration.
 
-use crate::document::Outside;
-use crate::fault::Faults;
+use crate::document::ConfigEnvironment;
+use crate::fault::ConfigErrors;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ pub enum LoadError {
     },
     /// What it says is wrong.
     #[error(transparent)]
-    Faults(#[from] Faults),
+    Faults(#[from] ConfigErrors),
 }
 
 /// What a file says.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn text(path: &Path) -> Result<String, LoadError> {
+pub fn read_file_text(path: &Path) -> Result<String, LoadError> {
     fs::read_to_string(path).map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })
 }
 
@@ -43,15 +43,15 @@ fn mode(_: &Path) -> io::Result<u32> {
 }
 
 /// Bits of a file's mode that let others read or change it.
-const OTHERS: u32 = 0o007;
+const OTHERS_MODE_BITS: u32 = 0o007;
 
 /// Refuses a file that others than its owner and group can read or change.
 ///
 /// # Errors
 /// A sentence that says what to do.
-pub fn private(path: &Path) -> Result<(), String> {
+pub fn check_private(path: &Path) -> Result<(), String> {
     let mode = mode(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    if mode & OTHERS == 0 {
+    if mode & OTHERS_MODE_BITS == 0 {
         return Ok(());
     }
     let shown = path.display();
@@ -64,25 +64,25 @@ pub fn private(path: &Path) -> Result<(), String> {
 
 /// Files and variables of this machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Disk;
+pub struct DiskEnvironment;
 
-impl Outside for Disk {
-    fn file(&self, path: &Path) -> Result<String, String> {
+impl ConfigEnvironment for DiskEnvironment {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
         fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        private(path)?;
-        self.file(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        check_private(path)?;
+        self.read_text(path)
     }
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
-    fn octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    fn read_octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
         let mut octets = Vec::new();
         let read = fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut octets));
         read.map(|_| octets).map_err(|e| format!("{}: {e}", path.display()))
     }
-    fn name(&self, path: &Path) -> Result<PathBuf, String> {
+    fn canonical_name(&self, path: &Path) -> Result<PathBuf, String> {
         path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))
     }
 }

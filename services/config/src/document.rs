@@ -1,7 +1,7 @@
 //! A file with those that it includes, as one tree.
 
-use crate::fault::{Collector, Location};
-use crate::tree::{self, Entry, Item, TreeNode};
+use crate::fault::{DiagnosticCollector, OptionalPosition};
+use crate::tree::{self, TableEntry, TreeItem, TreeNode};
 use std::path::{Component, Path, PathBuf};
 
 /// The key of a file's version.
@@ -12,18 +12,18 @@ pub(crate) const INCLUDE: &str = "include";
 const MOST_FILES: usize = 64;
 
 /// What a reader asks of its host.
-pub trait Outside {
+pub trait ConfigEnvironment {
     /// The text of a file that another includes.
     ///
     /// # Errors
     /// Why it cannot be read, for people.
-    fn file(&self, path: &Path) -> Result<String, String>;
+    fn read_text(&self, path: &Path) -> Result<String, String>;
 
     /// The text of a file that holds a secret; one that others can read or change is refused.
     ///
     /// # Errors
     /// Why it cannot be read, or what to do about it, for people.
-    fn secret(&self, path: &Path) -> Result<String, String>;
+    fn read_secret(&self, path: &Path) -> Result<String, String>;
 
     /// What an environment variable holds, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
@@ -32,8 +32,8 @@ pub trait Outside {
     ///
     /// # Errors
     /// Why it cannot be read, for people.
-    fn octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
-        let mut octets = self.file(path)?.into_bytes();
+    fn read_octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
+        let mut octets = self.read_text(path)?.into_bytes();
         octets.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(octets)
     }
@@ -42,7 +42,7 @@ pub trait Outside {
     ///
     /// # Errors
     /// Why it is not known, for people.
-    fn name(&self, path: &Path) -> Result<PathBuf, String> {
+    fn canonical_name(&self, path: &Path) -> Result<PathBuf, String> {
         Ok(path.to_owned())
     }
 
@@ -50,21 +50,21 @@ pub trait Outside {
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    fn database(&self, _url: &str) -> Result<(), String> {
+    fn check_database(&self, _url: &str) -> Result<(), String> {
         Ok(())
     }
 }
 
 /// For a text that stands alone: there are no files and no environment.
 #[derive(Clone, Copy, Debug)]
-pub struct Alone;
+pub struct NoEnvironment;
 
-impl Outside for Alone {
-    fn file(&self, path: &Path) -> Result<String, String> {
+impl ConfigEnvironment for NoEnvironment {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
         Err(format!("{}: a text that is no file includes none", path.display()))
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        self.file(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        self.read_text(path)
     }
     fn variable(&self, _: &str) -> Option<String> {
         None
@@ -73,18 +73,18 @@ impl Outside for Alone {
 
 /// A kind of file.
 #[derive(Debug)]
-pub struct Format {
+pub struct ConfigFormat {
     /// What such a file is, for people: `a study`.
-    pub what: &'static str,
+    pub description: &'static str,
     /// The newest version, in which the program writes.
     pub version: u32,
     /// What is read for one release more.
-    pub retired: &'static [Retired],
+    pub retired: &'static [RetiredKey],
 }
 
 /// A way of writing that is on its way out.
 #[derive(Debug)]
-pub struct Retired {
+pub struct RetiredKey {
     /// The keys that lead to its table; of an array of tables each is meant.
     pub table: &'static [&'static str],
     /// The key.
@@ -100,35 +100,39 @@ pub struct Retired {
 ///
 /// A file's own settings stand against those of the files that it includes, a later file's against an earlier's. Tables are
 /// joined, and arrays of tables appended.
-pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) -> Option<TreeNode> {
-    let name = PathBuf::from(&faults.sources().first()?.name);
-    let mut read = Files { format, outside, seen: vec![name] };
-    let mut root = read.file(0, &mut Vec::new(), faults)?;
-    renew(&mut root, format, faults);
+pub fn read_document(
+    format: &ConfigFormat,
+    outside: &dyn ConfigEnvironment,
+    faults: &mut DiagnosticCollector,
+) -> Option<TreeNode> {
+    let name = PathBuf::from(&faults.from_sources().first()?.name);
+    let mut read = FileLoader { format, outside, loaded_paths: vec![name] };
+    let mut root = read.load_file(0, &mut Vec::new(), faults)?;
+    rewrite_retired(&mut root, format, faults);
     Some(root)
 }
 
-/// Reads one more file, which `place` names in what was read already, with those that it includes, as [`document`] does: a
+/// Reads one more file, which `place` names in what was read already, with those that it includes, as [`read_document`] does: a
 /// service's configuration of which a study speaks. Its places are among the collector's.
-pub fn further(
+pub fn read_another_document(
     path: &Path,
-    place: &Location,
-    format: &Format,
-    outside: &dyn Outside,
-    faults: &mut Collector,
+    place: &OptionalPosition,
+    format: &ConfigFormat,
+    outside: &dyn ConfigEnvironment,
+    faults: &mut DiagnosticCollector,
 ) -> Option<TreeNode> {
     // What was read for others counts for the most files that there may be, and is nobody's to include each other.
-    let seen = vec![PathBuf::new(); faults.sources().len()];
-    let mut read = Files { format, outside, seen };
-    let source = read.open(path.to_owned(), place, faults)?;
-    let mut root = read.file(source, &mut Vec::new(), faults)?;
-    renew(&mut root, format, faults);
+    let seen = vec![PathBuf::new(); faults.from_sources().len()];
+    let mut read = FileLoader { format, outside, loaded_paths: seen };
+    let source = read.open_file(path.to_owned(), place, faults)?;
+    let mut root = read.load_file(source, &mut Vec::new(), faults)?;
+    rewrite_retired(&mut root, format, faults);
     Some(root)
 }
 
 /// Writes in the new way what is on its way out, with a warning for each: of a file's tree, or of a table that holds the keys
 /// of such a file.
-pub fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
+pub fn rewrite_retired(root: &mut TreeNode, format: &ConfigFormat, faults: &mut DiagnosticCollector) {
     for retired in format.retired {
         each_table(root, retired.table, &mut |table| {
             let old = table.entries().iter().find(|e| e.key == retired.key);
@@ -137,7 +141,7 @@ pub fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
                 "\"{}\" is on its way out, and the next release does not know it; write {} (usher config upgrade does)",
                 retired.key, retired.instead
             );
-            faults.warn(place, message);
+            faults.add_warning(place, message);
             (retired.rewrite)(table);
         });
     }
@@ -146,9 +150,9 @@ pub fn renew(root: &mut TreeNode, format: &Format, faults: &mut Collector) {
 /// Calls `found` with each table that the keys lead to.
 fn each_table(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut TreeNode)) {
     match (&mut node.item, keys) {
-        (Item::Array(nodes), _) => nodes.iter_mut().for_each(|node| each_table(node, keys, found)),
-        (Item::Table(_), []) => found(node),
-        (Item::Table(entries), [first, rest @ ..]) => {
+        (TreeItem::Array(nodes), _) => nodes.iter_mut().for_each(|node| each_table(node, keys, found)),
+        (TreeItem::Table(_), []) => found(node),
+        (TreeItem::Table(entries), [first, rest @ ..]) => {
             if let Some(entry) = entries.iter_mut().find(|e| e.key == *first) {
                 each_table(&mut entry.node, rest, found);
             }
@@ -157,20 +161,25 @@ fn each_table(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut Tre
     }
 }
 
-struct Files<'a> {
-    format: &'a Format,
-    outside: &'a dyn Outside,
+struct FileLoader<'a> {
+    format: &'a ConfigFormat,
+    outside: &'a dyn ConfigEnvironment,
     /// By their numbers.
-    seen: Vec<PathBuf>,
+    loaded_paths: Vec<PathBuf>,
 }
 
-impl Files<'_> {
+impl FileLoader<'_> {
     /// Reads a file that was taken in. `above` are those that lead to it.
-    fn file(&mut self, source: usize, above: &mut Vec<usize>, faults: &mut Collector) -> Option<TreeNode> {
-        let mut own = tree::parse(source, faults)?;
-        self.version(&mut own, faults);
-        let Some(include) = own.take(INCLUDE) else { return Some(own) };
-        let Item::Array(names) = &include.node.item else {
+    fn load_file(
+        &mut self,
+        source: usize,
+        above: &mut Vec<usize>,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<TreeNode> {
+        let mut own = tree::parse_source(source, faults)?;
+        self.check_version(&mut own, faults);
+        let Some(include) = own.take_entry(INCLUDE) else { return Some(own) };
+        let TreeItem::Array(names) = &include.node.item else {
             faults.add(
                 include.node.span,
                 "include is an array of files, such as [\"clients.toml\"]".to_owned(),
@@ -180,58 +189,63 @@ impl Files<'_> {
         above.push(source);
         let mut whole: Option<TreeNode> = None;
         for name in names {
-            let Item::Text(text) = &name.item else {
+            let TreeItem::Text(text) = &name.item else {
                 faults.add(name.span.clone(), "the name of a file is needed, in quotes".to_owned());
                 return None;
             };
-            let node = match self.take(source, text, &name.span, above, faults)? {
-                Some(included) => self.file(included, above, faults)?,
+            let node = match self.include_file(source, text, &name.span, above, faults)? {
+                Some(included) => self.load_file(included, above, faults)?,
                 None => continue,
             };
             whole = Some(match whole {
-                Some(whole) => joined(whole, node),
+                Some(whole) => merge_trees(whole, node),
                 None => node,
             });
         }
         above.pop();
         Some(match whole {
-            Some(whole) => joined(whole, own),
+            Some(whole) => merge_trees(whole, own),
             None => own,
         })
     }
 
     /// Takes in a file that another includes; nothing where it was taken in before.
-    fn take(
+    fn include_file(
         &mut self,
         by: usize,
         name: &str,
-        place: &Location,
+        place: &OptionalPosition,
         above: &[usize],
-        faults: &mut Collector,
+        faults: &mut DiagnosticCollector,
     ) -> Option<Option<usize>> {
-        let beside = self.seen[by].parent().unwrap_or(Path::new("")).join(name);
+        let beside = self.loaded_paths[by].parent().unwrap_or(Path::new("")).join(name);
         let beside: PathBuf = beside.components().filter(|c| *c != Component::CurDir).collect();
-        if let Some(before) = self.seen.iter().position(|path| *path == beside) {
+        if let Some(before) = self.loaded_paths.iter().position(|path| *path == beside) {
             if !above.contains(&before) {
                 return Some(None);
             }
             let round = above.iter().skip_while(|n| **n != before).chain([&before]);
-            let names: Vec<String> = round.map(|n| self.seen[*n].display().to_string()).collect();
+            let names: Vec<String> = round.map(|n| self.loaded_paths[*n].display().to_string()).collect();
             faults.add(place.clone(), format!("files include each other: {}", names.join(" includes ")));
             return None;
         }
-        if self.seen.len() >= MOST_FILES {
+        if self.loaded_paths.len() >= MOST_FILES {
             faults.add(place.clone(), format!("more than {MOST_FILES} files are included"));
             return None;
         }
-        self.open(beside, place, faults).map(Some)
+        self.open_file(beside, place, faults).map(Some)
     }
 
-    fn open(&mut self, path: PathBuf, place: &Location, faults: &mut Collector) -> Option<usize> {
-        match self.outside.file(&path) {
+    fn open_file(
+        &mut self,
+        path: PathBuf,
+        place: &OptionalPosition,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<usize> {
+        match self.outside.read_text(&path) {
             Ok(text) => {
-                let source = faults.include(path.display().to_string(), text);
-                self.seen.push(path);
+                let source = faults.add_source(path.display().to_string(), text);
+                self.loaded_paths.push(path);
                 Some(source)
             }
             Err(why) => {
@@ -241,14 +255,14 @@ impl Files<'_> {
         }
     }
 
-    fn version(&self, own: &mut TreeNode, faults: &mut Collector) {
-        let Some(version) = own.take(VERSION) else { return };
+    fn check_version(&self, own: &mut TreeNode, faults: &mut DiagnosticCollector) {
+        let Some(version) = own.take_entry(VERSION) else { return };
         let newest = self.format.version;
         let message = match version.node.item {
-            Item::Integer(n) if (1..=i64::from(newest)).contains(&n) => return,
-            Item::Integer(n) if n > i64::from(newest) => format!(
+            TreeItem::Integer(n) if (1..=i64::from(newest)).contains(&n) => return,
+            TreeItem::Integer(n) if n > i64::from(newest) => format!(
                 "this file is {} of version {n}, and this program reads up to version {newest}; take a newer program",
-                self.format.what
+                self.format.description
             ),
             _ => format!("a version is a whole number from 1 to {newest}"),
         };
@@ -257,21 +271,23 @@ impl Files<'_> {
 }
 
 /// Two trees as one: what `over` says stands.
-fn joined(mut under: TreeNode, over: TreeNode) -> TreeNode {
-    let (Item::Table(entries), Item::Table(more)) = (&mut under.item, over.item) else { return under };
+fn merge_trees(mut under: TreeNode, over: TreeNode) -> TreeNode {
+    let (TreeItem::Table(entries), TreeItem::Table(more)) = (&mut under.item, over.item) else {
+        return under;
+    };
     under.span = over.span;
-    for Entry { key, key_span, node } in more {
+    for TableEntry { key, key_span, node } in more {
         let Some(entry) = entries.iter_mut().find(|e| e.key == key) else {
-            entries.push(Entry { key, key_span, node });
+            entries.push(TableEntry { key, key_span, node });
             continue;
         };
-        let tables = |nodes: &[TreeNode]| nodes.iter().all(|n| matches!(n.item, Item::Table(_)));
+        let tables = |nodes: &[TreeNode]| nodes.iter().all(|n| matches!(n.item, TreeItem::Table(_)));
         match (&mut entry.node.item, node.item) {
-            (Item::Table(_), item @ Item::Table(_)) => {
-                let below = std::mem::replace(&mut entry.node, TreeNode::new(None, Item::Bool(false)));
-                entry.node = joined(below, TreeNode::new(node.span, item));
+            (TreeItem::Table(_), item @ TreeItem::Table(_)) => {
+                let below = std::mem::replace(&mut entry.node, TreeNode::new(None, TreeItem::Bool(false)));
+                entry.node = merge_trees(below, TreeNode::new(node.span, item));
             }
-            (Item::Array(nodes), Item::Array(further)) if tables(nodes) && tables(&further) => {
+            (TreeItem::Array(nodes), TreeItem::Array(further)) if tables(nodes) && tables(&further) => {
                 nodes.extend(further);
             }
             (item, own) => {
@@ -287,17 +303,17 @@ fn joined(mut under: TreeNode, over: TreeNode) -> TreeNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::ConfigValue;
 
-    const FORMAT: Format = Format {
-        what: "a test",
+    const FORMAT: ConfigFormat = ConfigFormat {
+        description: "a test",
         version: 2,
-        retired: &[Retired {
+        retired: &[RetiredKey {
             table: &["pool", "range"],
             key: "size",
             instead: "length",
             rewrite: |table| {
-                if let Item::Table(entries) = &mut table.item {
+                if let TreeItem::Table(entries) = &mut table.item {
                     entries.iter_mut().filter(|e| e.key == "size").for_each(|e| e.key = "length".to_owned());
                 }
             },
@@ -305,15 +321,15 @@ mod tests {
     };
 
     /// Files by their names.
-    struct Folder<'a>(&'a [(&'a str, &'a str)]);
+    struct MemoryFiles<'a>(&'a [(&'a str, &'a str)]);
 
-    impl Outside for Folder<'_> {
-        fn file(&self, path: &Path) -> Result<String, String> {
+    impl ConfigEnvironment for MemoryFiles<'_> {
+        fn read_text(&self, path: &Path) -> Result<String, String> {
             let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
             found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("{}: not there", path.display()))
         }
-        fn secret(&self, path: &Path) -> Result<String, String> {
-            self.file(path)
+        fn read_secret(&self, path: &Path) -> Result<String, String> {
+            self.read_text(path)
         }
         fn variable(&self, _: &str) -> Option<String> {
             None
@@ -321,27 +337,33 @@ mod tests {
     }
 
     /// What the first of the files says, or what is wrong, and the warnings.
-    fn read(files: &[(&str, &str)]) -> (Result<Option<Value>, String>, Vec<String>) {
+    fn read_files(files: &[(&str, &str)]) -> (Result<Option<ConfigValue>, String>, Vec<String>) {
         let (name, text) = files[0];
-        let mut faults = Collector::new(name, text);
-        let node = document(&FORMAT, &Folder(files), &mut faults);
+        let mut faults = DiagnosticCollector::new(name, text);
+        let node = read_document(&FORMAT, &MemoryFiles(files), &mut faults);
         let warnings = faults.warnings().iter().map(ToString::to_string).collect();
-        (faults.finish(node).map(|node| node.value()).map_err(|f| f.to_string()), warnings)
+        (faults.finish(node).map(|node| node.to_value()).map_err(|f| f.to_string()), warnings)
     }
 
-    fn said(files: &[(&str, &str)]) -> String {
-        read(files).0.map(|value| value.map_or(String::new(), |v| v.to_string())).unwrap_or_else(|e| e)
+    fn read_as_text(files: &[(&str, &str)]) -> String {
+        read_files(files).0.map(|value| value.map_or(String::new(), |v| v.to_string())).unwrap_or_else(|e| e)
     }
 
     #[test]
     fn without_a_folder_a_file_has_the_name_that_it_is_given() {
-        assert_eq!(Alone.name(Path::new("f/../a.toml")), Ok("f/../a.toml".into()));
-        assert!(Alone.file(Path::new("a")).is_err() && Alone.secret(Path::new("a")).is_err());
-        assert_eq!((Alone.variable("PATH"), Alone.database("postgresql://h/d")), (None, Ok(())));
+        assert_eq!(NoEnvironment.canonical_name(Path::new("f/../a.toml")), Ok("f/../a.toml".into()));
+        assert!(
+            NoEnvironment.read_text(Path::new("a")).is_err()
+                && NoEnvironment.read_secret(Path::new("a")).is_err()
+        );
+        assert_eq!(
+            (NoEnvironment.variable("PATH"), NoEnvironment.check_database("postgresql://h/d")),
+            (None, Ok(()))
+        );
         // As many octets as are asked for, of a host that reads texts alone.
-        let folder = Folder(&[("a", "12345")]);
-        assert_eq!(folder.octets(Path::new("a"), 3), Ok(b"123".to_vec()));
-        assert_eq!(folder.octets(Path::new("a"), 9), Ok(b"12345".to_vec()));
+        let folder = MemoryFiles(&[("a", "12345")]);
+        assert_eq!(folder.read_octets(Path::new("a"), 3), Ok(b"123".to_vec()));
+        assert_eq!(folder.read_octets(Path::new("a"), 9), Ok(b"12345".to_vec()));
     }
 
     #[test]
@@ -354,7 +376,7 @@ mod tests {
             ("f/b.toml", "[[l]]\nn = 2\n"),
         ];
         assert_eq!(
-            said(&files),
+            read_as_text(&files),
             "{ z = [1], l = [{ n = 0 }, { n = 1 }, { n = 2 }, { n = 3 }], x = 1, t = { y = 2, w = 9 } }"
         );
     }
@@ -362,15 +384,18 @@ mod tests {
     #[test]
     fn a_fault_names_the_file_that_has_it() {
         let main = ("f/main.toml", "include = [\"a.toml\"]\n");
-        assert_eq!(said(&[main]), "f/main.toml:1:12: f/a.toml: not there");
-        let broken = said(&[main, ("f/a.toml", "x = 1\ny = \n")]);
+        assert_eq!(read_as_text(&[main]), "f/main.toml:1:12: f/a.toml: not there");
+        let broken = read_as_text(&[main, ("f/a.toml", "x = 1\ny = \n")]);
         assert!(broken.starts_with("f/a.toml:2:5: not TOML"), "{broken}");
-        let later = said(&[main, ("f/a.toml", "version = 3\n")]);
+        let later = read_as_text(&[main, ("f/a.toml", "version = 3\n")]);
         assert!(later.starts_with("f/a.toml:1:11: this file is a test of version 3"), "{later}");
-        assert_eq!(said(&[("m", "version = \"1\"\n")]), "m:1:11: a version is a whole number from 1 to 2");
-        assert_eq!(said(&[("m", "version = 2\nx = 1\n")]), "{ x = 1 }");
-        assert!(said(&[("m", "include = \"a\"\n")]).starts_with("m:1:11: include is an array"));
-        assert!(said(&[("m", "include = [1]\n")]).starts_with("m:1:12: the name of a file"));
+        assert_eq!(
+            read_as_text(&[("m", "version = \"1\"\n")]),
+            "m:1:11: a version is a whole number from 1 to 2"
+        );
+        assert_eq!(read_as_text(&[("m", "version = 2\nx = 1\n")]), "{ x = 1 }");
+        assert!(read_as_text(&[("m", "include = \"a\"\n")]).starts_with("m:1:11: include is an array"));
+        assert!(read_as_text(&[("m", "include = [1]\n")]).starts_with("m:1:12: the name of a file"));
     }
 
     #[test]
@@ -381,20 +406,21 @@ mod tests {
             ("b.toml", "x = 1\ninclude = [\"a.toml\"]\n"),
         ];
         assert_eq!(
-            said(&files),
+            read_as_text(&files),
             "b.toml:2:12: files include each other: a.toml includes b.toml includes a.toml"
         );
-        let own = said(&[("a.toml", "include = [\"a.toml\"]\n")]);
+        let own = read_as_text(&[("a.toml", "include = [\"a.toml\"]\n")]);
         assert_eq!(own, "a.toml:1:12: files include each other: a.toml includes a.toml");
         let names: Vec<(String, String)> =
             (0..99).map(|n| (format!("{n}"), format!("include = [\"{}\"]\n", n + 1))).collect();
         let names: Vec<(&str, &str)> = names.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
-        assert_eq!(said(&names), "63:1:12: more than 64 files are included");
+        assert_eq!(read_as_text(&names), "63:1:12: more than 64 files are included");
     }
 
     #[test]
     fn what_is_on_its_way_out_is_read_with_a_warning() {
-        let (value, warnings) = read(&[("m", "[[pool]]\n[[pool.range]]\nsize = 1\n[pool.more]\nsize = 2\n")]);
+        let (value, warnings) =
+            read_files(&[("m", "[[pool]]\n[[pool.range]]\nsize = 1\n[pool.more]\nsize = 2\n")]);
         let value = value.unwrap().unwrap().to_string();
         assert_eq!(value, "{ pool = [{ range = [{ length = 1 }], more = { size = 2 } }] }");
         assert_eq!(warnings.len(), 1, "{warnings:?}");

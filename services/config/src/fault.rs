@@ -5,7 +5,7 @@ use std::fmt;
 
 /// One thing that is wrong, at one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault {
+pub struct ConfigDiagnostic {
     /// The file, as it was named: the one that was asked for, or one that it includes.
     pub file: String,
     /// Line, from 1; 0 where the fault is in no file (in an argument of the program).
@@ -16,7 +16,7 @@ pub struct Fault {
     pub message: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigDiagnostic {
     /// `file:line:column: message`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
@@ -28,14 +28,14 @@ impl fmt::Display for Fault {
 
 /// Everything that is wrong with a file and those that it includes, in the order of their lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Faults {
+pub struct ConfigErrors {
     /// The file, as it was named.
     pub file: String,
     /// One or more.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ConfigDiagnostic>,
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigErrors {
     /// One line each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, fault) in self.faults.iter().enumerate() {
@@ -45,11 +45,11 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigErrors {}
 
 /// A piece of one of the files that were read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct SourcePosition {
     /// Which file: 0 is the one that was asked for.
     pub source: usize,
     /// Its first octet.
@@ -57,11 +57,11 @@ pub struct Span {
 }
 
 /// Where something is written; `None` for what comes from no file.
-pub type Location = Option<Span>;
+pub type OptionalPosition = Option<SourcePosition>;
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// As it was named.
     pub name: String,
     /// What it says.
@@ -70,58 +70,58 @@ pub struct Source {
 
 /// Collects faults and warnings, and turns their places into lines.
 #[derive(Debug)]
-pub struct Collector {
-    sources: Vec<Arc<Source>>,
-    faults: Vec<(usize, Fault)>,
-    warnings: Vec<(usize, Fault)>,
+pub struct DiagnosticCollector {
+    sources: Vec<Arc<SourceFile>>,
+    faults: Vec<(usize, ConfigDiagnostic)>,
+    warnings: Vec<(usize, ConfigDiagnostic)>,
 }
 
-impl Collector {
+impl DiagnosticCollector {
     /// Of a file's text.
     #[must_use]
     pub fn new(file: &str, text: &str) -> Self {
-        Self::of(vec![Arc::new(Source { name: file.to_owned(), text: text.to_owned() })])
+        Self::of(vec![Arc::new(SourceFile { name: file.to_owned(), text: text.to_owned() })])
     }
 
-    /// Of files that were read before: [`Collector::sources`] of another.
+    /// Of files that were read before: [`DiagnosticCollector::from_sources`] of another.
     #[must_use]
-    pub fn of(sources: Vec<Arc<Source>>) -> Self {
+    pub fn of(sources: Vec<Arc<SourceFile>>) -> Self {
         Self { sources, faults: Vec::new(), warnings: Vec::new() }
     }
 
     /// The files that were read so far; the first is the one that was asked for.
     #[must_use]
-    pub fn sources(&self) -> &[Arc<Source>] {
+    pub fn from_sources(&self) -> &[Arc<SourceFile>] {
         &self.sources
     }
 
     /// Takes one more file in, and gives its number.
-    pub(crate) fn include(&mut self, name: String, text: String) -> usize {
-        self.sources.push(Arc::new(Source { name, text }));
+    pub(crate) fn add_source(&mut self, name: String, text: String) -> usize {
+        self.sources.push(Arc::new(SourceFile { name, text }));
         self.sources.len() - 1
     }
 
-    fn fault(&self, place: &Location, message: String) -> (usize, Fault) {
+    fn make_diagnostic(&self, place: &OptionalPosition, message: String) -> (usize, ConfigDiagnostic) {
         let Some((span, source)) = place.as_ref().and_then(|s| Some((s, self.sources.get(s.source)?))) else {
-            return (0, Fault { file: String::new(), line: 0, column: 0, message });
+            return (0, ConfigDiagnostic { file: String::new(), line: 0, column: 0, message });
         };
         let before = source.text.get(..span.start).unwrap_or(&source.text);
         let start = before.rfind('\n').map_or(0, |i| i + 1);
         let (line, column) = (before.matches('\n').count() + 1, before[start..].chars().count() + 1);
-        (span.source, Fault { file: source.name.clone(), line, column, message })
+        (span.source, ConfigDiagnostic { file: source.name.clone(), line, column, message })
     }
 
     /// Adds a fault, unless the same was said of the same place before.
-    pub fn add(&mut self, place: Location, message: String) {
-        let fault = self.fault(&place, message);
+    pub fn add(&mut self, place: OptionalPosition, message: String) {
+        let fault = self.make_diagnostic(&place, message);
         if !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
     }
 
     /// Adds a warning, unless the same was said of the same place before.
-    pub fn warn(&mut self, place: Location, message: String) {
-        let warning = self.fault(&place, message);
+    pub fn add_warning(&mut self, place: OptionalPosition, message: String) {
+        let warning = self.make_diagnostic(&place, message);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
@@ -129,7 +129,7 @@ impl Collector {
 
     /// What is right and should be otherwise, by line.
     #[must_use]
-    pub fn warnings(&self) -> Vec<Fault> {
+    pub fn warnings(&self) -> Vec<ConfigDiagnostic> {
         by_line(self.warnings.clone())
     }
 
@@ -149,25 +149,25 @@ impl Collector {
     ///
     /// # Errors
     /// What was added.
-    pub fn finish<T>(self, value: Option<T>) -> Result<T, Faults> {
+    pub fn finish<T>(self, value: Option<T>) -> Result<T, ConfigErrors> {
         match value {
             Some(value) if self.faults.is_empty() => Ok(value),
             _ => {
                 let file = self.sources.first().map_or(String::new(), |s| s.name.clone());
-                Err(Faults { file, faults: by_line(self.faults) })
+                Err(ConfigErrors { file, faults: by_line(self.faults) })
             }
         }
     }
 }
 
-fn by_line(mut faults: Vec<(usize, Fault)>) -> Vec<Fault> {
+fn by_line(mut faults: Vec<(usize, ConfigDiagnostic)>) -> Vec<ConfigDiagnostic> {
     faults
         .sort_by(|(a, x), (b, y)| (a, x.line, x.column, &x.message).cmp(&(b, y.line, y.column, &y.message)));
     faults.into_iter().map(|(_, fault)| fault).collect()
 }
 
 /// The known name nearest to an unknown one, if one is near.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known
         .into_iter()
@@ -182,19 +182,19 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 
 /// `; did you mean "x"?`, or the names that are known, or nothing where none are.
 #[must_use]
-pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    match nearest(name, known.iter().copied()) {
+    match nearest_name(name, known.iter().copied()) {
         Some(near) => format!("; did you mean \"{near}\"?"),
         None if known.is_empty() => String::new(),
         None if known.len() > 30 => String::new(),
-        None => format!("; known are {}", quoted(&known)),
+        None => format!("; known are {}", quote_names(&known)),
     }
 }
 
 /// `"a", "b", "c"`.
 #[must_use]
-pub fn quoted(names: &[&str]) -> String {
+pub fn quote_names(names: &[&str]) -> String {
     names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")
 }
 
@@ -205,25 +205,25 @@ mod tests {
     #[test]
     fn the_nearest_name_is_near() {
         let known = ["rate", "delay", "queue"];
-        assert_eq!(nearest("rat", known), Some("rate"));
-        assert_eq!(nearest("Dleay", known), Some("delay"));
-        assert_eq!(nearest("bandwidth", known), None);
-        assert_eq!(hint("x", known), "; known are \"rate\", \"delay\", \"queue\"");
-        assert_eq!(hint("x", []), "");
+        assert_eq!(nearest_name("rat", known), Some("rate"));
+        assert_eq!(nearest_name("Dleay", known), Some("delay"));
+        assert_eq!(nearest_name("bandwidth", known), None);
+        assert_eq!(name_hint("x", known), "; known are \"rate\", \"delay\", \"queue\"");
+        assert_eq!(name_hint("x", []), "");
     }
 
     #[test]
     fn places_become_lines_and_columns_in_characters() {
-        let mut collector = Collector::new("f.toml", "a = 1\nµ = \"é\" x\n");
-        let at = |start| Some(Span { source: 0, start });
+        let mut collector = DiagnosticCollector::new("f.toml", "a = 1\nµ = \"é\" x\n");
+        let at = |start| Some(SourcePosition { source: 0, start });
         let x = "a = 1\nµ = \"é\" ".len();
         collector.add(at(x), "here".to_owned());
         collector.add(at(x), "here".to_owned());
         collector.add(at(999), "beyond the end".to_owned());
         collector.add(at(0), "first".to_owned());
         collector.add(None, "an argument".to_owned());
-        let other = collector.include("g.toml".to_owned(), "b".to_owned());
-        collector.add(Some(Span { source: other, start: 0 }), "there".to_owned());
+        let other = collector.add_source("g.toml".to_owned(), "b".to_owned());
+        collector.add(Some(SourcePosition { source: other, start: 0 }), "there".to_owned());
         let faults = collector.finish::<()>(None).unwrap_err();
         assert_eq!(
             faults.to_string(),

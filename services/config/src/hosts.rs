@@ -6,7 +6,7 @@ const LONGEST_URL: usize = 512;
 
 /// The host of a URL and its port, of one that is asked in clear by HTTP and has nothing in it that two readers could take
 /// for different hosts.
-fn host(url: &str) -> Option<(String, u16)> {
+fn parse_host(url: &str) -> Option<(String, u16)> {
     let scheme = url.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
     let plain = url.len() <= LONGEST_URL && url.bytes().all(|c| c.is_ascii_graphic());
     let authority = url[scheme.len()..].split(['/', '?', '#']).next().filter(|_| plain)?;
@@ -23,24 +23,24 @@ fn host(url: &str) -> Option<(String, u16)> {
 
 /// Why an entry names no host.
 #[must_use]
-pub fn fault(entry: &str) -> Option<String> {
+pub fn host_entry_error(entry: &str) -> Option<String> {
     let name = entry.strip_prefix("*.").unwrap_or(entry);
     if entry == "*" {
         return Some("\"*\": whoever issues a certificate below ca could have this server ask anything that it reaches; name the hosts that publish lists".to_owned());
     }
     let url = format!("http://{name}");
-    (name.contains(['/', '?', '#', '*']) || host(&url).is_none())
+    (name.contains(['/', '?', '#', '*']) || parse_host(&url).is_none())
         .then(|| format!("\"{entry}\": a host, or *. and a domain, with a port where it is not 80"))
 }
 
 /// Whether a URL is of one of these hosts, at its port.
 #[must_use]
 pub fn is_of(url: &str, hosts: &[String]) -> bool {
-    let Some((name, port)) = host(url) else { return false };
+    let Some((name, port)) = parse_host(url) else { return false };
     hosts.iter().any(|entry| {
         let (below, entry) =
             entry.strip_prefix("*.").map_or((false, entry.as_str()), |domain| (true, domain));
-        let Some((wanted, at)) = host(&format!("http://{entry}")) else { return false };
+        let Some((wanted, at)) = parse_host(&format!("http://{entry}")) else { return false };
         let fits = if below {
             name.strip_suffix(&wanted).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
         } else {
@@ -98,10 +98,10 @@ mod tests {
         }
         assert!(!is_of(&format!("http://crl.example.org/{}", "a".repeat(LONGEST_URL)), &hosts));
         for entry in &hosts {
-            assert_eq!(fault(entry), None, "{entry}");
+            assert_eq!(host_entry_error(entry), None, "{entry}");
         }
         for wrong in ["", "*", "*.", "http://a", "a/b", "a b", "a@b", "*.*.a", "a:x"] {
-            assert!(fault(wrong).is_some(), "{wrong}");
+            assert!(host_entry_error(wrong).is_some(), "{wrong}");
         }
     }
 }

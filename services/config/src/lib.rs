@@ -5,7 +5,7 @@
 //! Quantities carry their units ([`units`]), closed sets of words are read in one way ([`named`]), secrets come from the
 //! file, from a file of their own or from the environment ([`secret`]), and keys that are on their way out are read with a
 //! warning and rewritten by [`upgrade`]. Nothing here opens a file or looks at the environment: the host does, as
-//! [`Outside`], for which those that have a disk take [`disk::Disk`].
+//! [`ConfigEnvironment`], for which those that have a disk take [`disk::DiskEnvironment`].
 
 extern crate alloc;
 
@@ -27,12 +27,18 @@ pub mod units;
 mod upgrade;
 mod value;
 
-pub use checked::{Checked, Found, parse, read_tree};
-pub use de::{Read, read};
-pub use document::{Alone, Format, Outside, Retired, document, further, renew};
-pub use fault::{Collector, Fault, Faults, Location, Source, Span, hint, quoted};
-pub use ordered::Ordered;
+pub use checked::{CheckedConfig, KeyedError, parse, read_tree};
+pub use de::{ReadOutcome, read_typed};
+pub use document::{
+    ConfigEnvironment, ConfigFormat, NoEnvironment, RetiredKey, read_another_document, read_document,
+    rewrite_retired,
+};
+pub use fault::{
+    ConfigDiagnostic, ConfigErrors, DiagnosticCollector, OptionalPosition, SourceFile, SourcePosition,
+    name_hint, quote_names,
+};
+pub use ordered::OrderedMap;
 pub use prefix::Prefix;
 pub use schema::{json_schema, with_literal, with_names};
-pub use upgrade::upgrade;
-pub use value::Value;
+pub use upgrade::upgrade_text;
+pub use value::ConfigValue;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// Logs, to standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Log {
+pub struct LogConfig {
     /// For people or for programs.
     pub format: LogFormat,
     /// The least important that is said.

@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 
 /// A map of names that keeps the file's order. Small: looking a name up walks it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Ordered<T>(Vec<(String, T)>);
+pub struct OrderedMap<T>(Vec<(String, T)>);
 
-impl<T> Ordered<T> {
+impl<T> OrderedMap<T> {
     /// Names and values, in the file's order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &T)> + ExactSizeIterator {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
@@ -48,23 +48,23 @@ impl<T> Ordered<T> {
     }
 }
 
-impl<T> Default for Ordered<T> {
+impl<T> Default for OrderedMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> FromIterator<(String, T)> for Ordered<T> {
+impl<T> FromIterator<(String, T)> for OrderedMap<T> {
     fn from_iter<I: IntoIterator<Item = (String, T)>>(iter: I) -> Self {
         Self(iter.into_iter().collect())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = Ordered<T>;
+        struct OrderedMapVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedMapVisitor<T> {
+            type Value = OrderedMap<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a table")
             }
@@ -73,14 +73,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(Ordered(entries))
+                Ok(OrderedMap(entries))
             }
         }
-        deserializer.deserialize_map(Entries(PhantomData))
+        deserializer.deserialize_map(OrderedMapVisitor(PhantomData))
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Ordered<T> {
+impl<T: JsonSchema> JsonSchema for OrderedMap<T> {
     fn schema_name() -> Cow<'static, str> {
         format!("Named_{}", T::schema_name()).into()
     }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn names_keep_their_order_and_are_there_once() {
-        let mut map: Ordered<u8> =
+        let mut map: OrderedMap<u8> =
             [("b", 1), ("a", 2), ("c", 3)].map(|(n, v)| (n.to_owned(), v)).into_iter().collect();
         map.insert("a".to_owned(), 7);
         map.insert("d".to_owned(), 8);
@@ -109,6 +109,6 @@ mod tests {
         map.retain(|name, value| name != "b" && *value != 8);
         assert_eq!((map.names().collect::<Vec<_>>(), map.len()), (vec!["a", "c"], 2));
         map.retain(|_, _| false);
-        assert_eq!((map.len(), map.is_empty(), map == Ordered::default()), (0, true, true));
+        assert_eq!((map.len(), map.is_empty(), map == OrderedMap::default()), (0, true, true));
     }
 }

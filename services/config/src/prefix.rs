@@ -48,7 +48,7 @@ impl Prefix {
     }
     /// Whether an address is of this network; an IPv4-mapped address is its IPv4 address.
     #[must_use]
-    pub fn holds(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         usher_core::address::is_within(address, (self.network, self.bits))
     }
 }
@@ -98,7 +98,7 @@ mod tests {
         ] {
             assert_eq!(Prefix::parse(written).unwrap().to_string(), meant, "{written}");
         }
-        let holds = |prefix, address: &str| Prefix::parse(prefix).unwrap().holds(address.parse().unwrap());
+        let holds = |prefix, address: &str| Prefix::parse(prefix).unwrap().contains(address.parse().unwrap());
         assert!(holds("10.1.0.0/16", "10.1.255.1") && !holds("10.1.0.0/16", "10.2.0.1"));
         assert!(
             holds("::ffff:10.1.0.0/112", "10.1.9.9")

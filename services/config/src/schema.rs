@@ -1,6 +1,6 @@
 //! JSON Schemas, from the same types and texts as the reader.
 
-use crate::document::{Format, INCLUDE, VERSION};
+use crate::document::{ConfigFormat, INCLUDE, VERSION};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 /// The other alternatives of a choice that may also be written as a plain value of `T`.
@@ -32,7 +32,7 @@ fn add_alternative(schema: &mut Schema, alternative: Schema) {
 
 /// The JSON Schema of files of a format: indented, with a final newline.
 #[must_use]
-pub fn json_schema<T: JsonSchema>(format: &Format) -> String {
+pub fn json_schema<T: JsonSchema>(format: &ConfigFormat) -> String {
     let mut schema = schemars::schema_for!(T);
     if let Some(keys) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
         let version = json_schema!({

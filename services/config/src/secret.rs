@@ -1,26 +1,26 @@
 //! Secrets: from the file itself, from a file of their own, from the environment.
 
-use crate::document::Outside;
+use crate::document::ConfigEnvironment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::Path;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 
 /// A text that is not shown: `Debug` tells nothing of it.
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Hidden(
-    #[serde(deserialize_with = "key")]
+pub struct SecretText(
+    #[serde(deserialize_with = "read_key")]
     #[schemars(with = "String")]
-    pub Key<String>,
+    pub SecretValue<String>,
 );
 
-fn key<'de, D: Deserializer<'de>>(text: D) -> Result<Key<String>, D::Error> {
-    String::deserialize(text).map(Key::new)
+fn read_key<'de, D: Deserializer<'de>>(text: D) -> Result<SecretValue<String>, D::Error> {
+    String::deserialize(text).map(SecretValue::new)
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
@@ -30,14 +30,14 @@ impl fmt::Debug for Hidden {
 ///
 /// # Errors
 /// A sentence that says what to do.
-pub fn from_file(path: &Path, outside: &dyn Outside) -> Result<Hidden, String> {
-    let text = Key::new(outside.secret(path)?);
+pub fn from_file(path: &Path, outside: &dyn ConfigEnvironment) -> Result<SecretText, String> {
+    let text = SecretValue::new(outside.read_secret(path)?);
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() {
         return Err(format!("{} is empty; write the secret into it", path.display()));
     }
-    Ok(Hidden(line.into()))
+    Ok(SecretText(line.into()))
 }
 
 /// The one of three places that says the secret of a key: itself, the file of `KEY_file`, the variable of `KEY_env`. `None`
@@ -45,13 +45,13 @@ pub fn from_file(path: &Path, outside: &dyn Outside) -> Result<Hidden, String> {
 ///
 /// # Errors
 /// The place's key, and a sentence that says what to do.
-pub fn one(
+pub fn resolve_secret(
     key: &str,
-    inline: Option<&Hidden>,
+    inline: Option<&SecretText>,
     file: Option<&Path>,
     env: Option<&str>,
-    outside: &dyn Outside,
-) -> Result<Option<Hidden>, (String, String)> {
+    outside: &dyn ConfigEnvironment,
+) -> Result<Option<SecretText>, (String, String)> {
     match (inline, file, env) {
         (None, None, None) => Ok(None),
         (Some(text), None, None) if text.0.is_empty() => {
@@ -62,7 +62,7 @@ pub fn one(
             from_file(file, outside).map(Some).map_err(|e| (format!("{key}_file"), e))
         }
         (None, None, Some(name)) => match outside.variable(name) {
-            Some(text) if !text.is_empty() => Ok(Some(Hidden(text.into()))),
+            Some(text) if !text.is_empty() => Ok(Some(SecretText(text.into()))),
             _ => {
                 let message = format!("the environment variable {name} is not set; set it to the secret");
                 Err((format!("{key}_env"), message))
@@ -80,13 +80,13 @@ pub fn one(
 mod tests {
     use super::*;
 
-    struct Host;
+    struct MockEnvironment;
 
-    impl Outside for Host {
-        fn file(&self, _: &Path) -> Result<String, String> {
+    impl ConfigEnvironment for MockEnvironment {
+        fn read_text(&self, _: &Path) -> Result<String, String> {
             Err("no file is included".to_owned())
         }
-        fn secret(&self, path: &Path) -> Result<String, String> {
+        fn read_secret(&self, path: &Path) -> Result<String, String> {
             match path.to_str() {
                 Some("s") => Ok("of the file \r\n".to_owned()),
                 Some("empty") => Ok("\n".to_owned()),
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_secret_is_said_in_one_of_three_places() {
-        let inline = Hidden("inline".to_owned().into());
+        let inline = SecretText("inline".to_owned().into());
         let found = |inline, file: Option<&str>, env| {
-            one("secret", inline, file.map(Path::new), env, &Host)
+            resolve_secret("secret", inline, file.map(Path::new), env, &MockEnvironment)
                 .map(|s| s.map(|s| (*s.0).clone()))
                 .map_err(|(key, message)| format!("{key}: {message}"))
         };
@@ -126,7 +126,7 @@ mod tests {
             assert!(wrong(found(None, None, Some(name))).starts_with(&said));
         }
         assert!(wrong(found(Some(&inline), Some("s"), None)).contains("keep one of them"));
-        let empty = Hidden(String::new().into());
+        let empty = SecretText(String::new().into());
         assert!(wrong(found(Some(&empty), None, None)).starts_with("secret: \"secret\" is empty"));
         assert_eq!(format!("{inline:?}"), "(hidden)");
     }

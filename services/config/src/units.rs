@@ -111,11 +111,11 @@ impl Dimension {
         UNITS.iter().filter(move |u| u.1 == self).map(|u| u.0)
     }
     /// The factor of a unit of this dimension.
-    fn factor(self, unit: &str) -> Option<f64> {
+    fn unit_factor(self, unit: &str) -> Option<f64> {
         UNITS.iter().find(|u| u.0 == unit && u.1 == self).map(|u| u.2)
     }
     /// What it is called in messages, with an example.
-    fn noun(self) -> (&'static str, &'static str) {
+    fn noun_and_example(self) -> (&'static str, &'static str) {
         match self {
             Self::Time => ("a time", "10 ms"),
             Self::BitRate => ("a bit rate", "1.5 Mb/s"),
@@ -142,7 +142,7 @@ pub struct Quantity {
 }
 
 /// Splits a text into its leading number and the rest, trimmed.
-fn split(text: &str) -> (Option<f64>, &str) {
+fn split_number(text: &str) -> (Option<f64>, &str) {
     let text = text.trim();
     let mut end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
     // An exponent belongs to the number only when digits follow it.
@@ -160,23 +160,27 @@ fn split(text: &str) -> (Option<f64>, &str) {
 impl Quantity {
     /// Reads a quantity of any dimension; `None` when the text is not a number followed by a known unit.
     pub fn parse(text: &str) -> Option<Self> {
-        let (number, unit) = split(text);
+        let (number, unit) = split_number(text);
         let &(unit, dimension, _) = UNITS.iter().find(|u| u.0 == unit)?;
         Some(Self { number: number?, unit, dimension })
     }
     /// In the dimension's base unit (seconds, bits per second, bytes, a share of one, events per second, metres,
     /// metres per second).
-    pub fn base(self) -> f64 {
-        let factor = self.dimension.factor(self.unit).unwrap_or(1.0);
+    pub fn in_base_unit(self) -> f64 {
+        let factor = self.dimension.unit_factor(self.unit).unwrap_or(1.0);
         if factor < 1.0 { self.number / reciprocal(factor) } else { self.number * factor }
     }
     /// The number in another unit of the same dimension.
-    pub fn to(self, unit: &str) -> Option<f64> {
+    pub fn convert_to(self, unit: &str) -> Option<f64> {
         if unit == self.unit {
             return Some(self.number);
         }
-        let factor = self.dimension.factor(unit)?;
-        Some(if factor < 1.0 { self.base() * reciprocal(factor) } else { self.base() / factor })
+        let factor = self.dimension.unit_factor(unit)?;
+        Some(if factor < 1.0 {
+            self.in_base_unit() * reciprocal(factor)
+        } else {
+            self.in_base_unit() / factor
+        })
     }
 }
 
@@ -186,18 +190,18 @@ fn reciprocal(factor: f64) -> f64 {
 }
 
 /// Reads a quantity of one dimension that is not negative, in its base unit.
-fn read(text: &str, dimension: Dimension) -> Result<f64, String> {
+fn read_unsigned(text: &str, dimension: Dimension) -> Result<f64, String> {
     let base = read_signed(text, dimension)?;
     if base < 0.0 {
-        return Err(format!("\"{text}\" is negative, and {} cannot be", dimension.noun().0));
+        return Err(format!("\"{text}\" is negative, and {} cannot be", dimension.noun_and_example().0));
     }
     Ok(base)
 }
 
 /// Reads a quantity of one dimension, in its base unit.
 fn read_signed(text: &str, dimension: Dimension) -> Result<f64, String> {
-    let (noun, example) = dimension.noun();
-    let (number, unit) = split(text);
+    let (noun, example) = dimension.noun_and_example();
+    let (number, unit) = split_number(text);
     let Some(number) = number else {
         return Err(format!("\"{text}\" is not {noun}, such as \"{example}\""));
     };
@@ -210,7 +214,7 @@ fn read_signed(text: &str, dimension: Dimension) -> Result<f64, String> {
         let hint = alias.map(|a| format!("; did you mean \"{number} {a}\"?")).unwrap_or_default();
         return Err(format!("\"{unit}\" is no unit of {noun} ({}){hint}", units.join(", ")));
     };
-    Ok(quantity.base())
+    Ok(quantity.in_base_unit())
 }
 
 /// Declares how a type that is written as one text is deserialised, described and shown.
@@ -222,7 +226,7 @@ macro_rules! text_quantity {
                 impl Visitor<'_> for Text {
                     type Value = $type;
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        let (noun, example) = $dimension.noun();
+                        let (noun, example) = $dimension.noun_and_example();
                         write!(f, "{noun} with its unit, such as \"{example}\"")
                     }
                     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
@@ -248,15 +252,15 @@ pub use space::{Coordinate, Length, Speed};
 
 /// A span of time: `"10 ms"`; units ns, us, ms, s, min, h, d.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Time(pub Duration);
+pub struct TimeSpan(pub Duration);
 
-impl Time {
+impl TimeSpan {
     /// Reads `"10 ms"`.
     ///
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let seconds = read(text, Dimension::Time)?;
+        let seconds = read_unsigned(text, Dimension::Time)?;
         // Nanoseconds in 64 bits last for 584 years; a tenth of it is enough for everybody.
         if seconds > 1.8e9 {
             return Err(format!("\"{text}\" is longer than 1.8e9 s"));
@@ -264,11 +268,11 @@ impl Time {
         Ok(Self(Duration::from_secs_f64(seconds)))
     }
     /// This many milliseconds.
-    pub const fn millis(n: u64) -> Self {
+    pub const fn from_millis(n: u64) -> Self {
         Self(Duration::from_millis(n))
     }
     /// This many seconds.
-    pub const fn secs(n: u64) -> Self {
+    pub const fn from_secs(n: u64) -> Self {
         Self(Duration::from_secs(n))
     }
     /// The span itself.
@@ -277,12 +281,12 @@ impl Time {
     }
     /// For the standard library.
     #[must_use]
-    pub const fn std(self) -> core::time::Duration {
+    pub const fn to_std(self) -> core::time::Duration {
         core::time::Duration::from_nanos(self.0.as_nanos())
     }
 }
 text_quantity!(
-    Time,
+    TimeSpan,
     Dimension::Time,
     r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|ms|s|min|h|d)\s*$",
     "A span of time with its unit: ns, us, ms, s, min, h or d.",
@@ -299,7 +303,7 @@ impl BitRate {
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let rate = read(text, Dimension::BitRate)?.round();
+        let rate = read_unsigned(text, Dimension::BitRate)?.round();
         if rate < 1.0 {
             return Err(format!(
                 "\"{text}\" is no rate at which anything is sent; write \"unlimited\" for a link without a rate"
@@ -325,15 +329,15 @@ text_quantity!(
 
 /// A number of bytes: `"200 B"`; units B, kB (1000), MB, GB, KiB (1024), MiB, GiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Size(u64);
+pub struct ByteSize(u64);
 
-impl Size {
+impl ByteSize {
     /// Reads `"200 B"`.
     ///
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let bytes = read(text, Dimension::Size)?;
+        let bytes = read_unsigned(text, Dimension::Size)?;
         if bytes > 1e15 {
             return Err(format!("\"{text}\" is more than 1000000 GB"));
         }
@@ -343,11 +347,11 @@ impl Size {
         Ok(Self(bytes as u64))
     }
     /// This many bytes.
-    pub const fn of(bytes: u64) -> Self {
+    pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
     /// So many times 2^20 bytes.
-    pub const fn mib(n: u64) -> Self {
+    pub const fn from_mib(n: u64) -> Self {
         Self(n << 20)
     }
     /// Bytes.
@@ -356,7 +360,7 @@ impl Size {
     }
 }
 text_quantity!(
-    Size,
+    ByteSize,
     Dimension::Size,
     r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*([kMG]?B|[KMG]iB)\s*$",
     "A number of bytes with its unit: B, kB (1000 B), MB, GB, KiB (1024 B), MiB or GiB.",
@@ -365,9 +369,9 @@ text_quantity!(
 
 /// A share between 0 and 100 %: `"5 %"`.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
-pub struct Share(f64);
+pub struct Percentage(f64);
 
-impl Share {
+impl Percentage {
     /// None.
     pub const ZERO: Self = Self(0.0);
 
@@ -376,14 +380,14 @@ impl Share {
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let share = read(text, Dimension::Share)?;
+        let share = read_unsigned(text, Dimension::Share)?;
         if share > 1.0 {
             return Err(format!("\"{text}\" is more than 100 %"));
         }
         Ok(Self(share))
     }
     /// This many percent.
-    pub const fn percent(n: u8) -> Self {
+    pub const fn from_percent(n: u8) -> Self {
         Self(n as f64 / 100.0)
     }
     /// Between 0 and 1.
@@ -392,7 +396,7 @@ impl Share {
     }
 }
 text_quantity!(
-    Share,
+    Percentage,
     Dimension::Share,
     r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*%\s*$",
     "A share between 0 % and 100 %.",
@@ -401,15 +405,15 @@ text_quantity!(
 
 /// How often something happens, above zero: `"5 /s"`; units /s, /min, /h.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
-pub struct Rate(f64);
+pub struct EventRate(f64);
 
-impl Rate {
+impl EventRate {
     /// Reads `"5 /s"`.
     ///
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let rate = read(text, Dimension::Rate)?;
+        let rate = read_unsigned(text, Dimension::Rate)?;
         if rate < 1e-9 {
             return Err(format!("\"{text}\" never happens; a rate must be above zero"));
         }
@@ -419,7 +423,7 @@ impl Rate {
         Ok(Self(rate))
     }
     /// So many a second, of which what cannot be written is taken for the nearest rate that can: from 1e-9 to 1e9.
-    pub fn of(per_second: f64) -> Self {
+    pub fn from_per_second(per_second: f64) -> Self {
         Self(if per_second.is_nan() { 1e-9 } else { per_second.clamp(1e-9, 1e9) })
     }
     /// Events per second.
@@ -432,7 +436,7 @@ impl Rate {
     }
 }
 text_quantity!(
-    Rate,
+    EventRate,
     Dimension::Rate,
     r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*/(s|min|h)\s*$",
     "How often something happens, with its unit: /s, /min or /h.",
@@ -441,7 +445,7 @@ text_quantity!(
 
 /// How much may wait at a link: `"50 packets"`, `"64 kB"` or `"unlimited"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Queue {
+pub enum QueueCapacity {
     /// Any amount.
     #[default]
     Unlimited,
@@ -451,7 +455,7 @@ pub enum Queue {
     Bytes(u64),
 }
 
-impl Queue {
+impl QueueCapacity {
     /// Reads `"50 packets"`, `"64 kB"` or `"unlimited"`.
     ///
     /// # Errors
@@ -461,9 +465,9 @@ impl Queue {
             return Ok(Self::Unlimited);
         }
         if Quantity::parse(text).is_some_and(|q| q.dimension == Dimension::Size) {
-            return Size::parse(text).map(|s| Self::Bytes(s.bytes()));
+            return ByteSize::parse(text).map(|s| Self::Bytes(s.bytes()));
         }
-        let packets = read(text, Dimension::Packets)
+        let packets = read_unsigned(text, Dimension::Packets)
             .map_err(|e| format!("{e}; a queue is so many packets, a size (\"64 kB\") or \"unlimited\""))?;
         if packets.fract() != 0.0 || packets > 1e9 {
             return Err(format!("\"{text}\" is not a whole number of packets up to 1e9"));
@@ -472,7 +476,7 @@ impl Queue {
     }
 }
 text_quantity!(
-    Queue,
+    QueueCapacity,
     Dimension::Packets,
     r"^\s*(unlimited|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(packets|[kMG]?B|[KMG]iB))\s*$",
     "How much may wait: so many packets, so many bytes, or unlimited.",
@@ -501,7 +505,7 @@ impl InitialWindow {
             "rfc6928" => return Ok(Self::Rfc6928),
             _ => {}
         }
-        let n = read(text, Dimension::Segments)
+        let n = read_unsigned(text, Dimension::Segments)
             .map_err(|e| format!("{e}; an initial window is \"rfc3390\", \"rfc6928\" or so many segments"))?;
         if n.fract() != 0.0 || !(1.0..=1e6).contains(&n) {
             return Err(format!("\"{text}\" is not a whole number of segments from 1 to 1e6"));
@@ -519,14 +523,14 @@ text_quantity!(
 
 /// A whole number of one or more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Count(u32);
+pub struct PositiveCount(u32);
 
-impl Count {
+impl PositiveCount {
     /// One.
     pub const ONE: Self = Self(1);
 
     /// So many; zero gives one.
-    pub const fn of(n: u32) -> Self {
+    pub const fn from_u32(n: u32) -> Self {
         Self(if n == 0 { 1 } else { n })
     }
     /// The number.
@@ -535,7 +539,7 @@ impl Count {
     }
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for PositiveCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
             0 => Err(D::Error::custom("0 is impossible here: one or more")),
@@ -544,7 +548,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-impl JsonSchema for Count {
+impl JsonSchema for PositiveCount {
     fn schema_name() -> Cow<'static, str> {
         "Count".into()
     }
@@ -632,7 +636,7 @@ macro_rules! or_word {
 
 or_word!(
     /// A bound, or the word `"unlimited"`.
-    Bound, "unlimited", Unlimited, "No bound: `\"unlimited\"`.", At, "At most this."
+    Bound, "unlimited", Unlimited, "No bound: `\"unlimited\"`.", Limited, "At most this."
 );
 or_word!(
     /// A value, or the word `"off"`.
@@ -705,9 +709,12 @@ mod tests {
     fn a_word_is_offered_to_who_wrote_no_number() {
         let read = |text: &str| {
             let text = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(text);
-            Bound::<Time>::deserialize(text).map_err(|error| error.to_string())
+            Bound::<TimeSpan>::deserialize(text).map_err(|error| error.to_string())
         };
-        assert_eq!((read("unlimited"), read("5 s")), (Ok(Bound::Unlimited), Ok(Bound::At(Time::secs(5)))));
+        assert_eq!(
+            (read("unlimited"), read("5 s")),
+            (Ok(Bound::Unlimited), Ok(Bound::Limited(TimeSpan::from_secs(5))))
+        );
         for (text, offered) in
             [("unlimted", true), ("5 parsecs", false), ("+x", false), (" .5", false), ("", true)]
         {
@@ -718,27 +725,27 @@ mod tests {
 
     #[test]
     fn the_longest_time_is_the_last_that_is_taken() {
-        assert_eq!(Time::parse("1.8e9 s").map(|t| t.get().as_nanos()), Ok(1_800_000_000_000_000_000));
-        assert_eq!(Time::parse("1.9e9 s"), Err("\"1.9e9 s\" is longer than 1.8e9 s".into()));
+        assert_eq!(TimeSpan::parse("1.8e9 s").map(|t| t.get().as_nanos()), Ok(1_800_000_000_000_000_000));
+        assert_eq!(TimeSpan::parse("1.9e9 s"), Err("\"1.9e9 s\" is longer than 1.8e9 s".into()));
     }
 
     #[test]
     fn quantities_are_read_in_their_base_units() {
-        assert_eq!(Time::parse("1.5 ms").map(|t| t.get().as_nanos()), Ok(1_500_000));
-        assert_eq!(Time::parse("1e-3s").map(|t| t.get().as_nanos()), Ok(1_000_000));
-        assert_eq!(Time::parse("2 h").map(|t| t.get().as_secs()), Ok(7200));
-        assert_eq!(Time::parse("1.5 s").map(|t| t.get().as_millis()), Ok(1500));
-        assert_eq!(Time::parse(" 7d ").map(|t| t.get().as_secs()), Ok(604_800));
-        assert_eq!(Size::parse("1.5 GiB").map(Size::bytes), Ok(3 << 29));
+        assert_eq!(TimeSpan::parse("1.5 ms").map(|t| t.get().as_nanos()), Ok(1_500_000));
+        assert_eq!(TimeSpan::parse("1e-3s").map(|t| t.get().as_nanos()), Ok(1_000_000));
+        assert_eq!(TimeSpan::parse("2 h").map(|t| t.get().as_secs()), Ok(7200));
+        assert_eq!(TimeSpan::parse("1.5 s").map(|t| t.get().as_millis()), Ok(1500));
+        assert_eq!(TimeSpan::parse(" 7d ").map(|t| t.get().as_secs()), Ok(604_800));
+        assert_eq!(ByteSize::parse("1.5 GiB").map(ByteSize::bytes), Ok(3 << 29));
         assert_eq!(BitRate::parse("1.5 Mb/s").map(BitRate::bits_per_second), Ok(1_500_000));
-        assert_eq!(Size::parse("64 KiB").map(Size::bytes), Ok(65_536));
-        assert_eq!(Size::parse("64 kB").map(Size::bytes), Ok(64_000));
-        assert_eq!(Share::parse("5 %").map(Share::get), Ok(0.05));
-        assert_eq!((Share::percent(5).get(), Share::percent(100).get()), (0.05, 1.0));
-        assert_eq!(Rate::parse("30 /min").map(Rate::per_second), Ok(0.5));
-        assert_eq!(Queue::parse("50 packets"), Ok(Queue::Packets(50)));
-        assert_eq!(Queue::parse("3 kB"), Ok(Queue::Bytes(3000)));
-        assert_eq!(Queue::parse("unlimited"), Ok(Queue::Unlimited));
+        assert_eq!(ByteSize::parse("64 KiB").map(ByteSize::bytes), Ok(65_536));
+        assert_eq!(ByteSize::parse("64 kB").map(ByteSize::bytes), Ok(64_000));
+        assert_eq!(Percentage::parse("5 %").map(Percentage::get), Ok(0.05));
+        assert_eq!((Percentage::from_percent(5).get(), Percentage::from_percent(100).get()), (0.05, 1.0));
+        assert_eq!(EventRate::parse("30 /min").map(EventRate::per_second), Ok(0.5));
+        assert_eq!(QueueCapacity::parse("50 packets"), Ok(QueueCapacity::Packets(50)));
+        assert_eq!(QueueCapacity::parse("3 kB"), Ok(QueueCapacity::Bytes(3000)));
+        assert_eq!(QueueCapacity::parse("unlimited"), Ok(QueueCapacity::Unlimited));
         assert_eq!(InitialWindow::parse("4 segments"), Ok(InitialWindow::Segments(4)));
         assert_eq!(InitialWindow::parse("rfc3390"), Ok(InitialWindow::Rfc3390));
     }
@@ -749,19 +756,22 @@ mod tests {
             "", "s", "1", "1 S", "- 1 s", "1..2 s", "nan s", "inf s", "1e400 s", "1 s s", "9e99 h",
             "5 weeks", "99999 d",
         ] {
-            assert!(Time::parse(text).is_err(), "{text}");
+            assert!(TimeSpan::parse(text).is_err(), "{text}");
         }
-        assert!(Queue::parse("1.5 packets").is_err());
+        assert!(QueueCapacity::parse("1.5 packets").is_err());
         assert!(InitialWindow::parse("0 segments").is_err());
-        assert!(Size::parse("1e30 GB").is_err());
-        assert!(Share::parse("100.1 %").is_err());
+        assert!(ByteSize::parse("1e30 GB").is_err());
+        assert!(Percentage::parse("100.1 %").is_err());
     }
 
     #[test]
     fn quantities_convert_within_their_dimension() {
         let q = Quantity::parse("250 ms").unwrap();
-        assert_eq!((q.base(), q.to("s"), q.to("us"), q.to("B")), (0.25, Some(0.25), Some(250_000.0), None));
-        assert_eq!(Quantity::parse("7.5%").and_then(|q| q.to("%")), Some(7.5));
+        assert_eq!(
+            (q.in_base_unit(), q.convert_to("s"), q.convert_to("us"), q.convert_to("B")),
+            (0.25, Some(0.25), Some(250_000.0), None)
+        );
+        assert_eq!(Quantity::parse("7.5%").and_then(|q| q.convert_to("%")), Some(7.5));
         assert_eq!(Quantity::parse("7 parsecs"), None);
     }
 }

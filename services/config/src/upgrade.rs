@@ -1,10 +1,10 @@
 //! Files rewritten in the newest way, with their comments and their layout.
 
-use crate::document::{Format, VERSION, renew};
-use crate::fault::{Collector, Faults};
-use crate::ordered::Ordered;
+use crate::document::{ConfigFormat, VERSION, rewrite_retired};
+use crate::fault::{ConfigErrors, DiagnosticCollector};
+use crate::ordered::OrderedMap;
 use crate::tree;
-use crate::value::Value;
+use crate::value::ConfigValue;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike};
 
 /// Rewrites a file's text in the newest version of its format, which it then says. Files that it includes are files of their
@@ -12,12 +12,12 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike};
 ///
 /// # Errors
 /// It is not TOML.
-pub fn upgrade(name: &str, text: &str, format: &Format) -> Result<String, Faults> {
-    let mut faults = Collector::new(name, text);
-    let trees = tree::parse(0, &mut faults).and_then(|old| {
+pub fn upgrade_text(name: &str, text: &str, format: &ConfigFormat) -> Result<String, ConfigErrors> {
+    let mut faults = DiagnosticCollector::new(name, text);
+    let trees = tree::parse_source(0, &mut faults).and_then(|old| {
         let mut new = old.clone();
-        renew(&mut new, format, &mut faults);
-        Some((old.value()?, new.value()?))
+        rewrite_retired(&mut new, format, &mut faults);
+        Some((old.to_value()?, new.to_value()?))
     });
     let document = text.parse::<DocumentMut>();
     let mut document = match document {
@@ -30,21 +30,21 @@ pub fn upgrade(name: &str, text: &str, format: &Format) -> Result<String, Faults
             return faults.finish(None);
         }
     };
-    let version = Value::Integer(i64::from(format.version));
+    let version = ConfigValue::Integer(i64::from(format.version));
     let root = document.as_table_mut();
     match trees {
-        Some((Value::Table(old), Value::Table(mut new))) => {
+        Some((ConfigValue::Table(old), ConfigValue::Table(mut new))) => {
             new.insert(VERSION.to_owned(), version);
-            rewrite(root, &old, &new);
+            rewrite_table(root, &old, &new);
         }
         // With a date or an endless number in it, it is nobody's file: the reader says what is wrong.
-        _ => drop(root.insert(VERSION, item(&version))),
+        _ => drop(root.insert(VERSION, to_item(&version))),
     }
     Ok(document.to_string())
 }
 
 /// Makes a table say what it should, and leaves alone what it says already.
-fn rewrite(table: &mut dyn TableLike, old: &Ordered<Value>, new: &Ordered<Value>) {
+fn rewrite_table(table: &mut dyn TableLike, old: &OrderedMap<ConfigValue>, new: &OrderedMap<ConfigValue>) {
     // What is said of a key that goes is said of the one that comes in its place.
     let mut comments = String::new();
     for key in old.names().filter(|key| new.get(key).is_none()) {
@@ -60,8 +60,8 @@ fn rewrite(table: &mut dyn TableLike, old: &Ordered<Value>, new: &Ordered<Value>
     for (key, wanted) in new.iter() {
         match (old.get(key), table.get_mut(key)) {
             (Some(is), _) if is == wanted => continue,
-            (Some(is), Some(item)) => change(item, is, wanted),
-            _ => drop(table.insert(key, item(wanted))),
+            (Some(is), Some(item)) => change_item(item, is, wanted),
+            _ => drop(table.insert(key, to_item(wanted))),
         }
         if let Some(mut key) = table.key_mut(key) {
             let decor = key.leaf_decor_mut();
@@ -72,18 +72,18 @@ fn rewrite(table: &mut dyn TableLike, old: &Ordered<Value>, new: &Ordered<Value>
     }
 }
 
-fn change(there: &mut Item, old: &Value, new: &Value) {
+fn change_item(there: &mut Item, old: &ConfigValue, new: &ConfigValue) {
     match (old, new) {
-        (Value::Table(old), Value::Table(new)) => {
+        (ConfigValue::Table(old), ConfigValue::Table(new)) => {
             if let Some(table) = there.as_table_like_mut() {
-                return rewrite(table, old, new);
+                return rewrite_table(table, old, new);
             }
         }
-        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+        (ConfigValue::Array(old), ConfigValue::Array(new)) if old.len() == new.len() => {
             if let Some(tables) = there.as_array_of_tables_mut() {
                 for (table, (old, new)) in tables.iter_mut().zip(old.iter().zip(new)) {
-                    if let (Value::Table(old), Value::Table(new)) = (old, new) {
-                        rewrite(table, old, new);
+                    if let (ConfigValue::Table(old), ConfigValue::Table(new)) = (old, new) {
+                        rewrite_table(table, old, new);
                     }
                 }
                 return;
@@ -91,26 +91,26 @@ fn change(there: &mut Item, old: &Value, new: &Value) {
         }
         _ => {}
     }
-    let mut value = plain(new);
+    let mut value = to_plain_value(new);
     if let Some(old) = there.as_value() {
         *value.decor_mut() = old.decor().clone();
     }
     *there = Item::Value(value);
 }
 
-fn item(new: &Value) -> Item {
-    Item::Value(plain(new))
+fn to_item(new: &ConfigValue) -> Item {
+    Item::Value(to_plain_value(new))
 }
 
-fn plain(new: &Value) -> toml_edit::Value {
+fn to_plain_value(new: &ConfigValue) -> toml_edit::Value {
     match new {
-        Value::Bool(b) => (*b).into(),
-        Value::Integer(n) => (*n).into(),
-        Value::Float(x) => (*x).into(),
-        Value::Text(text) => text.as_str().into(),
-        Value::Array(values) => values.iter().map(plain).collect::<Array>().into(),
-        Value::Table(entries) => {
-            entries.iter().map(|(key, value)| (key, plain(value))).collect::<InlineTable>().into()
+        ConfigValue::Bool(b) => (*b).into(),
+        ConfigValue::Integer(n) => (*n).into(),
+        ConfigValue::Float(x) => (*x).into(),
+        ConfigValue::Text(text) => text.as_str().into(),
+        ConfigValue::Array(values) => values.iter().map(to_plain_value).collect::<Array>().into(),
+        ConfigValue::Table(entries) => {
+            entries.iter().map(|(key, value)| (key, to_plain_value(value))).collect::<InlineTable>().into()
         }
     }
 }
@@ -118,25 +118,30 @@ fn plain(new: &Value) -> toml_edit::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Retired;
-    use crate::tree::{Item, TreeNode};
+    use crate::document::RetiredKey;
+    use crate::tree::{TreeItem, TreeNode};
 
-    const FORMAT: Format = Format {
-        what: "a test",
+    const FORMAT: ConfigFormat = ConfigFormat {
+        description: "a test",
         version: 3,
         retired: &[
-            Retired {
+            RetiredKey {
                 table: &["a"],
                 key: "old",
                 instead: "new",
-                rewrite: |table| rename(table, "old", "new"),
+                rewrite: |table| rename_key(table, "old", "new"),
             },
-            Retired { table: &["l"], key: "n", instead: "m", rewrite: |table| rename(table, "n", "m") },
+            RetiredKey {
+                table: &["l"],
+                key: "n",
+                instead: "m",
+                rewrite: |table| rename_key(table, "n", "m"),
+            },
         ],
     };
 
-    fn rename(table: &mut TreeNode, old: &str, new: &str) {
-        if let Item::Table(entries) = &mut table.item {
+    fn rename_key(table: &mut TreeNode, old: &str, new: &str) {
+        if let TreeItem::Table(entries) = &mut table.item {
             entries.iter_mut().filter(|e| e.key == old).for_each(|e| e.key = new.to_owned());
         }
     }
@@ -147,15 +152,18 @@ mod tests {
                     [[l]]\nn = 1\n[[l]]\n# Two.\nz = { n = 5 }\n";
         let new = "# Of the file.\nx  = 1 # one\nversion = 3\n\n# Of a.\n[a]\nother = [1,\n  2]\n# Why it is so.\n# behind\nnew = \"é\"\n\n\
                    [[l]]\nm = 1\n[[l]]\n# Two.\nz = { n = 5 }\n";
-        assert_eq!(upgrade("m", text, &FORMAT).unwrap(), new);
-        assert_eq!(upgrade("m", new, &FORMAT).unwrap(), new, "what is new stays as it is");
-        assert_eq!(upgrade("m", "version = 1 # first\n", &FORMAT).unwrap(), "version = 3 # first\n");
-        assert_eq!(upgrade("m", "l = [{ n = 1 }]\n", &FORMAT).unwrap(), "l = [{ m = 1 }]\nversion = 3\n");
+        assert_eq!(upgrade_text("m", text, &FORMAT).unwrap(), new);
+        assert_eq!(upgrade_text("m", new, &FORMAT).unwrap(), new, "what is new stays as it is");
+        assert_eq!(upgrade_text("m", "version = 1 # first\n", &FORMAT).unwrap(), "version = 3 # first\n");
+        assert_eq!(
+            upgrade_text("m", "l = [{ n = 1 }]\n", &FORMAT).unwrap(),
+            "l = [{ m = 1 }]\nversion = 3\n"
+        );
     }
 
     #[test]
     fn what_is_no_toml_is_said_with_its_line() {
-        let said = upgrade("m", "x = 1\ny = \n", &FORMAT).unwrap_err().to_string();
+        let said = upgrade_text("m", "x = 1\ny = \n", &FORMAT).unwrap_err().to_string();
         assert!(said.starts_with("m:2:5: not TOML"), "{said}");
     }
 }

@@ -1,6 +1,6 @@
 //! Any value that a setting can take, without its place.
 
-use crate::ordered::Ordered;
+use crate::ordered::OrderedMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -9,7 +9,7 @@ use std::fmt;
 
 /// Any value that a setting can take.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Value {
+pub enum ConfigValue {
     /// True or false.
     Bool(bool),
     /// A whole number.
@@ -19,12 +19,12 @@ pub enum Value {
     /// A text, often a quantity with its unit.
     Text(String),
     /// Several.
-    Array(Vec<Value>),
+    Array(Vec<ConfigValue>),
     /// Named ones.
-    Table(Ordered<Value>),
+    Table(OrderedMap<ConfigValue>),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ConfigValue {
     /// A text bare, everything else as TOML writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -50,46 +50,46 @@ impl fmt::Display for Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de> Deserialize<'de> for ConfigValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Value;
+        struct ValueVisitor;
+        impl<'de> Visitor<'de> for ValueVisitor {
+            type Value = ConfigValue;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value")
             }
-            fn visit_bool<E: Error>(self, b: bool) -> Result<Value, E> {
-                Ok(Value::Bool(b))
+            fn visit_bool<E: Error>(self, b: bool) -> Result<ConfigValue, E> {
+                Ok(ConfigValue::Bool(b))
             }
-            fn visit_i64<E: Error>(self, n: i64) -> Result<Value, E> {
-                Ok(Value::Integer(n))
+            fn visit_i64<E: Error>(self, n: i64) -> Result<ConfigValue, E> {
+                Ok(ConfigValue::Integer(n))
             }
-            fn visit_f64<E: Error>(self, x: f64) -> Result<Value, E> {
-                Ok(Value::Float(x))
+            fn visit_f64<E: Error>(self, x: f64) -> Result<ConfigValue, E> {
+                Ok(ConfigValue::Float(x))
             }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-                Ok(Value::Text(text.to_owned()))
+            fn visit_str<E: Error>(self, text: &str) -> Result<ConfigValue, E> {
+                Ok(ConfigValue::Text(text.to_owned()))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ConfigValue, A::Error> {
                 let mut values = Vec::new();
                 while let Some(value) = seq.next_element()? {
                     values.push(value);
                 }
-                Ok(Value::Array(values))
+                Ok(ConfigValue::Array(values))
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ConfigValue, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(Value::Table(entries.into_iter().collect()))
+                Ok(ConfigValue::Table(entries.into_iter().collect()))
             }
         }
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
-impl JsonSchema for Value {
+impl JsonSchema for ConfigValue {
     fn schema_name() -> Cow<'static, str> {
         "Value".into()
     }

@@ -1,32 +1,37 @@
 //! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
 
-use crate::service::{Event, Gateway, Timer};
-use crate::session::Session;
+use crate::service::{GatewayEvent, GatewayTimer, IkeGateway};
+use crate::session::IkeSession;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_access::{
-    DynamicKind, DynamicRequest, ErrorCause, NasPort, Record, RecordKind, SessionIdentity, TerminateCause,
-    Traffic,
+    AccountingRecord, DynamicKind, DynamicRequest, ErrorCause, NasPort, RecordKind, SessionIdentity,
+    SessionTraffic, TerminateCause,
 };
 use usher_core::{Instant, Machine};
 use usher_ike::machine::{self as ike, SaId};
 use usher_radius::attribute::kind;
 
-impl Gateway {
+impl IkeGateway {
     /// Tells the AAA server of a session that others began.
-    pub(crate) fn account(&mut self, now: Instant, sa: SaId, what: RecordKind) {
+    pub(crate) fn account_session(&mut self, now: Instant, sa: SaId, what: RecordKind) {
         let Some(session) = self.sessions.remove(&sa) else { return };
-        let session = self.record(now, session, what);
+        let session = self.send_record(now, session, what);
         self.sessions.insert(sa, session);
     }
 
     /// The same of one that is in nobody's hands.
-    pub(crate) fn record(&mut self, now: Instant, mut session: Session, what: RecordKind) -> Session {
+    pub(crate) fn send_record(
+        &mut self,
+        now: Instant,
+        mut session: IkeSession,
+        what: RecordKind,
+    ) -> IkeSession {
         if session.initiator || !self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting) {
             return session;
         }
-        let token = self.token();
+        let token = self.next_token();
         let Some(aaa) = &mut self.aaa else { return session };
         let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
         let mut v4 = session.addresses.iter().filter_map(|address| match address {
@@ -37,16 +42,16 @@ impl Gateway {
             IpAddr::V6(v6) => Some((*v6, 128)),
             IpAddr::V4(_) => None,
         });
-        let total = session.total();
-        let record = Record {
+        let total = session.total_usage();
+        let record = AccountingRecord {
             name: &session.granted.user,
             port: NasPort {
                 calling_station: Some(&session.station),
                 id: Some(&session.connection),
                 ..NasPort::default()
             },
-            lasted: session.lasted.unwrap_or(now.since(session.since)),
-            traffic: self.config.metered.then_some(Traffic {
+            lasted: session.lasted.unwrap_or(now.duration_since(session.since)),
+            traffic: self.config.metered.then_some(SessionTraffic {
                 input_octets: total.received.octets,
                 output_octets: total.sent.octets,
                 input_packets: total.received.packets,
@@ -56,10 +61,10 @@ impl Gateway {
             classes: &classes,
             framed_ip: v4.next(),
             framed_ipv6_prefix: v6.next(),
-            ..Record::new(what, &session.id, session.records)
+            ..AccountingRecord::new(what, &session.id, session.records)
         };
-        let sent = aaa.account(now, token, &record).is_ok();
-        self.count(token, session.id.clone(), sent);
+        let sent = aaa.send_record(now, token, &record).is_ok();
+        self.count_record(token, session.id.clone(), sent);
         session.records += u32::from(sent);
         session
     }
@@ -68,38 +73,38 @@ impl Gateway {
     /// first does; Diameter has no word for it.
     pub(crate) fn account_begin(&mut self, now: Instant) {
         let accounts = self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting);
-        let token = self.token();
+        let token = self.next_token();
         let Some(aaa) = self.aaa.as_mut().filter(|aaa| aaa.radius_counters().is_some()) else { return };
         if accounts && self.config.endpoint.shard.number == 0 {
             let name = usher_access::session_id(self.start, 0);
-            let sent = aaa.account(now, token, &Record::new(RecordKind::On, &name, 0)).is_ok();
-            self.count(token, name, sent);
+            let sent = aaa.send_record(now, token, &AccountingRecord::new(RecordKind::On, &name, 0)).is_ok();
+            self.count_record(token, name, sent);
         }
     }
 
     /// A record was sent, or could not be.
-    fn count(&mut self, token: u64, session: String, sent: bool) {
+    fn count_record(&mut self, token: u64, session: String, sent: bool) {
         self.counters.records += 1;
         if sent {
             self.records.insert(token, session);
         } else {
             self.counters.records_lost += 1;
-            self.outputs.event(Event::Unaccounted { session });
+            self.outputs.push_event(GatewayEvent::Unaccounted { session });
         }
     }
 
     /// The AAA server is told how a session is.
-    pub(crate) fn interim(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn send_interim(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         if let Some((every, at)) = &mut session.interim {
             *at = now + *every;
-            self.timers.insert(*at, Timer::Interim(sa));
+            self.timers.insert(*at, GatewayTimer::Interim(sa));
         }
-        self.account(now, sa, RecordKind::Interim);
+        self.account_session(now, sa, RecordKind::Interim);
     }
 
     /// The AAA server wants something of sessions: of all that are meant, or of none.
-    pub(crate) fn dynamic(&mut self, now: Instant, request: &DynamicRequest) {
+    pub(crate) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
         let meant: Vec<SaId> = self
             .sessions
             .iter()
@@ -131,7 +136,7 @@ impl Gateway {
         let answer = match request.kind {
             _ if meant.is_empty() => Err(ErrorCause::SessionContextNotFound),
             DynamicKind::Disconnect => Ok(()),
-            DynamicKind::Change if request.changes().any(|kind| !times.contains(&kind)) => {
+            DynamicKind::Change if request.changed_attributes().any(|kind| !times.contains(&kind)) => {
                 Err(ErrorCause::UnsupportedAttribute)
             }
             DynamicKind::Change => Ok(()),
@@ -141,47 +146,50 @@ impl Gateway {
         self.counters.dynamic_refused += u64::from(answer.is_err());
         if let Some(aaa) = &mut self.aaa {
             // It was asked just now.
-            let _ = aaa.command(now, usher_access::Command::AnswerDynamic { token: request.token, answer });
+            let _ = aaa.handle_command(
+                now,
+                usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer },
+            );
         }
         for sa in meant {
             match (request.kind, answer) {
                 (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
-                    self.disconnect(now, sa)
+                    self.disconnect_session(now, sa)
                 }
-                (DynamicKind::Change, Ok(())) => self.change(now, sa, request),
+                (DynamicKind::Change, Ok(())) => self.change_session(now, sa, request),
                 _ => {}
             }
         }
     }
 
-    fn disconnect(&mut self, now: Instant, sa: SaId) {
+    fn disconnect_session(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.cause = TerminateCause::AdminReset;
         self.counters.sessions_disconnected += 1;
-        self.outputs.event(Event::Dynamic { sa, end: true });
-        self.tell(now, ike::Command::Delete(sa));
+        self.outputs.push_event(GatewayEvent::Dynamic { sa, end: true });
+        self.send_ike_command(now, ike::IkeCommand::Delete(sa));
     }
 
-    fn change(&mut self, now: Instant, sa: SaId, request: &DynamicRequest) {
+    fn change_session(&mut self, now: Instant, sa: SaId, request: &DynamicRequest) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         if let Some(lasts) = request.content.session_timeout() {
             if let Some(before) = session.ends {
-                self.timers.remove(before, Timer::SessionEnd(sa));
+                self.timers.remove(before, GatewayTimer::SessionEnd(sa));
             }
             // It lasts so long in all (RFC 2865 §5.27); nothing means without end, as at login.
             session.ends = (!lasts.is_zero()).then(|| (session.since + lasts).max(now));
             if let Some(end) = session.ends {
-                self.timers.insert(end, Timer::SessionEnd(sa));
+                self.timers.insert(end, GatewayTimer::SessionEnd(sa));
             }
         }
         if let Some(every) = request.content.interim_interval().filter(|every| !every.is_zero()) {
             if let Some((_, before)) = session.interim {
-                self.timers.remove(before, Timer::Interim(sa));
+                self.timers.remove(before, GatewayTimer::Interim(sa));
             }
             session.interim = Some((every, now + every));
-            self.timers.insert(now + every, Timer::Interim(sa));
+            self.timers.insert(now + every, GatewayTimer::Interim(sa));
         }
         self.counters.sessions_changed += 1;
-        self.outputs.event(Event::Dynamic { sa, end: false });
+        self.outputs.push_event(GatewayEvent::Dynamic { sa, end: false });
     }
 }

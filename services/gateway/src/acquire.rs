@@ -1,17 +1,17 @@
 //! Connections that the first packet begins which needs one of their CHILD_SAs (RFC 4301 §5.1, step 3b).
 
-use crate::service::{Event, Gateway};
+use crate::service::{GatewayEvent, IkeGateway};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::Instant;
 use usher_ike::machine::{self as ike, SaId};
 
-impl Gateway {
+impl IkeGateway {
     /// A packet needs a CHILD_SA.
-    pub(crate) fn acquire(&mut self, now: Instant, connection: &str, child: String) {
+    pub(crate) fn acquire_child(&mut self, now: Instant, connection: &str, child: String) {
         self.counters.acquired += 1;
-        let Some(peer) = self.peer(connection).filter(|peer| peer.on_demand) else {
+        let Some(peer) = self.find_peer(connection).filter(|peer| peer.on_demand) else {
             return self.no_child(connection, Some(child));
         };
         let established = self.sessions.iter().find(|(_, session)| session.connection == connection);
@@ -21,60 +21,60 @@ impl Gateway {
                 return;
             }
             let sa = *sa;
-            if !self.tell(now, ike::Command::CreateChild { sa, name: child.clone() }) {
+            if !self.send_ike_command(now, ike::IkeCommand::CreateChild { sa, name: child.clone() }) {
                 self.no_child(connection, Some(child));
             }
             return;
         }
-        let begun = self.begun.values().any(|name| name == connection);
+        let begun = self.initiated_connections.values().any(|name| name == connection);
         // Who has just refused is not asked for each packet.
         let rests = self.failed.get(connection).is_some_and(|at| now < *at + peer.retry);
-        if !begun && (rests || self.initiate(now, &peer).is_err()) {
+        if !begun && (rests || self.initiate_connection(now, &peer).is_err()) {
             return self.no_child(connection, Some(child));
         }
-        self.wanted.entry(connection.to_owned()).or_default().insert(child);
+        self.on_demand_children.entry(connection.to_owned()).or_default().insert(child);
     }
 
     /// An IKE_SA is there: CHILD_SAs that are wanted are made, but for the first of its connection, which comes with it. Where no
     /// packet asks for them, all are wanted.
     pub(crate) fn wanted_children(&mut self, now: Instant, sa: SaId) {
-        self.childless(now, sa);
+        self.finish_childless(now, sa);
         let Some(session) = self.sessions.get(&sa) else { return };
         let initiator = session.initiator;
-        let Some(peer) = self.peer(&session.connection) else { return };
-        let mut wanted = self.wanted.remove(&peer.connection.name).unwrap_or_default();
+        let Some(peer) = self.find_peer(&session.connection) else { return };
+        let mut wanted = self.on_demand_children.remove(&peer.connection.name).unwrap_or_default();
         if initiator && !peer.on_demand {
             wanted.extend(peer.connection.children.iter().map(|child| child.name.clone()));
         }
         let first = peer.connection.children.first().map(|child| &child.name);
         let further: Vec<String> = wanted.into_iter().filter(|name| Some(name) != first).collect();
         for name in further {
-            if !self.tell(now, ike::Command::CreateChild { sa, name: name.clone() }) {
+            if !self.send_ike_command(now, ike::IkeCommand::CreateChild { sa, name: name.clone() }) {
                 self.no_child(&peer.connection.name, Some(name));
             }
         }
     }
 
     /// An IKE_SA that this side began has ended: if it never came to be, packets wait in vain.
-    pub(crate) fn unprotected(&mut self, now: Instant, sa: SaId) {
-        let Some(name) = self.begun.get(&sa).cloned() else { return };
-        if !self.sessions.contains_key(&sa) && self.wanted.remove(&name).is_some() {
+    pub(crate) fn report_unprotected(&mut self, now: Instant, sa: SaId) {
+        let Some(name) = self.initiated_connections.get(&sa).cloned() else { return };
+        if !self.sessions.contains_key(&sa) && self.on_demand_children.remove(&name).is_some() {
             self.failed.insert(name.clone(), now);
             self.no_child(&name, None);
         }
     }
 
     /// The other side makes no CHILD_SA.
-    pub(crate) fn refused(&mut self, now: Instant, sa: SaId, child: &str) {
-        self.made(now, sa, child);
+    pub(crate) fn handle_child_refused(&mut self, now: Instant, sa: SaId, child: &str) {
+        self.mark_child_done(now, sa, child);
         let Some(session) = self.sessions.get(&sa) else { return };
         let connection = session.connection.clone();
-        if self.peer(&connection).is_some_and(|peer| peer.on_demand) {
+        if self.find_peer(&connection).is_some_and(|peer| peer.on_demand) {
             self.no_child(&connection, Some(child.to_owned()));
         }
     }
 
     fn no_child(&mut self, connection: &str, child: Option<String>) {
-        self.outputs.event(Event::Unprotected { connection: connection.to_owned(), child });
+        self.outputs.push_event(GatewayEvent::Unprotected { connection: connection.to_owned(), child });
     }
 }

@@ -1,14 +1,14 @@
 //! What initiators get: addresses of the AAA server or of pools, name servers, domains (RFC 7296 §2.19, RFC 8598).
 
-use crate::login::Login;
-use crate::service::{Command, Event, Gateway, GatewayJob, LoginFailure};
+use crate::login::EapLogin;
+use crate::service::{GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, LoginFailure};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use usher_access::pool::{Lease, PoolConfig, Pools};
+use usher_access::pool::{AddressPools, Lease, PoolConfig};
 use usher_core::collections::{HashMap, HashState, hash_state};
-use usher_core::{Instant, Job, SecureRng};
+use usher_core::{Instant, JobRequest, SecureRng};
 use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
@@ -16,10 +16,10 @@ use usher_ike::payload::{ConfigurationAttribute, Identification};
 /// Address pools, and who has what of them: a gateway's own, or those of all its shards. And who has which address of no pool, since
 /// an AAA server gives it.
 #[derive(Debug)]
-pub struct Leases {
-    pools: Pools,
+pub struct AddressLeases {
+    pools: AddressPools,
     /// By address: its holder, and how many IKE_SAs of that holder have it.
-    others: HashMap<IpAddr, (u64, u32)>,
+    unpooled_leases: HashMap<IpAddr, (u64, u32)>,
     hash: HashState,
     begin: u64,
 }
@@ -36,7 +36,7 @@ pub struct LeaseWish {
     /// The pools that it may be given one of, the preferred first.
     pub pools: Vec<String>,
     /// Nobody else has them, not even another IKE_SA of the same holder.
-    pub alone: bool,
+    pub is_exclusive: bool,
     /// One each: any of a family where it is 0.0.0.0 or ::, otherwise this very one while it is free, or else any of its family.
     pub addresses: Vec<IpAddr>,
 }
@@ -44,62 +44,65 @@ pub struct LeaseWish {
 impl LeaseWish {
     /// Asks of all shards' pools; answers [`GatewayJob::Lease`].
     #[must_use]
-    pub fn answered(self, by: &mut Leases) -> Command {
-        let leases = by.take(&self);
-        Command::Leased { sa: self.sa, leases }
+    pub fn answer_from(self, by: &mut AddressLeases) -> GatewayCommand {
+        let leases = by.take_leases(&self);
+        GatewayCommand::Leased { sa: self.sa, leases }
     }
 }
 
-impl Leases {
+impl AddressLeases {
     /// Pools of which nothing is in use.
     #[must_use]
     pub fn new(pools: &[PoolConfig], mut rng: SecureRng) -> Self {
         let hash = hash_state(&mut rng);
-        Self::begun(pools, hash, rng.next_u32())
+        Self::with_hash(pools, hash, rng.next_u32())
     }
     /// The same, of what was chance before.
-    pub(crate) fn begun(pools: &[PoolConfig], hash: HashState, begin: u32) -> Self {
+    pub(crate) fn with_hash(pools: &[PoolConfig], hash: HashState, begin: u32) -> Self {
         let others = HashMap::with_hasher(hash.clone());
-        Self { pools: Pools::new(pools, &hash), others, hash, begin: begin.into() }
+        Self { pools: AddressPools::new(pools, &hash), unpooled_leases: others, hash, begin: begin.into() }
     }
-    fn holder(&self, address: IpAddr) -> Option<u64> {
-        self.pools.holder(Lease::Address(address)).or_else(|| Some(self.others.get(&address)?.0))
+    fn lease_holder(&self, address: IpAddr) -> Option<u64> {
+        self.pools.holder(Lease::Address(address)).or_else(|| Some(self.unpooled_leases.get(&address)?.0))
     }
-    fn claim(&mut self, address: IpAddr, holder: u64) {
+    fn claim_address(&mut self, address: IpAddr, holder: u64) {
         let lease = Lease::Address(address);
-        if self.pools.has(lease) {
+        if self.pools.contains(lease) {
             self.pools.claim(lease, holder);
         } else {
-            self.others.entry(address).or_insert((holder, 0)).1 += 1;
+            self.unpooled_leases.entry(address).or_insert((holder, 0)).1 += 1;
         }
     }
-    fn take(&mut self, wish: &LeaseWish) -> Vec<Lease> {
+    fn take_leases(&mut self, wish: &LeaseWish) -> Vec<Lease> {
         let holder = self.hash.hash_one(&wish.holder);
         let mut granted = Vec::new();
         for address in &wish.granted {
             // Nobody gets what another holder has, whoever gives it: that one's packets would be whose the address is then.
-            if self.holder(*address).is_none_or(|other| other == holder && !wish.alone) {
-                self.claim(*address, holder);
+            if self.lease_holder(*address).is_none_or(|other| other == holder && !wish.is_exclusive) {
+                self.claim_address(*address, holder);
                 granted.push(Lease::Address(*address));
             }
         }
-        let taken = wish.addresses.iter().filter_map(|wanted| self.take_one(wish, holder, *wanted));
+        let taken = wish.addresses.iter().filter_map(|wanted| self.take_lease(wish, holder, *wanted));
         granted.into_iter().chain(taken).collect()
     }
-    fn take_one(&mut self, wish: &LeaseWish, holder: u64, wanted: IpAddr) -> Option<Lease> {
+    fn take_lease(&mut self, wish: &LeaseWish, holder: u64, wanted: IpAddr) -> Option<Lease> {
         if !wanted.is_unspecified() {
             let this = Lease::Address(wanted);
-            let pools = wish.pools.iter().filter_map(|name| self.pools.find(name));
+            let pools = wish.pools.iter().filter_map(|name| self.pools.find_pool(name));
             let pools: Vec<usize> = pools.collect();
-            let another = wish.alone && self.holder(wanted).is_some();
+            let another = wish.is_exclusive && self.lease_holder(wanted).is_some();
             if !another && pools.into_iter().any(|pool| self.pools.take_this(pool, this, holder)) {
                 return Some(this);
             }
         }
         for name in &wish.pools {
-            let Some(pool) = self.pools.find(name) else { continue };
+            let Some(pool) = self.pools.find_pool(name) else { continue };
             // One who comes again before the old IKE_SA has ended keeps its address, where there is to be but one.
-            let Some(lease) = self.pools.take(pool, false, holder, !wish.alone, self.begin) else { continue };
+            let Some(lease) = self.pools.take_lease(pool, false, holder, !wish.is_exclusive, self.begin)
+            else {
+                continue;
+            };
             match lease {
                 Lease::Address(address) if address.is_ipv4() == wanted.is_ipv4() => return Some(lease),
                 other => self.pools.release(other),
@@ -108,13 +111,13 @@ impl Leases {
         None
     }
     /// One who had this has it no more.
-    pub fn release(&mut self, lease: Lease) {
+    pub fn release_lease(&mut self, lease: Lease) {
         match lease {
-            Lease::Address(address) if !self.pools.has(lease) => {
-                if let Some((_, times)) = self.others.get_mut(&address) {
+            Lease::Address(address) if !self.pools.contains(lease) => {
+                if let Some((_, times)) = self.unpooled_leases.get_mut(&address) {
                     *times -= 1;
                     if *times == 0 {
-                        self.others.remove(&address);
+                        self.unpooled_leases.remove(&address);
                     }
                 }
             }
@@ -122,8 +125,8 @@ impl Leases {
         }
     }
     /// How much of each is in use: its name, addresses in use, addresses in all.
-    pub fn used(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        self.pools.used().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
+    pub fn pool_usage(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.pools.pool_usage().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
     }
 }
 
@@ -131,11 +134,11 @@ impl Leases {
 const FAMILIES: [(ConfigurationType, bool); 2] =
     [(ConfigurationType::INTERNAL_IP4_ADDRESS, true), (ConfigurationType::INTERNAL_IP6_ADDRESS, false)];
 
-fn wants(wishes: &[ConfigurationAttribute], kind: ConfigurationType) -> bool {
+fn has_wish(wishes: &[ConfigurationAttribute], kind: ConfigurationType) -> bool {
     wishes.iter().any(|wish| wish.kind == kind)
 }
 
-impl Gateway {
+impl IkeGateway {
     /// An initiator who has proved who it is wants addresses.
     pub(crate) fn address_wanted(
         &mut self,
@@ -153,9 +156,9 @@ impl Gateway {
             })
         };
         let renewing = wishes.iter().filter_map(ConfigurationAttribute::internal_address).any(|a| renews(&a));
-        let several = self.peer(&connection).is_some_and(|peer| !peer.connection.unique);
+        let several = self.find_peer(&connection).is_some_and(|peer| !peer.connection.unique);
         let alone = several && !renewing;
-        let login = self.logins.entry(sa).or_insert_with(|| Login::new(identity, connection, remote));
+        let login = self.logins.entry(sa).or_insert_with(|| EapLogin::new(identity, connection, remote));
         let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
         let open = FAMILIES.iter().filter(|(_, is_v4)| !granted(*is_v4));
         let addresses: Vec<IpAddr> = open
@@ -171,29 +174,29 @@ impl Gateway {
             Some(named) => alloc::vec![named.clone()],
             None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
         };
-        login.wishes = wishes;
+        login.requested_attributes = wishes;
         let granted = login.granted.addresses.clone();
-        let wish = LeaseWish { sa, holder, granted, pools, alone, addresses };
+        let wish = LeaseWish { sa, holder, granted, pools, is_exclusive: alone, addresses };
         match &mut self.leases {
             Some(own) => {
-                let leases = own.take(&wish);
-                self.leased(now, sa, leases);
+                let leases = own.take_leases(&wish);
+                self.apply_leases(now, sa, leases);
             }
             None => {
-                let job = Job::new(sa.0, GatewayJob::Lease(wish)).of(login.origin());
-                self.outputs.job(job);
+                let job = JobRequest::new(sa.0, GatewayJob::Lease(wish)).with_origin(login.job_origin());
+                self.outputs.push_job(job);
             }
         }
     }
 
     /// The addresses of pools are there that it has wished for, as far as there are any left.
-    pub(crate) fn leased(&mut self, now: Instant, sa: SaId, leases: Vec<Lease>) {
+    pub(crate) fn apply_leases(&mut self, now: Instant, sa: SaId, leases: Vec<Lease>) {
         let Some(login) = self.logins.get_mut(&sa) else {
             // It has gone meanwhile.
-            return leases.into_iter().for_each(|lease| self.release(lease));
+            return leases.into_iter().for_each(|lease| self.release_lease(lease));
         };
         login.leases.extend(leases);
-        let wishes = core::mem::take(&mut login.wishes);
+        let wishes = core::mem::take(&mut login.requested_attributes);
         let leased = login.leases.iter().filter_map(|lease| match lease {
             Lease::Address(address) => Some(*address),
             Lease::Prefix(..) => None,
@@ -201,13 +204,13 @@ impl Gateway {
         // Those that the AAA server gives come first, unless they are another's.
         let known: Vec<IpAddr> = leased.collect();
         let mut attributes = Vec::new();
-        for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| wants(&wishes, *kind)) {
+        for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| has_wish(&wishes, *kind)) {
             let Some(address) = known.iter().copied().find(|address| address.is_ipv4() == is_v4) else {
                 continue;
             };
             login.addresses.push(address);
             let prefix = if is_v4 { 32 } else { 128 };
-            attributes.push(ConfigurationAttribute::address(address, prefix));
+            attributes.push(ConfigurationAttribute::from_address(address, prefix));
         }
         if attributes.is_empty() {
             self.counters.addresses_exhausted += 1;
@@ -215,7 +218,7 @@ impl Gateway {
                 true => LoginFailure::NoAddress,
                 false => LoginFailure::AddressInUse,
             };
-            self.failed(sa, why);
+            self.report_failure(sa, why);
         } else {
             self.counters.addresses_given += attributes.len() as u64;
             let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
@@ -227,10 +230,10 @@ impl Gateway {
                 } else {
                     ConfigurationType::INTERNAL_IP6_DNS
                 };
-                wants(&wishes, kind)
+                has_wish(&wishes, kind)
             });
-            attributes.extend(dns.map(ConfigurationAttribute::dns));
-            if wants(&wishes, ConfigurationType::INTERNAL_DNS_DOMAIN) {
+            attributes.extend(dns.map(ConfigurationAttribute::from_name_server));
+            if has_wish(&wishes, ConfigurationType::INTERNAL_DNS_DOMAIN) {
                 let domains = peer.iter().flat_map(|peer| &peer.domains);
                 attributes.extend(domains.map(|domain| ConfigurationAttribute {
                     kind: ConfigurationType::INTERNAL_DNS_DOMAIN,
@@ -238,14 +241,14 @@ impl Gateway {
                 }));
             }
         }
-        self.tell(now, ike::Command::Address { sa, attributes });
+        self.send_ike_command(now, ike::IkeCommand::Address { sa, attributes });
     }
 
     /// An address of a pool is free again.
-    pub(crate) fn release(&mut self, lease: Lease) {
+    pub(crate) fn release_lease(&mut self, lease: Lease) {
         match &mut self.leases {
-            Some(own) => own.release(lease),
-            None => self.outputs.event(Event::Released(lease)),
+            Some(own) => own.release_lease(lease),
+            None => self.outputs.push_event(GatewayEvent::Released(lease)),
         }
     }
 }

@@ -8,16 +8,16 @@ mod revocation;
 #[cfg(test)]
 mod tests;
 
-pub use data::{Carry, DataTable, NamedPolicy, PolicyTable, PolicyWord, policies};
+pub use data::{ChildSaPolicy, DataPlaneKind, DataTable, PolicyTable, PolicyWord, build_policies};
 pub use model::{
-    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, File, Limits, Listen, LocalAuth,
-    ModeWord, Reauthentication, RemoteAuth,
+    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, GatewayFile, LimitsTable, ListenTable,
+    LocalAuth, ModeWord, Reauthentication, RemoteAuth,
 };
 
 pub use revocation::{DEFAULT_STATE, OcspPolicy, RevocationTable};
 
 #[cfg(feature = "tls")]
-use crate::service::Config;
+use crate::service::GatewayConfig;
 use crate::service::{DYNAMIC_SOCKET, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,16 +26,16 @@ use alloc::{collections::BTreeMap, sync::Arc};
 use core::net::{IpAddr, SocketAddr};
 #[cfg(feature = "tls")]
 use std::path::Path;
-use usher_config::Format;
+use usher_config::ConfigFormat;
 #[cfg(feature = "tls")]
 use usher_config::tree::TreeNode;
 #[cfg(feature = "tls")]
-use usher_config::{Checked, Collector, Fault, Faults, Outside};
+use usher_config::{CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, DiagnosticCollector};
 use usher_core::SocketId;
 #[cfg(feature = "tls")]
 use usher_crypto::tls::{ClientConfig, WallClock};
 #[cfg(feature = "tls")]
-use usher_ike::credentials::Credentials;
+use usher_ike::credentials::IkeCredentials;
 
 /// Where the configuration is unless somebody says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/usher/ike.toml";
@@ -43,22 +43,23 @@ pub const DEFAULT_PATH: &str = "/etc/usher/ike.toml";
 pub const DEFAULT_CONTROL: &str = "/run/usher/ike.sock";
 
 /// What configuration files are.
-pub const FORMAT: Format = Format { what: "the IKEv2 gateway's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat =
+    ConfigFormat { description: "the IKEv2 gateway's configuration", version: 1, retired: &[] };
 
 /// A checked configuration, with its keys and certificates.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedGatewayConfig {
     /// As it was written.
-    pub file: File,
+    pub file: GatewayFile,
     /// What the machine takes.
-    pub config: Config,
+    pub config: GatewayConfig,
     /// Who does its jobs.
-    pub credentials: Arc<Credentials>,
+    pub credentials: Arc<IkeCredentials>,
     /// What protects connections to AAA servers that it opens, by their addresses.
     pub outgoing: BTreeMap<SocketAddr, ClientConfig>,
     /// What is right and should be written otherwise.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 /// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
@@ -67,9 +68,14 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it.
 #[cfg(feature = "tls")]
-pub fn parse(origin: &str, text: &str, outside: &dyn Outside, clock: &WallClock) -> Result<Loaded, Faults> {
-    let check = |file: &mut File, base: &Path| build::made(file, base, outside, clock);
-    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
+pub fn parse(
+    origin: &str,
+    text: &str,
+    outside: &dyn ConfigEnvironment,
+    clock: &WallClock,
+) -> Result<LoadedGatewayConfig, ConfigErrors> {
+    let check = |file: &mut GatewayFile, base: &Path| build::build_config(file, base, outside, clock);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedGatewayConfig::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
@@ -78,25 +84,30 @@ pub fn parse(origin: &str, text: &str, outside: &dyn Outside, clock: &WallClock)
 pub fn read_tree(
     tree: TreeNode,
     base: &Path,
-    outside: &dyn Outside,
+    outside: &dyn ConfigEnvironment,
     clock: &WallClock,
-    faults: &mut Collector,
-) -> Option<Loaded> {
-    let check = |file: &mut File, base: &Path| build::made(file, base, outside, clock);
-    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(Loaded::from)
+    faults: &mut DiagnosticCollector,
+) -> Option<LoadedGatewayConfig> {
+    let check = |file: &mut GatewayFile, base: &Path| build::build_config(file, base, outside, clock);
+    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(LoadedGatewayConfig::from)
 }
 
 #[cfg(feature = "tls")]
-impl From<Checked<File, build::Made>> for Loaded {
-    fn from(Checked { file, made, warnings }: Checked<File, build::Made>) -> Self {
-        let build::Made { config, credentials, outgoing } = made;
+impl From<CheckedConfig<GatewayFile, build::BuiltGatewayConfig>> for LoadedGatewayConfig {
+    fn from(
+        CheckedConfig { file, built_config: made, warnings }: CheckedConfig<
+            GatewayFile,
+            build::BuiltGatewayConfig,
+        >,
+    ) -> Self {
+        let build::BuiltGatewayConfig { config, credentials, outgoing } = made;
         Self { file, config, credentials: Arc::new(credentials), outgoing, warnings }
     }
 }
 
 /// What a file has the gateway listen on: each socket with its address.
 #[must_use]
-pub fn listening(file: &File) -> Vec<(SocketId, SocketAddr)> {
+pub fn listen_sockets(file: &GatewayFile) -> Vec<(SocketId, SocketAddr)> {
     let listen = &file.listen;
     let of = |address: &IpAddr| {
         let ids = if address.is_ipv4() { [SOCKET, NAT_SOCKET] } else { [SOCKET_V6, NAT_SOCKET_V6] };
@@ -111,5 +122,5 @@ pub fn listening(file: &File) -> Vec<(SocketId, SocketAddr)> {
 /// The JSON Schema of the file, as `docs/ike.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<File>(&FORMAT)
+    usher_config::json_schema::<GatewayFile>(&FORMAT)
 }

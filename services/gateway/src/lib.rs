@@ -8,7 +8,7 @@
 //! Gateway ◀─ Carried, Acquire ─ the host's ESP: what CHILD_SAs have carried, and packets that need one
 //! Gateway ─ Accounting-Request (start, interim, stop) ─▶ AAA server ─ Disconnect-Request, CoA-Request ─▶ Gateway
 //! ```
-//! A [`Gateway`] is a machine that contains an endpoint of [`usher_ike`] and a client of [`usher_access`]. Both roles are one:
+//! A [`IkeGateway`] is a machine that contains an endpoint of [`usher_ike`] and a client of [`usher_access`]. Both roles are one:
 //! a connection that names a remote address can be begun, at the start or by a command, and any other is waited for. Signatures
 //! and chains of certificates leave it as jobs, which `usher_ike`'s `Credentials` answer, and so do handshakes of EAP-TLS that it
 //! judges itself.
@@ -34,12 +34,13 @@ mod tests;
 mod traffic;
 mod users;
 
-pub use addresses::{LeaseWish, Leases};
+pub use addresses::{AddressLeases, LeaseWish};
 pub use service::{
-    AAA_SLOT, Command, Config, Counters, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, IKE_SLOT, Judge,
-    LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, Peer, SOCKET, SOCKET_V6, Which,
+    AAA_SLOT, DYNAMIC_SOCKET, EapJudge, GatewayCommand, GatewayConfig, GatewayCounters, GatewayEvent,
+    GatewayJob, GatewayPeer, IKE_SLOT, IkeGateway, LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, SOCKET,
+    SOCKET_V6, SaSelection,
 };
 pub use status::{ChildStatus, GatewayStatus, SaStatus};
-pub use swanctl::{Imported, Include, SwanctlError, import};
-pub use users::{Judgement, LocalUsers};
-pub use usher_access::{Aaa, Patience};
+pub use swanctl::{IncludeLoader, SwanctlError, SwanctlImport, import_swanctl};
+pub use users::{EapJudgement, LocalUsers};
+pub use usher_access::{AaaClientConfig, AccountingRetryConfig};

@@ -1,51 +1,51 @@
 //! How long SAs live: when this side proves anew who it is (RFC 7296 §2.8.3), and when what nobody has replaced ends.
 
-use crate::service::{Gateway, Timer};
-use crate::session::Session;
+use crate::service::{GatewayTimer, IkeGateway};
+use crate::session::IkeSession;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use usher_core::{Duration, Instant};
 use usher_ike::machine::{self as ike, ChildSa, SaId};
 
-impl Gateway {
+impl IkeGateway {
     /// A time, or up to a tenth less, so that not all that began together come together.
-    fn jittered(&mut self, time: Duration) -> Duration {
+    fn with_jitter(&mut self, time: Duration) -> Duration {
         let less = (time.as_nanos() / 10).saturating_mul(u64::from(self.rng.next_u32() >> 16)) >> 16;
         time - Duration::from_nanos(less)
     }
 
     /// Notes when an IKE_SA that is new, or has taken the place of another, is to be renewed, and ends.
-    pub(crate) fn lives(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn schedule_renewal(&mut self, now: Instant, sa: SaId) {
         let Some((name, initiator, before)) =
             self.sessions.get(&sa).map(|s| (s.connection.clone(), s.initiator, s.reauth))
         else {
             return;
         };
-        let Some(peer) = self.peer(&name) else { return };
+        let Some(peer) = self.find_peer(&name) else { return };
         // A new one in the place of another proves nothing, and so puts nothing off.
         let reauth = match (before, peer.reauth_after.filter(|_| initiator)) {
             (Some(at), _) => Some(at),
-            (None, Some(after)) => Some(now + self.jittered(after)),
+            (None, Some(after)) => Some(now + self.with_jitter(after)),
             (None, None) => None,
         };
         let expires = peer.lifetime.map(|lifetime| now + lifetime);
         if let Some(at) = reauth {
-            self.timers.insert(at, Timer::Reauthenticate(sa));
+            self.timers.insert(at, GatewayTimer::Reauthenticate(sa));
         }
         if let Some(at) = expires {
-            self.timers.insert(at, Timer::Expire(sa));
+            self.timers.insert(at, GatewayTimer::Expire(sa));
         }
         if let Some(session) = self.sessions.get_mut(&sa) {
             (session.reauth, session.expires) = (reauth, expires);
         }
     }
     /// It is no more, or has another name.
-    pub(crate) fn forget_life(&mut self, sa: SaId, session: &Session) {
+    pub(crate) fn remove_lifetime_timers(&mut self, sa: SaId, session: &IkeSession) {
         if let Some(at) = session.reauth {
-            self.timers.remove(at, Timer::Reauthenticate(sa));
+            self.timers.remove(at, GatewayTimer::Reauthenticate(sa));
         }
         if let Some(at) = session.expires {
-            self.timers.remove(at, Timer::Expire(sa));
+            self.timers.remove(at, GatewayTimer::Expire(sa));
         }
     }
     /// When a CHILD_SA ends, unless it is replaced before.
@@ -55,14 +55,14 @@ impl Gateway {
         peer.child_lifetimes.get(n).copied().flatten().map(|lifetime| now + lifetime)
     }
 
-    pub(crate) fn expire(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn expire_sa(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.expires = None;
         self.counters.expired += 1;
-        if session.initiator && !session.is_told_to_end {
+        if session.initiator && !session.is_ended_by_command {
             self.renewing.insert(sa);
         }
-        self.tell(now, ike::Command::Delete(sa));
+        self.send_ike_command(now, ike::IkeCommand::Delete(sa));
     }
     pub(crate) fn expire_child(&mut self, now: Instant, inbound: u32) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
@@ -70,14 +70,14 @@ impl Gateway {
         let Some(child) = child else { return };
         child.expires = None;
         self.counters.children_expired += 1;
-        self.tell(now, ike::Command::DeleteChild { sa, spi: inbound });
+        self.send_ike_command(now, ike::IkeCommand::DeleteChild { sa, spi: inbound });
     }
 
     /// This side is to prove anew who it is.
-    pub(crate) fn reauthenticate(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn reauthenticate_sa(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.reauth = None;
-        if session.is_told_to_end {
+        if session.is_ended_by_command {
             return;
         }
         let children: BTreeSet<String> = session.children.values().map(|child| child.name.clone()).collect();
@@ -89,53 +89,53 @@ impl Gateway {
         self.counters.reauthentications += 1;
         if peer.break_before_make {
             self.renewing.insert(sa);
-            self.tell(now, ike::Command::Delete(sa));
+            self.send_ike_command(now, ike::IkeCommand::Delete(sa));
             return;
         }
-        match self.initiate(now, &peer) {
+        match self.initiate_connection(now, &peer) {
             Ok(new) => {
                 // The first comes with it, and the others follow.
                 let name = peer.connection.name.clone();
-                self.wanted.entry(name).or_default().extend(children.iter().cloned());
+                self.on_demand_children.entry(name).or_default().extend(children.iter().cloned());
                 self.replacing.insert(new, (sa, children));
             }
             Err(_) => self.try_later(now, sa, peer.retry),
         }
     }
     fn try_later(&mut self, now: Instant, sa: SaId, after: Duration) {
-        if let Some(session) = self.sessions.get_mut(&sa).filter(|session| !session.is_told_to_end) {
+        if let Some(session) = self.sessions.get_mut(&sa).filter(|session| !session.is_ended_by_command) {
             session.reauth = Some(now + after);
-            self.timers.insert(now + after, Timer::Reauthenticate(sa));
+            self.timers.insert(now + after, GatewayTimer::Reauthenticate(sa));
         }
     }
 
     /// A CHILD_SA is there, or will not be: when all are, the IKE_SA whose place this one takes ends.
-    pub(crate) fn made(&mut self, now: Instant, sa: SaId, child: &str) {
+    pub(crate) fn mark_child_done(&mut self, now: Instant, sa: SaId, child: &str) {
         let Some((old, missing)) = self.replacing.get_mut(&sa) else { return };
         missing.remove(child);
         if missing.is_empty() {
             let old = *old;
             self.replacing.remove(&sa);
             // The other side may have ended it, where it wants but one of the same two.
-            self.tell(now, ike::Command::Delete(old));
+            self.send_ike_command(now, ike::IkeCommand::Delete(old));
         }
     }
     /// An IKE_SA is there without any CHILD_SA to come.
-    pub(crate) fn childless(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn finish_childless(&mut self, now: Instant, sa: SaId) {
         if self.replacing.get(&sa).is_some_and(|(_, missing)| missing.is_empty()) {
-            self.made(now, sa, "");
+            self.mark_child_done(now, sa, "");
         }
     }
     /// An IKE_SA has ended: one that was to take another's place has not.
     pub(crate) fn not_renewed(&mut self, now: Instant, sa: SaId) {
         let Some((old, _)) = self.replacing.remove(&sa) else { return };
-        let retry = self.sessions.get(&old).and_then(|session| self.peer(&session.connection));
+        let retry = self.sessions.get(&old).and_then(|session| self.find_peer(&session.connection));
         if let Some(peer) = retry {
             self.try_later(now, old, peer.retry);
         }
     }
     /// An IKE_SA has another name.
-    pub(crate) fn renamed(&mut self, old: SaId, new: SaId) {
+    pub(crate) fn rename_sa(&mut self, old: SaId, new: SaId) {
         if self.renewing.remove(&old) {
             self.renewing.insert(new);
         }
@@ -148,10 +148,10 @@ impl Gateway {
     }
 
     /// A connection is begun again whose IKE_SA this side has ended for that.
-    pub(crate) fn renew(&mut self, now: Instant, n: usize) {
+    pub(crate) fn renew_connection(&mut self, now: Instant, n: usize) {
         let Some(peer) = self.config.peers.get(n).cloned() else { return };
-        if self.initiate(now, &peer).is_err() {
-            self.timers.insert(now + peer.retry, Timer::Renew(n));
+        if self.initiate_connection(now, &peer).is_err() {
+            self.timers.insert(now + peer.retry, GatewayTimer::Renew(n));
         }
     }
 }

@@ -1,10 +1,14 @@
 //! The gateway's machine.
 
-use crate::addresses::{LeaseWish, Leases};
-use crate::login::Login;
-use crate::session::Session;
+mod timer;
+
+pub(crate) use timer::GatewayTimer;
+
+use crate::addresses::{AddressLeases, LeaseWish};
+use crate::login::EapLogin;
+use crate::session::IkeSession;
 use crate::status::GatewayStatus;
-use crate::users::{Judgement, LocalUsers};
+use crate::users::{EapJudgement, LocalUsers};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -12,16 +16,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::{Lease, PoolConfig};
-use usher_access::{Aaa, AccessClient, ConfigError, LoginLockout, TerminateCause};
+use usher_access::{AaaClientConfig, AccessClient, ConfigError, LoginLockout, TerminateCause};
 use usher_core::collections::hash_state;
-use usher_core::timer::{TimerQueue, earliest};
+use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    Child, CommandError, Duration, Input, Instant, Machine, Output, OutputOf, Outputs, SecureRng, SocketId,
-    WallTime,
+    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutput, OutputOf,
+    OutputQueue, SecureRng, SocketId, WallTime,
 };
-use usher_esp::plane::Usage;
-use usher_ike::Endpoint;
-use usher_ike::machine::{self as ike, Connection, EndReason, IkeJob, SaId};
+use usher_esp::plane::SaUsage;
+use usher_ike::IkeEndpoint;
+use usher_ike::machine::{self as ike, EndReason, IkeConnection, IkeJob, SaId};
 use usher_ike::payload::Identification;
 
 /// The slot of the IKEv2 endpoint within the gateway.
@@ -29,32 +33,32 @@ pub const IKE_SLOT: u16 = 0;
 /// The slot of the client of AAA servers.
 pub const AAA_SLOT: u16 = 1;
 /// The socket of UDP port 500, of IPv4.
-pub const SOCKET: SocketId = ike::SOCKET.within(IKE_SLOT);
+pub const SOCKET: SocketId = ike::SOCKET.with_outer_slot(IKE_SLOT);
 /// The socket of UDP port 4500, of IPv4, on which ESP comes too.
-pub const NAT_SOCKET: SocketId = ike::NAT_SOCKET.within(IKE_SLOT);
+pub const NAT_SOCKET: SocketId = ike::NAT_SOCKET.with_outer_slot(IKE_SLOT);
 /// The socket of UDP port 500, of IPv6.
-pub const SOCKET_V6: SocketId = ike::SOCKET_V6.within(IKE_SLOT);
+pub const SOCKET_V6: SocketId = ike::SOCKET_V6.with_outer_slot(IKE_SLOT);
 /// The socket of UDP port 4500, of IPv6.
-pub const NAT_SOCKET_V6: SocketId = ike::NAT_SOCKET_V6.within(IKE_SLOT);
+pub const NAT_SOCKET_V6: SocketId = ike::NAT_SOCKET_V6.with_outer_slot(IKE_SLOT);
 /// The socket at which AAA servers ask something of sessions, by RADIUS (RFC 5176).
-pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.within(AAA_SLOT);
+pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
 
 /// Who judges the EAP of initiators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judge {
-    /// The AAA server ([`Config::aaa`]).
+pub enum EapJudge {
+    /// The AAA server ([`GatewayConfig::aaa`]).
     Aaa,
-    /// The gateway itself ([`Config::users`]).
+    /// The gateway itself ([`GatewayConfig::users`]).
     Local,
 }
 
 /// A connection with what a gateway knows of it beside IKE.
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub struct GatewayPeer {
     /// As the endpoint takes it.
-    pub connection: Arc<Connection>,
+    pub connection: Arc<IkeConnection>,
     /// Who judges EAP, where initiators prove themselves by that.
-    pub judge: Judge,
+    pub judge: EapJudge,
     /// Names of the pools of which initiators get addresses; the first with a free one of the family that is asked for.
     pub pools: Vec<String>,
     /// Name servers that initiators are told of.
@@ -69,7 +73,7 @@ pub struct Peer {
     pub start: bool,
     /// How long after an end it is begun again.
     pub retry: Duration,
-    /// A packet of the traffic of one of its CHILD_SAs begins it ([`Command::Acquire`]).
+    /// A packet of the traffic of one of its CHILD_SAs begins it ([`GatewayCommand::Acquire`]).
     pub on_demand: bool,
     /// After how long this side, where it has begun, proves anew who it is (RFC 7296 §2.8.3); `None`: never.
     pub reauth_after: Option<Duration>,
@@ -81,13 +85,13 @@ pub struct Peer {
     pub child_lifetimes: Vec<Option<Duration>>,
 }
 
-impl Peer {
+impl GatewayPeer {
     /// One that begins to this side, which is at this address and port: it is given nothing, and no time ends what it has.
     #[must_use]
-    pub fn waiting(connection: Connection, local: SocketAddr) -> Self {
+    pub fn as_responder(connection: IkeConnection, local: SocketAddr) -> Self {
         Self {
             connection: Arc::new(connection),
-            judge: Judge::Aaa,
+            judge: EapJudge::Aaa,
             pools: Vec::new(),
             dns: Vec::new(),
             domains: Vec::new(),
@@ -106,29 +110,29 @@ impl Peer {
 
 /// How a gateway is.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct GatewayConfig {
     /// What the IKEv2 endpoint allows.
-    pub endpoint: ike::Config,
+    pub endpoint: ike::IkeEndpointConfig,
     /// With whom there may be IKE_SAs, the preferred first.
-    pub peers: Vec<Arc<Peer>>,
+    pub peers: Vec<Arc<GatewayPeer>>,
     /// Address pools. They hold together ([`usher_access::pool::check_pools`]).
     pub pools: Vec<PoolConfig>,
     /// The pools are those of other shards, too: addresses are asked for by [`GatewayJob::Lease`], and given back by
-    /// [`Event::Released`].
+    /// [`GatewayEvent::Released`].
     pub pools_shared: bool,
     /// AAA servers, where there are some.
-    pub aaa: Option<Aaa>,
+    pub aaa: Option<AaaClientConfig>,
     /// Users that the gateway knows itself.
     pub users: LocalUsers,
-    /// The host carries packets of CHILD_SAs, and tells what they have carried: [`Command::Carried`] now and then, and
-    /// [`Command::Removed`] for each that it was told to remove, for which the last record of accounting waits.
+    /// The host carries packets of CHILD_SAs, and tells what they have carried: [`GatewayCommand::UsageReport`] now and then, and
+    /// [`GatewayCommand::Removed`] for each that it was told to remove, for which the last record of accounting waits.
     pub metered: bool,
 }
 
-impl Config {
+impl GatewayConfig {
     /// One that serves this peer alone, without pools, AAA servers and users of its own.
     #[must_use]
-    pub fn serving(endpoint: ike::Config, peer: Peer) -> Self {
+    pub fn for_peer(endpoint: ike::IkeEndpointConfig, peer: GatewayPeer) -> Self {
         Self {
             endpoint,
             peers: alloc::vec![Arc::new(peer)],
@@ -144,29 +148,29 @@ impl Config {
 /// What a gateway asks of slow helpers.
 #[derive(Debug)]
 pub enum GatewayJob {
-    /// A signature, or a chain of certificates; [`Command::Done`] is owed.
+    /// A signature, or a chain of certificates; [`GatewayCommand::Done`] is owed.
     Ike(IkeJob),
-    /// A handshake of EAP-TLS with a user of the gateway's own; [`Command::Judged`] is owed.
-    Judge(Box<Judgement>),
-    /// Addresses of pools that all shards share; [`Command::Leased`] is owed.
+    /// A handshake of EAP-TLS with a user of the gateway's own; [`GatewayCommand::Judged`] is owed.
+    Judge(Box<EapJudgement>),
+    /// Addresses of pools that all shards share; [`GatewayCommand::Leased`] is owed.
     Lease(LeaseWish),
 }
 
 impl GatewayJob {
     /// What is owed for it where too many others wait.
     #[must_use]
-    pub fn refused(self, token: u64) -> Command {
+    pub fn refusal_command(self, token: u64) -> GatewayCommand {
         match self {
-            Self::Ike(_) => Command::Done(ike::Command::Unable { token }),
-            Self::Judge(judgement) => Command::Unjudged(judgement.sa),
-            Self::Lease(wish) => Command::Leased { sa: wish.sa, leases: Vec::new() },
+            Self::Ike(_) => GatewayCommand::Done(ike::IkeCommand::Unable { token }),
+            Self::Judge(judgement) => GatewayCommand::Unjudged(judgement.sa),
+            Self::Lease(wish) => GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() },
         }
     }
 }
 
 /// Which IKE_SAs are meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum SaSelection {
     /// All.
     All,
     /// That of this number ([`SaStatus::id`](crate::SaStatus::id)).
@@ -177,11 +181,11 @@ pub enum Which {
 
 /// What a gateway is told.
 #[derive(Debug)]
-pub enum Command {
+pub enum GatewayCommand {
     /// The answer to [`GatewayJob::Ike`].
-    Done(ike::Command),
-    /// The answer to [`GatewayJob::Judge`]: the same, when it is [done](Judgement::done).
-    Judged(Box<Judgement>),
+    Done(ike::IkeCommand),
+    /// The answer to [`GatewayJob::Judge`]: the same, when it is [done](EapJudgement::run_judgement).
+    Judged(Box<EapJudgement>),
     /// The answer to [`GatewayJob::Judge`] of this IKE_SA where too many others wait.
     Unjudged(SaId),
     /// The answer to [`GatewayJob::Lease`].
@@ -192,12 +196,12 @@ pub enum Command {
         leases: Vec<Lease>,
     },
     /// Whoever was let in might not be any more, as when an authority has revoked certificates: tickets hold no more
-    /// ([`ike::Command::VoidTickets`]).
+    /// ([`ike::IkeCommand::VoidTickets`]).
     VoidTickets,
     /// These certificates are revoked: sessions end whose other side has proved who it is by one of them
-    /// ([`ike::Command::Revoked`]).
+    /// ([`ike::IkeCommand::Revoked`]).
     Revoked(Arc<BTreeSet<ike::CertificateName>>),
-    /// Another shard has a new IKE_SA of these two, as it says by [`ike::Event::Replaces`].
+    /// Another shard has a new IKE_SA of these two, as it says by [`ike::IkeEvent::Replaces`].
     Replaced {
         /// That one.
         sa: SaId,
@@ -210,35 +214,35 @@ pub enum Command {
         /// The other side knows nothing of others any more.
         forgotten: bool,
     },
-    /// Begin a connection; [`Event::Begun`] is owed.
+    /// Begin a connection; [`GatewayEvent::ConnectResult`] is owed.
     Connect {
         /// Comes back.
         token: u64,
         /// Its name.
         connection: String,
     },
-    /// Say how it is; [`Event::Status`] is owed.
+    /// Say how it is; [`GatewayEvent::Status`] is owed.
     Status {
         /// Comes back.
         token: u64,
     },
-    /// Replace IKE_SAs, or their CHILD_SAs, by new ones; [`Event::Told`] is owed.
+    /// Replace IKE_SAs, or their CHILD_SAs, by new ones; [`GatewayEvent::SasNotified`] is owed.
     Rekey {
         /// Comes back.
         token: u64,
         /// Which.
-        which: Which,
+        selection: SaSelection,
         /// Their CHILD_SAs instead of themselves.
         children: bool,
     },
-    /// End IKE_SAs; [`Event::Told`] is owed. What the configuration begins at the start is not begun again.
+    /// End IKE_SAs; [`GatewayEvent::SasNotified`] is owed. What the configuration begins at the start is not begun again.
     Down {
         /// Comes back.
         token: u64,
         /// Which.
-        which: Which,
+        selection: SaSelection,
     },
-    /// A packet needs a CHILD_SA: its connection is begun, where it is not there. [`Event::Unprotected`] follows where there
+    /// A packet needs a CHILD_SA: its connection is begun, where it is not there. [`GatewayEvent::Unprotected`] follows where there
     /// will be none.
     Acquire {
         /// The name of the connection.
@@ -247,13 +251,13 @@ pub enum Command {
         child: String,
     },
     /// CHILD_SAs have carried so much in all, by the SPIs at which they receive.
-    Carried(Vec<(u32, Usage)>),
+    UsageReport(Vec<(u32, SaUsage)>),
     /// A CHILD_SA that was to be removed is no more.
     Removed {
         /// The SPI at which it received.
         inbound: u32,
         /// What it has carried in all; `None`: nobody knows.
-        usage: Option<Usage>,
+        usage: Option<SaUsage>,
     },
     /// A CHILD_SA nears the end of what it may carry, or is at it, or was not installed.
     Expired {
@@ -266,7 +270,7 @@ pub enum Command {
     Addresses(Vec<(String, SocketAddr)>),
     /// Be so from now on. IKE_SAs that there are stay as they are; AAA servers, pools and what the endpoint allows are those
     /// of the start.
-    Configure(Box<Config>),
+    Configure(Box<GatewayConfig>),
     /// The host ends: all IKE_SAs end, and nothing is begun any more.
     Leave,
 }
@@ -277,7 +281,7 @@ pub enum LoginFailure {
     /// The AAA server, or the gateway itself, does not let the user in.
     Rejected,
     /// Too many logins of this name, or from there, have failed of late.
-    HeldBack,
+    LockedOut,
     /// No AAA server answers.
     Unanswered,
     /// Too many others are judged at this moment.
@@ -296,26 +300,26 @@ pub enum LoginFailure {
 
 /// What a gateway says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum GatewayEvent {
     /// What its endpoint says: IKE_SAs come and go, and CHILD_SAs are to be installed, moved and removed. EAP packets and wishes
     /// for addresses, which the gateway answers itself, are not among it.
-    Ike(ike::Event),
-    /// A connection was begun, or why not; answers [`Command::Connect`].
-    Begun {
+    Ike(ike::IkeEvent),
+    /// A connection was begun, or why not; answers [`GatewayCommand::Connect`].
+    ConnectResult {
         /// Of the command.
         token: u64,
         /// The IKE_SA's number.
         result: Result<u64, String>,
     },
-    /// Answers [`Command::Status`].
+    /// Answers [`GatewayCommand::Status`].
     Status {
         /// Of the command.
         token: u64,
         /// How it is.
         status: Box<GatewayStatus>,
     },
-    /// So many SAs were told; answers [`Command::Rekey`] and [`Command::Down`].
-    Told {
+    /// So many SAs were told; answers [`GatewayCommand::Rekey`] and [`GatewayCommand::Down`].
+    SasNotified {
         /// Of the command.
         token: u64,
         /// How many.
@@ -339,7 +343,7 @@ pub enum Event {
         /// It is to end; otherwise its times have changed.
         end: bool,
     },
-    /// A CHILD_SA that [`Command::Acquire`] has asked for will not be.
+    /// A CHILD_SA that [`GatewayCommand::Acquire`] has asked for will not be.
     Unprotected {
         /// The name of the connection.
         connection: String,
@@ -347,11 +351,11 @@ pub enum Event {
         child: Option<String>,
     },
     /// A connection of this side has ended, and none has taken its place.
-    Over {
+    ConnectionEnded {
         /// Its name.
         connection: String,
     },
-    /// All has ended that was to end; answers [`Command::Leave`].
+    /// All has ended that was to end; answers [`GatewayCommand::Leave`].
     Left,
     /// A record of accounting that no AAA server kept.
     Unaccounted {
@@ -370,8 +374,8 @@ pub enum Event {
 }
 
 usher_core::counters! {
-    /// What a [`Gateway`] did, beside what its endpoint and its client of AAA servers count.
-    pub struct Counters {
+    /// What a [`IkeGateway`] did, beside what its endpoint and its client of AAA servers count.
+    pub struct GatewayCounters {
         /// Users let in by EAP.
         logins_accepted,
         /// Users turned away by EAP.
@@ -419,48 +423,25 @@ usher_core::counters! {
     }
 }
 
-/// What is due at a time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Timer {
-    /// A session ends.
-    SessionEnd(SaId),
-    /// The AAA server is told how a session is.
-    Interim(SaId),
-    /// A connection is begun again.
-    Begin(usize),
-    /// A connection is begun again whose IKE_SA this side has ended for that.
-    Renew(usize),
-    /// This side is to prove anew who it is.
-    Reauthenticate(SaId),
-    /// An IKE_SA has not been replaced in its time.
-    Expire(SaId),
-    /// A CHILD_SA has not.
-    ExpireChild(u32),
-    /// What the last CHILD_SAs of a session have carried is not waited for any more.
-    Close(SaId),
-    /// Whoever leaves does not wait for AAA servers any more.
-    Farewell,
-}
-
 /// An IKEv2 gateway; see the [crate](crate).
 #[derive(Debug)]
-pub struct Gateway {
-    pub(crate) config: Config,
-    pub(crate) ike: Child<Endpoint>,
-    pub(crate) aaa: Option<Child<AccessClient>>,
+pub struct IkeGateway {
+    pub(crate) config: GatewayConfig,
+    pub(crate) ike: ChildMachine<IkeEndpoint>,
+    pub(crate) aaa: Option<ChildMachine<AccessClient>>,
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
     /// Initiators who prove who they are, or wait for an address.
-    pub(crate) logins: BTreeMap<SaId, Login>,
+    pub(crate) logins: BTreeMap<SaId, EapLogin>,
     /// Questions to AAA servers, by their tokens.
-    pub(crate) asked: BTreeMap<u64, SaId>,
+    pub(crate) aaa_requests: BTreeMap<u64, SaId>,
     /// Failed logins of its own users.
     pub(crate) lockout: LoginLockout,
     /// IKE_SAs that are established.
-    pub(crate) sessions: BTreeMap<SaId, Session>,
+    pub(crate) sessions: BTreeMap<SaId, IkeSession>,
     /// Its own pools, where it does not share them.
-    pub(crate) leases: Option<Leases>,
-    pub(crate) timers: TimerQueue<Timer>,
+    pub(crate) leases: Option<AddressLeases>,
+    pub(crate) timers: TimerQueue<GatewayTimer>,
     /// Records without an answer: of which session.
     pub(crate) records: BTreeMap<u64, String>,
     pub(crate) next_token: u64,
@@ -468,11 +449,11 @@ pub struct Gateway {
     pub(crate) start: u32,
     pub(crate) next_session: u32,
     /// IKE_SAs that this side began: by which connection of the configuration.
-    pub(crate) begun: BTreeMap<SaId, String>,
+    pub(crate) initiated_connections: BTreeMap<SaId, String>,
     /// Connections that are not begun again, since they were told to end.
     stopped: BTreeSet<String>,
     /// Sessions that have ended, and wait to be told what their CHILD_SAs have carried.
-    pub(crate) closing: BTreeMap<SaId, Session>,
+    pub(crate) closing: BTreeMap<SaId, IkeSession>,
     /// Of which IKE_SA CHILD_SAs are, or were, by the SPIs at which they receive.
     pub(crate) owners: BTreeMap<u32, SaId>,
     /// IKE_SAs that this side ends, so as to begin them anew.
@@ -480,78 +461,78 @@ pub struct Gateway {
     /// IKE_SAs that are to take the place of others: of which, and which CHILD_SAs are still to come.
     pub(crate) replacing: BTreeMap<SaId, (SaId, BTreeSet<String>)>,
     /// Packets wait for CHILD_SAs of these connections, which are being begun.
-    pub(crate) wanted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) on_demand_children: BTreeMap<String, BTreeSet<String>>,
     /// When connections that packets had begun came to nothing.
     pub(crate) failed: BTreeMap<String, Instant>,
-    /// What [`ike::Event::Initiated`] is awaited for.
+    /// What [`ike::IkeEvent::Initiated`] is awaited for.
     initiating: Option<SaId>,
     started: bool,
     pub(crate) leaving: bool,
     /// All has ended, which is not said yet.
     pub(crate) parting: bool,
-    pub(crate) counters: Counters,
-    pub(crate) outputs: Outputs<Event, GatewayJob>,
+    pub(crate) counters: GatewayCounters,
+    pub(crate) outputs: OutputQueue<GatewayEvent, GatewayJob>,
 }
 
-impl Gateway {
+impl IkeGateway {
     /// A gateway that is so. Keys, addresses and the names of sessions come of `rng`.
     ///
     /// # Errors
     /// The client of AAA servers is configured in contradiction to itself.
-    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
-        let aaa = config.aaa.as_ref().map(|aaa| aaa.client(SecureRng::from_seed(rng.array())));
-        let aaa = aaa.transpose()?.map(|aaa| Child::new(AAA_SLOT, aaa));
+    pub fn new(config: GatewayConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
+        let aaa = aaa.transpose()?.map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
         let hash = hash_state(&mut rng);
-        let mut endpoint = Endpoint::new(config.endpoint, SecureRng::from_seed(rng.array()));
-        let served = served(&config);
+        let mut endpoint = IkeEndpoint::new(config.endpoint, SecureRng::from_seed(rng.random_array()));
+        let served = served_connections(&config);
         // It takes them whatever they are.
-        let _ = endpoint.command(Instant::ZERO, ike::Command::Serve(served));
+        let _ = endpoint.handle_command(Instant::ZERO, ike::IkeCommand::Serve(served));
         let start = rng.next_u32();
         Ok(Self {
-            ike: Child::new(IKE_SLOT, endpoint),
+            ike: ChildMachine::new(IKE_SLOT, endpoint),
             aaa,
             epoch: WallTime::UNIX_EPOCH,
             logins: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            aaa_requests: BTreeMap::new(),
             lockout: LoginLockout::new(config.users.failures, &hash),
-            leases: (!config.pools_shared).then(|| Leases::begun(&config.pools, hash, start)),
+            leases: (!config.pools_shared).then(|| AddressLeases::with_hash(&config.pools, hash, start)),
             sessions: BTreeMap::new(),
             timers: TimerQueue::new(),
             records: BTreeMap::new(),
             next_token: 0,
             start,
             next_session: 0,
-            begun: BTreeMap::new(),
+            initiated_connections: BTreeMap::new(),
             stopped: BTreeSet::new(),
             closing: BTreeMap::new(),
             owners: BTreeMap::new(),
             renewing: BTreeSet::new(),
             replacing: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            on_demand_children: BTreeMap::new(),
             failed: BTreeMap::new(),
             initiating: None,
             started: false,
             leaving: false,
             parting: false,
-            counters: Counters::default(),
-            outputs: Outputs::default(),
+            counters: GatewayCounters::default(),
+            outputs: OutputQueue::default(),
             rng,
             config,
         })
     }
     /// What it has done, and what its endpoint has.
     #[must_use]
-    pub fn counters(&self) -> (&Counters, &ike::Counters) {
+    pub fn counters(&self) -> (&GatewayCounters, &ike::IkeCounters) {
         (&self.counters, self.ike.counters())
     }
     /// What its client of AAA servers has done, where it asks by RADIUS.
     #[must_use]
-    pub fn radius_counters(&self) -> Option<&usher_radius::client::Counters> {
+    pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
         self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
     }
     /// IKE_SAs that are established.
     #[must_use]
-    pub fn sessions(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
     /// IKE_SAs whose initiator has not proved who it is.
@@ -560,105 +541,105 @@ impl Gateway {
         self.ike.half_open()
     }
     /// How much of each address pool of its own is in use: its name, addresses in use, addresses in all.
-    pub fn pools(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        self.leases.iter().flat_map(Leases::used)
+    pub fn pool_usage(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.leases.iter().flat_map(AddressLeases::pool_usage)
     }
 
-    pub(crate) fn token(&mut self) -> u64 {
+    pub(crate) fn next_token(&mut self) -> u64 {
         self.next_token += 1;
         self.next_token
     }
-    pub(crate) fn peer(&self, connection: &str) -> Option<Arc<Peer>> {
+    pub(crate) fn find_peer(&self, connection: &str) -> Option<Arc<GatewayPeer>> {
         self.config.peers.iter().find(|peer| peer.connection.name == connection).cloned()
     }
     /// Tells the endpoint something. What was asked may have been given up meanwhile.
-    pub(crate) fn tell(&mut self, now: Instant, command: ike::Command) -> bool {
-        self.ike.command(now, command).is_ok()
+    pub(crate) fn send_ike_command(&mut self, now: Instant, command: ike::IkeCommand) -> bool {
+        self.ike.handle_command(now, command).is_ok()
     }
 
     /// Begins a connection; gives the IKE_SA.
-    pub(crate) fn initiate(&mut self, now: Instant, peer: &Peer) -> Result<SaId, String> {
+    pub(crate) fn initiate_connection(&mut self, now: Instant, peer: &GatewayPeer) -> Result<SaId, String> {
         let Some(remote) = peer.remote else {
             return Err("its other side is to begin: the configuration has no remote_address for it".into());
         };
         let (connection, local) = (peer.connection.clone(), peer.local);
-        let command = ike::Command::Initiate { token: 0, connection, local, remote };
-        self.ike.command(now, command).map_err(|error| alloc::format!("{error}"))?;
+        let command = ike::IkeCommand::Initiate { token: 0, connection, local, remote };
+        self.ike.handle_command(now, command).map_err(|error| alloc::format!("{error}"))?;
         self.counters.initiated += 1;
-        self.drain(now);
+        self.drain_outputs(now);
         let sa = self.initiating.take().ok_or("it has ended at once")?;
-        self.begun.insert(sa, peer.connection.name.clone());
+        self.initiated_connections.insert(sa, peer.connection.name.clone());
         Ok(sa)
     }
     /// Whether this side began an IKE_SA.
     pub(crate) fn is_begun(&self, sa: SaId) -> bool {
-        self.begun.contains_key(&sa)
+        self.initiated_connections.contains_key(&sa)
     }
 
     /// Begins what is to be begun, and notes when it is to be tried again.
-    fn begin(&mut self, now: Instant, n: usize) {
-        let begins = |peer: &&Arc<Peer>| peer.start && !self.stopped.contains(&peer.connection.name);
+    fn start_connection(&mut self, now: Instant, n: usize) {
+        let begins = |peer: &&Arc<GatewayPeer>| peer.start && !self.stopped.contains(&peer.connection.name);
         let Some(peer) = self.config.peers.get(n).filter(begins).cloned() else { return };
-        if self.initiate(now, &peer).is_err() {
-            self.timers.insert(now + peer.retry, Timer::Begin(n));
+        if self.initiate_connection(now, &peer).is_err() {
+            self.timers.insert(now + peer.retry, GatewayTimer::Reconnect(n));
         }
     }
 
-    fn start(&mut self, now: Instant) {
+    fn start_connections(&mut self, now: Instant) {
         if !core::mem::replace(&mut self.started, true) {
             self.account_begin(now);
-            (0..self.config.peers.len()).for_each(|n| self.begin(now, n));
+            (0..self.config.peers.len()).for_each(|n| self.start_connection(now, n));
         }
     }
 
-    fn timeout(&mut self, now: Instant) {
-        self.start(now);
+    fn handle_timeout(&mut self, now: Instant) {
+        self.start_connections(now);
         while let Some((_, timer)) = self.timers.pop_due(now) {
             match timer {
-                Timer::SessionEnd(sa) => {
+                GatewayTimer::SessionEnd(sa) => {
                     if let Some(session) = self.sessions.get_mut(&sa) {
                         session.cause = TerminateCause::SessionTimeout;
                         session.ends = None;
                         self.counters.sessions_timed_out += 1;
-                        self.tell(now, ike::Command::Delete(sa));
+                        self.send_ike_command(now, ike::IkeCommand::Delete(sa));
                     }
                 }
-                Timer::Interim(sa) => self.interim(now, sa),
-                Timer::Begin(n) => self.begin(now, n),
-                Timer::Close(sa) => self.close(now, sa),
-                Timer::Renew(n) => self.renew(now, n),
-                Timer::Reauthenticate(sa) => self.reauthenticate(now, sa),
-                Timer::Expire(sa) => self.expire(now, sa),
-                Timer::ExpireChild(inbound) => self.expire_child(now, inbound),
-                Timer::Farewell => self.say_farewell(true),
+                GatewayTimer::Interim(sa) => self.send_interim(now, sa),
+                GatewayTimer::Reconnect(n) => self.start_connection(now, n),
+                GatewayTimer::Close(sa) => self.close_session(now, sa),
+                GatewayTimer::Renew(n) => self.renew_connection(now, n),
+                GatewayTimer::Reauthenticate(sa) => self.reauthenticate_sa(now, sa),
+                GatewayTimer::Expire(sa) => self.expire_sa(now, sa),
+                GatewayTimer::ExpireChild(inbound) => self.expire_child(now, inbound),
+                GatewayTimer::Farewell => self.finish_shutdown(true),
             }
         }
     }
 
     /// The next thing that the endpoint says; what it sends before that is sent.
-    fn heard(&mut self) -> Option<ike::Event> {
-        let mut buf = self.outputs.buffer();
+    fn next_ike_event(&mut self) -> Option<ike::IkeEvent> {
+        let mut buf = self.outputs.take_buffer();
         let event = loop {
             match self.ike.poll_output(&mut buf) {
-                Some(Output::Transmit(transmit)) => {
-                    let next = self.outputs.buffer();
+                Some(MachineOutput::Transmit(transmit)) => {
+                    let next = self.outputs.take_buffer();
                     let bytes = core::mem::replace(&mut buf, next);
-                    self.outputs.transmit(transmit.within(IKE_SLOT), bytes);
+                    self.outputs.push_transmit(transmit.with_outer_slot(IKE_SLOT), bytes);
                 }
-                Some(Output::Work(work)) => self.outputs.work(work),
-                Some(Output::Job(job)) => self.outputs.job(job.map(GatewayJob::Ike)),
-                Some(Output::Event(event)) => break Some(event),
+                Some(MachineOutput::Work(work)) => self.outputs.push_work(work),
+                Some(MachineOutput::Job(job)) => self.outputs.push_job(job.map(GatewayJob::Ike)),
+                Some(MachineOutput::Event(event)) => break Some(event),
                 None => break None,
             }
         };
-        self.outputs.recycle(buf);
+        self.outputs.recycle_buffer(buf);
         event
     }
 
     /// Takes up what its parts say, until both are silent.
-    pub(crate) fn drain(&mut self, now: Instant) {
+    pub(crate) fn drain_outputs(&mut self, now: Instant) {
         loop {
-            if let Some(event) = self.heard() {
+            if let Some(event) = self.next_ike_event() {
                 self.take_up(now, event);
                 continue;
             }
@@ -667,90 +648,90 @@ impl Gateway {
                 None => None,
             };
             match said {
-                Some(event) => self.answered(now, event),
+                Some(event) => self.handle_aaa_event(now, event),
                 None => return,
             }
         }
     }
 
-    fn take_up(&mut self, now: Instant, event: ike::Event) {
+    fn take_up(&mut self, now: Instant, event: ike::IkeEvent) {
         match event {
-            ike::Event::Eap { sa, identity, connection, remote, packet } => {
-                return self.eap(now, (sa, identity, connection, remote), &packet);
+            ike::IkeEvent::Eap { sa, identity, connection, remote, packet } => {
+                return self.handle_eap(now, (sa, identity, connection, remote), &packet);
             }
-            ike::Event::AddressWanted { sa, identity, connection, remote, attributes } => {
+            ike::IkeEvent::AddressRequested { sa, identity, connection, remote, attributes } => {
                 return self.address_wanted(now, (sa, identity, connection, remote), attributes);
             }
-            ike::Event::Initiated { sa, .. } => self.initiating = Some(sa),
-            ike::Event::Established { sa, .. } => {
-                self.follow(now, &event);
+            ike::IkeEvent::Initiated { sa, .. } => self.initiating = Some(sa),
+            ike::IkeEvent::Established { sa, .. } => {
+                self.track_ike_event(now, &event);
                 self.wanted_children(now, sa);
             }
-            ike::Event::Install { .. }
-            | ike::Event::Remove { .. }
-            | ike::Event::Configured { .. }
-            | ike::Event::Moved { .. } => self.follow(now, &event),
-            ike::Event::Rekeyed { old, new, spis } => {
-                self.renumber(now, old, new, spis);
-                self.renamed(old, new);
-                if let Some(name) = self.begun.remove(&old) {
-                    self.begun.insert(new, name);
+            ike::IkeEvent::Install { .. }
+            | ike::IkeEvent::Remove { .. }
+            | ike::IkeEvent::Configured { .. }
+            | ike::IkeEvent::Moved { .. } => self.track_ike_event(now, &event),
+            ike::IkeEvent::Rekeyed { old, new, spis } => {
+                self.renumber_session(now, old, new, spis);
+                self.rename_sa(old, new);
+                if let Some(name) = self.initiated_connections.remove(&old) {
+                    self.initiated_connections.insert(new, name);
                 }
             }
-            ike::Event::Ended { sa, reason } => {
+            ike::IkeEvent::Ended { sa, reason } => {
                 self.initiating = self.initiating.filter(|begun| *begun != sa);
-                self.unprotected(now, sa);
-                self.over(now, sa, reason);
-                self.outputs.event(Event::Ike(event));
+                self.report_unprotected(now, sa);
+                self.end_session(now, sa, reason);
+                self.outputs.push_event(GatewayEvent::Ike(event));
                 self.not_renewed(now, sa);
-                return self.again(now, sa, reason);
+                return self.restart_connection(now, sa, reason);
             }
-            ike::Event::ChildRefused { sa, ref name, .. } => self.refused(now, sa, name),
-            ike::Event::Keys { .. }
-            | ike::Event::Alive { .. }
-            | ike::Event::MoveRefused { .. }
-            | ike::Event::Unproved { .. }
-            | ike::Event::Guessed { .. }
-            | ike::Event::Replaces { .. } => {}
+            ike::IkeEvent::ChildRefused { sa, ref name, .. } => self.handle_child_refused(now, sa, name),
+            ike::IkeEvent::Keys { .. }
+            | ike::IkeEvent::Alive { .. }
+            | ike::IkeEvent::MoveRefused { .. }
+            | ike::IkeEvent::Unproved { .. }
+            | ike::IkeEvent::TooManyFailedProofs { .. }
+            | ike::IkeEvent::Replaces { .. } => {}
         }
-        self.outputs.event(Event::Ike(event));
+        self.outputs.push_event(GatewayEvent::Ike(event));
     }
 
     /// An IKE_SA that this side began has ended: it is begun again, unless it was told to end.
-    fn again(&mut self, now: Instant, sa: SaId, reason: EndReason) {
-        let Some(name) = self.begun.remove(&sa) else { return };
+    fn restart_connection(&mut self, now: Instant, sa: SaId, reason: EndReason) {
+        let Some(name) = self.initiated_connections.remove(&sa) else { return };
         let renews = self.renewing.remove(&sa);
         // Another has taken its place.
-        if self.begun.values().any(|other| *other == name) {
+        if self.initiated_connections.values().any(|other| *other == name) {
             return;
         }
         let begins = !self.leaving && !self.stopped.contains(&name);
         let n = self.config.peers.iter().position(|peer| peer.connection.name == name);
         let n = n.filter(|_| begins);
         if let Some(n) = n.filter(|_| renews) {
-            self.timers.insert(now, Timer::Renew(n));
+            self.timers.insert(now, GatewayTimer::Renew(n));
             return;
         }
-        self.outputs.event(Event::Over { connection: name });
+        self.outputs.push_event(GatewayEvent::ConnectionEnded { connection: name });
         let starts = |n: &usize| self.config.peers.get(*n).is_some_and(|peer| peer.start);
         let Some(n) = n.filter(starts).filter(|_| reason != EndReason::Deleted) else { return };
         let retry = self.config.peers.get(n).map_or(Duration::ZERO, |peer| peer.retry);
-        self.timers.insert(now + retry, Timer::Begin(n));
+        self.timers.insert(now + retry, GatewayTimer::Reconnect(n));
     }
 
     /// Tells something to the IKE_SAs that are meant; gives how many SAs were told.
-    fn tell_all(&mut self, now: Instant, which: &Which, children: bool, end: bool) -> usize {
-        let meant = |(sa, session): (&SaId, &Session)| match which {
-            Which::All => Some(*sa),
-            Which::Sa(n) => (sa.0 == *n).then_some(*sa),
-            Which::Named(name) => session.is_called(name).then_some(*sa),
+    fn apply_to_selection(&mut self, now: Instant, which: &SaSelection, children: bool, end: bool) -> usize {
+        let meant = |(sa, session): (&SaId, &IkeSession)| match which {
+            SaSelection::All => Some(*sa),
+            SaSelection::Sa(n) => (sa.0 == *n).then_some(*sa),
+            SaSelection::Named(name) => session.is_called(name).then_some(*sa),
         };
         let meant: Vec<SaId> = self.sessions.iter().filter_map(meant).collect();
         let mut told = 0;
         for sa in meant {
             let spis: Vec<u32> = match self.sessions.get_mut(&sa) {
                 Some(session) if end => {
-                    (session.cause, session.is_told_to_end) = (TerminateCause::AdminReset, true);
+                    (session.cause, session.is_ended_by_command) = (TerminateCause::AdminReset, true);
                     self.renewing.remove(&sa);
                     Vec::new()
                 }
@@ -758,118 +739,129 @@ impl Gateway {
                 _ => Vec::new(),
             };
             let commands: Vec<_> = match (end, children) {
-                (true, _) => alloc::vec![ike::Command::Delete(sa)],
-                (false, true) => spis.into_iter().map(|spi| ike::Command::RekeyChild { sa, spi }).collect(),
-                (false, false) => alloc::vec![ike::Command::Rekey(sa)],
+                (true, _) => alloc::vec![ike::IkeCommand::Delete(sa)],
+                (false, true) => {
+                    spis.into_iter().map(|spi| ike::IkeCommand::RekeyChild { sa, spi }).collect()
+                }
+                (false, false) => alloc::vec![ike::IkeCommand::Rekey(sa)],
             };
-            told += commands.into_iter().filter(|command| self.tell(now, command.clone())).count();
+            told +=
+                commands.into_iter().filter(|command| self.send_ike_command(now, command.clone())).count();
         }
         told
     }
 
     /// Connections of this side that are meant are not begun again; those that are being begun end. Gives how many of these.
-    fn stop(&mut self, now: Instant, which: &Which) -> usize {
-        let meant = |name: &str| matches!(which, Which::All) || matches!(which, Which::Named(n) if n == name);
+    fn stop_connections(&mut self, now: Instant, which: &SaSelection) -> usize {
+        let meant = |name: &str| {
+            matches!(which, SaSelection::All) || matches!(which, SaSelection::Named(n) if n == name)
+        };
         let names = self.config.peers.iter().filter(|peer| peer.start).map(|peer| &peer.connection.name);
         self.stopped.extend(names.filter(|name| meant(name)).cloned());
-        let under_way = self.begun.iter().filter(|(sa, name)| {
-            let meant = meant(name) || matches!(which, Which::Sa(n) if sa.0 == *n);
+        let under_way = self.initiated_connections.iter().filter(|(sa, name)| {
+            let meant = meant(name) || matches!(which, SaSelection::Sa(n) if sa.0 == *n);
             meant && !self.sessions.contains_key(sa)
         });
         let under_way: Vec<SaId> = under_way.map(|(sa, _)| *sa).collect();
-        under_way.into_iter().filter(|sa| self.tell(now, ike::Command::Delete(*sa))).count()
+        under_way.into_iter().filter(|sa| self.send_ike_command(now, ike::IkeCommand::Delete(*sa))).count()
     }
 }
 
-fn served(config: &Config) -> Vec<Arc<Connection>> {
+fn served_connections(config: &GatewayConfig) -> Vec<Arc<IkeConnection>> {
     config.peers.iter().map(|peer| peer.connection.clone()).collect()
 }
 
-impl Machine for Gateway {
-    type Command = Command;
-    type Event = Event;
+impl Machine for IkeGateway {
+    type Command = GatewayCommand;
+    type Event = GatewayEvent;
     type Job = GatewayJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.epoch = epoch;
-        self.config.users.set_clock(now.wall(epoch));
+        self.config.users.set_clock(now.to_wall_time(epoch));
         self.ike.set_epoch(now, epoch);
         if let Some(aaa) = &mut self.aaa {
             aaa.set_epoch(now, epoch);
         }
-        self.drain(now);
+        self.drain_outputs(now);
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        self.config.users.set_clock(now.wall(self.epoch));
-        match input.enter() {
-            Some((IKE_SLOT, input)) => self.ike.handle(now, input),
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        self.config.users.set_clock(now.to_wall_time(self.epoch));
+        match input.split_outer_slot() {
+            Some((IKE_SLOT, input)) => self.ike.handle_input(now, input),
             Some((AAA_SLOT, inner)) => match &mut self.aaa {
-                Some(aaa) => aaa.handle(now, inner),
-                None => self.refuse(&input),
+                Some(aaa) => aaa.handle_input(now, inner),
+                None => self.refuse_input(&input),
             },
-            Some(_) => self.refuse(&input),
-            None if matches!(input, Input::Timeout) => {
-                self.ike.handle(now, Input::Timeout);
+            Some(_) => self.refuse_input(&input),
+            None if matches!(input, MachineInput::Timeout) => {
+                self.ike.handle_input(now, MachineInput::Timeout);
                 if let Some(aaa) = &mut self.aaa {
-                    aaa.handle(now, Input::Timeout);
+                    aaa.handle_input(now, MachineInput::Timeout);
                 }
-                self.timeout(now);
+                self.handle_timeout(now);
             }
-            None => self.refuse(&input),
+            None => self.refuse_input(&input),
         }
-        self.drain(now);
+        self.drain_outputs(now);
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: GatewayCommand) -> Result<(), CommandError> {
         match command {
-            Command::Done(command) => self.ike.command(now, command)?,
-            Command::Judged(judgement) => self.judged(now, *judgement),
-            Command::Unjudged(sa) => self.unanswered(now, sa, LoginFailure::Overload),
-            Command::VoidTickets => self.ike.command(now, ike::Command::VoidTickets)?,
-            Command::Revoked(names) => self.ike.command(now, ike::Command::Revoked(names))?,
-            Command::Leased { sa, leases } => self.leased(now, sa, leases),
-            Command::Replaced { sa, connection, local, remote, forgotten } => {
-                self.ike.command(now, ike::Command::Replaced { sa, connection, local, remote, forgotten })?;
+            GatewayCommand::Done(command) => self.ike.handle_command(now, command)?,
+            GatewayCommand::Judged(judgement) => self.apply_judgement(now, *judgement),
+            GatewayCommand::Unjudged(sa) => self.fail_unanswered(now, sa, LoginFailure::Overload),
+            GatewayCommand::VoidTickets => self.ike.handle_command(now, ike::IkeCommand::VoidTickets)?,
+            GatewayCommand::Revoked(names) => {
+                self.ike.handle_command(now, ike::IkeCommand::Revoked(names))?
             }
-            Command::Connect { token, connection } => {
+            GatewayCommand::Leased { sa, leases } => self.apply_leases(now, sa, leases),
+            GatewayCommand::Replaced { sa, connection, local, remote, forgotten } => {
+                self.ike.handle_command(
+                    now,
+                    ike::IkeCommand::Replaced { sa, connection, local, remote, forgotten },
+                )?;
+            }
+            GatewayCommand::Connect { token, connection } => {
                 self.stopped.remove(&connection);
-                let peer = self.peer(&connection).ok_or_else(|| {
+                let peer = self.find_peer(&connection).ok_or_else(|| {
                     alloc::format!("there is no connection \"{connection}\" in the configuration")
                 });
-                let result = peer.and_then(|peer| self.initiate(now, &peer)).map(|sa| sa.0);
-                self.outputs.event(Event::Begun { token, result });
+                let result = peer.and_then(|peer| self.initiate_connection(now, &peer)).map(|sa| sa.0);
+                self.outputs.push_event(GatewayEvent::ConnectResult { token, result });
             }
-            Command::Status { token } => {
-                let status = Box::new(self.status(now));
-                self.outputs.event(Event::Status { token, status });
+            GatewayCommand::Status { token } => {
+                let status = Box::new(self.gateway_status(now));
+                self.outputs.push_event(GatewayEvent::Status { token, status });
             }
-            Command::Rekey { token, which, children } => {
-                let sas = self.tell_all(now, &which, children, false);
-                self.outputs.event(Event::Told { token, sas });
+            GatewayCommand::Rekey { token, selection: which, children } => {
+                let sas = self.apply_to_selection(now, &which, children, false);
+                self.outputs.push_event(GatewayEvent::SasNotified { token, sas });
             }
-            Command::Down { token, which } => {
-                let sas = self.tell_all(now, &which, false, true) + self.stop(now, &which);
-                self.outputs.event(Event::Told { token, sas });
+            GatewayCommand::Down { token, selection: which } => {
+                let sas =
+                    self.apply_to_selection(now, &which, false, true) + self.stop_connections(now, &which);
+                self.outputs.push_event(GatewayEvent::SasNotified { token, sas });
             }
-            Command::Configure(config) => {
+            GatewayCommand::Configure(config) => {
                 self.config.peers = config.peers;
                 self.lockout.set_limit(config.users.failures);
                 self.config.users = config.users;
-                self.config.users.set_clock(now.wall(self.epoch));
-                let served = served(&self.config);
-                self.ike.command(now, ike::Command::Serve(served))?;
+                self.config.users.set_clock(now.to_wall_time(self.epoch));
+                let served = served_connections(&self.config);
+                self.ike.handle_command(now, ike::IkeCommand::Serve(served))?;
             }
-            Command::Acquire { connection, child } => self.acquire(now, &connection, child),
-            Command::Carried(pairs) => {
-                pairs.into_iter().for_each(|(inbound, usage)| self.carried(now, inbound, &usage));
+            GatewayCommand::Acquire { connection, child } => self.acquire_child(now, &connection, child),
+            GatewayCommand::UsageReport(pairs) => {
+                pairs.into_iter().for_each(|(inbound, usage)| self.record_usage(now, inbound, &usage));
             }
-            Command::Removed { inbound, usage } => self.removed(now, inbound, usage.as_ref()),
-            Command::Expired { inbound, hard } => self.expired(now, inbound, hard),
-            Command::Addresses(own) => self.addresses_changed(now, &own),
-            Command::Leave => self.leave(now),
+            GatewayCommand::Removed { inbound, usage } => self.finish_removal(now, inbound, usage.as_ref()),
+            GatewayCommand::Expired { inbound, hard } => self.handle_expiry(now, inbound, hard),
+            GatewayCommand::Addresses(own) => self.addresses_changed(now, &own),
+            GatewayCommand::Leave => self.start_shutdown(now),
         }
-        self.drain(now);
+        self.drain_outputs(now);
         Ok(())
     }
 
@@ -882,15 +874,15 @@ impl Machine for Gateway {
         let begins = || self.aaa.is_some() || self.config.peers.iter().any(|peer| peer.start);
         let start = (!self.started && begins()).then_some(Instant::ZERO);
         let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
-        earliest([start, self.ike.poll_timeout(), aaa, self.timers.next()])
+        earliest_deadline([start, self.ike.poll_timeout(), aaa, self.timers.next_deadline()])
     }
 }
 
-impl Gateway {
+impl IkeGateway {
     /// Ends a connection that was accepted for nobody.
-    fn refuse(&mut self, input: &Input<'_>) {
+    fn refuse_input(&mut self, input: &MachineInput<'_>) {
         if let Some(refusal) = input.refusal() {
-            self.outputs.operate(refusal);
+            self.outputs.push_operation(refusal);
         }
     }
 }

@@ -1,21 +1,21 @@
 //! A gateway on several threads: each is a gateway of its own, with its own IKE_SAs, and what is one for all of them is the host's.
 
-use crate::service::{Command, Config};
+use crate::service::{GatewayCommand, GatewayConfig};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_ike::machine::Shard;
+use usher_ike::machine::ShardIndex;
 
-impl Config {
+impl GatewayConfig {
     /// This configuration as one of several shards has it: its part of what nobody may exceed, addresses of pools that all
     /// share, and, but for the first, nothing that it begins itself.
     #[must_use]
-    pub fn of_shard(&self, shard: Shard) -> Self {
+    pub fn of_shard(&self, shard: ShardIndex) -> Self {
         let mut config = self.clone();
-        if shard.of <= 1 {
+        if shard.shard_count <= 1 {
             return config;
         }
-        let part = |n: usize| n.div_ceil(usize::from(shard.of));
+        let part = |n: usize| n.div_ceil(usize::from(shard.shard_count));
         let endpoint = &mut config.endpoint;
         endpoint.shard = shard;
         for limit in [
@@ -29,9 +29,10 @@ impl Config {
         ] {
             *limit = part(*limit);
         }
-        endpoint.failed_proofs_per_minute = endpoint.failed_proofs_per_minute.div_ceil(shard.of.into());
+        endpoint.failed_proofs_per_minute =
+            endpoint.failed_proofs_per_minute.div_ceil(shard.shard_count.into());
         if let Some(failures) = &mut config.users.failures {
-            failures.count = failures.count.div_ceil(shard.of.into());
+            failures.count = failures.count.div_ceil(shard.shard_count.into());
         }
         config.pools_shared = true;
         if shard.number > 0 {
@@ -44,38 +45,41 @@ impl Config {
     }
 }
 
-impl Command {
+impl GatewayCommand {
     /// Which of so many shards are to be told, and what each.
     #[must_use]
     pub fn for_shards(self, of: u8) -> Vec<(u8, Self)> {
-        let shard = |number| Shard { number, of };
+        let shard = |number| ShardIndex { number, shard_count: of };
         let all = |command: &dyn Fn(u8) -> Self| (0..of).map(|number| (number, command(number))).collect();
-        let owner = |spi: u32| (0..of).find(|number| shard(*number).owns(spi.to_be_bytes()[0])).unwrap_or(0);
+        let owner =
+            |spi: u32| (0..of).find(|number| shard(*number).owns_spi(spi.to_be_bytes()[0])).unwrap_or(0);
         match self {
             _ if of <= 1 => alloc::vec![(0, self)],
             Self::Done(_) | Self::Judged(_) | Self::Connect { .. } | Self::Acquire { .. } => {
                 alloc::vec![(0, self)]
             }
-            Self::Leased { sa, .. } | Self::Unjudged(sa) => alloc::vec![(sa.shard(), self)],
+            Self::Leased { sa, .. } | Self::Unjudged(sa) => alloc::vec![(sa.shard_number(), self)],
             Self::Removed { inbound, .. } | Self::Expired { inbound, .. } => {
                 alloc::vec![(owner(inbound), self)]
             }
-            Self::Carried(pairs) => {
+            Self::UsageReport(pairs) => {
                 let mut parts: Vec<(u8, Vec<_>)> = (0..of).map(|number| (number, Vec::new())).collect();
                 for pair in pairs {
                     parts[usize::from(owner(pair.0))].1.push(pair);
                 }
                 parts.retain(|(_, pairs)| !pairs.is_empty());
-                parts.into_iter().map(|(number, pairs)| (number, Self::Carried(pairs))).collect()
+                parts.into_iter().map(|(number, pairs)| (number, Self::UsageReport(pairs))).collect()
             }
             Self::Configure(config) => {
                 all(&|number| Self::Configure(Box::new(config.of_shard(shard(number)))))
             }
             Self::Status { token } => all(&|_| Self::Status { token }),
-            Self::Rekey { token, which, children } => {
-                all(&|_| Self::Rekey { token, which: which.clone(), children })
+            Self::Rekey { token, selection: which, children } => {
+                all(&|_| Self::Rekey { token, selection: which.clone(), children })
             }
-            Self::Down { token, which } => all(&|_| Self::Down { token, which: which.clone() }),
+            Self::Down { token, selection: which } => {
+                all(&|_| Self::Down { token, selection: which.clone() })
+            }
             Self::Replaced { sa, connection, local, remote, forgotten } => all(&|_| Self::Replaced {
                 sa,
                 connection: connection.clone(),

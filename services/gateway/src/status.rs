@@ -1,12 +1,12 @@
 //! IKE_SAs for those who ask which there are.
 
-use crate::service::Gateway;
-use crate::session::Session;
+use crate::service::IkeGateway;
+use crate::session::IkeSession;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Duration, Instant};
-use usher_esp::plane::Usage;
+use usher_esp::plane::SaUsage;
 use usher_ike::Spi;
 use usher_ike::machine::SaId;
 
@@ -53,7 +53,7 @@ pub struct SaStatus {
     /// The domains that these are for; none: for all.
     pub domains: Vec<String>,
     /// What its CHILD_SAs have carried, those that are no more among them.
-    pub carried: Usage,
+    pub usage: SaUsage,
     /// Its CHILD_SAs.
     pub children: Vec<ChildStatus>,
 }
@@ -78,12 +78,12 @@ pub struct ChildStatus {
     /// How long it has been there.
     pub lasted: Duration,
     /// What it has carried.
-    pub carried: Usage,
+    pub usage: SaUsage,
 }
 
-impl Session {
-    pub(crate) fn status(&self, sa: SaId, now: Instant) -> SaStatus {
-        let child = |(inbound, child): (&u32, &crate::session::Child)| ChildStatus {
+impl IkeSession {
+    pub(crate) fn sa_status(&self, sa: SaId, now: Instant) -> SaStatus {
+        let child = |(inbound, child): (&u32, &crate::session::ChildSaRecord)| ChildStatus {
             name: child.name.clone(),
             inbound: *inbound,
             outbound: child.outbound,
@@ -91,8 +91,8 @@ impl Session {
             remote: child.remote.clone(),
             encapsulated: child.encapsulated,
             transport: child.transport,
-            lasted: now.since(child.since),
-            carried: child.usage,
+            lasted: now.duration_since(child.since),
+            usage: child.usage,
         };
         SaStatus {
             id: sa.0,
@@ -104,24 +104,24 @@ impl Session {
             spis: self.spis,
             local: self.path.local,
             remote: self.path.remote,
-            lasted: now.since(self.since),
+            lasted: now.duration_since(self.since),
             addresses: self.addresses.clone(),
             dns: self.dns.clone(),
             domains: self.domains.clone(),
-            carried: self.total(),
+            usage: self.total_usage(),
             children: self.children.iter().map(child).collect(),
         }
     }
 }
 
-impl Gateway {
+impl IkeGateway {
     /// Initiators who prove who they are by EAP, or wait for an address.
     #[must_use]
-    pub fn logins(&self) -> usize {
+    pub fn login_count(&self) -> usize {
         self.logins.len()
     }
     /// How it is.
-    pub(crate) fn status(&self, now: Instant) -> GatewayStatus {
+    pub(crate) fn gateway_status(&self, now: Instant) -> GatewayStatus {
         let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
             all.into_iter().map(|(name, n)| (alloc::format!("{prefix}{name}"), n)).collect::<Vec<_>>()
         };
@@ -132,9 +132,9 @@ impl Gateway {
             self.radius_counters().into_iter().flat_map(|radius| counted("radius_", radius.iter().collect())),
         );
         GatewayStatus {
-            sas: self.sessions.iter().map(|(sa, session)| session.status(*sa, now)).collect(),
+            sas: self.sessions.iter().map(|(sa, session)| session.sa_status(*sa, now)).collect(),
             half_open: self.half_open(),
-            pools: self.pools().map(|(name, used, all)| (name.into(), used, all)).collect(),
+            pools: self.pool_usage().map(|(name, used, all)| (name.into(), used, all)).collect(),
             counters,
         }
     }

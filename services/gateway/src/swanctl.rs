@@ -8,7 +8,7 @@ mod secrets;
 mod settings;
 mod words;
 
-pub use settings::Include;
+pub use settings::IncludeLoader;
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -16,18 +16,19 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::IpAddr;
 use refusals::SectionRefusal;
-use secrets::Secret;
-use settings::{Place, SettingsSection};
+use secrets::SwanctlSecret;
+use settings::{SettingsSection, SourceLine};
 use words::{
-    LocalScope, auth_of, is_certified, list, local_scope, peer_places, quoted, range, version, words,
+    LocalScope, auth_of, ike_version, is_certified, local_scope, peer_addresses, pool_range, split_words,
+    toml_array, toml_string,
 };
 
 /// Addresses and networks of all connections, at most: each is compared with each other.
-const MOST_PLACES: usize = 8192;
+const MAX_PEER_ADDRESSES: usize = 8192;
 
 /// What a `swanctl.conf` is here.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Imported {
+pub struct SwanctlImport {
     /// A configuration of ours.
     pub text: String,
     /// What could not be taken: the line of each (0: of none, or of another file that the sentence names), and a sentence.
@@ -50,50 +51,51 @@ pub struct SwanctlError {
 ///
 /// # Errors
 /// It is none.
-pub fn import(text: &str, include: &mut Include<'_>) -> Result<Imported, SwanctlError> {
-    let settings = settings::read(text, include)?;
-    let mut importer = Importer { shows: true, ..Importer::default() };
-    importer.secrets(&settings.root);
+pub fn import_swanctl(text: &str, include: &mut IncludeLoader<'_>) -> Result<SwanctlImport, SwanctlError> {
+    let settings = settings::read_settings(text, include)?;
+    let mut importer = SwanctlImporter { sends_ocsp_replies: true, ..SwanctlImporter::default() };
+    importer.read_secrets(&settings.root);
     let served = importer.select_connections(&settings.root);
     for (name, section) in &settings.root.sections {
         match name.as_str() {
             "connections" => {
                 importer.leave_values(section);
-                importer.connections(&served);
+                importer.write_connections(&served);
             }
             "pools" => {
                 for (name, pool) in &section.sections {
-                    importer.pool(name, pool);
+                    importer.write_pool(name, pool);
                 }
             }
-            "authorities" => importer.authorities(&served, section),
+            "authorities" => importer.read_authorities(&served, section),
             "secrets" => {}
             // Others have taken of it what it is for.
             name if settings.templates.contains(name) => {}
-            other => importer.leave(section.line, &alloc::format!("the section {other}")),
+            other => importer.note_untaken(section.line, &alloc::format!("the section {other}")),
         }
     }
-    importer.rest();
+    importer.write_remaining();
     #[cfg(feature = "tls")]
-    importer.check();
-    let told = |all: Vec<(Place, String)>| {
-        let mut all: Vec<_> = all.into_iter().map(|(place, what)| settings.told(place, &what)).collect();
+    importer.check_output();
+    let told = |all: Vec<(SourceLine, String)>| {
+        let mut all: Vec<_> =
+            all.into_iter().map(|(place, what)| settings.describe_position(place, &what)).collect();
         all.sort();
         all
     };
-    Ok(Imported { text: importer.out, left: told(importer.left), stops: told(importer.stops) })
+    Ok(SwanctlImport { text: importer.out, left: told(importer.left), stops: told(importer.stops) })
 }
 
 #[derive(Default)]
-struct Importer {
+struct SwanctlImporter {
     out: String,
-    left: Vec<(Place, String)>,
-    stops: Vec<(Place, String)>,
-    secrets: Vec<Secret>,
+    left: Vec<(SourceLine, String)>,
+    stops: Vec<(SourceLine, String)>,
+    secrets: Vec<SwanctlSecret>,
     /// EAP methods by which users of its own are judged.
     methods: Vec<&'static str>,
     /// Connections are judged by AAA servers.
-    asks: bool,
+    uses_aaa_servers: bool,
     /// How certificates are looked at that are taken back.
     revocation: Option<&'static str>,
     /// Where revocation lists are fetched, and where it is asked whether a certificate holds.
@@ -101,26 +103,26 @@ struct Importer {
     ocsp_url: Option<String>,
     /// A connection's other side proves itself by a certificate in IKE.
     has_certificates: bool,
-    shows: bool,
+    sends_ocsp_replies: bool,
 }
 
-impl Importer {
-    fn leave(&mut self, line: Place, what: &str) {
+impl SwanctlImporter {
+    fn note_untaken(&mut self, line: SourceLine, what: &str) {
         self.left.push((line, alloc::format!("{what} is not taken")));
     }
-    fn note(&mut self, line: Place, what: String) {
+    fn add_note(&mut self, line: SourceLine, what: String) {
         self.left.push((line, what));
     }
     /// Whoever is kept out by what this says would be let in without it.
-    fn stop(&mut self, line: Place, what: &str) {
+    fn add_stop(&mut self, line: SourceLine, what: &str) {
         self.stops.push((line, alloc::format!("{what} is not taken, and without it more would be let in")));
     }
-    fn set(&mut self, key: &str, value: &str) {
+    fn write_setting(&mut self, key: &str, value: &str) {
         // Writing to a text does not fail.
         let _ = writeln!(self.out, "{key} = {value}");
     }
-    fn text(&mut self, key: &str, value: &str) {
-        self.set(key, &quoted(value));
+    fn write_text(&mut self, key: &str, value: &str) {
+        self.write_setting(key, &toml_string(value));
     }
 
     /// Tells of the values of a section that has none there.
@@ -128,23 +130,23 @@ impl Importer {
         section
             .values
             .iter()
-            .for_each(|(key, value, line)| self.leave(*line, &alloc::format!("{key} = {value}")));
+            .for_each(|(key, value, line)| self.note_untaken(*line, &alloc::format!("{key} = {value}")));
     }
 
     /// The connections that charon has and ours can have, in the file's order. Others are named, and decide nothing: a client that one of
     /// them would fit comes to another connection there, too.
     fn select_connections<'a>(&mut self, root: &'a SettingsSection) -> Vec<&'a (String, SettingsSection)> {
         let mut served = Vec::new();
-        for entry in root.section("connections").map(|all| &all.sections).into_iter().flatten() {
+        for entry in root.find_section("connections").map(|all| &all.sections).into_iter().flatten() {
             let (name, connection) = entry;
             let reading = refusals::read_connection(connection);
-            if let Some(SectionRefusal { place, why }) = reading.refusal {
+            if let Some(SectionRefusal { position: place, why }) = reading.refusal {
                 let what = "it is not taken, as charon does not take it";
-                self.note(place, alloc::format!("the connection {name} {why}: {what}"));
+                self.add_note(place, alloc::format!("the connection {name} {why}: {what}"));
                 continue;
             }
-            let (places, unknown) = peer_places(connection);
-            let why = match version(connection) {
+            let (places, unknown) = peer_addresses(connection);
+            let why = match ike_version(connection) {
                 Some(1) => "is of IKEv1, which is not spoken",
                 Some(0 | 2) if places.is_empty() && unknown.is_none() => {
                     "has addresses of one family on this side and of the other on its other side, and nobody comes to it"
@@ -153,10 +155,10 @@ impl Importer {
                     for (place, what) in reading.later {
                         let more =
                             "is of a release after strongSwan 5.9.8, which takes no connection with it";
-                        self.note(place, alloc::format!("{what} of the connection {name} {more}"));
+                        self.add_note(place, alloc::format!("{what} of the connection {name} {more}"));
                     }
                     for (place, what) in reading.unclear {
-                        self.stop(
+                        self.add_stop(
                             place,
                             &alloc::format!(
                                 "{what} of the connection {name}, which charon may read otherwise,"
@@ -168,7 +170,7 @@ impl Importer {
                 }
                 _ => "is of a version of IKE that nobody speaks",
             };
-            self.note(
+            self.add_note(
                 connection.line_of("version"),
                 alloc::format!("the connection {name} {why}: it is not taken"),
             );
@@ -177,25 +179,27 @@ impl Importer {
     }
 
     /// Writes the connections, in the order in which they hold.
-    fn connections(&mut self, all: &[&(String, SettingsSection)]) {
-        self.listen(all);
+    fn write_connections(&mut self, all: &[&(String, SettingsSection)]) {
+        self.write_listen(all);
         let sections: Vec<&SettingsSection> = all.iter().map(|(_, connection)| connection).collect();
-        if sections.iter().map(|connection| peer_places(connection).0.len()).sum::<usize>() > MOST_PLACES {
+        if sections.iter().map(|connection| peer_addresses(connection).0.len()).sum::<usize>()
+            > MAX_PEER_ADDRESSES
+        {
             let what = alloc::format!(
-                "connections have more than {MOST_PLACES} addresses and networks, whose order"
+                "connections have more than {MAX_PEER_ADDRESSES} addresses and networks, whose order"
             );
-            return self.stop(0, &what);
+            return self.add_stop(0, &what);
         }
-        let (order, conflicts) = order::sort(&sections);
+        let (order, conflicts) = order::sort_connections(&sections);
         for (name, connection) in conflicts.iter().map(|n| all[*n]) {
             let what = "is before another connection for some addresses and behind it for others: the order";
-            self.stop(connection.line, &alloc::format!("{name} {what}"));
+            self.add_stop(connection.line, &alloc::format!("{name} {what}"));
         }
-        order.iter().map(|n| all[*n]).for_each(|(name, connection)| self.connection(name, connection));
+        order.iter().map(|n| all[*n]).for_each(|(name, connection)| self.write_connection(name, connection));
     }
 
     /// Writes where the gateway listens. Whom a connection serves at some of its addresses alone would be served at all.
-    fn listen(&mut self, all: &[&(String, SettingsSection)]) {
+    fn write_listen(&mut self, all: &[&(String, SettingsSection)]) {
         let addresses = |connection: &SettingsSection| match local_scope(connection) {
             LocalScope::Addresses(all) => Some(all),
             LocalScope::Families(_) | LocalScope::Both => None,
@@ -203,7 +207,7 @@ impl Importer {
         for (name, connection) in all.iter().filter(|(_, one)| local_scope(one) == LocalScope::Both) {
             let line = connection.line_of("local_addrs");
             let what = "which has named addresses beside any,";
-            self.stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
+            self.add_stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
         }
         let first = all.first().and_then(|(_, connection)| addresses(connection));
         let is_same = all.iter().all(|(_, connection)| addresses(connection) == first);
@@ -216,21 +220,21 @@ impl Importer {
         match first.as_ref().filter(|_| is_same).and_then(read).filter(families) {
             Some(own) => {
                 self.out.push_str("[listen]\n");
-                self.set("addresses", &list(own.iter().map(ToString::to_string)));
+                self.write_setting("addresses", &toml_array(own.iter().map(ToString::to_string)));
             }
             None => {
                 for (name, connection) in all.iter().filter(|(_, connection)| addresses(connection).is_some())
                 {
                     let line = connection.line_of("local_addrs");
                     let what = "which not every connection has as its one address of a family,";
-                    self.stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
+                    self.add_stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
                 }
             }
         }
     }
 
     /// Takes where authorities say whether certificates still hold.
-    fn authorities(&mut self, served: &[&(String, SettingsSection)], section: &SettingsSection) {
+    fn read_authorities(&mut self, served: &[&(String, SettingsSection)], section: &SettingsSection) {
         self.leave_values(section);
         let auths: Vec<String> = served.iter().map(|(_, connection)| auth_of(connection, "remote")).collect();
         let certified = auths.iter().any(|auth| is_certified(auth));
@@ -240,99 +244,100 @@ impl Importer {
         let asked = section.sections.iter().filter(|(_, one)| one.value("ocsp_uris").is_some()).count();
         for (name, authority) in &section.sections {
             for (key, value, line) in &authority.values {
-                let urls: Vec<String> = words(value).collect();
+                let urls: Vec<String> = split_words(value).collect();
                 let is_whole = certified && urls.iter().all(by_http);
                 match key.as_str() {
                     "crl_uris" if is_whole => self.crl_urls.extend(urls),
                     "ocsp_uris" if is_whole && urls.len() == 1 && asked == 1 => {
                         self.ocsp_url = urls.into_iter().next();
                         let what = "is asked about every certificate here, in place of what that says";
-                        self.note(*line, alloc::format!("ocsp_uris of the authority {name} {what}"));
+                        self.add_note(*line, alloc::format!("ocsp_uris of the authority {name} {what}"));
                     }
                     // Certificates that were taken back would be good.
                     key @ ("crl_uris" | "ocsp_uris") if looks => {
-                        self.stop(*line, &alloc::format!("{key} of the authority {name}"));
+                        self.add_stop(*line, &alloc::format!("{key} of the authority {name}"));
                     }
-                    key => self.leave(*line, &alloc::format!("{key} of the authority {name}")),
+                    key => self.note_untaken(*line, &alloc::format!("{key} of the authority {name}")),
                 }
             }
             for (within, section) in &authority.sections {
-                self.leave(section.line, &alloc::format!("{within} of the authority {name}"));
+                self.note_untaken(section.line, &alloc::format!("{within} of the authority {name}"));
             }
         }
     }
 
-    fn pool(&mut self, name: &str, pool: &SettingsSection) {
-        if let Some(SectionRefusal { place, why }) = refusals::find_pool_refusal(pool) {
+    fn write_pool(&mut self, name: &str, pool: &SettingsSection) {
+        if let Some(SectionRefusal { position: place, why }) = refusals::find_pool_refusal(pool) {
             let what = "it is not taken, as charon does not take it";
-            return self.note(place, alloc::format!("the pool {name} {why}: {what}"));
+            return self.add_note(place, alloc::format!("the pool {name} {why}: {what}"));
         }
         self.out.push_str("\n[[pool]]\n");
-        self.text("name", name);
+        self.write_text("name", name);
         for (key, value, line) in &pool.values {
             match key.as_str() {
-                "addrs" => self.set("ranges", &list(words(value).map(|word| range(&word)))),
-                "dns" => self.note(
+                "addrs" => self
+                    .write_setting("ranges", &toml_array(split_words(value).map(|word| pool_range(&word)))),
+                "dns" => self.add_note(
                     *line,
                     alloc::format!(
                         "name servers are of connections: write dns = {} into those with this pool",
-                        list(words(value))
+                        toml_array(split_words(value))
                     ),
                 ),
-                key => self.leave(*line, &alloc::format!("{key} of the pool {name}")),
+                key => self.note_untaken(*line, &alloc::format!("{key} of the pool {name}")),
             }
         }
         for (within, section) in &pool.sections {
-            self.leave(section.line, &alloc::format!("{within} of the pool {name}"));
+            self.note_untaken(section.line, &alloc::format!("{within} of the pool {name}"));
         }
     }
 
-    fn rest(&mut self) {
+    fn write_remaining(&mut self) {
         if !self.methods.is_empty() {
             self.out.push_str("\n[eap]\n");
-            let methods = list(self.methods.iter().map(|method| (*method).to_owned()));
-            self.set("methods", &methods);
+            let methods = toml_array(self.methods.iter().map(|method| (*method).to_owned()));
+            self.write_setting("methods", &methods);
             if self.methods.contains(&"tls") {
-                self.note(0, "EAP-TLS needs certificate, key and ca below [eap.tls]".to_owned());
+                self.add_note(0, "EAP-TLS needs certificate, key and ca below [eap.tls]".to_owned());
             }
             let users = self.take_users();
             for (name, password) in users {
                 self.out.push_str("[[user]]\n");
-                self.text("name", &name);
-                self.text("password", &password);
+                self.write_text("name", &name);
+                self.write_text("password", &password);
             }
         }
         self.name_untaken_secrets();
         // Without certificates there is nobody to ask about.
         self.revocation = self.revocation.filter(|_| self.has_certificates);
-        if self.revocation.is_some() || !self.shows {
+        if self.revocation.is_some() || !self.sends_ocsp_replies {
             self.out.push_str("\n[revocation]\n");
             if let Some(policy) = self.revocation {
-                self.text("ocsp", policy);
+                self.write_text("ocsp", policy);
             }
-            if !self.shows {
-                self.set("ocsp_response", "false");
+            if !self.sends_ocsp_replies {
+                self.write_setting("ocsp_response", "false");
             }
             if !self.crl_urls.is_empty() {
-                let urls = list(core::mem::take(&mut self.crl_urls));
-                self.set("crl_url", &urls);
+                let urls = toml_array(core::mem::take(&mut self.crl_urls));
+                self.write_setting("crl_url", &urls);
             }
             if let Some(url) = self.ocsp_url.take() {
-                self.text("ocsp_url", &url);
+                self.write_text("ocsp_url", &url);
             }
         }
-        if self.asks {
-            self.note(0, "which RADIUS servers are asked is in strongswan.conf (charon.plugins.eap-radius): write [aaa] and [[aaa.radius]]".to_owned());
+        if self.uses_aaa_servers {
+            self.add_note(0, "which RADIUS servers are asked is in strongswan.conf (charon.plugins.eap-radius): write [aaa] and [[aaa.radius]]".to_owned());
         }
     }
     /// Tells what our own reader finds wrong. Files that are named are not looked at here.
     #[cfg(feature = "tls")]
-    fn check(&mut self) {
-        let clock = usher_crypto::tls::WallClock::at(usher_core::WallTime::UNIX_EPOCH);
+    fn check_output(&mut self) {
+        let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
         let parsed = crate::config::parse("ike.toml", &self.out, &UnreadFiles, &clock);
         for fault in parsed.err().map(|faults| faults.faults).unwrap_or_default() {
             if !fault.message.contains(UNREAD) {
-                self.note(0, alloc::format!("what is made of it is not right yet: {}", fault.message));
+                self.add_note(0, alloc::format!("what is made of it is not right yet: {}", fault.message));
             }
         }
     }
@@ -347,12 +352,12 @@ const UNREAD: &str = "is not looked at by an importer";
 struct UnreadFiles;
 
 #[cfg(feature = "tls")]
-impl usher_config::Outside for UnreadFiles {
-    fn file(&self, path: &std::path::Path) -> Result<String, String> {
+impl usher_config::ConfigEnvironment for UnreadFiles {
+    fn read_text(&self, path: &std::path::Path) -> Result<String, String> {
         Err(alloc::format!("{} {UNREAD}", path.display()))
     }
-    fn secret(&self, path: &std::path::Path) -> Result<String, String> {
-        self.file(path)
+    fn read_secret(&self, path: &std::path::Path) -> Result<String, String> {
+        self.read_text(path)
     }
     fn variable(&self, _: &str) -> Option<String> {
         None

@@ -1,38 +1,38 @@
 //! What the host says of the packets that CHILD_SAs carry: how many there were, and that there may be no more.
 
-use crate::service::Gateway;
-use crate::session::Session;
+use crate::service::IkeGateway;
+use crate::session::IkeSession;
 use core::net::SocketAddr;
 use usher_core::Instant;
-use usher_esp::plane::Usage;
-use usher_esp::sa::Volume;
+use usher_esp::plane::SaUsage;
+use usher_esp::sa::TrafficVolume;
 use usher_ike::machine::{self as ike, SaId};
 
-fn add(to: &mut Volume, more: Volume) {
+fn add_volume(to: &mut TrafficVolume, more: TrafficVolume) {
     to.packets += more.packets;
     to.octets += more.octets;
 }
 
 /// What has been carried since.
-const fn since(before: Volume, now: Volume) -> Volume {
-    Volume {
+const fn volume_since(before: TrafficVolume, now: TrafficVolume) -> TrafficVolume {
+    TrafficVolume {
         packets: now.packets.saturating_sub(before.packets),
         octets: now.octets.saturating_sub(before.octets),
     }
 }
 
-impl Session {
+impl IkeSession {
     /// What its CHILD_SAs have carried, those that are no more among them.
-    pub(crate) fn total(&self) -> Usage {
-        let mut total = self.carried;
+    pub(crate) fn total_usage(&self) -> SaUsage {
+        let mut total = self.usage;
         for usage in self.children.values().map(|child| &child.usage).chain(self.leaving.values()) {
-            add(&mut total.received, usage.received);
-            add(&mut total.sent, usage.sent);
+            add_volume(&mut total.received, usage.received);
+            add_volume(&mut total.sent, usage.sent);
         }
         total
     }
     /// What one of its CHILD_SAs has carried.
-    fn usage(&mut self, inbound: u32) -> Option<&mut Usage> {
+    fn child_usage(&mut self, inbound: u32) -> Option<&mut SaUsage> {
         match self.children.get_mut(&inbound) {
             Some(child) => Some(&mut child.usage),
             None => self.leaving.get_mut(&inbound),
@@ -40,8 +40,8 @@ impl Session {
     }
 }
 
-impl Gateway {
-    fn session(&mut self, sa: SaId) -> Option<&mut Session> {
+impl IkeGateway {
+    fn find_session(&mut self, sa: SaId) -> Option<&mut IkeSession> {
         match self.sessions.get_mut(&sa) {
             Some(session) => Some(session),
             None => self.closing.get_mut(&sa),
@@ -49,10 +49,13 @@ impl Gateway {
     }
 
     /// A CHILD_SA has carried so much in all.
-    pub(crate) fn carried(&mut self, now: Instant, inbound: u32, usage: &Usage) {
+    pub(crate) fn record_usage(&mut self, now: Instant, inbound: u32, usage: &SaUsage) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
-        let Some(known) = self.session(sa).and_then(|session| session.usage(inbound)) else { return };
-        let (received, sent) = (since(known.received, usage.received), since(known.sent, usage.sent));
+        let Some(known) = self.find_session(sa).and_then(|session| session.child_usage(inbound)) else {
+            return;
+        };
+        let (received, sent) =
+            (volume_since(known.received, usage.received), volume_since(known.sent, usage.sent));
         (known.received, known.sent) = (usage.received, usage.sent);
         self.counters.received_octets += received.octets;
         self.counters.received_packets += received.packets;
@@ -60,36 +63,36 @@ impl Gateway {
         self.counters.sent_packets += sent.packets;
         let (received, sent) = (received.packets > 0, sent.packets > 0);
         if received || sent {
-            self.tell(now, ike::Command::Traffic { sa, received, sent });
+            self.send_ike_command(now, ike::IkeCommand::Traffic { sa, received, sent });
         }
     }
 
     /// A CHILD_SA is no more, and has carried so much.
-    pub(crate) fn removed(&mut self, now: Instant, inbound: u32, usage: Option<&Usage>) {
+    pub(crate) fn finish_removal(&mut self, now: Instant, inbound: u32, usage: Option<&SaUsage>) {
         if let Some(usage) = usage {
-            self.carried(now, inbound, usage);
+            self.record_usage(now, inbound, usage);
         }
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
-        let Some(session) = self.session(sa) else { return };
+        let Some(session) = self.find_session(sa) else { return };
         // What was installed again, or never removed, has not said its last word.
         let Some(last) = session.leaving.remove(&inbound) else { return };
-        add(&mut session.carried.received, last.received);
-        add(&mut session.carried.sent, last.sent);
+        add_volume(&mut session.usage.received, last.received);
+        add_volume(&mut session.usage.sent, last.sent);
         let silent = session.leaving.is_empty();
         self.owners.remove(&inbound);
         if silent && self.closing.contains_key(&sa) {
-            self.close(now, sa);
+            self.close_session(now, sa);
         }
     }
 
     /// A CHILD_SA is to be replaced, since it has carried nearly all that it may; or is of no use any more.
-    pub(crate) fn expired(&mut self, now: Instant, inbound: u32, hard: bool) {
+    pub(crate) fn handle_expiry(&mut self, now: Instant, inbound: u32, hard: bool) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let command = match hard {
-            true => ike::Command::DeleteChild { sa, spi: inbound },
-            false => ike::Command::RekeyChild { sa, spi: inbound },
+            true => ike::IkeCommand::DeleteChild { sa, spi: inbound },
+            false => ike::IkeCommand::RekeyChild { sa, spi: inbound },
         };
-        self.tell(now, command);
+        self.send_ike_command(now, command);
     }
 
     /// This host has other addresses: connections leave from these, and IKE_SAs of this side that can move do.
@@ -102,11 +105,11 @@ impl Gateway {
                 let path = session.path;
                 let moves = session.initiator && session.connection == *name && path.local.ip() != local.ip();
                 let here = SocketAddr::new(local.ip(), path.local.port());
-                moves.then_some(ike::Command::Move { sa: *sa, local: here, remote: path.remote })
+                moves.then_some(ike::IkeCommand::Move { sa: *sa, local: here, remote: path.remote })
             });
             let moves: alloc::vec::Vec<_> = moves.collect();
             for command in moves {
-                self.tell(now, command);
+                self.send_ike_command(now, command);
             }
         }
     }

@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_access::FailureLimit;
-use usher_core::{SecureRng, WallTime, Work};
-use usher_crypto::Key;
-use usher_eap::method::{Context, Question, ServerOffer, UserSecret, md5, mschapv2};
-use usher_eap::packet::Type;
-use usher_eap::server::{Event, Server};
+use usher_core::{SecureRng, WallTime, WorkRecord};
+use usher_crypto::SecretValue;
+use usher_eap::method::{MethodContext, ServerOffer, UserQuery, UserSecret, md5, mschapv2};
+use usher_eap::packet::EapType;
+use usher_eap::server::{EapServer, EapServerEvent};
 use usher_ike::machine::SaId;
 
 /// The longest EAP packet of a method that cuts its messages, octets: it fits an IKE message of 1280 octets on the wire.
@@ -21,9 +21,9 @@ const FRAGMENT: usize = 1100;
 #[derive(Clone, Default)]
 pub struct LocalUsers {
     /// The methods that are proposed, the preferred one first.
-    pub methods: Vec<Type>,
+    pub methods: Vec<EapType>,
     /// Passwords by names.
-    pub passwords: Arc<BTreeMap<Vec<u8>, Key>>,
+    pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
     /// How many failed logins under a name, or from a host, hold it back; `None`: nobody is.
     pub failures: Option<FailureLimit>,
     /// EAP-TLS: whose certificate, with a name that is the user's, ends below the authorities of this is let in.
@@ -58,15 +58,15 @@ impl LocalUsers {
         let _ = now;
     }
 
-    fn offer(&self, kind: Type, secret: &Key) -> Option<Box<dyn ServerOffer>> {
+    fn server_offer(&self, kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerOffer>> {
         match kind {
-            Type::MD5 => Some(Box::new(md5::Password::new(secret))),
-            Type::MSCHAPV2 => {
-                let hash = mschapv2::Hash::new(&UserSecret::Clear(secret.clone()))?;
+            EapType::MD5 => Some(Box::new(md5::Md5Password::new(secret))),
+            EapType::MSCHAPV2 => {
+                let hash = mschapv2::MsChapV2Verifier::new(&UserSecret::Clear(secret.clone()))?;
                 Some(Box::new(hash))
             }
             #[cfg(feature = "tls")]
-            Type::TLS => {
+            EapType::TLS => {
                 use usher_eap::method::tls::{ServerMethodTls, ServerTls};
                 let tls = ServerTls::Real(self.tls.clone()?);
                 Some(Box::new(ServerMethodTls { tls, fragment: FRAGMENT }))
@@ -76,21 +76,21 @@ impl LocalUsers {
     }
 
     /// A conversation that begins with the peer's Identity response. Who is not known is asked as whoever is, and turned away.
-    pub(crate) fn begin(
+    pub(crate) fn start_conversation(
         &self,
         name: &[u8],
         packet: &[u8],
         wall: WallTime,
         rng: &mut SecureRng,
-    ) -> Conversation {
-        let stand_in = || Key::from(&rng.array::<32>()[..]);
+    ) -> LocalConversation {
+        let stand_in = || SecretValue::from(&rng.random_array::<32>()[..]);
         let secret = self.passwords.get(name).cloned().unwrap_or_else(stand_in);
-        let offers = self.methods.iter().filter_map(|kind| self.offer(*kind, &secret)).collect();
+        let offers = self.methods.iter().filter_map(|kind| self.server_offer(*kind, &secret)).collect();
         let identifier = packet.get(1).copied().unwrap_or(0);
-        let context = Context { rng, wall, mtu: None, without_extended_master_secret: false };
-        let costly = self.methods.contains(&Type::TLS);
-        Conversation {
-            server: Server::new(offers, identifier, context),
+        let context = MethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
+        let costly = self.methods.contains(&EapType::TLS);
+        LocalConversation {
+            server: EapServer::new(offers, identifier, context),
             #[cfg(feature = "tls")]
             name: name.to_vec(),
             costly,
@@ -100,52 +100,52 @@ impl LocalUsers {
 
 /// What becomes of a conversation.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum EapVerdict {
     /// A request for the peer.
     Continue(Vec<u8>),
     /// The user is in, with EAP-Success and the key of the method.
-    Accept { packet: Vec<u8>, msk: Option<Key> },
+    Accept { packet: Vec<u8>, msk: Option<SecretValue> },
     /// The user is out, with EAP-Failure.
     Reject(Vec<u8>),
 }
 
 /// A packet of a conversation that costs much to judge: of one by EAP-TLS, whose public keys would keep others waiting.
 #[derive(Debug)]
-pub struct Judgement {
+pub struct EapJudgement {
     pub(crate) sa: SaId,
-    pub(crate) conversation: Conversation,
+    pub(crate) conversation: LocalConversation,
     packet: Vec<u8>,
 }
 
-impl Judgement {
-    pub(crate) fn new(sa: SaId, conversation: Conversation, packet: &[u8]) -> Self {
+impl EapJudgement {
+    pub(crate) fn new(sa: SaId, conversation: LocalConversation, packet: &[u8]) -> Self {
         Self { sa, conversation, packet: packet.to_vec() }
     }
     /// Judges it: what takes its time, and is for a helper to do.
     #[must_use]
-    pub fn done(mut self: Box<Self>) -> Box<Self> {
-        self.conversation.handle(&self.packet);
+    pub fn run_judgement(mut self: Box<Self>) -> Box<Self> {
+        self.conversation.handle_packet(&self.packet);
         self
     }
 }
 
 /// A conversation with a peer.
 #[derive(Debug)]
-pub(crate) struct Conversation {
-    server: Server,
+pub(crate) struct LocalConversation {
+    server: EapServer,
     #[cfg(feature = "tls")]
     name: Vec<u8>,
     /// EAP-TLS is among its methods.
     costly: bool,
 }
 
-impl Conversation {
-    pub(crate) fn handle(&mut self, packet: &[u8]) {
-        self.server.handle(packet);
+impl LocalConversation {
+    pub(crate) fn handle_packet(&mut self, packet: &[u8]) {
+        self.server.handle_packet(packet);
     }
     /// Whether its peer has been told that its password is wrong, whatever follows.
-    pub(crate) fn refuses(&self) -> bool {
-        self.server.refuses()
+    pub(crate) fn has_refused(&self) -> bool {
+        self.server.is_refusing()
     }
     /// Whether what it judges is for a helper.
     pub(crate) const fn is_costly(&self) -> bool {
@@ -158,40 +158,42 @@ impl Conversation {
         let leaf = self.server.peer_certificates().first();
         let name = core::str::from_utf8(&self.name);
         let (Some(leaf), Ok(name)) = (leaf, name) else { return false };
-        usher_crypto::x509::Information::of_der(leaf).is_ok_and(|said| said.is_of(name))
+        usher_crypto::x509::CertificateInfo::of_der(leaf).is_ok_and(|said| said.is_of(name))
     }
 
-    pub(crate) fn verdict(&mut self) -> Verdict {
+    pub(crate) fn take_verdict(&mut self) -> EapVerdict {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
             #[cfg(feature = "tls")]
-            Some(Event::Success { method, .. }) if method == Type::TLS && !self.is_the_users() => {
-                Verdict::Reject(failure(&packet))
+            Some(EapServerEvent::Success { method, .. })
+                if method == EapType::TLS && !self.is_the_users() =>
+            {
+                EapVerdict::Reject(eap_failure(&packet))
             }
-            Some(Event::Success { keys, .. }) => {
-                Verdict::Accept { packet, msk: keys.map(|keys| Key::from(&keys.msk[..])) }
+            Some(EapServerEvent::Success { keys, .. }) => {
+                EapVerdict::Accept { packet, msk: keys.map(|keys| SecretValue::from(&keys.msk[..])) }
             }
-            Some(Event::Failure { .. }) => Verdict::Reject(packet),
-            Some(Event::Ask(question)) => {
+            Some(EapServerEvent::Failure { .. }) => EapVerdict::Reject(packet),
+            Some(EapServerEvent::Query(question)) => {
                 // No method that is offered here asks.
-                debug_assert!(matches!(question, Question::Resume(_)), "{question:?}");
-                self.server.answer(usher_eap::method::Answer::Unavailable);
-                self.verdict()
+                debug_assert!(matches!(question, UserQuery::Resume(_)), "{question:?}");
+                self.server.apply_answer(usher_eap::method::UserAnswer::Unavailable);
+                self.take_verdict()
             }
-            None if sends => Verdict::Continue(packet),
+            None if sends => EapVerdict::Continue(packet),
             // What was discarded is asked again: IKE has to answer something.
-            None => Verdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
+            None => EapVerdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
         }
     }
 
-    pub(crate) fn work(&mut self) -> impl Iterator<Item = Work> {
+    pub(crate) fn drain_work(&mut self) -> impl Iterator<Item = WorkRecord> {
         core::iter::from_fn(|| self.server.poll_work())
     }
 }
 
 /// EAP-Failure in the place of a Success with the same identifier.
 #[cfg(feature = "tls")]
-fn failure(success: &[u8]) -> Vec<u8> {
+fn eap_failure(success: &[u8]) -> Vec<u8> {
     alloc::vec![4, success.get(1).copied().unwrap_or(0), 0, 4]
 }

@@ -1,6 +1,6 @@
 //! The configuration file of an IDENT service.
 
-use crate::disclosure::{Disclosure, Policy};
+use crate::disclosure::{DisclosureLevel, DisclosurePolicy};
 use crate::service;
 use crate::token::TokenKey;
 use alloc::borrow::ToOwned;
@@ -10,11 +10,14 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use usher_config::log::Log;
+use usher_config::log::LogConfig;
 use usher_config::tree::TreeNode;
-use usher_config::units::{Count, Time};
-use usher_config::{Checked, Collector, Fault, Faults, Format, Found, Outside, Prefix, named, secret};
-use usher_ident::{PORT, ServerConfig, Token};
+use usher_config::units::{PositiveCount, TimeSpan};
+use usher_config::{
+    CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector,
+    KeyedError, Prefix, named, secret,
+};
+use usher_ident::{IdentToken, PORT, ServerConfig};
 
 /// Where the configuration is unless somebody says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/usher/ident.toml";
@@ -22,17 +25,18 @@ pub const DEFAULT_PATH: &str = "/etc/usher/ident.toml";
 const SECRET: usize = 16;
 
 /// What configuration files are.
-pub const FORMAT: Format = Format { what: "the IDENT server's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat =
+    ConfigFormat { description: "the IDENT server's configuration", version: 1, retired: &[] };
 
 /// The configuration of `usher ident serve`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's IDENT server")]
-pub struct File {
+pub struct IdentConfigFile {
     /// Addresses with ports to listen on, IPv4 and IPv6: `"0.0.0.0:113"`, `"[::]:113"`.
     pub listen: Vec<SocketAddr>,
     /// Who may ask, and what each is told; the longest prefix that fits wins. Who is in none is not answered at all.
-    pub asker: Vec<Asker>,
+    pub asker: Vec<AskerTable>,
     /// Users who do not want to be named, by name or number: whoever asks for them hears HIDDEN-USER.
     pub hide: Vec<String>,
     /// The operating system that goes with a user's name. With numbers and tokens it is always OTHER.
@@ -43,17 +47,19 @@ pub struct File {
     /// The key of tokens.
     pub token: Option<TokenTable>,
     /// What nobody may exceed.
-    pub limits: Limits,
+    pub limits: LimitsTable,
     /// Logs.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
-impl Default for File {
+impl Default for IdentConfigFile {
     /// Loopback alone, who may ask and where: whoever wants more names it.
     fn default() -> Self {
         let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        let asker =
-            |(network, bits)| Asker { prefix: Prefix { network, bits }, disclose: Disclosure::UserName };
+        let asker = |(network, bits)| AskerTable {
+            prefix: Prefix { network, bits },
+            disclose: DisclosureLevel::UserName,
+        };
         Self {
             listen: both.map(|address| SocketAddr::new(address, PORT)).to_vec(),
             asker: [(Ipv4Addr::new(127, 0, 0, 0).into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)]
@@ -63,8 +69,8 @@ impl Default for File {
             opsys: "UNIX".to_owned(),
             charset: None,
             token: None,
-            limits: Limits::default(),
-            log: Log::default(),
+            limits: LimitsTable::default(),
+            log: LogConfig::default(),
         }
     }
 }
@@ -72,13 +78,13 @@ impl Default for File {
 /// Who may ask.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Asker {
+pub struct AskerTable {
     /// Their addresses.
     pub prefix: Prefix,
     /// What they are told of a connection's owner.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Disclosure>")]
-    pub disclose: Disclosure,
+    #[schemars(schema_with = "named::schema::<DisclosureLevel>")]
+    pub disclose: DisclosureLevel,
 }
 
 /// The key of tokens, for askers with `disclose = "token"`. Who has it can say who a token means (`usher ident reveal`).
@@ -94,48 +100,48 @@ pub struct TokenTable {
 /// What nobody may exceed.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct LimitsTable {
     /// How long a connection may be without a query; RFC 1413 recommends 60 to 180 s.
-    pub idle_timeout: Time,
+    pub idle_timeout: TimeSpan,
     /// How long it may take to find an owner; then the answer is UNKNOWN-ERROR.
-    pub answer_timeout: Time,
+    pub answer_timeout: TimeSpan,
     /// Connections at a time. Beyond it the one that has been idle for longest is closed.
-    pub connections: Count,
+    pub connections: PositiveCount,
     /// Connections at a time from one network: an IPv4 address, or 64 bits of an IPv6 address.
-    pub connections_per_network: Count,
+    pub connections_per_network: PositiveCount,
     /// Queries of a connection that may wait for their answers; with one more it is closed.
-    pub pipeline: Count,
+    pub pipeline: PositiveCount,
     /// Owners that may be looked up at a time, of all connections; beyond it the answer is UNKNOWN-ERROR.
-    pub lookups: Count,
+    pub lookups: PositiveCount,
     /// Queries of one network in a second; beyond it the answer is UNKNOWN-ERROR, without a look-up and a line in the log.
-    pub queries_per_network: Count,
+    pub queries_per_network: PositiveCount,
 }
 
-impl Default for Limits {
+impl Default for LimitsTable {
     fn default() -> Self {
         let server = ServerConfig::default();
-        let count = |n| Count::of(u32::try_from(n).unwrap_or(u32::MAX));
+        let count = |n| PositiveCount::from_u32(u32::try_from(n).unwrap_or(u32::MAX));
         Self {
-            idle_timeout: Time(server.idle),
-            answer_timeout: Time(server.patience),
+            idle_timeout: TimeSpan(server.idle),
+            answer_timeout: TimeSpan(server.response_timeout),
             connections: count(server.connections),
             connections_per_network: count(server.connections_per_network),
             pipeline: count(server.pipeline),
-            lookups: Count::of(4096),
-            queries_per_network: Count::of(1000),
+            lookups: PositiveCount::from_u32(4096),
+            queries_per_network: PositiveCount::from_u32(1000),
         }
     }
 }
 
 /// A checked configuration, with its key.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedIdentConfig {
     /// As it was written.
-    pub file: File,
+    pub file: IdentConfigFile,
     /// What the machine takes.
-    pub config: service::Config,
+    pub config: service::IdentServiceConfig,
     /// What is right and should be written otherwise.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 /// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
@@ -143,9 +149,13 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
-    let check = |file: &mut File, base: &Path| check(file, base, outside);
-    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
+pub fn parse(
+    origin: &str,
+    text: &str,
+    outside: &dyn ConfigEnvironment,
+) -> Result<LoadedIdentConfig, ConfigErrors> {
+    let check = |file: &mut IdentConfigFile, base: &Path| check_file(file, base, outside);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedIdentConfig::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
@@ -153,37 +163,48 @@ pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, 
 pub fn read_tree(
     tree: TreeNode,
     base: &Path,
-    outside: &dyn Outside,
-    faults: &mut Collector,
-) -> Option<Loaded> {
-    let check = |file: &mut File, base: &Path| check(file, base, outside);
-    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(Loaded::from)
+    outside: &dyn ConfigEnvironment,
+    faults: &mut DiagnosticCollector,
+) -> Option<LoadedIdentConfig> {
+    let check = |file: &mut IdentConfigFile, base: &Path| check_file(file, base, outside);
+    usher_config::read_tree(&FORMAT, tree, base, check, faults).map(LoadedIdentConfig::from)
 }
 
-impl From<Checked<File, service::Config>> for Loaded {
-    fn from(Checked { file, made, warnings }: Checked<File, service::Config>) -> Self {
+impl From<CheckedConfig<IdentConfigFile, service::IdentServiceConfig>> for LoadedIdentConfig {
+    fn from(
+        CheckedConfig { file, built_config: made, warnings }: CheckedConfig<
+            IdentConfigFile,
+            service::IdentServiceConfig,
+        >,
+    ) -> Self {
         Self { file, config: made, warnings }
     }
 }
 
 /// What the machine takes, and what types cannot say: that values fit each other, and that the key is there.
-pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<service::Config>, Vec<Found>) {
-    let mut found: Vec<Found> = Vec::new();
+pub fn check_file(
+    file: &IdentConfigFile,
+    folder: &Path,
+    outside: &dyn ConfigEnvironment,
+) -> (Option<service::IdentServiceConfig>, Vec<KeyedError>) {
+    let mut found: Vec<KeyedError> = Vec::new();
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let mut token = |key: &str, text: &str| {
-        let token = Token::new(text);
+        let token = IdentToken::new(text);
         token.map_err(|e| found.push((keys(&[key]), format!("\"{text}\" cannot be sent: {e}")))).ok()
     };
     let opsys = token("opsys", &file.opsys);
     let charset = file.charset.as_deref().and_then(|charset| token("charset", charset));
     for (i, asker) in file.asker.iter().enumerate() {
         let at = |key: &str| keys(&["asker", &i.to_string(), key]);
-        if let Some(earlier) = file.asker.iter().take(i).position(|e| same(&e.prefix, &asker.prefix)) {
+        if let Some(earlier) =
+            file.asker.iter().take(i).position(|e| is_same_network(&e.prefix, &asker.prefix))
+        {
             let message =
                 format!("{} is the prefix of asker[{earlier}] already; keep one of them", asker.prefix);
             found.push((at("prefix"), message));
         }
-        if asker.disclose == Disclosure::Token && file.token.is_none() {
+        if asker.disclose == DisclosureLevel::Token && file.token.is_none() {
             let message = "there is no key for tokens; write it into a file (head -c 16 /dev/urandom | base64) that [token] key_file names";
             found.push((at("disclose"), message.to_owned()));
         }
@@ -191,7 +212,7 @@ pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<servi
     let mut key = None;
     if let Some(table) = &file.token {
         let path = table.key_file.as_ref().map(|path| folder.join(path));
-        match secret::one("key", None, path.as_deref(), table.key_env.as_deref(), outside) {
+        match secret::resolve_secret("key", None, path.as_deref(), table.key_env.as_deref(), outside) {
             Ok(Some(secret)) if secret.0.len() >= SECRET => key = Some(TokenKey::new(secret.0.as_bytes())),
             Ok(Some(_)) => {
                 let named = if table.key_file.is_some() { "key_file" } else { "key_env" };
@@ -209,7 +230,7 @@ pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<servi
             }
         }
     }
-    let policy = opsys.map(|opsys| Policy {
+    let policy = opsys.map(|opsys| DisclosurePolicy {
         askers: file.asker.iter().map(|asker| (asker.prefix, asker.disclose)).collect(),
         hide: file.hide.clone(),
         opsys,
@@ -217,15 +238,15 @@ pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<servi
         key,
     });
     let limits = &file.limits;
-    let count = |count: Count| usize::try_from(count.get()).unwrap_or(usize::MAX);
+    let count = |count: PositiveCount| usize::try_from(count.get()).unwrap_or(usize::MAX);
     let server = ServerConfig {
         idle: limits.idle_timeout.get(),
-        patience: limits.answer_timeout.get(),
+        response_timeout: limits.answer_timeout.get(),
         connections: count(limits.connections),
         connections_per_network: count(limits.connections_per_network),
         pipeline: count(limits.pipeline),
     };
-    let config = policy.map(|policy| service::Config {
+    let config = policy.map(|policy| service::IdentServiceConfig {
         server,
         policy,
         lookups: count(limits.lookups),
@@ -235,32 +256,32 @@ pub fn check(file: &File, folder: &Path, outside: &dyn Outside) -> (Option<servi
 }
 
 /// Whether two notations are of one network.
-fn same(a: &Prefix, b: &Prefix) -> bool {
-    a.bits == b.bits && a.holds(b.network)
+fn is_same_network(a: &Prefix, b: &Prefix) -> bool {
+    a.bits == b.bits && a.contains(b.network)
 }
 
 /// The JSON Schema of the file, as `docs/ident.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<File>(&FORMAT)
+    usher_config::json_schema::<IdentConfigFile>(&FORMAT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::Alone;
+    use usher_config::NoEnvironment;
 
-    struct Host;
+    struct MockEnvironment;
 
-    impl Outside for Host {
-        fn file(&self, path: &Path) -> Result<String, String> {
+    impl ConfigEnvironment for MockEnvironment {
+        fn read_text(&self, path: &Path) -> Result<String, String> {
             Err(format!("{} is not there", path.display()))
         }
-        fn secret(&self, path: &Path) -> Result<String, String> {
+        fn read_secret(&self, path: &Path) -> Result<String, String> {
             match path.to_str() {
                 Some("etc/ident.key") => Ok("0123456789abcdef\n".to_owned()),
                 Some("etc/short.key") => Ok("0123456789abcde\n".to_owned()),
-                _ => self.file(path),
+                _ => self.read_text(path),
             }
         }
         fn variable(&self, _: &str) -> Option<String> {
@@ -268,23 +289,23 @@ mod tests {
         }
     }
 
-    fn faults(text: &str) -> Vec<String> {
-        let faults = parse("etc/ident.toml", text, &Host).expect_err(text).faults;
+    fn expect_faults(text: &str) -> Vec<String> {
+        let faults = parse("etc/ident.toml", text, &MockEnvironment).expect_err(text).faults;
         faults.iter().map(|f| format!("{}:{}: {}", f.line, f.column, f.message)).collect()
     }
 
     #[test]
     fn without_settings_loopback_alone_asks_and_is_told_names() {
-        let loaded = parse("ident.toml", "", &Alone).unwrap();
+        let loaded = parse("ident.toml", "", &NoEnvironment).unwrap();
         assert_eq!(loaded.file.listen.len(), 2);
         assert!(loaded.file.listen.iter().all(|address| address.ip().is_loopback() && address.port() == 113));
         let policy = &loaded.config.policy;
         for (address, told) in [
-            ("127.0.0.2", Some(Disclosure::UserName)),
-            ("::1", Some(Disclosure::UserName)),
+            ("127.0.0.2", Some(DisclosureLevel::UserName)),
+            ("::1", Some(DisclosureLevel::UserName)),
             ("192.0.2.1", None),
         ] {
-            assert_eq!(policy.of(address.parse().unwrap()), told, "{address}");
+            assert_eq!(policy.disclosure_for(address.parse().unwrap()), told, "{address}");
         }
         assert_eq!(loaded.config.server, ServerConfig::default());
     }
@@ -298,10 +319,10 @@ mod tests {
                     [limits]\nidle_timeout = \"1 min\"\nanswer_timeout = \"1.5 s\"\nconnections = 9\n\
                     connections_per_network = 8\npipeline = 7\nlookups = 6\n\
                     queries_per_network = 5\n[log]\nlevel = \"warn\"\n";
-        let Loaded { file, config, .. } = parse("etc/ident.toml", text, &Host).unwrap();
+        let LoadedIdentConfig { file, config, .. } = parse("etc/ident.toml", text, &MockEnvironment).unwrap();
         assert_eq!((file.listen[0].to_string().as_str(), file.hide[0].as_str()), ("[::]:113", "eve"));
         let server = &config.server;
-        assert_eq!((server.idle.as_secs_f64(), server.patience.as_secs_f64()), (60.0, 1.5));
+        assert_eq!((server.idle.as_secs_f64(), server.response_timeout.as_secs_f64()), (60.0, 1.5));
         assert_eq!(
             (
                 server.connections,
@@ -312,7 +333,10 @@ mod tests {
             ),
             (9, 8, 7, 6, 5)
         );
-        assert_eq!(config.policy.of("2001:db8::1".parse().unwrap()), Some(Disclosure::Token));
+        assert_eq!(
+            config.policy.disclosure_for("2001:db8::1".parse().unwrap()),
+            Some(DisclosureLevel::Token)
+        );
         assert_eq!(config.policy.key, Some(TokenKey::new(b"0123456789abcdef")));
         assert_eq!(
             (config.policy.opsys.as_str(), config.policy.charset.unwrap().as_str()),
@@ -325,27 +349,33 @@ mod tests {
         let asker =
             |disclose: &str| format!("[[asker]]\nprefix = \"192.0.2.0/24\"\ndisclose = \"{disclose}\"\n");
         assert_eq!(
-            faults("opsys = \"a b\"\ncharset = \"UTF:8\"\n"),
+            expect_faults("opsys = \"a b\"\ncharset = \"UTF:8\"\n"),
             [
                 "1:9: \"a b\" cannot be sent: a token is 1 to 64 printable characters of US-ASCII without blanks, colon and comma",
                 "2:11: \"UTF:8\" cannot be sent: a token is 1 to 64 printable characters of US-ASCII without blanks, colon and comma",
             ]
         );
-        assert!(faults(&asker("name"))[0].starts_with("3:12: asker[0].disclose: \"name\" is not known here"));
-        assert!(faults(&asker("token"))[0].starts_with("3:12: there is no key for tokens"));
+        assert!(
+            expect_faults(&asker("name"))[0]
+                .starts_with("3:12: asker[0].disclose: \"name\" is not known here")
+        );
+        assert!(expect_faults(&asker("token"))[0].starts_with("3:12: there is no key for tokens"));
         let twice = asker("uid") + "[[asker]]\nprefix = \"192.0.2.9/24\"\ndisclose = \"hidden\"\n";
         assert_eq!(
-            faults(&twice),
+            expect_faults(&twice),
             ["5:10: 192.0.2.9/24 is the prefix of asker[0] already; keep one of them"]
         );
-        let key = |table: &str| faults(&format!("[token]\n{table}\n"));
+        let key = |table: &str| expect_faults(&format!("[token]\n{table}\n"));
         assert_eq!(key(""), ["1:2: \"key_file\" or \"key_env\" is missing in token"]);
         assert!(key("key_file = \"short.key\"")[0].starts_with("2:12: a key of fewer than 16 characters"));
         assert_eq!(key("key_file = \"no.key\""), ["2:12: etc/no.key is not there"]);
         assert!(key("key_env = \"NO\"")[0].starts_with("2:11: the environment variable NO is not set"));
         assert!(key("key_env = \"NO\"\nkey_file = \"ident.key\"")[0].contains("keep one of them"));
-        assert!(faults("[limits]\npipeline = 0\n")[0].starts_with("2:12: limits.pipeline: 0 is impossible"));
-        assert!(faults("lisen = []\n")[0].contains("did you mean \"listen\"?"));
+        assert!(
+            expect_faults("[limits]\npipeline = 0\n")[0]
+                .starts_with("2:12: limits.pipeline: 0 is impossible")
+        );
+        assert!(expect_faults("lisen = []\n")[0].contains("did you mean \"listen\"?"));
     }
 
     #[test]

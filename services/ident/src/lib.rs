@@ -5,9 +5,9 @@
 //!       ◀─ reply ─              ◀─ Command::Found ─────────
 //! ```
 //! The service knows no connections but those of its askers. Who owns the one that is asked for leaves it as a
-//! [`Job`](usher_core::Job) with a token and comes back as a [`Command`]: a host looks at its own sockets, a concentrator at its
+//! [`IdentServiceJob`](usher_core::JobRequest) with a token and comes back as a [`IdentServiceCommand`]: a host looks at its own sockets, a concentrator at its
 //! sessions or at what it translates. Of what is found, each network that may ask is told as much as is set for it
-//! ([`Disclosure`]): the longest prefix decides, and who is of none is not heard at all.
+//! ([`DisclosureLevel`]): the longest prefix decides, and who is of none is not heard at all.
 //!
 //! [`config`] is its file, the same for a live server and for a study.
 
@@ -18,6 +18,9 @@ mod disclosure;
 mod service;
 mod token;
 
-pub use disclosure::{Disclosure, Policy};
-pub use service::{Command, Config, Counters, Event, IdentService, Job, Owner, User};
-pub use token::{Sealed, TokenKey};
+pub use disclosure::{DisclosureLevel, DisclosurePolicy};
+pub use service::{
+    ConnectionOwner, IdentService, IdentServiceCommand, IdentServiceConfig, IdentServiceCounters,
+    IdentServiceEvent, IdentServiceJob, SystemUser,
+};
+pub use token::{TokenContent, TokenKey};

@@ -13,15 +13,15 @@
 //! server has none to keep over its restarts and none to repeat by mistake, and as the time and the ports are sealed, too,
 //! tokens of one user are not alike.
 
-use crate::service::User;
+use crate::service::SystemUser;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use usher_core::{Reader, Truncated, WallTime, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError, WallTime};
 use usher_crypto::siv::{self, SivKey};
-use usher_crypto::{Key, hmac};
-use usher_ident::Connection;
+use usher_crypto::{SecretValue, hmac};
+use usher_ident::QueriedConnection;
 
 /// What is sealed has a multiple of so many octets.
 const BLOCK: usize = 32;
@@ -33,13 +33,13 @@ const NO_UID: u32 = u32::MAX;
 
 /// What a token says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sealed {
+pub struct TokenContent {
     /// When the owner was looked up, in whole seconds.
-    pub at: WallTime,
+    pub looked_up_at: WallTime,
     /// The connection.
-    pub connection: Connection,
+    pub connection: QueriedConnection,
     /// Its owner; of a name longer than 255 octets the first 255.
-    pub user: User,
+    pub user: SystemUser,
 }
 
 /// The key of tokens; never printed.
@@ -52,7 +52,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-fn mapped(address: SocketAddr) -> [u8; 16] {
+fn mapped_octets(address: SocketAddr) -> [u8; 16] {
     match address.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -63,49 +63,53 @@ impl TokenKey {
     /// From octets that nobody can guess, 16 of them at least; those of a text of as many random digits do.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
-        Self(Key::new(hmac::sha256(secret, &[PURPOSE])))
+        Self(SecretValue::new(hmac::hmac_sha256(secret, &[PURPOSE])))
     }
 
     /// A token.
     #[must_use]
-    pub fn seal(&self, sealed: &Sealed) -> String {
-        let Sealed { at, connection: Connection { local, remote }, user } = sealed;
+    pub fn seal_token(&self, sealed: &TokenContent) -> String {
+        let TokenContent { looked_up_at: at, connection: QueriedConnection { local, remote }, user } = sealed;
         let name = user.name.as_deref().unwrap_or_default();
         let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
         let mut text = Vec::new();
-        let mut w = Writer::new(&mut text);
-        w.u64(at.unix_secs()).u32(user.uid.unwrap_or(NO_UID)).bytes(&mapped(*local)).bytes(&mapped(*remote));
-        w.u16(local.port())
-            .u16(remote.port())
-            .u8(length)
-            .bytes(name.get(..length.into()).unwrap_or_default());
-        w.zeros(w.len().next_multiple_of(BLOCK) - w.len());
-        encode(&siv::seal(&self.0, &[PURPOSE], &text))
+        let mut w = OctetWriter::new(&mut text);
+        w.write_u64(at.unix_secs())
+            .write_u32(user.uid.unwrap_or(NO_UID))
+            .write_bytes(&mapped_octets(*local))
+            .write_bytes(&mapped_octets(*remote));
+        w.write_u16(local.port())
+            .write_u16(remote.port())
+            .write_u8(length)
+            .write_bytes(name.get(..length.into()).unwrap_or_default());
+        w.write_zeros(w.len().next_multiple_of(BLOCK) - w.len());
+        encode_base64url(&siv::seal(&self.0, &[PURPOSE], &text))
     }
 
     /// What a token of this key says; `None`: it is none.
     #[must_use]
-    pub fn open(&self, token: &str) -> Option<Sealed> {
-        let text = siv::open(&self.0, &[PURPOSE], &decode(token)?)?;
-        read(&text).ok()
+    pub fn open_token(&self, token: &str) -> Option<TokenContent> {
+        let text = siv::open(&self.0, &[PURPOSE], &decode_base64url(token)?)?;
+        read_content(&text).ok()
     }
 }
 
-fn read(text: &[u8]) -> Result<Sealed, Truncated> {
-    let mut r = Reader::new(text);
-    let (at, uid) = (WallTime::from_unix_secs(r.u64()?), r.u32()?);
-    let addresses = [r.array::<16>()?, r.array::<16>()?];
+fn read_content(text: &[u8]) -> Result<TokenContent, TruncatedError> {
+    let mut r = OctetReader::new(text);
+    let (at, uid) = (WallTime::from_unix_secs(r.read_u64()?), r.read_u32()?);
+    let addresses = [r.read_array::<16>()?, r.read_array::<16>()?];
     let [local, remote] = addresses.map(|octets| IpAddr::from(Ipv6Addr::from(octets)).to_canonical());
-    let (here, there, length) = (r.u16()?, r.u16()?, r.u8()?);
-    let name = r.bytes(length.into())?;
-    let user = User { name: (!name.is_empty()).then(|| name.to_vec()), uid: (uid != NO_UID).then_some(uid) };
+    let (here, there, length) = (r.read_u16()?, r.read_u16()?, r.read_u8()?);
+    let name = r.read_bytes(length.into())?;
+    let user =
+        SystemUser { name: (!name.is_empty()).then(|| name.to_vec()), uid: (uid != NO_UID).then_some(uid) };
     let connection =
-        Connection { local: SocketAddr::new(local, here), remote: SocketAddr::new(remote, there) };
-    Ok(Sealed { at, connection, user })
+        QueriedConnection { local: SocketAddr::new(local, here), remote: SocketAddr::new(remote, there) };
+    Ok(TokenContent { looked_up_at: at, connection, user })
 }
 
 /// Base64url without padding.
-fn encode(octets: &[u8]) -> String {
+fn encode_base64url(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);
     for chunk in octets.chunks(3) {
         let bits =
@@ -116,8 +120,8 @@ fn encode(octets: &[u8]) -> String {
     text
 }
 
-/// The octets of what [`encode`] wrote, blanks around it left out.
-fn decode(text: &str) -> Option<Vec<u8>> {
+/// The octets of what [`encode_base64url`] wrote, blanks around it left out.
+fn decode_base64url(text: &str) -> Option<Vec<u8>> {
     let mut octets = Vec::with_capacity(text.len());
     for chunk in text.trim().as_bytes().chunks(4) {
         let value = |letter: &u8| ALPHABET.iter().position(|l| l == letter);
@@ -136,11 +140,11 @@ mod tests {
     use proptest::prelude::*;
     use usher_ident::MAX_USER_ID;
 
-    fn sealed(name: &[u8], local: IpAddr) -> Sealed {
-        let user = User { name: (!name.is_empty()).then(|| name.to_vec()), uid: Some(1000) };
+    fn test_content(name: &[u8], local: IpAddr) -> TokenContent {
+        let user = SystemUser { name: (!name.is_empty()).then(|| name.to_vec()), uid: Some(1000) };
         let remote = SocketAddr::new("2001:db8::7".parse().unwrap(), 23);
-        let connection = Connection { local: SocketAddr::new(local, 6193), remote };
-        Sealed { at: WallTime::from_unix_secs(1_700_000_000), connection, user }
+        let connection = QueriedConnection { local: SocketAddr::new(local, 6193), remote };
+        TokenContent { looked_up_at: WallTime::from_unix_secs(1_700_000_000), connection, user }
     }
 
     proptest! {
@@ -150,23 +154,23 @@ mod tests {
             at in 0_u64..1 << 33,
         ) {
             let key = TokenKey::new(&secret);
-            let mut sealed = sealed(&name, local.to_canonical());
+            let mut sealed = test_content(&name, local.to_canonical());
             sealed.user.uid = uid.filter(|uid| *uid != NO_UID);
-            sealed.at = WallTime::from_unix_secs(at);
-            let token = key.seal(&sealed);
+            sealed.looked_up_at = WallTime::from_unix_secs(at);
+            let token = key.seal_token(&sealed);
             prop_assert!(token.len() <= MAX_USER_ID && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
-            prop_assert_eq!(key.open(&token), Some(sealed.clone()));
-            prop_assert_eq!(key.open(&[" ", &token, "\n"].concat()), Some(sealed));
-            prop_assert_eq!(TokenKey::new(b"another").open(&token), None);
+            prop_assert_eq!(key.open_token(&token), Some(sealed.clone()));
+            prop_assert_eq!(key.open_token(&[" ", &token, "\n"].concat()), Some(sealed));
+            prop_assert_eq!(TokenKey::new(b"another").open_token(&token), None);
         }
 
         #[test]
         fn what_is_no_token_says_nothing(text in "\\PC{0,200}", octets in proptest::collection::vec(any::<u8>(), 0..100)) {
             let key = TokenKey::new(b"0123456789abcdef");
-            prop_assert_eq!(key.open(&text), None);
-            prop_assert_eq!(decode(&encode(&octets)), Some(octets.clone()));
-            prop_assert_eq!(key.open(&encode(&octets)), None);
-            let _ = read(&octets);
+            prop_assert_eq!(key.open_token(&text), None);
+            prop_assert_eq!(decode_base64url(&encode_base64url(&octets)), Some(octets.clone()));
+            prop_assert_eq!(key.open_token(&encode_base64url(&octets)), None);
+            let _ = read_content(&octets);
         }
     }
 
@@ -182,23 +186,26 @@ mod tests {
             ("foobar", "Zm9vYmFy"),
         ] {
             assert_eq!(
-                (encode(octets.as_bytes()).as_str(), decode(text).as_deref()),
+                (encode_base64url(octets.as_bytes()).as_str(), decode_base64url(text).as_deref()),
                 (text, Some(octets.as_bytes()))
             );
         }
-        assert_eq!(encode(&[0xfb, 0xff]), "-_8");
-        assert_eq!((decode("Z"), decode("Zg=="), decode("Z g")), (None, None, None));
+        assert_eq!(encode_base64url(&[0xfb, 0xff]), "-_8");
+        assert_eq!(
+            (decode_base64url("Z"), decode_base64url("Zg=="), decode_base64url("Z g")),
+            (None, None, None)
+        );
     }
 
     #[test]
-    fn tokens_of_one_user_are_not_alike_and_do_not_tell_how_long_a_name_is() {
+    fn tokens_of_one_user_differ_and_hide_the_length_of_its_name() {
         let (key, local) = (TokenKey::new(b"0123456789abcdef"), "192.0.2.1".parse().unwrap());
-        let token = |name: &[u8]| key.seal(&sealed(name, local));
+        let token = |name: &[u8]| key.seal_token(&test_content(name, local));
         assert_eq!(token(b"a").len(), token(b"fifteen octets.").len());
         assert_eq!(token(b"ann"), token(b"ann"));
-        let mut later = sealed(b"ann", local);
+        let mut later = test_content(b"ann", local);
         later.connection.local.set_port(6194);
-        let later = key.seal(&later);
+        let later = key.seal_token(&later);
         let same = later.bytes().zip(token(b"ann").bytes()).filter(|(a, b)| a == b).count();
         assert!(same < 20, "{same} letters are the same");
         assert!(token(&[b'a'; 300]).len() <= MAX_USER_ID);

@@ -8,7 +8,7 @@ usher_core::named! {
     "a right";
     /// What others may be allowed, beside discovery and registration, which all may who are heard.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Right {
+    pub enum AccessRight {
         /// Subscribe to the events of links.
         Events = "events",
         /// Ask for the parameters of links.
@@ -22,31 +22,31 @@ usher_core::named! {
 
 /// A set of rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rights(u8);
+pub struct AccessRights(u8);
 
-impl Rights {
+impl AccessRights {
     /// Whether a right is among them.
     #[must_use]
-    pub const fn has(self, right: Right) -> bool {
+    pub const fn contains(self, right: AccessRight) -> bool {
         self.0 & 1 << right as u8 != 0
     }
 }
 
-impl FromIterator<Right> for Rights {
-    fn from_iter<T: IntoIterator<Item = Right>>(rights: T) -> Self {
+impl FromIterator<AccessRight> for AccessRights {
+    fn from_iter<T: IntoIterator<Item = AccessRight>>(rights: T) -> Self {
         Self(rights.into_iter().fold(0, |set, right| set | 1 << right as u8))
     }
 }
 
 /// The rights of networks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Access(pub Vec<(Prefix, Rights)>);
+pub struct AccessList(pub Vec<(Prefix, AccessRights)>);
 
-impl Access {
+impl AccessList {
     /// The rights of an address: those of the longest prefix that holds it. `None`: it is in none, and is not heard.
     #[must_use]
-    pub fn of(&self, address: IpAddr) -> Option<Rights> {
-        let holds = self.0.iter().filter(|(prefix, _)| prefix.holds(address));
+    pub fn rights_of(&self, address: IpAddr) -> Option<AccessRights> {
+        let holds = self.0.iter().filter(|(prefix, _)| prefix.contains(address));
         holds.max_by_key(|(prefix, _)| prefix.bits).map(|(_, rights)| *rights)
     }
 }
@@ -58,17 +58,21 @@ mod tests {
     #[test]
     fn the_longest_prefix_decides() {
         let prefix = |text| Prefix::parse(text).unwrap();
-        let all = Right::ALL.into_iter().collect();
-        let access = Access(alloc::vec![
-            (prefix("10.0.0.0/8"), Rights::default()),
-            (prefix("10.1.0.0/16"), [Right::Events].into_iter().collect()),
+        let all = AccessRight::ALL.into_iter().collect();
+        let access = AccessList(alloc::vec![
+            (prefix("10.0.0.0/8"), AccessRights::default()),
+            (prefix("10.1.0.0/16"), [AccessRight::Events].into_iter().collect()),
             (prefix("10.1.2.3"), all),
         ]);
-        let of = |address: &str| access.of(address.parse().unwrap());
+        let of = |address: &str| access.rights_of(address.parse().unwrap());
         assert_eq!(of("192.0.2.1"), None);
-        assert_eq!(of("10.2.0.1"), Some(Rights::default()));
+        assert_eq!(of("10.2.0.1"), Some(AccessRights::default()));
         let some = of("10.1.0.1").unwrap();
-        assert!(some.has(Right::Events) && !some.has(Right::Actions) && !some.has(Right::Handover));
-        assert!(Right::ALL.iter().all(|right| of("10.1.2.3").unwrap().has(*right)));
+        assert!(
+            some.contains(AccessRight::Events)
+                && !some.contains(AccessRight::Actions)
+                && !some.contains(AccessRight::Handover)
+        );
+        assert!(AccessRight::ALL.iter().all(|right| of("10.1.2.3").unwrap().contains(*right)));
     }
 }

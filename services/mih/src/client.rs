@@ -5,16 +5,19 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use usher_core::{Child, CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng};
+use usher_core::{
+    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, ModelRng, NoJob, OutputOf,
+    OutputQueue,
+};
 use usher_mih::{
     self as mih, EventList, LinkAction, LinkActionAttributes, LinkActionType, LinkAddr, LinkDescriptors,
-    LinkId, LinkParamType, LinkPoaList, LinkStates, LinkStatusRequest, LinkTupleId, Message, MessageId, Mihf,
-    MihfId, NetTypeAddr, Peer, RegisterCode, Route, Status, Tlv, kind,
+    LinkId, LinkParamType, LinkPoaList, LinkStates, LinkStatusRequest, LinkTupleId, MessageId, Mihf, MihfId,
+    MihfMessage, MihfPeer, NetTypeAddr, PeerRoute, RegisterCode, Status, Tlv, kind,
 };
 
 /// What is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Question {
+pub enum ClientRequest {
     /// What it can do, and nothing else.
     Capabilities,
     /// To be registered there.
@@ -35,24 +38,24 @@ pub enum Question {
 
 /// What a client is made of.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct MihClientConfig {
     /// Its MIH function.
-    pub mih: mih::Config,
+    pub mih: mih::MihfConfig,
     /// How the other one is reached.
-    pub route: Route,
+    pub route: PeerRoute,
     /// What the other one is called; `None`: whoever answers there.
     pub to: Option<MihfId>,
     /// What is asked.
-    pub question: Question,
+    pub question: ClientRequest,
     /// The addresses of those of its links that are meant; none: all.
     pub links: Vec<LinkAddr>,
-    /// Indications are heard until [`Command::Leave`]; a client that subscribes registers first, so that it can be told.
+    /// Indications are heard until [`MihClientCommand::Leave`]; a client that subscribes registers first, so that it can be told.
     pub follow: bool,
 }
 
 /// What a client is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
+pub enum MihClientCommand {
     /// Begin.
     Start,
     /// End: what was subscribed to and registered for is given up first.
@@ -61,25 +64,25 @@ pub enum Command {
 
 /// What a client says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum MihClientEvent {
     /// The other one answered discovery.
     Discovered {
         /// What it is called.
         peer: MihfId,
         /// What it said.
-        answer: Message,
+        answer: MihfMessage,
     },
     /// It answered what was asked.
     Answered {
         /// What it said.
-        answer: Message,
+        answer: MihfMessage,
     },
     /// It did not.
     Failed {
         /// What was asked.
         request: MessageId,
         /// Why.
-        failure: mih::Failure,
+        failure: mih::TransactionError,
     },
     /// What was asked for is not there: it has none of the links, or none at all.
     NoLinks,
@@ -88,20 +91,20 @@ pub enum Event {
         /// Who.
         peer: MihfId,
         /// What.
-        message: Message,
+        message: MihfMessage,
     },
     /// All is over.
     Finished,
 }
 
 /// The token of what is under way; there is one at a time.
-const ASKED: u64 = 0;
+const REQUEST_TOKEN: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+enum ClientPhase {
     Idle,
     Discovering,
-    Asking(MessageId),
+    Requesting(MessageId),
     Following,
     Leaving,
     Finished,
@@ -109,101 +112,102 @@ enum Phase {
 
 /// A client; see the [module](self).
 #[derive(Debug)]
-pub struct Client {
-    mihf: Child<Mihf>,
-    config: Config,
-    phase: Phase,
+pub struct MihClient {
+    mihf: ChildMachine<Mihf>,
+    config: MihClientConfig,
+    phase: ClientPhase,
     peer: MihfId,
-    queue: VecDeque<Message>,
+    queue: VecDeque<MihfMessage>,
     registered: bool,
     /// The links that were subscribed to.
     subscribed: Vec<(LinkTupleId, EventList)>,
     renew_at: Option<Instant>,
-    outputs: Outputs<Event>,
+    outputs: OutputQueue<MihClientEvent>,
 }
 
-impl Client {
+impl MihClient {
     /// A client that has asked nothing yet.
     #[must_use]
-    pub fn new(config: Config, rng: Rng) -> Self {
+    pub fn new(config: MihClientConfig, rng: ModelRng) -> Self {
         Self {
-            mihf: Child::only(Mihf::new(config.mih.clone(), rng)),
-            phase: Phase::Idle,
+            mihf: ChildMachine::without_slot(Mihf::new(config.mih.clone(), rng)),
+            phase: ClientPhase::Idle,
             peer: config.to.clone().unwrap_or_else(MihfId::multicast),
             queue: VecDeque::new(),
             registered: false,
             subscribed: Vec::new(),
             renew_at: None,
-            outputs: Outputs::default(),
+            outputs: OutputQueue::default(),
             config,
         }
     }
     /// What its MIH function counted.
     #[must_use]
-    pub fn counters(&self) -> &mih::Counters {
+    pub fn counters(&self) -> &mih::MihfCounters {
         self.mihf.counters()
     }
 
-    fn name(&mut self, now: Instant) {
-        let peer = Peer { id: self.peer.clone(), route: self.config.route, ack: true };
+    fn configure_peer(&mut self, now: Instant) {
+        let peer = MihfPeer { id: self.peer.clone(), route: self.config.route, ack: true };
         // Naming a peer is never refused.
-        let _ = self.mihf.command(now, mih::Command::Peer(peer));
+        let _ = self.mihf.handle_command(now, mih::MihfCommand::Peer(peer));
     }
 
-    fn send(&mut self, now: Instant, message: Message) {
+    fn send_request(&mut self, now: Instant, message: MihfMessage) {
         let request = message.id;
-        let command = mih::Command::Send { token: ASKED, to: self.peer.clone(), message };
-        if self.mihf.command(now, command).is_err() {
-            self.outputs.event(Event::Failed { request, failure: mih::Failure::Transport });
+        let command = mih::MihfCommand::Send { token: REQUEST_TOKEN, to: self.peer.clone(), message };
+        if self.mihf.handle_command(now, command).is_err() {
+            self.outputs
+                .push_event(MihClientEvent::Failed { request, failure: mih::TransactionError::Transport });
             self.finish();
         }
     }
 
     fn finish(&mut self) {
-        self.phase = Phase::Finished;
-        self.outputs.event(Event::Finished);
+        self.phase = ClientPhase::Finished;
+        self.outputs.push_event(MihClientEvent::Finished);
     }
 
-    fn register(&self) -> Message {
+    fn register_request(&self) -> MihfMessage {
         let code = if self.registered { RegisterCode::Reregister } else { RegisterCode::Register };
-        Message::new(
+        MihfMessage::new(
             MessageId::REGISTER_REQUEST,
             [Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(code)],
         )
     }
 
     /// What is to be asked, once the links are known; `None`: none of them is there.
-    fn plan(&self, links: Vec<LinkId>) -> Option<VecDeque<Message>> {
+    fn plan_requests(&self, links: Vec<LinkId>) -> Option<VecDeque<MihfMessage>> {
         let tuple = |link: &LinkId| LinkTupleId { link: link.clone(), poa: None };
         let each = |id: MessageId, events: EventList| {
             let message = move |link: &LinkId| {
-                Message::new(id, [Tlv::LinkIdentifier(tuple(link)), Tlv::EventList(events)])
+                MihfMessage::new(id, [Tlv::LinkIdentifier(tuple(link)), Tlv::EventList(events)])
             };
             links.iter().map(message).collect::<VecDeque<_>>()
         };
-        let messages: VecDeque<Message> = match &self.config.question {
-            Question::Capabilities => return Some(VecDeque::new()),
-            Question::Register => [self.register()].into(),
-            Question::Deregister => [Message::new(MessageId::DEREGISTER_REQUEST, [])].into(),
-            Question::Subscribe(events) => {
+        let messages: VecDeque<MihfMessage> = match &self.config.question {
+            ClientRequest::Capabilities => return Some(VecDeque::new()),
+            ClientRequest::Register => [self.register_request()].into(),
+            ClientRequest::Deregister => [MihfMessage::new(MessageId::DEREGISTER_REQUEST, [])].into(),
+            ClientRequest::Subscribe(events) => {
                 let mut all = each(MessageId::EVENT_SUBSCRIBE_REQUEST, *events);
                 if !all.is_empty() {
-                    all.push_front(self.register());
+                    all.push_front(self.register_request());
                 }
                 all
             }
-            Question::Unsubscribe(events) => each(MessageId::EVENT_UNSUBSCRIBE_REQUEST, *events),
+            ClientRequest::Unsubscribe(events) => each(MessageId::EVENT_UNSUBSCRIBE_REQUEST, *events),
             _ if links.is_empty() => VecDeque::new(),
-            Question::Parameters => {
+            ClientRequest::Parameters => {
                 let wanted = LinkStatusRequest {
                     states: LinkStates::OPERATION_MODE,
                     params: [LinkParamType::DATA_RATE, LinkParamType::SIGNAL_STRENGTH].into(),
                     descriptors: LinkDescriptors::NONE,
                 };
                 let params = [Tlv::LinkIdentifierList(links.clone()), Tlv::StatusRequest(wanted)];
-                [Message::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)].into()
+                [MihfMessage::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)].into()
             }
-            Question::Act(action, delay) => {
+            ClientRequest::Act(action, delay) => {
                 let action = |link: &LinkId| LinkAction {
                     link: link.clone(),
                     poa: None,
@@ -212,32 +216,32 @@ impl Client {
                     delay: *delay,
                 };
                 let params = [Tlv::LinkActions(links.iter().map(action).collect())];
-                [Message::new(MessageId::LINK_ACTIONS_REQUEST, params)].into()
+                [MihfMessage::new(MessageId::LINK_ACTIONS_REQUEST, params)].into()
             }
-            Question::Candidates => {
+            ClientRequest::Candidates => {
                 let lists = links.iter().map(|link| LinkPoaList { link: link.clone(), poas: Vec::new() });
                 let params = [Tlv::LinkPoaLists(lists.collect()), Tlv::QueryResourceReport(false)];
-                [Message::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)].into()
+                [MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)].into()
             }
         };
         (!messages.is_empty()).then_some(messages)
     }
 
-    fn next(&mut self, now: Instant) {
+    fn send_next(&mut self, now: Instant) {
         if let Some(message) = self.queue.pop_front() {
-            if self.phase != Phase::Leaving {
-                self.phase = Phase::Asking(message.id);
+            if self.phase != ClientPhase::Leaving {
+                self.phase = ClientPhase::Requesting(message.id);
             }
-            return self.send(now, message);
+            return self.send_request(now, message);
         }
-        if self.config.follow && self.phase != Phase::Leaving {
-            self.phase = Phase::Following;
+        if self.config.follow && self.phase != ClientPhase::Leaving {
+            self.phase = ClientPhase::Following;
         } else {
             self.finish();
         }
     }
 
-    fn discovered(&mut self, now: Instant, answer: Message) {
+    fn handle_discovery(&mut self, now: Instant, answer: MihfMessage) {
         let of = |of: &NetTypeAddr| {
             Some(LinkId { technology: of.network.technology?, address: of.address.clone() })
         };
@@ -248,23 +252,23 @@ impl Client {
         let meant = &self.config.links;
         links.retain(|link| meant.is_empty() || meant.contains(&link.address));
         let success = answer.status() == Some(Status::Success);
-        self.outputs.event(Event::Discovered { peer: self.peer.clone(), answer });
-        match self.plan(links).filter(|_| success) {
+        self.outputs.push_event(MihClientEvent::Discovered { peer: self.peer.clone(), answer });
+        match self.plan_requests(links).filter(|_| success) {
             Some(queue) => {
                 self.queue = queue;
-                self.next(now);
+                self.send_next(now);
             }
             None => {
-                self.outputs.event(Event::NoLinks);
+                self.outputs.push_event(MihClientEvent::NoLinks);
                 self.finish();
             }
         }
     }
 
-    fn answered(&mut self, now: Instant, answer: Message) {
+    fn handle_response(&mut self, now: Instant, answer: MihfMessage) {
         let success = answer.status() == Some(Status::Success);
         match answer.id {
-            MessageId::REGISTER_RESPONSE if success => self.renewed(now, &answer),
+            MessageId::REGISTER_RESPONSE if success => self.handle_registration(now, &answer),
             MessageId::EVENT_SUBSCRIBE_RESPONSE if success => {
                 if let (Some(Tlv::LinkIdentifier(link)), Some(Tlv::EventList(events))) =
                     (answer.get(kind::LINK_IDENTIFIER), answer.get(kind::EVENT_LIST))
@@ -274,62 +278,64 @@ impl Client {
             }
             _ => {}
         }
-        self.outputs.event(Event::Answered { answer });
+        self.outputs.push_event(MihClientEvent::Answered { answer });
         if !success {
             self.queue.clear();
             return self.finish();
         }
-        self.next(now);
+        self.send_next(now);
     }
 
-    fn hear(&mut self, now: Instant, event: mih::Event) {
+    fn handle_mihf_event(&mut self, now: Instant, event: mih::MihfEvent) {
         match event {
-            mih::Event::Discovered { peer, .. } => {
+            mih::MihfEvent::Discovered { peer, .. } => {
                 self.peer = peer;
-                self.name(now);
+                self.configure_peer(now);
             }
-            mih::Event::Done { result: Ok(Some(answer)), .. } => match self.phase {
-                Phase::Discovering => self.discovered(now, answer),
-                Phase::Asking(_) => self.answered(now, answer),
-                Phase::Leaving => self.next(now),
-                Phase::Following if answer.status() == Some(Status::Success) => self.renewed(now, &answer),
-                Phase::Following => {
-                    self.outputs.event(Event::Answered { answer });
+            mih::MihfEvent::Done { result: Ok(Some(answer)), .. } => match self.phase {
+                ClientPhase::Discovering => self.handle_discovery(now, answer),
+                ClientPhase::Requesting(_) => self.handle_response(now, answer),
+                ClientPhase::Leaving => self.send_next(now),
+                ClientPhase::Following if answer.status() == Some(Status::Success) => {
+                    self.handle_registration(now, &answer)
+                }
+                ClientPhase::Following => {
+                    self.outputs.push_event(MihClientEvent::Answered { answer });
                     self.finish();
                 }
-                Phase::Idle | Phase::Finished => {}
+                ClientPhase::Idle | ClientPhase::Finished => {}
             },
-            mih::Event::Done { result: Ok(None), .. } => {}
-            mih::Event::Done { result: Err(failure), .. } => {
+            mih::MihfEvent::Done { result: Ok(None), .. } => {}
+            mih::MihfEvent::Done { result: Err(failure), .. } => {
                 let request = match self.phase {
-                    Phase::Asking(id) => id,
-                    Phase::Following => MessageId::REGISTER_REQUEST,
-                    Phase::Leaving | Phase::Finished | Phase::Idle => return self.finish(),
-                    Phase::Discovering => MessageId::CAPABILITY_DISCOVER_REQUEST,
+                    ClientPhase::Requesting(id) => id,
+                    ClientPhase::Following => MessageId::REGISTER_REQUEST,
+                    ClientPhase::Leaving | ClientPhase::Finished | ClientPhase::Idle => return self.finish(),
+                    ClientPhase::Discovering => MessageId::CAPABILITY_DISCOVER_REQUEST,
                 };
-                self.outputs.event(Event::Failed { request, failure });
+                self.outputs.push_event(MihClientEvent::Failed { request, failure });
                 self.finish();
             }
-            mih::Event::Indication { from, message } => {
-                self.outputs.event(Event::Indication { peer: from, message });
+            mih::MihfEvent::Indication { from, message } => {
+                self.outputs.push_event(MihClientEvent::Indication { peer: from, message });
             }
-            mih::Event::Request { transaction, message, .. } => {
-                let rejected = Message::new(message.id.response(), [Tlv::Status(Status::Rejected)]);
-                let answer = mih::Command::Respond { transaction, message: rejected };
+            mih::MihfEvent::Request { transaction, message, .. } => {
+                let rejected = MihfMessage::new(message.id.to_response(), [Tlv::Status(Status::Rejected)]);
+                let answer = mih::MihfCommand::Respond { transaction, message: rejected };
                 // One that is forgotten by now has no answer.
-                let _ = self.mihf.command(now, answer);
+                let _ = self.mihf.handle_command(now, answer);
             }
-            mih::Event::Registered { .. }
-            | mih::Event::Deregistered { .. }
-            | mih::Event::AddressReplaced { .. }
-            | mih::Event::ClaimRefused { .. }
-            | mih::Event::Subscribed { .. }
-            | mih::Event::Unsubscribed { .. } => {}
+            mih::MihfEvent::Registered { .. }
+            | mih::MihfEvent::Deregistered { .. }
+            | mih::MihfEvent::AddressReplaced { .. }
+            | mih::MihfEvent::ClaimRefused { .. }
+            | mih::MihfEvent::Subscribed { .. }
+            | mih::MihfEvent::Unsubscribed { .. } => {}
         }
     }
 
     /// This client is registered, for a while.
-    fn renewed(&mut self, now: Instant, answer: &Message) {
+    fn handle_registration(&mut self, now: Instant, answer: &MihfMessage) {
         self.registered = true;
         if let Some(Tlv::ValidTimeInterval(seconds @ 1..)) = answer.get(kind::VALID_TIME_INTERVAL) {
             // Every two minutes at least, for address translators (RFC 5677 §6.4).
@@ -338,55 +344,55 @@ impl Client {
         }
     }
 
-    fn settle(&mut self, now: Instant) {
+    fn drain_mihf_events(&mut self, now: Instant) {
         while let Some(event) = self.outputs.next_event(&mut self.mihf) {
-            self.hear(now, event);
+            self.handle_mihf_event(now, event);
         }
     }
 }
 
-impl Machine for Client {
-    type Command = Command;
-    type Event = Event;
+impl Machine for MihClient {
+    type Command = MihClientCommand;
+    type Event = MihClientEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        self.mihf.handle(now, input);
-        self.settle(now);
-        if self.phase == Phase::Following && self.renew_at.is_some_and(|at| at <= now) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        self.mihf.handle_input(now, input);
+        self.drain_mihf_events(now);
+        if self.phase == ClientPhase::Following && self.renew_at.is_some_and(|at| at <= now) {
             self.renew_at = None;
-            let message = self.register();
-            self.send(now, message);
-            self.settle(now);
+            let message = self.register_request();
+            self.send_request(now, message);
+            self.drain_mihf_events(now);
         }
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: MihClientCommand) -> Result<(), CommandError> {
         match (command, self.phase) {
-            (Command::Start, Phase::Idle) => {
-                self.name(now);
-                self.phase = Phase::Discovering;
-                self.send(now, Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []));
+            (MihClientCommand::Start, ClientPhase::Idle) => {
+                self.configure_peer(now);
+                self.phase = ClientPhase::Discovering;
+                self.send_request(now, MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []));
             }
-            (Command::Start, _) => return Err(CommandError::WrongState("it has begun")),
-            (Command::Leave, Phase::Finished | Phase::Leaving) => {}
-            (Command::Leave, Phase::Following) => {
+            (MihClientCommand::Start, _) => return Err(CommandError::WrongState("it has begun")),
+            (MihClientCommand::Leave, ClientPhase::Finished | ClientPhase::Leaving) => {}
+            (MihClientCommand::Leave, ClientPhase::Following) => {
                 // What is under way is a renewal, which nobody wants any more; there may be none.
-                let _ = self.mihf.command(now, mih::Command::Abandon { token: ASKED });
+                let _ = self.mihf.handle_command(now, mih::MihfCommand::Abandon { token: REQUEST_TOKEN });
                 let unsubscribe = |(link, events): (LinkTupleId, EventList)| {
                     let params = [Tlv::LinkIdentifier(link), Tlv::EventList(events)];
-                    Message::new(MessageId::EVENT_UNSUBSCRIBE_REQUEST, params)
+                    MihfMessage::new(MessageId::EVENT_UNSUBSCRIBE_REQUEST, params)
                 };
                 self.queue = core::mem::take(&mut self.subscribed).into_iter().map(unsubscribe).collect();
                 if self.registered {
-                    self.queue.push_back(Message::new(MessageId::DEREGISTER_REQUEST, []));
+                    self.queue.push_back(MihfMessage::new(MessageId::DEREGISTER_REQUEST, []));
                 }
-                self.phase = Phase::Leaving;
-                self.next(now);
+                self.phase = ClientPhase::Leaving;
+                self.send_next(now);
             }
-            (Command::Leave, _) => self.finish(),
+            (MihClientCommand::Leave, _) => self.finish(),
         }
-        self.settle(now);
+        self.drain_mihf_events(now);
         Ok(())
     }
 
@@ -395,7 +401,7 @@ impl Machine for Client {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        let renew = self.renew_at.filter(|_| self.phase == Phase::Following);
+        let renew = self.renew_at.filter(|_| self.phase == ClientPhase::Following);
         [self.mihf.poll_timeout(), renew].into_iter().flatten().min()
     }
 }

@@ -5,14 +5,14 @@ mod handover;
 mod model;
 
 pub use model::{
-    Allow, EventName, File, InterfaceTable, LimitsTable, Listen, PeerTable, Timers, UnansweredName,
-    WatchTable,
+    AllowTable, EventName, InterfaceTable, LimitsTable, ListenTable, MihConfigFile, PeerTable, TimersTable,
+    UnansweredName, WatchTable,
 };
 
-pub use check::{identifier, mac};
+pub use check::{parse_identifier, parse_mac};
 pub use handover::{HandoverTable, InitiatorName, NeighbourTable, OnFailureName, PointTable, StationTable};
 
-use crate::link::Interface;
+use crate::link::InterfaceConfig;
 use crate::neighbour::PeerSettings;
 use crate::service;
 use alloc::collections::BTreeMap;
@@ -21,77 +21,89 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use usher_config::tree::TreeNode;
-use usher_config::{Checked, Collector, Fault, Faults, Format, Outside};
+use usher_config::{
+    CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector,
+};
 use usher_core::TransportProtocol;
-use usher_mih::{EventList, MihfId, Peer, Route};
+use usher_mih::{EventList, MihfId, MihfPeer, PeerRoute};
 
 /// Where the configuration is unless somebody says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/usher/mih.toml";
 
 /// What configuration files are.
-pub const FORMAT: Format = Format { what: "an MIH function's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat =
+    ConfigFormat { description: "an MIH function's configuration", version: 1, retired: &[] };
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedMihConfig {
     /// As it was written.
-    pub file: File,
+    pub file: MihConfigFile,
     /// Its identifier, where it has one.
     pub id: Option<MihfId>,
     /// The interfaces.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<InterfaceConfig>,
     /// What is right and should be written otherwise.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 /// Checks a text. `origin` is the file that it was read from, or what faults call it.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<Loaded, Faults> {
-    let check = |file: &mut File, _: &Path| check::check(file);
-    usher_config::parse(&FORMAT, origin, text, outside, check).map(Loaded::from)
+pub fn parse(
+    origin: &str,
+    text: &str,
+    outside: &dyn ConfigEnvironment,
+) -> Result<LoadedMihConfig, ConfigErrors> {
+    let check = |file: &mut MihConfigFile, _: &Path| check::check_file(file);
+    usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedMihConfig::from)
 }
 
 /// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
 /// warnings have its lines. `None`: something is wrong, as `faults` says.
-pub fn read_tree(tree: TreeNode, faults: &mut Collector) -> Option<Loaded> {
-    let check = |file: &mut File, _: &Path| check::check(file);
-    usher_config::read_tree(&FORMAT, tree, Path::new(""), check, faults).map(Loaded::from)
+pub fn read_tree(tree: TreeNode, faults: &mut DiagnosticCollector) -> Option<LoadedMihConfig> {
+    let check = |file: &mut MihConfigFile, _: &Path| check::check_file(file);
+    usher_config::read_tree(&FORMAT, tree, Path::new(""), check, faults).map(LoadedMihConfig::from)
 }
 
-impl From<Checked<File, check::Made>> for Loaded {
-    fn from(Checked { file, made: (id, interfaces), warnings }: Checked<File, check::Made>) -> Self {
+impl From<CheckedConfig<MihConfigFile, check::CheckedParts>> for LoadedMihConfig {
+    fn from(
+        CheckedConfig { file, built_config: (id, interfaces), warnings }: CheckedConfig<
+            MihConfigFile,
+            check::CheckedParts,
+        >,
+    ) -> Self {
         Self { file, id, interfaces, warnings }
     }
 }
 
 /// From which address messages go to a peer: over UDP that of the first socket of its family, over TCP the same where it is
 /// one in particular.
-fn local(udp: &[SocketAddr], table: &PeerTable) -> Option<IpAddr> {
+fn local_address(udp: &[SocketAddr], table: &PeerTable) -> Option<IpAddr> {
     let own = udp.iter().map(SocketAddr::ip).find(|ip| ip.is_ipv4() == table.address.is_ipv4());
     own.filter(|ip| table.transport == TransportProtocol::Udp || !ip.is_unspecified())
 }
 
-impl Loaded {
+impl LoadedMihConfig {
     /// What the service takes, as the function with this identifier.
     #[must_use]
-    pub fn config(&self, id: MihfId) -> service::Config {
+    pub fn service_config(&self, id: MihfId) -> service::MihServiceConfig {
         let file = &self.file;
-        let count = |n: usher_config::units::Count| usize::try_from(n.get()).unwrap_or(usize::MAX);
+        let count = |n: usher_config::units::PositiveCount| usize::try_from(n.get()).unwrap_or(usize::MAX);
         let timers = &file.timers;
-        let timing = usher_mih::Timing {
+        let timing = usher_mih::TransactionTiming {
             retransmission: timers.retransmission.get(),
             retransmissions: u8::try_from(timers.retransmissions).unwrap_or(u8::MAX),
             response: timers.response.get().map(|time| time.get()),
             unanswered: match timers.unanswered {
-                UnansweredName::Wait => usher_mih::Unanswered::Wait,
-                UnansweredName::Retransmit => usher_mih::Unanswered::Retransmit,
-                UnansweredName::Abort => usher_mih::Unanswered::Abort,
+                UnansweredName::Wait => usher_mih::UnansweredPolicy::Wait,
+                UnansweredName::Retransmit => usher_mih::UnansweredPolicy::Retransmit,
+                UnansweredName::Abort => usher_mih::UnansweredPolicy::Abort,
             },
         };
         let limits = &file.limits;
-        let mih = usher_mih::Config {
+        let mih = usher_mih::MihfConfig {
             timing,
             by_message: BTreeMap::new(),
             transaction: Some(timers.transaction.get()),
@@ -101,33 +113,37 @@ impl Loaded {
             max_registered: count(limits.registered),
             max_message: usize::try_from(limits.message.bytes()).unwrap_or(usize::MAX),
             locals: file.listen.udp.iter().map(SocketAddr::ip).collect(),
-            ask_subscriptions: true,
+            user_answers_subscriptions: true,
             by_transport: true,
             proofs: Some(usher_mih::AddressProofs {
-                places: file.peer.iter().filter_map(places).collect(),
+                allowed_networks: file.peer.iter().filter_map(peer_networks).collect(),
                 claims: count(limits.claims),
                 claims_per_network: count(limits.claims_per_network),
             }),
-            ..usher_mih::Config::new(id)
+            ..usher_mih::MihfConfig::new(id)
         };
-        let access = file.allow.iter().map(|allow| (allow.prefix, allow.rights())).collect();
+        let access = file.allow.iter().map(|allow| (allow.prefix, allow.to_rights())).collect();
         let peers = file.peer.iter().filter_map(|table| {
             let id = MihfId::new(&table.id).ok()?;
-            let local = local(&file.listen.udp, table);
+            let local = local_address(&file.listen.udp, table);
             let remote = SocketAddr::new(table.address, table.port);
-            let route = Route { transport: table.transport, local, remote };
-            let subscribe = events(&table.subscribe);
-            Some(PeerSettings { peer: Peer { id, route, ack: true }, register: table.register, subscribe })
+            let route = PeerRoute { transport: table.transport, local, remote };
+            let subscribe = event_list(&table.subscribe);
+            Some(PeerSettings {
+                peer: MihfPeer { id, route, ack: true },
+                register: table.register,
+                subscribe,
+            })
         });
-        service::Config {
+        service::MihServiceConfig {
             mih,
-            access: crate::Access(access),
+            access: crate::AccessList(access),
             interfaces: self.interfaces.clone(),
-            events: events(&file.events),
+            events: event_list(&file.events),
             peers: peers.collect(),
             refresh: timers.refresh.get(),
             retry: timers.retry.get(),
-            limits: service::Limits {
+            limits: service::MihServiceLimits {
                 connections: count(limits.connections),
                 connections_per_network: count(limits.connections_per_network),
                 subscriptions: count(limits.subscriptions),
@@ -141,19 +157,19 @@ impl Loaded {
 }
 
 /// Where a peer comes from beside its address.
-fn places(table: &PeerTable) -> Option<(MihfId, Vec<(IpAddr, u8)>)> {
+fn peer_networks(table: &PeerTable) -> Option<(MihfId, Vec<(IpAddr, u8)>)> {
     let networks = table.networks.iter().map(|prefix| (prefix.network, prefix.bits));
     Some((MihfId::new(&table.id).ok()?, networks.collect()))
 }
 
-fn events(names: &[EventName]) -> EventList {
-    names.iter().fold(EventList::NONE, |all, name| all.with(name.events()))
+fn event_list(names: &[EventName]) -> EventList {
+    names.iter().fold(EventList::NONE, |all, name| all.with(name.to_event_list()))
 }
 
 /// The JSON Schema of the file, as `docs/mih.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<File>(&FORMAT)
+    usher_config::json_schema::<MihConfigFile>(&FORMAT)
 }
 
 #[cfg(test)]

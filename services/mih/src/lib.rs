@@ -7,7 +7,7 @@
 //! MihService ─ MIH_Register, MIH_Event_Subscribe ─▶ the peers of its configuration, again and again
 //! ```
 //! The service knows no kernel: links are told to it as they change ([`LinkReport`]); what has to be measured or done leaves as
-//! a [`Job`]. Who may do what is decided by the address that a message came from ([`Access`]), since identifiers of MIH
+//! a [`MihServiceJob`]. Who may do what is decided by the address that a message came from ([`AccessList`]), since identifiers of MIH
 //! functions prove nothing.
 //!
 //! [`config`] is its file, the same for a live host and for a study. [`client`] asks one other function.
@@ -23,7 +23,10 @@ mod neighbour;
 mod service;
 mod subscriptions;
 
-pub use access::{Access, Right, Rights};
-pub use link::{Interface, LinkReport, Watch};
+pub use access::{AccessList, AccessRight, AccessRights};
+pub use link::{InterfaceConfig, LinkReport, WatchConfig};
 pub use neighbour::PeerSettings;
-pub use service::{Asked, Command, Config, Counters, Event, Job, Limits, LinkChange, MihService, PeerChange};
+pub use service::{
+    LinkChange, MihService, MihServiceCommand, MihServiceConfig, MihServiceCounters, MihServiceEvent,
+    MihServiceJob, MihServiceLimits, PeerChange, RequestingPeer,
+};

@@ -11,7 +11,7 @@ use usher_mih::{
 
 /// An interface as the configuration has it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Interface {
+pub struct InterfaceConfig {
     /// What the kernel calls it.
     pub name: String,
     /// Its technology; `None`: as the kernel shows it, 802.11 or Ethernet.
@@ -23,13 +23,13 @@ pub struct Interface {
     /// Others may switch it off and on.
     pub may_act: bool,
     /// When its loss is foreseen.
-    pub watch: Option<Watch>,
+    pub watch: Option<WatchConfig>,
 }
 
-impl Interface {
+impl InterfaceConfig {
     /// An interface of which nothing but the name is set.
     #[must_use]
-    pub fn named(name: &str) -> Self {
+    pub fn with_name(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             technology: None,
@@ -43,7 +43,7 @@ impl Interface {
 
 /// A measured value of an interface below which its loss is foreseen.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Watch {
+pub struct WatchConfig {
     /// The file that holds the value: a number, in whatever unit. `None`: the signal level that the kernel has of a wireless
     /// interface, in dBm.
     pub file: Option<String>,
@@ -54,7 +54,7 @@ pub struct Watch {
     /// How often the value is read.
     pub interval: Duration,
     /// The forecast of the time until the link is lost.
-    pub within: Duration,
+    pub time_to_loss: Duration,
 }
 
 /// What a kernel says of an interface, when something of it has changed or somebody asked.
@@ -80,32 +80,32 @@ pub struct LinkReport {
 
 /// What is known of an interface.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) settings: Interface,
+pub(crate) struct InterfaceState {
+    pub(crate) settings: InterfaceConfig,
     pub(crate) report: LinkReport,
     /// Its loss is foreseen, and it has not recovered since.
     pub(crate) going_down: bool,
 }
 
-impl Known {
-    pub(crate) fn new(settings: Interface) -> Self {
+impl InterfaceState {
+    pub(crate) fn new(settings: InterfaceConfig) -> Self {
         Self { settings, report: LinkReport::default(), going_down: false }
     }
     /// Its identifier; `None` while its address is not known.
-    pub(crate) fn id(&self) -> Option<LinkId> {
+    pub(crate) fn link_id(&self) -> Option<LinkId> {
         let shown = if self.report.wireless { LinkType::Ieee80211 } else { LinkType::Ethernet };
         let address = self.settings.address.or(self.report.address)?;
-        Some(LinkId::mac(self.settings.technology.unwrap_or(shown), address))
+        Some(LinkId::from_mac(self.settings.technology.unwrap_or(shown), address))
     }
     /// The link: the interface at its point of attachment.
-    pub(crate) fn tuple(&self) -> Option<LinkTupleId> {
-        Some(LinkTupleId { link: self.id()?, poa: self.settings.poa.map(LinkAddr::Mac) })
+    pub(crate) fn link_tuple_id(&self) -> Option<LinkTupleId> {
+        Some(LinkTupleId { link: self.link_id()?, poa: self.settings.poa.map(LinkAddr::Mac) })
     }
 }
 
 /// What a status request asks of a link, as far as it is known. Numbers beyond what the parameter can say are cut to that:
 /// a data rate to 65535 kb/s; a signal level is said as the 16 bits of its negative number.
-pub(crate) fn status(link: LinkId, report: &LinkReport, asked: &LinkStatusRequest) -> LinkStatus {
+pub(crate) fn link_status(link: LinkId, report: &LinkReport, asked: &LinkStatusRequest) -> LinkStatus {
     let value = |kind: &LinkParamType| match *kind {
         LinkParamType::DATA_RATE => report.rate.map(|rate| u16::try_from(rate).unwrap_or(u16::MAX)),
         LinkParamType::SIGNAL_STRENGTH | LinkParamType::RSSI_80211 => report.signal.map(i16::cast_unsigned),
@@ -139,18 +139,18 @@ mod tests {
             ],
             descriptors: LinkDescriptors::default(),
         };
-        let mut known = Known::new(Interface::named("eth0"));
-        assert_eq!(known.id(), None);
+        let mut known = InterfaceState::new(InterfaceConfig::with_name("eth0"));
+        assert_eq!(known.link_id(), None);
         known.report = LinkReport { address: Some([2; 6]), rate: Some(10_000_000), ..LinkReport::default() };
-        let link = known.id().unwrap();
+        let link = known.link_id().unwrap();
         assert_eq!(link.to_string(), "Ethernet 02:02:02:02:02:02");
-        let told = status(link.clone(), &known.report, &asked);
+        let told = link_status(link.clone(), &known.report, &asked);
         assert_eq!(told.states, [LinkState::Operation(OperationMode::PoweredDown)]);
         let rate = LinkParam { kind: LinkParamType::DATA_RATE, value: LinkParamValue::Number(65_535) };
         assert_eq!(told.params, [rate]);
         known.report = LinkReport { enabled: true, wireless: true, signal: Some(-70), ..known.report };
-        assert_eq!(known.id().unwrap().technology, LinkType::Ieee80211);
-        let told = status(link, &LinkReport { rate: None, ..known.report }, &asked);
+        assert_eq!(known.link_id().unwrap().technology, LinkType::Ieee80211);
+        let told = link_status(link, &LinkReport { rate: None, ..known.report }, &asked);
         let signal =
             LinkParam { kind: LinkParamType::SIGNAL_STRENGTH, value: LinkParamValue::Number(0xffba) };
         assert_eq!(

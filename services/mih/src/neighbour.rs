@@ -3,14 +3,15 @@
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 use usher_mih::{
-    EventList, LinkId, LinkTupleId, Message, MessageId, NetTypeAddr, Peer, RegisterCode, Status, Tlv, kind,
+    EventList, LinkId, LinkTupleId, MessageId, MihfMessage, MihfPeer, NetTypeAddr, RegisterCode, Status, Tlv,
+    kind,
 };
 
 /// A peer as the configuration has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerSettings {
     /// Who it is and how it is reached.
-    pub peer: Peer,
+    pub peer: MihfPeer,
     /// Register there, and renew that.
     pub register: bool,
     /// The events of its links to subscribe to.
@@ -19,7 +20,7 @@ pub struct PeerSettings {
 
 /// What is asked of it at present.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Stage {
+enum NeighbourStage {
     /// MIH_Register.
     Register,
     /// MIH_Capability_Discover, which tells its links.
@@ -32,7 +33,7 @@ enum Stage {
 
 /// What came of a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum PeerNotice {
     /// Registered, for so many seconds.
     Registered(u32),
     /// These events of a link will be told.
@@ -45,9 +46,9 @@ pub(crate) enum Told {
 
 /// A peer of which something is wanted.
 #[derive(Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct NeighbourPeer {
     pub(crate) settings: PeerSettings,
-    stage: Stage,
+    stage: NeighbourStage,
     /// It has registered us, as far as is known.
     registered: bool,
     /// For how long, in seconds.
@@ -58,15 +59,15 @@ pub(crate) struct Neighbour {
     pub(crate) due: Option<Instant>,
 }
 
-impl Neighbour {
+impl NeighbourPeer {
     pub(crate) fn new(settings: PeerSettings, now: Instant) -> Self {
         let wanted = settings.register || !settings.subscribe.is_empty();
-        let stage = Self::first(&settings);
+        let stage = Self::first_stage(&settings);
         Self { settings, stage, registered: false, valid: 0, out: None, due: wanted.then_some(now) }
     }
 
-    const fn first(settings: &PeerSettings) -> Stage {
-        if settings.register { Stage::Register } else { Stage::Discover }
+    const fn first_stage(settings: &PeerSettings) -> NeighbourStage {
+        if settings.register { NeighbourStage::Register } else { NeighbourStage::Discover }
     }
 
     pub(crate) const fn is_registered(&self) -> bool {
@@ -74,102 +75,108 @@ impl Neighbour {
     }
 
     /// Everything begins again at this time.
-    pub(crate) fn restart(&mut self, at: Instant) {
+    pub(crate) fn restart_at(&mut self, at: Instant) {
         if self.settings.register || !self.settings.subscribe.is_empty() {
-            self.stage = Self::first(&self.settings);
+            self.stage = Self::first_stage(&self.settings);
             self.out = None;
             self.due = Some(at);
         }
     }
 
     /// The question that is due, with the links of ours that a registration names; `None`: all is asked.
-    pub(crate) fn question(&mut self, links: impl FnOnce() -> Vec<LinkId>) -> Option<Message> {
+    pub(crate) fn next_request(&mut self, links: impl FnOnce() -> Vec<LinkId>) -> Option<MihfMessage> {
         self.due = None;
-        if self.stage == Stage::Settled {
-            self.stage = Self::first(&self.settings);
+        if self.stage == NeighbourStage::Settled {
+            self.stage = Self::first_stage(&self.settings);
         }
         Some(match &self.stage {
-            Stage::Register => {
+            NeighbourStage::Register => {
                 let code = if self.registered { RegisterCode::Reregister } else { RegisterCode::Register };
                 let params = [Tlv::LinkIdentifierList(links()), Tlv::RegisterCode(code)];
-                Message::new(MessageId::REGISTER_REQUEST, params)
+                MihfMessage::new(MessageId::REGISTER_REQUEST, params)
             }
-            Stage::Discover => Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []),
-            Stage::Subscribe(left) => {
+            NeighbourStage::Discover => MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []),
+            NeighbourStage::Subscribe(left) => {
                 let params =
                     [Tlv::LinkIdentifier(left.last()?.clone()), Tlv::EventList(self.settings.subscribe)];
-                Message::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params)
+                MihfMessage::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params)
             }
-            Stage::Settled => return None,
+            NeighbourStage::Settled => return None,
         })
     }
 
     /// The answer to the question. What is next is due at once, or when all is to begin again.
-    pub(crate) fn answered(
+    pub(crate) fn handle_response(
         &mut self,
         now: Instant,
-        answer: &Message,
+        answer: &MihfMessage,
         (refresh, retry): (Duration, Duration),
-    ) -> Told {
+    ) -> PeerNotice {
         let success = answer.status() == Some(Status::Success);
         // That one link's events are not to be had is no reason to give up the others'.
-        if !success && !matches!(self.stage, Stage::Subscribe(_)) {
-            self.failed(now, retry);
-            return Told::Refused(answer.id, answer.status());
+        if !success && !matches!(self.stage, NeighbourStage::Subscribe(_)) {
+            self.handle_failure(now, retry);
+            return PeerNotice::Refused(answer.id, answer.status());
         }
-        let (next, told) = match core::mem::replace(&mut self.stage, Stage::Settled) {
-            Stage::Register => {
+        let (next, told) = match core::mem::replace(&mut self.stage, NeighbourStage::Settled) {
+            NeighbourStage::Register => {
                 let valid = match answer.get(kind::VALID_TIME_INTERVAL) {
                     Some(Tlv::ValidTimeInterval(seconds)) => *seconds,
                     _ => 0,
                 };
                 (self.registered, self.valid) = (true, valid);
-                let next = if self.settings.subscribe.is_empty() { Stage::Settled } else { Stage::Discover };
-                (next, Told::Registered(valid))
+                let next = if self.settings.subscribe.is_empty() {
+                    NeighbourStage::Settled
+                } else {
+                    NeighbourStage::Discover
+                };
+                (next, PeerNotice::Registered(valid))
             }
-            Stage::Discover => {
+            NeighbourStage::Discover => {
                 let links = match answer.get(kind::LINK_ADDRESS_LIST) {
-                    Some(Tlv::LinkAddressList(links)) => links.iter().filter_map(link).collect(),
+                    Some(Tlv::LinkAddressList(links)) => links.iter().filter_map(link_tuple_from).collect(),
                     _ => Vec::new(),
                 };
-                (Stage::Subscribe(links), Told::Discovered)
+                (NeighbourStage::Subscribe(links), PeerNotice::Discovered)
             }
-            Stage::Subscribe(mut left) => {
+            NeighbourStage::Subscribe(mut left) => {
                 let told = match (left.pop(), answer.get(kind::EVENT_LIST)) {
-                    (Some(link), Some(Tlv::EventList(events))) if success => Told::Subscribed(link, *events),
-                    _ => Told::Refused(answer.id, answer.status()),
+                    (Some(link), Some(Tlv::EventList(events))) if success => {
+                        PeerNotice::Subscribed(link, *events)
+                    }
+                    _ => PeerNotice::Refused(answer.id, answer.status()),
                 };
-                (Stage::Subscribe(left), told)
+                (NeighbourStage::Subscribe(left), told)
             }
-            Stage::Settled => (Stage::Settled, Told::Discovered),
+            NeighbourStage::Settled => (NeighbourStage::Settled, PeerNotice::Discovered),
         };
         self.stage = match next {
-            Stage::Subscribe(left) if left.is_empty() => Stage::Settled,
+            NeighbourStage::Subscribe(left) if left.is_empty() => NeighbourStage::Settled,
             other => other,
         };
         self.due = Some(match self.stage {
-            Stage::Settled => now + again(refresh, self.valid),
+            NeighbourStage::Settled => now + refresh_interval(refresh, self.valid),
             _ => now,
         });
         told
     }
 
     /// There was no answer; true where that ends a registration which was there.
-    pub(crate) fn failed(&mut self, now: Instant, retry: Duration) -> bool {
-        self.stage = Self::first(&self.settings);
+    pub(crate) fn handle_failure(&mut self, now: Instant, retry: Duration) -> bool {
+        self.stage = Self::first_stage(&self.settings);
         self.due = Some(now + retry);
         core::mem::take(&mut self.registered)
     }
 }
 
 /// A link of a peer, as its capabilities name it.
-fn link(of: &NetTypeAddr) -> Option<LinkTupleId> {
+fn link_tuple_from(of: &NetTypeAddr) -> Option<LinkTupleId> {
     let technology = of.network.technology?;
     Some(LinkTupleId { link: LinkId { technology, address: of.address.clone() }, poa: None })
 }
 
 /// How long a registration of so many seconds is let be: half its time at most.
-fn again(refresh: Duration, valid: u32) -> Duration {
+fn refresh_interval(refresh: Duration, valid: u32) -> Duration {
     match valid {
         0 => refresh,
         valid => refresh.min(Duration::from_millis(u64::from(valid) * 500)),
@@ -180,67 +187,73 @@ fn again(refresh: Duration, valid: u32) -> Duration {
 mod tests {
     use super::*;
     use usher_core::TransportProtocol;
-    use usher_mih::{LinkAddr, LinkType, MihfId, NetworkType, Route};
+    use usher_mih::{LinkAddr, LinkType, MihfId, NetworkType, PeerRoute};
 
     const TIMES: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(10));
 
-    fn neighbour(register: bool, subscribe: EventList) -> Neighbour {
+    fn test_neighbour(register: bool, subscribe: EventList) -> NeighbourPeer {
         let remote = "192.0.2.1:4551".parse().unwrap();
-        let route = Route { transport: TransportProtocol::Udp, local: None, remote };
-        let peer = Peer { id: MihfId::new("pos").unwrap(), route, ack: true };
-        Neighbour::new(PeerSettings { peer, register, subscribe }, Instant::ZERO)
+        let route = PeerRoute { transport: TransportProtocol::Udp, local: None, remote };
+        let peer = MihfPeer { id: MihfId::new("pos").unwrap(), route, ack: true };
+        NeighbourPeer::new(PeerSettings { peer, register, subscribe }, Instant::ZERO)
     }
 
-    fn answer(id: MessageId, params: impl Into<Vec<Tlv>>) -> Message {
+    fn success_response(id: MessageId, params: impl Into<Vec<Tlv>>) -> MihfMessage {
         let mut all = alloc::vec![Tlv::Status(Status::Success)];
         all.extend(params.into());
-        Message::new(id.response(), all)
+        MihfMessage::new(id.to_response(), all)
     }
 
     #[test]
-    fn a_peer_is_registered_with_discovered_and_subscribed_to_in_turn_and_again_in_time() {
-        let mut peer = neighbour(true, EventList::LINK_UP);
+    fn a_peer_is_registered_discovered_and_subscribed_periodically() {
+        let mut peer = test_neighbour(true, EventList::LINK_UP);
         let now = Instant::ZERO + Duration::from_secs(1);
-        let asked = peer.question(Vec::new).unwrap();
+        let asked = peer.next_request(Vec::new).unwrap();
         assert_eq!((asked.id, peer.due), (MessageId::REGISTER_REQUEST, None));
-        let told = peer.answered(now, &answer(asked.id, [Tlv::ValidTimeInterval(60)]), TIMES);
-        assert_eq!((told, peer.due), (Told::Registered(60), Some(now)));
-        let asked = peer.question(Vec::new).unwrap();
+        let told =
+            peer.handle_response(now, &success_response(asked.id, [Tlv::ValidTimeInterval(60)]), TIMES);
+        assert_eq!((told, peer.due), (PeerNotice::Registered(60), Some(now)));
+        let asked = peer.next_request(Vec::new).unwrap();
         assert_eq!(asked.id, MessageId::CAPABILITY_DISCOVER_REQUEST);
         let of = |n| NetTypeAddr {
-            network: NetworkType::of(LinkType::Ethernet),
+            network: NetworkType::for_technology(LinkType::Ethernet),
             address: LinkAddr::Mac([2, 0, 0, 0, 0, n]),
         };
-        peer.answered(now, &answer(asked.id, [Tlv::LinkAddressList(alloc::vec![of(1), of(2)])]), TIMES);
+        peer.handle_response(
+            now,
+            &success_response(asked.id, [Tlv::LinkAddressList(alloc::vec![of(1), of(2)])]),
+            TIMES,
+        );
         for n in [2, 1] {
-            let asked = peer.question(Vec::new).unwrap();
-            let link = LinkTupleId { link: LinkId::mac(LinkType::Ethernet, [2, 0, 0, 0, 0, n]), poa: None };
+            let asked = peer.next_request(Vec::new).unwrap();
+            let link =
+                LinkTupleId { link: LinkId::from_mac(LinkType::Ethernet, [2, 0, 0, 0, 0, n]), poa: None };
             assert_eq!(asked.get(kind::LINK_IDENTIFIER), Some(&Tlv::LinkIdentifier(link.clone())));
             let granted = [Tlv::LinkIdentifier(link.clone()), Tlv::EventList(EventList::LINK_UP)];
-            let told = peer.answered(now, &answer(asked.id, granted), TIMES);
-            assert_eq!(told, Told::Subscribed(link, EventList::LINK_UP));
+            let told = peer.handle_response(now, &success_response(asked.id, granted), TIMES);
+            assert_eq!(told, PeerNotice::Subscribed(link, EventList::LINK_UP));
         }
         assert_eq!(peer.due, Some(now + Duration::from_secs(30)), "half of what the peer grants");
-        let again = peer.question(Vec::new).unwrap();
+        let again = peer.next_request(Vec::new).unwrap();
         assert_eq!(
             again.get(kind::REGISTER_REQUEST_CODE),
             Some(&Tlv::RegisterCode(RegisterCode::Reregister))
         );
-        assert!(peer.failed(now, TIMES.1) && !peer.failed(now, TIMES.1));
+        assert!(peer.handle_failure(now, TIMES.1) && !peer.handle_failure(now, TIMES.1));
         assert_eq!(peer.due, Some(now + TIMES.1));
     }
 
     #[test]
-    fn a_peer_of_which_nothing_is_wanted_is_left_alone_and_one_that_refuses_is_asked_later() {
-        assert_eq!(neighbour(false, EventList::default()).due, None);
-        let mut peer = neighbour(false, EventList::LINK_DOWN);
-        let asked = peer.question(Vec::new).unwrap();
-        let refused = Message::new(asked.id.response(), [Tlv::Status(Status::AuthorizationFailure)]);
-        let told = peer.answered(Instant::ZERO, &refused, TIMES);
-        assert_eq!(told, Told::Refused(refused.id, Some(Status::AuthorizationFailure)));
+    fn an_unwanted_peer_is_left_alone_and_a_refusing_one_is_retried() {
+        assert_eq!(test_neighbour(false, EventList::default()).due, None);
+        let mut peer = test_neighbour(false, EventList::LINK_DOWN);
+        let asked = peer.next_request(Vec::new).unwrap();
+        let refused = MihfMessage::new(asked.id.to_response(), [Tlv::Status(Status::AuthorizationFailure)]);
+        let told = peer.handle_response(Instant::ZERO, &refused, TIMES);
+        assert_eq!(told, PeerNotice::Refused(refused.id, Some(Status::AuthorizationFailure)));
         assert_eq!(peer.due, Some(Instant::ZERO + TIMES.1));
-        let asked = peer.question(Vec::new).unwrap();
-        peer.answered(Instant::ZERO, &answer(asked.id, []), TIMES);
+        let asked = peer.next_request(Vec::new).unwrap();
+        peer.handle_response(Instant::ZERO, &success_response(asked.id, []), TIMES);
         assert_eq!(peer.due, Some(Instant::ZERO + TIMES.0), "it has no links: it may have some later");
     }
 }

@@ -3,27 +3,28 @@
 mod links;
 mod requests;
 
-use crate::access::{Access, Right, Rights};
-use crate::link::{Interface, Known, LinkReport};
-use crate::neighbour::{Neighbour, PeerSettings, Told};
-use crate::subscriptions::Subscriptions;
+use crate::access::{AccessList, AccessRight, AccessRights};
+use crate::link::{InterfaceConfig, InterfaceState, LinkReport};
+use crate::neighbour::{NeighbourPeer, PeerNotice, PeerSettings};
+use crate::subscriptions::SubscriptionTable;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{
-    Child, CommandError, ConnId, Duration, Input, Instant, Machine, OutputOf, Outputs, Rng, StreamEvent,
+    ChildMachine, CommandError, ConnId, Duration, Instant, Machine, MachineInput, ModelRng, OutputOf,
+    OutputQueue, StreamEvent,
 };
 use usher_mih::{
-    self as mih, Capabilities, CommandList, EventList, Incoming, LinkActionResult, LinkDownReason,
-    LinkGoingDownReason, LinkId, LinkStatusRequest, LinkTupleId, Message, MessageId, Mihf, MihfId,
-    NetTypeAddr, NetworkType, Status, Tlv, TransportList,
+    self as mih, CommandList, EventList, IncomingRequestId, LinkActionResult, LinkDownReason,
+    LinkGoingDownReason, LinkId, LinkStatusRequest, LinkTupleId, MessageId, Mihf, MihfCapabilities, MihfId,
+    MihfMessage, NetTypeAddr, NetworkType, Status, Tlv, TransportList,
 };
 
 /// What nobody may exceed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct MihServiceLimits {
     /// Accepted connections at a time.
     pub connections: usize,
     /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
@@ -42,13 +43,13 @@ pub struct Limits {
 
 /// What a service is made of.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct MihServiceConfig {
     /// Its MIH function; the capabilities are filled in from the links.
-    pub mih: mih::Config,
+    pub mih: mih::MihfConfig,
     /// Who may do what.
-    pub access: Access,
+    pub access: AccessList,
     /// The interfaces that it tells of; none: all that the kernel has.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<InterfaceConfig>,
     /// The events that it tells.
     pub events: EventList,
     /// Other functions.
@@ -58,18 +59,18 @@ pub struct Config {
     /// How soon a peer that did not answer is asked again.
     pub retry: Duration,
     /// What nobody may exceed.
-    pub limits: Limits,
+    pub limits: MihServiceLimits,
 }
 
 /// What is asked of the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Job {
-    /// What the kernel says of these interfaces now; the answer is [`Command::Measured`].
+pub enum MihServiceJob {
+    /// What the kernel says of these interfaces now; the answer is [`MihServiceCommand::Measured`].
     Measure {
         /// Their names.
         interfaces: Vec<String>,
     },
-    /// An interface is to be switched on or off; the answer is [`Command::Acted`].
+    /// An interface is to be switched on or off; the answer is [`MihServiceCommand::Acted`].
     Switch {
         /// Its name.
         interface: String,
@@ -80,7 +81,7 @@ pub enum Job {
 
 /// What a service is told.
 #[derive(Clone, Debug)]
-pub enum Command {
+pub enum MihServiceCommand {
     /// An interface has changed, or is seen for the first time.
     Link(LinkReport),
     /// The watched value of an interface was read.
@@ -95,18 +96,18 @@ pub enum Command {
         /// Its name.
         interface: String,
         /// In which time.
-        within: Duration,
+        time_to_loss: Duration,
     },
     /// This host's addresses have changed: peers that are registered with hear of it.
     Moved,
-    /// The answer to [`Job::Measure`].
+    /// The answer to [`MihServiceJob::Measure`].
     Measured {
         /// The job's token.
         token: u64,
         /// What the kernel says, of those that are there.
         reports: Vec<LinkReport>,
     },
-    /// The answer to [`Job::Switch`].
+    /// The answer to [`MihServiceJob::Switch`].
     Acted {
         /// The job's token.
         token: u64,
@@ -114,7 +115,7 @@ pub enum Command {
         done: bool,
     },
     /// Other settings; the identifier and what bounds the MIH function's memory stay.
-    Configure(Box<Config>),
+    Configure(Box<MihServiceConfig>),
     /// This function goes away: peers with which it is registered are told, without waiting for their answer.
     Leave,
 }
@@ -140,12 +141,12 @@ pub enum PeerChange {
     /// It refused what was asked.
     Refused(MessageId, Option<Status>),
     /// It did not answer.
-    Lost(mih::Failure),
+    Lost(mih::TransactionError),
 }
 
 /// Who asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct RequestingPeer {
     /// As it calls itself.
     pub peer: MihfId,
     /// From where.
@@ -156,15 +157,15 @@ pub struct Asked {
 
 /// What a service says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum MihServiceEvent {
     /// Another function registered.
-    Registered(Asked),
+    Registered(RequestingPeer),
     /// It is registered no more: it ended that, or its time is over.
-    Deregistered(Asked),
+    Deregistered(RequestingPeer),
     /// A request was answered.
     Answered {
         /// Whose.
-        asked: Asked,
+        peer: RequestingPeer,
         /// Which.
         request: MessageId,
         /// How.
@@ -177,14 +178,14 @@ pub enum Event {
         /// How.
         change: LinkChange,
         /// How many subscribers are told.
-        told: usize,
+        notified_subscribers: usize,
     },
     /// Another function told something. Nothing comes of it here: it takes no right, and is for whoever reads.
     Indication {
         /// Which.
-        from: Asked,
+        from: RequestingPeer,
         /// What.
-        message: Message,
+        message: MihfMessage,
     },
     /// A peer of the configuration has changed.
     Peer {
@@ -196,11 +197,11 @@ pub enum Event {
     /// Somebody was not heard: an address of no network that is allowed.
     Refused(SocketAddr),
     /// Somebody spoke under an identifier that is another address's, and was refused.
-    ClaimRefused(Asked),
+    ClaimRefused(RequestingPeer),
     /// A function that is not configured has another address: at the one before nobody answers.
     AddressReplaced {
         /// Who, and where it is now.
-        asked: Asked,
+        peer: RequestingPeer,
         /// Where it was.
         before: IpAddr,
     },
@@ -208,7 +209,7 @@ pub enum Event {
 
 usher_core::counters! {
     /// What a service did beside its protocol.
-    pub struct Counters {
+    pub struct MihServiceCounters {
         /// Datagrams and connections of addresses that are not allowed: dropped.
         not_allowed,
         /// Connections refused because there are too many, or too many from one network.
@@ -246,12 +247,12 @@ usher_core::counters! {
 
 /// A request that waits for the kernel.
 #[derive(Debug)]
-struct Pending {
-    asked: Asked,
-    transaction: Incoming,
+struct PendingRequest {
+    peer: RequestingPeer,
+    transaction: IncomingRequestId,
     request: MessageId,
     since: Instant,
-    what: Waits,
+    work: PendingWork,
 }
 
 /// An interface that is to be switched on or off later.
@@ -264,7 +265,7 @@ struct DelayedAction {
 }
 
 #[derive(Debug)]
-enum Waits {
+enum PendingWork {
     /// For measurements of these links.
     Measure(Vec<(LinkId, String)>, LinkStatusRequest),
     /// For actions: what came of each, as far as it is known.
@@ -273,7 +274,7 @@ enum Waits {
 
 /// What a transaction of ours is for.
 #[derive(Debug)]
-enum Purpose {
+enum TransactionPurpose {
     Neighbour(MihfId),
     Indication(MihfId),
     Farewell,
@@ -282,34 +283,34 @@ enum Purpose {
 /// An MIH function with its user; see the [crate](crate).
 #[derive(Debug)]
 pub struct MihService {
-    mihf: Child<Mihf>,
-    config: Config,
-    links: BTreeMap<String, Known>,
-    subscriptions: Subscriptions,
-    neighbours: BTreeMap<MihfId, Neighbour>,
+    mihf: ChildMachine<Mihf>,
+    config: MihServiceConfig,
+    links: BTreeMap<String, InterfaceState>,
+    subscriptions: SubscriptionTable,
+    neighbours: BTreeMap<MihfId, NeighbourPeer>,
     token: u64,
-    open: BTreeMap<u64, Purpose>,
+    open: BTreeMap<u64, TransactionPurpose>,
     /// Indications that are not acknowledged, by subscriber.
     unacknowledged: BTreeMap<MihfId, usize>,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingRequest>,
     /// Jobs under way: of which request, and which of its parts.
     jobs: BTreeMap<u64, (u64, Vec<usize>)>,
     /// By when they are due, and the tokens of their jobs.
     delayed: BTreeMap<(Instant, u64), DelayedAction>,
     connections: BTreeMap<ConnId, IpAddr>,
     by_network: BTreeMap<IpAddr, usize>,
-    counters: Counters,
-    outputs: Outputs<Event, Job>,
+    counters: MihServiceCounters,
+    outputs: OutputQueue<MihServiceEvent, MihServiceJob>,
 }
 
 impl MihService {
     /// A service that has done nothing yet. It asks its peers as soon as its timer is looked at.
     #[must_use]
-    pub fn new(config: Config, rng: Rng) -> Self {
+    pub fn new(config: MihServiceConfig, rng: ModelRng) -> Self {
         let mut service = Self {
-            mihf: Child::only(Mihf::new(config.mih.clone(), rng)),
+            mihf: ChildMachine::without_slot(Mihf::new(config.mih.clone(), rng)),
             links: BTreeMap::new(),
-            subscriptions: Subscriptions::default(),
+            subscriptions: SubscriptionTable::default(),
             neighbours: BTreeMap::new(),
             token: 0,
             open: BTreeMap::new(),
@@ -319,95 +320,96 @@ impl MihService {
             delayed: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_network: BTreeMap::new(),
-            counters: Counters::default(),
-            outputs: Outputs::default(),
+            counters: MihServiceCounters::default(),
+            outputs: OutputQueue::default(),
             config,
         };
         for interface in service.config.interfaces.clone() {
-            service.links.insert(interface.name.clone(), Known::new(interface));
+            service.links.insert(interface.name.clone(), InterfaceState::new(interface));
         }
         for peer in service.config.peers.clone() {
-            service.meet(Instant::ZERO, peer);
+            service.add_neighbour(Instant::ZERO, peer);
         }
-        service.tell_capabilities(Instant::ZERO);
+        service.update_capabilities(Instant::ZERO);
         service
     }
     /// What it has done, beside its protocol and in it.
     #[must_use]
-    pub fn counters(&self) -> (&Counters, &mih::Counters) {
+    pub fn counters(&self) -> (&MihServiceCounters, &mih::MihfCounters) {
         (&self.counters, self.mihf.counters())
     }
     /// Interfaces that are subscribed to, of all subscribers together.
     #[must_use]
-    pub const fn subscriptions(&self) -> usize {
+    pub const fn subscription_count(&self) -> usize {
         self.subscriptions.len()
     }
     /// The identifier of an interface; `None` while its address is not known.
     #[must_use]
-    pub fn link(&self, interface: &str) -> Option<LinkId> {
-        self.links.get(interface)?.id()
+    pub fn link_id(&self, interface: &str) -> Option<LinkId> {
+        self.links.get(interface)?.link_id()
     }
 
-    fn order(&mut self, now: Instant, command: mih::Command) {
+    fn command_mihf(&mut self, now: Instant, command: mih::MihfCommand) {
         // A transaction that the function has forgotten has no answer.
-        let _ = self.mihf.command(now, command);
+        let _ = self.mihf.handle_command(now, command);
     }
 
     /// Takes up a peer of the configuration.
-    fn meet(&mut self, now: Instant, peer: PeerSettings) {
-        self.order(now, mih::Command::Peer(peer.peer.clone()));
-        self.neighbours.insert(peer.peer.id.clone(), Neighbour::new(peer, now));
+    fn add_neighbour(&mut self, now: Instant, peer: PeerSettings) {
+        self.command_mihf(now, mih::MihfCommand::Peer(peer.peer.clone()));
+        self.neighbours.insert(peer.peer.id.clone(), NeighbourPeer::new(peer, now));
     }
 
     /// The MIH function answers Capability_Discover with what there is now.
-    fn tell_capabilities(&mut self, now: Instant) {
+    fn update_capabilities(&mut self, now: Instant) {
         let links =
             self.links.values().filter(|known| known.report.present || known.settings.address.is_some());
-        let links = links
-            .filter_map(Known::id)
-            .map(|id| NetTypeAddr { network: NetworkType::of(id.technology), address: id.address });
+        let links = links.filter_map(InterfaceState::link_id).map(|id| NetTypeAddr {
+            network: NetworkType::for_technology(id.technology),
+            address: id.address,
+        });
         let mut commands = CommandList::LINK_GET_PARAMETERS.with(CommandList::NET_HO);
         if self.config.interfaces.iter().any(|interface| interface.may_act) {
             commands = commands.with(CommandList::LINK_ACTIONS);
         }
-        let capabilities = Capabilities {
+        let capabilities = MihfCapabilities {
             links: links.collect(),
             events: self.config.events,
             commands,
             transports: TransportList::UDP.with(TransportList::TCP),
-            ..Capabilities::default()
+            ..MihfCapabilities::default()
         };
         if capabilities != self.config.mih.capabilities {
             self.config.mih.capabilities = capabilities;
-            self.order(now, mih::Command::Configure(Box::new(self.config.mih.clone())));
+            self.command_mihf(now, mih::MihfCommand::Configure(Box::new(self.config.mih.clone())));
         }
     }
 
     fn is_heard(&self, address: IpAddr) -> bool {
-        self.config.access.of(address).is_some()
+        self.config.access.rights_of(address).is_some()
             || self.config.peers.iter().any(|peer| peer.peer.route.remote.ip() == address)
             || self.config.mih.proofs.as_ref().is_some_and(|proofs| proofs.is_place(address))
     }
 
-    fn asked(&self, peer: MihfId, address: Option<SocketAddr>) -> Asked {
+    fn requesting_peer(&self, peer: MihfId, address: Option<SocketAddr>) -> RequestingPeer {
         let is_configured = self.neighbours.contains_key(&peer);
-        Asked { peer, address, is_configured }
+        RequestingPeer { peer, address, is_configured }
     }
 
-    fn rights(&self, asked: &Asked) -> Rights {
+    fn rights_of(&self, asked: &RequestingPeer) -> AccessRights {
         let address = asked.address.map(|address| address.ip());
-        address.and_then(|address| self.config.access.of(address)).unwrap_or_default()
+        address.and_then(|address| self.config.access.rights_of(address)).unwrap_or_default()
     }
 
     /// Whether a connection that was accepted may stay.
-    fn admit(&mut self, conn: ConnId, remote: SocketAddr) -> bool {
+    fn admit_connection(&mut self, conn: ConnId, remote: SocketAddr) -> bool {
         if !self.is_heard(remote.ip()) {
             self.counters.not_allowed += 1;
-            self.outputs.event(Event::Refused(remote));
+            self.outputs.push_event(MihServiceEvent::Refused(remote));
             return false;
         }
         let of = usher_core::address::host_of(remote.ip());
-        let Limits { connections, connections_per_network, .. } = self.config.limits;
+        let MihServiceLimits { connections, connections_per_network, .. } = self.config.limits;
         let used = self.by_network.get(&of).copied().unwrap_or(0);
         if self.connections.len() >= connections || used >= connections_per_network {
             self.counters.connections_full += 1;
@@ -418,7 +420,7 @@ impl MihService {
         true
     }
 
-    fn closed(&mut self, conn: ConnId) {
+    fn remove_connection(&mut self, conn: ConnId) {
         let Some(of) = self.connections.remove(&conn) else { return };
         if let Some(used) = self.by_network.get_mut(&of) {
             *used -= 1;
@@ -429,88 +431,93 @@ impl MihService {
     }
 
     /// The interface that is meant by a link.
-    fn interface(&self, link: &LinkId) -> Option<(&String, &Known)> {
-        self.links.iter().find(|(_, known)| known.id().as_ref() == Some(link))
+    fn find_interface(&self, link: &LinkId) -> Option<(&String, &InterfaceState)> {
+        self.links.iter().find(|(_, known)| known.link_id().as_ref() == Some(link))
     }
 
     fn of_tuple(&self, link: &LinkTupleId) -> Option<&String> {
-        let (name, known) = self.interface(&link.link)?;
-        let poa = known.tuple()?.poa;
+        let (name, known) = self.find_interface(&link.link)?;
+        let poa = known.link_tuple_id()?.poa;
         (link.poa.is_none() || poa.is_none() || link.poa == poa).then_some(name)
     }
 
     /// What the MIH function says, and what is due, until there is no more.
-    fn settle(&mut self, now: Instant) {
+    fn drain_mihf_events(&mut self, now: Instant) {
         loop {
             while let Some(event) = self.outputs.next_event(&mut self.mihf) {
-                self.hear(now, event);
+                self.handle_mihf_event(now, event);
             }
-            let due = |n: &Neighbour| n.due.is_some_and(|at| at <= now);
+            let due = |n: &NeighbourPeer| n.due.is_some_and(|at| at <= now);
             let Some(id) = self.neighbours.iter().find(|(_, n)| due(n)).map(|(id, _)| id.clone()) else {
                 return;
             };
-            self.ask(now, &id);
+            self.send_next_request(now, &id);
         }
     }
 
     /// Asks a peer the next question.
-    fn ask(&mut self, now: Instant, id: &MihfId) {
-        let links: Vec<LinkId> = self.links.values().filter_map(Known::id).collect();
+    fn send_next_request(&mut self, now: Instant, id: &MihfId) {
+        let links: Vec<LinkId> = self.links.values().filter_map(InterfaceState::link_id).collect();
         let Some(neighbour) = self.neighbours.get_mut(id) else { return };
-        let Some(message) = neighbour.question(|| links) else { return };
+        let Some(message) = neighbour.next_request(|| links) else { return };
         self.token += 1;
         let token = self.token;
         neighbour.out = Some(token);
-        self.open.insert(token, Purpose::Neighbour(id.clone()));
-        let sent = self.mihf.command(now, mih::Command::Send { token, to: id.clone(), message });
+        self.open.insert(token, TransactionPurpose::Neighbour(id.clone()));
+        let sent = self.mihf.handle_command(now, mih::MihfCommand::Send { token, to: id.clone(), message });
         if sent.is_err() {
-            self.done(now, token, Err(mih::Failure::Transport));
+            self.handle_transaction_result(now, token, Err(mih::TransactionError::Transport));
         }
     }
 
-    fn hear(&mut self, now: Instant, event: mih::Event) {
+    fn handle_mihf_event(&mut self, now: Instant, event: mih::MihfEvent) {
         match event {
-            mih::Event::Done { token, result } => self.done(now, token, result),
-            mih::Event::Indication { from, message } => {
+            mih::MihfEvent::Done { token, result } => self.handle_transaction_result(now, token, result),
+            mih::MihfEvent::Indication { from, message } => {
                 self.counters.heard += 1;
-                let address = self.mihf.heard_from(&from);
-                let from = self.asked(from, address);
-                self.outputs.event(Event::Indication { from, message });
+                let address = self.mihf.last_source_address(&from);
+                let from = self.requesting_peer(from, address);
+                self.outputs.push_event(MihServiceEvent::Indication { from, message });
             }
-            mih::Event::Request { from, transaction, message } => {
-                let address = self.mihf.heard_from(&from);
-                let asked = self.asked(from, address);
-                self.request(now, asked, transaction, &message);
+            mih::MihfEvent::Request { from, transaction, message } => {
+                let address = self.mihf.last_source_address(&from);
+                let asked = self.requesting_peer(from, address);
+                self.handle_request(now, asked, transaction, &message);
             }
-            mih::Event::Registered { peer } => {
-                let address = self.mihf.heard_from(&peer);
-                let asked = self.asked(peer, address);
-                self.outputs.event(Event::Registered(asked));
+            mih::MihfEvent::Registered { peer } => {
+                let address = self.mihf.last_source_address(&peer);
+                let asked = self.requesting_peer(peer, address);
+                self.outputs.push_event(MihServiceEvent::Registered(asked));
             }
-            mih::Event::Deregistered { peer } => {
-                self.subscriptions.forget(&peer);
-                let address = self.mihf.heard_from(&peer);
-                let asked = self.asked(peer, address);
-                self.outputs.event(Event::Deregistered(asked));
+            mih::MihfEvent::Deregistered { peer } => {
+                self.subscriptions.remove_peer(&peer);
+                let address = self.mihf.last_source_address(&peer);
+                let asked = self.requesting_peer(peer, address);
+                self.outputs.push_event(MihServiceEvent::Deregistered(asked));
             }
-            mih::Event::ClaimRefused { peer, address } => {
-                let asked = self.asked(peer, Some(address));
-                self.outputs.event(Event::ClaimRefused(asked));
+            mih::MihfEvent::ClaimRefused { peer, address } => {
+                let asked = self.requesting_peer(peer, Some(address));
+                self.outputs.push_event(MihServiceEvent::ClaimRefused(asked));
             }
-            mih::Event::AddressReplaced { peer, before, address } => {
-                let asked = self.asked(peer, Some(address));
-                self.outputs.event(Event::AddressReplaced { asked, before });
+            mih::MihfEvent::AddressReplaced { peer, before, address } => {
+                let asked = self.requesting_peer(peer, Some(address));
+                self.outputs.push_event(MihServiceEvent::AddressReplaced { peer: asked, before });
             }
             // Those are asked of this user and not answered by the function.
-            mih::Event::Subscribed { .. } | mih::Event::Unsubscribed { .. } => {}
+            mih::MihfEvent::Subscribed { .. } | mih::MihfEvent::Unsubscribed { .. } => {}
             // It asks for capabilities of those alone that it knows.
-            mih::Event::Discovered { .. } => {}
+            mih::MihfEvent::Discovered { .. } => {}
         }
     }
 
-    fn done(&mut self, now: Instant, token: u64, result: Result<Option<Message>, mih::Failure>) {
+    fn handle_transaction_result(
+        &mut self,
+        now: Instant,
+        token: u64,
+        result: Result<Option<MihfMessage>, mih::TransactionError>,
+    ) {
         match self.open.remove(&token) {
-            Some(Purpose::Neighbour(id)) => {
+            Some(TransactionPurpose::Neighbour(id)) => {
                 let times = (self.config.refresh, self.config.retry);
                 let Some(neighbour) = self.neighbours.get_mut(&id).filter(|n| n.out == Some(token)) else {
                     return;
@@ -518,21 +525,21 @@ impl MihService {
                 neighbour.out = None;
                 let was = neighbour.is_registered();
                 let change = match result {
-                    Ok(Some(answer)) => match neighbour.answered(now, &answer, times) {
-                        Told::Registered(seconds) if !was => PeerChange::Registered(seconds),
-                        Told::Subscribed(link, events) => PeerChange::Subscribed(link, events),
-                        Told::Refused(request, status) => PeerChange::Refused(request, status),
-                        Told::Registered(_) | Told::Discovered => return,
+                    Ok(Some(answer)) => match neighbour.handle_response(now, &answer, times) {
+                        PeerNotice::Registered(seconds) if !was => PeerChange::Registered(seconds),
+                        PeerNotice::Subscribed(link, events) => PeerChange::Subscribed(link, events),
+                        PeerNotice::Refused(request, status) => PeerChange::Refused(request, status),
+                        PeerNotice::Registered(_) | PeerNotice::Discovered => return,
                     },
                     Ok(None) => return,
                     Err(failure) => {
-                        neighbour.failed(now, times.1);
+                        neighbour.handle_failure(now, times.1);
                         PeerChange::Lost(failure)
                     }
                 };
-                self.outputs.event(Event::Peer { peer: id, change });
+                self.outputs.push_event(MihServiceEvent::Peer { peer: id, change });
             }
-            Some(Purpose::Indication(id)) => {
+            Some(TransactionPurpose::Indication(id)) => {
                 if let Some(n) = self.unacknowledged.get_mut(&id) {
                     *n -= 1;
                     if *n == 0 {
@@ -541,77 +548,83 @@ impl MihService {
                 }
                 match result {
                     Ok(_) => {}
-                    Err(mih::Failure::NoRoute) => {
+                    Err(mih::TransactionError::NoRoute) => {
                         self.counters.subscribers_lost += 1;
-                        self.subscriptions.forget(&id);
+                        self.subscriptions.remove_peer(&id);
                     }
                     Err(_) => self.counters.indications_lost += 1,
                 }
             }
-            Some(Purpose::Farewell) | None => {}
+            Some(TransactionPurpose::Farewell) | None => {}
         }
     }
 
     /// Answers a request.
-    fn respond(
+    fn send_response(
         &mut self,
         now: Instant,
-        asked: Asked,
-        transaction: Incoming,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
         request: MessageId,
         params: Vec<Tlv>,
     ) {
-        let message = Message::new(request.response(), params);
+        let message = MihfMessage::new(request.to_response(), params);
         let status = message.status().unwrap_or(Status::UnspecifiedFailure);
-        if self.mihf.command(now, mih::Command::Respond { transaction, message }).is_err() {
+        if self.mihf.handle_command(now, mih::MihfCommand::Respond { transaction, message }).is_err() {
             self.counters.late += 1;
             return;
         }
         *if status == Status::Success { &mut self.counters.answered } else { &mut self.counters.refused } +=
             1;
-        self.outputs.event(Event::Answered { asked, request, status });
+        self.outputs.push_event(MihServiceEvent::Answered { peer: asked, request, status });
     }
 
-    fn refuse(
+    fn refuse_request(
         &mut self,
         now: Instant,
-        asked: Asked,
-        transaction: Incoming,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
         request: MessageId,
         status: Status,
     ) {
-        self.respond(now, asked, transaction, request, [Tlv::Status(status)].into());
+        self.send_response(now, asked, transaction, request, [Tlv::Status(status)].into());
     }
 
     /// A request came that the MIH function does not answer by itself.
-    fn request(&mut self, now: Instant, asked: Asked, transaction: Incoming, message: &Message) {
+    fn handle_request(
+        &mut self,
+        now: Instant,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
+        message: &MihfMessage,
+    ) {
         let id = message.id;
         let right = match id {
-            MessageId::EVENT_SUBSCRIBE_REQUEST | MessageId::EVENT_UNSUBSCRIBE_REQUEST => Right::Events,
-            MessageId::LINK_GET_PARAMETERS_REQUEST => Right::Parameters,
-            MessageId::LINK_ACTIONS_REQUEST => Right::Actions,
-            MessageId::NET_HO_CANDIDATE_QUERY_REQUEST => Right::Handover,
-            _ => return self.refuse(now, asked, transaction, id, Status::Rejected),
+            MessageId::EVENT_SUBSCRIBE_REQUEST | MessageId::EVENT_UNSUBSCRIBE_REQUEST => AccessRight::Events,
+            MessageId::LINK_GET_PARAMETERS_REQUEST => AccessRight::Parameters,
+            MessageId::LINK_ACTIONS_REQUEST => AccessRight::Actions,
+            MessageId::NET_HO_CANDIDATE_QUERY_REQUEST => AccessRight::Handover,
+            _ => return self.refuse_request(now, asked, transaction, id, Status::Rejected),
         };
-        if !self.rights(&asked).has(right) {
+        if !self.rights_of(&asked).contains(right) {
             self.counters.not_authorized += 1;
-            return self.refuse(now, asked, transaction, id, Status::AuthorizationFailure);
+            return self.refuse_request(now, asked, transaction, id, Status::AuthorizationFailure);
         }
         match right {
-            Right::Events => {
-                let params = self.subscribe(&asked.peer, message);
-                self.respond(now, asked, transaction, id, params);
+            AccessRight::Events => {
+                let params = self.update_subscription(&asked.peer, message);
+                self.send_response(now, asked, transaction, id, params);
             }
-            Right::Parameters => self.parameters(now, asked, transaction, message),
-            Right::Actions => self.actions(now, asked, transaction, message),
-            Right::Handover => {
-                let params = self.candidates(message);
-                self.respond(now, asked, transaction, id, params);
+            AccessRight::Parameters => self.handle_get_parameters(now, asked, transaction, message),
+            AccessRight::Actions => self.handle_link_actions(now, asked, transaction, message),
+            AccessRight::Handover => {
+                let params = self.candidate_response(message);
+                self.send_response(now, asked, transaction, id, params);
             }
         }
     }
 
-    fn configure(&mut self, now: Instant, config: Config) {
+    fn apply_config(&mut self, now: Instant, config: MihServiceConfig) {
         let before = core::mem::replace(&mut self.config, config);
         self.config.mih.capabilities = before.mih.capabilities;
         let settings = |name: &String| self.config.interfaces.iter().find(|i| i.name == *name);
@@ -622,12 +635,12 @@ impl MihService {
                 true
             }
             None => {
-                known.settings = Interface::named(name);
+                known.settings = InterfaceConfig::with_name(name);
                 all
             }
         });
         for interface in &self.config.interfaces {
-            let new = || Known::new(interface.clone());
+            let new = || InterfaceState::new(interface.clone());
             self.links.entry(interface.name.clone()).or_insert_with(new);
         }
         let gone: Vec<MihfId> = self
@@ -638,94 +651,101 @@ impl MihService {
             .collect();
         for id in gone {
             self.neighbours.remove(&id);
-            self.order(now, mih::Command::Unname(id.clone()));
+            self.command_mihf(now, mih::MihfCommand::Unname(id.clone()));
             if !self.mihf.is_registered(&id) {
-                self.subscriptions.forget(&id);
+                self.subscriptions.remove_peer(&id);
             }
         }
         for peer in self.config.peers.clone() {
             if self.neighbours.get(&peer.peer.id).is_none_or(|known| known.settings != peer) {
-                self.meet(now, peer);
+                self.add_neighbour(now, peer);
             }
         }
         let function = Box::new(self.config.mih.clone());
-        self.order(now, mih::Command::Configure(function));
-        self.tell_capabilities(now);
+        self.command_mihf(now, mih::MihfCommand::Configure(function));
+        self.update_capabilities(now);
         for peer in self.subscriptions.peers() {
-            let address = self.mihf.heard_from(&peer);
-            if address.is_some() && !self.rights(&self.asked(peer.clone(), address)).has(Right::Events) {
-                self.subscriptions.forget(&peer);
+            let address = self.mihf.last_source_address(&peer);
+            if address.is_some()
+                && !self.rights_of(&self.requesting_peer(peer.clone(), address)).contains(AccessRight::Events)
+            {
+                self.subscriptions.remove_peer(&peer);
             }
         }
     }
 
-    fn leave(&mut self, now: Instant) {
+    fn deregister_everywhere(&mut self, now: Instant) {
         let registered = self.neighbours.iter().filter(|(_, n)| n.is_registered()).map(|(id, _)| id.clone());
         for to in registered.collect::<Vec<_>>() {
             self.token += 1;
-            self.open.insert(self.token, Purpose::Farewell);
-            let message = Message::new(MessageId::DEREGISTER_REQUEST, []);
-            self.order(now, mih::Command::Send { token: self.token, to, message });
+            self.open.insert(self.token, TransactionPurpose::Farewell);
+            let message = MihfMessage::new(MessageId::DEREGISTER_REQUEST, []);
+            self.command_mihf(now, mih::MihfCommand::Send { token: self.token, to, message });
         }
     }
 
-    fn timeout(&mut self, now: Instant) {
-        self.mihf.handle(now, Input::Timeout);
+    fn expire_timers(&mut self, now: Instant) {
+        self.mihf.handle_input(now, MachineInput::Timeout);
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {
             let ((_, token), DelayedAction { interface, on, .. }) = first.remove_entry();
             // Since it was asked for, the configuration may have changed.
             if self.links.get(&interface).is_some_and(|known| known.settings.may_act) {
-                self.outputs.job(usher_core::Job::new(token, Job::Switch { interface, on }));
+                self.outputs
+                    .push_job(usher_core::JobRequest::new(token, MihServiceJob::Switch { interface, on }));
             }
         }
     }
 }
 
 impl Machine for MihService {
-    type Command = Command;
-    type Event = Event;
-    type Job = Job;
+    type Command = MihServiceCommand;
+    type Event = MihServiceEvent;
+    type Job = MihServiceJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Datagram { path, .. } if !self.is_heard(path.remote.ip()) => {
+            MachineInput::Datagram { path, .. } if !self.is_heard(path.remote.ip()) => {
                 self.counters.not_allowed += 1;
-                self.outputs.event(Event::Refused(path.remote));
+                self.outputs.push_event(MihServiceEvent::Refused(path.remote));
                 return;
             }
-            Input::Stream { conn, event: StreamEvent::Accepted { remote, .. } } => {
-                if !self.admit(conn, remote)
+            MachineInput::Stream { conn, event: StreamEvent::Accepted { remote, .. } } => {
+                if !self.admit_connection(conn, remote)
                     && let Some(refusal) = input.refusal()
                 {
-                    return self.outputs.operate(refusal);
+                    return self.outputs.push_operation(refusal);
                 }
             }
-            Input::Stream { conn, event: StreamEvent::Closed(_) } => self.closed(conn),
+            MachineInput::Stream { conn, event: StreamEvent::Closed(_) } => self.remove_connection(conn),
             _ => {}
         }
         match input {
-            Input::Timeout => self.timeout(now),
-            other => self.mihf.handle(now, other),
+            MachineInput::Timeout => self.expire_timers(now),
+            other => self.mihf.handle_input(now, other),
         }
-        self.settle(now);
+        self.drain_mihf_events(now);
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: MihServiceCommand) -> Result<(), CommandError> {
         match command {
-            Command::Link(report) => self.link_report(now, report),
-            Command::Watched { interface, value } => self.watched(now, &interface, value),
-            Command::GoingDown { interface, within } => {
-                self.foresee(now, &interface, LinkGoingDownReason::ParameterDegrading, within);
+            MihServiceCommand::Link(report) => self.link_report(now, report),
+            MihServiceCommand::Watched { interface, value } => {
+                self.check_watched_value(now, &interface, value)
             }
-            Command::Moved => self.neighbours.values_mut().for_each(|neighbour| neighbour.restart(now)),
-            Command::Measured { token, reports } => self.measured(now, token, reports),
-            Command::Acted { token, done } => self.acted(now, token, done),
-            Command::Configure(config) => self.configure(now, *config),
-            Command::Leave => self.leave(now),
+            MihServiceCommand::GoingDown { interface, time_to_loss: within } => {
+                self.announce_going_down(now, &interface, LinkGoingDownReason::ParameterDegrading, within);
+            }
+            MihServiceCommand::Moved => {
+                self.neighbours.values_mut().for_each(|neighbour| neighbour.restart_at(now))
+            }
+            MihServiceCommand::Measured { token, reports } => self.finish_measurement(now, token, reports),
+            MihServiceCommand::Acted { token, done } => self.finish_link_action(now, token, done),
+            MihServiceCommand::Configure(config) => self.apply_config(now, *config),
+            MihServiceCommand::Leave => self.deregister_everywhere(now),
         }
-        self.settle(now);
+        self.drain_mihf_events(now);
         Ok(())
     }
 

@@ -8,13 +8,13 @@ use usher_mih::{EventList, MihfId};
 
 /// Subscriptions, by interface and subscriber.
 #[derive(Debug, Default)]
-pub(crate) struct Subscriptions {
+pub(crate) struct SubscriptionTable {
     by_link: BTreeMap<String, BTreeMap<MihfId, EventList>>,
     by_peer: BTreeMap<MihfId, usize>,
     all: usize,
 }
 
-impl Subscriptions {
+impl SubscriptionTable {
     /// Adds events of an interface; false where that would be one interface more than a peer, or all together, may have.
     pub(crate) fn add(
         &mut self,
@@ -45,20 +45,20 @@ impl Subscriptions {
         *before = before.without(events);
         if before.is_empty() {
             of_link.remove(peer);
-            self.one_less(peer);
+            self.decrement_count(peer);
         }
     }
 
     /// Ends all of a peer's.
-    pub(crate) fn forget(&mut self, peer: &MihfId) {
+    pub(crate) fn remove_peer(&mut self, peer: &MihfId) {
         if !self.by_peer.contains_key(peer) {
             return;
         }
         let ended = self.by_link.values_mut().filter_map(|of_link| of_link.remove(peer)).count();
-        (0..ended).for_each(|_| self.one_less(peer));
+        (0..ended).for_each(|_| self.decrement_count(peer));
     }
 
-    fn one_less(&mut self, peer: &MihfId) {
+    fn decrement_count(&mut self, peer: &MihfId) {
         self.all -= 1;
         if let Some(n) = self.by_peer.get_mut(peer) {
             *n -= 1;
@@ -69,7 +69,7 @@ impl Subscriptions {
     }
 
     /// Who wants to hear of this event.
-    pub(crate) fn of(&self, link: &str, event: EventList) -> Vec<MihfId> {
+    pub(crate) fn subscribers_of(&self, link: &str, event: EventList) -> Vec<MihfId> {
         let of_link = self.by_link.get(link).into_iter().flatten();
         of_link.filter(|(_, events)| events.has(event)).map(|(peer, _)| peer.clone()).collect()
     }
@@ -93,19 +93,22 @@ mod tests {
     fn subscriptions_are_by_interface_and_bounded() {
         let id = |name| MihfId::new(name).unwrap();
         let (up, down) = (EventList::LINK_UP, EventList::LINK_DOWN);
-        let mut all = Subscriptions::default();
+        let mut all = SubscriptionTable::default();
         assert!(all.add("a", &id("x"), up, (2, 3)) && all.add("a", &id("x"), down, (2, 3)));
         assert!(all.add("b", &id("x"), up, (2, 3)) && !all.add("c", &id("x"), up, (2, 3)));
         assert!(all.add("a", &id("y"), up, (2, 3)) && !all.add("b", &id("y"), up, (2, 3)));
-        assert_eq!((all.len(), all.of("a", up).len(), all.of("a", down).len()), (3, 2, 1));
+        assert_eq!(
+            (all.len(), all.subscribers_of("a", up).len(), all.subscribers_of("a", down).len()),
+            (3, 2, 1)
+        );
         all.remove("a", &id("x"), up);
-        assert_eq!((all.len(), all.of("a", up)), (3, alloc::vec![id("y")]));
+        assert_eq!((all.len(), all.subscribers_of("a", up)), (3, alloc::vec![id("y")]));
         all.remove("a", &id("x"), down.with(up));
         all.remove("a", &id("x"), up);
         assert_eq!(all.len(), 2);
-        all.forget(&id("x"));
-        all.forget(&id("x"));
-        assert_eq!((all.len(), all.of("b", up).len()), (1, 0));
+        all.remove_peer(&id("x"));
+        all.remove_peer(&id("x"));
+        assert_eq!((all.len(), all.subscribers_of("b", up).len()), (1, 0));
         assert!(all.add("b", &id("y"), up, (2, 3)), "there is room again");
     }
 }

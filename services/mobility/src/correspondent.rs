@@ -6,18 +6,19 @@ use crate::work;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, SocketId, Transmit, Work,
+    CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
+    SocketId, Transmit, WorkRecord,
 };
-use usher_mip::{BindingCache, CareOfProof, Message, Packet};
+use usher_mip::{BindingCache, CareOfProof, MobilityMessage, MobilityPacket};
 
 /// The socket that the flow leaves from: any port.
-pub const FLOW_SOCKET: SocketId = SocketId::own(0);
+pub const FLOW_SOCKET: SocketId = SocketId::from_number(0);
 /// The socket for registrations: port [`usher_mip::PORT`].
-pub const BINDING_SOCKET: SocketId = SocketId::own(1);
+pub const BINDING_SOCKET: SocketId = SocketId::from_number(1);
 
 /// What a correspondent is made of.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct CorrespondentConfig {
     /// The station's home address with the port of its application: where the flow goes until a binding says otherwise.
     /// A binding changes the address, not the port.
     pub station: SocketAddr,
@@ -35,14 +36,14 @@ pub struct Config {
 
 /// What a correspondent is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
+pub enum CorrespondentCommand {
     /// Begin the flow: the first packet leaves now.
     Start,
 }
 
 /// What a correspondent has to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum CorrespondentEvent {
     /// A packet of the flow left.
     Sent {
         /// Its number; the first is 0.
@@ -59,7 +60,7 @@ pub enum Event {
 
 usher_core::counters! {
     /// What a correspondent did and what it dropped.
-    pub struct Counters {
+    pub struct CorrespondentCounters {
         /// Packets of the flow.
         sent,
         /// Binding Updates that were taken.
@@ -79,23 +80,23 @@ usher_core::counters! {
 
 /// A correspondent; see the [module](self).
 #[derive(Debug)]
-pub struct Correspondent {
-    config: Config,
+pub struct CorrespondentNode {
+    config: CorrespondentConfig,
     cache: BindingCache,
     /// The next packet's number.
     sequence: u32,
     /// When it leaves; `None`: the flow has not begun, or is over.
     due: Option<Instant>,
-    outputs: Outputs<Event>,
-    counters: Counters,
+    outputs: OutputQueue<CorrespondentEvent>,
+    counters: CorrespondentCounters,
 }
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-impl Correspondent {
+impl CorrespondentNode {
     /// A correspondent whose flow has not begun.
     #[must_use]
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: CorrespondentConfig) -> Self {
         let cache = BindingCache::new(&[config.station.ip()], config.longest_binding)
             .with_proof(config.proof.clone());
         Self {
@@ -103,27 +104,27 @@ impl Correspondent {
             cache,
             sequence: 0,
             due: None,
-            outputs: Outputs::default(),
-            counters: Counters::default(),
+            outputs: OutputQueue::default(),
+            counters: CorrespondentCounters::default(),
         }
     }
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &CorrespondentCounters {
         &self.counters
     }
 
     /// Sends what is due: several packets, if the host comes late.
-    fn flow(&mut self, now: Instant) {
+    fn send_due_packets(&mut self, now: Instant) {
         while let Some(due) = self.due.filter(|due| *due <= now) {
-            let to = self.cache.locate(now, self.config.station.ip());
+            let to = self.cache.current_address(now, self.config.station.ip());
             let remote = SocketAddr::new(to, self.config.station.port());
-            let mut packet = self.outputs.buffer();
-            flow::emit(&mut packet, self.sequence, self.config.size);
-            let path = Path { socket: FLOW_SOCKET, local: ANY, remote };
-            self.outputs.transmit(Transmit::Datagram { path }, packet);
-            self.outputs.event(Event::Sent { sequence: self.sequence, to });
-            self.outputs.work(Work { label: work::DATA, units: 1 });
+            let mut packet = self.outputs.take_buffer();
+            flow::emit_packet(&mut packet, self.sequence, self.config.size);
+            let path = DatagramPath { socket: FLOW_SOCKET, local: ANY, remote };
+            self.outputs.push_transmit(Transmit::Datagram { path }, packet);
+            self.outputs.push_event(CorrespondentEvent::Sent { sequence: self.sequence, to });
+            self.outputs.push_work(WorkRecord { label: work::DATA, units: 1 });
             self.counters.sent += 1;
             self.sequence = self.sequence.wrapping_add(1);
             let over = self.config.packets.is_some_and(|n| self.counters.sent >= u64::from(n));
@@ -132,71 +133,71 @@ impl Correspondent {
         }
     }
 
-    fn registration(&mut self, now: Instant, path: Path, data: &[u8]) {
-        let Ok(packet) = Packet::parse(data) else {
+    fn handle_binding_update(&mut self, now: Instant, path: DatagramPath, data: &[u8]) {
+        let Ok(packet) = MobilityPacket::parse(data) else {
             self.counters.malformed += 1;
             return;
         };
-        let Message::Update(update) = &packet.message else {
+        let MobilityMessage::Update(update) = &packet.message else {
             self.counters.not_an_update += 1;
             return;
         };
-        self.outputs.work(Work { label: work::BINDING, units: 1 });
-        let home = usher_mip::outer(packet.source);
-        let before = self.cache.locate(now, home);
-        let Some(answer) = self.cache.update(now, home, path.remote.ip(), update) else {
+        self.outputs.push_work(WorkRecord { label: work::BINDING, units: 1 });
+        let home = usher_mip::from_inner_address(packet.source);
+        let before = self.cache.current_address(now, home);
+        let Some(answer) = self.cache.apply_update(now, home, path.remote.ip(), update) else {
             self.counters.unproven += 1;
             return;
         };
         let accepted = answer.status.is_accepted();
-        let to = self.cache.locate(now, home);
+        let to = self.cache.current_address(now, home);
         if accepted {
             self.counters.bound += 1;
             if to != before {
-                self.outputs.event(Event::Redirected { to });
+                self.outputs.push_event(CorrespondentEvent::Redirected { to });
             }
         } else {
             self.counters.refused += 1;
         }
         if update.acknowledge || !accepted {
-            let reply = Packet {
+            let reply = MobilityPacket {
                 source: packet.destination,
                 destination: packet.source,
-                message: Message::Acknowledgement(answer),
+                message: MobilityMessage::Acknowledgement(answer),
             };
-            let mut buf = self.outputs.buffer();
+            let mut buf = self.outputs.take_buffer();
             reply.emit(&mut buf);
-            self.outputs.transmit(Transmit::Datagram { path }, buf);
+            self.outputs.push_transmit(Transmit::Datagram { path }, buf);
         }
     }
 }
 
-impl Machine for Correspondent {
-    type Command = Command;
-    type Event = Event;
+impl Machine for CorrespondentNode {
+    type Command = CorrespondentCommand;
+    type Event = CorrespondentEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Datagram { path, data } if path.socket == BINDING_SOCKET => {
-                self.registration(now, path, data);
+            MachineInput::Datagram { path, data } if path.socket == BINDING_SOCKET => {
+                self.handle_binding_update(now, path, data);
             }
-            Input::Timeout => self.flow(now),
+            MachineInput::Timeout => self.send_due_packets(now),
             _ => self.counters.unexpected += 1,
         }
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: CorrespondentCommand) -> Result<(), CommandError> {
         match command {
-            Command::Start if self.due.is_some() || self.counters.sent > 0 => {
+            CorrespondentCommand::Start if self.due.is_some() || self.counters.sent > 0 => {
                 Err(CommandError::WrongState("the flow has begun"))
             }
-            Command::Start if self.config.interval.is_zero() => {
+            CorrespondentCommand::Start if self.config.interval.is_zero() => {
                 Err(CommandError::Invalid("a flow needs an interval"))
             }
-            Command::Start => {
+            CorrespondentCommand::Start => {
                 self.due = (self.config.packets != Some(0)).then_some(now);
-                self.flow(now);
+                self.send_due_packets(now);
                 Ok(())
             }
         }

@@ -1,19 +1,19 @@
 //! Packets of the flow: a sequence number of four octets, then zeros.
 
 use alloc::vec::Vec;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// Octets of a packet without padding.
 pub(crate) const SHORTEST: usize = 4;
 
 /// Writes a packet of this many octets; of [`SHORTEST`] at least.
-pub(crate) fn emit(buf: &mut Vec<u8>, sequence: u32, octets: usize) {
-    Writer::new(buf).u32(sequence).zeros(octets.saturating_sub(SHORTEST));
+pub(crate) fn emit_packet(buf: &mut Vec<u8>, sequence: u32, octets: usize) {
+    OctetWriter::new(buf).write_u32(sequence).write_zeros(octets.saturating_sub(SHORTEST));
 }
 
 /// The sequence number of a packet; `None`: it is too short for one.
-pub(crate) fn sequence(packet: &[u8]) -> Option<u32> {
-    Reader::new(packet).u32().ok()
+pub(crate) fn sequence_number(packet: &[u8]) -> Option<u32> {
+    OctetReader::new(packet).read_u32().ok()
 }
 
 #[cfg(test)]
@@ -23,12 +23,12 @@ mod tests {
     #[test]
     fn a_packet_is_its_number_and_padding() {
         let mut buf = Vec::new();
-        emit(&mut buf, 0x0102_0304, 7);
+        emit_packet(&mut buf, 0x0102_0304, 7);
         assert_eq!(buf, [1, 2, 3, 4, 0, 0, 0]);
-        assert_eq!(sequence(&buf), Some(0x0102_0304));
-        assert_eq!(sequence(&buf[..3]), None);
+        assert_eq!(sequence_number(&buf), Some(0x0102_0304));
+        assert_eq!(sequence_number(&buf[..3]), None);
         buf.clear();
-        emit(&mut buf, 9, 0);
+        emit_packet(&mut buf, 9, 0);
         assert_eq!(buf, [0, 0, 0, 9]);
     }
 }

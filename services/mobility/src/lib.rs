@@ -1,12 +1,12 @@
-//! Handover between networks after IEEE 802.21: the [`Station`] that moves, the [`PointOfService`] in the network
-//! that it leaves and in the one that it goes to, and the [`Correspondent`] that sends it a flow.
+//! Handover between networks after IEEE 802.21: the [`MobileStation`] that moves, the [`PointOfService`] in the network
+//! that it leaves and in the one that it goes to, and the [`CorrespondentNode`] that sends it a flow.
 //!
 //! ```text
 //!                 ┌─ 802.11 ─ PointOfService (serving) ─┐
 //! Station ◀─ MIH ─┤                 │ MIH               ├─ Correspondent
 //!                 └─ 802.16 ─ PointOfService (target) ──┘
 //! ```
-//! A handover begins with Link_Going_Down. Who leads it is the station's setting ([`Initiation`]); its controller, and
+//! A handover begins with Link_Going_Down. Who leads it is the station's setting ([`HandoverInitiation`]); its controller, and
 //! the point of service's, are tables ([`station::StationTable`],
 //! [`pos::PointOfServiceTable`]).
 //!
@@ -28,7 +28,7 @@
 //! to the little that the study says. Assumed is:
 //! - The network checks the target's resources before it asks the station, as the study says; the standard of 2008
 //!   describes the other order. It reserves them after the station's answer, which is where both agree.
-//! - A request is acted upon after a processing time ([`station::Config::processing`], [`pos::Config::processing`]),
+//! - A request is acted upon after a processing time ([`station::StationConfig::processing`], [`pos::PosConfig::processing`]),
 //!   once in each node that a request reaches; responses and indications are acted upon at once. So a candidate query
 //!   takes two processing times, the serving node's and the target's.
 //! - MIH_Net_HO_Commit request is the exception: the station begins to move when it arrives, as the study says, and
@@ -36,7 +36,7 @@
 //! - The traffic redirection is a Mobile IPv6 registration (`usher-mip`) sent over the new link to the correspondent
 //!   itself, which stands for the home agent too; it is complete when the acknowledgement arrives.
 //! - A handover has succeeded when its exchange led the station to the new link; it has failed when the station had to
-//!   find its way alone ([`station::Failure`]), although its flow is redirected then too.
+//!   find its way alone ([`station::HandoverFailure`]), although its flow is redirected then too.
 //! - The new link is entered before the redirection, and the old one is released after MIH_MN_HO_Complete.
 //!
 //! # Work
@@ -57,13 +57,14 @@ pub mod station;
 mod step;
 pub mod work;
 
-pub use correspondent::Correspondent;
-pub use link::{Interface, LinkCommand, LinkEvent};
+pub use correspondent::CorrespondentNode;
+pub use link::{LinkCommand, LinkEvent, StationInterface};
 pub use pos::PointOfService;
-pub use station::{Initiation, Station};
+pub use station::{HandoverInitiation, MobileStation};
 pub use step::Step;
 
-use usher_core::automaton::Diagram;
+use usher_core::automaton::AutomatonDiagram;
 
 /// The two controllers as they run.
-pub const AUTOMATA: [Diagram; 2] = [station::StationTable::DIAGRAM, pos::PointOfServiceTable::DIAGRAM];
+pub const AUTOMATA: [AutomatonDiagram; 2] =
+    [station::StationTable::DIAGRAM, pos::PointOfServiceTable::DIAGRAM];

@@ -4,7 +4,7 @@ use usher_core::Duration;
 
 /// Which of a station's interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Interface {
+pub enum StationInterface {
     /// The one that it is attached by in the beginning (802.11).
     Serving,
     /// The one that it goes to (802.16).
@@ -21,7 +21,7 @@ pub enum LinkEvent {
     /// Link_Going_Down: the link will be lost.
     GoingDown {
         /// Forecast of the time until then.
-        within: Duration,
+        time_to_loss: Duration,
     },
     /// Link_Down: the link carries nothing any longer, or did not come up.
     Down,

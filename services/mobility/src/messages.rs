@@ -5,86 +5,86 @@ use alloc::vec;
 use usher_core::Duration;
 use usher_mih::{
     EventList, HandoverCause, HandoverResult, HandoverStatus, LinkAction, LinkActionAttributes,
-    LinkActionType, LinkAddr, LinkGoingDownReason, LinkId, LinkPoaList, LinkTupleId, LinkType, Message,
-    MessageId, MihfId, Opcode, PreferredLink, QosList, RegisterCode, RequestedResources, Status,
+    LinkActionType, LinkAddr, LinkGoingDownReason, LinkId, LinkPoaList, LinkTupleId, LinkType, MessageId,
+    MihfId, MihfMessage, Opcode, PreferredLink, QosList, RegisterCode, RequestedResources, Status,
     TargetNetwork, Tlv,
 };
 
 /// A link to which a station could go: its interface and the point of attachment.
-fn candidate(link: &LinkTupleId) -> LinkPoaList {
+fn candidate_link(link: &LinkTupleId) -> LinkPoaList {
     LinkPoaList { link: link.link.clone(), poas: link.poa.clone().into_iter().collect() }
 }
 
 /// Where a link leads to.
-fn network(link: &LinkTupleId) -> TargetNetwork {
+fn target_network(link: &LinkTupleId) -> TargetNetwork {
     TargetNetwork::Poa(link.poa.clone().unwrap_or_else(|| link.link.address.clone()))
 }
 
 /// MIH_Register request of a station with these interfaces.
-pub(crate) fn register(links: [&LinkTupleId; 2]) -> Message {
+pub(crate) fn register_request(links: [&LinkTupleId; 2]) -> MihfMessage {
     let interfaces = links.map(|link| link.link.clone()).to_vec();
     let params = vec![Tlv::LinkIdentifierList(interfaces), Tlv::RegisterCode(RegisterCode::Register)];
-    Message::new(MessageId::REGISTER_REQUEST, params)
+    MihfMessage::new(MessageId::REGISTER_REQUEST, params)
 }
 
 /// MIH_Event_Subscribe request for Link_Going_Down of a link.
-pub(crate) fn subscribe(link: &LinkTupleId) -> Message {
+pub(crate) fn subscribe_request(link: &LinkTupleId) -> MihfMessage {
     let params = vec![Tlv::LinkIdentifier(link.clone()), Tlv::EventList(EventList::LINK_GOING_DOWN)];
-    Message::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params)
+    MihfMessage::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params)
 }
 
 /// MIH_Link_Going_Down indication. A forecast beyond what the parameter can say is cut to that.
-pub(crate) fn going_down(link: &LinkTupleId, within: Duration) -> Message {
+pub(crate) fn going_down(link: &LinkTupleId, within: Duration) -> MihfMessage {
     let milliseconds = u16::try_from(within.as_millis()).unwrap_or(u16::MAX);
     let params = vec![
         Tlv::LinkIdentifier(link.clone()),
         Tlv::TimeInterval(milliseconds),
         Tlv::LinkGoingDownReason(LinkGoingDownReason::ParameterDegrading),
     ];
-    Message::new(MessageId::LINK_GOING_DOWN_INDICATION, params)
+    MihfMessage::new(MessageId::LINK_GOING_DOWN_INDICATION, params)
 }
 
 /// MIH_MN_HO_Candidate_Query request: from this link, to that one?
-pub(crate) fn mn_candidate_query(serving: &LinkTupleId, target: &LinkTupleId) -> Message {
-    let params = vec![Tlv::LinkIdentifier(serving.clone()), Tlv::LinkPoaLists(vec![candidate(target)])];
-    Message::new(MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, params)
+pub(crate) fn mn_candidate_query(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
+    let params = vec![Tlv::LinkIdentifier(serving.clone()), Tlv::LinkPoaLists(vec![candidate_link(target)])];
+    MihfMessage::new(MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
 /// MIH_MN_HO_Commit request: to that link.
-pub(crate) fn mn_commit(target: &LinkTupleId) -> Message {
-    let params = vec![Tlv::LinkType(target.link.technology), Tlv::TargetNetwork(network(target))];
-    Message::new(MessageId::MN_HO_COMMIT_REQUEST, params)
+pub(crate) fn mn_commit(target: &LinkTupleId) -> MihfMessage {
+    let params = vec![Tlv::LinkType(target.link.technology), Tlv::TargetNetwork(target_network(target))];
+    MihfMessage::new(MessageId::MN_HO_COMMIT_REQUEST, params)
 }
 
 /// MIH_MN_HO_Complete request: from this link, to that one, well.
-pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> Message {
+pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::LinkIdentifier(serving.clone()),
         Tlv::NewLinkIdentifier(target.clone()),
         Tlv::HandoverResult(HandoverResult::Success),
     ];
-    Message::new(MessageId::MN_HO_COMPLETE_REQUEST, params)
+    MihfMessage::new(MessageId::MN_HO_COMPLETE_REQUEST, params)
 }
 
 /// MIH_Net_HO_Candidate_Query response: the link that the station prefers; without one it declines.
-pub(crate) fn net_candidates(serving: &LinkTupleId, target: Option<&LinkTupleId>) -> Message {
+pub(crate) fn net_candidates(serving: &LinkTupleId, target: Option<&LinkTupleId>) -> MihfMessage {
     let status = if target.is_some() { HandoverStatus::Permitted } else { HandoverStatus::Declined };
     let mut params =
         vec![Tlv::Status(Status::Success), Tlv::LinkIdentifier(serving.clone()), Tlv::HandoverStatus(status)];
     if let Some(target) = target {
-        params.push(Tlv::PreferredLinks(vec![PreferredLink::new(candidate(target))]));
+        params.push(Tlv::PreferredLinks(vec![PreferredLink::new(candidate_link(target))]));
     }
-    Message::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
+    MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
 }
 
 /// MIH_Net_HO_Commit response: it will.
-pub(crate) fn net_committed(target: &LinkTupleId) -> Message {
+pub(crate) fn net_committed(target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
         Tlv::LinkType(target.link.technology),
-        Tlv::TargetNetwork(network(target)),
+        Tlv::TargetNetwork(target_network(target)),
     ];
-    Message::new(MessageId::NET_HO_COMMIT_RESPONSE, params)
+    MihfMessage::new(MessageId::NET_HO_COMMIT_RESPONSE, params)
 }
 
 /// A station's link to a target network, as the serving network names it: it knows the interface that the station is
@@ -94,34 +94,34 @@ pub(crate) fn target_link(station: &LinkTupleId, technology: LinkType, poa: &Lin
 }
 
 /// MIH_N2N_HO_Query_Resources request for a station.
-pub(crate) fn query_resources(station: &MihfId, target: &LinkTupleId) -> Message {
+pub(crate) fn query_resources(station: &MihfId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::ResourceQuery(QosList::default()),
         Tlv::MnMihfId(station.clone()),
-        Tlv::LinkPoaLists(vec![candidate(target)]),
+        Tlv::LinkPoaLists(vec![candidate_link(target)]),
     ];
-    Message::new(MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, params)
+    MihfMessage::new(MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, params)
 }
 
 /// MIH_N2N_HO_Query_Resources response.
-pub(crate) fn resources(there: bool) -> Message {
+pub(crate) fn resources_response(there: bool) -> MihfMessage {
     let status = if there { Status::Success } else { Status::Rejected };
     let params = vec![Tlv::Status(status), Tlv::ResourceStatus(there)];
-    Message::new(MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, params)
+    MihfMessage::new(MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, params)
 }
 
 /// MIH_MN_HO_Candidate_Query response: there.
-pub(crate) fn mn_candidates(serving: &LinkTupleId, target: &LinkTupleId) -> Message {
+pub(crate) fn mn_candidates(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
         Tlv::LinkIdentifier(serving.clone()),
-        Tlv::PreferredLinks(vec![PreferredLink::new(candidate(target))]),
+        Tlv::PreferredLinks(vec![PreferredLink::new(candidate_link(target))]),
     ];
-    Message::new(MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE, params)
+    MihfMessage::new(MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE, params)
 }
 
 /// MIH_N2N_HO_Commit request for a station.
-pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> Message {
+pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> MihfMessage {
     let resources = RequestedResources {
         qos: QosList::default(),
         container: usher_mih::TspContainer::None,
@@ -133,27 +133,27 @@ pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> Message {
         Tlv::Poa(target.poa.clone().unwrap_or_else(|| target.link.address.clone())),
         Tlv::RequestedResources(resources),
     ];
-    Message::new(MessageId::N2N_HO_COMMIT_REQUEST, params)
+    MihfMessage::new(MessageId::N2N_HO_COMMIT_REQUEST, params)
 }
 
 /// MIH_MN_HO_Commit response: it may.
-pub(crate) fn mn_committed(target: &LinkTupleId) -> Message {
+pub(crate) fn mn_committed(target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
         Tlv::LinkType(target.link.technology),
-        Tlv::TargetNetwork(network(target)),
+        Tlv::TargetNetwork(target_network(target)),
     ];
-    Message::new(MessageId::MN_HO_COMMIT_RESPONSE, params)
+    MihfMessage::new(MessageId::MN_HO_COMMIT_RESPONSE, params)
 }
 
 /// MIH_Net_HO_Candidate_Query request: could it go there?
-pub(crate) fn net_candidate_query(target: &LinkTupleId) -> Message {
-    let params = vec![Tlv::LinkPoaLists(vec![candidate(target)]), Tlv::QueryResourceReport(false)];
-    Message::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
+pub(crate) fn net_candidate_query(target: &LinkTupleId) -> MihfMessage {
+    let params = vec![Tlv::LinkPoaLists(vec![candidate_link(target)]), Tlv::QueryResourceReport(false)];
+    MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
 /// MIH_Net_HO_Commit request: go there.
-pub(crate) fn net_commit(target: &LinkTupleId) -> Message {
+pub(crate) fn net_commit(target: &LinkTupleId) -> MihfMessage {
     let action = LinkAction {
         link: target.link.clone(),
         poa: target.poa.clone(),
@@ -163,26 +163,26 @@ pub(crate) fn net_commit(target: &LinkTupleId) -> Message {
     };
     let params = vec![
         Tlv::LinkType(target.link.technology),
-        Tlv::TargetNetworks(vec![network(target)]),
+        Tlv::TargetNetworks(vec![target_network(target)]),
         Tlv::LinkActions(vec![action]),
     ];
-    Message::new(MessageId::NET_HO_COMMIT_REQUEST, params)
+    MihfMessage::new(MessageId::NET_HO_COMMIT_REQUEST, params)
 }
 
 /// MIH_N2N_HO_Complete request: what MIH_MN_HO_Complete request of this station said.
-pub(crate) fn n2n_complete(station: &MihfId, complete: &Message) -> Message {
+pub(crate) fn n2n_complete(station: &MihfId, complete: &MihfMessage) -> MihfMessage {
     let mut params = vec![Tlv::MnMihfId(station.clone())];
     params.extend(complete.params.iter().cloned());
-    Message::new(MessageId::N2N_HO_COMPLETE_REQUEST, params)
+    MihfMessage::new(MessageId::N2N_HO_COMPLETE_REQUEST, params)
 }
 
 /// The response to a request that says nothing but how it ended.
-pub(crate) fn response(request: MessageId, status: Status) -> Message {
-    Message::new(MessageId { opcode: Opcode::Response, ..request }, vec![Tlv::Status(status)])
+pub(crate) fn status_response(request: MessageId, status: Status) -> MihfMessage {
+    MihfMessage::new(MessageId { opcode: Opcode::Response, ..request }, vec![Tlv::Status(status)])
 }
 
 /// True for a response by which things may go on: it ended well, there are resources, and the handover is permitted.
-pub(crate) fn is_granted(response: &Message) -> bool {
+pub(crate) fn is_granted(response: &MihfMessage) -> bool {
     response.status() == Some(Status::Success)
         && response.params.iter().all(|param| {
             !matches!(param, Tlv::HandoverStatus(HandoverStatus::Declined) | Tlv::ResourceStatus(false))
@@ -190,31 +190,31 @@ pub(crate) fn is_granted(response: &Message) -> bool {
 }
 
 /// The station that a message between networks is about.
-pub(crate) fn station(message: &Message) -> Option<&MihfId> {
+pub(crate) fn station_id(message: &MihfMessage) -> Option<&MihfId> {
     message.params.iter().find_map(|param| if let Tlv::MnMihfId(id) = param { Some(id) } else { None })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_mih::{Bits, TransactionId};
+    use usher_mih::{HeaderFlags, TransactionId};
 
-    fn link(technology: LinkType) -> LinkTupleId {
+    fn test_link(technology: LinkType) -> LinkTupleId {
         let poa = Some(LinkAddr::Mac([2, 0, 0, 0, 1, 1]));
-        LinkTupleId { link: LinkId::mac(technology, [2, 0, 0, 0, 1, 2]), poa }
+        LinkTupleId { link: LinkId::from_mac(technology, [2, 0, 0, 0, 1, 2]), poa }
     }
-    fn id(name: &str) -> MihfId {
+    fn mihf_id(name: &str) -> MihfId {
         MihfId::new(name).unwrap()
     }
 
     /// Each has what the standard says that it must have, and is read as it was written.
     #[test]
     fn messages_are_whole() {
-        let (from, to, mn) = (link(LinkType::Ieee80211), link(LinkType::Ieee80216), id("mn"));
+        let (from, to, mn) = (test_link(LinkType::Ieee80211), test_link(LinkType::Ieee80216), mihf_id("mn"));
         let complete = mn_complete(&from, &to);
         let all = [
-            register([&from, &to]),
-            subscribe(&from),
+            register_request([&from, &to]),
+            subscribe_request(&from),
             going_down(&from, Duration::from_secs(9)),
             mn_candidate_query(&from, &to),
             mn_candidates(&from, &to),
@@ -228,30 +228,33 @@ mod tests {
             net_commit(&to),
             net_committed(&to),
             query_resources(&mn, &to),
-            resources(true),
-            resources(false),
+            resources_response(true),
+            resources_response(false),
             n2n_commit(&mn, &to),
-            response(MessageId::N2N_HO_COMMIT_REQUEST, Status::Success),
-            response(MessageId::MN_HO_COMMIT_REQUEST, Status::Rejected),
-            response(MessageId::MN_HO_COMPLETE_REQUEST, Status::Success),
-            response(MessageId::N2N_HO_COMPLETE_REQUEST, Status::Success),
+            status_response(MessageId::N2N_HO_COMMIT_REQUEST, Status::Success),
+            status_response(MessageId::MN_HO_COMMIT_REQUEST, Status::Rejected),
+            status_response(MessageId::MN_HO_COMPLETE_REQUEST, Status::Success),
+            status_response(MessageId::N2N_HO_COMPLETE_REQUEST, Status::Success),
         ];
         for message in all {
             let mut octets = Vec::new();
-            message.encode(Bits::default(), TransactionId::new(1), &mn, &id("pos"), &mut octets).unwrap();
-            let decoded = Message::decode(&octets).unwrap_or_else(|e| panic!("{message}: {e}"));
+            message
+                .encode(HeaderFlags::default(), TransactionId::new(1), &mn, &mihf_id("pos"), &mut octets)
+                .unwrap();
+            let decoded = MihfMessage::decode(&octets).unwrap_or_else(|e| panic!("{message}: {e}"));
             assert_eq!(decoded.message, message);
         }
     }
 
     #[test]
     fn things_go_on_by_success_alone() {
-        let (from, to) = (link(LinkType::Ieee80211), link(LinkType::Ieee80216));
-        for granted in [mn_candidates(&from, &to), resources(true), net_candidates(&from, Some(&to))] {
+        let (from, to) = (test_link(LinkType::Ieee80211), test_link(LinkType::Ieee80216));
+        for granted in [mn_candidates(&from, &to), resources_response(true), net_candidates(&from, Some(&to))]
+        {
             assert!(is_granted(&granted), "{granted}");
         }
-        let denied = response(MessageId::MN_HO_COMMIT_REQUEST, Status::NetworkError);
-        for refused in [denied, resources(false), net_candidates(&from, None), mn_commit(&to)] {
+        let denied = status_response(MessageId::MN_HO_COMMIT_REQUEST, Status::NetworkError);
+        for refused in [denied, resources_response(false), net_candidates(&from, None), mn_commit(&to)] {
             assert!(!is_granted(&refused), "{refused}");
         }
     }
@@ -260,7 +263,7 @@ mod tests {
     #[test]
     fn a_forecast_is_cut_to_what_can_be_said() {
         for (within, said) in [(9_000, 9_000), (65_535, 65_535), (100_000, 65_535)] {
-            let message = going_down(&link(LinkType::Ieee80211), Duration::from_millis(within));
+            let message = going_down(&test_link(LinkType::Ieee80211), Duration::from_millis(within));
             assert!(message.params.contains(&Tlv::TimeInterval(said)), "{message}");
         }
     }

@@ -3,77 +3,81 @@
 use alloc::collections::BTreeMap;
 use usher_core::Instant;
 use usher_core::timer::TimerQueue;
-use usher_mih::{Incoming, Message, MihfId};
+use usher_mih::{IncomingRequestId, MihfId, MihfMessage};
 
 /// A request that came and was not answered yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct PendingRequest {
     /// Who asks.
     pub(crate) from: MihfId,
     /// How the answer is addressed.
-    pub(crate) transaction: Incoming,
+    pub(crate) transaction: IncomingRequestId,
     /// What is asked.
-    pub(crate) message: Message,
+    pub(crate) message: MihfMessage,
 }
 
 /// Requests by the time at which they are acted upon; those of one time in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub(crate) struct RequestQueue {
     most: usize,
     next: u64,
     due: TimerQueue<u64>,
-    held: BTreeMap<u64, Request>,
+    requests: BTreeMap<u64, PendingRequest>,
 }
 
-impl Requests {
+impl RequestQueue {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, next: 0, due: TimerQueue::new(), held: BTreeMap::new() }
+        Self { most, next: 0, due: TimerQueue::new(), requests: BTreeMap::new() }
     }
     /// Keeps a request until `at`; gives it back where there are too many.
-    pub(crate) fn push(&mut self, at: Instant, request: Request) -> Result<(), Request> {
-        if self.held.len() >= self.most {
+    pub(crate) fn push(&mut self, at: Instant, request: PendingRequest) -> Result<(), PendingRequest> {
+        if self.requests.len() >= self.most {
             return Err(request);
         }
         self.due.insert(at, self.next);
-        self.held.insert(self.next, request);
+        self.requests.insert(self.next, request);
         self.next += 1;
         Ok(())
     }
     /// The next request whose time has come.
-    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Request> {
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<PendingRequest> {
         let (_, key) = self.due.pop_due(now)?;
-        self.held.remove(&key)
+        self.requests.remove(&key)
     }
     /// When the next one is due.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.due.next()
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.due.next_deadline()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_core::bench::Tap;
-    use usher_core::{Duration, Input, Machine, Path, SocketId};
-    use usher_mih::{Bits, Config, Event, LinkId, LinkTupleId, LinkType, Mihf, TransactionId};
+    use usher_core::bench::TestMachine;
+    use usher_core::{DatagramPath, Duration, Machine, MachineInput, SocketId};
+    use usher_mih::{HeaderFlags, LinkId, LinkTupleId, LinkType, Mihf, MihfConfig, MihfEvent, TransactionId};
 
     /// Names of requests come from an MIH function that has heard them.
-    fn heard(count: u16) -> Vec<Request> {
+    fn received_requests(count: u16) -> Vec<PendingRequest> {
         let id = |name: &str| MihfId::new(name).unwrap();
-        let rng = usher_core::Seed::new(1).stream("mihf", 0);
-        let mut mihf = Tap::new(Mihf::new(Config::new(id("a")), rng));
-        let link = LinkTupleId { link: LinkId::mac(LinkType::Ieee80211, [0; 6]), poa: None };
+        let rng = usher_core::Seed::new(1).derive_rng("mihf", 0);
+        let mut mihf = TestMachine::new(Mihf::new(MihfConfig::new(id("a")), rng));
+        let link = LinkTupleId { link: LinkId::from_mac(LinkType::Ieee80211, [0; 6]), poa: None };
         let message = crate::messages::mn_complete(&link, &link);
         for n in 0..count {
             let mut octets = Vec::new();
-            message.encode(Bits::default(), TransactionId::new(n), &id("b"), &id("a"), &mut octets).unwrap();
+            message
+                .encode(HeaderFlags::default(), TransactionId::new(n), &id("b"), &id("a"), &mut octets)
+                .unwrap();
             let any = core::net::SocketAddr::new([0, 0, 0, 0].into(), 0);
-            let path = Path { socket: SocketId::own(0), local: any, remote: any };
-            mihf.handle(Instant::ZERO, Input::Datagram { path, data: &octets });
+            let path = DatagramPath { socket: SocketId::from_number(0), local: any, remote: any };
+            mihf.handle_input(Instant::ZERO, MachineInput::Datagram { path, data: &octets });
         }
         core::iter::from_fn(|| mihf.poll_event())
             .filter_map(|event| match event {
-                Event::Request { from, transaction, message } => Some(Request { from, transaction, message }),
+                MihfEvent::Request { from, transaction, message } => {
+                    Some(PendingRequest { from, transaction, message })
+                }
                 _ => None,
             })
             .collect()
@@ -82,15 +86,15 @@ mod tests {
     #[test]
     fn requests_wait_their_turn() {
         let at = |n| Instant::ZERO + Duration::from_millis(n);
-        let [a, b, c, d] = heard(4).try_into().unwrap();
+        let [a, b, c, d] = received_requests(4).try_into().unwrap();
         let names = [&a, &b, &c, &d].map(|request| request.transaction);
-        let mut requests = Requests::new(3);
-        assert_eq!(requests.next(), None);
+        let mut requests = RequestQueue::new(3);
+        assert_eq!(requests.next_due(), None);
         assert!(requests.push(at(20), a).is_ok());
         assert!(requests.push(at(10), b).is_ok());
         assert!(requests.push(at(10), c).is_ok());
         assert_eq!(requests.push(at(0), d).map_err(|request| request.transaction), Err(names[3]));
-        assert_eq!(requests.next(), Some(at(10)));
+        assert_eq!(requests.next_due(), Some(at(10)));
         let mut due = |now| requests.pop_due(now).map(|request| request.transaction);
         assert_eq!(due(at(9)), None);
         assert_eq!([due(at(10)), due(at(10)), due(at(10))], [Some(names[1]), Some(names[2]), None]);

@@ -7,10 +7,10 @@
 
 use crate::station_id::MacAddress;
 use alloc::vec::Vec;
-use usher_eap::eapol::{ETHERTYPE, Eapol, Frame, PacketType};
+use usher_eap::eapol::{ETHERTYPE, EapolPacket, EthernetFrame, PacketType};
 use usher_pkm::Direction;
-use usher_pkm::eap::{BaseSide, FromStation, StationSide, Unheard as PkmUnheard};
-use usher_pkm::keying::announced;
+use usher_pkm::eap::{BaseSide, EapTransferError as PkmUnheard, FromStation, StationSide};
+use usher_pkm::keying::announced_code;
 
 /// The PAE group address, which bridges do not forward (IEEE 802.1X-2004 §7.8).
 pub const PAE_GROUP: MacAddress = MacAddress(usher_eap::eapol::PAE_GROUP);
@@ -23,7 +23,7 @@ pub(crate) const OVERHEAD: usize = 20;
 
 /// What carries EAP between stations and authenticator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Access {
+pub enum AccessMedium {
     /// EAPOL (IEEE 802.1X).
     #[default]
     Ethernet,
@@ -32,7 +32,7 @@ pub enum Access {
 }
 
 /// A frame with its addresses.
-pub(crate) struct Received<T> {
+pub(crate) struct ReceivedFrame<T> {
     pub(crate) destination: MacAddress,
     pub(crate) source: MacAddress,
     pub(crate) body: T,
@@ -58,7 +58,7 @@ pub(crate) enum AuthenticatorFrame<'a> {
 
 /// Why a frame is not heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unheard {
+pub(crate) enum FrameDropReason {
     /// It carries something else, or comes from the wrong side.
     NotForUs,
     Malformed,
@@ -70,7 +70,7 @@ pub(crate) enum Unheard {
     StalePkm,
 }
 
-impl From<PkmUnheard> for Unheard {
+impl From<PkmUnheard> for FrameDropReason {
     fn from(why: PkmUnheard) -> Self {
         match why {
             PkmUnheard::Malformed(_) => Self::Malformed,
@@ -81,34 +81,35 @@ impl From<PkmUnheard> for Unheard {
     }
 }
 
-fn frame(bytes: &[u8], ethertype: u16) -> Result<Frame<'_>, Unheard> {
-    let frame = Frame::parse(bytes).map_err(|_| Unheard::Malformed)?;
-    if frame.ethertype == ethertype { Ok(frame) } else { Err(Unheard::NotForUs) }
+fn parse_frame(bytes: &[u8], ethertype: u16) -> Result<EthernetFrame<'_>, FrameDropReason> {
+    let frame = EthernetFrame::parse(bytes).map_err(|_| FrameDropReason::Malformed)?;
+    if frame.ethertype == ethertype { Ok(frame) } else { Err(FrameDropReason::NotForUs) }
 }
 
-fn eapol(payload: &[u8]) -> Result<StationFrame<'_>, Unheard> {
-    let Eapol { kind, body, .. } = Eapol::parse(payload).map_err(|_| Unheard::Malformed)?;
+fn parse_eapol(payload: &[u8]) -> Result<StationFrame<'_>, FrameDropReason> {
+    let EapolPacket { kind, body, .. } =
+        EapolPacket::parse(payload).map_err(|_| FrameDropReason::Malformed)?;
     match kind {
         PacketType::EapPacket => Ok(StationFrame::Eap(body)),
         PacketType::Start => Ok(StationFrame::Start),
         PacketType::Logoff => Ok(StationFrame::Logoff),
-        PacketType::Key | PacketType::Other(_) => Err(Unheard::UnknownEapol),
+        PacketType::Key | PacketType::Other(_) => Err(FrameDropReason::UnknownEapol),
     }
 }
 
-const fn addressed<T>(frame: &Frame<'_>, body: T) -> Received<T> {
-    Received { destination: MacAddress(frame.destination), source: MacAddress(frame.source), body }
+const fn with_addresses<T>(frame: &EthernetFrame<'_>, body: T) -> ReceivedFrame<T> {
+    ReceivedFrame { destination: MacAddress(frame.destination), source: MacAddress(frame.source), body }
 }
 
 /// Fills a buffer with a frame around a PKM message.
-pub(crate) fn carry(buf: &mut Vec<u8>, (to, from): (MacAddress, MacAddress), message: &[u8]) {
+pub(crate) fn write_pkm_frame(buf: &mut Vec<u8>, (to, from): (MacAddress, MacAddress), message: &[u8]) {
     pkm_header(buf, to, from);
     buf.extend_from_slice(message);
 }
 
 /// Whether a PKM message is of the exchange of keys, from this side.
 fn is_keying(message: &[u8], from: Direction) -> bool {
-    announced(message).is_some_and(|code| code.direction() == Some(from))
+    announced_code(message).is_some_and(|code| code.direction() == Some(from))
 }
 
 /// Begins an Ethernet frame with a PKM message.
@@ -119,33 +120,33 @@ fn pkm_header(buf: &mut Vec<u8>, to: MacAddress, from: MacAddress) {
     buf.extend_from_slice(&ETHERTYPE_PKM.to_be_bytes());
 }
 
-impl Access {
+impl AccessMedium {
     /// What a station said, and the authenticator's side of its PKM from then on.
-    pub(crate) fn hear_station(
+    pub(crate) fn parse_station_frame(
         self,
         bytes: &[u8],
-    ) -> Result<Received<(StationFrame<'_>, BaseSide)>, Unheard> {
+    ) -> Result<ReceivedFrame<(StationFrame<'_>, BaseSide)>, FrameDropReason> {
         let mut side = BaseSide::new();
         match self {
             Self::Ethernet => {
-                let frame = frame(bytes, ETHERTYPE)?;
-                Ok(addressed(&frame, (eapol(frame.payload)?, side)))
+                let frame = parse_frame(bytes, ETHERTYPE)?;
+                Ok(with_addresses(&frame, (parse_eapol(frame.payload)?, side)))
             }
             Self::Wimax => {
-                let frame = frame(bytes, ETHERTYPE_PKM)?;
+                let frame = parse_frame(bytes, ETHERTYPE_PKM)?;
                 if is_keying(frame.payload, Direction::Request) {
-                    return Ok(addressed(&frame, (StationFrame::Keying(frame.payload), side)));
+                    return Ok(with_addresses(&frame, (StationFrame::Keying(frame.payload), side)));
                 }
-                let said = match side.unwrap(frame.payload)? {
+                let said = match side.unwrap_eap(frame.payload)? {
                     FromStation::Start => StationFrame::Start,
                     FromStation::Eap(packet) => StationFrame::Eap(packet),
                 };
-                Ok(addressed(&frame, (said, side)))
+                Ok(with_addresses(&frame, (said, side)))
             }
         }
     }
     /// Fills a buffer with a frame for a station.
-    pub(crate) fn tell_station(
+    pub(crate) fn write_frame_to_station(
         self,
         buf: &mut Vec<u8>,
         (to, from): (MacAddress, MacAddress),
@@ -155,42 +156,42 @@ impl Access {
         match self {
             Self::Ethernet => {
                 buf.clear();
-                usher_eap::eapol::emit(buf, to.0, from.0, PacketType::EapPacket, packet);
+                usher_eap::eapol::emit_frame(buf, to.0, from.0, PacketType::EapPacket, packet);
             }
             Self::Wimax => {
                 pkm_header(buf, to, from);
-                side.wrap(buf, packet);
+                side.wrap_eap(buf, packet);
             }
         }
     }
     /// What an authenticator said.
-    pub(crate) fn hear_authenticator<'a>(
+    pub(crate) fn parse_authenticator_frame<'a>(
         self,
         bytes: &'a [u8],
         side: &StationSide,
-    ) -> Result<Received<AuthenticatorFrame<'a>>, Unheard> {
+    ) -> Result<ReceivedFrame<AuthenticatorFrame<'a>>, FrameDropReason> {
         match self {
             Self::Ethernet => {
-                let frame = frame(bytes, ETHERTYPE)?;
-                match eapol(frame.payload)? {
-                    StationFrame::Eap(packet) => Ok(addressed(&frame, AuthenticatorFrame::Eap(packet))),
+                let frame = parse_frame(bytes, ETHERTYPE)?;
+                match parse_eapol(frame.payload)? {
+                    StationFrame::Eap(packet) => Ok(with_addresses(&frame, AuthenticatorFrame::Eap(packet))),
                     StationFrame::Start | StationFrame::Logoff | StationFrame::Keying(_) => {
-                        Err(Unheard::UnknownEapol)
+                        Err(FrameDropReason::UnknownEapol)
                     }
                 }
             }
             Self::Wimax => {
-                let frame = frame(bytes, ETHERTYPE_PKM)?;
+                let frame = parse_frame(bytes, ETHERTYPE_PKM)?;
                 if is_keying(frame.payload, Direction::Response) {
-                    return Ok(addressed(&frame, AuthenticatorFrame::Keying(frame.payload)));
+                    return Ok(with_addresses(&frame, AuthenticatorFrame::Keying(frame.payload)));
                 }
-                Ok(addressed(&frame, AuthenticatorFrame::Eap(side.unwrap(frame.payload)?)))
+                Ok(with_addresses(&frame, AuthenticatorFrame::Eap(side.unwrap_eap(frame.payload)?)))
             }
         }
     }
     /// Fills a buffer with a frame for an authenticator; false where there is no word for it. A start that is `again`
     /// said repeats the one before.
-    pub(crate) fn tell_authenticator(
+    pub(crate) fn write_frame_to_authenticator(
         self,
         buf: &mut Vec<u8>,
         (to, from): (MacAddress, MacAddress),
@@ -207,15 +208,15 @@ impl Access {
                     StationFrame::Eap(packet) => (PacketType::EapPacket, packet),
                 };
                 buf.clear();
-                usher_eap::eapol::emit(buf, to.0, from.0, kind, body);
+                usher_eap::eapol::emit_frame(buf, to.0, from.0, kind, body);
             }
             Self::Wimax => {
                 pkm_header(buf, to, from);
                 match said {
                     StationFrame::Keying(message) => buf.extend_from_slice(message),
-                    StationFrame::Start if again => side.start_again(buf),
-                    StationFrame::Start => side.start(buf),
-                    StationFrame::Eap(packet) => side.wrap(buf, packet),
+                    StationFrame::Start if again => side.append_start_again(buf),
+                    StationFrame::Start => side.emit_start(buf),
+                    StationFrame::Eap(packet) => side.wrap_eap(buf, packet),
                     StationFrame::Logoff => return false,
                 }
             }

@@ -4,12 +4,12 @@ use crate::station_id::StationId;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use usher_access::{RecordKind, TerminateCause, Traffic};
+use usher_access::{RecordKind, SessionTraffic, TerminateCause};
 use usher_core::Duration;
 
 /// A record of accounting.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct StationRecord {
     /// What has happened.
     pub kind: RecordKind,
     /// To whom.
@@ -23,7 +23,7 @@ pub struct Record {
     /// How long the session has lasted (Acct-Session-Time); a start has none.
     pub lasted: Duration,
     /// What went through it; a start has none.
-    pub traffic: Option<Traffic>,
+    pub traffic: Option<SessionTraffic>,
     /// Why it ended; of meaning in a stop.
     pub cause: TerminateCause,
     /// Class of the reply that let the station in.
@@ -32,7 +32,7 @@ pub struct Record {
     pub framed_ip: Option<Ipv4Addr>,
 }
 
-impl Record {
+impl StationRecord {
     /// A record that says no more than this.
     #[must_use]
     pub const fn new(kind: RecordKind, station: StationId, session: String, number: u32) -> Self {

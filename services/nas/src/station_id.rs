@@ -11,7 +11,7 @@ pub struct MacAddress(pub [u8; 6]);
 impl MacAddress {
     /// As Calling-Station-Id has it (RFC 3580 §3.21): `00-10-A4-23-19-C0`.
     #[must_use]
-    pub fn dashed(self) -> [u8; 17] {
+    pub fn to_dashed(self) -> [u8; 17] {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         let mut out = [b'-'; 17];
         for (i, byte) in self.0.into_iter().enumerate() {
@@ -61,13 +61,13 @@ impl StationId {
     }
     /// Tells an AAA server where the station is.
     pub(crate) fn with_port<R>(self, tell: impl FnOnce(NasPort<'_>) -> R) -> R {
-        let calling = self.mac().map(MacAddress::dashed);
+        let calling = self.mac_address().map(MacAddress::to_dashed);
         let calling_station = calling.as_ref().and_then(|c| core::str::from_utf8(c).ok());
         tell(NasPort { number: Some(self.nas_port()), calling_station, ..NasPort::default() })
     }
     /// The address for Calling-Station-Id, where there is one.
     #[must_use]
-    pub const fn mac(self) -> Option<MacAddress> {
+    pub const fn mac_address(self) -> Option<MacAddress> {
         match self {
             Self::Frame { mac, .. } => Some(mac),
             Self::Host(_) => None,
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn calling_station_id_is_written_as_in_rfc_3580() {
         let mac = MacAddress([0x00, 0x10, 0xa4, 0x23, 0x19, 0xc0]);
-        assert_eq!(&mac.dashed(), b"00-10-A4-23-19-C0");
+        assert_eq!(&mac.to_dashed(), b"00-10-A4-23-19-C0");
         assert_eq!(std::format!("{mac}"), "00:10:a4:23:19:c0");
         assert!(!mac.is_group() && MacAddress([0x01, 0x80, 0xc2, 0, 0, 3]).is_group());
     }

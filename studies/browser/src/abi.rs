@@ -4,18 +4,18 @@
 //! 2. `usher_answer()` takes it and gives where the answer is, whose length `usher_length()` says.
 #![allow(unsafe_code, reason = "functions that a module exports keep their names")]
 
-use crate::Module;
+use crate::BrowserModule;
 use std::cell::RefCell;
 
 #[derive(Default)]
-struct Called {
-    module: Module,
+struct AbiState {
+    module: BrowserModule,
     request: Vec<u8>,
     answer: String,
 }
 
 thread_local! {
-    static CALLED: RefCell<Called> = RefCell::default();
+    static CALLED: RefCell<AbiState> = RefCell::default();
 }
 
 /// Where a request of this length is to be written.
@@ -32,7 +32,7 @@ extern "C" fn usher_request(length: usize) -> *mut u8 {
 extern "C" fn usher_answer() -> *const u8 {
     CALLED.with_borrow_mut(|called| {
         let request = String::from_utf8_lossy(&called.request).into_owned();
-        called.answer = called.module.answer(&request);
+        called.answer = called.module.answer_json(&request);
         called.answer.as_ptr()
     })
 }

@@ -1,6 +1,6 @@
 //! The simulator as a WebAssembly module, for reports that run their own study.
 //!
-//! A report hands its study over once ([`Request`]) and asks for replications of points, one at a time; what comes back are the rows
+//! A report hands its study over once ([`BrowserRequest`]) and asks for replications of points, one at a time; what comes back are the rows
 //! that the same study and seed give anywhere. There is no cryptography of TLS in the module: handshakes that a study's stations replay come
 //! with it, those that it would have made in full are refused.
 
@@ -12,16 +12,16 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use usher_observe::{Estimate, Point, Row, csv};
+use usher_observe::{GridPoint, MeanEstimate, ResultRow, csv};
 use usher_runner::SimRunner;
-use usher_runner::sweep::{Runner, Task};
+use usher_runner::sweep::{ReplicationRunner, ReplicationTask};
 use usher_runner::world::give_handshake;
-use usher_scenario::{Mode, Overrides, Plan, Study};
+use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
 /// A study as a report has it, JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Carried {
+pub struct EmbeddedStudy {
     /// What its rows call it.
     pub study: String,
     /// The study file, which includes no other and names no files.
@@ -32,16 +32,16 @@ pub struct Carried {
     pub seed: Option<u64>,
     /// Settings in place of the file's, as for `--set`.
     pub set: Vec<String>,
-    /// Handshakes by name, in hexadecimal ([`usher_runner::world::handshakes`]).
+    /// Handshakes by name, in hexadecimal ([`usher_runner::world::export_handshakes`]).
     pub handshakes: BTreeMap<String, String>,
 }
 
 /// What a report asks for, JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub enum Request {
+pub enum BrowserRequest {
     /// To take a study, in place of the one before.
-    Study(Carried),
+    Study(EmbeddedStudy),
     /// To run one replication of one point.
     Run {
         /// A value for each axis, as for `--set`.
@@ -54,7 +54,7 @@ pub enum Request {
 /// What it is told, JSON.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum BrowserReply {
     /// The study was taken, by this version of usher.
     Ready {
         /// As a run's manifest has it.
@@ -86,27 +86,27 @@ pub struct MetricEstimate {
 
 /// The replications of one point.
 #[derive(Debug)]
-struct Replications {
+struct PointReplications {
     point: Vec<String>,
-    plan: Plan,
+    plan: StudyPlan,
     /// By metric, in the order of metrics and of replications.
     values: Vec<(String, Vec<f64>)>,
 }
 
 /// A report's study, and the plan of the point that was asked for last.
 #[derive(Debug, Default)]
-pub struct Module {
-    carried: Option<(Study, Mode, Carried)>,
-    point: Option<Replications>,
+pub struct BrowserModule {
+    loaded_study: Option<(Study, StudyMode, EmbeddedStudy)>,
+    point: Option<PointReplications>,
 }
 
-impl Module {
+impl BrowserModule {
     /// Answers a request, JSON both.
-    pub fn answer(&mut self, request: &str) -> String {
+    pub fn answer_json(&mut self, request: &str) -> String {
         let answer = serde_json::from_str(request)
             .map_err(|e| format!("not a request: {e}"))
-            .and_then(|request| self.ask(request))
-            .unwrap_or_else(Answer::Error);
+            .and_then(|request| self.handle_request(request))
+            .unwrap_or_else(BrowserReply::Error);
         serde_json::to_string(&answer).unwrap_or_default()
     }
 
@@ -114,56 +114,56 @@ impl Module {
     ///
     /// # Errors
     /// A sentence: there is no study yet, something in it is wrong, or the run came to no end.
-    pub fn ask(&mut self, request: Request) -> Result<Answer, String> {
+    pub fn handle_request(&mut self, request: BrowserRequest) -> Result<BrowserReply, String> {
         match request {
-            Request::Study(carried) => self.take(carried),
-            Request::Run { point, replication } => self.run(point, replication),
+            BrowserRequest::Study(carried) => self.load_study(carried),
+            BrowserRequest::Run { point, replication } => self.run_replication(point, replication),
         }
     }
 
-    fn take(&mut self, carried: Carried) -> Result<Answer, String> {
-        (self.carried, self.point) = (None, None);
-        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == carried.mode);
+    fn load_study(&mut self, carried: EmbeddedStudy) -> Result<BrowserReply, String> {
+        (self.loaded_study, self.point) = (None, None);
+        let mode = StudyMode::ALL.into_iter().find(|mode| mode.name() == carried.mode);
         let mode = mode.ok_or_else(|| format!("there is no mode \"{}\"", carried.mode))?;
         let origin = format!("{}.toml", carried.study);
         let study = Study::parse(&carried.study, &origin, &carried.text).map_err(|e| e.to_string())?;
         for (name, text) in &carried.handshakes {
-            let given = octets(text).is_some_and(|bytes| give_handshake(name, &bytes));
+            let given = parse_hex(text).is_some_and(|bytes| give_handshake(name, &bytes));
             if !given {
                 return Err(format!("\"{name}\" is no recorded handshake"));
             }
         }
-        self.carried = Some((study, mode, carried));
-        Ok(Answer::Ready { version: env!("CARGO_PKG_VERSION").to_owned() })
+        self.loaded_study = Some((study, mode, carried));
+        Ok(BrowserReply::Ready { version: env!("CARGO_PKG_VERSION").to_owned() })
     }
 
-    fn run(&mut self, point: Vec<String>, replication: u32) -> Result<Answer, String> {
-        let (study, mode, carried) = self.carried.as_ref().ok_or("there is no study yet")?;
+    fn run_replication(&mut self, point: Vec<String>, replication: u32) -> Result<BrowserReply, String> {
+        let (study, mode, carried) = self.loaded_study.as_ref().ok_or("there is no study yet")?;
         if replication == 0 || self.point.as_ref().is_none_or(|of| of.point != point) {
-            let mut overrides = Overrides { seed: carried.seed, ..Overrides::default() };
+            let mut overrides = PlanOverrides { seed: carried.seed, ..PlanOverrides::default() };
             // A point's value stands in place of those that the run had.
             let axis = |set: &str| set.split_once('=').map_or(set, |(axis, _)| axis).trim().to_owned();
             let axes: Vec<String> = point.iter().map(|set| axis(set)).collect();
             let others = carried.set.iter().filter(|set| !axes.contains(&axis(set)));
             for set in others.chain(&point) {
-                overrides.set(set)?;
+                overrides.add_setting(set)?;
             }
-            let plan = study.plan(*mode, &overrides).map_err(|e| e.to_string())?;
-            self.point = Some(Replications { point, plan, values: Vec::new() });
+            let plan = study.build_plan(*mode, &overrides).map_err(|e| e.to_string())?;
+            self.point = Some(PointReplications { point, plan, values: Vec::new() });
         }
-        let Some(Replications { plan, values, .. }) = &mut self.point else {
+        let Some(PointReplications { plan, values, .. }) = &mut self.point else {
             return Err("there is no plan".to_owned());
         };
         let [only] = &plan.points[..] else {
             return Err(format!("{} points were asked for: give each axis one value", plan.points.len()));
         };
-        let key = Point::new(only.settings.iter().map(|s| (s.axis.as_str(), s.text.as_str())));
-        let task = Task { index: 0, point: &key, replication, capture: None };
-        let outcome = SimRunner::new(plan, Vec::new()).run(task).map_err(|e| e.to_string())?;
+        let key = GridPoint::new(only.settings.iter().map(|s| (s.axis.as_str(), s.text.as_str())));
+        let task = ReplicationTask { index: 0, point: &key, replication, capture: None };
+        let outcome = SimRunner::new(plan, Vec::new()).run_task(task).map_err(|e| e.to_string())?;
         let name: Arc<str> = plan.study.as_str().into();
         let defined = outcome.metrics.iter().filter(|(_, value)| !value.is_nan());
-        let rows: Vec<Row> = defined
-            .map(|(metric, value)| Row {
+        let rows: Vec<ResultRow> = defined
+            .map(|(metric, value)| ResultRow {
                 study: name.clone(),
                 point: key.clone(),
                 replication,
@@ -171,8 +171,8 @@ impl Module {
                 value: *value,
             })
             .collect();
-        let csv = csv::text(&rows).map_err(|e| e.to_string())?;
-        for Row { metric, value, .. } in &rows {
+        let csv = csv::csv_text(&rows).map_err(|e| e.to_string())?;
+        for ResultRow { metric, value, .. } in &rows {
             match values.iter_mut().find(|(name, _)| **name == **metric) {
                 Some((_, all)) => all.push(*value),
                 None => values.push((metric.to_string(), vec![*value])),
@@ -180,15 +180,15 @@ impl Module {
         }
         let level = only.scenario.run.replications.confidence.get();
         let estimates = values.iter().map(|(metric, all)| {
-            let Estimate { mean, half_width, n } = Estimate::of(all, level);
+            let MeanEstimate { mean, half_width, n } = MeanEstimate::from_values(all, level);
             MetricEstimate { metric: metric.clone(), mean, half_width, n }
         });
-        Ok(Answer::Rows { csv, estimates: estimates.collect() })
+        Ok(BrowserReply::Rows { csv, estimates: estimates.collect() })
     }
 }
 
 /// Octets in hexadecimal.
-fn octets(text: &str) -> Option<Vec<u8>> {
+fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }

@@ -5,21 +5,21 @@ mod load;
 mod small;
 pub(crate) mod sws;
 
-use crate::common::{Found, Function, configured, finite};
+use crate::common::{FindingResult, JudgeFunction, judge_configuration, require_finite};
 use crate::data::Claim;
-use crate::judge::Finding;
-use crate::measure::Estimate;
-use crate::results::View;
+use crate::judge::ClaimFinding;
+use crate::measure::MetricEstimate;
+use crate::results::VariantView;
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 20] = [
-    ("aaa.setup", setup),
+pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 20] = [
+    ("aaa.setup", judge_setup),
     ("aaa.setup-ko", load::setup_ko),
-    ("aaa.messages", hol::messages),
+    ("aaa.messages", hol::judge_messages),
     ("aaa.hol.gap-5", hol::gap_5),
     ("aaa.hol.gap-19", hol::gap_19),
-    ("aaa.hol.best", hol::best),
-    ("aaa.hol.widens", hol::widens),
+    ("aaa.hol.best", hol::judge_best),
+    ("aaa.hol.widens", hol::judge_widening),
     ("aaa.udp.low-loss", hol::udp_low_loss),
     ("aaa.udp.high-loss", hol::udp_high_loss),
     ("aaa.nagle.delay", small::nagle_delay),
@@ -28,24 +28,24 @@ pub(crate) const FUNCTIONS: [(&str, Function); 20] = [
     ("aaa.delack.packets", small::delack_packets),
     ("aaa.congestion.crossover", small::congestion_crossover),
     ("aaa.congestion.segments", small::congestion_segments),
-    ("aaa.average", average),
-    ("aaa.surge", load::surge),
-    ("aaa.congestion.amplifies", load::amplifies),
-    ("aaa.connections", load::connections),
-    ("aaa.sws", sws::sws),
+    ("aaa.average", judge_average),
+    ("aaa.surge", load::judge_surge),
+    ("aaa.congestion.amplifies", load::judge_amplification),
+    ("aaa.connections", load::judge_connections),
+    ("aaa.sws", sws::judge_silly_windows),
 ];
 
-fn setup(claim: &Claim, view: &View<'_>) -> Found {
+fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let stated = "up to 100 stations on an 802.16 base station, the AAA server two hops away, 1.5 Mb/s and 10 ms between \
                   them";
-    configured(claim, view, stated)
+    judge_configuration(claim, view, stated)
 }
 
 /// The mean of some savings.
-fn mean_of(parts: &[Estimate; 3]) -> Estimate {
+fn mean_of(parts: &[MetricEstimate; 3]) -> MetricEstimate {
     let third = 1.0 / parts.len() as f64;
     // The studies may share chance, so the half-widths add up in the worst case.
-    Estimate {
+    MetricEstimate {
         mean: parts.iter().map(|e| e.mean).sum::<f64>() * third,
         below: parts.iter().map(|e| e.below).sum::<f64>() * third,
         above: parts.iter().map(|e| e.above).sum::<f64>() * third,
@@ -55,18 +55,18 @@ fn mean_of(parts: &[Estimate; 3]) -> Estimate {
 
 /// The mean of the three savings, those of packets against no avoidance; and with the fall of the packets with Nagle's
 /// algorithm from 9 nodes to 37 in its place.
-fn average(claim: &Claim, view: &View<'_>) -> Found {
+fn judge_average(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let best = hol::best_saving(view)?;
     let streams = best.saving;
     let nagle = small::nagle_saving(view)?;
     let delack = small::delack_saving(view)?;
     let parts = [streams, nagle, delack];
-    let ours = finite(mean_of(&parts), "The mean saving")?;
+    let ours = require_finite(mean_of(&parts), "The mean saving")?;
     let other = match small::nagle_fall(view) {
         Ok(fall) => {
             let ours = mean_of(&[streams, fall, delack]);
-            let (verdict, off) = crate::judge::deviation(&ours, claim.number(), "");
-            let [fall, mean] = [fall, ours].map(|e| crate::judge::percent(e.mean));
+            let (verdict, off) = crate::judge::judge_deviation(&ours, claim.published_number(), "");
+            let [fall, mean] = [fall, ours].map(|e| crate::judge::format_percent(e.mean));
             format!(
                 " With the fall of {fall} from 9 nodes to 37 for the 38 % it is {mean}, {off}: {}.",
                 verdict.name()
@@ -74,9 +74,9 @@ fn average(claim: &Claim, view: &View<'_>) -> Found {
         }
         Err(_) => String::new(),
     };
-    let (verdict, off) = crate::judge::deviation(&ours, claim.number(), "");
-    let said = |name| crate::judge::percent(claim.part(name));
-    let [a, b, c] = parts.map(|e| crate::judge::percent(e.mean));
+    let (verdict, off) = crate::judge::judge_deviation(&ours, claim.published_number(), "");
+    let said = |name| crate::judge::format_percent(claim.part_number(name));
+    let [a, b, c] = parts.map(|e| crate::judge::format_percent(e.mean));
     let reason = format!(
         "The mean saving is {}, {off}. It is that of {a} (delay, streams; published {}), {b} (packets, Nagle; {}) and {c} \
          (packets, delayed acknowledgement; {}).{other}{}",
@@ -86,5 +86,5 @@ fn average(claim: &Claim, view: &View<'_>) -> Found {
         said("delack"),
         best.left_out
     );
-    Ok(Finding::number(&ours, verdict, reason))
+    Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }

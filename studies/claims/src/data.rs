@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// A published document.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Document {
+pub struct PublishedDocument {
     /// Its short name; its claims' names begin with it.
     pub id: String,
     /// Its title.
@@ -20,7 +20,7 @@ pub struct Document {
     pub also: String,
     /// The ways to read what all its statements rest on, where there are several; the first gives the verdicts.
     #[serde(default)]
-    pub readings: Vec<Reading>,
+    pub readings: Vec<ClaimReading>,
     /// Replications are summed up by their median with the interval of its order statistics, not by their mean with
     /// Student's: for results with heavy tails.
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct Document {
 /// How a result is held against a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ClaimKind {
     /// A number with a unit.
     Value,
     /// A number without one.
@@ -52,11 +52,11 @@ pub enum Kind {
 /// What a document says.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Published {
+pub enum PublishedValue {
     /// A number, in the claim's unit.
     Number(f64),
     /// Several, each with its name.
-    Named(Vec<Named>),
+    Named(Vec<NamedValue>),
     /// A few words.
     Text(String),
 }
@@ -64,7 +64,7 @@ pub enum Published {
 /// A number with its name.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Named {
+pub struct NamedValue {
     /// Its name.
     pub name: String,
     /// The number.
@@ -74,7 +74,7 @@ pub struct Named {
 /// One way to read a statement, or a document's.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reading {
+pub struct ClaimReading {
     /// Its name.
     pub name: String,
     /// The number in this reading, where it is one.
@@ -95,12 +95,12 @@ pub struct Claim {
     #[serde(rename = "where")]
     pub place: String,
     /// How a result is held against it.
-    pub kind: Kind,
+    pub kind: ClaimKind,
     /// The studies that the judgement reads; none where there is no such study yet.
     #[serde(default)]
     pub studies: Vec<String>,
     /// What it says.
-    pub published: Published,
+    pub published: PublishedValue,
     /// The unit of its numbers; empty for none.
     #[serde(default)]
     pub unit: String,
@@ -108,10 +108,10 @@ pub struct Claim {
     pub text: String,
     /// The ways to read it, where there are several of its own; the first gives the verdict.
     #[serde(default)]
-    pub readings: Vec<Reading>,
+    pub readings: Vec<ClaimReading>,
     /// The further numbers in the statement, which its function reads, or will read where nothing is measured for it yet.
     #[serde(default)]
-    pub parts: Vec<Named>,
+    pub parts: Vec<NamedValue>,
     /// Explanations by the verdict that they belong to.
     #[serde(default)]
     pub causes: BTreeMap<Verdict, String>,
@@ -119,57 +119,59 @@ pub struct Claim {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Data {
-    document: Vec<Document>,
+struct ClaimsFile {
+    document: Vec<PublishedDocument>,
     claim: Vec<Claim>,
 }
 
-fn data() -> &'static Data {
-    static DATA: OnceLock<Data> = OnceLock::new();
+fn claims_file() -> &'static ClaimsFile {
+    static DATA: OnceLock<ClaimsFile> = OnceLock::new();
     DATA.get_or_init(|| {
         toml::from_str(include_str!("../claims.toml")).expect("claims.toml is held by a test")
     })
 }
 
 /// The documents.
-pub fn documents() -> &'static [Document] {
-    &data().document
+pub fn documents() -> &'static [PublishedDocument] {
+    &claims_file().document
 }
 
 /// All statements, in the order of their documents.
 pub fn claims() -> &'static [Claim] {
-    &data().claim
+    &claims_file().claim
 }
 
 /// The statement of this name.
-pub fn find(id: &str) -> Option<&'static Claim> {
+pub fn find_claim(id: &str) -> Option<&'static Claim> {
     claims().iter().find(|c| c.id == id)
 }
 
 impl Claim {
     /// The number of a statement that is one number; NaN where it is none.
-    pub fn number(&self) -> f64 {
+    pub fn published_number(&self) -> f64 {
         match &self.published {
-            Published::Number(value) => *value,
-            Published::Named(_) | Published::Text(_) => f64::NAN,
+            PublishedValue::Number(value) => *value,
+            PublishedValue::Named(_) | PublishedValue::Text(_) => f64::NAN,
         }
     }
 
     /// The number of this name; NaN where there is none.
-    pub fn named(&self, name: &str) -> f64 {
+    pub fn named_number(&self, name: &str) -> f64 {
         match &self.published {
-            Published::Named(values) => values.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value),
-            Published::Number(_) | Published::Text(_) => f64::NAN,
+            PublishedValue::Named(values) => {
+                values.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
+            }
+            PublishedValue::Number(_) | PublishedValue::Text(_) => f64::NAN,
         }
     }
 
     /// The further number of this name; NaN where there is none.
-    pub fn part(&self, name: &str) -> f64 {
+    pub fn part_number(&self, name: &str) -> f64 {
         self.parts.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
     }
 
     /// The ways to read it: its own, or where it has none its document's.
-    pub fn readings(&self) -> &[Reading] {
+    pub fn effective_readings(&self) -> &[ClaimReading] {
         let document = documents().iter().find(|d| d.id == self.document);
         match document {
             Some(document) if self.readings.is_empty() => &document.readings,

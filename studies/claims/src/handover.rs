@@ -1,28 +1,33 @@
 //! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on handovers, a function each. Read
 //! from `handover-mn` and `handover-net`.
 
-use crate::common::{Found, Function, capital, configured, count, finite, on, tested};
+use crate::common::{
+    FindingResult, JudgeFunction, capitalise, count_on_side, count_text, judge_configuration, require_finite,
+    require_testable,
+};
 use crate::data::Claim;
 use crate::judge::{
-    Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
+    ClaimFinding, FindingError, ROUNDING, Verdict, format_digits, format_percent, judge_deviation,
+    part_by_part, with_interval, with_word,
 };
-use crate::measure::Estimate;
+use crate::measure::MetricEstimate;
 use crate::measure::{
-    ALIKE, Curve, ERRORS, Side, Stand, Values, agrees, contrast, mean, minus, resolves, rise, side, stand,
+    ALIKE, DelayComparison, ERRORS, IntervalSide, MetricCurve, MetricValues, agrees_with_formula,
+    can_resolve, compare_delays, estimate_mean, interval_side, measure_rise, subtract_values, weighted_sum,
 };
-use crate::results::{Choice, View};
+use crate::results::{CurveSelector, VariantView};
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
-    ("handover.setup", setup),
-    (FAILED, |claim, view| read(claim, view, STATION, |case| failed_delay(claim, case))),
-    ("handover.success-order", |claim, view| read(claim, view, STATION, success_order)),
-    ("handover.delay-order", |claim, view| read(claim, view, STATION, delay_order)),
-    ("handover.steps", |claim, view| read(claim, view, STATION, steps)),
-    ("handover.network-faster", |claim, view| read(claim, view, STATION, network_faster)),
-    ("handover.network-trends", |claim, view| read(claim, view, NETWORK, network_trends)),
+pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 8] = [
+    ("handover.setup", judge_setup),
+    (FAILED, |claim, view| judge_by_reading(claim, view, STATION, |case| failed_delay(claim, case))),
+    ("handover.success-order", |claim, view| judge_by_reading(claim, view, STATION, success_order)),
+    ("handover.delay-order", |claim, view| judge_by_reading(claim, view, STATION, delay_order)),
+    ("handover.steps", |claim, view| judge_by_reading(claim, view, STATION, judge_steps)),
+    ("handover.network-faster", |claim, view| judge_by_reading(claim, view, STATION, network_faster)),
+    ("handover.network-trends", |claim, view| judge_by_reading(claim, view, NETWORK, network_trends)),
     ("handover.app-loss", |claim, view| {
-        read(claim, view, STATION, |case| app_loss(&[case, case.of(NETWORK)]))
+        judge_by_reading(claim, view, STATION, |case| app_loss(&[case, case.with_study(NETWORK)]))
     }),
 ];
 
@@ -57,40 +62,41 @@ const TRIES: u32 = 7;
 
 /// A study at one value of the axis of what is lost.
 #[derive(Clone, Copy)]
-struct Case<'v, 'a> {
-    view: &'v View<'a>,
+struct HandoverCase<'v, 'a> {
+    view: &'v VariantView<'a>,
     study: &'static str,
     lost: Option<&'static str>,
 }
 
-impl<'a> Case<'_, 'a> {
+impl<'a> HandoverCase<'_, 'a> {
     /// Another study at the same value.
-    fn of(self, study: &'static str) -> Self {
+    fn with_study(self, study: &'static str) -> Self {
         Self { study, ..self }
     }
 
-    fn over_loss(&self, metric: &str, transport: &str) -> Result<Curve, Gone> {
+    fn over_loss(&self, metric: &str, transport: &str) -> Result<MetricCurve, FindingError> {
         let mut at = vec![(TRANSPORT, transport)];
         at.extend(self.lost.map(|lost| (LOST, lost)));
-        self.view.curve(Choice { study: self.study, metric, x: "loss", at: &at })
+        self.view.curve(CurveSelector { study: self.study, metric, x: "loss", fixed_axes: &at })
     }
 
     /// The transports whose names begin so.
-    fn transports(&self, kind: &str) -> Result<Vec<&'a str>, Gone> {
-        let mut names = self.view.values(self.study, TRANSPORT);
+    fn transport_names(&self, kind: &str) -> Result<Vec<&'a str>, FindingError> {
+        let mut names = self.view.axis_values(self.study, TRANSPORT);
         names.retain(|name| name.starts_with(kind));
-        if names.is_empty() { Err(self.view.missing(self.study)) } else { Ok(names) }
+        if names.is_empty() { Err(self.view.missing_study(self.study)) } else { Ok(names) }
     }
 
     /// The share of packets that the cell loses at a loss on the axis.
-    fn residual(&self, loss: f64) -> f64 {
+    fn residual_loss(&self, loss: f64) -> f64 {
         if self.lost == Some(FRAMES) { left_by_mac(loss) } else { loss }
     }
 
     /// True where no handover failed, over any transport and at any loss.
-    fn none_fails(&self) -> Result<bool, Gone> {
-        let curves = self.transports("")?.into_iter().map(|transport| self.over_loss("success", transport));
-        let curves: Vec<Curve> = curves.collect::<Result<_, _>>()?;
+    fn none_fails(&self) -> Result<bool, FindingError> {
+        let curves =
+            self.transport_names("")?.into_iter().map(|transport| self.over_loss("success", transport));
+        let curves: Vec<MetricCurve> = curves.collect::<Result<_, _>>()?;
         let mut shares = curves.iter().flat_map(|curve| &curve.0).flat_map(|(_, values)| values.values());
         Ok(shares.all(|share| *share >= 1.0 - ROUNDING))
     }
@@ -103,9 +109,14 @@ fn left_by_mac(loss: f64) -> f64 {
 
 /// A statement by the loss of frames, which gives the verdict, with what it comes to by the loss of packets, and which of both
 /// the results fit.
-fn read(claim: &Claim, view: &View<'_>, study: &'static str, judge: impl Fn(Case<'_, '_>) -> Found) -> Found {
-    let kinds = view.values(study, LOST);
-    let case = |lost| Case { view, study, lost };
+fn judge_by_reading(
+    claim: &Claim,
+    view: &VariantView<'_>,
+    study: &'static str,
+    judge: impl Fn(HandoverCase<'_, '_>) -> FindingResult,
+) -> FindingResult {
+    let kinds = view.axis_values(study, LOST);
+    let case = |lost| HandoverCase { view, study, lost };
     if !kinds.contains(&FRAMES) || !kinds.contains(&PACKETS) {
         return judge(case(
             kinds.first().and_then(|kind| [FRAMES, PACKETS].into_iter().find(|known| known == kind)),
@@ -114,8 +125,8 @@ fn read(claim: &Claim, view: &View<'_>, study: &'static str, judge: impl Fn(Case
     let packets = judge(case(Some(PACKETS)));
     let by_packets = packets.as_ref().map_or(Verdict::NotComparable, |found| found.verdict);
     let other = match packets {
-        Ok(found) => format!("{} ({}). {}", found.verdict.name(), found.ours.text(), found.reason),
-        Err(Gone::NotRun(text) | Gone::NotComparable(text) | Gone::NoStudy(text)) => {
+        Ok(found) => format!("{} ({}). {}", found.verdict.name(), found.ours.to_text(), found.reason),
+        Err(FindingError::NotRun(text) | FindingError::NotComparable(text) | FindingError::NoStudy(text)) => {
             format!("nothing follows. {text}")
         }
     };
@@ -129,7 +140,7 @@ fn read(claim: &Claim, view: &View<'_>, study: &'static str, judge: impl Fn(Case
             std::cmp::Ordering::Equal => return " Neither reading fits the results better.".to_owned(),
         };
         let name = if by_packets < by_frames { PACKETS } else { FRAMES };
-        let text = claim.readings().iter().find(|r| r.name == name);
+        let text = claim.effective_readings().iter().find(|r| r.name == name);
         let quoted = text.map_or_else(String::new, |r| format!(" ({})", r.text));
         format!(" Of both readings that of {which}{quoted}.")
     };
@@ -139,30 +150,30 @@ fn read(claim: &Claim, view: &View<'_>, study: &'static str, judge: impl Fn(Case
             found.reason.push_str(&fits(found.verdict));
             Ok(found)
         }
-        Err(Gone::NotComparable(text)) => {
-            Err(Gone::NotComparable(format!("{text}{other}{}", fits(Verdict::NotComparable))))
+        Err(FindingError::NotComparable(text)) => {
+            Err(FindingError::NotComparable(format!("{text}{other}{}", fits(Verdict::NotComparable))))
         }
         gone => gone,
     }
 }
 
-fn setup(claim: &Claim, view: &View<'_>) -> Found {
+fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let stated = "802.11 at 11 Mb/s with a radius of 50 m and 6 retransmissions of the MAC, 802.16 with 64-QAM 3/4 and 500 m, \
                   stations at 1 m/s, 30 s of traffic, MIH timeouts of 0.1 and 0.3 s over UDP and largest RTOs of 0.2, 0.5 and 1 s \
                   over TCP, two MIH retransmissions, 0.2 s for a request, wired links of 100 Mb/s and 10 ms, IPv6, a packet of \
                   the application each 0.5 s, loss of 0 to 50 % of frames in the 802.11 cell from Link_Going_Down on, no timeout of a \
                   transaction, and the side that the study is named after leading";
-    configured(claim, view, stated).map(|found| found.of_all(claim, view))
+    judge_configuration(claim, view, stated).map(|found| found.of_all(claim, view))
 }
 
-fn failed_delay(claim: &Claim, case: Case<'_, '_>) -> Found {
+fn failed_delay(claim: &Claim, case: HandoverCase<'_, '_>) -> FindingResult {
     let mut sums: std::collections::BTreeMap<u32, (f64, f64)> = std::collections::BTreeMap::new();
     let mut points = 0;
-    for transport in case.transports("")? {
+    for transport in case.transport_names("")? {
         let delays = match case.over_loss("delay.failed", transport) {
             Ok(delays) => delays,
             // Over this one none failed.
-            Err(Gone::NotComparable(_)) if case.view.at_defaults(case.study).is_ok() => continue,
+            Err(FindingError::NotComparable(_)) if case.view.at_defaults(case.study).is_ok() => continue,
             Err(gone) => return Err(gone),
         };
         points += delays.0.len();
@@ -173,75 +184,79 @@ fn failed_delay(claim: &Claim, case: Case<'_, '_>) -> Found {
         }
     }
     if points == 0 {
-        return Err(Gone::NotComparable(NONE_FAILS.to_owned()));
+        return Err(FindingError::NotComparable(NONE_FAILS.to_owned()));
     }
-    let means: Values = sums.into_iter().map(|(replication, (sum, n))| (replication, sum / n)).collect();
-    let means = means.robust(true);
-    let ours = finite(mean(&means), "The delay of failed handovers")?;
-    let (verdict, off) = deviation(&ours, claim.number(), &claim.unit);
+    let means: MetricValues =
+        sums.into_iter().map(|(replication, (sum, n))| (replication, sum / n)).collect();
+    let means = means.with_robust(true);
+    let ours = require_finite(estimate_mean(&means), "The delay of failed handovers")?;
+    let (verdict, off) = judge_deviation(&ours, claim.published_number(), &claim.unit);
     let reason = format!(
         "Handovers that fail take {}, {off}: the mean over {points} points of transport and loss with failures.",
         with_interval(&ours, "s")
     );
-    Ok(Finding::number(&ours, verdict, reason))
+    Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }
 
 /// Whether handovers surely fail where their success is so.
-fn fails(success: &Values) -> bool {
-    let all: Values = success.keys().map(|replication| (*replication, 1.0)).collect();
-    side(&mean(&minus(&all, success))) == Side::Above
+fn is_failing(success: &MetricValues) -> bool {
+    let all: MetricValues = success.keys().map(|replication| (*replication, 1.0)).collect();
+    interval_side(&estimate_mean(&subtract_values(&all, success))) == IntervalSide::Above
 }
 
-fn success_order(case: Case<'_, '_>) -> Found {
+fn success_order(case: HandoverCase<'_, '_>) -> FindingResult {
     let [short, long] = [case.over_loss("success", UDP[0])?, case.over_loss("success", UDP[1])?];
     let most = short.0.last().map_or(0.0, |(loss, _)| loss / 100.0);
     let lost = || {
-        let [left, most] = [percent(case.residual(most)), digits(most * 100.0)];
+        let [left, most] = [format_percent(case.residual_loss(most)), format_digits(most * 100.0)];
         format!("The cell loses {left} of packets at {most} %.")
     };
     if case.none_fails()? {
-        return Err(Gone::NotComparable(format!("{NONE_FAILS} {}", lost())));
+        return Err(FindingError::NotComparable(format!("{NONE_FAILS} {}", lost())));
     }
     if [&short, &long].iter().all(|curve| curve.0.iter().all(|(_, v)| v.values().all(|share| *share == 1.0)))
     {
-        let tcp = case.transports("TCP")?.into_iter().map(|transport| case.over_loss("success", transport));
-        let tcp: Vec<Curve> = tcp.collect::<Result<_, _>>()?;
-        let surely = tcp.iter().flat_map(|curve| &curve.0).any(|(_, values)| fails(values));
+        let tcp =
+            case.transport_names("TCP")?.into_iter().map(|transport| case.over_loss("success", transport));
+        let tcp: Vec<MetricCurve> = tcp.collect::<Result<_, _>>()?;
+        let surely = tcp.iter().flat_map(|curve| &curve.0).any(|(_, values)| is_failing(values));
         let reason = format!("Over UDP no handover fails and over TCP some do. {}", lost());
         return if surely {
-            Ok(Finding::words("only TCP fails", Verdict::Differs, reason))
+            Ok(ClaimFinding::from_words("only TCP fails", Verdict::Differs, reason))
         } else {
-            Err(Gone::NotComparable(format!("{reason} They are too few to say so surely.")))
+            Err(FindingError::NotComparable(format!("{reason} They are too few to say so surely.")))
         };
     }
-    let failing = |curve: &Curve, loss: f64| curve.at(loss).is_some_and(fails);
-    let mut ahead = long.minus(&short);
+    let failing = |curve: &MetricCurve, loss: f64| curve.values_at(loss).is_some_and(is_failing);
+    let mut ahead = long.subtract_curve(&short);
     ahead.0.retain(|(loss, _)| failing(&short, *loss) || failing(&long, *loss));
-    let ahead = tested(ahead, 1, "Success over UDP, where handovers surely fail")?.estimates();
-    let longer = on(&ahead, Side::Above);
+    let ahead = require_testable(ahead, 1, "Success over UDP, where handovers surely fail")?.estimates();
+    let longer = count_on_side(&ahead, IntervalSide::Above);
     let (mut held, mut of, mut behind) = (0, 0, Vec::new());
-    for transport in case.transports("TCP")? {
+    for transport in case.transport_names("TCP")? {
         let tcp = case.over_loss("success", transport)?;
         let mut differences = Vec::new();
         for udp in [&short, &long] {
-            let mut more = tcp.minus(udp);
+            let mut more = tcp.subtract_curve(udp);
             more.0.retain(|(loss, _)| failing(udp, *loss));
-            let more = tested(more, 0, "Success over TCP less that over UDP")?;
+            let more = require_testable(more, 0, "Success over TCP less that over UDP")?;
             differences.extend(more.estimates());
         }
         // From here on its own handovers fail and it is not surely ahead of both over UDP: its retransmissions outlast the stay.
         let turn = |from: f64| {
             let mut later = tcp.0.iter().filter(|(loss, _)| *loss >= from);
-            let behind = |loss: f64| differences.iter().any(|(x, e)| *x == loss && side(e) != Side::Above);
-            later.all(|(loss, values)| fails(values) && behind(*loss))
+            let behind = |loss: f64| {
+                differences.iter().any(|(x, e)| *x == loss && interval_side(e) != IntervalSide::Above)
+            };
+            later.all(|(loss, values)| is_failing(values) && behind(*loss))
         };
         let turn = tcp.0.iter().map(|(loss, _)| *loss).find(|loss| turn(*loss));
         let all = differences.len();
         differences.retain(|(loss, _)| turn.is_none_or(|turn| *loss < turn));
-        held += on(&differences, Side::Above);
+        held += count_on_side(&differences, IntervalSide::Above);
         // Behind from the start on is not as stated at any point.
         of += if differences.is_empty() { all } else { differences.len() };
-        behind.extend(turn.map(|loss| format!("{transport} from {} % on", digits(loss))));
+        behind.extend(turn.map(|loss| format!("{transport} from {} % on", format_digits(loss))));
     }
     let parts = [
         ("UDP 0.1 s fails more than 0.3 s", Verdict::on_count(longer, ahead.len())),
@@ -254,38 +269,45 @@ fn success_order(case: Case<'_, '_>) -> Found {
          succeeds more often than either at {}{more}.{}",
         UDP[1],
         UDP[0],
-        count(longer, ahead.len(), "losses"),
+        count_text(longer, ahead.len(), "losses"),
         with_interval(&last, ""),
-        count(held, of, "transports, timeouts and losses"),
+        count_text(held, of, "transports, timeouts and losses"),
         part_by_part(parts)
     );
-    let ours = format!("0.1 s fails more at {}", count(longer, ahead.len(), "losses"));
-    Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
+    let ours = format!("0.1 s fails more at {}", count_text(longer, ahead.len(), "losses"));
+    Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
 /// The mean over several transports, at the losses that all of them have.
-fn group(case: Case<'_, '_>, metric: &str, kind: &str) -> Result<Curve, Gone> {
-    let names = case.transports(kind)?;
-    let curves: Vec<Curve> =
+fn mean_over_transports(
+    case: HandoverCase<'_, '_>,
+    metric: &str,
+    kind: &str,
+) -> Result<MetricCurve, FindingError> {
+    let names = case.transport_names(kind)?;
+    let curves: Vec<MetricCurve> =
         names.iter().map(|name| case.over_loss(metric, name)).collect::<Result<_, _>>()?;
     let share = 1.0 / curves.len() as f64;
-    let point = |(loss, _): &(f64, Values)| {
-        let all: Option<Vec<&Values>> = curves.iter().map(|c| c.at(*loss)).collect();
-        Some((*loss, contrast(&all?.into_iter().map(|v| (share, v)).collect::<Vec<_>>())))
+    let point = |(loss, _): &(f64, MetricValues)| {
+        let all: Option<Vec<&MetricValues>> = curves.iter().map(|c| c.values_at(*loss)).collect();
+        Some((*loss, weighted_sum(&all?.into_iter().map(|v| (share, v)).collect::<Vec<_>>())))
     };
-    Ok(Curve(curves[0].0.iter().filter_map(point).collect()))
+    Ok(MetricCurve(curves[0].0.iter().filter_map(point).collect()))
 }
 
 /// Of the handovers that succeed TCP's are slower; of all, UDP's, since more of them fail: where none does, that part has
 /// nothing to be held against.
-fn delay_order(case: Case<'_, '_>) -> Found {
+fn delay_order(case: HandoverCase<'_, '_>) -> FindingResult {
     let compared = |metric: &str, what: &str| {
-        let more = group(case, metric, "TCP")?.minus(&group(case, metric, "UDP")?).beyond(0.0);
-        Ok::<_, Gone>(tested(more, 1, what)?.estimates())
+        let more = mean_over_transports(case, metric, "TCP")?
+            .subtract_curve(&mean_over_transports(case, metric, "UDP")?)
+            .points_beyond(0.0);
+        Ok::<_, FindingError>(require_testable(more, 1, what)?.estimates())
     };
     let slower = compared("delay.success", "TCP less UDP, of those that succeed")?;
     let all = compared("delay.mean", "TCP less UDP, of all")?;
-    let (held, faster) = (on(&slower, Side::Above), on(&all, Side::Below));
+    let (held, faster) =
+        (count_on_side(&slower, IntervalSide::Above), count_on_side(&all, IntervalSide::Below));
     let (in_all, none) = if case.none_fails()? {
         (Verdict::NotComparable, format!(" {NONE_FAILS}"))
     } else {
@@ -300,48 +322,48 @@ fn delay_order(case: Case<'_, '_>) -> Found {
         "A handover that succeeds surely takes longer over TCP (the mean of its largest RTOs) than over UDP (the mean of its \
          timeouts) at {}; at the last it takes {}. All handovers together surely take longer over UDP at {}; at the last \
          TCP takes {}.{none}{}",
-        count(held, slower.len(), "losses"),
+        count_text(held, slower.len(), "losses"),
         with_word(&last, "s", "longer", "less"),
-        count(faster, all.len(), "losses"),
+        count_text(faster, all.len(), "losses"),
         with_word(&last_of_all, "s", "longer", "less"),
         part_by_part(parts)
     );
     let ours = format!(
         "slower over TCP at {} when it succeeds, over UDP at {} in all",
-        count(held, slower.len(), "losses"),
-        count(faster, all.len(), "losses")
+        count_text(held, slower.len(), "losses"),
+        count_text(faster, all.len(), "losses")
     );
-    Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
+    Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
 /// By which share each point of a curve is off the mean of its points.
-fn changes(curve: &Curve) -> Vec<(f64, Estimate)> {
+fn mean_deviations(curve: &MetricCurve) -> Vec<(f64, MetricEstimate)> {
     let means: Vec<f64> = curve.estimates().iter().map(|(_, e)| e.mean).collect();
     let middle = means.iter().sum::<f64>() / means.len() as f64;
-    let off = |values: &Values| {
-        let e = mean(values);
-        Estimate { mean: e.mean / middle - 1.0, ..e.scaled(1.0 / middle.abs()) }
+    let off = |values: &MetricValues| {
+        let e = estimate_mean(values);
+        MetricEstimate { mean: e.mean / middle - 1.0, ..e.scale_by(1.0 / middle.abs()) }
     };
     curve.0.iter().map(|(loss, values)| (*loss, off(values))).collect()
 }
 
 /// Where the network leads, the steps of messages are those up to the scan and from its end to the network's choice, which
 /// are not of the same length: then what loss adds to them is compared.
-fn steps(case: Case<'_, '_>) -> Found {
+fn judge_steps(case: HandoverCase<'_, '_>) -> FindingResult {
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     let [earlier, later_step] =
         if case.study == NETWORK { [PREPARATION, DECISION] } else { [RESOURCES, COMMIT] };
-    let all = case.transports("")?;
+    let all = case.transport_names("")?;
     for (step, name) in [(SCAN, "scan constant"), (REDIRECTION, "redirection constant")] {
         let (mut within, mut off, mut unsure, mut worst) = (0, 0, 0, 0.0_f64);
         for transport in &all {
-            let curve = tested(case.over_loss(step, transport)?, 2, name)?;
-            for (_, change) in changes(&curve) {
+            let curve = require_testable(case.over_loss(step, transport)?, 2, name)?;
+            for (_, change) in mean_deviations(&curve) {
                 worst = worst.max(change.mean.abs());
-                match stand(&change) {
-                    Stand::Alike => within += 1,
-                    Stand::Unsure => unsure += 1,
-                    Stand::Faster | Stand::Slower => off += 1,
+                match compare_delays(&change) {
+                    DelayComparison::Alike => within += 1,
+                    DelayComparison::Unsure => unsure += 1,
+                    DelayComparison::Faster | DelayComparison::Slower => off += 1,
                 }
             }
         }
@@ -354,101 +376,113 @@ fn steps(case: Case<'_, '_>) -> Found {
         parts.push((name, verdict));
         said.push(format!(
             "{name}: at {} within {} of its mean, at {off} surely not, {} off at most",
-            count(within, within + off + unsure, "transports and losses"),
-            percent(ALIKE),
-            percent(worst)
+            count_text(within, within + off + unsure, "transports and losses"),
+            format_percent(ALIKE),
+            format_percent(worst)
         ));
     }
     let (mut held, mut of) = (0, 0);
     for transport in &all {
         for step in [earlier, later_step] {
-            let curve = tested(case.over_loss(step, transport)?, 2, step)?;
-            let Some(rise) = rise(&curve) else { continue };
+            let curve = require_testable(case.over_loss(step, transport)?, 2, step)?;
+            let Some(rise) = measure_rise(&curve) else { continue };
             held += usize::from(rise.verdict() == Verdict::Reproduced);
             of += 1;
         }
     }
     parts.push(("message steps grow", Verdict::on_count(held, of)));
-    said.push(format!("steps of messages grow with loss in {}", count(held, of, "transports and steps")));
+    said.push(format!(
+        "steps of messages grow with loss in {}",
+        count_text(held, of, "transports and steps")
+    ));
     let (mut later, mut of, mut none) = (0, 0, None);
-    for transport in case.transports("TCP")? {
+    for transport in case.transport_names("TCP")? {
         let request = case.over_loss(later_step, transport)?;
-        let mut more = request.minus(&case.over_loss(earlier, transport)?);
-        if let (None, Some(values)) = (none, more.at(0.0)) {
-            none = Some(mean(values).mean);
+        let mut more = request.subtract_curve(&case.over_loss(earlier, transport)?);
+        if let (None, Some(values)) = (none, more.values_at(0.0)) {
+            none = Some(estimate_mean(values).mean);
         }
-        if let (NETWORK, Some(without)) = (case.study, more.at(0.0).cloned()) {
-            more = Curve(more.0.iter().map(|(loss, v)| (*loss, minus(v, &without))).collect());
+        if let (NETWORK, Some(without)) = (case.study, more.values_at(0.0).cloned()) {
+            more =
+                MetricCurve(more.0.iter().map(|(loss, v)| (*loss, subtract_values(v, &without))).collect());
         }
-        let more = tested(more.beyond(0.0), 1, "The later step less the earlier")?.estimates();
-        later += on(&more, Side::Above);
+        let more =
+            require_testable(more.points_beyond(0.0), 1, "The later step less the earlier")?.estimates();
+        later += count_on_side(&more, IntervalSide::Above);
         of += more.len();
     }
     parts.push(("TCP's later step longer", Verdict::on_count(later, of)));
-    let without = none.map_or_else(String::new, |s| format!(", without loss by {} s", digits(s)));
+    let without = none.map_or_else(String::new, |s| format!(", without loss by {} s", format_digits(s)));
     let what = if case.study == NETWORK {
         "over TCP loss surely adds more to the network's decision than to its preparation"
     } else {
         "over TCP the step of the handover request is surely longer than that for resources"
     };
-    said.push(format!("{what} at {}{without}", count(later, of, "transports and losses")));
+    said.push(format!("{what} at {}{without}", count_text(later, of, "transports and losses")));
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, v)| *v).collect();
     let kept = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
-    let reason = format!("{}.{}", capital(&said.join("; ")), part_by_part(parts.iter().copied()));
-    Ok(Finding::words(format!("{kept} of {} parts", parts.len()), Verdict::of_parts(&verdicts), reason))
+    let reason = format!("{}.{}", capitalise(&said.join("; ")), part_by_part(parts.iter().copied()));
+    Ok(ClaimFinding::from_words(
+        format!("{kept} of {} parts", parts.len()),
+        Verdict::of_parts(&verdicts),
+        reason,
+    ))
 }
 
-fn network_faster(case: Case<'_, '_>) -> Found {
-    let network = case.of(NETWORK);
-    if !case.view.has(NETWORK) {
-        return Err(case.view.missing(NETWORK));
+fn network_faster(case: HandoverCase<'_, '_>) -> FindingResult {
+    let network = case.with_study(NETWORK);
+    if !case.view.has_study(NETWORK) {
+        return Err(case.view.missing_study(NETWORK));
     }
     let (mut held, mut of, mut said) = (0, 0, Vec::new());
-    for transport in case.transports("")? {
+    for transport in case.transport_names("")? {
         let station = case.over_loss("delay.success", transport)?;
-        let less = station.minus(&network.over_loss("delay.success", transport)?);
-        let less = tested(less, 1, "Station-initiated less network-initiated")?.estimates();
-        let faster = on(&less, Side::Above);
+        let less = station.subtract_curve(&network.over_loss("delay.success", transport)?);
+        let less = require_testable(less, 1, "Station-initiated less network-initiated")?.estimates();
+        let faster = count_on_side(&less, IntervalSide::Above);
         let saved = less.iter().map(|(_, e)| e.mean).sum::<f64>() / less.len() as f64;
         held += faster;
         of += less.len();
         said.push(format!(
             "over {transport} at {faster} of {} (by {} s on average)",
             less.len(),
-            digits(saved)
+            format_digits(saved)
         ));
     }
     let reason = format!(
         "Of the handovers that succeed, those that the network begins are surely faster at {}: {}.",
-        count(held, of, "transports and losses"),
+        count_text(held, of, "transports and losses"),
         said.join("; ")
     );
-    Ok(Finding::words(
-        format!("faster at {}", count(held, of, "points")),
+    Ok(ClaimFinding::from_words(
+        format!("faster at {}", count_text(held, of, "points")),
         Verdict::on_count(held, of),
         reason,
     ))
 }
 
 /// Each statement on handovers that the station leads, of those that the network leads.
-fn network_trends(case: Case<'_, '_>) -> Found {
-    let failed = crate::data::find(FAILED).map(|claim| failed_delay(claim, case));
-    let judged: [(&str, Found); 5] = [
-        ("failed delay", failed.unwrap_or_else(|| Err(Gone::NoStudy(format!("{FAILED} is no statement."))))),
+fn network_trends(case: HandoverCase<'_, '_>) -> FindingResult {
+    let failed = crate::data::find_claim(FAILED).map(|claim| failed_delay(claim, case));
+    let judged: [(&str, FindingResult); 5] = [
+        (
+            "failed delay",
+            failed.unwrap_or_else(|| Err(FindingError::NoStudy(format!("{FAILED} is no statement.")))),
+        ),
         ("success", success_order(case)),
         ("delays", delay_order(case)),
-        ("steps", steps(case)),
+        ("steps", judge_steps(case)),
         ("application loss", app_loss(&[case])),
     ];
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for (name, found) in judged {
         let (verdict, text) = match found {
             Ok(found) => (found.verdict, found.reason),
-            Err(Gone::NotComparable(text)) => (Verdict::NotComparable, text),
+            Err(FindingError::NotComparable(text)) => (Verdict::NotComparable, text),
             Err(gone) => return Err(gone),
         };
         parts.push((name, verdict));
-        said.push(format!("{}: {text}", capital(name)));
+        said.push(format!("{}: {text}", capitalise(name)));
     }
     let telling: Vec<Verdict> =
         parts.iter().map(|(_, v)| *v).filter(|v| *v != Verdict::NotComparable).collect();
@@ -458,11 +492,11 @@ fn network_trends(case: Case<'_, '_>) -> Found {
         silent => format!("{kept} of {} trends, {silent} say nothing", telling.len()),
     };
     let reason = format!("{}{}", said.join(" "), part_by_part(parts.iter().copied()));
-    Ok(Finding::words(ours, Verdict::of_parts(&telling), reason))
+    Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&telling), reason))
 }
 
 /// What became of the application's packets at a point.
-struct Flow {
+struct ApplicationLoss {
     loss: f64,
     /// The share that was lost, of how many.
     share: f64,
@@ -471,12 +505,16 @@ struct Flow {
 
 /// The packets of all replications at each loss above none, where no handover failed. How many were sent is that which a
 /// replication lost by the share that these are; a replication that lost none sent as many as the others do on average.
-fn flows(case: Case<'_, '_>, transport: &str) -> Result<Vec<Flow>, Gone> {
+fn application_losses(
+    case: HandoverCase<'_, '_>,
+    transport: &str,
+) -> Result<Vec<ApplicationLoss>, FindingError> {
     let of = |metric| case.over_loss(metric, transport);
     let (success, started) = (of("success")?, of("started")?);
-    let (shares, lost) = (of("app.loss")?.beyond(0.0), of("app.lost")?);
-    let flow = |(loss, shares): &(f64, Values)| {
-        let (success, started, lost) = (success.at(*loss)?, started.at(*loss)?, lost.at(*loss)?);
+    let (shares, lost) = (of("app.loss")?.points_beyond(0.0), of("app.lost")?);
+    let flow = |(loss, shares): &(f64, MetricValues)| {
+        let (success, started, lost) =
+            (success.values_at(*loss)?, started.values_at(*loss)?, lost.values_at(*loss)?);
         if success.values().any(|share| *share < 1.0 - ROUNDING) {
             return None;
         }
@@ -486,10 +524,10 @@ fn flows(case: Case<'_, '_>, transport: &str) -> Result<Vec<Flow>, Gone> {
             all.iter().filter(|(share, _)| *share > 0.0).map(|(share, lost)| lost / share).collect();
         let (lost, known) = (all.iter().map(|(_, lost)| lost).sum::<f64>(), sent.len() as f64);
         // Where no replication lost any, a packet for each handover is what was sent at least.
-        let least = || all.len() as f64 * mean(started).mean;
+        let least = || all.len() as f64 * estimate_mean(started).mean;
         let packets =
             if sent.is_empty() { least() } else { sent.iter().sum::<f64>() / known * all.len() as f64 };
-        (!all.is_empty()).then(|| Flow { loss: loss / 100.0, share: lost / packets, packets })
+        (!all.is_empty()).then(|| ApplicationLoss { loss: loss / 100.0, share: lost / packets, packets })
     };
     Ok(shares.0.iter().filter_map(flow).collect())
 }
@@ -497,20 +535,20 @@ fn flows(case: Case<'_, '_>, transport: &str) -> Result<Vec<Flow>, Gone> {
 /// Whether a share of packets is a ratio but for chance, or but for a twentieth of it: a handover's first and last packets
 /// may pass the cell before its loss begins, or not at all.
 fn at_ratio(share: f64, ratio: f64, packets: f64) -> bool {
-    agrees(share, ratio, packets) || (share / ratio - 1.0).abs() <= ALIKE
+    agrees_with_formula(share, ratio, packets) || (share / ratio - 1.0).abs() <= ALIKE
 }
 
 /// A sentence on what the MAC leaves, from the losses with the packets and those lost of all transports: a loss is judged where
 /// that would be told from none at all, and undecided where nothing lost would be no evidence of it.
 fn by_mac(by_loss: &[(f64, f64, f64)]) -> String {
     let judged: Vec<_> =
-        by_loss.iter().filter(|(loss, sent, _)| resolves(left_by_mac(*loss), *sent)).collect();
+        by_loss.iter().filter(|(loss, sent, _)| can_resolve(left_by_mac(*loss), *sent)).collect();
     let agree = |(loss, sent, gone): &&&(f64, f64, f64)| at_ratio(gone / sent, left_by_mac(*loss), *sent);
     let open = by_loss.len() - judged.len();
     let so = match judged.len() {
         0 => "no loss has packets enough to tell that from none".to_owned(),
         n => {
-            let held = count(judged.iter().filter(agree).count(), n, "losses");
+            let held = count_text(judged.iter().filter(agree).count(), n, "losses");
             format!("the share lost over all transports is that but for chance at {held}")
         }
     };
@@ -524,23 +562,23 @@ fn by_mac(by_loss: &[(f64, f64, f64)]) -> String {
 
 /// Where no handover fails, application packets are lost at the cell's ratio, at each point that has packets enough to tell it
 /// from none, and in all; and of those that fail, all that is sent between leaving the cell and the end of the redirection is lost.
-fn app_loss(cases: &[Case<'_, '_>]) -> Found {
+fn app_loss(cases: &[HandoverCase<'_, '_>]) -> FindingResult {
     let (mut held, mut of, mut unresolved, mut worst) = (0, 0, 0, (0.0_f64, 0.0));
     // Of all cases and transports, the packets and those lost by loss: a point has too few for what the MAC leaves.
     let mut by_loss: Vec<(f64, f64, f64)> = Vec::new();
     let (mut packets, mut lost, mut expected, mut variance) = (0.0, 0.0, 0.0, 0.0);
     let (mut all_lost, mut left, mut least) = (0, 0, 1.0_f64);
     for case in cases {
-        if !case.view.has(case.study) {
-            return Err(case.view.missing(case.study));
+        if !case.view.has_study(case.study) {
+            return Err(case.view.missing_study(case.study));
         }
-        for transport in case.transports("")? {
-            for Flow { loss, share, packets: n } in flows(*case, transport)? {
+        for transport in case.transport_names("")? {
+            for ApplicationLoss { loss, share, packets: n } in application_losses(*case, transport)? {
                 match by_loss.iter_mut().find(|(known, ..)| *known == loss) {
                     Some((_, sent, gone)) => (*sent, *gone) = (*sent + n, *gone + share * n),
                     None => by_loss.push((loss, n, share * n)),
                 }
-                if resolves(loss, n) {
+                if can_resolve(loss, n) {
                     of += 1;
                     held += usize::from(at_ratio(share, loss, n));
                 } else {
@@ -563,17 +601,17 @@ fn app_loss(cases: &[Case<'_, '_>]) -> Found {
                     }
                 }
                 // Over this one none failed.
-                Err(Gone::NotComparable(_)) => {}
+                Err(FindingError::NotComparable(_)) => {}
                 Err(gone) => return Err(gone),
             }
         }
     }
     if of + unresolved + left == 0 {
         let text = "There is no point at which all handovers succeed, or none at which any fails.";
-        return Err(Gone::NotComparable(text.to_owned()));
+        return Err(FindingError::NotComparable(text.to_owned()));
     }
     let together = (lost - expected).abs() <= (ERRORS * variance.sqrt()).max(ALIKE * expected);
-    let any = usize::from(resolves(expected / packets.max(1.0), packets));
+    let any = usize::from(can_resolve(expected / packets.max(1.0), packets));
     let parts = [
         ("at the loss ratio", Verdict::on_count(held, of)),
         ("at the ratio in all", Verdict::on_count(usize::from(together).min(any), any)),
@@ -585,9 +623,9 @@ fn app_loss(cases: &[Case<'_, '_>]) -> Found {
         format!(
             "Of handovers that fail, {} or more of what is sent between leaving the cell and the end of the redirection is \
              lost at {}, {} at least.",
-            percent(ALL_LOST),
-            count(all_lost, left, "transports and losses"),
-            percent(least)
+            format_percent(ALL_LOST),
+            count_text(all_lost, left, "transports and losses"),
+            format_percent(least)
         )
     };
     let by_mac =
@@ -600,14 +638,14 @@ fn app_loss(cases: &[Case<'_, '_>]) -> Found {
     let reason = format!(
         "Where all handovers succeed, the share of application packets lost is the cell's loss but for chance at {} (farthest, \
          by {} percentage points, at {}){open}; in all {} of {} packets were lost, and {} would be at the ratio.{by_mac} {after}{}",
-        count(held, of, "transports and losses"),
-        digits(worst.0 * 100.0),
-        percent(worst.1),
-        digits(lost),
-        digits(packets),
-        digits(expected),
+        count_text(held, of, "transports and losses"),
+        format_digits(worst.0 * 100.0),
+        format_percent(worst.1),
+        format_digits(lost),
+        format_digits(packets),
+        format_digits(expected),
         part_by_part(parts)
     );
-    let ours = format!("at the ratio at {}", count(held, of, "points"));
-    Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
+    let ours = format!("at the ratio at {}", count_text(held, of, "points"));
+    Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }

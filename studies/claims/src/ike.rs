@@ -1,152 +1,167 @@
 //! The claims of "Evaluation of IKEv2 authentication methods", a function each. Read from `ike-auth` and `ike-remote`.
 
-use crate::common::{Found, Function, configured, difference, finite};
+use crate::common::{FindingResult, JudgeFunction, judge_configuration, paired_difference, require_finite};
 use crate::data::{self, Claim};
-use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, part_by_part, percent, with_interval};
-use crate::measure::{Estimate, Side, Values, mean, ratio, side};
-use crate::results::{Choice, Measured, View};
+use crate::judge::{
+    ClaimFinding, ClaimValue, FindingError, Verdict, format_digits, format_percent, judge_deviation,
+    part_by_part, with_interval,
+};
+use crate::measure::{
+    IntervalSide, MetricEstimate, MetricValues, estimate_mean, estimate_ratio, interval_side,
+};
+use crate::results::{CurveSelector, ValuesByMetric, VariantView};
 use std::collections::BTreeMap;
-use usher_observe::stats::Line;
+use usher_observe::stats::RegressionLine;
 
 mod applications;
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 18] = [
-    ("ike.setup", setup),
-    ("ike.messages", messages),
-    ("ike.bytes", bytes),
-    ("ike.delay.linear", linear),
-    ("ike.delay.chains", chains),
+pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 18] = [
+    ("ike.setup", judge_setup),
+    ("ike.messages", judge_messages),
+    ("ike.bytes", judge_bytes),
+    ("ike.delay.linear", judge_linearity),
+    ("ike.delay.chains", judge_chains),
     ("ike.delay.methods", methods_delay),
     ("ike.cpu.initiator", cpu_initiator),
     ("ike.cpu.server", cpu_server),
-    ("ike.cpu.expected", expected),
-    ("ike.cpu.order", order),
-    ("ike.cpu.libraries", libraries),
+    ("ike.cpu.expected", judge_expectations),
+    ("ike.cpu.order", judge_order),
+    ("ike.cpu.libraries", judge_libraries),
     ("ike.methods", table_i),
-    ("ike.cpu.formula", formula),
-    ("ike.auth", auth),
-    ("ike.ping.outlier", outlier),
-    ("ike.bandwidth", bandwidth),
-    ("ike.applications", applications::applications),
-    ("ike.dimensioning", dimensioning),
+    ("ike.cpu.formula", judge_formula),
+    ("ike.auth", judge_auth),
+    ("ike.ping.outlier", judge_outlier),
+    ("ike.bandwidth", judge_bandwidth),
+    ("ike.applications", applications::judge_applications),
+    ("ike.dimensioning", judge_dimensioning),
 ];
 
 const STUDY: &str = "ike-auth";
 /// The document's ways of authenticating, as the study calls them.
-const WAYS: [&str; 7] = ["PSK", "MD5", "TLS-2-2", "TLS-2-4", "TLS-4-2", "TLS-3-3", "TLS-4-4"];
+const METHOD_NAMES: [&str; 7] = ["PSK", "MD5", "TLS-2-2", "TLS-2-4", "TLS-4-2", "TLS-3-3", "TLS-4-4"];
 
 /// What was measured of each way of authenticating.
-struct Ways(BTreeMap<String, Measured>);
+struct MethodResults(BTreeMap<String, ValuesByMetric>);
 
-impl Ways {
-    fn of(view: &View<'_>) -> Result<Self, Gone> {
+impl MethodResults {
+    fn from_view(view: &VariantView<'_>) -> Result<Self, FindingError> {
         Self::of_study(view, STUDY)
     }
-    fn of_study(view: &View<'_>, study: &str) -> Result<Self, Gone> {
-        if !view.has(study) {
-            return Err(view.missing(study));
+    fn of_study(view: &VariantView<'_>, study: &str) -> Result<Self, FindingError> {
+        if !view.has_study(study) {
+            return Err(view.missing_study(study));
         }
         view.at_defaults(study)?;
-        let places = view.choices(study, &["way"]);
+        let places = view.measured_choices(study, &["way"]);
         Ok(Self(places.into_iter().next().map(|(_, ways)| ways.into_iter().collect()).unwrap_or_default()))
     }
-    fn get(&self, way: &str, metric: &str) -> Result<&Values, Gone> {
+    fn get(&self, way: &str, metric: &str) -> Result<&MetricValues, FindingError> {
         let measured = self.0.get(way).ok_or_else(|| {
-            Gone::NotRun(format!("{STUDY} has no {way}: run it whole, usher study run {STUDY}."))
+            FindingError::NotRun(format!("{STUDY} has no {way}: run it whole, usher study run {STUDY}."))
         })?;
         measured.get(metric).ok_or_else(|| {
-            Gone::NotComparable(format!("{STUDY} has no {metric} with {way}: nothing completed there."))
+            FindingError::NotComparable(format!(
+                "{STUDY} has no {metric} with {way}: nothing completed there."
+            ))
         })
     }
-    fn mean(&self, way: &str, metric: &str) -> Result<f64, Gone> {
-        Ok(finite(mean(self.get(way, metric)?), metric)?.mean)
+    fn mean_value(&self, way: &str, metric: &str) -> Result<f64, FindingError> {
+        Ok(require_finite(estimate_mean(self.get(way, metric)?), metric)?.mean)
     }
     /// Whether a metric is surely less with the one than with the other.
-    fn below(&self, metric: &str, less: &str, more: &str) -> Result<Verdict, Gone> {
-        let by = difference(self.get(more, metric)?, self.get(less, metric)?, metric)?;
-        Ok(held(side(&by) == Side::Above))
+    fn judge_below(&self, metric: &str, less: &str, more: &str) -> Result<Verdict, FindingError> {
+        let by = paired_difference(self.get(more, metric)?, self.get(less, metric)?, metric)?;
+        Ok(verdict_if(interval_side(&by) == IntervalSide::Above))
     }
     /// The same of several pairs, each with its name.
-    fn ascending(&self, metric: &str, pairs: &[(&str, &str)]) -> Result<Vec<(String, Verdict)>, Gone> {
+    fn judge_ascending(
+        &self,
+        metric: &str,
+        pairs: &[(&str, &str)],
+    ) -> Result<Vec<(String, Verdict)>, FindingError> {
         let part = |(less, more): &(&str, &str)| {
-            Ok((format!("{less} below {more}"), self.below(metric, less, more)?))
+            Ok((format!("{less} below {more}"), self.judge_below(metric, less, more)?))
         };
         pairs.iter().map(part).collect()
     }
     /// `PSK 4, MD5 10`.
-    fn said(&self, metric: &str, scale: f64, ways: &[&str]) -> Result<String, Gone> {
-        let of = |way: &&str| Ok(format!("{way} {}", digits(self.mean(way, metric)? * scale)));
-        Ok(ways.iter().map(of).collect::<Result<Vec<_>, Gone>>()?.join(", "))
+    fn list_means(&self, metric: &str, scale: f64, ways: &[&str]) -> Result<String, FindingError> {
+        let of = |way: &&str| Ok(format!("{way} {}", format_digits(self.mean_value(way, metric)? * scale)));
+        Ok(ways.iter().map(of).collect::<Result<Vec<_>, FindingError>>()?.join(", "))
     }
 }
 
-const fn held(holds: bool) -> Verdict {
+const fn verdict_if(holds: bool) -> Verdict {
     if holds { Verdict::Reproduced } else { Verdict::Differs }
 }
 
 /// A finding of several parts: all of them, at least half, or fewer.
-fn of_parts(ours: String, said: &str, parts: &[(String, Verdict)]) -> Finding {
+fn of_parts(ours: String, said: &str, parts: &[(String, Verdict)]) -> ClaimFinding {
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, verdict)| *verdict).collect();
     let named = part_by_part(parts.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
-    Finding::words(ours, Verdict::of_parts(&verdicts), format!("{said}{named}"))
+    ClaimFinding::from_words(ours, Verdict::of_parts(&verdicts), format!("{said}{named}"))
 }
 
-fn setup(claim: &Claim, view: &View<'_>) -> Found {
+fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let stated = "an initiator and a responder on an idle 802.11g link, a router and a RADIUS server by 100 Mb/s, an IKE_SA \
                   of 6 s, an authentication every 12 s";
-    configured(claim, view, stated)
+    judge_configuration(claim, view, stated)
 }
 
 /// Four messages by PSK, more by EAP-MD5, most by EAP-TLS and more with longer chains.
-fn messages(claim: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
-    let of = |way, metric| ways.mean(way, metric);
+fn judge_messages(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
+    let of = |way, metric| ways.mean_value(way, metric);
     let psk = of("PSK", "ike.initiator.messages")? + of("PSK", "ike.gateway.messages")?;
     let radius = of("PSK", "ike.radius-request.messages")?;
-    let stated = claim.part("psk_ike");
+    let stated = claim.part_number("psk_ike");
     let mut parts = vec![(
-        format!("{} of IKE by PSK, none of RADIUS", digits(stated)),
-        held(psk == stated && radius == 0.0),
+        format!("{} of IKE by PSK, none of RADIUS", format_digits(stated)),
+        verdict_if(psk == stated && radius == 0.0),
     )];
     let pairs = [("PSK", "MD5"), ("MD5", "TLS-2-2"), ("TLS-2-2", "TLS-3-3"), ("TLS-3-3", "TLS-4-4")];
-    parts.extend(ways.ascending("ike.messages", &pairs)?);
-    let ours = ways.said("ike.messages", 1.0, &WAYS)?;
+    parts.extend(ways.judge_ascending("ike.messages", &pairs)?);
+    let ours = ways.list_means("ike.messages", 1.0, &METHOD_NAMES)?;
     Ok(of_parts(ours.clone(), &format!("Messages of IKE and RADIUS: {ours}."), &parts))
 }
 
 /// What a certificate more on a link costs there, and all eight of TLS-4-4.
-fn bytes(claim: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
-    let more = difference(ways.get("TLS-4-4", "ike.bytes")?, ways.get("TLS-2-2", "ike.bytes")?, "ike.bytes")?;
+fn judge_bytes(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
+    let more =
+        paired_difference(ways.get("TLS-4-4", "ike.bytes")?, ways.get("TLS-2-2", "ike.bytes")?, "ike.bytes")?;
     // Four certificates more, each on two links.
-    let each = more.scaled(1.0 / 8.0).mean;
+    let each = more.scale_by(1.0 / 8.0).mean;
     let all = 8.0 * each;
-    let [one, eight] = ["certificate_B", "tls_4_4_certificates_B"].map(|name| claim.part(name));
+    let [one, eight] = ["certificate_B", "tls_4_4_certificates_B"].map(|name| claim.part_number(name));
     let verdict =
-        Verdict::worst(&[Verdict::on_value(each, one, false), Verdict::on_value(all, eight, false)]);
+        Verdict::worst_of_parts(&[Verdict::on_value(each, one, false), Verdict::on_value(all, eight, false)]);
     let reason = format!(
         "From TLS-2-2 to TLS-4-4 each link carries {} B more for each further certificate of 1500 B: that, and the headers of the \
          packets and the acknowledgements of EAP-TLS into which it is cut. For eight certificates that is {} B. In all, frames \
          of both links: {}.",
-        digits(each),
-        digits(all),
-        ways.said("ike.bytes", 1.0, &WAYS)?
+        format_digits(each),
+        format_digits(all),
+        ways.list_means("ike.bytes", 1.0, &METHOD_NAMES)?
     );
     let ours = vec![("certificate_B".to_owned(), each), ("tls_4_4_certificates_B".to_owned(), all)];
-    Ok(Finding { ours: Value::Named(ours), interval: None, verdict, reason })
+    Ok(ClaimFinding { ours: ClaimValue::Named(ours), interval: None, verdict, reason })
 }
 
 /// Share of the variance of delays that a line explains from which on they are about linear, and partly so.
 const LINEAR: [f64; 2] = [0.95, 0.8];
 
 /// The least-squares line of delay by messages.
-fn linear(_: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
-    let points = WAYS.iter().map(|way| Ok((ways.mean(way, "ike.messages")?, ways.mean(way, "delay.mean")?)));
-    let points: Vec<(f64, f64)> = points.collect::<Result<_, Gone>>()?;
-    let Some(Line { slope, at_zero, explained }) = Line::of(&points, 0.95) else {
-        return Err(Gone::NotComparable(format!("{STUDY} has as many messages with each way.")));
+fn judge_linearity(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
+    let points = METHOD_NAMES
+        .iter()
+        .map(|way| Ok((ways.mean_value(way, "ike.messages")?, ways.mean_value(way, "delay.mean")?)));
+    let points: Vec<(f64, f64)> = points.collect::<Result<_, FindingError>>()?;
+    let Some(RegressionLine { slope, at_zero, explained }) = RegressionLine::from_points(&points, 0.95)
+    else {
+        return Err(FindingError::NotComparable(format!("{STUDY} has as many messages with each way.")));
     };
     let verdict = match explained {
         _ if slope.low() <= 0.0 => Verdict::Differs,
@@ -157,82 +172,93 @@ fn linear(_: &Claim, view: &View<'_>) -> Found {
     let reason = format!(
         "The least-squares line over the document's seven ways is {} ms and {} +- {} ms for each message; it explains {} of the \
          variance of the means. What it does not explain are public-key operations, of which PSK and EAP-MD5 have those of IKE alone.",
-        digits(at_zero * 1e3),
-        digits(slope.mean * 1e3),
-        digits(slope.half_width * 1e3),
-        percent(explained)
+        format_digits(at_zero * 1e3),
+        format_digits(slope.mean * 1e3),
+        format_digits(slope.half_width * 1e3),
+        format_percent(explained)
     );
-    Ok(Finding::words(format!("a line explains {}", percent(explained)), verdict, reason))
+    Ok(ClaimFinding::from_words(format!("a line explains {}", format_percent(explained)), verdict, reason))
 }
 
-fn chains(claim: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn judge_chains(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let (two, four) = (ways.get("TLS-2-2", "delay.mean")?, ways.get("TLS-4-4", "delay.mean")?);
-    let Estimate { mean, below, above, n } = finite(ratio(four, two), "The increase")?;
-    let ours = Estimate { mean: mean - 1.0, below, above, n };
-    let (verdict, off) = deviation(&ours, claim.number(), "");
+    let MetricEstimate { mean, below, above, n } = require_finite(estimate_ratio(four, two), "The increase")?;
+    let ours = MetricEstimate { mean: mean - 1.0, below, above, n };
+    let (verdict, off) = judge_deviation(&ours, claim.published_number(), "");
     let reason = format!(
         "TLS-4-4 takes {} longer than TLS-2-2, {off}. Delays: {} ms.",
         with_interval(&ours, ""),
-        ways.said("delay.mean", 1e3, &["TLS-2-2", "TLS-3-3", "TLS-4-4"])?
+        ways.list_means("delay.mean", 1e3, &["TLS-2-2", "TLS-3-3", "TLS-4-4"])?
     );
-    Ok(Finding::number(&ours, verdict, reason))
+    Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }
 
 /// From which factor on something takes several times as long.
 const SEVERAL: f64 = 2.0;
 
-fn methods_delay(claim: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn methods_delay(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let mut parts = Vec::new();
     let mut ours = Vec::new();
     for other in ["PSK", "MD5"] {
-        let times =
-            finite(ratio(ways.get("TLS-2-2", "delay.mean")?, ways.get(other, "delay.mean")?), "The ratio")?;
-        parts.push((format!("TLS-2-2 several times {other}"), held(times.low() >= SEVERAL)));
-        ours.push(format!("{} times {other}", digits(times.mean)));
+        let times = require_finite(
+            estimate_ratio(ways.get("TLS-2-2", "delay.mean")?, ways.get(other, "delay.mean")?),
+            "The ratio",
+        )?;
+        parts.push((format!("TLS-2-2 several times {other}"), verdict_if(times.low() >= SEVERAL)));
+        ours.push(format!("{} times {other}", format_digits(times.mean)));
     }
     let said = format!(
         "TLS-2-2 takes {}; twice is taken for several times. Delays: {} ms.",
         ours.join(" and "),
-        ways.said("delay.mean", 1e3, &WAYS)?
+        ways.list_means("delay.mean", 1e3, &METHOD_NAMES)?
     );
-    let pings = pings(claim, view, &mut parts)?;
+    let pings = judge_pings(claim, view, &mut parts)?;
     Ok(of_parts(ours.join(", "), &format!("{said}{pings}"), &parts))
 }
 
 /// What an unprotected ping takes of one that waits for a reauthentication, where those were run.
-fn pings(claim: &Claim, view: &View<'_>, parts: &mut Vec<(String, Verdict)>) -> Result<String, Gone> {
+fn judge_pings(
+    claim: &Claim,
+    view: &VariantView<'_>,
+    parts: &mut Vec<(String, Verdict)>,
+) -> Result<String, FindingError> {
     const PINGS: &str = "ike-ping";
-    if !view.has(PINGS) {
+    if !view.has_study(PINGS) {
         parts.push(("the unprotected ping".to_owned(), Verdict::NotComparable));
         return Ok(format!(" What an unprotected ping takes is in {PINGS}, which was not run."));
     }
     let metric = "delay.mean.ping";
-    let ways = Ways::of_study(view, PINGS)?;
-    let alone = ways.mean("no protection", metric)?;
-    let [least, most] = ["ping_share_least", "ping_share_most"].map(|name| claim.part(name));
+    let ways = MethodResults::of_study(view, PINGS)?;
+    let alone = ways.mean_value("no protection", metric)?;
+    let [least, most] = ["ping_share_least", "ping_share_most"].map(|name| claim.part_number(name));
     let mut said = Vec::new();
-    for way in WAYS {
-        let share = alone / ways.mean(way, metric)?;
-        parts.push((format!("the unprotected ping against {way}"), held((least..=most).contains(&share))));
-        said.push(format!("{} of {way}", percent(share)));
+    for way in METHOD_NAMES {
+        let share = alone / ways.mean_value(way, metric)?;
+        parts.push((
+            format!("the unprotected ping against {way}"),
+            verdict_if((least..=most).contains(&share)),
+        ));
+        said.push(format!("{} of {way}", format_percent(share)));
     }
     Ok(format!(
         " A ping without protection takes {} ms, {}. Public-key operations take milliseconds less here than on the document's machines, \
          so that the share is larger.",
-        digits(alone * 1e3),
+        format_digits(alone * 1e3),
         said.join(", ")
     ))
 }
 
 /// Processor time with TLS against that with EAP-MD5, held against the least and the largest ratio published.
-fn cpu_ratio(claim: &Claim, view: &View<'_>, metric: &str, ours_of: [&str; 2]) -> Found {
-    let ways = Ways::of(view)?;
-    let times = |way: &str| finite(ratio(ways.get(way, metric)?, ways.get("MD5", metric)?), "The ratio");
+fn cpu_ratio(claim: &Claim, view: &VariantView<'_>, metric: &str, ours_of: [&str; 2]) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
+    let times = |way: &str| {
+        require_finite(estimate_ratio(ways.get(way, metric)?, ways.get("MD5", metric)?), "The ratio")
+    };
     let [least, most] = [times(ours_of[0])?, times(ours_of[1])?];
-    let [stated_least, stated_most] = ["ratio_least", "ratio_most"].map(|name| claim.part(name));
-    let verdict = Verdict::worst(&[
+    let [stated_least, stated_most] = ["ratio_least", "ratio_most"].map(|name| claim.part_number(name));
+    let verdict = Verdict::worst_of_parts(&[
         Verdict::on_value(least.mean, stated_least, false),
         Verdict::on_value(most.mean, stated_most, false),
     ]);
@@ -240,23 +266,23 @@ fn cpu_ratio(claim: &Claim, view: &View<'_>, metric: &str, ours_of: [&str; 2]) -
         "EAP-TLS takes {} ({}) to {} ({}) times the processor time of EAP-MD5, published {} to {}. Charged are public-key \
          operations, and at the AAA server RADIUS messages, as a machine of today takes for them: {} us. Of what the \
          document's daemons, C library and kernels took beside that nothing is known here.",
-        digits(least.mean),
+        format_digits(least.mean),
         ours_of[0],
-        digits(most.mean),
+        format_digits(most.mean),
         ours_of[1],
-        digits(stated_least),
-        digits(stated_most),
-        ways.said(metric, 1e6, &WAYS)?
+        format_digits(stated_least),
+        format_digits(stated_most),
+        ways.list_means(metric, 1e6, &METHOD_NAMES)?
     );
-    let text = format!("{} to {} times", digits(least.mean), digits(most.mean));
-    Ok(Finding::words(text, verdict, reason))
+    let text = format!("{} to {} times", format_digits(least.mean), format_digits(most.mean));
+    Ok(ClaimFinding::from_words(text, verdict, reason))
 }
 
-fn cpu_initiator(claim: &Claim, view: &View<'_>) -> Found {
+fn cpu_initiator(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     cpu_ratio(claim, view, "cpu.initiator", ["TLS-2-2", "TLS-4-4"])
 }
 
-fn cpu_server(claim: &Claim, view: &View<'_>) -> Found {
+fn cpu_server(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     cpu_ratio(claim, view, "cpu.server", ["TLS-2-2", "TLS-4-4"])
 }
 
@@ -265,17 +291,17 @@ const CHAINS: [(&str, &str); 3] = [("MD5", "TLS-2-2"), ("TLS-2-2", "TLS-3-3"), (
 const MIXED: [(&str, &str); 4] =
     [("TLS-2-2", "TLS-2-4"), ("TLS-2-2", "TLS-4-2"), ("TLS-2-4", "TLS-4-4"), ("TLS-4-2", "TLS-4-4")];
 
-fn expected(_: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn judge_expectations(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for (who, metric) in [("initiator", "cpu.initiator"), ("AAA server", "cpu.server")] {
         let pairs = [&CHAINS[..], &MIXED[..]].concat();
         parts.extend(
-            ways.ascending(metric, &pairs)?
+            ways.judge_ascending(metric, &pairs)?
                 .into_iter()
                 .map(|(name, verdict)| (format!("{who}, {name}"), verdict)),
         );
-        said.push(format!("{who}: {} us", ways.said(metric, 1e6, &WAYS[1..])?));
+        said.push(format!("{who}: {} us", ways.list_means(metric, 1e6, &METHOD_NAMES[1..])?));
     }
     let reason = format!(
         "Processor time of the {}. A side checks the certificates of the other: TLS-4-2 costs the server more than TLS-2-4, and \
@@ -286,56 +312,57 @@ fn expected(_: &Claim, view: &View<'_>) -> Found {
     Ok(of_parts(format!("{held} of {} orders", parts.len()), &reason, &parts))
 }
 
-fn order(_: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn judge_order(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let mut parts = Vec::new();
     for (who, metric) in [("initiator", "cpu.initiator"), ("AAA server", "cpu.server")] {
-        let pairs = ways.ascending(metric, &CHAINS)?;
+        let pairs = ways.judge_ascending(metric, &CHAINS)?;
         parts.extend(pairs.into_iter().map(|(name, verdict)| (format!("{who}, {name}"), verdict)));
     }
     // What the bars of figure 15 show of the mixed chains, against the expectation.
     let mixed = [("TLS-2-4", "TLS-2-2"), ("TLS-4-4", "TLS-4-2")];
-    let pairs = ways.ascending("cpu.server", &mixed)?;
+    let pairs = ways.judge_ascending("cpu.server", &mixed)?;
     parts.extend(pairs.into_iter().map(|(name, verdict)| (format!("AAA server, {name}"), verdict)));
     let said = format!(
         "Processor time of the AAA server: {} us. Mixed chains are between the others here, since what is charged is constant; what \
          made them otherwise in the document was not told.",
-        ways.said("cpu.server", 1e6, &WAYS[1..])?
+        ways.list_means("cpu.server", 1e6, &METHOD_NAMES[1..])?
     );
     let held = parts.iter().filter(|(_, verdict)| *verdict == Verdict::Reproduced).count();
     Ok(of_parts(format!("{held} of {} orders", parts.len()), &said, &parts))
 }
 
-fn libraries(claim: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn judge_libraries(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let metric = "cpu.crypto.initiator";
-    let tls = &WAYS[2..];
-    let all = tls.iter().map(|way| ways.mean(way, metric)).collect::<Result<Vec<_>, Gone>>()?;
+    let tls = &METHOD_NAMES[2..];
+    let all = tls.iter().map(|way| ways.mean_value(way, metric)).collect::<Result<Vec<_>, FindingError>>()?;
     let middle = all.iter().sum::<f64>() / all.len() as f64;
     let constant = all.iter().filter(|cost| (*cost / middle - 1.0).abs() <= 0.05).count();
-    let share = finite(ratio(ways.get("MD5", metric)?, ways.get("TLS-2-2", metric)?), "The share")?;
-    let most = claim.part("md5_crypto_most");
+    let share =
+        require_finite(estimate_ratio(ways.get("MD5", metric)?, ways.get("TLS-2-2", metric)?), "The share")?;
+    let most = claim.part_number("md5_crypto_most");
     let nothing = |what: &str| (what.to_owned(), Verdict::NotComparable);
     let parts = [
         ("crypto constant over chains".to_owned(), Verdict::on_count(constant, all.len())),
-        (format!("MD5 at most {} of the crypto", percent(most)), Verdict::on_bound(&share, most)),
+        (format!("MD5 at most {} of the crypto", format_percent(most)), Verdict::on_bound(&share, most)),
         nothing("four modules take 70 to 80 %"),
         nothing("C library and kernel grow with chains"),
     ];
     let said = format!(
         "Cryptography on the initiator: {} us; with EAP-MD5 {} of that with TLS-2-2. IKE's own key exchange is the larger part here, \
          whatever the method. What a C library and a kernel take is measured on a lab alone (docs/ike-studies.md).",
-        ways.said(metric, 1e6, &WAYS[1..])?,
-        percent(share.mean)
+        ways.list_means(metric, 1e6, &METHOD_NAMES[1..])?,
+        format_percent(share.mean)
     );
-    Ok(of_parts(format!("MD5 {} of TLS-2-2", percent(share.mean)), &said, &parts))
+    Ok(of_parts(format!("MD5 {} of TLS-2-2", format_percent(share.mean)), &said, &parts))
 }
 
 /// Table I: which methods give a key, by what the AAA server's acceptances carried. Of those that are not here nothing is judged.
-fn table_i(_: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn table_i(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     // Method, way of the study, whether the document has it among those with keys.
-    const HERE: [(&str, &str, bool); 6] = [
+    const METHOD_PAIRS: [(&str, &str, bool); 6] = [
         ("TLS", "TLS-2-2", true),
         ("PEAP", "PEAP", true),
         ("TTLS", "TTLS", true),
@@ -344,10 +371,10 @@ fn table_i(_: &Claim, view: &View<'_>) -> Found {
         ("GTC", "GTC", false),
     ];
     let (mut parts, mut ours) = (Vec::new(), [Vec::new(), Vec::new()]);
-    for (method, way, stated) in HERE {
-        let share = ways.mean(way, "ike.keys")?;
+    for (method, way, stated) in METHOD_PAIRS {
+        let share = ways.mean_value(way, "ike.keys")?;
         let keys = share == 1.0;
-        parts.push((method.to_owned(), held((keys || share == 0.0) && keys == stated)));
+        parts.push((method.to_owned(), verdict_if((keys || share == 0.0) && keys == stated)));
         ours[usize::from(!keys)].push(method);
     }
     let [with, without] = ours.map(|methods| methods.join(", "));
@@ -365,9 +392,11 @@ fn table_i(_: &Claim, view: &View<'_>) -> Found {
 const ROUNDED: f64 = 0.005;
 
 /// Figure 14 from table III by the formula: of the document's own numbers.
-fn formula(claim: &Claim, _: &View<'_>) -> Found {
-    let part = |id: &str, name: &str| data::find(id).map_or(f64::NAN, |claim| claim.part(name));
-    let by = claim.part("initiator_hz") / claim.part("authentications") / claim.part("timer_initiator_hz");
+fn judge_formula(claim: &Claim, _: &VariantView<'_>) -> FindingResult {
+    let part = |id: &str, name: &str| data::find_claim(id).map_or(f64::NAN, |claim| claim.part_number(name));
+    let by = claim.part_number("initiator_hz")
+        / claim.part_number("authentications")
+        / claim.part_number("timer_initiator_hz");
     let (mut parts, mut ours) = (Vec::new(), Vec::new());
     for way in ["md5", "tls_2_2", "tls_2_4", "tls_4_2", "tls_3_3", "tls_4_4"] {
         let samples: f64 = ["crypto", "libc", "kernel", "network"]
@@ -377,7 +406,7 @@ fn formula(claim: &Claim, _: &View<'_>) -> Found {
         let (cycles, printed) = (samples * by, part("ike.cpu.order", &format!("initiator_{way}")));
         // The statement itself says that this one is not as printed.
         let as_stated = ((cycles / printed - 1.0).abs() <= ROUNDED) != (way == "tls_2_4");
-        parts.push((way.replace('_', "-"), held(as_stated)));
+        parts.push((way.replace('_', "-"), verdict_if(as_stated)));
         ours.push(format!("{way} {cycles:.3e}"));
     }
     let said = format!("Table III gives by the formula: {} cycles.", ours.join(", "));
@@ -385,30 +414,33 @@ fn formula(claim: &Claim, _: &View<'_>) -> Found {
 }
 
 /// Both sides compute the same AUTH by each method, or nobody would be let in; and PSK and EAP-MD5 have the same key exchanges.
-fn auth(_: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn judge_auth(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let mut parts = Vec::new();
     for way in ["PSK", "MD5", "TLS-2-2"] {
-        let whole = ways.mean(way, "completed")? == ways.mean(way, "started")?;
-        parts.push((format!("{way}: both sides agree"), held(whole)));
+        let whole = ways.mean_value(way, "completed")? == ways.mean_value(way, "started")?;
+        parts.push((format!("{way}: both sides agree"), verdict_if(whole)));
     }
     let metric = "cpu.crypto.initiator";
     parts.push((
         "key exchanges alike".to_owned(),
-        held(ways.mean("PSK", metric)? == ways.mean("MD5", metric)?),
+        verdict_if(ways.mean_value("PSK", metric)? == ways.mean_value("MD5", metric)?),
     ));
     let said = "An authentication completes where both sides' AUTH agree: of PSK by the shared key, of EAP-TLS by the MSK, of \
                 EAP-MD5 by SK_pi and SK_pr (RFC 7296 2.16); charon agrees with each (docs/ike-studies.md).";
     Ok(of_parts("agree; alike".to_owned(), said, &parts))
 }
 
-fn outlier(_: &Claim, view: &View<'_>) -> Found {
-    let ways = Ways::of(view)?;
+fn judge_outlier(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let ways = MethodResults::from_view(view)?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
-    for way in WAYS {
-        let most = finite(ratio(ways.get(way, "delay.max")?, ways.get(way, "delay.p50")?), "The ratio")?;
-        parts.push((way.to_owned(), held(most.low() > 1.1)));
-        said.push(format!("{way} {}", digits(most.mean)));
+    for way in METHOD_NAMES {
+        let most = require_finite(
+            estimate_ratio(ways.get(way, "delay.max")?, ways.get(way, "delay.p50")?),
+            "The ratio",
+        )?;
+        parts.push((way.to_owned(), verdict_if(most.low() > 1.1)));
+        said.push(format!("{way} {}", format_digits(most.mean)));
     }
     let reason = format!(
         "The longest authentication of a run against its median: {}. Simulated daemons do not sleep, and nothing has to be read from \
@@ -422,48 +454,58 @@ fn outlier(_: &Claim, view: &View<'_>) -> Found {
 const ALIKE: f64 = 1.25;
 
 /// Over a long way the delay is the number of round trips to the AAA server, over a slow one the octets.
-fn bandwidth(_: &Claim, view: &View<'_>) -> Found {
+fn judge_bandwidth(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let study = "ike-remote";
     let ways = ["MD5", "TLS-2-2", "TLS-4-4"];
-    let at = |way: &str, metric: &str, delay: f64, rate: &str| -> Result<f64, Gone> {
+    let at = |way: &str, metric: &str, delay: f64, rate: &str| -> Result<f64, FindingError> {
         let at = [("way", way), ("rate", rate), ("loss", "0 %")];
-        Ok(finite(mean(&view.at(Choice { study, metric, x: "delay", at: &at }, delay)?), metric)?.mean)
+        Ok(require_finite(
+            estimate_mean(
+                &view.values_at(CurveSelector { study, metric, x: "delay", fixed_axes: &at }, delay)?,
+            ),
+            metric,
+        )?
+        .mean)
     };
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for (name, delay, rate, of) in [
         ("messages at 200 ms", 200.0, "100 Mb/s", ["ike.radius-request.messages"; 2]),
         ("octets at 64 kb/s", 1.0, "64 kb/s", ["ike.radius-request.bytes", "ike.radius-response.bytes"]),
     ] {
-        let each = |way: &&str| -> Result<f64, Gone> {
+        let each = |way: &&str| -> Result<f64, FindingError> {
             let all = at(way, of[0], delay, rate)? + at(way, of[1], delay, rate)?;
             Ok(at(way, "delay.mean", delay, rate)? / all)
         };
-        let each = ways.iter().map(each).collect::<Result<Vec<_>, Gone>>()?;
+        let each = ways.iter().map(each).collect::<Result<Vec<_>, FindingError>>()?;
         let (least, most) =
             each.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), e| (least.min(*e), most.max(*e)));
-        parts.push((name.to_owned(), held(most / least <= ALIKE)));
-        said.push(format!("{name}: {} to {} us for each", digits(least * 1e6), digits(most * 1e6)));
+        parts.push((name.to_owned(), verdict_if(most / least <= ALIKE)));
+        said.push(format!(
+            "{name}: {} to {} us for each",
+            format_digits(least * 1e6),
+            format_digits(most * 1e6)
+        ));
     }
     let reason = format!(
         "What an authentication takes, divided by RADIUS messages over a long way and by octets of RADIUS over a slow one, is alike for \
          {} within {} where these decide. {}.",
         ways.join(", "),
-        digits(ALIKE),
+        format_digits(ALIKE),
         said.join("; ")
     );
     Ok(of_parts(said.join("; "), &reason, &parts))
 }
 
-fn dimensioning(claim: &Claim, view: &View<'_>) -> Found {
+fn judge_dimensioning(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     for study in &claim.studies {
-        if !view.has(study) {
-            return Err(view.missing(study));
+        if !view.has_study(study) {
+            return Err(view.missing_study(study));
         }
         view.at_defaults(study)?;
     }
     let reason = "Parallel authentications are in ike-parallel, with where a core is full; remote servers in ike-remote; more methods in \
                   ike-auth.";
-    Ok(Finding::words("done", Verdict::Reproduced, reason.to_owned()))
+    Ok(ClaimFinding::from_words("done", Verdict::Reproduced, reason.to_owned()))
 }
 
 #[cfg(test)]
@@ -472,9 +514,9 @@ mod tests {
 
     #[test]
     fn figure_14_follows_from_table_iii() {
-        let claim = data::find("ike.cpu.formula").unwrap();
-        let results = crate::Results::default();
-        let found = formula(claim, &View::new(&results, crate::DEFAULT_VARIANT, false)).unwrap();
+        let claim = data::find_claim("ike.cpu.formula").unwrap();
+        let results = crate::RunResults::default();
+        let found = judge_formula(claim, &VariantView::new(&results, crate::DEFAULT_VARIANT, false)).unwrap();
         assert_eq!(found.verdict, Verdict::Reproduced, "{}", found.reason);
     }
 }

@@ -1,10 +1,10 @@
 //! Verdicts, and the rules by which numbers become one.
 
-use crate::data::{Claim, Published};
-use crate::measure::Estimate;
+use crate::data::{Claim, PublishedValue};
+use crate::measure::MetricEstimate;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
-use usher_observe::row::number;
+use usher_observe::row::format_number;
 
 /// How far a figure may be off to be reproduced, and to be partly so.
 const REPRODUCED: f64 = 0.10;
@@ -67,7 +67,7 @@ impl Verdict {
 
     /// The verdict on a limit that a figure must not be above: reproduced where all of its interval is within, partly
     /// where that reaches across.
-    pub(crate) fn on_bound(ours: &Estimate, limit: f64) -> Self {
+    pub(crate) fn on_bound(ours: &MetricEstimate, limit: f64) -> Self {
         let limit = limit + ROUNDING * limit.abs();
         if ours.high() <= limit {
             Self::Reproduced
@@ -93,7 +93,7 @@ impl Verdict {
     }
 
     /// The verdict on several figures that one statement gives: the worst of theirs.
-    pub fn worst(parts: &[Self]) -> Self {
+    pub fn worst_of_parts(parts: &[Self]) -> Self {
         parts.iter().copied().max().unwrap_or(Self::NotComparable)
     }
 
@@ -115,9 +115,9 @@ impl Verdict {
     }
 }
 
-/// What stands beside a statement's figure: the like of [`Published`].
+/// What stands beside a statement's figure: the like of [`PublishedValue`].
 #[derive(Clone, PartialEq, Debug)]
-pub enum Value {
+pub enum ClaimValue {
     /// A number, in the claim's unit.
     Number(f64),
     /// Several, by name.
@@ -126,14 +126,15 @@ pub enum Value {
     Text(String),
 }
 
-impl Value {
+impl ClaimValue {
     /// For people, without the unit.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         match self {
-            Self::Number(value) => digits(*value),
+            Self::Number(value) => format_digits(*value),
             Self::Named(values) => {
-                let each =
-                    |(name, value): &(String, f64)| format!("{}: {}", name.replace('_', " "), digits(*value));
+                let each = |(name, value): &(String, f64)| {
+                    format!("{}: {}", name.replace('_', " "), format_digits(*value))
+                };
                 values.iter().map(each).collect::<Vec<_>>().join("; ")
             }
             Self::Text(text) => text.clone(),
@@ -141,7 +142,7 @@ impl Value {
     }
 
     /// No number that a file could not hold.
-    fn finite(self) -> Option<Self> {
+    fn into_finite(self) -> Option<Self> {
         let finite = match &self {
             Self::Number(value) => value.is_finite(),
             Self::Named(values) => values.iter().all(|(_, v)| v.is_finite()),
@@ -151,19 +152,19 @@ impl Value {
     }
 }
 
-impl From<&Published> for Value {
-    fn from(published: &Published) -> Self {
+impl From<&PublishedValue> for ClaimValue {
+    fn from(published: &PublishedValue) -> Self {
         match published {
-            Published::Number(value) => Self::Number(*value),
-            Published::Named(values) => {
+            PublishedValue::Number(value) => Self::Number(*value),
+            PublishedValue::Named(values) => {
                 Self::Named(values.iter().map(|n| (n.name.clone(), n.value)).collect())
             }
-            Published::Text(text) => Self::Text(text.clone()),
+            PublishedValue::Text(text) => Self::Text(text.clone()),
         }
     }
 }
 
-impl Serialize for Value {
+impl Serialize for ClaimValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Number(value) => serializer.serialize_f64(*value),
@@ -181,53 +182,54 @@ impl Serialize for Value {
 
 /// A statement with what we found. Serialised, it is one object of `claims.json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Judgement {
+pub struct ClaimJudgement {
     /// The claim's name.
     pub id: String,
     /// What the document says.
-    pub published: Value,
+    pub published: ClaimValue,
     /// What we found: numbers in the claim's unit where the statement has numbers, else a few words; nothing
     /// where there is nothing.
-    pub ours: Option<Value>,
+    pub ours: Option<ClaimValue>,
     /// The lower end of the 95 % interval of our numbers, where it is known.
-    pub low: Option<Value>,
+    pub low: Option<ClaimValue>,
     /// The upper end.
-    pub high: Option<Value>,
+    pub high: Option<ClaimValue>,
     /// What follows.
     pub verdict: Verdict,
     /// Why, with numbers.
     pub reason: String,
 }
 
-impl Judgement {
-    pub(crate) fn new(claim: &Claim, found: Result<Finding, Gone>, cautions: &[String]) -> Self {
-        let published = Value::from(&claim.published);
+impl ClaimJudgement {
+    pub(crate) fn new(claim: &Claim, found: Result<ClaimFinding, FindingError>, cautions: &[String]) -> Self {
+        let published = ClaimValue::from(&claim.published);
         let id = claim.id.clone();
         let finding = match found {
             Ok(finding) => finding,
             Err(gone) => {
                 let (verdict, reason) = match gone {
-                    Gone::NotRun(reason) => (Verdict::NotRun, reason),
-                    Gone::NotComparable(reason) => (Verdict::NotComparable, reason),
-                    Gone::NoStudy(reason) => (Verdict::NotYet, reason),
+                    FindingError::NotRun(reason) => (Verdict::NotRun, reason),
+                    FindingError::NotComparable(reason) => (Verdict::NotComparable, reason),
+                    FindingError::NoStudy(reason) => (Verdict::NotYet, reason),
                 };
                 return Self { id, published, ours: None, low: None, high: None, verdict, reason };
             }
         };
-        let ours = finding.ours.finite();
-        let (low, high) = match finding.interval.map(|(low, high)| (low.finite(), high.finite())) {
+        let ours = finding.ours.into_finite();
+        let (low, high) = match finding.interval.map(|(low, high)| (low.into_finite(), high.into_finite())) {
             Some((Some(low), Some(high))) => (Some(low), Some(high)),
             _ => (None, None),
         };
         let verdict = finding.verdict;
         let mut reason = finding.reason;
         if let Some(cause) = claim.causes.get(&verdict) {
-            let text = |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::text);
+            let text =
+                |value: &Option<ClaimValue>| value.as_ref().map_or_else(String::new, ClaimValue::to_text);
             let filled = cause
                 .replace("{ours}", &text(&ours))
                 .replace("{low}", &text(&low))
                 .replace("{high}", &text(&high))
-                .replace("{published}", &published.text());
+                .replace("{published}", &published.to_text());
             reason = format!("{reason} {filled}");
         }
         for caution in cautions {
@@ -239,29 +241,29 @@ impl Judgement {
 
 /// What an evaluation found.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Finding {
-    pub(crate) ours: Value,
-    pub(crate) interval: Option<(Value, Value)>,
+pub(crate) struct ClaimFinding {
+    pub(crate) ours: ClaimValue,
+    pub(crate) interval: Option<(ClaimValue, ClaimValue)>,
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
 }
 
-impl Finding {
+impl ClaimFinding {
     /// A finding in words.
-    pub(crate) fn words(ours: impl Into<String>, verdict: Verdict, reason: String) -> Self {
-        Self { ours: Value::Text(ours.into()), interval: None, verdict, reason }
+    pub(crate) fn from_words(ours: impl Into<String>, verdict: Verdict, reason: String) -> Self {
+        Self { ours: ClaimValue::Text(ours.into()), interval: None, verdict, reason }
     }
 
     /// A number with its interval.
-    pub(crate) fn number(ours: &Estimate, verdict: Verdict, reason: String) -> Self {
-        let interval = Some((Value::Number(ours.low()), Value::Number(ours.high())));
-        Self { ours: Value::Number(ours.mean), interval, verdict, reason }
+    pub(crate) fn from_estimate(ours: &MetricEstimate, verdict: Verdict, reason: String) -> Self {
+        let interval = Some((ClaimValue::Number(ours.low()), ClaimValue::Number(ours.high())));
+        Self { ours: ClaimValue::Number(ours.mean), interval, verdict, reason }
     }
 }
 
 /// Why nothing was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Gone {
+pub(crate) enum FindingError {
     /// The results are not there; the text says what to run.
     NotRun(String),
     /// They are there, and say nothing; the text says why.
@@ -271,19 +273,19 @@ pub(crate) enum Gone {
 }
 
 /// A number to three digits, or whole.
-pub(crate) fn digits(value: f64) -> String {
+pub(crate) fn format_digits(value: f64) -> String {
     let short = if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.2e}") };
-    number(short.parse().unwrap_or(value) + 0.0)
+    format_number(short.parse().unwrap_or(value) + 0.0)
 }
 
 /// A share in per cent.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{} %", digits(share * 100.0))
+pub(crate) fn format_percent(share: f64) -> String {
+    format!("{} %", format_digits(share * 100.0))
 }
 
 /// `0.48 s (0.44 to 0.52 s)`; shares in per cent where there is no unit.
-pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
-    let text = |v: f64| if unit.is_empty() { digits(v * 100.0) } else { digits(v) };
+pub(crate) fn with_interval(e: &MetricEstimate, unit: &str) -> String {
+    let text = |v: f64| if unit.is_empty() { format_digits(v * 100.0) } else { format_digits(v) };
     let unit = if unit.is_empty() { "%" } else { unit };
     if e.is_known() {
         format!("{} {unit} ({} to {} {unit})", text(e.mean), text(e.low()), text(e.high()))
@@ -294,17 +296,17 @@ pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
 }
 
 /// `0.25 (0.24 to 0.26)`: of what has no unit and is no share.
-pub(crate) fn bare(e: &Estimate) -> String {
+pub(crate) fn format_estimate(e: &MetricEstimate) -> String {
     if !e.is_known() {
-        return digits(e.mean);
+        return format_digits(e.mean);
     }
-    format!("{} ({} to {})", digits(e.mean), digits(e.low()), digits(e.high()))
+    format!("{} ({} to {})", format_digits(e.mean), format_digits(e.low()), format_digits(e.high()))
 }
 
 /// The same with a word for its sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
-pub(crate) fn with_word(e: &Estimate, unit: &str, more: &str, less: &str) -> String {
+pub(crate) fn with_word(e: &MetricEstimate, unit: &str, more: &str, less: &str) -> String {
     if e.mean < 0.0 {
-        format!("{} {less}", with_interval(&e.scaled(-1.0), unit))
+        format!("{} {less}", with_interval(&e.scale_by(-1.0), unit))
     } else {
         format!("{} {more}", with_interval(e, unit))
     }
@@ -317,18 +319,22 @@ pub(crate) fn part_by_part<'a>(parts: impl IntoIterator<Item = (&'a str, Verdict
 }
 
 /// How far our figure is from the published one, and what that is worth.
-pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict, String) {
+pub(crate) fn judge_deviation(ours: &MetricEstimate, published: f64, unit: &str) -> (Verdict, String) {
     let delay = unit == "s";
     let verdict = Verdict::on_value(ours.mean, published, delay);
-    let theirs = if unit.is_empty() { percent(published) } else { format!("{} {unit}", digits(published)) };
+    let theirs = if unit.is_empty() {
+        format_percent(published)
+    } else {
+        format!("{} {unit}", format_digits(published))
+    };
     let off = ours.mean - published;
     let by_share = (off / published).abs();
     let side = if off < 0.0 { "below" } else { "above" };
     let mut text = if delay && off.abs() <= DELAY_S && by_share > REPRODUCED {
-        format!("{} s {side} the published {theirs}, within the 0.05 s allowed", digits(off.abs()))
+        format!("{} s {side} the published {theirs}, within the 0.05 s allowed", format_digits(off.abs()))
     } else {
         let rough: f64 = format!("{:.1e}", by_share * 100.0).parse().unwrap_or(by_share * 100.0);
-        format!("{} % {side} the published {theirs}", number(rough))
+        format!("{} % {side} the published {theirs}", format_number(rough))
     };
     let at = |v: f64| Verdict::on_value(v, published, delay);
     // An interval may reach over a better verdict's figures and end on both sides in a worse one's.
@@ -345,8 +351,8 @@ pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict
 mod tests {
     use super::*;
 
-    fn around(mean: f64, half_width: f64, n: u32) -> Estimate {
-        usher_observe::Estimate { mean, half_width, n }.into()
+    fn estimate_around(mean: f64, half_width: f64, n: u32) -> MetricEstimate {
+        usher_observe::MeanEstimate { mean, half_width, n }.into()
     }
 
     #[test]
@@ -374,12 +380,12 @@ mod tests {
     fn limits_are_not_to_be_crossed() {
         use Verdict::{Differs, Partly, Reproduced};
         for (ours, verdict) in [
-            (around(5.58, 0.1, 5), Reproduced),
-            (around(6.0, 0.0, 5), Reproduced),
-            (around(3.0, 0.1, 5), Reproduced),
-            (around(5.98, 0.1, 5), Partly),
-            (around(6.05, 0.1, 5), Partly),
-            (around(6.2, 0.1, 5), Differs),
+            (estimate_around(5.58, 0.1, 5), Reproduced),
+            (estimate_around(6.0, 0.0, 5), Reproduced),
+            (estimate_around(3.0, 0.1, 5), Reproduced),
+            (estimate_around(5.98, 0.1, 5), Partly),
+            (estimate_around(6.05, 0.1, 5), Partly),
+            (estimate_around(6.2, 0.1, 5), Differs),
         ] {
             assert_eq!(Verdict::on_bound(&ours, 6.0), verdict, "{ours:?}");
         }
@@ -399,38 +405,41 @@ mod tests {
         assert_eq!(Verdict::of_parts(&[Reproduced, NotComparable, NotComparable]), Differs);
         assert_eq!(Verdict::of_parts(&[NotComparable, NotComparable]), NotComparable);
         assert_eq!(Verdict::of_parts(&[]), NotComparable);
-        assert_eq!(Verdict::worst(&[Reproduced, Partly]), Partly);
+        assert_eq!(Verdict::worst_of_parts(&[Reproduced, Partly]), Partly);
     }
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!([0.123_45, 12_345.6, 0.0, -0.0, 100.0].map(digits), ["0.123", "12346", "0", "0", "100"]);
-        let e = around(0.48, 0.04, 5);
+        assert_eq!(
+            [0.123_45, 12_345.6, 0.0, -0.0, 100.0].map(format_digits),
+            ["0.123", "12346", "0", "0", "100"]
+        );
+        let e = estimate_around(0.48, 0.04, 5);
         assert_eq!(with_interval(&e, "s"), "0.48 s (0.44 to 0.52 s)");
         assert_eq!(with_interval(&e, ""), "48 % (44 to 52 %)");
-        let less = around(-0.48, 0.04, 5);
+        let less = estimate_around(-0.48, 0.04, 5);
         assert_eq!(with_word(&less, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) less");
         assert_eq!(with_word(&e, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) more");
-        let one = around(0.48, f64::INFINITY, 1);
+        let one = estimate_around(0.48, f64::INFINITY, 1);
         assert_eq!(with_interval(&one, "s"), "0.48 s (no interval: 1 replication)");
     }
 
     #[test]
     fn a_deviation_says_how_far_and_which_way() {
-        let e = |mean, half_width| around(mean, half_width, 5);
+        let e = |mean, half_width| estimate_around(mean, half_width, 5);
         assert_eq!(
-            deviation(&e(0.6, 0.01), 0.5, "s"),
+            judge_deviation(&e(0.6, 0.01), 0.5, "s"),
             (Verdict::Partly, "20 % above the published 0.5 s".into())
         );
         assert_eq!(
-            deviation(&e(0.14, 0.001), 0.1, "s"),
+            judge_deviation(&e(0.14, 0.001), 0.1, "s"),
             (Verdict::Reproduced, "0.04 s above the published 0.1 s, within the 0.05 s allowed".into())
         );
-        let (verdict, text) = deviation(&e(2.0, 3.3), 1.25, "s");
+        let (verdict, text) = judge_deviation(&e(2.0, 3.3), 1.25, "s");
         assert_eq!(verdict, Verdict::Differs);
         assert!(text.ends_with("; the interval reaches beyond this verdict's limits"), "{text}");
-        assert!(!deviation(&e(2.0, 0.1), 1.25, "s").1.contains("reaches beyond"));
-        let (verdict, text) = deviation(&e(0.36, 0.05), 0.375, "");
+        assert!(!judge_deviation(&e(2.0, 0.1), 1.25, "s").1.contains("reaches beyond"));
+        let (verdict, text) = judge_deviation(&e(0.36, 0.05), 0.375, "");
         assert_eq!(verdict, Verdict::Reproduced);
         assert_eq!(text, "4 % below the published 37.5 %; the interval reaches beyond this verdict's limits");
     }

@@ -8,7 +8,7 @@ use crate::judge::{ROUNDING, Verdict};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use usher_observe::stats;
-use usher_observe::stats::robust::Median;
+use usher_observe::stats::robust::MedianEstimate;
 
 /// The level of every interval.
 pub(crate) const LEVEL: f64 = 0.95;
@@ -24,41 +24,41 @@ const LEAST: usize = 2;
 
 /// A metric's values by replication.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Values {
-    by: BTreeMap<u32, f64>,
+pub(crate) struct MetricValues {
+    by_replication: BTreeMap<u32, f64>,
     /// They are summed up by their median. What is computed of them is so, too.
     robust: bool,
 }
 
-impl Values {
+impl MetricValues {
     /// The same, to be summed up by their median where that is asked for.
-    pub(crate) fn robust(self, robust: bool) -> Self {
+    pub(crate) fn with_robust(self, robust: bool) -> Self {
         Self { robust, ..self }
     }
 
     /// How many values an interval takes at least.
-    pub(crate) const fn least(&self) -> usize {
+    pub(crate) const fn least_count(&self) -> usize {
         if self.robust { LEAST_ROBUST } else { LEAST }
     }
 }
 
-impl FromIterator<(u32, f64)> for Values {
+impl FromIterator<(u32, f64)> for MetricValues {
     fn from_iter<I: IntoIterator<Item = (u32, f64)>>(values: I) -> Self {
-        Self { by: values.into_iter().collect(), robust: false }
+        Self { by_replication: values.into_iter().collect(), robust: false }
     }
 }
 
-impl Deref for Values {
+impl Deref for MetricValues {
     type Target = BTreeMap<u32, f64>;
 
     fn deref(&self) -> &Self::Target {
-        &self.by
+        &self.by_replication
     }
 }
 
 /// What values come to, and how far off it may be at [`LEVEL`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Estimate {
+pub(crate) struct MetricEstimate {
     /// Their mean; of robust ones their median.
     pub(crate) mean: f64,
     /// How far below it the interval begins; infinite, for unknown, with fewer values than an interval takes.
@@ -69,7 +69,7 @@ pub(crate) struct Estimate {
     pub(crate) n: u32,
 }
 
-impl Estimate {
+impl MetricEstimate {
     pub(crate) fn low(&self) -> f64 {
         self.mean - self.below
     }
@@ -81,15 +81,15 @@ impl Estimate {
         self.below.is_finite() && self.above.is_finite()
     }
     /// The same in another unit.
-    pub(crate) fn scaled(self, by: f64) -> Self {
+    pub(crate) fn scale_by(self, by: f64) -> Self {
         let (below, above) = if by < 0.0 { (self.above, self.below) } else { (self.below, self.above) };
         Self { mean: self.mean * by, below: below * by.abs(), above: above * by.abs(), ..self }
     }
     /// The median of these values with the interval of its order statistics. Of fewer than [`FEWEST`] it is from the
-    /// smallest to the largest, and [`crate::results::View::few`] says with which confidence; of fewer than
+    /// smallest to the largest, and [`crate::results::VariantView::few_replications_note`] says with which confidence; of fewer than
     /// [`LEAST_ROBUST`] there is none.
-    fn robust(values: &[f64]) -> Self {
-        let median = Median::of(values, LEVEL);
+    fn from_order_statistics(values: &[f64]) -> Self {
+        let median = MedianEstimate::from_values(values, LEVEL);
         let (low, high) = median.interval().unwrap_or_else(|| match values.len() {
             n if n < LEAST_ROBUST => (f64::NEG_INFINITY, f64::INFINITY),
             _ => values
@@ -101,147 +101,151 @@ impl Estimate {
     }
 }
 
-impl From<usher_observe::Estimate> for Estimate {
-    fn from(e: usher_observe::Estimate) -> Self {
+impl From<usher_observe::MeanEstimate> for MetricEstimate {
+    fn from(e: usher_observe::MeanEstimate) -> Self {
         Self { mean: e.mean, below: e.half_width, above: e.half_width, n: e.n }
     }
 }
 
 /// The mean with its interval, or the median where the values are robust.
-pub(crate) fn mean(values: &Values) -> Estimate {
+pub(crate) fn estimate_mean(values: &MetricValues) -> MetricEstimate {
     let list: Vec<f64> = values.values().copied().collect();
-    if values.robust { Estimate::robust(&list) } else { usher_observe::Estimate::of(&list, LEVEL).into() }
+    if values.robust {
+        MetricEstimate::from_order_statistics(&list)
+    } else {
+        usher_observe::MeanEstimate::from_values(&list, LEVEL).into()
+    }
 }
 
 /// The sum of these values with these weights, by the replications that all have.
-pub(crate) fn contrast(terms: &[(f64, &Values)]) -> Values {
-    let Some(((_, first), rest)) = terms.split_first() else { return Values::default() };
+pub(crate) fn weighted_sum(terms: &[(f64, &MetricValues)]) -> MetricValues {
+    let Some(((_, first), rest)) = terms.split_first() else { return MetricValues::default() };
     let common = first.keys().filter(|r| rest.iter().all(|(_, v)| v.contains_key(r)));
-    let sums: Values = common.map(|&r| (r, terms.iter().map(|(w, v)| w * v[&r]).sum())).collect();
-    sums.robust(terms.iter().any(|(_, v)| v.robust))
+    let sums: MetricValues = common.map(|&r| (r, terms.iter().map(|(w, v)| w * v[&r]).sum())).collect();
+    sums.with_robust(terms.iter().any(|(_, v)| v.robust))
 }
 
 /// `a - b`, by replication.
-pub(crate) fn minus(a: &Values, b: &Values) -> Values {
-    contrast(&[(1.0, a), (-1.0, b)])
+pub(crate) fn subtract_values(a: &MetricValues, b: &MetricValues) -> MetricValues {
+    weighted_sum(&[(1.0, a), (-1.0, b)])
 }
 
 /// What a metric gains from one place of an axis to another. Places of unlike difficulty have unlike numbers of
 /// replications, and the common ones would be those of the easier place only: then all of each count, and the
 /// interval is Welch's, which is too wide, if anything, for places that share their chance. Robust values are paired:
 /// their replications do not stop early.
-pub(crate) fn gain(from: &Values, to: &Values) -> Estimate {
+pub(crate) fn estimate_gain(from: &MetricValues, to: &MetricValues) -> MetricEstimate {
     if from.robust || from.keys().eq(to.keys()) {
-        return mean(&minus(to, from));
+        return estimate_mean(&subtract_values(to, from));
     }
-    let moments = |values: &Values| stats::Moments::of(values.values().copied());
-    stats::welch(&moments(from), &moments(to), LEVEL).into()
+    let moments = |values: &MetricValues| stats::SampleMoments::from_values(values.values().copied());
+    stats::welch_difference(&moments(from), &moments(to), LEVEL).into()
 }
 
 /// The ratio of means `a / b` over common replications, with its interval by the delta method.
-pub(crate) fn ratio(a: &Values, b: &Values) -> Estimate {
+pub(crate) fn estimate_ratio(a: &MetricValues, b: &MetricValues) -> MetricEstimate {
     let pairs = a.iter().filter_map(|(r, va)| b.get(r).map(|vb| (*va, *vb)));
     let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
-    stats::ratio(&b, &a, LEVEL).into()
+    stats::ratio_of_means(&b, &a, LEVEL).into()
 }
 
 /// `1 - a / b`: what `a` saves of `b`.
-pub(crate) fn saving(a: &Values, b: &Values) -> Estimate {
-    let left = ratio(a, b).scaled(-1.0);
-    Estimate { mean: 1.0 + left.mean, ..left }
+pub(crate) fn estimate_saving(a: &MetricValues, b: &MetricValues) -> MetricEstimate {
+    let left = estimate_ratio(a, b).scale_by(-1.0);
+    MetricEstimate { mean: 1.0 + left.mean, ..left }
 }
 
 /// Whether so many independent trials tell a chance from none: where 3.5 standard errors of the number that it gives
 /// are fewer than that number. Of fewer trials a share of zero is no evidence of a small chance.
-pub(crate) fn resolves(chance: f64, trials: f64) -> bool {
+pub(crate) fn can_resolve(chance: f64, trials: f64) -> bool {
     let expected = chance * trials;
     expected > ERRORS * (expected * (1.0 - chance)).sqrt()
 }
 
 /// Which side of zero an interval lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Side {
+pub(crate) enum IntervalSide {
     Below,
     Open,
     Above,
 }
 
 /// The side of zero on which all of the interval lies.
-pub(crate) fn side(e: &Estimate) -> Side {
+pub(crate) fn interval_side(e: &MetricEstimate) -> IntervalSide {
     if e.low() > 0.0 {
-        Side::Above
+        IntervalSide::Above
     } else if e.high() < 0.0 {
-        Side::Below
+        IntervalSide::Below
     } else {
-        Side::Open
+        IntervalSide::Open
     }
 }
 
 /// A metric over an axis, by ascending place on it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Curve(pub(crate) Vec<(f64, Values)>);
+pub(crate) struct MetricCurve(pub(crate) Vec<(f64, MetricValues)>);
 
-impl Curve {
-    pub(crate) fn at(&self, x: f64) -> Option<&Values> {
+impl MetricCurve {
+    pub(crate) fn values_at(&self, x: f64) -> Option<&MetricValues> {
         self.0.iter().find(|(at, _)| (at - x).abs() < 1e-9).map(|(_, v)| v)
     }
 
     /// `self - other`, where both have a point.
-    pub(crate) fn minus(&self, other: &Self) -> Self {
-        let both = self.0.iter().filter_map(|(x, a)| Some((*x, minus(a, other.at(*x)?))));
+    pub(crate) fn subtract_curve(&self, other: &Self) -> Self {
+        let both = self.0.iter().filter_map(|(x, a)| Some((*x, subtract_values(a, other.values_at(*x)?))));
         Self(both.collect())
     }
 
     /// The points that `other` has too.
-    pub(crate) fn common(&self, other: &Self) -> Self {
-        Self(self.0.iter().filter(|(x, _)| other.at(*x).is_some()).cloned().collect())
+    pub(crate) fn common_points(&self, other: &Self) -> Self {
+        Self(self.0.iter().filter(|(x, _)| other.values_at(*x).is_some()).cloned().collect())
     }
 
     /// The points from a place on.
-    pub(crate) fn from(mut self, place: f64) -> Self {
+    pub(crate) fn points_from(mut self, place: f64) -> Self {
         self.0.retain(|(x, _)| *x >= place - 1e-9);
         self
     }
 
     /// The points beyond a place.
-    pub(crate) fn beyond(mut self, place: f64) -> Self {
+    pub(crate) fn points_beyond(mut self, place: f64) -> Self {
         self.0.retain(|(x, _)| *x > place + 1e-9);
         self
     }
 
     /// The same upside down.
-    pub(crate) fn negative(&self) -> Self {
-        Self(self.0.iter().map(|(x, v)| (*x, contrast(&[(-1.0, v)]))).collect())
+    pub(crate) fn negate(&self) -> Self {
+        Self(self.0.iter().map(|(x, v)| (*x, weighted_sum(&[(-1.0, v)]))).collect())
     }
 
     /// Each point's estimate.
-    pub(crate) fn estimates(&self) -> Vec<(f64, Estimate)> {
-        self.0.iter().map(|(x, v)| (*x, mean(v))).collect()
+    pub(crate) fn estimates(&self) -> Vec<(f64, MetricEstimate)> {
+        self.0.iter().map(|(x, v)| (*x, estimate_mean(v))).collect()
     }
 
     /// The mean over the points, by replication.
-    pub(crate) fn average(&self) -> Values {
+    pub(crate) fn mean_over_points(&self) -> MetricValues {
         let share = 1.0 / self.0.len() as f64;
-        contrast(&self.0.iter().map(|(_, v)| (share, v)).collect::<Vec<_>>())
+        weighted_sum(&self.0.iter().map(|(_, v)| (share, v)).collect::<Vec<_>>())
     }
 }
 
 /// On which side of zero a curve's points lie.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Sides {
+pub(crate) struct SideCounts {
     pub(crate) above: usize,
     pub(crate) open: usize,
     pub(crate) below: usize,
 }
 
 /// Counts the sides on which these lie.
-pub(crate) fn sides<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> Sides {
-    let mut sides = Sides::default();
+pub(crate) fn count_sides<'a>(estimates: impl IntoIterator<Item = &'a MetricEstimate>) -> SideCounts {
+    let mut sides = SideCounts::default();
     for e in estimates {
-        match side(e) {
-            Side::Above => sides.above += 1,
-            Side::Open => sides.open += 1,
-            Side::Below => sides.below += 1,
+        match interval_side(e) {
+            IntervalSide::Above => sides.above += 1,
+            IntervalSide::Open => sides.open += 1,
+            IntervalSide::Below => sides.below += 1,
         }
     }
     sides
@@ -249,28 +253,28 @@ pub(crate) fn sides<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> Si
 
 /// Whether a curve rises.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Rise {
+pub(crate) struct CurveRise {
     /// How the steps from point to point lie.
-    pub(crate) steps: Sides,
+    pub(crate) steps: SideCounts,
     /// From the first point to the last.
-    pub(crate) whole: Estimate,
+    pub(crate) total_gain: MetricEstimate,
 }
 
 /// The steps of a curve and its whole rise; `None` with fewer than two points.
-pub(crate) fn rise(curve: &Curve) -> Option<Rise> {
+pub(crate) fn measure_rise(curve: &MetricCurve) -> Option<CurveRise> {
     let [(_, first), .., (_, last)] = &curve.0[..] else { return None };
-    let steps: Vec<Estimate> = curve.0.windows(2).map(|w| gain(&w[0].1, &w[1].1)).collect();
-    Some(Rise { steps: sides(&steps), whole: gain(first, last) })
+    let steps: Vec<MetricEstimate> = curve.0.windows(2).map(|w| estimate_gain(&w[0].1, &w[1].1)).collect();
+    Some(CurveRise { steps: count_sides(&steps), total_gain: estimate_gain(first, last) })
 }
 
-impl Rise {
+impl CurveRise {
     /// Monotone: the whole rises, and no step falls. Partly: the whole rises, and of the steps that are
     /// sure at least two thirds do.
     pub(crate) fn verdict(&self) -> Verdict {
         let sure = self.steps.above + self.steps.below;
-        match side(&self.whole) {
-            Side::Above if self.steps.below == 0 => Verdict::Reproduced,
-            Side::Above if 3 * self.steps.above >= 2 * sure => Verdict::Partly,
+        match interval_side(&self.total_gain) {
+            IntervalSide::Above if self.steps.below == 0 => Verdict::Reproduced,
+            IntervalSide::Above if 3 * self.steps.above >= 2 * sure => Verdict::Partly,
             _ => Verdict::Differs,
         }
     }
@@ -278,39 +282,43 @@ impl Rise {
 
 /// Whether a curve bends upwards.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Bend {
+pub(crate) struct CurveBend {
     /// The least-squares slope over the lower half of the points, for each unit of the axis.
-    pub(crate) lower: Estimate,
+    pub(crate) lower: MetricEstimate,
     /// The same over the upper half; with an odd number, the middle point belongs to both.
-    pub(crate) upper: Estimate,
+    pub(crate) upper: MetricEstimate,
     /// The upper less the lower.
-    pub(crate) change: Estimate,
+    pub(crate) change: MetricEstimate,
 }
 
 /// Compares the slopes of a curve's halves; `None` with fewer than three points.
-pub(crate) fn bend(curve: &Curve) -> Option<Bend> {
+pub(crate) fn measure_bend(curve: &MetricCurve) -> Option<CurveBend> {
     let n = curve.0.len();
     if n < 3 {
         return None;
     }
     let half = n.div_ceil(2);
-    let (lower, upper) = (slope(&curve.0[..half]), slope(&curve.0[n - half..]));
-    Some(Bend { change: mean(&minus(&upper, &lower)), lower: mean(&lower), upper: mean(&upper) })
+    let (lower, upper) = (fit_slope(&curve.0[..half]), fit_slope(&curve.0[n - half..]));
+    Some(CurveBend {
+        change: estimate_mean(&subtract_values(&upper, &lower)),
+        lower: estimate_mean(&lower),
+        upper: estimate_mean(&upper),
+    })
 }
 
 /// The least-squares slope, by replication.
-fn slope(points: &[(f64, Values)]) -> Values {
+fn fit_slope(points: &[(f64, MetricValues)]) -> MetricValues {
     let centre = points.iter().map(|(x, _)| x).sum::<f64>() / points.len() as f64;
     let spread: f64 = points.iter().map(|(x, _)| (x - centre) * (x - centre)).sum();
-    contrast(&points.iter().map(|(x, v)| ((x - centre) / spread, v)).collect::<Vec<_>>())
+    weighted_sum(&points.iter().map(|(x, v)| ((x - centre) / spread, v)).collect::<Vec<_>>())
 }
 
-impl Bend {
+impl CurveBend {
     /// Convex and rising: the upper half is surely steeper, and rises. Partly where it is steeper in the mean.
     pub(crate) fn verdict(&self) -> Verdict {
         if self.upper.mean <= 0.0 || self.change.mean <= 0.0 {
             Verdict::Differs
-        } else if side(&self.change) == Side::Above {
+        } else if interval_side(&self.change) == IntervalSide::Above {
             Verdict::Reproduced
         } else {
             Verdict::Partly
@@ -320,39 +328,40 @@ impl Bend {
 
 /// How far a curve's points are from their mean.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Level {
+pub(crate) struct CurveLevel {
     /// The mean of the points.
     pub(crate) mean: f64,
     /// The largest share by which a point's mean is off, with its place.
     pub(crate) worst: f64,
-    pub(crate) at: f64,
+    pub(crate) worst_x: f64,
     /// How many points are within [`ALIKE`] of the mean.
-    pub(crate) within: usize,
-    pub(crate) of: usize,
+    pub(crate) points_within: usize,
+    pub(crate) point_count: usize,
 }
 
 /// Holds a curve against its own mean; `None` with fewer than two points.
-pub(crate) fn level(curve: &Curve) -> Option<Level> {
+pub(crate) fn measure_level(curve: &MetricCurve) -> Option<CurveLevel> {
     let means: Vec<(f64, f64)> = curve.estimates().iter().map(|(x, e)| (*x, e.mean)).collect();
     if means.len() < 2 {
         return None;
     }
     let mean = means.iter().map(|(_, m)| m).sum::<f64>() / means.len() as f64;
-    let mut level = Level { mean, worst: 0.0, at: means[0].0, within: 0, of: means.len() };
+    let mut level =
+        CurveLevel { mean, worst: 0.0, worst_x: means[0].0, points_within: 0, point_count: means.len() };
     for (x, m) in means {
         let off = (m - mean).abs() / mean.abs();
-        level.within += usize::from(off <= ALIKE);
+        level.points_within += usize::from(off <= ALIKE);
         if off > level.worst {
-            (level.worst, level.at) = (off, x);
+            (level.worst, level.worst_x) = (off, x);
         }
     }
     Some(level)
 }
 
-impl Level {
+impl CurveLevel {
     /// Constant: every point within 5 % of the mean; partly, two thirds of them.
     pub(crate) fn verdict(&self) -> Verdict {
-        Verdict::on_count(self.within, self.of)
+        Verdict::on_count(self.points_within, self.point_count)
     }
 }
 
@@ -360,39 +369,39 @@ impl Level {
 pub(crate) const ERRORS: f64 = 3.5;
 
 /// Whether a share of so many independent trials is what a formula gives, but for chance.
-pub(crate) fn agrees(share: f64, formula: f64, trials: f64) -> bool {
+pub(crate) fn agrees_with_formula(share: f64, formula: f64, trials: f64) -> bool {
     (share - formula).abs() <= ERRORS * (formula * (1.0 - formula) / trials).sqrt() + ROUNDING
 }
 
 /// Where a curve is highest.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct CurvePeak {
     /// The place of its highest point.
-    pub(crate) at: f64,
+    pub(crate) peak_x: f64,
     /// The places next to that; at an end, the end itself.
     pub(crate) between: (f64, f64),
     /// The highest point less the first.
-    pub(crate) rise: Estimate,
+    pub(crate) rise: MetricEstimate,
     /// The highest point less the last.
-    pub(crate) fall: Estimate,
+    pub(crate) fall: MetricEstimate,
 }
 
 /// The highest point of a curve, and how far it rises to that and falls from it; `None` for a curve without points.
-pub(crate) fn turn(curve: &Curve) -> Option<Turn> {
+pub(crate) fn find_peak(curve: &MetricCurve) -> Option<CurvePeak> {
     let means = curve.estimates();
     let (i, (at, _)) = means.iter().enumerate().max_by(|a, b| a.1.1.mean.total_cmp(&b.1.1.mean))?;
     let last = means.len() - 1;
-    let less = |j: usize| mean(&minus(&curve.0[i].1, &curve.0[j].1));
+    let less = |j: usize| estimate_mean(&subtract_values(&curve.0[i].1, &curve.0[j].1));
     let between = (means[i.saturating_sub(1)].0, means[(i + 1).min(last)].0);
-    Some(Turn { at: *at, between, rise: less(0), fall: less(last) })
+    Some(CurvePeak { peak_x: *at, between, rise: less(0), fall: less(last) })
 }
 
-impl Turn {
+impl CurvePeak {
     /// Rises and falls again: surely both. Partly where it does in the mean.
     pub(crate) fn verdict(&self) -> Verdict {
-        let [rise, fall] = [&self.rise, &self.fall].map(|e| (side(e), e.mean > 0.0));
+        let [rise, fall] = [&self.rise, &self.fall].map(|e| (interval_side(e), e.mean > 0.0));
         match (rise, fall) {
-            ((Side::Above, _), (Side::Above, _)) => Verdict::Reproduced,
+            ((IntervalSide::Above, _), (IntervalSide::Above, _)) => Verdict::Reproduced,
             ((_, true), (_, true)) => Verdict::Partly,
             _ => Verdict::Differs,
         }
@@ -406,7 +415,7 @@ impl Turn {
 
 /// How a delay stands to the one that it is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stand {
+pub(crate) enum DelayComparison {
     /// Within [`ALIKE`] of it in the mean, however narrow the interval.
     Alike,
     /// Shorter by more than that, and surely shorter.
@@ -418,22 +427,22 @@ pub(crate) enum Stand {
 }
 
 /// How a delay stands that is longer by this share than the other.
-pub(crate) fn stand(change: &Estimate) -> Stand {
+pub(crate) fn compare_delays(change: &MetricEstimate) -> DelayComparison {
     if change.mean.abs() <= ALIKE + ROUNDING {
-        return Stand::Alike;
+        return DelayComparison::Alike;
     }
-    match side(change) {
-        Side::Below => Stand::Faster,
-        Side::Above => Stand::Slower,
-        Side::Open => Stand::Unsure,
+    match interval_side(change) {
+        IntervalSide::Below => DelayComparison::Faster,
+        IntervalSide::Above => DelayComparison::Slower,
+        IntervalSide::Open => DelayComparison::Unsure,
     }
 }
 
 /// Up to where two delays are alike, and what follows.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Crossover {
+pub(crate) enum DelayCrossover {
     /// Alike up to the one point, and faster from the next on for good.
-    At { before: f64, after: f64 },
+    Between { before: f64, after: f64 },
     /// Faster from the first point on.
     First(f64),
     /// Alike everywhere, or not faster for good.
@@ -443,24 +452,25 @@ pub(crate) enum Crossover {
 }
 
 /// The crossover of a curve of shares by which one delay is longer than the other.
-pub(crate) fn crossover(changes: &[(f64, Estimate)]) -> Crossover {
-    let alike = changes.iter().take_while(|(_, e)| stand(e) == Stand::Alike).count();
+pub(crate) fn find_crossover(changes: &[(f64, MetricEstimate)]) -> DelayCrossover {
+    let alike = changes.iter().take_while(|(_, e)| compare_delays(e) == DelayComparison::Alike).count();
     let rest = &changes[alike..];
-    let Some((after, _)) = rest.first().copied() else { return Crossover::Nowhere };
-    if rest.iter().any(|(_, e)| matches!(stand(e), Stand::Alike | Stand::Slower)) {
-        Crossover::Nowhere
-    } else if rest.iter().any(|(_, e)| stand(e) == Stand::Unsure) {
-        Crossover::Unsure
+    let Some((after, _)) = rest.first().copied() else { return DelayCrossover::Nowhere };
+    if rest.iter().any(|(_, e)| matches!(compare_delays(e), DelayComparison::Alike | DelayComparison::Slower))
+    {
+        DelayCrossover::Nowhere
+    } else if rest.iter().any(|(_, e)| compare_delays(e) == DelayComparison::Unsure) {
+        DelayCrossover::Unsure
     } else {
         alike
             .checked_sub(1)
-            .map_or(Crossover::First(after), |i| Crossover::At { before: changes[i].0, after })
+            .map_or(DelayCrossover::First(after), |i| DelayCrossover::Between { before: changes[i].0, after })
     }
 }
 
 /// Where the mean of a difference passes through zero for the last time, upwards: between the points on both
 /// sides, by a straight line.
-pub(crate) fn crossing(difference: &Curve) -> Option<f64> {
+pub(crate) fn find_zero_crossing(difference: &MetricCurve) -> Option<f64> {
     let estimates = difference.estimates();
     estimates.windows(2).rev().find_map(|w| {
         let ((x0, a), (x1, b)) = (w[0], w[1]);
@@ -472,167 +482,171 @@ pub(crate) fn crossing(difference: &Curve) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn values(list: &[f64]) -> Values {
+    fn test_values(list: &[f64]) -> MetricValues {
         (0..).zip(list.iter().copied()).collect()
     }
 
-    fn curve(points: &[(f64, &[f64])]) -> Curve {
-        Curve(points.iter().map(|(x, v)| (*x, values(v))).collect())
+    fn test_curve(points: &[(f64, &[f64])]) -> MetricCurve {
+        MetricCurve(points.iter().map(|(x, v)| (*x, test_values(v))).collect())
     }
 
-    fn close(a: f64, b: f64) {
+    fn assert_close(a: f64, b: f64) {
         assert!((a - b).abs() < 1e-9, "{a} is not {b}");
     }
 
     /// Differences 0.4, 0.6, 0.5: mean 0.5, deviation 0.1, t(2) = 4.30265, so ± 4.30265 · 0.1 / √3.
     #[test]
     fn a_difference_is_of_common_replications() {
-        let mut a = values(&[1.4, 5.6, 9.5]);
-        a.by.insert(7, 100.0);
-        let d = mean(&minus(&a, &values(&[1.0, 5.0, 9.0, 20.0])));
-        close(d.mean, 0.5);
+        let mut a = test_values(&[1.4, 5.6, 9.5]);
+        a.by_replication.insert(7, 100.0);
+        let d = estimate_mean(&subtract_values(&a, &test_values(&[1.0, 5.0, 9.0, 20.0])));
+        assert_close(d.mean, 0.5);
         assert!((d.above - 0.248_414).abs() < 1e-5, "{}", d.above);
-        assert_eq!((d.n, side(&d)), (3, Side::Above));
+        assert_eq!((d.n, interval_side(&d)), (3, IntervalSide::Above));
     }
 
     /// Ratio of means 6 / 10 with residuals a - 0.6 b = 0.4, 0, -0.4: deviation 0.4, t(2) as above, so
     /// ± 4.30265 · 0.4 / √3 / 10.
     #[test]
     fn a_saving_is_of_means_with_the_delta_methods_interval() {
-        let s = saving(&values(&[5.2, 6.0, 6.8]), &values(&[8.0, 10.0, 12.0]));
-        close(s.mean, 0.4);
+        let s = estimate_saving(&test_values(&[5.2, 6.0, 6.8]), &test_values(&[8.0, 10.0, 12.0]));
+        assert_close(s.mean, 0.4);
         assert!((s.below - 0.099_365_5).abs() < 1e-6, "{}", s.below);
     }
 
     /// 1 and 3 against 4, 6, 8 and 10: variances 2 and 20/3, a standard error of the root of 1 + 5/3, and
     /// (8/3)² / (1 + 25/27) = 3.692 degrees of freedom, whose quantile is 2.872.
     #[test]
-    fn a_gain_between_unlike_numbers_of_replications_uses_all_of_them() {
-        let few = values(&[1.0, 3.0]);
-        let gained = gain(&few, &values(&[4.0, 6.0, 8.0, 10.0]));
-        close(gained.mean, 5.0);
+    fn a_gain_between_unequal_sample_sizes_uses_all_replications() {
+        let few = test_values(&[1.0, 3.0]);
+        let gained = estimate_gain(&few, &test_values(&[4.0, 6.0, 8.0, 10.0]));
+        assert_close(gained.mean, 5.0);
         assert!((gained.below - 2.872 * 1.632_993).abs() < 0.01, "{}", gained.below);
         // Like numbers are pairs: 3 and 3, without any spread.
-        close(gain(&few, &values(&[4.0, 6.0])).above, 0.0);
+        assert_close(estimate_gain(&few, &test_values(&[4.0, 6.0])).above, 0.0);
         // The first three of many happen to lie far apart: by themselves they tell nothing.
         let many: Vec<f64> = [1.0, 2.9, 1.2].into_iter().chain([2.0, 2.1, 1.9].repeat(6)).collect();
-        let rising = curve(&[(0.0, &[1.0, 1.0, 1.1]), (1.0, &many)]);
-        assert_eq!(rise(&rising).unwrap().verdict(), Verdict::Reproduced);
+        let rising = test_curve(&[(0.0, &[1.0, 1.0, 1.1]), (1.0, &many)]);
+        assert_eq!(measure_rise(&rising).unwrap().verdict(), Verdict::Reproduced);
     }
 
     #[test]
     fn a_rise_may_pause_but_not_fall() {
-        let rising = curve(&[(0.0, &[1.0, 1.1]), (1.0, &[1.1, 1.0]), (2.0, &[2.0, 2.1])]);
-        let seen = rise(&rising).unwrap();
-        assert_eq!(seen.steps, Sides { above: 0, open: 2, below: 0 });
-        close(seen.whole.mean, 1.0);
+        let rising = test_curve(&[(0.0, &[1.0, 1.1]), (1.0, &[1.1, 1.0]), (2.0, &[2.0, 2.1])]);
+        let seen = measure_rise(&rising).unwrap();
+        assert_eq!(seen.steps, SideCounts { above: 0, open: 2, below: 0 });
+        assert_close(seen.total_gain.mean, 1.0);
         assert_eq!(seen.verdict(), Verdict::Reproduced);
-        let dip = curve(&[(0.0, &[1.0, 1.1]), (1.0, &[2.0, 2.1]), (2.0, &[3.0, 3.1]), (3.0, &[2.5, 2.6])]);
-        let seen = rise(&dip).unwrap();
-        assert_eq!(seen.steps, Sides { above: 2, open: 0, below: 1 });
+        let dip =
+            test_curve(&[(0.0, &[1.0, 1.1]), (1.0, &[2.0, 2.1]), (2.0, &[3.0, 3.1]), (3.0, &[2.5, 2.6])]);
+        let seen = measure_rise(&dip).unwrap();
+        assert_eq!(seen.steps, SideCounts { above: 2, open: 0, below: 1 });
         assert_eq!(seen.verdict(), Verdict::Partly);
-        let falling = curve(&[(0.0, &[2.0, 2.1]), (1.0, &[1.0, 1.1])]);
-        assert_eq!(rise(&falling).unwrap().verdict(), Verdict::Differs);
-        assert_eq!(rise(&curve(&[(0.0, &[1.0])])), None);
+        let falling = test_curve(&[(0.0, &[2.0, 2.1]), (1.0, &[1.0, 1.1])]);
+        assert_eq!(measure_rise(&falling).unwrap().verdict(), Verdict::Differs);
+        assert_eq!(measure_rise(&test_curve(&[(0.0, &[1.0])])), None);
     }
 
     /// x² at 0..4: slopes 2 over 0, 1, 2 (line through 0, 1, 4) and 6 over 2, 3, 4.
     #[test]
     fn a_bend_compares_the_halves() {
-        let parabola = curve(&[
+        let parabola = test_curve(&[
             (0.0, &[0.0, 0.1]),
             (1.0, &[1.0, 1.1]),
             (2.0, &[4.0, 4.1]),
             (3.0, &[9.0, 9.1]),
             (4.0, &[16.0, 16.1]),
         ]);
-        let seen = bend(&parabola).unwrap();
-        close(seen.lower.mean, 2.0);
-        close(seen.upper.mean, 6.0);
-        close(seen.change.mean, 4.0);
+        let seen = measure_bend(&parabola).unwrap();
+        assert_close(seen.lower.mean, 2.0);
+        assert_close(seen.upper.mean, 6.0);
+        assert_close(seen.change.mean, 4.0);
         assert_eq!(seen.verdict(), Verdict::Reproduced);
-        let root = curve(&[(0.0, &[0.0, 0.1]), (1.0, &[1.0, 1.1]), (4.0, &[2.0, 2.1])]);
-        assert_eq!(bend(&root).unwrap().verdict(), Verdict::Differs);
-        let noisy = curve(&[(0.0, &[0.0, 1.0]), (1.0, &[1.0, 1.1]), (2.0, &[3.0, 2.0])]);
-        assert_eq!(bend(&noisy).unwrap().verdict(), Verdict::Partly);
-        assert_eq!(bend(&curve(&[(0.0, &[0.0]), (1.0, &[1.0])])), None);
+        let root = test_curve(&[(0.0, &[0.0, 0.1]), (1.0, &[1.0, 1.1]), (4.0, &[2.0, 2.1])]);
+        assert_eq!(measure_bend(&root).unwrap().verdict(), Verdict::Differs);
+        let noisy = test_curve(&[(0.0, &[0.0, 1.0]), (1.0, &[1.0, 1.1]), (2.0, &[3.0, 2.0])]);
+        assert_eq!(measure_bend(&noisy).unwrap().verdict(), Verdict::Partly);
+        assert_eq!(measure_bend(&test_curve(&[(0.0, &[0.0]), (1.0, &[1.0])])), None);
     }
 
     /// Means 96, 100, 104: 4 % off at most. With 110 in place of 104 the mean is 102, which 96 is 5.88 % off
     /// and 110 7.84 %.
     #[test]
     fn a_level_is_within_five_per_cent() {
-        let flat = level(&curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[104.0])])).unwrap();
-        close(flat.worst, 0.04);
-        assert_eq!((flat.at, flat.verdict()), (1.0, Verdict::Reproduced));
-        let bent = level(&curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[110.0])])).unwrap();
-        close(bent.worst, 8.0 / 102.0);
-        assert_eq!((bent.at, bent.within, bent.verdict()), (3.0, 1, Verdict::Differs));
+        let flat = measure_level(&test_curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[104.0])])).unwrap();
+        assert_close(flat.worst, 0.04);
+        assert_eq!((flat.worst_x, flat.verdict()), (1.0, Verdict::Reproduced));
+        let bent = measure_level(&test_curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[110.0])])).unwrap();
+        assert_close(bent.worst, 8.0 / 102.0);
+        assert_eq!((bent.worst_x, bent.points_within, bent.verdict()), (3.0, 1, Verdict::Differs));
     }
 
     /// The same means with wide intervals and with narrow ones: what is alike stays so.
     #[test]
     fn a_crossover_does_not_move_with_the_number_of_replications() {
-        let with = |half_width: f64, means: &[f64]| -> Vec<(f64, Estimate)> {
-            let e = |mean: &f64| Estimate { mean: *mean, below: half_width, above: half_width, n: 5 };
+        let with = |half_width: f64, means: &[f64]| -> Vec<(f64, MetricEstimate)> {
+            let e = |mean: &f64| MetricEstimate { mean: *mean, below: half_width, above: half_width, n: 5 };
             [1.0, 9.0, 17.0, 25.0].into_iter().zip(means.iter().map(e)).collect()
         };
         let means = [0.01, -0.03, -0.05, -0.2];
         for half_width in [0.1, 0.001] {
-            let found = crossover(&with(half_width, &means));
-            assert_eq!(found, Crossover::At { before: 17.0, after: 25.0 });
+            let found = find_crossover(&with(half_width, &means));
+            assert_eq!(found, DelayCrossover::Between { before: 17.0, after: 25.0 });
         }
-        assert_eq!(crossover(&with(0.01, &[-0.06, -0.07, -0.2, -0.3])), Crossover::First(1.0));
-        assert_eq!(crossover(&with(0.01, &[0.0, -0.2, 0.0, -0.2])), Crossover::Nowhere);
-        assert_eq!(crossover(&with(0.01, &[0.0, -0.2, -0.2, 0.06])), Crossover::Nowhere);
-        assert_eq!(crossover(&with(0.001, &[-0.04, -0.03, -0.02, -0.01])), Crossover::Nowhere);
-        assert_eq!(crossover(&with(0.1, &[0.0, 0.0, -0.08, -0.3])), Crossover::Unsure);
-        assert_eq!(crossover(&[]), Crossover::Nowhere);
+        assert_eq!(find_crossover(&with(0.01, &[-0.06, -0.07, -0.2, -0.3])), DelayCrossover::First(1.0));
+        assert_eq!(find_crossover(&with(0.01, &[0.0, -0.2, 0.0, -0.2])), DelayCrossover::Nowhere);
+        assert_eq!(find_crossover(&with(0.01, &[0.0, -0.2, -0.2, 0.06])), DelayCrossover::Nowhere);
+        assert_eq!(find_crossover(&with(0.001, &[-0.04, -0.03, -0.02, -0.01])), DelayCrossover::Nowhere);
+        assert_eq!(find_crossover(&with(0.1, &[0.0, 0.0, -0.08, -0.3])), DelayCrossover::Unsure);
+        assert_eq!(find_crossover(&[]), DelayCrossover::Nowhere);
     }
 
     #[test]
     fn a_turn_is_as_fine_as_its_axis() {
         let hill =
-            curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1]), (20.0, &[4.0, 4.1]), (40.0, &[1.0, 1.1])]);
-        let seen = turn(&hill).unwrap();
-        assert_eq!((seen.at, seen.between, seen.verdict()), (20.0, (10.0, 40.0), Verdict::Reproduced));
+            test_curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1]), (20.0, &[4.0, 4.1]), (40.0, &[1.0, 1.1])]);
+        let seen = find_peak(&hill).unwrap();
+        assert_eq!((seen.peak_x, seen.between, seen.verdict()), (20.0, (10.0, 40.0), Verdict::Reproduced));
         assert!(seen.is_near(10.0) && seen.is_near(35.0) && !seen.is_near(5.0));
-        let rising = curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1])]);
-        let seen = turn(&rising).unwrap();
+        let rising = test_curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1])]);
+        let seen = find_peak(&rising).unwrap();
         assert_eq!((seen.between, seen.verdict()), ((0.0, 10.0), Verdict::Differs));
-        assert_eq!(turn(&hill.negative()).unwrap().at, 40.0);
-        assert_eq!((hill.clone().from(10.0).0.len(), hill.beyond(10.0).0.len()), (3, 2));
-        assert_eq!(turn(&Curve::default()), None);
+        assert_eq!(find_peak(&hill.negate()).unwrap().peak_x, 40.0);
+        assert_eq!((hill.clone().points_from(10.0).0.len(), hill.points_beyond(10.0).0.len()), (3, 2));
+        assert_eq!(find_peak(&MetricCurve::default()), None);
     }
 
     /// A share of 0.5 of 10 000 has a standard error of 0.005.
     #[test]
     fn a_share_agrees_within_its_chance() {
-        assert!(agrees(0.517, 0.5, 10_000.0) && !agrees(0.518, 0.5, 10_000.0));
-        assert!(agrees(1.0, 1.0, 10.0) && !agrees(0.9999, 1.0, 10.0));
+        assert!(agrees_with_formula(0.517, 0.5, 10_000.0) && !agrees_with_formula(0.518, 0.5, 10_000.0));
+        assert!(agrees_with_formula(1.0, 1.0, 10.0) && !agrees_with_formula(0.9999, 1.0, 10.0));
     }
 
     /// 12.25 are 3.5 times their own root: fewer expected among many are not told from none.
     #[test]
     fn a_small_chance_takes_many_trials_to_be_told_from_none() {
-        assert!(resolves(1e-3, 12_300.0) && !resolves(1e-3, 12_200.0));
-        assert!(!resolves(0.5, 12.0) && resolves(0.5, 13.0) && !resolves(0.0, 1e9));
+        assert!(can_resolve(1e-3, 12_300.0) && !can_resolve(1e-3, 12_200.0));
+        assert!(!can_resolve(0.5, 12.0) && can_resolve(0.5, 13.0) && !can_resolve(0.0, 1e9));
     }
 
     /// Two values agree by chance every second time, three every fourth.
     #[test]
     fn two_replications_decide_nothing_by_their_order() {
-        let of = |list: &[f64]| mean(&values(list).robust(true));
+        let of = |list: &[f64]| estimate_mean(&test_values(list).with_robust(true));
         assert!(!of(&[1.0, 1.1]).is_known() && of(&[1.0, 1.1, 1.2]).is_known());
-        assert_eq!((side(&of(&[1.0, 1.1])), side(&of(&[1.0, 1.1, 1.2]))), (Side::Open, Side::Above));
-        assert!(mean(&values(&[1.0, 1.1])).is_known(), "Student's interval widens by itself");
+        assert_eq!(
+            (interval_side(&of(&[1.0, 1.1])), interval_side(&of(&[1.0, 1.1, 1.2]))),
+            (IntervalSide::Open, IntervalSide::Above)
+        );
+        assert!(estimate_mean(&test_values(&[1.0, 1.1])).is_known(), "Student's interval widens by itself");
     }
 
     /// From -1 at 2 to 3 at 6: through zero at 3.
     #[test]
     fn a_crossing_is_on_the_line_between_two_points() {
-        let difference = curve(&[(0.0, &[-2.0]), (2.0, &[-1.0]), (6.0, &[3.0])]);
-        close(crossing(&difference).unwrap(), 3.0);
-        assert_eq!(crossing(&curve(&[(0.0, &[1.0]), (2.0, &[2.0])])), None);
+        let difference = test_curve(&[(0.0, &[-2.0]), (2.0, &[-1.0]), (6.0, &[3.0])]);
+        assert_close(find_zero_crossing(&difference).unwrap(), 3.0);
+        assert_eq!(find_zero_crossing(&test_curve(&[(0.0, &[1.0]), (2.0, &[2.0])])), None);
     }
 }

@@ -4,30 +4,30 @@ pub(crate) mod open;
 mod tcp;
 mod udp;
 
-use crate::common::{Found, Function, configured};
+use crate::common::{FindingResult, JudgeFunction, judge_configuration};
 use crate::data::Claim;
-use crate::judge::{Gone, with_word};
-use crate::measure::{Curve, Estimate, Values};
-use crate::results::{Choice, View};
+use crate::judge::{FindingError, with_word};
+use crate::measure::{MetricCurve, MetricEstimate, MetricValues};
+use crate::results::{CurveSelector, VariantView};
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 16] = [
-    ("mih.setup", setup),
-    ("mih.udp.delay", udp::delay),
+pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 16] = [
+    ("mih.setup", judge_setup),
+    ("mih.udp.delay", udp::judge_delay),
     ("mih.udp.delay-ack", udp::delay_ack),
-    ("mih.udp.success", udp::success),
-    ("mih.udp.overhead", udp::overhead),
-    ("mih.udp.throughput", udp::throughput),
+    ("mih.udp.success", udp::judge_success),
+    ("mih.udp.overhead", udp::judge_overhead),
+    ("mih.udp.throughput", udp::judge_throughput),
     ("mih.tcp.delay-loss", tcp::delay_loss),
     ("mih.tcp.delay-maxrto", tcp::delay_maxrto),
     ("mih.tcp.ack-hurts", tcp::ack_hurts),
     ("mih.tcp.shared-segment", tcp::shared_segment),
-    ("mih.tcp.late-dip", tcp::late_dip),
-    ("mih.tcp.success", tcp::success),
+    ("mih.tcp.late-dip", tcp::check_late_dip),
+    ("mih.tcp.success", tcp::judge_success),
     ("mih.tcp.mih-overhead", tcp::mih_overhead),
-    ("mih.tcp.segments", tcp::segments),
-    ("mih.tcp.load", tcp::load),
-    ("mih.open", open::open),
+    ("mih.tcp.segments", tcp::judge_segments),
+    ("mih.tcp.load", tcp::judge_load),
+    ("mih.open", open::judge_open_questions),
 ];
 
 const LOSS: &str = "loss";
@@ -40,23 +40,28 @@ const WITHOUT: (&str, &str) = ("ack", "without");
 const LINK: &str = "access";
 
 /// A metric of a study over loss.
-fn over_loss(view: &View<'_>, study: &str, metric: &str, at: &[(&str, &str)]) -> Result<Curve, Gone> {
-    view.curve(Choice { study, metric, x: LOSS, at })
+fn over_loss(
+    view: &VariantView<'_>,
+    study: &str,
+    metric: &str,
+    at: &[(&str, &str)],
+) -> Result<MetricCurve, FindingError> {
+    view.curve(CurveSelector { study, metric, x: LOSS, fixed_axes: at })
 }
 
 /// A metric of a study at one loss.
 fn at_loss(
-    view: &View<'_>,
+    view: &VariantView<'_>,
     study: &str,
     metric: &str,
     at: &[(&str, &str)],
     loss: f64,
-) -> Result<Values, Gone> {
-    view.at(Choice { study, metric, x: LOSS, at }, loss)
+) -> Result<MetricValues, FindingError> {
+    view.values_at(CurveSelector { study, metric, x: LOSS, fixed_axes: at }, loss)
 }
 
 /// The seconds of a value such as `0.3 s` or `300 ms`.
-fn seconds(text: &str) -> Option<f64> {
+fn parse_seconds(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ')?;
     let number: f64 = number.parse().ok()?;
     match unit {
@@ -66,12 +71,12 @@ fn seconds(text: &str) -> Option<f64> {
     }
 }
 
-fn setup(claim: &Claim, view: &View<'_>) -> Found {
+fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let stated = "802.11 at 11 Mb/s with a radius of 50 m, wired links of 100 Mb/s and 10 ms, IPv6, an MSS of 1280 B, a \
                   smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
                   retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of 0 to 50 % from 5 s on, an \
                   MIH timeout of three largest RTOs over TCP, MIH packets of up to 1000 B over UDP, and no timeout of a transaction";
-    let mut found = configured(claim, view, stated)?.of_all(claim, view);
+    let mut found = judge_configuration(claim, view, stated)?.of_all(claim, view);
     found.reason.push_str(&without_timeout(view));
     Ok(found)
 }
@@ -80,13 +85,13 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
 const TRANSACTION: (&str, &str) = ("mih-transaction", "timeout");
 
 /// A sentence on what a timeout of a transaction, which the document does not have, would come to.
-fn without_timeout(view: &View<'_>) -> String {
+fn without_timeout(view: &VariantView<'_>) -> String {
     let (study, axis) = TRANSACTION;
-    let (mut most, mut at) = (None::<Estimate>, String::new());
+    let (mut most, mut at) = (None::<MetricEstimate>, String::new());
     for (message, ack) in MESSAGES.into_iter().flat_map(|m| [WITHOUT, WITH].map(|ack| (m, ack))) {
         let of = |timeout| over_loss(view, study, "success", &[("message", message), ack, (axis, timeout)]);
         let (Ok(with), Ok(none)) = (of("60 s"), of("none")) else { continue };
-        for (loss, e) in none.minus(&with).estimates() {
+        for (loss, e) in none.subtract_curve(&with).estimates() {
             if most.is_none_or(|most| e.mean.abs() > most.mean.abs()) {
                 (most, at) = (Some(e), format!("{message}s {} acknowledgement at {loss} % loss", ack.1));
             }

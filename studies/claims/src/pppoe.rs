@@ -1,31 +1,34 @@
 //! The claims of "Implementation and Evaluation of Authorized Access LAN Sockets Using PPPoE", a function each. Read from what
 //! `benches/peers/pppoe-rate` measured on the machine (`pppoe-rate`, `pppoe-cpu`, `pppoe-ident`), and from simulated studies.
 
-use crate::common::{Found, Function, configured};
+use crate::common::{FindingResult, JudgeFunction, judge_configuration};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict, deviation, digits, part_by_part, percent, with_interval};
-use crate::measure::{Estimate, Values, mean, ratio};
-use crate::results::{Measured, View};
+use crate::judge::{
+    ClaimFinding, FindingError, Verdict, format_digits, format_percent, judge_deviation, part_by_part,
+    with_interval,
+};
+use crate::measure::{MetricEstimate, MetricValues, estimate_mean, estimate_ratio};
+use crate::results::{ValuesByMetric, VariantView};
 use std::collections::BTreeMap;
 
 mod octets;
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 14] = [
-    ("pppoe.setup", setup),
-    ("pppoe.rate.line", line),
-    ("pppoe.rate.kernel", kernel),
-    ("pppoe.rate.user", user),
-    ("pppoe.rate.metric", metric),
+pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 14] = [
+    ("pppoe.setup", judge_setup),
+    ("pppoe.rate.line", judge_line),
+    ("pppoe.rate.kernel", judge_kernel_mode),
+    ("pppoe.rate.user", judge_user_mode),
+    ("pppoe.rate.metric", judge_metric),
     ("pppoe.rate.ident", rate_ident),
     ("pppoe.cpu.kernel", cpu_kernel),
     ("pppoe.cpu.ident", cpu_ident),
-    ("pppoe.timeline", timeline),
-    ("pppoe.overhead", octets::overhead),
-    ("pppoe.future", future),
-    ("ident.nat", nat),
-    ("ident.masq", masquerade),
-    ("ident.applications", applications),
+    ("pppoe.timeline", judge_timeline),
+    ("pppoe.overhead", octets::judge_overhead),
+    ("pppoe.future", judge_future_work),
+    ("ident.nat", judge_nat),
+    ("ident.masq", judge_masquerade),
+    ("ident.applications", judge_applications),
 ];
 
 const RATE: &str = "pppoe-rate";
@@ -47,46 +50,51 @@ const PROCESSORS: [&str; 3] = ["100 %", "55 %", "23 %"];
 const UNCHANGED: f64 = 0.01;
 
 /// What was measured at each point of a study, by its axes in their order.
-struct Points {
+struct PointResults {
     study: &'static str,
-    all: BTreeMap<String, Measured>,
+    all: BTreeMap<String, ValuesByMetric>,
 }
 
-impl Points {
-    fn of(view: &View<'_>, study: &'static str, axes: &[&str]) -> Result<Self, Gone> {
-        if !view.has(study) {
-            return Err(Gone::NoStudy(format!(
+impl PointResults {
+    fn from_view(view: &VariantView<'_>, study: &'static str, axes: &[&str]) -> Result<Self, FindingError> {
+        if !view.has_study(study) {
+            return Err(FindingError::NoStudy(format!(
                 "{study} is measured on this machine by benches/peers/pppoe-rate, and nothing of it is here."
             )));
         }
-        let places = view.choices(study, axes);
+        let places = view.measured_choices(study, axes);
         Ok(Self {
             study,
             all: places.into_iter().next().map(|(_, all)| all.into_iter().collect()).unwrap_or_default(),
         })
     }
-    fn rates(view: &View<'_>, study: &'static str) -> Result<Self, Gone> {
-        Self::of(view, study, &["mode", "ident", "clients", "processor"])
+    fn from_rate_study(view: &VariantView<'_>, study: &'static str) -> Result<Self, FindingError> {
+        Self::from_view(view, study, &["mode", "ident", "clients", "processor"])
     }
-    fn get(&self, at: &[&str], metric: &str) -> Result<&Values, Gone> {
+    fn get(&self, at: &[&str], metric: &str) -> Result<&MetricValues, FindingError> {
         let at = at.join(", ");
         self.all.get(&at).and_then(|measured| measured.get(metric)).ok_or_else(|| {
-            Gone::NotRun(format!(
+            FindingError::NotRun(format!(
                 "{} has no {metric} at {at}: run benches/peers/pppoe-rate whole.",
                 self.study
             ))
         })
     }
-    fn mean(&self, at: &[&str], metric: &str) -> Result<f64, Gone> {
-        Ok(mean(self.get(at, metric)?).mean)
+    fn mean_value(&self, at: &[&str], metric: &str) -> Result<f64, FindingError> {
+        Ok(estimate_mean(self.get(at, metric)?).mean)
     }
     /// One point's values by another's, of the same rounds.
-    fn ratio(&self, at: &[&str], to: &[&str], metric: &str) -> Result<Estimate, Gone> {
-        let found = ratio(self.get(at, metric)?, self.get(to, metric)?);
+    fn ratio_of_points(
+        &self,
+        at: &[&str],
+        to: &[&str],
+        metric: &str,
+    ) -> Result<MetricEstimate, FindingError> {
+        let found = estimate_ratio(self.get(at, metric)?, self.get(to, metric)?);
         if found.mean.is_finite() {
             return Ok(found);
         }
-        Err(Gone::NotComparable(format!(
+        Err(FindingError::NotComparable(format!(
             "{} has no round in common of {} and {}.",
             self.study,
             at.join(", "),
@@ -95,53 +103,56 @@ impl Points {
     }
 }
 
-const fn held(holds: bool) -> Verdict {
+const fn verdict_if(holds: bool) -> Verdict {
     if holds { Verdict::Reproduced } else { Verdict::Differs }
 }
 
 /// A finding of several parts.
-fn of_parts(ours: String, said: &str, parts: &[(String, Verdict)]) -> Finding {
+fn of_parts(ours: String, said: &str, parts: &[(String, Verdict)]) -> ClaimFinding {
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, verdict)| *verdict).collect();
     let named = part_by_part(parts.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
-    Finding::words(ours, Verdict::of_parts(&verdicts), format!("{said}{named}"))
+    ClaimFinding::from_words(ours, Verdict::of_parts(&verdicts), format!("{said}{named}"))
 }
 
-fn setup(claim: &Claim, view: &View<'_>) -> Found {
-    Points::rates(view, RATE)?;
-    configured(
+fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    PointResults::from_rate_study(view, RATE)?;
+    judge_configuration(
         claim,
         view,
         "100 Mb/s, one to four clients, a file of 10 MB five times each by FTP, three processors",
     )
 }
 
-fn line(claim: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, RATE)?;
-    let (least, line) = (claim.part("least"), claim.part("line"));
+fn judge_line(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, RATE)?;
+    let (least, line) = (claim.part_number("least"), claim.part_number("line"));
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for mode in [ROUTER, KERNEL] {
         for processor in PROCESSORS {
-            let rate = points.mean(&[mode, "off", "4", processor], MOST)?;
-            parts.push((format!("{mode} at {processor}"), held(rate > least)));
-            said.push(format!("{mode} {} at {processor}", digits(rate)));
+            let rate = points.mean_value(&[mode, "off", "4", processor], MOST)?;
+            parts.push((format!("{mode} at {processor}"), verdict_if(rate > least)));
+            said.push(format!("{mode} {} at {processor}", format_digits(rate)));
         }
     }
     let reason = format!(
         "With four clients, in kB/s of frames by the clock: {}; more than {} is asked, of {} that the line \
          has. eBPF mode stands for the paper's kernel mode.",
         said.join(", "),
-        digits(least),
-        digits(line)
+        format_digits(least),
+        format_digits(line)
     );
-    let ours = points.mean(&[KERNEL, "off", "4", PROCESSORS[0]], MOST)?;
-    Ok(of_parts(format!("{} kB/s in eBPF mode", digits(ours)), &reason, &parts))
+    let ours = points.mean_value(&[KERNEL, "off", "4", PROCESSORS[0]], MOST)?;
+    Ok(of_parts(format!("{} kB/s in eBPF mode", format_digits(ours)), &reason, &parts))
 }
 
-fn kernel(claim: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, RATE)?;
-    let ours =
-        points.ratio(&[KERNEL, "off", "4", PROCESSORS[0]], &[ROUTER, "off", "4", PROCESSORS[0]], MOST)?;
-    let limit = claim.named("ratio_min");
+fn judge_kernel_mode(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, RATE)?;
+    let ours = points.ratio_of_points(
+        &[KERNEL, "off", "4", PROCESSORS[0]],
+        &[ROUTER, "off", "4", PROCESSORS[0]],
+        MOST,
+    )?;
+    let limit = claim.named_number("ratio_min");
     let verdict = if ours.low() >= limit {
         Verdict::Reproduced
     } else if ours.high() >= limit {
@@ -153,59 +164,69 @@ fn kernel(claim: &Claim, view: &View<'_>) -> Found {
         "With four clients eBPF mode, which stands for the paper's kernel mode, has {} of the routed rate; {} is asked. PPPoE's 8 octets \
          of each packet alone take about half a percent of a line that is full.",
         with_interval(&ours, ""),
-        digits(limit)
+        format_digits(limit)
     );
-    Ok(Finding::number(&ours, verdict, reason))
+    Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }
 
-fn user(claim: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, RATE)?;
+fn judge_user_mode(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, RATE)?;
     let (mut said, mut fastest) = (Vec::new(), None);
     for processor in PROCESSORS {
-        let ours = points.ratio(&[USER, "off", "4", processor], &[ROUTER, "off", "4", processor], MOST)?;
+        let ours =
+            points.ratio_of_points(&[USER, "off", "4", processor], &[ROUTER, "off", "4", processor], MOST)?;
         said.push(format!("{} at {processor}", with_interval(&ours, "")));
         fastest = fastest.or(Some(ours));
     }
-    let Some(ours) = fastest else { return Err(Gone::NotComparable("There is no processor.".to_owned())) };
-    let (verdict, off) = deviation(&ours, claim.number(), "");
-    let usage = Points::rates(view, CPU)?.mean(&[USER, "off", "4", PROCESSORS[0]], USAGE)?;
+    let Some(ours) = fastest else {
+        return Err(FindingError::NotComparable("There is no processor.".to_owned()));
+    };
+    let (verdict, off) = judge_deviation(&ours, claim.published_number(), "");
+    let usage =
+        PointResults::from_rate_study(view, CPU)?.mean_value(&[USER, "off", "4", PROCESSORS[0]], USAGE)?;
     let reason = format!(
         "User mode has {} of the routed rate, {off} at the fastest. It differs where its processor is not full, as the paper's was: ours takes {} of \
          its time. It moves packets in batches and by one thread for each way, where the paper's had a process for each session and a \
          switch of context for each packet.",
         said.join(", "),
-        percent(usage)
+        format_percent(usage)
     );
-    Ok(Finding::number(&ours, verdict, reason))
+    Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }
 
-fn metric(claim: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, RATE)?;
+fn judge_metric(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, RATE)?;
     let at = [ROUTER, "off", "4", PROCESSORS[0]];
-    let (samples, rate, clock) =
-        (points.mean(&at, "samples")?, points.mean(&at, BY_PROCESSOR)?, points.mean(&at, MOST)?);
+    let (samples, rate, clock) = (
+        points.mean_value(&at, "samples")?,
+        points.mean_value(&at, BY_PROCESSOR)?,
+        points.mean_value(&at, MOST)?,
+    );
     let reason = format!(
         "Each second octets so far and the time so far of the concentrator's processor are sampled, idle time too; the maximum is the mean of the \
          samples above {} of the largest, of which there were {} with four clients by plain routing: {} kB/s by that processor's time, {} kB/s by the \
          clock. The first is too high: a kernel of today counts idle time exactly and the rest by samples, whose sum falls short of the clock. Other verdicts go \
          by the clock.",
-        percent(claim.part("share_of_largest")),
-        digits(samples),
-        digits(rate),
-        digits(clock)
+        format_percent(claim.part_number("share_of_largest")),
+        format_digits(samples),
+        format_digits(rate),
+        format_digits(clock)
     );
-    Ok(Finding::words("computed so", held(samples >= 1.0), reason))
+    Ok(ClaimFinding::from_words("computed so", verdict_if(samples >= 1.0), reason))
 }
 
-fn rate_ident(_: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, RATE)?;
+fn rate_ident(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, RATE)?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for ident in ["nat", "masquerade"] {
-        let ours =
-            points.ratio(&[KERNEL, ident, "4", PROCESSORS[0]], &[KERNEL, "off", "4", PROCESSORS[0]], MOST)?;
+        let ours = points.ratio_of_points(
+            &[KERNEL, ident, "4", PROCESSORS[0]],
+            &[KERNEL, "off", "4", PROCESSORS[0]],
+            MOST,
+        )?;
         parts.push((
-            format!("{ident} within {}", percent(UNCHANGED)),
-            held((ours.mean - 1.0).abs() <= UNCHANGED),
+            format!("{ident} within {}", format_percent(UNCHANGED)),
+            verdict_if((ours.mean - 1.0).abs() <= UNCHANGED),
         ));
         said.push(format!("{} with {ident}", with_interval(&ours, "")));
     }
@@ -213,24 +234,25 @@ fn rate_ident(_: &Claim, view: &View<'_>) -> Found {
     Ok(of_parts(said.join(", "), &reason, &parts))
 }
 
-fn cpu_kernel(claim: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, CPU)?;
-    let usage =
-        |mode: &str, clients: &str, processor: &str| points.mean(&[mode, "off", clients, processor], USAGE);
-    let (most, about) = (claim.named("kernel_max"), claim.named("user_about"));
+fn cpu_kernel(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, CPU)?;
+    let usage = |mode: &str, clients: &str, processor: &str| {
+        points.mean_value(&[mode, "off", clients, processor], USAGE)
+    };
+    let (most, about) = (claim.named_number("kernel_max"), claim.named_number("user_about"));
     let [fast, middle, slow] = PROCESSORS;
     let kernel = [usage(KERNEL, "4", fast)?, usage(KERNEL, "4", middle)?, usage(KERNEL, "4", slow)?];
     let user = [usage(USER, "4", fast)?, usage(USER, "4", middle)?, usage(USER, "4", slow)?];
     let (one, four) = (usage(KERNEL, "1", fast)?, kernel[0]);
     let parts = [
         (
-            format!("kernel mode below {} from the middle processor up", percent(most)),
-            held(kernel[0] < most && kernel[1] < most),
+            format!("kernel mode below {} from the middle processor up", format_percent(most)),
+            verdict_if(kernel[0] < most && kernel[1] < most),
         ),
-        (format!("user mode about {}", percent(about)), held(user[0] >= 0.9 * about)),
-        ("four clients take hardly more than one".to_owned(), held(four - one <= 0.1)),
+        (format!("user mode about {}", format_percent(about)), verdict_if(user[0] >= 0.9 * about)),
+        ("four clients take hardly more than one".to_owned(), verdict_if(four - one <= 0.1)),
     ];
-    let list = |values: [f64; 3]| values.map(percent).join(", ");
+    let list = |values: [f64; 3]| values.map(format_percent).join(", ");
     let reason = format!(
         "With four clients, at {}: the threads that work for the concentrator, the kernel's among them, take {} of a processor in eBPF mode, {} in user mode, {} by routing; with one client {} in eBPF mode. By the paper's \
          formula, of the kernel's samples of all that its processor did, it is {} and {} in eBPF and user mode. \
@@ -239,111 +261,119 @@ fn cpu_kernel(claim: &Claim, view: &View<'_>) -> Found {
         PROCESSORS.join(", "),
         list(kernel),
         list(user),
-        percent(usage(ROUTER, "4", fast)?),
-        percent(one),
-        percent(points.mean(&[KERNEL, "off", "4", fast], BY_SAMPLES)?),
-        percent(points.mean(&[USER, "off", "4", fast], BY_SAMPLES)?),
-    );
-    Ok(of_parts(format!("eBPF {}, user {}", percent(kernel[0]), percent(user[0])), &reason, &parts))
-}
-
-fn cpu_ident(_: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, CPU)?;
-    let usage = |ident: &str| points.mean(&[KERNEL, ident, "4", PROCESSORS[0]], USAGE);
-    let (off, nat, masquerade) = (usage("off")?, usage("nat")?, usage("masquerade")?);
-    let parts = [("masquerade above NAT".to_owned(), held(masquerade > nat))];
-    let reason = format!(
-        "In eBPF mode with four clients the processor's usage is {} without IDENT, {} by NAT and {} by masquerade. Both have the kernel follow each \
-         connection, which is most of what either costs; masquerade rewrites each packet's address and checksums beside that.",
-        percent(off),
-        percent(nat),
-        percent(masquerade)
-    );
-    Ok(of_parts(format!("{} and {}", percent(nat), percent(masquerade)), &reason, &parts))
-}
-
-fn timeline(claim: &Claim, view: &View<'_>) -> Found {
-    let points = Points::rates(view, RATE)?;
-    let (mut parts, mut said) = (Vec::new(), Vec::new());
-    for mode in [ROUTER, USER, KERNEL] {
-        let at = [mode, "off", "4", PROCESSORS[0]];
-        let right = points.mean(&at, "order.right")?;
-        parts.push((format!("{mode}: the fastest first, the others in turn"), held(right >= 0.5)));
-        let times =
-            ["A", "B", "C", "D"].map(|client| points.mean(&at, &format!("done_s.{client}")).map(digits));
-        let times: Vec<String> = times.into_iter().collect::<Result<_, _>>()?;
-        said.push(format!("{mode} {} s", times.join(", ")));
-    }
-    let switches = |mode: &str| points.mean(&[mode, "off", "4", PROCESSORS[0]], "context_switches_per_s");
-    let (user, kernel) = (switches(USER)?, switches(KERNEL)?);
-    parts.push(("user mode has the most context switches".to_owned(), held(user > kernel)));
-    let reason = format!(
-        "The {} clients were done after {}. At the largest load the concentrator's threads had {} context switches a second in user mode and {} in eBPF \
-         mode.",
-        digits(claim.part("clients")),
-        said.join("; "),
-        digits(user),
-        digits(kernel)
+        format_percent(usage(ROUTER, "4", fast)?),
+        format_percent(one),
+        format_percent(points.mean_value(&[KERNEL, "off", "4", fast], BY_SAMPLES)?),
+        format_percent(points.mean_value(&[USER, "off", "4", fast], BY_SAMPLES)?),
     );
     Ok(of_parts(
-        format!("user mode {} switches a second, eBPF {}", digits(user), digits(kernel)),
+        format!("eBPF {}, user {}", format_percent(kernel[0]), format_percent(user[0])),
         &reason,
         &parts,
     ))
 }
 
-fn future(_: &Claim, view: &View<'_>) -> Found {
-    const MANY: &str = "pppoe-many";
-    if !view.has(MANY) {
-        return Err(view.missing(MANY));
+fn cpu_ident(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, CPU)?;
+    let usage = |ident: &str| points.mean_value(&[KERNEL, ident, "4", PROCESSORS[0]], USAGE);
+    let (off, nat, masquerade) = (usage("off")?, usage("nat")?, usage("masquerade")?);
+    let parts = [("masquerade above NAT".to_owned(), verdict_if(masquerade > nat))];
+    let reason = format!(
+        "In eBPF mode with four clients the processor's usage is {} without IDENT, {} by NAT and {} by masquerade. Both have the kernel follow each \
+         connection, which is most of what either costs; masquerade rewrites each packet's address and checksums beside that.",
+        format_percent(off),
+        format_percent(nat),
+        format_percent(masquerade)
+    );
+    Ok(of_parts(format!("{} and {}", format_percent(nat), format_percent(masquerade)), &reason, &parts))
+}
+
+fn judge_timeline(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_rate_study(view, RATE)?;
+    let (mut parts, mut said) = (Vec::new(), Vec::new());
+    for mode in [ROUTER, USER, KERNEL] {
+        let at = [mode, "off", "4", PROCESSORS[0]];
+        let right = points.mean_value(&at, "order.right")?;
+        parts.push((format!("{mode}: the fastest first, the others in turn"), verdict_if(right >= 0.5)));
+        let times = ["A", "B", "C", "D"]
+            .map(|client| points.mean_value(&at, &format!("done_s.{client}")).map(format_digits));
+        let times: Vec<String> = times.into_iter().collect::<Result<_, _>>()?;
+        said.push(format!("{mode} {} s", times.join(", ")));
     }
-    let clients = view.values(MANY, "clients");
+    let switches =
+        |mode: &str| points.mean_value(&[mode, "off", "4", PROCESSORS[0]], "context_switches_per_s");
+    let (user, kernel) = (switches(USER)?, switches(KERNEL)?);
+    parts.push(("user mode has the most context switches".to_owned(), verdict_if(user > kernel)));
+    let reason = format!(
+        "The {} clients were done after {}. At the largest load the concentrator's threads had {} context switches a second in user mode and {} in eBPF \
+         mode.",
+        format_digits(claim.part_number("clients")),
+        said.join("; "),
+        format_digits(user),
+        format_digits(kernel)
+    );
+    Ok(of_parts(
+        format!("user mode {} switches a second, eBPF {}", format_digits(user), format_digits(kernel)),
+        &reason,
+        &parts,
+    ))
+}
+
+fn judge_future_work(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    const MANY: &str = "pppoe-many";
+    if !view.has_study(MANY) {
+        return Err(view.missing_study(MANY));
+    }
+    let clients = view.axis_values(MANY, "clients");
     let reason = format!(
         "{MANY} has {} to {} clients behind one concentrator, by data plane; links of 1 Gb/s and as fast as the machine goes are measured by \
          benches/peers/pppoe and benches/peers/pppoe-rate --gigabit (docs/pppoe-studies.md).",
         clients.first().unwrap_or(&"-"),
         clients.last().unwrap_or(&"-")
     );
-    Ok(Finding::words("both studied", Verdict::Reproduced, reason))
+    Ok(ClaimFinding::from_words("both studied", Verdict::Reproduced, reason))
 }
 
 /// Answers by IDENT in the two modes with sessions, and what is said of them.
-fn answers(view: &View<'_>, ident: &str) -> Result<(Vec<(String, Verdict)>, String), Gone> {
-    let points = Points::of(view, IDENT, &["mode", "ident"])?;
+fn judge_answers(
+    view: &VariantView<'_>,
+    ident: &str,
+) -> Result<(Vec<(String, Verdict)>, String), FindingError> {
+    let points = PointResults::from_view(view, IDENT, &["mode", "ident"])?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for mode in [USER, KERNEL] {
-        let of = |metric: &str| points.mean(&[mode, ident], metric);
+        let of = |metric: &str| points.mean_value(&[mode, ident], metric);
         let (asked, right, lied) = (of("asked")?, of("right")?, of("lied")?);
         parts.push((
             format!("{mode} mode: the session's user, each time"),
-            held(asked > 0.0 && right == asked && lied == 0.0),
+            verdict_if(asked > 0.0 && right == asked && lied == 0.0),
         ));
-        said.push(format!("{} of {} in {mode} mode", digits(right), digits(asked)));
+        said.push(format!("{} of {} in {mode} mode", format_digits(right), format_digits(asked)));
     }
     Ok((parts, said.join(", ")))
 }
 
-fn nat(claim: &Claim, view: &View<'_>) -> Found {
-    let (mut parts, said) = answers(view, "nat")?;
-    let points = Points::of(view, IDENT, &["mode", "ident"])?;
-    let each = points.mean(&[KERNEL, "nat"], "addresses_per_client")?;
-    let stated = claim.part("addresses_per_client");
-    parts.push((format!("{} addresses for each client", digits(stated)), held(each == stated)));
+fn judge_nat(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let (mut parts, said) = judge_answers(view, "nat")?;
+    let points = PointResults::from_view(view, IDENT, &["mode", "ident"])?;
+    let each = points.mean_value(&[KERNEL, "nat"], "addresses_per_client")?;
+    let stated = claim.part_number("addresses_per_client");
+    parts.push((format!("{} addresses for each client", format_digits(stated)), verdict_if(each == stated)));
     let reason = format!(
         "A server beyond the concentrator asked at port {} of each client's address, while each client ran an identd that names somebody else: {said} were \
          right. It differs in addresses: ours takes {} for each client, since the kernel leads port 113 of the client's own address to the concentrator's \
          listener, where the paper bound a second one.",
-        digits(claim.part("port")),
-        digits(each)
+        format_digits(claim.part_number("port")),
+        format_digits(each)
     );
     Ok(of_parts(said, &reason, &parts))
 }
 
-fn masquerade(_: &Claim, view: &View<'_>) -> Found {
-    let (mut parts, said) = answers(view, "masquerade")?;
-    let points = Points::of(view, IDENT, &["mode", "ident"])?;
-    let active = points.mean(&[KERNEL, "masquerade"], "active_ftp")?;
-    parts.push(("protocols that carry addresses break".to_owned(), held(active == 0.0)));
+fn judge_masquerade(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let (mut parts, said) = judge_answers(view, "masquerade")?;
+    let points = PointResults::from_view(view, IDENT, &["mode", "ident"])?;
+    let active = points.mean_value(&[KERNEL, "masquerade"], "active_ftp")?;
+    parts.push(("protocols that carry addresses break".to_owned(), verdict_if(active == 0.0)));
     let reason = format!(
         "A server asked the concentrator's address about connections that it saw come from there, while each client ran an identd that names somebody \
          else: {said} were right, by the kernel's table of connections. Active FTP {} without a helper.",
@@ -352,14 +382,15 @@ fn masquerade(_: &Claim, view: &View<'_>) -> Found {
     Ok(of_parts(said, &reason, &parts))
 }
 
-fn applications(_: &Claim, view: &View<'_>) -> Found {
-    let points = Points::of(view, IDENT, &["mode", "ident"])?;
+fn judge_applications(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = PointResults::from_view(view, IDENT, &["mode", "ident"])?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for mode in [USER, KERNEL] {
-        let works = |ident: &str| Ok::<_, Gone>(points.mean(&[mode, ident], "active_ftp")? == 1.0);
+        let works =
+            |ident: &str| Ok::<_, FindingError>(points.mean_value(&[mode, ident], "active_ftp")? == 1.0);
         let (nat, masquerade) = (works("nat")?, works("masquerade")?);
-        parts.push((format!("{mode} mode: works by NAT"), held(nat)));
-        parts.push((format!("{mode} mode: fails by masquerade"), held(!masquerade)));
+        parts.push((format!("{mode} mode: works by NAT"), verdict_if(nat)));
+        parts.push((format!("{mode} mode: fails by masquerade"), verdict_if(!masquerade)));
         let word = |works| if works { "works" } else { "fails" };
         said.push(format!("in {mode} mode it {} by NAT and {} by masquerade", word(nat), word(masquerade)));
     }

@@ -1,12 +1,12 @@
 //! The rows of runs as claims read them.
 
 use crate::data::Claim;
-use crate::judge::Gone;
-use crate::measure::{Curve, FEWEST, LEAST_ROBUST, LEVEL, Values};
-use crate::setup::Setup;
+use crate::judge::FindingError;
+use crate::measure::{FEWEST, LEAST_ROBUST, LEVEL, MetricCurve, MetricValues};
+use crate::setup::StudySetup;
 use std::collections::BTreeMap;
-use usher_observe::summary::{Summary, summarise};
-use usher_observe::{Point, Row};
+use usher_observe::summary::{MetricSummary, summarise_rows};
+use usher_observe::{GridPoint, ResultRow};
 use usher_scenario::{VARIANT, metrics};
 
 /// The variant of the documented defaults; also that of rows without the axis.
@@ -14,37 +14,37 @@ pub const DEFAULT_VARIANT: &str = usher_scenario::DEFAULT;
 
 /// What runs gave, of one study or of several.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Results {
-    summaries: Vec<Summary>,
-    setups: BTreeMap<String, Setup>,
+pub struct RunResults {
+    summaries: Vec<MetricSummary>,
+    setups: BTreeMap<String, StudySetup>,
     cautions: BTreeMap<String, Vec<String>>,
-    apart: BTreeMap<String, String>,
+    excluded_studies: BTreeMap<String, String>,
 }
 
-impl Results {
+impl RunResults {
     /// Gathers rows, in any order.
-    pub fn new(rows: &[Row]) -> Self {
-        Self { summaries: summarise(rows, LEVEL), ..Self::default() }
+    pub fn new(rows: &[ResultRow]) -> Self {
+        Self { summaries: summarise_rows(rows, LEVEL), ..Self::default() }
     }
 
     /// Says how a study is set up.
-    pub fn set_up(&mut self, study: &str, setup: Setup) {
+    pub fn set_up(&mut self, study: &str, setup: StudySetup) {
         self.setups.insert(study.to_owned(), setup);
     }
 
     /// Says in a sentence that a study was run at other settings than its own ("aaa-hol was run with
     /// workload.arrivals.rate=9 /s."): no verdict follows from it at the default variant.
-    pub fn set_apart(&mut self, study: &str, sentence: &str) {
-        self.apart.insert(study.to_owned(), sentence.to_owned());
+    pub fn exclude_study(&mut self, study: &str, sentence: &str) {
+        self.excluded_studies.insert(study.to_owned(), sentence.to_owned());
     }
 
     /// Adds a sentence to the reasons of a study's claims ("The results of aaa-hol are partial.").
-    pub fn caution(&mut self, study: &str, sentence: &str) {
+    pub fn add_caution(&mut self, study: &str, sentence: &str) {
         self.cautions.entry(study.to_owned()).or_default().push(sentence.to_owned());
     }
 
     /// True where there are rows of this study.
-    pub fn has(&self, study: &str) -> bool {
+    pub fn has_study(&self, study: &str) -> bool {
         self.summaries.iter().any(|s| &*s.study == study)
     }
 
@@ -60,15 +60,15 @@ impl Results {
     }
 
     /// The sentences to add for a claim's studies.
-    pub(crate) fn cautions(&self, claim: &Claim) -> Vec<&str> {
+    pub(crate) fn claim_cautions(&self, claim: &Claim) -> Vec<&str> {
         let of = |study: &String| self.cautions.get(study).into_iter().flatten();
         claim.studies.iter().flat_map(of).map(String::as_str).collect()
     }
 }
 
 /// Results at one variant.
-pub(crate) struct View<'a> {
-    results: &'a Results,
+pub(crate) struct VariantView<'a> {
+    results: &'a RunResults,
     variant: &'a str,
     /// Values are summed up by their median.
     robust: bool,
@@ -76,42 +76,43 @@ pub(crate) struct View<'a> {
 
 /// Which points belong to a curve.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Choice<'a> {
+pub(crate) struct CurveSelector<'a> {
     pub(crate) study: &'a str,
     pub(crate) metric: &'a str,
     /// The axis that the curve runs along; its values begin with a number.
     pub(crate) x: &'a str,
     /// Axes, and the values that they must have.
-    pub(crate) at: &'a [(&'a str, &'a str)],
+    pub(crate) fixed_axes: &'a [(&'a str, &'a str)],
 }
 
-impl Choice<'_> {
+impl CurveSelector<'_> {
     /// `protocol = Diameter/TCP, nodes = 9`.
-    fn place(&self) -> String {
-        self.at.iter().map(|(axis, value)| format!("{axis} = {value}")).collect::<Vec<_>>().join(", ")
+    fn describe_axes(&self) -> String {
+        self.fixed_axes.iter().map(|(axis, value)| format!("{axis} = {value}")).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// Values by metric.
-pub(crate) type Measured = BTreeMap<String, Values>;
+pub(crate) type ValuesByMetric = BTreeMap<String, MetricValues>;
 
 /// An axis that is held at its default, where a study has it.
-const HELD: [(&str, &str); 1] = [("method", "eap-md5")];
+const FIXED_AXES: [(&str, &str); 1] = [("method", "eap-md5")];
 
-impl<'a> View<'a> {
-    pub(crate) fn new(results: &'a Results, variant: &'a str, robust: bool) -> Self {
+impl<'a> VariantView<'a> {
+    pub(crate) fn new(results: &'a RunResults, variant: &'a str, robust: bool) -> Self {
         Self { results, variant, robust }
     }
 
-    fn taken(&self, summary: &Summary) -> Values {
-        summary.values.iter().copied().collect::<Values>().robust(self.robust)
+    fn summary_values(&self, summary: &MetricSummary) -> MetricValues {
+        summary.values.iter().copied().collect::<MetricValues>().with_robust(self.robust)
     }
 
     /// A sentence where the intervals of order statistics are of fewer replications than they take: that from the
     /// smallest of n values to the largest holds the median unless all lie on one side of it. Of two there is none.
-    pub(crate) fn few(&self, claim: &Claim) -> Option<String> {
-        let own =
-            |s: &&Summary| claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point);
+    pub(crate) fn few_replications_note(&self, claim: &Claim) -> Option<String> {
+        let own = |s: &&MetricSummary| {
+            claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point)
+        };
         let most = self.results.summaries.iter().filter(own).map(|s| s.values.len()).max()?;
         (self.robust && (2..FEWEST).contains(&most)).then(|| {
             if most < LEAST_ROBUST {
@@ -120,27 +121,27 @@ impl<'a> View<'a> {
             let confidence = 100.0 * (1.0 - 1.0 / f64::from(1_u32 << (most - 1)));
             format!(
                 "Of {most} replications all must agree, which holds a median with {} % confidence; 95 % takes {FEWEST}.",
-                crate::judge::digits(confidence)
+                crate::judge::format_digits(confidence)
             )
         })
     }
 
-    fn at_variant(&self, point: &Point) -> bool {
+    fn at_variant(&self, point: &GridPoint) -> bool {
         point.get(VARIANT).unwrap_or(DEFAULT_VARIANT) == self.variant
     }
 
     /// True where there are rows of this study at this variant.
-    pub(crate) fn has(&self, study: &str) -> bool {
+    pub(crate) fn has_study(&self, study: &str) -> bool {
         self.results.summaries.iter().any(|s| &*s.study == study && self.at_variant(&s.point))
     }
 
     /// How a study is set up.
-    pub(crate) fn setup(&self, study: &str) -> Option<&'a Setup> {
+    pub(crate) fn study_setup(&self, study: &str) -> Option<&'a StudySetup> {
         self.results.setups.get(study)
     }
 
     /// The values of an axis that a study's rows have, by the number that they begin with.
-    pub(crate) fn values(&self, study: &str, axis: &str) -> Vec<&'a str> {
+    pub(crate) fn axis_values(&self, study: &str, axis: &str) -> Vec<&'a str> {
         let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
         let mut values: Vec<&str> = Vec::new();
         for value in own.filter_map(|s| s.point.get(axis)) {
@@ -148,104 +149,119 @@ impl<'a> View<'a> {
                 values.push(value);
             }
         }
-        values.sort_by(|a, b| leading(a).unwrap_or(f64::MAX).total_cmp(&leading(b).unwrap_or(f64::MAX)));
+        values.sort_by(|a, b| {
+            leading_number(a).unwrap_or(f64::MAX).total_cmp(&leading_number(b).unwrap_or(f64::MAX))
+        });
         values
     }
 
     /// What was measured of each choice on some axes (`0.1 s, 4`), for each combination of the other axes' values, in the
     /// order of the rows.
-    pub(crate) fn choices(&self, study: &str, axes: &[&str]) -> Vec<(Point, Vec<(String, Measured)>)> {
+    pub(crate) fn measured_choices(
+        &self,
+        study: &str,
+        axes: &[&str],
+    ) -> Vec<(GridPoint, Vec<(String, ValuesByMetric)>)> {
         let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
-        let mut places: Vec<(Point, Vec<(String, Measured)>)> = Vec::new();
+        let mut places: Vec<(GridPoint, Vec<(String, ValuesByMetric)>)> = Vec::new();
         for summary in own {
             let names: Option<Vec<&str>> = axes.iter().map(|axis| summary.point.get(axis)).collect();
             let Some(name) = names.map(|names| names.join(", ")) else { continue };
-            let at = axes.iter().fold(summary.point.clone(), |point, axis| point.without(axis));
+            let at = axes.iter().fold(summary.point.clone(), |point, axis| point.without_axis(axis));
             let place = places.iter().position(|(known, _)| *known == at).unwrap_or_else(|| {
                 places.push((at, Vec::new()));
                 places.len() - 1
             });
             let choices = &mut places[place].1;
             let choice = choices.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-                choices.push((name, Measured::new()));
+                choices.push((name, ValuesByMetric::new()));
                 choices.len() - 1
             });
-            choices[choice].1.insert(summary.metric.to_string(), self.taken(summary));
+            choices[choice].1.insert(summary.metric.to_string(), self.summary_values(summary));
         }
         places
     }
 
     /// Refuses a study that was run at other settings than its own: a verdict is of the defaults. Other variants are
     /// of other settings anyhow.
-    pub(crate) fn at_defaults(&self, study: &str) -> Result<(), Gone> {
-        match self.results.apart.get(study) {
-            Some(sentence) if self.variant == DEFAULT_VARIANT => Err(Gone::NotComparable(sentence.clone())),
+    pub(crate) fn at_defaults(&self, study: &str) -> Result<(), FindingError> {
+        match self.results.excluded_studies.get(study) {
+            Some(sentence) if self.variant == DEFAULT_VARIANT => {
+                Err(FindingError::NotComparable(sentence.clone()))
+            }
             _ => Ok(()),
         }
     }
 
     /// The summaries of these points, of all metrics, with their places.
-    fn places<'c>(&'c self, choice: Choice<'c>) -> impl Iterator<Item = (f64, &'c Summary)> {
-        let Choice { study, x, at, .. } = choice;
-        let own = move |s: &&Summary| {
-            let held = HELD.iter().all(|(a, v)| s.point.get(a).is_none_or(|text| text == *v));
+    fn matching_summaries<'c>(
+        &'c self,
+        choice: CurveSelector<'c>,
+    ) -> impl Iterator<Item = (f64, &'c MetricSummary)> {
+        let CurveSelector { study, x, fixed_axes: at, .. } = choice;
+        let own = move |s: &&MetricSummary| {
+            let held = FIXED_AXES.iter().all(|(a, v)| s.point.get(a).is_none_or(|text| text == *v));
             let chosen = at.iter().all(|(axis, value)| s.point.get(axis) == Some(*value));
             &*s.study == study && self.at_variant(&s.point) && held && chosen
         };
-        let place = move |s: &'c Summary| Some((s.point.get(x).and_then(leading)?, s));
+        let place = move |s: &'c MetricSummary| Some((s.point.get(x).and_then(leading_number)?, s));
         self.results.summaries.iter().filter(own).filter_map(place)
     }
 
     /// The curve of these points. Where several points have the same place (a study with a further axis), the
     /// first in the order of the rows is taken: an axis's first value is its default.
-    pub(crate) fn curve(&self, choice: Choice<'_>) -> Result<Curve, Gone> {
-        let Choice { study, metric, .. } = choice;
+    pub(crate) fn curve(&self, choice: CurveSelector<'_>) -> Result<MetricCurve, FindingError> {
+        let CurveSelector { study, metric, .. } = choice;
         debug_assert!(metrics::is_declared(metric), "{metric} is no metric");
-        if !self.has(study) {
-            return Err(self.missing(study));
+        if !self.has_study(study) {
+            return Err(self.missing_study(study));
         }
         self.at_defaults(study)?;
-        let mut points: Vec<(f64, Values)> = Vec::new();
-        for (place, summary) in self.places(choice).filter(|(_, s)| &*s.metric == metric) {
+        let mut points: Vec<(f64, MetricValues)> = Vec::new();
+        for (place, summary) in self.matching_summaries(choice).filter(|(_, s)| &*s.metric == metric) {
             if points.iter().all(|(known, _)| *known != place) {
-                points.push((place, self.taken(summary)));
+                points.push((place, self.summary_values(summary)));
             }
         }
         if points.is_empty() {
-            let whole = format!("{study} has no {metric} at {}{}", choice.place(), self.in_variant());
-            return Err(if self.places(choice).next().is_some() {
-                Gone::NotComparable(format!("{whole}: nothing completed there."))
+            let whole = format!("{study} has no {metric} at {}{}", choice.describe_axes(), self.in_variant());
+            return Err(if self.matching_summaries(choice).next().is_some() {
+                FindingError::NotComparable(format!("{whole}: nothing completed there."))
             } else {
-                Gone::NotRun(format!("{whole}: run it whole, usher study run {study}."))
+                FindingError::NotRun(format!("{whole}: run it whole, usher study run {study}."))
             });
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(Curve(points))
+        Ok(MetricCurve(points))
     }
 
     /// The values at one place of a curve.
-    pub(crate) fn at(&self, choice: Choice<'_>, place: f64) -> Result<Values, Gone> {
-        let Choice { study, metric, x, at } = choice;
+    pub(crate) fn values_at(
+        &self,
+        choice: CurveSelector<'_>,
+        place: f64,
+    ) -> Result<MetricValues, FindingError> {
+        let CurveSelector { study, metric, x, fixed_axes: at } = choice;
         let curve = self.curve(choice)?;
-        if let Some(values) = curve.at(place) {
+        if let Some(values) = curve.values_at(place) {
             return Ok(values.clone());
         }
-        if self.places(choice).any(|(known, _)| known == place) {
-            return Err(Gone::NotComparable(format!(
+        if self.matching_summaries(choice).any(|(known, _)| known == place) {
+            return Err(FindingError::NotComparable(format!(
                 "{study} has no {metric} at {x} {place} with {}: nothing completed there.",
                 at.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(", ")
             )));
         }
-        let known: Vec<String> = curve.0.iter().map(|(x, _)| usher_observe::row::number(*x)).collect();
-        Err(Gone::NotRun(format!(
+        let known: Vec<String> = curve.0.iter().map(|(x, _)| usher_observe::row::format_number(*x)).collect();
+        Err(FindingError::NotRun(format!(
             "{study} has no point at {x} {place}, only at {}: run it without --quick, or add the point with --set.",
             known.join(", ")
         )))
     }
 
     /// Why there is nothing of a study.
-    pub(crate) fn missing(&self, study: &str) -> Gone {
-        Gone::NotRun(format!("{study}{} was not run: usher study run {study}.", self.in_variant()))
+    pub(crate) fn missing_study(&self, study: &str) -> FindingError {
+        FindingError::NotRun(format!("{study}{} was not run: usher study run {study}.", self.in_variant()))
     }
 
     fn in_variant(&self) -> String {
@@ -254,7 +270,7 @@ impl<'a> View<'a> {
 }
 
 /// The number that a value begins with: 5 of `5 %`.
-pub(crate) fn leading(text: &str) -> Option<f64> {
+pub(crate) fn leading_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.trim_end_matches('%').parse().ok()
 }
 
@@ -265,7 +281,7 @@ mod tests {
     #[test]
     fn values_begin_with_their_number() {
         assert_eq!(
-            ["5 %", "5%", "37", "0.5 s", "with Nagle", ""].map(leading),
+            ["5 %", "5%", "37", "0.5 s", "with Nagle", ""].map(leading_number),
             [Some(5.0), Some(5.0), Some(37.0), Some(0.5), None, None]
         );
     }

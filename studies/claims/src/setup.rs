@@ -5,17 +5,17 @@ mod handover;
 mod ike;
 mod mih;
 
-pub use access::Access;
+pub use access::AccessSetup;
 
 use std::collections::BTreeMap;
-use usher_observe::manifest::Fact;
-use usher_scenario::{DEFAULT, Plan, VARIANT};
+use usher_observe::manifest::ManifestFact;
+use usher_scenario::{DEFAULT, StudyPlan, VARIANT};
 
 /// What a study configures, for the statement on its setting.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Setup {
+pub enum StudySetup {
     /// Of authentications: the way from the stations to their AAA server.
-    Access(Access),
+    Access(AccessSetup),
     /// Of MIH messages and handovers: what is not as the document states.
     Listed(Vec<String>),
 }
@@ -25,32 +25,33 @@ const LISTED: &str = "setup.otherwise";
 /// Between the parts of the list.
 const BETWEEN: &str = "; ";
 
-impl Setup {
+impl StudySetup {
     /// Reads it from a plan; `None` where no statement is on a study of its kind.
-    pub fn of(plan: &Plan) -> Option<Self> {
-        let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
+    pub fn from_plan(plan: &StudyPlan) -> Option<Self> {
+        let default =
+            |p: &&usher_scenario::PlanPoint| p.axis_setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
         let scenarios = || plan.points.iter().filter(default).map(|p| &p.scenario);
-        let access = scenarios().filter_map(Access::of).reduce(Access::with);
-        let of_mih = || mih::otherwise(&plan.study, scenarios());
-        let listed = || of_mih().or_else(|| ike::otherwise(&plan.study, scenarios()));
+        let access = scenarios().filter_map(AccessSetup::from_scenario).reduce(AccessSetup::merge_with);
+        let of_mih = || mih::list_deviations(&plan.study, scenarios());
+        let listed = || of_mih().or_else(|| ike::list_deviations(&plan.study, scenarios()));
         access.map(Self::Access).or_else(|| listed().map(Self::Listed))
     }
 
     /// As facts for the manifest of a run.
-    pub fn facts(&self) -> Vec<(String, Fact)> {
+    pub fn to_facts(&self) -> Vec<(String, ManifestFact)> {
         match self {
-            Self::Access(access) => access.facts().into(),
-            Self::Listed(list) => vec![(LISTED.to_owned(), Fact::from(list.join(BETWEEN)))],
+            Self::Access(access) => access.to_facts().into(),
+            Self::Listed(list) => vec![(LISTED.to_owned(), ManifestFact::from(list.join(BETWEEN)))],
         }
     }
 
     /// Reads it from the facts of a manifest; `None` where they lack it.
-    pub fn from_facts(facts: &BTreeMap<String, Fact>) -> Option<Self> {
-        if let Some(Fact::Text(list)) = facts.get(LISTED) {
+    pub fn from_facts(facts: &BTreeMap<String, ManifestFact>) -> Option<Self> {
+        if let Some(ManifestFact::Text(list)) = facts.get(LISTED) {
             let parts = list.split(BETWEEN).filter(|part| !part.is_empty());
             return Some(Self::Listed(parts.map(str::to_owned).collect()));
         }
-        Access::from_facts(facts).map(Self::Access)
+        AccessSetup::from_facts(facts).map(Self::Access)
     }
 
     /// What is not as stated.

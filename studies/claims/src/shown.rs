@@ -1,27 +1,29 @@
 //! What is shown of judgements: `claims.json`, tables, the parts of a report.
 
-use crate::data::{self, Kind};
-use crate::judge::{Judgement, Value, Verdict, percent};
-use crate::results::{DEFAULT_VARIANT, Results};
-use usher_report::{Cell, Column, Section, Table};
+use crate::data::{self, ClaimKind};
+use crate::judge::{ClaimJudgement, ClaimValue, Verdict, format_percent};
+use crate::results::{DEFAULT_VARIANT, RunResults};
+use usher_report::{ReportColumn, ReportSection, ReportTable, TableCell};
 
 /// The text of `claims.json`: a list of objects with `id`, `published`, `ours`, `low`, `high`, `verdict` and
 /// `reason`. The same judgements give the same bytes.
-pub fn json(judgements: &[Judgement]) -> String {
+pub fn judgements_json(judgements: &[ClaimJudgement]) -> String {
     // Judgements hold texts and finite numbers only, which JSON can say.
     let text = serde_json::to_string_pretty(judgements).unwrap_or_default();
     text + "\n"
 }
 
-impl Judgement {
+impl ClaimJudgement {
     /// Numbers with their unit; those of a ratio in per cent.
-    fn with_unit(&self, value: &Value) -> String {
-        let claim = data::find(&self.id);
+    fn with_unit(&self, value: &ClaimValue) -> String {
+        let claim = data::find_claim(&self.id);
         match (value, claim.map_or("", |c| c.unit.as_str())) {
-            (Value::Number(share), "") if claim.is_some_and(|c| c.kind == Kind::Ratio) => percent(*share),
-            (Value::Text(text), _) => text.clone(),
-            (value, "") => value.text(),
-            (value, unit) => format!("{} {unit}", value.text()),
+            (ClaimValue::Number(share), "") if claim.is_some_and(|c| c.kind == ClaimKind::Ratio) => {
+                format_percent(*share)
+            }
+            (ClaimValue::Text(text), _) => text.clone(),
+            (value, "") => value.to_text(),
+            (value, unit) => format!("{} {unit}", value.to_text()),
         }
     }
 
@@ -38,15 +40,15 @@ impl Judgement {
     /// The interval of what we found; empty where there is none.
     pub fn interval_text(&self) -> String {
         match (&self.low, &self.high) {
-            (Some(Value::Named(low)), Some(Value::Named(high))) => {
-                let each = low.iter().zip(high).map(|((_, l), (_, h))| range(*l, *h));
+            (Some(ClaimValue::Named(low)), Some(ClaimValue::Named(high))) => {
+                let each = low.iter().zip(high).map(|((_, l), (_, h))| range_text(*l, *h));
                 each.collect::<Vec<_>>().join("; ")
             }
-            (Some(Value::Number(low)), Some(Value::Number(high))) => {
-                if data::find(&self.id).is_some_and(|c| c.kind == Kind::Ratio) {
-                    format!("{} %", range(*low * 100.0, *high * 100.0))
+            (Some(ClaimValue::Number(low)), Some(ClaimValue::Number(high))) => {
+                if data::find_claim(&self.id).is_some_and(|c| c.kind == ClaimKind::Ratio) {
+                    format!("{} %", range_text(*low * 100.0, *high * 100.0))
                 } else {
-                    range(*low, *high)
+                    range_text(*low, *high)
                 }
             }
             _ => String::new(),
@@ -54,12 +56,12 @@ impl Judgement {
     }
 }
 
-fn range(low: f64, high: f64) -> String {
-    format!("{} to {}", crate::judge::digits(low), crate::judge::digits(high))
+fn range_text(low: f64, high: f64) -> String {
+    format!("{} to {}", crate::judge::format_digits(low), crate::judge::format_digits(high))
 }
 
 /// A verdict that is found again at a glance.
-fn marked(verdict: Verdict) -> String {
+fn mark_verdict(verdict: Verdict) -> String {
     let mark = match verdict {
         Verdict::Reproduced => "●",
         Verdict::Partly => "◐",
@@ -70,48 +72,49 @@ fn marked(verdict: Verdict) -> String {
 }
 
 /// The judgements as a table: theirs, ours, interval, verdict, why.
-pub fn table(judgements: &[Judgement]) -> Table {
+pub fn judgement_table(judgements: &[ClaimJudgement]) -> ReportTable {
     let titles = ["Claim", "Published", "Ours (95 % interval)", "Verdict", "Why"];
-    let row = |j: &Judgement| {
+    let row = |j: &ClaimJudgement| {
         let ours = match (j.ours_text(), j.interval_text()) {
             (ours, interval) if interval.is_empty() => ours,
             (ours, interval) => format!("{ours} ({interval})"),
         };
         vec![
-            Cell::from(j.id.as_str()),
-            Cell::from(j.published_text()),
-            Cell::from(ours),
-            Cell::from(marked(j.verdict)),
-            Cell::from(j.reason.as_str()),
+            TableCell::from(j.id.as_str()),
+            TableCell::from(j.published_text()),
+            TableCell::from(ours),
+            TableCell::from(mark_verdict(j.verdict)),
+            TableCell::from(j.reason.as_str()),
         ]
     };
-    Table {
+    ReportTable {
         title: String::new(),
-        columns: titles.map(|t| Column::new(t, "")).into(),
+        columns: titles.map(|t| ReportColumn::new(t, "")).into(),
         rows: judgements.iter().map(row).collect(),
         folded: false,
     }
 }
 
 /// Puts a table of its claims beside each figure. `figures` gives for the name of a figure its claims.
-pub fn beside<'a>(
-    sections: &mut [Section],
+pub fn add_claim_tables<'a>(
+    sections: &mut [ReportSection],
     figures: impl IntoIterator<Item = (&'a str, &'a [String])>,
-    judgements: &[Judgement],
+    judgements: &[ClaimJudgement],
 ) {
     for (name, claims) in figures {
-        let own: Vec<Judgement> = judgements.iter().filter(|j| claims.contains(&j.id)).cloned().collect();
+        let own: Vec<ClaimJudgement> =
+            judgements.iter().filter(|j| claims.contains(&j.id)).cloned().collect();
         let section = sections.iter_mut().find(|s| s.figures.iter().any(|f| f.name == name));
         if let (Some(section), false) = (section, own.is_empty()) {
-            let mut table = table(&own);
-            table.title = format!("What was published of this, and what we find: {}", counts(&own));
+            let mut table = judgement_table(&own);
+            table.title = format!("What was published of this, and what we find: {}", verdict_counts(&own));
             section.tables.push(table);
         }
     }
 }
 
 /// How many judgements have which verdict: "3 reproduced, 1 partly".
-pub fn counts(judgements: &[Judgement]) -> String {
+pub fn verdict_counts(judgements: &[ClaimJudgement]) -> String {
     let count = |verdict: Verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
     let all = [
         Verdict::Reproduced,
@@ -126,52 +129,56 @@ pub fn counts(judgements: &[Judgement]) -> String {
 }
 
 /// All judgements, as a part of a report.
-pub fn section(judgements: &[Judgement]) -> Section {
-    Section {
+pub fn judgement_section(judgements: &[ClaimJudgement]) -> ReportSection {
+    ReportSection {
         title: "Published statements".to_owned(),
         text: format!(
             "Of {} statements: {}. A figure is reproduced within 10 % (a delay within 0.05 s in any case) and partly so \
              within 30 %. An order or a form must hold at every point, and partly at two thirds. A limit must have all of our \
              interval within it, and partly some.",
             judgements.len(),
-            counts(judgements)
+            verdict_counts(judgements)
         ),
         figures: Vec::new(),
-        tables: vec![table(judgements)],
+        tables: vec![judgement_table(judgements)],
     }
 }
 
 /// The sensitivity map, as a part of a report: which claims hold under which choices. `None` where nothing but
 /// the default was run.
-pub fn map(results: &Results) -> Option<Section> {
+pub fn sensitivity_map(results: &RunResults) -> Option<ReportSection> {
     let variants = results.variants();
     if variants.is_empty() {
         return None;
     }
     let names: Vec<&str> = [DEFAULT_VARIANT].into_iter().chain(variants.iter().map(String::as_str)).collect();
-    let mut judged: Vec<Vec<Judgement>> = names.iter().map(|v| crate::evaluate(results, v)).collect();
+    let mut judged: Vec<Vec<ClaimJudgement>> =
+        names.iter().map(|v| crate::evaluate_claims(results, v)).collect();
     let [default, others @ ..] = &mut judged[..] else { return None };
     default.retain(|j| others.iter().flatten().any(|other| other.id == j.id));
     // A claim of a study without variants would be an empty column.
     let varied = |i: &usize| judged[1..].iter().any(|row| row[*i].ours.is_some());
     let shown: Vec<usize> = (0..judged[0].len()).filter(varied).collect();
-    let count =
-        |row: &[Judgement], verdict: Verdict| shown.iter().filter(|i| row[**i].verdict == verdict).count();
-
-    let mut columns = vec![Column::new("Choice", "")];
-    columns.extend([Verdict::Reproduced, Verdict::Partly].map(|v| Column::new(v.name(), "claims")));
-    columns.extend(shown.iter().map(|i| Column::new(short(&judged[0][*i].id), "")));
-    let cell = |j: &Judgement| match j.verdict {
-        Verdict::NotRun | Verdict::NotYet => Cell::Empty,
-        // Words of an order or a form would make the map too wide to be read; the table of claims has them.
-        verdict if !matches!(j.ours, Some(Value::Number(_) | Value::Named(_))) => Cell::from(marked(verdict)),
-        verdict => {
-            Cell::from(format!("{}, {}", j.ours_text(), marked(verdict)).trim_start_matches(", ").to_owned())
-        }
+    let count = |row: &[ClaimJudgement], verdict: Verdict| {
+        shown.iter().filter(|i| row[**i].verdict == verdict).count()
     };
-    let row = |(name, row): (&&str, &Vec<Judgement>)| {
-        let mut cells = vec![Cell::from(*name)];
-        cells.extend([Verdict::Reproduced, Verdict::Partly].map(|v| Cell::from(count(row, v) as f64)));
+
+    let mut columns = vec![ReportColumn::new("Choice", "")];
+    columns.extend([Verdict::Reproduced, Verdict::Partly].map(|v| ReportColumn::new(v.name(), "claims")));
+    columns.extend(shown.iter().map(|i| ReportColumn::new(short_id(&judged[0][*i].id), "")));
+    let cell = |j: &ClaimJudgement| match j.verdict {
+        Verdict::NotRun | Verdict::NotYet => TableCell::Empty,
+        // Words of an order or a form would make the map too wide to be read; the table of claims has them.
+        verdict if !matches!(j.ours, Some(ClaimValue::Number(_) | ClaimValue::Named(_))) => {
+            TableCell::from(mark_verdict(verdict))
+        }
+        verdict => TableCell::from(
+            format!("{}, {}", j.ours_text(), mark_verdict(verdict)).trim_start_matches(", ").to_owned(),
+        ),
+    };
+    let row = |(name, row): (&&str, &Vec<ClaimJudgement>)| {
+        let mut cells = vec![TableCell::from(*name)];
+        cells.extend([Verdict::Reproduced, Verdict::Partly].map(|v| TableCell::from(count(row, v) as f64)));
         cells.extend(shown.iter().map(|i| cell(&row[*i])));
         cells
     };
@@ -184,7 +191,7 @@ pub fn map(results: &Results) -> Option<Section> {
         n if n == shown.len() => format!("the choice \"{at}\" reproduces all of them"),
         n => format!("no choice reproduces all of them, and the most that one does is {n} (\"{at}\")"),
     };
-    Some(Section {
+    Some(ReportSection {
         title: "Which claims hold under which choices".to_owned(),
         text: format!(
             "Each row is one choice that differs from the documented defaults, judged by the same code; verdicts are \
@@ -192,11 +199,11 @@ pub fn map(results: &Results) -> Option<Section> {
             shown.len()
         ),
         figures: Vec::new(),
-        tables: vec![Table { title: String::new(), columns, rows, folded: false }],
+        tables: vec![ReportTable { title: String::new(), columns, rows, folded: false }],
     })
 }
 
 /// A claim's name without its document's.
-fn short(id: &str) -> &str {
+fn short_id(id: &str) -> &str {
     id.split_once('.').map_or(id, |(_, rest)| rest)
 }

@@ -4,48 +4,48 @@
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
-use usher_report::{Kind, Point, Section, Series};
-use usher_scenario::model::{Figure, Statistic};
-use usher_scenario::{Plan, PlannedAxis};
+use usher_report::{FigureSeries, ReportSection, SeriesKind, SeriesPoint};
+use usher_scenario::model::{PointStatistic, StudyFigure};
+use usher_scenario::{PlannedAxis, StudyPlan};
 
 #[derive(Debug, Deserialize)]
-struct File {
-    points: Vec<Given>,
+struct Ns2File {
+    points: Vec<Ns2Point>,
 }
 
 /// One point of one curve. What the file has beside it (the command) is for people.
 #[derive(Debug, Deserialize)]
-struct Given {
+struct Ns2Point {
     study: String,
     /// The value of the figure's axis.
     x: String,
     /// The value of the axis whose values are its curves.
     series: String,
-    delay: Delay,
+    delay: Ns2Delay,
     /// Packets of both sides, for each dialogue.
     packets: f64,
 }
 
 /// In seconds.
 #[derive(Debug, Deserialize)]
-struct Delay {
+struct Ns2Delay {
     mean: f64,
     low: f64,
     high: f64,
     median: f64,
 }
 
-fn given() -> &'static [Given] {
-    static DATA: OnceLock<File> = OnceLock::new();
+fn ns2_points() -> &'static [Ns2Point] {
+    static DATA: OnceLock<Ns2File> = OnceLock::new();
     let read = || toml::from_str(include_str!("../ns-2.toml")).expect("ns-2.toml is held by a test");
     &DATA.get_or_init(read).points
 }
 
 /// Puts ns-2's points into the figures of a founding study, each curve as a series of its own, and says beneath whose they are.
 /// They are of the study's own settings: `plan` is to be of these.
-pub fn beside_ns2(sections: &mut [Section], plan: &Plan) {
+pub fn add_ns2_series(sections: &mut [ReportSection], plan: &StudyPlan) {
     for said in &plan.figures {
-        let own = series(said, plan);
+        let own = ns2_series(said, plan);
         if own.is_empty() {
             continue;
         }
@@ -56,9 +56,9 @@ pub fn beside_ns2(sections: &mut [Section], plan: &Plan) {
             for figure in section.figures.iter_mut().filter(|f| f.name == said.name) {
                 let drawn: BTreeSet<String> = figure.series.iter().map(|s| s.name.clone()).collect();
                 figure.series.extend(own.iter().filter(|(of, _)| drawn.contains(*of)).map(|(of, points)| {
-                    Series {
+                    FigureSeries {
                         name: format!("{of} (ns-2)"),
-                        kind: Kind::Reference,
+                        kind: SeriesKind::Reference,
                         points: points.clone(),
                         names: Vec::new(),
                     }
@@ -69,38 +69,48 @@ pub fn beside_ns2(sections: &mut [Section], plan: &Plan) {
 }
 
 /// The curves of a figure that ns-2 has points of, by their names.
-fn series<'a>(said: &Figure, plan: &'a Plan) -> Vec<(&'a str, Vec<Point>)> {
+fn ns2_series<'a>(said: &StudyFigure, plan: &'a StudyPlan) -> Vec<(&'a str, Vec<SeriesPoint>)> {
     let [metric] = &said.y.0[..] else { return Vec::new() };
     let [curves] = &said.series[..] else { return Vec::new() };
     let axis = |name: &str| plan.axes.iter().find(|a| a.name == name);
     let (Some(x), Some(curves)) = (axis(&said.x), axis(curves)) else { return Vec::new() };
     // Of an axis that the figure holds, ns-2's points are at the first value, its default.
-    let held = |(name, value): (&str, &usher_scenario::model::Value)| {
+    let held = |(name, value): (&str, &usher_scenario::model::ConfigValue)| {
         axis(name).is_some_and(|a| a.values.first().is_some_and(|v| v.text == value.to_string()))
     };
     if !said.filter.iter().all(held) {
         return Vec::new();
     }
     let own = curves.values.iter().map(|curve| {
-        let of = given().iter().filter(|g| g.study == plan.study && g.series == curve.text);
-        (curve.text.as_str(), of.filter_map(|g| point(g, metric, said.statistic, x)).collect::<Vec<_>>())
+        let of = ns2_points().iter().filter(|g| g.study == plan.study && g.series == curve.text);
+        (
+            curve.text.as_str(),
+            of.filter_map(|g| figure_point(g, metric, said.statistic, x)).collect::<Vec<_>>(),
+        )
     });
     own.filter(|(_, points)| !points.is_empty()).collect()
 }
 
 /// A point where the axis reaches, of what the figure shows.
-fn point(given: &Given, metric: &str, statistic: Statistic, x: &PlannedAxis) -> Option<Point> {
-    let number = crate::results::leading(&given.x)?;
+fn figure_point(
+    given: &Ns2Point,
+    metric: &str,
+    statistic: PointStatistic,
+    x: &PlannedAxis,
+) -> Option<SeriesPoint> {
+    let number = crate::results::leading_number(&given.x)?;
     let numbers = || x.values.iter().filter_map(|v| v.number);
     let (least, most) = (numbers().reduce(f64::min)?, numbers().reduce(f64::max)?);
     let at = (least..=most).contains(&number).then_some(number)?;
-    let bare = |y| Point { low: f64::NAN, high: f64::NAN, ..Point::exact(at, y) };
+    let bare = |y| SeriesPoint { low: f64::NAN, high: f64::NAN, ..SeriesPoint::from_exact(at, y) };
     match (metric, statistic) {
-        ("delay.mean", Statistic::Mean) => {
-            Some(Point { low: given.delay.low, high: given.delay.high, ..Point::exact(at, given.delay.mean) })
-        }
-        ("delay.mean", Statistic::Median) => Some(bare(given.delay.median)),
-        ("packets.core", Statistic::Mean) => Some(bare(given.packets)),
+        ("delay.mean", PointStatistic::Mean) => Some(SeriesPoint {
+            low: given.delay.low,
+            high: given.delay.high,
+            ..SeriesPoint::from_exact(at, given.delay.mean)
+        }),
+        ("delay.mean", PointStatistic::Median) => Some(bare(given.delay.median)),
+        ("packets.core", PointStatistic::Mean) => Some(bare(given.packets)),
         _ => None,
     }
 }
@@ -108,35 +118,41 @@ fn point(given: &Given, metric: &str, statistic: Statistic, x: &PlannedAxis) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_scenario::{Mode, Overrides, Study};
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
 
     #[test]
     fn every_point_is_of_a_curve_and_a_place_of_its_study() {
-        assert!(given().len() > 50);
-        for g in given() {
-            let plan = Study::open(&g.study).unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
+        assert!(ns2_points().len() > 50);
+        for g in ns2_points() {
+            let plan = Study::open(&g.study)
+                .unwrap()
+                .build_plan(StudyMode::Default, &PlanOverrides::default())
+                .unwrap();
             let values = plan.axes.iter().flat_map(|a| &a.values);
             let known: Vec<&str> = values.map(|v| v.text.as_str()).collect();
             assert!(known.contains(&g.x.as_str()), "{g:?}");
             assert!(known.contains(&g.series.as_str()), "{g:?}");
-            let Delay { mean, low, high, median } = g.delay;
+            let Ns2Delay { mean, low, high, median } = g.delay;
             assert!(low <= mean && mean <= high && median > 0.0 && g.packets > 0.0, "{g:?}");
         }
     }
 
     #[test]
     fn they_stand_in_the_figures_of_their_metric_and_nowhere_else() {
-        let plan = Study::open("aaa-hol").unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
-        let section = |figure: &Figure| Section {
-            figures: vec![usher_report::Figure {
+        let plan = Study::open("aaa-hol")
+            .unwrap()
+            .build_plan(StudyMode::Default, &PlanOverrides::default())
+            .unwrap();
+        let section = |figure: &StudyFigure| ReportSection {
+            figures: vec![usher_report::ReportFigure {
                 name: figure.name.clone(),
-                series: vec![Series { name: "Diameter/TCP".into(), ..Series::default() }],
-                ..usher_report::Figure::default()
+                series: vec![FigureSeries { name: "Diameter/TCP".into(), ..FigureSeries::default() }],
+                ..usher_report::ReportFigure::default()
             }],
-            ..Section::default()
+            ..ReportSection::default()
         };
-        let mut sections: Vec<Section> = plan.figures.iter().map(section).collect();
-        beside_ns2(&mut sections, &plan);
+        let mut sections: Vec<ReportSection> = plan.figures.iter().map(section).collect();
+        add_ns2_series(&mut sections, &plan);
         let with: Vec<&str> = sections
             .iter()
             .filter(|s| s.figures[0].series.len() > 1)
@@ -146,7 +162,7 @@ mod tests {
         let theirs = &sections[0].figures[0].series[1];
         // Curves that the figure does not have get no points.
         assert_eq!(sections[0].figures[0].series.len(), 2);
-        assert_eq!((theirs.name.as_str(), theirs.kind), ("Diameter/TCP (ns-2)", Kind::Reference));
+        assert_eq!((theirs.name.as_str(), theirs.kind), ("Diameter/TCP (ns-2)", SeriesKind::Reference));
         assert!(theirs.points.windows(2).all(|w| w[0].x < w[1].x && w[0].low <= w[0].mean));
         assert!(sections[0].text.contains("ns-2.35"));
     }

@@ -1,12 +1,12 @@
 //! Reports that run their own study in a browser.
 
-use super::{Experiment, Whole};
+use super::{ExperimentResult, StudyExperiment};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use usher_browser::Carried;
-use usher_observe::summary::summarise;
-use usher_report::Live;
-use usher_runner::world::{World, handshakes};
+use usher_browser::EmbeddedStudy;
+use usher_observe::summary::summarise_rows;
+use usher_report::LiveStudy;
+use usher_runner::world::{ScenarioRun, export_handshakes};
 use usher_scenario::{Study, metrics};
 
 /// The module's file, beside the program or in `share/usher` beside the program's folder.
@@ -49,8 +49,8 @@ pub enum LiveError {
 ///
 /// # Errors
 /// The study names files, or the module is nowhere or cannot be read.
-pub fn module(study: &Study) -> Result<Vec<u8>, LiveError> {
-    if let Some(path) = study.resolved().1.into_iter().next() {
+pub fn read_module(study: &Study) -> Result<Vec<u8>, LiveError> {
+    if let Some(path) = study.resolved_text().1.into_iter().next() {
         return Err(LiveError::Files { study: study.name().to_owned(), path });
     }
     let read = |path: PathBuf| std::fs::read(&path).map_err(|error| LiveError::Unreadable { path, error });
@@ -70,25 +70,30 @@ pub fn module(study: &Study) -> Result<Vec<u8>, LiveError> {
     }
 }
 
-/// Gives a report what it needs to run its study; the module is that of [`module`].
+/// Gives a report what it needs to run its study; the module is that of [`read_module`].
 ///
 /// # Errors
 /// A point cannot be set up.
-pub fn live(experiment: &Experiment<'_>, whole: &Whole, module: Vec<u8>) -> Result<Live, LiveError> {
-    let Experiment { study, plan, asked, .. } = *experiment;
-    let (text, _) = study.resolved();
+pub fn make_live_report(
+    experiment: &StudyExperiment<'_>,
+    whole: &ExperimentResult,
+    module: Vec<u8>,
+) -> Result<LiveStudy, LiveError> {
+    let StudyExperiment { study, plan, request: asked, .. } = *experiment;
+    let (text, _) = study.resolved_text();
     // What a run went on with from its journal made no handshakes.
     for point in &plan.points {
-        World::new(&point.scenario, point.seed(0), &[], None).map_err(|e| LiveError::World(e.to_string()))?;
+        ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None)
+            .map_err(|e| LiveError::World(e.to_string()))?;
     }
     let hexadecimal = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let carried = Carried {
+    let carried = EmbeddedStudy {
         study: plan.study.clone(),
         text,
         mode: plan.mode.name().to_owned(),
         seed: asked.seed,
         set: asked.set.clone(),
-        handshakes: handshakes().into_iter().map(|(name, bytes)| (name, hexadecimal(bytes))).collect(),
+        handshakes: export_handshakes().into_iter().map(|(name, bytes)| (name, hexadecimal(bytes))).collect(),
     };
     let axes: Vec<Value> = plan
         .axes
@@ -99,14 +104,14 @@ pub fn live(experiment: &Experiment<'_>, whole: &Whole, module: Vec<u8>) -> Resu
             json!({ "name": axis.name, "title": axis.label, "values": values, "numbers": numbers })
         })
         .collect();
-    let summaries = summarise(&whole.results.rows, whole.level);
+    let summaries = summarise_rows(&whole.results.rows, whole.level);
     let mut names: Vec<&str> = plan.figures.iter().flat_map(|f| &f.y.0).map(String::as_str).collect();
     names.extend(summaries.iter().map(|summary| &*summary.metric));
     let mut metrics: Vec<Value> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if seen.insert(name) && summaries.iter().any(|summary| &*summary.metric == name) {
-            let known = metrics::find(name, study.file());
+            let known = metrics::find_metric(name, study.file());
             let (title, unit) = known.map_or((name, ""), |metric| (metric.about, metric.unit));
             metrics.push(json!({ "name": name, "title": format!("{title} ({name})"), "unit": unit }));
         }
@@ -121,7 +126,7 @@ pub fn live(experiment: &Experiment<'_>, whole: &Whole, module: Vec<u8>) -> Resu
                 .zip(&point.settings)
                 .map(|(axis, setting)| axis.values.iter().position(|value| value.text == setting.text))
                 .collect();
-            let own = |summary: &&usher_observe::summary::Summary| {
+            let own = |summary: &&usher_observe::summary::MetricSummary| {
                 point.settings.iter().all(|s| summary.point.get(&s.axis).unwrap_or_default() == s.text)
             };
             let estimates: serde_json::Map<String, Value> = summaries
@@ -143,5 +148,5 @@ pub fn live(experiment: &Experiment<'_>, whole: &Whole, module: Vec<u8>) -> Resu
         "points": points,
         "level": whole.level,
     });
-    Ok(Live { data: data.to_string(), module })
+    Ok(LiveStudy { data: data.to_string(), module })
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use usher_claims::{DEFAULT_VARIANT, Judgement, Results};
-use usher_observe::manifest::{Fact, Manifest};
-use usher_observe::{Error, Row, csv, file};
-use usher_report::{Report, Section};
-use usher_scenario::Plan;
+use usher_claims::{ClaimJudgement, DEFAULT_VARIANT, RunResults};
+use usher_observe::manifest::{ManifestFact, RunManifest};
+use usher_observe::{ResultRow, RunFileError, csv, file};
+use usher_report::{HtmlReport, ReportSection};
+use usher_scenario::StudyPlan;
 
 /// Where runs go that are not told where to go.
 pub const OUT: &str = "out";
@@ -19,11 +19,11 @@ pub const STUDY_HASH: &str = "study_hash";
 
 /// What runs on disk say of published statements.
 #[derive(Debug)]
-pub struct Judged {
+pub struct JudgedStatements {
     /// The statements: those of the studies that were run, or all of them where no folder was named.
-    pub list: Vec<Judgement>,
+    pub list: Vec<ClaimJudgement>,
     /// The rows of other choices than the defaults, for what holds with each.
-    pub varied: Results,
+    pub varied: RunResults,
     /// The folders that were judged by.
     pub runs: Vec<PathBuf>,
 }
@@ -40,46 +40,46 @@ pub enum JudgeError {
     },
     /// A file of a run could not be read.
     #[error(transparent)]
-    Observe(#[from] Error),
+    Observe(#[from] RunFileError),
 }
 
 /// Judges what the runs in this folder gave, or the best run of each study below [`OUT`].
 ///
 /// # Errors
 /// [`JudgeError`].
-pub fn judge(folder: Option<&Path>) -> Result<Judged, JudgeError> {
-    let runs = find(folder.unwrap_or(Path::new(OUT)))?;
-    let (results, varied) = gather(&runs, |r| r.rows())?;
+pub fn judge_statements(folder: Option<&Path>) -> Result<JudgedStatements, JudgeError> {
+    let runs = find_runs(folder.unwrap_or(Path::new(OUT)))?;
+    let (results, varied) = gather_results(&runs, |r| r.read_rows())?;
     let list = match folder {
         Some(path) if runs.is_empty() => return Err(JudgeError::NoRun { path: path.to_owned() }),
-        Some(_) => usher_claims::evaluate(&results, DEFAULT_VARIANT),
+        Some(_) => usher_claims::evaluate_claims(&results, DEFAULT_VARIANT),
         None => usher_claims::evaluate_all(&results, DEFAULT_VARIANT),
     };
-    let runs = chosen(&runs).into_iter().map(|run| run.path.clone()).collect();
-    Ok(Judged { list, varied, runs })
+    let runs = choose_best(&runs).into_iter().map(|run| run.path.clone()).collect();
+    Ok(JudgedStatements { list, varied, runs })
 }
 
 /// A run's folder.
-struct Run {
+struct RecordedRun {
     path: PathBuf,
-    manifest: Manifest,
+    manifest: RunManifest,
 }
 
-impl Run {
+impl RecordedRun {
     /// The run in this folder, if there is one.
-    fn at(path: &Path) -> Result<Option<Self>, Error> {
+    fn read_run(path: &Path) -> Result<Option<Self>, RunFileError> {
         if !path.join("results.csv").exists() {
             return Ok(None);
         }
-        let manifest = Manifest::read(&path.join("manifest.json"))?;
+        let manifest = RunManifest::read_file(&path.join("manifest.json"))?;
         Ok(Some(Self { path: path.to_owned(), manifest }))
     }
 
-    fn rows(&self) -> Result<Vec<Row>, Error> {
-        csv::read(&self.path.join("results.csv"))
+    fn read_rows(&self) -> Result<Vec<ResultRow>, RunFileError> {
+        csv::read_csv(&self.path.join("results.csv"))
     }
 
-    fn varied(&self) -> bool {
+    fn is_sensitivity(&self) -> bool {
         self.manifest.mode == SENSITIVITY
     }
 
@@ -91,20 +91,20 @@ impl Run {
             "default" => 1,
             _ => 0,
         };
-        (changed(&self.manifest).is_empty(), self.manifest.complete, mode, &self.manifest.started)
+        (changed_settings(&self.manifest).is_empty(), self.manifest.complete, mode, &self.manifest.started)
     }
 }
 
 /// The runs in a folder, in the folders in it, and in those of groups in it.
-fn find(path: &Path) -> Result<Vec<Run>, Error> {
+fn find_runs(path: &Path) -> Result<Vec<RecordedRun>, RunFileError> {
     let mut found = Vec::new();
     let mut level = vec![path.to_owned()];
     for _ in 0..3 {
         let mut next = Vec::new();
         for path in level {
-            match Run::at(&path)? {
+            match RecordedRun::read_run(&path)? {
                 Some(run) => found.push(run),
-                None => next.extend(folders(&path)),
+                None => next.extend(list_folders(&path)),
             }
         }
         level = next;
@@ -113,7 +113,7 @@ fn find(path: &Path) -> Result<Vec<Run>, Error> {
 }
 
 /// The folders in a folder, by name; none in what cannot be read.
-fn folders(path: &Path) -> Vec<PathBuf> {
+fn list_folders(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries.map(|e| e.path()).filter(|p| p.is_dir()).collect();
     folders.sort();
@@ -121,10 +121,10 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The best run of each study, of its defaults and of its other choices, by study.
-fn chosen(runs: &[Run]) -> Vec<&Run> {
-    let mut chosen: BTreeMap<(&str, bool), &Run> = BTreeMap::new();
+fn choose_best(runs: &[RecordedRun]) -> Vec<&RecordedRun> {
+    let mut chosen: BTreeMap<(&str, bool), &RecordedRun> = BTreeMap::new();
     for run in runs {
-        let known = chosen.entry((&run.manifest.study, run.varied())).or_insert(run);
+        let known = chosen.entry((&run.manifest.study, run.is_sensitivity())).or_insert(run);
         if run.rank() > known.rank() {
             *known = run;
         }
@@ -133,22 +133,26 @@ fn chosen(runs: &[Run]) -> Vec<&Run> {
 }
 
 /// The rows at the defaults of the best runs, and those of other choices. Where a study has only the one, it stands for both.
-fn gather(runs: &[Run], rows: impl Fn(&Run) -> Result<Vec<Row>, Error>) -> Result<(Results, Results), Error> {
-    let best = chosen(runs);
+fn gather_results(
+    runs: &[RecordedRun],
+    rows: impl Fn(&RecordedRun) -> Result<Vec<ResultRow>, RunFileError>,
+) -> Result<(RunResults, RunResults), RunFileError> {
+    let best = choose_best(runs);
     let mut pair = Vec::new();
     for varied in [false, true] {
         let mut all = Vec::new();
         let mut taken = Vec::new();
         for run in &best {
-            let other = best.iter().any(|r| r.manifest.study == run.manifest.study && r.varied() == varied);
-            if run.varied() == varied || !other {
+            let other =
+                best.iter().any(|r| r.manifest.study == run.manifest.study && r.is_sensitivity() == varied);
+            if run.is_sensitivity() == varied || !other {
                 all.extend(rows(run)?);
                 taken.push(*run);
             }
         }
-        let mut results = Results::new(&all);
+        let mut results = RunResults::new(&all);
         for run in taken {
-            about(&mut results, &run.manifest);
+            add_run_facts(&mut results, &run.manifest);
         }
         pair.push(results);
     }
@@ -157,39 +161,43 @@ fn gather(runs: &[Run], rows: impl Fn(&Run) -> Result<Vec<Row>, Error>) -> Resul
 }
 
 /// Tells the results what is known of a run besides its rows.
-pub fn about(results: &mut Results, manifest: &Manifest) {
-    if let Some(setup) = usher_claims::Setup::from_facts(&manifest.facts) {
+pub fn add_run_facts(results: &mut RunResults, manifest: &RunManifest) {
+    if let Some(setup) = usher_claims::StudySetup::from_facts(&manifest.facts) {
         results.set_up(&manifest.study, setup);
     }
-    let changed = changed(manifest);
+    let changed = changed_settings(manifest);
     if !changed.is_empty() {
         let with = changed.join(", ");
         let study = &manifest.study;
         let sentence =
             format!("{study} was run with {with}, and verdicts are of its default parameters only.");
-        results.set_apart(study, &sentence);
+        results.exclude_study(study, &sentence);
     }
-    let founding = usher_scenario::founding::find(&manifest.study).map(|f| Fact::from(f.digest()));
+    let founding = usher_scenario::founding::find_founding_study(&manifest.study)
+        .map(|f| ManifestFact::from(f.digest()));
     if let (Some(founding), Some(run)) = (founding, manifest.facts.get(STUDY_HASH))
         && founding != *run
     {
         let study = &manifest.study;
         let sentence = format!("The file of {study} that was run is not the one that comes with this Usher.");
-        results.caution(study, &sentence);
+        results.add_caution(study, &sentence);
     }
     if !manifest.complete {
-        results.caution(&manifest.study, &format!("The results of {} are partial.", manifest.study));
+        results.add_caution(&manifest.study, &format!("The results of {} are partial.", manifest.study));
     }
 }
 
 /// True where a run has a founding study's own text and settings.
-pub fn is_own(manifest: &Manifest) -> bool {
-    let founding = usher_scenario::founding::find(&manifest.study).map(|f| Fact::from(f.digest()));
-    changed(manifest).is_empty() && founding.is_some() && manifest.facts.get(STUDY_HASH) == founding.as_ref()
+pub fn is_own(manifest: &RunManifest) -> bool {
+    let founding = usher_scenario::founding::find_founding_study(&manifest.study)
+        .map(|f| ManifestFact::from(f.digest()));
+    changed_settings(manifest).is_empty()
+        && founding.is_some()
+        && manifest.facts.get(STUDY_HASH) == founding.as_ref()
 }
 
 /// The settings that a run changed. The names of axes have no dot: their values choose points and change no setting.
-fn changed(manifest: &Manifest) -> Vec<String> {
+fn changed_settings(manifest: &RunManifest) -> Vec<String> {
     let changed = manifest.parameters.iter().filter(|(name, _)| name.contains('.'));
     changed.map(|(name, value)| format!("{name}={value}")).collect()
 }
@@ -197,46 +205,53 @@ fn changed(manifest: &Manifest) -> Vec<String> {
 /// Puts the claims into a study's report: each beside its figure, and all of them in a part of their own. Gives
 /// their list.
 /// ns-2's points are drawn where `own` says that the study was run at its own settings.
-pub fn report(report: &mut Report, plan: &Plan, results: &Results, own: bool) -> Vec<Judgement> {
+pub fn add_claims(
+    report: &mut HtmlReport,
+    plan: &StudyPlan,
+    results: &RunResults,
+    own: bool,
+) -> Vec<ClaimJudgement> {
     if own {
-        usher_claims::beside_ns2(&mut report.sections, plan);
+        usher_claims::add_ns2_series(&mut report.sections, plan);
     }
-    let judged = usher_claims::evaluate(results, DEFAULT_VARIANT);
+    let judged = usher_claims::evaluate_claims(results, DEFAULT_VARIANT);
     let figures = plan.figures.iter().map(|f| (f.name.as_str(), f.claims.as_slice()));
-    usher_claims::beside(&mut report.sections, figures, &judged);
+    usher_claims::add_claim_tables(&mut report.sections, figures, &judged);
     // Before the table of all points, which may be long.
     let place = report.sections.iter().position(|s| s.figures.is_empty()).unwrap_or(report.sections.len());
-    report.sections.splice(place..place, sections(&judged, results));
+    report.sections.splice(place..place, claim_sections(&judged, results));
     judged
 }
 
 /// All claims, and under which choices they hold.
-pub fn sections(judged: &[Judgement], varied: &Results) -> Vec<Section> {
-    let all = (!judged.is_empty()).then(|| usher_claims::section(judged));
-    all.into_iter().chain(usher_claims::map(varied)).collect()
+pub fn claim_sections(judged: &[ClaimJudgement], varied: &RunResults) -> Vec<ReportSection> {
+    let all = (!judged.is_empty()).then(|| usher_claims::judgement_section(judged));
+    all.into_iter().chain(usher_claims::sensitivity_map(varied)).collect()
 }
 
 /// Writes the list into a run's folder, whole or not at all.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(folder: &Path, judged: &[Judgement]) -> Result<(), Error> {
-    file::write(&folder.join(FILE), |out| out.write_all(usher_claims::json(judged).as_bytes()))
+pub fn write_judgements(folder: &Path, judged: &[ClaimJudgement]) -> Result<(), RunFileError> {
+    file::write_file(&folder.join(FILE), |out| {
+        out.write_all(usher_claims::judgements_json(judged).as_bytes())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(path: &str, mode: &str, started: &str, complete: bool, set: &[&str]) -> Run {
-        let manifest = Manifest {
+    fn make_run(path: &str, mode: &str, started: &str, complete: bool, set: &[&str]) -> RecordedRun {
+        let manifest = RunManifest {
             usher_version: "0".into(),
             study: "aaa-hol".into(),
             seed: 1,
             mode: mode.into(),
             parameters: set.iter().map(|name| ((*name).to_owned(), "9".to_owned())).collect(),
             plan_hash: String::new(),
-            host: usher_observe::manifest::Host::detect(),
+            host: usher_observe::manifest::MachineInfo::detect(),
             started: started.into(),
             elapsed_s: 1.0,
             points: 1,
@@ -244,58 +259,58 @@ mod tests {
             complete,
             facts: BTreeMap::new(),
         };
-        Run { path: path.into(), manifest }
+        RecordedRun { path: path.into(), manifest }
     }
 
     #[test]
     fn the_best_run_is_judged_and_not_the_newest() {
         // Each is better than all after it, and older.
         let runs = [
-            run("full", "full", "2", true, &["loss"]),
-            run("default, newer", "default", "4", true, &[]),
-            run("default", "default", "3", true, &[]),
-            run("quick", "quick", "5", true, &[]),
-            run("partial", "full", "6", false, &[]),
-            run("other settings", "full", "7", true, &["run.time"]),
+            make_run("full", "full", "2", true, &["loss"]),
+            make_run("default, newer", "default", "4", true, &[]),
+            make_run("default", "default", "3", true, &[]),
+            make_run("quick", "quick", "5", true, &[]),
+            make_run("partial", "full", "6", false, &[]),
+            make_run("other settings", "full", "7", true, &["run.time"]),
         ];
         for least in 0..runs.len() {
             for order in [false, true] {
-                let mut some: Vec<Run> = runs[least..]
+                let mut some: Vec<RecordedRun> = runs[least..]
                     .iter()
-                    .map(|r| Run { path: r.path.clone(), manifest: r.manifest.clone() })
+                    .map(|r| RecordedRun { path: r.path.clone(), manifest: r.manifest.clone() })
                     .collect();
                 if order {
                     some.reverse();
                 }
-                let best = chosen(&some);
+                let best = choose_best(&some);
                 assert_eq!(best.len(), 1);
                 assert_eq!(best[0].path, runs[least].path);
             }
         }
-        let varied = run("varied", SENSITIVITY, "1", true, &[]);
-        assert_eq!(chosen(&[varied, run("quick", "quick", "5", true, &[])]).len(), 2);
+        let varied = make_run("varied", SENSITIVITY, "1", true, &[]);
+        assert_eq!(choose_best(&[varied, make_run("quick", "quick", "5", true, &[])]).len(), 2);
     }
 
     #[test]
     fn what_was_run_otherwise_is_said() {
-        let rows = ["0", "1", "2"].map(|v| Row {
+        let rows = ["0", "1", "2"].map(|v| ResultRow {
             study: "aaa-many-nas".into(),
-            point: usher_observe::Point::new([("x", "1")]),
+            point: usher_observe::GridPoint::new([("x", "1")]),
             replication: v.parse().unwrap(),
             metric: "delay.mean".into(),
             value: 1.0,
         });
         let judged = |hash: &str, set: &[&str]| {
-            let mut manifest = run("one", "quick", "1", true, set).manifest;
+            let mut manifest = make_run("one", "quick", "1", true, set).manifest;
             manifest.study = "aaa-many-nas".into();
-            manifest.facts.insert(STUDY_HASH.to_owned(), Fact::from(hash));
-            let mut results = Results::new(&rows);
-            about(&mut results, &manifest);
-            let judged = usher_claims::evaluate(&results, DEFAULT_VARIANT);
+            manifest.facts.insert(STUDY_HASH.to_owned(), ManifestFact::from(hash));
+            let mut results = RunResults::new(&rows);
+            add_run_facts(&mut results, &manifest);
+            let judged = usher_claims::evaluate_claims(&results, DEFAULT_VARIANT);
             let surge = judged.into_iter().find(|j| j.id == "aaa.surge").unwrap();
             (surge.verdict, surge.reason)
         };
-        let own = usher_scenario::founding::find("aaa-many-nas").unwrap().digest();
+        let own = usher_scenario::founding::find_founding_study("aaa-many-nas").unwrap().digest();
         let (verdict, reason) = judged(&own, &["loss"]);
         assert!(
             verdict == usher_claims::Verdict::NotComparable && !reason.contains("comes with"),

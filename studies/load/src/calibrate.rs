@@ -2,7 +2,7 @@
 //!
 //! Each method is loaded by itself, with at most 30 % of what one core can do: steadily, in small bursts, and in bursts that keep the
 //! server busy for a while. At each load the server's CPU time, its wake-ups, what it took in at a time and the units of work that it
-//! counted are read. What a kind of work costs is solved from all of these together ([`usher_profile::solve`]), with the public-key
+//! counted are read. What a kind of work costs is solved from all of these together ([`usher_profile::solve_costs`]), with the public-key
 //! operations given as this machine's library does them.
 //!
 //! A login costs a busy server far less than an idle one: by passwords an eighth. More messages share a wake-up and a batch, and the
@@ -19,18 +19,18 @@ mod counts;
 mod libraries;
 mod reference;
 
-pub use counts::{Counts, Server};
-pub use reference::{Operations, Refused, key_exchange};
+pub use counts::{CalibratedServer, ServerCounts};
+pub use reference::{KeyRefusedError, OperationTimes, key_exchange};
 
 use crate::cpu::CpuTime;
-use crate::live::{Outcome, Plan, RunError, Watch, run};
-use crate::pace::{Arrivals, Pace};
-use costs::{Measured, profile};
+use crate::live::{LoadObserver, LoadOutcome, LoadPlan, RunError, run_load_plan};
+use crate::pace::{LoginArrivals, LoginPace};
+use costs::{LoadMeasurement, build_profile};
 use std::net::SocketAddr;
 use std::time::Instant;
-use usher_config::units::Count;
+use usher_config::units::PositiveCount;
 use usher_core::Duration;
-use usher_profile::{Configuration, File, Unsound};
+use usher_profile::{ServerConfiguration, ServerProfile, UnsoundProfile};
 
 /// The share of a core that a load takes, by what each login of it costs.
 const SHARE: f64 = 0.3;
@@ -58,25 +58,25 @@ const BURSTS: f64 = 10.0;
 
 /// The server that is measured, and how.
 #[derive(Clone, Debug)]
-pub struct Calibration {
+pub struct CalibrationConfig {
     /// The names of the methods, as a profile has them.
     pub methods: Vec<String>,
     /// The server's process.
     pub pid: u32,
     /// What it is.
-    pub server: Server,
+    pub server: CalibratedServer,
     /// Where its metrics are, by which what it does is counted.
     pub metrics: SocketAddr,
     /// What it was set to.
-    pub configuration: Configuration,
+    pub configuration: ServerConfiguration,
     /// How often a look-up goes to its store and back.
-    pub round_trips: Option<Count>,
+    pub round_trips: Option<PositiveCount>,
     /// Whether its certificate's key is of RSA; `None` without one.
     pub rsa: Option<bool>,
     /// Seconds of one public-key operation of IKE's key exchange ([`key_exchange`]), where that is a server's to do.
     pub key_exchange: Option<f64>,
     /// How long each load is measured.
-    pub hold: Duration,
+    pub measurement_time: Duration,
     /// Whether the CPU time is divided among libraries, where the system can.
     pub libraries: bool,
     /// The program's version, which is the server's too.
@@ -93,7 +93,7 @@ pub enum CalibrateError {
     Run(#[from] RunError),
     /// The machine's own speed.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] KeyRefusedError),
     /// The server's metrics.
     #[error("{0}")]
     Counts(String),
@@ -105,7 +105,7 @@ pub enum CalibrateError {
     )]
     Unsound {
         /// What does not.
-        fault: Unsound,
+        fault: UnsoundProfile,
         /// What was measured, a line for each load.
         loads: String,
     },
@@ -149,86 +149,89 @@ pub enum CalibrateError {
 ///
 /// # Errors
 /// What went wrong; nothing of a profile is worth keeping then.
-pub fn calibrate(
-    plan: &Plan,
-    calibration: &Calibration,
-    watch: &mut dyn Watch,
+pub fn calibrate_server(
+    plan: &LoadPlan,
+    calibration: &CalibrationConfig,
+    watch: &mut dyn LoadObserver,
     progress: &mut dyn FnMut(&str),
-) -> Result<File, CalibrateError> {
-    let server =
-        Counts::ask(calibration.server, calibration.metrics).map_err(CalibrateError::Counts)?.version;
+) -> Result<ServerProfile, CalibrateError> {
+    let server = ServerCounts::query_metrics(calibration.server, calibration.metrics)
+        .map_err(CalibrateError::Counts)?
+        .version;
     if server != calibration.program {
         return Err(CalibrateError::Version { server, program: calibration.program.clone() });
     }
-    let ways = ways(calibration);
+    let ways = measured_methods(calibration);
     // As the profile has them.
-    let named =
-        Calibration { methods: ways.iter().map(|way| way.name.clone()).collect(), ..calibration.clone() };
+    let named = CalibrationConfig {
+        methods: ways.iter().map(|way| way.name.clone()).collect(),
+        ..calibration.clone()
+    };
     progress("what this machine's processor does a second");
-    let mut operations = Operations::time()?;
-    let mut all: Vec<Vec<Measured>> = Vec::new();
+    let mut operations = OperationTimes::measure_all()?;
+    let mut all: Vec<Vec<LoadMeasurement>> = Vec::new();
     let mut shares = Vec::new();
     let mut pass = 1;
     loop {
         pass_through(plan, (calibration, &ways), watch, progress, &mut all, &mut shares)?;
-        let profile = profile(&named, &operations, &all, shares.clone());
+        let profile = build_profile(&named, &operations, &all, shares.clone());
         // Nobody could read it again.
-        match profile.sound() {
+        match profile.check_soundness() {
             Ok(()) => return Ok(profile),
             Err(fault) if pass == PASSES => {
-                return Err(CalibrateError::Unsound { fault, loads: loads(&profile) });
+                return Err(CalibrateError::Unsound { fault, loads: describe_loads(&profile) });
             }
             Err(fault) => progress(&format!("everything again: {fault}")),
         }
-        operations = operations.faster(&Operations::time()?);
+        operations = operations.keep_faster(&OperationTimes::measure_all()?);
         pass += 1;
     }
 }
 
 /// How logins are measured.
-struct Way {
+struct MeasuredMethod {
     /// What the profile calls it.
     name: String,
-    /// By which method, a number in [`Calibration::methods`].
+    /// By which method, a number in [`CalibrationConfig::methods`].
     method: usize,
     /// How often who is in asks whether the gateway lives.
     probes: u32,
 }
 
-fn ways(calibration: &Calibration) -> Vec<Way> {
+fn measured_methods(calibration: &CalibrationConfig) -> Vec<MeasuredMethod> {
     let plain = calibration.methods.iter().enumerate();
-    let mut ways: Vec<Way> =
-        plain.map(|(method, name)| Way { name: name.clone(), method, probes: 0 }).collect();
-    if let (Server::Gateway, Some(first)) = (calibration.server, calibration.methods.first()) {
-        ways.push(Way { name: format!("{first}{PROBED}"), method: 0, probes: PROBES });
+    let mut ways: Vec<MeasuredMethod> =
+        plain.map(|(method, name)| MeasuredMethod { name: name.clone(), method, probes: 0 }).collect();
+    if let (CalibratedServer::Gateway, Some(first)) = (calibration.server, calibration.methods.first()) {
+        ways.push(MeasuredMethod { name: format!("{first}{PROBED}"), method: 0, probes: PROBES });
     }
     ways
 }
 
 /// Measures all methods once. Of each load the cheaper measurement is kept, this one or an earlier one.
 fn pass_through(
-    plan: &Plan,
-    (calibration, ways): (&Calibration, &[Way]),
-    watch: &mut dyn Watch,
+    plan: &LoadPlan,
+    (calibration, ways): (&CalibrationConfig, &[MeasuredMethod]),
+    watch: &mut dyn LoadObserver,
     progress: &mut dyn FnMut(&str),
-    all: &mut Vec<Vec<Measured>>,
-    shares: &mut Vec<Option<usher_profile::Library>>,
+    all: &mut Vec<Vec<LoadMeasurement>>,
+    shares: &mut Vec<Option<usher_profile::LibraryShares>>,
 ) -> Result<(), CalibrateError> {
-    for (at, Way { name: method, method: number, probes }) in ways.iter().enumerate() {
+    for (at, MeasuredMethod { name: method, method: number, probes }) in ways.iter().enumerate() {
         let mut one = plan.clone();
-        one.load.front = one.load.front.only(*number).probing(*probes);
+        one.load.front = one.load.front.with_method(*number).with_probes(*probes);
         one.load.mix.clear();
         one.load.wrong_share = 0.0;
         one.ramp = None;
         one.server_pid = Some(calibration.pid);
-        let (measured, libraries) = measure(&one, method, calibration, watch, progress)?;
+        let (measured, libraries) = measure_method(&one, method, calibration, watch, progress)?;
         match all.get_mut(at).zip(shares.get_mut(at)) {
             None => {
                 all.push(measured);
                 shares.push(libraries);
             }
             Some((kept, share)) => {
-                cheaper(kept, measured);
+                keep_cheaper(kept, measured);
                 *share = libraries;
             }
         }
@@ -237,16 +240,16 @@ fn pass_through(
 }
 
 /// Keeps of each load the measurement in which a login cost less.
-fn cheaper(kept: &mut [Measured], again: Vec<Measured>) {
+fn keep_cheaper(kept: &mut [LoadMeasurement], again: Vec<LoadMeasurement>) {
     for (kept, again) in kept.iter_mut().zip(again) {
-        if again.cost() < kept.cost() {
+        if again.login_cost() < kept.login_cost() {
             *kept = again;
         }
     }
 }
 
 /// What was measured and is not accounted for, for people.
-fn loads(profile: &File) -> String {
+fn describe_loads(profile: &ServerProfile) -> String {
     let mut text = String::new();
     for (name, method) in profile.methods.iter() {
         for load in &method.loads {
@@ -254,7 +257,7 @@ fn loads(profile: &File) -> String {
                 "  {name} at {:.0} a second, {} at once: {:.2} us a login, {:.2} wake-ups, accounted for {:.0} %\n",
                 load.rate.per_second(),
                 load.burst.get(),
-                load.server.seconds() * 1e6,
+                load.server.total_seconds() * 1e6,
                 load.wakeups,
                 load.accounted * 100.0
             );
@@ -263,33 +266,38 @@ fn loads(profile: &File) -> String {
     text
 }
 
-fn measure(
-    plan: &Plan,
+fn measure_method(
+    plan: &LoadPlan,
     method: &str,
-    calibration: &Calibration,
-    watch: &mut dyn Watch,
+    calibration: &CalibrationConfig,
+    watch: &mut dyn LoadObserver,
     progress: &mut dyn FnMut(&str),
-) -> Result<(Vec<Measured>, Option<usher_profile::Library>), CalibrateError> {
+) -> Result<(Vec<LoadMeasurement>, Option<usher_profile::LibraryShares>), CalibrateError> {
     progress(&format!("{method}: one login at a time"));
     let mut alone = plan.clone();
-    alone.load.pace = Pace::Closed { concurrency: 1 };
-    let probe = once(&alone, method, calibration, Duration::from_secs(1), watch)?;
-    let cost = probe.cost();
+    alone.load.pace = LoginPace::Closed { concurrency: 1 };
+    let probe = measure_load(&alone, method, calibration, Duration::from_secs(1), watch)?;
+    let cost = probe.login_cost();
     if cost <= 0.0 {
         return Err(CalibrateError::Idle { method: method.to_owned(), pid: calibration.pid });
     }
     let mut open = plan.clone();
     let mut load = |share: f64, cost: f64, burst: u32| {
-        let arrivals = if burst > 1 { Arrivals::Bursts(burst) } else { Arrivals::Exponential };
-        open.load.pace = Pace::Open { rate: share / cost, arrivals };
+        let arrivals = if burst > 1 { LoginArrivals::Bursts(burst) } else { LoginArrivals::Exponential };
+        open.load.pace = LoginPace::Open { rate: share / cost, arrivals };
         open.clone()
     };
-    let mut measured: Vec<Measured> = Vec::new();
-    let mut measure = |plan: &Plan, watch: &mut dyn Watch| {
-        progress(&format!("{method}: {}", told(&plan.load.pace)));
-        let measured_now =
-            once(plan, method, calibration, long_enough(&plan.load.pace, calibration.hold), watch)?;
-        let cost = measured_now.cost();
+    let mut measured: Vec<LoadMeasurement> = Vec::new();
+    let mut measure = |plan: &LoadPlan, watch: &mut dyn LoadObserver| {
+        progress(&format!("{method}: {}", describe_pace(&plan.load.pace)));
+        let measured_now = measure_load(
+            plan,
+            method,
+            calibration,
+            long_enough(&plan.load.pace, calibration.measurement_time),
+            watch,
+        )?;
+        let cost = measured_now.login_cost();
         measured.push(measured_now);
         Ok::<f64, CalibrateError>(cost)
     };
@@ -303,8 +311,8 @@ fn measure(
     measure(&busy, watch)?;
     let libraries = if calibration.libraries {
         progress(&format!("{method}: where the time goes"));
-        let hold = long_enough(&busy.load.pace, calibration.hold);
-        libraries::sampled(calibration.pid, || once(&busy, method, calibration, hold, watch))?
+        let hold = long_enough(&busy.load.pace, calibration.measurement_time);
+        libraries::run_sampled(calibration.pid, || measure_load(&busy, method, calibration, hold, watch))?
     } else {
         None
     };
@@ -312,67 +320,69 @@ fn measure(
 }
 
 /// How long a load is measured: as long as was asked for, and until some bursts have come.
-fn long_enough(pace: &Pace, hold: Duration) -> Duration {
+fn long_enough(pace: &LoginPace, hold: Duration) -> Duration {
     match *pace {
-        Pace::Open { rate, arrivals: Arrivals::Bursts(size) } => {
+        LoginPace::Open { rate, arrivals: LoginArrivals::Bursts(size) } => {
             hold.max(Duration::from_secs_f64(BURSTS * f64::from(size) / rate))
         }
         _ => hold,
     }
 }
 
-fn told(pace: &Pace) -> String {
+fn describe_pace(pace: &LoginPace) -> String {
     match pace {
-        Pace::Open { rate, arrivals } => format!("{rate:.0} logins a second, {}", arrivals.told()),
-        Pace::Closed { concurrency } => format!("{concurrency} at once"),
+        LoginPace::Open { rate, arrivals } => format!("{rate:.0} logins a second, {}", arrivals.describe()),
+        LoginPace::Closed { concurrency } => format!("{concurrency} at once"),
     }
 }
 
 /// One load. That the generator may have been late does not matter: what comes of that, how often the server woke up and how much it
 /// took in at a time, is measured with the rest. Whole logins are measured with all their CPU time, those of the warm-up too: where
 /// they come in bursts, a window would cut some in two.
-fn once(
-    plan: &Plan,
+fn measure_load(
+    plan: &LoadPlan,
     method: &str,
-    calibration: &Calibration,
+    calibration: &CalibrationConfig,
     hold: Duration,
-    watch: &mut dyn Watch,
-) -> Result<Measured, CalibrateError> {
+    watch: &mut dyn LoadObserver,
+) -> Result<LoadMeasurement, CalibrateError> {
     let mut plan = plan.clone();
     let warmup = Duration::from_millis(500);
     (plan.load.warmup, plan.load.duration, plan.load.count) = (warmup, Some(hold), None);
     let read = || {
         let pid = calibration.pid;
-        CpuTime::of(pid).map_err(|error| RunError::Process { pid, error })
+        CpuTime::for_process(pid).map_err(|error| RunError::Process { pid, error })
     };
-    let ask = || Counts::ask(calibration.server, calibration.metrics).map_err(CalibrateError::Counts);
+    let ask = || {
+        ServerCounts::query_metrics(calibration.server, calibration.metrics).map_err(CalibrateError::Counts)
+    };
     let counts = ask()?;
     // What the server does for having been asked is no login's.
     std::thread::sleep(REST);
     let (cpu, begun) = (read()?, Instant::now());
-    let outcome = run(&plan, watch)?;
+    let outcome = run_load_plan(&plan, watch)?;
     std::thread::sleep(REST);
-    let (cpu, seconds) = (read()?.since(&cpu), begun.elapsed().as_secs_f64());
-    let counts = ask()?.since(&counts);
-    sound(&outcome, method)?;
-    let logins = counts.of(calibration.server.logins());
+    let (cpu, seconds) = (read()?.delta_since(&cpu), begun.elapsed().as_secs_f64());
+    let counts = ask()?.delta_since(&counts);
+    check_outcome(&outcome, method)?;
+    let logins = counts.counter_value(calibration.server.login_counter());
     if logins < 1.0 {
         return Err(CalibrateError::Idle { method: method.to_owned(), pid: calibration.pid });
     }
     let burst = match plan.load.pace {
-        Pace::Open { arrivals: Arrivals::Bursts(size), .. } => size,
+        LoginPace::Open { arrivals: LoginArrivals::Bursts(size), .. } => size,
         _ => 1,
     };
     let own = outcome.own_cpu_s / outcome.tally.completed.max(1) as f64;
-    Ok(Measured { rate: outcome.throughput(), burst, logins, cpu, own, seconds, counts })
+    Ok(LoadMeasurement { rate: outcome.throughput(), burst, logins, cpu, own, seconds, counts })
 }
 
 /// Whether a load says what a login costs.
-fn sound(outcome: &Outcome, method: &str) -> Result<(), CalibrateError> {
+fn check_outcome(outcome: &LoadOutcome, method: &str) -> Result<(), CalibrateError> {
     if outcome.interrupted {
         return Err(CalibrateError::Interrupted);
     }
-    let success = outcome.tally.success();
+    let success = outcome.tally.success_ratio();
     if success < 0.999 {
         let (method, rate) = (method.to_owned(), outcome.throughput());
         return Err(CalibrateError::Failures { method, rate, share: success * 100.0 });
@@ -387,9 +397,12 @@ mod tests {
     #[test]
     fn a_load_is_as_long_as_its_bursts_take_to_come() {
         let asked = Duration::from_millis(400);
-        let bursts = |rate| Pace::Open { rate, arrivals: Arrivals::Bursts(60) };
+        let bursts = |rate| LoginPace::Open { rate, arrivals: LoginArrivals::Bursts(60) };
         assert_eq!(long_enough(&bursts(300.0), asked), Duration::from_secs(2));
         assert_eq!(long_enough(&bursts(6000.0), asked), asked);
-        assert_eq!(long_enough(&Pace::Open { rate: 1.0, arrivals: Arrivals::Exponential }, asked), asked);
+        assert_eq!(
+            long_enough(&LoginPace::Open { rate: 1.0, arrivals: LoginArrivals::Exponential }, asked),
+            asked
+        );
     }
 }

@@ -26,10 +26,10 @@ impl CpuTime {
     ///
     /// # Errors
     /// There is no such process, or `/proc` cannot be read.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    pub fn for_process(pid: u32) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let unknown = || io::Error::other(format!("/proc/{pid}/stat has an unknown form"));
-        let mut time = Self::parse(&text).ok_or_else(unknown)?;
+        let mut time = Self::parse_stat(&text).ok_or_else(unknown)?;
         let mut exact = Some(0.0);
         for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
             let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
@@ -45,7 +45,7 @@ impl CpuTime {
     }
 
     /// The program's name, the second field, stands in parentheses and may hold anything.
-    fn parse(stat: &str) -> Option<Self> {
+    fn parse_stat(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split_ascii_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
         let ticks = |n: Option<Option<u64>>| n.flatten().map(|n| n as f64 / TICKS);
@@ -54,14 +54,14 @@ impl CpuTime {
 
     /// Both kinds.
     #[must_use]
-    pub fn total(&self) -> f64 {
+    pub fn total_seconds(&self) -> f64 {
         self.user + self.system
     }
 
     /// What came since `earlier`: to the nanosecond where the kernel counts so and no thread has ended meanwhile, else to 10 ms. The
     /// ticks say how it is divided.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
+    pub fn delta_since(&self, earlier: &Self) -> Self {
         let (user, system) = (self.user - earlier.user, self.system - earlier.system);
         let exact = self.exact.zip(earlier.exact).map(|(now, then)| now - then);
         let exact = exact.filter(|exact| (exact - (user + system)).abs() <= TICK_ERROR);
@@ -99,35 +99,40 @@ mod tests {
     fn a_name_with_parentheses_does_not_disturb() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 3 4 20 0 1 0 100 0 0";
         let time = CpuTime { user: 2.5, system: 0.5, ..CpuTime::default() };
-        assert_eq!(CpuTime::parse(stat), Some(time));
-        assert_eq!(CpuTime::parse("7 (x"), None);
+        assert_eq!(CpuTime::parse_stat(stat), Some(time));
+        assert_eq!(CpuTime::parse_stat("7 (x"), None);
     }
 
     #[test]
     fn nanoseconds_are_divided_as_ticks_are() {
         let at = |user, system, exact| CpuTime { user, system, sleeps: 7, exact };
-        let since = at(0.3, 0.1, Some(0.412)).since(&at(0.0, 0.0, Some(0.0)));
-        assert!((since.total() - 0.412).abs() < 1e-12 && (since.user - 0.309).abs() < 1e-12, "{since:?}");
+        let since = at(0.3, 0.1, Some(0.412)).delta_since(&at(0.0, 0.0, Some(0.0)));
+        assert!(
+            (since.total_seconds() - 0.412).abs() < 1e-12 && (since.user - 0.309).abs() < 1e-12,
+            "{since:?}"
+        );
         // Less than a tick of either kind is still known.
-        let little = at(0.3, 0.1, Some(0.109)).since(&at(0.3, 0.1, Some(0.1)));
-        assert!((little.total() - 0.009).abs() < 1e-12, "{little:?}");
+        let little = at(0.3, 0.1, Some(0.109)).delta_since(&at(0.3, 0.1, Some(0.1)));
+        assert!((little.total_seconds() - 0.009).abs() < 1e-12, "{little:?}");
         // A thread has ended with what it had: the ticks alone know of it.
-        let ended = at(0.3, 0.1, Some(0.1)).since(&at(0.0, 0.0, Some(0.0)));
-        assert!(!ended.is_exact() && (ended.total() - 0.4).abs() < 1e-12);
-        assert!((at(0.3, 0.1, None).since(&at(0.0, 0.0, Some(0.0))).total() - 0.4).abs() < 1e-12);
+        let ended = at(0.3, 0.1, Some(0.1)).delta_since(&at(0.0, 0.0, Some(0.0)));
+        assert!(!ended.is_exact() && (ended.total_seconds() - 0.4).abs() < 1e-12);
+        assert!(
+            (at(0.3, 0.1, None).delta_since(&at(0.0, 0.0, Some(0.0))).total_seconds() - 0.4).abs() < 1e-12
+        );
     }
 
     #[test]
     fn this_process_has_its_time_and_memory() {
-        let before = CpuTime::of(std::process::id()).unwrap();
+        let before = CpuTime::for_process(std::process::id()).unwrap();
         let (begun, own) = (std::time::Instant::now(), usher_live::thread_cpu_time());
         while usher_live::thread_cpu_time() < own + std::time::Duration::from_millis(60) {}
-        let used = CpuTime::of(std::process::id()).unwrap().since(&before);
+        let used = CpuTime::for_process(std::process::id()).unwrap().delta_since(&before);
         // Of the process are at least this thread's 60 ms, and at most all processors for all the time.
         let cores = std::thread::available_parallelism().unwrap().get() as f64;
         let most = begun.elapsed().as_secs_f64() * cores + TICK_ERROR;
-        assert!((0.06 - TICK_ERROR..most).contains(&used.total()), "{used:?} of {most} s");
+        assert!((0.06 - TICK_ERROR..most).contains(&used.total_seconds()), "{used:?} of {most} s");
         assert!(peak_memory(std::process::id()).unwrap() > 100_000);
-        assert!(CpuTime::of(u32::MAX).is_err());
+        assert!(CpuTime::for_process(u32::MAX).is_err());
     }
 }

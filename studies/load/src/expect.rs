@@ -1,7 +1,7 @@
 //! What a run is expected to show, as people write it: `p99 < 100 ms`, `failed < 0.1 %`.
 
-use crate::live::Setup;
-use crate::tally::{Failure, Tally, quantile};
+use crate::live::SetupRates;
+use crate::tally::{LoginFailure, LoginStats, quantile};
 use std::fmt;
 use std::str::FromStr;
 use usher_core::Duration;
@@ -15,7 +15,7 @@ const ACCEPTED: &str = "write METRIC < VALUE, with < <= > or >=. Metrics: p50, p
 
 /// What is looked at.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Metric {
+enum ExpectedMetric {
     /// A quantile of latency.
     Quantile(f64),
     /// The mean latency.
@@ -29,13 +29,13 @@ enum Metric {
     /// The share that was cut off.
     CutOff,
     /// The share that failed in one way.
-    Failure(Failure),
+    Failure(LoginFailure),
     /// Successes a second.
     Throughput,
     /// A ramp's capacity.
     Knee,
     /// Sessions set up a second.
-    Cps(Part),
+    Cps(SetupRateStatistic),
     /// Until all sessions were there.
     SetupTime,
     /// A quantile of how long echoes took.
@@ -46,7 +46,7 @@ enum Metric {
 
 /// Which set-up rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
+enum SetupRateStatistic {
     Last,
     Least,
     Mean,
@@ -55,7 +55,7 @@ enum Part {
 
 /// In what a metric is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unit {
+enum MetricUnit {
     /// Seconds.
     Time,
     /// Of 1.
@@ -65,7 +65,7 @@ enum Unit {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Relation {
+enum MetricRelation {
     Less,
     AtMost,
     More,
@@ -74,10 +74,10 @@ enum Relation {
 
 /// An expectation.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Expectation {
+pub struct LoadExpectation {
     text: String,
-    metric: Metric,
-    relation: Relation,
+    metric: ExpectedMetric,
+    relation: MetricRelation,
     /// Seconds, a share of 1, or 1/s.
     value: f64,
 }
@@ -92,9 +92,9 @@ pub struct ExpectError {
 
 /// What a run showed, as far as expectations look at it.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct ExpectationInputs<'a> {
     /// What came of the logins.
-    pub tally: &'a Tally,
+    pub tally: &'a LoginStats,
     /// How long was measured, seconds.
     pub measured_s: f64,
     /// CPU time of the server for each login, milliseconds.
@@ -102,24 +102,24 @@ pub struct Shown<'a> {
     /// The capacity that a ramp found, 1/s.
     pub knee: Option<f64>,
     /// How fast sessions were set up.
-    pub setup: Option<Setup>,
+    pub setup: Option<SetupRates>,
 }
 
 /// Whether an expectation was met.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Verdict {
+pub struct ExpectationVerdict {
     /// As it was written.
     pub expected: String,
     /// What was found, in seconds, of 1, or 1/s; none where nothing was measured.
     pub found: Option<f64>,
     /// The same as text.
-    pub told: String,
+    pub found_text: String,
     /// Whether it is as expected; what was not measured is not.
     pub met: bool,
 }
 
-impl Metric {
-    fn named(name: &str) -> Option<Self> {
+impl ExpectedMetric {
+    fn from_name(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase().replace('_', "-");
         Some(match name.as_str() {
             "p50" | "median" => Self::Quantile(0.5),
@@ -135,46 +135,50 @@ impl Metric {
             "cut-off" => Self::CutOff,
             "throughput" => Self::Throughput,
             "knee" => Self::Knee,
-            "cps" => Self::Cps(Part::Last),
-            "cps-min" => Self::Cps(Part::Least),
-            "cps-avg" => Self::Cps(Part::Mean),
-            "cps-max" => Self::Cps(Part::Most),
+            "cps" => Self::Cps(SetupRateStatistic::Last),
+            "cps-min" => Self::Cps(SetupRateStatistic::Least),
+            "cps-avg" => Self::Cps(SetupRateStatistic::Mean),
+            "cps-max" => Self::Cps(SetupRateStatistic::Most),
             "setup-time" => Self::SetupTime,
             "echo-p50" => Self::EchoQuantile(0.5),
             "echo-p99" => Self::EchoQuantile(0.99),
             "echo-lost" => Self::EchoLost,
-            other => Self::Failure(Failure::ALL.into_iter().find(|f| f.name().replace('_', "-") == other)?),
+            other => {
+                Self::Failure(LoginFailure::ALL.into_iter().find(|f| f.name().replace('_', "-") == other)?)
+            }
         })
     }
 
-    const fn unit(self) -> Unit {
+    const fn unit(self) -> MetricUnit {
         match self {
             Self::Quantile(_) | Self::Mean | Self::ServerCpu | Self::SetupTime | Self::EchoQuantile(_) => {
-                Unit::Time
+                MetricUnit::Time
             }
-            Self::Failed | Self::Succeeded | Self::CutOff | Self::Failure(_) | Self::EchoLost => Unit::Share,
-            Self::Throughput | Self::Knee | Self::Cps(_) => Unit::Rate,
+            Self::Failed | Self::Succeeded | Self::CutOff | Self::Failure(_) | Self::EchoLost => {
+                MetricUnit::Share
+            }
+            Self::Throughput | Self::Knee | Self::Cps(_) => MetricUnit::Rate,
         }
     }
 
-    fn of(self, shown: &Shown<'_>) -> Option<f64> {
+    fn value_from(self, shown: &ExpectationInputs<'_>) -> Option<f64> {
         let t = shown.tally;
         let share = |n: u64, all: u64| (all > 0).then(|| n as f64 / all as f64);
         match self {
             Self::Quantile(q) => quantile(&t.latency, q),
             Self::Mean => (!t.latency.is_empty()).then(|| t.latency.mean() * 1e-9),
             Self::ServerCpu => shown.server_ms.map(|ms| ms * 1e-3),
-            Self::Failed => share(t.failed_total(), t.ended()),
-            Self::Succeeded => share(t.succeeded, t.ended()),
-            Self::Failure(f) => share(t.failed(f), t.ended()),
-            Self::CutOff => share(t.cut_off, t.ended() + t.cut_off),
+            Self::Failed => share(t.failed_total(), t.ended_total()),
+            Self::Succeeded => share(t.succeeded, t.ended_total()),
+            Self::Failure(f) => share(t.failure_count(f), t.ended_total()),
+            Self::CutOff => share(t.cut_off, t.ended_total() + t.cut_off),
             Self::Throughput => (shown.measured_s > 0.0).then(|| t.completed as f64 / shown.measured_s),
             Self::Knee => shown.knee,
             Self::Cps(part) => shown.setup.map(|setup| match part {
-                Part::Last => setup.cps,
-                Part::Least => setup.min,
-                Part::Mean => setup.avg,
-                Part::Most => setup.max,
+                SetupRateStatistic::Last => setup.cps,
+                SetupRateStatistic::Least => setup.min,
+                SetupRateStatistic::Mean => setup.avg,
+                SetupRateStatistic::Most => setup.max,
             }),
             Self::SetupTime => shown.setup.and_then(|setup| setup.time_s),
             Self::EchoQuantile(q) => quantile(&t.echo_latency, q),
@@ -183,8 +187,8 @@ impl Metric {
     }
 }
 
-impl Unit {
-    fn read(self, text: &str) -> Result<f64, String> {
+impl MetricUnit {
+    fn parse_value(self, text: &str) -> Result<f64, String> {
         let (units, hint): (&[(&str, f64)], &str) = match self {
             Self::Time => {
                 (&[("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0)], "a time, as 100 ms")
@@ -203,7 +207,7 @@ impl Unit {
         }
     }
 
-    fn write(self, value: f64) -> String {
+    fn format_value(self, value: f64) -> String {
         match self {
             Self::Time => Duration::from_secs_f64(value).to_string(),
             Self::Share => format!("{} %", (value * 1e6).round() / 1e4),
@@ -212,80 +216,86 @@ impl Unit {
     }
 }
 
-impl FromStr for Expectation {
+impl FromStr for LoadExpectation {
     type Err = ExpectError;
 
     fn from_str(text: &str) -> Result<Self, ExpectError> {
         let bad = |what: String| ExpectError { text: text.to_owned(), what };
         let relations = [
-            ("<=", Relation::AtMost),
-            (">=", Relation::AtLeast),
-            ("<", Relation::Less),
-            (">", Relation::More),
+            ("<=", MetricRelation::AtMost),
+            (">=", MetricRelation::AtLeast),
+            ("<", MetricRelation::Less),
+            (">", MetricRelation::More),
         ];
         let found = relations.into_iter().find_map(|(sign, r)| text.split_once(sign).map(|parts| (parts, r)));
         let ((name, value), relation) = found.ok_or_else(|| bad("it compares nothing".to_owned()))?;
-        let metric =
-            Metric::named(name).ok_or_else(|| bad(format!("no metric is named {:?}", name.trim())))?;
-        let value = metric.unit().read(value).map_err(bad)?;
+        let metric = ExpectedMetric::from_name(name)
+            .ok_or_else(|| bad(format!("no metric is named {:?}", name.trim())))?;
+        let value = metric.unit().parse_value(value).map_err(bad)?;
         Ok(Self { text: text.trim().to_owned(), metric, relation, value })
     }
 }
 
-impl fmt::Display for Expectation {
+impl fmt::Display for LoadExpectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Expectation {
+impl LoadExpectation {
     /// True of what only a ramp shows.
     #[must_use]
     pub fn needs_ramp(&self) -> bool {
-        self.metric == Metric::Knee
+        self.metric == ExpectedMetric::Knee
     }
     /// True of what only shows where the server's process is known.
     #[must_use]
     pub fn needs_server(&self) -> bool {
-        self.metric == Metric::ServerCpu
+        self.metric == ExpectedMetric::ServerCpu
     }
 
     /// Holds it against what was shown.
     #[must_use]
-    pub fn judge(&self, shown: &Shown<'_>) -> Verdict {
-        let found = self.metric.of(shown);
+    pub fn judge_inputs(&self, shown: &ExpectationInputs<'_>) -> ExpectationVerdict {
+        let found = self.metric.value_from(shown);
         let met = found.is_some_and(|found| match self.relation {
-            Relation::Less => found < self.value,
-            Relation::AtMost => found <= self.value,
-            Relation::More => found > self.value,
-            Relation::AtLeast => found >= self.value,
+            MetricRelation::Less => found < self.value,
+            MetricRelation::AtMost => found <= self.value,
+            MetricRelation::More => found > self.value,
+            MetricRelation::AtLeast => found >= self.value,
         });
-        let told = found.map_or_else(|| "not measured".to_owned(), |f| self.metric.unit().write(f));
-        Verdict { expected: self.text.clone(), found, told, met }
+        let told = found.map_or_else(|| "not measured".to_owned(), |f| self.metric.unit().format_value(f));
+        ExpectationVerdict { expected: self.text.clone(), found, found_text: told, met }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::record;
+    use crate::tally::record_time;
 
-    fn tally() -> Tally {
-        let mut tally = Tally::default();
+    fn test_stats() -> LoginStats {
+        let mut tally = LoginStats::default();
         for ms in 1..=1000 {
-            record(&mut tally.latency, Duration::from_millis(ms));
+            record_time(&mut tally.latency, Duration::from_millis(ms));
         }
         (tally.succeeded, tally.completed, tally.cut_off) = (1000, 900, 250);
-        tally.fail(Failure::Timeout, 6);
-        tally.fail(Failure::WrongKeys, 2);
+        tally.count_failures(LoginFailure::Timeout, 6);
+        tally.count_failures(LoginFailure::WrongKeys, 2);
         tally
     }
 
-    fn judged(text: &str) -> Verdict {
-        let tally = tally();
-        let setup = Some(Setup { cps: 90.0, min: 80.0, avg: 95.0, max: 120.0, time_s: Some(2.5) });
-        let shown = Shown { tally: &tally, measured_s: 2.0, server_ms: Some(0.5), knee: Some(400.0), setup };
-        text.parse::<Expectation>().unwrap().judge(&shown)
+    fn judge_text(text: &str) -> ExpectationVerdict {
+        let tally = test_stats();
+        let setup = Some(SetupRates { cps: 90.0, min: 80.0, avg: 95.0, max: 120.0, time_s: Some(2.5) });
+        let shown = ExpectationInputs {
+            tally: &tally,
+            measured_s: 2.0,
+            server_ms: Some(0.5),
+            knee: Some(400.0),
+            setup,
+        };
+        text.parse::<LoadExpectation>().unwrap().judge_inputs(&shown)
     }
 
     #[test]
@@ -315,16 +325,17 @@ mod tests {
             ("cps-max < 120/s", false),
             ("setup-time < 2.6 s", true),
         ] {
-            assert_eq!(judged(text).met, met, "{text}: {:?}", judged(text));
+            assert_eq!(judge_text(text).met, met, "{text}: {:?}", judge_text(text));
         }
-        assert_eq!(judged("failed < 1 %").told, "0.7937 %");
-        assert_eq!(judged("throughput > 1").told, "450.0/s");
+        assert_eq!(judge_text("failed < 1 %").found_text, "0.7937 %");
+        assert_eq!(judge_text("throughput > 1").found_text, "450.0/s");
     }
 
     #[test]
     fn what_was_not_measured_is_not_as_expected() {
-        let empty = Tally::default();
-        let shown = Shown { tally: &empty, measured_s: 0.0, server_ms: None, knee: None, setup: None };
+        let empty = LoginStats::default();
+        let shown =
+            ExpectationInputs { tally: &empty, measured_s: 0.0, server_ms: None, knee: None, setup: None };
         for text in [
             "p99 < 1 s",
             "failed < 1 %",
@@ -336,8 +347,11 @@ mod tests {
             "echo-lost <= 1",
             "echo-p50 < 1 s",
         ] {
-            let verdict = text.parse::<Expectation>().unwrap().judge(&shown);
-            assert!(!verdict.met && verdict.found.is_none() && verdict.told == "not measured", "{text}");
+            let verdict = text.parse::<LoadExpectation>().unwrap().judge_inputs(&shown);
+            assert!(
+                !verdict.met && verdict.found.is_none() && verdict.found_text == "not measured",
+                "{text}"
+            );
         }
     }
 
@@ -357,7 +371,7 @@ mod tests {
             ("p99 < 1.2.3 ms", "is not a time"),
             ("", "compares nothing"),
         ] {
-            let error = text.parse::<Expectation>().unwrap_err().to_string();
+            let error = text.parse::<LoadExpectation>().unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("p99.9, max, mean"), "{text}: {error}");
         }
     }

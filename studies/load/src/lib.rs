@@ -1,6 +1,6 @@
 //! The load generator: users who log in on real sockets, and what that shows.
 //!
-//! [`Generator`] is a machine without sockets: RADIUS requests with their retransmissions, EAP peers and the
+//! [`LoadGenerator`] is a machine without sockets: RADIUS requests with their retransmissions, EAP peers and the
 //! checks of every answer, at the pace of an open or a closed loop. Tests drive it in virtual time.
 
 pub mod calibrate;
@@ -18,22 +18,22 @@ mod tally;
 mod users;
 
 pub use cpu::{CpuTime, peak_memory};
-pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
-pub use expect::{ExpectError, Expectation, Shown, Verdict};
+pub use eap::{EapMethod, EapTlsConfig, PeapInner, TtlsInner};
+pub use expect::{ExpectError, ExpectationInputs, ExpectationVerdict, LoadExpectation};
 pub use generator::{
-    Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, EchoConfig, Event, Fleet,
-    FrontConfig, Generator, Hold, IkeConfig, IkeGatewayAuth, IkeLogin, MihConfig, MihRequest, PppoeConfig,
-    PppoeLogin, RadiusConfig, RadiusLogin, Share,
+    ConfigError, DiameterConfig, DiameterLogin, EchoConfig, FrontConfig, GeneratorCommand, GeneratorConfig,
+    GeneratorEvent, IkeConfig, IkeGatewayAuth, IkeLogin, LoadGenerator, LoginAccounting, MethodShare,
+    MihConfig, MihRequest, NasFleet, PppoeConfig, PppoeLogin, RadiusConfig, RadiusLogin, SessionHold,
 };
-pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
+pub use limit::{BUSY_SHARE, GeneratorLimit, LATENESS_FLOOR_S, LATENESS_FRACTION};
 pub use live::{
-    Interval, Outcome, Plan, RampPlan, Round, RunError, ServerUse, Setup, TlsFailure, Unwatched, Watch, run,
-    try_one,
+    LoadInterval, LoadObserver, LoadOutcome, LoadPlan, NoLoadObserver, RampPlan, RunError, ServerUse,
+    SetupRates, SetupRound, TlsFailure, run_load_plan, try_each_method,
 };
-pub use pace::{Arrivals, Pace};
-pub use ramp::{Knee, RUN, Ramp, RampConfig, Step, TURNS};
+pub use pace::{LoginArrivals, LoginPace};
+pub use ramp::{RUN, RampConfig, RampKnee, RampSearch, RampStep, TURNS};
 pub use scope::{in_namespace, is_own};
-pub use tally::{Failure, Latencies, Part, Tally, quantile};
-pub use users::{Users, UsersError};
-pub use usher_diameter::node::Transport as DiameterTransport;
+pub use tally::{LatencyHistogram, LoginFailure, LoginStats, MethodStats, quantile};
+pub use users::{LoadUsers, UsersError};
+pub use usher_diameter::node::PeerTransportConfig as DiameterTransport;
 pub use usher_diameter::stream::StreamPolicy;

@@ -1,19 +1,19 @@
 //! Whether the generator itself was the limit: then what was measured is a bound of what the server does, not more.
 
-use crate::tally::{Tally, quantile};
+use crate::tally::{LoginStats, quantile};
 use serde::Serialize;
 
 /// Logins that begin later than meant by less than this say nothing, seconds: timers are no finer (`--relaxed`).
-pub const LATE_FLOOR_S: f64 = 0.002;
+pub const LATENESS_FLOOR_S: f64 = 0.002;
 /// The share of the 99th percentile of latency that the generator's own lateness may be.
-pub const LATE_SHARE: f64 = 0.1;
+pub const LATENESS_FRACTION: f64 = 0.1;
 /// The share of the time that a generating thread may be busy, or wait for a processor.
 pub const BUSY_SHARE: f64 = 0.95;
 
 /// How the generator was the limit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
-pub enum Limit {
+pub enum GeneratorLimit {
     /// It began logins later than the schedule wanted though there was room for them.
     Late {
         /// The 99th percentile of how much later, seconds.
@@ -26,17 +26,17 @@ pub enum Limit {
     },
 }
 
-impl Limit {
+impl GeneratorLimit {
     /// Judges a window: its tally, and the largest share of the time that a thread was busy, where that is known; what a
     /// thread does to keep its processor between logins is not in it.
     ///
-    /// Late: 1 % of the logins began later than meant, by the generator's own fault, by more than [`LATE_FLOOR_S`]
-    /// and more than [`LATE_SHARE`] of the 99th percentile of latency. Busy: [`BUSY_SHARE`] of the time.
+    /// Late: 1 % of the logins began later than meant, by the generator's own fault, by more than [`LATENESS_FLOOR_S`]
+    /// and more than [`LATENESS_FRACTION`] of the 99th percentile of latency. Busy: [`BUSY_SHARE`] of the time.
     #[must_use]
-    pub fn judge(tally: &Tally, busy: Option<f64>) -> Option<Self> {
+    pub fn judge_window(tally: &LoginStats, busy: Option<f64>) -> Option<Self> {
         if let Some(p99_s) = quantile(&tally.own_lag, 0.99) {
             let latency = quantile(&tally.latency, 0.99).unwrap_or(0.0);
-            if p99_s > LATE_FLOOR_S.max(latency * LATE_SHARE) {
+            if p99_s > LATENESS_FLOOR_S.max(latency * LATENESS_FRACTION) {
                 return Some(Self::Late { p99_s });
             }
         }
@@ -45,7 +45,7 @@ impl Limit {
 
     /// What it was, in a few words.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Late { p99_s } => {
                 format!("1 % of the logins began more than {:.1} ms later than meant", p99_s * 1e3)
@@ -60,35 +60,54 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::record;
+    use crate::tally::record_time;
     use usher_core::Duration;
 
-    fn tally(lag_us: u64, latency_us: u64) -> Tally {
-        let mut tally = Tally::default();
+    fn lag_stats(lag_us: u64, latency_us: u64) -> LoginStats {
+        let mut tally = LoginStats::default();
         for _ in 0..100 {
-            record(&mut tally.own_lag, Duration::from_micros(lag_us));
-            record(&mut tally.latency, Duration::from_micros(latency_us));
+            record_time(&mut tally.own_lag, Duration::from_micros(lag_us));
+            record_time(&mut tally.latency, Duration::from_micros(latency_us));
         }
         tally
     }
 
     #[test]
     fn lateness_is_held_against_latency() {
-        assert_eq!(Limit::judge(&tally(1_900, 2_000), None), None, "no finer than timers are");
-        assert!(matches!(Limit::judge(&tally(3_000, 10_000), None), Some(Limit::Late { .. })));
-        assert_eq!(Limit::judge(&tally(3_000, 40_000), None), None, "a small part of what logins took");
-        let mut nobody = tally(50_000, 1);
+        assert_eq!(
+            GeneratorLimit::judge_window(&lag_stats(1_900, 2_000), None),
+            None,
+            "no finer than timers are"
+        );
+        assert!(matches!(
+            GeneratorLimit::judge_window(&lag_stats(3_000, 10_000), None),
+            Some(GeneratorLimit::Late { .. })
+        ));
+        assert_eq!(
+            GeneratorLimit::judge_window(&lag_stats(3_000, 40_000), None),
+            None,
+            "a small part of what logins took"
+        );
+        let mut nobody = lag_stats(50_000, 1);
         nobody.latency.reset();
-        assert!(Limit::judge(&nobody, None).is_some(), "late, and nobody got in");
+        assert!(GeneratorLimit::judge_window(&nobody, None).is_some(), "late, and nobody got in");
     }
 
     #[test]
     fn a_thread_without_idle_time_is_the_limit() {
-        let idle = tally(10, 10_000);
-        assert_eq!(Limit::judge(&idle, Some(0.94)), None);
-        assert_eq!(Limit::judge(&idle, Some(1.02)), Some(Limit::Busy { share: 1.0 }));
-        assert_eq!(Limit::judge(&idle, None), None);
-        assert!(Limit::Busy { share: 0.97 }.told().contains("97 %"));
-        assert!(Limit::judge(&tally(7_000, 8_000), Some(1.0)).unwrap().told().contains("7.0 ms"));
+        let idle = lag_stats(10, 10_000);
+        assert_eq!(GeneratorLimit::judge_window(&idle, Some(0.94)), None);
+        assert_eq!(
+            GeneratorLimit::judge_window(&idle, Some(1.02)),
+            Some(GeneratorLimit::Busy { share: 1.0 })
+        );
+        assert_eq!(GeneratorLimit::judge_window(&idle, None), None);
+        assert!(GeneratorLimit::Busy { share: 0.97 }.describe().contains("97 %"));
+        assert!(
+            GeneratorLimit::judge_window(&lag_stats(7_000, 8_000), Some(1.0))
+                .unwrap()
+                .describe()
+                .contains("7.0 ms")
+        );
     }
 }

@@ -6,22 +6,25 @@ mod stations;
 mod steps;
 
 use crate::cpu::{CpuTime, peak_memory};
-use crate::generator::{Command, Config, ConfigError, Event, FrontConfig, Generator, Hold, PORT};
-use crate::limit::Limit;
-use crate::pace::{Arrivals, Pace};
-use crate::ramp::{Ramp, RampConfig, Step};
-use crate::tally::{Failure, Tally, quantile};
-pub use rounds::{Round, Setup};
-use stations::{Link, Wire};
+use crate::generator::{
+    ConfigError, FrontConfig, GeneratorCommand, GeneratorConfig, GeneratorEvent, LoadGenerator, PORT,
+    SessionHold,
+};
+use crate::limit::GeneratorLimit;
+use crate::pace::{LoginArrivals, LoginPace};
+use crate::ramp::{RampConfig, RampSearch, RampStep};
+use crate::tally::{LoginFailure, LoginStats, quantile};
+pub use rounds::{SetupRates, SetupRound};
+use stations::{FrameRouter, StationLink};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use thiserror::Error;
-use usher_core::{Duration, Input, Instant, Job, Machine, NoJob, PortId, SecureRng};
+use usher_core::{Duration, Instant, JobRequest, Machine, MachineInput, NoJob, PortId, SecureRng};
 use usher_crypto::tls::{ClientConfig, TlsError};
 use usher_live::{
-    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Role, Settings, Shard, Sockets,
-    TlsClient, spawn, thread_cpu_time,
+    Driver, DriverConfig, DriverCounters, DriverCounts, DriverRole, DriverSockets, Mailbox, OutgoingSecurity,
+    Shard, SystemClock, TlsClient, spawn_shard, thread_cpu_time,
 };
 
 /// How often the conductor looks up.
@@ -31,13 +34,13 @@ const ANSWER: StdDuration = StdDuration::from_secs(5);
 /// What a thread has to send leaves it so soon at the latest, while it keeps its processor for the next login.
 const SLICE: StdDuration = StdDuration::from_micros(100);
 /// A warm-up that ends when it is told.
-const UNTIL_TOLD: Duration = Duration::MAX;
+const UNLIMITED_WARM_UP: Duration = Duration::MAX;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// The whole load; each thread gets its share of it.
-    pub load: Config,
+    pub load: GeneratorConfig,
     /// How many threads generate it.
     pub threads: usize,
     /// The processors they are bound to, one after the other; empty: none.
@@ -53,7 +56,7 @@ pub struct Plan {
     /// How often the figures so far are shown.
     pub interval: Duration,
     /// How fine the course of time is in the results; a multiple of `interval`.
-    pub course: Duration,
+    pub timeline_interval: Duration,
     /// Whether datagrams may go through the system in trains (UDP segmentation offload).
     pub offload: bool,
     /// The interface behind which stations of Ethernet are, for those who log in by PPPoE.
@@ -68,16 +71,16 @@ pub struct RampPlan {
     /// The search.
     pub search: RampConfig,
     /// How logins follow each other.
-    pub arrivals: Arrivals,
+    pub arrivals: LoginArrivals,
     /// How long a rate runs before it is measured, and nobody logs in after one that failed.
     pub settle: Duration,
     /// How long it is measured.
-    pub hold: Duration,
+    pub measurement_time: Duration,
 }
 
 /// The figures of an interval.
 #[derive(Clone, Debug)]
-pub struct Interval {
+pub struct LoadInterval {
     /// From the beginning of the run to the interval's end, seconds.
     pub at_s: f64,
     /// How long it was, seconds.
@@ -108,10 +111,10 @@ pub struct Interval {
     pub own_lag_p99_s: Option<f64>,
 }
 
-impl Interval {
+impl LoadInterval {
     /// Of the logins that ended in it, the share that ended as they had to; of none, 1.
     #[must_use]
-    pub fn success(&self) -> f64 {
+    pub fn success_ratio(&self) -> f64 {
         let ended = self.succeeded + self.failed;
         if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
     }
@@ -132,26 +135,26 @@ impl ServerUse {
     /// CPU time for each login, milliseconds; none without a login.
     #[must_use]
     pub fn ms_per_login(&self) -> Option<f64> {
-        (self.completed > 0).then(|| self.cpu.total() * 1e3 / self.completed as f64)
+        (self.completed > 0).then(|| self.cpu.total_seconds() * 1e3 / self.completed as f64)
     }
 }
 
 /// What a run showed.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// The window's; of a ramp, that of all steps at its knee, or of the lowest rate where none was kept up with.
-    pub tally: Tally,
+    pub tally: LoginStats,
     /// How long that was measured, seconds.
     pub measured_s: f64,
     /// The generator was the limit: this is a bound of what the server does.
-    pub limit: Option<Limit>,
+    pub limit: Option<GeneratorLimit>,
     /// The largest share of the time that a generating thread ran or waited for a processor, but for what it did to keep
     /// the processor between logins; none of a ramp, whose steps have theirs.
     pub busy: Option<f64>,
     /// The course of time.
-    pub course: Vec<Interval>,
+    pub timeline: Vec<LoadInterval>,
     /// The ramp, if there was one.
-    pub ramp: Option<Ramp>,
+    pub ramp: Option<RampSearch>,
     /// What the server used.
     pub server: Option<ServerUse>,
     /// CPU time of this process over the same time.
@@ -163,12 +166,12 @@ pub struct Outcome {
     /// Why connections came to nothing, if that was for TLS.
     pub tls: TlsFailure,
     /// Rounds in which all stations set their sessions up.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<SetupRound>,
     /// Ended by the user before its time.
     pub interrupted: bool,
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// Successes a second.
     #[must_use]
     pub fn throughput(&self) -> f64 {
@@ -177,21 +180,21 @@ impl Outcome {
 }
 
 /// Who watches a run.
-pub trait Watch {
+pub trait LoadObserver {
     /// An interval is over.
-    fn interval(&mut self, _interval: &Interval) {}
+    fn on_interval(&mut self, _interval: &LoadInterval) {}
     /// A ramp's step is over.
-    fn step(&mut self, _step: &Step) {}
+    fn on_step(&mut self, _step: &RampStep) {}
     /// Whether the run is to end now, with the figures so far.
-    fn interrupted(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         false
     }
 }
 
 /// Nobody watches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unwatched;
-impl Watch for Unwatched {}
+pub struct NoLoadObserver;
+impl LoadObserver for NoLoadObserver {}
 
 /// Why a run did not take place.
 #[derive(Debug, Error)]
@@ -231,11 +234,11 @@ pub enum RunError {
     )]
     Unreachable(u64, TlsFailure),
     /// The login tried before all others failed.
-    #[error("a first login{} did not succeed ({}): {}{}{tls}", by(.method), .failure.name(), .failure.explanation(),
-        hint(.dropped))]
+    #[error("a first login{} did not succeed ({}): {}{}{tls}", method_suffix(.method), .failure.name(), .failure.explanation(),
+        describe_dropped(.dropped))]
     First {
         /// How.
-        failure: Failure,
+        failure: LoginFailure,
         /// By which of several methods.
         method: Option<String>,
         /// Answers that the client dropped, by name.
@@ -253,18 +256,20 @@ impl std::fmt::Display for TlsFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             None => Ok(()),
-            Some(TlsError::Failed(fault, said)) => write!(f, "\n{} ({said})", fault.told("the server")),
-            Some(error) => write!(f, "\n{}", error.fault().told("the server")),
+            Some(TlsError::Failed(fault, said)) => {
+                write!(f, "\n{} ({said})", fault.describe_for("the server"))
+            }
+            Some(error) => write!(f, "\n{}", error.fault().describe_for("the server")),
         }
     }
 }
 
-fn by(method: &Option<String>) -> String {
+fn method_suffix(method: &Option<String>) -> String {
     method.as_ref().map_or_else(String::new, |m| format!(" by {m}"))
 }
 
 /// What dropped answers tell.
-fn hint(dropped: &[(&'static str, u64)]) -> String {
+fn describe_dropped(dropped: &[(&'static str, u64)]) -> String {
     let mut text = String::new();
     for (name, n) in dropped {
         let Some(what) = usher_radius::client::why_dropped(name) else { continue };
@@ -278,33 +283,33 @@ fn hint(dropped: &[(&'static str, u64)]) -> String {
 }
 
 /// What the conductor asks of a thread.
-enum Message {
-    Cut { answer: Sender<Cut> },
-    Do(Command),
+enum ThreadMessage {
+    TakeFigures { answer: Sender<ThreadFigures> },
+    Command(GeneratorCommand),
     Frames(Vec<Vec<u8>>),
 }
 
 /// A thread's figures since its last cut.
-struct Cut {
-    tally: Tally,
+struct ThreadFigures {
+    tally: LoginStats,
     outstanding: usize,
     measured: Duration,
-    begun: bool,
+    has_started: bool,
     measuring: bool,
-    reading: Reading,
+    reading: ProcessorReading,
 }
 
 /// What a thread has had of its processor at a time.
 #[derive(Clone, Copy)]
-struct Reading {
-    at: StdInstant,
+struct ProcessorReading {
+    taken_at: StdInstant,
     /// How long it ran, or waited for a processor, but for the time in which it did so to keep the processor.
     busy: StdDuration,
 }
 
-impl Reading {
+impl ProcessorReading {
     /// Of this thread now, whose generator spun for so long.
-    fn take(spun: Duration) -> Self {
+    fn take_now(spun: Duration) -> Self {
         // Nanoseconds on a processor, and those of waiting for one (Linux, Documentation/scheduler/sched-stats).
         let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut fields = said.split_ascii_whitespace().map_while(|f| f.parse::<u64>().ok());
@@ -312,81 +317,81 @@ impl Reading {
             (Some(ran), Some(waited)) if ran > 0 => StdDuration::from_nanos(ran.saturating_add(waited)),
             _ => thread_cpu_time(),
         };
-        Self { at: StdInstant::now(), busy: busy.saturating_sub(seconds(spun)) }
+        Self { taken_at: StdInstant::now(), busy: busy.saturating_sub(to_std_duration(spun)) }
     }
 
     /// The share of the time since `earlier` that it was busy; none of no time.
-    fn share(&self, earlier: &Self) -> Option<f64> {
-        let time = self.at.saturating_duration_since(earlier.at).as_secs_f64();
+    fn busy_fraction(&self, earlier: &Self) -> Option<f64> {
+        let time = self.taken_at.saturating_duration_since(earlier.taken_at).as_secs_f64();
         (time > 1e-3).then(|| self.busy.saturating_sub(earlier.busy).as_secs_f64() / time)
     }
 }
 
-struct Host {
-    generator: Generator,
-    finished: Option<Reading>,
+struct LiveGenerator {
+    generator: LoadGenerator,
+    finished: Option<ProcessorReading>,
     /// The interface by which its stations' frames go.
-    link: Option<Link>,
+    link: Option<StationLink>,
 }
 
-impl Host {
-    fn cut(&mut self, now: Instant) -> Cut {
-        Cut {
-            outstanding: self.generator.outstanding(),
-            measured: self.generator.measured(now),
-            begun: self.generator.has_begun(),
+impl LiveGenerator {
+    fn take_figures(&mut self, now: Instant) -> ThreadFigures {
+        ThreadFigures {
+            outstanding: self.generator.outstanding_logins(),
+            measured: self.generator.measured_time(now),
+            has_started: self.generator.has_begun(),
             measuring: self.generator.is_measuring(),
-            reading: Reading::take(self.generator.spun()),
+            reading: ProcessorReading::take_now(self.generator.spin_time()),
             tally: self.generator.take_tally(),
         }
     }
 }
 
-impl Role for Host {
-    type Machine = Generator;
-    type Message = Message;
+impl DriverRole for LiveGenerator {
+    type Machine = LoadGenerator;
+    type Message = ThreadMessage;
 
-    fn machine(&mut self) -> &mut Generator {
+    fn machine(&mut self) -> &mut LoadGenerator {
         &mut self.generator
     }
-    fn event(&mut self, _: Instant, event: Event) {
-        let Event::Finished = event;
-        self.finished = Some(Reading::take(self.generator.spun()));
+    fn on_event(&mut self, _: Instant, event: GeneratorEvent) {
+        let GeneratorEvent::Finished = event;
+        self.finished = Some(ProcessorReading::take_now(self.generator.spin_time()));
     }
-    fn job(&mut self, _: Instant, job: Job<NoJob>) {
-        match job.what {}
+    fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
+        match job.job {}
     }
-    fn message(&mut self, now: Instant, message: Message) {
+    fn on_message(&mut self, now: Instant, message: ThreadMessage) {
         match message {
-            Message::Cut { answer } => {
+            ThreadMessage::TakeFigures { answer } => {
                 // A conductor that does not wait any more has given up already.
-                let _ = answer.send(self.cut(now));
+                let _ = answer.send(self.take_figures(now));
             }
-            Message::Do(command) => {
+            ThreadMessage::Command(command) => {
                 // Refused only before the server is reached, which the conductor waits for.
-                let _ = self.generator.command(now, command);
+                let _ = self.generator.handle_command(now, command);
             }
-            Message::Frames(frames) => {
+            ThreadMessage::Frames(frames) => {
                 if let Some(link) = &self.link {
-                    link.taken(frames.len());
+                    link.release_frames(frames.len());
                 }
                 for data in &frames {
-                    self.generator.handle(now, Input::Frame { port: PORT, data });
+                    self.generator.handle_input(now, MachineInput::Frame { port: PORT, data });
                 }
             }
         }
     }
-    fn frame(&mut self, _: PortId, frame: &[u8]) -> bool {
-        self.link.as_mut().is_some_and(|link| link.send(frame))
+    fn send_frame(&mut self, _: PortId, frame: &[u8]) -> bool {
+        self.link.as_mut().is_some_and(|link| link.send_frame(frame))
     }
-    fn stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.finished.is_some()
     }
 }
 
-struct Thread {
-    mailbox: Mailbox<Message>,
-    shard: Shard<std::io::Result<Host>>,
+struct GeneratorThread {
+    mailbox: Mailbox<ThreadMessage>,
+    shard: Shard<std::io::Result<LiveGenerator>>,
     counters: Arc<DriverCounters>,
 }
 
@@ -397,11 +402,11 @@ fn part_of(whole: usize, part: usize, parts: usize) -> (usize, usize) {
 }
 
 /// One thread's share of the load.
-fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
+fn thread_config(plan: &LoadPlan, part: usize, warmup: Duration) -> GeneratorConfig {
     let parts = plan.threads;
     let whole = &plan.load;
     let mut load = whole.clone();
-    load.pace = whole.pace.share(part, parts);
+    load.pace = whole.pace.thread_share(part, parts);
     load.outstanding = (whole.outstanding / parts).max(1);
     load.count = whole.count.map(|n| n / parts as u64 + u64::from((part as u64) < n % parts as u64));
     load.warmup = warmup;
@@ -426,7 +431,7 @@ fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
 }
 
 /// A generator whose chance comes from the system.
-fn chance() -> SecureRng {
+fn system_rng() -> SecureRng {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut seed = [0; 32];
     for part in seed.chunks_exact_mut(8) {
@@ -436,62 +441,69 @@ fn chance() -> SecureRng {
     SecureRng::from_seed(seed)
 }
 
-struct Conductor<'a> {
-    plan: &'a Plan,
-    watch: &'a mut dyn Watch,
-    threads: Vec<Thread>,
+struct LoadConductor<'a> {
+    plan: &'a LoadPlan,
+    watch: &'a mut dyn LoadObserver,
+    threads: Vec<GeneratorThread>,
     /// Of all threads' connections.
     tls: Option<TlsClient>,
     /// The interface behind which stations are.
-    wire: Option<Wire>,
-    begun: StdInstant,
+    wire: Option<FrameRouter>,
+    started_at: StdInstant,
     /// When the figures were last shown.
     last: StdInstant,
-    course: Vec<Interval>,
+    timeline: Vec<LoadInterval>,
     /// What belongs to the course's next interval, and when that began.
-    part: (Tally, StdInstant),
-    total: Tally,
+    part: (LoginStats, StdInstant),
+    total: LoginStats,
     rate: Option<f64>,
     interrupted: bool,
     /// Of each thread, at the window's beginning and now.
-    from: Vec<Option<Reading>>,
-    readings: Vec<Option<Reading>>,
+    from: Vec<Option<ProcessorReading>>,
+    readings: Vec<Option<ProcessorReading>>,
 }
 
 /// What threads did together since the last cut.
-struct Together {
-    tally: Tally,
+struct CombinedFigures {
+    tally: LoginStats,
     outstanding: usize,
     measured: Duration,
     warming: bool,
 }
 
-impl<'a> Conductor<'a> {
-    fn start(plan: &'a Plan, watch: &'a mut dyn Watch, warmup: Duration) -> Result<Self, RunError> {
-        let clock = Clock::start();
-        let mut wire = plan.interface.as_deref().map(Wire::open).transpose()?;
+impl<'a> LoadConductor<'a> {
+    fn start_threads(
+        plan: &'a LoadPlan,
+        watch: &'a mut dyn LoadObserver,
+        warmup: Duration,
+    ) -> Result<Self, RunError> {
+        let clock = SystemClock::start();
+        let mut wire = plan.interface.as_deref().map(FrameRouter::open).transpose()?;
         let mut threads = Vec::new();
         let tls = plan.tls.clone().map(TlsClient::new);
         for part in 0..plan.threads {
-            let generator = Generator::new(share(plan, part, warmup), clock.now(), chance())?;
-            let outgoing =
-                tls.clone().map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
-            let mut settings = Settings { offload: plan.offload, time_slice: SLICE, ..Settings::default() };
+            let generator = LoadGenerator::new(thread_config(plan, part, warmup), clock.now(), system_rng())?;
+            let outgoing = tls.clone().map(|tls| {
+                Arc::new(move |_| OutgoingSecurity::Tls(tls.clone())) as usher_live::SecuritySelector
+            });
+            let mut settings =
+                DriverConfig { offload: plan.offload, time_slice: SLICE, ..DriverConfig::default() };
             settings.associations.nodelay = plan.sctp_nodelay;
-            let sockets = Sockets { outgoing, settings, ..Sockets::default() };
-            let link = wire.as_ref().map(Wire::link);
-            let waiting = link.as_ref().map(Link::waiting);
-            let (driver, mailbox) = Driver::new(Host { generator, finished: None, link }, sockets, clock);
+            let sockets = DriverSockets { outgoing, settings, ..DriverSockets::default() };
+            let link = wire.as_ref().map(FrameRouter::new_link);
+            let waiting = link.as_ref().map(StationLink::waiting_count);
+            let (driver, mailbox) =
+                Driver::new(LiveGenerator { generator, finished: None, link }, sockets, clock);
             if let (Some(wire), Some(waiting)) = (&mut wire, waiting) {
-                wire.lead(mailbox.clone(), waiting);
+                wire.add_inbox(mailbox.clone(), waiting);
             }
             let counters = driver.counters();
             let core = plan.cores.get(part % plan.cores.len().max(1)).copied();
-            let shard = spawn(&format!("usher-load-{part}"), core, move || driver.run())?;
-            threads.push(Thread { mailbox, shard, counters });
+            let shard = spawn_shard(&format!("usher-load-{part}"), core, move || driver.run())?;
+            threads.push(GeneratorThread { mailbox, shard, counters });
         }
         if let (Some(wire), FrontConfig::Pppoe(of)) = (&mut wire, &plan.load.front) {
-            wire.listen(of, plan.threads)?;
+            wire.start_listening(of, plan.threads)?;
         }
         let now = StdInstant::now();
         Ok(Self {
@@ -500,36 +512,36 @@ impl<'a> Conductor<'a> {
             threads,
             tls,
             wire,
-            begun: now,
+            started_at: now,
             last: now,
-            course: Vec::new(),
-            part: (Tally::default(), now),
+            timeline: Vec::new(),
+            part: (LoginStats::default(), now),
             from: vec![None; plan.threads],
             readings: vec![None; plan.threads],
-            total: Tally::default(),
+            total: LoginStats::default(),
             rate: None,
             interrupted: false,
         })
     }
 
-    fn tell(&self, command: impl Fn(usize) -> Command) {
+    fn send_commands(&self, command: impl Fn(usize) -> GeneratorCommand) {
         for (i, thread) in self.threads.iter().enumerate() {
             // One that has ended has nothing more to do.
-            thread.mailbox.send(Message::Do(command(i)));
+            thread.mailbox.send(ThreadMessage::Command(command(i)));
         }
     }
 
     /// The figures of all threads since the last cut; `None` of a thread that has ended.
-    fn cut(&mut self) -> Result<Vec<Option<Cut>>, RunError> {
+    fn collect_figures(&mut self) -> Result<Vec<Option<ThreadFigures>>, RunError> {
         let asked: Vec<_> = self
             .threads
             .iter()
             .map(|thread| {
                 let (answer, answers) = channel();
-                thread.mailbox.send(Message::Cut { answer }).then_some(answers)
+                thread.mailbox.send(ThreadMessage::TakeFigures { answer }).then_some(answers)
             })
             .collect();
-        let answer = |answers: Option<std::sync::mpsc::Receiver<Cut>>| match answers {
+        let answer = |answers: Option<std::sync::mpsc::Receiver<ThreadFigures>>| match answers {
             None => Ok(None),
             Some(answers) => match answers.recv_timeout(ANSWER) {
                 Ok(cut) => Ok(Some(cut)),
@@ -538,7 +550,7 @@ impl<'a> Conductor<'a> {
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(RunError::Lost),
             },
         };
-        let cuts: Vec<Option<Cut>> = asked.into_iter().map(answer).collect::<Result<_, _>>()?;
+        let cuts: Vec<Option<ThreadFigures>> = asked.into_iter().map(answer).collect::<Result<_, _>>()?;
         for (cut, reading) in cuts.iter().zip(&mut self.readings) {
             if let Some(cut) = cut {
                 *reading = Some(cut.reading);
@@ -548,10 +560,10 @@ impl<'a> Conductor<'a> {
     }
 
     /// What all did since the last cut.
-    fn gather(&mut self) -> Result<Together, RunError> {
-        let (tally, measured) = (Tally::default(), Duration::ZERO);
-        let mut all = Together { tally, outstanding: 0, measured, warming: false };
-        let cuts: Vec<Cut> = self.cut()?.into_iter().flatten().collect();
+    fn combine_figures(&mut self) -> Result<CombinedFigures, RunError> {
+        let (tally, measured) = (LoginStats::default(), Duration::ZERO);
+        let mut all = CombinedFigures { tally, outstanding: 0, measured, warming: false };
+        let cuts: Vec<ThreadFigures> = self.collect_figures()?.into_iter().flatten().collect();
         // Threads end after their window only.
         all.warming = !cuts.is_empty();
         for cut in cuts {
@@ -565,49 +577,50 @@ impl<'a> Conductor<'a> {
     }
 
     /// A window begins here.
-    fn mark(&mut self) {
+    fn mark_window(&mut self) {
         self.from.clone_from(&self.readings);
     }
 
     /// The largest share of the time since the mark that a thread was busy.
-    fn busy(&self, now: &[Option<Reading>]) -> Option<f64> {
-        let shares = self.from.iter().zip(now).filter_map(|(from, now)| now.as_ref()?.share(from.as_ref()?));
+    fn busy_fraction(&self, now: &[Option<ProcessorReading>]) -> Option<f64> {
+        let shares =
+            self.from.iter().zip(now).filter_map(|(from, now)| now.as_ref()?.busy_fraction(from.as_ref()?));
         shares.max_by(f64::total_cmp)
     }
 
     /// Takes the figures since the last time and shows them; gives how long was measured.
-    fn interval(&mut self) -> Result<Duration, RunError> {
-        let all = self.gather()?;
+    fn report_interval(&mut self) -> Result<Duration, RunError> {
+        let all = self.combine_figures()?;
         let now = StdInstant::now();
-        let shown = self.describe(&all.tally, all.outstanding, all.warming, self.last, now);
+        let shown = self.describe_interval(&all.tally, all.outstanding, all.warming, self.last, now);
         self.last = now;
-        self.watch.interval(&shown);
+        self.watch.on_interval(&shown);
         self.part.0.add(&all.tally);
         let length = now - self.part.1;
-        if all.warming || length + TICK >= seconds(self.plan.course) {
-            self.keep(all.outstanding, all.warming);
+        if all.warming || length + TICK >= to_std_duration(self.plan.timeline_interval) {
+            self.push_interval(all.outstanding, all.warming);
         }
         Ok(all.measured)
     }
 
     /// Ends an interval of the course here.
-    fn keep(&mut self, outstanding: usize, warming: bool) {
+    fn push_interval(&mut self, outstanding: usize, warming: bool) {
         let now = StdInstant::now();
-        let (tally, since) = std::mem::replace(&mut self.part, (Tally::default(), now));
-        let interval = self.describe(&tally, outstanding, warming, since, now);
-        self.course.push(interval);
+        let (tally, since) = std::mem::replace(&mut self.part, (LoginStats::default(), now));
+        let interval = self.describe_interval(&tally, outstanding, warming, since, now);
+        self.timeline.push(interval);
     }
 
-    fn describe(
+    fn describe_interval(
         &self,
-        t: &Tally,
+        t: &LoginStats,
         outstanding: usize,
         warming: bool,
         since: StdInstant,
         now: StdInstant,
-    ) -> Interval {
-        Interval {
-            at_s: (now - self.begun).as_secs_f64(),
+    ) -> LoadInterval {
+        LoadInterval {
+            at_s: (now - self.started_at).as_secs_f64(),
             length_s: (now - since).as_secs_f64(),
             warming,
             outstanding,
@@ -625,7 +638,7 @@ impl<'a> Conductor<'a> {
     }
 
     /// Lets time pass, interval by interval, for so long or until all threads have ended; false after an interrupt.
-    fn pass(&mut self, time: Option<StdDuration>) -> Result<bool, RunError> {
+    fn wait_for(&mut self, time: Option<StdDuration>) -> Result<bool, RunError> {
         let end = time.map(|t| StdInstant::now() + t);
         let interval = StdDuration::from_nanos(self.plan.interval.as_nanos());
         loop {
@@ -633,12 +646,12 @@ impl<'a> Conductor<'a> {
             if end.is_some_and(|end| now >= end) || self.threads.iter().all(|t| t.shard.is_finished()) {
                 return Ok(true);
             }
-            if self.watch.interrupted() {
+            if self.watch.is_interrupted() {
                 self.interrupted = true;
                 return Ok(false);
             }
             if now - self.last >= interval {
-                self.interval()?;
+                self.report_interval()?;
             }
             let left = end.map_or(TICK, |end| end - now);
             std::thread::sleep(left.min(TICK));
@@ -646,19 +659,19 @@ impl<'a> Conductor<'a> {
     }
 
     /// Waits until every thread's server is reached; false after an interrupt.
-    fn reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
+    fn wait_until_reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
         let end = StdInstant::now() + patience;
         loop {
-            let cuts = self.cut()?;
+            let cuts = self.collect_figures()?;
             // Without a warm-up logins are counted already.
             for cut in cuts.iter().flatten() {
                 self.total.add(&cut.tally);
                 self.part.0.add(&cut.tally);
             }
-            if cuts.iter().flatten().all(|c| c.begun) {
+            if cuts.iter().flatten().all(|c| c.has_started) {
                 return Ok(true);
             }
-            if self.watch.interrupted() {
+            if self.watch.is_interrupted() {
                 self.interrupted = true;
                 return Ok(false);
             }
@@ -674,13 +687,13 @@ impl<'a> Conductor<'a> {
     }
 
     /// Ends all threads and gathers what is left.
-    fn end(mut self) -> Result<Outcome, RunError> {
+    fn finish_run(mut self) -> Result<LoadOutcome, RunError> {
         let ended = self.threads.iter().all(|t| t.shard.is_finished());
-        self.tell(|_| Command::Stop);
-        let grace = if self.interrupted { Duration::from_secs(1) } else { self.plan.load.patience };
+        self.send_commands(|_| GeneratorCommand::Stop);
+        let grace = if self.interrupted { Duration::from_secs(1) } else { self.plan.load.drain_timeout };
         let end = StdInstant::now() + StdDuration::from_nanos(grace.as_nanos());
         while StdInstant::now() < end && !self.threads.iter().all(|t| t.shard.is_finished()) {
-            if !self.interrupted && self.watch.interrupted() {
+            if !self.interrupted && self.watch.is_interrupted() {
                 self.interrupted = true;
                 break;
             }
@@ -688,11 +701,11 @@ impl<'a> Conductor<'a> {
         }
         if self.interrupted {
             // What was under way when the user ended it failed at nothing: it is counted as cut off.
-            self.tell(|_| Command::Abandon);
+            self.send_commands(|_| GeneratorCommand::Abandon);
         }
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
         let (mut driver, mut measured, mut final_tally) =
-            (DriverCounts::default(), 0.0_f64, Tally::default());
+            (DriverCounts::default(), 0.0_f64, LoginStats::default());
         let now = Instant::FAR_FUTURE;
         let threads = std::mem::take(&mut self.threads);
         let mut readings = self.readings.clone();
@@ -700,7 +713,7 @@ impl<'a> Conductor<'a> {
             let joined = thread.shard.join().map_err(|_| RunError::Lost)?;
             let mut host = joined.map_err(RunError::Sockets)?;
             driver.add(&thread.counters.read());
-            measured = measured.max(host.generator.measured(now).as_secs_f64());
+            measured = measured.max(host.generator.measured_time(now).as_secs_f64());
             final_tally.add(&host.generator.take_tally());
             if ended {
                 // By count, the window ends with the thread.
@@ -714,19 +727,19 @@ impl<'a> Conductor<'a> {
             }
         }
         if let Some(wire) = self.wire.take() {
-            counters.extend(wire.end());
+            counters.extend(wire.stop_and_count());
         }
         self.total.add(&final_tally);
         self.part.0.add(&final_tally);
-        let busy = self.busy(&readings);
-        self.keep(0, false);
+        let busy = self.busy_fraction(&readings);
+        self.push_interval(0, false);
         let tls = self.tls_failure();
-        Ok(Outcome {
+        Ok(LoadOutcome {
             tally: self.total,
             measured_s: measured,
             limit: None,
             busy,
-            course: self.course,
+            timeline: self.timeline,
             ramp: None,
             server: None,
             own_cpu_s: 0.0,
@@ -739,13 +752,13 @@ impl<'a> Conductor<'a> {
     }
 }
 
-fn seconds(d: Duration) -> StdDuration {
+fn to_std_duration(d: Duration) -> StdDuration {
     StdDuration::from_nanos(d.as_nanos())
 }
 
 /// CPU times of the server and of this process.
-fn cpu(plan: &Plan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
-    let read = |pid| CpuTime::of(pid).map_err(|error| RunError::Process { pid, error });
+fn read_cpu_times(plan: &LoadPlan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
+    let read = |pid| CpuTime::for_process(pid).map_err(|error| RunError::Process { pid, error });
     Ok((plan.server_pid.map(read).transpose()?, read(std::process::id())?))
 }
 
@@ -753,7 +766,7 @@ fn cpu(plan: &Plan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
 ///
 /// # Errors
 /// It did not take place, or a thread was lost; what went wrong with logins is in the outcome.
-pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
+pub fn run_load_plan(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
     if plan.threads == 0 {
         return Err(ConfigError::Invalid("there is no thread; at least one").into());
     }
@@ -764,35 +777,36 @@ pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     }
 }
 
-fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
+fn run_window(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
     let warm = !plan.load.warmup.is_zero();
-    let before = cpu(plan)?;
-    let mut conductor = Conductor::start(plan, watch, if warm { UNTIL_TOLD } else { Duration::ZERO })?;
-    let mut going = conductor.reached(StdDuration::from_secs(10))?;
-    let mut before = if warm { before } else { (before.0, cpu(plan)?.1) };
-    conductor.mark();
+    let before = read_cpu_times(plan)?;
+    let mut conductor =
+        LoadConductor::start_threads(plan, watch, if warm { UNLIMITED_WARM_UP } else { Duration::ZERO })?;
+    let mut going = conductor.wait_until_reached(StdDuration::from_secs(10))?;
+    let mut before = if warm { before } else { (before.0, read_cpu_times(plan)?.1) };
+    conductor.mark_window();
     if going && warm {
-        going = conductor.pass(Some(seconds(plan.load.warmup)))?;
-        before = cpu(plan)?;
-        conductor.interval()?;
-        conductor.mark();
-        conductor.tell(|_| Command::Measure);
+        going = conductor.wait_for(Some(to_std_duration(plan.load.warmup)))?;
+        before = read_cpu_times(plan)?;
+        conductor.report_interval()?;
+        conductor.mark_window();
+        conductor.send_commands(|_| GeneratorCommand::Measure);
         conductor.last = StdInstant::now();
     }
     if going {
-        conductor.pass(plan.load.duration.map(seconds))?;
+        conductor.wait_for(plan.load.duration.map(to_std_duration))?;
     }
-    let after = cpu(plan)?;
+    let after = read_cpu_times(plan)?;
     // What ended by now is what that CPU time was for; the last logins are waited for after it.
-    conductor.interval()?;
+    conductor.report_interval()?;
     let completed = conductor.total.completed;
     let ended = conductor.threads.iter().all(|t| t.shard.is_finished());
-    let mut outcome = conductor.end()?;
+    let mut outcome = conductor.finish_run()?;
     let completed = if ended { outcome.tally.completed } else { completed };
-    outcome.limit = Limit::judge(&outcome.tally, outcome.busy);
-    outcome.own_cpu_s = after.1.since(&before.1).total();
+    outcome.limit = GeneratorLimit::judge_window(&outcome.tally, outcome.busy);
+    outcome.own_cpu_s = after.1.delta_since(&before.1).total_seconds();
     outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
-        cpu: after.since(&before),
+        cpu: after.delta_since(&before),
         completed,
         peak_memory: plan.server_pid.and_then(peak_memory),
     });
@@ -803,23 +817,23 @@ fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
 ///
 /// # Errors
 /// A login failed, or could not be tried.
-pub fn try_one(plan: &Plan, watch: &mut dyn Watch) -> Result<(), RunError> {
+pub fn try_each_method(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<(), RunError> {
     if plan.load.mix.is_empty() {
         return try_method(plan, None, watch);
     }
     (0..plan.load.mix.len()).try_for_each(|i| try_method(plan, Some(i), watch))
 }
 
-fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Result<(), RunError> {
+fn try_method(plan: &LoadPlan, method: Option<usize>, watch: &mut dyn LoadObserver) -> Result<(), RunError> {
     let mut one = plan.clone();
     if let Some(i) = method {
-        one.load.front = one.load.front.only(i);
+        one.load.front = one.load.front.with_method(i);
         one.load.mix.clear();
     }
     one.threads = 1;
     (one.ramp, one.rounds) = (None, 0);
     one.server_pid = None;
-    one.load.pace = Pace::Closed { concurrency: 1 };
+    one.load.pace = LoginPace::Closed { concurrency: 1 };
     (one.load.count, one.load.duration, one.load.warmup) = (Some(1), None, Duration::ZERO);
     one.load.wrong_share = 0.0;
     match &mut one.load.front {
@@ -834,7 +848,8 @@ fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Resu
         FrontConfig::Ike(i) => i.initiators = 1,
         FrontConfig::Mih(m) => m.functions = 1,
         FrontConfig::Pppoe(p) => {
-            (p.stations, p.hold, p.power_cut, p.echo) = (1, Hold::For(Duration::ZERO), false, None);
+            (p.stations, p.session_hold, p.power_cut, p.echo) =
+                (1, SessionHold::For(Duration::ZERO), false, None);
         }
         FrontConfig::Diameter(d) => {
             d.connections = 1;

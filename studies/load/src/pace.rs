@@ -1,10 +1,10 @@
 //! When logins begin: an open loop, whose clients do not wait for each other, or a closed one, whose do.
 
-use usher_core::{Duration, Instant, Rng};
+use usher_core::{Duration, Instant, ModelRng};
 
 /// How the logins of an open loop follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Arrivals {
+pub enum LoginArrivals {
     /// With exponential gaps, as many independent users give.
     #[default]
     Exponential,
@@ -15,10 +15,10 @@ pub enum Arrivals {
     Bursts(u32),
 }
 
-impl Arrivals {
+impl LoginArrivals {
     /// In a few words.
     #[must_use]
-    pub fn told(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             Self::Exponential => "exponential gaps".to_owned(),
             Self::Regular => "equal gaps".to_owned(),
@@ -29,7 +29,7 @@ impl Arrivals {
 
 /// When logins begin.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Pace {
+pub enum LoginPace {
     /// A closed loop: so many at once; the next begins when one ends.
     Closed {
         /// How many at once.
@@ -40,14 +40,14 @@ pub enum Pace {
         /// Logins a second.
         rate: f64,
         /// How they follow each other.
-        arrivals: Arrivals,
+        arrivals: LoginArrivals,
     },
 }
 
-impl Pace {
+impl LoginPace {
     /// One of `parts` equal shares: the rate is divided, a concurrency so that the shares' sum is the whole.
     #[must_use]
-    pub fn share(self, part: usize, parts: usize) -> Self {
+    pub fn thread_share(self, part: usize, parts: usize) -> Self {
         match self {
             Self::Closed { concurrency } => {
                 Self::Closed { concurrency: concurrency / parts + usize::from(part < concurrency % parts) }
@@ -59,40 +59,40 @@ impl Pace {
 
 /// The times at which the logins of an open loop are meant to begin.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct LoginSchedule {
     mean: Duration,
-    arrivals: Arrivals,
+    arrivals: LoginArrivals,
     next: Instant,
     /// Of the burst that is under way, those that are still to begin.
     of_burst: u32,
 }
 
-impl Schedule {
+impl LoginSchedule {
     /// From `now` on.
-    pub(crate) fn new(rate: f64, arrivals: Arrivals, now: Instant, rng: &mut Rng) -> Self {
+    pub(crate) fn new(rate: f64, arrivals: LoginArrivals, now: Instant, rng: &mut ModelRng) -> Self {
         let mean = Duration::from_secs_f64(1.0 / rate.max(1e-6));
         let mut schedule = Self { mean, arrivals, next: now, of_burst: 0 };
         schedule.advance(rng);
         schedule
     }
     /// The next login's time.
-    pub(crate) const fn next(&self) -> Instant {
+    pub(crate) const fn next_time(&self) -> Instant {
         self.next
     }
     /// Takes it.
-    pub(crate) fn advance(&mut self, rng: &mut Rng) -> Instant {
+    pub(crate) fn advance(&mut self, rng: &mut ModelRng) -> Instant {
         let at = self.next;
         let gap = match self.arrivals {
-            Arrivals::Regular => self.mean,
-            Arrivals::Exponential => rng.exponential(self.mean),
-            Arrivals::Bursts(_) if self.of_burst > 0 => {
+            LoginArrivals::Regular => self.mean,
+            LoginArrivals::Exponential => rng.sample_exponential(self.mean),
+            LoginArrivals::Bursts(_) if self.of_burst > 0 => {
                 self.of_burst -= 1;
                 Duration::ZERO
             }
-            Arrivals::Bursts(size) => {
+            LoginArrivals::Bursts(size) => {
                 let size = size.max(1);
                 self.of_burst = size - 1;
-                rng.exponential(self.mean * u64::from(size))
+                rng.sample_exponential(self.mean * u64::from(size))
             }
         };
         self.next = at + gap;
@@ -107,19 +107,19 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        let closed = |concurrency| Pace::Closed { concurrency };
+        let closed = |concurrency| LoginPace::Closed { concurrency };
         assert_eq!(
-            (0..3).map(|i| closed(8).share(i, 3)).collect::<Vec<_>>(),
+            (0..3).map(|i| closed(8).thread_share(i, 3)).collect::<Vec<_>>(),
             [closed(3), closed(3), closed(2)]
         );
-        let open = Pace::Open { rate: 90.0, arrivals: Arrivals::Regular };
-        assert_eq!(open.share(2, 3), Pace::Open { rate: 30.0, arrivals: Arrivals::Regular });
+        let open = LoginPace::Open { rate: 90.0, arrivals: LoginArrivals::Regular };
+        assert_eq!(open.thread_share(2, 3), LoginPace::Open { rate: 30.0, arrivals: LoginArrivals::Regular });
     }
 
     #[test]
     fn a_burst_begins_at_once() {
-        let mut rng = Seed::new(7).stream("arrivals", 0);
-        let mut schedule = Schedule::new(1000.0, Arrivals::Bursts(4), Instant::ZERO, &mut rng);
+        let mut rng = Seed::new(7).derive_rng("arrivals", 0);
+        let mut schedule = LoginSchedule::new(1000.0, LoginArrivals::Bursts(4), Instant::ZERO, &mut rng);
         let times: Vec<Instant> = (0..4000).map(|_| schedule.advance(&mut rng)).collect();
         let bursts: Vec<&[Instant]> = times.chunk_by(|a, b| a == b).collect();
         assert!(bursts.iter().all(|burst| burst.len() == 4), "{:?}", &times[..12]);
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn arrivals_keep_the_rate() {
-        for arrivals in [Arrivals::Regular, Arrivals::Exponential, Arrivals::Bursts(1)] {
-            let mut rng = Seed::new(7).stream("arrivals", 0);
-            let mut schedule = Schedule::new(1000.0, arrivals, Instant::ZERO, &mut rng);
+        for arrivals in [LoginArrivals::Regular, LoginArrivals::Exponential, LoginArrivals::Bursts(1)] {
+            let mut rng = Seed::new(7).derive_rng("arrivals", 0);
+            let mut schedule = LoginSchedule::new(1000.0, arrivals, Instant::ZERO, &mut rng);
             let mut last = Instant::ZERO;
             for _ in 0..20_000 {
                 last = schedule.advance(&mut rng);

@@ -7,9 +7,9 @@
 //! estimates' mean is no wider than a rung to either side, of at least [`TURNS`] of them, or after so many steps as allowed.
 //! Where [`RUN`] repetitions in a row say the same the search was wrong, and begins again from there.
 
-use crate::limit::Limit;
-use crate::tally::{Tally, quantile};
-use usher_observe::Estimate;
+use crate::limit::GeneratorLimit;
+use crate::tally::{LoginStats, quantile};
+use usher_observe::MeanEstimate;
 
 /// Estimates of the knee that an interval rests on at least.
 pub const TURNS: usize = 4;
@@ -46,36 +46,36 @@ impl Default for RampConfig {
 impl RampConfig {
     /// Whether a tally shows that the server kept up.
     #[must_use]
-    pub fn met(&self, tally: &Tally) -> bool {
+    pub fn is_met(&self, tally: &LoginStats) -> bool {
         let in_time = quantile(&tally.latency, 0.99).is_some_and(|p| p <= self.p99);
-        tally.success() >= self.success && in_time
+        tally.success_ratio() >= self.success && in_time
     }
 }
 
 /// What one step showed.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct RampStep {
     /// The rate asked for, logins a second.
     pub rate: f64,
     /// How long was measured, seconds.
     pub measured_s: f64,
     /// What came of its logins: all that were meant to begin in it.
-    pub tally: Tally,
+    pub tally: LoginStats,
     /// The generator was the limit: if the step was not kept up with, that says nothing about the server.
-    pub limit: Option<Limit>,
+    pub limit: Option<GeneratorLimit>,
     /// A repetition near the knee.
     pub repeat: bool,
     /// Whether the server kept up.
-    pub kept_up: bool,
+    pub is_sustained: bool,
     /// Ended before its time: it counts for nothing.
     pub interrupted: bool,
 }
 
-impl Step {
+impl RampStep {
     /// A step at this rate; the ramp judges it.
     #[must_use]
-    pub const fn new(rate: f64, measured_s: f64, tally: Tally, limit: Option<Limit>) -> Self {
-        Self { rate, measured_s, tally, limit, repeat: false, kept_up: false, interrupted: false }
+    pub const fn new(rate: f64, measured_s: f64, tally: LoginStats, limit: Option<GeneratorLimit>) -> Self {
+        Self { rate, measured_s, tally, limit, repeat: false, is_sustained: false, interrupted: false }
     }
     /// Whether it was at this very rate.
     fn is_at(&self, rate: f64) -> bool {
@@ -90,12 +90,12 @@ impl Step {
 
 /// What the ramp found.
 #[derive(Clone, Debug)]
-pub struct Knee {
+pub struct RampKnee {
     /// The capacity, logins a second: of the rates of which most steps were kept up with, and at which all steps together
     /// met the limits, the one that divides the steps best, so that least fail up to it or are kept up with above it.
     pub capacity: f64,
     /// What came of the logins of all steps at that rate.
-    pub tally: Tally,
+    pub tally: LoginStats,
     /// How long they were measured, seconds.
     pub measured_s: f64,
     /// How many steps that were.
@@ -108,23 +108,23 @@ pub struct Knee {
     /// The interval is as narrow as asked for.
     pub stable: bool,
     /// A bound only, since the next rate failed by the generator's fault: the server takes at least this.
-    pub bound: Option<Limit>,
+    pub bound: Option<GeneratorLimit>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Phase {
+enum SearchPhase {
     Search,
     /// At this rung above the search's result.
     Repeat(i32),
-    Over,
+    Finished,
 }
 
 /// The search.
 #[derive(Clone, Debug)]
-pub struct Ramp {
+pub struct RampSearch {
     config: RampConfig,
-    phase: Phase,
-    kept: f64,
+    phase: SearchPhase,
+    sustained_rate: f64,
     failed: Option<f64>,
     /// The rate has failed once.
     doubt: bool,
@@ -136,18 +136,18 @@ pub struct Ramp {
     /// How many repetitions in a row said the same as the last.
     run: u32,
     repeats: u32,
-    steps: Vec<Step>,
+    steps: Vec<RampStep>,
 }
 
-impl Ramp {
+impl RampSearch {
     /// At its first step.
     #[must_use]
     pub const fn new(config: RampConfig) -> Self {
         let rate = config.start.min(config.most);
         Self {
             config,
-            phase: Phase::Search,
-            kept: 0.0,
+            phase: SearchPhase::Search,
+            sustained_rate: 0.0,
             failed: None,
             doubt: false,
             rate,
@@ -160,69 +160,69 @@ impl Ramp {
     }
     /// The rate to try next; none when the search is over.
     #[must_use]
-    pub fn rate(&self) -> Option<f64> {
-        (self.phase != Phase::Over).then_some(self.rate)
+    pub fn next_rate(&self) -> Option<f64> {
+        (self.phase != SearchPhase::Finished).then_some(self.rate)
     }
     /// What was found out.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[RampStep] {
         &self.steps
     }
     /// True where the search ended at the highest rate allowed, with the server still keeping up.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Over && self.failed.is_none() && self.kept > 0.0
+        self.phase == SearchPhase::Finished && self.failed.is_none() && self.sustained_rate > 0.0
     }
     /// True when it came to its end.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == SearchPhase::Finished
     }
 
     /// What the step at the current rate showed; it is judged here.
-    pub fn step(&mut self, mut step: Step) {
+    pub fn add_step(&mut self, mut step: RampStep) {
         if step.interrupted {
             self.steps.push(step);
             return;
         }
-        step.kept_up = self.config.met(&step.tally);
-        step.repeat = matches!(self.phase, Phase::Repeat(_));
-        let (rate, kept_up) = (step.rate, step.kept_up);
+        step.is_sustained = self.config.is_met(&step.tally);
+        step.repeat = matches!(self.phase, SearchPhase::Repeat(_));
+        let (rate, kept_up) = (step.rate, step.is_sustained);
         self.steps.push(step);
         match self.phase {
-            Phase::Search => self.search(rate, kept_up),
-            Phase::Repeat(rung) => self.repeat(rung, rate, kept_up),
-            Phase::Over => {}
+            SearchPhase::Search => self.continue_search(rate, kept_up),
+            SearchPhase::Repeat(rung) => self.continue_repeats(rung, rate, kept_up),
+            SearchPhase::Finished => {}
         }
         self.last = kept_up;
     }
 
-    fn search(&mut self, rate: f64, kept_up: bool) {
+    fn continue_search(&mut self, rate: f64, kept_up: bool) {
         if !kept_up && !self.doubt {
             self.doubt = true;
             return;
         }
         self.doubt = false;
         if kept_up {
-            self.kept = self.kept.max(rate);
+            self.sustained_rate = self.sustained_rate.max(rate);
         } else {
             self.failed = Some(self.failed.map_or(rate, |f| f.min(rate)));
         }
         match self.failed {
-            None if self.kept >= self.config.most => self.phase = Phase::Over,
-            None => self.rate = (self.kept * 2.0).min(self.config.most),
+            None if self.sustained_rate >= self.config.most => self.phase = SearchPhase::Finished,
+            None => self.rate = (self.sustained_rate * 2.0).min(self.config.most),
             // Below the first rate there is no rate that was kept up with: halve until one is, or it is absurd.
-            Some(failed) if self.kept == 0.0 => {
+            Some(failed) if self.sustained_rate == 0.0 => {
                 self.rate = failed / 2.0;
                 if failed < 1.0 {
-                    self.phase = Phase::Over;
+                    self.phase = SearchPhase::Finished;
                 }
             }
-            Some(failed) if failed <= self.kept * (1.0 + self.config.precision) => {
-                self.turns.push((self.kept * failed).sqrt().ln());
+            Some(failed) if failed <= self.sustained_rate * (1.0 + self.config.precision) => {
+                self.turns.push((self.sustained_rate * failed).sqrt().ln());
                 self.go_to(i32::from(kept_up));
             }
-            Some(failed) => self.rate = f64::midpoint(failed, self.kept),
+            Some(failed) => self.rate = f64::midpoint(failed, self.sustained_rate),
         }
     }
 
@@ -231,22 +231,22 @@ impl Ramp {
     }
 
     fn go_to(&mut self, rung: i32) {
-        let rate = self.kept * (f64::from(rung) * self.rung_width()).exp();
-        self.rate = if rung == 0 { self.kept } else { rate };
-        self.phase = Phase::Repeat(rung);
+        let rate = self.sustained_rate * (f64::from(rung) * self.rung_width()).exp();
+        self.rate = if rung == 0 { self.sustained_rate } else { rate };
+        self.phase = SearchPhase::Repeat(rung);
         if self.repeats >= self.config.repeats || self.rate > self.config.most || self.rate < 0.5 {
-            self.phase = Phase::Over;
+            self.phase = SearchPhase::Finished;
         }
     }
 
-    fn repeat(&mut self, rung: i32, rate: f64, kept_up: bool) {
+    fn continue_repeats(&mut self, rung: i32, rate: f64, kept_up: bool) {
         self.repeats += 1;
         self.run = if kept_up == self.last { self.run + 1 } else { 1 };
         if self.run >= RUN && self.repeats < self.config.repeats {
             // What the search rested on was an accident.
-            (self.run, self.phase) = (0, Phase::Search);
+            (self.run, self.phase) = (0, SearchPhase::Search);
             self.turns.clear();
-            (self.kept, self.failed) = if kept_up { (rate, None) } else { (0.0, Some(rate)) };
+            (self.sustained_rate, self.failed) = if kept_up { (rate, None) } else { (0.0, Some(rate)) };
             self.rate = if kept_up { (rate * 2.0).min(self.config.most) } else { rate / 2.0 };
             return;
         }
@@ -254,24 +254,25 @@ impl Ramp {
             // The step before was one rung towards this one: below where it was kept up with, above where it failed.
             let before = if self.last { rung - 1 } else { rung + 1 };
             let between = f64::from(rung + before) / 2.0;
-            self.turns.push(self.kept.ln() + between * self.rung_width());
+            self.turns.push(self.sustained_rate.ln() + between * self.rung_width());
         }
         if self.is_stable() {
-            self.phase = Phase::Over;
+            self.phase = SearchPhase::Finished;
         } else {
             self.go_to(if kept_up { rung + 1 } else { rung - 1 });
         }
     }
 
     fn is_stable(&self) -> bool {
-        self.turns.len() >= TURNS && Estimate::of(&self.turns, LEVEL).half_width <= self.rung_width()
+        self.turns.len() >= TURNS
+            && MeanEstimate::from_values(&self.turns, LEVEL).half_width <= self.rung_width()
     }
 
     /// All steps at a rate: how many were kept up with and how many not, and what they showed together.
-    fn at(&self, rate: f64) -> (usize, usize, Tally, f64) {
-        let (mut kept, mut failed, mut tally, mut measured_s) = (0, 0, Tally::default(), 0.0);
+    fn sum_at_rate(&self, rate: f64) -> (usize, usize, LoginStats, f64) {
+        let (mut kept, mut failed, mut tally, mut measured_s) = (0, 0, LoginStats::default(), 0.0);
         for step in self.steps.iter().filter(|s| !s.interrupted && s.is_at(rate)) {
-            if step.kept_up {
+            if step.is_sustained {
                 kept += 1
             } else {
                 failed += 1
@@ -284,23 +285,23 @@ impl Ramp {
 
     /// The knee; none where no rate was kept up with.
     #[must_use]
-    pub fn knee(&self) -> Option<Knee> {
+    pub fn find_knee(&self) -> Option<RampKnee> {
         let whole = || self.steps.iter().filter(|s| !s.interrupted);
         let mut rates: Vec<f64> = whole().map(|s| s.rate).collect();
         rates.sort_by(f64::total_cmp);
         rates.dedup();
         // The rate that divides the steps best: least of them fail up to it, or are kept up with above it.
-        let wrong = |rate: f64| whole().filter(|s| s.kept_up != (s.rate <= rate)).count();
+        let wrong = |rate: f64| whole().filter(|s| s.is_sustained != (s.rate <= rate)).count();
         let fits = |&rate: &f64| {
-            let (kept, failed, tally, _) = self.at(rate);
-            kept > failed && self.config.met(&tally)
+            let (kept, failed, tally, _) = self.sum_at_rate(rate);
+            kept > failed && self.config.is_met(&tally)
         };
         let capacity = rates.iter().copied().filter(fits).min_by_key(|rate| wrong(*rate))?;
-        let (kept, failed, tally, measured_s) = self.at(capacity);
+        let (kept, failed, tally, measured_s) = self.sum_at_rate(capacity);
         let steps = kept + failed;
         // Where each failure at the next rate that failed was the generator's, nobody knows what the server would have
         // done.
-        let above = || whole().filter(|s| s.rate > capacity && !s.kept_up);
+        let above = || whole().filter(|s| s.rate > capacity && !s.is_sustained);
         let next = above().map(|s| s.rate).min_by(f64::total_cmp);
         let there = || above().filter(|s| next.is_some_and(|rate| s.is_at(rate)));
         let bound = if there().all(|s| s.limit.is_some()) { there().find_map(|s| s.limit) } else { None };
@@ -310,23 +311,23 @@ impl Ramp {
             // Of one turn nothing is known but the two rates that it is between.
             1 => Some(((self.turns[0] - half_rung).exp(), (self.turns[0] + half_rung).exp())),
             _ => {
-                let e = Estimate::of(&self.turns, LEVEL);
+                let e = MeanEstimate::from_values(&self.turns, LEVEL);
                 Some(((e.low() - half_rung).exp(), (e.high() + half_rung).exp()))
             }
         };
         let (turns, stable) = (self.turns.len(), self.is_stable());
-        Some(Knee { capacity, tally, measured_s, steps, interval, turns, stable, bound })
+        Some(RampKnee { capacity, tally, measured_s, steps, interval, turns, stable, bound })
     }
 
     /// What all steps at the lowest rate with a login showed, for a ramp without a knee: their tally, how long they were measured in
     /// seconds, and whether the generator was the limit in all of them.
     #[must_use]
-    pub fn lowest(&self) -> (Tally, f64, Option<Limit>) {
-        let whole = || self.steps.iter().filter(|s| !s.interrupted && s.tally.begun > 0);
+    pub fn sum_at_lowest(&self) -> (LoginStats, f64, Option<GeneratorLimit>) {
+        let whole = || self.steps.iter().filter(|s| !s.interrupted && s.tally.started > 0);
         let Some(rate) = whole().map(|s| s.rate).min_by(f64::total_cmp) else {
-            return (Tally::default(), 0.0, None);
+            return (LoginStats::default(), 0.0, None);
         };
-        let (_, _, tally, measured_s) = self.at(rate);
+        let (_, _, tally, measured_s) = self.sum_at_rate(rate);
         let here = || whole().filter(|s| s.is_at(rate));
         let limit =
             if here().all(|s| s.limit.is_some()) { here().next().and_then(|s| s.limit) } else { None };
@@ -335,20 +336,20 @@ impl Ramp {
 }
 
 /// Who can take a ramp's steps.
-pub(crate) trait Stage {
+pub(crate) trait RampStage {
     type Error;
     /// Takes a step at this rate.
-    fn step(&mut self, rate: f64) -> Result<Step, Self::Error>;
+    fn run_step(&mut self, rate: f64) -> Result<RampStep, Self::Error>;
     /// Hears how it was judged.
-    fn judged(&mut self, step: &Step) -> Result<(), Self::Error>;
+    fn on_step_judged(&mut self, step: &RampStep) -> Result<(), Self::Error>;
 }
 
 /// Takes steps until the search is over or one was interrupted.
-pub(crate) fn climb<S: Stage>(ramp: &mut Ramp, stage: &mut S) -> Result<(), S::Error> {
-    while let Some(rate) = ramp.rate() {
-        ramp.step(stage.step(rate)?);
+pub(crate) fn climb_ramp<S: RampStage>(ramp: &mut RampSearch, stage: &mut S) -> Result<(), S::Error> {
+    while let Some(rate) = ramp.next_rate() {
+        ramp.add_step(stage.run_step(rate)?);
         let Some(step) = ramp.steps().last() else { continue };
-        stage.judged(step)?;
+        stage.on_step_judged(step)?;
         if step.interrupted {
             break;
         }

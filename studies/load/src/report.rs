@@ -2,18 +2,20 @@
 
 mod setup;
 
-use crate::expect::Verdict;
-use crate::live::{Interval, Outcome};
-use crate::ramp::{Knee, Ramp, Step, TURNS};
-use crate::tally::{Latencies, Tally, quantile};
+use crate::expect::ExpectationVerdict;
+use crate::live::{LoadInterval, LoadOutcome};
+use crate::ramp::{RampKnee, RampSearch, RampStep, TURNS};
+use crate::tally::{LatencyHistogram, LoginStats, quantile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_core::WallTime;
-use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
-use usher_observe::{Error, Point, Row, Units, csv, parquet};
-use usher_report::{Axis, Cell, Column, Figure, Report, Section, Series, Table};
+use usher_observe::manifest::{MachineInfo, ManifestFact, RunManifest, format_rfc3339};
+use usher_observe::{GridPoint, ResultRow, RowUnits, RunFileError, csv, parquet};
+use usher_report::{
+    FigureAxis, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection, ReportTable, TableCell,
+};
 
 /// The quantiles told, with their names.
 const QUANTILES: [(f64, &str); 6] =
@@ -21,7 +23,7 @@ const QUANTILES: [(f64, &str); 6] =
 
 /// What was run, for those who read the results.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct RunDescription {
     /// `radius`, `eap`, `diameter`, `ike`, `mih` or `pppoe`.
     pub command: &'static str,
     /// How users log in: `pap`, `ttls-pap`.
@@ -39,7 +41,7 @@ pub struct About {
     /// Logins come from one socket, by trains: what that cost the server is less than real access servers cost it.
     pub trains: bool,
     /// What was expected, and whether it is so.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<ExpectationVerdict>,
     /// Usher's version.
     pub version: String,
     /// When it began.
@@ -48,8 +50,8 @@ pub struct About {
     pub elapsed_s: f64,
 }
 
-impl About {
-    fn study(&self) -> String {
+impl RunDescription {
+    fn study_name(&self) -> String {
         format!("load-{}", self.command)
     }
     /// A text in the terms of what was loaded: MIH functions do not log in, they have transactions.
@@ -58,7 +60,7 @@ impl About {
         if self.command == "mih" { text.replace("login", "transaction") } else { text.to_owned() }
     }
     /// What a login has to show before it counts.
-    const fn verified(&self) -> &'static str {
+    const fn verification_text(&self) -> &'static str {
         match self.command.as_bytes() {
             b"pppoe" => {
                 "A login is discovery, LCP, authentication and IPCP, and counts when packets of IPv4 may pass; with MS-CHAPv2 the \
@@ -86,16 +88,16 @@ impl About {
 }
 
 /// The quantiles of a histogram in seconds, by name; empty of none.
-fn quantiles(histogram: &Latencies) -> Vec<(&'static str, f64)> {
+fn latency_quantiles(histogram: &LatencyHistogram) -> Vec<(&'static str, f64)> {
     QUANTILES.iter().filter_map(|(q, name)| quantile(histogram, *q).map(|s| (*name, s))).collect()
 }
 
-fn latency_json(histogram: &Latencies) -> Value {
+fn latency_json(histogram: &LatencyHistogram) -> Value {
     if histogram.is_empty() {
         return Value::Null;
     }
     let mut object: serde_json::Map<String, Value> =
-        quantiles(histogram).into_iter().map(|(name, s)| (format!("{name}_s"), json!(s))).collect();
+        latency_quantiles(histogram).into_iter().map(|(name, s)| (format!("{name}_s"), json!(s))).collect();
     object.insert("mean_s".into(), json!(histogram.mean() * 1e-9));
     object.insert("min_s".into(), json!(histogram.min() as f64 * 1e-9));
     object.insert("count".into(), json!(histogram.len()));
@@ -104,7 +106,7 @@ fn latency_json(histogram: &Latencies) -> Value {
 
 /// The outcome as one object.
 #[must_use]
-pub fn json(about: &About, outcome: &Outcome) -> Value {
+pub fn outcome_json(about: &RunDescription, outcome: &LoadOutcome) -> Value {
     let t = &outcome.tally;
     let failures = failures_json(t);
     let client: BTreeMap<&str, u64> = outcome.counters.iter().copied().filter(|(_, n)| *n > 0).collect();
@@ -112,7 +114,7 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         json!({
             "cpu_user_s": s.cpu.user,
             "cpu_system_s": s.cpu.system,
-            "cpu_s": s.cpu.total(),
+            "cpu_s": s.cpu.total_seconds(),
             "logins": s.completed,
             "cpu_ms_per_login": s.ms_per_login(),
             "cpu_resolution_s": 0.01,
@@ -130,18 +132,18 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         "method": about.method,
         "server": about.server,
         "settings": about.settings,
-        "started": rfc3339(about.started),
+        "started": format_rfc3339(about.started),
         "bound_only": outcome.limit.is_some(),
         "interrupted": outcome.interrupted,
         "measured_s": outcome.measured_s,
-        "begun": t.begun,
+        "begun": t.started,
         "succeeded": t.succeeded,
         "expected_rejects": t.expected_rejects,
         "failed": t.failed_total(),
         "failures": failures,
         "cut_off": t.cut_off,
         "result_codes": t.results,
-        "success": t.success(),
+        "success": t.success_ratio(),
         "throughput_per_s": outcome.throughput(),
         "requests_answered": t.exchanges,
         "accounting_records": t.records,
@@ -151,7 +153,7 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         "exchange_latency": latency_json(&t.exchange_latency),
         "begin_lag": latency_json(&t.lag),
         "methods": methods_json(about, t),
-        "setup": setup::json(about, outcome),
+        "setup": setup::setup_json(about, outcome),
         "echoes": setup::echoes_json(t),
         "client": client,
         "own_cpu_s": outcome.own_cpu_s,
@@ -159,20 +161,20 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         "server_process": server,
         "trains": about.trains,
         "ramp": outcome.ramp.as_ref().map(ramp_json),
-        "course": outcome.course.iter().map(interval_json).collect::<Vec<_>>(),
+        "course": outcome.timeline.iter().map(interval_json).collect::<Vec<_>>(),
         "expectations": about.verdicts.iter().map(verdict_json).collect::<Vec<_>>(),
     })
 }
 
-fn failures_json(t: &Tally) -> BTreeMap<&'static str, u64> {
+fn failures_json(t: &LoginStats) -> BTreeMap<&'static str, u64> {
     t.failures().map(|(f, n)| (f.name(), n)).collect()
 }
 
-fn methods_json(about: &About, t: &Tally) -> Vec<Value> {
+fn methods_json(about: &RunDescription, t: &LoginStats) -> Vec<Value> {
     let each = about.methods.iter().zip(&t.parts).map(|(name, p)| {
         json!({
             "method": name,
-            "begun": p.begun,
+            "begun": p.started,
             "succeeded": p.succeeded,
             "failed": p.failed,
             "cut_off": p.cut_off,
@@ -182,7 +184,7 @@ fn methods_json(about: &About, t: &Tally) -> Vec<Value> {
     each.collect()
 }
 
-fn interval_json(i: &Interval) -> Value {
+fn interval_json(i: &LoadInterval) -> Value {
     json!({
         "at_s": i.at_s,
         "length_s": i.length_s,
@@ -201,13 +203,13 @@ fn interval_json(i: &Interval) -> Value {
     })
 }
 
-fn verdict_json(v: &Verdict) -> Value {
+fn verdict_json(v: &ExpectationVerdict) -> Value {
     json!({ "expected": v.expected, "found": v.found, "met": v.met })
 }
 
-fn ramp_json(ramp: &Ramp) -> Value {
+fn ramp_json(ramp: &RampSearch) -> Value {
     let steps: Vec<Value> = ramp.steps().iter().map(step_json).collect();
-    let knee = ramp.knee();
+    let knee = ramp.find_knee();
     let interval = knee.as_ref().and_then(|k| k.interval).map(|(low, high)| [low, high]);
     json!({
         "knee_per_s": knee.as_ref().map(|k| k.capacity),
@@ -221,38 +223,38 @@ fn ramp_json(ramp: &Ramp) -> Value {
     })
 }
 
-fn step_json(s: &Step) -> Value {
+fn step_json(s: &RampStep) -> Value {
     let t = &s.tally;
     json!({
         "rate": s.rate,
         "throughput": s.throughput(),
         "measured_s": s.measured_s,
-        "begun": t.begun,
+        "begun": t.started,
         "succeeded": t.succeeded,
         "failed": t.failed_total(),
         "failures": failures_json(t),
         "cut_off": t.cut_off,
-        "success": t.success(),
+        "success": t.success_ratio(),
         "p50_s": quantile(&t.latency, 0.5),
         "p99_s": quantile(&t.latency, 0.99),
         "latency": latency_json(&t.latency),
         "own_lag_p99_s": quantile(&t.own_lag, 0.99),
         "generator_limit": s.limit,
         "repeat": s.repeat,
-        "kept_up": s.kept_up,
+        "kept_up": s.is_sustained,
         "interrupted": s.interrupted,
     })
 }
 
 /// The metrics of a window.
-fn metrics(tally: &Tally, measured_s: f64) -> Vec<(String, f64)> {
+fn window_metrics(tally: &LoginStats, measured_s: f64) -> Vec<(String, f64)> {
     let mut all = vec![
-        ("begun".to_owned(), tally.begun as f64),
+        ("begun".to_owned(), tally.started as f64),
         ("succeeded".to_owned(), tally.succeeded as f64),
         ("expected_rejects".to_owned(), tally.expected_rejects as f64),
         ("failed".to_owned(), tally.failed_total() as f64),
         ("cut_off".to_owned(), tally.cut_off as f64),
-        ("success".to_owned(), tally.success()),
+        ("success".to_owned(), tally.success_ratio()),
         ("measured_s".to_owned(), measured_s),
         ("requests_answered".to_owned(), tally.exchanges as f64),
         ("accounting_records".to_owned(), tally.records as f64),
@@ -273,7 +275,7 @@ fn metrics(tally: &Tally, measured_s: f64) -> Vec<(String, f64)> {
         ("own_lag", &tally.own_lag),
         ("echo_latency", &tally.echo_latency),
     ] {
-        all.extend(quantiles(histogram).into_iter().map(|(q, s)| (format!("{name}_{q}_s"), s)));
+        all.extend(latency_quantiles(histogram).into_iter().map(|(q, s)| (format!("{name}_{q}_s"), s)));
     }
     all
 }
@@ -281,11 +283,11 @@ fn metrics(tally: &Tally, measured_s: f64) -> Vec<(String, f64)> {
 /// The outcome as rows: the whole, each step of a ramp in its order (the replication counts the steps at one rate), each
 /// method of several, and the course of time.
 #[must_use]
-pub fn rows(about: &About, outcome: &Outcome) -> Vec<Row> {
-    let study: Arc<str> = about.study().into();
+pub fn outcome_rows(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ResultRow> {
+    let study: Arc<str> = about.study_name().into();
     let mut rows = Vec::new();
-    let mut add = |point: &Point, replication: u32, metrics: Vec<(String, f64)>| {
-        rows.extend(metrics.into_iter().map(|(metric, value)| Row {
+    let mut add = |point: &GridPoint, replication: u32, metrics: Vec<(String, f64)>| {
+        rows.extend(metrics.into_iter().map(|(metric, value)| ResultRow {
             study: study.clone(),
             point: point.clone(),
             replication,
@@ -294,14 +296,14 @@ pub fn rows(about: &About, outcome: &Outcome) -> Vec<Row> {
         }));
     };
     let method = about.method.clone();
-    let number = usher_observe::row::number;
+    let number = usher_observe::row::format_number;
     if let Some(ramp) = &outcome.ramp {
         let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
         for step in ramp.steps().iter().filter(|s| !s.interrupted) {
-            let point = Point::new([("method", method.clone()), ("rate", number(step.rate))]);
+            let point = GridPoint::new([("method", method.clone()), ("rate", number(step.rate))]);
             let before = seen.entry(step.rate.to_bits()).or_default();
-            let mut m = metrics(&step.tally, step.measured_s);
-            m.push(("kept_up".to_owned(), f64::from(u8::from(step.kept_up))));
+            let mut m = window_metrics(&step.tally, step.measured_s);
+            m.push(("kept_up".to_owned(), f64::from(u8::from(step.is_sustained))));
             m.push(("generator_limit".to_owned(), f64::from(u8::from(step.limit.is_some()))));
             add(&point, *before, m);
             *before += 1;
@@ -309,15 +311,15 @@ pub fn rows(about: &About, outcome: &Outcome) -> Vec<Row> {
     }
     for (name, part) in about.methods.iter().zip(&outcome.tally.parts) {
         let mut m = vec![
-            ("begun".to_owned(), part.begun as f64),
+            ("begun".to_owned(), part.started as f64),
             ("succeeded".to_owned(), part.succeeded as f64),
             ("failed".to_owned(), part.failed as f64),
             ("cut_off".to_owned(), part.cut_off as f64),
         ];
-        m.extend(quantiles(&part.latency).into_iter().map(|(q, s)| (format!("latency_{q}_s"), s)));
-        add(&Point::new([("method", name.clone())]), 0, m);
+        m.extend(latency_quantiles(&part.latency).into_iter().map(|(q, s)| (format!("latency_{q}_s"), s)));
+        add(&GridPoint::new([("method", name.clone())]), 0, m);
     }
-    for i in outcome.course.iter().filter(|i| !i.warming && i.length_s > 0.0) {
+    for i in outcome.timeline.iter().filter(|i| !i.warming && i.length_s > 0.0) {
         let mut m = vec![
             ("completed".to_owned(), i.completed as f64),
             ("throughput_per_s".to_owned(), i.completed as f64 / i.length_s),
@@ -334,39 +336,39 @@ pub fn rows(about: &About, outcome: &Outcome) -> Vec<Row> {
         ] {
             m.extend(value.map(|v| (name.to_owned(), v)));
         }
-        add(&Point::new([("method", method.clone()), ("until_s", format!("{:.3}", i.at_s))]), 0, m);
+        add(&GridPoint::new([("method", method.clone()), ("until_s", format!("{:.3}", i.at_s))]), 0, m);
     }
-    let mut whole = metrics(&outcome.tally, outcome.measured_s);
+    let mut whole = window_metrics(&outcome.tally, outcome.measured_s);
     whole.push(("bound_only".to_owned(), f64::from(u8::from(outcome.limit.is_some()))));
     whole.extend(outcome.server.and_then(|s| s.ms_per_login()).map(|ms| ("server_cpu_ms".to_owned(), ms)));
-    if let Some(knee) = outcome.ramp.as_ref().and_then(Ramp::knee) {
+    if let Some(knee) = outcome.ramp.as_ref().and_then(RampSearch::find_knee) {
         whole.push(("knee_per_s".to_owned(), knee.capacity));
         if let Some((low, high)) = knee.interval {
             whole.extend([("turn_low_per_s".to_owned(), low), ("turn_high_per_s".to_owned(), high)]);
         }
     }
-    whole.extend(setup::metrics(about, outcome));
-    add(&Point::new([("method", method)]), 0, whole);
+    whole.extend(setup::setup_metrics(about, outcome));
+    add(&GridPoint::new([("method", method)]), 0, whole);
     rows
 }
 
-fn at(x: f64, y: f64) -> usher_report::Point {
-    usher_report::Point { n: 1, ..usher_report::Point::exact(x, y) }
+fn exact_point(x: f64, y: f64) -> usher_report::SeriesPoint {
+    usher_report::SeriesPoint { n: 1, ..usher_report::SeriesPoint::from_exact(x, y) }
 }
 
-fn series(name: &str, points: Vec<usher_report::Point>) -> Series {
-    Series { name: name.to_owned(), points, ..Series::default() }
+fn make_series(name: &str, points: Vec<usher_report::SeriesPoint>) -> FigureSeries {
+    FigureSeries { name: name.to_owned(), points, ..FigureSeries::default() }
 }
 
 /// Latency over how rare it is.
-fn distribution(tally: &Tally) -> Figure {
-    let curve = |histogram: &Latencies| {
+fn latency_figure(tally: &LoginStats) -> ReportFigure {
+    let curve = |histogram: &LatencyHistogram| {
         let count = histogram.len() as f64;
         let mut points = Vec::new();
         let mut rarity = 1.0;
         while !histogram.is_empty() && rarity <= count {
             let value = histogram.value_at_quantile(1.0 - 1.0 / rarity).max(histogram.min());
-            points.push(at(rarity, value as f64 * 1e-6));
+            points.push(exact_point(rarity, value as f64 * 1e-6));
             rarity *= 1.5;
         }
         points
@@ -376,31 +378,31 @@ fn distribution(tally: &Tally) -> Figure {
         ("expected rejects", &tally.reject_latency),
         ("single requests", &tally.exchange_latency),
     ];
-    Figure {
+    ReportFigure {
         name: "latency-distribution".into(),
         title: "Latency: one of so many takes at least".into(),
-        x: Axis::new("One of", "").logarithmic(),
-        y: Axis::new("Latency", "ms").logarithmic(),
+        x: FigureAxis::new("One of", "").with_log_scale(),
+        y: FigureAxis::new("Latency", "ms").with_log_scale(),
         series: all
             .into_iter()
             .filter(|(_, h)| !h.is_empty())
-            .map(|(name, h)| series(name, curve(h)))
+            .map(|(name, h)| make_series(name, curve(h)))
             .collect(),
         panels: Vec::new(),
     }
 }
 
 /// Throughput and latency over the run.
-fn course(outcome: &Outcome) -> [Figure; 2] {
-    let counted: Vec<_> = outcome.course.iter().filter(|i| !i.warming && i.length_s > 0.05).collect();
-    let rate = counted.iter().map(|i| at(i.at_s, i.completed as f64 / i.length_s)).collect();
-    let failed: Vec<_> = counted.iter().map(|i| at(i.at_s, i.failed as f64 / i.length_s)).collect();
-    let over = |of: fn(&Interval) -> Option<f64>| {
-        counted.iter().filter_map(|i| of(i).map(|s| at(i.at_s, s * 1e3))).collect::<Vec<_>>()
+fn draw_timeline_figures(outcome: &LoadOutcome) -> [ReportFigure; 2] {
+    let counted: Vec<_> = outcome.timeline.iter().filter(|i| !i.warming && i.length_s > 0.05).collect();
+    let rate = counted.iter().map(|i| exact_point(i.at_s, i.completed as f64 / i.length_s)).collect();
+    let failed: Vec<_> = counted.iter().map(|i| exact_point(i.at_s, i.failed as f64 / i.length_s)).collect();
+    let over = |of: fn(&LoadInterval) -> Option<f64>| {
+        counted.iter().filter_map(|i| of(i).map(|s| exact_point(i.at_s, s * 1e3))).collect::<Vec<_>>()
     };
-    let mut ended = vec![series("successes", rate)];
+    let mut ended = vec![make_series("successes", rate)];
     if counted.iter().any(|i| i.failed > 0) {
-        ended.push(series("failures", failed));
+        ended.push(make_series("failures", failed));
     }
     let latencies = [
         ("median", over(|i| i.p50_s)),
@@ -409,25 +411,25 @@ fn course(outcome: &Outcome) -> [Figure; 2] {
         ("longest", over(|i| i.max_s)),
         ("the generator's own lateness, 99th percentile", over(|i| i.own_lag_p99_s)),
     ];
-    let x = || Axis::new("Time", "s");
+    let x = || FigureAxis::new("Time", "s");
     [
-        Figure {
+        ReportFigure {
             name: "throughput-over-time".into(),
             title: "Logins ended a second, over the run".into(),
             x: x(),
-            y: Axis::new("Logins ended", "1/s"),
+            y: FigureAxis::new("Logins ended", "1/s"),
             series: ended,
             panels: Vec::new(),
         },
-        Figure {
+        ReportFigure {
             name: "latency-over-time".into(),
             title: "Latency, over the run".into(),
             x: x(),
-            y: Axis::new("Latency", "ms").logarithmic(),
+            y: FigureAxis::new("Latency", "ms").with_log_scale(),
             series: latencies
                 .into_iter()
                 .filter(|(_, points)| !points.is_empty())
-                .map(|(name, points)| series(name, points))
+                .map(|(name, points)| make_series(name, points))
                 .collect(),
             panels: Vec::new(),
         },
@@ -435,52 +437,55 @@ fn course(outcome: &Outcome) -> [Figure; 2] {
 }
 
 /// Latency and throughput against the rate.
-fn ramp(steps: &[Step]) -> [Figure; 2] {
-    let mut steps: Vec<&Step> = steps.iter().filter(|s| !s.interrupted).collect();
+fn ramp_figures(steps: &[RampStep]) -> [ReportFigure; 2] {
+    let mut steps: Vec<&RampStep> = steps.iter().filter(|s| !s.interrupted).collect();
     steps.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    let latency = |of: fn(&Step) -> Option<f64>| {
-        steps.iter().copied().filter_map(|s| of(s).map(|v| at(s.rate, v * 1e3))).collect::<Vec<_>>()
+    let latency = |of: fn(&RampStep) -> Option<f64>| {
+        steps.iter().copied().filter_map(|s| of(s).map(|v| exact_point(s.rate, v * 1e3))).collect::<Vec<_>>()
     };
-    let x = || Axis::new("Logins offered", "1/s").logarithmic();
+    let x = || FigureAxis::new("Logins offered", "1/s").with_log_scale();
     [
-        Figure {
+        ReportFigure {
             name: "latency-against-rate".into(),
             title: "Latency against the rate".into(),
             x: x(),
-            y: Axis::new("Latency", "ms").logarithmic(),
+            y: FigureAxis::new("Latency", "ms").with_log_scale(),
             series: vec![
-                series("median", latency(|s| quantile(&s.tally.latency, 0.5))),
-                series("99th percentile", latency(|s| quantile(&s.tally.latency, 0.99))),
+                make_series("median", latency(|s| quantile(&s.tally.latency, 0.5))),
+                make_series("99th percentile", latency(|s| quantile(&s.tally.latency, 0.99))),
             ],
             panels: Vec::new(),
         },
-        Figure {
+        ReportFigure {
             name: "throughput-against-rate".into(),
             title: "Successes a second against the rate".into(),
             x: x(),
-            y: Axis::new("Successes", "1/s").logarithmic(),
-            series: vec![series(
+            y: FigureAxis::new("Successes", "1/s").with_log_scale(),
+            series: vec![make_series(
                 "successes",
-                steps.iter().filter(|s| s.throughput() > 0.0).map(|s| at(s.rate, s.throughput())).collect(),
+                steps
+                    .iter()
+                    .filter(|s| s.throughput() > 0.0)
+                    .map(|s| exact_point(s.rate, s.throughput()))
+                    .collect(),
             )],
             panels: Vec::new(),
         },
     ]
 }
 
-fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
+fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTable> {
     let t = &outcome.tally;
-    let latency = |name: &str, histogram: &Latencies| {
-        let mut row: Vec<Cell> = vec![name.into(), (histogram.len() as f64).into()];
-        row.extend(
-            QUANTILES
-                .iter()
-                .map(|(q, _)| quantile(histogram, *q).map_or(Cell::Empty, |s| Cell::Number(s * 1e3))),
-        );
-        row
-    };
-    let mut columns = vec![Column::new("Of", ""), Column::new("Count", "")];
-    columns.extend(QUANTILES.iter().map(|(_, name)| Column::new(*name, "ms")));
+    let latency =
+        |name: &str, histogram: &LatencyHistogram| {
+            let mut row: Vec<TableCell> = vec![name.into(), (histogram.len() as f64).into()];
+            row.extend(QUANTILES.iter().map(|(q, _)| {
+                quantile(histogram, *q).map_or(TableCell::Empty, |s| TableCell::Number(s * 1e3))
+            }));
+            row
+        };
+    let mut columns = vec![ReportColumn::new("Of", ""), ReportColumn::new("Count", "")];
+    columns.extend(QUANTILES.iter().map(|(_, name)| ReportColumn::new(*name, "ms")));
     let latencies = [
         ("logins", &t.latency),
         ("expected rejects", &t.reject_latency),
@@ -490,31 +495,35 @@ fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
         ("echoes within sessions", &t.echo_latency),
     ];
     let rows = latencies.into_iter().filter(|(_, h)| !h.is_empty()).map(|(n, h)| latency(n, h)).collect();
-    let mut tables = vec![Table { title: "Latency".into(), columns, rows, folded: false }];
-    let failures: Vec<Vec<Cell>> =
+    let mut tables = vec![ReportTable { title: "Latency".into(), columns, rows, folded: false }];
+    let failures: Vec<Vec<TableCell>> =
         t.failures().map(|(f, n)| vec![f.name().into(), (n as f64).into(), f.explanation().into()]).collect();
     if !failures.is_empty() {
-        let columns = vec![Column::new("Failure", ""), Column::new("Count", ""), Column::new("Meaning", "")];
-        tables.push(Table { title: "Failures".into(), columns, rows: failures, folded: false });
+        let columns = vec![
+            ReportColumn::new("Failure", ""),
+            ReportColumn::new("Count", ""),
+            ReportColumn::new("Meaning", ""),
+        ];
+        tables.push(ReportTable { title: "Failures".into(), columns, rows: failures, folded: false });
     }
     if t.cut_off > 0 {
-        tables.push(Table {
+        tables.push(ReportTable {
             title: "Cut off".into(),
-            columns: vec![Column::new("Logins under way at the end, of which nothing is known", "")],
+            columns: vec![ReportColumn::new("Logins under way at the end, of which nothing is known", "")],
             rows: vec![vec![(t.cut_off as f64).into()]],
             folded: false,
         });
     }
     tables.extend(methods_table(about, t));
-    let counted: Vec<Vec<Cell>> = outcome
+    let counted: Vec<Vec<TableCell>> = outcome
         .counters
         .iter()
         .filter(|(_, n)| *n > 0)
         .map(|(name, n)| vec![(*name).into(), (*n as f64).into()])
         .collect();
     if !counted.is_empty() {
-        let columns = vec![Column::new("Counter", ""), Column::new("Count", "")];
-        tables.push(Table {
+        let columns = vec![ReportColumn::new("Counter", ""), ReportColumn::new("Count", "")];
+        tables.push(ReportTable {
             title: "What the clients counted, warm-up included".into(),
             columns,
             rows: counted,
@@ -525,7 +534,7 @@ fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
 }
 
 /// What came of the logins by each of several methods.
-fn methods_table(about: &About, t: &Tally) -> Option<Table> {
+fn methods_table(about: &RunDescription, t: &LoginStats) -> Option<ReportTable> {
     let columns = [
         ("Method", ""),
         ("Begun", ""),
@@ -535,21 +544,21 @@ fn methods_table(about: &About, t: &Tally) -> Option<Table> {
         ("p50", "ms"),
         ("p99", "ms"),
     ];
-    let row = |(name, p): (&String, &crate::tally::Part)| {
-        let ms = |q| quantile(&p.latency, q).map_or(Cell::Empty, |s| Cell::Number(s * 1e3));
-        let counts = [p.begun, p.succeeded, p.failed, p.cut_off].map(|n| Cell::Number(n as f64));
-        let mut row = vec![Cell::from(name.as_str())];
+    let row = |(name, p): (&String, &crate::tally::MethodStats)| {
+        let ms = |q| quantile(&p.latency, q).map_or(TableCell::Empty, |s| TableCell::Number(s * 1e3));
+        let counts = [p.started, p.succeeded, p.failed, p.cut_off].map(|n| TableCell::Number(n as f64));
+        let mut row = vec![TableCell::from(name.as_str())];
         row.extend(counts);
         row.extend([ms(0.5), ms(0.99)]);
         row
     };
-    let rows: Vec<Vec<Cell>> = about.methods.iter().zip(&t.parts).map(row).collect();
-    let columns = columns.map(|(title, unit)| Column::new(title, unit)).into();
-    (!rows.is_empty()).then(|| Table { title: "By method".into(), columns, rows, folded: false })
+    let rows: Vec<Vec<TableCell>> = about.methods.iter().zip(&t.parts).map(row).collect();
+    let columns = columns.map(|(title, unit)| ReportColumn::new(title, unit)).into();
+    (!rows.is_empty()).then(|| ReportTable { title: "By method".into(), columns, rows, folded: false })
 }
 
 /// What a ramp found, in sentences.
-fn capacity(ramp: &Ramp, knee: Option<&Knee>) -> Vec<String> {
+fn describe_capacity(ramp: &RampSearch, knee: Option<&RampKnee>) -> Vec<String> {
     let Some(knee) = knee else {
         return vec![
             "The server kept up with none of the rates; the figures are those of the lowest.".to_owned(),
@@ -564,7 +573,7 @@ fn capacity(ramp: &Ramp, knee: Option<&Knee>) -> Vec<String> {
         format!(
             "Capacity: at least {rate:.0} logins a second. Above that the generator was the limit ({}), not the server. The \
              figures are those of {steps}.",
-            limit.told()
+            limit.describe()
         )
     } else {
         format!(
@@ -595,18 +604,18 @@ fn capacity(ramp: &Ramp, knee: Option<&Knee>) -> Vec<String> {
 
 /// The findings, a sentence each.
 #[must_use]
-pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
+pub fn describe_findings(about: &RunDescription, outcome: &LoadOutcome) -> Vec<String> {
     let t = &outcome.tally;
-    let knee = outcome.ramp.as_ref().and_then(Ramp::knee);
+    let knee = outcome.ramp.as_ref().and_then(RampSearch::find_knee);
     let mut all = Vec::new();
     if let Some(ramp) = &outcome.ramp {
-        all.extend(capacity(ramp, knee.as_ref()));
+        all.extend(describe_capacity(ramp, knee.as_ref()));
     }
     all.push(format!(
         "{} of {} logins ended as they had to ({:.3} %), {:.0} a second.",
         t.succeeded,
-        t.ended(),
-        t.success() * 100.0,
+        t.ended_total(),
+        t.success_ratio() * 100.0,
         outcome.throughput()
     ));
     if t.cut_off > 0 {
@@ -619,7 +628,7 @@ pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
         all.push(format!(
             "The generator was the limit ({}): the figures are a bound only. The server may do better; more --threads, \
              or another machine for the generator, would tell.",
-            limit.told()
+            limit.describe()
         ));
     }
     if let (Some(p50), Some(p99)) = (quantile(&t.latency, 0.5), quantile(&t.latency, 0.99)) {
@@ -629,11 +638,11 @@ pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
             p99 * 1e3
         ));
     }
-    all.extend(setup::findings(about, outcome));
+    all.extend(setup::describe_setup(about, outcome));
     if let Some((server, ms)) = outcome.server.and_then(|s| Some((s, s.ms_per_login()?))) {
         all.push(format!(
             "The server used {ms:.4} ms of CPU time for each login ({:.2} s for {} of them, to 0.01 s).",
-            server.cpu.total(),
+            server.cpu.total_seconds(),
             server.completed
         ));
         if about.trains {
@@ -646,28 +655,28 @@ pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
     }
     for v in &about.verdicts {
         let met = if v.met { "as expected" } else { "NOT as expected" };
-        all.push(format!("{met}: {} (it was: {}).", v.expected, v.told));
+        all.push(format!("{met}: {} (it was: {}).", v.expected, v.found_text));
     }
     all.iter().map(|sentence| about.in_terms(sentence)).collect()
 }
 
-fn manifest(about: &About, outcome: &Outcome) -> Manifest {
-    let number = |x: f64| Fact::from(x);
+fn build_manifest(about: &RunDescription, outcome: &LoadOutcome) -> RunManifest {
+    let number = |x: f64| ManifestFact::from(x);
     let facts = [
         ("throughput_per_s".to_owned(), number(outcome.throughput())),
         ("measured_s".to_owned(), number(outcome.measured_s)),
         ("own_cpu_s".to_owned(), number(outcome.own_cpu_s)),
-        ("command_line".to_owned(), Fact::from(about.line.clone())),
+        ("command_line".to_owned(), ManifestFact::from(about.line.clone())),
     ];
-    Manifest {
+    RunManifest {
         usher_version: about.version.clone(),
-        study: about.study(),
+        study: about.study_name(),
         seed: 0,
         mode: "live".into(),
         parameters: about.settings.clone(),
         plan_hash: String::new(),
-        host: Host::detect(),
-        started: rfc3339(about.started),
+        host: MachineInfo::detect(),
+        started: format_rfc3339(about.started),
         elapsed_s: about.elapsed_s,
         points: outcome.ramp.as_ref().map_or(1, |r| r.steps().len() as u64),
         replications: 1,
@@ -689,28 +698,28 @@ const STEP_COLUMNS: [(&str, &str); 10] = [
     ("Failures", ""),
 ];
 
-fn step_row(s: &Step) -> Vec<Cell> {
+fn step_row(s: &RampStep) -> Vec<TableCell> {
     let t = &s.tally;
-    let ms = |q| quantile(&t.latency, q).map_or(Cell::Empty, |v| Cell::Number(v * 1e3));
+    let ms = |q| quantile(&t.latency, q).map_or(TableCell::Empty, |v| TableCell::Number(v * 1e3));
     let failures: Vec<String> = t.failures().map(|(f, n)| format!("{} {n}", f.name())).collect();
     vec![
         s.rate.into(),
         s.throughput().into(),
-        (t.begun as f64).into(),
-        (t.success() * 100.0).into(),
+        (t.started as f64).into(),
+        (t.success_ratio() * 100.0).into(),
         (t.failed_total() as f64).into(),
         (t.cut_off as f64).into(),
         ms(0.5),
         ms(0.99),
-        judged(s).into(),
+        verdict_text(s).into(),
         failures.join(", ").into(),
     ]
 }
 
 /// How a step was judged, in a word or two.
 #[must_use]
-pub const fn judged(step: &Step) -> &'static str {
-    match (step.interrupted, step.kept_up, step.limit.is_some()) {
+pub const fn verdict_text(step: &RampStep) -> &'static str {
+    match (step.interrupted, step.is_sustained, step.limit.is_some()) {
         (true, _, _) => "interrupted",
         (_, true, _) => "yes",
         (_, _, true) => "no: the generator",
@@ -720,48 +729,48 @@ pub const fn judged(step: &Step) -> &'static str {
 
 /// The report.
 #[must_use]
-pub fn report(about: &About, outcome: &Outcome) -> Report {
+pub fn build_report(about: &RunDescription, outcome: &LoadOutcome) -> HtmlReport {
     let mut sections = Vec::new();
     if let Some(r) = &outcome.ramp {
-        sections.push(Section {
+        sections.push(ReportSection {
             title: "The ramp".into(),
             text: "Each rate ran for a while before it was measured. In the search a rate that fails is tried once more; near \
                    the knee steps are repeated, a rung up after each that was kept up with and a rung down after each \
                    that was not. The headline is that of all steps at the capacity."
                 .into(),
-            figures: ramp(r.steps()).into(),
-            tables: vec![Table {
+            figures: ramp_figures(r.steps()).into(),
+            tables: vec![ReportTable {
                 title: "Steps".into(),
-                columns: STEP_COLUMNS.map(|(t, u)| Column::new(t, u)).into(),
+                columns: STEP_COLUMNS.map(|(t, u)| ReportColumn::new(t, u)).into(),
                 rows: r.steps().iter().map(step_row).collect(),
                 folded: false,
             }],
         });
     }
-    sections.push(Section {
+    sections.push(ReportSection {
         title: "Latency".into(),
         text: format!("Latency runs from {} to its verified end.", about.latency_from()),
-        figures: vec![distribution(&outcome.tally)],
-        tables: tables(about, outcome),
+        figures: vec![latency_figure(&outcome.tally)],
+        tables: build_tables(about, outcome),
     });
-    sections.push(Section {
+    sections.push(ReportSection {
         title: "Over the run".into(),
-        figures: course(outcome).into(),
-        ..Section::default()
+        figures: draw_timeline_figures(outcome).into(),
+        ..ReportSection::default()
     });
     let settings: Vec<String> = about.settings.iter().map(|(k, v)| format!("{k}: {v}")).collect();
-    Report {
+    HtmlReport {
         title: format!("Load by {} on {}", about.method, about.server),
         question: about.in_terms("How many logins does this server take, and how long does each one take?"),
-        findings: findings(about, outcome),
-        description: format!("{}\n\n{}", about.verified(), settings.join("; ")),
+        findings: describe_findings(about, outcome),
+        description: format!("{}\n\n{}", about.verification_text(), settings.join("; ")),
         partial: outcome.interrupted.then(|| "ended by the user before its time".to_owned()),
         warnings: Vec::new(),
         sections,
         notes: Vec::new(),
-        reruns: vec![usher_report::Rerun { point: "all".into(), command: about.line.clone() }],
-        manifest: Some(manifest(about, outcome)),
-        ..Report::default()
+        reruns: vec![usher_report::RerunCommand { point: "all".into(), command: about.line.clone() }],
+        manifest: Some(build_manifest(about, outcome)),
+        ..HtmlReport::default()
     }
 }
 
@@ -770,12 +779,16 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
 ///
 /// # Errors
 /// With path and cause.
-pub fn write(folder: &Path, about: &About, outcome: &Outcome) -> Result<PathBuf, Error> {
-    let rows = rows(about, outcome);
-    csv::write(&folder.join("results.csv"), &rows)?;
-    parquet::write(&folder.join("results.parquet"), &rows, &Units::default())?;
-    let object = format!("{:#}\n", json(about, outcome));
-    usher_observe::file::write(&folder.join("results.json"), |out| out.write_all(object.as_bytes()))?;
-    manifest(about, outcome).write(&folder.join("manifest.json"))?;
-    report(about, outcome).write(folder)
+pub fn write_report(
+    folder: &Path,
+    about: &RunDescription,
+    outcome: &LoadOutcome,
+) -> Result<PathBuf, RunFileError> {
+    let rows = outcome_rows(about, outcome);
+    csv::write_csv(&folder.join("results.csv"), &rows)?;
+    parquet::write_parquet(&folder.join("results.parquet"), &rows, &RowUnits::default())?;
+    let object = format!("{:#}\n", outcome_json(about, outcome));
+    usher_observe::file::write_file(&folder.join("results.json"), |out| out.write_all(object.as_bytes()))?;
+    build_manifest(about, outcome).write_file(&folder.join("manifest.json"))?;
+    build_report(about, outcome).write_files(folder)
 }

@@ -6,7 +6,7 @@ use usher_core::Duration;
 
 /// Why a login did not end as it had to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Failure {
+pub enum LoginFailure {
     /// No answer to any transmission.
     Timeout,
     /// Turned away though the password was right.
@@ -47,7 +47,7 @@ pub enum Failure {
     Overdue,
 }
 
-impl Failure {
+impl LoginFailure {
     /// All of them, in the order of their declaration.
     pub const ALL: [Self; 19] = [
         Self::Timeout,
@@ -135,36 +135,36 @@ impl Failure {
 }
 
 /// Latencies from 1 µs to 10 min, to three digits, in nanoseconds.
-pub type Latencies = Histogram<u64>;
+pub type LatencyHistogram = Histogram<u64>;
 
-fn latencies() -> Latencies {
+fn new_histogram() -> LatencyHistogram {
     Histogram::new_with_bounds(1_000, 600_000_000_000, 3).expect("the bounds are constants that fit")
 }
 
 /// What came of the logins by one of several methods.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct MethodStats {
     /// Logins begun.
-    pub begun: u64,
+    pub started: u64,
     /// Ended as they had to.
     pub succeeded: u64,
     /// Ended otherwise.
     pub failed: u64,
-    /// Cut off; see [`Tally::cut_off`].
+    /// Cut off; see [`LoginStats::cut_off`].
     pub cut_off: u64,
     /// Of those let in.
-    pub latency: Latencies,
+    pub latency: LatencyHistogram,
 }
 
-impl Default for Part {
+impl Default for MethodStats {
     fn default() -> Self {
-        Self { begun: 0, succeeded: 0, failed: 0, cut_off: 0, latency: latencies() }
+        Self { started: 0, succeeded: 0, failed: 0, cut_off: 0, latency: new_histogram() }
     }
 }
 
-impl Part {
+impl MethodStats {
     fn add(&mut self, other: &Self) {
-        self.begun += other.begun;
+        self.started += other.started;
         self.succeeded += other.succeeded;
         self.failed += other.failed;
         self.cut_off += other.cut_off;
@@ -175,9 +175,9 @@ impl Part {
 /// What came of a number of logins. Each login that was meant to begin is in one of `succeeded`, the failures and
 /// `cut_off` when the tally is whole.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct LoginStats {
     /// Logins begun.
-    pub begun: u64,
+    pub started: u64,
     /// Ended as they had to: let in with every check passed, or turned away where the password was wrong.
     pub succeeded: u64,
     /// Of those, the ones turned away as they had to be.
@@ -188,7 +188,7 @@ pub struct Tally {
     /// them.
     pub cut_off: u64,
     /// Failures by kind.
-    failures: [u64; Failure::ALL.len()],
+    failures: [u64; LoginFailure::ALL.len()],
     /// Result codes of faults.
     pub results: BTreeMap<u32, u64>,
     /// Requests answered.
@@ -196,59 +196,59 @@ pub struct Tally {
     /// Accounting records acknowledged.
     pub records: u64,
     /// From the time that a login was meant to begin to its end, of those let in.
-    pub latency: Latencies,
+    pub latency: LatencyHistogram,
     /// The same of those turned away as they had to be.
-    pub reject_latency: Latencies,
+    pub reject_latency: LatencyHistogram,
     /// From a request's first transmission to its answer.
-    pub exchange_latency: Latencies,
+    pub exchange_latency: LatencyHistogram,
     /// How much later than meant a login began.
-    pub lag: Latencies,
+    pub lag: LatencyHistogram,
     /// How much of that was the generator's own: the time in which there was room for the login.
-    pub own_lag: Latencies,
+    pub own_lag: LatencyHistogram,
     /// Echoes sent within sessions.
     pub echoes: u64,
     /// Those of them that were answered.
     pub echoes_answered: u64,
     /// From an echo to its answer.
-    pub echo_latency: Latencies,
+    pub echo_latency: LatencyHistogram,
     /// By method, where there are several.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MethodStats>,
 }
 
-impl Default for Tally {
+impl Default for LoginStats {
     fn default() -> Self {
         Self {
-            begun: 0,
+            started: 0,
             succeeded: 0,
             expected_rejects: 0,
             completed: 0,
             cut_off: 0,
-            failures: [0; Failure::ALL.len()],
+            failures: [0; LoginFailure::ALL.len()],
             results: BTreeMap::new(),
             exchanges: 0,
             records: 0,
-            latency: latencies(),
-            reject_latency: latencies(),
-            exchange_latency: latencies(),
-            lag: latencies(),
-            own_lag: latencies(),
+            latency: new_histogram(),
+            reject_latency: new_histogram(),
+            exchange_latency: new_histogram(),
+            lag: new_histogram(),
+            own_lag: new_histogram(),
             echoes: 0,
             echoes_answered: 0,
-            echo_latency: latencies(),
+            echo_latency: new_histogram(),
             parts: Vec::new(),
         }
     }
 }
 
-impl Tally {
+impl LoginStats {
     /// How often this came.
     #[must_use]
-    pub const fn failed(&self, failure: Failure) -> u64 {
+    pub const fn failure_count(&self, failure: LoginFailure) -> u64 {
         self.failures[failure as usize]
     }
     /// Each kind of failure that came, with its count.
-    pub fn failures(&self) -> impl Iterator<Item = (Failure, u64)> {
-        Failure::ALL.into_iter().map(|f| (f, self.failed(f))).filter(|(_, n)| *n > 0)
+    pub fn failures(&self) -> impl Iterator<Item = (LoginFailure, u64)> {
+        LoginFailure::ALL.into_iter().map(|f| (f, self.failure_count(f))).filter(|(_, n)| *n > 0)
     }
     /// All failures.
     #[must_use]
@@ -257,13 +257,13 @@ impl Tally {
     }
     /// Logins that ended, well or not.
     #[must_use]
-    pub fn ended(&self) -> u64 {
+    pub fn ended_total(&self) -> u64 {
         self.succeeded + self.failed_total()
     }
     /// The share of logins that ended as they had to, of those that ended; of none, 1.
     #[must_use]
-    pub fn success(&self) -> f64 {
-        let ended = self.ended();
+    pub fn success_ratio(&self) -> f64 {
+        let ended = self.ended_total();
         if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
     }
     /// The share of the echoes that nobody answered; none where none was sent.
@@ -273,12 +273,12 @@ impl Tally {
         (self.echoes > 0).then(|| lost as f64 / self.echoes as f64)
     }
     /// Counts failures.
-    pub(crate) const fn fail(&mut self, failure: Failure, times: u64) {
+    pub(crate) const fn count_failures(&mut self, failure: LoginFailure, times: u64) {
         self.failures[failure as usize] += times;
     }
     /// Adds another's.
     pub fn add(&mut self, other: &Self) {
-        self.begun += other.begun;
+        self.started += other.started;
         self.succeeded += other.succeeded;
         self.expected_rejects += other.expected_rejects;
         self.completed += other.completed;
@@ -305,7 +305,7 @@ impl Tally {
             sum.add(other).expect("both have the same bounds");
         }
         if self.parts.len() < other.parts.len() {
-            self.parts.resize_with(other.parts.len(), Part::default);
+            self.parts.resize_with(other.parts.len(), MethodStats::default);
         }
         for (sum, other) in self.parts.iter_mut().zip(&other.parts) {
             sum.add(other);
@@ -314,13 +314,13 @@ impl Tally {
 }
 
 /// Records a time.
-pub(crate) fn record(histogram: &mut Latencies, time: Duration) {
+pub(crate) fn record_time(histogram: &mut LatencyHistogram, time: Duration) {
     histogram.saturating_record(time.as_nanos());
 }
 
 /// A quantile in seconds; none of an empty histogram.
 #[must_use]
-pub fn quantile(histogram: &Latencies, q: f64) -> Option<f64> {
+pub fn quantile(histogram: &LatencyHistogram, q: f64) -> Option<f64> {
     (!histogram.is_empty()).then(|| histogram.value_at_quantile(q) as f64 * 1e-9)
 }
 
@@ -330,32 +330,38 @@ mod tests {
 
     #[test]
     fn tallies_add_up() {
-        let (mut a, mut b) = (Tally::default(), Tally::default());
+        let (mut a, mut b) = (LoginStats::default(), LoginStats::default());
         a.succeeded = 3;
-        a.fail(Failure::Timeout, 1);
-        record(&mut a.latency, Duration::from_millis(1));
-        b.fail(Failure::Timeout, 1);
-        b.fail(Failure::WrongKeys, 2);
-        record(&mut b.latency, Duration::from_millis(3));
+        a.count_failures(LoginFailure::Timeout, 1);
+        record_time(&mut a.latency, Duration::from_millis(1));
+        b.count_failures(LoginFailure::Timeout, 1);
+        b.count_failures(LoginFailure::WrongKeys, 2);
+        record_time(&mut b.latency, Duration::from_millis(3));
         b.results.insert(5003, 4);
         (a.cut_off, b.cut_off) = (1, 2);
-        b.parts = vec![Part { succeeded: 1, ..Part::default() }, Part { failed: 2, ..Part::default() }];
+        b.parts = vec![
+            MethodStats { succeeded: 1, ..MethodStats::default() },
+            MethodStats { failed: 2, ..MethodStats::default() },
+        ];
         a.add(&b);
         a.add(&b.clone());
         assert_eq!((a.cut_off, a.parts[0].succeeded, a.parts[1].failed), (5, 2, 4));
-        assert_eq!(a.failures().collect::<Vec<_>>(), [(Failure::Timeout, 3), (Failure::WrongKeys, 4)]);
+        assert_eq!(
+            a.failures().collect::<Vec<_>>(),
+            [(LoginFailure::Timeout, 3), (LoginFailure::WrongKeys, 4)]
+        );
         assert_eq!((a.failed_total(), a.results[&5003], a.latency.len()), (7, 8, 3));
-        assert!((a.success() - 3.0 / 10.0).abs() < 1e-12);
+        assert!((a.success_ratio() - 3.0 / 10.0).abs() < 1e-12);
         let p99 = quantile(&a.latency, 0.99).unwrap();
         assert!((p99 / 0.003 - 1.0).abs() < 1e-3, "{p99}");
-        assert_eq!(quantile(&Tally::default().latency, 0.5), None);
+        assert_eq!(quantile(&LoginStats::default().latency, 0.5), None);
     }
 
     #[test]
     fn every_failure_has_its_place_and_name() {
-        for (i, f) in Failure::ALL.into_iter().enumerate() {
+        for (i, f) in LoginFailure::ALL.into_iter().enumerate() {
             assert_eq!(f as usize, i);
-            assert!(Failure::ALL[..i].iter().all(|g| g.name() != f.name()));
+            assert!(LoginFailure::ALL[..i].iter().all(|g| g.name() != f.name()));
         }
     }
 }

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Names and passwords, all in one buffer.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Users {
+pub struct LoadUsers {
     text: Vec<u8>,
     /// Of each user, where the name and the password end; they begin where the one before ends.
     ends: Vec<(u32, u32)>,
@@ -21,7 +21,7 @@ pub enum UsersError {
     None,
     /// Many are wanted of a name that is always the same.
     #[error("{0:?} names one user only: put {{}} where the number is to stand, as in 'user{{}}@example.org'")]
-    NoPlace(String),
+    NoPlaceholder(String),
     /// A line that is not NAME,PASSWORD or NAME,PASSWORD,CERTIFICATE,KEY.
     #[error(
         "line {line}: {what}; each line is NAME,PASSWORD or NAME,PASSWORD,CERTIFICATE,KEY (quote a field that has a \
@@ -41,21 +41,21 @@ pub enum UsersError {
     TooMany,
 }
 
-impl Users {
+impl LoadUsers {
     /// `count` users of a template: `{}` in the name and in the password stands for the number, from 0.
     ///
     /// # Errors
     /// Several users of a name without `{}`, or a name that is too long.
-    pub fn template(name: &str, password: &str, count: usize) -> Result<Self, UsersError> {
+    pub fn from_template(name: &str, password: &str, count: usize) -> Result<Self, UsersError> {
         if count > 1 && !name.contains("{}") {
-            return Err(UsersError::NoPlace(name.to_owned()));
+            return Err(UsersError::NoPlaceholder(name.to_owned()));
         }
         let mut users = Self::default();
         for n in 0..count {
             let n = n.to_string();
             users.push(name.replace("{}", &n).as_bytes(), password.replace("{}", &n).as_bytes())?;
         }
-        users.some()
+        users.require_some()
     }
 
     /// From CSV: `NAME,PASSWORD` a line, or `NAME,PASSWORD,CERTIFICATE,KEY` with the files of the user's certificate
@@ -64,7 +64,7 @@ impl Users {
     ///
     /// # Errors
     /// Names the first line that cannot be read.
-    pub fn csv(text: &str) -> Result<Self, UsersError> {
+    pub fn from_csv(text: &str) -> Result<Self, UsersError> {
         let mut users = Self::default();
         for (i, line) in text.lines().enumerate() {
             let title = matches!(line.trim(), "name,password" | "name,password,certificate,key");
@@ -75,7 +75,7 @@ impl Users {
             let mut fields = Vec::with_capacity(4);
             let mut left = Some(line);
             while let Some(rest) = left {
-                let (value, behind) = field(rest).map_err(bad)?;
+                let (value, behind) = parse_field(rest).map_err(bad)?;
                 fields.push(value);
                 left = behind;
                 if fields.len() > 4 {
@@ -100,16 +100,16 @@ impl Users {
                 *place = Some(files);
             }
         }
-        users.some()
+        users.require_some()
     }
 
     /// The files of a user's certificate and key, as the CSV names them.
     #[must_use]
-    pub fn files(&self, i: usize) -> Option<(&str, &str)> {
+    pub fn certificate_files(&self, i: usize) -> Option<(&str, &str)> {
         self.files.get(i)?.as_ref().map(|(certificate, key)| (certificate.as_str(), key.as_str()))
     }
 
-    fn some(self) -> Result<Self, UsersError> {
+    fn require_some(self) -> Result<Self, UsersError> {
         if self.ends.is_empty() { Err(UsersError::None) } else { Ok(self) }
     }
 
@@ -145,7 +145,7 @@ impl Users {
     }
 }
 
-impl fmt::Debug for Users {
+impl fmt::Debug for LoadUsers {
     /// Without the passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Users").field("len", &self.ends.len()).finish_non_exhaustive()
@@ -153,7 +153,7 @@ impl fmt::Debug for Users {
 }
 
 /// The first field of a CSV line, and the rest behind its comma.
-fn field(line: &str) -> Result<(String, Option<&str>), &'static str> {
+fn parse_field(line: &str) -> Result<(String, Option<&str>), &'static str> {
     let Some(mut rest) = line.strip_prefix('"') else {
         return Ok(match line.split_once(',') {
             Some((field, rest)) => (field.to_owned(), Some(rest)),
@@ -183,18 +183,18 @@ mod tests {
 
     #[test]
     fn a_template_counts_from_zero() {
-        let users = Users::template("user{}@example.org", "pw{}", 3).unwrap();
+        let users = LoadUsers::from_template("user{}@example.org", "pw{}", 3).unwrap();
         assert_eq!(users.get(0), (&b"user0@example.org"[..], &b"pw0"[..]));
         assert_eq!(users.get(2), (&b"user2@example.org"[..], &b"pw2"[..]));
         assert_eq!(users.get(5), users.get(2), "counted around");
-        assert_eq!(Users::template("bob", "x", 2), Err(UsersError::NoPlace("bob".into())));
-        assert_eq!(Users::template("bob", "x", 0), Err(UsersError::None));
+        assert_eq!(LoadUsers::from_template("bob", "x", 2), Err(UsersError::NoPlaceholder("bob".into())));
+        assert_eq!(LoadUsers::from_template("bob", "x", 0), Err(UsersError::None));
         assert!(!format!("{users:?}").contains("pw1"));
     }
 
     #[test]
     fn a_file_is_names_and_passwords() {
-        let users = Users::csv("name,password\n# ours\nann,\"a,\"\"b\"\"\"\n\n\"b,c\",\n").unwrap();
+        let users = LoadUsers::from_csv("name,password\n# ours\nann,\"a,\"\"b\"\"\"\n\n\"b,c\",\n").unwrap();
         assert_eq!(users.len(), 2);
         assert_eq!(users.get(0), (&b"ann"[..], &b"a,\"b\""[..]));
         assert_eq!(users.get(1), (&b"b,c"[..], &b""[..]));
@@ -206,12 +206,16 @@ mod tests {
             ("\"ann,b", 1, "a quote is not closed"),
             ("\"ann\"x,b", 1, "something stands between a quote and the comma"),
         ] {
-            assert_eq!(Users::csv(text), Err(UsersError::Line { line, what }), "{text}");
+            assert_eq!(LoadUsers::from_csv(text), Err(UsersError::Line { line, what }), "{text}");
         }
         let with =
-            Users::csv("name,password,certificate,key\nann,x\nbob,,b.pem,\"b,.key\"\ncat,y,,\n").unwrap();
-        assert_eq!((with.len(), with.files(0), with.files(2)), (3, None, None));
-        assert_eq!((with.get(1), with.files(1)), ((&b"bob"[..], &b""[..]), Some(("b.pem", "b,.key"))));
-        assert!(matches!(Users::csv(&format!("{},x", "n".repeat(254))), Err(UsersError::Length(_))));
+            LoadUsers::from_csv("name,password,certificate,key\nann,x\nbob,,b.pem,\"b,.key\"\ncat,y,,\n")
+                .unwrap();
+        assert_eq!((with.len(), with.certificate_files(0), with.certificate_files(2)), (3, None, None));
+        assert_eq!(
+            (with.get(1), with.certificate_files(1)),
+            ((&b"bob"[..], &b""[..]), Some(("b.pem", "b,.key")))
+        );
+        assert!(matches!(LoadUsers::from_csv(&format!("{},x", "n".repeat(254))), Err(UsersError::Length(_))));
     }
 }

@@ -1,14 +1,14 @@
 //! The columns of the files that a run writes for other programs: their names, and what they hold, in one place for the
 //! writers and for `docs/results.schema.json`.
 
-use crate::row::{Row, axes};
-use crate::{Error, row};
+use crate::row::{ResultRow, list_axes};
+use crate::{RunFileError, row};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Holds {
+pub enum ColumnKind {
     /// A text.
     Text,
     /// A whole number that is not negative.
@@ -19,91 +19,101 @@ pub enum Holds {
 
 /// A column that every file of its kind has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Column {
+pub struct ColumnSpec {
     /// Its name.
     pub name: &'static str,
     /// What it holds.
-    pub holds: Holds,
+    pub kind: ColumnKind,
     /// True where a row may leave it empty.
     pub optional: bool,
     /// What that is.
     pub meaning: &'static str,
 }
 
-const fn column(name: &'static str, holds: Holds, meaning: &'static str) -> Column {
-    Column { name, holds, optional: false, meaning }
+const fn required_column(name: &'static str, holds: ColumnKind, meaning: &'static str) -> ColumnSpec {
+    ColumnSpec { name, kind: holds, optional: false, meaning }
 }
-const fn optional(name: &'static str, holds: Holds, meaning: &'static str) -> Column {
-    Column { name, holds, optional: true, meaning }
+const fn optional_column(name: &'static str, holds: ColumnKind, meaning: &'static str) -> ColumnSpec {
+    ColumnSpec { name, kind: holds, optional: true, meaning }
 }
 
-const STUDY: Column = column("study", Holds::Text, "The study's name.");
-const METRIC: Column = column("metric", Holds::Text, "The metric's name; docs/metrics.md says what each is.");
+const STUDY: ColumnSpec = required_column("study", ColumnKind::Text, "The study's name.");
+const METRIC: ColumnSpec =
+    required_column("metric", ColumnKind::Text, "The metric's name; docs/metrics.md says what each is.");
 /// The unit of a row's metric.
-pub const UNIT: Column =
-    optional("unit", Holds::Text, "The unit of the metric; empty for a plain number or a share.");
+pub const UNIT: ColumnSpec =
+    optional_column("unit", ColumnKind::Text, "The unit of the metric; empty for a plain number or a share.");
 
 /// The columns of results, around those of the axes: the study before them, the rest after. `unit` is in the Parquet file
 /// alone.
-pub const RESULTS: [Column; 5] = [
+pub const RESULTS: [ColumnSpec; 5] = [
     STUDY,
-    column("replication", Holds::Count, "Which repetition of the point, from 0."),
+    required_column("replication", ColumnKind::Count, "Which repetition of the point, from 0."),
     METRIC,
     UNIT,
-    column("value", Holds::Number, "What the replication measured, in the metric's unit."),
+    required_column("value", ColumnKind::Number, "What the replication measured, in the metric's unit."),
 ];
 
 /// The columns of the summary, likewise.
-pub const SUMMARY: [Column; 16] = [
+pub const SUMMARY: [ColumnSpec; 16] = [
     STUDY,
     METRIC,
     UNIT,
-    column("n", Holds::Count, "How many replications have a value."),
-    optional("mean", Holds::Number, "Their mean."),
-    optional(
+    required_column("n", ColumnKind::Count, "How many replications have a value."),
+    optional_column("mean", ColumnKind::Number, "Their mean."),
+    optional_column(
         "mean_low",
-        Holds::Number,
+        ColumnKind::Number,
         "The lower end of Student's interval of the mean; empty with one value.",
     ),
-    optional("mean_high", Holds::Number, "Its upper end."),
-    optional("median", Holds::Number, "The median of the replications."),
-    optional(
+    optional_column("mean_high", ColumnKind::Number, "Its upper end."),
+    optional_column("median", ColumnKind::Number, "The median of the replications."),
+    optional_column(
         "median_low",
-        Holds::Number,
+        ColumnKind::Number,
         "The lower end of the interval of its order statistics; empty with too few.",
     ),
-    optional("median_high", Holds::Number, "Its upper end."),
-    optional("moved_by", Holds::Count, "The replication that moves the mean, where one does."),
-    optional("mean_without", Holds::Number, "The mean of the others."),
-    column("confidence", Holds::Number, "The confidence level of the intervals: 0.95."),
-    optional("sd", Holds::Number, "The standard deviation of the replications; empty with one value."),
-    optional("min", Holds::Number, "The smallest value of a replication."),
-    optional("max", Holds::Number, "The largest."),
+    optional_column("median_high", ColumnKind::Number, "Its upper end."),
+    optional_column("moved_by", ColumnKind::Count, "The replication that moves the mean, where one does."),
+    optional_column("mean_without", ColumnKind::Number, "The mean of the others."),
+    required_column("confidence", ColumnKind::Number, "The confidence level of the intervals: 0.95."),
+    optional_column(
+        "sd",
+        ColumnKind::Number,
+        "The standard deviation of the replications; empty with one value.",
+    ),
+    optional_column("min", ColumnKind::Number, "The smallest value of a replication."),
+    optional_column("max", ColumnKind::Number, "The largest."),
 ];
 
 /// What rows leave to their reader: units, and the numbers of axes' values that are quantities.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Units {
-    axes: BTreeMap<String, Quantities>,
+pub struct RowUnits {
+    axes: BTreeMap<String, QuantityAxis>,
     metrics: BTreeMap<String, String>,
 }
 
 /// An axis whose values are quantities.
 #[derive(Clone, PartialEq, Debug)]
-struct Quantities {
+struct QuantityAxis {
     unit: String,
     numbers: BTreeMap<String, f64>,
 }
 
-impl Units {
+impl RowUnits {
     /// Says what numbers the values of an axis are in this unit.
-    pub fn axis(&mut self, name: &str, unit: &str, numbers: impl IntoIterator<Item = (String, f64)>) {
-        let quantities = Quantities { unit: unit.to_owned(), numbers: numbers.into_iter().collect() };
+    pub fn set_axis_unit(
+        &mut self,
+        name: &str,
+        unit: &str,
+        numbers: impl IntoIterator<Item = (String, f64)>,
+    ) {
+        let quantities = QuantityAxis { unit: unit.to_owned(), numbers: numbers.into_iter().collect() };
         self.axes.insert(name.to_owned(), quantities);
     }
 
     /// Says the unit of a metric.
-    pub fn metric(&mut self, name: &str, unit: &str) {
+    pub fn set_metric_unit(&mut self, name: &str, unit: &str) {
         self.metrics.insert(name.to_owned(), unit.to_owned());
     }
 
@@ -132,14 +142,14 @@ impl AxisColumn<'_> {
         self.numbers.is_some()
     }
     /// A row's value as a CSV file has it: the text as the study writes it, or of a quantity the number.
-    pub(crate) fn text(&self, point: &row::Point) -> String {
+    pub(crate) fn value_text(&self, point: &row::GridPoint) -> String {
         match self.quantity {
-            true => self.number(point).map_or_else(String::new, row::number),
+            true => self.value_number(point).map_or_else(String::new, row::format_number),
             false => point.get(self.axis).unwrap_or_default().to_owned(),
         }
     }
     /// The number of a row's value.
-    pub(crate) fn number(&self, point: &row::Point) -> Option<f64> {
+    pub(crate) fn value_number(&self, point: &row::GridPoint) -> Option<f64> {
         self.numbers.as_ref()?.get(point.get(self.axis)?).copied()
     }
 }
@@ -149,14 +159,14 @@ impl AxisColumn<'_> {
 /// the `fixed` columns has `_axis` behind its name.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`].
+/// [`RunFileError::ReservedAxis`].
 pub(crate) fn of_axes<'a>(
-    rows: &'a [Row],
-    units: &'a Units,
-    fixed: &[Column],
-) -> Result<Vec<AxisColumn<'a>>, Error> {
+    rows: &'a [ResultRow],
+    units: &'a RowUnits,
+    fixed: &[ColumnSpec],
+) -> Result<Vec<AxisColumn<'a>>, RunFileError> {
     let mut columns = Vec::new();
-    for axis in axes(rows)? {
+    for axis in list_axes(rows)? {
         let taken = fixed.iter().any(|column| column.name == axis);
         let name = if taken { format!("{axis}_axis") } else { axis.to_owned() };
         let values = || rows.iter().filter_map(|row| row.point.get(axis));
@@ -180,13 +190,13 @@ pub(crate) fn of_axes<'a>(
 /// The JSON Schema of the rows of `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet`, as
 /// `docs/results.schema.json` holds it: indented, with a final newline.
 pub fn json_schema() -> String {
-    let table = |about: &str, columns: &[Column]| {
+    let table = |about: &str, columns: &[ColumnSpec]| {
         let mut properties = Map::new();
         for column in columns {
-            let kind = match column.holds {
-                Holds::Text => "string",
-                Holds::Count => "integer",
-                Holds::Number => "number",
+            let kind = match column.kind {
+                ColumnKind::Text => "string",
+                ColumnKind::Count => "integer",
+                ColumnKind::Number => "number",
             };
             let kind = if column.optional { json!([kind, "null"]) } else { json!(kind) };
             properties.insert(column.name.to_owned(), json!({ "type": kind, "description": column.meaning }));
@@ -210,7 +220,7 @@ pub fn json_schema() -> String {
             "required": required,
         })
     };
-    let csv: Vec<Column> = RESULTS.into_iter().filter(|column| *column != UNIT).collect();
+    let csv: Vec<ColumnSpec> = RESULTS.into_iter().filter(|column| *column != UNIT).collect();
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Results",
@@ -285,21 +295,21 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_their_numbers_beside_them_and_plain_numbers_are_numbers() {
-        let row = |loss: &str, clients: &str, n: &str| Row {
+    fn quantities_get_a_number_column_and_plain_numbers_are_numeric() {
+        let row = |loss: &str, clients: &str, n: &str| ResultRow {
             study: "s".into(),
-            point: row::Point::new([("loss", loss), ("clients", clients), ("n", n)]),
+            point: row::GridPoint::new([("loss", loss), ("clients", clients), ("n", n)]),
             replication: 0,
             metric: "m".into(),
             value: 0.0,
         };
         let rows = [row("0 %", "1", "a"), row("0.05", "2", "b")];
-        let mut units = Units::default();
-        units.axis("loss", "%", [("0 %".to_owned(), 0.0), ("0.05".to_owned(), 5.0)]);
+        let mut units = RowUnits::default();
+        units.set_axis_unit("loss", "%", [("0 %".to_owned(), 0.0), ("0.05".to_owned(), 5.0)]);
         let columns = of_axes(&rows, &units, &SUMMARY).unwrap();
         let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["loss", "loss [%]", "clients", "n_axis"]);
-        assert_eq!(columns[1].number(&rows[1].point), Some(5.0));
+        assert_eq!(columns[1].value_number(&rows[1].point), Some(5.0));
         assert_eq!(
             columns.iter().map(AxisColumn::is_numeric).collect::<Vec<_>>(),
             [false, true, true, false]

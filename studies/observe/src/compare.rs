@@ -1,27 +1,27 @@
 //! Two runs held against each other, point by point and metric by metric.
 
-use crate::manifest::Manifest;
-use crate::row::{Point, Row};
-use crate::stats::{self, Estimate, Moments};
-use crate::summary::{Summary, summarise};
+use crate::manifest::RunManifest;
+use crate::row::{GridPoint, ResultRow};
+use crate::stats::{self, MeanEstimate, SampleMoments};
+use crate::summary::{MetricSummary, summarise_rows};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// One metric of one point in both runs.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Comparison {
+pub struct MetricComparison {
     /// The study's name, as run `b` has it.
     pub study: Arc<str>,
     /// The grid point.
-    pub point: Point,
+    pub point: GridPoint,
     /// The metric's name.
     pub metric: Arc<str>,
     /// The mean in run `a`.
-    pub a: Estimate,
+    pub a: MeanEstimate,
     /// The mean in run `b`.
-    pub b: Estimate,
+    pub b: MeanEstimate,
     /// The difference `b - a`.
-    pub difference: Estimate,
+    pub difference: MeanEstimate,
     /// True where the difference is that of replications with the same seeds.
     pub paired: bool,
     /// True where the difference's interval does not hold zero. Each comparison stands alone: of a
@@ -31,13 +31,13 @@ pub struct Comparison {
 
 /// What two runs have in common, and what only one has.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Comparisons {
+pub struct RunComparison {
     /// What both have, in the order of run `a`.
-    pub both: Vec<Comparison>,
+    pub both: Vec<MetricComparison>,
     /// (point, metric) that only run `a` has.
-    pub only_a: Vec<(Point, Arc<str>)>,
+    pub only_a: Vec<(GridPoint, Arc<str>)>,
     /// (point, metric) that only run `b` has.
-    pub only_b: Vec<(Point, Arc<str>)>,
+    pub only_b: Vec<(GridPoint, Arc<str>)>,
 }
 
 /// Compares the rows of two runs, with intervals at this level (0.95).
@@ -45,19 +45,19 @@ pub struct Comparisons {
 /// `same_seed` says that replication i of both drew the same random streams; then the common
 /// replications are paired (two at least), which shows smaller differences. Otherwise the interval is
 /// Welch's. Where each run is of one study, studies of different names are compared too.
-pub fn compare(a: &[Row], b: &[Row], same_seed: bool, level: f64) -> Comparisons {
+pub fn compare_rows(a: &[ResultRow], b: &[ResultRow], same_seed: bool, level: f64) -> RunComparison {
     let studies: HashSet<&str> = a.iter().map(|r| &*r.study).collect();
     let other: HashSet<&str> = b.iter().map(|r| &*r.study).collect();
     let by_name = studies.len() > 1 || other.len() > 1;
-    let (a, b) = (summarise(a, level), summarise(b, level));
-    let key = |s: &Summary| (by_name.then(|| s.study.clone()), s.point.clone(), s.metric.clone());
-    let in_b: HashMap<_, &Summary> = b.iter().map(|s| (key(s), s)).collect();
+    let (a, b) = (summarise_rows(a, level), summarise_rows(b, level));
+    let key = |s: &MetricSummary| (by_name.then(|| s.study.clone()), s.point.clone(), s.metric.clone());
+    let in_b: HashMap<_, &MetricSummary> = b.iter().map(|s| (key(s), s)).collect();
     let in_a: HashSet<_> = a.iter().map(key).collect();
 
-    let mut out = Comparisons::default();
+    let mut out = RunComparison::default();
     for a in &a {
         match in_b.get(&key(a)) {
-            Some(b) => out.both.push(one(a, b, same_seed, level)),
+            Some(b) => out.both.push(compare_metric(a, b, same_seed, level)),
             None => out.only_a.push((a.point.clone(), a.metric.clone())),
         }
     }
@@ -67,7 +67,7 @@ pub fn compare(a: &[Row], b: &[Row], same_seed: bool, level: f64) -> Comparisons
 }
 
 /// Why two runs may not be comparable, a sentence each: what differs between them beside what a study varies.
-pub fn doubts(a: &Manifest, b: &Manifest) -> Vec<String> {
+pub fn comparability_doubts(a: &RunManifest, b: &RunManifest) -> Vec<String> {
     let mut doubts = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str, so: &str| {
         if a != b {
@@ -92,18 +92,18 @@ pub fn doubts(a: &Manifest, b: &Manifest) -> Vec<String> {
     doubts
 }
 
-fn one(a: &Summary, b: &Summary, same_seed: bool, level: f64) -> Comparison {
+fn compare_metric(a: &MetricSummary, b: &MetricSummary, same_seed: bool, level: f64) -> MetricComparison {
     let in_b: HashMap<u32, f64> = b.values.iter().copied().collect();
     let pairs = a.values.iter().filter_map(|(i, va)| in_b.get(i).map(|vb| (*va, *vb)));
     let (left, right): (Vec<f64>, Vec<f64>) = pairs.unzip();
     let paired = same_seed && left.len() >= 2;
     let difference = if paired {
-        stats::paired(&left, &right, level)
+        stats::paired_difference(&left, &right, level)
     } else {
-        let moments = |s: &Summary| Moments::of(s.values.iter().map(|(_, v)| *v));
-        stats::welch(&moments(a), &moments(b), level)
+        let moments = |s: &MetricSummary| SampleMoments::from_values(s.values.iter().map(|(_, v)| *v));
+        stats::welch_difference(&moments(a), &moments(b), level)
     };
-    Comparison {
+    MetricComparison {
         study: b.study.clone(),
         point: a.point.clone(),
         metric: a.metric.clone(),
@@ -118,12 +118,12 @@ fn one(a: &Summary, b: &Summary, same_seed: bool, level: f64) -> Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Host;
+    use crate::manifest::MachineInfo;
     use std::collections::BTreeMap;
 
-    fn rows(study: &str, loss: &str, values: &[f64]) -> Vec<Row> {
-        let point = Point::new([("loss", loss)]);
-        let row = |(i, value): (usize, &f64)| Row {
+    fn delay_rows(study: &str, loss: &str, values: &[f64]) -> Vec<ResultRow> {
+        let point = GridPoint::new([("loss", loss)]);
+        let row = |(i, value): (usize, &f64)| ResultRow {
             study: study.into(),
             point: point.clone(),
             replication: i as u32,
@@ -135,24 +135,25 @@ mod tests {
 
     #[test]
     fn pairing_finds_what_independence_does_not() {
-        let (a, b) = (rows("s", "0.1", &[1.0, 5.0, 9.0, 13.0]), rows("s", "0.1", &[1.4, 5.6, 9.5, 13.5]));
-        let paired = &compare(&a, &b, true, 0.95).both[0];
+        let (a, b) =
+            (delay_rows("s", "0.1", &[1.0, 5.0, 9.0, 13.0]), delay_rows("s", "0.1", &[1.4, 5.6, 9.5, 13.5]));
+        let paired = &compare_rows(&a, &b, true, 0.95).both[0];
         assert!(paired.paired && paired.significant);
-        let apart = &compare(&a, &b, false, 0.95).both[0];
+        let apart = &compare_rows(&a, &b, false, 0.95).both[0];
         assert!(!apart.paired && !apart.significant);
         assert!((apart.difference.mean - 0.5).abs() < 1e-12);
     }
 
     #[test]
     fn what_makes_runs_hard_to_compare_is_said() {
-        let manifest = Manifest {
+        let manifest = RunManifest {
             usher_version: "0.1.0".into(),
             study: "s".into(),
             seed: 1,
             mode: "quick".into(),
             parameters: [("loss".to_owned(), "0 %; 5 %".to_owned())].into(),
             plan_hash: "abc".into(),
-            host: Host::detect(),
+            host: MachineInfo::detect(),
             started: String::new(),
             elapsed_s: 0.0,
             points: 2,
@@ -161,9 +162,9 @@ mod tests {
             facts: BTreeMap::new(),
         };
         // Another plan, machine or time makes no doubt.
-        let again = Manifest { plan_hash: "def".into(), elapsed_s: 9.0, ..manifest.clone() };
-        assert_eq!(doubts(&manifest, &again), Vec::<String>::new());
-        let other = Manifest {
+        let again = RunManifest { plan_hash: "def".into(), elapsed_s: 9.0, ..manifest.clone() };
+        assert_eq!(comparability_doubts(&manifest, &again), Vec::<String>::new());
+        let other = RunManifest {
             seed: 2,
             mode: "full".into(),
             parameters: [("loss".into(), "0 %; 5 %".into()), ("links.core.delay".into(), "9 ms".into())]
@@ -172,7 +173,7 @@ mod tests {
             ..manifest.clone()
         };
         assert_eq!(
-            doubts(&manifest, &other),
+            comparability_doubts(&manifest, &other),
             [
                 "the mode: \"quick\" in A, \"full\" in B: runs are of another length",
                 "the seed: \"1\" in A, \"2\" in B: replications are not paired",
@@ -180,31 +181,31 @@ mod tests {
                 "B is not complete: points have fewer replications than they should",
             ]
         );
-        let study = Manifest { study: "t".into(), usher_version: "0.2.0".into(), ..manifest.clone() };
-        assert_eq!(doubts(&manifest, &study).len(), 2);
+        let study = RunManifest { study: "t".into(), usher_version: "0.2.0".into(), ..manifest.clone() };
+        assert_eq!(comparability_doubts(&manifest, &study).len(), 2);
     }
 
     #[test]
     fn a_run_equals_itself() {
-        let a = rows("s", "0.1", &[1.0, 5.0, 9.0]);
-        let same = &compare(&a, &a, true, 0.95).both[0];
+        let a = delay_rows("s", "0.1", &[1.0, 5.0, 9.0]);
+        let same = &compare_rows(&a, &a, true, 0.95).both[0];
         assert_eq!((same.difference.mean, same.difference.half_width, same.significant), (0.0, 0.0, false));
     }
 
     #[test]
     fn what_one_run_lacks_is_listed() {
-        let mut a = rows("s", "0.1", &[1.0, 2.0]);
-        a.extend(rows("s", "0.2", &[1.0, 2.0]));
-        let b = [rows("t", "0.1", &[1.0, 2.0]), rows("t", "0.3", &[1.0])].concat();
-        let got = compare(&a, &b, true, 0.95);
+        let mut a = delay_rows("s", "0.1", &[1.0, 2.0]);
+        a.extend(delay_rows("s", "0.2", &[1.0, 2.0]));
+        let b = [delay_rows("t", "0.1", &[1.0, 2.0]), delay_rows("t", "0.3", &[1.0])].concat();
+        let got = compare_rows(&a, &b, true, 0.95);
         assert_eq!(got.both.len(), 1);
-        assert_eq!(got.only_a, [(Point::new([("loss", "0.2")]), "delay".into())]);
-        assert_eq!(got.only_b, [(Point::new([("loss", "0.3")]), "delay".into())]);
+        assert_eq!(got.only_a, [(GridPoint::new([("loss", "0.2")]), "delay".into())]);
+        assert_eq!(got.only_b, [(GridPoint::new([("loss", "0.3")]), "delay".into())]);
     }
 
     #[test]
     fn one_replication_decides_nothing() {
-        let got = compare(&rows("s", "0", &[1.0]), &rows("s", "0", &[9.0]), true, 0.95);
+        let got = compare_rows(&delay_rows("s", "0", &[1.0]), &delay_rows("s", "0", &[9.0]), true, 0.95);
         assert!(!got.both[0].significant && got.both[0].difference.half_width.is_infinite());
     }
 }

@@ -1,8 +1,8 @@
 //! Rows as CSV (RFC 4180 quoting, line feeds): `study`, one column per axis, `replication`, `metric`,
 //! `value`. The same rows give the same bytes, and reading them back gives the same rows.
 
-use crate::row::{Point, Row, axes, number};
-use crate::{Error, file};
+use crate::row::{GridPoint, ResultRow, format_number, list_axes};
+use crate::{RunFileError, file};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,56 +11,56 @@ use std::sync::Arc;
 /// Writes the rows in their order, whole or not at all.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`]; [`Error::Io`], the earlier file being kept.
-pub fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
-    let axes = axes(rows)?;
-    file::write(path, |out| encode(out, &axes, rows))
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], the earlier file being kept.
+pub fn write_csv(path: &Path, rows: &[ResultRow]) -> Result<(), RunFileError> {
+    let axes = list_axes(rows)?;
+    file::write_file(path, |out| encode_rows(out, &axes, rows))
 }
 
 /// The rows as the text of a CSV file.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`].
-pub fn text(rows: &[Row]) -> Result<String, Error> {
+/// [`RunFileError::ReservedAxis`].
+pub fn csv_text(rows: &[ResultRow]) -> Result<String, RunFileError> {
     let mut out = Vec::new();
-    encode(&mut out, &axes(rows)?, rows).expect("writing to memory cannot fail");
+    encode_rows(&mut out, &list_axes(rows)?, rows).expect("writing to memory cannot fail");
     Ok(String::from_utf8(out).expect("only text was written"))
 }
 
-fn encode(out: &mut dyn Write, axes: &[&str], rows: &[Row]) -> io::Result<()> {
-    field(out, "study")?;
+fn encode_rows(out: &mut dyn Write, axes: &[&str], rows: &[ResultRow]) -> io::Result<()> {
+    write_field(out, "study")?;
     for axis in axes {
         out.write_all(b",")?;
-        field(out, axis)?;
+        write_field(out, axis)?;
     }
     out.write_all(b",replication,metric,value\n")?;
     for row in rows {
-        field(out, &row.study)?;
+        write_field(out, &row.study)?;
         for axis in axes {
             out.write_all(b",")?;
-            field(out, row.point.get(axis).unwrap_or_default())?;
+            write_field(out, row.point.get(axis).unwrap_or_default())?;
         }
         write!(out, ",{},", row.replication)?;
-        field(out, &row.metric)?;
-        writeln!(out, ",{}", number(row.value))?;
+        write_field(out, &row.metric)?;
+        writeln!(out, ",{}", format_number(row.value))?;
     }
     Ok(())
 }
 
 /// One line of these fields, quoted where they need it, with its line feed.
-pub(crate) fn line<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn csv_line<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = Vec::new();
     for (i, text) in fields.into_iter().enumerate() {
         if i > 0 {
             out.push(b',');
         }
-        field(&mut out, text).expect("writing to memory cannot fail");
+        write_field(&mut out, text).expect("writing to memory cannot fail");
     }
     out.push(b'\n');
     String::from_utf8(out).expect("only text was written")
 }
 
-fn field(out: &mut dyn Write, text: &str) -> io::Result<()> {
+fn write_field(out: &mut dyn Write, text: &str) -> io::Result<()> {
     if !text.contains([',', '"', '\n', '\r']) {
         return out.write_all(text.as_bytes());
     }
@@ -70,17 +70,18 @@ fn field(out: &mut dyn Write, text: &str) -> io::Result<()> {
 /// Reads a file that [`write`] wrote (or another program, with the same columns in any order).
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Malformed`] with the line.
-pub fn read(path: &Path) -> Result<Vec<Row>, Error> {
-    parse(&file::read(path)?).map_err(|(line, reason)| Error::malformed(path, line, reason))
+/// [`RunFileError::Io`]; [`RunFileError::Malformed`] with the line.
+pub fn read_csv(path: &Path) -> Result<Vec<ResultRow>, RunFileError> {
+    parse_csv(&file::read_file(path)?)
+        .map_err(|(line, reason)| RunFileError::malformed_line(path, line, reason))
 }
 
 /// Reads rows from the text of a CSV file.
 ///
 /// # Errors
 /// The line, from 1, and what is wrong with it.
-pub fn parse(text: &str) -> Result<Vec<Row>, (usize, String)> {
-    let mut records = Records { rest: text, line: 1 };
+pub fn parse_csv(text: &str) -> Result<Vec<ResultRow>, (usize, String)> {
+    let mut records = CsvRecords { rest: text, line: 1 };
     let (_, header) = records.next().ok_or((1, "the file is empty".to_owned()))??;
     let column = |name: &str| {
         let missing = || (1, format!("no column '{name}'"));
@@ -91,8 +92,8 @@ pub fn parse(text: &str) -> Result<Vec<Row>, (usize, String)> {
     let fixed = [study, replication, metric, value];
     let axes: Vec<usize> = (0..header.len()).filter(|i| !fixed.contains(i)).collect();
 
-    let mut names = Names::default();
-    let mut point = Point::default();
+    let mut names = NamePool::default();
+    let mut point = GridPoint::default();
     let mut rows = Vec::new();
     for record in records {
         let (line, record) = record?;
@@ -101,15 +102,15 @@ pub fn parse(text: &str) -> Result<Vec<Row>, (usize, String)> {
         }
         let pairs = || axes.iter().map(|&i| (header[i].as_str(), record[i].as_str()));
         if !point.axes().eq(pairs().filter(|(_, v)| !v.is_empty())) {
-            point = Point::new(pairs());
+            point = GridPoint::new(pairs());
         }
-        rows.push(Row {
-            study: names.get(&record[study]),
+        rows.push(ResultRow {
+            study: names.intern(&record[study]),
             point: point.clone(),
             replication: record[replication]
                 .parse()
                 .map_err(|_| (line, format!("'{}' is not a replication number", record[replication])))?,
-            metric: names.get(&record[metric]),
+            metric: names.intern(&record[metric]),
             value: record[value]
                 .parse()
                 .map_err(|_| (line, format!("'{}' is not a number", record[value])))?,
@@ -120,10 +121,10 @@ pub fn parse(text: &str) -> Result<Vec<Row>, (usize, String)> {
 
 /// Each distinct name once in memory.
 #[derive(Default)]
-struct Names(HashMap<String, Arc<str>>);
+struct NamePool(HashMap<String, Arc<str>>);
 
-impl Names {
-    fn get(&mut self, name: &str) -> Arc<str> {
+impl NamePool {
+    fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return known.clone();
         }
@@ -134,12 +135,12 @@ impl Names {
 }
 
 /// The records of a CSV text, each with the line it begins on; blank lines are passed over.
-struct Records<'a> {
+struct CsvRecords<'a> {
     rest: &'a str,
     line: usize,
 }
 
-impl Iterator for Records<'_> {
+impl Iterator for CsvRecords<'_> {
     type Item = Result<(usize, Vec<String>), (usize, String)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -153,7 +154,7 @@ impl Iterator for Records<'_> {
         let start = self.line;
         let mut fields = Vec::new();
         loop {
-            match self.field() {
+            match self.next_field() {
                 Ok(text) => fields.push(text),
                 Err(reason) => {
                     self.rest = "";
@@ -169,9 +170,9 @@ impl Iterator for Records<'_> {
     }
 }
 
-impl Records<'_> {
+impl CsvRecords<'_> {
     /// One field, up to the comma, line end or text end that follows it.
-    fn field(&mut self) -> Result<String, String> {
+    fn next_field(&mut self) -> Result<String, String> {
         let Some(mut rest) = self.rest.strip_prefix('"') else {
             let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
             let (text, rest) = self.rest.split_at(end);
@@ -205,41 +206,41 @@ impl Records<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::Folder;
+    use crate::file::tests::TempDir;
     use proptest::prelude::*;
 
-    fn row(study: &str, axes: &[(&str, &str)], replication: u32, metric: &str, value: f64) -> Row {
-        let point = Point::new(axes.iter().copied());
-        Row { study: study.into(), point, replication, metric: metric.into(), value }
+    fn test_row(study: &str, axes: &[(&str, &str)], replication: u32, metric: &str, value: f64) -> ResultRow {
+        let point = GridPoint::new(axes.iter().copied());
+        ResultRow { study: study.into(), point, replication, metric: metric.into(), value }
     }
 
     #[test]
     fn the_file_is_as_documented() {
         let rows = [
-            row("aaa-hol", &[("loss", "0.05"), ("transport", "tcp")], 0, "delay_mean", 0.125),
-            row("aaa-hol", &[("loss", "0.05"), ("transport", "a \"b\", c")], 1, "delay_mean", 1e-9),
-            row("other", &[("rate", "5")], 0, "failures", 3.0),
+            test_row("aaa-hol", &[("loss", "0.05"), ("transport", "tcp")], 0, "delay_mean", 0.125),
+            test_row("aaa-hol", &[("loss", "0.05"), ("transport", "a \"b\", c")], 1, "delay_mean", 1e-9),
+            test_row("other", &[("rate", "5")], 0, "failures", 3.0),
         ];
         let expected = "study,loss,transport,rate,replication,metric,value\n\
                         aaa-hol,0.05,tcp,,0,delay_mean,0.125\n\
                         aaa-hol,0.05,\"a \"\"b\"\", c\",,1,delay_mean,1e-9\n\
                         other,,,5,0,failures,3\n";
-        assert_eq!(text(&rows).unwrap(), expected);
-        let folder = Folder::new();
-        write(&folder.file("results.csv"), &rows).unwrap();
-        assert_eq!(read(&folder.file("results.csv")).unwrap(), rows);
+        assert_eq!(csv_text(&rows).unwrap(), expected);
+        let folder = TempDir::new();
+        write_csv(&folder.file_path("results.csv"), &rows).unwrap();
+        assert_eq!(read_csv(&folder.file_path("results.csv")).unwrap(), rows);
     }
 
     #[test]
     fn an_axis_may_not_hide_a_column() {
-        let rows = [row("s", &[("value", "1")], 0, "m", 0.0)];
-        assert!(matches!(text(&rows), Err(Error::ReservedAxis(axis)) if axis == "value"));
+        let rows = [test_row("s", &[("value", "1")], 0, "m", 0.0)];
+        assert!(matches!(csv_text(&rows), Err(RunFileError::ReservedAxis(axis)) if axis == "value"));
     }
 
     #[test]
     fn other_programs_line_ends_and_column_orders_are_read() {
-        let rows = parse("value,metric,loss,replication,study\r\n1.5,\"d\",0.1,2,s\r\n\r\n").unwrap();
-        assert_eq!(rows, [row("s", &[("loss", "0.1")], 2, "d", 1.5)]);
+        let rows = parse_csv("value,metric,loss,replication,study\r\n1.5,\"d\",0.1,2,s\r\n\r\n").unwrap();
+        assert_eq!(rows, [test_row("s", &[("loss", "0.1")], 2, "d", 1.5)]);
     }
 
     #[test]
@@ -253,7 +254,7 @@ mod tests {
             ("study,replication,metric,value\n\"s,0,m,1\n", 2, "a quote is not closed"),
             ("study,replication,metric,value\n\"s\"x,0,m,1\n", 2, "text after a closing quote"),
         ] {
-            assert_eq!(parse(text), Err((line, reason.to_owned())), "{text:?}");
+            assert_eq!(parse_csv(text), Err((line, reason.to_owned())), "{text:?}");
         }
     }
 
@@ -262,14 +263,14 @@ mod tests {
         fn rows_read_back(rows in proptest::collection::vec(
             ("[a-z]{1,3}", "[ -~\n\r]{1,9}", any::<u32>(), "[a-z_,]{1,9}", -1e300f64..1e300), 0..20
         )) {
-            let rows: Vec<Row> =
-                rows.iter().map(|(s, a, r, m, v)| row(s, &[("axis", a), ("other", s)], *r, m, *v)).collect();
-            prop_assert_eq!(parse(&text(&rows).unwrap()).unwrap(), rows);
+            let rows: Vec<ResultRow> =
+                rows.iter().map(|(s, a, r, m, v)| test_row(s, &[("axis", a), ("other", s)], *r, m, *v)).collect();
+            prop_assert_eq!(parse_csv(&csv_text(&rows).unwrap()).unwrap(), rows);
         }
 
         #[test]
         fn arbitrary_text_never_panics(text in ".{0,200}|(study,replication,metric,value\n[\",\ra\n]{0,99})") {
-            let _ = parse(&text);
+            let _ = parse_csv(&text);
         }
     }
 }

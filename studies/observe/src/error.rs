@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// there is one, the way on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RunFileError {
     /// The system refused: no space, no permission, no such folder.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -34,7 +34,7 @@ pub enum Error {
          choose another output folder, or delete the file to start afresh",
         path.display()
     )]
-    OtherPlan {
+    PlanMismatch {
         /// The journal.
         path: PathBuf,
         /// The hash of the plan that is to run.
@@ -48,7 +48,7 @@ pub enum Error {
          choose another output folder, or delete the file to start afresh",
         path.display()
     )]
-    OtherVersion {
+    VersionMismatch {
         /// The journal.
         path: PathBuf,
     },
@@ -66,14 +66,14 @@ pub enum Error {
     Parquet(String),
 }
 
-impl Error {
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+impl RunFileError {
+    pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
     }
 
     /// A file's line, from 1, and what is wrong with it.
-    pub fn malformed(path: &Path, line: usize, reason: impl Into<String>) -> Self {
+    pub fn malformed_line(path: &Path, line: usize, reason: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), line, reason: reason.into() }
     }
 }

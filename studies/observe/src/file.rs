@@ -1,6 +1,6 @@
 //! Files that are either whole or not there.
 
-use crate::Error;
+use crate::RunFileError;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -9,10 +9,13 @@ use std::path::Path;
 /// on disk: whatever goes wrong, an earlier file of that name is kept. Missing folders are created.
 ///
 /// # Errors
-/// [`Error::Io`] with the path and the system's reason (no space, no permission).
-pub fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+/// [`RunFileError::Io`] with the path and the system's reason (no space, no permission).
+pub fn write_file(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), RunFileError> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    fs::create_dir_all(folder).map_err(RunFileError::io_error("create", folder))?;
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".partial");
@@ -26,16 +29,16 @@ pub fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>
     written.map_err(|source| {
         // The error that matters is the first; a temporary file that cannot be removed changes nothing.
         let _ = fs::remove_file(&temporary);
-        Error::io("write", path)(source)
+        RunFileError::io_error("write", path)(source)
     })
 }
 
 /// Reads a whole text file.
 ///
 /// # Errors
-/// [`Error::Io`]; a file that is not UTF-8 is one too.
-pub fn read(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(Error::io("read", path))
+/// [`RunFileError::Io`]; a file that is not UTF-8 is one too.
+pub fn read_file(path: &Path) -> Result<String, RunFileError> {
+    fs::read_to_string(path).map_err(RunFileError::io_error("read", path))
 }
 
 #[cfg(test)]
@@ -45,9 +48,9 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A folder of a test's own, removed at its end.
-    pub(crate) struct Folder(PathBuf);
+    pub(crate) struct TempDir(PathBuf);
 
-    impl Folder {
+    impl TempDir {
         pub(crate) fn new() -> Self {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -55,12 +58,12 @@ pub(crate) mod tests {
             fs::create_dir_all(&path).unwrap();
             Self(path)
         }
-        pub(crate) fn file(&self, name: &str) -> PathBuf {
+        pub(crate) fn file_path(&self, name: &str) -> PathBuf {
             self.0.join(name)
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for TempDir {
         fn drop(&mut self) {
             fs::remove_dir_all(&self.0).unwrap();
         }
@@ -68,30 +71,30 @@ pub(crate) mod tests {
 
     #[test]
     fn a_failed_write_keeps_the_earlier_file() {
-        let folder = Folder::new();
-        let path = folder.file("results.csv");
-        write(&path, |w| w.write_all(b"earlier")).unwrap();
-        let full = write(&path, |w| {
+        let folder = TempDir::new();
+        let path = folder.file_path("results.csv");
+        write_file(&path, |w| w.write_all(b"earlier")).unwrap();
+        let full = write_file(&path, |w| {
             w.write_all(b"half")?;
             Err(io::Error::from(io::ErrorKind::StorageFull))
         });
         let text = full.unwrap_err().to_string();
         assert!(text.contains("results.csv") && text.contains("no storage space"), "{text}");
-        assert_eq!(read(&path).unwrap(), "earlier");
+        assert_eq!(read_file(&path).unwrap(), "earlier");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_full_device_is_named() {
-        let text = write(Path::new("/dev/full/x"), |_| Ok(())).unwrap_err().to_string();
+        let text = write_file(Path::new("/dev/full/x"), |_| Ok(())).unwrap_err().to_string();
         assert!(text.starts_with("cannot create /dev/full: "), "{text}");
     }
 
     #[test]
     fn folders_are_made_on_the_way() {
-        let folder = Folder::new();
-        let path = folder.file("figures/delay.svg");
-        write(&path, |w| w.write_all(b"<svg/>")).unwrap();
-        assert_eq!(read(&path).unwrap(), "<svg/>");
+        let folder = TempDir::new();
+        let path = folder.file_path("figures/delay.svg");
+        write_file(&path, |w| w.write_all(b"<svg/>")).unwrap();
+        assert_eq!(read_file(&path).unwrap(), "<svg/>");
     }
 }

@@ -12,8 +12,8 @@
 //!
 //! The first version's plan hash was of what does not change rows, too, such as titles, so that it names no plan of today's.
 
-use crate::Error;
-use crate::row::{Point, number};
+use crate::RunFileError;
+use crate::row::{GridPoint, format_number};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -25,39 +25,39 @@ const MAGIC: &str = "usher-journal 2 ";
 const FIRST: &str = "usher-journal 1 ";
 
 /// What one replication gave: (metric, value) in the study's order.
-pub type Results = Vec<(String, f64)>;
+pub type ReplicationResults = Vec<(String, f64)>;
 
 /// An open journal, held by one process at a time.
 #[derive(Debug)]
-pub struct Journal {
+pub struct RunJournal {
     path: PathBuf,
     file: File,
-    finished: HashMap<(Point, u32), Results>,
+    finished: HashMap<(GridPoint, u32), ReplicationResults>,
     damaged: usize,
 }
 
-impl Journal {
+impl RunJournal {
     /// Opens the journal at `path` for the plan of this hash, or begins one. Missing folders are
     /// created; a torn last line is cut off.
     ///
     /// # Errors
-    /// [`Error::OtherPlan`] where it belongs to another plan; [`Error::OtherVersion`] where an earlier usher has written it;
-    /// [`Error::InUse`] where another process
-    /// writes to it; [`Error::Malformed`] where it is no journal at all; [`Error::Io`].
-    pub fn open(path: &Path, plan: &str) -> Result<Self, Error> {
+    /// [`RunFileError::PlanMismatch`] where it belongs to another plan; [`RunFileError::VersionMismatch`] where an earlier usher has written it;
+    /// [`RunFileError::InUse`] where another process
+    /// writes to it; [`RunFileError::Malformed`] where it is no journal at all; [`RunFileError::Io`].
+    pub fn open(path: &Path, plan: &str) -> Result<Self, RunFileError> {
         if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+            std::fs::create_dir_all(folder).map_err(RunFileError::io_error("create", folder))?;
         }
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let mut file = opened.map_err(Error::io("open", path))?;
+        let mut file = opened.map_err(RunFileError::io_error("open", path))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::InUse { path: path.to_owned() }),
+            Err(TryLockError::WouldBlock) => return Err(RunFileError::InUse { path: path.to_owned() }),
             // A file system without locks is no reason not to run.
             Err(TryLockError::Error(_)) => {}
         }
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+        file.read_to_end(&mut bytes).map_err(RunFileError::io_error("read", path))?;
         let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let mut lines = text.lines();
@@ -66,37 +66,42 @@ impl Journal {
         let torn = |magic: &str| magic.as_bytes().starts_with(&bytes[..bytes.len().min(magic.len())]);
         match lines.next() {
             None if !torn(MAGIC) && !torn(FIRST) => {
-                return Err(Error::malformed(path, 1, "this is not an usher journal"));
+                return Err(RunFileError::malformed_line(path, 1, "this is not an usher journal"));
             }
             None => {
-                journal.cut(0)?;
-                journal.put(&format!("{MAGIC}{}\n", escaped(plan)))?;
+                journal.truncate_at(0)?;
+                journal.write_line(&format!("{MAGIC}{}\n", escape_text(plan)))?;
             }
             Some(header) if header.starts_with(FIRST) => {
-                return Err(Error::OtherVersion { path: path.to_owned() });
+                return Err(RunFileError::VersionMismatch { path: path.to_owned() });
             }
             Some(header) => {
-                let found = header.strip_prefix(MAGIC).and_then(unescaped);
-                let found = found.ok_or_else(|| Error::malformed(path, 1, "this is not an usher journal"))?;
+                let found = header.strip_prefix(MAGIC).and_then(unescape_text);
+                let found = found
+                    .ok_or_else(|| RunFileError::malformed_line(path, 1, "this is not an usher journal"))?;
                 if found != plan {
-                    return Err(Error::OtherPlan { path: path.to_owned(), expected: plan.to_owned(), found });
+                    return Err(RunFileError::PlanMismatch {
+                        path: path.to_owned(),
+                        expected: plan.to_owned(),
+                        found,
+                    });
                 }
                 for line in lines {
-                    match decode(line) {
+                    match decode_line(line) {
                         Some((key, results)) => {
                             journal.finished.entry(key).or_insert(results);
                         }
                         None => journal.damaged += 1,
                     }
                 }
-                journal.cut(whole as u64)?;
+                journal.truncate_at(whole as u64)?;
             }
         }
         Ok(journal)
     }
 
     /// The results of this replication, where an earlier run or this one has finished it.
-    pub fn get(&self, point: &Point, replication: u32) -> Option<&Results> {
+    pub fn get(&self, point: &GridPoint, replication: u32) -> Option<&ReplicationResults> {
         // Points are cheap to clone; a borrowed pair cannot be a key.
         self.finished.get(&(point.clone(), replication))
     }
@@ -112,20 +117,25 @@ impl Journal {
     }
 
     /// Lines that were passed over because they do not match their checksum.
-    pub fn damaged(&self) -> usize {
+    pub fn damaged_lines(&self) -> usize {
         self.damaged
     }
 
     /// Adds a finished replication; one already there is kept as it is.
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk, say); what was added before stays.
-    pub fn append(&mut self, point: &Point, replication: u32, results: Results) -> Result<(), Error> {
+    /// [`RunFileError::Io`] (a full disk, say); what was added before stays.
+    pub fn append(
+        &mut self,
+        point: &GridPoint,
+        replication: u32,
+        results: ReplicationResults,
+    ) -> Result<(), RunFileError> {
         let key = (point.clone(), replication);
         if self.finished.contains_key(&key) {
             return Ok(());
         }
-        self.put(&encode(point, replication, &results))?;
+        self.write_line(&encode_line(point, replication, &results))?;
         self.finished.insert(key, results);
         Ok(())
     }
@@ -133,39 +143,39 @@ impl Journal {
     /// Brings everything to the disk, as at the end of a run or on an interrupt.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn sync(&self) -> Result<(), Error> {
-        self.file.sync_all().map_err(Error::io("write", &self.path))
+    /// [`RunFileError::Io`].
+    pub fn sync(&self) -> Result<(), RunFileError> {
+        self.file.sync_all().map_err(RunFileError::io_error("write", &self.path))
     }
 
-    fn put(&mut self, line: &str) -> Result<(), Error> {
-        let before = self.file.stream_position().map_err(Error::io("write", &self.path))?;
+    fn write_line(&mut self, line: &str) -> Result<(), RunFileError> {
+        let before = self.file.stream_position().map_err(RunFileError::io_error("write", &self.path))?;
         self.file.write_all(line.as_bytes()).map_err(|source| {
             // Half a line on a full disk: cut here if possible, or at the next open.
-            let _ = self.cut(before);
-            Error::io("write", &self.path)(source)
+            let _ = self.truncate_at(before);
+            RunFileError::io_error("write", &self.path)(source)
         })
     }
 
-    fn cut(&mut self, at: u64) -> Result<(), Error> {
+    fn truncate_at(&mut self, at: u64) -> Result<(), RunFileError> {
         let cut = self.file.set_len(at).and_then(|()| self.file.seek(SeekFrom::Start(at)));
-        cut.map(drop).map_err(Error::io("write", &self.path))
+        cut.map(drop).map_err(RunFileError::io_error("write", &self.path))
     }
 }
 
-fn encode(point: &Point, replication: u32, results: &Results) -> String {
+fn encode_line(point: &GridPoint, replication: u32, results: &ReplicationResults) -> String {
     let mut body = replication.to_string();
     for (axis, value) in point.axes() {
-        let _ = write!(body, "\t{}={}", escaped(axis), escaped(value));
+        let _ = write!(body, "\t{}={}", escape_text(axis), escape_text(value));
     }
     body.push('\t');
     for (metric, value) in results {
-        let _ = write!(body, "\t{}={}", escaped(metric), number(*value));
+        let _ = write!(body, "\t{}={}", escape_text(metric), format_number(*value));
     }
     format!("{:08x}\t{body}\n", crc32(body.as_bytes()))
 }
 
-fn decode(line: &str) -> Option<((Point, u32), Results)> {
+fn decode_line(line: &str) -> Option<((GridPoint, u32), ReplicationResults)> {
     let (sum, body) = line.split_once('\t')?;
     if u32::from_str_radix(sum, 16).ok()? != crc32(body.as_bytes()) {
         return None;
@@ -175,17 +185,17 @@ fn decode(line: &str) -> Option<((Point, u32), Results)> {
     let mut axes = Vec::new();
     for field in fields.by_ref().take_while(|f| !f.is_empty()) {
         let (axis, value) = field.split_once('=')?;
-        axes.push((unescaped(axis)?, unescaped(value)?));
+        axes.push((unescape_text(axis)?, unescape_text(value)?));
     }
     let mut results = Vec::new();
     for field in fields {
         let (metric, value) = field.split_once('=')?;
-        results.push((unescaped(metric)?, value.parse().ok()?));
+        results.push((unescape_text(metric)?, value.parse().ok()?));
     }
-    Some(((Point::new(axes), replication), results))
+    Some(((GridPoint::new(axes), replication), results))
 }
 
-fn escaped(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for &b in text.as_bytes() {
         if matches!(b, b' '..=b'~') && b != b'%' && b != b'=' {
@@ -197,7 +207,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn unescaped(text: &str) -> Option<String> {
+fn unescape_text(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {
@@ -223,55 +233,55 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::Folder;
+    use crate::file::tests::TempDir;
     use proptest::prelude::*;
     use std::fs;
 
-    fn point(loss: &str) -> Point {
-        Point::new([("loss", loss), ("transport", "tcp")])
+    fn test_point(loss: &str) -> GridPoint {
+        GridPoint::new([("loss", loss), ("transport", "tcp")])
     }
 
-    fn results(value: f64) -> Results {
+    fn test_results(value: f64) -> ReplicationResults {
         vec![("delay_mean".into(), value), ("failures".into(), 0.0)]
     }
 
     #[test]
     fn what_was_finished_is_found_again() {
-        let folder = Folder::new();
-        let path = folder.file("run/journal");
-        let mut journal = Journal::open(&path, "abc").unwrap();
+        let folder = TempDir::new();
+        let path = folder.file_path("run/journal");
+        let mut journal = RunJournal::open(&path, "abc").unwrap();
         assert!(journal.is_empty());
-        journal.append(&point("0.1"), 0, results(0.1 + 0.2)).unwrap();
-        journal.append(&point("0.1"), 1, results(f64::INFINITY)).unwrap();
-        journal.append(&point("0.1"), 0, results(9.0)).unwrap();
+        journal.append(&test_point("0.1"), 0, test_results(0.1 + 0.2)).unwrap();
+        journal.append(&test_point("0.1"), 1, test_results(f64::INFINITY)).unwrap();
+        journal.append(&test_point("0.1"), 0, test_results(9.0)).unwrap();
         journal.sync().unwrap();
         drop(journal);
-        let again = Journal::open(&path, "abc").unwrap();
-        assert_eq!((again.len(), again.damaged()), (2, 0));
-        assert_eq!(again.get(&point("0.1"), 0), Some(&results(0.1 + 0.2)));
-        assert_eq!(again.get(&point("0.1"), 1), Some(&results(f64::INFINITY)));
-        assert_eq!(again.get(&point("0.2"), 0), None);
+        let again = RunJournal::open(&path, "abc").unwrap();
+        assert_eq!((again.len(), again.damaged_lines()), (2, 0));
+        assert_eq!(again.get(&test_point("0.1"), 0), Some(&test_results(0.1 + 0.2)));
+        assert_eq!(again.get(&test_point("0.1"), 1), Some(&test_results(f64::INFINITY)));
+        assert_eq!(again.get(&test_point("0.2"), 0), None);
     }
 
     #[test]
     fn a_torn_line_is_cut_wherever_it_tore() {
-        let folder = Folder::new();
-        let path = folder.file("journal");
-        let mut journal = Journal::open(&path, "abc").unwrap();
-        journal.append(&point("0.1"), 0, results(1.0)).unwrap();
+        let folder = TempDir::new();
+        let path = folder.file_path("journal");
+        let mut journal = RunJournal::open(&path, "abc").unwrap();
+        journal.append(&test_point("0.1"), 0, test_results(1.0)).unwrap();
         let kept = fs::metadata(&path).unwrap().len();
-        journal.append(&point("0.1"), 1, results(2.0)).unwrap();
+        journal.append(&test_point("0.1"), 1, test_results(2.0)).unwrap();
         drop(journal);
         let whole = fs::read(&path).unwrap();
         for end in 0..whole.len() {
             fs::write(&path, &whole[..end]).unwrap();
-            let mut journal = Journal::open(&path, "abc").unwrap();
+            let mut journal = RunJournal::open(&path, "abc").unwrap();
             let first = end as u64 >= kept;
             assert_eq!(journal.len(), usize::from(first), "torn at {end}");
             if !first {
-                journal.append(&point("0.1"), 0, results(1.0)).unwrap();
+                journal.append(&test_point("0.1"), 0, test_results(1.0)).unwrap();
             }
-            journal.append(&point("0.1"), 1, results(2.0)).unwrap();
+            journal.append(&test_point("0.1"), 1, test_results(2.0)).unwrap();
             drop(journal);
             assert_eq!(fs::read(&path).unwrap(), whole, "torn at {end}");
         }
@@ -279,12 +289,12 @@ mod tests {
 
     #[test]
     fn a_journal_that_tore_as_it_was_begun_is_begun_again() {
-        let folder = Folder::new();
-        let path = folder.file("journal");
+        let folder = TempDir::new();
+        let path = folder.file_path("journal");
         for header in ["usher-journal 1 abc", "usher-journal 2 abc"] {
             for end in 0..=header.len() {
                 fs::write(&path, &header[..end]).unwrap();
-                assert!(Journal::open(&path, "new").unwrap().is_empty(), "{header} torn at {end}");
+                assert!(RunJournal::open(&path, "new").unwrap().is_empty(), "{header} torn at {end}");
                 assert_eq!(fs::read_to_string(&path).unwrap(), "usher-journal 2 new\n");
             }
         }
@@ -292,34 +302,34 @@ mod tests {
 
     #[test]
     fn a_damaged_line_counts_as_not_run() {
-        let folder = Folder::new();
-        let path = folder.file("journal");
-        let mut journal = Journal::open(&path, "abc").unwrap();
-        journal.append(&point("0.1"), 0, results(1.5)).unwrap();
-        journal.append(&point("0.1"), 1, results(2.5)).unwrap();
+        let folder = TempDir::new();
+        let path = folder.file_path("journal");
+        let mut journal = RunJournal::open(&path, "abc").unwrap();
+        journal.append(&test_point("0.1"), 0, test_results(1.5)).unwrap();
+        journal.append(&test_point("0.1"), 1, test_results(2.5)).unwrap();
         drop(journal);
         let text = fs::read_to_string(&path).unwrap().replace("=1.5", "=1.6");
         fs::write(&path, text).unwrap();
-        let journal = Journal::open(&path, "abc").unwrap();
-        assert_eq!((journal.len(), journal.damaged()), (1, 1));
-        assert_eq!(journal.get(&point("0.1"), 1), Some(&results(2.5)));
+        let journal = RunJournal::open(&path, "abc").unwrap();
+        assert_eq!((journal.len(), journal.damaged_lines()), (1, 1));
+        assert_eq!(journal.get(&test_point("0.1"), 1), Some(&test_results(2.5)));
     }
 
     #[test]
     fn another_plan_another_process_and_another_file_are_refused() {
-        let folder = Folder::new();
-        let path = folder.file("journal");
-        let held = Journal::open(&path, "abc").unwrap();
-        assert!(matches!(Journal::open(&path, "abc"), Err(Error::InUse { .. })));
+        let folder = TempDir::new();
+        let path = folder.file_path("journal");
+        let held = RunJournal::open(&path, "abc").unwrap();
+        assert!(matches!(RunJournal::open(&path, "abc"), Err(RunFileError::InUse { .. })));
         drop(held);
-        let text = Journal::open(&path, "def").unwrap_err().to_string();
+        let text = RunJournal::open(&path, "def").unwrap_err().to_string();
         assert!(text.contains("another plan (abc, this one is def)"), "{text}");
         fs::write(&path, "usher-journal 1 abc\n").unwrap();
-        assert!(matches!(Journal::open(&path, "abc"), Err(Error::OtherVersion { .. })));
+        assert!(matches!(RunJournal::open(&path, "abc"), Err(RunFileError::VersionMismatch { .. })));
         fs::write(&path, "study,loss\n").unwrap();
-        assert!(matches!(Journal::open(&path, "abc"), Err(Error::Malformed { line: 1, .. })));
+        assert!(matches!(RunJournal::open(&path, "abc"), Err(RunFileError::Malformed { line: 1, .. })));
         fs::write(&path, "someone's notes").unwrap();
-        assert!(matches!(Journal::open(&path, "abc"), Err(Error::Malformed { line: 1, .. })));
+        assert!(matches!(RunJournal::open(&path, "abc"), Err(RunFileError::Malformed { line: 1, .. })));
         assert_eq!(fs::read(&path).unwrap(), b"someone's notes");
     }
 
@@ -327,9 +337,9 @@ mod tests {
     fn a_full_disk_is_an_error_that_names_file_and_cause() {
         let path = PathBuf::from("/dev/full");
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        let mut journal = Journal { path, file, finished: HashMap::new(), damaged: 0 };
-        let error = journal.append(&point("0"), 0, results(1.0)).unwrap_err();
-        assert!(journal.get(&point("0"), 0).is_none());
+        let mut journal = RunJournal { path, file, finished: HashMap::new(), damaged: 0 };
+        let error = journal.append(&test_point("0"), 0, test_results(1.0)).unwrap_err();
+        assert!(journal.get(&test_point("0"), 0).is_none());
         let text = error.to_string();
         assert!(text.contains("/dev/full") && text.contains("space"), "{text}");
     }
@@ -346,15 +356,15 @@ mod tests {
             replication: u32,
             results in proptest::collection::vec((".{0,5}", -1e300f64..1e300), 0..4),
         ) {
-            let point = Point::new(axes);
-            let line = encode(&point, replication, &results);
+            let point = GridPoint::new(axes);
+            let line = encode_line(&point, replication, &results);
             prop_assert!(line.is_ascii() && line.lines().count() == 1);
-            prop_assert_eq!(decode(line.trim_end_matches('\n')), Some(((point, replication), results)));
+            prop_assert_eq!(decode_line(line.trim_end_matches('\n')), Some(((point, replication), results)));
         }
 
         #[test]
         fn arbitrary_lines_never_panic(line in ".{0,100}") {
-            prop_assert_eq!(decode(&line), None);
+            prop_assert_eq!(decode_line(&line), None);
         }
     }
 }

@@ -22,7 +22,7 @@ pub mod stats;
 pub mod summary;
 pub mod table;
 
-pub use columns::Units;
-pub use error::Error;
-pub use row::{Point, Row};
-pub use stats::{Estimate, Stopping};
+pub use columns::RowUnits;
+pub use error::RunFileError;
+pub use row::{GridPoint, ResultRow};
+pub use stats::{MeanEstimate, StoppingRule};

@@ -1,6 +1,6 @@
 //! `manifest.json`: what was run, with what, where and how long.
 
-use crate::{Error, file};
+use crate::{RunFileError, file};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use usher_core::WallTime;
 /// The manifest of a run's folder. The one file that holds times, and so the one that differs between
 /// two runs of the same plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct RunManifest {
     /// Usher's version.
     pub usher_version: String,
     /// The study's name.
@@ -23,7 +23,7 @@ pub struct Manifest {
     /// The plan's hash, as in the journal.
     pub plan_hash: String,
     /// The machine.
-    pub host: Host,
+    pub host: MachineInfo,
     /// When the run began, UTC, as RFC 3339 writes it.
     pub started: String,
     /// How long it took, in seconds of wall time.
@@ -37,13 +37,13 @@ pub struct Manifest {
     /// Facts of the run beside the fields above: `packet_hops`, `wall_s`, `packet_hops_per_s`,
     /// `mean_delay_s`, `peak_rss_bytes`.
     #[serde(flatten)]
-    pub facts: BTreeMap<String, Fact>,
+    pub facts: BTreeMap<String, ManifestFact>,
 }
 
 /// A fact's value.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Fact {
+pub enum ManifestFact {
     /// A count.
     Count(u64),
     /// A measurement; a number that JSON cannot hold (infinite, NaN) becomes null.
@@ -56,27 +56,27 @@ pub enum Fact {
     Unknown(()),
 }
 
-impl From<u64> for Fact {
+impl From<u64> for ManifestFact {
     fn from(n: u64) -> Self {
         Self::Count(n)
     }
 }
-impl From<f64> for Fact {
+impl From<f64> for ManifestFact {
     fn from(x: f64) -> Self {
         if x.is_finite() { Self::Number(x) } else { Self::Unknown(()) }
     }
 }
-impl From<bool> for Fact {
+impl From<bool> for ManifestFact {
     fn from(b: bool) -> Self {
         Self::Flag(b)
     }
 }
-impl From<&str> for Fact {
+impl From<&str> for ManifestFact {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
-impl From<String> for Fact {
+impl From<String> for ManifestFact {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
@@ -84,7 +84,7 @@ impl From<String> for Fact {
 
 /// The machine a run took place on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Host {
+pub struct MachineInfo {
     /// System and kernel release: "Linux 6.1.0".
     pub kernel: String,
     /// The processor's model name.
@@ -93,7 +93,7 @@ pub struct Host {
     pub cores: usize,
 }
 
-impl Host {
+impl MachineInfo {
     /// This machine, as far as the system tells ("unknown" where it does not).
     pub fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -109,7 +109,7 @@ impl Host {
     }
 }
 
-impl Manifest {
+impl RunManifest {
     /// The manifest as JSON text, two spaces deep, with a final line feed.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a manifest has nothing JSON cannot hold");
@@ -120,23 +120,23 @@ impl Manifest {
     /// Writes the file, whole or not at all.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        file::write(path, |out| out.write_all(self.to_json().as_bytes()))
+    /// [`RunFileError::Io`].
+    pub fn write_file(&self, path: &Path) -> Result<(), RunFileError> {
+        file::write_file(path, |out| out.write_all(self.to_json().as_bytes()))
     }
 
-    /// Reads a file that [`Manifest::write`] wrote.
+    /// Reads a file that [`RunManifest::write_file`] wrote.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Malformed`] with the line.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = file::read(path)?;
-        serde_json::from_str(&text).map_err(|e| Error::malformed(path, e.line(), e.to_string()))
+    /// [`RunFileError::Io`]; [`RunFileError::Malformed`] with the line.
+    pub fn read_file(path: &Path) -> Result<Self, RunFileError> {
+        let text = file::read_file(path)?;
+        serde_json::from_str(&text).map_err(|e| RunFileError::malformed_line(path, e.line(), e.to_string()))
     }
 }
 
 /// A wall time as RFC 3339 writes it, in whole seconds UTC: `2026-01-31T12:00:00Z`.
-pub fn rfc3339(at: WallTime) -> String {
+pub fn format_rfc3339(at: WallTime) -> String {
     let (mut days, second) = (at.unix_secs() / 86_400, at.unix_secs() % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;
@@ -159,27 +159,27 @@ pub fn rfc3339(at: WallTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::Folder;
+    use crate::file::tests::TempDir;
 
-    fn manifest() -> Manifest {
-        Manifest {
+    fn test_manifest() -> RunManifest {
+        RunManifest {
             usher_version: "0.1.0".into(),
             study: "bench-tcp-100".into(),
             seed: u64::MAX,
             mode: "quick".into(),
             parameters: [("loss".into(), "0, 0.05".into())].into(),
             plan_hash: "abc".into(),
-            host: Host { kernel: "Linux 6.1".into(), cpu: "A \"fast\" one".into(), cores: 2 },
-            started: rfc3339(WallTime::from_unix_secs(0)),
+            host: MachineInfo { kernel: "Linux 6.1".into(), cpu: "A \"fast\" one".into(), cores: 2 },
+            started: format_rfc3339(WallTime::from_unix_secs(0)),
             elapsed_s: 0.1 + 0.2,
             points: 4,
             replications: 40,
             complete: true,
             facts: [
-                ("packet_hops".to_owned(), Fact::from(4_000_000)),
-                ("mean_delay_s".to_owned(), Fact::from(0.022_42)),
-                ("packet_hops_per_s".to_owned(), Fact::from(f64::NAN)),
-                ("capture".to_owned(), Fact::from(true)),
+                ("packet_hops".to_owned(), ManifestFact::from(4_000_000)),
+                ("mean_delay_s".to_owned(), ManifestFact::from(0.022_42)),
+                ("packet_hops_per_s".to_owned(), ManifestFact::from(f64::NAN)),
+                ("capture".to_owned(), ManifestFact::from(true)),
             ]
             .into(),
         }
@@ -187,26 +187,26 @@ mod tests {
 
     #[test]
     fn facts_stand_beside_the_fields_and_all_reads_back() {
-        let json = manifest().to_json();
+        let json = test_manifest().to_json();
         assert!(json.contains("\n  \"packet_hops\": 4000000"), "{json}");
         assert!(json.contains("\n  \"packet_hops_per_s\": null"), "{json}");
-        let folder = Folder::new();
-        let path = folder.file("manifest.json");
-        manifest().write(&path).unwrap();
-        assert_eq!(Manifest::read(&path).unwrap(), manifest());
+        let folder = TempDir::new();
+        let path = folder.file_path("manifest.json");
+        test_manifest().write_file(&path).unwrap();
+        assert_eq!(RunManifest::read_file(&path).unwrap(), test_manifest());
     }
 
     #[test]
     fn a_broken_manifest_is_named_with_its_line() {
-        let folder = Folder::new();
-        let path = folder.file("manifest.json");
+        let folder = TempDir::new();
+        let path = folder.file_path("manifest.json");
         std::fs::write(&path, "{\n  \"seed\": x\n}").unwrap();
-        assert!(matches!(Manifest::read(&path), Err(Error::Malformed { line: 2, .. })));
+        assert!(matches!(RunManifest::read_file(&path), Err(RunFileError::Malformed { line: 2, .. })));
     }
 
     #[test]
     fn this_machine_is_known() {
-        let host = Host::detect();
+        let host = MachineInfo::detect();
         assert!(host.cores >= 1);
         assert!(host.kernel.starts_with("Linux "), "{}", host.kernel);
     }
@@ -221,7 +221,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(rfc3339(WallTime::from_unix_secs(secs)), text);
+            assert_eq!(format_rfc3339(WallTime::from_unix_secs(secs)), text);
         }
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! Uncompressed, one fixed `created_by`, no time: the same rows give the same bytes.
 
-use crate::columns::Units;
-use crate::row::Row;
-use crate::table::{self, Column, Table, Values};
-use crate::{Error, file, summary};
+use crate::columns::RowUnits;
+use crate::row::ResultRow;
+use crate::table::{self, ColumnValues, ResultTable, TableColumn};
+use crate::{RunFileError, file, summary};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type};
 use parquet::errors::ParquetError;
@@ -24,35 +24,40 @@ const GROUP: usize = 1 << 18;
 /// Writes the rows in their order, whole or not at all.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`]; [`Error::Io`], the earlier file being kept; [`Error::Parquet`].
-pub fn write(path: &Path, rows: &[Row], units: &Units) -> Result<(), Error> {
-    let bytes = encode(rows, units)?;
-    file::write(path, |out| out.write_all(&bytes))
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], the earlier file being kept; [`RunFileError::Parquet`].
+pub fn write_parquet(path: &Path, rows: &[ResultRow], units: &RowUnits) -> Result<(), RunFileError> {
+    let bytes = encode_parquet(rows, units)?;
+    file::write_file(path, |out| out.write_all(&bytes))
 }
 
 /// The rows as the bytes of a Parquet file, in the columns of [`crate::columns::RESULTS`].
 ///
 /// # Errors
-/// [`Error::ReservedAxis`]; [`Error::Parquet`].
-pub fn encode(rows: &[Row], units: &Units) -> Result<Vec<u8>, Error> {
-    encoded(&table::results(rows, units)?)
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Parquet`].
+pub fn encode_parquet(rows: &[ResultRow], units: &RowUnits) -> Result<Vec<u8>, RunFileError> {
+    encode_table(&table::results_table(rows, units)?)
 }
 
-/// Writes the summary of rows, whole or not at all: the table of [`summary::write()`].
+/// Writes the summary of rows, whole or not at all: the table of [`crate::summary_parquet()`].
 ///
 /// # Errors
-/// As [`write()`].
-pub fn write_summary(path: &Path, rows: &[Row], level: f64, units: &Units) -> Result<(), Error> {
-    let summaries = summary::summarise(rows, level);
-    let bytes = encoded(&table::summary(&summaries, rows, level, units)?)?;
-    file::write(path, |out| out.write_all(&bytes))
+/// As [`write_parquet()`].
+pub fn write_summary(
+    path: &Path,
+    rows: &[ResultRow],
+    level: f64,
+    units: &RowUnits,
+) -> Result<(), RunFileError> {
+    let summaries = summary::summarise_rows(rows, level);
+    let bytes = encode_table(&table::summary_table(&summaries, rows, level, units)?)?;
+    file::write_file(path, |out| out.write_all(&bytes))
 }
 
-fn schema(of: &Column<'_>) -> Result<Type, ParquetError> {
+fn column_schema(of: &TableColumn<'_>) -> Result<Type, ParquetError> {
     let (physical, logical) = match of.values {
-        Values::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        Values::Count(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
-        Values::Number(_) => (Physical::DOUBLE, None),
+        ColumnValues::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        ColumnValues::Count(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
+        ColumnValues::Number(_) => (Physical::DOUBLE, None),
     };
     let repetition = if of.required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
     Type::primitive_type_builder(&of.name, physical)
@@ -61,14 +66,15 @@ fn schema(of: &Column<'_>) -> Result<Type, ParquetError> {
         .build()
 }
 
-fn encoded(table: &Table<'_>) -> Result<Vec<u8>, Error> {
+fn encode_table(table: &ResultTable<'_>) -> Result<Vec<u8>, RunFileError> {
     let mut out = Vec::new();
-    encode_into(&mut out, table).map_err(|e| Error::Parquet(e.to_string()))?;
+    encode_into(&mut out, table).map_err(|e| RunFileError::Parquet(e.to_string()))?;
     Ok(out)
 }
 
-fn encode_into(out: &mut Vec<u8>, table: &Table<'_>) -> Result<(), ParquetError> {
-    let fields = table.columns.iter().map(|c| schema(c).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+fn encode_into(out: &mut Vec<u8>, table: &ResultTable<'_>) -> Result<(), ParquetError> {
+    let fields =
+        table.columns.iter().map(|c| column_schema(c).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("rows").with_fields(fields).build()?;
     let properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
@@ -80,18 +86,20 @@ fn encode_into(out: &mut Vec<u8>, table: &Table<'_>) -> Result<(), ParquetError>
     for start in (0..table.rows).step_by(GROUP) {
         let rows = || start..table.rows.min(start + GROUP);
         let mut group = writer.next_row_group()?;
-        let mut texts = Texts::default();
-        for Column { values, required, .. } in &table.columns {
+        let mut texts = TextPool::default();
+        for TableColumn { values, required, .. } in &table.columns {
             match values {
-                Values::Text(of) => {
-                    let values = rows().map(|i| of(i).map(|text| texts.get(text)));
-                    column::<ByteArrayType, _>(&mut group, values, *required)
+                ColumnValues::Text(of) => {
+                    let values = rows().map(|i| of(i).map(|text| texts.intern(text)));
+                    write_column::<ByteArrayType, _>(&mut group, values, *required)
                 }
-                Values::Count(of) => {
+                ColumnValues::Count(of) => {
                     let values = rows().map(|i| of(i).map(u32::cast_signed));
-                    column::<Int32Type, _>(&mut group, values, *required)
+                    write_column::<Int32Type, _>(&mut group, values, *required)
                 }
-                Values::Number(of) => column::<DoubleType, _>(&mut group, rows().map(of), *required),
+                ColumnValues::Number(of) => {
+                    write_column::<DoubleType, _>(&mut group, rows().map(of), *required)
+                }
             }?;
         }
         group.close()?;
@@ -102,10 +110,10 @@ fn encode_into(out: &mut Vec<u8>, table: &Table<'_>) -> Result<(), ParquetError>
 
 /// Each distinct text once in memory.
 #[derive(Default)]
-struct Texts(HashMap<String, ByteArray>);
+struct TextPool(HashMap<String, ByteArray>);
 
-impl Texts {
-    fn get(&mut self, text: &str) -> ByteArray {
+impl TextPool {
+    fn intern(&mut self, text: &str) -> ByteArray {
         if let Some(known) = self.0.get(text) {
             return known.clone();
         }
@@ -115,7 +123,7 @@ impl Texts {
     }
 }
 
-fn column<T: DataType, W: Write + Send>(
+fn write_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: impl Iterator<Item = Option<T::T>>,
     required: bool,
@@ -132,16 +140,16 @@ fn column<T: DataType, W: Write + Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Point;
-    use crate::file::tests::Folder;
+    use crate::GridPoint;
+    use crate::file::tests::TempDir;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
-    fn rows() -> Vec<Row> {
+    fn test_rows() -> Vec<ResultRow> {
         (0..50u32)
-            .map(|i| Row {
+            .map(|i| ResultRow {
                 study: "aaa-hol".into(),
-                point: Point::new([
+                point: GridPoint::new([
                     ("loss", format!("{} %", i / 10)),
                     ("clients", (i / 10).to_string()),
                     ("transport", if i % 2 == 0 { "tcp".into() } else { String::new() }),
@@ -153,15 +161,15 @@ mod tests {
             .collect()
     }
 
-    fn units() -> Units {
-        let mut units = Units::default();
-        units.axis("loss", "%", (0..5).map(|i| (format!("{i} %"), f64::from(i))));
-        units.metric("delay_mean", "s");
+    fn test_units() -> RowUnits {
+        let mut units = RowUnits::default();
+        units.set_axis_unit("loss", "%", (0..5).map(|i| (format!("{i} %"), f64::from(i))));
+        units.set_metric_unit("delay_mean", "s");
         units
     }
 
     /// Names of the columns, and the fields of each record.
-    fn read(bytes: Vec<u8>) -> (Vec<String>, Vec<Vec<Field>>) {
+    fn read_back(bytes: Vec<u8>) -> (Vec<String>, Vec<Vec<Field>>) {
         let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let meta = file.metadata().file_metadata();
         assert_eq!(meta.created_by(), Some("usher"));
@@ -174,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_reader_sees_the_rows_with_numbers_and_units() {
-        let rows = rows();
-        let (columns, records) = read(encode(&rows, &units()).unwrap());
+        let rows = test_rows();
+        let (columns, records) = read_back(encode_parquet(&rows, &test_units()).unwrap());
         let expected =
             ["study", "loss", "loss [%]", "clients", "transport", "replication", "metric", "unit", "value"];
         assert_eq!(columns, expected);
@@ -200,19 +208,19 @@ mod tests {
 
     #[test]
     fn a_reader_sees_the_summary_that_the_csv_has() {
-        let folder = Folder::new();
-        let path = folder.file("summary.parquet");
-        let rows = rows();
-        write_summary(&path, &rows, 0.95, &units()).unwrap();
-        let (columns, records) = read(std::fs::read(&path).unwrap());
-        let csv = summary::text(&rows, 0.95, &units()).unwrap();
+        let folder = TempDir::new();
+        let path = folder.file_path("summary.parquet");
+        let rows = test_rows();
+        write_summary(&path, &rows, 0.95, &test_units()).unwrap();
+        let (columns, records) = read_back(std::fs::read(&path).unwrap());
+        let csv = summary::summary_csv_text(&rows, 0.95, &test_units()).unwrap();
         let mut lines = csv.lines();
         assert_eq!(columns.join(","), lines.next().unwrap());
         let text = |field: &Field| match field {
             Field::Null => String::new(),
             Field::Str(text) => text.clone(),
             Field::UInt(n) => n.to_string(),
-            Field::Double(x) => crate::row::number(*x),
+            Field::Double(x) => crate::row::format_number(*x),
             other => panic!("{other:?}"),
         };
         let written: Vec<String> =
@@ -223,7 +231,10 @@ mod tests {
 
     #[test]
     fn the_same_rows_give_the_same_bytes() {
-        assert_eq!(encode(&rows(), &units()).unwrap(), encode(&rows(), &units()).unwrap());
-        assert!(encode(&[], &Units::default()).unwrap().ends_with(b"PAR1"));
+        assert_eq!(
+            encode_parquet(&test_rows(), &test_units()).unwrap(),
+            encode_parquet(&test_rows(), &test_units()).unwrap()
+        );
+        assert!(encode_parquet(&[], &RowUnits::default()).unwrap().ends_with(b"PAR1"));
     }
 }

@@ -39,28 +39,28 @@ impl LinkType {
 /// Writes one capture. Interfaces are declared before their packets, TLS secrets before the packets that
 /// they decrypt.
 #[derive(Debug)]
-pub struct Capture<W: Write> {
+pub struct CaptureWriter<W: Write> {
     out: W,
     block: Vec<u8>,
     interfaces: u32,
 }
 
-impl<W: Write> Capture<W> {
+impl<W: Write> CaptureWriter<W> {
     /// Begins a capture; the comments are shown as the file's (the RADIUS secret, the study and point).
     ///
     /// # Errors
     /// What the writer says.
     pub fn new(out: W, comments: &[&str]) -> io::Result<Self> {
         let mut capture = Self { out, block: Vec::new(), interfaces: 0 };
-        capture.begin(SECTION_HEADER);
-        capture.u32(BYTE_ORDER);
-        capture.u16(1);
-        capture.u16(0);
+        capture.start_block(SECTION_HEADER);
+        capture.push_u32(BYTE_ORDER);
+        capture.push_u16(1);
+        capture.push_u16(0);
         capture.block.extend(u64::MAX.to_le_bytes());
         for comment in comments {
-            capture.option(OPTION_COMMENT, comment.as_bytes());
+            capture.push_option(OPTION_COMMENT, comment.as_bytes());
         }
-        capture.option(OPTION_APPLICATION, b"usher");
+        capture.push_option(OPTION_APPLICATION, b"usher");
         capture.end_options();
         capture.finish_block()?;
         Ok(capture)
@@ -70,16 +70,16 @@ impl<W: Write> Capture<W> {
     ///
     /// # Errors
     /// What the writer says.
-    pub fn interface(&mut self, name: &str, link: LinkType, comments: &[&str]) -> io::Result<u32> {
-        self.begin(INTERFACE_DESCRIPTION);
-        self.u16(link.code());
-        self.u16(0);
-        self.u32(0);
+    pub fn add_interface(&mut self, name: &str, link: LinkType, comments: &[&str]) -> io::Result<u32> {
+        self.start_block(INTERFACE_DESCRIPTION);
+        self.push_u16(link.code());
+        self.push_u16(0);
+        self.push_u32(0);
         for comment in comments {
-            self.option(OPTION_COMMENT, comment.as_bytes());
+            self.push_option(OPTION_COMMENT, comment.as_bytes());
         }
-        self.option(OPTION_IF_NAME, name.as_bytes());
-        self.option(OPTION_IF_TSRESOL, &[9]);
+        self.push_option(OPTION_IF_NAME, name.as_bytes());
+        self.push_option(OPTION_IF_TSRESOL, &[9]);
         self.end_options();
         self.finish_block()?;
         self.interfaces += 1;
@@ -91,7 +91,7 @@ impl<W: Write> Capture<W> {
     /// # Errors
     /// What the writer says; [`io::ErrorKind::InvalidInput`] for an interface that was not declared or a
     /// packet beyond 4 GiB.
-    pub fn packet(
+    pub fn write_packet(
         &mut self,
         interface: u32,
         at: Instant,
@@ -103,15 +103,15 @@ impl<W: Write> Capture<W> {
         }
         let length = u32::try_from(data.len())
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "packet too long to capture"))?;
-        self.begin(ENHANCED_PACKET);
-        self.u32(interface);
-        self.u32((at.as_nanos() >> 32) as u32);
-        self.u32(at.as_nanos() as u32);
-        self.u32(length);
-        self.u32(length);
-        self.padded(data);
+        self.start_block(ENHANCED_PACKET);
+        self.push_u32(interface);
+        self.push_u32((at.as_nanos() >> 32) as u32);
+        self.push_u32(at.as_nanos() as u32);
+        self.push_u32(length);
+        self.push_u32(length);
+        self.push_padded(data);
         if let Some(comment) = comment {
-            self.option(OPTION_COMMENT, comment.as_bytes());
+            self.push_option(OPTION_COMMENT, comment.as_bytes());
             self.end_options();
         }
         self.finish_block()
@@ -124,10 +124,10 @@ impl<W: Write> Capture<W> {
     pub fn tls_secrets(&mut self, key_log: &str) -> io::Result<()> {
         let length = u32::try_from(key_log.len())
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "key log too long to capture"))?;
-        self.begin(DECRYPTION_SECRETS);
-        self.u32(TLS_KEY_LOG);
-        self.u32(length);
-        self.padded(key_log.as_bytes());
+        self.start_block(DECRYPTION_SECRETS);
+        self.push_u32(TLS_KEY_LOG);
+        self.push_u32(length);
+        self.push_padded(key_log.as_bytes());
         self.finish_block()
     }
 
@@ -140,90 +140,90 @@ impl<W: Write> Capture<W> {
         Ok(self.out)
     }
 
-    fn begin(&mut self, kind: u32) {
+    fn start_block(&mut self, kind: u32) {
         self.block.clear();
-        self.u32(kind);
-        self.u32(0);
+        self.push_u32(kind);
+        self.push_u32(0);
     }
 
-    fn u16(&mut self, value: u16) {
+    fn push_u16(&mut self, value: u16) {
         self.block.extend(value.to_le_bytes());
     }
 
-    fn u32(&mut self, value: u32) {
+    fn push_u32(&mut self, value: u32) {
         self.block.extend(value.to_le_bytes());
     }
 
-    fn padded(&mut self, data: &[u8]) {
+    fn push_padded(&mut self, data: &[u8]) {
         self.block.extend(data);
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
     /// An option; a value beyond its 16-bit length is cut short, at a character's boundary where it is text.
-    fn option(&mut self, code: u16, value: &[u8]) {
+    fn push_option(&mut self, code: u16, value: &[u8]) {
         let mut end = value.len().min(usize::from(u16::MAX));
         while end < value.len() && end > 0 && value[end] & 0xc0 == 0x80 {
             end -= 1;
         }
-        self.u16(code);
-        self.u16(end as u16);
-        self.padded(&value[..end]);
+        self.push_u16(code);
+        self.push_u16(end as u16);
+        self.push_padded(&value[..end]);
     }
 
     fn end_options(&mut self) {
-        self.u32(0);
+        self.push_u32(0);
     }
 
     fn finish_block(&mut self) -> io::Result<()> {
         let length = (self.block.len() + 4) as u32;
         self.block[4..8].copy_from_slice(&length.to_le_bytes());
-        self.u32(length);
+        self.push_u32(length);
         self.out.write_all(&self.block)
     }
 }
 
 /// A packet read from a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Packet<'a> {
+pub struct PcapngPacket<'a> {
     /// The interface's number.
     pub interface: u32,
     /// When, in nanoseconds.
-    pub at: Instant,
+    pub timestamp: Instant,
     /// The bytes.
     pub data: &'a [u8],
 }
 
-/// The packets of a capture that [`Capture`] wrote, in file order; other blocks are passed over. Reading
+/// The packets of a capture that [`CaptureWriter`] wrote, in file order; other blocks are passed over. Reading
 /// ends at the first block that is not whole.
-pub fn packets(capture: &[u8]) -> impl Iterator<Item = Packet<'_>> {
-    blocks(capture).filter(|(kind, _)| *kind == ENHANCED_PACKET).filter_map(|(_, body)| {
-        let time = u64::from(word(body, 4)?) << 32 | u64::from(word(body, 8)?);
-        let length = word(body, 12)? as usize;
+pub fn read_packets(capture: &[u8]) -> impl Iterator<Item = PcapngPacket<'_>> {
+    iter_blocks(capture).filter(|(kind, _)| *kind == ENHANCED_PACKET).filter_map(|(_, body)| {
+        let time = u64::from(read_u32(body, 4)?) << 32 | u64::from(read_u32(body, 8)?);
+        let length = read_u32(body, 12)? as usize;
         let data = body.get(20..)?.get(..length)?;
-        Some(Packet { interface: word(body, 0)?, at: Instant::from_nanos(time), data })
+        Some(PcapngPacket { interface: read_u32(body, 0)?, timestamp: Instant::from_nanos(time), data })
     })
 }
 
 /// The TLS secrets of a capture, in file order.
 pub fn tls_secrets(capture: &[u8]) -> impl Iterator<Item = &str> {
-    blocks(capture).filter(|(kind, _)| *kind == DECRYPTION_SECRETS).filter_map(|(_, body)| {
-        let length = word(body, 4)? as usize;
+    iter_blocks(capture).filter(|(kind, _)| *kind == DECRYPTION_SECRETS).filter_map(|(_, body)| {
+        let length = read_u32(body, 4)? as usize;
         let text = body.get(8..)?.get(..length)?;
-        (word(body, 0)? == TLS_KEY_LOG).then(|| std::str::from_utf8(text).ok())?
+        (read_u32(body, 0)? == TLS_KEY_LOG).then(|| std::str::from_utf8(text).ok())?
     })
 }
 
 /// (type, body) of each block.
-fn blocks(mut rest: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+fn iter_blocks(mut rest: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     std::iter::from_fn(move || {
-        let (kind, length) = (word(rest, 0)?, word(rest, 4)? as usize);
+        let (kind, length) = (read_u32(rest, 0)?, read_u32(rest, 4)? as usize);
         let body = rest.get(8..length.checked_sub(4)?)?;
         rest = rest.get(length..)?;
         Some((kind, body))
     })
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at + 4)?;
     Some(u32::from_le_bytes(word.try_into().ok()?))
 }
@@ -233,21 +233,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sample() -> Vec<u8> {
-        let mut capture = Capture::new(Vec::new(), &["RADIUS secret: testing123"]).unwrap();
-        let raw = capture.interface("nas-aaa", LinkType::Raw, &[]).unwrap();
-        let lan = capture.interface("lan", LinkType::Ethernet, &["behind the NAS"]).unwrap();
+    fn sample_capture() -> Vec<u8> {
+        let mut capture = CaptureWriter::new(Vec::new(), &["RADIUS secret: testing123"]).unwrap();
+        let raw = capture.add_interface("nas-aaa", LinkType::Raw, &[]).unwrap();
+        let lan = capture.add_interface("lan", LinkType::Ethernet, &["behind the NAS"]).unwrap();
         assert_eq!((raw, lan), (0, 1));
         capture.tls_secrets("CLIENT_RANDOM 00 11\n").unwrap();
-        capture.packet(raw, Instant::from_nanos(5_000_000_001), &[0x45; 21], Some("lost")).unwrap();
-        capture.packet(lan, Instant::from_nanos(u64::MAX), &[1, 2, 3, 4], None).unwrap();
+        capture.write_packet(raw, Instant::from_nanos(5_000_000_001), &[0x45; 21], Some("lost")).unwrap();
+        capture.write_packet(lan, Instant::from_nanos(u64::MAX), &[1, 2, 3, 4], None).unwrap();
         capture.finish().unwrap()
     }
 
     #[test]
     fn section_and_interface_are_byte_exact() {
-        let mut capture = Capture::new(Vec::new(), &[]).unwrap();
-        capture.interface("a", LinkType::Raw, &[]).unwrap();
+        let mut capture = CaptureWriter::new(Vec::new(), &[]).unwrap();
+        capture.add_interface("a", LinkType::Raw, &[]).unwrap();
         #[rustfmt::skip]
         let expected = [
             0x0a, 0x0d, 0x0d, 0x0a, 44, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0,
@@ -261,22 +261,25 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let bytes = sample();
-        let got: Vec<_> = packets(&bytes).collect();
+        let bytes = sample_capture();
+        let got: Vec<_> = read_packets(&bytes).collect();
         assert_eq!(got.len(), 2);
         assert_eq!(
-            (got[0].interface, got[0].at.as_nanos(), got[0].data),
+            (got[0].interface, got[0].timestamp.as_nanos(), got[0].data),
             (0, 5_000_000_001, &[0x45; 21][..])
         );
-        assert_eq!((got[1].interface, got[1].at, got[1].data), (1, Instant::FAR_FUTURE, &[1, 2, 3, 4][..]));
+        assert_eq!(
+            (got[1].interface, got[1].timestamp, got[1].data),
+            (1, Instant::FAR_FUTURE, &[1, 2, 3, 4][..])
+        );
         assert_eq!(tls_secrets(&bytes).collect::<Vec<_>>(), ["CLIENT_RANDOM 00 11\n"]);
-        assert_eq!(bytes, sample());
+        assert_eq!(bytes, sample_capture());
     }
 
     #[test]
     fn a_long_comment_is_cut_between_characters() {
         let comment = "é".repeat(40_000);
-        let capture = Capture::new(Vec::new(), &[&comment]).unwrap().finish().unwrap();
+        let capture = CaptureWriter::new(Vec::new(), &[&comment]).unwrap().finish().unwrap();
         let length = usize::from(u16::from_le_bytes([capture[26], capture[27]]));
         assert_eq!(length, 65_534);
         assert!(std::str::from_utf8(&capture[28..28 + length]).is_ok());
@@ -284,8 +287,8 @@ mod tests {
 
     #[test]
     fn an_undeclared_interface_is_refused() {
-        let mut capture = Capture::new(Vec::new(), &[]).unwrap();
-        let refused = capture.packet(0, Instant::ZERO, &[], None).unwrap_err();
+        let mut capture = CaptureWriter::new(Vec::new(), &[]).unwrap();
+        let refused = capture.write_packet(0, Instant::ZERO, &[], None).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 
@@ -294,11 +297,11 @@ mod tests {
         fn arbitrary_bytes_never_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..200), flips in any::<[(usize, u8); 8]>()
         ) {
-            let _ = (packets(&bytes).count(), tls_secrets(&bytes).count());
-            let mut near = sample();
+            let _ = (read_packets(&bytes).count(), tls_secrets(&bytes).count());
+            let mut near = sample_capture();
             let length = near.len();
             flips.iter().for_each(|(at, to)| near[at % length] = *to);
-            let _ = (packets(&near).count(), tls_secrets(&near).count());
+            let _ = (read_packets(&near).count(), tls_secrets(&near).count());
         }
     }
 }

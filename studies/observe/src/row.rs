@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// order. An axis with an empty value is left out, so that a point survives a file with a column for
 /// every axis of every study.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Point(Arc<[(String, String)]>);
+pub struct GridPoint(Arc<[(String, String)]>);
 
-impl Point {
+impl GridPoint {
     /// A point of these (axis, value) pairs.
     pub fn new<A: Into<String>, V: Into<String>>(axes: impl IntoIterator<Item = (A, V)>) -> Self {
         let pairs = axes.into_iter().map(|(a, v)| (a.into(), v.into()));
@@ -30,7 +30,7 @@ impl Point {
 
     /// The same point without this axis, as a figure needs whose series share all other values.
     #[must_use]
-    pub fn without(&self, axis: &str) -> Self {
+    pub fn without_axis(&self, axis: &str) -> Self {
         Self::new(self.axes().filter(|(a, _)| *a != axis))
     }
 
@@ -40,7 +40,7 @@ impl Point {
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for GridPoint {
     /// `loss=0.05 transport=tcp`; nothing for a point without axes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (axis, value)) in self.axes().enumerate() {
@@ -50,7 +50,7 @@ impl fmt::Display for Point {
     }
 }
 
-impl fmt::Debug for Point {
+impl fmt::Debug for GridPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Point({self})")
     }
@@ -58,11 +58,11 @@ impl fmt::Debug for Point {
 
 /// One observation: what one replication of one point gave for one metric.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row {
+pub struct ResultRow {
     /// The study's name.
     pub study: Arc<str>,
     /// The grid point.
-    pub point: Point,
+    pub point: GridPoint,
     /// The replication, from 0.
     pub replication: u32,
     /// The metric's name; its unit is the study file's, SI base units unless said otherwise.
@@ -77,10 +77,10 @@ pub(crate) const FIXED: [&str; 4] = ["study", "replication", "metric", "value"];
 /// Every axis of these rows, in order of first appearance.
 ///
 /// # Errors
-/// [`crate::Error::ReservedAxis`] where one has the name of a fixed column.
-pub(crate) fn axes(rows: &[Row]) -> Result<Vec<&str>, crate::Error> {
+/// [`crate::RunFileError::ReservedAxis`] where one has the name of a fixed column.
+pub(crate) fn list_axes(rows: &[ResultRow]) -> Result<Vec<&str>, crate::RunFileError> {
     let mut axes: Vec<&str> = Vec::new();
-    let mut last: Option<&Point> = None;
+    let mut last: Option<&GridPoint> = None;
     for row in rows {
         if last.is_some_and(|p| Arc::ptr_eq(&p.0, &row.point.0)) {
             continue;
@@ -88,7 +88,7 @@ pub(crate) fn axes(rows: &[Row]) -> Result<Vec<&str>, crate::Error> {
         last = Some(&row.point);
         for (axis, _) in row.point.axes() {
             if FIXED.contains(&axis) {
-                return Err(crate::Error::ReservedAxis(axis.to_owned()));
+                return Err(crate::RunFileError::ReservedAxis(axis.to_owned()));
             }
             if !axes.contains(&axis) {
                 axes.push(axis);
@@ -99,7 +99,7 @@ pub(crate) fn axes(rows: &[Row]) -> Result<Vec<&str>, crate::Error> {
 }
 
 /// The shortest text that reads back as exactly this number: `0.1`, `12`, `1e-7`, `NaN`, `inf`.
-pub fn number(value: f64) -> String {
+pub fn format_number(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || !size.is_finite() || (1e-5..1e16).contains(&size) {
         value.to_string()
@@ -115,11 +115,11 @@ mod tests {
 
     #[test]
     fn a_point_reads_as_its_axes() {
-        let p = Point::new([("loss", "0.05"), ("note", ""), ("transport", "tcp")]);
+        let p = GridPoint::new([("loss", "0.05"), ("note", ""), ("transport", "tcp")]);
         assert_eq!(p.to_string(), "loss=0.05 transport=tcp");
         assert_eq!(p.get("transport"), Some("tcp"));
         assert_eq!(p.get("note"), None);
-        assert_eq!(p.without("loss"), Point::new([("transport", "tcp")]));
+        assert_eq!(p.without_axis("loss"), GridPoint::new([("transport", "tcp")]));
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
             (f64::NAN, "NaN"),
             (f64::NEG_INFINITY, "-inf"),
         ] {
-            assert_eq!(number(value), text);
+            assert_eq!(format_number(value), text);
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
         #[test]
         fn numbers_read_back(bits: u64) {
             let value = f64::from_bits(bits);
-            let back: f64 = number(value).parse().unwrap();
+            let back: f64 = format_number(value).parse().unwrap();
             prop_assert!(back.to_bits() == bits || value.is_nan() && back.is_nan());
         }
     }

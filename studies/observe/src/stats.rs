@@ -8,20 +8,20 @@ mod line;
 pub mod robust;
 pub mod student;
 
-pub use line::Line;
+pub use line::RegressionLine;
 
 /// Running mean and variance of values pushed in replication order (Welford's recurrence: no
 /// cancellation, and the mean of equal values is that value exactly).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Moments {
+pub struct SampleMoments {
     n: u32,
     mean: f64,
     squares: f64,
 }
 
-impl Moments {
+impl SampleMoments {
     /// The moments of these values.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Self {
         let mut moments = Self::default();
         values.into_iter().for_each(|v| moments.push(v));
         moments
@@ -36,7 +36,7 @@ impl Moments {
     }
 
     /// How many values there were.
-    pub const fn n(&self) -> u32 {
+    pub const fn count(&self) -> u32 {
         self.n
     }
 
@@ -51,37 +51,37 @@ impl Moments {
     }
 
     /// The mean with its Student-t confidence interval at this level (0.95: 95 %).
-    pub fn estimate(&self, level: f64) -> Estimate {
+    pub fn estimate(&self, level: f64) -> MeanEstimate {
         let half_width = match self.n {
             0 | 1 => f64::INFINITY,
-            n => half_width(level, f64::from(n - 1), self.error()),
+            n => half_width(level, f64::from(n - 1), self.standard_error()),
         };
-        Estimate { mean: self.mean(), half_width, n: self.n }
+        MeanEstimate { mean: self.mean(), half_width, n: self.n }
     }
 
     /// True where the interval's half-width at this level is at most `half_width`: what comparing with
-    /// [`Moments::estimate`] says, at a fraction of its cost.
-    pub fn within(&self, half_width: f64, level: f64) -> bool {
+    /// [`SampleMoments::estimate`] says, at a fraction of its cost.
+    pub fn is_within(&self, half_width: f64, level: f64) -> bool {
         if self.n < 2 {
             return false;
         }
-        let error = self.error();
+        let error = self.standard_error();
         error == 0.0 || student::two_sided(half_width / error, f64::from(self.n - 1)) <= 1.0 - level
     }
 
-    fn error(&self) -> f64 {
+    fn standard_error(&self) -> f64 {
         libm::sqrt(self.variance() / f64::from(self.n))
     }
 }
 
 /// The half-width that a standard error gives; an error of zero leaves no doubt, whatever the freedom.
 fn half_width(level: f64, freedom: f64, error: f64) -> f64 {
-    if error == 0.0 { 0.0 } else { student::quantile(level, freedom) * error }
+    if error == 0.0 { 0.0 } else { student::t_quantile(level, freedom) * error }
 }
 
 /// A mean and how far off it may be.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
+pub struct MeanEstimate {
     /// The sample's mean.
     pub mean: f64,
     /// Half the width of its confidence interval; infinite, for unknown, with fewer than two values.
@@ -90,10 +90,10 @@ pub struct Estimate {
     pub n: u32,
 }
 
-impl Estimate {
+impl MeanEstimate {
     /// The mean of these values in replication order, with its interval at this level.
-    pub fn of(values: &[f64], level: f64) -> Self {
-        Moments::of(values.iter().copied()).estimate(level)
+    pub fn from_values(values: &[f64], level: f64) -> Self {
+        SampleMoments::from_values(values.iter().copied()).estimate(level)
     }
     /// The interval's lower end.
     pub fn low(&self) -> f64 {
@@ -120,7 +120,7 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
 }
 
 /// Sorts the sample and reads these quantiles off it, as [`quantile`] does.
-pub fn quantiles<const N: usize>(sample: &mut [f64], ps: [f64; N]) -> [f64; N] {
+pub fn sample_quantiles<const N: usize>(sample: &mut [f64], ps: [f64; N]) -> [f64; N] {
     sample.sort_unstable_by(f64::total_cmp);
     ps.map(|p| quantile(sample, p))
 }
@@ -129,22 +129,23 @@ pub fn quantiles<const N: usize>(sample: &mut [f64], ps: [f64; N]) -> [f64; N] {
 ///
 /// # Panics
 /// Where the lengths differ.
-pub fn paired(a: &[f64], b: &[f64], level: f64) -> Estimate {
+pub fn paired_difference(a: &[f64], b: &[f64], level: f64) -> MeanEstimate {
     assert_eq!(a.len(), b.len(), "paired samples have equal lengths");
-    Moments::of(a.iter().zip(b).map(|(a, b)| b - a)).estimate(level)
+    SampleMoments::from_values(a.iter().zip(b).map(|(a, b)| b - a)).estimate(level)
 }
 
 /// The difference of means `b - a` of two independent samples, with Welch's interval (unequal
 /// variances, Satterthwaite's degrees of freedom); `n` is the smaller sample's.
-pub fn welch(a: &Moments, b: &Moments, level: f64) -> Estimate {
-    let (va, vb) = (a.variance() / f64::from(a.n()), b.variance() / f64::from(b.n()));
-    let (mean, n) = (b.mean() - a.mean(), a.n().min(b.n()));
+pub fn welch_difference(a: &SampleMoments, b: &SampleMoments, level: f64) -> MeanEstimate {
+    let (va, vb) = (a.variance() / f64::from(a.count()), b.variance() / f64::from(b.count()));
+    let (mean, n) = (b.mean() - a.mean(), a.count().min(b.count()));
     if n < 2 {
-        return Estimate { mean, half_width: f64::INFINITY, n };
+        return MeanEstimate { mean, half_width: f64::INFINITY, n };
     }
-    let freedom = (va + vb) * (va + vb) / (va * va / f64::from(a.n() - 1) + vb * vb / f64::from(b.n() - 1));
+    let freedom =
+        (va + vb) * (va + vb) / (va * va / f64::from(a.count() - 1) + vb * vb / f64::from(b.count() - 1));
     let error = libm::sqrt(va + vb);
-    Estimate { mean, half_width: half_width(level, freedom, error), n }
+    MeanEstimate { mean, half_width: half_width(level, freedom, error), n }
 }
 
 /// The ratio of means `b / a` of two equally long samples paired by index, with the delta method's
@@ -152,12 +153,13 @@ pub fn welch(a: &Moments, b: &Moments, level: f64) -> Estimate {
 ///
 /// # Panics
 /// Where the lengths differ.
-pub fn ratio(a: &[f64], b: &[f64], level: f64) -> Estimate {
+pub fn ratio_of_means(a: &[f64], b: &[f64], level: f64) -> MeanEstimate {
     assert_eq!(a.len(), b.len(), "paired samples have equal lengths");
-    let (below, above) = (Moments::of(a.iter().copied()), Moments::of(b.iter().copied()));
+    let (below, above) =
+        (SampleMoments::from_values(a.iter().copied()), SampleMoments::from_values(b.iter().copied()));
     let ratio = above.mean() / below.mean();
-    let residuals = Moments::of(a.iter().zip(b).map(|(a, b)| b - ratio * a)).estimate(level);
-    Estimate { mean: ratio, half_width: residuals.half_width / below.mean().abs(), n: residuals.n }
+    let residuals = SampleMoments::from_values(a.iter().zip(b).map(|(a, b)| b - ratio * a)).estimate(level);
+    MeanEstimate { mean: ratio, half_width: residuals.half_width / below.mean().abs(), n: residuals.n }
 }
 
 /// When a point has been replicated often enough: each watched metric's half-width is at most `share` of
@@ -166,7 +168,7 @@ pub fn ratio(a: &[f64], b: &[f64], level: f64) -> Estimate {
 /// Judged on prefixes in index order, so that the number of replications kept is the same whatever
 /// ran at once: those beyond the stop are discarded.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Stopping {
+pub struct StoppingRule {
     /// The half-width allowed, as a share of the mean: 0.05 for 5 %.
     pub share: f64,
     /// The intervals' confidence level: 0.95.
@@ -177,34 +179,34 @@ pub struct Stopping {
     pub max: u32,
 }
 
-/// Where a [`Stopping`] rule stops.
+/// Where a [`StoppingRule`] rule stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stop {
+pub struct StopDecision {
     /// How many replications are kept, from the first.
     pub replications: u32,
     /// False where the limit came before the precision.
     pub converged: bool,
 }
 
-impl Stopping {
+impl StoppingRule {
     /// Exactly `n` replications, whatever the precision.
-    pub const fn exactly(n: u32) -> Self {
+    pub const fn with_exact_count(n: u32) -> Self {
         Self { share: 0.0, level: 0.95, min: n, max: n }
     }
 
     /// True where a mean of these moments is as precise as asked.
-    pub fn precise(&self, moments: &Moments) -> bool {
-        moments.within(self.share * moments.mean().abs(), self.level)
+    pub fn is_precise(&self, moments: &SampleMoments) -> bool {
+        moments.is_within(self.share * moments.mean().abs(), self.level)
     }
 
     /// Where to stop, given for each watched metric its value in every one of the `done` replications
     /// from index 0 without a gap (`None` where a replication left the metric undefined; such values are
     /// passed over). `None`: not yet, go on. Where `min` is `max` that many replications are all that is
     /// asked, and where nothing is watched `min` are enough.
-    pub fn stop(&self, done: u32, series: &[&[Option<f64>]]) -> Option<Stop> {
+    pub fn decide_stop(&self, done: u32, series: &[&[Option<f64>]]) -> Option<StopDecision> {
         let max = self.max.max(1);
         let fixed = self.min >= max;
-        let mut moments = vec![Moments::default(); series.len()];
+        let mut moments = vec![SampleMoments::default(); series.len()];
         for i in 0..done.min(max) {
             for (moments, values) in moments.iter_mut().zip(series) {
                 if let Some(value) = values.get(i as usize).copied().flatten() {
@@ -215,10 +217,10 @@ impl Stopping {
             let converged = if fixed {
                 replications == max
             } else {
-                replications >= self.min && moments.iter().all(|m| self.precise(m))
+                replications >= self.min && moments.iter().all(|m| self.is_precise(m))
             };
             if converged || replications == max {
-                return Some(Stop { replications, converged });
+                return Some(StopDecision { replications, converged });
             }
         }
         None
@@ -230,35 +232,38 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn close(a: f64, b: f64) {
+    fn assert_close(a: f64, b: f64) {
         assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{a} is not {b}");
     }
 
     #[test]
     fn moments_of_a_known_sample() {
-        let m = Moments::of([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
-        close(m.mean(), 5.0);
-        close(m.variance(), 32.0 / 7.0);
+        let m = SampleMoments::from_values([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_close(m.mean(), 5.0);
+        assert_close(m.variance(), 32.0 / 7.0);
         let e = m.estimate(0.95);
-        close(e.half_width, 2.364_624_251_592_785 * (32.0f64 / 7.0 / 8.0).sqrt());
+        assert_close(e.half_width, 2.364_624_251_592_785 * (32.0f64 / 7.0 / 8.0).sqrt());
         assert!(e.contains(5.0) && !e.contains(7.0));
     }
 
     #[test]
     fn one_value_is_no_interval_and_equal_values_are_a_sharp_one() {
-        assert!(Estimate::of(&[3.0], 0.95).half_width.is_infinite());
-        assert!(Estimate::of(&[], 0.95).mean.is_nan());
-        assert_eq!(Estimate::of(&[0.1; 7], 0.95), Estimate { mean: 0.1, half_width: 0.0, n: 7 });
+        assert!(MeanEstimate::from_values(&[3.0], 0.95).half_width.is_infinite());
+        assert!(MeanEstimate::from_values(&[], 0.95).mean.is_nan());
+        assert_eq!(
+            MeanEstimate::from_values(&[0.1; 7], 0.95),
+            MeanEstimate { mean: 0.1, half_width: 0.0, n: 7 }
+        );
     }
 
     #[test]
     fn quantiles_are_type_seven() {
         let mut sample = [4.0, 1.0, 3.0, 2.0];
-        let [min, p25, p50, p95, max] = quantiles(&mut sample, [0.0, 0.25, 0.5, 0.95, 1.0]);
+        let [min, p25, p50, p95, max] = sample_quantiles(&mut sample, [0.0, 0.25, 0.5, 0.95, 1.0]);
         assert_eq!((min, max), (1.0, 4.0));
-        close(p25, 1.75);
-        close(p50, 2.5);
-        close(p95, 3.85);
+        assert_close(p25, 1.75);
+        assert_close(p50, 2.5);
+        assert_close(p95, 3.85);
         assert!(quantile(&[], 0.5).is_nan());
         assert_eq!(quantile(&[7.0], 0.99), 7.0);
     }
@@ -267,59 +272,62 @@ mod tests {
     fn pairing_removes_what_both_share() {
         let a = [1.0, 5.0, 9.0, 13.0];
         let b = [1.4, 5.6, 9.5, 13.5];
-        let pairs = paired(&a, &b, 0.95);
-        close(pairs.mean, 0.5);
+        let pairs = paired_difference(&a, &b, 0.95);
+        assert_close(pairs.mean, 0.5);
         assert!(pairs.low() > 0.0);
-        let apart = welch(&Moments::of(a), &Moments::of(b), 0.95);
-        close(apart.mean, 0.5);
+        let apart = welch_difference(&SampleMoments::from_values(a), &SampleMoments::from_values(b), 0.95);
+        assert_close(apart.mean, 0.5);
         assert!(apart.contains(0.0));
     }
 
     #[test]
     fn welch_on_a_textbook_case() {
         // Variances 4 and 16 in samples of 5 and 10: freedom 2.4² / (0.8²/4 + 1.6²/9) = 13.0909.
-        let a = Moments { n: 5, mean: 10.0, squares: 16.0 };
-        let b = Moments { n: 10, mean: 13.0, squares: 144.0 };
-        let d = welch(&a, &b, 0.95);
-        close(d.mean, 3.0);
-        close(d.half_width, student::quantile(0.95, 5.76 / (0.16 + 2.56 / 9.0)) * 2.4f64.sqrt());
+        let a = SampleMoments { n: 5, mean: 10.0, squares: 16.0 };
+        let b = SampleMoments { n: 10, mean: 13.0, squares: 144.0 };
+        let d = welch_difference(&a, &b, 0.95);
+        assert_close(d.mean, 3.0);
+        assert_close(d.half_width, student::t_quantile(0.95, 5.76 / (0.16 + 2.56 / 9.0)) * 2.4f64.sqrt());
     }
 
     #[test]
     fn a_constant_ratio_is_sharp() {
-        let r = ratio(&[1.0, 2.0, 4.0], &[3.0, 6.0, 12.0], 0.95);
+        let r = ratio_of_means(&[1.0, 2.0, 4.0], &[3.0, 6.0, 12.0], 0.95);
         assert_eq!((r.mean, r.half_width, r.n), (3.0, 0.0, 3));
     }
 
     #[test]
     fn stops_at_the_first_precise_prefix_however_many_are_done() {
-        let rule = Stopping { share: 0.05, level: 0.95, min: 3, max: 10 };
+        let rule = StoppingRule { share: 0.05, level: 0.95, min: 3, max: 10 };
         let values: Vec<_> = [10.0, 14.0, 9.9, 10.1, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0].map(Some).into();
-        let all = rule.stop(10, &[&values]);
-        let limit = Stop { replications: 10, converged: false };
+        let all = rule.decide_stop(10, &[&values]);
+        let limit = StopDecision { replications: 10, converged: false };
         assert_eq!(all, Some(limit));
-        assert_eq!(rule.stop(9, &[&values[..9]]), None);
+        assert_eq!(rule.decide_stop(9, &[&values[..9]]), None);
         let calm: Vec<_> = [10.0, 10.1, 9.9, 10.0, 50.0].map(Some).into();
-        let early = Some(Stop { replications: 3, converged: true });
-        assert_eq!(rule.stop(3, &[&calm[..3]]), early);
-        assert_eq!(rule.stop(5, &[&calm]), early);
-        assert_eq!(rule.stop(2, &[&calm[..2]]), None);
+        let early = Some(StopDecision { replications: 3, converged: true });
+        assert_eq!(rule.decide_stop(3, &[&calm[..3]]), early);
+        assert_eq!(rule.decide_stop(5, &[&calm]), early);
+        assert_eq!(rule.decide_stop(2, &[&calm[..2]]), None);
     }
 
     #[test]
     fn every_watched_metric_must_be_precise() {
-        let rule = Stopping { share: 0.05, level: 0.95, min: 2, max: 5 };
+        let rule = StoppingRule { share: 0.05, level: 0.95, min: 2, max: 5 };
         let (calm, wild) = ([Some(1.0); 4], [Some(1.0), None, Some(9.0), Some(2.0)]);
-        assert!(rule.stop(4, &[&calm]).is_some());
-        assert_eq!(rule.stop(4, &[&calm, &wild]), None);
+        assert!(rule.decide_stop(4, &[&calm]).is_some());
+        assert_eq!(rule.decide_stop(4, &[&calm, &wild]), None);
     }
 
     #[test]
     fn a_fixed_count_runs_in_full() {
-        let rule = Stopping::exactly(4);
-        assert_eq!(rule.stop(3, &[&[Some(1.0); 3]]), None);
-        assert_eq!(rule.stop(4, &[&[Some(1.0); 4]]), Some(Stop { replications: 4, converged: true }));
-        assert_eq!(rule.stop(4, &[]).map(|s| s.replications), Some(4));
+        let rule = StoppingRule::with_exact_count(4);
+        assert_eq!(rule.decide_stop(3, &[&[Some(1.0); 3]]), None);
+        assert_eq!(
+            rule.decide_stop(4, &[&[Some(1.0); 4]]),
+            Some(StopDecision { replications: 4, converged: true })
+        );
+        assert_eq!(rule.decide_stop(4, &[]).map(|s| s.replications), Some(4));
     }
 
     proptest! {
@@ -327,12 +335,12 @@ mod tests {
         fn the_stop_is_the_same_however_far_ahead_the_cores_ran(
             values in proptest::collection::vec(0.5f64..1.5, 1..30), ahead in 0usize..10
         ) {
-            let rule = Stopping { share: 0.1, level: 0.95, min: 2, max: 20 };
+            let rule = StoppingRule { share: 0.1, level: 0.95, min: 2, max: 20 };
             let values: Vec<_> = values.into_iter().map(Some).collect();
-            let first = (1..=values.len()).find_map(|n| rule.stop(n as u32, &[&values[..n]]));
+            let first = (1..=values.len()).find_map(|n| rule.decide_stop(n as u32, &[&values[..n]]));
             if let Some(first) = first {
                 let seen = (first.replications as usize + ahead).min(values.len());
-                prop_assert_eq!(rule.stop(seen as u32, &[&values[..seen]]), Some(first));
+                prop_assert_eq!(rule.decide_stop(seen as u32, &[&values[..seen]]), Some(first));
             }
         }
 
@@ -340,17 +348,17 @@ mod tests {
         fn within_agrees_with_the_interval(
             values in proptest::collection::vec(-1e3f64..1e3, 2..40), share in 0.01f64..2.0, level in 0.5f64..0.999
         ) {
-            let moments = Moments::of(values);
+            let moments = SampleMoments::from_values(values);
             let exact = moments.estimate(level).half_width;
-            prop_assert!(moments.within(exact * (1.0 + 1e-9), level));
-            prop_assert_eq!(moments.within(share * exact, level), share >= 1.0);
+            prop_assert!(moments.is_within(exact * (1.0 + 1e-9), level));
+            prop_assert_eq!(moments.is_within(share * exact, level), share >= 1.0);
         }
 
         #[test]
         fn a_quantile_lies_within_its_sample(
             mut values in proptest::collection::vec(-1e9f64..1e9, 1..50), p in 0.0f64..=1.0
         ) {
-            let [q, min, max] = quantiles(&mut values, [p, 0.0, 1.0]);
+            let [q, min, max] = sample_quantiles(&mut values, [p, 0.0, 1.0]);
             prop_assert!(min <= q && q <= max);
         }
     }

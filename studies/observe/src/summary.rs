@@ -1,60 +1,60 @@
 //! Rows gathered by point and metric, each with its mean and interval: what figures and tables are made
 //! from.
 
-use crate::columns::{self, Units};
-use crate::row::{Point, Row, number};
-use crate::stats::robust::{Median, Moved, moved};
-use crate::stats::{Estimate, Moments};
-use crate::{Error, csv, file};
+use crate::columns::{self, RowUnits};
+use crate::row::{GridPoint, ResultRow, format_number};
+use crate::stats::robust::{InfluentialReplication, MedianEstimate, find_influential};
+use crate::stats::{MeanEstimate, SampleMoments};
+use crate::{RunFileError, csv, file};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 /// One metric of one point over its replications.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Summary {
+pub struct MetricSummary {
     /// The study's name.
     pub study: Arc<str>,
     /// The grid point.
-    pub point: Point,
+    pub point: GridPoint,
     /// The metric's name.
     pub metric: Arc<str>,
     /// The values as (replication, value), by replication.
     pub values: Vec<(u32, f64)>,
     /// Their mean and interval.
-    pub estimate: Estimate,
+    pub estimate: MeanEstimate,
 }
 
-impl Summary {
+impl MetricSummary {
     /// The values' median, with the interval of its order statistics at this level.
-    pub fn median(&self, level: f64) -> Median {
-        Median::of(&self.values.iter().map(|(_, v)| *v).collect::<Vec<_>>(), level)
+    pub fn median_estimate(&self, level: f64) -> MedianEstimate {
+        MedianEstimate::from_values(&self.values.iter().map(|(_, v)| *v).collect::<Vec<_>>(), level)
     }
 
     /// The values' moments.
-    fn moments(&self) -> Moments {
-        Moments::of(self.values.iter().map(|(_, v)| *v))
+    fn moments(&self) -> SampleMoments {
+        SampleMoments::from_values(self.values.iter().map(|(_, v)| *v))
     }
 
-    /// The replication that moves the mean, if one does ([`moved`]).
-    pub fn moved(&self) -> Option<Moved> {
-        moved(&self.values)
+    /// The replication that moves the mean, if one does ([`influential_replication`]).
+    pub fn influential_replication(&self) -> Option<InfluentialReplication> {
+        find_influential(&self.values)
     }
 }
 
 /// A number of a summary, by the confidence of its intervals.
-pub(crate) type NumberOf = fn(&Summary, f64) -> Option<f64>;
+pub(crate) type NumberOf = fn(&MetricSummary, f64) -> Option<f64>;
 
 /// The numbers of a summary's line behind `n`, by the names of their columns.
 pub(crate) const NUMBERS: [(&str, NumberOf); 12] = [
     ("mean", |s, _| Some(s.estimate.mean)),
     ("mean_low", |s, _| Some(s.estimate.low())),
     ("mean_high", |s, _| Some(s.estimate.high())),
-    ("median", |s, level| Some(s.median(level).median)),
-    ("median_low", |s, level| Some(s.median(level).low)),
-    ("median_high", |s, level| Some(s.median(level).high)),
-    ("moved_by", |s, _| s.moved().map(|moved| f64::from(moved.replication))),
-    ("mean_without", |s, _| s.moved().map(|moved| moved.without)),
+    ("median", |s, level| Some(s.median_estimate(level).median)),
+    ("median_low", |s, level| Some(s.median_estimate(level).low)),
+    ("median_high", |s, level| Some(s.median_estimate(level).high)),
+    ("moved_by", |s, _| s.influential_replication().map(|moved| f64::from(moved.replication))),
+    ("mean_without", |s, _| s.influential_replication().map(|moved| moved.mean_without)),
     ("confidence", |_, level| Some(level)),
     ("sd", |s, _| (s.values.len() > 1).then(|| libm::sqrt(s.moments().variance()))),
     ("min", |s, _| s.values.iter().map(|(_, v)| *v).reduce(f64::min)),
@@ -65,32 +65,38 @@ pub(crate) const NUMBERS: [(&str, NumberOf); 12] = [
 /// [`columns::SUMMARY`], with those of the axes behind `study`. What is not known is empty.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`]; [`Error::Io`], the earlier file being kept.
-pub fn write(path: &Path, rows: &[Row], level: f64, units: &Units) -> Result<(), Error> {
-    let text = text(rows, level, units)?;
-    file::write(path, |out| out.write_all(text.as_bytes()))
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], the earlier file being kept.
+pub fn write_summary_csv(
+    path: &Path,
+    rows: &[ResultRow],
+    level: f64,
+    units: &RowUnits,
+) -> Result<(), RunFileError> {
+    let text = summary_csv_text(rows, level, units)?;
+    file::write_file(path, |out| out.write_all(text.as_bytes()))
 }
 
-/// The text that [`write()`] writes.
+/// The text that [`write_summary_csv()`] writes.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`].
-pub fn text(rows: &[Row], level: f64, units: &Units) -> Result<String, Error> {
+/// [`RunFileError::ReservedAxis`].
+pub fn summary_csv_text(rows: &[ResultRow], level: f64, units: &RowUnits) -> Result<String, RunFileError> {
     let axes = columns::of_axes(rows, units, &columns::SUMMARY)?;
     let [study, of_metrics @ ..] = &columns::SUMMARY;
     let places = axes.iter().map(|axis| axis.name.as_str());
-    let mut out =
-        csv::line([study.name].into_iter().chain(places).chain(of_metrics.iter().map(|column| column.name)));
-    let known = |value: Option<f64>| value.filter(|v| v.is_finite()).map_or_else(String::new, number);
-    for summary in summarise(rows, level) {
-        let places = axes.iter().map(|axis| axis.text(&summary.point));
+    let mut out = csv::csv_line(
+        [study.name].into_iter().chain(places).chain(of_metrics.iter().map(|column| column.name)),
+    );
+    let known = |value: Option<f64>| value.filter(|v| v.is_finite()).map_or_else(String::new, format_number);
+    for summary in summarise_rows(rows, level) {
+        let places = axes.iter().map(|axis| axis.value_text(&summary.point));
         let mut fields = vec![summary.study.to_string()];
         fields.extend(places);
         fields.push(summary.metric.to_string());
         fields.push(units.of_metric(&summary.metric).unwrap_or_default().to_owned());
         fields.push(summary.estimate.n.to_string());
         fields.extend(NUMBERS.map(|(_, value)| known(value(&summary, level))));
-        out.push_str(&csv::line(fields.iter().map(String::as_str)));
+        out.push_str(&csv::csv_line(fields.iter().map(String::as_str)));
     }
     Ok(out)
 }
@@ -98,17 +104,17 @@ pub fn text(rows: &[Row], level: f64, units: &Units) -> Result<String, Error> {
 /// Gathers rows by (study, point, metric), in order of first appearance, with intervals at this level
 /// (0.95). The rows may come in any order: each group is taken in replication order. NaN values are
 /// passed over.
-pub fn summarise(rows: &[Row], level: f64) -> Vec<Summary> {
-    let mut places: HashMap<(&str, &Point, &str), usize> = HashMap::new();
-    let mut summaries: Vec<Summary> = Vec::new();
+pub fn summarise_rows(rows: &[ResultRow], level: f64) -> Vec<MetricSummary> {
+    let mut places: HashMap<(&str, &GridPoint, &str), usize> = HashMap::new();
+    let mut summaries: Vec<MetricSummary> = Vec::new();
     for row in rows.iter().filter(|r| !r.value.is_nan()) {
         let place = *places.entry((&row.study, &row.point, &row.metric)).or_insert_with(|| {
-            summaries.push(Summary {
+            summaries.push(MetricSummary {
                 study: row.study.clone(),
                 point: row.point.clone(),
                 metric: row.metric.clone(),
                 values: Vec::new(),
-                estimate: Moments::default().estimate(level),
+                estimate: SampleMoments::default().estimate(level),
             });
             summaries.len() - 1
         });
@@ -125,21 +131,21 @@ pub fn summarise(rows: &[Row], level: f64) -> Vec<Summary> {
 mod tests {
     use super::*;
 
-    fn row(loss: &str, replication: u32, metric: &str, value: f64) -> Row {
-        let point = Point::new([("loss", loss)]);
-        Row { study: "s".into(), point, replication, metric: metric.into(), value }
+    fn test_row(loss: &str, replication: u32, metric: &str, value: f64) -> ResultRow {
+        let point = GridPoint::new([("loss", loss)]);
+        ResultRow { study: "s".into(), point, replication, metric: metric.into(), value }
     }
 
     #[test]
     fn groups_keep_their_order_and_replications_theirs() {
         let rows = [
-            row("0.1", 1, "delay", 3.0),
-            row("0.1", 0, "delay", 1.0),
-            row("0.1", 0, "failures", f64::NAN),
-            row("0", 0, "delay", 7.0),
-            row("0.1", 2, "delay", 2.0),
+            test_row("0.1", 1, "delay", 3.0),
+            test_row("0.1", 0, "delay", 1.0),
+            test_row("0.1", 0, "failures", f64::NAN),
+            test_row("0", 0, "delay", 7.0),
+            test_row("0.1", 2, "delay", 2.0),
         ];
-        let got = summarise(&rows, 0.95);
+        let got = summarise_rows(&rows, 0.95);
         assert_eq!(got.len(), 2);
         assert_eq!(got[0].values, [(0, 1.0), (1, 3.0), (2, 2.0)]);
         assert_eq!((got[0].estimate.mean, got[0].estimate.n), (2.0, 3));
@@ -150,14 +156,14 @@ mod tests {
     #[test]
     fn the_file_has_medians_beside_means_and_names_what_moves_them() {
         let heavy = [1.0, 1.0, 2.0, 1.0, 2.0, 29.0];
-        let mut rows: Vec<Row> =
-            (0..).zip(heavy).map(|(r, value)| row("5 %", r, "delay.mean", value)).collect();
-        rows.push(row("a, b", 0, "delay.mean", 3.0));
-        let mut units = Units::default();
-        units.metric("delay.mean", "s");
+        let mut rows: Vec<ResultRow> =
+            (0..).zip(heavy).map(|(r, value)| test_row("5 %", r, "delay.mean", value)).collect();
+        rows.push(test_row("a, b", 0, "delay.mean", 3.0));
+        let mut units = RowUnits::default();
+        units.set_metric_unit("delay.mean", "s");
         let head = "study,loss,metric,unit,n,mean,mean_low,mean_high,median,median_low,median_high,moved_by,mean_without,\
                     confidence,sd,min,max";
-        let got = text(&rows, 0.95, &units).unwrap();
+        let got = summary_csv_text(&rows, 0.95, &units).unwrap();
         let lines: Vec<&str> = got.lines().collect();
         assert_eq!(lines[0], head);
         let fields: Vec<&str> = lines[1].split(',').collect();

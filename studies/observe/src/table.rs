@@ -4,26 +4,26 @@
 //! Beside each axis whose values are quantities stands a column of their numbers, called by the axis and the unit
 //! (`loss [%]`), so that a data frame can draw it at once; an axis of plain numbers is one itself.
 
-use crate::Error;
-use crate::columns::{self, AxisColumn, Units};
-use crate::row::{Point, Row};
-use crate::summary::{self, Summary};
+use crate::RunFileError;
+use crate::columns::{self, AxisColumn, RowUnits};
+use crate::row::{GridPoint, ResultRow};
+use crate::summary::{self, MetricSummary};
 use std::fmt;
 
 /// Values of a column by the place of their row, from 0; `None` for what is not known.
-pub type Of<'a, V> = Box<dyn Fn(usize) -> Option<V> + 'a>;
+pub type ValueGetter<'a, V> = Box<dyn Fn(usize) -> Option<V> + 'a>;
 
 /// Where a column has its values from.
-pub enum Values<'a> {
+pub enum ColumnValues<'a> {
     /// Texts.
-    Text(Of<'a, &'a str>),
+    Text(ValueGetter<'a, &'a str>),
     /// Whole numbers that are not negative.
-    Count(Of<'a, u32>),
+    Count(ValueGetter<'a, u32>),
     /// Numbers.
-    Number(Of<'a, f64>),
+    Number(ValueGetter<'a, f64>),
 }
 
-impl fmt::Debug for Values<'_> {
+impl fmt::Debug for ColumnValues<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Text(_) => "Text",
@@ -35,20 +35,20 @@ impl fmt::Debug for Values<'_> {
 
 /// A column of a table.
 #[derive(Debug)]
-pub struct Column<'a> {
+pub struct TableColumn<'a> {
     /// Its name.
     pub name: String,
     /// Whether every row has a value.
     pub required: bool,
     /// Its values.
-    pub values: Values<'a>,
+    pub values: ColumnValues<'a>,
 }
 
 /// A table of rows.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct ResultTable<'a> {
     /// Its columns, in their order.
-    pub columns: Vec<Column<'a>>,
+    pub columns: Vec<TableColumn<'a>>,
     /// How many rows it has.
     pub rows: usize,
 }
@@ -56,70 +56,73 @@ pub struct Table<'a> {
 /// The rows of a run, in the columns of [`columns::RESULTS`] with those of the axes behind `study`.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`].
-pub fn results<'a>(rows: &'a [Row], units: &'a Units) -> Result<Table<'a>, Error> {
-    let mut of = vec![Column::text("study", move |i| &rows[i].study)];
+/// [`RunFileError::ReservedAxis`].
+pub fn results_table<'a>(
+    rows: &'a [ResultRow],
+    units: &'a RowUnits,
+) -> Result<ResultTable<'a>, RunFileError> {
+    let mut of = vec![TableColumn::from_texts("study", move |i| &rows[i].study)];
     let axes = columns::of_axes(rows, units, &columns::RESULTS)?;
-    of.extend(axes.into_iter().map(|axis| Column::axis(axis, move |i| &rows[i].point)));
-    of.push(Column::count("replication", move |i| rows[i].replication));
-    of.push(Column::text("metric", move |i| &rows[i].metric));
-    of.push(Column::unit(units, move |i| &rows[i].metric));
-    of.push(Column::number("value", move |i| rows[i].value));
-    Ok(Table { columns: of, rows: rows.len() })
+    of.extend(axes.into_iter().map(|axis| TableColumn::from_axis(axis, move |i| &rows[i].point)));
+    of.push(TableColumn::from_counts("replication", move |i| rows[i].replication));
+    of.push(TableColumn::from_texts("metric", move |i| &rows[i].metric));
+    of.push(TableColumn::from_units(units, move |i| &rows[i].metric));
+    of.push(TableColumn::from_numbers("value", move |i| rows[i].value));
+    Ok(ResultTable { columns: of, rows: rows.len() })
 }
 
-/// What rows come to, as [`summary::summarise`] gave it at this level: the columns of [`columns::SUMMARY`] with those of the axes
+/// What rows come to, as [`summary::summarise_rows`] gave it at this level: the columns of [`columns::SUMMARY`] with those of the axes
 /// behind `study`.
 ///
 /// # Errors
-/// [`Error::ReservedAxis`].
-pub fn summary<'a>(
-    summaries: &'a [Summary],
-    rows: &'a [Row],
+/// [`RunFileError::ReservedAxis`].
+pub fn summary_table<'a>(
+    summaries: &'a [MetricSummary],
+    rows: &'a [ResultRow],
     level: f64,
-    units: &'a Units,
-) -> Result<Table<'a>, Error> {
-    let mut of = vec![Column::text("study", move |i| &summaries[i].study)];
+    units: &'a RowUnits,
+) -> Result<ResultTable<'a>, RunFileError> {
+    let mut of = vec![TableColumn::from_texts("study", move |i| &summaries[i].study)];
     let axes = columns::of_axes(rows, units, &columns::SUMMARY)?;
-    of.extend(axes.into_iter().map(|axis| Column::axis(axis, move |i| &summaries[i].point)));
-    of.push(Column::text("metric", move |i| &summaries[i].metric));
-    of.push(Column::unit(units, move |i| &summaries[i].metric));
-    of.push(Column::count("n", move |i| summaries[i].estimate.n));
+    of.extend(axes.into_iter().map(|axis| TableColumn::from_axis(axis, move |i| &summaries[i].point)));
+    of.push(TableColumn::from_texts("metric", move |i| &summaries[i].metric));
+    of.push(TableColumn::from_units(units, move |i| &summaries[i].metric));
+    of.push(TableColumn::from_counts("n", move |i| summaries[i].estimate.n));
     for (name, value) in summary::NUMBERS {
         let known = move |i: usize| value(&summaries[i], level).filter(|v| v.is_finite());
         let values = match name {
-            "moved_by" => Values::Count(Box::new(move |i| known(i).map(|v| v as u32))),
-            _ => Values::Number(Box::new(known)),
+            "moved_by" => ColumnValues::Count(Box::new(move |i| known(i).map(|v| v as u32))),
+            _ => ColumnValues::Number(Box::new(known)),
         };
-        of.push(Column { name: name.to_owned(), required: false, values });
+        of.push(TableColumn { name: name.to_owned(), required: false, values });
     }
-    Ok(Table { columns: of, rows: summaries.len() })
+    Ok(ResultTable { columns: of, rows: summaries.len() })
 }
 
-impl<'a> Column<'a> {
-    fn text(name: &str, of: impl Fn(usize) -> &'a str + 'a) -> Self {
-        let values = Values::Text(Box::new(move |i| Some(of(i))));
+impl<'a> TableColumn<'a> {
+    fn from_texts(name: &str, of: impl Fn(usize) -> &'a str + 'a) -> Self {
+        let values = ColumnValues::Text(Box::new(move |i| Some(of(i))));
         Self { name: name.to_owned(), required: true, values }
     }
-    fn unit(units: &'a Units, metric: impl Fn(usize) -> &'a str + 'a) -> Self {
-        let values = Values::Text(Box::new(move |i| units.of_metric(metric(i))));
+    fn from_units(units: &'a RowUnits, metric: impl Fn(usize) -> &'a str + 'a) -> Self {
+        let values = ColumnValues::Text(Box::new(move |i| units.of_metric(metric(i))));
         Self { name: columns::UNIT.name.to_owned(), required: false, values }
     }
-    fn count(name: &str, of: impl Fn(usize) -> u32 + 'a) -> Self {
-        let values = Values::Count(Box::new(move |i| Some(of(i))));
+    fn from_counts(name: &str, of: impl Fn(usize) -> u32 + 'a) -> Self {
+        let values = ColumnValues::Count(Box::new(move |i| Some(of(i))));
         Self { name: name.to_owned(), required: true, values }
     }
-    fn number(name: &str, of: impl Fn(usize) -> f64 + 'a) -> Self {
-        let values = Values::Number(Box::new(move |i| Some(of(i))));
+    fn from_numbers(name: &str, of: impl Fn(usize) -> f64 + 'a) -> Self {
+        let values = ColumnValues::Number(Box::new(move |i| Some(of(i))));
         Self { name: name.to_owned(), required: true, values }
     }
-    fn axis(axis: AxisColumn<'a>, point: impl Fn(usize) -> &'a Point + 'a) -> Self {
+    fn from_axis(axis: AxisColumn<'a>, point: impl Fn(usize) -> &'a GridPoint + 'a) -> Self {
         let name = axis.name.clone();
         let values = match axis.is_numeric() {
-            true => Values::Number(Box::new(move |i| axis.number(point(i)))),
+            true => ColumnValues::Number(Box::new(move |i| axis.value_number(point(i)))),
             false => {
                 let axis = axis.axis;
-                Values::Text(Box::new(move |i| point(i).get(axis)))
+                ColumnValues::Text(Box::new(move |i| point(i).get(axis)))
             }
         };
         Self { name, required: false, values }

@@ -1,12 +1,12 @@
 //! What a server can do at most by its resources, each by itself, and the closed form of its delay.
 
-use crate::deployment::Deployment;
-use usher_profile::{File, LOOKUP, MethodProfile};
-use usher_theory::queues::Queue;
+use crate::deployment::ServerDeployment;
+use usher_profile::{LOOKUP, MethodProfile, ServerProfile};
+use usher_theory::queues::ServerQueue;
 
 /// What ends first when load rises.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Resource {
+pub enum ServerResource {
     /// The cores.
     Processor,
     /// The threads that ask the store.
@@ -15,10 +15,10 @@ pub enum Resource {
     HalfOpen,
 }
 
-impl Resource {
+impl ServerResource {
     /// In words.
     #[must_use]
-    pub const fn about(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Processor => "the processor",
             Self::StoreThreads => "the threads that ask the store (users.threads)",
@@ -38,16 +38,16 @@ impl Resource {
 
 /// The rate at which a resource is used up.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Bound {
+pub struct ResourceBound {
     /// Which.
-    pub resource: Resource,
+    pub resource: ServerResource,
     /// Logins a second of one server.
     pub rate: f64,
 }
 
 /// A mix of methods as a server sees it: a login's averages.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Mix {
+pub struct LoginMix {
     /// Messages that come for a login.
     pub messages: f64,
     /// CPU time of a login where waking up and taking in cost nothing, seconds.
@@ -63,10 +63,10 @@ pub struct Mix {
     pub lookup: f64,
 }
 
-impl Mix {
+impl LoginMix {
     /// Of a deployment by its profile.
     #[must_use]
-    pub fn of(deployment: &Deployment, profile: &File) -> Self {
+    pub fn from_profile(deployment: &ServerDeployment, profile: &ServerProfile) -> Self {
         let cpu = |label: &str| {
             let law = deployment.cpu.aside.get(label).or_else(|| deployment.cpu.service.get(label));
             law.map_or(0.0, |law| law.mean().as_secs_f64())
@@ -84,7 +84,7 @@ impl Mix {
         for method in &deployment.methods {
             let Some(measured) = profile.methods.get(&method.name) else { continue };
             let share = method.weight / all;
-            let (messages, heavy, light) = divided(measured, &cpu);
+            let (messages, heavy, light) = divide_cost(measured, &cpu);
             mix.messages += share * messages;
             mix.work += share * (heavy + light);
             // The public-key operations come with one message, all else is spread over all of them.
@@ -101,7 +101,7 @@ impl Mix {
 
     /// CPU time of a login at a rate, seconds: a message that finds a core idle wakes it up.
     #[must_use]
-    pub fn cost(&self, rate: f64, cores: f64) -> f64 {
+    pub fn login_cost(&self, rate: f64, cores: f64) -> f64 {
         let idle = self.messages * (self.wakeup + self.batch);
         // Of `cores` that are busy for a share of the time, so many messages find one idle; that share follows from the cost.
         let busy = (rate * (self.work + idle) / (cores + rate * idle)).min(1.0);
@@ -110,27 +110,33 @@ impl Mix {
 
     /// The rate at which the cores have nothing left, logins a second.
     #[must_use]
-    pub fn saturation(&self, cores: f64) -> f64 {
+    pub fn saturation_rate(&self, cores: f64) -> f64 {
         cores / (self.work + self.messages * self.batch / usher_profile::FULL_BATCH).max(1e-12)
     }
 
     /// Mean delay of a login at a rate, seconds: its messages' ways, their work and their waits in an M/G/c queue by Allen and
     /// Cunneen, and its look-ups with theirs.
     #[must_use]
-    pub fn delay(&self, rate: f64, cores: u32, threads: u32, round_trip: f64) -> f64 {
-        let service = self.cost(rate, f64::from(cores)) / self.messages;
+    pub fn mean_delay(&self, rate: f64, cores: u32, threads: u32, round_trip: f64) -> f64 {
+        let service = self.login_cost(rate, f64::from(cores)) / self.messages;
         let plain = self.work / self.messages;
         let variation = if plain > 0.0 { (self.square / (plain * plain) - 1.0).max(0.0) } else { 0.0 };
-        let queue =
-            Queue { service_variation: variation, ..Queue::mmc(rate * self.messages, service, cores) };
-        let store = Queue { service_variation: 0.0, ..Queue::mmc(rate * self.lookups, self.lookup, threads) };
-        let looked_up = if self.lookups > 0.0 { self.lookups * (self.lookup + store.wait()) } else { 0.0 };
-        self.messages * (round_trip + service + queue.wait()) + looked_up
+        let queue = ServerQueue {
+            service_variation: variation,
+            ..ServerQueue::mmc(rate * self.messages, service, cores)
+        };
+        let store = ServerQueue {
+            service_variation: 0.0,
+            ..ServerQueue::mmc(rate * self.lookups, self.lookup, threads)
+        };
+        let looked_up =
+            if self.lookups > 0.0 { self.lookups * (self.lookup + store.mean_wait()) } else { 0.0 };
+        self.messages * (round_trip + service + queue.mean_wait()) + looked_up
     }
 }
 
 /// Messages of a login, its public-key operations and the rest of its CPU time.
-fn divided(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64, f64) {
+fn divide_cost(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64, f64) {
     let (mut heavy, mut light) = (0.0, 0.0);
     for (label, units) in measured.units.iter() {
         let cost = cpu(label) * units;
@@ -144,17 +150,18 @@ fn divided(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64, f6
 /// Each resource with the rate at which it is used up, the scarcest first. `delay` is how long a login is under way where nothing
 /// waits, seconds.
 #[must_use]
-pub fn bounds(deployment: &Deployment, mix: &Mix, delay: f64) -> Vec<Bound> {
+pub fn resource_bounds(deployment: &ServerDeployment, mix: &LoginMix, delay: f64) -> Vec<ResourceBound> {
     let cores = f64::from(deployment.cpu.cores.get());
-    let mut all = vec![Bound { resource: Resource::Processor, rate: mix.saturation(cores) }];
+    let mut all =
+        vec![ResourceBound { resource: ServerResource::Processor, rate: mix.saturation_rate(cores) }];
     if mix.lookups > 0.0 && mix.lookup > 0.0 {
-        let rate = f64::from(deployment.threads()) / (mix.lookups * mix.lookup);
-        all.push(Bound { resource: Resource::StoreThreads, rate });
+        let rate = f64::from(deployment.store_threads()) / (mix.lookups * mix.lookup);
+        all.push(ResourceBound { resource: ServerResource::StoreThreads, rate });
     }
     // A login of one message is under way only while it is looked up.
     if delay > 0.0 && mix.messages > 1.0 {
         let rate = deployment.half_open() as f64 / delay;
-        all.push(Bound { resource: Resource::HalfOpen, rate });
+        all.push(ResourceBound { resource: ServerResource::HalfOpen, rate });
     }
     all.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     all

@@ -1,20 +1,20 @@
 //! What is deployed: the server with its configuration, on a processor that a profile charges, and who logs in.
 
-use crate::login::{Login, Method, MethodError};
+use crate::login::{GeneratorLogin, LoginMethod, MethodError};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use usher_aaa::store::{Op, Row, UserRows};
-use usher_aaa_config::{Loaded, model::StoreKind};
-use usher_config::units::{Count, Time};
-use usher_config::{Faults, Outside, Prefix};
+use usher_aaa::store::{AttributeRow, RowOperator, UserRows};
+use usher_aaa_config::{LoadedConfig, model::StoreKind};
+use usher_config::units::{PositiveCount, TimeSpan};
+use usher_config::{ConfigEnvironment, ConfigErrors, Prefix};
 use usher_core::WallTime;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Roots, Version, VersionRange, WallClock, fixtures,
+    ClientConfig, ClientOptions, TlsCredentials, TlsVersion, TrustRoots, VersionRange, WallClock, fixtures,
 };
-use usher_load::{DiameterTransport, Tls, Users};
-use usher_profile::{File, Misfit, Scale, Wanted};
-use usher_scenario::model::Cpu;
+use usher_load::{DiameterTransport, EapTlsConfig, LoadUsers};
+use usher_profile::{ProfileMisfit, ProfileRequirement, ServerProfile, WorkScale};
+use usher_scenario::model::CpuSettings;
 
 /// Addresses where the configuration has none of its own: of the server, and of who asks it (RFC 5737).
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -29,28 +29,28 @@ const MOST_USERS: usize = 20_000;
 const FRAGMENT: usize = 1398;
 
 /// What the store has of each user, by name.
-type Rows = Vec<(String, UserRows)>;
+type StoreRows = Vec<(String, UserRows)>;
 
 /// What users of methods with TLS show, and whom they trust.
 #[derive(Clone, Debug)]
 pub struct TlsFor {
     /// Their certificate and key: of one user, whose devices they all are.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<TlsCredentials>,
     /// The authorities of the server's certificate.
-    pub roots: Roots,
+    pub roots: TrustRoots,
     /// Whom the certificate names.
     pub name: Option<String>,
 }
 
 /// What is deployed.
 #[derive(Debug)]
-pub struct Deployment {
+pub struct ServerDeployment {
     /// The server's configuration.
-    pub config: Arc<Loaded>,
+    pub config: Arc<LoadedConfig>,
     /// Its processor.
-    pub cpu: Cpu,
+    pub cpu: CpuSettings,
     /// The methods.
-    pub methods: Vec<Method>,
+    pub methods: Vec<LoginMethod>,
     /// Where the server is.
     pub(crate) server: IpAddr,
     /// Who asks it by RADIUS, and by Diameter, where anybody does.
@@ -59,13 +59,13 @@ pub struct Deployment {
     /// What is deployed is an IKEv2 gateway.
     pub(crate) ike: bool,
     /// The methods as the generator has them, in their order.
-    pub(crate) logins: Vec<Login>,
-    pub(crate) users: Arc<Users>,
-    pub(crate) rows: Rows,
+    pub(crate) logins: Vec<GeneratorLogin>,
+    pub(crate) users: Arc<LoadUsers>,
+    pub(crate) rows: StoreRows,
     /// The time of day at which everything happens.
     pub(crate) epoch: WallTime,
     /// From the network, there and back.
-    pub round_trip: Time,
+    pub round_trip: TimeSpan,
     /// Share of packets lost, each way.
     pub loss: f64,
 }
@@ -97,7 +97,7 @@ pub enum DeploymentError {
     Method(#[from] MethodError),
     /// The profile does not fit.
     #[error("{0}")]
-    Misfit(Misfit),
+    Misfit(ProfileMisfit),
     /// The configuration leaves something out that a plan needs.
     #[error("{0}")]
     Config(String),
@@ -111,8 +111,8 @@ pub enum DeploymentError {
 ///
 /// # Errors
 /// A fault of the program.
-pub fn builtin(methods: &[Method], store: StoreKind) -> Result<Loaded, Faults> {
-    let mut order: Vec<&str> = methods.iter().filter_map(Method::offered).collect();
+pub fn builtin_config(methods: &[LoginMethod], store: StoreKind) -> Result<LoadedConfig, ConfigErrors> {
+    let mut order: Vec<&str> = methods.iter().filter_map(LoginMethod::offered_name).collect();
     order.dedup();
     // Beside a gateway nobody asks it.
     if order.is_empty() {
@@ -124,13 +124,13 @@ pub fn builtin(methods: &[Method], store: StoreKind) -> Result<Loaded, Faults> {
         StoreKind::Sqlite => "sqlite",
         StoreKind::Postgresql => "postgresql\"\nurl = \"host=localhost",
     };
-    let tls = if methods.iter().any(Method::has_tls) {
+    let tls = if methods.iter().any(LoginMethod::has_tls) {
         "[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\nsessions = 0\n"
     } else {
         ""
     };
     let [identity, peer] = IDENTITIES;
-    let (listen, diameter) = if methods.iter().any(Method::is_diameter) {
+    let (listen, diameter) = if methods.iter().any(LoginMethod::is_diameter) {
         let realm = identity.split_once('.').map_or(identity, |(_, realm)| realm);
         (
             format!("diameter = [\"{SERVER}:3868\"]\n"),
@@ -147,14 +147,14 @@ pub fn builtin(methods: &[Method], store: StoreKind) -> Result<Loaded, Faults> {
          [[client]]\nname = \"plan\"\nprefix = \"192.0.2.0/24\"\nsecret = \"a secret of the plan's own\"\n{tls}{diameter}",
         order.join(", ")
     );
-    usher_aaa_config::parse("the plan's own configuration", &text, None, &Fixtures)
+    usher_aaa_config::parse("the plan's own configuration", &text, None, &FixtureFiles)
 }
 
 /// The files of the plan's own configuration.
-struct Fixtures;
+struct FixtureFiles;
 
-impl Outside for Fixtures {
-    fn file(&self, path: &Path) -> Result<String, String> {
+impl ConfigEnvironment for FixtureFiles {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
         let [chain, key, root] = fixtures::server_as_pem(2);
         match path.to_str() {
             Some("server.pem") => Ok(chain),
@@ -163,8 +163,8 @@ impl Outside for Fixtures {
             _ => Err(format!("{}: the plan has no such file", path.display())),
         }
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        self.file(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        self.read_text(path)
     }
     fn variable(&self, _: &str) -> Option<String> {
         None
@@ -173,31 +173,35 @@ impl Outside for Fixtures {
 
 /// The users' side of the plan's own certificates.
 fn own_tls() -> TlsFor {
-    let roots = Roots::from_der([fixtures::root()]);
-    TlsFor { credentials: Some(fixtures::client(2)), roots, name: Some(fixtures::CLIENT_NAME.to_owned()) }
+    let roots = TrustRoots::from_der([fixtures::root_certificate()]);
+    TlsFor {
+        credentials: Some(fixtures::client_credentials(2)),
+        roots,
+        name: Some(fixtures::CLIENT_NAME.to_owned()),
+    }
 }
 
 /// What a deployment is made of.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct DeploymentParts<'a> {
     /// The server's configuration; `None`: one of the plan's own.
-    pub config: Option<Loaded>,
+    pub config: Option<LoadedConfig>,
     /// The profile.
-    pub profile: &'a File,
+    pub profile: &'a ServerProfile,
     /// The program's version.
     pub program: &'a str,
     /// Methods with their shares.
-    pub methods: Vec<Method>,
+    pub methods: Vec<LoginMethod>,
     /// Users.
     pub users: usize,
     /// Cores of each server.
-    pub cores: Count,
+    pub cores: PositiveCount,
     /// How much longer than on the profile's machine work takes.
-    pub scale: Scale,
+    pub scale: WorkScale,
     /// How far away the store is, there and back, beyond where it was in the profile.
-    pub distance: Time,
+    pub distance: TimeSpan,
     /// From the network, there and back.
-    pub round_trip: Time,
+    pub round_trip: TimeSpan,
     /// Share of packets lost, each way.
     pub loss: f64,
     /// What users with TLS show; `None`: the plan's own.
@@ -206,16 +210,16 @@ pub struct Parts<'a> {
     pub now: WallTime,
 }
 
-impl Deployment {
+impl ServerDeployment {
     /// Puts it together.
     ///
     /// # Errors
     /// A sentence that says what does not fit.
-    pub fn new(parts: Parts<'_>) -> Result<Self, DeploymentError> {
-        let Parts { profile, methods, .. } = parts;
+    pub fn new(parts: DeploymentParts<'_>) -> Result<Self, DeploymentError> {
+        let DeploymentParts { profile, methods, .. } = parts;
         let own = parts.config.is_none();
-        let ike = methods.iter().any(Method::is_ike);
-        if ike && !(own && methods.iter().all(Method::is_ike)) {
+        let ike = methods.iter().any(LoginMethod::is_ike);
+        if ike && !(own && methods.iter().all(LoginMethod::is_ike)) {
             return Err(DeploymentError::Config(
                 "an IKEv2 gateway is planned by itself, with a configuration of the plan's own: leave the other methods out of the mix, \
                  and --config"
@@ -231,7 +235,7 @@ impl Deployment {
                     usher_profile::StoreKind::Sqlite => StoreKind::Sqlite,
                     usher_profile::StoreKind::Postgresql => StoreKind::Postgresql,
                 };
-                builtin(&methods, store).map_err(|e| DeploymentError::Config(e.to_string()))?
+                builtin_config(&methods, store).map_err(|e| DeploymentError::Config(e.to_string()))?
             }
         };
         let store = match config.file.users.store {
@@ -240,8 +244,8 @@ impl Deployment {
             StoreKind::Postgresql => usher_profile::StoreKind::Postgresql,
         };
         let names: Vec<String> = methods.iter().map(|m| m.name.clone()).collect();
-        let wanted = Wanted { program: parts.program, methods: &names, store: Some(store) };
-        profile.fits(&wanted).map_err(DeploymentError::Misfit)?;
+        let wanted = ProfileRequirement { program: parts.program, methods: &names, store: Some(store) };
+        profile.check_fit(&wanted).map_err(DeploymentError::Misfit)?;
         if parts.distance.get() > usher_core::Duration::ZERO && profile.store.is_none() {
             return Err(DeploymentError::Config(
                 "the profile's users were not looked up in a store that can be farther away: measure with that store and more \
@@ -249,10 +253,10 @@ impl Deployment {
                     .to_owned(),
             ));
         }
-        let cpu = usher_scenario::charged(profile, parts.cores, parts.scale, parts.distance)
+        let cpu = usher_scenario::profiled_cpu(profile, parts.cores, parts.scale, parts.distance)
             .map_err(DeploymentError::Cpu)?;
-        let with_diameter = methods.iter().any(Method::is_diameter);
-        let with_radius = !ike && !methods.iter().all(Method::is_diameter);
+        let with_diameter = methods.iter().any(LoginMethod::is_diameter);
+        let with_radius = !ike && !methods.iter().all(LoginMethod::is_diameter);
         let (server, radius) = match with_radius {
             true => radius_side(&config).map(|(server, side)| (Some(server), Some(side)))?,
             false => (None, None),
@@ -265,19 +269,23 @@ impl Deployment {
         let tls = parts.tls.unwrap_or_else(own_tls);
         let with_tls = || {
             let options = ClientOptions {
-                versions: VersionRange { min: Version::Tls12, max: Version::Tls13 },
-                credentials: tls.credentials.clone().map(Credentials::with_even_signatures),
+                versions: VersionRange { min: TlsVersion::Tls12, max: TlsVersion::Tls13 },
+                credentials: tls.credentials.clone().map(TlsCredentials::with_even_signatures),
                 roots: tls.roots.clone(),
                 server_name: None,
                 resumption: None,
-                clock: WallClock::at(epoch),
+                clock: WallClock::from_time(epoch),
                 key_log: None,
             };
             ClientConfig::new(options).map_err(|e| DeploymentError::Config(format!("the users' TLS: {e}")))
         };
-        let with_tls = Tls { config: with_tls()?, each: Arc::default(), fragment: FRAGMENT, resume: false };
-        let logins = methods.iter().map(|method| method.login(&with_tls)).collect::<Result<Vec<_>, _>>()?;
-        let (users, rows) = users(&methods, &tls, parts.users)?;
+        let with_tls =
+            EapTlsConfig { config: with_tls()?, each: Arc::default(), fragment: FRAGMENT, resume: false };
+        let logins = methods
+            .iter()
+            .map(|method| method.to_generator_login(&with_tls))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (users, rows) = make_users(&methods, &tls, parts.users)?;
         let (round_trip, loss) = (parts.round_trip, parts.loss);
         let config = Arc::new(config);
         Ok(Self {
@@ -301,20 +309,20 @@ impl Deployment {
     #[must_use]
     pub fn half_open(&self) -> usize {
         match self.ike {
-            true => usher_ike::machine::Config::default().half_open,
+            true => usher_ike::machine::IkeEndpointConfig::default().half_open,
             false => self.config.file.limits.half_open,
         }
     }
 
     /// The store's threads.
     #[must_use]
-    pub fn threads(&self) -> u16 {
+    pub fn store_threads(&self) -> u16 {
         self.config.file.users.threads.max(1)
     }
 }
 
 /// Where a server is that listens there.
-fn reached(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
+fn server_address(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
     match listens.ip() {
         IpAddr::V4(at) if at.is_unspecified() => Ok(SERVER),
         IpAddr::V4(at) => Ok(at.into()),
@@ -326,7 +334,10 @@ fn reached(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
 
 /// Where the server listens for Diameter, and an address of the first peer that may connect: by TCP where it does, or by SCTP.
 /// `server` is where it is for others.
-fn diameter_side(config: &Loaded, server: Option<IpAddr>) -> Result<(IpAddr, DiameterSide), DeploymentError> {
+fn diameter_side(
+    config: &LoadedConfig,
+    server: Option<IpAddr>,
+) -> Result<(IpAddr, DiameterSide), DeploymentError> {
     let wrong = |what: &str| DeploymentError::Config(what.to_owned());
     let listen = &config.file.listen;
     let (at, transport) = match (listen.diameter.first(), listen.diameter_sctp.first(), &config.file.diameter)
@@ -344,7 +355,7 @@ fn diameter_side(config: &Loaded, server: Option<IpAddr>) -> Result<(IpAddr, Dia
         }
     };
     let diameter = config.file.diameter.as_ref().ok_or_else(|| wrong("[diameter] is missing"))?;
-    let here = reached(at)?;
+    let here = server_address(at)?;
     let server = server.unwrap_or(here);
     if server != here {
         return Err(wrong(
@@ -352,7 +363,7 @@ fn diameter_side(config: &Loaded, server: Option<IpAddr>) -> Result<(IpAddr, Dia
         ));
     }
     let named = diameter.peer.iter().filter(|peer| peer.connect.is_none()).find_map(|peer| {
-        let from = match peer.prefix.iter().find_map(|p| inside(p, &[server, CLIENT])) {
+        let from = match peer.prefix.iter().find_map(|p| free_address(p, &[server, CLIENT])) {
             Some(from) => from,
             None if peer.prefix.is_empty() => PEER,
             None => return None,
@@ -372,24 +383,24 @@ fn diameter_side(config: &Loaded, server: Option<IpAddr>) -> Result<(IpAddr, Dia
 }
 
 /// An address of a network, and none of those that are taken.
-fn inside(prefix: &Prefix, taken: &[IpAddr]) -> Option<IpAddr> {
+fn free_address(prefix: &Prefix, taken: &[IpAddr]) -> Option<IpAddr> {
     let IpAddr::V4(network) = prefix.network else { return None };
     let candidates = (0..8).map(|n| IpAddr::V4(Ipv4Addr::from_bits(network.to_bits().wrapping_add(n))));
     let size = 32 - u32::from(prefix.bits.min(32));
     [PEER]
         .into_iter()
         .chain(candidates.skip(usize::from(size >= 2)))
-        .find(|at| prefix.holds(*at) && !taken.contains(at))
+        .find(|at| prefix.contains(*at) && !taken.contains(at))
 }
 
 /// Where the server listens for RADIUS, and its first client.
-fn radius_side(config: &Loaded) -> Result<(IpAddr, RadiusSide), DeploymentError> {
+fn radius_side(config: &LoadedConfig) -> Result<(IpAddr, RadiusSide), DeploymentError> {
     let Some(listens) = config.file.listen.auth.first() else {
         return Err(DeploymentError::Config(
             "the configuration listens for no RADIUS over UDP (listen.auth), by which users of the plan log in".to_owned(),
         ));
     };
-    let server = reached(*listens)?;
+    let server = server_address(*listens)?;
     let of_client = config.clients.iter().filter(|client| client.secret.is_some()).find_map(|client| {
         let IpAddr::V4(network) = client.prefix.network else { return None };
         let size = 32 - u32::from(client.prefix.bits.min(32));
@@ -399,7 +410,7 @@ fn radius_side(config: &Loaded) -> Result<(IpAddr, RadiusSide), DeploymentError>
             .map(|n| IpAddr::V4(Ipv4Addr::from_bits(network.to_bits().wrapping_add(n))));
         candidates.into_iter().chain(further).find(|at| {
             *at != server
-                && client.prefix.holds(*at)
+                && client.prefix.contains(*at)
                 && config.client_of(*at).is_some_and(|c| c.name == client.name)
         })
     });
@@ -416,10 +427,17 @@ fn radius_side(config: &Loaded) -> Result<(IpAddr, RadiusSide), DeploymentError>
 }
 
 /// The users, with what the store has of them. With EAP-TLS all are the one whom the certificate names.
-fn users(methods: &[Method], tls: &TlsFor, count: usize) -> Result<(Arc<Users>, Rows), DeploymentError> {
+fn make_users(
+    methods: &[LoginMethod],
+    tls: &TlsFor,
+    count: usize,
+) -> Result<(Arc<LoadUsers>, StoreRows), DeploymentError> {
     let wrong = |e: String| DeploymentError::Config(e);
-    let password =
-        || Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: PASSWORD.to_owned() };
+    let password = || AttributeRow {
+        attribute: "Cleartext-Password".to_owned(),
+        op: RowOperator::Replace,
+        value: PASSWORD.to_owned(),
+    };
     let rows = |name: &str| (name.to_owned(), UserRows { check: vec![password()], ..UserRows::default() });
     if methods.iter().any(|method| !method.has_password()) {
         let name = tls.name.as_ref().ok_or_else(|| {
@@ -427,11 +445,12 @@ fn users(methods: &[Method], tls: &TlsFor, count: usize) -> Result<(Arc<Users>, 
                 "EAP-TLS needs --certificate and --key of one user of the configuration, and --ca".to_owned(),
             )
         })?;
-        let users = Users::template(name, PASSWORD, 1).map_err(|e| wrong(e.to_string()))?;
+        let users = LoadUsers::from_template(name, PASSWORD, 1).map_err(|e| wrong(e.to_string()))?;
         return Ok((Arc::new(users), vec![rows(name)]));
     }
     let count = count.clamp(1, MOST_USERS);
-    let users = Users::template("user{}@plan.example", PASSWORD, count).map_err(|e| wrong(e.to_string()))?;
+    let users =
+        LoadUsers::from_template("user{}@plan.example", PASSWORD, count).map_err(|e| wrong(e.to_string()))?;
     let rows = (0..count).map(|n| rows(&format!("user{n}@plan.example"))).collect();
     Ok((Arc::new(users), rows))
 }

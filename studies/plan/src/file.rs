@@ -3,41 +3,41 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
-use usher_config::units::{Count, Rate, Share, Time};
-use usher_config::{Collector, Faults, Format, Ordered, Outside};
+use usher_config::units::{EventRate, Percentage, PositiveCount, TimeSpan};
+use usher_config::{ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector, OrderedMap};
 use usher_core::Duration;
-use usher_profile::Reference;
+use usher_profile::MachineReference;
 
 /// What plans are.
-pub const FORMAT: Format = Format { what: "a plan", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat = ConfigFormat { description: "a plan", version: 1, retired: &[] };
 
 /// A plan: who logs in, how often and by what, and what is to be met.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's plan of a deployment")]
-pub struct File {
+pub struct PlanFile {
     /// The profile that `usher load --calibrate` wrote, from this file's folder.
     pub profile: Option<PathBuf>,
     /// The server's configuration that is to be deployed, from this file's folder.
     pub config: Option<PathBuf>,
     /// Who logs in, and how often.
-    pub demand: Demand,
+    pub demand: LoginDemand,
     /// Methods by their names with their weights, as `eap-tls = 60`.
-    pub mix: Ordered<f64>,
+    pub mix: OrderedMap<f64>,
     /// What is to be met.
-    pub target: Option<Target>,
+    pub target: Option<LoginTarget>,
     /// Cores of each server.
-    pub cores: Option<Count>,
+    pub cores: Option<PositiveCount>,
     /// So many times as long as on the profile's machine work takes.
     pub scale: Option<f64>,
     /// Or how often a second a core of the servers does what the profile's reference says of its own.
-    pub reference: Option<Reference>,
+    pub reference: Option<MachineReference>,
     /// How far away the store is, there and back, beyond where it was in the profile.
-    pub store_distance: Option<Time>,
+    pub store_distance: Option<TimeSpan>,
     /// How far away access servers are, there and back.
-    pub round_trip: Option<Time>,
+    pub round_trip: Option<TimeSpan>,
     /// Share of packets lost, each way.
-    pub loss: Option<Share>,
+    pub loss: Option<Percentage>,
     /// PEM: the certificate of a test user, with those above it.
     pub certificate: Option<PathBuf>,
     /// PEM: its key.
@@ -49,47 +49,47 @@ pub struct File {
 /// This share of the logins is to end within that time.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct LoginTarget {
     /// The share.
-    pub share: Share,
+    pub share: Percentage,
     /// The time.
-    pub within: Time,
+    pub within: TimeSpan,
 }
 
-impl Default for Target {
+impl Default for LoginTarget {
     /// 99 % within 100 ms, as `usher load --ramp` wants it.
     fn default() -> Self {
-        Self { share: Share::percent(99), within: Time::millis(100) }
+        Self { share: Percentage::from_percent(99), within: TimeSpan::from_millis(100) }
     }
 }
 
 /// Who logs in, and how often: a rate, or users with what they do.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Demand {
+pub struct LoginDemand {
     /// Users.
-    pub users: Option<Count>,
+    pub users: Option<PositiveCount>,
     /// All of them log in once within this time, as in the morning.
-    pub within: Option<Time>,
+    pub within: Option<TimeSpan>,
     /// Or each logs in again after this time, around the clock.
-    pub reauthentication: Option<Time>,
+    pub reauthentication: Option<TimeSpan>,
     /// Or so many logins there are.
-    pub rate: Option<Rate>,
+    pub rate: Option<EventRate>,
     /// At the peak so many times as many as on average.
     pub peak: Option<f64>,
 }
 
-impl Demand {
+impl LoginDemand {
     /// Logins a second at the peak.
     ///
     /// # Errors
     /// What is missing, or said twice.
-    pub fn rate(&self) -> Result<f64, String> {
+    pub fn peak_rate(&self) -> Result<f64, String> {
         let peak = self.peak.unwrap_or(1.0);
         if !(peak.is_finite() && peak >= 1.0) {
             return Err("the peak is so many times the average: 1 or more".to_owned());
         }
-        let of = |users: Option<Count>, time: Time| match users {
+        let of = |users: Option<PositiveCount>, time: TimeSpan| match users {
             None => Err("how many users log in is missing (users)".to_owned()),
             Some(_) if time.get() == Duration::ZERO => Err("logins within no time are no demand".to_owned()),
             Some(users) => Ok(f64::from(users.get()) / time.get().as_secs_f64()),
@@ -116,18 +116,22 @@ impl Demand {
 ///
 /// # Errors
 /// Everything that is wrong with it, each fault with its line.
-pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<File, Faults> {
-    let mut faults = Collector::new(origin, text);
-    let file = usher_config::document(&FORMAT, outside, &mut faults).and_then(|mut tree| {
-        let read = usher_config::read::<File>(&mut tree, |_| false, &mut faults);
-        let file = read.value.filter(|_| read.whole)?;
+pub fn parse_plan(
+    origin: &str,
+    text: &str,
+    outside: &dyn ConfigEnvironment,
+) -> Result<PlanFile, ConfigErrors> {
+    let mut faults = DiagnosticCollector::new(origin, text);
+    let file = usher_config::read_document(&FORMAT, outside, &mut faults).and_then(|mut tree| {
+        let read = usher_config::read_typed::<PlanFile>(&mut tree, |_| false, &mut faults);
+        let file = read.value.filter(|_| read.is_complete)?;
         for (name, weight) in file.mix.iter() {
             if !(weight.is_finite() && *weight > 0.0) {
                 let at = [
-                    usher_config::tree::Step::Key("mix".to_owned()),
-                    usher_config::tree::Step::Key(name.to_owned()),
+                    usher_config::tree::PathStep::Key("mix".to_owned()),
+                    usher_config::tree::PathStep::Key(name.to_owned()),
                 ];
-                faults.add(tree.place(&at), format!("mix.{name}: a weight is above 0"));
+                faults.add(tree.position_of(&at), format!("mix.{name}: a weight is above 0"));
             }
         }
         Some(file)
@@ -138,33 +142,35 @@ pub fn parse(origin: &str, text: &str, outside: &dyn Outside) -> Result<File, Fa
 /// The JSON Schema of plans, as `docs/plan.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<File>(&FORMAT)
+    usher_config::json_schema::<PlanFile>(&FORMAT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::Alone;
+    use usher_config::NoEnvironment;
 
-    fn demand(text: &str) -> Result<f64, String> {
-        parse("plan.toml", text, &Alone).map_err(|e| e.to_string())?.demand.rate()
+    fn parse_demand(text: &str) -> Result<f64, String> {
+        parse_plan("plan.toml", text, &NoEnvironment).map_err(|e| e.to_string())?.demand.peak_rate()
     }
 
     #[test]
     fn demand_is_said_once() {
-        assert_eq!(demand("[demand]\nrate = \"5 /s\"\npeak = 2.0"), Ok(10.0));
-        assert_eq!(demand("[demand]\nusers = 3600\nwithin = \"1 h\""), Ok(1.0));
-        assert_eq!(demand("[demand]\nusers = 7200\nreauthentication = \"1 h\"\npeak = 3"), Ok(6.0));
-        assert!(demand("[demand]\nwithin = \"1 h\"").unwrap_err().contains("(users)"));
-        assert!(demand("").unwrap_err().contains("is missing"));
-        assert!(demand("[demand]\nrate = \"5 /s\"\nwithin = \"1 h\"").unwrap_err().contains("said twice"));
-        assert!(demand("[demand]\nrate = \"5 /s\"\npeak = 0.5").unwrap_err().contains("1 or more"));
-        assert!(demand("[demand]\nusers = 1\nwithin = \"0 s\"").unwrap_err().contains("no time"));
+        assert_eq!(parse_demand("[demand]\nrate = \"5 /s\"\npeak = 2.0"), Ok(10.0));
+        assert_eq!(parse_demand("[demand]\nusers = 3600\nwithin = \"1 h\""), Ok(1.0));
+        assert_eq!(parse_demand("[demand]\nusers = 7200\nreauthentication = \"1 h\"\npeak = 3"), Ok(6.0));
+        assert!(parse_demand("[demand]\nwithin = \"1 h\"").unwrap_err().contains("(users)"));
+        assert!(parse_demand("").unwrap_err().contains("is missing"));
+        assert!(
+            parse_demand("[demand]\nrate = \"5 /s\"\nwithin = \"1 h\"").unwrap_err().contains("said twice")
+        );
+        assert!(parse_demand("[demand]\nrate = \"5 /s\"\npeak = 0.5").unwrap_err().contains("1 or more"));
+        assert!(parse_demand("[demand]\nusers = 1\nwithin = \"0 s\"").unwrap_err().contains("no time"));
     }
 
     #[test]
     fn faults_have_their_lines() {
-        let said = |text: &str| parse("plan.toml", text, &Alone).unwrap_err().to_string();
+        let said = |text: &str| parse_plan("plan.toml", text, &NoEnvironment).unwrap_err().to_string();
         assert!(said("mix = { pap = 0.0 }").contains("plan.toml:1:15: mix.pap: a weight is above 0"));
         assert!(
             said("\nconfg = \"a\"")

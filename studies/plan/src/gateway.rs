@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::{Duration, Seed};
-use usher_crypto::Key;
-use usher_gateway::{Config, NAT_SOCKET, Peer, SOCKET};
-use usher_ike::machine::{self, Connection};
+use usher_crypto::SecretValue;
+use usher_gateway::{GatewayConfig, GatewayPeer, NAT_SOCKET, SOCKET};
+use usher_ike::machine::{self, IkeConnection};
 use usher_ike::payload::{Identification, Proposal};
 use usher_load::IkeConfig;
-use usher_runner::world::{Endpoint, HostAddress};
-use usher_sim::{Context, Delivery};
+use usher_runner::world::{HostAddress, MachineEndpoint};
+use usher_sim::{AppContext, AppDelivery};
 
 /// Who asks it (RFC 5737).
 pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
@@ -21,62 +21,66 @@ const PROPOSAL: &str = "aes128-sha256-x25519";
 /// How many initiators take turns.
 const INITIATORS: usize = 1000;
 
-fn proposals() -> Result<Vec<Proposal>, String> {
-    Ok(vec![Proposal::ike(PROPOSAL).map_err(|e| e.to_string())?])
+fn ike_proposals() -> Result<Vec<Proposal>, String> {
+    Ok(vec![Proposal::parse_ike(PROPOSAL).map_err(|e| e.to_string())?])
 }
 
 /// The gateway on its host. It has a shared key with everybody, and makes IKE_SAs without a CHILD_SA.
-pub(crate) struct Gateway {
-    endpoint: Endpoint,
-    gateway: usher_gateway::Gateway,
+pub(crate) struct GatewayHost {
+    endpoint: MachineEndpoint,
+    gateway: usher_gateway::IkeGateway,
 }
 
-impl Gateway {
+impl GatewayHost {
     /// The gateway, and its sockets with their ports.
     pub(crate) fn new(
         at: HostAddress,
         address: IpAddr,
         seed: Seed,
     ) -> Result<(Self, [(u32, u16); 2]), String> {
-        let own = Identification::fqdn(NAME);
-        let shared = Connection::shared_key("plan", own, &Key::from(KEY), proposals()?);
-        let connection = Connection { fragmentation: true, ..shared };
+        let own = Identification::from_fqdn(NAME);
+        let shared = IkeConnection::shared_key("plan", own, &SecretValue::from(KEY), ike_proposals()?);
+        let connection = IkeConnection { fragmentation: true, ..shared };
         // All initiators are of one address here.
-        let allowed = machine::Config {
+        let allowed = machine::IkeEndpointConfig {
             cookies_from: 100,
             cookies_from_network: usize::MAX,
-            ..machine::Config::default()
+            ..machine::IkeEndpointConfig::default()
         };
-        let config = Config::serving(allowed, Peer::waiting(connection, SocketAddr::new(address, PORTS[0])));
-        let gateway =
-            usher_gateway::Gateway::new(config, seed.secure("ike.start", 0)).map_err(|e| e.to_string())?;
-        let mut endpoint = Endpoint::new(at);
-        let sockets = [(endpoint.socket(SOCKET), PORTS[0]), (endpoint.socket(NAT_SOCKET), PORTS[1])];
+        let config = GatewayConfig::for_peer(
+            allowed,
+            GatewayPeer::as_responder(connection, SocketAddr::new(address, PORTS[0])),
+        );
+        let gateway = usher_gateway::IkeGateway::new(config, seed.derive_secure_rng("ike.start", 0))
+            .map_err(|e| e.to_string())?;
+        let mut endpoint = MachineEndpoint::new(at);
+        let sockets =
+            [(endpoint.socket_number(SOCKET), PORTS[0]), (endpoint.socket_number(NAT_SOCKET), PORTS[1])];
         Ok((Self { endpoint, gateway }, sockets))
     }
 
-    pub(crate) fn handle<R>(&mut self, ctx: &mut Context<'_, R>, delivery: &Delivery) {
-        self.endpoint.feed(ctx, &mut self.gateway, delivery);
+    pub(crate) fn handle_delivery<R>(&mut self, ctx: &mut AppContext<'_, R>, delivery: &AppDelivery) {
+        self.endpoint.feed_delivery(ctx, &mut self.gateway, delivery);
         // By a shared key nobody signs, and nobody is asked.
-        self.endpoint.drain(ctx, &mut self.gateway, |_, _, _| {});
+        self.endpoint.drain_outputs(ctx, &mut self.gateway, |_, _, _| {});
     }
 }
 
 /// Who logs in at the gateway.
-pub(crate) fn initiators(gateway: IpAddr) -> Result<IkeConfig, String> {
+pub(crate) fn initiator_config(gateway: IpAddr) -> Result<IkeConfig, String> {
     Ok(IkeConfig {
         logins: vec![usher_load::IkeLogin::Psk],
         gateway_auth: usher_load::IkeGatewayAuth::Psk,
         anonymous: None,
         address: SocketAddr::new(gateway, PORTS[0]),
         local: SocketAddr::new(CLIENT, 0),
-        gateway: Identification::fqdn(NAME),
+        gateway: Identification::from_fqdn(NAME),
         identity: "node@plan.example".to_owned(),
         initiators: INITIATORS,
         first: 0,
-        secret: Key::from(KEY),
-        proposals: proposals()?,
-        keep: false,
+        secret: SecretValue::from(KEY),
+        proposals: ike_proposals()?,
+        keeps_sa: false,
         probes: 0,
         retransmission: Duration::from_secs(2),
         retransmissions: 3,

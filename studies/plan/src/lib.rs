@@ -15,10 +15,13 @@ mod prepare;
 mod report;
 mod world;
 
-pub use answer::{Answer, Level, PlanError, Settings, SimulatedPoint, Spread, Watch, answer};
-pub use deployment::{Deployment, DeploymentError, Parts, TlsFor, builtin};
-pub use file::{Demand, FORMAT, File, Target, json_schema, parse};
-pub use login::{Method, MethodError};
-pub use prepare::{Effort, PrepareError, Prepared};
-pub use report::{json, report, text};
-pub use world::{Length, Step, step};
+pub use answer::{
+    IntervalEstimate, LoadLevel, PlanAnswer, PlanError, PlanObserver, PlanSettings, SimulatedPoint,
+    plan_deployment,
+};
+pub use deployment::{DeploymentError, DeploymentParts, ServerDeployment, TlsFor, builtin_config};
+pub use file::{FORMAT, LoginDemand, LoginTarget, PlanFile, json_schema, parse_plan};
+pub use login::{LoginMethod, MethodError};
+pub use prepare::{PlanEffort, PrepareError, PreparedPlan};
+pub use report::{answer_json, answer_text, build_report};
+pub use world::{StepLength, StepResult, run_load_step};

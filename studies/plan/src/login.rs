@@ -1,10 +1,10 @@
 //! How users log in, by the names that profiles and `usher load` have for it.
 
-use usher_load::{DiameterLogin, EapMethod, PeapInner, RadiusLogin, Tls, TtlsInner};
+use usher_load::{DiameterLogin, EapMethod, EapTlsConfig, PeapInner, RadiusLogin, TtlsInner};
 
 /// A method with its share of the logins.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Method {
+pub struct LoginMethod {
     /// Its name.
     pub name: String,
     /// Its weight among all, above 0.
@@ -26,14 +26,14 @@ pub enum MethodError {
 
 /// As the generator has a method, by what carries it.
 #[derive(Clone, Debug)]
-pub(crate) enum Login {
+pub(crate) enum GeneratorLogin {
     Radius(RadiusLogin),
     Diameter(DiameterLogin),
     /// At a gateway, by a key that both have.
     Ike,
 }
 
-impl Method {
+impl LoginMethod {
     /// Whether it goes by Diameter.
     #[must_use]
     pub fn is_diameter(&self) -> bool {
@@ -47,7 +47,7 @@ impl Method {
     }
 
     /// What it is called over RADIUS.
-    fn bare(&self) -> &str {
+    fn radius_name(&self) -> &str {
         match self.name.strip_prefix("diameter-") {
             Some(method) => match method.strip_prefix("eap-") {
                 Some(tunnel) if tunnel.starts_with("peap-") || tunnel.starts_with("ttls-") => tunnel,
@@ -60,20 +60,20 @@ impl Method {
     /// Whether it has TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
-        let name = self.bare();
+        let name = self.radius_name();
         name == "eap-tls" || name.starts_with("peap-") || name.starts_with("ttls-")
     }
 
     /// Whether users have a password.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        self.bare() != "eap-tls"
+        self.radius_name() != "eap-tls"
     }
 
     /// As the server's configuration calls it, of those that are in `methods.order`.
     #[must_use]
-    pub fn offered(&self) -> Option<&'static str> {
-        Some(match self.bare() {
+    pub fn offered_name(&self) -> Option<&'static str> {
+        Some(match self.radius_name() {
             "pap" => "pap",
             "chap" => "chap",
             "mschapv2" => "mschapv2",
@@ -91,15 +91,15 @@ impl Method {
     ///
     /// # Errors
     /// There is no such method.
-    pub(crate) fn login(&self, tls: &Tls) -> Result<Login, MethodError> {
+    pub(crate) fn to_generator_login(&self, tls: &EapTlsConfig) -> Result<GeneratorLogin, MethodError> {
         if self.name == "ike-psk" {
-            return Ok(Login::Ike);
+            return Ok(GeneratorLogin::Ike);
         }
         if !self.is_diameter() {
-            return self.radius(&self.name, tls).map(Login::Radius);
+            return self.radius_login(&self.name, tls).map(GeneratorLogin::Radius);
         }
         let unknown = || MethodError::Unknown(self.name.clone());
-        let name = self.bare();
+        let name = self.radius_name();
         let known = [
             "pap",
             "eap-md5",
@@ -113,14 +113,14 @@ impl Method {
         if !known.contains(&name) {
             return Err(unknown());
         }
-        Ok(Login::Diameter(match self.radius(name, tls)? {
+        Ok(GeneratorLogin::Diameter(match self.radius_login(name, tls)? {
             RadiusLogin::Pap => DiameterLogin::Pap,
             RadiusLogin::Eap(method) => DiameterLogin::Eap(method),
             RadiusLogin::Chap | RadiusLogin::MsChapV2 => return Err(unknown()),
         }))
     }
 
-    fn radius(&self, name: &str, tls: &Tls) -> Result<RadiusLogin, MethodError> {
+    fn radius_login(&self, name: &str, tls: &EapTlsConfig) -> Result<RadiusLogin, MethodError> {
         let eap = RadiusLogin::Eap;
         let ttls = |inner| RadiusLogin::Eap(EapMethod::Ttls(tls.clone(), inner));
         Ok(match name {

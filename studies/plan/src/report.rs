@@ -1,37 +1,40 @@
 //! The answer as text, as JSON and as the report that a study has.
 
-use crate::answer::{Answer, Level, Settings, SimulatedPoint, Spread};
-use crate::bounds::Bound;
+use crate::answer::{IntervalEstimate, LoadLevel, PlanAnswer, PlanSettings, SimulatedPoint};
+use crate::bounds::ResourceBound;
 use serde_json::{Value, json};
-use usher_report::{Axis, Cell, Column, Figure, Kind, Point, Report, Section, Series, Table};
+use usher_report::{
+    FigureAxis, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection, ReportTable, SeriesKind,
+    SeriesPoint, TableCell,
+};
 
-fn interval(spread: &Spread) -> Value {
+fn interval_json(spread: &IntervalEstimate) -> Value {
     json!({ "mean": spread.mean, "low": spread.low, "high": spread.high })
 }
 
 fn point_json(point: &SimulatedPoint) -> Value {
     let delay = point.delay.as_ref().map(|[mean, p50, p90, p99]| {
-        json!({ "mean": interval(mean), "p50": interval(p50), "p90": interval(p90), "p99": interval(p99) })
+        json!({ "mean": interval_json(mean), "p50": interval_json(p50), "p90": interval_json(p90), "p99": interval_json(p99) })
     });
     json!({
         "logins_per_s": point.rate,
-        "utilisation": interval(&point.busy),
+        "utilisation": interval_json(&point.busy),
         "delay_s": delay,
-        "in_time": interval(&point.in_time),
+        "in_time": interval_json(&point.in_time),
         "closed_form_mean_delay_s": point.closed.is_finite().then_some(point.closed),
     })
 }
 
-fn bound_json(bound: &Bound) -> Value {
+fn bound_json(bound: &ResourceBound) -> Value {
     json!({ "resource": bound.resource.name(), "logins_per_s": bound.rate })
 }
 
 /// The answer for programs; times in seconds, rates in logins a second.
 #[must_use]
-pub fn json(answer: &Answer, settings: &Settings) -> Value {
+pub fn answer_json(answer: &PlanAnswer, settings: &PlanSettings) -> Value {
     json!({
         "demand_per_s": settings.demand,
-        "target": { "share": settings.share, "within_s": settings.within },
+        "target": { "share": settings.share, "within_s": settings.time_limit },
         "capacity": answer.capacity.as_ref().map(|c| json!({ "logins_per_s": c.mean, "interval": [c.low, c.high] })),
         "limited_by": answer.capacity.as_ref().map(|_| answer.limit.map_or("target", |limit| limit.name())),
         "servers": answer.servers,
@@ -51,7 +54,7 @@ pub fn json(answer: &Answer, settings: &Settings) -> Value {
     })
 }
 
-fn rate(value: f64) -> String {
+fn format_rate(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
@@ -59,7 +62,7 @@ fn rate(value: f64) -> String {
     }
 }
 
-fn ms(seconds: f64) -> String {
+fn format_ms(seconds: f64) -> String {
     let ms = seconds * 1e3;
     match ms {
         _ if !ms.is_finite() => "unbounded".to_owned(),
@@ -69,59 +72,64 @@ fn ms(seconds: f64) -> String {
     }
 }
 
-fn spread_ms(spread: &Spread) -> String {
+fn spread_ms(spread: &IntervalEstimate) -> String {
     if spread.low.is_finite() && spread.high.is_finite() {
-        format!("{} ({} to {})", ms(spread.mean), ms(spread.low.max(0.0)), ms(spread.high))
+        format!(
+            "{} ({} to {})",
+            format_ms(spread.mean),
+            format_ms(spread.low.max(0.0)),
+            format_ms(spread.high)
+        )
     } else {
-        ms(spread.mean)
+        format_ms(spread.mean)
     }
 }
 
-fn target(settings: &Settings) -> String {
-    format!("{} % within {}", settings.share * 100.0, ms(settings.within))
+fn target_text(settings: &PlanSettings) -> String {
+    format!("{} % within {}", settings.share * 100.0, format_ms(settings.time_limit))
 }
 
-fn servers(n: u64) -> String {
+fn servers_text(n: u64) -> String {
     if n == 1 { "1 server".to_owned() } else { format!("{n} servers") }
 }
 
 /// The sentences of the answer.
-fn findings(answer: &Answer, settings: &Settings) -> Vec<String> {
+fn describe_findings(answer: &PlanAnswer, settings: &PlanSettings) -> Vec<String> {
     let mut all = Vec::new();
     match (&answer.capacity, answer.servers) {
         (Some(capacity), Some(n)) => {
             all.push(format!(
                 "{} for {} logins a second, {} of them.",
-                servers(n),
-                rate(settings.demand),
-                target(settings)
+                servers_text(n),
+                format_rate(settings.demand),
+                target_text(settings)
             ));
             all.push(format!(
                 "One takes {} logins a second so (95 % interval {} to {}, {} replications).",
-                rate(capacity.mean),
-                rate(capacity.low),
-                rate(capacity.high),
+                format_rate(capacity.mean),
+                format_rate(capacity.low),
+                format_rate(capacity.high),
                 settings.replications
             ));
             all.push(match answer.limit {
-                Some(limit) => format!("What sets this is {}, however long logins may take.", limit.about()),
+                Some(limit) => format!("What sets this is {}, however long logins may take.", limit.description()),
                 None => "What sets this is the target: with more logins too many take longer.".to_owned(),
             });
         }
         _ => all.push(format!(
             "No number of servers meets the target, {}: a login by itself takes longer. Ask for more time, bring the store or the access \
              servers nearer, or take another method.",
-            target(settings)
+            target_text(settings)
         )),
     }
     if let Some(first) = answer.bounds.first() {
         let next = answer.bounds.get(1).map_or_else(String::new, |next| {
-            format!(" Next would be {}, at {}.", next.resource.about(), rate(next.rate))
+            format!(" Next would be {}, at {}.", next.resource.description(), format_rate(next.rate))
         });
         all.push(format!(
             "What breaks first is {}, at {} logins a second.{next}",
-            first.resource.about(),
-            rate(first.rate)
+            first.resource.description(),
+            format_rate(first.rate)
         ));
     }
     if let Some(planned) = &answer.planned
@@ -130,22 +138,22 @@ fn findings(answer: &Answer, settings: &Settings) -> Vec<String> {
         all.push(format!(
             "Each of them then has {} logins a second and is busy for {:.0} % of the time: half of the logins take {}, 99 % {}, on \
              average {}; the closed form says {} on average.",
-            rate(planned.rate),
+            format_rate(planned.rate),
             planned.busy.mean * 100.0,
             spread_ms(p50),
             spread_ms(p99),
             spread_ms(mean),
-            ms(planned.closed)
+            format_ms(planned.closed)
         ));
     }
     all
 }
 
-fn level_row(level: &Level) -> [String; 5] {
+fn level_row(level: &LoadLevel) -> [String; 5] {
     let p99 = level.point.delay.as_ref().map_or_else(|| "none".to_owned(), |d| spread_ms(&d[3]));
     [
         format!("{:.0} %", level.share * 100.0),
-        rate(level.rate),
+        format_rate(level.rate),
         level.servers.to_string(),
         format!("{:.0} %", level.point.busy.mean * 100.0),
         p99,
@@ -159,10 +167,10 @@ const POINT_HEAD: [&str; 7] =
 fn point_row(point: &SimulatedPoint) -> [String; 7] {
     let of = |i: usize| point.delay.as_ref().map_or_else(|| "none".to_owned(), |d| spread_ms(&d[i]));
     [
-        rate(point.rate),
+        format_rate(point.rate),
         format!("{:.0} %", point.busy.mean * 100.0),
         of(0),
-        ms(point.closed),
+        format_ms(point.closed),
         of(1),
         of(3),
         format!("{:.2} %", point.in_time.mean * 100.0),
@@ -171,8 +179,12 @@ fn point_row(point: &SimulatedPoint) -> [String; 7] {
 
 /// The answer for people: `columns` lays a table out.
 #[must_use]
-pub fn text(answer: &Answer, settings: &Settings, columns: &dyn Fn(&[Vec<String>]) -> String) -> String {
-    let mut text = findings(answer, settings).join("\n");
+pub fn answer_text(
+    answer: &PlanAnswer,
+    settings: &PlanSettings,
+    columns: &dyn Fn(&[Vec<String>]) -> String,
+) -> String {
+    let mut text = describe_findings(answer, settings).join("\n");
     let table = |head: &[&str], rows: Vec<Vec<String>>| {
         let head = head.iter().map(|h| (*h).to_owned()).collect();
         columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
@@ -184,17 +196,17 @@ pub fn text(answer: &Answer, settings: &Settings, columns: &dyn Fn(&[Vec<String>
     text
 }
 
-fn table(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Table {
-    Table {
+fn build_table(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> ReportTable {
+    ReportTable {
         title: title.to_owned(),
-        columns: head.iter().map(|h| Column::new(*h, "")).collect(),
-        rows: rows.into_iter().map(|row| row.into_iter().map(Cell::Text).collect()).collect(),
+        columns: head.iter().map(|h| ReportColumn::new(*h, "")).collect(),
+        rows: rows.into_iter().map(|row| row.into_iter().map(TableCell::Text).collect()).collect(),
         folded: false,
     }
 }
 
-fn measured(x: f64, spread: &Spread) -> Point {
-    Point {
+fn measured_point(x: f64, spread: &IntervalEstimate) -> SeriesPoint {
+    SeriesPoint {
         x,
         mean: spread.mean,
         low: spread.low,
@@ -208,107 +220,129 @@ fn measured(x: f64, spread: &Spread) -> Point {
 
 /// The report: the figure of delay and utilisation against load with the knee, the tables, what was assumed.
 #[must_use]
-pub fn report(answer: &Answer, settings: &Settings, about: &str, assumptions: Vec<String>) -> Report {
+pub fn build_report(
+    answer: &PlanAnswer,
+    settings: &PlanSettings,
+    about: &str,
+    assumptions: Vec<String>,
+) -> HtmlReport {
     let points = || answer.points.iter();
-    let delay = |i: usize, name: &str| Series {
+    let delay = |i: usize, name: &str| FigureSeries {
         name: name.to_owned(),
         points: points()
             .filter_map(|p| {
                 let spread = p.delay.as_ref()?[i];
-                Some(measured(
+                Some(measured_point(
                     p.rate,
-                    &Spread { mean: spread.mean * 1e3, low: spread.low * 1e3, high: spread.high * 1e3 },
+                    &IntervalEstimate {
+                        mean: spread.mean * 1e3,
+                        low: spread.low * 1e3,
+                        high: spread.high * 1e3,
+                    },
                 ))
             })
             .collect(),
-        ..Series::default()
+        ..FigureSeries::default()
     };
-    let closed = Series {
+    let closed = FigureSeries {
         name: "mean, closed form".to_owned(),
-        kind: Kind::Analytic,
+        kind: SeriesKind::Analytic,
         points: points()
             .filter(|p| p.closed.is_finite())
-            .map(|p| Point::exact(p.rate, p.closed * 1e3))
+            .map(|p| SeriesPoint::from_exact(p.rate, p.closed * 1e3))
             .collect(),
         names: Vec::new(),
     };
-    let load = || Axis::new("Logins a second of one server", "1/s");
+    let load = || FigureAxis::new("Logins a second of one server", "1/s");
     let mut knee = Vec::new();
     if let Some(capacity) = &answer.capacity {
-        let line = vec![Point::exact(capacity.mean, 0.0), Point::exact(capacity.mean, 100.0)];
-        knee.push(Series { name: "knee".to_owned(), kind: Kind::Analytic, points: line, names: Vec::new() });
+        let line =
+            vec![SeriesPoint::from_exact(capacity.mean, 0.0), SeriesPoint::from_exact(capacity.mean, 100.0)];
+        knee.push(FigureSeries {
+            name: "knee".to_owned(),
+            kind: SeriesKind::Analytic,
+            points: line,
+            names: Vec::new(),
+        });
     }
-    let busy = Series {
+    let busy = FigureSeries {
         name: "processor busy".to_owned(),
         points: points()
             .map(|p| {
-                let spread =
-                    Spread { mean: p.busy.mean * 100.0, low: p.busy.low * 100.0, high: p.busy.high * 100.0 };
-                measured(p.rate, &spread)
+                let spread = IntervalEstimate {
+                    mean: p.busy.mean * 100.0,
+                    low: p.busy.low * 100.0,
+                    high: p.busy.high * 100.0,
+                };
+                measured_point(p.rate, &spread)
             })
             .collect(),
-        ..Series::default()
+        ..FigureSeries::default()
     };
-    let in_time = Series {
+    let in_time = FigureSeries {
         name: "logins in time".to_owned(),
         points: points()
             .map(|p| {
                 let of = p.in_time;
-                measured(
+                measured_point(
                     p.rate,
-                    &Spread { mean: of.mean * 100.0, low: of.low * 100.0, high: of.high * 100.0 },
+                    &IntervalEstimate { mean: of.mean * 100.0, low: of.low * 100.0, high: of.high * 100.0 },
                 )
             })
             .collect(),
-        ..Series::default()
+        ..FigureSeries::default()
     };
     let figures = vec![
-        Figure {
+        ReportFigure {
             name: "delay".to_owned(),
             title: "Delay of logins by load".to_owned(),
             x: load(),
-            y: Axis::new("Delay", "ms").logarithmic(),
+            y: FigureAxis::new("Delay", "ms").with_log_scale(),
             series: vec![delay(1, "half within"), delay(3, "99 % within"), delay(0, "mean"), closed],
             panels: Vec::new(),
         },
-        Figure {
+        ReportFigure {
             name: "utilisation".to_owned(),
             title: "Processor and logins in time by load, with the knee".to_owned(),
             x: load(),
-            y: Axis::new("Share", "%"),
+            y: FigureAxis::new("Share", "%"),
             series: [busy, in_time].into_iter().chain(knee).collect(),
             panels: Vec::new(),
         },
     ];
     let tables = vec![
-        table(
+        build_table(
             "The engineering levels, as shares of what breaks first",
             &LEVEL_HEAD,
             answer.levels.iter().map(|l| level_row(l).to_vec()).collect(),
         ),
-        table("One server, simulated", &POINT_HEAD, points().map(|p| point_row(p).to_vec()).collect()),
-        table(
+        build_table("One server, simulated", &POINT_HEAD, points().map(|p| point_row(p).to_vec()).collect()),
+        build_table(
             "What it takes at most, resource by resource",
             &["resource", "logins/s"],
-            answer.bounds.iter().map(|b| vec![b.resource.about().to_owned(), rate(b.rate)]).collect(),
+            answer
+                .bounds
+                .iter()
+                .map(|b| vec![b.resource.description().to_owned(), format_rate(b.rate)])
+                .collect(),
         ),
     ];
-    Report {
+    HtmlReport {
         title: "How many servers".to_owned(),
         question: format!(
             "How many servers do {} logins a second take, {} of them?",
-            rate(settings.demand),
-            target(settings)
+            format_rate(settings.demand),
+            target_text(settings)
         ),
-        findings: findings(answer, settings),
+        findings: describe_findings(answer, settings),
         description: about.to_owned(),
-        sections: vec![Section {
+        sections: vec![ReportSection {
             title: "One server by load".to_owned(),
             text: String::new(),
             figures,
             tables,
         }],
         notes: assumptions,
-        ..Report::default()
+        ..HtmlReport::default()
     }
 }

@@ -4,58 +4,60 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
-use usher_config::tree::{Step, TreeNode};
-use usher_config::units::{Count, Rate, Share, Time};
-use usher_config::{Collector, Faults, Format, Ordered, Outside, hint, named};
+use usher_config::tree::{PathStep, TreeNode};
+use usher_config::units::{EventRate, Percentage, PositiveCount, TimeSpan};
+use usher_config::{
+    ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector, OrderedMap, name_hint, named,
+};
 
 /// What profiles are.
-pub const FORMAT: Format = Format { what: "a profile", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat = ConfigFormat { description: "a profile", version: 1, retired: &[] };
 
 /// What one login costs a server, measured on one machine with one configuration.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Usher's profile of a server")]
-pub struct File {
+pub struct ServerProfile {
     /// The version of the program that served. Another version may cost otherwise, so that it refuses this profile.
     pub program: String,
     /// The day of the measurement, as 2026-11-25.
     pub date: String,
     /// The machine that it was measured on.
-    pub machine: Machine,
+    pub machine: MachineProfile,
     /// What the server was set to.
-    pub configuration: Configuration,
+    pub configuration: ServerConfiguration,
     /// CPU time of one unit of each kind of work (docs/study-files.md lists them) on one core of that machine.
-    pub work: Ordered<Cost>,
+    pub work: OrderedMap<CpuCost>,
     /// By how much the cost of a unit may be off, with 95 % confidence, as far as the loads show it. Public-key operations, which are
     /// timed by themselves, have none here.
     #[serde(default)]
-    pub within: Ordered<Time>,
+    pub within: OrderedMap<TimeSpan>,
     /// CPU time of waking up: of a core that found nothing to do, and then something came.
     #[serde(default)]
-    pub wakeup: Cost,
+    pub wakeup: CpuCost,
     /// CPU time of taking in what has come, however much that is: with more load more messages share it.
     #[serde(default)]
-    pub batch: Cost,
+    pub batch: CpuCost,
     /// What was measured, by method.
-    pub methods: Ordered<MethodProfile>,
+    pub methods: OrderedMap<MethodProfile>,
     /// The store, where users were looked up in one.
-    pub store: Option<Store>,
+    pub store: Option<StoreProfile>,
 }
 
 /// CPU time, apart by who had it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cost {
+pub struct CpuCost {
     /// In the program.
-    pub user: Time,
+    pub user: TimeSpan,
     /// In the kernel, on the program's behalf.
-    pub system: Time,
+    pub system: TimeSpan,
 }
 
-impl Cost {
+impl CpuCost {
     /// Both, in seconds.
     #[must_use]
-    pub fn seconds(self) -> f64 {
+    pub fn total_seconds(self) -> f64 {
         self.user.get().as_secs_f64() + self.system.get().as_secs_f64()
     }
 }
@@ -63,27 +65,27 @@ impl Cost {
 /// A machine.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct MachineProfile {
     /// The processor's model, as the kernel says it.
     pub processor: String,
     /// Its cores.
-    pub cores: Count,
+    pub cores: PositiveCount,
     /// The kernel.
     pub kernel: String,
     /// How fast one core is at what logins need.
-    pub reference: Reference,
+    pub reference: MachineReference,
 }
 
 /// How often a second one core does what logins need, by the library that the server uses (AWS-LC).
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Reference {
+pub struct MachineReference {
     /// Signatures by RSA with 2048 bits made.
-    pub rsa_2048_sign: Rate,
+    pub rsa_2048_sign: EventRate,
     /// Signatures by ECDSA on P-256 made.
-    pub ecdsa_p256_sign: Rate,
+    pub ecdsa_p256_sign: EventRate,
     /// MD5 digests of 64 octets.
-    pub md5: Rate,
+    pub md5: EventRate,
 }
 
 usher_core::named! {
@@ -103,11 +105,11 @@ usher_core::named! {
 /// What the server was set to.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Configuration {
+pub struct ServerConfiguration {
     /// SHA-256 of its configuration file, in hexadecimal.
     pub fingerprint: String,
     /// Its shards.
-    pub shards: Count,
+    pub shards: PositiveCount,
     /// Where its users are.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<StoreKind>")]
@@ -121,25 +123,25 @@ pub struct Configuration {
 #[serde(deny_unknown_fields)]
 pub struct MethodProfile {
     /// What came to the server.
-    pub received: Traffic,
+    pub received: LoginTraffic,
     /// What it sent.
-    pub sent: Traffic,
+    pub sent: LoginTraffic,
     /// CPU time of the server at the last of the loads.
-    pub server: Cost,
+    pub server: CpuCost,
     /// CPU time of the generator, whose users are the other side of the method.
-    pub generator: Cost,
+    pub generator: CpuCost,
     /// Units of work that the server counted.
-    pub units: Ordered<f64>,
+    pub units: OrderedMap<f64>,
     /// Each load.
     pub loads: Vec<LoadPoint>,
     /// How its CPU time was divided among libraries, and how that was found out.
-    pub libraries: Option<Library>,
+    pub libraries: Option<LibraryShares>,
 }
 
 impl MethodProfile {
     /// What its costs give as a share of what was measured, of all loads where that is farthest from all of it; none without a load.
     #[must_use]
-    pub fn accounted(&self) -> Option<f64> {
+    pub fn accounted_fraction(&self) -> Option<f64> {
         let off = |share: &f64| share.ln().abs();
         self.loads.iter().map(|load| load.accounted).max_by(|a, b| off(a).total_cmp(&off(b)))
     }
@@ -148,7 +150,7 @@ impl MethodProfile {
 /// Messages.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Traffic {
+pub struct LoginTraffic {
     /// How many.
     pub messages: f64,
     /// Octets of UDP or TCP payload in all.
@@ -160,13 +162,13 @@ pub struct Traffic {
 #[serde(deny_unknown_fields)]
 pub struct LoadPoint {
     /// Logins a second.
-    pub rate: Rate,
+    pub rate: EventRate,
     /// How many of them began at once.
-    pub burst: Count,
+    pub burst: PositiveCount,
     /// Logins measured.
     pub logins: u64,
     /// CPU time of the server for each.
-    pub server: Cost,
+    pub server: CpuCost,
     /// How often for each login a thread of the server went to sleep.
     pub wakeups: f64,
     /// How often for each login it took in what had come.
@@ -180,43 +182,53 @@ pub struct LoadPoint {
 /// How CPU time was divided.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Library {
+pub struct LibraryShares {
     /// By what: samples of a hardware counter (`cycles`) or of the CPU's time (`cpu-clock`).
     pub by: String,
     /// How many samples.
     pub samples: u64,
     /// Shares by library.
-    pub shares: Ordered<Share>,
+    pub shares: OrderedMap<Percentage>,
 }
 
 /// The store.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Store {
+pub struct StoreProfile {
     /// How long it took to find a user, on average, with the store as near as it was.
-    pub lookup: Time,
+    pub lookup: TimeSpan,
     /// How often a look-up goes to the store and back: as many times its distance comes on top, where it is farther away.
-    pub round_trips: Count,
+    pub round_trips: PositiveCount,
 }
 
 /// Reads a profile from its text. `known` are the names of all kinds of work.
 ///
 /// # Errors
 /// Everything that is wrong with it, each fault with its line.
-pub fn parse(origin: &str, text: &str, outside: &dyn Outside, known: &[&str]) -> Result<File, Faults> {
-    let mut faults = Collector::new(origin, text);
-    let file = usher_config::document(&FORMAT, outside, &mut faults)
+pub fn parse_profile(
+    origin: &str,
+    text: &str,
+    outside: &dyn ConfigEnvironment,
+    known: &[&str],
+) -> Result<ServerProfile, ConfigErrors> {
+    let mut faults = DiagnosticCollector::new(origin, text);
+    let file = usher_config::read_document(&FORMAT, outside, &mut faults)
         .and_then(|tree| read_tree(tree, known, &mut faults));
     faults.finish(file)
 }
 
 /// The same of a tree that was read.
-pub fn read_tree(mut tree: TreeNode, known: &[&str], faults: &mut Collector) -> Option<File> {
+pub fn read_tree(
+    mut tree: TreeNode,
+    known: &[&str],
+    faults: &mut DiagnosticCollector,
+) -> Option<ServerProfile> {
     let before = faults.len();
-    let read = usher_config::read::<File>(&mut tree, |_| false, faults);
-    let file = read.value.filter(|_| read.whole)?;
-    let place =
-        |path: &[&str]| tree.place(&path.iter().map(|k| Step::Key((*k).to_owned())).collect::<Vec<_>>());
+    let read = usher_config::read_typed::<ServerProfile>(&mut tree, |_| false, faults);
+    let file = read.value.filter(|_| read.is_complete)?;
+    let place = |path: &[&str]| {
+        tree.position_of(&path.iter().map(|k| PathStep::Key((*k).to_owned())).collect::<Vec<_>>())
+    };
     let units = file.methods.iter().flat_map(|(method, m)| {
         m.units.names().map(move |label| (vec!["methods", method, "units", label], label))
     });
@@ -224,7 +236,7 @@ pub fn read_tree(mut tree: TreeNode, known: &[&str], faults: &mut Collector) -> 
     let costs = file.work.names().map(of("work")).chain(file.within.names().map(of("within")));
     for (path, label) in costs.chain(units) {
         if !known.contains(&label) {
-            let near = hint(label, known.iter().copied());
+            let near = name_hint(label, known.iter().copied());
             faults.add(place(&path), format!("there is no kind of work \"{label}\"{near}"));
         }
     }
@@ -247,10 +259,10 @@ pub fn read_tree(mut tree: TreeNode, known: &[&str], faults: &mut Collector) -> 
         }
     }
     if faults.len() == before
-        && let Err(unsound) = file.sound()
+        && let Err(unsound) = file.check_soundness()
     {
         let message = format!("{unsound}: it cannot be charged; calibrate again where nothing else runs");
-        faults.add(place(&unsound.place()), message);
+        faults.add(place(&unsound.tree_path()), message);
     }
     (faults.len() == before).then_some(file)
 }
@@ -264,7 +276,7 @@ const WORK_SHARE: f64 = 0.5;
 
 /// Why a profile says nothing of what logins cost at other loads than those measured.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Unsound {
+pub enum UnsoundProfile {
     /// The costs give something else than what was measured.
     Accounted {
         /// The method.
@@ -281,17 +293,17 @@ pub enum Unsound {
     },
 }
 
-impl Unsound {
-    fn place(&self) -> [&str; 2] {
+impl UnsoundProfile {
+    fn tree_path(&self) -> [&str; 2] {
         match self {
             Self::Accounted { method, .. } | Self::Free { method } => ["methods", method],
         }
     }
 }
 
-impl std::error::Error for Unsound {}
+impl std::error::Error for UnsoundProfile {}
 
-impl fmt::Display for Unsound {
+impl fmt::Display for UnsoundProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accounted { method, rate, share } => write!(
@@ -311,7 +323,7 @@ impl fmt::Display for Unsound {
 
 /// What a profile is wanted for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ProfileRequirement<'a> {
     /// The program that asks.
     pub program: &'a str,
     /// Methods that it must have been measured with.
@@ -322,7 +334,7 @@ pub struct Wanted<'a> {
 
 /// Why a profile does not fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Misfit {
+pub enum ProfileMisfit {
     /// It is another version's.
     Program {
         /// The profile's.
@@ -335,18 +347,18 @@ pub enum Misfit {
         /// Which.
         method: String,
         /// Those it has.
-        known: Vec<String>,
+        available_methods: Vec<String>,
     },
     /// Its users were elsewhere.
     Store {
         /// The profile's.
         profile: StoreKind,
         /// The one that is wanted.
-        wanted: StoreKind,
+        required_store: StoreKind,
     },
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ProfileMisfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program { profile, program } => write!(
@@ -354,13 +366,13 @@ impl fmt::Display for Misfit {
                 "the profile is of usher {profile} and this is usher {program}, whose logins may cost otherwise: measure \
                  again with usher load --calibrate"
             ),
-            Self::Method { method, known } => write!(
+            Self::Method { method, available_methods: known } => write!(
                 f,
                 "the profile has no method \"{method}\"{}; it has {}: measure it with usher load --calibrate",
-                hint(method, known.iter().map(String::as_str)),
+                name_hint(method, known.iter().map(String::as_str)),
                 known.join(", ")
             ),
-            Self::Store { profile, wanted } => write!(
+            Self::Store { profile, required_store: wanted } => write!(
                 f,
                 "the profile's users were in {} and yours are in {}, which costs otherwise: measure with that store",
                 profile.name(),
@@ -370,25 +382,25 @@ impl fmt::Display for Misfit {
     }
 }
 
-impl File {
+impl ServerProfile {
     /// Whether it is of use for something.
     ///
     /// # Errors
     /// Why not, as a sentence.
-    pub fn fits(&self, wanted: &Wanted<'_>) -> Result<(), Misfit> {
+    pub fn check_fit(&self, wanted: &ProfileRequirement<'_>) -> Result<(), ProfileMisfit> {
         if self.program != wanted.program {
-            return Err(Misfit::Program {
+            return Err(ProfileMisfit::Program {
                 profile: self.program.clone(),
                 program: wanted.program.to_owned(),
             });
         }
         if let Some(method) = wanted.methods.iter().find(|m| self.methods.get(m).is_none()) {
             let known = self.methods.names().map(str::to_owned).collect();
-            return Err(Misfit::Method { method: method.clone(), known });
+            return Err(ProfileMisfit::Method { method: method.clone(), available_methods: known });
         }
         match wanted.store {
             Some(store) if store != self.configuration.store => {
-                Err(Misfit::Store { profile: self.configuration.store, wanted: store })
+                Err(ProfileMisfit::Store { profile: self.configuration.store, required_store: store })
             }
             _ => Ok(()),
         }
@@ -398,7 +410,7 @@ impl File {
     ///
     /// # Errors
     /// Where they do not.
-    pub fn sound(&self) -> Result<(), Unsound> {
+    pub fn check_soundness(&self) -> Result<(), UnsoundProfile> {
         for (name, method) in self.methods.iter() {
             let method_name = || name.to_owned();
             let [busy, others] = ACCOUNTED;
@@ -407,12 +419,12 @@ impl File {
             let mut loads = method.loads.iter().enumerate();
             if let Some((_, load)) = loads.find(|(at, load)| !bounds(*at).contains(&load.accounted)) {
                 let (rate, share) = (load.rate.per_second(), load.accounted);
-                return Err(Unsound::Accounted { method: method_name(), rate, share });
+                return Err(UnsoundProfile::Accounted { method: method_name(), rate, share });
             }
-            let busy = method.loads.last().map_or(0.0, |load| load.server.seconds());
+            let busy = method.loads.last().map_or(0.0, |load| load.server.total_seconds());
             let work = self.work_cost(method);
             if work <= 0.0 || work < busy * WORK_SHARE {
-                return Err(Unsound::Free { method: method_name() });
+                return Err(UnsoundProfile::Free { method: method_name() });
             }
         }
         Ok(())
@@ -420,7 +432,7 @@ impl File {
 
     /// The kinds of work that logins had and that have no cost of their own, since no load told them from others, which have theirs.
     #[must_use]
-    pub fn unpriced(&self) -> BTreeSet<&str> {
+    pub fn unpriced_kinds(&self) -> BTreeSet<&str> {
         let counted = self.methods.iter().flat_map(|(_, method)| method.units.names());
         counted.filter(|label| self.work.get(label).is_none()).collect()
     }
@@ -428,13 +440,14 @@ impl File {
     /// Whether the cost of a kind of work is no more than it may be off by.
     #[must_use]
     pub fn is_doubtful(&self, label: &str) -> bool {
-        let cost = self.work.get(label).map_or(0.0, |cost| cost.seconds());
+        let cost = self.work.get(label).map_or(0.0, |cost| cost.total_seconds());
         self.within.get(label).is_some_and(|within| within.get().as_secs_f64() >= cost)
     }
 
     /// CPU time of a method's work alone, seconds.
     fn work_cost(&self, method: &MethodProfile) -> f64 {
-        let cost = |(label, units): (&str, &f64)| self.work.get(label).map_or(0.0, |c| c.seconds() * units);
+        let cost =
+            |(label, units): (&str, &f64)| self.work.get(label).map_or(0.0, |c| c.total_seconds() * units);
         method.units.iter().map(cost).sum()
     }
 
@@ -442,7 +455,7 @@ impl File {
     /// core. Seconds.
     #[must_use]
     pub fn busy_cost(&self, method: &MethodProfile) -> f64 {
-        self.work_cost(method) + self.batch.seconds() * method.received.messages / FULL_BATCH
+        self.work_cost(method) + self.batch.total_seconds() * method.received.messages / FULL_BATCH
     }
 }
 
@@ -452,5 +465,5 @@ pub const FULL_BATCH: f64 = 64.0;
 /// The JSON Schema of profiles, as `docs/profile.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<File>(&FORMAT)
+    usher_config::json_schema::<ServerProfile>(&FORMAT)
 }

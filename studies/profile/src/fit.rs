@@ -2,7 +2,7 @@
 
 /// What one login was measured to cost, and of what it is made.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Equation {
+pub struct CostEquation {
     /// Units of each unknown, in the order of the unknowns.
     pub units: Vec<f64>,
     /// What they cost together, above zero.
@@ -13,7 +13,7 @@ pub struct Equation {
 
 /// The costs that fit best.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Solution {
+pub struct CostSolution {
     /// Of each unknown, zero or more.
     pub costs: Vec<f64>,
     /// What they give for each equation, as a share of its cost.
@@ -29,7 +29,7 @@ pub struct Solution {
 
 /// How much of an unknown's units the others have to leave unexplained for the two to be told apart, as a share: with less, an error of
 /// measurement is fifty times as large an error of the cost.
-const APART: f64 = 0.02;
+const MIN_UNEXPLAINED_FRACTION: f64 = 0.02;
 /// How much larger the sum of the squares may be without an unknown for the equations to be met as well: units that go together but for a
 /// little can follow errors a little.
 const WORSE: f64 = 1.25;
@@ -44,20 +44,21 @@ const ROUNDS: usize = 200_000;
 /// given ones shrink, all by the same factor.
 ///
 /// Coordinate descent from zero, in a fixed order: the same equations give the same bits. How a cost is divided among unknowns that
-/// nothing tells apart is an accident ([`spare`]).
+/// nothing tells apart is an accident ([`find_spare`]).
 #[must_use]
-pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
+pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSolution {
     // What is given may be more than there is: a machine's reference was taken at another moment than its logins.
-    let fixed = |e: &Equation| -> f64 { e.units.iter().zip(given).map(|(u, g)| u * g.unwrap_or(0.0)).sum() };
+    let fixed =
+        |e: &CostEquation| -> f64 { e.units.iter().zip(given).map(|(u, g)| u * g.unwrap_or(0.0)).sum() };
     let most = equations.iter().map(|e| fixed(e) / e.cost).fold(0.0, f64::max);
     let shrunk = if most > 1.0 { 1.0 / most } else { 1.0 };
     let mut costs: Vec<f64> = given.iter().map(|g| g.unwrap_or(0.0) * shrunk).collect();
-    let rows = rows(equations);
+    let rows = relative_rows(equations);
     let goal: Vec<f64> = equations.iter().map(|e| e.weight.sqrt()).collect();
-    let columns: Vec<Vec<f64>> = (0..given.len()).map(|at| column(&rows, at)).collect();
+    let columns: Vec<Vec<f64>> = (0..given.len()).map(|at| take_column(&rows, at)).collect();
     let products: Vec<Vec<f64>> =
-        columns.iter().map(|a| columns.iter().map(|b| dot(a, b)).collect()).collect();
-    let wanted: Vec<f64> = columns.iter().map(|column| dot(column, &goal)).collect();
+        columns.iter().map(|a| columns.iter().map(|b| dot_product(a, b)).collect()).collect();
+    let wanted: Vec<f64> = columns.iter().map(|column| dot_product(column, &goal)).collect();
     for _ in 0..ROUNDS {
         let mut moved = 0.0_f64;
         for (at, given) in given.iter().enumerate() {
@@ -65,7 +66,7 @@ pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
             if given.is_some() || square <= 0.0 {
                 continue;
             }
-            let slope = wanted[at] - dot(&products[at], &costs);
+            let slope = wanted[at] - dot_product(&products[at], &costs);
             let new = (costs[at] + slope / square).max(0.0);
             let step = new - costs[at];
             costs[at] = new;
@@ -75,8 +76,8 @@ pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
             break;
         }
     }
-    let left: Vec<f64> = rows.iter().zip(&goal).map(|(row, goal)| goal - dot(row, &costs)).collect();
-    let accounted: Vec<f64> = equations.iter().map(|e| dot(&e.units, &costs) / e.cost).collect();
+    let left: Vec<f64> = rows.iter().zip(&goal).map(|(row, goal)| goal - dot_product(row, &costs)).collect();
+    let accounted: Vec<f64> = equations.iter().map(|e| dot_product(&e.units, &costs) / e.cost).collect();
     let unknown: Vec<usize> = (0..given.len()).filter(|at| given[*at].is_none()).collect();
     let freedom = equations.len().saturating_sub(unknown.len());
     // A weight says how much an equation's error counts, not that it is smaller.
@@ -85,37 +86,37 @@ pub fn solve(equations: &[Equation], given: &[Option<f64>]) -> Solution {
     let error = |at: usize| {
         let mut others = Vec::new();
         unknown.iter().filter(|other| **other != at).for_each(|other| {
-            beyond(&mut others, column(&rows, *other));
+            extend_basis(&mut others, take_column(&rows, *other));
         });
-        let own = rest(&others, &column(&rows, at));
+        let own = orthogonal_rest(&others, &take_column(&rows, at));
         let passed_on: f64 = own.iter().zip(&goal).map(|(own, goal)| (own * goal) * (own * goal)).sum();
-        (variance * passed_on).sqrt() / square(&own)
+        (variance * passed_on).sqrt() / squared_norm(&own)
     };
     let errors = given.iter().enumerate().map(|(at, given)| given.is_none().then(|| error(at))).collect();
-    Solution { costs, accounted, squares: square(&left), errors, freedom }
+    CostSolution { costs, accounted, squares: squared_norm(&left), errors, freedom }
 }
 
 /// Which of the first `kinds` unknowns can do without a cost: the equations do not tell them from others of these, and are met as well
 /// without. The last ones go first, so that of those that nothing tells apart the first stay.
 #[must_use]
-pub fn spare(equations: &[Equation], given: &[Option<f64>], kinds: usize) -> Vec<bool> {
-    let rows = rows(equations);
+pub fn find_spare(equations: &[CostEquation], given: &[Option<f64>], kinds: usize) -> Vec<bool> {
+    let rows = relative_rows(equations);
     let mut given = given.to_vec();
     let mut spare = vec![false; given.len()];
     let weights: f64 = equations.iter().map(|e| e.weight).sum();
-    let most = solve(equations, &given).squares * WORSE + weights * NOTHING;
+    let most = solve_costs(equations, &given).squares * WORSE + weights * NOTHING;
     for at in (0..kinds).rev().filter(|at| given[*at].is_none()).collect::<Vec<_>>() {
         let mut others = Vec::new();
         for (other, given) in given.iter().enumerate().take(kinds) {
             if other != at && given.is_none() {
-                beyond(&mut others, column(&rows, other));
+                extend_basis(&mut others, take_column(&rows, other));
             }
         }
-        if beyond(&mut others, column(&rows, at)) {
+        if extend_basis(&mut others, take_column(&rows, at)) {
             continue;
         }
         given[at] = Some(0.0);
-        spare[at] = solve(equations, &given).squares <= most;
+        spare[at] = solve_costs(equations, &given).squares <= most;
         if !spare[at] {
             given[at] = None;
         }
@@ -124,55 +125,55 @@ pub fn spare(equations: &[Equation], given: &[Option<f64>], kinds: usize) -> Vec
 }
 
 /// Units for each unit of cost: what an error of is a relative error, by its weight.
-fn rows(equations: &[Equation]) -> Vec<Vec<f64>> {
+fn relative_rows(equations: &[CostEquation]) -> Vec<Vec<f64>> {
     equations.iter().map(|e| e.units.iter().map(|u| e.weight.sqrt() * u / e.cost).collect()).collect()
 }
 
-fn column(rows: &[Vec<f64>], at: usize) -> Vec<f64> {
+fn take_column(rows: &[Vec<f64>], at: usize) -> Vec<f64> {
     rows.iter().map(|row| row[at]).collect()
 }
 
 /// What of a column is at right angles to all of a basis, of columns of length 1 at right angles to each other.
-fn rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
+fn orthogonal_rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
     let mut rest = column.to_vec();
     for direction in basis {
-        let along = dot(direction, &rest);
+        let along = dot_product(direction, &rest);
         rest.iter_mut().zip(direction).for_each(|(rest, d)| *rest -= along * d);
     }
     rest
 }
 
 /// Whether a column points beyond what a basis spans, which then has it too.
-fn beyond(basis: &mut Vec<Vec<f64>>, column: Vec<f64>) -> bool {
-    let rest = rest(basis, &column);
-    let (left, all) = (square(&rest).sqrt(), square(&column).sqrt());
-    let beyond = left > all * APART;
+fn extend_basis(basis: &mut Vec<Vec<f64>>, column: Vec<f64>) -> bool {
+    let rest = orthogonal_rest(basis, &column);
+    let (left, all) = (squared_norm(&rest).sqrt(), squared_norm(&column).sqrt());
+    let beyond = left > all * MIN_UNEXPLAINED_FRACTION;
     if beyond {
         basis.push(rest.into_iter().map(|x| x / left).collect());
     }
     beyond
 }
 
-fn square(a: &[f64]) -> f64 {
-    dot(a, a)
+fn squared_norm(a: &[f64]) -> f64 {
+    dot_product(a, a)
 }
 
-impl Solution {
+impl CostSolution {
     /// Gives one unknown, which was left out, the cost that fits best beside those of the others, zero or more.
-    pub fn fit(&mut self, equations: &[Equation], unknown: usize) {
+    pub fn fit_unknown(&mut self, equations: &[CostEquation], unknown: usize) {
         self.costs[unknown] = 0.0;
-        let share = |e: &Equation| e.units[unknown] / e.cost;
-        let left = |e: &Equation| 1.0 - dot(&e.units, &self.costs) / e.cost;
+        let share = |e: &CostEquation| e.units[unknown] / e.cost;
+        let left = |e: &CostEquation| 1.0 - dot_product(&e.units, &self.costs) / e.cost;
         let square: f64 = equations.iter().map(|e| e.weight * share(e) * share(e)).sum();
         let slope: f64 = equations.iter().map(|e| e.weight * share(e) * left(e)).sum();
         if square > 0.0 {
             self.costs[unknown] = (slope / square).max(0.0);
         }
-        self.accounted = equations.iter().map(|e| dot(&e.units, &self.costs) / e.cost).collect();
+        self.accounted = equations.iter().map(|e| dot_product(&e.units, &self.costs) / e.cost).collect();
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+fn dot_product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
@@ -180,10 +181,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn equation(units: &[f64], cost: f64) -> Equation {
-        Equation { units: units.to_vec(), cost, weight: 1.0 }
+    fn make_equation(units: &[f64], cost: f64) -> CostEquation {
+        CostEquation { units: units.to_vec(), cost, weight: 1.0 }
     }
-    fn near(a: f64, b: f64) -> bool {
+    fn is_near(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-6 * b.abs().max(1e-3)
     }
 
@@ -191,29 +192,30 @@ mod tests {
     fn methods_that_build_on_each_other_are_solved_exactly() {
         // A request, a digest, a packet of TLS; the signature is given.
         let equations = [
-            equation(&[1.0, 0.0, 0.0, 0.0], 10.0),
-            equation(&[2.0, 1.0, 0.0, 0.0], 23.0),
-            equation(&[9.0, 0.0, 8.0, 1.0], 90.0 + 8.0 * 5.0 + 600.0),
+            make_equation(&[1.0, 0.0, 0.0, 0.0], 10.0),
+            make_equation(&[2.0, 1.0, 0.0, 0.0], 23.0),
+            make_equation(&[9.0, 0.0, 8.0, 1.0], 90.0 + 8.0 * 5.0 + 600.0),
         ];
-        let solved = solve(&equations, &[None, None, None, Some(600.0)]);
+        let solved = solve_costs(&equations, &[None, None, None, Some(600.0)]);
         for (cost, right) in solved.costs.iter().zip([10.0, 3.0, 5.0, 600.0]) {
-            assert!(near(*cost, right), "{solved:?}");
+            assert!(is_near(*cost, right), "{solved:?}");
         }
-        assert!(solved.accounted.iter().all(|share| near(*share, 1.0)), "{solved:?}");
+        assert!(solved.accounted.iter().all(|share| is_near(*share, 1.0)), "{solved:?}");
     }
 
     #[test]
     fn what_a_wakeup_costs_comes_of_loads_that_differ() {
         // A login of 8, and 5 for each time that the server woke up for it.
-        let at = |wakeups: f64| equation(&[1.0, wakeups], 8.0 + 5.0 * wakeups);
-        let solved = solve(&[at(1.0), at(0.6), at(0.2)], &[None, None]);
-        assert!(near(solved.costs[0], 8.0) && near(solved.costs[1], 5.0), "{solved:?}");
+        let at = |wakeups: f64| make_equation(&[1.0, wakeups], 8.0 + 5.0 * wakeups);
+        let solved = solve_costs(&[at(1.0), at(0.6), at(0.2)], &[None, None]);
+        assert!(is_near(solved.costs[0], 8.0) && is_near(solved.costs[1], 5.0), "{solved:?}");
     }
 
     #[test]
     fn no_cost_is_below_zero() {
         // The second method costs less than the first part of it alone: the rest is free, and the error is shared.
-        let solved = solve(&[equation(&[1.0, 0.0], 10.0), equation(&[2.0, 1.0], 18.0)], &[None, None]);
+        let solved =
+            solve_costs(&[make_equation(&[1.0, 0.0], 10.0), make_equation(&[2.0, 1.0], 18.0)], &[None, None]);
         assert!(solved.costs[1] == 0.0 && (9.0..10.0).contains(&solved.costs[0]), "{solved:?}");
         assert!(solved.accounted[0] < 1.0 && solved.accounted[1] > 1.0, "{solved:?}");
     }
@@ -221,8 +223,8 @@ mod tests {
     #[test]
     fn what_was_left_out_has_what_is_left() {
         // The first explains 8 of each, the second the rest.
-        let equations = [equation(&[1.0, 1.0], 10.0), equation(&[1.0, 0.0], 8.0)];
-        let of = |costs: [f64; 2]| Solution {
+        let equations = [make_equation(&[1.0, 1.0], 10.0), make_equation(&[1.0, 0.0], 8.0)];
+        let of = |costs: [f64; 2]| CostSolution {
             costs: costs.to_vec(),
             accounted: Vec::new(),
             squares: 0.0,
@@ -230,20 +232,20 @@ mod tests {
             freedom: 0,
         };
         let mut solved = of([8.0, 5.0]);
-        solved.fit(&equations, 1);
-        assert!(near(solved.costs[1], 2.0) && near(solved.accounted[0], 1.0), "{solved:?}");
+        solved.fit_unknown(&equations, 1);
+        assert!(is_near(solved.costs[1], 2.0) && is_near(solved.accounted[0], 1.0), "{solved:?}");
         let mut too_much = of([20.0, 0.0]);
-        too_much.fit(&equations, 1);
+        too_much.fit_unknown(&equations, 1);
         assert_eq!(too_much.costs, [20.0, 0.0]);
     }
 
     #[test]
     fn what_weighs_more_is_met_better() {
-        let of = |cost: f64, weight: f64| Equation { weight, ..equation(&[1.0], cost) };
-        let solved = solve(&[of(10.0, 100.0), of(20.0, 1.0)], &[None]);
+        let of = |cost: f64, weight: f64| CostEquation { weight, ..make_equation(&[1.0], cost) };
+        let solved = solve_costs(&[of(10.0, 100.0), of(20.0, 1.0)], &[None]);
         // The mean of both with weights of 100 / 10² and 1 / 20².
         assert!(
-            near(solved.costs[0], (100.0 / 10.0 + 1.0 / 20.0) / (100.0 / 100.0 + 1.0 / 400.0)),
+            is_near(solved.costs[0], (100.0 / 10.0 + 1.0 / 20.0) / (100.0 / 100.0 + 1.0 / 400.0)),
             "{solved:?}"
         );
     }
@@ -257,41 +259,42 @@ mod tests {
     /// Costs of messages, IKE_SAs, requests and derivations.
     const COSTS: [f64; 4] = [7.0, 40.0, 25.0, 0.5];
 
-    fn spared(all: &[[f64; 4]]) -> Vec<bool> {
-        let equations: Vec<Equation> = all.iter().map(|units| equation(units, dot(units, &COSTS))).collect();
-        spare(&equations, &[None; 4], 4)
+    fn spared_kinds(all: &[[f64; 4]]) -> Vec<bool> {
+        let equations: Vec<CostEquation> =
+            all.iter().map(|units| make_equation(units, dot_product(units, &COSTS))).collect();
+        find_spare(&equations, &[None; 4], 4)
     }
 
     #[test]
-    fn logins_alone_do_not_tell_messages_from_requests_and_what_costs_once() {
-        assert_eq!(spared(&[PSK]), [false, true, true, true]);
+    fn logins_alone_do_not_separate_message_request_and_fixed_costs() {
+        assert_eq!(spared_kinds(&[PSK]), [false, true, true, true]);
         // By EAP each two messages of IKE go with one request of the AAA server: however many methods, nothing tells them apart. The costs
         // of an IKE_SA are in its messages then, and what the methods cost comes out right.
-        assert_eq!(spared(&[PSK, EAP_MD5]), [false, true, false, true]);
-        assert!(spared(&[PSK, EAP_MD5, EAP_MSCHAPV2])[1]);
+        assert_eq!(spared_kinds(&[PSK, EAP_MD5]), [false, true, false, true]);
+        assert!(spared_kinds(&[PSK, EAP_MD5, EAP_MSCHAPV2])[1]);
         // What is asked besides tells them.
-        assert_eq!(spared(&[PSK, PSK_PROBED]), [false, false, true, true]);
-        assert_eq!(spared(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
+        assert_eq!(spared_kinds(&[PSK, PSK_PROBED]), [false, false, true, true]);
+        assert_eq!(spared_kinds(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
     }
 
     #[test]
     fn what_the_equations_are_not_met_without_stays() {
         // A login by TLS costs far more than its requests do by MD5: packets of TLS have a cost, and the digest can do without.
-        let equations = [equation(&[2.0, 1.0, 0.0], 16.0), equation(&[7.0, 0.0, 6.0], 200.0)];
-        assert_eq!(spare(&equations, &[None; 3], 3), [false, true, false]);
+        let equations = [make_equation(&[2.0, 1.0, 0.0], 16.0), make_equation(&[7.0, 0.0, 6.0], 200.0)];
+        assert_eq!(find_spare(&equations, &[None; 3], 3), [false, true, false]);
         // What is given stands in nobody's way, and stays.
-        assert_eq!(spare(&equations, &[Some(1.0), None, None], 3), [false; 3]);
+        assert_eq!(find_spare(&equations, &[Some(1.0), None, None], 3), [false; 3]);
         // Beyond the kinds of work nothing is spared.
-        assert_eq!(spare(&[equation(&[1.0, 1.0], 2.0)], &[None; 2], 1), [false; 2]);
-        assert_eq!(spare(&[equation(&[1.0, 1.0], 2.0)], &[None; 2], 2), [false, true]);
+        assert_eq!(find_spare(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 1), [false; 2]);
+        assert_eq!(find_spare(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 2), [false, true]);
     }
 
     #[test]
-    fn three_kinds_are_solved_from_logins_with_and_without_further_messages() {
+    fn three_costs_are_solved_from_logins_with_further_messages() {
         let costs = [7.0, 40.0, 25.0, 0.0];
-        let of = |units: &[f64; 4]| equation(units, dot(units, &costs));
+        let of = |units: &[f64; 4]| make_equation(units, dot_product(units, &costs));
         let equations = [of(&PSK), of(&PSK_PROBED), of(&EAP_MD5), of(&EAP_MSCHAPV2)];
-        let solved = solve(&equations, &[None, None, None, Some(0.0)]);
+        let solved = solve_costs(&equations, &[None, None, None, Some(0.0)]);
         for (cost, right) in solved.costs.iter().zip(costs) {
             assert!((cost - right).abs() < 1e-3, "{solved:?}");
         }
@@ -302,40 +305,41 @@ mod tests {
     #[test]
     fn errors_are_those_of_least_squares() {
         let equations = [
-            equation(&[1.0, 0.0], 1.0),
-            equation(&[1.0, 0.0], 1.2),
-            equation(&[0.0, 1.0], 1.0),
-            equation(&[0.0, 1.0], 0.8),
+            make_equation(&[1.0, 0.0], 1.0),
+            make_equation(&[1.0, 0.0], 1.2),
+            make_equation(&[0.0, 1.0], 1.0),
+            make_equation(&[0.0, 1.0], 0.8),
         ];
-        let solved = solve(&equations, &[None, None]);
+        let solved = solve_costs(&equations, &[None, None]);
         assert_eq!(solved.freedom, 2);
         let variance = |units: usize| -> f64 {
-            let share = |e: &Equation| e.units[units] / e.cost;
+            let share = |e: &CostEquation| e.units[units] / e.cost;
             equations.iter().map(|e| share(e) * share(e)).sum()
         };
         let left: f64 = solved.accounted.iter().map(|share| (1.0 - share) * (1.0 - share)).sum();
         for at in 0..2 {
             let expected = (left / 2.0 / variance(at)).sqrt();
-            assert!(near(solved.errors[at].unwrap(), expected), "{solved:?} {expected}");
+            assert!(is_near(solved.errors[at].unwrap(), expected), "{solved:?} {expected}");
         }
         // Kinds that go together nearly always are known far less well.
-        let together = |a: f64, cost: f64| equation(&[1.0, a], cost);
-        let solved = solve(&[together(1.0, 2.0), together(1.1, 2.1), together(0.95, 1.9)], &[None, None]);
+        let together = |a: f64, cost: f64| make_equation(&[1.0, a], cost);
+        let solved =
+            solve_costs(&[together(1.0, 2.0), together(1.1, 2.1), together(0.95, 1.9)], &[None, None]);
         assert!(solved.errors.iter().all(|error| error.unwrap() > 0.1), "{solved:?}");
         // An equation that counts a hundred times is as often wrong as others.
-        let weighs = |cost: f64, weight: f64| Equation { weight, ..equation(&[1.0], cost) };
-        let solved = solve(&[weighs(1.0, 100.0), weighs(1.1, 1.0), weighs(0.9, 1.0)], &[None]);
+        let weighs = |cost: f64, weight: f64| CostEquation { weight, ..make_equation(&[1.0], cost) };
+        let solved = solve_costs(&[weighs(1.0, 100.0), weighs(1.1, 1.0), weighs(0.9, 1.0)], &[None]);
         assert!((0.09..0.11).contains(&solved.errors[0].unwrap()), "{solved:?}");
         // As many unknowns as equations, and nobody knows.
-        let none = solve(&[equation(&[1.0], 1.0)], &[None]);
+        let none = solve_costs(&[make_equation(&[1.0], 1.0)], &[None]);
         assert!(none.freedom == 0 && !none.errors[0].unwrap().is_finite(), "{none:?}");
-        assert_eq!(solve(&equations, &[Some(1.0), None]).errors[0], None);
+        assert_eq!(solve_costs(&equations, &[Some(1.0), None]).errors[0], None);
     }
 
     #[test]
     fn given_costs_shrink_to_what_there_is() {
-        let solved = solve(&[equation(&[1.0, 1.0], 100.0)], &[None, Some(200.0)]);
+        let solved = solve_costs(&[make_equation(&[1.0, 1.0], 100.0)], &[None, Some(200.0)]);
         assert_eq!((solved.costs[0], solved.costs[1]), (0.0, 100.0));
-        assert_eq!(solve(&[], &[None, Some(2.0)]).costs, [0.0, 2.0]);
+        assert_eq!(solve_costs(&[], &[None, Some(2.0)]).costs, [0.0, 2.0]);
     }
 }

@@ -1,29 +1,29 @@
 //! From the machine of a profile to another.
 
-use crate::{File, Reference};
+use crate::{MachineReference, ServerProfile};
 
 /// How much longer than on the profile's machine work takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
+pub struct WorkScale {
     /// Signatures.
     pub signatures: f64,
     /// All else.
     pub rest: f64,
 }
 
-impl Scale {
+impl WorkScale {
     /// All takes so many times as long.
     #[must_use]
-    pub const fn all(factor: f64) -> Self {
+    pub const fn with_factor(factor: f64) -> Self {
         Self { signatures: factor, rest: factor }
     }
 
     /// To a machine whose core does so much a second. Signatures are those of the server's key: of the two kinds the one by which
     /// the other machine is slower is taken.
     #[must_use]
-    pub fn to(file: &File, other: &Reference) -> Self {
+    pub fn for_machine(file: &ServerProfile, other: &MachineReference) -> Self {
         let ours = &file.machine.reference;
-        let slower = |ours: usher_config::units::Rate, other: usher_config::units::Rate| {
+        let slower = |ours: usher_config::units::EventRate, other: usher_config::units::EventRate| {
             ours.per_second() / other.per_second()
         };
         Self {
@@ -35,7 +35,7 @@ impl Scale {
 
     /// The factor of a kind of work: public-key operations are those of TLS that are named so.
     #[must_use]
-    pub fn of(self, label: &str) -> f64 {
+    pub fn label_factor(self, label: &str) -> f64 {
         match label {
             "tls.sign" | "tls.verify" | "tls.key_exchange" => self.signatures,
             _ => self.rest,
@@ -46,20 +46,20 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::units::Rate;
+    use usher_config::units::EventRate;
 
     #[test]
     fn another_machine_is_slower_by_what_it_does_a_second() {
-        let rate = |text: &str| Rate::parse(text).unwrap();
-        let file = crate::write::tests::profile();
+        let rate = |text: &str| EventRate::parse(text).unwrap();
+        let file = crate::write::tests::test_profile();
         // The profile's: 1,000, 30,000 and 2,000,000.
-        let other = Reference {
+        let other = MachineReference {
             rsa_2048_sign: rate("500 /s"),
             ecdsa_p256_sign: rate("30000 /s"),
             md5: rate("4000000 /s"),
         };
-        let scale = Scale::to(&file, &other);
-        assert_eq!((scale.of("tls.sign"), scale.of("radius.request")), (2.0, 0.5));
-        assert_eq!(Scale::to(&file, &file.machine.reference), Scale::all(1.0));
+        let scale = WorkScale::for_machine(&file, &other);
+        assert_eq!((scale.label_factor("tls.sign"), scale.label_factor("radius.request")), (2.0, 0.5));
+        assert_eq!(WorkScale::for_machine(&file, &file.machine.reference), WorkScale::with_factor(1.0));
     }
 }

@@ -72,7 +72,7 @@ round_trips = 1
 
 /// Its text, as a version of the program with users in such a store would have written it.
 #[must_use]
-pub fn text(program: &str, store: StoreKind) -> String {
+pub fn sample_profile_text(program: &str, store: StoreKind) -> String {
     let text = TEXT.replace("PROGRAM", program).replace("STORE", store.name());
     match store {
         StoreKind::Memory => text,

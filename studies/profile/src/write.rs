@@ -1,92 +1,97 @@
 //! A profile as its file's text.
 
-use crate::{Cost, File, Traffic};
+use crate::{CpuCost, LoginTraffic, ServerProfile};
 use std::fmt::Write;
-use usher_config::units::{Rate, Time};
+use usher_config::units::{EventRate, TimeSpan};
 
-/// The text of a profile, which [`parse`](crate::parse) reads as the same profile again, to the nanosecond.
+/// The text of a profile, which [`parse`](crate::parse_profile) reads as the same profile again, to the nanosecond.
 #[must_use]
-pub fn write(file: &File) -> String {
+pub fn format_profile(file: &ServerProfile) -> String {
     let mut text = String::from(
         "# What one login costs a server: written by usher load --calibrate, read by usher plan and by studies\n\
          # (processor = \"FILE\"). docs/plan.md says what each figure is.\n",
     );
     // Writing to a text cannot fail.
-    let _ = all(file, &mut text);
+    let _ = write_sections(file, &mut text);
     text
 }
 
-fn all(file: &File, to: &mut String) -> std::fmt::Result {
+fn write_sections(file: &ServerProfile, to: &mut String) -> std::fmt::Result {
     writeln!(to, "version = {}", crate::FORMAT.version)?;
-    writeln!(to, "program = {}", text(&file.program))?;
-    writeln!(to, "date = {}", text(&file.date))?;
+    writeln!(to, "program = {}", quote_text(&file.program))?;
+    writeln!(to, "date = {}", quote_text(&file.date))?;
     writeln!(to, "\n[machine]")?;
-    writeln!(to, "processor = {}", text(&file.machine.processor))?;
+    writeln!(to, "processor = {}", quote_text(&file.machine.processor))?;
     writeln!(to, "cores = {}", file.machine.cores.get())?;
-    writeln!(to, "kernel = {}", text(&file.machine.kernel))?;
+    writeln!(to, "kernel = {}", quote_text(&file.machine.kernel))?;
     let reference = &file.machine.reference;
     writeln!(to, "\n# What one core does a second.\n[machine.reference]")?;
-    writeln!(to, "rsa_2048_sign = {}", rate(reference.rsa_2048_sign))?;
-    writeln!(to, "ecdsa_p256_sign = {}", rate(reference.ecdsa_p256_sign))?;
-    writeln!(to, "md5 = {}", rate(reference.md5))?;
+    writeln!(to, "rsa_2048_sign = {}", format_rate(reference.rsa_2048_sign))?;
+    writeln!(to, "ecdsa_p256_sign = {}", format_rate(reference.ecdsa_p256_sign))?;
+    writeln!(to, "md5 = {}", format_rate(reference.md5))?;
     let configuration = &file.configuration;
     writeln!(to, "\n[configuration]")?;
-    writeln!(to, "fingerprint = {}", text(&configuration.fingerprint))?;
+    writeln!(to, "fingerprint = {}", quote_text(&configuration.fingerprint))?;
     writeln!(to, "shards = {}", configuration.shards.get())?;
-    writeln!(to, "store = {}", text(configuration.store.name()))?;
+    writeln!(to, "store = {}", quote_text(configuration.store.name()))?;
     writeln!(to, "cached = {}", configuration.cached)?;
     writeln!(to, "\n# CPU time of waking up, and of taking in what has come.")?;
-    writeln!(to, "[wakeup]\n{}\n[batch]\n{}", lines(file.wakeup), lines(file.batch))?;
+    writeln!(to, "[wakeup]\n{}\n[batch]\n{}", cost_lines(file.wakeup), cost_lines(file.batch))?;
     writeln!(to, "\n# CPU time of one unit of each kind of work.\n[work]")?;
     for (label, unit) in file.work.iter() {
-        writeln!(to, "{} = {}", text(label), cost(*unit))?;
+        writeln!(to, "{} = {}", quote_text(label), format_cost(*unit))?;
     }
     if !file.within.is_empty() {
         writeln!(to, "\n# By how much each may be off, with 95 % confidence.\n[within]")?;
     }
     for (label, within) in file.within.iter() {
-        writeln!(to, "{} = {}", text(label), time(*within))?;
+        writeln!(to, "{} = {}", quote_text(label), format_time(*within))?;
     }
     if let Some(store) = &file.store {
         writeln!(
             to,
             "\n[store]\nlookup = {}\nround_trips = {}",
-            time(store.lookup),
+            format_time(store.lookup),
             store.round_trips.get()
         )?;
     }
     for (name, method) in file.methods.iter() {
-        writeln!(to, "\n[methods.{}]", text(name))?;
-        writeln!(to, "received = {}", traffic(method.received))?;
-        writeln!(to, "sent = {}", traffic(method.sent))?;
-        writeln!(to, "server = {}", cost(method.server))?;
-        writeln!(to, "generator = {}", cost(method.generator))?;
-        let units: Vec<String> =
-            method.units.iter().map(|(label, n)| format!("{} = {}", text(label), number(*n))).collect();
+        writeln!(to, "\n[methods.{}]", quote_text(name))?;
+        writeln!(to, "received = {}", format_traffic(method.received))?;
+        writeln!(to, "sent = {}", format_traffic(method.sent))?;
+        writeln!(to, "server = {}", format_cost(method.server))?;
+        writeln!(to, "generator = {}", format_cost(method.generator))?;
+        let units: Vec<String> = method
+            .units
+            .iter()
+            .map(|(label, n)| format!("{} = {}", quote_text(label), format_number(*n)))
+            .collect();
         writeln!(to, "units = {{ {} }}", units.join(", "))?;
         writeln!(to, "loads = [")?;
         for load in &method.loads {
             writeln!(
                 to,
                 "    {{ rate = {}, burst = {}, logins = {}, utilisation = {}, server = {}, wakeups = {}, batches = {}, accounted = {} }},",
-                rate(load.rate),
+                format_rate(load.rate),
                 load.burst.get(),
                 load.logins,
-                number(load.utilisation),
-                cost(load.server),
-                number(load.wakeups),
-                number(load.batches),
-                number(load.accounted)
+                format_number(load.utilisation),
+                format_cost(load.server),
+                format_number(load.wakeups),
+                format_number(load.batches),
+                format_number(load.accounted)
             )?;
         }
         writeln!(to, "]")?;
         if let Some(libraries) = &method.libraries {
-            writeln!(to, "[methods.{}.libraries]", text(name))?;
-            writeln!(to, "by = {}\nsamples = {}", text(&libraries.by), libraries.samples)?;
+            writeln!(to, "[methods.{}.libraries]", quote_text(name))?;
+            writeln!(to, "by = {}\nsamples = {}", quote_text(&libraries.by), libraries.samples)?;
             let shares: Vec<String> = libraries
                 .shares
                 .iter()
-                .map(|(library, share)| format!("{} = \"{} %\"", text(library), number(share.get() * 100.0)))
+                .map(|(library, share)| {
+                    format!("{} = \"{} %\"", quote_text(library), format_number(share.get() * 100.0))
+                })
                 .collect();
             writeln!(to, "shares = {{ {} }}", shares.join(", "))?;
         }
@@ -95,7 +100,7 @@ fn all(file: &File, to: &mut String) -> std::fmt::Result {
 }
 
 /// A text in quotes, as TOML wants it.
-fn text(plain: &str) -> String {
+fn quote_text(plain: &str) -> String {
     let mut quoted = String::from("\"");
     for c in plain.chars() {
         match c {
@@ -111,7 +116,7 @@ fn text(plain: &str) -> String {
 }
 
 /// A number to six digits, always with a point: TOML tells whole numbers from others.
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0.0".to_owned();
     }
@@ -120,57 +125,70 @@ fn number(value: f64) -> String {
     if plain.contains('.') { plain } else { format!("{plain}.0") }
 }
 
-fn rate(rate: Rate) -> String {
-    let plain = number(rate.per_second());
+fn format_rate(rate: EventRate) -> String {
+    let plain = format_number(rate.per_second());
     format!("\"{} /s\"", plain.strip_suffix(".0").unwrap_or(&plain))
 }
 
-fn time(time: Time) -> String {
+fn format_time(time: TimeSpan) -> String {
     format!("\"{} us\"", time.get().as_nanos() as f64 / 1e3)
 }
 
-fn cost(cost: Cost) -> String {
-    format!("{{ user = {}, system = {} }}", time(cost.user), time(cost.system))
+fn format_cost(cost: CpuCost) -> String {
+    format!("{{ user = {}, system = {} }}", format_time(cost.user), format_time(cost.system))
 }
 
-fn lines(cost: Cost) -> String {
-    format!("user = {}\nsystem = {}", time(cost.user), time(cost.system))
+fn cost_lines(cost: CpuCost) -> String {
+    format!("user = {}\nsystem = {}", format_time(cost.user), format_time(cost.system))
 }
 
-fn traffic(traffic: Traffic) -> String {
-    format!("{{ messages = {}, octets = {} }}", number(traffic.messages), number(traffic.octets))
+fn format_traffic(traffic: LoginTraffic) -> String {
+    format!(
+        "{{ messages = {}, octets = {} }}",
+        format_number(traffic.messages),
+        format_number(traffic.octets)
+    )
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{Misfit, StoreKind, Wanted, parse};
-    use usher_config::Alone;
+    use crate::{ProfileMisfit, ProfileRequirement, StoreKind, parse_profile};
+    use usher_config::NoEnvironment;
 
-    const KNOWN: [&str; 6] =
+    const LABELS: [&str; 6] =
         ["radius.request", "radius.response", "diameter.request", "eap.md5", "tls.sign", "store.lookup"];
 
-    fn text() -> String {
-        crate::testing::text("0.2.0", StoreKind::Postgresql)
+    fn test_text() -> String {
+        crate::testing::sample_profile_text("0.2.0", StoreKind::Postgresql)
     }
 
-    pub(crate) fn profile() -> File {
-        parse("p.toml", &text(), &Alone, &KNOWN).unwrap()
+    pub(crate) fn test_profile() -> ServerProfile {
+        parse_profile("p.toml", &test_text(), &NoEnvironment, &LABELS).unwrap()
     }
 
     #[test]
     fn what_is_written_is_read_as_the_same() {
-        let file = profile();
-        let written = write(&file);
-        assert_eq!(parse("again.toml", &written, &Alone, &KNOWN).unwrap(), file, "{written}");
-        assert_eq!(write(&parse("again.toml", &written, &Alone, &KNOWN).unwrap()), written);
+        let file = test_profile();
+        let written = format_profile(&file);
+        assert_eq!(
+            parse_profile("again.toml", &written, &NoEnvironment, &LABELS).unwrap(),
+            file,
+            "{written}"
+        );
+        assert_eq!(
+            format_profile(&parse_profile("again.toml", &written, &NoEnvironment, &LABELS).unwrap()),
+            written
+        );
     }
 
     #[test]
     fn faults_have_their_lines() {
         let said = |from: &str, to: &str| {
-            assert!(text().contains(from), "{from}");
-            parse("p.toml", &text().replacen(from, to, 1), &Alone, &KNOWN).unwrap_err().to_string()
+            assert!(test_text().contains(from), "{from}");
+            parse_profile("p.toml", &test_text().replacen(from, to, 1), &NoEnvironment, &LABELS)
+                .unwrap_err()
+                .to_string()
         };
         let at = |place: &str, said: String| assert!(said.contains(place), "{said}");
         at("p.toml:26", said("\"eap.md5\" = {", "\"eap.md6\" = {"));
@@ -196,35 +214,41 @@ pub(crate) mod tests {
 
     #[test]
     fn a_profile_that_does_not_fit_is_refused() {
-        let file = profile();
+        let file = test_profile();
         let pap = ["pap".to_owned()];
-        let fits = Wanted { program: "0.2.0", methods: &pap, store: Some(StoreKind::Postgresql) };
-        assert_eq!(file.fits(&fits), Ok(()));
-        assert_eq!(file.fits(&Wanted { store: None, ..fits }), Ok(()));
-        let said = |wanted: Wanted<'_>| file.fits(&wanted).unwrap_err().to_string();
-        assert!(said(Wanted { program: "0.3.0", ..fits }).contains("of usher 0.2.0 and this is usher 0.3.0"));
+        let fits = ProfileRequirement { program: "0.2.0", methods: &pap, store: Some(StoreKind::Postgresql) };
+        assert_eq!(file.check_fit(&fits), Ok(()));
+        assert_eq!(file.check_fit(&ProfileRequirement { store: None, ..fits }), Ok(()));
+        let said = |wanted: ProfileRequirement<'_>| file.check_fit(&wanted).unwrap_err().to_string();
         assert!(
-            said(Wanted { store: Some(StoreKind::Memory), ..fits })
+            said(ProfileRequirement { program: "0.3.0", ..fits })
+                .contains("of usher 0.2.0 and this is usher 0.3.0")
+        );
+        assert!(
+            said(ProfileRequirement { store: Some(StoreKind::Memory), ..fits })
                 .contains("in postgresql and yours are in memory")
         );
         let tls = ["pap".to_owned(), "eap-tls".to_owned()];
-        assert!(said(Wanted { methods: &tls, ..fits }).contains("no method \"eap-tls\""));
-        assert!(matches!(file.fits(&Wanted { methods: &tls, ..fits }), Err(Misfit::Method { .. })));
+        assert!(said(ProfileRequirement { methods: &tls, ..fits }).contains("no method \"eap-tls\""));
+        assert!(matches!(
+            file.check_fit(&ProfileRequirement { methods: &tls, ..fits }),
+            Err(ProfileMisfit::Method { .. })
+        ));
     }
 
     #[test]
     fn what_is_not_known_well_is_told() {
-        let file = profile();
+        let file = test_profile();
         // Its 10 us within 1 us, its 2 us within 0.3 us, its 18 us within 20 us; signatures were timed.
         let doubtful: Vec<&str> = file.work.names().filter(|label| file.is_doubtful(label)).collect();
         assert_eq!(doubtful, ["diameter.request"]);
         // Each request has its response, and no load tells them apart.
-        assert_eq!(file.unpriced().into_iter().collect::<Vec<_>>(), ["radius.response"]);
+        assert_eq!(file.unpriced_kinds().into_iter().collect::<Vec<_>>(), ["radius.response"]);
     }
 
     #[test]
     fn a_busy_core_shares_a_batch_among_many() {
-        let file = profile();
+        let file = test_profile();
         let pap = file.methods.get("pap").unwrap();
         // 6 + 4 us for the request, and a 64th of a batch of 1 us.
         assert!((file.busy_cost(pap) - (10e-6 + 1e-6 / 64.0)).abs() < 1e-12);

@@ -1,42 +1,42 @@
 //! What a figure shows.
 
-use crate::format::significant;
+use crate::format::format_significant;
 use crate::svg;
-use usher_observe::Estimate;
-use usher_observe::row::number;
-use usher_observe::stats::quantiles;
-use usher_observe::stats::robust::{Median, Moved};
+use usher_observe::MeanEstimate;
+use usher_observe::row::format_number;
+use usher_observe::stats::robust::{InfluentialReplication, MedianEstimate};
+use usher_observe::stats::sample_quantiles;
 
 /// A figure: series of points over a common horizontal axis.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Figure {
+pub struct ReportFigure {
     /// Its short name, from which the file's name is made.
     pub name: String,
     /// Its title: what is seen, over what.
     pub title: String,
     /// The horizontal axis.
-    pub x: Axis,
+    pub x: FigureAxis,
     /// The vertical axis.
-    pub y: Axis,
+    pub y: FigureAxis,
     /// The series, in the order of their colours.
-    pub series: Vec<Series>,
+    pub series: Vec<FigureSeries>,
     /// Where there are more curves than one picture bears, the panels that they are drawn in; else none.
-    pub panels: Vec<Panel>,
+    pub panels: Vec<FigurePanel>,
 }
 
 /// A panel of a figure: some of its series, by what is compared in every panel alike.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Panel {
+pub struct FigurePanel {
     /// What all its series have in common.
     pub title: String,
-    /// Its series by their places in [`Figure::series`], each with the name that it has in every panel and that gives it
+    /// Its series by their places in [`ReportFigure::series`], each with the name that it has in every panel and that gives it
     /// its colour.
     pub series: Vec<(usize, String)>,
 }
 
 /// An axis of a figure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Axis {
+pub struct FigureAxis {
     /// What it measures: "Packet loss".
     pub title: String,
     /// The unit of the numbers as given: "%", "s"; empty for none.
@@ -49,21 +49,24 @@ pub struct Axis {
     pub categories: Vec<String>,
 }
 
-impl Axis {
+impl FigureAxis {
     /// A linear axis.
     pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { title: title.into(), unit: unit.into(), ..Self::default() }
     }
 
     /// An axis of named values: a point's `x` is the name's place, from 0.
-    pub fn categories<T: Into<String>>(title: impl Into<String>, names: impl IntoIterator<Item = T>) -> Self {
+    pub fn with_categories<T: Into<String>>(
+        title: impl Into<String>,
+        names: impl IntoIterator<Item = T>,
+    ) -> Self {
         let categories = names.into_iter().map(Into::into).collect();
         Self { title: title.into(), categories, ..Self::default() }
     }
 
     /// The same axis with a logarithmic scale.
     #[must_use]
-    pub fn logarithmic(mut self) -> Self {
+    pub fn with_log_scale(mut self) -> Self {
         self.log = true;
         self
     }
@@ -87,7 +90,7 @@ impl Axis {
 
 /// Where a series comes from, which decides how it is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Kind {
+pub enum SeriesKind {
     /// From runs: markers with intervals, joined by a line.
     #[default]
     Measured,
@@ -107,7 +110,7 @@ pub enum Kind {
     Box,
 }
 
-impl Kind {
+impl SeriesKind {
     /// All of them, in the order in which they are drawn.
     pub(crate) const FROM_BELOW: [Self; 8] = [
         Self::Analytic,
@@ -121,32 +124,32 @@ impl Kind {
     ];
 
     /// Everything but a closed form, a fitted line and a trace has markers and is what the vertical axis spans.
-    pub(crate) const fn marked(self) -> bool {
+    pub(crate) const fn has_markers(self) -> bool {
         !matches!(self, Self::Analytic | Self::Fitted | Self::Trace)
     }
 
     /// From runs of one's own.
-    pub const fn measured(self) -> bool {
+    pub const fn is_measured(self) -> bool {
         matches!(self, Self::Measured | Self::Median)
     }
 }
 
 /// One series of a figure.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Series {
+pub struct FigureSeries {
     /// Its name in the legend.
     pub name: String,
     /// Where it comes from.
-    pub kind: Kind,
+    pub kind: SeriesKind,
     /// Its points, in the order in which they are joined.
-    pub points: Vec<Point>,
+    pub points: Vec<SeriesPoint>,
     /// What each point is called, where x does not say it; else empty.
     pub names: Vec<String>,
 }
 
 /// One point of a series.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Point {
+pub struct SeriesPoint {
     /// The place on the horizontal axis.
     pub x: f64,
     /// The mean, the median of a series of those, or the closed form's value.
@@ -158,16 +161,16 @@ pub struct Point {
     /// How many replications it rests on; 0 for a closed form, or where it is not known.
     pub n: u32,
     /// Beside a mean, the median of the same replications.
-    pub median: Option<Median>,
+    pub median: Option<MedianEstimate>,
     /// Beside a mean, the replication that moves it: such a mean is not to be trusted.
-    pub moved: Option<Moved>,
+    pub moved: Option<InfluentialReplication>,
     /// Of a box, its ends.
     pub quartiles: Option<(f64, f64)>,
 }
 
-impl Point {
+impl SeriesPoint {
     /// A measured point.
-    pub fn measured(x: f64, estimate: &Estimate) -> Self {
+    pub fn from_estimate(x: f64, estimate: &MeanEstimate) -> Self {
         Self {
             x,
             mean: estimate.mean,
@@ -183,13 +186,13 @@ impl Point {
     /// A box of these values: their median, quartiles (type 7 of Hyndman and Fan) and ends.
     pub fn of_box(x: f64, values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
-        let [low, lower, median, upper, high] = quantiles(&mut sorted, [0.0, 0.25, 0.5, 0.75, 1.0]);
+        let [low, lower, median, upper, high] = sample_quantiles(&mut sorted, [0.0, 0.25, 0.5, 0.75, 1.0]);
         let n = values.len() as u32;
         Self { x, mean: median, low, high, n, median: None, moved: None, quartiles: Some((lower, upper)) }
     }
 
     /// A point of a series of medians.
-    pub fn median(x: f64, of: &Median) -> Self {
+    pub fn from_median(x: f64, of: &MedianEstimate) -> Self {
         Self {
             x,
             mean: of.median,
@@ -203,14 +206,14 @@ impl Point {
     }
 
     /// A point of a closed form.
-    pub fn exact(x: f64, value: f64) -> Self {
+    pub fn from_exact(x: f64, value: f64) -> Self {
         Self { x, mean: value, low: value, high: value, n: 0, median: None, moved: None, quartiles: None }
     }
 
     /// The same point with its interval only as far as its metric can go: none is negative, and no share of a whole
     /// is larger than 1.
     #[must_use]
-    pub fn within_reach(mut self, share: bool) -> Self {
+    pub fn clamp_interval(mut self, share: bool) -> Self {
         self.low = self.low.max(0.0);
         if share && self.high.is_finite() {
             self.high = self.high.min(1.0).max(self.mean);
@@ -233,20 +236,20 @@ impl Point {
     }
 }
 
-impl Figure {
+impl ReportFigure {
     /// The figure as a file of its own: a static SVG on white, with title and legend.
-    pub fn svg(&self) -> String {
-        svg::file(self)
+    pub fn to_svg(&self) -> String {
+        svg::svg_file(self)
     }
 
     /// The name as a file's: letters, digits, `-` and `_`, anything else a `-`.
     pub fn file_stem(&self) -> String {
-        stem(&self.name, "figure")
+        safe_file_stem(&self.name, "figure")
     }
 
     /// The points as CSV: series, x, mean, low, high, n, their names where they have any, and where there are
     /// medians beside means those with their intervals and, where one replication moves a mean, that of the others.
-    pub fn csv(&self) -> String {
+    pub fn to_csv(&self) -> String {
         let named = self.series.iter().any(|s| !s.names.is_empty());
         let medians = self.series.iter().flat_map(|s| &s.points).any(|p| p.median.is_some());
         let mut out = format!(
@@ -257,17 +260,19 @@ impl Figure {
         for series in &self.series {
             for (i, p) in series.points.iter().enumerate() {
                 let x = self.x_text(p.x);
-                let numbers = [p.mean, p.low, p.high].map(number).join(",");
-                out.push_str(&format!("{},{},{numbers},{}", quoted(&series.name), quoted(&x), p.n));
+                let numbers = [p.mean, p.low, p.high].map(format_number).join(",");
+                out.push_str(&format!("{},{},{numbers},{}", quote_csv(&series.name), quote_csv(&x), p.n));
                 if named {
-                    out.push_str(&format!(",{}", quoted(series.names.get(i).map_or("", String::as_str))));
+                    out.push_str(&format!(",{}", quote_csv(series.names.get(i).map_or("", String::as_str))));
                 }
                 if medians {
-                    let of = |get: fn(&Median) -> f64| p.median.as_ref().map(get);
-                    let without = p.moved.map(|m| m.without);
+                    let of = |get: fn(&MedianEstimate) -> f64| p.median.as_ref().map(get);
+                    let without = p.moved.map(|m| m.mean_without);
                     for value in [of(|m| m.median), of(|m| m.low), of(|m| m.high), without] {
                         out.push(',');
-                        out.push_str(&value.filter(|v| v.is_finite()).map_or_else(String::new, number));
+                        out.push_str(
+                            &value.filter(|v| v.is_finite()).map_or_else(String::new, format_number),
+                        );
                     }
                 }
                 out.push('\n');
@@ -277,9 +282,9 @@ impl Figure {
     }
 
     /// A panel as a figure of its own, without title.
-    pub(crate) fn panel(&self, panel: &Panel) -> Self {
+    pub(crate) fn panel_figure(&self, panel: &FigurePanel) -> Self {
         let of = |(i, name): &(usize, String)| {
-            self.series.get(*i).map(|series| Series { name: name.clone(), ..series.clone() })
+            self.series.get(*i).map(|series| FigureSeries { name: name.clone(), ..series.clone() })
         };
         let series = panel.series.iter().filter_map(of).collect();
         Self { series, panels: Vec::new(), ..self.clone() }
@@ -289,37 +294,37 @@ impl Figure {
     pub(crate) fn x_text(&self, x: f64) -> String {
         match self.x.categories.get(x as usize) {
             Some(name) => name.clone(),
-            None => number(x),
+            None => format_number(x),
         }
     }
 
     /// The same for people: what was measured has more digits than anybody can use, what a study sets has few.
-    pub(crate) fn x_told(&self, x: f64) -> String {
+    pub(crate) fn format_x(&self, x: f64) -> String {
         let exact = self.x_text(x);
         let measured = self.x.categories.is_empty() && x.fract() != 0.0 && exact.len() > 8;
-        if measured { significant(x, 5) } else { exact }
+        if measured { format_significant(x, 5) } else { exact }
     }
 
     /// What a point of a series is called, if it has a name.
-    pub(crate) fn name_of<'a>(series: &'a Series, p: &Point) -> Option<&'a str> {
+    pub(crate) fn name_of<'a>(series: &'a FigureSeries, p: &SeriesPoint) -> Option<&'a str> {
         let at = series.points.iter().position(|q| std::ptr::eq(q, p))?;
         series.names.get(at).map(String::as_str)
     }
 
     /// The finite points of each series, in its order.
-    pub(crate) fn finite(&self) -> impl Iterator<Item = (&Series, &Point)> {
+    pub(crate) fn finite_points(&self) -> impl Iterator<Item = (&FigureSeries, &SeriesPoint)> {
         let points = self.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
         points.filter(|(_, p)| p.x.is_finite() && p.mean.is_finite())
     }
 }
 
 /// A name as a file's, or where it is empty this one.
-pub(crate) fn stem(name: &str, empty: &str) -> String {
+pub(crate) fn safe_file_stem(name: &str, empty: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     if name.is_empty() { empty.to_owned() } else { name.chars().map(safe).collect() }
 }
 
-fn quoted(text: &str) -> String {
+fn quote_csv(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -333,54 +338,57 @@ mod tests {
 
     #[test]
     fn a_figure_as_csv() {
-        let figure = Figure {
-            x: Axis::categories("Method", ["EAP-MD5", "EAP-TLS, 1.3"]),
-            series: vec![Series {
+        let figure = ReportFigure {
+            x: FigureAxis::with_categories("Method", ["EAP-MD5", "EAP-TLS, 1.3"]),
+            series: vec![FigureSeries {
                 name: "a \"b\"".into(),
-                kind: Kind::Measured,
-                points: vec![Point::measured(1.0, &Estimate { mean: 2.0, half_width: 0.5, n: 9 })],
+                kind: SeriesKind::Measured,
+                points: vec![SeriesPoint::from_estimate(
+                    1.0,
+                    &MeanEstimate { mean: 2.0, half_width: 0.5, n: 9 },
+                )],
                 names: Vec::new(),
             }],
-            ..Figure::default()
+            ..ReportFigure::default()
         };
         let expected = "series,x,mean,low,high,n\n\"a \"\"b\"\"\",\"EAP-TLS, 1.3\",2,1.5,2.5,9\n";
-        assert_eq!(figure.csv(), expected);
+        assert_eq!(figure.to_csv(), expected);
     }
 
     #[test]
     fn medians_stand_beside_means_and_say_what_moves_them() {
         let values = [1.0, 1.0, 2.0, 1.0, 2.0, 29.0];
-        let mut moved = Point::measured(5.0, &Estimate::of(&values, 0.95));
+        let mut moved = SeriesPoint::from_estimate(5.0, &MeanEstimate::from_values(&values, 0.95));
         (moved.low, moved.high) = (0.0, 18.0);
-        moved.median = Some(Median::of(&values, 0.95));
-        moved.moved = Some(Moved { replication: 5, without: 1.25, share: 0.8 });
-        let series = vec![Series {
+        moved.median = Some(MedianEstimate::from_values(&values, 0.95));
+        moved.moved = Some(InfluentialReplication { replication: 5, mean_without: 1.25, share: 0.8 });
+        let series = vec![FigureSeries {
             name: "a".into(),
-            points: vec![moved, Point::exact(9.0, 7.0)],
-            ..Series::default()
+            points: vec![moved, SeriesPoint::from_exact(9.0, 7.0)],
+            ..FigureSeries::default()
         }];
-        let figure = Figure { series, ..Figure::default() };
+        let figure = ReportFigure { series, ..ReportFigure::default() };
         let expected = "series,x,mean,low,high,n,median,median_low,median_high,mean_without\n\
                         a,5,6,0,18,6,1.5,1,29,1.25\na,9,7,7,7,0,,,,\n";
-        assert_eq!(figure.csv(), expected);
+        assert_eq!(figure.to_csv(), expected);
     }
 
     #[test]
     fn points_of_a_trade_off_have_names() {
-        let points = vec![Point::exact(0.3, 0.9), Point::exact(0.2, 0.8)];
+        let points = vec![SeriesPoint::from_exact(0.3, 0.9), SeriesPoint::from_exact(0.2, 0.8)];
         let names = vec!["0.1 s, twice".to_owned(), "1 s".to_owned()];
-        let series = vec![Series { name: "a".into(), kind: Kind::Measured, points, names }];
-        let figure = Figure { series, ..Figure::default() };
+        let series = vec![FigureSeries { name: "a".into(), kind: SeriesKind::Measured, points, names }];
+        let figure = ReportFigure { series, ..ReportFigure::default() };
         let expected =
             "series,x,mean,low,high,n,name\na,0.3,0.9,0.9,0.9,0,\"0.1 s, twice\"\na,0.2,0.8,0.8,0.8,0,1 s\n";
-        assert_eq!(figure.csv(), expected);
+        assert_eq!(figure.to_csv(), expected);
         let second = &figure.series[0].points[1];
-        assert_eq!(Figure::name_of(&figure.series[0], second), Some("1 s"));
+        assert_eq!(ReportFigure::name_of(&figure.series[0], second), Some("1 s"));
     }
 
     #[test]
     fn names_are_safe_as_files() {
-        let stem = |name: &str| Figure { name: name.into(), ..Figure::default() }.file_stem();
+        let stem = |name: &str| ReportFigure { name: name.into(), ..ReportFigure::default() }.file_stem();
         assert_eq!(stem("../../delay by loss"), "------delay-by-loss");
         assert_eq!(stem(""), "figure");
     }

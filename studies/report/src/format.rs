@@ -1,10 +1,10 @@
 //! Numbers and texts for people.
 
-use usher_observe::row::number;
+use usher_observe::row::format_number;
 
 /// A text safe in HTML and SVG, between tags and in double-quoted attributes. Control characters that
 /// XML cannot hold become the replacement character.
-pub(crate) fn escape(text: &str) -> String {
+pub(crate) fn escape_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -22,12 +22,12 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// A value to this many decimals; far too large or small for that, as a power of ten.
-pub(crate) fn decimals(value: f64, decimals: i32) -> String {
+pub(crate) fn format_decimals(value: f64, decimals: i32) -> String {
     if !value.is_finite() {
-        return number(value);
+        return format_number(value);
     }
     if value != 0.0 && !(1e-5..1e7).contains(&value.abs()) {
-        return scientific(value, (decimals + exponent(value)).clamp(0, 8));
+        return format_scientific(value, (decimals + decimal_exponent(value)).clamp(0, 8));
     }
     let value = if decimals < 0 {
         let rounding = libm::pow(10.0, f64::from(-decimals));
@@ -35,13 +35,13 @@ pub(crate) fn decimals(value: f64, decimals: i32) -> String {
     } else {
         value
     };
-    signed(format!("{value:.*}", decimals.clamp(0, 12) as usize))
+    format_sign(format!("{value:.*}", decimals.clamp(0, 12) as usize))
 }
 
 /// A value to this many significant digits, final zeros left out.
-pub(crate) fn significant(value: f64, digits: i32) -> String {
-    let places = digits - 1 - exponent(value);
-    let text = decimals(value, places);
+pub(crate) fn format_significant(value: f64, digits: i32) -> String {
+    let places = digits - 1 - decimal_exponent(value);
+    let text = format_decimals(value, places);
     if text.contains('.') && !text.contains('×') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
@@ -52,25 +52,25 @@ pub(crate) fn significant(value: f64, digits: i32) -> String {
 /// A mean with its half-width, to the two digits of the half-width that mean anything.
 pub(crate) fn with_half_width(mean: f64, half_width: f64) -> String {
     if !half_width.is_finite() || half_width == 0.0 || !mean.is_finite() {
-        return significant(mean, 5);
+        return format_significant(mean, 5);
     }
-    let places = (1 - exponent(half_width)).clamp(-12, 12);
-    format!("{} ± {}", decimals(mean, places), decimals(half_width, places))
+    let places = (1 - decimal_exponent(half_width)).clamp(-12, 12);
+    format!("{} ± {}", format_decimals(mean, places), format_decimals(half_width, places))
 }
 
 /// A value with the ends of its interval, to two digits of the interval's half-width; the value alone where it has
 /// none.
 pub(crate) fn with_ends(value: f64, ends: Option<(f64, f64)>) -> String {
     let Some((low, high)) = ends.filter(|(low, high)| low < high && value.is_finite()) else {
-        return significant(value, 5);
+        return format_significant(value, 5);
     };
-    let places = (1 - exponent((high - low) / 2.0)).clamp(-12, 12);
-    let text = |v| decimals(v, places);
+    let places = (1 - decimal_exponent((high - low) / 2.0)).clamp(-12, 12);
+    let text = |v| format_decimals(v, places);
     format!("{} ({} to {})", text(value), text(low), text(high))
 }
 
 /// The power of ten of a value's first digit; 0 of zero.
-pub(crate) fn exponent(value: f64) -> i32 {
+pub(crate) fn decimal_exponent(value: f64) -> i32 {
     if value == 0.0 || !value.is_finite() {
         return 0;
     }
@@ -79,17 +79,17 @@ pub(crate) fn exponent(value: f64) -> i32 {
 }
 
 /// `1.5×10⁻⁷`; a mantissa of one is left out.
-pub(crate) fn scientific(value: f64, decimals: i32) -> String {
+pub(crate) fn format_scientific(value: f64, decimals: i32) -> String {
     let text = format!("{value:.*e}", decimals.max(0) as usize);
     let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
-    let power: String = power.chars().filter_map(superscript).collect();
-    match signed(mantissa.to_owned()).as_str() {
+    let power: String = power.chars().filter_map(superscript_digit).collect();
+    match format_sign(mantissa.to_owned()).as_str() {
         "1" => format!("10{power}"),
         mantissa => format!("{mantissa}×10{power}"),
     }
 }
 
-fn superscript(c: char) -> Option<char> {
+fn superscript_digit(c: char) -> Option<char> {
     match c {
         '-' => Some('⁻'),
         c => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'].get(c.to_digit(10)? as usize).copied(),
@@ -97,7 +97,7 @@ fn superscript(c: char) -> Option<char> {
 }
 
 /// With a true minus sign, and none before zero.
-fn signed(text: String) -> String {
+fn format_sign(text: String) -> String {
     match text.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_owned(),
         Some(rest) => format!("−{rest}"),
@@ -111,7 +111,10 @@ mod tests {
 
     #[test]
     fn hostile_text_is_only_text() {
-        assert_eq!(escape("<b a='1' c=\"2\">&\u{0}"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;\u{fffd}");
+        assert_eq!(
+            escape_markup("<b a='1' c=\"2\">&\u{0}"),
+            "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;\u{fffd}"
+        );
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod tests {
             (1e9, 1, "10⁹"),
             (f64::NAN, 3, "NaN"),
         ] {
-            assert_eq!(significant(value, digits), text);
+            assert_eq!(format_significant(value, digits), text);
         }
     }
 

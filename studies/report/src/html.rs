@@ -2,11 +2,11 @@
 
 mod part;
 
-use crate::format::{decimals, escape, significant};
-use crate::{Report, Rerun};
+use crate::format::{escape_markup, format_decimals, format_significant};
+use crate::{HtmlReport, RerunCommand};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::fmt::Write as _;
-use usher_observe::manifest::{Fact, Manifest};
+use usher_observe::manifest::{ManifestFact, RunManifest};
 
 const STYLE: &str = include_str!("html/report.css");
 const SCRIPT: &str = include_str!("html/report.js");
@@ -28,8 +28,8 @@ const FEW_FINDINGS: usize = 12;
 const FEW_PARTS: usize = 3;
 
 /// The whole page.
-pub(crate) fn page(report: &Report) -> String {
-    let title = escape(&report.title);
+pub(crate) fn render_page(report: &HtmlReport) -> String {
+    let title = escape_markup(&report.title);
     let policy = if report.live.is_some() { LIVE_POLICY } else { POLICY };
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -38,40 +38,40 @@ pub(crate) fn page(report: &Report) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
     );
-    header(&mut out, report);
-    let mut ids = part::Ids::default();
+    render_header(&mut out, report);
+    let mut ids = part::ElementIds::default();
     if let Some(summary) = &report.summary {
         out.push_str("<section>\n");
-        part::table(&mut out, summary);
+        part::render_table(&mut out, summary);
         out.push_str("</section>\n");
     }
-    contents(&mut out, report);
+    render_contents(&mut out, report);
     if report.live.is_some() {
         out.push_str(LIVE_PART);
     }
     for (i, section) in report.sections.iter().enumerate() {
         let _ = writeln!(out, "<section id=\"part-{i}\">");
         if !section.title.is_empty() {
-            let _ = writeln!(out, "<h2>{}</h2>", escape(&section.title));
+            let _ = writeln!(out, "<h2>{}</h2>", escape_markup(&section.title));
         }
-        paragraphs(&mut out, &section.text);
+        render_paragraphs(&mut out, &section.text);
         for figure in &section.figures {
-            part::figure(&mut out, figure, &mut ids);
+            part::render_figure(&mut out, figure, &mut ids);
         }
         for table in &section.tables {
-            part::table(&mut out, table);
+            part::render_table(&mut out, table);
         }
         out.push_str("</section>\n");
     }
     if !report.ladders.is_empty() {
         out.push_str("<section id=\"messages\">\n<h2>Messages</h2>\n");
         for (i, ladder) in report.ladders.iter().enumerate() {
-            part::ladder(&mut out, ladder, i == 0, &mut ids);
+            part::render_message_flow(&mut out, ladder, i == 0, &mut ids);
         }
         out.push_str("</section>\n");
     }
-    notes(&mut out, &report.notes);
-    reruns(&mut out, &report.reruns);
+    render_notes(&mut out, &report.notes);
+    render_reruns(&mut out, &report.reruns);
     if let Some(manifest) = &report.manifest {
         manifest_table(&mut out, manifest);
     }
@@ -110,7 +110,7 @@ const LIVE_PART: &str = "<section id=\"live\">\n<h2>Run it here</h2>\n\
     <details><summary>Rows</summary><pre data-live=\"rows\"></pre></details>\n</section>\n";
 
 /// The parts that have a title, each to be gone to.
-fn contents(out: &mut String, report: &Report) {
+fn render_contents(out: &mut String, report: &HtmlReport) {
     let titled = report.sections.iter().enumerate().filter(|(_, s)| !s.title.is_empty());
     let mut parts: Vec<(String, &str)> =
         titled.map(|(i, section)| (format!("part-{i}"), section.title.as_str())).collect();
@@ -122,22 +122,22 @@ fn contents(out: &mut String, report: &Report) {
     }
     out.push_str("<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol>\n");
     for (id, title) in parts {
-        let _ = writeln!(out, "<li><a href=\"#{id}\">{}</a></li>", escape(title));
+        let _ = writeln!(out, "<li><a href=\"#{id}\">{}</a></li>", escape_markup(title));
     }
     out.push_str("</ol>\n</nav>\n");
 }
 
-fn header(out: &mut String, report: &Report) {
+fn render_header(out: &mut String, report: &HtmlReport) {
     out.push_str("<header>\n");
-    let _ = writeln!(out, "<h1>{}</h1>", escape(&report.title));
+    let _ = writeln!(out, "<h1>{}</h1>", escape_markup(&report.title));
     if !report.question.is_empty() {
-        let _ = writeln!(out, "<p class=\"question\">{}</p>", escape(&report.question));
+        let _ = writeln!(out, "<p class=\"question\">{}</p>", escape_markup(&report.question));
     }
     if let Some(reason) = &report.partial {
         let _ = writeln!(
             out,
             "<p class=\"partial\" role=\"alert\"><strong>Partial results.</strong> {}</p>",
-            escape(reason)
+            escape_markup(reason)
         );
     }
     let many = report.warnings.len() > FEW_WARNINGS;
@@ -150,69 +150,69 @@ fn header(out: &mut String, report: &Report) {
     }
     for warning in &report.warnings {
         let class = if many { "" } else { " class=\"partial\" role=\"alert\"" };
-        let _ = writeln!(out, "<p{class}>{}</p>", escape(warning));
+        let _ = writeln!(out, "<p{class}>{}</p>", escape_markup(warning));
     }
     if many {
         out.push_str("</details>\n");
     }
     if !report.findings.is_empty() {
         let (first, further) = report.findings.split_at(report.findings.len().min(FEW_FINDINGS));
-        findings(out, first);
+        render_findings(out, first);
         if !further.is_empty() {
             let _ = writeln!(out, "<details>\n<summary>{} more</summary>", further.len());
-            findings(out, further);
+            render_findings(out, further);
             out.push_str("</details>\n");
         }
     }
-    paragraphs(out, &report.description);
+    render_paragraphs(out, &report.description);
     if let Some(m) = &report.manifest {
         let facts = [
-            escape(&m.study),
-            format!("{} mode", escape(&m.mode)),
+            escape_markup(&m.study),
+            format!("{} mode", escape_markup(&m.mode)),
             format!("seed {}", m.seed),
             format!("{} points, {} replications", m.points, m.replications),
-            format!("{} of computing", seconds(m.elapsed_s)),
-            format!("usher {}", escape(&m.usher_version)),
+            format!("{} of computing", format_seconds(m.elapsed_s)),
+            format!("usher {}", escape_markup(&m.usher_version)),
         ];
         let _ = writeln!(out, "<p class=\"meta\">{}</p>", facts.join(" · "));
     }
     out.push_str("</header>\n");
 }
 
-fn findings(out: &mut String, sentences: &[String]) {
+fn render_findings(out: &mut String, sentences: &[String]) {
     out.push_str("<ul class=\"findings\">\n");
     for sentence in sentences {
-        let _ = writeln!(out, "<li>{}</li>", escape(sentence));
+        let _ = writeln!(out, "<li>{}</li>", escape_markup(sentence));
     }
     out.push_str("</ul>\n");
 }
 
-fn seconds(s: f64) -> String {
+fn format_seconds(s: f64) -> String {
     if s < 60.0 {
-        return format!("{} s", significant(s, 2));
+        return format!("{} s", format_significant(s, 2));
     }
     let minutes = libm::floor(s / 60.0);
-    format!("{} min {} s", decimals(minutes, 0), decimals(libm::floor(s - minutes * 60.0), 0))
+    format!("{} min {} s", format_decimals(minutes, 0), format_decimals(libm::floor(s - minutes * 60.0), 0))
 }
 
-fn paragraphs(out: &mut String, text: &str) {
+fn render_paragraphs(out: &mut String, text: &str) {
     for paragraph in text.split("\n\n").map(str::trim).filter(|p| !p.is_empty()) {
-        let _ = writeln!(out, "<p>{}</p>", escape(paragraph));
+        let _ = writeln!(out, "<p>{}</p>", escape_markup(paragraph));
     }
 }
 
-fn notes(out: &mut String, notes: &[String]) {
+fn render_notes(out: &mut String, notes: &[String]) {
     if notes.is_empty() {
         return;
     }
     out.push_str("<section>\n<h2>Notes</h2>\n<ul>\n");
     for note in notes {
-        let _ = writeln!(out, "<li>{}</li>", escape(note));
+        let _ = writeln!(out, "<li>{}</li>", escape_markup(note));
     }
     out.push_str("</ul>\n</section>\n");
 }
 
-fn reruns(out: &mut String, reruns: &[Rerun]) {
+fn render_reruns(out: &mut String, reruns: &[RerunCommand]) {
     if reruns.is_empty() {
         return;
     }
@@ -226,14 +226,14 @@ fn reruns(out: &mut String, reruns: &[Rerun]) {
             out,
             "<tr><th scope=\"row\">{}</th><td><code>{}</code></td>\
              <td><button type=\"button\" class=\"copy\">Copy</button></td></tr>",
-            escape(&rerun.point),
-            escape(&rerun.command)
+            escape_markup(&rerun.point),
+            escape_markup(&rerun.command)
         );
     }
     out.push_str("</tbody>\n</table>\n</details>\n</section>\n");
 }
 
-fn manifest_table(out: &mut String, m: &Manifest) {
+fn manifest_table(out: &mut String, m: &RunManifest) {
     let mut rows: Vec<(String, String)> = [
         ("Study", m.study.clone()),
         ("Mode", m.mode.clone()),
@@ -242,7 +242,7 @@ fn manifest_table(out: &mut String, m: &Manifest) {
         ("Replications", m.replications.to_string()),
         ("Complete", if m.complete { "yes" } else { "no" }.to_owned()),
         ("Started", m.started.clone()),
-        ("Wall time", seconds(m.elapsed_s)),
+        ("Wall time", format_seconds(m.elapsed_s)),
         ("Usher", m.usher_version.clone()),
         ("Plan", m.plan_hash.clone()),
         ("Processor", format!("{}, {} cores", m.host.cpu, m.host.cores)),
@@ -254,19 +254,24 @@ fn manifest_table(out: &mut String, m: &Manifest) {
     rows.extend(m.facts.iter().map(|(name, fact)| (name.clone(), fact_text(fact))));
     out.push_str("<section>\n<h2>How this was made</h2>\n<table class=\"manifest\">\n<tbody>\n");
     for (name, value) in rows {
-        let _ = writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(&name), escape(&value));
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td>{}</td></tr>",
+            escape_markup(&name),
+            escape_markup(&value)
+        );
     }
     out.push_str("</tbody>\n</table>\n</section>\n");
 }
 
-fn fact_text(fact: &Fact) -> String {
+fn fact_text(fact: &ManifestFact) -> String {
     match fact {
-        Fact::Count(n) => n.to_string(),
-        Fact::Number(x) => significant(*x, 6),
-        Fact::Flag(true) => "yes".to_owned(),
-        Fact::Flag(false) => "no".to_owned(),
-        Fact::Text(text) => text.clone(),
-        Fact::Unknown(()) => "unknown".to_owned(),
+        ManifestFact::Count(n) => n.to_string(),
+        ManifestFact::Number(x) => format_significant(*x, 6),
+        ManifestFact::Flag(true) => "yes".to_owned(),
+        ManifestFact::Flag(false) => "no".to_owned(),
+        ManifestFact::Text(text) => text.clone(),
+        ManifestFact::Unknown(()) => "unknown".to_owned(),
     }
 }
 

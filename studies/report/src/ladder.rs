@@ -1,13 +1,13 @@
 //! Message-flow figures: who said what to whom, one below the other, as standards draw them.
 
-use crate::figure::stem;
-use crate::format::{decimals, escape, significant};
-use crate::svg::{COLOURS, STYLE, px, text_width};
+use crate::figure::safe_file_stem;
+use crate::format::{escape_markup, format_decimals, format_significant};
+use crate::svg::{COLOURS, STYLE, format_px, text_width};
 use std::fmt::Write as _;
 
 /// The messages of one dialogue between its hosts.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Ladder {
+pub struct MessageFlow {
     /// A short name, from which the file's is made.
     pub name: String,
     /// What is seen.
@@ -17,21 +17,21 @@ pub struct Ladder {
     /// The hosts, from left to right.
     pub hosts: Vec<String>,
     /// The messages, in the order in which they were sent.
-    pub messages: Vec<Message>,
+    pub messages: Vec<FlowMessage>,
     /// When the dialogue ended, in seconds since it began.
-    pub ended: f64,
+    pub duration: f64,
     /// It ended well.
     pub completed: bool,
 }
 
 /// A message.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Message {
+pub struct FlowMessage {
     /// When it was sent, in seconds since the dialogue began.
     pub sent: f64,
     /// When it arrived, likewise; nothing where it was lost.
     pub arrived: Option<f64>,
-    /// The place of its sender in [`Ladder::hosts`].
+    /// The place of its sender in [`MessageFlow::hosts`].
     pub from: usize,
     /// The place of who it is for.
     pub to: usize,
@@ -42,12 +42,12 @@ pub struct Message {
     /// Octets of the packet that carries it.
     pub octets: u64,
     /// It was sent before.
-    pub again: bool,
+    pub is_retransmission: bool,
 }
 
 /// A row of the figure.
-enum Row<'a> {
-    Message(&'a Message),
+enum FlowRow<'a> {
+    Message(&'a FlowMessage),
     /// So many seconds in which nothing is sent.
     Pause(f64),
     End,
@@ -61,18 +61,18 @@ const ROW: f64 = 33.0;
 const SLOPE: f64 = 8.0;
 const FONT: f64 = 12.0;
 
-impl Message {
-    fn label(&self) -> String {
-        let again = if self.again { " again" } else { "" };
+impl FlowMessage {
+    fn label_text(&self) -> String {
+        let again = if self.is_retransmission { " again" } else { "" };
         let lost = if self.arrived.is_none() { " — lost" } else { "" };
         format!("{}{again}{lost}", self.name)
     }
 }
 
-impl Ladder {
+impl MessageFlow {
     /// The name as a file's.
     pub fn file_stem(&self) -> String {
-        stem(&self.name, "ladder")
+        safe_file_stem(&self.name, "ladder")
     }
 
     /// The protocols, in the order in which they are first spoken.
@@ -87,7 +87,7 @@ impl Ladder {
     }
 
     /// The messages with what is between them: long pauses, and the end of the dialogue.
-    fn rows(&self) -> Vec<Row<'_>> {
+    fn rows(&self) -> Vec<FlowRow<'_>> {
         let mut gaps: Vec<f64> = self.messages.windows(2).map(|m| m[1].sent - m[0].sent).collect();
         gaps.sort_by(f64::total_cmp);
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or_default();
@@ -96,34 +96,34 @@ impl Ladder {
         let mut before = 0.0;
         let mut over = false;
         for message in &self.messages {
-            if !over && message.sent > self.ended {
-                rows.push(Row::End);
+            if !over && message.sent > self.duration {
+                rows.push(FlowRow::End);
                 over = true;
             }
             let gap = message.sent - before;
             if gap > 5.0 * usual && gap > 0.15 * whole && !rows.is_empty() {
-                rows.push(Row::Pause(gap));
+                rows.push(FlowRow::Pause(gap));
             }
             before = message.sent;
-            rows.push(Row::Message(message));
+            rows.push(FlowRow::Message(message));
         }
         if !over {
-            rows.push(Row::End);
+            rows.push(FlowRow::End);
         }
         rows
     }
 
     /// Where each host's line stands, and how wide all is.
-    fn columns(&self) -> (Vec<f64>, f64) {
+    fn column_positions(&self) -> (Vec<f64>, f64) {
         let mut gaps = vec![NARROWEST; self.hosts.len().saturating_sub(1)];
-        let mut by_span: Vec<&Message> = self.messages.iter().collect();
+        let mut by_span: Vec<&FlowMessage> = self.messages.iter().collect();
         by_span.sort_by_key(|m| m.from.abs_diff(m.to));
         for message in by_span {
             let (first, last) = (message.from.min(message.to), message.from.max(message.to));
             let Some(between) = gaps.get_mut(first..last).filter(|between| !between.is_empty()) else {
                 continue;
             };
-            let lacking = text_width(&message.label(), FONT) + 26.0 - between.iter().sum::<f64>();
+            let lacking = text_width(&message.label_text(), FONT) + 26.0 - between.iter().sum::<f64>();
             let each = lacking.max(0.0) / between.len() as f64;
             between.iter_mut().for_each(|gap| *gap += each);
         }
@@ -137,62 +137,62 @@ impl Ladder {
     }
 
     /// A time as all times of the figure are given.
-    fn time(&self, seconds: f64) -> String {
-        let whole = self.messages.last().map_or(0.0, |m| m.sent).max(self.ended);
+    fn format_time(&self, seconds: f64) -> String {
+        let whole = self.messages.last().map_or(0.0, |m| m.sent).max(self.duration);
         if whole < 1.0 {
-            format!("{} ms", decimals(seconds * 1e3, 3))
+            format!("{} ms", format_decimals(seconds * 1e3, 3))
         } else {
-            format!("{} s", decimals(seconds, 4))
+            format!("{} s", format_decimals(seconds, 4))
         }
     }
 
-    fn end(&self) -> String {
+    fn end_text(&self) -> String {
         let how = if self.completed { "over" } else { "over without success" };
-        format!("{how} after {}", self.time(self.ended))
+        format!("{how} after {}", self.format_time(self.duration))
     }
 
     /// The figure as a file of its own.
-    pub fn svg(&self) -> String {
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", self.drawing(true))
+    pub fn to_svg(&self) -> String {
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", self.draw_svg(true))
     }
 
     /// The figure as an `svg` element; with `alone` it has its title, a white ground and its style within.
-    pub(crate) fn drawing(&self, alone: bool) -> String {
-        let (columns, width) = self.columns();
+    pub(crate) fn draw_svg(&self, alone: bool) -> String {
+        let (columns, width) = self.column_positions();
         let width = width.max(if alone { text_width(&self.title, 16.0) + 32.0 } else { 0.0 });
         let protocols = self.protocols();
         let rows = self.rows();
         let top = if alone { 96.0 } else { 62.0 };
-        let heights = rows.iter().map(|row| if matches!(row, Row::Message(_)) { ROW } else { 24.0 });
+        let heights = rows.iter().map(|row| if matches!(row, FlowRow::Message(_)) { ROW } else { 24.0 });
         let bottom = top + 14.0 + heights.sum::<f64>();
         let height = bottom + 14.0;
         let id = self.file_stem();
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure ladder\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
              role=\"img\" aria-labelledby=\"{id}-title\">\n<title id=\"{id}-title\">{}</title>\n",
-            escape(&self.title),
-            w = px(width),
-            h = px(height)
+            escape_markup(&self.title),
+            w = format_px(width),
+            h = format_px(height)
         );
         if alone {
             let _ = writeln!(
                 out,
                 "<style>{STYLE}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n\
                  <text class=\"title\" x=\"16\" y=\"28\">{}</text>",
-                escape(&self.title)
+                escape_markup(&self.title)
             );
         }
         let mut x = 16.0;
         for (i, protocol) in protocols.iter().enumerate() {
-            let y = px(top - 46.0);
+            let y = format_px(top - 46.0);
             let _ = writeln!(
                 out,
                 "<g class=\"label c{}\"><path class=\"line\" d=\"M{} {}h16\"/><text x=\"{}\" y=\"{y}\">{}</text></g>",
                 i % COLOURS,
-                px(x),
-                px(top - 50.0),
-                px(x + 21.0),
-                escape(protocol)
+                format_px(x),
+                format_px(top - 50.0),
+                format_px(x + 21.0),
+                escape_markup(protocol)
             );
             x += 40.0 + text_width(protocol, 12.5);
         }
@@ -200,40 +200,40 @@ impl Ladder {
             let _ = writeln!(
                 out,
                 "<path class=\"lifeline\" d=\"M{0} {1}V{2}\"/><text class=\"host\" x=\"{0}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>",
-                px(*x),
-                px(top - 10.0),
-                px(bottom),
-                px(top - 17.0),
-                escape(host)
+                format_px(*x),
+                format_px(top - 10.0),
+                format_px(bottom),
+                format_px(top - 17.0),
+                escape_markup(host)
             );
         }
         let mut y = top + 14.0;
         for row in rows {
             match row {
-                Row::Message(message) => {
-                    self.arrow(&mut out, message, &columns, y, &protocols);
+                FlowRow::Message(message) => {
+                    self.draw_arrow(&mut out, message, &columns, y, &protocols);
                     y += ROW;
                 }
-                Row::Pause(seconds) => {
+                FlowRow::Pause(seconds) => {
                     let ends = columns.first().zip(columns.last());
-                    let middle = px(ends.map_or(LEFT, |(first, last)| f64::midpoint(*first, *last)));
+                    let middle = format_px(ends.map_or(LEFT, |(first, last)| f64::midpoint(*first, *last)));
                     let _ = writeln!(
                         out,
                         "<text class=\"tick\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">⋮ {} later</text>",
-                        px(y),
-                        escape(&self.time(seconds))
+                        format_px(y),
+                        escape_markup(&self.format_time(seconds))
                     );
                     y += 24.0;
                 }
-                Row::End => {
-                    let line = px(y - 6.0);
+                FlowRow::End => {
+                    let line = format_px(y - 6.0);
                     let _ = writeln!(
                         out,
                         "<path class=\"over\" d=\"M{LEFT} {line}H{}\"/><text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                        px(width - 12.0),
-                        px(width - 12.0),
-                        px(y - 10.0),
-                        escape(&self.end())
+                        format_px(width - 12.0),
+                        format_px(width - 12.0),
+                        format_px(y - 10.0),
+                        escape_markup(&self.end_text())
                     );
                     y += 24.0;
                 }
@@ -243,18 +243,30 @@ impl Ladder {
         out
     }
 
-    fn arrow(&self, out: &mut String, message: &Message, columns: &[f64], y: f64, protocols: &[&str]) {
+    fn draw_arrow(
+        &self,
+        out: &mut String,
+        message: &FlowMessage,
+        columns: &[f64],
+        y: f64,
+        protocols: &[&str],
+    ) {
         let (Some(&from), Some(&to)) = (columns.get(message.from), columns.get(message.to)) else { return };
         let colour = protocols.iter().position(|p| *p == message.protocol).unwrap_or_default() % COLOURS;
         let side = if to > from { 1.0 } else { -1.0 };
         let share = if message.arrived.is_some() { 1.0 } else { 0.62 };
         let (x, end) = (from + share * (to - from), y + share * SLOPE);
-        let tail = if message.again { " again" } else { "" };
-        let mut tip = format!("{}\n{}\nsent {}", message.label(), message.protocol, self.time(message.sent));
+        let tail = if message.is_retransmission { " again" } else { "" };
+        let mut tip = format!(
+            "{}\n{}\nsent {}",
+            message.label_text(),
+            message.protocol,
+            self.format_time(message.sent)
+        );
         match message.arrived {
             Some(arrived) => {
-                let took = significant((arrived - message.sent) * 1e3, 4);
-                let _ = write!(tip, "\narrived {}, after {took} ms", self.time(arrived));
+                let took = format_significant((arrived - message.sent) * 1e3, 4);
+                let _ = write!(tip, "\narrived {}, after {took} ms", self.format_time(arrived));
             }
             None => tip.push_str("\nlost"),
         }
@@ -263,41 +275,41 @@ impl Ladder {
             out,
             "<g class=\"series message c{colour}{tail}\"><text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\
              <path class=\"line\" d=\"M{} {}L{} {}\"/>",
-            px(LEFT - 14.0),
-            px(y + 4.0),
-            escape(&self.time(message.sent)),
-            px(from),
-            px(y),
-            px(x),
-            px(end)
+            format_px(LEFT - 14.0),
+            format_px(y + 4.0),
+            escape_markup(&self.format_time(message.sent)),
+            format_px(from),
+            format_px(y),
+            format_px(x),
+            format_px(end)
         );
         let head = match message.arrived {
-            Some(_) => format!("M{} {}l{} -4.6v9.2z", px(x), px(end), px(-9.0 * side)),
-            None => format!("M{} {}l8 8m0 -8l-8 8", px(x - 4.0), px(end - 4.0)),
+            Some(_) => format!("M{} {}l{} -4.6v9.2z", format_px(x), format_px(end), format_px(-9.0 * side)),
+            None => format!("M{} {}l8 8m0 -8l-8 8", format_px(x - 4.0), format_px(end - 4.0)),
         };
         let class = if message.arrived.is_some() { "head" } else { "cross" };
         let _ = writeln!(
             out,
             "<path class=\"{class}\" d=\"{head}\"/><text class=\"said\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
              <path class=\"hit\" data-tip=\"{}\" transform=\"translate({} {})\" d=\"M-2 0a2 2 0 1 0 4 0a2 2 0 1 0 -4 0z\"/></g>",
-            px(f64::midpoint(from, to)),
-            px(y - 3.5),
-            escape(&message.label()),
-            escape(&tip).replace('\n', "&#10;"),
-            px(f64::midpoint(from, to)),
-            px(y + SLOPE / 2.0)
+            format_px(f64::midpoint(from, to)),
+            format_px(y - 3.5),
+            escape_markup(&message.label_text()),
+            escape_markup(&tip).replace('\n', "&#10;"),
+            format_px(f64::midpoint(from, to)),
+            format_px(y + SLOPE / 2.0)
         );
     }
 
     /// The figure in letters, for a terminal.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         const TIME: usize = 13;
-        let label = |m: &Message| m.label();
+        let label = |m: &FlowMessage| m.label_text();
         let mut gaps = vec![12; self.hosts.len().saturating_sub(1)];
         for (gap, hosts) in gaps.iter_mut().zip(self.hosts.windows(2)) {
             *gap = hosts.iter().map(|h| h.chars().count()).sum::<usize>() / 2 + 3;
         }
-        let mut by_span: Vec<&Message> = self.messages.iter().collect();
+        let mut by_span: Vec<&FlowMessage> = self.messages.iter().collect();
         by_span.sort_by_key(|m| m.from.abs_diff(m.to));
         for message in by_span {
             let (first, last) = (message.from.min(message.to), message.from.max(message.to));
@@ -318,20 +330,20 @@ impl Ladder {
         let lines = |time: &str| {
             let mut line: Vec<char> = vec![' '; columns.last().map_or(0, |last| last + 1)];
             columns.iter().for_each(|x| line[*x] = '|');
-            put(&mut line, TIME.saturating_sub(time.chars().count()), time);
+            put_text(&mut line, TIME.saturating_sub(time.chars().count()), time);
             line
         };
         let mut out = format!("{}\n\n", self.title);
         let mut heads: Vec<char> = Vec::new();
         for (x, host) in columns.iter().zip(&self.hosts) {
-            put(&mut heads, x.saturating_sub(host.chars().count() / 2), host);
+            put_text(&mut heads, x.saturating_sub(host.chars().count() / 2), host);
         }
         out.push_str(heads.iter().collect::<String>().trim_end());
         out.push('\n');
         for row in self.rows() {
             let line = match row {
-                Row::Message(message) => {
-                    let mut line = lines(&self.time(message.sent));
+                FlowRow::Message(message) => {
+                    let mut line = lines(&self.format_time(message.sent));
                     let (Some(&a), Some(&b)) = (columns.get(message.from), columns.get(message.to)) else {
                         continue;
                     };
@@ -339,24 +351,24 @@ impl Ladder {
                         continue;
                     }
                     let (left, right) = (a.min(b) + 1, a.max(b) - 1);
-                    let stroke = if message.again { '·' } else { '-' };
+                    let stroke = if message.is_retransmission { '·' } else { '-' };
                     line[left..=right].fill(stroke);
                     let (at, head) = if b > a { (right, '>') } else { (left, '<') };
                     line[at] = if message.arrived.is_some() { head } else { 'x' };
                     let text = format!(" {} ", label(message));
                     let room = (right - left + 1).saturating_sub(text.chars().count());
-                    put(&mut line, left + room / 2, &text);
+                    put_text(&mut line, left + room / 2, &text);
                     line
                 }
-                Row::Pause(seconds) => {
+                FlowRow::Pause(seconds) => {
                     let mut line = lines("");
-                    put(&mut line, TIME.saturating_sub(1), ":");
-                    line.extend(format!("  {} later", self.time(seconds)).chars());
+                    put_text(&mut line, TIME.saturating_sub(1), ":");
+                    line.extend(format!("  {} later", self.format_time(seconds)).chars());
                     line
                 }
-                Row::End => {
+                FlowRow::End => {
                     let mut line = lines("=");
-                    line.extend(format!("  {}", self.end()).chars());
+                    line.extend(format!("  {}", self.end_text()).chars());
                     line
                 }
             };
@@ -371,7 +383,7 @@ impl Ladder {
 }
 
 /// Puts a text into a line, which grows to hold it.
-fn put(line: &mut Vec<char>, at: usize, text: &str) {
+fn put_text(line: &mut Vec<char>, at: usize, text: &str) {
     let end = at + text.chars().count();
     if line.len() < end {
         line.resize(end, ' ');
@@ -385,9 +397,9 @@ fn put(line: &mut Vec<char>, at: usize, text: &str) {
 mod tests {
     use super::*;
 
-    fn message(sent: f64, from: usize, to: usize, name: &str) -> Message {
+    fn test_message(sent: f64, from: usize, to: usize, name: &str) -> FlowMessage {
         let arrived = Some(sent + 0.01);
-        Message {
+        FlowMessage {
             sent,
             arrived,
             from,
@@ -395,28 +407,29 @@ mod tests {
             protocol: "RADIUS".into(),
             name: name.into(),
             octets: 90,
-            again: false,
+            is_retransmission: false,
         }
     }
 
-    fn ladder() -> Ladder {
-        let lost = Message { arrived: None, ..message(0.0, 0, 2, "Access-Request") };
-        let again = Message { again: true, ..message(3.0, 0, 2, "Access-Request") };
-        let messages = vec![lost, again, message(3.02, 2, 0, "Access-Accept"), message(3.05, 0, 1, "done")];
+    fn test_flow() -> MessageFlow {
+        let lost = FlowMessage { arrived: None, ..test_message(0.0, 0, 2, "Access-Request") };
+        let again = FlowMessage { is_retransmission: true, ..test_message(3.0, 0, 2, "Access-Request") };
+        let messages =
+            vec![lost, again, test_message(3.02, 2, 0, "Access-Accept"), test_message(3.05, 0, 1, "done")];
         let hosts = ["nas", "router", "server"].map(str::to_owned).to_vec();
-        Ladder {
+        MessageFlow {
             title: "A <login>".into(),
             hosts,
             messages,
-            ended: 3.03,
+            duration: 3.03,
             completed: true,
-            ..Ladder::default()
+            ..MessageFlow::default()
         }
     }
 
     #[test]
     fn in_letters() {
-        let text = ladder().text();
+        let text = test_flow().to_text();
         for word in [
             "Access-Request — lost",
             "x|",
@@ -438,7 +451,7 @@ mod tests {
 
     #[test]
     fn as_a_picture_it_holds_all_and_hostile_names_are_only_text() {
-        let svg = ladder().svg();
+        let svg = test_flow().to_svg();
         assert!(svg.contains("A &lt;login&gt;") && !svg.contains("<login>"));
         assert_eq!(svg.matches("class=\"head\"").count(), 3);
         assert_eq!(svg.matches("class=\"cross\"").count(), 1);
@@ -448,11 +461,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ladder_and_places_that_are_not_there_are_drawn_without_a_fault() {
-        let odd =
-            Ladder { messages: vec![message(0.0, 7, 9, "a"), message(f64::NAN, 0, 0, "b")], ..ladder() };
-        for ladder in [Ladder::default(), odd] {
-            assert!(ladder.svg().contains("</svg>") && !ladder.text().is_empty());
+    fn an_empty_flow_and_unknown_hosts_are_drawn_without_a_fault() {
+        let odd = MessageFlow {
+            messages: vec![test_message(0.0, 7, 9, "a"), test_message(f64::NAN, 0, 0, "b")],
+            ..test_flow()
+        };
+        for ladder in [MessageFlow::default(), odd] {
+            assert!(ladder.to_svg().contains("</svg>") && !ladder.to_text().is_empty());
         }
     }
 }

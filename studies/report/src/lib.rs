@@ -1,6 +1,6 @@
 //! Figures, tables and the self-contained HTML report.
 //!
-//! A caller fills a [`Report`] with what rows and closed forms gave and writes it into a run's folder:
+//! A caller fills a [`HtmlReport`] with what rows and closed forms gave and writes it into a run's folder:
 //! `report.html`, one file that opens offline and asks nothing of any network, and each figure as
 //! `figures/NAME.svg`. The same report gives the same bytes.
 
@@ -12,17 +12,17 @@ mod scale;
 mod svg;
 mod table;
 
-pub use figure::{Axis, Figure, Kind, Panel, Point, Series};
-pub use ladder::{Ladder, Message};
-pub use table::{Cell, Column, Table};
+pub use figure::{FigureAxis, FigurePanel, FigureSeries, ReportFigure, SeriesKind, SeriesPoint};
+pub use ladder::{FlowMessage, MessageFlow};
+pub use table::{ReportColumn, ReportTable, TableCell};
 
 use std::path::{Path, PathBuf};
-use usher_observe::manifest::Manifest;
-use usher_observe::{Error, file};
+use usher_observe::manifest::RunManifest;
+use usher_observe::{RunFileError, file};
 
 /// A whole report. Texts are plain; a blank line divides paragraphs.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Report {
+pub struct HtmlReport {
     /// The study's title.
     pub title: String,
     /// What the study asks, in a sentence.
@@ -36,24 +36,24 @@ pub struct Report {
     /// What must be known before any finding is believed, such as dialogues that failed; shown as banners.
     pub warnings: Vec<String>,
     /// The result in a table, before all details: what each of several studies gave.
-    pub summary: Option<Table>,
+    pub summary: Option<ReportTable>,
     /// Figures and tables, in reading order.
-    pub sections: Vec<Section>,
+    pub sections: Vec<ReportSection>,
     /// Message-flow figures, after the sections.
-    pub ladders: Vec<Ladder>,
+    pub ladders: Vec<MessageFlow>,
     /// What the reader should know besides: assumptions, warnings, points that did not converge.
     pub notes: Vec<String>,
     /// How to run each point again alone.
-    pub reruns: Vec<Rerun>,
+    pub reruns: Vec<RerunCommand>,
     /// What was run, where and how long.
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<RunManifest>,
     /// What the report needs to run its own study; without it the file holds no module.
-    pub live: Option<Live>,
+    pub live: Option<LiveStudy>,
 }
 
 /// A study that runs in its reader's browser: `usher-browser` is what runs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Live {
+pub struct LiveStudy {
     /// The study, its axes and what the run gave, JSON.
     pub data: String,
     /// The WebAssembly module, as gzip packs it (RFC 1952).
@@ -62,50 +62,50 @@ pub struct Live {
 
 /// A part of a report.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Section {
+pub struct ReportSection {
     /// Its heading.
     pub title: String,
     /// What stands under the heading; may be empty.
     pub text: String,
     /// Its figures.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ReportFigure>,
     /// Its tables, after the figures.
-    pub tables: Vec<Table>,
+    pub tables: Vec<ReportTable>,
 }
 
 /// The command that runs one point again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rerun {
+pub struct RerunCommand {
     /// The point, such as "loss=0.05 transport=tcp".
     pub point: String,
     /// The whole command line.
     pub command: String,
 }
 
-impl Report {
+impl HtmlReport {
     /// The text of `report.html`.
-    pub fn html(&self) -> String {
-        html::page(self)
+    pub fn to_html(&self) -> String {
+        html::render_page(self)
     }
 
     /// Writes `report.html`, `figures/*.svg` and `ladders/*.svg` and `*.txt` into this folder and gives the report's path. Each file is
     /// whole or as it was before.
     ///
     /// # Errors
-    /// [`Error::Io`], with path and cause.
-    pub fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
+    /// [`RunFileError::Io`], with path and cause.
+    pub fn write_files(&self, folder: &Path) -> Result<PathBuf, RunFileError> {
         for figure in self.sections.iter().flat_map(|s| &s.figures) {
             let path = folder.join("figures").join(format!("{}.svg", figure.file_stem()));
-            file::write(&path, |out| out.write_all(figure.svg().as_bytes()))?;
+            file::write_file(&path, |out| out.write_all(figure.to_svg().as_bytes()))?;
         }
         for ladder in &self.ladders {
-            for (kind, text) in [("svg", ladder.svg()), ("txt", ladder.text())] {
+            for (kind, text) in [("svg", ladder.to_svg()), ("txt", ladder.to_text())] {
                 let path = folder.join("ladders").join(format!("{}.{kind}", ladder.file_stem()));
-                file::write(&path, |out| out.write_all(text.as_bytes()))?;
+                file::write_file(&path, |out| out.write_all(text.as_bytes()))?;
             }
         }
         let path = folder.join("report.html");
-        file::write(&path, |out| out.write_all(self.html().as_bytes()))?;
+        file::write_file(&path, |out| out.write_all(self.to_html().as_bytes()))?;
         Ok(path)
     }
 }

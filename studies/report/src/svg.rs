@@ -3,10 +3,10 @@
 mod label;
 mod mark;
 
-use crate::figure::{Axis, Figure, Kind, Point, Series};
-use crate::format::{escape, significant, with_ends, with_half_width};
-use crate::scale::Scale;
-use label::Label;
+use crate::figure::{FigureAxis, FigureSeries, ReportFigure, SeriesKind, SeriesPoint};
+use crate::format::{escape_markup, format_significant, with_ends, with_half_width};
+use crate::scale::AxisScale;
+use label::SeriesLabel;
 pub(crate) use label::text_width;
 use std::fmt::Write as _;
 
@@ -24,40 +24,40 @@ const PLOT_HEIGHT: f64 = 320.0;
 
 /// How a figure is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Variant {
+pub(crate) struct FigureVariant {
     /// A logarithmic horizontal axis.
     pub(crate) log_x: bool,
     /// A logarithmic vertical axis.
     pub(crate) log_y: bool,
 }
 
-impl Variant {
+impl FigureVariant {
     /// As the figure asks.
-    pub(crate) fn of(figure: &Figure) -> Self {
+    pub(crate) fn for_figure(figure: &ReportFigure) -> Self {
         Self { log_x: figure.x.log && suits_log_x(figure), log_y: figure.y.log && suits_log_y(figure) }
     }
 }
 
 /// True where the horizontal axis can be logarithmic.
-pub(crate) fn suits_log_x(figure: &Figure) -> bool {
-    figure.x.categories.is_empty() && suits(figure.finite().map(|(_, p)| p.x))
+pub(crate) fn suits_log_x(figure: &ReportFigure) -> bool {
+    figure.x.categories.is_empty() && suits_log(figure.finite_points().map(|(_, p)| p.x))
 }
 
 /// True where the vertical axis can be logarithmic.
-pub(crate) fn suits_log_y(figure: &Figure) -> bool {
-    suits(figure.finite().map(|(_, p)| p.mean))
+pub(crate) fn suits_log_y(figure: &ReportFigure) -> bool {
+    suits_log(figure.finite_points().map(|(_, p)| p.mean))
 }
 
-fn suits(values: impl Iterator<Item = f64>) -> bool {
+fn suits_log(values: impl Iterator<Item = f64>) -> bool {
     let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
     low > 0.0 && high >= 2.0 * low
 }
 
 /// How large a drawing is, and where the names of its series stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Size {
+pub(crate) enum DrawingSize {
     /// As a file of its own, with title, ground and style within.
-    Alone,
+    Standalone,
     /// For a page.
     Wide,
     /// For a page on a telephone: names below the plot, panels below each other.
@@ -65,37 +65,46 @@ pub(crate) enum Size {
 }
 
 /// A figure as a file of its own.
-pub(crate) fn file(figure: &Figure) -> String {
-    let inner = drawing(figure, Variant::of(figure), Size::Alone);
+pub(crate) fn svg_file(figure: &ReportFigure) -> String {
+    let inner = draw_figure(figure, FigureVariant::for_figure(figure), DrawingSize::Standalone);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inner}")
 }
 
 /// A figure as an `svg` element.
-pub(crate) fn drawing(figure: &Figure, variant: Variant, size: Size) -> String {
-    let narrow = flag("-n", size == Size::Narrow);
-    let id =
-        format!("{}{}{}{narrow}", figure.file_stem(), flag("-lx", variant.log_x), flag("-ly", variant.log_y));
-    let title = if size == Size::Alone { 36.0 } else { 0.0 };
+pub(crate) fn draw_figure(figure: &ReportFigure, variant: FigureVariant, size: DrawingSize) -> String {
+    let narrow = text_if("-n", size == DrawingSize::Narrow);
+    let id = format!(
+        "{}{}{}{narrow}",
+        figure.file_stem(),
+        text_if("-lx", variant.log_x),
+        text_if("-ly", variant.log_y)
+    );
+    let title = if size == DrawingSize::Standalone { 36.0 } else { 0.0 };
     let (body, width, height) = match figure.panels.is_empty() {
-        true => whole(figure, variant, size, title, &id),
-        false => panels(figure, variant, size, title, &id),
+        true => draw_single(figure, variant, size, title, &id),
+        false => draw_panels(figure, variant, size, title, &id),
     };
-    let alone = size == Size::Alone;
+    let alone = size == DrawingSize::Standalone;
     let mut out = String::new();
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" viewBox=\"0 0 {width} {h}\"{size} role=\"img\" \
          aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{title}</title>\n\
          <desc id=\"{id}-desc\">{desc}</desc>",
-        h = px(height),
-        size = if alone { format!(" width=\"{width}\" height=\"{}\"", px(height)) } else { String::new() },
-        title = escape(&figure.title),
-        desc = escape(&description(figure)),
+        h = format_px(height),
+        size = if alone {
+            format!(" width=\"{width}\" height=\"{}\"", format_px(height))
+        } else {
+            String::new()
+        },
+        title = escape_markup(&figure.title),
+        desc = escape_markup(&figure_description(figure)),
     );
     if alone {
         let _ =
             writeln!(out, "<style>{STYLE}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>");
-        let _ = writeln!(out, "<text class=\"title\" x=\"16\" y=\"28\">{}</text>", escape(&figure.title));
+        let _ =
+            writeln!(out, "<text class=\"title\" x=\"16\" y=\"28\">{}</text>", escape_markup(&figure.title));
     }
     out.push_str(&body);
     out.push_str("</svg>\n");
@@ -103,49 +112,62 @@ pub(crate) fn drawing(figure: &Figure, variant: Variant, size: Size) -> String {
 }
 
 /// A figure without panels: what is drawn, its width and its height.
-fn whole(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> (String, f64, f64) {
-    let narrow = size == Size::Narrow;
+fn draw_single(
+    figure: &ReportFigure,
+    variant: FigureVariant,
+    size: DrawingSize,
+    top: f64,
+    id: &str,
+) -> (String, f64, f64) {
+    let narrow = size == DrawingSize::Narrow;
     let width = if narrow { NARROW } else { WIDTH };
-    let looks: Vec<Look> =
-        (0..figure.series.len()).map(|i| Look { place: i, colour: like(figure, i) }).collect();
-    let frame = Frame {
+    let looks: Vec<SeriesStyle> = (0..figure.series.len())
+        .map(|i| SeriesStyle { legend_index: i, colour: style_index(figure, i) })
+        .collect();
+    let frame = PlotFrame {
         width,
-        top: top + 38.0 + more(&lines_of(&figure.y, width - 32.0)),
+        top: top + 38.0 + extra_height(&lines_of(&figure.y, width - 32.0)),
         plot_height: if narrow { 250.0 } else { PLOT_HEIGHT },
-        beside: !narrow,
+        has_side_labels: !narrow,
         names: [true, true],
         ranges: [x_range(figure), y_range(figure, variant.log_y)],
         looks: &looks,
     };
-    let plot = Plot::new(figure, variant, &frame);
+    let plot = FigurePlot::new(figure, variant, &frame);
     let mut out = String::new();
-    plot.draw(&mut out, figure, id);
+    plot.draw_plot(&mut out, figure, id);
     let mut height = plot.height;
     if narrow {
         let names: Vec<_> =
             figure.series.iter().zip(&looks).map(|(s, look)| (*look, s.kind, s.name.as_str())).collect();
-        height = legend(&mut out, &names, height, frame.width);
+        height = draw_legend(&mut out, &names, height, frame.width);
     } else {
-        plot.labels(&mut out, figure);
+        plot.draw_labels(&mut out, figure);
     }
     (out, frame.width, height)
 }
 
 /// A figure in panels, which share their scales: what is drawn, its width and its height.
-fn panels(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> (String, f64, f64) {
-    let across = if size == Size::Narrow { 1 } else { 2 };
+fn draw_panels(
+    figure: &ReportFigure,
+    variant: FigureVariant,
+    size: DrawingSize,
+    top: f64,
+    id: &str,
+) -> (String, f64, f64) {
+    let across = if size == DrawingSize::Narrow { 1 } else { 2 };
     let each = if across == 1 { NARROW } else { WIDTH / 2.0 };
-    let mut names: Vec<(Look, Kind, &str)> = Vec::new();
+    let mut names: Vec<(SeriesStyle, SeriesKind, &str)> = Vec::new();
     let mut out = String::new();
     let name = lines_of(&figure.y, each * across as f64 - 32.0);
     axis_name(&mut out, &name, 16.0, top + 14.0, "");
-    let mut y = top + 18.0 + more(&name);
+    let mut y = top + 18.0 + extra_height(&name);
     let ranges = [x_range(figure), y_range(figure, variant.log_y)];
     let rows = figure.panels.len().div_ceil(across);
     for (row, panels) in figure.panels.chunks(across).enumerate() {
         let mut tallest = 0.0f64;
         for (column, panel) in panels.iter().enumerate() {
-            let within = figure.panel(panel);
+            let within = figure.panel_figure(panel);
             let mut looks = Vec::new();
             for (series, (_, name)) in within.series.iter().zip(&panel.series) {
                 let known = names.iter().find(|(.., known)| known == name).map(|(look, ..)| *look);
@@ -155,76 +177,88 @@ fn panels(figure: &Figure, variant: Variant, size: Size, top: f64, id: &str) -> 
                         |known: &str| name.strip_prefix(known).is_some_and(|rest| rest.starts_with(" ("));
                     let same = names.iter().find(|(.., known)| beside(known)).map(|(look, ..)| look.colour);
                     let next = names.iter().map(|(look, ..)| look.colour + 1).max().unwrap_or_default();
-                    let look = Look { place: names.len(), colour: same.unwrap_or(next) };
+                    let look = SeriesStyle { legend_index: names.len(), colour: same.unwrap_or(next) };
                     names.push((look, series.kind, name));
                     look
                 }));
             }
-            let frame = Frame {
+            let frame = PlotFrame {
                 width: each,
                 top: 30.0,
                 plot_height: 190.0,
-                beside: false,
+                has_side_labels: false,
                 names: [row + 1 == rows || across == 1, false],
                 ranges,
                 looks: &looks,
             };
-            let plot = Plot::new(&within, variant, &frame);
+            let plot = FigurePlot::new(&within, variant, &frame);
             let _ = writeln!(
                 out,
                 "<g transform=\"translate({} {})\">\n<text class=\"panel\" x=\"{}\" y=\"18\">{}</text>",
-                px(each * column as f64),
-                px(y),
-                px(plot.left),
-                escape(&panel.title)
+                format_px(each * column as f64),
+                format_px(y),
+                format_px(plot.left),
+                escape_markup(&panel.title)
             );
-            plot.draw(&mut out, &within, &format!("{id}-{row}-{column}"));
+            plot.draw_plot(&mut out, &within, &format!("{id}-{row}-{column}"));
             out.push_str("</g>\n");
             tallest = tallest.max(plot.height);
         }
         y += tallest;
     }
     let width = each * across as f64;
-    let height = legend(&mut out, &names, y + 6.0, width);
+    let height = draw_legend(&mut out, &names, y + 6.0, width);
     (out, width, height)
 }
 
 /// The name of an axis in lines that are no longer than this; none where it has no name.
-fn lines_of(axis: &Axis, longest: f64) -> Vec<String> {
+fn lines_of(axis: &FigureAxis, longest: f64) -> Vec<String> {
     let name = axis.label();
-    if name.trim().is_empty() { Vec::new() } else { label::lines(&name, longest) }
+    if name.trim().is_empty() { Vec::new() } else { label::wrap_lines(&name, longest) }
 }
 
 /// How much higher these lines are than one.
-fn more(lines: &[String]) -> f64 {
+fn extra_height(lines: &[String]) -> f64 {
     label::LINE * lines.len().saturating_sub(1) as f64
 }
 
 /// The name of an axis, its first line at this height.
 fn axis_name(out: &mut String, lines: &[String], x: f64, y: f64, anchor: &str) {
     for (n, line) in lines.iter().enumerate() {
-        let (x, y) = (px(x), px(y + label::LINE * n as f64));
-        let _ = writeln!(out, "<text class=\"name\" x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape(line));
+        let (x, y) = (format_px(x), format_px(y + label::LINE * n as f64));
+        let _ =
+            writeln!(out, "<text class=\"name\" x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape_markup(line));
     }
 }
 
 /// The names of series below a plot, from this height on. Gives the lower edge.
-fn legend(out: &mut String, names: &[(Look, Kind, &str)], from: f64, width: f64) -> f64 {
+fn draw_legend(out: &mut String, names: &[(SeriesStyle, SeriesKind, &str)], from: f64, width: f64) -> f64 {
     let (mut x, mut y) = (16.0, from + 12.0);
-    for (Look { place, colour }, kind, name) in names {
-        let mut lines = label::lines(name, width - 70.0);
+    for (SeriesStyle { legend_index: place, colour }, kind, name) in names {
+        let mut lines = label::wrap_lines(name, width - 70.0);
         let wide = lines.iter().map(|line| text_width(line, 12.5)).fold(0.0, f64::max) + 46.0;
         if x > 16.0 && x + wide > width {
             (x, y) = (16.0, y + 22.0);
         }
         let _ = writeln!(out, "<g class=\"label c{}\" data-series=\"{place}\">", colour % COLOURS);
-        key(out, *kind, *colour, x, y - 4.0);
+        draw_key(out, *kind, *colour, x, y - 4.0);
         let more = lines.split_off(1);
-        let _ =
-            writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", px(x + 24.0), px(y), escape(&lines.concat()));
+        let _ = writeln!(
+            out,
+            "<text x=\"{}\" y=\"{}\">{}</text>",
+            format_px(x + 24.0),
+            format_px(y),
+            escape_markup(&lines.concat())
+        );
         for line in more {
             y += label::LINE;
-            let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", px(x + 24.0), px(y), escape(&line));
+            let _ = writeln!(
+                out,
+                "<text x=\"{}\" y=\"{}\">{}</text>",
+                format_px(x + 24.0),
+                format_px(y),
+                escape_markup(&line)
+            );
         }
         out.push_str("</g>\n");
         x += wide;
@@ -233,71 +267,71 @@ fn legend(out: &mut String, names: &[(Look, Kind, &str)], from: f64, width: f64)
 }
 
 /// A piece of a curve with its marker, in front of a name.
-fn key(out: &mut String, kind: Kind, colour: usize, x: f64, y: f64) {
-    let (start, y) = (px(x), px(y));
-    if !kind.marked() {
-        let dashed = if kind == Kind::Trace { "" } else { " dashed" };
+fn draw_key(out: &mut String, kind: SeriesKind, colour: usize, x: f64, y: f64) {
+    let (start, y) = (format_px(x), format_px(y));
+    if !kind.has_markers() {
+        let dashed = if kind == SeriesKind::Trace { "" } else { " dashed" };
         let _ = writeln!(out, "<path class=\"line{dashed}\" d=\"M{start} {y}h18\"/>");
         return;
     }
-    let hollow = kind == Kind::Reference || kind == Kind::Other;
-    if kind != Kind::Reference && kind != Kind::Box {
+    let hollow = kind == SeriesKind::Reference || kind == SeriesKind::Other;
+    if kind != SeriesKind::Reference && kind != SeriesKind::Box {
         let dashed = if hollow { " dashed" } else { "" };
         let _ = writeln!(out, "<path class=\"line{dashed}\" d=\"M{start} {y}h18\"/>");
     }
-    let (centre, shape) = (px(x + 9.0), mark::path(colour));
+    let (centre, shape) = (format_px(x + 9.0), mark::marker_path(colour));
     let class = if hollow { "mark hollow" } else { "mark" };
     let _ = writeln!(out, "<path class=\"{class}\" transform=\"translate({centre} {y})\" d=\"{shape}\"/>");
 }
 
-fn flag(text: &'static str, set: bool) -> &'static str {
+fn text_if(text: &'static str, set: bool) -> &'static str {
     if set { text } else { "" }
 }
 
 /// What a screen reader says of a figure.
-fn description(figure: &Figure) -> String {
+fn figure_description(figure: &ReportFigure) -> String {
     let names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
     format!("{} over {}, for: {}.", figure.y.label(), figure.x.label(), names.join("; "))
 }
 
 /// What the pointer is told at a point.
-fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
+fn point_tip(figure: &ReportFigure, series: &FigureSeries, p: &SeriesPoint) -> String {
     let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    let x = format!("{}: {}{}", figure.x.title, figure.x_told(p.x), unit(&figure.x.unit));
+    let x = format!("{}: {}{}", figure.x.title, figure.format_x(p.x), unit(&figure.x.unit));
     let mean = match (p.interval(), p.half_width()) {
         (Some(ends), None) => with_ends(p.mean, Some(ends)),
         (_, half_width) => with_half_width(p.mean, half_width.unwrap_or_default()),
     };
     let mean = format!("{mean}{}", unit(&figure.y.unit));
-    let name = match Figure::name_of(series, p) {
+    let name = match ReportFigure::name_of(series, p) {
         Some(point) => format!("{}\n{point}", series.name),
         None => series.name.clone(),
     };
     let ends = || format!("{}{}", with_ends(p.mean, p.interval()), unit(&figure.y.unit));
     let n = if p.n > 0 { format!("\nn = {}", p.n) } else { String::new() };
     match (series.kind, p.moved) {
-        (Kind::Measured, Some(moved)) => {
+        (SeriesKind::Measured, Some(moved)) => {
             let median = p.median.map_or_else(String::new, |m| {
                 format!("; median {}{}", with_ends(m.median, m.interval()), unit(&figure.y.unit))
             });
-            let without = with_half_width(moved.without, 0.0);
+            let without = with_half_width(moved.mean_without, 0.0);
             format!("{name}\n{x}\n{mean}{n}\none replication moves the mean: {without} without it{median}")
         }
-        (Kind::Measured, None) => format!("{name}\n{x}\n{mean}\nn = {}", p.n),
-        (Kind::Median, _) => format!("{name}\n{x}\nmedian {}{n}", ends()),
-        (Kind::Reference, _) => format!("{name}\n{x}\n{}{n}", ends()),
-        (Kind::Analytic, _) => format!("{name}\n{x}\n{mean}\nclosed form"),
-        (Kind::Fitted, _) => format!("{name}\n{x}\n{mean}\nfitted line"),
-        (Kind::Other, _) => format!("{name}\n{x}\n{mean}{n}"),
-        (Kind::Trace, _) => format!("{name}\n{x}\n{mean}"),
-        (Kind::Box, _) => {
+        (SeriesKind::Measured, None) => format!("{name}\n{x}\n{mean}\nn = {}", p.n),
+        (SeriesKind::Median, _) => format!("{name}\n{x}\nmedian {}{n}", ends()),
+        (SeriesKind::Reference, _) => format!("{name}\n{x}\n{}{n}", ends()),
+        (SeriesKind::Analytic, _) => format!("{name}\n{x}\n{mean}\nclosed form"),
+        (SeriesKind::Fitted, _) => format!("{name}\n{x}\n{mean}\nfitted line"),
+        (SeriesKind::Other, _) => format!("{name}\n{x}\n{mean}{n}"),
+        (SeriesKind::Trace, _) => format!("{name}\n{x}\n{mean}"),
+        (SeriesKind::Box, _) => {
             let quartiles = p.quartiles.map_or_else(String::new, |(low, high)| {
-                format!("\nquartiles {} and {}", significant(low, 4), significant(high, 4))
+                format!("\nquartiles {} and {}", format_significant(low, 4), format_significant(high, 4))
             });
-            let ends = format!("{} to {}", significant(p.low, 4), significant(p.high, 4));
+            let ends = format!("{} to {}", format_significant(p.low, 4), format_significant(p.high, 4));
             format!(
                 "{name}\n{x}\nmedian {}{}{quartiles}, all {ends}{n}",
-                significant(p.mean, 4),
+                format_significant(p.mean, 4),
                 unit(&figure.y.unit)
             )
         }
@@ -305,51 +339,51 @@ fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
 }
 
 /// A coordinate, to a hundredth of a pixel.
-pub(crate) fn px(value: f64) -> String {
+pub(crate) fn format_px(value: f64) -> String {
     let text = format!("{:.2}", value + 0.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
 /// What a plot shares with others, and what is given of its geometry.
-struct Frame<'a> {
+struct PlotFrame<'a> {
     width: f64,
     /// The upper edge of the plot.
     top: f64,
     plot_height: f64,
     /// Whether the series' names stand beside the ends of their curves.
-    beside: bool,
+    has_side_labels: bool,
     /// Whether the names of the horizontal and of the vertical axis stand there.
     names: [bool; 2],
     ranges: [(f64, f64); 2],
     /// How each series looks.
-    looks: &'a [Look],
+    looks: &'a [SeriesStyle],
 }
 
 /// How a series looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Look {
+struct SeriesStyle {
     /// Its name's place in the legend, with which it is hidden and shown.
-    place: usize,
+    legend_index: usize,
     /// Its colour and its marker.
     colour: usize,
 }
 
 /// A figure's geometry.
-struct Plot<'a> {
+struct FigurePlot<'a> {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
     height: f64,
-    x: Scale,
-    y: Scale,
-    labels: Vec<Label>,
+    x: AxisScale,
+    y: AxisScale,
+    labels: Vec<SeriesLabel>,
     /// The name of the horizontal axis.
     name: Vec<String>,
     /// Whether the names of categories are turned, since they do not fit side by side.
-    turned: bool,
-    frame: &'a Frame<'a>,
+    rotates_labels: bool,
+    frame: &'a PlotFrame<'a>,
 }
 
 /// How far a turned name reaches down and to the left, as shares of its length.
@@ -357,17 +391,17 @@ const TURNED: (f64, f64) = (0.574, 0.819);
 /// The longest name of a category, in pixels.
 const LONGEST: f64 = 150.0;
 
-impl<'a> Plot<'a> {
-    fn new(figure: &Figure, variant: Variant, frame: &'a Frame<'a>) -> Self {
+impl<'a> FigurePlot<'a> {
+    fn new(figure: &ReportFigure, variant: FigureVariant, frame: &'a PlotFrame<'a>) -> Self {
         let (top, bottom) = (frame.top, frame.top + frame.plot_height);
         let [x_range, (low, high)] = frame.ranges;
-        let y = Scale::new(low, high, variant.log_y, bottom, top).nice();
+        let y = AxisScale::new(low, high, variant.log_y, bottom, top).round_ends();
 
         let tick_width = y.ticks().iter().map(|t| text_width(&t.label, 12.0)).fold(0.0, f64::max);
         let left = 26.0 + tick_width.max(14.0);
-        let mut labels = if frame.beside { label::wrapped(&figure.series) } else { Vec::new() };
-        let widest = labels.iter().map(Label::width).fold(0.0, f64::max);
-        let right = if frame.beside { frame.width - 46.0 - widest } else { frame.width - 14.0 };
+        let mut labels = if frame.has_side_labels { label::wrap_labels(&figure.series) } else { Vec::new() };
+        let widest = labels.iter().map(SeriesLabel::width).fold(0.0, f64::max);
+        let right = if frame.has_side_labels { frame.width - 46.0 - widest } else { frame.width - 14.0 };
 
         let categories = &figure.x.categories;
         let room = (right - left) / categories.len().max(1) as f64;
@@ -375,53 +409,55 @@ impl<'a> Plot<'a> {
         let turned = categories.iter().any(|name| text_width(name, 12.0) + 8.0 > room);
         let longest = categories.iter().map(|name| text_width(name, 12.0).min(LONGEST)).fold(0.0, f64::max);
         let below = if turned { longest * TURNED.0 } else { 0.0 };
-        let x = Scale::new(x_range.0, x_range.1, variant.log_x, left + inset, right - inset);
+        let x = AxisScale::new(x_range.0, x_range.1, variant.log_x, left + inset, right - inset);
         for (i, label) in labels.iter_mut().enumerate() {
             let last = figure.series[i].points.iter().rfind(|p| p.x.is_finite() && p.mean.is_finite());
-            label.anchor = last.map(|p| (x.at(p.x) + dodge(figure, i, right - left), y.at(p.mean)));
+            label.anchor =
+                last.map(|p| (x.pixel_at(p.x) + dodge_offset(figure, i, right - left), y.pixel_at(p.mean)));
         }
-        let lowest = label::spread(&mut labels, top, bottom);
+        let lowest = label::spread_labels(&mut labels, top, bottom);
         // In the middle of the plot, which is not that of the drawing.
         let middle = f64::midpoint(left, right);
         let name = lines_of(&figure.x, 2.0 * middle.min(frame.width - middle) - 8.0);
-        let height = bottom + below + if frame.names[0] { 56.0 + more(&name) } else { 32.0 };
-        let height = if frame.beside { height.max(lowest + 12.0) } else { height };
-        Self { left, right, top, bottom, height, x, y, labels, name, turned, frame }
+        let height = bottom + below + if frame.names[0] { 56.0 + extra_height(&name) } else { 32.0 };
+        let height = if frame.has_side_labels { height.max(lowest + 12.0) } else { height };
+        Self { left, right, top, bottom, height, x, y, labels, name, rotates_labels: turned, frame }
     }
 
-    fn look(&self, series: usize) -> Look {
-        self.frame.looks.get(series).copied().unwrap_or(Look { place: series, colour: series })
+    fn series_style(&self, series: usize) -> SeriesStyle {
+        self.frame.looks.get(series).copied().unwrap_or(SeriesStyle { legend_index: series, colour: series })
     }
 
     /// Axes and series.
-    fn draw(&self, out: &mut String, figure: &Figure, id: &str) {
-        self.axes(out, figure);
+    fn draw_plot(&self, out: &mut String, figure: &ReportFigure, id: &str) {
+        self.draw_axes(out, figure);
         let (l, t, w, h) = (self.left, self.top, self.right - self.left, self.bottom - self.top);
         let _ = writeln!(
             out,
             "<clipPath id=\"{id}-clip\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>",
-            px(l - 8.0),
-            px(t - 8.0),
-            px(w + 16.0),
-            px(h + 16.0)
+            format_px(l - 8.0),
+            format_px(t - 8.0),
+            format_px(w + 16.0),
+            format_px(h + 16.0)
         );
         // Closed forms lie under what was measured.
-        for kind in Kind::FROM_BELOW {
+        for kind in SeriesKind::FROM_BELOW {
             for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
-                self.series(out, figure, i, series, id);
+                self.draw_series(out, figure, i, series, id);
             }
         }
     }
 
-    fn axes(&self, out: &mut String, figure: &Figure) {
-        let (l, r, t, b) = (px(self.left), px(self.right), px(self.top), px(self.bottom));
+    fn draw_axes(&self, out: &mut String, figure: &ReportFigure) {
+        let (l, r, t, b) =
+            (format_px(self.left), format_px(self.right), format_px(self.top), format_px(self.bottom));
         out.push_str("<g class=\"axes\">\n");
         for tick in self.y.ticks() {
-            let y = px(self.y.at(tick.value));
+            let y = format_px(self.y.pixel_at(tick.value));
             let class = if tick.label.is_empty() { "grid minor" } else { "grid" };
             let _ = writeln!(out, "<path class=\"{class}\" d=\"M{l} {y}H{r}\"/>");
             if !tick.label.is_empty() {
-                let (x, y) = (px(self.left - 9.0), px(self.y.at(tick.value) + 4.0));
+                let (x, y) = (format_px(self.left - 9.0), format_px(self.y.pixel_at(tick.value) + 4.0));
                 let _ = writeln!(
                     out,
                     "<text class=\"tick\" x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{}</text>",
@@ -432,18 +468,18 @@ impl<'a> Plot<'a> {
         let mut free_from = f64::NEG_INFINITY;
         let mut below = 0.0f64;
         for (value, label) in self.x_ticks(figure) {
-            let at = self.x.at(value);
-            let x = px(at);
-            if self.turned {
-                let label = label::lines(&label, LONGEST).into_iter().next().unwrap_or_default();
+            let at = self.x.pixel_at(value);
+            let x = format_px(at);
+            if self.rotates_labels {
+                let label = label::wrap_lines(&label, LONGEST).into_iter().next().unwrap_or_default();
                 below = below.max(text_width(&label, 12.0) * TURNED.0);
-                let y = px(self.bottom + 15.0);
+                let y = format_px(self.bottom + 15.0);
                 let _ = writeln!(
                     out,
                     "<path class=\"axis\" d=\"M{x} {b}v6\"/>\n<text class=\"tick\" transform=\"translate({} {y}) rotate(-35)\" \
                      text-anchor=\"end\">{}</text>",
-                    px(at + 4.0),
-                    escape(&label)
+                    format_px(at + 4.0),
+                    escape_markup(&label)
                 );
                 continue;
             }
@@ -453,11 +489,11 @@ impl<'a> Plot<'a> {
             let _ = writeln!(out, "<path class=\"axis\" d=\"M{x} {b}v{length}\"/>");
             if shown {
                 free_from = at + half + 8.0;
-                let y = px(self.bottom + 21.0);
+                let y = format_px(self.bottom + 21.0);
                 let _ = writeln!(
                     out,
                     "<text class=\"tick\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-                    escape(&label)
+                    escape_markup(&label)
                 );
             }
         }
@@ -468,12 +504,12 @@ impl<'a> Plot<'a> {
         }
         if self.frame.names[1] {
             let name = lines_of(&figure.y, self.frame.width - 32.0);
-            axis_name(out, &name, 16.0, self.top - 18.0 - more(&name), "");
+            axis_name(out, &name, 16.0, self.top - 18.0 - extra_height(&name), "");
         }
         let _ = writeln!(out, "</g>\n<path class=\"frame\" d=\"M{l} {t}V{b}\"/>");
     }
 
-    fn x_ticks(&self, figure: &Figure) -> Vec<(f64, String)> {
+    fn x_ticks(&self, figure: &ReportFigure) -> Vec<(f64, String)> {
         if figure.x.categories.is_empty() {
             let ticks: Vec<(f64, String)> = self.x.ticks().into_iter().map(|t| (t.value, t.label)).collect();
             // Of what comes in whole numbers, such as clients, there is nothing between them.
@@ -486,26 +522,33 @@ impl<'a> Plot<'a> {
         figure.x.categories.iter().enumerate().map(|(i, name)| (i as f64, name.clone())).collect()
     }
 
-    fn series(&self, out: &mut String, figure: &Figure, i: usize, series: &Series, id: &str) {
-        let finite: Vec<&Point> =
+    fn draw_series(
+        &self,
+        out: &mut String,
+        figure: &ReportFigure,
+        i: usize,
+        series: &FigureSeries,
+        id: &str,
+    ) {
+        let finite: Vec<&SeriesPoint> =
             series.points.iter().filter(|p| p.x.is_finite() && p.mean.is_finite()).collect();
-        let shift = dodge(figure, i, self.right - self.left);
-        let at = |p: &Point| self.x.at(p.x) + shift;
+        let shift = dodge_offset(figure, i, self.right - self.left);
+        let at = |p: &SeriesPoint| self.x.pixel_at(p.x) + shift;
         let kind = match series.kind {
-            Kind::Analytic | Kind::Fitted => "analytic",
-            Kind::Reference => "reference",
-            Kind::Other => "other",
-            Kind::Measured | Kind::Median | Kind::Box | Kind::Trace => "measured",
+            SeriesKind::Analytic | SeriesKind::Fitted => "analytic",
+            SeriesKind::Reference => "reference",
+            SeriesKind::Other => "other",
+            SeriesKind::Measured | SeriesKind::Median | SeriesKind::Box | SeriesKind::Trace => "measured",
         };
-        let Look { place, colour } = self.look(i);
+        let SeriesStyle { legend_index: place, colour } = self.series_style(i);
         let _ = writeln!(
             out,
             "<g class=\"series {kind} c{}\" data-series=\"{place}\" clip-path=\"url(#{id}-clip)\">",
             colour % COLOURS
         );
-        let fitted = figure.series.iter().any(|s| s.kind == Kind::Fitted);
-        let joined =
-            !matches!(series.kind, Kind::Reference | Kind::Box) && (!fitted || !series.kind.marked());
+        let fitted = figure.series.iter().any(|s| s.kind == SeriesKind::Fitted);
+        let joined = !matches!(series.kind, SeriesKind::Reference | SeriesKind::Box)
+            && (!fitted || !series.kind.has_markers());
         if figure.x.categories.is_empty() && finite.len() > 1 && joined {
             let mut d = String::new();
             for (n, p) in finite.iter().enumerate() {
@@ -513,47 +556,51 @@ impl<'a> Plot<'a> {
                     d,
                     "{}{} {}",
                     if n == 0 { 'M' } else { 'L' },
-                    px(at(p)),
-                    px(self.y.beyond(p.mean))
+                    format_px(at(p)),
+                    format_px(self.y.pixel_beyond(p.mean))
                 );
             }
             let _ = writeln!(out, "<path class=\"line\" d=\"{d}\"/>");
         }
         for p in &finite {
             let Some((low, high)) = p.interval() else { continue };
-            let (x, top, foot) = (at(p), self.y.at(high), self.y.at(low));
-            let (left, top, foot) = (px(x - 4.0), px(top), px(foot));
+            let (x, top, foot) = (at(p), self.y.pixel_at(high), self.y.pixel_at(low));
+            let (left, top, foot) = (format_px(x - 4.0), format_px(top), format_px(foot));
             let _ = writeln!(
                 out,
                 "<path class=\"interval\" d=\"M{left} {top}h8M{left} {foot}h8M{} {top}V{foot}\"/>",
-                px(x)
+                format_px(x)
             );
         }
-        for p in finite.iter().filter(|_| series.kind == Kind::Box) {
+        for p in finite.iter().filter(|_| series.kind == SeriesKind::Box) {
             let Some((lower, upper)) = p.quartiles else { continue };
-            let (x, top, middle, foot) = (at(p), self.y.at(upper), self.y.at(p.mean), self.y.at(lower));
+            let (x, top, middle, foot) =
+                (at(p), self.y.pixel_at(upper), self.y.pixel_at(p.mean), self.y.pixel_at(lower));
             let _ = writeln!(
                 out,
                 "<rect class=\"box\" x=\"{}\" y=\"{}\" width=\"12\" height=\"{}\"/><path class=\"line\" d=\"M{} {}h12\"/>",
-                px(x - 6.0),
-                px(top),
-                px((foot - top).max(1.0)),
-                px(x - 6.0),
-                px(middle)
+                format_px(x - 6.0),
+                format_px(top),
+                format_px((foot - top).max(1.0)),
+                format_px(x - 6.0),
+                format_px(middle)
             );
         }
-        for p in finite.iter().filter(|_| series.kind != Kind::Trace) {
+        for p in finite.iter().filter(|_| series.kind != SeriesKind::Trace) {
             // Something for the pointer to find on a curve without markers.
-            let shape =
-                if series.kind.marked() && series.kind != Kind::Box { mark::path(colour) } else { mark::HIT };
-            let class = match series.kind {
-                Kind::Analytic | Kind::Fitted | Kind::Box | Kind::Trace => "hit",
-                Kind::Reference | Kind::Other => "mark hollow",
-                Kind::Measured if p.moved.is_some() => "mark hollow",
-                Kind::Measured | Kind::Median => "mark",
+            let shape = if series.kind.has_markers() && series.kind != SeriesKind::Box {
+                mark::marker_path(colour)
+            } else {
+                mark::HIT
             };
-            let (x, y) = (px(at(p)), px(self.y.at(p.mean)));
-            let tip = escape(&tip(figure, series, p)).replace('\n', "&#10;");
+            let class = match series.kind {
+                SeriesKind::Analytic | SeriesKind::Fitted | SeriesKind::Box | SeriesKind::Trace => "hit",
+                SeriesKind::Reference | SeriesKind::Other => "mark hollow",
+                SeriesKind::Measured if p.moved.is_some() => "mark hollow",
+                SeriesKind::Measured | SeriesKind::Median => "mark",
+            };
+            let (x, y) = (format_px(at(p)), format_px(self.y.pixel_at(p.mean)));
+            let tip = escape_markup(&point_tip(figure, series, p)).replace('\n', "&#10;");
             let _ = writeln!(
                 out,
                 "<path class=\"{class}\" transform=\"translate({x} {y})\" d=\"{shape}\" data-tip=\"{tip}\"/>"
@@ -563,20 +610,26 @@ impl<'a> Plot<'a> {
     }
 
     /// The series' names beside the ends of their curves.
-    fn labels(&self, out: &mut String, figure: &Figure) {
+    fn draw_labels(&self, out: &mut String, figure: &ReportFigure) {
         for (i, label) in self.labels.iter().enumerate() {
-            let colour = self.look(i).colour;
+            let colour = self.series_style(i).colour;
             let _ = writeln!(out, "<g class=\"label c{}\" data-series=\"{i}\">", colour % COLOURS);
             let x = self.right + 34.0;
             let middle = label.y + label.height() / 2.0;
             if let Some((from, y)) = label.anchor {
-                let (from, to) = (px(from + 7.0), px(self.right + 8.0));
-                let _ = writeln!(out, "<path class=\"leader\" d=\"M{from} {}L{to} {}\"/>", px(y), px(middle));
+                let (from, to) = (format_px(from + 7.0), format_px(self.right + 8.0));
+                let _ = writeln!(
+                    out,
+                    "<path class=\"leader\" d=\"M{from} {}L{to} {}\"/>",
+                    format_px(y),
+                    format_px(middle)
+                );
             }
-            key(out, figure.series[i].kind, colour, self.right + 10.0, middle);
+            draw_key(out, figure.series[i].kind, colour, self.right + 10.0, middle);
             for (n, line) in label.lines.iter().enumerate() {
-                let y = px(label.y + 11.5 + label::LINE * n as f64);
-                let _ = writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", px(x), escape(line));
+                let y = format_px(label.y + 11.5 + label::LINE * n as f64);
+                let _ =
+                    writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", format_px(x), escape_markup(line));
             }
             out.push_str("</g>\n");
         }
@@ -585,20 +638,20 @@ impl<'a> Plot<'a> {
 
 /// The series whose colour and marker this one has: its own, but of what others measured that of the curve whose name its own
 /// begins with, before a parenthesis.
-fn like(figure: &Figure, i: usize) -> usize {
-    let same = |s: &Series| {
+fn style_index(figure: &ReportFigure, i: usize) -> usize {
+    let same = |s: &FigureSeries| {
         figure.series[i].name.strip_prefix(s.name.as_str()).is_some_and(|rest| rest.starts_with(" ("))
     };
     match figure.series[i].kind {
-        Kind::Reference | Kind::Fitted | Kind::Other => {
-            figure.series.iter().position(|s| s.kind.measured() && same(s)).unwrap_or(i)
+        SeriesKind::Reference | SeriesKind::Fitted | SeriesKind::Other => {
+            figure.series.iter().position(|s| s.kind.is_measured() && same(s)).unwrap_or(i)
         }
         _ => i,
     }
 }
 
 /// Side by side where points share a category, so that their intervals can be told apart, within the width of a plot.
-fn dodge(figure: &Figure, series: usize, width: f64) -> f64 {
+fn dodge_offset(figure: &ReportFigure, series: usize, width: f64) -> f64 {
     if figure.x.categories.is_empty() {
         return 0.0;
     }
@@ -606,18 +659,18 @@ fn dodge(figure: &Figure, series: usize, width: f64) -> f64 {
     (series as f64 - (figure.series.len() as f64 - 1.0) / 2.0) * room.min(14.0)
 }
 
-fn x_range(figure: &Figure) -> (f64, f64) {
+fn x_range(figure: &ReportFigure) -> (f64, f64) {
     if !figure.x.categories.is_empty() {
         return (0.0, (figure.x.categories.len() - 1) as f64);
     }
-    let xs = || figure.finite().map(|(_, p)| p.x);
+    let xs = || figure.finite_points().map(|(_, p)| p.x);
     let (low, high) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
     if low > high { (0.0, 1.0) } else { (low, high) }
 }
 
 /// What the vertical axis spans: every interval, and closed forms as far as they stay near the
 /// measurements; from zero, unless all lies far above it. Of shares nothing beyond 0 and 1.
-fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
+fn y_range(figure: &ReportFigure, log: bool) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let mut take = |v: f64| {
         let v = if figure.y.shares { v.clamp(0.0, 1.0) } else { v };
@@ -626,7 +679,7 @@ fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
             high = high.max(v);
         }
     };
-    let measured = || figure.finite().filter(|(s, _)| s.kind.marked());
+    let measured = || figure.finite_points().filter(|(s, _)| s.kind.has_markers());
     for (_, p) in measured() {
         let (from, to) = p.interval().unwrap_or((p.mean, p.mean));
         // On a logarithmic axis an interval that comes near zero would push all else together.
@@ -635,7 +688,7 @@ fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
         take(p.mean);
     }
     let most = measured().map(|(_, p)| p.mean).fold(f64::NEG_INFINITY, f64::max);
-    for (_, p) in figure.finite().filter(|(s, _)| !s.kind.marked()) {
+    for (_, p) in figure.finite_points().filter(|(s, _)| !s.kind.has_markers()) {
         take(if most.is_finite() && most > 0.0 { p.mean.min(1.3 * most) } else { p.mean });
     }
     match (low, high) {

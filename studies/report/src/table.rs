@@ -1,31 +1,31 @@
 //! What a table shows.
 
-use usher_observe::Estimate;
-use usher_observe::stats::robust::Median;
+use usher_observe::MeanEstimate;
+use usher_observe::stats::robust::MedianEstimate;
 
 /// A table.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Table {
+pub struct ReportTable {
     /// Its title.
     pub title: String,
     /// Its columns.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ReportColumn>,
     /// Its rows, each with a cell for every column; missing cells are empty.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
     /// Whether a reader has to open it, by its title; paper has it not.
     pub folded: bool,
 }
 
 /// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Column {
+pub struct ReportColumn {
     /// Its heading.
     pub title: String,
     /// The unit of its numbers; empty for none.
     pub unit: String,
 }
 
-impl Column {
+impl ReportColumn {
     /// A column.
     pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { title: title.into(), unit: unit.into() }
@@ -34,16 +34,16 @@ impl Column {
 
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Cell {
+pub enum TableCell {
     /// A text; one that reads as a number sorts as one.
     Text(String),
     /// A number without an interval.
     Number(f64),
     /// A mean with its interval and count: "12.34 ± 0.05 (10)".
-    Estimate(Estimate),
+    Estimate(MeanEstimate),
     /// A mean that one replication moves, with its interval and count, and the median beside it:
     /// "12 ± 11 (10), median 2.1 (1.8 to 2.6)".
-    Moved(Estimate, Median),
+    Moved(MeanEstimate, MedianEstimate),
     /// A text that leads to another page, by its path from this one.
     Link {
         /// What is read.
@@ -55,23 +55,23 @@ pub enum Cell {
     Empty,
 }
 
-impl From<&str> for Cell {
+impl From<&str> for TableCell {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
-impl From<String> for Cell {
+impl From<String> for TableCell {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
-impl From<f64> for Cell {
+impl From<f64> for TableCell {
     fn from(value: f64) -> Self {
         Self::Number(value)
     }
 }
-impl From<Estimate> for Cell {
-    fn from(estimate: Estimate) -> Self {
+impl From<MeanEstimate> for TableCell {
+    fn from(estimate: MeanEstimate) -> Self {
         Self::Estimate(estimate)
     }
 }

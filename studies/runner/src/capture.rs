@@ -1,24 +1,24 @@
 //! Captures of a run as pcapng.
 
-use crate::world::Captured;
+use crate::world::RunCapture;
 use std::any::Any;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
 use usher_core::Instant;
-use usher_observe::pcapng::{Capture, LinkType};
-use usher_sim::Tap;
+use usher_observe::pcapng::{CaptureWriter, LinkType};
+use usher_sim::PacketTap;
 
 /// Keeps the packets of a run in memory until it ends: a reader wants the TLS secrets, which are known
 /// only then, before the packets that they decrypt.
 #[derive(Debug, Default)]
-pub struct Packets {
+pub struct CapturedPackets {
     bytes: Vec<u8>,
     packets: Vec<(Instant, u16, usize)>,
 }
 
-impl Tap for Packets {
-    fn packet(&mut self, now: Instant, interface: u16, _outward: bool, bytes: &[u8]) {
+impl PacketTap for CapturedPackets {
+    fn capture_packet(&mut self, now: Instant, interface: u16, _outward: bool, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.packets.push((now, interface, self.bytes.len()));
     }
@@ -31,29 +31,29 @@ impl Tap for Packets {
 pub const REPLAYED: &str = "Handshakes of TLS here are the octets of one recorded handshake, again and again, which no secrets decrypt: \
                             with handshake = \"real\" each is computed, and its secrets are in the capture";
 
-/// Writes a finished run's capture, which was made with a [`Packets`] tap, and these remarks.
+/// Writes a finished run's capture, which was made with a [`CapturedPackets`] tap, and these remarks.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(captured: Captured, path: &Path, remarks: &[&str]) -> io::Result<()> {
-    let Captured { tap, interfaces, key_log, radius_secret } = captured;
-    let Ok(taken) = tap.into_any().downcast::<Packets>() else { return Ok(()) };
+pub fn write_capture(captured: RunCapture, path: &Path, remarks: &[&str]) -> io::Result<()> {
+    let RunCapture { tap, interfaces, key_log, radius_secret } = captured;
+    let Ok(taken) = tap.into_any().downcast::<CapturedPackets>() else { return Ok(()) };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let secret = format!("RADIUS secret: {radius_secret}");
     let comments = [&["Simulated by Usher", &secret], remarks].concat();
-    let mut capture = Capture::new(BufWriter::new(File::create(path)?), &comments)?;
+    let mut capture = CaptureWriter::new(BufWriter::new(File::create(path)?), &comments)?;
     for (name, ethernet) in &interfaces {
         let link = if *ethernet { LinkType::Ethernet } else { LinkType::Raw };
-        capture.interface(name, link, &[])?;
+        capture.add_interface(name, link, &[])?;
     }
     if !key_log.is_empty() {
         capture.tls_secrets(&key_log)?;
     }
     let mut from = 0;
     for (at, interface, to) in taken.packets {
-        capture.packet(u32::from(interface), at, &taken.bytes[from..to], None)?;
+        capture.write_packet(u32::from(interface), at, &taken.bytes[from..to], None)?;
         from = to;
     }
     capture.finish()?;

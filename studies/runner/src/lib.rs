@@ -8,4 +8,4 @@ pub mod world;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use on::LabRunner;
-pub use on::{SimRunner, captured};
+pub use on::{SimRunner, captured_links};

@@ -1,23 +1,23 @@
 //! The sweep's runners: a plan's points on the simulator, or on a lab.
 
-use crate::capture::{self, Packets};
-use crate::sweep::{Facts, Outcome, RunError, Runner, Task};
-#[cfg(not(target_arch = "wasm32"))]
-use crate::world::Division;
+use crate::capture::{self, CapturedPackets};
+use crate::sweep::{ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError, RunFacts};
 #[cfg(not(target_arch = "wasm32"))]
 use crate::world::LabSettings;
-use crate::world::{RunResult, World, WorldError};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::world::RunDivision;
+use crate::world::{RunResult, ScenarioRun, WorldError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usher_core::Seed;
-use usher_scenario::Plan;
+use usher_scenario::StudyPlan;
 use usher_scenario::model::Scenario;
-use usher_sim::Tap;
+use usher_sim::PacketTap;
 
 /// Runs the points of a plan on the simulator.
 #[derive(Debug)]
 pub struct SimRunner<'a> {
-    plan: &'a Plan,
+    plan: &'a StudyPlan,
     links: Vec<String>,
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has one thread"))]
     threads: usize,
@@ -25,27 +25,27 @@ pub struct SimRunner<'a> {
 }
 
 impl<'a> SimRunner<'a> {
-    /// A runner for this plan's points. A capture holds [these links](captured).
-    pub fn new(plan: &'a Plan, links: Vec<String>) -> Self {
+    /// A runner for this plan's points. A capture holds [these links](captured_links).
+    pub fn new(plan: &'a StudyPlan, links: Vec<String>) -> Self {
         Self { plan, links, threads: 1, stop: None }
     }
 
     /// Has a replication that is not captured run by up to so many threads. It changes no metric.
     #[must_use]
-    pub fn threads(self, threads: usize) -> Self {
+    pub fn with_threads(self, threads: usize) -> Self {
         Self { threads, ..self }
     }
 
-    /// Has the replications under way given up when this is set, as a sweep's [`interrupt`](crate::sweep::Options::interrupt) may
+    /// Has the replications under way given up when this is set, as a sweep's [`interrupt`](crate::sweep::SweepOptions::interrupt) may
     /// be: they are errors then.
     #[must_use]
-    pub fn until(self, stop: Arc<AtomicBool>) -> Self {
+    pub fn with_stop_flag(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 }
 
 /// What a capture of this scenario holds: the links that are asked for; of none, those that its `[capture]` names, or else all.
-pub fn captured(asked: &[String], scenario: &Scenario) -> Vec<String> {
+pub fn captured_links(asked: &[String], scenario: &Scenario) -> Vec<String> {
     match (asked, &scenario.capture.links[..]) {
         ([], []) => scenario.link_names().map(str::to_owned).collect(),
         ([], named) => named.to_vec(),
@@ -53,21 +53,21 @@ pub fn captured(asked: &[String], scenario: &Scenario) -> Vec<String> {
     }
 }
 
-impl Runner for SimRunner<'_> {
-    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+impl ReplicationRunner for SimRunner<'_> {
+    fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError> {
         #[cfg(not(target_arch = "wasm32"))]
         if self.threads > 1 && task.capture.is_none() {
             let point = self.plan.points.get(task.index).ok_or_else(no_point)?;
-            let seed = point.seed(task.replication);
-            let ran = World::run_by(&point.scenario, seed, self.threads, self.stop.as_ref());
+            let seed = point.replication_seed(task.replication);
+            let ran = ScenarioRun::run_by(&point.scenario, seed, self.threads, self.stop.as_ref());
             let (result, division) = ran.map_err(RunError::new)?;
-            let mut outcome = outcome(result);
-            outcome.facts.halved = u64::from(division == Division::Halves);
-            outcome.facts.undecided = u64::from(matches!(division, Division::Undecided(_)));
+            let mut outcome = outcome_from_result(result);
+            outcome.facts.halved = u64::from(division == RunDivision::Halves);
+            outcome.facts.undecided = u64::from(matches!(division, RunDivision::Undecided(_)));
             return Ok(outcome);
         }
-        run(self.plan, &self.links, task, |scenario, seed, links, tap| {
-            Ok(World::new(scenario, seed, links, tap)?.until(self.stop.as_ref()))
+        run_and_capture(self.plan, &self.links, task, |scenario, seed, links, tap| {
+            Ok(ScenarioRun::new(scenario, seed, links, tap)?.with_stop_flag(self.stop.as_ref()))
         })
     }
 }
@@ -76,7 +76,7 @@ impl Runner for SimRunner<'_> {
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
 pub struct LabRunner<'a> {
-    plan: &'a Plan,
+    plan: &'a StudyPlan,
     links: Vec<String>,
     settings: LabSettings,
 }
@@ -84,52 +84,53 @@ pub struct LabRunner<'a> {
 #[cfg(not(target_arch = "wasm32"))]
 impl<'a> LabRunner<'a> {
     /// A runner for this plan's points; captures as for [`SimRunner::new`].
-    pub fn new(plan: &'a Plan, links: Vec<String>, settings: LabSettings) -> Self {
+    pub fn new(plan: &'a StudyPlan, links: Vec<String>, settings: LabSettings) -> Self {
         Self { plan, links, settings }
     }
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-impl Runner for LabRunner<'_> {
-    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+impl ReplicationRunner for LabRunner<'_> {
+    fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError> {
         let name = format!("{}, {}, replication {}", self.plan.study, task.point, task.replication);
-        run(self.plan, &self.links, task, |scenario, seed, links, tap| {
-            World::on_lab(scenario, seed, links, tap, &name, &self.settings)
+        run_and_capture(self.plan, &self.links, task, |scenario, seed, links, tap| {
+            ScenarioRun::on_lab(scenario, seed, links, tap, &name, &self.settings)
         })
     }
 }
 
-fn run(
-    plan: &Plan,
+fn run_and_capture(
+    plan: &StudyPlan,
     asked: &[String],
-    task: Task<'_>,
-    world: impl FnOnce(&Scenario, Seed, &[String], Option<Box<dyn Tap>>) -> Result<World, WorldError>,
-) -> Result<Outcome, RunError> {
+    task: ReplicationTask<'_>,
+    world: impl FnOnce(&Scenario, Seed, &[String], Option<Box<dyn PacketTap>>) -> Result<ScenarioRun, WorldError>,
+) -> Result<ReplicationOutcome, RunError> {
     let point = plan.points.get(task.index).ok_or_else(no_point)?;
     let scenario = &point.scenario;
-    let links = captured(asked, scenario);
-    let tap = task.capture.map(|_| Box::<Packets>::default() as Box<dyn Tap>);
-    let world = world(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
-    let mut result = world.run().map_err(RunError::new)?;
+    let links = captured_links(asked, scenario);
+    let tap = task.capture.map(|_| Box::<CapturedPackets>::default() as Box<dyn PacketTap>);
+    let world =
+        world(scenario, point.replication_seed(task.replication), &links, tap).map_err(RunError::new)?;
+    let mut result = world.run_to_end().map_err(RunError::new)?;
     if let (Some(path), Some(captured)) = (task.capture, result.capture.take()) {
         let remarks = scenario.replays_handshakes().then_some(capture::REPLAYED);
-        capture::write(captured, path, remarks.as_slice())
+        capture::write_capture(captured, path, remarks.as_slice())
             .map_err(|e| RunError(format!("cannot write the capture {}: {e}", path.display())))?;
     }
-    Ok(outcome(result))
+    Ok(outcome_from_result(result))
 }
 
 fn no_point() -> RunError {
     RunError::new("no such point in the plan")
 }
 
-fn outcome(result: RunResult) -> Outcome {
-    let facts = Facts {
+fn outcome_from_result(result: RunResult) -> ReplicationOutcome {
+    let facts = RunFacts {
         packet_hops: result.packet_hops,
         wall_s: result.wall_s,
         peak_rss_bytes: result.peak_rss_bytes,
         lab: result.lab,
-        ..Facts::default()
+        ..RunFacts::default()
     };
-    Outcome { metrics: result.metrics, facts }
+    ReplicationOutcome { metrics: result.metrics, facts }
 }

@@ -1,17 +1,17 @@
 //! The values of an axis: as text for keys and rows, as numbers for figures.
 
-use crate::check::{Finding, keys, repeated};
+use crate::check::{CheckFinding, find_repeated, keys};
 use crate::metrics;
-use crate::model::{Axis, Figure, FigureKind, Statistic, StudyFile, Value};
+use crate::model::{ConfigValue, FigureKind, PointStatistic, StudyAxis, StudyFigure, StudyFile};
 use crate::reference;
-use usher_config::Ordered;
-use usher_config::hint;
+use usher_config::OrderedMap;
+use usher_config::name_hint;
 use usher_config::units::Quantity;
 
 /// A value's text in keys, rows and `--set`: quantities with one space before the unit.
-pub(crate) fn text(value: &Value) -> String {
+pub(crate) fn format_value(value: &ConfigValue) -> String {
     match value {
-        Value::Text(text) => match Quantity::parse(text) {
+        ConfigValue::Text(text) => match Quantity::parse(text) {
             Some(q) => format!("{} {}", q.number, q.unit),
             None => text.trim().to_owned(),
         },
@@ -20,31 +20,31 @@ pub(crate) fn text(value: &Value) -> String {
 }
 
 /// The unit in which an axis is drawn: its own, or the first value's.
-pub(crate) fn unit(axis: &Axis) -> Option<String> {
+pub(crate) fn axis_unit(axis: &StudyAxis) -> Option<String> {
     axis.unit.clone().or_else(|| match axis.values.first()? {
-        Value::Text(text) => Quantity::parse(text).map(|q| q.unit.to_owned()),
+        ConfigValue::Text(text) => Quantity::parse(text).map(|q| q.unit.to_owned()),
         _ => None,
     })
 }
 
 /// The number of a value in a unit; a plain number is itself.
-pub(crate) fn number(value: &Value, unit: Option<&str>) -> Option<f64> {
+pub(crate) fn value_in_unit(value: &ConfigValue, unit: Option<&str>) -> Option<f64> {
     match value {
-        Value::Integer(n) => Some(*n as f64),
-        Value::Float(x) => Some(*x),
+        ConfigValue::Integer(n) => Some(*n as f64),
+        ConfigValue::Float(x) => Some(*x),
         // A case named by a bare number is drawn as one.
-        Value::Text(text) => match text.trim().parse() {
+        ConfigValue::Text(text) => match text.trim().parse() {
             Ok(number) => Some(number),
-            Err(_) => Quantity::parse(text)?.to(unit?),
+            Err(_) => Quantity::parse(text)?.convert_to(unit?),
         },
         _ => None,
     }
 }
 
 /// What is wrong with axes and figures, beyond what single values show.
-pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
+pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
-    for (i, name) in repeated(file.axes.iter().map(|a| a.name.as_str())) {
+    for (i, name) in find_repeated(file.axes.iter().map(|a| a.name.as_str())) {
         findings.push((keys!["axes", i, "name"], format!("there is another axis \"{name}\"")));
     }
     for (i, axis) in file.axes.iter().enumerate() {
@@ -64,9 +64,12 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
             _ => {}
         }
         if let Some(relax) = &axis.relax
-            && number(&relax.from, unit(axis).as_deref()).is_none()
+            && value_in_unit(&relax.from, axis_unit(axis).as_deref()).is_none()
         {
-            fault("relax", format!("axis \"{name}\" has no order: {} is no number", text(&relax.from)));
+            fault(
+                "relax",
+                format!("axis \"{name}\" has no order: {} is no number", format_value(&relax.from)),
+            );
         }
         let lists = [
             ("values", Some(&axis.values)),
@@ -80,26 +83,26 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
             if key != "values" && values.is_empty() {
                 findings.push((keys!["axes", i, key], format!("axis \"{name}\" lacks values here")));
             }
-            let texts: Vec<String> = values.iter().map(text).collect();
-            for (j, repeated) in repeated(texts.iter().map(String::as_str)) {
+            let texts: Vec<String> = values.iter().map(format_value).collect();
+            for (j, repeated) in find_repeated(texts.iter().map(String::as_str)) {
                 findings.push((keys!["axes", i, key, j], format!("\"{repeated}\" is there twice")));
             }
             for (j, case) in texts.iter().enumerate() {
                 if named && axis.cases.get(case).is_none() {
-                    let near = hint(case, axis.cases.names());
+                    let near = name_hint(case, axis.cases.names());
                     findings.push((keys!["axes", i, key, j], format!("there is no case \"{case}\"{near}")));
                 }
             }
             if let Some(unit) = axis.unit.as_deref() {
                 for (j, value) in values.iter().enumerate() {
-                    if let Value::Text(text) = value
+                    if let ConfigValue::Text(text) = value
                         && let Some(quantity) = Quantity::parse(text)
-                        && quantity.to(unit).is_none()
+                        && quantity.convert_to(unit).is_none()
                     {
                         let units: Vec<&str> = quantity.dimension.units().collect();
                         let message = format!(
                             "\"{text}\" cannot be given in \"{unit}\", the axis's unit{}",
-                            hint(unit, units)
+                            name_hint(unit, units)
                         );
                         findings.push((keys!["axes", i, key, j], message));
                     }
@@ -107,55 +110,60 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
             }
         }
     }
-    choices(file, &mut findings);
-    recommendations(file, &mut findings);
-    figures(file, &mut findings);
+    check_choices(file, &mut findings);
+    check_recommendations(file, &mut findings);
+    check_figures(file, &mut findings);
     findings
 }
 
-fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
+fn check_recommendations(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
     for (i, said) in file.recommendations.iter().enumerate() {
         let axes = file.axes.iter().map(|a| a.name.as_str());
         for choose in said.choose.0.iter().filter(|c| !axes.clone().any(|a| a == **c)) {
-            let message = format!("there is no axis \"{choose}\"{}", hint(choose, axes.clone()));
+            let message = format!("there is no axis \"{choose}\"{}", name_hint(choose, axes.clone()));
             findings.push((keys!["recommendations", i, "choose"], message));
         }
-        if let Some(message) = metrics::unknown(&said.metric, file) {
+        if let Some(message) = metrics::explain_unknown(&said.metric, file) {
             findings.push((keys!["recommendations", i, "metric"], message));
         }
-        held(file, keys!["recommendations", i, "where"], &said.filter, findings);
+        check_filter(file, keys!["recommendations", i, "where"], &said.filter, findings);
         findings.extend(said.limit.iter().flat_map(|limit| reference::check_limit(file, i, limit)));
     }
 }
 
 /// Axes that a `where` at this path holds must be there, and have the values that it names.
-fn held(file: &StudyFile, path: Vec<String>, filter: &Ordered<Value>, findings: &mut Vec<Finding>) {
+fn check_filter(
+    file: &StudyFile,
+    path: Vec<String>,
+    filter: &OrderedMap<ConfigValue>,
+    findings: &mut Vec<CheckFinding>,
+) {
     let mut fault = |held: &str, message: String| {
         findings.push((path.iter().cloned().chain([held.to_owned()]).collect(), message));
     };
     for (held, value) in filter.iter() {
         let Some(axis) = file.axes.iter().find(|a| a.name == held) else {
-            let near = hint(held, file.axes.iter().map(|a| a.name.as_str()));
+            let near = name_hint(held, file.axes.iter().map(|a| a.name.as_str()));
             fault(held, format!("there is no axis \"{held}\"{near}"));
             continue;
         };
         let known: Vec<String> = match axis.cases.is_empty() {
-            true => axis.values.iter().map(text).collect(),
+            true => axis.values.iter().map(format_value).collect(),
             false => axis.cases.names().map(str::to_owned).collect(),
         };
         let wanted = match value {
-            Value::Array(values) => values.iter().map(text).collect(),
-            value => vec![text(value)],
+            ConfigValue::Array(values) => values.iter().map(format_value).collect(),
+            value => vec![format_value(value)],
         };
         for wanted in wanted.iter().filter(|w| !known.contains(w)) {
-            let near = hint(wanted, known.iter().map(String::as_str));
+            let near = name_hint(wanted, known.iter().map(String::as_str));
             fault(held, format!("axis \"{held}\" has no value \"{wanted}\"{near}"));
         }
     }
 }
 
-fn choices(file: &StudyFile, findings: &mut Vec<Finding>) {
-    for (i, name) in repeated(file.choices.iter().map(|c| c.name.as_str())) {
+fn check_choices(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
+    for (i, name) in find_repeated(file.choices.iter().map(|c| c.name.as_str())) {
         findings.push((keys!["choices", i, "name"], format!("there is another choice \"{name}\"")));
     }
     for (i, choice) in file.choices.iter().enumerate() {
@@ -166,7 +174,7 @@ fn choices(file: &StudyFile, findings: &mut Vec<Finding>) {
 }
 
 /// What a figure's kind asks for, and what it has no use for.
-fn of_kind(file: &StudyFile, i: usize, figure: &Figure, findings: &mut Vec<Finding>) {
+fn of_kind(file: &StudyFile, i: usize, figure: &StudyFigure, findings: &mut Vec<CheckFinding>) {
     let mut fault = |key: &str, message: &str| findings.push((keys!["figures", i, key], message.to_owned()));
     if !figure.kind.of_dialogues() {
         if figure.x.is_empty() {
@@ -176,7 +184,8 @@ fn of_kind(file: &StudyFile, i: usize, figure: &Figure, findings: &mut Vec<Findi
         if !figure.x.is_empty() {
             fault("x", "this kind has its own axis to the right: leave x out");
         }
-        let delay = |name: &String| metrics::find(name, file).is_some_and(|m| m.name.starts_with("delay."));
+        let delay =
+            |name: &String| metrics::find_metric(name, file).is_some_and(|m| m.name.starts_with("delay."));
         if figure.y.0.len() != 1 || !figure.y.0.iter().all(delay) {
             fault("y", "this kind is of the delays of dialogues: write y = \"delay.mean\"");
         }
@@ -187,7 +196,7 @@ fn of_kind(file: &StudyFile, i: usize, figure: &Figure, findings: &mut Vec<Findi
         ("analytic", figure.analytic.is_some()),
         ("fit", figure.fit.is_some()),
         ("reference", !figure.reference.is_empty()),
-        ("statistic", figure.statistic != Statistic::Mean),
+        ("statistic", figure.statistic != PointStatistic::Mean),
     ] {
         if set && !plain {
             fault(key, "a figure of this kind has none: leave it out");
@@ -195,13 +204,13 @@ fn of_kind(file: &StudyFile, i: usize, figure: &Figure, findings: &mut Vec<Findi
     }
 }
 
-fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
-    for (i, name) in repeated(file.figures.iter().map(|f| f.name.as_str())) {
+fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
+    for (i, name) in find_repeated(file.figures.iter().map(|f| f.name.as_str())) {
         findings.push((keys!["figures", i, "name"], format!("there is another figure \"{name}\"")));
     }
     let axis = |name: &str| file.axes.iter().find(|a| a.name == name);
     let missing = |name: &str| {
-        format!("there is no axis \"{name}\"{}", hint(name, file.axes.iter().map(|a| a.name.as_str())))
+        format!("there is no axis \"{name}\"{}", name_hint(name, file.axes.iter().map(|a| a.name.as_str())))
     };
     for (i, figure) in file.figures.iter().enumerate() {
         let name = &figure.name;
@@ -215,7 +224,7 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
         match (&figure.along, axis(&figure.x)) {
             _ if figure.kind.of_dialogues() => {}
             (None, Some(_)) => {}
-            (None, None) if metrics::find(&figure.x, file).is_some() => findings.push((
+            (None, None) if metrics::find_metric(&figure.x, file).is_some() => findings.push((
                 keys!["figures", i, "x"],
                 format!("\"{}\" is a metric; name the axis that its curves go along with along", figure.x),
             )),
@@ -228,15 +237,15 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 if axis(along).is_none() {
                     findings.push((keys!["figures", i, "along"], missing(along)));
                 }
-                let message = metrics::unknown(&figure.x, file);
+                let message = metrics::explain_unknown(&figure.x, file);
                 findings.extend(message.map(|m| (keys!["figures", i, "x"], m)));
             }
         }
         let mut units: Vec<&str> = Vec::new();
         for y in &figure.y.0 {
-            match metrics::unknown(y, file) {
+            match metrics::explain_unknown(y, file) {
                 Some(message) => findings.push((keys!["figures", i, "y"], message)),
-                None => units.extend(metrics::find(y, file).map(|m| m.unit)),
+                None => units.extend(metrics::find_metric(y, file).map(|m| m.unit)),
             }
         }
         if figure.analytic.is_some() && file.workloads.len() > 1 {
@@ -245,9 +254,9 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                     .to_owned();
             findings.push((keys!["figures", i, "analytic"], message));
         }
-        let named = |axis: &Axis| {
-            let unit = unit(axis);
-            !axis.cases.is_empty() || axis.values.iter().any(|v| number(v, unit.as_deref()).is_none())
+        let named = |axis: &StudyAxis| {
+            let unit = axis_unit(axis);
+            !axis.cases.is_empty() || axis.values.iter().any(|v| value_in_unit(v, unit.as_deref()).is_none())
         };
         if figure.fit.is_some() && axis(&figure.x).is_some_and(named) {
             let message =
@@ -258,13 +267,13 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
             let message = "one metric is needed, or several of one unit".to_owned();
             findings.push((keys!["figures", i, "y"], message));
         }
-        findings.extend(reference::check(file, i, figure));
+        findings.extend(reference::check_references(file, i, figure));
         for (j, series) in figure.series.iter().enumerate() {
             if axis(series).is_none() {
                 findings.push((keys!["figures", i, "series", j], missing(series)));
             }
         }
-        held(file, keys!["figures", i, "where"], &figure.filter, findings);
+        check_filter(file, keys!["figures", i, "where"], &figure.filter, findings);
         for axis in &file.axes {
             let many = axis.values.len().max(axis.cases.len()) > 1;
             let used = figure.x == axis.name

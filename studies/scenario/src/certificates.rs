@@ -1,43 +1,44 @@
 //! What the PEM files hold that a workload names: they are read where the plan is made, so that a run reads none.
 
-use crate::services::folder;
+use crate::services::source_folder;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use usher_config::secret;
-use usher_config::tree::{Item, TreeNode};
-use usher_config::{Collector, Location, Ordered, Outside};
+use usher_config::tree::{TreeItem, TreeNode};
+use usher_config::{ConfigEnvironment, DiagnosticCollector, OptionalPosition, OrderedMap};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Roots, TlsError, Version, VersionRange, WallClock, fixtures,
+    ClientConfig, ClientOptions, TlsCredentials, TlsError, TlsVersion, TrustRoots, VersionRange, WallClock,
+    fixtures,
 };
-use usher_crypto::x509::Information;
+use usher_crypto::x509::CertificateInfo;
 
 /// The most octets of a file.
 const MOST: u64 = 1 << 20;
 
 /// What a client of TLS shows, and whom it trusts.
 #[derive(Clone, Debug)]
-pub struct Party {
+pub struct TlsParty {
     /// Its certificate, with those above it, and its key; signatures are of one length.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<TlsCredentials>,
     /// The authorities of the server's certificate.
-    pub roots: Option<Roots>,
+    pub roots: Option<TrustRoots>,
     /// Who it is by its certificate: the first name with an `@`, or else the first.
     pub name: Option<String>,
 }
 
 /// What a workload's files hold; `None` where it names none.
 #[derive(Clone, Debug, Default)]
-pub struct Certificates {
+pub struct WorkloadCertificates {
     /// `[workload.tls]`: of the NASes.
-    pub nas: Option<Arc<Party>>,
+    pub nas: Option<Arc<TlsParty>>,
     /// `[workload.eap_tls]`: of the stations.
-    pub stations: Option<Arc<Party>>,
+    pub stations: Option<Arc<TlsParty>>,
 }
 
-impl PartialEq for Certificates {
+impl PartialEq for WorkloadCertificates {
     /// Whether both were read at the same time: the same files are read once.
     fn eq(&self, other: &Self) -> bool {
-        let same = |one: &Option<Arc<Party>>, other: &Option<Arc<Party>>| match (one, other) {
+        let same = |one: &Option<Arc<TlsParty>>, other: &Option<Arc<TlsParty>>| match (one, other) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
@@ -46,31 +47,31 @@ impl PartialEq for Certificates {
 }
 
 /// The names of a table's files, each whole and with its place: certificate, key, authorities.
-type Files = [Option<(PathBuf, Location)>; 3];
+type CertificateFiles = [Option<(PathBuf, OptionalPosition)>; 3];
 
 const KEYS: [&str; 3] = ["certificate", "key", "ca"];
 
 /// What was read so far: most points of a plan have the same files.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(Vec<([Option<PathBuf>; 3], Arc<Party>)>);
+pub(crate) struct CertificateCache(Vec<([Option<PathBuf>; 3], Arc<TlsParty>)>);
 
 /// Reads and checks the files that a point's tree names; by workload.
-pub(crate) fn read(
+pub(crate) fn read_certificates(
     tree: &TreeNode,
-    outside: &dyn Outside,
-    memo: &mut Memo,
-    faults: &mut Collector,
-) -> Ordered<Certificates> {
+    outside: &dyn ConfigEnvironment,
+    memo: &mut CertificateCache,
+    faults: &mut DiagnosticCollector,
+) -> OrderedMap<WorkloadCertificates> {
     let sole = tree.get("workload").map(|node| ("", node));
     let several = tree.get("workloads").map(TreeNode::entries).unwrap_or_default();
-    let mut all = Ordered::default();
+    let mut all = OrderedMap::default();
     for (name, workload) in sole.into_iter().chain(several.iter().map(|e| (e.key.as_str(), &e.node))) {
         let at = if name.is_empty() { "workload".to_owned() } else { format!("workloads.{name}") };
         let mut of = |table: &str| {
             let node = workload.get(table)?;
             let files = KEYS.map(|key| match node.get(key) {
-                Some(TreeNode { item: Item::Text(file), span, .. }) => {
-                    let path = folder(span, faults).join(file);
+                Some(TreeNode { item: TreeItem::Text(file), span, .. }) => {
+                    let path = source_folder(span, faults).join(file);
                     Some((
                         path.components().filter(|part| *part != Component::CurDir).collect(),
                         span.clone(),
@@ -78,28 +79,28 @@ pub(crate) fn read(
                 }
                 _ => None,
             });
-            memo.read(&format!("{at}.{table}"), files, outside, faults)
+            memo.read_party(&format!("{at}.{table}"), files, outside, faults)
         };
-        let certificates = Certificates { nas: of("tls"), stations: of("eap_tls") };
+        let certificates = WorkloadCertificates { nas: of("tls"), stations: of("eap_tls") };
         all.insert(name.to_owned(), certificates);
     }
     all
 }
 
-impl Memo {
-    fn read(
+impl CertificateCache {
+    fn read_party(
         &mut self,
         table: &str,
-        files: Files,
-        outside: &dyn Outside,
-        faults: &mut Collector,
-    ) -> Option<Arc<Party>> {
+        files: CertificateFiles,
+        outside: &dyn ConfigEnvironment,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<Arc<TlsParty>> {
         let paths = files.each_ref().map(|file| file.as_ref().map(|(path, _)| path.clone()));
         if let Some((_, party)) = self.0.iter().find(|(known, _)| *known == paths) {
             return Some(party.clone());
         }
         files.iter().flatten().next()?;
-        match party(&files, outside) {
+        match load_party(&files, outside) {
             Ok(party) => {
                 let party = Arc::new(party);
                 self.0.push((paths, party.clone()));
@@ -115,45 +116,49 @@ impl Memo {
 }
 
 /// What the files hold, tried out, or which of them is of no use and why. Half of a proof is reported elsewhere.
-fn party([certificate, key, ca]: &Files, outside: &dyn Outside) -> Result<Party, (usize, String)> {
-    let pem = |path: &Path| outside.octets(path, MOST);
+fn load_party(
+    [certificate, key, ca]: &CertificateFiles,
+    outside: &dyn ConfigEnvironment,
+) -> Result<TlsParty, (usize, String)> {
+    let pem = |path: &Path| outside.read_octets(path, MOST);
     let wrong = |which: usize, path: &Path| {
         let path = path.display().to_string();
         move |error: TlsError| (which, format!("{path}: {error}"))
     };
     let roots = ca.as_ref().map(|(path, _)| {
-        let roots = Roots::from_pem(&pem(path).map_err(|why| (2, why))?).map_err(wrong(2, path))?;
-        usable(None, roots.clone()).map_err(wrong(2, path))?;
+        let roots = TrustRoots::from_pem(&pem(path).map_err(|why| (2, why))?).map_err(wrong(2, path))?;
+        check_usable(None, roots.clone()).map_err(wrong(2, path))?;
         Ok(roots)
     });
     let (mut credentials, mut name) = (None, None);
     if let (Some((certificate, _)), Some((key, _))) = (certificate, key) {
         let chain = pem(certificate).map_err(|why| (0, why))?;
         // Whether they are certificates at all.
-        Roots::from_pem(&chain).map_err(wrong(0, certificate))?;
+        TrustRoots::from_pem(&chain).map_err(wrong(0, certificate))?;
         let secret = secret::from_file(key, outside).map_err(|why| (1, why))?;
-        let own = Credentials::from_pem(&chain, secret.0.as_bytes()).map_err(wrong(1, key))?;
+        let own = TlsCredentials::from_pem(&chain, secret.0.as_bytes()).map_err(wrong(1, key))?;
         let own = own.with_even_signatures();
-        usable(Some(own.clone()), Roots::anybody()).map_err(wrong(1, key))?;
-        let names = Information::of_der(own.leaf()).map(|said| said.names).unwrap_or_default();
+        check_usable(Some(own.clone()), TrustRoots::accept_any()).map_err(wrong(1, key))?;
+        let names =
+            CertificateInfo::of_der(own.leaf_certificate()).map(|said| said.names).unwrap_or_default();
         name = names.iter().find(|name| name.contains('@')).or(names.first()).cloned();
         if name.is_none() {
             return Err((0, format!("{}: it bears no name, so that it is nobody's", certificate.display())));
         }
         credentials = Some(own);
     }
-    Ok(Party { credentials, roots: roots.transpose()?, name })
+    Ok(TlsParty { credentials, roots: roots.transpose()?, name })
 }
 
 /// Whether a client can be made of them.
-fn usable(credentials: Option<Credentials>, roots: Roots) -> Result<(), TlsError> {
+fn check_usable(credentials: Option<TlsCredentials>, roots: TrustRoots) -> Result<(), TlsError> {
     let options = ClientOptions {
-        versions: VersionRange::from(Version::Tls13),
+        versions: VersionRange::from(TlsVersion::Tls13),
         credentials,
         roots,
         server_name: None,
         resumption: None,
-        clock: WallClock::at(fixtures::WALL_TIME),
+        clock: WallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     };
     ClientConfig::new(options).map(drop)

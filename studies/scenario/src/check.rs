@@ -11,35 +11,36 @@ mod pppoe;
 mod workloads;
 
 pub(crate) use doubts::find_doubts;
-pub(crate) use idle::idle;
+pub(crate) use idle::find_idle_settings;
 use workloads::of_workload;
 
 use crate::metrics;
 use crate::model::{
-    Aaa, Arrivals, BurstLength, Connections, Cpu, Dialogue, Eap, IpVersion, Link, Loss, RadiusRetransmission,
-    Scenario, SizeLaw, TimeLaw, TransportProtocol,
+    ArrivalSettings, BurstLength, CpuSettings, DialogueWorkload, EapWorkload, IpVersion, LinkLoss,
+    LinkSettings, NasAaaProtocol, NasConnections, RadiusRetransmission, Scenario, SizeLaw, TimeLaw,
+    TransportProtocol,
 };
 use crate::ports;
 use crate::work;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use usher_aaa::Method;
+use usher_aaa::AuthMethod;
 use usher_aaa::store::UserRows;
-use usher_aaa_config::Loaded;
-use usher_config::hint;
-use usher_config::units::{Bound, Count, Queue, Size, Time};
+use usher_aaa_config::LoadedConfig;
+use usher_config::name_hint;
+use usher_config::units::{Bound, ByteSize, PositiveCount, QueueCapacity, TimeSpan};
 use usher_core::WorkLabel;
-use usher_crypto::Version;
-use usher_crypto::tls::Credentials;
+use usher_crypto::TlsVersion;
+use usher_crypto::tls::TlsCredentials;
 use usher_sim::HostId;
 
 /// Kinds of work whose time passes while a processor does other things.
-const ASIDE: [&str; 1] = [usher_profile::LOOKUP];
+const OFF_PROCESSOR_WORK: [&str; 1] = [usher_profile::LOOKUP];
 /// The most hosts that a scenario may have, over all groups.
 const MAX_HOSTS: u64 = 2_000_000;
 
 /// A fault: the path of what is wrong, and why.
-pub(crate) type Finding = (Vec<String>, String);
+pub(crate) type CheckFinding = (Vec<String>, String);
 
 /// A path from its parts.
 macro_rules! keys {
@@ -48,60 +49,61 @@ macro_rules! keys {
 pub(crate) use keys;
 
 /// Everything that is wrong with a scenario.
-pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
-    let mut check = Check { scenario, members: Vec::new(), workload: String::new(), findings: Vec::new() };
-    check.run();
-    check.hosts();
-    check.links();
-    check.cells();
-    check.bss();
-    check.transport();
-    check.workloads();
-    check.background();
-    check.outages();
+pub(crate) fn check_scenario(scenario: &Scenario) -> Vec<CheckFinding> {
+    let mut check =
+        ScenarioCheck { scenario, members: Vec::new(), workload: String::new(), findings: Vec::new() };
+    check.check_run();
+    check.check_hosts();
+    check.check_links();
+    check.check_cells();
+    check.check_bss();
+    check.check_transport();
+    check.check_workloads();
+    check.check_background();
+    check.check_outages();
     check.findings
 }
 
-struct Check<'a> {
+struct ScenarioCheck<'a> {
     scenario: &'a Scenario,
     /// Each host's representative among those that it is linked with, by group; of too many hosts none.
     members: Vec<u32>,
     /// The workload that is looked at; one that stands alone is called nothing.
     workload: String,
-    findings: Vec<Finding>,
+    findings: Vec<CheckFinding>,
 }
 
-impl<'s> Check<'s> {
-    fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
+impl<'s> ScenarioCheck<'s> {
+    fn add_fault(&mut self, path: Vec<String>, message: impl Into<String>) {
         self.findings.push((path, message.into()));
     }
 
     fn require(&mut self, holds: bool, path: Vec<String>, message: impl Into<String>) {
         if !holds {
-            self.fault(path, message);
+            self.add_fault(path, message);
         }
     }
 
-    fn positive(&mut self, time: Time, path: Vec<String>) {
+    fn require_positive(&mut self, time: TimeSpan, path: Vec<String>) {
         self.require(!time.get().is_zero(), path, "zero is impossible here");
     }
 
     /// A setting of the workload that is looked at, as messages call it.
-    fn setting(&self, key: &str) -> String {
+    fn setting_name(&self, key: &str) -> String {
         of_workload(&format!("workload.{key}"), &self.workload)
     }
 
     /// All addresses of a host with a port, as a configuration writes them.
-    fn anywhere(&self, port: u16) -> SocketAddr {
+    fn any_address(&self, port: u16) -> SocketAddr {
         match self.scenario.run.ip {
             IpVersion::V4 => (Ipv4Addr::UNSPECIFIED, port).into(),
             IpVersion::V6 => (Ipv6Addr::UNSPECIFIED, port).into(),
         }
     }
 
-    fn run(&mut self) {
+    fn check_run(&mut self) {
         let run = &self.scenario.run;
-        self.positive(run.duration, keys!["run", "duration"]);
+        self.require_positive(run.duration, keys!["run", "duration"]);
         let r = &run.replications;
         let at = |key: &str| keys!["run", "replications", key];
         self.require(
@@ -120,49 +122,52 @@ impl<'s> Check<'s> {
             at("confidence"),
             "between 0 % and 100 %, both excluded",
         );
-        if let Some(message) = metrics::unknown(&r.metric, self.scenario) {
-            self.fault(at("metric"), message);
+        if let Some(message) = metrics::explain_unknown(&r.metric, self.scenario) {
+            self.add_fault(at("metric"), message);
         }
         for (i, metric) in run.metrics.iter().enumerate() {
-            if let Some(message) = metrics::unknown(metric, self.scenario) {
-                self.fault(keys!["run", "metrics", i], message);
+            if let Some(message) = metrics::explain_unknown(metric, self.scenario) {
+                self.add_fault(keys!["run", "metrics", i], message);
             }
         }
     }
 
-    fn hosts(&mut self) {
+    fn check_hosts(&mut self) {
         self.require(!self.scenario.hosts.is_empty(), keys!["hosts"], "no hosts; at least one is needed");
-        self.interfaces();
-        let members = |name| self.scenario.members(name).map_or(0, u64::from);
+        self.check_interfaces();
+        let members = |name| self.scenario.member_count(name).map_or(0, u64::from);
         let total: u64 = self.scenario.hosts.names().map(members).sum();
         if total > MAX_HOSTS {
-            self.fault(keys!["hosts"], format!("{total} hosts, and at most {MAX_HOSTS} can be simulated"));
+            self.add_fault(
+                keys!["hosts"],
+                format!("{total} hosts, and at most {MAX_HOSTS} can be simulated"),
+            );
         } else {
             self.members = (0..total as u32).collect();
         }
         let unknown = self.scenario.hosts.iter().flat_map(|(name, host)| {
-            let of = |cpu: &'s Cpu| {
+            let of = |cpu: &'s CpuSettings| {
                 let service = cpu.service.names().map(|label| ("service", label));
                 service.chain(cpu.aside.names().map(|label| ("aside", label)))
             };
             let labels = host.cpu.iter().flat_map(of);
             labels
-                .filter(|(_, label)| work::find(label).is_none())
+                .filter(|(_, label)| work::find_label(label).is_none())
                 .map(move |(table, label)| (name.to_owned(), table, label.to_owned()))
         });
         for (name, table, label) in unknown.collect::<Vec<_>>() {
-            let near = hint(&label, work::all().map(WorkLabel::name));
-            self.fault(
+            let near = name_hint(&label, work::all_labels().map(WorkLabel::name));
+            self.add_fault(
                 keys!["hosts", name, "cpu", table, label],
                 format!("there is no kind of work \"{label}\"{near}"),
             );
         }
-        self.services();
-        self.addresses();
+        self.check_service_times();
+        self.check_addresses();
     }
 
     /// The addresses that hosts are given.
-    fn addresses(&mut self) {
+    fn check_addresses(&mut self) {
         let scenario = self.scenario;
         let mut known: BTreeMap<IpAddr, &str> = BTreeMap::new();
         let v4 = scenario.run.ip == IpVersion::V4;
@@ -170,20 +175,23 @@ impl<'s> Check<'s> {
         if self.members.is_empty() || !scenario.hosts.names().any(|name| given(name).is_some()) {
             return;
         }
-        for (name, first) in scenario.numbered() {
+        for (name, first) in scenario.numbered_groups() {
             let at = keys!["hosts", name, "address"];
             if let Some(address) = given(name).filter(|address| address.is_ipv4() != v4) {
                 let version = if v4 { "v4" } else { "v6" };
-                self.fault(at, format!("{address} is of the other version of IP: run.ip is \"{version}\""));
+                self.add_fault(
+                    at,
+                    format!("{address} is of the other version of IP: run.ip is \"{version}\""),
+                );
                 continue;
             }
-            for member in 0..self.scenario.members(name).unwrap_or(0) {
+            for member in 0..self.scenario.member_count(name).unwrap_or(0) {
                 let own = scenario.hosts.get(name).and_then(|host| host.address_of(member));
                 let address = match (own, given(name)) {
                     (Some(address), _) => address,
-                    (None, None) => HostId(first.0 + member).ip(scenario.run.ip.into()),
+                    (None, None) => HostId(first.0 + member).ip_address(scenario.run.ip.into()),
                     (None, Some(first)) => {
-                        self.fault(
+                        self.add_fault(
                             at,
                             format!("there are not enough addresses behind {first} for all of the group"),
                         );
@@ -193,7 +201,7 @@ impl<'s> Check<'s> {
                 if let Some(other) = known.insert(address, name) {
                     let hint = "; without an address of their own hosts have those of 10.0.0.0/8 in the order of the file";
                     let hint = if given(other).is_none() || given(name).is_none() { hint } else { "" };
-                    self.fault(at, format!("{address} is an address of \"{other}\" as well{hint}"));
+                    self.add_fault(at, format!("{address} is an address of \"{other}\" as well{hint}"));
                     break;
                 }
             }
@@ -201,29 +209,32 @@ impl<'s> Check<'s> {
     }
 
     /// The service times that are drawn.
-    fn services(&mut self) {
+    fn check_service_times(&mut self) {
         for (name, host) in self.scenario.hosts.iter() {
             for (label, law) in host.cpu.iter().flat_map(|cpu| cpu.service.iter()) {
-                self.law(law, keys!["hosts", name, "cpu", "service", label]);
+                self.check_time_law(law, keys!["hosts", name, "cpu", "service", label]);
             }
             for (label, law) in host.cpu.iter().flat_map(|cpu| cpu.aside.iter()) {
                 let at = keys!["hosts", name, "cpu", "aside", label];
-                self.law(law, at.clone());
+                self.check_time_law(law, at.clone());
                 let takes = host.cpu.as_ref().is_some_and(|cpu| cpu.service.get(label).is_some());
                 self.require(
-                    takes && ASIDE.contains(&label),
+                    takes && OFF_PROCESSOR_WORK.contains(&label),
                     at,
-                    format!("nothing passes aside: of {}, and with a time in cpu.service", ASIDE.join(", ")),
+                    format!(
+                        "nothing passes aside: of {}, and with a time in cpu.service",
+                        OFF_PROCESSOR_WORK.join(", ")
+                    ),
                 );
             }
         }
     }
 
     /// The first number of a group's hosts, and how many they are.
-    fn group(&self, name: &str) -> Option<(u32, u32)> {
+    fn group_range(&self, name: &str) -> Option<(u32, u32)> {
         let mut first = 0;
         for host in self.scenario.hosts.names() {
-            let members = self.scenario.members(host)?;
+            let members = self.scenario.member_count(host)?;
             if host == name {
                 return Some((first, members));
             }
@@ -233,26 +244,26 @@ impl<'s> Check<'s> {
     }
 
     /// Reports an unknown host; true when it is known.
-    fn host(&mut self, name: &str, path: Vec<String>) -> bool {
+    fn require_host(&mut self, name: &str, path: Vec<String>) -> bool {
         let known = self.scenario.hosts.get(name).is_some();
         if !known {
-            let near = hint(name, self.scenario.hosts.names());
-            self.fault(path, format!("there is no host \"{name}\"{near}"));
+            let near = name_hint(name, self.scenario.hosts.names());
+            self.add_fault(path, format!("there is no host \"{name}\"{near}"));
         }
         known
     }
 
     /// Reports what is no host that can have a role; true when it is one.
-    fn endpoint(&mut self, name: &str, path: Vec<String>) -> bool {
+    fn require_endpoint(&mut self, name: &str, path: Vec<String>) -> bool {
         let owner = self.scenario.hosts.get(name).and_then(|host| host.interface_of.as_ref());
         if let Some(owner) = owner {
-            self.fault(path, format!("\"{name}\" is an interface of \"{owner}\"; name that"));
+            self.add_fault(path, format!("\"{name}\" is an interface of \"{owner}\"; name that"));
             return false;
         }
-        self.host(name, path)
+        self.require_host(name, path)
     }
 
-    fn representative(&mut self, host: u32) -> Option<u32> {
+    fn find_representative(&mut self, host: u32) -> Option<u32> {
         let mut at = host;
         loop {
             let up = *self.members.get(at as usize)?;
@@ -265,36 +276,38 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn links(&mut self) {
+    fn check_links(&mut self) {
         let scenario = self.scenario;
         for (name, link) in scenario.links.iter() {
             let [a, b] = &link.between;
-            let both = self.host(a, keys!["links", name, "between", 0])
-                & self.host(b, keys!["links", name, "between", 1]);
+            let both = self.require_host(a, keys!["links", name, "between", 0])
+                & self.require_host(b, keys!["links", name, "between", 1]);
             if both && a == b {
-                self.fault(keys!["links", name, "between"], format!("both ends are \"{a}\""));
+                self.add_fault(keys!["links", name, "between"], format!("both ends are \"{a}\""));
             } else if both {
-                self.join(a, b);
+                self.join_groups(a, b);
             }
-            self.link(name, link);
+            self.check_link(name, link);
         }
     }
 
     /// Notes that the members of two groups are linked.
-    fn join(&mut self, a: &str, b: &str) {
-        let (Some((a, na)), Some((b, nb))) = (self.group(a), self.group(b)) else { return };
+    fn join_groups(&mut self, a: &str, b: &str) {
+        let (Some((a, na)), Some((b, nb))) = (self.group_range(a), self.group_range(b)) else { return };
         // Too many hosts were reported, and are not gone through.
         if self.members.is_empty() {
             return;
         }
         for i in 0..na.max(nb) {
-            if let (Some(x), Some(y)) = (self.representative(a + i % na), self.representative(b + i % nb)) {
+            if let (Some(x), Some(y)) =
+                (self.find_representative(a + i % na), self.find_representative(b + i % nb))
+            {
                 self.members[x as usize] = y;
             }
         }
     }
 
-    fn mtu(&mut self, mtu: u64, path: Vec<String>) {
+    fn check_mtu(&mut self, mtu: u64, path: Vec<String>) {
         let smallest = match self.scenario.run.ip {
             IpVersion::V4 => 68,
             IpVersion::V6 => 1280,
@@ -306,9 +319,9 @@ impl<'s> Check<'s> {
         );
     }
 
-    fn link(&mut self, name: &str, link: &Link) {
+    fn check_link(&mut self, name: &str, link: &LinkSettings) {
         let mtu = link.mtu.bytes();
-        self.mtu(mtu, keys!["links", name, "mtu"]);
+        self.check_mtu(mtu, keys!["links", name, "mtu"]);
         let losses =
             [("", Some(&link.loss)), ("up", link.up.loss.as_ref()), ("down", link.down.loss.as_ref())];
         for (side, loss) in losses {
@@ -316,22 +329,22 @@ impl<'s> Check<'s> {
             path.extend((!side.is_empty()).then(|| side.to_owned()));
             path.push("loss".to_owned());
             match loss {
-                Some(Loss::Script { packets }) => {
+                Some(LinkLoss::Script { packets }) => {
                     path.push("packets".to_owned());
                     self.require(packets.is_sorted_by(|a, b| a < b), path, "the ordinals must ascend");
                 }
-                Some(Loss::Burst { mean: BurstLength::Time(mean), .. }) => {
+                Some(LinkLoss::Burst { mean: BurstLength::Time(mean), .. }) => {
                     path.push("mean".to_owned());
-                    self.positive(*mean, path);
+                    self.require_positive(*mean, path);
                 }
-                Some(Loss::TimedGilbertElliott { good_time, bad_time, .. }) => {
+                Some(LinkLoss::TimedGilbertElliott { good_time, bad_time, .. }) => {
                     for (time, key) in [(good_time, "good_time"), (bad_time, "bad_time")] {
                         let mut path = path.clone();
                         path.push(key.to_owned());
-                        self.positive(*time, path);
+                        self.require_positive(*time, path);
                     }
                 }
-                Some(Loss::Burst { loss, mean: BurstLength::Packets(mean) }) => {
+                Some(LinkLoss::Burst { loss, mean: BurstLength::Packets(mean) }) => {
                     path.push("loss".to_owned());
                     let most = mean.get() / (mean.get() + 1.0);
                     let message =
@@ -342,7 +355,7 @@ impl<'s> Check<'s> {
             }
         }
         for (side, queue) in [("", Some(link.queue)), ("up", link.up.queue), ("down", link.down.queue)] {
-            let Some(Queue::Bytes(bytes)) = queue else { continue };
+            let Some(QueueCapacity::Bytes(bytes)) = queue else { continue };
             let mut path = keys!["links", name];
             path.extend((!side.is_empty()).then(|| side.to_owned()));
             path.push("queue".to_owned());
@@ -350,12 +363,12 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn transport(&mut self) {
+    fn check_transport(&mut self) {
         let tcp = &self.scenario.transport.tcp;
         let at = |key: &str| keys!["transport", "tcp", key];
-        self.positive(tcp.rto_initial, at("rto_initial"));
-        self.positive(tcp.rto_min, at("rto_min"));
-        self.positive(tcp.reconnect, at("reconnect"));
+        self.require_positive(tcp.rto_initial, at("rto_initial"));
+        self.require_positive(tcp.rto_min, at("rto_min"));
+        self.require_positive(tcp.reconnect, at("reconnect"));
         let (min, max) = (tcp.rto_min.get(), tcp.rto_max.get());
         self.require(min <= max, at("rto_min"), format!("{min} is above rto_max, {max}"));
         if let Some(mss) = tcp.mss {
@@ -367,7 +380,7 @@ impl<'s> Check<'s> {
             );
         }
         if let Some(size) = tcp.read_size {
-            self.piece(size, at("read_size"));
+            self.check_piece_size(size, at("read_size"));
         }
         let buffer = tcp.receive_buffer.bytes();
         self.require(
@@ -382,22 +395,22 @@ impl<'s> Check<'s> {
                 format!("{most} B is not between receive_buffer, {buffer} B, and 1 GiB"),
             );
         }
-        self.sctp();
+        self.check_sctp();
     }
 
     /// What an application reads or writes at a time.
-    fn piece(&mut self, size: Size, path: Vec<String>) {
+    fn check_piece_size(&mut self, size: ByteSize, path: Vec<String>) {
         let bytes = size.bytes();
         self.require((1..=1 << 30).contains(&bytes), path, format!("{bytes} B is not between 1 B and 1 GiB"));
     }
 
-    fn sctp(&mut self) {
+    fn check_sctp(&mut self) {
         let sctp = &self.scenario.transport.sctp;
         let at = |key: &str| keys!["transport", "sctp", key];
         for (time, key) in
             [(sctp.rto_initial, "rto_initial"), (sctp.rto_min, "rto_min"), (sctp.reconnect, "reconnect")]
         {
-            self.positive(time, at(key));
+            self.require_positive(time, at(key));
         }
         let (min, max) = (sctp.rto_min.get(), sctp.rto_max.get());
         self.require(min <= max, at("rto_min"), format!("{min} is above rto_max, {max}"));
@@ -425,7 +438,7 @@ impl<'s> Check<'s> {
         );
         for (time, key) in [(sctp.sack_delay, "sack_delay"), (sctp.heartbeat, "heartbeat")] {
             if let Some(time) = time.get() {
-                self.positive(time, at(key));
+                self.require_positive(time, at(key));
             }
         }
         if let Some(delay) = sctp.sack_delay.get() {
@@ -438,9 +451,9 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn outages(&mut self) {
+    fn check_outages(&mut self) {
         for (i, outage) in self.scenario.outages.iter().enumerate() {
-            self.endpoint(&outage.host, keys!["outages", i, "host"]);
+            self.require_endpoint(&outage.host, keys!["outages", i, "host"]);
             let (from, until) = (outage.from.get(), outage.until.get());
             self.require(
                 from < until,
@@ -451,34 +464,34 @@ impl<'s> Check<'s> {
     }
 
     /// Reports members of `from` that cannot reach their partner in `to`.
-    fn reach(&mut self, from: &str, to: &str, path: Vec<String>) {
-        let (Some((a, na)), Some((b, nb))) = (self.group(from), self.group(to)) else { return };
+    fn check_reachability(&mut self, from: &str, to: &str, path: Vec<String>) {
+        let (Some((a, na)), Some((b, nb))) = (self.group_range(from), self.group_range(to)) else { return };
         if self.members.is_empty() {
             return;
         }
         for i in 0..na {
-            if self.representative(a + i) != self.representative(b + i % nb) {
+            if self.find_representative(a + i) != self.find_representative(b + i % nb) {
                 let who =
                     |name, n: u32, i| if n == 1 { format!("\"{name}\"") } else { format!("\"{name}\" {i}") };
                 let message = format!("no links lead from {} to {}", who(from, na, i), who(to, nb, i % nb));
-                return self.fault(path, message);
+                return self.add_fault(path, message);
             }
         }
     }
 
-    fn eap(&mut self, eap: &Eap) {
+    fn check_eap(&mut self, eap: &EapWorkload) {
         let at = |key: &str| keys!["workload", key];
-        let stations = self.endpoint(&eap.stations, at("stations"));
-        let nas = self.endpoint(&eap.nas, at("nas"));
-        let server = self.endpoint(&eap.server, at("server"));
+        let stations = self.require_endpoint(&eap.stations, at("stations"));
+        let nas = self.require_endpoint(&eap.nas, at("nas"));
+        let server = self.require_endpoint(&eap.server, at("server"));
         if stations && nas && eap.stations != eap.nas {
-            self.reach(&eap.stations, &eap.nas, at("nas"));
+            self.check_reachability(&eap.stations, &eap.nas, at("nas"));
         }
         if nas && server {
             if eap.nas == eap.server || eap.stations == eap.server {
-                self.fault(at("server"), format!("\"{}\" cannot be the server as well", eap.server));
+                self.add_fault(at("server"), format!("\"{}\" cannot be the server as well", eap.server));
             } else {
-                self.reach(&eap.nas, &eap.server, at("server"));
+                self.check_reachability(&eap.nas, &eap.server, at("server"));
             }
         }
         let realm = &eap.realm;
@@ -490,10 +503,10 @@ impl<'s> Check<'s> {
             format!("\"{realm}\" is not a domain name"),
         );
         if let Some(time) = eap.eap_retransmission.get() {
-            self.positive(time, at("eap_retransmission"));
+            self.require_positive(time, at("eap_retransmission"));
         }
-        if let Bound::At(time) = eap.give_up {
-            self.positive(time, at("give_up"));
+        if let Bound::Limited(time) = eap.give_up {
+            self.require_positive(time, at("give_up"));
         }
         let tls = |key: &str| keys!["workload", "eap_tls", key];
         for (key, chain) in
@@ -511,21 +524,21 @@ impl<'s> Check<'s> {
             tls("fragment"),
             format!("{fragment} B is not between 64 B and 4000 B, which a RADIUS packet can carry"),
         );
-        self.retransmission(&eap.radius.retransmission, keys!["workload", "radius", "retransmission"]);
+        self.check_retransmission(&eap.radius.retransmission, keys!["workload", "radius", "retransmission"]);
         let watchdog = eap.diameter.watchdog.get();
         self.require(
             watchdog.as_secs() >= 6,
             keys!["workload", "diameter", "watchdog"],
             format!("{watchdog} is less than RFC 3539's 6 s"),
         );
-        self.positive(eap.diameter.timeout, keys!["workload", "diameter", "timeout"]);
+        self.require_positive(eap.diameter.timeout, keys!["workload", "diameter", "timeout"]);
         let streams = eap.diameter.streams.get();
         self.require(
             streams <= 65_535,
             keys!["workload", "diameter", "streams"],
             format!("{streams} streams, and an SCTP association has at most 65535"),
         );
-        if let Connections::Shared(n) = eap.diameter.connections {
+        if let NasConnections::Shared(n) = eap.diameter.connections {
             self.require(
                 n.get() <= 1000,
                 keys!["workload", "diameter", "connections"],
@@ -533,33 +546,33 @@ impl<'s> Check<'s> {
             );
         }
         if let Some(time) = eap.retry.get() {
-            self.positive(time, at("retry"));
+            self.require_positive(time, at("retry"));
         }
-        self.accounting(eap);
+        self.check_accounting(eap);
         self.nas_tls(eap);
-        self.served(eap);
+        self.check_eap_service(eap);
     }
 
     /// When a client of RADIUS, or of a dialogue, sends a request again.
-    fn retransmission(&mut self, policy: &RadiusRetransmission, path: Vec<String>) {
+    fn check_retransmission(&mut self, policy: &RadiusRetransmission, path: Vec<String>) {
         let at = |key: &str| path.iter().cloned().chain([key.to_owned()]).collect();
         match policy {
             RadiusRetransmission::Rfc5080 { initial, jitter, .. } => {
-                self.positive(*initial, at("initial"));
+                self.require_positive(*initial, at("initial"));
                 self.require(jitter.get() < 1.0, at("jitter"), "a time varied by all of itself may be none");
             }
-            RadiusRetransmission::Fixed { interval, .. } => self.positive(*interval, at("interval")),
+            RadiusRetransmission::Fixed { interval, .. } => self.require_positive(*interval, at("interval")),
         }
     }
 
-    fn nas_tls(&mut self, eap: &Eap) {
+    fn nas_tls(&mut self, eap: &EapWorkload) {
         let at = keys!["workload", "tls"];
-        let own = eap.aaa == Aaa::Diameter
+        let own = eap.aaa == NasAaaProtocol::Diameter
             && eap.inside_tls()
-            && eap.diameter.connections == Connections::PerSession;
+            && eap.diameter.connections == NasConnections::PerSession;
         let message = format!(
             "inside TLS each connection must be of a peer that the server knows, and there is no end of these: {} must be a number",
-            self.setting("diameter.connections")
+            self.setting_name("diameter.connections")
         );
         self.require(!own, keys!["workload", "diameter", "connections"], message);
         let both = eap.tls.certificate.is_some() == eap.tls.key.is_some();
@@ -570,33 +583,36 @@ impl<'s> Check<'s> {
     }
 
     /// Whether the service on the server's host, if it runs one, serves the workload.
-    fn served(&mut self, eap: &Eap) {
+    fn check_eap_service(&mut self, eap: &EapWorkload) {
         let scenario = self.scenario;
         let server = &eap.server;
         let Some(loaded) = scenario.aaa_service(server).filter(|_| !self.members.is_empty()) else { return };
-        let addresses = scenario.addresses();
-        let first = |name: &str| scenario.numbered().find(|(n, _)| *n == name).map(|(_, first)| first);
+        let addresses = scenario.host_addresses();
+        let first = |name: &str| scenario.numbered_groups().find(|(n, _)| *n == name).map(|(_, first)| first);
         let (Some(of_server), Some(of_nas)) = (first(server), first(&eap.nas)) else { return };
         let listen = &loaded.file.listen;
         let mut needed = vec![match eap.aaa {
-            Aaa::Radius => ("auth", &listen.auth, ports::RADIUS),
-            Aaa::Radsec => ("radsec", &listen.radsec, ports::RADSEC),
-            Aaa::Diameter if eap.inside_tls() => ("diameter_tls", &listen.diameter_tls, ports::DIAMETER_TLS),
-            Aaa::Diameter if eap.diameter.transport == TransportProtocol::Sctp => {
+            NasAaaProtocol::Radius => ("auth", &listen.auth, ports::RADIUS),
+            NasAaaProtocol::Radsec => ("radsec", &listen.radsec, ports::RADSEC),
+            NasAaaProtocol::Diameter if eap.inside_tls() => {
+                ("diameter_tls", &listen.diameter_tls, ports::DIAMETER_TLS)
+            }
+            NasAaaProtocol::Diameter if eap.diameter.transport == TransportProtocol::Sctp => {
                 ("diameter_sctp", &listen.diameter_sctp, ports::DIAMETER)
             }
-            Aaa::Diameter => ("diameter", &listen.diameter, ports::DIAMETER),
+            NasAaaProtocol::Diameter => ("diameter", &listen.diameter, ports::DIAMETER),
         }];
-        needed.extend((eap.aaa == Aaa::Radius && eap.accounting.used).then_some((
+        needed.extend((eap.aaa == NasAaaProtocol::Radius && eap.accounting.used).then_some((
             "acct",
             &listen.acct,
             ports::ACCOUNTING,
         )));
         for (key, listened, port) in needed {
-            let reached = listened.iter().any(|at| addresses.serves(of_server, at.ip()));
-            let own = addresses.of(of_server);
+            let reached = listened.iter().any(|at| addresses.is_reachable_at(of_server, at.ip()));
+            let own = addresses.address_of(of_server);
             // Of SCTP all addresses are told to the other side, and so are named.
-            let such = if key == "diameter_sctp" { SocketAddr::new(own, port) } else { self.anywhere(port) };
+            let such =
+                if key == "diameter_sctp" { SocketAddr::new(own, port) } else { self.any_address(port) };
             let message = format!(
                 "what [listen] of the configuration of \"{server}\" has for {key} cannot be reached from other hosts, and the \
                  workload needs it: add an address, such as {key} = [\"{such}\"], or {own}"
@@ -604,15 +620,15 @@ impl<'s> Check<'s> {
             self.require(reached, keys!["hosts", server, "config"], message);
         }
         self.served_by_tls(eap, loaded);
-        if eap.aaa == Aaa::Radius {
-            for member in 0..scenario.members(&eap.nas).unwrap_or(0) {
-                let nas = addresses.of(HostId(of_nas.0 + member));
+        if eap.aaa == NasAaaProtocol::Radius {
+            for member in 0..scenario.member_count(&eap.nas).unwrap_or(0) {
+                let nas = addresses.address_of(HostId(of_nas.0 + member));
                 if loaded.client_of(nas).is_none_or(|client| client.secret.is_none()) {
                     let message = format!(
                         "no [[client]] with a secret is {nas}, an address of \"{}\"; add one, or give hosts.{}.address",
                         eap.nas, eap.nas
                     );
-                    self.fault(keys!["hosts", server, "config"], message);
+                    self.add_fault(keys!["hosts", server, "config"], message);
                     break;
                 }
             }
@@ -621,15 +637,16 @@ impl<'s> Check<'s> {
             for (i, line) in lines.iter().enumerate() {
                 let message =
                     format!("\"{line}\" is not ATTRIBUTE OPERATOR VALUE, as \"Session-Timeout = 3600\" is");
-                let reads = usher_aaa_config::row(line).is_some();
+                let reads = usher_aaa_config::parse_row(line).is_some();
                 self.require(reads, keys!["workload", "user", key, i], message);
             }
         }
-        let rows = |lines: &[String]| lines.iter().filter_map(|line| usher_aaa_config::row(line)).collect();
+        let rows =
+            |lines: &[String]| lines.iter().filter_map(|line| usher_aaa_config::parse_row(line)).collect();
         let user =
             UserRows { check: rows(&eap.user.check), reply: rows(&eap.user.reply), groups: Vec::new() };
         if let Err(complaint) = usher_aaa::User::compile(&user, &loaded.dictionary) {
-            self.fault(keys!["workload", "user"], complaint.to_string());
+            self.add_fault(keys!["workload", "user"], complaint.to_string());
         }
         for (i, name) in eap.user.groups.iter().enumerate() {
             let known = loaded.file.group.iter().any(|group| group.name == *name);
@@ -639,54 +656,57 @@ impl<'s> Check<'s> {
     }
 
     /// Whether stations and a service can have a handshake of TLS.
-    fn served_by_tls(&mut self, eap: &Eap, loaded: &Loaded) {
+    fn served_by_tls(&mut self, eap: &EapWorkload, loaded: &LoadedConfig) {
         let at = |key: &str| keys!["workload", key];
         let own = &eap.eap_tls;
         if eap.has_tls() {
-            let proven = own.certificate.is_some() || eap.method != Method::EapTls;
+            let proven = own.certificate.is_some() || eap.method != AuthMethod::EapTls;
             let message = "nothing that comes with the program is known to a server that its host runs: give, as PEM files, the ca of \
                            its certificate and, for EAP-TLS, certificate and key of a user";
             self.require(proven && own.ca.is_some(), at("eap_tls"), message);
         }
         let inside = [(eap.has_tls(), own.version, "eap_tls"), (eap.inside_tls(), eap.tls.version, "tls")];
         let Some(files) = &loaded.tls else { return };
-        let key = Credentials::from_pem(&files.certificate, files.key.0.as_bytes());
+        let key = TlsCredentials::from_pem(&files.certificate, files.key.0.as_bytes());
         for (_, _, table) in
-            inside.into_iter().filter(|(used, version, _)| *used && *version == Version::Tls12)
+            inside.into_iter().filter(|(used, version, _)| *used && *version == TlsVersion::Tls12)
         {
-            let rsa = key.as_ref().is_ok_and(Credentials::is_rsa);
+            let rsa = key.as_ref().is_ok_and(TlsCredentials::is_rsa);
             let message = "a client of 1.2 takes servers with RSA keys alone, and this one's is of another kind; take \"1.3\"";
             self.require(rsa, keys!["workload", table, "version"], message);
         }
     }
 
-    fn accounting(&mut self, eap: &Eap) {
+    fn check_accounting(&mut self, eap: &EapWorkload) {
         let at = |key: &str| keys!["workload", "accounting", key];
-        self.law(&eap.accounting.session, at("session"));
+        self.check_time_law(&eap.accounting.session, at("session"));
         if let TimeLaw::Constant(time) = eap.accounting.session {
-            self.positive(time, at("session"));
+            self.require_positive(time, at("session"));
         }
         if let Some(time) = eap.accounting.interim.get() {
-            self.positive(time, at("interim"));
+            self.require_positive(time, at("interim"));
         }
-        let own = eap.aaa == Aaa::Diameter && eap.diameter.connections == Connections::PerSession;
+        let own =
+            eap.aaa == NasAaaProtocol::Diameter && eap.diameter.connections == NasConnections::PerSession;
         self.require(
             !(eap.accounting.used && own),
             at("used"),
             format!(
                 "accounting goes by connections that stay, and each authentication has one of its own: {} must be a number",
-                self.setting("diameter.connections")
+                self.setting_name("diameter.connections")
             ),
         );
     }
 
-    fn dialogue(&mut self, dialogue: &Dialogue) {
+    fn check_dialogue(&mut self, dialogue: &DialogueWorkload) {
         let at = |key: &str| keys!["workload", key];
-        if self.endpoint(&dialogue.clients, at("clients")) & self.endpoint(&dialogue.server, at("server")) {
+        if self.require_endpoint(&dialogue.clients, at("clients"))
+            & self.require_endpoint(&dialogue.server, at("server"))
+        {
             if dialogue.clients == dialogue.server {
-                self.fault(at("server"), format!("\"{}\" cannot be the server as well", dialogue.server));
+                self.add_fault(at("server"), format!("\"{}\" cannot be the server as well", dialogue.server));
             } else {
-                self.reach(&dialogue.clients, &dialogue.server, at("server"));
+                self.check_reachability(&dialogue.clients, &dialogue.server, at("server"));
             }
         }
         self.require(!dialogue.rounds.is_empty(), at("rounds"), "no rounds; at least one is needed");
@@ -704,44 +724,44 @@ impl<'s> Check<'s> {
         );
         for (i, round) in dialogue.rounds.iter().enumerate() {
             for (key, size) in [("request", &round.request), ("answer", &round.answer)] {
-                self.size(size, largest, keys!["workload", "rounds", i, key]);
+                self.check_size_law(size, largest, keys!["workload", "rounds", i, key]);
             }
         }
-        self.piece(dialogue.write_size, at("write_size"));
+        self.check_piece_size(dialogue.write_size, at("write_size"));
         self.require(
             dialogue.transport == TransportProtocol::Tcp || dialogue.write_rate == Bound::Unlimited,
             at("write_rate"),
             "UDP and SCTP send messages whole: only with transport = \"tcp\" can a request be written piece by piece",
         );
-        self.law(&dialogue.turnaround, at("turnaround"));
-        self.law(&dialogue.think, at("think"));
-        if let Some(policy) = dialogue.retransmission.policy() {
-            self.retransmission(&policy, keys!["workload", "retransmission"]);
+        self.check_time_law(&dialogue.turnaround, at("turnaround"));
+        self.check_time_law(&dialogue.think, at("think"));
+        if let Some(policy) = dialogue.retransmission.radius_policy() {
+            self.check_retransmission(&policy, keys!["workload", "retransmission"]);
         }
         let clients = u64::from(dialogue.per_host.get())
-            * u64::from(self.scenario.members(&dialogue.clients).unwrap_or(0));
+            * u64::from(self.scenario.member_count(&dialogue.clients).unwrap_or(0));
         self.require(
-            dialogue.per_host == Count::ONE || clients <= MAX_HOSTS,
+            dialogue.per_host == PositiveCount::ONE || clients <= MAX_HOSTS,
             at("per_host"),
             format!("{clients} clients, and at most {MAX_HOSTS} can be simulated"),
         );
-        if let Bound::At(time) = dialogue.give_up {
-            self.positive(time, at("give_up"));
+        if let Bound::Limited(time) = dialogue.give_up {
+            self.require_positive(time, at("give_up"));
         }
     }
 
     /// The size of a message of a dialogue, in bytes at most `largest`.
-    fn size(&mut self, law: &SizeLaw, largest: u64, mut path: Vec<String>) {
-        let (least, most) = law.bounds();
+    fn check_size_law(&mut self, law: &SizeLaw, largest: u64, mut path: Vec<String>) {
+        let (least, most) = law.size_bounds();
         let fits = |bytes: u64| (1..=largest).contains(&bytes);
         match law {
             SizeLaw::Constant(_) => {
                 self.require(fits(most), path, format!("{most} B is not between 1 B and {largest} B"));
             }
-            _ if most == 0 => self.fault(path, "no size; at least one of 1 B or more is needed"),
+            _ if most == 0 => self.add_fault(path, "no size; at least one of 1 B or more is needed"),
             SizeLaw::Uniform { .. } if least > most => {
                 path.push("low".to_owned());
-                self.fault(path, format!("{least} B is above high, {most} B"));
+                self.add_fault(path, format!("{least} B is above high, {most} B"));
             }
             _ => self.require(
                 fits(least) && fits(most),
@@ -751,7 +771,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn law(&mut self, law: &TimeLaw, mut path: Vec<String>) {
+    fn check_time_law(&mut self, law: &TimeLaw, mut path: Vec<String>) {
         if let TimeLaw::Uniform { low, high } = law {
             path.push("low".to_owned());
             self.require(low <= high, path, format!("{} is above high, {}", low.get(), high.get()));
@@ -759,21 +779,21 @@ impl<'s> Check<'s> {
     }
 
     /// `needed`: something begins by them, and not otherwise.
-    fn arrivals(&mut self, arrivals: &Arrivals, needed: bool) {
+    fn check_arrivals(&mut self, arrivals: &ArrivalSettings, needed: bool) {
         let at = |key: &str| keys!["workload", "arrivals", key];
         let (start, limit, key) = match arrivals {
-            Arrivals::Poisson { start, limit, .. } => (start, limit, "limit"),
-            Arrivals::Constant { interval, start, count, .. } => {
-                self.positive(*interval, at("interval"));
+            ArrivalSettings::Poisson { start, limit, .. } => (start, limit, "limit"),
+            ArrivalSettings::Constant { interval, start, count, .. } => {
+                self.require_positive(*interval, at("interval"));
                 (start, count, "count")
             }
-            Arrivals::Closed { pause, start, limit } => {
-                self.law(pause, at("pause"));
+            ArrivalSettings::Closed { pause, start, limit } => {
+                self.check_time_law(pause, at("pause"));
                 let longest = match pause {
                     TimeLaw::Constant(time) | TimeLaw::Exponential { mean: time } => *time,
                     TimeLaw::Uniform { high, .. } => *high,
                 };
-                self.positive(longest, at("pause"));
+                self.require_positive(longest, at("pause"));
                 (start, limit, "limit")
             }
         };
@@ -787,7 +807,7 @@ impl<'s> Check<'s> {
         );
     }
 
-    fn background(&mut self) {
+    fn check_background(&mut self) {
         let scenario = self.scenario;
         let headers = match scenario.run.ip {
             IpVersion::V4 => 28,
@@ -795,11 +815,12 @@ impl<'s> Check<'s> {
         };
         for (i, traffic) in scenario.background.iter().enumerate() {
             let at = |key: &str| keys!["background", i, key];
-            if self.endpoint(&traffic.from, at("from")) & self.endpoint(&traffic.to, at("to")) {
+            if self.require_endpoint(&traffic.from, at("from")) & self.require_endpoint(&traffic.to, at("to"))
+            {
                 if traffic.from == traffic.to {
-                    self.fault(at("to"), format!("\"{}\" cannot send to itself", traffic.to));
+                    self.add_fault(at("to"), format!("\"{}\" cannot send to itself", traffic.to));
                 } else {
-                    self.reach(&traffic.from, &traffic.to, at("to"));
+                    self.check_reachability(&traffic.from, &traffic.to, at("to"));
                 }
             }
             let size = traffic.packet.bytes();
@@ -818,15 +839,15 @@ impl<'s> Check<'s> {
         }
         for (i, link) in scenario.capture.links.iter().enumerate() {
             if scenario.link_names().all(|name| name != link) {
-                let near = hint(link, scenario.link_names());
-                self.fault(keys!["capture", "links", i], format!("there is no link \"{link}\"{near}"));
+                let near = name_hint(link, scenario.link_names());
+                self.add_fault(keys!["capture", "links", i], format!("there is no link \"{link}\"{near}"));
             }
         }
     }
 }
 
 /// The names that occur more than once, by the places of their later occurrences.
-pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
+pub(crate) fn find_repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let mut seen = BTreeMap::new();
     names.enumerate().filter(|&(i, name)| *seen.entry(name).or_insert(i) != i).collect()
 }

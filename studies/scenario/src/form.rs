@@ -4,7 +4,7 @@ usher_core::named! {
     "the name of a closed form";
     /// A closed form, and under which assumptions it holds.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Form {
+    pub enum ClosedForm {
         /// Mean delay in seconds of an EAP-MD5 authentication over RADIUS/UDP that completes: each of two requests is
         /// repeated by its policy until it and its reply both survive independent loss; propagation delays alone, without
         /// transmission times and queues.

@@ -1,10 +1,10 @@
 //! The studies that come with the program.
 
-use crate::model::Value;
+use crate::model::ConfigValue;
 use crate::study::Study;
 use std::path::Path;
-use usher_config::tree::{self, Step};
-use usher_config::{Alone, Collector, Outside};
+use usher_config::tree::{self, PathStep};
+use usher_config::{ConfigEnvironment, DiagnosticCollector, NoEnvironment};
 
 /// What a login costs, as it was measured, for studies that charge a processor with it: path and text.
 const PROFILES: &[(&str, &str)] = &[
@@ -13,56 +13,57 @@ const PROFILES: &[(&str, &str)] = &[
 ];
 
 /// The files that come with the program, for studies that are texts.
-pub(crate) struct Shipped;
+pub(crate) struct ShippedFiles;
 
-impl Outside for Shipped {
-    fn file(&self, path: &Path) -> Result<String, String> {
+impl ConfigEnvironment for ShippedFiles {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
         match PROFILES.iter().find(|(name, _)| Path::new(name) == path) {
             Some((_, text)) => Ok((*text).to_owned()),
-            None => Alone.file(path),
+            None => NoEnvironment.read_text(path),
         }
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        Alone.secret(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        NoEnvironment.read_secret(path)
     }
     fn variable(&self, name: &str) -> Option<String> {
-        Alone.variable(name)
+        NoEnvironment.variable(name)
     }
 }
 
 /// A study that comes with the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Founding {
+pub struct FoundingStudy {
     /// The name that runs it.
     pub name: &'static str,
     /// Its file's text.
     pub text: &'static str,
 }
 
-impl Founding {
-    /// A digest of its text and of the files that it names, as [`Study::digest`] gives it for one that is run.
+impl FoundingStudy {
+    /// A digest of its text and of the files that it names, as [`Study::hex_digest`] gives it for one that is run.
     pub fn digest(&self) -> String {
         Study::open(self.name)
-            .map_or_else(|_| crate::study::digest(self.text.as_bytes()), |study| study.digest())
+            .map_or_else(|_| crate::study::hex_digest(self.text.as_bytes()), |study| study.digest())
     }
 
     /// Whether its text says that it belongs to a group. Nothing else of it is read: whoever names a study asks this of
     /// all of them.
-    fn belongs(&self, group: &str) -> bool {
-        let tree = tree::parse(0, &mut Collector::new(self.name, self.text));
-        let groups = tree.as_ref().and_then(|tree| tree.child(&Step::Key("groups".to_owned()))?.value());
-        matches!(groups, Some(Value::Array(groups)) if groups.iter().any(|g| matches!(g, Value::Text(g) if g == group)))
+    fn belongs_to_group(&self, group: &str) -> bool {
+        let tree = tree::parse_source(0, &mut DiagnosticCollector::new(self.name, self.text));
+        let groups =
+            tree.as_ref().and_then(|tree| tree.child(&PathStep::Key("groups".to_owned()))?.to_value());
+        matches!(groups, Some(ConfigValue::Array(groups)) if groups.iter().any(|g| matches!(g, ConfigValue::Text(g) if g == group)))
     }
 }
 
 /// Declares the studies by their files' names.
 macro_rules! founding {
     ($($name:literal),+ $(,)?) => {
-        &[$(Founding { name: $name, text: include_str!(concat!("../../founding/", $name, ".toml")) }),+]
+        &[$(FoundingStudy { name: $name, text: include_str!(concat!("../../founding/", $name, ".toml")) }),+]
     };
 }
 
-const ALL: &[Founding] = founding![
+const ALL: &[FoundingStudy] = founding![
     "aaa-hol",
     "aaa-nagle",
     "aaa-delack",
@@ -106,16 +107,16 @@ const ALL: &[Founding] = founding![
 ];
 
 /// All of them, in the order in which a group runs.
-pub fn all() -> &'static [Founding] {
+pub fn founding_studies() -> &'static [FoundingStudy] {
     ALL
 }
 
 /// The one of this name.
-pub fn find(name: &str) -> Option<&'static Founding> {
+pub fn find_founding_study(name: &str) -> Option<&'static FoundingStudy> {
     ALL.iter().find(|s| s.name == name)
 }
 
 /// The names of those that belong to a group; none when there is no such group.
-pub fn group(group: &str) -> Vec<&'static str> {
-    ALL.iter().filter(|s| s.belongs(group)).map(|s| s.name).collect()
+pub fn group_members(group: &str) -> Vec<&'static str> {
+    ALL.iter().filter(|s| s.belongs_to_group(group)).map(|s| s.name).collect()
 }

@@ -1,28 +1,28 @@
 //! What a study needs of the network that it runs on, for those that are not the simulator.
 
-use crate::model::{Aaa, Scenario, Workload};
+use crate::model::{NasAaaProtocol, Scenario, Workload};
 use std::collections::BTreeSet;
 use usher_core::TransportProtocol;
 
 /// What carries the messages of a scenario's workloads, in the order of their names.
-pub fn transports(scenario: &Scenario) -> BTreeSet<&'static str> {
+pub fn used_transports(scenario: &Scenario) -> BTreeSet<&'static str> {
     let workloads = scenario.all_workloads().map(|(_, workload)| match workload {
-        Workload::Dialogue(dialogue) => name(dialogue.transport),
+        Workload::Dialogue(dialogue) => transport_name(dialogue.transport),
         Workload::Eap(eap) => match eap.aaa {
-            Aaa::Radius => "udp",
-            Aaa::Radsec => "tcp",
-            Aaa::Diameter => name(eap.diameter.transport),
+            NasAaaProtocol::Radius => "udp",
+            NasAaaProtocol::Radsec => "tcp",
+            NasAaaProtocol::Diameter => transport_name(eap.diameter.transport),
         },
         Workload::Ident(_) => "tcp",
         Workload::Ike(_) => "udp",
-        Workload::Mih(mih) => name(mih.transport),
+        Workload::Mih(mih) => transport_name(mih.transport),
         Workload::Pppoe(_) => "frames",
-        Workload::Handover(handover) => name(handover.transport),
+        Workload::Handover(handover) => transport_name(handover.transport),
     });
     workloads.collect()
 }
 
-const fn name(transport: TransportProtocol) -> &'static str {
+const fn transport_name(transport: TransportProtocol) -> &'static str {
     match transport {
         TransportProtocol::Udp => "udp",
         TransportProtocol::Tcp | TransportProtocol::Tls => "tcp",
@@ -31,7 +31,7 @@ const fn name(transport: TransportProtocol) -> &'static str {
 }
 
 /// Why a scenario cannot run on a lab, a sentence for each thing that is in the way.
-pub fn unfit(scenario: &Scenario) -> Vec<String> {
+pub fn lab_obstacles(scenario: &Scenario) -> Vec<String> {
     let mut all = Vec::new();
     let radio = scenario.cells_in_use().map(|(name, _)| ("cells", name, "802.16 cell"));
     let radio = radio.chain(scenario.bss_in_use().map(|(name, _)| ("bss", name, "802.11 cell")));
@@ -73,7 +73,7 @@ pub fn unfit(scenario: &Scenario) -> Vec<String> {
 
 /// Whether a scenario needs SCTP, which not every kernel has.
 pub fn needs_sctp(scenario: &Scenario) -> bool {
-    transports(scenario).contains("sctp")
+    used_transports(scenario).contains("sctp")
 }
 
 /// How long one replication takes at most where time is real, in seconds.

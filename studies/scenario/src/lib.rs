@@ -1,4 +1,4 @@
-//! Study files: from TOML to a checked [`model`], and from there to a [`Plan`], the grid of points to run.
+//! Study files: from TOML to a checked [`model`], and from there to a [`StudyPlan`], the grid of points to run.
 //!
 //! A study file says which hosts there are, how they are linked, what they say to each other, what is
 //! varied (axes) and what is drawn (figures). Every quantity carries its unit, every key is known, every
@@ -23,10 +23,10 @@ mod study;
 mod template;
 pub mod work;
 
-pub use form::Form;
+pub use form::ClosedForm;
 pub use model::{Scenario, StudyFile};
-pub use plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT};
-pub use processors::charged;
+pub use plan::{AxisSetting, DEFAULT, PlanOverrides, PlanPoint, PlannedAxis, StudyMode, StudyPlan, VARIANT};
+pub use processors::profiled_cpu;
 pub use study::{FORMAT, LoadError, MAX_POINTS, Study, json_schema};
-pub use template::{TEMPLATES, Template, template};
-pub use usher_config::{Fault, Faults, Ordered, units};
+pub use template::{StudyTemplate, TEMPLATES, default_template};
+pub use usher_config::{ConfigDiagnostic, ConfigErrors, OrderedMap, units};

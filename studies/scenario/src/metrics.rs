@@ -1,8 +1,8 @@
 //! The metrics that a run yields, by the names that figures and the stopping rule use.
 
-use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile, Workload};
+use crate::model::{Bss, HostSettings, LinkSettings, Scenario, StudyFile, WimaxCellSettings, Workload};
 use usher_config::units::{Dimension, Quantity};
-use usher_config::{Ordered, hint};
+use usher_config::{OrderedMap, name_hint};
 use usher_core::Duration;
 use usher_mobility::Step;
 
@@ -22,12 +22,12 @@ pub struct Metric {
     /// What it is in full, as its documentation says.
     meaning: &'static str,
     /// Of what there is one each.
-    pub of: Of,
+    pub of: MetricScope,
 }
 
 /// Of what there is one metric each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Of {
+pub enum MetricScope {
     /// Of a run.
     Run,
     /// Of the workload, without a name behind it; of several, of each.
@@ -42,50 +42,50 @@ pub enum Of {
 
 impl Metric {
     /// The name of a family's member.
-    pub fn member(self, name: &str) -> String {
+    pub fn member_name(self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
 
     /// Its name for a workload: of one that stands alone, which is called nothing, its own.
     pub fn of_workload(self, workload: &str) -> String {
-        if workload.is_empty() { self.name.to_owned() } else { self.member(workload) }
+        if workload.is_empty() { self.name.to_owned() } else { self.member_name(workload) }
     }
 
     /// Whether it is measured only where the study names it: in a figure, a recommendation, the stopping rule or
     /// `run.metrics`.
-    pub fn is_asked_for(self) -> bool {
+    pub fn is_on_request(self) -> bool {
         [DELAY_P999, WITHIN].contains(&self)
     }
 
     /// The name of [`WITHIN`] for a time, such as `within(5 s)`.
-    pub fn within(time: &str) -> String {
+    pub fn share_within_name(time: &str) -> String {
         format!("{}({time})", WITHIN.name)
     }
 
     /// What follows the metric's own name in a name that begins with it: the time of [`WITHIN`] belongs to that.
-    fn rest(self, name: &str) -> Option<&str> {
+    fn name_suffix(self, name: &str) -> Option<&str> {
         let rest = name.strip_prefix(self.name)?;
         if self != WITHIN {
             return Some(rest);
         }
         let (time, rest) = rest.strip_prefix('(')?.split_once(')')?;
-        (written(time)? == time).then_some(rest)
+        (normalise_time(time)? == time).then_some(rest)
     }
 
     /// Its row in the documentation: name, unit, and what it is in full.
-    pub fn row(self) -> String {
+    pub fn documentation_row(self) -> String {
         let name = match self.of {
-            Of::Run | Of::Workload if self == WITHIN => Self::within("TIME"),
-            Of::Run | Of::Workload => self.name.to_owned(),
-            Of::Link => self.member("LINK"),
-            Of::Cell => self.member("CELL"),
-            Of::Host => self.member("HOST"),
+            MetricScope::Run | MetricScope::Workload if self == WITHIN => Self::share_within_name("TIME"),
+            MetricScope::Run | MetricScope::Workload => self.name.to_owned(),
+            MetricScope::Link => self.member_name("LINK"),
+            MetricScope::Cell => self.member_name("CELL"),
+            MetricScope::Host => self.member_name("HOST"),
         };
         format!("| `{name}` | {} | {} |", self.unit, self.meaning.trim_end_matches('.'))
     }
 
     /// How long a step of a handover took; a wait is part of handovers that failed, of which no steps are told.
-    pub const fn step(step: Step) -> Option<Self> {
+    pub const fn for_step(step: Step) -> Option<Self> {
         Some(match step {
             Step::Scan => STEP_SCAN,
             Step::Resources => STEP_RESOURCES,
@@ -117,7 +117,7 @@ macro_rules! metrics {
                 share: metrics!(@share $unit),
                 about: $about,
                 meaning: concat!($($meaning),+).trim_ascii(),
-                of: Of::$of,
+                of: MetricScope::$of,
             };
         )+
         /// All metrics. Only dialogues (or authentications) that began in the counted time are counted.
@@ -358,17 +358,17 @@ metrics! {
 
 /// What a study names, of which metrics can be.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
-    hosts: &'a Ordered<Host>,
-    links: &'a Ordered<Link>,
-    cells: &'a Ordered<Cell>,
-    bss: &'a Ordered<Bss>,
-    workloads: &'a Ordered<Workload>,
+pub struct MetricNames<'a> {
+    hosts: &'a OrderedMap<HostSettings>,
+    links: &'a OrderedMap<LinkSettings>,
+    cells: &'a OrderedMap<WimaxCellSettings>,
+    bss: &'a OrderedMap<Bss>,
+    workloads: &'a OrderedMap<Workload>,
     /// What hosts hold is followed.
     memory: bool,
 }
 
-impl<'a> From<&'a StudyFile> for Names<'a> {
+impl<'a> From<&'a StudyFile> for MetricNames<'a> {
     fn from(file: &'a StudyFile) -> Self {
         let memory = file.run.memory;
         Self {
@@ -381,13 +381,13 @@ impl<'a> From<&'a StudyFile> for Names<'a> {
         }
     }
 }
-impl Names<'_> {
+impl MetricNames<'_> {
     /// The names of what packets travel on.
     fn of_links(&self) -> impl Iterator<Item = &str> {
         self.links.names().chain(self.cells.names()).chain(self.bss.names())
     }
 }
-impl<'a> From<&'a Scenario> for Names<'a> {
+impl<'a> From<&'a Scenario> for MetricNames<'a> {
     fn from(scenario: &'a Scenario) -> Self {
         let memory = scenario.run.memory;
         Self {
@@ -404,12 +404,12 @@ impl<'a> From<&'a Scenario> for Names<'a> {
 impl Metric {
     /// As an axis is titled that has this one alone, by its whole name: with its host's in place of "the host".
     #[must_use]
-    pub fn title(&self, name: &str) -> String {
-        if let Some((_, time)) = within(name).filter(|_| *self == WITHIN) {
+    pub fn axis_title(&self, name: &str) -> String {
+        if let Some((_, time)) = parse_share_within(name).filter(|_| *self == WITHIN) {
             return self.about.replace("the time", time);
         }
         let host = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('.'));
-        match host.filter(|_| self.of == Of::Host) {
+        match host.filter(|_| self.of == MetricScope::Host) {
             Some(host) => self.about.replace("the host", host),
             None => self.about.to_owned(),
         }
@@ -417,30 +417,30 @@ impl Metric {
 }
 
 /// A time as names of metrics have it: with one space before its unit.
-fn written(time: &str) -> Option<String> {
+fn normalise_time(time: &str) -> Option<String> {
     let quantity = Quantity::parse(time).filter(|q| q.dimension == Dimension::Time && q.number > 0.0)?;
     Some(format!("{} {}", quantity.number, quantity.unit))
 }
 
 /// The time of a name of [`WITHIN`], and how that is written; `None` of other names.
-pub fn within(name: &str) -> Option<(Duration, &str)> {
+pub fn parse_share_within(name: &str) -> Option<(Duration, &str)> {
     let (time, _) = name.strip_prefix(WITHIN.name)?.strip_prefix('(')?.split_once(')')?;
-    let quantity = Quantity::parse(time).filter(|_| WITHIN.rest(name).is_some())?;
-    Some((Duration::from_secs_f64(quantity.base()), time))
+    let quantity = Quantity::parse(time).filter(|_| WITHIN.name_suffix(name).is_some())?;
+    Some((Duration::from_secs_f64(quantity.in_base_unit()), time))
 }
 
 /// The metric of this name, if there is one with these hosts, links and cells.
-pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metric> {
+pub fn find_metric<'a>(name: &str, names: impl Into<MetricNames<'a>>) -> Option<&'static Metric> {
     let names = names.into();
     METRICS.iter().find(|m| {
-        let Some(rest) = m.rest(name) else { return false };
+        let Some(rest) = m.name_suffix(name) else { return false };
         match (m.of, rest.strip_prefix('.')) {
-            (Of::Run, _) => rest.is_empty(),
-            (Of::Workload, None) => rest.is_empty() && names.workloads.is_empty(),
-            (Of::Workload, Some(workload)) => names.workloads.get(workload).is_some(),
-            (Of::Link, Some(link)) => names.of_links().any(|name| name == link),
-            (Of::Cell, Some(cell)) => names.cells.get(cell).is_some(),
-            (Of::Host, Some(host)) => names.hosts.get(host).is_some(),
+            (MetricScope::Run, _) => rest.is_empty(),
+            (MetricScope::Workload, None) => rest.is_empty() && names.workloads.is_empty(),
+            (MetricScope::Workload, Some(workload)) => names.workloads.get(workload).is_some(),
+            (MetricScope::Link, Some(link)) => names.of_links().any(|name| name == link),
+            (MetricScope::Cell, Some(cell)) => names.cells.get(cell).is_some(),
+            (MetricScope::Host, Some(host)) => names.hosts.get(host).is_some(),
             (_, None) => false,
         }
     })
@@ -448,17 +448,17 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
 
 /// Whether a metric has this name, or a member of a family could, whatever a study's links, cells and hosts are called.
 pub fn is_declared(name: &str) -> bool {
-    METRICS.iter().any(|m| match (m.of, m.rest(name)) {
-        (Of::Run | Of::Workload, Some("")) => true,
-        (Of::Run, _) => false,
+    METRICS.iter().any(|m| match (m.of, m.name_suffix(name)) {
+        (MetricScope::Run | MetricScope::Workload, Some("")) => true,
+        (MetricScope::Run, _) => false,
         (_, rest) => rest.is_some_and(|rest| rest.starts_with('.')),
     })
 }
 
 /// What is wrong with the name of a metric.
-pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<String> {
+pub(crate) fn explain_unknown<'a>(name: &str, names: impl Into<MetricNames<'a>>) -> Option<String> {
     let names = names.into();
-    if let Some(metric) = find(name, names) {
+    if let Some(metric) = find_metric(name, names) {
         if [TCP_PER_MIH_PACKET, SCTP_PER_MIH_PACKET].contains(metric) && names.workloads.len() > 1 {
             return Some(format!("\"{name}\" is of a study of one workload, and this one has several"));
         }
@@ -469,31 +469,38 @@ pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<Str
     if let Some(time) = name.strip_prefix(WITHIN.name).filter(|rest| rest.is_empty() || rest.starts_with('('))
     {
         let time = time.trim_start_matches('(').split(')').next().unwrap_or_default();
-        match written(time) {
-            None => return Some(format!("\"{name}\" lacks its time: write \"{}\"", Metric::within("5 s"))),
+        match normalise_time(time) {
+            None => {
+                return Some(format!(
+                    "\"{name}\" lacks its time: write \"{}\"",
+                    Metric::share_within_name("5 s")
+                ));
+            }
             Some(right) if right != time => {
-                return Some(format!("\"{name}\" is written \"{}\"", Metric::within(&right)));
+                return Some(format!("\"{name}\" is written \"{}\"", Metric::share_within_name(&right)));
             }
             Some(_) => {}
         }
     }
     if let Some(first) = names.workloads.names().next()
-        && METRICS.iter().any(|metric| metric.of == Of::Workload && metric.rest(name) == Some(""))
+        && METRICS
+            .iter()
+            .any(|metric| metric.of == MetricScope::Workload && metric.name_suffix(name) == Some(""))
     {
         return Some(format!("each workload has a \"{name}\" of its own: write \"{name}.{first}\""));
     }
     let mut known = Vec::new();
     for metric in METRICS {
-        let mut of = |name: &str| known.push(metric.member(name));
+        let mut of = |name: &str| known.push(metric.member_name(name));
         match metric.of {
-            Of::Run | Of::Workload if *metric == WITHIN => {}
-            Of::Run => known.push(metric.name.to_owned()),
-            Of::Workload if names.workloads.is_empty() => known.push(metric.name.to_owned()),
-            Of::Workload => names.workloads.names().for_each(&mut of),
-            Of::Link => names.of_links().for_each(&mut of),
-            Of::Cell => names.cells.names().for_each(&mut of),
-            Of::Host => names.hosts.names().for_each(&mut of),
+            MetricScope::Run | MetricScope::Workload if *metric == WITHIN => {}
+            MetricScope::Run => known.push(metric.name.to_owned()),
+            MetricScope::Workload if names.workloads.is_empty() => known.push(metric.name.to_owned()),
+            MetricScope::Workload => names.workloads.names().for_each(&mut of),
+            MetricScope::Link => names.of_links().for_each(&mut of),
+            MetricScope::Cell => names.cells.names().for_each(&mut of),
+            MetricScope::Host => names.hosts.names().for_each(&mut of),
         }
     }
-    Some(format!("there is no metric \"{name}\"{}", hint(name, known.iter().map(String::as_str))))
+    Some(format!("there is no metric \"{name}\"{}", name_hint(name, known.iter().map(String::as_str))))
 }

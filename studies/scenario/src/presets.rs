@@ -2,17 +2,17 @@
 //!
 //! The lists are TOML of the settings' own names; `docs/transports.md` shows them beside each other, with their sources.
 
-use crate::model::Value;
+use crate::model::ConfigValue;
 use crate::setting;
 use std::sync::OnceLock;
-use usher_config::Collector;
-use usher_config::tree::{self, Entry, Item, Step, TreeNode};
+use usher_config::DiagnosticCollector;
+use usher_config::tree::{self, PathStep, TableEntry, TreeItem, TreeNode};
 
 /// The presets of one protocol: name and settings.
-type Presets = &'static [(&'static str, &'static str)];
+type PresetList = &'static [(&'static str, &'static str)];
 
 /// The presets of TCP.
-pub const TCP: Presets = &[
+pub const TCP: PresetList = &[
     ("rfc", include_str!("../presets/tcp-rfc.toml")),
     ("ns-2", include_str!("../presets/tcp-ns-2.toml")),
     ("ns-3", include_str!("../presets/tcp-ns-3.toml")),
@@ -20,7 +20,7 @@ pub const TCP: Presets = &[
 ];
 
 /// The presets of SCTP.
-pub const SCTP: Presets = &[
+pub const SCTP: PresetList = &[
     ("rfc", include_str!("../presets/sctp-rfc.toml")),
     ("ns-2", include_str!("../presets/sctp-ns-2.toml")),
     ("linux", include_str!("../presets/sctp-linux.toml")),
@@ -36,15 +36,15 @@ const MOST: usize = 4;
 const _: () = assert!(TCP.len() <= MOST && SCTP.len() <= MOST);
 
 /// What a list says, in its order.
-type Settings = Vec<(String, Value)>;
+type PresetSettings = Vec<(String, ConfigValue)>;
 
 /// TCP's and SCTP's settings, each list read once: a study asks for them for every value of its axes.
-static READ: [[OnceLock<Settings>; MOST]; 2] = [const { [const { OnceLock::new() }; MOST] }; 2];
+static READ: [[OnceLock<PresetSettings>; MOST]; 2] = [const { [const { OnceLock::new() }; MOST] }; 2];
 
-fn read(text: &str) -> Settings {
-    let settings = tree::parse(0, &mut Collector::new("preset", text));
+fn read_preset(text: &str) -> PresetSettings {
+    let settings = tree::parse_source(0, &mut DiagnosticCollector::new("preset", text));
     let settings = settings.iter().flat_map(TreeNode::entries);
-    settings.filter_map(|setting| Some((setting.key.clone(), setting.node.value()?))).collect()
+    settings.filter_map(|setting| Some((setting.key.clone(), setting.node.to_value()?))).collect()
 }
 
 /// Whether a setting takes another one's place.
@@ -55,34 +55,34 @@ pub(crate) fn overrides_setting(setting: &str, other: &str) -> bool {
 /// Gives TCP and SCTP what `[transport]` says of both. What is no switch is left for the reader to find.
 fn share_nagle(study: &mut TreeNode) {
     let Some(nagle) = study.get("transport").and_then(|transport| transport.get("nagle")) else { return };
-    if let Item::Bool(_) = nagle.item {
+    if let TreeItem::Bool(_) = nagle.item {
         let nagle = nagle.clone();
         for path in OF_EACH {
             let place = nagle.span.clone();
             // A transport that is no table is left for the reader, too.
-            let _ = setting::set(study, path, nagle.clone(), &place);
+            let _ = setting::put_setting(study, path, nagle.clone(), &place);
         }
     }
 }
 
 /// Gives a study's transports what they share, and the settings of the presets that they name where they have none of
 /// their own. A preset that there is not is left for the reader to find.
-pub(crate) fn fill(study: &mut TreeNode) {
+pub(crate) fn fill_presets(study: &mut TreeNode) {
     share_nagle(study);
     for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
-        let path = ["transport", protocol].map(|key| Step::Key(key.to_owned()));
+        let path = ["transport", protocol].map(|key| PathStep::Key(key.to_owned()));
         let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {
             continue;
         };
-        let Some(preset) = table.child(&Step::Key("preset".to_owned())) else { continue };
-        let (Item::Text(name), span) = (&preset.item, preset.span.clone()) else { continue };
+        let Some(preset) = table.child(&PathStep::Key("preset".to_owned())) else { continue };
+        let (TreeItem::Text(name), span) = (&preset.item, preset.span.clone()) else { continue };
         let mut lists = presets.iter().zip(read_once);
         let Some(((_, text), list)) = lists.find(|((known, _), _)| known == name) else { continue };
-        let Item::Table(entries) = &mut table.item else { continue };
-        for (key, value) in list.get_or_init(|| read(text)) {
+        let TreeItem::Table(entries) = &mut table.item else { continue };
+        for (key, value) in list.get_or_init(|| read_preset(text)) {
             if !entries.iter().any(|e| e.key == *key) {
-                let node = TreeNode::of(value, &span);
-                entries.push(Entry { key: key.clone(), key_span: span.clone(), node });
+                let node = TreeNode::from_value(value, &span);
+                entries.push(TableEntry { key: key.clone(), key_span: span.clone(), node });
             }
         }
     }
@@ -91,29 +91,33 @@ pub(crate) fn fill(study: &mut TreeNode) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Sctp, Tcp, TimestampEcho, Transport};
-    use crate::{Mode, Overrides, Study};
+    use crate::model::{SctpSettings, TcpSettings, TimestampEcho, TransportSettings};
+    use crate::{PlanOverrides, Study, StudyMode};
 
     const NAGLE: &str = "[transport]\nnagle = false";
 
     /// The transports of the template with this in place of its `[transport]`.
-    fn transport(text: &str) -> Transport {
-        let (head, rest) = crate::template().split_once(NAGLE).unwrap();
+    fn template_transport(text: &str) -> TransportSettings {
+        let (head, rest) = crate::default_template().split_once(NAGLE).unwrap();
         let (_, tail) = rest.split_once("\n\n").unwrap();
         let study =
             Study::parse("t", "t.toml", &format!("{head}{text}\n\n{tail}")).unwrap_or_else(|f| panic!("{f}"));
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         plan.points[0].scenario.transport.clone()
     }
 
     #[test]
     fn the_rfcs_preset_is_what_a_study_without_one_has() {
-        let given = transport("[transport.tcp]\npreset = \"rfc\"\n[transport.sctp]\npreset = \"rfc\"");
-        assert_eq!(given, Transport { nagle: None, tcp: Tcp::default(), sctp: Sctp::default() });
+        let given =
+            template_transport("[transport.tcp]\npreset = \"rfc\"\n[transport.sctp]\npreset = \"rfc\"");
+        assert_eq!(
+            given,
+            TransportSettings { nagle: None, tcp: TcpSettings::default(), sctp: SctpSettings::default() }
+        );
     }
 
     #[test]
-    fn each_list_has_the_settings_of_the_rfcs_list_and_none_that_there_is_not() {
+    fn each_preset_has_the_settings_of_the_rfc_preset_and_no_others() {
         for (protocol, presets) in [("tcp", TCP), ("sctp", SCTP)] {
             let keys = |text: &'static str| {
                 let line = |l: &'static str| l.split_once(" = ").map(|(key, _)| key);
@@ -124,41 +128,48 @@ mod tests {
             for (name, text) in presets {
                 let own = keys(text);
                 assert!(all.iter().all(|key| own.contains(key)), "{protocol} {name}: {own:?}");
-                transport(&format!("[transport.{protocol}]\npreset = \"{name}\""));
+                template_transport(&format!("[transport.{protocol}]\npreset = \"{name}\""));
             }
         }
     }
 
     #[test]
     fn what_a_study_gives_stands_against_its_preset() {
-        let given = transport("[transport.tcp]\nrto_min = \"7 ms\"\npreset = \"ns-2\"");
+        let given = template_transport("[transport.tcp]\nrto_min = \"7 ms\"\npreset = \"ns-2\"");
         assert_eq!(
             (given.tcp.rto_min.get().to_string(), given.tcp.mss.map(|s| s.bytes())),
             ("7 ms".into(), Some(536))
         );
-        assert_eq!(given.sctp, Sctp::default());
+        assert_eq!(given.sctp, SctpSettings::default());
     }
 
     #[test]
     fn what_the_transports_share_stands_against_their_presets() {
         let presets = "[transport.tcp]\npreset = \"linux\"\n[transport.sctp]\npreset = \"linux\"";
         for nagle in [false, true] {
-            let given = transport(&format!("[transport]\nnagle = {nagle}\n{presets}"));
+            let given = template_transport(&format!("[transport]\nnagle = {nagle}\n{presets}"));
             assert_eq!([given.tcp.nagle, given.sctp.nagle], [nagle; 2]);
-            let alone = transport(&format!("[transport]\nnagle = {nagle}"));
-            let tcp = Tcp { nagle, ..Tcp::default() };
-            assert_eq!(alone, Transport { nagle: Some(nagle), tcp, sctp: Sctp { nagle, ..Sctp::default() } });
+            let alone = template_transport(&format!("[transport]\nnagle = {nagle}"));
+            let tcp = TcpSettings { nagle, ..TcpSettings::default() };
+            assert_eq!(
+                alone,
+                TransportSettings {
+                    nagle: Some(nagle),
+                    tcp,
+                    sctp: SctpSettings { nagle, ..SctpSettings::default() }
+                }
+            );
         }
     }
 
     #[test]
     fn a_preset_may_be_varied() {
-        let text = crate::template().replace(NAGLE, "[transport.tcp]\npreset = \"ns-2\"");
+        let text = crate::default_template().replace(NAGLE, "[transport.tcp]\npreset = \"ns-2\"");
         let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|f| panic!("{f}"));
         for (preset, most) in [("rfc", "60 s"), ("ns-2", "60 s"), ("ns-3", "60 s"), ("linux", "120 s")] {
-            let mut overrides = Overrides::default();
-            overrides.set(&format!("transport.tcp.preset={preset}")).unwrap();
-            let plan = study.plan(Mode::Quick, &overrides).unwrap_or_else(|f| panic!("{f}"));
+            let mut overrides = PlanOverrides::default();
+            overrides.add_setting(&format!("transport.tcp.preset={preset}")).unwrap();
+            let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap_or_else(|f| panic!("{f}"));
             let tcp = &plan.points[0].scenario.transport.tcp;
             assert_eq!(tcp.rto_max.get().to_string(), most, "{preset}");
             // Two lists have a segment size, and nothing of them is left.
@@ -196,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_preset_that_there_is_not_is_named_with_its_line() {
-        let text = crate::template().replace(NAGLE, "[transport.tcp]\npreset = \"bsd\"");
+        let text = crate::default_template().replace(NAGLE, "[transport.tcp]\npreset = \"bsd\"");
         let faults = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
         assert!(faults.contains("bsd") && faults.contains("linux"), "{faults}");
     }
@@ -230,14 +241,15 @@ set = "transport.tcp.preset"
 values = ["rfc", "ns-3"]
 "#;
         let study = Study::parse("t", "t.toml", text).unwrap_or_else(|f| panic!("{f}"));
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap_or_else(|f| panic!("{f}"));
+        let plan =
+            study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap_or_else(|f| panic!("{f}"));
         let echoes: Vec<_> = plan.points.iter().map(|p| p.scenario.transport.tcp.timestamp_echo).collect();
         assert_eq!(echoes, [TimestampEcho::Rfc7323, TimestampEcho::PureAcknowledgements]);
     }
 
     #[test]
     fn ns_3_has_no_preset_of_sctp() {
-        let text = crate::template().replace(NAGLE, "[transport.sctp]\npreset = \"ns-3\"");
+        let text = crate::default_template().replace(NAGLE, "[transport.sctp]\npreset = \"ns-3\"");
         let line = 1 + text.lines().position(|l| l == "preset = \"ns-3\"").unwrap();
         let faults = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
         assert!(faults.contains(&format!("t.toml:{line}:")) && faults.contains("ns-3"), "{faults}");

@@ -1,14 +1,14 @@
 //! What others measured, as numbers that a figure can draw.
 
-use crate::axis::{number, text, unit};
-use crate::check::{Finding, keys};
+use crate::axis::{axis_unit, format_value, value_in_unit};
+use crate::check::{CheckFinding, keys};
 use crate::metrics;
-use crate::model::{Figure, Limit, Reference, ReferencePoint, StudyFile, Value};
+use crate::model::{ConfigValue, MetricLimit, ReferencePoint, ReferenceSeries, StudyFigure, StudyFile};
 use usher_config::units::Quantity;
 
-/// One point of a [`Reference`].
+/// One point of a [`ReferenceSeries`].
 #[derive(Clone, PartialEq, Debug)]
-pub struct Known {
+pub struct ReferenceValue {
     /// Its value of the axis, as keys and rows have it.
     pub text: String,
     /// The same as a number in the axis's unit, where it is one.
@@ -22,23 +22,31 @@ pub struct Known {
 }
 
 /// The points of a figure's reference. The figure is of a study that was checked: what could not be read is left out.
-pub fn points(file: &StudyFile, figure: &Figure, reference: &Reference) -> Vec<Known> {
-    reference.points.iter().filter_map(|p| read(file, figure, p).ok()).collect()
+pub fn reference_values(
+    file: &StudyFile,
+    figure: &StudyFigure,
+    reference: &ReferenceSeries,
+) -> Vec<ReferenceValue> {
+    reference.points.iter().filter_map(|p| read_reference_point(file, figure, p).ok()).collect()
 }
 
 /// Reads a point, or says which of its keys is wrong, and why.
-fn read(file: &StudyFile, figure: &Figure, point: &ReferencePoint) -> Result<Known, (&'static str, String)> {
+fn read_reference_point(
+    file: &StudyFile,
+    figure: &StudyFigure,
+    point: &ReferencePoint,
+) -> Result<ReferenceValue, (&'static str, String)> {
     let Some(axis) = file.axes.iter().find(|a| a.name == figure.x) else {
         return Err(("x", "a figure of one metric over another has no place for it".to_owned()));
     };
-    let x = number(&point.x, unit(axis).as_deref());
-    let called = text(&point.x);
-    let known = axis.values.iter().map(text).chain(axis.cases.names().map(str::to_owned));
+    let x = value_in_unit(&point.x, axis_unit(axis).as_deref());
+    let called = format_value(&point.x);
+    let known = axis.values.iter().map(format_value).chain(axis.cases.names().map(str::to_owned));
     if x.is_none() && !known.into_iter().any(|k| k == called) {
         return Err(("x", format!("axis \"{}\" has no value \"{called}\"", axis.name)));
     }
-    let metric = figure.y.0.first().and_then(|y| metrics::find(y, file)).map_or("", |m| m.unit);
-    let of = |key, value: &Value| measured(value, metric).map_err(|message| (key, message));
+    let metric = figure.y.0.first().and_then(|y| metrics::find_metric(y, file)).map_or("", |m| m.unit);
+    let of = |key, value: &ConfigValue| measured_value(value, metric).map_err(|message| (key, message));
     let y = of("y", &point.y)?;
     let low = point.low.as_ref().map(|v| of("low", v)).transpose()?;
     let high = point.high.as_ref().map(|v| of("high", v)).transpose()?;
@@ -46,31 +54,34 @@ fn read(file: &StudyFile, figure: &Figure, point: &ReferencePoint) -> Result<Kno
     if low.is_some() != high.is_some() || ends.is_some_and(|(low, high)| low > y || y > high) {
         return Err(("y", "low and high stand on either side of y, both or neither".to_owned()));
     }
-    Ok(Known { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
+    Ok(ReferenceValue { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
 }
 
 /// The least and the most that a recommendation's limit allows, in its metric's unit. The study was checked: what could not be
 /// read does not bind.
-pub fn limits<'a>(limit: &Limit, names: impl Into<metrics::Names<'a>>) -> (Option<f64>, Option<f64>) {
-    let unit = metrics::find(&limit.metric, names).map_or("", |metric| metric.unit);
-    let of = |value: &Option<Value>| value.as_ref().and_then(|value| measured(value, unit).ok());
+pub fn limit_range<'a>(
+    limit: &MetricLimit,
+    names: impl Into<metrics::MetricNames<'a>>,
+) -> (Option<f64>, Option<f64>) {
+    let unit = metrics::find_metric(&limit.metric, names).map_or("", |metric| metric.unit);
+    let of = |value: &Option<ConfigValue>| value.as_ref().and_then(|value| measured_value(value, unit).ok());
     (of(&limit.least), of(&limit.most))
 }
 
 /// What is wrong with a recommendation's limit.
-pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &Limit) -> Vec<Finding> {
-    if let Some(message) = metrics::unknown(&limit.metric, file) {
+pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &MetricLimit) -> Vec<CheckFinding> {
+    if let Some(message) = metrics::explain_unknown(&limit.metric, file) {
         return vec![(keys!["recommendations", i, "limit", "metric"], message)];
     }
-    let unit = metrics::find(&limit.metric, file).map_or("", |metric| metric.unit);
+    let unit = metrics::find_metric(&limit.metric, file).map_or("", |metric| metric.unit);
     let mut findings = Vec::new();
     for (key, value) in [("most", &limit.most), ("least", &limit.least)] {
-        if let Some(Err(message)) = value.as_ref().map(|value| measured(value, unit)) {
+        if let Some(Err(message)) = value.as_ref().map(|value| measured_value(value, unit)) {
             findings.push((keys!["recommendations", i, "limit", key], message));
         }
     }
     let fault = |message: &str| (keys!["recommendations", i, "limit"], message.to_owned());
-    match limits(limit, file) {
+    match limit_range(limit, file) {
         (None, None) if findings.is_empty() => {
             findings.push(fault("nothing is limited: give most, or least, or both"));
         }
@@ -83,15 +94,15 @@ pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &Limit) -> Vec<Find
 }
 
 /// A measured value in its metric's unit; a share may be written as such.
-fn measured(value: &Value, unit: &str) -> Result<f64, String> {
+fn measured_value(value: &ConfigValue, unit: &str) -> Result<f64, String> {
     match (value, unit) {
-        (Value::Integer(n), "") => Ok(*n as f64),
-        (Value::Float(x), "") if x.is_finite() => Ok(*x),
-        (Value::Text(text), "") if text.trim().ends_with('%') => Quantity::parse(text)
-            .map(Quantity::base)
+        (ConfigValue::Integer(n), "") => Ok(*n as f64),
+        (ConfigValue::Float(x), "") if x.is_finite() => Ok(*x),
+        (ConfigValue::Text(text), "") if text.trim().ends_with('%') => Quantity::parse(text)
+            .map(Quantity::in_base_unit)
             .ok_or_else(|| format!("\"{text}\" is no share, such as \"1 %\"")),
-        (Value::Text(text), unit) if !unit.is_empty() => Quantity::parse(text)
-            .and_then(|q| q.to(unit))
+        (ConfigValue::Text(text), unit) if !unit.is_empty() => Quantity::parse(text)
+            .and_then(|q| q.convert_to(unit))
             .ok_or_else(|| format!("\"{text}\" is no number in \"{unit}\", the metric's unit")),
         (other, "") => Err(format!("{other} is no plain number, and the metric has no unit")),
         (other, unit) => Err(format!("{other} lacks its unit: the metric's is \"{unit}\"")),
@@ -99,7 +110,7 @@ fn measured(value: &Value, unit: &str) -> Result<f64, String> {
 }
 
 /// What is wrong with a figure's references.
-pub(crate) fn check(file: &StudyFile, i: usize, figure: &Figure) -> Vec<Finding> {
+pub(crate) fn check_references(file: &StudyFile, i: usize, figure: &StudyFigure) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     if figure.along.is_none() && !file.axes.iter().any(|a| a.name == figure.x) {
         // What is wrong is the axis.
@@ -111,7 +122,7 @@ pub(crate) fn check(file: &StudyFile, i: usize, figure: &Figure) -> Vec<Finding>
             findings.push((keys!["figures", i, "reference", j, "points"], message));
         }
         for (k, point) in reference.points.iter().enumerate() {
-            if let Err((key, message)) = read(file, figure, point) {
+            if let Err((key, message)) = read_reference_point(file, figure, point) {
                 findings.push((keys!["figures", i, "reference", j, "points", k, key], message));
             }
         }

@@ -7,8 +7,11 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use usher_config::tree::{Entry, Item, Step, TreeNode};
-use usher_config::{Collector, Format, Location, Ordered, Outside, Value, hint};
+use usher_config::tree::{PathStep, TableEntry, TreeItem, TreeNode};
+use usher_config::{
+    ConfigEnvironment, ConfigFormat, ConfigValue, DiagnosticCollector, OptionalPosition, OrderedMap,
+    name_hint,
+};
 use usher_core::WallTime;
 use usher_crypto::tls::WallClock;
 
@@ -16,7 +19,7 @@ usher_core::named! {
     "a service";
     /// A service that a host can run.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Kind {
+    pub enum ServiceKind {
         /// The AAA server, by RADIUS and Diameter.
         Aaa = "aaa",
         /// The PPPoE access concentrator, with what carries packets of its sessions.
@@ -30,8 +33,8 @@ usher_core::named! {
     }
 }
 
-impl Kind {
-    const fn format(self) -> &'static Format {
+impl ServiceKind {
+    const fn config_format(self) -> &'static ConfigFormat {
         match self {
             Self::Aaa => &usher_aaa_config::FORMAT,
             Self::Concentrator => &usher_concentrator::config::FORMAT,
@@ -44,20 +47,20 @@ impl Kind {
 
 /// A service with its configuration, checked.
 #[derive(Clone, Debug)]
-pub enum Service {
+pub enum HostService {
     /// The AAA server.
-    Aaa(Arc<usher_aaa_config::Loaded>),
+    Aaa(Arc<usher_aaa_config::LoadedConfig>),
     /// The PPPoE access concentrator.
-    Concentrator(Arc<usher_concentrator::config::Loaded>),
+    Concentrator(Arc<usher_concentrator::config::LoadedConcentratorConfig>),
     /// The IDENT server.
-    Ident(Arc<usher_ident_service::config::Loaded>),
+    Ident(Arc<usher_ident_service::config::LoadedIdentConfig>),
     /// The IKEv2 gateway, or a client.
-    Ike(Arc<usher_gateway::config::Loaded>),
+    Ike(Arc<usher_gateway::config::LoadedGatewayConfig>),
     /// The MIH function.
-    Mih(Arc<usher_mih_service::config::Loaded>),
+    Mih(Arc<usher_mih_service::config::LoadedMihConfig>),
 }
 
-impl PartialEq for Service {
+impl PartialEq for HostService {
     /// Whether both were made of one table: tables that are alike are read once.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -78,65 +81,77 @@ const CONFIG: &str = "config";
 
 /// What was read of each table so far: most points of a plan have the same ones.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(Vec<(Kind, PathBuf, Value, Service)>);
+pub(crate) struct ServiceCache(Vec<(ServiceKind, PathBuf, ConfigValue, HostService)>);
 
 /// A name that a host's `runs` has.
-struct Named {
-    kind: Option<Kind>,
+struct ServiceName {
+    kind: Option<ServiceKind>,
     text: String,
-    span: Location,
+    span: OptionalPosition,
 }
 
 /// The names that a host's `runs` has. What is no text is the typed reader's to report.
-fn named(host: &TreeNode) -> Vec<Named> {
+fn service_names(host: &TreeNode) -> Vec<ServiceName> {
     let one = |node: &TreeNode| match &node.item {
-        Item::Text(text) => {
-            Some(Named { kind: Kind::from_name(text), text: text.clone(), span: node.span.clone() })
-        }
+        TreeItem::Text(text) => Some(ServiceName {
+            kind: ServiceKind::from_name(text),
+            text: text.clone(),
+            span: node.span.clone(),
+        }),
         _ => None,
     };
     match host.get(RUNS) {
-        Some(TreeNode { item: Item::Array(nodes), .. }) => nodes.iter().filter_map(one).collect(),
+        Some(TreeNode { item: TreeItem::Array(nodes), .. }) => nodes.iter().filter_map(one).collect(),
         Some(node) => one(node).into_iter().collect(),
         None => Vec::new(),
     }
 }
 
 /// The configuration of one of a host's services: the host's, where it runs one only, else the one of this name in it.
-fn configured<'a>(config: &'a mut TreeNode, named: &Named, alone: bool) -> Option<&'a mut TreeNode> {
+fn service_config<'a>(
+    config: &'a mut TreeNode,
+    named: &ServiceName,
+    alone: bool,
+) -> Option<&'a mut TreeNode> {
     match alone {
         true => Some(config),
-        false => config.child_mut(&Step::Key(named.text.clone())),
+        false => config.child_mut(&PathStep::Key(named.text.clone())),
     }
 }
 
-fn hosts(tree: &mut TreeNode) -> &mut [Entry] {
-    match tree.child_mut(&Step::Key(HOSTS.to_owned())).map(|hosts| &mut hosts.item) {
-        Some(Item::Table(hosts)) => hosts,
+fn host_entries(tree: &mut TreeNode) -> &mut [TableEntry] {
+    match tree.child_mut(&PathStep::Key(HOSTS.to_owned())).map(|hosts| &mut hosts.item) {
+        Some(TreeItem::Table(hosts)) => hosts,
         _ => &mut [],
     }
 }
 
 /// The folder of the file in which something stands.
-pub(crate) fn folder(span: &Location, faults: &Collector) -> PathBuf {
-    let source = span.as_ref().and_then(|span| faults.sources().get(span.source));
-    let file = source.or(faults.sources().first()).map(|source| Path::new(&source.name));
+pub(crate) fn source_folder(span: &OptionalPosition, faults: &DiagnosticCollector) -> PathBuf {
+    let source = span.as_ref().and_then(|span| faults.from_sources().get(span.source));
+    let file = source.or(faults.from_sources().first()).map(|source| Path::new(&source.name));
     file.and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
 }
 
 /// Puts the files that `config` names into their places in a study's tree, with those that they include.
-pub(crate) fn graft(tree: &mut TreeNode, outside: &dyn Outside, faults: &mut Collector) {
-    for host in hosts(tree) {
-        let names = named(&host.node);
-        let Some(config) = host.node.child_mut(&Step::Key(CONFIG.to_owned())) else { continue };
+pub(crate) fn graft_configs(
+    tree: &mut TreeNode,
+    outside: &dyn ConfigEnvironment,
+    faults: &mut DiagnosticCollector,
+) {
+    for host in host_entries(tree) {
+        let names = service_names(&host.node);
+        let Some(config) = host.node.child_mut(&PathStep::Key(CONFIG.to_owned())) else { continue };
         for name in &names {
-            let (Some(kind), Some(node)) = (name.kind, configured(config, name, names.len() == 1)) else {
+            let (Some(kind), Some(node)) = (name.kind, service_config(config, name, names.len() == 1)) else {
                 continue;
             };
-            let Item::Text(file) = &node.item else { continue };
-            let path: PathBuf = folder(&node.span, faults).join(file);
+            let TreeItem::Text(file) = &node.item else { continue };
+            let path: PathBuf = source_folder(&node.span, faults).join(file);
             let path = path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
-            if let Some(file) = usher_config::further(&path, &node.span, kind.format(), outside, faults) {
+            if let Some(file) =
+                usher_config::read_another_document(&path, &node.span, kind.config_format(), outside, faults)
+            {
                 *node = file;
             }
         }
@@ -144,16 +159,16 @@ pub(crate) fn graft(tree: &mut TreeNode, outside: &dyn Outside, faults: &mut Col
 }
 
 /// Takes the services' configurations out of a point's tree, and reads and checks them; by host.
-pub(crate) fn take(
+pub(crate) fn take_services(
     tree: &mut TreeNode,
-    outside: &dyn Outside,
-    memo: &mut Memo,
-    faults: &mut Collector,
-) -> Ordered<Vec<Service>> {
-    let mut services = Ordered::default();
-    for host in hosts(tree) {
-        let names = named(&host.node);
-        let mut config = host.node.take(CONFIG);
+    outside: &dyn ConfigEnvironment,
+    memo: &mut ServiceCache,
+    faults: &mut DiagnosticCollector,
+) -> OrderedMap<Vec<HostService>> {
+    let mut services = OrderedMap::default();
+    for host in host_entries(tree) {
+        let names = service_names(&host.node);
+        let mut config = host.node.take_entry(CONFIG);
         if let (Some(config), true) = (&config, names.is_empty()) {
             let message = "this is the configuration of no service; name the service, as runs = \"aaa\"";
             faults.add(config.key_span.clone(), message.to_owned());
@@ -161,7 +176,7 @@ pub(crate) fn take(
         let mut of_host = Vec::new();
         for (n, name) in names.iter().enumerate() {
             let Some(kind) = name.kind else {
-                let near = hint(&name.text, Kind::ALL.map(Kind::name));
+                let near = name_hint(&name.text, ServiceKind::ALL.map(ServiceKind::name));
                 faults.add(name.span.clone(), format!("there is no service \"{}\"{near}", name.text));
                 continue;
             };
@@ -170,11 +185,13 @@ pub(crate) fn take(
                 continue;
             }
             let alone = names.len() == 1;
-            let node = config.as_mut().and_then(|entry| configured(&mut entry.node, name, alone));
+            let node = config.as_mut().and_then(|entry| service_config(&mut entry.node, name, alone));
             match node.map(|node| (&node.item, &*node)) {
-                Some((Item::Table(_), node)) => of_host.extend(memo.read(kind, node, outside, faults)),
+                Some((TreeItem::Table(_), node)) => {
+                    of_host.extend(memo.read_service(kind, node, outside, faults))
+                }
                 // A file that could not be read was reported.
-                Some((Item::Text(_), _)) => {}
+                Some((TreeItem::Text(_), _)) => {}
                 _ => {
                     let key = if alone { CONFIG.to_owned() } else { format!("{CONFIG}.{}", name.text) };
                     let message = format!(
@@ -192,51 +209,55 @@ pub(crate) fn take(
     services
 }
 
-impl Memo {
-    fn read(
+impl ServiceCache {
+    fn read_service(
         &mut self,
-        kind: Kind,
+        kind: ServiceKind,
         node: &TreeNode,
-        outside: &dyn Outside,
-        faults: &mut Collector,
-    ) -> Option<Service> {
-        let (base, value) = (folder(&node.span, faults), node.value());
+        outside: &dyn ConfigEnvironment,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<HostService> {
+        let (base, value) = (source_folder(&node.span, faults), node.to_value());
         let known = self.0.iter().find(|(k, b, v, _)| *k == kind && *b == base && Some(v) == value.as_ref());
         if let Some((.., service)) = known {
             return Some(service.clone());
         }
         let service = match kind {
-            Kind::Aaa => {
+            ServiceKind::Aaa => {
                 let loaded = usher_aaa_config::read_tree(node.clone(), &base, outside, faults)?;
                 // Whether its certificates are of use is found here and not by a run.
-                if let Err(why) =
-                    usher_aaa_config::tls::make(&loaded, &WallClock::at(WallTime::from_unix_secs(0)), None)
-                {
+                if let Err(why) = usher_aaa_config::tls::load_tls(
+                    &loaded,
+                    &WallClock::from_time(WallTime::from_unix_secs(0)),
+                    None,
+                ) {
                     faults.add(node.get("tls").unwrap_or(node).span.clone(), why);
                     return None;
                 }
-                Service::Aaa(Arc::new(loaded))
+                HostService::Aaa(Arc::new(loaded))
             }
-            Kind::Concentrator => {
-                let clock = WallClock::at(WallTime::UNIX_EPOCH);
+            ServiceKind::Concentrator => {
+                let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
                 let read = usher_concentrator::config::read_tree;
                 let loaded = read(node.clone(), &base, outside, &clock, faults)?;
                 let within = loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some());
                 without_server(node, within, faults)?;
-                Service::Concentrator(Arc::new(loaded))
+                HostService::Concentrator(Arc::new(loaded))
             }
-            Kind::Ident => {
+            ServiceKind::Ident => {
                 let loaded = usher_ident_service::config::read_tree(node.clone(), &base, outside, faults)?;
-                Service::Ident(Arc::new(loaded))
+                HostService::Ident(Arc::new(loaded))
             }
-            Kind::Ike => {
-                let clock = WallClock::at(WallTime::UNIX_EPOCH);
+            ServiceKind::Ike => {
+                let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
                 let loaded = usher_gateway::config::read_tree(node.clone(), &base, outside, &clock, faults)?;
                 let within = loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some());
                 without_server(node, within, faults)?;
-                Service::Ike(Arc::new(loaded))
+                HostService::Ike(Arc::new(loaded))
             }
-            Kind::Mih => Service::Mih(Arc::new(usher_mih_service::config::read_tree(node.clone(), faults)?)),
+            ServiceKind::Mih => {
+                HostService::Mih(Arc::new(usher_mih_service::config::read_tree(node.clone(), faults)?))
+            }
         };
         self.0.extend(value.map(|value| (kind, base, value, service.clone())));
         Some(service)
@@ -244,7 +265,7 @@ impl Memo {
 }
 
 /// A server within the access server's own program is none of the hosts between which a study counts packets.
-fn without_server(node: &TreeNode, within: bool, faults: &mut Collector) -> Option<()> {
+fn without_server(node: &TreeNode, within: bool, faults: &mut DiagnosticCollector) -> Option<()> {
     if within {
         let at = node.get("aaa").and_then(|aaa| aaa.get("server")).unwrap_or(node).span.clone();
         let message = "an AAA server of a study is a service of a host: name \"aaa\" in its \"runs\", and ask it by [[aaa.radius]]";
@@ -256,7 +277,7 @@ fn without_server(node: &TreeNode, within: bool, faults: &mut Collector) -> Opti
 
 /// In a schema: the name of a service, or several.
 pub(crate) fn runs_schema(_: &mut SchemaGenerator) -> Schema {
-    let one = usher_config::named::schema_of::<Kind>(|_| true);
+    let one = usher_config::named::schema_of::<ServiceKind>(|_| true);
     json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
 }
 

@@ -1,7 +1,7 @@
 //! Settings of a study by their paths: where axes, modes and `--set` put their values.
 
-use usher_config::tree::{Entry, Item, Step, TreeNode};
-use usher_config::{Location, hint};
+use usher_config::tree::{PathStep, TableEntry, TreeItem, TreeNode};
+use usher_config::{OptionalPosition, name_hint};
 
 /// The tables that axes may reach into.
 const SETTABLE: [&str; 9] =
@@ -11,19 +11,19 @@ const SETTABLE: [&str; 9] =
 ///
 /// # Errors
 /// Why there can be no such setting.
-pub(crate) fn set(
+pub(crate) fn put_setting(
     study: &mut TreeNode,
     path: &str,
     value: TreeNode,
-    path_span: &Location,
+    path_span: &OptionalPosition,
 ) -> Result<(), String> {
     let keys = split_path(path)
         .ok_or_else(|| format!("\"{path}\" is not the path of a setting, such as \"links.core.loss\""))?;
     let wrong = |reason: String| format!("\"{path}\" names no setting: {reason}");
     if !SETTABLE.contains(&keys[0].as_str()) {
-        return Err(wrong(format!("\"{}\" cannot be varied{}", keys[0], hint(&keys[0], SETTABLE))));
+        return Err(wrong(format!("\"{}\" cannot be varied{}", keys[0], name_hint(&keys[0], SETTABLE))));
     }
-    if let (None, Some(Item::Table(several)), true) =
+    if let (None, Some(TreeItem::Table(several)), true) =
         (study.get("workload"), study.get("workloads").map(|node| &node.item), keys[0] == "workload")
     {
         let known: Vec<String> = several.iter().map(|entry| format!("workloads.{}", entry.key)).collect();
@@ -35,34 +35,34 @@ pub(crate) fn set(
     let mut node = study;
     for (depth, key) in keys.iter().enumerate() {
         // The name of a kind alone stands for a table with that kind.
-        if let Item::Text(kind) = &node.item {
-            let kind = TreeNode::new(node.span.clone(), Item::Text(kind.clone()));
-            let entry = Entry { key: "kind".to_owned(), key_span: node.span.clone(), node: kind };
-            node.item = Item::Table(vec![entry]);
+        if let TreeItem::Text(kind) = &node.item {
+            let kind = TreeNode::new(node.span.clone(), TreeItem::Text(kind.clone()));
+            let entry = TableEntry { key: "kind".to_owned(), key_span: node.span.clone(), node: kind };
+            node.item = TreeItem::Table(vec![entry]);
         }
         node = match &mut node.item {
-            Item::Table(entries) => {
+            TreeItem::Table(entries) => {
                 let found = entries.iter().position(|e| e.key == *key);
                 let named = matches!(keys[0].as_str(), "hosts" | "links" | "cells" | "bss" | "workloads");
                 if found.is_none() && depth == 1 && named {
-                    let known = hint(key, entries.iter().map(|e| e.key.as_str()));
+                    let known = name_hint(key, entries.iter().map(|e| e.key.as_str()));
                     return Err(wrong(format!("there is no \"{key}\" in {}{known}", keys[0])));
                 }
                 let at = found.unwrap_or_else(|| {
-                    entries.push(Entry {
+                    entries.push(TableEntry {
                         key: key.clone(),
                         key_span: path_span.clone(),
-                        node: TreeNode::new(value.span.clone(), Item::Table(Vec::new())),
+                        node: TreeNode::new(value.span.clone(), TreeItem::Table(Vec::new())),
                     });
                     entries.len() - 1
                 });
-                let text = matches!(entries[at].node.item, Item::Text(_));
+                let text = matches!(entries[at].node.item, TreeItem::Text(_));
                 if text || depth + 1 == keys.len() {
                     entries[at].key_span = path_span.clone();
                 }
                 &mut entries[at].node
             }
-            Item::Array(nodes) => {
+            TreeItem::Array(nodes) => {
                 let count = nodes.len();
                 let index = key.parse::<usize>().ok();
                 match index.and_then(|i| nodes.get_mut(i)) {
@@ -82,9 +82,9 @@ pub(crate) fn set(
 }
 
 /// True when nothing that is named elsewhere in the file hangs on what is at a path.
-pub(crate) fn alone(path: &[Step]) -> bool {
+pub(crate) fn is_self_contained(path: &[PathStep]) -> bool {
     match path.first() {
-        Some(Step::Key(key)) => match key.as_str() {
+        Some(PathStep::Key(key)) => match key.as_str() {
             "hosts" | "links" | "cells" | "bss" | "workloads" => path.len() > 2,
             "workload" => path.len() > 1,
             "axes" => false,
@@ -95,7 +95,7 @@ pub(crate) fn alone(path: &[Step]) -> bool {
 }
 
 /// Whether a path is that of a setting, or of a table that has it.
-pub(crate) fn sets(path: &str, setting: &str) -> bool {
+pub(crate) fn covers_setting(path: &str, setting: &str) -> bool {
     setting.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 

@@ -7,8 +7,10 @@ use crate::certificates;
 use crate::check;
 use crate::founding;
 use crate::lab;
-use crate::model::{Axis, Beside, Scenario, StudyFile, Value};
-use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
+use crate::model::{ConfigValue, ResolvedFiles, Scenario, StudyAxis, StudyFile};
+use crate::plan::{
+    AxisSetting, DEFAULT, PlanOverrides, PlanPoint, PlannedAxis, StudyMode, StudyPlan, VARIANT, point_key,
+};
 use crate::presets;
 use crate::processors;
 use crate::services;
@@ -17,11 +19,14 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use usher_config::Ordered;
-use usher_config::disk::Disk;
+use usher_config::OrderedMap;
+use usher_config::disk::DiskEnvironment;
 use usher_config::tree::{self, TreeNode};
-use usher_config::units::{Count, Quantity};
-use usher_config::{Collector, Fault, Faults, Format, Location, Outside, Source, hint};
+use usher_config::units::{PositiveCount, Quantity};
+use usher_config::{
+    ConfigDiagnostic, ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector, OptionalPosition,
+    SourceFile, name_hint,
+};
 use usher_core::Seed;
 
 /// The most points that a plan may have.
@@ -32,15 +37,15 @@ pub const MAX_POINTS: usize = 100_000;
 pub struct Study {
     name: String,
     /// The study's file, and those that it includes.
-    sources: Vec<Arc<Source>>,
-    warnings: Vec<Fault>,
+    sources: Vec<Arc<SourceFile>>,
+    warnings: Vec<ConfigDiagnostic>,
     file: StudyFile,
     tree: TreeNode,
-    from: Origin,
+    from: StudyOrigin,
 }
 
 /// What study files are.
-pub const FORMAT: Format = Format { what: "a study", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat = ConfigFormat { description: "a study", version: 1, retired: &[] };
 
 /// The JSON Schema of study files, as `docs/study.schema.json` holds it: indented, with a final newline.
 pub fn json_schema() -> String {
@@ -49,18 +54,18 @@ pub fn json_schema() -> String {
 
 /// Where files come from that a study includes, or names as a service's configuration.
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+enum StudyOrigin {
     /// The program itself: the study is a text, and has what comes with the program.
     Shipped,
     /// The disk.
     Disk,
 }
 
-impl Origin {
-    const fn outside(self) -> &'static dyn Outside {
+impl StudyOrigin {
+    const fn outside_files(self) -> &'static dyn ConfigEnvironment {
         match self {
-            Self::Shipped => &founding::Shipped,
-            Self::Disk => &Disk,
+            Self::Shipped => &founding::ShippedFiles,
+            Self::Disk => &DiskEnvironment,
         }
     }
 }
@@ -81,7 +86,7 @@ pub enum LoadError {
         name: String,
     },
     /// What it says is wrong.
-    Faults(Faults),
+    Faults(ConfigErrors),
 }
 
 impl std::fmt::Display for LoadError {
@@ -89,7 +94,7 @@ impl std::fmt::Display for LoadError {
         match self {
             Self::Unreadable { path, source } => write!(f, "{}: {source}", path.display()),
             Self::UnknownName { name } => {
-                let known = hint(name, founding::all().iter().map(|s| s.name));
+                let known = name_hint(name, founding::founding_studies().iter().map(|s| s.name));
                 write!(f, "\"{name}\" is neither a study's name nor a file{known}")
             }
             Self::Faults(faults) => faults.fmt(f),
@@ -106,31 +111,31 @@ impl std::error::Error for LoadError {
     }
 }
 
-impl From<Faults> for LoadError {
-    fn from(faults: Faults) -> Self {
+impl From<ConfigErrors> for LoadError {
+    fn from(faults: ConfigErrors) -> Self {
         Self::Faults(faults)
     }
 }
 
 /// What was read of other files so far.
 #[derive(Debug, Default)]
-struct Memo {
-    services: services::Memo,
-    certificates: certificates::Memo,
+struct ReadCache {
+    services: services::ServiceCache,
+    certificates: certificates::CertificateCache,
 }
 
 /// The values of one axis in a plan: the text, and what it puts where.
-struct Choice {
-    setting: Setting,
-    puts: Vec<Put>,
+struct AxisChoice {
+    setting: AxisSetting,
+    changes: Vec<SettingChange>,
 }
 
 /// A value for a setting.
 #[derive(Clone)]
-struct Put {
+struct SettingChange {
     path: String,
     node: TreeNode,
-    path_span: Location,
+    path_span: OptionalPosition,
 }
 
 impl Study {
@@ -139,26 +144,27 @@ impl Study {
     ///
     /// # Errors
     /// Everything that is wrong with the text.
-    pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
-        Self::parse_with(name, origin, text, Origin::Shipped)
+    pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_with(name, origin, text, StudyOrigin::Shipped)
     }
 
     /// The same of a text that is no file of its own, as one that another process sent: files that it names are of the disk.
     ///
     /// # Errors
     /// Everything that is wrong with the text.
-    pub fn parse_beside(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
-        Self::parse_with(name, origin, text, Origin::Disk)
+    pub fn parse_with_origin(name: &str, origin: &str, text: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_with(name, origin, text, StudyOrigin::Disk)
     }
 
-    fn parse_with(name: &str, origin: &str, text: &str, from: Origin) -> Result<Self, Faults> {
-        let mut faults = Collector::new(origin, text);
-        let study = Self::read(name, from, &mut faults);
+    fn parse_with(name: &str, origin: &str, text: &str, from: StudyOrigin) -> Result<Self, ConfigErrors> {
+        let mut faults = DiagnosticCollector::new(origin, text);
+        let study = Self::read_study(name, from, &mut faults);
         // What is wrong at some point alone is said together with the rest, unless that stands in the same place.
-        let of_points = study.as_ref().filter(|_| !faults.is_empty()).and_then(|study| study.check().err());
-        let sources = faults.sources().to_vec();
+        let of_points =
+            study.as_ref().filter(|_| !faults.is_empty()).and_then(|study| study.check_plans().err());
+        let sources = faults.from_sources().to_vec();
         faults.finish(study).map_err(|mut found| {
-            let place = |fault: &Fault| {
+            let place = |fault: &ConfigDiagnostic| {
                 (sources.iter().position(|source| source.name == fault.file), fault.line, fault.column)
             };
             let known: Vec<_> = found.faults.iter().map(place).collect();
@@ -169,33 +175,33 @@ impl Study {
         })
     }
 
-    fn read(name: &str, from: Origin, faults: &mut Collector) -> Option<Self> {
-        let mut tree = usher_config::document(&FORMAT, from.outside(), faults)?;
-        services::graft(&mut tree, from.outside(), faults);
-        processors::graft(&mut tree, from.outside(), faults);
+    fn read_study(name: &str, from: StudyOrigin, faults: &mut DiagnosticCollector) -> Option<Self> {
+        let mut tree = usher_config::read_document(&FORMAT, from.outside_files(), faults)?;
+        services::graft_configs(&mut tree, from.outside_files(), faults);
+        processors::graft_profiles(&mut tree, from.outside_files(), faults);
         // The study keeps what is written: an axis may choose another preset.
         let mut whole = tree.clone();
-        let (file, named) = typed(&mut whole, from, &mut Memo::default(), faults)?;
+        let (file, named) = read_typed(&mut whole, from, &mut ReadCache::default(), faults)?;
         let scenario = Scenario::new(file.clone(), named);
-        for (path, message) in axis::check(&file).into_iter().chain(check::scenario(&scenario)) {
-            report(&whole, path, message, faults);
+        for (path, message) in axis::check_axes(&file).into_iter().chain(check::check_scenario(&scenario)) {
+            report_finding(&whole, path, message, faults);
         }
-        let (sources, warnings) = (faults.sources().to_vec(), faults.warnings());
+        let (sources, warnings) = (faults.from_sources().to_vec(), faults.warnings());
         let study = Self { name: name.to_owned(), sources, warnings, file, tree, from };
         study.check_each(faults);
         Some(study)
     }
 
     /// Puts each value of each axis into the file alone, to see whether it fits its setting.
-    fn check_each(&self, faults: &mut Collector) {
-        let mut memo = Memo::default();
-        for mode in Mode::ALL {
-            let Some(base) = self.base(mode, &Overrides::default(), faults) else { continue };
+    fn check_each(&self, faults: &mut DiagnosticCollector) {
+        let mut memo = ReadCache::default();
+        for mode in StudyMode::ALL {
+            let Some(base) = self.base_tree(mode, &PlanOverrides::default(), faults) else { continue };
             for axis in 0..self.file.axes.len() {
-                for choice in self.choices(axis, mode, None, faults) {
+                for choice in self.axis_choices(axis, mode, None, faults) {
                     let mut tree = base.clone();
-                    if put_all(&mut tree, &choice.puts, faults) {
-                        typed(&mut tree, self.from, &mut memo, faults);
+                    if put_all(&mut tree, &choice.changes, faults) {
+                        read_typed(&mut tree, self.from, &mut memo, faults);
                     }
                 }
             }
@@ -207,38 +213,38 @@ impl Study {
     fn check_idle<'a>(
         &self,
         base: &TreeNode,
-        choices: impl Iterator<Item = &'a Choice>,
+        choices: impl Iterator<Item = &'a AxisChoice>,
         varied: &[String],
-        memo: &mut Memo,
-        faults: &mut Collector,
+        memo: &mut ReadCache,
+        faults: &mut DiagnosticCollector,
     ) {
         let as_it_is = std::iter::once((base.clone(), base.clone()));
         let with_each = choices.map(|choice| {
             let (mut tree, mut alone) =
-                (base.clone(), TreeNode::of(&Value::Table(Ordered::default()), &None));
-            for put in &choice.puts {
+                (base.clone(), TreeNode::from_value(&ConfigValue::Table(OrderedMap::default()), &None));
+            for put in &choice.changes {
                 // What has no place is reported where points are made.
-                let _ = setting::set(&mut tree, &put.path, put.node.clone(), &put.path_span);
-                let _ = setting::set(&mut alone, &put.path, put.node.clone(), &put.path_span);
+                let _ = setting::put_setting(&mut tree, &put.path, put.node.clone(), &put.path_span);
+                let _ = setting::put_setting(&mut alone, &put.path, put.node.clone(), &put.path_span);
             }
             (tree, alone)
         });
         for (mut tree, given) in as_it_is.chain(with_each) {
-            let Some((file, named)) = typed(&mut tree, self.from, memo, faults) else { continue };
-            for (path, message) in check::idle(&Scenario::new(file, named), &given, varied) {
-                report(&tree, path, message, faults);
+            let Some((file, named)) = read_typed(&mut tree, self.from, memo, faults) else { continue };
+            for (path, message) in check::find_idle_settings(&Scenario::new(file, named), &given, varied) {
+                report_finding(&tree, path, message, faults);
             }
         }
     }
 
     /// The paths of all settings that a mode, an axis or a choice varies.
-    fn varied(&self) -> Vec<String> {
-        let modes = Mode::ALL.into_iter().flat_map(|mode| self.mode_puts(mode));
+    fn varied_paths(&self) -> Vec<String> {
+        let modes = StudyMode::ALL.into_iter().flat_map(|mode| self.mode_puts(mode));
         let axes = self.file.axes.iter().enumerate();
         let cases =
             axes.flat_map(|(i, axis)| axis.cases.names().flat_map(move |case| self.case_puts(i, case)));
         let choices = self.file.choices.iter().enumerate().flat_map(|(i, choice)| {
-            let entries = move |case: &str| self.entries(check::keys!["choices", i, "cases", case]);
+            let entries = move |case: &str| self.table_settings(check::keys!["choices", i, "cases", case]);
             choice.cases.names().flat_map(entries)
         });
         let paths = modes.chain(cases).chain(choices).map(|put| put.path);
@@ -253,7 +259,7 @@ impl Study {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
         let name = path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy());
-        Ok(Self::parse_with(&name, &path.display().to_string(), &text, Origin::Disk)?)
+        Ok(Self::parse_with(&name, &path.display().to_string(), &text, StudyOrigin::Disk)?)
     }
 
     /// Finds a study by a founding study's name, or else as a file.
@@ -261,7 +267,7 @@ impl Study {
     /// # Errors
     /// When there is neither, or it is wrong.
     pub fn open(name: &str) -> Result<Self, LoadError> {
-        match founding::find(name) {
+        match founding::find_founding_study(name) {
             Some(study) => Ok(Self::parse(study.name, &format!("{}.toml", study.name), study.text)?),
             None if Path::new(name).exists() => Self::load(Path::new(name)),
             None => Err(LoadError::UnknownName { name: name.to_owned() }),
@@ -273,19 +279,19 @@ impl Study {
         &self.name
     }
     /// The file's text, without what it includes.
-    pub fn text(&self) -> &str {
+    pub fn file_text(&self) -> &str {
         self.sources.first().map_or("", |source| &source.text)
     }
     /// A digest of the file's text, with what it includes, in hexadecimal: equal where the texts are.
     pub fn digest(&self) -> String {
-        digest(self.whole_text().as_bytes())
+        hex_digest(self.whole_text().as_bytes())
     }
     /// The text with those of the files that it includes, in the order in which they are read.
     fn whole_text(&self) -> String {
         self.sources.iter().map(|source| source.text.as_str()).collect()
     }
     /// What is right and should be written otherwise.
-    pub fn warnings(&self) -> &[Fault] {
+    pub fn warnings(&self) -> &[ConfigDiagnostic] {
         &self.warnings
     }
     /// What the file says, before modes and axes.
@@ -297,10 +303,10 @@ impl Study {
     ///
     /// # Errors
     /// Everything that is wrong with any point.
-    pub fn check(&self) -> Result<(), Faults> {
-        let mut faults = Collector::of(self.sources.clone());
-        for mode in Mode::ALL {
-            self.make_plan(mode, &Overrides::default(), &mut faults);
+    pub fn check_plans(&self) -> Result<(), ConfigErrors> {
+        let mut faults = DiagnosticCollector::of(self.sources.clone());
+        for mode in StudyMode::ALL {
+            self.make_plan(mode, &PlanOverrides::default(), &mut faults);
         }
         faults.finish(Some(()))
     }
@@ -309,29 +315,37 @@ impl Study {
     ///
     /// # Errors
     /// Everything that is wrong with the overrides or with any point.
-    pub fn plan(&self, mode: Mode, overrides: &Overrides) -> Result<Plan, Faults> {
-        let mut faults = Collector::of(self.sources.clone());
+    pub fn build_plan(&self, mode: StudyMode, overrides: &PlanOverrides) -> Result<StudyPlan, ConfigErrors> {
+        let mut faults = DiagnosticCollector::of(self.sources.clone());
         let plan = self.make_plan(mode, overrides, &mut faults);
         faults.finish(plan)
     }
 
-    fn make_plan(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector) -> Option<Plan> {
+    fn make_plan(
+        &self,
+        mode: StudyMode,
+        overrides: &PlanOverrides,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<StudyPlan> {
         if overrides.replications == Some(0) {
             faults.add(None, "--replications 0: one or more are needed".to_owned());
         }
-        let base = self.base(mode, overrides, faults)?;
+        let base = self.base_tree(mode, overrides, faults)?;
         let axes = &self.file.axes;
-        let choices: Vec<Vec<Choice>> =
-            (0..axes.len()).map(|i| self.choices(i, mode, values_of(overrides, &axes[i]), faults)).collect();
+        let choices: Vec<Vec<AxisChoice>> = (0..axes.len())
+            .map(|i| self.axis_choices(i, mode, values_of(overrides, &axes[i]), faults))
+            .collect();
         for (name, _) in &overrides.set {
             // Of a path that an axis names the base has told already.
             let cases = axes.iter().zip(&choices).filter(|(axis, _)| axis.set.0.is_empty());
             let mut cases = cases.flat_map(|(_, choices)| choices);
-            let set = |choice: &&Choice| {
-                let mut puts = choice.puts.iter();
-                puts.any(|put| setting::sets(&put.path, name) || presets::overrides_setting(name, &put.path))
+            let set = |choice: &&AxisChoice| {
+                let mut puts = choice.changes.iter();
+                puts.any(|put| {
+                    setting::covers_setting(&put.path, name) || presets::overrides_setting(name, &put.path)
+                })
             };
-            if let Some(Choice { setting: Setting { axis, text, .. }, .. }) = cases.find(set) {
+            if let Some(AxisChoice { setting: AxisSetting { axis, text, .. }, .. }) = cases.find(set) {
                 let message = format!(
                     "--set {name}: the axis \"{axis}\" sets it to something else at \"{text}\"; leave that out by --set \
                      {axis}=…, or change the file"
@@ -339,10 +353,11 @@ impl Study {
                 faults.add(None, message);
             }
         }
-        let variants = self.variants(mode);
-        let mut memo = Memo::default();
+        let variants = self.choice_variants(mode);
+        let mut memo = ReadCache::default();
         // What an override makes idle is the file's for other runs.
-        let varied = self.varied().into_iter().chain(overrides.set.iter().map(|(name, _)| name.clone()));
+        let varied =
+            self.varied_paths().into_iter().chain(overrides.set.iter().map(|(name, _)| name.clone()));
         let varied: Vec<String> = varied.collect();
         self.check_idle(&base, choices.iter().flatten().chain(&variants), &varied, &mut memo, faults);
         let count = choices
@@ -350,12 +365,12 @@ impl Study {
             .try_fold(variants.len(), |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));
         let Some(count) = count else {
             faults.add(
-                base.place(&[tree::Step::Key("axes".to_owned())]),
+                base.position_of(&[tree::PathStep::Key("axes".to_owned())]),
                 format!("more than {MAX_POINTS} points"),
             );
             return None;
         };
-        let hash = self.hash((mode, overrides), &base, &choices, &variants);
+        let hash = self.plan_hash((mode, overrides), &base, &choices, &variants);
         let mut points = Vec::with_capacity(count);
         for index in 0..count {
             // Each fault of a value shows at its first point already; a hopeless plan stops early.
@@ -363,39 +378,39 @@ impl Study {
                 break;
             }
             let mut rest = index;
-            let mut chosen: Vec<&Choice> = Vec::with_capacity(axes.len());
+            let mut chosen: Vec<&AxisChoice> = Vec::with_capacity(axes.len());
             for choices in choices.iter().rev() {
                 chosen.push(&choices[rest % choices.len()]);
                 rest /= choices.len();
             }
-            if mode == Mode::Sensitivity {
+            if mode == StudyMode::Sensitivity {
                 chosen.push(&variants[rest]);
             }
             chosen.reverse();
-            points.extend(self.point((index, mode), &base, &chosen, overrides, &mut memo, faults));
+            points.extend(self.build_point((index, mode), &base, &chosen, overrides, &mut memo, faults));
         }
         let scenarios: Vec<&Scenario> = points.iter().map(|point| &point.scenario).collect();
         for (path, message) in check::find_doubts(&scenarios, &base, &varied) {
-            let steps = base.steps(&path);
-            faults.warn(base.place(&steps), format!("{}: {message}", tree::show(&steps)));
+            let steps = base.resolve_keys(&path);
+            faults.add_warning(base.position_of(&steps), format!("{}: {message}", tree::format_path(&steps)));
         }
         let planned = axes.iter().zip(&choices).map(|(axis, choices)| PlannedAxis {
             name: axis.name.clone(),
             label: axis.label().to_owned(),
-            unit: axis::unit(axis),
+            unit: axis::axis_unit(axis),
             values: choices.iter().map(|c| c.setting.clone()).collect(),
         });
         let mut planned: Vec<PlannedAxis> = planned.collect();
         let mut figures = self.file.figures.clone();
-        if mode == Mode::Sensitivity {
+        if mode == StudyMode::Sensitivity {
             let values = variants.iter().map(|v| v.setting.clone()).collect();
             let (name, label) = (VARIANT.to_owned(), "Choice".to_owned());
             planned.insert(0, PlannedAxis { name, label, unit: None, values });
             for figure in &mut figures {
-                figure.filter.insert(VARIANT.to_owned(), Value::Text(DEFAULT.to_owned()));
+                figure.filter.insert(VARIANT.to_owned(), ConfigValue::Text(DEFAULT.to_owned()));
             }
         }
-        Some(Plan {
+        Some(StudyPlan {
             study: self.name.clone(),
             mode,
             axes: planned,
@@ -406,36 +421,36 @@ impl Study {
         })
     }
 
-    fn point(
+    fn build_point(
         &self,
-        (index, mode): (usize, Mode),
+        (index, mode): (usize, StudyMode),
         base: &TreeNode,
-        chosen: &[&Choice],
-        overrides: &Overrides,
-        memo: &mut Memo,
-        faults: &mut Collector,
-    ) -> Option<Point> {
+        chosen: &[&AxisChoice],
+        overrides: &PlanOverrides,
+        memo: &mut ReadCache,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<PlanPoint> {
         let mut tree = base.clone();
         for choice in chosen {
-            if !put_all(&mut tree, &choice.puts, faults) {
+            if !put_all(&mut tree, &choice.changes, faults) {
                 return None;
             }
         }
-        let (file, named) = typed(&mut tree, self.from, memo, faults)?;
+        let (file, named) = read_typed(&mut tree, self.from, memo, faults)?;
         let mut scenario = Scenario::new(file, named);
-        for (path, message) in check::scenario(&scenario) {
-            report(&tree, path, message, faults);
+        for (path, message) in check::check_scenario(&scenario) {
+            report_finding(&tree, path, message, faults);
         }
-        if mode == Mode::Lab && self.file.has_lab() {
-            for message in lab::unfit(&scenario) {
-                report(&tree, check::keys!["lab"], message, faults);
+        if mode == StudyMode::Lab && self.file.has_lab() {
+            for message in lab::lab_obstacles(&scenario) {
+                report_finding(&tree, check::keys!["lab"], message, faults);
             }
         }
         for (axis, choice) in
             self.file.axes.iter().zip(chosen.iter().skip(chosen.len() - self.file.axes.len()))
         {
             let Some(relax) = &axis.relax else { continue };
-            let from = axis::number(&relax.from, axis::unit(axis).as_deref());
+            let from = axis::value_in_unit(&relax.from, axis::axis_unit(axis).as_deref());
             if choice.setting.number.zip(from).is_some_and(|(at, from)| at >= from) {
                 let precision = &mut scenario.run.replications.precision;
                 if *precision < relax.precision {
@@ -444,23 +459,28 @@ impl Study {
             }
         }
         if let Some(n) = overrides.replications {
-            scenario.run.replications.min = Count::of(n);
-            scenario.run.replications.max = Count::of(n);
+            scenario.run.replications.min = PositiveCount::from_u32(n);
+            scenario.run.replications.max = PositiveCount::from_u32(n);
         }
         if let Some(seed) = overrides.seed {
             scenario.run.seed = seed;
         }
-        let settings: Vec<Setting> = chosen.iter().map(|c| c.setting.clone()).collect();
+        let settings: Vec<AxisSetting> = chosen.iter().map(|c| c.setting.clone()).collect();
         let mut seed = Seed::new(scenario.run.seed);
         let by_axis = settings.iter().skip(settings.len() - self.file.axes.len());
         for (axis, setting) in self.file.axes.iter().zip(by_axis).filter(|(a, _)| !a.common_random_numbers) {
-            seed = seed.derive(&format!("{}={}", axis.name, setting.text), 0);
+            seed = seed.derive_seed(&format!("{}={}", axis.name, setting.text), 0);
         }
-        Some(Point { index, key: key(&settings), settings, scenario, seed })
+        Some(PlanPoint { index, key: point_key(&settings), settings, scenario, seed })
     }
 
     /// The tree with what the mode and plain `--set`s change.
-    fn base(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector) -> Option<TreeNode> {
+    fn base_tree(
+        &self,
+        mode: StudyMode,
+        overrides: &PlanOverrides,
+        faults: &mut DiagnosticCollector,
+    ) -> Option<TreeNode> {
         let mut tree = self.tree.clone();
         let mut puts = self.mode_puts(mode);
         for (name, value) in &overrides.set {
@@ -478,54 +498,67 @@ impl Study {
             }
             if !name.contains('.') {
                 let known = self.file.axes.iter().map(|a| a.name.as_str());
-                faults.add(None, format!("--set {name}: there is no axis \"{name}\"{}", hint(name, known)));
+                faults.add(
+                    None,
+                    format!("--set {name}: there is no axis \"{name}\"{}", name_hint(name, known)),
+                );
                 continue;
             }
-            puts.push(Put { path: name.clone(), node: TreeNode::of(&bare(value), &None), path_span: None });
+            puts.push(SettingChange {
+                path: name.clone(),
+                node: TreeNode::from_value(&parse_bare_value(value), &None),
+                path_span: None,
+            });
         }
         put_all(&mut tree, &puts, faults).then_some(tree)
     }
 
     /// What `[quick]`, or the table of another mode, changes.
-    fn mode_puts(&self, mode: Mode) -> Vec<Put> {
+    fn mode_puts(&self, mode: StudyMode) -> Vec<SettingChange> {
         let mut puts = Vec::new();
         let at = |keys: &[&str]| {
             let keys: Vec<String> = keys.iter().map(|&k| k.to_owned()).collect();
-            self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step))
+            self.tree.resolve_keys(&keys).iter().try_fold(&self.tree, |node, step| node.child(step))
         };
         let table = mode.name();
         for key in ["duration", "warmup"] {
-            puts.extend(at(&[table, key]).map(|node| put(format!("run.{key}"), node, None)));
+            puts.extend(at(&[table, key]).map(|node| setting_change(format!("run.{key}"), node, None)));
         }
         for key in ["min", "max", "precision"] {
             let node = at(&[table, "replications", key]);
-            puts.extend(node.map(|node| put(format!("run.replications.{key}"), node, None)));
+            puts.extend(node.map(|node| setting_change(format!("run.replications.{key}"), node, None)));
         }
         for entry in at(&[table, "set"]).map(TreeNode::entries).unwrap_or_default() {
-            puts.push(put(entry.key.clone(), &entry.node, Some(&entry.key_span)));
+            puts.push(setting_change(entry.key.clone(), &entry.node, Some(&entry.key_span)));
         }
         puts
     }
 
     /// The values that an axis takes.
-    fn choices(&self, index: usize, mode: Mode, given: Option<&str>, faults: &mut Collector) -> Vec<Choice> {
+    fn axis_choices(
+        &self,
+        index: usize,
+        mode: StudyMode,
+        given: Option<&str>,
+        faults: &mut DiagnosticCollector,
+    ) -> Vec<AxisChoice> {
         let axis = &self.file.axes[index];
-        let unit = axis::unit(axis);
+        let unit = axis::axis_unit(axis);
         let listed = match mode {
-            Mode::Default => None,
-            Mode::Quick => axis.quick.as_ref(),
-            Mode::Full => axis.full.as_ref(),
-            Mode::Sensitivity => axis.sensitivity.as_ref(),
-            Mode::Lab => axis.lab.as_ref(),
+            StudyMode::Default => None,
+            StudyMode::Quick => axis.quick.as_ref(),
+            StudyMode::Full => axis.full.as_ref(),
+            StudyMode::Sensitivity => axis.sensitivity.as_ref(),
+            StudyMode::Lab => axis.lab.as_ref(),
         };
         // Where each value stands in the file, if it does.
         let place = |list: &str, i: usize| {
             let keys = check::keys!["axes", index, list, i];
-            self.tree.place(&self.tree.steps(&keys))
+            self.tree.position_of(&self.tree.resolve_keys(&keys))
         };
-        let values: Vec<(Value, Location)> = match (given, listed) {
+        let values: Vec<(ConfigValue, OptionalPosition)> = match (given, listed) {
             (Some(given), _) => {
-                given_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
+                split_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
             }
             (None, Some(values)) => {
                 values.iter().enumerate().map(|(i, v)| (v.clone(), place(mode.name(), i))).collect()
@@ -533,11 +566,11 @@ impl Study {
             (None, None) if axis.cases.is_empty() => {
                 axis.values.iter().enumerate().map(|(i, v)| (v.clone(), place("values", i))).collect()
             }
-            (None, None) => axis.cases.names().map(|n| (Value::Text(n.to_owned()), None)).collect(),
+            (None, None) => axis.cases.names().map(|n| (ConfigValue::Text(n.to_owned()), None)).collect(),
         };
-        let mut choices: Vec<Choice> = Vec::new();
+        let mut choices: Vec<AxisChoice> = Vec::new();
         for (value, span) in values {
-            let text = axis::text(&value);
+            let text = axis::format_value(&value);
             if choices.iter().any(|c| c.setting.text == text) {
                 // Of the file's own values the check of its axes tells.
                 if given.is_some() {
@@ -551,62 +584,66 @@ impl Study {
                 self.case_puts(index, &text)
             } else {
                 if given.is_some() {
-                    let known = hint(&text, axis.cases.names());
+                    let known = name_hint(&text, axis.cases.names());
                     faults.add(span, format!("--set {}: there is no case \"{text}\"{known}", axis.name));
                 }
                 continue;
             };
-            let number = axis::number(&value, unit.as_deref());
-            choices.push(Choice { setting: Setting { axis: axis.name.clone(), text, number }, puts });
+            let number = axis::value_in_unit(&value, unit.as_deref());
+            choices.push(AxisChoice {
+                setting: AxisSetting { axis: axis.name.clone(), text, number },
+                changes: puts,
+            });
         }
         choices
     }
 
-    /// The default of all choices and every other value of each, for [`Mode::Sensitivity`]; for other modes the
+    /// The default of all choices and every other value of each, for [`StudyMode::Sensitivity`]; for other modes the
     /// default alone.
-    fn variants(&self, mode: Mode) -> Vec<Choice> {
-        let setting = |text| Setting { axis: VARIANT.to_owned(), text, number: None };
-        let mut variants = vec![Choice { setting: setting(DEFAULT.to_owned()), puts: Vec::new() }];
-        if mode != Mode::Sensitivity {
+    fn choice_variants(&self, mode: StudyMode) -> Vec<AxisChoice> {
+        let setting = |text| AxisSetting { axis: VARIANT.to_owned(), text, number: None };
+        let mut variants = vec![AxisChoice { setting: setting(DEFAULT.to_owned()), changes: Vec::new() }];
+        if mode != StudyMode::Sensitivity {
             return variants;
         }
         for (i, choice) in self.file.choices.iter().enumerate() {
             for case in choice.cases.names() {
-                let puts = self.entries(check::keys!["choices", i, "cases", case]);
-                variants.push(Choice { setting: setting(format!("{}: {case}", choice.name)), puts });
+                let puts = self.table_settings(check::keys!["choices", i, "cases", case]);
+                variants
+                    .push(AxisChoice { setting: setting(format!("{}: {case}", choice.name)), changes: puts });
             }
         }
         variants
     }
 
-    fn value_puts(&self, axis: usize, value: &Value, span: &Location) -> Vec<Put> {
+    fn value_puts(&self, axis: usize, value: &ConfigValue, span: &OptionalPosition) -> Vec<SettingChange> {
         let puts = self.file.axes[axis].set.0.iter().enumerate().map(|(i, path)| {
             let keys = check::keys!["axes", axis, "set", i];
-            let path_span = self.tree.place(&self.tree.steps(&keys));
-            Put { path: path.clone(), node: TreeNode::of(value, span), path_span }
+            let path_span = self.tree.position_of(&self.tree.resolve_keys(&keys));
+            SettingChange { path: path.clone(), node: TreeNode::from_value(value, span), path_span }
         });
         puts.collect()
     }
 
-    fn case_puts(&self, axis: usize, case: &str) -> Vec<Put> {
-        self.entries(check::keys!["axes", axis, "cases", case])
+    fn case_puts(&self, axis: usize, case: &str) -> Vec<SettingChange> {
+        self.table_settings(check::keys!["axes", axis, "cases", case])
     }
 
     /// The settings that a table of paths and values gives.
-    fn entries(&self, keys: Vec<String>) -> Vec<Put> {
-        let node = self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
+    fn table_settings(&self, keys: Vec<String>) -> Vec<SettingChange> {
+        let node = self.tree.resolve_keys(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
         let entries = node.map(TreeNode::entries).unwrap_or_default();
-        entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
+        entries.iter().map(|e| setting_change(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }
 
     /// Of everything that decides this plan's rows, and of nothing else: comments, what is shown of the rows, what is captured, what
     /// other modes do, and where in the file the same is said may change.
-    fn hash(
+    fn plan_hash(
         &self,
-        (mode, overrides): (Mode, &Overrides),
+        (mode, overrides): (StudyMode, &PlanOverrides),
         base: &TreeNode,
-        choices: &[Vec<Choice>],
-        variants: &[Choice],
+        choices: &[Vec<AxisChoice>],
+        variants: &[AxisChoice],
     ) -> String {
         const SHOWN: [&str; 7] =
             ["title", "question", "description", "groups", "figures", "recommendations", "capture"];
@@ -621,70 +658,71 @@ impl Study {
         let decides = |key: &str| !SHOWN.contains(&key) && !APPLIED.contains(&key);
         for entry in base.entries().iter().filter(|entry| decides(&entry.key)) {
             part(entry.key.as_bytes());
-            part(format!("{:?}", entry.node.value()).as_bytes());
+            part(format!("{:?}", entry.node.to_value()).as_bytes());
         }
-        part(format!("{:?}", self.file.asked()).as_bytes());
+        part(format!("{:?}", self.file.requested_metrics()).as_bytes());
         part(mode.name().as_bytes());
         let of_axes = self.file.axes.iter().zip(choices).map(|(axis, choices)| {
             // A value without a unit, for one that has to be compared, is of the axis's.
             let relax = axis.relax.as_ref().map(|relax| {
                 let numbers: Vec<_> = choices.iter().map(|choice| choice.setting.number).collect();
-                (relax, axis::number(&relax.from, axis::unit(axis).as_deref()), numbers)
+                (relax, axis::value_in_unit(&relax.from, axis::axis_unit(axis).as_deref()), numbers)
             });
             (format!("{} {} {relax:?}", axis.name, axis.common_random_numbers), &choices[..])
         });
         for (axis, choices) in of_axes.chain([(VARIANT.to_owned(), variants)]) {
             part(axis.as_bytes());
             part(&(choices.len() as u64).to_be_bytes());
-            for Choice { setting, puts } in choices {
+            for AxisChoice { setting, changes: puts } in choices {
                 part(setting.text.as_bytes());
-                let puts: Vec<_> = puts.iter().map(|put| (&put.path, put.node.value())).collect();
+                let puts: Vec<_> = puts.iter().map(|put| (&put.path, put.node.to_value())).collect();
                 part(format!("{puts:?}").as_bytes());
             }
         }
         part(format!("{:?} {:?}", overrides.seed, overrides.replications).as_bytes());
-        hex(&hasher.finalize())
+        to_hex(&hasher.finalize())
     }
 }
 
 /// A tree as what it says: its presets are filled in, the services' configurations are taken out of it, and the files that it
 /// names are read.
-fn typed(
+fn read_typed(
     tree: &mut TreeNode,
-    from: Origin,
-    memo: &mut Memo,
-    faults: &mut Collector,
-) -> Option<(StudyFile, Beside)> {
-    presets::fill(tree);
-    processors::take(tree, faults);
-    let services = services::take(tree, from.outside(), &mut memo.services, faults);
-    let certificates = certificates::read(tree, from.outside(), &mut memo.certificates, faults);
-    let read = usher_config::read::<StudyFile>(tree, setting::alone, faults);
-    Some((read.value.filter(|_| read.whole)?, (services, certificates)))
+    from: StudyOrigin,
+    memo: &mut ReadCache,
+    faults: &mut DiagnosticCollector,
+) -> Option<(StudyFile, ResolvedFiles)> {
+    presets::fill_presets(tree);
+    processors::take_processors(tree, faults);
+    let services = services::take_services(tree, from.outside_files(), &mut memo.services, faults);
+    let certificates =
+        certificates::read_certificates(tree, from.outside_files(), &mut memo.certificates, faults);
+    let read = usher_config::read_typed::<StudyFile>(tree, setting::is_self_contained, faults);
+    Some((read.value.filter(|_| read.is_complete)?, (services, certificates)))
 }
 
 /// A digest of these bytes, in hexadecimal.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+pub(crate) fn hex_digest(bytes: &[u8]) -> String {
+    to_hex(&Sha256::digest(bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
 }
 
-fn put(path: String, node: &TreeNode, path_span: Option<&Location>) -> Put {
+fn setting_change(path: String, node: &TreeNode, path_span: Option<&OptionalPosition>) -> SettingChange {
     let path_span = path_span.unwrap_or(&node.span).clone();
-    Put { path, node: node.clone(), path_span }
+    SettingChange { path, node: node.clone(), path_span }
 }
 
 /// Puts values into a tree; false when one has no place, which is reported.
-fn put_all(tree: &mut TreeNode, puts: &[Put], faults: &mut Collector) -> bool {
+fn put_all(tree: &mut TreeNode, puts: &[SettingChange], faults: &mut DiagnosticCollector) -> bool {
     let mut all = true;
     for put in puts {
-        if let Err(message) = setting::set(tree, &put.path, put.node.clone(), &put.path_span) {
+        if let Err(message) = setting::put_setting(tree, &put.path, put.node.clone(), &put.path_span) {
             faults.add(put.path_span.clone(), message);
             all = false;
         }
@@ -693,27 +731,27 @@ fn put_all(tree: &mut TreeNode, puts: &[Put], faults: &mut Collector) -> bool {
 }
 
 /// Reports a finding at its place in the tree, unless it may come from what was left out there.
-fn report(tree: &TreeNode, path: Vec<String>, message: String, faults: &mut Collector) {
-    let steps = tree.steps(&path);
-    if tree.damaged(&steps) {
+fn report_finding(tree: &TreeNode, path: Vec<String>, message: String, faults: &mut DiagnosticCollector) {
+    let steps = tree.resolve_keys(&path);
+    if tree.is_damaged(&steps) {
         return;
     }
-    faults.add(tree.place(&steps), format!("{}: {message}", tree::show(&steps)));
+    faults.add(tree.position_of(&steps), format!("{}: {message}", tree::format_path(&steps)));
 }
 
 /// The last values that the overrides give an axis.
-fn values_of<'a>(overrides: &'a Overrides, axis: &Axis) -> Option<&'a str> {
+fn values_of<'a>(overrides: &'a PlanOverrides, axis: &StudyAxis) -> Option<&'a str> {
     overrides.set.iter().rev().find(|(name, _)| *name == axis.name).map(|(_, values)| values.as_str())
 }
 
 /// A value as `--set` gives it: TOML's numbers, switches, arrays and tables; anything else is text.
-fn bare(text: &str) -> Value {
-    tree::parse_value(text).unwrap_or_else(|| Value::Text(text.trim().to_owned()))
+fn parse_bare_value(text: &str) -> ConfigValue {
+    tree::parse_value(text).unwrap_or_else(|| ConfigValue::Text(text.trim().to_owned()))
 }
 
 /// The values of `--set axis=…`, cut at commas, except within a value of the file that has one.
-fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
-    let written: Vec<Value> = match axis.cases.is_empty() {
+fn split_values(axis: &StudyAxis, given: &str, unit: Option<&str>) -> Vec<ConfigValue> {
+    let written: Vec<ConfigValue> = match axis.cases.is_empty() {
         true => [
             Some(&axis.values),
             axis.quick.as_ref(),
@@ -726,7 +764,7 @@ fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
         .flatten()
         .cloned()
         .collect(),
-        false => axis.cases.names().map(|n| Value::Text(n.to_owned())).collect(),
+        false => axis.cases.names().map(|n| ConfigValue::Text(n.to_owned())).collect(),
     };
     let parts: Vec<&str> = given.split(',').collect();
     let mut values = Vec::new();
@@ -734,10 +772,10 @@ fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
     while i < parts.len() {
         let known = (i + 1..=parts.len()).rev().find_map(|j| {
             let text = parts[i..j].join(",");
-            let text = axis::text(&Value::Text(text.trim().to_owned()));
-            written.iter().find(|v| axis::text(v) == text).map(|v| (v.clone(), j))
+            let text = axis::format_value(&ConfigValue::Text(text.trim().to_owned()));
+            written.iter().find(|v| axis::format_value(v) == text).map(|v| (v.clone(), j))
         });
-        let (value, next) = known.unwrap_or_else(|| (with_unit(bare(parts[i]), unit), i + 1));
+        let (value, next) = known.unwrap_or_else(|| (with_unit(parse_bare_value(parts[i]), unit), i + 1));
         values.push(value);
         i = next;
     }
@@ -745,11 +783,11 @@ fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
 }
 
 /// Gives a plain number the axis's unit, where its values have one.
-fn with_unit(value: Value, unit: Option<&str>) -> Value {
+fn with_unit(value: ConfigValue, unit: Option<&str>) -> ConfigValue {
     match (&value, unit) {
-        (Value::Integer(_) | Value::Float(_), Some(unit)) => {
+        (ConfigValue::Integer(_) | ConfigValue::Float(_), Some(unit)) => {
             let text = format!("{value} {unit}");
-            if Quantity::parse(&text).is_some() { Value::Text(text) } else { value }
+            if Quantity::parse(&text).is_some() { ConfigValue::Text(text) } else { value }
         }
         _ => value,
     }

@@ -2,7 +2,7 @@
 
 /// A commented study file that is valid as it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Template {
+pub struct StudyTemplate {
     /// The kind of its workload.
     pub kind: &'static str,
     /// Its text.
@@ -12,14 +12,14 @@ pub struct Template {
 /// Declares the templates by their files' names.
 macro_rules! templates {
     ($($kind:literal),+ $(,)?) => {
-        &[$(Template { kind: $kind, text: include_str!(concat!("../templates/", $kind, ".toml")) }),+]
+        &[$(StudyTemplate { kind: $kind, text: include_str!(concat!("../templates/", $kind, ".toml")) }),+]
     };
 }
 
 /// All of them.
-pub const TEMPLATES: &[Template] = templates!["dialogue", "eap", "mih", "handover"];
+pub const TEMPLATES: &[StudyTemplate] = templates!["dialogue", "eap", "mih", "handover"];
 
 /// That of the plain dialogue.
-pub fn template() -> &'static str {
+pub fn default_template() -> &'static str {
     TEMPLATES[0].text
 }

@@ -18,7 +18,7 @@ usher_core::work_labels! {
 }
 
 /// All kinds of work, in the order of the crates that declare them.
-pub fn all() -> impl Iterator<Item = WorkLabel> {
+pub fn all_labels() -> impl Iterator<Item = WorkLabel> {
     let declared = [
         usher_radius::work::WORK,
         usher_diameter::work::WORK,
@@ -37,16 +37,16 @@ pub fn all() -> impl Iterator<Item = WorkLabel> {
 }
 
 /// The kind of work of this name.
-pub fn find(name: &str) -> Option<WorkLabel> {
-    all().find(|label| label.name() == name)
+pub fn find_label(name: &str) -> Option<WorkLabel> {
+    all_labels().find(|label| label.name() == name)
 }
 
 /// In a schema: a table has a value for each kind of work, and no other.
 pub(crate) fn schema(schema: &mut schemars::Schema) {
     let Some(value) = schema.insert("additionalProperties".into(), false.into()) else { return };
-    let properties = all().map(|label| {
+    let properties = all_labels().map(|label| {
         let mut value = value.clone();
-        value["description"] = format!("{} One unit is one {}.", label.about(), label.unit()).into();
+        value["description"] = format!("{} One unit is one {}.", label.description(), label.unit()).into();
         (label.name().to_owned(), value)
     });
     schema.insert("properties".into(), properties.collect::<serde_json::Map<_, _>>().into());

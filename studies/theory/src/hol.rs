@@ -5,7 +5,7 @@
 /// same chance, and so is each repair; a repair comes a fixed time after what it repairs; a stream delivers in
 /// order, and streams do not wait for each other.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Model {
+pub struct HolModel {
     /// Messages a second over all streams.
     pub rate: f64,
     /// Chance that a message or a repair is lost, below 1.
@@ -16,15 +16,15 @@ pub struct Model {
     pub streams: u32,
 }
 
-impl Model {
+impl HolModel {
     /// Messages of one stream in one repair time, on average.
-    fn load(&self) -> f64 {
+    fn stream_load(&self) -> f64 {
         self.rate * self.repair / f64::from(self.streams)
     }
 
     /// The chance that a message and those before it in its stream are there so many seconds after it would be
     /// without loss.
-    pub fn distribution(&self, delay: f64) -> f64 {
+    pub fn delay_distribution(&self, delay: f64) -> f64 {
         if delay < 0.0 {
             return 0.0;
         }
@@ -34,16 +34,16 @@ impl Model {
         // The message itself is repaired by then; and none of those before it, whose repairs end later, is missing.
         let own = 1.0 - libm::pow(p, whole + 1.0);
         let missing = libm::pow(p, whole + 1.0) * (1.0 - part) + libm::pow(p, whole + 2.0) / (1.0 - p);
-        own * libm::exp(-self.load() * missing)
+        own * libm::exp(-self.stream_load() * missing)
     }
 
     /// The mean delay that losses add, in seconds.
-    pub fn mean(&self) -> f64 {
+    pub fn mean_delay(&self) -> f64 {
         let Self { loss: p, repair, .. } = *self;
         let (mut sum, mut lost) = (0.0, p);
         // The integral of one less the distribution, one repair time after another; `lost` is p to the m + 1.
         while lost > 1e-18 {
-            let x = self.load() * lost;
+            let x = self.stream_load() * lost;
             let within = if x > 0.0 { -libm::expm1(-x) / x } else { 1.0 };
             sum += 1.0 - (1.0 - lost) * libm::exp(-x * p / (1.0 - p)) * within;
             lost *= p;
@@ -52,7 +52,7 @@ impl Model {
     }
 
     /// The mean delay of a message's own repairs, in seconds: what is left with as many streams as messages.
-    pub fn unordered(&self) -> f64 {
+    pub fn unordered_delay(&self) -> f64 {
         self.repair * self.loss / (1.0 - self.loss)
     }
 }
@@ -61,33 +61,38 @@ impl Model {
 mod tests {
     use super::*;
 
-    const MODEL: Model = Model { rate: 4.0, loss: 0.1, repair: 0.5, streams: 1 };
+    const MODEL: HolModel = HolModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 1 };
 
     #[test]
     fn the_mean_is_the_integral_of_the_distribution() {
-        for model in [MODEL, Model { loss: 0.4, ..MODEL }, Model { rate: 40.0, ..MODEL }] {
+        for model in [MODEL, HolModel { loss: 0.4, ..MODEL }, HolModel { rate: 40.0, ..MODEL }] {
             let step = 1e-4;
-            let integral: f64 =
-                (0..200_000).map(|i| (1.0 - model.distribution((f64::from(i) + 0.5) * step)) * step).sum();
-            assert!((integral - model.mean()).abs() < 1e-6, "{model:?}: {integral} {}", model.mean());
+            let integral: f64 = (0..200_000)
+                .map(|i| (1.0 - model.delay_distribution((f64::from(i) + 0.5) * step)) * step)
+                .sum();
+            assert!(
+                (integral - model.mean_delay()).abs() < 1e-6,
+                "{model:?}: {integral} {}",
+                model.mean_delay()
+            );
         }
     }
 
     #[test]
     fn many_streams_wait_for_nothing_but_themselves() {
-        let many = Model { streams: 1_000_000, ..MODEL };
-        assert!((many.mean() - MODEL.unordered()).abs() < 1e-6);
-        assert!((MODEL.unordered() - 0.5 / 9.0).abs() < 1e-12);
-        assert_eq!(Model { loss: 0.0, ..MODEL }.mean(), 0.0);
-        let means = [1, 2, 4, 8].map(|streams| Model { streams, ..MODEL }.mean());
+        let many = HolModel { streams: 1_000_000, ..MODEL };
+        assert!((many.mean_delay() - MODEL.unordered_delay()).abs() < 1e-6);
+        assert!((MODEL.unordered_delay() - 0.5 / 9.0).abs() < 1e-12);
+        assert_eq!(HolModel { loss: 0.0, ..MODEL }.mean_delay(), 0.0);
+        let means = [1, 2, 4, 8].map(|streams| HolModel { streams, ..MODEL }.mean_delay());
         assert!(means.windows(2).all(|w| w[0] > w[1]), "{means:?}");
     }
 
     #[test]
     fn few_losses_block_what_comes_while_they_last() {
         // To the first order in p: its own repair, and for each of the load's messages before it half a repair.
-        let few = Model { loss: 1e-6, ..MODEL };
+        let few = HolModel { loss: 1e-6, ..MODEL };
         let first = 1e-6 * 0.5 * (1.0 + 2.0 / 2.0);
-        assert!((few.mean() / first - 1.0).abs() < 1e-4, "{}", few.mean() / first);
+        assert!((few.mean_delay() / first - 1.0).abs() < 1e-4, "{}", few.mean_delay() / first);
     }
 }

@@ -3,7 +3,7 @@
 
 /// Customers come by a Poisson process, or one that varies otherwise, to `cores` servers with one queue.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Queue {
+pub struct ServerQueue {
     /// Customers a second.
     pub rate: f64,
     /// Mean service time, seconds.
@@ -35,7 +35,7 @@ pub fn erlang_c(cores: u32, erlangs: f64) -> f64 {
     b / (b + (1.0 - b) * free)
 }
 
-impl Queue {
+impl ServerQueue {
     /// M/M/c.
     #[must_use]
     pub const fn mmc(rate: f64, service: f64, cores: u32) -> Self {
@@ -50,27 +50,27 @@ impl Queue {
 
     /// The chance that a customer waits, taken to be M/M/c's: exact for exponential service, and for one core with any.
     #[must_use]
-    pub fn waits(&self) -> f64 {
+    pub fn wait_probability(&self) -> f64 {
         erlang_c(self.cores, self.rate * self.service)
     }
 
     /// Mean wait, seconds: that of M/M/c times (ca² + cs²) / 2 (Allen and Cunneen). Exact for M/M/c and, by Pollaczek and
     /// Khinchine, for M/G/1; infinite where customers come faster than they are served.
     #[must_use]
-    pub fn wait(&self) -> f64 {
+    pub fn mean_wait(&self) -> f64 {
         let free = 1.0 - self.utilisation();
         if free <= 0.0 {
             return f64::INFINITY;
         }
         let variation = (self.arrival_variation + self.service_variation) / 2.0;
-        self.waits() * self.service * variation / (f64::from(self.cores) * free)
+        self.wait_probability() * self.service * variation / (f64::from(self.cores) * free)
     }
 
     /// The time that a share of the customers waits at most, seconds, with waits of those who wait at all taken to be exponential:
     /// exact for M/M/c.
     #[must_use]
     pub fn wait_quantile(&self, share: f64) -> f64 {
-        let (waits, wait) = (self.waits(), self.wait());
+        let (waits, wait) = (self.wait_probability(), self.mean_wait());
         if !wait.is_finite() {
             return f64::INFINITY;
         }
@@ -85,30 +85,32 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn near(a: f64, b: f64) -> bool {
+    fn is_near(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-12 * b.abs().max(1.0)
     }
 
     #[test]
     fn erlangs_formulas_by_hand() {
         // One server: a / (1 + a) are lost, and a wait. Two, at one erlang: 1/2 / (1 + 1 + 1/2) are lost, a third waits.
-        assert!(near(erlang_b(1, 0.5), 1.0 / 3.0) && near(erlang_c(1, 0.7), 0.7));
-        assert!(near(erlang_b(2, 1.0), 0.2) && near(erlang_c(2, 1.0), 1.0 / 3.0));
+        assert!(is_near(erlang_b(1, 0.5), 1.0 / 3.0) && is_near(erlang_c(1, 0.7), 0.7));
+        assert!(is_near(erlang_b(2, 1.0), 0.2) && is_near(erlang_c(2, 1.0), 1.0 / 3.0));
         assert_eq!((erlang_c(3, 3.0), erlang_c(3, 9.0)), (1.0, 1.0));
     }
 
     #[test]
     fn one_core_is_pollaczeks_and_khinchines() {
-        let constant = Queue { service_variation: 0.0, ..Queue::mmc(0.5, 1.0, 1) };
-        assert!(near(constant.wait(), 0.5) && near(Queue::mmc(0.5, 1.0, 1).wait(), 1.0));
-        assert_eq!(Queue::mmc(1.0, 1.0, 1).wait(), f64::INFINITY);
+        let constant = ServerQueue { service_variation: 0.0, ..ServerQueue::mmc(0.5, 1.0, 1) };
+        assert!(
+            is_near(constant.mean_wait(), 0.5) && is_near(ServerQueue::mmc(0.5, 1.0, 1).mean_wait(), 1.0)
+        );
+        assert_eq!(ServerQueue::mmc(1.0, 1.0, 1).mean_wait(), f64::INFINITY);
     }
 
     #[test]
     fn quantiles_of_exponential_service() {
         // M/M/1 at 0.5: half do not wait; P(W > t) = 0.5 exp(-t/2).
-        let queue = Queue::mmc(0.5, 1.0, 1);
+        let queue = ServerQueue::mmc(0.5, 1.0, 1);
         assert_eq!(queue.wait_quantile(0.4), 0.0);
-        assert!(near(queue.wait_quantile(0.99), 2.0 * (0.5_f64 / 0.01).ln()));
+        assert!(is_near(queue.wait_quantile(0.99), 2.0 * (0.5_f64 / 0.01).ln()));
     }
 }

@@ -5,45 +5,45 @@ mod keys;
 mod mih;
 mod sws;
 
-use crate::hol::Model;
+use crate::hol::HolModel;
 use std::collections::VecDeque;
-use usher_aaa::Method;
-use usher_core::impair::Loss;
-use usher_scenario::Form;
+use usher_aaa::AuthMethod;
+use usher_core::impair::LossModel;
+use usher_scenario::ClosedForm;
 use usher_scenario::model::{
-    Aaa, Arrivals, Connection, Direction, Eap, Link, Load, RadiusRetransmission, Scenario, TimeLaw,
-    TransportProtocol, Workload,
+    ArrivalSettings, ChannelDirection, DialogueConnection, EapWorkload, LinkSettings, NasAaaProtocol,
+    RadiusRetransmission, RateScope, Scenario, TimeLaw, TransportProtocol, Workload,
 };
 
 /// The value of a closed form for a scenario; `None` where it does not apply.
-pub fn value(form: Form, scenario: &Scenario) -> Option<f64> {
+pub fn closed_form_value(form: ClosedForm, scenario: &Scenario) -> Option<f64> {
     match form {
-        Form::RadiusDelay => radius_delay(scenario),
-        Form::RadiusPackets => accounts::packets(scenario),
-        Form::AccountingRecords => accounts::records(scenario),
-        Form::AccountingDelay => accounts::delay(scenario),
-        Form::HolDelay => hol_delay(scenario),
-        Form::MihSuccess => mih::success(scenario),
-        Form::MihSuccessBound => mih::success_bound(scenario),
-        Form::MihDelay => mih::delay(scenario),
-        Form::MihOverhead => mih::overhead(scenario),
-        Form::MihTcpDelay => mih::tcp_delay(scenario),
-        Form::MihTcpSegments => mih::tcp_segments(scenario),
-        Form::TcpDataShare => sws::data_share(scenario),
-        Form::KeysDelay => keys::delay(scenario),
+        ClosedForm::RadiusDelay => radius_delay(scenario),
+        ClosedForm::RadiusPackets => accounts::packets_per_login(scenario),
+        ClosedForm::AccountingRecords => accounts::records_per_session(scenario),
+        ClosedForm::AccountingDelay => accounts::record_delay(scenario),
+        ClosedForm::HolDelay => hol_delay(scenario),
+        ClosedForm::MihSuccess => mih::success_probability(scenario),
+        ClosedForm::MihSuccessBound => mih::success_bound(scenario),
+        ClosedForm::MihDelay => mih::udp_delay(scenario),
+        ClosedForm::MihOverhead => mih::packet_overhead(scenario),
+        ClosedForm::MihTcpDelay => mih::tcp_delay(scenario),
+        ClosedForm::MihTcpSegments => mih::tcp_segments(scenario),
+        ClosedForm::TcpDataShare => sws::data_share(scenario),
+        ClosedForm::KeysDelay => keys::keys_delay(scenario),
     }
 }
 
 fn radius_delay(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Eap(eap)) = scenario.sole_workload() else { return None };
-    if eap.aaa != Aaa::Radius || eap.method != Method::EapMd5 {
+    if eap.aaa != NasAaaProtocol::Radius || eap.method != AuthMethod::EapMd5 {
         return None;
     }
     // An attempt succeeds when request and reply both survive; attempt k begins `times[k]` after the first.
     let (delay, [there, back]) = round_trip(scenario, &eap.nas, &eap.server)?;
     let survives = there * back;
-    let access = if eap.stations == eap.nas { 0.0 } else { one_way(scenario, eap)? };
-    let times = attempts(&eap.radius.retransmission);
+    let access = if eap.stations == eap.nas { 0.0 } else { one_way_delay(scenario, eap)? };
+    let times = transmission_times(&eap.radius.retransmission);
     let mut waits = 0.0;
     let mut completes = 0.0;
     let mut fails_so_far = 1.0;
@@ -58,29 +58,29 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
 
 fn hol_delay(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
-    let Arrivals::Poisson { rate, per, .. } = &dialogue.arrivals else { return None };
+    let ArrivalSettings::Poisson { rate, per, .. } = &dialogue.arrivals else { return None };
     let TimeLaw::Constant(turnaround) = dialogue.turnaround else { return None };
     let tcp = &scenario.transport.tcp;
     let one_round = dialogue.rounds.len() == 1 && dialogue.repeat.get() == 1;
     let on_streams =
-        (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, Connection::Persistent);
+        (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, DialogueConnection::Persistent);
     let (delay, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
     if !one_round || !on_streams || tcp.rto_min != tcp.rto_max || back < 1.0 || there == 0.0 {
         return None;
     }
     let streams = scenario.hosts.get(&dialogue.clients)?.count.get();
     let rate = match per {
-        Load::All => rate.per_second(),
-        Load::Client => rate.per_second() * f64::from(streams) * f64::from(dialogue.per_host.get()),
+        RateScope::All => rate.per_second(),
+        RateScope::Client => rate.per_second() * f64::from(streams) * f64::from(dialogue.per_host.get()),
     };
     let repair = tcp.rto_min.get().as_secs_f64();
-    let added = Model { rate, loss: 1.0 - there, repair, streams }.mean();
+    let added = HolModel { rate, loss: 1.0 - there, repair, streams }.mean_delay();
     Some(delay + turnaround.get().as_secs_f64() + added)
 }
 
 /// When a request is sent, in seconds after its first transmission, and the chance that it is. Jitter is at
 /// its mean of none, but for a transmission due just when the request is given up: it makes half of them.
-fn attempts(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
+fn transmission_times(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
     match policy {
         RadiusRetransmission::Fixed { interval, count } => {
             (0..count.get()).map(|k| (f64::from(k) * interval.get().as_secs_f64(), 1.0)).collect()
@@ -107,7 +107,7 @@ fn attempts(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
     }
 }
 
-fn one_way(scenario: &Scenario, eap: &Eap) -> Option<f64> {
+fn one_way_delay(scenario: &Scenario, eap: &EapWorkload) -> Option<f64> {
     round_trip(scenario, &eap.stations, &eap.nas).map(|(delay, _)| delay / 2.0)
 }
 
@@ -124,12 +124,12 @@ fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, [f64; 2
         for (_, link) in scenario.links.iter() {
             let [a, b] = &link.between;
             let (next, first) = match (a == here, b == here) {
-                (true, _) => (b, Direction::Up),
-                (_, true) => (a, Direction::Down),
+                (true, _) => (b, ChannelDirection::Up),
+                (_, true) => (a, ChannelDirection::Down),
                 _ => continue,
             };
             if reached.iter().all(|(name, ..)| name != next) {
-                let (d, [out, home]) = both_ways(link, first)?;
+                let (d, [out, home]) = two_way_delay(link, first)?;
                 reached.push((next, delay + d, [there * out, back * home]));
                 queue.push_back(reached.len() - 1);
             }
@@ -139,17 +139,19 @@ fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, [f64; 2
 }
 
 /// The delay of both directions of a link together, and the chance of each to be survived, the `first` one first.
-fn both_ways(link: &Link, first: Direction) -> Option<(f64, [f64; 2])> {
+fn two_way_delay(link: &LinkSettings, first: ChannelDirection) -> Option<(f64, [f64; 2])> {
     let one = |direction| {
-        let channel = link.channel(direction);
+        let channel = link.channel_config(direction);
         let loss = match channel.loss {
-            Loss::None => 0.0,
-            Loss::Bernoulli(p) => p,
-            Loss::TimedGilbertElliott(_) | Loss::GilbertElliott { .. } | Loss::Script(_) => return None,
+            LossModel::None => 0.0,
+            LossModel::Bernoulli(p) => p,
+            LossModel::TimedGilbertElliott(_) | LossModel::GilbertElliott { .. } | LossModel::Script(_) => {
+                return None;
+            }
         };
         Some((channel.delay.as_secs_f64(), 1.0 - loss))
     };
-    let second = if first == Direction::Up { Direction::Down } else { Direction::Up };
+    let second = if first == ChannelDirection::Up { ChannelDirection::Down } else { ChannelDirection::Up };
     let ((out, there), (home, back)) = (one(first)?, one(second)?);
     Some((out + home, [there, back]))
 }
@@ -157,29 +159,29 @@ fn both_ways(link: &Link, first: Direction) -> Option<(f64, [f64; 2])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_scenario::{Mode, Overrides, Study};
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-    fn at(protocol: &str, loss: &str) -> Option<f64> {
+    fn value_at(protocol: &str, loss: &str) -> Option<f64> {
         let study = Study::open("aaa-hol").unwrap();
-        let mut overrides = Overrides::default();
+        let mut overrides = PlanOverrides::default();
         for setting in [format!("protocol={protocol}"), format!("loss={loss}"), "method=eap-md5".into()] {
-            overrides.set(&setting).unwrap();
+            overrides.add_setting(&setting).unwrap();
         }
-        let plan = study.plan(Mode::Quick, &overrides).unwrap();
-        value(Form::RadiusDelay, &plan.points[0].scenario)
+        let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap();
+        closed_form_value(ClosedForm::RadiusDelay, &plan.points[0].scenario)
     }
 
     #[test]
     fn the_delay_over_radius_is_what_hand_arithmetic_gives() {
         // Two round trips of 20 ms and six times 1 ms of access.
-        assert!((at("RADIUS/UDP, RFC 5080", "0 %").unwrap() - 0.046).abs() < 1e-12);
+        assert!((value_at("RADIUS/UDP, RFC 5080", "0 %").unwrap() - 0.046).abs() < 1e-12);
         // At 50 % each way an attempt survives with 1/4. Sent at 0, 2, 6, 14 s and, by jitter, half the time
         // at 30 s: chances of 64, 48, 36, 27 and 81/8 in 256.
         let (last, others) = (81.0 / 8.0, 64.0 + 48.0 + 36.0 + 27.0);
         let wait = (2.0 * 48.0 + 6.0 * 36.0 + 14.0 * 27.0 + 30.0 * last) / (others + last);
         let expected = 0.046 + 2.0 * wait;
-        assert!((at("RADIUS/UDP, RFC 5080", "50 %").unwrap() - expected).abs() < 1e-9);
-        assert_eq!(at("Diameter/TCP", "0 %"), None);
+        assert!((value_at("RADIUS/UDP, RFC 5080", "50 %").unwrap() - expected).abs() < 1e-9);
+        assert_eq!(value_at("Diameter/TCP", "0 %"), None);
     }
 
     #[test]
@@ -191,11 +193,11 @@ mod tests {
             rounds = [{ request = \"20 B\", answer = \"20 B\" }]\narrivals = { kind = \"poisson\", rate = \"4 /s\" }\n";
         let at = |text: &str| {
             let study = Study::parse("t", "t.toml", text).unwrap();
-            let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-            value(Form::HolDelay, &plan.points[0].scenario)
+            let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+            closed_form_value(ClosedForm::HolDelay, &plan.points[0].scenario)
         };
         // Requests go down the link; two clients' connections share the rate.
-        let added = Model { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean();
+        let added = HolModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean_delay();
         assert!((at(text).unwrap() - 0.01 - added).abs() < 1e-12);
         for (from, to) in
             [("down", "up"), ("rto_max = \"500 ms\"", "rto_max = \"1 s\""), ("\"tcp\"", "\"udp\"")]
@@ -208,12 +210,12 @@ mod tests {
     fn one_octet_of_data_is_a_packet_of_forty_one() {
         let study = Study::open("aaa-sws").unwrap();
         let at = |slow: &str, octets: &str, avoidance: &str| {
-            let mut overrides = Overrides::default();
+            let mut overrides = PlanOverrides::default();
             for (axis, value) in [("slow", slow), ("octets", octets), ("avoidance", avoidance)] {
-                overrides.set(&format!("{axis}={value}")).unwrap();
+                overrides.add_setting(&format!("{axis}={value}")).unwrap();
             }
-            let plan = study.plan(Mode::Quick, &overrides).unwrap();
-            value(Form::TcpDataShare, &plan.points[0].scenario)
+            let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap();
+            closed_form_value(ClosedForm::TcpDataShare, &plan.points[0].scenario)
         };
         // 5000 octets in segments of so many, and the answer's one.
         let share = |segment: f64| 5001.0 / (5001.0 + 40.0 * (5000.0 / segment + 1.0));
@@ -247,13 +249,14 @@ mod tests {
     fn traffic_keys_take_two_round_trips_of_an_idle_cell() {
         let study = Study::open("aaa-keys").unwrap();
         let at = |settings: &[(&str, &str)]| {
-            let mut overrides = Overrides::default();
+            let mut overrides = PlanOverrides::default();
             let base = [("access", "802.16 with traffic keys"), ("rate", "5 /s"), ("loss", "0 %")];
             for (name, value) in base.iter().chain(settings) {
-                overrides.set(&format!("{name}={value}")).unwrap();
+                overrides.add_setting(&format!("{name}={value}")).unwrap();
             }
-            let plan = study.plan(Mode::Quick, &overrides).unwrap_or_else(|faults| panic!("{faults}"));
-            value(Form::KeysDelay, &plan.points[0].scenario)
+            let plan =
+                study.build_plan(StudyMode::Quick, &overrides).unwrap_or_else(|faults| panic!("{faults}"));
+            closed_form_value(ClosedForm::KeysDelay, &plan.points[0].scenario)
         };
         assert_eq!(at(&[]), Some(0.030));
         assert_eq!(at(&[("cells.access.frame.uplink_lead", "2")]), Some(0.040));

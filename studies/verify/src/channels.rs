@@ -1,44 +1,44 @@
 //! What gets through a lossy channel.
 
-use crate::statistics::within;
-use crate::study::{metric, plan};
-use crate::{Finding, Oracle};
-use usher_core::impair::{Channel, ChannelConfig, Fate, Loss, TimedStates};
+use crate::statistics::compare_mean;
+use crate::study::{parse_study_plan, simulate_metric};
+use crate::{OracleFinding, VerificationOracle};
+use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketFate, TimedStates};
 use usher_core::{Duration, Instant, Seed};
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "channels",
         name: "bernoulli",
-        about: "the share of packets lost where each is lost with chance p",
+        description: "the share of packets lost where each is lost with chance p",
         source: "p",
-        run: bernoulli,
+        run: check_bernoulli,
     },
-    Oracle {
+    VerificationOracle {
         group: "channels",
         name: "gilbert-elliott",
-        about: "the share lost, and the mean length of a burst, where a Markov chain of a good state, which loses \
+        description: "the share lost, and the mean length of a burst, where a Markov chain of a good state, which loses \
                 nothing, and a bad one, which loses all, steps with each packet: share a / (a + b) and length 1 / b \
                 with chances a of turning bad and b of turning good",
         source: "E. N. Gilbert, Capacity of a Burst-Noise Channel, Bell System Technical Journal 39, 1960",
         run: gilbert_elliott,
     },
-    Oracle {
+    VerificationOracle {
         group: "channels",
         name: "timed-gilbert-elliott",
-        about: "the share lost, and the share lost a time t after a lost packet, where the good state lasts g on average and \
+        description: "the share lost, and the share lost a time t after a lost packet, where the good state lasts g on average and \
                 the bad one, which loses all, b: π = b / (g + b) at every packet rate, and π + (1 - π) exp(-t / g - t / b)",
         source: "the two-state Markov process in continuous time; E. O. Elliott, Estimates of Error Rates for Codes on \
                  Burst-Noise Channels, Bell System Technical Journal 42, 1963",
         run: timed_gilbert_elliott,
     },
-    Oracle {
+    VerificationOracle {
         group: "channels",
         name: "tries",
-        about: "the share of UDP dialogues that succeed within n tries: 1 - qⁿ, where a try fails with q, the chance p \
+        description: "the share of UDP dialogues that succeed within n tries: 1 - qⁿ, where a try fails with q, the chance p \
                 of the lossy way, or 1 - (1 - p)² where both ways are lossy",
         source: "independent trials",
-        run: tries,
+        run: check_tries,
     },
 ];
 
@@ -46,13 +46,13 @@ const REPLICATIONS: u64 = 24;
 const PACKETS: u64 = 20_000;
 
 /// Shares lost and mean lengths of bursts, one for each replication.
-fn losses(loss: &Loss) -> (Vec<f64>, Vec<f64>) {
+fn simulate_losses(loss: &LossModel) -> (Vec<f64>, Vec<f64>) {
     let one = |replication| {
         let config = ChannelConfig { loss: loss.clone(), ..Default::default() };
-        let mut channel = Channel::new(config, Seed::new(5).stream("channel", replication));
+        let mut channel = Channel::new(config, Seed::new(5).derive_rng("channel", replication));
         let (mut lost, mut bursts, mut before) = (0_u32, 0_u32, false);
         for i in 0..PACKETS {
-            let now = matches!(channel.offer(Instant::from_nanos(i), 100), Fate::Lost { .. });
+            let now = matches!(channel.offer_packet(Instant::from_nanos(i), 100), PacketFate::Lost { .. });
             lost += u32::from(now);
             bursts += u32::from(now && !before);
             before = now;
@@ -62,34 +62,36 @@ fn losses(loss: &Loss) -> (Vec<f64>, Vec<f64>) {
     (0..REPLICATIONS).map(one).unzip()
 }
 
-fn bernoulli() -> Result<Vec<Finding>, String> {
-    let one = |p: f64| within(format!("p = {p}"), "", p, &losses(&Loss::Bernoulli(p)).0, 0.05);
+fn check_bernoulli() -> Result<Vec<OracleFinding>, String> {
+    let one =
+        |p: f64| compare_mean(format!("p = {p}"), "", p, &simulate_losses(&LossModel::Bernoulli(p)).0, 0.05);
     Ok([0.01, 0.1, 0.3].map(one).to_vec())
 }
 
-fn gilbert_elliott() -> Result<Vec<Finding>, String> {
+fn gilbert_elliott() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (to_bad, to_good) in [(0.01, 0.5), (0.02, 0.2), (0.005, 0.1)] {
-        let (shares, lengths) = losses(&Loss::GilbertElliott { to_bad, to_good, good: 0.0, bad: 1.0 });
+        let (shares, lengths) =
+            simulate_losses(&LossModel::GilbertElliott { to_bad, to_good, good: 0.0, bad: 1.0 });
         let case = |what: &str| format!("a = {to_bad}, b = {to_good}, {what}");
-        findings.push(within(case("share"), "", to_bad / (to_bad + to_good), &shares, 0.05));
-        findings.push(within(case("length"), "packets", 1.0 / to_good, &lengths, 0.05));
+        findings.push(compare_mean(case("share"), "", to_bad / (to_bad + to_good), &shares, 0.05));
+        findings.push(compare_mean(case("length"), "packets", 1.0 / to_good, &lengths, 0.05));
     }
     Ok(findings)
 }
 
 /// Shares lost, and shares lost so long after a lost packet, where each packet is repeated after this time and pairs are sent
 /// with this gap; one for each replication.
-fn repeated(states: TimedStates, gap: Duration, after: Duration) -> (Vec<f64>, Vec<f64>) {
+fn simulate_repeated_losses(states: TimedStates, gap: Duration, after: Duration) -> (Vec<f64>, Vec<f64>) {
     let one = |replication| {
-        let config = ChannelConfig { loss: Loss::TimedGilbertElliott(states), ..Default::default() };
-        let mut channel = Channel::new(config, Seed::new(6).stream("channel", replication));
+        let config = ChannelConfig { loss: LossModel::TimedGilbertElliott(states), ..Default::default() };
+        let mut channel = Channel::new(config, Seed::new(6).derive_rng("channel", replication));
         let (mut now, mut lost, mut again) = (Instant::ZERO, 0_u32, 0_u32);
         for _ in 0..PACKETS {
             now += gap;
-            let first = matches!(channel.offer(now, 100), Fate::Lost { .. });
+            let first = matches!(channel.offer_packet(now, 100), PacketFate::Lost { .. });
             now += after;
-            let second = matches!(channel.offer(now, 100), Fate::Lost { .. });
+            let second = matches!(channel.offer_packet(now, 100), PacketFate::Lost { .. });
             lost += u32::from(first);
             again += u32::from(first && second);
         }
@@ -98,27 +100,27 @@ fn repeated(states: TimedStates, gap: Duration, after: Duration) -> (Vec<f64>, V
     (0..REPLICATIONS).map(one).unzip()
 }
 
-fn timed_gilbert_elliott() -> Result<Vec<Finding>, String> {
+fn timed_gilbert_elliott() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     let ms = Duration::from_millis;
     for (good, bad, gap, after) in
         [(90, 10, 500, 5), (90, 10, 20, 20), (970, 30, 40, 200), (970, 30, 2000, 10)]
     {
         let states = TimedStates { good_time: ms(good), bad_time: ms(bad), good: 0.0, bad: 1.0 };
-        let (shares, repetitions) = repeated(states, ms(gap), ms(after));
+        let (shares, repetitions) = simulate_repeated_losses(states, ms(gap), ms(after));
         let share = bad as f64 / (good + bad) as f64;
         let t = after as f64;
         let still = share + (1.0 - share) * libm::exp(-t / good as f64 - t / bad as f64);
         let case = |what: &str| format!("g = {good} ms, b = {bad} ms, pairs every {gap} ms, {what}");
-        findings.push(within(case("share"), "", share, &shares, 0.05));
-        findings.push(within(case(&format!("{after} ms after a loss")), "", still, &repetitions, 0.05));
+        findings.push(compare_mean(case("share"), "", share, &shares, 0.05));
+        findings.push(compare_mean(case(&format!("{after} ms after a loss")), "", still, &repetitions, 0.05));
     }
     Ok(findings)
 }
 
 const DIALOGUES: u32 = 2_000;
 
-fn study(loss: &str, tries: u32) -> String {
+fn study_text(loss: &str, tries: u32) -> String {
     format!(
         r#"
 [run]
@@ -148,12 +150,13 @@ arrivals = {{ kind = "constant", interval = "10 ms", count = {DIALOGUES} }}
 }
 
 /// Shares of dialogues that succeed, one for each replication.
-fn successes(loss: &str, tries: u32) -> Result<Vec<f64>, String> {
-    let completed = metric(&plan(&study(loss, tries))?, "completed", REPLICATIONS as u32)?;
+fn success_fractions(loss: &str, tries: u32) -> Result<Vec<f64>, String> {
+    let completed =
+        simulate_metric(&parse_study_plan(&study_text(loss, tries))?, "completed", REPLICATIONS as u32)?;
     Ok(completed.into_iter().map(|n| n / f64::from(DIALOGUES)).collect())
 }
 
-fn tries() -> Result<Vec<Finding>, String> {
+fn check_tries() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (p, both, n) in [(0.3_f64, false, 1), (0.3, false, 2), (0.5, false, 4), (0.2, true, 3)] {
         let q = if both { 1.0 - (1.0 - p) * (1.0 - p) } else { p };
@@ -164,7 +167,13 @@ fn tries() -> Result<Vec<Finding>, String> {
             (format!("up = {{ loss = \"{percent} %\" }}"), "one way")
         };
         let theory = 1.0 - libm::pow(q, f64::from(n));
-        findings.push(within(format!("p = {p} {ways}, n = {n}"), "", theory, &successes(&loss, n)?, 0.05));
+        findings.push(compare_mean(
+            format!("p = {p} {ways}, n = {n}"),
+            "",
+            theory,
+            &success_fractions(&loss, n)?,
+            0.05,
+        ));
     }
     Ok(findings)
 }

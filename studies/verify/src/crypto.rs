@@ -1,19 +1,19 @@
 //! Ciphers, codes, key exchanges and signatures: Project Wycheproof's vectors.
 
-use crate::{Finding, Oracle};
+use crate::{OracleFinding, VerificationOracle};
 use usher_crypto::wycheproof;
 
-pub(crate) const ORACLES: &[Oracle] = &[Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[VerificationOracle {
     group: "crypto",
     name: "wycheproof",
-    about: "what each primitive of IKEv2, ESP and TLS makes of vectors that are right, and of those that it has to refuse: wrong tags, \
+    description: "what each primitive of IKEv2, ESP and TLS makes of vectors that are right, and of those that it has to refuse: wrong tags, \
             points on no curve, secrets of zeros, odd encodings of signatures",
     source: "Project Wycheproof (C2SP), by the crate of this name",
-    run: vectors,
+    run: check_wycheproof,
 }];
 
-fn vectors() -> Result<Vec<Finding>, String> {
-    let finding = |outcome: wycheproof::Outcome| {
+fn check_wycheproof() -> Result<Vec<OracleFinding>, String> {
+    let finding = |outcome: wycheproof::WycheproofOutcome| {
         let case =
             format!("{}, {} vectors, {} to refuse", outcome.primitive, outcome.tried, outcome.to_refuse);
         let wrong: Vec<String> = outcome.differ.iter().map(|number| format!("tcId {number}")).collect();
@@ -22,7 +22,7 @@ fn vectors() -> Result<Vec<Finding>, String> {
             (_, true) => "all as they have to be".to_owned(),
             (_, false) => format!("otherwise: {}", wrong.join(", ")),
         };
-        Finding::equal(case, "all as they have to be", obtained)
+        OracleFinding::expect_equal(case, "all as they have to be", obtained)
     };
-    Ok(wycheproof::all().into_iter().map(finding).collect())
+    Ok(wycheproof::run_all().into_iter().map(finding).collect())
 }

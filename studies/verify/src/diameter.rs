@@ -1,53 +1,53 @@
 //! Diameter's two tables, as their RFCs print them, against those that the node runs.
 
-use crate::{Finding, Oracle};
-use usher_core::automaton::Diagram;
+use crate::{OracleFinding, VerificationOracle};
+use usher_core::automaton::AutomatonDiagram;
 use usher_core::{Duration, Seed};
 use usher_diameter::peer::automaton::{self, PeerAutomaton};
-use usher_diameter::peer::watchdog::{self, Watchdog, WatchdogAutomaton};
+use usher_diameter::peer::watchdog::{self, PeerWatchdog, WatchdogAutomaton};
 use usher_diameter::vectors::{PEER, WATCHDOG};
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "diameter",
         name: "peer",
-        about: "each line of the peer state machine: event, actions, next state",
+        description: "each line of the peer state machine: event, actions, next state",
         source: "RFC 6733 section 5.6",
-        run: peer,
+        run: check_peer_automaton,
     },
-    Oracle {
+    VerificationOracle {
         group: "diameter",
         name: "election",
-        about: "who wins an election: the one whose Origin-Host succeeds the other's, letter case ignored",
+        description: "who wins an election: the one whose Origin-Host succeeds the other's, letter case ignored",
         source: "RFC 6733 section 5.6.4",
-        run: election,
+        run: check_election,
     },
-    Oracle {
+    VerificationOracle {
         group: "diameter",
         name: "watchdog",
-        about: "each line of the watchdog: event, changes and actions, next state",
+        description: "each line of the watchdog: event, changes and actions, next state",
         source: "RFC 3539 appendix A",
-        run: watchdog,
+        run: check_watchdog_automaton,
     },
-    Oracle {
+    VerificationOracle {
         group: "diameter",
         name: "watchdog-course",
-        about: "a connection whose watchdogs go unanswered, is closed, comes back, and is in use again after three \
+        description: "a connection whose watchdogs go unanswered, is closed, comes back, and is in use again after three \
                 answers",
         source: "RFC 3539 section 3.4.1, appendix A",
-        run: course,
+        run: check_watchdog_events,
     },
-    Oracle {
+    VerificationOracle {
         group: "diameter",
         name: "watchdog-jitter",
-        about: "Tw is 30 s, jittered by at most 2 s either way",
+        description: "Tw is 30 s, jittered by at most 2 s either way",
         source: "RFC 3539 section 3.4.1",
-        run: jitter,
+        run: check_watchdog_jitter,
     },
 ];
 
 /// Each line of a printed table against the one of this state and event, and what is in ours beyond it.
-fn compare(printed: &str, ours: &Diagram) -> Vec<Finding> {
+fn compare_diagram(printed: &str, ours: &AutomatonDiagram) -> Vec<OracleFinding> {
     let printed: Vec<Vec<&str>> =
         printed.trim().lines().map(|line| line.split("; ").collect::<Vec<_>>()).collect();
     let words = |line: &[&str]| format!("{} => {}", line[2], line[3]);
@@ -58,26 +58,26 @@ fn compare(printed: &str, ours: &Diagram) -> Vec<Finding> {
         let of = |l: &&Vec<String>| l[0] == state && l[1] == event;
         ours.iter().find(of).map_or("no line".to_owned(), |l| words(&["", "", &l[2], &l[3]]))
     };
-    let mut findings: Vec<Finding> = printed
+    let mut findings: Vec<OracleFinding> = printed
         .iter()
-        .map(|p| Finding::equal(format!("{}, {}", p[0], p[1]), words(p), line(p[0], p[1])))
+        .map(|p| OracleFinding::expect_equal(format!("{}, {}", p[0], p[1]), words(p), line(p[0], p[1])))
         .collect();
     let more = |l: &&Vec<String>| printed.iter().all(|p| l[0] != p[0] || l[1] != p[1]);
     let more: Vec<String> = ours.iter().filter(more).map(|l| format!("{}, {}", l[0], l[1])).collect();
     let more = if more.is_empty() { "none".to_owned() } else { more.join("; ") };
-    findings.push(Finding::equal("lines beyond the printed ones", "none", more));
+    findings.push(OracleFinding::expect_equal("lines beyond the printed ones", "none", more));
     findings
 }
 
-fn peer() -> Result<Vec<Finding>, String> {
-    Ok(compare(PEER, &PeerAutomaton::DIAGRAM))
+fn check_peer_automaton() -> Result<Vec<OracleFinding>, String> {
+    Ok(compare_diagram(PEER, &PeerAutomaton::DIAGRAM))
 }
 
-fn watchdog() -> Result<Vec<Finding>, String> {
-    Ok(compare(WATCHDOG, &WatchdogAutomaton::DIAGRAM))
+fn check_watchdog_automaton() -> Result<Vec<OracleFinding>, String> {
+    Ok(compare_diagram(WATCHDOG, &WatchdogAutomaton::DIAGRAM))
 }
 
-fn election() -> Result<Vec<Finding>, String> {
+fn check_election() -> Result<Vec<OracleFinding>, String> {
     let cases = [
         ("b.example", "A.example", true),
         ("A.example", "b.example", false),
@@ -86,12 +86,12 @@ fn election() -> Result<Vec<Finding>, String> {
     ];
     let case = |(local, remote, wins): (&str, &str, bool)| {
         let obtained = automaton::wins_election(local, remote);
-        Finding::equal(format!("{local} against {remote}"), wins, obtained)
+        OracleFinding::expect_equal(format!("{local} against {remote}"), wins, obtained)
     };
     Ok(cases.map(case).to_vec())
 }
 
-fn course() -> Result<Vec<Finding>, String> {
+fn check_watchdog_events() -> Result<Vec<OracleFinding>, String> {
     use watchdog::Event::{ConnectionDown, ConnectionUp, ReceiveDwa, TimerExpires};
     // Up; a watchdog is sent, goes unanswered (failover), goes unanswered still (closed); opened again, after
     // which a watchdog is sent at once and answered, and so two times more.
@@ -109,20 +109,20 @@ fn course() -> Result<Vec<Finding>, String> {
         TimerExpires,
         ReceiveDwa,
     ];
-    let mut watchdog = Watchdog::default();
+    let mut watchdog = PeerWatchdog::default();
     let mut states = vec![watchdog.state().name()];
     for event in events {
-        let _ = watchdog.step(event);
+        let _ = watchdog.apply_event(event);
         states.push(watchdog.state().name());
     }
     let expected = "INITIAL OKAY OKAY SUSPECT DOWN DOWN DOWN REOPEN REOPEN REOPEN REOPEN REOPEN OKAY";
-    Ok(vec![Finding::equal("", expected, states.join(" "))])
+    Ok(vec![OracleFinding::expect_equal("", expected, states.join(" "))])
 }
 
-fn jitter() -> Result<Vec<Finding>, String> {
-    let mut rng = Seed::new(1).secure("watchdog", 0);
+fn check_watchdog_jitter() -> Result<Vec<OracleFinding>, String> {
+    let mut rng = Seed::new(1).derive_secure_rng("watchdog", 0);
     let (tw, by) = (Duration::from_secs(30), Duration::from_secs(2));
-    let drawn: Vec<Duration> = (0..10_000).map(|_| watchdog::jittered(tw, by, &mut rng)).collect();
+    let drawn: Vec<Duration> = (0..10_000).map(|_| watchdog::sample_interval(tw, by, &mut rng)).collect();
     let outside = drawn.iter().filter(|d| **d < tw - by || **d > tw + by).count();
-    Ok(vec![Finding::equal("of 10000 draws outside 28 to 32 s", 0, outside)])
+    Ok(vec![OracleFinding::expect_equal("of 10000 draws outside 28 to 32 s", 0, outside)])
 }

@@ -1,50 +1,50 @@
 //! Head-of-line delay: the closed forms of `docs/head-of-line.md` held against a direct play of their model, and
 //! against the simulator's transports where the model's assumptions hold.
 
-use crate::statistics::{ERRORS, mean, within};
-use crate::study::{metric, plan};
-use crate::wire::{Carrier, Planned, Way, run};
-use crate::{Finding, Oracle};
-use usher_core::impair::Loss;
+use crate::statistics::{ERRORS, compare_mean, mean_and_error};
+use crate::study::{parse_study_plan, simulate_metric};
+use crate::wire::{MessagePath, MessageTransport, PlannedMessage, run_messages};
+use crate::{OracleFinding, VerificationOracle};
+use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
-use usher_scenario::Form;
+use usher_scenario::ClosedForm;
 use usher_sim::{sctp, tcp};
-use usher_theory::hol::Model;
+use usher_theory::hol::HolModel;
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "hol",
         name: "model",
-        about: "mean delay that losses add, by the closed form and by playing its model message by message",
+        description: "mean delay that losses add, by the closed form and by playing its model message by message",
         source: "docs/head-of-line.md",
-        run: played,
+        run: check_played_model,
     },
-    Oracle {
+    VerificationOracle {
         group: "hol",
         name: "distribution",
-        about: "the share of messages delivered within 0, half, one and one and a half repair times",
+        description: "the share of messages delivered within 0, half, one and one and a half repair times",
         source: "docs/head-of-line.md",
-        run: distribution,
+        run: check_distribution,
     },
-    Oracle {
+    VerificationOracle {
         group: "hol",
         name: "tcp",
-        about: "the simulator's TCP with a fixed timeout, without fast retransmit, over one connection and over \
+        description: "the simulator's TCP with a fixed timeout, without fast retransmit, over one connection and over \
                 several",
         source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
         run: over_tcp,
     },
-    Oracle {
+    VerificationOracle {
         group: "hol",
         name: "sctp",
-        about: "the simulator's SCTP with a fixed timeout, on one stream and on several of one association",
+        description: "the simulator's SCTP with a fixed timeout, on one stream and on several of one association",
         source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
         run: over_sctp,
     },
-    Oracle {
+    VerificationOracle {
         group: "hol",
         name: "study",
-        about: "dialogues of a study over their clients' TCP connections, against the form that its figures draw, \
+        description: "dialogues of a study over their clients' TCP connections, against the form that its figures draw, \
                 hol-delay",
         source: "docs/head-of-line.md",
         run: of_a_study,
@@ -54,20 +54,20 @@ pub(crate) const ORACLES: &[Oracle] = &[
 const REPLICATIONS: u64 = 24;
 
 /// Mean added delays, in repair times, and the shares of messages within some of them, of the model played.
-fn play(model: &Model, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
-    let mut gaps = seed.stream("gaps", 0);
-    let mut losses = seed.stream("losses", 0);
-    let mut streams = seed.stream("streams", 0);
+fn play_model(model: &HolModel, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
+    let mut gaps = seed.derive_rng("gaps", 0);
+    let mut losses = seed.derive_rng("losses", 0);
+    let mut streams = seed.derive_rng("streams", 0);
     // When everything of a stream so far is delivered.
     let mut clear = vec![0.0_f64; model.streams as usize];
     let (mut now, mut sum, mut shares) = (0.0, 0.0, [0.0; 4]);
     for _ in 0..messages {
-        now -= libm::log(1.0 - gaps.unit()) / (model.rate * model.repair);
+        now -= libm::log(1.0 - gaps.sample_unit()) / (model.rate * model.repair);
         let mut repaired = now;
-        while losses.chance(model.loss) {
+        while losses.sample_bool(model.loss) {
             repaired += 1.0;
         }
-        let stream = &mut clear[streams.below(u64::from(model.streams)) as usize];
+        let stream = &mut clear[streams.sample_below(u64::from(model.streams)) as usize];
         *stream = stream.max(repaired);
         let delay = *stream - now;
         sum += delay;
@@ -82,40 +82,47 @@ fn play(model: &Model, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
 /// In repair times.
 const BOUNDS: [f64; 4] = [0.0, 0.5, 1.0, 1.5];
 
-const fn model(loss: f64, load: f64, streams: u32) -> Model {
-    Model { rate: load, loss, repair: 1.0, streams }
+const fn hol_model(loss: f64, load: f64, streams: u32) -> HolModel {
+    HolModel { rate: load, loss, repair: 1.0, streams }
 }
 
-fn played() -> Result<Vec<Finding>, String> {
+fn check_played_model() -> Result<Vec<OracleFinding>, String> {
     let cases = [
-        model(0.01, 3.0, 1),
-        model(0.01, 3.0, 4),
-        model(0.1, 1.0, 1),
-        model(0.1, 20.0, 1),
-        model(0.1, 20.0, 8),
-        model(0.3, 5.0, 2),
+        hol_model(0.01, 3.0, 1),
+        hol_model(0.01, 3.0, 4),
+        hol_model(0.1, 1.0, 1),
+        hol_model(0.1, 20.0, 1),
+        hol_model(0.1, 20.0, 8),
+        hol_model(0.3, 5.0, 2),
     ];
-    let one = |case: &Model| {
-        let means: Vec<f64> =
-            (0..REPLICATIONS).map(|r| play(case, Seed::new(2).derive("play", r), 20_000).0).collect();
-        within(label(case, "streams"), "repair times", case.mean(), &means, 0.05)
+    let one = |case: &HolModel| {
+        let means: Vec<f64> = (0..REPLICATIONS)
+            .map(|r| play_model(case, Seed::new(2).derive_seed("play", r), 20_000).0)
+            .collect();
+        compare_mean(case_label(case, "streams"), "repair times", case.mean_delay(), &means, 0.05)
     };
     Ok(cases.iter().map(one).collect())
 }
 
-fn label(model: &Model, of: &str) -> String {
-    let Model { rate, loss, repair, streams } = *model;
+fn case_label(model: &HolModel, of: &str) -> String {
+    let HolModel { rate, loss, repair, streams } = *model;
     let of = if streams == 1 { of.trim_end_matches('s') } else { of };
     format!("loss {} %, {} messages a repair time, {streams} {of}", loss * 100.0, rate * repair)
 }
 
-fn distribution() -> Result<Vec<Finding>, String> {
-    let case = model(0.1, 4.0, 2);
+fn check_distribution() -> Result<Vec<OracleFinding>, String> {
+    let case = hol_model(0.1, 4.0, 2);
     let shares: Vec<[f64; 4]> =
-        (0..REPLICATIONS).map(|r| play(&case, Seed::new(3).derive("play", r), 20_000).1).collect();
+        (0..REPLICATIONS).map(|r| play_model(&case, Seed::new(3).derive_seed("play", r), 20_000).1).collect();
     let one = |i: usize| {
         let values: Vec<f64> = shares.iter().map(|s| s[i]).collect();
-        within(format!("within {} repair times", BOUNDS[i]), "", case.distribution(BOUNDS[i]), &values, 0.05)
+        compare_mean(
+            format!("within {} repair times", BOUNDS[i]),
+            "",
+            case.delay_distribution(BOUNDS[i]),
+            &values,
+            0.05,
+        )
     };
     Ok((0..BOUNDS.len()).map(one).collect())
 }
@@ -131,26 +138,35 @@ const MESSAGE: u32 = 20;
 const MESSAGES: u32 = 30_000;
 
 /// Mean added delays of the simulator's messages, in repair times, one for each replication.
-fn simulated(model: &Model, carrier: &Carrier) -> Result<Vec<f64>, String> {
-    let way =
-        Way { rate: None, delay: DELAY, loss: Loss::Bernoulli(model.loss), lossy_from: BEGIN, keep: false };
+fn simulated_delays(model: &HolModel, carrier: &MessageTransport) -> Result<Vec<f64>, String> {
+    let way = MessagePath {
+        rate: None,
+        delay: DELAY,
+        loss: LossModel::Bernoulli(model.loss),
+        lossy_from: BEGIN,
+        captures_packets: false,
+    };
     let gap = REPAIR.mul_f64(1.0 / model.rate);
     let one = |replication| {
-        let seed = Seed::new(4).derive("hol", replication);
-        let (mut gaps, mut lanes) = (seed.stream("gaps", 0), seed.stream("lanes", 0));
+        let seed = Seed::new(4).derive_seed("hol", replication);
+        let (mut gaps, mut lanes) = (seed.derive_rng("gaps", 0), seed.derive_rng("lanes", 0));
         let mut at = BEGIN;
-        let plan: Vec<Planned> = (0..MESSAGES)
+        let plan: Vec<PlannedMessage> = (0..MESSAGES)
             .map(|_| {
-                at += gaps.exponential(gap);
-                Planned { at, lane: lanes.below(u64::from(model.streams)) as u32, bytes: MESSAGE }
+                at += gaps.sample_exponential(gap);
+                PlannedMessage {
+                    send_at: at,
+                    lane: lanes.sample_below(u64::from(model.streams)) as u32,
+                    bytes: MESSAGE,
+                }
             })
             .collect();
         let until = at + Duration::from_secs(60);
-        let outcome = run(seed, carrier.clone(), &way, &plan, until).map_err(|e| e.to_string())?;
+        let outcome = run_messages(seed, carrier.clone(), &way, &plan, until).map_err(|e| e.to_string())?;
         let mut sum = 0.0;
         for (planned, delivered) in plan.iter().zip(outcome.delivered) {
             let delivered = delivered.ok_or("a message was never delivered")?;
-            sum += (delivered.since(planned.at) - DELAY).as_secs_f64();
+            sum += (delivered.duration_since(planned.send_at) - DELAY).as_secs_f64();
         }
         Ok(sum / f64::from(MESSAGES) / REPAIR.as_secs_f64())
     };
@@ -161,10 +177,10 @@ fn simulated(model: &Model, carrier: &Carrier) -> Result<Vec<f64>, String> {
 const SHARE: f64 = 0.03;
 
 /// A closed form against what the simulator gives.
-fn close(case: String, theory: f64, values: &[f64]) -> Finding {
-    let (mean, error) = mean(values);
+fn compare_to_form(case: String, theory: f64, values: &[f64]) -> OracleFinding {
+    let (mean, error) = mean_and_error(values);
     let may = ERRORS * error + SHARE * theory;
-    Finding {
+    OracleFinding {
         case,
         expected: format!("{theory:.6} repair times"),
         obtained: format!("{mean:.6} repair times"),
@@ -172,17 +188,17 @@ fn close(case: String, theory: f64, values: &[f64]) -> Finding {
             "{may:.6}, {ERRORS} standard errors of {REPLICATIONS} replications and {} %",
             SHARE * 100.0
         ),
-        holds: (mean - theory).abs() <= may && error < 0.03 * theory,
+        agrees: (mean - theory).abs() <= may && error < 0.03 * theory,
     }
 }
 
-fn against(model: &Model, carrier: &Carrier) -> Result<Finding, String> {
-    let of = if matches!(carrier, Carrier::Tcp(..)) { "connections" } else { "streams" };
-    Ok(close(label(model, of), model.mean(), &simulated(model, carrier)?))
+fn compare_simulation(model: &HolModel, carrier: &MessageTransport) -> Result<OracleFinding, String> {
+    let of = if matches!(carrier, MessageTransport::Tcp(..)) { "connections" } else { "streams" };
+    Ok(compare_to_form(case_label(model, of), model.mean_delay(), &simulated_delays(model, carrier)?))
 }
 
-fn over_tcp() -> Result<Vec<Finding>, String> {
-    let config = tcp::Config {
+fn over_tcp() -> Result<Vec<OracleFinding>, String> {
+    let config = tcp::TcpConfig {
         nagle: false,
         delayed_ack: None,
         limited_transmit: false,
@@ -191,14 +207,16 @@ fn over_tcp() -> Result<Vec<Finding>, String> {
         min_rto: REPAIR,
         max_rto: REPAIR,
         max_retransmissions: None,
-        ..tcp::Config::default()
+        ..tcp::TcpConfig::default()
     };
-    let case = |streams| against(&model(0.01, 3.0, streams), &Carrier::Tcp(streams, config.clone()));
+    let case = |streams| {
+        compare_simulation(&hol_model(0.01, 3.0, streams), &MessageTransport::Tcp(streams, config.clone()))
+    };
     [1, 2, 4].into_iter().map(case).collect()
 }
 
-fn over_sctp() -> Result<Vec<Finding>, String> {
-    let config = sctp::Config {
+fn over_sctp() -> Result<Vec<OracleFinding>, String> {
+    let config = sctp::SctpConfig {
         sack_delay: None,
         rto_initial: REPAIR,
         rto_min: REPAIR,
@@ -206,16 +224,19 @@ fn over_sctp() -> Result<Vec<Finding>, String> {
         max_association_retransmissions: None,
         max_path_retransmissions: u32::MAX,
         heartbeat_interval: None,
-        ..sctp::Config::default()
+        ..sctp::SctpConfig::default()
     };
     let case = |streams: u16| {
         // Fast retransmission needs three later messages within the timeout; this few seldom come.
-        against(&model(0.01, 0.5, u32::from(streams)), &Carrier::Sctp(streams, config.clone()))
+        compare_simulation(
+            &hol_model(0.01, 0.5, u32::from(streams)),
+            &MessageTransport::Sctp(streams, config.clone()),
+        )
     };
     [1, 4].into_iter().map(case).collect()
 }
 
-fn of_a_study() -> Result<Vec<Finding>, String> {
+fn of_a_study() -> Result<Vec<OracleFinding>, String> {
     let text = |clients: u32| {
         format!(
             r#"
@@ -250,13 +271,14 @@ arrivals = {{ kind = "poisson", rate = "5 /s", start = "1 s" }}
     };
     let mut findings = Vec::new();
     for clients in [1, 4] {
-        let plan = plan(&text(clients))?;
+        let plan = parse_study_plan(&text(clients))?;
         let scenario = &plan.points.first().ok_or("the study has no point")?.scenario;
-        let theory = usher_theory::value(Form::HolDelay, scenario).ok_or("the form does not apply")?;
-        let delays = metric(&plan, "delay.mean", REPLICATIONS as u32)?;
+        let theory = usher_theory::closed_form_value(ClosedForm::HolDelay, scenario)
+            .ok_or("the form does not apply")?;
+        let delays = simulate_metric(&plan, "delay.mean", REPLICATIONS as u32)?;
         let delays: Vec<f64> = delays.into_iter().map(|s| s / REPAIR.as_secs_f64()).collect();
         let case = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
-        findings.push(close(case, theory / REPAIR.as_secs_f64(), &delays));
+        findings.push(compare_to_form(case, theory / REPAIR.as_secs_f64(), &delays));
     }
     Ok(findings)
 }

@@ -29,7 +29,7 @@ pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> Result<[u8; 32], Strin
 }
 
 /// TLS 1.2's PRF with SHA-256 (RFC 5246 section 5): P_hash of the secret over label and seed.
-pub(crate) fn prf(secret: &[u8], label: &str, seed: &[u8], length: usize) -> Result<Vec<u8>, String> {
+pub(crate) fn tls12_prf(secret: &[u8], label: &str, seed: &[u8], length: usize) -> Result<Vec<u8>, String> {
     let (mut out, mut a) = (Vec::new(), hmac_sha256(secret, &[label.as_bytes(), seed])?);
     while out.len() < length {
         out.extend(hmac_sha256(secret, &[&a, label.as_bytes(), seed])?);
@@ -71,7 +71,7 @@ pub(crate) fn expand_label(
 }
 
 /// The octets that a text in hexadecimal stands for; blanks do not matter.
-pub(crate) fn octets(hex: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
     let pair = |p: &[char]| u8::from_str_radix(&p.iter().collect::<String>(), 16);
     digits.chunks(2).map(|p| pair(p).map_err(|e| format!("{hex}: {e}"))).collect()

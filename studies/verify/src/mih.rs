@@ -4,72 +4,72 @@
 //! Mobile node and point of service have one link of 20 ms each way without a rate, or an 802.11 cell and two wired links
 //! as in the study. Messages have 200 B and come every 0.5 s; a request is answered after 0.2 s.
 
-use crate::statistics::{ERRORS, mean, within};
-use crate::study::{metric, plan};
-use crate::{Finding, Oracle};
+use crate::statistics::{ERRORS, compare_mean, mean_and_error};
+use crate::study::{parse_study_plan, simulate_metric};
+use crate::{OracleFinding, VerificationOracle};
 use usher_core::Duration;
-use usher_scenario::{Form, Plan};
+use usher_scenario::{ClosedForm, StudyPlan};
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "mih",
         name: "success",
-        about: "share of MIH transactions over UDP that succeed, by loss: 1 - p, (1 - p)^2, 1 - p^3, and for requests with \
+        description: "share of MIH transactions over UDP that succeed, by loss: 1 - p, (1 - p)^2, 1 - p^3, and for requests with \
                 MIH acknowledgement what the standard's rule to give up makes of (1 - p^3)^2",
         source: "docs/mih.md",
-        run: success,
+        run: check_success,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "delay",
-        about: "mean delay of those that succeed with MIH acknowledgement, by loss",
+        description: "mean delay of those that succeed with MIH acknowledgement, by loss",
         source: "docs/mih.md",
-        run: delay,
+        run: check_delay,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "overhead",
-        about: "MIH packets for each message that carries information, with MIH acknowledgement, by loss",
+        description: "MIH packets for each message that carries information, with MIH acknowledgement, by loss",
         source: "docs/mih.md",
-        run: overhead,
+        run: check_overhead,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "timeouts",
-        about: "requests with MIH acknowledgement at 30 % loss and timeouts below the whole delay, near it and above: success \
+        description: "requests with MIH acknowledgement at 30 % loss and timeouts below the whole delay, near it and above: success \
                 below (1 - p^3)^2 as far as the rule to give up takes it",
         source: "docs/mih.md",
-        run: timeouts,
+        run: check_timeouts,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "limits",
-        about: "MIH packets per message without loss: 2; and where every acknowledgement comes after its timeout: 6 for an \
+        description: "MIH packets per message without loss: 2; and where every acknowledgement comes after its timeout: 6 for an \
                 indication, (3 + 3 + 3) / 2 for a request whose response is ignored",
         source: "by hand; the limits are those of the NIST study of MIH's transport",
-        run: limits,
+        run: check_limits,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "without-loss",
-        about: "an indication through an 802.11 cell at 11 Mb/s and two wired links of 100 Mb/s and 10 ms: 20 ms and one \
+        description: "an indication through an 802.11 cell at 11 Mb/s and two wired links of 100 Mb/s and 10 ms: 20 ms and one \
                 access delay, DIFS 50 us, preamble 192 us, and 200 B with 8 of UDP, 40 of IPv6 and 36 of 802.11; twice 248 B \
                 on a wire, whose framing is left out. A request: both ways, and 200 ms",
         source: "IEEE 802.11-1999 section 9.2, 802.11b-1999 section 18, by hand",
         run: without_loss,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "tcp",
-        about: "mean delay of indications over TCP with a capped doubling timeout, and TCP segments for each, against the \
+        description: "mean delay of indications over TCP with a capped doubling timeout, and TCP segments for each, against the \
                 model of one segment at a time, in its domain",
         source: "docs/mih.md, which says where the model holds",
         run: over_tcp,
     },
-    Oracle {
+    VerificationOracle {
         group: "mih",
         name: "tcp-requests",
-        about: "requests over TCP are slower than segments that nothing waits for",
+        description: "requests over TCP are slower than segments that nothing waits for",
         source: "docs/mih.md",
         run: bound_over_tcp,
     },
@@ -84,7 +84,7 @@ const SHARE: f64 = 0.02;
 
 /// What differs between the runs.
 #[derive(Clone, Copy)]
-struct Case {
+struct MihCase {
     message: &'static str,
     transport: &'static str,
     ack: bool,
@@ -94,7 +94,7 @@ struct Case {
     seconds: u32,
 }
 
-const UDP: Case = Case {
+const UDP: MihCase = MihCase {
     message: "indication",
     transport: "udp",
     ack: true,
@@ -104,18 +104,18 @@ const UDP: Case = Case {
     seconds: 300,
 };
 
-impl Case {
-    fn plan(&self) -> Result<Plan, String> {
-        self.through(&format!(
+impl MihCase {
+    fn build_plan(&self) -> Result<StudyPlan, String> {
+        self.plan_over_network(&format!(
             "[hosts.mn]\n[hosts.pos]\n[links.lossy]\nbetween = [\"mn\", \"pos\"]\ndelay = \"20 ms\"\nloss = \"{} %\"\n\
              impaired_from = \"5 s\"\n",
             self.loss
         ))
     }
 
-    fn through(&self, network: &str) -> Result<Plan, String> {
+    fn plan_over_network(&self, network: &str) -> Result<StudyPlan, String> {
         let Self { message, transport, ack, timeout_ms, rto_max_ms, seconds, .. } = *self;
-        plan(&format!(
+        parse_study_plan(&format!(
             r#"
 [run]
 duration = "{seconds} s"
@@ -155,49 +155,49 @@ arrivals = {{ kind = "constant", interval = "500 ms", start = "5 s" }}
 }
 
 /// What a form gives for a plan's point.
-fn theory(plan: &Plan, form: Form) -> Result<f64, String> {
+fn form_value(plan: &StudyPlan, form: ClosedForm) -> Result<f64, String> {
     let point = plan.points.first().ok_or("the study has no point")?;
-    usher_theory::value(form, &point.scenario).ok_or(format!("{form} does not apply"))
+    usher_theory::closed_form_value(form, &point.scenario).ok_or(format!("{form} does not apply"))
 }
 
 /// A metric against its form at each loss.
-fn by_loss(name: &str, unit: &str, form: Form, acks: &[bool]) -> Result<Vec<Finding>, String> {
+fn by_loss(name: &str, unit: &str, form: ClosedForm, acks: &[bool]) -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (message, ack) in MESSAGES.into_iter().flat_map(|message| acks.iter().map(move |ack| (message, *ack)))
     {
         for loss in LOSSES {
-            let case = Case { message, ack, loss, ..UDP };
-            let plan = case.plan()?;
-            let values = metric(&plan, name, REPLICATIONS)?;
-            findings.push(within(case.label(), unit, theory(&plan, form)?, &values, 0.05));
+            let case = MihCase { message, ack, loss, ..UDP };
+            let plan = case.build_plan()?;
+            let values = simulate_metric(&plan, name, REPLICATIONS)?;
+            findings.push(compare_mean(case.label(), unit, form_value(&plan, form)?, &values, 0.05));
         }
     }
     Ok(findings)
 }
 
-fn success() -> Result<Vec<Finding>, String> {
-    by_loss("success", "", Form::MihSuccess, &[false, true])
+fn check_success() -> Result<Vec<OracleFinding>, String> {
+    by_loss("success", "", ClosedForm::MihSuccess, &[false, true])
 }
 
-fn delay() -> Result<Vec<Finding>, String> {
-    by_loss("delay.mean", "s", Form::MihDelay, &[true])
+fn check_delay() -> Result<Vec<OracleFinding>, String> {
+    by_loss("delay.mean", "s", ClosedForm::MihDelay, &[true])
 }
 
-fn overhead() -> Result<Vec<Finding>, String> {
-    by_loss("mih.overhead", "packets", Form::MihOverhead, &[true])
+fn check_overhead() -> Result<Vec<OracleFinding>, String> {
+    by_loss("mih.overhead", "packets", ClosedForm::MihOverhead, &[true])
 }
 
-fn timeouts() -> Result<Vec<Finding>, String> {
+fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
     let one = |timeout_ms| {
-        let case = Case { message: "request", loss: 30, timeout_ms, seconds: 1000, ..UDP };
-        let plan = case.plan()?;
-        let bound = theory(&plan, Form::MihSuccessBound)?;
+        let case = MihCase { message: "request", loss: 30, timeout_ms, seconds: 1000, ..UDP };
+        let plan = case.build_plan()?;
+        let bound = form_value(&plan, ClosedForm::MihSuccessBound)?;
         let label = format!("{timeout_ms} ms, the bound being {bound:.6}");
-        Ok(within(
+        Ok(compare_mean(
             label,
             "",
-            theory(&plan, Form::MihSuccess)?,
-            &metric(&plan, "success", REPLICATIONS)?,
+            form_value(&plan, ClosedForm::MihSuccess)?,
+            &simulate_metric(&plan, "success", REPLICATIONS)?,
             0.05,
         ))
     };
@@ -205,17 +205,21 @@ fn timeouts() -> Result<Vec<Finding>, String> {
 }
 
 /// A metric of one run, in which there is no chance.
-fn sure(plan: &Plan, name: &str) -> Result<f64, String> {
-    metric(plan, name, 1)?.first().copied().ok_or(format!("the run has no {name}"))
+fn single_value(plan: &StudyPlan, name: &str) -> Result<f64, String> {
+    simulate_metric(plan, name, 1)?.first().copied().ok_or(format!("the run has no {name}"))
 }
 
-fn limits() -> Result<Vec<Finding>, String> {
+fn check_limits() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (message, timeout_ms, expected) in
         [("indication", 100, 2.0), ("request", 100, 2.0), ("indication", 10, 6.0), ("request", 10, 4.5)]
     {
-        let obtained = sure(&Case { message, timeout_ms, ..UDP }.plan()?, "mih.overhead")?;
-        findings.push(Finding::equal(format!("{message}s, {timeout_ms} ms"), expected, obtained));
+        let obtained = single_value(&MihCase { message, timeout_ms, ..UDP }.build_plan()?, "mih.overhead")?;
+        findings.push(OracleFinding::expect_equal(
+            format!("{message}s, {timeout_ms} ms"),
+            expected,
+            obtained,
+        ));
     }
     Ok(findings)
 }
@@ -240,17 +244,17 @@ rate = "100 Mb/s"
 delay = "10 ms"
 "#;
 
-fn without_loss() -> Result<Vec<Finding>, String> {
+fn without_loss() -> Result<Vec<OracleFinding>, String> {
     // In nanoseconds; a byte takes 8000 / 11 of them on the air, rounded up over the frame, and 80 on a wire.
     let air = 50_000 + 192_000 + (8_000 * (200 + 8 + 40 + 36_u64)).div_ceil(11);
     let wires = 2 * (10_000_000 + 80 * (200 + 8 + 40));
     let one_way = air + wires;
     let mut findings = Vec::new();
     for (message, expected) in [("indication", one_way), ("request", 2 * one_way + 200_000_000)] {
-        let case = Case { message, ack: false, ..UDP };
-        let obtained = Duration::from_secs_f64(sure(&case.through(CELL)?, "delay.mean")?);
+        let case = MihCase { message, ack: false, ..UDP };
+        let obtained = Duration::from_secs_f64(single_value(&case.plan_over_network(CELL)?, "delay.mean")?);
         let micros = |d: Duration| format!("{:.3} us", d.as_secs_f64() * 1e6);
-        findings.push(Finding::equal(
+        findings.push(OracleFinding::expect_equal(
             format!("an {message}").replace("an r", "a r"),
             micros(Duration::from_nanos(expected)),
             micros(obtained),
@@ -260,10 +264,10 @@ fn without_loss() -> Result<Vec<Finding>, String> {
 }
 
 /// A closed form against the mean of runs, with the tolerance for what it leaves out.
-fn near(case: String, unit: &str, theory: f64, values: &[f64]) -> Finding {
-    let (mean, error) = mean(values);
+fn compare_to_form(case: String, unit: &str, theory: f64, values: &[f64]) -> OracleFinding {
+    let (mean, error) = mean_and_error(values);
     let may = ERRORS * error + SHARE * theory;
-    Finding {
+    OracleFinding {
         case,
         expected: format!("{theory:.6} {unit}"),
         obtained: format!("{mean:.6} {unit}"),
@@ -272,44 +276,48 @@ fn near(case: String, unit: &str, theory: f64, values: &[f64]) -> Finding {
             values.len(),
             SHARE * 100.0
         ),
-        holds: (mean - theory).abs() <= may && error < 0.05 * theory,
+        agrees: (mean - theory).abs() <= may && error < 0.05 * theory,
     }
 }
 
-const fn over(loss: u32, rto_max_ms: u64) -> Case {
-    Case { transport: "tcp", ack: false, loss, rto_max_ms, seconds: 1000, ..UDP }
+const fn tcp_case(loss: u32, rto_max_ms: u64) -> MihCase {
+    MihCase { transport: "tcp", ack: false, loss, rto_max_ms, seconds: 1000, ..UDP }
 }
 
-fn over_tcp() -> Result<Vec<Finding>, String> {
+fn over_tcp() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for case in [
-        over(0, 1000),
-        over(10, 200),
-        over(10, 1000),
-        over(20, 300),
-        over(20, 500),
-        over(30, 200),
-        over(40, 200),
+        tcp_case(0, 1000),
+        tcp_case(10, 200),
+        tcp_case(10, 1000),
+        tcp_case(20, 300),
+        tcp_case(20, 500),
+        tcp_case(30, 200),
+        tcp_case(40, 200),
     ] {
-        let plan = case.plan()?;
-        for (name, form, unit) in
-            [("delay.mean", Form::MihTcpDelay, "s"), ("tcp.per-mih-packet", Form::MihTcpSegments, "segments")]
-        {
-            let values = metric(&plan, name, REPLICATIONS)?;
+        let plan = case.build_plan()?;
+        for (name, form, unit) in [
+            ("delay.mean", ClosedForm::MihTcpDelay, "s"),
+            ("tcp.per-mih-packet", ClosedForm::MihTcpSegments, "segments"),
+        ] {
+            let values = simulate_metric(&plan, name, REPLICATIONS)?;
             let label = format!("{unit} at {} %, max RTO {} ms", case.loss, case.rto_max_ms);
-            findings.push(near(label, unit, theory(&plan, form)?, &values));
+            findings.push(compare_to_form(label, unit, form_value(&plan, form)?, &values));
         }
     }
     Ok(findings)
 }
 
-fn bound_over_tcp() -> Result<Vec<Finding>, String> {
+fn bound_over_tcp() -> Result<Vec<OracleFinding>, String> {
     let one = |(loss, rto_max)| {
-        let case = Case { message: "request", ..over(loss, rto_max) };
-        let plan = case.plan()?;
-        let (bound, values) = (theory(&plan, Form::MihTcpDelay)?, metric(&plan, "delay.mean", REPLICATIONS)?);
-        let (mean, error) = mean(&values);
-        Ok(Finding {
+        let case = MihCase { message: "request", ..tcp_case(loss, rto_max) };
+        let plan = case.build_plan()?;
+        let (bound, values) = (
+            form_value(&plan, ClosedForm::MihTcpDelay)?,
+            simulate_metric(&plan, "delay.mean", REPLICATIONS)?,
+        );
+        let (mean, error) = mean_and_error(&values);
+        Ok(OracleFinding {
             case: format!("{loss} %, max RTO {rto_max} ms"),
             expected: format!("{bound:.6} s or more"),
             obtained: format!("{mean:.6} s"),
@@ -317,7 +325,7 @@ fn bound_over_tcp() -> Result<Vec<Finding>, String> {
                 "{:.6}, {ERRORS} standard errors of {REPLICATIONS} replications",
                 ERRORS * error
             ),
-            holds: mean >= bound - ERRORS * error,
+            agrees: mean >= bound - ERRORS * error,
         })
     };
     [(10, 200), (30, 300), (50, 1000)].into_iter().map(one).collect()

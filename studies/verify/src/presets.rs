@@ -5,78 +5,78 @@
 //! twelve, and 536 by `ns-2` and `ns-3`. What is expected is when the sender gives which bytes to the link, before loss, and when
 //! which acknowledgement reaches it.
 
-use crate::wire::{Carrier, Outcome, Planned, Way, run};
-use crate::{Finding, Oracle, study};
-use usher_core::impair::Loss;
+use crate::wire::{MessagePath, MessageTransport, PlannedMessage, WireOutcome, run_messages};
+use crate::{OracleFinding, VerificationOracle, study};
+use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
 use usher_sim::IpVersion;
-use usher_sim::tcp::Config;
+use usher_sim::tcp::TcpConfig;
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "presets",
         name: "back-off",
-        about: "a message that is lost once, and 4 s later another: what of the first one's doubled timeout is left",
+        description: "a message that is lost once, and 4 s later another: what of the first one's doubled timeout is left",
         source: "RFC 6298 sections 2.3 and 5; tcp-full.cc newack(); tcp-socket-base.cc NewAck(); tcp_input.c tcp_ack_update_rtt(), \
                  tcp_rtt_estimator(), tcp_output.c tcp_schedule_loss_probe(); by hand",
         run: back_off,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "nagle-rest",
-        about: "a message of 1200 bytes: when its last, small segment leaves",
+        description: "a message of 1200 bytes: when its last, small segment leaves",
         source: "RFC 896; tcp-full.cc need_send(); tcp_output.c tcp_minshall_check(); by hand",
         run: nagle_rest,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "nagle-lost",
-        about: "200 bytes that are lost while 100 wait behind them: what the retransmission carries",
+        description: "200 bytes that are lost while 100 wait behind them: what the retransmission carries",
         source: "RFC 896; tcp-full.cc foutput(); tcp_output.c; by hand",
         run: nagle_lost,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "acknowledgements",
-        about: "four messages of 200 bytes, 10 ms apart, without Nagle: which are acknowledged when",
+        description: "four messages of 200 bytes, 10 ms apart, without Nagle: which are acknowledged when",
         source: "RFC 5681 section 4.2; tcp-full.cc need_send(); tcp_input.c __tcp_ack_snd_check(); \
                  by hand",
-        run: acknowledgements,
+        run: check_acknowledgements,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "recover",
-        about: "six of twenty segments are lost, and one again after the timeout: duplicates of what was sent before it",
+        description: "six of twenty segments are lost, and one again after the timeout: duplicates of what was sent before it",
         source: "RFC 5681 section 3.2; tcp-full.cc dupack_action(); by hand",
-        run: recover,
+        run: check_recovery,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "initial-window",
-        about: "the first flight of 20000 bytes, also after two lost SYNs",
+        description: "the first flight of 20000 bytes, also after two lost SYNs",
         source: "RFC 6928 section 2, RFC 5681 section 3.1; ns-default.tcl windowInit_; tcp_input.c tcp_init_transfer(); \
                  by hand",
         run: initial_window,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "limited-transmit",
-        about: "the first of ten segments is lost, two more wait: what the duplicates let go before the repair",
+        description: "the first of ten segments is lost, two more wait: what the duplicates let go before the repair",
         source: "RFC 3042 section 2; tcp-full.cc, which does not read singledup_; by hand",
         run: limited_transmit,
     },
-    Oracle {
+    VerificationOracle {
         group: "presets",
         name: "lost-syn",
-        about: "the SYN is lost, and the first message, too: the timeout before a measurement",
+        description: "the SYN is lost, and the first message, too: the timeout before a measurement",
         source: "RFC 6298 sections 2.1 and 5.7; ns-default.tcl rtxcur_init_; by hand",
         run: lost_syn,
     },
 ];
 
 /// The settings of a preset, with a study's own lines beside it.
-fn preset(name: &str, own: &str) -> Result<Config, String> {
-    let plan = study::plan(&format!(
+fn preset_config(name: &str, own: &str) -> Result<TcpConfig, String> {
+    let plan = study::parse_study_plan(&format!(
         r#"
 [run]
 duration = "1 s"
@@ -106,23 +106,28 @@ arrivals = {{ kind = "constant", interval = "1 s", count = 1 }}
 }
 
 /// So many bytes, so many milliseconds after the beginning.
-type Write = (u64, u32);
+type TimedWrite = (u64, u32);
 
 /// Plays writes of a connection by these settings; the packets with these numbers, of the sender's, are lost.
-fn play(config: Config, writes: &[Write], lost: &[u64]) -> Result<Outcome, String> {
-    let loss = Loss::Script(lost.to_vec());
+fn play_writes(config: TcpConfig, writes: &[TimedWrite], lost: &[u64]) -> Result<WireOutcome, String> {
+    let loss = LossModel::Script(lost.to_vec());
     let delay = Duration::from_millis(10);
-    let way = Way { rate: None, delay, loss, lossy_from: Instant::ZERO, keep: true };
-    let plan: Vec<Planned> = writes
+    let way = MessagePath { rate: None, delay, loss, lossy_from: Instant::ZERO, captures_packets: true };
+    let plan: Vec<PlannedMessage> = writes
         .iter()
-        .map(|&(at, bytes)| Planned { at: Instant::ZERO + Duration::from_millis(at), lane: 0, bytes })
+        .map(|&(at, bytes)| PlannedMessage {
+            send_at: Instant::ZERO + Duration::from_millis(at),
+            lane: 0,
+            bytes,
+        })
         .collect();
     let until = Instant::ZERO + Duration::from_secs(60);
-    run(Seed::new(1), Carrier::Tcp(1, config), &way, &plan, until).map_err(|e| e.to_string())
+    run_messages(Seed::new(1), MessageTransport::Tcp(1, config), &way, &plan, until)
+        .map_err(|e| e.to_string())
 }
 
 /// A TCP header's sequence number, acknowledgement, flags, and bytes of payload.
-fn header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
+fn parse_tcp_header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
     let h = packet.get(20..40)?;
     let number = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
     let headers = 20 + usize::from(h[12] >> 4) * 4;
@@ -132,58 +137,67 @@ fn header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
 const SYN: u8 = 2;
 
 /// What left: `0+200 at 20 ms` is the first 200 bytes.
-fn left(outcome: &Outcome) -> Result<Vec<String>, String> {
+fn sent_segments(outcome: &WireOutcome) -> Result<Vec<String>, String> {
     let mut first = None;
     let mut lines = Vec::new();
     for (at, packet) in &outcome.sent {
-        let (sequence, _, flags, len) = header(packet).ok_or("a packet without a TCP header")?;
+        let (sequence, _, flags, len) = parse_tcp_header(packet).ok_or("a packet without a TCP header")?;
         if flags & SYN != 0 {
             first = Some(sequence.wrapping_add(1));
         } else if len > 0 {
             let offset = sequence.wrapping_sub(first.ok_or("data before a SYN")?);
-            lines.push(format!("{offset}+{len} at {}", at.since(Instant::ZERO)));
+            lines.push(format!("{offset}+{len} at {}", at.duration_since(Instant::ZERO)));
         }
     }
     Ok(lines)
 }
 
 /// What was acknowledged: `200 at 80 ms` are the first 200 bytes.
-fn acknowledged(outcome: &Outcome) -> Result<Vec<String>, String> {
+fn received_acks(outcome: &WireOutcome) -> Result<Vec<String>, String> {
     let (_, packet) = outcome.sent.first().ok_or("nothing was sent")?;
-    let first = header(packet).ok_or("a packet without a TCP header")?.0.wrapping_add(1);
+    let first = parse_tcp_header(packet).ok_or("a packet without a TCP header")?.0.wrapping_add(1);
     let mut lines = Vec::new();
-    for (at, packet) in &outcome.came {
-        let (_, acknowledgement, flags, _) = header(packet).ok_or("a packet without a TCP header")?;
+    for (at, packet) in &outcome.received {
+        let (_, acknowledgement, flags, _) =
+            parse_tcp_header(packet).ok_or("a packet without a TCP header")?;
         if flags & SYN == 0 {
-            lines.push(format!("{} at {}", acknowledgement.wrapping_sub(first), at.since(Instant::ZERO)));
+            lines.push(format!(
+                "{} at {}",
+                acknowledgement.wrapping_sub(first),
+                at.duration_since(Instant::ZERO)
+            ));
         }
     }
     Ok(lines)
 }
 
 /// The segments that a trace must have: offset, length and time in microseconds.
-fn segments(expected: &[(u32, u32, u64)]) -> String {
+fn expected_segments(expected: &[(u32, u32, u64)]) -> String {
     let line =
         |(offset, len, at): &(u32, u32, u64)| format!("{offset}+{len} at {}", Duration::from_micros(*at));
     expected.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 /// One preset's case: its name, lines of its own, writes, losses, and what must leave.
-type Case<'a> = (&'a str, &'a str, &'a [Write], &'a [u64], &'a [(u32, u32, u64)]);
+type PresetCase<'a> = (&'a str, &'a str, &'a [TimedWrite], &'a [u64], &'a [(u32, u32, u64)]);
 
-fn traces(cases: &[Case<'_>]) -> Result<Vec<Finding>, String> {
-    let one = |(name, own, writes, lost, expected): &Case<'_>| {
-        let outcome = play(preset(name, own)?, writes, lost)?;
+fn compare_traces(cases: &[PresetCase<'_>]) -> Result<Vec<OracleFinding>, String> {
+    let one = |(name, own, writes, lost, expected): &PresetCase<'_>| {
+        let outcome = play_writes(preset_config(name, own)?, writes, lost)?;
         let case = if own.is_empty() { (*name).to_owned() } else { format!("{name}, {own}") };
-        Ok(Finding::equal(case, segments(expected), left(&outcome)?.join(", ")))
+        Ok(OracleFinding::expect_equal(
+            case,
+            expected_segments(expected),
+            sent_segments(&outcome)?.join(", "),
+        ))
     };
     cases.iter().map(one).collect()
 }
 
-fn back_off() -> Result<Vec<Finding>, String> {
-    let writes: &[Write] = &[(0, 200), (1000, 200), (5000, 200)];
+fn back_off() -> Result<Vec<OracleFinding>, String> {
+    let writes: &[TimedWrite] = &[(0, 200), (1000, 200), (5000, 200)];
     // Packets: SYN 0, the messages 1, 2 and, sent again, 3; then 4.
-    traces(&[
+    compare_traces(&[
         // Timeouts of 1 s, the lower bound; the first message was acknowledged after 220 ms, and nothing measures the
         // second: 2 s for the third.
         (
@@ -249,9 +263,9 @@ fn back_off() -> Result<Vec<Finding>, String> {
     ])
 }
 
-fn nagle_rest() -> Result<Vec<Finding>, String> {
-    let writes: &[Write] = &[(1000, 1200)];
-    traces(&[
+fn nagle_rest() -> Result<Vec<OracleFinding>, String> {
+    let writes: &[TimedWrite] = &[(1000, 1200)];
+    compare_traces(&[
         // A full segment is not two: its acknowledgement leaves 200 ms after it has come, at 1210 ms.
         ("rfc", "", writes, &[], &[(0, 1000, 1_000_000), (1000, 200, 1_220_000)]),
         // Two segments fill the window and are acknowledged at once.
@@ -263,10 +277,10 @@ fn nagle_rest() -> Result<Vec<Finding>, String> {
     ])
 }
 
-fn nagle_lost() -> Result<Vec<Finding>, String> {
-    let writes: &[Write] = &[(1000, 200), (1005, 100)];
+fn nagle_lost() -> Result<Vec<OracleFinding>, String> {
+    let writes: &[TimedWrite] = &[(1000, 200), (1005, 100)];
     // Packets: SYN 0, the handshake's end 1, the first message 2.
-    traces(&[
+    compare_traces(&[
         // Timeout 1 s; the acknowledgement leaves 200 ms after 2010 ms.
         ("rfc", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 2_000_000), (200, 100, 2_220_000)]),
         // Timeout 200 ms, the lower bound of 20 + 40 ms.
@@ -286,10 +300,10 @@ fn nagle_lost() -> Result<Vec<Finding>, String> {
     ])
 }
 
-fn acknowledgements() -> Result<Vec<Finding>, String> {
+fn check_acknowledgements() -> Result<Vec<OracleFinding>, String> {
     // They come at 1010 to 1040 ms; what is acknowledged is heard of 10 ms later. A run ends with what comes last, so that
     // a fifth message follows.
-    let writes: &[Write] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
+    let writes: &[TimedWrite] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
     let waits = "quick_ack = false\nack_on_read = false\ndelayed_ack_max = \"off\"";
     let cases = [
         // 800 bytes are not two segments of 1000: 200 ms after the first.
@@ -304,19 +318,19 @@ fn acknowledgements() -> Result<Vec<Finding>, String> {
         ("linux", waits, &[(600, 1040), (800, 1094)]),
     ];
     let one = |(name, own, expected): &(&str, &str, &[(u32, u64)])| {
-        let outcome = play(preset(name, &format!("nagle = false\n{own}"))?, writes, &[])?;
+        let outcome = play_writes(preset_config(name, &format!("nagle = false\n{own}"))?, writes, &[])?;
         let lines = expected.iter().map(|(bytes, ms)| format!("{bytes} at {}", Duration::from_millis(*ms)));
         let expected: Vec<String> = lines.collect();
         let case = if own.is_empty() { (*name).to_owned() } else { format!("{name}, which only waits") };
-        Ok(Finding::equal(case, expected.join(", "), acknowledged(&outcome)?.join(", ")))
+        Ok(OracleFinding::expect_equal(case, expected.join(", "), received_acks(&outcome)?.join(", ")))
     };
     cases.iter().map(one).collect()
 }
 
-fn recover() -> Result<Vec<Finding>, String> {
+fn check_recovery() -> Result<Vec<OracleFinding>, String> {
     const S: u32 = 536;
     let at = |segment: u32, ms: u64| (segment * S, S, ms * 1000);
-    let writes: &[Write] = &[(0, 20 * S)];
+    let writes: &[TimedWrite] = &[(0, 20 * S)];
     // Packets: SYN 0, segments 1 to 20, of which the first six are lost; repairs from 21 on.
     let lost = &[1, 2, 3, 4, 5, 6, 25];
     // 40 ms: fourteen duplicates, the third of which sends segment 0 again; the threshold is ten segments. 60 ms: its
@@ -334,10 +348,10 @@ fn recover() -> Result<Vec<Finding>, String> {
     let repairs = [begun, vec![at(4, 320), at(8, 320)]].concat();
     let window = "initial_window = \"20 segments\"";
     let plain = "initial_window = \"20 segments\"\nloss_recovery = \"rfc5681\"\nreno_recover = false";
-    traces(&[("ns-2", window, writes, lost, &waits), ("ns-2", plain, writes, lost, &repairs)])
+    compare_traces(&[("ns-2", window, writes, lost, &waits), ("ns-2", plain, writes, lost, &repairs)])
 }
 
-fn initial_window() -> Result<Vec<Finding>, String> {
+fn initial_window() -> Result<Vec<OracleFinding>, String> {
     // Bytes in the first flight; after lost SYNs at 0 and 1 s, or 0 and 3 s. On Linux's wheel 250 and 500 ticks end with slots of
     // 32 ms: at 1024 ms, and at 3040 ms.
     let cases: [(&str, &[u64], u64, u32); 8] = [
@@ -351,17 +365,18 @@ fn initial_window() -> Result<Vec<Finding>, String> {
         ("linux", &[0, 1], 3060, 988),
     ];
     let one = |(name, lost, at, bytes): &(&str, &[u64], u64, u32)| {
-        let outcome = play(preset(name, "")?, &[(0, 20_000)], lost)?;
-        let flight = |t: Instant| t.since(Instant::ZERO) < Duration::from_millis(at + 20);
+        let outcome = play_writes(preset_config(name, "")?, &[(0, 20_000)], lost)?;
+        let flight = |t: Instant| t.duration_since(Instant::ZERO) < Duration::from_millis(at + 20);
         let sent = outcome.sent.iter().filter(|(t, _)| flight(*t));
-        let obtained: u32 = sent.filter_map(|(_, packet)| header(packet)).map(|(.., len)| len).sum();
+        let obtained: u32 =
+            sent.filter_map(|(_, packet)| parse_tcp_header(packet)).map(|(.., len)| len).sum();
         let case = if lost.is_empty() { (*name).to_owned() } else { format!("{name}, two SYNs lost") };
-        Ok(Finding::equal(case, bytes, obtained))
+        Ok(OracleFinding::expect_equal(case, bytes, obtained))
     };
     cases.iter().map(one).collect()
 }
 
-fn limited_transmit() -> Result<Vec<Finding>, String> {
+fn limited_transmit() -> Result<Vec<OracleFinding>, String> {
     let trace = |size: u32, then: [u32; 3]| {
         let first = (0..10).map(move |segment| (segment, 20_000));
         let all = first.chain(then.map(|segment| (segment, 40_000)));
@@ -374,7 +389,7 @@ fn limited_transmit() -> Result<Vec<Finding>, String> {
     // duplicate, and one at each from then on. Nothing new waits, and it sends again what was not reported yet.
     let again = (7..11).map(|segment| (segment * 536, 536, 40_000)).collect();
     let ns3 = [trace(536, early), again].concat();
-    traces(&[
+    compare_traces(&[
         ("rfc", "", &[(0, 12_000)], &[1], &trace(1000, early)),
         ("ns-2", "initial_window = \"10 segments\"", &[(0, 12 * 536)], &[1], &trace(536, late)),
         ("ns-3", "", &[(0, 12 * 536)], &[2], &ns3),
@@ -382,9 +397,9 @@ fn limited_transmit() -> Result<Vec<Finding>, String> {
     ])
 }
 
-fn lost_syn() -> Result<Vec<Finding>, String> {
+fn lost_syn() -> Result<Vec<OracleFinding>, String> {
     // Packets: SYN 0, again 1, the message 2. Nothing was measured: 3 s.
-    traces(&[
+    compare_traces(&[
         ("rfc", "", &[(0, 200)], &[0, 2], &[(0, 200, 1_020_000), (0, 200, 4_020_000)]),
         ("ns-2", "", &[(0, 200)], &[0, 2], &[(0, 200, 3_020_000), (0, 200, 6_020_000)]),
     ])

@@ -1,74 +1,74 @@
 //! Queues in the simulator's engine, at links and at processors, held against queueing theory.
 
-use crate::statistics::{mean, within};
-use crate::study::{metric, plan};
-use crate::{Finding, Oracle};
+use crate::statistics::{compare_mean, mean_and_error};
+use crate::study::{parse_study_plan, simulate_metric};
+use crate::{OracleFinding, VerificationOracle};
 use std::collections::VecDeque;
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Instant, Rng, Seed, Work};
+use usher_core::{Duration, Instant, ModelRng, Seed, WorkRecord};
 use usher_sim::{
-    Application, Builder, Context, CpuConfig, Delivery, HostId, Intake, IpVersion, LinkConfig, Observer,
-    Payload, ServiceTime, SimError, Simulation,
+    AppContext, AppDelivery, Application, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, Payload,
+    ReportObserver, ServiceTime, SimError, Simulation, SimulationBuilder,
 };
-use usher_theory::queues::{Queue, erlang_c};
+use usher_theory::queues::{ServerQueue, erlang_c};
 
 usher_core::work_labels! {
     /// A customer served.
     JOB = "job" per "customer";
 }
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "queues",
         name: "mm1-link",
-        about: "M/M/1: Poisson arrivals of packets of exponentially distributed size at a link; mean wait \
+        description: "M/M/1: Poisson arrivals of packets of exponentially distributed size at a link; mean wait \
                 ρs / (1 - ρ) with mean service s",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.2",
         run: mm1_link,
     },
-    Oracle {
+    VerificationOracle {
         group: "queues",
         name: "md1-link",
-        about: "M/D/1: Poisson arrivals of packets of one size at a link; mean wait ρs / (2 (1 - ρ)), of Pollaczek \
+        description: "M/D/1: Poisson arrivals of packets of one size at a link; mean wait ρs / (2 (1 - ρ)), of Pollaczek \
                 and Khinchine",
         source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
         run: md1_link,
     },
-    Oracle {
+    VerificationOracle {
         group: "queues",
         name: "mg1-cpu",
-        about: "M/G/1 at a processor of one core, service uniform from 0 to 2s: mean wait ρs (1 + c²) / (2 (1 - ρ)) \
+        description: "M/G/1 at a processor of one core, service uniform from 0 to 2s: mean wait ρs (1 + c²) / (2 (1 - ρ)) \
                 with c² = 1/3",
         source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
         run: mg1_cpu,
     },
-    Oracle {
+    VerificationOracle {
         group: "queues",
         name: "md1-cpu",
-        about: "M/D/1 at a processor of one core: mean wait ρs / (2 (1 - ρ))",
+        description: "M/D/1 at a processor of one core: mean wait ρs / (2 (1 - ρ))",
         source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
         run: md1_cpu,
     },
-    Oracle {
+    VerificationOracle {
         group: "queues",
         name: "mmc-cpu",
-        about: "M/M/c at a processor of c cores with exponential service: mean wait C(c, ρc) s / (c (1 - ρ)), with \
+        description: "M/M/c at a processor of c cores with exponential service: mean wait C(c, ρc) s / (c (1 - ρ)), with \
                 the chance of waiting C by Erlang's second formula",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
         run: mmc_cpu,
     },
-    Oracle {
+    VerificationOracle {
         group: "queues",
         name: "mgc-cpu",
-        about: "M/G/c at a processor of c cores: mean wait that of M/M/c times (1 + c²) / 2, an approximation that is within 8 % \
+        description: "M/G/c at a processor of c cores: mean wait that of M/M/c times (1 + c²) / 2, an approximation that is within 8 % \
                 here, with service constant (c² = 0) and uniform from 0 to 2s (c² = 1/3)",
         source: "Allen, Probability, Statistics and Queueing Theory, 2nd ed. 1990, section 5.3 (Allen and Cunneen)",
         run: mgc_cpu,
     },
-    Oracle {
+    VerificationOracle {
         group: "queues",
         name: "mmc-study",
-        about: "the same from a study file, whose server draws its service times: mean delay of a dialogue over a \
+        description: "the same from a study file, whose server draws its service times: mean delay of a dialogue over a \
                 perfect link, service included",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
         run: mmc_study,
@@ -86,7 +86,7 @@ const WIDEST: f64 = 0.05;
 
 /// Sizes of packets.
 #[derive(Clone, Copy, Debug)]
-enum Size {
+enum PacketSize {
     Constant(u32),
     /// Exponentially distributed with this mean, headers included; what is drawn below the headers is as long as
     /// they are.
@@ -102,43 +102,43 @@ const MEAN_SIZE: u32 = 100_000;
 const RATE: u64 = MEAN_SIZE as u64 * 8 * 1_000_000_000 / SERVICE.as_nanos();
 
 #[derive(Debug)]
-enum App {
+enum QueueApp {
     /// Sends datagrams after exponentially distributed gaps.
-    Source { to: HostId, gap: Duration, size: Size, rng: Rng, size_rng: Rng },
+    Source { to: HostId, gap: Duration, size: PacketSize, rng: ModelRng, size_rng: ModelRng },
     /// Takes them.
     Sink,
 }
 
 /// What is told: a packet of so many bytes was sent, or one arrived.
 #[derive(Debug)]
-enum Report {
+enum PacketReport {
     Sent(u32),
     Arrived,
 }
 
-impl Application for App {
-    type Report = Report;
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl Application for QueueApp {
+    type Report = PacketReport;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, PacketReport>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Source { to, gap, size, rng, size_rng }, Delivery::Start | Delivery::Timer) => {
+            (Self::Source { to, gap, size, rng, size_rng }, AppDelivery::Start | AppDelivery::Timer) => {
                 // The first gap begins at the start.
                 if ctx.now() > Instant::ZERO {
                     let payload = match *size {
-                        Size::Constant(bytes) => bytes,
-                        Size::Exponential(mean) => {
-                            let drawn = size_rng.exponential(Duration::from_nanos(u64::from(mean)));
+                        PacketSize::Constant(bytes) => bytes,
+                        PacketSize::Exponential(mean) => {
+                            let drawn = size_rng.sample_exponential(Duration::from_nanos(u64::from(mean)));
                             drawn.as_nanos() as u32
                         }
                     }
                     .saturating_sub(HEADERS);
-                    ctx.report(Report::Sent(payload + HEADERS));
-                    ctx.send_datagram(0, *to, 7, Payload::counted(payload));
+                    ctx.report(PacketReport::Sent(payload + HEADERS));
+                    ctx.send_datagram(0, *to, 7, Payload::with_length(payload));
                 }
-                ctx.set_timer(Some(ctx.now() + rng.exponential(*gap)));
+                ctx.set_timer(Some(ctx.now() + rng.sample_exponential(*gap)));
             }
-            (Self::Sink, Delivery::Datagram { .. }) => {
-                ctx.work(Work { label: JOB, units: 1 });
-                ctx.report(Report::Arrived);
+            (Self::Sink, AppDelivery::Datagram { .. }) => {
+                ctx.charge_work(WorkRecord { label: JOB, units: 1 });
+                ctx.report(PacketReport::Arrived);
             }
             _ => {}
         }
@@ -147,23 +147,23 @@ impl Application for App {
 
 /// Sums the waits of packets at a link, which keeps their order.
 #[derive(Debug)]
-struct Waits {
+struct WaitObserver {
     /// Nanoseconds that a byte takes on the link; without, waits are not looked at here.
     per_byte: Option<u64>,
-    under_way: VecDeque<(Instant, u32)>,
+    in_flight: VecDeque<(Instant, u32)>,
     arrived: u64,
     nanoseconds: u64,
 }
 
-impl Observer<Report> for Waits {
-    fn report(&mut self, now: Instant, _: u32, report: Report) {
+impl ReportObserver<PacketReport> for WaitObserver {
+    fn handle_report(&mut self, now: Instant, _: u32, report: PacketReport) {
         match report {
-            Report::Sent(bytes) => self.under_way.push_back((now, bytes)),
-            Report::Arrived => {
-                let Some((sent, bytes)) = self.under_way.pop_front() else { return };
+            PacketReport::Sent(bytes) => self.in_flight.push_back((now, bytes)),
+            PacketReport::Arrived => {
+                let Some((sent, bytes)) = self.in_flight.pop_front() else { return };
                 self.arrived += 1;
                 if let Some(per_byte) = self.per_byte.filter(|_| self.arrived > WARM_UP) {
-                    self.nanoseconds += now.since(sent).as_nanos() - u64::from(bytes) * per_byte;
+                    self.nanoseconds += now.duration_since(sent).as_nanos() - u64::from(bytes) * per_byte;
                 }
             }
         }
@@ -174,34 +174,38 @@ impl Observer<Report> for Waits {
 }
 
 /// A source before a sink, with a link at this rate between them and a processor at the sink.
-fn simulation(
+fn build_simulation(
     seed: Seed,
     load: f64,
-    size: Size,
+    size: PacketSize,
     rate: Option<u64>,
     cpu: Option<CpuConfig>,
-) -> Result<(Simulation<App, Waits>, HostId), SimError> {
-    let mut builder = Builder::new(IpVersion::V4, seed);
-    let (a, b) = (builder.host(None)?, builder.host(cpu)?);
+) -> Result<(Simulation<QueueApp, WaitObserver>, HostId), SimError> {
+    let mut builder = SimulationBuilder::new(IpVersion::V4, seed);
+    let (a, b) = (builder.add_host(None)?, builder.add_host(cpu)?);
     let channel = ChannelConfig { rate, ..Default::default() };
-    builder.link(a, b, &LinkConfig { up: channel, mtu: u32::MAX, ..Default::default() });
+    builder.add_link(a, b, &LinkConfig { up: channel, mtu: u32::MAX, ..Default::default() });
     let gap = SERVICE.mul_f64(1.0 / load);
-    let (rng, size_rng) = (seed.stream("gaps", 0), seed.stream("sizes", 0));
-    builder.app(a, App::Source { to: b, gap, size, rng, size_rng }, None);
-    let sink = builder.app(b, App::Sink, None);
+    let (rng, size_rng) = (seed.derive_rng("gaps", 0), seed.derive_rng("sizes", 0));
+    builder.add_application(a, QueueApp::Source { to: b, gap, size, rng, size_rng }, None);
+    let sink = builder.add_application(b, QueueApp::Sink, None);
     builder.bind_udp(sink, 0, 7)?;
     let per_byte = rate.map(|rate| 8_000_000_000 / rate);
-    Ok((builder.build(Waits { per_byte, under_way: VecDeque::new(), arrived: 0, nanoseconds: 0 }, None), b))
+    Ok((
+        builder
+            .build(WaitObserver { per_byte, in_flight: VecDeque::new(), arrived: 0, nanoseconds: 0 }, None),
+        b,
+    ))
 }
 
-fn seed(label: &str, replication: u64) -> Seed {
-    Seed::new(1).derive(label, replication)
+fn queue_seed(label: &str, replication: u64) -> Seed {
+    Seed::new(1).derive_seed(label, replication)
 }
 
 /// Mean waits at a link, in milliseconds, one for each replication.
-fn link_waits(label: &str, load: f64, size: Size) -> Result<Vec<f64>, String> {
+fn link_waits(label: &str, load: f64, size: PacketSize) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, SimError> {
-        let (mut sim, _) = simulation(seed(label, replication), load, size, Some(RATE), None)?;
+        let (mut sim, _) = build_simulation(queue_seed(label, replication), load, size, Some(RATE), None)?;
         sim.run_until(Instant::FAR_FUTURE);
         Ok(sim.observer().nanoseconds as f64 / COUNTED as f64 / 1e6)
     };
@@ -211,12 +215,16 @@ fn link_waits(label: &str, load: f64, size: Size) -> Result<Vec<f64>, String> {
 /// Mean waits at a processor, in milliseconds, one for each replication.
 fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, String> {
-        let cpu =
-            CpuConfig { cores, queue: usize::MAX, service: vec![(JOB, service)], intake: Intake::default() };
+        let cpu = CpuConfig {
+            cores,
+            queue: usize::MAX,
+            service: vec![(JOB, service)],
+            intake: IntakeCost::default(),
+        };
         let load = load * f64::from(cores);
-        let seed = seed(label, replication);
-        let (mut sim, host) =
-            simulation(seed, load, Size::Constant(HEADERS), None, Some(cpu)).map_err(|e| e.to_string())?;
+        let seed = queue_seed(label, replication);
+        let (mut sim, host) = build_simulation(seed, load, PacketSize::Constant(HEADERS), None, Some(cpu))
+            .map_err(|e| e.to_string())?;
         // The processor counts what it has begun, so that its figures are read at two times.
         let mut read = |customers: u64| {
             // As long for each core as for a single one: the queue forgets no faster with more of them.
@@ -236,49 +244,49 @@ const LOADS: [f64; 3] = [0.3, 0.6, 0.8];
 fn at_loads(
     theory: fn(f64) -> f64,
     waits: impl Fn(f64) -> Result<Vec<f64>, String>,
-) -> Result<Vec<Finding>, String> {
+) -> Result<Vec<OracleFinding>, String> {
     let finding =
-        |load: &f64| Ok(within(format!("load {load}"), "ms", theory(*load), &waits(*load)?, WIDEST));
+        |load: &f64| Ok(compare_mean(format!("load {load}"), "ms", theory(*load), &waits(*load)?, WIDEST));
     LOADS.iter().map(finding).collect()
 }
 
-fn mm1(load: f64) -> f64 {
+fn mm1_wait(load: f64) -> f64 {
     load / (1.0 - load)
 }
-fn md1(load: f64) -> f64 {
-    mm1(load) / 2.0
+fn md1_wait(load: f64) -> f64 {
+    mm1_wait(load) / 2.0
 }
 
-fn mm1_link() -> Result<Vec<Finding>, String> {
-    at_loads(mm1, |load| link_waits("mm1", load, Size::Exponential(MEAN_SIZE)))
+fn mm1_link() -> Result<Vec<OracleFinding>, String> {
+    at_loads(mm1_wait, |load| link_waits("mm1", load, PacketSize::Exponential(MEAN_SIZE)))
 }
 
-fn md1_link() -> Result<Vec<Finding>, String> {
-    at_loads(md1, |load| link_waits("md1", load, Size::Constant(MEAN_SIZE)))
+fn md1_link() -> Result<Vec<OracleFinding>, String> {
+    at_loads(md1_wait, |load| link_waits("md1", load, PacketSize::Constant(MEAN_SIZE)))
 }
 
-fn mg1_cpu() -> Result<Vec<Finding>, String> {
+fn mg1_cpu() -> Result<Vec<OracleFinding>, String> {
     let uniform = ServiceTime::Uniform(Duration::ZERO, SERVICE * 2);
-    at_loads(|load| md1(load) * 4.0 / 3.0, |load| cpu_waits("mg1", 1, load, uniform))
+    at_loads(|load| md1_wait(load) * 4.0 / 3.0, |load| cpu_waits("mg1", 1, load, uniform))
 }
 
-fn md1_cpu() -> Result<Vec<Finding>, String> {
-    at_loads(md1, |load| cpu_waits("md1", 1, load, ServiceTime::Constant(SERVICE)))
+fn md1_cpu() -> Result<Vec<OracleFinding>, String> {
+    at_loads(md1_wait, |load| cpu_waits("md1", 1, load, ServiceTime::Constant(SERVICE)))
 }
 
-fn mmc_cpu() -> Result<Vec<Finding>, String> {
+fn mmc_cpu() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (cores, load) in [(1, 0.6), (2, 0.7), (4, 0.8), (8, 0.85)] {
         let c = f64::from(cores);
         let theory = erlang_c(cores, load * c) / (c * (1.0 - load));
         let waits = cpu_waits("mmc", cores, load, ServiceTime::Exponential(SERVICE))?;
         let case = format!("{cores} cores, load {load}").replace("1 cores", "1 core");
-        findings.push(within(case, "ms", theory, &waits, WIDEST));
+        findings.push(compare_mean(case, "ms", theory, &waits, WIDEST));
     }
     Ok(findings)
 }
 
-fn mmc_study() -> Result<Vec<Finding>, String> {
+fn mmc_study() -> Result<Vec<OracleFinding>, String> {
     let text = |cores: u32, rate: f64| {
         format!(
             r#"
@@ -307,10 +315,14 @@ arrivals = {{ kind = "poisson", rate = "{rate} /s" }}
     for (cores, load) in [(1, 0.5), (3, 0.7)] {
         let c = f64::from(cores);
         let theory = 1.0 + erlang_c(cores, load * c) / (c * (1.0 - load));
-        let delays = metric(&plan(&text(cores, load * c * 1000.0))?, "delay.mean", REPLICATIONS as u32)?;
+        let delays = simulate_metric(
+            &parse_study_plan(&text(cores, load * c * 1000.0))?,
+            "delay.mean",
+            REPLICATIONS as u32,
+        )?;
         let delays: Vec<f64> = delays.into_iter().map(|s| s * 1e3).collect();
         let case = format!("{cores} cores, load {load}").replace("1 cores", "1 core");
-        findings.push(within(case, "ms", theory, &delays, WIDEST));
+        findings.push(compare_mean(case, "ms", theory, &delays, WIDEST));
     }
     Ok(findings)
 }
@@ -319,7 +331,7 @@ arrivals = {{ kind = "poisson", rate = "{rate} /s" }}
 /// where service does not vary more than exponentially.
 const APPROXIMATE: f64 = 0.08;
 
-fn mgc_cpu() -> Result<Vec<Finding>, String> {
+fn mgc_cpu() -> Result<Vec<OracleFinding>, String> {
     let uniform = ServiceTime::Uniform(Duration::ZERO, SERVICE * 2);
     let cases = [("constant", ServiceTime::Constant(SERVICE), 0.0), ("uniform", uniform, 1.0 / 3.0)];
     let mut findings = Vec::new();
@@ -327,17 +339,18 @@ fn mgc_cpu() -> Result<Vec<Finding>, String> {
         for (cores, load) in [(2, 0.6), (2, 0.9), (4, 0.8)] {
             let each = SERVICE.as_secs_f64();
             let rate = load * f64::from(cores) / each;
-            let queue = Queue { service_variation: variation, ..Queue::mmc(rate, each, cores) };
-            let theory = queue.wait() * 1e3;
+            let queue = ServerQueue { service_variation: variation, ..ServerQueue::mmc(rate, each, cores) };
+            let theory = queue.mean_wait() * 1e3;
             let waits = cpu_waits("mgc", cores, load, service)?;
-            let (simulated, error) = mean(&waits);
-            findings.push(Finding {
+            let (simulated, error) = mean_and_error(&waits);
+            findings.push(OracleFinding {
                 case: format!("{name}, {cores} cores, load {load}"),
                 expected: format!("{theory:.4} ms"),
                 obtained: format!("{simulated:.4} ms"),
                 tolerance: format!("{} %", APPROXIMATE * 100.0),
                 // Nothing is shown by a mean that is not known better than that.
-                holds: (simulated / theory - 1.0).abs() <= APPROXIMATE && error <= APPROXIMATE / 2.0 * theory,
+                agrees: (simulated / theory - 1.0).abs() <= APPROXIMATE
+                    && error <= APPROXIMATE / 2.0 * theory,
             });
         }
     }

@@ -1,137 +1,141 @@
 //! RADIUS: the standards' example packets, octet for octet, and what their formulas give.
 
 use crate::independent::{hmac_md5, md5};
-use crate::{Finding, Oracle};
+use crate::{OracleFinding, VerificationOracle};
 use usher_core::{Instant, Machine, Seed};
 use usher_radius::attribute::{hide_password, hide_salted, kind, reveal_salted};
 use usher_radius::auth::{
     MessageAuthenticator, check_message_authenticator, covered_authenticator, response_authenticator,
 };
-use usher_radius::client::{Client, Command, Config, ServerConfig, Target};
-use usher_radius::vectors::{EXCHANGES, Exchange};
-use usher_radius::{Attributes, Code, Packet, Secret};
+use usher_radius::client::{
+    RadiusClient, RadiusClientCommand, RadiusClientConfig, RequestTarget, ServerConfig,
+};
+use usher_radius::vectors::{EXCHANGES, PublishedExchange};
+use usher_radius::{AttributeList, PacketCode, RadiusPacket, SharedSecret};
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "radius",
         name: "user-password",
-        about: "the User-Passwords of the standard's examples are hidden in the printed octets",
+        description: "the User-Passwords of the standard's examples are hidden in the printed octets",
         source: "RFC 2865 sections 5.2 and 7",
-        run: passwords,
+        run: check_passwords,
     },
-    Oracle {
+    VerificationOracle {
         group: "radius",
         name: "chap",
-        about: "the CHAP-Password of the standard's example: MD5 of identifier, password and challenge",
+        description: "the CHAP-Password of the standard's example: MD5 of identifier, password and challenge",
         source: "RFC 2865 sections 2.2 and 7.2",
-        run: chap,
+        run: check_chap,
     },
-    Oracle {
+    VerificationOracle {
         group: "radius",
         name: "response-authenticator",
-        about: "the Response Authenticator of each example reply",
+        description: "the Response Authenticator of each example reply",
         source: "RFC 2865 section 7, RFC 5997 section 6",
-        run: responses,
+        run: check_responses,
     },
-    Oracle {
+    VerificationOracle {
         group: "radius",
         name: "code-of-5997-6.2",
-        about: "the reply of RFC 5997 section 6.2 is printed with code 2, Access-Accept; its authenticator is \
+        description: "the reply of RFC 5997 section 6.2 is printed with code 2, Access-Accept; its authenticator is \
                 that of code 5, Accounting-Response, and of no other",
         source: "RFC 5997 section 6.2",
-        run: code,
+        run: check_code,
     },
-    Oracle {
+    VerificationOracle {
         group: "radius",
         name: "message-authenticator",
-        about: "the Message-Authenticator of each Status-Server example: HMAC-MD5 of the packet",
+        description: "the Message-Authenticator of each Status-Server example: HMAC-MD5 of the packet",
         source: "RFC 5997 section 6, RFC 3579 section 3.2",
         run: message_authenticators,
     },
-    Oracle {
+    VerificationOracle {
         group: "radius",
         name: "message-authenticator-eap",
-        about: "the Message-Authenticator that this client puts in front of an Access-Request with an EAP-Message is \
+        description: "the Message-Authenticator that this client puts in front of an Access-Request with an EAP-Message is \
                 HMAC-MD5 of the packet with zeros in its place, computed with another library (no example is published)",
         source: "RFC 3579 section 3.2",
         run: with_eap,
     },
-    Oracle {
+    VerificationOracle {
         group: "radius",
         name: "mppe-keys",
-        about: "an MS-MPPE key hidden by this code is what the standard's formula gives, computed with another \
+        description: "an MS-MPPE key hidden by this code is what the standard's formula gives, computed with another \
                 library, and is revealed again (no example is published)",
         source: "RFC 2548 section 2.4.2",
-        run: mppe,
+        run: check_mppe_keys,
     },
 ];
 
-fn parts(exchange: &Exchange) -> Result<(Packet<'static>, Packet<'static>, Secret), String> {
-    let parse = |bytes| Packet::parse(bytes).map_err(|e| format!("{}: {e}", exchange.source));
-    Ok((parse(exchange.request)?, parse(exchange.reply)?, Secret::new(exchange.secret)))
+fn parse_exchange(
+    exchange: &PublishedExchange,
+) -> Result<(RadiusPacket<'static>, RadiusPacket<'static>, SharedSecret), String> {
+    let parse = |bytes| RadiusPacket::parse(bytes).map_err(|e| format!("{}: {e}", exchange.source));
+    Ok((parse(exchange.request)?, parse(exchange.reply)?, SharedSecret::new(exchange.secret)))
 }
 
-fn example(section: &str) -> Result<&'static Exchange, String> {
+fn find_example(section: &str) -> Result<&'static PublishedExchange, String> {
     EXCHANGES.iter().find(|e| e.source.ends_with(section)).ok_or(format!("no example of {section}"))
 }
 
-fn passwords() -> Result<Vec<Finding>, String> {
+fn check_passwords() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for exchange in EXCHANGES {
         let Some(password) = exchange.password else { continue };
-        let (request, ..) = parts(exchange)?;
+        let (request, ..) = parse_exchange(exchange)?;
         let mut hidden = password.to_vec();
         hidden.resize(password.len().next_multiple_of(16), 0);
         hide_password(exchange.secret, request.authenticator(), &mut hidden);
         let printed = request.get(kind::USER_PASSWORD).unwrap_or_default();
         let case = format!("{}, \"{}\"", exchange.source, String::from_utf8_lossy(password));
-        findings.push(Finding::octets(case, printed, &hidden));
+        findings.push(OracleFinding::expect_octets(case, printed, &hidden));
     }
     Ok(findings)
 }
 
-fn chap() -> Result<Vec<Finding>, String> {
-    let (request, ..) = parts(example("7.2")?)?;
+fn check_chap() -> Result<Vec<OracleFinding>, String> {
+    let (request, ..) = parse_exchange(find_example("7.2")?)?;
     let printed = request.get(kind::CHAP_PASSWORD).unwrap_or_default();
     let (identifier, response) = printed.split_at_checked(1).ok_or("the example has no CHAP-Password")?;
     // Without a CHAP-Challenge, the Request Authenticator is the challenge.
     let digest = usher_crypto::digest::md5(&[identifier, b"arctangent", request.authenticator()]);
-    Ok(vec![Finding::octets("", response, &digest)])
+    Ok(vec![OracleFinding::expect_octets("", response, &digest)])
 }
 
-fn responses() -> Result<Vec<Finding>, String> {
-    let finding = |exchange: &Exchange| {
-        let (request, reply, secret) = parts(exchange)?;
+fn check_responses() -> Result<Vec<OracleFinding>, String> {
+    let finding = |exchange: &PublishedExchange| {
+        let (request, reply, secret) = parse_exchange(exchange)?;
         let computed = response_authenticator(exchange.reply, request.authenticator(), &secret);
-        Ok(Finding::octets(exchange.source, reply.authenticator(), &computed))
+        Ok(OracleFinding::expect_octets(exchange.source, reply.authenticator(), &computed))
     };
     EXCHANGES.iter().map(finding).collect()
 }
 
-fn code() -> Result<Vec<Finding>, String> {
-    let exchange = example("6.2")?;
-    let (request, reply, secret) = parts(exchange)?;
+fn check_code() -> Result<Vec<OracleFinding>, String> {
+    let exchange = find_example("6.2")?;
+    let (request, reply, secret) = parse_exchange(exchange)?;
     let authenticator = |code: u8| {
         let mut octets = exchange.reply.to_vec();
         octets[0] = code;
         response_authenticator(&octets, request.authenticator(), &secret)
     };
     let right: Vec<u8> = (0..=255).filter(|code| authenticator(*code) == *reply.authenticator()).collect();
-    let with = |code| crate::hex(&authenticator(code));
-    let mut as_printed = Finding::equal("with code 2, as printed", with(5), with(2));
+    let with = |code| crate::to_hex(&authenticator(code));
+    let mut as_printed = OracleFinding::expect_equal("with code 2, as printed", with(5), with(2));
     as_printed.expected = format!("not {}", as_printed.expected);
-    as_printed.holds = !as_printed.holds;
+    as_printed.agrees = !as_printed.agrees;
     Ok(vec![
-        Finding::octets("with code 5", reply.authenticator(), &authenticator(5)),
+        OracleFinding::expect_octets("with code 5", reply.authenticator(), &authenticator(5)),
         as_printed,
-        Finding::equal("codes of 0 to 255 that verify", "[5]", format!("{right:?}")),
+        OracleFinding::expect_equal("codes of 0 to 255 that verify", "[5]", format!("{right:?}")),
     ])
 }
 
-fn message_authenticators() -> Result<Vec<Finding>, String> {
+fn message_authenticators() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for exchange in EXCHANGES {
-        let (request, _, secret) = parts(exchange)?;
+        let (request, _, secret) = parse_exchange(exchange)?;
         let Some(printed) = request.get(kind::MESSAGE_AUTHENTICATOR) else { continue };
         // The attribute is the last one of each example: the packet ends with 16 octets that count as zeros.
         let (before, last) = exchange.request.split_at(exchange.request.len() - 16);
@@ -139,11 +143,11 @@ fn message_authenticators() -> Result<Vec<Finding>, String> {
             return Err(format!("{}: its Message-Authenticator is not the last attribute", exchange.source));
         }
         let computed = hmac_md5(exchange.secret, &[before, &[0; 16]])?;
-        findings.push(Finding::octets(exchange.source, printed, &computed));
+        findings.push(OracleFinding::expect_octets(exchange.source, printed, &computed));
         let covered = covered_authenticator(request.code(), request.authenticator(), None);
         let worth = check_message_authenticator(&request, &covered, &secret);
         let case = format!("{}, judged by the server's code", exchange.source);
-        findings.push(Finding::equal(
+        findings.push(OracleFinding::expect_equal(
             case,
             format!("{:?}", MessageAuthenticator::Good),
             format!("{worth:?}"),
@@ -152,29 +156,34 @@ fn message_authenticators() -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-fn with_eap() -> Result<Vec<Finding>, String> {
+fn with_eap() -> Result<Vec<OracleFinding>, String> {
     let secret = b"sixteen octets!!";
     let server = "10.0.0.2:1812".parse().map_err(|e| format!("{e}"))?;
-    let config = Config::single(ServerConfig::new(server, Secret::new(secret)));
-    let mut client = Client::new(config, Seed::new(1).secure("client", 0)).map_err(|e| e.to_string())?;
-    let mut attributes = Attributes::new();
+    let config = RadiusClientConfig::for_server(ServerConfig::new(server, SharedSecret::new(secret)));
+    let mut client =
+        RadiusClient::new(config, Seed::new(1).derive_secure_rng("client", 0)).map_err(|e| e.to_string())?;
+    let mut attributes = AttributeList::new();
     attributes.push_text(kind::USER_NAME, "alice").map_err(|e| e.to_string())?;
     attributes.push_eap(&[2, 1, 0, 10, 1, b'a', b'l', b'i', b'c', b'e']);
-    let request =
-        Command::Request { token: 1, target: Target::Server(0), code: Code::ACCESS_REQUEST, attributes };
-    client.command(Instant::ZERO, request).map_err(|e| e.to_string())?;
+    let request = RadiusClientCommand::Request {
+        token: 1,
+        target: RequestTarget::Server(0),
+        code: PacketCode::ACCESS_REQUEST,
+        attributes,
+    };
+    client.handle_command(Instant::ZERO, request).map_err(|e| e.to_string())?;
     let mut sent = Vec::new();
     client.poll_output(&mut sent).ok_or("the client sent nothing")?;
     let (before, rest) = sent.split_at_checked(22).ok_or("the request is too short")?;
     let (authenticator, after) = rest.split_at_checked(16).ok_or("the request is too short")?;
     let computed = hmac_md5(secret, &[before, &[0; 16], after])?;
     Ok(vec![
-        Finding::octets("the first attribute's type and length", &[80, 18], &before[20..]),
-        Finding::octets("its value", &computed, authenticator),
+        OracleFinding::expect_octets("the first attribute's type and length", &[80, 18], &before[20..]),
+        OracleFinding::expect_octets("its value", &computed, authenticator),
     ])
 }
 
-fn mppe() -> Result<Vec<Finding>, String> {
+fn check_mppe_keys() -> Result<Vec<OracleFinding>, String> {
     let (secret, authenticator, salt) = (b"xyzzy5461", core::array::from_fn(|i| i as u8 + 1), [0x9a, 0x5c]);
     let key: Vec<u8> = (0..32).map(|i| 0xe0 ^ i).collect();
     // A length octet, the key, zeros up to whole blocks of 16.
@@ -193,5 +202,8 @@ fn mppe() -> Result<Vec<Finding>, String> {
     }
     let value = [&salt[..], &hidden].concat();
     let revealed = reveal_salted(secret, &authenticator, &value).map_err(|e| e.to_string())?;
-    Ok(vec![Finding::octets("hidden", &expected, &hidden), Finding::octets("revealed", &key, &revealed)])
+    Ok(vec![
+        OracleFinding::expect_octets("hidden", &expected, &hidden),
+        OracleFinding::expect_octets("revealed", &key, &revealed),
+    ])
 }

@@ -6,61 +6,61 @@
 //! times count from the first of them, and are those at which the sender gives a packet to the link, before queue and
 //! loss.
 
-use crate::wire::{Carrier, Planned, Sent, Way, run};
-use crate::{Finding, Oracle};
-use usher_core::impair::Loss;
+use crate::wire::{MessagePath, MessageTransport, PlannedMessage, TimedPacket, run_messages};
+use crate::{OracleFinding, VerificationOracle};
+use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
-use usher_sim::sctp::{Config, InitialWindow};
+use usher_sim::sctp::{InitialWindow, SctpConfig};
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "sctp",
         name: "crc32c",
-        about: "the CRC-32C of these checks themselves, and with it the checksum of each packet of an association",
+        description: "the CRC-32C of these checks themselves, and with it the checksum of each packet of an association",
         source: "RFC 3720 appendix B.4, RFC 9260 section 6.8 and appendix A",
-        run: checksums,
+        run: check_checksums,
     },
-    Oracle {
+    VerificationOracle {
         group: "sctp",
         name: "timeouts",
-        about: "a chunk lost four times: T3-rtx of 1 s, the lower bound, doubles each time",
+        description: "a chunk lost four times: T3-rtx of 1 s, the lower bound, doubles each time",
         source: "RFC 9260 sections 6.3.1 and 6.3.3, by hand",
-        run: timeouts,
+        run: check_timeouts,
     },
-    Oracle {
+    VerificationOracle {
         group: "sctp",
         name: "smoothed-timeout",
-        about: "a chunk lost after three measurements of 20 ms, without the lower bound: RTTVAR is 3/4 · 3/4 · 10 ms, \
+        description: "a chunk lost after three measurements of 20 ms, without the lower bound: RTTVAR is 3/4 · 3/4 · 10 ms, \
                 T3-rtx 20 + 4 · 5.625 ms",
         source: "RFC 9260 section 6.3.1 C2 and C3, by hand",
-        run: smoothed,
+        run: check_smoothed_timeout,
     },
-    Oracle {
+    VerificationOracle {
         group: "sctp",
         name: "fast-retransmit",
-        about: "the third of ten chunks is lost: it is sent again on the third SACK that misses it",
+        description: "the third of ten chunks is lost: it is sent again on the third SACK that misses it",
         source: "RFC 9260 section 7.2.4, by hand",
         run: fast_retransmit,
     },
-    Oracle {
+    VerificationOracle {
         group: "sctp",
         name: "two-lost",
-        about: "the third and sixth of ten chunks are lost: each is sent again on its own third SACK that misses it",
+        description: "the third and sixth of ten chunks are lost: each is sent again on its own third SACK that misses it",
         source: "RFC 9260 section 7.2.4, by hand",
         run: two_lost,
     },
-    Oracle {
+    VerificationOracle {
         group: "sctp",
         name: "repair-lost",
-        about: "the third of ten chunks is lost, and its fast retransmission too: T3-rtx, which began anew with the \
+        description: "the third of ten chunks is lost, and its fast retransmission too: T3-rtx, which began anew with the \
                 fast retransmission of the earliest outstanding chunk, repairs it",
         source: "RFC 9260 sections 6.3.3 and 7.2.4, by hand",
         run: repair_lost,
     },
-    Oracle {
+    VerificationOracle {
         group: "sctp",
         name: "sender-delay",
-        about: "a second message while the first has no answer yet: with the sender's delay it waits for the delayed \
+        description: "a second message while the first has no answer yet: with the sender's delay it waits for the delayed \
                 SACK, 200 ms after the first has come, and the way there and back; without, it leaves at once. What \
                 go-diameter's users report (number 225), 190.6 ms an operation with the delay and 0.156 ms without, is \
                 of this kind; those values are not reproduced",
@@ -74,21 +74,21 @@ const MESSAGE: u32 = 1000;
 /// Long after the set-up, which has packets 0, INIT, and 1, COOKIE ECHO.
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
 
-fn config() -> Config {
-    Config {
+fn sctp_config() -> SctpConfig {
+    SctpConfig {
         initial_window: InitialWindow::Packets(20),
         sack_delay: None,
         max_burst: None,
         heartbeat_interval: None,
-        ..Config::default()
+        ..SctpConfig::default()
     }
 }
 
 /// One chunk of a trace: when it was sent, after the beginning, and its number from 0.
-type Step = (Duration, u32);
+type ChunkStep = (Duration, u32);
 
 /// The DATA chunks of a capture.
-fn steps(sent: &[Sent]) -> Result<Vec<Step>, String> {
+fn data_chunk_steps(sent: &[TimedPacket]) -> Result<Vec<ChunkStep>, String> {
     let mut first = None;
     let mut steps = Vec::new();
     for (at, packet) in sent {
@@ -97,7 +97,7 @@ fn steps(sent: &[Sent]) -> Result<Vec<Step>, String> {
             let length = usize::from(u16::from_be_bytes([*high, *low])).max(4);
             if let (0, Some(tsn)) = (*kind, chunks.get(4..8)) {
                 let tsn = u32::from_be_bytes([tsn[0], tsn[1], tsn[2], tsn[3]]);
-                steps.push((at.since(BEGIN), tsn.wrapping_sub(*first.get_or_insert(tsn))));
+                steps.push((at.duration_since(BEGIN), tsn.wrapping_sub(*first.get_or_insert(tsn))));
             }
             chunks = chunks.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
@@ -105,41 +105,50 @@ fn steps(sent: &[Sent]) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-fn text(steps: &[Step]) -> String {
+fn format_steps(steps: &[ChunkStep]) -> String {
     let texts: Vec<String> = steps.iter().map(|(at, chunk)| format!("{chunk} at {at}")).collect();
     texts.join(", ")
 }
 
-fn captured(
-    config: Config,
+fn capture_packets(
+    config: SctpConfig,
     rate: Option<u64>,
     after: &[Duration],
     lost: &[u64],
-) -> Result<(Vec<Sent>, Option<Instant>), String> {
-    let way =
-        Way { rate, delay: DELAY, loss: Loss::Script(lost.to_vec()), lossy_from: Instant::ZERO, keep: true };
-    let planned = |after: &Duration| Planned { at: BEGIN + *after, lane: 0, bytes: MESSAGE };
-    let plan: Vec<Planned> = after.iter().map(planned).collect();
+) -> Result<(Vec<TimedPacket>, Option<Instant>), String> {
+    let way = MessagePath {
+        rate,
+        delay: DELAY,
+        loss: LossModel::Script(lost.to_vec()),
+        lossy_from: Instant::ZERO,
+        captures_packets: true,
+    };
+    let planned = |after: &Duration| PlannedMessage { send_at: BEGIN + *after, lane: 0, bytes: MESSAGE };
+    let plan: Vec<PlannedMessage> = after.iter().map(planned).collect();
     let until = BEGIN + Duration::from_secs(100);
-    let outcome =
-        run(Seed::new(1), Carrier::Sctp(1, config), &way, &plan, until).map_err(|e| e.to_string())?;
+    let outcome = run_messages(Seed::new(1), MessageTransport::Sctp(1, config), &way, &plan, until)
+        .map_err(|e| e.to_string())?;
     Ok((outcome.sent, outcome.delivered.last().copied().flatten()))
 }
 
 /// Runs a trace: packets lost by their ordinals on the link.
-fn trace(
-    config: Config,
+fn check_trace(
+    config: SctpConfig,
     rate: Option<u64>,
     after: &[Duration],
     lost: &[u64],
-    expected: &[Step],
+    expected: &[ChunkStep],
     complete: Duration,
-) -> Result<Vec<Finding>, String> {
-    let (sent, last) = captured(config, rate, after, lost)?;
-    let obtained = last.map_or("never".to_owned(), |at| at.since(BEGIN).to_string());
+) -> Result<Vec<OracleFinding>, String> {
+    let (sent, last) = capture_packets(config, rate, after, lost)?;
+    let obtained = last.map_or("never".to_owned(), |at| at.duration_since(BEGIN).to_string());
     Ok(vec![
-        Finding::equal("chunks sent", text(expected), text(&steps(&sent)?)),
-        Finding::equal("the last is delivered at", complete, obtained),
+        OracleFinding::expect_equal(
+            "chunks sent",
+            format_steps(expected),
+            format_steps(&data_chunk_steps(&sent)?),
+        ),
+        OracleFinding::expect_equal("the last is delivered at", complete, obtained),
     ])
 }
 
@@ -149,19 +158,20 @@ fn crc32c(octets: &[u8]) -> u32 {
     !octets.iter().fold(!0, |crc, octet| (0..8).fold(crc ^ u32::from(*octet), bit))
 }
 
-fn checksums() -> Result<Vec<Finding>, String> {
+fn check_checksums() -> Result<Vec<OracleFinding>, String> {
     let up: Vec<u8> = (0..32).collect();
     let down: Vec<u8> = (0..32).rev().collect();
     let hex = |value: u32| format!("{value:08x}");
-    let vector =
-        |case: &str, expected: u32, octets: &[u8]| Finding::equal(case, hex(expected), hex(crc32c(octets)));
+    let vector = |case: &str, expected: u32, octets: &[u8]| {
+        OracleFinding::expect_equal(case, hex(expected), hex(crc32c(octets)))
+    };
     let mut findings = vec![
         vector("32 zeros", 0x8a91_36aa, &[0; 32]),
         vector("32 ones", 0x62a8_ab43, &[0xff; 32]),
         vector("32 octets rising", 0x46dd_794e, &up),
         vector("32 octets falling", 0x113f_db5c, &down),
     ];
-    let (sent, _) = captured(config(), None, &[Duration::ZERO; 4], &[])?;
+    let (sent, _) = capture_packets(sctp_config(), None, &[Duration::ZERO; 4], &[])?;
     let mut right = 0;
     for (_, packet) in &sent {
         let mut packet = packet.get(20..).ok_or("a packet without a header")?.to_vec();
@@ -172,29 +182,33 @@ fn checksums() -> Result<Vec<Finding>, String> {
         right += usize::from(crc32c(&packet) == printed);
     }
     let all = format!("{} of {}", sent.len(), sent.len());
-    findings.push(Finding::equal("packets with the right one", all, format!("{right} of {}", sent.len())));
+    findings.push(OracleFinding::expect_equal(
+        "packets with the right one",
+        all,
+        format!("{right} of {}", sent.len()),
+    ));
     Ok(findings)
 }
 
-const fn us(n: u64) -> Duration {
+const fn micros(n: u64) -> Duration {
     Duration::from_micros(n)
 }
-const fn ms(n: u64) -> Duration {
+const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn timeouts() -> Result<Vec<Finding>, String> {
+fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
     // Lost at the beginning and after 1, 1 + 2 and 1 + 2 + 4 s; after 1 + 2 + 4 + 8 s it arrives 10 ms later.
-    let expected = [0, 1_000, 3_000, 7_000, 15_000].map(|at| (ms(at), 0));
-    trace(config(), None, &[Duration::ZERO], &[2, 3, 4, 5], &expected, ms(15_010))
+    let expected = [0, 1_000, 3_000, 7_000, 15_000].map(|at| (millis(at), 0));
+    check_trace(sctp_config(), None, &[Duration::ZERO], &[2, 3, 4, 5], &expected, millis(15_010))
 }
 
-fn smoothed() -> Result<Vec<Finding>, String> {
+fn check_smoothed_timeout() -> Result<Vec<OracleFinding>, String> {
     // Each exchange of the set-up measures 20 ms, and so does the first chunk: SRTT 20 ms, RTTVAR 10, 7.5, 5.625 ms,
     // RTO 42.5 ms. The second chunk, packet 3, is lost at 100 ms.
-    let config = Config { rto_min: ms(1), ..config() };
-    let expected = [(Duration::ZERO, 0), (ms(100), 1), (us(142_500), 1)];
-    trace(config, None, &[Duration::ZERO, ms(100)], &[3], &expected, us(152_500))
+    let config = SctpConfig { rto_min: millis(1), ..sctp_config() };
+    let expected = [(Duration::ZERO, 0), (millis(100), 1), (micros(142_500), 1)];
+    check_trace(config, None, &[Duration::ZERO, millis(100)], &[3], &expected, micros(152_500))
 }
 
 /// A microsecond a byte.
@@ -202,53 +216,58 @@ const RATE: u64 = 8_000_000;
 
 /// When the SACK that chunk `i` of the first ten brings about is back, if it reports so many gap blocks: chunks arrive
 /// 1048 us apart.
-const fn answered(i: u64, gaps: u64) -> u64 {
+const fn sack_arrival(i: u64, gaps: u64) -> u64 {
     1_048 * (i + 1) + 10_000 + 48 + 4 * gaps + 10_000
 }
 
-fn ten() -> Vec<Step> {
+fn ten_chunks() -> Vec<ChunkStep> {
     (0..10).map(|i| (Duration::ZERO, i)).collect()
 }
 
 const TEN: [Duration; 10] = [Duration::ZERO; 10];
 
-fn fast_retransmit() -> Result<Vec<Finding>, String> {
+fn fast_retransmit() -> Result<Vec<OracleFinding>, String> {
     // Packets: chunk i is 2 + i. Chunk 2 is lost; the SACKs of 3, 4 and 5 miss it, with one gap block.
-    let again = answered(5, 1);
-    let expected = [ten(), vec![(us(again), 2)]].concat();
-    trace(config(), Some(RATE), &TEN, &[4], &expected, us(again + 1_048 + 10_000))
+    let again = sack_arrival(5, 1);
+    let expected = [ten_chunks(), vec![(micros(again), 2)]].concat();
+    check_trace(sctp_config(), Some(RATE), &TEN, &[4], &expected, micros(again + 1_048 + 10_000))
 }
 
-fn two_lost() -> Result<Vec<Finding>, String> {
+fn two_lost() -> Result<Vec<OracleFinding>, String> {
     // Chunks 2 and 5 are lost. 2 is missed by the SACKs of 3, 4, with one gap block, and 6, with two; 5 by those of
     // 6, 7 and 8, with two. A SACK counts for a chunk in fast recovery only if it moves the highest acknowledged TSN
     // or the cumulative one, which each of these does.
-    let (first, second) = (answered(6, 2), answered(8, 2));
-    let expected = [ten(), vec![(us(first), 2), (us(second), 5)]].concat();
+    let (first, second) = (sack_arrival(6, 2), sack_arrival(8, 2));
+    let expected = [ten_chunks(), vec![(micros(first), 2), (micros(second), 5)]].concat();
     // Both arrive in turn; the last message waits for both.
-    trace(config(), Some(RATE), &TEN, &[4, 7], &expected, us(second + 1_048 + 10_000))
+    check_trace(sctp_config(), Some(RATE), &TEN, &[4, 7], &expected, micros(second + 1_048 + 10_000))
 }
 
-fn repair_lost() -> Result<Vec<Finding>, String> {
+fn repair_lost() -> Result<Vec<OracleFinding>, String> {
     // The repair is packet 12, and lost. T3-rtx lasts 1 s, the lower bound.
-    let again = answered(5, 1);
+    let again = sack_arrival(5, 1);
     let expires = again + 1_000_000;
-    let expected = [ten(), vec![(us(again), 2), (us(expires), 2)]].concat();
-    trace(config(), Some(RATE), &TEN, &[4, 12], &expected, us(expires + 1_048 + 10_000))
+    let expected = [ten_chunks(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
+    check_trace(sctp_config(), Some(RATE), &TEN, &[4, 12], &expected, micros(expires + 1_048 + 10_000))
 }
 
-fn sender_delay() -> Result<Vec<Finding>, String> {
+fn sender_delay() -> Result<Vec<OracleFinding>, String> {
     // The receiver says nothing of its own, as a server that takes longer than the SACK's delay: 1048 us and 10 ms
     // there, 200 ms, 48 us and 10 ms back.
-    let back = us(1_048 + 10_000 + 200_000 + 48 + 10_000);
-    let after = [Duration::ZERO, ms(5)];
+    let back = micros(1_048 + 10_000 + 200_000 + 48 + 10_000);
+    let after = [Duration::ZERO, millis(5)];
     // The first message stands for one within an association that has long been up.
-    let delayed = |nagle| Config { nagle, sack_delay: Some(ms(200)), first_sack_at_once: false, ..config() };
-    let there = us(1_048 + 10_000);
+    let delayed = |nagle| SctpConfig {
+        nagle,
+        sack_delay: Some(millis(200)),
+        first_sack_at_once: false,
+        ..sctp_config()
+    };
+    let there = micros(1_048 + 10_000);
     let one = [(Duration::ZERO, 0), (back, 1)];
-    let mut findings = trace(delayed(true), Some(RATE), &after, &[], &one, back + there)?;
-    let two = [(Duration::ZERO, 0), (ms(5), 1)];
-    findings.extend(trace(delayed(false), Some(RATE), &after, &[], &two, ms(5) + there)?);
+    let mut findings = check_trace(delayed(true), Some(RATE), &after, &[], &one, back + there)?;
+    let two = [(Duration::ZERO, 0), (millis(5), 1)];
+    findings.extend(check_trace(delayed(false), Some(RATE), &after, &[], &two, millis(5) + there)?);
     for (finding, case) in findings.iter_mut().zip(["with", "with", "without", "without"]) {
         finding.case = format!("{}, {case} the sender's delay", finding.case);
     }

@@ -1,21 +1,21 @@
 //! Runs of studies that are written in place.
 
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Plan, Study};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
 /// The plan of a study whose text lacks only its title and question.
-pub(crate) fn plan(text: &str) -> Result<Plan, String> {
+pub(crate) fn parse_study_plan(text: &str) -> Result<StudyPlan, String> {
     let text = format!("title = \"T\"\nquestion = \"Q?\"\n{text}");
     let study = Study::parse("verify", "verify.toml", &text).map_err(|e| e.to_string())?;
-    study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())
+    study.build_plan(StudyMode::Default, &PlanOverrides::default()).map_err(|e| e.to_string())
 }
 
 /// A metric of so many replications of a plan's first point.
-pub(crate) fn metric(plan: &Plan, name: &str, replications: u32) -> Result<Vec<f64>, String> {
+pub(crate) fn simulate_metric(plan: &StudyPlan, name: &str, replications: u32) -> Result<Vec<f64>, String> {
     let point = plan.points.first().ok_or("the study has no point")?;
     let one = |replication| {
-        let world = World::new(&point.scenario, point.seed(replication), &[], None);
-        let result = world.and_then(World::run).map_err(|e| e.to_string())?;
+        let world = ScenarioRun::new(&point.scenario, point.replication_seed(replication), &[], None);
+        let result = world.and_then(ScenarioRun::run_to_end).map_err(|e| e.to_string())?;
         let found = result.metrics.iter().find(|(metric, _)| *metric == name);
         found.map(|(_, value)| *value).ok_or(format!("the run has no {name}"))
     };

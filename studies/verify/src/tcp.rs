@@ -4,54 +4,54 @@
 //! bytes, an acknowledgement 40, a full segment of these traces 1040. Acknowledgements are not delayed. Times are
 //! those at which the sender gives a packet to the link, before queue and loss.
 
-use crate::wire::{Carrier, Planned, Sent, Way, run};
-use crate::{Finding, Oracle};
-use usher_core::impair::Loss;
+use crate::wire::{MessagePath, MessageTransport, PlannedMessage, TimedPacket, run_messages};
+use crate::{OracleFinding, VerificationOracle};
+use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
-use usher_sim::tcp::{Config, InitialWindow, Recovery};
+use usher_sim::tcp::{InitialWindow, RecoveryAlgorithm, TcpConfig};
 
-pub(crate) const ORACLES: &[Oracle] = &[
-    Oracle {
+pub(crate) const ORACLES: &[VerificationOracle] = &[
+    VerificationOracle {
         group: "tcp",
         name: "timeouts",
-        about: "a segment lost four times: the timeout of 1 s, the lower bound, doubles each time",
+        description: "a segment lost four times: the timeout of 1 s, the lower bound, doubles each time",
         source: "RFC 6298 sections 2.4 and 5.5, by hand",
-        run: timeouts,
+        run: check_timeouts,
     },
-    Oracle {
+    VerificationOracle {
         group: "tcp",
         name: "measured-timeout",
-        about: "the first segment lost three times, without the lower bound: the handshake's round trip of 20 ms, \
+        description: "the first segment lost three times, without the lower bound: the handshake's round trip of 20 ms, \
                 measured once, gives 20 + 4 · 10 ms",
         source: "RFC 6298 sections 2.2 and 5.5, by hand",
-        run: measured,
+        run: check_measured_timeout,
     },
-    Oracle {
+    VerificationOracle {
         group: "tcp",
         name: "smoothed-timeout",
-        about: "a segment lost after two measurements of 20 ms: RTTVAR is 3/4 · 10 ms, the timeout 20 + 4 · 7.5 ms",
+        description: "a segment lost after two measurements of 20 ms: RTTVAR is 3/4 · 10 ms, the timeout 20 + 4 · 7.5 ms",
         source: "RFC 6298 section 2.3, by hand",
-        run: smoothed,
+        run: check_smoothed_timeout,
     },
-    Oracle {
+    VerificationOracle {
         group: "tcp",
         name: "fast-retransmit",
-        about: "the third of ten segments is lost: it is sent again on the third duplicate acknowledgement",
+        description: "the third of ten segments is lost: it is sent again on the third duplicate acknowledgement",
         source: "RFC 5681 section 3.2, by hand",
         run: fast_retransmit,
     },
-    Oracle {
+    VerificationOracle {
         group: "tcp",
         name: "partial-acknowledgement",
-        about: "the third and sixth of ten segments are lost: the acknowledgement that the first repair brings \
+        description: "the third and sixth of ten segments are lost: the acknowledgement that the first repair brings \
                 sends the sixth again (NewReno)",
         source: "RFC 6582 section 3.2, by hand",
-        run: partial,
+        run: check_partial_ack,
     },
-    Oracle {
+    VerificationOracle {
         group: "tcp",
         name: "repair-lost",
-        about: "the third of ten segments is lost, and its fast retransmission too: the timeout, which began anew \
+        description: "the third of ten segments is lost, and its fast retransmission too: the timeout, which began anew \
                 with the last acknowledgement of new data, repairs it",
         source: "RFC 6298 sections 5.3 and 5.4, RFC 5681 section 3.2, by hand",
         run: repair_lost,
@@ -61,23 +61,23 @@ pub(crate) const ORACLES: &[Oracle] = &[
 const DELAY: Duration = Duration::from_millis(10);
 const SEGMENT: u32 = 1000;
 
-fn config() -> Config {
-    Config {
+fn tcp_config() -> TcpConfig {
+    TcpConfig {
         mss: SEGMENT as u16,
-        recovery: Recovery::NewReno,
+        recovery: RecoveryAlgorithm::NewReno,
         initial_window: InitialWindow::Segments(10),
         nagle: false,
         delayed_ack: None,
         min_rto: Duration::from_secs(1),
-        ..Config::default()
+        ..TcpConfig::default()
     }
 }
 
 /// One packet of a trace: when it was sent, after the beginning, and its segment's number from 0, by position.
-type Step = (Duration, u32);
+type SegmentStep = (Duration, u32);
 
 /// Reads the segments with data of a capture: sequence numbers count from one after the SYN's.
-fn steps(sent: &[Sent]) -> Result<Vec<Step>, String> {
+fn data_segment_steps(sent: &[TimedPacket]) -> Result<Vec<SegmentStep>, String> {
     let mut first = None;
     let mut steps = Vec::new();
     for (at, packet) in sent {
@@ -90,71 +90,81 @@ fn steps(sent: &[Sent]) -> Result<Vec<Step>, String> {
         let headers = 20 + usize::from(header[12] >> 4) * 4;
         if packet.len() > headers {
             let first = first.ok_or("data before a SYN")?;
-            steps.push((at.since(Instant::ZERO), sequence.wrapping_sub(first) / SEGMENT));
+            steps.push((at.duration_since(Instant::ZERO), sequence.wrapping_sub(first) / SEGMENT));
         }
     }
     Ok(steps)
 }
 
-fn text(steps: &[Step]) -> String {
+fn format_steps(steps: &[SegmentStep]) -> String {
     let texts: Vec<String> = steps.iter().map(|(at, segment)| format!("{segment} at {at}")).collect();
     texts.join(", ")
 }
 
 /// Runs a trace: the messages of a segment each, packets lost by their ordinals on the link (the SYN is 0).
-fn trace(
-    config: Config,
+fn check_trace(
+    config: TcpConfig,
     rate: Option<u64>,
     at: &[Instant],
     lost: &[u64],
-    expected: &[Step],
+    expected: &[SegmentStep],
     complete: Duration,
-) -> Result<Vec<Finding>, String> {
-    let way =
-        Way { rate, delay: DELAY, loss: Loss::Script(lost.to_vec()), lossy_from: Instant::ZERO, keep: true };
-    let plan: Vec<Planned> = at.iter().map(|at| Planned { at: *at, lane: 0, bytes: SEGMENT }).collect();
+) -> Result<Vec<OracleFinding>, String> {
+    let way = MessagePath {
+        rate,
+        delay: DELAY,
+        loss: LossModel::Script(lost.to_vec()),
+        lossy_from: Instant::ZERO,
+        captures_packets: true,
+    };
+    let plan: Vec<PlannedMessage> =
+        at.iter().map(|at| PlannedMessage { send_at: *at, lane: 0, bytes: SEGMENT }).collect();
     let until = Instant::ZERO + Duration::from_secs(100);
-    let outcome =
-        run(Seed::new(1), Carrier::Tcp(1, config), &way, &plan, until).map_err(|e| e.to_string())?;
+    let outcome = run_messages(Seed::new(1), MessageTransport::Tcp(1, config), &way, &plan, until)
+        .map_err(|e| e.to_string())?;
     let last = outcome.delivered.last().copied().flatten();
-    let obtained = last.map_or("never".to_owned(), |at| at.since(Instant::ZERO).to_string());
+    let obtained = last.map_or("never".to_owned(), |at| at.duration_since(Instant::ZERO).to_string());
     Ok(vec![
-        Finding::equal("segments sent", text(expected), text(&steps(&outcome.sent)?)),
-        Finding::equal("the last is delivered at", complete, obtained),
+        OracleFinding::expect_equal(
+            "segments sent",
+            format_steps(expected),
+            format_steps(&data_segment_steps(&outcome.sent)?),
+        ),
+        OracleFinding::expect_equal("the last is delivered at", complete, obtained),
     ])
 }
 
-const fn us(n: u64) -> Duration {
+const fn micros(n: u64) -> Duration {
     Duration::from_micros(n)
 }
-const fn ms(n: u64) -> Duration {
+const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn timeouts() -> Result<Vec<Finding>, String> {
+fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
     // The handshake takes 20 ms, and the first segment leaves with its end. The second, packet 2, is lost at 100 ms
     // and after 1, 1 + 2 and 1 + 2 + 4 s; after 1 + 2 + 4 + 8 s it arrives 10 ms later.
-    let again = [ms(100), ms(1_100), ms(3_100), ms(7_100), ms(15_100)].map(|at| (at, 1));
-    let expected = [&[(ms(20), 0)][..], &again].concat();
-    let at = [Instant::ZERO, Instant::ZERO + ms(100)];
-    trace(config(), None, &at, &[2, 3, 4, 5], &expected, ms(15_110))
+    let again = [millis(100), millis(1_100), millis(3_100), millis(7_100), millis(15_100)].map(|at| (at, 1));
+    let expected = [&[(millis(20), 0)][..], &again].concat();
+    let at = [Instant::ZERO, Instant::ZERO + millis(100)];
+    check_trace(tcp_config(), None, &at, &[2, 3, 4, 5], &expected, millis(15_110))
 }
 
-fn measured() -> Result<Vec<Finding>, String> {
+fn check_measured_timeout() -> Result<Vec<OracleFinding>, String> {
     // SRTT = 20 ms, RTTVAR = 10 ms, RTO = 60 ms: 20 ms, then 60, 120 and 240 ms later each.
-    let config = Config { min_rto: ms(1), ..config() };
-    let expected = [ms(20), ms(80), ms(200), ms(440)].map(|at| (at, 0));
-    trace(config, None, &[Instant::ZERO], &[1, 2, 3], &expected, ms(450))
+    let config = TcpConfig { min_rto: millis(1), ..tcp_config() };
+    let expected = [millis(20), millis(80), millis(200), millis(440)].map(|at| (at, 0));
+    check_trace(config, None, &[Instant::ZERO], &[1, 2, 3], &expected, millis(450))
 }
 
-fn smoothed() -> Result<Vec<Finding>, String> {
+fn check_smoothed_timeout() -> Result<Vec<OracleFinding>, String> {
     // The handshake measures 20 ms; the first segment, sent at 20 ms and acknowledged at 40 ms, too. RTTVAR becomes
     // 3/4 · 10 + 1/4 · 0 = 7.5 ms, RTO 50 ms. The second segment leaves at 100 ms and is lost.
-    let config = Config { min_rto: ms(1), ..config() };
-    let expected = [(ms(20), 0), (ms(100), 1), (ms(150), 1)];
-    let at = [Instant::ZERO, Instant::ZERO + ms(100)];
+    let config = TcpConfig { min_rto: millis(1), ..tcp_config() };
+    let expected = [(millis(20), 0), (millis(100), 1), (millis(150), 1)];
+    let at = [Instant::ZERO, Instant::ZERO + millis(100)];
     // Packets: SYN, first segment, second segment; the first one's acknowledgement comes the other way.
-    trace(config, None, &at, &[2], &expected, ms(160))
+    check_trace(config, None, &at, &[2], &expected, millis(160))
 }
 
 /// A microsecond a byte.
@@ -164,36 +174,36 @@ const RATE: u64 = 8_000_000;
 const OPEN: u64 = 20_088;
 
 /// When the acknowledgement that segment `i` of the first ten brings about is back.
-const fn answered(i: u64) -> u64 {
+const fn ack_arrival(i: u64) -> u64 {
     OPEN + 1_040 * (i + 1) + 10_000 + 10_040
 }
 
-fn ten() -> Vec<Step> {
-    (0..10).map(|i| (us(OPEN), i)).collect()
+fn ten_segments() -> Vec<SegmentStep> {
+    (0..10).map(|i| (micros(OPEN), i)).collect()
 }
 
 const TEN: [Instant; 10] = [Instant::ZERO; 10];
 
-fn fast_retransmit() -> Result<Vec<Finding>, String> {
+fn fast_retransmit() -> Result<Vec<OracleFinding>, String> {
     // Packets: SYN 0, segment i is 1 + i. Segment 2 is lost; segments 3, 4 and 5 bring the duplicates.
-    let again = answered(5);
-    let expected = [ten(), vec![(us(again), 2)]].concat();
-    trace(config(), Some(RATE), &TEN, &[3], &expected, us(again + 1_040 + 10_000))
+    let again = ack_arrival(5);
+    let expected = [ten_segments(), vec![(micros(again), 2)]].concat();
+    check_trace(tcp_config(), Some(RATE), &TEN, &[3], &expected, micros(again + 1_040 + 10_000))
 }
 
-fn partial() -> Result<Vec<Finding>, String> {
+fn check_partial_ack() -> Result<Vec<OracleFinding>, String> {
     // Segments 2 and 5 are lost; 3, 4 and 6 bring the duplicates. The first repair's acknowledgement is back
     // 1040 + 10000 + 40 + 10000 us after it was sent, and the second leaves then.
-    let first = answered(6);
+    let first = ack_arrival(6);
     let second = first + 1_040 + 10_000 + 10_040;
-    let expected = [ten(), vec![(us(first), 2), (us(second), 5)]].concat();
-    trace(config(), Some(RATE), &TEN, &[3, 6], &expected, us(second + 1_040 + 10_000))
+    let expected = [ten_segments(), vec![(micros(first), 2), (micros(second), 5)]].concat();
+    check_trace(tcp_config(), Some(RATE), &TEN, &[3, 6], &expected, micros(second + 1_040 + 10_000))
 }
 
-fn repair_lost() -> Result<Vec<Finding>, String> {
+fn repair_lost() -> Result<Vec<OracleFinding>, String> {
     // The repair is the eleventh segment, packet 11, and lost. New data was last acknowledged by segment 1's
     // acknowledgement; the timer began anew then and lasts 1 s, the lower bound.
-    let (again, expires) = (answered(5), answered(1) + 1_000_000);
-    let expected = [ten(), vec![(us(again), 2), (us(expires), 2)]].concat();
-    trace(config(), Some(RATE), &TEN, &[3, 11], &expected, us(expires + 1_040 + 10_000))
+    let (again, expires) = (ack_arrival(5), ack_arrival(1) + 1_000_000);
+    let expected = [ten_segments(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
+    check_trace(tcp_config(), Some(RATE), &TEN, &[3, 11], &expected, micros(expires + 1_040 + 10_000))
 }

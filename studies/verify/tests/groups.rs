@@ -1,23 +1,23 @@
 //! Every oracle holds, group by group; and one that is wrong is seen to be.
 
-use usher_verify::{Check, Finding, Oracle, check, oracles};
+use usher_verify::{OracleCheck, OracleFinding, VerificationOracle, oracles, run_oracle};
 
 #[track_caller]
-fn holds(group: &str) {
+fn assert_group_holds(group: &str) {
     let all = oracles();
-    let checks: Vec<Check> = all.iter().filter(|o| o.group == group).flat_map(check).collect();
+    let checks: Vec<OracleCheck> = all.iter().filter(|o| o.group == group).flat_map(run_oracle).collect();
     assert!(!checks.is_empty(), "there is no group {group}");
     for check in &checks {
-        let Finding { expected, obtained, tolerance, .. } = &check.finding;
+        let OracleFinding { expected, obtained, tolerance, .. } = &check.finding;
         println!("{}: {expected} | {obtained} | {tolerance}", check.label());
     }
-    let failed: Vec<String> = checks.iter().filter(|c| !c.finding.holds).map(Check::label).collect();
+    let failed: Vec<String> = checks.iter().filter(|c| !c.finding.agrees).map(OracleCheck::label).collect();
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
 macro_rules! groups {
     ($($group:ident)*) => {
-        $(#[test] fn $group() { holds(stringify!($group)); })*
+        $(#[test] fn $group() { assert_group_holds(stringify!($group)); })*
 
         #[test]
         fn every_group_has_its_test() {
@@ -35,20 +35,20 @@ fn names_are_unique_and_all_is_said() {
     let all = oracles();
     for (i, oracle) in all.iter().enumerate() {
         assert!(all[..i].iter().all(|o| o.label() != oracle.label()), "{}", oracle.label());
-        assert!(!oracle.about.is_empty() && !oracle.source.is_empty(), "{}", oracle.label());
+        assert!(!oracle.description.is_empty() && !oracle.source.is_empty(), "{}", oracle.label());
         assert!(oracle.is_meant_by(oracle.group) && oracle.is_meant_by(oracle.name));
     }
 }
 
 #[test]
 fn a_wrong_expectation_does_not_hold() {
-    let oracle = |run| Oracle { group: "wrong", name: "one", about: "a", source: "s", run };
-    let seen = |run| check(&oracle(run));
-    let wrong = seen(|| Ok(vec![Finding::equal("case", 4, 2 + 3)]));
+    let oracle = |run| VerificationOracle { group: "wrong", name: "one", description: "a", source: "s", run };
+    let seen = |run| run_oracle(&oracle(run));
+    let wrong = seen(|| Ok(vec![OracleFinding::expect_equal("case", 4, 2 + 3)]));
     assert_eq!(wrong[0].label(), "wrong/one: case");
-    assert!(!wrong[0].finding.holds);
+    assert!(!wrong[0].finding.agrees);
     for nothing in [seen(|| Ok(Vec::new())), seen(|| Err("no way".to_owned()))] {
-        assert!(nothing.len() == 1 && !nothing[0].finding.holds, "{nothing:?}");
+        assert!(nothing.len() == 1 && !nothing[0].finding.agrees, "{nothing:?}");
     }
-    assert!(seen(|| Ok(vec![Finding::octets("", &[1, 0xff], &[1, 0xff])]))[0].finding.holds);
+    assert!(seen(|| Ok(vec![OracleFinding::expect_octets("", &[1, 0xff], &[1, 0xff])]))[0].finding.agrees);
 }

@@ -22,11 +22,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use usher_aaa::ledger::{LedgerConfig, PoolConfig};
-use usher_aaa::service::{Parts, Reading};
-use usher_aaa::store::Memory;
-use usher_aaa::{CacheConfig, Method, User};
+use usher_aaa::service::{JobRunnerParts, RowReader};
+use usher_aaa::store::MemoryStore;
+use usher_aaa::{AuthMethod, CacheConfig, User};
 use usher_radius::attribute::kind;
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::RadiusDictionary;
 
 /// How many operations of an input are carried out at most.
 pub const MOST_OPERATIONS: usize = 64;
@@ -62,9 +62,9 @@ pub enum OracleBelief {
 impl OracleBelief {
     /// Whose password somebody shows who has that person's.
     #[must_use]
-    pub const fn about(self, owner: Person) -> Person {
+    pub const fn believed_owner(self, owner: TestUser) -> TestUser {
         match (self, owner) {
-            (Self::Mistaken, Person::Ann) => Person::Eve,
+            (Self::Mistaken, TestUser::Ann) => TestUser::Eve,
             _ => owner,
         }
     }
@@ -72,7 +72,7 @@ impl OracleBelief {
 
 /// One operation: what is done, with which dialogue, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operation {
+pub struct DialogueOperation {
     /// What is done.
     pub code: u8,
     /// With which dialogue.
@@ -82,16 +82,16 @@ pub struct Operation {
 }
 
 /// The operations of an input, four octets each; what is missing of the last is zero.
-pub fn operations(octets: &[u8]) -> impl Iterator<Item = Operation> {
+pub fn parse_operations(octets: &[u8]) -> impl Iterator<Item = DialogueOperation> {
     octets.chunks(4).take(MOST_OPERATIONS).map(|chunk| {
         let octet = |i: usize| chunk.get(i).copied().unwrap_or_default();
-        Operation { code: octet(0), slot: octet(1), how: [octet(2), octet(3)] }
+        DialogueOperation { code: octet(0), slot: octet(1), how: [octet(2), octet(3)] }
     })
 }
 
 /// Somebody who may be let in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Person {
+pub enum TestUser {
     /// May have one session at once.
     Ann,
     /// May have any number.
@@ -102,13 +102,13 @@ pub enum Person {
     Printer,
 }
 
-impl Person {
+impl TestUser {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Ann, Self::Bob, Self::Eve, Self::Printer];
 
     /// The one of a number, of which the lowest two bits count.
     #[must_use]
-    pub const fn numbered(n: u8) -> Self {
+    pub const fn from_number(n: u8) -> Self {
         Self::ALL[(n & 3) as usize]
     }
     /// The User-Name.
@@ -123,7 +123,7 @@ impl Person {
     }
     /// Whose name this is, in whatever spelling the AAA server takes for the same.
     #[must_use]
-    pub fn named(name: &[u8]) -> Option<Self> {
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         let name = usher_aaa::canonical_name(name);
         Self::ALL.into_iter().find(|p| *usher_aaa::canonical_name(p.name().as_bytes()) == *name)
     }
@@ -151,25 +151,25 @@ impl Person {
 
 /// Whose a name is by which a gateway or a concentrator calls its user. Of whoever says within a tunnel what it has said outside, too, it
 /// says so, and behind it what is that login's alone.
-pub(crate) fn person_within(name: &str) -> Option<Person> {
+pub(crate) fn user_from_name(name: &str) -> Option<TestUser> {
     let name = name.split_once(" within EAP, ").map_or(name, |(name, _)| name);
-    Person::named(name.as_bytes())
+    TestUser::from_name(name.as_bytes())
 }
 
 /// Ann, Bob, Eve and the printer as an AAA server knows them: their addresses are of the pool `main`, and Filter-Id says whose a reply is.
 #[must_use]
-pub fn users() -> BTreeMap<Vec<u8>, Arc<User>> {
-    let user = |person: Person| {
+pub fn test_users() -> BTreeMap<Vec<u8>, Arc<User>> {
+    let user = |person: TestUser| {
         let mut user = match person {
-            Person::Printer => User { methods: vec![Method::Mab], ..User::default() },
+            TestUser::Printer => User { methods: vec![AuthMethod::Mab], ..User::default() },
             _ => User::with_password(person.password().as_bytes()),
         };
-        user.simultaneous = (person == Person::Ann).then_some(1);
+        user.simultaneous = (person == TestUser::Ann).then_some(1);
         user.pool = Some("main".into());
         let _ = user.reply.push_text(kind::FILTER_ID, person.name());
         (person.name().as_bytes().to_vec(), Arc::new(user))
     };
-    Person::ALL.map(user).into()
+    TestUser::ALL.map(user).into()
 }
 
 /// The pool `main`, of four addresses.
@@ -178,14 +178,15 @@ pub(crate) fn main_pool() -> PoolConfig {
 }
 
 /// What stands behind an AAA server with this ledger. The dictionary is read once: that costs more than a login.
-pub(crate) fn parts(ledger: LedgerConfig) -> Parts<Memory> {
-    static DICTIONARY: LazyLock<Arc<Dictionary>> = LazyLock::new(|| Arc::new(Dictionary::builtin()));
-    Parts {
-        inline: Arc::new(users()),
-        reading: Reading { dictionary: DICTIONARY.clone(), leave_out: false },
-        known: CacheConfig::default(),
+pub(crate) fn service_parts(ledger: LedgerConfig) -> JobRunnerParts<MemoryStore> {
+    static DICTIONARY: LazyLock<Arc<RadiusDictionary>> =
+        LazyLock::new(|| Arc::new(RadiusDictionary::builtin()));
+    JobRunnerParts {
+        inline: Arc::new(test_users()),
+        reading: RowReader { dictionary: DICTIONARY.clone(), leave_out: false },
+        cache_config: CacheConfig::default(),
         ledger,
-        store: Memory::new(),
+        store: MemoryStore::new(),
         certificates: None,
         logins: false,
     }
@@ -198,7 +199,7 @@ pub(crate) fn is_of_main_pool(address: IpAddr) -> bool {
 
 /// A text as it is, in capitals, or with its first letter large.
 #[must_use]
-pub fn respell(text: &str, how: u8) -> String {
+pub fn respell_text(text: &str, how: u8) -> String {
     match how & 3 {
         1 => text.to_uppercase(),
         2 => text.to_lowercase(),
@@ -209,9 +210,9 @@ pub fn respell(text: &str, how: u8) -> String {
 
 /// So many inputs of chance, the same each time.
 #[cfg(test)]
-pub(crate) fn inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn random_inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(|n| {
-        let mut rng = usher_core::Seed::new(n).stream("operations", 0);
+        let mut rng = usher_core::Seed::new(n).derive_rng("operations", 0);
         (0..4 * MOST_OPERATIONS).map(|_| rng.next_u64() as u8).collect()
     })
 }

@@ -1,20 +1,22 @@
 //! An AAA server on a network in virtual time, with its ledger and its store.
 
 use crate::holdings::SessionHoldings;
-use crate::{InvariantBreach, Person, main_pool, parts, tunnels};
+use crate::{InvariantBreach, TestUser, main_pool, service_parts, tunnels};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use usher_aaa::ledger::LedgerConfig;
-use usher_aaa::service::Service;
-use usher_aaa::store::Memory;
-use usher_aaa::{AaaServer, CacheConfig, Command, IdentityKey, Method, UserSource, radius_socket};
-use usher_core::bench::{At, EPOCH, Network};
-use usher_core::{Duration, Job, Seed};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
-use usher_radius::server::{ClientConfig, Config, Role};
+use usher_aaa::service::JobRunner;
+use usher_aaa::store::MemoryStore;
+use usher_aaa::{
+    AaaServer, AaaServerCommand, AuthMethod, CacheConfig, IdentityKey, UserSource, radius_socket,
+};
+use usher_core::bench::{EPOCH, HostHandle, MachineNetwork};
+use usher_core::{Duration, JobRequest, Seed};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
+use usher_radius::server::{ClientConfig, PortRole, RadiusServerConfig};
 
 const SERVER: &str = "203.0.113.1";
 const SECRET: &[u8] = b"the secret of RADIUS";
@@ -24,42 +26,42 @@ pub(crate) const DYNAMIC_PORT: u16 = 3799;
 /// The server, and what its host does for it.
 #[derive(Debug)]
 pub(crate) struct AaaSite {
-    server: At<AaaServer>,
-    service: Service<Memory>,
-    jobs: Rc<RefCell<Vec<Job<usher_aaa::Job>>>>,
+    server: HostHandle<AaaServer>,
+    service: JobRunner<MemoryStore>,
+    jobs: Rc<RefCell<Vec<JobRequest<usher_aaa::AaaServerJob>>>>,
     access_server: IpAddr,
     /// By Acct-Session-Id: whose session it is, as far as its access server was told.
-    pub(crate) accounts: BTreeMap<String, Person>,
+    pub(crate) accounts: BTreeMap<String, TestUser>,
 }
 
 impl AaaSite {
     /// A server for one access server.
-    pub(crate) fn new(net: &mut Network, access_server: IpAddr) -> Self {
-        let mut config = usher_aaa::Config::new(UserSource::Host(CacheConfig::default()));
-        let client = ClientConfig::new(access_server, 32, usher_radius::Secret::new(SECRET));
-        let mut radius = Config::new(vec![client]);
-        radius.roles = vec![Role::Authentication, Role::Accounting];
+    pub(crate) fn new(net: &mut MachineNetwork, access_server: IpAddr) -> Self {
+        let mut config = usher_aaa::AaaServerConfig::new(UserSource::Host(CacheConfig::default()));
+        let client = ClientConfig::new(access_server, 32, usher_radius::SharedSecret::new(SECRET));
+        let mut radius = RadiusServerConfig::new(vec![client]);
+        radius.roles = vec![PortRole::Authentication, PortRole::Accounting];
         config.radius = Some(radius);
         config.methods = vec![
-            Method::MsChapV2,
-            Method::EapMsChapV2,
-            Method::EapMd5,
-            Method::Peap,
-            Method::Ttls,
-            Method::Chap,
-            Method::Pap,
+            AuthMethod::MsChapV2,
+            AuthMethod::EapMsChapV2,
+            AuthMethod::EapMd5,
+            AuthMethod::Peap,
+            AuthMethod::Ttls,
+            AuthMethod::Chap,
+            AuthMethod::Pap,
         ];
-        tunnels::serve(&mut config);
+        tunnels::add_tunnel_methods(&mut config);
         config.inner_names = vec![0];
         config.identity_key = Some(IdentityKey::new(b"a key that nobody guesses"));
-        let server = AaaServer::new(config, Seed::new(21).secure("aaa", 0));
+        let server = AaaServer::new(config, Seed::new(21).derive_secure_rng("aaa", 0));
         let own: IpAddr = SERVER.parse().expect("an address");
-        let server = net.add(server.expect("the configuration holds together"), &[own]);
+        let server = net.add_host(server.expect("the configuration holds together"), &[own]);
         for (socket, port) in [(0, 1812), (1, 1813)] {
-            net.bind(server, radius_socket(socket), SocketAddr::new(own, port));
+            net.bind_socket(server, radius_socket(socket), SocketAddr::new(own, port));
         }
         let ledger = LedgerConfig { pools: vec![main_pool()], ..LedgerConfig::default() };
-        let service = Service::new(parts(ledger), &mut Seed::new(1).secure("known", 0));
+        let service = JobRunner::new(service_parts(ledger), &mut Seed::new(1).derive_secure_rng("known", 0));
         let jobs = Rc::new(RefCell::new(Vec::new()));
         let asks = jobs.clone();
         net.on_job(server, move |job| {
@@ -69,7 +71,7 @@ impl AaaSite {
         Self { server, service, jobs, access_server, accounts: BTreeMap::new() }
     }
     /// Answers what the server asks of its host.
-    pub(crate) fn serve(&mut self, net: &mut Network) {
+    pub(crate) fn answer_jobs(&mut self, net: &mut MachineNetwork) {
         let now = net.now();
         loop {
             let jobs = std::mem::take(&mut *self.jobs.borrow_mut());
@@ -77,50 +79,61 @@ impl AaaSite {
                 break;
             }
             for job in jobs {
-                let answer = self.service.answer(now, now.wall(EPOCH), job);
+                let answer = self.service.run_job(now, now.to_wall_time(EPOCH), job);
                 // The login may be over meanwhile.
-                let _ = net.command(self.server, answer);
+                let _ = net.send_command(self.server, answer);
             }
         }
-        net.take(self.server);
+        net.take_events(self.server);
     }
     /// Has the access server end the sessions of somebody.
-    pub(crate) fn disconnect(&self, net: &mut Network, person: Person) {
-        let mut attributes = Attributes::new();
+    pub(crate) fn disconnect_user(&self, net: &mut MachineNetwork, person: TestUser) {
+        let mut attributes = AttributeList::new();
         let _ = attributes.push_text(kind::USER_NAME, person.name());
-        let (to, code) = (SocketAddr::new(self.access_server, DYNAMIC_PORT), Code::DISCONNECT_REQUEST);
+        let (to, code) = (SocketAddr::new(self.access_server, DYNAMIC_PORT), PacketCode::DISCONNECT_REQUEST);
         // There may be as many under way as may be.
-        let _ = net.command(self.server, Command::Dynamic { token: 7, to, code, attributes });
+        let _ = net.send_command(self.server, AaaServerCommand::Dynamic { token: 7, to, code, attributes });
     }
     /// Sessions that the ledger has are of those who were let in, and within their limits.
-    pub(crate) fn check(&self, named: impl Fn(&str) -> Option<Person>) -> Result<(), InvariantBreach> {
+    pub(crate) fn check_sessions(
+        &self,
+        named: impl Fn(&str) -> Option<TestUser>,
+    ) -> Result<(), InvariantBreach> {
         let mut holdings = SessionHoldings::default();
         for row in self.service.store().sessions().filter(|row| row.acctstoptime.is_none()) {
-            holdings.session(row, self.accounts.get(&row.acctsessionid).copied(), named(&row.username))?;
+            holdings.record_session(
+                row,
+                self.accounts.get(&row.acctsessionid).copied(),
+                named(&row.username),
+            )?;
         }
-        holdings.limit()
+        holdings.check_limit()
     }
     /// Sessions that are open in the ledger, for people.
-    pub(crate) fn open(&self) -> String {
+    pub(crate) fn describe_open(&self) -> String {
         let open = self.service.store().sessions().filter(|row| row.acctstoptime.is_none());
         let told = open
             .map(|row| format!("{} of {} since {:?}", row.acctsessionid, row.username, row.acctstarttime));
         told.collect::<Vec<_>>().join(", ")
     }
     /// Sessions that the server was told of, and those among them that are open.
-    pub(crate) fn sessions(&self) -> (usize, usize) {
+    pub(crate) fn session_counts(&self) -> (usize, usize) {
         let all = self.service.store().sessions();
         all.fold((0, 0), |(all, open), row| (all + 1, open + usize::from(row.acctstoptime.is_none())))
     }
 }
 
 /// Lets time pass on a network, and calls after each thing that happens.
-pub(crate) fn run(net: &mut Network, span: Duration, mut after: impl FnMut(&mut Network)) {
+pub(crate) fn run_network(
+    net: &mut MachineNetwork,
+    span: Duration,
+    mut after: impl FnMut(&mut MachineNetwork),
+) {
     let end = net.now() + span;
-    net.settle();
+    net.drain_hosts();
     after(net);
-    while net.due().is_some_and(|at| at <= end) {
-        net.step();
+    while net.next_due_time().is_some_and(|at| at <= end) {
+        net.run_next();
         after(net);
     }
     net.run_until(end);

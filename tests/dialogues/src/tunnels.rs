@@ -2,76 +2,76 @@
 
 use std::sync::{Arc, LazyLock};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Recording, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
-    record,
+    ClientConfig, ClientOptions, HandshakeRecording, ServerConfig, ServerOptions, TlsVersion, TrustRoots,
+    WallClock, fixtures, record_handshake,
 };
-use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
+use usher_eap::method::peap::{CryptobindingPolicy, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
-use usher_eap::method::{Inner, PeerOffer};
-use usher_eap::packet::Type;
+use usher_eap::method::ttls::{PeerMethodTtls, ServerMethodTtls, TtlsProof};
+use usher_eap::method::{InnerMethod, PeerOffer};
+use usher_eap::packet::EapType;
 
 const FRAGMENT: usize = 1024;
 
 /// A handshake with a client's certificate, which is Ann's, or without one. Handshakes are replayed: their cryptography is not what is
 /// looked at here, and a replayed one is the same each time.
-static HANDSHAKES: LazyLock<[Arc<Recording>; 2]> = LazyLock::new(|| {
+static HANDSHAKES: LazyLock<[Arc<HandshakeRecording>; 2]> = LazyLock::new(|| {
     [false, true].map(|certified| {
-        let clock = || WallClock::at(fixtures::WALL_TIME);
+        let clock = || WallClock::from_time(fixtures::WALL_TIME);
         let client = ClientConfig::new(ClientOptions {
-            versions: Version::Tls13.into(),
-            credentials: certified.then(|| fixtures::client(1)),
-            roots: Roots::from_der([fixtures::root()]),
+            versions: TlsVersion::Tls13.into(),
+            credentials: certified.then(|| fixtures::client_credentials(1)),
+            roots: TrustRoots::from_der([fixtures::root_certificate()]),
             server_name: None,
             resumption: None,
             clock: clock(),
             key_log: None,
         });
         let server = ServerConfig::new(ServerOptions {
-            versions: Version::Tls13.into(),
-            credentials: fixtures::server(1),
-            client_roots: certified.then(|| Roots::from_der([fixtures::root()])),
+            versions: TlsVersion::Tls13.into(),
+            credentials: fixtures::server_credentials(1),
+            client_roots: certified.then(|| TrustRoots::from_der([fixtures::root_certificate()])),
             resumption: None,
             clock: clock(),
             key_log: None,
         });
-        let both = client.and_then(|client| record(&client, &server?));
+        let both = client.and_then(|client| record_handshake(&client, &server?));
         Arc::new(both.expect("the fixtures shake hands"))
     })
 });
 
 /// The server's side of PEAP and EAP-TTLS, and of EAP-TLS with Ann's certificate.
-pub(crate) fn serve(config: &mut usher_aaa::Config) {
+pub(crate) fn add_tunnel_methods(config: &mut usher_aaa::AaaServerConfig) {
     let [plain, certified] = &*HANDSHAKES;
     let tls = |recording: &Arc<_>| ServerTls::Recorded(Arc::clone(recording));
     config.tls = Some(Arc::new(ServerMethodTls { tls: tls(certified), fragment: FRAGMENT }));
     config.peap = Some(Arc::new(ServerMethodPeap {
         tls: tls(plain),
         fragment: FRAGMENT,
-        inner: [Type::MSCHAPV2, Type::GTC].into(),
-        cryptobinding: Cryptobinding::Required,
+        inner: [EapType::MSCHAPV2, EapType::GTC].into(),
+        cryptobinding: CryptobindingPolicy::Required,
     }));
     config.ttls = Some(Arc::new(ServerMethodTtls {
         tls: tls(plain),
         fragment: FRAGMENT,
-        inner: [Inner::Pap, Inner::MsChapV2, Inner::Eap(Type::MD5)].into(),
+        inner: [InnerMethod::Pap, InnerMethod::MsChapV2, InnerMethod::Eap(EapType::MD5)].into(),
     }));
 }
 
-fn peer(recording: &Arc<Recording>) -> PeerTls {
+fn recorded_peer(recording: &Arc<HandshakeRecording>) -> PeerTls {
     PeerTls::Recorded(recording.clone())
 }
 /// A peer's side of PEAP, which says this name inside.
-pub(crate) fn peap(name: &[u8], inner: Box<dyn PeerOffer>) -> Box<dyn PeerOffer> {
-    let (tls, inner) = (peer(&HANDSHAKES[0]), Arc::new([inner]));
+pub(crate) fn peap_offer(name: &[u8], inner: Box<dyn PeerOffer>) -> Box<dyn PeerOffer> {
+    let (tls, inner) = (recorded_peer(&HANDSHAKES[0]), Arc::new([inner]));
     Box::new(PeerMethodPeap { tls, fragment: FRAGMENT, identity: name.to_vec(), inner })
 }
 /// A peer's side of EAP-TTLS, which says this name inside.
-pub(crate) fn ttls(name: &[u8], proof: Proof) -> Box<dyn PeerOffer> {
-    let tls = peer(&HANDSHAKES[0]);
+pub(crate) fn ttls_offer(name: &[u8], proof: TtlsProof) -> Box<dyn PeerOffer> {
+    let tls = recorded_peer(&HANDSHAKES[0]);
     Box::new(PeerMethodTtls { tls, fragment: FRAGMENT, identity: name.to_vec(), proof })
 }
 /// A peer's side of EAP-TLS with Ann's certificate.
-pub(crate) fn tls() -> Box<dyn PeerOffer> {
-    Box::new(PeerMethodTls { tls: peer(&HANDSHAKES[1]), fragment: FRAGMENT })
+pub(crate) fn tls_offer() -> Box<dyn PeerOffer> {
+    Box::new(PeerMethodTls { tls: recorded_peer(&HANDSHAKES[1]), fragment: FRAGMENT })
 }

@@ -3,7 +3,7 @@
 use crate::{InvariantBreach, ensure};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use usher_core::{CommandError, Input, Instant, Machine, Output, OutputOf, WallTime};
+use usher_core::{CommandError, Instant, Machine, MachineInput, MachineOutput, OutputOf, WallTime};
 
 /// What a machine did about one input.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct InputEffect {
 
 impl InputEffect {
     /// Units of a kind of work.
-    pub(crate) fn units(&self, label: &str) -> u64 {
+    pub(crate) fn work_units(&self, label: &str) -> u64 {
         self.work.get(label).copied().unwrap_or_default()
     }
     /// Whoever sent the input has an answer, or a counter has its drop.
@@ -28,35 +28,35 @@ impl InputEffect {
     /// No more than so many units of each of these kinds were done.
     pub(crate) fn ensure_within(&self, budget: &[(&str, u64)]) -> Result<(), InvariantBreach> {
         budget.iter().try_for_each(|(label, most)| {
-            let done = self.units(label);
+            let done = self.work_units(label);
             ensure(done <= *most, || format!("{done} units of {label} for one input, and {most} may be"))
         })
     }
 }
 
 /// A machine whose inputs have a budget.
-pub(crate) trait Budgeted: Machine {
+pub(crate) trait BudgetedMachine: Machine {
     /// What its budget is judged by: it is asked before the input is given.
-    type Before;
+    type PriorState;
 
     /// The sum of its counters.
-    fn counted(&self) -> u64;
+    fn counter_sum(&self) -> u64;
     /// How it stands before an input.
-    fn before(&self, input: &Input<'_>) -> Self::Before;
+    fn state_before(&self, input: &MachineInput<'_>) -> Self::PriorState;
     /// What must hold of an input's effect.
     ///
     /// # Errors
     /// Somebody is answered by silence without a counter, or has cost too much.
-    fn check(
+    fn check_budget(
         &self,
-        input: &Input<'_>,
-        before: Self::Before,
+        input: &MachineInput<'_>,
+        before: Self::PriorState,
         effect: &InputEffect,
     ) -> Result<(), InvariantBreach>;
 }
 
 /// A machine under observation. Whoever hosts it notices nothing of that.
-pub(crate) struct Witness<M: Machine> {
+pub(crate) struct ObservedMachine<M: Machine> {
     machine: M,
     outputs: VecDeque<(OutputOf<M>, Vec<u8>)>,
     /// Units of work by label, of all inputs and commands.
@@ -64,20 +64,20 @@ pub(crate) struct Witness<M: Machine> {
     breach: Option<InvariantBreach>,
 }
 
-impl<M: Machine> Witness<M> {
+impl<M: Machine> ObservedMachine<M> {
     pub(crate) const fn new(machine: M) -> Self {
         Self { machine, outputs: VecDeque::new(), work: BTreeMap::new(), breach: None }
     }
     /// Fails with the first breach since the last time.
-    pub(crate) fn verdict(&mut self) -> Result<(), InvariantBreach> {
+    pub(crate) fn take_breach(&mut self) -> Result<(), InvariantBreach> {
         self.breach.take().map_or(Ok(()), Err)
     }
 
     /// Takes what the machine has decided, and counts it.
-    fn collect(&mut self) -> InputEffect {
+    fn collect_outputs(&mut self) -> InputEffect {
         let (mut effect, mut buf) = (InputEffect::default(), Vec::new());
         while let Some(output) = self.machine.poll_output(&mut buf) {
-            if let Output::Work(work) = &output {
+            if let MachineOutput::Work(work) = &output {
                 let label = work.label.name();
                 *effect.work.entry(label).or_default() += u64::from(work.units);
                 *self.work.entry(label).or_default() += u64::from(work.units);
@@ -90,38 +90,38 @@ impl<M: Machine> Witness<M> {
     }
 }
 
-impl<M: Machine> Deref for Witness<M> {
+impl<M: Machine> Deref for ObservedMachine<M> {
     type Target = M;
     fn deref(&self) -> &M {
         &self.machine
     }
 }
 
-impl<M: Budgeted> Machine for Witness<M> {
+impl<M: BudgetedMachine> Machine for ObservedMachine<M> {
     type Command = M::Command;
     type Event = M::Event;
     type Job = M::Job;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.machine.set_epoch(now, epoch);
-        self.collect();
+        self.collect_outputs();
     }
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        let (before, counted) = (self.machine.before(&input), self.machine.counted());
-        self.machine.handle(now, input);
-        let mut effect = self.collect();
-        effect.is_counted = self.machine.counted() != counted;
-        if let Err(breach) = self.machine.check(&input, before, &effect) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        let (before, counted) = (self.machine.state_before(&input), self.machine.counter_sum());
+        self.machine.handle_input(now, input);
+        let mut effect = self.collect_outputs();
+        effect.is_counted = self.machine.counter_sum() != counted;
+        if let Err(breach) = self.machine.check_budget(&input, before, &effect) {
             self.breach.get_or_insert(breach);
         }
     }
-    fn command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
-        let done = self.machine.command(now, command);
-        self.collect();
+    fn handle_command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
+        let done = self.machine.handle_command(now, command);
+        self.collect_outputs();
         done
     }
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
-        self.collect();
+        self.collect_outputs();
         let (output, octets) = self.outputs.pop_front()?;
         *buf = octets;
         Some(output)
@@ -134,13 +134,13 @@ impl<M: Budgeted> Machine for Witness<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_core::{NoJob, Outputs, PortId};
+    use usher_core::{NoJob, OutputQueue, PortId};
 
     /// It answers a one, counts a two, and passes over everything else; a three costs it work.
     #[derive(Default)]
-    struct Careless {
+    struct CarelessMachine {
         counted: u64,
-        outputs: Outputs<u8>,
+        outputs: OutputQueue<u8>,
     }
 
     usher_core::work_labels! {
@@ -148,22 +148,22 @@ mod tests {
         TOIL = "dialogues.toil" per "input";
     }
 
-    impl Machine for Careless {
+    impl Machine for CarelessMachine {
         type Command = ();
         type Event = u8;
         type Job = NoJob;
-        fn handle(&mut self, _: Instant, input: Input<'_>) {
+        fn handle_input(&mut self, _: Instant, input: MachineInput<'_>) {
             match input {
-                Input::Frame { data: [1], .. } => self.outputs.event(1),
-                Input::Frame { data: [2], .. } => self.counted += 1,
-                Input::Frame { data: [3], .. } => {
+                MachineInput::Frame { data: [1], .. } => self.outputs.push_event(1),
+                MachineInput::Frame { data: [2], .. } => self.counted += 1,
+                MachineInput::Frame { data: [3], .. } => {
                     self.counted += 1;
-                    self.outputs.work(usher_core::Work { label: TOIL, units: 2 });
+                    self.outputs.push_work(usher_core::WorkRecord { label: TOIL, units: 2 });
                 }
                 _ => {}
             }
         }
-        fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+        fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
             Ok(())
         }
         fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
@@ -174,13 +174,18 @@ mod tests {
         }
     }
 
-    impl Budgeted for Careless {
-        type Before = ();
-        fn counted(&self) -> u64 {
+    impl BudgetedMachine for CarelessMachine {
+        type PriorState = ();
+        fn counter_sum(&self) -> u64 {
             self.counted
         }
-        fn before(&self, _: &Input<'_>) {}
-        fn check(&self, _: &Input<'_>, (): (), effect: &InputEffect) -> Result<(), InvariantBreach> {
+        fn state_before(&self, _: &MachineInput<'_>) {}
+        fn check_budget(
+            &self,
+            _: &MachineInput<'_>,
+            (): (),
+            effect: &InputEffect,
+        ) -> Result<(), InvariantBreach> {
             ensure(effect.is_noticed(), || "silence".into())?;
             effect.ensure_within(&[("dialogues.toil", 1)])
         }
@@ -188,14 +193,14 @@ mod tests {
 
     #[test]
     fn silence_and_costs_are_noticed() {
-        let mut witness = Witness::new(Careless::default());
+        let mut witness = ObservedMachine::new(CarelessMachine::default());
         for (octet, breach) in [(1, None), (2, None), (3, Some("2 units")), (4, Some("silence"))] {
-            let input = Input::Frame { port: PortId(0), data: &[octet] };
-            witness.handle(Instant::ZERO, input);
-            let found = witness.verdict().err().map(|InvariantBreach(what)| what);
+            let input = MachineInput::Frame { port: PortId(0), data: &[octet] };
+            witness.handle_input(Instant::ZERO, input);
+            let found = witness.take_breach().err().map(|InvariantBreach(what)| what);
             let expected = found.as_ref().map(|what| breach.is_some_and(|breach| what.starts_with(breach)));
             assert_eq!(expected, breach.map(|_| true), "{octet}: {found:?}");
         }
-        assert!(matches!(witness.poll_output(&mut Vec::new()), Some(Output::Event(1))));
+        assert!(matches!(witness.poll_output(&mut Vec::new()), Some(MachineOutput::Event(1))));
     }
 }

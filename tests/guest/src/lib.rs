@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long a program may take to come up, or a login to end, in a processor that is emulated.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a test may take: none takes half of it. One that hangs ends all, with what tells why, or the guest's end would come first
 /// and leave nothing.
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The program under test, as the one who starts the guest names it.
 #[must_use]
 #[track_caller]
-pub fn usher() -> String {
+pub fn usher_program() -> String {
     std::env::var("USHER_PROGRAM").expect("USHER_PROGRAM names the program: ./x test guest does")
 }
 
@@ -28,7 +28,7 @@ pub fn usher() -> String {
 /// # Panics
 /// It failed.
 #[track_caller]
-pub fn run(folder: &Path, words: &[&str]) -> String {
+pub fn run_program(folder: &Path, words: &[&str]) -> String {
     let (program, arguments) = words.split_first().expect("a program");
     let out = Command::new(program).args(arguments).current_dir(folder).stdin(Stdio::null()).output();
     let out =
@@ -40,7 +40,7 @@ pub fn run(folder: &Path, words: &[&str]) -> String {
 
 /// What a link does to packets, each way.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Impairment {
+pub struct LinkImpairment {
     /// One way, milliseconds.
     pub delay_ms: u32,
     /// Per cent of the packets.
@@ -49,14 +49,14 @@ pub struct Impairment {
 
 /// A network access server's host, or an AAA server's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Host {
+pub enum GuestHost {
     /// Asks.
     Nas,
     /// Answers.
     Aaa,
 }
 
-impl Host {
+impl GuestHost {
     const ALL: [Self; 2] = [Self::Nas, Self::Aaa];
 
     const fn name(self) -> &'static str {
@@ -91,14 +91,14 @@ dmesg | tail -n 30
 
 /// Two hosts, joined by two links, and a folder of files.
 #[derive(Debug)]
-pub struct World {
+pub struct GuestTestNetwork {
     folder: PathBuf,
     /// Its end tells the thread that watches that the test has not hung.
     _watched: Sender<()>,
 }
 
 /// Ends everything when nobody has ended the test in time.
-fn watch(folder: PathBuf) -> Sender<()> {
+fn start_watchdog(folder: PathBuf) -> Sender<()> {
     let (watched, ended) = channel();
     std::thread::spawn(move || {
         if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
@@ -110,58 +110,58 @@ fn watch(folder: PathBuf) -> Sender<()> {
     watched
 }
 
-impl World {
+impl GuestTestNetwork {
     /// A world whose links do this.
     #[must_use]
     #[track_caller]
-    pub fn new(impairment: Impairment) -> Self {
+    pub fn new(impairment: LinkImpairment) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let folder = std::env::temp_dir().join(format!("world-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        let world = Self { _watched: watch(folder.clone()), folder };
-        for host in Host::ALL {
-            world.ip(&format!("netns add {}", host.name()));
-            world.ip(&format!("-n {} link set lo up", host.name()));
+        let world = Self { _watched: start_watchdog(folder.clone()), folder };
+        for host in GuestHost::ALL {
+            world.run_ip(&format!("netns add {}", host.name()));
+            world.run_ip(&format!("-n {} link set lo up", host.name()));
         }
         for link in 1..=2 {
-            world.ip(&format!("link add nas{link} netns nas type veth peer name aaa{link} netns aaa"));
-            for host in Host::ALL {
+            world.run_ip(&format!("link add nas{link} netns nas type veth peer name aaa{link} netns aaa"));
+            for host in GuestHost::ALL {
                 let (name, address) = (host.name(), host.address(link));
-                world.ip(&format!("-n {name} address add {address}/24 dev {name}{link}"));
-                world.ip(&format!("-n {name} link set {name}{link} up"));
+                world.run_ip(&format!("-n {name} address add {address}/24 dev {name}{link}"));
+                world.run_ip(&format!("-n {name} link set {name}{link} up"));
             }
         }
-        world.impair(impairment);
+        world.impair_links(impairment);
         world
     }
 
     #[track_caller]
-    fn ip(&self, words: &str) {
-        run(&self.folder, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat());
+    fn run_ip(&self, words: &str) {
+        run_program(&self.folder, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat());
     }
 
     /// Has both links do this from now on.
     #[track_caller]
-    pub fn impair(&self, impairment: Impairment) {
-        let Impairment { delay_ms, loss } = impairment;
-        for (host, link) in Host::ALL.into_iter().flat_map(|host| [(host, 1), (host, 2)]) {
+    pub fn impair_links(&self, impairment: LinkImpairment) {
+        let LinkImpairment { delay_ms, loss } = impairment;
+        for (host, link) in GuestHost::ALL.into_iter().flat_map(|host| [(host, 1), (host, 2)]) {
             let name = host.name();
             let rule = format!(
                 "-n {name} qdisc replace dev {name}{link} root netem delay {delay_ms}ms loss {loss}%"
             );
-            run(&self.folder, &[&["tc"], &rule.split(' ').collect::<Vec<_>>()[..]].concat());
+            run_program(&self.folder, &[&["tc"], &rule.split(' ').collect::<Vec<_>>()[..]].concat());
         }
     }
 
     /// The folder in which programs run.
     #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.folder
     }
 
     /// Writes a file that only its owner reads.
-    pub fn write(&self, name: &str, text: &str) {
+    pub fn write_file(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -169,13 +169,13 @@ impl World {
 
     /// Runs a program of a host to its end and gives what it printed.
     #[track_caller]
-    pub fn run(&self, host: Host, words: &[&str]) -> String {
-        run(&self.folder, &[&["ip", "netns", "exec", host.name()], words].concat())
+    pub fn run_on(&self, host: GuestHost, words: &[&str]) -> String {
+        run_program(&self.folder, &[&["ip", "netns", "exec", host.name()], words].concat())
     }
 
     /// Starts a program on a host, its output in `NAME.log`, and waits until that has `ready` in it.
     #[track_caller]
-    pub fn start(&self, host: Host, name: &str, words: &[&str], ready: &str) -> Running {
+    pub fn start_on(&self, host: GuestHost, name: &str, words: &[&str], ready: &str) -> RunningProgram {
         let log = self.folder.join(format!("{name}.log"));
         let file = fs::File::create(&log).unwrap();
         let child = Command::new("ip")
@@ -187,20 +187,20 @@ impl World {
             .stderr(file)
             .spawn()
             .unwrap();
-        let mut running = Running { child, log };
+        let mut running = RunningProgram { child, log };
         running.wait_for(ready);
         running
     }
 
     /// Writes `ca.pem`, an authority, and `NAME.pem` and `NAME.key` of a host below it.
     #[track_caller]
-    pub fn certificates(&self, name: &str) {
+    pub fn write_certificates(&self, name: &str) {
         let make = |name: &str, extensions: &str, above: &[&str]| {
             let text = format!(
                 "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n[name]\nCN = {name}\n\
                  [extensions]\n{extensions}\n"
             );
-            self.write("openssl.cnf", &text);
+            self.write_file("openssl.cnf", &text);
             let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
             let own = [
                 "openssl",
@@ -215,7 +215,7 @@ impl World {
                 "ec",
             ];
             let more = ["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", &key, "-out", &certificate];
-            run(&self.folder, &[&own[..], &more, above].concat());
+            run_program(&self.folder, &[&own[..], &more, above].concat());
         };
         make("ca", "basicConstraints = critical, CA:TRUE\nkeyUsage = keyCertSign", &[]);
         let extensions = format!("basicConstraints = CA:FALSE\nsubjectAltName = DNS:{name}");
@@ -223,9 +223,9 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for GuestTestNetwork {
     fn drop(&mut self) {
-        for host in Host::ALL {
+        for host in GuestHost::ALL {
             // The links end with their namespaces.
             let removed = Command::new("ip").args(["netns", "del", host.name()]).status();
             if !std::thread::panicking() {
@@ -237,12 +237,12 @@ impl Drop for World {
 
 /// A program that ends with the test.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProgram {
     child: Child,
     log: PathBuf,
 }
 
-impl Running {
+impl RunningProgram {
     /// What it has printed.
     #[must_use]
     pub fn log(&self) -> String {
@@ -267,7 +267,7 @@ impl Running {
                 }
                 panic!("it ended ({status}) without saying {what:?}:\n{}", self.log());
             }
-            assert!(begun.elapsed() < PATIENCE, "it never said {what:?}:\n{}", self.log());
+            assert!(begun.elapsed() < PROGRAM_TIMEOUT, "it never said {what:?}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -289,13 +289,13 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(begun.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
+            assert!(begun.elapsed() < PROGRAM_TIMEOUT, "it does not end:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // One that has ended cannot be ended.
         let _ = self.child.kill();

@@ -122,7 +122,7 @@ pub const UNFUZZED: &[(&str, &str)] = &[
 ];
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()
@@ -131,7 +131,7 @@ pub fn root() -> PathBuf {
 
 /// One of the project's own text files.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// Its path from the root, with `/`.
     pub path: String,
     /// What it says.
@@ -140,14 +140,14 @@ pub struct Source {
     pub test: bool,
 }
 
-impl Source {
+impl SourceFile {
     /// The file's name extension.
     pub fn extension(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(_, e)| e)
     }
 
     /// Numbered lines that are compiled into the product: those before the test module, without comments.
-    pub fn product(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub fn product_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines: Vec<&str> = self.text.lines().collect();
         let end = lines
             .windows(2)
@@ -162,9 +162,9 @@ impl Source {
 }
 
 /// The project's text files, by path: what is not built, fetched or recorded.
-pub fn sources() -> Vec<Source> {
+pub fn source_files() -> Vec<SourceFile> {
     let mut found = Vec::new();
-    walk(&root(), "", &mut found);
+    collect_files(&repository_root(), "", &mut found);
     found.sort_by(|a, b| a.path.cmp(&b.path));
     let modules: Vec<String> = found.iter().flat_map(test_modules).collect();
     for source in &mut found {
@@ -173,12 +173,12 @@ pub fn sources() -> Vec<Source> {
             |m: &String| source.path == format!("{m}.rs") || source.path.starts_with(&format!("{m}/"));
         source.test = beside || source.path.starts_with("tests/") || modules.iter().any(within);
     }
-    assert!(found.len() > 50, "the project's files were not found below {}", root().display());
+    assert!(found.len() > 50, "the project's files were not found below {}", repository_root().display());
     found
 }
 
 /// The modules that a file declares for tests only, as paths without `.rs`.
-fn test_modules(source: &Source) -> Vec<String> {
+fn test_modules(source: &SourceFile) -> Vec<String> {
     let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let own = match file {
         "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
@@ -187,12 +187,12 @@ fn test_modules(source: &Source) -> Vec<String> {
     let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
     let declared = |w: &[&str]| {
         let name = w[1].trim_start_matches("pub(crate) ").strip_prefix("mod ")?.strip_suffix(';')?;
-        (w[0] == "#[cfg(test)]").then(|| format!("{own}/{name}"))
+        (w[0] == "#[cfg(test)]" || w[0].starts_with("#[cfg(all(test,")).then(|| format!("{own}/{name}"))
     };
     lines.windows(2).filter_map(declared).collect()
 }
 
-fn walk(folder: &Path, path: &str, found: &mut Vec<Source>) {
+fn collect_files(folder: &Path, path: &str, found: &mut Vec<SourceFile>) {
     const PASSED_OVER: [&str; 8] =
         ["target", "out", ".git", "corpus", "artifacts", "coverage", "vectors", "Cargo.lock"];
     const TEXTS: [&str; 11] = ["rs", "toml", "md", "sh", "py", "yml", "json", "html", "js", "css", ""];
@@ -204,10 +204,10 @@ fn walk(folder: &Path, path: &str, found: &mut Vec<Source>) {
         let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
         let extension = name.rsplit_once('.').map_or("", |(_, e)| e);
         if entry.file_type().is_ok_and(|t| t.is_dir()) {
-            walk(&entry.path(), &path, found);
+            collect_files(&entry.path(), &path, found);
         } else if TEXTS.contains(&extension) || name.starts_with('.') {
             // What is not UTF-8 is no text.
-            found.extend(fs::read_to_string(entry.path()).ok().map(|text| Source {
+            found.extend(fs::read_to_string(entry.path()).ok().map(|text| SourceFile {
                 path,
                 text,
                 test: false,
@@ -218,7 +218,7 @@ fn walk(folder: &Path, path: &str, found: &mut Vec<Source>) {
 
 /// A crate of the workspace, as its manifest says.
 #[derive(Debug)]
-pub struct Member {
+pub struct WorkspaceCrate {
     /// Its folder from the root.
     pub path: String,
     /// Its name.
@@ -227,20 +227,20 @@ pub struct Member {
     pub manifest: toml::Table,
 }
 
-impl Member {
+impl WorkspaceCrate {
     /// Whether an entry of [`SIBLINGS`] is of this crate: its own, or its floor's.
-    pub fn is(&self, entry: &str) -> bool {
-        self.name == entry || self.floor().is_some_and(|floor| FLOORS[floor] == entry)
+    pub fn matches_entry(&self, entry: &str) -> bool {
+        self.name == entry || self.floor_index().is_some_and(|floor| FLOORS[floor] == entry)
     }
 
     /// The place of its floor, from the lowest; `None` for what stands beside the floors.
-    pub fn floor(&self) -> Option<usize> {
+    pub fn floor_index(&self) -> Option<usize> {
         let first = self.path.split('/').next();
         FLOORS.iter().position(|f| Some(*f) == first)
     }
 
     /// The crates of the workspace that it uses, and whether only its tests do.
-    pub fn uses(&self) -> Vec<(&str, bool)> {
+    pub fn used_crates(&self) -> Vec<(&str, bool)> {
         let names = |key: &str, tests: bool| {
             let table = self.manifest.get(key).and_then(|t| t.as_table());
             let own = |(name, _): (&'_ String, _)| -> bool { name.starts_with("usher-") };
@@ -257,13 +257,13 @@ impl Member {
 }
 
 /// A manifest, read.
-pub fn manifest(path: &Path) -> toml::Table {
+pub fn read_manifest(path: &Path) -> toml::Table {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// The names in a manifest's array.
-pub fn names<'a>(table: &'a toml::Table, path: &[&str]) -> Vec<&'a str> {
+pub fn array_names<'a>(table: &'a toml::Table, path: &[&str]) -> Vec<&'a str> {
     let at = path.split_last().and_then(|(last, tables)| {
         tables.iter().try_fold(table, |t, key| t.get(*key)?.as_table())?.get(*last)?.as_array()
     });
@@ -271,12 +271,12 @@ pub fn names<'a>(table: &'a toml::Table, path: &[&str]) -> Vec<&'a str> {
 }
 
 /// The workspace's crates.
-pub fn members() -> Vec<Member> {
-    let workspace = manifest(&root().join("Cargo.toml"));
+pub fn workspace_crates() -> Vec<WorkspaceCrate> {
+    let workspace = read_manifest(&repository_root().join("Cargo.toml"));
     let member = |path: &str| {
-        let manifest = manifest(&root().join(path).join("Cargo.toml"));
+        let manifest = read_manifest(&repository_root().join(path).join("Cargo.toml"));
         let name = manifest["package"]["name"].as_str().expect("a package has a name").to_owned();
-        Member { path: path.to_owned(), name, manifest }
+        WorkspaceCrate { path: path.to_owned(), name, manifest }
     };
-    names(&workspace, &["workspace", "members"]).into_iter().map(member).collect()
+    array_names(&workspace, &["workspace", "members"]).into_iter().map(member).collect()
 }

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use usher_core::Seed;
-use usher_observe::stats::{Estimate, quantile};
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Scenario, Study};
+use usher_observe::stats::{MeanEstimate, quantile};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, Scenario, Study, StudyMode};
 
 /// How far apart the means may be, as a share of ns-2's.
 pub const NEAR: f64 = 0.05;
@@ -27,7 +27,7 @@ pub const NARROW: f64 = 0.1;
 /// The level of the intervals.
 pub const LEVEL: f64 = 0.95;
 /// How long one run of ns-2 may take by the clock of a busy machine.
-const PATIENCE: Duration = Duration::from_secs(1200);
+const RUN_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// Every scenario for ns-2, by the name of its files.
 pub const SCENARIOS: [&str; 9] = [
@@ -47,47 +47,50 @@ pub const NS3_SCENARIO: &str = "ns3-tcp";
 
 /// What runs a scenario beside the study.
 #[derive(Clone, Copy, Debug)]
-enum Opponent<'a> {
+enum ReferenceSimulator<'a> {
     Ns2,
     Ns3(&'a ScenarioProgram),
 }
 
-impl Opponent<'_> {
-    /// What one run printed, as [`ns`] has it.
-    fn run(self, scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
+impl ReferenceSimulator<'_> {
+    /// What one run printed, as [`run_ns2`] has it.
+    fn run_scenario(self, scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
         match self {
-            Self::Ns2 => ns(scenario, arguments),
-            Self::Ns3(program) => ns3::run(program, arguments),
+            Self::Ns2 => run_ns2(scenario, arguments),
+            Self::Ns3(program) => ns3::run_program(program, arguments),
         }
     }
 }
 
 /// The mean delay of one case in both simulators, in seconds.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct CaseComparison {
     /// The scenario.
     pub scenario: String,
     /// The case, as the other simulator's command line has it.
     pub case: String,
     /// Of the other simulator: over the replications the mean of their mean delays, and the median.
-    pub theirs: (Estimate, f64),
+    pub theirs: (MeanEstimate, f64),
     /// The same of the simulator.
-    pub ours: (Estimate, f64),
+    pub ours: (MeanEstimate, f64),
     /// Runs of the other simulator, and replications of the simulator.
     pub runs: (usize, usize),
 }
 
-impl Line {
+impl CaseComparison {
     /// Within [`NEAR`], or intervals that overlap and are [`NARROW`].
     pub fn agrees(&self) -> bool {
         let (ours, theirs) = (&self.ours.0, &self.theirs.0);
         let overlap = ours.low() <= theirs.high() && theirs.low() <= ours.high();
-        (ours.mean - theirs.mean).abs() <= NEAR * theirs.mean || (overlap && narrow(ours) && narrow(theirs))
+        (ours.mean - theirs.mean).abs() <= NEAR * theirs.mean
+            || (overlap && is_narrow(ours) && is_narrow(theirs))
     }
 
     /// A row of the table in `docs/ns-2.md` or `docs/ns-3.md`.
-    pub fn row(&self) -> String {
-        let of = |e: &Estimate| format!("{} ± {} ms", number(e.mean * 1e3), number(e.half_width * 1e3));
+    pub fn table_row(&self) -> String {
+        let of = |e: &MeanEstimate| {
+            format!("{} ± {} ms", format_number(e.mean * 1e3), format_number(e.half_width * 1e3))
+        };
         let off = (self.ours.0.mean / self.theirs.0.mean - 1.0) * 100.0;
         let verdict = if self.agrees() { "agrees" } else { "differs" };
         format!(
@@ -98,14 +101,14 @@ impl Line {
             self.runs.1,
             of(&self.theirs.0),
             of(&self.ours.0),
-            number(self.theirs.1 * 1e3),
-            number(self.ours.1 * 1e3),
+            format_number(self.theirs.1 * 1e3),
+            format_number(self.ours.1 * 1e3),
         )
     }
 }
 
 /// Three digits that tell something, without a power of ten.
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     let digits = if value.abs() >= 100.0 {
         0
     } else if value.abs() >= 10.0 {
@@ -117,21 +120,21 @@ fn number(value: f64) -> String {
 }
 
 /// The folder of the scenarios.
-pub fn folder() -> PathBuf {
+pub fn scenario_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What one run of ns-2 printed: values by name, of a line `name=value name=value ...`.
 ///
 /// # Errors
-/// As [`printed`], and where there is no such line.
-pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
-    let out = printed(&folder().join(format!("{scenario}.tcl")), arguments)?;
+/// As [`ns2_output`], and where there is no such line.
+pub fn run_ns2(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let out = ns2_output(&scenario_directory().join(format!("{scenario}.tcl")), arguments)?;
     values_of(&out).ok_or_else(|| format!("ns {scenario} {}: {out}", arguments.join(" ")))
 }
 
@@ -150,7 +153,7 @@ pub(crate) fn values_of(printed: &str) -> Option<BTreeMap<String, String>> {
 ///
 /// # Errors
 /// Where `ns` is missing, takes too long or fails.
-pub fn printed(script: &Path, arguments: &[String]) -> Result<String, String> {
+pub fn ns2_output(script: &Path, arguments: &[String]) -> Result<String, String> {
     let mut words = vec![script.display().to_string()];
     words.extend_from_slice(arguments);
     printed_by("ns", &words).map_err(|e| format!("{e}; scripts/setup installs Debian's package ns2"))
@@ -171,9 +174,9 @@ pub(crate) fn printed_by(program: &str, arguments: &[String]) -> Result<String, 
     let status = loop {
         match child.try_wait().map_err(|e| format!("{said}: {e}"))? {
             Some(status) => break status,
-            None if begun.elapsed() > PATIENCE => {
+            None if begun.elapsed() > RUN_TIMEOUT => {
                 let ended = child.kill().and_then(|()| child.wait());
-                return Err(format!("{said}: still at it after {PATIENCE:?} ({ended:?})"));
+                return Err(format!("{said}: still at it after {RUN_TIMEOUT:?} ({ended:?})"));
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -193,11 +196,16 @@ pub(crate) fn printed_by(program: &str, arguments: &[String]) -> Result<String, 
 /// The mean delay of one run of the other simulator, in seconds.
 ///
 /// # Errors
-/// As [`ns`], and where dialogues did not end.
-fn theirs(opponent: Opponent<'_>, scenario: &str, case: &str, seed: u32) -> Result<f64, String> {
-    let mut arguments = words(case);
+/// As [`run_ns2`], and where dialogues did not end.
+fn reference_mean(
+    opponent: ReferenceSimulator<'_>,
+    scenario: &str,
+    case: &str,
+    seed: u32,
+) -> Result<f64, String> {
+    let mut arguments = split_words(case);
     arguments.extend(["seed".to_owned(), seed.to_string()]);
-    let line = opponent.run(scenario, &arguments)?;
+    let line = opponent.run_scenario(scenario, &arguments)?;
     if line.get("failed").is_none_or(|failed| failed != "0") {
         return Err(format!("{scenario} {case}: the other simulator's dialogues did not end: {line:?}"));
     }
@@ -206,8 +214,10 @@ fn theirs(opponent: Opponent<'_>, scenario: &str, case: &str, seed: u32) -> Resu
 }
 
 /// The mean delay of one replication of the simulator, in seconds.
-fn ours(scenario: &Scenario, seed: Seed) -> Result<f64, String> {
-    let result = World::new(scenario, seed, &[], None).and_then(World::run).map_err(|e| e.to_string())?;
+fn simulated_mean(scenario: &Scenario, seed: Seed) -> Result<f64, String> {
+    let result = ScenarioRun::new(scenario, seed, &[], None)
+        .and_then(ScenarioRun::run_to_end)
+        .map_err(|e| e.to_string())?;
     let get = |name: &str| result.metrics.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
     match get("failures") {
         Some(failures) if failures > 0.0 => Err(format!("{failures} of the simulator's dialogues failed")),
@@ -227,7 +237,7 @@ pub fn until_narrow(
 ) -> Result<Vec<f64>, String> {
     let mut values = Vec::new();
     for number in 0..most.max(least) {
-        if number >= least && narrow(&Estimate::of(&values, LEVEL)) {
+        if number >= least && is_narrow(&MeanEstimate::from_values(&values, LEVEL)) {
             break;
         }
         values.push(one(number)?);
@@ -235,12 +245,12 @@ pub fn until_narrow(
     Ok(values)
 }
 
-fn narrow(e: &Estimate) -> bool {
+fn is_narrow(e: &MeanEstimate) -> bool {
     e.half_width < NARROW * e.mean
 }
 
 /// The words of a command line; braces hold some together, as Tcl has it.
-fn words(line: &str) -> Vec<String> {
+fn split_words(line: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (i, part) in line.split(['{', '}']).enumerate() {
         if i % 2 == 1 {
@@ -253,8 +263,8 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// The mean with its interval, and the median.
-pub fn estimate(mut values: Vec<f64>) -> (Estimate, f64) {
-    let all = Estimate::of(&values, LEVEL);
+pub fn estimate_and_median(mut values: Vec<f64>) -> (MeanEstimate, f64) {
+    let all = MeanEstimate::from_values(&values, LEVEL);
     values.sort_by(f64::total_cmp);
     (all, quantile(&values, 0.5))
 }
@@ -263,48 +273,53 @@ pub fn estimate(mut values: Vec<f64>) -> (Estimate, f64) {
 ///
 /// # Errors
 /// A faulty study, a failed run, and a repeated run that differs from its recording.
-pub fn compare(scenario: &str, runs: ReferenceRuns) -> Result<Vec<Line>, String> {
+pub fn compare_scenario(scenario: &str, runs: ReferenceRuns) -> Result<Vec<CaseComparison>, String> {
     if scenario == NS3_SCENARIO {
         return compare_ns3(&ScenarioProgram::compile(scenario)?, runs);
     }
-    compare_with(Opponent::Ns2, scenario, runs)
+    compare_with(ReferenceSimulator::Ns2, scenario, runs)
 }
 
 /// The same of the scenario for ns-3, which is compiled.
 ///
 /// # Errors
-/// As [`compare`].
-pub fn compare_ns3(program: &ScenarioProgram, runs: ReferenceRuns) -> Result<Vec<Line>, String> {
-    compare_with(Opponent::Ns3(program), NS3_SCENARIO, runs)
+/// As [`compare_scenario`].
+pub fn compare_ns3(program: &ScenarioProgram, runs: ReferenceRuns) -> Result<Vec<CaseComparison>, String> {
+    compare_with(ReferenceSimulator::Ns3(program), NS3_SCENARIO, runs)
 }
 
-fn compare_with(opponent: Opponent<'_>, scenario: &str, runs: ReferenceRuns) -> Result<Vec<Line>, String> {
-    let path = folder().join(format!("{scenario}.toml"));
+fn compare_with(
+    opponent: ReferenceSimulator<'_>,
+    scenario: &str,
+    runs: ReferenceRuns,
+) -> Result<Vec<CaseComparison>, String> {
+    let path = scenario_directory().join(format!("{scenario}.toml"));
     let study = Study::load(&path).map_err(|e| e.to_string())?;
-    let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).map_err(|e| e.to_string())?;
     let mut recording = ReferenceMeans::open(scenario, runs)?;
     let mut lines = Vec::new();
     for point in &plan.points {
-        let case = point.setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
+        let case = point.axis_setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
         let replications = &point.scenario.run.replications;
         let (least, most) = (replications.min.get(), replications.max.get());
         let ours = until_narrow(least, most, |number| {
-            ours(&point.scenario, point.seed(number)).map_err(|e| format!("{scenario} {case}: {e}"))
+            simulated_mean(&point.scenario, point.replication_seed(number))
+                .map_err(|e| format!("{scenario} {case}: {e}"))
         })?;
         let theirs = until_narrow(least, most, |number| {
-            let run = || theirs(opponent, scenario, &case, number + 1);
-            recording.mean(&case, u64::from(number) + 1, number == 0, run)
+            let run = || reference_mean(opponent, scenario, &case, number + 1);
+            recording.run_mean(&case, u64::from(number) + 1, number == 0, run)
         })?;
         let runs = (theirs.len(), ours.len());
-        lines.push(Line {
+        lines.push(CaseComparison {
             scenario: scenario.to_owned(),
             case,
-            theirs: estimate(theirs),
-            ours: estimate(ours),
+            theirs: estimate_and_median(theirs),
+            ours: estimate_and_median(ours),
             runs,
         });
     }
-    recording.close()?;
+    recording.write_recording()?;
     Ok(lines)
 }
 
@@ -312,24 +327,30 @@ fn compare_with(opponent: Opponent<'_>, scenario: &str, runs: ReferenceRuns) -> 
 mod tests {
     use super::*;
 
-    fn line(theirs: (f64, f64), ours: (f64, f64)) -> Line {
-        let of = |(mean, half_width)| (Estimate { mean, half_width, n: 9 }, mean);
+    fn test_comparison(theirs: (f64, f64), ours: (f64, f64)) -> CaseComparison {
+        let of = |(mean, half_width)| (MeanEstimate { mean, half_width, n: 9 }, mean);
         let runs = (9, 9);
-        Line { scenario: "s".into(), case: "loss 0".into(), theirs: of(theirs), ours: of(ours), runs }
+        CaseComparison {
+            scenario: "s".into(),
+            case: "loss 0".into(),
+            theirs: of(theirs),
+            ours: of(ours),
+            runs,
+        }
     }
 
     #[test]
     fn near_means_agree_whatever_their_intervals() {
-        assert!(line((1.0, 0.5), (1.049, 0.0)).agrees());
-        assert!(line((1.0, 0.0), (0.96, 0.9)).agrees());
+        assert!(test_comparison((1.0, 0.5), (1.049, 0.0)).agrees());
+        assert!(test_comparison((1.0, 0.0), (0.96, 0.9)).agrees());
     }
 
     #[test]
-    fn farther_means_agree_where_narrow_intervals_overlap_and_not_else() {
-        assert!(line((1.0, 0.09), (1.15, 0.09)).agrees());
+    fn distant_means_agree_only_if_narrow_intervals_overlap() {
+        assert!(test_comparison((1.0, 0.09), (1.15, 0.09)).agrees());
         // They overlap, and one says next to nothing.
-        assert!(!line((1.0, 0.09), (1.15, 0.2)).agrees());
-        assert!(!line((1.0, 0.05), (1.15, 0.05)).agrees());
+        assert!(!test_comparison((1.0, 0.09), (1.15, 0.2)).agrees());
+        assert!(!test_comparison((1.0, 0.05), (1.15, 0.05)).agrees());
     }
 
     #[test]
@@ -346,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_command_line_is_read_as_tcl_reads_it() {
-        let all = words("loss 0.05 rounds {200 100} seed 1");
+        let all = split_words("loss 0.05 rounds {200 100} seed 1");
         assert_eq!(all, ["loss", "0.05", "rounds", "200 100", "seed", "1"]);
     }
 }

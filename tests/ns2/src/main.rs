@@ -4,8 +4,8 @@ use usher_ns2_tests::ReferenceRuns;
 
 fn main() -> Result<(), String> {
     for scenario in std::env::args().skip(1) {
-        for line in usher_ns2_tests::compare(&scenario, ReferenceRuns::Live)? {
-            println!("{}", line.row());
+        for line in usher_ns2_tests::compare_scenario(&scenario, ReferenceRuns::Live)? {
+            println!("{}", line.table_row());
         }
     }
     Ok(())

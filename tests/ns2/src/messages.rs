@@ -1,15 +1,15 @@
 //! Messages over one TCP connection at fixed times, in both simulators with the same packets lost: nothing is left to chance.
 
-use crate::transfer::{Lost, moved};
-use crate::{folder, ns};
+use crate::transfer::{LostPackets, shift_ordinals};
+use crate::{run_ns2, scenario_directory};
 use std::sync::Arc;
-use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
+use usher_core::impair::{ChannelConfig, LossModel, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Seed};
 use usher_runner::world::tcp_config;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 use usher_sim::{
-    Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, Observer, Payload,
-    StreamDelivery, Transports,
+    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, Payload, ReportObserver,
+    SimulationBuilder, StreamDelivery, TransportConfig,
 };
 
 /// How FullTcp is told what a study says by `congestion`.
@@ -34,7 +34,7 @@ pub(crate) const DRAIN: Duration = Duration::from_secs(40_000);
 
 /// What is sent, and with what settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct MessagePlan {
     /// As a study says it: `reno`, `newreno` or `sack`.
     pub congestion: &'static str,
     /// The smallest retransmission timeout in milliseconds.
@@ -53,9 +53,9 @@ pub struct Plan {
     pub answer: u32,
 }
 
-impl Plan {
+impl MessagePlan {
     /// A transfer one way: 400 full segments, which are all there when it begins.
-    pub fn transfer(congestion: &'static str, rto_min: u64) -> Self {
+    pub fn bulk_transfer(congestion: &'static str, rto_min: u64) -> Self {
         Self {
             congestion,
             rto_min,
@@ -68,7 +68,7 @@ impl Plan {
         }
     }
     /// A small message every 37.1 ms, each answered.
-    pub fn dialogues(congestion: &'static str, rto_min: u64) -> Self {
+    pub fn small_dialogues(congestion: &'static str, rto_min: u64) -> Self {
         Self {
             congestion,
             rto_min,
@@ -80,7 +80,7 @@ impl Plan {
             answer: 200,
         }
     }
-    fn leaves(&self, message: u32) -> Instant {
+    fn departure_time(&self, message: u32) -> Instant {
         BEGIN + Duration::from_micros(self.gap) * u64::from(message)
     }
 }
@@ -88,9 +88,10 @@ impl Plan {
 /// The mean delay of the messages in ns-2, in seconds.
 ///
 /// # Errors
-/// As [`ns`], and where messages do not end.
-pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
-    let list = |list, before| moved(list, before).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+/// As [`run_ns2`], and where messages do not end.
+pub fn ns2_mean(plan: &MessagePlan, lost: &LostPackets) -> Result<f64, String> {
+    let list =
+        |list, before| shift_ordinals(list, before).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
     let before = CLIENT_BEFORE_IN_NS2 + u64::from(plan.answer > 0);
     let agent = AGENTS.iter().find(|(congestion, _)| *congestion == plan.congestion);
     let pairs = [
@@ -108,7 +109,7 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
     ];
     let arguments: Vec<String> =
         pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
-    let line = ns("tcp-lost", &arguments)?;
+    let line = run_ns2("tcp-lost", &arguments)?;
     if line.get("failed").is_none_or(|failed| failed != "0") {
         return Err(format!("messages did not end: {line:?}"));
     }
@@ -119,16 +120,16 @@ pub fn theirs(plan: &Plan, lost: &Lost) -> Result<f64, String> {
 ///
 /// # Errors
 /// Where the study is at fault, or messages do not end.
-pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<f64, String> {
+pub fn simulated_mean(plan: &MessagePlan, lost: &LostPackets, settings: &str) -> Result<f64, String> {
     let own = format!(
         "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\ndelayed_ack = \"{} ms\"\nrtt_tick = \"{} us\"\nnagle = false",
         plan.congestion, plan.rto_min, plan.delayed_ack, plan.tick
     );
     let before = [CLIENT_BEFORE + u64::from(plan.answer > 0), SERVER_BEFORE];
-    mean(&delays(plan, lost, &own, before)?)
+    mean_delay(&simulated_delays(plan, lost, &own, before)?)
 }
 
-pub(crate) fn mean(delays: &[Duration]) -> Result<f64, String> {
+pub(crate) fn mean_delay(delays: &[Duration]) -> Result<f64, String> {
     let sum = delays.iter().fold(Duration::ZERO, |sum, delay| sum + *delay);
     let number = if delays.is_empty() { Err("no message ended") } else { Ok(delays.len() as f64) };
     Ok(sum.as_secs_f64() / number?)
@@ -136,103 +137,118 @@ pub(crate) fn mean(delays: &[Duration]) -> Result<f64, String> {
 
 /// The delay of each message in the simulator, by the settings of `tcp-reno.toml` with these in place of its own. So many packets
 /// of the client's and the server's leave before the first that a list may lose.
-pub(crate) fn delays(
-    plan: &Plan,
-    lost: &Lost,
+pub(crate) fn simulated_delays(
+    plan: &MessagePlan,
+    lost: &LostPackets,
     settings: &str,
     before: [u64; 2],
 ) -> Result<Vec<Duration>, String> {
-    let text = std::fs::read_to_string(folder().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
+    let text =
+        std::fs::read_to_string(scenario_directory().join("tcp-reno.toml")).map_err(|e| e.to_string())?;
     let text = text.replace("preset = \"ns-2\"\nnagle = false", settings);
     let study = Study::parse("messages", "tcp-reno.toml", &text).map_err(|e| e.to_string())?;
-    let point = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let point = study.build_plan(StudyMode::Default, &PlanOverrides::default()).map_err(|e| e.to_string())?;
     let point = point.points.first().ok_or("the study has no point")?;
     let config = tcp_config(&point.scenario.transport.tcp, IpVersion::V4, 1500);
-    let transports = Some(Arc::new(Transports { tcp: Arc::new(config), ..Default::default() }));
+    let transports = Some(Arc::new(TransportConfig { tcp: Arc::new(config), ..Default::default() }));
     let fault = |e: &dyn std::fmt::Display| e.to_string();
-    let mut builder = Builder::new(IpVersion::V4, Seed::new(1));
-    let mut host = || builder.host(None).map_err(|e| fault(&e));
+    let mut builder = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
+    let mut host = || builder.add_host(None).map_err(|e| fault(&e));
     let (client, router, server) = (host()?, host()?, host()?);
     let direction = |lost: &[u64], before| ChannelConfig {
         rate: Some(1_500_000),
         delay: Duration::from_millis(10),
         queue: QueueLimit::Packets(49),
-        loss: Loss::Script(moved(lost, before)),
+        loss: LossModel::Script(shift_ordinals(lost, before)),
         ..Default::default()
     };
     let [up, down] = [direction(&lost.up, before[0]), direction(&lost.down, before[1])];
     let core = LinkConfig { up, down, ..Default::default() };
-    builder.link(client, router, &core);
+    builder.add_link(client, router, &core);
     let fast = ChannelConfig { rate: Some(100_000_000), ..Default::default() };
-    builder.link(router, server, &LinkConfig { up: fast.clone(), down: fast, ..Default::default() });
-    builder.app(client, App::Asking { server, plan: *plan, asked: 0, came: 0 }, transports.clone());
-    let answering = builder.app(server, App::Answering { plan: *plan, came: 0 }, transports);
-    builder.listen(answering, PORT).map_err(|e| fault(&e))?;
-    let mut sim = builder.build(Ends::of(plan), None);
+    builder.add_link(router, server, &LinkConfig { up: fast.clone(), down: fast, ..Default::default() });
+    builder.add_application(
+        client,
+        MessageApp::Requester { server, plan: *plan, sent_messages: 0, received_octets: 0 },
+        transports.clone(),
+    );
+    let answering = builder.add_application(
+        server,
+        MessageApp::Answering { plan: *plan, received_octets: 0 },
+        transports,
+    );
+    builder.listen_tcp(answering, PORT).map_err(|e| fault(&e))?;
+    let mut sim = builder.build(DeliveryTimes::for_plan(plan), None);
     sim.run_until(BEGIN + DRAIN);
     let ends = sim.observer_mut();
-    if ends.came.len() <= plan.messages as usize {
-        return Err(format!("{} messages ended", ends.came.len()));
+    if ends.arrival_times.len() <= plan.messages as usize {
+        return Err(format!("{} messages ended", ends.arrival_times.len()));
     }
-    Ok(ends.came.iter().skip(1).zip(0..).map(|(at, i)| *at - plan.leaves(i)).collect())
+    Ok(ends.arrival_times.iter().skip(1).zip(0..).map(|(at, i)| *at - plan.departure_time(i)).collect())
 }
 
 #[derive(Debug)]
-enum App {
+enum MessageApp {
     /// Sends messages, and has counted so many bytes of answers.
-    Asking { server: HostId, plan: Plan, asked: u32, came: u32 },
+    Requester { server: HostId, plan: MessagePlan, sent_messages: u32, received_octets: u32 },
     /// Answers messages, or not.
-    Answering { plan: Plan, came: u32 },
+    Answering { plan: MessagePlan, received_octets: u32 },
 }
 
 /// A message has ended.
 #[derive(Debug)]
-struct Ended;
+struct MessageDelivered;
 
-impl App {
-    fn ask(ctx: &mut Context<'_, Ended>, plan: &Plan) {
-        ctx.write(ConnId::opened(0), Payload::counted(plan.bytes));
+impl MessageApp {
+    fn send_message(ctx: &mut AppContext<'_, MessageDelivered>, plan: &MessagePlan) {
+        ctx.write(ConnId::new_opened(0), Payload::with_length(plan.bytes));
     }
 }
 
-impl Application for App {
-    type Report = Ended;
-    fn handle(&mut self, ctx: &mut Context<'_, Ended>, delivery: Delivery) {
+impl Application for MessageApp {
+    type Report = MessageDelivered;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, MessageDelivered>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Asking { .. }, Delivery::Start) => ctx.set_timer(Some(OPEN)),
-            (Self::Asking { server, plan, asked, .. }, Delivery::Timer) => {
+            (Self::Requester { .. }, AppDelivery::Start) => ctx.set_timer(Some(OPEN)),
+            (Self::Requester { server, plan, sent_messages: asked, .. }, AppDelivery::Timer) => {
                 if ctx.now() == OPEN {
-                    ctx.connect(ConnId::opened(0), *server, PORT);
+                    ctx.connect(ConnId::new_opened(0), *server, PORT);
                     ctx.set_timer(Some(BEGIN));
                     return;
                 }
-                while *asked < plan.messages && plan.leaves(*asked) <= ctx.now() {
-                    Self::ask(ctx, plan);
+                while *asked < plan.messages && plan.departure_time(*asked) <= ctx.now() {
+                    Self::send_message(ctx, plan);
                     *asked += 1;
                 }
-                ctx.set_timer((*asked < plan.messages).then(|| plan.leaves(*asked)));
+                ctx.set_timer((*asked < plan.messages).then(|| plan.departure_time(*asked)));
             }
-            (Self::Asking { plan, .. }, Delivery::Stream { event: StreamDelivery::Connected { .. }, .. }) => {
-                Self::ask(ctx, plan);
+            (
+                Self::Requester { plan, .. },
+                AppDelivery::Stream { event: StreamDelivery::Connected { .. }, .. },
+            ) => {
+                Self::send_message(ctx, plan);
             }
-            (Self::Asking { plan, came, .. }, Delivery::Stream { event: StreamDelivery::Data(data), .. }) => {
+            (
+                Self::Requester { plan, received_octets: came, .. },
+                AppDelivery::Stream { event: StreamDelivery::Data(data), .. },
+            ) => {
                 *came += data.len;
                 while plan.answer > 0 && *came >= plan.answer {
                     *came -= plan.answer;
-                    ctx.report(Ended);
+                    ctx.report(MessageDelivered);
                 }
             }
             (
-                Self::Answering { plan, came },
-                Delivery::Stream { conn, event: StreamDelivery::Data(data) },
+                Self::Answering { plan, received_octets: came },
+                AppDelivery::Stream { conn, event: StreamDelivery::Data(data) },
             ) => {
                 *came += data.len;
                 while *came >= plan.bytes {
                     *came -= plan.bytes;
                     if plan.answer > 0 {
-                        ctx.write(conn, Payload::counted(plan.answer));
+                        ctx.write(conn, Payload::with_length(plan.answer));
                     } else {
-                        ctx.report(Ended);
+                        ctx.report(MessageDelivered);
                     }
                 }
             }
@@ -243,22 +259,22 @@ impl Application for App {
 
 /// When each message ended, the one that opened the connection first.
 #[derive(Debug)]
-struct Ends {
-    came: Vec<Instant>,
+struct DeliveryTimes {
+    arrival_times: Vec<Instant>,
     all: usize,
 }
 
-impl Ends {
-    fn of(plan: &Plan) -> Self {
-        Self { came: Vec::new(), all: plan.messages as usize + 1 }
+impl DeliveryTimes {
+    fn for_plan(plan: &MessagePlan) -> Self {
+        Self { arrival_times: Vec::new(), all: plan.messages as usize + 1 }
     }
 }
 
-impl Observer<Ended> for Ends {
-    fn report(&mut self, now: Instant, _: u32, _: Ended) {
-        self.came.push(now);
+impl ReportObserver<MessageDelivered> for DeliveryTimes {
+    fn handle_report(&mut self, now: Instant, _: u32, _: MessageDelivered) {
+        self.arrival_times.push(now);
     }
     fn is_done(&self) -> bool {
-        self.came.len() >= self.all
+        self.arrival_times.len() >= self.all
     }
 }

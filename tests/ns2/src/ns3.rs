@@ -2,8 +2,8 @@
 //!
 //! ns-3 is Debian's package `libns3-dev` (3.37), as it is.
 
-use crate::messages::{self, BEGIN, DRAIN, Plan};
-use crate::transfer::{Lost, moved};
+use crate::messages::{self, BEGIN, DRAIN, MessagePlan};
+use crate::transfer::{LostPackets, shift_ordinals};
 use crate::{printed_by, values_of};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl ScenarioProgram {
         std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         // From here on the folder is removed, whatever fails.
         let program = Self { path: folder.join(scenario), folder };
-        let source = crate::folder().join(format!("{scenario}.cc"));
+        let source = crate::scenario_directory().join(format!("{scenario}.cc"));
         let said = format!("g++ {}", source.display());
         let out = Command::new("g++")
             .args(["-std=c++17", "-O1", "-o"])
@@ -59,11 +59,14 @@ impl Drop for ScenarioProgram {
     }
 }
 
-/// What one run printed, as [`ns`](crate::ns) has it.
+/// What one run printed, as [`ns`](crate::run_ns2) has it.
 ///
 /// # Errors
 /// Where it takes too long or fails, and where there is no line of results.
-pub fn run(program: &ScenarioProgram, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
+pub fn run_program(
+    program: &ScenarioProgram,
+    arguments: &[String],
+) -> Result<BTreeMap<String, String>, String> {
     let out = printed_by(&program.path.display().to_string(), arguments)?;
     values_of(&out).ok_or_else(|| format!("{} {}: {out}", program.path.display(), arguments.join(" ")))
 }
@@ -73,21 +76,22 @@ pub fn run(program: &ScenarioProgram, arguments: &[String]) -> Result<BTreeMap<S
 const BEFORE: [u64; 2] = [4, 3];
 
 /// Dialogues of these sizes at fixed times, so many, each so many microseconds after the one before.
-pub fn plan(messages: u32, gap: u64, answer: u32) -> Plan {
-    Plan { messages, gap, bytes: 200, answer, ..Plan::dialogues("sack", 1000) }
+pub fn dialogue_plan(messages: u32, gap: u64, answer: u32) -> MessagePlan {
+    MessagePlan { messages, gap, bytes: 200, answer, ..MessagePlan::small_dialogues("sack", 1000) }
 }
 
 /// The mean delay of the messages in ns-3, in seconds, and all that it printed.
 ///
 /// # Errors
-/// As [`run`], and where messages do not end.
-pub fn theirs(
+/// As [`run_program`], and where messages do not end.
+pub fn ns3_mean(
     program: &ScenarioProgram,
-    plan: &Plan,
-    lost: &Lost,
+    plan: &MessagePlan,
+    lost: &LostPackets,
     own: &[&str],
 ) -> Result<(f64, String), String> {
-    let list = |list, before| moved(list, before).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    let list =
+        |list, before| shift_ordinals(list, before).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
     let pairs = [
         ("warmup", (BEGIN.as_nanos() as f64 / 1e9).to_string()),
         ("drain", DRAIN.as_secs_f64().to_string()),
@@ -114,7 +118,7 @@ pub fn theirs(
 ///
 /// # Errors
 /// Where the study is at fault, or messages do not end.
-pub fn ours(plan: &Plan, lost: &Lost, settings: &str) -> Result<Vec<f64>, String> {
-    let delays = messages::delays(plan, lost, settings, BEFORE)?;
+pub fn delays_in_seconds(plan: &MessagePlan, lost: &LostPackets, settings: &str) -> Result<Vec<f64>, String> {
+    let delays = messages::simulated_delays(plan, lost, settings, BEFORE)?;
     Ok(delays.iter().map(|delay| delay.as_secs_f64()).collect())
 }

@@ -43,7 +43,7 @@ impl ReferenceMeans {
     /// # Errors
     /// An unreadable file, or a malformed line.
     pub fn open(name: &str, runs: ReferenceRuns) -> Result<Self, String> {
-        let path = crate::root().join("tests/ns2/recorded").join(format!("{name}.csv"));
+        let path = crate::repository_root().join("tests/ns2/recorded").join(format!("{name}.csv"));
         let mut kept = Self { runs, path, means: BTreeMap::new() };
         if runs != ReferenceRuns::Replay {
             return Ok(kept);
@@ -55,7 +55,7 @@ impl ReferenceMeans {
             let mut fields = line.rsplitn(3, ',');
             let mean = fields.next().and_then(|f| f.parse().ok()).ok_or_else(fault)?;
             let number = fields.next().and_then(|f| f.parse().ok()).ok_or_else(fault)?;
-            kept.add(fields.next().ok_or_else(fault)?, number, mean);
+            kept.add_mean(fields.next().ok_or_else(fault)?, number, mean);
         }
         Ok(kept)
     }
@@ -64,7 +64,7 @@ impl ReferenceMeans {
     ///
     /// # Errors
     /// Those of `run`; in a replay also a missing mean, and a repeated run with another mean.
-    pub fn mean(
+    pub fn run_mean(
         &mut self,
         case: &str,
         number: u64,
@@ -73,7 +73,7 @@ impl ReferenceMeans {
     ) -> Result<f64, String> {
         if self.runs != ReferenceRuns::Replay {
             let mean = run()?;
-            self.add(case, number, mean);
+            self.add_mean(case, number, mean);
             return Ok(mean);
         }
         let fault =
@@ -89,7 +89,7 @@ impl ReferenceMeans {
         Ok(kept)
     }
 
-    fn add(&mut self, case: &str, number: u64, mean: f64) {
+    fn add_mean(&mut self, case: &str, number: u64, mean: f64) {
         self.means.entry(case.to_owned()).or_default().insert(number, mean);
     }
 
@@ -97,7 +97,7 @@ impl ReferenceMeans {
     ///
     /// # Errors
     /// An unwritable file.
-    pub fn close(self) -> Result<(), String> {
+    pub fn write_recording(self) -> Result<(), String> {
         if self.runs != ReferenceRuns::Record {
             return Ok(());
         }
@@ -116,30 +116,30 @@ impl ReferenceMeans {
 mod tests {
     use super::*;
 
-    fn kept(runs: ReferenceRuns) -> ReferenceMeans {
+    fn recorded_means(runs: ReferenceRuns) -> ReferenceMeans {
         let mut kept = ReferenceMeans { runs, path: "kept.csv".into(), means: BTreeMap::new() };
-        kept.add("loss 0", 1, 0.25);
+        kept.add_mean("loss 0", 1, 0.25);
         kept
     }
 
     #[test]
     fn a_repeated_run_must_give_the_recorded_mean() {
-        let mut replay = kept(ReferenceRuns::Replay);
+        let mut replay = recorded_means(ReferenceRuns::Replay);
         let unexpected = || -> Result<f64, String> { panic!("it is read") };
-        assert_eq!(replay.mean("loss 0", 1, false, unexpected), Ok(0.25));
-        assert_eq!(replay.mean("loss 0", 1, true, || Ok(0.25)), Ok(0.25));
-        assert_eq!(replay.mean("loss 0", 1, true, || Ok(0.250_000_000_000_1)), Ok(0.25));
-        assert!(replay.mean("loss 0", 1, true, || Ok(0.250_000_001)).is_err());
-        let said = replay.mean("loss 0", 1, true, || Ok(0.5)).unwrap_err();
+        assert_eq!(replay.run_mean("loss 0", 1, false, unexpected), Ok(0.25));
+        assert_eq!(replay.run_mean("loss 0", 1, true, || Ok(0.25)), Ok(0.25));
+        assert_eq!(replay.run_mean("loss 0", 1, true, || Ok(0.250_000_000_000_1)), Ok(0.25));
+        assert!(replay.run_mean("loss 0", 1, true, || Ok(0.250_000_001)).is_err());
+        let said = replay.run_mean("loss 0", 1, true, || Ok(0.5)).unwrap_err();
         assert!(said.contains("recorded 0.25 s, got 0.5 s"), "{said}");
-        let said = replay.mean("loss 0", 2, false, unexpected).unwrap_err();
+        let said = replay.run_mean("loss 0", 2, false, unexpected).unwrap_err();
         assert!(said.contains("no such run"), "{said}");
     }
 
     #[test]
     fn live_runs_ignore_recorded_means() {
         for runs in [ReferenceRuns::Live, ReferenceRuns::Record] {
-            assert_eq!(kept(runs).mean("loss 0", 1, false, || Ok(0.5)), Ok(0.5));
+            assert_eq!(recorded_means(runs).run_mean("loss 0", 1, false, || Ok(0.5)), Ok(0.5));
         }
     }
 }

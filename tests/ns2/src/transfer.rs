@@ -1,14 +1,14 @@
 //! A transfer over SCTP in which both simulators lose the same packets, so that chance is no difference between them.
 
-use crate::{folder, ns};
+use crate::{run_ns2, scenario_directory};
 use std::sync::Arc;
-use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
+use usher_core::impair::{ChannelConfig, LossModel, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Seed};
 use usher_runner::world::sctp_config;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 use usher_sim::{
-    Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, MessageDelivery, Observer,
-    Payload, Transports, sctp,
+    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, MessageDelivery, Payload,
+    ReportObserver, SimulationBuilder, TransportConfig, sctp,
 };
 
 /// Chunks that count, of those that are sent: as in ns-2, there is always more to send.
@@ -26,34 +26,35 @@ const PORT: u16 = 3868;
 
 /// The packets that are lost: ordinals from the first packet with data on, and from the first SACK on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lost {
+pub struct LostPackets {
     /// The sender's.
     pub up: Vec<u64>,
     /// The receiver's.
     pub down: Vec<u64>,
 }
 
-impl Lost {
+impl LostPackets {
     /// Each with this probability, drawn by `seed`.
-    pub fn draw(loss: f64, seed: u64) -> Self {
+    pub fn draw_with_seed(loss: f64, seed: u64) -> Self {
         let of = |direction| {
-            let mut rng = Seed::new(seed).stream("lost", direction);
-            (0..LISTED).filter(|_| rng.chance(loss)).collect()
+            let mut rng = Seed::new(seed).derive_rng("lost", direction);
+            (0..LISTED).filter(|_| rng.sample_bool(loss)).collect()
         };
         Self { up: of(0), down: of(1) }
     }
 }
 
-pub(crate) fn moved(list: &[u64], by: u64) -> Vec<u64> {
+pub(crate) fn shift_ordinals(list: &[u64], by: u64) -> Vec<u64> {
     list.iter().map(|n| n + by).collect()
 }
 
 /// The mean over the first 1500 chunks of how long after the first left each was delivered, in seconds, in ns-2.
 ///
 /// # Errors
-/// As [`ns`].
-pub fn theirs(lost: &Lost) -> Result<f64, String> {
-    let list = |list| moved(list, BEFORE_IN_NS2).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+/// As [`run_ns2`].
+pub fn ns2_mean(lost: &LostPackets) -> Result<f64, String> {
+    let list =
+        |list| shift_ordinals(list, BEFORE_IN_NS2).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
     let pairs = [
         ("chunks", CHUNKS.to_string()),
         ("size", SIZE.to_string()),
@@ -64,7 +65,7 @@ pub fn theirs(lost: &Lost) -> Result<f64, String> {
     ];
     let arguments: Vec<String> =
         pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
-    let line = ns("sctp-ftp", &arguments)?;
+    let line = run_ns2("sctp-ftp", &arguments)?;
     if line.get("failed").is_none_or(|failed| failed != "0") {
         return Err(format!("chunks did not come: {line:?}"));
     }
@@ -75,35 +76,36 @@ pub fn theirs(lost: &Lost) -> Result<f64, String> {
 ///
 /// # Errors
 /// Where the study is at fault, or not all chunks come.
-pub fn ours(lost: &Lost, settings: &str) -> Result<f64, String> {
-    let text = std::fs::read_to_string(folder().join("sctp-ftp.toml")).map_err(|e| e.to_string())?;
+pub fn simulated_mean(lost: &LostPackets, settings: &str) -> Result<f64, String> {
+    let text =
+        std::fs::read_to_string(scenario_directory().join("sctp-ftp.toml")).map_err(|e| e.to_string())?;
     let text = text.replace("preset = \"ns-2\"", &format!("heartbeat = \"off\"\n{settings}"));
     let study = Study::parse("transfer", "sctp-ftp.toml", &text).map_err(|e| e.to_string())?;
-    let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).map_err(|e| e.to_string())?;
     let point = plan.points.first().ok_or("the study has no point")?;
     let config = sctp_config(&point.scenario.transport.sctp, IpVersion::V4, 1500);
-    let transports = Some(Arc::new(Transports { sctp: Arc::new(config), ..Default::default() }));
+    let transports = Some(Arc::new(TransportConfig { sctp: Arc::new(config), ..Default::default() }));
     let fault = |e: &dyn std::fmt::Display| e.to_string();
-    let mut builder = Builder::new(IpVersion::V4, Seed::new(1));
-    let mut host = || builder.host(None).map_err(|e| fault(&e));
+    let mut builder = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
+    let mut host = || builder.add_host(None).map_err(|e| fault(&e));
     let (client, router, server) = (host()?, host()?, host()?);
     let way = |lost: &[u64]| ChannelConfig {
         rate: Some(1_500_000),
         delay: Duration::from_millis(10),
         queue: QueueLimit::Packets(49),
-        loss: Loss::Script(moved(lost, BEFORE)),
+        loss: LossModel::Script(shift_ordinals(lost, BEFORE)),
         ..Default::default()
     };
     let core = LinkConfig { up: way(&lost.up), down: way(&lost.down), ..Default::default() };
-    builder.link(client, router, &core);
+    builder.add_link(client, router, &core);
     let fast = ChannelConfig { rate: Some(100_000_000), ..Default::default() };
-    builder.link(router, server, &LinkConfig { up: fast.clone(), down: fast, ..Default::default() });
-    builder.app(client, App::Sender(server), transports.clone());
-    let receiver = builder.app(server, App::Receiver, transports);
+    builder.add_link(router, server, &LinkConfig { up: fast.clone(), down: fast, ..Default::default() });
+    builder.add_application(client, TransferApp::Sender(server), transports.clone());
+    let receiver = builder.add_application(server, TransferApp::Receiver, transports);
     builder.listen_sctp(receiver, PORT).map_err(|e| fault(&e))?;
-    let mut sim = builder.build(Times::default(), None);
+    let mut sim = builder.build(ChunkTimes::default(), None);
     sim.run_until(Instant::ZERO + Duration::from_secs(1000));
-    let Times { began, came } = sim.observer_mut();
+    let ChunkTimes { started_at: began, arrival_times: came } = sim.observer_mut();
     let (Some(began), Some(came)) = (*began, came.get(..CHUNKS)) else {
         return Err(format!("{} chunks came", came.len()));
     };
@@ -112,33 +114,33 @@ pub fn ours(lost: &Lost, settings: &str) -> Result<f64, String> {
 }
 
 #[derive(Debug)]
-enum App {
+enum TransferApp {
     Sender(HostId),
     Receiver,
 }
 
 #[derive(Debug)]
-enum Milestone {
-    Began,
-    Came,
+enum TransferMilestone {
+    Started,
+    ChunkReceived,
 }
 
-impl Application for App {
-    type Report = Milestone;
-    fn handle(&mut self, ctx: &mut Context<'_, Milestone>, delivery: Delivery) {
+impl Application for TransferApp {
+    type Report = TransferMilestone;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, TransferMilestone>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Sender(to), Delivery::Start) => ctx.associate(ConnId::opened(0), *to, PORT, 1),
+            (Self::Sender(to), AppDelivery::Start) => ctx.associate(ConnId::new_opened(0), *to, PORT, 1),
             // Not before: in ns-2 nothing rides on COOKIE ECHO.
-            (Self::Sender(_), Delivery::Message { event: MessageDelivery::Up { .. }, .. }) => {
-                ctx.report(Milestone::Began);
+            (Self::Sender(_), AppDelivery::Message { event: MessageDelivery::Up { .. }, .. }) => {
+                ctx.report(TransferMilestone::Started);
                 for _ in 0..SENT {
-                    let payload = Payload::counted(SIZE);
-                    let message = sctp::Message { stream: 0, ppid: 0, unordered: false, payload };
-                    ctx.send_message(ConnId::opened(0), message);
+                    let payload = Payload::with_length(SIZE);
+                    let message = sctp::UserMessage { stream: 0, ppid: 0, unordered: false, payload };
+                    ctx.send_message(ConnId::new_opened(0), message);
                 }
             }
-            (Self::Receiver, Delivery::Message { event: MessageDelivery::Data { .. }, .. }) => {
-                ctx.report(Milestone::Came);
+            (Self::Receiver, AppDelivery::Message { event: MessageDelivery::Data { .. }, .. }) => {
+                ctx.report(TransferMilestone::ChunkReceived);
             }
             _ => {}
         }
@@ -147,19 +149,19 @@ impl Application for App {
 
 /// When the first chunk left, and when each was delivered.
 #[derive(Debug, Default)]
-struct Times {
-    began: Option<Instant>,
-    came: Vec<Instant>,
+struct ChunkTimes {
+    started_at: Option<Instant>,
+    arrival_times: Vec<Instant>,
 }
 
-impl Observer<Milestone> for Times {
-    fn report(&mut self, now: Instant, _: u32, said: Milestone) {
+impl ReportObserver<TransferMilestone> for ChunkTimes {
+    fn handle_report(&mut self, now: Instant, _: u32, said: TransferMilestone) {
         match said {
-            Milestone::Began => self.began = Some(now),
-            Milestone::Came => self.came.push(now),
+            TransferMilestone::Started => self.started_at = Some(now),
+            TransferMilestone::ChunkReceived => self.arrival_times.push(now),
         }
     }
     fn is_done(&self) -> bool {
-        self.came.len() >= CHUNKS
+        self.arrival_times.len() >= CHUNKS
     }
 }

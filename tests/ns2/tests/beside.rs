@@ -1,38 +1,43 @@
 //! Every scenario in both simulators. Where ns-2 or ns-3 is not installed they fail.
 
-use usher_ns2_tests::messages::{self, Plan};
+use usher_ns2_tests::messages::{self, MessagePlan};
 use usher_ns2_tests::ns3::{self, ScenarioProgram};
-use usher_ns2_tests::transfer::{self, Lost};
+use usher_ns2_tests::transfer::{self, LostPackets};
 use usher_ns2_tests::{
-    Line, NS3_SCENARIO, ReferenceMeans, ReferenceRuns, SCENARIOS, WRITE, compare, compare_ns3, folder,
-    printed, root,
+    CaseComparison, NS3_SCENARIO, ReferenceMeans, ReferenceRuns, SCENARIOS, WRITE, compare_ns3,
+    compare_scenario, ns2_output, repository_root, scenario_directory,
 };
 
 /// Both simulators on every case of a scenario.
-fn lines_of(scenario: &str) -> Vec<Line> {
-    let lines = compare(scenario, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
+fn lines_of(scenario: &str) -> Vec<CaseComparison> {
+    let lines =
+        compare_scenario(scenario, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
     assert!(lines.len() > 1, "{scenario} has cases");
-    println!("{}", rows(&lines).join("\n"));
+    println!("{}", table_rows(&lines).join("\n"));
     lines
 }
 
-fn rows(lines: &[Line]) -> Vec<String> {
-    lines.iter().map(Line::row).collect()
+fn table_rows(lines: &[CaseComparison]) -> Vec<String> {
+    lines.iter().map(CaseComparison::table_row).collect()
 }
 
 /// All cases agree, and the page shows each.
-fn beside(scenario: &str) {
+fn check_against_ns2(scenario: &str) {
     let lines = lines_of(scenario);
-    assert!(lines.iter().all(Line::agrees), "{scenario} differs from ns-2:\n{}", rows(&lines).join("\n"));
+    assert!(
+        lines.iter().all(CaseComparison::agrees),
+        "{scenario} differs from ns-2:\n{}",
+        table_rows(&lines).join("\n")
+    );
     for (line, shown) in lines.iter().zip(shown_rows("docs/ns-2.md", scenario, &lines)) {
-        assert!(shown.is_some(), "docs/ns-2.md lacks {}; {WRITE}=1 writes it", line.row());
+        assert!(shown.is_some(), "docs/ns-2.md lacks {}; {WRITE}=1 writes it", line.table_row());
     }
 }
 
 /// The rows that a page has of these cases. With [`WRITE`] the page has all of them.
-fn shown_rows(page: &str, scenario: &str, lines: &[Line]) -> Vec<Option<String>> {
-    let rows = rows(lines);
-    let path = root().join(page);
+fn shown_rows(page: &str, scenario: &str, lines: &[CaseComparison]) -> Vec<Option<String>> {
+    let rows = table_rows(lines);
+    let path = repository_root().join(page);
     let page = std::fs::read_to_string(&path).unwrap();
     if ReferenceRuns::from_environment() == ReferenceRuns::Record {
         // One test at a time writes: run it with --test-threads 1.
@@ -46,7 +51,7 @@ fn shown_rows(page: &str, scenario: &str, lines: &[Line]) -> Vec<Option<String>>
         std::fs::write(&path, kept.join("\n") + "\n").unwrap();
         return rows.into_iter().map(Some).collect();
     }
-    let shown = |line: &Line| {
+    let shown = |line: &CaseComparison| {
         let cells = format!("| `{}` | `{}` | ", line.scenario, line.case);
         page.lines().find(|l| l.starts_with(&cells)).map(str::to_owned)
     };
@@ -55,47 +60,47 @@ fn shown_rows(page: &str, scenario: &str, lines: &[Line]) -> Vec<Option<String>>
 
 #[test]
 fn dialogues_over_reno_take_as_long_as_in_ns2() {
-    beside("tcp-reno");
+    check_against_ns2("tcp-reno");
 }
 
 #[test]
-fn dialogues_with_selective_acknowledgements_take_as_long_as_in_ns2() {
-    beside("tcp-sack");
+fn sack_dialogues_take_as_long_as_in_ns2() {
+    check_against_ns2("tcp-sack");
 }
 
 #[test]
 fn dialogues_with_nagles_algorithm_take_as_long_as_in_ns2() {
-    beside("tcp-nagle");
+    check_against_ns2("tcp-nagle");
 }
 
 #[test]
-fn dialogues_with_delayed_acknowledgements_take_as_long_as_in_ns2() {
-    beside("tcp-delack");
+fn delayed_ack_dialogues_take_as_long_as_in_ns2() {
+    check_against_ns2("tcp-delack");
 }
 
 #[test]
 fn dialogues_beside_background_traffic_take_as_long_as_in_ns2() {
-    beside("tcp-background");
+    check_against_ns2("tcp-background");
 }
 
 #[test]
 fn dialogues_with_a_timeout_of_a_second_take_as_long_as_in_ns2() {
-    beside("tcp-second");
+    check_against_ns2("tcp-second");
 }
 
 #[test]
 fn transfers_with_a_timeout_of_a_second_take_as_long_as_in_ns2() {
-    beside("tcp-transfer");
+    check_against_ns2("tcp-transfer");
 }
 
 #[test]
 fn datagrams_that_are_sent_again_take_as_long_as_in_ns2() {
-    beside("udp");
+    check_against_ns2("udp");
 }
 
 #[test]
 fn a_transfer_over_sctp_takes_as_long_as_in_ns2() {
-    beside("sctp-ftp");
+    check_against_ns2("sctp-ftp");
 }
 
 /// What differs from ns-3 stands on the page as that, and what agrees as that. Where both lose the same packets, nothing differs.
@@ -104,9 +109,9 @@ fn dialogues_and_transfers_beside_ns3_come_out_as_the_page_says() {
     let program = ScenarioProgram::compile(NS3_SCENARIO).unwrap();
     the_same_packets_are_lost_in_ns3(&program);
     let lines = compare_ns3(&program, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
-    println!("{}", rows(&lines).join("\n"));
+    println!("{}", table_rows(&lines).join("\n"));
     for (line, shown) in lines.iter().zip(shown_rows("docs/ns-3.md", NS3_SCENARIO, &lines)) {
-        let row = line.row();
+        let row = line.table_row();
         let verdict = row.rsplit("| ").next().unwrap();
         let said = shown.unwrap_or_default();
         assert!(said.ends_with(verdict), "docs/ns-3.md has '{said}' for {row}; {WRITE}=1 writes it");
@@ -118,11 +123,11 @@ fn the_same_packets_are_lost_in_ns3(program: &ScenarioProgram) {
     let mut recording = ReferenceMeans::open("ns3-lost", ReferenceRuns::from_environment()).unwrap();
     for (loss, lists) in [(0.0, 1..=1), (0.05, 1..=6), (0.1, 1..=6), (0.2, 2..=6)] {
         for list in lists {
-            let plan = ns3::plan(400, 100_000, 200);
-            let lost = Lost::draw(loss, list);
-            let run = || Ok(ns3::theirs(program, &plan, &lost, &["timestamps", "0"])?.0);
-            let theirs = recording.mean(&format!("loss {loss}"), list, list == 2, run).unwrap();
-            let ours = ns3::ours(&plan, &lost, settings).unwrap();
+            let plan = ns3::dialogue_plan(400, 100_000, 200);
+            let lost = LostPackets::draw_with_seed(loss, list);
+            let run = || Ok(ns3::ns3_mean(program, &plan, &lost, &["timestamps", "0"])?.0);
+            let theirs = recording.run_mean(&format!("loss {loss}"), list, list == 2, run).unwrap();
+            let ours = ns3::delays_in_seconds(&plan, &lost, settings).unwrap();
             let ours = ours.iter().sum::<f64>() / ours.len() as f64;
             println!("loss {loss}, list {list}: ns-3 {theirs} s, usher {ours} s");
             assert!(
@@ -131,30 +136,30 @@ fn the_same_packets_are_lost_in_ns3(program: &ScenarioProgram) {
             );
         }
     }
-    recording.close().unwrap();
+    recording.write_recording().unwrap();
 }
 
 #[test]
-fn a_transfer_over_sctp_goes_as_in_ns2_where_the_same_packets_are_lost() {
+fn an_sctp_transfer_matches_ns2_with_the_same_lost_packets() {
     let preset = "preset = \"ns-2\"";
     // At 1 and 2 % the windows grow until the queue overflows.
     let mut recording = ReferenceMeans::open("sctp-lost", ReferenceRuns::from_environment()).unwrap();
     for (loss, lists) in [(0.01, 2..=2), (0.02, 4..=5), (0.05, 1..=3), (0.1, 1..=4), (0.2, 4..=4)] {
         for list in lists {
-            let lost = Lost::draw(loss, list);
-            let run = || transfer::theirs(&lost);
-            let theirs = recording.mean(&format!("loss {loss}"), list, list == 1, run).unwrap();
-            let ours = transfer::ours(&lost, preset).unwrap();
+            let lost = LostPackets::draw_with_seed(loss, list);
+            let run = || transfer::ns2_mean(&lost);
+            let theirs = recording.run_mean(&format!("loss {loss}"), list, list == 1, run).unwrap();
+            let ours = transfer::simulated_mean(&lost, preset).unwrap();
             println!("loss {loss}, list {list}: ns-2 {theirs} s, usher {ours} s");
             // A SACK that comes later, or a chunk that is sent again once more, moves the mean by more.
             assert!((ours / theirs - 1.0).abs() < 0.001, "loss {loss}, list {list}: {theirs} s, {ours} s");
         }
     }
     // The list tells the two apart: so far off is what the RFC has.
-    let lost = Lost::draw(0.1, 1);
-    let theirs = recording.mean("loss 0.1", 1, false, || transfer::theirs(&lost)).unwrap();
-    let rfc = transfer::ours(&lost, "preset = \"rfc\"").unwrap();
-    recording.close().unwrap();
+    let lost = LostPackets::draw_with_seed(0.1, 1);
+    let theirs = recording.run_mean("loss 0.1", 1, false, || transfer::ns2_mean(&lost)).unwrap();
+    let rfc = transfer::simulated_mean(&lost, "preset = \"rfc\"").unwrap();
+    recording.write_recording().unwrap();
     assert!((rfc / theirs - 1.0).abs() > 0.05, "{theirs} s, {rfc} s");
 }
 
@@ -165,11 +170,11 @@ const SAME: f64 = 0.001;
 const SAME_AS_NS3: f64 = 0.002;
 
 #[test]
-fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
+fn tcp_messages_match_ns2_with_the_same_lost_packets() {
     let mut apart = Vec::new();
     let mut recording = ReferenceMeans::open("tcp-lost", ReferenceRuns::from_environment()).unwrap();
     for congestion in ["reno", "newreno", "sack"] {
-        for plan in [Plan::transfer, Plan::dialogues] {
+        for plan in [MessagePlan::bulk_transfer, MessagePlan::small_dialogues] {
             for rto_min in [200, 1000] {
                 let mut plan = plan(congestion, rto_min);
                 if rto_min == 200 {
@@ -179,11 +184,12 @@ fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
                 // Other lists at 50 % have events of both sides at the same instant, whose order is chance.
                 let lists = [(0.0, 1), (0.01, 1), (0.02, 2), (0.05, 3), (0.1, 4), (0.2, 5), (0.5, 2)];
                 for (loss, list) in lists {
-                    let lost = Lost::draw(loss, list);
-                    let run = || messages::theirs(&plan, &lost);
-                    let theirs =
-                        recording.mean(&format!("{plan:?}, loss {loss}"), list, loss == 0.1, run).unwrap();
-                    let ours = messages::ours(&plan, &lost, "preset = \"ns-2\"").unwrap();
+                    let lost = LostPackets::draw_with_seed(loss, list);
+                    let run = || messages::ns2_mean(&plan, &lost);
+                    let theirs = recording
+                        .run_mean(&format!("{plan:?}, loss {loss}"), list, loss == 0.1, run)
+                        .unwrap();
+                    let ours = messages::simulated_mean(&plan, &lost, "preset = \"ns-2\"").unwrap();
                     let line = format!("{plan:?}, loss {loss}: ns-2 {theirs} s, usher {ours} s");
                     println!("{line}");
                     if (ours / theirs - 1.0).abs() > SAME {
@@ -193,14 +199,14 @@ fn messages_over_tcp_go_as_in_ns2_where_the_same_packets_are_lost() {
             }
         }
     }
-    recording.close().unwrap();
+    recording.write_recording().unwrap();
     assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
 
 #[test]
 fn the_simulators_traces_of_sctp_are_what_ns2_prints() {
-    let script = root().join("tests/ns2/traces/sctp-losses.tcl");
-    let kept = root().join("networks/sim/src/sctp/tests");
+    let script = repository_root().join("tests/ns2/traces/sctp-losses.tcl");
+    let kept = repository_root().join("networks/sim/src/sctp/tests");
     for (file, lost, until) in [
         ("ns2-once-and-twice", "5 6 14", "2.1"),
         ("ns2-behind-a-timeout", "5 8 9 13 17 22 23 28", "1.7"),
@@ -208,13 +214,13 @@ fn the_simulators_traces_of_sctp_are_what_ns2_prints() {
     ] {
         let arguments = ["lost", lost, "until", until].map(str::to_owned);
         let kept = std::fs::read_to_string(kept.join(format!("{file}.txt"))).unwrap();
-        assert_eq!(printed(&script, &arguments).unwrap(), kept, "{file}");
+        assert_eq!(ns2_output(&script, &arguments).unwrap(), kept, "{file}");
     }
 }
 
 #[test]
 fn each_scenario_is_there_twice_and_no_other() {
-    let mut names: Vec<String> = std::fs::read_dir(folder())
+    let mut names: Vec<String> = std::fs::read_dir(scenario_directory())
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .filter(|n| n.ends_with(".toml"))
@@ -226,6 +232,6 @@ fn each_scenario_is_there_twice_and_no_other() {
     assert_eq!(names, known);
     for name in known {
         let other = if name == NS3_SCENARIO { "cc" } else { "tcl" };
-        assert!(folder().join(format!("{name}.{other}")).exists(), "{name}.{other}");
+        assert!(scenario_directory().join(format!("{name}.{other}")).exists(), "{name}.{other}");
     }
 }

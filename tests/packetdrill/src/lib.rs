@@ -10,8 +10,8 @@ mod run;
 mod script;
 mod wire;
 
-pub use parse::{Fault, parse};
-pub use run::{Outcome, Verdict, run};
+pub use parse::{ScriptError, parse_script};
+pub use run::{ScriptOutcome, ScriptVerdict, run_script};
 pub use script::Script;
 
 /// What scripts' `#ifdef` tests for: the standard, or a system whose behaviour the lines are.
@@ -21,7 +21,7 @@ const VARIANTS: [&str; 3] = ["STANDARD", "FreeBSD", "Linux"];
 ///
 /// Where it has variants, for the standard and for systems, it passes where one of them does, since the
 /// simulator is none of those systems; else the outcome is that of the first it has.
-pub fn judge(text: &str) -> Outcome {
+pub fn judge_script(text: &str) -> ScriptOutcome {
     let has = |symbol: &&&str| parse::tests_for(text, symbol);
     let mut variants: Vec<&str> = VARIANTS.iter().filter(has).copied().collect();
     if variants.is_empty() {
@@ -30,7 +30,7 @@ pub fn judge(text: &str) -> Outcome {
     let outcomes = variants.iter().map(|symbol| judge_variant(text, symbol));
     let mut first = None;
     for outcome in outcomes {
-        if outcome.verdict == Verdict::Pass {
+        if outcome.verdict == ScriptVerdict::Pass {
             return outcome;
         }
         first.get_or_insert(outcome);
@@ -38,10 +38,12 @@ pub fn judge(text: &str) -> Outcome {
     first.unwrap_or_else(|| judge_variant(text, VARIANTS[1]))
 }
 
-fn judge_variant(text: &str, symbol: &str) -> Outcome {
-    match parse(text, &[symbol]) {
-        Ok(script) => run(&script),
-        Err(fault) => Outcome { verdict: Verdict::Unsupported, line: Some(fault.line), why: fault.what },
+fn judge_variant(text: &str, symbol: &str) -> ScriptOutcome {
+    match parse_script(text, &[symbol]) {
+        Ok(script) => run_script(&script),
+        Err(fault) => {
+            ScriptOutcome { verdict: ScriptVerdict::Unsupported, line: Some(fault.line), why: fault.message }
+        }
     }
 }
 
@@ -52,7 +54,7 @@ fn judge_variant(text: &str, symbol: &str) -> Outcome {
 pub fn parse_any(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().count().max(1) as u32 + 1;
-    match parse(&text, &[VARIANTS[0]]) {
+    match parse_script(&text, &[VARIANTS[0]]) {
         Ok(script) => assert!(script.events.windows(2).all(|pair| pair[0].line <= pair[1].line)),
         Err(fault) => assert!(fault.line <= lines, "{fault} of {lines} lines"),
     }

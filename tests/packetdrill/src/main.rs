@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use usher_packetdrill::{Outcome, Verdict, judge};
+use usher_packetdrill::{ScriptOutcome, ScriptVerdict, judge_script};
 
 const USAGE: &str = "Usage: usher-packetdrill [--jobs N] [--strict] FILE_OR_FOLDER...
 
@@ -29,7 +29,7 @@ struct CommandLine {
 }
 
 /// What the command line asks for; `None` for help.
-fn asked(args: impl Iterator<Item = String>) -> Result<Option<CommandLine>, String> {
+fn parse_command_line(args: impl Iterator<Item = String>) -> Result<Option<CommandLine>, String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut asked = CommandLine { jobs: processors, strict: false, paths: Vec::new() };
     let mut args = args;
@@ -53,7 +53,7 @@ fn asked(args: impl Iterator<Item = String>) -> Result<Option<CommandLine>, Stri
 }
 
 fn main() -> ExitCode {
-    let asked = match asked(std::env::args().skip(1)) {
+    let asked = match parse_command_line(std::env::args().skip(1)) {
         Ok(Some(asked)) => asked,
         Ok(None) => {
             println!("{USAGE}");
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     let mut failed = false;
     for path in &asked.paths {
         let before = files.len();
-        let found = collect(Path::new(path), true, &mut files);
+        let found = collect_scripts(Path::new(path), true, &mut files);
         if let Err(why) = found.and_then(|()| match files.len() == before {
             true => Err(format!("{path}: no file *.pkt is below it")),
             false => Ok(()),
@@ -80,9 +80,9 @@ fn main() -> ExitCode {
     files.sort();
     files.dedup();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let judged = each(&files, asked.jobs, |file, outcome| {
+    let judged = judge_files(&files, asked.jobs, |file, outcome| {
         let word = match outcome {
-            Ok(outcome) => outcome.verdict.word(),
+            Ok(outcome) => outcome.verdict.label(),
             Err(why) => {
                 eprintln!("{why}");
                 failed = true;
@@ -90,11 +90,11 @@ fn main() -> ExitCode {
             }
         };
         *counts.entry(word).or_default() += 1;
-        let Ok(Outcome { line, why, .. }) = outcome else { return Ok(()) };
+        let Ok(ScriptOutcome { line, why, .. }) = outcome else { return Ok(()) };
         let text = serde_json::json!({ "file": file, "result": word, "line": line, "why": why });
         writeln!(std::io::stdout(), "{text}")
     });
-    let passed = counts.get(Verdict::Pass.word()).copied().unwrap_or(0);
+    let passed = counts.get(ScriptVerdict::Pass.label()).copied().unwrap_or(0);
     let words: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
     eprintln!("{passed} of {} pass: {}", files.len(), words.join(", "));
     if let Err(why) = judged {
@@ -106,10 +106,10 @@ fn main() -> ExitCode {
 }
 
 /// Judges every file, `jobs` at a time, and tells of each in the files' order; stops where `tell` fails.
-fn each(
+fn judge_files(
     files: &[PathBuf],
     jobs: usize,
-    mut tell: impl FnMut(&str, &Result<Outcome, String>) -> std::io::Result<()>,
+    mut tell: impl FnMut(&str, &Result<ScriptOutcome, String>) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     let next = AtomicUsize::new(0);
     let (told, heard) = mpsc::channel();
@@ -141,23 +141,23 @@ fn each(
     })
 }
 
-fn judge_file(file: &Path) -> Result<Outcome, String> {
+fn judge_file(file: &Path) -> Result<ScriptOutcome, String> {
     let bytes = std::fs::read(file).map_err(|why| format!("{}: cannot be read: {why}", file.display()))?;
     let text = String::from_utf8_lossy(&bytes);
     // A defect of the simulator's is told of this script, and does not keep the others from running.
-    Ok(std::panic::catch_unwind(|| judge(&text)).unwrap_or_else(|_| Outcome {
-        verdict: Verdict::Diverges,
+    Ok(std::panic::catch_unwind(|| judge_script(&text)).unwrap_or_else(|_| ScriptOutcome {
+        verdict: ScriptVerdict::Diverges,
         line: None,
         why: "the simulator panics; standard error says where".to_owned(),
     }))
 }
 
 /// The scripts at a path: itself, or below it what is named *.pkt.
-fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), String> {
+fn collect_scripts(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let told = |why: std::io::Error| format!("{}: cannot be read: {why}", path.display());
     if path.is_dir() {
         for entry in std::fs::read_dir(path).map_err(told)? {
-            collect(&entry.map_err(told)?.path(), false, files)?;
+            collect_scripts(&entry.map_err(told)?.path(), false, files)?;
         }
     } else if named || path.extension().is_some_and(|e| e == "pkt") {
         std::fs::metadata(path).map_err(told)?;

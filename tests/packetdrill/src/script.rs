@@ -10,38 +10,38 @@ pub struct Script {
     /// Commands that stand before the first event.
     pub set_up: Vec<String>,
     /// What happens, in its order.
-    pub events: Vec<Event>,
+    pub events: Vec<ScriptEvent>,
 }
 
 impl Script {
     /// The value of an option, the last where it stands twice.
-    pub fn option(&self, name: &str) -> Option<&str> {
+    pub fn option_value(&self, name: &str) -> Option<&str> {
         self.options.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Event {
+pub struct ScriptEvent {
     /// The line it begins in; the first is 1.
     pub line: u32,
     /// When.
-    pub time: Time,
+    pub time: EventTime,
     /// What.
-    pub action: Action,
+    pub action: ScriptAction,
 }
 
 /// When an event happens; microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Time {
+pub enum EventTime {
     /// `*`: whenever it comes.
     Any,
     /// `1.5` since the script's begin, or `+1.5` since the end of the event before.
-    At {
+    Exact {
         /// Counted from the event before.
         relative: bool,
         /// How late.
-        at: u64,
+        offset: u64,
         /// When a call that blocks comes back at the latest (`1.0...1.5`).
         until: Option<u64>,
     },
@@ -58,11 +58,11 @@ pub enum Time {
 
 /// What happens.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Action {
+pub enum ScriptAction {
     /// A packet is injected (`<`) or expected (`>`).
-    Packet(Packet),
+    Packet(ScriptPacket),
     /// The application makes a system call.
-    Call(Call),
+    Call(SystemCall),
     /// A command of the shell, between backticks.
     Command(String),
     /// Code about the connection's state, between `%{` and `}%`.
@@ -71,7 +71,7 @@ pub enum Action {
 
 /// A packet.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Packet {
+pub struct ScriptPacket {
     /// True for one that the tested side must send.
     pub outbound: bool,
     /// What stands in brackets before it, word by word: `ect0`, `noecn`, `tos`, ...
@@ -79,14 +79,14 @@ pub struct Packet {
     /// Source and destination address, if they are said.
     pub addresses: Option<(IpAddr, IpAddr)>,
     /// UDP's ports, where it goes in UDP.
-    pub udp: Option<Udp>,
+    pub udp: Option<UdpPorts>,
     /// What it carries.
-    pub body: Body,
+    pub body: PacketBody,
 }
 
 /// The ports of UDP around a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Udp {
+pub struct UdpPorts {
     /// The sender's.
     pub source: u16,
     /// The receiver's.
@@ -95,7 +95,7 @@ pub struct Udp {
 
 /// An ICMP error about a segment that the tested side sent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Icmp {
+pub struct IcmpError {
     /// Its type, `unreachable`, and code, `port_unreachable`, in packetdrill's words.
     pub kind: String,
     /// See `kind`; empty where there is none.
@@ -103,25 +103,25 @@ pub struct Icmp {
     /// First sequence number of the segment that it is about.
     pub seq: u32,
     /// UDP's ports around that segment.
-    pub udp: Option<Udp>,
+    pub udp: Option<UdpPorts>,
 }
 
 /// What a packet carries.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Body {
+pub enum PacketBody {
     /// A TCP segment.
-    Tcp(Segment),
+    Tcp(ScriptSegment),
     /// An SCTP packet.
-    Sctp(Sctp),
+    Sctp(ScriptSctpPacket),
     /// An ICMP error.
-    Icmp(Icmp),
+    Icmp(IcmpError),
     /// Another protocol, which is read over to the end of its line; its name.
     Other(String),
 }
 
 /// A TCP segment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Segment {
+pub struct ScriptSegment {
     /// Control bits in their wire positions.
     pub flags: u8,
     /// Sequence number; `None` where any will do.
@@ -165,29 +165,29 @@ pub enum TcpOption {
 
 /// An SCTP packet.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Sctp {
+pub struct ScriptSctpPacket {
     /// Verification tag, if it is said.
     pub tag: Option<u64>,
     /// Its checksum is to be wrong.
     pub bad_checksum: bool,
     /// Its chunks.
-    pub chunks: Vec<Item>,
+    pub chunks: Vec<ScriptItem>,
     /// Instead of chunks, bytes.
     pub raw: Option<Vec<u8>>,
 }
 
 /// A chunk, parameter, cause or field: `NAME[...]`, `key=value` or `...`.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Item {
+pub struct ScriptItem {
     /// The key before `=`, or empty.
     pub key: String,
     /// What stands there.
-    pub value: Value,
+    pub value: ScriptValue,
 }
 
 /// A value, of an argument of a call or a field of a chunk.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Value {
+pub enum ScriptValue {
     /// `...`: whatever there is.
     Any,
     /// A number.
@@ -199,22 +199,22 @@ pub enum Value {
     /// A word, or several joined by `|` or `+`, or what stands before parentheses with its arguments.
     Word(String),
     /// `a | b`: flags, each a word or number.
-    Flags(Vec<Value>),
+    Flags(Vec<ScriptValue>),
     /// `a:b`.
     Range(i64, i64),
     /// `[a, b]`.
-    List(Vec<Value>),
+    List(Vec<ScriptValue>),
     /// `{a=1, b=2}`, or without keys.
-    Struct(Vec<Item>),
+    Struct(Vec<ScriptItem>),
     /// `name(a, b)`.
-    Apply(String, Vec<Value>),
+    Apply(String, Vec<ScriptValue>),
     /// `NAME[a=1, b=2]`.
-    Node(String, Vec<Item>),
+    Node(String, Vec<ScriptItem>),
 }
 
-impl Value {
+impl ScriptValue {
     /// The number, where it is one.
-    pub fn int(&self) -> Option<i64> {
+    pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(n) => Some(*n),
             _ => None,
@@ -224,13 +224,13 @@ impl Value {
 
 /// A system call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Call {
+pub struct SystemCall {
     /// Its name.
     pub name: String,
     /// Its arguments.
-    pub args: Vec<Value>,
+    pub args: Vec<ScriptValue>,
     /// What it must return.
-    pub result: Value,
+    pub result: ScriptValue,
     /// The error's name, where it must fail.
     pub error: Option<String>,
 }

@@ -1,24 +1,24 @@
 //! Payloads of a protocol, put into a capture for tshark to read.
 
-use crate::{FLAWS, Temporary, fields};
+use crate::{FLAWS, TempDir, tshark_fields};
 use std::fs::File;
 use std::path::PathBuf;
 use usher_core::Instant;
-use usher_observe::pcapng::{Capture, LinkType as Medium};
+use usher_observe::pcapng::{CaptureWriter, LinkType};
 
 /// Payloads as UDP datagrams in a capture.
 #[derive(Debug)]
-pub struct Datagrams(Temporary);
+pub struct DatagramCapture(TempDir);
 
-impl Datagrams {
+impl DatagramCapture {
     /// One datagram of each, from and to a port.
     ///
     /// # Panics
     /// The capture cannot be written.
     pub fn new(port: u16, payloads: &[Vec<u8>]) -> Self {
-        let this = Self(Temporary::new());
-        let mut capture = Capture::new(File::create(this.path()).unwrap(), &[]).unwrap();
-        let interface = capture.interface("wire", Medium::Raw, &[]).unwrap();
+        let this = Self(TempDir::new());
+        let mut capture = CaptureWriter::new(File::create(this.capture_path()).unwrap(), &[]).unwrap();
+        let interface = capture.add_interface("wire", LinkType::Raw, &[]).unwrap();
         for (i, payload) in payloads.iter().enumerate() {
             let mut packet = Vec::new();
             let udp = 8 + payload.len() as u16;
@@ -33,17 +33,17 @@ impl Datagrams {
                 packet.extend(field.to_be_bytes());
             }
             packet.extend(payload);
-            capture.packet(interface, Instant::from_nanos(i as u64), &packet, None).unwrap();
+            capture.write_packet(interface, Instant::from_nanos(i as u64), &packet, None).unwrap();
         }
         capture.finish().unwrap();
         this
     }
-    fn path(&self) -> PathBuf {
+    fn capture_path(&self) -> PathBuf {
         self.0.path().join("datagrams.pcapng")
     }
     /// What tshark makes of each: a line of fields.
-    pub fn fields(&self, names: &[&str]) -> Vec<Vec<String>> {
-        fields(&self.path(), "", names)
+    pub fn tshark_fields(&self, names: &[&str]) -> Vec<Vec<String>> {
+        tshark_fields(&self.capture_path(), "", names)
     }
     /// Nothing is wrong with any of them.
     ///
@@ -51,7 +51,11 @@ impl Datagrams {
     /// Something is.
     #[track_caller]
     pub fn assert_clean(&self) {
-        let flawed = fields(&self.path(), FLAWS, &["frame.number", "_ws.col.Info", "_ws.expert.message"]);
+        let flawed = tshark_fields(
+            &self.capture_path(),
+            FLAWS,
+            &["frame.number", "_ws.col.Info", "_ws.expert.message"],
+        );
         assert!(flawed.is_empty(), "{flawed:#?}");
     }
 }

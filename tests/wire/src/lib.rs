@@ -5,21 +5,21 @@ mod datagrams;
 mod pcapng;
 mod tshark;
 
-pub use datagrams::Datagrams;
-pub use pcapng::{Captured, Udp, udp};
-pub use tshark::{DAMAGE, FLAWS, fields};
+pub use datagrams::DatagramCapture;
+pub use pcapng::{CapturedPacket, UdpDatagram, udp_datagram};
+pub use tshark::{DAMAGE, FLAWS, tshark_fields};
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use usher_runner::capture::{self, Packets};
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Plan, Study};
+use usher_runner::capture::{self, CapturedPackets};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
 /// A folder of a test's own, removed at its end.
 #[derive(Debug)]
-pub struct Temporary(PathBuf);
+pub struct TempDir(PathBuf);
 
-impl Temporary {
+impl TempDir {
     /// A new, empty one.
     ///
     /// # Panics
@@ -38,13 +38,13 @@ impl Temporary {
     }
 }
 
-impl Default for Temporary {
+impl Default for TempDir {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempDir {
     fn drop(&mut self) {
         // What is left behind in the system's folder for such files does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -55,15 +55,17 @@ impl Drop for Temporary {
 ///
 /// # Panics
 /// Something is wrong with the text; the faults say what.
-pub fn plan(text: &str) -> Plan {
+pub fn study_plan(text: &str) -> StudyPlan {
     let text = format!("title = \"T\"\nquestion = \"Q?\"\n{text}");
     let study = Study::parse("wire", "wire.toml", &text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-    study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"))
+    study
+        .build_plan(StudyMode::Default, &PlanOverrides::default())
+        .unwrap_or_else(|faults| panic!("{faults}"))
 }
 
 /// A dialogue's study: a client asks a server two hops away, ten times, once a second from the second second on.
 /// `tables` are further ones, such as a transport's; `workload` are settings of the dialogue.
-pub fn dialogue(tables: &str, workload: &str) -> String {
+pub fn dialogue_study(tables: &str, workload: &str) -> String {
     format!(
         r#"
 [run]
@@ -96,14 +98,14 @@ links = ["access", "core"]
     )
 }
 
-/// Arrivals of [`authentications`]: 24 of them, each station's a while after its last.
+/// Arrivals of [`authentication_study`]: 24 of them, each station's a while after its last.
 pub const A_FEW: &str = "arrivals = { kind = \"closed\", start = \"1 s\", \
                          pause = { kind = \"exponential\", mean = \"2 s\" }, limit = 24 }";
 
 /// A study of EAP-MD5 over Diameter: four stations at one NAS, which keeps one connection or association to the
 /// server over a link with these further properties, `core`. `tables` are further ones, such as a transport's;
 /// `workload` are settings of the authentications, and then tables of theirs.
-pub fn authentications(ip: &str, core: &str, tables: &str, workload: &str) -> String {
+pub fn authentication_study(ip: &str, core: &str, tables: &str, workload: &str) -> String {
     format!(
         r#"
 [run]
@@ -142,39 +144,39 @@ links = ["core"]
 
 /// What one run gave.
 #[derive(Debug)]
-pub struct Run {
+pub struct CapturedRun {
     metrics: Vec<(String, f64)>,
-    folder: Temporary,
+    folder: TempDir,
 }
 
-impl Run {
+impl CapturedRun {
     /// Runs replication 0 of a study's first point, its links captured as the study's `[capture]` says.
     ///
     /// # Panics
     /// The study is wrong, or its capture cannot be written.
     pub fn new(text: &str) -> Self {
-        Self::of(&plan(text))
+        Self::from_plan(&study_plan(text))
     }
 
     /// The same for a founding study in quick mode, with these values in place of its axes' and settings.
     ///
     /// # Panics
     /// There is no such study, setting or value.
-    pub fn founding(name: &str, set: &[(&str, &str)]) -> Self {
+    pub fn from_founding_study(name: &str, set: &[(&str, &str)]) -> Self {
         let set = set.iter().map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned())).collect();
-        let overrides = Overrides { set, ..Overrides::default() };
-        let plan = Study::open(name).unwrap().plan(Mode::Quick, &overrides);
-        Self::of(&plan.unwrap_or_else(|faults| panic!("{faults}")))
+        let overrides = PlanOverrides { set, ..PlanOverrides::default() };
+        let plan = Study::open(name).unwrap().build_plan(StudyMode::Quick, &overrides);
+        Self::from_plan(&plan.unwrap_or_else(|faults| panic!("{faults}")))
     }
 
-    fn of(plan: &Plan) -> Self {
+    fn from_plan(plan: &StudyPlan) -> Self {
         let point = &plan.points[0];
-        let tap = Box::<Packets>::default();
+        let tap = Box::<CapturedPackets>::default();
         let links = &point.scenario.capture.links;
-        let world = World::new(&point.scenario, point.seed(0), links, Some(tap)).unwrap();
-        let result = world.run().unwrap();
-        let folder = Temporary::new();
-        capture::write(result.capture.unwrap(), &folder.path().join("capture.pcapng"), &[]).unwrap();
+        let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), links, Some(tap)).unwrap();
+        let result = world.run_to_end().unwrap();
+        let folder = TempDir::new();
+        capture::write_capture(result.capture.unwrap(), &folder.path().join("capture.pcapng"), &[]).unwrap();
         Self { metrics: result.metrics, folder }
     }
 
@@ -188,7 +190,7 @@ impl Run {
     }
 
     /// The file of its capture.
-    pub fn capture(&self) -> PathBuf {
+    pub fn capture_path(&self) -> PathBuf {
         self.folder.path().join("capture.pcapng")
     }
 
@@ -196,8 +198,8 @@ impl Run {
     ///
     /// # Panics
     /// The file is not a capture as [`usher_observe`] writes it.
-    pub fn packets(&self) -> Vec<Captured> {
-        pcapng::read(&std::fs::read(self.capture()).unwrap())
+    pub fn captured_packets(&self) -> Vec<CapturedPacket> {
+        pcapng::read_packets(&std::fs::read(self.capture_path()).unwrap())
     }
 
     /// What tshark makes of the frames that match `filter`: one line of fields per frame. Several values of
@@ -205,16 +207,16 @@ impl Run {
     ///
     /// # Panics
     /// tshark is missing, or it refuses the filter, a field or the capture.
-    pub fn fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
-        tshark::fields(&self.capture(), filter, fields)
+    pub fn tshark_fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
+        tshark::tshark_fields(&self.capture_path(), filter, fields)
     }
 
     /// How many frames match.
     ///
     /// # Panics
-    /// As [`Run::fields`].
-    pub fn count(&self, filter: &str) -> usize {
-        self.fields(filter, &["frame.number"]).len()
+    /// As [`CapturedRun::tshark_fields`].
+    pub fn frame_count(&self, filter: &str) -> usize {
+        self.tshark_fields(filter, &["frame.number"]).len()
     }
 
     /// Asserts that tshark finds nothing wrong in any frame.
@@ -223,8 +225,10 @@ impl Run {
     /// It does; the message shows the first such frames.
     #[track_caller]
     pub fn assert_clean(&self) {
-        let flawed =
-            self.fields(FLAWS, &["frame.number", "_ws.col.Protocol", "_ws.col.Info", "_ws.expert.message"]);
+        let flawed = self.tshark_fields(
+            FLAWS,
+            &["frame.number", "_ws.col.Protocol", "_ws.col.Info", "_ws.expert.message"],
+        );
         assert!(flawed.is_empty(), "{} flawed frames: {:#?}", flawed.len(), &flawed[..flawed.len().min(5)]);
     }
 }

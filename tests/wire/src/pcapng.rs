@@ -8,9 +8,9 @@ const ETHERNET: u16 = 1;
 
 /// A packet of a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Captured {
+pub struct CapturedPacket {
     /// When.
-    pub at: Instant,
+    pub timestamp: Instant,
     /// The number of its interface.
     pub interface: u32,
     /// Whether it begins with an Ethernet header.
@@ -21,7 +21,7 @@ pub struct Captured {
 
 /// A UDP datagram within an IPv4 packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Udp<'a> {
+pub struct UdpDatagram<'a> {
     /// The sender's address and port.
     pub from: ([u8; 4], u16),
     /// The receiver's.
@@ -39,7 +39,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// The packets of a capture in little-endian pcapng with times in nanoseconds.
-pub(crate) fn read(mut file: &[u8]) -> Vec<Captured> {
+pub(crate) fn read_packets(mut file: &[u8]) -> Vec<CapturedPacket> {
     let mut ethernet = Vec::new();
     let mut packets = Vec::new();
     while !file.is_empty() {
@@ -52,7 +52,12 @@ pub(crate) fn read(mut file: &[u8]) -> Vec<Captured> {
                 let at = u64::from(u32_at(block, 12)) << 32 | u64::from(u32_at(block, 16));
                 let bytes = block[28..28 + u32_at(block, 20) as usize].to_vec();
                 let ethernet = ethernet[interface as usize];
-                packets.push(Captured { at: Instant::from_nanos(at), interface, ethernet, bytes });
+                packets.push(CapturedPacket {
+                    timestamp: Instant::from_nanos(at),
+                    interface,
+                    ethernet,
+                    bytes,
+                });
             }
             _ => {}
         }
@@ -62,12 +67,12 @@ pub(crate) fn read(mut file: &[u8]) -> Vec<Captured> {
 }
 
 /// The UDP datagram of a packet; none in anything else.
-pub fn udp(packet: &Captured) -> Option<Udp<'_>> {
+pub fn udp_datagram(packet: &CapturedPacket) -> Option<UdpDatagram<'_>> {
     let ip = if packet.ethernet { packet.bytes.get(14..)? } else { &packet.bytes };
     if ip.len() < 28 || ip[0] != 0x45 || ip[9] != 17 {
         return None;
     }
     let address = |at: usize| [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]];
     let port = |at: usize| u16::from_be_bytes([ip[at], ip[at + 1]]);
-    Some(Udp { from: (address(12), port(20)), to: (address(16), port(22)), data: &ip[28..] })
+    Some(UdpDatagram { from: (address(12), port(20)), to: (address(16), port(22)), data: &ip[28..] })
 }

@@ -32,7 +32,7 @@ const PREFERENCES: [&str; 7] = [
 ///
 /// # Panics
 /// tshark is missing, or it refuses the filter, a field or the capture.
-pub fn fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
+pub fn tshark_fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut tshark = Command::new("tshark");
     // Two passes: requests know their answers.
     tshark.args(["-n", "-2", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);

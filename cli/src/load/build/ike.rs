@@ -1,37 +1,37 @@
 //! Initiators of IKEv2.
 
 use super::{
-    Job, anonymous, at, certificates, eap_method, finish, local, methods, named, now, part, read, resolve,
-    users,
+    PreparedLoad, anonymous_identity, assemble_load, describe_mix, eap_method, local_address, method_share,
+    now, read_certificates, read_file, read_users, resolve_server, tls_failure, weighted_methods,
 };
-use crate::load::args::{EapName, Ike};
-use crate::output::Failure;
+use crate::load::args::{EapName, IkeLoadArgs};
+use crate::output::CommandFailure;
 use clap::ValueEnum;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use usher_config::disk::Disk;
+use usher_config::disk::DiskEnvironment;
 use usher_config::secret;
-use usher_crypto::Key;
-use usher_crypto::tls::Roots;
+use usher_crypto::SecretValue;
+use usher_crypto::tls::TrustRoots;
 use usher_ike::payload::{Identification, Proposal};
-use usher_load::{FrontConfig, IkeConfig, IkeGatewayAuth, IkeLogin, Users};
+use usher_load::{FrontConfig, IkeConfig, IkeGatewayAuth, IkeLogin, LoadUsers};
 
 const PORT: u16 = 500;
 
 /// A method, before its certificates are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Method {
+enum IkeLoadMethod {
     Psk,
     Certificate,
     Eap(EapName),
 }
 
-impl Method {
-    const KNOWN: &str =
+impl IkeLoadMethod {
+    const METHOD_NAMES: &str =
         "psk, certificate, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, peap-gtc and ttls-...";
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "psk" => Some(Self::Psk),
             "certificate" => Some(Self::Certificate),
@@ -40,111 +40,117 @@ impl Method {
     }
 }
 
-fn proposals(words: &[String]) -> Result<Vec<Proposal>, Failure> {
-    let one =
-        |words: &String| Proposal::ike(words).map_err(|e| Failure::usage(format!("--proposal {words}: {e}")));
+fn parse_proposals(words: &[String]) -> Result<Vec<Proposal>, CommandFailure> {
+    let one = |words: &String| {
+        Proposal::parse_ike(words)
+            .map_err(|e| CommandFailure::usage_error(format!("--proposal {words}: {e}")))
+    };
     words.iter().map(one).collect()
 }
 
 /// How the gateway proves who it is.
-fn gateway(ca: Option<&Path>) -> Result<IkeGatewayAuth, Failure> {
+fn gateway_auth(ca: Option<&Path>) -> Result<IkeGatewayAuth, CommandFailure> {
     let Some(ca) = ca else { return Ok(IkeGatewayAuth::Psk) };
-    let roots = Roots::from_pem(&read(ca, "the authorities")?).map_err(|e| at(ca, e))?;
+    let roots = TrustRoots::from_pem(&read_file(ca, "the authorities")?).map_err(|e| tls_failure(ca, e))?;
     Ok(IkeGatewayAuth::Certificate(roots, now()))
 }
 
 /// Users' certificates, of which one is enough for one user alone: an identity has to be in it.
-fn users_certificates(i: &Ike, users: &Users) -> Result<IkeLogin, Failure> {
-    let (one, each) = certificates(&i.tls, &i.load, users)?;
+fn users_certificates(i: &IkeLoadArgs, users: &LoadUsers) -> Result<IkeLogin, CommandFailure> {
+    let (one, each) = read_certificates(&i.tls, &i.load, users)?;
     let all: Vec<_> = match one {
         Some(one) => vec![one],
         None => each,
     };
     match all.len() {
-        0 => Err(Failure::usage(
+        0 => Err(CommandFailure::usage_error(
             "certificate needs --certificate and --key, one a user ({} or {name} in the files' names, or the columns \
              CERTIFICATE,KEY of --users-file)",
         )),
-        1 if users.len() > 1 => Err(Failure::usage(
+        1 if users.len() > 1 => Err(CommandFailure::usage_error(
             "one certificate bears one name: give one a user ({} or {name} in the files' names), or --users 1",
         )),
         _ => Ok(IkeLogin::Certificate(all.into())),
     }
 }
 
-pub(super) fn job(i: &Ike) -> Result<Job, Failure> {
+pub(super) fn prepare_ike(i: &IkeLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     let load = &i.load;
-    let one = || match Method::named(&i.method) {
+    let one = || match IkeLoadMethod::from_name(&i.method) {
         Some(method) => Ok((i.method.clone(), method)),
-        None => Err(Failure::usage(format!(
+        None => Err(CommandFailure::usage_error(format!(
             "--method: no method is named {:?}; there are {}",
             i.method,
-            Method::KNOWN
+            IkeLoadMethod::METHOD_NAMES
         ))),
     };
-    let all = methods(load, one, Method::KNOWN, Method::named)?;
-    let by_key = all.iter().any(|(_, _, method)| *method == Method::Psk);
-    let numbered = all.iter().all(|(_, _, method)| *method == Method::Psk);
+    let all = weighted_methods(load, one, IkeLoadMethod::METHOD_NAMES, IkeLoadMethod::from_name)?;
+    let by_key = all.iter().any(|(_, _, method)| *method == IkeLoadMethod::Psk);
+    let numbered = all.iter().all(|(_, _, method)| *method == IkeLoadMethod::Psk);
     let given = [("--user", load.user.is_some()), ("--users-file", load.users_file.is_some())];
     if let Some((option, _)) = given.iter().find(|(_, given)| numbered && *given) {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{option}: initiators are named by --id, and have one key; --method has users"
         )));
     }
-    let address = resolve(&load.server, PORT)?;
-    let proposals = proposals(&i.proposal)?;
+    let address = resolve_server(&load.server, PORT)?;
+    let proposals = parse_proposals(&i.proposal)?;
     let secret = match &i.secret_file {
-        Some(file) => Key::from(secret::from_file(file, &Disk).map_err(Failure::usage)?.0.as_bytes()),
+        Some(file) => SecretValue::from(
+            secret::from_file(file, &DiskEnvironment).map_err(CommandFailure::usage_error)?.0.as_bytes(),
+        ),
         None if by_key => {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage_error(
                 "psk needs --secret-file: the key that initiators and the gateway have",
             ));
         }
-        None => Key::from(&b""[..]),
+        None => SecretValue::from(&b""[..]),
     };
     if by_key && load.threads > i.initiators {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{} threads share {} initiators: give --initiators at least as many",
             load.threads, i.initiators
         )));
     }
-    let passwords = all.iter().any(|(_, _, m)| matches!(m, Method::Eap(name) if *name != EapName::Tls));
+    let passwords =
+        all.iter().any(|(_, _, m)| matches!(m, IkeLoadMethod::Eap(name) if *name != EapName::Tls));
     let users = Arc::new(match numbered {
-        true => Users::template("initiator", "", 1).map_err(|e| Failure::usage(format!("{e}")))?,
-        false => users(load, passwords)?,
+        true => LoadUsers::from_template("initiator", "", 1)
+            .map_err(|e| CommandFailure::usage_error(format!("{e}")))?,
+        false => read_users(load, passwords)?,
     });
     let mut tls = None;
     let mut logins = Vec::new();
     let mut mix = Vec::new();
     for (name, share, method) in all {
         let login = match method {
-            Method::Psk => IkeLogin::Psk,
-            Method::Certificate => users_certificates(i, &users)?,
-            Method::Eap(eap) => IkeLogin::Eap(eap_method(eap, &i.tls, load, &users, &mut tls)?),
+            IkeLoadMethod::Psk => IkeLogin::Psk,
+            IkeLoadMethod::Certificate => users_certificates(i, &users)?,
+            IkeLoadMethod::Eap(eap) => IkeLogin::Eap(eap_method(eap, &i.tls, load, &users, &mut tls)?),
         };
-        mix.push(part(&name, share, login.is_deniable()));
+        mix.push(method_share(&name, share, login.is_deniable()));
         logins.push(login);
     }
     let tunnel = logins.iter().any(|login| matches!(login, IkeLogin::Eap(eap) if eap.has_tunnel()));
-    let what = format!("{} with {}", named(load, &mix), i.proposal.join(", "));
+    let what = format!("{} with {}", describe_mix(load, &mix), i.proposal.join(", "));
     let front = FrontConfig::Ike(IkeConfig {
         address,
-        local: SocketAddr::new(local(address)?, 0),
+        local: SocketAddr::new(local_address(address)?, 0),
         gateway: Identification::of_text(&i.gateway_id),
         identity: i.id.clone(),
         initiators: i.initiators.get(),
         first: 0,
         logins,
-        gateway_auth: gateway(i.gateway_ca.as_deref())?,
+        gateway_auth: gateway_auth(i.gateway_ca.as_deref())?,
         secret,
-        anonymous: anonymous(&i.tls, tunnel)?,
+        anonymous: anonymous_identity(&i.tls, tunnel)?,
         proposals,
-        keep: i.keep,
+        keeps_sa: i.keep,
         probes: 0,
         retransmission: i.retransmission.0,
         retransmissions: i.retransmissions,
     });
-    let mut job = finish("ike", what, load, front, mix, users, vec![address], None)?;
+    let mut job = assemble_load("ike", what, load, front, mix, users, vec![address], None)?;
     if by_key {
         job.settings.insert("initiators".to_owned(), i.initiators.to_string());
     }

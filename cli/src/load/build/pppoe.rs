@@ -1,17 +1,20 @@
 //! Subscribers of a PPPoE access concentrator.
 
-use super::{Job, finish, methods, name, named, part, users};
-use crate::load::args::{Pppoe, PppoeMethod};
-use crate::output::Failure;
+use super::{
+    PreparedLoad, assemble_load, describe_mix, method_share, possible_value_name, read_users,
+    weighted_methods,
+};
+use crate::load::args::{PppoeLoadArgs, PppoeMethod};
+use crate::output::CommandFailure;
 use clap::ValueEnum;
 use std::sync::Arc;
 use usher_core::Duration;
-use usher_load::{EchoConfig, FrontConfig, Hold, PppoeConfig, PppoeLogin};
+use usher_load::{EchoConfig, FrontConfig, PppoeConfig, PppoeLogin, SessionHold};
 
 /// Octets of the longest payload of a frame: what Ethernet carries without another agreement.
 const MTU: u16 = 1500;
 
-const fn login(method: PppoeMethod) -> PppoeLogin {
+const fn pppoe_login(method: PppoeMethod) -> PppoeLogin {
     match method {
         PppoeMethod::Pap => PppoeLogin::Pap,
         PppoeMethod::Chap => PppoeLogin::Chap,
@@ -21,69 +24,69 @@ const fn login(method: PppoeMethod) -> PppoeLogin {
     }
 }
 
-pub(super) fn job(p: &Pppoe) -> Result<Job, Failure> {
+pub(super) fn prepare_pppoe(p: &PppoeLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     let load = &p.load;
     let sessions = p.sessions.get();
     if load.threads > p.sessions {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage_error(format!(
             "{} threads share {sessions} stations: give --sessions at least as many",
             load.threads
         )));
     }
     if sessions > 1 << 20 {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--sessions: 1048576 are possible, of which one concentrator takes 65534",
         ));
     }
     if load.calibrate.is_some() {
-        return Err(Failure::usage("--calibrate does not measure concentrators"));
+        return Err(CommandFailure::usage_error("--calibrate does not measure concentrators"));
     }
     if p.keep && load.ramp {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--keep: a ramp goes on for longer than there are stations; --hold has sessions end",
         ));
     }
     if p.rounds.get() > 1 && (load.duration.is_some() || load.count.is_some()) {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage_error(
             "--rounds has each station set a session up: without --duration and --count",
         ));
     }
     if let Some(rate) = p.echo.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-        return Err(Failure::usage(format!("--echo {rate} is not a number above 0")));
+        return Err(CommandFailure::usage_error(format!("--echo {rate} is not a number above 0")));
     }
     let known = "pap, chap, mschapv2, eap-md5, eap-mschapv2";
-    let one = || Ok((name(&p.method), p.method));
-    let all = methods(load, one, known, |text| PppoeMethod::from_str(text, true).ok())?;
-    let mix: Vec<_> = all.iter().map(|(name, share, _)| part(name, *share, true)).collect();
-    let hold = if p.keep { Hold::Stay(p.stay.0) } else { Hold::For(p.hold.0) };
+    let one = || Ok((possible_value_name(&p.method), p.method));
+    let all = weighted_methods(load, one, known, |text| PppoeMethod::from_str(text, true).ok())?;
+    let mix: Vec<_> = all.iter().map(|(name, share, _)| method_share(name, *share, true)).collect();
+    let hold = if p.keep { SessionHold::UntilRunEnd(p.stay.0) } else { SessionHold::For(p.hold.0) };
     let front = FrontConfig::Pppoe(PppoeConfig {
         stations: sessions,
         first: 0,
         address: p.station.0,
         mtu: MTU,
-        logins: all.iter().map(|(.., method)| login(*method)).collect(),
+        logins: all.iter().map(|(.., method)| pppoe_login(*method)).collect(),
         service: p.service.clone(),
         concentrator: p.concentrator.clone(),
         discovery: p.discovery.0,
         attempts: p.attempts.get(),
         keepalive: p.keepalive.0,
         setup: p.setup.0,
-        hold,
+        session_hold: hold,
         power_cut: p.power_cut,
         echo: p.echo.map(|rate| EchoConfig { rate, size: p.echo_size.into(), to: p.echo_to }),
     });
-    let users = Arc::new(users(load, true)?);
-    let what = named(load, &mix);
-    let mut job = finish("pppoe", what, load, front, mix, users, Vec::new(), None)?;
+    let users = Arc::new(read_users(load, true)?);
+    let what = describe_mix(load, &mix);
+    let mut job = assemble_load("pppoe", what, load, front, mix, users, Vec::new(), None)?;
     let set = &mut job.settings;
     set.insert("stations".to_owned(), sessions.to_string());
     set.insert(
         "sessions".to_owned(),
         match hold {
-            Hold::For(Duration::ZERO) => "end as soon as they are set up".to_owned(),
-            Hold::For(time) => format!("end after {time}"),
-            Hold::Stay(_) if p.power_cut => "stop without a word between rounds".to_owned(),
-            Hold::Stay(time) => format!("stay, and {time} longer when all are there"),
+            SessionHold::For(Duration::ZERO) => "end as soon as they are set up".to_owned(),
+            SessionHold::For(time) => format!("end after {time}"),
+            SessionHold::UntilRunEnd(_) if p.power_cut => "stop without a word between rounds".to_owned(),
+            SessionHold::UntilRunEnd(time) => format!("stay, and {time} longer when all are there"),
         },
     );
     if let Some(rate) = p.echo {
@@ -94,7 +97,7 @@ pub(super) fn job(p: &Pppoe) -> Result<Job, Failure> {
         if load.count.is_none() {
             (plan.load.count, plan.load.duration) = (Some(sessions as u64), None);
             plan.load.warmup = load.warmup.map_or(Duration::ZERO, |time| time.0);
-            plan.course = plan.interval;
+            plan.timeline_interval = plan.interval;
             set.remove("duration");
             set.insert("count".to_owned(), sessions.to_string());
             set.insert("warmup".to_owned(), plan.load.warmup.to_string());

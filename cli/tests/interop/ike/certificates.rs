@@ -3,24 +3,24 @@
 use super::*;
 
 /// What charon has, in a folder of its own, which it reads again when it is told to.
-fn give(place: &Folder, files: &[(&str, &str)]) {
+fn install_files(place: &TempDir, files: &[(&str, &str)]) {
     for (file, of) in files {
-        place.write(&format!("charon/{file}"), &std::fs::read_to_string(place.path(of)).unwrap());
+        place.write_private(&format!("charon/{file}"), &std::fs::read_to_string(place.path(of)).unwrap());
     }
 }
 
 #[track_caller]
-fn usher(place: &Folder, words: &[&str]) {
-    let done = program(USHER).args(words).current_dir(place.path("")).output().unwrap();
+fn run_usher(place: &TempDir, words: &[&str]) {
+    let done = find_program(USHER).args(words).current_dir(place.path("")).output().unwrap();
     assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// An authority in `pki`, and what charon needs of it to be gw.test.
-fn authority(place: &Folder, key: &str) {
-    let pki = |words: &[&str]| usher(place, &[&["aaa", "cert", "--dir", "pki"], words].concat());
+fn create_authority(place: &TempDir, key: &str) {
+    let pki = |words: &[&str]| run_usher(place, &[&["aaa", "cert", "--dir", "pki"], words].concat());
     pki(&["init", "--server", "gw.test", "--key", key]);
     pki(&["issue", "ini.test", "--server", "--key", key]);
-    give(
+    install_files(
         place,
         &[
             ("x509/gw.pem", "pki/issued/gw.test.crt"),
@@ -32,7 +32,7 @@ fn authority(place: &Folder, key: &str) {
 }
 
 /// charon is gw.test; it gives ini.test an address where that begins, and may begin to it.
-fn connections(local: &str, remote: &str) -> String {
+fn charon_connections(local: &str, remote: &str) -> String {
     let connection = |name: &str, more: &str, theirs: &str| {
         format!(
             "{name} {{ version = 2\n proposals = aes128-sha256-x25519\n mobike = no\n local_addrs = 127.0.0.1\n\
@@ -47,18 +47,19 @@ fn connections(local: &str, remote: &str) -> String {
 }
 
 #[track_caller]
-fn load(charon: &Place, place: &Folder, what: &[&str]) {
-    let said = charon.swanctl(&[what, &["--file", &place.text("charon/swanctl.conf")]].concat());
+fn load_connections(charon: &CharonNamespace, place: &TempDir, what: &[&str]) {
+    let said = charon.run_swanctl(&[what, &["--file", &place.path_text("charon/swanctl.conf")]].concat());
     assert!(said.contains("loaded ECDSA key") || said.contains("loaded RSA key"), "{said}");
 }
 
 /// charon with all that, and settings of its strongswan.conf.
 #[track_caller]
-fn charon(place: &Folder, connections: &str, settings: &str) -> Place {
+fn start_charon(place: &TempDir, connections: &str, settings: &str) -> CharonNamespace {
     // It has to have some connection before it has its certificates.
-    let charon = Place::set("connections { none { remote_addrs = 127.0.0.9 } }\n", &[], settings);
-    place.write("charon/swanctl.conf", connections);
-    load(&charon, place, &["--load-all"]);
+    let charon =
+        CharonNamespace::with_settings("connections { none { remote_addrs = 127.0.0.9 } }\n", &[], settings);
+    place.write_private("charon/swanctl.conf", connections);
+    load_connections(&charon, place, &["--load-all"]);
     charon
 }
 
@@ -68,14 +69,14 @@ const OURS: &str = "local_id = \"ini.test\"\nlocal_auth = \"certificate\"\nremot
 /// RFC 7427, RFC 8247 3.2: both sign by RSASSA-PSS, whoever begins.
 #[test]
 fn charon_and_we_sign_by_rsassa_pss() {
-    let place = Folder::new();
-    authority(&place, "rsa-2048");
-    let charon = charon(&place, &connections("auth = pubkey", "auth = pubkey"), "rsa_pss = yes");
-    let mut ours = client(&charon, &place, &format!("{OURS}rsa_pss = true\n"));
+    let place = TempDir::new();
+    create_authority(&place, "rsa-2048");
+    let charon = start_charon(&place, &charon_connections("auth = pubkey", "auth = pubkey"), "rsa_pss = yes");
+    let mut ours = start_client(&charon, &place, &format!("{OURS}rsa_pss = true\n"));
     ours.wait_for("addresses=\"10.9.0.");
     for who in ["'ini.test'", "'gw.test' (myself)"] {
         let line = format!("authentication of {who} with RSA_EMSA_PSS_SHA2_256_SALT_32 successful");
-        assert!(charon.log().contains(&line), "{}", charon.log());
+        assert!(charon.charon_log().contains(&line), "{}", charon.charon_log());
     }
     assert_eq!(ours.terminate(), Some(0));
 }
@@ -83,61 +84,70 @@ fn charon_and_we_sign_by_rsassa_pss() {
 /// RFC 5280 6.3: a list of the authority's refuses whom it names, on charon's side and on ours.
 #[test]
 fn who_is_on_a_revocation_list_is_refused_by_charon_and_by_us() {
-    let place = Folder::new();
-    authority(&place, "ecdsa-p256");
-    let strict = connections("auth = pubkey", "auth = pubkey\n revocation = strict");
-    let charon = charon(&place, &strict, "");
+    let place = TempDir::new();
+    create_authority(&place, "ecdsa-p256");
+    let strict = charon_connections("auth = pubkey", "auth = pubkey\n revocation = strict");
+    let charon = start_charon(&place, &strict, "");
     let lists = "[revocation]\ncrl = [\"pki/ca.crl\"]\n";
     // Nobody is on the list, which both have to have.
     let begin = |more: &str| {
-        place.write("client.toml", &format!("{LISTEN}{}{more}", home(OURS)));
-        let mut command = within(&charon, USHER);
+        place.write_private("client.toml", &format!("{LISTEN}{}{more}", home_connection(OURS)));
+        let mut command = charon_command(&charon, USHER);
         command.args(["ike", "connect", "home", "--config", "client.toml"]);
-        place.start("client", &mut command, "listening")
+        place.start_program("client", &mut command, "listening")
     };
     let mut ours = begin(lists);
     ours.wait_for("addresses=\"10.9.0.");
-    assert!(charon.log().contains("certificate status is good"), "{}", charon.log());
+    assert!(charon.charon_log().contains("certificate status is good"), "{}", charon.charon_log());
     assert_eq!(ours.terminate(), Some(0));
     // charon is, and does not know yet.
-    usher(&place, &["aaa", "cert", "--dir", "pki", "revoke", "gw.test"]);
+    run_usher(&place, &["aaa", "cert", "--dir", "pki", "revoke", "gw.test"]);
     let mut ours = begin(lists);
     ours.wait_for("a certificate is not taken");
     let log = ours.log();
     assert!(log.contains("gw.test") && log.to_lowercase().contains("revoked"), "{log}");
     // We are, and do not look.
-    usher(&place, &["aaa", "cert", "--dir", "pki", "revoke", "ini.test"]);
-    give(&place, &[("x509crl/ca.pem", "pki/ca.crl")]);
-    load(&charon, &place, &["--load-creds", "--clear"]);
+    run_usher(&place, &["aaa", "cert", "--dir", "pki", "revoke", "ini.test"]);
+    install_files(&place, &[("x509crl/ca.pem", "pki/ca.crl")]);
+    load_connections(&charon, &place, &["--load-creds", "--clear"]);
     let mut ours = begin("");
     ours.wait_for("does not take what this side says it is");
-    assert!(charon.log().contains("certificate was revoked on"), "{}", charon.log());
+    assert!(charon.charon_log().contains("certificate was revoked on"), "{}", charon.charon_log());
 }
 
 /// RFC 5998: EAP-TLS proves both sides, who show no certificate besides; we begin, and charon does.
 #[test]
 fn eap_tls_alone_proves_charon_and_us_in_both_roles() {
-    let place = Folder::new();
-    authority(&place, "ecdsa-p256");
+    let place = TempDir::new();
+    create_authority(&place, "ecdsa-p256");
     // charon's TLS 1.2 has no Extended Master Secret, and its TLS 1.3 no protected success indication (RFC 9190 2.1.1).
-    let both = connections("auth = eap-tls\n certs = gw.pem", "auth = eap-tls");
-    let charon = charon(&place, &both, "");
+    let both = charon_connections("auth = eap-tls\n certs = gw.pem", "auth = eap-tls");
+    let charon = start_charon(&place, &both, "");
     let tls = "eap_methods = [\"tls\"]\ncertificate = \"pki/issued/ini.test.crt\"\nkey = \"pki/issued/ini.test.key\"\nca = \"pki/ca.crt\"\n";
     let own = "local_id = \"ini.test\"\nlocal_auth = \"eap\"\nremote_auth = \"eap-only\"\neap_identity = \"ini.test\"\n\
                extended_master_secret = \"optional\"\n";
-    let mut ours = client(&charon, &place, &format!("{own}{tls}"));
+    let mut ours = start_client(&charon, &place, &format!("{own}{tls}"));
     ours.wait_for("addresses=\"10.9.0.");
-    assert!(charon.log().contains("EAP method EAP_TLS succeeded"), "{}", charon.log());
-    assert!(!charon.log().contains("CERT "), "nobody shows a certificate in IKE:\n{}", charon.log());
+    assert!(charon.charon_log().contains("EAP method EAP_TLS succeeded"), "{}", charon.charon_log());
+    assert!(
+        !charon.charon_log().contains("CERT "),
+        "nobody shows a certificate in IKE:\n{}",
+        charon.charon_log()
+    );
     assert_eq!(ours.terminate(), Some(0));
     drop(ours);
     let gateway_text = "[[connection]]\nname = \"site\"\nlocal_id = \"ini.test\"\nlocal_auth = \"eap-only\"\nremote_auth = \"eap-local\"\n\
                         [[connection.child]]\nname = \"net\"\nlocal = [\"10.1.0.0/16\"]\nremote = [\"10.2.0.0/16\"]\n\
                         proposals = [\"aes128gcm16-x25519\"]\n[eap]\nmethods = [\"tls\"]\nextended_master_secret = \"optional\"\n\
                         tls = { certificate = \"pki/issued/ini.test.crt\", key = \"pki/issued/ini.test.key\", ca = \"pki/ca.crt\" }\n";
-    let mut ours = gateway(&charon, &place, gateway_text);
-    let said = charon.swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
-    assert!(said.contains("initiate completed successfully"), "{said}\n{}\n{}", ours.log(), charon.log());
+    let mut ours = start_gateway(&charon, &place, gateway_text);
+    let said = charon.run_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
+    assert!(
+        said.contains("initiate completed successfully"),
+        "{said}\n{}\n{}",
+        ours.log(),
+        charon.charon_log()
+    );
     ours.wait_for("peer=gw.test");
     assert_eq!(ours.terminate(), Some(0));
 }

@@ -1,7 +1,7 @@
 //! What goes between our concentrator and our client, as tshark reads it: all protocols, and nothing wrong with any.
 
-use super::{Cable, SITE};
-use crate::place::{PATIENCE, run};
+use super::{PppoeTestNetwork, SITE};
+use crate::place::{TEST_TIMEOUT, run_program};
 use std::time::Instant;
 
 /// From this on an expert's word is more than a note: warnings and errors.
@@ -51,18 +51,18 @@ fn tshark_finds_nothing_wrong_with_any_of_our_protocols() {
         + "[[pool]]\nname = \"links\"\nranges = [\"2001:db8:1::/48/64\"]\n[[pool]]\nname = \"sites\"\n\
            ranges = [\"2001:db8:ff00::/40/56\"]\n[authentication]\nprotocols = [\"eap\", \"mschapv2\", \"chap\", \"pap\"]\n\
            eap_methods = [\"md5\"]\n";
-    let cable = Cable::with(&ipv6);
-    cable.ac.ip(&["addr", "add", "2001:db8:ffff::1/128", "dev", "lo"]);
+    let cable = PppoeTestNetwork::with_config(&ipv6);
+    cable.ac.run_ip(&["addr", "add", "2001:db8:ffff::1/128", "dev", "lo"]);
     let forward = "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding";
-    assert!(cable.ac.run(&cable.place, "sh", &["-c", forward], "").0);
+    assert!(cable.ac.run_program(&cable.temp_dir, "sh", &["-c", forward], "").0);
     let mut command = cable.host.command("dumpcap");
     command.args(["-q", "-B", "32", "-i", "lan", "-w", "capture.pcapng"]);
-    let mut dumpcap = cable.place.start("dumpcap", &mut command, "File: ");
-    let mut concentrator = cable.serve("ac");
+    let mut dumpcap = cable.temp_dir.start_program("dumpcap", &mut command, "File: ");
+    let mut concentrator = cable.start_concentrator("ac");
     // While frames are captured the file may end in the middle of one, which tshark says, too.
     let captured = |filter: &str| {
         let words = ["-n", "-r", "capture.pcapng", "-Y", filter, "-T", "fields", "-e", "frame.protocols"];
-        run(&cable.place.path(""), "tshark", &words, "")
+        run_program(&cable.temp_dir.path(""), "tshark", &words, "")
             .1
             .lines()
             .filter(|line| line.contains(":ppp:"))
@@ -80,14 +80,15 @@ fn tshark_finds_nothing_wrong_with_any_of_our_protocols() {
             let get = format!(
                 "exec 3<>/dev/tcp/{address}/9100 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
             );
-            let (answers, said) = cable.host.run(&cable.place, "timeout", &["60", "bash", "-c", &get], "");
+            let (answers, said) =
+                cable.host.run_program(&cable.temp_dir, "timeout", &["60", "bash", "-c", &get], "");
             assert!(answers && said.contains("serving"), "{name} {address}: {said}\n{}", client.log());
         }
         // A question whether it lives is asked each second.
         let (echoes, begun) = ("lcp && ppp.code == 10", Instant::now());
         let before = captured(echoes);
         while captured(echoes) == before {
-            assert!(begun.elapsed() < PATIENCE, "nobody asks whether the host lives: {}", client.log());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "nobody asks whether the host lives: {}", client.log());
         }
         assert_eq!(client.terminate(), Some(0), "{}", client.log());
         concentrator.wait_for("ended");
@@ -97,7 +98,7 @@ fn tshark_finds_nothing_wrong_with_any_of_our_protocols() {
         let mut words =
             vec!["-n", "-2", "-r", "capture.pcapng", "-Y", filter, "-T", "fields", "-E", "aggregator=;"];
         fields.iter().for_each(|field| words.extend(["-e", field]));
-        let (right, said) = run(&cable.place.path(""), "tshark", &words, "");
+        let (right, said) = run_program(&cable.temp_dir.path(""), "tshark", &words, "");
         assert!(right, "{filter}: {said}");
         said.lines()
             .filter(|line| !line.starts_with("Running as user"))

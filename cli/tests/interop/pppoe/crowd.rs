@@ -1,7 +1,7 @@
 //! Hundreds of hosts at a time: the load generator's, whose accounting an AAA server keeps.
 
-use super::Cable;
-use crate::place::{PATIENCE, Running, USHER};
+use super::PppoeTestNetwork;
+use crate::place::{RunningProgram, TEST_TIMEOUT, USHER};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use std::fmt::Write;
@@ -46,9 +46,9 @@ secret = "testing123"
 "#;
 
 /// Sessions at the AAA server: rows, sessions that these are of, and those without a start and without an end.
-fn rows(cable: &Cable) -> (i64, i64, i64, i64) {
+fn count_sessions(cable: &PppoeTestNetwork) -> (i64, i64, i64, i64) {
     let store =
-        Connection::open_with_flags(cable.place.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
+        Connection::open_with_flags(cable.temp_dir.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
     let sql = "SELECT count(*), count(DISTINCT acctsessionid), count(*) - count(acctstarttime), \
                count(*) - count(acctstoptime) FROM radacct";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -56,22 +56,22 @@ fn rows(cable: &Cable) -> (i64, i64, i64, i64) {
 }
 
 /// The AAA server, with so many users.
-fn serve(cable: &Cable, name: &str, users: i64) -> Running {
+fn start_aaa_server(cable: &PppoeTestNetwork, name: &str, users: i64) -> RunningProgram {
     let mut file = AAA.to_owned();
     for n in 0..users {
         write!(file, "[[user]]\nname = \"user{n}\"\npassword = \"pw{n}\"\n").unwrap();
     }
-    cable.place.write("aaa.toml", &file);
+    cable.temp_dir.write_private("aaa.toml", &file);
     let mut command = cable.ac.command(USHER);
     command.args(["aaa", "serve", "--config", "aaa.toml"]);
-    cable.place.start(name, &mut command, "started")
+    cable.temp_dir.start_program(name, &mut command, "started")
 }
 
 #[test]
-fn after_a_power_cut_all_hosts_are_back_and_each_session_is_accounted_for_once() {
-    let cable = Cable::with(SITE);
-    let mut server = serve(&cable, "aaa", SESSIONS);
-    let mut concentrator = cable.serve("ac");
+fn after_a_power_cut_hosts_return_and_each_session_counts_once() {
+    let cable = PppoeTestNetwork::with_config(SITE);
+    let mut server = start_aaa_server(&cable, "aaa", SESSIONS);
+    let mut concentrator = cable.start_concentrator("ac");
     let n = SESSIONS.to_string();
     let words =
         ["load", "pppoe", "lan", "--user", "user{}", "--password", "pw{}", "--users", &n, "--sessions", &n];
@@ -89,11 +89,11 @@ fn after_a_power_cut_all_hosts_are_back_and_each_session_is_accounted_for_once()
     // Those of before the cut, those of after it, and the one by which the generator tries a login first.
     let all = 2 * SESSIONS + 1;
     let begun = Instant::now();
-    while rows(&cable) != (all, all, 0, 0) {
-        assert!(begun.elapsed() < PATIENCE, "{:?}\n{}", rows(&cable), concentrator.log());
+    while count_sessions(&cable) != (all, all, 0, 0) {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{:?}\n{}", count_sessions(&cable), concentrator.log());
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let status = cable.ask(&["pppoe", "sessions"]);
+    let status = cable.run_json_command(&["pppoe", "sessions"]);
     assert_eq!(
         (&status["sessions"], &status["half_open"]),
         (&Value::Array(Vec::new()), &0.into()),
@@ -105,9 +105,9 @@ fn after_a_power_cut_all_hosts_are_back_and_each_session_is_accounted_for_once()
 }
 
 /// How sessions ended, as the AAA server has it: each cause with how often.
-fn causes(cable: &Cable) -> Vec<(String, i64)> {
+fn terminate_causes(cable: &PppoeTestNetwork) -> Vec<(String, i64)> {
     let store =
-        Connection::open_with_flags(cable.place.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
+        Connection::open_with_flags(cable.temp_dir.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
     let store = store.unwrap();
     let mut all = store
         .prepare("SELECT acctterminatecause, count(*) FROM radacct GROUP BY acctterminatecause ORDER BY 1")
@@ -117,59 +117,61 @@ fn causes(cable: &Cable) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn a_stop_that_nobody_has_acknowledged_when_the_concentrator_is_killed_is_told_once_by_a_later_start() {
-    let cable = Cable::with(SITE);
-    let server = serve(&cable, "aaa", 4);
-    let concentrator = cable.serve("ac");
+fn a_later_start_sends_once_the_unacknowledged_stop_of_a_kill() {
+    let cable = PppoeTestNetwork::with_config(SITE);
+    let server = start_aaa_server(&cable, "aaa", 4);
+    let concentrator = cable.start_concentrator("ac");
     let mut load = cable.host.command(USHER);
     load.args(["load", "pppoe", "lan", "--user", "user{}", "--password", "pw{}", "--users", "4"]);
     load.args(["--sessions", "4", "--stay", "600s", "--keep", "--json", "--yes"]);
-    let crowd = cable.place.start("crowd", &mut load, "");
+    let crowd = cable.temp_dir.start_program("crowd", &mut load, "");
     let until = |what: &str, done: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !done() {
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TEST_TIMEOUT,
                 "{what}: {:?}\n{}\n{}",
-                rows(&cable),
+                count_sessions(&cable),
                 crowd.log(),
-                cable.log("sessions-")
+                cable.read_log("sessions-")
             );
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     };
     // The four, and the one by which the generator tries a login first, which has ended.
-    until("the AAA server knows all", &|| rows(&cable) == (5, 5, 0, 4));
+    until("the AAA server knows all", &|| count_sessions(&cable) == (5, 5, 0, 4));
     server.signal("KILL");
     drop(server);
     for user in ["user0", "user1"] {
-        assert_eq!(cable.ask(&["pppoe", "disconnect", user])["sessions"], 1);
+        assert_eq!(cable.run_json_command(&["pppoe", "disconnect", user])["sessions"], 1);
     }
-    until("their ends are in the log", &|| cable.log("sessions-").matches("\"event\":\"end\"").count() == 3);
+    until("their ends are in the log", &|| {
+        cable.read_log("sessions-").matches("\"event\":\"end\"").count() == 3
+    });
     crowd.signal("KILL");
     concentrator.signal("KILL");
     drop(concentrator);
     // Of the next start, which nobody answers either, the two others have an end, too; and it is killed in its turn.
     for (name, lost, owed) in [("second", 2, 2), ("third", 0, 4)] {
-        let concentrator = cable.serve(name);
-        let status = cable.ask(&["pppoe", "sessions"]);
+        let concentrator = cable.start_concentrator(name);
+        let status = cable.run_json_command(&["pppoe", "sessions"]);
         let counted = |what: &str| status["counters"][what].as_u64().unwrap();
         assert_eq!((counted("sessions_lost"), counted("stops_owed")), (lost, owed), "{status}");
         concentrator.signal("KILL");
     }
-    assert_eq!(rows(&cable), (5, 5, 0, 4));
-    let mut server = serve(&cable, "aaa again", 4);
-    let mut concentrator = cable.serve("fourth");
-    until("each Stop is there", &|| rows(&cable) == (5, 5, 0, 0));
+    assert_eq!(count_sessions(&cable), (5, 5, 0, 4));
+    let mut server = start_aaa_server(&cable, "aaa again", 4);
+    let mut concentrator = cable.start_concentrator("fourth");
+    until("each Stop is there", &|| count_sessions(&cable) == (5, 5, 0, 0));
     // It says what each would have said, and the servers' Accounting-On has ended none in its stead.
     let expected = [("Admin-Reset", 2), ("NAS-Error", 2), ("User-Request", 1)];
-    until("as they ended", &|| causes(&cable) == expected.map(|(cause, n)| (cause.to_owned(), n)));
-    let acknowledged = || cable.log("sessions-").matches("stop-acknowledged").count();
+    until("as they ended", &|| terminate_causes(&cable) == expected.map(|(cause, n)| (cause.to_owned(), n)));
+    let acknowledged = || cable.read_log("sessions-").matches("stop-acknowledged").count();
     until("the log has that all were acknowledged", &|| acknowledged() == 5);
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
-    let mut concentrator = cable.serve("fifth");
-    let status = cable.ask(&["pppoe", "sessions"]);
+    let mut concentrator = cable.start_concentrator("fifth");
+    let status = cable.run_json_command(&["pppoe", "sessions"]);
     assert_eq!(status["counters"]["stops_owed"], 0, "none is told again: {status}");
     assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
-    assert_eq!(rows(&cable), (5, 5, 0, 0));
+    assert_eq!(count_sessions(&cable), (5, 5, 0, 0));
 }

@@ -1,8 +1,8 @@
 //! FreeRADIUS judges hosts, keeps their accounting, and changes and ends their sessions; our client shows who it is by each method.
 
-use super::Cable;
-use crate::certificates::chain;
-use crate::place::{Folder, PATIENCE, Running, SECRET};
+use super::PppoeTestNetwork;
+use crate::certificates::write_chain;
+use crate::place::{RunningProgram, SECRET, TEST_TIMEOUT, TempDir};
 use std::time::Instant;
 
 const SITE: &str = r#"
@@ -146,33 +146,33 @@ server default {
 "#;
 
 #[track_caller]
-fn freeradius(cable: &Cable, eap: &str) -> Running {
-    let folder = cable.place.text("freeradius");
+fn start_freeradius(cable: &PppoeTestNetwork, eap: &str) -> RunningProgram {
+    let folder = cable.temp_dir.path_text("freeradius");
     let users = "ann\tCleartext-Password := \"a long password\"\n\tSession-Timeout = 3600,\n\tFramed-IP-Address = 10.0.0.7,\n\
                  \tWISPr-Bandwidth-Max-Down = 8000000,\n\tClass = \"a class\"\nstation@usher.test\tAuth-Type := EAP\n";
-    cable.place.write("freeradius/users", users);
-    cable.place.write("freeradius/dictionary", "");
+    cable.temp_dir.write_private("freeradius/users", users);
+    cable.temp_dir.write_private("freeradius/dictionary", "");
     let text = RADIUSD
         .replace("FOLDER", &folder)
         .replace("SECRET", SECRET)
         .replace("= EAP\n", &format!("= {eap}\n"));
-    cable.place.write("freeradius/radiusd.conf", &text);
+    cable.temp_dir.write_private("freeradius/radiusd.conf", &text);
     let mut command = cable.ac.command("freeradius");
     command.args(["-d", &folder, "-f", "-l", "stdout"]);
-    cable.place.start(&format!("freeradius-{eap}"), &mut command, "Ready to process requests")
+    cable.temp_dir.start_program(&format!("freeradius-{eap}"), &mut command, "Ready to process requests")
 }
 
 #[track_caller]
-fn cable() -> Cable {
-    let cable = Cable::with(&SITE.replace("SECRET", SECRET));
-    chain(&cable.place, "server", 2);
-    chain(&cable.place, "client", 1);
+fn freeradius_network() -> PppoeTestNetwork {
+    let cable = PppoeTestNetwork::with_config(&SITE.replace("SECRET", SECRET));
+    write_chain(&cable.temp_dir, "server", 2);
+    write_chain(&cable.temp_dir, "client", 1);
     cable
 }
 
 /// Waits until the accounting has a record with all of these lines, and gives it.
 #[track_caller]
-fn record(place: &Folder, lines: &[&str]) -> String {
+fn wait_for_record(place: &TempDir, lines: &[&str]) -> String {
     let begun = Instant::now();
     loop {
         let all = std::fs::read_to_string(place.path("freeradius/detail")).unwrap_or_default();
@@ -180,21 +180,21 @@ fn record(place: &Folder, lines: &[&str]) -> String {
         if let Some(found) = found {
             return found.to_owned();
         }
-        assert!(begun.elapsed() < PATIENCE, "no record with {lines:?}:\n{all}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "no record with {lines:?}:\n{all}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
 /// What an attribute of a record says.
 #[track_caller]
-fn value<'a>(record: &'a str, name: &str) -> &'a str {
+fn attribute_value<'a>(record: &'a str, name: &str) -> &'a str {
     let line = record.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix('='));
     line.unwrap_or_else(|| panic!("no {name} in {record}")).trim().trim_matches('"')
 }
 
 #[test]
-fn each_method_is_judged_by_freeradius_and_each_session_accounted_for() {
-    let cable = cable();
+fn freeradius_decides_each_method_and_accounts_each_session() {
+    let cable = freeradius_network();
     let mut concentrator = None;
     let tls = ["--ca", "root.pem", "--server-name", "aaa.usher.test"];
     let own = [&tls[..], &["--certificate", "client.pem", "--key", "client.key"]].concat();
@@ -206,17 +206,17 @@ fn each_method_is_judged_by_freeradius_and_each_session_accounted_for() {
         ("peap", "eap", "ann", &tls),
         ("tls", "eap", "station@usher.test", &own),
     ] {
-        let radius = freeradius(&cable, eap);
-        concentrator.get_or_insert_with(|| cable.serve("ac"));
+        let radius = start_freeradius(&cable, eap);
+        concentrator.get_or_insert_with(|| cable.start_concentrator("ac"));
         let name = format!("client-{eap}-{protocol}");
         // Of EAP-TLS it is the certificate that counts.
         if eap != "tls" {
             drop(cable.as_user(&name, user, protocol, "wrong", more, "does not let this user in"));
         }
         let mut client = cable.as_user(&name, user, protocol, "password", more, "connected");
-        let (answers, said) = cable.read();
+        let (answers, said) = cable.read_health();
         assert!(answers && said.contains("serving"), "{name}: {said}\n{}", client.log());
-        let session = cable.session();
+        let session = cable.wait_for_session();
         // What a tunnel or a certificate shows is known by a name of the server's own alone, and this one says none.
         let shown = session["user"].as_str().unwrap();
         let unnamed = format!("{user} within EAP, session ");
@@ -225,17 +225,17 @@ fn each_method_is_judged_by_freeradius_and_each_session_accounted_for() {
             "{name}: {shown}"
         );
         let id = session["session"].as_str().unwrap().to_owned();
-        let begun = record(&cable.place, &[&format!("\"{id}\""), "Acct-Status-Type = Start"]);
-        assert_eq!(value(&begun, "User-Name"), user, "{name}");
+        let begun = wait_for_record(&cable.temp_dir, &[&format!("\"{id}\""), "Acct-Status-Type = Start"]);
+        assert_eq!(attribute_value(&begun, "User-Name"), user, "{name}");
         assert_eq!(client.terminate(), Some(0), "{name}: {}", client.log());
-        let ended = record(&cable.place, &[&format!("\"{id}\""), "Acct-Status-Type = Stop"]);
-        assert_eq!(value(&ended, "Acct-Terminate-Cause"), "User-Request", "{name}");
-        let octets = |name: &str| value(&ended, name).parse::<u64>().unwrap();
+        let ended = wait_for_record(&cable.temp_dir, &[&format!("\"{id}\""), "Acct-Status-Type = Stop"]);
+        assert_eq!(attribute_value(&ended, "Acct-Terminate-Cause"), "User-Request", "{name}");
+        let octets = |name: &str| attribute_value(&ended, name).parse::<u64>().unwrap();
         assert!(octets("Acct-Input-Octets") > 200 && octets("Acct-Output-Octets") > 200, "{name}: {ended}");
         if user == "ann" {
             assert_eq!(session["ipv4"].as_str(), Some("10.0.0.7"), "{name}");
             assert_eq!(session["rate_down"], 8_000_000, "{name}");
-            assert_eq!(value(&ended, "Framed-IP-Address"), "10.0.0.7", "{name}");
+            assert_eq!(attribute_value(&ended, "Framed-IP-Address"), "10.0.0.7", "{name}");
             assert!(ended.contains("Class = 0x6120636c617373"), "{name}: {ended}");
         }
         drop(radius);
@@ -245,29 +245,29 @@ fn each_method_is_judged_by_freeradius_and_each_session_accounted_for() {
 
 #[test]
 fn radclient_changes_a_session_and_ends_it() {
-    let cable = cable();
-    let _radius = freeradius(&cable, "md5");
-    let mut concentrator = cable.serve("ac");
+    let cable = freeradius_network();
+    let _radius = start_freeradius(&cable, "md5");
+    let mut concentrator = cable.start_concentrator("ac");
     let mut client = cable.as_user("client", "ann", "chap", "password", &[], "connected");
-    let session = cable.session();
+    let session = cable.wait_for_session();
     let id = session["session"].as_str().unwrap();
     let ask = |what: &str, attributes: &str| {
         let words = ["-x", "-r", "12", "-t", "5", "127.0.0.1:3799", what, SECRET];
-        cable.ac.run(&cable.place, "radclient", &words, attributes)
+        cable.ac.run_program(&cable.temp_dir, "radclient", &words, attributes)
     };
     let (_, said) = ask("coa", "User-Name = bob\nWISPr-Bandwidth-Max-Down = 1000000\n");
     assert!(said.contains("CoA-NAK") && said.contains("Session-Context-Not-Found"), "{said}");
     let (done, said) =
         ask("coa", &format!("Acct-Session-Id = \"{id}\"\nWISPr-Bandwidth-Max-Down = 1000000\n"));
     assert!(done && said.contains("CoA-ACK"), "{said}\n{}", concentrator.log());
-    assert_eq!(cable.session()["rate_down"], 1_000_000);
-    let (answers, said) = cable.read();
+    assert_eq!(cable.wait_for_session()["rate_down"], 1_000_000);
+    let (answers, said) = cable.read_health();
     assert!(answers && said.contains("serving"), "{said}");
     let (done, said) = ask("disconnect", &format!("User-Name = ann\nAcct-Session-Id = \"{id}\"\n"));
     assert!(done && said.contains("Disconnect-ACK"), "{said}");
     client.wait_for("ended");
-    let ended = record(&cable.place, &[&format!("\"{id}\""), "Acct-Status-Type = Stop"]);
-    assert_eq!(value(&ended, "Acct-Terminate-Cause"), "Admin-Reset");
+    let ended = wait_for_record(&cable.temp_dir, &[&format!("\"{id}\""), "Acct-Status-Type = Stop"]);
+    assert_eq!(attribute_value(&ended, "Acct-Terminate-Cause"), "Admin-Reset");
     drop(client);
     assert_eq!(concentrator.terminate(), Some(0));
 }

@@ -1,64 +1,64 @@
 //! A disk that has no room for the log of translations: no connection goes out that nobody could name later.
 
-use super::{Cable, SITE};
-use crate::namespace::Namespace;
-use crate::place::{PATIENCE, USHER, program};
+use super::{PppoeTestNetwork, SITE};
+use crate::namespace::NetworkNamespace;
+use crate::place::{TEST_TIMEOUT, USHER, find_program};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A disk of 4 MiB, until it is dropped.
-struct Disk(PathBuf);
+struct TestDisk(PathBuf);
 
-impl Disk {
-    fn at(path: PathBuf) -> Self {
+impl TestDisk {
+    fn mount_at(path: PathBuf) -> Self {
         fs::create_dir_all(&path).unwrap();
         let mounted =
-            program("mount").args(["-t", "tmpfs", "-o", "size=4m,mode=700", "none"]).arg(&path).status();
+            find_program("mount").args(["-t", "tmpfs", "-o", "size=4m,mode=700", "none"]).arg(&path).status();
         assert!(mounted.unwrap().success(), "root may mount");
         Self(path)
     }
 }
 
-impl Drop for Disk {
+impl Drop for TestDisk {
     fn drop(&mut self) {
         // What still has a file there keeps it until it ends.
-        let _ = program("umount").arg("--lazy").arg(&self.0).status();
+        let _ = find_program("umount").arg("--lazy").arg(&self.0).status();
     }
 }
 
 /// Whether the host comes through to a server elsewhere by a connection of its own.
-fn comes_through(cable: &Cable) -> bool {
+fn reaches_server(cable: &PppoeTestNetwork) -> bool {
     let open = "exec 3<>/dev/tcp/198.51.100.2/7000";
-    cable.host.run(&cable.place, "timeout", &["2", "bash", "-c", open], "").0
+    cable.host.run_program(&cable.temp_dir, "timeout", &["2", "bash", "-c", open], "").0
 }
 
 #[test]
-fn connections_are_dropped_while_the_disk_has_no_room_for_their_log_and_sessions_begin() {
+fn a_full_disk_drops_new_connections_but_sessions_still_begin() {
     let data = "translations = true\nkeep_free = \"2 MiB\"\n[data]\nnat = \"masquerade\"\n";
-    let cable = Cable::with(&format!("{SITE}{data}"));
-    let disk = Disk::at(cable.place.path("log"));
-    let world: Namespace = cable.world();
-    let concentrator = cable.serve("ac");
-    let _client = cable.connect("client", "chap", "password", "connected");
-    cable.session();
-    let (_server, _user, port) = cable.connection(&world);
+    let cable = PppoeTestNetwork::with_config(&format!("{SITE}{data}"));
+    let disk = TestDisk::mount_at(cable.temp_dir.path("log"));
+    let world: NetworkNamespace = cable.add_remote_namespace();
+    let concentrator = cable.start_concentrator("ac");
+    let _client = cable.connect_ann("client", "chap", "password", "connected");
+    cable.wait_for_session();
+    let (_server, _user, port) = cable.open_connection(&world);
     let fill = disk.0.join("fill");
-    let status = || cable.ask(&["pppoe", "sessions"]);
+    let status = || cable.run_json_command(&["pppoe", "sessions"]);
     for n in 1..=2 {
         fs::write(&fill, vec![0; 3 << 20]).unwrap();
         let begun = Instant::now();
         while status()["connections_held"] != true {
-            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{}", concentrator.log());
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(!comes_through(&cable), "{}", concentrator.log());
+        assert!(!reaches_server(&cable), "{}", concentrator.log());
         let counters = &status()["counters"];
         assert!(counters["connections_held_back"].as_u64() > Some(0), "{counters}");
         assert_eq!(counters["translations_holds"], n, "{counters}");
-        let (_, metrics) = cable.ac.run(
-            &cable.place,
+        let (_, metrics) = cable.ac.run_program(
+            &cable.temp_dir,
             "bash",
             &[
                 "-c",
@@ -67,31 +67,31 @@ fn connections_are_dropped_while_the_disk_has_no_room_for_their_log_and_sessions
             "",
         );
         assert!(metrics.contains("usher_pppoe_connections_held 1"), "{metrics}");
-        let said = program(USHER)
+        let said = find_program(USHER)
             .args(["pppoe", "sessions", "--config", "pppoe.toml"])
-            .current_dir(cable.place.path(""))
+            .current_dir(cable.temp_dir.path(""))
             .output();
         let said = String::from_utf8(said.unwrap().stdout).unwrap();
         assert!(said.contains("connections that hosts begin are dropped"), "{said}");
         // What is free is for the log of sessions.
-        let first = cable.session();
-        assert_eq!(cable.ask(&["pppoe", "disconnect", "ann"])["sessions"], 1);
+        let first = cable.wait_for_session();
+        assert_eq!(cable.run_json_command(&["pppoe", "disconnect", "ann"])["sessions"], 1);
         let begun = Instant::now();
         while status()["sessions"]
             .as_array()
             .is_none_or(|all| all.first().is_none_or(|one| one["id"] == first["id"] || one["mtu"] == 0))
         {
-            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{}", concentrator.log());
             std::thread::sleep(Duration::from_millis(50));
         }
         fs::remove_file(&fill).unwrap();
         let begun = Instant::now();
-        while !comes_through(&cable) {
-            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+        while !reaches_server(&cable) {
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{}", concentrator.log());
         }
         let begun = Instant::now();
         while status()["connections_held"] != false {
-            assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{}", concentrator.log());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -104,8 +104,8 @@ fn connections_are_dropped_while_the_disk_has_no_room_for_their_log_and_sessions
     );
     let outside = format!("198.51.100.1:{port}");
     let begun = Instant::now();
-    while !cable.log("translations-").contains(&outside) {
-        assert!(begun.elapsed() < PATIENCE, "{}", concentrator.log());
+    while !cable.read_log("translations-").contains(&outside) {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{}", concentrator.log());
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,7 +1,7 @@
 //! An AAA server that the concentrator reaches by RadSec (RFC 6614) judges hosts and keeps their accounting.
 
-use super::{Cable, SITE};
-use crate::certificates::hosts;
+use super::{PppoeTestNetwork, SITE};
+use crate::certificates::write_host_certificates;
 use crate::place::USHER;
 
 const AAA: &str = r#"
@@ -26,7 +26,7 @@ name = "ann"
 password = "a long password"
 "#;
 
-const ASKED: &str = r#"
+const CONCENTRATOR_CONFIG: &str = r#"
 [aaa]
 nas_identifier = "campus.test"
 accounting = true
@@ -41,19 +41,19 @@ certificate = "aaa.example.org"
 "#;
 
 #[test]
-fn an_aaa_server_behind_tls_judges_hosts_and_keeps_their_accounting() {
+fn a_radsec_aaa_server_decides_logins_and_keeps_accounting() {
     let own = "[[user]]\nname = \"ann\"\npassword = \"a long password\"\n";
     assert!(SITE.contains(own));
-    let cable = Cable::with(&format!("{}{ASKED}", SITE.replace(own, "")));
-    hosts(&cable.place, &["aaa.example.org", "ac.example.org"]);
-    cable.place.write("aaa.toml", AAA);
+    let cable = PppoeTestNetwork::with_config(&format!("{}{CONCENTRATOR_CONFIG}", SITE.replace(own, "")));
+    write_host_certificates(&cable.temp_dir, &["aaa.example.org", "ac.example.org"]);
+    cable.temp_dir.write_private("aaa.toml", AAA);
     let mut command = cable.ac.command(USHER);
     command.args(["aaa", "serve", "--config", "aaa.toml"]);
-    let mut server = cable.place.start("aaa", &mut command, "started");
-    let mut concentrator = cable.serve("ac");
+    let mut server = cable.temp_dir.start_program("aaa", &mut command, "started");
+    let mut concentrator = cable.start_concentrator("ac");
     drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "does not let this user in"));
-    let client = cable.connect("client", "chap", "password", "connected");
-    let session = cable.session();
+    let client = cable.connect_ann("client", "chap", "password", "connected");
+    let session = cable.wait_for_session();
     assert_eq!(session["user"], "ann", "{}\n{}", concentrator.log(), client.log());
     server.wait_for("accounting status=Start user=\"ann\"");
     assert_eq!(concentrator.terminate(), Some(0));

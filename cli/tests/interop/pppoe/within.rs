@@ -1,8 +1,8 @@
 //! An AAA server of ours: in the concentrator's own program, and by Diameter.
 
-use super::{Cable, SITE};
-use crate::certificates::chain;
-use crate::place::{PATIENCE, USHER, run};
+use super::{PppoeTestNetwork, SITE};
+use crate::certificates::write_chain;
+use crate::place::{TEST_TIMEOUT, USHER, run_program};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use std::time::Instant;
@@ -22,102 +22,108 @@ password = "a long password"
 "#;
 
 /// A concentrator that asks so, and the AAA server's file with this besides.
-fn cable(asked: &str, more: &str) -> Cable {
+fn embedded_aaa_network(asked: &str, more: &str) -> PppoeTestNetwork {
     let own = "[[user]]\nname = \"ann\"\npassword = \"a long password\"\n";
     assert!(SITE.contains(own));
     // Ours holds names against certificates.
     let names = "[authentication]\ntrust_certificate_names = true\n";
-    let cable = Cable::with(&format!("{}{names}{asked}", SITE.replace(own, "")));
-    chain(&cable.place, "server", 2);
-    chain(&cable.place, "client", 1);
-    cable.place.write("aaa.toml", &format!("{AAA}{more}"));
+    let cable = PppoeTestNetwork::with_config(&format!("{}{names}{asked}", SITE.replace(own, "")));
+    write_chain(&cable.temp_dir, "server", 2);
+    write_chain(&cable.temp_dir, "client", 1);
+    cable.temp_dir.write_private("aaa.toml", &format!("{AAA}{more}"));
     cable
 }
 
 /// What `usher aaa` says of the running server.
 #[track_caller]
-fn ask(cable: &Cable, words: &[&str]) -> String {
+fn run_aaa_command(cable: &PppoeTestNetwork, words: &[&str]) -> String {
     let words = [&["aaa"], words, &["--config", "aaa.toml"]].concat();
-    let (right, said) = run(&cable.place.path(""), USHER, &words, "");
+    let (right, said) = run_program(&cable.temp_dir.path(""), USHER, &words, "");
     assert!(right, "{words:?}: {said}");
     said
 }
 
 /// The one session that the AAA server has, once that is this user's.
 #[track_caller]
-fn accounted(cable: &Cable, user: &str) -> Value {
+fn wait_for_accounting(cable: &PppoeTestNetwork, user: &str) -> Value {
     let begun = Instant::now();
     loop {
-        let all: Value = serde_json::from_str(&ask(cable, &["session", "list", "--json"])).unwrap();
+        let all: Value =
+            serde_json::from_str(&run_aaa_command(cable, &["session", "list", "--json"])).unwrap();
         match all.as_array().unwrap().as_slice() {
             [one] if one["user"] == user => return one.clone(),
-            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+            other => assert!(begun.elapsed() < TEST_TIMEOUT, "{other:?}"),
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
 /// How many sessions the AAA server's store has, and how many of them have no end.
-fn kept(cable: &Cable) -> (i64, i64) {
+fn count_stored_sessions(cable: &PppoeTestNetwork) -> (i64, i64) {
     let store =
-        Connection::open_with_flags(cable.place.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
+        Connection::open_with_flags(cable.temp_dir.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
     let sql = "SELECT count(*), count(*) - count(acctstoptime) FROM radacct WHERE acctstarttime IS NOT NULL";
     store.unwrap().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
 }
 
 #[track_caller]
-fn wait_until_kept(cable: &Cable, sessions: (i64, i64)) {
+fn wait_until_stored(cable: &PppoeTestNetwork, sessions: (i64, i64)) {
     let begun = Instant::now();
-    while kept(cable) != sessions {
-        assert!(begun.elapsed() < PATIENCE, "{:?} are kept, not {sessions:?}", kept(cable));
+    while count_stored_sessions(cable) != sessions {
+        assert!(
+            begun.elapsed() < TEST_TIMEOUT,
+            "{:?} are kept, not {sessions:?}",
+            count_stored_sessions(cable)
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
 #[test]
-fn an_aaa_server_in_the_concentrators_program_judges_hosts_and_ends_with_it() {
+fn an_embedded_aaa_server_decides_logins_and_ends_with_its_host() {
     let asked =
         "[aaa]\nnas_identifier = \"campus.test\"\naccounting = true\nserver = \"aaa.toml\"\n[aaa.dynamic]\n";
-    let cable = cable(asked, "");
-    let mut concentrator = cable.serve("ac");
+    let cable = embedded_aaa_network(asked, "");
+    let mut concentrator = cable.start_concentrator("ac");
     drop(cable.as_user("refused", "ann", "mschapv2", "wrong", &[], "does not let this user in"));
     let tls = ["--ca", "root.pem", "--server-name", "aaa.usher.test"];
     let own = [&tls[..], &["--certificate", "client.pem", "--key", "client.key"]].concat();
     let mut client = cable.as_user("client", "station@usher.test", "eap", "password", &own, "connected");
-    let session = cable.session();
+    let session = cable.wait_for_session();
     assert_eq!(session["user"], "station@usher.test", "{}", concentrator.log());
-    let known = accounted(&cable, "station@usher.test");
+    let known = wait_for_accounting(&cable, "station@usher.test");
     assert_eq!(known["id"], session["session"]);
     // The AAA server ends it by the same way by which it would end another access server's.
-    ask(&cable, &["session", "disconnect", known["unique"].as_str().unwrap()]);
+    run_aaa_command(&cable, &["session", "disconnect", known["unique"].as_str().unwrap()]);
     client.wait_for("ended");
     drop(client);
     // What is written into its file is read with the concentrator's.
-    cable
-        .place
-        .write("aaa.toml", &format!("{AAA}[[user]]\nname = \"bob\"\npassword = \"a long password\"\n"));
+    cable.temp_dir.write_private(
+        "aaa.toml",
+        &format!("{AAA}[[user]]\nname = \"bob\"\npassword = \"a long password\"\n"),
+    );
     concentrator.signal("HUP");
     concentrator.wait_for("reloaded");
     let client = cable.as_user("bob", "bob", "chap", "password", &["--keep"], "connected");
-    accounted(&cable, "bob");
-    wait_until_kept(&cable, (2, 1));
+    wait_for_accounting(&cable, "bob");
+    wait_until_stored(&cable, (2, 1));
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
     // The end of each session was told to it before it ended.
-    assert_eq!(kept(&cable), (2, 0), "{}", concentrator.log());
+    assert_eq!(count_stored_sessions(&cable), (2, 0), "{}", concentrator.log());
     drop(client);
 }
 
 #[test]
-fn an_aaa_server_judges_hosts_by_diameter_and_keeps_their_accounting() {
+fn a_diameter_aaa_server_decides_logins_and_keeps_accounting() {
     let asked = "[aaa]\nnas_identifier = \"campus.test\"\naccounting = true\n[aaa.diameter]\nidentity = \"ac.campus.test\"\n\
                  realm = \"campus.test\"\n[[aaa.diameter.peer]]\nidentity = \"aaa.campus.test\"\naddress = \"127.0.0.1:3868\"\n";
     let peer = "[listen]\ndiameter = [\"127.0.0.1:3868\"]\n[diameter]\nidentity = \"aaa.campus.test\"\nrealm = \"campus.test\"\n\
                 [[diameter.peer]]\nidentity = \"ac.campus.test\"\n";
-    let cable = cable(asked, peer);
+    let cable = embedded_aaa_network(asked, peer);
     let mut command = cable.ac.command(USHER);
     command.args(["aaa", "serve", "--config", "aaa.toml"]);
-    let mut server = cable.place.start("aaa", &mut command, "started");
-    let mut concentrator = cable.serve("ac");
+    let mut server = cable.temp_dir.start_program("aaa", &mut command, "started");
+    let mut concentrator = cable.start_concentrator("ac");
     concentrator.wait_for("the AAA server answers");
     let tls = ["--ca", "root.pem", "--server-name", "aaa.usher.test"];
     let own = [&tls[..], &["--certificate", "client.pem", "--key", "client.key"]].concat();
@@ -129,15 +135,15 @@ fn an_aaa_server_judges_hosts_by_diameter_and_keeps_their_accounting() {
         let mut client = cable.as_user(&name, user, protocol, "password", more, "connected");
         // What a tunnel shows is known by a name of the server's own alone, which says none unless it is asked to.
         let nameless = (user, protocol) == ("ann", "eap");
-        let shown = cable.session()["user"].as_str().unwrap().to_owned();
+        let shown = cable.wait_for_session()["user"].as_str().unwrap().to_owned();
         assert!(
             shown.starts_with(if nameless { "ann within EAP, session " } else { user }),
             "{name}: {shown}"
         );
-        accounted(&cable, user);
+        wait_for_accounting(&cable, user);
         assert_eq!(client.terminate(), Some(0), "{name}");
         ended += 1;
-        wait_until_kept(&cable, (ended, 0));
+        wait_until_stored(&cable, (ended, 0));
     }
     drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "does not let this user in"));
     assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));

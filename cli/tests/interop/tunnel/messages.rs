@@ -1,7 +1,7 @@
 //! What Debian's tshark makes of messages that no other peer there has: further key exchanges (RFC 9370) before and after the beginning,
 //! and an IKE_SA that is taken up again (RFC 5723).
 
-use super::charon::capture;
+use super::charon::start_capture;
 use super::*;
 
 /// Types of exchanges (RFC 7296 3.1, RFC 5723, RFC 9242, RFC 9370).
@@ -13,8 +13,8 @@ const IKE_FOLLOWUP_KE: u8 = 44;
 
 /// For each message of a capture: the number of its frame, its type of exchange, and whether tshark has found it good by these keys.
 /// `None`: it says nothing, as of a message in the clear.
-fn read(place: &Folder, keys: &[String]) -> Vec<(u32, u8, Option<bool>)> {
-    let mut command = program("tshark");
+fn read_messages(place: &TempDir, keys: &[String]) -> Vec<(u32, u8, Option<bool>)> {
+    let mut command = find_program("tshark");
     command.args(["-n", "-V", "-r", "capture.pcapng", "-Y", "isakmp"]);
     for line in keys {
         command.args(["-o", &format!("uat:ikev2_decryption_table:{line}")]);
@@ -40,7 +40,7 @@ fn read(place: &Folder, keys: &[String]) -> Vec<(u32, u8, Option<bool>)> {
 }
 
 /// Lines of a log of keys, without those whose SPIs another line has too: the first of these stays, or the last.
-fn chosen(lines: &[String], last: bool) -> Vec<String> {
+fn select_key_lines(lines: &[String], last: bool) -> Vec<String> {
     let spis = |line: &String| line.split(',').take(2).map(str::to_owned).collect::<Vec<_>>();
     let other = |n: usize, line: &String| {
         let (before, after) = (&lines[..n], &lines[n + 1..]);
@@ -51,8 +51,8 @@ fn chosen(lines: &[String], last: bool) -> Vec<String> {
 }
 
 #[test]
-fn tshark_opens_further_key_exchanges_and_what_is_taken_up_again() {
-    let (place, cable) = (Folder::new(), Cable::new());
+fn tshark_decrypts_further_key_exchanges_and_resumption() {
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
     let proposals = "proposals = [\"aes128-sha256-x25519-ke1_mlkem768\"]\n";
     let child = "proposals = [\"aes128gcm16-x25519-ke1_mlkem768\"]\n";
@@ -60,32 +60,32 @@ fn tshark_opens_further_key_exchanges_and_what_is_taken_up_again() {
     let text = format!(
         "{}pools = [\"inner\"]\n{proposals}[[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\n{child}\
          [[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n{limits}",
-        psk("gw.test", "ini.test")
+        psk_connection("gw.test", "ini.test")
     );
-    let gateway = cable.usher(&place, b, "gateway", &["serve"], &text);
-    let mut dumpcap = capture(&place, &cable);
+    let gateway = cable.start_usher(&place, b, "gateway", &["serve"], &text);
+    let mut dumpcap = start_capture(&place, &cable);
     let text = format!(
         "{}remote_address = \"192.0.2.2\"\naddress = true\nstart = true\nretry = \"2 s\"\nliveness = \"1 s\"\n{proposals}\
          [[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n{child}{limits}",
-        psk("ini.test", "gw.test")
+        psk_connection("ini.test", "gw.test")
     );
-    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
+    let mut client = cable.start_usher(&place, a, "client", &["serve"], &text);
     client.wait_for("name=\"net\"");
-    let counted = |name: &str| status(&place, "client")["counters"][name].as_u64().unwrap();
-    ask(&place, "client", &["rekey"]);
-    eventually("the IKE_SA is replaced", || counted("ike_rekeyed") == 1);
-    ask(&place, "client", &["rekey", "--children"]);
-    eventually("the CHILD_SA is replaced", || counted("ike_children") == 2);
+    let counted = |name: &str| gateway_status(&place, "client")["counters"][name].as_u64().unwrap();
+    query_gateway(&place, "client", &["rekey"]);
+    wait_until("the IKE_SA is replaced", || counted("ike_rekeyed") == 1);
+    query_gateway(&place, "client", &["rekey", "--children"]);
+    wait_until("the CHILD_SA is replaced", || counted("ike_children") == 2);
     // The client loses what it has, and takes it up again.
     gateway.signal("STOP");
     client.wait_for("the other side does not answer");
     gateway.signal("CONT");
-    eventually("it is taken up again", || counted("ike_resumed") == 1);
+    wait_until("it is taken up again", || counted("ike_resumed") == 1);
     // What belongs to the second IKE_SA is the last that has to be in the file.
-    eventually("it is captured", || {
+    wait_until("it is captured", || {
         let filter = format!("isakmp.exchangetype == {IKE_AUTH}");
         let words = ["-n", "-r", "capture.pcapng", "-Y", &filter, "-T", "fields", "-e", "frame.number"];
-        let said = program("tshark").args(words).current_dir(place.path("")).output().unwrap();
+        let said = find_program("tshark").args(words).current_dir(place.path("")).output().unwrap();
         String::from_utf8_lossy(&said.stdout).lines().count() >= 4
     });
     assert_eq!(client.terminate(), Some(0));
@@ -94,7 +94,10 @@ fn tshark_opens_further_key_exchanges_and_what_is_taken_up_again() {
     let lines: Vec<String> = log.lines().map(str::to_owned).collect();
     // Keys change within an IKE_SA that begins with a further key exchange, which this tshark does not know: it is asked once by
     // those before, and once by those after.
-    let (before, after) = (read(&place, &chosen(&lines, false)), read(&place, &chosen(&lines, true)));
+    let (before, after) = (
+        read_messages(&place, &select_key_lines(&lines, false)),
+        read_messages(&place, &select_key_lines(&lines, true)),
+    );
     assert_eq!(before.len(), after.len());
     let count = |kind: u8| before.iter().filter(|(_, of, _)| *of == kind).count();
     // A question and an answer at least; of two IKE_SAs that began, the second without a key exchange.

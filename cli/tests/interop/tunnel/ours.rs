@@ -1,43 +1,43 @@
 //! Ours at both ends, without a NAT: packets of ESP that are in no UDP.
 
-use super::traffic::{Flow, stream, udp, wait_for_silence};
+use super::traffic::{DatagramFlow, bind_udp, echo_stream, wait_for_silence};
 use super::*;
 use crate::place::SECRET;
 
 /// The gateway, `b`: 10.2.0.0/16 and 2001:db8:2::/48 are behind it, its users are of 10.9.0.0/24 and 2001:db8:9::/112.
-fn gateway(more: &str) -> String {
+fn gateway_config(more: &str) -> String {
     format!(
         "{}pools = [\"inner\", \"inner6\"]\ndns = [\"10.2.0.53\"]\ndomains = [\"corp.test\"]\n[[connection.child]]\nname = \"net\"\n\
          local = [\"10.2.0.0/16\", \"2001:db8:2::/48\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n\
          [[pool]]\nname = \"inner6\"\nranges = [\"2001:db8:9::/112\"]\n{more}",
-        psk("gw.test", "ini.test")
+        psk_connection("gw.test", "ini.test")
     )
 }
 
-fn client(to: &str, more: &str) -> String {
+fn client_config(to: &str, more: &str) -> String {
     format!(
         "{}remote_address = \"{to}\"\naddress = true\nstart = true\nretry = \"1 s\"\n{more}[[connection.child]]\nname = \"net\"\n\
          remote = [\"10.2.0.0/16\", \"2001:db8:2::/48\"]\n",
-        psk("ini.test", "gw.test")
+        psk_connection("ini.test", "gw.test")
     )
 }
 
-impl Cable {
+impl TunnelTestNetwork {
     /// Networks behind both ends.
-    fn behind(&self) {
+    fn add_inner_networks(&self) {
         for (n, name) in (1..).zip([&self.a, &self.b]) {
-            ip(&format!("-n {name} addr add 10.{n}.0.1/32 dev lo"));
-            ip(&format!("-n {name} addr add 2001:db8:{n}::1/128 dev lo nodad"));
+            run_ip(&format!("-n {name} addr add 10.{n}.0.1/32 dev lo"));
+            run_ip(&format!("-n {name} addr add 2001:db8:{n}::1/128 dev lo nodad"));
             until_in_use(name, &format!("2001:db8:{n}::1"));
         }
     }
 }
 
 /// The inner addresses of the only IKE_SA.
-fn inner(place: &Folder, name: &str) -> [String; 2] {
+fn inner_addresses(place: &TempDir, name: &str) -> [String; 2] {
     let mut found = Vec::new();
-    eventually("it has addresses", || {
-        let status = status(place, name);
+    wait_until("it has addresses", || {
+        let status = gateway_status(place, name);
         let addresses = status["sas"][0]["addresses"].as_array().cloned().unwrap_or_default();
         found = addresses.iter().map(|one| one.as_str().unwrap().to_owned()).collect();
         found.len() == 2 && status["sas"][0]["children"].as_array().is_some_and(|all| all.len() == 1)
@@ -49,36 +49,36 @@ fn inner(place: &Folder, name: &str) -> [String; 2] {
 
 /// IPv6 Ready: EN.I.2.1.1.1, EN.I.2.1.1.2, EN.R.2.1.1.1, EN.R.2.1.1.2.
 #[test]
-fn both_families_are_carried_inside_and_outside_and_nothing_is_left_of_it() {
+fn tunnels_carry_both_ip_versions_and_leave_nothing_behind() {
     for to in ["192.0.2.2", "2001:db8::2"] {
-        let (place, cable) = (Folder::new(), Cable::new());
-        cable.behind();
+        let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+        cable.add_inner_networks();
         let (a, b) = (cable.a.as_str(), cable.b.as_str());
-        let mut gateway = cable.usher(&place, b, "gateway", &["serve"], &gateway(""));
-        let mut client = cable.usher(&place, a, "client", &["serve"], &client(to, ""));
-        let [v4, v6] = inner(&place, "client");
-        stream((a, &v4), (b, "10.2.0.1"), 2 << 20);
-        stream((a, &v6), (b, "2001:db8:2::1"), 2 << 20);
+        let mut gateway = cable.start_usher(&place, b, "gateway", &["serve"], &gateway_config(""));
+        let mut client = cable.start_usher(&place, a, "client", &["serve"], &client_config(to, ""));
+        let [v4, v6] = inner_addresses(&place, "client");
+        echo_stream((a, &v4), (b, "10.2.0.1"), 2 << 20);
+        echo_stream((a, &v6), (b, "2001:db8:2::1"), 2 << 20);
         // The gateway reaches its user, too.
-        stream((b, "10.2.0.1"), (a, &v4), 100_000);
-        let flow = Flow::begin((a, &v4), (b, "10.2.0.1"));
+        echo_stream((b, "10.2.0.1"), (a, &v4), 100_000);
+        let flow = DatagramFlow::start_flow((a, &v4), (b, "10.2.0.1"));
         for words in [&["rekey", "--children"][..], &["rekey"]] {
             for name in ["client", "gateway"] {
                 let numbers = || {
-                    let sa = status(&place, name)["sas"][0].clone();
+                    let sa = gateway_status(&place, name)["sas"][0].clone();
                     if words.len() == 2 { sa["children"][0]["inbound"].clone() } else { sa["spis"].clone() }
                 };
                 let before = numbers();
-                ask(&place, name, words);
-                eventually("it is replaced", || numbers() != before);
-                flow.goes_on(50);
+                query_gateway(&place, name, words);
+                wait_until("it is replaced", || numbers() != before);
+                flow.wait_for_answers(50);
             }
         }
-        let tally = flow.end();
+        let tally = flow.finish_flow();
         wait_for_silence([a, b]);
         assert!(tally.sent > 100 && tally.lost.is_empty(), "{to}: {tally:?}");
         // What one side has sent the other has received, but for what its sockets had no room for: TCP has sent that again.
-        let (here, there) = (status(&place, "client"), status(&place, "gateway"));
+        let (here, there) = (gateway_status(&place, "client"), gateway_status(&place, "gateway"));
         let carried = |of: &serde_json::Value, what: &str| of["sas"][0]["carried"][what].as_u64().unwrap();
         assert!(carried(&there, "received_octets") > 4 << 20, "{there}");
         for what in ["octets", "packets"] {
@@ -102,7 +102,7 @@ fn both_families_are_carried_inside_and_outside_and_nothing_is_left_of_it() {
             for words in
                 ["link show", "rule show", "-6 rule show", "route show table all", "-6 route show table all"]
             {
-                let shown = program("ip").args(["-n", space]).args(words.split(' ')).output().unwrap();
+                let shown = find_program("ip").args(["-n", space]).args(words.split(' ')).output().unwrap();
                 let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
                 let left = ["esp0", "lookup 4500", "table 4500"].iter().any(|left| shown.contains(left));
                 assert!(!left, "{space}: ip {words}:\n{shown}");
@@ -116,18 +116,18 @@ fn both_families_are_carried_inside_and_outside_and_nothing_is_left_of_it() {
 #[test]
 fn without_a_child_sa_nothing_leaves_as_it_is() {
     for (word, leaves) in [("", false), ("unprotected = \"forward\"\n", true)] {
-        let (place, cable) = (Folder::new(), Cable::new());
-        cable.behind();
+        let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+        cable.add_inner_networks();
         let (a, b) = (cable.a.as_str(), cable.b.as_str());
         // In the clear there is a way to the network behind the gateway, and back.
-        ip(&format!("-n {a} route add 10.2.0.0/16 via 192.0.2.2"));
-        let there = udp(b, "10.2.0.1", 7000);
+        run_ip(&format!("-n {a} route add 10.2.0.0/16 via 192.0.2.2"));
+        let there = bind_udp(b, "10.2.0.1", 7000);
         there.set_nonblocking(true).unwrap();
         let sent = std::cell::Cell::new(0_u32);
         let send = || {
             sent.set(sent.get() + 1);
             // A source of its own each time: what is led to the device may have another.
-            let here = udp(a, "0.0.0.0", 0);
+            let here = bind_udp(a, "0.0.0.0", 0);
             let _ = here.send_to(&sent.get().to_be_bytes(), "10.2.0.1:7000");
         };
         let received = |number: u32| {
@@ -137,29 +137,31 @@ fn without_a_child_sa_nothing_leaves_as_it_is() {
         };
         let reaches = |what: &str| {
             let first = sent.get() + 1;
-            eventually(what, || {
+            wait_until(what, || {
                 send();
                 received(first)
             });
         };
-        let discarded = || status(&place, "client")["counters"]["esp_discarded"].as_u64().unwrap();
+        let discarded = || gateway_status(&place, "client")["counters"]["esp_discarded"].as_u64().unwrap();
         let is_dropped = |what: &str| {
             let before = discarded();
             send();
-            eventually(what, || discarded() > before);
+            wait_until(what, || discarded() > before);
             assert!(!received(sent.get()), "{what}");
         };
         let is_as_said = |what: &str| if leaves { reaches(what) } else { is_dropped(what) };
         reaches("this test shows nothing without a way");
-        let _gateway = cable.usher(&place, b, "gateway", &["serve"], &gateway(""));
-        let text = client("192.0.2.2", word).replace("start = true\n", "");
-        let _client = cable.usher(&place, a, "client", &["serve"], &text);
+        let _gateway = cable.start_usher(&place, b, "gateway", &["serve"], &gateway_config(""));
+        let text = client_config("192.0.2.2", word).replace("start = true\n", "");
+        let _client = cable.start_usher(&place, a, "client", &["serve"], &text);
         is_as_said("before there is a CHILD_SA");
-        ask(&place, "client", &["connect", "site"]);
-        inner(&place, "client");
+        query_gateway(&place, "client", &["connect", "site"]);
+        inner_addresses(&place, "client");
         reaches("by the CHILD_SA");
-        ask(&place, "client", &["down", "--all"]);
-        eventually("it has ended", || status(&place, "client")["sas"].as_array().is_some_and(Vec::is_empty));
+        query_gateway(&place, "client", &["down", "--all"]);
+        wait_until("it has ended", || {
+            gateway_status(&place, "client")["sas"].as_array().is_some_and(Vec::is_empty)
+        });
         is_as_said("after the last CHILD_SA");
     }
 }
@@ -167,22 +169,22 @@ fn without_a_child_sa_nothing_leaves_as_it_is() {
 /// A route past the device to the other side's address would take packets to a user out in the clear, where that is a user's inner one.
 #[test]
 fn no_route_leads_past_the_tunnel_to_an_address_of_a_pool() {
-    let (place, cable) = (Folder::new(), Cable::new());
-    cable.behind();
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+    cable.add_inner_networks();
     let (a, b) = (cable.a.clone(), cable.b.clone());
     // The client's own address is one of those that the gateway gives.
-    ip(&format!("-n {a} addr add 10.9.0.77/32 dev lo"));
-    ip(&format!("-n {b} route add 10.9.0.77/32 via 192.0.2.1"));
-    let _gateway = cable.usher(&place, &b, "gateway", &["serve"], &gateway(""));
-    let text = client("192.0.2.2", "local_address = \"10.9.0.77\"\n");
-    let _client = cable.usher(&place, &a, "client", &["serve"], &text);
-    inner(&place, "client");
-    let sa = &status(&place, "gateway")["sas"][0];
+    run_ip(&format!("-n {a} addr add 10.9.0.77/32 dev lo"));
+    run_ip(&format!("-n {b} route add 10.9.0.77/32 via 192.0.2.1"));
+    let _gateway = cable.start_usher(&place, &b, "gateway", &["serve"], &gateway_config(""));
+    let text = client_config("192.0.2.2", "local_address = \"10.9.0.77\"\n");
+    let _client = cable.start_usher(&place, &a, "client", &["serve"], &text);
+    inner_addresses(&place, "client");
+    let sa = &gateway_status(&place, "gateway")["sas"][0];
     assert!(sa["remote"].as_str().unwrap().starts_with("10.9.0.77"), "{sa}");
-    let shown = program("ip").args(["-n", &b, "route", "show", "table", "4500"]).output().unwrap();
+    let shown = find_program("ip").args(["-n", &b, "route", "show", "table", "4500"]).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(!shown.contains("throw 10.9.0.77"), "{shown}");
-    let mut get = program("ip");
+    let mut get = find_program("ip");
     let get = get.args(["-n", &b, "route", "get", "10.9.0.77"]).output().unwrap();
     let get = String::from_utf8_lossy(&get.stdout).into_owned();
     assert!(get.contains("dev esp"), "{get}");
@@ -191,19 +193,20 @@ fn no_route_leads_past_the_tunnel_to_an_address_of_a_pool() {
 /// Transport mode: what two hosts say to each other, with their own addresses (RFC 4301 3.3).
 #[test]
 fn transport_mode_protects_what_two_hosts_say_to_each_other() {
-    let (place, cable) = (Folder::new(), Cable::new());
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
     let child = "[[connection.child]]\nname = \"host\"\nmode = \"transport\"\n";
-    let text = |own, other, more: &str| format!("{}{more}{child}", psk(own, other));
-    let _gateway = cable.usher(&place, b, "gateway", &["serve"], &text("gw.test", "ini.test", ""));
+    let text = |own, other, more: &str| format!("{}{more}{child}", psk_connection(own, other));
+    let _gateway = cable.start_usher(&place, b, "gateway", &["serve"], &text("gw.test", "ini.test", ""));
     for (to, own) in [("192.0.2.2", "192.0.2.1"), ("2001:db8::2", "2001:db8::1")] {
         let begins = format!("remote_address = \"{to}\"\nstart = true\n");
-        let mut client = cable.usher(&place, a, "client", &["serve"], &text("ini.test", "gw.test", &begins));
+        let mut client =
+            cable.start_usher(&place, a, "client", &["serve"], &text("ini.test", "gw.test", &begins));
         client.wait_for("name=\"host\"");
-        stream((a, own), (b, to), 1 << 20);
-        stream((b, to), (a, own), 1 << 20);
+        echo_stream((a, own), (b, to), 1 << 20);
+        echo_stream((b, to), (a, own), 1 << 20);
         for name in ["client", "gateway"] {
-            let now = status(&place, name);
+            let now = gateway_status(&place, name);
             let child = &now["sas"][0]["children"][0];
             assert_eq!(
                 (&child["mode"], &child["encapsulated"]),
@@ -219,20 +222,20 @@ fn transport_mode_protects_what_two_hosts_say_to_each_other() {
 /// What a program left that was killed does not stand in the way of the next.
 #[test]
 fn a_gateway_that_was_killed_begins_again_and_leaves_nothing() {
-    let (place, cable) = (Folder::new(), Cable::new());
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
     let data = "[data]\ntable = 77\n";
     let b = cable.b.clone();
     let rules = || {
-        let shown = program("ip").args(["-n", &b, "rule", "show"]).output().unwrap();
+        let shown = find_program("ip").args(["-n", &b, "rule", "show"]).output().unwrap();
         String::from_utf8_lossy(&shown.stdout).matches("lookup 77").count()
     };
-    let first = cable.usher(&place, &b, "gateway", &["serve"], &gateway(data));
+    let first = cable.start_usher(&place, &b, "gateway", &["serve"], &gateway_config(data));
     assert_eq!(rules(), 1);
     first.signal("KILL");
     drop(first);
     assert_eq!(rules(), 1, "nobody has taken it away");
     std::fs::remove_file(place.path("gateway.sock")).unwrap();
-    let mut second = cable.usher(&place, &b, "gateway", &["serve"], &gateway(data));
+    let mut second = cable.start_usher(&place, &b, "gateway", &["serve"], &gateway_config(data));
     assert_eq!(rules(), 1);
     assert_eq!((second.terminate(), rules()), (Some(0), 0));
 }
@@ -240,8 +243,8 @@ fn a_gateway_that_was_killed_begins_again_and_leaves_nothing() {
 /// As the ping of the third founding study: the first packet brings its CHILD_SA about, and arrives.
 #[test]
 fn the_first_packet_begins_its_connection_and_arrives() {
-    let (place, cable) = (Folder::new(), Cable::new());
-    cable.behind();
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+    cable.add_inner_networks();
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
     let child =
         "[[connection.child]]\nname = \"net\"\nlocal = [\"10.N.0.0/16\"]\nremote = [\"10.M.0.0/16\"]\n";
@@ -251,22 +254,24 @@ fn the_first_packet_begins_its_connection_and_arrives() {
         "[[connection.child]]\nname = \"other\"\nlocal = [\"10.N.0.0/16\"]\nremote = [\"10.M.0.0/16\"]\n";
     let (more, less) =
         (second.replace('N', "1").replace('M', "3"), second.replace('N', "3").replace('M', "1"));
-    let gateway = format!("{}{there}{less}", psk("gw.test", "ini.test"));
-    let _gateway = cable.usher(&place, b, "gateway", &["serve"], &gateway);
-    ip(&format!("-n {b} addr add 10.3.0.1/32 dev lo"));
+    let gateway = format!("{}{there}{less}", psk_connection("gw.test", "ini.test"));
+    let _gateway = cable.start_usher(&place, b, "gateway", &["serve"], &gateway);
+    run_ip(&format!("-n {b} addr add 10.3.0.1/32 dev lo"));
     let policy = "[[data.policy]]\naction = \"discard\"\nremote = [\"10.2.9.0/24\"]\n";
     let text = format!(
         "{}remote_address = \"192.0.2.2\"\non_demand = true\nretry = \"1 s\"\n{here}{more}{policy}",
-        psk("ini.test", "gw.test")
+        psk_connection("ini.test", "gw.test")
     );
-    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
-    assert_eq!(status(&place, "client")["sas"].as_array().unwrap().len(), 0, "nothing needs it yet");
-    let (ours, theirs) = (udp(a, "10.1.0.1", 0), udp(b, "10.2.0.1", 7000));
+    let mut client = cable.start_usher(&place, a, "client", &["serve"], &text);
+    assert_eq!(gateway_status(&place, "client")["sas"].as_array().unwrap().len(), 0, "nothing needs it yet");
+    let (ours, theirs) = (bind_udp(a, "10.1.0.1", 0), bind_udp(b, "10.2.0.1", 7000));
     let mut buf = [0; 100];
     // What is discarded begins nothing.
     ours.send_to(b"nobody hears", "10.2.9.1:7000").unwrap();
-    eventually("it is dropped", || status(&place, "client")["counters"]["esp_discarded"].as_u64() >= Some(1));
-    assert_eq!(status(&place, "client")["sas"].as_array().unwrap().len(), 0);
+    wait_until("it is dropped", || {
+        gateway_status(&place, "client")["counters"]["esp_discarded"].as_u64() >= Some(1)
+    });
+    assert_eq!(gateway_status(&place, "client")["sas"].as_array().unwrap().len(), 0);
     for word in [&b"first"[..], b"second"] {
         ours.send_to(word, "10.2.0.1:7000").unwrap();
     }
@@ -275,16 +280,16 @@ fn the_first_packet_begins_its_connection_and_arrives() {
         assert_eq!((&buf[..length], from), (word, ours.local_addr().unwrap()));
     }
     // The second of its CHILD_SAs comes in the same way.
-    let third = udp(b, "10.3.0.1", 7000);
+    let third = bind_udp(b, "10.3.0.1", 7000);
     ours.send_to(b"third", "10.3.0.1:7000").unwrap();
     assert_eq!(third.recv(&mut buf).unwrap(), 5);
-    let now = status(&place, "client");
+    let now = gateway_status(&place, "client");
     assert_eq!(now["sas"].as_array().unwrap().len(), 1);
     assert_eq!(now["sas"][0]["children"].as_array().unwrap().len(), 2);
     assert_eq!((&now["counters"]["acquired"], &now["counters"]["esp_not_held"]), (&2.into(), &0.into()));
     // It ends, and the next packet begins it again.
-    ask(&place, "gateway", &["down", "--all"]);
-    eventually("it has ended", || status(&place, "client")["sas"].as_array().unwrap().is_empty());
+    query_gateway(&place, "gateway", &["down", "--all"]);
+    wait_until("it has ended", || gateway_status(&place, "client")["sas"].as_array().unwrap().is_empty());
     ours.send_to(b"again", "10.2.0.1:7000").unwrap();
     assert_eq!(theirs.recv(&mut buf).unwrap(), 5);
     assert_eq!(client.terminate(), Some(0));
@@ -292,46 +297,47 @@ fn the_first_packet_begins_its_connection_and_arrives() {
 
 #[test]
 fn packets_that_wait_in_vain_are_dropped_and_told() {
-    let (place, cable) = (Folder::new(), Cable::new());
-    cable.behind();
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+    cable.add_inner_networks();
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
     let child =
         "[[connection.child]]\nname = \"net\"\nlocal = [\"10.1.0.0/16\"]\nremote = [\"10.2.0.0/16\"]\n";
-    let wrong = format!("{}{child}", psk("gw.test", "ini.test")).replace("a shared secret", "another secret");
-    let _gateway = cable.usher(&place, b, "gateway", &["serve"], &wrong);
+    let wrong = format!("{}{child}", psk_connection("gw.test", "ini.test"))
+        .replace("a shared secret", "another secret");
+    let _gateway = cable.start_usher(&place, b, "gateway", &["serve"], &wrong);
     let more = "remote_address = \"192.0.2.2\"\non_demand = true\nretry = \"1 h\"\n";
-    let text = format!("{}{more}{child}", psk("ini.test", "gw.test"));
-    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
-    let ours = udp(a, "10.1.0.1", 0);
+    let text = format!("{}{more}{child}", psk_connection("ini.test", "gw.test"));
+    let mut client = cable.start_usher(&place, a, "client", &["serve"], &text);
+    let ours = bind_udp(a, "10.1.0.1", 0);
     ours.send_to(b"in vain", "10.2.0.1:7000").unwrap();
     client.wait_for("there will be no CHILD_SA for packets that wait");
-    eventually("it waits no more", || status(&place, "client")["counters"]["esp_not_held"] == 1);
+    wait_until("it waits no more", || gateway_status(&place, "client")["counters"]["esp_not_held"] == 1);
     // Whoever has refused is not asked for each packet.
     for _ in 0..20 {
         ours.send_to(b"in vain", "10.2.0.1:7000").unwrap();
     }
-    eventually("they wait no more", || status(&place, "client")["counters"]["esp_not_held"] == 21);
-    let now = status(&place, "client");
+    wait_until("they wait no more", || gateway_status(&place, "client")["counters"]["esp_not_held"] == 21);
+    let now = gateway_status(&place, "client");
     assert_eq!(now["counters"]["initiated"], 1, "{now}");
 }
 
 /// Two programs do not share port 4500 unawares, and a device that cannot be made is a sentence.
 #[test]
 fn what_stands_in_the_way_is_said() {
-    let (place, cable) = (Folder::new(), Cable::new());
-    let _first = cable.usher(&place, &cable.b, "gateway", &["serve"], &gateway(""));
-    let mut second = cable.command(&cable.b, USHER);
-    place.write("second.toml", "[listen]\nport = 501\ncontrol = \"second.sock\"\n");
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+    let _first = cable.start_usher(&place, &cable.b, "gateway", &["serve"], &gateway_config(""));
+    let mut second = cable.program_in(&cable.b, USHER);
+    place.write_private("second.toml", "[listen]\nport = 501\ncontrol = \"second.sock\"\n");
     second.args(["ike", "serve", "--config", "second.toml"]).current_dir(place.path(""));
     let said = second.output().unwrap();
     let text = [said.stdout, said.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(said.status.code() == Some(1) && text.contains("cannot listen on 0.0.0.0:4500"), "{text}");
-    place.write(
+    place.write_private(
         "third.toml",
         "[listen]\nport = 501\nnat_port = 4501\ncontrol = \"third.sock\"\n[data]\ninterface = \"lo\"\n",
     );
-    let mut third = cable.command(&cable.b, USHER);
+    let mut third = cable.program_in(&cable.b, USHER);
     third.args(["ike", "serve", "--config", "third.toml"]).current_dir(place.path(""));
     let said = third.output().unwrap();
     let text = [said.stdout, said.stderr].concat();
@@ -341,48 +347,49 @@ fn what_stands_in_the_way_is_said() {
 
 #[test]
 fn the_aaa_server_is_told_what_a_session_has_carried() {
-    let (place, cable) = (Folder::new(), Cable::new());
-    cable.behind();
+    let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
+    cable.add_inner_networks();
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
     let aaa = format!(
         "state_dir = \"{}\"\n[listen]\nauth = [\"127.0.0.1:1812\"]\nacct = [\"127.0.0.1:1813\"]\n[methods]\norder = [\"eap-mschapv2\"]\n\
          [[client]]\nname = \"gateway\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
          [users]\nstore = \"sqlite\"\n[[user]]\nname = \"ann\"\npassword = \"a long password\"\n",
-        place.text("state")
+        place.path_text("state")
     );
-    place.write("aaa.toml", &aaa);
-    let mut command = cable.command(b, USHER);
+    place.write_private("aaa.toml", &aaa);
+    let mut command = cable.program_in(b, USHER);
     command.args(["aaa", "serve", "--config", "aaa.toml"]);
-    let server = place.start("aaa", &mut command, "started");
+    let server = place.start_program("aaa", &mut command, "started");
     let asking = format!(
         "[aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:1812\"\nsecret = \"{SECRET}\"\n"
     );
-    let text = gateway(&asking)
+    let text = gateway_config(&asking)
         .replace("remote_id = \"ini.test\"\n", "")
         .replace("remote_auth = \"psk\"", "remote_auth = \"eap\"");
-    let mut gateway = cable.usher(&place, b, "gateway", &["serve"], &text);
+    let mut gateway = cable.start_usher(&place, b, "gateway", &["serve"], &text);
     let eap = "eap_identity = \"ann\"\neap_methods = [\"mschapv2\"]\npassword = \"a long password\"\n";
     // Who it says it is the gateway gives to the AAA server.
-    let text = client("192.0.2.2", eap)
+    let text = client_config("192.0.2.2", eap)
         .replace("local_auth = \"psk\"", "local_auth = \"eap\"")
         .replace("local_id = \"ini.test\"", "local_id = \"ann\"");
-    let mut client = cable.usher(&place, a, "client", &["serve"], &text);
-    let [v4, _] = inner(&place, "client");
-    stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
+    let mut client = cable.start_usher(&place, a, "client", &["serve"], &text);
+    let [v4, _] = inner_addresses(&place, "client");
+    echo_stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
     // A rekeyed CHILD_SA counts, too.
-    ask(&place, "gateway", &["rekey", "--children"]);
-    eventually("it is replaced", || {
-        let carried = &status(&place, "gateway")["sas"][0]["children"][0]["carried"]["received_packets"];
+    query_gateway(&place, "gateway", &["rekey", "--children"]);
+    wait_until("it is replaced", || {
+        let carried =
+            &gateway_status(&place, "gateway")["sas"][0]["children"][0]["carried"]["received_packets"];
         *carried == 0
     });
-    stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
+    echo_stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
     wait_for_silence([a, b]);
-    let carried = status(&place, "gateway")["sas"][0]["carried"].clone();
+    let carried = gateway_status(&place, "gateway")["sas"][0]["carried"].clone();
     assert_eq!(client.terminate(), Some(0));
     gateway.wait_for("the other side ended it");
     let database = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
     let mut kept = (0, 0);
-    eventually("the record of its end is kept", || {
+    wait_until("the record of its end is kept", || {
         let row = database.query_row(
             "SELECT acctinputoctets, acctoutputoctets FROM radacct WHERE acctstoptime IS NOT NULL",
             [],

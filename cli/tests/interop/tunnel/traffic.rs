@@ -1,6 +1,6 @@
 //! What is sent through a tunnel, and what of it arrives.
 
-use crate::place::PATIENCE;
+use crate::place::TEST_TIMEOUT;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,7 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Does something in a namespace.
-pub(super) fn within<T: Send + 'static>(space: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn run_in_namespace<T: Send + 'static>(
+    space: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let namespace = File::open(format!("/run/netns/{space}")).unwrap();
     let entered = move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -22,34 +25,34 @@ pub(super) fn within<T: Send + 'static>(space: &str, work: impl FnOnce() -> T + 
     std::thread::spawn(entered).join().unwrap()
 }
 
-pub(super) fn udp(space: &str, address: &str, port: u16) -> UdpSocket {
+pub(super) fn bind_udp(space: &str, address: &str, port: u16) -> UdpSocket {
     let address = SocketAddr::new(address.parse().unwrap(), port);
-    within(space, move || {
+    run_in_namespace(space, move || {
         let socket = UdpSocket::bind(address).unwrap_or_else(|e| panic!("{address}: {e}"));
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket
     })
 }
 
 /// Sends so many octets by TCP from one address to another, and has them sent back; both times they must arrive as they were.
 #[track_caller]
-pub(super) fn stream((from, source): (&str, &str), (to, target): (&str, &str), octets: usize) {
+pub(super) fn echo_stream((from, source): (&str, &str), (to, target): (&str, &str), octets: usize) {
     let target: IpAddr = target.parse().unwrap();
     let source: IpAddr = source.parse().unwrap();
-    let listener = within(to, move || TcpListener::bind((target, 0)).unwrap());
+    let listener = run_in_namespace(to, move || TcpListener::bind((target, 0)).unwrap());
     let to = listener.local_addr().unwrap();
     let echo = std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().unwrap();
         assert_eq!(peer.ip(), source, "it comes from the inner address");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut all = vec![0; octets];
         stream.read_exact(&mut all).unwrap();
         stream.write_all(&all).unwrap();
     });
     let sent: Vec<u8> =
         (0..octets).map(|n| (n as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
-    let mut stream = within(from, move || TcpStream::connect_timeout(&to, PATIENCE).unwrap());
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = run_in_namespace(from, move || TcpStream::connect_timeout(&to, TEST_TIMEOUT).unwrap());
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut came = vec![0; octets];
     stream.write_all(&sent).unwrap();
     stream.read_exact(&mut came).unwrap();
@@ -59,20 +62,20 @@ pub(super) fn stream((from, source): (&str, &str), (to, target): (&str, &str), o
 
 /// What became of datagrams that were sent and answered.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct FlowTally {
     pub(super) sent: usize,
     pub(super) lost: Vec<u32>,
 }
 
 /// Most datagrams that are under way at a time: fewer than any queue holds while its reader does not run.
-const UNDER_WAY: usize = 32;
+const MAX_IN_FLIGHT: usize = 32;
 
 /// Datagrams that go from one address to another every few milliseconds, with numbers, and are answered.
-pub(super) struct Flow {
+pub(super) struct DatagramFlow {
     is_over: Arc<AtomicBool>,
     is_answered: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
-    sender: JoinHandle<Tally>,
+    sender: JoinHandle<FlowTally>,
     echo: JoinHandle<()>,
 }
 
@@ -87,7 +90,7 @@ struct FlowSender {
 }
 
 impl FlowSender {
-    fn send(&mut self) {
+    fn send_datagram(&mut self) {
         let mut datagram = [7; 600];
         datagram[..4].copy_from_slice(&self.sent.to_be_bytes());
         // Without a route for a moment it is lost, and counted.
@@ -96,7 +99,7 @@ impl FlowSender {
         self.sent += 1;
     }
     /// Takes answers for so long.
-    fn receive(&mut self, time: Duration) {
+    fn receive_answers(&mut self, time: Duration) {
         let (mut buf, until) = ([0; 2000], Instant::now() + time);
         while Instant::now() < until {
             if let Ok(length) = self.socket.recv(&mut buf) {
@@ -109,29 +112,29 @@ impl FlowSender {
     }
     /// Sends until the flow is over, and then until a datagram is answered. What nobody has answered by then is lost: datagrams
     /// go one way, one behind the other.
-    fn run(mut self, is_over: &AtomicBool) -> Tally {
+    fn run_sender(mut self, is_over: &AtomicBool) -> FlowTally {
         while !is_over.load(Ordering::Relaxed) {
-            self.send();
-            self.receive(Duration::from_millis(4));
+            self.send_datagram();
+            self.receive_answers(Duration::from_millis(4));
             // Answers that do not come for long are lost, and are not waited for.
             let begun = Instant::now();
-            while self.unanswered.len() >= UNDER_WAY && begun.elapsed() < Duration::from_millis(50) {
-                self.receive(Duration::from_millis(4));
+            while self.unanswered.len() >= MAX_IN_FLIGHT && begun.elapsed() < Duration::from_millis(50) {
+                self.receive_answers(Duration::from_millis(4));
             }
         }
         let (last, begun) = (self.sent, Instant::now());
         while self.unanswered.range(last..).count() == (self.sent - last) as usize {
-            assert!(begun.elapsed() < PATIENCE, "nothing is answered any more");
-            self.send();
-            self.receive(Duration::from_millis(100));
+            assert!(begun.elapsed() < TEST_TIMEOUT, "nothing is answered any more");
+            self.send_datagram();
+            self.receive_answers(Duration::from_millis(100));
         }
-        Tally { sent: last as usize, lost: self.unanswered.range(..last).copied().collect() }
+        FlowTally { sent: last as usize, lost: self.unanswered.range(..last).copied().collect() }
     }
 }
 
-impl Flow {
-    pub(super) fn begin(from: (&str, &str), to: (&str, &str)) -> Self {
-        let (ours, theirs) = (udp(from.0, from.1, 0), udp(to.0, to.1, 0));
+impl DatagramFlow {
+    pub(super) fn start_flow(from: (&str, &str), to: (&str, &str)) -> Self {
+        let (ours, theirs) = (bind_udp(from.0, from.1, 0), bind_udp(to.0, to.1, 0));
         let target = theirs.local_addr().unwrap();
         theirs.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         ours.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -149,21 +152,21 @@ impl Flow {
         let (ended, counted) = (is_over.clone(), answered.clone());
         let sender = std::thread::spawn(move || {
             let unanswered = BTreeSet::new();
-            FlowSender { socket: ours, target, sent: 0, unanswered, answered: counted }.run(&ended)
+            FlowSender { socket: ours, target, sent: 0, unanswered, answered: counted }.run_sender(&ended)
         });
         Self { is_over, is_answered, answered, sender, echo }
     }
     /// Waits until so many more datagrams are answered.
     #[track_caller]
-    pub(super) fn goes_on(&self, count: usize) {
+    pub(super) fn wait_for_answers(&self, count: usize) {
         let wanted = self.answered.load(Ordering::Relaxed) + count;
         let begun = Instant::now();
         while self.answered.load(Ordering::Relaxed) < wanted {
-            assert!(begun.elapsed() < PATIENCE, "the flow does not go on");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "the flow does not go on");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    pub(super) fn end(self) -> Tally {
+    pub(super) fn finish_flow(self) -> FlowTally {
         self.is_over.store(true, Ordering::Relaxed);
         let tally = self.sender.join().unwrap();
         self.is_answered.store(true, Ordering::Relaxed);
@@ -183,5 +186,7 @@ pub(super) fn wait_for_silence(spaces: [&str; 2]) {
             states.flatten().all(|state| ["06", "0A"].contains(&&*state))
         })
     };
-    super::eventually("connections are over", || spaces.iter().all(|space| within(space, is_silent)));
+    super::wait_until("connections are over", || {
+        spaces.iter().all(|space| run_in_namespace(space, is_silent))
+    });
 }

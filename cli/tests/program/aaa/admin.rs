@@ -1,7 +1,9 @@
 //! Users, clients and sessions of a store, with and without a server.
 
-use super::daemon::{Daemon, Ports, SECRET, pap, pap_unanswered, private, radclient};
-use crate::place::{Folder, own_address};
+use super::daemon::{
+    DaemonProcess, SECRET, ServerPorts, pap_login, pap_unanswered, run_radclient, write_private,
+};
+use crate::place::{TempDir, own_address};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -12,43 +14,44 @@ const SQLITE: &str = "[users]\ncache_ttl = \"1 h\"\n";
 
 #[test]
 fn users_of_the_store_are_added_shown_and_gone_at_once() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &ports.config(1, SQLITE));
-    pap(ports.auth, "ann", "right").with_code(1);
-    let usher = |words: &str| place.shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server = DaemonProcess::start(&place, &ports.server_config(1, SQLITE));
+    pap_login(ports.auth, "ann", "right").with_code(1);
+    let usher =
+        |words: &str| place.run_shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
     usher("add ann --password-file -").with_code(0);
-    pap(ports.auth, "ann", "right").with_code(0);
+    pap_login(ports.auth, "ann", "right").with_code(0);
     usher("add bob --hash argon2 --password-file -").with_code(0);
-    pap(ports.auth, "bob", "right").with_code(0);
-    pap(ports.auth, "bob", "wrong").with_code(1);
+    pap_login(ports.auth, "bob", "right").with_code(0);
+    pap_login(ports.auth, "bob", "wrong").with_code(1);
     assert!(usher("add ann --password-file -").with_code(2).err.contains("usher aaa user set"));
     assert_eq!(usher("list").with_code(0).out, "ann\nbob\n");
     let shown = usher("show ann").with_code(0).out;
     assert!(shown.contains("Cleartext-Password") && !shown.contains("right"), "{shown}");
     // The cache holds users for an hour; whoever is removed is forgotten all the same.
     usher("del ann").with_code(0);
-    pap(ports.auth, "ann", "right").with_code(1);
-    assert_eq!(server.end(), Some(0));
+    pap_login(ports.auth, "ann", "right").with_code(1);
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn what_is_not_named_of_a_user_stays() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &ports.config(1, SQLITE));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server = DaemonProcess::start(&place, &ports.server_config(1, SQLITE));
     // Nothing is typed in: a password that is asked for would be empty, which is refused.
     let usher = |input: &str, words: &str| {
-        place.shell(&format!("printf '{input}' | usher aaa user {words} --config aaa.toml"))
+        place.run_shell(&format!("printf '{input}' | usher aaa user {words} --config aaa.toml"))
     };
     usher("right", "add ann --password-file - --reply 'Session-Timeout = 60' --reply 'Idle-Timeout = 9'")
         .with_code(0);
     usher("", "set ann --reply 'Session-Timeout = 3600' --check 'User-Name == ann' --group staff")
         .with_code(0);
-    let said = pap(ports.auth, "ann", "right").with_code(0).out;
+    let said = pap_login(ports.auth, "ann", "right").with_code(0).out;
     assert!(said.contains("Session-Timeout = 3600") && said.contains("Idle-Timeout = 9"), "{said}");
     usher("", "set ann --remove idle-timeout").with_code(0);
     usher("other", "set ann --password-file - --hash nt").with_code(0);
-    pap(ports.auth, "ann", "right").with_code(1);
-    let said = pap(ports.auth, "ann", "other").with_code(0).out;
+    pap_login(ports.auth, "ann", "right").with_code(1);
+    let said = pap_login(ports.auth, "ann", "other").with_code(0).out;
     assert!(said.contains("Session-Timeout = 3600") && !said.contains("Idle-Timeout"), "{said}");
     let shown = usher("", "show ann").with_code(0).out;
     assert!(
@@ -60,58 +63,60 @@ fn what_is_not_named_of_a_user_stays() {
     assert!(usher("", "set ann --hash nt").with_code(2).err.contains("--password"));
     assert!(usher("", "set bob --no-password").with_code(2).err.contains("usher aaa user add"));
     usher("", "set ann --no-password").with_code(0);
-    pap(ports.auth, "ann", "other").with_code(1);
-    assert_eq!(server.end(), Some(0));
+    pap_login(ports.auth, "ann", "other").with_code(1);
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn a_row_that_is_wrong_makes_no_store() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    private(&place, "aaa.toml", &ports.config(1, SQLITE));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "aaa.toml", &ports.server_config(1, SQLITE));
     for words in ["group set staff", "user add ann --no-password"] {
         for row in ["Nonsense = 1", "nonsense"] {
             let words = format!("usher aaa {words} --reply '{row}' --config aaa.toml");
-            let said = place.shell(&words).with_code(2).err;
+            let said = place.run_shell(&words).with_code(2).err;
             assert!(said.to_lowercase().contains("nonsense"), "{said}");
         }
     }
     assert!(!place.path("state").exists());
-    place.shell("usher aaa group set staff --reply 'Session-Timeout = 60' --config aaa.toml").with_code(0);
+    place
+        .run_shell("usher aaa group set staff --reply 'Session-Timeout = 60' --config aaa.toml")
+        .with_code(0);
     assert!(place.path("state/usher.db").exists());
 }
 
 #[test]
-fn sessions_of_a_server_that_never_ran_are_not_looked_for_in_a_new_store() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    private(&place, "aaa.toml", &ports.config(1, SQLITE));
+fn session_commands_create_no_store_if_no_server_has_run() {
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "aaa.toml", &ports.server_config(1, SQLITE));
     for words in ["list", "show 5f2a"] {
         let words = format!("usher aaa session {words} --config aaa.toml");
-        let said = place.shell(&words).with_code(1).err;
+        let said = place.run_shell(&words).with_code(1).err;
         assert!(said.contains("no server runs here") && said.contains("usher aaa serve"), "{said}");
     }
-    assert!(!place.shell("find . -name usher.db").with_code(0).out.contains("usher.db"));
+    assert!(!place.run_shell("find . -name usher.db").with_code(0).out.contains("usher.db"));
 }
 
 #[test]
 fn a_check_refuses_a_url_that_serving_refuses() {
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let store =
         "[users]\nstore = \"postgresql\"\nurl = \"postgresql://u:kiwi@127.0.0.1/db?sslmode=verify-full\"\n";
-    private(&place, "aaa.toml", &ports.config(1, store));
+    write_private(&place, "aaa.toml", &ports.server_config(1, store));
     for words in [&["aaa", "check", "aaa.toml"][..], &["aaa", "serve", "--config", "aaa.toml"]] {
-        let said = place.usher(words).with_code(2).err;
+        let said = place.run_usher(words).with_code(2).err;
         assert!(said.contains("sslrootcert=FILE") && !said.contains("kiwi"), "{words:?}: {said}");
     }
 }
 
 #[test]
 fn a_group_says_what_its_users_get_from_then_on() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &ports.config(1, SQLITE));
-    let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server = DaemonProcess::start(&place, &ports.server_config(1, SQLITE));
+    let usher = |words: &str| place.run_shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
     usher("user add ann --password-file - --group staff").with_code(0);
     let gets = |seconds: u32| {
-        let said = pap(ports.auth, "ann", "right").with_code(0).out;
+        let said = pap_login(ports.auth, "ann", "right").with_code(0).out;
         assert!(said.contains(&format!("Session-Timeout = {seconds}")), "{said}");
     };
     usher("group set staff --reply 'Session-Timeout = 3600'").with_code(0);
@@ -122,13 +127,13 @@ fn a_group_says_what_its_users_get_from_then_on() {
         usher("group set staff --reply 'Sesion-Timeout = 60'").with_code(2).err.contains("Sesion-Timeout")
     );
     gets(60);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn the_tables_of_a_database_can_be_printed() {
-    let place = Folder::new();
-    let script = place.usher(&["aaa", "schema"]).with_code(0).out;
+    let place = TempDir::new();
+    let script = place.run_usher(&["aaa", "schema"]).with_code(0).out;
     for table in ["radcheck", "radreply", "radusergroup", "radacct", "nas"] {
         assert!(script.contains(table), "{table}: {script}");
     }
@@ -136,13 +141,14 @@ fn the_tables_of_a_database_can_be_printed() {
 
 #[test]
 fn a_device_is_kept_in_one_spelling_and_let_in_by_any() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &ports.config(1, &format!("{SQLITE}[methods]\nmab = true\n")));
-    let usher = |words: &str| place.shell(&format!("usher aaa user {words} --config aaa.toml"));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server =
+        DaemonProcess::start(&place, &ports.server_config(1, &format!("{SQLITE}[methods]\nmab = true\n")));
+    let usher = |words: &str| place.run_shell(&format!("usher aaa user {words} --config aaa.toml"));
     let asks = |name: &str| {
         let station =
             "Calling-Station-Id=00:11:22:aa:bb:cc,Service-Type=Call-Check,Message-Authenticator=0x00";
-        radclient(ports.auth, "auth", &format!("User-Name={name},{station}"))
+        run_radclient(ports.auth, "auth", &format!("User-Name={name},{station}"))
     };
     asks("001122aabbcc").with_code(1);
     usher("add 00-11-22-AA-BB-CC --no-password").with_code(0);
@@ -154,18 +160,18 @@ fn a_device_is_kept_in_one_spelling_and_let_in_by_any() {
     usher("show 00:11:22:AA:BB:CC").with_code(0);
     usher("del 001122AABBCC").with_code(0);
     asks("00-11-22-AA-BB-CC").with_code(1);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn clients_of_the_store_are_served_without_a_restart() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let config =
-        ports.config(1, "[users]\nstore = \"sqlite\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n");
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let config = ports
+        .server_config(1, "[users]\nstore = \"sqlite\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n");
     let without = config.replace("prefix = \"127.0.0.0/8\"", "prefix = \"192.0.2.1\"");
-    let server = Daemon::start(&place, &without);
+    let server = DaemonProcess::start(&place, &without);
     pap_unanswered(ports.auth, "ann", "right");
-    private(&place, "secret", SECRET);
+    write_private(&place, "secret", SECRET);
     let add = [
         "aaa",
         "client",
@@ -178,32 +184,36 @@ fn clients_of_the_store_are_served_without_a_restart() {
         "--config",
         "aaa.toml",
     ];
-    place.usher(&add).with_code(0);
-    pap(ports.auth, "ann", "right").with_code(0);
-    let listed = place.usher(&["aaa", "client", "list", "--config", "aaa.toml"]).with_code(0).out;
+    place.run_usher(&add).with_code(0);
+    pap_login(ports.auth, "ann", "right").with_code(0);
+    let listed = place.run_usher(&["aaa", "client", "list", "--config", "aaa.toml"]).with_code(0).out;
     assert!(listed.contains("here") && !listed.contains(SECRET), "{listed}");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn sessions_outlive_the_server() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let config = ports.config(1, SQLITE);
-    let server = Daemon::start(&place, &config);
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let config = ports.server_config(1, SQLITE);
+    let server = DaemonProcess::start(&place, &config);
     let start = "Acct-Status-Type=Start,Acct-Session-Id=5f2a,User-Name=ann,NAS-IP-Address=127.0.0.1,\
                  Calling-Station-Id=00-11-22-33-44-55,Framed-IP-Address=10.0.0.7";
-    assert!(radclient(ports.acct, "acct", start).with_code(0).out.contains("Accounting-Response"));
-    let list =
-        || place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).with_code(0).json();
+    assert!(run_radclient(ports.acct, "acct", start).with_code(0).out.contains("Accounting-Response"));
+    let list = || {
+        place
+            .run_usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"])
+            .with_code(0)
+            .stdout_json()
+    };
     let is = |all: serde_json::Value| {
         assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
         assert_eq!((&all[0]["user"], &all[0]["address"]), (&"ann".into(), &"10.0.0.7".into()), "{all}");
     };
     is(list());
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
     // From the store, and by the next server.
     is(list());
-    let shown = place.usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
+    let shown = place.run_usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
     assert!(shown.err.contains("no server runs here"), "{}", shown.err);
     let started = shown.out.lines().find(|line| line.starts_with("started")).unwrap_or_default();
     assert!(started.contains("T") && started.trim_end().ends_with('Z'), "{}", shown.out);
@@ -212,28 +222,29 @@ fn sessions_outlive_the_server() {
     let set = |value: &str| raw.execute(&format!("UPDATE radacct SET acctstarttime = {value}"), []).unwrap();
     let began: i64 = raw.query_row("SELECT acctstarttime FROM radacct", [], |row| row.get(0)).unwrap();
     set("NULL");
-    let shown = place.usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
+    let shown = place.run_usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
     assert!(shown.out.contains("not known") && !shown.out.contains("1970"), "{}", shown.out);
     assert!(list()[0]["started"].is_null());
     set(&began.to_string());
     drop(raw);
-    let server = Daemon::start(&place, &config);
+    let server = DaemonProcess::start(&place, &config);
     is(list());
-    let status = place.usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).json();
+    let status =
+        place.run_usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).stdout_json();
     assert_eq!(status["sessions"], 1, "{status}");
     let stop = start.replace("Start", "Stop,Acct-Session-Time=9");
-    radclient(ports.acct, "acct", &stop).with_code(0);
+    run_radclient(ports.acct, "acct", &stop).with_code(0);
     assert_eq!(list().as_array().unwrap().len(), 0);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 /// An access server at the test's own address, which answers every Disconnect-Request (RFC 5176).
-struct Nas {
-    over: Arc<AtomicBool>,
+struct DisconnectNas {
+    is_stopped: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
 }
 
-impl Nas {
+impl DisconnectNas {
     fn start(takes: bool) -> Self {
         let socket = UdpSocket::bind((own_address(), 3799)).unwrap();
         socket.set_read_timeout(Some(std::time::Duration::from_millis(10))).unwrap();
@@ -254,57 +265,59 @@ impl Nas {
             }
             heard.len()
         });
-        Self { over, thread }
+        Self { is_stopped: over, thread }
     }
 
     /// How many requests it has heard, when the command has ended that has them sent.
-    fn heard(self) -> usize {
-        self.over.store(true, Ordering::Relaxed);
+    fn request_count(self) -> usize {
+        self.is_stopped.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
 }
 
 #[test]
 fn who_is_changed_stays_connected_unless_that_is_said() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &ports.config(2, SQLITE));
-    let usher = |words: &str| place.shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server = DaemonProcess::start(&place, &ports.server_config(2, SQLITE));
+    let usher =
+        |words: &str| place.run_shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
     usher("add ann --password-file -").with_code(0);
     let address = own_address().to_string();
     let begin = |session: &str, user: &str| {
         let attributes = format!(
             "Acct-Status-Type=Start,Acct-Session-Id={session},User-Name={user},NAS-IP-Address={address}"
         );
-        radclient(ports.acct, "acct", &attributes).with_code(0);
+        run_radclient(ports.acct, "acct", &attributes).with_code(0);
     };
     begin("1", "ann");
     begin("2", "ann");
     begin("3", "bob");
     let said = usher("set ann --password-file -").with_code(0).out;
     assert_eq!(said, "ann changed\n");
-    let asked = Nas::start(true);
+    let asked = DisconnectNas::start(true);
     let said = usher("set ann --password-file - --disconnect").with_code(0).out;
     assert_eq!(said, "ann changed; sessions that have ended, as their NASs say: 2\n");
-    assert_eq!(asked.heard(), 2);
+    assert_eq!(asked.request_count(), 2);
     // Until their NAS accounts for it they are listed, which is what a command for one of them says.
-    let session =
-        |words: &str| place.shell(&format!("usher aaa session {words} --config aaa.toml")).with_code(0).out;
+    let session = |words: &str| {
+        place.run_shell(&format!("usher aaa session {words} --config aaa.toml")).with_code(0).out
+    };
     assert_eq!(session("list").matches(&address).count(), 3);
-    let asked = Nas::start(true);
+    let asked = DisconnectNas::start(true);
     let said = session("disconnect 1");
     assert_eq!(said, "1 has ended, as its NAS says; it is listed until the NAS's Accounting-Stop comes\n");
-    assert_eq!(asked.heard(), 1);
-    let asked = Nas::start(true);
+    assert_eq!(asked.request_count(), 1);
+    let asked = DisconnectNas::start(true);
     assert!(session("disconnect 2 --json").contains("disconnect-acknowledged"));
-    assert_eq!(asked.heard(), 1);
+    assert_eq!(asked.request_count(), 1);
     assert_eq!(session("list").matches(&address).count(), 3);
     // One that does not: the user is removed all the same, and the command says what was not done.
-    let asked = Nas::start(false);
+    let asked = DisconnectNas::start(false);
     let said = usher("del ann --disconnect").with_code(1).err;
     assert!(said.contains("ann removed, but") && said.contains("refused"), "{said}");
-    assert_eq!(asked.heard(), 2);
-    pap(ports.auth, "ann", "right").with_code(1);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(asked.request_count(), 2);
+    pap_login(ports.auth, "ann", "right").with_code(1);
+    assert_eq!(server.terminate(), Some(0));
     // Without a server nobody can be asked.
     usher("add ann --password-file -").with_code(0);
     assert!(usher("del ann --disconnect").with_code(1).err.contains("no server runs"));
@@ -313,30 +326,30 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
 /// A NAS that died leaves its sessions, with a place of their user's and an address of the pool each.
 #[test]
 fn sessions_of_a_nas_that_died_are_forgotten() {
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let pool = "[[pool]]\nname = \"only\"\nranges = [\"10.9.0.1-10.9.0.1\"]\n";
-    let config = ports.config(1, &format!("{SQLITE}{pool}"));
-    let server = Daemon::start(&place, &config);
+    let config = ports.server_config(1, &format!("{SQLITE}{pool}"));
+    let server = DaemonProcess::start(&place, &config);
     let add = "usher aaa user add ann --password-file - --check 'Pool-Name := only' --check 'Simultaneous-Use := 1'";
-    place.shell(&format!("echo right | {add} --config aaa.toml")).with_code(0);
+    place.run_shell(&format!("echo right | {add} --config aaa.toml")).with_code(0);
     let login = |port: u8, code| {
         let request = format!(
             "User-Name=ann,User-Password=right,NAS-Port={port},Calling-Station-Id=02-00-00-00-00-0{port},\
              Message-Authenticator=0x00"
         );
-        radclient(ports.auth, "auth", &request).with_code(code)
+        run_radclient(ports.auth, "auth", &request).with_code(code)
     };
     let begin = |session: &str, user: &str, nas: &str, more: &str| {
         let what =
             format!("Acct-Status-Type=Start,Acct-Session-Id={session},User-Name={user},NAS-IP-Address={nas}");
-        radclient(ports.acct, "acct", &format!("{what}{more}")).with_code(0);
+        run_radclient(ports.acct, "acct", &format!("{what}{more}")).with_code(0);
     };
     assert!(login(1, 0).out.contains("Framed-IP-Address = 10.9.0.1"));
     begin("aaaa0001", "ann", "127.0.0.1", ",Calling-Station-Id=02-00-00-00-00-01,Framed-IP-Address=10.9.0.1");
     begin("aaaa0002", "bob", "127.0.0.1", "");
     begin("bbbb0001", "bob", "127.0.0.9", "");
     login(2, 1);
-    let session = |words: &str| place.shell(&format!("usher aaa session {words} --config aaa.toml"));
+    let session = |words: &str| place.run_shell(&format!("usher aaa session {words} --config aaa.toml"));
     let said = session("forget aaaa00").with_code(1).err;
     assert!(
         said.contains("may be several sessions") && said.contains("ann") && said.contains("bob"),
@@ -346,15 +359,15 @@ fn sessions_of_a_nas_that_died_are_forgotten() {
     assert!(session("forget --user eve").with_code(1).err.contains("no such session is open"));
     assert!(session("forget --nas elsewhere").with_code(1).err.contains("no client's name"));
     session("forget").with_code(2);
-    let all = session("list --json").with_code(0).json();
+    let all = session("list --json").with_code(0).stdout_json();
     let short = |n: usize| all[n]["short"].as_str().unwrap().to_owned();
     assert!((0..3).all(|n| short(n).len() == 6 && all[n]["unique"].as_str().unwrap().starts_with(&short(n))));
     assert!(session("list").with_code(0).out.contains(&short(0)));
-    let dry = session("forget --nas 127.0.0.1 --dry-run --json").with_code(0).json();
+    let dry = session("forget --nas 127.0.0.1 --dry-run --json").with_code(0).stdout_json();
     assert_eq!((dry["forgotten"].as_array().unwrap().len(), &dry["dry_run"]), (2, &true.into()));
     let said = session("forget --nas 127.0.0.1 --user ann").with_code(0).out;
     assert!(said.contains("ann") && said.contains("forgotten") && !said.contains("bob"), "{said}");
-    server.wait("session forgotten");
+    server.wait_for_log("session forgotten");
     // Place and address are free.
     assert!(login(2, 0).out.contains("Framed-IP-Address = 10.9.0.1"));
     let raw = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
@@ -364,11 +377,11 @@ fn sessions_of_a_nas_that_died_are_forgotten() {
     };
     assert_eq!(cause("aaaa0001"), (true, Some("Admin-Reset".to_owned())));
     assert!(!cause("aaaa0002").0);
-    let said = session("forget --nas tests --json").with_code(0).json();
+    let said = session("forget --nas tests --json").with_code(0).stdout_json();
     assert_eq!(said["forgotten"].as_array().unwrap().len(), 2, "a client has networks: {said}");
     session("forget --nas tests").with_code(1);
     begin("cccc0001", "ann", "127.0.0.1", "");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
     // Nor does it need a server.
     let said = session("forget cccc0001").with_code(0);
     assert!(said.err.contains("no server runs here"), "{}", said.err);

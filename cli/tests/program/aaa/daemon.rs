@@ -1,6 +1,8 @@
 //! A server that a test starts, and clients for it.
 
-use crate::place::{Folder, PATIENCE, ProgramOutput, USHER, bound, own_address, own_port, wait_or_say};
+use crate::place::{
+    ProgramOutput, TEST_TIMEOUT, TempDir, USHER, bound_command, own_address, own_port, wait_or_fail,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,19 +17,19 @@ pub(super) const SECRET: &str = "a secret of the tests";
 
 /// Ports of the test's own address.
 #[derive(Clone, Copy)]
-pub(super) struct Ports {
+pub(super) struct ServerPorts {
     pub(super) auth: u16,
     pub(super) acct: u16,
     pub(super) metrics: u16,
 }
 
-impl Ports {
-    pub(super) fn free() -> Self {
+impl ServerPorts {
+    pub(super) fn reserve_free() -> Self {
         Self { auth: own_port(), acct: own_port(), metrics: own_port() }
     }
 
     /// A configuration with users in memory; `more` is appended.
-    pub(super) fn config(&self, shards: u16, more: &str) -> String {
+    pub(super) fn server_config(&self, shards: u16, more: &str) -> String {
         let (Self { auth, acct, metrics }, host) = (self, own_address());
         format!(
             "shards = {shards}\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n\
@@ -42,29 +44,29 @@ impl Ports {
 pub(super) const ANN: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n";
 
 /// Writes a file that only its owner can read.
-pub(crate) fn private(place: &Folder, name: &str, text: &str) {
+pub(crate) fn write_private(place: &TempDir, name: &str, text: &str) {
     place.write(name, text);
     std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// A server that runs; killed where a test leaves it.
-pub(crate) struct Daemon {
+pub(crate) struct DaemonProcess {
     child: Child,
     log: Arc<Mutex<String>>,
 }
 
-impl Daemon {
+impl DaemonProcess {
     /// Starts a server in a place, in which `aaa.toml` is its configuration, and waits until it serves.
-    pub(super) fn start(place: &Folder, config: &str) -> Self {
-        private(place, "aaa.toml", config);
-        let daemon = Self::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"]));
-        daemon.wait("started");
+    pub(super) fn start(place: &TempDir, config: &str) -> Self {
+        write_private(place, "aaa.toml", config);
+        let daemon = Self::run_command(&mut place.usher_command(&["aaa", "serve", "--config", "aaa.toml"]));
+        daemon.wait_for_log("started");
         daemon
     }
 
     /// Starts a server by a command, and keeps what it says.
-    pub(crate) fn run(asked: &mut Command) -> Self {
-        let mut command = bound(asked.get_program());
+    pub(crate) fn run_command(asked: &mut Command) -> Self {
+        let mut command = bound_command(asked.get_program());
         command.args(asked.get_args());
         command.envs(asked.get_envs().filter_map(|(name, value)| Some((name, value?))));
         if let Some(folder) = asked.get_current_dir() {
@@ -83,7 +85,7 @@ impl Daemon {
     }
 
     /// Its process.
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn process_id(&self) -> u32 {
         self.child.id()
     }
 
@@ -93,14 +95,14 @@ impl Daemon {
 
     /// Waits until the log holds a text.
     #[track_caller]
-    pub(crate) fn wait(&self, text: &str) {
-        wait_or_say(
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        wait_or_fail(
             || format!("the server never said {text:?}: {}", self.log()),
             || self.log().contains(text),
         );
     }
 
-    pub(crate) fn signal(&self, name: &str) {
+    pub(crate) fn send_signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
@@ -112,14 +114,14 @@ impl Daemon {
     }
 
     /// Ends it by SIGTERM; its exit code.
-    pub(crate) fn end(self) -> Option<i32> {
+    pub(crate) fn terminate(self) -> Option<i32> {
         self.end_by("TERM").code()
     }
 
     /// Ends it by a signal; how it ended.
     pub(super) fn end_by(mut self, signal: &str) -> ExitStatus {
-        self.signal(signal);
-        let until = Instant::now() + PATIENCE;
+        self.send_signal(signal);
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -130,7 +132,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for DaemonProcess {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.child.kill();
@@ -140,8 +142,8 @@ impl Drop for Daemon {
 
 /// A request by FreeRADIUS's client; code 0: accepted. Without an answer it fails.
 #[track_caller]
-pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutput {
-    let said = radclient_within(PATIENCE, port, kind, attributes);
+pub(super) fn run_radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutput {
+    let said = run_radclient_once(TEST_TIMEOUT, port, kind, attributes);
     assert!(!is_unanswered(&said), "no answer: {said:?}");
     said
 }
@@ -150,7 +152,7 @@ pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutpu
 /// come on a busy machine, nobody relies on.
 #[track_caller]
 pub(super) fn radclient_unanswered(port: u16, kind: &str, attributes: &str) {
-    let said = radclient_within(Duration::from_secs(5), port, kind, attributes);
+    let said = run_radclient_once(Duration::from_secs(5), port, kind, attributes);
     assert!(is_unanswered(&said), "an answer: {said:?}");
 }
 
@@ -159,7 +161,12 @@ fn is_unanswered(said: &ProgramOutput) -> bool {
 }
 
 /// Sends a request once and waits so long for its answer.
-pub(super) fn radclient_within(patience: Duration, port: u16, kind: &str, attributes: &str) -> ProgramOutput {
+pub(super) fn run_radclient_once(
+    patience: Duration,
+    port: u16,
+    kind: &str,
+    attributes: &str,
+) -> ProgramOutput {
     let (patience, server) = (patience.as_secs().to_string(), format!("{}:{port}", own_address()));
     let mut child = Command::new("radclient")
         .args(["-x", "-r", "1", "-t", &patience, &server, kind, SECRET])
@@ -169,31 +176,31 @@ pub(super) fn radclient_within(patience: Duration, port: u16, kind: &str, attrib
         .spawn()
         .expect("radclient is installed (freeradius-utils)");
     child.stdin.take().unwrap().write_all(attributes.as_bytes()).unwrap();
-    ProgramOutput::of(child.wait_with_output().unwrap())
+    ProgramOutput::from_output(child.wait_with_output().unwrap())
 }
 
 /// A login by PAP, which is answered.
 #[track_caller]
-pub(super) fn pap(port: u16, name: &str, password: &str) -> ProgramOutput {
-    radclient(port, "auth", &login(name, password))
+pub(super) fn pap_login(port: u16, name: &str, password: &str) -> ProgramOutput {
+    run_radclient(port, "auth", &login_attributes(name, password))
 }
 
 /// A login by PAP to which no answer comes.
 #[track_caller]
 pub(super) fn pap_unanswered(port: u16, name: &str, password: &str) {
-    radclient_unanswered(port, "auth", &login(name, password));
+    radclient_unanswered(port, "auth", &login_attributes(name, password));
 }
 
-fn login(name: &str, password: &str) -> String {
+fn login_attributes(name: &str, password: &str) -> String {
     format!("User-Name={name},User-Password={password},Message-Authenticator=0x00")
 }
 
 /// A login by wpa_supplicant's client; true: accepted.
-pub(super) fn eapol_test(place: &Folder, port: u16, network: &str, more: &[&str]) -> bool {
+pub(super) fn eapol_test(place: &TempDir, port: u16, network: &str, more: &[&str]) -> bool {
     place.write("eapol.conf", &format!("network={{\nkey_mgmt=IEEE8021X\n{network}\n}}\n"));
     let done = Command::new("eapol_test")
         .args(["-c", "eapol.conf", "-a", &own_address().to_string(), "-p", &port.to_string(), "-s", SECRET])
-        .args(["-t", &PATIENCE.as_secs().to_string()])
+        .args(["-t", &TEST_TIMEOUT.as_secs().to_string()])
         .args(more)
         .current_dir(place.path("."))
         .output()
@@ -205,7 +212,7 @@ pub(super) fn eapol_test(place: &Folder, port: u16, network: &str, more: &[&str]
 const COLLECTING: Duration = Duration::from_secs(1);
 
 /// What is answered at the metrics' address, whatever that is.
-pub(super) fn answer(port: u16, path: &str) -> String {
+pub(super) fn http_answer(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect((own_address(), port)).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
     let mut text = String::new();
@@ -215,25 +222,25 @@ pub(super) fn answer(port: u16, path: &str) -> String {
 
 /// A page of the metrics' address, with what all threads of the server have counted.
 #[track_caller]
-pub(super) fn get(port: u16, path: &str) -> String {
+pub(super) fn get_page(port: u16, path: &str) -> String {
     let mut text = String::new();
-    wait_or_say(
+    wait_or_fail(
         || "a thread of the server has no turn".to_owned(),
         || {
             let begun = Instant::now();
-            text = answer(port, path);
+            text = http_answer(port, path);
             begun.elapsed() < COLLECTING
         },
     );
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
     if path == "/metrics" {
-        documented(&text);
+        check_documented(&text);
     }
     text
 }
 
 /// The rows of a page's table whose first column has this title.
-fn table<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a str>> + use<'a> {
+fn table_rows<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a str>> + use<'a> {
     let (_, table) =
         page.split_once(&format!("\n| {title} |")).unwrap_or_else(|| panic!("no {title} in the page"));
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -242,11 +249,11 @@ fn table<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a str>> +
 
 /// Each metric of an exposition is on the page for operators with its labels, and each kind of event on that of counters.
 /// That pages have all that is declared, `usher-daemon` tests.
-fn documented(exposition: &str) {
+fn check_documented(exposition: &str) {
     let (operation, counters) =
         (include_str!("../../../../docs/aaa-server.md"), include_str!("../../../../docs/counters.md"));
     let work = include_str!("../../../../docs/study-files.md");
-    let metrics: BTreeMap<&str, &str> = table(operation, "metric").map(|row| (row[0], row[1])).collect();
+    let metrics: BTreeMap<&str, &str> = table_rows(operation, "metric").map(|row| (row[0], row[1])).collect();
     let mut seen = 0;
     for sample in exposition.lines().filter_map(|line| line.strip_prefix("usher_aaa_")) {
         let end = sample.find(['{', ' ']).unwrap();
@@ -267,7 +274,7 @@ fn documented(exposition: &str) {
                 "work_total" => ("docs/study-files.md", work.contains(&format!("`{kind}`"))),
                 _ => (
                     "docs/counters.md",
-                    table(counters, &format!("kind of `{name}`")).any(|row| row[0] == kind),
+                    table_rows(counters, &format!("kind of `{name}`")).any(|row| row[0] == kind),
                 ),
             };
             assert!(written, "{sample}: {page}");
@@ -279,7 +286,7 @@ fn documented(exposition: &str) {
 
 /// The value of one metric, by its whole name with labels.
 #[track_caller]
-pub(super) fn metric(page: &str, name: &str) -> f64 {
+pub(super) fn metric_value(page: &str, name: &str) -> f64 {
     find_metric(page, name).unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
@@ -298,14 +305,14 @@ pub(super) fn wait_for_metric(port: u16, name: &str, value: f64) {
 /// Waits until a metric is so.
 #[track_caller]
 pub(super) fn wait_until_metric(port: u16, name: &str, is_so: impl Fn(f64) -> bool) {
-    let read = || get(port, "/metrics");
-    wait_or_say(
+    let read = || get_page(port, "/metrics");
+    wait_or_fail(
         || format!("{name} never was so: {}", read()),
         || find_metric(&read(), name).is_some_and(&is_so),
     );
 }
 
 /// The program, so that it is found in a shell.
-pub(super) fn usher() -> &'static str {
+pub(super) fn usher_path() -> &'static str {
     USHER
 }

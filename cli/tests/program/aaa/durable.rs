@@ -1,26 +1,26 @@
 //! Nothing that was acknowledged is lost: not when the server is killed, not when its database goes away.
 
 use super::daemon::{
-    Daemon, Ports, answer, get, metric, pap, pap_unanswered, radclient_within, wait_for_metric,
-    wait_until_metric,
+    DaemonProcess, ServerPorts, get_page, http_answer, metric_value, pap_login, pap_unanswered,
+    run_radclient_once, wait_for_metric, wait_until_metric,
 };
-use super::records::{Nas, StatusType, id, request};
-use crate::cluster::Cluster;
-use crate::place::{Folder, own_address, wait_or_say};
+use super::records::{AccountingNas, StatusType, accounting_request, session_id};
+use crate::cluster::PostgresCluster;
+use crate::place::{TempDir, own_address, wait_or_fail};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
-use usher_radius::Secret;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
+use usher_radius::SharedSecret;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
 
 /// How long thousands of records may take that are written durably, on a machine that is busy with something else.
 const LONG: Duration = Duration::from_secs(300);
 
 /// What the store has of one session.
 #[derive(PartialEq, Eq, Debug)]
-struct Row {
+struct StoredSession {
     id: String,
     stopped: bool,
     octets: u64,
@@ -29,34 +29,38 @@ struct Row {
 const ROWS: &str =
     "SELECT acctsessionid, acctstoptime IS NOT NULL, coalesce(acctinputoctets, 0) FROM radacct";
 
-fn sqlite(path: &Path) -> Vec<Row> {
+fn sqlite_sessions(path: &Path) -> Vec<StoredSession> {
     let file = rusqlite::Connection::open(path).unwrap();
     let mut statement = file.prepare(ROWS).unwrap();
     let row = |row: &rusqlite::Row<'_>| {
-        Ok(Row { id: row.get(0)?, stopped: row.get(1)?, octets: row.get::<_, i64>(2)?.unsigned_abs() })
+        Ok(StoredSession {
+            id: row.get(0)?,
+            stopped: row.get(1)?,
+            octets: row.get::<_, i64>(2)?.unsigned_abs(),
+        })
     };
     statement.query_map([], row).unwrap().map(Result::unwrap).collect()
 }
 
-fn postgres(cluster: &Cluster, database: &str) -> Vec<Row> {
+fn postgres_sessions(cluster: &PostgresCluster, database: &str) -> Vec<StoredSession> {
     let row = |line: &str| {
         let mut cells = line.split('|');
         let mut cell = || cells.next().unwrap().to_owned();
-        Row { id: cell(), stopped: cell() == "t", octets: cell().parse().unwrap() }
+        StoredSession { id: cell(), stopped: cell() == "t", octets: cell().parse().unwrap() }
     };
-    cluster.sql(database, ROWS).lines().map(row).collect()
+    cluster.run_sql(database, ROWS).lines().map(row).collect()
 }
 
 /// Each acknowledged record is in one row, and there is no second row of its session.
 #[track_caller]
-fn each_once(nas: &Nas, rows: Vec<Row>) {
+fn each_once(nas: &AccountingNas, rows: Vec<StoredSession>) {
     let count = rows.len();
-    let rows: BTreeMap<String, Row> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    let rows: BTreeMap<String, StoredSession> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
     assert_eq!(rows.len(), count, "a session is there twice");
-    for (session, told) in nas.acknowledged() {
-        let row = rows.get(&id(session)).unwrap_or_else(|| panic!("{told:?} of {session} is lost"));
+    for (session, told) in nas.acknowledged_records() {
+        let row = rows.get(&session_id(session)).unwrap_or_else(|| panic!("{told:?} of {session} is lost"));
         if told == StatusType::Stop {
-            let ended = Row { id: id(session), stopped: true, octets: session as u64 };
+            let ended = StoredSession { id: session_id(session), stopped: true, octets: session as u64 };
             assert_eq!(*row, ended, "what the Stop said");
         }
     }
@@ -65,59 +69,59 @@ fn each_once(nas: &Nas, rows: Vec<Row>) {
 #[test]
 fn a_killed_server_loses_no_record_that_it_acknowledged() {
     const SESSIONS: usize = 25_000;
-    let (place, ports) = (Folder::new(), Ports::free());
-    let config = ports.config(2, "");
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let config = ports.server_config(2, "");
     let database = place.path("state/usher.db");
-    let mut nas = Nas::new(ports.acct, SESSIONS);
+    let mut nas = AccountingNas::new(ports.acct, SESSIONS);
     for until in [9_000, 30_000] {
-        let server = Daemon::start(&place, &config);
-        assert!(nas.report(until, LONG), "{} records: {}", nas.count(), server.log());
+        let server = DaemonProcess::start(&place, &config);
+        assert!(nas.report_records(until, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
         server.kill();
         nas.lost_the_server();
-        assert!((until..2 * SESSIONS).contains(&nas.count()));
-        each_once(&nas, sqlite(&database));
+        assert!((until..2 * SESSIONS).contains(&nas.acknowledged_count()));
+        each_once(&nas, sqlite_sessions(&database));
     }
-    let server = Daemon::start(&place, &config);
-    assert!(nas.report(2 * SESSIONS, LONG), "{} records: {}", nas.count(), server.log());
+    let server = DaemonProcess::start(&place, &config);
+    assert!(nas.report_records(2 * SESSIONS, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
     assert!(nas.repeated > 0, "the server was killed with records under way");
     // All have ended.
     wait_for_metric(ports.metrics, "usher_aaa_sessions", 0.0);
-    assert_eq!(server.end(), Some(0));
-    let rows = sqlite(&database);
+    assert_eq!(server.terminate(), Some(0));
+    let rows = sqlite_sessions(&database);
     assert_eq!(rows.len(), SESSIONS);
     each_once(&nas, rows);
 }
 
 /// A server with users and accounting in a database.
-struct Setting {
-    place: Folder,
-    ports: Ports,
-    cluster: Cluster,
+struct DatabaseFixture {
+    temp_dir: TempDir,
+    ports: ServerPorts,
+    cluster: PostgresCluster,
     database: String,
     config: String,
 }
 
-impl Setting {
+impl DatabaseFixture {
     fn new() -> Self {
-        let (place, ports, cluster) = (Folder::new(), Ports::free(), Cluster::new());
-        let database = cluster.database();
-        let url = cluster.url("usher", &database);
+        let (place, ports, cluster) = (TempDir::new(), ServerPorts::reserve_free(), PostgresCluster::new());
+        let database = cluster.create_database();
+        let url = cluster.database_url("usher", &database);
         let users = format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\ncache_ttl = \"10 min\"\n");
-        let config = ports.config(2, &users);
-        Self { place, ports, cluster, database, config }
+        let config = ports.server_config(2, &users);
+        Self { temp_dir: place, ports, cluster, database, config }
     }
 
     /// Adds users to the database, and forgets none in the server.
     fn add_users(&self) {
         for name in ["ann", "bob", "eve"] {
             let line = format!("echo right | usher aaa user add {name} --password-file - --config aaa.toml");
-            self.place.shell(&line).with_code(0);
+            self.temp_dir.run_shell(&line).with_code(0);
         }
     }
 
     #[track_caller]
     fn gets_in(&self, name: &str) {
-        pap(self.ports.auth, name, "right").with_code(0);
+        pap_login(self.ports.auth, name, "right").with_code(0);
     }
 
     /// Gets in from so many ports that the system gives requests to each of the shards.
@@ -137,56 +141,62 @@ impl Setting {
 #[test]
 fn a_database_that_was_away_costs_no_record_and_no_restart() {
     const SESSIONS: usize = 10_000;
-    let s = Setting::new();
-    let server = Daemon::start(&s.place, &s.config);
+    let s = DatabaseFixture::new();
+    let server = DaemonProcess::start(&s.temp_dir, &s.config);
     s.add_users();
     s.gets_in("ann");
-    let mut nas = Nas::new(s.ports.acct, SESSIONS);
+    let mut nas = AccountingNas::new(s.ports.acct, SESSIONS);
     for (mode, name, until) in [("fast", "bob", 5_000), ("immediate", "eve", 10_000)] {
-        assert!(nas.report(until, LONG), "{} records: {}", nas.count(), server.log());
-        s.cluster.stop(mode);
-        let before = nas.count();
-        assert!(!nas.report(2 * SESSIONS, Duration::from_secs(3)), "the database is away");
+        assert!(nas.report_records(until, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
+        s.cluster.stop_server(mode);
+        let before = nas.acknowledged_count();
+        assert!(!nas.report_records(2 * SESSIONS, Duration::from_secs(3)), "the database is away");
         // What was durable when it went may still have been answered.
-        assert!(nas.count() < before + 2048, "{} acknowledged without a database", nas.count() - before);
+        assert!(
+            nas.acknowledged_count() < before + 2048,
+            "{} acknowledged without a database",
+            nas.acknowledged_count() - before
+        );
         s.gets_in_everywhere("ann");
         s.gets_no_answer(name);
         s.cluster.start();
-        each_once(&nas, postgres(&s.cluster, &s.database));
-        let more = nas.count() + 1000;
-        assert!(nas.report(more, LONG), "{} records: {}", nas.count(), server.log());
+        each_once(&nas, postgres_sessions(&s.cluster, &s.database));
+        let more = nas.acknowledged_count() + 1000;
+        assert!(nas.report_records(more, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
         s.gets_in(name);
     }
-    assert!(nas.report(2 * SESSIONS, LONG), "{} records: {}", nas.count(), server.log());
-    server.wait("the store answers again");
+    assert!(nas.report_records(2 * SESSIONS, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
+    server.wait_for_log("the store answers again");
     wait_until_metric(s.ports.metrics, "usher_aaa_aaa_events_total{kind=\"unavailable\"}", |n| n >= 2.0);
     wait_for_metric(s.ports.metrics, "usher_aaa_store_refused_total", 0.0);
-    assert_eq!(server.end(), Some(0));
-    let rows = postgres(&s.cluster, &s.database);
+    assert_eq!(server.terminate(), Some(0));
+    let rows = postgres_sessions(&s.cluster, &s.database);
     assert_eq!(rows.len(), SESSIONS);
     each_once(&nas, rows);
 }
 
 #[test]
-fn what_a_database_cannot_hold_is_turned_away_and_holds_nothing_up() {
-    let s = Setting::new();
-    s.cluster.sql("postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
-    let config = s.config.replace(&s.cluster.url("usher", &s.database), &s.cluster.url("usher", "latin"));
-    let server = Daemon::start(&s.place, &format!("{config}[accounting]\nlogins = true\n"));
+fn unstorable_names_are_rejected_and_delay_no_other_login() {
+    let s = DatabaseFixture::new();
+    s.cluster.run_sql("postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let config = s
+        .config
+        .replace(&s.cluster.database_url("usher", &s.database), &s.cluster.database_url("usher", "latin"));
+    let server = DaemonProcess::start(&s.temp_dir, &format!("{config}[accounting]\nlogins = true\n"));
     s.add_users();
     let foreign = "\u{5c71}\u{7530}";
     for _ in 0..3 {
-        let said = pap(s.ports.auth, foreign, "right").with_code(1);
+        let said = pap_login(s.ports.auth, foreign, "right").with_code(1);
         assert!(said.out.contains("Received Access-Reject"), "{said:?}");
         s.gets_in("ann");
     }
-    server.wait("cause=\"unstorable-name\"");
+    server.wait_for_log("cause=\"unstorable-name\"");
     // Logins that came with those are kept.
-    let count = || s.cluster.sql("latin", "SELECT count(*) FROM radpostauth WHERE username = 'ann'");
-    wait_or_say(|| server.log(), || count() == "3");
+    let count = || s.cluster.run_sql("latin", "SELECT count(*) FROM radpostauth WHERE username = 'ann'");
+    wait_or_fail(|| server.log(), || count() == "3");
     let record = |user: &str, id: u32| {
         let of = format!("User-Name={user},Acct-Session-Id={id},NAS-IP-Address=127.0.0.1,NAS-Port={id}");
-        radclient_within(
+        run_radclient_once(
             Duration::from_secs(5),
             s.ports.acct,
             "acct",
@@ -197,167 +207,181 @@ fn what_a_database_cannot_hold_is_turned_away_and_holds_nothing_up() {
         assert_eq!(record(foreign, 1).code, Some(1), "it is not acknowledged");
         assert_eq!(record("ann", 10 + id).code, Some(0), "{}", server.log());
     }
-    assert_eq!(s.cluster.sql("latin", "SELECT count(*) FROM radacct"), "3");
+    assert_eq!(s.cluster.run_sql("latin", "SELECT count(*) FROM radacct"), "3");
     wait_until_metric(s.ports.metrics, "usher_aaa_store_refused_total", |n| n >= 4.0);
     // Told once: nobody can do more about the next.
     let log = server.log();
     assert_eq!(log.matches("has no equivalent").count(), 1, "{log}");
     assert!(!log.contains("the store does not answer"), "{log}");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 /// Nobody asks the server for anything meanwhile, as behind a load balancer that keeps everybody away.
 #[test]
 fn a_server_is_ready_while_its_database_answers() {
-    let s = Setting::new();
-    let server = Daemon::start(&s.place, &s.config);
-    let ready = || answer(s.ports.metrics, "/ready");
+    let s = DatabaseFixture::new();
+    let server = DaemonProcess::start(&s.temp_dir, &s.config);
+    let ready = || http_answer(s.ports.metrics, "/ready");
     let is_ready = || ready().starts_with("HTTP/1.0 200") && ready().ends_with("ready\n");
     let is_away = || {
         let said = ready();
         said.starts_with("HTTP/1.0 503") && said.contains("the store is not available: PostgreSQL at ")
     };
-    wait_or_say(ready, is_ready);
+    wait_or_fail(ready, is_ready);
     for mode in ["fast", "immediate"] {
-        s.cluster.stop(mode);
-        wait_or_say(ready, is_away);
-        assert!(get(s.ports.metrics, "/health").contains("serving"), "it runs");
+        s.cluster.stop_server(mode);
+        wait_or_fail(ready, is_away);
+        assert!(get_page(s.ports.metrics, "/health").contains("serving"), "it runs");
         s.cluster.start();
-        wait_or_say(ready, is_ready);
+        wait_or_fail(ready, is_ready);
     }
     // It answers, and has no table of sessions any more.
-    s.cluster.sql(&s.database, "ALTER TABLE radacct RENAME TO elsewhere");
-    wait_or_say(ready, || ready().contains("radacct"));
-    s.cluster.sql(&s.database, "ALTER TABLE elsewhere RENAME TO radacct");
-    wait_or_say(ready, is_ready);
-    assert_eq!(server.end(), Some(0));
+    s.cluster.run_sql(&s.database, "ALTER TABLE radacct RENAME TO elsewhere");
+    wait_or_fail(ready, || ready().contains("radacct"));
+    s.cluster.run_sql(&s.database, "ALTER TABLE elsewhere RENAME TO radacct");
+    wait_or_fail(ready, is_ready);
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn who_got_in_gets_in_on_each_shard_while_the_database_is_away() {
-    let s = Setting::new();
-    let tls = super::others::tls(&s.place.path("pki"), "radius.example");
+    let s = DatabaseFixture::new();
+    let tls = super::others::tls_section(&s.temp_dir.path("pki"), "radius.example");
     let lists = "crl = [\"pki/ca.crl\"]\ncrl_interval = \"1 s\"\n";
-    s.place.shell("usher aaa cert --dir pki init --server radius.example").with_code(0);
-    let server = Daemon::start(&s.place, &format!("{}{tls}{lists}", s.config));
+    s.temp_dir.run_shell("usher aaa cert --dir pki init --server radius.example").with_code(0);
+    let server = DaemonProcess::start(&s.temp_dir, &format!("{}{tls}{lists}", s.config));
     s.add_users();
     for name in ["ann", "bob", "eve"] {
         s.gets_in(name);
     }
     // What was changed and removed before is not served as it was.
-    s.place.shell("echo other | usher aaa user set bob --password-file - --config aaa.toml").with_code(0);
-    s.place.shell("usher aaa user del eve --config aaa.toml").with_code(0);
-    s.cluster.stop("fast");
+    s.temp_dir
+        .run_shell("echo other | usher aaa user set bob --password-file - --config aaa.toml")
+        .with_code(0);
+    s.temp_dir.run_shell("usher aaa user del eve --config aaa.toml").with_code(0);
+    s.cluster.stop_server("fast");
     s.gets_in_everywhere("ann");
     for name in ["bob", "eve", "ivy"] {
         s.gets_no_answer(name);
     }
     // A list that is taken up meanwhile, after which the shards know nobody, changes nothing of users.
     let end = || {
-        let page = get(s.ports.metrics, "/metrics");
+        let page = get_page(s.ports.metrics, "/metrics");
         page.lines().find(|line| line.starts_with("usher_aaa_crl_next_update_seconds{")).map(str::to_owned)
     };
     let before = end();
-    s.place.shell("usher aaa cert --dir pki crl").with_code(0);
-    wait_or_say(|| server.log(), || end() != before);
+    s.temp_dir.run_shell("usher aaa cert --dir pki crl").with_code(0);
+    wait_or_fail(|| server.log(), || end() != before);
     s.gets_in_everywhere("ann");
     s.gets_no_answer("eve");
-    let page = get(s.ports.metrics, "/metrics");
-    assert!(metric(&page, "usher_aaa_cache_total{result=\"away\"}") >= 2.0, "{page}");
+    let page = get_page(s.ports.metrics, "/metrics");
+    assert!(metric_value(&page, "usher_aaa_cache_total{result=\"away\"}") >= 2.0, "{page}");
     s.cluster.start();
     let bob = "User-Name=bob,User-Password=other,Message-Authenticator=0x00";
-    let is_answered = || radclient_within(Duration::from_secs(5), s.ports.auth, "auth", bob).code == Some(0);
-    wait_or_say(|| server.log(), is_answered);
-    pap(s.ports.auth, "eve", "right").with_code(1);
-    assert_eq!(server.end(), Some(0));
+    let is_answered =
+        || run_radclient_once(Duration::from_secs(5), s.ports.auth, "auth", bob).code == Some(0);
+    wait_or_fail(|| server.log(), is_answered);
+    pap_login(s.ports.auth, "eve", "right").with_code(1);
+    assert_eq!(server.terminate(), Some(0));
 }
 
-const OTHER: &str = "a secret of the store's client";
+const STORE_CLIENT_SECRET: &str = "a secret of the store's client";
 
 /// Whether 127.0.0.9 gets an answer within a second.
 fn stored_client_is_served(port: u16) -> bool {
     let socket = UdpSocket::bind("127.0.0.9:0").unwrap();
     socket.connect((own_address(), port)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    let mut restart = Attributes::new();
+    let mut restart = AttributeList::new();
     restart.push_u32(kind::ACCT_STATUS_TYPE, 7);
-    let packet = request(Code::ACCOUNTING_REQUEST, 1, &restart, &Secret::new(OTHER.as_bytes()));
+    let packet = accounting_request(
+        PacketCode::ACCOUNTING_REQUEST,
+        1,
+        &restart,
+        &SharedSecret::new(STORE_CLIENT_SECRET.as_bytes()),
+    );
     socket.send(&packet).unwrap();
     socket.recv(&mut [0; 4096]).is_ok()
 }
 
 #[test]
 fn a_server_starts_while_its_database_is_away() {
-    let s = Setting::new();
-    let first = Daemon::start(&s.place, &s.config);
+    let s = DatabaseFixture::new();
+    let first = DaemonProcess::start(&s.temp_dir, &s.config);
     s.add_users();
-    super::daemon::private(&s.place, "secret", OTHER);
-    s.place.shell("usher aaa client add 127.0.0.9 --secret-file secret --config aaa.toml").with_code(0);
-    let mut nas = Nas::new(s.ports.acct, 3_000);
-    assert!(nas.report(2_000, LONG), "{} records: {}", nas.count(), first.log());
+    super::daemon::write_private(&s.temp_dir, "secret", STORE_CLIENT_SECRET);
+    s.temp_dir
+        .run_shell("usher aaa client add 127.0.0.9 --secret-file secret --config aaa.toml")
+        .with_code(0);
+    let mut nas = AccountingNas::new(s.ports.acct, 3_000);
+    assert!(nas.report_records(2_000, LONG), "{} records: {}", nas.acknowledged_count(), first.log());
     first.kill();
     nas.lost_the_server();
     // Stops of the first sessions may have come between the Starts of the last ones.
-    let stopped = postgres(&s.cluster, &s.database).iter().filter(|row| row.stopped).count();
-    s.cluster.stop("fast");
+    let stopped = postgres_sessions(&s.cluster, &s.database).iter().filter(|row| row.stopped).count();
+    s.cluster.stop_server("fast");
 
     let inline = "[[user]]\nname = \"ivy\"\npassword = \"right\"\n";
-    let server = Daemon::start(&s.place, &format!("{}{inline}", s.config));
-    server.wait("the store does not answer");
-    let before = nas.count();
-    assert!(!nas.report(6_000, Duration::from_secs(2)), "the database is away");
-    assert_eq!(nas.count(), before, "nothing can be durable");
+    let server = DaemonProcess::start(&s.temp_dir, &format!("{}{inline}", s.config));
+    server.wait_for_log("the store does not answer");
+    let before = nas.acknowledged_count();
+    assert!(!nas.report_records(6_000, Duration::from_secs(2)), "the database is away");
+    assert_eq!(nas.acknowledged_count(), before, "nothing can be durable");
     s.gets_in("ivy");
     s.gets_no_answer("ann");
 
     assert!(!stored_client_is_served(s.ports.acct));
 
     s.cluster.start();
-    server.wait("the store's clients are served");
-    wait_or_say(|| server.log(), || stored_client_is_served(s.ports.acct));
-    assert!(nas.report(6_000, LONG), "{} records: {}", nas.count(), server.log());
+    server.wait_for_log("the store's clients are served");
+    wait_or_fail(|| server.log(), || stored_client_is_served(s.ports.acct));
+    assert!(nas.report_records(6_000, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
     s.gets_in("ann");
     // Sessions that were open before the server started are its own: their Stops ended them.
     wait_for_metric(s.ports.metrics, "usher_aaa_sessions", 0.0);
     let by_it = "usher_aaa_ledger_events_total{kind=\"stopped\"}";
     wait_for_metric(s.ports.metrics, by_it, 3_000.0 - stopped as f64);
-    assert_eq!(server.end(), Some(0));
-    let rows = postgres(&s.cluster, &s.database);
+    assert_eq!(server.terminate(), Some(0));
+    let rows = postgres_sessions(&s.cluster, &s.database);
     assert_eq!(rows.len(), 3_000);
     each_once(&nas, rows);
 }
 
 #[test]
 fn a_database_that_refuses_keeps_a_server_from_starting() {
-    let s = Setting::new();
+    let s = DatabaseFixture::new();
     let config = s.config.replace(&format!("dbname={}", s.database), "dbname=nowhere");
-    super::daemon::private(&s.place, "aaa.toml", &config);
-    let said = s.place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
+    super::daemon::write_private(&s.temp_dir, "aaa.toml", &config);
+    let said = s.temp_dir.run_usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
     assert!(said.err.contains("database \"nowhere\" does not exist"), "{said:?}");
 }
 
 #[test]
-fn a_database_that_refuses_later_on_costs_no_record_and_no_restart() {
+fn a_database_that_refuses_later_costs_no_record_and_no_restart() {
     const SESSIONS: usize = 4_000;
-    let s = Setting::new();
-    s.cluster.sql("postgres", "CREATE ROLE service LOGIN SUPERUSER");
-    let server = Daemon::start(&s.place, &s.config.replace("user=usher ", "user=service "));
-    let mut nas = Nas::new(s.ports.acct, SESSIONS);
-    assert!(nas.report(2_000, LONG), "{} records: {}", nas.count(), server.log());
+    let s = DatabaseFixture::new();
+    s.cluster.run_sql("postgres", "CREATE ROLE service LOGIN SUPERUSER");
+    let server = DaemonProcess::start(&s.temp_dir, &s.config.replace("user=usher ", "user=service "));
+    let mut nas = AccountingNas::new(s.ports.acct, SESSIONS);
+    assert!(nas.report_records(2_000, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
     let close = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'service'";
     // Two calls: one of both is one transaction, and the server, whose connections end within it,
     // is back before the first half of it holds.
-    s.cluster.sql("postgres", "ALTER ROLE service NOLOGIN");
-    s.cluster.sql("postgres", close);
-    let before = nas.count();
-    assert!(!nas.report(2 * SESSIONS, Duration::from_secs(3)), "the database refuses");
-    assert!(nas.count() < before + 2048, "{} acknowledged without a database", nas.count() - before);
-    server.wait("is not permitted to log in");
-    s.cluster.sql("postgres", "ALTER ROLE service LOGIN");
-    assert!(nas.report(2 * SESSIONS, LONG), "{} records: {}", nas.count(), server.log());
-    assert_eq!(metric(&get(s.ports.metrics, "/metrics"), "usher_aaa_store_refused_total"), 0.0);
-    assert_eq!(server.end(), Some(0));
-    let rows = postgres(&s.cluster, &s.database);
+    s.cluster.run_sql("postgres", "ALTER ROLE service NOLOGIN");
+    s.cluster.run_sql("postgres", close);
+    let before = nas.acknowledged_count();
+    assert!(!nas.report_records(2 * SESSIONS, Duration::from_secs(3)), "the database refuses");
+    assert!(
+        nas.acknowledged_count() < before + 2048,
+        "{} acknowledged without a database",
+        nas.acknowledged_count() - before
+    );
+    server.wait_for_log("is not permitted to log in");
+    s.cluster.run_sql("postgres", "ALTER ROLE service LOGIN");
+    assert!(nas.report_records(2 * SESSIONS, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
+    assert_eq!(metric_value(&get_page(s.ports.metrics, "/metrics"), "usher_aaa_store_refused_total"), 0.0);
+    assert_eq!(server.terminate(), Some(0));
+    let rows = postgres_sessions(&s.cluster, &s.database);
     assert_eq!(rows.len(), SESSIONS);
     each_once(&nas, rows);
 }

@@ -1,37 +1,40 @@
 //! Floods: what one client does too much of costs that client, and no other.
 
-use super::daemon::{Daemon, Ports, SECRET, find_metric, get, metric, wait_for_metric, wait_until_metric};
-use super::hostile::{Signed, signed};
-use crate::place::{Folder, PATIENCE, own_address};
+use super::daemon::{
+    DaemonProcess, SECRET, ServerPorts, find_metric, get_page, metric_value, wait_for_metric,
+    wait_until_metric,
+};
+use super::hostile::{AuthenticatorForm, sign_packet};
+use crate::place::{TEST_TIMEOUT, TempDir, own_address};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use usher_crypto::digest::md5;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::{Code, Packet};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::{PacketCode, RadiusPacket};
 
 /// Two clients: one that floods, at 127.0.0.2, and one that does not, at 127.0.0.3.
-fn config(ports: &Ports, more: &str) -> String {
+fn flood_config(ports: &ServerPorts, more: &str) -> String {
     let client = |name: &str, address: &str| {
         format!("[[client]]\nname = \"{name}\"\nprefix = \"{address}\"\nsecret = \"{SECRET}\"\n")
     };
     let clients = client("flooder", "127.0.0.2") + &client("quiet", "127.0.0.3");
-    ports.config(1, &format!("{clients}{more}"))
+    ports.server_config(1, &format!("{clients}{more}"))
 }
 
-fn line(from: &str, port: u16) -> UdpSocket {
+fn client_socket(from: &str, port: u16) -> UdpSocket {
     let socket = UdpSocket::bind((from, 0)).unwrap();
     socket.connect((own_address(), port)).unwrap();
     socket
 }
 
 /// The answer to a request, which is sent again while there is none.
-fn ask(socket: &UdpSocket, packet: &[u8]) -> Vec<u8> {
+fn send_until_answered(socket: &UdpSocket, packet: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut buf = [0; 4096];
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TEST_TIMEOUT {
         socket.send(packet).unwrap();
         while let Ok(n) = socket.recv(&mut buf) {
             if buf[1] == packet[1] {
@@ -42,43 +45,43 @@ fn ask(socket: &UdpSocket, packet: &[u8]) -> Vec<u8> {
     panic!("no answer");
 }
 
-fn eap(n: u8, packet: &[u8], state: Option<&[u8]>) -> Vec<u8> {
-    let mut a = Attributes::new();
+fn eap_request(n: u8, packet: &[u8], state: Option<&[u8]>) -> Vec<u8> {
+    let mut a = AttributeList::new();
     a.push_text(kind::USER_NAME, "ann").unwrap();
     if let Some(state) = state {
         a.push_bytes(kind::STATE, state).unwrap();
     }
     a.push_eap(packet);
-    signed(Code::ACCESS_REQUEST, n, [n; 16], &a, Signed::Right)
+    sign_packet(PacketCode::ACCESS_REQUEST, n, [n; 16], &a, AuthenticatorForm::Right)
 }
 
 const IDENTITY: [u8; 8] = [2, 1, 0, 8, 1, b'a', b'n', b'n'];
 
 /// A login by EAP-MD5; its requests have this number and the next.
-fn log_in(socket: &UdpSocket, n: u8) -> Code {
-    let challenge = ask(socket, &eap(n, &IDENTITY, None));
-    let challenge = Packet::parse(&challenge).unwrap();
+fn log_in(socket: &UdpSocket, n: u8) -> PacketCode {
+    let challenge = send_until_answered(socket, &eap_request(n, &IDENTITY, None));
+    let challenge = RadiusPacket::parse(&challenge).unwrap();
     let asked = challenge.get(kind::EAP_MESSAGE).unwrap();
     let response = md5(&[&[asked[1]], b"right", &asked[6..22]]);
     let answer = [&[2, asked[1], 0, 22, 4, 16][..], &response].concat();
-    Code(ask(socket, &eap(n + 1, &answer, challenge.get(kind::STATE)))[0])
+    PacketCode(send_until_answered(socket, &eap_request(n + 1, &answer, challenge.get(kind::STATE)))[0])
 }
 
 #[test]
 fn a_flood_of_new_sessions_costs_the_flooder_alone() {
     const HALF_OPEN: usize = 500;
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let limits = format!("[limits]\nhalf_open = {HALF_OPEN}\n[methods]\norder = [\"eap-md5\"]\n");
-    let config = config(&ports, &format!("{limits}{}", super::daemon::ANN));
-    let server = Daemon::start(&place, &config);
+    let config = flood_config(&ports, &format!("{limits}{}", super::daemon::ANN));
+    let server = DaemonProcess::start(&place, &config);
     let over = Arc::new(AtomicBool::new(false));
     let (until, port) = (over.clone(), ports.auth);
     let flood = std::thread::spawn(move || {
         // Each socket and identifier makes a session of its own. What the server cannot even read would be lost in its
         // socket, whoever sent it: the flood is as fast as the server answers.
-        let packets: Vec<Vec<u8>> = (0..=u8::MAX).map(|n| eap(n, &IDENTITY, None)).collect();
+        let packets: Vec<Vec<u8>> = (0..=u8::MAX).map(|n| eap_request(n, &IDENTITY, None)).collect();
         while !until.load(Ordering::Relaxed) {
-            let socket = line("127.0.0.2", port);
+            let socket = client_socket("127.0.0.2", port);
             socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             for some in packets.chunks(32) {
                 for packet in some {
@@ -92,47 +95,48 @@ fn a_flood_of_new_sessions_costs_the_flooder_alone() {
     });
     let evicted = |client: &str| format!("usher_aaa_evicted_total{{client=\"{client}\"}}");
     wait_until_metric(ports.metrics, &evicted("flooder"), |evicted| evicted > 1000.0);
-    let before = metric(&get(ports.metrics, "/metrics"), &evicted("flooder"));
-    let quiet = line("127.0.0.3", ports.auth);
+    let before = metric_value(&get_page(ports.metrics, "/metrics"), &evicted("flooder"));
+    let quiet = client_socket("127.0.0.3", ports.auth);
     for login in 0..100_u8 {
-        assert_eq!(log_in(&quiet, 2 * login), Code::ACCESS_ACCEPT, "login {login}");
+        assert_eq!(log_in(&quiet, 2 * login), PacketCode::ACCESS_ACCEPT, "login {login}");
     }
     // It floods on.
     wait_until_metric(ports.metrics, &evicted("flooder"), |evicted| evicted > before + 100.0);
-    let page = get(ports.metrics, "/metrics");
+    let page = get_page(ports.metrics, "/metrics");
     over.store(true, Ordering::Relaxed);
     flood.join().unwrap();
-    assert!(metric(&page, "usher_aaa_half_open") <= HALF_OPEN as f64, "{page}");
+    assert!(metric_value(&page, "usher_aaa_half_open") <= HALF_OPEN as f64, "{page}");
     assert_eq!(find_metric(&page, &evicted("quiet")).unwrap_or(0.0), 0.0, "{page}");
     let accepts = "usher_aaa_logins_total{method=\"eap-md5\",inner=\"\",result=\"accept\",reason=\"\"}";
     wait_for_metric(ports.metrics, accepts, 100.0);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn a_flood_of_slow_passwords_delays_nobody_else() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &config(&ports, "[users]\ncache_ttl = \"1 ms\"\nthreads = 1\n"));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server =
+        DaemonProcess::start(&place, &flood_config(&ports, "[users]\ncache_ttl = \"1 ms\"\nthreads = 1\n"));
     for (name, how) in [("ann", ""), ("slow", "--hash argon2"), ("other", "--hash argon2")] {
         let add = format!("echo right | usher aaa user add {name} {how} --password-file - --config aaa.toml");
-        place.shell(&add).with_code(0);
+        place.run_shell(&add).with_code(0);
     }
     let pad = |n: u8| md5(&[SECRET.as_bytes(), &[n; 16]]);
     let pap = move |n: u8, name: &str| {
         let mut password = *b"right\0\0\0\0\0\0\0\0\0\0\0";
         password.iter_mut().zip(pad(n)).for_each(|(octet, key)| *octet ^= key);
-        let mut a = Attributes::new();
+        let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, name).unwrap();
         a.push_bytes(kind::USER_PASSWORD, &password).unwrap();
-        signed(Code::ACCESS_REQUEST, n, [n; 16], &a, Signed::Right)
+        sign_packet(PacketCode::ACCESS_REQUEST, n, [n; 16], &a, AuthenticatorForm::Right)
     };
     // How long a login by a slow password takes while nobody floods.
-    let quiet = line("127.0.0.3", ports.auth);
+    let quiet = client_socket("127.0.0.3", ports.auth);
     let mut number = 0;
     let mut logs_in = |socket: &UdpSocket, name: &str| {
         number += 1;
         let begun = Instant::now();
-        assert_eq!(ask(socket, &pap(number, name))[0], Code::ACCESS_ACCEPT.0, "{name}");
+        assert_eq!(send_until_answered(socket, &pap(number, name))[0], PacketCode::ACCESS_ACCEPT.0, "{name}");
         begun.elapsed()
     };
     let alone = (0..5).map(|_| logs_in(&quiet, "other")).min().unwrap();
@@ -141,19 +145,25 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
     let flood = std::thread::spawn(move || {
         // More at once than may wait, again and again. The server's socket holds so many: a Status-Server behind them is answered when
         // they are read.
-        let mark = signed(Code::STATUS_SERVER, u8::MAX, [77; 16], &Attributes::new(), Signed::Right);
+        let mark = sign_packet(
+            PacketCode::STATUS_SERVER,
+            u8::MAX,
+            [77; 16],
+            &AttributeList::new(),
+            AuthenticatorForm::Right,
+        );
         while !until.load(Ordering::Relaxed) {
-            let flooder = line("127.0.0.2", port);
+            let flooder = client_socket("127.0.0.2", port);
             for n in 0..u8::MAX {
                 // An error is of an earlier packet.
                 let _ = flooder.send(&pap(n, "slow"));
                 if n % 16 == 0 && !until.load(Ordering::Relaxed) {
-                    ask(&flooder, &mark);
+                    send_until_answered(&flooder, &mark);
                 }
             }
         }
     });
-    let queue = |name: &str| metric(&get(ports.metrics, "/metrics"), name);
+    let queue = |name: &str| metric_value(&get_page(ports.metrics, "/metrics"), name);
     let refused = "usher_aaa_jobs_refused_total{queue=\"password\"}";
     wait_until_metric(ports.metrics, refused, |refused| refused > 0.0);
     // The quickest of several: whatever else the machine does, some logins have it for themselves. One of a password that is compared
@@ -161,7 +171,7 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
     let ann = (0..20).map(|_| logs_in(&quiet, "ann")).min().unwrap();
     assert!(ann < alone, "{ann:?}, and {alone:?} by a slow password alone");
     for from in ["127.0.0.2", "127.0.0.3"] {
-        let socket = line(from, ports.auth);
+        let socket = client_socket(from, ports.auth);
         let other = (0..5).map(|_| logs_in(&socket, "other")).min().unwrap();
         assert!(other < 64 * alone, "{other:?} from {from}, and {alone:?} alone");
     }
@@ -173,38 +183,39 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
 }
 
 #[test]
-fn only_what_a_client_signed_is_handed_to_the_shard_of_its_login() {
-    let (place, ports) = (Folder::new(), Ports::free());
+fn only_requests_signed_by_a_client_reach_the_shard_of_a_login() {
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let order = "[methods]\norder = [\"eap-md5\"]\n";
     let config =
-        config(&ports, &format!("{order}{}", super::daemon::ANN)).replace("shards = 1", "shards = 2");
-    let server = Daemon::start(&place, &config);
-    let begun = ask(&line("127.0.0.2", ports.auth), &eap(1, &IDENTITY, None));
-    let state = Packet::parse(&begun).unwrap().get(kind::STATE).unwrap().to_vec();
-    let request = |how: Signed| {
-        let mut a = Attributes::new();
+        flood_config(&ports, &format!("{order}{}", super::daemon::ANN)).replace("shards = 1", "shards = 2");
+    let server = DaemonProcess::start(&place, &config);
+    let begun =
+        send_until_answered(&client_socket("127.0.0.2", ports.auth), &eap_request(1, &IDENTITY, None));
+    let state = RadiusPacket::parse(&begun).unwrap().get(kind::STATE).unwrap().to_vec();
+    let request = |how: AuthenticatorForm| {
+        let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, "ann").unwrap();
         a.push_bytes(kind::STATE, &state).unwrap();
         a.push_eap(&[2, 9, 0, 6, 3, 4]);
-        signed(Code::ACCESS_REQUEST, 2, [2; 16], &a, how)
+        sign_packet(PacketCode::ACCESS_REQUEST, 2, [2; 16], &a, how)
     };
     // Each from a port of its own, so that they come to either shard.
-    for how in [Signed::Wrong, Signed::Not] {
+    for how in [AuthenticatorForm::Wrong, AuthenticatorForm::Not] {
         for _ in 0..20 {
-            line("127.0.0.2", ports.auth).send(&request(how)).unwrap();
+            client_socket("127.0.0.2", ports.auth).send(&request(how)).unwrap();
         }
     }
-    let page = || get(ports.metrics, "/metrics");
+    let page = || get_page(ports.metrics, "/metrics");
     for kind in ["bad_message_authenticator", "missing_message_authenticator"] {
         let name = format!("usher_aaa_radius_events_total{{kind=\"{kind}\"}}");
         wait_for_metric(ports.metrics, &name, 20.0);
     }
-    assert_eq!(metric(&page(), "usher_aaa_diverted_total"), 0.0);
+    assert_eq!(metric_value(&page(), "usher_aaa_diverted_total"), 0.0);
     for _ in 0..20 {
-        line("127.0.0.2", ports.auth).send(&request(Signed::Right)).unwrap();
+        client_socket("127.0.0.2", ports.auth).send(&request(AuthenticatorForm::Right)).unwrap();
     }
     // A client's are.
     wait_until_metric(ports.metrics, "usher_aaa_diverted_total", |diverted| diverted > 0.0);
-    assert_eq!(metric(&page(), "usher_aaa_not_diverted_total"), 0.0);
+    assert_eq!(metric_value(&page(), "usher_aaa_not_diverted_total"), 0.0);
     drop(server);
 }

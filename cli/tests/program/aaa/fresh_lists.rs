@@ -1,40 +1,43 @@
 //! New revocation lists that reach a server whatever else is amiss.
 
-use super::daemon::{Daemon, Ports, SECRET, private};
-use super::lists::{USERS, authority, config, logs_in, now, until};
-use super::others::tls;
-use crate::place::{Folder, own_socket};
+use super::daemon::{DaemonProcess, SECRET, ServerPorts, write_private};
+use super::lists::{USERS, create_authority, logs_in, now, revocation_config, wait_for_daemon};
+use super::others::tls_section;
+use crate::place::{TempDir, own_socket};
 use std::os::unix::fs::OpenOptionsExt;
-use usher_pki::{Authority, Reason};
+use usher_pki::{CertificateAuthority, RevokeReason};
 
 /// As Linux has it on nearly all its machines (open(2)).
 const O_NONBLOCK: i32 = 0o4000;
 
 /// Revokes a certificate, and tells no server.
-fn revoke_quietly(pki: &Folder, name: &str) {
-    Authority::open(&pki.path("pki")).unwrap().revoke(name, Reason::KeyCompromise, now()).unwrap();
+fn revoke_quietly(pki: &TempDir, name: &str) {
+    CertificateAuthority::open(&pki.path("pki"))
+        .unwrap()
+        .revoke(name, RevokeReason::KeyCompromise, now())
+        .unwrap();
 }
 
-fn crl(pki: &Folder) -> String {
+fn crl_setting(pki: &TempDir) -> String {
     format!("crl = [\"{}\"]\n", pki.path("pki/ca.crl").display())
 }
 
 #[test]
 fn a_list_reaches_a_server_whose_secrets_are_its_own() {
-    let pki = authority();
-    let (place, ports) = (Folder::new(), Ports::free());
+    let pki = create_authority();
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let hidden = |text: &str| {
         text.replace(&format!("secret = \"{SECRET}\""), "secret_env = \"USHER_TESTS_OWN_SECRET\"")
     };
-    private(&place, "aaa.toml", &hidden(&config(&ports, &pki, &crl(&pki))));
-    let mut serve = place.command(&["aaa", "serve", "--config", "aaa.toml"]);
-    let daemon = Daemon::run(serve.env("USHER_TESTS_OWN_SECRET", SECRET));
-    daemon.wait("started");
+    write_private(&place, "aaa.toml", &hidden(&revocation_config(&ports, &pki, &crl_setting(&pki))));
+    let mut serve = place.usher_command(&["aaa", "serve", "--config", "aaa.toml"]);
+    let daemon = DaemonProcess::run_command(serve.env("USHER_TESTS_OWN_SECRET", SECRET));
+    daemon.wait_for_log("started");
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     let folder = pki.path("pki").display().to_string();
     let cert = |arguments: &[&str]| {
         let all = [&["aaa", "cert", "--dir", &folder], arguments, &["--config", "aaa.toml"]].concat();
-        place.usher(&all).with_code(0).err
+        place.run_usher(&all).with_code(0).err
     };
     // The list was made, and the server was told in vain: the next run of the timer tells it again, once.
     revoke_quietly(&pki, "ann");
@@ -46,44 +49,48 @@ fn a_list_reaches_a_server_whose_secrets_are_its_own() {
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     assert!(cert(&["revoke", "bob"]).contains("has read it"));
     assert!(!logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 }
 
 /// The store is away from the beginning: nobody is there at its address.
 #[test]
-fn a_file_that_was_made_anew_is_read_without_being_told_and_while_the_store_is_away() {
-    let pki = authority();
-    let (place, ports) = (Folder::new(), Ports::free());
+fn a_new_list_is_read_unprompted_while_the_store_is_away() {
+    let pki = create_authority();
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let url = format!("url = \"postgresql://usher@{}/usher\"", own_socket());
     let users = USERS.replace("store = \"memory\"", &format!("store = \"postgresql\"\n{url}"));
-    let tls = tls(&pki.path("pki"), "radius.example.net");
-    let lists = format!("{}crl_interval = \"1 s\"\n", crl(&pki));
-    let daemon = Daemon::start(&place, &ports.config(2, &format!("{tls}{lists}{users}")));
+    let tls = tls_section(&pki.path("pki"), "radius.example.net");
+    let lists = format!("{}crl_interval = \"1 s\"\n", crl_setting(&pki));
+    let daemon = DaemonProcess::start(&place, &ports.server_config(2, &format!("{tls}{lists}{users}")));
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     revoke_quietly(&pki, "ann");
-    until(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
-    daemon.wait("certificate-revoked");
+    wait_for_daemon(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
+    daemon.wait_for_log("certificate-revoked");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 }
 
 #[test]
 fn a_server_ends_while_a_reload_waits() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let text = ports.config(1, USERS);
-    let daemon = Daemon::start(&place, &text);
-    place.shell("mkfifo -m 600 pipe").with_code(0);
-    private(&place, "aaa.toml", &text.replace(&format!("secret = \"{SECRET}\""), "secret_file = \"pipe\""));
-    daemon.signal("HUP");
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let text = ports.server_config(1, USERS);
+    let daemon = DaemonProcess::start(&place, &text);
+    place.run_shell("mkfifo -m 600 pipe").with_code(0);
+    write_private(
+        &place,
+        "aaa.toml",
+        &text.replace(&format!("secret = \"{SECRET}\""), "secret_file = \"pipe\""),
+    );
+    daemon.send_signal("HUP");
     // It can be opened so when somebody reads it (fifo(7)), and nobody ever writes into it.
     let mut writes = std::fs::OpenOptions::new();
     writes.write(true).custom_flags(O_NONBLOCK);
     let mut writer = None;
-    until(&daemon, || {
+    wait_for_daemon(&daemon, || {
         writer = writes.open(place.path("pipe")).ok();
         writer.is_some()
     });
     assert!(!daemon.log().contains("reloaded"), "{}", daemon.log());
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
     drop(writer);
 }

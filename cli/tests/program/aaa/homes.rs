@@ -1,8 +1,8 @@
 //! Home servers that stop and go on, and what the server that asks them does and says.
 
-use super::daemon::{get, metric, pap, wait_for_metric};
+use super::daemon::{get_page, metric_value, pap_login, wait_for_metric};
 use super::others::ANN;
-use super::revoked::Server;
+use super::revoked::TestServer;
 use crate::place::own_address;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_secs(5);
 
 /// A front of two shards, and the home servers of a realm in their order.
-struct Scene {
-    front: Server,
-    homes: Vec<Server>,
+struct HomeServersFixture {
+    front: TestServer,
+    homes: Vec<TestServer>,
 }
 
-impl Scene {
+impl HomeServersFixture {
     fn start(settings: &str) -> Self {
-        let homes: Vec<Server> = (0..2).map(|_| Server::start(|ports| ports.config(1, ANN))).collect();
-        let front = Server::start(|ports| {
+        let homes: Vec<TestServer> =
+            (0..2).map(|_| TestServer::start(|ports| ports.server_config(1, ANN))).collect();
+        let front = TestServer::start(|ports| {
             let mut more = "[users]\nstore = \"memory\"\n".to_owned();
             for (n, home) in homes.iter().enumerate() {
                 let (host, auth, acct) = (own_address(), home.ports.auth, home.ports.acct);
@@ -33,24 +34,24 @@ impl Scene {
                 .unwrap();
             }
             more += "[[realm]]\nname = \"hotel.example\"\nservers = [\"hotel-0\", \"hotel-1\"]\n";
-            ports.config(2, &more)
+            ports.server_config(2, &more)
         });
         Self { front, homes }
     }
     #[track_caller]
     fn logs_in(&self) {
-        let said = pap(self.front.ports.auth, "ann@hotel.example", "right");
+        let said = pap_login(self.front.ports.auth, "ann@hotel.example", "right");
         assert_eq!(said.code, Some(0), "{}", self.front.daemon.log());
     }
-    fn metric(&self, name: &str) -> f64 {
-        metric(&get(self.front.ports.metrics, "/metrics"), &format!("usher_aaa_{name}"))
+    fn front_metric(&self, name: &str) -> f64 {
+        metric_value(&get_page(self.front.ports.metrics, "/metrics"), &format!("usher_aaa_{name}"))
     }
     fn state_name(home: usize, state: &str) -> String {
         let labels = format!("home_server=\"hotel-{home}\",service=\"authentication\",state=\"{state}\"");
         format!("home_server_state{{{labels}}}")
     }
-    fn state(&self, home: usize, state: &str) -> bool {
-        self.metric(&Self::state_name(home, state)) > 0.5
+    fn is_in_state(&self, home: usize, state: &str) -> bool {
+        self.front_metric(&Self::state_name(home, state)) > 0.5
     }
     /// Waits until a home server is in a state for each of the shards, of which the worst is told.
     #[track_caller]
@@ -58,12 +59,12 @@ impl Scene {
         let name = format!("usher_aaa_{}", Self::state_name(home, state));
         wait_for_metric(self.front.ports.metrics, &name, 1.0);
     }
-    fn count(&self, what: &str, home: usize) -> f64 {
-        self.metric(&format!("{what}{{home_server=\"hotel-{home}\",service=\"authentication\"}}"))
+    fn home_counter(&self, what: &str, home: usize) -> f64 {
+        self.front_metric(&format!("{what}{{home_server=\"hotel-{home}\",service=\"authentication\"}}"))
     }
     /// The line of the log with a message about a home server.
-    fn line(&self, message: &str, home: usize) -> String {
-        self.front.daemon.wait(message);
+    fn log_line(&self, message: &str, home: usize) -> String {
+        self.front.daemon.wait_for_log(message);
         let log = self.front.daemon.log();
         let of = |line: &&str| line.contains(message) && line.contains(&format!("hotel-{home}"));
         log.lines().find(of).unwrap_or_else(|| panic!("no {message:?} of hotel-{home}: {log}")).to_owned()
@@ -71,71 +72,77 @@ impl Scene {
 }
 
 #[test]
-fn a_home_server_that_stops_costs_one_login_its_window_and_comes_back() {
-    let scene = Scene::start("zombie_period = \"2 s\"\ncheck_interval = \"6 s\"\nnum_answers_to_alive = 1");
+fn a_stopped_home_server_delays_one_login_and_comes_back() {
+    let scene = HomeServersFixture::start(
+        "zombie_period = \"2 s\"\ncheck_interval = \"6 s\"\nnum_answers_to_alive = 1",
+    );
     scene.logs_in();
     assert_eq!(
-        (scene.count("home_server_requests_total", 0), scene.count("home_server_answers_total", 1)),
+        (
+            scene.home_counter("home_server_requests_total", 0),
+            scene.home_counter("home_server_answers_total", 1)
+        ),
         (1.0, 0.0)
     );
-    assert!(scene.state(0, "alive"));
-    scene.homes[0].daemon.signal("STOP");
+    assert!(scene.is_in_state(0, "alive"));
+    scene.homes[0].daemon.send_signal("STOP");
     let begun = Instant::now();
     scene.logs_in();
     assert!(begun.elapsed() >= WINDOW, "{:?}", begun.elapsed());
     // Whichever shard later ones come to, they do not ask it, and so wait for nothing.
-    let asked = scene.count("home_server_requests_total", 0);
+    let asked = scene.home_counter("home_server_requests_total", 0);
     (0..8).for_each(|_| scene.logs_in());
-    assert_eq!(scene.count("home_server_requests_total", 0), asked);
-    assert_eq!(scene.count("home_server_answers_total", 1), 9.0);
-    let line = scene.line("a home server does not answer", 0);
+    assert_eq!(scene.home_counter("home_server_requests_total", 0), asked);
+    assert_eq!(scene.home_counter("home_server_answers_total", 1), 9.0);
+    let line = scene.log_line("a home server does not answer", 0);
     for part in ["WARN", "hotel.example", "authentication", "said nothing for 5.0 s"] {
         assert!(line.contains(part), "{part}: {line}");
     }
-    assert!(scene.line("a home server is dead", 0).contains("WARN"));
+    assert!(scene.log_line("a home server is dead", 0).contains("WARN"));
     scene.wait_for_state(0, "dead");
-    assert!(scene.state(1, "alive") && !scene.state(0, "alive"));
-    assert_eq!(scene.count("home_server_timeouts_total", 0), 1.0);
-    let status = scene.front.place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
+    assert!(scene.is_in_state(1, "alive") && !scene.is_in_state(0, "alive"));
+    assert_eq!(scene.home_counter("home_server_timeouts_total", 0), 1.0);
+    let status = scene.front.temp_dir.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
     assert!(
         status.out.contains("hotel-0 (authentication") && status.out.contains(": dead; "),
         "{}",
         status.out
     );
-    let asked = scene.count("home_server_requests_total", 0);
-    scene.homes[0].daemon.signal("CONT");
-    assert!(scene.line("a home server is back", 0).contains("INFO"));
+    let asked = scene.home_counter("home_server_requests_total", 0);
+    scene.homes[0].daemon.send_signal("CONT");
+    assert!(scene.log_line("a home server is back", 0).contains("INFO"));
     scene.wait_for_state(0, "alive");
     for _ in 0..4 {
         scene.logs_in();
     }
-    assert_eq!(scene.count("home_server_requests_total", 0), asked + 4.0, "each shard asks it again");
+    assert_eq!(scene.home_counter("home_server_requests_total", 0), asked + 4.0, "each shard asks it again");
     let said = scene.front.daemon.log().matches("a home server is back").count();
     assert_eq!(said, 1, "what several shards know is said once: {}", scene.front.daemon.log());
 }
 
 #[test]
-fn a_home_server_that_cannot_be_asked_for_its_status_is_tried_again() {
-    let scene = Scene::start("zombie_period = \"1 s\"\nstatus_check = false\nrevive_interval = \"3 s\"");
-    scene.homes[0].daemon.signal("STOP");
+fn a_dead_home_server_without_status_check_is_tried_again() {
+    let scene =
+        HomeServersFixture::start("zombie_period = \"1 s\"\nstatus_check = false\nrevive_interval = \"3 s\"");
+    scene.homes[0].daemon.send_signal("STOP");
     scene.logs_in();
-    assert!(scene.line("a home server is dead", 0).contains("WARN"));
-    let line = scene.line("a home server is asked again", 0);
+    assert!(scene.log_line("a home server is dead", 0).contains("WARN"));
+    let line = scene.log_line("a home server is asked again", 0);
     for part in ["INFO", "hotel.example", "authentication", "tried again after 3.0 s"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     // Until it is silent again.
     scene.wait_for_state(0, "alive");
-    let asked = scene.count("home_server_requests_total", 0);
-    scene.homes[0].daemon.signal("CONT");
+    let asked = scene.home_counter("home_server_requests_total", 0);
+    scene.homes[0].daemon.send_signal("CONT");
     scene.logs_in();
-    assert_eq!(scene.count("home_server_requests_total", 0), asked + 1.0);
+    assert_eq!(scene.home_counter("home_server_requests_total", 0), asked + 1.0);
     assert!(!scene.front.daemon.log().contains("a home server is back"), "nothing had said that it was away");
 }
 
 #[test]
 fn settings_of_home_servers_that_make_no_sense_are_refused() {
-    let place = crate::place::Folder::new();
+    let place = crate::place::TempDir::new();
     for (setting, why) in [
         ("response_window = \"50 ms\"", "100 ms"),
         ("check_interval = \"5 s\"", "RFC 3539"),
@@ -143,8 +150,8 @@ fn settings_of_home_servers_that_make_no_sense_are_refused() {
     ] {
         let home =
             "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.1:1812\"\nsecret = \"0123456789abcdef\"\n";
-        super::daemon::private(&place, "aaa.toml", &format!("{home}{setting}\n"));
-        let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
+        super::daemon::write_private(&place, "aaa.toml", &format!("{home}{setting}\n"));
+        let said = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2);
         assert!(said.err.contains(why), "{setting}: {}", said.err);
     }
 }

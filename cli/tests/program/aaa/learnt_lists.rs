@@ -1,14 +1,14 @@
 //! Revocation lists from where users' certificates say that they are.
 
-use super::daemon::{Daemon, Ports, get, wait_for_metric};
-use super::lists::{authority, config, logs_in, publisher, until};
-use crate::place::Folder;
+use super::daemon::{DaemonProcess, ServerPorts, get_page, wait_for_metric};
+use super::lists::{create_authority, logs_in, revocation_config, start_publisher, wait_for_daemon};
+use crate::place::TempDir;
 use std::sync::{Arc, Mutex};
 
 /// An authority below that of the server, made by `usher`, and users of it whose certificates OpenSSL made: they name a place
 /// of its list.
-fn below(pki: &Folder, folder: &str, called: &str, users: &[(&str, &str)], url: &str) {
-    pki.usher(&["aaa", "cert", "--dir", folder, "init", "--name", called, "--under", "pki"]).with_code(0);
+fn create_subordinate(pki: &TempDir, folder: &str, called: &str, users: &[(&str, &str)], url: &str) {
+    pki.run_usher(&["aaa", "cert", "--dir", folder, "init", "--name", called, "--under", "pki"]).with_code(0);
     pki.write(
         "ext.cnf",
         &format!(
@@ -25,12 +25,12 @@ fn below(pki: &Folder, folder: &str, called: &str, users: &[(&str, &str)], url: 
                -days 30 -extfile ext.cnf -out {name}.pem\n\
              cat {name}.pem {folder}/ca.crt > pki/issued/{name}.crt"
         );
-        pki.shell(&script).with_code(0);
+        pki.run_shell(&script).with_code(0);
     }
 }
 
 /// The list of that authority, with bob on it.
-fn list(pki: &Folder) -> Vec<u8> {
+fn user_revocation_list(pki: &TempDir) -> Vec<u8> {
     pki.write("index.txt", "R\t361231235959Z\t260101000000Z\t1002\tunknown\t/CN=bob\n");
     pki.write("number", "01\n");
     pki.write(
@@ -39,77 +39,79 @@ fn list(pki: &Folder) -> Vec<u8> {
          crl_extensions = e\n[e]\nauthorityKeyIdentifier = keyid\n",
     );
     let make = "openssl ca -gencrl -config ca.cnf -cert users/ca.crt -keyfile users/ca.key -crldays 1 -out users.crl";
-    pki.shell(make).with_code(0);
+    pki.run_shell(make).with_code(0);
     std::fs::read(pki.path("users.crl")).unwrap()
 }
 
 #[test]
-fn the_list_that_users_certificates_name_is_fetched_believed_of_their_issuer_and_kept() {
-    let pki = authority();
+fn a_list_that_user_certificates_name_is_fetched_checked_kept() {
+    let pki = create_authority();
     let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
-    let url = publisher(&given, "users.crl");
-    below(&pki, "users", "Users", &[("ann", "0x1001"), ("bob", "0x1002")], &url);
+    let url = start_publisher(&given, "users.crl");
+    create_subordinate(&pki, "users", "Users", &[("ann", "0x1001"), ("bob", "0x1002")], &url);
     // Called as the root is, whose certificates nobody could verify by its list.
     let of_namesake = url.replace("users.crl", "namesake.crl");
-    below(&pki, "namesake", "Usher AAA", &[("eve", "0x1003")], &of_namesake);
+    create_subordinate(&pki, "namesake", "Usher AAA", &[("eve", "0x1003")], &of_namesake);
     // Of a host that is always asked: what is learnt of it was learnt after what came before.
-    let beside = publisher(&Arc::default(), "beside.crl");
-    below(&pki, "beside", "Beside", &[("dan", "0x1004")], &beside);
+    let beside = start_publisher(&Arc::default(), "beside.crl");
+    create_subordinate(&pki, "beside", "Beside", &[("dan", "0x1004")], &beside);
     // Of an authority that is trusted, and yet not of the one whose certificates name it.
     *given.lock().unwrap() = Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     let host = |url: &str| {
         let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
         format!("\"{host}\"")
     };
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let text = |hosts: &str| {
         let user = |name: &str| format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\n");
         let lists = format!("crl_from_users = [{hosts}]\ncrl_interval = \"1 s\"");
-        config(&ports, &pki, &lists) + &user("eve") + &user("dan")
+        revocation_config(&ports, &pki, &lists) + &user("eve") + &user("dan")
     };
-    let learnt = |daemon: &Daemon, url: &str| {
+    let learnt = |daemon: &DaemonProcess, url: &str| {
         let said = "a user's certificate says where its issuer's revocation list is";
         daemon.log().lines().any(|line| line.contains(said) && line.contains(url))
     };
 
     // A certificate has nothing asked of hosts that the configuration does not name.
-    let daemon =
-        Daemon::start(&place, &text(&format!("\"crl.example.org\", \"127.0.0.1\", {}", host(&beside))));
+    let daemon = DaemonProcess::start(
+        &place,
+        &text(&format!("\"crl.example.org\", \"127.0.0.1\", {}", host(&beside))),
+    );
     for name in ["bob", "dan"] {
         assert!(logs_in(&place, &pki, &ports, name), "{}", daemon.log());
     }
-    until(&daemon, || learnt(&daemon, &beside));
+    wait_for_daemon(&daemon, || learnt(&daemon, &beside));
     assert!(!learnt(&daemon, &url), "{}", daemon.log());
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 
     let text = text(&host(&url));
-    let daemon = Daemon::start(&place, &text);
+    let daemon = DaemonProcess::start(&place, &text);
     assert!(logs_in(&place, &pki, &ports, "eve"), "{}", daemon.log());
     assert!(logs_in(&place, &pki, &ports, "bob"), "nobody knows of a list yet: {}", daemon.log());
-    until(&daemon, || learnt(&daemon, &url));
+    wait_for_daemon(&daemon, || learnt(&daemon, &url));
     assert!(!learnt(&daemon, &of_namesake), "{}", daemon.log());
-    daemon.wait("the issuer of the certificates that name it has not signed this list");
+    daemon.wait_for_log("the issuer of the certificates that name it has not signed this list");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
-    *given.lock().unwrap() = Some(list(&pki));
-    until(&daemon, || !logs_in(&place, &pki, &ports, "bob"));
-    daemon.wait("certificate-revoked");
+    *given.lock().unwrap() = Some(user_revocation_list(&pki));
+    wait_for_daemon(&daemon, || !logs_in(&place, &pki, &ports, "bob"));
+    daemon.wait_for_log("certificate-revoked");
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
-    let page = get(ports.metrics, "/metrics");
+    let page = get_page(ports.metrics, "/metrics");
     wait_for_metric(
         ports.metrics,
         &format!("usher_aaa_crl_updates_total{{from=\"{url}\",result=\"new\"}}"),
         1.0,
     );
     assert!(page.contains(&format!("usher_aaa_crl_next_update_seconds{{list=\"{url}\"")), "{page}");
-    let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
+    let status = place.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
     assert!(status.contains(&url), "{status}");
 
     // The publisher goes away, and the server starts again: place and list are known.
     *given.lock().unwrap() = None;
-    daemon.wait("no new revocation list");
-    assert_eq!(daemon.end(), Some(0));
-    let daemon = Daemon::start(&place, &text);
+    daemon.wait_for_log("no new revocation list");
+    assert_eq!(daemon.terminate(), Some(0));
+    let daemon = DaemonProcess::start(&place, &text);
     assert!(!logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 }

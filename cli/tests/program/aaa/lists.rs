@@ -1,14 +1,14 @@
 //! Revocation lists over their lives, at a server that runs on.
 
-use super::daemon::{Daemon, Ports, eapol_test, get, private, wait_for_metric};
-use super::others::tls;
-use crate::place::{Folder, wait_or_say};
+use super::daemon::{DaemonProcess, ServerPorts, eapol_test, get_page, wait_for_metric, write_private};
+use super::others::tls_section;
+use crate::place::{TempDir, wait_or_fail};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use usher_core::WallTime;
-use usher_pki::{Authority, Reason};
+use usher_pki::{CertificateAuthority, RevokeReason};
 
 pub(super) fn now() -> WallTime {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -16,10 +16,10 @@ pub(super) fn now() -> WallTime {
 }
 
 /// An authority with certificates of a server and of two users.
-pub(super) fn authority() -> Folder {
-    let place = Folder::new();
+pub(super) fn create_authority() -> TempDir {
+    let place = TempDir::new();
     let cert = |arguments: &[&str]| {
-        place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
+        place.run_usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
     };
     cert(&["init", "--server", "radius.example.net"]);
     cert(&["issue", "ann"]);
@@ -28,19 +28,19 @@ pub(super) fn authority() -> Folder {
 }
 
 /// Writes the list of an authority for so many seconds.
-pub(super) fn publish(place: &Folder, seconds: u64) {
-    let mut authority = Authority::open(&place.path("pki")).unwrap();
+pub(super) fn publish_list(place: &TempDir, seconds: u64) {
+    let mut authority = CertificateAuthority::open(&place.path("pki")).unwrap();
     authority.publish_for(now(), usher_core::Duration::from_secs(seconds)).unwrap();
 }
 
 pub(super) const USERS: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n[[user]]\nname = \"bob\"\npassword = \"right\"\n";
 
-pub(super) fn config(ports: &Ports, pki: &Folder, settings: &str) -> String {
-    let tls = tls(&pki.path("pki"), "radius.example.net");
-    ports.config(2, &format!("{tls}{settings}\n{USERS}"))
+pub(super) fn revocation_config(ports: &ServerPorts, pki: &TempDir, settings: &str) -> String {
+    let tls = tls_section(&pki.path("pki"), "radius.example.net");
+    ports.server_config(2, &format!("{tls}{settings}\n{USERS}"))
 }
 
-pub(super) fn logs_in(place: &Folder, pki: &Folder, ports: &Ports, name: &str) -> bool {
+pub(super) fn logs_in(place: &TempDir, pki: &TempDir, ports: &ServerPorts, name: &str) -> bool {
     let file = |kind: &str| pki.path(&format!("pki/issued/{name}.{kind}")).display().to_string();
     let ca = pki.path("pki/ca.crt").display().to_string();
     let network = format!(
@@ -53,23 +53,23 @@ pub(super) fn logs_in(place: &Folder, pki: &Folder, ports: &Ports, name: &str) -
 
 /// Waits until something is so.
 #[track_caller]
-pub(super) fn until(daemon: &Daemon, what: impl FnMut() -> bool) {
-    wait_or_say(|| format!("it did not come to that: {}", daemon.log()), what);
+pub(super) fn wait_for_daemon(daemon: &DaemonProcess, what: impl FnMut() -> bool) {
+    wait_or_fail(|| format!("it did not come to that: {}", daemon.log()), what);
 }
 
 #[test]
-fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
-    let pki = authority();
-    let (place, ports) = (Folder::new(), Ports::free());
+fn an_expiring_list_warns_rejects_with_a_cause_and_is_reread() {
+    let pki = create_authority();
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let list = pki.path("pki/ca.crl").display().to_string();
-    let text = config(&ports, &pki, &format!("crl = [\"{list}\"]"));
-    private(&place, "aaa.toml", &text);
+    let text = revocation_config(&ports, &pki, &format!("crl = [\"{list}\"]"));
+    write_private(&place, "aaa.toml", &text);
     // In the last third of its time a list is told of. One of a longer time is made where the server did not serve before that.
     let served_in_time = |seconds: u64| {
         let published = now().unix_secs();
-        publish(&pki, seconds);
-        let checked = place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
-        let daemon = Daemon::start(&place, &text);
+        publish_list(&pki, seconds);
+        let checked = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+        let daemon = DaemonProcess::start(&place, &text);
         let is_in = logs_in(&place, &pki, &ports, "ann");
         (now().unix_secs() < published + seconds * 2 / 3).then(|| {
             assert!(checked.err.is_empty() && is_in, "{checked:?} {}", daemon.log());
@@ -77,57 +77,57 @@ fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
         })
     };
     let daemon = [12, 24, 48, 96].into_iter().find_map(served_in_time).expect("a server starts in a minute");
-    daemon.wait("is out of date in");
+    daemon.wait_for_log("is out of date in");
     let said = daemon.log();
     let line = said.lines().find(|line| line.contains("is out of date in")).unwrap();
     assert!(line.contains("WARN") && line.contains(&list) && line.contains("Usher AAA"), "{line}");
-    assert!(place.usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.contains("out of date"));
-    daemon.wait("is out of date: nobody");
+    assert!(place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.contains("out of date"));
+    daemon.wait_for_log("is out of date: nobody");
     assert!(!logs_in(&place, &pki, &ports, "ann"));
-    daemon.wait("crl-expired");
-    let page = get(ports.metrics, "/metrics");
+    daemon.wait_for_log("crl-expired");
+    let page = get_page(ports.metrics, "/metrics");
     let end = page.lines().find_map(|line| line.strip_prefix("usher_aaa_crl_next_update_seconds{")).unwrap();
     let end: u64 = end.rsplit_once(' ').unwrap().1.parse().unwrap();
     assert!(end <= now().unix_secs());
-    let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
+    let status = place.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
     assert!(status.contains("revocation list") && status.contains("is out of date"), "{status}");
     let folder = pki.path("pki").display().to_string();
     let crl = |more: &[&str]| {
         let all = ["aaa", "cert", "--dir", &folder, "crl", "--config", "aaa.toml"];
-        place.usher(&[&all[..], more].concat()).with_code(0).err
+        place.run_usher(&[&all[..], more].concat()).with_code(0).err
     };
     assert!(crl(&["--expiring", "10"]).contains("the running server has read it"));
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     assert!(crl(&["--expiring", "10"]).contains("holds for more than 10 days"));
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 }
 
 #[test]
 fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
-    let pki = authority();
-    publish(&pki, 9);
+    let pki = create_authority();
+    publish_list(&pki, 9);
     let first_ends = now().unix_secs() + 9;
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let folder = pki.path("pki").display().to_string();
-    let daemon = Daemon::start(
+    let daemon = DaemonProcess::start(
         &place,
-        &config(&ports, &pki, &format!("crl_authority = \"{folder}\"\ncrl_interval = \"1 s\"")),
+        &revocation_config(&ports, &pki, &format!("crl_authority = \"{folder}\"\ncrl_interval = \"1 s\"")),
     );
-    until(&daemon, || {
-        let page = get(ports.metrics, "/metrics");
+    wait_for_daemon(&daemon, || {
+        let page = get_page(ports.metrics, "/metrics");
         let end = page.lines().find_map(|l| l.strip_prefix("usher_aaa_crl_next_update_seconds{")).unwrap();
         let end: u64 = end.rsplit_once(' ').unwrap().1.parse().unwrap();
         end > now().unix_secs() + 29 * 86_400
     });
-    until(&daemon, || now().unix_secs() > first_ends);
+    wait_for_daemon(&daemon, || now().unix_secs() > first_ends);
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     let made = format!("usher_aaa_crl_updates_total{{from=\"{folder}\",result=\"new\"}}");
     wait_for_metric(ports.metrics, &made, 1.0);
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 }
 
 /// A web server that gives whatever is given to it, or says that it is away; the URL.
-pub(crate) fn publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
+pub(crate) fn start_publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
     counting_publisher(given, page).0
 }
 
@@ -166,35 +166,38 @@ pub(crate) fn counting_publisher(
 }
 
 #[test]
-fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
-    let pki = authority();
-    publish(&pki, 600);
+fn a_fetched_list_rejects_revoked_users_and_outlives_its_server() {
+    let pki = create_authority();
+    publish_list(&pki, 600);
     let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
-    let url = publisher(&given, "users.crl");
+    let url = start_publisher(&given, "users.crl");
     let list = || Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     *given.lock().unwrap() = list();
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     // A file has the list, too, and is not made anew.
     std::fs::copy(pki.path("pki/ca.crl"), place.path("first.crl")).unwrap();
     let lists = format!("crl = [\"first.crl\"]\ncrl_url = [\"{url}\"]\ncrl_interval = \"1 s\"");
-    let text = config(&ports, &pki, &lists);
-    let daemon = Daemon::start(&place, &text);
+    let text = revocation_config(&ports, &pki, &lists);
+    let daemon = DaemonProcess::start(&place, &text);
     assert!(logs_in(&place, &pki, &ports, "ann") && logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
-    Authority::open(&pki.path("pki")).unwrap().revoke("ann", Reason::KeyCompromise, now()).unwrap();
+    CertificateAuthority::open(&pki.path("pki"))
+        .unwrap()
+        .revoke("ann", RevokeReason::KeyCompromise, now())
+        .unwrap();
     *given.lock().unwrap() = list();
-    daemon.wait("a new revocation list");
-    until(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
-    daemon.wait("certificate-revoked");
+    daemon.wait_for_log("a new revocation list");
+    wait_for_daemon(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
+    daemon.wait_for_log("certificate-revoked");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     // The publisher goes away, and the server starts again.
     *given.lock().unwrap() = None;
-    daemon.wait("no new revocation list");
-    assert_eq!(daemon.end(), Some(0));
-    let daemon = Daemon::start(&place, &text);
+    daemon.wait_for_log("no new revocation list");
+    assert_eq!(daemon.terminate(), Some(0));
+    let daemon = DaemonProcess::start(&place, &text);
     assert!(
         !logs_in(&place, &pki, &ports, "ann") && logs_in(&place, &pki, &ports, "bob"),
         "{}",
         daemon.log()
     );
-    assert_eq!(daemon.end(), Some(0));
+    assert_eq!(daemon.terminate(), Some(0));
 }

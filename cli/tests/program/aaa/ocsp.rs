@@ -1,22 +1,22 @@
 //! Users whose certificates are revoked, and whose issuer says so when it is asked.
 
 use super::daemon::eapol_test;
-use super::others::{certificates, tls};
-use super::revoked::{HOME, Server};
-use crate::place::{Folder, PATIENCE, bound};
+use super::others::{create_certificates, tls_section};
+use super::revoked::{HOME, TestServer};
+use crate::place::{TEST_TIMEOUT, TempDir, bound_command};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// OpenSSL's responder with the authority's key, ended with the test.
-pub(crate) struct Responder {
+pub(crate) struct OcspResponder {
     child: Child,
     port: u16,
 }
 
-impl Responder {
+impl OcspResponder {
     /// It knows the user as valid (`V`), as revoked (`R`), or not at all.
-    pub(crate) fn start(pki: &Folder, entry: &str) -> Self {
+    pub(crate) fn start(pki: &TempDir, entry: &str) -> Self {
         let shown = Command::new("openssl")
             .args(["x509", "-noout", "-serial", "-in", "pki/issued/ann@hotel.example.crt"])
             .current_dir(pki.path("."))
@@ -27,7 +27,7 @@ impl Responder {
         let at = if entry == "R" { "260101000000Z" } else { "" };
         let known = format!("{entry}\t361231235959Z\t{at}\t{serial}\tunknown\t/CN=ann\n");
         pki.write("index.txt", if entry.is_empty() { "" } else { &known });
-        let mut child = bound("openssl")
+        let mut child = bound_command("openssl")
             .args(["ocsp", "-index", "index.txt", "-port", "0", "-CA", "pki/ca.crt"])
             .args(["-rsigner", "pki/ca.crt", "-rkey", "pki/ca.key", "-ndays", "1"])
             .current_dir(pki.path("."))
@@ -58,11 +58,11 @@ pub(crate) fn while_silent<T>(mut act: impl FnMut() -> (T, String)) -> (T, Strin
         if !log.contains("OCSP responder http://") {
             return (done, log);
         }
-        assert!(begun.elapsed() < PATIENCE, "the responder does not answer: {log}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the responder does not answer: {log}");
     }
 }
 
-impl Drop for Responder {
+impl Drop for OcspResponder {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -71,24 +71,24 @@ impl Drop for Responder {
 
 #[test]
 fn a_revoked_user_is_refused_whatever_authority_it_shows() {
-    let pki = certificates();
+    let pki = create_certificates();
     let folder = pki.path("pki");
     // An authority of the same name that the user made.
-    pki.usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
+    pki.run_usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
     let read = |name: &str| std::fs::read_to_string(pki.path(name)).unwrap();
     pki.write("both.crt", &(read("pki/issued/ann@hotel.example.crt") + &read("made/ca.crt")));
     for (policy, revoked) in [("soft", false), ("soft", true), ("hard", false), ("hard", true)] {
-        let responder = Responder::start(&pki, if revoked { "R" } else { "V" });
+        let responder = OcspResponder::start(&pki, if revoked { "R" } else { "V" });
         let url = responder.url();
         // An answer is remembered: the one with the other authority comes first.
         let certificates = ["both.crt", "pki/issued/ann@hotel.example.crt"];
         let (admitted, log) = while_silent(|| {
-            let server = Server::start(|ports| {
-                let tls = tls(&folder, HOME);
+            let server = TestServer::start(|ports| {
+                let tls = tls_section(&folder, HOME);
                 let more = format!(
                     "{tls}ocsp = \"{policy}\"\nocsp_url = \"{url}\"\n[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\n"
                 );
-                ports.config(1, &more)
+                ports.server_config(1, &more)
             });
             let admitted = certificates.map(|certificate| {
                 let network = format!(
@@ -97,7 +97,7 @@ fn a_revoked_user_is_refused_whatever_authority_it_shows() {
                     pki.path(certificate).display(),
                     folder.join("issued/ann@hotel.example.key").display(),
                 );
-                eapol_test(&server.place, server.ports.auth, &network, &[])
+                eapol_test(&server.temp_dir, server.ports.auth, &network, &[])
             });
             (admitted, server.daemon.log())
         });

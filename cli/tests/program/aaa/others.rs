@@ -1,19 +1,22 @@
 //! Servers that speak to each other by RadSec, each of which must show who it is.
 
-use super::daemon::{Daemon, Ports, get, metric, pap, pap_unanswered, private, wait_until_metric};
-use crate::place::{Folder, own_socket};
+use super::daemon::{
+    DaemonProcess, ServerPorts, get_page, metric_value, pap_login, pap_unanswered, wait_until_metric,
+    write_private,
+};
+use crate::place::{TempDir, own_socket};
 use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
-use usher_radius::Secret;
+use usher_radius::SharedSecret;
 use usher_radius::auth::response_authenticator;
 
 /// A folder with an authority, certificates for two servers and one for a user.
-pub(crate) fn certificates() -> Folder {
-    let place = Folder::new();
+pub(crate) fn create_certificates() -> TempDir {
+    let place = TempDir::new();
     let cert = |arguments: &[&str]| {
-        place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
+        place.run_usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
     };
     cert(&["init", "--server", "home.hotel.example"]);
     cert(&["issue", "front.example.net", "--server"]);
@@ -22,7 +25,7 @@ pub(crate) fn certificates() -> Folder {
 }
 
 /// `[tls]` with the certificate of this name.
-pub(super) fn tls(pki: &Path, name: &str) -> String {
+pub(super) fn tls_section(pki: &Path, name: &str) -> String {
     let pki = pki.display();
     format!(
         "[tls]\ncertificate = \"{pki}/issued/{name}.crt\"\nkey = \"{pki}/issued/{name}.key\"\nca = \"{pki}/ca.crt\"\n"
@@ -33,13 +36,13 @@ pub(super) const ANN: &str =
     "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\npassword = \"right\"\n";
 
 /// A configuration that listens for one thing more.
-pub(super) fn listening(ports: &Ports, shards: u16, listen: &str, more: &str) -> String {
-    ports.config(shards, more).replace("[listen]\n", &format!("[listen]\n{listen}\n"))
+pub(super) fn listening_config(ports: &ServerPorts, shards: u16, listen: &str, more: &str) -> String {
+    ports.server_config(shards, more).replace("[listen]\n", &format!("[listen]\n{listen}\n"))
 }
 
 /// How a login ends at a front whose home server shows a certificate, and expects one of the front's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
+enum LoginOutcome {
     Accepted,
     /// The front does not take the home server's certificate.
     RefusedByFront,
@@ -49,55 +52,57 @@ enum Ends {
 
 /// Sees that a login ends so; what is refused is not asked.
 #[track_caller]
-fn by_radsec(home_expects: &str, front_expects: &str, ends: Ends) {
-    let cert = certificates();
+fn by_radsec(home_expects: &str, front_expects: &str, ends: LoginOutcome) {
+    let cert = create_certificates();
     let pki = cert.path("pki");
-    let (home_place, home_ports, radsec) = (Folder::new(), Ports::free(), own_socket());
+    let (home_place, home_ports, radsec) = (TempDir::new(), ServerPorts::reserve_free(), own_socket());
     let client = format!("[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\n{home_expects}\n");
-    let home = Daemon::start(
+    let home = DaemonProcess::start(
         &home_place,
-        &listening(
+        &listening_config(
             &home_ports,
             1,
             &format!("radsec = [\"{radsec}\"]"),
-            &format!("{client}{}{ANN}", tls(&pki, "home.hotel.example")),
+            &format!("{client}{}{ANN}", tls_section(&pki, "home.hotel.example")),
         ),
     );
-    let (place, ports) = (Folder::new(), Ports::free());
-    let front = Daemon::start(
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let front = DaemonProcess::start(
         &place,
-        &ports.config(
+        &ports.server_config(
             1,
             &format!(
                 "{}[users]\nstore = \"memory\"\n\
                  [[home_server]]\nname = \"h\"\naddress = \"{radsec}\"\ntransport = \"tls\"\n{front_expects}\n\
                  [[realm]]\nname = \"hotel.example\"\nservers = [\"h\"]\n",
-                tls(&pki, "front.example.net")
+                tls_section(&pki, "front.example.net")
             ),
         ),
     );
     match ends {
-        Ends::Accepted => drop(pap(ports.auth, "ann@hotel.example", "right").with_code(0)),
+        LoginOutcome::Accepted => drop(pap_login(ports.auth, "ann@hotel.example", "right").with_code(0)),
         _ => pap_unanswered(ports.auth, "ann@hotel.example", "right"),
     }
     let refuses = match ends {
-        Ends::Accepted => None,
-        Ends::RefusedByFront => Some(ports),
-        Ends::RefusedByHome => Some(home_ports),
+        LoginOutcome::Accepted => None,
+        LoginOutcome::RefusedByFront => Some(ports),
+        LoginOutcome::RefusedByHome => Some(home_ports),
     };
     if let Some(ports) = refuses {
         // It has seen the certificate by then, which is of the right authority.
         let seen = "usher_aaa_driver_events_total{kind=\"tls_handshakes\"}";
         wait_until_metric(ports.metrics, seen, |seen| seen > 0.0);
     }
-    let asked =
-        metric(&get(home_ports.metrics, "/metrics"), "usher_aaa_radius_events_total{kind=\"requests\"}");
-    assert_eq!(asked, f64::from(u8::from(ends == Ends::Accepted)));
-    assert_eq!((front.end(), home.end()), (Some(0), Some(0)));
+    let asked = metric_value(
+        &get_page(home_ports.metrics, "/metrics"),
+        "usher_aaa_radius_events_total{kind=\"requests\"}",
+    );
+    assert_eq!(asked, f64::from(u8::from(ends == LoginOutcome::Accepted)));
+    assert_eq!((front.terminate(), home.terminate()), (Some(0), Some(0)));
 }
 
 /// The SHA-256 fingerprint of a certificate, as OpenSSL writes it.
-fn fingerprint(certificate: &Path) -> String {
+fn certificate_fingerprint(certificate: &Path) -> String {
     let said = Command::new("openssl")
         .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
         .arg(certificate)
@@ -108,34 +113,34 @@ fn fingerprint(certificate: &Path) -> String {
 }
 
 #[test]
-fn a_radsec_home_server_bears_the_name_that_is_expected_or_is_asked_nothing() {
+fn a_radsec_home_server_must_bear_the_expected_name() {
     let front = "certificate = \"front.example.net\"";
-    by_radsec(front, "certificate = \"home.hotel.example\"", Ends::Accepted);
+    by_radsec(front, "certificate = \"home.hotel.example\"", LoginOutcome::Accepted);
     // Certified by the same authority, for somebody else: its users are not told to it.
-    by_radsec(front, "certificate = \"front.example.net\"", Ends::RefusedByFront);
+    by_radsec(front, "certificate = \"front.example.net\"", LoginOutcome::RefusedByFront);
     let another = "certificate = \"another.example.net\"";
-    by_radsec(another, "certificate = \"home.hotel.example\"", Ends::RefusedByHome);
+    by_radsec(another, "certificate = \"home.hotel.example\"", LoginOutcome::RefusedByHome);
 }
 
 /// `usher aaa test` asks by whatever the server listens for.
 #[test]
 fn a_test_login_goes_by_radsec_and_by_diameter_too() {
-    let (cert, place, ports) = (certificates(), Folder::new(), Ports::free());
+    let (cert, place, ports) = (create_certificates(), TempDir::new(), ServerPorts::reserve_free());
     let pki = cert.path("pki");
-    private(&place, "right", "right\n");
-    private(&place, "wrong", "wrong\n");
+    write_private(&place, "right", "right\n");
+    write_private(&place, "wrong", "wrong\n");
     let listen = ["radsec", "diameter", "diameter_tls"]
         .map(|key| format!("{key} = [\"{}\"]", own_socket()))
         .join("\n");
     let more = format!(
         "[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"front.example.net\"\n{}{ANN}\
          [diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\npeers = [\"front.example.net\"]\n",
-        tls(&pki, "home.hotel.example")
+        tls_section(&pki, "home.hotel.example")
     );
-    let home = Daemon::start(&place, &listening(&ports, 1, &listen, &more));
+    let home = DaemonProcess::start(&place, &listening_config(&ports, 1, &listen, &more));
     let test = |password: &str, by: &[&str]| {
         let login = ["aaa", "test", "ann@hotel.example", "--config", "aaa.toml", "--password-file", password];
-        place.usher(&[&login, by].concat())
+        place.run_usher(&[&login, by].concat())
     };
     let file = |name: &str| pki.join(name).display().to_string();
     let of = ["ca.crt", "issued/front.example.net.crt", "issued/front.example.net.key"].map(file);
@@ -162,22 +167,23 @@ fn a_test_login_goes_by_radsec_and_by_diameter_too() {
     }
     test("right", &["--server-name", "home.hotel.example"]).with_code(2);
     test("right", &["--tls", "--secret-file", "right"]).with_code(2);
-    assert_eq!(home.end(), Some(0));
+    assert_eq!(home.terminate(), Some(0));
 }
 
 /// Whose fault it is that TLS does not come about is said, and not that there was no answer, as after a wait.
 #[test]
 fn a_test_login_says_why_the_tls_to_its_server_ends() {
-    let (cert, other, place, ports) = (certificates(), certificates(), Folder::new(), Ports::free());
-    private(&place, "right", "right\n");
+    let (cert, other, place, ports) =
+        (create_certificates(), create_certificates(), TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "right", "right\n");
     let listen = ["radsec", "diameter_tls"].map(|key| format!("{key} = [\"{}\"]", own_socket())).join("\n");
     let more = format!(
         "[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"front.example.net\"\n{}{ANN}\
          [diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\npeers = [\"front.example.net\"]\n",
-        tls(&cert.path("pki"), "home.hotel.example")
+        tls_section(&cert.path("pki"), "home.hotel.example")
     );
-    let home = Daemon::start(&place, &listening(&ports, 1, &listen, &more));
-    let file = |of: &Folder, name: &str| of.path("pki").join(name).display().to_string();
+    let home = DaemonProcess::start(&place, &listening_config(&ports, 1, &listen, &more));
+    let file = |of: &TempDir, name: &str| of.path("pki").join(name).display().to_string();
     let name = ["issued/front.example.net.crt", "issued/front.example.net.key"];
     let (right, wrong) = ((&cert, "home.hotel.example"), (&other, "home.hotel.example"));
     for (trusted, shown, fault) in [
@@ -191,34 +197,35 @@ fn a_test_login_says_why_the_tls_to_its_server_ends() {
                 ["aaa", "test", "ann@hotel.example", "--config", "aaa.toml", "--password-file", "right"];
             let by_tls = ["--tls", "--server-name", trusted.1, "--ca", &files[0]];
             let own = ["--certificate", &files[1], "--key", &files[2]];
-            let said = place.usher(&[&login[..], &by_tls, &own, by].concat()).with_code(1);
+            let said = place.run_usher(&[&login[..], &by_tls, &own, by].concat()).with_code(1);
             assert!(said.out.contains("TLS ends: ") && said.out.contains(fault), "{fault}: {said:?}");
             assert!(said.out.contains("cause, as this side sees it: "), "{said:?}");
             assert!(!said.out.contains("No answer"), "{said:?}");
         }
     }
-    assert_eq!(home.end(), Some(0));
+    assert_eq!(home.terminate(), Some(0));
 }
 
 #[test]
 fn certificates_may_be_known_by_their_fingerprints() {
-    let (cert, mut config) = (certificates(), String::new());
-    let print = fingerprint(&cert.path("pki/issued/home.hotel.example.crt"));
+    let (cert, mut config) = (create_certificates(), String::new());
+    let print = certificate_fingerprint(&cert.path("pki/issued/home.hotel.example.crt"));
     write!(config, "[[home_server]]\nname = \"h\"\naddress = \"127.0.0.1:2083\"\ntransport = \"tls\"\n")
         .unwrap();
-    write!(config, "fingerprint = \"{print}\"\n{}", tls(&cert.path("pki"), "front.example.net")).unwrap();
-    private(&cert, "aaa.toml", &config);
-    cert.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
-    private(&cert, "aaa.toml", &config.replacen(':', "", 3).replace(&print[..8], "zz"));
-    cert.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
+    write!(config, "fingerprint = \"{print}\"\n{}", tls_section(&cert.path("pki"), "front.example.net"))
+        .unwrap();
+    write_private(&cert, "aaa.toml", &config);
+    cert.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    write_private(&cert, "aaa.toml", &config.replacen(':', "", 3).replace(&print[..8], "zz"));
+    cert.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2);
 }
 
 /// Whoever hears "No answer" looks for a firewall.
 #[test]
 fn answers_that_are_not_believed_are_no_silence() {
-    let place = Folder::new();
-    private(&place, "secret", "one secret of ours");
-    private(&place, "right", "right");
+    let place = TempDir::new();
+    write_private(&place, "secret", "one secret of ours");
+    write_private(&place, "right", "right");
     for (signed, why) in [
         (true, "they were made with another secret"),
         (false, "they have no Message-Authenticator, as those of servers from before 2024"),
@@ -237,7 +244,7 @@ fn answers_that_are_not_believed_are_no_silence() {
                 let reject = &mut reject[..usize::from(length)];
                 if !signed {
                     let asked = request[4..20].try_into().unwrap();
-                    let secret = Secret::new(b"one secret of ours");
+                    let secret = SharedSecret::new(b"one secret of ours");
                     let proof = response_authenticator(reject, &asked, &secret);
                     reject[4..20].copy_from_slice(&proof);
                 }
@@ -247,7 +254,7 @@ fn answers_that_are_not_believed_are_no_silence() {
         let at = address.to_string();
         let login =
             ["aaa", "test", "ann", "--server", &at, "--secret-file", "secret", "--password-file", "right"];
-        let said = place.usher(&login).with_code(1);
+        let said = place.run_usher(&login).with_code(1);
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[], address).unwrap();
         other.join().unwrap();
         assert!(said.out.contains(&format!("answers came and were dropped: {why}.")), "{said:?}");

@@ -6,14 +6,14 @@ use crate::place::own_address;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use usher_radius::Secret;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::{Code, OwnedPacket, Packet};
+use usher_radius::SharedSecret;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::{OwnedPacket, PacketCode, RadiusPacket};
 
 /// Sockets; each has 256 identifiers.
 const SOCKETS: usize = 4;
 /// How long an answer is waited for before the packet is sent again, and then the record in a packet of its own.
-const PATIENCE: Duration = Duration::from_millis(600);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(600);
 /// How many records the Stop of a session comes after its Start.
 const LATER: usize = 3000;
 
@@ -27,31 +27,31 @@ pub(super) enum StatusType {
 }
 
 /// A record that was sent and not answered yet.
-struct Waiting {
+struct PendingRecord {
     record: usize,
     packet: Vec<u8>,
     sent: Instant,
-    again: bool,
+    is_retransmission: bool,
 }
 
 /// The network access server.
-pub(super) struct Nas {
-    secret: Secret,
-    sockets: Vec<(UdpSocket, Vec<Option<Waiting>>)>,
+pub(super) struct AccountingNas {
+    secret: SharedSecret,
+    sockets: Vec<(UdpSocket, Vec<Option<PendingRecord>>)>,
     /// What it tells, in its order: the session's number, and what of it.
     records: Vec<(usize, StatusType)>,
     /// When each record was sent first.
-    begun: Vec<Option<Instant>>,
+    first_sent_at: Vec<Option<Instant>>,
     acknowledged: Vec<bool>,
     count: usize,
     /// Records that are sent next, from those without an answer; then those from `fresh` on.
-    again: VecDeque<usize>,
+    retransmit_queue: VecDeque<usize>,
     fresh: usize,
     /// Packets that said something which an earlier packet had said, with another identifier and authenticator.
     pub(super) repeated: usize,
 }
 
-impl Nas {
+impl AccountingNas {
     /// Reports so many sessions to a port of the test's own address.
     pub(super) fn new(port: u16, sessions: usize) -> Self {
         let socket = |_| {
@@ -66,71 +66,72 @@ impl Nas {
         });
         let records: Vec<_> = order.collect();
         Self {
-            secret: Secret::new(SECRET.as_bytes()),
+            secret: SharedSecret::new(SECRET.as_bytes()),
             sockets: (0..SOCKETS).map(socket).collect(),
-            begun: vec![None; records.len()],
+            first_sent_at: vec![None; records.len()],
             acknowledged: vec![false; records.len()],
             records,
             count: 0,
-            again: VecDeque::new(),
+            retransmit_queue: VecDeque::new(),
             fresh: 0,
             repeated: 0,
         }
     }
 
     /// How many records are acknowledged.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn acknowledged_count(&self) -> usize {
         self.count
     }
 
     /// The records that are acknowledged.
-    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (usize, StatusType)> {
+    pub(super) fn acknowledged_records(&self) -> impl Iterator<Item = (usize, StatusType)> {
         let done = self.records.iter().zip(&self.acknowledged);
         done.filter(|(_, done)| **done).map(|(record, _)| *record)
     }
 
     /// Reports until so many records are acknowledged, or a time is over; true: they are.
-    pub(super) fn report(&mut self, count: usize, patience: Duration) -> bool {
+    pub(super) fn report_records(&mut self, count: usize, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while self.count < count {
             if Instant::now() > until {
                 return false;
             }
-            self.send();
-            if !self.receive() {
+            self.send_records();
+            if !self.receive_answers() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            self.retransmit();
+            self.retransmit_records();
         }
         true
     }
 
     /// The server is gone: what it still said is heard, and what it did not answer is to be told again.
     pub(super) fn lost_the_server(&mut self) {
-        self.receive();
+        self.receive_answers();
         for (_, slots) in &mut self.sockets {
-            self.again.extend(slots.iter_mut().filter_map(Option::take).map(|w| w.record));
+            self.retransmit_queue.extend(slots.iter_mut().filter_map(Option::take).map(|w| w.record));
         }
     }
 
-    fn send(&mut self) {
+    fn send_records(&mut self) {
         for at in 0..self.sockets.len() {
             for identifier in 0..=u8::MAX {
                 if self.sockets[at].1[usize::from(identifier)].is_some() {
                     continue;
                 }
-                let Some(record) = self.next() else { return };
-                let packet = self.packet(record, identifier);
+                let Some(record) = self.next_record() else { return };
+                let packet = self.build_packet(record, identifier);
                 // An error is of an earlier packet: nobody listened.
                 let _ = self.sockets[at].0.send(&packet);
-                let waiting = Waiting { record, packet, sent: Instant::now(), again: false };
+                let waiting =
+                    PendingRecord { record, packet, sent: Instant::now(), is_retransmission: false };
                 self.sockets[at].1[usize::from(identifier)] = Some(waiting);
             }
         }
     }
 
-    fn next(&mut self) -> Option<usize> {
-        while let Some(record) = self.again.pop_front() {
+    fn next_record(&mut self) -> Option<usize> {
+        while let Some(record) = self.retransmit_queue.pop_front() {
             if !self.acknowledged[record] {
                 self.repeated += 1;
                 return Some(record);
@@ -142,13 +143,13 @@ impl Nas {
     }
 
     /// Every second record says from the beginning how late it is, the others as soon as they are late (RFC 2866 §5.2).
-    fn packet(&mut self, record: usize, identifier: u8) -> Vec<u8> {
+    fn build_packet(&mut self, record: usize, identifier: u8) -> Vec<u8> {
         let (session, told) = self.records[record];
-        let begun = *self.begun[record].get_or_insert_with(Instant::now);
+        let begun = *self.first_sent_at[record].get_or_insert_with(Instant::now);
         let delay = u32::try_from(begun.elapsed().as_secs()).unwrap();
-        let mut a = Attributes::new();
+        let mut a = AttributeList::new();
         a.push_u32(kind::ACCT_STATUS_TYPE, if told == StatusType::Start { 1 } else { 2 });
-        a.push_text(kind::ACCT_SESSION_ID, &id(session)).unwrap();
+        a.push_text(kind::ACCT_SESSION_ID, &session_id(session)).unwrap();
         a.push_text(kind::USER_NAME, &format!("user-{}", session % 1000)).unwrap();
         a.push_ipv4(kind::NAS_IP_ADDRESS, [127, 0, 0, 1].into());
         if delay > 0 || record.is_multiple_of(2) {
@@ -158,16 +159,16 @@ impl Nas {
             a.push_u32(kind::ACCT_INPUT_OCTETS, u32::try_from(session).unwrap());
             a.push_u32(kind::ACCT_TERMINATE_CAUSE, 1);
         }
-        request(Code::ACCOUNTING_REQUEST, identifier, &a, &self.secret)
+        accounting_request(PacketCode::ACCOUNTING_REQUEST, identifier, &a, &self.secret)
     }
 
-    fn receive(&mut self) -> bool {
+    fn receive_answers(&mut self) -> bool {
         let mut buf = [0; 4096];
         let mut any = false;
         for (socket, slots) in &mut self.sockets {
             while let Ok(n) = socket.recv(&mut buf) {
                 any = true;
-                let answer = Packet::parse(&buf[..n]).unwrap();
+                let answer = RadiusPacket::parse(&buf[..n]).unwrap();
                 let slot = &mut slots[usize::from(answer.identifier())];
                 let asked = slot.as_ref().map(|w| <[u8; 16]>::try_from(&w.packet[4..20]).unwrap());
                 let right = |asked| usher_radius::auth::check_response(&answer, &asked, &self.secret);
@@ -175,7 +176,7 @@ impl Nas {
                     // Of an earlier request with this identifier.
                     continue;
                 }
-                assert_eq!(answer.code(), Code::ACCOUNTING_RESPONSE);
+                assert_eq!(answer.code(), PacketCode::ACCOUNTING_RESPONSE);
                 let Some(waiting) = slot.take() else { continue };
                 if !std::mem::replace(&mut self.acknowledged[waiting.record], true) {
                     self.count += 1;
@@ -185,19 +186,19 @@ impl Nas {
         any
     }
 
-    fn retransmit(&mut self) {
+    fn retransmit_records(&mut self) {
         for (socket, slots) in &mut self.sockets {
             for slot in slots {
                 match slot {
-                    Some(waiting) if waiting.sent.elapsed() < PATIENCE => {}
-                    Some(waiting) if !waiting.again => {
-                        waiting.again = true;
+                    Some(waiting) if waiting.sent.elapsed() < REPLY_TIMEOUT => {}
+                    Some(waiting) if !waiting.is_retransmission => {
+                        waiting.is_retransmission = true;
                         waiting.sent = Instant::now();
                         // As above.
                         let _ = socket.send(&waiting.packet);
                     }
                     Some(waiting) => {
-                        self.again.push_back(waiting.record);
+                        self.retransmit_queue.push_back(waiting.record);
                         *slot = None;
                     }
                     None => {}
@@ -208,15 +209,20 @@ impl Nas {
 }
 
 /// Acct-Session-Id of a session.
-pub(super) fn id(session: usize) -> String {
+pub(super) fn session_id(session: usize) -> String {
     format!("S{session:06}")
 }
 
 /// A request whose authenticator is made of the packet (RFC 2866 §3).
-pub(super) fn request(code: Code, identifier: u8, attributes: &Attributes, secret: &Secret) -> Vec<u8> {
+pub(super) fn accounting_request(
+    code: PacketCode,
+    identifier: u8,
+    attributes: &AttributeList,
+    secret: &SharedSecret,
+) -> Vec<u8> {
     let packet = OwnedPacket { code, identifier, authenticator: [0; 16], attributes: attributes.clone() };
     let mut out = Vec::new();
-    packet.emit(&mut out).unwrap();
+    packet.encode_into(&mut out).unwrap();
     let authenticator = usher_radius::auth::accounting_request_authenticator(&out, secret);
     out[4..20].copy_from_slice(&authenticator);
     out

@@ -1,9 +1,12 @@
 //! Servers whose certificates are revoked, before they are asked and while they are connected.
 
-use super::daemon::{Daemon, Ports, get, metric, pap, pap_unanswered, wait_for_metric, wait_until_metric};
-use super::others::{ANN, certificates, listening, tls};
-use super::translated::until;
-use crate::place::{Folder, own_socket};
+use super::daemon::{
+    DaemonProcess, ServerPorts, get_page, metric_value, pap_login, pap_unanswered, wait_for_metric,
+    wait_until_metric,
+};
+use super::others::{ANN, create_certificates, listening_config, tls_section};
+use super::translated::wait_for_metric_value;
+use crate::place::{TempDir, own_socket};
 use std::path::Path;
 
 pub(super) const HOME: &str = "home.hotel.example";
@@ -13,91 +16,91 @@ const DISTRUSTED: &str = "usher_aaa_driver_events_total{kind=\"tls_distrusted\"}
 
 /// Who looks at the authority's revocation list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Looks {
+enum RevocationChecker {
     Front,
     Home,
 }
 
 /// A server that runs; it ends before its folder is removed.
-pub(super) struct Server {
-    pub(super) daemon: Daemon,
-    pub(super) place: Folder,
-    pub(super) ports: Ports,
+pub(super) struct TestServer {
+    pub(super) daemon: DaemonProcess,
+    pub(super) temp_dir: TempDir,
+    pub(super) ports: ServerPorts,
 }
 
-impl Server {
-    pub(super) fn start(config: impl FnOnce(&Ports) -> String) -> Self {
-        let (place, ports) = (Folder::new(), Ports::free());
-        let daemon = Daemon::start(&place, &config(&ports));
-        Self { daemon, place, ports }
+impl TestServer {
+    pub(super) fn start(config: impl FnOnce(&ServerPorts) -> String) -> Self {
+        let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+        let daemon = DaemonProcess::start(&place, &config(&ports));
+        Self { daemon, temp_dir: place, ports }
     }
 
-    fn metric(&self, name: &str) -> f64 {
-        metric(&get(self.ports.metrics, "/metrics"), name)
+    fn metric_value(&self, name: &str) -> f64 {
+        metric_value(&get_page(self.ports.metrics, "/metrics"), name)
     }
 
     /// Requests that came, by whatever way.
-    fn asked(&self) -> f64 {
-        self.metric("usher_aaa_radius_events_total{kind=\"requests\"}")
+    fn request_count(&self) -> f64 {
+        self.metric_value("usher_aaa_radius_events_total{kind=\"requests\"}")
     }
 
     /// Reads its configuration again, and with it the list.
-    fn reload(&self) {
-        self.daemon.signal("HUP");
-        self.daemon.wait("reloaded");
+    fn reload_config(&self) {
+        self.daemon.send_signal("HUP");
+        self.daemon.wait_for_log("reloaded");
     }
 }
 
 /// A front and its home server, of which one looks at the list.
-struct Scene {
-    pki: Folder,
-    front: Server,
-    home: Server,
+struct RevocationFixture {
+    pki: TempDir,
+    front: TestServer,
+    home: TestServer,
 }
 
-fn certified(pki: &Path, name: &str, looks: bool) -> String {
+fn tls_with_list(pki: &Path, name: &str, looks: bool) -> String {
     let list = format!("crl = [\"{}/ca.crl\"]\n", pki.display());
-    tls(pki, name) + if looks { &list } else { "" }
+    tls_section(pki, name) + if looks { &list } else { "" }
 }
 
-impl Scene {
-    fn radsec(pki: Folder, looks: Looks) -> Self {
+impl RevocationFixture {
+    fn over_radsec(pki: TempDir, looks: RevocationChecker) -> Self {
         let (folder, at) = (pki.path("pki"), own_socket());
-        let home = Server::start(|ports| {
+        let home = TestServer::start(|ports| {
             let client =
                 format!("[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\ncertificate = \"{FRONT}\"\n");
-            let tls = certified(&folder, HOME, looks == Looks::Home);
-            listening(ports, 1, &format!("radsec = [\"{at}\"]"), &format!("{client}{tls}{ANN}"))
+            let tls = tls_with_list(&folder, HOME, looks == RevocationChecker::Home);
+            listening_config(ports, 1, &format!("radsec = [\"{at}\"]"), &format!("{client}{tls}{ANN}"))
         });
-        let front = Server::start(|ports| {
-            let tls = certified(&folder, FRONT, looks == Looks::Front);
+        let front = TestServer::start(|ports| {
+            let tls = tls_with_list(&folder, FRONT, looks == RevocationChecker::Front);
             let more = format!(
                 "{tls}[users]\nstore = \"memory\"\n\
                  [[home_server]]\nname = \"h\"\naddress = \"{at}\"\ntransport = \"tls\"\n\
                  certificate = \"{HOME}\"\n\
                  [[realm]]\nname = \"hotel.example\"\nservers = [\"h\"]\n"
             );
-            ports.config(1, &more)
+            ports.server_config(1, &more)
         });
         Self { pki, front, home }
     }
 
-    fn diameter(pki: Folder, looks: Looks) -> Self {
+    fn over_diameter(pki: TempDir, looks: RevocationChecker) -> Self {
         let (folder, at) = (pki.path("pki"), own_socket());
-        let home = Server::start(|ports| {
-            let tls = certified(&folder, HOME, looks == Looks::Home);
+        let home = TestServer::start(|ports| {
+            let tls = tls_with_list(&folder, HOME, looks == RevocationChecker::Home);
             let more = format!(
                 "{tls}{ANN}[diameter]\nidentity = \"{HOME}\"\nrealm = \"hotel.example\"\npeers = [\"{FRONT}\"]\n"
             );
-            listening(ports, 1, &format!("diameter_tls = [\"{at}\"]"), &more)
+            listening_config(ports, 1, &format!("diameter_tls = [\"{at}\"]"), &more)
         });
-        let front = Server::start(|ports| {
-            let tls = certified(&folder, FRONT, looks == Looks::Front);
+        let front = TestServer::start(|ports| {
+            let tls = tls_with_list(&folder, FRONT, looks == RevocationChecker::Front);
             let more = format!(
                 "{tls}[users]\nstore = \"memory\"\n[diameter]\nidentity = \"{FRONT}\"\nrealm = \"example.net\"\n\
                  [[diameter.peer]]\nidentity = \"{HOME}\"\ntransport = \"tls\"\nconnect = \"{at}\"\n"
             );
-            ports.config(1, &more)
+            ports.server_config(1, &more)
         });
         Self { pki, front, home }
     }
@@ -105,7 +108,7 @@ impl Scene {
     /// A login of the home server's user at the front, which is accepted.
     #[track_caller]
     fn logs_in(&self) {
-        pap(self.front.ports.auth, "ann@hotel.example", "right").with_code(0);
+        pap_login(self.front.ports.auth, "ann@hotel.example", "right").with_code(0);
     }
 
     /// One to which no answer comes, since the front has nobody to ask.
@@ -114,90 +117,90 @@ impl Scene {
         pap_unanswered(self.front.ports.auth, "ann@hotel.example", "right");
     }
 
-    fn revoke(&self, name: &str) {
-        revoke(&self.pki, name);
+    fn revoke_certificate(&self, name: &str) {
+        revoke_certificate(&self.pki, name);
     }
 }
 
-fn revoke(pki: &Folder, name: &str) {
-    pki.usher(&["aaa", "cert", "--dir", "pki", "revoke", name]).with_code(0);
+fn revoke_certificate(pki: &TempDir, name: &str) {
+    pki.run_usher(&["aaa", "cert", "--dir", "pki", "revoke", name]).with_code(0);
 }
 
 /// Waits until a server has no Diameter peer.
 #[track_caller]
-fn alone(server: &Server) {
+fn wait_without_peers(server: &TestServer) {
     wait_for_metric(server.ports.metrics, PEERS, 0.0);
 }
 
 #[test]
 fn a_revoked_home_server_is_told_nothing() {
-    let pki = certificates();
-    revoke(&pki, HOME);
-    let scene = Scene::radsec(pki, Looks::Front);
+    let pki = create_certificates();
+    revoke_certificate(&pki, HOME);
+    let scene = RevocationFixture::over_radsec(pki, RevocationChecker::Front);
     scene.gets_no_answer();
     let refused = "usher_aaa_driver_events_total{kind=\"tls_certificate\"}";
     wait_until_metric(scene.front.ports.metrics, refused, |refused| refused > 0.0);
-    assert_eq!(scene.home.asked(), 0.0);
+    assert_eq!(scene.home.request_count(), 0.0);
 }
 
 #[test]
 fn a_home_server_that_a_reload_revokes_is_told_nothing_more() {
-    let scene = Scene::radsec(certificates(), Looks::Front);
+    let scene = RevocationFixture::over_radsec(create_certificates(), RevocationChecker::Front);
     scene.logs_in();
-    assert_eq!(scene.home.asked(), 1.0);
-    scene.revoke(HOME);
+    assert_eq!(scene.home.request_count(), 1.0);
+    scene.revoke_certificate(HOME);
     scene.logs_in();
-    assert_eq!(scene.home.asked(), 2.0, "the list is read at a reload");
-    scene.front.reload();
-    until(&scene.front.ports, DISTRUSTED, 1.0);
+    assert_eq!(scene.home.request_count(), 2.0, "the list is read at a reload");
+    scene.front.reload_config();
+    wait_for_metric_value(&scene.front.ports, DISTRUSTED, 1.0);
     scene.gets_no_answer();
-    assert_eq!(scene.home.asked(), 2.0);
+    assert_eq!(scene.home.request_count(), 2.0);
 }
 
 #[test]
 fn a_radsec_client_that_a_reload_revokes_is_served_no_more() {
-    let scene = Scene::radsec(certificates(), Looks::Home);
+    let scene = RevocationFixture::over_radsec(create_certificates(), RevocationChecker::Home);
     scene.logs_in();
-    assert_eq!(scene.home.asked(), 1.0);
+    assert_eq!(scene.home.request_count(), 1.0);
     // Another's certificate changes nothing for it.
-    scene.revoke("ann@hotel.example");
-    scene.home.reload();
+    scene.revoke_certificate("ann@hotel.example");
+    scene.home.reload_config();
     scene.logs_in();
-    assert_eq!((scene.home.asked(), scene.home.metric(DISTRUSTED)), (2.0, 0.0));
-    scene.revoke(FRONT);
-    scene.home.daemon.signal("HUP");
-    until(&scene.home.ports, DISTRUSTED, 1.0);
+    assert_eq!((scene.home.request_count(), scene.home.metric_value(DISTRUSTED)), (2.0, 0.0));
+    scene.revoke_certificate(FRONT);
+    scene.home.daemon.send_signal("HUP");
+    wait_for_metric_value(&scene.home.ports, DISTRUSTED, 1.0);
     scene.gets_no_answer();
-    assert_eq!(scene.home.asked(), 2.0);
+    assert_eq!(scene.home.request_count(), 2.0);
 }
 
 #[test]
-fn a_diameter_peer_that_a_reload_revokes_is_left_by_who_connected() {
-    let scene = Scene::diameter(certificates(), Looks::Front);
-    until(&scene.front.ports, PEERS, 1.0);
-    scene.revoke(HOME);
-    scene.front.reload();
-    alone(&scene.front);
-    alone(&scene.home);
-    assert_eq!(scene.front.metric(DISTRUSTED), 1.0);
+fn a_reload_drops_a_revoked_diameter_peer_that_we_connected_to() {
+    let scene = RevocationFixture::over_diameter(create_certificates(), RevocationChecker::Front);
+    wait_for_metric_value(&scene.front.ports, PEERS, 1.0);
+    scene.revoke_certificate(HOME);
+    scene.front.reload_config();
+    wait_without_peers(&scene.front);
+    wait_without_peers(&scene.home);
+    assert_eq!(scene.front.metric_value(DISTRUSTED), 1.0);
 }
 
 #[test]
-fn a_diameter_peer_that_a_reload_revokes_is_left_by_who_was_connected_to() {
-    let scene = Scene::diameter(certificates(), Looks::Home);
-    until(&scene.home.ports, PEERS, 1.0);
-    scene.revoke(FRONT);
-    scene.home.reload();
-    alone(&scene.home);
-    alone(&scene.front);
-    assert_eq!(scene.home.metric(DISTRUSTED), 1.0);
+fn a_reload_drops_a_revoked_diameter_peer_that_connected_to_us() {
+    let scene = RevocationFixture::over_diameter(create_certificates(), RevocationChecker::Home);
+    wait_for_metric_value(&scene.home.ports, PEERS, 1.0);
+    scene.revoke_certificate(FRONT);
+    scene.home.reload_config();
+    wait_without_peers(&scene.home);
+    wait_without_peers(&scene.front);
+    assert_eq!(scene.home.metric_value(DISTRUSTED), 1.0);
 }
 
 #[test]
 fn a_revoked_diameter_peer_is_not_connected_to() {
-    let pki = certificates();
-    revoke(&pki, HOME);
-    let scene = Scene::diameter(pki, Looks::Front);
-    until(&scene.front.ports, "usher_aaa_driver_events_total{kind=\"tls_certificate\"}", 1.0);
-    assert_eq!((scene.front.metric(PEERS), scene.home.metric(PEERS)), (0.0, 0.0));
+    let pki = create_certificates();
+    revoke_certificate(&pki, HOME);
+    let scene = RevocationFixture::over_diameter(pki, RevocationChecker::Front);
+    wait_for_metric_value(&scene.front.ports, "usher_aaa_driver_events_total{kind=\"tls_certificate\"}", 1.0);
+    assert_eq!((scene.front.metric_value(PEERS), scene.home.metric_value(PEERS)), (0.0, 0.0));
 }

@@ -1,9 +1,10 @@
 //! Serving: logins, first start, several shards.
 
 use super::daemon::{
-    ANN, Daemon, Ports, SECRET, eapol_test, get, metric, pap, private, radclient_unanswered, usher,
+    ANN, DaemonProcess, SECRET, ServerPorts, eapol_test, get_page, metric_value, pap_login,
+    radclient_unanswered, usher_path, write_private,
 };
-use crate::place::{Folder, PATIENCE, own_address, own_socket};
+use crate::place::{TEST_TIMEOUT, TempDir, own_address, own_socket};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
@@ -13,49 +14,49 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn clients_that_others_wrote_are_served() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let server = Daemon::start(&place, &ports.config(1, ANN));
-    assert!(pap(ports.auth, "ann", "right").with_code(0).out.contains("Received Access-Accept"));
-    assert!(pap(ports.auth, "ann", "wrong").with_code(1).out.contains("Received Access-Reject"));
-    assert!(pap(ports.auth, "bob", "right").with_code(1).out.contains("Received Access-Reject"));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let server = DaemonProcess::start(&place, &ports.server_config(1, ANN));
+    assert!(pap_login(ports.auth, "ann", "right").with_code(0).out.contains("Received Access-Accept"));
+    assert!(pap_login(ports.auth, "ann", "wrong").with_code(1).out.contains("Received Access-Reject"));
+    assert!(pap_login(ports.auth, "bob", "right").with_code(1).out.contains("Received Access-Reject"));
     let md5 = |password| format!("eap=MD5\nidentity=\"ann\"\npassword=\"{password}\"");
     assert!(eapol_test(&place, ports.auth, &md5("right"), &["-n"]));
     assert!(!eapol_test(&place, ports.auth, &md5("wrong"), &["-n"]));
-    server.wait("reject user=\"bob\"");
+    server.wait_for_log("reject user=\"bob\"");
     let log = server.log();
     assert!(log.contains("accept user=\"ann\" method=\"pap\" client=\"tests\""), "{log}");
     assert!(log.contains("accept user=\"ann\" method=\"eap-md5\" client=\"tests\""), "{log}");
     for secret in [SECRET, "right", "wrong"] {
         assert!(!log.contains(&format!("\"{secret}\"")), "{log}");
     }
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn a_server_that_crashes_leaves_no_core_dump() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    private(&place, "aaa.toml", &ports.config(1, ANN));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "aaa.toml", &ports.server_config(1, ANN));
     // Its limits would allow one.
     let mut command = Command::new("bash");
-    let line = format!("ulimit -c unlimited && exec {} aaa serve --config aaa.toml", usher());
-    let server = Daemon::run(command.args(["-c", &line]).current_dir(place.path(".")));
-    server.wait("started");
+    let line = format!("ulimit -c unlimited && exec {} aaa serve --config aaa.toml", usher_path());
+    let server = DaemonProcess::run_command(command.args(["-c", &line]).current_dir(place.path(".")));
+    server.wait_for_log("started");
     let ended = server.end_by("ABRT");
     assert_eq!((ended.signal(), ended.core_dumped()), (Some(6), false));
 }
 
 #[test]
 fn metrics_say_what_happened() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let _server = Daemon::start(&place, &ports.config(1, ANN));
-    assert!(get(ports.metrics, "/health").contains("serving"));
-    pap(ports.auth, "ann", "right").with_code(0);
-    pap(ports.auth, "ann", "right").with_code(0);
-    pap(ports.auth, "ann", "wrong").with_code(1);
-    pap(ports.auth, "bob", "wrong").with_code(1);
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let _server = DaemonProcess::start(&place, &ports.server_config(1, ANN));
+    assert!(get_page(ports.metrics, "/health").contains("serving"));
+    pap_login(ports.auth, "ann", "right").with_code(0);
+    pap_login(ports.auth, "ann", "right").with_code(0);
+    pap_login(ports.auth, "ann", "wrong").with_code(1);
+    pap_login(ports.auth, "bob", "wrong").with_code(1);
     // Without a Message-Authenticator: silence, and a counter.
     radclient_unanswered(ports.auth, "auth", "User-Name=ann,User-Password=right");
-    let page = get(ports.metrics, "/metrics");
+    let page = get_page(ports.metrics, "/metrics");
     for (name, value) in [
         ("usher_aaa_requests_total{client=\"tests\",code=\"Access-Request\"}", 5.0),
         ("usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"accept\",reason=\"\"}", 2.0),
@@ -70,7 +71,7 @@ fn metrics_say_what_happened() {
         ("usher_aaa_half_open", 0.0),
         ("usher_aaa_sessions", 0.0),
     ] {
-        assert_eq!(metric(&page, name), value, "{name} in {page}");
+        assert_eq!(metric_value(&page, name), value, "{name} in {page}");
     }
     let unknown = page.lines().filter(|l| l.contains("reason=\"unknown-user\"")).count();
     assert_eq!(unknown, 1, "{page}");
@@ -90,8 +91,8 @@ fn metrics_say_what_happened() {
 }
 
 #[test]
-fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
-    let place = Folder::new();
+fn a_start_without_configuration_serves_loopback_with_hints() {
+    let place = TempDir::new();
     if std::path::Path::new("/etc/usher/aaa.toml").exists() {
         panic!("this machine has an /etc/usher/aaa.toml; the test is about machines without one");
     }
@@ -109,7 +110,7 @@ fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
          stat -c %a state/usher/secret state/usher/usher.db state/usher/control.sock > modes\n\
          kill -TERM $server; wait $server",
     );
-    command.env("USHER", super::daemon::usher()).env("XDG_STATE_HOME", place.path("state"));
+    command.env("USHER", super::daemon::usher_path()).env("XDG_STATE_HOME", place.path("state"));
     let done = command.current_dir(place.path(".")).output().unwrap();
     let read = |name| std::fs::read_to_string(place.path(name)).unwrap_or_default();
     assert_eq!(done.status.code(), Some(0), "{done:?} {}", read("log"));
@@ -131,9 +132,9 @@ fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
 /// EAP-MD5 with a new source port for every round, so that rounds come to any of the shards.
 #[test]
 fn every_round_of_a_login_may_come_from_another_port() {
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let methods = "[methods]\norder = [\"eap-md5\"]\n";
-    let _server = Daemon::start(&place, &ports.config(2, &format!("{methods}{ANN}")));
+    let _server = DaemonProcess::start(&place, &ports.server_config(2, &format!("{methods}{ANN}")));
     let relay = UdpSocket::bind(own_socket()).unwrap();
     let port = relay.local_addr().unwrap().port();
     relay.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
@@ -146,7 +147,7 @@ fn every_round_of_a_login_may_come_from_another_port() {
             let Ok((n, from)) = relay.recv_from(&mut request) else { continue };
             let answered = answers.entry(request[..n].to_vec()).or_insert_with(|| {
                 let fresh = UdpSocket::bind("127.0.0.1:0").unwrap();
-                fresh.set_read_timeout(Some(PATIENCE)).unwrap();
+                fresh.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
                 fresh.send_to(&request[..n], (own_address(), server)).unwrap();
                 let n = fresh.recv(&mut answer).expect("the server answers");
                 answer[..n].to_vec()
@@ -155,29 +156,29 @@ fn every_round_of_a_login_may_come_from_another_port() {
         }
     };
     std::thread::scope(|scope| {
-        let _over = Over(&over);
+        let _over = FlagOnDrop(&over);
         scope.spawn(pass);
         let (begun, mut logins) = (Instant::now(), 0.0);
         // Until a login has crossed from one of the two shards to the other.
         loop {
             assert!(eapol_test(&place, port, "eap=MD5\nidentity=\"ann\"\npassword=\"right\"", &["-n"]));
             logins += 1.0;
-            let page = get(ports.metrics, "/metrics");
+            let page = get_page(ports.metrics, "/metrics");
             let accepts =
                 "usher_aaa_logins_total{method=\"eap-md5\",inner=\"\",result=\"accept\",reason=\"\"}";
-            assert_eq!(metric(&page, accepts), logins);
-            if metric(&page, "usher_aaa_diverted_total") > 0.0 {
+            assert_eq!(metric_value(&page, accepts), logins);
+            if metric_value(&page, "usher_aaa_diverted_total") > 0.0 {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "none has crossed: {page}");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "none has crossed: {page}");
         }
     });
 }
 
 /// Says with its end that something is over, however that comes.
-struct Over<'a>(&'a AtomicBool);
+struct FlagOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for FlagOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

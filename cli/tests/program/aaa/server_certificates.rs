@@ -1,8 +1,8 @@
 //! Servers that are reached by TLS and show a certificate that is not taken: who is told why.
 
-use super::daemon::{Daemon, Ports, pap, private};
-use super::others::{certificates, tls};
-use crate::place::{Folder, bound, own_address, own_port, own_socket, wait_until};
+use super::daemon::{DaemonProcess, ServerPorts, pap_login, write_private};
+use super::others::{create_certificates, tls_section};
+use crate::place::{TempDir, bound_command, own_address, own_port, own_socket, wait_until};
 use std::fmt::Write as _;
 use std::net::{SocketAddrV4, TcpStream};
 use std::process::{Child, Stdio};
@@ -14,9 +14,9 @@ struct TlsServer {
 }
 
 impl TlsServer {
-    fn start(pki: &Folder, certificate: &str) -> Self {
+    fn start(pki: &TempDir, certificate: &str) -> Self {
         let address = own_socket();
-        let child = bound("openssl")
+        let child = bound_command("openssl")
             .args(["s_server", "-accept", &address.to_string(), "-quiet", "-Verify", "1"])
             .args(["-cert", &format!("pki/issued/{certificate}.crt"), "-CAfile", "pki/ca.crt"])
             .args(["-key", "pki/issued/home.hotel.example.key"])
@@ -39,28 +39,29 @@ impl Drop for TlsServer {
 }
 
 /// An authority whose server has a certificate that was over yesterday, too.
-fn with_expired() -> Folder {
-    let pki = certificates();
+fn with_expired() -> TempDir {
+    let pki = create_certificates();
     let lines = "openssl req -new -key pki/issued/home.hotel.example.key -subj /CN=home.hotel.example -out expired.csr && \
                  printf 'subjectAltName=DNS:home.hotel.example\\nextendedKeyUsage=serverAuth\\n' > expired.cnf && \
                  openssl x509 -req -in expired.csr -CA pki/ca.crt -CAkey pki/ca.key -days -1 -extfile expired.cnf \
                  -out pki/issued/expired.crt";
-    pki.shell(lines).with_code(0);
+    pki.run_shell(lines).with_code(0);
     pki
 }
 
 /// An authority that nobody here trusts, and its server of the same name.
-fn strangers() -> Folder {
-    let place = Folder::new();
+fn untrusted_authority() -> TempDir {
+    let place = TempDir::new();
     let words =
         ["aaa", "cert", "--dir", "pki", "init", "--name", "Strangers", "--server", "home.hotel.example"];
-    place.usher(&words).with_code(0);
+    place.run_usher(&words).with_code(0);
     place
 }
 
 #[test]
-fn an_aaa_server_tells_why_it_does_not_take_the_certificate_of_a_home_server_or_peer() {
-    let (pki, other, place, ports) = (with_expired(), strangers(), Folder::new(), Ports::free());
+fn an_aaa_server_logs_why_it_refuses_a_server_certificate() {
+    let (pki, other, place, ports) =
+        (with_expired(), untrusted_authority(), TempDir::new(), ServerPorts::reserve_free());
     let good = "home.hotel.example";
     let servers = [
         ("stranger", TlsServer::start(&other, good), good, "is of an authority that is not trusted here ("),
@@ -73,7 +74,8 @@ fn an_aaa_server_tells_why_it_does_not_take_the_certificate_of_a_home_server_or_
         ("elder", TlsServer::start(&pki, "expired"), good, "has expired ("),
     ];
     let peer = TlsServer::start(&other, good);
-    let mut more = format!("{}[users]\nstore = \"memory\"\n", tls(&pki.path("pki"), "front.example.net"));
+    let mut more =
+        format!("{}[users]\nstore = \"memory\"\n", tls_section(&pki.path("pki"), "front.example.net"));
     for (name, server, expected, _) in &servers {
         write!(
             more,
@@ -91,10 +93,10 @@ fn an_aaa_server_tells_why_it_does_not_take_the_certificate_of_a_home_server_or_
     )
     .unwrap();
     // Two threads find the same, which is told once.
-    let front = Daemon::start(&place, &ports.config(2, &more));
+    let front = DaemonProcess::start(&place, &ports.server_config(2, &more));
     for (name, _, _, why) in &servers {
-        pap(ports.auth, &format!("ann@{name}.example"), "right").with_code(1);
-        front.wait(&format!(
+        pap_login(ports.auth, &format!("ann@{name}.example"), "right").with_code(1);
+        front.wait_for_log(&format!(
             "a home server is dead: nothing is sent to it until it is back home_server=\"{name}\""
         ));
         let log = front.log();
@@ -103,21 +105,22 @@ fn an_aaa_server_tells_why_it_does_not_take_the_certificate_of_a_home_server_or_
         assert_eq!(told(&format!("a server is not reached by TLS server=\"{name}\"")), 1, "{log}");
         assert_eq!(told("no connection to it can be had: the server's certificate"), 1, "{log}");
     }
-    front.wait(&format!("a server is not reached by TLS server=\"{good}\" address={}", peer.address));
-    let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
+    front.wait_for_log(&format!("a server is not reached by TLS server=\"{good}\" address={}", peer.address));
+    let status = place.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
     for (name, _, _, why) in &servers {
         let line = status.lines().find(|line| line.contains("not reached by TLS") && line.contains(name));
         assert!(line.is_some_and(|line| line.contains(why)), "{status}");
     }
-    let status = place.usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).json();
+    let status =
+        place.run_usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).stdout_json();
     assert_eq!(status["tls_faults"].as_array().unwrap().len(), 4, "{status}");
-    assert_eq!(front.end(), Some(0));
+    assert_eq!(front.terminate(), Some(0));
 }
 
 /// An access server has no other place where it could say so: the AAA server is the only one that it asks.
 #[test]
-fn a_gateway_and_a_load_generator_tell_why_they_do_not_take_a_servers_certificate() {
-    let (pki, other) = (certificates(), strangers());
+fn gateway_and_load_generator_report_why_a_certificate_fails() {
+    let (pki, other) = (create_certificates(), untrusted_authority());
     let server = TlsServer::start(&other, "home.hotel.example");
     let (host, port, nat_port) = (own_address(), own_port(), own_port());
     let own = "certificate = \"pki/issued/front.example.net.crt\"\nkey = \"pki/issued/front.example.net.key\"\nca = \"pki/ca.crt\"\n";
@@ -127,11 +130,12 @@ fn a_gateway_and_a_load_generator_tell_why_they_do_not_take_a_servers_certificat
          [[aaa.diameter.peer]]\nidentity = \"home.hotel.example\"\naddress = \"{}\"\ntransport = \"tls\"\n[aaa.tls]\n{own}",
         server.address
     );
-    private(&pki, "ike.toml", &text);
-    let gateway = Daemon::run(&mut pki.command(&["ike", "serve", "--config", "ike.toml"]));
-    gateway.wait("a server is not reached by TLS server=\"home.hotel.example\"");
+    write_private(&pki, "ike.toml", &text);
+    let gateway =
+        DaemonProcess::run_command(&mut pki.usher_command(&["ike", "serve", "--config", "ike.toml"]));
+    gateway.wait_for_log("a server is not reached by TLS server=\"home.hotel.example\"");
     assert!(gateway.log().contains("is of an authority that is not trusted here ("), "{}", gateway.log());
-    assert_eq!(gateway.end(), Some(0));
+    assert_eq!(gateway.terminate(), Some(0));
     let at = server.address.to_string();
     let files = [
         "--ca",
@@ -155,7 +159,7 @@ fn a_gateway_and_a_load_generator_tell_why_they_do_not_take_a_servers_certificat
         "--duration",
         "1 s",
     ];
-    let said = pki.usher(&[&login[..], &files].concat());
+    let said = pki.run_usher(&[&login[..], &files].concat());
     assert!(
         said.code == Some(1) && said.err.contains("is of an authority that is not trusted here ("),
         "{said:?}"

@@ -1,53 +1,53 @@
 //! What an earlier version left behind serves as it is; what a later version left behind is refused with a sentence.
 
-use super::daemon::{ANN, Daemon, Ports, eapol_test, private, radclient};
-use crate::cluster::Cluster;
-use crate::place::{Folder, own_address};
+use super::daemon::{ANN, DaemonProcess, ServerPorts, eapol_test, run_radclient, write_private};
+use crate::cluster::PostgresCluster;
+use crate::place::{TempDir, own_address};
 use rusqlite::OptionalExtension;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What version 0.1.0 left behind; its page says how it was made.
-fn left(name: &str) -> PathBuf {
+fn upgrade_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/upgrade/0.1.0").join(name)
 }
 
-fn text(name: &str) -> String {
-    std::fs::read_to_string(left(name)).unwrap()
+fn read_upgrade_file(name: &str) -> String {
+    std::fs::read_to_string(upgrade_path(name)).unwrap()
 }
 
 /// A folder as that version's operator has it: configuration and authority, without a store.
-fn earlier(ports: &Ports) -> (Folder, String) {
-    let place = Folder::new();
+fn restore_old_folder(ports: &ServerPorts) -> (TempDir, String) {
+    let place = TempDir::new();
     std::fs::create_dir_all(place.path("state/pki/issued")).unwrap();
     for folder in ["pki", "pki/issued"] {
-        for entry in std::fs::read_dir(left(folder)).unwrap().map(Result::unwrap) {
+        for entry in std::fs::read_dir(upgrade_path(folder)).unwrap().map(Result::unwrap) {
             let name = format!("{folder}/{}", entry.file_name().to_str().unwrap());
             if entry.file_type().unwrap().is_file() {
-                private(&place, &format!("state/{name}"), &text(&name));
+                write_private(&place, &format!("state/{name}"), &read_upgrade_file(&name));
             }
         }
     }
-    let others = Ports::free();
+    let others = ServerPorts::reserve_free();
     let config =
         [("31812", ports.auth), ("31813", ports.acct), ("33868", others.auth), ("32083", others.acct)]
             .iter()
-            .fold(text("aaa.toml"), |config, (was, is)| {
+            .fold(read_upgrade_file("aaa.toml"), |config, (was, is)| {
                 config.replace(&format!("127.0.0.1:{was}"), &format!("{}:{is}", own_address()))
             });
-    private(&place, "aaa.toml", &config);
+    write_private(&place, "aaa.toml", &config);
     (place, config)
 }
 
 /// A login by password with further attributes.
 #[track_caller]
-fn login(ports: &Ports, name: &str, password: &str, more: &str) -> String {
+fn log_in_by_pap(ports: &ServerPorts, name: &str, password: &str, more: &str) -> String {
     let attributes = format!("User-Name={name},User-Password={password},Message-Authenticator=0x00{more}");
-    radclient(ports.auth, "auth", &attributes).out
+    run_radclient(ports.auth, "auth", &attributes).out
 }
 
 #[track_caller]
-fn accepted(said: &str, holds: &[&str]) {
+fn expect_accept(said: &str, holds: &[&str]) {
     assert!(said.contains("Received Access-Accept"), "{said}");
     for each in holds {
         assert!(said.contains(each), "{each}: {said}");
@@ -56,36 +56,42 @@ fn accepted(said: &str, holds: &[&str]) {
 
 /// Whom it lets in and whom not, with which replies, and that its sessions go on. `stop` asks the store for the rows of
 /// the session that version 0.1.0 had opened: whether it is closed, its input and output octets.
-fn serves(place: &Folder, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(bool, i64, i64)>) {
-    place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+fn check_upgraded_server(
+    place: &TempDir,
+    ports: &ServerPorts,
+    config: &str,
+    rows: impl Fn() -> Vec<(bool, i64, i64)>,
+) {
+    place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
     // Its last list is 30 days old at most when somebody upgrades.
-    place.usher(&["aaa", "cert", "crl", "--dir", "state/pki"]).with_code(0);
-    let list = place.usher(&["aaa", "cert", "list", "--dir", "state/pki", "--json"]).with_code(0).json();
+    place.run_usher(&["aaa", "cert", "crl", "--dir", "state/pki"]).with_code(0);
+    let list =
+        place.run_usher(&["aaa", "cert", "list", "--dir", "state/pki", "--json"]).with_code(0).stdout_json();
     let entries = list.as_array().unwrap();
     assert_eq!(entries.len(), 4, "{list}");
-    let users = place.usher(&["aaa", "user", "list", "--config", "aaa.toml"]).with_code(0).out;
+    let users = place.run_usher(&["aaa", "user", "list", "--config", "aaa.toml"]).with_code(0).out;
     for name in ["clara", "nina", "arthur", "001122334455", "ann@example.org"] {
         assert!(users.contains(name), "{name}: {users}");
     }
-    let clients = place.usher(&["aaa", "client", "list", "--config", "aaa.toml"]).with_code(0).out;
+    let clients = place.run_usher(&["aaa", "client", "list", "--config", "aaa.toml"]).with_code(0).out;
     assert!(clients.contains("203.0.113.0/24"), "{clients}");
 
-    let server = Daemon::start(place, config);
-    accepted(
-        &login(ports, "clara", "clear-pass", ",NAS-Port-Type=Ethernet"),
+    let server = DaemonProcess::start(place, config);
+    expect_accept(
+        &log_in_by_pap(ports, "clara", "clear-pass", ",NAS-Port-Type=Ethernet"),
         &["Tunnel-Private-Group-Id:0 = \"20\""],
     );
-    accepted(&login(ports, "nina", "nt-pass", ",NAS-Port=7"), &[]);
-    assert!(login(ports, "nina", "nt-pass", ",NAS-Port=8").contains("Received Access-Reject"));
-    accepted(&login(ports, "arthur", "argon-pass", ""), &["Session-Timeout = 3600"]);
-    assert!(login(ports, "arthur", "wrong", "").contains("Received Access-Reject"));
-    accepted(
-        &login(ports, "dora", "\"of the file\"", ",NAS-Port-Type=Ethernet"),
+    expect_accept(&log_in_by_pap(ports, "nina", "nt-pass", ",NAS-Port=7"), &[]);
+    assert!(log_in_by_pap(ports, "nina", "nt-pass", ",NAS-Port=8").contains("Received Access-Reject"));
+    expect_accept(&log_in_by_pap(ports, "arthur", "argon-pass", ""), &["Session-Timeout = 3600"]);
+    assert!(log_in_by_pap(ports, "arthur", "wrong", "").contains("Received Access-Reject"));
+    expect_accept(
+        &log_in_by_pap(ports, "dora", "\"of the file\"", ",NAS-Port-Type=Ethernet"),
         &["Session-Timeout = 1800"],
     );
     let device = "User-Name=00-11-22-33-44-55,Calling-Station-Id=00-11-22-33-44-55,Service-Type=Call-Check,\
                   Message-Authenticator=0x00";
-    accepted(&radclient(ports.auth, "auth", device).out, &["Tunnel-Private-Group-Id:0 = \"20\""]);
+    expect_accept(&run_radclient(ports.auth, "auth", device).out, &["Tunnel-Private-Group-Id:0 = \"20\""]);
     let by_certificate = |name: &str| {
         let file = |name: &str| place.path(&format!("state/pki/{name}")).display().to_string();
         let network = format!(
@@ -99,36 +105,36 @@ fn serves(place: &Folder, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(b
     assert!(by_certificate("ann@example.org"), "{}", server.log());
     assert!(!by_certificate("bob@example.org"), "that certificate was taken back");
 
-    let open = place.usher(&["aaa", "session", "list", "--config", "aaa.toml"]).with_code(0).out;
+    let open = place.run_usher(&["aaa", "session", "list", "--config", "aaa.toml"]).with_code(0).out;
     assert!(open.contains("clara") && !open.contains("nina"), "{open}");
     assert_eq!(rows(), [(false, (1 << 32) + 1000, 2000)]);
     let stop = "Acct-Status-Type=Stop,Acct-Session-Id=open-1,User-Name=clara,NAS-IP-Address=192.0.2.1,NAS-Port=3,\
                 Framed-IP-Address=192.0.2.10,Acct-Session-Time=90,Acct-Input-Octets=2000,Acct-Input-Gigawords=1,\
                 Acct-Output-Octets=3000,Acct-Terminate-Cause=User-Request";
-    assert_eq!(radclient(ports.acct, "acct", stop).code, Some(0));
+    assert_eq!(run_radclient(ports.acct, "acct", stop).code, Some(0));
     assert_eq!(rows(), [(true, (1 << 32) + 2000, 3000)], "the row that version 0.1.0 had opened is closed");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
-fn a_store_that_was_copied_while_the_server_runs_can_be_put_back() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let config = ports.config(1, "");
-    private(&place, "aaa.toml", &config);
+fn a_store_copied_from_a_running_server_can_be_restored() {
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let config = ports.server_config(1, "");
+    write_private(&place, "aaa.toml", &config);
     let add = |name: &str| {
-        private(&place, "password", "secret\n");
+        write_private(&place, "password", "secret\n");
         place
-            .usher(&["aaa", "user", "add", name, "--password-file", "password", "--config", "aaa.toml"])
+            .run_usher(&["aaa", "user", "add", name, "--password-file", "password", "--config", "aaa.toml"])
             .with_code(0);
     };
     let (file, copy) = (place.path("state/usher.db"), place.path("copy.db"));
-    let server = Daemon::start(&place, &config);
+    let server = DaemonProcess::start(&place, &config);
     add("before");
     let store = rusqlite::Connection::open(&file).unwrap();
     store.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
     drop(store);
     add("after");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 
     // As the page says it: the copy alone, without what belonged to the file before.
     for more in ["-wal", "-shm"] {
@@ -136,10 +142,10 @@ fn a_store_that_was_copied_while_the_server_runs_can_be_put_back() {
     }
     std::fs::copy(&copy, &file).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let server = Daemon::start(&place, &config);
-    accepted(&login(&ports, "before", "secret", ""), &[]);
-    assert!(login(&ports, "after", "secret", "").contains("Received Access-Reject"));
-    assert_eq!(server.end(), Some(0));
+    let server = DaemonProcess::start(&place, &config);
+    expect_accept(&log_in_by_pap(&ports, "before", "secret", ""), &[]);
+    assert!(log_in_by_pap(&ports, "after", "secret", "").contains("Received Access-Reject"));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 const OPEN_ROWS: &str = "SELECT acctstoptime IS NOT NULL, acctinputoctets, acctoutputoctets FROM radacct WHERE \
@@ -147,16 +153,16 @@ const OPEN_ROWS: &str = "SELECT acctstoptime IS NOT NULL, acctinputoctets, accto
 
 #[test]
 fn what_version_0_1_0_kept_in_sqlite_serves_as_it_is() {
-    let ports = Ports::free();
-    let (place, config) = earlier(&ports);
+    let ports = ServerPorts::reserve_free();
+    let (place, config) = restore_old_folder(&ports);
     let file = place.path("state/usher.db");
     let store = rusqlite::Connection::open(&file).unwrap();
-    store.execute_batch(&text("store.sqlite.sql")).unwrap();
+    store.execute_batch(&read_upgrade_file("store.sqlite.sql")).unwrap();
     store
         .execute_batch("UPDATE radacct SET acctstarttime = unixepoch() - 60, acctupdatetime = unixepoch()")
         .unwrap();
     drop(store);
-    serves(&place, &ports, &config, || {
+    check_upgraded_server(&place, &ports, &config, || {
         let store = rusqlite::Connection::open(&file).unwrap();
         let mut rows = store.prepare(OPEN_ROWS).unwrap();
         let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -166,18 +172,20 @@ fn what_version_0_1_0_kept_in_sqlite_serves_as_it_is() {
 
 #[test]
 fn what_version_0_1_0_kept_in_postgresql_serves_as_it_is() {
-    let cluster = Cluster::new();
-    let database = cluster.database();
-    cluster.sql(&database, &text("store.postgres.sql"));
-    cluster
-        .sql(&database, "UPDATE radacct SET acctstarttime = now() - interval '60 s', acctupdatetime = now()");
-    let ports = Ports::free();
-    let (place, config) = earlier(&ports);
-    let url = cluster.url("usher", &database);
+    let cluster = PostgresCluster::new();
+    let database = cluster.create_database();
+    cluster.run_sql(&database, &read_upgrade_file("store.postgres.sql"));
+    cluster.run_sql(
+        &database,
+        "UPDATE radacct SET acctstarttime = now() - interval '60 s', acctupdatetime = now()",
+    );
+    let ports = ServerPorts::reserve_free();
+    let (place, config) = restore_old_folder(&ports);
+    let url = cluster.database_url("usher", &database);
     let config = config.replace("store = \"sqlite\"", &format!("store = \"postgresql\"\nurl = \"{url}\""));
-    private(&place, "aaa.toml", &config);
-    serves(&place, &ports, &config, || {
-        let rows = cluster.sql(&database, OPEN_ROWS);
+    write_private(&place, "aaa.toml", &config);
+    check_upgraded_server(&place, &ports, &config, || {
+        let rows = cluster.run_sql(&database, OPEN_ROWS);
         let row = |line: &str| {
             let mut cells = line.split('|');
             let mut cell = || cells.next().unwrap();
@@ -188,38 +196,43 @@ fn what_version_0_1_0_kept_in_postgresql_serves_as_it_is() {
 }
 
 /// A session that version 0.2.0 opened is closed by this one. `sql` asks the store.
-fn goes_on(place: &Folder, ports: &Ports, config: &str, sql: impl Fn(&str) -> String) {
+fn check_old_session_closes(
+    place: &TempDir,
+    ports: &ServerPorts,
+    config: &str,
+    sql: impl Fn(&str) -> String,
+) {
     let record = |status: &str| {
         let record = format!(
             "Acct-Status-Type={status},Acct-Session-Id=open-2,User-Name=ann,NAS-IP-Address=127.0.0.1,NAS-Port=3,\
              Acct-Session-Time=90"
         );
-        assert_eq!(radclient(ports.acct, "acct", &record).code, Some(0));
+        assert_eq!(run_radclient(ports.acct, "acct", &record).code, Some(0));
     };
-    let server = Daemon::start(place, config);
+    let server = DaemonProcess::start(place, config);
     record("Start");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
     // Its tables were these, but for one column.
     sql("ALTER TABLE radacct DROP COLUMN usher_diameter_origin");
     sql("DELETE FROM usher_schema WHERE version > 2");
 
-    let server = Daemon::start(place, config);
-    let open = place.usher(&["aaa", "session", "list", "--config", "aaa.toml"]).with_code(0).out;
+    let server = DaemonProcess::start(place, config);
+    let open = place.run_usher(&["aaa", "session", "list", "--config", "aaa.toml"]).with_code(0).out;
     assert!(open.contains("ann"), "{open}");
     record("Stop");
     let stopped = "SELECT count(*) FROM radacct WHERE acctstoptime IS NOT NULL AND acctsessiontime = 90";
     assert_eq!((sql(stopped), sql("SELECT count(*) FROM radacct")), ("1".to_owned(), "1".to_owned()));
     assert_eq!(sql("SELECT max(version) FROM usher_schema"), "3");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn what_version_0_2_0_kept_in_sqlite_goes_on() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let config = ports.config(1, "");
-    private(&place, "aaa.toml", &config);
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let config = ports.server_config(1, "");
+    write_private(&place, "aaa.toml", &config);
     let file = place.path("state/usher.db");
-    goes_on(&place, &ports, &config, |sql| {
+    check_old_session_closes(&place, &ports, &config, |sql| {
         let store = rusqlite::Connection::open(&file).unwrap();
         let number = store.query_row(sql, [], |row| row.get::<_, i64>(0)).optional().unwrap();
         number.map_or_else(String::new, |n| n.to_string())
@@ -228,22 +241,24 @@ fn what_version_0_2_0_kept_in_sqlite_goes_on() {
 
 #[test]
 fn what_version_0_2_0_kept_in_postgresql_goes_on() {
-    let cluster = Cluster::new();
-    let database = cluster.database();
-    let (place, ports) = (Folder::new(), Ports::free());
-    let url = cluster.url("usher", &database);
-    let config = ports.config(1, &format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\n"));
-    private(&place, "aaa.toml", &config);
-    goes_on(&place, &ports, &config, |sql| cluster.sql(&database, sql).trim().to_owned());
+    let cluster = PostgresCluster::new();
+    let database = cluster.create_database();
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let url = cluster.database_url("usher", &database);
+    let config = ports.server_config(1, &format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\n"));
+    write_private(&place, "aaa.toml", &config);
+    check_old_session_closes(&place, &ports, &config, |sql| {
+        cluster.run_sql(&database, sql).trim().to_owned()
+    });
 }
 
 #[test]
-fn a_store_of_a_later_version_is_refused_with_a_sentence_and_left_alone() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    private(&place, "aaa.toml", &ports.config(1, ""));
-    private(&place, "password", "secret\n");
+fn a_store_of_a_later_version_is_refused_and_left_unchanged() {
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "aaa.toml", &ports.server_config(1, ""));
+    write_private(&place, "password", "secret\n");
     let add = ["aaa", "user", "add", "ann", "--password-file", "password", "--config", "aaa.toml"];
-    place.usher(&add).with_code(0);
+    place.run_usher(&add).with_code(0);
     let file = place.path("state/usher.db");
     let later = rusqlite::Connection::open(&file).unwrap();
     later.execute_batch("INSERT INTO usher_schema VALUES (99); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
@@ -254,7 +269,7 @@ fn a_store_of_a_later_version_is_refused_with_a_sentence_and_left_alone() {
         &["aaa", "user", "list", "--config", "aaa.toml"],
         &add,
     ] {
-        let said = place.usher(arguments).with_code(1);
+        let said = place.run_usher(arguments).with_code(1);
         for part in ["version 99", "use the newer program"] {
             assert!(said.err.contains(part), "{arguments:?}: {}", said.err);
         }
@@ -264,8 +279,8 @@ fn a_store_of_a_later_version_is_refused_with_a_sentence_and_left_alone() {
 
 #[test]
 fn a_configuration_of_a_later_version_is_refused_by_line() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    private(&place, "aaa.toml", &ports.config(1, &format!("{ANN}[later]\nsetting = 1\n")));
-    let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(2);
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "aaa.toml", &ports.server_config(1, &format!("{ANN}[later]\nsetting = 1\n")));
+    let said = place.run_usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(2);
     assert!(said.err.contains("aaa.toml:") && said.err.contains("later"), "{}", said.err);
 }

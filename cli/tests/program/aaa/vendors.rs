@@ -1,11 +1,13 @@
 //! Vendors' attributes: those that the server knows, those of an operator's dictionaries, and rows that nobody understands.
 
-use super::daemon::{Daemon, Ports, get, metric, pap, private, radclient};
-use super::why::Trace;
-use crate::place::Folder;
+use super::daemon::{
+    DaemonProcess, ServerPorts, get_page, metric_value, pap_login, run_radclient, write_private,
+};
+use super::why::TraceProcess;
+use crate::place::TempDir;
 
 /// A user in memory with these rows.
-fn user(name: &str, check: &[&str], reply: &[&str]) -> String {
+fn user_table(name: &str, check: &[&str], reply: &[&str]) -> String {
     format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\ncheck = {check:?}\nreply = {reply:?}\n")
 }
 
@@ -13,7 +15,7 @@ const MEMORY: &str = "[users]\nstore = \"memory\"\n";
 const SQLITE: &str = "[users]\nstore = \"sqlite\"\n";
 
 #[track_caller]
-fn says(said: &str, all: &[&str]) {
+fn expect_lines(said: &str, all: &[&str]) {
     for line in all {
         assert!(said.lines().any(|l| l.trim() == *line), "{line} in {said}");
     }
@@ -21,8 +23,8 @@ fn says(said: &str, all: &[&str]) {
 
 #[test]
 fn freeradius_reads_vendors_attributes_by_their_names() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let ann = user(
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let ann = user_table(
         "ann",
         &[],
         &[
@@ -39,10 +41,10 @@ fn freeradius_reads_vendors_attributes_by_their_names() {
             "SN-VPN-Name = context",
         ],
     );
-    let bob = user("bob", &["Cisco-AVPair == wanted"], &["Aruba-User-Vlan = 30"]);
-    let server = Daemon::start(&place, &ports.config(1, &format!("{MEMORY}{ann}{bob}")));
-    says(
-        &pap(ports.auth, "ann", "right").with_code(0).out,
+    let bob = user_table("bob", &["Cisco-AVPair == wanted"], &["Aruba-User-Vlan = 30"]);
+    let server = DaemonProcess::start(&place, &ports.server_config(1, &format!("{MEMORY}{ann}{bob}")));
+    expect_lines(
+        &pap_login(ports.auth, "ann", "right").with_code(0).out,
         &[
             "Cisco-AVPair = \"shell:priv-lvl=15\"",
             "Cisco-AVPair = \"ip:inacl#1=permit ip any any\"",
@@ -60,12 +62,12 @@ fn freeradius_reads_vendors_attributes_by_their_names() {
     // A check compares what the request says of a vendor's.
     let asks = |more: &str| {
         let text = format!("User-Name=bob,User-Password=right,Message-Authenticator=0x00{more}");
-        radclient(ports.auth, "auth", &text)
+        run_radclient(ports.auth, "auth", &text)
     };
-    says(&asks(",Cisco-AVPair=wanted").with_code(0).out, &["Aruba-User-Vlan = 30"]);
+    expect_lines(&asks(",Cisco-AVPair=wanted").with_code(0).out, &["Aruba-User-Vlan = 30"]);
     asks(",Cisco-AVPair=other").with_code(1);
     asks("").with_code(1);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 /// A dictionary of an operator's own, in two files.
@@ -75,24 +77,24 @@ const MORE: &str = "# More.\nBEGIN-VENDOR Northwind\nATTRIBUTE Northwind-Tier 30
 
 #[test]
 fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     std::fs::create_dir_all(place.path("dictionaries/sub")).unwrap();
     place.write("dictionaries/own", OWN);
     place.write("dictionaries/sub/more", MORE);
-    let ann = user("ann", &[], &["Northwind-Tier = Gold", "Northwind-Note = hello"]);
-    let config = ports.config(1, &format!("{MEMORY}{ann}"));
-    private(&place, "aaa.toml", &config);
-    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    let ann = user_table("ann", &[], &["Northwind-Tier = Gold", "Northwind-Note = hello"]);
+    let config = ports.server_config(1, &format!("{MEMORY}{ann}"));
+    write_private(&place, "aaa.toml", &config);
+    let said = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
     assert!(said.contains("Northwind-Tier = (hidden)`: no such attribute"), "{said}");
 
     let with = format!("dictionary = [\"dictionaries/own\"]\n{config}");
     let plain = config.replace(&ann, "");
-    let server = Daemon::start(&place, &plain);
-    private(&place, "aaa.toml", &with);
-    place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
-    place.usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
+    let server = DaemonProcess::start(&place, &plain);
+    write_private(&place, "aaa.toml", &with);
+    place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    place.run_usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
     // Vendor 64999, two octets of type, one of length.
-    let said = pap(ports.auth, "ann", "right").with_code(0).out;
+    let said = pap_login(ports.auth, "ann", "right").with_code(0).out;
     let octets = said.to_ascii_lowercase();
     assert!(
         octets.contains("0000fde7012c0700000003") && octets.contains("0000fde7012d0868656c6c6f"),
@@ -101,29 +103,30 @@ fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
 
     // What is wrong has its file and line, here and at a reload, which changes nothing then.
     place.write("dictionaries/sub/more", &MORE.replace("integer", "intger"));
-    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    let said = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
     assert!(said.contains("aaa.toml:1:") && said.contains("sub/more:3: unknown type `intger`"), "{said}");
     place.write("dictionaries/sub/more", "$INCLUDE ../own\n");
-    server.signal("HUP");
-    server.wait("not reloaded");
+    server.send_signal("HUP");
+    server.wait_for_log("not reloaded");
     let log = server.log();
     assert!(log.contains("sub/more:1: `") && log.contains("own` includes itself"), "{log}");
-    pap(ports.auth, "ann", "right").with_code(0);
+    pap_login(ports.auth, "ann", "right").with_code(0);
     std::fs::remove_file(place.path("dictionaries/sub/more")).unwrap();
-    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    let said = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
     assert!(said.contains("own:2: ") && said.contains("No such file"), "{said}");
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
-fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
-    let (place, ports) = (Folder::new(), Ports::free());
+fn dictionaries_apply_to_the_store_its_commands_and_its_import() {
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     place.write("own", &format!("{}{MORE}", OWN.lines().next().unwrap().to_owned() + "\n"));
-    let server = Daemon::start(&place, &format!("dictionary = [\"own\"]\n{}", ports.config(1, SQLITE)));
-    let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
+    let server =
+        DaemonProcess::start(&place, &format!("dictionary = [\"own\"]\n{}", ports.server_config(1, SQLITE)));
+    let usher = |words: &str| place.run_shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
     usher("user add ann --password-file - --reply 'Northwind-Tier = Gold' --reply 'Cisco-AVPair += a=b'")
         .with_code(0);
-    says(&pap(ports.auth, "ann", "right").with_code(0).out, &["Cisco-AVPair = \"a=b\""]);
+    expect_lines(&pap_login(ports.auth, "ann", "right").with_code(0).out, &["Cisco-AVPair = \"a=b\""]);
     let said = usher("user add bob --password-file - --reply 'Northwind-Tier = Silver'").with_code(2).err;
     assert!(said.contains("neither a number nor a name"), "{said}");
     place.write(
@@ -132,8 +135,8 @@ fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
          \tCisco-AVPair += \"a=1\",\n\tCisco-AVPair += \"b=2\",\n\tAttr-26.64999.300 = 0x00000003,\n\tNorthwind-Note = \"x\"\n",
     );
     assert!(usher("user import users").with_code(0).out.contains("1 users taken over, 0 lines"));
-    let said = pap(ports.auth, "eve", "right").with_code(0).out;
-    says(
+    let said = pap_login(ports.auth, "eve", "right").with_code(0).out;
+    expect_lines(
         &said,
         &[
             "Aruba-User-Vlan = 20",
@@ -146,16 +149,16 @@ fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
     // What goes hidden is not shown by commands either.
     usher("user add dan --password-file - --reply 'Aruba-MPSK-Passphrase = hunter22'").with_code(0);
     assert!(!usher("user show dan").with_code(0).out.contains("hunter22"));
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 /// Nothing of a file is taken where more would be let in without one of its entries.
 #[test]
 fn an_import_that_would_let_in_more_takes_nothing() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    private(&place, "aaa.toml", &ports.config(1, SQLITE));
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    write_private(&place, "aaa.toml", &ports.server_config(1, SQLITE));
     let usher = |words: &str| {
-        place.usher(
+        place.run_usher(
             &[&["aaa", "user"], &words.split(' ').collect::<Vec<_>>()[..], &["--config", "aaa.toml"]]
                 .concat(),
         )
@@ -183,11 +186,11 @@ fn an_import_that_would_let_in_more_takes_nothing() {
 }
 
 #[test]
-fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
-    let (place, ports) = (Folder::new(), Ports::free());
-    let config = ports.config(1, &format!("{SQLITE}cache_ttl = \"0 s\"\n"));
-    let server = Daemon::start(&place, &config);
-    let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
+fn an_unreadable_reply_item_has_its_cause_and_may_be_left_out() {
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+    let config = ports.server_config(1, &format!("{SQLITE}cache_ttl = \"0 s\"\n"));
+    let server = DaemonProcess::start(&place, &config);
+    let usher = |words: &str| place.run_shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
     usher("user add ann --password-file - --reply 'Session-Timeout = 600'").with_code(0);
     usher("user add bob --password-file -").with_code(0);
     // As another program writes into the tables.
@@ -199,42 +202,45 @@ fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
         "insert into radcheck (username, attribute, op, value) values ('bob', 'Nortwind-Tier', '==', 'Gold')";
     store.execute(row, []).unwrap();
 
-    let trace = Trace::begin(&place, &["ann"]);
+    let trace = TraceProcess::start_trace(&place, &["ann"]);
     let why = "radreply, `Nortwind-Tier = (hidden)`: no such attribute in the dictionaries";
-    pap(ports.auth, "ann", "right").with_code(1);
-    trace.wait(why, 1);
-    server.wait("reject user=\"ann\"");
+    pap_login(ports.auth, "ann", "right").with_code(1);
+    trace.wait_for_lines(why, 1);
+    server.wait_for_log("reject user=\"ann\"");
     let log = server.log();
     let line = log.lines().find(|l| l.contains("reject user=\"ann\"")).unwrap();
     assert!(line.contains("bad-rows") && line.contains(why), "{line}");
     let rejected = "usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"bad-rows\"}";
-    assert_eq!(metric(&get(ports.metrics, "/metrics"), rejected), 1.0);
+    assert_eq!(metric_value(&get_page(ports.metrics, "/metrics"), rejected), 1.0);
 
     let lenient = config.replace(SQLITE, &format!("{SQLITE}bad_reply = \"leave-out\"\n"));
-    private(&place, "aaa.toml", &lenient);
-    place.usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
-    says(&pap(ports.auth, "ann", "right").with_code(0).out, &["Session-Timeout = 600"]);
-    trace.wait("left out, since it cannot be understood: radreply, `Nortwind-Tier = (hidden)`", 1);
-    server.wait("a row of a reply cannot be understood and is left out");
-    assert!(metric(&get(ports.metrics, "/metrics"), "usher_aaa_reply_rows_left_out_total") >= 1.0);
+    write_private(&place, "aaa.toml", &lenient);
+    place.run_usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
+    expect_lines(&pap_login(ports.auth, "ann", "right").with_code(0).out, &["Session-Timeout = 600"]);
+    trace.wait_for_lines("left out, since it cannot be understood: radreply, `Nortwind-Tier = (hidden)`", 1);
+    server.wait_for_log("a row of a reply cannot be understood and is left out");
+    assert!(metric_value(&get_page(ports.metrics, "/metrics"), "usher_aaa_reply_rows_left_out_total") >= 1.0);
     // A check that is not understood lets nobody in, whatever is said of replies.
-    pap(ports.auth, "bob", "right").with_code(1);
-    assert_eq!(metric(&get(ports.metrics, "/metrics"), rejected), 2.0);
+    pap_login(ports.auth, "bob", "right").with_code(1);
+    assert_eq!(metric_value(&get_page(ports.metrics, "/metrics"), rejected), 2.0);
     drop(trace);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
 fn a_trace_names_vendors_attributes_and_hides_their_secrets() {
-    let (place, ports) = (Folder::new(), Ports::free());
+    let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let reply = ["Cisco-AVPair = a=b", "Aruba-MPSK-Passphrase = hunter22", "SN-VPN-Name = context"];
-    let server = Daemon::start(&place, &ports.config(1, &format!("{MEMORY}{}", user("ann", &[], &reply))));
-    let trace = Trace::begin(&place, &["ann"]);
-    pap(ports.auth, "ann", "right").with_code(0);
-    trace.wait("SN-VPN-Name = \"context\"", 1);
-    let said = trace.said();
+    let server = DaemonProcess::start(
+        &place,
+        &ports.server_config(1, &format!("{MEMORY}{}", user_table("ann", &[], &reply))),
+    );
+    let trace = TraceProcess::start_trace(&place, &["ann"]);
+    pap_login(ports.auth, "ann", "right").with_code(0);
+    trace.wait_for_lines("SN-VPN-Name = \"context\"", 1);
+    let said = trace.traced_lines();
     assert!(said.contains("Cisco-AVPair = \"a=b\""), "{said}");
     assert!(said.contains("Aruba-MPSK-Passphrase = (not shown)"), "{said}");
     drop(trace);
-    assert_eq!(server.end(), Some(0));
+    assert_eq!(server.terminate(), Some(0));
 }

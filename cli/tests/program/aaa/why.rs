@@ -2,9 +2,11 @@
 
 mod packets;
 
-use super::daemon::{Daemon, Ports, get, metric, private, radclient};
-use super::ocsp::{Responder, while_silent};
-use crate::place::{Folder, PATIENCE, ProgramOutput, USHER, bound, own_address, own_socket, wait_or_say};
+use super::daemon::{DaemonProcess, ServerPorts, get_page, metric_value, run_radclient, write_private};
+use super::ocsp::{OcspResponder, while_silent};
+use crate::place::{
+    ProgramOutput, TEST_TIMEOUT, TempDir, USHER, bound_command, own_address, own_socket, wait_or_fail,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -13,21 +15,21 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use usher_aaa::Reason;
+use usher_aaa::RejectCause;
 use usher_core::WallTime;
-use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
 
 /// `usher aaa trace` as it runs beside everything else.
-pub(super) struct Trace {
+pub(super) struct TraceProcess {
     child: Child,
     lines: Arc<Mutex<String>>,
 }
 
-impl Trace {
+impl TraceProcess {
     /// Of everybody, or of one.
     #[track_caller]
-    pub(super) fn begin(place: &Folder, who: &[&str]) -> Self {
-        let until = Instant::now() + PATIENCE;
+    pub(super) fn start_trace(place: &TempDir, who: &[&str]) -> Self {
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             // The number of a trace that has ended is free within half a second.
             match Self::try_begin(place, who) {
@@ -37,8 +39,8 @@ impl Trace {
         }
     }
 
-    fn try_begin(place: &Folder, who: &[&str]) -> Result<Self, String> {
-        let mut command = bound(USHER);
+    fn try_begin(place: &TempDir, who: &[&str]) -> Result<Self, String> {
+        let mut command = bound_command(USHER);
         command.args(["aaa", "trace", "--config", "aaa.toml"]).args(who).current_dir(place.path("."));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(String::new()));
@@ -55,22 +57,25 @@ impl Trace {
         if first.contains("tracing until interrupted") { Ok(trace) } else { Err(first) }
     }
 
-    pub(super) fn said(&self) -> String {
+    pub(super) fn traced_lines(&self) -> String {
         self.lines.lock().unwrap().clone()
     }
 
     /// How often a text was said.
-    fn count(&self, text: &str) -> usize {
-        self.said().matches(text).count()
+    fn count_lines(&self, text: &str) -> usize {
+        self.traced_lines().matches(text).count()
     }
 
     #[track_caller]
-    pub(super) fn wait(&self, text: &str, times: usize) {
-        wait_or_say(|| format!("{times} times {text:?} in: {}", self.said()), || self.count(text) >= times);
+    pub(super) fn wait_for_lines(&self, text: &str, times: usize) {
+        wait_or_fail(
+            || format!("{times} times {text:?} in: {}", self.traced_lines()),
+            || self.count_lines(text) >= times,
+        );
     }
 }
 
-impl Drop for Trace {
+impl Drop for TraceProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -78,35 +83,35 @@ impl Drop for Trace {
 }
 
 /// A server with somebody who traces everybody; it ends before its folder is removed.
-struct Scene {
-    trace: Trace,
-    daemon: Daemon,
-    ports: Ports,
-    place: Folder,
+struct TraceFixture {
+    trace: TraceProcess,
+    daemon: DaemonProcess,
+    ports: ServerPorts,
+    temp_dir: TempDir,
 }
 
-impl Scene {
+impl TraceFixture {
     fn start(more: &str) -> Self {
         Self::start_with("", more)
     }
 
     /// The same with lines that stand before all tables.
     fn start_with(first: &str, more: &str) -> Self {
-        let (place, ports) = (Folder::new(), Ports::free());
-        private(&place, "right", "right\n");
-        private(&place, "wrong", "wrong\n");
-        let daemon = Daemon::start(&place, &(first.to_owned() + &ports.config(1, more)));
-        let trace = Trace::begin(&place, &[]);
-        Self { trace, daemon, ports, place }
+        let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
+        write_private(&place, "right", "right\n");
+        write_private(&place, "wrong", "wrong\n");
+        let daemon = DaemonProcess::start(&place, &(first.to_owned() + &ports.server_config(1, more)));
+        let trace = TraceProcess::start_trace(&place, &[]);
+        Self { trace, daemon, ports, temp_dir: place }
     }
 
-    fn test(&self, user: &str, arguments: &[&str]) -> ProgramOutput {
-        self.place.usher(&[&["aaa", "test", user, "--config", "aaa.toml"], arguments].concat())
+    fn run_login_test(&self, user: &str, arguments: &[&str]) -> ProgramOutput {
+        self.temp_dir.run_usher(&[&["aaa", "test", user, "--config", "aaa.toml"], arguments].concat())
     }
 
     /// Logins that ended for this cause.
-    fn counted(&self, result: &str, cause: &str) -> f64 {
-        let page = get(self.ports.metrics, "/metrics");
+    fn login_count(&self, result: &str, cause: &str) -> f64 {
+        let page = get_page(self.ports.metrics, "/metrics");
         let ended = page.lines().filter(|line| line.starts_with("usher_aaa_logins_total{"));
         let of_cause = ended.filter(|line| line.contains(&format!("result=\"{result}\",reason=\"{cause}\"")));
         of_cause.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
@@ -114,18 +119,18 @@ impl Scene {
 
     /// A login that is refused for this cause: `text` is what people read of it.
     #[track_caller]
-    fn refused(&self, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
-        self.ends("reject", cause, text, user, arguments)
+    fn expect_reject(&self, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
+        self.expect_login_end("reject", cause, text, user, arguments)
     }
 
     /// A login that a check of the user's refuses: all say which.
     #[track_caller]
     fn refused_by_row(&self, user: &str, row: &str) {
         let text = "the request is not as the user's checks want it";
-        let said = self.refused("checks", text, user, &RIGHT);
+        let said = self.expect_reject("checks", text, user, &RIGHT);
         let told = format!("rejected, checks: {text} {row}");
         assert!(said.out.contains(&told), "{said:?}");
-        assert!(self.trace.count(&told) > 0, "{}", self.trace.said());
+        assert!(self.trace.count_lines(&told) > 0, "{}", self.trace.traced_lines());
         let log = self.daemon.log();
         let line = log.lines().find(|line| line.contains(&format!(" reject user=\"{user}\"")));
         let row = row.trim_matches(['(', ')']).trim_end_matches(" such");
@@ -133,18 +138,25 @@ impl Scene {
     }
 
     #[track_caller]
-    fn ends(&self, result: &str, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
-        let told_by_server = format!("server: {}", told(result, cause, text));
+    fn expect_login_end(
+        &self,
+        result: &str,
+        cause: &str,
+        text: &str,
+        user: &str,
+        arguments: &[&str],
+    ) -> ProgramOutput {
+        let told_by_server = format!("server: {}", trace_text(result, cause, text));
         let begun = Instant::now();
         // `aaa test` waits a moment for what the server says of a login that is over. Where the server had no turn in that moment, it is
         // asked again.
         let said = loop {
-            let said = self.caused(result, cause, text, || self.test(user, arguments));
-            if said.out.contains(&told_by_server) || begun.elapsed() > PATIENCE {
+            let said = self.expect_cause(result, cause, text, || self.run_login_test(user, arguments));
+            if said.out.contains(&told_by_server) || begun.elapsed() > TEST_TIMEOUT {
                 break said;
             }
         };
-        let context = format!("{cause}: {said:?}\n{}\n{}", self.daemon.log(), self.trace.said());
+        let context = format!("{cause}: {said:?}\n{}\n{}", self.daemon.log(), self.trace.traced_lines());
         assert_eq!(said.code, Some(1), "{context}");
         assert!(said.out.contains(&told_by_server), "{context}");
         assert!(said.out.trim_end().ends_with(&format!("\ncause: {cause}")), "{context}");
@@ -153,8 +165,8 @@ impl Scene {
 
     /// What is done has a login end for this cause: trace, log and metric say so.
     #[track_caller]
-    fn caused<T>(&self, result: &str, cause: &str, text: &str, act: impl FnOnce() -> T) -> T {
-        let told = told(result, cause, text);
+    fn expect_cause<T>(&self, result: &str, cause: &str, text: &str, act: impl FnOnce() -> T) -> T {
+        let told = trace_text(result, cause, text);
         let logged = if result == "reject" { "reject" } else { "no verdict" };
         let wanted = format!("cause=\"{cause}\" reason={text}");
         let lines = || {
@@ -162,21 +174,22 @@ impl Scene {
             let of = |line: &&str| line.contains(&format!(" {logged} user=")) && line.contains(&wanted);
             log.lines().filter(of).count()
         };
-        let (counted, traced, before) = (self.counted(result, cause), self.trace.count(&told), lines());
+        let (counted, traced, before) =
+            (self.login_count(result, cause), self.trace.count_lines(&told), lines());
         let done = act();
-        self.trace.wait(&told, traced + 1);
+        self.trace.wait_for_lines(&told, traced + 1);
         // What gets no answer is asked again.
-        let (after, once) = (self.counted(result, cause), counted + 1.0);
-        let context = || format!("{cause}: {after}\n{}\n{}", self.daemon.log(), self.trace.said());
+        let (after, once) = (self.login_count(result, cause), counted + 1.0);
+        let context = || format!("{cause}: {after}\n{}\n{}", self.daemon.log(), self.trace.traced_lines());
         assert!(if result == "reject" { after == once } else { after >= once }, "{}", context());
         // The log is written by a thread of its own.
-        wait_or_say(context, || lines() > before);
+        wait_or_fail(context, || lines() > before);
         done
     }
 }
 
 /// As a trace tells it.
-fn told(result: &str, cause: &str, text: &str) -> String {
+fn trace_text(result: &str, cause: &str, text: &str) -> String {
     let verdict = if result == "reject" { "rejected" } else { "no verdict" };
     format!("{verdict}, {cause}: {text}")
 }
@@ -184,7 +197,7 @@ fn told(result: &str, cause: &str, text: &str) -> String {
 const RIGHT: [&str; 2] = ["--password-file", "right"];
 const WRONG: [&str; 2] = ["--password-file", "wrong"];
 
-fn by<'a>(method: &'a str, password: [&'a str; 2]) -> Vec<&'a str> {
+fn method_arguments<'a>(method: &'a str, password: [&'a str; 2]) -> Vec<&'a str> {
     [&["--method", method][..], &password].concat()
 }
 
@@ -211,20 +224,31 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     more += &user("once", "\"Simultaneous-Use := 1\"");
     more += &user("first", "\"Pool-Name := one\"");
     more += &user("second", "\"Pool-Name := one\"");
-    let s = Scene::start(&more);
-    s.test("ann", &RIGHT).with_code(0);
-    s.refused("unknown-user", "nobody of that name", "nobody", &RIGHT);
-    s.refused("wrong-password", "wrong password", "ann", &WRONG);
-    s.refused("wrong-password", "wrong password", "ann", &by("eap-md5", WRONG));
-    s.test("ann", &RIGHT).with_code(0);
-    s.refused("no-password", "the user has no password", "none", &RIGHT);
-    s.refused("password-form", "the user's password is kept in a form", "hashed", &by("chap", RIGHT));
-    s.refused("method-forbidden", "the user's rows do not allow", "plain", &by("chap", RIGHT));
-    s.refused("no-method", "no method in common", "ann", &by("mschapv2", RIGHT));
-    let said = s.refused("no-method", "no method in common", "ann", &by("eap-gtc", RIGHT));
+    let s = TraceFixture::start(&more);
+    s.run_login_test("ann", &RIGHT).with_code(0);
+    s.expect_reject("unknown-user", "nobody of that name", "nobody", &RIGHT);
+    s.expect_reject("wrong-password", "wrong password", "ann", &WRONG);
+    s.expect_reject("wrong-password", "wrong password", "ann", &method_arguments("eap-md5", WRONG));
+    s.run_login_test("ann", &RIGHT).with_code(0);
+    s.expect_reject("no-password", "the user has no password", "none", &RIGHT);
+    s.expect_reject(
+        "password-form",
+        "the user's password is kept in a form",
+        "hashed",
+        &method_arguments("chap", RIGHT),
+    );
+    s.expect_reject(
+        "method-forbidden",
+        "the user's rows do not allow",
+        "plain",
+        &method_arguments("chap", RIGHT),
+    );
+    s.expect_reject("no-method", "no method in common", "ann", &method_arguments("mschapv2", RIGHT));
+    let said =
+        s.expect_reject("no-method", "no method in common", "ann", &method_arguments("eap-gtc", RIGHT));
     assert!(said.out.contains("(the device wants GTC)"), "{said:?}");
-    s.refused("locked", "the user is locked", "locked", &RIGHT);
-    s.refused("expired", "the user's time is over", "over", &RIGHT);
+    s.expect_reject("locked", "the user is locked", "locked", &RIGHT);
+    s.expect_reject("expired", "the user's time is over", "over", &RIGHT);
     s.refused_by_row(
         "wired",
         "(`NAS-Port-Type == Ethernet` does not hold: the request has no such attribute)",
@@ -232,20 +256,20 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     // Of a secret the log has no more than its name.
     s.refused_by_row("private", "(`SN-Tunnel-Password == (hidden)` does not hold: the request has no such");
     assert!(!s.daemon.log().contains("737769746368"), "{}", s.daemon.log());
-    s.refused("no-realm", "the realm is refused", "ann@gone.example", &RIGHT);
+    s.expect_reject("no-realm", "the realm is refused", "ann@gone.example", &RIGHT);
     for _ in 0..9 {
-        s.test("held", &WRONG).with_code(1);
+        s.run_login_test("held", &WRONG).with_code(1);
     }
-    s.daemon.wait("too many failed logins under this name: held back user=held");
-    s.refused("failures", "too many failed logins", "held", &RIGHT);
-    s.test("first", &RIGHT).with_code(0);
-    s.refused("pool-empty", "the address pool has nothing left", "second", &RIGHT);
+    s.daemon.wait_for_log("too many failed logins under this name: held back user=held");
+    s.expect_reject("failures", "too many failed logins", "held", &RIGHT);
+    s.run_login_test("first", &RIGHT).with_code(0);
+    s.expect_reject("pool-empty", "the address pool has nothing left", "second", &RIGHT);
     let start =
         "User-Name=once,Acct-Status-Type=Start,Acct-Session-Id=a1,NAS-IP-Address=127.0.0.1,NAS-Port=1";
-    radclient(s.ports.acct, "acct", start).with_code(0);
-    s.refused("sessions", "the user has as many sessions", "once", &RIGHT);
+    run_radclient(s.ports.acct, "acct", start).with_code(0);
+    s.expect_reject("sessions", "the user has as many sessions", "once", &RIGHT);
     // Behind the server's back all is possible.
-    let store = rusqlite::Connection::open(s.place.path("state/usher.db")).unwrap();
+    let store = rusqlite::Connection::open(s.temp_dir.path("state/usher.db")).unwrap();
     let row = "INSERT INTO radcheck (username, attribute, op, value) VALUES (?1, ?2, ':=', ?3)";
     for (name, attribute, value) in [
         ("strange", "No-Such-Attribute", "1"),
@@ -260,30 +284,34 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     for _ in 0..20 {
         store.execute(reply, ["x".repeat(240)]).unwrap();
     }
-    let said =
-        s.refused("reply-too-long", "the user's reply does not fit a RADIUS packet", "talkative", &RIGHT);
+    let said = s.expect_reject(
+        "reply-too-long",
+        "the user's reply does not fit a RADIUS packet",
+        "talkative",
+        &RIGHT,
+    );
     assert!(said.out.contains("octets of attributes, and "), "{said:?}");
     // What another program has left empty.
     let odd = "INSERT INTO radcheck (username, attribute, op, value) VALUES ('unsaid', 'Cleartext-Password', '', 'right')";
     store.execute(odd, []).unwrap();
-    s.refused("bad-rows", "the user's rows in the store", "unsaid", &RIGHT);
-    s.refused("bad-rows", "the user's rows in the store", "strange", &RIGHT);
-    s.refused("pool-unknown", "the user's address pool is not configured", "elsewhere", &RIGHT);
+    s.expect_reject("bad-rows", "the user's rows in the store", "unsaid", &RIGHT);
+    s.expect_reject("bad-rows", "the user's rows in the store", "strange", &RIGHT);
+    s.expect_reject("pool-unknown", "the user's address pool is not configured", "elsewhere", &RIGHT);
     store.execute("ALTER TABLE radcheck RENAME TO gone", []).unwrap();
-    let said = s.ends("none", "store-away", "the store cannot be asked", "late", &RIGHT);
+    let said = s.expect_login_end("none", "store-away", "the store cannot be asked", "late", &RIGHT);
     assert!(said.out.contains("No answer from"), "{said:?}");
-    let names = s.trace.said();
+    let names = s.trace.traced_lines();
     assert!(names.contains("Access-Request from 127.0.0.1, client tests"), "{names}");
     // A time of day, as the log has it.
     let first = names.lines().next().unwrap();
     let year = |line: &str| line[..5].to_owned();
     assert_eq!(year(first), year(&s.daemon.log()), "{first}");
     assert!(first.as_bytes()[10] == b'T' && first.as_bytes()[26] == b'Z', "{first}");
-    assert_eq!(s.daemon.end(), Some(0));
+    assert_eq!(s.daemon.terminate(), Some(0));
 }
 
 /// Authorities of a test, and what they issued.
-struct Pki(Folder);
+struct TestPki(TempDir);
 
 const DAY: u64 = 86_400;
 
@@ -291,31 +319,40 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-impl Pki {
+impl TestPki {
     fn new() -> Self {
-        Self(Folder::new())
+        Self(TempDir::new())
     }
 
-    fn folder(&self, authority: &str) -> PathBuf {
+    fn authority_folder(&self, authority: &str) -> PathBuf {
         self.0.path(authority)
     }
 
     /// An authority in a folder, of this name.
-    fn authority(&self, folder: &str, name: &str) -> Authority {
+    fn create_authority(&self, folder: &str, name: &str) -> CertificateAuthority {
         let (key, now) = (KeyKind::EcdsaP256, WallTime::from_unix_secs(now() - 100 * DAY));
-        Authority::init(&self.folder(folder), &InitOptions { name: name.into(), key, days: 900, now })
-            .unwrap()
+        CertificateAuthority::init(
+            &self.authority_folder(folder),
+            &InitOptions { name: name.into(), key, days: 900, now },
+        )
+        .unwrap()
     }
 
-    fn issue(authority: &mut Authority, name: &str, kind: Kind, at: u64, days: u32) {
+    fn issue_certificate(
+        authority: &mut CertificateAuthority,
+        name: &str,
+        kind: CertificateKind,
+        at: u64,
+        days: u32,
+    ) {
         let (names, key) = (Vec::new(), KeyKind::EcdsaP256);
-        let request = Request { name: name.into(), kind, names, key, days, ocsp: None, crl: None };
+        let request = CertificateRequest { name: name.into(), kind, names, key, days, ocsp: None, crl: None };
         authority.issue(&request, WallTime::from_unix_secs(at)).unwrap();
     }
 
     /// A certificate by OpenSSL in `pki`, of whoever has this certificate and key there.
     fn issue_by(&self, name: &str, issuer: &str, digest: &str, extensions: &str) {
-        let folder = self.folder("pki");
+        let folder = self.authority_folder("pki");
         let extensions = format!("subjectAltName = DNS:{name}\n{extensions}");
         std::fs::write(folder.join("extensions"), extensions).unwrap();
         let of = |kind: &str| [issuer, name].map(|of| format!("{of}.{kind}"));
@@ -336,8 +373,8 @@ impl Pki {
     }
 
     /// `[tls]` with a server's certificate of the authority in `pki`.
-    fn tls(&self, server: &str, more: &str) -> String {
-        let folder = self.folder("pki").display().to_string();
+    fn tls_section(&self, server: &str, more: &str) -> String {
+        let folder = self.authority_folder("pki").display().to_string();
         format!(
             "[tls]\ncertificate = \"{folder}/issued/{server}.crt\"\nkey = \"{folder}/issued/{server}.key\"\n\
              ca = \"{folder}/ca.crt\"\n{more}\n[users]\nstore = \"memory\"\n"
@@ -345,45 +382,45 @@ impl Pki {
     }
 
     /// Arguments of a login by a certificate of an authority, with the server's authority.
-    fn by(&self, folder: &str, name: &str, ca: &str) -> Vec<String> {
-        let file = |folder: &str, name: &str| self.folder(folder).join(name).display().to_string();
+    fn certificate_arguments(&self, folder: &str, name: &str, ca: &str) -> Vec<String> {
+        let file = |folder: &str, name: &str| self.authority_folder(folder).join(name).display().to_string();
         let of = |end: &str| file(folder, &format!("issued/{name}.{end}"));
         let all = ["--method", "eap-tls", "--certificate", &of("crt"), "--key", &of("key"), "--ca"];
         all.iter().map(|s| (*s).to_owned()).chain([file(ca, "ca.crt")]).collect()
     }
 }
 
-fn users(names: &[&str]) -> String {
+fn user_tables(names: &[&str]) -> String {
     names.iter().map(|name| format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\n")).collect()
 }
 
-fn refs(arguments: &[String]) -> Vec<&str> {
+fn as_arguments(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
 #[test]
 fn causes_of_certificates_are_told_apart() {
-    let pki = Pki::new();
+    let pki = TestPki::new();
     let now = now();
-    let mut ours = pki.authority("pki", "Ours");
-    Pki::issue(&mut ours, "server", Kind::Server, now - DAY, 30);
-    Pki::issue(&mut ours, "ended", Kind::Server, now - 20 * DAY, 10);
-    Pki::issue(&mut ours, "ann", Kind::Client, now - DAY, 30);
-    Pki::issue(&mut ours, "old", Kind::Client, now - 20 * DAY, 10);
-    Pki::issue(&mut ours, "young", Kind::Client, now + 5 * DAY, 10);
-    Pki::issue(&mut ours, "thief", Kind::Client, now - DAY, 30);
+    let mut ours = pki.create_authority("pki", "Ours");
+    TestPki::issue_certificate(&mut ours, "server", CertificateKind::Server, now - DAY, 30);
+    TestPki::issue_certificate(&mut ours, "ended", CertificateKind::Server, now - 20 * DAY, 10);
+    TestPki::issue_certificate(&mut ours, "ann", CertificateKind::Client, now - DAY, 30);
+    TestPki::issue_certificate(&mut ours, "old", CertificateKind::Client, now - 20 * DAY, 10);
+    TestPki::issue_certificate(&mut ours, "young", CertificateKind::Client, now + 5 * DAY, 10);
+    TestPki::issue_certificate(&mut ours, "thief", CertificateKind::Client, now - DAY, 30);
     pki.issue_by("www", "ca", "-sha256", "extendedKeyUsage = serverAuth\n");
-    ours.revoke("thief", usher_pki::Reason::KeyCompromise, WallTime::from_unix_secs(now)).unwrap();
-    let mut foreign = pki.authority("foreign", "Foreign");
-    Pki::issue(&mut foreign, "ann", Kind::Client, now - DAY, 30);
-    let mut double = pki.authority("double", "Ours");
-    Pki::issue(&mut double, "ann", Kind::Client, now - DAY, 30);
-    let folder = pki.folder("pki").display().to_string();
-    let everybody = users(&["ann", "bob", "old", "young", "thief", "www"]);
+    ours.revoke("thief", usher_pki::RevokeReason::KeyCompromise, WallTime::from_unix_secs(now)).unwrap();
+    let mut foreign = pki.create_authority("foreign", "Foreign");
+    TestPki::issue_certificate(&mut foreign, "ann", CertificateKind::Client, now - DAY, 30);
+    let mut double = pki.create_authority("double", "Ours");
+    TestPki::issue_certificate(&mut double, "ann", CertificateKind::Client, now - DAY, 30);
+    let folder = pki.authority_folder("pki").display().to_string();
+    let everybody = user_tables(&["ann", "bob", "old", "young", "thief", "www"]);
     let crl = format!("crl = [\"{folder}/ca.crl\"]");
-    let s = Scene::start(&(pki.tls("server", &crl) + &everybody));
-    let by = |folder: &str, name: &str| pki.by(folder, name, "pki");
-    s.test("ann", &refs(&by("pki", "ann"))).with_code(0);
+    let s = TraceFixture::start(&(pki.tls_section("server", &crl) + &everybody));
+    let by = |folder: &str, name: &str| pki.certificate_arguments(folder, name, "pki");
+    s.run_login_test("ann", &as_arguments(&by("pki", "ann"))).with_code(0);
     for (cause, text, user, arguments) in [
         (
             "certificate-expired",
@@ -403,57 +440,57 @@ fn causes_of_certificates_are_told_apart() {
         ("certificate-purpose", "the device's certificate is for another purpose", "www", by("pki", "www")),
         ("certificate-other-name", "the device's certificate is of another name", "bob", by("pki", "ann")),
     ] {
-        let said = s.refused(cause, text, user, &refs(&arguments));
+        let said = s.expect_reject(cause, text, user, &as_arguments(&arguments));
         // Of the handshake this side hears, too: by an alert.
         let alert = "TLS ends: the server complains by TLS alert ";
         assert_eq!(said.out.contains(alert), cause != "certificate-other-name", "{said:?}");
     }
-    let said = s.refused(
+    let said = s.expect_reject(
         "alert-unknown-ca",
         "the device complains by TLS alert unknown_ca: it does not know the authority of our certificate",
         "ann",
-        &refs(&pki.by("pki", "ann", "foreign")),
+        &as_arguments(&pki.certificate_arguments("pki", "ann", "foreign")),
     );
     let here = "TLS ends: the server's certificate is of an authority that is not trusted here";
     assert!(said.out.contains(here), "{said:?}");
     // The same within tunnels, whose users are found by the name inside.
-    let ca = pki.folder("pki").join("ca.crt").display().to_string();
-    let inner = Trace::begin(&s.place, &["ann"]);
+    let ca = pki.authority_folder("pki").join("ca.crt").display().to_string();
+    let inner = TraceProcess::start_trace(&s.temp_dir, &["ann"]);
     let outside = ["--outside", "anonymous", "--ca", &ca];
     let peap = [&outside[..], &["--method", "peap"], &WRONG].concat();
-    s.refused("wrong-password", "wrong password", "ann", &peap);
-    inner.wait("rejected, wrong-password: wrong password", 1);
-    inner.wait("User-Name = \"anonymous\"", 1);
-    s.refused("wrong-password", "wrong password", "bob", &peap);
-    assert!(!inner.said().contains("\"bob\""), "{}", inner.said());
+    s.expect_reject("wrong-password", "wrong password", "ann", &peap);
+    inner.wait_for_lines("rejected, wrong-password: wrong password", 1);
+    inner.wait_for_lines("User-Name = \"anonymous\"", 1);
+    s.expect_reject("wrong-password", "wrong password", "bob", &peap);
+    assert!(!inner.traced_lines().contains("\"bob\""), "{}", inner.traced_lines());
     drop(s);
     // Others have no list, or one that is out of date.
-    ours.publish(WallTime::from_unix_secs(now - 60 * DAY)).unwrap();
-    let s = Scene::start(&(pki.tls("server", &crl) + &everybody));
+    ours.publish_list(WallTime::from_unix_secs(now - 60 * DAY)).unwrap();
+    let s = TraceFixture::start(&(pki.tls_section("server", &crl) + &everybody));
     let outdated = "the revocation list for the device's certificate is out of date";
-    s.refused("crl-expired", outdated, "ann", &refs(&by("pki", "ann")));
+    s.expect_reject("crl-expired", outdated, "ann", &as_arguments(&by("pki", "ann")));
     drop(s);
-    let s = Scene::start(&(pki.tls("ended", "") + &everybody));
+    let s = TraceFixture::start(&(pki.tls_section("ended", "") + &everybody));
     let expired = "the device complains by TLS alert certificate_expired";
-    s.refused("alert-certificate-expired", expired, "ann", &refs(&by("pki", "ann")));
+    s.expect_reject("alert-certificate-expired", expired, "ann", &as_arguments(&by("pki", "ann")));
 }
 
 #[test]
 fn causes_of_issuers_that_are_asked_are_told_apart() {
-    let pki = super::others::certificates();
+    let pki = super::others::create_certificates();
     let folder = pki.path("pki");
-    let tls = super::others::tls(&folder, super::revoked::HOME);
+    let tls = super::others::tls_section(&folder, super::revoked::HOME);
     let file = |name: &str| folder.join(name).display().to_string();
     let [certificate, key] = ["crt", "key"].map(|end| file(&format!("issued/ann@hotel.example.{end}")));
     let ca = file("ca.crt");
     let arguments = ["--method", "eap-tls", "--certificate", &certificate, "--key", &key, "--ca", &ca];
     let with = |url: &str| {
         let more = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\n";
-        Scene::start(&format!("{tls}ocsp = \"hard\"\n{url}{more}"))
+        TraceFixture::start(&format!("{tls}ocsp = \"hard\"\n{url}{more}"))
     };
     let asking = |url: &str| format!("ocsp_url = \"{url}\"\n");
-    let refused = |s: &Scene, cause: &str, text: &str| {
-        s.refused(cause, text, "ann@hotel.example", &arguments);
+    let refused = |s: &TraceFixture, cause: &str, text: &str| {
+        s.expect_reject(cause, text, "ann@hotel.example", &arguments);
     };
     refused(&with(""), "ocsp-no-responder", "there is no OCSP responder to ask");
     let silent = with(&asking(&format!("http://{}", own_socket())));
@@ -462,11 +499,11 @@ fn causes_of_issuers_that_are_asked_are_told_apart() {
         ("R", "ocsp-revoked", "the device's certificate is revoked: its issuer's OCSP responder says so"),
         ("", "ocsp-unknown", "the OCSP responder does not know the device's certificate"),
     ] {
-        let responder = Responder::start(&pki, entry);
+        let responder = OcspResponder::start(&pki, entry);
         // The first login has it asked, which takes OpenSSL its time; what it said is known at the next.
         let (scene, _) = while_silent(|| {
             let scene = with(&asking(&responder.url()));
-            scene.test("ann@hotel.example", &arguments).with_code(1);
+            scene.run_login_test("ann@hotel.example", &arguments).with_code(1);
             let log = scene.daemon.log();
             (scene, log)
         });
@@ -476,9 +513,9 @@ fn causes_of_issuers_that_are_asked_are_told_apart() {
 
 #[test]
 fn causes_of_home_servers_are_told_apart() {
-    let home_ports = Ports::free();
-    let home_place = Folder::new();
-    let home = Daemon::start(&home_place, &home_ports.config(1, super::others::ANN));
+    let home_ports = ServerPorts::reserve_free();
+    let home_place = TempDir::new();
+    let home = DaemonProcess::start(&home_place, &home_ports.server_config(1, super::others::ANN));
     let secret = super::daemon::SECRET;
     let host = own_address();
     let server = |name: &str, port: u16| {
@@ -489,44 +526,45 @@ fn causes_of_home_servers_are_told_apart() {
     let more = [
         "[users]\nstore = \"memory\"\n".to_owned(),
         server("home", home_ports.auth),
-        server("dead", Ports::free().auth),
+        server("dead", ServerPorts::reserve_free().auth),
         realm("hotel.example", "home"),
         realm("dead.example", "dead"),
         realm("told.example", "dead") + "unanswered = \"reject\"\n",
     ];
-    let s = Scene::start(&more.concat());
-    s.test("ann@hotel.example", &RIGHT).with_code(0);
-    s.refused("home-server", "the home server says no", "ann@hotel.example", &WRONG);
-    s.ends("none", "home-silent", "no home server answers", "ann@dead.example", &RIGHT);
-    let said = s.refused("home-silent", "no home server answers", "ann@told.example", &RIGHT);
+    let s = TraceFixture::start(&more.concat());
+    s.run_login_test("ann@hotel.example", &RIGHT).with_code(0);
+    s.expect_reject("home-server", "the home server says no", "ann@hotel.example", &WRONG);
+    s.expect_login_end("none", "home-silent", "no home server answers", "ann@dead.example", &RIGHT);
+    let said = s.expect_reject("home-silent", "no home server answers", "ann@told.example", &RIGHT);
     assert!(said.out.contains("Access-Reject: ann@told.example is turned away"), "{said:?}");
-    assert_eq!((s.daemon.end(), home.end()), (Some(0), Some(0)));
+    assert_eq!((s.daemon.terminate(), home.terminate()), (Some(0), Some(0)));
 }
 
 #[test]
 fn several_look_at_once_and_too_many_are_told() {
-    let s = Scene::start(super::daemon::ANN);
-    let others: Vec<Trace> = (0..6).map(|_| Trace::begin(&s.place, &["ann"])).collect();
+    let s = TraceFixture::start(super::daemon::ANN);
+    let others: Vec<TraceProcess> =
+        (0..6).map(|_| TraceProcess::start_trace(&s.temp_dir, &["ann"])).collect();
     // One number is left, which the test takes.
-    s.refused("wrong-password", "wrong password", "ann", &WRONG);
+    s.expect_reject("wrong-password", "wrong password", "ann", &WRONG);
     for trace in &others {
-        trace.wait("rejected, wrong-password: wrong password", 1);
+        trace.wait_for_lines("rejected, wrong-password: wrong password", 1);
     }
-    let last = Trace::begin(&s.place, &["bob"]);
-    let said = s.place.usher(&["aaa", "trace", "--config", "aaa.toml"]).with_code(1);
+    let last = TraceProcess::start_trace(&s.temp_dir, &["bob"]);
+    let said = s.temp_dir.run_usher(&["aaa", "trace", "--config", "aaa.toml"]).with_code(1);
     assert!(said.err.contains("8 traces run already; end one of them first"), "{said:?}");
     // Without a trace, `aaa test` says where to look.
-    let said = s.test("ann", &WRONG).with_code(1);
+    let said = s.run_login_test("ann", &WRONG).with_code(1);
     assert!(said.out.contains("told by: usher aaa trace ann"), "{said:?}");
     // Whoever goes makes room.
     drop(last);
-    wait_or_say(
+    wait_or_fail(
         || format!("there is no room: {}", s.daemon.log()),
-        || s.test("ann", &WRONG).with_code(1).out.contains("cause: wrong-password"),
+        || s.run_login_test("ann", &WRONG).with_code(1).out.contains("cause: wrong-password"),
     );
     let wrong =
         "usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"wrong-password\"}";
-    assert!(metric(&get(s.ports.metrics, "/metrics"), wrong) >= 3.0);
+    assert!(metric_value(&get_page(s.ports.metrics, "/metrics"), wrong) >= 3.0);
 }
 
 /// Every name that a reason can have stands in the page, and no other.
@@ -540,7 +578,7 @@ fn the_page_has_every_cause() {
         first.flat_map(|(names, _)| names.split(", ")).map(|n| n.trim_matches('`')).collect();
     let listed: BTreeSet<&str> = names.iter().copied().collect();
     assert_eq!(listed.len(), names.len(), "each once");
-    let all = Reason::names();
+    let all = RejectCause::all_names();
     assert_eq!(listed.difference(&all).collect::<Vec<_>>(), Vec::<&&str>::new(), "no reason has this name");
     assert_eq!(
         all.difference(&listed).collect::<Vec<_>>(),
@@ -557,8 +595,8 @@ fn every_cause_is_brought_about_or_has_a_reason() {
     let tried = |cause: &str| {
         ["(\"", ", \"", " \""].iter().any(|before| sources.contains(&format!("{before}{cause}\"")))
     };
-    let elsewhere: BTreeSet<&str> = packets::ELSEWHERE.iter().map(|(cause, _)| *cause).collect();
-    for cause in Reason::names() {
+    let elsewhere: BTreeSet<&str> = packets::UNTRIGGERED_CAUSES.iter().map(|(cause, _)| *cause).collect();
+    for cause in RejectCause::all_names() {
         // Alerts are tried by their numbers.
         let excused = cause.starts_with("alert-") || elsewhere.contains(cause);
         assert!(excused || tried(cause), "{cause} is neither tried nor excused");
@@ -567,7 +605,7 @@ fn every_cause_is_brought_about_or_has_a_reason() {
 
 #[test]
 fn a_login_is_explained_as_json_too() {
-    let s = Scene::start(super::daemon::ANN);
-    let said = s.test("ann", &[&WRONG[..], &["--json"]].concat()).with_code(1).json();
+    let s = TraceFixture::start(super::daemon::ANN);
+    let said = s.run_login_test("ann", &[&WRONG[..], &["--json"]].concat()).with_code(1).stdout_json();
     assert_eq!((&said["outcome"], &said["cause"]), (&"rejected".into(), &"wrong-password".into()));
 }

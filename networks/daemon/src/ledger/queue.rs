@@ -2,7 +2,7 @@
 //! are taken the newest entry of whoever has most makes room: a client that floods the server with records keeps out its
 //! own and nobody else's.
 
-use super::Entry;
+use super::LedgerEntry;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use usher_core::fair::FairQueue;
 
 /// Who has a turn of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Client {
+pub(crate) enum LedgerClient {
     /// All Diameter peers together, as they are one to the ledger.
     Diameter,
     /// A RADIUS client: its network and how many of its leading bits count, be that none (`0.0.0.0/0`).
     Radius(IpAddr, u8),
 }
 
-impl Client {
+impl LedgerClient {
     /// Of a RADIUS client's network; `None`: of Diameter peers.
-    pub(crate) fn of(network: Option<(IpAddr, u8)>) -> Self {
+    pub(crate) fn from_network(network: Option<(IpAddr, u8)>) -> Self {
         network.map_or(Self::Diameter, |(network, bits)| Self::Radius(network, bits))
     }
 }
@@ -28,81 +28,83 @@ impl Client {
 /// Whose turn an entry waits for. What a client may have many of does not push out what counts its wrong guesses, so each
 /// kind has turns of its own; the order of one client's records and admissions is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Whose {
+pub(crate) enum EntryOwner {
     /// Failed logins by a client.
-    Failures(Client),
+    Failures(LedgerClient),
     /// Records and admissions of a client.
-    Sessions(Client),
+    Sessions(LedgerClient),
     /// Decided logins of a client.
-    Logins(Client),
+    Logins(LedgerClient),
 }
 
 /// For how many entries that came before it a question of the server's own waits.
 const BEFORE: usize = 1024;
 
 #[derive(Default)]
-struct Waiting {
-    clients: FairQueue<Whose, Entry>,
+struct QueuedEntries {
+    clients: FairQueue<EntryOwner, LedgerEntry>,
     /// The server's own, each with how many of the clients' are taken before it.
-    own: VecDeque<(u64, Entry)>,
+    own: VecDeque<(u64, LedgerEntry)>,
     /// How many of the clients' were taken.
-    taken: u64,
+    client_entries_taken: u64,
 }
 
-impl Waiting {
-    fn take(&mut self) -> Option<Entry> {
-        if self.clients.is_empty() || self.own.front().is_some_and(|(after, _)| *after <= self.taken) {
+impl QueuedEntries {
+    fn take_next(&mut self) -> Option<LedgerEntry> {
+        if self.clients.is_empty()
+            || self.own.front().is_some_and(|(after, _)| *after <= self.client_entries_taken)
+        {
             return self.own.pop_front().map(|(_, entry)| entry);
         }
-        self.taken += 1;
+        self.client_entries_taken += 1;
         self.clients.pop().map(|(_, entry)| entry)
     }
 }
 
 /// The queue; see the [module](self).
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
-    bell: Condvar,
+pub(crate) struct LedgerQueue {
+    waiting: Mutex<QueuedEntries>,
+    wakeup: Condvar,
     most: usize,
 }
 
-impl Queue {
+impl LedgerQueue {
     /// A queue with so many places.
     pub(crate) fn new(most: usize) -> Self {
-        Self { waiting: Mutex::default(), bell: Condvar::new(), most }
+        Self { waiting: Mutex::default(), wakeup: Condvar::new(), most }
     }
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueuedEntries> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Puts an entry in line. Where all places are taken one is given back: this one, or the newest of whoever has most.
     #[must_use]
-    pub(crate) fn put(&self, whose: Whose, entry: Entry) -> Option<Entry> {
+    pub(crate) fn push(&self, whose: EntryOwner, entry: LedgerEntry) -> Option<LedgerEntry> {
         let displaced = self.lock().clients.push(whose, entry, self.most);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         displaced.map(|(_, entry)| entry)
     }
     /// Puts an entry of the server's own in line: it needs no place, and waits for some of those before it only.
-    pub(crate) fn put_own(&self, entry: Entry) {
+    pub(crate) fn put_own(&self, entry: LedgerEntry) {
         let mut waiting = self.lock();
-        let after = waiting.taken + waiting.clients.len().min(BEFORE) as u64;
+        let after = waiting.client_entries_taken + waiting.clients.len().min(BEFORE) as u64;
         waiting.own.push_back((after, entry));
         drop(waiting);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
     /// The next entry, if there is one.
-    pub(crate) fn take(&self) -> Option<Entry> {
-        self.lock().take()
+    pub(crate) fn pop(&self) -> Option<LedgerEntry> {
+        self.lock().take_next()
     }
     /// The next entry; waits for one, but not longer than that.
-    pub(crate) fn take_within(&self, patience: Duration) -> Option<Entry> {
+    pub(crate) fn take_with_timeout(&self, patience: Duration) -> Option<LedgerEntry> {
         let until = Instant::now() + patience;
         let mut waiting = self.lock();
         loop {
-            if let Some(entry) = waiting.take() {
+            if let Some(entry) = waiting.take_next() {
                 return Some(entry);
             }
             let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            waiting = self.bell.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            waiting = self.wakeup.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
     /// How many entries wait.
@@ -116,62 +118,66 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn client(n: u8) -> Client {
-        Client::Radius([192, 0, 2, n].into(), 32)
+    fn test_client(n: u8) -> LedgerClient {
+        LedgerClient::Radius([192, 0, 2, n].into(), 32)
     }
-    fn failed(user: &str) -> Entry {
-        Entry::Failed { user: user.into(), station: Vec::new() }
+    fn failed_entry(user: &str) -> LedgerEntry {
+        LedgerEntry::Failed { user: user.into(), station: Vec::new() }
     }
-    fn user(entry: Option<Entry>) -> Option<String> {
+    fn entry_user(entry: Option<LedgerEntry>) -> Option<String> {
         match entry? {
-            Entry::Failed { user, .. } => String::from_utf8(user).ok(),
+            LedgerEntry::Failed { user, .. } => String::from_utf8(user).ok(),
             _ => None,
         }
     }
 
     #[test]
-    fn a_flood_of_records_displaces_no_failed_login_of_the_same_client() {
-        let queue = Queue::new(4);
-        assert!(queue.put(Whose::Failures(client(1)), failed("guess")).is_none());
-        let flood = |n: u32| queue.put(Whose::Sessions(client(1)), failed(&n.to_string()));
-        let displaced: Vec<_> = (0..6).filter_map(|n| user(flood(n))).collect();
+    fn a_record_flood_displaces_no_failed_login_of_its_client() {
+        let queue = LedgerQueue::new(4);
+        assert!(queue.push(EntryOwner::Failures(test_client(1)), failed_entry("guess")).is_none());
+        let flood = |n: u32| queue.push(EntryOwner::Sessions(test_client(1)), failed_entry(&n.to_string()));
+        let displaced: Vec<_> = (0..6).filter_map(|n| entry_user(flood(n))).collect();
         assert_eq!(displaced, ["3", "4", "5"]);
-        assert_eq!(user(queue.put(Whose::Failures(client(1)), failed("again"))).as_deref(), Some("2"));
-        let order: Vec<_> = std::iter::from_fn(|| user(queue.take())).collect();
+        assert_eq!(
+            entry_user(queue.push(EntryOwner::Failures(test_client(1)), failed_entry("again"))).as_deref(),
+            Some("2")
+        );
+        let order: Vec<_> = std::iter::from_fn(|| entry_user(queue.pop())).collect();
         assert_eq!(order, ["guess", "0", "again", "1"]);
     }
 
     #[test]
     fn a_client_of_every_address_is_not_the_diameter_peers() {
-        let queue = Queue::new(4);
-        let all = Client::of(Some(([0, 0, 0, 0].into(), 0)));
+        let queue = LedgerQueue::new(4);
+        let all = LedgerClient::from_network(Some(([0, 0, 0, 0].into(), 0)));
         for n in 0..4 {
-            assert!(queue.put(Whose::Sessions(all), failed(&n.to_string())).is_none());
+            assert!(queue.push(EntryOwner::Sessions(all), failed_entry(&n.to_string())).is_none());
         }
-        let displaced = queue.put(Whose::Sessions(Client::of(None)), failed("diameter"));
-        assert_eq!(user(displaced).as_deref(), Some("3"), "who floods makes room");
-        let order: Vec<_> = std::iter::from_fn(|| user(queue.take())).collect();
+        let displaced =
+            queue.push(EntryOwner::Sessions(LedgerClient::from_network(None)), failed_entry("diameter"));
+        assert_eq!(entry_user(displaced).as_deref(), Some("3"), "who floods makes room");
+        let order: Vec<_> = std::iter::from_fn(|| entry_user(queue.pop())).collect();
         assert!(order.contains(&"diameter".to_owned()), "{order:?}");
     }
 
     #[test]
-    fn what_is_the_servers_own_needs_no_place_and_does_not_wait_for_a_flood() {
-        let queue = Queue::new(3 * BEFORE);
-        let flood = |n| user(queue.put(Whose::Sessions(client(n)), failed("record")));
+    fn the_servers_own_entries_need_no_slot_and_bypass_a_flood() {
+        let queue = LedgerQueue::new(3 * BEFORE);
+        let flood = |n| entry_user(queue.push(EntryOwner::Sessions(test_client(n)), failed_entry("record")));
         assert_eq!((0..3 * BEFORE).filter_map(|_| flood(1)).count(), 0);
-        queue.put_own(Entry::Stop);
+        queue.put_own(LedgerEntry::Stop);
         assert!((0..4 * BEFORE).filter_map(|_| flood(1)).count() == 4 * BEFORE);
-        let before = std::iter::from_fn(|| user(queue.take())).count();
+        let before = std::iter::from_fn(|| entry_user(queue.pop())).count();
         assert_eq!((before, queue.len()), (BEFORE, 2 * BEFORE));
     }
 
     #[test]
     fn who_waits_for_an_entry_is_woken_and_does_not_wait_for_ever() {
-        let queue = Queue::new(2);
-        assert!(queue.take_within(Duration::from_millis(10)).is_none());
+        let queue = LedgerQueue::new(2);
+        assert!(queue.take_with_timeout(Duration::from_millis(10)).is_none());
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| user(queue.take_within(Duration::from_secs(60))));
-            assert!(queue.put(Whose::Logins(client(1)), failed("ann")).is_none());
+            let waiter = scope.spawn(|| entry_user(queue.take_with_timeout(Duration::from_secs(60))));
+            assert!(queue.push(EntryOwner::Logins(test_client(1)), failed_entry("ann")).is_none());
             assert_eq!(waiter.join().ok().flatten().as_deref(), Some("ann"));
         });
     }

@@ -4,34 +4,34 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use usher_aaa_config::lists::add_nothing;
-use usher_aaa_config::model::Tls as Settings;
+use usher_aaa_config::model::TlsTable;
 use usher_aaa_config::{TlsFiles, parse};
-use usher_config::disk::Disk;
-use usher_pki::{InitOptions, KeyKind, Kind, Reason, Request};
+use usher_config::disk::DiskEnvironment;
+use usher_pki::{CertificateKind, CertificateRequest, InitOptions, KeyKind, RevokeReason};
 
-fn at(seconds: u64) -> WallTime {
+fn wall_at(seconds: u64) -> WallTime {
     WallTime::from_unix_secs(1_800_000_000 + seconds)
 }
 
 /// An authority, a configuration below it and a publisher of whatever it is given.
-struct Scene {
+struct ListFixture {
     folder: PathBuf,
-    authority: Authority,
+    authority: CertificateAuthority,
     files: TlsFiles,
     body: Arc<Mutex<Vec<u8>>>,
     url: String,
 }
 
-fn authority(folder: &Path, name: &str) -> Authority {
-    let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 90, now: at(0) };
-    Authority::init(folder, &options).unwrap()
+fn init_authority(folder: &Path, name: &str) -> CertificateAuthority {
+    let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 90, now: wall_at(0) };
+    CertificateAuthority::init(folder, &options).unwrap()
 }
 
-impl Scene {
+impl ListFixture {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("usher-lists-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
-        let authority = authority(&folder.join("pki"), "Ours");
+        let authority = init_authority(&folder.join("pki"), "Ours");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/ours.crl", listener.local_addr().unwrap());
         let body = Arc::new(Mutex::new(Vec::new()));
@@ -49,7 +49,7 @@ impl Scene {
         let ca = fs::read(folder.join("pki/ca.crt")).unwrap();
         let files = TlsFiles {
             certificate: ca.clone(),
-            key: usher_aaa_config::model::Hidden(String::new().into()),
+            key: usher_aaa_config::model::SecretText(String::new().into()),
             ca: Some(ca),
             crls: Vec::new(),
             fetched: Vec::new(),
@@ -57,46 +57,46 @@ impl Scene {
         };
         Self { folder, authority, files, body, url }
     }
-    fn publish(&mut self, now: WallTime, lifetime: u64) {
+    fn publish_list(&mut self, now: WallTime, lifetime: u64) {
         self.authority.publish_for(now, Duration::from_secs(lifetime)).unwrap();
         *self.body.lock().unwrap() = fs::read(self.folder.join("pki/ca.crl")).unwrap();
     }
-    fn fetch(&self, now: WallTime) -> Result<bool, String> {
-        fetch(&self.folder, &certificates(self.files.ca.as_deref().unwrap()), &self.url, now)
+    fn fetch_published(&self, now: WallTime) -> Result<bool, String> {
+        fetch_list(&self.folder, &parse_certificates(self.files.ca.as_deref().unwrap()), &self.url, now)
     }
-    fn kept(&self) -> Option<RevocationList> {
+    fn stored_list(&self) -> Option<RevocationList> {
         let octets = fs::read(kept(&self.folder, &self.url)).ok()?;
-        RevocationList::read(&octets).unwrap().pop()
+        RevocationList::read_lists(&octets).unwrap().pop()
     }
 }
 
-impl Drop for Scene {
+impl Drop for ListFixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 #[test]
-fn a_fetched_list_takes_the_place_of_an_earlier_one_of_its_authority_alone() {
-    let mut s = Scene::new("fetch");
-    assert!(s.fetch(at(0)).is_err(), "nothing is published");
-    s.publish(at(0), 1000);
-    assert_eq!(s.fetch(at(1)), Ok(true));
-    let first = s.kept().unwrap();
-    assert_eq!(s.fetch(at(2)), Ok(false));
+fn a_fetched_list_replaces_only_an_older_list_of_its_authority() {
+    let mut s = ListFixture::new("fetch");
+    assert!(s.fetch_published(wall_at(0)).is_err(), "nothing is published");
+    s.publish_list(wall_at(0), 1000);
+    assert_eq!(s.fetch_published(wall_at(1)), Ok(true));
+    let first = s.stored_list().unwrap();
+    assert_eq!(s.fetch_published(wall_at(2)), Ok(false));
     let earlier = s.body.lock().unwrap().clone();
-    s.authority.issue(&request("ann"), at(10)).unwrap();
-    s.authority.revoke("ann", Reason::KeyCompromise, at(10)).unwrap();
-    s.publish(at(11), 1000);
-    assert_eq!(s.fetch(at(12)), Ok(true));
-    let second = s.kept().unwrap();
+    s.authority.issue(&certificate_request("ann"), wall_at(10)).unwrap();
+    s.authority.revoke("ann", RevokeReason::KeyCompromise, wall_at(10)).unwrap();
+    s.publish_list(wall_at(11), 1000);
+    assert_eq!(s.fetch_published(wall_at(12)), Ok(true));
+    let second = s.stored_list().unwrap();
     assert_eq!((first.revoked, second.revoked), (0, 1));
     // Who repeats the list of before brings nobody back.
     *s.body.lock().unwrap() = earlier;
-    assert!(s.fetch(at(13)).unwrap_err().contains("is older than the one that is kept"));
+    assert!(s.fetch_published(wall_at(13)).unwrap_err().contains("is older than the one that is kept"));
     // Another authority's, one cut off, and no list.
     let other = s.folder.join("other");
-    authority(&other, "Ours");
+    init_authority(&other, "Ours");
     let forged = fs::read(other.join("ca.crl")).unwrap();
     for (wrong, why) in [
         (forged, "no authority of ca has signed"),
@@ -104,50 +104,65 @@ fn a_fetched_list_takes_the_place_of_an_earlier_one_of_its_authority_alone() {
         (b"<html>".to_vec(), "revocation list"),
     ] {
         *s.body.lock().unwrap() = wrong;
-        let said = s.fetch(at(14)).unwrap_err();
+        let said = s.fetch_published(wall_at(14)).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
     // One that is over, and one that is too long.
-    s.publish(at(20), 10);
-    assert!(s.fetch(at(31)).unwrap_err().contains("out of date"));
+    s.publish_list(wall_at(20), 10);
+    assert!(s.fetch_published(wall_at(31)).unwrap_err().contains("out of date"));
     *s.body.lock().unwrap() = vec![0x30; LONGEST as usize + 1];
-    assert!(s.fetch(at(32)).is_err());
-    assert_eq!(s.kept(), Some(second), "the last good one is kept");
+    assert!(s.fetch_published(wall_at(32)).is_err());
+    assert_eq!(s.stored_list(), Some(second), "the last good one is kept");
 }
 
-fn request(name: &str) -> Request {
+fn certificate_request(name: &str) -> CertificateRequest {
     let key = KeyKind::EcdsaP256;
-    Request { name: name.into(), kind: Kind::Client, names: Vec::new(), key, days: 9, ocsp: None, crl: None }
+    CertificateRequest {
+        name: name.into(),
+        kind: CertificateKind::Client,
+        names: Vec::new(),
+        key,
+        days: 9,
+        ocsp: None,
+        crl: None,
+    }
 }
 
 #[test]
-fn the_list_of_ones_own_authority_is_made_anew_in_its_last_third() {
-    let mut s = Scene::new("renew");
-    s.publish(at(0), 900);
+fn the_own_authoritys_list_is_renewed_in_its_last_third() {
+    let mut s = ListFixture::new("renew");
+    s.publish_list(wall_at(0), 900);
     let folder = s.folder.join("pki");
-    assert_eq!((renew(&folder, at(599)), renew(&folder, at(600))), (Ok(false), Ok(true)));
-    let list =
-        |s: &Scene| RevocationList::read(&fs::read(s.folder.join("pki/ca.crl")).unwrap()).unwrap().remove(0);
-    assert_eq!(list(&s).next_update, Some(at(600 + 30 * 86_400)));
+    assert_eq!(
+        (renew_authority_list(&folder, wall_at(599)), renew_authority_list(&folder, wall_at(600))),
+        (Ok(false), Ok(true))
+    );
+    let list = |s: &ListFixture| {
+        RevocationList::read_lists(&fs::read(s.folder.join("pki/ca.crl")).unwrap()).unwrap().remove(0)
+    };
+    assert_eq!(list(&s).next_update, Some(wall_at(600 + 30 * 86_400)));
     // What another program revoked meanwhile stays revoked.
-    s.authority.issue(&request("ann"), at(610)).unwrap();
-    s.authority.revoke("ann", Reason::Superseded, at(610)).unwrap();
-    s.publish(at(611), 900);
-    assert_eq!((renew(&folder, at(1400)), list(&s).revoked), (Ok(true), 1));
-    assert!(renew(&s.folder, at(0)).unwrap_err().contains("ca.crl"));
+    s.authority.issue(&certificate_request("ann"), wall_at(610)).unwrap();
+    s.authority.revoke("ann", RevokeReason::Superseded, wall_at(610)).unwrap();
+    s.publish_list(wall_at(611), 900);
+    assert_eq!((renew_authority_list(&folder, wall_at(1400)), list(&s).revoked), (Ok(true), 1));
+    assert!(renew_authority_list(&s.folder, wall_at(0)).unwrap_err().contains("ca.crl"));
 }
 
 #[test]
 fn lists_are_fetched_from_where_the_certificates_say() {
-    let mut s = Scene::new("points");
+    let mut s = ListFixture::new("points");
     let point = Some("http://crl.example.org/a.crl".to_owned());
-    let issued = s.authority.issue(&Request { crl: point, ..request("radius.example.org") }, at(0)).unwrap();
+    let issued = s
+        .authority
+        .issue(&CertificateRequest { crl: point, ..certificate_request("radius.example.org") }, wall_at(0))
+        .unwrap();
     s.files.certificate = fs::read(issued.certificate).unwrap();
-    let settings = |more: &str| -> Settings {
+    let settings = |more: &str| -> TlsTable {
         toml::from_str(&format!("certificate = \"c\"\nkey = \"k\"\nca = \"a\"\n{more}")).unwrap()
     };
-    assert!(urls(&settings(""), &s.files).is_empty());
-    let all = urls(&settings("crl_distribution_points = true\ncrl_url = [\"http://b/\"]"), &s.files);
+    assert!(list_urls(&settings(""), &s.files).is_empty());
+    let all = list_urls(&settings("crl_distribution_points = true\ncrl_url = [\"http://b/\"]"), &s.files);
     assert_eq!(all.into_iter().collect::<Vec<_>>(), ["http://b/", "http://crl.example.org/a.crl"]);
     assert_ne!(kept(Path::new("s"), "http://b/a"), kept(Path::new("s"), "http://b.a"));
 }
@@ -156,7 +171,7 @@ fn lists_are_fetched_from_where_the_certificates_say() {
 fn settings_that_would_fetch_nothing_are_refused() {
     let said = |more: &str| {
         let text = format!("[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\n{more}\n");
-        parse("t", &text, None, &Disk).unwrap_err().to_string()
+        parse("t", &text, None, &DiskEnvironment).unwrap_err().to_string()
     };
     assert!(said("crl_url = [\"https://crl.example.org/a.crl\"]").contains("http://"));
     for interval in ["500 ms", "25 h"] {
@@ -169,24 +184,24 @@ fn settings_that_would_fetch_nothing_are_refused() {
 }
 
 /// What is used of a file and of what was fetched, in that order: from where, and how many are on it.
-fn in_use(s: &Scene, file: &[u8], fetched: &[(&str, &[u8])]) -> Vec<(String, usize)> {
-    let settings: Settings =
+fn in_use(s: &ListFixture, file: &[u8], fetched: &[(&str, &[u8])]) -> Vec<(String, usize)> {
+    let settings: TlsTable =
         toml::from_str("certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n").unwrap();
     let fetched = fetched.iter().map(|(url, octets)| ((*url).to_owned(), octets.to_vec())).collect();
     let files = TlsFiles { crls: vec![file.to_vec()], fetched, ..s.files.clone() };
-    let all = used(&settings, &files).unwrap();
+    let all = lists_in_use(&settings, &files).unwrap();
     all.iter().map(|(used, der)| (used.from.clone(), RevocationList::of_der(der).unwrap().revoked)).collect()
 }
 
 #[test]
-fn of_several_lists_of_an_authority_the_latest_is_used_from_wherever_it_is() {
-    let mut s = Scene::new("latest");
-    let now = |s: &Scene| s.body.lock().unwrap().clone();
-    s.publish(at(0), 1000);
+fn the_latest_of_several_lists_of_an_authority_is_used() {
+    let mut s = ListFixture::new("latest");
+    let now = |s: &ListFixture| s.body.lock().unwrap().clone();
+    s.publish_list(wall_at(0), 1000);
     let first = now(&s);
-    s.authority.issue(&request("ann"), at(10)).unwrap();
-    s.authority.revoke("ann", Reason::KeyCompromise, at(10)).unwrap();
-    s.publish(at(11), 1000);
+    s.authority.issue(&certificate_request("ann"), wall_at(10)).unwrap();
+    s.authority.revoke("ann", RevokeReason::KeyCompromise, wall_at(10)).unwrap();
+    s.publish_list(wall_at(11), 1000);
     let second = now(&s);
     let one = |from: &str, revoked| vec![(from.to_owned(), revoked)];
     assert_eq!(in_use(&s, &first, &[("http://a/", &second)]), one("http://a/", 1));
@@ -197,67 +212,67 @@ fn of_several_lists_of_an_authority_the_latest_is_used_from_wherever_it_is() {
     assert_eq!(in_use(&s, &[&first[..], &second].concat(), &[]), one("ca.crl", 1));
     // Of an earlier authority of this name, whose numbers were higher; another authority's stays beside.
     let earlier = s.folder.join("earlier");
-    let mut made = authority(&earlier, "Ours");
-    (0..5).for_each(|n| made.publish_for(at(100 + n), Duration::from_secs(1000)).unwrap());
+    let mut made = init_authority(&earlier, "Ours");
+    (0..5).for_each(|n| made.publish_for(wall_at(100 + n), Duration::from_secs(1000)).unwrap());
     let earlier = fs::read(earlier.join("ca.crl")).unwrap();
-    authority(&s.folder.join("beside"), "Beside");
+    init_authority(&s.folder.join("beside"), "Beside");
     let beside = fs::read(s.folder.join("beside/ca.crl")).unwrap();
     let all = in_use(&s, &earlier, &[("http://a/", &second), ("http://b/", &beside)]);
     assert_eq!(all, [("http://a/".to_owned(), 1), ("http://b/".to_owned(), 0)]);
 }
 
 #[test]
-fn the_first_list_of_an_authority_made_anew_is_taken_though_its_number_is_low() {
-    let mut s = Scene::new("anew");
-    (0..5).for_each(|n| s.publish(at(n), 1000));
-    assert_eq!(s.fetch(at(5)), Ok(true));
-    let before = s.kept().unwrap();
+fn a_recreated_authoritys_first_list_is_taken_at_a_low_number() {
+    let mut s = ListFixture::new("anew");
+    (0..5).for_each(|n| s.publish_list(wall_at(n), 1000));
+    assert_eq!(s.fetch_published(wall_at(5)), Ok(true));
+    let before = s.stored_list().unwrap();
     // Of the same name, with another key, whose lists are counted from one again.
     fs::remove_dir_all(s.folder.join("pki")).unwrap();
-    s.authority = authority(&s.folder.join("pki"), "Ours");
+    s.authority = init_authority(&s.folder.join("pki"), "Ours");
     s.files.ca = Some(fs::read(s.folder.join("pki/ca.crt")).unwrap());
     let text = format!("[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl_url = [\"{}\"]\n", s.url);
-    let place = |s: &Scene| {
-        let mut loaded = parse("none", "", None, &Disk).unwrap();
+    let place = |s: &ListFixture| {
+        let mut loaded = parse("none", "", None, &DiskEnvironment).unwrap();
         loaded.file = toml::from_str(&text).unwrap();
         loaded.tls = Some(s.files.clone());
-        let mut place = Installation { loaded, state_dir: s.folder.clone(), first: false };
-        crate::fetched::read(&mut place.loaded, &place.state_dir);
+        let mut place = ServerInstallation { loaded, state_dir: s.folder.clone(), first: false };
+        crate::fetched::read_fetched_lists(&mut place.loaded, &place.state_dir);
         place.loaded.tls.unwrap().fetched.len()
     };
     assert_eq!(place(&s), 0, "with that of before nobody would get in");
-    s.publish(at(5), 1000);
-    assert_eq!(s.fetch(at(6)), Ok(true));
-    let after = s.kept().unwrap();
+    s.publish_list(wall_at(5), 1000);
+    assert_eq!(s.fetch_published(wall_at(6)), Ok(true));
+    let after = s.stored_list().unwrap();
     assert!(after.is_about_those_of(&before) && !after.is_later_than(&before));
-    assert_eq!((place(&s), s.fetch(at(7))), (1, Ok(false)));
+    assert_eq!((place(&s), s.fetch_published(wall_at(7))), (1, Ok(false)));
 }
 
 #[test]
 fn what_failed_is_tried_again_soon_and_less_and_less_often() {
     let hour = Duration::from_secs(3600);
     let waits = |interval: Duration| {
-        let mut attempts = Attempts::default();
-        let mut now = at(0);
+        let mut attempts = SourceAttempts::default();
+        let mut now = wall_at(0);
         let mut waits = Vec::new();
         assert!(attempts.is_due(interval, now));
         for _ in 0..12 {
-            attempts.count(false, interval, now);
+            attempts.record_attempt(false, interval, now);
             let due = attempts.due.unwrap();
             assert!(!attempts.is_due(interval, now) && attempts.is_due(interval, due));
-            waits.push(seconds(now, due));
+            waits.push(seconds_between(now, due));
             now = due;
         }
-        attempts.count(true, interval, now);
-        (waits, seconds(now, attempts.due.unwrap()))
+        attempts.record_attempt(true, interval, now);
+        (waits, seconds_between(now, attempts.due.unwrap()))
     };
     let (long, after) = waits(hour);
     assert_eq!((&long[..7], after), (&[10, 20, 40, 80, 160, 300, 300][..], 3600));
     assert_eq!(long[11], 300);
     assert_eq!(waits(Duration::from_secs(30)).0[..3], [10, 20, 30]);
-    let mut attempts = Attempts::default();
-    attempts.count(true, hour, at(10_000));
-    assert!(attempts.is_due(hour, at(0)), "the clock was set back");
+    let mut attempts = SourceAttempts::default();
+    attempts.record_attempt(true, hour, wall_at(10_000));
+    assert!(attempts.is_due(hour, wall_at(0)), "the clock was set back");
 }
 
 /// Whether whoever asks at this connection still waits.
@@ -275,23 +290,23 @@ fn waits_for_an_answer(stream: &TcpStream) -> bool {
 fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
     // They take a connection and say nothing: each would take all the patience that a publisher is given.
     let silent: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let mut s = Scene::new("at-once");
-    s.publish(at(0), 1000);
+    let mut s = ListFixture::new("at-once");
+    s.publish_list(wall_at(0), 1000);
     let file = s.folder.join("pki/ca.crl");
     let mut all =
-        vec![Source::File(file.clone(), fs::read(&file).unwrap()), Source::Url(s.url.clone(), false)];
-    all.extend(silent.iter().map(|l| Source::Url(format!("http://{}/", l.local_addr().unwrap()), false)));
+        vec![ListSource::File(file.clone(), fs::read(&file).unwrap()), ListSource::Url(s.url.clone(), false)];
+    all.extend(silent.iter().map(|l| ListSource::Url(format!("http://{}/", l.local_addr().unwrap()), false)));
     assert!(!all[0].is_without_list() && all[1].is_without_list());
-    let sources = Sources {
+    let sources = ListSources {
         generation: 0,
         all,
         interval: Duration::from_secs(3600),
-        authorities: certificates(s.files.ca.as_deref().unwrap()),
+        authorities: parse_certificates(s.files.ca.as_deref().unwrap()),
         state_dir: s.folder.clone(),
     };
-    let mut watch = Watch::default();
+    let mut watch = ListWatcher::default();
     let done = std::thread::scope(|scope| {
-        let attempt = scope.spawn(|| watch.attempt(&sources, at(1)));
+        let attempt = scope.spawn(|| watch.try_due_sources(&sources, wall_at(1)));
         // All three are asked before any of them is given up. Then they hang up.
         let asked: Vec<TcpStream> = silent.iter().map(|l| l.accept().unwrap().0).collect();
         assert!(asked.iter().all(waits_for_an_answer), "one was given up before another was asked");
@@ -300,26 +315,26 @@ fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
     });
     let results: Vec<_> = done.iter().map(|(_, result)| *result).collect();
     assert_eq!(results, ["same", "new", "failed", "failed", "failed"]);
-    assert_eq!(watch.new, Some(at(1)));
+    assert_eq!(watch.new, Some(wall_at(1)));
     // Those that failed are due again, and a file that is another by now when its time has come.
     drop(silent);
-    s.publish(at(2), 1000);
-    let done = watch.attempt(&sources, at(11));
+    s.publish_list(wall_at(2), 1000);
+    let done = watch.try_due_sources(&sources, wall_at(11));
     assert_eq!(done.iter().map(|(_, result)| *result).collect::<Vec<_>>(), ["failed"; 3]);
-    let of_file = |watch: &mut Watch, now| {
-        let done = watch.attempt(&sources, now);
+    let of_file = |watch: &mut ListWatcher, now| {
+        let done = watch.try_due_sources(&sources, now);
         done.into_iter().find(|(from, _)| *from == file.display().to_string()).map(|(_, result)| result)
     };
-    assert_eq!(of_file(&mut watch, at(3600)), None);
+    assert_eq!(of_file(&mut watch, wall_at(3600)), None);
     fs::write(&file, "half a li").unwrap();
-    assert_eq!(of_file(&mut watch, at(3601)), Some("failed"), "it is being written");
-    s.publish(at(3), 1000);
-    assert_eq!(of_file(&mut watch, at(3611)), Some("new"));
+    assert_eq!(of_file(&mut watch, wall_at(3601)), Some("failed"), "it is being written");
+    s.publish_list(wall_at(3), 1000);
+    assert_eq!(of_file(&mut watch, wall_at(3611)), Some("new"));
 }
 
 #[test]
 fn a_file_that_holds_no_list_is_a_fault_where_it_is_named() {
-    let s = Scene::new("fault");
+    let s = ListFixture::new("fault");
     let pki = s.folder.join("pki");
     let wrong = s.folder.join("wrong.crl");
     fs::write(&wrong, "no list").unwrap();
@@ -329,52 +344,53 @@ fn a_file_that_holds_no_list_is_a_fault_where_it_is_named() {
         pki.display(),
         wrong.display()
     );
-    let faults = parse("t", &text, None, &Disk).unwrap_err().faults;
+    let faults = parse("t", &text, None, &DiskEnvironment).unwrap_err().faults;
     assert_eq!(faults.iter().map(|f| f.line).collect::<Vec<_>>(), [7], "{faults:?}");
     assert!(faults[0].message.contains("wrong.crl"), "{faults:?}");
     fs::copy(pki.join("ca.crl"), &wrong).unwrap();
-    assert!(parse("t", &text, None, &Disk).is_ok());
+    assert!(parse("t", &text, None, &DiskEnvironment).is_ok());
 }
 
 #[test]
 fn lists_of_the_same_entries_add_nothing_and_others_do() {
-    let mut s = Scene::new("entries");
-    let loaded = |s: &Scene| {
-        let mut loaded = parse("none", "", None, &Disk).unwrap();
+    let mut s = ListFixture::new("entries");
+    let loaded = |s: &ListFixture| {
+        let mut loaded = parse("none", "", None, &DiskEnvironment).unwrap();
         let text = "[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"a.crl\"]\n";
         loaded.file = toml::from_str(text).unwrap();
         loaded.tls = Some(TlsFiles { crls: vec![s.body.lock().unwrap().clone()], ..s.files.clone() });
         loaded
     };
-    s.publish(at(0), 1000);
+    s.publish_list(wall_at(0), 1000);
     let none = loaded(&s);
     for name in ["ann", "bob"] {
-        s.authority.issue(&request(name), at(10)).unwrap();
-        s.authority.revoke(name, Reason::KeyCompromise, at(10)).unwrap();
+        s.authority.issue(&certificate_request(name), wall_at(10)).unwrap();
+        s.authority.revoke(name, RevokeReason::KeyCompromise, wall_at(10)).unwrap();
     }
-    s.publish(at(11), 1000);
+    s.publish_list(wall_at(11), 1000);
     let two = loaded(&s);
-    s.publish(at(12), 1000);
+    s.publish_list(wall_at(12), 1000);
     let same = loaded(&s);
-    let without = parse("none", "", None, &Disk).unwrap();
+    let without = parse("none", "", None, &DiskEnvironment).unwrap();
     assert!(add_nothing(&two, &same) && add_nothing(&none, &none) && add_nothing(&two, &none));
     assert!(!add_nothing(&none, &two) && !add_nothing(&without, &none), "whose list was not there before");
 }
 
 #[test]
-fn a_list_that_users_certificates_name_takes_the_place_of_its_issuers_alone() {
-    let mut s = Scene::new("learnt");
-    s.publish(at(0), 1000);
+fn a_learnt_list_replaces_only_a_list_of_the_same_issuer() {
+    let mut s = ListFixture::new("learnt");
+    s.publish_list(wall_at(0), 1000);
     let first = s.body.lock().unwrap().clone();
-    s.publish(at(5), 1000);
+    s.publish_list(wall_at(5), 1000);
     let later = s.body.lock().unwrap().clone();
-    let certificate = |folder: PathBuf| certificates(&fs::read(folder.join("ca.crt")).unwrap()).remove(0);
+    let certificate =
+        |folder: PathBuf| parse_certificates(&fs::read(folder.join("ca.crt")).unwrap()).remove(0);
     let ours = certificate(s.folder.join("pki"));
     // Somebody below `ca` calls an authority as ours is called.
     let folder = s.folder.join("namesake");
-    authority(&folder, "Ours").publish_for(at(50), Duration::from_secs(1000)).unwrap();
+    init_authority(&folder, "Ours").publish_for(wall_at(50), Duration::from_secs(1000)).unwrap();
     let (theirs, namesake) = (fs::read(folder.join("ca.crl")).unwrap(), certificate(folder));
-    let roots = certificates(s.files.ca.as_deref().unwrap());
+    let roots = parse_certificates(s.files.ca.as_deref().unwrap());
     assert!(usher_pki::is_namesake(&namesake, &roots) && !usher_pki::is_namesake(&ours, &roots));
     let learnt = |url: &str, issuer: &[u8], octets: &[u8]| LearntList {
         url: url.to_owned(),
@@ -386,7 +402,7 @@ fn a_list_that_users_certificates_name_takes_the_place_of_its_issuers_alone() {
         let text = "certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n";
         let learnt = learnt.iter().map(|list| (*list).clone()).collect();
         let files = TlsFiles { crls, learnt, ..s.files.clone() };
-        let used = used(&toml::from_str(text).unwrap(), &files).unwrap();
+        let used = lists_in_use(&toml::from_str(text).unwrap(), &files).unwrap();
         used.into_iter().map(|(used, _)| used.from).collect()
     };
     assert_eq!(of(vec![first.clone()], &[&n]), ["ca.crl"]);

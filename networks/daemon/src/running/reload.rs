@@ -1,10 +1,10 @@
 //! A new configuration for a server that runs.
 
-use super::Running;
+use super::RunningServer;
 use crate::assembly::ServerAssembly;
 use crate::fetched;
-use crate::installation::{self, Installation};
-use crate::mailbox::Message;
+use crate::installation::{self, ServerInstallation};
+use crate::mailbox::ShardMessage;
 use crate::shards;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
@@ -13,34 +13,34 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 use usher_aaa::ShardConfig;
-use usher_aaa::service::{Inline, Reading};
+use usher_aaa::service::{InlineUsers, RowReader};
 use usher_aaa::store::ClientRow;
-use usher_aaa_config::model::{File, Realm};
-use usher_aaa_config::{Built, lists, reading};
+use usher_aaa_config::model::{ConfigFile, RealmConfig};
+use usher_aaa_config::{BuiltConfig, lists, row_reader};
 use usher_core::SecureRng;
 
 /// How long a store that was away at the start is left alone before it is asked for its clients again.
-const AGAIN: Duration = Duration::from_millis(500);
+const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a shard may take to take another configuration.
 const TAKING: Duration = Duration::from_secs(10);
 
 /// What is taken up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum ReloadScope {
     /// All of a configuration: what was known of users and of their certificates may be otherwise.
     All,
     /// Its revocation lists; `added`: they may take certificates back that they did not.
     Lists { added: bool },
 }
 
-impl Running {
+impl RunningServer {
     /// Reads the configuration again; where something is wrong with it, the old one stays. Says what of it takes effect only
     /// when the server is started again.
     ///
     /// # Errors
     /// What is wrong.
-    pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
+    pub(crate) fn reload_config(&self) -> Result<Vec<&'static str>, String> {
         let done = self.try_reload();
         let mut reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         match &done {
@@ -68,11 +68,12 @@ impl Running {
         // One after the other: the file that is read last is the one that all shards have in the end.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
-        let mut place = Installation::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
-        if let Some(within) = &self.within {
-            within.join(&mut place.loaded);
+        let mut place =
+            ServerInstallation::from_config(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        if let Some(within) = &self.embedding_client {
+            within.add_to_config(&mut place.loaded);
         }
-        self.take_place(place, self.clients()?, Taken::All)
+        self.apply_installation(place, self.load_clients()?, ReloadScope::All)
     }
 
     /// Takes up another configuration, with clients of the store; the caller is alone. Says what of it a running server does
@@ -80,55 +81,57 @@ impl Running {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn take_place(
+    fn apply_installation(
         &self,
-        mut place: Installation,
+        mut place: ServerInstallation,
         rows: Vec<ClientRow>,
-        what: Taken,
+        what: ReloadScope,
     ) -> Result<Vec<&'static str>, String> {
         let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.read_place();
-        let later = fixed(&self.start, &place);
-        keep_diameter(&mut place.loaded.file, &old.loaded.file);
+        let old = self.current_installation();
+        let later = changed_fixed_settings(&self.start, &place);
+        retain_diameter_config(&mut place.loaded.file, &old.loaded.file);
         let own = place.own_secrets(true).map_err(|e| e.to_string())?;
-        let mut rng = SecureRng::from_seed(installation::random().map_err(|e| e.to_string())?);
+        let mut rng = SecureRng::from_seed(installation::random_octets().map_err(|e| e.to_string())?);
         let ServerAssembly { tls, built } =
-            ServerAssembly::of(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
+            ServerAssembly::from_installation(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
         // Before the shards are told: they connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
         let homes = {
             let mut homes = outgoing();
-            let next = homes.next(&place.loaded.file, tls.as_deref());
+            let next = homes.updated_for(&place.loaded.file, tls.as_deref());
             std::mem::replace(&mut *homes, next)
         };
         // Before the shards forget whom they found: what they find from then on is of the new file.
         let mut inline = built.inline.clone();
         self.swap_inline(&mut inline);
-        let mut rows_read = reading(&place.loaded);
+        let mut rows_read = row_reader(&place.loaded);
         self.swap_reading(&mut rows_read);
         let users = &place.loaded.file.users;
         // The store may be away while a list is taken up: who was let in gets in, as lists say nothing of users.
-        if what == Taken::All {
-            self.known.reconfigure(users);
+        if what == ReloadScope::All {
+            self.user_cache.reconfigure(users);
         }
         let back = || {
             self.swap_inline(&mut inline);
             self.swap_reading(&mut rows_read);
-            if what == Taken::All {
-                self.known.reconfigure(&old.loaded.file.users);
+            if what == ReloadScope::All {
+                self.user_cache.reconfigure(&old.loaded.file.users);
             }
             homes.take_back(&old.loaded.file, tls_before.as_deref());
             *outgoing() = homes;
         };
-        let shards = self.mailboxes.all().len();
-        take(shards, &built, &before, TAKING, back, |number, built| self.tell(number, built))?;
+        let shards = self.mailboxes.as_slice().len();
+        update_shards(shards, &built, &before, TAKING, back, |number, built| {
+            self.send_config(number, built)
+        })?;
         *before = built;
-        let status = CertificateStatus::of(&place.loaded, tls.as_ref());
+        let status = CertificateStatus::from_config(&place.loaded, tls.as_ref());
         {
             let mut before = self.status.write().unwrap_or_else(PoisonError::into_inner);
             *before = match what {
-                Taken::Lists { added: false } => status.remembering(&before),
+                ReloadScope::Lists { added: false } => status.with_answers_of(&before),
                 _ => status,
             };
         }
@@ -137,11 +140,11 @@ impl Running {
         }
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         // Within another program the log is that one's.
-        if self.within.is_none() && old.loaded.file.log != place.loaded.file.log {
-            usher_host::log::change(place.loaded.file.log);
+        if self.embedding_client.is_none() && old.loaded.file.log != place.loaded.file.log {
+            usher_host::log::change_logging(place.loaded.file.log);
         }
         *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;
-        *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
+        *self.installation.write().unwrap_or_else(PoisonError::into_inner) = place;
         self.generation.fetch_add(1, Ordering::Release);
         Ok(later)
     }
@@ -152,58 +155,58 @@ impl Running {
     /// What is wrong with them, or who does not take them.
     pub(crate) fn take_lists(&self) -> Result<(), String> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.read_place();
+        let before = self.current_installation();
         let mut place = before.clone();
-        fetched::read_again(&mut place.loaded, &place.state_dir)?;
+        fetched::reload_list_files(&mut place.loaded, &place.state_dir)?;
         let added = !lists::add_nothing(&before.loaded, &place.loaded);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.take_place(place, rows, Taken::Lists { added }).map(drop)
+        self.apply_installation(place, rows, ReloadScope::Lists { added }).map(drop)
     }
 
-    fn swap_inline(&self, other: &mut Inline) {
+    fn swap_inline(&self, other: &mut InlineUsers) {
         std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
-    fn swap_reading(&self, other: &mut Reading) {
+    fn swap_reading(&self, other: &mut RowReader) {
         std::mem::swap(&mut *self.reading.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
     /// Gives a shard a configuration; what is received says how that went.
-    fn tell(&self, number: usize, built: &Built) -> Receiver<Result<(), String>> {
+    fn send_config(&self, number: usize, built: &BuiltConfig) -> Receiver<Result<(), String>> {
         let mut config = built.config.clone();
         let shard = u16::try_from(number).unwrap_or(u16::MAX);
         config.shard = Some(ShardConfig { number: shard, key: self.key.clone() });
         let (done, taken) = sync_channel(1);
-        self.mailboxes.send(shard, Message::Reload(Box::new(config), built.clients.clone(), done));
+        self.mailboxes.send(shard, ShardMessage::Reload(Box::new(config), built.clients.clone(), done));
         taken
     }
 
     /// Waits until the store answers, and then serves the clients that it has.
     pub(crate) fn await_clients(&self) {
         loop {
-            std::thread::sleep(AGAIN);
-            if self.clients().is_err() {
+            std::thread::sleep(STORE_RETRY_INTERVAL);
+            if self.load_clients().is_err() {
                 continue;
             }
-            match self.reload() {
+            match self.reload_config() {
                 Ok(_) => return tracing::info!("the store's clients are served"),
                 // A file that has become faulty meanwhile: its clients come with the next reload.
-                Err(_) if self.clients().is_ok() => return,
+                Err(_) if self.load_clients().is_ok() => return,
                 Err(_) => {}
             }
         }
     }
 
-    fn clients(&self) -> Result<Vec<ClientRow>, String> {
+    fn load_clients(&self) -> Result<Vec<ClientRow>, String> {
         let mut store = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
-        store.clients().map_err(|e| e.to_string())
+        store.list_clients().map_err(|e| e.to_string())
     }
 }
 
 /// Tells all shards what is new, and waits until they have taken it. Where one does not in time, or refuses it, `back` is
 /// done and all are told again what was before, which reaches even the slow one behind the new: they do not differ for
 /// long.
-fn take<T>(
+fn update_shards<T>(
     shards: usize,
     new: &T,
     before: &T,
@@ -228,16 +231,16 @@ fn take<T>(
 
 /// Puts the Diameter part of the file of the start into a new one, since the node keeps its peers and routes: which realms
 /// are known by Diameter is of the old file, all else of the new one. A realm that is new there is not known yet.
-fn keep_diameter(new: &mut File, old: &File) {
-    let of = |realms: &[Realm], name: &str| {
+fn retain_diameter_config(new: &mut ConfigFile, old: &ConfigFile) {
+    let of = |realms: &[RealmConfig], name: &str| {
         realms.iter().find(|r| r.name.to_lowercase() == name.to_lowercase()).cloned()
     };
     new.diameter.clone_from(&old.diameter);
     let homes: Vec<String> = new.home_server.iter().map(|h| h.name.clone()).collect();
-    let known = |realm: &Realm| realm.servers.iter().all(|server| homes.contains(server));
+    let known = |realm: &RealmConfig| realm.servers.iter().all(|server| homes.contains(server));
     let asked = std::mem::take(&mut new.realm);
     let gone = old.realm.iter().filter(|r| !r.diameter.is_empty() && of(&asked, &r.name).is_none()).cloned();
-    let gone: Vec<Realm> = gone.collect();
+    let gone: Vec<RealmConfig> = gone.collect();
     let kept = asked.into_iter().filter_map(|realm| match of(&old.realm, &realm.name) {
         Some(before) if before.diameter != realm.diameter => Some(before).filter(known),
         None if !realm.diameter.is_empty() => None,
@@ -247,11 +250,11 @@ fn keep_diameter(new: &mut File, old: &File) {
 }
 
 /// What is changed that a running server does not take up.
-fn fixed(old: &Installation, new: &Installation) -> Vec<&'static str> {
+fn changed_fixed_settings(old: &ServerInstallation, new: &ServerInstallation) -> Vec<&'static str> {
     let (a, b) = (&old.loaded.file, &new.loaded.file);
     let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");
-    let url = |p: &Installation| p.loaded.url.clone();
-    let routes = |f: &File| -> BTreeMap<_, _> {
+    let url = |p: &ServerInstallation| p.loaded.url.clone();
+    let routes = |f: &ConfigFile| -> BTreeMap<_, _> {
         let routes = f.realm.iter().filter(|r| !r.diameter.is_empty());
         routes.map(|r| (r.name.to_lowercase(), r.diameter.clone())).collect()
     };
@@ -284,9 +287,9 @@ fn fixed(old: &Installation, new: &Installation) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shards::Upstreams;
+    use crate::shards::UpstreamServers;
     use std::cell::RefCell;
-    use usher_live::Carriage;
+    use usher_live::OutgoingSecurity;
 
     #[test]
     fn what_one_shard_does_not_take_is_taken_back_from_all() {
@@ -302,16 +305,16 @@ mod tests {
             taken
         };
         let back = || told.borrow_mut().push((9, "back"));
-        assert_eq!(take(1, &"new", &"old", Duration::ZERO, back, tell), Ok(()));
+        assert_eq!(update_shards(1, &"new", &"old", Duration::ZERO, back, tell), Ok(()));
         assert_eq!(told.take(), [(0, "new")]);
         let back = || told.borrow_mut().push((9, "back"));
-        assert!(take(2, &"new", &"old", Duration::ZERO, back, tell).is_err());
+        assert!(update_shards(2, &"new", &"old", Duration::ZERO, back, tell).is_err());
         assert_eq!(told.take(), [(0, "new"), (1, "new"), (9, "back"), (0, "old"), (1, "old")]);
     }
 
     #[test]
     fn what_is_said_of_diameter_is_of_the_start() {
-        let file = |peer: &str, realms: &str| -> File {
+        let file = |peer: &str, realms: &str| -> ConfigFile {
             let head = "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.9:1812\"\n[diameter]\nidentity = \"a\"\nrealm = \"b\"\n";
             toml::from_str(&format!(
                 "{head}[[diameter.peer]]\nidentity = \"c\"\nconnect = \"{peer}\"\n{realms}"
@@ -336,15 +339,15 @@ mod tests {
             ]
             .concat(),
         );
-        keep_diameter(&mut new, &old);
+        retain_diameter_config(&mut new, &old);
         assert_eq!(new.diameter.as_ref().unwrap().peer[0].connect, "192.0.2.2:3868".parse().ok());
         let lead: Vec<_> =
             new.realm.iter().map(|r| (r.name.as_str(), r.diameter.len(), r.servers.len())).collect();
         assert_eq!(lead, [("kept", 1, 0), ("home", 0, 1), ("here", 0, 1), ("gone", 1, 0)]);
         assert!(new.realm[0].strip);
-        let homes = Upstreams::of(&new, None);
+        let homes = UpstreamServers::from_file(&new, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
-        assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain), "the node connects there again");
-        assert!(matches!(to("192.0.2.3:3868"), Carriage::Refused));
+        assert!(matches!(to("192.0.2.2:3868"), OutgoingSecurity::Plain), "the node connects there again");
+        assert!(matches!(to("192.0.2.3:3868"), OutgoingSecurity::Refused));
     }
 }

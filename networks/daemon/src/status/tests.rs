@@ -9,12 +9,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use usher_aaa_config::tls::bears;
+use usher_aaa_config::tls::has_certificate_name;
 use usher_crypto::tls::WallClock;
-use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
 use x509_parser::pem::Pem;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -22,24 +22,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const LONG: Duration = Duration::from_secs(120);
 
 /// An authority in a folder of the test's own, with a server's certificate and a user's.
-struct Pki {
+struct TestPki {
     folder: PathBuf,
     now: WallTime,
     serial: String,
 }
 
-impl Pki {
+impl TestPki {
     fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("usher-status-{}-{n}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
-        let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall());
+        let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall_time());
         let options = InitOptions { name: name.to_owned(), key, days: 9, now };
-        let mut authority = Authority::init(&folder, &options).unwrap();
-        for (name, kind) in [("server", Kind::Server), ("ann", Kind::Client)] {
+        let mut authority = CertificateAuthority::init(&folder, &options).unwrap();
+        for (name, kind) in [("server", CertificateKind::Server), ("ann", CertificateKind::Client)] {
             let names = Vec::new();
-            let request = Request { name: name.into(), kind, names, key, days: 9, ocsp: None, crl: None };
+            let request =
+                CertificateRequest { name: name.into(), kind, names, key, days: 9, ocsp: None, crl: None };
             authority.issue(&request, now).unwrap();
         }
         let serial = authority.entries().last().unwrap().serial.to_uppercase();
@@ -47,21 +48,21 @@ impl Pki {
     }
 
     /// The certificates of a file.
-    fn der(&self, file: &str) -> Vec<u8> {
+    fn certificate_der(&self, file: &str) -> Vec<u8> {
         let text = fs::read(self.folder.join(file)).unwrap();
         Pem::iter_from_buffer(&text).flatten().map(|pem| pem.contents).next().unwrap()
     }
 
-    fn ann(&self) -> Vec<u8> {
-        self.der("issued/ann.crt")
+    fn user_certificate(&self) -> Vec<u8> {
+        self.certificate_der("issued/ann.crt")
     }
 
-    fn status(&self, policy: &str, url: &str) -> CertificateStatus {
+    fn certificate_status(&self, policy: &str, url: &str) -> CertificateStatus {
         self.status_at(self.now, policy, &format!("ocsp_url = \"{url}\"\n"))
     }
 
     /// A time when what is issued meanwhile is valid.
-    fn soon(&self) -> WallTime {
+    fn time_soon(&self) -> WallTime {
         self.now + usher_core::Duration::from_secs(60)
     }
 
@@ -83,13 +84,15 @@ impl Pki {
             "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
              ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\n{more}"
         );
-        let mut loaded = usher_aaa_config::parse("t", &text, None, &usher_config::disk::Disk).unwrap();
+        let mut loaded =
+            usher_aaa_config::parse("t", &text, None, &usher_config::disk::DiskEnvironment).unwrap();
         loaded.tls.as_mut().unwrap().fetched = fetched;
-        let tls = usher_aaa_config::tls::make(&loaded, &WallClock::at(now), None).unwrap().unwrap();
-        CertificateStatus { patience: LONG, ..CertificateStatus::of(&loaded, Some(&tls)) }
+        let tls =
+            usher_aaa_config::tls::load_tls(&loaded, &WallClock::from_time(now), None).unwrap().unwrap();
+        CertificateStatus { timeout: LONG, ..CertificateStatus::from_config(&loaded, Some(&tls)) }
     }
 
-    fn openssl(&self, arguments: &str) {
+    fn run_openssl(&self, arguments: &str) {
         let done = Command::new("openssl")
             .args(arguments.split(' '))
             .current_dir(&self.folder)
@@ -99,43 +102,43 @@ impl Pki {
     }
 
     /// A certificate of these extensions for the user's key, as file NAME.crt; its serial number.
-    fn issue(&self, name: &str, serial: &str, extensions: &str) {
+    fn issue_certificate(&self, name: &str, serial: &str, extensions: &str) {
         fs::write(self.folder.join("extensions"), extensions).unwrap();
-        self.openssl(&format!("req -new -key issued/ann.key -subj /CN={name} -out {name}.csr"));
-        self.openssl(&format!(
+        self.run_openssl(&format!("req -new -key issued/ann.key -subj /CN={name} -out {name}.csr"));
+        self.run_openssl(&format!(
             "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -days 9 -set_serial 0x{serial} -extfile extensions \
              -out {name}.crt"
         ));
     }
 
     /// A revocation list of a day with this entry; the line of the configuration that names it.
-    fn list(&self, entries: &str) -> String {
+    fn write_list(&self, entries: &str) -> String {
         fs::write(self.folder.join("listed.txt"), entries).unwrap();
         let config = "[ca]\ndefault_ca = d\n[d]\ndatabase = listed.txt\ncrlnumber = number.txt\n";
         fs::write(self.folder.join("list.conf"), config).unwrap();
         fs::write(self.folder.join("number.txt"), "01\n").unwrap();
-        self.openssl(
+        self.run_openssl(
             "ca -config list.conf -gencrl -cert ca.crt -keyfile ca.key -md sha256 -crldays 1 -out list.crl",
         );
         format!("crl = [\"{}/list.crl\"]\n", self.folder.display())
     }
 
-    fn revoked(&self) -> String {
+    fn revoked_entry(&self) -> String {
         format!("R\t361231235959Z\t260101000000Z\t{}\tunknown\t/CN=ann\n", self.serial)
     }
 
-    fn valid(&self) -> String {
+    fn valid_entry(&self) -> String {
         format!("V\t361231235959Z\t\t{}\tunknown\t/CN=ann\n", self.serial)
     }
 }
 
 impl CertificateStatus {
-    fn good(&self, chain: &[Vec<u8>]) -> bool {
-        self.judge(chain) == CertificateVerdict::Good
+    fn is_good(&self, chain: &[Vec<u8>]) -> bool {
+        self.check_chain(chain) == CertificateVerdict::Good
     }
 }
 
-impl Drop for Pki {
+impl Drop for TestPki {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.folder).unwrap();
     }
@@ -165,7 +168,7 @@ fn signed_with(folder: &Path, (certificate, key): (&str, &str), question: &[u8],
 }
 
 /// The body of a request.
-fn body(stream: &mut TcpStream) -> Vec<u8> {
+fn read_body(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut octet = [0];
     while !all.ends_with(b"\r\n\r\n") {
@@ -180,14 +183,14 @@ fn body(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Serves each who connects, one after the other, until the test's process ends; its URL.
-fn responder(serve: impl Fn(TcpStream) + Send + 'static) -> String {
+fn start_responder(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
     url
 }
 
-fn respond(stream: &mut TcpStream, answer: &[u8]) {
+fn send_response(stream: &mut TcpStream, answer: &[u8]) {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/ocsp-response\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         answer.len()
@@ -208,75 +211,90 @@ fn key_hash(certificate: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_revoked_user_does_not_get_in_by_an_authority_of_the_same_name() {
-    let (real, made) = (Pki::new("Test"), Pki::new("Test"));
+fn a_namesake_authority_does_not_admit_a_revoked_user() {
+    let (real, made) = (TestPki::new("Test"), TestPki::new("Test"));
     // The real authority answers as it must; for the one that the user made, somebody says that all is well.
     let hash = key_hash(&real.folder.join("ca.crt"));
-    let (of_real, of_made) = ((real.folder.clone(), real.revoked()), (made.folder.clone(), real.valid()));
-    let url = responder(move |mut stream| {
-        let question = body(&mut stream);
+    let (of_real, of_made) =
+        ((real.folder.clone(), real.revoked_entry()), (made.folder.clone(), real.valid_entry()));
+    let url = start_responder(move |mut stream| {
+        let question = read_body(&mut stream);
         let asked_real = question.windows(hash.len()).any(|w| w == hash);
         let (folder, entries) = if asked_real { &of_real } else { &of_made };
-        respond(&mut stream, &signed_by(folder, &question, entries));
+        send_response(&mut stream, &signed_by(folder, &question, entries));
     });
-    let ann = real.ann();
+    let ann = real.user_certificate();
     for policy in ["soft", "hard"] {
         for chain in [
             vec![ann.clone()],
-            vec![ann.clone(), real.der("ca.crt")],
-            vec![ann.clone(), made.der("ca.crt")],
-            vec![ann.clone(), made.der("ca.crt"), real.der("ca.crt")],
+            vec![ann.clone(), real.certificate_der("ca.crt")],
+            vec![ann.clone(), made.certificate_der("ca.crt")],
+            vec![ann.clone(), made.certificate_der("ca.crt"), real.certificate_der("ca.crt")],
         ] {
-            assert!(!real.status(policy, &url).good(&chain), "{policy}, {} shown", chain.len());
+            assert!(
+                !real.certificate_status(policy, &url).is_good(&chain),
+                "{policy}, {} shown",
+                chain.len()
+            );
         }
         // Of an authority that nobody trusts nobody is asked.
-        assert!(!real.status(policy, "http://127.0.0.1:1").good(&[made.ann(), made.der("ca.crt")]));
+        assert!(
+            !real
+                .certificate_status(policy, "http://127.0.0.1:1")
+                .is_good(&[made.user_certificate(), made.certificate_der("ca.crt")])
+        );
     }
 }
 
 #[test]
 fn what_another_authority_signs_is_no_answer() {
-    let (real, made) = (Pki::new("Test"), Pki::new("Test"));
-    let (folder, entries) = (made.folder.clone(), real.valid());
+    let (real, made) = (TestPki::new("Test"), TestPki::new("Test"));
+    let (folder, entries) = (made.folder.clone(), real.valid_entry());
     let hash = key_hash(&made.folder.join("ca.crt"));
     let real_hash = key_hash(&real.folder.join("ca.crt"));
-    let url = responder(move |mut stream| {
+    let url = start_responder(move |mut stream| {
         // It answers for its own authority whatever was asked.
-        let mut question = body(&mut stream);
+        let mut question = read_body(&mut stream);
         let at = question.windows(20).position(|w| w == real_hash).expect("the real authority is asked for");
         question[at..at + 20].copy_from_slice(&hash);
-        respond(&mut stream, &signed_by(&folder, &question, &entries));
+        send_response(&mut stream, &signed_by(&folder, &question, &entries));
     });
-    let chain = [real.ann(), made.der("ca.crt")];
-    assert!(!real.status("hard", &url).good(&chain));
-    let clients = real.status("hard", &url);
-    let path = clients.clients().unwrap().client_path(&chain).unwrap();
-    assert_eq!(path, [real.ann(), real.der("ca.crt")]);
-    let said = clients.status(clients.clients().unwrap(), &path, real.now).unwrap_err();
-    assert!(said.why.contains("signed") && said.fault == Fault::Unbelievable, "{said:?}");
+    let chain = [real.user_certificate(), made.certificate_der("ca.crt")];
+    assert!(!real.certificate_status("hard", &url).is_good(&chain));
+    let clients = real.certificate_status("hard", &url);
+    let path = clients.server_config().unwrap().client_path(&chain).unwrap();
+    assert_eq!(path, [real.user_certificate(), real.certificate_der("ca.crt")]);
+    let said = clients.query_status(clients.server_config().unwrap(), &path, real.now).unwrap_err();
+    assert!(said.why.contains("signed") && said.fault == OcspFailure::Unbelievable, "{said:?}");
 }
 
 #[test]
 fn a_revoked_user_is_refused_and_another_taken() {
-    let pki = Pki::new("Test");
+    let pki = TestPki::new("Test");
     let folder = pki.folder.clone();
     let entries = Arc::new(Mutex::new(String::new()));
     let known = entries.clone();
-    let url = responder(move |mut stream| {
-        let question = body(&mut stream);
-        respond(&mut stream, &signed_by(&folder, &question, &lock(&known)));
+    let url = start_responder(move |mut stream| {
+        let question = read_body(&mut stream);
+        send_response(&mut stream, &signed_by(&folder, &question, &lock_mutex(&known)));
     });
-    let chain = [pki.ann()];
-    *lock(&entries) = pki.revoked();
+    let chain = [pki.user_certificate()];
+    *lock_mutex(&entries) = pki.revoked_entry();
     let revoked = CertificateVerdict::Status(StatusFault::Revoked);
-    assert_eq!(["soft", "hard"].map(|policy| pki.status(policy, &url).judge(&chain)), [revoked; 2]);
-    *lock(&entries) = pki.valid();
-    assert!(pki.status("soft", &url).good(&chain) && pki.status("hard", &url).good(&chain));
+    assert_eq!(
+        ["soft", "hard"].map(|policy| pki.certificate_status(policy, &url).check_chain(&chain)),
+        [revoked; 2]
+    );
+    *lock_mutex(&entries) = pki.valid_entry();
+    assert!(
+        pki.certificate_status("soft", &url).is_good(&chain)
+            && pki.certificate_status("hard", &url).is_good(&chain)
+    );
     // Nobody there whom the responder knows.
-    lock(&entries).clear();
+    lock_mutex(&entries).clear();
     let unknown = CertificateVerdict::Status(StatusFault::Unknown);
-    assert!(pki.status("soft", &url).good(&chain));
-    assert_eq!(pki.status("hard", &url).judge(&chain), unknown);
+    assert!(pki.certificate_status("soft", &url).is_good(&chain));
+    assert_eq!(pki.certificate_status("hard", &url).check_chain(&chain), unknown);
 }
 
 #[test]
@@ -284,16 +302,17 @@ fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
     // It hangs up on whoever asks.
-    let url = responder(move |stream| {
+    let url = start_responder(move |stream| {
         count.fetch_add(1, Ordering::SeqCst);
         drop(stream);
     });
-    let pki = Pki::new("Test");
-    let status = pki.status("hard", &url);
-    let clients = status.clients().unwrap();
-    let path = clients.client_path(&[pki.ann()]).unwrap();
+    let pki = TestPki::new("Test");
+    let status = pki.certificate_status("hard", &url);
+    let clients = status.server_config().unwrap();
+    let path = clients.client_path(&[pki.user_certificate()]).unwrap();
     let asked = || asked.load(Ordering::SeqCst);
-    let after = |seconds| status.status(clients, &path, pki.now + usher_core::Duration::from_secs(seconds));
+    let after =
+        |seconds| status.query_status(clients, &path, pki.now + usher_core::Duration::from_secs(seconds));
     assert!(after(0).is_err());
     let once = asked();
     assert!(once > 0);
@@ -302,25 +321,25 @@ fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
     assert!(after(11).is_err());
     assert_eq!(asked(), 2 * once);
     let silent = CertificateVerdict::Status(StatusFault::Silent);
-    assert_eq!(status.judge(&[pki.ann()]), silent, "nobody says that it holds");
+    assert_eq!(status.check_chain(&[pki.user_certificate()]), silent, "nobody says that it holds");
 }
 
 #[test]
 fn users_behind_a_silent_responder_wait_for_it_once() {
     // It takes a question, and says nothing until the test hangs up, which is long before anybody's patience ends.
     let (asked, questions) = channel();
-    let url = responder(move |stream| drop(asked.send(stream)));
-    let pki = Pki::new("Test");
-    let status = CertificateStatus { patience: 2 * LONG, ..pki.status("soft", &url) };
-    let clients = status.clients().unwrap();
+    let url = start_responder(move |stream| drop(asked.send(stream)));
+    let pki = TestPki::new("Test");
+    let status = CertificateStatus { timeout: 2 * LONG, ..pki.certificate_status("soft", &url) };
+    let clients = status.server_config().unwrap();
     // Other users would have other certificates: what is remembered is not by certificate.
-    let path = clients.client_path(&[pki.ann()]).unwrap();
+    let path = clients.client_path(&[pki.user_certificate()]).unwrap();
     let users = Mutex::new(0..24);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                while let Some(_user) = { lock(&users).next() } {
-                    assert!(status.status(clients, &path, pki.now).is_err());
+                while let Some(_user) = { lock_mutex(&users).next() } {
+                    assert!(status.query_status(clients, &path, pki.now).is_err());
                 }
             });
         }
@@ -336,7 +355,7 @@ fn users_behind_a_silent_responder_wait_for_it_once() {
             let done = done.clone();
             let (status, path) = (&status, &path);
             scope.spawn(move || {
-                assert!(status.status(clients, path, later).is_err());
+                assert!(status.query_status(clients, path, later).is_err());
                 done.send(()).unwrap();
             });
         }
@@ -357,23 +376,26 @@ fn next_questions(questions: &Receiver<TcpStream>, count: usize) -> Vec<TcpStrea
 
 #[test]
 fn a_name_is_of_the_first_certificate() {
-    let pki = Pki::new("Test");
-    assert!(bears(&[pki.ann(), pki.der("ca.crt")], b"ann"));
-    assert!(!bears(&[pki.der("ca.crt"), pki.ann()], b"ann") && !bears(&[], b"ann"));
+    let pki = TestPki::new("Test");
+    assert!(has_certificate_name(&[pki.user_certificate(), pki.certificate_der("ca.crt")], b"ann"));
+    assert!(
+        !has_certificate_name(&[pki.certificate_der("ca.crt"), pki.user_certificate()], b"ann")
+            && !has_certificate_name(&[], b"ann")
+    );
 }
 
 /// RFC 6960 §A.1: by HTTP. A certificate may name several responders, and others than those.
 #[test]
 fn the_next_responder_is_asked_where_one_is_silent() {
-    let pki = Pki::new("Test");
+    let pki = TestPki::new("Test");
     let folder = pki.folder.clone();
-    let url = responder(move |mut stream| {
-        let question = body(&mut stream);
+    let url = start_responder(move |mut stream| {
+        let question = read_body(&mut stream);
         let entry = "R\t361231235959Z\t260101000000Z\t77\tunknown\t/CN=bob\n";
-        respond(&mut stream, &signed_by(&folder, &question, entry));
+        send_response(&mut stream, &signed_by(&folder, &question, entry));
     });
-    let silent = responder(drop);
-    pki.issue(
+    let silent = start_responder(drop);
+    pki.issue_certificate(
         "bob",
         "77",
         &format!(
@@ -381,65 +403,71 @@ fn the_next_responder_is_asked_where_one_is_silent() {
              authorityInfoAccess = OCSP;URI:ldap://127.0.0.1/cn=x,OCSP;URI:{silent},OCSP;URI:{url}\n"
         ),
     );
-    let status = pki.status_at(pki.soon(), "soft", "");
-    assert_eq!(status.judge(&[pki.der("bob.crt")]), CertificateVerdict::Status(StatusFault::Revoked));
+    let status = pki.status_at(pki.time_soon(), "soft", "");
+    assert_eq!(
+        status.check_chain(&[pki.certificate_der("bob.crt")]),
+        CertificateVerdict::Status(StatusFault::Revoked)
+    );
 }
 
 #[test]
 fn a_responder_that_is_on_a_list_appoints_nothing() {
-    let pki = Pki::new("Test");
-    pki.issue("responder", "99", "extendedKeyUsage = OCSPSigning\n");
-    let (folder, entries) = (pki.folder.clone(), pki.valid());
-    let url = responder(move |mut stream| {
-        let question = body(&mut stream);
-        respond(&mut stream, &signed_with(&folder, ("responder.crt", "issued/ann.key"), &question, &entries));
+    let pki = TestPki::new("Test");
+    pki.issue_certificate("responder", "99", "extendedKeyUsage = OCSPSigning\n");
+    let (folder, entries) = (pki.folder.clone(), pki.valid_entry());
+    let url = start_responder(move |mut stream| {
+        let question = read_body(&mut stream);
+        send_response(
+            &mut stream,
+            &signed_with(&folder, ("responder.crt", "issued/ann.key"), &question, &entries),
+        );
     });
     let judge = |more: &str| {
-        let status = pki.status_at(pki.soon(), "hard", &format!("ocsp_url = \"{url}\"\n{more}"));
-        status.judge(&[pki.ann()])
+        let status = pki.status_at(pki.time_soon(), "hard", &format!("ocsp_url = \"{url}\"\n{more}"));
+        status.check_chain(&[pki.user_certificate()])
     };
     let revoked = |serial: &str| format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n");
-    assert_eq!(judge(&pki.list(&revoked("98"))), CertificateVerdict::Good, "another is on it");
-    assert_eq!(judge(&pki.list(&revoked("99"))), CertificateVerdict::Status(StatusFault::Unbelievable));
+    assert_eq!(judge(&pki.write_list(&revoked("98"))), CertificateVerdict::Good, "another is on it");
+    assert_eq!(judge(&pki.write_list(&revoked("99"))), CertificateVerdict::Status(StatusFault::Unbelievable));
 }
 
 #[test]
 fn a_list_that_has_expired_lets_nobody_in_by_an_earlier_session() {
-    let pki = Pki::new("Test");
-    let list = pki.list("");
+    let pki = TestPki::new("Test");
+    let list = pki.write_list("");
     let after =
         |hours: u64| pki.status_at(pki.now + usher_core::Duration::from_secs(3600 * hours), "off", &list);
-    assert_eq!(after(1).trusts(&[pki.ann()]), CertificateVerdict::Good);
-    assert!(matches!(after(25).trusts(&[pki.ann()]), CertificateVerdict::Distrusted(_)));
+    assert_eq!(after(1).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Good);
+    assert!(matches!(after(25).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Distrusted(_)));
     // A list that was fetched, and no file.
     let fetched = vec![("http://a/".to_owned(), fs::read(pki.folder.join("list.crl")).unwrap())];
     let after = |hours: u64| {
         let now = pki.now + usher_core::Duration::from_secs(3600 * hours);
         pki.status_with(now, "off", "crl_url = [\"http://a/\"]\n", fetched.clone())
     };
-    assert_eq!(after(1).trusts(&[pki.ann()]), CertificateVerdict::Good);
-    assert!(matches!(after(25).trusts(&[pki.ann()]), CertificateVerdict::Distrusted(_)));
+    assert_eq!(after(1).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Good);
+    assert!(matches!(after(25).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Distrusted(_)));
     // Without lists there is nothing that could expire but the certificate, and its session ends with it.
     let without = pki.status_at(pki.now, "off", "");
-    assert_eq!(without.trusts(&[pki.der("issued/server.crt")]), CertificateVerdict::Good);
+    assert_eq!(without.recheck_chain(&[pki.certificate_der("issued/server.crt")]), CertificateVerdict::Good);
 }
 
 #[test]
-fn what_an_issuer_said_is_known_under_a_new_list_that_takes_nobody_back() {
-    let pki = Pki::new("Test");
+fn an_ocsp_answer_survives_a_new_list_without_revocations() {
+    let pki = TestPki::new("Test");
     let asked = Arc::new(AtomicU32::new(0));
-    let (folder, entries, count) = (pki.folder.clone(), pki.valid(), asked.clone());
-    let url = responder(move |mut stream| {
+    let (folder, entries, count) = (pki.folder.clone(), pki.valid_entry(), asked.clone());
+    let url = start_responder(move |mut stream| {
         count.fetch_add(1, Ordering::SeqCst);
-        let question = body(&mut stream);
-        respond(&mut stream, &signed_by(&folder, &question, &entries));
+        let question = read_body(&mut stream);
+        send_response(&mut stream, &signed_by(&folder, &question, &entries));
     });
-    let before = pki.status("hard", &url);
-    assert!(before.good(&[pki.ann()]) && asked.load(Ordering::SeqCst) == 1);
-    let list = pki.list("");
+    let before = pki.certificate_status("hard", &url);
+    assert!(before.is_good(&[pki.user_certificate()]) && asked.load(Ordering::SeqCst) == 1);
+    let list = pki.write_list("");
     let after = || pki.status_at(pki.now, "hard", &format!("ocsp_url = \"{url}\"\n{list}"));
-    assert!(after().remembering(&before).good(&[pki.ann()]));
+    assert!(after().with_answers_of(&before).is_good(&[pki.user_certificate()]));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    assert!(after().good(&[pki.ann()]));
+    assert!(after().is_good(&[pki.user_certificate()]));
     assert_eq!(asked.load(Ordering::SeqCst), 2, "it is the same answer, asked for again");
 }

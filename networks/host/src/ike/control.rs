@@ -1,22 +1,22 @@
 //! How a running gateway is asked: by its control socket, and by Prometheus.
 
-use super::plane::Plane;
-use super::say::Shared;
-use crate::metrics::{Exposition, ServiceProbe};
-use crate::telling::named;
-use crate::{MachineJobs, Questions, Telling, WorkDone, control};
+use super::plane::IkeDataPlane;
+use super::say::SharedLeases;
+use crate::metrics::{MetricsExposition, ServiceProbe};
+use crate::telling::parse_selection;
+use crate::{CommandSender, MachineJobs, PendingRequests, WorkDone, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use usher_gateway::{Command, Gateway, GatewayStatus, Which};
+use usher_gateway::{GatewayCommand, GatewayStatus, IkeGateway, SaSelection};
 
 /// What a gateway is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub enum Request {
+pub enum IkeControlRequest {
     /// How are things?
     Status,
     /// Begin a connection.
@@ -26,7 +26,7 @@ pub enum Request {
     },
     /// Replace IKE_SAs, or their CHILD_SAs, by new ones.
     Rekey {
-        /// `#` and a number of [`Status`], or a connection, an identity, a user, an inner address; `None`: all.
+        /// `#` and a number of [`IkeStatus`], or a connection, an identity, a user, an inner address; `None`: all.
         which: Option<String>,
         /// Their CHILD_SAs.
         children: bool,
@@ -41,9 +41,9 @@ pub enum Request {
 /// What a gateway says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum Answer {
+pub enum IkeControlReply {
     /// How things are.
-    Status(Status),
+    Status(IkeStatus),
     /// A connection was begun.
     Begun {
         /// The number of its IKE_SA.
@@ -63,7 +63,7 @@ pub enum Answer {
 
 /// How things are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct IkeStatus {
     /// The program's version.
     pub version: String,
     /// IKE_SAs that are established.
@@ -71,7 +71,7 @@ pub struct Status {
     /// IKE_SAs whose initiator has not proved who it is.
     pub half_open: usize,
     /// Address pools.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<IkePoolStatus>,
     /// What was counted.
     pub counters: BTreeMap<String, u64>,
     /// Units of work by its kinds, as studies charge them.
@@ -108,7 +108,7 @@ pub struct IkeSa {
     /// The domains that these are for; none: for all.
     pub domains: Vec<String>,
     /// What its CHILD_SAs have carried, those that are no more among them.
-    pub carried: Carried,
+    pub carried: SaTraffic,
     /// Its CHILD_SAs.
     pub children: Vec<ChildSa>,
 }
@@ -133,12 +133,12 @@ pub struct ChildSa {
     /// Seconds that it has been there.
     pub lasted: u64,
     /// What it has carried.
-    pub carried: Carried,
+    pub carried: SaTraffic,
 }
 
 /// What CHILD_SAs have carried: packets, and octets of those packets without what protects them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Carried {
+pub struct SaTraffic {
     /// Octets from the other side.
     pub received_octets: u64,
     /// Packets from the other side.
@@ -149,8 +149,8 @@ pub struct Carried {
     pub sent_packets: u64,
 }
 
-impl From<usher_esp::plane::Usage> for Carried {
-    fn from(usage: usher_esp::plane::Usage) -> Self {
+impl From<usher_esp::plane::SaUsage> for SaTraffic {
+    fn from(usage: usher_esp::plane::SaUsage) -> Self {
         Self {
             received_octets: usage.received.octets,
             received_packets: usage.received.packets,
@@ -162,7 +162,7 @@ impl From<usher_esp::plane::Usage> for Carried {
 
 /// An address pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Pool {
+pub struct IkePoolStatus {
     /// Its name.
     pub name: String,
     /// Addresses in use.
@@ -174,7 +174,7 @@ pub struct Pool {
 /// Where a running gateway is asked: as a configuration says, or where it is usual.
 #[must_use]
 pub fn control_path(path: Option<&Path>) -> PathBuf {
-    let loaded = super::load(path).ok();
+    let loaded = super::load_config(path).ok();
     loaded.map_or_else(|| usher_gateway::config::DEFAULT_CONTROL.into(), |loaded| loaded.file.listen.control)
 }
 
@@ -182,11 +182,11 @@ pub fn control_path(path: Option<&Path>) -> PathBuf {
 ///
 /// # Errors
 /// A sentence that says why there is no answer.
-pub fn request(path: &Path, request: &Request) -> Result<Answer, String> {
-    control::asked(path, request, "gateway", "usher ike serve")
+pub fn request_gateway(path: &Path, request: &IkeControlRequest) -> Result<IkeControlReply, String> {
+    control::request_service(path, request, "gateway", "usher ike serve")
 }
 
-pub(super) fn status(status: &GatewayStatus) -> Status {
+pub(super) fn convert_status(status: &GatewayStatus) -> IkeStatus {
     let hex = |spi: u32| format!("{spi:08x}");
     let child = |child: &usher_gateway::ChildStatus| ChildSa {
         name: child.name.clone(),
@@ -197,7 +197,7 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
         encapsulated: child.encapsulated,
         mode: if child.transport { "transport" } else { "tunnel" }.to_owned(),
         lasted: child.lasted.as_secs(),
-        carried: child.carried.into(),
+        carried: child.usage.into(),
     };
     let sa = |sa: &usher_gateway::SaStatus| IkeSa {
         id: sa.id,
@@ -213,15 +213,15 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
         addresses: sa.addresses.clone(),
         dns: sa.dns.clone(),
         domains: sa.domains.clone(),
-        carried: sa.carried.into(),
+        carried: sa.usage.into(),
         children: sa.children.iter().map(child).collect(),
     };
-    let pool = |(name, used, addresses): &(String, u64, u64)| Pool {
+    let pool = |(name, used, addresses): &(String, u64, u64)| IkePoolStatus {
         name: name.clone(),
         used: *used,
         addresses: *addresses,
     };
-    Status {
+    IkeStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         sas: status.sas.iter().map(sa).collect(),
         half_open: status.half_open,
@@ -231,25 +231,27 @@ pub(super) fn status(status: &GatewayStatus) -> Status {
     }
 }
 
-pub(super) fn begun(result: Result<u64, String>) -> Answer {
+pub(super) fn start_reply(result: Result<u64, String>) -> IkeControlReply {
     match result {
-        Ok(sa) => Answer::Begun { sa },
-        Err(message) => Answer::Failed { message },
+        Ok(sa) => IkeControlReply::Begun { sa },
+        Err(message) => IkeControlReply::Failed { message },
     }
 }
 
 /// What several shards have answered, as one answer.
-fn together(all: Answer, one: Answer) -> Answer {
+fn merge_replies(all: IkeControlReply, one: IkeControlReply) -> IkeControlReply {
     match (all, one) {
-        (Answer::Told { sas }, Answer::Told { sas: more }) => Answer::Told { sas: sas + more },
-        (Answer::Status(mut all), Answer::Status(one)) => {
+        (IkeControlReply::Told { sas }, IkeControlReply::Told { sas: more }) => {
+            IkeControlReply::Told { sas: sas + more }
+        }
+        (IkeControlReply::Status(mut all), IkeControlReply::Status(one)) => {
             all.sas.extend(one.sas);
             all.half_open += one.half_open;
             all.pools.extend(one.pools);
             for (name, n) in one.counters {
                 *all.counters.entry(name).or_default() += n;
             }
-            Answer::Status(all)
+            IkeControlReply::Status(all)
         }
         (all, _) => all,
     }
@@ -257,122 +259,138 @@ fn together(all: Answer, one: Answer) -> Answer {
 
 /// Questions that the gateway has still to answer.
 #[derive(Clone)]
-pub(super) struct Asked {
-    questions: Questions<Command, Answer>,
-    plane: Plane,
+pub(super) struct GatewayControl {
+    questions: PendingRequests<GatewayCommand, IkeControlReply>,
+    plane: IkeDataPlane,
     /// How many shards there are.
     shards: u8,
-    leases: Option<Shared>,
+    leases: Option<SharedLeases>,
     work: WorkDone,
-    jobs: Arc<MachineJobs<Gateway>>,
+    jobs: Arc<MachineJobs<IkeGateway>>,
 }
 
-impl Asked {
+impl GatewayControl {
     /// They go to the gateway that is told so, whose packets and work these are.
     pub(super) fn new(
-        telling: &Telling<Command>,
-        plane: &Plane,
-        (shards, leases): (u8, Option<Shared>),
-        (work, jobs): (WorkDone, Arc<MachineJobs<Gateway>>),
+        telling: &CommandSender<GatewayCommand>,
+        plane: &IkeDataPlane,
+        (shards, leases): (u8, Option<SharedLeases>),
+        (work, jobs): (WorkDone, Arc<MachineJobs<IkeGateway>>),
     ) -> Self {
-        Self { questions: Questions::new(telling), plane: plane.clone(), shards, leases, work, jobs }
+        Self { questions: PendingRequests::new(telling), plane: plane.clone(), shards, leases, work, jobs }
     }
     /// The gateway has answered.
-    pub(super) fn answer(&self, token: u64, answer: Answer) {
-        self.questions.answer(token, answer);
+    pub(super) fn complete_request(&self, token: u64, answer: IkeControlReply) {
+        self.questions.deliver_answer(token, answer);
     }
 
-    fn ask(&self, shards: u8, command: impl FnOnce(u64) -> Command) -> Answer {
-        let answers = self.questions.ask(shards, command);
-        answers.and_then(|answers| answers.into_iter().reduce(together)).unwrap_or_else(|| Answer::Failed {
-            message: "the gateway does not answer; it may be ending".to_owned(),
+    fn query_shards(&self, shards: u8, command: impl FnOnce(u64) -> GatewayCommand) -> IkeControlReply {
+        let answers = self.questions.send_request(shards, command);
+        answers.and_then(|answers| answers.into_iter().reduce(merge_replies)).unwrap_or_else(|| {
+            IkeControlReply::Failed { message: "the gateway does not answer; it may be ending".to_owned() }
         })
     }
 
     /// With what is not of one shard alone.
-    fn whole(&self, mut status: Status) -> Status {
+    fn complete_status(&self, mut status: IkeStatus) -> IkeStatus {
         status.counters.extend(self.plane.counters());
-        status.work = self.work.all();
-        let load = self.jobs.load();
-        let jobs = [("jobs_refused", load.refused), ("jobs_given_up", load.given_up)];
+        status.work = self.work.work_counts();
+        let load = self.jobs.job_load();
+        let jobs = [("jobs_refused", load.refused), ("jobs_given_up", load.abandoned)];
         status.counters.extend(jobs.map(|(name, n)| (name.to_owned(), n)));
         if let Some(leases) = &self.leases {
             let leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
-            let pool =
-                |(name, used, addresses): (&str, u64, u64)| Pool { name: name.to_owned(), used, addresses };
-            status.pools = leases.used().map(pool).collect();
+            let pool = |(name, used, addresses): (&str, u64, u64)| IkePoolStatus {
+                name: name.to_owned(),
+                used,
+                addresses,
+            };
+            status.pools = leases.pool_usage().map(pool).collect();
         }
         status
     }
 
-    fn take(&self, request: Request) -> Answer {
-        let told = |which, command: &dyn Fn(u64, Which) -> Command| match which_of(which) {
-            Ok(which) => self.ask(self.shards, |token| command(token, which)),
-            Err(message) => Answer::Failed { message },
-        };
+    fn handle_request(&self, request: IkeControlRequest) -> IkeControlReply {
+        let told =
+            |which, command: &dyn Fn(u64, SaSelection) -> GatewayCommand| match parse_sa_selection(which) {
+                Ok(which) => self.query_shards(self.shards, |token| command(token, which)),
+                Err(message) => IkeControlReply::Failed { message },
+            };
         match request {
-            Request::Status => {
-                self.plane.report();
-                match self.ask(self.shards, |token| Command::Status { token }) {
-                    Answer::Status(status) => Answer::Status(self.whole(status)),
+            IkeControlRequest::Status => {
+                self.plane.report_usage();
+                match self.query_shards(self.shards, |token| GatewayCommand::Status { token }) {
+                    IkeControlReply::Status(status) => IkeControlReply::Status(self.complete_status(status)),
                     other => other,
                 }
             }
             // One shard begins it.
-            Request::Connect { connection } => self.ask(1, |token| Command::Connect { token, connection }),
-            Request::Rekey { which, children } => {
-                told(which, &|token, which| Command::Rekey { token, which, children })
+            IkeControlRequest::Connect { connection } => {
+                self.query_shards(1, |token| GatewayCommand::Connect { token, connection })
             }
-            Request::Down { which } => told(which, &|token, which| Command::Down { token, which }),
+            IkeControlRequest::Rekey { which, children } => {
+                told(which, &|token, which| GatewayCommand::Rekey { token, selection: which, children })
+            }
+            IkeControlRequest::Down { which } => {
+                told(which, &|token, which| GatewayCommand::Down { token, selection: which })
+            }
         }
     }
 }
 
-fn which_of(text: Option<String>) -> Result<Which, String> {
-    Ok(named(text, "an IKE_SA", Which::Sa, Which::Named)?.unwrap_or(Which::All))
+fn parse_sa_selection(text: Option<String>) -> Result<SaSelection, String> {
+    Ok(parse_selection(text, "an IKE_SA", SaSelection::Sa, SaSelection::Named)?.unwrap_or(SaSelection::All))
 }
 
 /// Begins to answer at a path.
-pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
+pub(super) fn start_control(path: &Path, asked: &GatewayControl) -> io::Result<()> {
     let answers = asked.clone();
-    control::begin(path, |message| Answer::Failed { message }, move |request, _| answers.take(request))
+    control::serve_requests(
+        path,
+        |message| IkeControlReply::Failed { message },
+        move |request, _| answers.handle_request(request),
+    )
 }
 
-impl Asked {
-    fn ask_status(&self) -> Option<Status> {
-        match self.take(Request::Status) {
-            Answer::Status(status) => Some(status),
+impl GatewayControl {
+    fn request_status(&self) -> Option<IkeStatus> {
+        match self.handle_request(IkeControlRequest::Status) {
+            IkeControlReply::Status(status) => Some(status),
             _ => None,
         }
     }
 }
 
-impl ServiceProbe for Asked {
+impl ServiceProbe for GatewayControl {
     fn expose_metrics(&self) -> Option<String> {
-        Some(exposition(&self.ask_status()?))
+        Some(metrics_text(&self.request_status()?))
     }
     fn is_serving(&self) -> bool {
-        self.ask_status().is_some()
+        self.request_status().is_some()
     }
     fn check_readiness(&self) -> Result<(), String> {
-        self.ask_status().map(|_| ()).ok_or_else(|| "the service does not answer".to_owned())
+        self.request_status().map(|_| ()).ok_or_else(|| "the service does not answer".to_owned())
     }
 }
 
-fn exposition(status: &Status) -> String {
-    let mut metrics = Exposition::new("usher_ike");
-    metrics.gauge("sas", "IKE_SAs that are established", status.sas.len() as u64);
-    metrics.gauge("half_open", "IKE_SAs whose initiator has not proved who it is", status.half_open as u64);
+fn metrics_text(status: &IkeStatus) -> String {
+    let mut metrics = MetricsExposition::new("usher_ike");
+    metrics.add_gauge("sas", "IKE_SAs that are established", status.sas.len() as u64);
+    metrics.add_gauge(
+        "half_open",
+        "IKE_SAs whose initiator has not proved who it is",
+        status.half_open as u64,
+    );
     let children: usize = status.sas.iter().map(|sa| sa.children.len()).sum();
-    metrics.gauge("children", "CHILD_SAs", children as u64);
-    metrics.version(&status.version);
-    metrics.counters(&status.counters, "As usher ike status --json has it");
-    metrics.work(&status.work);
+    metrics.add_gauge("children", "CHILD_SAs", children as u64);
+    metrics.add_version(&status.version);
+    metrics.add_counters(&status.counters, "As usher ike status --json has it");
+    metrics.add_work(&status.work);
     let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
-    metrics.pools("pool_used", "Addresses of a pool that are in use", used);
+    metrics.add_pools("pool_used", "Addresses of a pool that are in use", used);
     let all = status.pools.iter().map(|pool| (&*pool.name, pool.addresses));
-    metrics.pools("pool_addresses", "Addresses of a pool", all);
-    metrics.text()
+    metrics.add_pools("pool_addresses", "Addresses of a pool", all);
+    metrics.to_text()
 }
 
 #[cfg(test)]
@@ -381,23 +399,30 @@ mod tests {
 
     #[test]
     fn what_shards_answer_is_one_answer() {
-        let told = |sas| Answer::Told { sas };
-        assert_eq!(together(told(2), told(3)), told(5));
+        let told = |sas| IkeControlReply::Told { sas };
+        assert_eq!(merge_replies(told(2), told(3)), told(5));
         let status = |half_open, counted: &[(&str, u64)]| {
             let counters = counted.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
             let (sas, pools) = (Vec::new(), Vec::new());
             let work = BTreeMap::new();
-            Answer::Status(Status { version: String::new(), sas, half_open, pools, counters, work })
+            IkeControlReply::Status(IkeStatus {
+                version: String::new(),
+                sas,
+                half_open,
+                pools,
+                counters,
+                work,
+            })
         };
-        let whole = together(status(1, &[("a", 1), ("b", 2)]), status(4, &[("b", 3), ("c", 4)]));
+        let whole = merge_replies(status(1, &[("a", 1), ("b", 2)]), status(4, &[("b", 3), ("c", 4)]));
         assert_eq!(whole, status(5, &[("a", 1), ("b", 5), ("c", 4)]));
     }
 
     #[test]
     fn metrics_have_what_was_counted() {
-        let pool = Pool { name: "p".to_owned(), used: 2, addresses: 254 };
+        let pool = IkePoolStatus { name: "p".to_owned(), used: 2, addresses: 254 };
         let counters = BTreeMap::from([("sessions".to_owned(), 9)]);
-        let status = Status {
+        let status = IkeStatus {
             version: "1.2.3".to_owned(),
             sas: Vec::new(),
             half_open: 3,
@@ -405,7 +430,7 @@ mod tests {
             counters,
             work: BTreeMap::from([("ike.message".to_owned(), 40)]),
         };
-        let text = exposition(&status);
+        let text = metrics_text(&status);
         for line in [
             "usher_ike_half_open 3",
             "usher_ike_sessions_total 9",

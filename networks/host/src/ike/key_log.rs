@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
-use usher_gateway::config::File as ConfigFile;
+use usher_gateway::config::GatewayFile as ConfigFile;
 use usher_ike::Spi;
 use usher_ike::keys::{IkeKeys, PacketKeys};
 use usher_ike::machine::ChildSa;
@@ -22,7 +22,8 @@ pub(super) struct KeyLogs {
 impl KeyLogs {
     /// Opens those that a configuration names, which nobody else can read.
     pub(super) fn open(file: &ConfigFile) -> io::Result<Self> {
-        let (ike, esp) = (file.key_log.as_deref().map(open), file.esp_key_log.as_deref().map(open));
+        let (ike, esp) =
+            (file.key_log.as_deref().map(open_private), file.esp_key_log.as_deref().map(open_private));
         let logs = Self { ike: ike.transpose()?, esp: esp.transpose()? };
         if logs.ike.is_some() || logs.esp.is_some() {
             tracing::warn!(
@@ -33,43 +34,44 @@ impl KeyLogs {
     }
 
     /// Notes the keys of an IKE_SA. What Wireshark cannot decipher is left out.
-    pub(super) fn ike(&mut self, spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) {
+    pub(super) fn log_ike_keys(&mut self, spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) {
         if self.ike.is_some() {
-            append(&mut self.ike, line(spis, algorithms, keys));
+            append_lines(&mut self.ike, key_line(spis, algorithms, keys));
         }
     }
 
     /// The same of a CHILD_SA: one line for each direction.
-    pub(super) fn esp(&mut self, child: &ChildSa) {
+    pub(super) fn log_esp_keys(&mut self, child: &ChildSa) {
         if self.esp.is_some() {
-            append(&mut self.esp, esp_lines(child));
+            append_lines(&mut self.esp, esp_lines(child));
         }
     }
 }
 
-fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+fn path_error(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(named(path))?;
+fn open_private(path: &Path) -> io::Result<File> {
+    let file =
+        OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(path_error(path))?;
     // One that was there already may be others' to read.
-    file.set_permissions(Permissions::from_mode(0o600)).map_err(named(path))?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(path_error(path))?;
     Ok(file)
 }
 
 /// Whether the files of a configuration can be opened; none is made or changed.
-pub(super) fn check(file: &ConfigFile) -> io::Result<()> {
+pub(super) fn check_files(file: &ConfigFile) -> io::Result<()> {
     for path in file.key_log.iter().chain(&file.esp_key_log) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if path.exists() || folder.is_some_and(|folder| !folder.is_dir()) {
-            OpenOptions::new().append(true).open(path).map_err(named(path))?;
+            OpenOptions::new().append(true).open(path).map_err(path_error(path))?;
         }
     }
     Ok(())
 }
 
-fn append(log: &mut Option<File>, lines: Option<String>) {
+fn append_lines(log: &mut Option<File>, lines: Option<String>) {
     if let (Some(file), Some(lines)) = (&mut *log, lines)
         && let Err(error) = file.write_all(lines.as_bytes())
     {
@@ -78,7 +80,7 @@ fn append(log: &mut Option<File>, lines: Option<String>) {
     }
 }
 
-fn hex(octets: &[u8]) -> String {
+fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
@@ -115,15 +117,15 @@ fn esp_table(
     };
     let code_key = match &keys.integrity[..] {
         [] => String::new(),
-        key => format!("0x{}", hex(key)),
+        key => format!("0x{}", to_hex(key)),
     };
-    let cipher_key = hex(&keys.cipher);
+    let cipher_key = to_hex(&keys.cipher);
     Some(format!(
         "\"{version}\",\"*\",\"*\",\"0x{spi:08x}\",\"{cipher}\",\"0x{cipher_key}\",\"{code}\",\"{code_key}\"\n"
     ))
 }
 
-fn line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Option<String> {
+fn key_line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Option<String> {
     let cipher = match (algorithms.cipher?, algorithms.cipher_key) {
         (CipherAlgorithm::TripleDesCbc, _) => "3DES [RFC2451]",
         (CipherAlgorithm::AesCbc, 16) => "AES-CBC-128 [RFC3602]",
@@ -145,19 +147,19 @@ fn line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Opti
     };
     Some(format!(
         "{},{},{},{},\"{cipher}\",{},{},\"{integrity}\"\n",
-        hex(&spis.0.0),
-        hex(&spis.1.0),
-        hex(&keys.sk_ei),
-        hex(&keys.sk_er),
-        hex(&keys.sk_ai),
-        hex(&keys.sk_ar),
+        to_hex(&spis.0.0),
+        to_hex(&spis.1.0),
+        to_hex(&keys.sk_ei),
+        to_hex(&keys.sk_er),
+        to_hex(&keys.sk_ai),
+        to_hex(&keys.sk_ar),
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_crypto::Key;
+    use usher_crypto::SecretValue;
     use usher_ike::payload::Proposal;
 
     #[test]
@@ -170,7 +172,7 @@ mod tests {
         std::fs::write(&readable, "a line of before\n").unwrap();
         std::fs::set_permissions(&readable, Permissions::from_mode(0o644)).unwrap();
         for path in [&fresh, &readable] {
-            open(path).unwrap().write_all(b"keys\n").unwrap();
+            open_private(path).unwrap().write_all(b"keys\n").unwrap();
             assert_eq!(mode(path), 0o600, "{}", path.display());
         }
         assert_eq!(std::fs::read_to_string(&readable).unwrap(), "a line of before\nkeys\n");
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn lines_are_as_wireshark_has_them() {
-        let key = |octet: u8, n: usize| Key::from(&vec![octet; n][..]);
+        let key = |octet: u8, n: usize| SecretValue::from(&vec![octet; n][..]);
         let keys = |cipher, mac| IkeKeys {
             sk_d: key(0, 32),
             sk_ai: key(1, mac),
@@ -190,8 +192,8 @@ mod tests {
             sk_pr: key(0, 32),
         };
         let spis = (Spi([0xa; 8]), Spi([0xb; 8]));
-        let of = |words: &str| PacketAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap();
-        let cbc = line(spis, &of("aes128-sha256-x25519"), &keys(16, 32)).unwrap();
+        let of = |words: &str| PacketAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
+        let cbc = key_line(spis, &of("aes128-sha256-x25519"), &keys(16, 32)).unwrap();
         let expected = format!(
             "{},{},{},{},\"AES-CBC-128 [RFC3602]\",{},{},\"HMAC_SHA2_256_128 [RFC4868]\"\n",
             "0a".repeat(8),
@@ -202,12 +204,12 @@ mod tests {
             "02".repeat(32)
         );
         assert_eq!(cbc, expected);
-        let gcm = line(spis, &of("aes256gcm16-prfsha384-x25519"), &keys(36, 0)).unwrap();
+        let gcm = key_line(spis, &of("aes256gcm16-prfsha384-x25519"), &keys(36, 0)).unwrap();
         assert!(
             gcm.contains(&"03".repeat(36)) && gcm.ends_with("ICV [RFC5282]\",,,\"NONE [RFC4306]\"\n"),
             "{gcm}"
         );
-        assert_eq!(line(spis, &of("chacha20poly1305-prfsha256-x25519"), &keys(36, 0)), None);
+        assert_eq!(key_line(spis, &of("chacha20poly1305-prfsha256-x25519"), &keys(36, 0)), None);
     }
 
     #[test]

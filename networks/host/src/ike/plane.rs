@@ -2,28 +2,32 @@
 //! depends on it is sent.
 //!
 //! Port 4500 has two sockets: IKE's, which is bound first, and that of ESP. The kernel looks at the first four octets of each
-//! datagram and gives it to the one or the other ([`Config::beside_ike`](usher_ipsec::Config::beside_ike)), so that neither
+//! datagram and gives it to the one or the other ([`Config::shares_ike_port`](usher_ipsec::TunnelConfig::shares_ike_port)), so that neither
 //! passes through the other's thread.
 
-use super::routing::{Network, Routing, covers, networks, networks_of, own_address, width};
-use crate::Telling;
+use super::routing::{
+    RouteNetwork, RoutingChanges, address_width, covers_network, networks_of, own_address, range_networks,
+};
+use crate::CommandSender;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use usher_access::pool::Range;
+use usher_access::pool::PoolRange;
 use usher_config::Prefix;
 use usher_core::SecureRng;
-use usher_esp::plane::{self, Outer};
-use usher_esp::sa::Expiry;
-use usher_esp::{Lifetime, Operation, Policy, PolicyId, TrafficSelector};
-use usher_gateway::config::{Carry, ConnectionTable, Loaded, PolicyWord, policies};
-use usher_gateway::{Command, Event};
-use usher_ike::machine::{ChildSa, Event as Ike, SaId};
+use usher_esp::plane::{self, OuterPath};
+use usher_esp::sa::SaExpiry;
+use usher_esp::{IpsecOperation, PolicyId, SaLifetime, SecurityPolicy, TrafficSelector};
+use usher_gateway::config::{
+    ConnectionTable, DataPlaneKind, LoadedGatewayConfig, PolicyWord, build_policies,
+};
+use usher_gateway::{GatewayCommand, GatewayEvent};
+use usher_ike::machine::{ChildSa, IkeEvent, SaId};
 use usher_ike::payload::ConfigurationAttribute;
-use usher_ipsec::{Kernel, KernelConfig, KernelError, Said, StartError, Tunnel};
+use usher_ipsec::{EspTunnel, KernelConfig, KernelError, KernelEsp, StartError, TunnelEvent};
 
 /// How often the gateway hears what CHILD_SAs have carried: so late a dead other side is noticed at most.
 const REPORT: Duration = Duration::from_secs(1);
@@ -52,13 +56,13 @@ pub enum PlaneError {
 }
 
 /// Which policy is of which connection's which CHILD_SA.
-type Names = BTreeMap<PolicyId, (String, String)>;
+type PolicyNames = BTreeMap<PolicyId, (String, String)>;
 
 /// Who does ESP.
 #[derive(Debug)]
 enum DataPath {
-    Tunnel(Tunnel),
-    Kernel(Kernel),
+    Tunnel(EspTunnel),
+    Kernel(KernelEsp),
 }
 
 /// Why it has not done something.
@@ -73,31 +77,31 @@ enum DataPathError {
 impl DataPath {
     fn device(&self) -> &str {
         match self {
-            Self::Tunnel(tunnel) => tunnel.device(),
-            Self::Kernel(kernel) => kernel.device(),
+            Self::Tunnel(tunnel) => tunnel.device_name(),
+            Self::Kernel(kernel) => kernel.device_name(),
         }
     }
-    fn apply(&self, operation: Operation) -> Result<(), DataPathError> {
+    fn apply_operation(&self, operation: IpsecOperation) -> Result<(), DataPathError> {
         match self {
-            Self::Tunnel(tunnel) => Ok(tunnel.apply(operation)?),
-            Self::Kernel(kernel) => Ok(kernel.apply(operation)?),
+            Self::Tunnel(tunnel) => Ok(tunnel.apply_operation(operation)?),
+            Self::Kernel(kernel) => Ok(kernel.apply_operation(operation)?),
         }
     }
     /// All policies, in their order, with the addresses between which CHILD_SAs are that they ask for.
-    fn policies(
+    fn set_policies(
         &self,
-        policies: Vec<Policy>,
+        policies: Vec<SecurityPolicy>,
         ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
     ) -> Result<(), DataPathError> {
         match self {
-            Self::Tunnel(tunnel) => Ok(tunnel.apply(Operation::Policies(policies))?),
-            Self::Kernel(kernel) => Ok(kernel.policies(policies, ends)?),
+            Self::Tunnel(tunnel) => Ok(tunnel.apply_operation(IpsecOperation::Policies(policies))?),
+            Self::Kernel(kernel) => Ok(kernel.set_policies(policies, ends)?),
         }
     }
-    fn usages(&self) -> Vec<(u32, plane::Usage)> {
+    fn usages(&self) -> Vec<(u32, plane::SaUsage)> {
         match self {
-            Self::Tunnel(tunnel) => tunnel.usages(),
-            Self::Kernel(kernel) => kernel.usages(),
+            Self::Tunnel(tunnel) => tunnel.all_usages(),
+            Self::Kernel(kernel) => kernel.all_usages(),
         }
     }
     fn counters(&self) -> Vec<(String, u64)> {
@@ -109,7 +113,7 @@ impl DataPath {
                 esp.chain(tun.iter().map(|(name, n)| named("tun_", name, n))).collect()
             }
             Self::Kernel(kernel) => {
-                kernel.counters().into_iter().map(|(name, n)| named("", &name, n)).collect()
+                kernel.xfrm_counters().into_iter().map(|(name, n)| named("", &name, n)).collect()
             }
         }
     }
@@ -117,101 +121,101 @@ impl DataPath {
 
 /// A CHILD_SA that is carried.
 #[derive(Debug)]
-struct Child {
+struct InstalledChild {
     sa: SaId,
     /// Networks to which the device is the way on account of it.
-    routes: Vec<Way>,
+    routes: Vec<DeviceRoute>,
     /// Networks of the other side.
-    networks: Vec<Network>,
+    networks: Vec<RouteNetwork>,
     /// Where the other side is, where that lies beside the device on account of it.
     past: Option<IpAddr>,
 }
 
 /// The longest prefix of networks that an address is of.
-fn longest(networks: impl IntoIterator<Item = Network>, address: IpAddr) -> Option<u8> {
-    let own = (address, width(address));
-    networks.into_iter().filter(|network| covers(*network, own)).map(|network| network.1).max()
+fn longest_prefix(networks: impl IntoIterator<Item = RouteNetwork>, address: IpAddr) -> Option<u8> {
+    let own = (address, address_width(address));
+    networks.into_iter().filter(|network| covers_network(*network, own)).map(|network| network.1).max()
 }
 
 /// Whether another side's address may lie beside the device: it is no user's, and no network of others has it by as narrow a prefix as
 /// this one's own.
-fn lies_beside(
+fn may_bypass_device(
     peer: IpAddr,
-    pools: &[Network],
-    others: impl Iterator<Item = Network>,
-    own: &[Network],
+    pools: &[RouteNetwork],
+    others: impl Iterator<Item = RouteNetwork>,
+    own: &[RouteNetwork],
 ) -> bool {
-    let of = |networks: &[Network]| longest(networks.iter().copied(), peer);
-    of(pools).is_none() && longest(others, peer) <= of(own)
+    let of = |networks: &[RouteNetwork]| longest_prefix(networks.iter().copied(), peer);
+    of(pools).is_none() && longest_prefix(others, peer) <= of(own)
 }
 
 /// A network to which the device is the way, and the source of packets that have none.
-type Way = (Network, Option<IpAddr>);
+type DeviceRoute = (RouteNetwork, Option<IpAddr>);
 
 /// Everything that is there for packets; gone with it.
 #[derive(Debug)]
-struct Carrier {
+struct DataPlaneState {
     // It goes before the device by which its routes are.
-    routing: Option<Routing>,
+    routing: Option<RoutingChanges>,
     path: DataPath,
     /// Networks to which the device is the way whatever CHILD_SAs there are.
-    fixed: Vec<Way>,
+    fixed: Vec<DeviceRoute>,
     /// Of them, those of pools: nobody's outer address.
-    pools: Vec<Network>,
+    pools: Vec<RouteNetwork>,
     /// Other sides with whom this one begins, which lie beside the device before there is a CHILD_SA.
     past: Vec<IpAddr>,
-    children: BTreeMap<u32, Child>,
+    children: BTreeMap<u32, InstalledChild>,
     /// What CHILD_SAs of a connection and a name may carry.
-    volumes: BTreeMap<(String, String), Lifetime>,
+    volumes: BTreeMap<(String, String), SaLifetime>,
     /// Inner addresses of this side.
-    given: BTreeMap<SaId, Vec<IpAddr>>,
+    virtual_addresses: BTreeMap<SaId, Vec<IpAddr>>,
 }
 
 /// What carries packets, for all who have to do with it.
 #[derive(Clone, Debug)]
-pub(super) struct Plane {
-    carrier: Arc<Mutex<Option<Carrier>>>,
+pub(super) struct IkeDataPlane {
+    carrier: Arc<Mutex<Option<DataPlaneState>>>,
     /// What the tunnel's thread needs: never held while the tunnel is waited for.
-    names: Arc<Mutex<Names>>,
-    telling: Telling<Command>,
+    names: Arc<Mutex<PolicyNames>>,
+    command_sender: CommandSender<GatewayCommand>,
     failed: Arc<AtomicBool>,
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Plane {
+impl IkeDataPlane {
     /// Makes what a configuration says: IKE's own sockets have been bound.
     pub(super) fn start(
-        loaded: &Loaded,
+        loaded: &LoadedGatewayConfig,
         rng: SecureRng,
-        telling: &Telling<Command>,
+        telling: &CommandSender<GatewayCommand>,
     ) -> Result<Self, PlaneError> {
         let plane = Self {
             carrier: Arc::default(),
             names: Arc::default(),
-            telling: telling.clone(),
+            command_sender: telling.clone(),
             failed: Arc::default(),
         };
         let data = &loaded.file.data;
-        if data.carry == Carry::None {
+        if data.carry == DataPlaneKind::None {
             tracing::info!("nothing carries packets of CHILD_SAs: [data] carry is \"none\"");
             return Ok(plane);
         }
         let path = match data.carry {
-            Carry::Kernel => plane.kernel(loaded)?,
-            _ => plane.tunnel(loaded, rng)?,
+            DataPlaneKind::Kernel => plane.start_kernel(loaded)?,
+            _ => plane.start_tunnel(loaded, rng)?,
         };
         let device = path.device().to_owned();
-        let routing = data.routes.then(|| Routing::new(&device, data.table.get(), data.mark.get()));
+        let routing = data.routes.then(|| RoutingChanges::new(&device, data.table.get(), data.mark.get()));
         let routing =
             routing.transpose().map_err(|error| PlaneError::Routing { device: device.clone(), error })?;
         let (tcp, udp) = match &path {
-            DataPath::Tunnel(tunnel) => tunnel.offload(),
+            DataPath::Tunnel(tunnel) => tunnel.offloaded_protocols(),
             DataPath::Kernel(_) => (true, true),
         };
-        let carry = usher_core::Named::name(data.carry);
+        let carry = usher_core::NamedValue::name(data.carry);
         tracing::info!(
             interface = device,
             mtu = data.mtu,
@@ -220,7 +224,7 @@ impl Plane {
             udp,
             "packets of CHILD_SAs go by this device"
         );
-        *locked(&plane.carrier) = Some(Carrier {
+        *lock_mutex(&plane.carrier) = Some(DataPlaneState {
             routing,
             path,
             fixed: Vec::new(),
@@ -228,9 +232,9 @@ impl Plane {
             past: Vec::new(),
             children: BTreeMap::new(),
             volumes: BTreeMap::new(),
-            given: BTreeMap::new(),
+            virtual_addresses: BTreeMap::new(),
         });
-        plane.configure(loaded);
+        plane.apply_config(loaded);
         for v6 in [false, true] {
             let pools = &loaded.file.pool;
             if pools.iter().flat_map(|pool| &pool.ranges).any(|range| range.contains(':') == v6) {
@@ -241,27 +245,27 @@ impl Plane {
     }
 
     /// ESP of this program.
-    fn tunnel(&self, loaded: &Loaded, rng: SecureRng) -> Result<DataPath, PlaneError> {
+    fn start_tunnel(&self, loaded: &LoadedGatewayConfig, rng: SecureRng) -> Result<DataPath, PlaneError> {
         let data = &loaded.file.data;
         let listen = &loaded.file.listen;
         let udp = listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect();
         let raw = if data.udp_encapsulation { Vec::new() } else { listen.addresses.clone() };
-        let config = usher_ipsec::Config {
+        let config = usher_ipsec::TunnelConfig {
             device: data.interface.clone(),
             mtu: data.mtu,
             udp,
             raw,
-            beside_ike: true,
+            shares_ike_port: true,
             mark: Some(data.mark.get()),
             offload: true,
             report: Some(REPORT),
-            plane: plane::Config {
-                held_packets: usize::try_from(data.held_packets.get()).unwrap_or(usize::MAX),
-                patience: data.held_for.get(),
-                ..plane::Config::default()
+            plane: plane::EspDataPlaneConfig {
+                max_queued_packets: usize::try_from(data.held_packets.get()).unwrap_or(usize::MAX),
+                queue_timeout: data.held_for.get(),
+                ..plane::EspDataPlaneConfig::default()
             },
         };
-        let tunnel = Tunnel::start(&config, rng, self.hears()).map_err(|error| {
+        let tunnel = EspTunnel::start(&config, rng, self.event_handler()).map_err(|error| {
             let raw = matches!(&error, StartError::Bind { what: "ESP", .. });
             let hint = if raw { ", with udp_encapsulation = true no raw socket is needed" } else { "" };
             PlaneError::Tunnel(error, hint)
@@ -270,7 +274,7 @@ impl Plane {
     }
 
     /// ESP of the kernel.
-    fn kernel(&self, loaded: &Loaded) -> Result<DataPath, PlaneError> {
+    fn start_kernel(&self, loaded: &LoadedGatewayConfig) -> Result<DataPath, PlaneError> {
         let (data, listen) = (&loaded.file.data, &loaded.file.listen);
         let config = KernelConfig {
             device: data.interface.clone(),
@@ -278,54 +282,54 @@ impl Plane {
             udp: listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect(),
             mark: data.mark.get(),
             number: data.table.get(),
-            networks: |selector| networks(selector.start, selector.end),
+            networks: |selector| range_networks(selector.start, selector.end),
         };
-        Kernel::start(config, self.hears()).map(DataPath::Kernel).map_err(PlaneError::Kernel)
+        KernelEsp::start(config, self.event_handler()).map(DataPath::Kernel).map_err(PlaneError::Kernel)
     }
 
     /// What the tunnel says, on its thread.
-    fn hears(&self) -> Box<dyn FnMut(Said) + Send> {
-        let (names, telling, failed) = (self.names.clone(), self.telling.clone(), self.failed.clone());
+    fn event_handler(&self) -> Box<dyn FnMut(TunnelEvent) + Send> {
+        let (names, telling, failed) = (self.names.clone(), self.command_sender.clone(), self.failed.clone());
         Box::new(move |said| {
             let command = match said {
-                Said::Plane(plane::Event::Acquire { policy, flow }) => {
-                    let Some((connection, child)) = locked(&names).get(&policy).cloned() else { return };
+                TunnelEvent::Plane(plane::EspEvent::Acquire { policy, flow }) => {
+                    let Some((connection, child)) = lock_mutex(&names).get(&policy).cloned() else { return };
                     tracing::debug!(connection, child, from = %flow.source, to = %flow.destination, protocol = flow.protocol,
                         "a packet needs a CHILD_SA");
-                    Command::Acquire { connection, child }
+                    GatewayCommand::Acquire { connection, child }
                 }
-                Said::Plane(plane::Event::Expire { inbound, expiry }) => {
-                    let hard = expiry == Expiry::Hard;
+                TunnelEvent::Plane(plane::EspEvent::Expire { inbound, expiry }) => {
+                    let hard = expiry == SaExpiry::Hard;
                     tracing::info!(
                         inbound = format!("{inbound:08x}"),
                         hard,
                         "a CHILD_SA has carried what it may"
                     );
-                    Command::Expired { inbound, hard }
+                    GatewayCommand::Expired { inbound, hard }
                 }
-                Said::Plane(plane::Event::Removed { inbound, usage }) => {
-                    Command::Removed { inbound, usage: Some(usage) }
+                TunnelEvent::Plane(plane::EspEvent::Removed { inbound, usage }) => {
+                    GatewayCommand::Removed { inbound, usage: Some(usage) }
                 }
-                Said::Plane(plane::Event::Roamed { inbound, remote }) => {
+                TunnelEvent::Plane(plane::EspEvent::Roamed { inbound, remote }) => {
                     tracing::info!(inbound = format!("{inbound:08x}"), %remote, "packets come from another address");
                     return;
                 }
-                Said::Carried(pairs) => Command::Carried(pairs),
+                TunnelEvent::UsageReport(pairs) => GatewayCommand::UsageReport(pairs),
                 // The kernel gives these to IKE's own socket.
-                Said::Ike { .. } => return,
-                Said::Failed(why) => {
+                TunnelEvent::Ike { .. } => return,
+                TunnelEvent::Failed(why) => {
                     tracing::error!(why, "nothing carries packets any more; this program ends");
                     failed.store(true, Ordering::Relaxed);
-                    Command::Leave
+                    GatewayCommand::Leave
                 }
             };
-            telling.tell(command);
+            telling.send_command(command);
         })
     }
 
     /// Takes up policies, and what the device is always the way to.
-    pub(super) fn configure(&self, loaded: &Loaded) {
-        let mut carrier = locked(&self.carrier);
+    pub(super) fn apply_config(&self, loaded: &LoadedGatewayConfig) {
+        let mut carrier = lock_mutex(&self.carrier);
         let Some(carrier) = carrier.as_mut() else { return };
         let peers = &loaded.config.peers;
         let own = |name: &str| {
@@ -339,17 +343,17 @@ impl Plane {
             .filter(|table| peers.iter().any(|peer| peer.connection.name == table.name))
             .cloned()
             .collect();
-        let all = policies(&file.data, &begun, &own);
-        *locked(&self.names) =
+        let all = build_policies(&file.data, &begun, &own);
+        *lock_mutex(&self.names) =
             all.iter().filter_map(|(policy, name)| Some((policy.id, name.clone()?))).collect();
-        let mut ways: Vec<(Network, Vec<TrafficSelector>)> = Vec::new();
+        let mut ways: Vec<(RouteNetwork, Vec<TrafficSelector>)> = Vec::new();
         for (policy, _) in &all {
             let everything = policy
                 .remote
                 .iter()
-                .any(|selector| networks(selector.start, selector.end).iter().any(|n| n.1 == 0));
+                .any(|selector| range_networks(selector.start, selector.end).iter().any(|n| n.1 == 0));
             // What is to be discarded or forwarded wherever it goes is not led here on that account.
-            if everything && policy.action != usher_esp::Action::Protect {
+            if everything && policy.action != usher_esp::PolicyAction::Protect {
                 continue;
             }
             ways.extend(
@@ -358,7 +362,7 @@ impl Plane {
         }
         // What a connection protects comes to the device while there is no CHILD_SA for it, too, and is dropped there.
         for table in begun.iter().filter(|table| table.unprotected == PolicyWord::Discard) {
-            ways.extend(protected(table));
+            ways.extend(protected_networks(table));
         }
         carrier.pools.clear();
         for pool in &file.pool {
@@ -368,110 +372,113 @@ impl Plane {
                 .filter_map(|child| child.local.clone())
                 .flatten()
                 .collect();
-            for range in pool.ranges.iter().filter_map(|text| text.parse::<Range>().ok()) {
-                let Range::Addresses { first, last } = range else { continue };
-                let inner = networks(first, last);
+            for range in pool.ranges.iter().filter_map(|text| text.parse::<PoolRange>().ok()) {
+                let PoolRange::Addresses { first, last } = range else { continue };
+                let inner = range_networks(first, last);
                 carrier.pools.extend(&inner);
                 ways.extend(inner.into_iter().map(|network| (network, local.clone())));
             }
         }
-        carrier.lead(ways);
-        carrier.pass(begun.iter().filter_map(|table| table.remote_address).collect());
+        carrier.set_fixed_routes(ways);
+        carrier.set_bypasses(begun.iter().filter_map(|table| table.remote_address).collect());
         let volumes = file.connection.iter().flat_map(|table| {
-            table.child.iter().map(|child| ((table.name.clone(), child.name.clone()), child.volume()))
+            table
+                .child
+                .iter()
+                .map(|child| ((table.name.clone(), child.name.clone()), child.volume_lifetime()))
         });
         carrier.volumes = volumes.collect();
-        let names = locked(&self.names).clone();
+        let names = lock_mutex(&self.names).clone();
         let ends = |policy| {
             let (name, _) = names.get(&policy)?;
             let peer = peers.iter().find(|peer| peer.connection.name == *name)?;
             Some((peer.local.ip(), peer.remote?.ip()))
         };
-        let policies: Vec<Policy> = all.into_iter().map(|(policy, _)| policy).collect();
-        if let Err(error) = carrier.path.policies(policies, &ends) {
+        let policies: Vec<SecurityPolicy> = all.into_iter().map(|(policy, _)| policy).collect();
+        if let Err(error) = carrier.path.set_policies(policies, &ends) {
             tracing::error!(%error, "policies are not as the configuration has them");
         }
     }
 
     /// Carries out what one event says, before whatever depends on it is sent.
-    pub(super) fn carry_out(&self, event: &Event) {
+    pub(super) fn carry_out(&self, event: &GatewayEvent) {
         match event {
-            Event::Ike(Ike::Install { sa, child }) => self.install(*sa, child),
-            Event::Ike(Ike::Remove { inbound, .. }) => self.remove(*inbound),
-            Event::Ike(event) => {
-                if let Some(carrier) = locked(&self.carrier).as_mut() {
-                    carrier.follow(event);
+            GatewayEvent::Ike(IkeEvent::Install { sa, child }) => self.install_child(*sa, child),
+            GatewayEvent::Ike(IkeEvent::Remove { inbound, .. }) => self.remove_child(*inbound),
+            GatewayEvent::Ike(event) => {
+                if let Some(carrier) = lock_mutex(&self.carrier).as_mut() {
+                    carrier.follow_event(event);
                 }
             }
-            Event::Unprotected { connection, child } => {
-                let names = locked(&self.names).clone();
-                let carrier = locked(&self.carrier);
+            GatewayEvent::Unprotected { connection, child } => {
+                let names = lock_mutex(&self.names).clone();
+                let carrier = lock_mutex(&self.carrier);
                 let Some(carrier) = carrier.as_ref() else { return };
                 let meant = |(of, name): &(String, String)| {
                     of == connection && child.as_ref().is_none_or(|child| child == name)
                 };
                 for (policy, _) in names.iter().filter(|(_, name)| meant(name)) {
-                    let _ = carrier.path.apply(Operation::Abandon(*policy));
+                    let _ = carrier.path.apply_operation(IpsecOperation::Abandon(*policy));
                 }
             }
             _ => {}
         }
     }
 
-    fn install(&self, sa: SaId, child: &ChildSa) {
+    fn install_child(&self, sa: SaId, child: &ChildSa) {
         let list = |of: &[TrafficSelector]| of.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let (inbound, outbound) = (format!("{:08x}", child.inbound), format!("{:08x}", child.outbound));
         let (local, remote) = (list(&child.local), list(&child.remote));
         tracing::info!(sa = sa.0, name = child.name, inbound, outbound, local, remote, "CHILD_SA");
         let policy = {
             let name = (&child.connection, &child.name);
-            let names = locked(&self.names);
+            let names = lock_mutex(&self.names);
             names.iter().find(|(_, (connection, of))| (connection, of) == name).map(|(policy, _)| *policy)
         };
-        let mut carrier = locked(&self.carrier);
+        let mut carrier = lock_mutex(&self.carrier);
         let Some(carrier) = carrier.as_mut() else { return };
-        if let Err(error) = carrier.install(sa, child, policy) {
+        if let Err(error) = carrier.install_child(sa, child, policy) {
             tracing::error!(%error, "a CHILD_SA cannot be installed, and is ended");
-            self.telling.tell(Command::Expired { inbound: child.inbound, hard: true });
+            self.command_sender.send_command(GatewayCommand::Expired { inbound: child.inbound, hard: true });
         }
     }
 
-    fn remove(&self, inbound: u32) {
+    fn remove_child(&self, inbound: u32) {
         tracing::info!(inbound = format!("{inbound:08x}"), "CHILD_SA removed");
-        let mut carrier = locked(&self.carrier);
-        let known = carrier.as_mut().is_some_and(|carrier| carrier.remove(inbound));
+        let mut carrier = lock_mutex(&self.carrier);
+        let known = carrier.as_mut().is_some_and(|carrier| carrier.remove_child(inbound));
         // Otherwise the tunnel has told it.
         if !known || self.failed.load(Ordering::Relaxed) {
-            self.telling.tell(Command::Removed { inbound, usage: None });
+            self.command_sender.send_command(GatewayCommand::Removed { inbound, usage: None });
         }
     }
 
     /// Whether packets are carried.
-    pub(super) fn carries(&self) -> bool {
-        locked(&self.carrier).is_some()
+    pub(super) fn is_active(&self) -> bool {
+        lock_mutex(&self.carrier).is_some()
     }
     /// Whether they were, and are no more.
-    pub(super) fn failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
     /// Has the gateway know what CHILD_SAs have carried by now.
-    pub(super) fn report(&self) {
-        let usages = locked(&self.carrier).as_ref().map(|carrier| carrier.path.usages());
+    pub(super) fn report_usage(&self) {
+        let usages = lock_mutex(&self.carrier).as_ref().map(|carrier| carrier.path.usages());
         if let Some(usages) = usages.filter(|usages| !usages.is_empty()) {
-            self.telling.tell(Command::Carried(usages));
+            self.command_sender.send_command(GatewayCommand::UsageReport(usages));
         }
     }
     /// What was counted of packets: by the databases (`esp_`), and by the device and its sockets (`tun_`); or by
     /// the kernel (`xfrm`).
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
-        locked(&self.carrier).as_ref().map(|carrier| carrier.path.counters()).unwrap_or_default()
+        lock_mutex(&self.carrier).as_ref().map(|carrier| carrier.path.counters()).unwrap_or_default()
     }
     /// The device goes, with whatever was changed of the system's routing.
-    pub(super) fn end(&self) {
-        let Some(Carrier { routing, path, .. }) = locked(&self.carrier).take() else { return };
+    pub(super) fn shut_down(&self) {
+        let Some(DataPlaneState { routing, path, .. }) = lock_mutex(&self.carrier).take() else { return };
         drop(routing);
         if let DataPath::Kernel(kernel) = path
-            && let Err(error) = kernel.end()
+            && let Err(error) = kernel.stop()
         {
             tracing::error!(%error, "something of the kernel's ESP is left");
         }
@@ -488,34 +495,34 @@ fn hint_at_forwarding(v6: bool) {
 
 /// Networks to which a connection's traffic is to be protected, with the traffic of this side. Whoever waits for others and lets them have
 /// any traffic protects none in particular.
-fn protected(table: &ConnectionTable) -> Vec<(Network, Vec<TrafficSelector>)> {
+fn protected_networks(table: &ConnectionTable) -> Vec<(RouteNetwork, Vec<TrafficSelector>)> {
     let selectors = |networks: &[Prefix]| -> Vec<TrafficSelector> {
-        networks.iter().filter_map(|one| TrafficSelector::network(one.network, one.bits)).collect()
+        networks.iter().filter_map(|one| TrafficSelector::from_network(one.network, one.bits)).collect()
     };
     let mut ways = Vec::new();
     for child in &table.child {
         let local = child.local.as_deref().map(selectors).unwrap_or_default();
         let remote = match (&child.remote, table.remote_address) {
             (Some(networks), _) => selectors(networks),
-            (None, Some(address)) => vec![TrafficSelector::address(address)],
+            (None, Some(address)) => vec![TrafficSelector::from_address(address)],
             (None, None) => continue,
         };
-        let fits = |network: &Network| network.1 > 0 || table.remote_address.is_some();
+        let fits = |network: &RouteNetwork| network.1 > 0 || table.remote_address.is_some();
         ways.extend(networks_of(&remote).into_iter().filter(fits).map(|network| (network, local.clone())));
     }
     ways
 }
 
 /// Tells of what the system refuses; packets may find no way, and everything else goes on.
-fn noted(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
+fn log_failure(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
     if let Err(error) = done {
         tracing::error!(%of, %error, "{what} cannot be changed");
     }
 }
 
-impl Carrier {
+impl DataPlaneState {
     /// Leads the ways that there always are.
-    fn lead(&mut self, ways: Vec<(Network, Vec<TrafficSelector>)>) {
+    fn set_fixed_routes(&mut self, ways: Vec<(RouteNetwork, Vec<TrafficSelector>)>) {
         let Some(routing) = &mut self.routing else { return };
         let before = std::mem::take(&mut self.fixed);
         for (network, local) in ways {
@@ -523,122 +530,127 @@ impl Carrier {
                 continue;
             }
             let source = own_address(&local, network.0.is_ipv4()).unwrap_or_default();
-            noted("a route", network.0, routing.add_route(network, source));
+            log_failure("a route", network.0, routing.add_route(network, source));
             self.fixed.push((network, source));
         }
         for (network, source) in before {
-            noted("a route", network.0, routing.remove_route(network, source));
+            log_failure("a route", network.0, routing.remove_route(network, source));
         }
     }
 
     /// Has other sides lie beside the device from now on, whatever is led there: or IKE itself would not get through.
-    fn pass(&mut self, past: Vec<IpAddr>) {
+    fn set_bypasses(&mut self, past: Vec<IpAddr>) {
         let Some(routing) = &mut self.routing else { return };
         for address in &past {
-            noted("a route", address, routing.add_past(*address));
+            log_failure("a route", address, routing.add_past(*address));
         }
         for address in std::mem::replace(&mut self.past, past) {
-            noted("a route", address, routing.remove_past(address));
+            log_failure("a route", address, routing.remove_past(address));
         }
     }
 
-    fn install(&mut self, sa: SaId, child: &ChildSa, policy: Option<PolicyId>) -> Result<(), DataPathError> {
-        let mut pair = child.pair();
+    fn install_child(
+        &mut self,
+        sa: SaId,
+        child: &ChildSa,
+        policy: Option<PolicyId>,
+    ) -> Result<(), DataPathError> {
+        let mut pair = child.sa_pair();
         pair.policy = policy;
         let name = (child.connection.clone(), child.name.clone());
         pair.lifetime = self.volumes.get(&name).copied().unwrap_or_default();
         let peer = pair.outer.remote.ip();
-        self.path.apply(Operation::Install(pair.into()))?;
+        self.path.apply_operation(IpsecOperation::Install(pair.into()))?;
         let mut routes = Vec::new();
         let networks = networks_of(&child.remote);
-        let past = self.pass_one(sa, peer, &networks);
+        let past = self.bypass_peer(sa, peer, &networks);
         if let Some(routing) = &mut self.routing {
-            let given = self.given.get(&sa);
+            let given = self.virtual_addresses.get(&sa);
             for network in networks.iter().copied() {
                 let v4 = network.0.is_ipv4();
                 let inner = given.into_iter().flatten().copied().find(|inner| {
                     inner.is_ipv4() == v4 && child.local.iter().any(|of| (of.start..=of.end).contains(inner))
                 });
                 // A gateway's pool is led as a whole, and so is what packets begin connections for.
-                if inner.is_none() && self.fixed.iter().any(|(fixed, _)| covers(*fixed, network)) {
+                if inner.is_none() && self.fixed.iter().any(|(fixed, _)| covers_network(*fixed, network)) {
                     continue;
                 }
                 let source = inner.or_else(|| own_address(&child.local, v4).unwrap_or_default());
-                noted("a route", network.0, routing.add_route(network, source));
+                log_failure("a route", network.0, routing.add_route(network, source));
                 routes.push((network, source));
             }
         }
-        self.children.insert(child.inbound, Child { sa, routes, networks, past });
+        self.children.insert(child.inbound, InstalledChild { sa, routes, networks, past });
         Ok(())
     }
 
     /// Has another side lie beside the device, unless its address is of somebody else's network: that one's packets would go out in the
     /// clear, whoever says to be there. Gives the address, if it lies there now.
-    fn pass_one(&mut self, sa: SaId, peer: IpAddr, own: &[Network]) -> Option<IpAddr> {
+    fn bypass_peer(&mut self, sa: SaId, peer: IpAddr, own: &[RouteNetwork]) -> Option<IpAddr> {
         let routing = self.routing.as_mut()?;
         let fixed = self.fixed.iter().map(|(network, _)| *network);
         let others = self.children.values().filter(|child| child.sa != sa);
         let others = others.flat_map(|child| child.routes.iter().map(|(network, _)| *network));
-        if !lies_beside(peer, &self.pools, fixed.chain(others), own) {
+        if !may_bypass_device(peer, &self.pools, fixed.chain(others), own) {
             return None;
         }
-        noted("a route", peer, routing.add_past(peer));
+        log_failure("a route", peer, routing.add_past(peer));
         Some(peer)
     }
 
     /// True: the tunnel had it, and has told what it has carried.
-    fn remove(&mut self, inbound: u32) -> bool {
+    fn remove_child(&mut self, inbound: u32) -> bool {
         let Some(child) = self.children.remove(&inbound) else { return false };
-        let removed = self.path.apply(Operation::Remove { inbound }).is_ok();
+        let removed = self.path.apply_operation(IpsecOperation::Remove { inbound }).is_ok();
         if let Some(routing) = &mut self.routing {
             for (network, source) in child.routes {
-                noted("a route", network.0, routing.remove_route(network, source));
+                log_failure("a route", network.0, routing.remove_route(network, source));
             }
             if let Some(peer) = child.past {
-                noted("a route", peer, routing.remove_past(peer));
+                log_failure("a route", peer, routing.remove_past(peer));
             }
         }
         removed
     }
 
-    fn follow(&mut self, event: &Ike) {
+    fn follow_event(&mut self, event: &IkeEvent) {
         match event {
-            Ike::Configured { sa, attributes } => {
+            IkeEvent::Configured { sa, attributes } => {
                 let addresses: Vec<IpAddr> =
                     attributes.iter().filter_map(ConfigurationAttribute::internal_address).collect();
                 if let Some(routing) = &mut self.routing {
                     for address in &addresses {
-                        noted("an inner address", address, routing.add_address(*address));
+                        log_failure("an inner address", address, routing.add_address(*address));
                     }
                 }
-                self.given.insert(*sa, addresses);
+                self.virtual_addresses.insert(*sa, addresses);
             }
-            Ike::Moved { sa, path, encapsulated } => {
-                let outer = Outer { local: path.local, remote: path.remote, encapsulated: *encapsulated };
-                let of_it = |(inbound, child): (&u32, &Child)| (child.sa == *sa).then_some(*inbound);
+            IkeEvent::Moved { sa, path, encapsulated } => {
+                let outer = OuterPath { local: path.local, remote: path.remote, encapsulated: *encapsulated };
+                let of_it = |(inbound, child): (&u32, &InstalledChild)| (child.sa == *sa).then_some(*inbound);
                 for inbound in self.children.iter().filter_map(of_it).collect::<Vec<_>>() {
                     let Some(mut child) = self.children.remove(&inbound) else { continue };
                     let before = child.past.take();
-                    child.past = self.pass_one(*sa, path.remote.ip(), &child.networks);
+                    child.past = self.bypass_peer(*sa, path.remote.ip(), &child.networks);
                     self.children.insert(inbound, child);
                     if let (Some(routing), Some(before)) = (&mut self.routing, before) {
-                        noted("a route", before, routing.remove_past(before));
+                        log_failure("a route", before, routing.remove_past(before));
                     }
-                    if let Err(error) = self.path.apply(Operation::Move { inbound, outer }) {
+                    if let Err(error) = self.path.apply_operation(IpsecOperation::Move { inbound, outer }) {
                         tracing::error!(%error, "a CHILD_SA cannot be moved");
                     }
                 }
             }
-            Ike::Rekeyed { old, new, .. } => {
+            IkeEvent::Rekeyed { old, new, .. } => {
                 self.children.values_mut().filter(|child| child.sa == *old).for_each(|child| child.sa = *new);
-                if let Some(given) = self.given.remove(old) {
-                    self.given.insert(*new, given);
+                if let Some(given) = self.virtual_addresses.remove(old) {
+                    self.virtual_addresses.insert(*new, given);
                 }
             }
-            Ike::Ended { sa, .. } => {
-                for address in self.given.remove(sa).unwrap_or_default() {
+            IkeEvent::Ended { sa, .. } => {
+                for address in self.virtual_addresses.remove(sa).unwrap_or_default() {
                     if let Some(routing) = &mut self.routing {
-                        noted("an inner address", address, routing.remove_address(address));
+                        log_failure("an inner address", address, routing.remove_address(address));
                     }
                 }
             }
@@ -650,7 +662,7 @@ impl Carrier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::Alone;
+    use usher_config::NoEnvironment;
     use usher_core::WallTime;
     use usher_crypto::tls::WallClock;
     use usher_gateway::config::parse;
@@ -662,11 +674,13 @@ mod tests {
                 "[[connection]]\nname = \"a\"\nlocal_id = \"a.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
                  secret = \"sixteen octets!!\"\n{more}[[connection.child]]\nname = \"net\"\n{child}"
             );
-            let file = parse("ike.toml", &text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH)).unwrap().file;
-            let shown = |(network, local): &(Network, Vec<TrafficSelector>)| {
+            let file = parse("ike.toml", &text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
+                .unwrap()
+                .file;
+            let shown = |(network, local): &(RouteNetwork, Vec<TrafficSelector>)| {
                 format!("{}/{} from {}", network.0, network.1, local.len())
             };
-            protected(&file.connection[0]).iter().map(shown).collect::<Vec<_>>()
+            protected_networks(&file.connection[0]).iter().map(shown).collect::<Vec<_>>()
         };
         let begins = "remote_address = \"192.0.2.9\"\n";
         let nets = "local = [\"10.1.0.0/16\"]\nremote = [\"10.2.0.0/16\", \"2001:db8:2::/48\"]\n";
@@ -690,8 +704,9 @@ mod tests {
         };
         let pools = [net("10.9.0.0/24")];
         let site = net("10.2.0.0/16");
-        let beside =
-            |peer: &str, own: &[Network]| lies_beside(peer.parse().unwrap(), &pools, [site].into_iter(), own);
+        let beside = |peer: &str, own: &[RouteNetwork]| {
+            may_bypass_device(peer.parse().unwrap(), &pools, [site].into_iter(), own)
+        };
         assert!(beside("192.0.2.7", &[net("10.9.0.7/32")]));
         assert!(!beside("10.9.0.8", &[net("10.9.0.7/32")]), "another user's");
         assert!(!beside("10.9.0.7", &[net("10.9.0.7/32")]), "its own inner one");

@@ -9,7 +9,7 @@
 //! Routes by the device go with it, whatever becomes of this program; what else there was is taken away by [`Drop`], or by the
 //! next that begins.
 
-use crate::netlink::{ask, index};
+use crate::netlink::{interface_index, run_request};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 use netlink_packet_route::route::{
@@ -24,19 +24,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_esp::TrafficSelector;
 
 /// A network: its first address, and how many leading bits count.
-pub(super) type Network = (IpAddr, u8);
+pub(super) type RouteNetwork = (IpAddr, u8);
 
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
 
-const fn family(address: IpAddr) -> AddressFamily {
+const fn address_family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-pub(super) const fn width(address: IpAddr) -> u8 {
+pub(super) const fn address_width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-fn bits(address: IpAddr) -> u128 {
+fn address_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u32::from(v4).into(),
         IpAddr::V6(v6) => v6.into(),
@@ -44,8 +44,8 @@ fn bits(address: IpAddr) -> u128 {
 }
 
 /// The networks that are just this range.
-pub(super) fn networks(first: IpAddr, last: IpAddr) -> Vec<Network> {
-    let (width, mut at, end) = (width(first), bits(first), bits(last));
+pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RouteNetwork> {
+    let (width, mut at, end) = (address_width(first), address_bits(first), address_bits(last));
     let address = |bits: u128| match first {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(bits as u32)),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::from(bits)),
@@ -70,54 +70,55 @@ pub(super) fn networks(first: IpAddr, last: IpAddr) -> Vec<Network> {
 }
 
 /// Those of selectors, whatever protocols and ports they have.
-pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<Network> {
+pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<RouteNetwork> {
     let mut all: Vec<_> =
-        selectors.iter().flat_map(|selector| networks(selector.start, selector.end)).collect();
+        selectors.iter().flat_map(|selector| range_networks(selector.start, selector.end)).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-fn holds((network, prefix): Network, address: IpAddr) -> bool {
-    let host = u32::from(width(network) - prefix);
+fn contains_address((network, prefix): RouteNetwork, address: IpAddr) -> bool {
+    let host = u32::from(address_width(network) - prefix);
     network.is_ipv4() == address.is_ipv4()
-        && bits(network).checked_shr(host).unwrap_or(0) == bits(address).checked_shr(host).unwrap_or(0)
+        && address_bits(network).checked_shr(host).unwrap_or(0)
+            == address_bits(address).checked_shr(host).unwrap_or(0)
 }
 
 /// Whether all of a network is of another.
-pub(super) fn covers(whole: Network, part: Network) -> bool {
-    whole.1 <= part.1 && holds(whole, part.0)
+pub(super) fn covers_network(whole: RouteNetwork, part: RouteNetwork) -> bool {
+    whole.1 <= part.1 && contains_address(whole, part.0)
 }
 
 /// A route by the device: which source each of those who want it has for packets that have none.
 #[derive(Debug, Default)]
-struct Route(Vec<Option<IpAddr>>);
+struct SharedRoute(Vec<Option<IpAddr>>);
 
-impl Route {
+impl SharedRoute {
     /// That of the newest who has one.
-    fn source(&self) -> Option<IpAddr> {
+    fn preferred_source(&self) -> Option<IpAddr> {
         self.0.iter().rev().find_map(|source| *source)
     }
 }
 
 /// What was changed of the system's routing, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Routing {
+pub(super) struct RoutingChanges {
     device: u32,
     table: u32,
     mark: u32,
     families: Vec<AddressFamily>,
     addresses: BTreeMap<IpAddr, usize>,
-    routes: BTreeMap<Network, Route>,
+    routes: BTreeMap<RouteNetwork, SharedRoute>,
     /// Other sides' addresses, which lie beside the device.
     past: BTreeMap<IpAddr, usize>,
 }
 
-impl Routing {
+impl RoutingChanges {
     /// Leads whatever does not bear the mark to the table. What a program left there that was killed is taken away.
     pub(super) fn new(device: &str, table: u32, mark: u32) -> io::Result<Self> {
         let mut routing = Self {
-            device: index(device)?,
+            device: interface_index(device)?,
             table,
             mark,
             families: Vec::new(),
@@ -126,7 +127,7 @@ impl Routing {
             past: BTreeMap::new(),
         };
         for family in FAMILIES {
-            match routing.begin(family) {
+            match routing.set_up_family(family) {
                 Ok(()) => routing.families.push(family),
                 // A system without IPv6.
                 Err(error) if family == AddressFamily::Inet6 => {
@@ -138,23 +139,24 @@ impl Routing {
         Ok(routing)
     }
 
-    fn begin(&self, family: AddressFamily) -> io::Result<()> {
-        let left = self.left(family)?;
+    fn set_up_family(&self, family: AddressFamily) -> io::Result<()> {
+        let left = self.table_routes(family)?;
         // Routes by a device are those of a program that runs.
         if !left.iter().any(|route| route.header.kind == RouteType::Unicast) {
             for route in left {
-                ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(route))?;
+                run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(route))?;
             }
-            while ask(NLM_F_ACK, RouteNetlinkMessage::DelRule(self.rule(family))).is_ok() {}
+            while run_request(NLM_F_ACK, RouteNetlinkMessage::DelRule(self.rule_message(family))).is_ok() {}
         }
-        ask(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRule(self.rule(family))).map(drop)
+        run_request(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRule(self.rule_message(family)))
+            .map(drop)
     }
 
     /// Routes that are in the table.
-    fn left(&self, family: AddressFamily) -> io::Result<Vec<RouteMessage>> {
+    fn table_routes(&self, family: AddressFamily) -> io::Result<Vec<RouteMessage>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
-        let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetRoute(message))?.into_iter();
+        let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetRoute(message))?.into_iter();
         let ours = |route: &RouteMessage| {
             route
                 .attributes
@@ -169,7 +171,7 @@ impl Routing {
             .collect())
     }
 
-    fn rule(&self, family: AddressFamily) -> RuleMessage {
+    fn rule_message(&self, family: AddressFamily) -> RuleMessage {
         let mut message = RuleMessage::default();
         message.header.family = family;
         message.header.action = RuleAction::ToTable;
@@ -183,9 +185,9 @@ impl Routing {
         message
     }
 
-    fn message(&self, (network, prefix): Network, kind: RouteType) -> RouteMessage {
+    fn route_message(&self, (network, prefix): RouteNetwork, kind: RouteType) -> RouteMessage {
         let mut message = RouteMessage::default();
-        message.header.address_family = family(network);
+        message.header.address_family = address_family(network);
         message.header.table = RouteHeader::RT_TABLE_UNSPEC;
         message.header.protocol = RouteProtocol::Static;
         message.header.scope =
@@ -199,19 +201,21 @@ impl Routing {
         message
     }
 
-    fn knows(&self, address: IpAddr) -> bool {
-        self.families.contains(&family(address))
+    fn supports_family(&self, address: IpAddr) -> bool {
+        self.families.contains(&address_family(address))
     }
 
     /// An inner address is the device's.
     pub(super) fn add_address(&mut self, address: IpAddr) -> io::Result<()> {
         let uses = self.addresses.entry(address).or_default();
         *uses += 1;
-        if *uses > 1 || !self.knows(address) {
+        if *uses > 1 || !self.supports_family(address) {
             return Ok(());
         }
-        match ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(self.owned(address)))
-        {
+        match run_request(
+            NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+            RouteNetlinkMessage::NewAddress(self.address_message(address)),
+        ) {
             Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => Ok(()),
             done => done.map(drop),
         }
@@ -224,7 +228,7 @@ impl Routing {
             return Ok(());
         }
         self.addresses.remove(&address);
-        if !self.knows(address) {
+        if !self.supports_family(address) {
             return Ok(());
         }
         // With the last address of IPv4 the kernel takes all routes by the device away: until they are there again nothing goes elsewhere.
@@ -234,28 +238,29 @@ impl Routing {
             Vec::new()
         };
         for network in &held {
-            self.hold(*network, true)?;
+            self.set_blackhole(*network, true)?;
         }
-        let done = ask(NLM_F_ACK, RouteNetlinkMessage::DelAddress(self.owned(address))).map(drop);
+        let done =
+            run_request(NLM_F_ACK, RouteNetlinkMessage::DelAddress(self.address_message(address))).map(drop);
         for network in &held {
-            self.lead(*network)?;
-            self.hold(*network, false)?;
+            self.install_route(*network)?;
+            self.set_blackhole(*network, false)?;
         }
         done
     }
     /// Has what no route leads to the device dropped, or no longer.
-    fn hold(&self, network: Network, on: bool) -> io::Result<()> {
-        let mut message = self.message(network, RouteType::BlackHole);
+    fn set_blackhole(&self, network: RouteNetwork, on: bool) -> io::Result<()> {
+        let mut message = self.route_message(network, RouteType::BlackHole);
         message.attributes.push(RouteAttribute::Priority(u32::MAX));
         match on {
-            true => ask(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRoute(message)).map(drop),
-            false => ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)).map(drop),
+            true => run_request(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRoute(message)).map(drop),
+            false => run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)).map(drop),
         }
     }
-    fn owned(&self, address: IpAddr) -> AddressMessage {
+    fn address_message(&self, address: IpAddr) -> AddressMessage {
         let mut message = AddressMessage::default();
-        message.header.family = family(address);
-        message.header.prefix_len = width(address);
+        message.header.family = address_family(address);
+        message.header.prefix_len = address_width(address);
         message.header.index = self.device;
         message.header.scope = AddressScope::Universe;
         // Nobody else is at the other end who could have it.
@@ -265,51 +270,52 @@ impl Routing {
     }
 
     /// Leads traffic to a network to the device; packets of this host that have no source yet get this one.
-    pub(super) fn add_route(&mut self, network: Network, source: Option<IpAddr>) -> io::Result<()> {
+    pub(super) fn add_route(&mut self, network: RouteNetwork, source: Option<IpAddr>) -> io::Result<()> {
         let route = self.routes.entry(network).or_default();
-        let before = route.source();
+        let before = route.preferred_source();
         route.0.push(source);
-        let known = route.0.len() > 1 && route.source() == before;
-        if known || !self.knows(network.0) {
+        let known = route.0.len() > 1 && route.preferred_source() == before;
+        if known || !self.supports_family(network.0) {
             return Ok(());
         }
-        if network.1 == width(network.0) && self.past.contains_key(&network.0) {
-            self.throw(network.0, false)?;
+        if network.1 == address_width(network.0) && self.past.contains_key(&network.0) {
+            self.set_throw_route(network.0, false)?;
         }
-        self.lead(network)
+        self.install_route(network)
     }
-    fn lead(&self, network: Network) -> io::Result<()> {
-        let mut message = self.message(network, RouteType::Unicast);
+    fn install_route(&self, network: RouteNetwork) -> io::Result<()> {
+        let mut message = self.route_message(network, RouteType::Unicast);
         message.attributes.push(RouteAttribute::Oif(self.device));
-        let source = self.routes.get(&network).and_then(Route::source);
+        let source = self.routes.get(&network).and_then(SharedRoute::preferred_source);
         message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
-        ask(NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message)).map(drop)
+        run_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message))
+            .map(drop)
     }
     /// One of those who wanted it does no more, by this source; it stays while somebody else does.
-    pub(super) fn remove_route(&mut self, network: Network, source: Option<IpAddr>) -> io::Result<()> {
+    pub(super) fn remove_route(&mut self, network: RouteNetwork, source: Option<IpAddr>) -> io::Result<()> {
         let Some(route) = self.routes.get_mut(&network) else { return Ok(()) };
-        let before = route.source();
+        let before = route.preferred_source();
         if let Some(at) = route.0.iter().rposition(|other| *other == source) {
             route.0.remove(at);
         }
         if !route.0.is_empty() {
             // With an address that goes the kernel takes the routes away that have it as their source.
-            let stays = route.source() == before || !self.knows(network.0);
-            return if stays { Ok(()) } else { self.lead(network) };
+            let stays = route.preferred_source() == before || !self.supports_family(network.0);
+            return if stays { Ok(()) } else { self.install_route(network) };
         }
         self.routes.remove(&network);
-        if !self.knows(network.0) {
+        if !self.supports_family(network.0) {
             return Ok(());
         }
-        let mut message = self.message(network, RouteType::Unicast);
+        let mut message = self.route_message(network, RouteType::Unicast);
         message.attributes.push(RouteAttribute::Oif(self.device));
-        match ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)) {
+        match run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)) {
             // It has gone with its source.
             Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
             done => drop(done?),
         }
-        if network.1 == width(network.0) && self.past.contains_key(&network.0) {
-            self.throw(network.0, true)?;
+        if network.1 == address_width(network.0) && self.past.contains_key(&network.0) {
+            self.set_throw_route(network.0, true)?;
         }
         Ok(())
     }
@@ -319,8 +325,12 @@ impl Routing {
     pub(super) fn add_past(&mut self, address: IpAddr) -> io::Result<()> {
         let uses = self.past.entry(address).or_default();
         *uses += 1;
-        let led = self.routes.contains_key(&(address, width(address)));
-        if *uses > 1 || led || !self.knows(address) { Ok(()) } else { self.throw(address, true) }
+        let led = self.routes.contains_key(&(address, address_width(address)));
+        if *uses > 1 || led || !self.supports_family(address) {
+            Ok(())
+        } else {
+            self.set_throw_route(address, true)
+        }
     }
     /// Nobody is there any more.
     pub(super) fn remove_past(&mut self, address: IpAddr) -> io::Result<()> {
@@ -330,29 +340,29 @@ impl Routing {
             return Ok(());
         }
         self.past.remove(&address);
-        let led = self.routes.contains_key(&(address, width(address)));
-        if led || !self.knows(address) { Ok(()) } else { self.throw(address, false) }
+        let led = self.routes.contains_key(&(address, address_width(address)));
+        if led || !self.supports_family(address) { Ok(()) } else { self.set_throw_route(address, false) }
     }
-    fn throw(&self, address: IpAddr, on: bool) -> io::Result<()> {
-        let message = self.message((address, width(address)), RouteType::Throw);
+    fn set_throw_route(&self, address: IpAddr, on: bool) -> io::Result<()> {
+        let message = self.route_message((address, address_width(address)), RouteType::Throw);
         match on {
-            true => ask(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRoute(message)).map(drop),
-            false => ask(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)).map(drop),
+            true => run_request(NLM_F_ACK | NLM_F_CREATE, RouteNetlinkMessage::NewRoute(message)).map(drop),
+            false => run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)).map(drop),
         }
     }
 }
 
-impl Drop for Routing {
+impl Drop for RoutingChanges {
     fn drop(&mut self) {
         let past: Vec<IpAddr> = self.past.keys().copied().collect();
         for address in past {
             // One that cannot be taken away does no harm, and the next that begins tries it again.
-            if !self.routes.contains_key(&(address, width(address))) {
-                let _ = self.throw(address, false);
+            if !self.routes.contains_key(&(address, address_width(address))) {
+                let _ = self.set_throw_route(address, false);
             }
         }
         for family in &self.families {
-            let _ = ask(NLM_F_ACK, RouteNetlinkMessage::DelRule(self.rule(*family)));
+            let _ = run_request(NLM_F_ACK, RouteNetlinkMessage::DelRule(self.rule_message(*family)));
         }
     }
 }
@@ -366,7 +376,7 @@ fn route_address(address: IpAddr) -> RouteAddress {
 
 /// An address of this host that is of this traffic.
 pub(super) fn own_address(of: &[TrafficSelector], v4: bool) -> io::Result<Option<IpAddr>> {
-    let all = ask(NLM_F_DUMP, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     let addresses = all.into_iter().filter_map(|message| match message {
         RouteNetlinkMessage::NewAddress(address) => address.attributes.iter().find_map(|one| match one {
             AddressAttribute::Local(local) => Some(*local),
@@ -387,33 +397,36 @@ pub(super) fn own_address(of: &[TrafficSelector], v4: bool) -> io::Result<Option
 mod tests {
     use super::*;
 
-    fn shown(first: &str, last: &str) -> Vec<String> {
+    fn network_texts(first: &str, last: &str) -> Vec<String> {
         let of = |text: &str| text.parse().unwrap();
-        networks(of(first), of(last)).into_iter().map(|(network, bits)| format!("{network}/{bits}")).collect()
+        range_networks(of(first), of(last))
+            .into_iter()
+            .map(|(network, bits)| format!("{network}/{bits}"))
+            .collect()
     }
 
     #[test]
     fn a_range_is_as_few_networks_as_can_be() {
-        assert_eq!(shown("10.9.0.0", "10.9.255.255"), ["10.9.0.0/16"]);
-        assert_eq!(shown("10.9.0.10", "10.9.0.11"), ["10.9.0.10/31"]);
+        assert_eq!(network_texts("10.9.0.0", "10.9.255.255"), ["10.9.0.0/16"]);
+        assert_eq!(network_texts("10.9.0.10", "10.9.0.11"), ["10.9.0.10/31"]);
         assert_eq!(
-            shown("10.0.0.1", "10.0.0.6"),
+            network_texts("10.0.0.1", "10.0.0.6"),
             ["10.0.0.1/32", "10.0.0.2/31", "10.0.0.4/31", "10.0.0.6/32"]
         );
-        assert_eq!(shown("0.0.0.0", "255.255.255.255"), ["0.0.0.0/0"]);
-        assert_eq!(shown("255.255.255.254", "255.255.255.255"), ["255.255.255.254/31"]);
-        assert_eq!(shown("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ["::/0"]);
-        assert_eq!(shown("2001:db8::1", "2001:db8::1"), ["2001:db8::1/128"]);
-        assert_eq!(shown("0.0.0.1", "255.255.255.255").len(), 32);
+        assert_eq!(network_texts("0.0.0.0", "255.255.255.255"), ["0.0.0.0/0"]);
+        assert_eq!(network_texts("255.255.255.254", "255.255.255.255"), ["255.255.255.254/31"]);
+        assert_eq!(network_texts("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ["::/0"]);
+        assert_eq!(network_texts("2001:db8::1", "2001:db8::1"), ["2001:db8::1/128"]);
+        assert_eq!(network_texts("0.0.0.1", "255.255.255.255").len(), 32);
     }
 
     #[test]
     fn a_network_holds_its_own_addresses() {
         let net = |text: &str, bits| (text.parse().unwrap(), bits);
-        assert!(holds(net("10.9.0.0", 16), "10.9.3.4".parse().unwrap()));
-        assert!(!holds(net("10.9.0.0", 16), "10.8.3.4".parse().unwrap()));
-        assert!(holds(net("0.0.0.0", 0), "10.8.3.4".parse().unwrap()));
-        assert!(!holds(net("0.0.0.0", 0), "::".parse().unwrap()));
-        assert!(holds(net("::", 0), "2001:db8::1".parse().unwrap()));
+        assert!(contains_address(net("10.9.0.0", 16), "10.9.3.4".parse().unwrap()));
+        assert!(!contains_address(net("10.9.0.0", 16), "10.8.3.4".parse().unwrap()));
+        assert!(contains_address(net("0.0.0.0", 0), "10.8.3.4".parse().unwrap()));
+        assert!(!contains_address(net("0.0.0.0", 0), "::".parse().unwrap()));
+        assert!(contains_address(net("::", 0), "2001:db8::1".parse().unwrap()));
     }
 }

@@ -1,115 +1,126 @@
 //! What is said of a gateway: in the log, in the key log, to whoever has asked, and to what carries packets.
 
-use super::control::{self, Answer};
+use super::control::{self, IkeControlReply};
 use super::key_log::KeyLogs;
-use super::plane::Plane;
-use crate::Telling;
+use super::plane::IkeDataPlane;
+use crate::CommandSender;
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_gateway::{Command, Event, Leases, LoginFailure};
-use usher_ike::machine::{EndReason, Event as Ike};
+use usher_gateway::{AddressLeases, GatewayCommand, GatewayEvent, LoginFailure};
+use usher_ike::machine::{EndReason, IkeEvent};
 
 /// What became of the connection that the program was started for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(super) struct ConnectionOutcome {
     pub(super) established: bool,
     pub(super) reason: Option<EndReason>,
 }
 
 /// Address pools of several shards.
-pub(super) type Shared = Arc<Mutex<Leases>>;
+pub(super) type SharedLeases = Arc<Mutex<AddressLeases>>;
 
 /// The log, the key log, the answers that somebody waits for, and what carries packets.
-pub(super) struct Say {
-    pub(super) asked: control::Asked,
+pub(super) struct IkeEventSink {
+    pub(super) control: control::GatewayControl,
     pub(super) keys: KeyLogs,
-    pub(super) plane: Plane,
+    pub(super) plane: IkeDataPlane,
     /// What other shards have to know goes by it.
-    pub(super) telling: Telling<Command>,
+    pub(super) command_sender: CommandSender<GatewayCommand>,
     /// The pools of all shards, where there are several.
-    pub(super) leases: Option<Shared>,
-    pub(super) outcome: Arc<Mutex<Option<Outcome>>>,
+    pub(super) leases: Option<SharedLeases>,
+    pub(super) outcome: Arc<Mutex<Option<ConnectionOutcome>>>,
 }
 
-impl Say {
-    fn note(&self, established: bool, reason: Option<EndReason>) {
+impl IkeEventSink {
+    fn record_outcome(&self, established: bool, reason: Option<EndReason>) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         let before = outcome.is_some_and(|outcome| outcome.established);
-        *outcome = Some(Outcome { established: established || before, reason });
+        *outcome = Some(ConnectionOutcome { established: established || before, reason });
     }
 
-    pub(super) fn say(&mut self, event: Event) {
+    pub(super) fn handle_event(&mut self, event: GatewayEvent) {
         self.plane.carry_out(&event);
         match event {
-            Event::Ike(event) => self.ike(&event),
-            Event::Begun { token, result } => self.asked.answer(token, control::begun(result)),
-            Event::Status { token, status } => {
-                self.asked.answer(token, Answer::Status(control::status(&status)));
+            GatewayEvent::Ike(event) => self.handle_ike_event(&event),
+            GatewayEvent::ConnectResult { token, result } => {
+                self.control.complete_request(token, control::start_reply(result))
             }
-            Event::Told { token, sas } => self.asked.answer(token, Answer::Told { sas }),
-            Event::LoginFailed { remote, connection, identity, why } => {
-                tracing::warn!(%remote, connection, %identity, cause = refusal(why), "not let in");
+            GatewayEvent::Status { token, status } => {
+                self.control
+                    .complete_request(token, IkeControlReply::Status(control::convert_status(&status)));
             }
-            Event::Dynamic { sa, end: true } => tracing::info!(sa = sa.0, "the AAA server ends this session"),
-            Event::Dynamic { sa, .. } => tracing::info!(sa = sa.0, "the AAA server changes this session"),
-            Event::Unaccounted { session } => {
+            GatewayEvent::SasNotified { token, sas } => {
+                self.control.complete_request(token, IkeControlReply::Told { sas })
+            }
+            GatewayEvent::LoginFailed { remote, connection, identity, why } => {
+                tracing::warn!(%remote, connection, %identity, cause = refusal_text(why), "not let in");
+            }
+            GatewayEvent::Dynamic { sa, end: true } => {
+                tracing::info!(sa = sa.0, "the AAA server ends this session")
+            }
+            GatewayEvent::Dynamic { sa, .. } => {
+                tracing::info!(sa = sa.0, "the AAA server changes this session")
+            }
+            GatewayEvent::Unaccounted { session } => {
                 tracing::warn!(session, "no AAA server keeps the accounting record of this session");
             }
-            Event::Unprotected { connection, child: None } => {
+            GatewayEvent::Unprotected { connection, child: None } => {
                 tracing::warn!(
                     connection,
                     "there will be no CHILD_SA for packets that wait: they are dropped"
                 );
             }
             // Each packet says so again that comes before the connection is tried anew.
-            Event::Unprotected { connection, child: Some(child) } => {
+            GatewayEvent::Unprotected { connection, child: Some(child) } => {
                 tracing::debug!(connection, child, "there will be no CHILD_SA for packets that wait");
             }
-            Event::Released(lease) => {
+            GatewayEvent::Released(lease) => {
                 if let Some(leases) = &self.leases {
-                    leases.lock().unwrap_or_else(PoisonError::into_inner).release(lease);
+                    leases.lock().unwrap_or_else(PoisonError::into_inner).release_lease(lease);
                 }
             }
-            Event::Over { .. } | Event::Left => {}
-            Event::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
-            Event::Server { server, .. } => tracing::warn!(server, "the AAA server does not answer"),
+            GatewayEvent::ConnectionEnded { .. } | GatewayEvent::Left => {}
+            GatewayEvent::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
+            GatewayEvent::Server { server, .. } => tracing::warn!(server, "the AAA server does not answer"),
         }
     }
 
-    fn ike(&mut self, event: &Ike) {
+    fn handle_ike_event(&mut self, event: &IkeEvent) {
         match event {
-            Ike::Established { sa, connection, remote, spis, path } => {
-                self.note(true, None);
+            IkeEvent::Established { sa, connection, remote, spis, path } => {
+                self.record_outcome(true, None);
                 tracing::info!(sa = sa.0, connection, peer = %remote, from = %path.remote, spis = %spi_pair(*spis), "established");
             }
-            Ike::Unproved { sa, path, identity } => {
+            IkeEvent::Unproved { sa, path, identity } => {
                 let identity = identity.as_ref().map(ToString::to_string);
                 tracing::warn!(sa = sa.0, from = %path.remote, identity, "it has not proved who it is");
             }
-            Ike::Guessed { connection } => {
+            IkeEvent::TooManyFailedProofs { connection } => {
                 tracing::warn!(
                     connection,
                     "somebody guesses at the shared key: more proofs by it fail than [limits] failed_proofs_per_minute, and those of \
                      networks from which some have failed are not looked at"
                 );
             }
-            Ike::Ended { sa, reason } => {
-                self.note(false, Some(*reason));
+            IkeEvent::Ended { sa, reason } => {
+                self.record_outcome(false, Some(*reason));
                 match reason {
                     EndReason::Deleted
                     | EndReason::DeletedByPeer
                     | EndReason::Rekeyed
                     | EndReason::Replaced => {
-                        tracing::info!(sa = sa.0, reason = meaning(*reason), "ended");
+                        tracing::info!(sa = sa.0, reason = end_reason_text(*reason), "ended");
                     }
                     // Anybody can begin what comes to nothing; how many there were is told each minute.
-                    EndReason::HalfOpen => tracing::debug!(sa = sa.0, reason = meaning(*reason), "ended"),
-                    _ => tracing::warn!(sa = sa.0, reason = meaning(*reason), "ended"),
+                    EndReason::HalfOpen => {
+                        tracing::debug!(sa = sa.0, reason = end_reason_text(*reason), "ended")
+                    }
+                    _ => tracing::warn!(sa = sa.0, reason = end_reason_text(*reason), "ended"),
                 }
             }
-            Ike::Rekeyed { old, new, spis } => {
+            IkeEvent::Rekeyed { old, new, spis } => {
                 tracing::info!(sa = new.0, replaces = old.0, spis = %spi_pair(*spis), "replaced");
             }
-            Ike::Configured { sa, attributes } => {
+            IkeEvent::Configured { sa, attributes } => {
                 let addresses: Vec<String> = attributes
                     .iter()
                     .filter_map(|one| one.internal_address())
@@ -125,19 +136,19 @@ impl Say {
                     );
                 }
             }
-            Ike::Moved { sa, path, encapsulated } => {
+            IkeEvent::Moved { sa, path, encapsulated } => {
                 tracing::info!(sa = sa.0, from = %path.local, to = %path.remote, encapsulated, "moved");
             }
-            Ike::ChildRefused { sa, name, why } => {
+            IkeEvent::ChildRefused { sa, name, why } => {
                 tracing::warn!(sa = sa.0, name, %why, "the other side makes no CHILD_SA")
             }
-            Ike::MoveRefused { sa } => {
+            IkeEvent::MoveRefused { sa } => {
                 tracing::warn!(sa = sa.0, "the other side does not take the new addresses")
             }
-            Ike::Keys { spis, algorithms, keys } => self.keys.ike(*spis, algorithms, keys),
-            Ike::Install { child, .. } => self.keys.esp(child),
-            Ike::Replaces { sa, connection, local, remote, forgotten } => {
-                self.telling.tell(Command::Replaced {
+            IkeEvent::Keys { spis, algorithms, keys } => self.keys.log_ike_keys(*spis, algorithms, keys),
+            IkeEvent::Install { child, .. } => self.keys.log_esp_keys(child),
+            IkeEvent::Replaces { sa, connection, local, remote, forgotten } => {
+                self.command_sender.send_command(GatewayCommand::Replaced {
                     sa: *sa,
                     connection: connection.clone(),
                     local: local.clone(),
@@ -145,11 +156,11 @@ impl Say {
                     forgotten: *forgotten,
                 });
             }
-            Ike::Initiated { .. }
-            | Ike::Remove { .. }
-            | Ike::Alive { .. }
-            | Ike::Eap { .. }
-            | Ike::AddressWanted { .. } => {}
+            IkeEvent::Initiated { .. }
+            | IkeEvent::Remove { .. }
+            | IkeEvent::Alive { .. }
+            | IkeEvent::Eap { .. }
+            | IkeEvent::AddressRequested { .. } => {}
         }
     }
 }
@@ -159,7 +170,7 @@ fn spi_pair((initiator, responder): (usher_ike::Spi, usher_ike::Spi)) -> String 
     format!("{initiator}_{responder}")
 }
 
-const fn refusal(why: LoginFailure) -> &'static str {
+const fn refusal_text(why: LoginFailure) -> &'static str {
     match why {
         LoginFailure::Rejected => "rejected",
         LoginFailure::Unanswered => "no AAA server answers",
@@ -167,7 +178,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoName => "it names no user, or none that fits a request to an AAA server",
         LoginFailure::NoAaa => "the configuration has no AAA server",
-        LoginFailure::HeldBack => "too many logins of this name or host have failed; it is held back",
+        LoginFailure::LockedOut => "too many logins of this name or host have failed; it is held back",
         LoginFailure::AddressInUse => {
             "the AAA server gives it an address that another user has, or another IKE_SA of the same where unique = false"
         }
@@ -177,7 +188,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
 
 /// Why an IKE_SA ended, for people.
 #[must_use]
-pub const fn meaning(reason: EndReason) -> &'static str {
+pub const fn end_reason_text(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Deleted => "this side ended it",
         EndReason::DeletedByPeer => "the other side ended it",

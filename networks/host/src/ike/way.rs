@@ -1,20 +1,20 @@
 //! From which address of this host each connection leaves, and what becomes of that.
 
-use crate::Telling;
+use crate::CommandSender;
 use crate::netlink;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use usher_gateway::Command;
-use usher_gateway::config::Loaded;
+use usher_gateway::GatewayCommand;
+use usher_gateway::config::LoadedGatewayConfig;
 use usher_live::{SocketOptions, bind_udp};
 
 /// How long nothing must change before addresses are looked at: an address, its route and a default route come one after another.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// From which address a host is reached, past routes to the device of CHILD_SAs.
-fn way(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+fn route_source(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
     let any: IpAddr =
         if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let options = SocketOptions { shared: false, mark, ..SocketOptions::default() };
@@ -24,10 +24,10 @@ fn way(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
 }
 
 /// Finds out from which address each connection leaves: what both sides take for a NAT hangs on it.
-pub(super) fn own_addresses(loaded: &mut Loaded, mark: Option<u32>) {
+pub(super) fn own_addresses(loaded: &mut LoadedGatewayConfig, mark: Option<u32>) {
     for peer in &mut loaded.config.peers {
         let Some(remote) = peer.remote.filter(|_| peer.local.ip().is_unspecified()) else { continue };
-        match way(remote, mark) {
+        match route_source(remote, mark) {
             Ok(local) => Arc::make_mut(peer).local.set_ip(local),
             Err(error) => tracing::warn!(%error, %remote, "there is no way to this address now"),
         }
@@ -36,7 +36,11 @@ pub(super) fn own_addresses(loaded: &mut Loaded, mark: Option<u32>) {
 
 /// Tells the gateway when connections leave from other addresses, so that they move there (RFC 4555). Those whose address the
 /// configuration says stay.
-pub(super) fn follow(loaded: &Loaded, mark: Option<u32>, telling: &Telling<Command>) -> io::Result<()> {
+pub(super) fn follow_addresses(
+    loaded: &LoadedGatewayConfig,
+    mark: Option<u32>,
+    telling: &CommandSender<GatewayCommand>,
+) -> io::Result<()> {
     let free = |name: &str| {
         let table = loaded.file.connection.iter().find(|table| table.name == name);
         let listen = &loaded.file.listen.addresses;
@@ -58,17 +62,17 @@ pub(super) fn follow(loaded: &Loaded, mark: Option<u32>, telling: &Telling<Comma
             let mut changed = Vec::new();
             for (name, remote, local) in &mut known {
                 // Without a way it stays where it is: there may be one again.
-                let Ok(own) = way(*remote, mark) else { continue };
+                let Ok(own) = route_source(*remote, mark) else { continue };
                 if own != local.ip() {
                     local.set_ip(own);
                     changed.push((name.clone(), *local));
                 }
             }
             if !changed.is_empty() {
-                telling.tell(Command::Addresses(changed));
+                telling.send_command(GatewayCommand::Addresses(changed));
             }
         };
-        if let Err(error) = netlink::settled(SETTLED, look) {
+        if let Err(error) = netlink::watch_settled_addresses(SETTLED, look) {
             tracing::error!(%error, "the kernel does not tell of its addresses: connections do not follow them");
         }
     };

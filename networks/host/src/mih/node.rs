@@ -1,25 +1,28 @@
 //! A handover on this host's own links: the mobile node, the point of service, and the correspondent whose flow is redirected.
 //! Their controllers are `usher-mobility`'s, the same as in a study.
 
-use super::{MihError, identifier, load, rng, sockets, watch};
+use super::{MihError, bind_sockets, load_config, own_identifier, system_rng, watch_values};
 use crate::line_budget::LineBudget;
-use crate::netlink::{self, Change};
-use crate::{HelperPool, Hosted, ServeError, Source, Teller, listen, log, serve as host};
+use crate::netlink::{self, NetlinkChange};
+use crate::{
+    CommandSource, HelperPool, HostedMachine, SendCommand, ServeError, bind_listener, log, serve_machine,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
-use usher_core::{Duration, Job, ListenerId, Machine, NoJob, SocketId};
-use usher_live::{Clock, SocketOptions, Sockets, bind_udp};
+use usher_core::{Duration, JobRequest, ListenerId, Machine, NoJob, SocketId};
+use usher_live::{DriverSockets, SocketOptions, SystemClock, bind_udp};
 use usher_mih::{MihfId, PORT};
-use usher_mih_service::config::{HandoverTable, Loaded};
+use usher_mih_service::config::{HandoverTable, LoadedMihConfig};
 use usher_mip::CareOfProof;
 use usher_mobility::station::{
     BINDING_SOCKET, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET,
 };
 use usher_mobility::{
-    Correspondent, Interface, LinkCommand, LinkEvent, PointOfService, Station, correspondent, pos, station,
+    CorrespondentNode, LinkCommand, LinkEvent, MobileStation, PointOfService, StationInterface,
+    correspondent, pos, station,
 };
 
 /// How long an interface may take to come up.
@@ -27,7 +30,9 @@ const ENTRY: StdDuration = StdDuration::from_secs(3);
 const STEP: StdDuration = StdDuration::from_millis(5);
 
 /// Sockets at these addresses, of which nobody else has the port.
-fn bind(wanted: &[(SocketId, SocketAddr)]) -> Result<Vec<(SocketId, std::net::UdpSocket)>, ServeError> {
+fn bind_exclusive(
+    wanted: &[(SocketId, SocketAddr)],
+) -> Result<Vec<(SocketId, std::net::UdpSocket)>, ServeError> {
     let options = SocketOptions { shared: false, ..SocketOptions::default() };
     let one = |(id, address): &(SocketId, SocketAddr)| {
         let (address, what) = (*address, "a mobile node");
@@ -37,13 +42,13 @@ fn bind(wanted: &[(SocketId, SocketAddr)]) -> Result<Vec<(SocketId, std::net::Ud
     wanted.iter().map(one).collect()
 }
 
-fn no_job<C>(job: Job<NoJob>) -> C {
-    match job.what {}
+fn no_job<C>(job: JobRequest<NoJob>) -> C {
+    match job.job {}
 }
 
 /// What the kernel has said of the two interfaces.
 #[derive(Default)]
-struct Known {
+struct LinkStates {
     serving: bool,
     target: bool,
 }
@@ -52,40 +57,41 @@ struct Known {
 ///
 /// # Errors
 /// It could not begin.
-pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
-    let loaded = load(path.as_deref())?;
-    let _log = log::begin(loaded.file.log);
+pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
+    let loaded = load_config(path.as_deref())?;
+    let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let id = identifier(&loaded)?;
+    let id = own_identifier(&loaded)?;
     let Some(table) = loaded.file.handover.clone() else { return Err(MihError::NoHandover) };
-    let all = netlink::links().map_err(|error| ServeError::System { what: "the kernel's links", error })?;
+    let all =
+        netlink::list_links().map_err(|error| ServeError::System { what: "the kernel's links", error })?;
     let address =
         |name: &str| all.iter().find(|(_, link)| link.name == name).and_then(|(_, link)| link.address);
     let config = loaded
-        .station(id.clone(), &address)
+        .station_config(id.clone(), &address)
         .ok_or_else(|| MihError::NoInterface(format!("{} or {}", table.serving, table.target)))?;
     let (home, care_of) = (table.serving_address, table.target_address);
-    let udp = bind(&[
+    let udp = bind_exclusive(&[
         (MIH_SERVING, SocketAddr::new(home, PORT)),
         (MIH_TARGET, SocketAddr::new(care_of, PORT)),
         (FLOW_SERVING, SocketAddr::new(home, table.flow_port)),
         (FLOW_TARGET, SocketAddr::new(care_of, table.flow_port)),
         (BINDING_SOCKET, SocketAddr::new(care_of, usher_mip::PORT)),
     ])?;
-    let listeners = [home, care_of].map(|ip| listen("MIH", SocketAddr::new(ip, PORT), MIH_LISTENER));
+    let listeners = [home, care_of].map(|ip| bind_listener("MIH", SocketAddr::new(ip, PORT), MIH_LISTENER));
     let listeners = listeners.into_iter().collect::<Result<Vec<_>, _>>()?;
     tracing::info!(%id, serving = table.serving, target = table.target, "this mobile node");
-    let known = Arc::new(Mutex::new(Known::default()));
+    let known = Arc::new(Mutex::new(LinkStates::default()));
     let (orders, taken) = channel();
-    Ok(host(Hosted {
+    Ok(serve_machine(HostedMachine {
         name: "usher-mih-node",
-        machine: Station::new(config, rng()),
-        sockets: Sockets { udp, listeners, ..Sockets::default() },
+        machine: MobileStation::new(config, system_rng()),
+        sockets: DriverSockets { udp, listeners, ..DriverSockets::default() },
         frames: None,
-        clock: Clock::start(),
+        clock: SystemClock::start(),
         helpers: HelperPool::new(1, no_job),
-        said: Box::new(say(orders)),
-        over: Box::new(|_| false),
+        event_handler: Box::new(event_logger(orders)),
+        stop_condition: Box::new(|_| false),
         counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
         work: None,
         reload: Box::new(|| {
@@ -94,23 +100,23 @@ pub fn node(path: Option<PathBuf>) -> Result<(), MihError> {
         }),
         sources: node_sources(&loaded, &table, &known, taken),
         farewell: Box::new(|| None),
-        lingers: false,
+        waits_for_stop: false,
     })?)
 }
 
 /// What tells a node: the kernel, the watched value, and who carries out what it wants of its links.
 fn node_sources(
-    loaded: &Loaded,
+    loaded: &LoadedMihConfig,
     table: &HandoverTable,
-    known: &Arc<Mutex<Known>>,
-    taken: Receiver<(Interface, LinkCommand)>,
-) -> Vec<Source<station::Command>> {
+    known: &Arc<Mutex<LinkStates>>,
+    taken: Receiver<(StationInterface, LinkCommand)>,
+) -> Vec<CommandSource<station::StationCommand>> {
     let (serving, target) = (table.serving.clone(), table.target.clone());
     let seen = known.clone();
-    let kernel = move |tell: Teller<station::Command>| {
+    let kernel = move |tell: SendCommand<station::StationCommand>| {
         let mut begun = false;
-        let followed = netlink::follow(|change| {
-            let Change::Link(report) = change else { return true };
+        let followed = netlink::follow_changes(|change| {
+            let NetlinkChange::Link(report) = change else { return true };
             let mut known = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if report.name == target {
                 known.target = report.up;
@@ -120,45 +126,47 @@ fn node_sources(
                 return true;
             }
             drop(known);
-            if report.up && !std::mem::replace(&mut begun, true) && !tell(station::Command::Start) {
+            if report.up && !std::mem::replace(&mut begun, true) && !tell(station::StationCommand::Start) {
                 return false;
             }
             tracing::info!(interface = report.name, up = report.up, "serving link");
             let event = if report.up { LinkEvent::Up } else { LinkEvent::Down };
-            tell(station::Command::Link { interface: Interface::Serving, event })
+            tell(station::StationCommand::Link { interface: StationInterface::Serving, event })
         });
         if let Err(error) = followed {
             tracing::error!(%error, "the kernel does not tell of its links");
         }
     };
     let watched: Vec<_> = loaded.interfaces.iter().filter(|i| i.name == table.serving).cloned().collect();
-    let values = move |tell: Teller<station::Command>| {
+    let values = move |tell: SendCommand<station::StationCommand>| {
         let mut low = false;
         let limits = watched.first().and_then(|interface| interface.watch.clone());
-        watch(&Mutex::new(watched), |_, value| {
+        watch_values(&Mutex::new(watched), |_, value| {
             let Some(limits) = &limits else { return false };
             if value < limits.below && !std::mem::replace(&mut low, true) {
                 tracing::info!(value, "serving link going down");
-                let event = LinkEvent::GoingDown { within: limits.within };
-                return tell(station::Command::Link { interface: Interface::Serving, event });
+                let event = LinkEvent::GoingDown { time_to_loss: limits.time_to_loss };
+                return tell(station::StationCommand::Link { interface: StationInterface::Serving, event });
             }
             low &= value < limits.below + limits.hysteresis;
             true
         });
     };
     let (table, known) = (table.clone(), known.clone());
-    let links = move |tell: Teller<station::Command>| {
+    let links = move |tell: SendCommand<station::StationCommand>| {
         for (interface, command) in taken {
             let event = match (interface, command) {
-                (Interface::Serving, _) => continue,
-                (Interface::Target, LinkCommand::Scan) => LinkEvent::Scanned { found: enter(&table, &known) },
-                (Interface::Target, LinkCommand::Connect) => match connect(&table, &known) {
+                (StationInterface::Serving, _) => continue,
+                (StationInterface::Target, LinkCommand::Scan) => {
+                    LinkEvent::Scanned { found: bring_up_target(&table, &known) }
+                }
+                (StationInterface::Target, LinkCommand::Connect) => match move_to_target(&table, &known) {
                     true => LinkEvent::Up,
                     false => LinkEvent::Down,
                 },
-                (Interface::Target, LinkCommand::Disconnect) => continue,
+                (StationInterface::Target, LinkCommand::Disconnect) => continue,
             };
-            if !tell(station::Command::Link { interface, event }) {
+            if !tell(station::StationCommand::Link { interface, event }) {
                 return;
             }
         }
@@ -167,10 +175,10 @@ fn node_sources(
 }
 
 /// Whether the target link carries packets; it is switched on where it is off.
-fn enter(table: &HandoverTable, known: &Mutex<Known>) -> bool {
+fn bring_up_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
     let up = || known.lock().unwrap_or_else(PoisonError::into_inner).target;
     if !up()
-        && let Err(error) = netlink::switch(&table.target, true)
+        && let Err(error) = netlink::switch_link(&table.target, true)
     {
         tracing::error!(%error, interface = table.target, "the target interface is not switched on");
     }
@@ -182,8 +190,8 @@ fn enter(table: &HandoverTable, known: &Mutex<Known>) -> bool {
 }
 
 /// Moves this host's traffic to the target link.
-fn connect(table: &HandoverTable, known: &Mutex<Known>) -> bool {
-    if !enter(table, known) {
+fn move_to_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
+    if !bring_up_target(table, known) {
         return false;
     }
     let moved = netlink::replace_default(&table.target, table.gateway);
@@ -197,32 +205,40 @@ fn connect(table: &HandoverTable, known: &Mutex<Known>) -> bool {
 }
 
 /// The log of a node, which also hands on what it wants of its links, and measures how long its flow is interrupted.
-fn say(orders: Sender<(Interface, LinkCommand)>) -> impl FnMut(station::Event) + Send {
+fn event_logger(orders: Sender<(StationInterface, LinkCommand)>) -> impl FnMut(station::StationEvent) + Send {
     let mut last: Option<(u32, StdInstant)> = None;
     let mut by = None;
     let mut arrivals = LineBudget::default();
     move |event| match event {
-        station::Event::Registered => tracing::info!("registered with the serving point of service"),
-        station::Event::LinkCommand { interface, command } => {
+        station::StationEvent::Registered => tracing::info!("registered with the serving point of service"),
+        station::StationEvent::LinkCommand { interface, command } => {
             // Whoever carries orders out lives as long as the program.
             let _ = orders.send((interface, command));
         }
-        station::Event::HandoverBegan => tracing::info!("handover began"),
-        station::Event::Step { step, took } => {
-            tracing::info!(%step, took_ms = milliseconds(took), "handover step");
+        station::StationEvent::HandoverStarted => tracing::info!("handover began"),
+        station::StationEvent::Step { step, duration: took } => {
+            tracing::info!(%step, took_ms = to_milliseconds(took), "handover step");
         }
-        station::Event::HandoverDone { success, failure, began, left, ended } => tracing::info!(
+        station::StationEvent::HandoverDone {
             success,
-            failure = failure.map_or("none", station::Failure::name),
-            took_ms = milliseconds(ended.since(began)),
-            without_link_ms = left.map_or(0.0, |left| milliseconds(ended.since(left))),
+            failure,
+            started_at: began,
+            left,
+            completed_at: ended,
+        } => tracing::info!(
+            success,
+            failure = failure.map_or("none", station::HandoverFailure::name),
+            took_ms = to_milliseconds(ended.duration_since(began)),
+            without_link_ms = left.map_or(0.0, |left| to_milliseconds(ended.duration_since(left))),
             "handover done"
         ),
-        station::Event::HandoverCancelled => tracing::info!("handover cancelled: the serving link is back"),
-        station::Event::Received { sequence, interface } => {
+        station::StationEvent::HandoverCancelled => {
+            tracing::info!("handover cancelled: the serving link is back")
+        }
+        station::StationEvent::Received { sequence, interface } => {
             let now = StdInstant::now();
             let moved = by.replace(interface).is_none_or(|before| before != interface);
-            if moved && arrivals.allows(now, "the flow") {
+            if moved && arrivals.allows_line(now, "the flow") {
                 let (lost, gap) = last.map_or((0, StdDuration::ZERO), |(before, at)| {
                     (sequence.saturating_sub(before).saturating_sub(1), now.saturating_duration_since(at))
                 });
@@ -231,51 +247,51 @@ fn say(orders: Sender<(Interface, LinkCommand)>) -> impl FnMut(station::Event) +
             }
             last = Some((sequence, now));
         }
-        station::Event::ClaimRefused { peer, address } => say_refused(&peer, address),
+        station::StationEvent::ClaimRefused { peer, address } => log_refused_peer(&peer, address),
     }
 }
 
-fn say_refused(peer: &MihfId, from: SocketAddr) {
+fn log_refused_peer(peer: &MihfId, from: SocketAddr) {
     tracing::warn!(%peer, %from, "refused: this peer is at another address");
 }
 
-fn milliseconds(time: Duration) -> f64 {
+fn to_milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 /// Is a network's point of service until it is told to end.
-pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
-    let Some(config) = loaded.point(id.clone()) else { return Err(MihError::NoHandover) };
-    let sockets = sockets(&loaded.file, ListenerId::own)?;
+pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), MihError> {
+    let Some(config) = loaded.pos_config(id.clone()) else { return Err(MihError::NoHandover) };
+    let sockets = bind_sockets(&loaded.file, ListenerId::from_number)?;
     tracing::info!(%id, "this point of service");
-    let clock = Clock::start();
-    let mut machine = PointOfService::new(config, rng());
+    let clock = SystemClock::start();
+    let mut machine = PointOfService::new(config, system_rng());
     let mut registrations = LineBudget::default();
     // It has not been told before.
-    let _ = machine.command(clock.now(), pos::Command::Start);
-    Ok(host(Hosted {
+    let _ = machine.handle_command(clock.now(), pos::PosCommand::Start);
+    Ok(serve_machine(HostedMachine {
         name: "usher-mih-pos",
         machine,
         sockets,
         frames: None,
         clock,
         helpers: HelperPool::new(1, no_job),
-        said: Box::new(move |event| match event {
-            pos::Event::Registered { station } => {
-                if registrations.allows(StdInstant::now(), "registrations") {
+        event_handler: Box::new(move |event| match event {
+            pos::PosEvent::Registered { station } => {
+                if registrations.allows_line(StdInstant::now(), "registrations") {
                     tracing::info!(%station, "registered");
                 }
             }
-            pos::Event::HandoverBegan { station } => tracing::info!(%station, "handover began"),
-            pos::Event::Step { station, step, took } => {
-                tracing::info!(%station, %step, took_ms = milliseconds(took), "handover step");
+            pos::PosEvent::HandoverStarted { station } => tracing::info!(%station, "handover began"),
+            pos::PosEvent::Step { station, step, duration: took } => {
+                tracing::info!(%station, %step, took_ms = to_milliseconds(took), "handover step");
             }
-            pos::Event::BrokenOff { station } => tracing::info!(%station, "handover broken off"),
-            pos::Event::Arrived { station } => tracing::info!(%station, "arrived"),
-            pos::Event::Gone { station } => tracing::info!(%station, "gone"),
-            pos::Event::ClaimRefused { peer, address } => say_refused(&peer, address),
+            pos::PosEvent::BrokenOff { station } => tracing::info!(%station, "handover broken off"),
+            pos::PosEvent::Arrived { station } => tracing::info!(%station, "arrived"),
+            pos::PosEvent::Departed { station } => tracing::info!(%station, "gone"),
+            pos::PosEvent::ClaimRefused { peer, address } => log_refused_peer(&peer, address),
         }),
-        over: Box::new(|_| false),
+        stop_condition: Box::new(|_| false),
         counted: |point| point.mihf().counters().iter().chain(point.counters().iter()).collect(),
         work: None,
         reload: Box::new(|| {
@@ -284,7 +300,7 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
         }),
         sources: Vec::new(),
         farewell: Box::new(|| None),
-        lingers: false,
+        waits_for_stop: false,
     })?)
 }
 
@@ -294,47 +310,47 @@ pub(super) fn point(loaded: &Loaded, id: MihfId) -> Result<(), MihError> {
 ///
 /// # Errors
 /// It could not begin.
-pub fn flow(
+pub fn send_flow(
     local: IpAddr,
     networks: Vec<(IpAddr, u8)>,
-    mut config: correspondent::Config,
+    mut config: correspondent::CorrespondentConfig,
 ) -> Result<(), MihError> {
     config.proof = Some(CareOfProof { networks, rng: crate::setup::secure_rng()? });
-    let _log = log::begin(usher_config::log::Log::default());
-    let udp = bind(&[
+    let _log = log::start_logging(usher_config::log::LogConfig::default());
+    let udp = bind_exclusive(&[
         (correspondent::FLOW_SOCKET, SocketAddr::new(local, 0)),
         (correspondent::BINDING_SOCKET, SocketAddr::new(local, usher_mip::PORT)),
     ])?;
     let station = config.station;
     tracing::info!(%station, "a flow");
-    let clock = Clock::start();
-    let mut machine = Correspondent::new(config);
+    let clock = SystemClock::start();
+    let mut machine = CorrespondentNode::new(config);
     let mut redirections = LineBudget::default();
-    let begun = machine.command(clock.now(), correspondent::Command::Start);
+    let begun = machine.handle_command(clock.now(), correspondent::CorrespondentCommand::Start);
     begun.map_err(|error| ServeError::System {
         what: "the flow",
         error: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),
     })?;
-    Ok(host(Hosted {
+    Ok(serve_machine(HostedMachine {
         name: "usher-mih-flow",
         machine,
-        sockets: Sockets { udp, ..Sockets::default() },
+        sockets: DriverSockets { udp, ..DriverSockets::default() },
         frames: None,
         clock,
         helpers: HelperPool::new(1, no_job),
-        said: Box::new(move |event| {
-            if let correspondent::Event::Redirected { to } = event
-                && redirections.allows(StdInstant::now(), "redirections")
+        event_handler: Box::new(move |event| {
+            if let correspondent::CorrespondentEvent::Redirected { to } = event
+                && redirections.allows_line(StdInstant::now(), "redirections")
             {
                 tracing::info!(%to, "the flow is redirected");
             }
         }),
-        over: Box::new(|_| false),
+        stop_condition: Box::new(|_| false),
         counted: |correspondent| correspondent.counters().iter().collect(),
         work: None,
         reload: Box::new(|| None),
         sources: Vec::new(),
         farewell: Box::new(|| None),
-        lingers: false,
+        waits_for_stop: false,
     })?)
 }

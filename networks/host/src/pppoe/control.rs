@@ -1,10 +1,10 @@
 //! How a running concentrator is asked: by its control socket, and by Prometheus.
 
-use super::audit::Audit;
-use super::track::{Asking, Tracked, Who, lookup};
-use crate::metrics::{Exposition, ServiceProbe};
-use crate::telling::named;
-use crate::{Questions, Telling, control};
+use super::audit::QueryAudit;
+use super::track::{AddressQuery, AddressQueryReply, TrackingSource, look_up_holders};
+use crate::metrics::{MetricsExposition, ServiceProbe};
+use crate::telling::parse_selection;
+use crate::{CommandSender, PendingRequests, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -12,36 +12,36 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_concentrator::{Command, ConcentratorStatus, PoolStatus, Which};
+use usher_concentrator::{AccessConcentratorCommand, ConcentratorStatus, PoolStatus, SessionSelector};
 
 /// What a concentrator is asked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-pub enum Request {
+pub enum PppoeControlRequest {
     /// How are things?
     Status,
     /// End sessions.
     Disconnect {
-        /// `#` and a number of [`Status`], or a user, an address, a station, an Acct-Session-Id; `None`: all.
+        /// `#` and a number of [`PppoeStatus`], or a user, an address, a station, an Acct-Session-Id; `None`: all.
         which: Option<String>,
     },
     /// Who had an address?
-    Who(Asking),
+    Who(AddressQuery),
 }
 
 /// What a concentrator says.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum Answer {
+pub enum PppoeControlReply {
     /// How things are.
-    Status(Status),
+    Status(PppoeStatus),
     /// So many sessions were told to end.
     Told {
         /// How many.
         sessions: usize,
     },
     /// Who had it.
-    Who(Who),
+    Who(AddressQueryReply),
     /// Not done.
     Failed {
         /// Why, and what to do.
@@ -51,15 +51,15 @@ pub enum Answer {
 
 /// How things are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct PppoeStatus {
     /// The program's version.
     pub version: String,
     /// Sessions of users.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<PppoeSessionStatus>,
     /// Sessions whose hosts are not let in yet.
     pub half_open: usize,
     /// Address pools.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<PppoePoolStatus>,
     /// Connections that hosts begin are dropped, since the log of translations cannot take them.
     #[serde(default)]
     pub connections_held: bool,
@@ -69,7 +69,7 @@ pub struct Status {
 
 /// A session of a user.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Session {
+pub struct PppoeSessionStatus {
     /// Its number.
     pub id: u64,
     /// Whose it is.
@@ -95,12 +95,12 @@ pub struct Session {
     /// To the host, bit/s.
     pub rate_down: Option<u64>,
     /// What it has carried.
-    pub carried: Carried,
+    pub carried: SessionTraffic,
 }
 
 /// What a session has carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Carried {
+pub struct SessionTraffic {
     /// Octets of packets from the host.
     pub octets_in: u64,
     /// Octets of packets to the host.
@@ -117,7 +117,7 @@ pub struct Carried {
 
 /// An address pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Pool {
+pub struct PppoePoolStatus {
     /// Its name.
     pub name: String,
     /// Addresses, or prefixes, in use.
@@ -129,7 +129,7 @@ pub struct Pool {
 /// Where a running concentrator is asked: as a configuration says, or where it is usual.
 #[must_use]
 pub fn control_path(path: Option<&Path>) -> PathBuf {
-    let loaded = super::load(path).ok();
+    let loaded = super::load_config(path).ok();
     let usual = || usher_concentrator::config::DEFAULT_CONTROL.into();
     loaded.map_or_else(usual, |loaded| loaded.file.listen.control)
 }
@@ -138,12 +138,12 @@ pub fn control_path(path: Option<&Path>) -> PathBuf {
 ///
 /// # Errors
 /// A sentence that says why there is no answer.
-pub fn request(path: &Path, request: &Request) -> Result<Answer, String> {
-    control::asked(path, request, "concentrator", "usher pppoe serve")
+pub fn request_concentrator(path: &Path, request: &PppoeControlRequest) -> Result<PppoeControlReply, String> {
+    control::request_service(path, request, "concentrator", "usher pppoe serve")
 }
 
-pub(super) fn status(status: &ConcentratorStatus) -> Status {
-    let session = |one: &usher_concentrator::SessionStatus| Session {
+pub(super) fn convert_status(status: &ConcentratorStatus) -> PppoeStatus {
+    let session = |one: &usher_concentrator::SessionStatus| PppoeSessionStatus {
         id: one.id,
         user: one.user.clone(),
         session: one.session.clone(),
@@ -156,7 +156,7 @@ pub(super) fn status(status: &ConcentratorStatus) -> Status {
         ipv6: one.ipv6.iter().map(|(prefix, bits)| format!("{prefix}/{bits}")).collect(),
         rate_up: one.rate_up,
         rate_down: one.rate_down,
-        carried: Carried {
+        carried: SessionTraffic {
             octets_in: one.usage.octets_in,
             octets_out: one.usage.octets_out,
             packets_in: one.usage.packets_in,
@@ -165,8 +165,9 @@ pub(super) fn status(status: &ConcentratorStatus) -> Status {
             limited: one.usage.limited,
         },
     };
-    let pool = |pool: &PoolStatus| Pool { name: pool.name.clone(), used: pool.used, all: pool.all };
-    Status {
+    let pool =
+        |pool: &PoolStatus| PppoePoolStatus { name: pool.name.clone(), used: pool.used, all: pool.all };
+    PppoeStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         sessions: status.sessions.iter().map(session).collect(),
         half_open: status.outside,
@@ -178,54 +179,60 @@ pub(super) fn status(status: &ConcentratorStatus) -> Status {
 
 /// Questions that the concentrator has still to answer.
 #[derive(Clone)]
-pub(super) struct Asked {
-    questions: Questions<Command, Answer>,
-    tracked: Option<Tracked>,
-    audit: Audit,
-    beside: Beside,
+pub(super) struct ConcentratorControl {
+    questions: PendingRequests<AccessConcentratorCommand, PppoeControlReply>,
+    tracked: Option<TrackingSource>,
+    audit: QueryAudit,
+    extra_counters: ExtraCounters,
 }
 
 /// What was counted beside the machine, and whether connections are held back.
-pub(super) type Beside = (Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>, Arc<AtomicBool>);
+pub(super) type ExtraCounters = (Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>, Arc<AtomicBool>);
 
-impl Asked {
+impl ConcentratorControl {
     pub(super) fn new(
-        telling: &Telling<Command>,
-        tracked: Option<Tracked>,
-        audit: Audit,
-        beside: Beside,
+        telling: &CommandSender<AccessConcentratorCommand>,
+        tracked: Option<TrackingSource>,
+        audit: QueryAudit,
+        beside: ExtraCounters,
     ) -> Self {
-        Self { questions: Questions::new(telling), tracked, audit, beside }
+        Self { questions: PendingRequests::new(telling), tracked, audit, extra_counters: beside }
     }
     /// The concentrator has answered.
-    pub(super) fn answer(&self, token: u64, answer: Answer) {
-        self.questions.answer(token, answer);
+    pub(super) fn complete_request(&self, token: u64, answer: PppoeControlReply) {
+        self.questions.deliver_answer(token, answer);
     }
-    fn ask(&self, command: impl FnOnce(u64) -> Command) -> Answer {
-        self.questions.ask(1, command).and_then(|mut answers| answers.pop()).unwrap_or_else(|| {
-            Answer::Failed { message: "the concentrator does not answer; it may be ending".to_owned() }
+    fn query_machine(&self, command: impl FnOnce(u64) -> AccessConcentratorCommand) -> PppoeControlReply {
+        self.questions.send_request(1, command).and_then(|mut answers| answers.pop()).unwrap_or_else(|| {
+            PppoeControlReply::Failed {
+                message: "the concentrator does not answer; it may be ending".to_owned(),
+            }
         })
     }
-    fn take(&self, request: Request, user: Option<u32>) -> Answer {
+    fn handle_request(&self, request: PppoeControlRequest, user: Option<u32>) -> PppoeControlReply {
         match request {
-            Request::Status => match self.ask(|token| Command::Status { token }) {
-                Answer::Status(mut status) => {
-                    status.counters.extend((self.beside.0)());
-                    status.connections_held = self.beside.1.load(Ordering::Relaxed);
-                    Answer::Status(status)
+            PppoeControlRequest::Status => {
+                match self.query_machine(|token| AccessConcentratorCommand::Status { token }) {
+                    PppoeControlReply::Status(mut status) => {
+                        status.counters.extend((self.extra_counters.0)());
+                        status.connections_held = self.extra_counters.1.load(Ordering::Relaxed);
+                        PppoeControlReply::Status(status)
+                    }
+                    other => other,
                 }
-                other => other,
+            }
+            PppoeControlRequest::Disconnect { which } => match parse_session_selector(which) {
+                Ok(which) => {
+                    self.query_machine(|token| AccessConcentratorCommand::Close { token, selection: which })
+                }
+                Err(message) => PppoeControlReply::Failed { message },
             },
-            Request::Disconnect { which } => match which_of(which) {
-                Ok(which) => self.ask(|token| Command::Close { token, which }),
-                Err(message) => Answer::Failed { message },
-            },
-            Request::Who(asking) => match &self.tracked {
-                Some(tracked) => match lookup(tracked, &self.audit, &asking, user) {
-                    Ok(who) => Answer::Who(who),
-                    Err(error) => Answer::Failed { message: error.to_string() },
+            PppoeControlRequest::Who(asking) => match &self.tracked {
+                Some(tracked) => match look_up_holders(tracked, &self.audit, &asking, user) {
+                    Ok(who) => PppoeControlReply::Who(who),
+                    Err(error) => PppoeControlReply::Failed { message: error.to_string() },
                 },
-                None => Answer::Failed {
+                None => PppoeControlReply::Failed {
                     message: "the concentrator keeps no log of sessions: its configuration has no [tracking]"
                         .to_owned(),
                 },
@@ -234,38 +241,39 @@ impl Asked {
     }
 }
 
-fn which_of(text: Option<String>) -> Result<Which, String> {
-    Ok(named(text, "a session", Which::Session, Which::Named)?.unwrap_or(Which::All))
+fn parse_session_selector(text: Option<String>) -> Result<SessionSelector, String> {
+    Ok(parse_selection(text, "a session", SessionSelector::Session, SessionSelector::Named)?
+        .unwrap_or(SessionSelector::All))
 }
 
 /// Begins to answer at a path.
-pub(super) fn begin(path: &Path, asked: &Asked) -> io::Result<()> {
+pub(super) fn start_control(path: &Path, asked: &ConcentratorControl) -> io::Result<()> {
     let answers = asked.clone();
-    control::begin(
+    control::serve_requests(
         path,
-        |message| Answer::Failed { message },
-        move |request, user| answers.take(request, user),
+        |message| PppoeControlReply::Failed { message },
+        move |request, user| answers.handle_request(request, user),
     )
 }
 
-impl Asked {
-    fn ask_status(&self) -> Option<Status> {
-        match self.take(Request::Status, None) {
-            Answer::Status(status) => Some(status),
+impl ConcentratorControl {
+    fn request_status(&self) -> Option<PppoeStatus> {
+        match self.handle_request(PppoeControlRequest::Status, None) {
+            PppoeControlReply::Status(status) => Some(status),
             _ => None,
         }
     }
 }
 
-impl ServiceProbe for Asked {
+impl ServiceProbe for ConcentratorControl {
     fn expose_metrics(&self) -> Option<String> {
-        Some(exposition(&self.ask_status()?))
+        Some(metrics_text(&self.request_status()?))
     }
     fn is_serving(&self) -> bool {
-        self.ask_status().is_some()
+        self.request_status().is_some()
     }
     fn check_readiness(&self) -> Result<(), String> {
-        let status = self.ask_status().ok_or("the service does not answer")?;
+        let status = self.request_status().ok_or("the service does not answer")?;
         match status.connections_held {
             true => {
                 Err("connections that hosts begin are dropped: the log of translations cannot take them"
@@ -276,19 +284,19 @@ impl ServiceProbe for Asked {
     }
 }
 
-fn exposition(status: &Status) -> String {
-    let mut metrics = Exposition::new("usher_pppoe");
-    metrics.gauge("open_sessions", "Sessions of users", status.sessions.len() as u64);
-    metrics.gauge("half_open", "Sessions whose hosts are not let in yet", status.half_open as u64);
+fn metrics_text(status: &PppoeStatus) -> String {
+    let mut metrics = MetricsExposition::new("usher_pppoe");
+    metrics.add_gauge("open_sessions", "Sessions of users", status.sessions.len() as u64);
+    metrics.add_gauge("half_open", "Sessions whose hosts are not let in yet", status.half_open as u64);
     let held =
         "1 while connections that hosts begin are dropped, since the log of translations cannot take them";
-    metrics.gauge("connections_held", held, status.connections_held.into());
-    metrics.counters(&status.counters, "As usher pppoe sessions --json has it");
+    metrics.add_gauge("connections_held", held, status.connections_held.into());
+    metrics.add_counters(&status.counters, "As usher pppoe sessions --json has it");
     let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
-    metrics.pools("pool_used", "Addresses or prefixes of a pool that are in use", used);
+    metrics.add_pools("pool_used", "Addresses or prefixes of a pool that are in use", used);
     let all = status.pools.iter().map(|pool| (&*pool.name, pool.all));
-    metrics.pools("pool_size", "Addresses or prefixes of a pool", all);
-    metrics.text()
+    metrics.add_pools("pool_size", "Addresses or prefixes of a pool", all);
+    metrics.to_text()
 }
 
 #[cfg(test)]
@@ -297,9 +305,9 @@ mod tests {
 
     #[test]
     fn metrics_have_what_was_counted() {
-        let pools = vec![Pool { name: "p".to_owned(), used: 2, all: 254 }];
+        let pools = vec![PppoePoolStatus { name: "p".to_owned(), used: 2, all: 254 }];
         let counters = BTreeMap::from([("logins_accepted".to_owned(), 9)]);
-        let status = Status {
+        let status = PppoeStatus {
             version: String::new(),
             sessions: Vec::new(),
             half_open: 3,
@@ -307,7 +315,7 @@ mod tests {
             connections_held: true,
             counters,
         };
-        let text = exposition(&status);
+        let text = metrics_text(&status);
         for line in [
             "usher_pppoe_half_open 3",
             "usher_pppoe_connections_held 1",

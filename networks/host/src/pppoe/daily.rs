@@ -10,53 +10,53 @@ use usher_core::WallTime;
 pub(super) const SECONDS_OF_A_DAY: u64 = 86_400;
 
 /// The day of a time, in UTC: `2026-11-26`.
-pub(super) fn day(at: WallTime) -> String {
+pub(super) fn utc_day(at: WallTime) -> String {
     at.to_string().split('T').next().unwrap_or_default().to_owned()
 }
 
 /// When a day begins; `None`: it is no day.
-fn begin(day: &str) -> Option<WallTime> {
+fn day_start(day: &str) -> Option<WallTime> {
     parse_time(&format!("{day}T00:00:00Z"))
 }
 
 /// The day so many days before another.
 pub(super) fn days_before(day: &str, days: u32) -> Option<String> {
-    let kept = begin(day)?.unix_secs().saturating_sub(u64::from(days) * SECONDS_OF_A_DAY);
-    Some(self::day(WallTime::from_unix_secs(kept)))
+    let kept = day_start(day)?.unix_secs().saturating_sub(u64::from(days) * SECONDS_OF_A_DAY);
+    Some(self::utc_day(WallTime::from_unix_secs(kept)))
 }
 
 /// The day so many days after another.
 pub(super) fn days_after(day: &str, days: u32) -> Option<String> {
-    let after = begin(day)?.unix_secs().saturating_add(u64::from(days) * SECONDS_OF_A_DAY);
-    Some(self::day(WallTime::from_unix_secs(after)))
+    let after = day_start(day)?.unix_secs().saturating_add(u64::from(days) * SECONDS_OF_A_DAY);
+    Some(self::utc_day(WallTime::from_unix_secs(after)))
 }
 
 /// Opens a file to write behind what is there.
-fn append(path: &Path) -> io::Result<File> {
+fn open_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// The lines of a file, one at a time, however many there are. What is no UTF-8 is replaced.
-pub(super) fn lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<String>>> {
+pub(super) fn read_lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<String>>> {
     let octets = BufReader::new(File::open(path)?).split(b'\n');
     Ok(octets.map(|line| line.map(|line| String::from_utf8_lossy(&line).into_owned())))
 }
 
 /// Files of a kind, `sessions-2026-11-26.jsonl`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Daily {
+pub(super) struct DailyFiles {
     folder: PathBuf,
     kind: String,
     extension: String,
 }
 
-impl Daily {
+impl DailyFiles {
     /// Those in a folder whose names begin so.
     pub(super) fn new(folder: &Path, kind: &str) -> Self {
         Self { folder: folder.to_owned(), kind: kind.to_owned(), extension: "jsonl".to_owned() }
     }
     /// Those that are called as a file is, but for the day: `audit.jsonl`.
-    pub(super) fn called(path: &Path) -> Self {
+    pub(super) fn from_path(path: &Path) -> Self {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         Self {
             folder: path.parent().unwrap_or(Path::new("")).to_owned(),
@@ -67,19 +67,19 @@ impl Daily {
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
-    pub(super) fn path(&self, day: &str) -> PathBuf {
+    pub(super) fn day_path(&self, day: &str) -> PathBuf {
         let name = format!("{}-{day}", self.kind);
         self.folder.join(if self.extension.is_empty() { name } else { format!("{name}.{}", self.extension) })
     }
     /// The days of which there are files, in their order.
-    pub(super) fn days(&self) -> io::Result<Vec<String>> {
+    pub(super) fn existing_days(&self) -> io::Result<Vec<String>> {
         let mut days = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let name = entry?.file_name();
             let of = |name: &str| {
                 let day = name.strip_prefix(&self.kind)?.strip_prefix('-')?.strip_suffix(&self.extension)?;
                 let day = if self.extension.is_empty() { day } else { day.strip_suffix('.')? };
-                begin(day).map(|_| day.to_owned())
+                day_start(day).map(|_| day.to_owned())
             };
             days.extend(name.to_str().and_then(of));
         }
@@ -87,13 +87,13 @@ impl Daily {
         Ok(days)
     }
     /// Opens a day's file to write behind what is there.
-    pub(super) fn append(&self, day: &str) -> io::Result<File> {
-        append(&self.path(day))
+    pub(super) fn open_day(&self, day: &str) -> io::Result<File> {
+        open_append(&self.day_path(day))
     }
     /// Has a day's file be on the disk anew, all of it or as it was: what it has, and these lines behind that. Gives the file, to write
     /// behind them.
-    pub(super) fn renew(&self, day: &str, more: &[String]) -> io::Result<File> {
-        let path = self.path(day);
+    pub(super) fn rewrite_day(&self, day: &str, more: &[String]) -> io::Result<File> {
+        let path = self.day_path(day);
         let new = path.with_extension("new");
         let emptied = fs::remove_file(&new);
         if let Err(error) = emptied
@@ -101,7 +101,7 @@ impl Daily {
         {
             return Err(error);
         }
-        let mut file = append(&new)?;
+        let mut file = open_append(&new)?;
         match File::open(&path) {
             Ok(mut old) => {
                 if io::copy(&mut old, &mut file)? > 0 {
@@ -117,18 +117,18 @@ impl Daily {
         }
         file.sync_all()?;
         fs::rename(&new, &path)?;
-        self.sync()?;
+        self.sync_folder()?;
         Ok(file)
     }
     /// What was made in the folder is there after a loss of power.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync_folder(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
     /// Deletes the files of days before this one.
     pub(super) fn delete_before(&self, oldest: &str) {
         let kind = self.kind();
-        for old in self.days().unwrap_or_default().iter().filter(|day| day.as_str() < oldest) {
-            match fs::remove_file(self.path(old)) {
+        for old in self.existing_days().unwrap_or_default().iter().filter(|day| day.as_str() < oldest) {
+            match fs::remove_file(self.day_path(old)) {
                 Ok(()) => tracing::info!(day = old, kind, "the log of this day is deleted"),
                 Err(error) => {
                     tracing::error!(day = old, kind, %error, "the log of this day cannot be deleted")
@@ -144,9 +144,12 @@ mod tests {
 
     #[test]
     fn files_bear_their_days() {
-        let audit = Daily::called(Path::new("a/audit.jsonl"));
-        assert_eq!(audit.path("2026-11-26"), Path::new("a/audit-2026-11-26.jsonl"));
-        assert_eq!(Daily::called(Path::new("asked")).path("2026-11-26"), Path::new("asked-2026-11-26"));
+        let audit = DailyFiles::from_path(Path::new("a/audit.jsonl"));
+        assert_eq!(audit.day_path("2026-11-26"), Path::new("a/audit-2026-11-26.jsonl"));
+        assert_eq!(
+            DailyFiles::from_path(Path::new("asked")).day_path("2026-11-26"),
+            Path::new("asked-2026-11-26")
+        );
         assert_eq!(days_before("2026-03-01", 2).unwrap(), "2026-02-27");
         let folder = std::env::temp_dir().join(format!("usher-daily-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -160,15 +163,15 @@ mod tests {
         ] {
             fs::write(folder.join(name), "").unwrap();
         }
-        let a = Daily::new(&folder, "a");
-        assert_eq!(a.days().unwrap(), ["2026-11-25", "2026-11-26"]);
+        let a = DailyFiles::new(&folder, "a");
+        assert_eq!(a.existing_days().unwrap(), ["2026-11-25", "2026-11-26"]);
         a.delete_before("2026-11-26");
-        assert_eq!(a.days().unwrap(), ["2026-11-26"]);
+        assert_eq!(a.existing_days().unwrap(), ["2026-11-26"]);
         // Anew: what there was, and more; what is written later stands behind it.
-        fs::write(a.path("2026-11-26"), "one\ntorn").unwrap();
-        let mut file = a.renew("2026-11-26", &["two\n".to_owned()]).unwrap();
+        fs::write(a.day_path("2026-11-26"), "one\ntorn").unwrap();
+        let mut file = a.rewrite_day("2026-11-26", &["two\n".to_owned()]).unwrap();
         file.write_all(b"three\n").unwrap();
-        let all: Vec<String> = lines(&a.path("2026-11-26")).unwrap().map(Result::unwrap).collect();
+        let all: Vec<String> = read_lines(&a.day_path("2026-11-26")).unwrap().map(Result::unwrap).collect();
         assert_eq!(all, ["one", "torn", "two", "three"]);
         fs::remove_dir_all(&folder).unwrap();
     }

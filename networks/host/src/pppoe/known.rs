@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use usher_concentrator::SessionEntry;
 use usher_core::PortId;
-use usher_ppp::pppoe::{Frame, MacAddress, Stage};
+use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
 
 /// So many frames of a session have that room in a second: what a host sends beyond that has the room of all others.
 const OF_A_SESSION: u32 = 32;
@@ -23,27 +23,27 @@ struct CarriedSession {
 
 /// Where the hosts of sessions are that are carried, by SESSION_IDs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(Arc<Mutex<BTreeMap<u16, CarriedSession>>>);
+pub(super) struct CarriedSessionMap(Arc<Mutex<BTreeMap<u16, CarriedSession>>>);
 
-impl Known {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<u16, CarriedSession>> {
+impl CarriedSessionMap {
+    fn lock_sessions(&self) -> MutexGuard<'_, BTreeMap<u16, CarriedSession>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(super) fn insert(&self, entry: &SessionEntry) {
         let place =
             CarriedSession { port: entry.port, station: entry.peer, since: Instant::now(), frames: 0 };
-        self.all().insert(entry.number, place);
+        self.lock_sessions().insert(entry.number, place);
     }
     pub(super) fn remove(&self, number: u16) {
-        self.all().remove(&number);
+        self.lock_sessions().remove(&number);
     }
     /// What room a frame has.
-    pub(super) fn kind(&self, port: PortId, frame: &[u8], now: Instant) -> FrameKind {
-        let Ok(frame) = Frame::parse(frame) else { return FrameKind::Other };
-        if frame.stage != Stage::Session {
+    pub(super) fn frame_kind(&self, port: PortId, frame: &[u8], now: Instant) -> FrameKind {
+        let Ok(frame) = PppoeFrame::parse(frame) else { return FrameKind::Other };
+        if frame.stage != PppoeStage::Session {
             return FrameKind::Other;
         }
-        let mut all = self.all();
+        let mut all = self.lock_sessions();
         let of = all.get_mut(&frame.session);
         let Some(place) = of.filter(|of| (of.port, of.station) == (port, frame.source)) else {
             return FrameKind::Other;
@@ -52,14 +52,14 @@ impl Known {
             (place.since, place.frames) = (now, 0);
         }
         place.frames = place.frames.saturating_add(1);
-        if place.frames <= OF_A_SESSION { FrameKind::OfSession } else { FrameKind::Other }
+        if place.frames <= OF_A_SESSION { FrameKind::Session } else { FrameKind::Other }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_ppp::pppoe::Code;
+    use usher_ppp::pppoe::PppoeCode;
 
     #[test]
     fn what_is_of_a_session_that_is_carried_has_room_of_its_own() {
@@ -78,29 +78,29 @@ mod tests {
             rate_down: None,
             clamp_mss: true,
         };
-        let known = Known::default();
+        let known = CarriedSessionMap::default();
         known.insert(&entry);
         let now = Instant::now();
         let kind = |port, from, stage, session, at| {
             let mut octets = Vec::new();
             let destination = station(9);
-            Frame {
+            PppoeFrame {
                 destination,
                 source: station(from),
                 stage,
-                code: Code::SESSION,
+                code: PppoeCode::SESSION,
                 session,
                 payload: &[0xc0, 0x21],
             }
             .emit(&mut octets);
-            known.kind(PortId(port), &octets, at)
+            known.frame_kind(PortId(port), &octets, at)
         };
-        assert_eq!(kind(1, 1, Stage::Session, 7, now), FrameKind::OfSession);
+        assert_eq!(kind(1, 1, PppoeStage::Session, 7, now), FrameKind::Session);
         for (port, from, stage, session) in [
-            (0, 1, Stage::Session, 7),
-            (1, 2, Stage::Session, 7),
-            (1, 1, Stage::Discovery, 7),
-            (1, 1, Stage::Session, 8),
+            (0, 1, PppoeStage::Session, 7),
+            (1, 2, PppoeStage::Session, 7),
+            (1, 1, PppoeStage::Discovery, 7),
+            (1, 1, PppoeStage::Session, 8),
         ] {
             assert_eq!(
                 kind(port, from, stage, session, now),
@@ -108,12 +108,12 @@ mod tests {
                 "{port} {from} {stage:?} {session}"
             );
         }
-        assert_eq!(known.kind(PortId(1), &[0; 5], now), FrameKind::Other);
+        assert_eq!(known.frame_kind(PortId(1), &[0; 5], now), FrameKind::Other);
         // One that floods has no more of it than others.
-        let own = (0..100).filter(|_| kind(1, 1, Stage::Session, 7, now) == FrameKind::OfSession).count();
+        let own = (0..100).filter(|_| kind(1, 1, PppoeStage::Session, 7, now) == FrameKind::Session).count();
         assert_eq!(own, OF_A_SESSION as usize - 1);
-        assert_eq!(kind(1, 1, Stage::Session, 7, now + SECOND), FrameKind::OfSession);
+        assert_eq!(kind(1, 1, PppoeStage::Session, 7, now + SECOND), FrameKind::Session);
         known.remove(7);
-        assert_eq!(kind(1, 1, Stage::Session, 7, now + SECOND), FrameKind::Other);
+        assert_eq!(kind(1, 1, PppoeStage::Session, 7, now + SECOND), FrameKind::Other);
     }
 }

@@ -1,16 +1,16 @@
 //! The EAP methods by which a client may show who its user is.
 
 use super::connect::ConnectError;
-use crate::setup::wall;
+use crate::setup::wall_time;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use usher_config::Outside;
-use usher_config::disk::Disk;
-use usher_crypto::Key;
-use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
+use usher_config::ConfigEnvironment;
+use usher_config::disk::DiskEnvironment;
+use usher_crypto::SecretValue;
+use usher_crypto::tls::{ClientConfig, ClientOptions, TlsCredentials, TrustRoots, VersionRange, WallClock};
 use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof};
+use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
 use usher_eap::method::{PeerOffer, md5, mschapv2};
 
 /// Octets of the longest EAP packet that a client sends: PPP's packets have 1492 octets, of which its header takes some.
@@ -20,7 +20,7 @@ const MOST: u64 = 1 << 20;
 
 /// What the methods with TLS need.
 #[derive(Clone, Debug)]
-pub struct Certificates {
+pub struct EapCertificateFiles {
     /// A file with the authorities below which the AAA server's certificate has to be, PEM.
     pub ca: PathBuf,
     /// The user's own certificate and its private key, PEM; with them EAP-TLS is offered.
@@ -31,17 +31,18 @@ pub struct Certificates {
 
 /// The methods, the preferred first: those with TLS where there are certificates, and then no others, since a server that shows no
 /// certificate could be anybody.
-pub(super) fn offers(
+pub(super) fn eap_offers(
     user: &str,
-    password: &Key,
-    certificates: Option<&Certificates>,
+    password: &SecretValue,
+    certificates: Option<&EapCertificateFiles>,
 ) -> Result<Arc<[Box<dyn PeerOffer>]>, ConnectError> {
-    let account = || -> Box<dyn PeerOffer> { Box::new(mschapv2::Account::new(user.as_bytes(), password)) };
+    let account =
+        || -> Box<dyn PeerOffer> { Box::new(mschapv2::MsChapV2Account::new(user.as_bytes(), password)) };
     let Some(certificates) = certificates else {
-        let md5: Box<dyn PeerOffer> = Box::new(md5::Password::new(password).named(user.as_bytes()));
+        let md5: Box<dyn PeerOffer> = Box::new(md5::Md5Password::new(password).with_name(user.as_bytes()));
         return Ok(Arc::from([account(), md5]));
     };
-    let tls = PeerTls::Real(tls(certificates)?, 0);
+    let tls = PeerTls::Real(tls_config(certificates)?, 0);
     let identity = user.as_bytes().to_vec();
     if certificates.own.is_some() {
         let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTls { tls, fragment: FRAGMENT });
@@ -53,22 +54,22 @@ pub(super) fn offers(
         identity: identity.clone(),
         inner: Arc::from([account()]),
     });
-    let proof = Proof::Pap(password[..].into());
+    let proof = TtlsProof::Pap(password[..].into());
     let ttls: Box<dyn PeerOffer> = Box::new(PeerMethodTtls { tls, fragment: FRAGMENT, identity, proof });
     Ok(Arc::from([peap, ttls]))
 }
 
-fn tls(certificates: &Certificates) -> Result<ClientConfig, ConnectError> {
+fn tls_config(certificates: &EapCertificateFiles) -> Result<ClientConfig, ConnectError> {
     let wrong = |path: &Path, why: &dyn std::fmt::Display| {
         ConnectError::Certificates(format!("{}: {why}", path.display()))
     };
-    let read = |path: &PathBuf| Disk.octets(path, MOST).map_err(ConnectError::Certificates);
+    let read = |path: &PathBuf| DiskEnvironment.read_octets(path, MOST).map_err(ConnectError::Certificates);
     let ca = &certificates.ca;
-    let roots = Roots::from_pem(&read(ca)?).map_err(|e| wrong(ca, &e))?;
+    let roots = TrustRoots::from_pem(&read(ca)?).map_err(|e| wrong(ca, &e))?;
     let credentials = match &certificates.own {
         Some((certificate, key)) => {
-            let pem = Key::new(Disk.secret(key).map_err(ConnectError::Certificates)?);
-            let made = Credentials::from_pem(&read(certificate)?, pem.as_bytes());
+            let pem = SecretValue::new(DiskEnvironment.read_secret(key).map_err(ConnectError::Certificates)?);
+            let made = TlsCredentials::from_pem(&read(certificate)?, pem.as_bytes());
             Some(made.map_err(|e| wrong(if e.is_of_key() { key } else { certificate }, &e))?)
         }
         None => None,
@@ -79,7 +80,7 @@ fn tls(certificates: &Certificates) -> Result<ClientConfig, ConnectError> {
         roots,
         server_name: certificates.server_name.clone(),
         resumption: None,
-        clock: WallClock::at(wall()),
+        clock: WallClock::from_time(wall_time()),
         key_log: None,
     };
     ClientConfig::new(options).map_err(|e| ConnectError::Certificates(e.to_string()))

@@ -1,29 +1,29 @@
 //! What is said of a concentrator: to what carries packets, to the logs, and to whoever has asked.
 
-use super::audit::Audit;
-use super::control::{self, Answer};
-use super::known::Known;
-use super::nat::Nat;
+use super::audit::QueryAudit;
+use super::control::{self, PppoeControlReply};
+use super::known::CarriedSessionMap;
+use super::nat::NatRules;
 use super::track::TrackLog;
-use super::{Telling, usage};
+use super::{CommandSender, convert_usage};
 use std::sync::Arc;
-use usher_concentrator::{Command, Event, LoginFailure, SessionEntry};
-use usher_ident_service::Event as Ident;
+use usher_concentrator::{AccessConcentratorCommand, AccessConcentratorEvent, LoginFailure, SessionEntry};
+use usher_ident_service::IdentServiceEvent;
 use usher_ppp::EndReason;
-use usher_pppoe::Plane;
+use usher_pppoe::PppoeDataPlane;
 
-pub(super) struct Say {
-    pub(super) plane: Arc<Plane>,
-    pub(super) known: Known,
-    pub(super) nat: Option<Nat>,
+pub(super) struct PppoeEventSink {
+    pub(super) plane: Arc<PppoeDataPlane>,
+    pub(super) carried_sessions: CarriedSessionMap,
+    pub(super) nat: Option<NatRules>,
     pub(super) track: Option<TrackLog>,
-    pub(super) audit: Audit,
-    pub(super) asked: control::Asked,
-    pub(super) telling: Telling<Command>,
+    pub(super) audit: QueryAudit,
+    pub(super) control: control::ConcentratorControl,
+    pub(super) command_sender: CommandSender<AccessConcentratorCommand>,
 }
 
-fn session(entry: &SessionEntry) -> usher_pppoe::Session {
-    usher_pppoe::Session {
+fn plane_session(entry: &SessionEntry) -> usher_pppoe::DataPlaneSession {
+    usher_pppoe::DataPlaneSession {
         number: entry.number,
         port: entry.port.0 as usize,
         peer: entry.peer.0,
@@ -39,29 +39,29 @@ fn session(entry: &SessionEntry) -> usher_pppoe::Session {
     }
 }
 
-impl Say {
-    pub(super) fn say(&mut self, event: Event) {
+impl PppoeEventSink {
+    pub(super) fn handle_event(&mut self, event: AccessConcentratorEvent) {
         match event {
-            Event::Install(entry) => self.install(&entry),
-            Event::Remove { id, number } => {
-                self.known.remove(number);
-                let removed = self.plane.remove(number);
+            AccessConcentratorEvent::Install(entry) => self.install_session(&entry),
+            AccessConcentratorEvent::Remove { id, number } => {
+                self.carried_sessions.remove(number);
+                let removed = self.plane.remove_session(number);
                 if let Err(error) = &removed {
                     tracing::error!(number, %error, "a session is not wholly taken out of the data plane");
                 }
-                if let Some(Err(error)) = self.nat.as_mut().map(|nat| nat.remove(id)) {
+                if let Some(Err(error)) = self.nat.as_mut().map(|nat| nat.remove_rules(id)) {
                     tracing::error!(id, %error, "rules of a session's addresses stay");
                 }
-                let usage = removed.ok().flatten().map(usage);
-                self.telling.tell(Command::Removed { id, usage });
+                let usage = removed.ok().flatten().map(convert_usage);
+                self.command_sender.send_command(AccessConcentratorCommand::Removed { id, usage });
             }
-            Event::Log(record) => {
-                let written = self.track.as_ref().map(|track| track.write(&record));
+            AccessConcentratorEvent::Log(record) => {
+                let written = self.track.as_ref().map(|track| track.write_record(&record));
                 if let Some(Err(error)) = written {
                     tracing::error!(%error, "the end of a session is not in the log of sessions yet");
                 }
             }
-            Event::LetIn(one) => {
+            AccessConcentratorEvent::LoginAccepted(one) => {
                 let ipv4 = one.ipv4.map(|address| address.to_string()).unwrap_or_default();
                 let ipv6: Vec<String> =
                     one.ipv6.iter().map(|(prefix, bits)| format!("{prefix}/{bits}")).collect();
@@ -76,7 +76,7 @@ impl Say {
                     "let in"
                 );
             }
-            Event::Ended { status: one, reason } => {
+            AccessConcentratorEvent::Ended { status: one, reason } => {
                 tracing::info!(
                     id = one.id,
                     user = one.user,
@@ -86,61 +86,72 @@ impl Say {
                     "ended"
                 );
             }
-            Event::LoginFailed { subscriber, user, why } => {
+            AccessConcentratorEvent::LoginFailed { subscriber, user, why } => {
                 let user = user.escape_ascii().to_string();
-                tracing::warn!(station = %subscriber.address, user, cause = refusal(why), "not let in");
+                tracing::warn!(station = %subscriber.address, user, cause = refusal_text(why), "not let in");
             }
             // Anybody can begin what comes to nothing; how many there were is told each minute.
-            Event::GaveUp { subscriber, reason } => {
-                tracing::debug!(station = %subscriber.address, reason = meaning(reason), "gave up");
+            AccessConcentratorEvent::LoginAborted { subscriber, reason } => {
+                tracing::debug!(station = %subscriber.address, reason = end_reason_text(reason), "gave up");
             }
-            Event::Status { token, status } => {
-                self.asked.answer(token, Answer::Status(control::status(&status)));
+            AccessConcentratorEvent::Status { token, status } => {
+                self.control
+                    .complete_request(token, PppoeControlReply::Status(control::convert_status(&status)));
             }
-            Event::Told { token, sessions } => self.asked.answer(token, Answer::Told { sessions }),
-            Event::Dynamic { id, end: true } => tracing::info!(id, "the AAA server ends this session"),
-            Event::Dynamic { id, .. } => tracing::info!(id, "the AAA server changes this session"),
-            Event::Unaccounted { session, logged: true } => {
+            AccessConcentratorEvent::SessionsNotified { token, sessions } => {
+                self.control.complete_request(token, PppoeControlReply::Told { sessions })
+            }
+            AccessConcentratorEvent::Dynamic { id, end: true } => {
+                tracing::info!(id, "the AAA server ends this session")
+            }
+            AccessConcentratorEvent::Dynamic { id, .. } => {
+                tracing::info!(id, "the AAA server changes this session")
+            }
+            AccessConcentratorEvent::Unaccounted { session, logged: true } => {
                 tracing::warn!(
                     session,
                     "no AAA server has acknowledged the end of this session yet: the next start tells it"
                 );
             }
-            Event::Unaccounted { session, .. } => {
+            AccessConcentratorEvent::Unaccounted { session, .. } => {
                 tracing::warn!(session, "no AAA server keeps the accounting record of this session");
             }
-            Event::Server { server, up: true } => tracing::info!(server, "the AAA server answers"),
-            Event::Server { server, .. } => tracing::warn!(server, "the AAA server does not answer"),
-            Event::Ident(Ident::Answered { asker, connection, answer }) => {
-                tracing::info!(%asker, local = %connection.local, remote = %connection.remote, %answer, "asked");
-                self.audit.ident(asker, &connection, &answer.to_string());
+            AccessConcentratorEvent::Server { server, up: true } => {
+                tracing::info!(server, "the AAA server answers")
             }
-            Event::Ident(Ident::Refused { asker }) => {
+            AccessConcentratorEvent::Server { server, .. } => {
+                tracing::warn!(server, "the AAA server does not answer")
+            }
+            AccessConcentratorEvent::Ident(IdentServiceEvent::Answered { asker, connection, answer }) => {
+                tracing::info!(%asker, local = %connection.local, remote = %connection.remote, %answer, "asked");
+                self.audit.record_ident(asker, &connection, &answer.to_string());
+            }
+            AccessConcentratorEvent::Ident(IdentServiceEvent::Refused { asker }) => {
                 tracing::debug!(%asker, "refused: of no network that may ask");
             }
-            Event::Left => {}
+            AccessConcentratorEvent::Left => {}
         }
     }
 
-    fn install(&mut self, entry: &SessionEntry) {
-        if let Some(Err(error)) = self.nat.as_mut().map(|nat| nat.install(entry)) {
+    fn install_session(&mut self, entry: &SessionEntry) {
+        if let Some(Err(error)) = self.nat.as_mut().map(|nat| nat.install_rules(entry)) {
             tracing::error!(id = entry.id, %error, "a session's addresses get no rules: it ends");
-            self.telling.tell(Command::NotInstalled { id: entry.id });
+            self.command_sender.send_command(AccessConcentratorCommand::NotInstalled { id: entry.id });
             return;
         }
-        self.known.insert(entry);
-        if let Err(error) = self.plane.install(session(entry)) {
-            self.known.remove(entry.number);
+        self.carried_sessions.insert(entry);
+        if let Err(error) = self.plane.install_session(plane_session(entry)) {
+            self.carried_sessions.remove(entry.number);
             tracing::error!(id = entry.id, %error, "packets of a session cannot be let through: it ends");
-            self.telling.tell(Command::NotInstalled { id: entry.id });
+            self.command_sender.send_command(AccessConcentratorCommand::NotInstalled { id: entry.id });
         }
     }
 }
 
-const fn refusal(why: LoginFailure) -> &'static str {
+const fn refusal_text(why: LoginFailure) -> &'static str {
     match why {
         LoginFailure::Rejected => "rejected",
-        LoginFailure::HeldBack => "too many logins of this name or station have failed; it is held back",
+        LoginFailure::LockedOut => "too many logins of this name or station have failed; it is held back",
         LoginFailure::Unanswered => "no AAA server answers",
         LoginFailure::BadAnswer => "the AAA server's answer makes no sense",
         LoginFailure::NoAaa => "there is nobody who judges",
@@ -155,7 +166,7 @@ const fn refusal(why: LoginFailure) -> &'static str {
 
 /// Why a session ended, for people.
 #[must_use]
-pub const fn meaning(reason: EndReason) -> &'static str {
+pub const fn end_reason_text(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Closed => "this side ended it",
         EndReason::PeerClosed | EndReason::Padt => "the other side ended it",
@@ -164,7 +175,9 @@ pub const fn meaning(reason: EndReason) -> &'static str {
         EndReason::Looped => "what is sent comes back: the Ethernet has a loop",
         EndReason::SetupTimeout => "it took too long until an address was agreed to",
         EndReason::NoAuthentication => "the two sides have no authentication protocol in common",
-        EndReason::Unasked => "the concentrator does not ask who the user is, so that it could be anybody",
+        EndReason::AuthenticationNotRequested => {
+            "the concentrator does not ask who the user is, so that it could be anybody"
+        }
         EndReason::AuthenticationFailed => "the other side did not prove who it is",
         EndReason::Refused => "the concentrator does not let this user in, by this password",
         EndReason::Impostor => {

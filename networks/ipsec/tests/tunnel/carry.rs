@@ -1,43 +1,47 @@
 //! Our ESP at both ends: what goes in at one comes out at the other.
 
-use super::place::{PATIENCE, Place, network, pair, wait};
+use super::place::{NamespacePair, TEST_TIMEOUT, network_selector, test_pair, wait_until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
-use usher_esp::plane::{Mode, Outer};
-use usher_esp::{Action, Event, Integrity, Operation, Policy, PolicyId, SaPair, Transform};
-use usher_ipsec::{Config, Said, Tunnel};
+use usher_esp::plane::{IpsecMode, OuterPath};
+use usher_esp::{
+    EspEvent, EspTransform, IntegrityAlgorithm, IpsecOperation, PolicyAction, PolicyId, SaPair,
+    SecurityPolicy,
+};
+use usher_ipsec::{EspTunnel, TunnelConfig, TunnelEvent};
 
-fn aead(cipher: CipherAlgorithm, extended_sequence_numbers: bool) -> Transform {
-    Transform { cipher: Some(cipher), integrity: None, extended_sequence_numbers }
+fn aead_transform(cipher: CipherAlgorithm, extended_sequence_numbers: bool) -> EspTransform {
+    EspTransform { cipher: Some(cipher), integrity: None, extended_sequence_numbers }
 }
 
-fn gcm() -> Transform {
-    aead(CipherAlgorithm::AesGcm, false)
+fn gcm_transform() -> EspTransform {
+    aead_transform(CipherAlgorithm::AesGcm, false)
 }
 
-fn install(tunnel: &Tunnel, pair: SaPair) {
-    assert_eq!(tunnel.apply(Operation::Install(pair.into())), Ok(()));
+fn install_pair(tunnel: &EspTunnel, pair: SaPair) {
+    assert_eq!(tunnel.apply_operation(IpsecOperation::Install(pair.into())), Ok(()));
 }
 
-fn udp(place: &Place, end: usize, address: &str) -> UdpSocket {
+fn udp_socket(place: &NamespacePair, end: usize, address: &str) -> UdpSocket {
     let address: SocketAddr = address.parse().expect("an address");
-    place.within(end, move || {
+    place.run_in_namespace(end, move || {
         let socket = UdpSocket::bind(address).expect("the address is there");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket can wait");
         socket
     })
 }
 
 /// Sends so many octets from end 0 to an address of end 1 by TCP, and says whether they came as they were.
-pub(crate) fn stream(place: &Place, address: &str, octets: usize) -> bool {
+pub(crate) fn transfer_stream(place: &NamespacePair, address: &str, octets: usize) -> bool {
     let address: SocketAddr = address.parse().expect("an address");
-    let listener = place.within(1, move || TcpListener::bind(address).expect("the address is there"));
+    let listener =
+        place.run_in_namespace(1, move || TcpListener::bind(address).expect("the address is there"));
     let to = listener.local_addr().expect("it is bound");
     let mut sender = {
         let connected = std::thread::spawn(move || listener.accept().expect("somebody comes").0);
-        let sender = place.within(0, move || TcpStream::connect(to).expect("it answers"));
+        let sender = place.run_in_namespace(0, move || TcpStream::connect(to).expect("it answers"));
         (sender, connected.join().expect("it is accepted"))
     };
     let data: Vec<u8> =
@@ -45,35 +49,37 @@ pub(crate) fn stream(place: &Place, address: &str, octets: usize) -> bool {
     let sent = data.clone();
     let writer = std::thread::spawn(move || sender.0.write_all(&sent).is_ok());
     let mut came = vec![0; octets];
-    sender.1.set_read_timeout(Some(PATIENCE)).expect("a stream can wait");
+    sender.1.set_read_timeout(Some(TEST_TIMEOUT)).expect("a stream can wait");
     sender.1.read_exact(&mut came).is_ok() && came == data && writer.join().expect("it is written")
 }
 
 #[test]
 fn streams_of_each_transform_arrive_as_they_were_sent() {
     use CipherAlgorithm::{AesCbc, AesGcm, ChaCha20Poly1305, TripleDesCbc};
-    let code =
-        |cipher, mac, len| Transform { integrity: Some(Integrity { mac, len }), ..aead(cipher, false) };
+    let code = |cipher, mac, len| EspTransform {
+        integrity: Some(IntegrityAlgorithm { mac, len }),
+        ..aead_transform(cipher, false)
+    };
     for (transform, key, encapsulated) in [
-        (gcm(), 20, true),
-        (aead(AesGcm, true), 36, true),
-        (aead(ChaCha20Poly1305, true), 36, true),
+        (gcm_transform(), 20, true),
+        (aead_transform(AesGcm, true), 36, true),
+        (aead_transform(ChaCha20Poly1305, true), 36, true),
         (code(AesCbc, MacAlgorithm::HmacSha256, 16), 16, true),
         (code(TripleDesCbc, MacAlgorithm::HmacSha1, 12), 24, true),
-        (gcm(), 20, false),
+        (gcm_transform(), 20, false),
     ] {
-        let place = Place::new();
-        let (a, _) = place.tunnel(0, Config::default());
-        let (b, _) = place.tunnel(1, Config::default());
-        install(&a, pair(0, transform, key, encapsulated));
-        install(&b, pair(1, transform, key, encapsulated));
+        let place = NamespacePair::new();
+        let (a, _) = place.start_tunnel(0, TunnelConfig::default());
+        let (b, _) = place.start_tunnel(1, TunnelConfig::default());
+        install_pair(&a, test_pair(0, transform, key, encapsulated));
+        install_pair(&b, test_pair(1, transform, key, encapsulated));
         for address in ["10.2.0.1:0", "[2001:db8:2::1]:0"] {
-            assert!(stream(&place, address, 3 << 20), "{transform:?} to {address}");
+            assert!(transfer_stream(&place, address, 3 << 20), "{transform:?} to {address}");
         }
         let ((sealed, moved), (opened, _)) = (a.counters(), b.counters());
         assert!(opened.opened > 4000 && sealed.sealed > 4000, "{transform:?}: {opened:?}");
         assert_eq!((opened.integrity, opened.replayed, opened.selectors, opened.length), (0, 0, 0, 0));
-        if encapsulated && a.offload().0 {
+        if encapsulated && a.offloaded_protocols().0 {
             let (packets, messages) = (moved.packets_out, moved.messages_out);
             assert!(messages * 4 < packets, "whole batches go as one: {moved:?}");
         }
@@ -83,24 +89,24 @@ fn streams_of_each_transform_arrive_as_they_were_sent() {
 
 #[test]
 fn without_offload_all_is_the_same_packet_by_packet() {
-    let place = Place::new();
-    let config = Config { offload: false, ..Config::default() };
-    let (a, _) = place.tunnel(0, config.clone());
-    let (b, _) = place.tunnel(1, config);
-    install(&a, pair(0, gcm(), 20, true));
-    install(&b, pair(1, gcm(), 20, true));
-    assert!(stream(&place, "10.2.0.1:0", 1 << 20));
+    let place = NamespacePair::new();
+    let config = TunnelConfig { offload: false, ..TunnelConfig::default() };
+    let (a, _) = place.start_tunnel(0, config.clone());
+    let (b, _) = place.start_tunnel(1, config);
+    install_pair(&a, test_pair(0, gcm_transform(), 20, true));
+    install_pair(&b, test_pair(1, gcm_transform(), 20, true));
+    assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20));
 }
 
 #[test]
 fn datagrams_of_all_sizes_arrive_and_are_answered() {
-    let place = Place::new();
-    let (a, _) = place.tunnel(0, Config::default());
-    let (b, _) = place.tunnel(1, Config::default());
-    install(&a, pair(0, gcm(), 20, true));
-    install(&b, pair(1, gcm(), 20, true));
-    let ours = udp(&place, 0, "10.1.0.1:0");
-    let theirs = udp(&place, 1, "10.2.0.1:7000");
+    let place = NamespacePair::new();
+    let (a, _) = place.start_tunnel(0, TunnelConfig::default());
+    let (b, _) = place.start_tunnel(1, TunnelConfig::default());
+    install_pair(&a, test_pair(0, gcm_transform(), 20, true));
+    install_pair(&b, test_pair(1, gcm_transform(), 20, true));
+    let ours = udp_socket(&place, 0, "10.1.0.1:0");
+    let theirs = udp_socket(&place, 1, "10.2.0.1:7000");
     let mut buf = vec![0; 65_536];
     // Those above the device's 1400 octets go in fragments.
     for size in [0, 1, 2, 3, 500, 1371, 1372, 1373, 4000, 30_000] {
@@ -116,59 +122,62 @@ fn datagrams_of_all_sizes_arrive_and_are_answered() {
 /// As a ping does in the third founding study: its first packet brings the SA about, and arrives.
 #[test]
 fn the_first_packet_brings_its_sa_about_and_arrives() {
-    let place = Place::new();
-    let (a, said) = place.tunnel(0, Config::default());
-    let (b, _) = place.tunnel(1, Config::default());
-    let policy = |id, remote: &str, action| Policy {
+    let place = NamespacePair::new();
+    let (a, said) = place.start_tunnel(0, TunnelConfig::default());
+    let (b, _) = place.start_tunnel(1, TunnelConfig::default());
+    let policy = |id, remote: &str, action| SecurityPolicy {
         id: PolicyId(id),
-        local: vec![network("10.1.0.0/16")],
-        remote: vec![network(remote)],
+        local: vec![network_selector("10.1.0.0/16")],
+        remote: vec![network_selector(remote)],
         action,
     };
-    let policies = vec![policy(1, "10.2.9.0/24", Action::Discard), policy(2, "10.2.0.0/16", Action::Protect)];
-    assert_eq!(a.apply(Operation::Policies(policies)), Ok(()));
-    install(&b, pair(1, gcm(), 20, true));
-    let theirs = udp(&place, 1, "10.2.0.1:7000");
-    let ours = udp(&place, 0, "10.1.0.1:0");
+    let policies = vec![
+        policy(1, "10.2.9.0/24", PolicyAction::Discard),
+        policy(2, "10.2.0.0/16", PolicyAction::Protect),
+    ];
+    assert_eq!(a.apply_operation(IpsecOperation::Policies(policies)), Ok(()));
+    install_pair(&b, test_pair(1, gcm_transform(), 20, true));
+    let theirs = udp_socket(&place, 1, "10.2.0.1:7000");
+    let ours = udp_socket(&place, 0, "10.1.0.1:0");
     ours.send_to(b"nobody hears", "10.2.9.9:7000").expect("it is sent");
     for word in [&b"first"[..], b"second"] {
         ours.send_to(word, "10.2.0.1:7000").expect("it is sent");
     }
     // IPv6 has its own to say at first, and no policy is for that.
-    let flow = match said.recv_timeout(PATIENCE).expect("it asks for an SA") {
-        Said::Plane(Event::Acquire { policy: PolicyId(2), flow }) => flow,
+    let flow = match said.recv_timeout(TEST_TIMEOUT).expect("it asks for an SA") {
+        TunnelEvent::Plane(EspEvent::Acquire { policy: PolicyId(2), flow }) => flow,
         other => panic!("{other:?}"),
     };
     assert_eq!((flow.protocol, flow.destination), (17, "10.2.0.1".parse().expect("an address")));
-    wait("both wait", || a.counters().0.held == 2);
-    install(&a, SaPair { policy: Some(PolicyId(2)), ..pair(0, gcm(), 20, true) });
+    wait_until("both wait", || a.counters().0.held == 2);
+    install_pair(&a, SaPair { policy: Some(PolicyId(2)), ..test_pair(0, gcm_transform(), 20, true) });
     let mut buf = [0; 100];
     for word in [&b"first"[..], b"second"] {
         let length = theirs.recv(&mut buf).expect("it arrives");
         assert_eq!(&buf[..length], word);
     }
-    assert_eq!((a.counters().0.not_held, a.usage(0x1000).map(|usage| usage.sent.packets)), (0, Some(2)));
+    assert_eq!((a.counters().0.not_held, a.pair_usage(0x1000).map(|usage| usage.sent.packets)), (0, Some(2)));
     assert!(a.counters().0.discarded >= 1);
 }
 
 #[test]
 fn what_a_policy_forwards_goes_past_the_device() {
-    let place = Place::new();
-    let (a, _) = place.tunnel(0, Config { mark: Some(7), ..Config::default() });
+    let place = NamespacePair::new();
+    let (a, _) = place.start_tunnel(0, TunnelConfig { mark: Some(7), ..TunnelConfig::default() });
     // What carries the mark goes by the cable: to the other end, which has an address there, too.
     let name = &place.names[0];
-    super::place::ip(&format!("-n {name} rule add fwmark 7 table 7"));
-    super::place::ip(&format!("-n {name} route add default via 192.0.2.2 table 7"));
-    super::place::ip(&format!("-n {} addr add 10.2.0.1/32 dev lo", place.names[1]));
-    let policy = Policy {
+    super::place::run_ip(&format!("-n {name} rule add fwmark 7 table 7"));
+    super::place::run_ip(&format!("-n {name} route add default via 192.0.2.2 table 7"));
+    super::place::run_ip(&format!("-n {} addr add 10.2.0.1/32 dev lo", place.names[1]));
+    let policy = SecurityPolicy {
         id: PolicyId(1),
-        local: vec![network("0.0.0.0/0")],
-        remote: vec![network("10.2.0.0/16")],
-        action: Action::Forward,
+        local: vec![network_selector("0.0.0.0/0")],
+        remote: vec![network_selector("10.2.0.0/16")],
+        action: PolicyAction::Forward,
     };
-    assert_eq!(a.apply(Operation::Policies(vec![policy])), Ok(()));
-    let theirs = udp(&place, 1, "10.2.0.1:7000");
-    let ours = udp(&place, 0, "10.1.0.1:0");
+    assert_eq!(a.apply_operation(IpsecOperation::Policies(vec![policy])), Ok(()));
+    let theirs = udp_socket(&place, 1, "10.2.0.1:7000");
+    let ours = udp_socket(&place, 0, "10.1.0.1:0");
     ours.send_to(b"in the clear", "10.2.0.1:7000").expect("it is sent");
     let mut buf = [0; 100];
     assert_eq!(theirs.recv_from(&mut buf).expect("it arrives").1, ours.local_addr().expect("it is bound"));
@@ -177,28 +186,28 @@ fn what_a_policy_forwards_goes_past_the_device() {
 
 #[test]
 fn transport_mode_carries_what_two_hosts_say() {
-    let place = Place::new();
+    let place = NamespacePair::new();
     let [(a, _), (b, _)] = [0, 1].map(|end| {
-        let tunnel = place.tunnel(end, Config { mark: Some(7), ..Config::default() });
+        let tunnel = place.start_tunnel(end, TunnelConfig { mark: Some(7), ..TunnelConfig::default() });
         // What is to be protected goes to the device, what is protected past it.
         let (name, other) = (&place.names[end], 2 - end);
-        super::place::ip(&format!("-n {name} rule add fwmark 7 lookup main pref 10"));
-        super::place::ip(&format!(
+        super::place::run_ip(&format!("-n {name} rule add fwmark 7 lookup main pref 10"));
+        super::place::run_ip(&format!(
             "-n {name} rule add to 192.0.2.{other} ipproto udp dport 7000 lookup 8 pref 20"
         ));
-        super::place::ip(&format!("-n {name} route add default dev {} table 8", tunnel.0.device()));
-        super::place::ip(&format!("netns exec {name} sysctl -qw net.ipv4.conf.all.rp_filter=0"));
+        super::place::run_ip(&format!("-n {name} route add default dev {} table 8", tunnel.0.device_name()));
+        super::place::run_ip(&format!("netns exec {name} sysctl -qw net.ipv4.conf.all.rp_filter=0"));
         tunnel
     });
     let one = |end: usize| {
-        let traffic = |end: usize| vec![network(&format!("192.0.2.{}/32", end + 1))];
+        let traffic = |end: usize| vec![network_selector(&format!("192.0.2.{}/32", end + 1))];
         let (local, remote) = (traffic(end), traffic(1 - end));
-        SaPair { mode: Mode::Transport, local, remote, ..pair(end, gcm(), 20, true) }
+        SaPair { mode: IpsecMode::Transport, local, remote, ..test_pair(end, gcm_transform(), 20, true) }
     };
-    install(&a, one(0));
-    install(&b, one(1));
-    let theirs = udp(&place, 1, "192.0.2.2:7000");
-    let ours = udp(&place, 0, "192.0.2.1:7000");
+    install_pair(&a, one(0));
+    install_pair(&b, one(1));
+    let theirs = udp_socket(&place, 1, "192.0.2.2:7000");
+    let ours = udp_socket(&place, 0, "192.0.2.1:7000");
     let mut buf = [0; 100];
     ours.send_to(b"there", "192.0.2.2:7000").expect("it is sent");
     let (length, from) = theirs.recv_from(&mut buf).expect("it arrives");
@@ -210,40 +219,41 @@ fn transport_mode_carries_what_two_hosts_say() {
 
 #[test]
 fn ike_beside_esp_gets_what_is_its_own() {
-    let place = Place::new();
-    let first = place.within(1, || {
+    let place = NamespacePair::new();
+    let first = place.run_in_namespace(1, || {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).expect("a socket");
         socket.set_reuse_port(true).expect("it may be shared");
         socket.bind(&"0.0.0.0:4500".parse::<SocketAddr>().expect("an address").into()).expect("it is free");
         UdpSocket::from(socket)
     });
-    first.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
-    let v4 = Config { udp: vec!["0.0.0.0:4500".parse().expect("an address")], ..Config::default() };
-    let (b, _) = place.tunnel(1, Config { beside_ike: true, ..v4.clone() });
-    let (a, said) = place.tunnel(0, v4);
-    install(&a, pair(0, gcm(), 20, true));
-    install(&b, pair(1, gcm(), 20, true));
+    first.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket can wait");
+    let v4 =
+        TunnelConfig { udp: vec!["0.0.0.0:4500".parse().expect("an address")], ..TunnelConfig::default() };
+    let (b, _) = place.start_tunnel(1, TunnelConfig { shares_ike_port: true, ..v4.clone() });
+    let (a, said) = place.start_tunnel(0, v4);
+    install_pair(&a, test_pair(0, gcm_transform(), 20, true));
+    install_pair(&b, test_pair(1, gcm_transform(), 20, true));
     // Messages of IKE to the one that shares its port, from the one that does not.
-    let outer: Outer = pair(0, gcm(), 20, true).outer;
+    let outer: OuterPath = test_pair(0, gcm_transform(), 20, true).outer;
     for n in 0..20u8 {
-        a.send(outer, [&[0, 0, 0, 0, n], &[7; 200][..]].concat());
+        a.send_datagram(outer, [&[0, 0, 0, 0, n], &[7; 200][..]].concat());
     }
-    a.send(outer, vec![0xff]);
+    a.send_datagram(outer, vec![0xff]);
     let mut buf = [0; 300];
     for n in 0..20 {
         let (length, from) = first.recv_from(&mut buf).expect("it arrives");
         assert_eq!((length, buf[4], from), (205, n, outer.local));
     }
     assert_eq!(first.recv(&mut buf).expect("so does what is too short to be ESP"), 1);
-    assert!(stream(&place, "10.2.0.1:0", 1 << 20), "and ESP goes to the tunnel");
+    assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20), "and ESP goes to the tunnel");
     // What comes where nobody else listens is handed over.
     first.send_to(&[0, 0, 0, 0, 42], outer.local).expect("it is sent");
     let ike = loop {
-        match said.recv_timeout(PATIENCE).expect("it is handed over") {
-            Said::Ike { outer, message } => break (outer, message),
-            Said::Plane(_) | Said::Carried(_) => {}
-            Said::Failed(why) => panic!("{why}"),
+        match said.recv_timeout(TEST_TIMEOUT).expect("it is handed over") {
+            TunnelEvent::Ike { outer, message } => break (outer, message),
+            TunnelEvent::Plane(_) | TunnelEvent::UsageReport(_) => {}
+            TunnelEvent::Failed(why) => panic!("{why}"),
         }
     };
     assert_eq!(ike, (outer, vec![0, 0, 0, 0, 42]));
@@ -252,32 +262,32 @@ fn ike_beside_esp_gets_what_is_its_own() {
 
 #[test]
 fn a_tunnel_goes_on_after_an_sa_was_replaced_and_moved() {
-    let place = Place::new();
-    let (a, said) = place.tunnel(0, Config::default());
-    let (b, _) = place.tunnel(1, Config::default());
-    install(&a, pair(0, gcm(), 20, true));
-    install(&b, pair(1, gcm(), 20, true));
-    assert!(stream(&place, "10.2.0.1:0", 1 << 20));
+    let place = NamespacePair::new();
+    let (a, said) = place.start_tunnel(0, TunnelConfig::default());
+    let (b, _) = place.start_tunnel(1, TunnelConfig::default());
+    install_pair(&a, test_pair(0, gcm_transform(), 20, true));
+    install_pair(&b, test_pair(1, gcm_transform(), 20, true));
+    assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20));
     let new = |end: usize| {
-        let old = pair(end, gcm(), 20, true);
+        let old = test_pair(end, gcm_transform(), 20, true);
         SaPair { inbound: old.inbound + 16, outbound: old.outbound + 16, replaces: Some(old.inbound), ..old }
     };
-    install(&b, SaPair { after_peer: true, ..new(1) });
-    install(&a, new(0));
+    install_pair(&b, SaPair { after_peer: true, ..new(1) });
+    install_pair(&a, new(0));
     for (tunnel, inbound) in [(&a, 0x1000), (&b, 0x1001)] {
-        assert_eq!(tunnel.apply(Operation::Remove { inbound }), Ok(()));
+        assert_eq!(tunnel.apply_operation(IpsecOperation::Remove { inbound }), Ok(()));
     }
-    assert!(stream(&place, "10.2.0.1:0", 1 << 20));
+    assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20));
     // To the addresses of IPv6.
     for (tunnel, own, other) in [(&a, 1, 2), (&b, 2, 1)] {
         let address = |n| format!("[2001:db8::{n}]:4500").parse().expect("an address");
-        let outer = Outer { local: address(own), remote: address(other), encapsulated: true };
+        let outer = OuterPath { local: address(own), remote: address(other), encapsulated: true };
         let inbound = 0x1010 + own - 1;
-        assert_eq!(tunnel.apply(Operation::Move { inbound, outer }), Ok(()));
+        assert_eq!(tunnel.apply_operation(IpsecOperation::Move { inbound, outer }), Ok(()));
     }
-    assert!(stream(&place, "10.2.0.1:0", 1 << 20));
+    assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20));
     let removed = said.try_iter().find_map(|said| match said {
-        Said::Plane(Event::Removed { inbound: 0x1000, usage }) => Some(usage),
+        TunnelEvent::Plane(EspEvent::Removed { inbound: 0x1000, usage }) => Some(usage),
         _ => None,
     });
     assert!(removed.is_some_and(|usage| usage.sent.octets > 1 << 20), "{removed:?}");
@@ -285,11 +295,11 @@ fn a_tunnel_goes_on_after_an_sa_was_replaced_and_moved() {
 
 #[test]
 fn a_tunnel_that_cannot_be_says_why() {
-    let place = Place::new();
-    let _held = udp(&place, 0, "0.0.0.0:4500");
-    let refused = place.within(0, || {
-        let (config, rng) = (Config::default(), usher_core::SecureRng::from_seed([0; 32]));
-        Tunnel::start(&config, rng, Box::new(|_| {})).expect_err("the port is held").to_string()
+    let place = NamespacePair::new();
+    let _held = udp_socket(&place, 0, "0.0.0.0:4500");
+    let refused = place.run_in_namespace(0, || {
+        let (config, rng) = (TunnelConfig::default(), usher_core::SecureRng::from_seed([0; 32]));
+        EspTunnel::start(&config, rng, Box::new(|_| {})).expect_err("the port is held").to_string()
     });
     assert!(refused.starts_with("cannot receive ESP within UDP at 0.0.0.0:4500: "), "{refused}");
 }

@@ -9,41 +9,41 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use usher_core::SecureRng;
-use usher_esp::plane::{Mode, Outer};
-use usher_esp::{Keys, Lifetime, SaPair, TrafficSelector, Transform};
-use usher_ipsec::{Config, Said, Tunnel};
+use usher_esp::plane::{IpsecMode, OuterPath};
+use usher_esp::{EspKeys, EspTransform, SaLifetime, SaPair, TrafficSelector};
+use usher_ipsec::{EspTunnel, TunnelConfig, TunnelEvent};
 
 /// Longer than anything here takes on a busy machine. Only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The two of them, 192.0.2.1 and 192.0.2.2, gone with whoever holds them.
-pub(crate) struct Place {
+pub(crate) struct NamespacePair {
     pub(crate) names: [String; 2],
 }
 
 #[track_caller]
-pub(crate) fn ip(arguments: &str) {
+pub(crate) fn run_ip(arguments: &str) {
     let done =
         Command::new("ip").args(arguments.split(' ')).status().expect("ip is installed: scripts/setup test");
     assert!(done.success(), "ip {arguments}: this needs root");
 }
 
-impl Place {
+impl NamespacePair {
     #[track_caller]
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let names = ["a", "b"].map(|end| format!("usher-esp-{}-{n}-{end}", std::process::id()));
         for name in &names {
-            ip(&format!("netns add {name}"));
-            ip(&format!("-n {name} link set lo up"));
+            run_ip(&format!("netns add {name}"));
+            run_ip(&format!("-n {name} link set lo up"));
         }
         let [a, b] = &names;
-        ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}"));
+        run_ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}"));
         for (n, name) in (1..).zip(&names) {
-            ip(&format!("-n {name} addr add 192.0.2.{n}/24 dev eth0"));
-            ip(&format!("-n {name} addr add 2001:db8::{n}/64 dev eth0 nodad"));
-            ip(&format!("-n {name} link set eth0 up"));
+            run_ip(&format!("-n {name} addr add 192.0.2.{n}/24 dev eth0"));
+            run_ip(&format!("-n {name} addr add 2001:db8::{n}/64 dev eth0 nodad"));
+            run_ip(&format!("-n {name} link set eth0 up"));
         }
         // Until the kernel has made of a carrier that an interface works, it drops what is sent by it.
         let shown = |name: &str| {
@@ -51,13 +51,13 @@ impl Place {
             String::from_utf8(said.expect("ip is there").stdout).expect("text")
         };
         for (n, name) in (1..).zip(&names) {
-            wait("the cable is plugged in", || shown(name).contains("state UP"));
+            wait_until("the cable is plugged in", || shown(name).contains("state UP"));
             until_in_use(name, &format!("2001:db8::{n}"));
         }
         Self { names }
     }
     /// Does something in one of them.
-    pub(crate) fn within<T: Send + 'static>(
+    pub(crate) fn run_in_namespace<T: Send + 'static>(
         &self,
         end: usize,
         work: impl FnOnce() -> T + Send + 'static,
@@ -73,25 +73,29 @@ impl Place {
     }
     /// A tunnel at one end, with addresses 10.N.0.1 and 2001:db8:N::1 and routes to those of the other.
     #[track_caller]
-    pub(crate) fn tunnel(&self, end: usize, config: Config) -> (Tunnel, Receiver<Said>) {
+    pub(crate) fn start_tunnel(
+        &self,
+        end: usize,
+        config: TunnelConfig,
+    ) -> (EspTunnel, Receiver<TunnelEvent>) {
         let (heard, said) = channel();
         let start = move || {
             let hear = Box::new(move |said| drop(heard.send(said)));
-            Tunnel::start(&config, SecureRng::from_seed([end as u8 + 1; 32]), hear)
+            EspTunnel::start(&config, SecureRng::from_seed([end as u8 + 1; 32]), hear)
                 .expect("a tunnel can be made")
         };
-        let tunnel = self.within(end, start);
-        let (name, device, own, other) = (&self.names[end], tunnel.device(), end + 1, 2 - end);
-        ip(&format!("-n {name} addr add 10.{own}.0.1/32 dev {device}"));
-        ip(&format!("-n {name} addr add 2001:db8:{own}::1/128 dev {device} nodad"));
+        let tunnel = self.run_in_namespace(end, start);
+        let (name, device, own, other) = (&self.names[end], tunnel.device_name(), end + 1, 2 - end);
+        run_ip(&format!("-n {name} addr add 10.{own}.0.1/32 dev {device}"));
+        run_ip(&format!("-n {name} addr add 2001:db8:{own}::1/128 dev {device} nodad"));
         until_in_use(name, &format!("2001:db8:{own}::1"));
-        ip(&format!("-n {name} route add 10.{other}.0.0/16 dev {device} src 10.{own}.0.1"));
-        ip(&format!("-n {name} route add 2001:db8:{other}::/48 dev {device} src 2001:db8:{own}::1"));
+        run_ip(&format!("-n {name} route add 10.{other}.0.0/16 dev {device} src 10.{own}.0.1"));
+        run_ip(&format!("-n {name} route add 2001:db8:{other}::/48 dev {device} src 2001:db8:{own}::1"));
         (tunnel, said)
     }
 }
 
-impl Drop for Place {
+impl Drop for NamespacePair {
     fn drop(&mut self) {
         for name in &self.names {
             let _ = Command::new("ip").args(["netns", "del", name]).status();
@@ -99,22 +103,34 @@ impl Drop for Place {
     }
 }
 
-pub(crate) fn network(text: &str) -> TrafficSelector {
+pub(crate) fn network_selector(text: &str) -> TrafficSelector {
     let (address, prefix) = text.split_once('/').expect("a prefix");
-    let network =
-        TrafficSelector::network(address.parse().expect("an address"), prefix.parse().expect("a length"));
+    let network = TrafficSelector::from_network(
+        address.parse().expect("an address"),
+        prefix.parse().expect("a length"),
+    );
     network.expect("a network")
 }
 
 /// The pair of one end: keys are as long as the transform's.
-pub(crate) fn pair(end: usize, transform: Transform, cipher_key: usize, encapsulated: bool) -> SaPair {
+pub(crate) fn test_pair(
+    end: usize,
+    transform: EspTransform,
+    cipher_key: usize,
+    encapsulated: bool,
+) -> SaPair {
     let integrity = transform.integrity.map_or(0, |integrity| integrity.mac.output_len());
-    let keys =
-        |octet: u8| Keys { cipher: vec![octet; cipher_key].into(), integrity: vec![octet; integrity].into() };
+    let keys = |octet: u8| EspKeys {
+        cipher: vec![octet; cipher_key].into(),
+        integrity: vec![octet; integrity].into(),
+    };
     let port = if encapsulated { 4500 } else { 0 };
     let address = |end: usize| SocketAddr::new(IpAddr::from([192, 0, 2, end as u8 + 1]), port);
     let traffic = |end: usize| {
-        vec![network(&format!("10.{}.0.0/16", end + 1)), network(&format!("2001:db8:{}::/48", end + 1))]
+        vec![
+            network_selector(&format!("10.{}.0.0/16", end + 1)),
+            network_selector(&format!("2001:db8:{}::/48", end + 1)),
+        ]
     };
     let other = 1 - end;
     SaPair {
@@ -123,12 +139,12 @@ pub(crate) fn pair(end: usize, transform: Transform, cipher_key: usize, encapsul
         transform,
         inbound_keys: keys(end as u8),
         outbound_keys: keys(other as u8),
-        mode: Mode::Tunnel,
+        mode: IpsecMode::Tunnel,
         local: traffic(end),
         remote: traffic(other),
-        outer: Outer { local: address(end), remote: address(other), encapsulated },
+        outer: OuterPath { local: address(end), remote: address(other), encapsulated },
         policy: None,
-        lifetime: Lifetime::default(),
+        lifetime: SaLifetime::default(),
         window: SaPair::WINDOW,
         replaces: None,
         after_peer: false,
@@ -139,7 +155,7 @@ pub(crate) fn pair(end: usize, transform: Transform, cipher_key: usize, encapsul
 /// The kernel has an IPv6 address in use some time after it was given: what is sent to it before is lost.
 #[track_caller]
 fn until_in_use(name: &str, address: &str) {
-    wait("the address is in use", || {
+    wait_until("the address is in use", || {
         let said = Command::new("ip").args(["-n", name, "route", "get", address]).output();
         said.expect("ip is there").stdout.starts_with(b"local ")
     });
@@ -147,10 +163,10 @@ fn until_in_use(name: &str, address: &str) {
 
 /// Waits for something.
 #[track_caller]
-pub(crate) fn wait(what: &str, mut until: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut until: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !until() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}: not so");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

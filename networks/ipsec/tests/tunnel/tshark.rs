@@ -6,10 +6,10 @@ use std::process::Command;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 use usher_esp::ip::write_header;
-use usher_esp::{Integrity, Keys, Lifetime, OutboundSa, Transform};
+use usher_esp::{EspKeys, EspTransform, IntegrityAlgorithm, OutboundSa, SaLifetime};
 
 /// A file of captured packets (pcap, link type 101: IP without a link).
-fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
+fn pcap_file(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 101] {
         file.extend(word.to_ne_bytes());
@@ -24,12 +24,12 @@ fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-fn hex(octets: &[u8]) -> String {
+fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// What tshark finds in these fields, packet by packet. Debian 12's knows no ChaCha20-Poly1305 in ESP.
-fn dissected(file: &str, sa: &str, fields: &[&str]) -> String {
+fn dissect_fields(file: &str, sa: &str, fields: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-r", file, "-T", "fields", "-o", "esp.enable_encryption_decode:TRUE"]);
     command.args(["-o", "esp.enable_authentication_check:TRUE", "-o", &format!("uat:esp_sa:{sa}")]);
@@ -59,11 +59,13 @@ fn tshark_opens_our_packets_and_finds_their_icv_good() {
     .into_iter()
     .enumerate()
     {
-        let integrity = code.map(|(mac, len, _)| Integrity { mac, len });
-        let transform = Transform { cipher: Some(cipher), integrity, extended_sequence_numbers: false };
+        let integrity = code.map(|(mac, len, _)| IntegrityAlgorithm { mac, len });
+        let transform = EspTransform { cipher: Some(cipher), integrity, extended_sequence_numbers: false };
         let code_key: Vec<u8> = (0..integrity.map_or(0, |i| i.mac.output_len() as u8)).collect();
-        let keys = Keys { cipher: (100..100 + key).collect::<Vec<u8>>().into(), integrity: code_key.into() };
-        let mut sa = OutboundSa::new(0x1234, transform, &keys, Lifetime::default(), [5; 32]).expect("an SA");
+        let keys =
+            EspKeys { cipher: (100..100 + key).collect::<Vec<u8>>().into(), integrity: code_key.into() };
+        let mut sa =
+            OutboundSa::new(0x1234, transform, &keys, SaLifetime::default(), [5; 32]).expect("an SA");
         let mut packet = |size: usize, encapsulated: bool| {
             let (mut inner, mut outer) = (Vec::new(), Vec::new());
             let ends: [IpAddr; 2] = ["10.1.0.1", "10.2.0.1"].map(|a| a.parse().expect("an address"));
@@ -88,13 +90,14 @@ fn tshark_opens_our_packets_and_finds_their_icv_good() {
         let last = forged[3].len() - 1;
         forged[3][last] ^= 1;
         let path = std::env::temp_dir().join(format!("usher-esp-{}-{n}.pcap", std::process::id()));
-        fs::write(&path, capture(&forged)).expect("a file can be written");
+        fs::write(&path, pcap_file(&forged)).expect("a file can be written");
         let file = path.display().to_string();
         let auth = code.map_or("NULL", |(_, _, name)| name);
-        let (cipher_key, code_key) = (hex(&keys.cipher), hex(&keys.integrity));
+        let (cipher_key, code_key) = (to_hex(&keys.cipher), to_hex(&keys.integrity));
         let code_key = if code_key.is_empty() { code_key } else { format!("0x{code_key}") };
         let sa = format!(r#""IPv4","*","*","0x00001234","{name}","0x{cipher_key}","{auth}","{code_key}""#);
-        let said = dissected(&file, &sa, &["esp.sequence", "esp.icv_good", "esp.icv_bad", "udp.dstport"]);
+        let said =
+            dissect_fields(&file, &sa, &["esp.sequence", "esp.icv_good", "esp.icv_bad", "udp.dstport"]);
         let _ = fs::remove_file(&path);
         // Opened, with the ports of what they hold; the last one was altered.
         let want = "1\t1\t0\t7001\n2\t1\t0\t7001\n3\t1\t0\t4500,7001\n4\t0\t1\t4500,7001\n";

@@ -1,28 +1,28 @@
 //! SCTP.
 
-use super::{Hosts, Source, settings, whole};
-use crate::error::{Doing, LabError};
+use super::{EventSource, LabHosts, padded_octets, settings};
+use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use usher_core::{AssocId, CloseReason};
-use usher_sctp::{Association, Listener, Outgoing, Received};
-use usher_sim::sctp::Message;
-use usher_sim::{Application, Delivery, HostId, MessageDelivery, Observer, Payload};
+use usher_sctp::{SctpAssociation, SctpEvent, SctpListener, SendInfo};
+use usher_sim::sctp::UserMessage;
+use usher_sim::{AppDelivery, Application, HostId, MessageDelivery, Payload, ReportObserver};
 
 /// A port at which associations are accepted.
 #[derive(Debug)]
 pub(super) struct AssocListener {
-    pub(super) socket: Listener,
+    pub(super) socket: SctpListener,
     pub(super) app: u32,
     port: u16,
 }
 
 /// An association.
 #[derive(Debug)]
-pub(super) struct Assoc {
-    pub(super) socket: Association,
+pub(super) struct AssociationSource {
+    pub(super) socket: SctpAssociation,
     pub(super) app: u32,
     assoc: AssocId,
     remote: (HostId, u16),
@@ -30,25 +30,28 @@ pub(super) struct Assoc {
     /// The streams on which may be sent; 0 until it is up.
     streams: u16,
     /// Messages that the kernel has not taken.
-    out: VecDeque<Message>,
+    out: VecDeque<UserMessage>,
     /// It is to be closed when they are gone.
     closes: bool,
     closed: bool,
 }
 
-impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     pub(super) fn listen_sctp(&mut self, app: u32, at: HostId, port: u16) -> Result<(), LabError> {
-        let address = SocketAddr::new(self.addresses.of(at), port);
+        let address = SocketAddr::new(self.addresses.address_of(at), port);
         let options = settings::sctp_options(&self.apps[app as usize].transports.sctp, None);
-        let made = self.within(at, || Listener::bind(&[address], &options))?;
-        let socket = made.doing(|| format!("listen at {address} for SCTP"))?;
-        self.watch(Source::AssocListener(AssocListener { socket, app, port }), EventFlags::IN)?;
+        let made = self.run_in_namespace(at, || SctpListener::bind(&[address], &options))?;
+        let socket = made.with_context(|| format!("listen at {address} for SCTP"))?;
+        self.register_source(
+            EventSource::AssocListener(AssocListener { socket, app, port }),
+            EventFlags::IN,
+        )?;
         Ok(())
     }
 
     pub(super) fn accept_association(&mut self, source: u64) {
         loop {
-            let Some(Source::AssocListener(listener)) = self.sources.get(&source) else { return };
+            let Some(EventSource::AssocListener(listener)) = self.sources.get(&source) else { return };
             let (app, port) = (listener.app, listener.port);
             let (socket, sender) = match listener.socket.accept() {
                 Ok(accepted) => accepted,
@@ -63,12 +66,12 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                     return;
                 }
             };
-            let Some(from) = self.addresses.host(sender.ip()) else {
+            let Some(from) = self.addresses.host_at(sender.ip()) else {
                 self.counters.unknown_sender += 1;
                 continue;
             };
             let slot = &mut self.apps[app as usize];
-            let assoc = AssocId::accepted(slot.accepted);
+            let assoc = AssocId::new_accepted(slot.accepted);
             slot.accepted += 1;
             if let Some(source) = self.take_in_association(socket, app, assoc, port, (from, sender.port())) {
                 self.receive_messages(source);
@@ -78,7 +81,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
 
     fn take_in_association(
         &mut self,
-        socket: Association,
+        socket: SctpAssociation,
         app: u32,
         assoc: AssocId,
         local_port: u16,
@@ -86,10 +89,19 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     ) -> Option<u64> {
         self.associations = true;
         let (out, streams) = (VecDeque::new(), 0);
-        let new =
-            Assoc { socket, app, assoc, remote, local_port, streams, out, closes: false, closed: false };
+        let new = AssociationSource {
+            socket,
+            app,
+            assoc,
+            remote,
+            local_port,
+            streams,
+            out,
+            closes: false,
+            closed: false,
+        };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.watch(Source::Assoc(new), flags) {
+        match self.register_source(EventSource::Assoc(new), flags) {
             Ok(source) => {
                 self.apps[app as usize].conns.insert(assoc, source);
                 Some(source)
@@ -101,7 +113,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
     }
 
-    pub(super) fn associate(
+    pub(super) fn start_association(
         &mut self,
         app: u32,
         assoc: AssocId,
@@ -109,16 +121,18 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         (to, port): (HostId, u16),
         streams: u16,
     ) {
-        let refused = Delivery::Message { assoc, event: MessageDelivery::Down(CloseReason::Refused) };
+        let refused = AppDelivery::Message { assoc, event: MessageDelivery::Down(CloseReason::Refused) };
         let Some(at) = self.own_address(app, from) else {
             self.counters.stale_operation += 1;
-            return self.deliver(app, refused);
+            return self.deliver_to_app(app, refused);
         };
-        let (local, remote) = (self.addresses.of(at), SocketAddr::new(self.addresses.of(to), port));
+        let (local, remote) =
+            (self.addresses.address_of(at), SocketAddr::new(self.addresses.address_of(to), port));
         let options = settings::sctp_options(&self.apps[app as usize].transports.sctp, Some(streams));
-        let Ok(made) = self.within(at, || Association::connect(&[local], &[remote], &options)) else {
+        let Ok(made) = self.run_in_namespace(at, || SctpAssociation::connect(&[local], &[remote], &options))
+        else {
             self.counters.no_socket += 1;
-            return self.deliver(app, refused);
+            return self.deliver_to_app(app, refused);
         };
         match made {
             Ok(socket) => {
@@ -126,14 +140,14 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                 self.take_in_association(socket, app, assoc, local_port, (to, port));
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.failed = Some(super::no_sctp()),
-            Err(_) => self.deliver(app, refused),
+            Err(_) => self.deliver_to_app(app, refused),
         }
     }
 
-    fn association(&mut self, app: u32, assoc: AssocId) -> Option<(u64, &mut Assoc)> {
+    fn find_association(&mut self, app: u32, assoc: AssocId) -> Option<(u64, &mut AssociationSource)> {
         let source = self.apps[app as usize].conns.get(&assoc).copied();
         let found = source.and_then(|source| match self.sources.get_mut(&source) {
-            Some(Source::Assoc(found)) => Some((source, found)),
+            Some(EventSource::Assoc(found)) => Some((source, found)),
             _ => None,
         });
         self.counters.stale_operation += u64::from(found.is_none());
@@ -143,11 +157,11 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     /// Whether this is one of the application's associations, and no connection.
     pub(super) fn is_association(&self, app: u32, id: AssocId) -> bool {
         let source = self.apps[app as usize].conns.get(&id);
-        source.is_some_and(|source| matches!(self.sources.get(source), Some(Source::Assoc(_))))
+        source.is_some_and(|source| matches!(self.sources.get(source), Some(EventSource::Assoc(_))))
     }
 
-    pub(super) fn send_message(&mut self, app: u32, assoc: AssocId, message: Message) {
-        let Some((source, found)) = self.association(app, assoc) else { return };
+    pub(super) fn send_message(&mut self, app: u32, assoc: AssocId, message: UserMessage) {
+        let Some((source, found)) = self.find_association(app, assoc) else { return };
         if found.closes {
             self.counters.stale_operation += 1;
             return;
@@ -158,13 +172,13 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
 
     /// Gives the kernel what it takes.
     fn flush_messages(&mut self, source: u64) {
-        let Some(Source::Assoc(found)) = self.sources.get_mut(&source) else { return };
+        let Some(EventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
         if found.streams == 0 {
             return;
         }
         while let Some(first) = found.out.front() {
-            let how = Outgoing { stream: first.stream, ppid: first.ppid, unordered: first.unordered };
-            match found.socket.send(how, &whole(&first.payload)) {
+            let how = SendInfo { stream: first.stream, ppid: first.ppid, unordered: first.unordered };
+            match found.socket.send_message(how, &padded_octets(&first.payload)) {
                 Ok(()) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
@@ -189,32 +203,32 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     fn receive_messages(&mut self, source: u64) {
         let mut message = Vec::new();
         loop {
-            let Some(Source::Assoc(found)) = self.sources.get_mut(&source) else { return };
+            let Some(EventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
             let (app, assoc, (remote, remote_port)) = (found.app, found.assoc, found.remote);
-            let event = match found.socket.receive(&mut message) {
-                Ok(Received::Up { streams, .. }) => {
+            let event = match found.socket.receive_event(&mut message) {
+                Ok(SctpEvent::Up { streams, .. }) => {
                     found.streams = streams;
                     let local_port = found.local_port;
                     MessageDelivery::Up { remote, remote_port, local_port, streams }
                 }
-                Ok(Received::Message(how)) => {
-                    let payload = Payload::copied(&message);
+                Ok(SctpEvent::Message(how)) => {
+                    let payload = Payload::copy_from_slice(&message);
                     MessageDelivery::Data { stream: how.stream, ppid: how.ppid, payload }
                 }
-                Ok(Received::End(reason)) => return self.end_association(source, reason),
+                Ok(SctpEvent::End(reason)) => return self.end_association(source, reason),
                 // Nobody here uses half-closed associations: ours ends with the other side's.
-                Ok(Received::Finished) => {
+                Ok(SctpEvent::Finished) => {
                     found.closes = true;
                     self.flush_messages(source);
                     continue;
                 }
-                Ok(Received::Address { .. } | Received::Other) => continue,
+                Ok(SctpEvent::Address { .. } | SctpEvent::Other) => continue,
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return self.end_association(source, CloseReason::Reset),
             };
             let up = matches!(event, MessageDelivery::Up { .. });
-            self.deliver(app, Delivery::Message { assoc, event });
+            self.deliver_to_app(app, AppDelivery::Message { assoc, event });
             if up {
                 self.flush_messages(source);
             }
@@ -222,25 +236,25 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     }
 
     pub(super) fn shutdown_association(&mut self, app: u32, assoc: AssocId) {
-        let Some((source, found)) = self.association(app, assoc) else { return };
+        let Some((source, found)) = self.find_association(app, assoc) else { return };
         found.closes = true;
         self.flush_messages(source);
     }
 
     /// Aborts an association, of which its application hears no more.
     pub(super) fn abort_association(&mut self, app: u32, assoc: AssocId) {
-        let Some((source, _)) = self.association(app, assoc) else { return };
+        let Some((source, _)) = self.find_association(app, assoc) else { return };
         self.apps[app as usize].conns.remove(&assoc);
-        if let Some(Source::Assoc(found)) = self.sources.remove(&source) {
+        if let Some(EventSource::Assoc(found)) = self.sources.remove(&source) {
             found.socket.abort();
         }
     }
 
     fn end_association(&mut self, source: u64, why: CloseReason) {
-        let Some(Source::Assoc(found)) = self.sources.remove(&source) else { return };
+        let Some(EventSource::Assoc(found)) = self.sources.remove(&source) else { return };
         let (app, assoc) = (found.app, found.assoc);
         drop(found);
         self.apps[app as usize].conns.remove(&assoc);
-        self.deliver(app, Delivery::Message { assoc, event: MessageDelivery::Down(why) });
+        self.deliver_to_app(app, AppDelivery::Message { assoc, event: MessageDelivery::Down(why) });
     }
 }

@@ -1,19 +1,19 @@
 //! What the kernel's TCP counted in the namespaces of all hosts (RFC 4022, and Linux's own counters beside those).
 
-use super::Hosts;
-use crate::error::{Doing, LabError};
+use super::LabHosts;
+use crate::error::{ErrorContext, LabError};
 use std::collections::BTreeMap;
-use usher_sim::{Application, HostId, IpVersion, Observer, SctpTotals, TcpTotals};
+use usher_sim::{Application, HostId, IpVersion, ReportObserver, SctpTotals, TcpTotals};
 
 /// Octets of a TCP header with the option of RFC 7323 and without.
 const HEADER: u64 = 20;
 const TIMESTAMPS: u64 = 12;
 
 /// The counters of a namespace by their names, such as `Tcp.RetransSegs`.
-type Counted = BTreeMap<String, u64>;
+type NamespaceCounters = BTreeMap<String, u64>;
 
 /// Reads a file of pairs of lines: names, then numbers, both behind the name of the protocol.
-fn pairs(text: &str, into: &mut Counted) {
+fn parse_paired_lines(text: &str, into: &mut NamespaceCounters) {
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.chunks_exact(2) {
         let mut names = pair[0].split_whitespace();
@@ -28,7 +28,7 @@ fn pairs(text: &str, into: &mut Counted) {
 }
 
 /// Reads a file of lines with a name and a number.
-fn columns(text: &str, into: &mut Counted) {
+fn parse_columns(text: &str, into: &mut NamespaceCounters) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
         if let (Some(name), Some(Ok(number))) = (words.next(), words.next().map(str::parse::<u64>)) {
@@ -37,7 +37,7 @@ fn columns(text: &str, into: &mut Counted) {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// What TCP did on all hosts. Data that was sent again counts once in the octets, as the kernel has no counter for it.
     ///
     /// # Errors
@@ -47,13 +47,13 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         if !self.connections {
             return Ok(TcpTotals::default());
         }
-        let mut all = Counted::new();
+        let mut all = NamespaceCounters::new();
         for host in self.app_hosts() {
-            self.within(host, || {
+            self.run_in_namespace(host, || {
                 for file in ["snmp", "netstat"] {
                     let path = format!("/proc/thread-self/net/{file}");
-                    let text = std::fs::read_to_string(&path).doing(|| format!("read {path}"))?;
-                    pairs(&text, &mut all);
+                    let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+                    parse_paired_lines(&text, &mut all);
                 }
                 Ok::<(), LabError>(())
             })??;
@@ -66,15 +66,15 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     /// # Errors
     /// The kernel's counters cannot be read.
     pub fn sctp_totals(&self) -> Result<SctpTotals, LabError> {
-        let mut all = Counted::new();
+        let mut all = NamespaceCounters::new();
         if !self.associations {
             return Ok(SctpTotals::default());
         }
         for host in self.app_hosts() {
-            self.within(host, || {
+            self.run_in_namespace(host, || {
                 let path = "/proc/thread-self/net/sctp/snmp";
-                let text = std::fs::read_to_string(path).doing(|| format!("read {path}"))?;
-                columns(&text, &mut all);
+                let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+                parse_columns(&text, &mut all);
                 Ok::<(), LabError>(())
             })??;
         }
@@ -94,13 +94,13 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         hosts
     }
 
-    fn totals_of(&self, all: &Counted) -> TcpTotals {
+    fn totals_of(&self, all: &NamespaceCounters) -> TcpTotals {
         let get = |name: &str| all.get(name).copied().unwrap_or(0);
         // A FIN counts among what was sent first, like data.
         let first = get("TcpExt.TCPOrigDataSent");
         let sent = get("Tcp.OutSegs");
         let opened = get("Tcp.ActiveOpens") + get("Tcp.PassiveOpens");
-        let header = match self.addresses.version() {
+        let header = match self.addresses.ip_version() {
             IpVersion::V4 => 20,
             IpVersion::V6 => 40,
         };
@@ -127,9 +127,9 @@ mod tests {
     #[test]
     fn counters_have_the_names_of_the_line_before() {
         let text = "Ip: Forwarding InReceives\nIp: 1 7\nTcp: RtoMin MaxConn RetransSegs\nTcp: 200 -1 4\n";
-        let mut counted = Counted::new();
-        pairs(text, &mut counted);
-        pairs(text, &mut counted);
+        let mut counted = NamespaceCounters::new();
+        parse_paired_lines(text, &mut counted);
+        parse_paired_lines(text, &mut counted);
         let shown: Vec<(&str, u64)> = counted.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         assert_eq!(
             shown,
@@ -139,18 +139,18 @@ mod tests {
 
     #[test]
     fn counters_stand_behind_their_names() {
-        let mut counted = Counted::new();
-        columns("SctpCurrEstab\t1\nSctpOutSCTPPacks    7\nSctpNone\nSctpLess -1\n", &mut counted);
-        columns("SctpOutSCTPPacks 2", &mut counted);
+        let mut counted = NamespaceCounters::new();
+        parse_columns("SctpCurrEstab\t1\nSctpOutSCTPPacks    7\nSctpNone\nSctpLess -1\n", &mut counted);
+        parse_columns("SctpOutSCTPPacks 2", &mut counted);
         let shown: Vec<(&str, u64)> = counted.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         assert_eq!(shown, [("SctpCurrEstab", 1), ("SctpOutSCTPPacks", 9)]);
     }
 
     #[test]
     fn a_file_cut_short_is_read_as_far_as_it_goes() {
-        let mut counted = Counted::new();
-        pairs("Tcp: A B\nTcp: 1\nTcp: C\n", &mut counted);
+        let mut counted = NamespaceCounters::new();
+        parse_paired_lines("Tcp: A B\nTcp: 1\nTcp: C\n", &mut counted);
         assert_eq!(counted.into_iter().collect::<Vec<_>>(), [("Tcp.A".to_owned(), 1)]);
-        pairs("\n\n", &mut Counted::new());
+        parse_paired_lines("\n\n", &mut NamespaceCounters::new());
     }
 }

@@ -1,29 +1,29 @@
 //! UDP.
 
-use super::{Hosts, Source, whole};
-use crate::error::{Doing, LabError};
+use super::{EventSource, LabHosts, padded_octets};
+use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use usher_sim::{Application, Delivery, HostId, Observer, Payload};
+use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
 
 /// A UDP socket of an application.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct BoundSocket {
     pub(super) socket: UdpSocket,
     pub(super) app: u32,
     /// Its number.
     number: u32,
     /// Its address and port.
-    at: (HostId, u16),
+    address: (HostId, u16),
 }
 
-impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Binds a socket of an application to a port of an address of its host; port 0 is a free one.
-    pub(super) fn bind(&mut self, app: u32, number: u32, at: HostId, port: u16) -> Result<u64, LabError> {
-        let address = SocketAddr::new(self.addresses.of(at), port);
-        let made = self.within(at, || {
+    pub(super) fn bind_udp(&mut self, app: u32, number: u32, at: HostId, port: u16) -> Result<u64, LabError> {
+        let address = SocketAddr::new(self.addresses.address_of(at), port);
+        let made = self.run_in_namespace(at, || {
             let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
             socket.set_nonblocking(true)?;
             socket.bind(&address.into())?;
@@ -31,26 +31,29 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             let port = socket.local_addr()?.port();
             Ok::<_, std::io::Error>((socket, port))
         })?;
-        let (socket, port) = made.doing(|| format!("bind UDP to {address}"))?;
-        let bound = Bound { socket, app, number, at: (at, port) };
-        let source = self.watch(Source::Bound(bound), EventFlags::IN)?;
+        let (socket, port) = made.with_context(|| format!("bind UDP to {address}"))?;
+        let bound = BoundSocket { socket, app, number, address: (at, port) };
+        let source = self.register_source(EventSource::Bound(bound), EventFlags::IN)?;
         self.apps[app as usize].sockets.insert(number, source);
         Ok(source)
     }
 
     pub(super) fn receive_datagrams(&mut self, source: u64) {
         loop {
-            let Some(Source::Bound(bound)) = self.sources.get(&source) else { return };
-            let (app, socket, (at, port)) = (bound.app, bound.number, bound.at);
+            let Some(EventSource::Bound(bound)) = self.sources.get(&source) else { return };
+            let (app, socket, (at, port)) = (bound.app, bound.number, bound.address);
             match bound.socket.recv_from(&mut self.buffer) {
                 Ok((len, sender)) => {
-                    let Some(from) = self.addresses.host(sender.ip()) else {
+                    let Some(from) = self.addresses.host_at(sender.ip()) else {
                         self.counters.unknown_sender += 1;
                         continue;
                     };
-                    let payload = Payload::copied(&self.buffer[..len]);
+                    let payload = Payload::copy_from_slice(&self.buffer[..len]);
                     let from_port = sender.port();
-                    self.deliver(app, Delivery::Datagram { socket, from, from_port, at, port, payload });
+                    self.deliver_to_app(
+                        app,
+                        AppDelivery::Datagram { socket, from, from_port, destination: at, port, payload },
+                    );
                 }
                 // What an ICMP message says of an earlier datagram is nothing that the application hears of.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
@@ -68,7 +71,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         let slot = &self.apps[app as usize];
         let source = match slot.sockets.get(&number) {
             Some(source) => *source,
-            None => match self.bind(app, number, slot.host, 0) {
+            None => match self.bind_udp(app, number, slot.host, 0) {
                 Ok(source) => source,
                 Err(_) => {
                     self.counters.no_socket += 1;
@@ -76,9 +79,9 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                 }
             },
         };
-        let address = SocketAddr::new(self.addresses.of(to), port);
-        let Some(Source::Bound(bound)) = self.sources.get(&source) else { return };
-        let sent = bound.socket.send_to(&whole(payload), address);
+        let address = SocketAddr::new(self.addresses.address_of(to), port);
+        let Some(EventSource::Bound(bound)) = self.sources.get(&source) else { return };
+        let sent = bound.socket.send_to(&padded_octets(payload), address);
         self.counters.not_sent += u64::from(sent.is_err());
     }
 }

@@ -1,13 +1,13 @@
 //! Frames between a station and its NAS: packet sockets on the network interfaces that are the ports of a host.
 
-use super::{Hosts, Source};
-use crate::error::{Doing, LabError};
-use crate::lab::index;
+use super::{EventSource, LabHosts};
+use crate::error::{ErrorContext, LabError};
+use crate::lab::interface_index;
 use crate::sys;
 use rustix::event::epoll::EventFlags;
 use socket2::Socket;
 use std::io::{ErrorKind, Read, Write};
-use usher_sim::{Application, Delivery, HostId, Observer, Payload};
+use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
 
 /// The EtherType of EAPOL (IEEE 802.1X).
 pub(crate) const EAPOL: u16 = 0x888e;
@@ -20,15 +20,16 @@ pub(super) struct FramePort {
     port: u32,
 }
 
-impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Opens all ports of a host for frames.
     pub(super) fn open_frames(&mut self, app: u32, host: HostId) -> Result<(), LabError> {
         let ports = self.hosts.get(host.0 as usize).map_or(0, |h| h.ports.len() as u32);
         for port in 0..ports {
-            let opened = self.within(host, || sys::packets(index(port as usize), EAPOL))?;
-            let socket = opened.doing(|| format!("open port {port} of a host for frames"))?;
+            let opened = self
+                .run_in_namespace(host, || sys::open_packet_socket(interface_index(port as usize), EAPOL))?;
+            let socket = opened.with_context(|| format!("open port {port} of a host for frames"))?;
             let frames = FramePort { socket, app, port };
-            let source = self.watch(Source::Frames(frames), EventFlags::IN)?;
+            let source = self.register_source(EventSource::Frames(frames), EventFlags::IN)?;
             self.frame_ports.insert((app, port), source);
         }
         Ok(())
@@ -36,12 +37,12 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
 
     pub(super) fn receive_frames(&mut self, source: u64) {
         loop {
-            let Some(Source::Frames(frames)) = self.sources.get(&source) else { return };
+            let Some(EventSource::Frames(frames)) = self.sources.get(&source) else { return };
             let (app, port) = (frames.app, frames.port);
             match (&frames.socket).read(&mut self.buffer) {
                 Ok(len) => {
-                    let payload = Payload::copied(&self.buffer[..len]);
-                    self.deliver(app, Delivery::Frame { port, payload });
+                    let payload = Payload::copy_from_slice(&self.buffer[..len]);
+                    self.deliver_to_app(app, AppDelivery::Frame { port, payload });
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
@@ -56,7 +57,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
 
     pub(super) fn send_frame(&mut self, app: u32, port: u32, payload: &Payload) {
         let source = self.frame_ports.get(&(app, port)).and_then(|source| self.sources.get(source));
-        let Some(Source::Frames(frames)) = source else {
+        let Some(EventSource::Frames(frames)) = source else {
             self.counters.stale_operation += 1;
             return;
         };

@@ -5,7 +5,7 @@
 mod sctp;
 
 pub(super) use sctp::sctp_options;
-pub use sctp::{sctp_sysctls, sctp_untold};
+pub use sctp::{sctp_sysctls, unsupported_sctp_settings};
 
 use socket2::Socket;
 use std::collections::BTreeMap;
@@ -14,10 +14,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration as StdDuration;
 use usher_core::Duration;
-use usher_sim::Transports;
+use usher_sim::TransportConfig;
 use usher_sim::tcp::{
-    AckEvery, AckTimer, BackoffReset, Config, CongestionControl, IdleRestart, InitialWindow, LossHalves,
-    LossRecovery, NagleVariant, Recovery, RtoRestart, TimestampEcho, WindowGrowth, WindowUnit,
+    AckEvery, AckTimer, BackoffReset, CongestionControl, IdleRestart, InitialWindow, LossHalves,
+    LossRecovery, NagleVariant, RecoveryAlgorithm, RtoRestart, TcpConfig, TimestampEcho, WindowGrowth,
+    WindowUnit,
 };
 
 /// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
@@ -33,17 +34,17 @@ const FOR_EVER: StdDuration = StdDuration::from_millis(i32::MAX as u64);
 
 /// Settings of the kernel beyond the study's: sysctls of every host's namespace, by their names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Kernel {
+pub struct KernelSettings {
     /// Name and value, `net.ipv4.tcp_recovery` and `0`.
     pub sysctls: BTreeMap<String, String>,
 }
 
-impl Kernel {
+impl KernelSettings {
     /// Takes `net.ipv4.tcp_recovery=0`.
     ///
     /// # Errors
     /// It is no name and value, or not of a namespace.
-    pub fn set(&mut self, argument: &str) -> Result<(), String> {
+    pub fn add_argument(&mut self, argument: &str) -> Result<(), String> {
         let (name, value) = argument
             .split_once('=')
             .map(|(name, value)| (name.trim(), value.trim()))
@@ -62,7 +63,7 @@ impl Kernel {
 
 /// A sysctl that a study's settings ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Setting {
+pub struct SysctlSetting {
     /// Its name.
     pub name: &'static str,
     /// Its value.
@@ -73,7 +74,7 @@ pub struct Setting {
 
 /// A setting of a study that the kernel does not have.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Untold {
+pub struct UnsupportedSetting {
     /// Its path in a study.
     pub setting: String,
     /// What the study has.
@@ -82,15 +83,15 @@ pub struct Untold {
     pub kernel: &'static str,
 }
 
-impl Display for Untold {
+impl Display for UnsupportedSetting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} = {}: {}", self.setting, self.study, self.kernel)
     }
 }
 
 /// The sysctls of a namespace that has these settings.
-pub fn sysctls(tcp: &Config) -> Vec<Setting> {
-    let always = |name, value: String| Setting { name, value, since: None };
+pub fn sysctl_settings(tcp: &TcpConfig) -> Vec<SysctlSetting> {
+    let always = |name, value: String| SysctlSetting { name, value, since: None };
     let flag = |on: bool| u32::from(on).to_string();
     let [least, most] = MAX_RTO;
     // A limit of the table is 255 for both; without end is TCP_USER_TIMEOUT's affair.
@@ -102,7 +103,7 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
         always("net.ipv4.tcp_rmem", value)
     });
     let mut all = vec![
-        always("net.ipv4.tcp_sack", flag(tcp.recovery == Recovery::Sack)),
+        always("net.ipv4.tcp_sack", flag(tcp.recovery == RecoveryAlgorithm::Sack)),
         always("net.ipv4.tcp_dsack", flag(tcp.variants.duplicate_sack)),
         always("net.ipv4.tcp_recovery", flag(tcp.rack)),
         // 3 is the kernel's own value: probes, and no early retransmit, which there is no more.
@@ -116,12 +117,12 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
         always("net.ipv4.tcp_synack_retries", retries(tcp.max_syn_retransmissions, 127)),
         // A connection is to begin as the study says, not as an earlier one ended.
         always("net.ipv4.tcp_no_metrics_save", flag(true)),
-        Setting {
+        SysctlSetting {
             name: "net.ipv4.tcp_rto_min_us",
             value: (tcp.min_rto.as_nanos() / 1000).max(1).to_string(),
             since: Some("6.11"),
         },
-        Setting {
+        SysctlSetting {
             name: "net.ipv4.tcp_rto_max_ms",
             value: (tcp.max_rto.clamp(least, most).as_nanos() / 1_000_000).to_string(),
             since: Some("6.15"),
@@ -132,7 +133,7 @@ pub fn sysctls(tcp: &Config) -> Vec<Setting> {
 }
 
 /// Sets what is a socket's own affair, before it connects or listens.
-pub(super) fn set(socket: &Socket, tcp: &Config) -> io::Result<()> {
+pub(super) fn apply_to_socket(socket: &Socket, tcp: &TcpConfig) -> io::Result<()> {
     socket.set_tcp_nodelay(!tcp.nagle)?;
     socket.set_tcp_mss(u32::from(tcp.mss).clamp(SEGMENT[0], SEGMENT[1]))?;
     if tcp.receive_buffer_max.is_none() {
@@ -142,23 +143,23 @@ pub(super) fn set(socket: &Socket, tcp: &Config) -> io::Result<()> {
     if tcp.max_retransmissions.is_none() {
         socket.set_tcp_user_timeout(Some(FOR_EVER))?;
     }
-    socket.set_tcp_congestion(control(tcp.congestion).as_bytes())
+    socket.set_tcp_congestion(congestion_name(tcp.congestion).as_bytes())
 }
 
 /// Segments with which connections begin, where the kernel would begin otherwise (`TCP_INIT_CWND` is 10).
-pub(super) fn initial_window(tcp: &Config) -> Option<u32> {
+pub(super) fn initial_window(tcp: &TcpConfig) -> Option<u32> {
     match tcp.initial_window {
         InitialWindow::Rfc6928 => None,
         InitialWindow::Segments(n) => Some(n.max(1)),
         InitialWindow::Rfc3390 => {
             let options = if tcp.timestamps { 12 } else { 0 };
             let segment = u32::from(tcp.mss).saturating_sub(options).max(1);
-            Some((tcp.initial_window.bytes(segment) / segment).max(1))
+            Some((tcp.initial_window.window_bytes(segment) / segment).max(1))
         }
     }
 }
 
-const fn control(congestion: CongestionControl) -> &'static str {
+const fn congestion_name(congestion: CongestionControl) -> &'static str {
     match congestion {
         CongestionControl::Reno => "reno",
         CongestionControl::Cubic => "cubic",
@@ -167,18 +168,18 @@ const fn control(congestion: CongestionControl) -> &'static str {
 }
 
 /// What of these settings the kernel does otherwise.
-pub fn untold(tcp: &Config) -> Vec<Untold> {
+pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     let mut all = Vec::new();
     let mut tell = |differs: bool, setting: &str, study: String, kernel| {
         if differs {
-            all.push(Untold { setting: setting.to_owned(), study, kernel });
+            all.push(UnsupportedSetting { setting: setting.to_owned(), study, kernel });
         }
     };
     let named = |name: &str| format!("\"{name}\"");
     let time = |t: Duration| format!("\"{t}\"");
     let [least, most] = MAX_RTO;
     tell(
-        tcp.recovery == Recovery::Reno,
+        tcp.recovery == RecoveryAlgorithm::Reno,
         "transport.tcp.congestion",
         named("reno"),
         "without SACK the kernel recovers as RFC 6582 (NewReno) has it",
@@ -351,22 +352,30 @@ pub fn untold(tcp: &Config) -> Vec<Untold> {
 }
 
 /// What this machine's kernel cannot have of these settings, though others can.
-pub fn missing(tcp: &Config) -> Vec<Untold> {
+pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     let lacks = |name: &str| !Path::new("/proc/sys").join(name.replace('.', "/")).exists();
     let time = |t: Duration| format!("\"{t}\"");
     let mut all = Vec::new();
     if tcp.min_rto != MIN_RTO && lacks("net.ipv4.tcp_rto_min_us") {
         let kernel = "this kernel has no net.ipv4.tcp_rto_min_us (Linux 6.11) and has 200 ms";
-        all.push(Untold { setting: "transport.tcp.rto_min".to_owned(), study: time(tcp.min_rto), kernel });
+        all.push(UnsupportedSetting {
+            setting: "transport.tcp.rto_min".to_owned(),
+            study: time(tcp.min_rto),
+            kernel,
+        });
     }
     if tcp.max_rto != MAX_RTO[1] && lacks("net.ipv4.tcp_rto_max_ms") {
         let kernel = "this kernel has no net.ipv4.tcp_rto_max_ms (Linux 6.15) and has 120 s";
-        all.push(Untold { setting: "transport.tcp.rto_max".to_owned(), study: time(tcp.max_rto), kernel });
+        all.push(UnsupportedSetting {
+            setting: "transport.tcp.rto_max".to_owned(),
+            study: time(tcp.max_rto),
+            kernel,
+        });
     }
     let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
     let most = most.and_then(|m| m.trim().parse::<u32>().ok());
     if tcp.receive_buffer_max.is_none() && most.is_some_and(|most| tcp.receive_buffer > most) {
-        all.push(Untold {
+        all.push(UnsupportedSetting {
             setting: "transport.tcp.receive_buffer".to_owned(),
             study: format!("\"{} B\"", tcp.receive_buffer),
             kernel: "net.core.rmem_max is less, and bounds it",
@@ -376,11 +385,15 @@ pub fn missing(tcp: &Config) -> Vec<Untold> {
 }
 
 /// The settings of a namespace, by their paths below `/proc/sys/net`: the study's where the kernel has them, and the others.
-pub(super) fn of_namespace(of: &Transports, sctp: bool, kernel: &Kernel) -> Vec<(String, String)> {
+pub(super) fn of_namespace(
+    of: &TransportConfig,
+    sctp: bool,
+    kernel: &KernelSettings,
+) -> Vec<(String, String)> {
     let path = |name: &str| name.trim_start_matches("net.").replace('.', "/");
     let there = |name: &str| Path::new("/proc/sys/net").join(path(name)).exists();
     let sctp = sctp.then(|| sctp_sysctls(&of.sctp)).into_iter().flatten();
-    let own = sysctls(&of.tcp).into_iter().chain(sctp).filter(|s| s.since.is_none() || there(s.name));
+    let own = sysctl_settings(&of.tcp).into_iter().chain(sctp).filter(|s| s.since.is_none() || there(s.name));
     let mut all: BTreeMap<String, String> = own.map(|s| (path(s.name), s.value)).collect();
     all.extend(kernel.sysctls.iter().map(|(name, value)| (path(name), value.clone())));
     all.into_iter().collect()
@@ -392,19 +405,19 @@ mod tests {
 
     #[test]
     fn a_sysctl_of_no_namespace_is_refused() {
-        let mut kernel = Kernel::default();
-        assert_eq!(kernel.set(" net.ipv4.tcp_recovery = 0"), Ok(()));
+        let mut kernel = KernelSettings::default();
+        assert_eq!(kernel.add_argument(" net.ipv4.tcp_recovery = 0"), Ok(()));
         assert_eq!(kernel.sysctls["net.ipv4.tcp_recovery"], "0");
         for wrong in
             ["net.ipv4.tcp_recovery", "=1", "kernel.panic=1", "net.ipv4/../../kernel.panic=1", "net..x=1"]
         {
-            assert!(kernel.set(wrong).is_err(), "{wrong}");
+            assert!(kernel.add_argument(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn the_initial_window_is_one_of_segments() {
-        let of = |window| initial_window(&Config { initial_window: window, ..Config::default() });
+        let of = |window| initial_window(&TcpConfig { initial_window: window, ..TcpConfig::default() });
         assert_eq!(of(InitialWindow::Rfc6928), None);
         assert_eq!(of(InitialWindow::Segments(2)), Some(2));
         assert_eq!(of(InitialWindow::Rfc3390), Some(3), "4380 bytes are three times 1460");
@@ -412,13 +425,13 @@ mod tests {
 
     #[test]
     fn what_the_kernel_has_is_not_told() {
-        let tcp = Config {
-            recovery: Recovery::Sack,
+        let tcp = TcpConfig {
+            recovery: RecoveryAlgorithm::Sack,
             congestion: CongestionControl::Cubic,
             initial_window: InitialWindow::Rfc6928,
             nagle_variant: NagleVariant::Minshall,
             delayed_ack: None,
-            variants: usher_sim::tcp::Variants { duplicate_sack: true, ..Default::default() },
+            variants: usher_sim::tcp::StackVariants { duplicate_sack: true, ..Default::default() },
             rack: true,
             tail_loss_probe: true,
             retransmit_collapse: true,
@@ -428,12 +441,12 @@ mod tests {
             window_unit: WindowUnit::Segments,
             min_rto: Duration::from_millis(200),
             granularity: Duration::from_millis(200),
-            ..Config::default()
+            ..TcpConfig::default()
         };
-        assert_eq!(untold(&tcp), []);
-        let told = untold(&Config { max_rto: Duration::from_millis(200), ..tcp.clone() });
+        assert_eq!(unsupported_settings(&tcp), []);
+        let told = unsupported_settings(&TcpConfig { max_rto: Duration::from_millis(200), ..tcp.clone() });
         assert_eq!(told.iter().map(|u| u.setting.as_str()).collect::<Vec<_>>(), ["transport.tcp.rto_max"]);
-        let by_name = |name: &str| sysctls(&tcp).into_iter().find(|s| s.name == name).unwrap().value;
+        let by_name = |name: &str| sysctl_settings(&tcp).into_iter().find(|s| s.name == name).unwrap().value;
         assert_eq!(by_name("net.ipv4.tcp_rto_min_us"), "200000");
         assert_eq!(
             (by_name("net.ipv4.tcp_sack"), by_name("net.ipv4.tcp_window_scaling")),

@@ -1,7 +1,7 @@
 //! TCP.
 
-use super::{Due, Hosts, Source, settings};
-use crate::error::{Doing, LabError};
+use super::{DueEvent, EventSource, LabHosts, settings};
+use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration as StdDuration;
 use usher_core::{CloseReason, ConnId, Duration};
-use usher_sim::{Application, Delivery, HostId, Observer, Payload, StreamDelivery};
+use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, StreamDelivery};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -18,16 +18,16 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// A port at which connections are accepted.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct StreamListener {
     pub(super) socket: Socket,
     pub(super) app: u32,
-    at: HostId,
+    address: HostId,
     port: u16,
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct StreamConnection {
     pub(super) socket: Socket,
     pub(super) app: u32,
     conn: ConnId,
@@ -36,7 +36,7 @@ pub(super) struct Stream {
     connecting: bool,
     /// Writes that the kernel has not taken whole, and how much it has of the first.
     out: VecDeque<Payload>,
-    taken: usize,
+    written: usize,
     /// Its sending side is to be closed when they are gone.
     closes: bool,
     /// Bytes that may be read; `None` all.
@@ -45,34 +45,37 @@ pub(super) struct Stream {
     reading: u32,
 }
 
-impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
+impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// A socket with the settings of an application's transport, bound in its host.
     fn tcp_socket(&self, app: u32, at: HostId, port: u16) -> Result<Socket, LabError> {
-        let address = SocketAddr::new(self.addresses.of(at), port);
+        let address = SocketAddr::new(self.addresses.address_of(at), port);
         let tcp = &self.apps[app as usize].transports.tcp;
-        let made = self.within(at, || {
+        let made = self.run_in_namespace(at, || {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
             socket.set_nonblocking(true)?;
             socket.set_reuse_address(port != 0)?;
-            settings::set(&socket, tcp)?;
+            settings::apply_to_socket(&socket, tcp)?;
             socket.bind(&address.into())?;
             Ok::<Socket, std::io::Error>(socket)
         })?;
-        made.doing(|| format!("bind TCP to {address}"))
+        made.with_context(|| format!("bind TCP to {address}"))
     }
 
-    pub(super) fn listen(&mut self, app: u32, at: HostId, port: u16) -> Result<(), LabError> {
+    pub(super) fn listen_tcp(&mut self, app: u32, at: HostId, port: u16) -> Result<(), LabError> {
         let socket = self.tcp_socket(app, at, port)?;
-        let address = SocketAddr::new(self.addresses.of(at), port);
-        socket.listen(BACKLOG).doing(|| format!("listen at {address}"))?;
-        self.watch(Source::Listener(Listener { socket, app, at, port }), EventFlags::IN)?;
+        let address = SocketAddr::new(self.addresses.address_of(at), port);
+        socket.listen(BACKLOG).with_context(|| format!("listen at {address}"))?;
+        self.register_source(
+            EventSource::Listener(StreamListener { socket, app, address: at, port }),
+            EventFlags::IN,
+        )?;
         Ok(())
     }
 
-    pub(super) fn accept(&mut self, source: u64) {
+    pub(super) fn accept_connections(&mut self, source: u64) {
         loop {
-            let Some(Source::Listener(listener)) = self.sources.get(&source) else { return };
-            let (app, at, port) = (listener.app, listener.at, listener.port);
+            let Some(EventSource::Listener(listener)) = self.sources.get(&source) else { return };
+            let (app, at, port) = (listener.app, listener.address, listener.port);
             let (socket, sender) = match listener.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {
@@ -91,7 +94,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                 continue;
             };
             let slot = &mut self.apps[app as usize];
-            let conn = ConnId::accepted(slot.accepted);
+            let conn = ConnId::new_accepted(slot.accepted);
             slot.accepted += 1;
             // What the listener's socket had set, this one has.
             if socket.set_nonblocking(true).is_err() {
@@ -101,14 +104,14 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             let Some(stream) = self.take_in(socket, app, conn, (at, port), (from, from_port), false) else {
                 continue;
             };
-            self.connected(stream);
-            self.read(stream);
+            self.report_connected(stream);
+            self.read_stream(stream);
         }
     }
 
     fn host_at(&self, address: &SockAddr) -> Option<(HostId, u16)> {
         let address = address.as_socket()?;
-        Some((self.addresses.host(address.ip())?, address.port()))
+        Some((self.addresses.host_at(address.ip())?, address.port()))
     }
 
     fn take_in(
@@ -121,7 +124,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         connecting: bool,
     ) -> Option<u64> {
         self.connections = true;
-        let stream = Stream {
+        let stream = StreamConnection {
             socket,
             app,
             conn,
@@ -129,13 +132,13 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             remote,
             connecting,
             out: VecDeque::new(),
-            taken: 0,
+            written: 0,
             closes: false,
             credit: None,
             reading: 0,
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.watch(Source::Stream(stream), flags) {
+        match self.register_source(EventSource::Stream(stream), flags) {
             Ok(source) => {
                 self.apps[app as usize].conns.insert(conn, source);
                 Some(source)
@@ -147,21 +150,28 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
     }
 
-    pub(super) fn connect(&mut self, app: u32, conn: ConnId, from: Option<HostId>, to: HostId, port: u16) {
-        let refused = Delivery::Stream { conn, event: StreamDelivery::Closed(CloseReason::Refused) };
+    pub(super) fn connect_stream(
+        &mut self,
+        app: u32,
+        conn: ConnId,
+        from: Option<HostId>,
+        to: HostId,
+        port: u16,
+    ) {
+        let refused = AppDelivery::Stream { conn, event: StreamDelivery::Closed(CloseReason::Refused) };
         let Some(at) = self.own_address(app, from) else {
             self.counters.stale_operation += 1;
-            return self.deliver(app, refused);
+            return self.deliver_to_app(app, refused);
         };
-        let address = SocketAddr::new(self.addresses.of(to), port);
+        let address = SocketAddr::new(self.addresses.address_of(to), port);
         let Ok(socket) = self.tcp_socket(app, at, 0) else {
             self.counters.no_socket += 1;
-            return self.deliver(app, refused);
+            return self.deliver_to_app(app, refused);
         };
         let local_port = socket.local_addr().ok().and_then(|a| a.as_socket()).map_or(0, |a| a.port());
         match socket.connect(&address.into()) {
             Err(e) if e.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
-                self.deliver(app, refused)
+                self.deliver_to_app(app, refused)
             }
             _ => {
                 self.take_in(socket, app, conn, (at, local_port), (to, port), true);
@@ -169,19 +179,19 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
     }
 
-    fn stream(&mut self, app: u32, conn: ConnId) -> Option<(u64, &mut Stream)> {
+    fn find_stream(&mut self, app: u32, conn: ConnId) -> Option<(u64, &mut StreamConnection)> {
         let source = self.apps[app as usize].conns.get(&conn).copied();
         let found = source.and_then(|source| match self.sources.get_mut(&source) {
-            Some(Source::Stream(stream)) => Some((source, stream)),
+            Some(EventSource::Stream(stream)) => Some((source, stream)),
             _ => None,
         });
         self.counters.stale_operation += u64::from(found.is_none());
         found
     }
 
-    pub(super) fn write(&mut self, app: u32, conn: ConnId, payload: Payload) {
+    pub(super) fn write_stream(&mut self, app: u32, conn: ConnId, payload: Payload) {
         let len = u64::from(payload.len);
-        let Some((source, stream)) = self.stream(app, conn) else { return };
+        let Some((source, stream)) = self.find_stream(app, conn) else { return };
         if stream.closes || len == 0 {
             return;
         }
@@ -189,15 +199,15 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         let waits = stream.connecting || stream.out.len() > 1;
         self.octets_written += len;
         if !waits {
-            self.flush(source);
+            self.flush_stream(source);
         }
     }
 
     /// Gives the kernel what it takes; a write is one call where it takes it whole.
-    fn flush(&mut self, source: u64) {
-        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+    fn flush_stream(&mut self, source: u64) {
+        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         while let Some(first) = stream.out.front() {
-            let (from, len) = (stream.taken, first.len as usize);
+            let (from, len) = (stream.written, first.len as usize);
             let bytes = first.as_slice();
             let piece = match bytes.get(from..) {
                 Some(rest) if !rest.is_empty() => rest,
@@ -205,10 +215,10 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
             };
             match (&stream.socket).write(piece) {
                 Ok(n) => {
-                    stream.taken += n;
-                    if stream.taken >= len {
+                    stream.written += n;
+                    if stream.written >= len {
                         stream.out.pop_front();
-                        stream.taken = 0;
+                        stream.written = 0;
                     }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -223,35 +233,35 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     }
 
     pub(super) fn stream_event(&mut self, source: u64, flags: EventFlags) {
-        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         if stream.connecting {
             match stream.socket.take_error() {
-                Ok(Some(error)) => return self.close(source, reason(&error)),
-                Err(error) => return self.close(source, reason(&error)),
+                Ok(Some(error)) => return self.close_stream(source, close_reason(&error)),
+                Err(error) => return self.close_stream(source, close_reason(&error)),
                 Ok(None) if !flags.intersects(EventFlags::OUT) => return,
                 Ok(None) => {}
             }
             stream.connecting = false;
-            self.connected(source);
+            self.report_connected(source);
         }
         if flags.intersects(EventFlags::OUT) {
-            self.flush(source);
+            self.flush_stream(source);
         }
-        self.read(source);
+        self.read_stream(source);
     }
 
-    fn connected(&mut self, source: u64) {
-        let Some(Source::Stream(stream)) = self.sources.get(&source) else { return };
+    fn report_connected(&mut self, source: u64) {
+        let Some(EventSource::Stream(stream)) = self.sources.get(&source) else { return };
         let (app, conn) = (stream.app, stream.conn);
         let ((local, local_port), (remote, remote_port)) = (stream.local, stream.remote);
         let event = StreamDelivery::Connected { remote, remote_port, local, local_port };
-        self.deliver(app, Delivery::Stream { conn, event });
+        self.deliver_to_app(app, AppDelivery::Stream { conn, event });
     }
 
     /// Reads what may be read.
-    fn read(&mut self, source: u64) {
+    fn read_stream(&mut self, source: u64) {
         loop {
-            let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+            let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
             if stream.connecting || stream.reading > 0 {
                 return;
             }
@@ -272,11 +282,11 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
 
     /// Reads once; false when there is nothing more to read.
     fn read_once(&mut self, source: u64, most: usize) -> bool {
-        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return false };
+        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return false };
         match (&stream.socket).read(&mut self.buffer[..most]) {
             Ok(0) => {
                 // Nobody here uses half-closed connections: ours ends with the other side's.
-                self.close(source, CloseReason::Closed);
+                self.close_stream(source, CloseReason::Closed);
                 false
             }
             Ok(len) => {
@@ -284,14 +294,14 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
                     *credit -= len as u64;
                 }
                 let (app, conn) = (stream.app, stream.conn);
-                let event = StreamDelivery::Data(Payload::copied(&self.buffer[..len]));
-                self.deliver(app, Delivery::Stream { conn, event });
+                let event = StreamDelivery::Data(Payload::copy_from_slice(&self.buffer[..len]));
+                self.deliver_to_app(app, AppDelivery::Stream { conn, event });
                 true
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => true,
             Err(e) if e.kind() == ErrorKind::WouldBlock => false,
             Err(e) => {
-                self.close(source, reason(&e));
+                self.close_stream(source, close_reason(&e));
                 false
             }
         }
@@ -300,7 +310,7 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
     /// A slow application begins to read what there is, a piece at most; it has it, and its room is free, when the time that it
     /// reads is over, as in the simulator.
     fn begin_slow_read(&mut self, source: u64, rate: u64, piece: u32) {
-        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let waiting = rustix::io::ioctl_fionread(&stream.socket).unwrap_or(0);
         let reading = waiting.min(u64::from(piece)) as u32;
         if reading == 0 {
@@ -310,60 +320,65 @@ impl<A: Application, O: Observer<A::Report>> Hosts<A, O> {
         }
         stream.reading = reading;
         let time = Duration::from_nanos(u64::from(reading) * 1_000_000_000 / rate);
-        self.due.insert((self.now + time, Due::Read(source)));
+        self.due.insert((self.now + time, DueEvent::Read(source)));
     }
 
     /// A slow application has read a piece.
     pub(super) fn slow_read(&mut self, source: u64) {
-        let Some(Source::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let reading = std::mem::take(&mut stream.reading);
         if self.read_once(source, reading as usize) {
-            self.read(source);
+            self.read_stream(source);
         }
     }
 
-    pub(super) fn credit(&mut self, app: u32, conn: ConnId, bytes: u32) {
-        let Some((source, stream)) = self.stream(app, conn) else { return };
+    pub(super) fn credit_stream(&mut self, app: u32, conn: ConnId, bytes: u32) {
+        let Some((source, stream)) = self.find_stream(app, conn) else { return };
         *stream.credit.get_or_insert(0) += u64::from(bytes);
-        self.read(source);
+        self.read_stream(source);
     }
 
-    pub(super) fn shutdown(&mut self, app: u32, conn: ConnId) {
-        let Some((source, stream)) = self.stream(app, conn) else { return };
+    pub(super) fn shut_down_stream(&mut self, app: u32, conn: ConnId) {
+        let Some((source, stream)) = self.find_stream(app, conn) else { return };
         stream.closes = true;
         if stream.out.is_empty() && !stream.connecting {
-            self.flush(source);
+            self.flush_stream(source);
         }
     }
 
     /// Resets a connection, of which its application hears no more.
-    pub(super) fn abort(&mut self, app: u32, conn: ConnId) {
-        let Some((source, stream)) = self.stream(app, conn) else { return };
+    pub(super) fn abort_stream(&mut self, app: u32, conn: ConnId) {
+        let Some((source, stream)) = self.find_stream(app, conn) else { return };
         let _ = stream.socket.set_linger(Some(StdDuration::ZERO));
         self.apps[app as usize].conns.remove(&conn);
         self.sources.remove(&source);
     }
 
     /// Whose a connection of the application's host is.
-    pub(super) fn owner(&self, app: u32, local: (HostId, u16), remote: (HostId, u16)) -> Option<u32> {
+    pub(super) fn connection_owner(
+        &self,
+        app: u32,
+        local: (HostId, u16),
+        remote: (HostId, u16),
+    ) -> Option<u32> {
         let host = self.own_address(app, Some(local.0))?;
         self.sources.values().find_map(|source| match source {
-            Source::Stream(s) if (s.local, s.remote) == ((host, local.1), remote) => Some(s.app),
+            EventSource::Stream(s) if (s.local, s.remote) == ((host, local.1), remote) => Some(s.app),
             _ => None,
         })
     }
 
     /// Tells an application that a connection is over. What the kernel still has to send, it sends.
-    fn close(&mut self, source: u64, why: CloseReason) {
-        let Some(Source::Stream(stream)) = self.sources.remove(&source) else { return };
+    fn close_stream(&mut self, source: u64, why: CloseReason) {
+        let Some(EventSource::Stream(stream)) = self.sources.remove(&source) else { return };
         let (app, conn) = (stream.app, stream.conn);
         drop(stream);
         self.apps[app as usize].conns.remove(&conn);
-        self.deliver(app, Delivery::Stream { conn, event: StreamDelivery::Closed(why) });
+        self.deliver_to_app(app, AppDelivery::Stream { conn, event: StreamDelivery::Closed(why) });
     }
 }
 
-fn reason(error: &std::io::Error) -> CloseReason {
+fn close_reason(error: &std::io::Error) -> CloseReason {
     match error.kind() {
         ErrorKind::ConnectionRefused => CloseReason::Refused,
         ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {

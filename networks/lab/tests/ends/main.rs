@@ -20,8 +20,10 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration as Elapsed, Instant};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Seed};
-use usher_lab::{End, HostSpec, Lab, LinkSpec, Registry, Rights, Topology, acquire};
-use usher_live::Clock;
+use usher_lab::{
+    HostSpec, Lab, LabRegistry, LabTopology, LinkEnd, LinkSpec, NamespaceRights, acquire_rights,
+};
+use usher_live::SystemClock;
 use usher_sim::LinkConfig;
 
 const HOSTS: usize = 6;
@@ -30,10 +32,10 @@ const HOSTS: usize = 6;
 const KILLS: u64 = 30;
 
 /// What a lab prints when it stands.
-const STANDS: &str = "stands";
+const READY_LINE: &str = "stands";
 
 /// How long the system may take to put away what nobody has any more, and packets to cross a lab, on a busy machine.
-const PATIENCE: Elapsed = Elapsed::from_secs(180);
+const TEST_TIMEOUT: Elapsed = Elapsed::from_secs(180);
 
 const TESTS: [(&str, fn()); 2] = [
     ("another_user_builds_a_lab", another_user_builds_a_lab),
@@ -43,23 +45,23 @@ const TESTS: [(&str, fn()); 2] = [
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
-        Some("victim") => victim(Path::new(&arguments[1])),
-        Some("killer") => killer(Path::new(&arguments[1])),
-        Some("user") => user(Path::new(&arguments[1])),
+        Some("victim") => run_victim(Path::new(&arguments[1])),
+        Some("killer") => run_killer(Path::new(&arguments[1])),
+        Some("user") => run_as_user(Path::new(&arguments[1])),
         _ => harness::run_named_tests(&TESTS),
     }
     ExitCode::SUCCESS
 }
 
-fn address(host: usize) -> IpAddr {
+fn host_address(host: usize) -> IpAddr {
     [10, 9, 0, host as u8 + 1].into()
 }
 
 /// A chain of hosts.
-fn chain() -> Topology {
+fn chain_topology() -> LabTopology {
     let host = |n: usize| HostSpec {
         name: format!("h{n}"),
-        addresses: vec![address(n)],
+        addresses: vec![host_address(n)],
         settings: Vec::new(),
         initial_window: None,
         quick_ack: false,
@@ -68,11 +70,11 @@ fn chain() -> Topology {
     let config = LinkConfig { up: channel.clone(), down: channel, ..Default::default() };
     let link = |n: usize| LinkSpec {
         name: format!("l{n}"),
-        ends: [End::of(n), End::of(n + 1)],
+        ends: [LinkEnd::for_host(n), LinkEnd::for_host(n + 1)],
         config: config.clone(),
         capture: [None; 2],
     };
-    Topology {
+    LabTopology {
         name: "killed".to_owned(),
         seed: Seed::new(1),
         hosts: (0..HOSTS).map(host).collect(),
@@ -81,16 +83,17 @@ fn chain() -> Topology {
 }
 
 /// A lab with traffic from its first host to its last, and the socket to which that comes.
-fn busy(registry: &Registry) -> (Lab, UdpSocket) {
-    let mut lab = Lab::build(chain(), registry).unwrap();
-    lab.start(Clock::start(), None).unwrap();
-    let bind =
-        |host: usize| lab.namespace(host).run(|| UdpSocket::bind((address(host), 9000)).unwrap()).unwrap();
+fn busy_lab(registry: &LabRegistry) -> (Lab, UdpSocket) {
+    let mut lab = Lab::build(chain_topology(), registry).unwrap();
+    lab.start_relay(SystemClock::start(), None).unwrap();
+    let bind = |host: usize| {
+        lab.namespace(host).run_inside(|| UdpSocket::bind((host_address(host), 9000)).unwrap()).unwrap()
+    };
     let (from, to) = (bind(0), bind(HOSTS - 1));
-    to.set_read_timeout(Some(PATIENCE)).unwrap();
+    to.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     std::thread::spawn(move || {
         loop {
-            from.send_to(b"datagram", (address(HOSTS - 1), 9000)).unwrap();
+            from.send_to(b"datagram", (host_address(HOSTS - 1), 9000)).unwrap();
             std::thread::sleep(Elapsed::from_millis(1));
         }
     });
@@ -98,40 +101,43 @@ fn busy(registry: &Registry) -> (Lab, UdpSocket) {
 }
 
 /// Builds a lab, starts a program on one of its hosts, and waits to be killed.
-fn victim(list: &Path) {
-    let registry = Registry::at(list).unwrap();
-    let (lab, to) = busy(&registry);
+fn run_victim(list: &Path) {
+    let registry = LabRegistry::open_at(list).unwrap();
+    let (lab, to) = busy_lab(&registry);
     let mut program = Command::new("sleep");
     program.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let program = lab.spawn(2, &mut program).unwrap().id();
+    let program = lab.spawn_program(2, &mut program).unwrap().id();
     to.recv(&mut [0; 100]).unwrap();
-    println!("{STANDS} {program}");
+    println!("{READY_LINE} {program}");
     loop {
         to.recv(&mut [0; 100]).unwrap();
     }
 }
 
 /// What somebody who is not root does: says whether he could, and by what right.
-fn user(list: &Path) {
-    match acquire() {
+fn run_as_user(list: &Path) {
+    match acquire_rights() {
         Ok(rights) => {
-            let registry = Registry::at(list).unwrap();
-            let (lab, to) = busy(&registry);
+            let registry = LabRegistry::open_at(list).unwrap();
+            let (lab, to) = busy_lab(&registry);
             to.recv(&mut [0; 100]).unwrap();
-            assert_eq!((rights, lab.rights()), (Rights::UserNamespace, Rights::UserNamespace));
-            assert_eq!(registry.running().unwrap().len(), 1);
+            assert_eq!(
+                (rights, lab.rights()),
+                (NamespaceRights::UserNamespace, NamespaceRights::UserNamespace)
+            );
+            assert_eq!(registry.running_labs().unwrap().len(), 1);
             drop(lab);
-            assert_eq!(registry.running().unwrap().len(), 0);
-            println!("{STANDS}");
+            assert_eq!(registry.running_labs().unwrap().len(), 0);
+            println!("{READY_LINE}");
         }
         Err(missing) => println!("{missing}"),
     }
 }
 
 /// A folder that is gone with this.
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("usher-lab-ends-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -139,13 +145,13 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn itself(mode: &str, list: &Path) -> Command {
+fn self_command(mode: &str, list: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg(mode).arg(list);
     command
@@ -153,18 +159,18 @@ fn itself(mode: &str, list: &Path) -> Command {
 
 /// A user without rights builds a lab in a user namespace, or is told what stands in the way.
 fn another_user_builds_a_lab() {
-    const NOBODY: u32 = 65_534;
+    const NOBODY_UID: u32 = 65_534;
     // A place that everybody may enter, with a copy of this program and a list that is the user's.
-    let place = Scratch::new("user");
+    let place = TempDir::new("user");
     let (program, list) = (place.0.join("ends"), place.0.join("list"));
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     fs::create_dir(&list).unwrap();
-    std::os::unix::fs::chown(&list, Some(NOBODY), Some(NOBODY)).unwrap();
+    std::os::unix::fs::chown(&list, Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
     for path in [&place.0, &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(&program);
-    command.arg("user").arg(&list).uid(NOBODY).gid(NOBODY);
+    command.arg("user").arg(&list).uid(NOBODY_UID).gid(NOBODY_UID);
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
@@ -181,12 +187,12 @@ fn another_user_builds_a_lab() {
             return;
         }
     }
-    assert_eq!(said.trim(), STANDS);
+    assert_eq!(said.trim(), READY_LINE);
 }
 
 /// Moves this process to where other programs neither mount anything nor make interfaces or rules. Without the right to it
 /// the process stays where it is.
-fn leave_others() {
+fn enter_private_namespaces() {
     if unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).is_ok() {
         let private = Command::new("mount").args(["--make-rprivate", "/"]).status();
         assert!(private.unwrap().success(), "mounts can be made private");
@@ -195,10 +201,10 @@ fn leave_others() {
 
 /// Labs are killed at random moments while they are built and while they run.
 fn killed_labs_leave_nothing() {
-    leave_others();
-    let list = Scratch::new("list");
-    let (before, mounts_before) = (Seen::now(&list.0, &BTreeSet::new()), mounts());
-    let output = itself("killer", &list.0).output().unwrap();
+    enter_private_namespaces();
+    let list = TempDir::new("list");
+    let (before, mounts_before) = (SystemRemains::take_snapshot(&list.0, &BTreeSet::new()), list_mounts());
+    let output = self_command("killer", &list.0).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let (labs, summary) = said.trim().split_once('\n').unwrap();
@@ -206,14 +212,14 @@ fn killed_labs_leave_nothing() {
     assert_eq!(labs.len() as u64, KILLS + 1);
     let begun = Instant::now();
     loop {
-        let after = Seen::now(&list.0, &labs);
-        let mounts_after = mounts();
+        let after = SystemRemains::take_snapshot(&list.0, &labs);
+        let mounts_after = list_mounts();
         // A mount of another program's goes with the folder that it is at.
         if after == before && mounts_after.is_subset(&mounts_before) {
             break;
         }
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TEST_TIMEOUT,
             "before: {before:?}, {mounts_before:?}\nafter: {after:?}, {mounts_after:?}"
         );
         std::thread::sleep(Elapsed::from_millis(20));
@@ -222,23 +228,23 @@ fn killed_labs_leave_nothing() {
 }
 
 /// Kills labs, in a user namespace where one can be made, and prints the numbers of their processes.
-fn killer(list: &Path) {
-    let counted = counted();
+fn run_killer(list: &Path) {
+    let counted = enter_user_namespace();
     let mut labs = BTreeSet::new();
-    let mut rng = Seed::new(fresh()).stream("kill", 0);
+    let mut rng = Seed::new(fresh_seed()).derive_rng("kill", 0);
     let (mut killed_early, mut found) = (0, 0);
-    let clean = || Registry::at(list).unwrap().clean().unwrap();
+    let clean = || LabRegistry::open_at(list).unwrap().remove_remains().unwrap();
     for n in 0..KILLS {
-        let mut lab = itself("victim", list).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lab = self_command("victim", list).stdout(Stdio::piped()).spawn().unwrap();
         labs.insert(lab.id().to_string());
         // Every second one stands; the others are killed somewhere on the way.
-        let program = (n % 2 == 0).then(|| stands(&mut lab));
-        std::thread::sleep(Elapsed::from_micros(rng.below(60_000)));
+        let program = (n % 2 == 0).then(|| wait_until_built(&mut lab));
+        std::thread::sleep(Elapsed::from_micros(rng.sample_below(60_000)));
         lab.kill().unwrap();
         let mut rest = String::new();
         lab.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
         lab.wait().unwrap();
-        killed_early += u32::from(program.is_none() && !rest.contains(STANDS));
+        killed_early += u32::from(program.is_none() && !rest.contains(READY_LINE));
         // Now and then the next lab does not come for long.
         if n % 3 == 0 {
             let left = clean();
@@ -247,15 +253,15 @@ fn killer(list: &Path) {
         }
     }
     // The next lab removes what the last ones left.
-    let mut last = itself("victim", list).stdout(Stdio::piped()).spawn().unwrap();
+    let mut last = self_command("victim", list).stdout(Stdio::piped()).spawn().unwrap();
     labs.insert(last.id().to_string());
-    stands(&mut last);
+    wait_until_built(&mut last);
     last.kill().unwrap();
     last.wait().unwrap();
     assert_eq!(clean().labs, ["killed"]);
     assert!(clean().labs.is_empty());
     if counted {
-        all_given_back();
+        wait_for_cleanup();
     }
     println!("{}", labs.into_iter().collect::<Vec<_>>().join(" "));
     println!(
@@ -265,13 +271,13 @@ fn killer(list: &Path) {
 }
 
 /// Waits until a lab stands; the number of the program that it started.
-fn stands(lab: &mut Child) -> u32 {
+fn wait_until_built(lab: &mut Child) -> u32 {
     let mut line = String::new();
     let mut out = BufReader::new(lab.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
     lab.stdout = Some(out.into_inner());
     line.trim()
-        .strip_prefix(STANDS)
+        .strip_prefix(READY_LINE)
         .unwrap_or_else(|| panic!("the lab said {line:?}"))
         .trim()
         .parse()
@@ -279,12 +285,12 @@ fn stands(lab: &mut Child) -> u32 {
 }
 
 /// A number that differs from run to run, since the moments should.
-fn fresh() -> u64 {
+fn fresh_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos().into()
 }
 
 /// Moves this process into a user namespace, in which the kernel counts its network namespaces alone.
-fn counted() -> bool {
+fn enter_user_namespace() -> bool {
     if unshare(CloneFlags::CLONE_NEWUSER).is_err() {
         return false;
     }
@@ -295,25 +301,25 @@ fn counted() -> bool {
 }
 
 /// Waits until the kernel has no network namespace of this user namespace, which it puts away in its own time.
-fn all_given_back() {
+fn wait_for_cleanup() {
     fs::write("/proc/sys/user/max_net_namespaces", "1").unwrap();
     let begun = Instant::now();
     let make = || unshare(CloneFlags::CLONE_NEWNET).is_ok();
     while !std::thread::spawn(make).join().unwrap() {
-        assert!(begun.elapsed() < PATIENCE, "namespaces of labs that were killed are still there");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "namespaces of labs that were killed are still there");
         std::thread::sleep(Elapsed::from_millis(10));
     }
 }
 
 /// The mounts of this process, each by its number, what it is under and where.
-fn mounts() -> BTreeSet<String> {
+fn list_mounts() -> BTreeSet<String> {
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap();
     all.lines().map(|line| line.split(' ').take(5).collect::<Vec<_>>().join(" ")).collect()
 }
 
 /// What somebody who looks for remains can see beside mounts.
 #[derive(PartialEq, Eq, Debug)]
-struct Seen {
+struct SystemRemains {
     namespaces: BTreeSet<PathBuf>,
     interfaces: Vec<String>,
     programs: usize,
@@ -321,9 +327,9 @@ struct Seen {
     entries: usize,
 }
 
-impl Seen {
+impl SystemRemains {
     /// Of these labs, by the numbers of their processes: others may run on this machine.
-    fn now(list: &Path, labs: &BTreeSet<u32>) -> Self {
+    fn take_snapshot(list: &Path, labs: &BTreeSet<u32>) -> Self {
         let processes: Vec<PathBuf> =
             fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).collect();
         let of_ours = |process: &&PathBuf| {
@@ -346,7 +352,7 @@ impl Seen {
                 .filter_map(|l| Some(l.split_once(':')?.0.trim().to_owned()))
                 .collect(),
             programs: programs.len(),
-            rules: nftables::rules().unwrap(),
+            rules: nftables::count_rules().unwrap(),
             entries: fs::read_dir(list).unwrap().count(),
         }
     }

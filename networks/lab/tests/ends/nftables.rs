@@ -15,7 +15,7 @@ const HEADER: usize = 16;
 const OWN: usize = 4;
 
 /// How many rules there are, in the calling thread's namespace.
-pub(crate) fn rules() -> io::Result<usize> {
+pub(crate) fn count_rules() -> io::Result<usize> {
     let socket = Socket::new(NETLINK_NETFILTER)?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let mut request = Vec::new();

@@ -1,12 +1,14 @@
 //! What links do to packets, held against their channels in virtual time.
 
-use crate::support::{Crossed, PATIENCE, Running, in_virtual_time, link, network, v4};
+use crate::support::{
+    CapturedPacket, RunningLab, TEST_TIMEOUT, in_virtual_time, test_link, test_topology, v4_address,
+};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Elapsed, Instant as Moment};
 use usher_core::Duration;
-use usher_core::impair::{ChannelConfig, Loss, QueueLimit, TimedStates};
+use usher_core::impair::{ChannelConfig, LossModel, QueueLimit, TimedStates};
 
 /// The outer point is where packets leave the first host, the inner one where they come to the second.
 const LEAVES: u16 = 1;
@@ -17,25 +19,30 @@ const LATER_THAN_TIMERS: f64 = 4.0;
 
 /// Sends datagrams of these sizes with these pauses between them over a link, and gives what its channel does in virtual time
 /// beside what the relay did.
-fn both(channel: &ChannelConfig, sizes: &[usize], pause: Elapsed) -> (Vec<Crossed>, Relayed) {
-    let mut over = link(0, 1, channel.clone());
+fn compare_channel(
+    channel: &ChannelConfig,
+    sizes: &[usize],
+    pause: Elapsed,
+) -> (Vec<CapturedPacket>, RelayedTraffic) {
+    let mut over = test_link(0, 1, channel.clone());
     over.capture = [Some(LEAVES), Some(ARRIVES)];
-    let mut running = Running::new(network(&[v4(0), v4(1)], vec![over]));
-    let (from, to) = (running.udp(0, 9000), running.udp(1, 9000));
+    let mut running = RunningLab::new(test_topology(&[v4_address(0), v4_address(1)], vec![over]));
+    let (from, to) = (running.udp_socket(0, 9000), running.udp_socket(1, 9000));
     for (n, size) in sizes.iter().enumerate() {
         let mut text = (n as u32).to_be_bytes().to_vec();
         text.resize(*size, 0);
-        from.send_to(&text, (v4(1), 9000)).unwrap();
+        from.send_to(&text, (v4_address(1), 9000)).unwrap();
         if !pause.is_zero() {
             std::thread::sleep(pause);
         }
     }
-    running.settle(sizes.len());
+    running.wait_until_idle(sizes.len());
     let (outcome, crossed) = running.stop();
-    let (offered, arrived): (Vec<Crossed>, Vec<Crossed>) = crossed.into_iter().partition(|c| c.outward);
+    let (offered, arrived): (Vec<CapturedPacket>, Vec<CapturedPacket>) =
+        crossed.into_iter().partition(|c| c.outward);
     assert_eq!(offered.len(), sizes.len(), "the kernel sent each datagram as one packet");
     assert_eq!(outcome.links[0][0].offered, sizes.len() as u64);
-    let counted: u64 = offered.iter().map(|c| u64::from(c.bytes())).sum();
+    let counted: u64 = offered.iter().map(|c| u64::from(c.link_bytes())).sum();
     assert_eq!(outcome.links[0][0].offered_bytes, counted);
     let faultless = usher_lab::RelayReport {
         real_time: outcome.relay.real_time,
@@ -48,12 +55,12 @@ fn both(channel: &ChannelConfig, sizes: &[usize], pause: Elapsed) -> (Vec<Crosse
     };
     assert_eq!(outcome.relay, faultless);
     let stats = outcome.links[0][0];
-    let received = receive(&to, arrived.len() - stats.corrupted as usize);
-    (offered, Relayed { stats, delays: outcome.relay.delays, arrived, received })
+    let received = receive_all(&to, arrived.len() - stats.corrupted as usize);
+    (offered, RelayedTraffic { stats, delays: outcome.relay.delays, arrived, received })
 }
 
 /// What comes to a socket, which is so many datagrams and no more.
-fn receive(socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
+fn receive_all(socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2000];
     let mut next = || socket.recv(&mut buffer).map(|length| buffer[..length].to_vec());
     let received = (0..count).map(|n| next().unwrap_or_else(|e| panic!("{n} of {count}: {e}"))).collect();
@@ -67,7 +74,7 @@ fn timer_lateness(ended: &AtomicBool) -> f64 {
     let pause = Elapsed::from_millis(1);
     let (first, mut late) = (Moment::now(), Vec::new());
     // A test that fails does not say so.
-    while late.is_empty() || !ended.load(Ordering::Relaxed) && first.elapsed() < PATIENCE {
+    while late.is_empty() || !ended.load(Ordering::Relaxed) && first.elapsed() < TEST_TIMEOUT {
         let begun = Moment::now();
         std::thread::sleep(pause);
         late.push(begun.elapsed() - pause);
@@ -76,17 +83,17 @@ fn timer_lateness(ended: &AtomicBool) -> f64 {
     late[late.len() / 2].as_secs_f64()
 }
 
-struct Relayed {
+struct RelayedTraffic {
     stats: usher_sim::LinkStats,
-    delays: usher_lab::Delays,
-    arrived: Vec<Crossed>,
+    delays: usher_lab::DelayStats,
+    arrived: Vec<CapturedPacket>,
     received: Vec<Vec<u8>>,
 }
 
-impl Relayed {
+impl RelayedTraffic {
     /// Holds what arrived against the channel in virtual time: the same packets, in the same order, damaged the same, none
     /// before its time.
-    fn is_as_in_virtual_time(&self, channel: &ChannelConfig, offered: &[Crossed]) {
+    fn is_as_in_virtual_time(&self, channel: &ChannelConfig, offered: &[CapturedPacket]) {
         let expected = in_virtual_time(channel, 0, &offered.iter().collect::<Vec<_>>());
         assert_eq!(self.arrived.len(), expected.len());
         for (got, (at, octets, damaged)) in self.arrived.iter().zip(&expected) {
@@ -97,10 +104,10 @@ impl Relayed {
             assert!(
                 got.octets == octets,
                 "datagram {} for {}",
-                number(&got.octets[42..]),
-                number(&octets[42..])
+                datagram_number(&got.octets[42..]),
+                datagram_number(&octets[42..])
             );
-            assert!(got.at >= *at, "{:?} before {at:?}", got.at);
+            assert!(got.captured_at >= *at, "{:?} before {at:?}", got.captured_at);
         }
         let damaged = expected.iter().filter(|(.., damaged)| *damaged).count();
         assert_eq!(self.stats.corrupted, damaged as u64);
@@ -114,7 +121,7 @@ impl Relayed {
 }
 
 /// A datagram's number.
-fn number(text: &[u8]) -> u32 {
+fn datagram_number(text: &[u8]) -> u32 {
     u32::from_be_bytes(text[..4].try_into().unwrap())
 }
 
@@ -124,7 +131,7 @@ fn the_delay_is_the_links_and_hardly_more() {
     let ended = AtomicBool::new(false);
     let ((offered, relayed), timers) = std::thread::scope(|scope| {
         let timers = scope.spawn(|| timer_lateness(&ended));
-        let relayed = both(&channel, &[100; 200], Elapsed::from_millis(1));
+        let relayed = compare_channel(&channel, &[100; 200], Elapsed::from_millis(1));
         ended.store(true, Ordering::Relaxed);
         (relayed, timers.join().unwrap())
     });
@@ -144,12 +151,12 @@ fn rate_and_queue_are_those_of_virtual_time() {
             ..Default::default()
         };
         let sizes: Vec<usize> = (0..40).map(|n| 100 + n * 25).collect();
-        let (offered, relayed) = both(&channel, &sizes, Elapsed::ZERO);
+        let (offered, relayed) = compare_channel(&channel, &sizes, Elapsed::ZERO);
         relayed.is_as_in_virtual_time(&channel, &offered);
         assert_eq!(relayed.stats.queue_full > 0, queue != QueueLimit::Unlimited);
         // What lies between two arrivals is what the second takes on the link, as all came at once.
-        let last = relayed.arrived.last().unwrap().at.since(offered[0].at);
-        let bytes: u32 = relayed.arrived.iter().map(Crossed::bytes).sum();
+        let last = relayed.arrived.last().unwrap().captured_at.duration_since(offered[0].captured_at);
+        let bytes: u32 = relayed.arrived.iter().map(CapturedPacket::link_bytes).sum();
         let least = Duration::from_nanos(u64::from(bytes) * 8000) + Duration::from_millis(1);
         assert!(last >= least, "{last:?} for {least:?}");
     }
@@ -157,10 +164,10 @@ fn rate_and_queue_are_those_of_virtual_time() {
 
 #[test]
 fn the_same_packets_are_lost_as_in_virtual_time() {
-    let bursts = Loss::GilbertElliott { to_bad: 0.1, to_good: 0.3, good: 0.0, bad: 0.9 };
-    for loss in [Loss::Bernoulli(0.1), bursts, Loss::Script(vec![0, 7, 399])] {
+    let bursts = LossModel::GilbertElliott { to_bad: 0.1, to_good: 0.3, good: 0.0, bad: 0.9 };
+    for loss in [LossModel::Bernoulli(0.1), bursts, LossModel::Script(vec![0, 7, 399])] {
         let channel = ChannelConfig { loss, ..Default::default() };
-        let (offered, relayed) = both(&channel, &[60; 400], Elapsed::ZERO);
+        let (offered, relayed) = compare_channel(&channel, &[60; 400], Elapsed::ZERO);
         relayed.is_as_in_virtual_time(&channel, &offered);
         assert!((3..200).contains(&relayed.stats.lost), "{:?}", relayed.stats);
         assert_eq!(relayed.stats.lost as usize, 400 - relayed.received.len());
@@ -175,8 +182,8 @@ fn bursts_of_time_are_those_of_virtual_time() {
         good: 0.0,
         bad: 1.0,
     };
-    let channel = ChannelConfig { loss: Loss::TimedGilbertElliott(states), ..Default::default() };
-    let (offered, relayed) = both(&channel, &[60; 400], Elapsed::from_micros(200));
+    let channel = ChannelConfig { loss: LossModel::TimedGilbertElliott(states), ..Default::default() };
+    let (offered, relayed) = compare_channel(&channel, &[60; 400], Elapsed::from_micros(200));
     relayed.is_as_in_virtual_time(&channel, &offered);
     assert!((3..300).contains(&relayed.stats.lost), "{:?}", relayed.stats);
 }
@@ -188,7 +195,7 @@ fn everything_at_once_is_as_in_virtual_time() {
         delay: Duration::from_millis(3),
         jitter: Duration::from_millis(2),
         queue: QueueLimit::Packets(20),
-        loss: Loss::Bernoulli(0.05),
+        loss: LossModel::Bernoulli(0.05),
         duplicate: 0.1,
         reorder: 0.1,
         reorder_delay: Duration::from_millis(4),
@@ -196,7 +203,7 @@ fn everything_at_once_is_as_in_virtual_time() {
         ..Default::default()
     };
     let sizes: Vec<usize> = (0..300).map(|n| 40 + n % 700).collect();
-    let (offered, relayed) = both(&channel, &sizes, Elapsed::from_micros(200));
+    let (offered, relayed) = compare_channel(&channel, &sizes, Elapsed::from_micros(200));
     relayed.is_as_in_virtual_time(&channel, &offered);
     let stats = relayed.stats;
     assert!(stats.lost > 0 && stats.duplicated > 0 && stats.corrupted > 0, "{stats:?}");
@@ -207,22 +214,23 @@ fn impairments_wait_for_their_time_by_the_clock_of_the_run() {
     // A machine that sends nothing in time gets another run with more of it.
     let seen = [300, 1_200, 4_800, 19_200].into_iter().any(|millis| {
         let impaired_from = usher_core::Instant::ZERO + Duration::from_millis(millis);
-        let channel = ChannelConfig { loss: Loss::Bernoulli(1.0), impaired_from, ..Default::default() };
-        let mut over = link(0, 1, channel);
+        let channel = ChannelConfig { loss: LossModel::Bernoulli(1.0), impaired_from, ..Default::default() };
+        let mut over = test_link(0, 1, channel);
         over.capture = [Some(LEAVES), Some(ARRIVES)];
-        let mut running = Running::new(network(&[v4(0), v4(1)], vec![over]));
-        let (a, _b) = (running.udp(0, 9000), running.udp(1, 9000));
+        let mut running = RunningLab::new(test_topology(&[v4_address(0), v4_address(1)], vec![over]));
+        let (a, _b) = (running.udp_socket(0, 9000), running.udp_socket(1, 9000));
         let (begun, mut sent) = (Moment::now(), 0);
         while running.lab.link_stats()[0][0].lost == 0 {
-            assert!(begun.elapsed() < PATIENCE, "nothing is lost");
-            a.send_to(b"datagram", (v4(1), 9000)).unwrap();
+            assert!(begun.elapsed() < TEST_TIMEOUT, "nothing is lost");
+            a.send_to(b"datagram", (v4_address(1), 9000)).unwrap();
             sent += 1;
             std::thread::sleep(Elapsed::from_millis(10));
         }
-        running.settle(sent);
+        running.wait_until_idle(sent);
         let (outcome, crossed) = running.stop();
-        let (offered, arrived): (Vec<Crossed>, Vec<Crossed>) = crossed.into_iter().partition(|c| c.outward);
-        let early = offered.iter().filter(|c| c.at < impaired_from).count();
+        let (offered, arrived): (Vec<CapturedPacket>, Vec<CapturedPacket>) =
+            crossed.into_iter().partition(|c| c.outward);
+        let early = offered.iter().filter(|c| c.captured_at < impaired_from).count();
         assert_eq!((offered.len(), arrived.len()), (sent, early));
         assert_eq!(outcome.links[0][0].lost as usize, sent - early);
         early > 0
@@ -232,13 +240,16 @@ fn impairments_wait_for_their_time_by_the_clock_of_the_run() {
 
 #[test]
 fn traffic_of_the_background_is_counted_as_such() {
-    let mut running = Running::new(network(&[v4(0), v4(1)], vec![link(0, 1, ChannelConfig::default())]));
-    let a = running.udp(0, 9000);
-    let _sink = running.udp(1, 9);
+    let mut running = RunningLab::new(test_topology(
+        &[v4_address(0), v4_address(1)],
+        vec![test_link(0, 1, ChannelConfig::default())],
+    ));
+    let a = running.udp_socket(0, 9000);
+    let _sink = running.udp_socket(1, 9);
     for to in [9, 9, 10] {
-        a.send_to(&[0; 100], (v4(1), to)).unwrap();
+        a.send_to(&[0; 100], (v4_address(1), to)).unwrap();
     }
-    running.settle(3);
+    running.wait_until_idle(3);
     let (outcome, _) = running.stop();
     let stats = outcome.links[0][0];
     assert_eq!((stats.offered, stats.background, stats.background_bytes), (3, 2, 2 * 146));

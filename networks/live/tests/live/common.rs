@@ -5,26 +5,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use usher_core::{
-    CloseReason, CommandError, ConnId, Input, Instant, Job, ListenerId, Machine, NoJob, OutputOf, Outputs,
-    Path, SocketId, StreamEvent, StreamOp, Transmit,
+    CloseReason, CommandError, ConnId, DatagramPath, Instant, JobRequest, ListenerId, Machine, MachineInput,
+    NoJob, OutputOf, OutputQueue, SocketId, StreamEvent, StreamOp, Transmit,
 };
 use usher_live::{
-    Clock, Driver, DriverCounters, DriverCounts, Mailbox, Role, Settings, Shard, Sockets, spawn,
+    Driver, DriverConfig, DriverCounters, DriverCounts, DriverRole, DriverSockets, Mailbox, Shard,
+    SystemClock, spawn_shard,
 };
 
 /// Longer than anything here takes on a busy machine. Only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Nobody is to connect from here.
 pub(crate) const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 66, 6));
 
 /// Settings whose time limits a busy machine does not reach.
-pub(crate) fn patient_settings() -> Settings {
-    Settings {
-        connect_timeout: PATIENCE,
-        handshake_timeout: PATIENCE,
-        linger: PATIENCE,
-        ..Settings::default()
+pub(crate) fn patient_settings() -> DriverConfig {
+    DriverConfig {
+        connect_timeout: TEST_TIMEOUT,
+        handshake_timeout: TEST_TIMEOUT,
+        linger: TEST_TIMEOUT,
+        ..DriverConfig::default()
     }
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn own_loopback() -> Ipv4Addr {
 
 /// What the machine is asked, and the node told.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum TestCommand {
     Send {
         socket: u32,
         remote: SocketAddr,
@@ -52,7 +53,7 @@ pub(crate) enum Ask {
     Shutdown(ConnId),
     Abort(ConnId),
     /// A timeout after this many milliseconds.
-    After(u64),
+    TimeoutAfter(u64),
     /// Whether what comes is sent back.
     Echo(bool),
     Stop,
@@ -60,94 +61,99 @@ pub(crate) enum Ask {
 
 /// What the test hears.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
-    Datagram(Path, Vec<u8>),
-    Diverted(Path, Vec<u8>),
+pub(crate) enum TestEvent {
+    Datagram(DatagramPath, Vec<u8>),
+    Diverted(DatagramPath, Vec<u8>),
     Accepted(ConnId, ListenerId),
     Connected(ConnId, Option<IpAddr>, SocketAddr, Option<Vec<u8>>),
     Data(ConnId, Vec<u8>),
     Writable(ConnId),
     Finished(ConnId),
     Closed(ConnId, CloseReason),
-    TimedOut { early: bool },
+    TimedOut { is_early: bool },
 }
 
 /// Sends back what it gets.
-pub(crate) struct Echo {
-    outputs: Outputs<Heard>,
+pub(crate) struct TestEchoMachine {
+    outputs: OutputQueue<TestEvent>,
     timeout: Option<Instant>,
     echo: bool,
 }
 
-impl Machine for Echo {
-    type Command = Ask;
-    type Event = Heard;
+impl Machine for TestEchoMachine {
+    type Command = TestCommand;
+    type Event = TestEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Datagram { path, data } => {
+            MachineInput::Datagram { path, data } => {
                 if self.echo {
-                    self.outputs.transmit(Transmit::Datagram { path }, data.to_vec());
+                    self.outputs.push_transmit(Transmit::Datagram { path }, data.to_vec());
                 }
-                self.outputs.event(Heard::Datagram(path, data.to_vec()));
+                self.outputs.push_event(TestEvent::Datagram(path, data.to_vec()));
             }
-            Input::Stream { conn, event } => {
+            MachineInput::Stream { conn, event } => {
                 let heard = match event {
                     StreamEvent::Accepted { listener, remote, local, certificate } => {
-                        self.outputs.event(Heard::Accepted(conn, listener));
-                        Heard::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
+                        self.outputs.push_event(TestEvent::Accepted(conn, listener));
+                        TestEvent::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
                     }
                     StreamEvent::Connected { remote, local, certificate } => {
-                        Heard::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
+                        TestEvent::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
                     }
                     StreamEvent::Data(data) => {
                         if self.echo {
                             self.outputs
-                                .transmit(Transmit::Stream { conn, op: StreamOp::Data }, data.to_vec());
+                                .push_transmit(Transmit::Stream { conn, op: StreamOp::Data }, data.to_vec());
                         }
-                        Heard::Data(conn, data.to_vec())
+                        TestEvent::Data(conn, data.to_vec())
                     }
-                    StreamEvent::Writable => Heard::Writable(conn),
-                    StreamEvent::Finished => Heard::Finished(conn),
-                    StreamEvent::Closed(reason) => Heard::Closed(conn, reason),
+                    StreamEvent::Writable => TestEvent::Writable(conn),
+                    StreamEvent::Finished => TestEvent::Finished(conn),
+                    StreamEvent::Closed(reason) => TestEvent::Closed(conn, reason),
                 };
-                self.outputs.event(heard);
+                self.outputs.push_event(heard);
             }
-            Input::Timeout => {
+            MachineInput::Timeout => {
                 if let Some(at) = self.timeout.take() {
-                    self.outputs.event(Heard::TimedOut { early: now < at });
+                    self.outputs.push_event(TestEvent::TimedOut { is_early: now < at });
                 }
             }
             other => panic!("a driver has no {other:?}"),
         }
     }
 
-    fn command(&mut self, now: Instant, command: Ask) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: TestCommand) -> Result<(), CommandError> {
         let stream = |conn, op| Transmit::Stream { conn, op };
         let (transmit, data) = match command {
-            Ask::Send { socket, remote, data } => {
+            TestCommand::Send { socket, remote, data } => {
                 let local = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
-                (Transmit::Datagram { path: Path { socket: SocketId::own(socket), local, remote } }, data)
+                (
+                    Transmit::Datagram {
+                        path: DatagramPath { socket: SocketId::from_number(socket), local, remote },
+                    },
+                    data,
+                )
             }
-            Ask::Connect { conn, local, remote } => {
+            TestCommand::Connect { conn, local, remote } => {
                 (stream(conn, StreamOp::Connect { local, remote }), Vec::new())
             }
-            Ask::Write(conn, data) => (stream(conn, StreamOp::Data), data),
-            Ask::Credit(conn, more) => (stream(conn, StreamOp::Credit(more)), Vec::new()),
-            Ask::Shutdown(conn) => (stream(conn, StreamOp::Shutdown), Vec::new()),
-            Ask::Abort(conn) => (stream(conn, StreamOp::Abort), Vec::new()),
-            Ask::After(millis) => {
+            TestCommand::Write(conn, data) => (stream(conn, StreamOp::Data), data),
+            TestCommand::Credit(conn, more) => (stream(conn, StreamOp::Credit(more)), Vec::new()),
+            TestCommand::Shutdown(conn) => (stream(conn, StreamOp::Shutdown), Vec::new()),
+            TestCommand::Abort(conn) => (stream(conn, StreamOp::Abort), Vec::new()),
+            TestCommand::TimeoutAfter(millis) => {
                 self.timeout = Some(now + usher_core::Duration::from_millis(millis));
                 return Ok(());
             }
-            Ask::Echo(echo) => {
+            TestCommand::Echo(echo) => {
                 self.echo = echo;
                 return Ok(());
             }
-            Ask::Stop => return Err(CommandError::Invalid("the node stops")),
+            TestCommand::Stop => return Err(CommandError::Invalid("the node stops")),
         };
-        self.outputs.transmit(transmit, data);
+        self.outputs.push_transmit(transmit, data);
         Ok(())
     }
 
@@ -161,80 +167,80 @@ impl Machine for Echo {
 }
 
 /// The machine, and the test's ear.
-pub(crate) struct Ear {
-    machine: Echo,
-    heard: Sender<Heard>,
+pub(crate) struct RecordingRole {
+    machine: TestEchoMachine,
+    event_sender: Sender<TestEvent>,
     stopped: bool,
 }
 
-impl Role for Ear {
-    type Machine = Echo;
-    type Message = Ask;
+impl DriverRole for RecordingRole {
+    type Machine = TestEchoMachine;
+    type Message = TestCommand;
 
-    fn machine(&mut self) -> &mut Echo {
+    fn machine(&mut self) -> &mut TestEchoMachine {
         &mut self.machine
     }
 
-    fn event(&mut self, _: Instant, event: Heard) {
-        let _ = self.heard.send(event);
+    fn on_event(&mut self, _: Instant, event: TestEvent) {
+        let _ = self.event_sender.send(event);
     }
 
-    fn job(&mut self, _: Instant, job: Job<NoJob>) {
-        match job.what {}
+    fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
+        match job.job {}
     }
 
-    fn message(&mut self, now: Instant, message: Ask) {
-        self.stopped |= self.machine.command(now, message).is_err();
+    fn on_message(&mut self, now: Instant, message: TestCommand) {
+        self.stopped |= self.machine.handle_command(now, message).is_err();
     }
 
-    fn divert(&mut self, path: Path, data: &[u8]) -> bool {
+    fn divert_datagram(&mut self, path: DatagramPath, data: &[u8]) -> bool {
         let other = data.starts_with(b"other shard");
         if other {
-            let _ = self.heard.send(Heard::Diverted(path, data.to_vec()));
+            let _ = self.event_sender.send(TestEvent::Diverted(path, data.to_vec()));
         }
         other
     }
 
-    fn admits(&self, _: ListenerId, from: IpAddr) -> bool {
+    fn accepts_from(&self, _: ListenerId, from: IpAddr) -> bool {
         from != STRANGER
     }
 
-    fn stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stopped
     }
 }
 
 /// A driver on a thread of its own.
-pub(crate) struct Live {
-    pub(crate) mailbox: Mailbox<Ask>,
+pub(crate) struct LiveDriver {
+    pub(crate) mailbox: Mailbox<TestCommand>,
     pub(crate) counters: Arc<DriverCounters>,
-    heard: Receiver<Heard>,
-    shard: Option<Shard<std::io::Result<Ear>>>,
+    event_receiver: Receiver<TestEvent>,
+    shard: Option<Shard<std::io::Result<RecordingRole>>>,
 }
 
-impl Live {
-    pub(crate) fn new(sockets: Sockets) -> Self {
+impl LiveDriver {
+    pub(crate) fn new(sockets: DriverSockets) -> Self {
         let (sender, heard) = channel();
-        let machine = Echo { outputs: Outputs::default(), timeout: None, echo: true };
-        let node = Ear { machine, heard: sender, stopped: false };
-        let (driver, mailbox) = Driver::new(node, sockets, Clock::start());
+        let machine = TestEchoMachine { outputs: OutputQueue::default(), timeout: None, echo: true };
+        let node = RecordingRole { machine, event_sender: sender, stopped: false };
+        let (driver, mailbox) = Driver::new(node, sockets, SystemClock::start());
         let counters = driver.counters();
-        let shard = spawn("echo", None, move || driver.run()).expect("a thread can be had");
-        Self { mailbox, counters, heard, shard: Some(shard) }
+        let shard = spawn_shard("echo", None, move || driver.run()).expect("a thread can be had");
+        Self { mailbox, counters, event_receiver: heard, shard: Some(shard) }
     }
 
-    pub(crate) fn ask(&self, ask: Ask) {
+    pub(crate) fn send_command(&self, ask: TestCommand) {
         assert!(self.mailbox.send(ask), "the driver has ended");
     }
 
-    pub(crate) fn hear(&self) -> Heard {
-        self.heard.recv_timeout(PATIENCE).expect("the driver tells something")
+    pub(crate) fn next_event(&self) -> TestEvent {
+        self.event_receiver.recv_timeout(TEST_TIMEOUT).expect("the driver tells something")
     }
 
     /// Waits until the driver's counters are as the test wants them.
     #[track_caller]
     pub(crate) fn wait_for_counters(&self, wanted: impl Fn(&DriverCounts) -> bool) {
-        let end = std::time::Instant::now() + PATIENCE;
+        let end = std::time::Instant::now() + TEST_TIMEOUT;
         while !wanted(&self.counters.read()) {
             assert!(std::time::Instant::now() < end, "not counted: {:?}", self.counters.read());
             std::thread::sleep(Duration::from_millis(1));
@@ -242,20 +248,20 @@ impl Live {
     }
 
     /// The next of what is heard that `wanted` takes; other things are passed over.
-    pub(crate) fn until<T>(&self, wanted: impl Fn(&Heard) -> Option<T>) -> T {
+    pub(crate) fn wait_for<T>(&self, wanted: impl Fn(&TestEvent) -> Option<T>) -> T {
         loop {
-            if let Some(found) = wanted(&self.hear()) {
+            if let Some(found) = wanted(&self.next_event()) {
                 return found;
             }
         }
     }
 
     /// All octets of a connection until there are `count`.
-    pub(crate) fn octets(&self, conn: ConnId, count: usize) -> Vec<u8> {
+    pub(crate) fn read_octets(&self, conn: ConnId, count: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < count {
-            all.extend(self.until(|heard| match heard {
-                Heard::Data(of, data) if *of == conn => Some(data.clone()),
+            all.extend(self.wait_for(|heard| match heard {
+                TestEvent::Data(of, data) if *of == conn => Some(data.clone()),
                 _ => None,
             }));
         }
@@ -264,7 +270,7 @@ impl Live {
 
     /// Ends the driver.
     pub(crate) fn stop(mut self) {
-        self.ask(Ask::Stop);
+        self.send_command(TestCommand::Stop);
         let shard = self.shard.take().expect("it runs until now");
         let node = shard.join().expect("no panic").expect("its sockets were taken");
         assert!(node.stopped);

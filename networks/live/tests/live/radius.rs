@@ -3,59 +3,61 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
-use usher_core::{Instant, Job, Machine, NoJob, SecureRng};
-use usher_live::{Clock, Driver, Role, SocketOptions, Sockets, bind_udp, numbered, spawn};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::auth::Secret;
-use usher_radius::packet::Code;
-use usher_radius::server::{self, ClientConfig, Config, Event, Server};
+use usher_core::{Instant, JobRequest, Machine, NoJob, SecureRng};
+use usher_live::{
+    Driver, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp, number_sockets, spawn_shard,
+};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::auth::SharedSecret;
+use usher_radius::packet::PacketCode;
+use usher_radius::server::{self, ClientConfig, RadiusServer, RadiusServerConfig, RadiusServerEvent};
 
 /// Lets in who has the password.
-struct Door {
-    server: Server,
+struct RadiusServerRole {
+    server: RadiusServer,
     stopped: bool,
 }
 
-impl Role for Door {
-    type Machine = Server;
+impl DriverRole for RadiusServerRole {
+    type Machine = RadiusServer;
     type Message = ();
 
-    fn machine(&mut self) -> &mut Server {
+    fn machine(&mut self) -> &mut RadiusServer {
         &mut self.server
     }
 
-    fn event(&mut self, now: Instant, event: Event) {
-        let Event::Request(request) = event;
+    fn on_event(&mut self, now: Instant, event: RadiusServerEvent) {
+        let RadiusServerEvent::Request(request) = event;
         let right = matches!(request.user_password(), Ok(Some(password)) if *password == b"open sesame");
-        let mut attributes = Attributes::default();
+        let mut attributes = AttributeList::default();
         attributes
             .push_text(kind::REPLY_MESSAGE, if right { "come in" } else { "go away" })
             .expect("it is short");
         let code = match request.code {
-            Code::ACCOUNTING_REQUEST => Code::ACCOUNTING_RESPONSE,
-            _ if right => Code::ACCESS_ACCEPT,
-            _ => Code::ACCESS_REJECT,
+            PacketCode::ACCOUNTING_REQUEST => PacketCode::ACCOUNTING_RESPONSE,
+            _ if right => PacketCode::ACCESS_ACCEPT,
+            _ => PacketCode::ACCESS_REJECT,
         };
-        let answer = server::Command::Respond { token: request.token, code, attributes };
-        self.server.command(now, answer).expect("the request waits");
+        let answer = server::RadiusServerCommand::Respond { token: request.token, code, attributes };
+        self.server.handle_command(now, answer).expect("the request waits");
     }
 
-    fn job(&mut self, _: Instant, job: Job<NoJob>) {
-        match job.what {}
+    fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
+        match job.job {}
     }
 
-    fn message(&mut self, _: Instant, (): ()) {
+    fn on_message(&mut self, _: Instant, (): ()) {
         self.stopped = true;
     }
 
-    fn stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stopped
     }
 }
 
 /// What radclient says of one request to `address`; whether it took the answer for an Access-Accept is its
 /// success.
-fn radclient(address: &str, what: &str, request: &str, count: u32) -> (bool, String) {
+fn run_radclient(address: &str, what: &str, request: &str, count: u32) -> (bool, String) {
     let mut child = Command::new("radclient")
         .args(["-x", "-c", &count.to_string(), "-r", "5", "-t", "30", address, what, "shared secret"])
         .stdin(Stdio::piped())
@@ -71,37 +73,40 @@ fn radclient(address: &str, what: &str, request: &str, count: u32) -> (bool, Str
 
 #[test]
 fn radclient_is_let_in_or_not_at_every_address() {
-    let secret = Secret::new(b"shared secret");
+    let secret = SharedSecret::new(b"shared secret");
     let clients = vec![
         ClientConfig::new(IpAddr::from([127, 0, 0, 0]), 8, secret.clone()),
         ClientConfig::new(Ipv6Addr::LOCALHOST.into(), 128, secret),
     ];
-    let server =
-        Server::new(Config::new(clients), SecureRng::from_seed([7; 32])).expect("the clients are two");
+    let server = RadiusServer::new(RadiusServerConfig::new(clients), SecureRng::from_seed([7; 32]))
+        .expect("the clients are two");
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     let options = SocketOptions { shared: false, ..SocketOptions::default() };
     let udp = any.map(|ip| bind_udp((ip, 0).into(), &options).expect("a port can be had"));
     let [port4, port6] = udp.each_ref().map(|socket| socket.local_addr().expect("it is bound").port());
-    let node = Door { server, stopped: false };
-    let (driver, mailbox) =
-        Driver::new(node, Sockets { udp: numbered(udp), ..Sockets::default() }, Clock::start());
+    let node = RadiusServerRole { server, stopped: false };
+    let (driver, mailbox) = Driver::new(
+        node,
+        DriverSockets { udp: number_sockets(udp), ..DriverSockets::default() },
+        SystemClock::start(),
+    );
     let counters = driver.counters();
-    let shard = spawn("radius", None, move || driver.run()).expect("a thread can be had");
+    let shard = spawn_shard("radius", None, move || driver.run()).expect("a thread can be had");
 
     let login = |password: &str| {
         format!("User-Name = \"ali\", User-Password = \"{password}\", Message-Authenticator = 0x00\n")
     };
     let places = [format!("127.0.0.1:{port4}"), format!("127.0.0.5:{port4}"), format!("[::1]:{port6}")];
     for place in &places {
-        let (success, text) = radclient(place, "auth", &login("open sesame"), 1);
+        let (success, text) = run_radclient(place, "auth", &login("open sesame"), 1);
         assert!(success && text.contains("come in"), "{place}: {text}");
-        let (_, text) = radclient(place, "auth", &login("please"), 1);
+        let (_, text) = run_radclient(place, "auth", &login("please"), 1);
         assert!(text.contains("Access-Reject") && text.contains("go away"), "{place}: {text}");
     }
     let start = "User-Name = \"ali\", Acct-Status-Type = Start, Acct-Session-Id = \"1\"\n";
-    let (success, text) = radclient(&places[0], "acct", start, 1);
+    let (success, text) = run_radclient(&places[0], "acct", start, 1);
     assert!(success && text.contains("Accounting-Response"), "{text}");
-    let (success, text) = radclient(&places[0], "auth", &login("open sesame"), 100);
+    let (success, text) = run_radclient(&places[0], "auth", &login("open sesame"), 100);
     assert!(success, "{text}");
     assert_eq!(text.matches("Received Access-Accept").count(), 100, "{text}");
 

@@ -1,6 +1,6 @@
 //! Connections with TLS.
 
-use crate::common::{Ask, Heard, Live, PATIENCE, own_loopback, patient_settings};
+use crate::common::{LiveDriver, TEST_TIMEOUT, TestCommand, TestEvent, own_loopback, patient_settings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -8,66 +8,74 @@ use std::time::Duration;
 use usher_core::{CloseReason, ConnId, ListenerId};
 use usher_crypto::tls::fixtures::{self, WALL_TIME};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
+    ClientConfig, ClientOptions, ServerConfig, ServerOptions, TlsCredentials, TlsVersion, TrustRoots,
+    WallClock,
 };
 use usher_live::{
-    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsObserver, TlsOutcome,
-    TlsServer, listen,
+    DriverConfig, DriverListener, DriverSockets, OutgoingSecurity, SecuritySelector, SocketOptions,
+    TlsClient, TlsObserver, TlsOutcome, TlsServer, listen_tcp,
 };
 
-const OURS: ConnId = ConnId::opened(0);
-const THEIRS: ConnId = ConnId::accepted(0);
+const OURS: ConnId = ConnId::new_opened(0);
+const THEIRS: ConnId = ConnId::new_accepted(0);
 
-fn server_config(version: Version, chain: u8) -> ServerConfig {
+fn server_config(version: TlsVersion, chain: u8) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: version.into(),
-        credentials: fixtures::server(chain),
-        client_roots: Some(Roots::from_der([fixtures::root()])),
+        credentials: fixtures::server_credentials(chain),
+        client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::at(WALL_TIME),
+        clock: WallClock::from_time(WALL_TIME),
         key_log: None,
     })
     .expect("the fixtures are good")
 }
 
-fn client_config(version: Version, credentials: Option<Credentials>, roots: &[u8]) -> ClientConfig {
+fn client_config(version: TlsVersion, credentials: Option<TlsCredentials>, roots: &[u8]) -> ClientConfig {
     ClientConfig::new(ClientOptions {
         versions: version.into(),
         credentials,
-        roots: Roots::from_der([roots]),
+        roots: TrustRoots::from_der([roots]),
         server_name: Some(fixtures::SERVER_NAME.into()),
         resumption: None,
-        clock: WallClock::at(WALL_TIME),
+        clock: WallClock::from_time(WALL_TIME),
         key_log: None,
     })
     .expect("the fixtures are good")
 }
 
-fn served(tls: &TlsServer, settings: Settings) -> (Live, SocketAddr) {
+fn serving_driver(tls: &TlsServer, settings: DriverConfig) -> (LiveDriver, SocketAddr) {
     let address = (own_loopback(), 0).into();
-    let socket = listen(address, &SocketOptions::default()).expect("a port can be had");
+    let socket = listen_tcp(address, &SocketOptions::default()).expect("a port can be had");
     let address = socket.local_addr().expect("it is bound");
-    let listeners = vec![Listener { id: ListenerId::own(0), socket, tls: Some(tls.clone()) }];
-    (Live::new(Sockets { listeners, settings, ..Sockets::default() }), address)
+    let listeners = vec![DriverListener { id: ListenerId::from_number(0), socket, tls: Some(tls.clone()) }];
+    (LiveDriver::new(DriverSockets { listeners, settings, ..DriverSockets::default() }), address)
 }
 
-fn calling(config: ClientConfig, remote: SocketAddr) -> Live {
+fn connecting_driver(config: ClientConfig, remote: SocketAddr) -> LiveDriver {
     let tls = TlsClient::new(config);
-    calling_by(remote, move |to| if to == remote { Carriage::Tls(tls.clone()) } else { Carriage::Plain })
+    calling_by(remote, move |to| {
+        if to == remote { OutgoingSecurity::Tls(tls.clone()) } else { OutgoingSecurity::Plain }
+    })
 }
 
-fn calling_by(remote: SocketAddr, by: impl Fn(SocketAddr) -> Carriage + Send + Sync + 'static) -> Live {
-    let outgoing: Outgoing = Arc::new(by);
+fn calling_by(
+    remote: SocketAddr,
+    by: impl Fn(SocketAddr) -> OutgoingSecurity + Send + Sync + 'static,
+) -> LiveDriver {
+    let outgoing: SecuritySelector = Arc::new(by);
     let settings = patient_settings();
-    let live = Live::new(Sockets { outgoing: Some(outgoing), settings, ..Sockets::default() });
-    live.ask(Ask::Echo(false));
-    live.ask(Ask::Connect { conn: OURS, local: None, remote });
+    let live =
+        LiveDriver::new(DriverSockets { outgoing: Some(outgoing), settings, ..DriverSockets::default() });
+    live.send_command(TestCommand::Echo(false));
+    live.send_command(TestCommand::Connect { conn: OURS, local: None, remote });
     live
 }
 
 #[test]
 fn whoever_looks_hears_what_becomes_of_connections_by_tls() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     let (tell, told) = std::sync::mpsc::channel();
     let tell = std::sync::Mutex::new(tell);
     let observer: TlsObserver = Arc::new(move |to, outcome| {
@@ -79,20 +87,20 @@ fn whoever_looks_hears_what_becomes_of_connections_by_tls() {
         let _ = tell.lock().unwrap().send((to, said));
     });
     for (roots, said) in [
-        (fixtures::foreign_client().leaf(), Err("certificate-unknown-ca")),
-        (fixtures::root(), Ok(Some(fixtures::server(1).leaf().to_vec()))),
+        (fixtures::foreign_client().leaf_certificate(), Err("certificate-unknown-ca")),
+        (fixtures::root_certificate(), Ok(Some(fixtures::server_credentials(1).leaf_certificate().to_vec()))),
     ] {
-        let config = client_config(Version::Tls13, Some(fixtures::client(1)), roots);
-        let tls = TlsClient::observed(config, observer.clone());
-        let client = calling_by(address, move |_| Carriage::Tls(tls.clone()));
-        assert_eq!(told.recv_timeout(PATIENCE).expect("somebody is told"), (address, said));
+        let config = client_config(TlsVersion::Tls13, Some(fixtures::client_credentials(1)), roots);
+        let tls = TlsClient::with_observer(config, observer.clone());
+        let client = calling_by(address, move |_| OutgoingSecurity::Tls(tls.clone()));
+        assert_eq!(told.recv_timeout(TEST_TIMEOUT).expect("somebody is told"), (address, said));
         client.stop();
     }
     server.stop();
 }
 
 /// Connections from these addresses that say nothing, or only how a handshake begins.
-fn unfinished(address: SocketAddr, from: impl Iterator<Item = [u8; 4]>) -> Vec<TcpStream> {
+fn unfinished_handshakes(address: SocketAddr, from: impl Iterator<Item = [u8; 4]>) -> Vec<TcpStream> {
     let open = |(n, ip): (usize, [u8; 4])| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
             .expect("a socket can be had");
@@ -110,34 +118,38 @@ fn unfinished(address: SocketAddr, from: impl Iterator<Item = [u8; 4]>) -> Vec<T
 
 #[test]
 fn unfinished_handshakes_leave_room_for_who_means_it() {
-    const ROOM: usize = 64;
+    const CAPACITY: usize = 64;
     // Without a bound of their own they would take all that the listener has, and keep it for the test's time.
-    let settings = Settings {
+    let settings = DriverConfig {
         connections: 300,
-        handshakes: ROOM,
-        handshake_timeout: 10 * PATIENCE,
+        handshakes: CAPACITY,
+        handshake_timeout: 10 * TEST_TIMEOUT,
         ..patient_settings()
     };
     let from_one: fn(u8) -> [u8; 4] = |_| [127, 0, 0, 1];
     let from_many: fn(u8) -> [u8; 4] = |n| [127, 0, 1, n];
     for from in [from_one, from_many] {
-        let tls = TlsServer::new(server_config(Version::Tls13, 2));
-        let (server, address) = served(&tls, settings);
-        let waiting = unfinished(address, (0..200).chain(0..200).map(from));
+        let tls = TlsServer::new(server_config(TlsVersion::Tls13, 2));
+        let (server, address) = serving_driver(&tls, settings);
+        let waiting = unfinished_handshakes(address, (0..200).chain(0..200).map(from));
         server.wait_for_counters(|counts| {
-            counts.tls_displaced == 400 - ROOM as u64 && counts.connections_open == ROOM as u64
+            counts.tls_displaced == 400 - CAPACITY as u64 && counts.connections_open == CAPACITY as u64
         });
         assert_eq!(server.counters.read().refused_listener, 0);
         // By an address of the flood, too: who means it is done before it is the oldest.
-        let config = client_config(Version::Tls13, Some(fixtures::client(2)), fixtures::root());
-        let client = calling(config, address);
-        client.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
-        server.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+        let config = client_config(
+            TlsVersion::Tls13,
+            Some(fixtures::client_credentials(2)),
+            fixtures::root_certificate(),
+        );
+        let client = connecting_driver(config, address);
+        client.wait_for(|heard| matches!(heard, TestEvent::Connected(..)).then_some(()));
+        server.wait_for(|heard| matches!(heard, TestEvent::Connected(..)).then_some(()));
         // And who is in stays, however many come.
-        let more = unfinished(address, (0..200).map(from));
-        server.wait_for_counters(|counts| counts.tls_displaced >= 600 - ROOM as u64);
-        client.ask(Ask::Write(OURS, b"still here".to_vec()));
-        assert_eq!(client.octets(OURS, 10), b"still here");
+        let more = unfinished_handshakes(address, (0..200).map(from));
+        server.wait_for_counters(|counts| counts.tls_displaced >= 600 - CAPACITY as u64);
+        client.send_command(TestCommand::Write(OURS, b"still here".to_vec()));
+        assert_eq!(client.read_octets(OURS, 10), b"still here");
         drop((waiting, more));
         server.wait_for_counters(|counts| counts.connections_open == 1);
         client.stop();
@@ -146,11 +158,11 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
 }
 
 #[test]
-fn a_connection_that_may_not_be_opened_is_refused_and_never_plain() {
+fn a_forbidden_connection_is_refused_and_never_plain() {
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port can be had");
     let remote = tcp.local_addr().expect("it is bound");
-    let client = calling_by(remote, |_| Carriage::Refused);
-    assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    let client = calling_by(remote, |_| OutgoingSecurity::Refused);
+    assert_eq!(client.next_event(), TestEvent::Closed(OURS, CloseReason::Refused));
     tcp.set_nonblocking(true).expect("a listener can be asked");
     assert!(tcp.accept().is_err(), "nobody has connected");
     assert_eq!(client.counters.read().connect_failures, 1);
@@ -158,26 +170,35 @@ fn a_connection_that_may_not_be_opened_is_refused_and_never_plain() {
 
 #[test]
 fn both_sides_hear_each_others_certificates_and_echo() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let (server, address) = served(&TlsServer::new(server_config(version, 2)), patient_settings());
-        let credentials = fixtures::client(1);
-        let client = calling(client_config(version, Some(credentials), fixtures::root()), address);
-        let leaf = |credentials: Credentials| Some(credentials.leaf().to_vec());
-        assert_eq!(
-            client.hear(),
-            Heard::Connected(OURS, Some([127, 0, 0, 1].into()), address, leaf(fixtures::server(2)))
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let (server, address) =
+            serving_driver(&TlsServer::new(server_config(version, 2)), patient_settings());
+        let credentials = fixtures::client_credentials(1);
+        let client = connecting_driver(
+            client_config(version, Some(credentials), fixtures::root_certificate()),
+            address,
         );
-        assert_eq!(server.hear(), Heard::Accepted(THEIRS, ListenerId::own(0)));
-        let Heard::Connected(THEIRS, _, _, certificate) = server.hear() else { panic!("it is up") };
-        assert_eq!(certificate, leaf(fixtures::client(1)));
+        let leaf = |credentials: TlsCredentials| Some(credentials.leaf_certificate().to_vec());
+        assert_eq!(
+            client.next_event(),
+            TestEvent::Connected(
+                OURS,
+                Some([127, 0, 0, 1].into()),
+                address,
+                leaf(fixtures::server_credentials(2))
+            )
+        );
+        assert_eq!(server.next_event(), TestEvent::Accepted(THEIRS, ListenerId::from_number(0)));
+        let TestEvent::Connected(THEIRS, _, _, certificate) = server.next_event() else { panic!("it is up") };
+        assert_eq!(certificate, leaf(fixtures::client_credentials(1)));
 
         let sent: Vec<u8> = (0..300_000_u32).map(|i| (i / 5) as u8).collect();
-        client.ask(Ask::Write(OURS, sent.clone()));
-        assert!(client.octets(OURS, sent.len()) == sent, "what came back is what was sent");
-        client.ask(Ask::Shutdown(OURS));
-        let end = |live: &Live| {
-            live.until(|heard| match heard {
-                Heard::Closed(_, reason) => Some(*reason),
+        client.send_command(TestCommand::Write(OURS, sent.clone()));
+        assert!(client.read_octets(OURS, sent.len()) == sent, "what came back is what was sent");
+        client.send_command(TestCommand::Shutdown(OURS));
+        let end = |live: &LiveDriver| {
+            live.wait_for(|heard| match heard {
+                TestEvent::Closed(_, reason) => Some(*reason),
                 _ => None,
             })
         };
@@ -192,27 +213,31 @@ fn both_sides_hear_each_others_certificates_and_echo() {
 
 #[test]
 fn what_is_written_before_the_handshake_follows_it() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
-    let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
-    let client = calling(config, address);
-    client.ask(Ask::Write(OURS, b"at once".to_vec()));
-    assert_eq!(client.octets(OURS, 7), b"at once");
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
+    let config =
+        client_config(TlsVersion::Tls13, Some(fixtures::client_credentials(1)), fixtures::root_certificate());
+    let client = connecting_driver(config, address);
+    client.send_command(TestCommand::Write(OURS, b"at once".to_vec()));
+    assert_eq!(client.read_octets(OURS, 7), b"at once");
     client.stop();
     server.stop();
 }
 
 #[test]
 fn a_client_of_another_authority_is_refused() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let (server, address) = served(&TlsServer::new(server_config(version, 1)), patient_settings());
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let (server, address) =
+            serving_driver(&TlsServer::new(server_config(version, 1)), patient_settings());
         let foreign = Some(fixtures::foreign_client());
-        let client = calling(client_config(version, foreign, fixtures::root()), address);
+        let client =
+            connecting_driver(client_config(version, foreign, fixtures::root_certificate()), address);
         // In TLS 1.3 the client is up before the server has looked at its certificate.
-        let reason = client.until(|heard| match heard {
-            Heard::Closed(OURS, reason) => Some(*reason),
+        let reason = client.wait_for(|heard| match heard {
+            TestEvent::Closed(OURS, reason) => Some(*reason),
             _ => None,
         });
-        let expected = if version == Version::Tls12 { CloseReason::Refused } else { CloseReason::Reset };
+        let expected = if version == TlsVersion::Tls12 { CloseReason::Refused } else { CloseReason::Reset };
         assert_eq!(reason, expected);
         server.wait_for_counters(|c| c.tls_certificate == 1 && c.connections_open == 0);
         assert_eq!(client.counters.read().tls_alert, 1);
@@ -223,9 +248,11 @@ fn a_client_of_another_authority_is_refused() {
 
 #[test]
 fn a_client_without_certificate_is_refused() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls12, 1)), patient_settings());
-    let client = calling(client_config(Version::Tls12, None, fixtures::root()), address);
-    assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls12, 1)), patient_settings());
+    let client =
+        connecting_driver(client_config(TlsVersion::Tls12, None, fixtures::root_certificate()), address);
+    assert_eq!(client.next_event(), TestEvent::Closed(OURS, CloseReason::Refused));
     server.wait_for_counters(|c| c.tls_certificate == 1);
     client.stop();
     server.stop();
@@ -233,11 +260,13 @@ fn a_client_without_certificate_is_refused() {
 
 #[test]
 fn a_server_of_another_authority_is_refused() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     // A certificate that signed nothing is no authority for the server's.
     let foreign = fixtures::foreign_client();
-    let client = calling(client_config(Version::Tls13, None, foreign.leaf()), address);
-    assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    let client =
+        connecting_driver(client_config(TlsVersion::Tls13, None, foreign.leaf_certificate()), address);
+    assert_eq!(client.next_event(), TestEvent::Closed(OURS, CloseReason::Refused));
     assert_eq!(client.counters.read().tls_certificate, 1);
     server.wait_for_counters(|c| c.tls_alert == 1 && c.connections_open == 0);
     client.stop();
@@ -246,9 +275,10 @@ fn a_server_of_another_authority_is_refused() {
 
 #[test]
 fn plain_text_to_a_tls_port_is_counted_and_answered_by_an_alert() {
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("it takes a few octets");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it ends in good order");
@@ -261,35 +291,37 @@ fn plain_text_to_a_tls_port_is_counted_and_answered_by_an_alert() {
 
 #[test]
 fn who_says_nothing_is_not_waited_for_and_who_leaves_is_counted() {
-    let settings = Settings { handshake_timeout: Duration::from_millis(30), ..patient_settings() };
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), settings);
+    let settings = DriverConfig { handshake_timeout: Duration::from_millis(30), ..patient_settings() };
+    let (server, address) = serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), settings);
     let silent = TcpStream::connect(address).expect("it listens");
     server.wait_for_counters(|c| c.tls_timeout == 1 && c.connections_open == 0);
     drop(silent);
     server.stop();
 
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     drop(TcpStream::connect(address).expect("it listens"));
     server.wait_for_counters(|c| c.tls_closed == 1 && c.connections_open == 0);
     server.stop();
 }
 
 #[test]
-fn a_replaced_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
-    let tls = TlsServer::new(server_config(Version::Tls13, 1));
-    let (server, address) = served(&tls, patient_settings());
-    let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
-    let shown = |live: &Live| match live.hear() {
-        Heard::Connected(OURS, _, _, certificate) => certificate,
+fn new_connections_get_a_replaced_certificate_and_old_ones_stay() {
+    let tls = TlsServer::new(server_config(TlsVersion::Tls13, 1));
+    let (server, address) = serving_driver(&tls, patient_settings());
+    let config =
+        client_config(TlsVersion::Tls13, Some(fixtures::client_credentials(1)), fixtures::root_certificate());
+    let shown = |live: &LiveDriver| match live.next_event() {
+        TestEvent::Connected(OURS, _, _, certificate) => certificate,
         other => panic!("it is up before {other:?}"),
     };
-    let old = calling(config.clone(), address);
-    assert_eq!(shown(&old).as_deref(), Some(fixtures::server(1).leaf()));
-    tls.replace(server_config(Version::Tls13, 3));
-    let new = calling(config, address);
-    assert_eq!(shown(&new).as_deref(), Some(fixtures::server(3).leaf()));
-    old.ask(Ask::Write(OURS, b"still here".to_vec()));
-    assert_eq!(old.octets(OURS, 10), b"still here");
+    let old = connecting_driver(config.clone(), address);
+    assert_eq!(shown(&old).as_deref(), Some(fixtures::server_credentials(1).leaf_certificate()));
+    tls.replace(server_config(TlsVersion::Tls13, 3));
+    let new = connecting_driver(config, address);
+    assert_eq!(shown(&new).as_deref(), Some(fixtures::server_credentials(3).leaf_certificate()));
+    old.send_command(TestCommand::Write(OURS, b"still here".to_vec()));
+    assert_eq!(old.read_octets(OURS, 10), b"still here");
     old.stop();
     new.stop();
     server.stop();
@@ -299,52 +331,54 @@ fn a_replaced_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
 fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
     let accepting = |roots: &[u8]| {
         ServerConfig::new(ServerOptions {
-            versions: Version::Tls13.into(),
-            credentials: fixtures::server(1),
-            client_roots: Some(Roots::from_der([roots])),
+            versions: TlsVersion::Tls13.into(),
+            credentials: fixtures::server_credentials(1),
+            client_roots: Some(TrustRoots::from_der([roots])),
             resumption: None,
-            clock: WallClock::at(WALL_TIME),
+            clock: WallClock::from_time(WALL_TIME),
             key_log: None,
         })
         .expect("the fixtures are good")
     };
     let foreign = fixtures::foreign_client();
-    let up = |live: &Live| {
-        live.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+    let up = |live: &LiveDriver| {
+        live.wait_for(|heard| matches!(heard, TestEvent::Connected(..)).then_some(()));
     };
-    let end = |live: &Live| {
-        live.until(|heard| match heard {
-            Heard::Closed(_, reason) => Some(*reason),
+    let end = |live: &LiveDriver| {
+        live.wait_for(|heard| match heard {
+            TestEvent::Closed(_, reason) => Some(*reason),
             _ => None,
         })
     };
-    let config = |roots: &[u8]| client_config(Version::Tls13, Some(fixtures::client(1)), roots);
+    let config =
+        |roots: &[u8]| client_config(TlsVersion::Tls13, Some(fixtures::client_credentials(1)), roots);
 
     // Accepted ones.
-    let server_tls = TlsServer::new(accepting(fixtures::root()));
-    let (server, address) = served(&server_tls, patient_settings());
-    let client = calling(config(fixtures::root()), address);
+    let server_tls = TlsServer::new(accepting(fixtures::root_certificate()));
+    let (server, address) = serving_driver(&server_tls, patient_settings());
+    let client = connecting_driver(config(fixtures::root_certificate()), address);
     up(&client);
     up(&server);
-    server_tls.replace(accepting(fixtures::root()));
-    client.ask(Ask::Write(OURS, b"still here".to_vec()));
-    assert_eq!(client.octets(OURS, 10), b"still here");
-    server_tls.replace(accepting(foreign.leaf()));
+    server_tls.replace(accepting(fixtures::root_certificate()));
+    client.send_command(TestCommand::Write(OURS, b"still here".to_vec()));
+    assert_eq!(client.read_octets(OURS, 10), b"still here");
+    server_tls.replace(accepting(foreign.leaf_certificate()));
     assert_eq!((end(&server), end(&client)), (CloseReason::Reset, CloseReason::Reset));
     server.wait_for_counters(|c| c.tls_distrusted == 1 && c.connections_open == 0);
     client.stop();
     server.stop();
 
     // Those that were opened here.
-    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), patient_settings());
-    let client_tls = TlsClient::new(config(fixtures::root()));
+    let (server, address) =
+        serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
+    let client_tls = TlsClient::new(config(fixtures::root_certificate()));
     let tls = client_tls.clone();
-    let client = calling_by(address, move |_| Carriage::Tls(tls.clone()));
+    let client = calling_by(address, move |_| OutgoingSecurity::Tls(tls.clone()));
     up(&client);
-    client_tls.replace(config(fixtures::root()));
-    client.ask(Ask::Write(OURS, b"still here".to_vec()));
-    assert_eq!(client.octets(OURS, 10), b"still here");
-    client_tls.replace(config(foreign.leaf()));
+    client_tls.replace(config(fixtures::root_certificate()));
+    client.send_command(TestCommand::Write(OURS, b"still here".to_vec()));
+    assert_eq!(client.read_octets(OURS, 10), b"still here");
+    client_tls.replace(config(foreign.leaf_certificate()));
     assert_eq!(end(&client), CloseReason::Reset);
     client.wait_for_counters(|c| c.tls_distrusted == 1 && c.connections_open == 0);
     client.stop();

@@ -1,25 +1,27 @@
 //! A machine that is due again and again, as one is that puts off what costs much.
 
-use crate::common::{PATIENCE, own_loopback};
+use crate::common::{TEST_TIMEOUT, own_loopback};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use usher_core::{CommandError, Input, Instant, Job, Machine, NoJob, OutputOf};
-use usher_live::{Clock, Driver, Role, SocketOptions, Sockets, bind_udp, numbered, spawn};
+use usher_core::{CommandError, Instant, JobRequest, Machine, MachineInput, NoJob, OutputOf};
+use usher_live::{
+    Driver, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp, number_sockets, spawn_shard,
+};
 
 /// Does a step whenever it may. It sends itself a datagram at the beginning and at the end of each step, with the step's number.
-struct Busy {
+struct BusyRole {
     /// How long each step takes it.
     step: Duration,
     letters: Option<(UdpSocket, SocketAddr)>,
-    counts: Arc<Counts>,
+    counts: Arc<BusyCounts>,
     stopped: bool,
 }
 
 /// What a busy machine and its driver have done.
 #[derive(Default)]
-struct Counts {
+struct BusyCounts {
     steps: AtomicU64,
     /// How often the driver has looked at its sockets.
     looks: AtomicU64,
@@ -28,7 +30,7 @@ struct Counts {
     longest_wait: AtomicU64,
 }
 
-impl Busy {
+impl BusyRole {
     fn send_number(&self, step: u64) {
         if let Some((socket, to)) = &self.letters {
             socket.send_to(&step.to_be_bytes(), to).expect("loopback takes it");
@@ -36,20 +38,20 @@ impl Busy {
     }
 }
 
-impl Machine for Busy {
+impl Machine for BusyRole {
     type Command = ();
     type Event = ();
     type Job = NoJob;
 
-    fn handle(&mut self, _: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, _: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Timeout => {
+            MachineInput::Timeout => {
                 let step = self.counts.steps.fetch_add(1, Ordering::SeqCst) + 1;
                 self.send_number(step);
                 std::thread::sleep(self.step);
                 self.send_number(step);
             }
-            Input::Datagram { data, .. } => {
+            MachineInput::Datagram { data, .. } => {
                 let sent_in = u64::from_be_bytes(data.try_into().expect("a number"));
                 let waited = self.counts.steps.load(Ordering::SeqCst) - sent_in;
                 self.counts.longest_wait.fetch_max(waited, Ordering::SeqCst);
@@ -58,7 +60,7 @@ impl Machine for Busy {
             other => panic!("nothing sends {other:?}"),
         }
     }
-    fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+    fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
     fn poll_output(&mut self, _: &mut Vec<u8>) -> Option<OutputOf<Self>> {
@@ -69,39 +71,39 @@ impl Machine for Busy {
     }
 }
 
-impl Role for Busy {
+impl DriverRole for BusyRole {
     type Machine = Self;
     type Message = ();
 
     fn machine(&mut self) -> &mut Self {
         self
     }
-    fn event(&mut self, _: Instant, (): ()) {}
-    fn job(&mut self, _: Instant, job: Job<NoJob>) {
-        match job.what {}
+    fn on_event(&mut self, _: Instant, (): ()) {}
+    fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
+        match job.job {}
     }
-    fn message(&mut self, _: Instant, (): ()) {
+    fn on_message(&mut self, _: Instant, (): ()) {
         self.stopped = true;
     }
-    fn stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.counts.looks.fetch_add(1, Ordering::SeqCst);
         self.stopped
     }
 }
 
 /// Runs a busy machine until its counts are as wanted, and gives them.
-fn run_busy(step: Duration, sends: bool, wanted: impl Fn(&Counts) -> bool) -> Arc<Counts> {
+fn run_busy(step: Duration, sends: bool, wanted: impl Fn(&BusyCounts) -> bool) -> Arc<BusyCounts> {
     let socket = bind_udp((own_loopback(), 0).into(), &SocketOptions::default()).expect("a port can be had");
     let to = socket.local_addr().expect("it is bound");
     let letters = sends.then(|| (UdpSocket::bind("127.0.0.1:0").expect("a port can be had"), to));
-    let counts = Arc::new(Counts::default());
-    let busy = Busy { step, letters, counts: Arc::clone(&counts), stopped: false };
-    let sockets = Sockets { udp: numbered([socket]), ..Sockets::default() };
-    let (driver, mailbox) = Driver::new(busy, sockets, Clock::start());
-    let shard = spawn("busy", None, || driver.run()).expect("a thread can be had");
+    let counts = Arc::new(BusyCounts::default());
+    let busy = BusyRole { step, letters, counts: Arc::clone(&counts), stopped: false };
+    let sockets = DriverSockets { udp: number_sockets([socket]), ..DriverSockets::default() };
+    let (driver, mailbox) = Driver::new(busy, sockets, SystemClock::start());
+    let shard = spawn_shard("busy", None, || driver.run()).expect("a thread can be had");
     let begun = std::time::Instant::now();
     while !wanted(&counts) {
-        assert!(begun.elapsed() < PATIENCE, "{:?} steps", counts.steps);
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{:?} steps", counts.steps);
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(mailbox.send(()));

@@ -1,13 +1,13 @@
 //! Reading an answer: who signed it, what it is about, of when it is (RFC 6960 §3.2).
 
-use super::{Answer, NONCE, Question, SentRequest, Status};
-use crate::{PkiError, format};
+use super::{NONCE, OcspQuery, OcspStatus, SentRequest, StatusResponse};
+use crate::{PkiError, format_error};
 use der::asn1::ObjectIdentifier;
 use der::{Decode, Encode, Header, Reader, SliceReader};
 use sha1::{Digest, Sha1};
 use std::fmt::Display;
 use usher_core::WallTime;
-use usher_crypto::x509::holds;
+use usher_crypto::x509::is_signature_valid;
 use x509_ocsp::{
     BasicOcspResponse, CertId, CertStatus, OcspResponse, OcspResponseStatus, ResponderId, SingleResponse,
 };
@@ -26,47 +26,53 @@ const MAX_AGE: u64 = 3600;
 /// Certificates of an answer that are tried as its signer's.
 const MAX_SIGNERS: usize = 8;
 
-fn fault(cause: impl Display) -> PkiError {
-    format("OCSP answer", cause)
+fn response_error(cause: impl Display) -> PkiError {
+    format_error("OCSP answer", cause)
 }
 
-pub(super) fn read(octets: &[u8], question: &Question<'_>, asked: &SentRequest) -> Result<Answer, PkiError> {
-    let response = OcspResponse::from_der(octets).map_err(fault)?;
+pub(super) fn read_response(
+    octets: &[u8],
+    question: &OcspQuery<'_>,
+    asked: &SentRequest,
+) -> Result<StatusResponse, PkiError> {
+    let response = OcspResponse::from_der(octets).map_err(response_error)?;
     if response.response_status != OcspResponseStatus::Successful {
-        return Err(fault(std::format!("the responder refused: {:?}", response.response_status)));
+        return Err(response_error(std::format!("the responder refused: {:?}", response.response_status)));
     }
-    let bytes = response.response_bytes.ok_or_else(|| fault("it is empty"))?;
+    let bytes = response.response_bytes.ok_or_else(|| response_error("it is empty"))?;
     if bytes.response_type != BASIC {
-        return Err(fault("it is no basic response"));
+        return Err(response_error("it is no basic response"));
     }
-    let basic = BasicOcspResponse::from_der(bytes.response.as_bytes()).map_err(fault)?;
-    if !is_signed(&basic, signed_part(bytes.response.as_bytes()).map_err(fault)?, question)? {
-        return Err(fault("neither the issuer nor one it appointed signed it"));
+    let basic = BasicOcspResponse::from_der(bytes.response.as_bytes()).map_err(response_error)?;
+    if !is_signed(&basic, signed_part(bytes.response.as_bytes()).map_err(response_error)?, question)? {
+        return Err(response_error("neither the issuer nor one it appointed signed it"));
     }
     let data = &basic.tbs_response_data;
     for extension in data.response_extensions.iter().flatten() {
         if extension.extn_id == NONCE {
             // Who leaves it out has made the answer before it was asked (RFC 8954 §3.1).
             if asked.nonce.as_ref().is_some_and(|nonce| extension.extn_value.as_bytes() != nonce) {
-                return Err(fault("it is for another question: the nonce is not the one that was sent"));
+                return Err(response_error(
+                    "it is for another question: the nonce is not the one that was sent",
+                ));
             }
         } else if extension.critical {
-            return Err(fault(std::format!("unknown critical extension {}", extension.extn_id)));
+            return Err(response_error(std::format!("unknown critical extension {}", extension.extn_id)));
         }
     }
     let now = question.now.unix_secs();
-    if seconds(&data.produced_at) > now.saturating_add(SKEW) {
-        return Err(fault("it is not of now: it was signed in the future"));
+    if unix_seconds(&data.produced_at) > now.saturating_add(SKEW) {
+        return Err(response_error("it is not of now: it was signed in the future"));
     }
     let mut answer = None;
     for single in data.responses.iter().filter(|single| is_about(&single.cert_id, &asked.id)) {
-        let said = status(single, now)?;
+        let said = certificate_status(single, now)?;
         // Of two that contradict each other the certificate's holder does not get to choose.
-        if answer.is_none() || said.status == Status::Revoked {
+        if answer.is_none() || said.status == OcspStatus::Revoked {
             answer = Some(said);
         }
     }
-    answer.ok_or_else(|| fault("it is about other certificates"))
+    answer.ok_or_else(|| response_error("it is about other certificates"))
 }
 
 /// Whether an answer is about the certificate that was asked about. The digest's parameters, which some leave out, say
@@ -78,25 +84,25 @@ fn is_about(answered: &CertId, asked: &CertId) -> bool {
         && answered.serial_number == asked.serial_number
 }
 
-fn status(single: &SingleResponse, now: u64) -> Result<Answer, PkiError> {
+fn certificate_status(single: &SingleResponse, now: u64) -> Result<StatusResponse, PkiError> {
     if let Some(extension) = single.single_extensions.iter().flatten().find(|e| e.critical) {
-        return Err(fault(std::format!("unknown critical extension {}", extension.extn_id)));
+        return Err(response_error(std::format!("unknown critical extension {}", extension.extn_id)));
     }
-    let this_update = seconds(&single.this_update);
-    let next_update = single.next_update.as_ref().map(seconds);
+    let this_update = unix_seconds(&single.this_update);
+    let next_update = single.next_update.as_ref().map(unix_seconds);
     let until = next_update.unwrap_or_else(|| this_update.saturating_add(MAX_AGE));
     if this_update > now.saturating_add(SKEW) || until < this_update || until.saturating_add(SKEW) < now {
-        return Err(fault("it is not of now"));
+        return Err(response_error("it is not of now"));
     }
     let status = match single.cert_status {
-        CertStatus::Good(_) => Status::Good,
-        CertStatus::Revoked(_) => Status::Revoked,
-        CertStatus::Unknown(_) => Status::Unknown,
+        CertStatus::Good(_) => OcspStatus::Good,
+        CertStatus::Revoked(_) => OcspStatus::Revoked,
+        CertStatus::Unknown(_) => OcspStatus::Unknown,
     };
-    Ok(Answer { status, next_update: next_update.map(WallTime::from_unix_secs) })
+    Ok(StatusResponse { status, next_update: next_update.map(WallTime::from_unix_secs) })
 }
 
-fn seconds(time: &x509_ocsp::OcspGeneralizedTime) -> u64 {
+fn unix_seconds(time: &x509_ocsp::OcspGeneralizedTime) -> u64 {
     time.0.to_unix_duration().as_secs()
 }
 
@@ -109,16 +115,16 @@ fn signed_part(basic: &[u8]) -> der::Result<&[u8]> {
 
 /// Whether the issuer signed an answer, or one that it appointed, and the answer names the one who did (RFC 6960
 /// §4.2.2.2, §4.2.2.3).
-fn is_signed(basic: &BasicOcspResponse, octets: &[u8], question: &Question<'_>) -> Result<bool, PkiError> {
-    let algorithm = basic.signature_algorithm.to_der().map_err(fault)?;
-    let (_, algorithm) = AlgorithmIdentifier::from_der(&algorithm).map_err(fault)?;
-    let signature = basic.signature.as_bytes().ok_or_else(|| fault("the signature is no octets"))?;
+fn is_signed(basic: &BasicOcspResponse, octets: &[u8], question: &OcspQuery<'_>) -> Result<bool, PkiError> {
+    let algorithm = basic.signature_algorithm.to_der().map_err(response_error)?;
+    let (_, algorithm) = AlgorithmIdentifier::from_der(&algorithm).map_err(response_error)?;
+    let signature = basic.signature.as_bytes().ok_or_else(|| response_error("the signature is no octets"))?;
     let signature = asn1_rs::BitString::new(0, signature);
     let (_, issuer) =
-        X509Certificate::from_der(question.issuer).map_err(|e| format("issuer's certificate", e))?;
+        X509Certificate::from_der(question.issuer).map_err(|e| format_error("issuer's certificate", e))?;
     let signed_by = |signer: &X509Certificate<'_>| {
-        names(&basic.tbs_response_data.responder_id, signer)
-            && holds(signer.public_key(), &algorithm, &signature, octets)
+        names_signer(&basic.tbs_response_data.responder_id, signer)
+            && is_signature_valid(signer.public_key(), &algorithm, &signature, octets)
     };
     if signed_by(&issuer) {
         return Ok(true);
@@ -136,11 +142,11 @@ fn is_appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> b
     let (key, octets) = (issuer.public_key(), signer.tbs_certificate.as_ref());
     signer.extended_key_usage().ok().flatten().is_some_and(|usage| usage.value.ocsp_signing)
         && signer.issuer().as_raw() == issuer.subject().as_raw()
-        && holds(key, &signer.signature_algorithm, &signer.signature_value, octets)
+        && is_signature_valid(key, &signer.signature_algorithm, &signer.signature_value, octets)
 }
 
 /// Whether a certificate is of the responder that an answer names.
-fn names(responder: &ResponderId, signer: &X509Certificate<'_>) -> bool {
+fn names_signer(responder: &ResponderId, signer: &X509Certificate<'_>) -> bool {
     match responder {
         ResponderId::ByName(name) => name.to_der().is_ok_and(|name| name == signer.subject().as_raw()),
         ResponderId::ByKey(hash) => {

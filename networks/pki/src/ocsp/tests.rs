@@ -17,12 +17,12 @@ const NOW: u64 = 1_800_000_000;
 const HOUR: u64 = 3600;
 
 /// Somebody with a certificate and its key.
-struct Holder {
+struct CertificateHolder {
     der: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Holder {
+impl CertificateHolder {
     fn new(name: &str, usage: &[ExtendedKeyUsagePurpose], above: Option<&Self>) -> Self {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let mut params = CertificateParams::default();
@@ -45,37 +45,37 @@ impl Holder {
     }
 }
 
-fn time(seconds: u64) -> OcspGeneralizedTime {
+fn ocsp_time(seconds: u64) -> OcspGeneralizedTime {
     let since = Duration::from_secs(seconds);
     OcspGeneralizedTime(der::asn1::GeneralizedTime::from_unix_duration(since).unwrap())
 }
 
-fn extension(id: ObjectIdentifier, critical: bool, value: &[u8]) -> Vec<u8> {
+fn der_extension(id: ObjectIdentifier, critical: bool, value: &[u8]) -> Vec<u8> {
     let critical: &[u8] = if critical { &[1, 1, 0xff] } else { &[] };
-    tagged(0x30, &[&id.to_der().unwrap()[..], critical, &tagged(4, value)].concat())
+    der_element(0x30, &[&id.to_der().unwrap()[..], critical, &der_element(4, value)].concat())
 }
 
-fn revoked() -> CertStatus {
-    CertStatus::Revoked(RevokedInfo { revocation_time: time(NOW - HOUR), revocation_reason: None })
+fn revoked_status() -> CertStatus {
+    CertStatus::Revoked(RevokedInfo { revocation_time: ocsp_time(NOW - HOUR), revocation_reason: None })
 }
 
 /// An authority, a user, and what was asked about the user.
-struct Scene {
-    authority: Holder,
-    user: Holder,
+struct OcspFixture {
+    authority: CertificateHolder,
+    user: CertificateHolder,
     nonce: [u8; NONCE_LEN],
 }
 
-impl Scene {
+impl OcspFixture {
     fn new() -> Self {
-        let authority = Holder::new("Root", &[], None);
-        let user = Holder::new("ann", &[ExtendedKeyUsagePurpose::ClientAuth], Some(&authority));
+        let authority = CertificateHolder::new("Root", &[], None);
+        let user = CertificateHolder::new("ann", &[ExtendedKeyUsagePurpose::ClientAuth], Some(&authority));
         Self { authority, user, nonce: [7; NONCE_LEN] }
     }
 
-    fn question<'a>(&'a self, appointed: &'a dyn Fn(&[u8]) -> bool) -> Question<'a> {
+    fn build_query<'a>(&'a self, appointed: &'a dyn Fn(&[u8]) -> bool) -> OcspQuery<'a> {
         let (certificate, issuer) = (&self.user.der, &self.authority.der);
-        Question {
+        OcspQuery {
             certificate,
             issuer,
             now: WallTime::from_unix_secs(NOW),
@@ -85,29 +85,29 @@ impl Scene {
     }
 
     /// A good answer of now by `signer`, after `change`, signed.
-    fn answer(
+    fn signed_response(
         &self,
-        signer: &Holder,
-        certificates: &[&Holder],
+        signer: &CertificateHolder,
+        certificates: &[&CertificateHolder],
         change: impl FnOnce(&mut ResponseData),
     ) -> Vec<u8> {
         let single = SingleResponse {
-            cert_id: self.question(&|_| true).asked().unwrap().id,
+            cert_id: self.build_query(&|_| true).build_request().unwrap().id,
             cert_status: CertStatus::good(),
-            this_update: time(NOW - 60),
-            next_update: Some(time(NOW + HOUR)),
+            this_update: ocsp_time(NOW - 60),
+            next_update: Some(ocsp_time(NOW + HOUR)),
             single_extensions: None,
         };
         let mut data = ResponseData {
             version: Version::V1,
             responder_id: ResponderId::ByKey(signer.key_hash()),
-            produced_at: time(NOW - 60),
+            produced_at: ocsp_time(NOW - 60),
             responses: vec![single],
             response_extensions: None,
         };
         change(&mut data);
         let signature = signer.issuer.key().sign(&data.to_der().unwrap()).unwrap();
-        let algorithm = tagged(0x30, &ECDSA_SHA256.to_der().unwrap());
+        let algorithm = der_element(0x30, &ECDSA_SHA256.to_der().unwrap());
         let basic = BasicOcspResponse {
             tbs_response_data: data,
             signature_algorithm: Decode::from_der(&algorithm).unwrap(),
@@ -115,75 +115,81 @@ impl Scene {
             certs: (!certificates.is_empty())
                 .then(|| certificates.iter().map(|c| Decode::from_der(&c.der).unwrap()).collect()),
         };
-        response(BASIC, &basic.to_der().unwrap())
+        encode_response(BASIC, &basic.to_der().unwrap())
     }
 
-    fn read(&self, answer: &[u8], appointed: &dyn Fn(&[u8]) -> bool) -> Result<Answer, String> {
-        let question = self.question(appointed);
-        answer::read(answer, &question, &question.asked().unwrap()).map_err(|e| e.to_string())
+    fn read_response(
+        &self,
+        answer: &[u8],
+        appointed: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<StatusResponse, String> {
+        let question = self.build_query(appointed);
+        answer::read_response(answer, &question, &question.build_request().unwrap())
+            .map_err(|e| e.to_string())
     }
 
     /// What is made of an answer that the authority itself signed.
-    fn said(&self, change: impl FnOnce(&mut ResponseData)) -> Result<Status, String> {
-        self.read(&self.answer(&self.authority, &[], change), &|_| false).map(|answer| answer.status)
+    fn status_from(&self, change: impl FnOnce(&mut ResponseData)) -> Result<OcspStatus, String> {
+        self.read_response(&self.signed_response(&self.authority, &[], change), &|_| false)
+            .map(|answer| answer.status)
     }
 }
 
-fn response(kind: ObjectIdentifier, octets: &[u8]) -> Vec<u8> {
+fn encode_response(kind: ObjectIdentifier, octets: &[u8]) -> Vec<u8> {
     let bytes = ResponseBytes { response_type: kind, response: OctetString::new(octets).unwrap() };
     let status = OcspResponseStatus::Successful;
     OcspResponse { response_status: status, response_bytes: Some(bytes) }.to_der().unwrap()
 }
 
 #[track_caller]
-fn refused(said: Result<Status, String>, why: &str) {
+fn assert_refused(said: Result<OcspStatus, String>, why: &str) {
     assert!(said.as_ref().is_err_and(|e| e.contains(why)), "{said:?}, not {why:?}");
 }
 
 #[test]
 fn an_answer_without_an_end_has_an_age() {
-    let scene = Scene::new();
+    let scene = OcspFixture::new();
     let from = |this: u64, next: Option<u64>| {
-        scene.said(|data| {
-            data.responses[0].this_update = time(this);
-            data.responses[0].next_update = next.map(time);
+        scene.status_from(|data| {
+            data.responses[0].this_update = ocsp_time(this);
+            data.responses[0].next_update = next.map(ocsp_time);
         })
     };
-    assert_eq!(from(NOW - 60, None), Ok(Status::Good));
-    assert_eq!(from(NOW - HOUR, None), Ok(Status::Good));
-    refused(from(NOW - 2 * HOUR, None), "not of now");
-    assert_eq!(from(NOW - 48 * HOUR, Some(NOW + 1)), Ok(Status::Good), "it says itself until when");
-    refused(from(NOW - 48 * HOUR, Some(NOW - HOUR)), "not of now");
-    refused(from(NOW + HOUR, Some(NOW + 2 * HOUR)), "not of now");
-    refused(from(NOW, Some(NOW - 1)), "not of now");
-    refused(scene.said(|data| data.produced_at = time(NOW + HOUR)), "in the future");
-    let answer = scene.answer(&scene.authority, &[], |data| data.responses[0].next_update = None);
-    assert_eq!(scene.read(&answer, &|_| false).unwrap().next_update, None);
+    assert_eq!(from(NOW - 60, None), Ok(OcspStatus::Good));
+    assert_eq!(from(NOW - HOUR, None), Ok(OcspStatus::Good));
+    assert_refused(from(NOW - 2 * HOUR, None), "not of now");
+    assert_eq!(from(NOW - 48 * HOUR, Some(NOW + 1)), Ok(OcspStatus::Good), "it says itself until when");
+    assert_refused(from(NOW - 48 * HOUR, Some(NOW - HOUR)), "not of now");
+    assert_refused(from(NOW + HOUR, Some(NOW + 2 * HOUR)), "not of now");
+    assert_refused(from(NOW, Some(NOW - 1)), "not of now");
+    assert_refused(scene.status_from(|data| data.produced_at = ocsp_time(NOW + HOUR)), "in the future");
+    let answer = scene.signed_response(&scene.authority, &[], |data| data.responses[0].next_update = None);
+    assert_eq!(scene.read_response(&answer, &|_| false).unwrap().next_update, None);
 }
 
 #[test]
 fn the_nonce_is_the_one_that_was_sent_or_none() {
-    let scene = Scene::new();
-    let asked = scene.question(&|_| true).asked().unwrap();
+    let scene = OcspFixture::new();
+    let asked = scene.build_query(&|_| true).build_request().unwrap();
     // Nonce ::= OCTET STRING of 32, within the extension's own (RFC 8954 §2.1).
     let sent = [&[4, 34, 4, 32][..], &scene.nonce].concat();
     assert!(asked.request.windows(sent.len()).any(|w| w == sent));
     let with = |extensions: &[Vec<u8>]| {
-        let all = tagged(0x30, &extensions.concat());
-        scene.said(|data| data.response_extensions = Some(Decode::from_der(&all).unwrap()))
+        let all = der_element(0x30, &extensions.concat());
+        scene.status_from(|data| data.response_extensions = Some(Decode::from_der(&all).unwrap()))
     };
-    let own = tagged(4, &scene.nonce);
-    assert_eq!(scene.said(|_| ()), Ok(Status::Good), "answers made beforehand have none");
-    assert_eq!(with(&[extension(NONCE, false, &own)]), Ok(Status::Good));
-    assert_eq!(with(&[extension(NONCE, true, &own)]), Ok(Status::Good));
-    refused(with(&[extension(NONCE, false, &tagged(4, &[8; 32]))]), "nonce");
-    refused(with(&[extension(NONCE, false, &scene.nonce)]), "nonce");
-    refused(with(&[extension(NONCE, false, &own), extension(NONCE, false, &[4, 0])]), "nonce");
-    assert_eq!(with(&[extension(UNKNOWN, false, &[5, 0])]), Ok(Status::Good));
-    refused(with(&[extension(UNKNOWN, true, &[5, 0])]), "critical");
-    refused(
-        scene.said(|data| {
-            let all = tagged(0x30, &extension(UNKNOWN, true, &[5, 0]));
+    let own = der_element(4, &scene.nonce);
+    assert_eq!(scene.status_from(|_| ()), Ok(OcspStatus::Good), "answers made beforehand have none");
+    assert_eq!(with(&[der_extension(NONCE, false, &own)]), Ok(OcspStatus::Good));
+    assert_eq!(with(&[der_extension(NONCE, true, &own)]), Ok(OcspStatus::Good));
+    assert_refused(with(&[der_extension(NONCE, false, &der_element(4, &[8; 32]))]), "nonce");
+    assert_refused(with(&[der_extension(NONCE, false, &scene.nonce)]), "nonce");
+    assert_refused(with(&[der_extension(NONCE, false, &own), der_extension(NONCE, false, &[4, 0])]), "nonce");
+    assert_eq!(with(&[der_extension(UNKNOWN, false, &[5, 0])]), Ok(OcspStatus::Good));
+    assert_refused(with(&[der_extension(UNKNOWN, true, &[5, 0])]), "critical");
+    assert_refused(
+        scene.status_from(|data| {
+            let all = der_element(0x30, &der_extension(UNKNOWN, true, &[5, 0]));
             data.responses[0].single_extensions = Some(Decode::from_der(&all).unwrap());
         }),
         "critical",
@@ -191,83 +197,89 @@ fn the_nonce_is_the_one_that_was_sent_or_none() {
 }
 
 #[test]
-fn an_answer_is_about_the_certificate_and_the_worst_that_is_said_holds() {
-    let scene = Scene::new();
+fn an_answer_must_fit_the_certificate_and_the_worst_status_wins() {
+    let scene = OcspFixture::new();
     let two = |first: CertStatus, second: CertStatus| {
-        scene.said(|data| {
+        scene.status_from(|data| {
             let mut other = data.responses[0].clone();
             data.responses[0].cert_status = first;
             other.cert_status = second;
             data.responses.push(other);
         })
     };
-    assert_eq!(two(CertStatus::good(), revoked()), Ok(Status::Revoked));
-    assert_eq!(two(revoked(), CertStatus::good()), Ok(Status::Revoked));
+    assert_eq!(two(CertStatus::good(), revoked_status()), Ok(OcspStatus::Revoked));
+    assert_eq!(two(revoked_status(), CertStatus::good()), Ok(OcspStatus::Revoked));
     let unknown = CertStatus::Unknown(Null);
-    assert_eq!(scene.said(|data| data.responses[0].cert_status = unknown), Ok(Status::Unknown));
+    assert_eq!(scene.status_from(|data| data.responses[0].cert_status = unknown), Ok(OcspStatus::Unknown));
     let octets = |n: u8| OctetString::new(vec![n; 20]).unwrap();
-    refused(scene.said(|data| data.responses[0].cert_id.issuer_key_hash = octets(1)), "other certificates");
-    refused(scene.said(|data| data.responses[0].cert_id.issuer_name_hash = octets(1)), "other certificates");
-    refused(
-        scene.said(|data| data.responses[0].cert_id.hash_algorithm = algorithm(BASIC).unwrap()),
+    assert_refused(
+        scene.status_from(|data| data.responses[0].cert_id.issuer_key_hash = octets(1)),
         "other certificates",
     );
-    refused(scene.said(|data| data.responses.clear()), "other certificates");
+    assert_refused(
+        scene.status_from(|data| data.responses[0].cert_id.issuer_name_hash = octets(1)),
+        "other certificates",
+    );
+    assert_refused(
+        scene.status_from(|data| data.responses[0].cert_id.hash_algorithm = hash_algorithm(BASIC).unwrap()),
+        "other certificates",
+    );
+    assert_refused(scene.status_from(|data| data.responses.clear()), "other certificates");
     // Another certificate's status beside it says nothing.
-    let beside = scene.said(|data| {
+    let beside = scene.status_from(|data| {
         let mut other = data.responses[0].clone();
         other.cert_id.serial_number = Decode::from_der(&[2, 1, 1]).unwrap();
-        other.cert_status = revoked();
+        other.cert_status = revoked_status();
         data.responses.insert(0, other);
     });
-    assert_eq!(beside, Ok(Status::Good));
+    assert_eq!(beside, Ok(OcspStatus::Good));
 }
 
 #[test]
 fn who_signs_is_the_issuer_or_one_that_it_appointed_and_named() {
-    let scene = Scene::new();
+    let scene = OcspFixture::new();
     let signing = [ExtendedKeyUsagePurpose::OcspSigning];
-    let delegate = Holder::new("responder", &signing, Some(&scene.authority));
-    let by = |signer: &Holder, shown: &[&Holder], appointed: bool| {
-        let answer = scene.answer(signer, shown, |_| ());
-        scene.read(&answer, &|_| appointed).map(|answer| answer.status)
+    let delegate = CertificateHolder::new("responder", &signing, Some(&scene.authority));
+    let by = |signer: &CertificateHolder, shown: &[&CertificateHolder], appointed: bool| {
+        let answer = scene.signed_response(signer, shown, |_| ());
+        scene.read_response(&answer, &|_| appointed).map(|answer| answer.status)
     };
-    assert_eq!(by(&delegate, &[&delegate], true), Ok(Status::Good));
-    refused(by(&delegate, &[&delegate], false), "signed");
-    refused(by(&delegate, &[], true), "signed");
+    assert_eq!(by(&delegate, &[&delegate], true), Ok(OcspStatus::Good));
+    assert_refused(by(&delegate, &[&delegate], false), "signed");
+    assert_refused(by(&delegate, &[], true), "signed");
     // A user's certificate of the same authority, and one that another authority of the same name gave.
-    refused(by(&scene.user, &[&scene.user], true), "signed");
-    let other = Holder::new("Root", &[], None);
-    refused(by(&other, &[&other], true), "signed");
-    let forged = Holder::new("responder", &signing, Some(&other));
-    refused(by(&forged, &[&forged, &other], true), "signed");
+    assert_refused(by(&scene.user, &[&scene.user], true), "signed");
+    let other = CertificateHolder::new("Root", &[], None);
+    assert_refused(by(&other, &[&other], true), "signed");
+    let forged = CertificateHolder::new("responder", &signing, Some(&other));
+    assert_refused(by(&forged, &[&forged, &other], true), "signed");
     // One that an appointed one appointed: RFC 6960 §4.2.2.2 wants the issuer itself to do so.
-    let deeper = Holder::new("deeper", &signing, Some(&delegate));
-    refused(by(&deeper, &[&deeper, &delegate], true), "signed");
-    let many: Vec<&Holder> = vec![&scene.user; 8].into_iter().chain([&delegate]).collect();
-    refused(by(&delegate, &many, true), "signed");
+    let deeper = CertificateHolder::new("deeper", &signing, Some(&delegate));
+    assert_refused(by(&deeper, &[&deeper, &delegate], true), "signed");
+    let many: Vec<&CertificateHolder> = vec![&scene.user; 8].into_iter().chain([&delegate]).collect();
+    assert_refused(by(&delegate, &many, true), "signed");
     // The answer names its signer, by key or by name (RFC 6960 §4.2.2.3).
-    let named = |responder: ResponderId| scene.said(|data| data.responder_id = responder);
-    let name = |holder: &Holder| {
+    let named = |responder: ResponderId| scene.status_from(|data| data.responder_id = responder);
+    let name = |holder: &CertificateHolder| {
         let (_, certificate) = X509Certificate::from_der(&holder.der).unwrap();
         ResponderId::ByName(Decode::from_der(certificate.subject().as_raw()).unwrap())
     };
-    assert_eq!(named(name(&scene.authority)), Ok(Status::Good));
-    refused(named(name(&delegate)), "signed");
-    refused(named(ResponderId::ByKey(delegate.key_hash())), "signed");
+    assert_eq!(named(name(&scene.authority)), Ok(OcspStatus::Good));
+    assert_refused(named(name(&delegate)), "signed");
+    assert_refused(named(ResponderId::ByKey(delegate.key_hash())), "signed");
 }
 
 #[test]
 fn what_is_no_signed_basic_answer_is_refused() {
-    let scene = Scene::new();
-    let good = scene.answer(&scene.authority, &[], |_| ());
-    let read = |octets: &[u8]| scene.read(octets, &|_| true).map(|answer| answer.status);
-    assert_eq!(read(&good), Ok(Status::Good));
+    let scene = OcspFixture::new();
+    let good = scene.signed_response(&scene.authority, &[], |_| ());
+    let read = |octets: &[u8]| scene.read_response(octets, &|_| true).map(|answer| answer.status);
+    assert_eq!(read(&good), Ok(OcspStatus::Good));
     let basic = OcspResponse::from_der(&good).unwrap().response_bytes.unwrap().response;
-    refused(read(&response(UNKNOWN, basic.as_bytes())), "basic");
-    refused(read(&OcspResponse::try_later().to_der().unwrap()), "TryLater");
+    assert_refused(read(&encode_response(UNKNOWN, basic.as_bytes())), "basic");
+    assert_refused(read(&OcspResponse::try_later().to_der().unwrap()), "TryLater");
     let empty = OcspResponse { response_status: OcspResponseStatus::Successful, response_bytes: None };
-    refused(read(&empty.to_der().unwrap()), "empty");
+    assert_refused(read(&empty.to_der().unwrap()), "empty");
     for at in 0..good.len() {
         // No octet of it is of no account.
         let mut changed = good.clone();
@@ -280,6 +292,6 @@ fn what_is_no_signed_basic_answer_is_refused() {
 proptest::proptest! {
     #[test]
     fn arbitrary_octets_are_no_answer(octets: Vec<u8>) {
-        proptest::prop_assert!(Scene::new().read(&octets, &|_| true).is_err());
+        proptest::prop_assert!(OcspFixture::new().read_response(&octets, &|_| true).is_err());
     }
 }

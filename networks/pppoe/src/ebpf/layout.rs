@@ -1,7 +1,7 @@
 //! What stands in the maps, as the programs have it (`program.c`): octets, since the two share no types.
 
-use crate::forward::Bucket;
-use crate::session::{Counters, Session, SessionError, Usage};
+use crate::forward::RateLimiter;
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
 use std::net::IpAddr;
 
 /// Networks of each version of IP that a session has room for.
@@ -15,7 +15,7 @@ pub(super) const COUNTS: usize = 404;
 /// Octets of `struct usage`.
 pub(super) const USAGE: usize = 48;
 /// How many counters there are.
-pub(super) const COUNTERS: usize = Counters::DECLARED.len();
+pub(super) const COUNTERS: usize = DataPlaneCounters::DECLARED.len();
 
 /// Octets of TCP's header and IP's.
 const TCP_IPV4: u16 = 40;
@@ -25,15 +25,15 @@ const TCP_IPV6: u16 = 60;
 ///
 /// # Errors
 /// It has more networks than there is room for.
-pub(super) fn session(
-    session: &Session,
+pub(super) fn encode_session(
+    session: &DataPlaneSession,
     index: u32,
     address: [u8; 6],
     before: Option<&[u8; SESSION]>,
 ) -> Result<[u8; SESSION], SessionError> {
     let mut all = Vec::with_capacity(SESSION);
     for (limit, at) in [session.rate_up, session.rate_down].into_iter().zip(LIMITS) {
-        let (cost, burst) = limit.map(Bucket::new).map_or((0, 0), |bucket| (bucket.cost, bucket.burst));
+        let (cost, burst) = limit.map(RateLimiter::new).map_or((0, 0), |bucket| (bucket.cost, bucket.burst));
         let cost = cost.to_ne_bytes();
         let until =
             before.filter(|before| before[at..at + 8] == cost).map(|before| &before[at + 16..at + 24]);
@@ -49,7 +49,7 @@ pub(super) fn session(
         }
         let mut room = NETWORKS;
         for (network, bits) in of(v4) {
-            let (address, mask) = masked(network, bits);
+            let (address, mask) = network_and_mask(network, bits);
             all.extend_from_slice(&address);
             all.extend_from_slice(&mask);
             room -= 1;
@@ -75,7 +75,7 @@ pub(super) fn session(
 }
 
 /// A network's first address and its mask.
-fn masked(network: IpAddr, bits: u8) -> (Vec<u8>, Vec<u8>) {
+fn network_and_mask(network: IpAddr, bits: u8) -> (Vec<u8>, Vec<u8>) {
     let octets = match network {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -88,7 +88,7 @@ fn masked(network: IpAddr, bits: u8) -> (Vec<u8>, Vec<u8>) {
     (octets.iter().zip(&mask).map(|(octet, mask)| octet & mask).collect(), mask)
 }
 
-fn words<const N: usize>(octets: &[u8]) -> [u64; N] {
+fn read_words<const N: usize>(octets: &[u8]) -> [u64; N] {
     let mut all = [0; N];
     for (word, octets) in all.iter_mut().zip(octets.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*octets);
@@ -97,14 +97,14 @@ fn words<const N: usize>(octets: &[u8]) -> [u64; N] {
 }
 
 /// What one processor has counted of a session.
-pub(super) fn usage(octets: &[u8; USAGE]) -> Usage {
-    let [octets_in, octets_out, packets_in, packets_out, spoofed, limited] = words(octets);
-    Usage { octets_in, octets_out, packets_in, packets_out, spoofed, limited }
+pub(super) fn decode_usage(octets: &[u8; USAGE]) -> DataPlaneUsage {
+    let [octets_in, octets_out, packets_in, packets_out, spoofed, limited] = read_words(octets);
+    DataPlaneUsage { octets_in, octets_out, packets_in, packets_out, spoofed, limited }
 }
 
 /// The counters in their order.
-pub(super) fn counters(n: [u64; COUNTERS]) -> Counters {
-    Counters {
+pub(super) fn decode_counters(n: [u64; COUNTERS]) -> DataPlaneCounters {
+    DataPlaneCounters {
         frames_in: n[0],
         frames_out: n[1],
         control: n[2],
@@ -132,13 +132,13 @@ mod tests {
         let (list, _) = list.split_once("COUNTERS").unwrap();
         let names: Vec<String> =
             list.split(',').map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()).collect();
-        let declared: Vec<&str> = Counters::DECLARED.iter().map(|(name, _)| *name).collect();
+        let declared: Vec<&str> = DataPlaneCounters::DECLARED.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, declared);
         let mut n = [0; COUNTERS];
         for (at, n) in n.iter_mut().enumerate() {
             *n = at as u64;
         }
-        assert!(counters(n).iter().map(|(_, n)| n).eq(0..COUNTERS as u64));
+        assert!(decode_counters(n).iter().map(|(_, n)| n).eq(0..COUNTERS as u64));
     }
 
     #[test]
@@ -149,15 +149,19 @@ mod tests {
             ("10.1.2.3/0", vec![0; 4], vec![0; 4]),
         ] {
             let (address, bits) = network.split_once('/').unwrap();
-            assert_eq!(masked(address.parse().unwrap(), bits.parse().unwrap()), (first, mask), "{network}");
+            assert_eq!(
+                network_and_mask(address.parse().unwrap(), bits.parse().unwrap()),
+                (first, mask),
+                "{network}"
+            );
         }
-        let (first, mask) = masked("2001:db8:ffff::1".parse().unwrap(), 44);
+        let (first, mask) = network_and_mask("2001:db8:ffff::1".parse().unwrap(), 44);
         assert_eq!((first[4..6].to_vec(), mask[4..7].to_vec()), (vec![0xff, 0xf0], vec![0xff, 0xf0, 0]));
     }
 
     #[test]
     fn limits_that_stay_go_on() {
-        let of = |rate_up| Session {
+        let of = |rate_up| DataPlaneSession {
             number: 1,
             port: 0,
             peer: [2; 6],
@@ -171,14 +175,14 @@ mod tests {
             rate_down: Some(1_000_000),
             clamp_mss: true,
         };
-        let mut before = session(&of(Some(64_000)), 7, [4; 6], None).unwrap();
+        let mut before = encode_session(&of(Some(64_000)), 7, [4; 6], None).unwrap();
         before[16] = 9;
         before[40] = 8;
         let until = |octets: [u8; SESSION]| (octets[16], octets[40]);
-        assert_eq!(until(session(&of(Some(64_000)), 7, [4; 6], Some(&before)).unwrap()), (9, 8));
-        assert_eq!(until(session(&of(Some(65_000)), 7, [4; 6], Some(&before)).unwrap()), (0, 8));
-        let many = Session { networks: vec![([10, 0, 0, 0].into(), 24); 9], ..of(None) };
+        assert_eq!(until(encode_session(&of(Some(64_000)), 7, [4; 6], Some(&before)).unwrap()), (9, 8));
+        assert_eq!(until(encode_session(&of(Some(65_000)), 7, [4; 6], Some(&before)).unwrap()), (0, 8));
+        let many = DataPlaneSession { networks: vec![([10, 0, 0, 0].into(), 24); 9], ..of(None) };
         let error = SessionError::TooMany { count: 9, version: 4, most: 8 };
-        assert_eq!(session(&many, 7, [4; 6], None), Err(error));
+        assert_eq!(encode_session(&many, 7, [4; 6], None), Err(error));
     }
 }

@@ -13,7 +13,7 @@ const SLOWEST: u64 = 1000;
 
 /// Octets of IP packets at a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct RateLimiter {
     /// Time of an octet, in parts of a nanosecond.
     pub(crate) cost: u64,
     /// By how many nanoseconds what passes may be ahead of the rate.
@@ -22,19 +22,19 @@ pub(crate) struct Bucket {
     until: u64,
 }
 
-impl Bucket {
+impl RateLimiter {
     pub(crate) fn new(rate: u64) -> Self {
         let rate = rate.max(SLOWEST);
         let cost = (8_000_000_000u64 << FRACTION) / rate;
-        Self { cost, burst: BURST.max(Self::time(cost, LEAST_BURST)), until: 0 }
+        Self { cost, burst: BURST.max(Self::octets_to_nanos(cost, LEAST_BURST)), until: 0 }
     }
-    const fn time(cost: u64, octets: u64) -> u64 {
+    const fn octets_to_nanos(cost: u64, octets: u64) -> u64 {
         ((cost as u128 * octets as u128) >> FRACTION) as u64
     }
     /// Whether so many octets may pass now; if so they have.
-    pub(crate) fn take(&mut self, now: Instant, octets: u64) -> bool {
+    pub(crate) fn take_octets(&mut self, now: Instant, octets: u64) -> bool {
         let now = now.as_nanos();
-        let until = self.until.max(now).saturating_add(Self::time(self.cost, octets));
+        let until = self.until.max(now).saturating_add(Self::octets_to_nanos(self.cost, octets));
         let passes = until - now <= self.burst;
         if passes {
             self.until = until;
@@ -54,12 +54,12 @@ mod tests {
             rate in 10_000u64..20_000_000_000,
             steps in proptest::collection::vec((0u64..2_000_000, 20u64..65_535), 1..400),
         ) {
-            let mut bucket = Bucket::new(rate);
+            let mut bucket = RateLimiter::new(rate);
             let (mut now, mut passed) = (1_000_000, 0u64);
             let begun = now;
             for (later, octets) in steps {
                 now += later;
-                if bucket.take(Instant::from_nanos(now), octets) {
+                if bucket.take_octets(Instant::from_nanos(now), octets) {
                     passed += octets;
                 }
             }
@@ -72,15 +72,15 @@ mod tests {
     #[test]
     fn what_keeps_to_the_rate_passes() {
         for rate in [64_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
-            let mut bucket = Bucket::new(rate);
+            let mut bucket = RateLimiter::new(rate);
             let each = 1500 * 8 * 1_000_000_000 / rate + 1;
-            assert!((0..10_000).all(|n| bucket.take(Instant::from_nanos(n * each), 1500)), "{rate}");
+            assert!((0..10_000).all(|n| bucket.take_octets(Instant::from_nanos(n * each), 1500)), "{rate}");
         }
     }
 
     #[test]
     fn a_limit_of_nothing_is_the_slowest() {
-        assert_eq!(Bucket::new(0), Bucket::new(SLOWEST));
-        assert!(Bucket::new(0).take(Instant::from_nanos(0), 65_535));
+        assert_eq!(RateLimiter::new(0), RateLimiter::new(SLOWEST));
+        assert!(RateLimiter::new(0).take_octets(Instant::from_nanos(0), 65_535));
     }
 }

@@ -12,7 +12,7 @@ const MAXIMUM_SEGMENT_SIZE: u8 = 2;
 
 /// Where TCP begins in an IP packet that is whole or the first fragment, without IPv6's extension headers: a SYN has none in
 /// practice, and one with them keeps what it announces.
-fn tcp(packet: &[u8]) -> Option<usize> {
+fn tcp_offset(packet: &[u8]) -> Option<usize> {
     match packet.first()? >> 4 {
         4 => {
             let header = usize::from(packet[0] & 15) * 4;
@@ -25,8 +25,8 @@ fn tcp(packet: &[u8]) -> Option<usize> {
 }
 
 /// Lowers what a SYN announces; whether it did. `partial`: the checksum's place has the sum of the pseudo-header alone.
-pub(crate) fn clamp(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
-    let Some(at) = tcp(packet) else { return false };
+pub(crate) fn clamp_mss(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
+    let Some(at) = tcp_offset(packet) else { return false };
     let fixed = if packet[0] >> 4 == 4 { IPV4_HEADER } else { IPV6_HEADER } + TCP_HEADER;
     let most = mtu.saturating_sub(fixed as u16);
     let Some(segment) = packet.get_mut(at..) else { return false };
@@ -42,7 +42,7 @@ pub(crate) fn clamp(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
             END_OF_OPTIONS => return false,
             NO_OPERATION => option += 1,
             MAXIMUM_SEGMENT_SIZE if segment[option + 1] == 4 && option + 4 <= end => {
-                return lower(segment, option + 2, most, partial);
+                return lower_mss(segment, option + 2, most, partial);
             }
             _ => match segment[option + 1] {
                 0 | 1 => return false,
@@ -53,7 +53,7 @@ pub(crate) fn clamp(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
     false
 }
 
-fn lower(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
+fn lower_mss(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
     let old = [segment[at], segment[at + 1]];
     if u16::from_be_bytes(old) <= most {
         return false;
@@ -66,13 +66,13 @@ fn lower(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
             if at.is_multiple_of(2) { u16::from_be_bytes(octets) } else { u16::from_le_bytes(octets) }
         };
         let code = u16::from_be_bytes([segment[16], segment[17]]);
-        segment[16..18].copy_from_slice(&updated(code, of(old), of(new)).to_be_bytes());
+        segment[16..18].copy_from_slice(&update_checksum(code, of(old), of(new)).to_be_bytes());
     }
     true
 }
 
 /// A checksum after a word has changed (RFC 1624 §3, equation 3).
-fn updated(code: u16, old: u16, new: u16) -> u16 {
+fn update_checksum(code: u16, old: u16, new: u16) -> u16 {
     let mut sum = u32::from(!code) + u32::from(!old) + u32::from(new);
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -85,10 +85,10 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::net::IpAddr;
-    use usher_esp::ip::{checksum, pseudo_sum, sum, write_header};
+    use usher_esp::ip::{fold_checksum, pseudo_sum, sum_octets, write_header};
 
     /// A TCP segment with these flags and options.
-    pub(crate) fn segment(
+    pub(crate) fn tcp_segment(
         source: IpAddr,
         destination: IpAddr,
         flags: u8,
@@ -99,7 +99,7 @@ pub(super) mod tests {
         own[12] = (((TCP_HEADER + options.len()) / 4) << 4) as u8;
         own.extend_from_slice(options);
         own.extend_from_slice(data);
-        let code = checksum(sum(&own, pseudo_sum(source, destination, protocol::TCP, own.len())));
+        let code = fold_checksum(sum_octets(&own, pseudo_sum(source, destination, protocol::TCP, own.len())));
         own[16..18].copy_from_slice(&code);
         let mut packet = Vec::new();
         write_header(&mut packet, source, destination, protocol::TCP, 0, own.len());
@@ -107,13 +107,13 @@ pub(super) mod tests {
         packet
     }
 
-    fn holds(packet: &[u8], ends: (IpAddr, IpAddr)) -> bool {
+    fn is_checksum_valid(packet: &[u8], ends: (IpAddr, IpAddr)) -> bool {
         let at = if ends.0.is_ipv4() { 20 } else { 40 };
         let own = &packet[at..];
-        checksum(sum(own, pseudo_sum(ends.0, ends.1, protocol::TCP, own.len()))) == [0, 0]
+        fold_checksum(sum_octets(own, pseudo_sum(ends.0, ends.1, protocol::TCP, own.len()))) == [0, 0]
     }
 
-    fn ends(v4: bool) -> (IpAddr, IpAddr) {
+    fn test_endpoints(v4: bool) -> (IpAddr, IpAddr) {
         match v4 {
             true => ([10, 0, 0, 1].into(), [192, 0, 2, 1].into()),
             false => ("2001:db8::1".parse().unwrap(), "2001:db8:1::1".parse().unwrap()),
@@ -123,17 +123,17 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn a_lowered_size_keeps_the_checksum_right(v4: bool, size: u16, mtu in 1280u16..9000, before in 0usize..4) {
-            let (a, b) = ends(v4);
+            let (a, b) = test_endpoints(v4);
             let mut options = vec![NO_OPERATION; before];
             options.extend([MAXIMUM_SEGMENT_SIZE, 4]);
             options.extend(size.to_be_bytes());
             options.resize(8, END_OF_OPTIONS);
-            let mut packet = segment(a, b, SYN, &options, b"");
+            let mut packet = tcp_segment(a, b, SYN, &options, b"");
             let most = mtu - if v4 { 40 } else { 60 };
-            prop_assert_eq!(clamp(&mut packet, mtu, false), size > most);
+            prop_assert_eq!(clamp_mss(&mut packet, mtu, false), size > most);
             let at = if v4 { 40 } else { 60 } + before + 2;
             prop_assert_eq!(u16::from_be_bytes([packet[at], packet[at + 1]]), size.min(most));
-            prop_assert!(holds(&packet, (a, b)));
+            prop_assert!(is_checksum_valid(&packet, (a, b)));
         }
 
         #[test]
@@ -145,26 +145,26 @@ pub(super) mod tests {
                 *flags |= SYN;
             }
             let before = octets.clone();
-            let changed = clamp(&mut octets, 1492, false);
+            let changed = clamp_mss(&mut octets, 1492, false);
             prop_assert!(changed || before == octets);
         }
     }
 
     #[test]
     fn what_announces_nothing_is_left_alone() {
-        let (a, b) = ends(true);
+        let (a, b) = test_endpoints(true);
         let mss = [MAXIMUM_SEGMENT_SIZE, 4, 0x05, 0xb4];
         for (flags, options) in
             [(0x10, &mss[..]), (SYN, &[]), (SYN, &[0, 2, 4, 9]), (SYN, &[3, 0, 2, 4]), (SYN, &[2, 3, 5, 5])]
         {
-            let packet = segment(a, b, flags, options, b"");
+            let packet = tcp_segment(a, b, flags, options, b"");
             let mut after = packet.clone();
-            assert!(!clamp(&mut after, 1400, false) && after == packet, "{flags} {options:?}");
+            assert!(!clamp_mss(&mut after, 1400, false) && after == packet, "{flags} {options:?}");
         }
         // The sum of the pseudo-header knows nothing of options.
-        let mut packet = segment(a, b, SYN, &mss, b"");
+        let mut packet = tcp_segment(a, b, SYN, &mss, b"");
         let code = [packet[36], packet[37]];
-        assert!(clamp(&mut packet, 1400, true));
+        assert!(clamp_mss(&mut packet, 1400, true));
         assert_eq!([packet[36], packet[37]], code);
     }
 }

@@ -1,7 +1,7 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
-use super::{Forwarder, HEADROOM, Upstream};
-use crate::session::Session;
+use super::{ForwardingTable, HEADROOM, UpstreamVerdict};
+use crate::session::DataPlaneSession;
 use std::net::{IpAddr, Ipv4Addr};
 use usher_core::Instant;
 
@@ -11,9 +11,9 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// Gives octets to a table with one session as a frame of its host, with headers that lead to the session in front and without.
 /// What passes has to be from the session's own address, and no longer than its MTU; everything is counted.
-pub fn forward(octets: &[u8]) -> bool {
-    let mut forwarder = Forwarder::new(vec![PORT], 1);
-    let session = Session {
+pub fn check_forwarding(octets: &[u8]) -> bool {
+    let mut forwarder = ForwardingTable::new(vec![PORT], 1);
+    let session = DataPlaneSession {
         number: 0x0102,
         port: 0,
         peer: HOST,
@@ -34,8 +34,8 @@ pub fn forward(octets: &[u8]) -> bool {
     framed.extend_from_slice(octets);
     let mut good = true;
     for mut frame in [octets.to_vec(), framed] {
-        match forwarder.upstream(Instant::from_nanos(1), 0, &mut frame, false) {
-            Upstream::Packet(range) => {
+        match forwarder.process_upstream(Instant::from_nanos(1), 0, &mut frame, false) {
+            UpstreamVerdict::Packet(range) => {
                 let packet = &frame[range.clone()];
                 let own = match packet[0] >> 4 {
                     4 => packet[12..16] == ADDRESS.octets(),
@@ -43,7 +43,7 @@ pub fn forward(octets: &[u8]) -> bool {
                 };
                 good &= own && range.start == HEADROOM && range.len() <= 1492;
             }
-            Upstream::Control | Upstream::Dropped => {}
+            UpstreamVerdict::Control | UpstreamVerdict::Dropped => {}
         }
     }
     let counted = forwarder.counters;
@@ -52,7 +52,14 @@ pub fn forward(octets: &[u8]) -> bool {
         counted.malformed + counted.no_session + counted.wrong_station + counted.spoofed + counted.too_long;
     good &= counted.frames_in == 2 && counted.frames_in == counted.control + passed + lost;
     let mut packet = octets.to_vec();
-    let to = forwarder.downstream(Instant::from_nanos(2), &mut packet, false, 1, octets.len(), octets.len());
+    let to = forwarder.process_downstream(
+        Instant::from_nanos(2),
+        &mut packet,
+        false,
+        1,
+        octets.len(),
+        octets.len(),
+    );
     let own = |address: IpAddr| address == IpAddr::V4(ADDRESS);
     let for_it = match octets.first().map(|first| first >> 4) {
         Some(4) => octets.get(16..20).and_then(<[u8]>::first_chunk::<4>).is_some_and(|to| own((*to).into())),

@@ -5,42 +5,42 @@ use usher_core::collections::{HashMap, HashState};
 
 /// Prefixes of addresses of one family, which stand in the upper bits of 128.
 #[derive(Debug)]
-pub(crate) struct Prefixes {
+pub(crate) struct PrefixTable {
     seed: u64,
     /// Of each length that there is, the longest first.
     lengths: Vec<(u8, HashMap<u128, u16>)>,
 }
 
 /// Where an address of either family stands.
-pub(super) fn place(address: IpAddr) -> u128 {
+pub(super) fn address_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(ip) => u128::from(u32::from(ip)) << 96,
         IpAddr::V6(ip) => ip.into(),
     }
 }
 
-const fn masked(address: u128, bits: u8) -> u128 {
+const fn mask_address(address: u128, bits: u8) -> u128 {
     match bits {
         0 => 0,
         bits => address & (u128::MAX << (128 - bits as u32)),
     }
 }
 
-impl Prefixes {
+impl PrefixTable {
     /// Addresses are chosen by others, the seed is not.
     pub(crate) const fn new(seed: u64) -> Self {
         Self { seed, lengths: Vec::new() }
     }
     /// Whose just this prefix is.
     pub(crate) fn owner_of(&self, network: IpAddr, bits: u8) -> Option<u16> {
-        self.owner(place(network), bits)
+        self.exact_owner(address_bits(network), bits)
     }
-    fn owner(&self, address: u128, bits: u8) -> Option<u16> {
+    fn exact_owner(&self, address: u128, bits: u8) -> Option<u16> {
         let (_, of) = self.lengths.iter().find(|(length, _)| *length == bits)?;
-        of.get(&masked(address, bits)).copied()
+        of.get(&mask_address(address, bits)).copied()
     }
     pub(crate) fn insert_of(&mut self, network: IpAddr, bits: u8, owner: u16) {
-        self.insert(place(network), bits, owner);
+        self.insert(address_bits(network), bits, owner);
     }
     fn insert(&mut self, address: u128, bits: u8, owner: u16) {
         let at = match self.lengths.binary_search_by(|(length, _)| bits.cmp(length)) {
@@ -50,23 +50,23 @@ impl Prefixes {
                 at
             }
         };
-        self.lengths[at].1.insert(masked(address, bits), owner);
+        self.lengths[at].1.insert(mask_address(address, bits), owner);
     }
     pub(crate) fn remove_of(&mut self, network: IpAddr, bits: u8) {
-        self.remove(place(network), bits);
+        self.remove(address_bits(network), bits);
     }
     fn remove(&mut self, address: u128, bits: u8) {
         if let Some((_, of)) = self.lengths.iter_mut().find(|(length, _)| *length == bits) {
-            of.remove(&masked(address, bits));
+            of.remove(&mask_address(address, bits));
         }
         self.lengths.retain(|(_, of)| !of.is_empty());
     }
     /// Whose an address is.
     pub(crate) fn find_of(&self, address: IpAddr) -> Option<u16> {
-        self.find(place(address))
+        self.find_longest(address_bits(address))
     }
-    fn find(&self, address: u128) -> Option<u16> {
-        self.lengths.iter().find_map(|(bits, of)| of.get(&masked(address, *bits)).copied())
+    fn find_longest(&self, address: u128) -> Option<u16> {
+        self.lengths.iter().find_map(|(bits, of)| of.get(&mask_address(address, *bits)).copied())
     }
 }
 
@@ -76,19 +76,19 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_decides() {
-        let mut all = Prefixes::new(7);
+        let mut all = PrefixTable::new(7);
         let address = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
         all.insert(address("2001:db8::"), 32, 1);
         all.insert(address("2001:db8:1::"), 48, 2);
         all.insert(address("2001:db8:1:2::"), 64, 3);
         all.insert(0, 0, 4);
-        let find = |all: &Prefixes, text| all.find(address(text));
+        let find = |all: &PrefixTable, text| all.find_longest(address(text));
         assert_eq!(find(&all, "2001:db8:1:2::9"), Some(3));
         assert_eq!(find(&all, "2001:db8:1:3::9"), Some(2));
         assert_eq!(find(&all, "2001:db8:7::"), Some(1));
         assert_eq!(find(&all, "2001:db9::"), Some(4));
-        assert_eq!(all.owner(address("2001:db8:1:ffff::"), 48), Some(2));
-        assert_eq!(all.owner(address("2001:db8:1::"), 56), None);
+        assert_eq!(all.exact_owner(address("2001:db8:1:ffff::"), 48), Some(2));
+        assert_eq!(all.exact_owner(address("2001:db8:1::"), 56), None);
         all.remove(address("2001:db8:1::"), 48);
         all.remove(0, 0);
         assert_eq!(find(&all, "2001:db8:1:3::9"), Some(1));

@@ -1,12 +1,12 @@
 //! Programs of the classic packet filter (BPF) that say which of a session's frames the kernel's PPPoE takes, and which of a host's
 //! packets are its own. Its conditional jumps reach 255 steps, and so each condition is followed by what it leads to.
 
-use crate::session::Session;
+use crate::session::DataPlaneSession;
 use std::net::IpAddr;
 
 /// A step: code, jumps, operand (linux/filter.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Step {
+pub(super) struct BpfInstruction {
     pub(super) code: u16,
     pub(super) jt: u8,
     pub(super) jf: u8,
@@ -24,123 +24,127 @@ const IPV4: u32 = 0x0021;
 const IPV6: u32 = 0x0057;
 
 #[derive(Default)]
-struct Program(Vec<Step>);
+struct BpfProgram(Vec<BpfInstruction>);
 
-impl Program {
-    fn step(&mut self, code: u32, (jt, jf): (u8, u8), k: u32) {
-        self.0.push(Step { code: code as u16, jt, jf, k });
+impl BpfProgram {
+    fn push_instruction(&mut self, code: u32, (jt, jf): (u8, u8), k: u32) {
+        self.0.push(BpfInstruction { code: code as u16, jt, jf, k });
     }
-    fn load(&mut self, size: u32, at: u32) {
-        self.step(libc::BPF_LD | size | libc::BPF_ABS, (0, 0), at);
+    fn load_field(&mut self, size: u32, at: u32) {
+        self.push_instruction(libc::BPF_LD | size | libc::BPF_ABS, (0, 0), at);
     }
-    fn and(&mut self, mask: u32) {
-        self.step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, (0, 0), mask);
+    fn and_mask(&mut self, mask: u32) {
+        self.push_instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, (0, 0), mask);
     }
-    fn give(&mut self, what: u32) {
-        self.step(libc::BPF_RET | libc::BPF_K, (0, 0), what);
+    fn push_return(&mut self, what: u32) {
+        self.push_instruction(libc::BPF_RET | libc::BPF_K, (0, 0), what);
     }
     /// Goes on if what was loaded is this; otherwise this is the answer.
-    fn need(&mut self, value: u32, otherwise: u32) {
-        self.step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value);
-        self.give(otherwise);
+    fn return_unless(&mut self, value: u32, otherwise: u32) {
+        self.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value);
+        self.push_return(otherwise);
     }
     /// This is the answer if what was loaded is this; otherwise it goes on.
-    fn is(&mut self, value: u32, answer: u32) {
-        self.step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), value);
-        self.give(answer);
+    fn return_if(&mut self, value: u32, answer: u32) {
+        self.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), value);
+        self.push_return(answer);
     }
     /// A part that is gone through only if what was loaded is this.
     fn only_if(&mut self, value: u32, part: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         part(&mut inner);
-        self.step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value);
-        self.step(libc::BPF_JMP | libc::BPF_JA, (0, 0), inner.0.len() as u32);
+        self.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value);
+        self.push_instruction(libc::BPF_JMP | libc::BPF_JA, (0, 0), inner.0.len() as u32);
         self.0.append(&mut inner.0);
     }
     /// The answer is `answer` where the packet of IPv6 that begins at `at` stays on the link (RFC 4291 §2.5.6, §2.7).
     fn on_link(&mut self, at: u32, answer: u32) {
         for address in [at + 8, at + 24] {
-            self.load(libc::BPF_H, address);
-            self.and(0xffc0);
-            self.is(0xfe80, answer);
+            self.load_field(libc::BPF_H, address);
+            self.and_mask(0xffc0);
+            self.return_if(0xfe80, answer);
         }
-        self.load(libc::BPF_H, at + 24);
-        self.and(0xff0f);
+        self.load_field(libc::BPF_H, at + 24);
+        self.and_mask(0xff0f);
         for scope in [0xff00, 0xff01, 0xff02] {
-            self.is(scope, answer);
+            self.return_if(scope, answer);
         }
         // From nobody yet.
         let mut inner = Self::default();
         for word in (4..16).step_by(4) {
-            inner.load(libc::BPF_W, at + 8 + word);
+            inner.load_field(libc::BPF_W, at + 8 + word);
             let rest = (12 - word) / 2 + 1;
-            inner.step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, rest as u8), 0);
+            inner.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, rest as u8), 0);
         }
-        inner.give(answer);
-        self.load(libc::BPF_W, at + 8);
+        inner.push_return(answer);
+        self.load_field(libc::BPF_W, at + 8);
         self.only_if(0, |this| this.0.append(&mut inner.0));
     }
 }
 
 /// Which frames are packets that the kernel's PPPoE is to have: `taken` is answered for those, `other` for what is for whoever speaks
 /// PPP, and for what cannot be. `ppp`: where PPP's protocol stands in what the program sees.
-fn packets(ppp: u32, taken: u32, other: u32) -> Vec<Step> {
-    let mut program = Program::default();
-    program.load(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
-    program.need(u32::from(libc::PACKET_HOST), other);
+fn packet_filter(ppp: u32, taken: u32, other: u32) -> Vec<BpfInstruction> {
+    let mut program = BpfProgram::default();
+    program.load_field(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
+    program.return_unless(u32::from(libc::PACKET_HOST), other);
     // Version and type 1, code 0 (RFC 2516 §6).
-    program.load(libc::BPF_H, ETHERNET.wrapping_add(14));
-    program.need(0x1100, other);
+    program.load_field(libc::BPF_H, ETHERNET.wrapping_add(14));
+    program.return_unless(0x1100, other);
     let ip = ppp + 2;
     // LENGTH counts PPP's protocol, too; what IP says of its length has to fit.
-    let fits = |program: &mut Program, field: u32, beside: u32| {
-        program.load(libc::BPF_H, field);
-        program.step(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, (0, 0), beside);
-        program.step(libc::BPF_MISC | libc::BPF_TAX, (0, 0), 0);
-        program.load(libc::BPF_H, ETHERNET.wrapping_add(18));
-        program.step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_X, (1, 0), 0);
-        program.give(other);
+    let fits = |program: &mut BpfProgram, field: u32, beside: u32| {
+        program.load_field(libc::BPF_H, field);
+        program.push_instruction(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, (0, 0), beside);
+        program.push_instruction(libc::BPF_MISC | libc::BPF_TAX, (0, 0), 0);
+        program.load_field(libc::BPF_H, ETHERNET.wrapping_add(18));
+        program.push_instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_X, (1, 0), 0);
+        program.push_return(other);
     };
-    program.load(libc::BPF_H, ppp);
+    program.load_field(libc::BPF_H, ppp);
     program.only_if(IPV4, |program| {
-        program.load(libc::BPF_B, ip);
-        program.and(0xf0);
-        program.need(0x40, other);
-        program.load(libc::BPF_H, ip + 2);
-        program.step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, (1, 0), 20);
-        program.give(other);
+        program.load_field(libc::BPF_B, ip);
+        program.and_mask(0xf0);
+        program.return_unless(0x40, other);
+        program.load_field(libc::BPF_H, ip + 2);
+        program.push_instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, (1, 0), 20);
+        program.push_return(other);
         fits(program, ip + 2, 2);
-        program.give(taken);
+        program.push_return(taken);
     });
-    program.need(IPV6, other);
-    program.load(libc::BPF_B, ip);
-    program.and(0xf0);
-    program.need(0x60, other);
+    program.return_unless(IPV6, other);
+    program.load_field(libc::BPF_B, ip);
+    program.and_mask(0xf0);
+    program.return_unless(0x60, other);
     fits(&mut program, ip + 4, 42);
     program.on_link(ip, other);
-    program.give(taken);
+    program.push_return(taken);
     program.0
 }
 
 /// Of a session's own socket, whose packets begin with PPP's protocol.
-pub(super) fn of_session() -> Vec<Step> {
-    packets(0, ALL, 0)
+pub(super) fn of_session() -> Vec<BpfInstruction> {
+    packet_filter(0, ALL, 0)
 }
 
 /// Of the socket by which whoever speaks PPP hears frames: those that no session's socket has.
-pub(super) fn of_control() -> Vec<Step> {
-    let mut program = Program::default();
-    program.load(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
+pub(super) fn of_control() -> Vec<BpfInstruction> {
+    let mut program = BpfProgram::default();
+    program.load_field(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
     // For this station, or for all.
-    program.step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, (0, 1), u32::from(libc::PACKET_BROADCAST));
-    program.give(0);
-    program.0.extend(packets(PPP, 0, ALL));
+    program.push_instruction(
+        libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
+        (0, 1),
+        u32::from(libc::PACKET_BROADCAST),
+    );
+    program.push_return(0);
+    program.0.extend(packet_filter(PPP, 0, ALL));
     program.0
 }
 
 /// Which packets of IP are from a session's own addresses.
-pub(super) fn own(session: &Session) -> Vec<Step> {
-    let (mut ipv4, mut ipv6) = (Program::default(), Program::default());
+pub(super) fn own_sources(session: &DataPlaneSession) -> Vec<BpfInstruction> {
+    let (mut ipv4, mut ipv6) = (BpfProgram::default(), BpfProgram::default());
     for (network, bits) in session.all_networks() {
         let (program, octets, at) = match network {
             IpAddr::V4(ip) => (&mut ipv4, ip.octets().to_vec(), 12),
@@ -157,54 +161,54 @@ pub(super) fn own(session: &Session) -> Vec<Step> {
             })
             .collect();
         for (n, (at, mask, word)) in words.iter().enumerate() {
-            program.load(libc::BPF_W, *at);
-            program.and(*mask);
+            program.load_field(libc::BPF_W, *at);
+            program.and_mask(*mask);
             let rest = (words.len() - n - 1) * 3 + 1;
-            program.step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, rest as u8), *word);
+            program.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, rest as u8), *word);
         }
-        program.give(ALL);
+        program.push_return(ALL);
     }
-    let mut program = Program::default();
-    program.load(libc::BPF_B, 0);
-    program.and(0xf0);
+    let mut program = BpfProgram::default();
+    program.load_field(libc::BPF_B, 0);
+    program.and_mask(0xf0);
     program.only_if(0x40, |this| {
         this.0.append(&mut ipv4.0);
-        this.give(0);
+        this.push_return(0);
     });
     program.0.append(&mut ipv6.0);
-    program.give(0);
+    program.push_return(0);
     program.0
 }
 
 /// Of packets to a host: what the system itself would say on the link is dropped, everything else goes on.
-pub(super) fn said_on_link(drop: u32, on: u32) -> Vec<Step> {
-    let mut program = Program::default();
-    program.load(libc::BPF_B, 0);
-    program.and(0xf0);
-    program.need(0x60, on);
+pub(super) fn link_message_filter(drop: u32, on: u32) -> Vec<BpfInstruction> {
+    let mut program = BpfProgram::default();
+    program.load_field(libc::BPF_B, 0);
+    program.and_mask(0xf0);
+    program.return_unless(0x60, on);
     program.on_link(0, drop);
-    program.give(on);
+    program.push_return(on);
     program.0
 }
 
 /// Everything.
-pub(super) fn any() -> Vec<Step> {
-    let mut program = Program::default();
-    program.give(ALL);
+pub(super) fn match_all() -> Vec<BpfInstruction> {
+    let mut program = BpfProgram::default();
+    program.push_return(ALL);
     program.0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Step, own, said_on_link};
+    use super::{ALL, BpfInstruction, link_message_filter, own_sources};
     use crate::forward::link_scope;
-    use crate::session::Session;
+    use crate::session::DataPlaneSession;
     use proptest::prelude::*;
     use socket2::{Domain, SockFilter, Socket, Type};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     /// The kernel runs the programs, at a socket whose packets are octets as they are.
-    fn passes(program: &[Step], packet: &[u8]) -> bool {
+    fn passes_filter(program: &[BpfInstruction], packet: &[u8]) -> bool {
         let (from, to) = Socket::pair(Domain::UNIX, Type::DGRAM, None).unwrap();
         let steps: Vec<SockFilter> =
             program.iter().map(|step| SockFilter::new(step.code, step.jt, step.jf, step.k)).collect();
@@ -214,15 +218,19 @@ mod tests {
         to.recv(&mut [std::mem::MaybeUninit::uninit(); 100]).is_ok()
     }
 
-    fn packet(source: IpAddr, destination: IpAddr) -> Vec<u8> {
+    fn test_packet(source: IpAddr, destination: IpAddr) -> Vec<u8> {
         let mut packet = Vec::new();
         usher_esp::ip::write_header(&mut packet, source, destination, 17, 0, 8);
         packet.extend([0; 8]);
         packet
     }
 
-    fn session(ipv4: Ipv4Addr, networks: Vec<(Ipv4Addr, u8)>, ipv6: Vec<(Ipv6Addr, u8)>) -> Session {
-        Session {
+    fn test_session(
+        ipv4: Ipv4Addr,
+        networks: Vec<(Ipv4Addr, u8)>,
+        ipv6: Vec<(Ipv6Addr, u8)>,
+    ) -> DataPlaneSession {
+        DataPlaneSession {
             number: 1,
             port: 0,
             peer: [2; 6],
@@ -238,7 +246,7 @@ mod tests {
         }
     }
 
-    fn within(source: IpAddr, session: &Session) -> bool {
+    fn is_within(source: IpAddr, session: &DataPlaneSession) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,
             IpAddr::V6(ip) => ip.to_bits(),
@@ -262,7 +270,7 @@ mod tests {
         ) {
             let networks = networks.into_iter().map(|(ip, bits)| (Ipv4Addr::from(ip), bits)).collect();
             let prefixes = prefixes.into_iter().map(|(ip, bits)| (Ipv6Addr::from(ip), bits)).collect();
-            let session = session(own.into(), networks, prefixes);
+            let session = test_session(own.into(), networks, prefixes);
             let all: Vec<_> = session.all_networks().collect();
             // An address of one of them, or one that is so in all bits but one.
             let source = match which.get(&all).0 {
@@ -270,7 +278,7 @@ mod tests {
                 IpAddr::V6(ip) => IpAddr::from(Ipv6Addr::from(ip.to_bits() ^ 1 << flipped)),
             };
             let to = if source.is_ipv4() { IpAddr::from([192, 0, 2, 1]) } else { IpAddr::from([7; 16]) };
-            prop_assert_eq!(passes(&super::own(&session), &packet(source, to)), within(source, &session));
+            prop_assert_eq!(passes_filter(&super::own_sources(&session), &test_packet(source, to)), is_within(source, &session));
         }
 
         #[test]
@@ -284,17 +292,19 @@ mod tests {
                 4 => source[..15].fill(0),
                 _ => {}
             }
-            let packet = packet(Ipv6Addr::from(source).into(), Ipv6Addr::from(destination).into());
-            prop_assert_eq!(!passes(&said_on_link(0, ALL), &packet), link_scope(&source, &destination));
+            let packet = test_packet(Ipv6Addr::from(source).into(), Ipv6Addr::from(destination).into());
+            prop_assert_eq!(!passes_filter(&link_message_filter(0, ALL), &packet), link_scope(&source, &destination));
         }
     }
 
     #[test]
     fn other_versions_of_ip_are_nobodys() {
-        let session = session(Ipv4Addr::UNSPECIFIED, vec![(Ipv4Addr::UNSPECIFIED, 0)], Vec::new());
-        let mut packet = packet(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
-        assert!(passes(&own(&session), &packet) && passes(&super::any(), &packet));
+        let session = test_session(Ipv4Addr::UNSPECIFIED, vec![(Ipv4Addr::UNSPECIFIED, 0)], Vec::new());
+        let mut packet = test_packet(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
+        assert!(
+            passes_filter(&own_sources(&session), &packet) && passes_filter(&super::match_all(), &packet)
+        );
         packet[0] = 0x55;
-        assert!(!passes(&own(&session), &packet));
+        assert!(!passes_filter(&own_sources(&session), &packet));
     }
 }

@@ -1,8 +1,8 @@
 //! What the kernel's traffic control (tc(8)) does at a session's interface: sources, rates, and counts of both.
 
-use super::filter::{self, Step};
-use crate::interface::{INGRESS, Netlink, TC_ACT_SHOT, TC_ACT_UNSPEC, attribute};
-use crate::session::Session;
+use super::filter::{self, BpfInstruction};
+use crate::interface::{INGRESS, Netlink, TC_ACT_SHOT, TC_ACT_UNSPEC, push_attribute};
+use crate::session::DataPlaneSession;
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, Nla, NlasIterator,
 };
@@ -49,7 +49,7 @@ const RATE_TABLE: usize = 1024;
 
 /// What traffic control has counted at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct TrafficCounts {
     /// Octets and packets from the host that were let through.
     pub(super) octets_in: u64,
     pub(super) packets_in: u64,
@@ -59,7 +59,7 @@ pub(super) struct Counts {
 
 /// What each filter is for; the lower goes first.
 #[derive(Clone, Copy)]
-enum Priority {
+enum FilterPriority {
     /// From the host: what is its own.
     Own = 1,
     /// From the host: everything else.
@@ -70,33 +70,35 @@ enum Priority {
     Rate = 4,
 }
 
-fn nested(kind: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+fn nested_attribute(kind: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let (mut inner, mut out) = (Vec::new(), Vec::new());
     fill(&mut inner);
-    attribute(kind, &inner, &mut out);
+    push_attribute(kind, &inner, &mut out);
     out
 }
 
-fn words(all: &[u32]) -> Vec<u8> {
+fn encode_words(all: &[u32]) -> Vec<u8> {
     all.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 /// An action, as the `order`th of its filter.
-fn action(order: u16, kind: &str, options: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    nested(order, |out| {
-        attribute(TCA_ACT_KIND, format!("{kind}\0").as_bytes(), out);
-        out.extend(nested(TCA_ACT_OPTIONS, options));
+fn encode_action(order: u16, kind: &str, options: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    nested_attribute(order, |out| {
+        push_attribute(TCA_ACT_KIND, format!("{kind}\0").as_bytes(), out);
+        out.extend(nested_attribute(TCA_ACT_OPTIONS, options));
     })
 }
 
 /// What matches is let through or dropped.
-fn verdict(order: u16, what: u32) -> Vec<u8> {
+fn verdict_action(order: u16, what: u32) -> Vec<u8> {
     // struct tc_gact: index, capab, action, refcnt, bindcnt.
-    action(order, "gact", |out| attribute(TCA_GACT_PARMS, &words(&[0, 0, what, 0, 0]), out))
+    encode_action(order, "gact", |out| {
+        push_attribute(TCA_GACT_PARMS, &encode_words(&[0, 0, what, 0, 0]), out)
+    })
 }
 
 /// What is beyond a rate in bits a second is dropped, the rest goes on to the next action.
-fn limiter(order: u16, rate: u64) -> Vec<u8> {
+fn police_action(order: u16, rate: u64) -> Vec<u8> {
     let octets = (rate / 8).max(1);
     let burst = BURST.max(LEAST_BURST * 1_000_000_000 / octets) / TICK;
     // struct tc_ratespec: cell_log, linklayer (1: Ethernet), overhead, cell_align, mpu, rate.
@@ -105,24 +107,24 @@ fn limiter(order: u16, rate: u64) -> Vec<u8> {
         all.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
         all
     };
-    action(order, "police", |out| {
+    encode_action(order, "police", |out| {
         // struct tc_police: index, action, limit, burst, mtu, rate, peakrate, refcnt, bindcnt, capab.
         let burst = u32::try_from(burst).unwrap_or(u32::MAX);
-        let mut all = words(&[0, TC_ACT_SHOT, 0, burst, u32::MAX >> 1]);
+        let mut all = encode_words(&[0, TC_ACT_SHOT, 0, burst, u32::MAX >> 1]);
         all.extend(ratespec(octets));
         all.extend(ratespec(0));
-        all.extend(words(&[0, 0, 0]));
-        attribute(TCA_POLICE_TBF, &all, out);
-        attribute(TCA_POLICE_RATE, &[0; RATE_TABLE], out);
-        attribute(TCA_POLICE_RESULT, &words(&[TC_ACT_PIPE]), out);
+        all.extend(encode_words(&[0, 0, 0]));
+        push_attribute(TCA_POLICE_TBF, &all, out);
+        push_attribute(TCA_POLICE_RATE, &[0; RATE_TABLE], out);
+        push_attribute(TCA_POLICE_RESULT, &encode_words(&[TC_ACT_PIPE]), out);
         if octets > u64::from(u32::MAX) {
-            attribute(TCA_POLICE_RATE64, &octets.to_ne_bytes(), out);
+            push_attribute(TCA_POLICE_RATE64, &octets.to_ne_bytes(), out);
         }
     })
 }
 
 /// Options of a filter: its program and what is done to what matches.
-fn options(program: &[Step], flags: Option<u32>, actions: &[Vec<u8>]) -> Vec<u8> {
+fn filter_options(program: &[BpfInstruction], flags: Option<u32>, actions: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut steps = Vec::new();
     for step in program {
@@ -130,21 +132,21 @@ fn options(program: &[Step], flags: Option<u32>, actions: &[Vec<u8>]) -> Vec<u8>
         steps.extend([step.jt, step.jf]);
         steps.extend(step.k.to_ne_bytes());
     }
-    attribute(TCA_BPF_OPS_LEN, &(program.len() as u16).to_ne_bytes(), &mut out);
-    attribute(TCA_BPF_OPS, &steps, &mut out);
+    push_attribute(TCA_BPF_OPS_LEN, &(program.len() as u16).to_ne_bytes(), &mut out);
+    push_attribute(TCA_BPF_OPS, &steps, &mut out);
     if let Some(flags) = flags {
-        attribute(TCA_BPF_FLAGS, &flags.to_ne_bytes(), &mut out);
+        push_attribute(TCA_BPF_FLAGS, &flags.to_ne_bytes(), &mut out);
     }
     if !actions.is_empty() {
-        attribute(TCA_BPF_ACT, &actions.concat(), &mut out);
+        push_attribute(TCA_BPF_ACT, &actions.concat(), &mut out);
     }
     out
 }
 
 impl Netlink {
     /// Has a session's interface let pass what is its host's, at its rates. What it has counted begins anew.
-    pub(super) fn shape(&self, index: u32, session: &Session) -> io::Result<()> {
-        let own = filter::own(session);
+    pub(super) fn shape_interface(&self, index: u32, session: &DataPlaneSession) -> io::Result<()> {
+        let own = filter::own_sources(session);
         if own.len() > STEPS {
             let why = format!(
                 "a session's networks make a filter of {} steps; the kernel takes {STEPS}",
@@ -153,39 +155,44 @@ impl Netlink {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-        let made = self.ask(flags, RouteNetlinkMessage::NewQueueDiscipline(Self::discipline(index)));
+        let made =
+            self.send_request(flags, RouteNetlinkMessage::NewQueueDiscipline(Self::clsact_message(index)));
         match made {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
             made => drop(made?),
         }
-        let limited = |order, rate: Option<u64>| rate.map(|rate| limiter(order, rate));
+        let limited = |order, rate: Option<u64>| rate.map(|rate| police_action(order, rate));
         let mut up: Vec<Vec<u8>> = limited(1, session.rate_up).into_iter().collect();
-        up.push(verdict(up.len() as u16 + 1, TC_ACT_OK));
+        up.push(verdict_action(up.len() as u16 + 1, TC_ACT_OK));
         let down: Vec<Vec<u8>> = limited(1, session.rate_down).into_iter().collect();
         // What is let through stands behind what is dropped, so that nothing passes meanwhile.
-        let link = filter::said_on_link(TC_ACT_SHOT, TC_ACT_UNSPEC);
+        let link = filter::link_message_filter(TC_ACT_SHOT, TC_ACT_UNSPEC);
         for (parent, priority, options) in [
-            (INGRESS, Priority::Other, options(&filter::any(), None, &[verdict(1, TC_ACT_SHOT)])),
-            (INGRESS, Priority::Own, options(&own, None, &up)),
-            (EGRESS, Priority::Link, options(&link, Some(TCA_BPF_FLAG_ACT_DIRECT), &[])),
-            (EGRESS, Priority::Rate, options(&filter::any(), None, &down)),
+            (
+                INGRESS,
+                FilterPriority::Other,
+                filter_options(&filter::match_all(), None, &[verdict_action(1, TC_ACT_SHOT)]),
+            ),
+            (INGRESS, FilterPriority::Own, filter_options(&own, None, &up)),
+            (EGRESS, FilterPriority::Link, filter_options(&link, Some(TCA_BPF_FLAG_ACT_DIRECT), &[])),
+            (EGRESS, FilterPriority::Rate, filter_options(&filter::match_all(), None, &down)),
         ] {
-            let mut message = Self::filter(index, parent, priority as u32);
+            let mut message = Self::filter_message(index, parent, priority as u32);
             message.attributes.push(TcAttribute::Other(DefaultNla::new(2, options)));
             let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-            self.ask(flags, RouteNetlinkMessage::NewTrafficFilter(message))?;
+            self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message))?;
         }
         Ok(())
     }
 
     /// What was counted since the filters were made.
-    pub(super) fn counted(&self, index: u32) -> io::Result<Counts> {
-        let mut counts = Counts::default();
+    pub(super) fn traffic_counts(&self, index: u32) -> io::Result<TrafficCounts> {
+        let mut counts = TrafficCounts::default();
         for parent in [INGRESS, EGRESS] {
-            let message = Self::traffic(index, parent, 0, "bpf");
-            for answer in self.ask(NLM_F_DUMP, RouteNetlinkMessage::GetTrafficFilter(message))? {
+            let message = Self::tc_message(index, parent, 0, "bpf");
+            for answer in self.send_request(NLM_F_DUMP, RouteNetlinkMessage::GetTrafficFilter(message))? {
                 let RouteNetlinkMessage::NewTrafficFilter(filter) = answer else { continue };
-                let other = filter.header.info >> 16 == Priority::Other as u32;
+                let other = filter.header.info >> 16 == FilterPriority::Other as u32;
                 for option in filter
                     .attributes
                     .iter()
@@ -200,7 +207,7 @@ impl Netlink {
                     {
                         let mut octets = vec![0; actions.value_len()];
                         actions.emit_value(&mut octets);
-                        add(&octets, other, &mut counts);
+                        add_action_stats(&octets, other, &mut counts);
                     }
                 }
             }
@@ -210,7 +217,7 @@ impl Netlink {
 }
 
 /// Adds what the actions of a filter have counted.
-fn add(actions: &[u8], other: bool, counts: &mut Counts) {
+fn add_action_stats(actions: &[u8], other: bool, counts: &mut TrafficCounts) {
     for action in NlasIterator::new(actions).flatten() {
         let (mut kind, mut octets, mut packets, mut dropped) = (Vec::new(), 0, 0, 0);
         for part in NlasIterator::new(action.value()).flatten() {
@@ -261,7 +268,7 @@ impl Netlink {
     /// Makes an interface of what is open at /dev/ppp; it is down.
     pub(super) fn add_unit(&self, name: &str, descriptor: i32, mtu: u16, group: u32) -> io::Result<()> {
         let mut data = Vec::new();
-        attribute(IFLA_PPP_DEV_FD, &descriptor.to_ne_bytes(), &mut data);
+        push_attribute(IFLA_PPP_DEV_FD, &descriptor.to_ne_bytes(), &mut data);
         let mut message = LinkMessage::default();
         message.attributes = vec![
             LinkAttribute::IfName(name.to_owned()),
@@ -273,7 +280,7 @@ impl Netlink {
             ]),
         ];
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-        self.ask(flags, RouteNetlinkMessage::NewLink(message)).map(drop)
+        self.send_request(flags, RouteNetlinkMessage::NewLink(message)).map(drop)
     }
     /// Switches an interface on.
     pub(super) fn set_up(&self, index: u32) -> io::Result<()> {
@@ -281,19 +288,19 @@ impl Netlink {
         message.header.index = index;
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
-        self.ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+        self.send_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
     }
     pub(super) fn set_mtu_and_group(&self, index: u32, mtu: u16, group: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.attributes = vec![LinkAttribute::Mtu(mtu.into()), LinkAttribute::Group(group)];
-        self.ask(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
+        self.send_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
     }
     /// Octets and packets that an interface has sent.
-    pub(super) fn transmitted(&self, index: u32) -> io::Result<(u64, u64)> {
+    pub(super) fn transmit_stats(&self, index: u32) -> io::Result<(u64, u64)> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        let stats = self.get(message)?.attributes.into_iter().find_map(|one| match one {
+        let stats = self.get_link(message)?.attributes.into_iter().find_map(|one| match one {
             LinkAttribute::Stats64(stats) => Some((stats.tx_bytes, stats.tx_packets)),
             _ => None,
         });
@@ -303,12 +310,12 @@ impl Netlink {
     pub(super) fn remove_group(&self, group: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::Group(group)];
-        self.ask(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
+        self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
     }
 }
 
-impl Counts {
-    pub(super) const fn plus(self, other: Self) -> Self {
+impl TrafficCounts {
+    pub(super) const fn sum_with(self, other: Self) -> Self {
         Self {
             octets_in: self.octets_in + other.octets_in,
             packets_in: self.packets_in + other.packets_in,

@@ -45,7 +45,7 @@ pub const UDP: u8 = 17;
 
 /// From where packets of a connection go to where.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Direction {
+pub struct ConntrackTuple {
     /// From where.
     pub source: SocketAddr,
     /// To where.
@@ -54,11 +54,11 @@ pub struct Direction {
 
 /// A connection as the kernel has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Connection {
+pub struct ConntrackEntry {
     /// Packets of whoever began it, before anything is translated.
-    pub original: Direction,
+    pub original: ConntrackTuple,
     /// Packets of the other, which tell how the first ones are translated.
-    pub reply: Direction,
+    pub reply: ConntrackTuple,
 }
 
 /// The connection between an address of ours that may be translated and one elsewhere, as that one sees it: a query by IDENT names
@@ -66,52 +66,56 @@ pub struct Connection {
 ///
 /// # Errors
 /// What the kernel says: it needs CAP_NET_ADMIN.
-pub fn seen_from(ours: SocketAddr, theirs: SocketAddr, protocol: u8) -> io::Result<Option<Connection>> {
-    look_up(TUPLE_REPLY, Direction { source: theirs, destination: ours }, protocol)
+pub fn look_up_by_reply(
+    ours: SocketAddr,
+    theirs: SocketAddr,
+    protocol: u8,
+) -> io::Result<Option<ConntrackEntry>> {
+    look_up(TUPLE_REPLY, ConntrackTuple { source: theirs, destination: ours }, protocol)
 }
 
 /// The connection that an end began with these addresses, before they are translated. `None`: there is none.
 ///
 /// # Errors
 /// What the kernel says: it needs CAP_NET_ADMIN.
-pub fn begun_as(original: Direction, protocol: u8) -> io::Result<Option<Connection>> {
+pub fn look_up_by_original(original: ConntrackTuple, protocol: u8) -> io::Result<Option<ConntrackEntry>> {
     look_up(TUPLE_ORIG, original, protocol)
 }
 
-fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
+fn push_attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(value);
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-pub(super) fn request(tuple: u16, direction: Direction, protocol: u8) -> Option<Vec<u8>> {
+pub(super) fn lookup_request(tuple: u16, direction: ConntrackTuple, protocol: u8) -> Option<Vec<u8>> {
     let (mut ip, mut proto, mut all) = (Vec::new(), Vec::new(), Vec::new());
     let family = match (direction.source.ip(), direction.destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            attribute(IP_V4_SRC, &source.octets(), &mut ip);
-            attribute(IP_V4_DST, &destination.octets(), &mut ip);
+            push_attribute(IP_V4_SRC, &source.octets(), &mut ip);
+            push_attribute(IP_V4_DST, &destination.octets(), &mut ip);
             libc::AF_INET
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            attribute(IP_V6_SRC, &source.octets(), &mut ip);
-            attribute(IP_V6_DST, &destination.octets(), &mut ip);
+            push_attribute(IP_V6_SRC, &source.octets(), &mut ip);
+            push_attribute(IP_V6_DST, &destination.octets(), &mut ip);
             libc::AF_INET6
         }
         _ => return None,
     };
-    attribute(PROTO_NUM, &[protocol], &mut proto);
-    attribute(PROTO_SRC_PORT, &direction.source.port().to_be_bytes(), &mut proto);
-    attribute(PROTO_DST_PORT, &direction.destination.port().to_be_bytes(), &mut proto);
+    push_attribute(PROTO_NUM, &[protocol], &mut proto);
+    push_attribute(PROTO_SRC_PORT, &direction.source.port().to_be_bytes(), &mut proto);
+    push_attribute(PROTO_DST_PORT, &direction.destination.port().to_be_bytes(), &mut proto);
     let mut within = Vec::new();
-    attribute(TUPLE_IP | NESTED, &ip, &mut within);
-    attribute(TUPLE_PROTO | NESTED, &proto, &mut within);
-    attribute(tuple | NESTED, &within, &mut all);
-    Some(message(CTNETLINK_GET, 0, family as u8, &all))
+    push_attribute(TUPLE_IP | NESTED, &ip, &mut within);
+    push_attribute(TUPLE_PROTO | NESTED, &proto, &mut within);
+    push_attribute(tuple | NESTED, &within, &mut all);
+    Some(ctnetlink_message(CTNETLINK_GET, 0, family as u8, &all))
 }
 
 /// A message to the kernel, of a kind and with these flags besides that of a request.
-pub(super) fn message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> Vec<u8> {
+pub(super) fn ctnetlink_message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(HEADER + GENERAL + attributes.len());
     all.extend_from_slice(&((HEADER + GENERAL + attributes.len()) as u32).to_ne_bytes());
     all.extend_from_slice(&kind.to_ne_bytes());
@@ -122,7 +126,7 @@ pub(super) fn message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> V
     all
 }
 
-fn opened() -> io::Result<Socket> {
+fn open_socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_NETFILTER)?;
     socket.bind_auto()?;
     socket.connect(&Netlink::new(0, 0))?;
@@ -134,25 +138,25 @@ fn opened() -> io::Result<Socket> {
 ///
 /// # Errors
 /// What the kernel says: it needs CAP_NET_ADMIN, and nf_conntrack_netlink.
-pub fn forget(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
-    let socket = opened()?;
-    socket.send(&message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]), 0)?;
+pub fn delete_by_source(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
+    let socket = open_socket()?;
+    socket.send(&ctnetlink_message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]), 0)?;
     let mut doomed = Vec::new();
-    while !listed(&socket.recv_from_full()?.0, &gone, &mut doomed)? {}
+    while !collect_matching(&socket.recv_from_full()?.0, &gone, &mut doomed)? {}
     let mut forgotten = 0;
     for (family, one) in doomed {
-        socket.send(&message(CTNETLINK_DELETE, NLM_F_ACK, family, &one), 0)?;
-        match answer(&socket.recv_from_full()?.0)? {
-            Answer::Done => forgotten += 1,
+        socket.send(&ctnetlink_message(CTNETLINK_DELETE, NLM_F_ACK, family, &one), 0)?;
+        match parse_reply(&socket.recv_from_full()?.0)? {
+            ConntrackReply::Done => forgotten += 1,
             // It has ended meanwhile.
-            Answer::Unknown | Answer::Connection(_) => {}
+            ConntrackReply::Unknown | ConntrackReply::Connection(_) => {}
         }
     }
     Ok(forgotten)
 }
 
 /// Reads a part of the table, and takes of each connection whose source is gone its family and what names it. Whether that was the last part.
-fn listed(
+fn collect_matching(
     mut octets: &[u8],
     gone: &impl Fn(IpAddr) -> bool,
     out: &mut Vec<(u8, Vec<u8>)>,
@@ -161,17 +165,19 @@ fn listed(
         match kind {
             NLMSG_DONE => return Ok(true),
             NLMSG_ERROR => {
-                return Err(code(body).unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidData)));
+                return Err(
+                    netlink_error(body).unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+                );
             }
             CTNETLINK_NEW => {
                 let all = body.get(GENERAL..).unwrap_or_default();
-                let source = tuples(all).map(|(connection, _)| connection.original.source.ip());
+                let source = parse_entry(all).map(|(connection, _)| connection.original.source.ip());
                 if let Some(source) = source.filter(|source| gone(*source)) {
                     let mut named = Vec::new();
-                    for (kind, value) in attributes(all) {
+                    for (kind, value) in parse_attributes(all) {
                         match kind {
-                            TUPLE_ORIG => attribute(TUPLE_ORIG | NESTED, value, &mut named),
-                            ID | ZONE => attribute(kind, value, &mut named),
+                            TUPLE_ORIG => push_attribute(TUPLE_ORIG | NESTED, value, &mut named),
+                            ID | ZONE => push_attribute(kind, value, &mut named),
                             _ => {}
                         }
                     }
@@ -196,51 +202,51 @@ pub(super) fn next_message<'a>(octets: &mut &'a [u8]) -> Option<(u16, &'a [u8])>
 }
 
 /// Why the kernel refuses something, by the body of its message; `None`: it does not.
-pub(super) fn code(body: &[u8]) -> Option<io::Error> {
+pub(super) fn netlink_error(body: &[u8]) -> Option<io::Error> {
     let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
     (code != 0).then(|| io::Error::from_raw_os_error(-code))
 }
 
-fn look_up(tuple: u16, direction: Direction, protocol: u8) -> io::Result<Option<Connection>> {
+fn look_up(tuple: u16, direction: ConntrackTuple, protocol: u8) -> io::Result<Option<ConntrackEntry>> {
     // Addresses of two families have no connection.
-    let Some(request) = request(tuple, direction, protocol) else { return Ok(None) };
-    let socket = opened()?;
+    let Some(request) = lookup_request(tuple, direction, protocol) else { return Ok(None) };
+    let socket = open_socket()?;
     socket.send(&request, 0)?;
-    match answer(&socket.recv_from_full()?.0)? {
-        Answer::Connection(connection) => Ok(Some(connection)),
-        Answer::Done | Answer::Unknown => Ok(None),
+    match parse_reply(&socket.recv_from_full()?.0)? {
+        ConntrackReply::Connection(connection) => Ok(Some(connection)),
+        ConntrackReply::Done | ConntrackReply::Unknown => Ok(None),
     }
 }
 
 /// What the kernel answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
+enum ConntrackReply {
     /// This is it.
-    Connection(Connection),
+    Connection(ConntrackEntry),
     /// It is done.
     Done,
     /// There is no such connection.
     Unknown,
 }
 
-fn answer(mut octets: &[u8]) -> io::Result<Answer> {
+fn parse_reply(mut octets: &[u8]) -> io::Result<ConntrackReply> {
     let unreadable = || io::Error::other("the kernel's answer on a connection cannot be read");
     let (kind, body) = next_message(&mut octets).ok_or_else(unreadable)?;
     if kind == NLMSG_ERROR {
-        return match code(body) {
-            None => Ok(Answer::Done),
-            Some(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Answer::Unknown),
+        return match netlink_error(body) {
+            None => Ok(ConntrackReply::Done),
+            Some(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(ConntrackReply::Unknown),
             Some(error) => Err(error),
         };
     }
-    let found = body.get(GENERAL..).and_then(tuples).ok_or_else(unreadable)?;
-    Ok(Answer::Connection(found.0))
+    let found = body.get(GENERAL..).and_then(parse_entry).ok_or_else(unreadable)?;
+    Ok(ConntrackReply::Connection(found.0))
 }
 
 /// The connection of these attributes, and its protocol.
-pub(super) fn tuples(octets: &[u8]) -> Option<(Connection, u8)> {
+pub(super) fn parse_entry(octets: &[u8]) -> Option<(ConntrackEntry, u8)> {
     let (mut original, mut reply) = (None, None);
-    for (kind, value) in attributes(octets) {
+    for (kind, value) in parse_attributes(octets) {
         match kind {
             TUPLE_ORIG => original = direction_of(value),
             TUPLE_REPLY => reply = direction_of(value),
@@ -248,11 +254,11 @@ pub(super) fn tuples(octets: &[u8]) -> Option<(Connection, u8)> {
         }
     }
     let ((original, protocol), (reply, _)) = original.zip(reply)?;
-    Some((Connection { original, reply }, protocol))
+    Some((ConntrackEntry { original, reply }, protocol))
 }
 
 /// Attributes one behind another; what is none ends them.
-fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+fn parse_attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = octets.first_chunk::<4>()?;
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
@@ -263,13 +269,13 @@ fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn direction_of(octets: &[u8]) -> Option<(Direction, u8)> {
+fn direction_of(octets: &[u8]) -> Option<(ConntrackTuple, u8)> {
     let (mut source, mut destination, mut ports, mut protocol) = (None, None, (0, 0), 0);
     let v4 = |value: &[u8]| value.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
     let v6 = |value: &[u8]| value.first_chunk::<16>().map(|octets| IpAddr::from(*octets));
     let port = |value: &[u8]| value.first_chunk::<2>().map_or(0, |octets| u16::from_be_bytes(*octets));
-    for (kind, within) in attributes(octets) {
-        for (one, value) in attributes(within) {
+    for (kind, within) in parse_attributes(octets) {
+        for (one, value) in parse_attributes(within) {
             match (kind, one) {
                 (TUPLE_IP, IP_V4_SRC) => source = v4(value),
                 (TUPLE_IP, IP_V4_DST) => destination = v4(value),
@@ -284,7 +290,7 @@ fn direction_of(octets: &[u8]) -> Option<(Direction, u8)> {
         }
     }
     let at = |ip: Option<IpAddr>, port| ip.map(|ip| SocketAddr::new(ip, port));
-    let direction = Direction { source: at(source, ports.0)?, destination: at(destination, ports.1)? };
+    let direction = ConntrackTuple { source: at(source, ports.0)?, destination: at(destination, ports.1)? };
     Some((direction, protocol))
 }
 
@@ -293,68 +299,76 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn direction(source: &str, destination: &str) -> Direction {
-        Direction { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    fn test_tuple(source: &str, destination: &str) -> ConntrackTuple {
+        ConntrackTuple { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
     #[test]
     fn an_answer_has_both_directions() {
         for (a, b) in [("10.0.0.1:40000", "203.0.113.2:80"), ("[2001:db8::1]:40000", "[2001:db8:1::2]:80")] {
             // A request holds one direction as an answer does.
-            let one = request(TUPLE_ORIG, direction(a, b), TCP).unwrap();
-            let other = request(TUPLE_REPLY, direction(b, a), TCP).unwrap();
+            let one = lookup_request(TUPLE_ORIG, test_tuple(a, b), TCP).unwrap();
+            let other = lookup_request(TUPLE_REPLY, test_tuple(b, a), TCP).unwrap();
             let mut octets = [&one[..], &other[HEADER + GENERAL..]].concat();
             let length = (octets.len() as u32).to_ne_bytes();
             octets[..4].copy_from_slice(&length);
-            let connection = Connection { original: direction(a, b), reply: direction(b, a) };
-            assert_eq!(answer(&octets).unwrap(), Answer::Connection(connection));
+            let connection = ConntrackEntry { original: test_tuple(a, b), reply: test_tuple(b, a) };
+            assert_eq!(parse_reply(&octets).unwrap(), ConntrackReply::Connection(connection));
         }
-        assert_eq!(request(TUPLE_ORIG, direction("10.0.0.1:1", "[::1]:2"), TCP), None);
+        assert_eq!(lookup_request(TUPLE_ORIG, test_tuple("10.0.0.1:1", "[::1]:2"), TCP), None);
     }
 
     #[test]
-    fn what_the_kernel_does_not_know_is_none_and_what_it_refuses_an_error() {
+    fn an_absent_entry_is_unknown_and_a_kernel_refusal_is_an_error() {
         let error = |code: i32| {
             let mut octets = [0; HEADER + 4];
             octets[0] = octets.len() as u8;
             octets[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
             octets[HEADER..].copy_from_slice(&(-code).to_ne_bytes());
-            answer(&octets)
+            parse_reply(&octets)
         };
-        assert_eq!(error(libc::ENOENT).unwrap(), Answer::Unknown);
-        assert_eq!(error(0).unwrap(), Answer::Done);
+        assert_eq!(error(libc::ENOENT).unwrap(), ConntrackReply::Unknown);
+        assert_eq!(error(0).unwrap(), ConntrackReply::Done);
         assert_eq!(error(libc::EPERM).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]
-    fn what_hosts_that_are_gone_began_is_named_as_the_kernel_has_named_it() {
+    fn entries_of_departed_hosts_are_named_as_the_kernel_names_them() {
         let one = |source: &str, id: u32| {
-            let there = direction(source, "203.0.113.2:80");
-            let back = direction("203.0.113.2:80", "192.0.2.1:1025");
-            let (there, back) =
-                (request(TUPLE_ORIG, there, TCP).unwrap(), request(TUPLE_REPLY, back, TCP).unwrap());
+            let there = test_tuple(source, "203.0.113.2:80");
+            let back = test_tuple("203.0.113.2:80", "192.0.2.1:1025");
+            let (there, back) = (
+                lookup_request(TUPLE_ORIG, there, TCP).unwrap(),
+                lookup_request(TUPLE_REPLY, back, TCP).unwrap(),
+            );
             let mut all = [&there[HEADER + GENERAL..], &back[HEADER + GENERAL..]].concat();
-            attribute(ID, &id.to_be_bytes(), &mut all);
-            (message(CTNETLINK_NEW, 0, libc::AF_INET as u8, &all), there[HEADER + GENERAL..].to_vec())
+            push_attribute(ID, &id.to_be_bytes(), &mut all);
+            (
+                ctnetlink_message(CTNETLINK_NEW, 0, libc::AF_INET as u8, &all),
+                there[HEADER + GENERAL..].to_vec(),
+            )
         };
         let ((a, named), (b, _)) = (one("10.0.0.7:40000", 1), one("10.0.0.8:40000", 2));
         let gone = |address: IpAddr| address == IpAddr::from([10, 0, 0, 7]);
         let mut out = Vec::new();
-        assert!(!listed(&[b, a].concat(), &gone, &mut out).unwrap(), "more follows");
+        assert!(!collect_matching(&[b, a].concat(), &gone, &mut out).unwrap(), "more follows");
         let mut expected = named;
-        attribute(ID, &1_u32.to_be_bytes(), &mut expected);
+        push_attribute(ID, &1_u32.to_be_bytes(), &mut expected);
         assert_eq!(out, [(libc::AF_INET as u8, expected)]);
-        assert!(listed(&message(NLMSG_DONE, 0, 0, &[]), &gone, &mut out).unwrap());
-        let mut refused = message(NLMSG_ERROR, 0, 0, &[]);
+        assert!(collect_matching(&ctnetlink_message(NLMSG_DONE, 0, 0, &[]), &gone, &mut out).unwrap());
+        let mut refused = ctnetlink_message(NLMSG_ERROR, 0, 0, &[]);
         refused[HEADER..].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
-        assert_eq!(listed(&refused, &gone, &mut out).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            collect_matching(&refused, &gone, &mut out).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
     }
 
     proptest! {
         #[test]
         fn no_answer_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = answer(&octets);
-            let _ = listed(&octets, &|_| true, &mut Vec::new());
+            let _ = parse_reply(&octets);
+            let _ = collect_matching(&octets, &|_| true, &mut Vec::new());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What becomes of connections, as the kernel tells those who follow its table.
 
 use super::conntrack::{
-    CTNETLINK_DELETE, CTNETLINK_GET, Connection, GENERAL, ICMP, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP, code,
-    message, next_message, tuples,
+    CTNETLINK_DELETE, CTNETLINK_GET, ConntrackEntry, GENERAL, ICMP, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP,
+    ctnetlink_message, netlink_error, next_message, parse_entry,
 };
 use crate::sys;
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -21,28 +21,28 @@ const WAITING: libc::c_int = 8 << 20;
 
 /// What became of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum ConntrackEvent {
     /// It is there.
-    Begun(Connection, u8),
+    Started(ConntrackEntry, u8),
     /// It is no more.
-    Ended(Connection, u8),
+    Ended(ConntrackEntry, u8),
     /// More came than could wait: some changes are not known.
     Missed,
 }
 
 /// Who is told of connections of TCP and UDP and of ICMP's queries, each with the protocol's number.
-pub struct Follower {
+pub struct ConntrackMonitor {
     socket: Socket,
-    ready: std::collections::VecDeque<Change>,
+    ready: std::collections::VecDeque<ConntrackEvent>,
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for ConntrackMonitor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower").field("ready", &self.ready.len()).finish_non_exhaustive()
     }
 }
 
-impl Follower {
+impl ConntrackMonitor {
     /// Follows the table; what it has is told first.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Follower {
         }
         socket.add_membership(NEW_CONNECTIONS)?;
         socket.add_membership(DESTROYED_CONNECTIONS)?;
-        let dump = message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]);
+        let dump = ctnetlink_message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]);
         socket.send_to(&dump, &Netlink::new(0, 0), 0)?;
         Ok(Self { socket, ready: std::collections::VecDeque::new() })
     }
@@ -65,7 +65,7 @@ impl Follower {
     ///
     /// # Errors
     /// What the kernel says. Changes may be missed from then on: another has to follow.
-    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Change>> {
+    pub fn next_event(&mut self, patience: Duration) -> io::Result<Option<ConntrackEvent>> {
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         loop {
             if let Some(change) = self.ready.pop_front() {
@@ -79,8 +79,10 @@ impl Follower {
                 Err(error) => return Err(error.into()),
             }
             match self.socket.recv_from_full() {
-                Ok((octets, _)) => changes(&octets, &mut self.ready)?,
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Some(Change::Missed)),
+                Ok((octets, _)) => parse_events(&octets, &mut self.ready)?,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    return Ok(Some(ConntrackEvent::Missed));
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -89,41 +91,46 @@ impl Follower {
 }
 
 /// Reads messages one behind another; what is none ends them.
-fn changes(mut octets: &[u8], out: &mut impl Extend<Change>) -> io::Result<()> {
+fn parse_events(mut octets: &[u8], out: &mut impl Extend<ConntrackEvent>) -> io::Result<()> {
     while let Some((kind, body)) = next_message(&mut octets) {
-        let change = match kind {
-            NLMSG_ERROR => match code(body) {
-                None => None,
-                Some(error) => return Err(error),
-            },
-            CTNETLINK_NEW => told(body).map(|(connection, protocol)| Change::Begun(connection, protocol)),
-            CTNETLINK_DELETE => told(body).map(|(connection, protocol)| Change::Ended(connection, protocol)),
-            _ => None,
-        };
+        let change =
+            match kind {
+                NLMSG_ERROR => match netlink_error(body) {
+                    None => None,
+                    Some(error) => return Err(error),
+                },
+                CTNETLINK_NEW => event_entry(body)
+                    .map(|(connection, protocol)| ConntrackEvent::Started(connection, protocol)),
+                CTNETLINK_DELETE => event_entry(body)
+                    .map(|(connection, protocol)| ConntrackEvent::Ended(connection, protocol)),
+                _ => None,
+            };
         out.extend(change);
     }
     Ok(())
 }
 
-fn told(body: &[u8]) -> Option<(Connection, u8)> {
-    let (connection, protocol) = tuples(body.get(GENERAL..)?)?;
+fn event_entry(body: &[u8]) -> Option<(ConntrackEntry, u8)> {
+    let (connection, protocol) = parse_entry(body.get(GENERAL..)?)?;
     [TCP, UDP, ICMP].contains(&protocol).then_some((connection, protocol))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::conntrack::{HEADER, NLMSG_DONE, TUPLE_ORIG, TUPLE_REPLY, request};
+    use super::super::conntrack::{HEADER, NLMSG_DONE, TUPLE_ORIG, TUPLE_REPLY, lookup_request};
     use super::*;
-    use crate::netfilter::conntrack::Direction;
+    use crate::netfilter::conntrack::ConntrackTuple;
     use proptest::prelude::*;
 
-    fn direction(source: &str, destination: &str) -> Direction {
-        Direction { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    fn test_tuple(source: &str, destination: &str) -> ConntrackTuple {
+        ConntrackTuple { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
-    fn notice(kind: u16, protocol: u8) -> Vec<u8> {
-        let one = request(TUPLE_ORIG, direction("10.0.0.7:40000", "203.0.113.2:80"), protocol).unwrap();
-        let other = request(TUPLE_REPLY, direction("203.0.113.2:80", "192.0.2.1:1025"), protocol).unwrap();
+    fn event_message(kind: u16, protocol: u8) -> Vec<u8> {
+        let one =
+            lookup_request(TUPLE_ORIG, test_tuple("10.0.0.7:40000", "203.0.113.2:80"), protocol).unwrap();
+        let other =
+            lookup_request(TUPLE_REPLY, test_tuple("203.0.113.2:80", "192.0.2.1:1025"), protocol).unwrap();
         let mut octets = [&one[..], &other[HEADER + GENERAL..]].concat();
         let length = (octets.len() as u32).to_ne_bytes();
         octets[..4].copy_from_slice(&length);
@@ -133,35 +140,35 @@ mod tests {
 
     #[test]
     fn changes_are_read_one_behind_another() {
-        let connection = Connection {
-            original: direction("10.0.0.7:40000", "203.0.113.2:80"),
-            reply: direction("203.0.113.2:80", "192.0.2.1:1025"),
+        let connection = ConntrackEntry {
+            original: test_tuple("10.0.0.7:40000", "203.0.113.2:80"),
+            reply: test_tuple("203.0.113.2:80", "192.0.2.1:1025"),
         };
         let octets = [
-            notice(CTNETLINK_NEW, TCP),
-            notice(CTNETLINK_NEW, 132),
-            notice(NLMSG_DONE, TCP),
-            notice(CTNETLINK_DELETE, UDP),
+            event_message(CTNETLINK_NEW, TCP),
+            event_message(CTNETLINK_NEW, 132),
+            event_message(NLMSG_DONE, TCP),
+            event_message(CTNETLINK_DELETE, UDP),
         ];
         let mut all = Vec::new();
-        changes(&octets.concat(), &mut all).unwrap();
-        assert_eq!(all, [Change::Begun(connection, TCP), Change::Ended(connection, UDP)]);
-        let mut refused = notice(NLMSG_ERROR, TCP);
+        parse_events(&octets.concat(), &mut all).unwrap();
+        assert_eq!(all, [ConntrackEvent::Started(connection, TCP), ConntrackEvent::Ended(connection, UDP)]);
+        let mut refused = event_message(NLMSG_ERROR, TCP);
         refused[HEADER..HEADER + 4].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
-        let error = changes(&refused, &mut all).unwrap_err();
+        let error = parse_events(&refused, &mut all).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 
     proptest! {
         #[test]
         fn no_message_panics_or_lasts_forever(octets in prop::collection::vec(any::<u8>(), 0..400), at in 0_usize..100) {
-            let _ = changes(&octets, &mut Vec::new());
-            let mut broken = notice(CTNETLINK_NEW, TCP);
+            let _ = parse_events(&octets, &mut Vec::new());
+            let mut broken = event_message(CTNETLINK_NEW, TCP);
             for (place, octet) in octets.iter().enumerate().take(8) {
                 let place = (at + place * 7) % broken.len();
                 broken[place] = *octet;
             }
-            let _ = changes(&broken, &mut Vec::new());
+            let _ = parse_events(&broken, &mut Vec::new());
         }
     }
 }

@@ -1,25 +1,27 @@
 //! What a host tries that has no session, or is not content with its own.
 
 use super::place::{
-    CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
-    datagram, modes, run, wait,
+    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, NamespaceFixture, PlanePair, SERVER, SERVER_END,
+    SERVER_IPV6, TEST_TIMEOUT, run_command, tested_modes, udp_packet, wait_until,
 };
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use usher_pppoe::{Config, Event, Mode, Plane, PortConfig, Session, StartError};
+use usher_pppoe::{
+    DataPlaneConfig, DataPlaneEvent, DataPlaneMode, DataPlaneSession, PortConfig, PppoeDataPlane, StartError,
+};
 
 const PORT: u16 = 7000;
 
 /// Sends what must not arrive, and then, by the session's own rights, what must: that the first is not there then means that it
 /// was dropped, since they go one way.
 #[track_caller]
-fn only_the_last_arrives(ends: &Ends, socket: &UdpSocket, tried: &[(&str, Vec<u8>)], last: &[u8]) {
+fn only_the_last_arrives(ends: &PlanePair, socket: &UdpSocket, tried: &[(&str, Vec<u8>)], last: &[u8]) {
     for (_, frame) in tried {
-        ends.host.send(0, frame);
+        ends.host.send_frame(0, frame);
     }
-    ends.host.send(0, last);
+    ends.host.send_frame(0, last);
     let mut buf = [0; 2000];
     let length = socket.recv(&mut buf).expect("something arrives");
     let said = String::from_utf8_lossy(&buf[..length]);
@@ -29,25 +31,25 @@ fn only_the_last_arrives(ends: &Ends, socket: &UdpSocket, tried: &[(&str, Vec<u8
 /// A clean end is no way in: until the next plane is there the interface takes nothing.
 #[test]
 fn what_a_plane_leaves_behind_stays_closed() {
-    for mode in modes() {
-        let place = Place::new(1500);
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
         let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
-        let config = Config { ports: ports(), mode, closed: true, ..Config::default() };
+        let config = DataPlaneConfig { ports: ports(), mode, closed: true, ..DataPlaneConfig::default() };
         let (plane, _events) = place.try_plane(CONCENTRATOR, config.clone()).unwrap();
-        let (host, _host_events) = place.plane(HOST_END, Mode::User, "eth0");
+        let (host, _host_events) = place.start_plane(HOST_END, DataPlaneMode::User, "eth0");
         let to = plane.ports()[0].mac;
         drop(plane);
-        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let socket = place.bind_udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
         let send = |data: &[u8]| {
-            let packet = datagram("203.0.113.77", SERVER, PORT, data);
-            host.send(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
+            let packet = udp_packet("203.0.113.77", SERVER, PORT, data);
+            host.send_frame(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
         };
         send(b"closed");
         // Another takes it over, and leaves it so.
         drop(place.try_plane(CONCENTRATOR, config).unwrap());
         send(b"closed again");
         // It is the filter that keeps them out.
-        run(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
+        run_command(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
         // A plane's programs and sockets go with the last descriptor of each, and a program that another test is just starting
         // holds copies of them until it runs: what is sent before that is lost.
         let arrives = |data: &[u8], earlier: &[u8]| {
@@ -58,14 +60,14 @@ fn what_a_plane_leaves_behind_stays_closed() {
                 match socket.recv(&mut buf) {
                     Ok(length) if &buf[..length] == data => break,
                     Ok(length) => assert_eq!(&buf[..length], earlier, "{mode}"),
-                    Err(_) => assert!(begun.elapsed() < PATIENCE, "{mode}: nothing arrives"),
+                    Err(_) => assert!(begun.elapsed() < TEST_TIMEOUT, "{mode}: nothing arrives"),
                 }
             }
         };
         socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         arrives(b"last", b"");
         // A plane that is to leave nothing begins and ends without.
-        let config = Config { ports: ports(), mode, ..Config::default() };
+        let config = DataPlaneConfig { ports: ports(), mode, ..DataPlaneConfig::default() };
         drop(place.try_plane(CONCENTRATOR, config).unwrap());
         arrives(b"open", b"last");
     }
@@ -76,7 +78,7 @@ const TO_BE_KILLED: &str = "USHER_PLANE_TO_BE_KILLED";
 
 /// A program that holds a plane of the mode with this number, at the concentrator.
 #[track_caller]
-fn to_be_killed(place: &Place, number: usize) -> Child {
+fn to_be_killed(place: &NamespaceFixture, number: usize) -> Child {
     let mut child = Command::new("ip")
         .args(["netns", "exec", &place.names[CONCENTRATOR]])
         .arg(std::env::current_exe().unwrap())
@@ -87,7 +89,7 @@ fn to_be_killed(place: &Place, number: usize) -> Child {
         .unwrap();
     let said = BufReader::new(child.stdout.take().unwrap()).lines();
     let carries = said.map_while(Result::ok).any(|line| line.ends_with("carries"));
-    assert!(carries, "{}: it could not begin", modes()[number]);
+    assert!(carries, "{}: it could not begin", tested_modes()[number]);
     child
 }
 
@@ -97,33 +99,38 @@ fn what_a_killed_plane_leaves_behind_stays_closed() {
     let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
     if let Some(number) = std::env::var_os(TO_BE_KILLED) {
         let number: usize = number.to_str().unwrap().parse().unwrap();
-        let config = Config { ports: ports(), mode: modes()[number], closed: true, ..Config::default() };
-        let _plane = Plane::start(&config, Box::new(drop)).unwrap();
+        let config = DataPlaneConfig {
+            ports: ports(),
+            mode: tested_modes()[number],
+            closed: true,
+            ..DataPlaneConfig::default()
+        };
+        let _plane = PppoeDataPlane::start(&config, Box::new(drop)).unwrap();
         println!("carries");
         loop {
             std::thread::park();
         }
     }
-    for (number, mode) in modes().into_iter().enumerate() {
-        let place = Place::new(1500);
+    for (number, mode) in tested_modes().into_iter().enumerate() {
+        let place = NamespaceFixture::new(1500);
         let mut child = to_be_killed(&place, number);
-        let (host, _events) = place.plane(HOST_END, Mode::User, "eth0");
-        let to = address(&place, CONCENTRATOR, "acc0");
-        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let (host, _events) = place.start_plane(HOST_END, DataPlaneMode::User, "eth0");
+        let to = mac_address(&place, CONCENTRATOR, "acc0");
+        let socket = place.bind_udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
         let send = |data: &[u8]| {
-            let packet = datagram("203.0.113.77", SERVER, PORT, data);
-            host.send(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
+            let packet = udp_packet("203.0.113.77", SERVER, PORT, data);
+            host.send_frame(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
         };
         send(b"while it carries");
         child.kill().unwrap();
         child.wait().unwrap();
         send(b"when it is killed");
-        run(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
+        run_command(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
         // Without the filter the system routes. What a killed plane had goes in the kernel's own time.
         socket.set_nonblocking(true).unwrap();
         let mut buf = [0; 2000];
         let mut first = None;
-        wait("the last arrives", || {
+        wait_until("the last arrives", || {
             send(b"last");
             first = socket.recv(&mut buf).ok();
             first.is_some()
@@ -135,7 +142,7 @@ fn what_a_killed_plane_leaves_behind_stays_closed() {
 
 /// The address of Ethernet of an interface.
 #[track_caller]
-fn address(place: &Place, end: usize, interface: &str) -> [u8; 6] {
+fn mac_address(place: &NamespaceFixture, end: usize, interface: &str) -> [u8; 6] {
     let said = Command::new("ip").args(["-n", &place.names[end], "link", "show", interface]).output();
     let said = String::from_utf8(said.unwrap().stdout).unwrap();
     let text = said.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
@@ -147,9 +154,9 @@ fn address(place: &Place, end: usize, interface: &str) -> [u8; 6] {
 /// A session that an AAA server gives a network to which the system has a route takes no packets of others, and that route stays.
 #[test]
 fn somebody_elses_route_stays_and_the_session_is_refused() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
         let name = &place.names[CONCENTRATOR];
         let routes = || {
             let of = |family: &str| {
@@ -162,115 +169,119 @@ fn somebody_elses_route_stays_and_the_session_is_refused() {
             [("-4", "10.0.0.1", "203.0.113.2"), ("-6", "2001:db8:1::/64", "2001:db8:ffff::2")]
         {
             let theirs = format!("ip -n {name} {family} route add {network} via {via}");
-            run(&theirs);
+            run_command(&theirs);
             let before = routes();
-            let error = ends.concentrator.install(ends.session()).unwrap_err().to_string();
+            let error = ends.concentrator.install_session(ends.host_session()).unwrap_err().to_string();
             assert!(error.contains("somebody else's route"), "{mode}: {error}");
             assert_eq!(routes(), before, "{mode}");
-            assert_eq!(ends.concentrator.usage(NUMBER).unwrap(), None, "{mode}: nothing of it is carried");
-            run(&format!("ip -n {name} {family} route del {network} via {via}"));
+            assert_eq!(
+                ends.concentrator.session_usage(NUMBER).unwrap(),
+                None,
+                "{mode}: nothing of it is carried"
+            );
+            run_command(&format!("ip -n {name} {family} route del {network} via {via}"));
             // One that a plane of before has left goes.
-            run(&format!("{theirs} proto 113"));
-            ends.install();
+            run_command(&format!("{theirs} proto 113"));
+            ends.install_session();
             assert!(!routes().contains(&format!("{network} via")), "{mode}: {}", routes());
             // It is changed with its routes there.
-            ends.concentrator.install(Session { mtu: 1400, ..ends.session() }).unwrap();
+            ends.concentrator.install_session(DataPlaneSession { mtu: 1400, ..ends.host_session() }).unwrap();
             assert!(routes().contains("mtu 1400"), "{mode}: {}", routes());
-            ends.concentrator.remove(NUMBER).unwrap();
+            ends.concentrator.remove_session(NUMBER).unwrap();
             assert!(!routes().contains(&format!("{network} ")), "{mode}: {}", routes());
         }
     }
 }
 
 /// Without PPPoE, to the concentrator's interface.
-fn plain(ends: &Ends, packet: &[u8]) -> Vec<u8> {
+fn frame_without_pppoe(ends: &PlanePair, packet: &[u8]) -> Vec<u8> {
     let ethertype: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
     [&ends.concentrator.ports()[0].mac[..], &ends.host.ports()[0].mac, &ethertype, packet].concat()
 }
 
 #[test]
 fn nothing_passes_for_a_host_without_a_session() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
-        let own = |data: &[u8]| datagram(HOST, SERVER, PORT, data);
-        let mut padded = ends.frame(NUMBER, &own(b"padded"));
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        let socket = place.bind_udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+        let own = |data: &[u8]| udp_packet(HOST, SERVER, PORT, data);
+        let mut padded = ends.session_frame(NUMBER, &own(b"padded"));
         padded.extend([0; 30]);
         let tried = vec![
-            ("not installed", ends.frame(NUMBER, &own(b"not installed"))),
-            ("number 0", ends.frame(0, &own(b"number 0"))),
-            ("number 0xffff", ends.frame(0xffff, &own(b"number 0xffff"))),
+            ("not installed", ends.session_frame(NUMBER, &own(b"not installed"))),
+            ("number 0", ends.session_frame(0, &own(b"number 0"))),
+            ("number 0xffff", ends.session_frame(0xffff, &own(b"number 0xffff"))),
             ("padded", padded),
-            ("plain", plain(&ends, &own(b"plain"))),
+            ("plain", frame_without_pppoe(&ends, &own(b"plain"))),
             (
                 "plain from an address that routes",
-                plain(&ends, &datagram("203.0.113.77", SERVER, PORT, b"plain")),
+                frame_without_pppoe(&ends, &udp_packet("203.0.113.77", SERVER, PORT, b"plain")),
             ),
         ];
         for (_, frame) in &tried {
-            ends.host.send(0, frame);
+            ends.host.send_frame(0, frame);
         }
         // What comes behind them has come: the host's own system sends, too, and is counted. The kernel's own PPPoE counts nothing of the
         // kind.
         let dropped = |n| {
-            ends.heard();
-            if !matches!(mode, Mode::Kernel) {
-                wait("dropped", || ends.concentrator.counters().unwrap().no_session >= n);
+            ends.wait_for_frames();
+            if !matches!(mode, DataPlaneMode::Kernel) {
+                wait_until("dropped", || ends.concentrator.counters().unwrap().no_session >= n);
             }
         };
         dropped(4);
-        ends.install();
-        only_the_last_arrives(&ends, &socket, &[], &ends.frame(NUMBER, &own(b"last")));
+        ends.install_session();
+        only_the_last_arrives(&ends, &socket, &[], &ends.session_frame(NUMBER, &own(b"last")));
         // Nor for one that has no session any more.
-        ends.concentrator.remove(NUMBER).unwrap();
-        ends.host.send(0, &ends.frame(NUMBER, &own(b"removed")));
+        ends.concentrator.remove_session(NUMBER).unwrap();
+        ends.host.send_frame(0, &ends.session_frame(NUMBER, &own(b"removed")));
         dropped(5);
-        ends.install();
-        only_the_last_arrives(&ends, &socket, &[], &ends.frame(NUMBER, &own(b"last")));
+        ends.install_session();
+        only_the_last_arrives(&ends, &socket, &[], &ends.session_frame(NUMBER, &own(b"last")));
     }
 }
 
 #[test]
 fn a_session_may_send_from_its_own_addresses_alone() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
-        let other = Session {
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
+        let other = DataPlaneSession {
             number: 0x0203,
             peer: [2, 0, 0, 0, 0, 9],
             ipv4: Some([10, 0, 0, 2].into()),
             ipv6: vec![("2001:db8:2::".parse().unwrap(), 64)],
-            ..ends.session()
+            ..ends.host_session()
         };
-        ends.concentrator.install(other).unwrap();
-        let socket = place.udp(SERVER_END, &format!("[::]:{PORT}"));
-        let v4 = |source: &str, data: &[u8]| datagram(source, SERVER, PORT, data);
-        let v6 = |source: &str, data: &[u8]| datagram(source, SERVER_IPV6, PORT, data);
-        let mut another_station = ends.frame(NUMBER, &v4(HOST, b"another station"));
+        ends.concentrator.install_session(other).unwrap();
+        let socket = place.bind_udp(SERVER_END, &format!("[::]:{PORT}"));
+        let v4 = |source: &str, data: &[u8]| udp_packet(source, SERVER, PORT, data);
+        let v6 = |source: &str, data: &[u8]| udp_packet(source, SERVER_IPV6, PORT, data);
+        let mut another_station = ends.session_frame(NUMBER, &v4(HOST, b"another station"));
         another_station[11] ^= 1;
-        let mut to_all = ends.frame(NUMBER, &v4(HOST, b"to all"));
+        let mut to_all = ends.session_frame(NUMBER, &v4(HOST, b"to all"));
         to_all[..6].fill(0xff);
-        let mut wrong_protocol = ends.frame(NUMBER, &v4(HOST, b"wrong protocol"));
+        let mut wrong_protocol = ends.session_frame(NUMBER, &v4(HOST, b"wrong protocol"));
         wrong_protocol[21] = 0x57;
-        let mut too_short = ends.frame(NUMBER, &v4(HOST, b"too short"));
+        let mut too_short = ends.session_frame(NUMBER, &v4(HOST, b"too short"));
         too_short[19] -= 1;
-        let mut of_a_vlan = ends.frame(NUMBER, &v4(HOST, b"of a VLAN"));
+        let mut of_a_vlan = ends.session_frame(NUMBER, &v4(HOST, b"of a VLAN"));
         of_a_vlan.splice(12..12, [0x81, 0, 0, 5]);
-        let mut of_another_vlan = ends.frame(NUMBER, &v4(HOST, b"of another VLAN"));
+        let mut of_another_vlan = ends.session_frame(NUMBER, &v4(HOST, b"of another VLAN"));
         of_another_vlan.splice(12..12, [0x88, 0xa8, 0xe0, 1]);
-        let mut of_two = ends.frame(NUMBER, &v4(HOST, b"of a VLAN behind a priority"));
+        let mut of_two = ends.session_frame(NUMBER, &v4(HOST, b"of a VLAN behind a priority"));
         of_two.splice(12..12, [0x81, 0, 0xe0, 0, 0x81, 0, 0, 5]);
-        let mut version = ends.frame(NUMBER, &v4(HOST, b"version"));
+        let mut version = ends.session_frame(NUMBER, &v4(HOST, b"version"));
         version[14] = 0x21;
-        let mut code = ends.frame(NUMBER, &v4(HOST, b"code"));
+        let mut code = ends.session_frame(NUMBER, &v4(HOST, b"code"));
         code[15] = 1;
         let tried = vec![
-            ("another's address", ends.frame(NUMBER, &v4("10.0.0.2", b"another's address"))),
-            ("anybody's address", ends.frame(NUMBER, &v4("203.0.113.99", b"anybody's address"))),
-            ("another's prefix", ends.frame(NUMBER, &v6("2001:db8:2::1", b"another's prefix"))),
-            ("another's session", ends.frame(0x0203, &v4("10.0.0.2", b"another's session"))),
+            ("another's address", ends.session_frame(NUMBER, &v4("10.0.0.2", b"another's address"))),
+            ("anybody's address", ends.session_frame(NUMBER, &v4("203.0.113.99", b"anybody's address"))),
+            ("another's prefix", ends.session_frame(NUMBER, &v6("2001:db8:2::1", b"another's prefix"))),
+            ("another's session", ends.session_frame(0x0203, &v4("10.0.0.2", b"another's session"))),
             ("another station", another_station),
             ("to all", to_all),
             ("wrong protocol", wrong_protocol),
@@ -280,25 +291,27 @@ fn a_session_may_send_from_its_own_addresses_alone() {
             ("of a VLAN behind a priority", of_two),
             ("version", version),
             ("code", code),
-            ("plain", plain(&ends, &v4(HOST, b"plain"))),
-            ("plain IPv6", plain(&ends, &v6(HOST_IPV6, b"plain IPv6"))),
+            ("plain", frame_without_pppoe(&ends, &v4(HOST, b"plain"))),
+            ("plain IPv6", frame_without_pppoe(&ends, &v6(HOST_IPV6, b"plain IPv6"))),
         ];
-        only_the_last_arrives(&ends, &socket, &tried, &ends.frame(NUMBER, &v4(HOST, b"last")));
-        only_the_last_arrives(&ends, &socket, &[], &ends.frame(NUMBER, &v6(HOST_IPV6, b"last")));
+        only_the_last_arrives(&ends, &socket, &tried, &ends.session_frame(NUMBER, &v4(HOST, b"last")));
+        only_the_last_arrives(&ends, &socket, &[], &ends.session_frame(NUMBER, &v6(HOST_IPV6, b"last")));
         let counters = ends.concentrator.counters().unwrap();
         // Of frames from another station the kernel's own PPPoE counts none.
-        let stations = if mode == Mode::Kernel { 1 } else { 3 };
+        let stations = if mode == DataPlaneMode::Kernel { 1 } else { 3 };
         assert_eq!((counters.spoofed, counters.wrong_station), (3, stations), "{mode}: {counters:?}");
         assert_eq!(counters.malformed, 4, "{mode}: {counters:?}");
-        assert_eq!(ends.concentrator.usage(NUMBER).unwrap().unwrap().spoofed, 3, "{mode}");
-        wait("both are counted", || ends.concentrator.usage(NUMBER).unwrap().unwrap().packets_in == 2);
+        assert_eq!(ends.concentrator.session_usage(NUMBER).unwrap().unwrap().spoofed, 3, "{mode}");
+        wait_until("both are counted", || {
+            ends.concentrator.session_usage(NUMBER).unwrap().unwrap().packets_in == 2
+        });
     }
 }
 
 /// What the access interface is set to.
 #[track_caller]
-fn reverse_path(place: &Place, of: &'static str, set: Option<&'static str>) -> String {
-    place.within(CONCENTRATOR, move || {
+fn reverse_path(place: &NamespaceFixture, of: &'static str, set: Option<&'static str>) -> String {
+    place.run_in_namespace(CONCENTRATOR, move || {
         let file = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
         if let Some(value) = set {
             std::fs::write(&file, value).unwrap();
@@ -309,7 +322,7 @@ fn reverse_path(place: &Place, of: &'static str, set: Option<&'static str>) -> S
 
 /// Notes of what it was, at an interface.
 #[track_caller]
-fn notes(place: &Place, at: &str) -> usize {
+fn note_count(place: &NamespaceFixture, at: &str) -> usize {
     let all = ["-n", &place.names[CONCENTRATOR], "filter", "show", "dev", at, "ingress"];
     let said = String::from_utf8(Command::new("tc").args(all).output().unwrap().stdout).unwrap();
     said.matches("chain 113 handle").count()
@@ -317,36 +330,40 @@ fn notes(place: &Place, at: &str) -> usize {
 
 /// Somebody starts a concentrator again that runs, or another one at its interface.
 #[test]
-fn a_start_by_accident_takes_nothing_from_the_plane_that_is_there() {
-    for mode in modes() {
-        if !matches!(mode, Mode::Ebpf(_)) {
+fn an_accidental_second_start_leaves_the_data_plane_intact() {
+    for mode in tested_modes() {
+        if !matches!(mode, DataPlaneMode::Ebpf(_)) {
             continue;
         }
-        let place = Place::new(1500);
+        let place = NamespaceFixture::new(1500);
         reverse_path(&place, "all", Some("0"));
         reverse_path(&place, "acc0", Some("1"));
-        let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+        let (plane, _events) = place.start_plane(CONCENTRATOR, mode, "acc0");
         let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
-        let config = |mode, device: &str| Config {
+        let config = |mode, device: &str| DataPlaneConfig {
             ports: ports(),
             mode,
             device: device.to_owned(),
-            ..Config::default()
+            ..DataPlaneConfig::default()
         };
-        let refused = place.try_plane(CONCENTRATOR, config(mode, plane.device()));
+        let refused = place.try_plane(CONCENTRATOR, config(mode, plane.device_name()));
         assert!(matches!(refused, Err(StartError::Device { .. })), "{mode}: {refused:?}");
-        assert_eq!((&*reverse_path(&place, "acc0", None), notes(&place, "acc0")), ("2", 1), "{mode}");
-        for other in modes() {
+        assert_eq!((&*reverse_path(&place, "acc0", None), note_count(&place, "acc0")), ("2", 1), "{mode}");
+        for other in tested_modes() {
             let other = place.try_plane(CONCENTRATOR, config(other, "other%d"));
-            place.within(CONCENTRATOR, move || drop(other));
-            assert_eq!((&*reverse_path(&place, "acc0", None), notes(&place, "acc0")), ("2", 1), "{mode}");
+            place.run_in_namespace(CONCENTRATOR, move || drop(other));
+            assert_eq!(
+                (&*reverse_path(&place, "acc0", None), note_count(&place, "acc0")),
+                ("2", 1),
+                "{mode}"
+            );
         }
         // What it has changed it puts back, whatever the interface is called by then.
         for change in ["acc0 down", "acc0 name acc1", "acc1 up"] {
-            run(&format!("ip -n {} link set {change}", place.names[CONCENTRATOR]));
+            run_command(&format!("ip -n {} link set {change}", place.names[CONCENTRATOR]));
         }
-        place.within(CONCENTRATOR, move || drop(plane));
-        assert_eq!((&*reverse_path(&place, "acc1", None), notes(&place, "acc1")), ("1", 0), "{mode}");
+        place.run_in_namespace(CONCENTRATOR, move || drop(plane));
+        assert_eq!((&*reverse_path(&place, "acc1", None), note_count(&place, "acc1")), ("1", 0), "{mode}");
     }
 }
 
@@ -359,16 +376,16 @@ fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
     if let Some(number) = std::env::var_os(PROTECTED) {
         let number: usize = number.to_str().unwrap().parse().unwrap();
         let ports = vec![PortConfig { interface: "acc0".to_owned() }];
-        let config = Config { ports, mode: modes()[number], ..Config::default() };
-        let plane = Plane::start(&config, Box::new(drop)).unwrap();
+        let config = DataPlaneConfig { ports, mode: tested_modes()[number], ..DataPlaneConfig::default() };
+        let plane = PppoeDataPlane::start(&config, Box::new(drop)).unwrap();
         println!("\nwarns: {}", plane.warnings().join("; "));
         return;
     }
-    for (number, mode) in modes().into_iter().enumerate() {
-        if !matches!(mode, Mode::Ebpf(_)) {
+    for (number, mode) in tested_modes().into_iter().enumerate() {
+        if !matches!(mode, DataPlaneMode::Ebpf(_)) {
             continue;
         }
-        let place = Place::new(1500);
+        let place = NamespaceFixture::new(1500);
         reverse_path(&place, "all", Some("0"));
         reverse_path(&place, "acc0", Some("1"));
         let told = |number: usize, hide: &str| {
@@ -389,7 +406,7 @@ fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
             let warns = said.lines().find_map(|line| line.strip_prefix("warns: ")).map(str::to_owned);
             warns.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&done.stderr)))
         };
-        let now = || (reverse_path(&place, "acc0", None), notes(&place, "acc0"));
+        let now = || (reverse_path(&place, "acc0", None), note_count(&place, "acc0"));
         let said = told(number, "");
         assert!(said.contains("net.ipv4.conf.acc0.rp_filter=2"), "{mode}: {said}");
         assert_eq!(now(), ("1".to_owned(), 0), "{mode}");
@@ -397,13 +414,13 @@ fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
         let mut child = to_be_killed(&place, number);
         child.kill().unwrap();
         child.wait().unwrap();
-        let user = modes().iter().position(|mode| *mode == Mode::User).unwrap();
+        let user = tested_modes().iter().position(|mode| *mode == DataPlaneMode::User).unwrap();
         for hide in ["", "mount -t tmpfs none /proc/sys/net/ipv4 && "] {
             let said = told(user, hide);
             assert!(said.contains("net.ipv4.conf.acc0.rp_filter=1"), "{mode}: {said}");
             assert_eq!(now(), ("2".to_owned(), 1), "{mode}");
         }
-        let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+        let (plane, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::User, "acc0");
         assert!(
             plane.warnings().is_empty() && now() == ("1".to_owned(), 0),
             "{mode}: {:?}",
@@ -415,12 +432,12 @@ fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
 /// eBPF mode makes the check of reverse paths loose meanwhile. A killed plane cannot put back what was there; the next one does, whatever its mode.
 #[test]
 fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
-    for (number, mode) in modes().into_iter().enumerate() {
-        if !matches!(mode, Mode::Ebpf(_)) {
+    for (number, mode) in tested_modes().into_iter().enumerate() {
+        if !matches!(mode, DataPlaneMode::Ebpf(_)) {
             continue;
         }
         for (all, own) in [("0", "1"), ("1", "0")] {
-            let place = Place::new(1500);
+            let place = NamespaceFixture::new(1500);
             reverse_path(&place, "all", Some(all));
             reverse_path(&place, "acc0", Some(own));
             let kill = || {
@@ -430,26 +447,26 @@ fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
                 child.wait().unwrap();
                 assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
             };
-            let notes = || notes(&place, "acc0");
+            let notes = || note_count(&place, "acc0");
             // The second takes over what the first has left, and is killed, too.
             kill();
             kill();
             assert_eq!(notes(), 1, "{mode}");
-            let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
+            let (plane, _events) = place.start_plane(CONCENTRATOR, mode, "acc0");
             assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
-            place.within(CONCENTRATOR, move || drop(plane));
+            place.run_in_namespace(CONCENTRATOR, move || drop(plane));
             assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
             // User mode has no use for it, and puts it back when it begins.
             kill();
-            let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+            let (plane, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::User, "acc0");
             assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
             drop(plane);
             // What the administrator has set meanwhile stays.
             kill();
             reverse_path(&place, "acc0", Some("0"));
             reverse_path(&place, "all", Some("0"));
-            let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
-            place.within(CONCENTRATOR, move || drop(plane));
+            let (plane, _events) = place.start_plane(CONCENTRATOR, mode, "acc0");
+            place.run_in_namespace(CONCENTRATOR, move || drop(plane));
             assert_eq!((&*reverse_path(&place, "acc0", None), notes()), ("0", 0), "{mode}");
         }
     }
@@ -458,27 +475,28 @@ fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
 /// A frame with a priority and no VLAN is one of the interface's own, wherever the kernel has its tag.
 #[test]
 fn a_priority_takes_nothing_from_a_frame() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
-        let socket = place.udp(SERVER_END, &format!("[::]:{PORT}"));
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
+        let socket = place.bind_udp(SERVER_END, &format!("[::]:{PORT}"));
         for tag in [[0x81, 0, 0xe0, 0], [0x88, 0xa8, 0x20, 0]] {
             for (source, server) in [(HOST, SERVER), (HOST_IPV6, SERVER_IPV6)] {
-                let mut frame = ends.frame(NUMBER, &datagram(source, server, PORT, b"last"));
+                let mut frame = ends.session_frame(NUMBER, &udp_packet(source, server, PORT, b"last"));
                 frame.splice(12..12, tag);
                 only_the_last_arrives(&ends, &socket, &[], &frame);
-                let mut spoofed = ends.frame(NUMBER, &datagram("10.0.0.9", SERVER, PORT, b"spoofed"));
+                let mut spoofed =
+                    ends.session_frame(NUMBER, &udp_packet("10.0.0.9", SERVER, PORT, b"spoofed"));
                 spoofed.splice(12..12, tag);
                 only_the_last_arrives(&ends, &socket, &[("spoofed", spoofed)], &frame);
             }
             // Discovery is heard, and what is shorter than any frame of PPPoE is nobody's.
             let [to, from] = [[0xff; 6], ends.host.ports()[0].mac];
             let padi = [&to[..], &from, &tag, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0], &[0; 40]].concat();
-            ends.host.send(0, &[&to[..], &from, &tag].concat());
-            ends.host.send(0, &padi);
-            let heard = || match ends.events.recv_timeout(PATIENCE).expect("it is heard") {
-                Event::Frame { data, .. } => Some(data),
+            ends.host.send_frame(0, &[&to[..], &from, &tag].concat());
+            ends.host.send_frame(0, &padi);
+            let heard = || match ends.events.recv_timeout(TEST_TIMEOUT).expect("it is heard") {
+                DataPlaneEvent::Frame { data, .. } => Some(data),
                 _ => None,
             };
             // The system at either end may have sent something of the link by itself.
@@ -494,11 +512,11 @@ fn a_priority_takes_nothing_from_a_frame() {
 /// Who ends a session by PADT is for whoever speaks discovery to believe: what carries packets goes on.
 #[test]
 fn a_padt_ends_nothing_by_itself() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
-        let socket = place.udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
+        let socket = place.bind_udp(SERVER_END, &format!("0.0.0.0:{PORT}"));
         let [to, from] = [ends.concentrator.ports()[0].mac, ends.host.ports()[0].mac];
         let padt = |number: u16| {
             let rest = [0x88, 0x63, 0x11, 0xa7, (number >> 8) as u8, number as u8, 0, 0];
@@ -506,9 +524,9 @@ fn a_padt_ends_nothing_by_itself() {
         };
         // Before it is the session's, and after.
         for number in [NUMBER ^ 1, NUMBER] {
-            ends.host.send(0, &padt(number));
-            let heard = || match ends.events.recv_timeout(PATIENCE).expect("it is heard") {
-                Event::Frame { data, .. } => Some(data),
+            ends.host.send_frame(0, &padt(number));
+            let heard = || match ends.events.recv_timeout(TEST_TIMEOUT).expect("it is heard") {
+                DataPlaneEvent::Frame { data, .. } => Some(data),
                 _ => None,
             };
             // The system at either end may have sent something of the link by itself.
@@ -519,7 +537,7 @@ fn a_padt_ends_nothing_by_itself() {
                 &ends,
                 &socket,
                 &[],
-                &ends.frame(NUMBER, &datagram(HOST, SERVER, PORT, b"last")),
+                &ends.session_frame(NUMBER, &udp_packet(HOST, SERVER, PORT, b"last")),
             );
         }
     }

@@ -1,18 +1,18 @@
 //! What a session's packets come to.
 
 use super::place::{
-    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
-    has_pppox, modes, wait,
+    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, NamespaceFixture, SERVER, SERVER_END, SERVER_IPV6,
+    TEST_TIMEOUT, has_pppox, tested_modes, wait_until,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 #[cfg(ebpf)]
-use usher_pppoe::Hook;
-use usher_pppoe::{Event, Mode, Session};
+use usher_pppoe::EbpfHook;
+use usher_pppoe::{DataPlaneEvent, DataPlaneMode, DataPlaneSession};
 
 /// Sends so many octets, and says whether they came as they were.
-fn arrives((mut from, mut to): (TcpStream, TcpStream), octets: usize) -> bool {
+fn transfers_intact((mut from, mut to): (TcpStream, TcpStream), octets: usize) -> bool {
     let data: Vec<u8> =
         (0..octets).map(|n| (n as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     let sent = data.clone();
@@ -24,21 +24,21 @@ fn arrives((mut from, mut to): (TcpStream, TcpStream), octets: usize) -> bool {
 #[test]
 fn streams_pass_both_ways_and_their_octets_are_counted() {
     const OCTETS: u64 = 3 << 20;
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
         for (server, host) in [(SERVER, HOST), (SERVER_IPV6, HOST_IPV6)] {
             for (from, to, address) in [(HOST_END, SERVER_END, server), (SERVER_END, HOST_END, host)] {
                 let counted = || {
                     let sent = place.tcp_sent(from);
-                    let usage = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+                    let usage = ends.concentrator.session_usage(NUMBER).unwrap().unwrap();
                     let of = [(usage.octets_in, usage.packets_in), (usage.octets_out, usage.packets_out)];
                     (sent, of[usize::from(from == SERVER_END)], usage)
                 };
                 let (sent_before, before, _) = counted();
                 assert!(
-                    arrives(place.connection(from, to, address), OCTETS as usize),
+                    transfers_intact(place.connect_tcp(from, to, address), OCTETS as usize),
                     "{mode}: to {address}"
                 );
                 let (sent, after, usage) = counted();
@@ -46,7 +46,7 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
                 // included. The kernel may say a few things of its own by IPv6.
                 let own = 20;
                 let segments = sent.segments - sent_before.segments + own;
-                let most = OCTETS + (sent.again - sent_before.again) * 1460 + segments * 80;
+                let most = OCTETS + (sent.retransmitted - sent_before.retransmitted) * 1460 + segments * 80;
                 let (octets, packets) = (after.0 - before.0, after.1 - before.1);
                 assert!(
                     (OCTETS..=most).contains(&octets) && (OCTETS / 1460..=segments).contains(&packets),
@@ -57,19 +57,22 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
         }
         // What reports say last is what was carried.
         let mut last = None;
-        wait("the last report", || {
+        wait_until("the last report", || {
             for event in ends.events.try_iter() {
                 match event {
-                    Event::Carried(all) => last = all.last().copied().or(last),
-                    Event::Frame { .. } => {}
-                    Event::Failed(why) => panic!("{mode}: {why}"),
+                    DataPlaneEvent::UsageReport(all) => last = all.last().copied().or(last),
+                    DataPlaneEvent::Frame { .. } => {}
+                    DataPlaneEvent::Failed(why) => panic!("{mode}: {why}"),
                 }
             }
-            last == ends.concentrator.usage(NUMBER).unwrap().map(|usage| (NUMBER, usage))
+            last == ends.concentrator.session_usage(NUMBER).unwrap().map(|usage| (NUMBER, usage))
         });
-        let usage = ends.concentrator.usage(NUMBER).unwrap();
+        let usage = ends.concentrator.session_usage(NUMBER).unwrap();
         assert_eq!(
-            (ends.concentrator.remove(NUMBER).unwrap(), ends.concentrator.remove(NUMBER).unwrap()),
+            (
+                ends.concentrator.remove_session(NUMBER).unwrap(),
+                ends.concentrator.remove_session(NUMBER).unwrap()
+            ),
             (usage, None)
         );
     }
@@ -79,14 +82,17 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
 fn long_packets_learn_the_sessions_mtu() {
     // The server knows of 1500 octets, the session has 1492, and nobody lowers what TCP announces: the concentrator's kernel
     // tells the server, as it would for any narrower link.
-    for mode in modes() {
+    for mode in tested_modes() {
         for access_mtu in [1500, 4000] {
-            let place = Place::new(access_mtu);
-            let ends = place.ends(mode);
+            let place = NamespaceFixture::new(access_mtu);
+            let ends = place.start_both_planes(mode);
             let mtu = (access_mtu - 8).min(1500);
-            ends.concentrator.install(Session { mtu, ..ends.session() }).unwrap();
-            assert!(arrives(place.connection(SERVER_END, HOST_END, HOST), 1 << 20), "{mode} {mtu}");
-            assert!(arrives(place.connection(SERVER_END, HOST_END, HOST_IPV6), 1 << 20), "{mode} {mtu}");
+            ends.concentrator.install_session(DataPlaneSession { mtu, ..ends.host_session() }).unwrap();
+            assert!(transfers_intact(place.connect_tcp(SERVER_END, HOST_END, HOST), 1 << 20), "{mode} {mtu}");
+            assert!(
+                transfers_intact(place.connect_tcp(SERVER_END, HOST_END, HOST_IPV6), 1 << 20),
+                "{mode} {mtu}"
+            );
             assert_eq!(ends.concentrator.counters().unwrap().too_long, 0, "{mode} {mtu}");
         }
     }
@@ -95,20 +101,22 @@ fn long_packets_learn_the_sessions_mtu() {
 #[test]
 fn segment_sizes_are_lowered_both_ways() {
     use std::os::fd::AsFd;
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.concentrator.install(Session { mtu: 1300, clamp_mss: true, ..ends.session() }).unwrap();
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.concentrator
+            .install_session(DataPlaneSession { mtu: 1300, clamp_mss: true, ..ends.host_session() })
+            .unwrap();
         // Both believe in their own, longer MTUs; each is told less by the other's SYN.
         for (host, server, headers) in [(HOST, SERVER, 40), (HOST_IPV6, SERVER_IPV6, 60)] {
             for (from, to, address) in [(HOST_END, SERVER_END, server), (SERVER_END, HOST_END, host)] {
-                let (begun, accepted) = place.connection(from, to, address);
+                let (begun, accepted) = place.connect_tcp(from, to, address);
                 let timestamps = 12;
                 for stream in [&begun, &accepted] {
                     let size = socket2::SockRef::from(&stream.as_fd()).tcp_mss().expect("the kernel knows");
                     assert_eq!(size, 1300 - headers - timestamps, "{mode} {address}");
                 }
-                assert!(arrives((begun, accepted), 1 << 18), "{mode}");
+                assert!(transfers_intact((begun, accepted), 1 << 18), "{mode}");
             }
         }
     }
@@ -117,16 +125,16 @@ fn segment_sizes_are_lowered_both_ways() {
 #[test]
 fn limits_hold_both_ways() {
     const RATE: u64 = 20_000_000;
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        let limited = Session { rate_up: Some(RATE), rate_down: Some(RATE), ..ends.session() };
-        ends.concentrator.install(limited).unwrap();
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        let limited = DataPlaneSession { rate_up: Some(RATE), rate_down: Some(RATE), ..ends.host_session() };
+        ends.concentrator.install_session(limited).unwrap();
         for (from, to, address) in [(HOST_END, SERVER_END, SERVER), (SERVER_END, HOST_END, HOST)] {
             let octets = 4 << 20;
             let once = || {
                 let begun = Instant::now();
-                assert!(arrives(place.connection(from, to, address), octets), "{mode}");
+                assert!(transfers_intact(place.connect_tcp(from, to, address), octets), "{mode}");
                 let rate = octets as f64 * 8.0 / begun.elapsed().as_secs_f64();
                 // 100 ms of it pass at once.
                 assert!(rate < RATE as f64 * 1.15, "{mode}: {rate}");
@@ -135,23 +143,27 @@ fn limits_hold_both_ways() {
             // What TCP makes of losses on a busy machine may be less, but not each time.
             let begun = Instant::now();
             while !once() {
-                assert!(begun.elapsed() < PATIENCE, "{mode}: the limit is less than it was set to");
+                assert!(begun.elapsed() < TEST_TIMEOUT, "{mode}: the limit is less than it was set to");
             }
         }
-        let usage = ends.concentrator.usage(NUMBER).unwrap().unwrap();
+        let usage = ends.concentrator.session_usage(NUMBER).unwrap().unwrap();
         assert!(usage.limited > 0, "{mode}");
         // A session without limits has none left.
-        ends.install();
-        assert!(arrives(place.connection(SERVER_END, HOST_END, HOST), 4 << 20), "{mode}");
-        assert_eq!(ends.concentrator.usage(NUMBER).unwrap().unwrap().limited, usage.limited, "{mode}");
+        ends.install_session();
+        assert!(transfers_intact(place.connect_tcp(SERVER_END, HOST_END, HOST), 4 << 20), "{mode}");
+        assert_eq!(
+            ends.concentrator.session_usage(NUMBER).unwrap().unwrap().limited,
+            usage.limited,
+            "{mode}"
+        );
     }
 }
 
 #[test]
 fn control_frames_go_up_and_are_sent() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
         let (ours, theirs) = (ends.concentrator.ports()[0].mac, ends.host.ports()[0].mac);
         let padi = |service: u8| {
             let rest = [0x88, 0x63, 0x11, 9, 0, 0, 0, 5, 1, 1, 0, 1, service];
@@ -160,35 +172,35 @@ fn control_frames_go_up_and_are_sent() {
         let lcp = [&ours[..], &theirs, &[0x88, 0x64, 0x11, 0, 9, 9, 0, 6, 0xc0, 0x21, 9, 1, 0, 4], &[0; 26]]
             .concat();
         let pado = [&theirs[..], &ours, &[0x88, 0x63, 0x11, 7, 0, 0, 0, 0], &[0; 40]].concat();
-        let next = |events: &std::sync::mpsc::Receiver<Event>| loop {
-            match events.recv_timeout(PATIENCE).expect("something is heard") {
-                Event::Frame { port, data } => return (port, data),
-                Event::Carried(_) => {}
-                Event::Failed(why) => panic!("{why}"),
+        let next = |events: &std::sync::mpsc::Receiver<DataPlaneEvent>| loop {
+            match events.recv_timeout(TEST_TIMEOUT).expect("something is heard") {
+                DataPlaneEvent::Frame { port, data } => return (port, data),
+                DataPlaneEvent::UsageReport(_) => {}
+                DataPlaneEvent::Failed(why) => panic!("{why}"),
             }
         };
         for frame in [padi(b'a'), lcp] {
-            ends.host.send(0, &frame);
+            ends.host.send_frame(0, &frame);
             assert_eq!(next(&ends.events), (0, frame), "{mode}");
         }
         // What is for another station is not ours to hear.
         let other =
             [&[2, 9, 9, 9, 9, 9][..], &theirs, &[0x88, 0x63, 0x11, 0xa7, 0, 1, 0, 0], &[0; 40]].concat();
-        ends.host.send(0, &other);
-        ends.concentrator.send(0, &pado);
+        ends.host.send_frame(0, &other);
+        ends.concentrator.send_frame(0, &pado);
         assert_eq!(next(&ends.host_events), (0, pado.clone()), "{mode}");
         // There is no such port. What comes next is what was sent next.
-        ends.concentrator.send(7, &[0; 60]);
-        ends.concentrator.send(0, &pado);
+        ends.concentrator.send_frame(7, &[0; 60]);
+        ends.concentrator.send_frame(0, &pado);
         assert_eq!(next(&ends.host_events), (0, pado), "{mode}");
-        ends.host.send(0, &padi(b'b'));
+        ends.host.send_frame(0, &padi(b'b'));
         assert_eq!(next(&ends.events), (0, padi(b'b')), "{mode}");
     }
 }
 
 #[test]
 fn what_was_changed_of_the_system_goes_with_the_plane() {
-    let shown = |place: &Place| {
+    let shown = |place: &NamespaceFixture| {
         let of = |command: &str| {
             let mut words = command.split(' ');
             let mut all = std::process::Command::new(words.next().unwrap());
@@ -204,11 +216,11 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
             of(&format!("tc -n {c} filter show dev acc0 ingress")),
         ]
     };
-    for mode in modes() {
-        let place = Place::new(1500);
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
         let before = shown(&place);
-        let (plane, _events) = place.plane(CONCENTRATOR, mode, "acc0");
-        let own = |number, gateway: [u8; 4]| Session {
+        let (plane, _events) = place.start_plane(CONCENTRATOR, mode, "acc0");
+        let own = |number, gateway: [u8; 4]| DataPlaneSession {
             number,
             peer: [2, 0, 0, 0, 0, 7],
             port: 0,
@@ -223,43 +235,43 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
             clamp_mss: true,
         };
         let none = shown(&place);
-        plane.install(own(1, [10, 0, 0, 254])).unwrap();
-        plane.install(own(2, [10, 0, 0, 254])).unwrap();
+        plane.install_session(own(1, [10, 0, 0, 254])).unwrap();
+        plane.install_session(own(2, [10, 0, 0, 254])).unwrap();
         let both = shown(&place);
         for expected in ["10.0.0.1 dev pppoe0", "10.1.2.0/24 dev pppoe0", "mtu 1400"] {
             assert!(both[0].contains(expected), "{mode}: {expected} in {}", both[0]);
         }
         assert!(both[2].contains("10.0.0.254/32"), "{mode}: {}", both[2]);
         // Another address and gateway; what is not the session's any more is not led to it.
-        plane.install(Session { networks: Vec::new(), ..own(2, [10, 0, 0, 253]) }).unwrap();
+        plane.install_session(DataPlaneSession { networks: Vec::new(), ..own(2, [10, 0, 0, 253]) }).unwrap();
         let changed = shown(&place);
         assert!(!changed[0].contains("10.1.2.0/24") && changed[2].contains("10.0.0.253/32"), "{mode}");
-        plane.remove(1).unwrap();
+        plane.remove_session(1).unwrap();
         assert!(!shown(&place)[2].contains("10.0.0.254/32"), "{mode}");
-        plane.remove(2).unwrap();
+        plane.remove_session(2).unwrap();
         assert_eq!(shown(&place), none, "{mode}");
-        plane.install(own(1, [10, 0, 0, 254])).unwrap();
+        plane.install_session(own(1, [10, 0, 0, 254])).unwrap();
         drop(plane);
         // The device goes with its last descriptor, which a program that is just starting may hold for a moment.
-        wait("all is as before", || shown(&place) == before);
+        wait_until("all is as before", || shown(&place) == before);
     }
 }
 
 #[test]
 fn a_filter_that_was_left_behind_is_taken_over() {
-    let place = Place::new(1500);
+    let place = NamespaceFixture::new(1500);
     let filters = || {
         let c = &place.names[CONCENTRATOR];
         let all = ["-n", c, "filter", "show", "dev", "acc0", "ingress"];
         String::from_utf8(std::process::Command::new("tc").args(all).output().unwrap().stdout).unwrap()
     };
     // A killed program takes nothing away.
-    let (left, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+    let (left, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::User, "acc0");
     std::mem::forget(left);
     let alone = filters();
     assert!(alone.contains("direct-action"), "{alone}");
     let ports = vec![usher_pppoe::PortConfig { interface: "acc0".to_owned() }];
-    let config = usher_pppoe::Config { ports, ..usher_pppoe::Config::default() };
+    let config = usher_pppoe::DataPlaneConfig { ports, ..usher_pppoe::DataPlaneConfig::default() };
     let (next, _events) = place.try_plane(CONCENTRATOR, config).unwrap();
     assert_eq!(filters(), alone);
     drop(next);
@@ -268,37 +280,49 @@ fn a_filter_that_was_left_behind_is_taken_over() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let place = Place::new(1500);
+    let place = NamespaceFixture::new(1500);
     let start = |mode, interfaces: &[&str]| {
         let ports = interfaces.iter().map(|name| usher_pppoe::PortConfig { interface: (*name).to_owned() });
-        let config = usher_pppoe::Config { ports: ports.collect(), mode, ..usher_pppoe::Config::default() };
+        let config = usher_pppoe::DataPlaneConfig {
+            ports: ports.collect(),
+            mode,
+            ..usher_pppoe::DataPlaneConfig::default()
+        };
         place.try_plane(CONCENTRATOR, config).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(start(Mode::User, &[]), "a plane needs an access interface: name one at least");
-    assert_eq!(start(Mode::User, &["acc0", "acc0"]), "interface acc0 is a port already: name it once");
-    assert_eq!(start(Mode::User, &["none0"]), "access interface none0: there is no such interface");
-    assert_eq!(start(Mode::User, &["lo"]), "access interface lo: it has no address of Ethernet");
+    assert_eq!(start(DataPlaneMode::User, &[]), "a plane needs an access interface: name one at least");
+    assert_eq!(
+        start(DataPlaneMode::User, &["acc0", "acc0"]),
+        "interface acc0 is a port already: name it once"
+    );
+    assert_eq!(start(DataPlaneMode::User, &["none0"]), "access interface none0: there is no such interface");
+    assert_eq!(start(DataPlaneMode::User, &["lo"]), "access interface lo: it has no address of Ethernet");
     if !has_pppox() {
-        let said = start(Mode::Kernel, &["acc0"]);
+        let said = start(DataPlaneMode::Kernel, &["acc0"]);
         assert!(
             said.starts_with("mode \"kernel\": no socket of PPPoE") && said.contains("modprobe pppoe"),
             "{said}"
         );
     }
-    super::place::run(&format!("ip -n {} link set acc0 down", place.names[CONCENTRATOR]));
-    assert_eq!(start(Mode::User, &["acc0"]), "access interface acc0: it is down: ip link set acc0 up");
+    super::place::run_command(&format!("ip -n {} link set acc0 down", place.names[CONCENTRATOR]));
+    assert_eq!(
+        start(DataPlaneMode::User, &["acc0"]),
+        "access interface acc0: it is down: ip link set acc0 up"
+    );
 }
 
 /// A veth pair's driver would copy each packet for XDP.
 #[cfg(ebpf)]
 #[test]
-fn pppoe_is_taken_off_by_tc_at_an_end_of_a_veth_pair_unless_told_otherwise() {
-    let place = Place::new(1500);
-    for (told, has) in [(Hook::Auto, Hook::Tc), (Hook::Xdp, Hook::Xdp), (Hook::Tc, Hook::Tc)] {
-        let (plane, _events) = place.plane(CONCENTRATOR, Mode::Ebpf(told), "acc0");
+fn ebpf_uses_tc_on_a_veth_end_unless_configured_otherwise() {
+    let place = NamespaceFixture::new(1500);
+    for (told, has) in
+        [(EbpfHook::Auto, EbpfHook::Tc), (EbpfHook::Xdp, EbpfHook::Xdp), (EbpfHook::Tc, EbpfHook::Tc)]
+    {
+        let (plane, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::Ebpf(told), "acc0");
         assert_eq!(plane.ports()[0].hook, Some(has));
     }
-    let (plane, _events) = place.plane(CONCENTRATOR, Mode::User, "acc0");
+    let (plane, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::User, "acc0");
     assert_eq!(plane.ports()[0].hook, None);
 }
 
@@ -306,15 +330,17 @@ fn pppoe_is_taken_off_by_tc_at_an_end_of_a_veth_pair_unless_told_otherwise() {
 #[cfg(ebpf)]
 #[test]
 fn a_session_with_more_networks_than_fit_is_refused_whole() {
-    let place = Place::new(1500);
-    let ends = place.ends(Mode::Ebpf(Hook::Auto));
+    let place = NamespaceFixture::new(1500);
+    let ends = place.start_both_planes(DataPlaneMode::Ebpf(EbpfHook::Auto));
     let networks = |count: u8| (0..count).map(|n| ([10, 1, n, 0].into(), 24)).collect();
     // Its own address is one more.
-    let many = Session { networks: networks(8), ..ends.session() };
-    let refused = ends.concentrator.install(many).unwrap_err();
+    let many = DataPlaneSession { networks: networks(8), ..ends.host_session() };
+    let refused = ends.concentrator.install_session(many).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
     assert_eq!(refused.to_string(), "9 networks of IPv4: a session in eBPF has room for 8");
-    assert_eq!(ends.concentrator.usage(NUMBER).unwrap(), None);
-    ends.concentrator.install(Session { networks: networks(7), ..ends.session() }).unwrap();
-    assert!(ends.concentrator.usage(NUMBER).unwrap().is_some());
+    assert_eq!(ends.concentrator.session_usage(NUMBER).unwrap(), None);
+    ends.concentrator
+        .install_session(DataPlaneSession { networks: networks(7), ..ends.host_session() })
+        .unwrap();
+    assert!(ends.concentrator.session_usage(NUMBER).unwrap().is_some());
 }

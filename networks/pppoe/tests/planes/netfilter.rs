@@ -1,8 +1,8 @@
 //! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
 
 use super::place::{
-    CONCENTRATOR, Ends, HOST, HOST_END, HOST_IPV6, NUMBER, PATIENCE, Place, SERVER, SERVER_END, SERVER_IPV6,
-    give, modes, run, wait,
+    CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, NamespaceFixture, PlanePair, SERVER, SERVER_END,
+    SERVER_IPV6, TEST_TIMEOUT, add_ipv6_address, run_command, tested_modes, wait_until,
 };
 use socket2::{Domain, Protocol, Type};
 use std::io::Read;
@@ -11,29 +11,36 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use usher_esp::ip::{checksum, sum, write_header};
-use usher_pppoe::netfilter::conntrack::{self, Direction};
-use usher_pppoe::netfilter::{Bounds, Change, Config, Dropped, Follower, Netfilter, Rules, Translation};
+use usher_esp::ip::{fold_checksum, sum_octets, write_header};
+use usher_pppoe::netfilter::conntrack::{self, ConntrackTuple};
+use usher_pppoe::netfilter::{
+    ConnectionLimits, ConntrackEvent, ConntrackMonitor, DropCounts, HostRules, NetfilterConfig,
+    NetfilterTable, SourceNat,
+};
 
 const IDENT: u16 = 11_300;
 const EXTERNAL: &str = "203.0.113.1";
 
-fn table(place: &Place, device: &str) -> Netfilter {
-    bounded(place, (device, &[]), Bounds::default())
+fn start_table(place: &NamespaceFixture, device: &str) -> NetfilterTable {
+    start_limited_table(place, (device, &[]), ConnectionLimits::default())
 }
 
-fn bounded(place: &Place, of: (&str, &[String]), bounds: Bounds) -> Netfilter {
-    made(place, config(of, bounds))
+fn start_limited_table(
+    place: &NamespaceFixture,
+    of: (&str, &[String]),
+    bounds: ConnectionLimits,
+) -> NetfilterTable {
+    start_with_config(place, table_config(of, bounds))
 }
 
-fn config((device, incoming): (&str, &[String]), bounds: Bounds) -> Config {
+fn table_config((device, incoming): (&str, &[String]), bounds: ConnectionLimits) -> NetfilterConfig {
     let (table, device, incoming) = ("usher-test".to_owned(), device.to_owned(), incoming.to_vec());
-    Config { table, device, incoming, ident_port: IDENT, bounds, logged: false }
+    NetfilterConfig { table, device, incoming, ident_port: IDENT, bounds, logged: false }
 }
 
-fn made(place: &Place, config: Config) -> Netfilter {
-    place.within(CONCENTRATOR, move || {
-        let table = Netfilter::start(&config).expect("root may make a table");
+fn start_with_config(place: &NamespaceFixture, config: NetfilterConfig) -> NetfilterTable {
+    place.run_in_namespace(CONCENTRATOR, move || {
+        let table = NetfilterTable::start(&config).expect("root may make a table");
         // A connection that nobody has answered is forgotten after half a minute, which a busy machine may need.
         for setting in ["udp_timeout", "udp_timeout_stream"] {
             let _ = std::fs::write(format!("/proc/sys/net/netfilter/nf_conntrack_{setting}"), "3600");
@@ -43,131 +50,151 @@ fn made(place: &Place, config: Config) -> Netfilter {
 }
 
 /// The device, and by which interfaces hosts' packets come in.
-fn of(ends: &Ends) -> (&str, &[String]) {
-    (ends.concentrator.device(), ends.concentrator.incoming())
+fn plane_interfaces(ends: &PlanePair) -> (&str, &[String]) {
+    (ends.concentrator.device_name(), ends.concentrator.incoming_interfaces())
 }
 
 /// Rules are written in the namespace of who asks.
-fn apply(place: &Place, table: Netfilter, changes: Vec<(IpAddr, u8, Option<Rules>)>) -> Netfilter {
-    place.within(CONCENTRATOR, move || {
-        table.apply(&changes).expect("the rules can be");
+fn apply_changes(
+    place: &NamespaceFixture,
+    table: NetfilterTable,
+    changes: Vec<(IpAddr, u8, Option<HostRules>)>,
+) -> NetfilterTable {
+    place.run_in_namespace(CONCENTRATOR, move || {
+        table.apply_changes(&changes).expect("the rules can be");
         table
     })
 }
 
-fn end(place: &Place, table: Netfilter) {
-    place.within(CONCENTRATOR, move || drop(table));
+fn drop_table(place: &NamespaceFixture, table: NetfilterTable) {
+    place.run_in_namespace(CONCENTRATOR, move || drop(table));
 }
 
-fn address(text: &str) -> IpAddr {
+fn parse_address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
 #[test]
 fn a_masqueraded_connection_is_found_with_its_host() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
-        let masquerade = Rules { translation: Some(Translation::Masquerade), ..Rules::default() };
-        let table = apply(
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
+        let masquerade = HostRules { translation: Some(SourceNat::Masquerade), ..HostRules::default() };
+        let table = apply_changes(
             &place,
-            table(&place, ends.concentrator.device()),
-            vec![(address(HOST), 32, Some(masquerade.clone()))],
+            start_table(&place, ends.concentrator.device_name()),
+            vec![(parse_address(HOST), 32, Some(masquerade.clone()))],
         );
-        let (begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
+        let (begun, accepted) = place.connect_tcp(HOST_END, SERVER_END, SERVER);
         let (seen, theirs) = (accepted.peer_addr().unwrap(), accepted.local_addr().unwrap());
-        assert_eq!(seen.ip(), address(EXTERNAL), "{mode}");
+        assert_eq!(seen.ip(), parse_address(EXTERNAL), "{mode}");
         let own = begun.local_addr().unwrap();
-        let found = place.within(CONCENTRATOR, move || conntrack::seen_from(seen, theirs, conntrack::TCP));
+        let found = place.run_in_namespace(CONCENTRATOR, move || {
+            conntrack::look_up_by_reply(seen, theirs, conntrack::TCP)
+        });
         let found = found.unwrap().expect("the connection is known");
-        assert_eq!(found.original, Direction { source: own, destination: theirs }, "{mode}");
-        assert_eq!(found.reply, Direction { source: theirs, destination: seen }, "{mode}");
+        assert_eq!(found.original, ConntrackTuple { source: own, destination: theirs }, "{mode}");
+        assert_eq!(found.reply, ConntrackTuple { source: theirs, destination: seen }, "{mode}");
         let original = found.original;
-        let again = place.within(CONCENTRATOR, move || conntrack::begun_as(original, conntrack::TCP));
+        let again = place
+            .run_in_namespace(CONCENTRATOR, move || conntrack::look_up_by_original(original, conntrack::TCP));
         assert_eq!(again.unwrap(), Some(found), "{mode}");
         let other = SocketAddr::new(seen.ip(), seen.port() ^ 1);
-        let none = place.within(CONCENTRATOR, move || conntrack::seen_from(other, theirs, conntrack::TCP));
+        let none = place.run_in_namespace(CONCENTRATOR, move || {
+            conntrack::look_up_by_reply(other, theirs, conntrack::TCP)
+        });
         assert_eq!(none.unwrap(), None, "{mode}");
         // The kernel forgets what a host has begun that is gone, and nothing of others.
         let forget = |who: &'static str| {
-            place.within(CONCENTRATOR, move || conntrack::forget(|source| address(who) == source))
+            place.run_in_namespace(CONCENTRATOR, move || {
+                conntrack::delete_by_source(|source| parse_address(who) == source)
+            })
         };
         let known = || {
-            let found =
-                place.within(CONCENTRATOR, move || conntrack::seen_from(seen, theirs, conntrack::TCP));
+            let found = place.run_in_namespace(CONCENTRATOR, move || {
+                conntrack::look_up_by_reply(seen, theirs, conntrack::TCP)
+            });
             found.unwrap().is_some()
         };
         assert!(forget("10.0.0.77").unwrap() == 0 && known(), "{mode}");
         assert!(forget(HOST).unwrap() >= 1 && !known(), "{mode}");
         assert_eq!(forget(HOST).unwrap(), 0, "{mode}");
         // Without its rules a host has its own address again.
-        let table = apply(&place, table, vec![(address(HOST), 32, None)]);
-        let (_begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
-        assert_eq!(accepted.peer_addr().unwrap().ip(), address(HOST), "{mode}");
+        let table = apply_changes(&place, table, vec![(parse_address(HOST), 32, None)]);
+        let (_begun, accepted) = place.connect_tcp(HOST_END, SERVER_END, SERVER);
+        assert_eq!(accepted.peer_addr().unwrap().ip(), parse_address(HOST), "{mode}");
         // A network's hosts are each masqueraded.
-        let table = apply(&place, table, vec![(address("10.0.0.0"), 17, Some(masquerade))]);
-        let (_begun, accepted) = place.connection(HOST_END, SERVER_END, SERVER);
-        assert_eq!(accepted.peer_addr().unwrap().ip(), address(EXTERNAL), "{mode}");
-        end(&place, table);
+        let table = apply_changes(&place, table, vec![(parse_address("10.0.0.0"), 17, Some(masquerade))]);
+        let (_begun, accepted) = place.connect_tcp(HOST_END, SERVER_END, SERVER);
+        assert_eq!(accepted.peer_addr().unwrap().ip(), parse_address(EXTERNAL), "{mode}");
+        drop_table(&place, table);
     }
 }
 
 /// As a pool of a campus has them.
 #[test]
 fn thousands_of_addresses_have_their_rules() {
-    let place = Place::new(1500);
+    let place = NamespaceFixture::new(1500);
     let external = EXTERNAL.parse().expect("an address");
     let each = (0..16_384_u32).map(|n| {
         let first = 1024 + (n % 64) as u16 * 16;
-        let translation = Some(Translation::Block { external, ports: first..=first + 15 });
+        let translation = Some(SourceNat::Block { external, ports: first..=first + 15 });
         (
             Ipv4Addr::from_bits(0x0a40_0000 + n).into(),
             32,
-            Some(Rules { ident: true, translation, hosts: Some(32) }),
+            Some(HostRules { ident: true, translation, hosts: Some(32) }),
         )
     });
-    let translation = Some(Translation::Masquerade);
-    let network = (address("10.0.0.0"), 17, Some(Rules { ident: true, translation, hosts: Some(32) }));
-    let table = apply(&place, table(&place, "carry0"), each.chain([network]).collect());
+    let translation = Some(SourceNat::Masquerade);
+    let network =
+        (parse_address("10.0.0.0"), 17, Some(HostRules { ident: true, translation, hosts: Some(32) }));
+    let table = apply_changes(&place, start_table(&place, "carry0"), each.chain([network]).collect());
     // One of them goes.
-    let table = apply(&place, table, vec![(address("10.64.0.7"), 32, None)]);
-    end(&place, table);
+    let table = apply_changes(&place, table, vec![(parse_address("10.64.0.7"), 32, None)]);
+    drop_table(&place, table);
 }
 
 #[test]
 fn a_hosts_ports_are_of_its_block() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
         let block = |first: u16| {
             let external = EXTERNAL.parse().expect("an address");
-            let translation = Some(Translation::Block { external, ports: first..=first + 15 });
-            (address(HOST), 32, Some(Rules { translation, ..Rules::default() }))
+            let translation = Some(SourceNat::Block { external, ports: first..=first + 15 });
+            (parse_address(HOST), 32, Some(HostRules { translation, ..HostRules::default() }))
         };
-        let mut table = apply(&place, table(&place, ends.concentrator.device()), vec![block(2048)]);
+        let mut table =
+            apply_changes(&place, start_table(&place, ends.concentrator.device_name()), vec![block(2048)]);
         for first in [2048, 4096] {
-            table = apply(&place, table, vec![block(first)]);
-            let all: Vec<_> = (0..8).map(|_| place.connection(HOST_END, SERVER_END, SERVER)).collect();
+            table = apply_changes(&place, table, vec![block(first)]);
+            let all: Vec<_> = (0..8).map(|_| place.connect_tcp(HOST_END, SERVER_END, SERVER)).collect();
             for (_, accepted) in &all {
                 let seen = accepted.peer_addr().unwrap();
-                assert_eq!(seen.ip(), address(EXTERNAL), "{mode}");
+                assert_eq!(seen.ip(), parse_address(EXTERNAL), "{mode}");
                 assert!((first..first + 16).contains(&seen.port()), "{mode}: {seen}");
             }
         }
-        let server = place.udp(SERVER_END, &format!("{SERVER}:7000"));
-        let host = place.udp(HOST_END, &format!("{HOST}:0"));
+        let server = place.bind_udp(SERVER_END, &format!("{SERVER}:7000"));
+        let host = place.bind_udp(HOST_END, &format!("{HOST}:0"));
         host.send_to(b"whose", (SERVER, 7000)).unwrap();
         let (_, seen) = server.recv_from(&mut [0; 100]).unwrap();
-        assert!(seen.ip() == address(EXTERNAL) && (4096..4112).contains(&seen.port()), "{mode}: {seen}");
+        assert!(
+            seen.ip() == parse_address(EXTERNAL) && (4096..4112).contains(&seen.port()),
+            "{mode}: {seen}"
+        );
         // What has no ports goes out too, by the address; a protocol whose ports would be somebody else's does not.
-        let raw = listening(&place);
+        let raw = raw_ipv4_socket(&place);
         // What is part of no connection would go out as it is.
         for protocol in [6, 33, 132] {
-            ends.host.send(0, &ends.frame(NUMBER, &packet(protocol, &[8, 0, 8, 1, 0, 0, 0, 0, 0, 0, 0, 0])));
+            ends.host.send_frame(
+                0,
+                &ends.session_frame(NUMBER, &host_packet(protocol, &[8, 0, 8, 1, 0, 0, 0, 0, 0, 0, 0, 0])),
+            );
         }
-        ends.host.send(0, &ends.frame(NUMBER, &packet(1, &echo(1))));
+        ends.host.send_frame(0, &ends.session_frame(NUMBER, &host_packet(1, &echo_request(1))));
         let mut heard = Vec::new();
         while heard.last() != Some(&1) {
             let mut buf = [0; 2000];
@@ -179,32 +206,32 @@ fn a_hosts_ports_are_of_its_block() {
             }
         }
         assert_eq!(heard, [1], "{mode}");
-        end(&place, table);
+        drop_table(&place, table);
     }
 }
 
 /// A packet of a host, with its source.
-fn packet(protocol: u8, data: &[u8]) -> Vec<u8> {
+fn host_packet(protocol: u8, data: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
-    write_header(&mut packet, address(HOST), address(SERVER), protocol, 0, data.len());
+    write_header(&mut packet, parse_address(HOST), parse_address(SERVER), protocol, 0, data.len());
     [&packet, data].concat()
 }
 
 /// All packets of IPv4 that arrive at the server's end.
-fn listening(place: &Place) -> socket2::Socket {
-    place.within(SERVER_END, || {
+fn raw_ipv4_socket(place: &NamespaceFixture) -> socket2::Socket {
+    place.run_in_namespace(SERVER_END, || {
         let all = socket2::Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0x0008_i32)));
         let all = all.expect("root may hear all of IPv4");
-        all.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
+        all.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket can wait");
         all
     })
 }
 
 /// ICMP's echo request with its identifier.
-fn echo(identifier: u16) -> [u8; 8] {
+fn echo_request(identifier: u16) -> [u8; 8] {
     let [high, low] = identifier.to_be_bytes();
     let mut echo = [8, 0, 0, 0, high, low, 0, 1];
-    let code = checksum(sum(&echo, 0));
+    let code = fold_checksum(sum_octets(&echo, 0));
     echo[2..4].copy_from_slice(&code);
     echo
 }
@@ -213,16 +240,23 @@ fn echo(identifier: u16) -> [u8; 8] {
 /// identifier stands in the line for the port.
 #[test]
 fn what_the_log_of_translations_cannot_name_does_not_pass() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
-        let table = made(&place, Config { logged: true, ..config(of(&ends), Bounds::default()) });
-        let rules = |translation| Some(Rules { translation, hosts: Some(32), ..Rules::default() });
-        let masqueraded = rules(Some(Translation::Masquerade));
-        let table = Arc::new(apply(&place, table, vec![(address(HOST), 32, masqueraded)]));
-        let raw = listening(&place);
-        let mut follower = place.within(CONCENTRATOR, || Follower::new().expect("root may follow"));
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
+        let table = start_with_config(
+            &place,
+            NetfilterConfig {
+                logged: true,
+                ..table_config(plane_interfaces(&ends), ConnectionLimits::default())
+            },
+        );
+        let rules = |translation| Some(HostRules { translation, hosts: Some(32), ..HostRules::default() });
+        let masqueraded = rules(Some(SourceNat::Masquerade));
+        let table = Arc::new(apply_changes(&place, table, vec![(parse_address(HOST), 32, masqueraded)]));
+        let raw = raw_ipv4_socket(&place);
+        let mut follower =
+            place.run_in_namespace(CONCENTRATOR, || ConntrackMonitor::new().expect("root may follow"));
         // An SCTP INIT, whose checksum the kernel looks at, and what other protocols begin with.
         let init = [
             0x9c, 0x56, 0x26, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20, 0, 0, 0, 1, 0, 0, 16, 0, 0, 1, 0, 1,
@@ -232,11 +266,11 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
         let gre = [0, 0, 8, 0, 0, 0, 0, 0];
         let esp = [0, 0, 16, 1, 0, 0, 0, 1, 0, 0, 0, 0];
         for (protocol, data) in
-            [(132, &init[..]), (136, &udp_lite), (47, &gre), (50, &esp), (4, &packet(17, &[0; 8]))]
+            [(132, &init[..]), (136, &udp_lite), (47, &gre), (50, &esp), (4, &host_packet(17, &[0; 8]))]
         {
-            ends.host.send(0, &ends.frame(NUMBER, &packet(protocol, data)));
+            ends.host.send_frame(0, &ends.session_frame(NUMBER, &host_packet(protocol, data)));
         }
-        ends.host.send(0, &ends.frame(NUMBER, &packet(1, &echo(7))));
+        ends.host.send_frame(0, &ends.session_frame(NUMBER, &host_packet(1, &echo_request(7))));
         let heard = loop {
             let mut buf = [0; 2000];
             let length = (&raw).read(&mut buf).expect("the echo request arrives");
@@ -244,32 +278,32 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
                 break (buf[9], IpAddr::from([buf[12], buf[13], buf[14], buf[15]]));
             }
         };
-        assert_eq!(heard, (1, address(EXTERNAL)), "{mode}");
+        assert_eq!(heard, (1, parse_address(EXTERNAL)), "{mode}");
         // Those without a right checksum may have been dropped for belonging to no connection.
-        let unnamed = dropped(&place, &table).unnamed;
+        let unnamed = drop_counts(&place, &table).unnamed;
         assert!((3..=5).contains(&unnamed), "{mode}: {unnamed}");
-        let told = std::iter::from_fn(|| follower.wait(PATIENCE).expect("the kernel tells"));
+        let told = std::iter::from_fn(|| follower.next_event(TEST_TIMEOUT).expect("the kernel tells"));
         let begun = told.filter_map(|change| match change {
-            Change::Begun(connection, conntrack::ICMP) => Some(connection),
+            ConntrackEvent::Started(connection, conntrack::ICMP) => Some(connection),
             _ => None,
         });
         let connection = begun.take(1).next().expect("the query is told of");
-        assert_eq!(connection.original.source, SocketAddr::new(address(HOST), 7), "{mode}");
-        assert_eq!(connection.reply.destination.ip(), address(EXTERNAL), "{mode}");
-        end(&place, Arc::into_inner(table).expect("nobody else has it"));
+        assert_eq!(connection.original.source, SocketAddr::new(parse_address(HOST), 7), "{mode}");
+        assert_eq!(connection.reply.destination.ip(), parse_address(EXTERNAL), "{mode}");
+        drop_table(&place, Arc::into_inner(table).expect("nobody else has it"));
     }
 }
 
 /// What the table has dropped.
-fn dropped(place: &Place, table: &Arc<Netfilter>) -> Dropped {
+fn drop_counts(place: &NamespaceFixture, table: &Arc<NetfilterTable>) -> DropCounts {
     let table = table.clone();
-    place.within(CONCENTRATOR, move || table.dropped().expect("it is counted"))
+    place.run_in_namespace(CONCENTRATOR, move || table.drop_counts().expect("it is counted"))
 }
 
 /// The host begins so many connections from an address; those that come are answered by nobody, and are there nevertheless.
-fn begun(place: &Place, from: &str, to: &str, many: usize) -> Vec<UdpSocket> {
+fn start_connections(place: &NamespaceFixture, from: &str, to: &str, many: usize) -> Vec<UdpSocket> {
     let begin = |_| {
-        let socket = place.udp(HOST_END, &SocketAddr::new(address(from), 0).to_string());
+        let socket = place.bind_udp(HOST_END, &SocketAddr::new(parse_address(from), 0).to_string());
         socket.send_to(b"begun", (to, 7000)).expect("the host may");
         socket
     };
@@ -277,7 +311,7 @@ fn begun(place: &Place, from: &str, to: &str, many: usize) -> Vec<UdpSocket> {
 }
 
 #[track_caller]
-fn arrive(server: &UdpSocket, many: usize, text: &[u8]) {
+fn expect_datagrams(server: &UdpSocket, many: usize, text: &[u8]) {
     for n in 0..many {
         let mut buf = [0; 100];
         let length = server.recv(&mut buf).unwrap_or_else(|error| panic!("{n} of {many}: {error}"));
@@ -286,31 +320,32 @@ fn arrive(server: &UdpSocket, many: usize, text: &[u8]) {
 }
 
 #[test]
-fn a_host_has_as_many_connections_as_it_may_and_no_more_while_they_are_held_back() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
+fn a_host_has_limited_connections_and_no_new_ones_while_held() {
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
         let other = "2001:db8:1::2";
-        give(&place.names[HOST_END], "pppoe0", &format!("{other}/128"));
-        let server = place.udp(SERVER_END, "[::]:7000");
-        let rules = |translation, bits| Some(Rules { translation, hosts: Some(bits), ..Rules::default() });
+        add_ipv6_address(&place.names[HOST_END], "pppoe0", &format!("{other}/128"));
+        let server = place.bind_udp(SERVER_END, "[::]:7000");
+        let rules =
+            |translation, bits| Some(HostRules { translation, hosts: Some(bits), ..HostRules::default() });
         // Translated or not it is one host, and one that has a prefix is one by all addresses of it.
-        for translation in [Some(Translation::Masquerade), None] {
-            let bounds = Bounds { at_once: 3, per_second: 0 };
-            let table = bounded(&place, of(&ends), bounds);
+        for translation in [Some(SourceNat::Masquerade), None] {
+            let bounds = ConnectionLimits { at_once: 3, per_second: 0 };
+            let table = start_limited_table(&place, plane_interfaces(&ends), bounds);
             let all = vec![
-                (address(HOST), 32, rules(translation.clone(), 32)),
-                (address("2001:db8:1::"), 64, rules(None, 64)),
+                (parse_address(HOST), 32, rules(translation.clone(), 32)),
+                (parse_address("2001:db8:1::"), 64, rules(None, 64)),
             ];
-            let table = Arc::new(apply(&place, table, all));
-            let v4 = begun(&place, HOST, SERVER, 5);
-            arrive(&server, 3, b"begun");
-            wait("two are dropped", || dropped(&place, &table).limited == 2);
-            let own = begun(&place, HOST_IPV6, SERVER_IPV6, 2);
-            let others = begun(&place, other, SERVER_IPV6, 3);
-            arrive(&server, 3, b"begun");
-            wait("two more are dropped", || dropped(&place, &table).limited == 4);
+            let table = Arc::new(apply_changes(&place, table, all));
+            let v4 = start_connections(&place, HOST, SERVER, 5);
+            expect_datagrams(&server, 3, b"begun");
+            wait_until("two are dropped", || drop_counts(&place, &table).limited == 2);
+            let own = start_connections(&place, HOST_IPV6, SERVER_IPV6, 2);
+            let others = start_connections(&place, other, SERVER_IPV6, 3);
+            expect_datagrams(&server, 3, b"begun");
+            wait_until("two more are dropped", || drop_counts(&place, &table).limited == 4);
             // Those that are there go on, whether they were answered or not.
             for socket in &v4 {
                 socket.send_to(b"again", (SERVER, 7000)).expect("the host may");
@@ -318,100 +353,109 @@ fn a_host_has_as_many_connections_as_it_may_and_no_more_while_they_are_held_back
             for socket in own.iter().chain(&others) {
                 socket.send_to(b"again", (SERVER_IPV6, 7000)).expect("the host may");
             }
-            arrive(&server, 6, b"again");
-            wait("four are dropped again", || dropped(&place, &table).limited == 8);
+            expect_datagrams(&server, 6, b"again");
+            wait_until("four are dropped again", || drop_counts(&place, &table).limited == 8);
             // Whoever has its addresses next begins anew.
-            forget_all(&place);
-            let _v4 = begun(&place, HOST, SERVER, 3);
-            let _v6 = begun(&place, other, SERVER_IPV6, 3);
-            arrive(&server, 6, b"begun");
-            assert_eq!(dropped(&place, &table).limited, 8, "{mode}");
-            end(&place, Arc::into_inner(table).expect("nobody else has it"));
-            forget_all(&place);
+            flush_connections(&place);
+            let _v4 = start_connections(&place, HOST, SERVER, 3);
+            let _v6 = start_connections(&place, other, SERVER_IPV6, 3);
+            expect_datagrams(&server, 6, b"begun");
+            assert_eq!(drop_counts(&place, &table).limited, 8, "{mode}");
+            drop_table(&place, Arc::into_inner(table).expect("nobody else has it"));
+            flush_connections(&place);
             // So many in a second.
-            let table = bounded(&place, of(&ends), Bounds { at_once: 0, per_second: 1 });
-            let all = vec![(address(HOST), 32, rules(Some(Translation::Masquerade), 32))];
-            let table = Arc::new(apply(&place, table, all));
-            let _many = begun(&place, HOST, SERVER, 200);
-            arrive(&server, 10, b"begun");
+            let table = start_limited_table(
+                &place,
+                plane_interfaces(&ends),
+                ConnectionLimits { at_once: 0, per_second: 1 },
+            );
+            let all = vec![(parse_address(HOST), 32, rules(Some(SourceNat::Masquerade), 32))];
+            let table = Arc::new(apply_changes(&place, table, all));
+            let _many = start_connections(&place, HOST, SERVER, 200);
+            expect_datagrams(&server, 10, b"begun");
             // Each of the others arrives or is dropped.
             server.set_nonblocking(true).expect("a socket need not wait");
             let mut arrived = 10;
-            wait("each is counted", || {
+            wait_until("each is counted", || {
                 arrived += std::iter::from_fn(|| server.recv(&mut [0; 100]).ok()).count() as u64;
-                arrived + dropped(&place, &table).limited == 200
+                arrived + drop_counts(&place, &table).limited == 200
             });
             server.set_nonblocking(false).expect("a socket can wait");
             assert!(arrived <= 100, "{mode}: {arrived} of 200 pass");
-            end(&place, Arc::into_inner(table).expect("nobody else has it"));
-            forget_all(&place);
+            drop_table(&place, Arc::into_inner(table).expect("nobody else has it"));
+            flush_connections(&place);
         }
-        let table = table(&place, ends.concentrator.device());
-        let all = vec![(address(HOST), 32, rules(Some(Translation::Masquerade), 32))];
-        let table = Arc::new(apply(&place, table, all));
+        let table = start_table(&place, ends.concentrator.device_name());
+        let all = vec![(parse_address(HOST), 32, rules(Some(SourceNat::Masquerade), 32))];
+        let table = Arc::new(apply_changes(&place, table, all));
         let hold = |hold| {
             let table = table.clone();
-            place.within(CONCENTRATOR, move || table.hold(hold).expect("root may"));
+            place.run_in_namespace(CONCENTRATOR, move || table.drop_new_connections(hold).expect("root may"));
         };
-        let before = begun(&place, HOST, SERVER, 1);
-        arrive(&server, 1, b"begun");
+        let before = start_connections(&place, HOST, SERVER, 1);
+        expect_datagrams(&server, 1, b"begun");
         for _ in 0..2 {
             hold(true);
-            let held = dropped(&place, &table).held;
-            let _held = begun(&place, HOST, SERVER, 2);
-            wait("two are held back", || dropped(&place, &table).held == held + 2);
+            let held = drop_counts(&place, &table).held;
+            let _held = start_connections(&place, HOST, SERVER, 2);
+            wait_until("two are held back", || drop_counts(&place, &table).held == held + 2);
             before[0].send_to(b"goes on", (SERVER, 7000)).expect("the host may");
-            arrive(&server, 1, b"goes on");
+            expect_datagrams(&server, 1, b"goes on");
             // IPv6 is not translated, and so nobody has to log it.
-            let _v6 = begun(&place, HOST_IPV6, SERVER_IPV6, 1);
-            arrive(&server, 1, b"begun");
+            let _v6 = start_connections(&place, HOST_IPV6, SERVER_IPV6, 1);
+            expect_datagrams(&server, 1, b"begun");
             hold(false);
-            let _passes = begun(&place, HOST, SERVER, 1);
-            arrive(&server, 1, b"begun");
+            let _passes = start_connections(&place, HOST, SERVER, 1);
+            expect_datagrams(&server, 1, b"begun");
         }
-        end(&place, Arc::into_inner(table).expect("nobody else has it"));
+        drop_table(&place, Arc::into_inner(table).expect("nobody else has it"));
     }
 }
 
 /// What the kernel does not track, and what comes from elsewhere in a host's name.
 #[test]
 fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
         let [_, c, s] = &place.names;
-        place.within(CONCENTRATOR, || {
+        place.run_in_namespace(CONCENTRATOR, || {
             for interface in ["all", "up0"] {
                 std::fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"), "0")
                     .expect("root may");
             }
         });
-        let table = bounded(&place, of(&ends), Bounds { at_once: 3, per_second: 1 });
-        let all = vec![(address(HOST), 32, Some(Rules { hosts: Some(32), ..Rules::default() }))];
-        let table = Arc::new(apply(&place, table, all));
-        run(&format!("ip -n {s} addr add {HOST}/32 dev lo"));
-        let here = place.udp(CONCENTRATOR, "203.0.113.1:7000");
-        let forged = place.udp(SERVER_END, &format!("{HOST}:0"));
+        let table = start_limited_table(
+            &place,
+            plane_interfaces(&ends),
+            ConnectionLimits { at_once: 3, per_second: 1 },
+        );
+        let all =
+            vec![(parse_address(HOST), 32, Some(HostRules { hosts: Some(32), ..HostRules::default() }))];
+        let table = Arc::new(apply_changes(&place, table, all));
+        run_command(&format!("ip -n {s} addr add {HOST}/32 dev lo"));
+        let here = place.bind_udp(CONCENTRATOR, "203.0.113.1:7000");
+        let forged = place.bind_udp(SERVER_END, &format!("{HOST}:0"));
         for _ in 0..100 {
             forged.send_to(b"forged", "203.0.113.1:7000").expect("whoever is elsewhere may");
         }
-        arrive(&here, 100, b"forged");
-        assert_eq!(dropped(&place, &table).limited, 0, "{mode}");
-        run(&format!("ip -n {s} addr del {HOST}/32 dev lo"));
+        expect_datagrams(&here, 100, b"forged");
+        assert_eq!(drop_counts(&place, &table).limited, 0, "{mode}");
+        run_command(&format!("ip -n {s} addr del {HOST}/32 dev lo"));
         let rules =
             ["add table inet raw", "add chain inet raw first { type filter hook prerouting priority raw; }"];
         for rule in rules.into_iter().chain(["add rule inet raw first udp dport 7000 notrack"]) {
-            run(&format!("ip netns exec {c} nft {rule}"));
+            run_command(&format!("ip netns exec {c} nft {rule}"));
         }
-        let server = place.udp(SERVER_END, &format!("{SERVER}:7000"));
-        let host = place.udp(HOST_END, &format!("{HOST}:0"));
+        let server = place.bind_udp(SERVER_END, &format!("{SERVER}:7000"));
+        let host = place.bind_udp(HOST_END, &format!("{HOST}:0"));
         for _ in 0..100 {
             host.send_to(b"untracked", (SERVER, 7000)).expect("the host may");
         }
-        arrive(&server, 100, b"untracked");
-        assert_eq!(dropped(&place, &table).limited, 0, "{mode}");
-        end(&place, Arc::into_inner(table).expect("nobody else has it"));
+        expect_datagrams(&server, 100, b"untracked");
+        assert_eq!(drop_counts(&place, &table).limited, 0, "{mode}");
+        drop_table(&place, Arc::into_inner(table).expect("nobody else has it"));
     }
 }
 
@@ -420,11 +464,11 @@ fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
 fn a_burst_of_connections_waits_until_it_is_read() {
     // A kernel may take two kilobytes for each of what it tells; without more room than anybody may have, some hundreds would fit.
     const MANY: u16 = 5000;
-    let place = Place::new(1500);
+    let place = NamespaceFixture::new(1500);
     // The kernel tracks connections for those who ask for them.
-    let table = table(&place, "pppoe0");
-    let (mut follower, mut begun) = place.within(CONCENTRATOR, || {
-        let follower = Follower::new().expect("root may follow");
+    let table = start_table(&place, "pppoe0");
+    let (mut follower, mut begun) = place.run_in_namespace(CONCENTRATOR, || {
+        let follower = ConntrackMonitor::new().expect("root may follow");
         let socket = UdpSocket::bind("127.0.0.1:0").expect("the address is there");
         for port in 0..MANY {
             socket.send_to(b"begun", ("127.0.0.1", 20_000 + port)).expect("anybody may");
@@ -432,34 +476,34 @@ fn a_burst_of_connections_waits_until_it_is_read() {
         (follower, 0)
     });
     while begun < MANY {
-        match follower.wait(PATIENCE).expect("the kernel tells") {
-            Some(Change::Begun(..)) => begun += 1,
-            Some(Change::Ended(..)) => {}
+        match follower.next_event(TEST_TIMEOUT).expect("the kernel tells") {
+            Some(ConntrackEvent::Started(..)) => begun += 1,
+            Some(ConntrackEvent::Ended(..)) => {}
             other => panic!("{other:?} after {begun}"),
         }
     }
-    assert_eq!(follower.wait(Duration::ZERO).expect("the kernel tells"), None, "nothing more");
-    end(&place, table);
+    assert_eq!(follower.next_event(Duration::ZERO).expect("the kernel tells"), None, "nothing more");
+    drop_table(&place, table);
 }
 
-fn forget_all(place: &Place) {
-    place.within(CONCENTRATOR, || conntrack::forget(|_| true).expect("root may"));
+fn flush_connections(place: &NamespaceFixture) {
+    place.run_in_namespace(CONCENTRATOR, || conntrack::delete_by_source(|_| true).expect("root may"));
 }
 
 #[test]
 fn port_113_of_hosts_is_answered_by_us() {
-    for mode in modes() {
-        let place = Place::new(1500);
-        let ends = place.ends(mode);
-        ends.install();
-        let ident = || Some(Rules { ident: true, ..Rules::default() });
-        let both = vec![(address(HOST), 32, ident()), (address("2001:db8:1::"), 64, ident())];
-        let table = apply(&place, table(&place, ends.concentrator.device()), both);
-        let listener =
-            place.within(CONCENTRATOR, || TcpListener::bind(("::", IDENT)).expect("the port is free"));
+    for mode in tested_modes() {
+        let place = NamespaceFixture::new(1500);
+        let ends = place.start_both_planes(mode);
+        ends.install_session();
+        let ident = || Some(HostRules { ident: true, ..HostRules::default() });
+        let both = vec![(parse_address(HOST), 32, ident()), (parse_address("2001:db8:1::"), 64, ident())];
+        let table = apply_changes(&place, start_table(&place, ends.concentrator.device_name()), both);
+        let listener = place
+            .run_in_namespace(CONCENTRATOR, || TcpListener::bind(("::", IDENT)).expect("the port is free"));
         let ask = |to: &'static str, port: u16| {
-            let to = SocketAddr::new(address(to), port);
-            place.within(SERVER_END, move || TcpStream::connect_timeout(&to, PATIENCE))
+            let to = SocketAddr::new(parse_address(to), port);
+            place.run_in_namespace(SERVER_END, move || TcpStream::connect_timeout(&to, TEST_TIMEOUT))
         };
         for (to, v4) in [(HOST, true), (HOST_IPV6, false)] {
             let asking = ask(to, 113).expect("it is answered");
@@ -468,42 +512,46 @@ fn port_113_of_hosts_is_answered_by_us() {
             // Whom it was for is known, whatever the host itself runs.
             let asked = if v4 { socket.original_dst_v4() } else { socket.original_dst_v6() };
             let asked = asked.unwrap().as_socket().unwrap();
-            assert_eq!(asked, SocketAddr::new(address(to), 113), "{mode}");
-            let server = address(if v4 { SERVER } else { SERVER_IPV6 });
+            assert_eq!(asked, SocketAddr::new(parse_address(to), 113), "{mode}");
+            let server = parse_address(if v4 { SERVER } else { SERVER_IPV6 });
             assert_eq!(from.ip().to_canonical(), server, "{mode}");
             drop(asking);
             // Other ports are the host's.
             assert!(ask(to, 114).is_err(), "{mode}");
         }
-        let table = apply(&place, table, vec![(address(HOST), 32, None)]);
+        let table = apply_changes(&place, table, vec![(parse_address(HOST), 32, None)]);
         assert!(ask(HOST, 113).is_err(), "{mode}");
-        end(&place, table);
+        drop_table(&place, table);
     }
 }
 
 #[test]
 fn the_table_goes_with_its_program_or_is_replaced() {
-    let place = Place::new(1500);
+    let place = NamespaceFixture::new(1500);
     let shown = || {
         let c = &place.names[CONCENTRATOR];
         let all = Command::new("ip").args(["netns", "exec", c, "nft", "list", "ruleset"]).output().unwrap();
         String::from_utf8(all.stdout).unwrap()
     };
-    let translation = Some(Translation::Masquerade);
-    let masquerade = Rules { ident: true, translation, ..Rules::default() };
-    let left = apply(&place, table(&place, "pppoe0"), vec![(address(HOST), 32, Some(masquerade.clone()))]);
+    let translation = Some(SourceNat::Masquerade);
+    let masquerade = HostRules { ident: true, translation, ..HostRules::default() };
+    let left = apply_changes(
+        &place,
+        start_table(&place, "pppoe0"),
+        vec![(parse_address(HOST), 32, Some(masquerade.clone()))],
+    );
     assert!(shown().contains(HOST));
     // A killed program takes nothing away.
     std::mem::forget(left);
-    let next = table(&place, "pppoe0");
+    let next = start_table(&place, "pppoe0");
     assert!(shown().contains("usher-test") && !shown().contains(HOST));
     // A change is made whole or not at all.
-    let next = place.within(CONCENTRATOR, move || {
-        let unknown = (address("10.0.0.9"), 32, None);
-        assert!(next.apply(&[(address(HOST), 32, Some(masquerade)), unknown]).is_err());
+    let next = place.run_in_namespace(CONCENTRATOR, move || {
+        let unknown = (parse_address("10.0.0.9"), 32, None);
+        assert!(next.apply_changes(&[(parse_address(HOST), 32, Some(masquerade)), unknown]).is_err());
         next
     });
     assert!(!shown().contains(HOST));
-    end(&place, next);
+    drop_table(&place, next);
     assert_eq!(shown(), "");
 }

@@ -8,11 +8,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use usher_esp::ip::{checksum, protocol, pseudo_sum, sum, write_header};
-use usher_pppoe::{Config, Event, Hook, Mode, Plane, PortConfig, Session, StartError};
+use usher_esp::ip::{fold_checksum, protocol, pseudo_sum, sum_octets, write_header};
+use usher_pppoe::{
+    DataPlaneConfig, DataPlaneEvent, DataPlaneMode, DataPlaneSession, EbpfHook, PortConfig, PppoeDataPlane,
+    StartError,
+};
 
 /// Longer than anything here takes on a busy machine. Only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Whether this kernel has PPPoE of its own.
 pub(crate) fn has_pppox() -> bool {
@@ -20,12 +23,16 @@ pub(crate) fn has_pppox() -> bool {
 }
 
 /// The modes that are held to the same. The guest, which is slow, is there for the one that other machines may lack.
-pub(crate) fn modes() -> Vec<Mode> {
+pub(crate) fn tested_modes() -> Vec<DataPlaneMode> {
     if std::env::var_os("USHER_GUEST").is_some() {
-        return vec![Mode::Kernel];
+        return vec![DataPlaneMode::Kernel];
     }
-    let ebpf = [Hook::Xdp, Hook::Tc].into_iter().filter(|_| cfg!(ebpf)).map(Mode::Ebpf);
-    [Mode::User].into_iter().chain(ebpf).chain(has_pppox().then_some(Mode::Kernel)).collect()
+    let ebpf = [EbpfHook::Xdp, EbpfHook::Tc].into_iter().filter(|_| cfg!(ebpf)).map(DataPlaneMode::Ebpf);
+    [DataPlaneMode::User]
+        .into_iter()
+        .chain(ebpf)
+        .chain(has_pppox().then_some(DataPlaneMode::Kernel))
+        .collect()
 }
 
 /// The host's number, addresses and networks.
@@ -40,12 +47,12 @@ pub(crate) const HOST_END: usize = 0;
 pub(crate) const CONCENTRATOR: usize = 1;
 pub(crate) const SERVER_END: usize = 2;
 
-pub(crate) struct Place {
+pub(crate) struct NamespaceFixture {
     pub(crate) names: [String; 3],
 }
 
 #[track_caller]
-pub(crate) fn run(command: &str) {
+pub(crate) fn run_command(command: &str) {
     let mut words = command.split(' ');
     let program = words.next().expect("a program");
     let done = Command::new(program).args(words).status();
@@ -54,17 +61,17 @@ pub(crate) fn run(command: &str) {
 }
 
 /// What `ip` says of an interface.
-fn shown(name: &str, device: &str) -> String {
+fn show_link(name: &str, device: &str) -> String {
     let said = Command::new("ip").args(["-n", name, "link", "show", device]).output();
     String::from_utf8(said.expect("ip is there").stdout).expect("text")
 }
 
 /// Gives an interface an IPv6 address, which the kernel has in use some time later: what is sent to it before is lost.
 #[track_caller]
-pub(crate) fn give(name: &str, device: &str, address: &str) {
-    run(&format!("ip -n {name} addr add {address} dev {device} nodad"));
+pub(crate) fn add_ipv6_address(name: &str, device: &str, address: &str) {
+    run_command(&format!("ip -n {name} addr add {address} dev {device} nodad"));
     let address = address.split('/').next().unwrap_or(address);
-    wait("the address is in use", || {
+    wait_until("the address is in use", || {
         let said = Command::new("ip").args(["-n", name, "route", "get", address]).output();
         said.expect("ip is there").stdout.starts_with(b"local ")
     });
@@ -76,12 +83,12 @@ pub(crate) struct TcpSent {
     /// Segments, those included that went again.
     pub(crate) segments: u64,
     /// Segments that went again.
-    pub(crate) again: u64,
+    pub(crate) retransmitted: u64,
 }
 
 impl TcpSent {
     /// Of the calling thread's namespace.
-    fn read() -> Self {
+    fn from_proc() -> Self {
         let text = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("TCP counts");
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
         let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
@@ -90,7 +97,7 @@ impl TcpSent {
             let value = both.find(|(other, _)| *other == name).expect("the kernel counts it").1;
             value.parse::<u64>().expect("a number")
         };
-        Self { segments: of("OutSegs") + of("RetransSegs"), again: of("RetransSegs") }
+        Self { segments: of("OutSegs") + of("RetransSegs"), retransmitted: of("RetransSegs") }
     }
 }
 
@@ -103,7 +110,7 @@ fn connections_are_over() -> bool {
     })
 }
 
-impl Place {
+impl NamespaceFixture {
     /// `access_mtu`: of the cable between host and concentrator.
     #[track_caller]
     pub(crate) fn new(access_mtu: u16) -> Self {
@@ -112,30 +119,30 @@ impl Place {
         let names =
             ["host", "conc", "serv"].map(|end| format!("usher-pppoe-{}-{n}-{end}", std::process::id()));
         for name in &names {
-            run(&format!("ip netns add {name}"));
-            run(&format!("ip -n {name} link set lo up"));
+            run_command(&format!("ip netns add {name}"));
+            run_command(&format!("ip -n {name} link set lo up"));
         }
         let place = Self { names };
         let [h, c, s] = &place.names;
-        run(&format!(
+        run_command(&format!(
             "ip -n {h} link add eth0 mtu {access_mtu} type veth peer name acc0 mtu {access_mtu} netns {c}"
         ));
-        run(&format!("ip -n {s} link add eth0 type veth peer name up0 netns {c}"));
+        run_command(&format!("ip -n {s} link add eth0 type veth peer name up0 netns {c}"));
         let devices = [(h, "eth0"), (c, "acc0"), (c, "up0"), (s, "eth0")];
         for (name, device) in devices {
-            run(&format!("ip -n {name} link set {device} up"));
+            run_command(&format!("ip -n {name} link set {device} up"));
         }
         // Until the kernel has made of a carrier that an interface works, it drops what is sent by it.
         for (name, device) in devices {
-            wait("the cables are plugged in", || shown(name, device).contains("state UP"));
+            wait_until("the cables are plugged in", || show_link(name, device).contains("state UP"));
         }
         for (name, device, n) in [(c, "up0", 1), (s, "eth0", 2)] {
-            run(&format!("ip -n {name} addr add 203.0.113.{n}/24 dev {device}"));
-            give(name, device, &format!("2001:db8:ffff::{n}/64"));
+            run_command(&format!("ip -n {name} addr add 203.0.113.{n}/24 dev {device}"));
+            add_ipv6_address(name, device, &format!("2001:db8:ffff::{n}/64"));
         }
-        run(&format!("ip -n {s} route add default via 203.0.113.1"));
-        run(&format!("ip -n {s} route add default via 2001:db8:ffff::1"));
-        place.within(CONCENTRATOR, || {
+        run_command(&format!("ip -n {s} route add default via 203.0.113.1"));
+        run_command(&format!("ip -n {s} route add default via 2001:db8:ffff::1"));
+        place.run_in_namespace(CONCENTRATOR, || {
             for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
                 std::fs::write(format!("/proc/sys/net/{setting}"), "1")
                     .expect("root may switch forwarding on");
@@ -145,7 +152,7 @@ impl Place {
     }
 
     /// Does something in one of them.
-    pub(crate) fn within<T: Send + 'static>(
+    pub(crate) fn run_in_namespace<T: Send + 'static>(
         &self,
         end: usize,
         work: impl FnOnce() -> T + Send + 'static,
@@ -164,32 +171,37 @@ impl Place {
     #[track_caller]
     pub(crate) fn tcp_sent(&self, end: usize) -> TcpSent {
         for end in [HOST_END, SERVER_END] {
-            wait("connections are over", || self.within(end, connections_are_over));
+            wait_until("connections are over", || self.run_in_namespace(end, connections_are_over));
         }
-        self.within(end, TcpSent::read)
+        self.run_in_namespace(end, TcpSent::from_proc)
     }
 
     pub(crate) fn try_plane(
         &self,
         end: usize,
-        config: Config,
-    ) -> Result<(Plane, Receiver<Event>), StartError> {
+        config: DataPlaneConfig,
+    ) -> Result<(PppoeDataPlane, Receiver<DataPlaneEvent>), StartError> {
         let (heard, events) = channel();
         let hear = Box::new(move |event| drop(heard.send(event)));
-        Ok((self.within(end, move || Plane::start(&config, hear))?, events))
+        Ok((self.run_in_namespace(end, move || PppoeDataPlane::start(&config, hear))?, events))
     }
 
     #[track_caller]
-    pub(crate) fn plane(&self, end: usize, mode: Mode, interface: &str) -> (Plane, Receiver<Event>) {
+    pub(crate) fn start_plane(
+        &self,
+        end: usize,
+        mode: DataPlaneMode,
+        interface: &str,
+    ) -> (PppoeDataPlane, Receiver<DataPlaneEvent>) {
         let ports = vec![PortConfig { interface: interface.to_owned() }];
         let report = Some(Duration::from_millis(50));
-        let config = Config { ports, mode, device: "pppoe0".to_owned(), report, closed: false };
+        let config = DataPlaneConfig { ports, mode, device: "pppoe0".to_owned(), report, closed: false };
         let begun = Instant::now();
         loop {
             match self.try_plane(end, config.clone()) {
                 // Where there was one before, a child that another test is just starting may still hold a copy of its device.
                 Err(StartError::Device { error, .. })
-                    if error.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < PATIENCE =>
+                    if error.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < TEST_TIMEOUT =>
                 {
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -200,49 +212,50 @@ impl Place {
 
     /// The concentrator's plane in a mode, and the host's end, for which everything may be at the other end.
     #[track_caller]
-    pub(crate) fn ends(&self, mode: Mode) -> Ends {
-        let (concentrator, events) = self.plane(CONCENTRATOR, mode, "acc0");
-        let (host, host_events) = self.plane(HOST_END, Mode::User, "eth0");
-        let ends = Ends { concentrator, events, host, host_events };
-        let other = Session {
+    pub(crate) fn start_both_planes(&self, mode: DataPlaneMode) -> PlanePair {
+        let (concentrator, events) = self.start_plane(CONCENTRATOR, mode, "acc0");
+        let (host, host_events) = self.start_plane(HOST_END, DataPlaneMode::User, "eth0");
+        let ends = PlanePair { concentrator, events, host, host_events };
+        let other = DataPlaneSession {
             peer: ends.concentrator.ports()[0].mac,
             ipv4: None,
             gateway: Some(HOST.parse().expect("an address")),
             networks: vec![(Ipv4Addr::UNSPECIFIED, 0)],
             ipv6: vec![([0; 8].into(), 0)],
-            ..ends.session()
+            ..ends.host_session()
         };
-        ends.host.install(other).expect("it can be");
-        give(&self.names[HOST_END], "pppoe0", &format!("{HOST_IPV6}/128"));
+        ends.host.install_session(other).expect("it can be");
+        add_ipv6_address(&self.names[HOST_END], "pppoe0", &format!("{HOST_IPV6}/128"));
         ends
     }
 
-    pub(crate) fn udp(&self, end: usize, address: &str) -> UdpSocket {
+    pub(crate) fn bind_udp(&self, end: usize, address: &str) -> UdpSocket {
         let address: SocketAddr = address.parse().expect("an address");
-        self.within(end, move || {
+        self.run_in_namespace(end, move || {
             let socket = UdpSocket::bind(address).expect("the address is there");
-            socket.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket can wait");
             socket
         })
     }
 
     /// A connection from one end to an address of another.
-    pub(crate) fn connection(&self, from: usize, to: usize, address: &str) -> (TcpStream, TcpStream) {
+    pub(crate) fn connect_tcp(&self, from: usize, to: usize, address: &str) -> (TcpStream, TcpStream) {
         let address = SocketAddr::new(address.parse().expect("an address"), 0);
-        let listener = self.within(to, move || TcpListener::bind(address).expect("the address is there"));
+        let listener =
+            self.run_in_namespace(to, move || TcpListener::bind(address).expect("the address is there"));
         let at = listener.local_addr().expect("it is bound");
         let accepted = std::thread::spawn(move || listener.accept().expect("somebody comes").0);
-        let begun = self.within(from, move || TcpStream::connect(at).expect("it answers"));
+        let begun = self.run_in_namespace(from, move || TcpStream::connect(at).expect("it answers"));
         let accepted = accepted.join().expect("it is accepted");
         for stream in [&begun, &accepted] {
-            stream.set_read_timeout(Some(PATIENCE)).expect("a stream can wait");
-            stream.set_write_timeout(Some(PATIENCE)).expect("a stream can wait");
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a stream can wait");
+            stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a stream can wait");
         }
         (begun, accepted)
     }
 }
 
-impl Drop for Place {
+impl Drop for NamespaceFixture {
     fn drop(&mut self) {
         for name in &self.names {
             let _ = Command::new("ip").args(["netns", "del", name]).status();
@@ -250,17 +263,17 @@ impl Drop for Place {
     }
 }
 
-pub(crate) struct Ends {
-    pub(crate) concentrator: Plane,
-    pub(crate) events: Receiver<Event>,
-    pub(crate) host: Plane,
-    pub(crate) host_events: Receiver<Event>,
+pub(crate) struct PlanePair {
+    pub(crate) concentrator: PppoeDataPlane,
+    pub(crate) events: Receiver<DataPlaneEvent>,
+    pub(crate) host: PppoeDataPlane,
+    pub(crate) host_events: Receiver<DataPlaneEvent>,
 }
 
-impl Ends {
+impl PlanePair {
     /// The host's session, as the concentrator has it.
-    pub(crate) fn session(&self) -> Session {
-        Session {
+    pub(crate) fn host_session(&self) -> DataPlaneSession {
+        DataPlaneSession {
             number: NUMBER,
             port: 0,
             peer: self.host.ports()[0].mac,
@@ -277,18 +290,18 @@ impl Ends {
     }
     /// Returns when the concentrator has heard a frame that comes behind all that the host has sent.
     #[track_caller]
-    pub(crate) fn heard(&self) {
+    pub(crate) fn wait_for_frames(&self) {
         let padi = [&[0xff; 6][..], &self.host.ports()[0].mac, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0], &[0; 40]];
-        self.host.send(0, &padi.concat());
-        let frame = |event| matches!(event, Event::Frame { .. });
-        while !frame(self.events.recv_timeout(PATIENCE).expect("it is heard")) {}
+        self.host.send_frame(0, &padi.concat());
+        let frame = |event| matches!(event, DataPlaneEvent::Frame { .. });
+        while !frame(self.events.recv_timeout(TEST_TIMEOUT).expect("it is heard")) {}
     }
     #[track_caller]
-    pub(crate) fn install(&self) {
-        self.concentrator.install(self.session()).expect("the session can be");
+    pub(crate) fn install_session(&self) {
+        self.concentrator.install_session(self.host_session()).expect("the session can be");
     }
     /// A datagram of the host in a frame, by its session or another's number.
-    pub(crate) fn frame(&self, number: u16, packet: &[u8]) -> Vec<u8> {
+    pub(crate) fn session_frame(&self, number: u16, packet: &[u8]) -> Vec<u8> {
         let mut all = [&self.concentrator.ports()[0].mac[..], &self.host.ports()[0].mac].concat();
         all.extend([0x88, 0x64, 0x11, 0]);
         all.extend(number.to_be_bytes());
@@ -300,7 +313,7 @@ impl Ends {
 }
 
 /// A UDP datagram in an IP packet.
-pub(crate) fn datagram(source: &str, destination: &str, port: u16, data: &[u8]) -> Vec<u8> {
+pub(crate) fn udp_packet(source: &str, destination: &str, port: u16, data: &[u8]) -> Vec<u8> {
     let (source, destination): (IpAddr, IpAddr) =
         (source.parse().expect("an address"), destination.parse().expect("an address"));
     let mut own = 4000u16.to_be_bytes().to_vec();
@@ -308,7 +321,7 @@ pub(crate) fn datagram(source: &str, destination: &str, port: u16, data: &[u8]) 
     own.extend((8 + data.len() as u16).to_be_bytes());
     own.extend([0, 0]);
     own.extend(data);
-    let code = checksum(sum(&own, pseudo_sum(source, destination, protocol::UDP, own.len())));
+    let code = fold_checksum(sum_octets(&own, pseudo_sum(source, destination, protocol::UDP, own.len())));
     own[6..8].copy_from_slice(&code);
     let mut packet = Vec::new();
     write_header(&mut packet, source, destination, protocol::UDP, 0, own.len());
@@ -318,10 +331,10 @@ pub(crate) fn datagram(source: &str, destination: &str, port: u16, data: &[u8]) 
 
 /// Waits for something.
 #[track_caller]
-pub(crate) fn wait(what: &str, mut until: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut until: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !until() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}: not so");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::mem::offset_of;
 
 /// A notification of this type with fields behind its header, and octets of padding.
-fn notification(kind: u16, octets: usize, fields: &[(usize, &[u8])]) -> Vec<u8> {
+fn encode_notification(kind: u16, octets: usize, fields: &[(usize, &[u8])]) -> Vec<u8> {
     let mut value = vec![0; octets];
     value[..2].copy_from_slice(&kind.to_ne_bytes());
     value[4..8].copy_from_slice(&u32::try_from(octets).unwrap().to_ne_bytes());
@@ -14,7 +14,7 @@ fn notification(kind: u16, octets: usize, fields: &[(usize, &[u8])]) -> Vec<u8> 
 }
 
 /// A control message as the system writes it.
-fn control(level: i32, kind: i32, body: &[u8]) -> Vec<u8> {
+fn encode_control(level: i32, kind: i32, body: &[u8]) -> Vec<u8> {
     let mut value = Vec::new();
     value.extend((HEAD + body.len()).to_ne_bytes());
     value.extend(level.to_ne_bytes());
@@ -25,13 +25,13 @@ fn control(level: i32, kind: i32, body: &[u8]) -> Vec<u8> {
 }
 
 /// `sctp_rcvinfo`, its stream, flags and identifier written where libc says that they are.
-fn rcvinfo(stream: u16, flags: u16, ppid: u32) -> Vec<u8> {
+fn encode_rcvinfo(stream: u16, flags: u16, ppid: u32) -> Vec<u8> {
     let mut body = vec![0; size_of::<libc::sctp_rcvinfo>()];
     let mut put = |at: usize, field: &[u8]| body[at..at + field.len()].copy_from_slice(field);
     put(offset_of!(libc::sctp_rcvinfo, rcv_sid), &stream.to_ne_bytes());
     put(offset_of!(libc::sctp_rcvinfo, rcv_flags), &flags.to_ne_bytes());
     put(offset_of!(libc::sctp_rcvinfo, rcv_ppid), &ppid.to_be_bytes());
-    control(libc::IPPROTO_SCTP, libc::SCTP_RCVINFO, &body)
+    encode_control(libc::IPPROTO_SCTP, libc::SCTP_RCVINFO, &body)
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn numbers_are_those_of_the_systems_header() {
 
 #[test]
 fn options_have_the_layout_of_the_systems_header() {
-    let init = initmsg(3, 5, 7, 900);
+    let init = encode_initmsg(3, 5, 7, 900);
     assert_eq!(init.len(), size_of::<libc::sctp_initmsg>());
     let at = |at: usize| u16::from_ne_bytes([init[at], init[at + 1]]);
     assert_eq!(at(offset_of!(libc::sctp_initmsg, sinit_num_ostreams)), 3);
@@ -66,31 +66,36 @@ fn options_have_the_layout_of_the_systems_header() {
     assert_eq!(at(offset_of!(libc::sctp_initmsg, sinit_max_attempts)), 7);
     assert_eq!(at(offset_of!(libc::sctp_initmsg, sinit_max_init_timeo)), 900);
     // What libc does not have: three words behind the association's number, two, and 20 octets with 16 bits at 4.
-    assert_eq!(Fields(&rtoinfo(300, 6000, 100)).u32(12), Some(100));
-    assert_eq!((rtoinfo(1, 2, 3).len(), sack_info(1, 2).len(), assocparams(4).len()), (16, 12, 20));
-    assert_eq!(Fields(&assocparams(4)).u16(4), Some(4));
+    assert_eq!(FieldReader(&encode_rtoinfo(300, 6000, 100)).read_u32(12), Some(100));
+    assert_eq!(
+        (encode_rtoinfo(1, 2, 3).len(), sack_info(1, 2).len(), encode_assocparams(4).len()),
+        (16, 12, 20)
+    );
+    assert_eq!(FieldReader(&encode_assocparams(4)).read_u16(4), Some(4));
 }
 
 #[test]
 fn a_message_says_how_it_is_sent_and_how_it_came() {
-    let sent = write_sndinfo(Outgoing { stream: 300, ppid: 46, unordered: true });
+    let sent = write_sndinfo(SendInfo { stream: 300, ppid: 46, unordered: true });
     assert_eq!(sent.len(), HEAD + size_of::<libc::sctp_sndinfo>());
-    let body = Fields(&sent[HEAD..]);
-    assert_eq!(body.u16(offset_of!(libc::sctp_sndinfo, snd_sid)), Some(300));
-    assert_eq!(body.u16(offset_of!(libc::sctp_sndinfo, snd_flags)), Some(1));
-    assert_eq!(body.octets(offset_of!(libc::sctp_sndinfo, snd_ppid)), Some([0, 0, 0, 46]));
-    assert_eq!(Fields(&write_sndinfo(Outgoing::default())[HEAD..]).u16(2), Some(0));
+    let body = FieldReader(&sent[HEAD..]);
+    assert_eq!(body.read_u16(offset_of!(libc::sctp_sndinfo, snd_sid)), Some(300));
+    assert_eq!(body.read_u16(offset_of!(libc::sctp_sndinfo, snd_flags)), Some(1));
+    assert_eq!(body.read_array(offset_of!(libc::sctp_sndinfo, snd_ppid)), Some([0, 0, 0, 46]));
+    assert_eq!(FieldReader(&write_sndinfo(SendInfo::default())[HEAD..]).read_u16(2), Some(0));
 
-    let came = Incoming { stream: 9, ppid: 46, unordered: true };
-    assert_eq!(read_rcvinfo(&rcvinfo(9, 1, 46)), Some(came));
+    let came = ReceiveInfo { stream: 9, ppid: 46, unordered: true };
+    assert_eq!(read_rcvinfo(&encode_rcvinfo(9, 1, 46)), Some(came));
     // Behind others, of this level and another.
-    let others =
-        [control(libc::IPPROTO_SCTP, 4, &[7; 20]), control(libc::SOL_SOCKET, CMSG_RCVINFO, &[7; 28])];
-    let all = [others.concat(), rcvinfo(9, 1, 46)].concat();
+    let others = [
+        encode_control(libc::IPPROTO_SCTP, 4, &[7; 20]),
+        encode_control(libc::SOL_SOCKET, CMSG_RCVINFO, &[7; 28]),
+    ];
+    let all = [others.concat(), encode_rcvinfo(9, 1, 46)].concat();
     assert_eq!(read_rcvinfo(&all), Some(came));
     assert_eq!(read_rcvinfo(&others.concat()), None);
-    for cut in 0..rcvinfo(9, 1, 46).len() - 4 {
-        assert_eq!(read_rcvinfo(&rcvinfo(9, 1, 46)[..cut]), None, "{cut}");
+    for cut in 0..encode_rcvinfo(9, 1, 46).len() - 4 {
+        assert_eq!(read_rcvinfo(&encode_rcvinfo(9, 1, 46)[..cut]), None, "{cut}");
     }
 }
 
@@ -99,7 +104,7 @@ fn notifications_are_read_whole_or_not_at_all() {
     let change = |state: u16| {
         let fields = [(8, state), (10, 12), (12, 10), (14, 32)];
         let fields = fields.map(|(at, value): (usize, u16)| (at, value.to_ne_bytes()));
-        notification(ASSOC_CHANGE, 20, &fields.each_ref().map(|(at, value)| (*at, &value[..])))
+        encode_notification(ASSOC_CHANGE, 20, &fields.each_ref().map(|(at, value)| (*at, &value[..])))
     };
     let states = [
         AssocState::Up,
@@ -110,33 +115,33 @@ fn notifications_are_read_whole_or_not_at_all() {
     ];
     for (number, state) in (0..).zip(states) {
         let whole = change(number);
-        let read = Notification::Association { state, error: 12, outbound: 10, inbound: 32 };
+        let read = SctpNotification::Association { state, error: 12, outbound: 10, inbound: 32 };
         assert_eq!(read_notification(&whole), read);
-        assert_eq!(read_notification(&whole[..15]), Notification::Other);
+        assert_eq!(read_notification(&whole[..15]), SctpNotification::Other);
     }
-    assert_eq!(read_notification(&change(5)), Notification::Other, "a state that is none");
+    assert_eq!(read_notification(&change(5)), SctpNotification::Other, "a state that is none");
 
     for text in ["192.0.2.7:3868", "[2001:db8::7]:3868"] {
         let expected: SocketAddr = text.parse().unwrap();
         let mut address = Vec::new();
         write_address(expected, &mut address);
-        let whole = notification(PEER_ADDR_CHANGE, 148, &[(8, &address), (136, &1_u32.to_ne_bytes())]);
-        let read = Notification::Address { address: expected, state: AddressState::Unreachable };
+        let whole = encode_notification(PEER_ADDR_CHANGE, 148, &[(8, &address), (136, &1_u32.to_ne_bytes())]);
+        let read = SctpNotification::Address { address: expected, state: AddressState::Unreachable };
         assert_eq!(read_notification(&whole), read);
-        assert_eq!(read_notification(&whole[..139]), Notification::Other);
+        assert_eq!(read_notification(&whole[..139]), SctpNotification::Other);
     }
-    assert_eq!(read_notification(&notification(SHUTDOWN_EVENT, 12, &[])), Notification::Shutdown);
-    let aborted = notification(PARTIAL_DELIVERY_EVENT, 24, &[]);
-    assert_eq!(read_notification(&aborted), Notification::DeliveryAborted);
-    assert_eq!(read_notification(&notification(0x8003, 40, &[])), Notification::Other);
-    assert_eq!(read_notification(&[]), Notification::Other);
+    assert_eq!(read_notification(&encode_notification(SHUTDOWN_EVENT, 12, &[])), SctpNotification::Shutdown);
+    let aborted = encode_notification(PARTIAL_DELIVERY_EVENT, 24, &[]);
+    assert_eq!(read_notification(&aborted), SctpNotification::DeliveryAborted);
+    assert_eq!(read_notification(&encode_notification(0x8003, 40, &[])), SctpNotification::Other);
+    assert_eq!(read_notification(&[]), SctpNotification::Other);
 }
 
 #[test]
 fn addresses_come_back_as_they_went() {
     let all: Vec<SocketAddr> =
         ["192.0.2.1:1", "[2001:db8::1]:2", "198.51.100.9:65535"].map(|text| text.parse().unwrap()).into();
-    let mut answer = words([0, 3]);
+    let mut answer = encode_words([0, 3]);
     all.iter().for_each(|address| write_address(*address, &mut answer));
     assert_eq!(answer.len(), ADDRESSES + 16 + 28 + 16);
     assert_eq!(read_addresses(&answer), all);

@@ -14,7 +14,7 @@ pub struct Position {
 impl Position {
     /// Metres between two points.
     #[must_use]
-    pub fn distance(self, other: Self) -> f64 {
+    pub fn distance_to(self, other: Self) -> f64 {
         let (x, y) = (self.x - other.x, self.y - other.y);
         libm::sqrt(x * x + y * y)
     }
@@ -34,38 +34,38 @@ pub struct Trajectory {
 impl Trajectory {
     /// Stays where it is.
     #[must_use]
-    pub fn still(at: Position) -> Self {
+    pub fn fixed_at(at: Position) -> Self {
         Self { start: at, ..Self::default() }
     }
 
     /// Where it is at a time.
     #[must_use]
-    pub fn at(&self, time: Instant) -> Position {
-        let seconds = time.since(self.departs).as_secs_f64();
+    pub fn position_at(&self, time: Instant) -> Position {
+        let seconds = time.duration_since(self.departs).as_secs_f64();
         Position { x: self.start.x + self.velocity.0 * seconds, y: self.start.y + self.velocity.1 * seconds }
     }
 
     /// How far it is from a point at a time, in metres.
     #[must_use]
-    pub fn distance(&self, from: Position, at: Instant) -> f64 {
-        self.at(at).distance(from)
+    pub fn distance_at(&self, from: Position, at: Instant) -> f64 {
+        self.position_at(at).distance_to(from)
     }
 
     /// When it is nearest to a point: for who stands still or goes away, when it departs.
     #[must_use]
-    pub fn nearest(&self, to: Position) -> Instant {
+    pub fn closest_time(&self, to: Position) -> Instant {
         let (x, y) = (self.start.x - to.x, self.start.y - to.y);
         let (u, v) = self.velocity;
         let (squared, towards) = (u * u + v * v, -(x * u + y * v));
         if squared > 0.0 && towards > 0.0 {
-            self.after(towards / squared).unwrap_or(Instant::FAR_FUTURE)
+            self.time_after_departure(towards / squared).unwrap_or(Instant::FAR_FUTURE)
         } else {
             self.departs
         }
     }
 
     /// So many seconds after it departs; nothing for what the clock cannot hold.
-    fn after(&self, seconds: f64) -> Option<Instant> {
+    fn time_after_departure(&self, seconds: f64) -> Option<Instant> {
         let nanos = libm::round(seconds.max(0.0) * 1e9);
         let left = (Instant::FAR_FUTURE.as_nanos() - self.departs.as_nanos()) as f64;
         (nanos < left).then(|| self.departs + Duration::from_nanos(nanos as u64))
@@ -77,7 +77,7 @@ impl Trajectory {
     ///
     /// |p + v·τ|² = r², with p from the centre to the start, is a·τ² + 2b·τ + c = 0 with a = v·v, b = p·v, c = p·p − r².
     #[must_use]
-    pub fn crossings(&self, centre: Position, radius: f64) -> (Option<Instant>, Option<Instant>) {
+    pub fn circle_crossings(&self, centre: Position, radius: f64) -> (Option<Instant>, Option<Instant>) {
         let (x, y) = (self.start.x - centre.x, self.start.y - centre.y);
         let (u, v) = self.velocity;
         let (a, b, c) = (u * u + v * v, x * u + y * v, x * x + y * y - radius * radius);
@@ -95,7 +95,7 @@ impl Trajectory {
             let sum = root - b;
             (if sum > 0.0 { c / sum } else { 0.0 }, sum / a)
         };
-        (if inside { None } else { self.after(enters) }, self.after(leaves))
+        (if inside { None } else { self.time_after_departure(enters) }, self.time_after_departure(leaves))
     }
 }
 
@@ -106,81 +106,90 @@ mod tests {
 
     const ORIGIN: Position = Position { x: 0.0, y: 0.0 };
 
-    fn seconds(n: f64) -> Instant {
+    fn at_seconds(n: f64) -> Instant {
         Instant::from_nanos((n * 1e9) as u64)
     }
-    fn moving(x: f64, y: f64, velocity: (f64, f64)) -> Trajectory {
+    fn moving_from(x: f64, y: f64, velocity: (f64, f64)) -> Trajectory {
         Trajectory { start: Position { x, y }, velocity, departs: Instant::ZERO }
     }
 
     #[test]
     fn who_walks_through_enters_and_leaves() {
-        let t = moving(-100.0, 30.0, (2.0, 0.0));
-        assert_eq!(t.crossings(ORIGIN, 50.0), (Some(seconds(30.0)), Some(seconds(70.0))));
+        let t = moving_from(-100.0, 30.0, (2.0, 0.0));
+        assert_eq!(t.circle_crossings(ORIGIN, 50.0), (Some(at_seconds(30.0)), Some(at_seconds(70.0))));
         // The circle elsewhere.
         let centre = Position { x: 1000.0, y: 0.0 };
-        assert_eq!(t.crossings(centre, 50.0), (Some(seconds(530.0)), Some(seconds(570.0))));
+        assert_eq!(t.circle_crossings(centre, 50.0), (Some(at_seconds(530.0)), Some(at_seconds(570.0))));
         // Slantwise: 3-4-5.
-        let t = moving(-60.0, -80.0, (3.0, 4.0));
-        assert_eq!(t.crossings(ORIGIN, 50.0), (Some(seconds(10.0)), Some(seconds(30.0))));
+        let t = moving_from(-60.0, -80.0, (3.0, 4.0));
+        assert_eq!(t.circle_crossings(ORIGIN, 50.0), (Some(at_seconds(10.0)), Some(at_seconds(30.0))));
     }
 
     #[test]
     fn who_is_inside_leaves_only() {
-        let t = moving(30.0, 0.0, (1.0, 0.0));
-        assert_eq!(t.crossings(ORIGIN, 50.0), (None, Some(seconds(20.0))));
-        let back = moving(30.0, 0.0, (-1.0, 0.0));
-        assert_eq!(back.crossings(ORIGIN, 50.0), (None, Some(seconds(80.0))));
-        let centre = moving(0.0, 0.0, (0.0, 1.0));
-        assert_eq!(centre.crossings(ORIGIN, 50.0), (None, Some(seconds(50.0))));
+        let t = moving_from(30.0, 0.0, (1.0, 0.0));
+        assert_eq!(t.circle_crossings(ORIGIN, 50.0), (None, Some(at_seconds(20.0))));
+        let back = moving_from(30.0, 0.0, (-1.0, 0.0));
+        assert_eq!(back.circle_crossings(ORIGIN, 50.0), (None, Some(at_seconds(80.0))));
+        let centre = moving_from(0.0, 0.0, (0.0, 1.0));
+        assert_eq!(centre.circle_crossings(ORIGIN, 50.0), (None, Some(at_seconds(50.0))));
     }
 
     #[test]
     fn who_stands_on_the_edge_is_inside() {
-        assert_eq!(moving(50.0, 0.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, Some(seconds(0.0))));
-        assert_eq!(moving(50.0, 0.0, (-1.0, 0.0)).crossings(ORIGIN, 50.0), (None, Some(seconds(100.0))));
-        assert_eq!(moving(50.0, 0.0, (0.0, 1.0)).crossings(ORIGIN, 50.0), (None, Some(seconds(0.0))));
+        assert_eq!(
+            moving_from(50.0, 0.0, (1.0, 0.0)).circle_crossings(ORIGIN, 50.0),
+            (None, Some(at_seconds(0.0)))
+        );
+        assert_eq!(
+            moving_from(50.0, 0.0, (-1.0, 0.0)).circle_crossings(ORIGIN, 50.0),
+            (None, Some(at_seconds(100.0)))
+        );
+        assert_eq!(
+            moving_from(50.0, 0.0, (0.0, 1.0)).circle_crossings(ORIGIN, 50.0),
+            (None, Some(at_seconds(0.0)))
+        );
     }
 
     #[test]
     fn who_only_touches_or_goes_away_does_not_enter() {
-        assert_eq!(moving(-100.0, 50.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
-        assert_eq!(moving(-100.0, 60.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
-        assert_eq!(moving(60.0, 0.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
-        assert_eq!(moving(100.0, 0.0, (1e-300, 0.0)).crossings(ORIGIN, 50.0), (None, None));
-        assert_eq!(moving(f64::NAN, 0.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving_from(-100.0, 50.0, (1.0, 0.0)).circle_crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving_from(-100.0, 60.0, (1.0, 0.0)).circle_crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving_from(60.0, 0.0, (1.0, 0.0)).circle_crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving_from(100.0, 0.0, (1e-300, 0.0)).circle_crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving_from(f64::NAN, 0.0, (1.0, 0.0)).circle_crossings(ORIGIN, 50.0), (None, None));
     }
 
     #[test]
     fn who_stands_still_crosses_nothing() {
         for x in [0.0, 50.0, 60.0] {
-            let t = Trajectory::still(Position { x, y: 0.0 });
-            assert_eq!(t.crossings(ORIGIN, 50.0), (None, None));
-            assert_eq!(t.distance(ORIGIN, seconds(1000.0)), x);
+            let t = Trajectory::fixed_at(Position { x, y: 0.0 });
+            assert_eq!(t.circle_crossings(ORIGIN, 50.0), (None, None));
+            assert_eq!(t.distance_at(ORIGIN, at_seconds(1000.0)), x);
         }
     }
 
     #[test]
     fn who_departs_later_is_later_everywhere() {
-        let t = Trajectory { departs: seconds(5.0), ..moving(-100.0, 0.0, (10.0, 0.0)) };
-        assert_eq!(t.crossings(ORIGIN, 50.0), (Some(seconds(10.0)), Some(seconds(20.0))));
-        assert_eq!(t.at(seconds(4.0)), t.start);
-        assert_eq!(t.at(seconds(15.0)), ORIGIN);
-        assert_eq!(t.distance(Position { x: 3.0, y: 4.0 }, seconds(15.0)), 5.0);
+        let t = Trajectory { departs: at_seconds(5.0), ..moving_from(-100.0, 0.0, (10.0, 0.0)) };
+        assert_eq!(t.circle_crossings(ORIGIN, 50.0), (Some(at_seconds(10.0)), Some(at_seconds(20.0))));
+        assert_eq!(t.position_at(at_seconds(4.0)), t.start);
+        assert_eq!(t.position_at(at_seconds(15.0)), ORIGIN);
+        assert_eq!(t.distance_at(Position { x: 3.0, y: 4.0 }, at_seconds(15.0)), 5.0);
     }
 
     #[test]
     fn who_comes_by_is_nearest_where_its_way_is_square() {
-        assert_eq!(moving(-100.0, 30.0, (2.0, 0.0)).nearest(ORIGIN), seconds(50.0));
-        let away = Trajectory { departs: seconds(3.0), ..moving(10.0, 0.0, (2.0, 0.0)) };
-        assert_eq!(away.nearest(ORIGIN), seconds(3.0));
-        assert_eq!(Trajectory::default().nearest(ORIGIN), seconds(0.0));
+        assert_eq!(moving_from(-100.0, 30.0, (2.0, 0.0)).closest_time(ORIGIN), at_seconds(50.0));
+        let away = Trajectory { departs: at_seconds(3.0), ..moving_from(10.0, 0.0, (2.0, 0.0)) };
+        assert_eq!(away.closest_time(ORIGIN), at_seconds(3.0));
+        assert_eq!(Trajectory::default().closest_time(ORIGIN), at_seconds(0.0));
     }
 
     #[test]
     fn a_time_beyond_the_clock_is_never() {
         // 10^10 m at 10^-9 m/s are 10^19 s.
-        assert_eq!(moving(0.0, 0.0, (1e-9, 0.0)).crossings(ORIGIN, 1e10), (None, None));
+        assert_eq!(moving_from(0.0, 0.0, (1e-9, 0.0)).circle_crossings(ORIGIN, 1e10), (None, None));
     }
 
     proptest! {
@@ -188,13 +197,13 @@ mod tests {
         fn at_a_crossing_it_is_on_the_circle(
             x in -500.0..500.0f64, y in -500.0..500.0f64, angle in 0.0..std::f64::consts::TAU, speed in 0.1..50.0f64, radius in 1.0..500.0f64,
         ) {
-            let t = moving(x, y, (speed * libm::cos(angle), speed * libm::sin(angle)));
-            let (enters, leaves) = t.crossings(ORIGIN, radius);
+            let t = moving_from(x, y, (speed * libm::cos(angle), speed * libm::sin(angle)));
+            let (enters, leaves) = t.circle_crossings(ORIGIN, radius);
             for time in [enters, leaves].into_iter().flatten().filter(|at| *at > Instant::ZERO) {
-                prop_assert!((t.distance(ORIGIN, time) - radius).abs() < 1e-6);
+                prop_assert!((t.distance_at(ORIGIN, time) - radius).abs() < 1e-6);
             }
             prop_assert!(enters <= leaves || leaves.is_none());
-            let inside = t.distance(ORIGIN, Instant::ZERO) <= radius;
+            let inside = t.distance_at(ORIGIN, Instant::ZERO) <= radius;
             prop_assert_eq!(inside && leaves.is_none(), false);
             prop_assert_eq!(enters.is_some(), !inside && leaves.is_some());
         }

@@ -1,11 +1,11 @@
 //! The association: its state, and the application's side of it.
 
-use super::chunk::{Cause, Chunk, Packet};
-use super::config::{Config, LossRecovery};
-use super::inbound::Inbound;
-use super::listen::Initial;
-use super::outbound::Outbound;
-use super::path::Path;
+use super::chunk::{Chunk, ErrorCause, SctpPacket};
+use super::config::{LossRecovery, SctpConfig};
+use super::inbound::SctpReceiver;
+use super::listen::InitialValues;
+use super::outbound::SctpSender;
+use super::path::SctpPath;
 use crate::packet::Payload;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use usher_core::{CloseReason, CommandError, Duration, Instant, counters};
 
 /// The association states of RFC 9260 §4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
+pub enum SctpState {
     /// There is no association any more.
     Closed,
     /// INIT is sent.
@@ -35,7 +35,7 @@ pub enum State {
 
 /// A user message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Message {
+pub struct UserMessage {
     /// The stream that it is sent or came on.
     pub stream: u16,
     /// Payload protocol identifier; SCTP does not look at it.
@@ -48,7 +48,7 @@ pub struct Message {
 
 /// What an association has to say to its application.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum SctpEvent {
     /// It is up, with this many streams each way. A second time: the other side has begun anew (RFC 9260
     /// §5.2.4 A), and what was under way either way is lost.
     Up {
@@ -58,7 +58,7 @@ pub enum Event {
         inbound: u16,
     },
     /// A whole message.
-    Message(Message),
+    Message(UserMessage),
     /// This path failed.
     PathDown(u8),
     /// This path works again.
@@ -69,16 +69,16 @@ pub enum Event {
 
 /// A packet to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Transmit {
+pub struct OutgoingPacket {
     /// On this path.
     pub path: u8,
     /// The packet.
-    pub packet: Packet,
+    pub packet: SctpPacket,
 }
 
 counters! {
     /// What an association counted.
-    pub struct Stats {
+    pub struct SctpStats {
         /// Packets sent, of every kind.
         packets_sent,
         /// Packets received, of every kind, dropped ones included.
@@ -120,7 +120,7 @@ counters! {
 
 /// What the timer of the association as a whole waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Timer {
+pub(super) enum SctpTimer {
     Off,
     /// T1-init.
     Init,
@@ -135,15 +135,15 @@ const MAX_WAITING: usize = 64;
 
 /// One endpoint of an SCTP association; see the [module](super) for how to drive it.
 #[derive(Debug)]
-pub struct Association {
-    pub(super) config: Arc<Config>,
-    pub(super) state: State,
+pub struct SctpAssociation {
+    pub(super) config: Arc<SctpConfig>,
+    pub(super) state: SctpState,
     /// Something changed that may let a packet leave.
     pub(super) wake: bool,
     /// INIT or COOKIE ECHO is to be sent (again).
     pub(super) setup_due: bool,
     /// The application closed before the association was up.
-    pub(super) shutdown_asked: bool,
+    pub(super) is_shutdown_requested: bool,
     /// Something received is not yet acknowledged; and it must be now.
     pub(super) owe_sack: bool,
     pub(super) sack_now: bool,
@@ -153,7 +153,7 @@ pub struct Association {
     /// One packet with lost chunks may leave whatever the congestion window.
     pub(super) grant: bool,
     /// Nothing more of what is lost leaves before the next SACK or message.
-    pub(super) one_repair: bool,
+    pub(super) is_repair_blocked: bool,
     /// What was fast retransmitted is acknowledged: the next burst is bounded ([`LossRecovery::Ns2`]).
     pub(super) bound_burst: bool,
     /// A chunk was sent although the other side had no room for it.
@@ -161,8 +161,8 @@ pub struct Association {
     /// A closed window was waited for long enough: a chunk may probe it.
     pub(super) probe_due: bool,
     /// A SACK has come since the last expiry of T3-rtx.
-    pub(super) sack_seen: bool,
-    pub(super) timer: Timer,
+    pub(super) sack_since_timeout: bool,
+    pub(super) timer: SctpTimer,
     /// The path of what `timer` waits for an answer to.
     pub(super) timer_path: u8,
     /// The path of the last DATA that came.
@@ -186,14 +186,14 @@ pub struct Association {
     pub(super) guard_at: Instant,
     pub(super) sack_at: Instant,
 
-    pub(super) initial: Initial,
+    pub(super) initial: InitialValues,
     /// Ours, which the other side sends; and theirs, 0 before it is known.
     pub(super) local_tag: u32,
     pub(super) peer_tag: u32,
     pub(super) outbound_streams: u16,
     pub(super) inbound_streams: u16,
     /// Room at the other side beyond what is in flight.
-    pub(super) peer_room: u32,
+    pub(super) peer_window: u32,
     /// The other side's addresses beside that which its set-up came from.
     pub(super) peer_addresses: Vec<IpAddr>,
     /// The window that we announced last.
@@ -204,41 +204,41 @@ pub struct Association {
     pub(super) highest_acked: u32,
     /// The highest TSN that did not wait to be sent again when a recovery last began; it never falls ([`LossRecovery::Ns2`]).
     pub(super) outstanding_until: u32,
-    pub(super) out: Outbound,
-    pub(super) inb: Inbound,
-    pub(super) paths: Vec<Path>,
+    pub(super) out: SctpSender,
+    pub(super) inb: SctpReceiver,
+    pub(super) paths: Vec<SctpPath>,
     pub(super) cookie: Vec<u8>,
-    pub(super) events: VecDeque<Event>,
+    pub(super) events: VecDeque<SctpEvent>,
     /// Packets that go as they are.
-    pub(super) replies: VecDeque<Transmit>,
+    pub(super) replies: VecDeque<OutgoingPacket>,
     /// Control chunks, each with the path that it goes on; bundled with others.
     pub(super) control: VecDeque<(u8, Chunk)>,
-    pub(super) stats: Stats,
+    pub(super) stats: SctpStats,
 }
 
-impl Association {
+impl SctpAssociation {
     /// Octets that count for the state of an association of one path without streams and data: what one takes in this
     /// simulator on a machine with addresses of 64 bits. It is a number of its own so that results are the same everywhere.
     pub const CONTROL_BLOCK: u32 = 880;
 
-    pub(super) fn new(config: Arc<Config>, initial: Initial, paths: u8, state: State) -> Self {
-        let paths: Vec<Path> = (0..paths.max(1)).map(|_| Path::new(&config)).collect();
+    pub(super) fn new(config: Arc<SctpConfig>, initial: InitialValues, paths: u8, state: SctpState) -> Self {
+        let paths: Vec<SctpPath> = (0..paths.max(1)).map(|_| SctpPath::new(&config)).collect();
         Self {
             state,
             wake: true,
             setup_due: false,
-            shutdown_asked: false,
+            is_shutdown_requested: false,
             owe_sack: false,
             sack_now: false,
             sacked: false,
             in_fast_recovery: false,
             grant: false,
-            one_repair: false,
+            is_repair_blocked: false,
             bound_burst: false,
             probing: false,
             probe_due: false,
-            sack_seen: false,
-            timer: Timer::Off,
+            sack_since_timeout: false,
+            timer: SctpTimer::Off,
             timer_path: 0,
             sack_path: 0,
             unsacked: 0,
@@ -255,20 +255,20 @@ impl Association {
             peer_tag: 0,
             outbound_streams: config.outbound_streams.max(1),
             inbound_streams: 0,
-            peer_room: 0,
+            peer_window: 0,
             peer_addresses: Vec::new(),
-            announced: config.buffer(),
+            announced: config.bounded_receive_buffer(),
             recover: initial.tsn.wrapping_sub(1),
             highest_acked: initial.tsn.wrapping_sub(1),
             outstanding_until: initial.tsn.wrapping_sub(1),
-            out: Outbound::new(initial.tsn),
-            inb: Inbound::new(0),
+            out: SctpSender::new(initial.tsn),
+            inb: SctpReceiver::new(0),
             paths,
             cookie: Vec::new(),
             events: VecDeque::new(),
             replies: VecDeque::new(),
             control: VecDeque::new(),
-            stats: Stats::default(),
+            stats: SctpStats::default(),
             initial,
             config,
         }
@@ -276,8 +276,8 @@ impl Association {
 
     /// Opens an association over `paths` paths (at least one): INIT is then polled.
     #[must_use]
-    pub fn connect(config: Arc<Config>, now: Instant, initial: Initial, paths: u8) -> Self {
-        let mut a = Self::new(config, initial, paths, State::CookieWait);
+    pub fn connect(config: Arc<SctpConfig>, now: Instant, initial: InitialValues, paths: u8) -> Self {
+        let mut a = Self::new(config, initial, paths, SctpState::CookieWait);
         a.setup_due = true;
         a.arm_setup(now);
         a
@@ -290,9 +290,10 @@ impl Association {
     /// [`CommandError::Invalid`] for a stream that was not negotiated (before that: not asked for) and an
     /// empty message; [`CommandError::WrongState`] where it is closing or closed; [`CommandError::Full`]
     /// where more than 1 GiB would not be acknowledged. Nothing was taken then.
-    pub fn send(&mut self, _now: Instant, message: Message) -> Result<(), CommandError> {
-        let open = matches!(self.state, State::CookieWait | State::CookieEchoed | State::Established);
-        if !open || self.shutdown_asked {
+    pub fn send_message(&mut self, _now: Instant, message: UserMessage) -> Result<(), CommandError> {
+        let open =
+            matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed | SctpState::Established);
+        if !open || self.is_shutdown_requested {
             return Err(CommandError::WrongState("the association takes no more messages"));
         }
         if message.stream >= self.outbound_streams {
@@ -301,17 +302,17 @@ impl Association {
         if message.payload.len == 0 {
             return Err(CommandError::Invalid("a message has at least one byte"));
         }
-        if !self.out.push(message, self.config.max_data()) {
+        if !self.out.push_message(message, self.config.max_data()) {
             return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
         }
-        self.one_repair &= self.config.loss_recovery == LossRecovery::Ns2;
-        self.occasion();
+        self.is_repair_blocked &= self.config.loss_recovery == LossRecovery::Ns2;
+        self.wake_output();
         Ok(())
     }
 
     /// Takes other settings while it runs, as an application may ask for. What is negotiated stays, and timers that
     /// run go on; what is sent and measured from now on goes by them.
-    pub fn reconfigure(&mut self, config: Arc<Config>) {
+    pub fn reconfigure(&mut self, config: Arc<SctpConfig>) {
         self.config = config;
         if self.config.heartbeat_interval.is_none() {
             self.paths.iter_mut().for_each(|path| path.heartbeat_at = Instant::FAR_FUTURE);
@@ -322,12 +323,12 @@ impl Association {
     /// already. Where no answer to INIT has come it closes at once: no event follows, nothing is sent.
     pub fn shutdown(&mut self, now: Instant) {
         match self.state {
-            State::CookieWait => self.close(),
-            State::CookieEchoed => self.shutdown_asked = true,
-            State::Established => {
-                self.state = State::ShutdownPending;
-                self.occasion();
-                self.progress(now);
+            SctpState::CookieWait => self.close(),
+            SctpState::CookieEchoed => self.is_shutdown_requested = true,
+            SctpState::Established => {
+                self.state = SctpState::ShutdownPending;
+                self.wake_output();
+                self.progress_shutdown(now);
             }
             _ => {}
         }
@@ -335,8 +336,8 @@ impl Association {
 
     /// Ends the association: no event follows, ABORT is then polled where the other side knows of us.
     pub fn abort(&mut self, _now: Instant) {
-        if !matches!(self.state, State::Closed | State::CookieWait) {
-            self.say_abort(vec![Cause::UserAbort(Vec::new())]);
+        if !matches!(self.state, SctpState::Closed | SctpState::CookieWait) {
+            self.send_abort(vec![ErrorCause::UserAbort(Vec::new())]);
         }
         self.close();
         self.events.clear();
@@ -344,14 +345,15 @@ impl Association {
 
     /// The next event; poll until `None`.
     #[must_use]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<SctpEvent> {
         let event = self.events.pop_front()?;
-        if let Event::Message(message) = &event {
+        if let SctpEvent::Message(message) = &event {
             self.inb.unread = self.inb.unread.saturating_sub(message.payload.len);
             let packet = self.config.packet_size();
             if self.announced < packet
-                && self.inb.window(self.config.buffer()) >= packet.min(self.config.buffer() / 2)
-                && self.state != State::Closed
+                && self.inb.receive_window(self.config.bounded_receive_buffer())
+                    >= packet.min(self.config.bounded_receive_buffer() / 2)
+                && self.state != SctpState::Closed
             {
                 // The other side believes the window closed.
                 self.announced = packet;
@@ -363,49 +365,52 @@ impl Association {
         Some(event)
     }
 
-    /// Whether events are to be drained before packets are polled ([`Config::deliver_first`]).
+    /// Whether events are to be drained before packets are polled ([`SctpConfig::deliver_first`]).
     #[must_use]
     pub fn delivers_first(&self) -> bool {
         self.config.deliver_first
     }
 
     /// Something happened that may let packets leave.
-    pub(super) fn occasion(&mut self) {
+    pub(super) fn wake_output(&mut self) {
         self.wake = true;
         self.burst = self.config.max_burst.map_or(u32::MAX, |n| n.max(1));
     }
     /// Adds a packet that goes as it is.
-    pub(super) fn reply(&mut self, path: u8, packet: Packet) {
+    pub(super) fn queue_reply(&mut self, path: u8, packet: SctpPacket) {
         if self.replies.len() < MAX_WAITING {
-            self.replies.push_back(Transmit { path, packet });
+            self.replies.push_back(OutgoingPacket { path, packet });
             self.wake = true;
         }
     }
     /// Adds a control chunk.
-    pub(super) fn say(&mut self, path: u8, chunk: Chunk) {
+    pub(super) fn queue_control(&mut self, path: u8, chunk: Chunk) {
         if self.control.len() < MAX_WAITING {
             self.control.push_back((path, chunk));
             self.wake = true;
         }
     }
-    pub(super) fn say_abort(&mut self, causes: Vec<Cause>) {
+    pub(super) fn send_abort(&mut self, causes: Vec<ErrorCause>) {
         let path = self.data_path();
         self.replies.clear();
-        self.reply(path, Packet::of(self.peer_tag, Chunk::Abort { reflected: false, causes }));
+        self.queue_reply(
+            path,
+            SctpPacket::with_chunk(self.peer_tag, Chunk::Abort { reflected: false, causes }),
+        );
     }
     /// Ends the association because the other side does what it must not: with ABORT, and the event.
-    pub(super) fn abort_because(&mut self, cause: Cause) {
-        self.say_abort(vec![cause]);
+    pub(super) fn abort_because(&mut self, cause: ErrorCause) {
+        self.send_abort(vec![cause]);
         self.fail(CloseReason::Reset);
     }
     /// Ends the association and tells why.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         self.close();
-        self.events.push_back(Event::Down(reason));
+        self.events.push_back(SctpEvent::Down(reason));
     }
     /// Forgets all but what waits to be polled.
     fn close(&mut self) {
-        self.state = State::Closed;
+        self.state = SctpState::Closed;
         self.wake = true;
         self.stop_timer();
         self.guard_at = Instant::FAR_FUTURE;
@@ -414,12 +419,12 @@ impl Association {
         self.owe_sack = false;
         self.sack_now = false;
         self.control.clear();
-        self.out = Outbound::new(0);
+        self.out = SctpSender::new(0);
         let unread = self.inb.unread;
-        self.inb = Inbound::new(0);
+        self.inb = SctpReceiver::new(0);
         self.inb.unread = unread;
         self.cookie = Vec::new();
-        self.paths.iter_mut().for_each(Path::stop);
+        self.paths.iter_mut().for_each(SctpPath::stop);
     }
 
     /// The path that new data takes: the primary, or the first active one.
@@ -428,7 +433,7 @@ impl Association {
     }
     /// Where what was lost on `path` is sent again (§6.4.1): on the next active path, or the next one at
     /// all where none is active.
-    pub(super) fn alternate(&self, path: u8) -> u8 {
+    pub(super) fn alternate_path(&self, path: u8) -> u8 {
         let n = self.paths.len();
         let at = |i: usize| (usize::from(path) + i) % n;
         let active = (1..=n).map(at).find(|&i| self.paths[i].active);
@@ -437,10 +442,10 @@ impl Association {
 
     /// True once it is over (a last packet may still be polled).
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == SctpState::Closed
     }
     /// Its state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SctpState {
         self.state
     }
     /// Streams that we may send on: as negotiated, before that as asked for.
@@ -452,7 +457,7 @@ impl Association {
         self.inbound_streams
     }
     /// What was counted.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> SctpStats {
         self.stats
     }
     /// The smoothed round-trip time of a path; `None` before its first measurement, or for no such path.
@@ -472,14 +477,14 @@ impl Association {
         self.paths.get(usize::from(path)).is_some_and(|p| p.active)
     }
     /// Octets that it takes: [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), 2 for each stream's sequence number, what was given to
-    /// [`send`](Self::send) and is not acknowledged cumulatively (as the wire has it, with the headers of its chunks), what
+    /// [`send`](Self::send_message) and is not acknowledged cumulatively (as the wire has it, with the headers of its chunks), what
     /// came and waits for pieces, for its turn or for the reader. Data that is a mere count counts as if it were there.
-    pub fn memory(&self) -> u32 {
+    pub fn memory_octets(&self) -> u32 {
         let streams = 2 * (u32::from(self.outbound_streams) + u32::from(self.inbound_streams));
-        let parts = [streams, self.out.wire_octets(), self.inb.held, self.inb.unread];
+        let parts = [streams, self.out.wire_octets(), self.inb.buffered, self.inb.unread];
         parts.into_iter().fold(Self::CONTROL_BLOCK, u32::saturating_add)
     }
-    /// User data that was given to [`send`](Self::send) and is not yet acknowledged cumulatively, in bytes.
+    /// User data that was given to [`send`](Self::send_message) and is not yet acknowledged cumulatively, in bytes.
     pub fn bytes_outstanding(&self) -> u64 {
         let queued = self.out.queue.iter().map(|data| u64::from(data.payload.len));
         queued.chain(self.out.sent.iter().map(|sent| u64::from(sent.data.payload.len))).sum()

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 /// A DATA chunk (RFC 9260 §3.3.1): a user message or a piece of one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Data {
+pub struct DataChunk {
     /// Transmission sequence number.
     pub tsn: u32,
     /// Stream identifier.
@@ -29,7 +29,7 @@ pub struct Data {
 
 /// The fields of INIT and INIT ACK (RFC 9260 §3.3.2 and §3.3.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Init {
+pub struct InitChunk {
     /// The verification tag that the other side shall use; never 0 on a good wire.
     pub tag: u32,
     /// Advertised receiver window credit, in bytes.
@@ -40,7 +40,7 @@ pub struct Init {
     pub inbound: u16,
     /// The first TSN of the sender.
     pub tsn: u32,
-    /// The sender's addresses beside the packet's source; at most [`Init::MAX_ADDRESSES`] are read.
+    /// The sender's addresses beside the packet's source; at most [`InitChunk::MAX_ADDRESSES`] are read.
     pub addresses: Vec<IpAddr>,
     /// State cookie; INIT ACK has one.
     pub cookie: Option<Vec<u8>>,
@@ -51,20 +51,20 @@ pub struct Init {
     /// Types of addresses that the sender supports: 5 is IPv4, 6 is IPv6. Empty where it does not say.
     pub address_types: Vec<u16>,
     /// Parameters of the INIT that its receiver did not recognise (INIT ACK only).
-    pub unrecognized: Vec<Parameter>,
+    pub unrecognized: Vec<ChunkParameter>,
     /// Parameters of unknown type that want to be reported to the sender (RFC 9260 §3.2.1: the second
     /// highest bit of the type is set). Others of unknown type are not kept.
-    pub unknown: Vec<Parameter>,
+    pub unknown: Vec<ChunkParameter>,
 }
 
-impl Init {
+impl InitChunk {
     /// The most addresses that are taken from one INIT or INIT ACK.
     pub const MAX_ADDRESSES: usize = 64;
 }
 
 /// A parameter as it came (RFC 9260 §3.2.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Parameter {
+pub struct ChunkParameter {
     /// Its type.
     pub kind: u16,
     /// Its value, without header and padding.
@@ -73,7 +73,7 @@ pub struct Parameter {
 
 /// Selective acknowledgement (RFC 9260 §3.3.4).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sack {
+pub struct SackChunk {
     /// All TSNs up to this one have come.
     pub cumulative: u32,
     /// Advertised receiver window credit, in bytes.
@@ -86,7 +86,7 @@ pub struct Sack {
 
 /// Why an ERROR or ABORT was sent (RFC 9260 §3.3.10).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Cause {
+pub enum ErrorCause {
     /// DATA on a stream that was not negotiated.
     InvalidStream(u16),
     /// Mandatory parameters of these types are missing.
@@ -96,19 +96,19 @@ pub enum Cause {
     /// Out of resource.
     OutOfResource,
     /// An address that cannot be resolved, as it came.
-    UnresolvableAddress(Parameter),
+    UnresolvableAddress(ChunkParameter),
     /// A chunk of unknown type, as it came.
     UnrecognizedChunk(Vec<u8>),
     /// A mandatory parameter has a value that it must not have.
     InvalidParameter,
     /// Parameters that were not recognised, in an answer to an INIT ACK.
-    UnrecognizedParameters(Vec<Parameter>),
+    UnrecognizedParameters(Vec<ChunkParameter>),
     /// The DATA chunk with this TSN has no user data.
     NoUserData(u32),
     /// COOKIE ECHO came while shutting down.
     CookieWhileShuttingDown,
     /// INIT has these addresses, which the association that there is does not have.
-    NewAddresses(Vec<Parameter>),
+    NewAddresses(Vec<ChunkParameter>),
     /// The application aborted; what it has to say.
     UserAbort(Vec<u8>),
     /// The other side broke the protocol; more information.
@@ -126,13 +126,13 @@ pub enum Cause {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chunk {
     /// User data.
-    Data(Data),
+    Data(DataChunk),
     /// Begins the set-up; alone in its packet.
-    Init(Box<Init>),
+    Init(Box<InitChunk>),
     /// Answers INIT, with the cookie; alone in its packet.
-    InitAck(Box<Init>),
+    InitAck(Box<InitChunk>),
     /// Acknowledges DATA.
-    Sack(Sack),
+    Sack(SackChunk),
     /// Probes a path; the information comes back as it is.
     Heartbeat(Vec<u8>),
     /// Answers HEARTBEAT.
@@ -142,7 +142,7 @@ pub enum Chunk {
         /// T: the verification tag is the receiver's own, reflected.
         reflected: bool,
         /// Why.
-        causes: Vec<Cause>,
+        causes: Vec<ErrorCause>,
     },
     /// Begins the end: the sender has nothing left to send.
     Shutdown {
@@ -152,7 +152,7 @@ pub enum Chunk {
     /// Answers SHUTDOWN once all is acknowledged.
     ShutdownAck,
     /// Reports what is no reason to end the association.
-    Error(Vec<Cause>),
+    Error(Vec<ErrorCause>),
     /// Echoes the cookie; the first in its packet.
     CookieEcho(Vec<u8>),
     /// Answers COOKIE ECHO; the first in its packet.
@@ -174,23 +174,23 @@ pub enum Chunk {
 }
 
 /// `n` rounded up to a whole number of words.
-pub(super) const fn padded(n: u32) -> u32 {
+pub(super) const fn round_to_words(n: u32) -> u32 {
     n.saturating_add(3) & !3
 }
 
-impl Parameter {
+impl ChunkParameter {
     pub(super) fn wire_len(&self) -> u32 {
         4 + self.value.len() as u32
     }
 }
 
-impl Init {
+impl InitChunk {
     /// Bytes of the parameters, each padded, but for the last.
     pub(super) fn parameters_len(&self) -> u32 {
         let mut whole = 0;
         let mut last = 0;
         let mut add = |len: u32| {
-            whole = padded(whole) + len;
+            whole = round_to_words(whole) + len;
             last = len;
         };
         for address in &self.addresses {
@@ -218,7 +218,7 @@ impl Init {
     }
 }
 
-impl Cause {
+impl ErrorCause {
     /// Bytes with the cause's header, without padding.
     pub(super) fn wire_len(&self) -> u32 {
         4 + match self {
@@ -227,7 +227,7 @@ impl Cause {
             Self::OutOfResource | Self::InvalidParameter | Self::CookieWhileShuttingDown => 0,
             Self::UnresolvableAddress(parameter) => parameter.wire_len(),
             Self::UnrecognizedParameters(parameters) | Self::NewAddresses(parameters) => {
-                parameters.iter().fold(0, |len, p| padded(len) + p.wire_len())
+                parameters.iter().fold(0, |len, p| round_to_words(len) + p.wire_len())
             }
             Self::UnrecognizedChunk(info)
             | Self::UserAbort(info)
@@ -237,11 +237,11 @@ impl Cause {
     }
 }
 
-fn causes_len(causes: &[Cause]) -> u32 {
-    causes.iter().fold(0, |len, cause| padded(len) + cause.wire_len())
+fn causes_len(causes: &[ErrorCause]) -> u32 {
+    causes.iter().fold(0, |len, cause| round_to_words(len) + cause.wire_len())
 }
 
-impl Sack {
+impl SackChunk {
     /// Bytes with the chunk header.
     pub(super) fn wire_len(&self) -> u32 {
         16 + 4 * (self.gaps.len() + self.duplicates.len()) as u32
@@ -265,7 +265,7 @@ impl Chunk {
     }
     /// What it takes of a packet: with its padding.
     pub(super) fn padded_len(&self) -> u32 {
-        padded(self.wire_len())
+        round_to_words(self.wire_len())
     }
 }
 
@@ -273,16 +273,16 @@ impl Chunk {
 ///
 /// Ports are not in it: the host keeps them beside the association.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Packet {
+pub struct SctpPacket {
     /// Verification tag.
     pub vtag: u32,
     /// The chunks.
     pub chunks: Vec<Chunk>,
 }
 
-impl Packet {
+impl SctpPacket {
     /// A packet with one chunk.
-    pub(super) fn of(vtag: u32, chunk: Chunk) -> Self {
+    pub(super) fn with_chunk(vtag: u32, chunk: Chunk) -> Self {
         Self { vtag, chunks: vec![chunk] }
     }
     /// Bytes on the wire: common header, chunks, padding.

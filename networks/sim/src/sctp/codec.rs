@@ -1,10 +1,10 @@
 //! Packets as bytes (RFC 9260 §3).
 
-use super::chunk::{Cause, Chunk, Data, Init, Packet, Parameter, Sack};
+use super::chunk::{Chunk, ChunkParameter, DataChunk, ErrorCause, InitChunk, SackChunk, SctpPacket};
 use super::crc32c::crc32c;
 use crate::packet::Payload;
 use std::net::IpAddr;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 const DATA: u8 = 0;
 const INIT: u8 = 1;
@@ -52,19 +52,19 @@ pub enum ParseError {
     },
 }
 
-impl From<Truncated> for ParseError {
-    fn from(_: Truncated) -> Self {
+impl From<TruncatedError> for ParseError {
+    fn from(_: TruncatedError) -> Self {
         Self::Truncated
     }
 }
 
-impl Packet {
+impl SctpPacket {
     /// Appends the packet to `out` as it goes on the wire, CRC32c filled in; zeros where a payload is a
     /// count. Lengths beyond 65535, which no packet that was parsed or polled has, do not fit their fields.
-    pub fn emit(&self, source: u16, destination: u16, out: &mut Vec<u8>) {
+    pub fn encode_into(&self, source: u16, destination: u16, out: &mut Vec<u8>) {
         let start = out.len();
-        let mut w = Writer::new(out);
-        w.u16(source).u16(destination).u32(self.vtag).u32(0);
+        let mut w = OctetWriter::new(out);
+        w.write_u16(source).write_u16(destination).write_u32(self.vtag).write_u32(0);
         for chunk in &self.chunks {
             emit_chunk(chunk, out);
         }
@@ -79,10 +79,10 @@ impl Packet {
     /// # Errors
     /// The checksum is wrong, or the first chunk or one of its parameters or causes does not fit its length or has
     /// not the content that its type asks for.
-    pub fn parse(bytes: &[u8]) -> Result<(u16, u16, Packet), ParseError> {
-        let mut r = Reader::new(bytes);
-        let (source, destination, vtag) = (r.u16()?, r.u16()?, r.u32()?);
-        let checksum = u32::from_le_bytes(r.array()?);
+    pub fn parse(bytes: &[u8]) -> Result<(u16, u16, SctpPacket), ParseError> {
+        let mut r = OctetReader::new(bytes);
+        let (source, destination, vtag) = (r.read_u16()?, r.read_u16()?, r.read_u32()?);
+        let checksum = u32::from_le_bytes(r.read_array()?);
         if crc32c(&[&bytes[..CHECKSUM.start], &[0; 4], &bytes[CHECKSUM.end..]]) != checksum {
             return Err(ParseError::Checksum);
         }
@@ -98,38 +98,38 @@ impl Packet {
                 },
             }
         }
-        Ok((source, destination, Packet { vtag, chunks }))
+        Ok((source, destination, SctpPacket { vtag, chunks }))
     }
 }
 
-fn next_chunk(r: &mut Reader<'_>) -> Result<Chunk, ParseError> {
-    let (kind, flags, len) = (r.u8()?, r.u8()?, usize::from(r.u16()?));
+fn next_chunk(r: &mut OctetReader<'_>) -> Result<Chunk, ParseError> {
+    let (kind, flags, len) = (r.read_u8()?, r.read_u8()?, usize::from(r.read_u16()?));
     let malformed = ParseError::Chunk { kind };
-    let value = r.bytes(len.checked_sub(4).ok_or(malformed)?)?;
+    let value = r.read_bytes(len.checked_sub(4).ok_or(malformed)?)?;
     skip_padding(r, len);
     parse_chunk(kind, flags, value).ok_or(malformed)
 }
 
 /// Passes over what fills the last word; it may be missing at the very end.
-fn skip_padding(r: &mut Reader<'_>, len: usize) {
+fn skip_padding(r: &mut OctetReader<'_>, len: usize) {
     let padding = (len.next_multiple_of(4) - len).min(r.remaining());
     // No more is skipped than there is.
-    let _ = r.bytes(padding);
+    let _ = r.read_bytes(padding);
 }
 
 fn parse_chunk(kind: u8, flags: u8, value: &[u8]) -> Option<Chunk> {
-    let mut r = Reader::new(value);
+    let mut r = OctetReader::new(value);
     let chunk = match kind {
-        DATA => Chunk::Data(Data {
-            tsn: r.u32().ok()?,
-            stream: r.u16().ok()?,
-            ssn: r.u16().ok()?,
-            ppid: r.u32().ok()?,
+        DATA => Chunk::Data(DataChunk {
+            tsn: r.read_u32().ok()?,
+            stream: r.read_u16().ok()?,
+            ssn: r.read_u16().ok()?,
+            ppid: r.read_u32().ok()?,
             unordered: flags & 4 != 0,
             beginning: flags & 2 != 0,
             ending: flags & 1 != 0,
             immediate: flags & 8 != 0,
-            payload: Payload::copied(r.take_rest()),
+            payload: Payload::copy_from_slice(r.take_rest()),
         }),
         INIT => Chunk::Init(Box::new(parse_init(&mut r)?)),
         INIT_ACK => Chunk::InitAck(Box::new(parse_init(&mut r)?)),
@@ -137,7 +137,7 @@ fn parse_chunk(kind: u8, flags: u8, value: &[u8]) -> Option<Chunk> {
         HEARTBEAT => Chunk::Heartbeat(parse_heartbeat(&mut r)?),
         HEARTBEAT_ACK => Chunk::HeartbeatAck(parse_heartbeat(&mut r)?),
         ABORT => Chunk::Abort { reflected: flags & 1 != 0, causes: parse_causes(&mut r)? },
-        SHUTDOWN => Chunk::Shutdown { cumulative: r.u32().ok()? },
+        SHUTDOWN => Chunk::Shutdown { cumulative: r.read_u32().ok()? },
         SHUTDOWN_ACK => Chunk::ShutdownAck,
         ERROR => Chunk::Error(parse_causes(&mut r)?),
         COOKIE_ECHO => Chunk::CookieEcho(r.take_rest().to_vec()),
@@ -149,56 +149,56 @@ fn parse_chunk(kind: u8, flags: u8, value: &[u8]) -> Option<Chunk> {
 }
 
 /// The next parameter, or cause: its type and value.
-fn parse_parameter<'a>(r: &mut Reader<'a>) -> Option<(u16, &'a [u8])> {
-    let (kind, len) = (r.u16().ok()?, usize::from(r.u16().ok()?));
-    let value = r.bytes(len.checked_sub(4)?).ok()?;
+fn parse_parameter<'a>(r: &mut OctetReader<'a>) -> Option<(u16, &'a [u8])> {
+    let (kind, len) = (r.read_u16().ok()?, usize::from(r.read_u16().ok()?));
+    let value = r.read_bytes(len.checked_sub(4)?).ok()?;
     skip_padding(r, len);
     Some((kind, value))
 }
 
 /// A parameter within a parameter, as it came.
-fn parse_quoted(value: &[u8]) -> Option<Parameter> {
-    let mut r = Reader::new(value);
+fn parse_quoted(value: &[u8]) -> Option<ChunkParameter> {
+    let mut r = OctetReader::new(value);
     let (kind, value) = parse_parameter(&mut r)?;
-    r.is_empty().then(|| Parameter { kind, value: value.to_vec() })
+    r.is_empty().then(|| ChunkParameter { kind, value: value.to_vec() })
 }
 
-fn parse_init(r: &mut Reader<'_>) -> Option<Init> {
-    let mut init = Init {
-        tag: r.u32().ok()?,
-        window: r.u32().ok()?,
-        outbound: r.u16().ok()?,
-        inbound: r.u16().ok()?,
-        tsn: r.u32().ok()?,
-        ..Init::default()
+fn parse_init(r: &mut OctetReader<'_>) -> Option<InitChunk> {
+    let mut init = InitChunk {
+        tag: r.read_u32().ok()?,
+        window: r.read_u32().ok()?,
+        outbound: r.read_u16().ok()?,
+        inbound: r.read_u16().ok()?,
+        tsn: r.read_u32().ok()?,
+        ..InitChunk::default()
     };
     while !r.is_empty() {
         let (kind, value) = parse_parameter(r)?;
-        let mut v = Reader::new(value);
+        let mut v = OctetReader::new(value);
         match kind {
             IPV4 | IPV6 => {
                 let address: IpAddr = match kind {
-                    IPV4 => v.array::<4>().ok()?.into(),
-                    _ => v.array::<16>().ok()?.into(),
+                    IPV4 => v.read_array::<4>().ok()?.into(),
+                    _ => v.read_array::<16>().ok()?.into(),
                 };
-                if init.addresses.len() < Init::MAX_ADDRESSES {
+                if init.addresses.len() < InitChunk::MAX_ADDRESSES {
                     init.addresses.push(address);
                 }
             }
             STATE_COOKIE => init.cookie = Some(v.take_rest().to_vec()),
             UNRECOGNIZED => init.unrecognized.push(parse_quoted(v.take_rest())?),
-            COOKIE_PRESERVATIVE => init.cookie_preservative = Some(v.u32().ok()?),
+            COOKIE_PRESERVATIVE => init.cookie_preservative = Some(v.read_u32().ok()?),
             HOST_NAME => init.host_name = Some(v.take_rest().to_vec()),
             ADDRESS_TYPES => {
                 init.address_types.clear();
                 while !v.is_empty() {
-                    init.address_types.push(v.u16().ok()?);
+                    init.address_types.push(v.read_u16().ok()?);
                 }
             }
             _ => {
                 // RFC 9260 §3.2.1: the highest bit unset ends the reading, the next one asks for a report.
                 if kind & 0x4000 != 0 {
-                    init.unknown.push(Parameter { kind, value: v.take_rest().to_vec() });
+                    init.unknown.push(ChunkParameter { kind, value: v.take_rest().to_vec() });
                 }
                 if kind & 0x8000 == 0 {
                     r.take_rest();
@@ -213,20 +213,21 @@ fn parse_init(r: &mut Reader<'_>) -> Option<Init> {
     Some(init)
 }
 
-fn parse_sack(r: &mut Reader<'_>) -> Option<Sack> {
-    let (cumulative, window) = (r.u32().ok()?, r.u32().ok()?);
-    let (gaps, duplicates) = (r.u16().ok()?, r.u16().ok()?);
-    let gaps = (0..gaps).map(|_| Some((r.u16().ok()?, r.u16().ok()?))).collect::<Option<Vec<_>>>()?;
-    let duplicates = (0..duplicates).map(|_| r.u32().ok()).collect::<Option<Vec<_>>>()?;
-    Some(Sack { cumulative, window, gaps, duplicates })
+fn parse_sack(r: &mut OctetReader<'_>) -> Option<SackChunk> {
+    let (cumulative, window) = (r.read_u32().ok()?, r.read_u32().ok()?);
+    let (gaps, duplicates) = (r.read_u16().ok()?, r.read_u16().ok()?);
+    let gaps =
+        (0..gaps).map(|_| Some((r.read_u16().ok()?, r.read_u16().ok()?))).collect::<Option<Vec<_>>>()?;
+    let duplicates = (0..duplicates).map(|_| r.read_u32().ok()).collect::<Option<Vec<_>>>()?;
+    Some(SackChunk { cumulative, window, gaps, duplicates })
 }
 
-fn parse_heartbeat(r: &mut Reader<'_>) -> Option<Vec<u8>> {
+fn parse_heartbeat(r: &mut OctetReader<'_>) -> Option<Vec<u8>> {
     let (kind, info) = parse_parameter(r)?;
     (kind == HEARTBEAT_INFO).then(|| info.to_vec())
 }
 
-fn parse_causes(r: &mut Reader<'_>) -> Option<Vec<Cause>> {
+fn parse_causes(r: &mut OctetReader<'_>) -> Option<Vec<ErrorCause>> {
     let mut causes = Vec::new();
     while !r.is_empty() {
         let (code, info) = parse_parameter(r)?;
@@ -235,44 +236,44 @@ fn parse_causes(r: &mut Reader<'_>) -> Option<Vec<Cause>> {
     Some(causes)
 }
 
-fn parse_parameters(r: &mut Reader<'_>) -> Option<Vec<Parameter>> {
+fn parse_parameters(r: &mut OctetReader<'_>) -> Option<Vec<ChunkParameter>> {
     let mut parameters = Vec::new();
     while !r.is_empty() {
         let (kind, value) = parse_parameter(r)?;
-        parameters.push(Parameter { kind, value: value.to_vec() });
+        parameters.push(ChunkParameter { kind, value: value.to_vec() });
     }
     Some(parameters)
 }
 
-fn parse_cause(code: u16, info: &[u8]) -> Option<Cause> {
-    let mut r = Reader::new(info);
+fn parse_cause(code: u16, info: &[u8]) -> Option<ErrorCause> {
+    let mut r = OctetReader::new(info);
     let cause = match code {
         1 => {
-            let stream = r.u16().ok()?;
-            r.u16().ok()?;
-            Cause::InvalidStream(stream)
+            let stream = r.read_u16().ok()?;
+            r.read_u16().ok()?;
+            ErrorCause::InvalidStream(stream)
         }
         2 => {
-            let n = r.u32().ok()?;
-            Cause::MissingParameters((0..n).map(|_| r.u16().ok()).collect::<Option<Vec<_>>>()?)
+            let n = r.read_u32().ok()?;
+            ErrorCause::MissingParameters((0..n).map(|_| r.read_u16().ok()).collect::<Option<Vec<_>>>()?)
         }
-        3 => Cause::StaleCookie(r.u32().ok()?),
-        4 => Cause::OutOfResource,
-        5 => Cause::UnresolvableAddress(parse_quoted(r.take_rest())?),
-        6 => Cause::UnrecognizedChunk(r.take_rest().to_vec()),
-        7 => Cause::InvalidParameter,
-        8 => Cause::UnrecognizedParameters(parse_parameters(&mut r)?),
-        9 => Cause::NoUserData(r.u32().ok()?),
-        10 => Cause::CookieWhileShuttingDown,
-        11 => Cause::NewAddresses(parse_parameters(&mut r)?),
-        12 => Cause::UserAbort(r.take_rest().to_vec()),
-        13 => Cause::ProtocolViolation(r.take_rest().to_vec()),
-        _ => Cause::Other { code, info: r.take_rest().to_vec() },
+        3 => ErrorCause::StaleCookie(r.read_u32().ok()?),
+        4 => ErrorCause::OutOfResource,
+        5 => ErrorCause::UnresolvableAddress(parse_quoted(r.take_rest())?),
+        6 => ErrorCause::UnrecognizedChunk(r.take_rest().to_vec()),
+        7 => ErrorCause::InvalidParameter,
+        8 => ErrorCause::UnrecognizedParameters(parse_parameters(&mut r)?),
+        9 => ErrorCause::NoUserData(r.read_u32().ok()?),
+        10 => ErrorCause::CookieWhileShuttingDown,
+        11 => ErrorCause::NewAddresses(parse_parameters(&mut r)?),
+        12 => ErrorCause::UserAbort(r.take_rest().to_vec()),
+        13 => ErrorCause::ProtocolViolation(r.take_rest().to_vec()),
+        _ => ErrorCause::Other { code, info: r.take_rest().to_vec() },
     };
     r.is_empty().then_some(cause)
 }
 
-fn pad(out: &mut Vec<u8>, start: usize) {
+fn pad_to_word(out: &mut Vec<u8>, start: usize) {
     let len = out.len() - start;
     out.resize(start + len.next_multiple_of(4), 0);
 }
@@ -299,22 +300,22 @@ fn emit_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
         Chunk::ShutdownComplete { reflected } => (SHUTDOWN_COMPLETE, flag(*reflected, 1)),
         Chunk::Unknown { kind, flags, .. } => (*kind, *flags),
     };
-    let mut w = Writer::new(out);
-    w.u8(kind).u8(flags).u16(chunk.wire_len() as u16);
+    let mut w = OctetWriter::new(out);
+    w.write_u8(kind).write_u8(flags).write_u16(chunk.wire_len() as u16);
     match chunk {
         Chunk::Data(d) => {
-            w.u32(d.tsn).u16(d.stream).u16(d.ssn).u32(d.ppid);
+            w.write_u32(d.tsn).write_u16(d.stream).write_u16(d.ssn).write_u32(d.ppid);
             d.payload.write_to(out);
         }
         Chunk::Init(init) | Chunk::InitAck(init) => emit_init(init, out),
         Chunk::Sack(sack) => {
-            w.u32(sack.cumulative).u32(sack.window);
-            w.u16(sack.gaps.len() as u16).u16(sack.duplicates.len() as u16);
+            w.write_u32(sack.cumulative).write_u32(sack.window);
+            w.write_u16(sack.gaps.len() as u16).write_u16(sack.duplicates.len() as u16);
             for (first, last) in &sack.gaps {
-                w.u16(*first).u16(*last);
+                w.write_u16(*first).write_u16(*last);
             }
             for tsn in &sack.duplicates {
-                w.u32(*tsn);
+                w.write_u32(*tsn);
             }
         }
         Chunk::Heartbeat(info) | Chunk::HeartbeatAck(info) => {
@@ -322,40 +323,44 @@ fn emit_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
         }
         Chunk::Abort { causes, .. } | Chunk::Error(causes) => {
             for cause in causes {
-                pad(out, start);
+                pad_to_word(out, start);
                 emit_cause(cause, out);
             }
         }
         Chunk::Shutdown { cumulative } => {
-            w.u32(*cumulative);
+            w.write_u32(*cumulative);
         }
         Chunk::CookieEcho(cookie) => {
-            w.bytes(cookie);
+            w.write_bytes(cookie);
         }
         Chunk::Unknown { value, .. } => {
-            w.bytes(value);
+            w.write_bytes(value);
         }
         Chunk::ShutdownAck | Chunk::CookieAck | Chunk::ShutdownComplete { .. } => {}
     }
-    pad(out, start);
+    pad_to_word(out, start);
 }
 
 /// Appends a parameter; what follows it pads first.
 fn emit_parameter(kind: u16, value: &[u8], out: &mut Vec<u8>) {
-    Writer::new(out).u16(kind).u16(4 + value.len() as u16).bytes(value);
+    OctetWriter::new(out).write_u16(kind).write_u16(4 + value.len() as u16).write_bytes(value);
 }
 
 /// The parameter that says an address (RFC 9260 §3.3.2.1.1 and §3.3.2.1.2).
-pub(super) fn address_parameter(address: &IpAddr) -> Parameter {
+pub(super) fn address_parameter(address: &IpAddr) -> ChunkParameter {
     match address {
-        IpAddr::V4(a) => Parameter { kind: IPV4, value: a.octets().to_vec() },
-        IpAddr::V6(a) => Parameter { kind: IPV6, value: a.octets().to_vec() },
+        IpAddr::V4(a) => ChunkParameter { kind: IPV4, value: a.octets().to_vec() },
+        IpAddr::V6(a) => ChunkParameter { kind: IPV6, value: a.octets().to_vec() },
     }
 }
 
-fn emit_init(init: &Init, out: &mut Vec<u8>) {
-    let mut w = Writer::new(out);
-    w.u32(init.tag).u32(init.window).u16(init.outbound).u16(init.inbound).u32(init.tsn);
+fn emit_init(init: &InitChunk, out: &mut Vec<u8>) {
+    let mut w = OctetWriter::new(out);
+    w.write_u32(init.tag)
+        .write_u32(init.window)
+        .write_u16(init.outbound)
+        .write_u16(init.inbound)
+        .write_u32(init.tsn);
     let start = out.len();
     for address in &init.addresses {
         let parameter = address_parameter(address);
@@ -365,77 +370,77 @@ fn emit_init(init: &Init, out: &mut Vec<u8>) {
         emit_parameter(COOKIE_PRESERVATIVE, &more.to_be_bytes(), out);
     }
     if let Some(name) = &init.host_name {
-        pad(out, start);
+        pad_to_word(out, start);
         emit_parameter(HOST_NAME, name, out);
     }
     if !init.address_types.is_empty() {
-        pad(out, start);
+        pad_to_word(out, start);
         let types: Vec<u8> = init.address_types.iter().flat_map(|t| t.to_be_bytes()).collect();
         emit_parameter(ADDRESS_TYPES, &types, out);
     }
     if let Some(cookie) = &init.cookie {
-        pad(out, start);
+        pad_to_word(out, start);
         emit_parameter(STATE_COOKIE, cookie, out);
     }
     for parameter in &init.unrecognized {
         let mut quoted = Vec::new();
         emit_parameter(parameter.kind, &parameter.value, &mut quoted);
-        pad(out, start);
+        pad_to_word(out, start);
         emit_parameter(UNRECOGNIZED, &quoted, out);
     }
     for parameter in &init.unknown {
-        pad(out, start);
+        pad_to_word(out, start);
         emit_parameter(parameter.kind, &parameter.value, out);
     }
 }
 
-fn emit_cause(cause: &Cause, out: &mut Vec<u8>) {
+fn emit_cause(cause: &ErrorCause, out: &mut Vec<u8>) {
     let code = match cause {
-        Cause::InvalidStream(_) => 1,
-        Cause::MissingParameters(_) => 2,
-        Cause::StaleCookie(_) => 3,
-        Cause::OutOfResource => 4,
-        Cause::UnresolvableAddress(_) => 5,
-        Cause::UnrecognizedChunk(_) => 6,
-        Cause::InvalidParameter => 7,
-        Cause::UnrecognizedParameters(_) => 8,
-        Cause::NoUserData(_) => 9,
-        Cause::CookieWhileShuttingDown => 10,
-        Cause::NewAddresses(_) => 11,
-        Cause::UserAbort(_) => 12,
-        Cause::ProtocolViolation(_) => 13,
-        Cause::Other { code, .. } => *code,
+        ErrorCause::InvalidStream(_) => 1,
+        ErrorCause::MissingParameters(_) => 2,
+        ErrorCause::StaleCookie(_) => 3,
+        ErrorCause::OutOfResource => 4,
+        ErrorCause::UnresolvableAddress(_) => 5,
+        ErrorCause::UnrecognizedChunk(_) => 6,
+        ErrorCause::InvalidParameter => 7,
+        ErrorCause::UnrecognizedParameters(_) => 8,
+        ErrorCause::NoUserData(_) => 9,
+        ErrorCause::CookieWhileShuttingDown => 10,
+        ErrorCause::NewAddresses(_) => 11,
+        ErrorCause::UserAbort(_) => 12,
+        ErrorCause::ProtocolViolation(_) => 13,
+        ErrorCause::Other { code, .. } => *code,
     };
-    let mut w = Writer::new(out);
-    w.u16(code).u16(cause.wire_len() as u16);
+    let mut w = OctetWriter::new(out);
+    w.write_u16(code).write_u16(cause.wire_len() as u16);
     match cause {
-        Cause::InvalidStream(stream) => {
-            w.u16(*stream).u16(0);
+        ErrorCause::InvalidStream(stream) => {
+            w.write_u16(*stream).write_u16(0);
         }
-        Cause::MissingParameters(kinds) => {
-            w.u32(kinds.len() as u32);
+        ErrorCause::MissingParameters(kinds) => {
+            w.write_u32(kinds.len() as u32);
             for kind in kinds {
-                w.u16(*kind);
+                w.write_u16(*kind);
             }
         }
-        Cause::StaleCookie(n) | Cause::NoUserData(n) => {
-            w.u32(*n);
+        ErrorCause::StaleCookie(n) | ErrorCause::NoUserData(n) => {
+            w.write_u32(*n);
         }
-        Cause::UnresolvableAddress(parameter) => emit_parameter(parameter.kind, &parameter.value, out),
-        Cause::UnrecognizedParameters(parameters) | Cause::NewAddresses(parameters) => {
+        ErrorCause::UnresolvableAddress(parameter) => emit_parameter(parameter.kind, &parameter.value, out),
+        ErrorCause::UnrecognizedParameters(parameters) | ErrorCause::NewAddresses(parameters) => {
             let start = out.len();
             for parameter in parameters {
-                pad(out, start);
+                pad_to_word(out, start);
                 emit_parameter(parameter.kind, &parameter.value, out);
             }
         }
-        Cause::UnrecognizedChunk(info)
-        | Cause::UserAbort(info)
-        | Cause::ProtocolViolation(info)
-        | Cause::Other { info, .. } => {
-            w.bytes(info);
+        ErrorCause::UnrecognizedChunk(info)
+        | ErrorCause::UserAbort(info)
+        | ErrorCause::ProtocolViolation(info)
+        | ErrorCause::Other { info, .. } => {
+            w.write_bytes(info);
         }
-        Cause::OutOfResource | Cause::InvalidParameter | Cause::CookieWhileShuttingDown => {}
+        ErrorCause::OutOfResource | ErrorCause::InvalidParameter | ErrorCause::CookieWhileShuttingDown => {}
     }
 }
 
@@ -451,9 +456,9 @@ pub fn round_trip(bytes: &[u8]) {
         let crc = crc32c(&[&bytes]);
         bytes[CHECKSUM].copy_from_slice(&crc.to_le_bytes());
     }
-    let Ok((source, destination, packet)) = Packet::parse(&bytes) else { return };
+    let Ok((source, destination, packet)) = SctpPacket::parse(&bytes) else { return };
     let mut out = Vec::new();
-    packet.emit(source, destination, &mut out);
+    packet.encode_into(source, destination, &mut out);
     assert_eq!(out.len() as u32, packet.len());
-    assert_eq!(Packet::parse(&out), Ok((source, destination, packet)));
+    assert_eq!(SctpPacket::parse(&out), Ok((source, destination, packet)));
 }

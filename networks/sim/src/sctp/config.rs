@@ -16,9 +16,9 @@ pub enum InitialWindow {
 
 impl InitialWindow {
     /// The window in bytes where a packet takes at most `pmdcs` bytes of chunks.
-    pub fn bytes(self, pmdcs: u32) -> u32 {
+    pub fn window_bytes(self, pmdcs: u32) -> u32 {
         match self {
-            Self::Rfc9260 => Self::Bytes(4404).bytes(pmdcs),
+            Self::Rfc9260 => Self::Bytes(4404).window_bytes(pmdcs),
             Self::Bytes(n) => pmdcs.saturating_mul(4).min(pmdcs.saturating_mul(2).max(n)),
             Self::Packets(n) => n.max(1).saturating_mul(pmdcs),
         }
@@ -42,7 +42,7 @@ pub enum LossRecovery {
 
 /// The settings of an association; many associations share one by [`Arc`](std::sync::Arc).
 #[derive(Clone, PartialEq, Debug)]
-pub struct Config {
+pub struct SctpConfig {
     /// Retransmission timeout before the first measurement, and of the set-up; 1 s (RFC 9260 §16
     /// RTO.Initial).
     pub rto_initial: Duration,
@@ -88,7 +88,7 @@ pub struct Config {
     /// it, most stacks do it unless the application says otherwise. Pieces of a fragmented message never
     /// wait.
     pub nagle: bool,
-    /// Outbound streams asked for; 10. What is negotiated is told by [`Event::Up`](super::Event::Up).
+    /// Outbound streams asked for; 10. What is negotiated is told by [`SctpEvent::Up`](super::SctpEvent::Up).
     pub outbound_streams: u16,
     /// Outbound streams of an association that is accepted, which INIT ACK offers (RFC 9260 §3.3.3); `None` offers
     /// as many as INIT asked for the other way. Either side's number is bounded by what the other takes (§5.1.1).
@@ -125,7 +125,7 @@ pub struct Config {
     pub probe_at_once: bool,
 }
 
-impl Default for Config {
+impl Default for SctpConfig {
     fn default() -> Self {
         Self {
             rto_initial: Duration::from_secs(1),
@@ -162,7 +162,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl SctpConfig {
     /// The largest packet that is sent: a whole number of words.
     pub(super) fn packet_size(&self) -> u32 {
         self.max_packet.clamp(508, 65_532) & !3
@@ -176,7 +176,7 @@ impl Config {
         self.pmdcs() - super::DATA_HEADER
     }
     /// The receive buffer within its bounds.
-    pub(super) fn buffer(&self) -> u32 {
+    pub(super) fn bounded_receive_buffer(&self) -> u32 {
         self.receive_buffer.clamp(super::MIN_WINDOW, 1 << 30)
     }
 }

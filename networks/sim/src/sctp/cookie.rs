@@ -4,11 +4,11 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::net::IpAddr;
-use usher_core::{Instant, Reader, Truncated, Writer};
+use usher_core::{Instant, OctetReader, OctetWriter, TruncatedError};
 
 /// What a cookie says. "Local" is the side that made it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Cookie {
+pub(super) struct StateCookie {
     /// When it is stale.
     pub(super) expires: Instant,
     /// Local and remote port.
@@ -31,7 +31,7 @@ pub(super) struct Cookie {
 
 const MAC: usize = 32;
 
-fn mac(secret: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
+fn cookie_mac(secret: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
     // HMAC fills a key up to the digest's block with zeros.
     let mut key = [0; 64];
     key[..32].copy_from_slice(secret);
@@ -43,56 +43,63 @@ fn mac(secret: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
 }
 
 /// A number that follows from the secret and from `parts`, to nobody else predictable.
-pub(super) fn derived(secret: &[u8; 32], label: &str, parts: &[u8]) -> u32 {
-    let digest = mac(secret, &[label.as_bytes(), parts]).finalize().into_bytes();
+pub(super) fn derive_number(secret: &[u8; 32], label: &str, parts: &[u8]) -> u32 {
+    let digest = cookie_mac(secret, &[label.as_bytes(), parts]).finalize().into_bytes();
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
-impl Cookie {
+impl StateCookie {
     /// The cookie as bytes, signed.
-    pub(super) fn seal(&self, secret: &[u8; 32]) -> Vec<u8> {
+    pub(super) fn encode_signed(&self, secret: &[u8; 32]) -> Vec<u8> {
         let mut out = Vec::with_capacity(48 + MAC);
-        let mut w = Writer::new(&mut out);
-        w.u64(self.expires.as_nanos()).u16(self.ports.0).u16(self.ports.1);
-        w.u32(self.local_tag).u32(self.peer_tag).u32(self.local_tsn).u32(self.peer_tsn);
-        w.u32(self.peer_window).u16(self.outbound).u16(self.inbound).u32(self.local_tie).u32(self.peer_tie);
+        let mut w = OctetWriter::new(&mut out);
+        w.write_u64(self.expires.as_nanos()).write_u16(self.ports.0).write_u16(self.ports.1);
+        w.write_u32(self.local_tag)
+            .write_u32(self.peer_tag)
+            .write_u32(self.local_tsn)
+            .write_u32(self.peer_tsn);
+        w.write_u32(self.peer_window)
+            .write_u16(self.outbound)
+            .write_u16(self.inbound)
+            .write_u32(self.local_tie)
+            .write_u32(self.peer_tie);
         for address in &self.peer_addresses {
             match address {
-                IpAddr::V4(a) => w.u8(4).bytes(&a.octets()),
-                IpAddr::V6(a) => w.u8(6).bytes(&a.octets()),
+                IpAddr::V4(a) => w.write_u8(4).write_bytes(&a.octets()),
+                IpAddr::V6(a) => w.write_u8(6).write_bytes(&a.octets()),
             };
         }
-        let signature = mac(secret, &[b"cookie", &out]).finalize().into_bytes();
+        let signature = cookie_mac(secret, &[b"cookie", &out]).finalize().into_bytes();
         out.extend_from_slice(&signature);
         out
     }
 
     /// Reads a cookie that this side signed; `None` for any other.
-    pub(super) fn open(secret: &[u8; 32], bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode_signed(secret: &[u8; 32], bytes: &[u8]) -> Option<Self> {
         let (content, signature) = bytes.split_at_checked(bytes.len().checked_sub(MAC)?)?;
-        mac(secret, &[b"cookie", content]).verify_slice(signature).ok()?;
-        Self::read(&mut Reader::new(content)).ok()
+        cookie_mac(secret, &[b"cookie", content]).verify_slice(signature).ok()?;
+        Self::decode_fields(&mut OctetReader::new(content)).ok()
     }
 
-    fn read(r: &mut Reader<'_>) -> Result<Self, Truncated> {
+    fn decode_fields(r: &mut OctetReader<'_>) -> Result<Self, TruncatedError> {
         Ok(Self {
-            expires: Instant::from_nanos(r.u64()?),
-            ports: (r.u16()?, r.u16()?),
-            local_tag: r.u32()?,
-            peer_tag: r.u32()?,
-            local_tsn: r.u32()?,
-            peer_tsn: r.u32()?,
-            peer_window: r.u32()?,
-            outbound: r.u16()?,
-            inbound: r.u16()?,
-            local_tie: r.u32()?,
-            peer_tie: r.u32()?,
+            expires: Instant::from_nanos(r.read_u64()?),
+            ports: (r.read_u16()?, r.read_u16()?),
+            local_tag: r.read_u32()?,
+            peer_tag: r.read_u32()?,
+            local_tsn: r.read_u32()?,
+            peer_tsn: r.read_u32()?,
+            peer_window: r.read_u32()?,
+            outbound: r.read_u16()?,
+            inbound: r.read_u16()?,
+            local_tie: r.read_u32()?,
+            peer_tie: r.read_u32()?,
             peer_addresses: {
                 let mut addresses = Vec::new();
                 while !r.is_empty() {
-                    addresses.push(match r.u8()? {
-                        4 => r.array::<4>()?.into(),
-                        _ => r.array::<16>()?.into(),
+                    addresses.push(match r.read_u8()? {
+                        4 => r.read_array::<4>()?.into(),
+                        _ => r.read_array::<16>()?.into(),
                     });
                 }
                 addresses

@@ -1,52 +1,52 @@
 //! What fuzzers run against an association and a listener.
 
-use super::association::{Association, State};
-use super::chunk::Packet;
-use super::config::Config;
+use super::association::{SctpAssociation, SctpState};
+use super::chunk::SctpPacket;
+use super::config::SctpConfig;
 use super::crc32c::crc32c;
-use super::listen::{Answer, Initial, listen, out_of_the_blue};
-use super::{Message, Transmit};
+use super::listen::{InitialValues, ListenerAction, handle_listener_packet, out_of_the_blue};
+use super::{OutgoingPacket, UserMessage};
 use crate::packet::Payload;
 use std::sync::Arc;
-use usher_core::{Duration, Instant, Reader, Truncated};
+use usher_core::{Duration, Instant, OctetReader, TruncatedError};
 
 const PORTS: (u16, u16) = (3868, 40_000);
 const TAGS: [u32; 4] = [10, 11, 0, 99];
 
-fn initial(tag: u32) -> Initial {
-    Initial { tag, tsn: tag.wrapping_sub(20), secret: [7; 32] }
+fn initial_values(tag: u32) -> InitialValues {
+    InitialValues { tag, tsn: tag.wrapping_sub(20), secret: [7; 32] }
 }
 
 /// Runs bytes as a course of events: packets with any chunks, waits, messages, shutdown. What is first
 /// read says in which state the association begins.
 ///
 /// # Panics
-/// Where an association or [`listen`] panics, keeps more than it may, or does not come to rest: a defect.
-pub fn disturb(bytes: &[u8]) {
-    let mut r = Reader::new(bytes);
+/// Where an association or [`handle_listener_packet`](super::listen::handle_listener_packet) panics, keeps more than it may, or does not come to rest: a defect.
+pub fn fuzz_association(bytes: &[u8]) {
+    let mut r = OctetReader::new(bytes);
     // The course ends with the bytes.
-    let _ = course(&mut r);
+    let _ = run_events(&mut r);
 }
 
-fn course(r: &mut Reader<'_>) -> Result<(), Truncated> {
-    let config = Arc::new(Config {
+fn run_events(r: &mut OctetReader<'_>) -> Result<(), TruncatedError> {
+    let config = Arc::new(SctpConfig {
         receive_buffer: 20_000,
         nagle: bytes_odd(r)?,
         heartbeat_interval: bytes_odd(r)?.then(|| Duration::from_secs(1)),
-        ..Config::default()
+        ..SctpConfig::default()
     });
     let mut now = Instant::ZERO;
-    let mut a = Association::connect(config.clone(), now, initial(TAGS[0]), 2);
+    let mut a = SctpAssociation::connect(config.clone(), now, initial_values(TAGS[0]), 2);
     let mut b = None;
     // From the set-up's first packet to the end of its exchange.
-    for _ in 0..r.u8()? % 5 {
-        exchange(&config, now, &mut a, &mut b);
+    for _ in 0..r.read_u8()? % 5 {
+        exchange_packets(&config, now, &mut a, &mut b);
     }
     loop {
-        let op = r.u8()?;
+        let op = r.read_u8()?;
         match op % 8 {
             0 => {
-                now += Duration::from_millis(u64::from(r.u16()?));
+                now += Duration::from_millis(u64::from(r.read_u16()?));
                 a.handle_timeout(now);
             }
             1 => {
@@ -54,20 +54,21 @@ fn course(r: &mut Reader<'_>) -> Result<(), Truncated> {
                 a.handle_timeout(now);
             }
             2 => {
-                let (stream, len) = (u16::from(r.u8()?), u32::from(r.u16()?));
-                let payload = Payload::counted(len);
+                let (stream, len) = (u16::from(r.read_u8()?), u32::from(r.read_u16()?));
+                let payload = Payload::with_length(len);
                 // A command that is refused changes nothing.
-                let _ = a.send(now, Message { stream, ppid: 0, unordered: op & 8 != 0, payload });
+                let _ = a.send_message(now, UserMessage { stream, ppid: 0, unordered: op & 8 != 0, payload });
             }
-            3 => drain(&mut a, now),
+            3 => drain_outputs(&mut a, now),
             4 if op & 0xf8 == 0 => a.shutdown(now),
             _ => {
-                let len = usize::from(r.u8()?);
-                let chunks = r.bytes(len.min(r.remaining()))?;
-                if let Some(packet) = packet(TAGS[usize::from(op >> 3) % 4], chunks) {
-                    let answer = listen(&config, now, initial(5), PORTS, 0, 1, packet.clone());
-                    if let Answer::Accept(mut accepted) = answer {
-                        drain(&mut accepted, now);
+                let len = usize::from(r.read_u8()?);
+                let chunks = r.read_bytes(len.min(r.remaining()))?;
+                if let Some(packet) = packet_with_checksum(TAGS[usize::from(op >> 3) % 4], chunks) {
+                    let answer =
+                        handle_listener_packet(&config, now, initial_values(5), PORTS, 0, 1, packet.clone());
+                    if let ListenerAction::Accept(mut accepted) = answer {
+                        drain_outputs(&mut accepted, now);
                     }
                     // Its answer is not looked at.
                     let _ = out_of_the_blue(&packet);
@@ -75,32 +76,37 @@ fn course(r: &mut Reader<'_>) -> Result<(), Truncated> {
                 }
             }
         }
-        check(&a);
-        if a.state() == State::Closed && a.poll_timeout().is_some() {
+        check_invariants(&a);
+        if a.state() == SctpState::Closed && a.poll_timeout().is_some() {
             panic!("a timer runs though all is over");
         }
     }
 }
 
-fn bytes_odd(r: &mut Reader<'_>) -> Result<bool, Truncated> {
-    Ok(r.u8()? & 1 != 0)
+fn bytes_odd(r: &mut OctetReader<'_>) -> Result<bool, TruncatedError> {
+    Ok(r.read_u8()? & 1 != 0)
 }
 
 /// One packet each way.
-fn exchange(config: &Arc<Config>, now: Instant, a: &mut Association, b: &mut Option<Association>) {
-    let Some(Transmit { path, packet }) = a.poll_transmit(now) else { return };
+fn exchange_packets(
+    config: &Arc<SctpConfig>,
+    now: Instant,
+    a: &mut SctpAssociation,
+    b: &mut Option<SctpAssociation>,
+) {
+    let Some(OutgoingPacket { path, packet }) = a.poll_transmit(now) else { return };
     let answer = match b {
         Some(b) => {
             b.handle_packet(now, path, packet);
             None
         }
-        None => match listen(config, now, initial(TAGS[1]), PORTS, path, 2, packet) {
-            Answer::Reply(packet) => Some(packet),
-            Answer::Accept(accepted) => {
+        None => match handle_listener_packet(config, now, initial_values(TAGS[1]), PORTS, path, 2, packet) {
+            ListenerAction::Reply(packet) => Some(packet),
+            ListenerAction::Accept(accepted) => {
                 *b = Some(*accepted);
                 None
             }
-            Answer::Discard => None,
+            ListenerAction::Discard => None,
         },
     };
     let answer = answer.or_else(|| Some(b.as_mut()?.poll_transmit(now)?.packet));
@@ -110,17 +116,17 @@ fn exchange(config: &Arc<Config>, now: Instant, a: &mut Association, b: &mut Opt
 }
 
 /// Chunks as they may stand on the wire, behind a good header.
-fn packet(vtag: u32, chunks: &[u8]) -> Option<Packet> {
+fn packet_with_checksum(vtag: u32, chunks: &[u8]) -> Option<SctpPacket> {
     let mut wire = vec![0; 4];
     wire.extend_from_slice(&vtag.to_be_bytes());
     wire.extend_from_slice(&[0; 4]);
     wire.extend_from_slice(chunks);
     let crc = crc32c(&[&wire]);
     wire[8..12].copy_from_slice(&crc.to_le_bytes());
-    Packet::parse(&wire).ok().map(|(_, _, packet)| packet)
+    SctpPacket::parse(&wire).ok().map(|(_, _, packet)| packet)
 }
 
-fn drain(a: &mut Association, now: Instant) {
+fn drain_outputs(a: &mut SctpAssociation, now: Instant) {
     while a.poll_event().is_some() {}
     for _ in 0..100_000 {
         if a.poll_transmit(now).is_none() {
@@ -130,12 +136,12 @@ fn drain(a: &mut Association, now: Instant) {
     panic!("it sends without end");
 }
 
-fn check(a: &Association) {
+fn check_invariants(a: &SctpAssociation) {
     assert!(a.control.len() <= 64 && a.replies.len() <= 64);
-    assert!(a.inb.held + a.inb.unread <= 2 * a.config.buffer());
+    assert!(a.inb.buffered + a.inb.unread <= 2 * a.config.bounded_receive_buffer());
     let flight: u32 = a.paths.iter().map(|p| p.flight).sum();
-    let flying = a.out.sent.iter().filter(|s| s.whereabouts == super::outbound::Whereabouts::Flying);
-    assert_eq!(flight, flying.map(|s| s.weight(&a.config)).sum::<u32>());
+    let flying = a.out.sent.iter().filter(|s| s.whereabouts == super::outbound::ChunkStatus::Flying);
+    assert_eq!(flight, flying.map(|s| s.window_weight(&a.config)).sum::<u32>());
     let armed = a.paths.iter().all(|p| p.flight == 0 || p.t3_at != Instant::FAR_FUTURE);
-    assert!(armed || a.state() == State::CookieEchoed, "what is in flight is not waited for");
+    assert!(armed || a.state() == SctpState::CookieEchoed, "what is in flight is not waited for");
 }

@@ -1,7 +1,7 @@
 //! What has come: TSNs, pieces of messages, and messages that wait for their turn in a stream.
 
-use super::association::Message;
-use super::chunk::{Data, Sack};
+use super::association::UserMessage;
+use super::chunk::{DataChunk, SackChunk};
 use crate::packet::Payload;
 use crate::tcp::seq;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,18 +11,18 @@ const MAX_DUPLICATES: usize = 32;
 
 /// What a TSN is to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seen {
+pub(super) enum TsnStatus {
     New,
     Duplicate,
     /// There is no room for it.
-    NoRoom,
+    BufferFull,
     /// There is no room, and there never will be: what is held makes no message.
     Stuck,
 }
 
 /// The receiving half.
 #[derive(Debug)]
-pub(super) struct Inbound {
+pub(super) struct SctpReceiver {
     /// All TSNs up to this one have come.
     pub(super) cumulative: u32,
     /// Runs that came beyond, first and last, ascending.
@@ -31,15 +31,15 @@ pub(super) struct Inbound {
     /// The next stream sequence number of each stream that was used.
     ssns: Vec<u16>,
     /// Whole messages that wait for an earlier one, by stream and sequence number.
-    waiting: BTreeMap<(u16, u16), Message>,
+    waiting: BTreeMap<(u16, u16), UserMessage>,
     /// Pieces of messages that are not whole, by TSN.
-    pieces: VecDeque<Data>,
+    pieces: VecDeque<DataChunk>,
     /// User data that is held here, and that waits to be read by the application.
-    pub(super) held: u32,
+    pub(super) buffered: u32,
     pub(super) unread: u32,
 }
 
-impl Inbound {
+impl SctpReceiver {
     pub(super) fn new(peer_tsn: u32) -> Self {
         Self {
             cumulative: peer_tsn.wrapping_sub(1),
@@ -48,7 +48,7 @@ impl Inbound {
             ssns: Vec::new(),
             waiting: BTreeMap::new(),
             pieces: VecDeque::new(),
-            held: 0,
+            buffered: 0,
             unread: 0,
         }
     }
@@ -56,8 +56,8 @@ impl Inbound {
         !self.runs.is_empty()
     }
     /// Room in a receive buffer of `buffer` bytes: the window to announce.
-    pub(super) fn window(&self, buffer: u32) -> u32 {
-        buffer.saturating_sub(self.held).saturating_sub(self.unread)
+    pub(super) fn receive_window(&self, buffer: u32) -> u32 {
+        buffer.saturating_sub(self.buffered).saturating_sub(self.unread)
     }
     fn has_come(&self, tsn: u32) -> bool {
         seq::le(tsn, self.cumulative)
@@ -65,31 +65,31 @@ impl Inbound {
     }
 
     /// Whether a chunk with `len` bytes of user data can be taken into a buffer of `buffer` bytes.
-    pub(super) fn look(&mut self, tsn: u32, len: u32, buffer: u32) -> Seen {
+    pub(super) fn classify_tsn(&mut self, tsn: u32, len: u32, buffer: u32) -> TsnStatus {
         if self.has_come(tsn) {
             if self.duplicates.len() < MAX_DUPLICATES {
                 self.duplicates.push(tsn);
             }
-            return Seen::Duplicate;
+            return TsnStatus::Duplicate;
         }
         if tsn.wrapping_sub(self.cumulative) > u32::from(u16::MAX) {
-            return Seen::NoRoom;
+            return TsnStatus::BufferFull;
         }
-        let used = self.held + self.unread;
+        let used = self.buffered + self.unread;
         let fills = self.runs.last().is_some_and(|&(_, last)| seq::lt(tsn, last));
         // RFC 9260 §6.2: what fills a gap is taken also where the window is closed; a sender that keeps to
         // the window needs no more than this.
         let limit = if fills { buffer.saturating_mul(2) } else { buffer };
         if used.saturating_add(len) <= limit {
-            Seen::New
+            TsnStatus::New
         } else if self.runs.is_empty() && self.unread == 0 {
-            Seen::Stuck
+            TsnStatus::Stuck
         } else {
-            Seen::NoRoom
+            TsnStatus::BufferFull
         }
     }
     /// Notes that a new TSN has come.
-    pub(super) fn note(&mut self, tsn: u32) {
+    pub(super) fn record_tsn(&mut self, tsn: u32) {
         if tsn == self.cumulative.wrapping_add(1) {
             self.cumulative = tsn;
             if let Some(&(first, last)) = self.runs.first()
@@ -118,17 +118,17 @@ impl Inbound {
     ///
     /// # Errors
     /// Pieces that contradict each other.
-    pub(super) fn place(
+    pub(super) fn insert_chunk(
         &mut self,
-        data: Data,
-        mut deliver: impl FnMut(Message),
+        data: DataChunk,
+        mut deliver: impl FnMut(UserMessage),
     ) -> Result<(), &'static [u8]> {
         if data.beginning && data.ending {
-            let Data { stream, ssn, ppid, unordered, payload, .. } = data;
-            self.hand_over(ssn, Message { stream, ppid, unordered, payload }, &mut deliver);
+            let DataChunk { stream, ssn, ppid, unordered, payload, .. } = data;
+            self.hand_over(ssn, UserMessage { stream, ppid, unordered, payload }, &mut deliver);
             return Ok(());
         }
-        self.held += data.payload.len;
+        self.buffered += data.payload.len;
         let tsn = data.tsn;
         let at = self.pieces.partition_point(|p| seq::lt(p.tsn, tsn));
         self.pieces.insert(at, data);
@@ -146,7 +146,7 @@ impl Inbound {
             return Err(b"pieces of messages contradict each other");
         }
         if let Some((first, last)) = self.whole_around(at) {
-            let (ssn, message) = self.join(first, last);
+            let (ssn, message) = self.join_pieces(first, last);
             self.hand_over(ssn, message, &mut deliver);
         }
         Ok(())
@@ -170,10 +170,10 @@ impl Inbound {
         }
         Some((first, last))
     }
-    fn join(&mut self, first: usize, last: usize) -> (u16, Message) {
-        let pieces: Vec<Data> = self.pieces.drain(first..=last).collect();
+    fn join_pieces(&mut self, first: usize, last: usize) -> (u16, UserMessage) {
+        let pieces: Vec<DataChunk> = self.pieces.drain(first..=last).collect();
         let len = pieces.iter().map(|p| p.payload.len).sum();
-        self.held -= len;
+        self.buffered -= len;
         let bytes = pieces.iter().any(|p| p.payload.bytes.is_some()).then(|| {
             let mut joined = Vec::with_capacity(len as usize);
             for piece in &pieces {
@@ -181,12 +181,12 @@ impl Inbound {
             }
             joined.into()
         });
-        let Data { stream, ssn, ppid, unordered, .. } = pieces[0];
-        (ssn, Message { stream, ppid, unordered, payload: Payload { len, bytes } })
+        let DataChunk { stream, ssn, ppid, unordered, .. } = pieces[0];
+        (ssn, UserMessage { stream, ppid, unordered, payload: Payload { len, bytes } })
     }
 
     /// Delivers a whole message, and those that waited for it; or lets it wait for its turn.
-    fn hand_over(&mut self, ssn: u16, message: Message, deliver: &mut impl FnMut(Message)) {
+    fn hand_over(&mut self, ssn: u16, message: UserMessage, deliver: &mut impl FnMut(UserMessage)) {
         let stream = message.stream;
         if message.unordered {
             self.unread += message.payload.len;
@@ -198,9 +198,9 @@ impl Inbound {
             self.ssns.resize(at + 1, 0);
         }
         if ssn != self.ssns[at] {
-            self.held += message.payload.len;
+            self.buffered += message.payload.len;
             if let Some(other) = self.waiting.insert((stream, ssn), message) {
-                self.held -= other.payload.len;
+                self.buffered -= other.payload.len;
             }
             return;
         }
@@ -210,7 +210,7 @@ impl Inbound {
         while !self.waiting.is_empty()
             && let Some(next) = self.waiting.remove(&(stream, self.ssns[at]))
         {
-            self.held -= next.payload.len;
+            self.buffered -= next.payload.len;
             self.unread += next.payload.len;
             deliver(next);
             self.ssns[at] = self.ssns[at].wrapping_add(1);
@@ -222,13 +222,13 @@ impl Inbound {
         (16 + 4 * (self.runs.len() + self.duplicates.len()) as u32).min(most & !3)
     }
     /// The SACK to send now, of at most `most` bytes. Duplicates are reported once.
-    pub(super) fn sack(&mut self, most: u32, buffer: u32) -> Sack {
+    pub(super) fn build_sack(&mut self, most: u32, buffer: u32) -> SackChunk {
         let entries = (most.saturating_sub(16) / 4) as usize;
         let distance = |tsn: u32| tsn.wrapping_sub(self.cumulative) as u16;
         let gaps: Vec<_> =
             self.runs.iter().take(entries).map(|&(first, last)| (distance(first), distance(last))).collect();
         let mut duplicates = std::mem::take(&mut self.duplicates);
         duplicates.truncate(entries - gaps.len());
-        Sack { cumulative: self.cumulative, window: self.window(buffer), gaps, duplicates }
+        SackChunk { cumulative: self.cumulative, window: self.receive_window(buffer), gaps, duplicates }
     }
 }

@@ -1,29 +1,29 @@
 //! Arriving packets (RFC 9260 §8.5 and §6.2).
 
-use super::association::{Association, Event, State};
-use super::chunk::{Cause, Chunk, Data, Packet};
-use super::inbound::Seen;
+use super::association::{SctpAssociation, SctpEvent, SctpState};
+use super::chunk::{Chunk, DataChunk, ErrorCause, SctpPacket};
+use super::inbound::TsnStatus;
 use super::listen::out_of_the_blue;
 use crate::tcp::seq;
 use usher_core::{CloseReason, Instant};
 
-impl Association {
+impl SctpAssociation {
     /// Takes a packet of this association that came in on `path`. Then drain
     /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit), in this order.
-    pub fn handle_packet(&mut self, now: Instant, path: u8, packet: Packet) {
+    pub fn handle_packet(&mut self, now: Instant, path: u8, packet: SctpPacket) {
         self.stats.packets_received += 1;
         let path = path.min(self.paths.len() as u8 - 1);
-        self.occasion();
+        self.wake_output();
         // §8.5.1 E: SHUTDOWN ACK is taken as if it came out of the blue.
-        let setting_up = matches!(self.state, State::CookieWait | State::CookieEchoed);
+        let setting_up = matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed);
         let late = setting_up && matches!(packet.chunks.first(), Some(Chunk::ShutdownAck));
-        if self.state == State::Closed || late {
+        if self.state == SctpState::Closed || late {
             if let Some(answer) = out_of_the_blue(&packet) {
-                self.reply(path, answer);
+                self.queue_reply(path, answer);
             }
             return;
         }
-        let Packet { vtag, chunks } = packet;
+        let SctpPacket { vtag, chunks } = packet;
         let alone = chunks.len() == 1;
         let mut chunks = chunks.into_iter().peekable();
         match chunks.peek() {
@@ -73,19 +73,19 @@ impl Association {
     ) {
         let had_gaps = self.inb.has_gaps();
         let waiting = self.control.len();
-        let closing = self.state == State::ShutdownSent;
+        let closing = self.state == SctpState::ShutdownSent;
         let mut with_data = false;
         for chunk in chunks {
-            with_data |= matches!(chunk, Chunk::Data(_)) && self.takes_data();
-            if !self.take_chunk(now, path, alone, chunk) || self.state == State::Closed {
+            with_data |= matches!(chunk, Chunk::Data(_)) && self.accepts_data();
+            if !self.take_chunk(now, path, alone, chunk) || self.state == SctpState::Closed {
                 break;
             }
         }
-        if self.state == State::Closed {
+        if self.state == SctpState::Closed {
             return;
         }
         self.answer_by_one_packet(waiting);
-        if closing && self.state == State::ShutdownSent {
+        if closing && self.state == SctpState::ShutdownSent {
             // §9.2: whatever comes shows that the other side is there.
             self.retries = 0;
             self.arm_shutdown(now);
@@ -93,7 +93,7 @@ impl Association {
         if with_data {
             self.schedule_sack(now, path, had_gaps);
         }
-        self.progress(now);
+        self.progress_shutdown(now);
     }
 
     /// §12.4: what one packet brings about, DATA and its SACK aside, fits into one; `before` waited already.
@@ -110,19 +110,19 @@ impl Association {
         self.control.truncate(kept.max(before + 1));
     }
 
-    fn takes_data(&self) -> bool {
-        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
+    fn accepts_data(&self) -> bool {
+        matches!(self.state, SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownSent)
     }
 
     /// False where the rest of the packet is not to be looked at.
     fn take_chunk(&mut self, now: Instant, path: u8, alone: bool, chunk: Chunk) -> bool {
         match chunk {
-            Chunk::Data(data) if self.takes_data() => self.take_data(path, data),
+            Chunk::Data(data) if self.accepts_data() => self.take_data(path, data),
             Chunk::Sack(sack) => match self.state {
-                State::CookieEchoed
-                | State::Established
-                | State::ShutdownPending
-                | State::ShutdownReceived => self.handle_sack(now, &sack),
+                SctpState::CookieEchoed
+                | SctpState::Established
+                | SctpState::ShutdownPending
+                | SctpState::ShutdownReceived => self.handle_sack(now, &sack),
                 _ => self.stats.unexpected += 1,
             },
             Chunk::InitAck(init) if alone => self.handle_init_ack(now, path, &init),
@@ -131,29 +131,29 @@ impl Association {
             Chunk::ShutdownComplete { .. } if !alone => self.stats.malformed += 1,
             Chunk::CookieAck => self.handle_cookie_ack(now, path),
             Chunk::Heartbeat(info) => match self.state {
-                State::CookieWait => self.stats.unexpected += 1,
+                SctpState::CookieWait => self.stats.unexpected += 1,
                 _ if info.len() as u32 + 8 > self.config.pmdcs() => self.stats.malformed += 1,
                 // §8.3 asks for it although nothing else may leave (§5.1 C).
-                State::CookieEchoed => {
-                    self.reply(path, Packet::of(self.peer_tag, Chunk::HeartbeatAck(info)));
+                SctpState::CookieEchoed => {
+                    self.queue_reply(path, SctpPacket::with_chunk(self.peer_tag, Chunk::HeartbeatAck(info)));
                 }
-                _ => self.say(path, Chunk::HeartbeatAck(info)),
+                _ => self.queue_control(path, Chunk::HeartbeatAck(info)),
             },
             Chunk::HeartbeatAck(info) => self.handle_heartbeat_ack(now, &info),
             Chunk::Abort { .. } => {
-                let refused = matches!(self.state, State::CookieWait | State::CookieEchoed);
+                let refused = matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed);
                 self.fail(if refused { CloseReason::Refused } else { CloseReason::Reset });
             }
             Chunk::Error(causes) => {
-                let stale = causes.iter().any(|cause| matches!(cause, Cause::StaleCookie(_)));
-                if stale && self.state == State::CookieEchoed {
-                    self.begin_again(now);
+                let stale = causes.iter().any(|cause| matches!(cause, ErrorCause::StaleCookie(_)));
+                if stale && self.state == SctpState::CookieEchoed {
+                    self.restart_setup(now);
                 }
             }
             Chunk::Shutdown { cumulative } => self.handle_shutdown(now, path, cumulative),
             Chunk::ShutdownAck => self.handle_shutdown_ack(path),
             Chunk::ShutdownComplete { .. } => match self.state {
-                State::ShutdownAckSent => self.fail(CloseReason::Closed),
+                SctpState::ShutdownAckSent => self.fail(CloseReason::Closed),
                 _ => self.stats.unexpected += 1,
             },
             Chunk::Data(_) => self.stats.unexpected += 1,
@@ -165,52 +165,53 @@ impl Association {
     /// §3.2: the two highest bits of the type say what to do.
     fn take_unknown(&mut self, path: u8, kind: u8, flags: u8, value: &[u8]) -> bool {
         self.stats.unknown_chunks += 1;
-        if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != State::CookieEchoed {
+        if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != SctpState::CookieEchoed {
             let mut quoted = vec![kind, flags];
             quoted.extend_from_slice(&(4 + value.len() as u16).to_be_bytes());
             // What fits into a packet, of which ERROR and cause take eight bytes.
             let room = self.config.pmdcs() as usize - 8 - quoted.len();
             quoted.extend_from_slice(&value[..value.len().min(room)]);
-            self.say(path, Chunk::Error(vec![Cause::UnrecognizedChunk(quoted)]));
+            self.queue_control(path, Chunk::Error(vec![ErrorCause::UnrecognizedChunk(quoted)]));
         }
         kind & 0x80 != 0
     }
 
-    fn take_data(&mut self, path: u8, data: Data) {
+    fn take_data(&mut self, path: u8, data: DataChunk) {
         if data.payload.len == 0 {
             self.stats.malformed += 1;
-            self.abort_because(Cause::NoUserData(data.tsn));
+            self.abort_because(ErrorCause::NoUserData(data.tsn));
             return;
         }
         self.sack_now |= data.immediate;
-        match self.inb.look(data.tsn, data.payload.len, self.config.buffer()) {
-            Seen::New => {}
-            Seen::Duplicate => {
+        match self.inb.classify_tsn(data.tsn, data.payload.len, self.config.bounded_receive_buffer()) {
+            TsnStatus::New => {}
+            TsnStatus::Duplicate => {
                 self.stats.duplicates += 1;
                 self.sack_now = true;
                 return;
             }
-            Seen::NoRoom => {
+            TsnStatus::BufferFull => {
                 self.stats.no_room += 1;
                 self.sack_now = true;
                 return;
             }
-            Seen::Stuck => {
+            TsnStatus::Stuck => {
                 self.stats.no_room += 1;
-                self.abort_because(Cause::OutOfResource);
+                self.abort_because(ErrorCause::OutOfResource);
                 return;
             }
         }
-        self.inb.note(data.tsn);
+        self.inb.record_tsn(data.tsn);
         if data.stream >= self.inbound_streams {
             self.stats.invalid_stream += 1;
-            self.say(path, Chunk::Error(vec![Cause::InvalidStream(data.stream)]));
+            self.queue_control(path, Chunk::Error(vec![ErrorCause::InvalidStream(data.stream)]));
             return;
         }
         let events = &mut self.events;
-        if let Err(why) = self.inb.place(data, |message| events.push_back(Event::Message(message))) {
+        if let Err(why) = self.inb.insert_chunk(data, |message| events.push_back(SctpEvent::Message(message)))
+        {
             self.stats.malformed += 1;
-            self.abort_because(Cause::ProtocolViolation(why.to_vec()));
+            self.abort_because(ErrorCause::ProtocolViolation(why.to_vec()));
         }
     }
 
@@ -233,10 +234,10 @@ impl Association {
                 (self.unsacked, self.sack_at) = (0, Instant::FAR_FUTURE);
             }
         }
-        if self.state == State::ShutdownSent {
+        if self.state == SctpState::ShutdownSent {
             // §9.2: SACK and SHUTDOWN at once, and T2-shutdown from the start.
             self.sack_now = true;
-            self.say_shutdown(path);
+            self.send_shutdown(path);
             self.retries = 0;
             self.arm_shutdown(now);
         }
@@ -248,7 +249,7 @@ impl Association {
             let p = self.paths.get_mut(usize::from(path)).filter(|p| p.heartbeat_sent == Some(at))?;
             p.heartbeat_sent = None;
             p.heartbeat_lost_at = Instant::FAR_FUTURE;
-            p.rtt.sample(&self.config, now - at);
+            p.rtt.add_sample(&self.config, now - at);
             Some(path)
         });
         match known {
@@ -258,7 +259,7 @@ impl Association {
     }
 
     fn handle_shutdown(&mut self, now: Instant, path: u8, cumulative: u32) {
-        if matches!(self.state, State::CookieWait | State::CookieEchoed) {
+        if matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed) {
             self.stats.unexpected += 1;
             return;
         }
@@ -267,14 +268,14 @@ impl Association {
             return;
         }
         match self.state {
-            State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                self.state = State::ShutdownReceived;
+            SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownReceived => {
+                self.state = SctpState::ShutdownReceived;
                 self.take_shutdowns_word(now, cumulative);
             }
             _ => {
-                self.state = State::ShutdownAckSent;
+                self.state = SctpState::ShutdownAckSent;
                 self.retries = 0;
-                self.say_shutdown(path);
+                self.send_shutdown(path);
                 self.arm_shutdown(now);
             }
         }
@@ -282,9 +283,9 @@ impl Association {
 
     fn handle_shutdown_ack(&mut self, path: u8) {
         match self.state {
-            State::ShutdownSent | State::ShutdownAckSent => {
+            SctpState::ShutdownSent | SctpState::ShutdownAckSent => {
                 let complete = Chunk::ShutdownComplete { reflected: false };
-                self.reply(path, Packet::of(self.peer_tag, complete));
+                self.queue_reply(path, SctpPacket::with_chunk(self.peer_tag, complete));
                 self.fail(CloseReason::Closed);
             }
             _ => self.stats.unexpected += 1,
@@ -292,23 +293,23 @@ impl Association {
     }
 
     /// Takes the next step of closing once nothing is left to send (§9.2).
-    pub(super) fn progress(&mut self, now: Instant) {
+    pub(super) fn progress_shutdown(&mut self, now: Instant) {
         if !self.out.is_empty() {
             return;
         }
         match self.state {
-            State::ShutdownPending => {
-                self.state = State::ShutdownSent;
+            SctpState::ShutdownPending => {
+                self.state = SctpState::ShutdownSent;
                 if !self.inb.has_gaps() {
-                    self.acknowledged();
+                    self.clear_sack_due();
                 }
                 self.guard_at = now + self.config.rto_max * 5;
             }
-            State::ShutdownReceived => self.state = State::ShutdownAckSent,
+            SctpState::ShutdownReceived => self.state = SctpState::ShutdownAckSent,
             _ => return,
         }
         self.retries = 0;
-        self.say_shutdown(self.data_path());
+        self.send_shutdown(self.data_path());
         self.arm_shutdown(now);
     }
 }

@@ -1,64 +1,64 @@
 //! What is to be sent: queued messages cut into chunks, and chunks that are not yet acknowledged.
 
 use super::DATA_HEADER;
-use super::association::Message;
-use super::chunk::{Data, padded};
-use super::config::Config;
+use super::association::UserMessage;
+use super::chunk::{DataChunk, round_to_words};
+use super::config::SctpConfig;
 use crate::packet::Payload;
 use std::collections::VecDeque;
 
 /// Where a sent chunk is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Whereabouts {
+pub(super) enum ChunkStatus {
     /// On its way.
     Flying,
     /// Held for lost: to be sent again, on the same path after fast retransmit, else on an alternate one.
     Lost { fast: bool },
     /// Come, as a gap block says.
-    Come,
+    GapAcked,
 }
 
 /// A chunk that was sent and is not yet acknowledged cumulatively.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) data: Data,
+pub(super) struct SentChunk {
+    pub(super) data: DataChunk,
     /// The path that it was last sent on.
     pub(super) path: u8,
-    pub(super) whereabouts: Whereabouts,
+    pub(super) whereabouts: ChunkStatus,
     /// SACKs that missed it.
     pub(super) missing: u8,
     /// It was sent again because of such SACKs, which it is once only (RFC 9260 §7.2.4 rule 5).
     pub(super) fast_retransmitted: bool,
     /// A gap block had acknowledged it, and the last SACK no longer does.
-    pub(super) taken_back: bool,
+    pub(super) is_reneged: bool,
 }
 
-impl Sent {
+impl SentChunk {
     /// Bytes in a packet: with header and padding.
-    pub(super) fn size(&self) -> u32 {
-        padded(DATA_HEADER + self.data.payload.len)
+    pub(super) fn wire_size(&self) -> u32 {
+        round_to_words(DATA_HEADER + self.data.payload.len)
     }
     /// Bytes that count against the congestion window.
-    pub(super) fn weight(&self, config: &Config) -> u32 {
-        if config.headers_in_window { self.size() } else { self.data.payload.len }
+    pub(super) fn window_weight(&self, config: &SctpConfig) -> u32 {
+        if config.headers_in_window { self.wire_size() } else { self.data.payload.len }
     }
 }
 
 /// The sending half.
 #[derive(Debug)]
-pub(super) struct Outbound {
+pub(super) struct SctpSender {
     /// Chunks that were never sent; they have no TSN yet.
-    pub(super) queue: VecDeque<Data>,
+    pub(super) queue: VecDeque<DataChunk>,
     /// What the queued chunks take on the wire, padded.
     pub(super) queued: u32,
     /// Chunks that were sent, without holes from the one behind `cumulative` on.
-    pub(super) sent: VecDeque<Sent>,
+    pub(super) sent: VecDeque<SentChunk>,
     /// Cumulative TSN Ack Point.
     pub(super) cumulative: u32,
     /// How many of `sent` are lost.
     pub(super) lost: usize,
     /// What the chunks in `sent` take on the wire, padded.
-    kept: u32,
+    sent_octets: u32,
     /// User data in flight, over all paths.
     pub(super) flying: u32,
     ssns: Vec<u16>,
@@ -67,7 +67,7 @@ pub(super) struct Outbound {
 /// The most that may be queued or unacknowledged, as the wire counts: 32 bits count it with room to spare.
 const MAX_QUEUED: u64 = 1 << 30;
 
-impl Outbound {
+impl SctpSender {
     pub(super) fn new(tsn: u32) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -75,7 +75,7 @@ impl Outbound {
             sent: VecDeque::new(),
             cumulative: tsn.wrapping_sub(1),
             lost: 0,
-            kept: 0,
+            sent_octets: 0,
             flying: 0,
             ssns: Vec::new(),
         }
@@ -86,7 +86,7 @@ impl Outbound {
     }
     /// What is queued or not acknowledged cumulatively takes on the wire.
     pub(super) fn wire_octets(&self) -> u32 {
-        self.queued.saturating_add(self.kept)
+        self.queued.saturating_add(self.sent_octets)
     }
     /// The TSN of the last chunk that was sent.
     pub(super) fn last_tsn(&self) -> u32 {
@@ -95,33 +95,33 @@ impl Outbound {
 
     /// Cuts a message into chunks of at most `most` bytes of user data and queues them; false where there
     /// is no room.
-    pub(super) fn push(&mut self, message: Message, most: u32) -> bool {
-        let Message { stream, ppid, unordered, payload } = message;
+    pub(super) fn push_message(&mut self, message: UserMessage, most: u32) -> bool {
+        let UserMessage { stream, ppid, unordered, payload } = message;
         let pieces = payload.len.div_ceil(most);
         let wire = u64::from(payload.len) + u64::from(pieces) * u64::from(DATA_HEADER + 3);
-        if wire + u64::from(self.queued) + u64::from(self.kept) > MAX_QUEUED {
+        if wire + u64::from(self.queued) + u64::from(self.sent_octets) > MAX_QUEUED {
             return false;
         }
         let ssn = if unordered { 0 } else { self.next_ssn(stream) };
-        let whole = Data { stream, ssn, ppid, unordered, ..Data::default() };
+        let whole = DataChunk { stream, ssn, ppid, unordered, ..DataChunk::default() };
         if pieces == 1 {
-            self.push_chunk(Data { beginning: true, ending: true, payload, ..whole });
+            self.push_chunk(DataChunk { beginning: true, ending: true, payload, ..whole });
             return true;
         }
         for piece in 0..pieces {
             let from = piece * most;
             let len = most.min(payload.len - from);
-            self.push_chunk(Data {
+            self.push_chunk(DataChunk {
                 beginning: piece == 0,
                 ending: piece == pieces - 1,
-                payload: cut(&payload, from, len),
+                payload: cut_payload(&payload, from, len),
                 ..whole.clone()
             });
         }
         true
     }
-    fn push_chunk(&mut self, data: Data) {
-        self.queued += padded(DATA_HEADER + data.payload.len);
+    fn push_chunk(&mut self, data: DataChunk) {
+        self.queued += round_to_words(DATA_HEADER + data.payload.len);
         self.queue.push_back(data);
     }
     fn next_ssn(&mut self, stream: u16) -> u16 {
@@ -134,35 +134,35 @@ impl Outbound {
         ssn
     }
     /// Drops what is queued on streams beyond `streams`; answers how many chunks.
-    pub(super) fn keep_streams(&mut self, streams: u16) -> u64 {
+    pub(super) fn truncate_streams(&mut self, streams: u16) -> u64 {
         let before = self.queue.len();
         self.queue.retain(|data| data.stream < streams);
-        self.queued = self.queue.iter().map(|data| padded(DATA_HEADER + data.payload.len)).sum();
+        self.queued = self.queue.iter().map(|data| round_to_words(DATA_HEADER + data.payload.len)).sum();
         (before - self.queue.len()) as u64
     }
 
     /// Moves the first queued chunk to those that were sent, on `path`, and answers a copy with its TSN.
-    pub(super) fn send_next(&mut self, path: u8) -> Option<Data> {
+    pub(super) fn send_next(&mut self, path: u8) -> Option<DataChunk> {
         let mut data = self.queue.pop_front()?;
         data.tsn = self.last_tsn().wrapping_add(1);
-        self.queued -= padded(DATA_HEADER + data.payload.len);
+        self.queued -= round_to_words(DATA_HEADER + data.payload.len);
         self.flying += data.payload.len;
-        self.kept += padded(DATA_HEADER + data.payload.len);
-        self.sent.push_back(Sent {
+        self.sent_octets += round_to_words(DATA_HEADER + data.payload.len);
+        self.sent.push_back(SentChunk {
             data: data.clone(),
             path,
-            whereabouts: Whereabouts::Flying,
+            whereabouts: ChunkStatus::Flying,
             missing: 0,
             fast_retransmitted: false,
-            taken_back: false,
+            is_reneged: false,
         });
         Some(data)
     }
     /// Takes the first chunk out: it is acknowledged cumulatively.
-    pub(super) fn pop(&mut self) -> Option<Sent> {
+    pub(super) fn pop(&mut self) -> Option<SentChunk> {
         let sent = self.sent.pop_front()?;
         self.cumulative = sent.data.tsn;
-        self.kept -= sent.size();
+        self.sent_octets -= sent.wire_size();
         Some(sent)
     }
     /// The first lost chunk's place.
@@ -170,12 +170,12 @@ impl Outbound {
         if self.lost == 0 {
             return None;
         }
-        self.sent.iter().position(|s| matches!(s.whereabouts, Whereabouts::Lost { .. }))
+        self.sent.iter().position(|s| matches!(s.whereabouts, ChunkStatus::Lost { .. }))
     }
 }
 
 /// `len` bytes of a payload from `from` on.
-fn cut(payload: &Payload, from: u32, len: u32) -> Payload {
+fn cut_payload(payload: &Payload, from: u32, len: u32) -> Payload {
     let bytes = payload.as_slice();
     let clip = |at: u32| (at as usize).min(bytes.len());
     let piece = &bytes[clip(from)..clip(from + len)];

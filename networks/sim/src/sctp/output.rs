@@ -1,9 +1,9 @@
 //! Packets to send (RFC 9260 §6.1, §6.10): what may leave now, bundled.
 
-use super::association::{Association, State, Transmit};
-use super::chunk::{Chunk, Data, Packet, padded};
+use super::association::{OutgoingPacket, SctpAssociation, SctpState};
+use super::chunk::{Chunk, DataChunk, SctpPacket, round_to_words};
 use super::config::LossRecovery;
-use super::outbound::Whereabouts;
+use super::outbound::ChunkStatus;
 use super::{COMMON_HEADER, DATA_HEADER};
 use crate::tcp::seq;
 use usher_core::{Duration, Instant};
@@ -14,38 +14,38 @@ const MAX_SENT: usize = 65_535;
 
 /// The next DATA that may leave: where to, and what its first chunk takes.
 #[derive(Clone, Copy)]
-struct Next {
+struct NextData {
     path: u8,
     len: u32,
 }
 
 /// A packet being filled.
-struct Filling {
+struct PacketAssembly {
     chunks: Vec<Chunk>,
-    room: u32,
+    remaining: u32,
     path: Option<u8>,
 }
 
-impl Filling {
+impl PacketAssembly {
     /// Adds a chunk where there is room for it, or nothing else yet.
-    fn push(&mut self, path: u8, chunk: Chunk) {
-        self.room = self.room.saturating_sub(chunk.padded_len());
+    fn push_chunk(&mut self, path: u8, chunk: Chunk) {
+        self.remaining = self.remaining.saturating_sub(chunk.padded_len());
         self.chunks.push(chunk);
         self.path.get_or_insert(path);
     }
-    fn goes(&self, path: u8) -> bool {
+    fn accepts_path(&self, path: u8) -> bool {
         self.path.is_none_or(|p| p == path)
     }
 }
 
-impl Association {
+impl SctpAssociation {
     /// The next packet to send; poll until `None`.
     #[must_use]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<OutgoingPacket> {
         if !self.wake {
             return None;
         }
-        let transmit = self.replies.pop_front().or_else(|| self.build(now));
+        let transmit = self.replies.pop_front().or_else(|| self.build_packet(now));
         match &transmit {
             Some(transmit) => {
                 self.stats.packets_sent += 1;
@@ -56,26 +56,26 @@ impl Association {
         transmit
     }
 
-    fn build(&mut self, now: Instant) -> Option<Transmit> {
+    fn build_packet(&mut self, now: Instant) -> Option<OutgoingPacket> {
         match self.state {
-            State::Closed => None,
-            State::CookieWait => {
+            SctpState::Closed => None,
+            SctpState::CookieWait => {
                 if !std::mem::take(&mut self.setup_due) {
                     return None;
                 }
                 self.setup_leaves(now);
-                Some(Transmit { path: self.timer_path, packet: self.init_packet() })
+                Some(OutgoingPacket { path: self.timer_path, packet: self.init_packet() })
             }
-            State::CookieEchoed => {
+            SctpState::CookieEchoed => {
                 if !std::mem::take(&mut self.setup_due) {
                     return None;
                 }
                 self.setup_leaves(now);
-                let mut filling = self.begin();
-                filling.push(self.timer_path, Chunk::CookieEcho(self.cookie.clone()));
+                let mut filling = self.start_packet();
+                filling.push_chunk(self.timer_path, Chunk::CookieEcho(self.cookie.clone()));
                 self.push_control(&mut filling);
                 self.push_data_behind_cookie(now, &mut filling);
-                self.finish(filling)
+                self.finish_packet(filling)
             }
             _ => self.build_open(now),
         }
@@ -84,45 +84,45 @@ impl Association {
     fn setup_leaves(&mut self, now: Instant) {
         self.setup_sent_at = (self.retries == 0).then_some(now);
     }
-    fn begin(&self) -> Filling {
+    fn start_packet(&self) -> PacketAssembly {
         let room = self.config.packet_size() - COMMON_HEADER;
-        Filling { chunks: Vec::new(), room, path: None }
+        PacketAssembly { chunks: Vec::new(), remaining: room, path: None }
     }
-    fn finish(&self, filling: Filling) -> Option<Transmit> {
-        let packet = Packet { vtag: self.peer_tag, chunks: filling.chunks };
-        Some(Transmit { path: filling.path?, packet })
+    fn finish_packet(&self, filling: PacketAssembly) -> Option<OutgoingPacket> {
+        let packet = SctpPacket { vtag: self.peer_tag, chunks: filling.chunks };
+        Some(OutgoingPacket { path: filling.path?, packet })
     }
 
-    fn push_control(&mut self, filling: &mut Filling) {
+    fn push_control(&mut self, filling: &mut PacketAssembly) {
         while let Some((path, chunk)) = self.control.front() {
-            let fits = chunk.padded_len() <= filling.room || filling.chunks.is_empty();
-            if !fits || !filling.goes(*path) {
+            let fits = chunk.padded_len() <= filling.remaining || filling.chunks.is_empty();
+            if !fits || !filling.accepts_path(*path) {
                 break;
             }
             if let Some((path, chunk)) = self.control.pop_front() {
-                filling.push(path, chunk);
+                filling.push_chunk(path, chunk);
             }
         }
     }
 
-    fn build_open(&mut self, now: Instant) -> Option<Transmit> {
-        let mut filling = self.begin();
+    fn build_open(&mut self, now: Instant) -> Option<OutgoingPacket> {
+        let mut filling = self.start_packet();
         self.push_control(&mut filling);
-        let next = self.next_data(now).filter(|next| filling.goes(next.path));
+        let next = self.next_data(now).filter(|next| filling.accepts_path(next.path));
         if self.owe_sack {
             let len = self.inb.sack_len(self.config.pmdcs());
-            let rides = next.filter(|next| self.config.bundle_sacks && len + next.len <= filling.room);
-            if rides.is_some() || (self.sack_now && len <= filling.room) {
+            let rides = next.filter(|next| self.config.bundle_sacks && len + next.len <= filling.remaining);
+            if rides.is_some() || (self.sack_now && len <= filling.remaining) {
                 let path = rides.map_or(self.sack_path, |next| next.path);
                 self.push_sack(path, &mut filling);
                 if !self.config.bundle_sacks {
-                    return self.finish(filling);
+                    return self.finish_packet(filling);
                 }
             }
         }
         if let Some(next) = next
-            && filling.goes(next.path)
-            && next.len <= filling.room
+            && filling.accepts_path(next.path)
+            && next.len <= filling.remaining
         {
             if self.out.lost > 0 {
                 self.push_lost(now, next.path, &mut filling);
@@ -132,17 +132,17 @@ impl Association {
                 self.burst = self.burst.saturating_sub(1);
             }
         }
-        self.finish(filling)
+        self.finish_packet(filling)
     }
 
-    fn push_sack(&mut self, path: u8, filling: &mut Filling) {
-        let sack = self.inb.sack(self.config.pmdcs(), self.config.buffer());
+    fn push_sack(&mut self, path: u8, filling: &mut PacketAssembly) {
+        let sack = self.inb.build_sack(self.config.pmdcs(), self.config.bounded_receive_buffer());
         self.announced = sack.window;
-        filling.push(path, Chunk::Sack(sack));
-        self.acknowledged();
+        filling.push_chunk(path, Chunk::Sack(sack));
+        self.clear_sack_due();
     }
     /// All that came is acknowledged.
-    pub(super) fn acknowledged(&mut self) {
+    pub(super) fn clear_sack_due(&mut self) {
         (self.owe_sack, self.sack_now) = (false, false);
         if self.config.duplicate_resets_delay || self.config.bundle_sacks {
             (self.unsacked, self.sack_at) = (0, Instant::FAR_FUTURE);
@@ -150,19 +150,21 @@ impl Association {
     }
 
     /// Whether DATA may leave, and which.
-    fn next_data(&mut self, now: Instant) -> Option<Next> {
-        let sends =
-            matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
+    fn next_data(&mut self, now: Instant) -> Option<NextData> {
+        let sends = matches!(
+            self.state,
+            SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownReceived
+        );
         if !sends {
             return None;
         }
         if let Some(at) = self.out.first_lost() {
             // §6.1 C: before anything new.
-            let path = self.path_again(at);
+            let path = self.retransmission_path(at);
             let p = &self.paths[usize::from(path)];
             let idle = self.paths.iter().all(|p| p.flight == 0);
-            let allowed = self.grant || (!self.one_repair && (idle || p.open()));
-            return allowed.then(|| Next { path, len: self.out.sent[at].size() });
+            let allowed = self.grant || (!self.is_repair_blocked && (idle || p.is_window_open()));
+            return allowed.then(|| NextData { path, len: self.out.sent[at].wire_size() });
         }
         self.grant = false;
         let first = self.out.queue.front()?;
@@ -170,16 +172,16 @@ impl Association {
         let path = self.data_path();
         let quiet = self.out.sent.is_empty();
         let p = &mut self.paths[usize::from(path)];
-        p.decay(&self.config, now);
+        p.decay_idle_window(&self.config, now);
         let full = self.out.queued >= self.config.pmdcs();
-        let waits = self.config.nagle && whole && !full && !quiet && self.state == State::Established;
-        let (open, rto) = (p.open(), p.rtt.rto);
-        let fits = len <= self.peer_room || (quiet && self.may_probe(now, rto));
+        let waits = self.config.nagle && whole && !full && !quiet && self.state == SctpState::Established;
+        let (open, rto) = (p.is_window_open(), p.rtt.rto);
+        let fits = len <= self.peer_window || (quiet && self.may_probe(now, rto));
         let room = open && fits && !waits && self.out.sent.len() < MAX_SENT;
         let allowed = room && self.burst > 0;
         // Agent/SCTP's bound ends where it has held something back.
         self.bound_burst &= !room || allowed;
-        allowed.then(|| Next { path, len: padded(DATA_HEADER + len) })
+        allowed.then(|| NextData { path, len: round_to_words(DATA_HEADER + len) })
     }
     /// Whether a window that is closed, with nothing in flight, may be probed: after one RTO (§6.1 A).
     fn may_probe(&mut self, now: Instant, rto: Duration) -> bool {
@@ -190,32 +192,33 @@ impl Association {
     }
 
     /// The path on which a lost chunk goes again.
-    fn path_again(&self, at: usize) -> u8 {
+    fn retransmission_path(&self, at: usize) -> u8 {
         let sent = &self.out.sent[at];
         match sent.whereabouts {
-            Whereabouts::Lost { fast: true } => sent.path,
-            _ => self.alternate(sent.path),
+            ChunkStatus::Lost { fast: true } => sent.path,
+            _ => self.alternate_path(sent.path),
         }
     }
 
-    fn push_lost(&mut self, now: Instant, path: u8, filling: &mut Filling) {
+    fn push_lost(&mut self, now: Instant, path: u8, filling: &mut PacketAssembly) {
         let Some(first) = self.out.first_lost() else { return };
         self.grant = false;
         for at in first..self.out.sent.len() {
-            let Whereabouts::Lost { fast } = self.out.sent[at].whereabouts else { continue };
-            if self.path_again(at) != path {
+            let ChunkStatus::Lost { fast } = self.out.sent[at].whereabouts else { continue };
+            if self.retransmission_path(at) != path {
                 continue;
             }
-            let size = self.out.sent[at].size();
-            if size > filling.room {
+            let size = self.out.sent[at].wire_size();
+            if size > filling.remaining {
                 break;
             }
-            let earlier = |s: &super::outbound::Sent| s.whereabouts == Whereabouts::Flying && s.path == path;
+            let earlier =
+                |s: &super::outbound::SentChunk| s.whereabouts == ChunkStatus::Flying && s.path == path;
             let earliest = !self.out.sent.iter().take(at).any(earlier);
             let sent = &mut self.out.sent[at];
-            sent.whereabouts = Whereabouts::Flying;
+            sent.whereabouts = ChunkStatus::Flying;
             sent.path = path;
-            let weight = sent.weight(&self.config);
+            let weight = sent.window_weight(&self.config);
             self.out.lost -= 1;
             self.out.flying += sent.data.payload.len;
             let data = sent.data.clone();
@@ -232,55 +235,55 @@ impl Association {
                 // RtxMarkedChunks() asks for others in flight.
                 LossRecovery::Ns2 => p.flight > 0,
             };
-            p.sent(now, weight);
+            p.record_sent(now, weight);
             if p.t3_at == Instant::FAR_FUTURE || (again && earliest) {
                 p.arm_t3(now);
             }
             self.stats.retransmitted_chunks += 1;
-            self.leaves(path, data, filling);
+            self.push_data_chunk(path, data, filling);
         }
     }
 
-    fn push_new(&mut self, now: Instant, path: u8, filling: &mut Filling) {
+    fn push_new(&mut self, now: Instant, path: u8, filling: &mut PacketAssembly) {
         while let Some(first) = self.out.queue.front() {
-            let (len, wire) = (first.payload.len, padded(DATA_HEADER + first.payload.len));
-            let closed = len > self.peer_room && !self.out.sent.is_empty();
-            if wire > filling.room || closed || self.out.sent.len() >= MAX_SENT {
+            let (len, wire) = (first.payload.len, round_to_words(DATA_HEADER + first.payload.len));
+            let closed = len > self.peer_window && !self.out.sent.is_empty();
+            if wire > filling.remaining || closed || self.out.sent.len() >= MAX_SENT {
                 break;
             }
-            self.probing |= len > self.peer_room;
+            self.probing |= len > self.peer_window;
             (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, false);
             let Some(data) = self.out.send_next(path) else { break };
             let p = &mut self.paths[usize::from(path)];
-            p.sent(now, if self.config.headers_in_window { wire } else { len });
+            p.record_sent(now, if self.config.headers_in_window { wire } else { len });
             if p.timed.is_none() {
                 p.timed = Some((data.tsn, now));
             }
-            if self.state != State::CookieEchoed {
+            if self.state != SctpState::CookieEchoed {
                 p.arm_heartbeat(&self.config, now);
                 if p.t3_at == Instant::FAR_FUTURE {
                     p.arm_t3(now);
                 }
             }
-            self.leaves(path, data, filling);
+            self.push_data_chunk(path, data, filling);
         }
     }
 
-    fn leaves(&mut self, path: u8, data: Data, filling: &mut Filling) {
-        self.peer_room = self.peer_room.saturating_sub(data.payload.len);
+    fn push_data_chunk(&mut self, path: u8, data: DataChunk, filling: &mut PacketAssembly) {
+        self.peer_window = self.peer_window.saturating_sub(data.payload.len);
         self.stats.data_chunks += 1;
-        filling.push(path, Chunk::Data(data));
+        filling.push_chunk(path, Chunk::Data(data));
     }
 
     /// §5.1: what fits behind the cookie may go with it, and nothing else before it is acknowledged.
-    fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut Filling) {
+    fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut PacketAssembly) {
         let path = self.timer_path;
         for sent in &mut self.out.sent {
             sent.path = path;
         }
         if self.out.lost > 0 {
             for sent in &mut self.out.sent {
-                if let Whereabouts::Lost { fast } = &mut sent.whereabouts {
+                if let ChunkStatus::Lost { fast } = &mut sent.whereabouts {
                     *fast = true;
                 }
             }

@@ -1,7 +1,7 @@
 //! What is known of one path: its round-trip time (RFC 9260 §6.3), its congestion window (§7.2), and
 //! whether it works (§8.2).
 
-use super::config::{Config, LossRecovery};
+use super::config::{LossRecovery, SctpConfig};
 use usher_core::{Duration, Instant};
 
 /// Clock granularity G: a variation that is less is none, and counts as G (§6.3.1 G1).
@@ -9,20 +9,20 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Smoothed round-trip time, its variation, and the timeout that follows from them (RFC 9260 §6.3.1).
 #[derive(Clone, Debug)]
-pub(super) struct Rtt {
+pub(super) struct PathRtt {
     srtt: Option<Duration>,
     var: Duration,
     pub(super) rto: Duration,
 }
 
-impl Rtt {
-    fn new(config: &Config) -> Self {
+impl PathRtt {
+    fn new(config: &SctpConfig) -> Self {
         Self { srtt: None, var: Duration::ZERO, rto: config.rto_initial }
     }
     pub(super) fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
-    pub(super) fn sample(&mut self, config: &Config, rtt: Duration) {
+    pub(super) fn add_sample(&mut self, config: &SctpConfig, rtt: Duration) {
         let srtt = match self.srtt {
             None => {
                 self.var = rtt / 2;
@@ -40,14 +40,14 @@ impl Rtt {
         self.rto = rto.max(config.rto_min).min(config.rto_max);
     }
     /// Doubles the timeout (§6.3.3 E2); it stays so until the next measurement.
-    pub(super) fn back_off(&mut self, config: &Config) {
+    pub(super) fn back_off(&mut self, config: &SctpConfig) {
         self.rto = (self.rto * 2).min(config.rto_max);
     }
 }
 
 /// What one SACK said of a path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Report {
+pub(super) struct PathSackReport {
     /// Bytes of DATA chunks that it newly acknowledged, headers and padding included.
     pub(super) acked: u32,
     /// Of these, what only gap blocks acknowledged.
@@ -55,7 +55,7 @@ pub(super) struct Report {
     /// Flight size before it came.
     pub(super) flight_before: u32,
     /// The earliest chunk in flight was looked at, and acknowledged.
-    pub(super) earliest_seen: bool,
+    pub(super) is_earliest_checked: bool,
     pub(super) earliest_acked: bool,
     /// It made fast retransmit shrink the window.
     pub(super) halved: bool,
@@ -63,13 +63,13 @@ pub(super) struct Report {
 
 /// A pair of addresses, ours and theirs.
 #[derive(Debug)]
-pub(super) struct Path {
+pub(super) struct SctpPath {
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
     partial_bytes_acked: u32,
     /// Bytes of DATA chunks in flight, headers and padding included.
     pub(super) flight: u32,
-    pub(super) rtt: Rtt,
+    pub(super) rtt: PathRtt,
     /// T3-rtx.
     pub(super) t3_at: Instant,
     /// The TSN whose acknowledgement is being timed, and when it left.
@@ -84,18 +84,18 @@ pub(super) struct Path {
     pub(super) heartbeat_sent: Option<Instant>,
     pub(super) heartbeat_lost_at: Instant,
     /// T3-rtx has expired, and nothing sent since was acknowledged: one packet may be in flight (§7.2.3).
-    pub(super) one_packet: bool,
-    pub(super) report: Report,
+    pub(super) allows_one_packet: bool,
+    pub(super) report: PathSackReport,
 }
 
-impl Path {
-    pub(super) fn new(config: &Config) -> Self {
+impl SctpPath {
+    pub(super) fn new(config: &SctpConfig) -> Self {
         Self {
-            cwnd: config.initial_window.bytes(config.pmdcs()),
+            cwnd: config.initial_window.window_bytes(config.pmdcs()),
             ssthresh: u32::MAX,
             partial_bytes_acked: 0,
             flight: 0,
-            rtt: Rtt::new(config),
+            rtt: PathRtt::new(config),
             t3_at: Instant::FAR_FUTURE,
             timed: None,
             last_data_at: Instant::ZERO,
@@ -104,8 +104,8 @@ impl Path {
             heartbeat_at: Instant::FAR_FUTURE,
             heartbeat_sent: None,
             heartbeat_lost_at: Instant::FAR_FUTURE,
-            one_packet: false,
-            report: Report::default(),
+            allows_one_packet: false,
+            report: PathSackReport::default(),
         }
     }
 
@@ -113,7 +113,7 @@ impl Path {
         self.t3_at = now + self.rtt.rto;
     }
     /// The association is up: idle time counts from now.
-    pub(super) fn begin(&mut self, config: &Config, now: Instant) {
+    pub(super) fn start(&mut self, config: &SctpConfig, now: Instant) {
         self.last_data_at = self.last_data_at.max(now);
         self.arm_heartbeat(config, now);
         if self.flight > 0 {
@@ -121,7 +121,7 @@ impl Path {
         }
     }
     /// The next heartbeat, counted from now (§8.3).
-    pub(super) fn arm_heartbeat(&mut self, config: &Config, now: Instant) {
+    pub(super) fn arm_heartbeat(&mut self, config: &SctpConfig, now: Instant) {
         self.heartbeat_at =
             config.heartbeat_interval.map_or(Instant::FAR_FUTURE, |every| now + every + self.rtt.rto);
     }
@@ -138,7 +138,7 @@ impl Path {
     }
 
     /// Shrinks the window of a path that was idle, once for each RTO (§7.2.1).
-    pub(super) fn decay(&mut self, config: &Config, now: Instant) {
+    pub(super) fn decay_idle_window(&mut self, config: &SctpConfig, now: Instant) {
         let floor = 4 * config.pmdcs();
         if self.flight > 0 || self.cwnd <= floor {
             return;
@@ -151,23 +151,23 @@ impl Path {
         }
     }
     /// A chunk of `size` bytes leaves.
-    pub(super) fn sent(&mut self, now: Instant, size: u32) {
+    pub(super) fn record_sent(&mut self, now: Instant, size: u32) {
         self.flight += size;
         self.last_data_at = now;
     }
     /// Whether the congestion window lets another packet leave.
-    pub(super) fn open(&self) -> bool {
-        self.flight < self.cwnd && !(self.one_packet && self.flight > 0)
+    pub(super) fn is_window_open(&self) -> bool {
+        self.flight < self.cwnd && !(self.allows_one_packet && self.flight > 0)
     }
     /// A chunk is no longer in flight.
-    pub(super) fn landed(&mut self, size: u32) {
+    pub(super) fn record_landed(&mut self, size: u32) {
         self.flight = self.flight.saturating_sub(size);
     }
 
     /// Grows the window by what a SACK acknowledged, cumulatively or by gap blocks (§7.2.1, §7.2.2). That
     /// the cumulative TSN advances is no condition, as it was before RFC 8540.
-    pub(super) fn grow(&mut self, config: &Config, in_recovery: bool) {
-        let Report { acked, by_gaps, flight_before, .. } = self.report;
+    pub(super) fn grow_window(&mut self, config: &SctpConfig, in_recovery: bool) {
+        let PathSackReport { acked, by_gaps, flight_before, .. } = self.report;
         let full = flight_before >= self.cwnd;
         let pmdcs = config.pmdcs();
         if self.cwnd <= self.ssthresh {
@@ -188,22 +188,22 @@ impl Path {
             self.partial_bytes_acked = 0;
         }
     }
-    fn halve(&mut self, config: &Config) {
+    fn halve_threshold(&mut self, config: &SctpConfig) {
         self.ssthresh = (self.cwnd / 2).max(4 * config.pmdcs());
         self.partial_bytes_acked = 0;
     }
     /// A loss that gap reports found (§7.2.3).
-    pub(super) fn on_fast_retransmit(&mut self, config: &Config) {
-        self.halve(config);
+    pub(super) fn on_fast_retransmit(&mut self, config: &SctpConfig) {
+        self.halve_threshold(config);
         self.cwnd = self.ssthresh;
     }
     /// A loss that T3-rtx found (§7.2.3).
-    pub(super) fn on_timeout(&mut self, config: &Config) {
+    pub(super) fn on_timeout(&mut self, config: &SctpConfig) {
         if config.loss_recovery == LossRecovery::Rfc9260 || self.cwnd > config.pmdcs() {
-            self.halve(config);
+            self.halve_threshold(config);
         }
         self.cwnd = config.pmdcs();
-        self.one_packet = config.one_packet_after_timeout;
+        self.allows_one_packet = config.one_packet_after_timeout;
         self.rtt.back_off(config);
         self.timed = None;
         self.t3_at = Instant::FAR_FUTURE;

@@ -1,10 +1,10 @@
 //! Arriving acknowledgements (RFC 9260 §6.2.1, §6.3, §7.2).
 
-use super::association::Association;
-use super::chunk::{Cause, Sack};
+use super::association::SctpAssociation;
+use super::chunk::{ErrorCause, SackChunk};
 use super::config::LossRecovery;
-use super::outbound::{Sent, Whereabouts};
-use super::path::Report;
+use super::outbound::{ChunkStatus, SentChunk};
+use super::path::PathSackReport;
 use crate::tcp::seq;
 use usher_core::Instant;
 
@@ -13,23 +13,23 @@ const FAST_RETRANSMIT_THRESHOLD: u8 = 3;
 /// Packets that leave at the SACK of what was fast retransmitted, as ns-2's `MAX_BURST` has it.
 const FAST_RETRANSMIT_BURST: u32 = 4;
 
-impl Association {
-    pub(super) fn handle_sack(&mut self, now: Instant, sack: &Sack) {
-        self.acknowledge(now, sack, true);
+impl SctpAssociation {
+    pub(super) fn handle_sack(&mut self, now: Instant, sack: &SackChunk) {
+        self.apply_acknowledgement(now, sack, true);
     }
     /// What SHUTDOWN acknowledges: it tells neither gap blocks nor a window, and that it does not takes
     /// nothing back (§3.3.8).
     pub(super) fn take_shutdowns_word(&mut self, now: Instant, cumulative: u32) {
-        let window = self.peer_room.saturating_add(self.out.flying);
-        self.acknowledge(now, &Sack { cumulative, window, ..Sack::default() }, false);
+        let window = self.peer_window.saturating_add(self.out.flying);
+        self.apply_acknowledgement(now, &SackChunk { cumulative, window, ..SackChunk::default() }, false);
     }
 
-    fn acknowledge(&mut self, now: Instant, sack: &Sack, tells_gaps: bool) {
+    fn apply_acknowledgement(&mut self, now: Instant, sack: &SackChunk, tells_gaps: bool) {
         if seq::lt(sack.cumulative, self.out.cumulative) {
             return;
         }
         if seq::lt(self.out.last_tsn(), sack.cumulative) {
-            self.abort_because(Cause::ProtocolViolation(
+            self.abort_because(ErrorCause::ProtocolViolation(
                 b"a TSN was acknowledged that was never sent".into(),
             ));
             return;
@@ -38,14 +38,14 @@ impl Association {
             self.stats.malformed += 1;
             return;
         }
-        self.sack_seen = true;
-        self.one_repair = false;
+        self.sack_since_timeout = true;
+        self.is_repair_blocked = false;
         self.begin_reports();
         let advanced = sack.cumulative != self.out.cumulative;
         while self.out.cumulative != sack.cumulative {
             // `cumulative` does not pass `last_tsn`, so there is one.
             let Some(mut sent) = self.out.pop() else { break };
-            if sent.whereabouts != Whereabouts::Come {
+            if sent.whereabouts != ChunkStatus::GapAcked {
                 self.highest_acked = sent.data.tsn;
             }
             self.bound_burst |= sent.fast_retransmitted && self.config.loss_recovery == LossRecovery::Ns2;
@@ -60,52 +60,53 @@ impl Association {
             LossRecovery::Rfc9260 => self.count_missing(sack, highest_new, advanced),
             LossRecovery::Ns2 => self.count_missing_as_ns2(sack, advanced),
         }
-        self.peer_room = sack.window.saturating_sub(self.out.flying);
+        self.peer_window = sack.window.saturating_sub(self.out.flying);
         let room = if tells_gaps { sack.window } else { 0 };
         self.probing &= self.out.sent.front().is_some_and(|first| first.data.payload.len > room);
     }
 
     fn begin_reports(&mut self) {
         for path in &mut self.paths {
-            path.report = Report { flight_before: path.flight, ..Report::default() };
+            path.report = PathSackReport { flight_before: path.flight, ..PathSackReport::default() };
         }
         if self.config.cumulative_growth && self.out.lost > 0 {
             for sent in &self.out.sent {
-                if matches!(sent.whereabouts, Whereabouts::Lost { .. }) {
-                    self.paths[usize::from(sent.path)].report.flight_before += sent.weight(&self.config);
+                if matches!(sent.whereabouts, ChunkStatus::Lost { .. }) {
+                    self.paths[usize::from(sent.path)].report.flight_before +=
+                        sent.window_weight(&self.config);
                 }
             }
         }
     }
 
     /// A chunk is acknowledged, now first.
-    fn has_come(&mut self, now: Instant, sent: &mut Sent) {
+    fn has_come(&mut self, now: Instant, sent: &mut SentChunk) {
         let path = &mut self.paths[usize::from(sent.path)];
         match sent.whereabouts {
-            Whereabouts::Come => return,
-            Whereabouts::Flying => {
-                path.landed(sent.weight(&self.config));
+            ChunkStatus::GapAcked => return,
+            ChunkStatus::Flying => {
+                path.record_landed(sent.window_weight(&self.config));
                 self.out.flying -= sent.data.payload.len;
-                if !path.report.earliest_seen {
-                    path.report.earliest_seen = true;
+                if !path.report.is_earliest_checked {
+                    path.report.is_earliest_checked = true;
                     path.report.earliest_acked = true;
                 }
             }
-            Whereabouts::Lost { .. } => self.out.lost -= 1,
+            ChunkStatus::Lost { .. } => self.out.lost -= 1,
         }
-        path.report.acked += sent.weight(&self.config);
+        path.report.acked += sent.window_weight(&self.config);
         if let Some((tsn, at)) = path.timed
             && tsn == sent.data.tsn
         {
             path.timed = None;
-            path.rtt.sample(&self.config, now - at);
+            path.rtt.add_sample(&self.config, now - at);
         }
-        sent.whereabouts = Whereabouts::Come;
+        sent.whereabouts = ChunkStatus::GapAcked;
     }
 
     /// Goes through what lies beyond the cumulative TSN; answers how many chunks lie before the highest newly
     /// acknowledged one.
-    fn read_gaps(&mut self, now: Instant, sack: &Sack) -> usize {
+    fn read_gaps(&mut self, now: Instant, sack: &SackChunk) -> usize {
         let mut highest_new = 0;
         if sack.gaps.is_empty() && self.out.sent.is_empty() {
             return 0;
@@ -116,31 +117,31 @@ impl Association {
             let covered =
                 sack.gaps.iter().any(|&(a, b)| u64::from(a) <= distance && distance <= u64::from(b));
             if covered {
-                if sent.whereabouts != Whereabouts::Come {
+                if sent.whereabouts != ChunkStatus::GapAcked {
                     highest_new = i;
                     if seq::lt(self.highest_acked, sent.data.tsn) {
                         self.highest_acked = sent.data.tsn;
                     }
                     self.has_come(now, sent);
-                    self.paths[usize::from(sent.path)].report.by_gaps += sent.weight(&self.config);
+                    self.paths[usize::from(sent.path)].report.by_gaps += sent.window_weight(&self.config);
                 }
                 continue;
             }
             let path = &mut self.paths[usize::from(sent.path)];
             match sent.whereabouts {
-                Whereabouts::Flying => path.report.earliest_seen = true,
-                Whereabouts::Come => {
+                ChunkStatus::Flying => path.report.is_earliest_checked = true,
+                ChunkStatus::GapAcked => {
                     // The other side has taken its word back (§6.2.1 D iii), or this SACK is older than
                     // another one.
-                    sent.whereabouts = Whereabouts::Flying;
-                    sent.taken_back = true;
-                    path.flight += sent.weight(&self.config);
+                    sent.whereabouts = ChunkStatus::Flying;
+                    sent.is_reneged = true;
+                    path.flight += sent.window_weight(&self.config);
                     self.out.flying += sent.data.payload.len;
                     if path.t3_at == Instant::FAR_FUTURE {
                         path.arm_t3(now);
                     }
                 }
-                Whereabouts::Lost { .. } => {}
+                ChunkStatus::Lost { .. } => {}
             }
         }
         self.out.sent = all;
@@ -151,11 +152,11 @@ impl Association {
     fn take_reports(&mut self, now: Instant, advanced: bool) {
         for path in 0..self.paths.len() as u8 {
             let p = &mut self.paths[usize::from(path)];
-            let Report { acked, earliest_acked, .. } = p.report;
+            let PathSackReport { acked, earliest_acked, .. } = p.report;
             if acked > 0 {
-                p.one_packet = false;
+                p.allows_one_packet = false;
                 if advanced || !self.config.cumulative_growth {
-                    p.grow(&self.config, self.in_fast_recovery);
+                    p.grow_window(&self.config, self.in_fast_recovery);
                 }
             }
             if p.flight == 0 {
@@ -171,24 +172,24 @@ impl Association {
 
     /// Counts misses by the Highest TSN Newly Acknowledged algorithm, and what the other side took its word back for
     /// (§6.2.1 D iii); holds for lost what was missed often enough (§7.2.4).
-    fn count_missing(&mut self, sack: &Sack, highest_new: usize, advanced: bool) {
+    fn count_missing(&mut self, sack: &SackChunk, highest_new: usize, advanced: bool) {
         let reported = sack.gaps.iter().map(|&(_, last)| usize::from(last)).max().unwrap_or(0);
         let until = if self.in_fast_recovery && advanced { reported } else { highest_new };
         let mut halved = false;
         for (i, sent) in self.out.sent.iter_mut().enumerate() {
-            let missed = std::mem::take(&mut sent.taken_back) || i < until;
-            if !missed || sent.whereabouts != Whereabouts::Flying || sent.fast_retransmitted {
+            let missed = std::mem::take(&mut sent.is_reneged) || i < until;
+            if !missed || sent.whereabouts != ChunkStatus::Flying || sent.fast_retransmitted {
                 continue;
             }
             sent.missing = sent.missing.saturating_add(1);
             if sent.missing < FAST_RETRANSMIT_THRESHOLD {
                 continue;
             }
-            sent.whereabouts = Whereabouts::Lost { fast: true };
+            sent.whereabouts = ChunkStatus::Lost { fast: true };
             sent.fast_retransmitted = true;
-            let size = sent.weight(&self.config);
+            let size = sent.window_weight(&self.config);
             let path = &mut self.paths[usize::from(sent.path)];
-            path.landed(size);
+            path.record_landed(size);
             if path.timed.is_some_and(|(tsn, _)| tsn == sent.data.tsn) {
                 path.timed = None;
             }
@@ -209,7 +210,7 @@ impl Association {
     }
 
     /// The same as `ProcessGapAckBlocks()` and `FastRtx()` of ns-2's `sctp.cc` have it.
-    fn count_missing_as_ns2(&mut self, sack: &Sack, advanced: bool) {
+    fn count_missing_as_ns2(&mut self, sack: &SackChunk, advanced: bool) {
         if self.bound_burst {
             self.burst = self.burst.min(FAST_RETRANSMIT_BURST);
         }
@@ -217,7 +218,7 @@ impl Association {
             let reported = self.out.cumulative.wrapping_add(u32::from(last));
             let again = advanced && seq::le(self.highest_acked, self.recover);
             let mut found = false;
-            for sent in self.out.sent.iter_mut().filter(|sent| sent.whereabouts != Whereabouts::Come) {
+            for sent in self.out.sent.iter_mut().filter(|sent| sent.whereabouts != ChunkStatus::GapAcked) {
                 let tsn = sent.data.tsn;
                 let missed = seq::lt(tsn, self.highest_acked) || (again && seq::lt(tsn, reported));
                 if !missed {
@@ -229,12 +230,12 @@ impl Association {
                 }
                 sent.fast_retransmitted = true;
                 found = true;
-                if sent.whereabouts == Whereabouts::Flying {
-                    self.paths[usize::from(sent.path)].landed(sent.weight(&self.config));
+                if sent.whereabouts == ChunkStatus::Flying {
+                    self.paths[usize::from(sent.path)].record_landed(sent.window_weight(&self.config));
                     self.out.lost += 1;
                     self.out.flying -= sent.data.payload.len;
                 }
-                sent.whereabouts = Whereabouts::Lost { fast: true };
+                sent.whereabouts = ChunkStatus::Lost { fast: true };
             }
             if found {
                 self.fast_retransmit_as_ns2();
@@ -245,10 +246,10 @@ impl Association {
         }
     }
     fn fast_retransmit_as_ns2(&mut self) {
-        (self.grant, self.one_repair) = (true, true);
+        (self.grant, self.is_repair_blocked) = (true, true);
         for at in 0..self.out.sent.len() {
             let sent = &self.out.sent[at];
-            let lost = matches!(sent.whereabouts, Whereabouts::Lost { .. });
+            let lost = matches!(sent.whereabouts, ChunkStatus::Lost { .. });
             let path = &mut self.paths[usize::from(sent.path)];
             if lost && seq::lt(self.recover, sent.data.tsn) && !path.report.halved {
                 path.on_fast_retransmit(&self.config);
@@ -261,7 +262,7 @@ impl Association {
     /// The last chunk that does not wait to be sent again, or what this answered before, as `GetHighestOutstandingTsn()` has
     /// it.
     fn highest_outstanding_as_ns2(&mut self) -> u32 {
-        let waits = |sent: &&Sent| matches!(sent.whereabouts, Whereabouts::Lost { .. });
+        let waits = |sent: &&SentChunk| matches!(sent.whereabouts, ChunkStatus::Lost { .. });
         if let Some(last) = self.out.sent.iter().rev().find(|sent| !waits(sent))
             && seq::lt(self.outstanding_until, last.data.tsn)
         {

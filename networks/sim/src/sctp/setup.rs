@@ -1,70 +1,70 @@
 //! The set-up (RFC 9260 §5), also where it meets an association that there is already.
 
 use super::MIN_WINDOW;
-use super::association::{Association, Event, State};
-use super::chunk::{Cause, Chunk, Init, Packet, Parameter, padded};
+use super::association::{SctpAssociation, SctpEvent, SctpState};
+use super::chunk::{Chunk, ChunkParameter, ErrorCause, InitChunk, SctpPacket, round_to_words};
 use super::codec::{HOST_NAME, STATE_COOKIE, address_parameter};
-use super::config::Config;
-use super::cookie::{Cookie, derived};
-use super::inbound::Inbound;
-use super::listen::Initial;
-use super::outbound::Outbound;
-use super::path::Path;
+use super::config::SctpConfig;
+use super::cookie::{StateCookie, derive_number};
+use super::inbound::SctpReceiver;
+use super::listen::InitialValues;
+use super::outbound::SctpSender;
+use super::path::SctpPath;
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
 
 /// What is wrong with an INIT or INIT ACK (§3.3.2, §3.3.3).
-pub(super) enum Fault {
+pub(super) enum InitFault {
     /// Its tag is 0: nothing can be answered.
     Unanswerable,
     /// Its window is smaller than it may be: answered with ABORT, and nothing changes.
     SmallWindow,
     /// A field has a value that it must not have, or there is a host name: answered with ABORT for this cause.
-    Invalid(Cause),
+    Invalid(ErrorCause),
 }
 
 /// Of a host name, how much its sender gets back to see: the longest that RFC 1123 §2.1 has, with its end.
 const MAX_HOST_NAME: usize = 256;
 
 /// Looks an INIT's fixed fields over, and whether it has what it must not have.
-pub(super) fn check(init: &Init) -> Result<(), Fault> {
+pub(super) fn check_init(init: &InitChunk) -> Result<(), InitFault> {
     if init.tag == 0 {
-        return Err(Fault::Unanswerable);
+        return Err(InitFault::Unanswerable);
     }
     if let Some(name) = &init.host_name {
-        let name = Parameter { kind: HOST_NAME, value: name[..name.len().min(MAX_HOST_NAME)].to_vec() };
-        return Err(Fault::Invalid(Cause::UnresolvableAddress(name)));
+        let name = ChunkParameter { kind: HOST_NAME, value: name[..name.len().min(MAX_HOST_NAME)].to_vec() };
+        return Err(InitFault::Invalid(ErrorCause::UnresolvableAddress(name)));
     }
     if init.outbound == 0 || init.inbound == 0 {
-        return Err(Fault::Invalid(Cause::InvalidParameter));
+        return Err(InitFault::Invalid(ErrorCause::InvalidParameter));
     }
-    if init.window >= MIN_WINDOW { Ok(()) } else { Err(Fault::SmallWindow) }
+    if init.window >= MIN_WINDOW { Ok(()) } else { Err(InitFault::SmallWindow) }
 }
 
 /// ABORT for the sender of an INIT or INIT ACK that cannot be taken.
-pub(super) fn refuse(init: &Init, cause: Cause) -> Packet {
-    Packet::of(init.tag, Chunk::Abort { reflected: false, causes: vec![cause] })
+pub(super) fn refuse_init(init: &InitChunk, cause: ErrorCause) -> SctpPacket {
+    SctpPacket::with_chunk(init.tag, Chunk::Abort { reflected: false, causes: vec![cause] })
 }
 
 /// The streams that the side offers for sending which answers this INIT: no more than the other side takes, since it
 /// uses no more (§5.1.1).
-pub(super) fn offered_streams(config: &Config, init: &Init) -> u16 {
+pub(super) fn offered_streams(config: &SctpConfig, init: &InitChunk) -> u16 {
     config.accepted_streams.unwrap_or(init.outbound).max(1).min(init.inbound)
 }
 
 /// The cookie for the sender of `init`, without the tags of an association that there is already; `outbound` streams
 /// are offered.
 pub(super) fn cookie_for(
-    config: &Config,
+    config: &SctpConfig,
     now: Instant,
     ports: (u16, u16),
     local: (u32, u32),
     outbound: u16,
-    init: &Init,
-) -> Cookie {
+    init: &InitChunk,
+) -> StateCookie {
     // INIT ACK must fit into one packet: what else is in it takes less than 200 bytes, an address at most 17.
     let room = config.pmdcs().saturating_sub(200) as usize;
-    Cookie {
+    StateCookie {
         expires: now + config.cookie_life,
         ports,
         local_tag: local.0,
@@ -82,45 +82,45 @@ pub(super) fn cookie_for(
 
 /// INIT ACK with a cookie.
 pub(super) fn init_ack(
-    config: &Config,
-    cookie: &Cookie,
+    config: &SctpConfig,
+    cookie: &StateCookie,
     secret: &[u8; 32],
     outbound: u16,
-    init: &Init,
-) -> Packet {
-    let mut ack = Init {
-        cookie: Some(cookie.seal(secret)),
+    init: &InitChunk,
+) -> SctpPacket {
+    let mut ack = InitChunk {
+        cookie: Some(cookie.encode_signed(secret)),
         ..own_init(config, cookie.local_tag, cookie.local_tsn, outbound)
     };
     let room = config.pmdcs().saturating_sub(20 + ack.parameters_len());
-    ack.unrecognized = fitting(&init.unknown, 4, room);
-    Packet::of(init.tag, Chunk::InitAck(Box::new(ack)))
+    ack.unrecognized = fitting_parameters(&init.unknown, 4, room);
+    SctpPacket::with_chunk(init.tag, Chunk::InitAck(Box::new(ack)))
 }
 
 /// As many parameters, from the first on, as fit into `room` with `around` bytes around each.
-fn fitting(parameters: &[Parameter], around: u32, room: u32) -> Vec<Parameter> {
+fn fitting_parameters(parameters: &[ChunkParameter], around: u32, room: u32) -> Vec<ChunkParameter> {
     let mut taken = 0;
-    let fits = |p: &&Parameter| {
-        taken += padded(around + p.wire_len());
+    let fits = |p: &&ChunkParameter| {
+        taken += round_to_words(around + p.wire_len());
         taken <= room
     };
     parameters.iter().take_while(fits).cloned().collect()
 }
 
-fn own_init(config: &Config, tag: u32, tsn: u32, outbound: u16) -> Init {
-    Init {
+fn own_init(config: &SctpConfig, tag: u32, tsn: u32, outbound: u16) -> InitChunk {
+    InitChunk {
         tag,
-        window: config.buffer(),
+        window: config.bounded_receive_buffer(),
         outbound,
         inbound: config.max_inbound_streams.max(1),
         tsn,
-        ..Init::default()
+        ..InitChunk::default()
     }
 }
 
 /// How a tag of a cookie compares with that of the association that there is (§5.2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tag {
+pub(super) enum TagMatch {
     /// M.
     Matches,
     /// X.
@@ -131,7 +131,7 @@ pub(super) enum Tag {
 
 /// How the tie-tags compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ties {
+pub(super) enum TieTagMatch {
     /// Both match.
     Match,
     /// The cookie has none.
@@ -142,7 +142,7 @@ pub(super) enum Ties {
 
 /// What to do about a COOKIE ECHO where there is an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Action {
+pub(super) enum CookieAction {
     /// A: the other side has begun anew.
     Restart,
     /// B: both sides began at about the same time.
@@ -154,101 +154,106 @@ pub(super) enum Action {
 }
 
 /// The table of §5.2.4: local tag, the other side's tag, tie-tags (`None` takes any), action.
-pub(super) const COOKIE_ECHOES: [(Tag, Tag, Option<Ties>, Action); 5] = [
-    (Tag::Differs, Tag::Differs, Some(Ties::Match), Action::Restart),
-    (Tag::Matches, Tag::Differs, None, Action::Collide),
-    (Tag::Matches, Tag::Unknown, None, Action::Collide),
-    (Tag::Differs, Tag::Matches, Some(Ties::None), Action::Discard),
-    (Tag::Matches, Tag::Matches, None, Action::Confirm),
+pub(super) const COOKIE_ECHOES: [(TagMatch, TagMatch, Option<TieTagMatch>, CookieAction); 5] = [
+    (TagMatch::Differs, TagMatch::Differs, Some(TieTagMatch::Match), CookieAction::Restart),
+    (TagMatch::Matches, TagMatch::Differs, None, CookieAction::Collide),
+    (TagMatch::Matches, TagMatch::Unknown, None, CookieAction::Collide),
+    (TagMatch::Differs, TagMatch::Matches, Some(TieTagMatch::None), CookieAction::Discard),
+    (TagMatch::Matches, TagMatch::Matches, None, CookieAction::Confirm),
 ];
 
 /// The action of the first row that fits; what fits none is discarded.
-pub(super) fn action(local: Tag, peer: Tag, ties: Ties) -> Action {
-    let fits = |row: &&(Tag, Tag, Option<Ties>, Action)| {
+pub(super) fn cookie_action(local: TagMatch, peer: TagMatch, ties: TieTagMatch) -> CookieAction {
+    let fits = |row: &&(TagMatch, TagMatch, Option<TieTagMatch>, CookieAction)| {
         (row.0, row.1) == (local, peer) && row.2.is_none_or(|t| t == ties)
     };
-    COOKIE_ECHOES.iter().find(fits).map_or(Action::Discard, |row| row.3)
+    COOKIE_ECHOES.iter().find(fits).map_or(CookieAction::Discard, |row| row.3)
 }
 
-impl Association {
+impl SctpAssociation {
     /// An association that a valid cookie brought to life.
-    pub(super) fn accept(
-        config: &Arc<Config>,
+    pub(super) fn accept_cookie(
+        config: &Arc<SctpConfig>,
         now: Instant,
         secret: [u8; 32],
-        cookie: &Cookie,
+        cookie: &StateCookie,
         path: u8,
         paths: u8,
     ) -> Self {
-        let initial = Initial { tag: cookie.local_tag, tsn: cookie.local_tsn, secret };
-        let mut a = Self::new(config.clone(), initial, paths, State::Established);
-        a.adopt(cookie);
-        a.say(path, Chunk::CookieAck);
-        a.establish(now);
+        let initial = InitialValues { tag: cookie.local_tag, tsn: cookie.local_tsn, secret };
+        let mut a = Self::new(config.clone(), initial, paths, SctpState::Established);
+        a.adopt_cookie(cookie);
+        a.queue_control(path, Chunk::CookieAck);
+        a.enter_established(now);
         a
     }
 
     /// What a cookie says of the other side.
-    fn adopt(&mut self, cookie: &Cookie) {
+    fn adopt_cookie(&mut self, cookie: &StateCookie) {
         self.peer_tag = cookie.peer_tag;
         self.peer_addresses = cookie.peer_addresses.clone();
-        self.inb = Inbound::new(cookie.peer_tsn);
+        self.inb = SctpReceiver::new(cookie.peer_tsn);
         self.sacked = false;
         self.set_streams(cookie.outbound, cookie.inbound);
-        self.set_peer_room(cookie.peer_window);
+        self.set_peer_window(cookie.peer_window);
     }
     fn set_streams(&mut self, outbound: u16, inbound: u16) {
         self.outbound_streams = outbound;
         self.inbound_streams = inbound;
-        self.stats.unsendable += self.out.keep_streams(outbound);
+        self.stats.unsendable += self.out.truncate_streams(outbound);
     }
-    fn set_peer_room(&mut self, window: u32) {
-        self.peer_room = window.saturating_sub(self.out.flying);
+    fn set_peer_window(&mut self, window: u32) {
+        self.peer_window = window.saturating_sub(self.out.flying);
     }
-    fn establish(&mut self, now: Instant) {
-        self.state = State::Established;
+    fn enter_established(&mut self, now: Instant) {
+        self.state = SctpState::Established;
         self.stop_timer();
         self.setup_due = false;
         self.cookie = Vec::new();
         for path in &mut self.paths {
-            path.begin(&self.config, now);
+            path.start(&self.config, now);
         }
-        self.events.push_back(Event::Up { outbound: self.outbound_streams, inbound: self.inbound_streams });
-        if self.shutdown_asked {
-            self.state = State::ShutdownPending;
+        self.events
+            .push_back(SctpEvent::Up { outbound: self.outbound_streams, inbound: self.inbound_streams });
+        if self.is_shutdown_requested {
+            self.state = SctpState::ShutdownPending;
         }
-        self.occasion();
+        self.wake_output();
     }
 
     /// INIT, to be sent again and again.
-    pub(super) fn init_packet(&self) -> Packet {
+    pub(super) fn init_packet(&self) -> SctpPacket {
         let streams = self.config.outbound_streams.max(1);
         let init = own_init(&self.config, self.local_tag, self.initial.tsn, streams);
-        Packet::of(0, Chunk::Init(Box::new(init)))
+        SctpPacket::with_chunk(0, Chunk::Init(Box::new(init)))
     }
 
-    pub(super) fn handle_init_ack(&mut self, now: Instant, path: u8, init: &Init) {
-        if self.state != State::CookieWait {
+    pub(super) fn handle_init_ack(&mut self, now: Instant, path: u8, init: &InitChunk) {
+        if self.state != SctpState::CookieWait {
             self.stats.unexpected += 1;
             return;
         }
-        let refusal = match (check(init), &init.cookie) {
+        let refusal = match (check_init(init), &init.cookie) {
             (Ok(()), Some(cookie)) => {
                 self.cookie = cookie.clone();
                 None
             }
-            (Ok(()), None) => Some((true, refuse(init, Cause::MissingParameters(vec![STATE_COOKIE])))),
-            (Err(Fault::Invalid(cause)), _) => Some((true, refuse(init, cause))),
-            (Err(Fault::SmallWindow), _) => Some((false, refuse(init, Cause::InvalidParameter))),
+            (Ok(()), None) => {
+                Some((true, refuse_init(init, ErrorCause::MissingParameters(vec![STATE_COOKIE]))))
+            }
+            (Err(InitFault::Invalid(cause)), _) => Some((true, refuse_init(init, cause))),
+            (Err(InitFault::SmallWindow), _) => {
+                Some((false, refuse_init(init, ErrorCause::InvalidParameter)))
+            }
             // §3.3.3: the other side gave no tag to write, so it gets back what it wrote.
-            (Err(Fault::Unanswerable), _) => {
-                let causes = vec![Cause::InvalidParameter];
-                Some((true, Packet::of(self.local_tag, Chunk::Abort { reflected: true, causes })))
+            (Err(InitFault::Unanswerable), _) => {
+                let causes = vec![ErrorCause::InvalidParameter];
+                Some((true, SctpPacket::with_chunk(self.local_tag, Chunk::Abort { reflected: true, causes })))
             }
         };
         if let Some((ends, answer)) = refusal {
             self.stats.malformed += 1;
-            self.reply(path, answer);
+            self.queue_reply(path, answer);
             if ends {
                 self.fail(CloseReason::Reset);
             }
@@ -257,44 +262,44 @@ impl Association {
         if let Some(at) = self.setup_sent_at.take()
             && path == self.timer_path
         {
-            self.paths[usize::from(path)].rtt.sample(&self.config, now - at);
+            self.paths[usize::from(path)].rtt.add_sample(&self.config, now - at);
         }
-        self.state = State::CookieEchoed;
+        self.state = SctpState::CookieEchoed;
         self.stop_timer();
         self.peer_tag = init.tag;
         self.peer_addresses = init.addresses.clone();
-        self.inb = Inbound::new(init.tsn);
+        self.inb = SctpReceiver::new(init.tsn);
         let config = self.config.clone();
         self.set_streams(
             config.outbound_streams.max(1).min(init.inbound),
             config.max_inbound_streams.max(1).min(init.outbound),
         );
-        self.set_peer_room(init.window);
+        self.set_peer_window(init.window);
         self.timer_path = path;
         self.setup_due = true;
         self.arm_setup(now);
         if !init.unknown.is_empty() {
             let room = self.config.pmdcs() / 2;
-            let causes = vec![Cause::UnrecognizedParameters(fitting(&init.unknown, 0, room))];
-            self.say(path, Chunk::Error(causes));
+            let causes = vec![ErrorCause::UnrecognizedParameters(fitting_parameters(&init.unknown, 0, room))];
+            self.queue_control(path, Chunk::Error(causes));
         }
     }
 
     pub(super) fn handle_cookie_ack(&mut self, now: Instant, path: u8) {
-        if self.state != State::CookieEchoed {
+        if self.state != SctpState::CookieEchoed {
             self.stats.unexpected += 1;
             return;
         }
         if let Some(at) = self.setup_sent_at.take()
             && path == self.timer_path
         {
-            self.paths[usize::from(path)].rtt.sample(&self.config, now - at);
+            self.paths[usize::from(path)].rtt.add_sample(&self.config, now - at);
         }
-        self.establish(now);
+        self.enter_established(now);
     }
 
     /// The cookie was stale: begins again (§5.2.6, first choice), as often as INIT may be retransmitted.
-    pub(super) fn begin_again(&mut self, now: Instant) {
+    pub(super) fn restart_setup(&mut self, now: Instant) {
         if self.config.max_init_retransmissions.is_some_and(|limit| self.stale_cookies >= limit) {
             self.fail(CloseReason::TimedOut);
             return;
@@ -302,7 +307,7 @@ impl Association {
         self.stale_cookies += 1;
         self.lose_all();
         self.control.clear();
-        self.state = State::CookieWait;
+        self.state = SctpState::CookieWait;
         self.retries = 0;
         self.peer_tag = 0;
         self.setup_due = true;
@@ -311,46 +316,46 @@ impl Association {
     }
 
     /// INIT where there is an association (§5.2.1, §5.2.2): nothing of it changes yet.
-    pub(super) fn handle_init(&mut self, now: Instant, path: u8, init: &Init) {
-        let refused = match check(init) {
+    pub(super) fn handle_init(&mut self, now: Instant, path: u8, init: &InitChunk) {
+        let refused = match check_init(init) {
             Ok(()) => None,
-            Err(Fault::Unanswerable) => Some(None),
-            Err(Fault::SmallWindow) => Some(Some(Cause::InvalidParameter)),
-            Err(Fault::Invalid(cause)) => Some(Some(cause)),
+            Err(InitFault::Unanswerable) => Some(None),
+            Err(InitFault::SmallWindow) => Some(Some(ErrorCause::InvalidParameter)),
+            Err(InitFault::Invalid(cause)) => Some(Some(cause)),
         };
         if let Some(cause) = refused {
             self.stats.malformed += 1;
             if let Some(cause) = cause {
-                self.reply(path, refuse(init, cause));
+                self.queue_reply(path, refuse_init(init, cause));
             }
             return;
         }
         let added = init.addresses.iter().filter(|a| !self.peer_addresses.contains(a));
-        let added: Vec<Parameter> = added.map(address_parameter).collect();
-        if !added.is_empty() && !matches!(self.state, State::CookieWait | State::ShutdownAckSent) {
+        let added: Vec<ChunkParameter> = added.map(address_parameter).collect();
+        if !added.is_empty() && !matches!(self.state, SctpState::CookieWait | SctpState::ShutdownAckSent) {
             self.stats.unexpected += 1;
-            self.reply(path, refuse(init, Cause::NewAddresses(added)));
+            self.queue_reply(path, refuse_init(init, ErrorCause::NewAddresses(added)));
             return;
         }
         let (local, ties) = match self.state {
-            State::ShutdownAckSent => {
-                self.say(path, Chunk::ShutdownAck);
+            SctpState::ShutdownAckSent => {
+                self.queue_control(path, Chunk::ShutdownAck);
                 return;
             }
-            State::CookieWait => ((self.local_tag, self.initial.tsn), (0, 0)),
-            State::CookieEchoed => ((self.local_tag, self.initial.tsn), (self.local_tag, self.peer_tag)),
+            SctpState::CookieWait => ((self.local_tag, self.initial.tsn), (0, 0)),
+            SctpState::CookieEchoed => ((self.local_tag, self.initial.tsn), (self.local_tag, self.peer_tag)),
             _ => {
                 let mut seed = self.local_tag.to_be_bytes().to_vec();
                 seed.extend_from_slice(&init.tag.to_be_bytes());
                 seed.extend_from_slice(&now.as_nanos().to_be_bytes());
-                let drawn = |label| derived(&self.initial.secret, label, &seed);
+                let drawn = |label| derive_number(&self.initial.secret, label, &seed);
                 ((drawn("tag").max(1), drawn("tsn")), (self.local_tag, self.peer_tag))
             }
         };
         // This side does not know its ports: a cookie for none is of use to this association only.
         let outbound = match self.state {
             // §5.2.1: as our own INIT had it.
-            State::CookieWait | State::CookieEchoed => self.config.outbound_streams,
+            SctpState::CookieWait | SctpState::CookieEchoed => self.config.outbound_streams,
             // §5.2.2: as the association has it.
             _ => self.outbound_streams,
         };
@@ -358,13 +363,13 @@ impl Association {
         let mut cookie = cookie_for(&self.config, now, (0, 0), local, outbound, init);
         (cookie.local_tie, cookie.peer_tie) = ties;
         let answer = init_ack(&self.config, &cookie, &self.initial.secret, outbound, init);
-        self.reply(path, answer);
+        self.queue_reply(path, answer);
     }
 
     /// COOKIE ECHO where there is an association (§5.2.4); true where what is bundled behind it is to be
     /// taken.
     pub(super) fn handle_cookie_echo(&mut self, now: Instant, path: u8, vtag: u32, bytes: &[u8]) -> bool {
-        let Some(cookie) = Cookie::open(&self.initial.secret, bytes) else {
+        let Some(cookie) = StateCookie::decode_signed(&self.initial.secret, bytes) else {
             self.stats.bad_cookie += 1;
             return false;
         };
@@ -372,53 +377,53 @@ impl Association {
             self.stats.bad_tag += 1;
             return false;
         }
-        let same = |theirs, ours| if theirs == ours { Tag::Matches } else { Tag::Differs };
+        let same = |theirs, ours| if theirs == ours { TagMatch::Matches } else { TagMatch::Differs };
         let local = same(cookie.local_tag, self.local_tag);
-        let peer = if self.peer_tag == 0 { Tag::Unknown } else { same(cookie.peer_tag, self.peer_tag) };
+        let peer = if self.peer_tag == 0 { TagMatch::Unknown } else { same(cookie.peer_tag, self.peer_tag) };
         let ties = match (cookie.local_tie, cookie.peer_tie) {
-            (0, 0) => Ties::None,
-            tags if tags == (self.local_tag, self.peer_tag) => Ties::Match,
-            _ => Ties::Differ,
+            (0, 0) => TieTagMatch::None,
+            tags if tags == (self.local_tag, self.peer_tag) => TieTagMatch::Match,
+            _ => TieTagMatch::Differ,
         };
-        let action = action(local, peer, ties);
-        if action != Action::Confirm
+        let action = cookie_action(local, peer, ties);
+        if action != CookieAction::Confirm
             && let Some(staleness) = cookie.staleness(now)
         {
             self.stats.stale_cookie += 1;
-            let error = Chunk::Error(vec![Cause::StaleCookie(staleness)]);
-            self.reply(path, Packet::of(cookie.peer_tag, error));
+            let error = Chunk::Error(vec![ErrorCause::StaleCookie(staleness)]);
+            self.queue_reply(path, SctpPacket::with_chunk(cookie.peer_tag, error));
             return false;
         }
         match action {
-            Action::Discard => {
+            CookieAction::Discard => {
                 self.stats.unexpected += 1;
                 return false;
             }
-            Action::Restart if self.state == State::ShutdownAckSent => {
-                self.say(path, Chunk::ShutdownAck);
-                self.say(path, Chunk::Error(vec![Cause::CookieWhileShuttingDown]));
+            CookieAction::Restart if self.state == SctpState::ShutdownAckSent => {
+                self.queue_control(path, Chunk::ShutdownAck);
+                self.queue_control(path, Chunk::Error(vec![ErrorCause::CookieWhileShuttingDown]));
                 return false;
             }
-            Action::Restart => {
-                self.restart(now, &cookie);
-                self.say(path, Chunk::CookieAck);
+            CookieAction::Restart => {
+                self.restart_association(now, &cookie);
+                self.queue_control(path, Chunk::CookieAck);
             }
-            Action::Collide => {
-                if matches!(self.state, State::CookieWait | State::CookieEchoed) {
+            CookieAction::Collide => {
+                if matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed) {
                     self.lose_all();
                     self.control.clear();
-                    self.adopt(&cookie);
-                    self.say(path, Chunk::CookieAck);
-                    self.establish(now);
+                    self.adopt_cookie(&cookie);
+                    self.queue_control(path, Chunk::CookieAck);
+                    self.enter_established(now);
                 } else {
                     self.peer_tag = cookie.peer_tag;
-                    self.say(path, Chunk::CookieAck);
+                    self.queue_control(path, Chunk::CookieAck);
                 }
             }
-            Action::Confirm => {
-                self.say(path, Chunk::CookieAck);
-                if self.state == State::CookieEchoed {
-                    self.establish(now);
+            CookieAction::Confirm => {
+                self.queue_control(path, Chunk::CookieAck);
+                if self.state == SctpState::CookieEchoed {
+                    self.enter_established(now);
                 }
             }
         }
@@ -426,24 +431,24 @@ impl Association {
     }
 
     /// Action A: everything begins anew but what the application has not yet heard.
-    fn restart(&mut self, now: Instant, cookie: &Cookie) {
+    fn restart_association(&mut self, now: Instant, cookie: &StateCookie) {
         let unread = self.inb.unread;
         self.local_tag = cookie.local_tag;
         self.initial.tsn = cookie.local_tsn;
-        self.out = Outbound::new(cookie.local_tsn);
-        self.paths.iter_mut().for_each(|path| *path = Path::new(&self.config));
+        self.out = SctpSender::new(cookie.local_tsn);
+        self.paths.iter_mut().for_each(|path| *path = SctpPath::new(&self.config));
         self.control.clear();
-        self.adopt(cookie);
+        self.adopt_cookie(cookie);
         self.inb.unread = unread;
-        self.acknowledged();
+        self.clear_sack_due();
         self.guard_at = Instant::FAR_FUTURE;
         (self.in_fast_recovery, self.grant, self.probing) = (false, false, false);
-        (self.one_repair, self.bound_burst) = (false, false);
+        (self.is_repair_blocked, self.bound_burst) = (false, false);
         (self.recover, self.highest_acked) = (self.out.cumulative, self.out.cumulative);
         self.outstanding_until = self.out.cumulative;
         (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, false);
         self.errors = 0;
-        self.shutdown_asked = false;
-        self.establish(now);
+        self.is_shutdown_requested = false;
+        self.enter_established(now);
     }
 }

@@ -1,12 +1,12 @@
 //! Timers: T1 and T2 (one at a time), T5, delayed SACK, and of each path T3-rtx and heartbeats.
 
-use super::association::{Association, Event, State, Timer};
-use super::chunk::{Cause, Chunk};
+use super::association::{SctpAssociation, SctpEvent, SctpState, SctpTimer};
+use super::chunk::{Chunk, ErrorCause};
 use super::config::LossRecovery;
-use super::outbound::Whereabouts;
+use super::outbound::ChunkStatus;
 use usher_core::{CloseReason, Instant};
 
-impl Association {
+impl SctpAssociation {
     /// When to call [`handle_timeout`](Self::handle_timeout); it may move at any call.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -24,21 +24,21 @@ impl Association {
             self.wake = true;
         }
         if self.guard_at <= now {
-            self.say_abort(vec![Cause::UserAbort(Vec::new())]);
+            self.send_abort(vec![ErrorCause::UserAbort(Vec::new())]);
             self.fail(CloseReason::TimedOut);
             return;
         }
         if self.probe_at <= now {
             (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, true);
-            self.occasion();
+            self.wake_output();
         }
         if self.timer_at <= now {
-            self.occasion();
+            self.wake_output();
             self.timer_expired(now);
         }
         for path in 0..self.paths.len() as u8 {
             if self.paths[usize::from(path)].next_timeout() <= now {
-                self.occasion();
+                self.wake_output();
                 self.path_timeout(now, path);
             }
         }
@@ -46,7 +46,7 @@ impl Association {
 
     /// T1-init or T1-cookie.
     pub(super) fn arm_setup(&mut self, now: Instant) {
-        self.timer = if self.state == State::CookieEchoed { Timer::Cookie } else { Timer::Init };
+        self.timer = if self.state == SctpState::CookieEchoed { SctpTimer::Cookie } else { SctpTimer::Init };
         self.arm_timer(now);
     }
     /// T1 and T2 last as T3-rtx does: the path's RTO, which each expiry doubles (§5.1, §9.2).
@@ -54,20 +54,20 @@ impl Association {
         self.timer_at = now + self.paths[usize::from(self.timer_path)].rtt.rto.min(self.config.rto_max);
     }
     pub(super) fn arm_shutdown(&mut self, now: Instant) {
-        self.timer = Timer::Shutdown;
+        self.timer = SctpTimer::Shutdown;
         self.arm_timer(now);
     }
     pub(super) fn stop_timer(&mut self) {
-        self.timer = Timer::Off;
+        self.timer = SctpTimer::Off;
         self.timer_at = Instant::FAR_FUTURE;
         self.retries = 0;
     }
 
     fn timer_expired(&mut self, now: Instant) {
         let limit = match self.timer {
-            Timer::Off => return,
-            Timer::Init | Timer::Cookie => self.config.max_init_retransmissions,
-            Timer::Shutdown => self.config.max_association_retransmissions,
+            SctpTimer::Off => return,
+            SctpTimer::Init | SctpTimer::Cookie => self.config.max_init_retransmissions,
+            SctpTimer::Shutdown => self.config.max_association_retransmissions,
         };
         if limit.is_some_and(|limit| self.retries >= limit) {
             self.give_up();
@@ -76,30 +76,30 @@ impl Association {
         self.retries += 1;
         self.paths[usize::from(self.timer_path)].rtt.back_off(&self.config);
         // Which of its paths works, a host does not know before the first answer.
-        self.timer_path = self.alternate(self.timer_path);
+        self.timer_path = self.alternate_path(self.timer_path);
         match self.timer {
-            Timer::Off => {}
-            Timer::Init | Timer::Cookie => {
+            SctpTimer::Off => {}
+            SctpTimer::Init | SctpTimer::Cookie => {
                 self.setup_due = true;
                 self.setup_sent_at = None;
                 self.lose_all();
                 self.arm_setup(now);
             }
-            Timer::Shutdown => {
-                self.say_shutdown(self.timer_path);
+            SctpTimer::Shutdown => {
+                self.send_shutdown(self.timer_path);
                 self.arm_shutdown(now);
             }
         }
     }
     /// SHUTDOWN or SHUTDOWN ACK, as the state asks for. Heartbeats end with it (§8.3).
-    pub(super) fn say_shutdown(&mut self, path: u8) {
+    pub(super) fn send_shutdown(&mut self, path: u8) {
         self.timer_path = path;
         self.paths.iter_mut().for_each(|path| path.heartbeat_at = Instant::FAR_FUTURE);
         let chunk = match self.state {
-            State::ShutdownSent => Chunk::Shutdown { cumulative: self.inb.cumulative },
+            SctpState::ShutdownSent => Chunk::Shutdown { cumulative: self.inb.cumulative },
             _ => Chunk::ShutdownAck,
         };
-        self.say(path, chunk);
+        self.queue_control(path, chunk);
     }
 
     fn path_timeout(&mut self, now: Instant, path: u8) {
@@ -121,7 +121,7 @@ impl Association {
             p.arm_heartbeat(&self.config, now);
             let mut info = vec![path];
             info.extend_from_slice(&now.as_nanos().to_be_bytes());
-            self.say(path, Chunk::Heartbeat(info));
+            self.queue_control(path, Chunk::Heartbeat(info));
         }
         if self.paths[usize::from(path)].t3_at <= now {
             self.t3_expired(path);
@@ -132,30 +132,30 @@ impl Association {
     fn t3_expired(&mut self, path: u8) {
         self.stats.timeouts += 1;
         // §6.1 A: a peer that answers probes of its closed window is no failure.
-        let probing = self.probing && self.sack_seen;
-        self.sack_seen = false;
+        let probing = self.probing && self.sack_since_timeout;
+        self.sack_since_timeout = false;
         self.paths[usize::from(path)].on_timeout(&self.config);
-        self.lose(path);
+        self.mark_path_lost(path);
         let ns2 = self.config.loss_recovery == LossRecovery::Ns2;
         self.in_fast_recovery &= ns2;
-        (self.grant, self.one_repair) = (true, !self.config.one_packet_after_timeout);
+        (self.grant, self.is_repair_blocked) = (true, !self.config.one_packet_after_timeout);
         if !probing && !self.count_association_error() {
             self.count_path_error(path);
         }
     }
 
     /// Holds what is in flight on a path for lost.
-    fn lose(&mut self, path: u8) {
+    fn mark_path_lost(&mut self, path: u8) {
         let p = &mut self.paths[usize::from(path)];
         p.flight = 0;
         p.timed = None;
         for sent in &mut self.out.sent {
-            if sent.path == path && sent.whereabouts == Whereabouts::Flying {
-                sent.whereabouts = Whereabouts::Lost { fast: false };
+            if sent.path == path && sent.whereabouts == ChunkStatus::Flying {
+                sent.whereabouts = ChunkStatus::Lost { fast: false };
                 sent.missing = 0;
                 self.out.lost += 1;
                 self.out.flying -= sent.data.payload.len;
-                self.peer_room = self.peer_room.saturating_add(sent.data.payload.len);
+                self.peer_window = self.peer_window.saturating_add(sent.data.payload.len);
             } else if sent.path == path && self.config.loss_recovery == LossRecovery::Ns2 {
                 sent.missing = 0;
             }
@@ -163,7 +163,7 @@ impl Association {
     }
     pub(super) fn lose_all(&mut self) {
         for path in 0..self.paths.len() as u8 {
-            self.lose(path);
+            self.mark_path_lost(path);
             self.paths[usize::from(path)].t3_at = Instant::FAR_FUTURE;
         }
     }
@@ -179,8 +179,8 @@ impl Association {
     }
     /// Holds the other side for unreachable.
     fn give_up(&mut self) {
-        if self.config.abort_unreachable && self.state != State::CookieWait {
-            self.say_abort(Vec::new());
+        if self.config.abort_unreachable && self.state != SctpState::CookieWait {
+            self.send_abort(Vec::new());
         }
         self.fail(CloseReason::TimedOut);
     }
@@ -194,7 +194,7 @@ impl Association {
         if p.errors > self.config.max_path_retransmissions {
             p.active = false;
             self.stats.path_failures += 1;
-            self.events.push_back(Event::PathDown(path));
+            self.events.push_back(SctpEvent::PathDown(path));
         }
     }
     /// A path has shown that it works.
@@ -204,7 +204,7 @@ impl Association {
         p.errors = 0;
         if !p.active {
             p.active = true;
-            self.events.push_back(Event::PathUp(path));
+            self.events.push_back(SctpEvent::PathUp(path));
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Putting a simulation together.
 
-use super::message::Associations;
-use super::outage::Outage;
-use super::radio::{Air, Radio};
+use super::message::AssociationTable;
+use super::outage::HostOutage;
+use super::radio::{RadioCell, RadioRegistry};
 use super::{
-    AppSlot, DataSent, Extent, Host, HostStats, NONE, Ports, Simulation, Socket, TcpTotals, Transports,
-    Tuples, Whole, udp_key,
+    AppSlot, ConnectionIndex, DataSent, HostPorts, HostStats, NONE, NetworkExtent, SimHost, Simulation,
+    SocketBinding, TcpTotals, TransportConfig, WholeNetwork, udp_key,
 };
-use crate::addr::{Addresses, HostId, IpVersion, MAX_HOSTS};
+use crate::addr::{HostAddresses, HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
-use crate::capture::Tap;
-use crate::cpu::{Cpu, CpuConfig};
-use crate::link::{Direction, LinkConfig, LinkId};
-use crate::packet::Pool;
+use crate::capture::PacketTap;
+use crate::cpu::{CpuConfig, HostCpu};
+use crate::link::{LinkConfig, LinkDirection, LinkId};
+use crate::packet::PacketPool;
 use crate::queue::EventQueue;
 use crate::radio::motion::Trajectory;
 use crate::radio::{wifi, wimax};
@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::impair::{ChannelConfig, Properties};
+use usher_core::impair::{ChannelConfig, ChannelProperties};
 use usher_core::{Instant, Seed, TransportProtocol, WallTime};
 
 /// Why a simulation cannot be built as asked.
@@ -66,39 +66,39 @@ pub enum SimError {
 
 /// Collects hosts, links and applications.
 #[derive(Debug)]
-pub struct Builder<A: Application> {
-    pub(super) addresses: Addresses,
+pub struct SimulationBuilder<A: Application> {
+    pub(super) addresses: HostAddresses,
     pub(super) seed: Seed,
-    pub(super) hosts: Vec<Host<A::Report>>,
+    pub(super) hosts: Vec<SimHost<A::Report>>,
     pub(super) interfaces: BTreeMap<HostId, HostId>,
-    pub(super) directions: Vec<Direction>,
-    pub(super) cells: Vec<Radio>,
-    pub(super) air: Air,
-    pub(super) places: BTreeMap<HostId, Trajectory>,
+    pub(super) directions: Vec<LinkDirection>,
+    pub(super) cells: Vec<RadioCell>,
+    pub(super) air: RadioRegistry,
+    pub(super) trajectories: BTreeMap<HostId, Trajectory>,
     pub(super) apps: Vec<AppSlot<A>>,
     udp_ports: HashMap<u64, (u32, u32)>,
     pub(super) listeners: HashMap<(HostId, u16), u32>,
-    transports: Arc<Transports>,
+    transports: Arc<TransportConfig>,
     pub(super) sctp_listeners: HashMap<(HostId, u16), u32>,
-    pub(super) outages: Vec<Outage>,
+    pub(super) outages: Vec<HostOutage>,
     pub(super) follow_memory: bool,
     pub(super) epoch: WallTime,
     pub(super) multihomed: HashMap<HostId, Vec<u32>>,
-    channels: Vec<Arc<Properties>>,
+    channels: Vec<Arc<ChannelProperties>>,
 }
 
-impl<A: Application> Builder<A> {
+impl<A: Application> SimulationBuilder<A> {
     /// An empty simulation; every stream of chance derives from `seed`.
     pub fn new(version: IpVersion, seed: Seed) -> Self {
         Self {
-            addresses: Addresses::new(version),
+            addresses: HostAddresses::new(version),
             seed,
             hosts: Vec::new(),
             interfaces: BTreeMap::new(),
             directions: Vec::new(),
             cells: Vec::new(),
-            air: Air::default(),
-            places: BTreeMap::new(),
+            air: RadioRegistry::default(),
+            trajectories: BTreeMap::new(),
             apps: Vec::new(),
             udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
             listeners: HashMap::with_hasher(HashState::with_seed(0)),
@@ -116,32 +116,38 @@ impl<A: Application> Builder<A> {
     ///
     /// # Errors
     /// [`SimError::TooManyHosts`].
-    pub fn host(&mut self, cpu: Option<CpuConfig>) -> Result<HostId, SimError> {
+    pub fn add_host(&mut self, cpu: Option<CpuConfig>) -> Result<HostId, SimError> {
         let id = self.hosts.len() as u32;
         if id >= MAX_HOSTS {
             return Err(SimError::TooManyHosts);
         }
-        self.hosts.push(Host { ports: Ports::None, ident: 0, next_port: 49_152, down: false, aside: None });
+        self.hosts.push(SimHost {
+            ports: HostPorts::None,
+            ident: 0,
+            next_port: 49_152,
+            down: false,
+            extras: None,
+        });
         if let Some(cpu) = cpu {
-            let cpu = Cpu::new(cpu, self.seed.stream("cpu", u64::from(id)));
-            self.hosts[id as usize].aside().cpu = Some(Box::new(cpu));
+            let cpu = HostCpu::new(cpu, self.seed.derive_rng("cpu", u64::from(id)));
+            self.hosts[id as usize].extras_mut().cpu = Some(Box::new(cpu));
         }
         Ok(HostId(id))
     }
 
-    /// Gives a host an address in place of that of its number, which captures show and [`Addresses`] know.
+    /// Gives a host an address in place of that of its number, which captures show and [`HostAddresses`] know.
     ///
     /// # Errors
     /// [`SimError::Address`]: another host has it, or it is of the other version of IP.
-    pub fn address(&mut self, host: HostId, address: IpAddr) -> Result<(), SimError> {
-        match self.addresses.give(host, address) {
+    pub fn set_address(&mut self, host: HostId, address: IpAddr) -> Result<(), SimError> {
+        match self.addresses.assign_address(host, address) {
             true => Ok(()),
             false => Err(SimError::Address { host: host.0, address }),
         }
     }
 
     /// The addresses of all hosts.
-    pub const fn addresses(&self) -> &Addresses {
+    pub const fn addresses(&self) -> &HostAddresses {
         &self.addresses
     }
 
@@ -151,8 +157,8 @@ impl<A: Application> Builder<A> {
     ///
     /// # Errors
     /// [`SimError::TooManyHosts`].
-    pub fn interface(&mut self, owner: HostId) -> Result<HostId, SimError> {
-        let interface = self.host(None)?;
+    pub fn add_interface(&mut self, owner: HostId) -> Result<HostId, SimError> {
+        let interface = self.add_host(None)?;
         let owner = self.interfaces.get(&owner).copied().unwrap_or(owner);
         self.interfaces.insert(interface, owner);
         Ok(interface)
@@ -160,11 +166,11 @@ impl<A: Application> Builder<A> {
 
     /// Says where a host or interface is; without, it is still at the origin. To be said before what it is a station of is
     /// built. Base stations and access points stay where they start.
-    pub fn place(&mut self, host: HostId, trajectory: Trajectory) {
+    pub fn place_host(&mut self, host: HostId, trajectory: Trajectory) {
         if trajectory == Trajectory::default() {
-            self.places.remove(&host);
+            self.trajectories.remove(&host);
         } else {
-            self.places.insert(host, trajectory);
+            self.trajectories.insert(host, trajectory);
         }
     }
 
@@ -178,26 +184,26 @@ impl<A: Application> Builder<A> {
     }
 
     /// Joins two hosts; the link becomes the next port of each.
-    pub fn link(&mut self, a: HostId, b: HostId, config: &LinkConfig) -> LinkId {
+    pub fn add_link(&mut self, a: HostId, b: HostId, config: &LinkConfig) -> LinkId {
         let link = self.directions.len() as u32 / 2;
         for (from, to, channel, n) in [(a, b, &config.up, 0), (b, a, &config.down, 1)] {
-            let channel = self.shared(channel);
+            let channel = self.share_properties(channel);
             let index = self.directions.len() as u32;
             let to_port = self.hosts[to.0 as usize].ports.as_slice().len() as u32 - u32::from(n == 1);
             self.hosts[from.0 as usize].ports.push(index);
-            let rng = self.seed.stream("link", u64::from(index));
+            let rng = self.seed.derive_rng("link", u64::from(index));
             let (mtu, framing) = (config.mtu, config.framing);
-            self.directions.push(Direction::new(from, to, to_port, channel, mtu, framing, rng));
+            self.directions.push(LinkDirection::new(from, to, to_port, channel, mtu, framing, rng));
         }
         LinkId(link)
     }
 
     /// One copy of the properties that many links have.
-    fn shared(&mut self, channel: &ChannelConfig) -> Arc<Properties> {
+    fn share_properties(&mut self, channel: &ChannelConfig) -> Arc<ChannelProperties> {
         match self.channels.iter().rev().take(8).find(|c| c.config() == channel) {
             Some(known) => known.clone(),
             None => {
-                let new: Arc<Properties> = channel.clone().into();
+                let new: Arc<ChannelProperties> = channel.clone().into();
                 self.channels.push(new.clone());
                 new
             }
@@ -205,14 +211,14 @@ impl<A: Application> Builder<A> {
     }
 
     /// Puts an application on a host, with the settings of its connections and associations.
-    pub fn app(&mut self, host: HostId, app: A, transports: Option<Arc<Transports>>) -> u32 {
+    pub fn add_application(&mut self, host: HostId, app: A, transports: Option<Arc<TransportConfig>>) -> u32 {
         self.apps.push(AppSlot {
             app,
             host,
             transports: transports.unwrap_or_else(|| self.transports.clone()),
             queues: self.hosts[host.0 as usize].cpu().is_some(),
             first: NONE,
-            aside: None,
+            extras: None,
             deadline: Instant::FAR_FUTURE,
             armed: Instant::FAR_FUTURE,
         });
@@ -237,7 +243,7 @@ impl<A: Application> Builder<A> {
         if self.udp_ports.insert(udp_key(at, port), (app, socket)).is_some() {
             return Err(SimError::PortTaken { host: at.0, port });
         }
-        self.apps[app as usize].bind(socket, Socket { at, port });
+        self.apps[app as usize].bind_socket(socket, SocketBinding { address: at, port });
         Ok(())
     }
 
@@ -245,11 +251,11 @@ impl<A: Application> Builder<A> {
     ///
     /// # Errors
     /// [`SimError::PortTaken`].
-    pub fn listen(&mut self, app: u32, port: u16) -> Result<(), SimError> {
+    pub fn listen_tcp(&mut self, app: u32, port: u16) -> Result<(), SimError> {
         self.listen_at(app, self.apps[app as usize].host, port)
     }
 
-    /// As [`Self::listen`], at its host's own address or that of an interface of it.
+    /// As [`Self::listen_tcp`], at its host's own address or that of an interface of it.
     ///
     /// # Errors
     /// [`SimError::PortTaken`], [`SimError::NoInterface`].
@@ -303,7 +309,7 @@ impl<A: Application> Builder<A> {
     /// Makes a host multihomed for SCTP: its path k leaves it by the k-th of these links, whatever its routes
     /// say, with an address of its own. An association between two multihomed hosts has as many paths as the
     /// host with fewer; path 0 is the primary at first. Links that do not end at the host are left out.
-    pub fn multihome(&mut self, host: HostId, links: &[LinkId]) {
+    pub fn make_multihomed(&mut self, host: HostId, links: &[LinkId]) {
         let ports = self.hosts[host.0 as usize].ports.as_slice();
         let out = |l: &LinkId| [l.0 * 2, l.0 * 2 + 1].into_iter().find(|d| ports.contains(d));
         let paths: Vec<u32> = links.iter().filter_map(out).collect();
@@ -313,19 +319,19 @@ impl<A: Application> Builder<A> {
     /// Makes an application a slow reader of its connections, at this many bytes per second each, of which it reads at
     /// most `piece` at a time; `None` a segment.
     pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64, piece: Option<u32>) {
-        let slot = self.apps[app as usize].aside();
+        let slot = self.apps[app as usize].extras_mut();
         slot.read_rate = NonZeroU64::new(bytes_per_second.max(1));
         slot.read_size = piece.and_then(NonZeroU32::new);
     }
 
-    /// The wall time at [`Instant::ZERO`], which all hosts' clocks show ([`Context::epoch`](crate::Context::epoch));
+    /// The wall time at [`Instant::ZERO`], which all hosts' clocks show ([`Context::set_epoch`](crate::AppContext::epoch));
     /// [`WallTime::UNIX_EPOCH`] else.
-    pub fn epoch(&mut self, epoch: WallTime) {
+    pub fn set_epoch(&mut self, epoch: WallTime) {
         self.epoch = epoch;
     }
 
     /// Follows what hosts hold for their connections and associations, for
-    /// [`Simulation::held_at_most`].
+    /// [`Simulation::peak_memory`].
     pub fn follow_memory(&mut self) {
         self.follow_memory = true;
     }
@@ -333,43 +339,43 @@ impl<A: Application> Builder<A> {
     /// Gives an application the frames that arrive at its host.
     pub fn take_frames(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
-        self.hosts[host.0 as usize].aside().frames_to = Some(app);
+        self.hosts[host.0 as usize].extras_mut().frames_to = Some(app);
     }
 
     /// Gives an application the packets of others that come through its host, which go on where it says so; where the host has a
     /// processor they wait for that.
     pub fn take_transit(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
-        self.hosts[host.0 as usize].aside().transit_to = Some(app);
+        self.hosts[host.0 as usize].extras_mut().transit_to = Some(app);
     }
 
     /// Lets a host fail and come back, as by a loss of power: meanwhile it neither sends nor receives nor
     /// forwards, its connections and what its processor had to do are gone without a word to anybody, and
-    /// when it is back its applications get a [`Delivery::Start`](crate::Delivery::Start) again.
-    pub fn outage(&mut self, host: HostId, from: Instant, until: Instant) {
-        self.outages.push(Outage { host, from, until: until.max(from) });
+    /// when it is back its applications get a [`Delivery::Start`](crate::AppDelivery::Start) again.
+    pub fn add_outage(&mut self, host: HostId, from: Instant, until: Instant) {
+        self.outages.push(HostOutage { host, from, until: until.max(from) });
     }
 
     /// Captures a link at the port of its first host (`first`) or its second: what leaves there is seen
     /// before the queue, what arrives there after all losses.
-    pub fn capture(&mut self, link: LinkId, first: bool, interface: u16) {
+    pub fn capture_link(&mut self, link: LinkId, first: bool, interface: u16) {
         let i = link.0 as usize * 2;
         let (out, into) = if first { (i, i + 1) } else { (i + 1, i) };
-        self.directions[out].aside().tap_out = Some(interface);
-        self.directions[into].aside().tap_in = Some(interface);
+        self.directions[out].extras_mut().tap_out = Some(interface);
+        self.directions[into].extras_mut().tap_in = Some(interface);
     }
 
     /// The two hosts that a link joins, the first one first.
-    pub fn ends(&self, link: LinkId) -> [HostId; 2] {
+    pub fn link_ends(&self, link: LinkId) -> [HostId; 2] {
         let direction = &self.directions[link.0 as usize * 2];
         [direction.from, direction.to]
     }
 
     /// Next hops by fewest links, ties to the earlier link: one table for each host with several ports.
-    pub(super) fn routes(&mut self) {
+    pub(super) fn compute_routes(&mut self) {
         let n = self.hosts.len();
         for h in 0..n {
-            if !matches!(self.hosts[h].ports, Ports::Many(_)) {
+            if !matches!(self.hosts[h].ports, HostPorts::Many(_)) {
                 continue;
             }
             let mut table = vec![NONE; n].into_boxed_slice();
@@ -390,27 +396,27 @@ impl<A: Application> Builder<A> {
                     }
                 }
             }
-            if let Ports::Many(many) = &mut self.hosts[h].ports {
+            if let HostPorts::Many(many) = &mut self.hosts[h].ports {
                 many.next_hops = table;
             }
         }
     }
 
     /// The finished simulation, at time zero.
-    pub fn build<O>(self, observer: O, tap: Option<Box<dyn Tap>>) -> Simulation<A, O> {
-        self.build_of(observer, tap, Whole)
+    pub fn build<O>(self, observer: O, tap: Option<Box<dyn PacketTap>>) -> Simulation<A, O> {
+        self.build_of(observer, tap, WholeNetwork)
     }
 
-    pub(super) fn build_of<O, E: Extent>(
+    pub(super) fn build_of<O, E: NetworkExtent>(
         mut self,
         observer: O,
-        tap: Option<Box<dyn Tap>>,
+        tap: Option<Box<dyn PacketTap>>,
         extent: E,
     ) -> Simulation<A, O, E> {
-        self.routes();
-        let sctp = Associations::new(self.seed, self.sctp_listeners, self.multihomed);
+        self.compute_routes();
+        let sctp = AssociationTable::new(self.seed, self.sctp_listeners, self.multihomed);
         Simulation {
-            version: self.addresses.version(),
+            version: self.addresses.ip_version(),
             addresses: self.addresses,
             now: Instant::ZERO,
             epoch: self.epoch,
@@ -422,16 +428,16 @@ impl<A: Application> Builder<A> {
             directions: self.directions,
             cells: self.cells,
             air: self.air,
-            rng: self.seed.stream("tcp.iss", 0),
+            rng: self.seed.derive_rng("tcp.iss", 0),
             cpu_jobs: Vec::new(),
             free_cpu_jobs: Vec::new(),
-            pool: Pool::default(),
+            pool: PacketPool::default(),
             apps: self.apps,
             conns: Vec::new(),
             free_conns: Vec::new(),
             closed_totals: TcpTotals::default(),
             data_sent: DataSent::default(),
-            tuples: Tuples::default(),
+            tuples: ConnectionIndex::default(),
             sctp,
             udp_ports: self.udp_ports,
             listeners: self.listeners,

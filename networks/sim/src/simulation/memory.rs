@@ -1,47 +1,47 @@
 //! What hosts hold for their connections and associations, followed while a run goes on.
 
-use super::{Extent, Simulation};
+use super::{NetworkExtent, Simulation};
 use crate::addr::HostId;
 use std::collections::BTreeMap;
 
 /// What a host held at once, at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
+pub struct MemoryUse {
     /// TCP connections and SCTP associations, those that wait in TIME-WAIT included.
     pub connections: u32,
-    /// Octets of their state and buffers, as [`tcp::Connection::memory`](crate::tcp::Connection::memory) and
-    /// [`sctp::Association::memory`](crate::sctp::Association::memory) count them.
+    /// Octets of their state and buffers, as [`tcp::Connection::memory_octets`](crate::tcp::TcpConnection::memory_octets) and
+    /// [`sctp::Association::memory_octets`](crate::sctp::SctpAssociation::memory_octets) count them.
     pub octets: u64,
 }
 
 /// Whether a number is a connection's or an association's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum TransportKind {
     Tcp,
     Sctp,
 }
 
 #[derive(Debug, Default)]
 struct OfHost {
-    now: Held,
-    most: Held,
+    now: MemoryUse,
+    most: MemoryUse,
 }
 
 /// The present and the largest holdings of all hosts that hold something.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct MemoryTracker {
     hosts: BTreeMap<HostId, OfHost>,
     /// Octets by the connections' and the associations' numbers; 0 holds nothing.
     tcp: Vec<u32>,
     sctp: Vec<u32>,
 }
 
-impl Memory {
+impl MemoryTracker {
     /// A connection or association of this host now holds so much.
-    pub(super) fn note(&mut self, kind: Kind, index: u32, host: HostId, octets: u32) {
+    pub(super) fn record_use(&mut self, kind: TransportKind, index: u32, host: HostId, octets: u32) {
         let all = match kind {
-            Kind::Tcp => &mut self.tcp,
-            Kind::Sctp => &mut self.sctp,
+            TransportKind::Tcp => &mut self.tcp,
+            TransportKind::Sctp => &mut self.sctp,
         };
         let at = index as usize;
         if all.len() <= at {
@@ -59,26 +59,26 @@ impl Memory {
     }
 }
 
-impl<A: crate::app::Application, O, E: Extent> Simulation<A, O, E> {
+impl<A: crate::app::Application, O, E: NetworkExtent> Simulation<A, O, E> {
     /// Forgets what hosts held at most: from now on it is counted anew.
-    pub fn forget_peaks(&mut self) {
+    pub fn reset_peaks(&mut self) {
         for of in self.memory.iter_mut().flat_map(|m| m.hosts.values_mut()) {
             of.most = of.now;
         }
     }
 
     /// What a host held at most for its connections and associations; `None` where that is not followed (see
-    /// [`Builder::follow_memory`](super::Builder::follow_memory)).
-    pub fn held_at_most(&self, host: HostId) -> Option<Held> {
-        self.memory.as_ref().map(|m| m.hosts.get(&host).map_or(Held::default(), |of| of.most))
+    /// [`Builder::follow_memory`](super::SimulationBuilder::follow_memory)).
+    pub fn peak_memory(&self, host: HostId) -> Option<MemoryUse> {
+        self.memory.as_ref().map(|m| m.hosts.get(&host).map_or(MemoryUse::default(), |of| of.most))
     }
 
     #[inline]
     pub(super) fn weigh_connection(&mut self, index: u32) {
         if let Some(memory) = &mut self.memory {
             let conn = &self.conns[index as usize];
-            let octets = if conn.tcp.is_closed() { 0 } else { conn.tcp.memory() };
-            memory.note(Kind::Tcp, index, conn.key.local, octets);
+            let octets = if conn.tcp.is_closed() { 0 } else { conn.tcp.memory_octets() };
+            memory.record_use(TransportKind::Tcp, index, conn.key.local, octets);
         }
     }
 }
@@ -89,17 +89,17 @@ mod tests {
 
     #[test]
     fn the_most_is_of_all_that_a_host_holds_at_once() {
-        let mut memory = Memory::default();
+        let mut memory = MemoryTracker::default();
         let (a, b) = (HostId(0), HostId(1));
-        memory.note(Kind::Tcp, 0, a, 300);
-        memory.note(Kind::Sctp, 0, a, 1000);
-        memory.note(Kind::Tcp, 1, b, 400);
-        memory.note(Kind::Tcp, 0, a, 500);
-        memory.note(Kind::Sctp, 0, a, 0);
-        memory.note(Kind::Tcp, 2, a, 300);
+        memory.record_use(TransportKind::Tcp, 0, a, 300);
+        memory.record_use(TransportKind::Sctp, 0, a, 1000);
+        memory.record_use(TransportKind::Tcp, 1, b, 400);
+        memory.record_use(TransportKind::Tcp, 0, a, 500);
+        memory.record_use(TransportKind::Sctp, 0, a, 0);
+        memory.record_use(TransportKind::Tcp, 2, a, 300);
         let of = &memory.hosts[&a];
-        assert_eq!(of.most, Held { connections: 2, octets: 1500 });
-        assert_eq!(of.now, Held { connections: 2, octets: 800 });
-        assert_eq!(memory.hosts[&b].most, Held { connections: 1, octets: 400 });
+        assert_eq!(of.most, MemoryUse { connections: 2, octets: 1500 });
+        assert_eq!(of.now, MemoryUse { connections: 2, octets: 800 });
+        assert_eq!(memory.hosts[&b].most, MemoryUse { connections: 1, octets: 400 });
     }
 }

@@ -1,39 +1,39 @@
 //! SCTP: associations between applications, packets in and out, timers.
 
-use super::memory::Kind;
-use super::{ASSOC, Assoc, Event, Extent, Fault, FourTuple, SctpTotals, Simulation};
+use super::memory::TransportKind;
+use super::{ASSOC, AssociationSlot, FourTuple, NetworkExtent, SctpTotals, SimEvent, SimFault, Simulation};
 use crate::addr::HostId;
-use crate::app::{Application, Delivery, LocalId, MessageDelivery, Observer};
-use crate::packet::{Body, Packet};
-use crate::sctp::{self, Answer, Association, Chunk, Initial, Message};
+use crate::app::{AppDelivery, Application, LocalId, MessageDelivery, ReportObserver};
+use crate::packet::{Packet, PacketBody};
+use crate::sctp::{self, Chunk, InitialValues, ListenerAction, SctpAssociation, UserMessage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{CloseReason, Instant, Rng, Seed};
+use usher_core::{CloseReason, Instant, ModelRng, Seed};
 
 /// All associations of a simulation.
 #[derive(Debug)]
-pub(super) struct Associations {
-    all: Vec<Assoc>,
+pub(super) struct AssociationTable {
+    all: Vec<AssociationSlot>,
     free: Vec<u32>,
     closed: SctpTotals,
     tuples: HashMap<FourTuple, u32>,
     listeners: HashMap<(HostId, u16), u32>,
     /// The outgoing directions by which the paths of multihomed hosts leave.
     multihomed: HashMap<HostId, Vec<u32>>,
-    rng: Rng,
+    rng: ModelRng,
     /// Keys of the hosts' cookies derive from it, and from how often a host has failed.
     secret: u64,
     failures: BTreeMap<HostId, u32>,
 }
 
-impl Associations {
+impl AssociationTable {
     pub(super) fn new(
         seed: Seed,
         listeners: HashMap<(HostId, u16), u32>,
         multihomed: HashMap<HostId, Vec<u32>>,
     ) -> Self {
-        let mut rng = seed.stream("sctp.initial", 0);
+        let mut rng = seed.derive_rng("sctp.initial", 0);
         Self {
             all: Vec::new(),
             free: Vec::new(),
@@ -50,23 +50,23 @@ impl Associations {
     pub(super) fn totals(&self) -> SctpTotals {
         let mut totals = self.closed;
         for a in self.all.iter().filter(|a| !a.sctp.is_closed()) {
-            totals.add(&a.sctp);
+            totals.add_association(&a.sctp);
         }
         totals
     }
 
-    fn initial(&mut self, host: HostId) -> Initial {
+    fn draw_initial_values(&mut self, host: HostId) -> InitialValues {
         let mut secret = [0; 32];
         secret[..8].copy_from_slice(&self.secret.to_be_bytes());
         secret[8..12].copy_from_slice(&host.0.to_be_bytes());
         let lives = self.failures.get(&host).copied().unwrap_or(0);
         secret[12..16].copy_from_slice(&lives.to_be_bytes());
-        Initial { tag: (self.rng.next_u64() as u32).max(1), tsn: self.rng.next_u64() as u32, secret }
+        InitialValues { tag: (self.rng.next_u64() as u32).max(1), tsn: self.rng.next_u64() as u32, secret }
     }
 }
 
 impl SctpTotals {
-    fn add(&mut self, a: &Association) {
+    fn add_association(&mut self, a: &SctpAssociation) {
         let s = a.stats();
         self.packets += s.packets_sent;
         self.retransmitted += s.retransmitted_chunks;
@@ -76,9 +76,9 @@ impl SctpTotals {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
     /// The paths between two hosts.
-    fn paths(&self, key: FourTuple) -> u8 {
+    fn path_count(&self, key: FourTuple) -> u8 {
         let paths = |h: HostId| self.sctp.multihomed.get(&h).map_or(0, Vec::len);
         paths(key.local).min(paths(key.remote)).clamp(1, 255) as u8
     }
@@ -94,23 +94,23 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     ) {
         let Some(local) = self.local_address(app, from) else {
             let event = MessageDelivery::Down(CloseReason::Refused);
-            return self.deliver(app, Delivery::Message { assoc: id.into(), event });
+            return self.deliver(app, AppDelivery::Message { assoc: id.into(), event });
         };
         let mut config = self.apps[app as usize].transports.sctp.clone();
         if config.outbound_streams != streams {
-            config = Arc::new(sctp::Config { outbound_streams: streams, ..(*config).clone() });
+            config = Arc::new(sctp::SctpConfig { outbound_streams: streams, ..(*config).clone() });
         }
         let local_port = self.ephemeral_port(local, |sim, p| {
             !sim.sctp.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
         });
         let key = FourTuple { local, remote, local_port, remote_port };
-        let initial = self.sctp.initial(local);
-        let sctp = Association::connect(config, self.now, initial, self.paths(key));
+        let initial = self.sctp.draw_initial_values(local);
+        let sctp = SctpAssociation::connect(config, self.now, initial, self.path_count(key));
         self.open_association(Box::new(sctp), app, id, key);
     }
 
-    fn open_association(&mut self, sctp: Box<Association>, app: u32, id: LocalId, key: FourTuple) {
-        let assoc = Assoc { sctp, app, id, key, armed: Instant::FAR_FUTURE, attached: true };
+    fn open_association(&mut self, sctp: Box<SctpAssociation>, app: u32, id: LocalId, key: FourTuple) {
+        let assoc = AssociationSlot { sctp, app, id, key, armed: Instant::FAR_FUTURE, attached: true };
         let index = match self.sctp.free.pop() {
             Some(i) => {
                 self.sctp.all[i as usize] = assoc;
@@ -126,14 +126,14 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         self.settle_association(index);
     }
 
-    pub(super) fn sctp_send(&mut self, app: u32, id: LocalId, message: Message) {
-        let Some(index) = self.apps[app as usize].assoc(id) else {
+    pub(super) fn sctp_send(&mut self, app: u32, id: LocalId, message: UserMessage) {
+        let Some(index) = self.apps[app as usize].sctp_index(id) else {
             self.stats.stale_operation += 1;
             return;
         };
         let sctp = &mut self.sctp.all[index as usize].sctp;
         let (stream, streams) = (message.stream, sctp.outbound_streams());
-        if sctp.send(self.now, message).is_err() {
+        if sctp.send_message(self.now, message).is_err() {
             self.stats.stale_operation += 1;
             if stream >= streams && !sctp.is_closed() {
                 self.no_stream(app, streams);
@@ -147,21 +147,21 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
 
     fn weigh_association(&mut self, index: u32) {
         if let Some(memory) = &mut self.memory {
-            let Assoc { sctp, key, .. } = &self.sctp.all[index as usize];
-            let octets = if sctp.is_closed() { 0 } else { sctp.memory() };
-            memory.note(Kind::Sctp, index, key.local, octets);
+            let AssociationSlot { sctp, key, .. } = &self.sctp.all[index as usize];
+            let octets = if sctp.is_closed() { 0 } else { sctp.memory_octets() };
+            memory.record_use(TransportKind::Sctp, index, key.local, octets);
         }
     }
 
     /// An application sent on a stream that its association does not have, and ends the run by that.
     fn no_stream(&mut self, app: u32, streams: u16) {
         let host = self.apps[app as usize].host;
-        self.fault.get_or_insert(Fault::NoStream { at: self.now, host, streams });
+        self.fault.get_or_insert(SimFault::NoStream { at: self.now, host, streams });
     }
 
     /// Closes a connection or an association of an application.
     pub(super) fn close(&mut self, app: u32, id: LocalId, abort: bool) {
-        let Some(index) = self.apps[app as usize].assoc(id) else {
+        let Some(index) = self.apps[app as usize].sctp_index(id) else {
             self.tcp_close(app, id, abort);
             return;
         };
@@ -188,7 +188,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         }
     }
 
-    pub(super) fn receive_sctp(&mut self, key: FourTuple, path: u8, packet: sctp::Packet) {
+    pub(super) fn receive_sctp(&mut self, key: FourTuple, path: u8, packet: sctp::SctpPacket) {
         if let Some(&index) = self.sctp.tuples.get(&key) {
             self.sctp.all[index as usize].sctp.handle_packet(self.now, path, packet);
             self.settle_association(index);
@@ -199,28 +199,28 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let answer = match listener {
             Some(app) => {
                 let config = self.apps[app as usize].transports.sctp.clone();
-                let initial = self.sctp.initial(key.local);
+                let initial = self.sctp.draw_initial_values(key.local);
                 let ports = (key.local_port, key.remote_port);
-                let paths = self.paths(key);
-                sctp::listen(&config, self.now, initial, ports, path, paths, packet)
+                let paths = self.path_count(key);
+                sctp::handle_listener_packet(&config, self.now, initial, ports, path, paths, packet)
             }
-            None => sctp::out_of_the_blue(&packet).map_or(Answer::Discard, Answer::Reply),
+            None => sctp::out_of_the_blue(&packet).map_or(ListenerAction::Discard, ListenerAction::Reply),
         };
         match answer {
-            Answer::Accept(sctp) => {
+            ListenerAction::Accept(sctp) => {
                 if let Some(app) = listener {
                     let slot = &self.apps[app as usize];
                     let id = slot.next_accepted();
                     self.open_association(sctp, app, id, key);
                 }
             }
-            Answer::Reply(packet) => {
+            ListenerAction::Reply(packet) => {
                 self.stats.sctp_no_association += u64::from(listener.is_none());
                 self.stats.sctp_stale_cookie += u64::from(echo && listener.is_some());
                 self.send_packet(key, path, packet);
             }
-            Answer::Discard if echo && listener.is_some() => self.stats.sctp_bad_cookie += 1,
-            Answer::Discard => self.stats.sctp_no_association += 1,
+            ListenerAction::Discard if echo && listener.is_some() => self.stats.sctp_bad_cookie += 1,
+            ListenerAction::Discard => self.stats.sctp_no_association += 1,
         }
     }
 
@@ -231,7 +231,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             self.flush_association(index);
         }
         while let Some(event) = self.sctp.all[index as usize].sctp.poll_event() {
-            if let sctp::Event::Up { outbound, .. } = event
+            if let sctp::SctpEvent::Up { outbound, .. } = event
                 && self.sctp.all[index as usize].sctp.stats().unsendable > 0
             {
                 self.no_stream(self.sctp.all[index as usize].app, outbound);
@@ -239,42 +239,42 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             let assoc = &mut self.sctp.all[index as usize];
             let (app, id, key) = (assoc.app, assoc.id, assoc.key);
             let event = match event {
-                sctp::Event::Up { outbound, .. } => MessageDelivery::Up {
+                sctp::SctpEvent::Up { outbound, .. } => MessageDelivery::Up {
                     remote: key.remote,
                     remote_port: key.remote_port,
                     local_port: key.local_port,
                     streams: outbound,
                 },
-                sctp::Event::Message(m) => {
+                sctp::SctpEvent::Message(m) => {
                     MessageDelivery::Data { stream: m.stream, ppid: m.ppid, payload: m.payload }
                 }
-                sctp::Event::Down(reason) => MessageDelivery::Down(reason),
-                sctp::Event::PathDown(_) | sctp::Event::PathUp(_) => continue,
+                sctp::SctpEvent::Down(reason) => MessageDelivery::Down(reason),
+                sctp::SctpEvent::PathDown(_) | sctp::SctpEvent::PathUp(_) => continue,
             };
             if assoc.attached {
                 if matches!(event, MessageDelivery::Down(_)) {
                     assoc.attached = false;
                     self.apps[app as usize].set_conn(id, super::NONE);
                 }
-                self.deliver(app, Delivery::Message { assoc: id.into(), event });
+                self.deliver(app, AppDelivery::Message { assoc: id.into(), event });
             }
         }
         self.flush_association(index);
         if self.sctp.all[index as usize].sctp.is_closed() {
-            self.forget_association(index);
+            self.remove_association(index);
         } else {
             self.arm_sctp(index);
             self.weigh_association(index);
         }
     }
 
-    fn forget_association(&mut self, index: u32) {
+    fn remove_association(&mut self, index: u32) {
         let assoc = &mut self.sctp.all[index as usize];
         // The number may have been freed and taken again while the application was handling its events.
         if !assoc.sctp.is_closed() || self.sctp.tuples.get(&assoc.key) != Some(&index) {
             return;
         }
-        self.sctp.closed.add(&assoc.sctp);
+        self.sctp.closed.add_association(&assoc.sctp);
         self.sctp.tuples.remove(&assoc.key);
         self.weigh_association(index);
         let assoc = &mut self.sctp.all[index as usize];
@@ -297,7 +297,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             assoc.sctp.abort(self.now);
             while assoc.sctp.poll_transmit(self.now).is_some() {}
             while assoc.sctp.poll_event().is_some() {}
-            self.forget_association(index);
+            self.remove_association(index);
         }
     }
 
@@ -308,16 +308,16 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         }
     }
 
-    fn send_packet(&mut self, key: FourTuple, path: u8, packet: sctp::Packet) {
+    fn send_packet(&mut self, key: FourTuple, path: u8, packet: sctp::SctpPacket) {
         let len = self.version.header_len() + packet.len();
         let ident = self.next_ident(key.local);
         let (src_port, dst_port) = (key.local_port, key.remote_port);
         let by = self.sctp.multihomed.get(&key.local).and_then(|p| p.get(path as usize)).copied();
-        let body = Body::Sctp { src_port, dst_port, path, packet };
+        let body = PacketBody::Sctp { src_port, dst_port, path, packet };
         let packet = Packet { src: key.local, dst: key.remote, len, ident, body };
         match by {
             Some(direction) => self.send_by(direction, packet),
-            None => self.send(key.local, || packet),
+            None => self.send_ip_packet(key.local, || packet),
         }
     }
 
@@ -327,7 +327,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             && at < assoc.armed
         {
             assoc.armed = at;
-            self.plan(at, Event::Sctp(index));
+            self.schedule_event(at, SimEvent::Sctp(index));
         }
     }
 }

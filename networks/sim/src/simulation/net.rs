@@ -1,33 +1,35 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{Crossing, Event, Extent, FourTuple, Simulation, Socket, udp_key};
+use super::{CrossingPacket, FourTuple, NetworkExtent, SimEvent, Simulation, SocketBinding, udp_key};
 use crate::addr::{HostId, IpVersion};
-use crate::app::{Application, Delivery, Observer};
+use crate::app::{AppDelivery, Application, ReportObserver};
 use crate::ip;
-use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, Transit, UDP_HEADER, UnderWay};
+use crate::packet::{
+    Datagram, IpFragment, Packet, PacketBody, PacketInFlight, PacketRef, Payload, TransitPacket, UDP_HEADER,
+};
 use std::sync::Arc;
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
     #[inline]
-    pub(super) fn arrive(&mut self, index: u32) {
+    pub(super) fn handle_arrival(&mut self, index: u32) {
         let direction = &mut self.directions[index as usize];
-        let Some((packet, next)) = direction.arrive(self.now, &self.pool) else { return };
+        let Some((packet, next)) = direction.take_arrived(self.now, &self.pool) else { return };
         let from = direction.from;
         // What comes from another half has an event each.
         if let Some(at) = next.filter(|_| !self.extent.is_elsewhere(from)) {
-            self.plan(at, Event::Arrive(index));
+            self.schedule_event(at, SimEvent::Arrive(index));
         }
-        self.arrived(index, packet);
+        self.handle_arrived_packet(index, packet);
     }
 
     /// A packet has come to the end of a link direction.
     #[inline(always)]
-    pub(super) fn arrived(&mut self, index: u32, packet: PacketRef) {
+    pub(super) fn handle_arrived_packet(&mut self, index: u32, packet: PacketRef) {
         let direction = &self.directions[index as usize];
         let (host, port, tap) = (direction.to, direction.to_port, direction.tap_in());
         self.packet_hops += 1;
         if let Some(interface) = tap {
-            self.tap(index, interface, false, packet);
+            self.capture_packet(index, interface, false, packet);
         }
         let under_way = &self.pool[packet];
         if self.down > 0 && self.hosts[host.0 as usize].down {
@@ -38,39 +40,39 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             self.pool.release(packet);
         } else if under_way.packet.dst != host {
             match self.hosts[host.0 as usize].transit_to() {
-                None => self.route(host, packet),
+                None => self.route_packet(host, packet),
                 Some(app) => {
-                    let packet = Transit(Box::new(self.pool.take(packet)));
-                    self.deliver(app, Delivery::Transit { port, packet });
+                    let packet = TransitPacket(Box::new(self.pool.take(packet)));
+                    self.deliver(app, AppDelivery::Transit { port, packet });
                 }
             }
         } else {
-            self.receive(host, port, packet);
+            self.receive_packet(host, port, packet);
         }
     }
 
     #[cold]
-    fn tap(&mut self, index: u32, interface: u16, outward: bool, packet: PacketRef) {
+    fn capture_packet(&mut self, index: u32, interface: u16, outward: bool, packet: PacketRef) {
         let Some(tap) = &mut self.tap else { return };
         let d = &self.directions[index as usize];
         let to = (d.to, d.to_port);
-        let UnderWay { packet, damaged, .. } = &self.pool[packet];
+        let PacketInFlight { packet, damaged, .. } = &self.pool[packet];
         let damaged = *damaged && !outward;
-        ip::serialise(
+        ip::serialise_packet(
             &self.addresses,
             packet,
-            (d.framing, d.session()),
+            (d.framing, d.session_id()),
             d.from,
             to,
             damaged,
             &mut self.tap_buf,
         );
-        tap.packet(self.now, interface, outward, &self.tap_buf);
+        tap.capture_packet(self.now, interface, outward, &self.tap_buf);
     }
 
     /// Sends a packet from `host`, as far as its policies let it. It is made where it is needed, as deliveries are.
     #[inline(always)]
-    pub(super) fn send(&mut self, host: HostId, packet: impl FnOnce() -> Packet) {
+    pub(super) fn send_ip_packet(&mut self, host: HostId, packet: impl FnOnce() -> Packet) {
         if self.guards.is_empty() || !self.guards.contains_key(&host) {
             self.send_now(packet());
         } else {
@@ -83,18 +85,18 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     pub(super) fn send_now(&mut self, packet: Packet) {
         let host = packet.src;
         let to_itself = packet.dst == host;
-        let packet = self.pool.put(packet);
+        let packet = self.pool.insert(packet);
         if to_itself {
             self.loopback.push_back(packet);
-            self.plan(self.now, Event::Loopback);
+            self.schedule_event(self.now, SimEvent::Loopback);
         } else {
-            self.route(host, packet);
+            self.route_packet(host, packet);
         }
     }
 
     /// Sends or forwards a packet from `host` on its way to another.
     #[inline(never)]
-    fn route(&mut self, host: HostId, packet: PacketRef) {
+    fn route_packet(&mut self, host: HostId, packet: PacketRef) {
         let p = &self.pool[packet].packet;
         let direction = self.hosts[host.0 as usize].ports.next_hop(p.dst);
         let Some(link) = self.directions.get(direction as usize) else {
@@ -104,9 +106,9 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         };
         if p.len > link.mtu {
             let packet = self.pool.take(packet);
-            self.fragment(host, direction, packet);
+            self.send_fragments(host, direction, packet);
         } else {
-            self.transmit(direction, packet);
+            self.transmit_packet(direction, packet);
         }
     }
 
@@ -116,40 +118,42 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             self.stats.too_big += 1;
             return;
         }
-        let packet = self.pool.put(packet);
-        self.transmit(direction, packet);
+        let packet = self.pool.insert(packet);
+        self.transmit_packet(direction, packet);
     }
 
     #[inline(always)]
-    fn transmit(&mut self, index: u32, packet: PacketRef) {
+    fn transmit_packet(&mut self, index: u32, packet: PacketRef) {
         if let Some(interface) = self.directions[index as usize].tap_out() {
-            self.tap(index, interface, true, packet);
+            self.capture_packet(index, interface, true, packet);
         }
         let direction = &mut self.directions[index as usize];
         if self.extent.is_elsewhere(direction.to) {
-            if let Some(carried) = direction.carry(self.now, packet, &mut self.pool) {
+            if let Some(carried) = direction.offer_packet(self.now, packet, &mut self.pool) {
                 let packet = self.pool.take(packet);
-                self.extent.hand_over(Crossing::new(index, self.now, carried, packet));
+                self.extent.hand_over(CrossingPacket::new(index, self.now, carried, packet));
             }
             return;
         }
-        if let Some(cell) = direction.cell() {
+        if let Some(cell) = direction.cell_index() {
             self.send_by_cell(cell, index, packet);
-        } else if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
-            self.plan(at, Event::Arrive(index));
+        } else if let Some(at) = direction.send_packet(self.now, packet, &mut self.pool) {
+            self.schedule_event(at, SimEvent::Arrive(index));
         }
     }
 
     /// Sends a packet that is larger than the link's MTU: UDP in fragments (IPv6: only at the sender),
     /// anything else not at all.
-    fn fragment(&mut self, host: HostId, direction: u32, packet: Packet) {
+    fn send_fragments(&mut self, host: HostId, direction: u32, packet: Packet) {
         let mtu = self.directions[direction as usize].mtu;
         let (id, base, total, last_more, whole) = match packet.body {
-            Body::Udp(d) if self.version == IpVersion::V4 || packet.src == host => {
+            PacketBody::Udp(d) if self.version == IpVersion::V4 || packet.src == host => {
                 self.stats.fragmented += 1;
                 (u32::from(packet.ident), 0, UDP_HEADER + d.payload.len, false, Arc::new(d))
             }
-            Body::Fragment(f) if self.version == IpVersion::V4 => (f.id, f.offset, f.len, f.more, f.whole),
+            PacketBody::Fragment(f) if self.version == IpVersion::V4 => {
+                (f.id, f.offset, f.len, f.more, f.datagram)
+            }
             _ => {
                 self.stats.too_big += 1;
                 return;
@@ -167,24 +171,24 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         while offset < total {
             let len = room.min(total - offset);
             let more = offset + len < total || last_more;
-            let fragment = Fragment { id, offset: base + offset, len, more, whole: whole.clone() };
-            let fragment = self.pool.put(Packet {
+            let fragment = IpFragment { id, offset: base + offset, len, more, datagram: whole.clone() };
+            let fragment = self.pool.insert(Packet {
                 src: packet.src,
                 dst: packet.dst,
                 len: header + len,
                 ident: packet.ident,
-                body: Body::Fragment(Box::new(fragment)),
+                body: PacketBody::Fragment(Box::new(fragment)),
             });
-            self.transmit(direction, fragment);
+            self.transmit_packet(direction, fragment);
             offset += len;
         }
     }
 
     /// Takes a packet that came to `host`, by this port of it, from the pool.
     #[inline]
-    pub(super) fn receive(&mut self, host: HostId, port: u32, packet: PacketRef) {
+    pub(super) fn receive_packet(&mut self, host: HostId, port: u32, packet: PacketRef) {
         let p = &self.pool[packet].packet;
-        if let Body::Tcp { src_port, dst_port, conn, from_conn, .. } = p.body {
+        if let PacketBody::Tcp { src_port, dst_port, conn, from_conn, .. } = p.body {
             let (remote, local_port, remote_port) = (p.src, dst_port, src_port);
             let key = FourTuple { local: host, remote, local_port, remote_port };
             self.receive_segment(key, conn, from_conn, packet);
@@ -193,26 +197,26 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let packet = self.pool.take(packet);
         let packet_src = packet.src;
         match packet.body {
-            Body::Udp(datagram) => self.receive_datagram(host, packet_src, datagram),
-            Body::Fragment(fragment) => {
+            PacketBody::Udp(datagram) => self.receive_datagram(host, packet_src, datagram),
+            PacketBody::Fragment(fragment) => {
                 let whole = self.reassembly.insert(self.now, packet_src, host, &fragment);
                 self.stats.reassembly_timeout = self.reassembly.timed_out;
                 if let Some(whole) = whole {
                     self.receive_datagram(host, packet_src, Datagram::clone(&whole));
                 }
             }
-            Body::Frame(payload) => {
+            PacketBody::Frame(payload) => {
                 if let Some(app) = self.hosts[host.0 as usize].frames_to() {
-                    self.deliver(app, Delivery::Frame { port, payload });
+                    self.deliver(app, AppDelivery::Frame { port, payload });
                 }
             }
-            Body::Sctp { src_port, dst_port, path, packet } => {
+            PacketBody::Sctp { src_port, dst_port, path, packet } => {
                 let (remote, local_port, remote_port) = (packet_src, dst_port, src_port);
                 let key = FourTuple { local: host, remote, local_port, remote_port };
                 self.receive_sctp(key, path, packet);
             }
-            Body::Esp(esp) => self.receive_esp(host, port, *esp),
-            Body::Tcp { .. } => {}
+            PacketBody::Esp(esp) => self.receive_esp(host, port, *esp),
+            PacketBody::Tcp { .. } => {}
         }
     }
 
@@ -220,7 +224,10 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         match self.udp_ports.get(&udp_key(host, d.dst_port)) {
             Some(&(app, socket)) => {
                 let Datagram { src_port: from_port, dst_port: port, payload } = d;
-                self.deliver(app, Delivery::Datagram { socket, from, from_port, at: host, port, payload });
+                self.deliver(
+                    app,
+                    AppDelivery::Datagram { socket, from, from_port, destination: host, port, payload },
+                );
             }
             None => self.stats.udp_no_port += 1,
         }
@@ -228,21 +235,22 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
 
     pub(super) fn send_datagram(&mut self, app: u32, socket: u32, to: HostId, port: u16, payload: Payload) {
         let slot = &self.apps[app as usize];
-        let own = Socket { at: slot.host, port: 0 };
-        let Socket { at: from, port: bound } = slot.sockets().get(socket as usize).copied().unwrap_or(own);
+        let own = SocketBinding { address: slot.host, port: 0 };
+        let SocketBinding { address: from, port: bound } =
+            slot.sockets().get(socket as usize).copied().unwrap_or(own);
         let src_port = if bound != 0 {
             bound
         } else {
-            let from = own.at;
+            let from = own.address;
             let fresh = self.ephemeral_port(from, |sim, p| !sim.udp_ports.contains_key(&udp_key(from, p)));
-            self.apps[app as usize].bind(socket, Socket { at: from, port: fresh });
+            self.apps[app as usize].bind_socket(socket, SocketBinding { address: from, port: fresh });
             self.udp_ports.insert(udp_key(from, fresh), (app, socket));
             fresh
         };
         let ident = self.next_ident(from);
         let datagram = Datagram { src_port, dst_port: port, payload };
         let version = self.version;
-        self.send(from, || Packet::udp(version, from, to, ident, datagram));
+        self.send_ip_packet(from, || Packet::from_datagram(version, from, to, ident, datagram));
     }
 
     /// The address that a connection is to be opened from: the application's host's own if none is asked for, nothing if
@@ -262,16 +270,16 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             return;
         };
         let dst = self.directions[direction as usize].to;
-        let frame = Packet { src: host, dst, len: payload.len, ident: 0, body: Body::Frame(payload) };
-        let packet = self.pool.put(frame);
-        self.transmit(direction, packet);
+        let frame = Packet { src: host, dst, len: payload.len, ident: 0, body: PacketBody::Frame(payload) };
+        let packet = self.pool.insert(frame);
+        self.transmit_packet(direction, packet);
     }
 
     /// Has a packet of others go on from an application's host.
-    pub(super) fn forward(&mut self, app: u32, packet: Transit) {
+    pub(super) fn forward_packet(&mut self, app: u32, packet: TransitPacket) {
         let host = self.apps[app as usize].host;
-        let packet = self.pool.put(*packet.0);
-        self.route(host, packet);
+        let packet = self.pool.insert(*packet.0);
+        self.route_packet(host, packet);
     }
 
     /// What both directions of a link at a port of an application's host carry are packets of this session.
@@ -282,7 +290,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             return;
         };
         for direction in [direction, direction ^ 1] {
-            self.directions[direction as usize].aside().session = number;
+            self.directions[direction as usize].extras_mut().session = number;
         }
     }
 

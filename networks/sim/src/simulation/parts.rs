@@ -1,22 +1,22 @@
 //! A simulation taken apart before it is built, for another network to host the same applications.
 
-use super::{Builder, Ports, Transports};
-use crate::addr::{Addresses, HostId};
+use super::{HostPorts, SimulationBuilder, TransportConfig};
+use crate::addr::{HostAddresses, HostId};
 use crate::app::Application;
 use crate::link::{LinkConfig, LinkId};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::{Instant, Seed, WallTime};
 
-/// Everything that was told a [`Builder`], but for radio: that is nothing a network of cables can be.
+/// Everything that was told a [`SimulationBuilder`], but for radio: that is nothing a network of cables can be.
 #[derive(Debug)]
-pub struct Parts<A> {
+pub struct SimulationParts<A> {
     /// From which every stream of chance derives: link k has those of `("link", 2k)` and `("link", 2k + 1)`.
     pub seed: Seed,
     /// The wall time at [`Instant::ZERO`].
     pub epoch: WallTime,
     /// Who has which address.
-    pub addresses: Addresses,
+    pub addresses: HostAddresses,
     /// The hosts and their interfaces, by number.
     pub hosts: Vec<HostPart>,
     /// The links, by number; those of cells and basic service sets are among them.
@@ -73,7 +73,7 @@ pub struct AppPart<A> {
     /// Its host.
     pub host: HostId,
     /// The settings of its connections and associations.
-    pub transports: Arc<Transports>,
+    pub transports: Arc<TransportConfig>,
     /// Bytes per second that it reads of each connection; `None` reads all at once.
     pub read_rate: Option<NonZeroU64>,
     /// Bytes that it then reads at a time, at most; `None` a segment.
@@ -92,7 +92,7 @@ pub struct SocketPart {
     /// Its number.
     pub socket: u32,
     /// Its address.
-    pub at: HostId,
+    pub address: HostId,
     /// Its port.
     pub port: u16,
 }
@@ -108,11 +108,11 @@ pub struct OutagePart {
     pub until: Instant,
 }
 
-impl<A: Application> Builder<A> {
+impl<A: Application> SimulationBuilder<A> {
     /// Takes it apart instead of building it.
     #[must_use]
-    pub fn into_parts(mut self) -> Parts<A> {
-        self.routes();
+    pub fn into_parts(mut self) -> SimulationParts<A> {
+        self.compute_routes();
         let hosts = self.hosts.iter().enumerate().map(|(n, host)| {
             let port_of = |direction: u32| {
                 let port = host.ports.as_slice().iter().position(|own| *own == direction)?;
@@ -124,8 +124,8 @@ impl<A: Application> Builder<A> {
                 frames_to: host.frames_to(),
                 processor: host.cpu().is_some(),
                 next_hops: match &host.ports {
-                    Ports::Many(many) => many.next_hops.iter().map(|d| port_of(*d)).collect(),
-                    Ports::None | Ports::One(_) => Vec::new(),
+                    HostPorts::Many(many) => many.next_hops.iter().map(|d| port_of(*d)).collect(),
+                    HostPorts::None | HostPorts::Single(_) => Vec::new(),
                 },
             }
         });
@@ -147,7 +147,7 @@ impl<A: Application> Builder<A> {
             sockets: (0..)
                 .zip(slot.sockets())
                 .filter(|(_, bound)| bound.port != 0)
-                .map(|(socket, bound)| SocketPart { socket, at: bound.at, port: bound.port })
+                .map(|(socket, bound)| SocketPart { socket, address: bound.address, port: bound.port })
                 .collect(),
             listens: listens(&self.listeners, n),
             listens_sctp: listens(&self.sctp_listeners, n),
@@ -167,7 +167,7 @@ impl<A: Application> Builder<A> {
             LinkPart { ends: [up.from, up.to], config, capture: [up.tap_out(), down.tap_out()] }
         });
         let links = links.collect();
-        Parts {
+        SimulationParts {
             seed: self.seed,
             epoch: self.epoch,
             addresses: self.addresses,
@@ -188,39 +188,39 @@ impl<A: Application> Builder<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::{Context, Delivery};
-    use crate::{Framing, IpVersion};
+    use crate::app::{AppContext, AppDelivery};
+    use crate::{IpVersion, LinkFraming};
     use usher_core::impair::ChannelConfig;
 
-    struct Nobody;
+    struct IdleApplication;
 
-    impl Application for Nobody {
+    impl Application for IdleApplication {
         type Report = ();
-        fn handle(&mut self, _: &mut Context<'_, ()>, _: Delivery) {}
+        fn handle_delivery(&mut self, _: &mut AppContext<'_, ()>, _: AppDelivery) {}
     }
 
     #[test]
     fn parts_are_what_was_told() {
-        let mut builder = Builder::new(IpVersion::V4, Seed::new(1));
-        let [a, router, b] = [(); 3].map(|()| builder.host(None).unwrap());
-        let further = builder.interface(b).unwrap();
+        let mut builder = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
+        let [a, router, b] = [(); 3].map(|()| builder.add_host(None).unwrap());
+        let further = builder.add_interface(b).unwrap();
         let slow = LinkConfig {
             up: ChannelConfig { rate: Some(1000), ..Default::default() },
             mtu: 900,
-            framing: Framing::Ethernet,
+            framing: LinkFraming::Ethernet,
             ..Default::default()
         };
-        builder.link(a, router, &slow);
-        let fast = builder.link(router, b, &LinkConfig::default());
-        builder.capture(fast, false, 7);
-        builder.link(router, further, &LinkConfig::default());
-        let client = builder.app(a, Nobody, None);
-        let server = builder.app(b, Nobody, None);
+        builder.add_link(a, router, &slow);
+        let fast = builder.add_link(router, b, &LinkConfig::default());
+        builder.capture_link(fast, false, 7);
+        builder.add_link(router, further, &LinkConfig::default());
+        let client = builder.add_application(a, IdleApplication, None);
+        let server = builder.add_application(b, IdleApplication, None);
         builder.bind_udp_at(server, 1, further, 53).unwrap();
-        builder.listen(server, 80).unwrap();
+        builder.listen_tcp(server, 80).unwrap();
         builder.listen_sctp(server, 81).unwrap();
         builder.take_frames(client);
-        builder.outage(b, Instant::from_nanos(3), Instant::from_nanos(5));
+        builder.add_outage(b, Instant::from_nanos(3), Instant::from_nanos(5));
 
         let parts = builder.into_parts();
         assert_eq!(parts.hosts.iter().map(|h| h.owner).collect::<Vec<_>>(), [None, None, None, Some(b)]);
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!((link.ends, &link.config), ([a, router], &slow));
         assert_eq!((link.capture, parts.links[1].capture), ([None, None], [None, Some(7)]));
         let served = &parts.apps[server as usize];
-        assert_eq!(served.sockets, [SocketPart { socket: 1, at: further, port: 53 }]);
+        assert_eq!(served.sockets, [SocketPart { socket: 1, address: further, port: 53 }]);
         assert_eq!((&served.listens[..], &served.listens_sctp[..]), (&[(b, 80)][..], &[(b, 81)][..]));
         assert_eq!((parts.outages[0].host, parts.radios), (b, 0));
     }

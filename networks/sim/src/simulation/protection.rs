@@ -2,89 +2,92 @@
 //! live host. Of a packet that an SA carries the ports alone are sealed, and opened where it arrives: numbers, windows against
 //! replays, limits and selectors are those of the SAs, and no octets that nobody reads are enciphered.
 
-use super::{Extent, Simulation};
+use super::{NetworkExtent, Simulation};
 use crate::addr::HostId;
-use crate::app::{Application, Delivery, Observer};
-use crate::packet::{Body, Esp, Packet};
+use crate::app::{AppDelivery, Application, ReportObserver};
+use crate::packet::{EspPacket, Packet, PacketBody};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use usher_core::Instant;
-use usher_esp::ip::{Flow, IpPacket, protocol};
-use usher_esp::plane::{Arrival, Config, Decision, Event, Mode, Outer};
-use usher_esp::{Operation, Plane, PolicyId};
+use usher_esp::ip::{IpPacket, PacketFlow, protocol};
+use usher_esp::plane::{EspDataPlaneConfig, EspEvent, IpsecMode, OutboundDecision, OuterPath, PacketArrival};
+use usher_esp::{EspDataPlane, IpsecOperation, PolicyId};
 
 /// Octets of a UDP header around ESP.
 const UDP: usize = 8;
 
 /// The databases of a host.
 #[derive(Debug)]
-pub(super) struct Guard {
-    plane: Plane,
-    config: Config,
+pub(super) struct HostProtection {
+    plane: EspDataPlane,
+    config: EspDataPlaneConfig,
     /// The application that fills them.
     app: u32,
     /// Packets that wait for an SA, since when.
-    held: VecDeque<(Instant, Packet)>,
+    queued_packets: VecDeque<(Instant, Packet)>,
     octets: usize,
 }
 
-impl Guard {
+impl HostProtection {
     /// Keeps a packet until there is an SA for it; of too many the oldest are dropped. Gives how many that were.
-    fn hold(&mut self, since: Instant, packet: Packet) -> u64 {
+    fn hold_packet(&mut self, since: Instant, packet: Packet) -> u64 {
         self.octets += packet.len as usize;
-        self.held.push_back((since, packet));
+        self.queued_packets.push_back((since, packet));
         let mut dropped = 0;
-        while self.held.len() > self.config.held_packets || self.octets > self.config.held_octets {
-            let Some((_, first)) = self.held.pop_front() else { break };
+        while self.queued_packets.len() > self.config.max_queued_packets
+            || self.octets > self.config.max_queued_octets
+        {
+            let Some((_, first)) = self.queued_packets.pop_front() else { break };
             self.octets -= first.len as usize;
             dropped += 1;
         }
         dropped
     }
-    fn take_held(&mut self) -> VecDeque<(Instant, Packet)> {
+    fn take_queued_packets(&mut self) -> VecDeque<(Instant, Packet)> {
         self.octets = 0;
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.queued_packets)
     }
 }
 
 /// The protocol and the ports of what a packet carries.
-fn upper(body: &Body) -> (u8, Option<(u16, u16)>) {
+fn upper_protocol(body: &PacketBody) -> (u8, Option<(u16, u16)>) {
     match body {
-        Body::Udp(d) => (protocol::UDP, Some((d.src_port, d.dst_port))),
-        Body::Fragment(f) => (protocol::UDP, Some((f.whole.src_port, f.whole.dst_port))),
-        Body::Tcp { src_port, dst_port, .. } => (protocol::TCP, Some((*src_port, *dst_port))),
-        Body::Sctp { src_port, dst_port, .. } => (protocol::SCTP, Some((*src_port, *dst_port))),
-        Body::Esp(_) | Body::Frame(_) => (protocol::NO_NEXT_HEADER, None),
+        PacketBody::Udp(d) => (protocol::UDP, Some((d.src_port, d.dst_port))),
+        PacketBody::Fragment(f) => (protocol::UDP, Some((f.datagram.src_port, f.datagram.dst_port))),
+        PacketBody::Tcp { src_port, dst_port, .. } => (protocol::TCP, Some((*src_port, *dst_port))),
+        PacketBody::Sctp { src_port, dst_port, .. } => (protocol::SCTP, Some((*src_port, *dst_port))),
+        PacketBody::Esp(_) | PacketBody::Frame(_) => (protocol::NO_NEXT_HEADER, None),
     }
 }
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
     /// An application begins to protect its host's packets, anew where one did before.
-    pub(super) fn begin_protection(&mut self, app: u32, config: Config) {
+    pub(super) fn begin_protection(&mut self, app: u32, config: EspDataPlaneConfig) {
         let host = self.apps[app as usize].host;
-        let plane = Plane::new(config, self.seed.secure("esp", u64::from(host.0)));
-        self.guards.insert(host, Guard { plane, config, app, held: VecDeque::new(), octets: 0 });
+        let plane = EspDataPlane::new(config, self.seed.derive_secure_rng("esp", u64::from(host.0)));
+        self.guards
+            .insert(host, HostProtection { plane, config, app, queued_packets: VecDeque::new(), octets: 0 });
     }
 
     /// An application changes SAs or policies of its host.
-    pub(super) fn protect(&mut self, app: u32, operation: Operation) {
+    pub(super) fn update_protection(&mut self, app: u32, operation: IpsecOperation) {
         let host = self.apps[app as usize].host;
-        let tunnel = matches!(&operation, Operation::Install(pair) if pair.mode == Mode::Tunnel);
+        let tunnel = matches!(&operation, IpsecOperation::Install(pair) if pair.mode == IpsecMode::Tunnel);
         let Some(guard) = self.guards.get_mut(&host).filter(|guard| guard.app == app && !tunnel) else {
             self.stats.stale_operation += 1;
             return;
         };
-        if let Operation::Abandon(_) = &operation {
-            self.stats.unprotected += guard.held.len() as u64;
-            guard.take_held();
+        if let IpsecOperation::Abandon(_) = &operation {
+            self.stats.unprotected += guard.queued_packets.len() as u64;
+            guard.take_queued_packets();
         }
-        let done = guard.plane.apply(self.now, operation);
+        let done = guard.plane.apply_operation(self.now, operation);
         self.stats.stale_operation += u64::from(done.is_err());
-        let waiting = guard.take_held();
+        let waiting = guard.take_queued_packets();
         for (since, packet) in waiting {
             self.send_guarded(host, since, packet);
         }
-        self.tell_of_protection(host);
+        self.deliver_protection_events(host);
     }
 
     /// Sends a packet of a host that protects some.
@@ -94,33 +97,33 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             // To itself a host sends whatever it likes.
             return self.send_now(packet);
         };
-        if self.now.since(since) > guard.config.patience {
+        if self.now.duration_since(since) > guard.config.queue_timeout {
             self.stats.unprotected += 1;
             return;
         }
         let header = self.version.header_len() as usize;
-        let (protocol, ports) = upper(&packet.body);
-        let [source, destination] = [packet.src, packet.dst].map(|host| self.addresses.of(host));
+        let (protocol, ports) = upper_protocol(&packet.body);
+        let [source, destination] = [packet.src, packet.dst].map(|host| self.addresses.address_of(host));
         let ip = IpPacket {
-            flow: Flow { protocol, source, destination, ports },
+            flow: PacketFlow { protocol, source, destination, ports },
             length: packet.len as usize,
             header,
             next_header: protocol,
             upper: header,
             traffic_class: 0,
-            fragment: matches!(packet.body, Body::Fragment(_)),
+            fragment: matches!(packet.body, PacketBody::Fragment(_)),
         };
-        match guard.plane.outbound(self.now, &ip) {
-            Decision::Forward => self.send_now(packet),
-            Decision::Discard => self.stats.unprotected += 1,
-            Decision::Hold(_) => {
-                self.stats.unprotected += guard.hold(since, packet);
-                self.tell_of_protection(host);
+        match guard.plane.decide_outbound(self.now, &ip) {
+            OutboundDecision::Forward => self.send_now(packet),
+            OutboundDecision::Discard => self.stats.unprotected += 1,
+            OutboundDecision::Queue(_) => {
+                self.stats.unprotected += guard.hold_packet(since, packet);
+                self.deliver_protection_events(host);
             }
-            Decision::Protect(inbound) => match sealed(&mut guard.plane, inbound, &ip) {
+            OutboundDecision::Protect(inbound) => match seal_ports(&mut guard.plane, inbound, &ip) {
                 Some((length, sealed, encapsulated)) => {
                     let (src, dst, ident) = (packet.src, packet.dst, packet.ident);
-                    let body = Body::Esp(Box::new(Esp { inner: packet, sealed, encapsulated }));
+                    let body = PacketBody::Esp(Box::new(EspPacket { inner: packet, sealed, encapsulated }));
                     self.send_now(Packet { src, dst, len: (header + length) as u32, ident, body });
                 }
                 None => self.stats.unprotected += 1,
@@ -129,43 +132,44 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     }
 
     /// Takes what an SA has carried to `host`.
-    pub(super) fn receive_esp(&mut self, host: HostId, port: u32, esp: Esp) {
-        let Esp { inner, mut sealed, encapsulated } = esp;
-        let [local, remote] = [host, inner.src].map(|host| SocketAddr::new(self.addresses.of(host), 0));
-        let arrival = Arrival { outer: Outer { local, remote, encapsulated }, traffic_class: 0 };
+    pub(super) fn receive_esp(&mut self, host: HostId, port: u32, esp: EspPacket) {
+        let EspPacket { inner, mut sealed, encapsulated } = esp;
+        let [local, remote] =
+            [host, inner.src].map(|host| SocketAddr::new(self.addresses.address_of(host), 0));
+        let arrival = PacketArrival { outer: OuterPath { local, remote, encapsulated }, traffic_class: 0 };
         let opened =
             self.guards.get_mut(&host).and_then(|guard| guard.plane.open(self.now, &arrival, &mut sealed));
         if opened.is_none() {
             self.stats.no_sa += 1;
             return;
         }
-        let packet = self.pool.put(inner);
-        self.receive(host, port, packet);
+        let packet = self.pool.insert(inner);
+        self.receive_packet(host, port, packet);
     }
 
     /// Tells the application that fills a host's databases what those say.
-    fn tell_of_protection(&mut self, host: HostId) {
+    fn deliver_protection_events(&mut self, host: HostId) {
         let Some(guard) = self.guards.get_mut(&host) else { return };
         let app = guard.app;
-        let said: Vec<Event> = std::iter::from_fn(|| guard.plane.poll_event()).collect();
-        for policy in said.into_iter().filter_map(acquired) {
-            self.deliver(app, Delivery::Acquire { policy });
+        let said: Vec<EspEvent> = std::iter::from_fn(|| guard.plane.poll_event()).collect();
+        for policy in said.into_iter().filter_map(acquire_policy) {
+            self.deliver(app, AppDelivery::Acquire { policy });
         }
     }
 }
 
 /// The policy that needs an SA; SAs have no limits here, and hosts no NAT between them.
-fn acquired(event: Event) -> Option<PolicyId> {
+fn acquire_policy(event: EspEvent) -> Option<PolicyId> {
     match event {
-        Event::Acquire { policy, .. } => Some(policy),
-        Event::Expire { .. } | Event::Roamed { .. } | Event::Removed { .. } => None,
+        EspEvent::Acquire { policy, .. } => Some(policy),
+        EspEvent::Expire { .. } | EspEvent::Roamed { .. } | EspEvent::Removed { .. } => None,
     }
 }
 
 /// How long a packet is behind its IP header that is carried by an SA, what the SA makes of its ports, and whether that is within
 /// UDP.
-fn sealed(plane: &mut Plane, inbound: u32, ip: &IpPacket) -> Option<(usize, Vec<u8>, bool)> {
-    let carried = plane.carried(inbound, ip)?;
+fn seal_ports(plane: &mut EspDataPlane, inbound: u32, ip: &IpPacket) -> Option<(usize, Vec<u8>, bool)> {
+    let carried = plane.outbound_payload(inbound, ip)?;
     let transform = *plane.transform(inbound)?;
     let encapsulated = carried.outer.encapsulated;
     let length = transform.packet_len(carried.payload.len()) + if encapsulated { UDP } else { 0 };

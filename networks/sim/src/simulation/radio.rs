@@ -3,15 +3,15 @@
 //! A cell's stations are linked with its base station as by links of their own, with ports, routes, captures and
 //! counters as usual; only what becomes of a packet is the cell's to say.
 
-use super::{Builder, Event, Extent, SimError, Simulation};
+use super::{NetworkExtent, SimError, SimEvent, Simulation, SimulationBuilder};
 use crate::addr::HostId;
-use crate::app::{Application, Delivery, Observer};
-use crate::link::{Framing, LinkConfig, LinkId};
-use crate::packet::{Body, Packet, PacketRef};
+use crate::app::{AppDelivery, Application, ReportObserver};
+use crate::link::{LinkConfig, LinkFraming, LinkId};
+use crate::packet::{Packet, PacketBody, PacketRef};
 use crate::radio::motion::{Position, Trajectory};
 use crate::radio::wifi::{self, Bss, DATA_HEADER, WifiConfig};
-use crate::radio::wimax::{self, Cell, PDU, WimaxConfig};
-use crate::radio::{DropReason, LinkCommand, LinkEvent, Way};
+use crate::radio::wimax::{self, PDU, WimaxCell, WimaxConfig};
+use crate::radio::{DropReason, LinkCommand, LinkEvent, StationDirection};
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::{Duration, Instant};
 
@@ -19,8 +19,8 @@ use usher_core::{Duration, Instant};
 const FRAME_HEADER: u32 = 14;
 
 /// Octets of a packet or frame that go on the air, without what the medium adds.
-fn octets(packet: &Packet) -> u32 {
-    let header = if matches!(packet.body, Body::Frame(_)) { FRAME_HEADER } else { 0 };
+fn air_octets(packet: &Packet) -> u32 {
+    let header = if matches!(packet.body, PacketBody::Frame(_)) { FRAME_HEADER } else { 0 };
     packet.len.saturating_sub(header)
 }
 
@@ -30,8 +30,8 @@ pub struct CellId(u32);
 
 /// The machine of a medium.
 #[derive(Debug)]
-enum Medium {
-    Wimax(Box<Cell>),
+enum RadioMedium {
+    Wimax(Box<WimaxCell>),
     Wifi(Box<Bss>),
 }
 
@@ -39,15 +39,15 @@ enum Medium {
 macro_rules! medium {
     ($medium:expr, $machine:ident => $call:expr) => {
         match $medium {
-            Medium::Wimax($machine) => $call,
-            Medium::Wifi($machine) => $call,
+            RadioMedium::Wimax($machine) => $call,
+            RadioMedium::Wifi($machine) => $call,
         }
     };
 }
 
-impl Medium {
+impl RadioMedium {
     /// Octets that a packet takes beside its own.
-    const fn overhead(&self) -> u32 {
+    const fn packet_overhead(&self) -> u32 {
         match self {
             Self::Wimax(_) => PDU,
             Self::Wifi(_) => DATA_HEADER,
@@ -57,8 +57,8 @@ impl Medium {
 
 /// A cell with its links.
 #[derive(Debug)]
-pub(super) struct Radio {
-    medium: Medium,
+pub(super) struct RadioCell {
+    medium: RadioMedium,
     /// The direction from the first station to the base station; back follows, then the next station's two.
     first: u32,
     /// What links have said and nobody has been told of yet.
@@ -67,30 +67,30 @@ pub(super) struct Radio {
     armed: Instant,
 }
 
-impl Radio {
-    const fn direction(&self, way: Way) -> u32 {
+impl RadioCell {
+    const fn direction_index(&self, way: StationDirection) -> u32 {
         match way {
-            Way::Up(station) => self.first + 2 * station,
-            Way::Down(station) => self.first + 2 * station + 1,
+            StationDirection::Up(station) => self.first + 2 * station,
+            StationDirection::Down(station) => self.first + 2 * station + 1,
         }
     }
-    const fn way(&self, direction: u32) -> Way {
+    const fn station_direction(&self, direction: u32) -> StationDirection {
         let number = direction - self.first;
         let station = number / 2;
-        if number % 2 == 1 { Way::Down(station) } else { Way::Up(station) }
+        if number % 2 == 1 { StationDirection::Down(station) } else { StationDirection::Up(station) }
     }
 }
 
 /// Who has to do with links that speak.
 #[derive(Debug, Default)]
-pub(super) struct Air {
+pub(super) struct RadioRegistry {
     /// The cell that a host is a station of, and its number there.
     stations: BTreeMap<HostId, (u32, u32)>,
     /// Applications that hear the links of a station, or all of a base station or access point.
     listeners: BTreeMap<HostId, Vec<u32>>,
 }
 
-impl<A: Application> Builder<A> {
+impl<A: Application> SimulationBuilder<A> {
     /// Joins stations with a base station by an 802.16 cell. Each station gets a link, whose first host it is, in the
     /// order of the stations; the links become the hosts' next ports. IP packets of up to `mtu` octets go as they are.
     /// Of a frame, the Ethernet header does not go on the air, where a connection identifier stands for it; captures
@@ -100,7 +100,7 @@ impl<A: Application> Builder<A> {
     ///
     /// # Errors
     /// [`SimError::Cell`].
-    pub fn cell(
+    pub fn add_cell(
         &mut self,
         base_station: HostId,
         stations: &[HostId],
@@ -108,63 +108,63 @@ impl<A: Application> Builder<A> {
         mtu: u32,
     ) -> Result<(CellId, Vec<LinkId>), SimError> {
         let number = self.cells.len() as u64;
-        let (base, ways) = self.positions(base_station, stations);
-        let mut cell = Cell::new(*config, self.seed.stream("cell", number), base, ways)?;
-        let mut phase = self.seed.stream("cell.descriptors", number);
-        cell.describe_from(phase.between(Duration::ZERO, config.descriptor_interval));
-        Ok(self.medium(base_station, stations, Medium::Wimax(Box::new(cell)), mtu))
+        let (base, ways) = self.station_positions(base_station, stations);
+        let mut cell = WimaxCell::new(*config, self.seed.derive_rng("cell", number), base, ways)?;
+        let mut phase = self.seed.derive_rng("cell.descriptors", number);
+        cell.describe_from(phase.sample_duration(Duration::ZERO, config.descriptor_interval));
+        Ok(self.add_medium(base_station, stations, RadioMedium::Wimax(Box::new(cell)), mtu))
     }
 
-    /// Joins stations with an access point by an 802.11 basic service set, as [`Self::cell`] does by a cell. Of a frame,
+    /// Joins stations with an access point by an 802.11 basic service set, as [`Self::add_cell`] does by a cell. Of a frame,
     /// the Ethernet header does not go on the air, where an 802.11 header and LLC stand for it.
     ///
     /// # Errors
     /// [`SimError::Bss`].
-    pub fn bss(
+    pub fn add_bss(
         &mut self,
         access_point: HostId,
         stations: &[HostId],
         config: &WifiConfig,
         mtu: u32,
     ) -> Result<(CellId, Vec<LinkId>), SimError> {
-        let rng = self.seed.stream("bss", self.cells.len() as u64);
-        let (base, ways) = self.positions(access_point, stations);
+        let rng = self.seed.derive_rng("bss", self.cells.len() as u64);
+        let (base, ways) = self.station_positions(access_point, stations);
         let bss = Bss::new(*config, rng, base, ways)?;
-        Ok(self.medium(access_point, stations, Medium::Wifi(Box::new(bss)), mtu))
+        Ok(self.add_medium(access_point, stations, RadioMedium::Wifi(Box::new(bss)), mtu))
     }
 
     /// Has a link carry IP within PPPoE, as its framing may say of one that is no station's.
     pub fn carry_sessions(&mut self, link: LinkId) {
         for direction in self.directions.iter_mut().skip(2 * link.0 as usize).take(2) {
-            direction.framing = Framing::Pppoe;
+            direction.framing = LinkFraming::Pppoe;
         }
     }
 
-    fn positions(&self, base: HostId, stations: &[HostId]) -> (Position, Vec<Trajectory>) {
-        let way = |host: &HostId| self.places.get(host).copied().unwrap_or_default();
+    fn station_positions(&self, base: HostId, stations: &[HostId]) -> (Position, Vec<Trajectory>) {
+        let way = |host: &HostId| self.trajectories.get(host).copied().unwrap_or_default();
         (way(&base).start, stations.iter().map(way).collect())
     }
 
     /// Puts a medium in the place of the links between its stations and their base station.
-    fn medium(
+    fn add_medium(
         &mut self,
         base_station: HostId,
         stations: &[HostId],
-        medium: Medium,
+        medium: RadioMedium,
         mtu: u32,
     ) -> (CellId, Vec<LinkId>) {
         let number = self.cells.len() as u32;
         let first = self.directions.len();
-        let link = LinkConfig { mtu, framing: Framing::Ethernet, ..LinkConfig::default() };
-        let links = stations.iter().map(|station| self.link(*station, base_station, &link)).collect();
+        let link = LinkConfig { mtu, framing: LinkFraming::Ethernet, ..LinkConfig::default() };
+        let links = stations.iter().map(|station| self.add_link(*station, base_station, &link)).collect();
         for direction in &mut self.directions[first..] {
-            direction.aside().cell = Some(number);
+            direction.extras_mut().cell = Some(number);
         }
         for (i, station) in (0..).zip(stations) {
             self.air.stations.insert(*station, (number, i));
         }
         let events = VecDeque::new();
-        self.cells.push(Radio { medium, first: first as u32, events, armed: Instant::FAR_FUTURE });
+        self.cells.push(RadioCell { medium, first: first as u32, events, armed: Instant::FAR_FUTURE });
         (CellId(number), links)
     }
 
@@ -181,24 +181,24 @@ impl<A: Application> Builder<A> {
     }
 }
 
-impl<A: Application, O, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
     /// What happened in an 802.16 cell; nothing for another medium.
-    pub fn cell_counters(&self, cell: CellId) -> Option<&wimax::Counters> {
+    pub fn cell_counters(&self, cell: CellId) -> Option<&wimax::CellCounters> {
         match &self.cells[cell.0 as usize].medium {
-            Medium::Wimax(cell) => Some(cell.counters()),
-            Medium::Wifi(_) => None,
+            RadioMedium::Wimax(cell) => Some(cell.counters()),
+            RadioMedium::Wifi(_) => None,
         }
     }
     /// What happened in an 802.11 basic service set; nothing for another medium.
-    pub fn bss_counters(&self, cell: CellId) -> Option<&wifi::Counters> {
+    pub fn bss_counters(&self, cell: CellId) -> Option<&wifi::BssCounters> {
         match &self.cells[cell.0 as usize].medium {
-            Medium::Wimax(_) => None,
-            Medium::Wifi(bss) => Some(bss.counters()),
+            RadioMedium::Wimax(_) => None,
+            RadioMedium::Wifi(bss) => Some(bss.counters()),
         }
     }
 }
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
     /// Arms the timers of cells in which something happens by itself.
     pub(super) fn start_cells(&mut self) {
         for number in 0..self.cells.len() as u32 {
@@ -213,12 +213,12 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let under_way = &mut self.pool[packet];
         under_way.damaged = false;
         let p = &under_way.packet;
-        let frame = matches!(p.body, Body::Frame(_));
-        let within = if frame { 0 } else { direction.framing.within() };
-        let octets = octets(p) + within;
+        let frame = matches!(p.body, PacketBody::Frame(_));
+        let within = if frame { 0 } else { direction.framing.inner_overhead() };
+        let octets = air_octets(p) + within;
         let radio = &mut self.cells[number as usize];
-        direction.count(octets + radio.medium.overhead(), p.is_background());
-        let (way, handle) = (radio.way(index), packet.number());
+        direction.count_offered(octets + radio.medium.packet_overhead(), p.is_background());
+        let (way, handle) = (radio.station_direction(index), packet.to_index());
         medium!(&mut radio.medium, m => m.send(self.now, way, octets, handle));
         self.settle_cell(number);
     }
@@ -248,19 +248,19 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             let radio = &mut self.cells[number as usize];
             let arrived = medium!(&mut radio.medium, m => m.poll_delivery(self.now));
             let Some((way, handle)) = arrived else { break };
-            let direction = radio.direction(way);
-            self.arrived(direction, PacketRef::of(handle));
+            let direction = radio.direction_index(way);
+            self.handle_arrived_packet(direction, PacketRef::from_index(handle));
         }
         self.collect_events(number);
         while let Some((station, event)) = self.cells[number as usize].events.pop_front() {
-            self.tell(number, station, event);
+            self.notify_listeners(number, station, event);
         }
         self.settle_cell(number);
     }
 
     /// Tells who listens what a link says.
-    fn tell(&mut self, number: u32, station: u32, event: LinkEvent) {
-        let direction = self.cells[number as usize].direction(Way::Up(station));
+    fn notify_listeners(&mut self, number: u32, station: u32, event: LinkEvent) {
+        let direction = self.cells[number as usize].direction_index(StationDirection::Up(station));
         let (station, base) =
             (self.directions[direction as usize].from, self.directions[direction as usize].to);
         let private = matches!(event, LinkEvent::Detected | LinkEvent::Scanned { .. });
@@ -268,7 +268,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             let listeners = if hears { self.air.listeners.get(&at).cloned() } else { None };
             for app in listeners.unwrap_or_default() {
                 if !self.hosts[self.apps[app as usize].host.0 as usize].down {
-                    self.deliver(app, Delivery::Link { at, station, event });
+                    self.deliver(app, AppDelivery::Link { host: at, station, event });
                 }
             }
         }
@@ -287,13 +287,14 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     fn settle_cell(&mut self, number: u32) {
         let radio = &mut self.cells[number as usize];
         while let Some((way, handle, why)) = medium!(&mut radio.medium, m => m.poll_drop()) {
-            let stats = &mut self.directions[radio.direction(way) as usize].aside().stats;
+            let stats = &mut self.directions[radio.direction_index(way) as usize].extras_mut().stats;
             *match why {
                 DropReason::QueueFull => &mut stats.queue_full,
-                DropReason::Lost | DropReason::GaveUp | DropReason::OutOfReach => &mut stats.lost,
+                DropReason::Lost | DropReason::RetriesExhausted | DropReason::OutOfReach => &mut stats.lost,
             } += 1;
-            let packet = PacketRef::of(handle);
-            stats.dropped_bytes += u64::from(octets(&self.pool[packet].packet) + radio.medium.overhead());
+            let packet = PacketRef::from_index(handle);
+            stats.dropped_bytes +=
+                u64::from(air_octets(&self.pool[packet].packet) + radio.medium.packet_overhead());
             self.pool.release(packet);
         }
         self.collect_events(number);
@@ -303,7 +304,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let next = medium!(&radio.medium, m => m.poll_timeout()).into_iter().chain(speaks).min();
         if let Some(at) = next.map(|at| at.max(self.now)).filter(|at| *at < radio.armed) {
             radio.armed = at;
-            self.plan(at, Event::Cell(number));
+            self.schedule_event(at, SimEvent::Cell(number));
         }
     }
 }

@@ -1,24 +1,24 @@
 //! The event loop, applications and processors.
 
-use super::{Event, Extent, Fault, Simulation};
+use super::{NetworkExtent, SimEvent, SimFault, Simulation};
 use crate::addr::HostId;
-use crate::app::{Application, Context, Delivery, Observer, Op};
+use crate::app::{AppContext, AppDelivery, AppOperation, Application, ReportObserver};
 use usher_core::Instant;
 
-impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O> {
     /// Runs until `until`, until nothing is left to happen, or until the observer is done. May be called
     /// again with a later time. A [`fault`](Self::fault) ends it for good.
     pub fn run_until(&mut self, until: Instant) {
-        self.begin();
+        self.start();
         while self.fault.is_none()
             && let Some((now, event, ())) = self.queue.pop_ranked_until(until)
         {
-            self.happen(now, event);
+            self.handle_event(now, event);
             if self.observer.is_done() {
                 return;
             }
             if self.is_given_up() {
-                self.fault.get_or_insert(Fault::Stopped);
+                self.fault.get_or_insert(SimFault::Stopped);
             }
         }
         if self.fault.is_none() {
@@ -27,9 +27,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
     /// Starts what runs on hosts, once.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn start(&mut self) {
         if std::mem::replace(&mut self.started, true) {
             return;
         }
@@ -37,34 +37,34 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         self.start_cells();
         for app in 0..self.apps.len() as u32 {
             if !self.extent.is_elsewhere(self.apps[app as usize].host) {
-                self.deliver(app, Delivery::Start);
+                self.deliver(app, AppDelivery::Start);
             }
         }
     }
 
     /// Puts an event in the queue.
     #[inline(always)]
-    pub(super) fn plan(&mut self, at: Instant, event: Event) {
-        self.queue.push_ranked(at, event, E::mark(self.now));
+    pub(super) fn schedule_event(&mut self, at: Instant, event: SimEvent) {
+        self.queue.push_ranked(at, event, E::mark_at(self.now));
     }
 
     #[inline(always)]
-    pub(super) fn happen(&mut self, now: Instant, event: Event) {
+    pub(super) fn handle_event(&mut self, now: Instant, event: SimEvent) {
         self.now = now;
         self.events += 1;
         match event {
-            Event::Arrive(direction) => self.arrive(direction),
-            Event::App(app) => self.app_timer(app),
-            Event::Tcp(conn) => self.tcp_timer(conn),
-            Event::Sctp(assoc) => self.sctp_timer(assoc),
-            Event::Read(conn) => self.slow_read(conn),
-            Event::Cpu(job) => self.cpu_done(job),
-            Event::Cell(cell) => self.cell_timer(cell),
-            Event::Outage(outage) => self.outage(outage),
-            Event::Loopback => {
+            SimEvent::Arrive(direction) => self.handle_arrival(direction),
+            SimEvent::App(app) => self.app_timer(app),
+            SimEvent::Tcp(conn) => self.tcp_timer(conn),
+            SimEvent::Sctp(assoc) => self.sctp_timer(assoc),
+            SimEvent::Read(conn) => self.slow_read(conn),
+            SimEvent::Cpu(job) => self.cpu_done(job),
+            SimEvent::Cell(cell) => self.cell_timer(cell),
+            SimEvent::Outage(outage) => self.toggle_outage(outage),
+            SimEvent::Loopback => {
                 if let Some(packet) = self.loopback.pop_front() {
                     let host = self.pool[packet].packet.dst;
-                    self.receive(host, 0, packet);
+                    self.receive_packet(host, 0, packet);
                 }
             }
         }
@@ -79,63 +79,63 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         if slot.deadline <= self.now {
             slot.armed = Instant::FAR_FUTURE;
             slot.deadline = Instant::FAR_FUTURE;
-            self.deliver_with(app, || Delivery::Timer);
+            self.deliver_with(app, || AppDelivery::Timer);
             return;
         }
         slot.armed = slot.deadline;
         if slot.deadline != Instant::FAR_FUTURE {
             let at = slot.deadline;
-            self.plan(at, Event::App(app));
+            self.schedule_event(at, SimEvent::App(app));
         }
     }
 
     /// Hands something to an application: at once, or when its host's processor gets to it.
     #[inline]
-    pub(super) fn deliver(&mut self, app: u32, delivery: Delivery) {
+    pub(super) fn deliver(&mut self, app: u32, delivery: AppDelivery) {
         self.deliver_with(app, || delivery);
     }
 
     /// The same of what is made where the application reads it: to make it elsewhere and copy it costs a stall of the
     /// processor, more than the rest of this.
     #[inline(always)]
-    pub(super) fn deliver_with(&mut self, app: u32, delivery: impl FnOnce() -> Delivery) {
+    pub(super) fn deliver_with(&mut self, app: u32, delivery: impl FnOnce() -> AppDelivery) {
         let slot = &mut self.apps[app as usize];
         if slot.queues {
             self.deliver_to_processor(app, delivery());
             return;
         }
         let mut ops = self.spare_ops.pop().unwrap_or_default();
-        let mut ctx = Context { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
-        slot.app.handle(&mut ctx, delivery());
+        let mut ctx = AppContext { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
+        slot.app.handle_delivery(&mut ctx, delivery());
         self.work.clear();
         self.execute_all(app, ops);
     }
 
     #[inline(never)]
-    fn deliver_to_processor(&mut self, app: u32, delivery: Delivery) {
+    fn deliver_to_processor(&mut self, app: u32, delivery: AppDelivery) {
         let host = self.apps[app as usize].host;
         let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
         if cpu.has_free_core() {
-            self.process(host, app, delivery, false);
+            self.process_delivery(host, app, delivery, false);
         } else {
-            cpu.enqueue(self.now, app, delivery);
+            cpu.enqueue_delivery(self.now, app, delivery);
         }
     }
 
     /// Lets a free core of the host handle a delivery; the outputs wait until its work is done.
-    fn process(&mut self, host: HostId, app: u32, delivery: Delivery, waited: bool) {
+    fn process_delivery(&mut self, host: HostId, app: u32, delivery: AppDelivery, waited: bool) {
         let mut ops = self.spare_ops.pop().unwrap_or_default();
-        let mut ctx = Context { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
-        self.apps[app as usize].app.handle(&mut ctx, delivery);
+        let mut ctx = AppContext { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };
+        self.apps[app as usize].app.handle_delivery(&mut ctx, delivery);
         let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
         cpu.stats.handled += 1;
-        let time = cpu.time(&self.work, waited);
+        let time = cpu.compute_delivery_time(&self.work, waited);
         self.work.clear();
         if time.is_zero() {
             let ops = cpu.at_once(app, ops);
             self.execute_all(app, ops);
         } else {
-            let job = cpu.begin(app, ops, time);
+            let job = cpu.start_job(app, ops, time);
             let number = match self.free_cpu_jobs.pop() {
                 Some(n) => {
                     self.cpu_jobs[n as usize] = (host, job);
@@ -146,7 +146,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
                     self.cpu_jobs.len() as u32 - 1
                 }
             };
-            self.plan(self.now + time, Event::Cpu(number));
+            self.schedule_event(self.now + time, SimEvent::Cpu(number));
         }
     }
 
@@ -154,7 +154,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let (host, job) = self.cpu_jobs[number as usize];
         self.free_cpu_jobs.push(number);
         let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
-        if let Some((app, ops)) = cpu.finish(job) {
+        if let Some((app, ops)) = cpu.finish_job(job) {
             self.execute_all(app, ops);
         }
         loop {
@@ -163,41 +163,43 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
                 return;
             }
             let Some((since, app, delivery)) = cpu.queue.pop_front() else { return };
-            cpu.stats.waited_ns += self.now.since(since).as_nanos();
-            self.process(host, app, delivery, true);
+            cpu.stats.waited_ns += self.now.duration_since(since).as_nanos();
+            self.process_delivery(host, app, delivery, true);
         }
     }
 
     #[inline(never)]
-    fn execute_all(&mut self, app: u32, mut ops: Vec<Op<A::Report>>) {
+    fn execute_all(&mut self, app: u32, mut ops: Vec<AppOperation<A::Report>>) {
         for op in ops.drain(..) {
-            self.execute(app, op);
+            self.execute_operation(app, op);
         }
         self.spare_ops.push(ops);
     }
 
     #[inline(always)]
-    fn execute(&mut self, app: u32, op: Op<A::Report>) {
+    fn execute_operation(&mut self, app: u32, op: AppOperation<A::Report>) {
         match op {
-            Op::Datagram { socket, to, port, payload } => self.send_datagram(app, socket, to, port, payload),
-            Op::Connect { conn, from, to, port } => self.tcp_connect(app, conn, from, to, port),
-            Op::Write { conn, payload } => self.tcp_write(app, conn, payload),
-            Op::Credit { conn, bytes } => self.tcp_credit(app, conn, bytes),
-            Op::Associate { assoc, from, to, port, streams } => {
+            AppOperation::Datagram { socket, to, port, payload } => {
+                self.send_datagram(app, socket, to, port, payload)
+            }
+            AppOperation::Connect { conn, from, to, port } => self.tcp_connect(app, conn, from, to, port),
+            AppOperation::Write { conn, payload } => self.tcp_write(app, conn, payload),
+            AppOperation::Credit { conn, bytes } => self.tcp_credit(app, conn, bytes),
+            AppOperation::Associate { assoc, from, to, port, streams } => {
                 self.sctp_connect(app, assoc, from, to, port, streams);
             }
-            Op::Send { assoc, message } => self.sctp_send(app, assoc, message),
-            Op::Shutdown { conn } => self.close(app, conn, false),
-            Op::Abort { conn } => self.close(app, conn, true),
-            Op::Forward(packet) => self.forward(app, packet),
-            Op::Session { port, number } => self.name_session(app, port, number),
-            Op::Frame { port, payload } => self.send_frame(app, port, payload),
-            Op::Link { at, command } => self.link_command(app, at, command),
-            Op::Owner { token, local, remote } => self.tell_owner(app, token, local, remote),
-            Op::Protection(config) => self.begin_protection(app, *config),
-            Op::Protect(operation) => self.protect(app, *operation),
-            Op::Timer(at) => self.set_timer(app, at),
-            Op::Report(report) => self.observer.report(self.now, app, report),
+            AppOperation::Send { assoc, message } => self.sctp_send(app, assoc, message),
+            AppOperation::Shutdown { conn } => self.close(app, conn, false),
+            AppOperation::Abort { conn } => self.close(app, conn, true),
+            AppOperation::Forward(packet) => self.forward_packet(app, packet),
+            AppOperation::Session { port, number } => self.name_session(app, port, number),
+            AppOperation::Frame { port, payload } => self.send_frame(app, port, payload),
+            AppOperation::Link { host: at, command } => self.link_command(app, at, command),
+            AppOperation::Owner { token, local, remote } => self.deliver_owner(app, token, local, remote),
+            AppOperation::Protection(config) => self.begin_protection(app, *config),
+            AppOperation::Protect(operation) => self.update_protection(app, *operation),
+            AppOperation::Timer(at) => self.set_timer(app, at),
+            AppOperation::Report(report) => self.observer.handle_report(self.now, app, report),
         }
     }
 
@@ -208,7 +210,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let at = slot.deadline.max(self.now);
         if at < slot.armed {
             slot.armed = at;
-            self.plan(at, Event::App(app));
+            self.schedule_event(at, SimEvent::App(app));
         }
     }
 }

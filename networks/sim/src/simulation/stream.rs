@@ -1,17 +1,17 @@
 //! TCP: connections between applications, segments in and out, timers.
 
-use super::{Conn, Event, Extent, FourTuple, Simulation, TcpTotals};
+use super::{ConnectionSlot, FourTuple, NetworkExtent, SimEvent, Simulation, TcpTotals};
 use crate::addr::HostId;
-use crate::app::{Application, Delivery, LocalId, Observer, StreamDelivery};
-use crate::packet::{Body, Packet, PacketRef, Payload};
-use crate::tcp::{self, Connection, Flags, Segment};
+use crate::app::{AppDelivery, Application, LocalId, ReportObserver, StreamDelivery};
+use crate::packet::{Packet, PacketBody, PacketRef, Payload};
+use crate::tcp::{self, Segment, SegmentFlags, TcpConnection};
 use std::num::NonZeroU32;
 use usher_core::{CloseReason, Duration, Instant};
 
 impl TcpTotals {
     /// These and others.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn merged_with(self, other: Self) -> Self {
         Self {
             segments: self.segments + other.segments,
             retransmitted: self.retransmitted + other.retransmitted,
@@ -25,7 +25,7 @@ impl TcpTotals {
         }
     }
 
-    pub(super) fn add(&mut self, c: &Connection) {
+    pub(super) fn add_connection(&mut self, c: &TcpConnection) {
         let s = c.stats();
         self.segments += u64::from(s.segments_sent);
         self.retransmitted += u64::from(s.retransmitted);
@@ -36,7 +36,7 @@ impl TcpTotals {
     }
 }
 
-impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
     pub(super) fn tcp_connect(
         &mut self,
         app: u32,
@@ -47,21 +47,21 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     ) {
         let Some(local) = self.local_address(app, from) else {
             let event = StreamDelivery::Closed(CloseReason::Refused);
-            return self.deliver(app, Delivery::Stream { conn: id.into(), event });
+            return self.deliver(app, AppDelivery::Stream { conn: id.into(), event });
         };
         let config = self.apps[app as usize].transports.tcp.clone();
         let local_port = self.ephemeral_port(local, |sim, p| {
             sim.tuples.get(&sim.conns, &FourTuple { local, remote, local_port: p, remote_port }).is_none()
         });
         let iss = self.rng.next_u64() as u32;
-        let tcp = Connection::connect(config, iss, self.now);
+        let tcp = TcpConnection::connect(config, iss, self.now);
         let key = FourTuple { local, remote, local_port, remote_port };
-        self.open(tcp, app, id, key);
+        self.add_connection(tcp, app, id, key);
     }
 
     /// Takes a connection in, tells its application's table, and lets it speak.
-    fn open(&mut self, tcp: Connection, app: u32, id: LocalId, key: FourTuple) {
-        let mut conn = Conn {
+    fn add_connection(&mut self, tcp: TcpConnection, app: u32, id: LocalId, key: FourTuple) {
+        let mut conn = ConnectionSlot {
             tcp,
             app,
             id,
@@ -90,44 +90,44 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         };
         self.tuples.insert(&self.conns, index);
         self.apps[app as usize].set_conn(id, index);
-        self.settle(index);
+        self.drain_connection(index);
     }
 
     #[inline]
     pub(super) fn tcp_write(&mut self, app: u32, id: LocalId, payload: Payload) {
-        let Some(conn) = self.apps[app as usize].conn(id) else {
+        let Some(conn) = self.apps[app as usize].tcp_index(id) else {
             self.stats.stale_operation += 1;
             return;
         };
         let tcp = &mut self.conns[conn as usize].tcp;
         let data = match &payload.bytes {
-            Some(bytes) => tcp::Data::Bytes(bytes),
-            None => tcp::Data::Count(payload.len),
+            Some(bytes) => tcp::StreamData::Bytes(bytes),
+            None => tcp::StreamData::Count(payload.len),
         };
         if tcp.write(data).is_err() {
             self.stats.stale_operation += 1;
             return;
         }
-        if !tcp.holds_written(self.now) {
-            self.flush(conn);
+        if !tcp.defers_write(self.now) {
+            self.flush_output(conn);
         }
         self.arm_tcp(conn);
         self.weigh_connection(conn);
     }
 
     pub(super) fn tcp_credit(&mut self, app: u32, id: LocalId, bytes: u32) {
-        let Some(conn) = self.apps[app as usize].conn(id) else {
+        let Some(conn) = self.apps[app as usize].tcp_index(id) else {
             self.stats.stale_operation += 1;
             return;
         };
         let tcp = &mut self.conns[conn as usize].tcp;
         tcp.set_auto_read(false);
-        tcp.read(bytes);
-        self.settle(conn);
+        tcp.grant_credit(bytes);
+        self.drain_connection(conn);
     }
 
     pub(super) fn tcp_close(&mut self, app: u32, id: LocalId, abort: bool) {
-        let Some(conn) = self.apps[app as usize].conn(id) else {
+        let Some(conn) = self.apps[app as usize].tcp_index(id) else {
             self.stats.stale_operation += 1;
             return;
         };
@@ -137,7 +137,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         } else {
             tcp.shutdown()
         }
-        self.settle(conn);
+        self.drain_connection(conn);
     }
 
     #[inline]
@@ -149,7 +149,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         conn.armed = Instant::FAR_FUTURE;
         if conn.tcp.poll_timeout().is_some_and(|at| at <= self.now) {
             conn.tcp.handle_timeout(self.now);
-            self.settle(index);
+            self.drain_connection(index);
         } else {
             self.arm_tcp(index);
         }
@@ -166,25 +166,25 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         };
         let conn = &mut self.conns[index as usize];
         conn.peer = from;
-        if let Body::Tcp { segment, .. } = &self.pool[packet].packet.body {
+        if let PacketBody::Tcp { segment, .. } = &self.pool[packet].packet.body {
             conn.tcp.handle_segment(self.now, segment);
         }
         self.pool.release(packet);
-        self.settle(index);
+        self.drain_connection(index);
     }
 
     /// A segment for no connection: a SYN for a listener opens one, anything but a reset is answered with
     /// a reset (RFC 9293 §3.10.7.1).
     fn receive_unmatched(&mut self, key: FourTuple, packet: PacketRef) {
-        let Body::Tcp { segment, .. } = self.pool.take(packet).body else { return };
+        let PacketBody::Tcp { segment, .. } = self.pool.take(packet).body else { return };
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
-        if let Some(app) = listener.filter(|_| segment.flags == Flags::SYN) {
+        if let Some(app) = listener.filter(|_| segment.flags == SegmentFlags::SYN) {
             let config = self.apps[app as usize].transports.tcp.clone();
             let iss = self.rng.next_u64() as u32;
-            let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
+            let Some(tcp) = TcpConnection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
             let id = slot.next_accepted();
-            self.open(tcp, app, id, key);
+            self.add_connection(tcp, app, id, key);
             return;
         }
         self.stats.tcp_no_connection += 1;
@@ -197,47 +197,47 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     /// the application hears of the data, as from a kernel, unless the connection's settings have it otherwise; what is
     /// delayed can ride on its answer.
     #[inline]
-    fn settle(&mut self, index: u32) {
+    fn drain_connection(&mut self, index: u32) {
         let delivers_first = self.conns[index as usize].tcp.delivers_first();
         if !delivers_first {
-            self.flush(index);
+            self.flush_output(index);
         }
         while let Some(event) = self.conns[index as usize].tcp.poll_event() {
             let conn = &mut self.conns[index as usize];
             let (app, id, key) = (conn.app, conn.id, conn.key);
             let event = match event {
-                tcp::Event::Connected => StreamDelivery::Connected {
+                tcp::TcpEvent::Connected => StreamDelivery::Connected {
                     remote: key.remote,
                     remote_port: key.remote_port,
                     local: key.local,
                     local_port: key.local_port,
                 },
-                tcp::Event::Data { len, payload } => {
+                tcp::TcpEvent::Data { len, payload } => {
                     if conn.attached {
                         let data = move || StreamDelivery::Data(Payload { len, bytes: payload });
-                        self.deliver_with(app, || Delivery::Stream { conn: id.into(), event: data() });
+                        self.deliver_with(app, || AppDelivery::Stream { conn: id.into(), event: data() });
                     }
                     continue;
                 }
                 // Nobody here uses half-closed connections: ours ends with the other side's.
-                tcp::Event::PeerClosed => {
+                tcp::TcpEvent::PeerClosed => {
                     conn.tcp.shutdown();
                     StreamDelivery::Closed(CloseReason::Closed)
                 }
-                tcp::Event::Closed(reason) => StreamDelivery::Closed(reason),
+                tcp::TcpEvent::Closed(reason) => StreamDelivery::Closed(reason),
             };
             if conn.attached {
                 if matches!(event, StreamDelivery::Closed(_)) {
                     conn.attached = false;
                     self.apps[app as usize].set_conn(id, super::NONE);
                 }
-                self.deliver(app, Delivery::Stream { conn: id.into(), event });
+                self.deliver(app, AppDelivery::Stream { conn: id.into(), event });
             }
         }
         if delivers_first {
             self.conns[index as usize].tcp.all_delivered();
         }
-        self.flush(index);
+        self.flush_output(index);
         let conn = &mut self.conns[index as usize];
         if conn.tcp.bytes_unread() > 0
             && conn.reading == 0
@@ -246,10 +246,10 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             let piece = self.apps[conn.app as usize].read_size().map_or(conn.tcp.mss(), NonZeroU32::get);
             conn.reading = conn.tcp.bytes_unread().min(piece);
             let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
-            self.plan(self.now + time, Event::Read(index));
+            self.schedule_event(self.now + time, SimEvent::Read(index));
         }
         if self.conns[index as usize].tcp.is_closed() {
-            self.forget(index);
+            self.release_connection(index);
         } else {
             self.arm_tcp(index);
             self.weigh_connection(index);
@@ -257,7 +257,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
     }
 
     /// Tells an application whose a connection of its host is.
-    pub(super) fn tell_owner(
+    pub(super) fn deliver_owner(
         &mut self,
         app: u32,
         token: u64,
@@ -268,24 +268,24 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         let key = ours.map(|local| FourTuple { local, remote, local_port, remote_port });
         let conn = key.and_then(|key| self.conns.get(self.tuples.get(&self.conns, &key)? as usize));
         let owner = conn.filter(|conn| conn.attached).map(|conn| conn.app);
-        self.deliver(app, Delivery::Owner { token, app: owner });
+        self.deliver(app, AppDelivery::Owner { token, app: owner });
     }
 
     /// A slow application has read a piece: its room in the window is free again.
     pub(super) fn slow_read(&mut self, index: u32) {
         let conn = &mut self.conns[index as usize];
         let n = std::mem::take(&mut conn.reading);
-        conn.tcp.read(n);
-        self.settle(index);
+        conn.tcp.grant_credit(n);
+        self.drain_connection(index);
     }
 
     /// Frees a connection that is over; its application has been told.
-    fn forget(&mut self, index: u32) {
+    fn release_connection(&mut self, index: u32) {
         // The number may have been freed and taken again while the application was handling its events.
         if !self.conns[index as usize].tcp.is_closed() || !self.tuples.remove(&self.conns, index) {
             return;
         }
-        self.closed_totals.add(&self.conns[index as usize].tcp);
+        self.closed_totals.add_connection(&self.conns[index as usize].tcp);
         self.weigh_connection(index);
         let conn = &mut self.conns[index as usize];
         conn.armed = Instant::FAR_FUTURE;
@@ -306,12 +306,12 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             conn.tcp.abort();
             while conn.tcp.poll_transmit(self.now).is_some() {}
             while conn.tcp.poll_event().is_some() {}
-            self.forget(index);
+            self.release_connection(index);
         }
     }
 
     #[inline(always)]
-    fn flush(&mut self, index: u32) {
+    fn flush_output(&mut self, index: u32) {
         if self.conns[index as usize].tcp.has_output() {
             self.send_segments(index);
         }
@@ -319,7 +319,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
 
     fn send_segments(&mut self, index: u32) {
         while let Some(segment) = self.conns[index as usize].tcp.poll_transmit(self.now) {
-            let Conn { key, peer, .. } = self.conns[index as usize];
+            let ConnectionSlot { key, peer, .. } = self.conns[index as usize];
             self.send_segment(key, peer, index, segment);
         }
     }
@@ -334,8 +334,8 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
         }
         let ident = self.next_ident(key.local);
         let (src_port, dst_port) = (key.local_port, key.remote_port);
-        self.send(key.local, || {
-            let body = Body::Tcp { src_port, dst_port, conn, from_conn, segment };
+        self.send_ip_packet(key.local, || {
+            let body = PacketBody::Tcp { src_port, dst_port, conn, from_conn, segment };
             Packet { src: key.local, dst: key.remote, len, ident, body }
         });
     }
@@ -347,7 +347,7 @@ impl<A: Application, O: Observer<A::Report>, E: Extent> Simulation<A, O, E> {
             && at < conn.armed
         {
             conn.armed = at;
-            self.plan(at, Event::Tcp(index));
+            self.schedule_event(at, SimEvent::Tcp(index));
         }
     }
 }

@@ -1,13 +1,13 @@
 //! How long Linux lets an acknowledgement wait: its quick-ack mode, the dialogue that ends it, and the delay that follows the
 //! sender's pace (net/ipv4/tcp_input.c, tcp_output.c, tcp_timer.c and tcp.c of Linux 6.18).
 
-use super::connection::{Connection, Rare};
+use super::connection::{RareState, TcpConnection};
 use usher_core::{Duration, Instant};
 
 /// Acknowledgements that leave at once when a connection begins, or has lost its order (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 /// The longest delay of a connection that carries data one way only, where nothing has measured the round trip.
-const ONE_WAY: Duration = Duration::from_millis(500);
+const MAX_ONE_WAY_DELAY: Duration = Duration::from_millis(500);
 
 /// What a receiver remembers of the sender's pace.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct AckPace {
     /// How long an acknowledgement waits by the pace (`icsk_ack.ato`); zero before the first data.
     ato: Duration,
     /// When data last came in order.
-    came_at: Instant,
+    last_data_at: Instant,
     /// Acknowledgements that are still to leave at once (`icsk_ack.quick`).
     quick: u8,
     /// Data goes both ways, each an answer to the other: an acknowledgement will have something to ride on
@@ -37,7 +37,7 @@ impl AckPace {
             self.be_quick(window, segment);
             self.ato = least;
         } else {
-            let gap = now - self.came_at;
+            let gap = now - self.last_data_at;
             if gap <= least / 2 {
                 self.ato = self.ato / 2 + least / 2;
             } else if gap < self.ato {
@@ -46,14 +46,14 @@ impl AckPace {
                 self.be_quick(window, segment);
             }
         }
-        self.came_at = now;
+        self.last_data_at = now;
     }
     /// How long an acknowledgement waits now (`tcp_send_delayed_ack()`).
-    fn delay(&self, least: Duration, most: Option<Duration>, srtt: Option<Duration>) -> Duration {
+    fn ack_delay(&self, least: Duration, most: Option<Duration>, srtt: Option<Duration>) -> Duration {
         let Some(most) = most else { return least };
         let (most, mut ato) = (most.max(least), self.ato);
         if ato > least {
-            let bound = if self.dialogue || self.small > 0 { most } else { ONE_WAY };
+            let bound = if self.dialogue || self.small > 0 { most } else { MAX_ONE_WAY_DELAY };
             ato = ato.min(srtt.map_or(bound, |srtt| srtt.max(least).min(bound)));
         }
         ato.min(most)
@@ -70,7 +70,7 @@ impl AckPace {
     }
     /// Data left; soon after data came, it is an answer (`tcp_event_data_sent()`).
     pub(super) fn on_data_sent(&mut self, now: Instant) {
-        self.dialogue |= now - self.came_at < self.ato;
+        self.dialogue |= now - self.last_data_at < self.ato;
     }
     /// Nothing came for an acknowledgement to ride on (`tcp_delack_timer_handler()`).
     pub(super) fn on_waited(&mut self, least: Duration, rto: Duration) {
@@ -84,7 +84,7 @@ impl AckPace {
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// `len` bytes came in order, the last of a write where it was `pushed`: acknowledges them as Linux does.
     #[cold]
     pub(super) fn pace_ack(&mut self, now: Instant, len: u32, enough: bool) {
@@ -92,7 +92,7 @@ impl Connection {
         let Some(least) = self.config.delayed_ack.map(|delayed| delayed.timeout) else { return };
         let (rto, window) = (self.rtt.rto(&self.config), self.receive_limit());
         let segment = u32::from(self.largest).max(self.least_segment());
-        let Some(acks) = Rare::acks_mut(&mut self.rare) else { return };
+        let Some(acks) = RareState::acks_mut(&mut self.rare_state) else { return };
         acks.on_data(now, least, rto, window, segment);
         if len < segment {
             acks.small = (acks.small + 1).min(2);
@@ -101,7 +101,7 @@ impl Connection {
         }
         let quick = self.config.quick_ack && acks.quick > 0 && !acks.dialogue;
         let read = self.config.ack_on_read && self.auto_read && acks.read_acknowledges();
-        let wait = acks.delay(least, self.config.delayed_ack_max, self.rtt.srtt());
+        let wait = acks.ack_delay(least, self.config.delayed_ack_max, self.rtt.srtt());
         // What would leave shortly leaves now.
         let soon = self.config.delayed_ack_max.is_some() && self.ack_at <= now + wait / 4;
         if enough || full || quick || read || soon {
@@ -120,7 +120,9 @@ impl Connection {
     #[cold]
     pub(super) fn hurry_acks(&mut self) {
         let (window, segment) = (self.receive_limit(), u32::from(self.largest).max(self.least_segment()));
-        if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
+        if let (Some(acks), Some(delayed)) =
+            (RareState::acks_mut(&mut self.rare_state), self.config.delayed_ack)
+        {
             acks.be_quick(window, segment);
             acks.dialogue = false;
             acks.ato = delayed.timeout;
@@ -130,7 +132,7 @@ impl Connection {
     /// An application that reads by itself has read all.
     pub(super) fn acknowledge_read(&mut self) {
         let asked = self.config.ack_on_read && self.unread == 0 && self.unacked_segments > 0;
-        if asked && self.acks().is_some_and(|acks| acks.read_acknowledges()) {
+        if asked && self.ack_pace().is_some_and(|acks| acks.read_acknowledges()) {
             self.ack_now = true;
             self.wake = true;
         }

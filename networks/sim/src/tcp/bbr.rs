@@ -27,7 +27,7 @@ const PROBE_RTT: Duration = Duration::from_millis(200);
 const MIN_SEGMENTS: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
+enum BbrMode {
     Startup,
     Drain,
     ProbeBandwidth,
@@ -36,10 +36,10 @@ enum Mode {
 
 /// A segment in flight, as it was sent last.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct BbrSegment {
     end: u32,
-    at: Instant,
-    again: bool,
+    sent_at: Instant,
+    is_retransmitted: bool,
     app_limited: bool,
     /// The counters when it was sent.
     delivered: u64,
@@ -49,7 +49,7 @@ struct Sent {
 
 /// A segment that leaves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sending {
+pub(super) struct SegmentDeparture {
     pub(super) now: Instant,
     pub(super) start: u32,
     pub(super) end: u32,
@@ -62,7 +62,7 @@ pub(super) struct Sending {
 
 /// An acknowledgement, after loss recovery has looked at it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Acked {
+pub(super) struct BbrAck {
     pub(super) now: Instant,
     pub(super) una: u32,
     /// Bytes above `una` that the other side holds, as far as is known.
@@ -77,8 +77,8 @@ pub(super) struct Acked {
 /// What BBR remembers beside the window.
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
-    mode: Mode,
-    sent: VecDeque<Sent>,
+    mode: BbrMode,
+    sent: VecDeque<BbrSegment>,
     /// C.delivered, its time, and the sequence space that it has counted up to.
     delivered: u64,
     delivered_at: Instant,
@@ -114,14 +114,14 @@ pub(super) struct Bbr {
     pacing_rate: u64,
     next_send: Instant,
     /// Something waits for `next_send`.
-    pub(super) held: bool,
+    pub(super) is_waiting: bool,
 }
 
 impl Bbr {
     /// `iss` also chooses the phase of ProbeBW that is the first, which the draft leaves to chance.
     pub(super) fn new(iss: u32) -> Self {
         Self {
-            mode: Mode::Startup,
+            mode: BbrMode::Startup,
             sent: VecDeque::new(),
             delivered: 0,
             delivered_at: Instant::ZERO,
@@ -149,15 +149,15 @@ impl Bbr {
             initial_cwnd: 0,
             pacing_rate: 0,
             next_send: Instant::ZERO,
-            held: false,
+            is_waiting: false,
         }
     }
 
     /// The handshake is over.
-    pub(super) fn open(&mut self, cwnd: u32, srtt: Option<Duration>) {
+    pub(super) fn start(&mut self, cwnd: u32, srtt: Option<Duration>) {
         self.initial_cwnd = cwnd;
         let rtt = srtt.unwrap_or(Duration::from_millis(1)).as_nanos().max(1);
-        self.pacing_rate = scaled(u64::from(cwnd) * 1_000_000_000 / rtt, HIGH_GAIN);
+        self.pacing_rate = scale_rate(u64::from(cwnd) * 1_000_000_000 / rtt, HIGH_GAIN);
     }
 
     /// BBR.BtlBw.
@@ -173,16 +173,16 @@ impl Bbr {
 
     fn pacing_gain(&self) -> u64 {
         match self.mode {
-            Mode::Startup => HIGH_GAIN,
-            Mode::Drain => DRAIN_GAIN,
-            Mode::ProbeBandwidth => CYCLE[self.phase],
-            Mode::ProbeRtt => 1000,
+            BbrMode::Startup => HIGH_GAIN,
+            BbrMode::Drain => DRAIN_GAIN,
+            BbrMode::ProbeBandwidth => CYCLE[self.phase],
+            BbrMode::ProbeRtt => 1000,
         }
     }
 
     /// BBRInflight: this many thousandths of the bandwidth-delay product, and three segments on the way
     /// through hosts; the initial window before anything was measured.
-    fn inflight(&self, gain: u64, mss: u32) -> u32 {
+    fn target_inflight(&self, gain: u64, mss: u32) -> u32 {
         if self.min_rtt == Duration::MAX || self.bandwidth() == 0 {
             return self.initial_cwnd;
         }
@@ -192,17 +192,17 @@ impl Bbr {
     }
 
     /// True where the next segment may not leave yet; it is then waited for.
-    pub(super) fn waits(&mut self, now: Instant) -> bool {
-        self.held = now < self.next_send;
-        self.held
+    pub(super) fn hold_for_pace(&mut self, now: Instant) -> bool {
+        self.is_waiting = now < self.next_send;
+        self.is_waiting
     }
     /// When what is held may leave.
     pub(super) fn wakes_at(&self) -> Instant {
-        if self.held { self.next_send } else { Instant::FAR_FUTURE }
+        if self.is_waiting { self.next_send } else { Instant::FAR_FUTURE }
     }
 
     /// A segment with data or FIN leaves.
-    pub(super) fn on_sent(&mut self, s: Sending) {
+    pub(super) fn on_sent(&mut self, s: SegmentDeparture) {
         if s.flight == 0 {
             (self.first_sent, self.delivered_at) = (s.now, s.now);
         }
@@ -210,7 +210,7 @@ impl Bbr {
             self.app_limited = (self.delivered + u64::from(s.flight)).max(1);
             if s.flight == 0 {
                 self.idle_restart = true;
-                if self.mode == Mode::ProbeBandwidth {
+                if self.mode == BbrMode::ProbeBandwidth {
                     self.pacing_rate = self.bandwidth();
                 }
             }
@@ -218,10 +218,10 @@ impl Bbr {
         if s.last && s.flight + s.end.wrapping_sub(s.start) < s.cwnd {
             self.dry_at = Some(s.now);
         }
-        let mut sent = Sent {
+        let mut sent = BbrSegment {
             end: s.end,
-            at: s.now,
-            again: false,
+            sent_at: s.now,
+            is_retransmitted: false,
             app_limited: self.app_limited != 0,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
@@ -230,11 +230,11 @@ impl Bbr {
         if self.sent.back().is_none_or(|b| seq::lt(b.end, s.end)) {
             self.sent.push_back(sent);
         } else {
-            sent.again = true;
+            sent.is_retransmitted = true;
             let from = self.sent.partition_point(|r| seq::le(r.end, s.start));
             let to = self.sent.partition_point(|r| seq::le(r.end, s.end));
             for record in self.sent.range_mut(from..to) {
-                *record = Sent { end: record.end, ..sent };
+                *record = BbrSegment { end: record.end, ..sent };
             }
         }
         let bytes = u64::from(s.end.wrapping_sub(s.start));
@@ -245,7 +245,7 @@ impl Bbr {
     /// Loss recovery begins, or the timer expired: the window to come back to.
     pub(super) fn on_loss(&mut self, cwnd: u32) {
         self.loss_in_phase = true;
-        if self.mode != Mode::ProbeRtt {
+        if self.mode != BbrMode::ProbeRtt {
             self.prior_cwnd = self.prior_cwnd.max(cwnd);
         }
     }
@@ -255,9 +255,9 @@ impl Bbr {
     }
 
     /// Takes an acknowledgement; answers the window.
-    pub(super) fn on_ack(&mut self, a: Acked) -> u32 {
+    pub(super) fn on_ack(&mut self, a: BbrAck) -> u32 {
         let mark = a.una.wrapping_add(a.above);
-        let newly = seq::ahead(self.counted, mark);
+        let newly = seq::octets_ahead(self.counted, mark);
         if newly > 0 {
             self.counted = mark;
             self.delivered += u64::from(newly);
@@ -266,30 +266,30 @@ impl Bbr {
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        let mut latest: Option<Sent> = None;
+        let mut latest: Option<BbrSegment> = None;
         while let Some(sent) = self.sent.pop_front_if(|s| seq::le(s.end, a.una)) {
-            if latest.is_none_or(|l| l.at <= sent.at) {
+            if latest.is_none_or(|l| l.sent_at <= sent.sent_at) {
                 latest = Some(sent);
             }
         }
         let before = a.flight.saturating_add(newly);
         if let Some(sent) = latest {
-            self.sample(a, sent, before);
+            self.take_rate_sample(a, sent, before);
         }
-        self.window(a, newly)
+        self.update_window(a, newly)
     }
 
     /// A rate sample, and what follows from it (BBRUpdateModelAndState).
-    fn sample(&mut self, a: Acked, sent: Sent, before: u32) {
+    fn take_rate_sample(&mut self, a: BbrAck, sent: BbrSegment, before: u32) {
         self.round_start = sent.delivered >= self.round_ends;
         if self.round_start {
             self.round_ends = self.delivered;
             self.round += 1;
         }
-        let rtt = (!sent.again).then(|| a.now - sent.at);
+        let rtt = (!sent.is_retransmitted).then(|| a.now - sent.sent_at);
         // The slower of sending and acknowledging: the other may have been compressed.
-        let interval = (sent.at - sent.first_sent).max(self.delivered_at - sent.delivered_at);
-        self.first_sent = sent.at;
+        let interval = (sent.sent_at - sent.first_sent).max(self.delivered_at - sent.delivered_at);
+        self.first_sent = sent.sent_at;
         let floor = rtt.unwrap_or(Duration::MAX).min(self.min_rtt);
         if !interval.is_zero() && (interval >= floor || floor == Duration::MAX) {
             let bytes = u128::from(self.delivered - sent.delivered);
@@ -300,16 +300,16 @@ impl Bbr {
         }
         self.check_cycle(a, before);
         self.check_pipe(sent.app_limited);
-        let drained = a.flight <= self.inflight(1000, a.mss);
-        if self.mode == Mode::Startup && self.pipe_is_full {
-            self.mode = Mode::Drain;
+        let drained = a.flight <= self.target_inflight(1000, a.mss);
+        if self.mode == BbrMode::Startup && self.pipe_is_full {
+            self.mode = BbrMode::Drain;
         }
-        if self.mode == Mode::Drain && drained {
+        if self.mode == BbrMode::Drain && drained {
             self.enter_probe_bandwidth(a.now);
         }
         self.check_rtt(a, rtt);
         self.idle_restart = false;
-        let rate = scaled(self.bandwidth(), self.pacing_gain());
+        let rate = scale_rate(self.bandwidth(), self.pacing_gain());
         if rate > 0 && (self.pipe_is_full || rate > self.pacing_rate) {
             self.pacing_rate = rate;
         }
@@ -324,20 +324,20 @@ impl Bbr {
     }
 
     fn enter_probe_bandwidth(&mut self, now: Instant) {
-        self.mode = Mode::ProbeBandwidth;
+        self.mode = BbrMode::ProbeBandwidth;
         self.phase_at = now;
         self.loss_in_phase = false;
     }
 
-    fn check_cycle(&mut self, a: Acked, before: u32) {
-        if self.mode != Mode::ProbeBandwidth {
+    fn check_cycle(&mut self, a: BbrAck, before: u32) {
+        if self.mode != BbrMode::ProbeBandwidth {
             return;
         }
         let whole = a.now - self.phase_at > self.min_rtt;
         let next = match CYCLE[self.phase] {
             1000 => whole,
-            1250 => whole && (self.loss_in_phase || before >= self.inflight(1250, a.mss)),
-            _ => whole || before <= self.inflight(1000, a.mss),
+            1250 => whole && (self.loss_in_phase || before >= self.target_inflight(1250, a.mss)),
+            _ => whole || before <= self.target_inflight(1000, a.mss),
         };
         if next {
             self.phase = (self.phase + 1) % CYCLE.len();
@@ -351,7 +351,7 @@ impl Bbr {
             return;
         }
         let rate = self.bandwidth();
-        if rate >= scaled(self.full_rate, 1250) {
+        if rate >= scale_rate(self.full_rate, 1250) {
             (self.full_rate, self.full_count) = (rate, 0);
             return;
         }
@@ -360,19 +360,19 @@ impl Bbr {
     }
 
     /// The smallest round trip, and ProbeRTT where it has not been seen for long.
-    fn check_rtt(&mut self, a: Acked, rtt: Option<Duration>) {
+    fn check_rtt(&mut self, a: BbrAck, rtt: Option<Duration>) {
         let expired = self.min_rtt != Duration::MAX && a.now - self.min_rtt_at > RTT_LIFE;
         if let Some(rtt) = rtt
             && (rtt <= self.min_rtt || expired)
         {
             (self.min_rtt, self.min_rtt_at) = (rtt, a.now);
         }
-        if expired && self.mode != Mode::ProbeRtt && !self.idle_restart {
-            self.mode = Mode::ProbeRtt;
+        if expired && self.mode != BbrMode::ProbeRtt && !self.idle_restart {
+            self.mode = BbrMode::ProbeRtt;
             self.prior_cwnd = self.prior_cwnd.max(a.cwnd);
             self.probe_until = None;
         }
-        if self.mode != Mode::ProbeRtt {
+        if self.mode != BbrMode::ProbeRtt {
             return;
         }
         // Rates of so small a window are not the path's.
@@ -388,7 +388,7 @@ impl Bbr {
                     self.phase = 2;
                     self.enter_probe_bandwidth(a.now);
                 } else {
-                    self.mode = Mode::Startup;
+                    self.mode = BbrMode::Startup;
                 }
             }
             _ => {}
@@ -396,17 +396,17 @@ impl Bbr {
     }
 
     /// BBRSetCwnd, for what is left to BBR: recovery has its own window.
-    fn window(&mut self, a: Acked, newly: u32) -> u32 {
+    fn update_window(&mut self, a: BbrAck, newly: u32) -> u32 {
         if a.recovering {
             return a.cwnd;
         }
         let least = MIN_SEGMENTS * a.mss;
-        if self.mode == Mode::ProbeRtt {
+        if self.mode == BbrMode::ProbeRtt {
             return a.cwnd.min(least);
         }
         let cwnd = a.cwnd.max(std::mem::take(&mut self.prior_cwnd));
-        let starting = matches!(self.mode, Mode::Startup | Mode::Drain);
-        let target = self.inflight(if starting { HIGH_GAIN } else { CWND_GAIN }, a.mss);
+        let starting = matches!(self.mode, BbrMode::Startup | BbrMode::Drain);
+        let target = self.target_inflight(if starting { HIGH_GAIN } else { CWND_GAIN }, a.mss);
         let grown = cwnd.saturating_add(newly);
         let next = if self.pipe_is_full {
             grown.min(target)
@@ -419,7 +419,7 @@ impl Bbr {
     }
 }
 
-fn scaled(rate: u64, gain: u64) -> u64 {
+fn scale_rate(rate: u64, gain: u64) -> u64 {
     rate.saturating_mul(gain) / 1000
 }
 
@@ -428,14 +428,14 @@ mod tests {
     use super::*;
 
     const MSS: u32 = 1000;
-    fn ms(n: u64) -> Instant {
+    fn at_millis(n: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(n)
     }
-    fn acked(at: u64, una: u32, flight: u32) -> Acked {
-        Acked { now: ms(at), una, above: 0, flight, mss: MSS, recovering: false, cwnd: 100_000 }
+    fn test_ack(at: u64, una: u32, flight: u32) -> BbrAck {
+        BbrAck { now: at_millis(at), una, above: 0, flight, mss: MSS, recovering: false, cwnd: 100_000 }
     }
-    fn sending(at: u64, start: u32, flight: u32) -> Sending {
-        Sending { now: ms(at), start, end: start + MSS, flight, last: false, cwnd: 100_000 }
+    fn test_departure(at: u64, start: u32, flight: u32) -> SegmentDeparture {
+        SegmentDeparture { now: at_millis(at), start, end: start + MSS, flight, last: false, cwnd: 100_000 }
     }
 
     #[test]
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn the_gains_double_and_drain() {
-        assert_eq!(scaled(1000, HIGH_GAIN), 2885);
+        assert_eq!(scale_rate(1000, HIGH_GAIN), 2885);
         // 2/ln 2 and ln 2/2, to the thousandth.
         assert_eq!((2000.0 / core::f64::consts::LN_2).round() as u64, HIGH_GAIN);
         assert_eq!((500.0 * core::f64::consts::LN_2).round() as u64, DRAIN_GAIN);
@@ -464,16 +464,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_what_came_over_the_longer_of_sending_and_acknowledging() {
+    fn a_sample_spans_the_longer_of_sending_and_acknowledging() {
         let mut b = Bbr::new(0);
         // Four segments leave within 3 ms; the first is acknowledged at 40 ms, the others together at 46 ms.
         for i in 0..4 {
-            b.on_sent(sending(u64::from(i), 1 + i * MSS, i * MSS));
+            b.on_sent(test_departure(u64::from(i), 1 + i * MSS, i * MSS));
         }
-        b.on_ack(acked(40, 1001, 3000));
+        b.on_ack(test_ack(40, 1001, 3000));
         // 1000 bytes in the 40 ms since the flight began.
         assert_eq!(b.bandwidth(), 25_000);
-        b.on_ack(acked(46, 4001, 0));
+        b.on_ack(test_ack(46, 4001, 0));
         // 4000 bytes since the last of them was sent, when nothing was delivered: 46 ms.
         assert_eq!(b.bandwidth(), 4000 * 1000 / 46);
         assert_eq!(b.min_rtt(), Duration::from_millis(40));
@@ -482,9 +482,9 @@ mod tests {
     #[test]
     fn what_was_sent_again_measures_no_round_trip() {
         let mut b = Bbr::new(0);
-        b.on_sent(sending(0, 1, 0));
-        b.on_sent(sending(200, 1, 1000));
-        b.on_ack(acked(210, 1001, 0));
+        b.on_sent(test_departure(0, 1, 0));
+        b.on_sent(test_departure(200, 1, 1000));
+        b.on_ack(test_ack(210, 1001, 0));
         assert_eq!(b.min_rtt(), Duration::MAX);
         assert!(b.sent.is_empty());
     }
@@ -506,36 +506,36 @@ mod tests {
     }
 
     #[test]
-    fn the_phases_of_a_cycle_last_a_round_trip_and_draining_ends_early() {
+    fn cycle_phases_last_a_round_trip_and_draining_ends_early() {
         let mut b = Bbr::new(0);
         (b.min_rtt, b.pipe_is_full) = (Duration::from_millis(100), true);
         b.enter_rate(1_000_000);
-        b.enter_probe_bandwidth(ms(0));
+        b.enter_probe_bandwidth(at_millis(0));
         // One product is 100 kB; with three segments 103 kB, and 128 kB at gain 1.25.
-        b.check_cycle(acked(101, 1, 0), 127_000);
+        b.check_cycle(test_ack(101, 1, 0), 127_000);
         assert_eq!(b.phase, 0, "not seen to be filled");
-        b.check_cycle(acked(150, 1, 0), 128_000);
+        b.check_cycle(test_ack(150, 1, 0), 128_000);
         assert_eq!(b.phase, 1);
-        b.check_cycle(acked(160, 1, 0), 104_000);
+        b.check_cycle(test_ack(160, 1, 0), 104_000);
         assert_eq!(b.phase, 1);
-        b.check_cycle(acked(170, 1, 0), 103_000);
+        b.check_cycle(test_ack(170, 1, 0), 103_000);
         assert_eq!(b.phase, 2, "drained");
-        b.check_cycle(acked(270, 1, 0), 0);
+        b.check_cycle(test_ack(270, 1, 0), 0);
         assert_eq!(b.phase, 2);
-        b.check_cycle(acked(271, 1, 0), 0);
+        b.check_cycle(test_ack(271, 1, 0), 0);
         assert_eq!(b.phase, 3);
     }
 
     #[test]
     fn a_segment_takes_its_time_at_the_pace() {
         let mut b = Bbr::new(0);
-        b.open(10_000, Some(Duration::from_millis(100)));
+        b.start(10_000, Some(Duration::from_millis(100)));
         assert_eq!(b.pacing_rate, 288_500);
-        b.on_sent(sending(0, 1, 0));
-        assert!(b.waits(ms(3)));
+        b.on_sent(test_departure(0, 1, 0));
+        assert!(b.hold_for_pace(at_millis(3)));
         // 1000 bytes / 288 500 B/s = 3.466 ms.
         assert_eq!(b.wakes_at().as_nanos(), 3_466_204);
-        assert!(!b.waits(ms(4)));
+        assert!(!b.hold_for_pace(at_millis(4)));
         assert_eq!(b.wakes_at(), Instant::FAR_FUTURE);
     }
 }

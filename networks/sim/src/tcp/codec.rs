@@ -1,10 +1,10 @@
 //! Segments as bytes (RFC 9293 §3.1, RFC 2018, RFC 7323).
 
 use super::fast_open::FastOpenCookie;
-use super::segment::{Flags, Options, Segment};
+use super::segment::{Segment, SegmentFlags, TcpOptions};
 use std::fmt;
 use std::sync::Arc;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -39,8 +39,8 @@ impl fmt::Display for ParseError {
     }
 }
 impl std::error::Error for ParseError {}
-impl From<Truncated> for ParseError {
-    fn from(_: Truncated) -> Self {
+impl From<TruncatedError> for ParseError {
+    fn from(_: TruncatedError) -> Self {
         Self::Truncated
     }
 }
@@ -49,17 +49,21 @@ impl Segment {
     /// Appends the segment to `out` as it goes on the wire: header, options padded to words, payload
     /// (zeros where the segment carries a count). The checksum, at offset 16, is left zero for the layer
     /// that knows the addresses.
-    pub fn emit(&self, source: u16, destination: u16, out: &mut Vec<u8>) {
+    pub fn encode_into(&self, source: u16, destination: u16, out: &mut Vec<u8>) {
         let header = self.header_len();
-        let mut w = Writer::new(out);
-        w.u16(source).u16(destination).u32(self.seq);
-        w.u32(self.ack).u8((header << 2) as u8).u8(self.flags.0).u16(self.window).u32(0);
+        let mut w = OctetWriter::new(out);
+        w.write_u16(source).write_u16(destination).write_u32(self.seq);
+        w.write_u32(self.ack)
+            .write_u8((header << 2) as u8)
+            .write_u8(self.flags.0)
+            .write_u16(self.window)
+            .write_u32(0);
         if let Some(options) = &self.options {
             emit_options(options, &mut w);
         }
         match &self.payload {
-            Some(payload) => w.bytes(payload),
-            None => w.zeros(self.len as usize),
+            Some(payload) => w.write_bytes(payload),
+            None => w.write_zeros(self.len as usize),
         };
     }
 
@@ -69,78 +73,78 @@ impl Segment {
     /// # Errors
     /// The bytes are no segment, or an option's length is wrong.
     pub fn parse(bytes: &[u8]) -> Result<(u16, u16, Segment), ParseError> {
-        let mut r = Reader::new(bytes);
-        let (source, destination, seq, ack) = (r.u16()?, r.u16()?, r.u32()?, r.u32()?);
-        let (offset, flags, window) = (r.u8()? >> 4, r.u8()?, r.u16()?);
-        r.u32()?;
+        let mut r = OctetReader::new(bytes);
+        let (source, destination, seq, ack) = (r.read_u16()?, r.read_u16()?, r.read_u32()?, r.read_u32()?);
+        let (offset, flags, window) = (r.read_u8()? >> 4, r.read_u8()?, r.read_u16()?);
+        r.read_u32()?;
         let options = usize::from(offset).checked_sub(5).ok_or(ParseError::DataOffset(offset))? * 4;
-        let options = parse_options(r.sub(options).map_err(|_| ParseError::DataOffset(offset))?)?;
+        let options = parse_options(r.sub_reader(options).map_err(|_| ParseError::DataOffset(offset))?)?;
         let payload = r.take_rest();
         let segment = Segment {
             seq,
             ack,
             len: payload.len() as u32,
             window,
-            flags: Flags(flags),
-            options: (options != Options::default()).then(|| Box::new(options)),
+            flags: SegmentFlags(flags),
+            options: (options != TcpOptions::default()).then(|| Box::new(options)),
             payload: (!payload.is_empty()).then(|| Arc::from(payload)),
         };
         Ok((source, destination, segment))
     }
 }
 
-fn emit_options(o: &Options, w: &mut Writer<'_>) {
+fn emit_options(o: &TcpOptions, w: &mut OctetWriter<'_>) {
     if let Some(mss) = o.mss {
-        w.u8(MSS).u8(4).u16(mss);
+        w.write_u8(MSS).write_u8(4).write_u16(mss);
     }
     match (o.sack_permitted, o.timestamps.is_some()) {
-        (true, true) => w.u8(SACK_PERMITTED).u8(2),
-        (true, false) => w.u8(NOP).u8(NOP).u8(SACK_PERMITTED).u8(2),
-        (false, true) => w.u8(NOP).u8(NOP),
+        (true, true) => w.write_u8(SACK_PERMITTED).write_u8(2),
+        (true, false) => w.write_u8(NOP).write_u8(NOP).write_u8(SACK_PERMITTED).write_u8(2),
+        (false, true) => w.write_u8(NOP).write_u8(NOP),
         (false, false) => w,
     };
     if let Some((value, echo)) = o.timestamps {
-        w.u8(TIMESTAMPS).u8(10).u32(value).u32(echo);
+        w.write_u8(TIMESTAMPS).write_u8(10).write_u32(value).write_u32(echo);
     }
     if let Some(shift) = o.window_scale {
-        w.u8(NOP).u8(WINDOW_SCALE).u8(3).u8(shift);
+        w.write_u8(NOP).write_u8(WINDOW_SCALE).write_u8(3).write_u8(shift);
     }
     if let Some(cookie) = &o.fast_open {
         let bytes = cookie.as_slice();
-        w.u8(FAST_OPEN).u8(2 + bytes.len() as u8).bytes(bytes);
+        w.write_u8(FAST_OPEN).write_u8(2 + bytes.len() as u8).write_bytes(bytes);
         if !(2 + bytes.len()).is_multiple_of(4) {
-            w.u8(NOP).u8(NOP);
+            w.write_u8(NOP).write_u8(NOP);
         }
     }
     let blocks = o.sack_fitting();
     if blocks > 0 {
-        w.u8(NOP).u8(NOP).u8(SACK).u8(2 + 8 * blocks as u8);
+        w.write_u8(NOP).write_u8(NOP).write_u8(SACK).write_u8(2 + 8 * blocks as u8);
         for &(left, right) in &o.sack.as_slice()[..blocks] {
-            w.u32(left).u32(right);
+            w.write_u32(left).write_u32(right);
         }
     }
 }
 
-fn parse_options(mut r: Reader<'_>) -> Result<Options, ParseError> {
-    let mut o = Options::default();
+fn parse_options(mut r: OctetReader<'_>) -> Result<TcpOptions, ParseError> {
+    let mut o = TcpOptions::default();
     while !r.is_empty() {
-        let kind = r.u8()?;
+        let kind = r.read_u8()?;
         match kind {
             END => break,
             NOP => continue,
             _ => {}
         }
         let wrong = ParseError::OptionLength { kind };
-        let len = r.u8().map_err(|_| wrong)?.checked_sub(2).ok_or(wrong)?;
-        let mut body = r.sub(usize::from(len)).map_err(|_| wrong)?;
+        let len = r.read_u8().map_err(|_| wrong)?.checked_sub(2).ok_or(wrong)?;
+        let mut body = r.sub_reader(usize::from(len)).map_err(|_| wrong)?;
         match (kind, len) {
-            (MSS, 2) => o.mss = Some(body.u16()?),
-            (WINDOW_SCALE, 1) => o.window_scale = Some(body.u8()?),
+            (MSS, 2) => o.mss = Some(body.read_u16()?),
+            (WINDOW_SCALE, 1) => o.window_scale = Some(body.read_u8()?),
             (SACK_PERMITTED, 0) => o.sack_permitted = true,
-            (TIMESTAMPS, 8) => o.timestamps = Some((body.u32()?, body.u32()?)),
+            (TIMESTAMPS, 8) => o.timestamps = Some((body.read_u32()?, body.read_u32()?)),
             (SACK, 8 | 16 | 24 | 32) => {
                 while !body.is_empty() {
-                    let block = (body.u32()?, body.u32()?);
+                    let block = (body.read_u32()?, body.read_u32()?);
                     if !o.sack.push(block.0, block.1) {
                         return Err(wrong);
                     }
@@ -167,7 +171,7 @@ fn parse_options(mut r: Reader<'_>) -> Result<Options, ParseError> {
 pub fn round_trip(bytes: &[u8]) {
     let Ok((source, destination, mut segment)) = Segment::parse(bytes) else { return };
     let mut out = Vec::new();
-    segment.emit(source, destination, &mut out);
+    segment.encode_into(source, destination, &mut out);
     assert_eq!(out.len() as u32, segment.wire_len());
     if let Some(options) = &mut segment.options {
         let fitting = options.sack_fitting();

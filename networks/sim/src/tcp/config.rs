@@ -4,7 +4,7 @@ use usher_core::Duration;
 
 /// How losses are found and repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Recovery {
+pub enum RecoveryAlgorithm {
     /// Fast retransmit and fast recovery; any new acknowledgement ends recovery (RFC 5681 §3.2).
     Reno,
     /// Partial acknowledgements retransmit the next hole (RFC 6582).
@@ -42,7 +42,7 @@ pub enum InitialWindow {
 
 impl InitialWindow {
     /// The window in bytes for segments of at most `mss` bytes.
-    pub fn bytes(self, mss: u32) -> u32 {
+    pub fn window_bytes(self, mss: u32) -> u32 {
         match self {
             Self::Rfc3390 => (4 * mss).min((2 * mss).max(4380)),
             Self::Rfc6928 => (10 * mss).min((2 * mss).max(14_600)),
@@ -113,13 +113,13 @@ pub enum WindowGrowth {
 /// Whose sender repairs losses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LossRecovery {
-    /// That of RFC 5681, 6582 or 6675, as [`Recovery`] says.
+    /// That of RFC 5681, 6582 or 6675, as [`RecoveryAlgorithm`] says.
     #[default]
     Rfc5681,
     /// ns-2's FullTcp, plain, Newreno or Sack, with [`CongestionControl::Reno`]. It takes the place of [`WindowGrowth`],
     /// [`LossHalves`], limited transmit and what counts as a duplicate.
     Ns2,
-    /// ns-3's TcpSocketBase, with [`CongestionControl::Cubic`] and [`Recovery::Sack`]: by segments as they left, with its own CUBIC, hybrid
+    /// ns-3's TcpSocketBase, with [`CongestionControl::Cubic`] and [`RecoveryAlgorithm::Sack`]: by segments as they left, with its own CUBIC, hybrid
     /// slow start and proportional rate reduction. It takes the place of [`WindowGrowth`], [`LossHalves`], limited transmit, restarts after
     /// silence and what counts as a duplicate.
     Ns3,
@@ -213,7 +213,7 @@ pub enum WindowUpdate {
 
 /// Where stacks differ from each other, and what each setting is by the RFC's text; the defaults are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Variants {
+pub struct StackVariants {
     /// When the announced window grows.
     pub window_update: WindowUpdate,
     /// Report data that came twice by a first SACK block (RFC 2883); off.
@@ -234,7 +234,7 @@ pub struct Variants {
     pub rto_slop: Duration,
 }
 
-impl Default for Variants {
+impl Default for StackVariants {
     fn default() -> Self {
         Self {
             window_update: WindowUpdate::default(),
@@ -251,7 +251,7 @@ impl Default for Variants {
 
 /// The settings of a connection; many connections share one by [`Arc`](std::sync::Arc).
 #[derive(Clone, PartialEq, Debug)]
-pub struct Config {
+pub struct TcpConfig {
     /// Maximum segment size: announced to the other side, and the bound of what is sent where the other
     /// side announces more. 1460, that is Ethernet's 1500 less 40 bytes of IPv4 and TCP headers (RFC 9293
     /// §3.7.1).
@@ -259,7 +259,7 @@ pub struct Config {
     /// What is assumed of a peer that announces no size: 536 (RFC 9293 §3.7.1); 1220 for IPv6.
     pub default_peer_mss: u16,
     /// Loss recovery; NewReno.
-    pub recovery: Recovery,
+    pub recovery: RecoveryAlgorithm,
     /// Whose sender repairs them; the RFCs'.
     pub loss_recovery: LossRecovery,
     /// Congestion control; Reno.
@@ -344,7 +344,7 @@ pub struct Config {
     /// Timers are those of a wheel with ticks of this length: none expires early, and each later by up to an eighth of how long
     /// it was to wait (Linux's kernel/time/timer.c; 4 ms with CONFIG_HZ=250). Zero: all expire in time.
     pub timer_tick: Duration,
-    /// With [`Recovery::Reno`], too, duplicate acknowledgements of what a timeout sent again begin no fast
+    /// With [`RecoveryAlgorithm::Reno`], too, duplicate acknowledgements of what a timeout sent again begin no fast
     /// retransmission; off. NewReno (RFC 6582 §3.2 step 2) and SACK (RFC 6675 §5.1) never do.
     pub reno_recover: bool,
     /// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR); 1 ms (RFC 6298 §2).
@@ -376,15 +376,15 @@ pub struct Config {
     /// five seconds).
     pub challenge_ack_interval: Duration,
     /// Where stacks differ; as the RFCs have it.
-    pub variants: Variants,
+    pub variants: StackVariants,
 }
 
-impl Default for Config {
+impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             mss: 1460,
             default_peer_mss: 536,
-            recovery: Recovery::default(),
+            recovery: RecoveryAlgorithm::default(),
             loss_recovery: LossRecovery::default(),
             congestion: CongestionControl::default(),
             window_unit: WindowUnit::default(),
@@ -431,12 +431,12 @@ impl Default for Config {
             timestamp_echo: TimestampEcho::default(),
             time_wait: Duration::from_secs(1),
             challenge_ack_interval: Duration::from_millis(500),
-            variants: Variants::default(),
+            variants: StackVariants::default(),
         }
     }
 }
 
-impl Config {
+impl TcpConfig {
     /// Whether a connection's initial sequence number decides more than its numbers: when its ticks of [`Self::rtt_tick`] begin, or
     /// by what phase BBR looks for bandwidth first.
     pub fn depends_on_iss(&self) -> bool {

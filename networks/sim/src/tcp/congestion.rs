@@ -3,7 +3,7 @@
 //! Loss recovery does not know which it is.
 
 use super::bbr::Bbr;
-use super::config::{Config, CongestionControl, LossRecovery, Recovery};
+use super::config::{CongestionControl, LossRecovery, RecoveryAlgorithm, TcpConfig};
 use super::cubic::{self, Cubic};
 use super::full_tcp::FullTcp;
 use super::ns3_sender::Ns3Sender;
@@ -14,46 +14,47 @@ const MAX_CWND: u32 = 1 << 30;
 
 /// Congestion window and slow-start threshold in bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Congestion {
+pub(super) struct CongestionWindow {
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
     /// Bytes acknowledged in congestion avoidance since the window last grew.
     acked: u32,
     /// What another control than Reno remembers.
-    control: Option<Box<Control>>,
+    control: Option<Box<CongestionAlgorithm>>,
 }
 
 #[derive(Clone, Debug)]
-enum Control {
+enum CongestionAlgorithm {
     Cubic(Cubic),
     Bbr(Bbr),
     FullTcp(FullTcp),
     Ns3(Ns3Sender),
 }
 
-impl Congestion {
-    pub(super) fn new(config: &Config, iss: u32) -> Self {
+impl CongestionWindow {
+    pub(super) fn new(config: &TcpConfig, iss: u32) -> Self {
         let control = match config.congestion {
             CongestionControl::Reno if config.loss_recovery == LossRecovery::Ns2 => {
-                Some(Box::new(Control::FullTcp(FullTcp::default())))
+                Some(Box::new(CongestionAlgorithm::FullTcp(FullTcp::default())))
             }
             CongestionControl::Reno => None,
             CongestionControl::Cubic
-                if config.loss_recovery == LossRecovery::Ns3 && config.recovery == Recovery::Sack =>
+                if config.loss_recovery == LossRecovery::Ns3
+                    && config.recovery == RecoveryAlgorithm::Sack =>
             {
-                Some(Box::new(Control::Ns3(Ns3Sender::default())))
+                Some(Box::new(CongestionAlgorithm::Ns3(Ns3Sender::default())))
             }
-            CongestionControl::Cubic => Some(Box::new(Control::Cubic(Cubic::default()))),
-            CongestionControl::Bbr => Some(Box::new(Control::Bbr(Bbr::new(iss)))),
+            CongestionControl::Cubic => Some(Box::new(CongestionAlgorithm::Cubic(Cubic::default()))),
+            CongestionControl::Bbr => Some(Box::new(CongestionAlgorithm::Bbr(Bbr::new(iss)))),
         };
         Self { cwnd: 0, ssthresh: config.initial_ssthresh, acked: 0, control }
     }
     /// Sets the initial window once the segment size is known, and maybe the round-trip time.
-    pub(super) fn open(&mut self, cwnd: u32, srtt: Option<Duration>) {
+    pub(super) fn set_initial_window(&mut self, cwnd: u32, srtt: Option<Duration>) {
         self.cwnd = cwnd.min(MAX_CWND);
         self.acked = 0;
         if let Some(bbr) = self.bbr() {
-            bbr.open(cwnd, srtt);
+            bbr.start(cwnd, srtt);
         }
     }
     /// The window is Reno's, so that [`on_ack`](Self::on_ack) is to be told of acknowledgements.
@@ -65,7 +66,7 @@ impl Congestion {
     #[inline]
     pub(super) fn bbr(&mut self) -> Option<&mut Bbr> {
         match self.control.as_deref_mut() {
-            Some(Control::Bbr(bbr)) => Some(bbr),
+            Some(CongestionAlgorithm::Bbr(bbr)) => Some(bbr),
             _ => None,
         }
     }
@@ -73,34 +74,34 @@ impl Congestion {
     #[inline]
     pub(super) fn full_tcp(&mut self) -> Option<&mut FullTcp> {
         match self.control.as_deref_mut() {
-            Some(Control::FullTcp(full)) => Some(full),
+            Some(CongestionAlgorithm::FullTcp(full)) => Some(full),
             _ => None,
         }
     }
     /// Whether losses are repaired as ns-2 does.
     #[inline]
     pub(super) fn is_full_tcp(&self) -> bool {
-        matches!(self.control.as_deref(), Some(Control::FullTcp(_)))
+        matches!(self.control.as_deref(), Some(CongestionAlgorithm::FullTcp(_)))
     }
     /// What ns-3's sender remembers, where losses are repaired as it does.
     #[inline]
     pub(super) fn ns3(&mut self) -> Option<&mut Ns3Sender> {
         match self.control.as_deref_mut() {
-            Some(Control::Ns3(sender)) => Some(sender),
+            Some(CongestionAlgorithm::Ns3(sender)) => Some(sender),
             _ => None,
         }
     }
     /// Whether ns-3's sender repairs losses.
     #[inline]
     pub(super) fn is_ns3(&self) -> bool {
-        matches!(self.control.as_deref(), Some(Control::Ns3(_)))
+        matches!(self.control.as_deref(), Some(CongestionAlgorithm::Ns3(_)))
     }
     /// When a segment that BBR holds back may leave, or what was written to ns-3's sender.
     #[cold]
     pub(super) fn paced_until(&self) -> Instant {
         match self.control.as_deref() {
-            Some(Control::Bbr(bbr)) => bbr.wakes_at(),
-            Some(Control::Ns3(sender)) => sender.written_at.unwrap_or(Instant::FAR_FUTURE),
+            Some(CongestionAlgorithm::Bbr(bbr)) => bbr.wakes_at(),
+            Some(CongestionAlgorithm::Ns3(sender)) => sender.written_at.unwrap_or(Instant::FAR_FUTURE),
             _ => Instant::FAR_FUTURE,
         }
     }
@@ -124,8 +125,8 @@ impl Congestion {
     }
     /// The same for CUBIC.
     #[cold]
-    pub(super) fn on_ack_timed(&mut self, ack: cubic::Acked) {
-        if let Some(Control::Cubic(cubic)) = self.control.as_deref_mut() {
+    pub(super) fn on_ack_timed(&mut self, ack: cubic::CubicAck) {
+        if let Some(CongestionAlgorithm::Cubic(cubic)) = self.control.as_deref_mut() {
             let grown = cubic.on_ack(self.cwnd, self.ssthresh, ack);
             self.cwnd = self.cwnd.saturating_add(grown).min(MAX_CWND);
         }
@@ -134,12 +135,12 @@ impl Congestion {
     /// BBR all of it, so that recovery sends as much as arrives.
     pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
         let kept = match self.control.as_deref_mut() {
-            None | Some(Control::FullTcp(_) | Control::Ns3(_)) => flight / 2,
-            Some(Control::Cubic(cubic)) => {
+            None | Some(CongestionAlgorithm::FullTcp(_) | CongestionAlgorithm::Ns3(_)) => flight / 2,
+            Some(CongestionAlgorithm::Cubic(cubic)) => {
                 cubic.on_loss(self.cwnd, mss);
-                cubic::reduced(flight)
+                cubic::reduced_window(flight)
             }
-            Some(Control::Bbr(bbr)) => {
+            Some(CongestionAlgorithm::Bbr(bbr)) => {
                 bbr.on_loss(self.cwnd);
                 flight
             }
@@ -157,9 +158,9 @@ impl Congestion {
         self.cwnd = mss;
         self.acked = 0;
         match self.control.as_deref_mut() {
-            None | Some(Control::FullTcp(_) | Control::Ns3(_)) => {}
-            Some(Control::Cubic(cubic)) => cubic.on_timeout(),
-            Some(Control::Bbr(bbr)) => bbr.on_timeout(),
+            None | Some(CongestionAlgorithm::FullTcp(_) | CongestionAlgorithm::Ns3(_)) => {}
+            Some(CongestionAlgorithm::Cubic(cubic)) => cubic.on_timeout(),
+            Some(CongestionAlgorithm::Bbr(bbr)) => bbr.on_timeout(),
         }
     }
     /// Lets recovery inflate or set the window.

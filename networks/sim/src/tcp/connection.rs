@@ -1,24 +1,24 @@
 //! The connection: its state, how it is opened, and the application's side of it.
 
 use super::ack_pace::AckPace;
-use super::config::{Config, Recovery};
-use super::congestion::Congestion;
-use super::fast_open::Opening;
+use super::config::{RecoveryAlgorithm, TcpConfig};
+use super::congestion::CongestionWindow;
+use super::fast_open::FastOpenState;
 use super::rack::Rack;
-use super::receive_buffer::{Reassembly, Unread, cut};
+use super::receive_buffer::{ReassemblyBuffer, UnreadData, cut_bytes};
 use super::receive_tuning::ReceiveTuning;
-use super::rtt::Rtt;
+use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
-use super::segment::{Flags, Options, Segment};
+use super::segment::{Segment, SegmentFlags, TcpOptions};
 use super::send_buffer::SendBuffer;
 use super::seq;
 use std::sync::Arc;
 use usher_core::{CloseReason, CommandError, Duration, Instant};
 
 /// The connection states of RFC 9293 §3.3.2. LISTEN belongs to the host, which calls
-/// [`Connection::accept`].
+/// [`TcpConnection::accept`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
+pub enum TcpState {
     /// Waiting for a SYN after having sent one.
     SynSent,
     /// Waiting for the acknowledgement of our SYN after having seen theirs.
@@ -43,7 +43,7 @@ pub enum State {
 
 /// What an application writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Data<'a> {
+pub enum StreamData<'a> {
     /// This many bytes of no particular value; nothing is stored or carried.
     Count(u32),
     /// These bytes.
@@ -52,7 +52,7 @@ pub enum Data<'a> {
 
 /// What a connection has to say to its application.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum TcpEvent {
     /// It is established.
     Connected,
     /// The next `len` bytes, in order; boundaries mean nothing.
@@ -65,13 +65,13 @@ pub enum Event {
     /// The other side sends no more; ours may still be written.
     PeerClosed,
     /// It is over; no further event will come. [`CloseReason::Closed`] when both sides have closed in good
-    /// order (the connection may still answer from TIME-WAIT: see [`Connection::is_closed`]).
+    /// order (the connection may still answer from TIME-WAIT: see [`TcpConnection::is_closed`]).
     Closed(CloseReason),
 }
 
 /// What a connection counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
+pub struct TcpStats {
     /// Segments sent, of every kind.
     pub segments_sent: u32,
     /// Segments received, of every kind, dropped ones included.
@@ -106,7 +106,7 @@ pub struct Stats {
 
 /// What the one long timer of a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Timer {
+pub(super) enum TcpTimer {
     Off,
     Retransmit,
     Persist,
@@ -115,7 +115,7 @@ pub(super) enum Timer {
 
 /// State of RFC 7323 timestamps.
 #[derive(Debug)]
-pub(super) struct Timestamps {
+pub(super) struct TimestampState {
     /// TS.Recent.
     pub(super) recent: u32,
     pub(super) recent_at: Instant,
@@ -125,9 +125,9 @@ pub(super) struct Timestamps {
 
 /// What few connections have, in one place so that the others stay small.
 #[derive(Debug, Default)]
-pub(super) struct Rare {
+pub(super) struct RareState {
     /// Of one that opens by Fast Open.
-    pub(super) opening: Option<Opening>,
+    pub(super) opening: Option<FastOpenState>,
     /// Where acknowledgements go by the sender's pace.
     pub(super) acks: Option<AckPace>,
     /// Where losses are found by time.
@@ -135,10 +135,10 @@ pub(super) struct Rare {
     /// Where the receive buffer follows what is read.
     pub(super) tuning: Option<Box<ReceiveTuning>>,
     /// What few of the others see.
-    pub(super) aside: Option<Box<Aside>>,
+    pub(super) extras: Option<Box<ConnectionExtras>>,
 }
 
-impl Rare {
+impl RareState {
     #[inline]
     pub(super) fn acks_mut(of: &mut Option<Box<Self>>) -> Option<&mut AckPace> {
         of.as_mut()?.acks.as_mut()
@@ -151,24 +151,24 @@ impl Rare {
 
 /// What happens to few connections.
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(super) struct ConnectionExtras {
     /// A reset or acknowledgement that answers a stray segment.
     pub(super) answer: Option<Segment>,
     /// When the last challenge acknowledgement was sent; `FAR_FUTURE` before the first.
     pub(super) challenged_at: Instant,
     /// But for what all of them count.
-    pub(super) stats: Stats,
+    pub(super) stats: TcpStats,
 }
 
-impl Default for Aside {
+impl Default for ConnectionExtras {
     fn default() -> Self {
-        Self { answer: None, challenged_at: Instant::FAR_FUTURE, stats: Stats::default() }
+        Self { answer: None, challenged_at: Instant::FAR_FUTURE, stats: TcpStats::default() }
     }
 }
 
 /// Events that wait to be polled, beside data.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingEvents {
     pub(super) connected: bool,
     pub(super) peer_closed: bool,
     pub(super) closed: Option<CloseReason>,
@@ -176,10 +176,10 @@ pub(super) struct Pending {
 
 /// One endpoint of a TCP connection; see the [module](super) for how to drive it.
 #[derive(Debug)]
-pub struct Connection {
-    pub(super) config: Arc<Config>,
-    pub(super) state: State,
-    pub(super) timer: Timer,
+pub struct TcpConnection {
+    pub(super) config: Arc<TcpConfig>,
+    pub(super) state: TcpState,
+    pub(super) timer: TcpTimer,
     /// Something changed that may let a segment leave.
     pub(super) wake: bool,
     pub(super) ack_now: bool,
@@ -205,7 +205,7 @@ pub struct Connection {
     /// The first partial acknowledgement of this recovery has come.
     pub(super) partial_seen: bool,
     pub(super) auto_read: bool,
-    pub(super) pending: Pending,
+    pub(super) pending: PendingEvents,
     pub(super) snd_scale: u8,
     pub(super) rcv_scale: u8,
     pub(super) unacked_segments: u8,
@@ -218,8 +218,8 @@ pub struct Connection {
     pub(super) ack_at: Instant,
     pub(super) timed_at: Instant,
     pub(super) last_data_at: Instant,
-    pub(super) rtt: Rtt,
-    pub(super) congestion: Congestion,
+    pub(super) rtt: RttEstimator,
+    pub(super) congestion: CongestionWindow,
 
     /// ISS, SND.UNA, SND.NXT (which a timeout pulls back) and the end of what was ever sent.
     pub(super) iss: u32,
@@ -255,12 +255,12 @@ pub struct Connection {
     pub(super) unacked_bytes: u32,
 
     pub(super) send_buffer: Option<Box<SendBuffer>>,
-    pub(super) chunks: Option<Box<Unread>>,
-    pub(super) reassembly: Option<Box<Reassembly>>,
+    pub(super) chunks: Option<Box<UnreadData>>,
+    pub(super) reassembly: Option<Box<ReassemblyBuffer>>,
     pub(super) scoreboard: Option<Box<Scoreboard>>,
-    pub(super) timestamps: Option<Box<Timestamps>>,
+    pub(super) timestamps: Option<Box<TimestampState>>,
     /// What few connections have.
-    pub(super) rare: Option<Box<Rare>>,
+    pub(super) rare_state: Option<Box<RareState>>,
     /// What all of them count.
     pub(super) segments_sent: u32,
     pub(super) segments_received: u32,
@@ -270,19 +270,19 @@ pub struct Connection {
 /// The most that may be written and not yet acknowledged: half of what sequence numbers can compare.
 const MAX_QUEUED: u32 = 1 << 30;
 
-impl Connection {
+impl TcpConnection {
     /// Octets that count for the state of a connection without data: between what one takes in this simulator, on a machine
     /// with addresses of 64 bits, and that with what few have beside it. It is a number of its own so that results are the
     /// same everywhere, whatever becomes of that.
     pub const CONTROL_BLOCK: u32 = 328;
 
-    fn new(config: Arc<Config>, state: State, iss: u32) -> Self {
-        let rtt = Rtt::new(&config);
-        let congestion = Congestion::new(&config, iss);
+    fn new(config: Arc<TcpConfig>, state: TcpState, iss: u32) -> Self {
+        let rtt = RttEstimator::new(&config);
+        let congestion = CongestionWindow::new(&config, iss);
         let paced = config.quick_ack || config.ack_on_read || config.delayed_ack_max.is_some();
         Self {
             state,
-            timer: Timer::Off,
+            timer: TcpTimer::Off,
             wake: true,
             ack_now: false,
             syn_now: true,
@@ -290,7 +290,7 @@ impl Connection {
             tail_now: false,
             pushed: false,
             probe_now: false,
-            active_open: state == State::SynSent,
+            active_open: state == TcpState::SynSent,
             syn_timeouts: 0,
             fin_queued: false,
             fin_sent: false,
@@ -300,7 +300,7 @@ impl Connection {
             in_recovery: false,
             partial_seen: false,
             auto_read: true,
-            pending: Pending::default(),
+            pending: PendingEvents::default(),
             snd_scale: 0,
             rcv_scale: 0,
             unacked_segments: 0,
@@ -339,7 +339,8 @@ impl Connection {
             reassembly: None,
             scoreboard: None,
             timestamps: None,
-            rare: paced.then(|| Box::new(Rare { acks: Some(AckPace::default()), ..Rare::default() })),
+            rare_state: paced
+                .then(|| Box::new(RareState { acks: Some(AckPace::default()), ..RareState::default() })),
             segments_sent: 0,
             segments_received: 0,
             pure_acks_sent: 0,
@@ -350,8 +351,8 @@ impl Connection {
     /// Opens a connection actively: the SYN is then polled. `iss` is the initial sequence number, which
     /// the host draws (RFC 9293 §3.4.1).
     #[must_use]
-    pub fn connect(config: Arc<Config>, iss: u32, now: Instant) -> Self {
-        let mut c = Self::new(config, State::SynSent, iss);
+    pub fn connect(config: Arc<TcpConfig>, iss: u32, now: Instant) -> Self {
+        let mut c = Self::new(config, TcpState::SynSent, iss);
         c.last_data_at = now;
         c
     }
@@ -362,11 +363,13 @@ impl Connection {
     /// all). Data on the SYN waits until the connection is established; a FIN on it is not taken, and comes again
     /// (RFC 9293 §3.10.7.2 and §3.10.7.4, eighth check).
     #[must_use]
-    pub fn accept(config: Arc<Config>, iss: u32, syn: &Segment, now: Instant) -> Option<Self> {
-        if !syn.flags.contains(Flags::SYN) || syn.flags.intersects(Flags::ACK | Flags::RST) {
+    pub fn accept(config: Arc<TcpConfig>, iss: u32, syn: &Segment, now: Instant) -> Option<Self> {
+        if !syn.flags.contains(SegmentFlags::SYN)
+            || syn.flags.intersects(SegmentFlags::ACK | SegmentFlags::RST)
+        {
             return None;
         }
-        let mut c = Self::new(config, State::SynReceived, iss);
+        let mut c = Self::new(config, TcpState::SynReceived, iss);
         c.last_data_at = now;
         c.segments_received = 1;
         c.take_syn(now, syn);
@@ -379,7 +382,7 @@ impl Connection {
         self.irs = syn.seq;
         self.rcv_nxt = syn.seq.wrapping_add(1);
         self.rcv_edge = self.rcv_nxt.wrapping_add(self.config.receive_buffer.min(0xffff));
-        let none = Options::default();
+        let none = TcpOptions::default();
         let theirs = syn.options.as_deref().filter(|_| self.config.variants.options).unwrap_or(&none);
         let peer_mss = theirs.mss.unwrap_or(self.config.default_peer_mss).max(64);
         self.mss = u32::from(peer_mss.min(self.config.mss.max(64)));
@@ -388,10 +391,10 @@ impl Connection {
             self.rcv_scale = ours.min(14);
             self.snd_scale = theirs.min(14);
         }
-        self.sack_ok = self.config.recovery == Recovery::Sack && theirs.sack_permitted;
+        self.sack_ok = self.config.recovery == RecoveryAlgorithm::Sack && theirs.sack_permitted;
         if let (true, Some((val, _))) = (self.config.timestamps, theirs.timestamps) {
             self.timestamps =
-                Some(Box::new(Timestamps { recent: val, recent_at: now, last_ack_sent: self.rcv_nxt }));
+                Some(Box::new(TimestampState { recent: val, recent_at: now, last_ack_sent: self.rcv_nxt }));
             self.mss -= 12;
         }
         self.begin_tuning(now);
@@ -404,12 +407,12 @@ impl Connection {
     /// Keeps what a SYN that does not establish carries until we are ESTABLISHED (RFC 9293 §3.10.7.2 and §3.10.7.3).
     pub(super) fn hold_text(&mut self, syn: &Segment) {
         if syn.is_malformed() {
-            self.count().malformed += 1;
+            self.stats_mut().malformed += 1;
             return;
         }
         let len = syn.len.min(self.rcv_edge.wrapping_sub(self.rcv_nxt));
         if len > 0 {
-            let data = syn.payload.as_ref().map(|p| cut(p, 0, len));
+            let data = syn.payload.as_ref().map(|p| cut_bytes(p, 0, len));
             self.reassembly.get_or_insert_default().insert(
                 self.rcv_nxt,
                 self.rcv_nxt.wrapping_add(len),
@@ -426,18 +429,18 @@ impl Connection {
     /// [`CommandError::WrongState`] after [`shutdown`](Self::shutdown), [`abort`](Self::abort) or the end
     /// of the connection; [`CommandError::Full`] where more than 1 GiB would wait. Nothing was taken then.
     #[inline]
-    pub fn write(&mut self, data: Data<'_>) -> Result<(), CommandError> {
+    pub fn write(&mut self, data: StreamData<'_>) -> Result<(), CommandError> {
         if self.fin_queued || !self.can_send() {
             return Err(CommandError::WrongState("the connection takes no more data"));
         }
         let len = match data {
-            Data::Count(n) => n as usize,
-            Data::Bytes(b) => b.len(),
+            StreamData::Count(n) => n as usize,
+            StreamData::Bytes(b) => b.len(),
         };
         if len > (MAX_QUEUED - self.end.wrapping_sub(self.una).min(MAX_QUEUED)) as usize {
             return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
         }
-        if let (Data::Bytes(bytes), 1..) = (data, len) {
+        if let (StreamData::Bytes(bytes), 1..) = (data, len) {
             self.send_buffer.get_or_insert_default().push(self.end, bytes);
         }
         self.end = self.end.wrapping_add(len as u32);
@@ -446,14 +449,17 @@ impl Connection {
     }
 
     fn can_send(&self) -> bool {
-        matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait)
+        matches!(
+            self.state,
+            TcpState::SynSent | TcpState::SynReceived | TcpState::Established | TcpState::CloseWait
+        )
     }
 
     /// Closes our side once all that was written is sent. What the other side still sends is delivered.
     /// Does nothing where that was done already.
     pub fn shutdown(&mut self) {
         match self.state {
-            State::SynSent => self.state = State::Closed,
+            TcpState::SynSent => self.state = TcpState::Closed,
             _ if self.can_send() => self.fin_queued = true,
             _ => return,
         }
@@ -463,65 +469,65 @@ impl Connection {
     /// Resets the connection: no event follows, a RST is then polled unless the other side knows of nothing, or has
     /// closed as we have (RFC 9293 §3.10.5).
     pub fn abort(&mut self) {
-        let open = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
-        let reset = open && !matches!(self.state, State::Closing | State::LastAck);
-        self.answer(reset.then(|| self.reset()));
+        let open = !matches!(self.state, TcpState::SynSent | TcpState::TimeWait | TcpState::Closed);
+        let reset = open && !matches!(self.state, TcpState::Closing | TcpState::LastAck);
+        self.set_answer(reset.then(|| self.reset_segment()));
         self.enter_closed();
-        self.pending = Pending::default();
+        self.pending = PendingEvents::default();
     }
 
     /// The reset that ends this connection for the other side.
-    pub(super) fn reset(&self) -> Segment {
-        let flags = Flags::RST | Flags::ACK;
+    pub(super) fn reset_segment(&self) -> Segment {
+        let flags = SegmentFlags::RST | SegmentFlags::ACK;
         Segment { seq: self.snd_nxt(), ack: self.rcv_nxt, flags, ..Default::default() }
     }
 
     /// SND.NXT: beyond what was sent, also while a timeout sends it again. The byte of a probe does not count: a closed
     /// window may have refused it, and then takes nothing beyond it.
     pub(super) fn snd_nxt(&self) -> u32 {
-        if self.timer == Timer::Persist { self.nxt } else { self.max }
+        if self.timer == TcpTimer::Persist { self.nxt } else { self.max }
     }
 
     /// What few connections see, of one that sees it.
     #[cold]
-    pub(super) fn aside_mut(&mut self) -> &mut Aside {
-        self.rare.get_or_insert_default().aside.get_or_insert_default()
+    pub(super) fn extras_mut(&mut self) -> &mut ConnectionExtras {
+        self.rare_state.get_or_insert_default().extras.get_or_insert_default()
     }
     #[inline]
-    fn aside(&self) -> Option<&Aside> {
-        self.rare.as_ref()?.aside.as_deref()
+    fn extras(&self) -> Option<&ConnectionExtras> {
+        self.rare_state.as_ref()?.extras.as_deref()
     }
 
     /// What few connections count.
     #[cold]
-    pub(super) fn count(&mut self) -> &mut Stats {
-        &mut self.aside_mut().stats
+    pub(super) fn stats_mut(&mut self) -> &mut TcpStats {
+        &mut self.extras_mut().stats
     }
 
     /// Answers a stray segment, or not.
     #[cold]
-    pub(super) fn answer(&mut self, answer: Option<Segment>) {
-        if answer.is_some() || self.aside().is_some() {
-            self.aside_mut().answer = answer;
+    pub(super) fn set_answer(&mut self, answer: Option<Segment>) {
+        if answer.is_some() || self.extras().is_some() {
+            self.extras_mut().answer = answer;
         }
     }
 
     #[inline]
     pub(super) fn has_answer(&self) -> bool {
-        self.aside().is_some_and(|aside| aside.answer.is_some())
+        self.extras().is_some_and(|aside| aside.answer.is_some())
     }
 
     /// Ends the connection and tells why.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         self.enter_closed();
-        self.pending = Pending { closed: Some(reason), ..Pending::default() };
+        self.pending = PendingEvents { closed: Some(reason), ..PendingEvents::default() };
     }
 
     pub(super) fn enter_closed(&mut self) {
-        self.state = State::Closed;
+        self.state = TcpState::Closed;
         self.stop_timer();
         if let Some(bbr) = self.congestion.bbr() {
-            bbr.held = false;
+            bbr.is_waiting = false;
         }
         self.ack_at = Instant::FAR_FUTURE;
         self.ack_now = false;
@@ -534,7 +540,7 @@ impl Connection {
     }
 
     /// Whether arriving data is taken at once (the default) or waits in the receive buffer, filling the
-    /// window, until [`read`](Self::read) grants credit.
+    /// window, until [`read`](Self::grant_credit) grants credit.
     pub fn set_auto_read(&mut self, auto: bool) {
         self.auto_read = auto;
         self.offer_window();
@@ -542,20 +548,20 @@ impl Connection {
 
     /// Takes other settings while it runs, as an application may ask for (the receive buffer, Nagle). What is
     /// negotiated or announced stays; what is sent and measured from now on goes by them.
-    pub fn reconfigure(&mut self, config: Arc<Config>) {
+    pub fn reconfigure(&mut self, config: Arc<TcpConfig>) {
         self.config = config;
     }
 
     /// Grants credit for `n` more bytes to a connection that does not read by itself; as much is then
-    /// delivered as [`Event::Data`], now or when it comes.
-    pub fn read(&mut self, n: u32) {
+    /// delivered as [`TcpEvent::Data`], now or when it comes.
+    pub fn grant_credit(&mut self, n: u32) {
         self.credit = self.credit.saturating_add(n);
     }
 
     /// The next event; poll until `None`. Data is delivered before the close that follows it.
     #[must_use]
     #[inline]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<TcpEvent> {
         if self.unread > 0
             && !self.pending.connected
             && let Some(event) = self.take_data()
@@ -567,19 +573,19 @@ impl Connection {
             return None;
         }
         if std::mem::take(&mut self.pending.connected) {
-            return Some(Event::Connected);
+            return Some(TcpEvent::Connected);
         }
         if self.unread > 0 {
             return None;
         }
         if std::mem::take(&mut self.pending.peer_closed) {
-            return Some(Event::PeerClosed);
+            return Some(TcpEvent::PeerClosed);
         }
-        self.pending.closed.take().map(Event::Closed)
+        self.pending.closed.take().map(TcpEvent::Closed)
     }
 
     #[inline]
-    fn take_data(&mut self) -> Option<Event> {
+    fn take_data(&mut self) -> Option<TcpEvent> {
         let limit = if self.auto_read { self.unread } else { self.unread.min(self.credit) };
         if limit == 0 {
             return None;
@@ -598,7 +604,7 @@ impl Connection {
         if !self.auto_read {
             self.use_credit(len);
         }
-        Some(Event::Data { len, payload })
+        Some(TcpEvent::Data { len, payload })
     }
 
     /// An application that reads by itself has read so much.
@@ -618,33 +624,33 @@ impl Connection {
             at = at.min(self.congestion.paced_until());
         }
         if let Some(rack) = self.rack() {
-            at = at.min(rack.due());
+            at = at.min(rack.next_timeout());
         }
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
     #[inline]
-    pub(super) fn acks(&self) -> Option<&AckPace> {
-        self.rare.as_ref()?.acks.as_ref()
+    pub(super) fn ack_pace(&self) -> Option<&AckPace> {
+        self.rare_state.as_ref()?.acks.as_ref()
     }
     #[inline]
     pub(super) fn rack(&self) -> Option<&Rack> {
-        self.rare.as_ref()?.rack.as_ref()
+        self.rare_state.as_ref()?.rack.as_ref()
     }
 
     /// The state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> TcpState {
         self.state
     }
     /// True when nothing more will be sent or received, so that the host may forget the connection (after
     /// the last [`poll_transmit`](Self::poll_transmit)).
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == TcpState::Closed
     }
     /// What was counted.
-    pub fn stats(&self) -> Stats {
-        let rest = self.aside().map(|aside| aside.stats).unwrap_or_default();
-        Stats {
+    pub fn stats(&self) -> TcpStats {
+        let rest = self.extras().map(|aside| aside.stats).unwrap_or_default();
+        TcpStats {
             segments_sent: self.segments_sent,
             segments_received: self.segments_received,
             pure_acks_sent: self.pure_acks_sent,
@@ -684,7 +690,7 @@ impl Connection {
     }
     /// Bytes written and never sent yet.
     pub fn bytes_unsent(&self) -> u32 {
-        seq::ahead(seq::max(self.max, self.iss.wrapping_add(1)), self.end)
+        seq::octets_ahead(seq::max(self.max, self.iss.wrapping_add(1)), self.end)
     }
     /// The window the other side offers, in bytes.
     pub fn peer_window(&self) -> u32 {
@@ -695,7 +701,7 @@ impl Connection {
         self.mss
     }
     /// Whether timestamps, SACK and window scaling are in use, in this order.
-    pub fn negotiated(&self) -> (bool, bool, bool) {
+    pub fn negotiated_options(&self) -> (bool, bool, bool) {
         (self.timestamps.is_some(), self.sack_ok, self.scale_ok)
     }
     /// Bytes that arrived in order and wait to be read.
@@ -705,9 +711,9 @@ impl Connection {
     /// Octets that it takes: a control block of [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), what was written and is not
     /// acknowledged, what came and is not read, and what came behind a gap. Data that is a mere count counts as if it were
     /// there.
-    pub fn memory(&self) -> u32 {
-        let unacknowledged = seq::ahead(seq::max(self.una, self.iss.wrapping_add(1)), self.end);
-        let held = self.reassembly.as_ref().map_or(0, |r| r.octets());
+    pub fn memory_octets(&self) -> u32 {
+        let unacknowledged = seq::octets_ahead(seq::max(self.una, self.iss.wrapping_add(1)), self.end);
+        let held = self.reassembly.as_ref().map_or(0, |r| r.buffered_octets());
         [unacknowledged, self.unread, held].into_iter().fold(Self::CONTROL_BLOCK, u32::saturating_add)
     }
 }

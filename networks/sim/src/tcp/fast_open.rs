@@ -1,8 +1,8 @@
 //! Fast Open from the client's side (RFC 7413): data on a SYN, for servers that gave a cookie before. A server that
 //! accepts such data is not had: it ignores the option, and the data comes again.
 
-use super::config::Config;
-use super::connection::{Connection, State};
+use super::config::TcpConfig;
+use super::connection::{TcpConnection, TcpState};
 use super::seq;
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl fmt::Debug for FastOpenCookie {
 
 /// What a connection that opens by Fast Open knows.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct FastOpenState {
     /// What its SYN carries.
     pub(super) offered: FastOpenCookie,
     /// The most data that its SYN carries, in bytes, options included.
@@ -53,11 +53,11 @@ pub(super) struct Opening {
     /// Data went with a SYN.
     pub(super) sent: bool,
     /// What the other side's SYN-ACK carried.
-    pub(super) given: Option<FastOpenCookie>,
+    pub(super) received_cookie: Option<FastOpenCookie>,
     /// The size that it announced.
     pub(super) peer_mss: u16,
     /// Data on the SYN was acknowledged.
-    pub(super) taken: bool,
+    pub(super) is_data_acked: bool,
     /// A SYN-ACK has come.
     pub(super) answered: bool,
 }
@@ -74,20 +74,20 @@ pub struct FastOpenCache {
 }
 
 impl FastOpenCache {
-    /// Opens a connection as [`Connection::connect`] does, by Fast Open where the server takes it. What is written
+    /// Opens a connection as [`TcpConnection::connect`] does, by Fast Open where the server takes it. What is written
     /// before the first segment is polled goes with the SYN.
     #[must_use]
-    pub fn connect(&self, config: Arc<Config>, iss: u32, now: Instant) -> Connection {
+    pub fn connect(&self, config: Arc<TcpConfig>, iss: u32, now: Instant) -> TcpConnection {
         let default = config.default_peer_mss;
-        let mut c = Connection::connect(config, iss, now);
+        let mut c = TcpConnection::connect(config, iss, now);
         if !self.refused {
-            c.rare.get_or_insert_default().opening = Some(Opening {
+            c.rare_state.get_or_insert_default().opening = Some(FastOpenState {
                 offered: self.cookie,
                 mss: self.mss.unwrap_or(default),
                 sent: false,
-                given: None,
+                received_cookie: None,
                 peer_mss: default,
-                taken: false,
+                is_data_acked: false,
                 answered: false,
             });
         }
@@ -95,29 +95,29 @@ impl FastOpenCache {
     }
 
     /// Learns from a connection of its own that is open, or has failed.
-    pub fn learn(&mut self, c: &Connection) {
-        let Some(opening) = c.rare.as_ref().and_then(|rare| rare.opening.as_ref()) else { return };
-        if let Some(cookie) = opening.given {
+    pub fn learn_from(&mut self, c: &TcpConnection) {
+        let Some(opening) = c.rare_state.as_ref().and_then(|rare| rare.opening.as_ref()) else { return };
+        if let Some(cookie) = opening.received_cookie {
             self.cookie = cookie;
         }
         if opening.answered {
             self.mss = Some(opening.peer_mss);
         }
         let asked = opening.offered.is_empty();
-        let answer =
-            opening.given.is_some() || (opening.answered && !asked && (opening.taken || !opening.sent));
+        let answer = opening.received_cookie.is_some()
+            || (opening.answered && !asked && (opening.is_data_acked || !opening.sent));
         self.refused = !answer;
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// The data that goes with a first SYN beside `options` bytes of options; `None` without Fast Open, or where the
     /// option does not fit.
     pub(super) fn data_on_syn(&mut self, options: u32) -> Option<(FastOpenCookie, u32)> {
-        let waiting = seq::ahead(self.iss.wrapping_add(1), self.end);
+        let waiting = seq::octets_ahead(self.iss.wrapping_add(1), self.end);
         // What is sent again goes as an ordinary SYN (§4.2.1, §4.2.2).
-        let first = self.max == self.iss && self.state == State::SynSent;
-        let opening = self.rare.as_mut()?.opening.as_mut().filter(|_| first)?;
+        let first = self.max == self.iss && self.state == TcpState::SynSent;
+        let opening = self.rare_state.as_mut()?.opening.as_mut().filter(|_| first)?;
         let whole = options + super::segment::fast_open_len(opening.offered);
         if whole > super::segment::MAX_OPTIONS {
             return None;
@@ -134,14 +134,14 @@ impl Connection {
         self.nxt = ack;
         self.max = ack;
         if let Some(buffer) = &mut self.send_buffer {
-            buffer.release(ack);
+            buffer.release_before(ack);
         }
         let beyond_syn = ack != self.iss.wrapping_add(1);
         let default = self.config.default_peer_mss;
-        if let Some(opening) = self.rare.as_mut().and_then(|rare| rare.opening.as_mut()) {
+        if let Some(opening) = self.rare_state.as_mut().and_then(|rare| rare.opening.as_mut()) {
             opening.answered = true;
-            opening.taken = beyond_syn;
-            opening.given = given.filter(|cookie| !cookie.is_empty());
+            opening.is_data_acked = beyond_syn;
+            opening.received_cookie = given.filter(|cookie| !cookie.is_empty());
             opening.peer_mss = mss.unwrap_or(default);
         }
     }
@@ -152,7 +152,7 @@ impl Connection {
     /// RFC 9293 notes of RFC 5927: whoever guesses a sequence number would end it. A soft one changes nothing, the
     /// SYN is sent again.
     pub fn handle_icmp_error(&mut self, seq: u32, hard: bool) {
-        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let opening = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let ours = seq::le(self.una, seq) && seq::lt(seq, self.max);
         if hard && opening && ours {
             self.fail(CloseReason::Refused);

@@ -4,9 +4,9 @@
 //! recovery in which nothing is sent again and the window does not grow, SACK's window in a recovery may be one segment, and what
 //! fast retransmission lets go waits for the next packet.
 
-use super::config::Recovery;
-use super::connection::{Connection, Timer};
-use super::output::Outgoing;
+use super::config::RecoveryAlgorithm;
+use super::connection::{TcpConnection, TcpTimer};
+use super::output::OutgoingSegment;
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
 use super::seq;
@@ -47,9 +47,9 @@ pub(super) struct FullTcp {
     /// The next segment leaves whatever the window (`send_much()` with `force`).
     forced: bool,
     /// Nothing else leaves at this occasion: `recv()` ends with the fast retransmission.
-    held: bool,
+    suppresses_output: bool,
     /// An acknowledgement leaves after what the application answers (`TF_ACKNOW` is set behind `recvBytes()`).
-    owes: bool,
+    is_ack_pending: bool,
     /// The next round trip counts as the first.
     remeasures: bool,
     /// Segments that may yet leave at this occasion, where so many are bounded.
@@ -58,22 +58,22 @@ pub(super) struct FullTcp {
 
 impl FullTcp {
     /// What can be used of it, where the other side's window is of so many segments (`windowd()`).
-    fn usable(&self, offered: u32) -> f64 {
+    fn usable_window(&self, offered: u32) -> f64 {
         self.window.min(f64::from(offered))
     }
     /// Half of that as the threshold; answers the half itself (`slowdown()`).
-    fn cut(&mut self, offered: u32) -> f64 {
-        let half = self.usable(offered) / 2.0;
+    fn halve_threshold(&mut self, offered: u32) -> f64 {
+        let half = self.usable_window(offered) / 2.0;
         self.threshold = (half as u32).max(2);
         half.max(1.0)
     }
     /// `opencwnd()`.
-    fn grow(&mut self) {
+    fn grow_window(&mut self) {
         let slow_start = self.threshold == 0 || self.window < f64::from(self.threshold);
         self.window += if slow_start { 1.0 } else { 1.0 / self.window };
     }
     /// Plain and Newreno: the recovery is over (`FullTcpAgent::ack_action()`).
-    fn deflate(&mut self) {
+    fn deflate_window(&mut self) {
         if self.recovering && self.threshold > 0 {
             self.window = self.window.min(f64::from(self.threshold));
         }
@@ -81,9 +81,9 @@ impl FullTcp {
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// How many segments the other side's window has (`wnd_`).
-    fn offered(&self) -> u32 {
+    fn offered_segments(&self) -> u32 {
         (self.wnd / self.mss).max(1)
     }
 
@@ -117,9 +117,9 @@ impl Connection {
 
     /// Halves the threshold for a SYN that was lost.
     pub(super) fn full_tcp_syn_lost(&mut self) {
-        let offered = self.offered();
+        let offered = self.offered_segments();
         if let Some(full) = self.congestion.full_tcp() {
-            full.cut(offered);
+            full.halve_threshold(offered);
             full.last_cut = LastCut::Timeout;
         }
         self.show_window();
@@ -131,11 +131,11 @@ impl Connection {
         let (ack, una, mss) = (s.ack, self.una, i64::from(self.mss));
         let news = seq::lt(una, ack);
         // What of its data is new, and whether all has come before.
-        let fresh = seq::ahead(self.rcv_nxt, s.seq.wrapping_add(s.len)).min(s.len);
+        let fresh = seq::octets_ahead(self.rcv_nxt, s.seq.wrapping_add(s.len)).min(s.len);
         let again = s.len > 0 && fresh == 0;
         let reports = self.sack_ok && s.options.as_ref().is_some_and(|o| !o.sack.is_empty());
         let predicted = s.seq == self.rcv_nxt && self.nxt == self.max && !reports;
-        let (offered, max, dup_acks) = (self.offered(), self.max, self.dup_acks);
+        let (offered, max, dup_acks) = (self.offered_segments(), self.max, self.dup_acks);
         if predicted && s.len > 0 && ack == una && self.reassembly.is_none() {
             // Header prediction: the acknowledgement is not looked at.
             return;
@@ -143,7 +143,7 @@ impl Connection {
         let measured = self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, ack);
         let Some(full) = self.congestion.full_tcp() else { return };
         if let Some(options) = s.options.as_ref().filter(|_| reports) {
-            full.reported.update(una, max, options.sack.as_slice());
+            full.reported.add_blocks(una, max, options.sack.as_slice());
         }
         if full.recovering && (fresh == 0 || news) {
             full.pipe -= mss;
@@ -159,7 +159,7 @@ impl Connection {
         let in_stride =
             predicted && s.len == 0 && ack != max && full.window >= f64::from(offered) && !full.recovering;
         if measured && std::mem::take(&mut full.remeasures) {
-            self.rtt.forget();
+            self.rtt.reset_measurements();
         }
         self.new_ack(now, s);
         self.dup_acks = dup_acks;
@@ -172,12 +172,12 @@ impl Connection {
     /// An acknowledgement of new data has been taken (`pack_action()`, `ack_action()`, `opencwnd()`).
     fn full_tcp_progress(&mut self, now: Instant, ack: u32) {
         let (mss, una, sack) = (i64::from(self.mss), self.una, self.sack_ok);
-        let plain = self.config.recovery == Recovery::Reno;
+        let plain = self.config.recovery == RecoveryAlgorithm::Reno;
         let below = seq::lt(ack, self.recover);
         let Some(full) = self.congestion.full_tcp() else { return };
         let partial = full.recovering && below;
         if sack {
-            full.reported.advance(una);
+            full.reported.advance_to(una);
             if seq::lt(full.hole, una) {
                 full.hole = una;
             }
@@ -194,11 +194,11 @@ impl Connection {
             }
             return;
         } else {
-            full.deflate();
+            full.deflate_window();
             full.burst = None;
         }
         if !partial || plain {
-            full.grow();
+            full.grow_window();
         }
         if !partial || (!sack && plain) {
             self.dup_acks = 0;
@@ -207,11 +207,11 @@ impl Connection {
 
     /// A duplicate acknowledgement without data.
     fn full_tcp_duplicate(&mut self, now: Instant, ack: u32) {
-        if self.timer != Timer::Retransmit || seq::lt(ack, self.una) {
+        if self.timer != TcpTimer::Retransmit || seq::lt(ack, self.una) {
             self.dup_acks = 0;
             return;
         }
-        self.count().duplicate_acks += 1;
+        self.stats_mut().duplicate_acks += 1;
         self.dup_acks += 1;
         let threshold = u32::from(self.config.dup_threshold);
         if self.dup_acks == threshold {
@@ -227,25 +227,25 @@ impl Connection {
 
     /// As many duplicates have come as mean a loss (`dupack_action()`).
     fn full_tcp_recover(&mut self, now: Instant) {
-        let (una, max, sack, offered) = (self.una, self.max, self.sack_ok, self.offered());
+        let (una, max, sack, offered) = (self.una, self.max, self.sack_ok, self.offered_segments());
         let dup_acks = f64::from(self.dup_acks);
         let behind = seq::lt(self.recover, una) || !self.config.reno_recover;
         let Some(full) = self.congestion.full_tcp() else { return };
         full.recovering = true;
-        full.held = true;
+        full.suppresses_output = true;
         if sack {
-            full.pipe = i64::from(max.wrapping_sub(una)) - i64::from(full.reported.total());
+            full.pipe = i64::from(max.wrapping_sub(una)) - i64::from(full.reported.sacked_octets());
         }
         if !behind && (sack || full.last_cut != LastCut::Duplicates) {
             // bugFix_: duplicates of what a timeout sent again.
             return;
         }
-        let half = full.cut(offered);
+        let half = full.halve_threshold(offered);
         full.by_pipe = sack;
         // Sack goes on at once with what the pipe has room for.
-        full.held = !sack;
+        full.suppresses_output = !sack;
         full.window = half;
-        self.count().fast_retransmits += 1;
+        self.stats_mut().fast_retransmits += 1;
         self.timed_at = Instant::FAR_FUTURE;
         if self.config.fast_retransmit_restarts {
             self.rearm_by_sending();
@@ -269,23 +269,23 @@ impl Connection {
             full.hole = hole;
             full.last_cut = LastCut::Duplicates;
         }
-        let segment = self.segment(now, outgoing);
-        self.answer(Some(segment));
+        let segment = self.build_segment(now, outgoing);
+        self.set_answer(Some(segment));
     }
 
     /// The retransmission timer has expired (`timeout_action()`).
     #[cold]
     pub(super) fn full_tcp_timeout(&mut self) {
-        let (offered, retries) = (self.offered(), self.retries);
+        let (offered, retries) = (self.offered_segments(), self.retries);
         self.recover = self.max;
         self.nxt = self.una;
         self.dup_acks = 0;
         if let Some(full) = self.congestion.full_tcp() {
-            full.cut(offered);
+            full.halve_threshold(offered);
             full.window = 1.0;
             full.last_cut = LastCut::Timeout;
             full.recovering = false;
-            full.held = false;
+            full.suppresses_output = false;
             full.forced = true;
             full.remeasures |= retries >= FORGETFUL;
             full.reported = Scoreboard::default();
@@ -296,7 +296,7 @@ impl Connection {
     /// All that has come was handed to the application: what waited for that is acknowledged.
     #[cold]
     pub(super) fn full_tcp_delivered(&mut self) {
-        if self.congestion.full_tcp().is_some_and(|full| std::mem::take(&mut full.owes)) {
+        if self.congestion.full_tcp().is_some_and(|full| std::mem::take(&mut full.is_ack_pending)) {
             self.ack_now = true;
             self.wake = true;
         }
@@ -308,7 +308,7 @@ impl Connection {
         let first = self.config.deliver_first;
         match self.congestion.full_tcp() {
             Some(full) if first => {
-                full.owes = true;
+                full.is_ack_pending = true;
                 self.unacked_bytes = self.unacked_bytes.saturating_add(len);
             }
             _ => self.ack_now = true,
@@ -327,7 +327,7 @@ impl Connection {
 
     /// `send_much()`: the next segment, or nothing more until something happens.
     #[cold]
-    pub(super) fn full_tcp_output(&mut self, now: Instant) -> Option<Outgoing> {
+    pub(super) fn full_tcp_output(&mut self, now: Instant) -> Option<OutgoingSegment> {
         self.tail_now = false;
         let ack_now = self.ack_now;
         let full = self.congestion.full_tcp()?;
@@ -336,20 +336,20 @@ impl Connection {
         if over {
             full.burst = Some(BURST);
         }
-        if (std::mem::take(&mut full.held) || over) && !forced {
+        if (std::mem::take(&mut full.suppresses_output) || over) && !forced {
             return None;
         }
         let at = self.full_tcp_next();
-        let (una, end, wnd, mss, offered) = (self.una, self.end, self.wnd, self.mss, self.offered());
+        let (una, end, wnd, mss, offered) = (self.una, self.end, self.wnd, self.mss, self.offered_segments());
         let full = self.congestion.full_tcp()?;
         let may = if full.by_pipe {
             seq::lt(at, una.wrapping_add(wnd)) && full.pipe < i64::from(full.window as u32 * mss)
         } else {
-            let window = full.usable(offered) as u32 * mss;
+            let window = full.usable_window(offered) as u32 * mss;
             seq::lt(at, seq::min(end, una.wrapping_add(window))) || at == end
         };
         let outgoing = if may || forced { self.full_tcp_segment(now, at) } else { None };
-        let len = outgoing.map_or(0, Outgoing::sequence_len);
+        let len = outgoing.map_or(0, OutgoingSegment::sequence_len);
         if let Some(full) = self.congestion.full_tcp() {
             if let Some(left) = &mut full.burst {
                 *left = if len > 0 { left.saturating_sub(1) } else { BURST };
@@ -363,16 +363,16 @@ impl Connection {
     }
 
     /// `foutput()`: a segment at `at`, if there is a reason for one.
-    fn full_tcp_segment(&mut self, now: Instant, at: u32) -> Option<Outgoing> {
-        let (una, end, mss, offered) = (self.una, self.end, self.mss, self.offered());
+    fn full_tcp_segment(&mut self, now: Instant, at: u32) -> Option<OutgoingSegment> {
+        let (una, end, mss, offered) = (self.una, self.end, self.mss, self.offered_segments());
         let full = self.congestion.full_tcp()?;
-        let window = full.usable(offered) as u32 * mss;
+        let window = full.usable_window(offered) as u32 * mss;
         // What goes by the pipe is not bounded by the other side's window, unless that is closed.
         let limit = match full.by_pipe {
             true if self.wnd > 0 => end,
             _ => seq::min(end, una.wrapping_add(window.min(self.wnd))),
         };
-        let len = seq::ahead(at, limit).min(mss);
+        let len = seq::octets_ahead(at, limit).min(mss);
         let quiet = una == self.max;
         if quiet && len > 0 && self.config.restart_after_idle {
             self.restart_after_idle(now);
@@ -391,7 +391,7 @@ impl Connection {
             return None;
         }
         let (timed_at, timed_seq, max) = (self.timed_at, self.timed_seq, self.max);
-        let outgoing = self.send(now, at, len, fin);
+        let outgoing = self.send_data(now, at, len, fin);
         let sent = at.wrapping_add(outgoing.sequence_len());
         self.max = seq::max(self.max, sent);
         // What is sent again is no reason to time nothing, nor is it timed unless it brings something new.
@@ -408,10 +408,10 @@ impl Connection {
     }
 
     /// A window that takes nothing is asked again; ns-2 has no such windows.
-    fn full_tcp_persist(&mut self, now: Instant) -> Option<Outgoing> {
-        let waits = seq::ahead(self.nxt, self.end);
+    fn full_tcp_persist(&mut self, now: Instant) -> Option<OutgoingSegment> {
+        let waits = seq::octets_ahead(self.nxt, self.end);
         let quiet = self.una == self.nxt && self.una == self.max;
-        let asks = waits > 0 && quiet && (self.timer == Timer::Off || self.probe_now);
-        if asks { self.persist(now, waits.min(self.wnd).min(self.mss)) } else { None }
+        let asks = waits > 0 && quiet && (self.timer == TcpTimer::Off || self.probe_now);
+        if asks { self.handle_closed_window(now, waits.min(self.wnd).min(self.mss)) } else { None }
     }
 }

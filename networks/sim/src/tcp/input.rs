@@ -1,9 +1,9 @@
 //! Arriving segments (RFC 9293 §3.10.7).
 
 use super::config::LossHalves;
-use super::connection::{Connection, State};
-use super::receive_buffer::{Unread, cut};
-use super::segment::{Flags, Segment};
+use super::connection::{TcpConnection, TcpState};
+use super::receive_buffer::{UnreadData, cut_bytes};
+use super::segment::{Segment, SegmentFlags};
 use super::{AckEvery, AckTimer, InitialWindow, TimestampEcho, WindowUpdate, seq};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
@@ -11,53 +11,53 @@ use usher_core::{CloseReason, Duration, Instant};
 /// TS.Recent is not to be trusted after so long a silence (RFC 7323 §5.5).
 const TIMESTAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
-impl Connection {
+impl TcpConnection {
     /// Takes a segment of this connection. Then drain [`poll_event`](Self::poll_event) and
     /// [`poll_transmit`](Self::poll_transmit), in this order.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) {
         self.segments_received += 1;
         if segment.is_malformed() {
-            self.count().malformed += 1;
+            self.stats_mut().malformed += 1;
             return;
         }
         match self.state {
-            State::Closed => {
-                self.answer(segment.reset_for());
+            TcpState::Closed => {
+                self.set_answer(segment.reset_for());
                 self.wake = true;
             }
-            State::SynSent => self.in_syn_sent(now, segment),
+            TcpState::SynSent => self.in_syn_sent(now, segment),
             _ => self.in_synchronized(now, segment),
         }
     }
 
     /// §3.10.7.3.
     fn in_syn_sent(&mut self, now: Instant, s: &Segment) {
-        let acks = s.flags.contains(Flags::ACK);
+        let acks = s.flags.contains(SegmentFlags::ACK);
         if acks && (seq::le(s.ack, self.iss) || seq::lt(self.max, s.ack)) {
-            self.count().unacceptable += 1;
-            self.answer(s.reset_for());
+            self.stats_mut().unacceptable += 1;
+            self.set_answer(s.reset_for());
             self.wake = true;
             return;
         }
-        if s.flags.contains(Flags::RST) {
+        if s.flags.contains(SegmentFlags::RST) {
             if acks {
                 self.fail(CloseReason::Refused);
             }
             return;
         }
-        if !s.flags.contains(Flags::SYN) {
-            self.count().unacceptable += 1;
+        if !s.flags.contains(SegmentFlags::SYN) {
+            self.stats_mut().unacceptable += 1;
             return;
         }
         self.take_syn(now, s);
         if !acks {
             self.hold_text(s);
-            self.state = State::SynReceived;
+            self.state = TcpState::SynReceived;
             self.syn_now = true;
             self.wake = true;
             return;
         }
-        self.establish(now, s.ack);
+        self.enter_established(now, s.ack);
         let theirs = s.options.as_deref();
         self.take_syn_ack(
             s.ack,
@@ -65,36 +65,36 @@ impl Connection {
             theirs.and_then(|o| o.fast_open.as_deref().copied()),
         );
         self.ack_now = true;
-        if s.len > 0 || s.flags.contains(Flags::FIN) {
-            self.take_text(now, s.seq.wrapping_add(1), s, s.flags.contains(Flags::FIN));
+        if s.len > 0 || s.flags.contains(SegmentFlags::FIN) {
+            self.take_text(now, s.seq.wrapping_add(1), s, s.flags.contains(SegmentFlags::FIN));
         }
     }
 
     /// Our SYN is acknowledged.
-    fn establish(&mut self, now: Instant, ack: u32) {
+    fn enter_established(&mut self, now: Instant, ack: u32) {
         self.una = ack;
         if self.timed_at != Instant::FAR_FUTURE {
-            self.rtt.sample(&self.config, self.timed(now), 1);
+            self.rtt.add_sample(&self.config, self.timed_duration(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
         }
         self.stop_timer();
         self.retries = 0;
-        self.state = State::Established;
+        self.state = TcpState::Established;
         self.pending.connected = true;
         if self.syn_timeouts > 0 {
             self.rtt.syn_was_lost(&self.config);
             if self.congestion.is_full_tcp() {
                 self.full_tcp_syn_lost();
             } else if self.config.loss_halves == LossHalves::Window {
-                self.halve(0);
+                self.reduce_threshold(0);
             }
         }
         // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment. RFC 6928 §2: a timeout of a second
         // may have been too early, so that its window is kept after one.
         let spared = u8::from(self.config.initial_window == InitialWindow::Rfc6928);
         let one = self.config.syn_loss_shrinks && self.syn_timeouts > spared;
-        let window = if one { self.mss } else { self.config.initial_window.bytes(self.mss) };
-        self.congestion.open(window, self.rtt.srtt());
+        let window = if one { self.mss } else { self.config.initial_window.window_bytes(self.mss) };
+        self.congestion.set_initial_window(window, self.rtt.srtt());
         self.full_tcp_open(window);
         if self.congestion.is_ns3() && !self.active_open {
             // The first data is acknowledged at once (ProcessSynRcvd()).
@@ -104,7 +104,7 @@ impl Connection {
         self.wake = true;
         if let Some(mut held) = self.reassembly.take() {
             let start = self.rcv_nxt;
-            self.rcv_nxt = held.advance(start, |len, data| self.deliver(len, data));
+            self.rcv_nxt = held.advance_to(start, |len, data| self.deliver_data(len, data));
             self.acknowledge_later(now, self.rcv_nxt.wrapping_sub(start));
         }
     }
@@ -113,12 +113,12 @@ impl Connection {
     #[inline]
     fn in_synchronized(&mut self, now: Instant, s: &Segment) {
         let (mut start, mut flags) = (s.seq, s.flags);
-        if self.state == State::SynReceived
-            && flags.contains(Flags::SYN)
-            && !flags.contains(Flags::RST)
+        if self.state == TcpState::SynReceived
+            && flags.contains(SegmentFlags::SYN)
+            && !flags.contains(SegmentFlags::RST)
             && start == self.irs
         {
-            if !flags.contains(Flags::ACK) {
+            if !flags.contains(SegmentFlags::ACK) {
                 // They have not seen our SYN-ACK.
                 self.syn_now = true;
                 self.wake = true;
@@ -126,47 +126,51 @@ impl Connection {
             }
             // Simultaneous open: their SYN is known, what is new is the acknowledgement.
             start = start.wrapping_add(1);
-            flags = Flags(flags.0 & !Flags::SYN.0);
+            flags = SegmentFlags(flags.0 & !SegmentFlags::SYN.0);
         }
-        if self.timestamps.is_some() && !flags.contains(Flags::RST) && !self.timestamp_is_good(now, start, s)
+        if self.timestamps.is_some()
+            && !flags.contains(SegmentFlags::RST)
+            && !self.timestamp_is_good(now, start, s)
         {
             return;
         }
-        let space = s.len + u32::from(flags.contains(Flags::FIN)) + u32::from(flags.contains(Flags::SYN));
+        let space = s.len
+            + u32::from(flags.contains(SegmentFlags::FIN))
+            + u32::from(flags.contains(SegmentFlags::SYN));
         if start != self.rcv_nxt && !self.in_window(start, space) {
-            self.unacceptable(now, s, start, flags, space);
+            self.handle_unacceptable(now, s, start, flags, space);
             return;
         }
-        if flags.intersects(Flags::RST | Flags::SYN) {
+        if flags.intersects(SegmentFlags::RST | SegmentFlags::SYN) {
             self.reset_or_challenge(now, start, flags);
             return;
         }
-        if !flags.contains(Flags::ACK) {
-            self.count().malformed += 1;
+        if !flags.contains(SegmentFlags::ACK) {
+            self.stats_mut().malformed += 1;
             return;
         }
-        if self.state == State::SynReceived {
+        if self.state == TcpState::SynReceived {
             if seq::le(s.ack, self.una) || seq::lt(self.max, s.ack) {
-                self.count().unacceptable += 1;
-                self.answer(s.reset_for());
+                self.stats_mut().unacceptable += 1;
+                self.set_answer(s.reset_for());
                 self.wake = true;
                 return;
             }
-            self.establish(now, s.ack);
+            self.enter_established(now, s.ack);
             self.take_window(s);
         }
         if !self.handle_ack(now, s) {
             return;
         }
         if space > 0 {
-            self.take_text(now, start, s, flags.contains(Flags::FIN));
+            self.take_text(now, start, s, flags.contains(SegmentFlags::FIN));
         }
     }
 
     /// Any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
     #[inline]
     fn in_window(&self, start: u32, space: u32) -> bool {
-        let window = self.takeable().wrapping_sub(self.rcv_nxt);
+        let window = self.acceptable_end().wrapping_sub(self.rcv_nxt);
         let offset = start.wrapping_sub(self.rcv_nxt);
         if offset < window {
             return true;
@@ -176,9 +180,10 @@ impl Connection {
 
     /// Where what is taken ends.
     #[inline]
-    fn takeable(&self) -> u32 {
+    fn acceptable_end(&self) -> u32 {
         // BSD keeps what it announced, and no buffer, where a listener's connection is not open or waits to die.
-        let small = self.state == State::TimeWait || (self.state == State::SynReceived && !self.active_open);
+        let small =
+            self.state == TcpState::TimeWait || (self.state == TcpState::SynReceived && !self.active_open);
         if small || self.config.variants.window_update == WindowUpdate::Rfc9293 {
             return self.rcv_edge;
         }
@@ -198,7 +203,7 @@ impl Connection {
         let duplicate = if seq::lt(start, self.rcv_nxt) {
             Some((start, seq::min(end, self.rcv_nxt)))
         } else {
-            self.reassembly.as_ref().and_then(|held| held.held(start, end))
+            self.reassembly.as_ref().and_then(|held| held.first_buffered_range(start, end))
         };
         if duplicate.is_some() {
             self.reassembly.get_or_insert_default().duplicate = duplicate;
@@ -206,30 +211,37 @@ impl Connection {
         }
     }
 
-    fn unacceptable(&mut self, now: Instant, s: &Segment, start: u32, flags: Flags, space: u32) {
-        if flags.contains(Flags::RST) {
-            self.count().unacceptable += 1;
+    fn handle_unacceptable(
+        &mut self,
+        now: Instant,
+        s: &Segment,
+        start: u32,
+        flags: SegmentFlags,
+        space: u32,
+    ) {
+        if flags.contains(SegmentFlags::RST) {
+            self.stats_mut().unacceptable += 1;
             return;
         }
-        if flags.contains(Flags::SYN) {
-            self.count().unacceptable += 1;
-            self.challenge(now);
+        if flags.contains(SegmentFlags::SYN) {
+            self.stats_mut().unacceptable += 1;
+            self.queue_challenge_ack(now);
             return;
         }
         self.ack_now = true;
         self.wake = true;
         if space == 0 || !seq::lt(start, self.rcv_nxt) {
-            self.count().unacceptable += 1;
+            self.stats_mut().unacceptable += 1;
             return;
         }
         // All of it came before: our acknowledgement was lost. Its own one still counts.
-        self.count().duplicate_data += 1;
+        self.stats_mut().duplicate_data += 1;
         self.hurry_acks();
         self.note_duplicate(start, s.len);
-        if self.state == State::TimeWait && flags.contains(Flags::FIN) {
+        if self.state == TcpState::TimeWait && flags.contains(SegmentFlags::FIN) {
             self.arm_time_wait(now);
         }
-        if flags.contains(Flags::ACK) && self.state != State::SynReceived {
+        if flags.contains(SegmentFlags::ACK) && self.state != TcpState::SynReceived {
             self.handle_ack(now, s);
         }
     }
@@ -240,12 +252,12 @@ impl Connection {
     fn timestamp_is_good(&mut self, now: Instant, start: u32, s: &Segment) -> bool {
         let Some(ts) = &mut self.timestamps else { return true };
         let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) else {
-            self.count().malformed += 1;
+            self.stats_mut().malformed += 1;
             return false;
         };
         let old = seq::lt(val, ts.recent);
         if old && now - ts.recent_at < TIMESTAMP_LIFE {
-            self.count().old_timestamps += 1;
+            self.stats_mut().old_timestamps += 1;
             self.ack_now = true;
             self.wake = true;
             return false;
@@ -262,39 +274,39 @@ impl Connection {
     }
 
     /// RFC 5961 §3.2 and §4.2: only the exact number resets; a SYN never does.
-    fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: Flags) {
+    fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: SegmentFlags) {
         let variants = self.config.variants;
-        if !flags.contains(Flags::RST) && self.state == State::SynReceived && !self.active_open {
+        if !flags.contains(SegmentFlags::RST) && self.state == TcpState::SynReceived && !self.active_open {
             // A listener listens again (RFC 9293 §3.10.7.4, fourth check).
-            self.count().unacceptable += 1;
+            self.stats_mut().unacceptable += 1;
             self.enter_closed();
             return;
         }
-        if !flags.contains(Flags::RST) && !variants.strict_syn {
-            self.answer(Some(self.reset()));
+        if !flags.contains(SegmentFlags::RST) && !variants.strict_syn {
+            self.set_answer(Some(self.reset_segment()));
             self.fail(CloseReason::Reset);
             return;
         }
-        if !flags.contains(Flags::RST) || (start != self.rcv_nxt && variants.strict_rst) {
-            self.count().unacceptable += 1;
-            self.challenge(now);
+        if !flags.contains(SegmentFlags::RST) || (start != self.rcv_nxt && variants.strict_rst) {
+            self.stats_mut().unacceptable += 1;
+            self.queue_challenge_ack(now);
             return;
         }
         match self.state {
-            State::TimeWait if variants.time_wait_ignores_rst => self.count().unacceptable += 1,
-            State::TimeWait => {
-                self.state = State::Closed;
+            TcpState::TimeWait if variants.time_wait_ignores_rst => self.stats_mut().unacceptable += 1,
+            TcpState::TimeWait => {
+                self.state = TcpState::Closed;
                 self.stop_timer();
             }
-            State::SynReceived if self.active_open => self.fail(CloseReason::Refused),
+            TcpState::SynReceived if self.active_open => self.fail(CloseReason::Refused),
             _ => self.fail(CloseReason::Reset),
         }
     }
 
     /// A challenge acknowledgement, unless one has just been sent (RFC 5961 §7).
-    pub(super) fn challenge(&mut self, now: Instant) {
+    pub(super) fn queue_challenge_ack(&mut self, now: Instant) {
         let interval = self.config.challenge_ack_interval;
-        let aside = self.aside_mut();
+        let aside = self.extras_mut();
         let recent = aside.challenged_at != Instant::FAR_FUTURE && now - aside.challenged_at < interval;
         if !recent {
             aside.challenged_at = now;
@@ -307,29 +319,29 @@ impl Connection {
     /// Takes the segment's data and FIN (§3.10.7.4, seventh and eighth checks).
     #[inline]
     fn take_text(&mut self, now: Instant, start: u32, s: &Segment, fin: bool) {
-        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
-            if fin && self.state == State::TimeWait {
+        if !matches!(self.state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2) {
+            if fin && self.state == TcpState::TimeWait {
                 self.arm_time_wait(now);
             }
             self.ack_now = true;
             self.wake = true;
             return;
         }
-        self.pushed = s.flags.contains(Flags::PSH);
+        self.pushed = s.flags.contains(SegmentFlags::PSH);
         let whole_end = start.wrapping_add(s.len);
         self.note_duplicate(start, s.len);
         let from = seq::max(start, self.rcv_nxt);
-        let to = seq::min(whole_end, seq::max(self.takeable(), self.rcv_nxt));
+        let to = seq::min(whole_end, seq::max(self.acceptable_end(), self.rcv_nxt));
         if seq::lt(from, to) {
             let len = to.wrapping_sub(from);
-            let data = s.payload.as_ref().map(|p| cut(p, from.wrapping_sub(start), len));
+            let data = s.payload.as_ref().map(|p| cut_bytes(p, from.wrapping_sub(start), len));
             if from == self.rcv_nxt {
                 self.take_in_order(now, to, len, data);
                 if self.config.receive_buffer_max.is_some() {
                     self.tune_buffer(now, s);
                 }
             } else {
-                self.count().out_of_order += 1;
+                self.stats_mut().out_of_order += 1;
                 let moves = !self.congestion.is_full_tcp();
                 self.reassembly.get_or_insert_default().insert(from, to, data, moves);
                 self.acknowledge_gap(0);
@@ -337,7 +349,7 @@ impl Connection {
         } else if s.len > 0 {
             // A duplicate, or a probe of a closed window.
             if !seq::lt(self.rcv_nxt, whole_end) {
-                self.count().duplicate_data += 1;
+                self.stats_mut().duplicate_data += 1;
                 self.hurry_acks();
             }
             self.ack_now = true;
@@ -356,10 +368,10 @@ impl Connection {
     #[inline]
     fn take_in_order(&mut self, now: Instant, to: u32, len: u32, data: Option<Arc<[u8]>>) {
         self.rcv_nxt = to;
-        self.deliver(len, data);
+        self.deliver_data(len, data);
         if self.reassembly.as_ref().is_some_and(|r| r.has_data()) {
             if let Some(mut held) = self.reassembly.take() {
-                self.rcv_nxt = held.advance(to, |len, data| self.deliver(len, data));
+                self.rcv_nxt = held.advance_to(to, |len, data| self.deliver_data(len, data));
                 self.reassembly = (!held.is_empty()).then_some(held);
             }
             // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
@@ -384,7 +396,7 @@ impl Connection {
             AckEvery::FullSized(n) => self.unacked_bytes >= u32::from(n) * self.mss,
             AckEvery::LargestSeen(n) => self.more_than_largest(n, len),
         };
-        if self.acks().is_some() {
+        if self.ack_pace().is_some() {
             self.pace_ack(now, len, enough);
         } else if enough || self.opens_window() {
             self.ack_now = true;
@@ -403,7 +415,7 @@ impl Connection {
     /// When an acknowledgement leaves that begins to wait now.
     pub(super) fn delayed_until(&self, now: Instant, timeout: Duration) -> Instant {
         match self.config.ack_timer {
-            AckTimer::FromArrival => self.expiry(now, timeout),
+            AckTimer::FromArrival => self.timer_expiry(now, timeout),
             AckTimer::Tick => {
                 let tick = timeout.as_nanos().max(1);
                 Instant::from_nanos((now.as_nanos() / tick + 1) * tick)
@@ -421,18 +433,18 @@ impl Connection {
 
     /// Puts in-order data where the application reads it.
     #[inline(always)]
-    fn deliver(&mut self, len: u32, data: Option<Arc<[u8]>>) {
+    fn deliver_data(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         if data.is_some() || self.chunks.is_some() {
-            self.keep_chunk(len, data);
+            self.store_chunk(len, data);
         }
         self.unread += len;
     }
 
     #[cold]
-    fn keep_chunk(&mut self, len: u32, data: Option<Arc<[u8]>>) {
+    fn store_chunk(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         let unread = self.unread;
         let chunks = self.chunks.get_or_insert_with(|| {
-            let mut chunks = Box::<Unread>::default();
+            let mut chunks = Box::<UnreadData>::default();
             if unread > 0 {
                 chunks.push(unread, None);
             }
@@ -460,15 +472,15 @@ impl Connection {
         self.peer_fin = true;
         self.pending.peer_closed = true;
         match self.state {
-            State::Established => self.state = State::CloseWait,
+            TcpState::Established => self.state = TcpState::CloseWait,
             // Had our FIN been acknowledged by now, the state were FIN-WAIT-2.
-            State::FinWait1 => {
-                self.state = State::Closing;
+            TcpState::FinWait1 => {
+                self.state = TcpState::Closing;
                 if self.config.variants.fin_again {
-                    self.count().retransmitted += 1;
-                    let answer = self.outgoing(self.end, 0, Flags::ACK | Flags::FIN);
-                    let answer = self.segment(now, answer);
-                    self.answer(Some(answer));
+                    self.stats_mut().retransmitted += 1;
+                    let answer = self.outgoing_segment(self.end, 0, SegmentFlags::ACK | SegmentFlags::FIN);
+                    let answer = self.build_segment(now, answer);
+                    self.set_answer(Some(answer));
                     self.wake = true;
                 }
             }
@@ -477,7 +489,7 @@ impl Connection {
     }
 
     pub(super) fn enter_time_wait(&mut self, now: Instant) {
-        self.state = State::TimeWait;
+        self.state = TcpState::TimeWait;
         self.pending.closed = Some(CloseReason::Closed);
         self.arm_time_wait(now);
     }

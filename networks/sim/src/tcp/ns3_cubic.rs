@@ -89,7 +89,7 @@ impl Ns3Cubic {
     }
 
     /// The window after so many whole segments were acknowledged (`IncreaseWindow()`).
-    pub(super) fn grown(&mut self, at: WindowState, segments: u32) -> u32 {
+    pub(super) fn increase_window(&mut self, at: WindowState, segments: u32) -> u32 {
         if at.cwnd < at.ssthresh {
             if self.round_end.is_none_or(|end| seq::lt(end, at.ack)) {
                 self.begin_round(at);
@@ -100,7 +100,7 @@ impl Ns3Cubic {
             return at.cwnd;
         }
         self.credit += segments;
-        let price = self.price(at);
+        let price = self.segments_per_increase(at);
         if self.credit < price {
             return at.cwnd;
         }
@@ -109,7 +109,7 @@ impl Ns3Cubic {
     }
 
     /// How many segments are to be acknowledged for one more (`Update()`).
-    fn price(&mut self, at: WindowState) -> u32 {
+    fn segments_per_increase(&mut self, at: WindowState) -> u32 {
         let window = at.cwnd / at.mss;
         let epoch = *self.epoch.get_or_insert_with(|| {
             let below = self.w_max.saturating_sub(window);

@@ -4,10 +4,10 @@
 //! It counts segments as they left: one is lost once three that lie above it were reported, however small they are. What parts it from
 //! RFC 6675 beside that stands in `docs/transports.md`.
 
-use super::connection::{Connection, Timer};
+use super::connection::{TcpConnection, TcpTimer};
 use super::ns3_cubic::{Ns3Cubic, WindowState};
-use super::output::Outgoing;
-use super::recovery::timestamp;
+use super::output::OutgoingSegment;
+use super::recovery::timestamp_value;
 use super::segment::Segment;
 use super::seq;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ struct SentSegment {
     reported: bool,
     lost: bool,
     /// It was sent again since the last timeout.
-    again: bool,
+    is_retransmitted: bool,
 }
 
 impl SentSegment {
@@ -39,8 +39,8 @@ impl SentSegment {
         self.end.wrapping_sub(self.start)
     }
     /// How often it counts as in the network: what was sent again counts beside what is thought to be there.
-    fn copies(&self) -> i64 {
-        1 + i64::from(self.again) - i64::from(self.reported) - i64::from(self.lost)
+    fn copies_in_flight(&self) -> i64 {
+        1 + i64::from(self.is_retransmitted) - i64::from(self.reported) - i64::from(self.lost)
     }
 }
 
@@ -49,8 +49,8 @@ impl SentSegment {
 struct TimedSegment {
     start: u32,
     end: u32,
-    at: Instant,
-    again: bool,
+    sent_at: Instant,
+    is_retransmitted: bool,
 }
 
 /// What it remembers beside what every connection does.
@@ -64,7 +64,7 @@ pub(super) struct Ns3Sender {
     /// The point up to which a loss is repaired has not been acknowledged (`m_recoverActive`).
     repairing: bool,
     /// A partial acknowledgement has come in this recovery (`m_isFirstPartialAck` is its contrary).
-    partial_seen: bool,
+    has_partial_ack: bool,
     /// Acknowledged octets that are no whole segment yet (`m_bytesAckedNotProcessed`).
     rest: u32,
     /// What was in the network when that was last looked at (`m_bytesInFlight`).
@@ -82,12 +82,12 @@ pub(super) struct Ns3Sender {
 
 impl Ns3Sender {
     /// `BytesInFlight()`.
-    fn look(&mut self) -> i64 {
-        self.in_flight = self.sent.iter().map(|one| one.copies() * i64::from(one.len())).sum();
+    fn update_in_flight(&mut self) -> i64 {
+        self.in_flight = self.sent.iter().map(|one| one.copies_in_flight() * i64::from(one.len())).sum();
         self.in_flight
     }
     /// Takes in what is reported; answers how many octets are news (`Update()`, `UpdateLostCount()`).
-    fn report(&mut self, blocks: &[(u32, u32)], threshold: u32) -> u32 {
+    fn record_sacked(&mut self, blocks: &[(u32, u32)], threshold: u32) -> u32 {
         let mut news = 0;
         for &(left, right) in blocks {
             let covered = |one: &&mut SentSegment| seq::le(left, one.start) && seq::le(one.end, right);
@@ -109,7 +109,7 @@ impl Ns3Sender {
         news
     }
     /// Lets go of what is acknowledged; answers how many octets of it were not reported before (`DiscardUpTo()`).
-    fn discard(&mut self, ack: u32) -> u32 {
+    fn discard_acked(&mut self, ack: u32) -> u32 {
         let mut news = 0;
         while let Some(first) = self.sent.front_mut()
             && seq::lt(first.start, ack)
@@ -126,7 +126,7 @@ impl Ns3Sender {
     }
     /// What was sent again ends here, and was not reported (`IsRetransmittedDataAcked()`).
     fn repeated_up_to(&self, end: u32) -> bool {
-        self.sent.iter().any(|one| one.end == end && one.again && !one.reported)
+        self.sent.iter().any(|one| one.end == end && one.is_retransmitted && !one.reported)
     }
     /// Whether what lies at `at` or above is lost before something is reported (`IsLost()`).
     fn is_lost(&self, at: u32) -> bool {
@@ -136,15 +136,15 @@ impl Ns3Sender {
     }
     /// The first segment that is lost and was not sent again (rule 1 of `NextSeg()`).
     fn next_lost(&self) -> Option<u32> {
-        self.sent.iter().find(|one| one.lost && !one.again && !one.reported).map(|one| one.start)
+        self.sent.iter().find(|one| one.lost && !one.is_retransmitted && !one.reported).map(|one| one.start)
     }
     /// The first one that may be (rule 3).
     fn next_doubtful(&self) -> Option<u32> {
-        self.sent.iter().find(|one| !one.again && !one.reported).map(|one| one.start)
+        self.sent.iter().find(|one| !one.is_retransmitted && !one.reported).map(|one| one.start)
     }
     /// Cuts at most so many octets from what begins at `start`, of two segments at most, and answers where they end
     /// (`GetTransmittedSegment()`).
-    fn cut(&mut self, start: u32, most: u32) -> u32 {
+    fn cut_segment(&mut self, start: u32, most: u32) -> u32 {
         let at = self.sent.partition_point(|one| seq::lt(one.start, start));
         let Some(&one) = self.sent.get(at) else { return start };
         let next = self.sent.get(at + 1).filter(|next| !next.reported && next.lost == one.lost).copied();
@@ -152,19 +152,23 @@ impl Ns3Sender {
         if len > one.len()
             && let Some(next) = next
         {
-            self.sent[at] = SentSegment { end: next.end, again: one.again && next.again, ..one };
+            self.sent[at] = SentSegment {
+                end: next.end,
+                is_retransmitted: one.is_retransmitted && next.is_retransmitted,
+                ..one
+            };
             self.sent.remove(at + 1);
         }
         let (whole, end) = (self.sent[at], start.wrapping_add(len));
         if end != whole.end {
             self.sent.insert(at + 1, SentSegment { start: end, ..whole });
         }
-        self.sent[at] = SentSegment { end, again: true, ..whole };
+        self.sent[at] = SentSegment { end, is_retransmitted: true, ..whole };
         end
     }
     /// The congestion window by which a recovery goes on (`TcpPrrRecovery::DoRecovery()`). Its numbers have no signs, and one that is
     /// less than nothing is a large one.
-    fn reduced(&mut self, delivered: u32, ssthresh: u32, mss: u32, repaired: bool) -> u32 {
+    fn reduced_window(&mut self, delivered: u32, ssthresh: u32, mss: u32, repaired: bool) -> u32 {
         self.delivered = self.delivered.wrapping_add(delivered);
         let room = i64::from(ssthresh) - self.in_flight;
         let may = if room < 0 {
@@ -182,22 +186,22 @@ impl Ns3Sender {
         (self.in_flight + may.max(i64::from(least))).max(0) as u32
     }
     /// `UpdateRttHistory()`.
-    fn time(&mut self, now: Instant, start: u32, end: u32, again: bool) {
+    fn record_timing(&mut self, now: Instant, start: u32, end: u32, again: bool) {
         if !again {
-            self.timed.push_back(TimedSegment { start, end, at: now, again });
+            self.timed.push_back(TimedSegment { start, end, sent_at: now, is_retransmitted: again });
         } else if let Some(one) =
             self.timed.iter_mut().find(|one| seq::le(one.start, start) && seq::lt(start, one.end))
         {
-            one.again = true;
+            one.is_retransmitted = true;
             one.end = end;
         }
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// Whether what was written now waits until all that happens now has happened: ns-3 sends it a nanosecond later, in as few segments
     /// as it fits.
-    pub fn holds_written(&mut self, now: Instant) -> bool {
+    pub fn defers_write(&mut self, now: Instant) -> bool {
         let Some(sender) = self.congestion.ns3() else { return false };
         sender.written_at.get_or_insert(now);
         true
@@ -228,7 +232,8 @@ impl Connection {
     /// `EstimateRtt()`: the earliest segment alone measures, unless it was sent again.
     fn ns3_measure(&mut self, now: Instant, s: &Segment) {
         let Some(sender) = self.congestion.ns3() else { return };
-        let first = sender.timed.front().filter(|one| !one.again && seq::le(one.end, s.ack)).copied();
+        let first =
+            sender.timed.front().filter(|one| !one.is_retransmitted && seq::le(one.end, s.ack)).copied();
         while sender.timed.front().is_some_and(|one| seq::le(one.end, s.ack)) {
             sender.timed.pop_front();
         }
@@ -236,12 +241,12 @@ impl Connection {
         let echo = s.options.as_ref().and_then(|o| o.timestamps).filter(|_| self.timestamps.is_some());
         let rtt = match echo {
             Some((_, echo)) => {
-                let ticks = timestamp(now).wrapping_sub(echo);
+                let ticks = timestamp_value(now).wrapping_sub(echo);
                 if ticks == 0 { Duration::from_micros(1) } else { Duration::from_millis(ticks.into()) }
             }
-            None => now - first.at,
+            None => now - first.sent_at,
         };
-        self.rtt.sample(&self.config, rtt, 1);
+        self.rtt.add_sample(&self.config, rtt, 1);
     }
 
     /// `ReceivedAck()`, with all that it calls.
@@ -257,18 +262,18 @@ impl Connection {
         let threshold = u32::from(self.config.dup_threshold);
         let Some(sender) = self.congestion.ns3() else { return };
         let blocks = s.options.as_ref().map_or(&[][..], |o| o.sack.as_slice());
-        let reported = sender.report(blocks, threshold);
+        let reported = sender.record_sacked(blocks, threshold);
         let repaired = sender.phase == CongestionState::Recovery
             && seq::lt(ack, recover)
             && (0..ack.wrapping_sub(before) / mss).any(|i| sender.repeated_up_to(ack.wrapping_sub(i * mss)));
-        let delivered = reported + sender.discard(ack);
-        sender.look();
+        let delivered = reported + sender.discard_acked(ack);
+        sender.update_in_flight();
         if ack != before {
-            self.release(ack);
+            self.release_acknowledged(ack);
         }
         let duplicates = self.dup_acks;
         if reported > 0 {
-            self.count().duplicate_acks += 1;
+            self.stats_mut().duplicate_acks += 1;
             self.ns3_duplicate(now, delivered, repaired);
         }
         if ack == before {
@@ -295,7 +300,7 @@ impl Connection {
     fn ns3_grow(&mut self, now: Instant, segments: u32) {
         let state = self.ns3_state(now);
         let Some(sender) = self.congestion.ns3() else { return };
-        let window = sender.cubic.grown(state, segments);
+        let window = sender.cubic.increase_window(state, segments);
         self.congestion.set_cwnd(window);
     }
 
@@ -307,7 +312,7 @@ impl Connection {
         match sender.phase {
             CongestionState::Loss => {}
             CongestionState::Recovery => {
-                let window = sender.reduced(delivered, ssthresh, mss, repaired);
+                let window = sender.reduced_window(delivered, ssthresh, mss, repaired);
                 self.congestion.set_cwnd(window);
             }
             CongestionState::Open | CongestionState::Disorder => {
@@ -324,21 +329,21 @@ impl Connection {
 
     /// `EnterRecovery()`.
     fn ns3_recover(&mut self, now: Instant, delivered: u32, repaired: bool) {
-        self.count().fast_retransmits += 1;
+        self.stats_mut().fast_retransmits += 1;
         let (una, max, mss, cwnd) = (self.una, self.max, self.mss, self.congestion.cwnd);
         self.recover = max;
         let Some(sender) = self.congestion.ns3() else { return };
         if !sender.is_lost(una)
             && let Some(first) = sender.sent.front_mut()
         {
-            (first.lost, first.again, first.reported) = (true, false, false);
+            (first.lost, first.is_retransmitted, first.reported) = (true, false, false);
         }
         sender.repairing = true;
         sender.phase = CongestionState::Recovery;
-        sender.look();
+        sender.update_in_flight();
         let ssthresh = sender.cubic.on_loss(cwnd, mss);
         (sender.delivered, sender.out, sender.flight_before) = (0, 0, max.wrapping_sub(una));
-        let window = sender.reduced(delivered, ssthresh, mss, repaired);
+        let window = sender.reduced_window(delivered, ssthresh, mss, repaired);
         self.congestion.ssthresh = ssthresh;
         self.congestion.set_cwnd(window);
         self.ns3_repair(now);
@@ -366,7 +371,7 @@ impl Connection {
         match sender.phase {
             CongestionState::Recovery if below => {
                 if segments > 0 {
-                    let window = sender.reduced(delivered, ssthresh, mss, repaired);
+                    let window = sender.reduced_window(delivered, ssthresh, mss, repaired);
                     self.congestion.set_cwnd(window);
                 }
                 let repeated = self.congestion.ns3().is_some_and(|s| s.repeated_up_to(ack.wrapping_add(mss)));
@@ -375,7 +380,7 @@ impl Connection {
                 }
                 self.ns3_acknowledged(now);
                 let first =
-                    self.congestion.ns3().is_some_and(|s| !std::mem::replace(&mut s.partial_seen, true));
+                    self.congestion.ns3().is_some_and(|s| !std::mem::replace(&mut s.has_partial_ack, true));
                 self.ns3_restart(now, first);
                 return;
             }
@@ -395,7 +400,7 @@ impl Connection {
                 }
             }
             CongestionState::Recovery => {
-                sender.partial_seen = false;
+                sender.has_partial_ack = false;
                 segments = acked / mss;
                 self.ns3_acknowledged(now);
                 self.dup_acks = 0;
@@ -405,7 +410,7 @@ impl Connection {
                 self.congestion.set_cwnd(self.congestion.ssthresh);
             }
             CongestionState::Loss => {
-                sender.partial_seen = false;
+                sender.has_partial_ack = false;
                 sender.phase = CongestionState::Open;
                 segments = ack.wrapping_sub(recover) / mss;
                 self.ns3_acknowledged(now);
@@ -425,7 +430,7 @@ impl Connection {
     /// `NewAck()`: the timeout is calculated anew, and the timer maybe restarted.
     fn ns3_restart(&mut self, now: Instant, restarts: bool) {
         if restarts {
-            self.rtt.forget_back_off(&self.config);
+            self.rtt.reset_backoff(&self.config);
             self.arm_retransmission(now);
         }
         if self.una == self.end.wrapping_add(u32::from(self.fin_sent)) {
@@ -439,20 +444,20 @@ impl Connection {
         let lost = self.congestion.ns3().and_then(|sender| sender.next_lost());
         let (start, most) = lost.map(|at| (at, mss)).or_else(|| self.ns3_unsent()).unwrap_or((una, mss));
         let Some(outgoing) = self.ns3_send(now, start, most) else { return };
-        let segment = self.segment(now, outgoing);
+        let segment = self.build_segment(now, outgoing);
         if self.has_answer() {
             if let Some(sender) = self.congestion.ns3() {
                 sender.ready.push_back(segment);
             }
         } else {
-            self.answer(Some(segment));
+            self.set_answer(Some(segment));
         }
     }
 
     /// What an acknowledgement asked for beside what has just left.
     pub(super) fn ns3_next_repair(&mut self) {
         if let Some(segment) = self.congestion.ns3().and_then(|sender| sender.ready.pop_front()) {
-            self.answer(Some(segment));
+            self.set_answer(Some(segment));
         }
     }
 
@@ -465,25 +470,31 @@ impl Connection {
     }
 
     /// Sends at most so many octets from `start` (`SendDataPacket()`).
-    fn ns3_send(&mut self, now: Instant, start: u32, most: u32) -> Option<Outgoing> {
+    fn ns3_send(&mut self, now: Instant, start: u32, most: u32) -> Option<OutgoingSegment> {
         let (end, nxt) = (self.end, self.nxt);
         let sender = self.congestion.ns3()?;
-        sender.look();
+        sender.update_in_flight();
         let again = seq::lt(start, nxt);
         let to = if again {
-            sender.cut(start, most)
+            sender.cut_segment(start, most)
         } else {
-            start.wrapping_add(seq::ahead(start, end).min(most))
+            start.wrapping_add(seq::octets_ahead(start, end).min(most))
         };
         let fin = if again { seq::lt(end, to) } else { to == end && self.fin_queued };
         let data_end = if again && fin { end } else { to };
-        let outgoing = self.send(now, start, data_end.wrapping_sub(start), fin);
+        let outgoing = self.send_data(now, start, data_end.wrapping_sub(start), fin);
         let to = start.wrapping_add(outgoing.sequence_len());
         let sender = self.congestion.ns3()?;
         if !again {
-            sender.sent.push_back(SentSegment { start, end: to, reported: false, lost: false, again });
+            sender.sent.push_back(SentSegment {
+                start,
+                end: to,
+                reported: false,
+                lost: false,
+                is_retransmitted: again,
+            });
         }
-        sender.time(now, start, to, again);
+        sender.record_timing(now, start, to, again);
         if sender.phase == CongestionState::Recovery {
             sender.out = sender.out.wrapping_add(to.wrapping_sub(start));
         }
@@ -492,7 +503,7 @@ impl Connection {
 
     /// The next segment that may leave (`SendPendingData()`). An acknowledgement that is due leaves before.
     #[cold]
-    pub(super) fn ns3_output(&mut self, now: Instant) -> Option<Outgoing> {
+    pub(super) fn ns3_output(&mut self, now: Instant) -> Option<OutgoingSegment> {
         self.tail_now = self.ack_now;
         if self.ack_now {
             return None;
@@ -500,7 +511,7 @@ impl Connection {
         let (mss, end) = (self.mss, self.end.wrapping_add(u32::from(self.fin_queued)));
         let window = i64::from(self.wnd.min(self.congestion.cwnd));
         let sender = self.congestion.ns3()?;
-        let available = (window - sender.look()).max(0) as u32;
+        let available = (window - sender.update_in_flight()).max(0) as u32;
         let doubtful = sender.next_doubtful().filter(|_| sender.phase == CongestionState::Recovery);
         let lost = sender.next_lost();
         let next = lost
@@ -509,7 +520,7 @@ impl Connection {
             .or(doubtful.map(|at| (at, mss)))
             .filter(|_| available > 0);
         let Some((start, most)) = next else { return self.ns3_persist(now) };
-        let waiting = seq::ahead(start, end);
+        let waiting = seq::octets_ahead(start, end);
         let silly = available < mss && waiting > available && self.config.silly_window_avoidance;
         let nagle = self.config.nagle && self.una != self.max && waiting < mss;
         if silly || nagle {
@@ -522,11 +533,11 @@ impl Connection {
     }
 
     /// A window that takes nothing is asked again.
-    fn ns3_persist(&mut self, now: Instant) -> Option<Outgoing> {
-        let waits = seq::ahead(self.nxt, self.end);
+    fn ns3_persist(&mut self, now: Instant) -> Option<OutgoingSegment> {
+        let waits = seq::octets_ahead(self.nxt, self.end);
         let quiet = self.una == self.nxt && self.una == self.max;
-        let asks = waits > 0 && quiet && (self.timer == Timer::Off || self.probe_now);
-        if asks { self.persist(now, waits.min(self.wnd).min(self.mss)) } else { None }
+        let asks = waits > 0 && quiet && (self.timer == TcpTimer::Off || self.probe_now);
+        if asks { self.handle_closed_window(now, waits.min(self.wnd).min(self.mss)) } else { None }
     }
 
     /// The retransmission timer has expired, and its timeout is doubled (`ReTxTimeout()`).
@@ -539,7 +550,7 @@ impl Connection {
         let Some(sender) = self.congestion.ns3() else { return };
         for one in &mut sender.sent {
             one.lost |= !one.reported;
-            one.again = false;
+            one.is_retransmitted = false;
         }
         sender.timed.clear();
         sender.ready.clear();

@@ -1,11 +1,12 @@
 //! Segments to send (RFC 9293 §3.8.6 and §3.10.2): what may leave now, and what it says.
 
-use super::bbr::Sending;
-use super::connection::{Connection, Rare, State, Timer};
-use super::recovery::timestamp;
-use super::segment::{Flags, Options, Segment};
+use super::bbr::SegmentDeparture;
+use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::recovery::timestamp_value;
+use super::segment::{Segment, SegmentFlags, TcpOptions};
 use super::{
-    BackoffReset, IdleRestart, NagleVariant, Recovery, TimestampEcho, WindowGrowth, WindowUpdate, seq,
+    BackoffReset, IdleRestart, NagleVariant, RecoveryAlgorithm, TimestampEcho, WindowGrowth, WindowUpdate,
+    seq,
 };
 use usher_core::{Duration, Instant};
 
@@ -15,29 +16,29 @@ const REPORTED_BY_NS2: usize = 3;
 /// What is to leave. The segment is made of it when all is decided, at one place and in its caller's memory: to make it earlier and
 /// hand it up costs more than making it.
 #[derive(Clone, Copy)]
-pub(super) struct Outgoing {
-    at: u32,
+pub(super) struct OutgoingSegment {
+    sequence: u32,
     len: u32,
-    flags: Flags,
+    flags: SegmentFlags,
 }
 
-impl Outgoing {
+impl OutgoingSegment {
     /// Sequence numbers that it takes.
     pub(super) fn sequence_len(self) -> u32 {
-        self.len + u32::from(self.flags.contains(Flags::FIN))
+        self.len + u32::from(self.flags.contains(SegmentFlags::FIN))
     }
 }
 
 /// What repairs losses next.
-enum Repair {
+enum RepairStep {
     /// This, which was sent before.
-    Again(Outgoing),
+    Retransmit(OutgoingSegment),
     /// So many octets of what was not, if nothing else stands against it.
     New(u32),
     Nothing,
 }
 
-impl Connection {
+impl TcpConnection {
     /// False where [`poll_transmit`](Self::poll_transmit) has nothing to give; the cheaper question.
     #[inline]
     #[must_use]
@@ -52,15 +53,15 @@ impl Connection {
         if !self.wake {
             return None;
         }
-        let handshake = self.syn_now && matches!(self.state, State::SynSent | State::SynReceived);
+        let handshake = self.syn_now && matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         if self.has_answer() || handshake {
             return Some(self.reply_or_handshake(now));
         }
-        let Some(outgoing) = self.output(now) else {
+        let Some(outgoing) = self.next_output(now) else {
             self.wake = false;
             return None;
         };
-        let segment = self.segment(now, outgoing);
+        let segment = self.build_segment(now, outgoing);
         self.has_left();
         Some(segment)
     }
@@ -80,17 +81,17 @@ impl Connection {
 
     #[cold]
     fn reply_or_handshake(&mut self, now: Instant) -> Segment {
-        let segment = if self.has_answer() { self.aside_mut().answer.take() } else { None };
-        let segment = segment.unwrap_or_else(|| self.handshake(now));
+        let segment = if self.has_answer() { self.extras_mut().answer.take() } else { None };
+        let segment = segment.unwrap_or_else(|| self.handshake_segment(now));
         self.ns3_next_repair();
         self.has_left();
         segment
     }
 
     #[inline]
-    fn output(&mut self, now: Instant) -> Option<Outgoing> {
-        if !matches!(self.state, State::Closed | State::SynSent | State::SynReceived) {
-            let data = self.data(now);
+    fn next_output(&mut self, now: Instant) -> Option<OutgoingSegment> {
+        if !matches!(self.state, TcpState::Closed | TcpState::SynSent | TcpState::SynReceived) {
+            let data = self.next_data_segment(now);
             if data.is_some() {
                 return data;
             }
@@ -99,16 +100,16 @@ impl Connection {
     }
 
     /// SYN or SYN-ACK.
-    fn handshake(&mut self, now: Instant) -> Segment {
+    fn handshake_segment(&mut self, now: Instant) -> Segment {
         self.syn_now = false;
-        let answer = self.state == State::SynReceived;
+        let answer = self.state == TcpState::SynReceived;
         let config = &self.config;
-        let mut options = Options {
+        let mut options = TcpOptions {
             mss: Some(config.mss).filter(|_| config.variants.options),
             window_scale: config.window_scale.map(|s| s.min(14)).filter(|_| !answer || self.scale_ok),
-            sack_permitted: if answer { self.sack_ok } else { config.recovery == Recovery::Sack },
+            sack_permitted: if answer { self.sack_ok } else { config.recovery == RecoveryAlgorithm::Sack },
             timestamps: (if answer { self.timestamps.is_some() } else { config.timestamps })
-                .then(|| (timestamp(now), self.timestamps.as_ref().map_or(0, |t| t.recent))),
+                .then(|| (timestamp_value(now), self.timestamps.as_ref().map_or(0, |t| t.recent))),
             ..Default::default()
         };
         let with_data = self.data_on_syn(options.wire_len());
@@ -116,20 +117,20 @@ impl Connection {
         let len = with_data.map_or(0, |(_, len)| len);
         let first = self.iss.wrapping_add(1);
         let payload = match &self.send_buffer {
-            Some(buffer) if len > 0 => buffer.payload(first, len),
+            Some(buffer) if len > 0 => buffer.segment_payload(first, len),
             _ => None,
         };
-        let some = options != Options::default();
+        let some = options != TcpOptions::default();
         if self.max == self.iss {
             self.timed_seq = self.iss;
             self.timed_at = now;
         } else {
-            self.count().retransmitted += 1;
+            self.stats_mut().retransmitted += 1;
             self.timed_at = Instant::FAR_FUTURE;
         }
         self.nxt = first.wrapping_add(len);
         self.max = seq::max(self.max, self.nxt);
-        if self.timer == Timer::Off {
+        if self.timer == TcpTimer::Off {
             self.arm_retransmission(now);
         }
         self.ack_now = false;
@@ -138,7 +139,7 @@ impl Connection {
             ack: if answer { self.rcv_nxt } else { 0 },
             // The window of a SYN is never scaled (RFC 7323 §2.2).
             window: self.config.receive_buffer.min(0xffff) as u16,
-            flags: if answer { Flags::SYN | Flags::ACK } else { Flags::SYN },
+            flags: if answer { SegmentFlags::SYN | SegmentFlags::ACK } else { SegmentFlags::SYN },
             len,
             payload,
             options: some.then(|| Box::new(options)),
@@ -147,7 +148,7 @@ impl Connection {
 
     /// The next data or FIN segment, if one may leave.
     #[inline]
-    fn data(&mut self, now: Instant) -> Option<Outgoing> {
+    fn next_data_segment(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if !self.congestion.is_reno() {
             if self.congestion.is_full_tcp() {
                 return self.full_tcp_output(now);
@@ -155,22 +156,22 @@ impl Connection {
             if self.congestion.is_ns3() {
                 return self.ns3_output(now);
             }
-            if self.held_by_pace(now) {
+            if self.is_pacing_blocked(now) {
                 return None;
             }
         }
         if std::mem::take(&mut self.resend_now) && self.una != self.max {
-            return Some(self.resend(now));
+            return Some(self.retransmit_first(now));
         }
         if std::mem::take(&mut self.tail_now) && self.una != self.max {
             return self.tail_probe(now);
         }
         let repairs = self.in_recovery && self.sack_ok;
         let allowed = if repairs {
-            match self.repair(now) {
-                Repair::Again(outgoing) => return Some(outgoing),
-                Repair::New(allowed) => allowed,
-                Repair::Nothing => return None,
+            match self.next_repair(now) {
+                RepairStep::Retransmit(outgoing) => return Some(outgoing),
+                RepairStep::New(allowed) => allowed,
+                RepairStep::Nothing => return None,
             }
         } else {
             self.window_share(now)?
@@ -188,14 +189,14 @@ impl Connection {
         if let Some(end) = self.scoreboard.as_ref().and_then(|b| b.sacked_end(self.nxt)) {
             self.nxt = end;
         }
-        if !self.unsent() {
+        if !self.has_unsent() {
             return None;
         }
         if self.una == self.max && self.config.restart_after_idle {
             self.restart_after_idle(now);
         }
-        if let Some(rack) = self.counted() {
-            return Some(self.one_more(rack.in_flight(self.nxt)));
+        if let Some(rack) = self.counted_rack() {
+            return Some(self.segment_allowance(rack.in_flight(self.nxt)));
         }
         let in_flight = self.nxt.wrapping_sub(self.una);
         let mut cwnd = self.congestion.cwnd;
@@ -210,20 +211,20 @@ impl Connection {
 
     /// What a window lets go that counts segments, with so many in flight: one, or nothing.
     #[cold]
-    fn one_more(&self, in_flight: u32) -> u32 {
+    fn segment_allowance(&self, in_flight: u32) -> u32 {
         if in_flight.saturating_mul(self.mss) < self.congestion.cwnd { self.mss } else { 0 }
     }
 
     /// BBR's pace does not let what waits go yet.
     #[cold]
-    fn held_by_pace(&mut self, now: Instant) -> bool {
-        let waiting = self.resend_now || self.in_recovery || self.unsent();
-        waiting && self.congestion.bbr().is_some_and(|bbr| bbr.waits(now))
+    fn is_pacing_blocked(&mut self, now: Instant) -> bool {
+        let waiting = self.resend_now || self.in_recovery || self.has_unsent();
+        waiting && self.congestion.bbr().is_some_and(|bbr| bbr.hold_for_pace(now))
     }
 
     /// Data or a FIN waits beyond `nxt`.
     #[inline]
-    fn unsent(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         self.nxt != self.end.wrapping_add(1) && (self.nxt != self.end || self.fin_queued)
     }
 
@@ -241,7 +242,7 @@ impl Connection {
             }
             _ => return,
         };
-        let window = self.config.initial_window.bytes(self.mss).min(most);
+        let window = self.config.initial_window.window_bytes(self.mss).min(most);
         self.congestion.set_cwnd(window);
         self.full_tcp_restart(window);
     }
@@ -249,20 +250,20 @@ impl Connection {
     /// How long nothing was sent, as its sender measures it: ns-2's in ticks of its clock.
     fn measured_idle(&self, now: Instant) -> Duration {
         match self.congestion.is_full_tcp() {
-            true => self.ticks(self.last_data_at, now),
+            true => self.time_in_ticks(self.last_data_at, now),
             false => now - self.last_data_at,
         }
     }
 
     /// Largest payload now: SACK blocks take from it.
     #[inline]
-    pub(super) fn room(&self) -> u32 {
-        if self.sack_ok && self.reassembly.is_some() { self.room_beside_blocks() } else { self.mss }
+    pub(super) fn max_payload(&self) -> u32 {
+        if self.sack_ok && self.reassembly.is_some() { self.sack_segment_capacity() } else { self.mss }
     }
 
     #[cold]
-    fn room_beside_blocks(&self) -> u32 {
-        let len = self.options(Instant::ZERO, true).map_or(0, |o| o.wire_len());
+    fn sack_segment_capacity(&self) -> u32 {
+        let len = self.segment_options(Instant::ZERO, true).map_or(0, |o| o.wire_len());
         let base = if self.timestamps.is_some() { 12 } else { 0 };
         self.mss - (len - base).min(self.mss / 2)
     }
@@ -270,12 +271,12 @@ impl Connection {
     /// Sends from `nxt` what congestion control, the window, silly-window avoidance and Nagle let go
     /// (RFC 9293 §3.8.6.2.1); `allowed` bytes are congestion control's share.
     #[inline]
-    fn new_data(&mut self, now: Instant, allowed: u32) -> Option<Outgoing> {
-        let waiting = seq::ahead(self.nxt, self.end);
-        let room = self.room();
+    fn new_data(&mut self, now: Instant, allowed: u32) -> Option<OutgoingSegment> {
+        let waiting = seq::octets_ahead(self.nxt, self.end);
+        let room = self.max_payload();
         let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
         let mut len = waiting.min(allowed).min(window).min(room);
-        let again = seq::lt(self.nxt, self.max) && self.timer != Timer::Persist;
+        let again = seq::lt(self.nxt, self.max) && self.timer != TcpTimer::Persist;
         if again && let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.nxt)) {
             len = len.min(start.wrapping_sub(self.nxt));
         }
@@ -295,15 +296,15 @@ impl Connection {
             self.probe_now = false;
             if self.nxt == self.max && len > allowed.min(self.unlimited_share()) {
                 self.limited += len;
-                self.count().limited_transmits += 1;
+                self.stats_mut().limited_transmits += 1;
             }
             if len < room && self.nxt == self.max {
                 self.small_end = self.nxt.wrapping_add(len);
             }
-            return Some(self.send(now, self.nxt, len, fin));
+            return Some(self.send_data(now, self.nxt, len, fin));
         }
-        if quiet && (self.timer == Timer::Off || self.probe_now) {
-            return self.persist(now, waiting.min(window).min(room));
+        if quiet && (self.timer == TcpTimer::Off || self.probe_now) {
+            return self.handle_closed_window(now, waiting.min(window).min(room));
         }
         None
     }
@@ -327,25 +328,25 @@ impl Connection {
     }
 
     /// The window keeps us from sending: arms the persist timer, or sends what it asked for.
-    pub(super) fn persist(&mut self, now: Instant, sendable: u32) -> Option<Outgoing> {
+    pub(super) fn handle_closed_window(&mut self, now: Instant, sendable: u32) -> Option<OutgoingSegment> {
         if !std::mem::take(&mut self.probe_now) {
             self.arm_persist(now);
             return None;
         }
         if sendable > 0 {
             // Silly-window avoidance has waited long enough (RFC 9293 §3.8.6.2.1, case 4).
-            return Some(self.send(now, self.nxt, sendable, false));
+            return Some(self.send_data(now, self.nxt, sendable, false));
         }
-        self.count().window_probes += 1;
+        self.stats_mut().window_probes += 1;
         self.probes = self.probes.saturating_add(1);
-        let probe = self.outgoing(self.nxt, 1, Flags::ACK);
+        let probe = self.outgoing_segment(self.nxt, 1, SegmentFlags::ACK);
         self.max = seq::max(self.max, self.nxt.wrapping_add(1));
         self.arm_persist(now);
         Some(probe)
     }
 
     /// Retransmits from the first unacknowledged byte.
-    fn resend(&mut self, now: Instant) -> Outgoing {
+    fn retransmit_first(&mut self, now: Instant) -> OutgoingSegment {
         let mut to = seq::min(self.end, self.max);
         if self.config.nagle_variant == NagleVariant::Bsd {
             // What has waited fills the segment up, as far as the other side's window goes.
@@ -354,12 +355,12 @@ impl Connection {
         if let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.una)) {
             to = seq::min(to, start);
         }
-        let len = seq::ahead(self.una, to).min(self.room());
+        let len = seq::octets_ahead(self.una, to).min(self.max_payload());
         let fin = self.fin_sent && self.una.wrapping_add(len) == self.end;
         if self.in_recovery && self.config.fast_retransmit_restarts && self.by_time() {
             self.rearm_by_sending();
         }
-        let outgoing = self.repeat(now, self.una, len, fin);
+        let outgoing = self.retransmit_range(now, self.una, len, fin);
         let sent = self.una.wrapping_add(outgoing.sequence_len());
         if let Some(board) = self.scoreboard.as_mut().filter(|b| b.rescue_rxt == self.una) {
             board.rescue_rxt = sent;
@@ -371,8 +372,8 @@ impl Connection {
         outgoing
     }
 
-    fn repeat(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Outgoing {
-        let outgoing = self.send(now, at, len, fin);
+    fn retransmit_range(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> OutgoingSegment {
+        let outgoing = self.send_data(now, at, len, fin);
         if let Some(board) = &mut self.scoreboard {
             board.high_rxt = seq::max(board.high_rxt, at.wrapping_add(outgoing.sequence_len()));
         }
@@ -381,53 +382,58 @@ impl Connection {
 
     /// RFC 6675 §5 step (C): while the pipe has room for a segment, the next one by NextSeg().
     #[cold]
-    fn repair(&mut self, now: Instant) -> Repair {
+    fn next_repair(&mut self, now: Instant) -> RepairStep {
         if self.by_time() {
-            return self.repair_late(now).unwrap_or(Repair::Nothing);
+            return self.repair_rack_losses(now).unwrap_or(RepairStep::Nothing);
         }
-        let (rule, room) = (self.loss_rule(), self.room());
-        let Some(board) = self.scoreboard.as_ref() else { return Repair::Nothing };
+        let (rule, room) = (self.loss_rule(), self.max_payload());
+        let Some(board) = self.scoreboard.as_ref() else { return RepairStep::Nothing };
         let pipe = board.pipe(self.una, self.max, rule);
         let allowed = self.congestion.cwnd.saturating_sub(pipe);
         if allowed < self.mss {
-            return Repair::Nothing;
+            return RepairStep::Nothing;
         }
         if let Some((at, end)) = board.next_gap(self.una, rule, true) {
-            return Repair::Again(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
+            return RepairStep::Retransmit(self.retransmit_range(
+                now,
+                at,
+                end.wrapping_sub(at).min(room),
+                false,
+            ));
         }
-        if self.unsent() {
-            return Repair::New(allowed);
+        if self.has_unsent() {
+            return RepairStep::New(allowed);
         }
-        self.repair_rest(now).map_or(Repair::Nothing, Repair::Again)
+        self.repair_rest(now).map_or(RepairStep::Nothing, RepairStep::Retransmit)
     }
 
     /// The rules (3) and (4) of NextSeg(), where no new data may leave.
     #[cold]
-    fn repair_rest(&mut self, now: Instant) -> Option<Outgoing> {
+    fn repair_rest(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if self.by_time() {
             return None;
         }
-        let (rule, room) = (self.loss_rule(), self.room());
+        let (rule, room) = (self.loss_rule(), self.max_payload());
         let (recover, board) = (self.recover, self.scoreboard.as_mut()?);
         if let Some((at, end)) = board.next_gap(self.una, rule, false) {
-            return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
+            return Some(self.retransmit_range(now, at, end.wrapping_sub(at).min(room), false));
         }
         if !seq::lt(board.rescue_rxt, self.una) {
             return None;
         }
-        let (at, end) = board.rescue(self.una, self.max, room)?;
+        let (at, end) = board.rescue_range(self.una, self.max, room)?;
         board.rescue_rxt = recover;
         let len = seq::min(end, self.end).wrapping_sub(at);
         let fin = self.fin_sent && at.wrapping_add(len) == self.end;
-        Some(self.send(now, at, len, fin))
+        Some(self.send_data(now, at, len, fin))
     }
 
     /// The same by RFC 8985: what is lost, first of all.
     #[cold]
-    fn repair_late(&mut self, now: Instant) -> Option<Repair> {
+    fn repair_rack_losses(&mut self, now: Instant) -> Option<RepairStep> {
         let rack = self.rack()?;
         let allowed = if rack.counts {
-            self.one_more(rack.in_flight(self.max))
+            self.segment_allowance(rack.in_flight(self.max))
         } else {
             self.congestion.cwnd.saturating_sub(rack.pipe())
         };
@@ -435,47 +441,47 @@ impl Connection {
             return None;
         }
         if let Some((start, end)) = rack.next_lost() {
-            let room = self.room();
+            let room = self.max_payload();
             let end = if self.config.retransmit_collapse {
-                seq::max(end, rack.collapsed(start, room))
+                seq::max(end, rack.collapsed_end(start, room))
             } else {
                 end
             };
             let data_end = seq::min(end, self.end);
-            let len = seq::ahead(start, data_end).min(room);
+            let len = seq::octets_ahead(start, data_end).min(room);
             let fin = self.fin_sent && start.wrapping_add(len) == self.end;
             if self.config.fast_retransmit_restarts && start == self.una {
                 self.rearm_by_sending();
             }
-            return Some(Repair::Again(self.repeat(now, start, len, fin)));
+            return Some(RepairStep::Retransmit(self.retransmit_range(now, start, len, fin)));
         }
-        self.unsent().then_some(Repair::New(allowed))
+        self.has_unsent().then_some(RepairStep::New(allowed))
     }
 
     /// Sends data at `at`, be it new or not.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Outgoing {
-        let mut flags = Flags::ACK;
+    pub(super) fn send_data(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> OutgoingSegment {
+        let mut flags = SegmentFlags::ACK;
         let data_end = at.wrapping_add(len);
         if len > 0 && data_end == self.end {
-            flags |= Flags::PSH;
+            flags |= SegmentFlags::PSH;
         }
         if fin {
-            flags |= Flags::FIN;
+            flags |= SegmentFlags::FIN;
             self.fin_sent = true;
             match self.state {
-                State::Established => self.state = State::FinWait1,
-                State::CloseWait => self.state = State::LastAck,
+                TcpState::Established => self.state = TcpState::FinWait1,
+                TcpState::CloseWait => self.state = TcpState::LastAck,
                 _ => {}
             }
         }
         if !self.congestion.is_reno() {
-            self.pace(now, at, data_end.wrapping_add(u32::from(fin)));
+            self.pace_segment(now, at, data_end.wrapping_add(u32::from(fin)));
         }
-        let outgoing = self.outgoing(at, len, flags);
+        let outgoing = self.outgoing_segment(at, len, flags);
         let new = !seq::lt(at, self.max);
-        if seq::lt(at, self.max) && self.timer != Timer::Persist {
-            self.count().retransmitted += 1;
+        if seq::lt(at, self.max) && self.timer != TcpTimer::Persist {
+            self.stats_mut().retransmitted += 1;
             // Karn: what is sent twice is not timed, unless by BSD what it carries beside is new.
             self.timed_at = Instant::FAR_FUTURE;
             let fills = self.config.nagle_variant == NagleVariant::Bsd && self.timestamps.is_none();
@@ -493,15 +499,15 @@ impl Connection {
         }
         self.last_data_at = now;
         self.probes = 0;
-        if self.timer == Timer::Persist {
+        if self.timer == TcpTimer::Persist {
             // Probes that went unanswered are no transmissions of this.
             self.retries = 0;
         }
         // RFC 6298 §5.1.
-        if self.timer != Timer::Retransmit {
+        if self.timer != TcpTimer::Retransmit {
             self.arm_retransmission(now);
         }
-        if self.rare.is_some() {
+        if self.rare_state.is_some() {
             self.note_sent(now, at, len, data_end.wrapping_add(u32::from(fin)), new);
         }
         outgoing
@@ -511,11 +517,11 @@ impl Connection {
     #[cold]
     fn note_sent(&mut self, now: Instant, at: u32, len: u32, end: u32, new: bool) {
         if len > 0
-            && let Some(acks) = Rare::acks_mut(&mut self.rare)
+            && let Some(acks) = RareState::acks_mut(&mut self.rare_state)
         {
             acks.on_data_sent(now);
         }
-        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
             rack.on_sent(now, at, end);
             if new {
                 self.schedule_probe(now);
@@ -526,21 +532,23 @@ impl Connection {
     /// Tells what few connections have that an acknowledgement leaves.
     #[cold]
     fn note_acknowledged(&mut self) {
-        if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
+        if let (Some(acks), Some(delayed)) =
+            (RareState::acks_mut(&mut self.rare_state), self.config.delayed_ack)
+        {
             acks.on_acknowledged(self.ack_now || self.unacked_segments > 0, delayed.timeout);
         }
     }
 
     #[cold]
-    fn pace(&mut self, now: Instant, start: u32, end: u32) {
+    fn pace_segment(&mut self, now: Instant, start: u32, end: u32) {
         let (flight, cwnd) = (self.max.wrapping_sub(self.una), self.congestion.cwnd);
         let last = seq::le(self.end.wrapping_add(u32::from(self.fin_queued)), end);
         if let Some(bbr) = self.congestion.bbr() {
-            bbr.on_sent(Sending { now, start, end, flight, last, cwnd });
+            bbr.on_sent(SegmentDeparture { now, start, end, flight, last, cwnd });
         }
     }
 
-    fn pure_ack(&mut self, now: Instant) -> Option<Outgoing> {
+    fn pure_ack(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if !self.ack_now {
             if !self.config.silly_window_avoidance {
                 self.delay_window(now);
@@ -549,33 +557,33 @@ impl Connection {
         }
         self.pure_acks_sent += 1;
         if self.config.backoff_reset == BackoffReset::EitherAcknowledgement {
-            self.rtt.forget_back_off(&self.config);
+            self.rtt.reset_backoff(&self.config);
         }
-        Some(self.outgoing(self.snd_nxt(), 0, Flags::ACK))
+        Some(self.outgoing_segment(self.snd_nxt(), 0, SegmentFlags::ACK))
     }
 
-    /// What becomes a [`segment`](Self::segment) with our acknowledgement.
+    /// What becomes a [`segment`](Self::build_segment) with our acknowledgement.
     #[inline]
-    pub(super) fn outgoing(&mut self, at: u32, len: u32, flags: Flags) -> Outgoing {
-        if self.rare.is_some() {
+    pub(super) fn outgoing_segment(&mut self, at: u32, len: u32, flags: SegmentFlags) -> OutgoingSegment {
+        if self.rare_state.is_some() {
             self.note_acknowledged();
         }
-        Outgoing { at, len, flags }
+        OutgoingSegment { sequence: at, len, flags }
     }
 
     /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
     #[inline(always)]
-    pub(super) fn segment(&mut self, now: Instant, outgoing: Outgoing) -> Segment {
-        let Outgoing { at, len, flags } = outgoing;
+    pub(super) fn build_segment(&mut self, now: Instant, outgoing: OutgoingSegment) -> Segment {
+        let OutgoingSegment { sequence: at, len, flags } = outgoing;
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         self.unacked_segments = 0;
         self.unacked_bytes = 0;
-        let window = self.announce();
+        let window = self.announce_window();
         let options = if self.timestamps.is_some() || self.reassembly.is_some() {
             // ns-3 reports nothing beside data.
             let reports = len == 0 || !self.congestion.is_ns3();
-            let options = self.options(now, reports).map(Box::new);
+            let options = self.segment_options(now, reports).map(Box::new);
             if let Some(held) = &mut self.reassembly
                 && held.duplicate.take().is_some()
                 && held.is_empty()
@@ -592,19 +600,19 @@ impl Connection {
             ts.last_ack_sent = self.rcv_nxt;
         }
         let payload = match &self.send_buffer {
-            Some(buffer) if len > 0 => buffer.payload(at, len),
+            Some(buffer) if len > 0 => buffer.segment_payload(at, len),
             _ => None,
         };
         Segment { seq: at, ack: self.rcv_nxt, len, window, flags, options, payload }
     }
 
-    fn options(&self, now: Instant, reports: bool) -> Option<Options> {
-        let mut options = Options {
-            timestamps: self.timestamps.as_ref().map(|t| (timestamp(now), t.recent)),
+    fn segment_options(&self, now: Instant, reports: bool) -> Option<TcpOptions> {
+        let mut options = TcpOptions {
+            timestamps: self.timestamps.as_ref().map(|t| (timestamp_value(now), t.recent)),
             ..Default::default()
         };
         // What came with a SYN waits at the acknowledgement itself, and is no block beyond it.
-        let beyond = reports && self.sack_ok && self.state != State::SynReceived;
+        let beyond = reports && self.sack_ok && self.state != TcpState::SynReceived;
         if let (true, Some(held)) = (beyond, &self.reassembly) {
             for &(left, right) in held.duplicate.iter().chain(held.runs()) {
                 options.sack.push(left, right);
@@ -613,7 +621,7 @@ impl Connection {
             let most = if self.congestion.is_full_tcp() { REPORTED_BY_NS2 } else { fitting };
             options.sack.truncate(fitting.min(most));
         }
-        (options != Options::default()).then_some(options)
+        (options != TcpOptions::default()).then_some(options)
     }
 
     /// What the receive window can be: the buffer, as far as the window field can say it.
@@ -623,7 +631,7 @@ impl Connection {
 
     /// The right edge that the buffer would allow, and how far it must move to be worth telling
     /// (RFC 9293 §3.8.6.2.2).
-    fn offerable(&self) -> (u32, u32) {
+    fn offerable_edge(&self) -> (u32, u32) {
         let limit = self.receive_limit();
         if self.auto_read {
             return (self.rcv_nxt.wrapping_add(limit), 0);
@@ -641,9 +649,9 @@ impl Connection {
         (self.rcv_nxt.wrapping_add(free), (limit / 2).min(self.mss))
     }
 
-    fn announce(&mut self) -> u16 {
-        let (edge, step) = self.offerable();
-        let gain = seq::ahead(self.rcv_edge, edge);
+    fn announce_window(&mut self) -> u16 {
+        let (edge, step) = self.offerable_edge();
+        let gain = seq::octets_ahead(self.rcv_edge, edge);
         if gain > 0 && gain >= step {
             self.rcv_edge = edge;
         }
@@ -652,20 +660,20 @@ impl Connection {
 
     /// The application has read: tells the other side if the window has grown by enough.
     pub(super) fn offer_window(&mut self) {
-        let (edge, step) = self.offerable();
+        let (edge, step) = self.offerable_edge();
         let avoid = self.config.silly_window_avoidance;
         // BSD tells by itself only of what is worth two segments.
         let bsd = avoid && self.config.variants.window_update == WindowUpdate::Bsd;
         let step = if bsd { 2 * self.mss } else { step };
-        if self.receiving() && seq::ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
+        if self.is_receiving() && seq::octets_ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
             self.ack_now |= avoid || self.config.delayed_ack.is_none();
             self.wake = true;
         }
     }
 
     /// The other side may still send.
-    fn receiving(&self) -> bool {
-        matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+    fn is_receiving(&self) -> bool {
+        matches!(self.state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2)
     }
 
     /// Without silly-window avoidance: what has been read since the last segment is told when a delayed
@@ -673,9 +681,9 @@ impl Connection {
     #[cold]
     fn delay_window(&mut self, now: Instant) {
         let Some(delayed) = self.config.delayed_ack else { return };
-        let (edge, _) = self.offerable();
-        let read = seq::ahead(self.rcv_edge, edge) > 0 && !self.auto_read;
-        if read && self.receiving() && self.ack_at == Instant::FAR_FUTURE {
+        let (edge, _) = self.offerable_edge();
+        let read = seq::octets_ahead(self.rcv_edge, edge) > 0 && !self.auto_read;
+        if read && self.is_receiving() && self.ack_at == Instant::FAR_FUTURE {
             self.ack_at = self.delayed_until(now, delayed.timeout);
         }
     }

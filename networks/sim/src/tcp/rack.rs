@@ -3,9 +3,9 @@
 //! The smallest round trip is that of the whole connection, where the RFC recommends a window of time.
 
 use super::config::WindowUnit;
-use super::connection::{Connection, Rare, State, Timer};
-use super::output::Outgoing;
-use super::recovery::timestamp;
+use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::output::OutgoingSegment;
+use super::recovery::timestamp_value;
 use super::reduction::RateReduction;
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
@@ -25,12 +25,12 @@ const LEAST: Duration = Duration::from_millis(2);
 
 /// The latest transmission of a segment (§5.2).
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct RackSegment {
     start: u32,
     end: u32,
-    at: Instant,
+    sent_at: Instant,
     /// It was sent more than once.
-    again: bool,
+    is_retransmitted: bool,
     /// The other side has it.
     delivered: bool,
     lost: bool,
@@ -40,7 +40,7 @@ struct Sent {
 #[derive(Debug)]
 pub(super) struct Rack {
     /// By sequence number, without gaps.
-    sent: VecDeque<Sent>,
+    sent: VecDeque<RackSegment>,
     /// RACK.xmit_ts and RACK.end_seq.
     latest: Option<(Instant, u32)>,
     /// RACK.rtt.
@@ -63,7 +63,7 @@ pub(super) struct Rack {
     /// TLP.end_seq.
     probe_end: Option<u32>,
     /// TLP.is_retrans.
-    probe_again: bool,
+    is_probe_retransmission: bool,
     /// The round trip was measured since the last probe.
     measured: bool,
     /// The congestion window counts segments.
@@ -73,14 +73,14 @@ pub(super) struct Rack {
 }
 
 /// What an acknowledgement says beside the scoreboard.
-struct Report {
+struct AckReport {
     now: Instant,
     una: u32,
     /// The timestamp that it echoes.
     echo: Option<u32>,
 }
 
-fn after(a: (Instant, u32), b: (Instant, u32)) -> bool {
+fn is_sent_after(a: (Instant, u32), b: (Instant, u32)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && seq::lt(b.1, a.1))
 }
 
@@ -100,17 +100,17 @@ impl Rack {
             reorder_at: Instant::FAR_FUTURE,
             probe_at: Instant::FAR_FUTURE,
             probe_end: None,
-            probe_again: false,
+            is_probe_retransmission: false,
             measured: true,
             counts,
             reduction: None,
         }
     }
     /// When something is due.
-    pub(super) fn due(&self) -> Instant {
+    pub(super) fn next_timeout(&self) -> Instant {
         self.reorder_at.min(self.probe_at)
     }
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop_timers(&mut self) {
         self.reorder_at = Instant::FAR_FUTURE;
         self.probe_at = Instant::FAR_FUTURE;
     }
@@ -131,25 +131,39 @@ impl Rack {
             // What was cut anew keeps the time of the part that was not sent again.
             let (from, to) = (seq::max(one.start, start), seq::min(one.end, end));
             if from != one.start {
-                self.sent.insert(at - 1, Sent { end: from, ..one });
+                self.sent.insert(at - 1, RackSegment { end: from, ..one });
                 at += 1;
             }
             if to != one.end {
-                self.sent.insert(at, Sent { start: to, ..one });
+                self.sent.insert(at, RackSegment { start: to, ..one });
             }
-            self.sent[at - 1] = Sent { start: from, end: to, at: now, again: true, lost: false, ..one };
+            self.sent[at - 1] = RackSegment {
+                start: from,
+                end: to,
+                sent_at: now,
+                is_retransmitted: true,
+                lost: false,
+                ..one
+            };
         }
         if seq::lt(known, end) || self.sent.is_empty() {
             let start = seq::max(start, known);
-            let new = Sent { start, end, at: now, again: false, delivered: false, lost: false };
+            let new = RackSegment {
+                start,
+                end,
+                sent_at: now,
+                is_retransmitted: false,
+                delivered: false,
+                lost: false,
+            };
             self.sent.push_back(new);
         }
         if self.counts {
-            self.merge(start, end);
+            self.merge_segments(start, end);
         }
     }
     /// What left as one segment is one, however it was cut before.
-    fn merge(&mut self, start: u32, end: u32) {
+    fn merge_segments(&mut self, start: u32, end: u32) {
         let mut at = self.sent.partition_point(|one| seq::lt(one.start, start));
         while let (Some(&one), Some(&next)) = (self.sent.get(at), self.sent.get(at + 1))
             && seq::le(next.end, end)
@@ -163,7 +177,7 @@ impl Rack {
         }
     }
     /// Steps 1 to 3 of §6.2; how many segments it is the first to tell of.
-    fn on_ack(&mut self, ack: &Report, board: Option<&Scoreboard>) -> u32 {
+    fn on_ack(&mut self, ack: &AckReport, board: Option<&Scoreboard>) -> u32 {
         let (mut newest, mut delivered) = (self.latest, 0);
         for one in &mut self.sent {
             let covered = seq::le(one.end, ack.una)
@@ -176,20 +190,20 @@ impl Rack {
             delivered += 1;
             if seq::lt(self.fack, one.end) {
                 self.fack = one.end;
-            } else if one.end != self.fack && !one.again {
+            } else if one.end != self.fack && !one.is_retransmitted {
                 self.reordering_seen = true;
             }
-            let rtt = ack.now - one.at;
-            if one.again {
-                let earlier = ack.echo.is_some_and(|echo| seq::lt(echo, timestamp(one.at)));
+            let rtt = ack.now - one.sent_at;
+            if one.is_retransmitted {
+                let earlier = ack.echo.is_some_and(|echo| seq::lt(echo, timestamp_value(one.sent_at)));
                 if earlier || (rtt < self.min_rtt && self.min_rtt != UNKNOWN) {
                     continue;
                 }
             } else {
                 self.min_rtt = self.min_rtt.min(rtt);
             }
-            if newest.is_none_or(|newest| after((one.at, one.end), newest)) {
-                newest = Some((one.at, one.end));
+            if newest.is_none_or(|newest| is_sent_after((one.sent_at, one.end), newest)) {
+                newest = Some((one.sent_at, one.end));
                 self.rtt = rtt;
             }
         }
@@ -200,7 +214,7 @@ impl Rack {
         delivered
     }
     /// Step 4 of §6.2: a duplicate was reported, or a recovery is over.
-    fn adapt(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
+    fn adapt_reordering_window(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
         if self.round.is_some_and(|round| seq::le(round, una)) {
             self.round = None;
         }
@@ -215,7 +229,7 @@ impl Rack {
             }
         }
     }
-    fn window(&self, recovering: bool, threshold: u8, srtt: Option<Duration>) -> Duration {
+    fn reordering_window(&self, recovering: bool, threshold: u8, srtt: Option<Duration>) -> Duration {
         let reported = || self.sent.iter().filter(|one| one.delivered).count();
         if !self.reordering_seen && (recovering || reported() >= usize::from(threshold)) {
             return Duration::ZERO;
@@ -228,15 +242,15 @@ impl Rack {
         window.min(srtt.unwrap_or(window))
     }
     /// Step 5 of §6.2: whether more counts as lost, and when what is late will.
-    fn detect(&mut self, now: Instant, window: Duration) -> bool {
+    fn detect_losses(&mut self, now: Instant, window: Duration) -> bool {
         self.reorder_at = Instant::FAR_FUTURE;
         let Some(latest) = self.latest else { return false };
         let (mut found, mut last) = (false, None);
         for one in self.sent.iter_mut().filter(|one| !one.delivered && !one.lost) {
-            if !after(latest, (one.at, one.end)) {
+            if !is_sent_after(latest, (one.sent_at, one.end)) {
                 continue;
             }
-            let at = one.at + self.rtt + window;
+            let at = one.sent_at + self.rtt + window;
             if at <= now {
                 one.lost = true;
                 found = true;
@@ -257,17 +271,17 @@ impl Rack {
     }
     /// Segments below `next` that are in the network: `next` is less than what was sent while a timeout has all sent again.
     pub(super) fn in_flight(&self, next: u32) -> u32 {
-        let there = |one: &&Sent| !one.delivered && !one.lost && seq::lt(one.start, next);
+        let there = |one: &&RackSegment| !one.delivered && !one.lost && seq::lt(one.start, next);
         self.sent.iter().filter(there).count() as u32
     }
     /// Segments that an acknowledgement up to `ack` is the first to tell of.
-    pub(super) fn acknowledged(&self, ack: u32) -> u32 {
+    pub(super) fn newly_acknowledged(&self, ack: u32) -> u32 {
         self.sent.iter().filter(|one| !one.delivered && seq::le(one.end, ack)).count() as u32
     }
     /// Where a segment that begins at `start` ends when what follows and was not reported fills it up to `room` bytes.
-    pub(super) fn collapsed(&self, start: u32, room: u32) -> u32 {
+    pub(super) fn collapsed_end(&self, start: u32, room: u32) -> u32 {
         let at = self.sent.partition_point(|one| seq::lt(one.start, start));
-        let fits = |one: &&Sent| !one.delivered && one.end.wrapping_sub(start) <= room;
+        let fits = |one: &&RackSegment| !one.delivered && one.end.wrapping_sub(start) <= room;
         self.sent.range(at..).take_while(fits).last().map_or(start, |one| one.end)
     }
     /// The first segment that is lost.
@@ -275,57 +289,57 @@ impl Rack {
         self.sent.iter().find(|one| one.lost).map(|one| (one.start, one.end))
     }
     /// The last segment.
-    pub(super) fn last(&self) -> Option<(u32, u32)> {
+    pub(super) fn last_segment(&self) -> Option<(u32, u32)> {
         self.sent.back().map(|one| (one.start, one.end))
     }
     /// A probe has left, up to `end`; `again` where it was no new data.
-    pub(super) fn probed(&mut self, end: u32, again: bool) {
+    pub(super) fn record_probe(&mut self, end: u32, again: bool) {
         self.probe_at = Instant::FAR_FUTURE;
         self.probe_end = Some(end);
-        self.probe_again = again;
+        self.is_probe_retransmission = again;
         self.measured = false;
     }
     /// The timer for retransmission expired: all is sent again in its order, and no probe is under way (§7.1).
     pub(super) fn on_timeout(&mut self) {
-        self.stop();
+        self.stop_timers();
         self.probe_end = None;
         self.reduction = None;
         self.sent.iter_mut().for_each(|one| one.lost = false);
     }
     /// TLP_process_ack() of §7.4.2: whether the probe has repaired a loss.
-    fn repaired(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
+    fn has_probe_repaired(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
         let Some(end) = self.probe_end.filter(|end| seq::le(*end, s.ack)) else { return false };
         let beyond = seq::lt(end, s.ack);
         let alone = s.len == 0 && s.ack == una && s.options.as_ref().is_none_or(|o| o.sack.is_empty());
-        let done = !self.probe_again || duplicate == Some(end) || beyond || alone;
+        let done = !self.is_probe_retransmission || duplicate == Some(end) || beyond || alone;
         if done {
             self.probe_end = None;
         }
-        done && self.probe_again && duplicate != Some(end) && beyond
+        done && self.is_probe_retransmission && duplicate != Some(end) && beyond
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// The connection is open: it looks at times from now on, where it is to.
     pub(super) fn begin_rack(&mut self) {
         let counts = self.config.window_unit == WindowUnit::Segments && self.congestion.bbr().is_none();
         if self.sack_ok && (self.config.rack || self.config.tail_loss_probe || counts) {
             let rack = Rack::new(self.una, self.rtt.srtt(), counts);
-            self.rare.get_or_insert_default().rack = Some(rack);
+            self.rare_state.get_or_insert_default().rack = Some(rack);
         }
     }
 
     /// The round trip was measured, so that a probe may leave.
     #[inline]
     pub(super) fn note_measured(&mut self) {
-        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
             rack.measured = true;
         }
     }
 
     /// The record of what was sent, where the congestion window counts its segments.
     #[inline]
-    pub(super) fn counted(&self) -> Option<&Rack> {
+    pub(super) fn counted_rack(&self) -> Option<&Rack> {
         if self.config.window_unit == WindowUnit::Bytes {
             return None;
         }
@@ -347,17 +361,17 @@ impl Connection {
         let first = s.options.as_ref().and_then(|o| o.sack.as_slice().first().copied());
         let duplicate = first.filter(|&(left, _)| seq::lt(left, s.ack)).map(|(_, right)| right);
         let recovered = recovering && !self.in_recovery;
-        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
-        let delivered = rack.on_ack(&Report { now, una, echo }, self.scoreboard.as_deref());
-        rack.adapt(una, next, duplicate.is_some(), recovered);
-        if rack.repaired(s, before, duplicate) && !recovering {
+        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
+        let delivered = rack.on_ack(&AckReport { now, una, echo }, self.scoreboard.as_deref());
+        rack.adapt_reordering_window(una, next, duplicate.is_some(), recovered);
+        if rack.has_probe_repaired(s, before, duplicate) && !recovering {
             let flight = self.max.wrapping_sub(before);
-            self.halve(flight);
+            self.reduce_threshold(flight);
             self.congestion.set_cwnd(self.congestion.cwnd.min(self.congestion.ssthresh));
         }
         if self.una == self.max {
-            if let Some(rack) = Rare::rack_mut(&mut self.rare) {
-                rack.stop();
+            if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+                rack.stop_timers();
             }
             return;
         }
@@ -381,7 +395,7 @@ impl Connection {
 
     /// So many segments were delivered in a recovery: how far the window is open.
     fn reduce_window(&mut self, delivered: u32, progress: bool) {
-        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
         let flight = rack.in_flight(self.max);
         let Some(reduction) = &mut rack.reduction else { return };
         let more = reduction.on_delivered(delivered, flight, progress);
@@ -393,9 +407,11 @@ impl Connection {
     fn detect_losses(&mut self, now: Instant) -> bool {
         let recovering = self.in_recovery || seq::lt(self.una, self.recover);
         let (threshold, srtt) = (self.config.dup_threshold, self.rtt.srtt());
-        let Some(rack) = Rare::rack_mut(&mut self.rare).filter(|_| self.config.rack) else { return false };
-        let window = rack.window(recovering, threshold, srtt);
-        let found = rack.detect(now, window);
+        let Some(rack) = RareState::rack_mut(&mut self.rare_state).filter(|_| self.config.rack) else {
+            return false;
+        };
+        let window = rack.reordering_window(recovering, threshold, srtt);
+        let found = rack.detect_losses(now, window);
         if rack.reorder_at != Instant::FAR_FUTURE {
             let tick = self.config.timer_tick;
             if !tick.is_zero() {
@@ -424,11 +440,11 @@ impl Connection {
     /// §7.2: after new data, and after an acknowledgement of some.
     pub(super) fn schedule_probe(&mut self, now: Instant) {
         let quiet = !self.in_recovery && !seq::lt(self.una, self.recover) && self.scoreboard.is_none();
-        let wanted = self.config.tail_loss_probe && quiet && self.timer == Timer::Retransmit;
-        let synchronized = !matches!(self.state, State::SynSent | State::SynReceived);
+        let wanted = self.config.tail_loss_probe && quiet && self.timer == TcpTimer::Retransmit;
+        let synchronized = !matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let (srtt, slack, rto_at) = (self.rtt.srtt(), self.config.min_rto, self.timer_at);
         if !wanted || !synchronized {
-            if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+            if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
                 rack.probe_at = Instant::FAR_FUTURE;
             }
             return;
@@ -439,14 +455,14 @@ impl Connection {
             Some(srtt) => srtt * 2 + if alone { slack } else { LEAST },
             None => UNMEASURED,
         };
-        let at = self.expiry(now, wait);
-        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        let at = self.timer_expiry(now, wait);
+        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
         rack.probe_at = at.min(rto_at);
     }
 
     /// TLP_send_probe() of §7.3, as far as it is decided when the timer expires.
     pub(super) fn probe_timeout(&mut self, now: Instant) {
-        let Some(rack) = Rare::rack_mut(&mut self.rare) else { return };
+        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
         rack.probe_at = Instant::FAR_FUTURE;
         if rack.probe_end.is_none() && rack.measured && self.una != self.max {
             self.tail_now = true;
@@ -457,24 +473,24 @@ impl Connection {
 
     /// The probe: the next segment, whatever the congestion window and Nagle's algorithm say, or the last one again.
     #[cold]
-    pub(super) fn tail_probe(&mut self, now: Instant) -> Option<Outgoing> {
-        let room = self.room();
+    pub(super) fn tail_probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
+        let room = self.max_payload();
         let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
-        let len = seq::ahead(self.nxt, self.end).min(window).min(room);
+        let len = seq::octets_ahead(self.nxt, self.end).min(window).min(room);
         let again = len == 0;
         let outgoing = if again {
-            let (start, end) = self.rack()?.last()?;
+            let (start, end) = self.rack()?.last_segment()?;
             let fin = self.fin_sent && seq::lt(self.end, end);
             let data_end = seq::min(end, self.end);
             let start = if data_end.wrapping_sub(start) > room { data_end.wrapping_sub(room) } else { start };
-            self.send(now, start, seq::ahead(start, data_end), fin)
+            self.send_data(now, start, seq::octets_ahead(start, data_end), fin)
         } else {
             let fin = self.fin_queued && self.nxt.wrapping_add(len) == self.end;
-            self.send(now, self.nxt, len, fin)
+            self.send_data(now, self.nxt, len, fin)
         };
         let end = self.max;
-        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
-            rack.probed(end, again);
+        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+            rack.record_probe(end, again);
         }
         Some(outgoing)
     }

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A run of received data, with its bytes if any were carried.
-pub(super) type Chunk = (u32, Option<Arc<[u8]>>);
+pub(super) type DataRun = (u32, Option<Arc<[u8]>>);
 
 /// `data` from `skip` on, at most `len` bytes; shared where that is all of it.
-pub(super) fn cut(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
+pub(super) fn cut_bytes(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
     if skip == 0 && len as usize >= data.len() {
         return data.clone();
     }
@@ -19,22 +19,22 @@ pub(super) fn cut(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
 
 /// In-order data that carries bytes and waits for its reader.
 #[derive(Debug, Default)]
-pub(super) struct Unread {
-    chunks: VecDeque<Chunk>,
+pub(super) struct UnreadData {
+    chunks: VecDeque<DataRun>,
 }
 
-impl Unread {
+impl UnreadData {
     pub(super) fn push(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         self.chunks.push_back((len, data));
     }
     /// The next chunk, at most `limit` bytes of it.
-    pub(super) fn pop(&mut self, limit: u32) -> Option<Chunk> {
+    pub(super) fn pop(&mut self, limit: u32) -> Option<DataRun> {
         let (len, data) = self.chunks.front_mut()?;
         if *len <= limit {
             return self.chunks.pop_front();
         }
-        let head = data.as_ref().map(|d| cut(d, 0, limit));
-        *data = data.as_ref().map(|d| cut(d, limit, *len - limit));
+        let head = data.as_ref().map(|d| cut_bytes(d, 0, limit));
+        *data = data.as_ref().map(|d| cut_bytes(d, limit, *len - limit));
         *len -= limit;
         Some((limit, head))
     }
@@ -45,7 +45,7 @@ impl Unread {
 
 /// Data beyond a gap (RFC 9293 §3.10.7.4, "hold segments for later processing").
 #[derive(Debug, Default)]
-pub(super) struct Reassembly {
+pub(super) struct ReassemblyBuffer {
     /// Disjoint runs, the most recently extended first: the order in which SACK reports them (RFC 2018 §4).
     runs: Vec<(u32, u32)>,
     /// Their bytes, by first sequence number; may overlap.
@@ -56,7 +56,7 @@ pub(super) struct Reassembly {
     pub(super) duplicate: Option<(u32, u32)>,
 }
 
-impl Reassembly {
+impl ReassemblyBuffer {
     /// True when nothing is held.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.fin.is_none() && self.duplicate.is_none()
@@ -65,7 +65,7 @@ impl Reassembly {
         !self.runs.is_empty()
     }
     /// Octets that are held.
-    pub(super) fn octets(&self) -> u32 {
+    pub(super) fn buffered_octets(&self) -> u32 {
         self.runs.iter().map(|(left, right)| right.wrapping_sub(*left)).fold(0, u32::saturating_add)
     }
     /// Holds `[start, end)`. The run that it joins `moves` to the front, or keeps its place (ns-2's `ReassemblyQueue`).
@@ -76,7 +76,7 @@ impl Reassembly {
             self.pieces.insert(at, (start, data));
         }
         let (mut left, mut right) = (start, end);
-        let place = if moves { 0 } else { self.place(start, end) };
+        let place = if moves { 0 } else { self.run_position(start, end) };
         self.runs.retain(|&(l, r)| {
             let apart = seq::lt(right, l) || seq::lt(r, left);
             if !apart {
@@ -87,7 +87,7 @@ impl Reassembly {
         self.runs.insert(place, (left, right));
     }
     /// How many runs stay before that which `[start, end)` joins: the lowest of those that it does not swallow.
-    fn place(&self, start: u32, end: u32) -> usize {
+    fn run_position(&self, start: u32, end: u32) -> usize {
         let apart = |&(l, r): &(u32, u32)| seq::lt(end, l) || seq::lt(r, start);
         let swallowed = |&(l, r): &(u32, u32)| seq::le(start, l) && seq::le(r, end) && (l, r) != (start, end);
         let joined = self.runs.iter().zip(0..).filter(|(run, _)| !apart(run) && !swallowed(run));
@@ -96,7 +96,7 @@ impl Reassembly {
         self.runs[..at].iter().filter(|run| apart(run)).count()
     }
     /// In-order data now ends at `next`: hands over what follows on, and answers where that ends.
-    pub(super) fn advance(&mut self, next: u32, mut deliver: impl FnMut(u32, Option<Arc<[u8]>>)) -> u32 {
+    pub(super) fn advance_to(&mut self, next: u32, mut deliver: impl FnMut(u32, Option<Arc<[u8]>>)) -> u32 {
         let mut end = next;
         self.runs.retain(|&(l, r)| {
             let reached = seq::le(l, next);
@@ -117,7 +117,7 @@ impl Reassembly {
                 at = start;
             }
             let n = stop.wrapping_sub(at);
-            deliver(n, Some(cut(&data, at.wrapping_sub(start), n)));
+            deliver(n, Some(cut_bytes(&data, at.wrapping_sub(start), n)));
             at = stop;
         }
         if seq::lt(at, end) {
@@ -130,7 +130,7 @@ impl Reassembly {
         &self.runs
     }
     /// The first part of `[start, end)` that is held already.
-    pub(super) fn held(&self, start: u32, end: u32) -> Option<(u32, u32)> {
+    pub(super) fn first_buffered_range(&self, start: u32, end: u32) -> Option<(u32, u32)> {
         let common = |&(l, r): &(u32, u32)| (seq::max(l, start), seq::min(r, end));
         let parts = self.runs.iter().map(common).filter(|&(l, r)| seq::lt(l, r));
         parts.min_by_key(|&(l, _)| l.wrapping_sub(start))
@@ -141,30 +141,30 @@ impl Reassembly {
 mod tests {
     use super::*;
 
-    fn bytes(b: &[u8]) -> Option<Arc<[u8]>> {
+    fn shared_bytes(b: &[u8]) -> Option<Arc<[u8]>> {
         Some(Arc::from(b))
     }
 
     #[test]
     fn overlapping_pieces_are_delivered_once_and_in_order() {
-        let mut r = Reassembly::default();
-        r.insert(5, 8, bytes(b"fgh"), true);
-        r.insert(2, 6, bytes(b"cdef"), true);
+        let mut r = ReassemblyBuffer::default();
+        r.insert(5, 8, shared_bytes(b"fgh"), true);
+        r.insert(2, 6, shared_bytes(b"cdef"), true);
         r.insert(10, 12, None, true);
-        r.insert(20, 21, bytes(b"z"), true);
+        r.insert(20, 21, shared_bytes(b"z"), true);
         assert_eq!(r.runs(), [(20, 21), (10, 12), (2, 8)]);
         let mut got = Vec::new();
-        assert_eq!(r.advance(3, |n, d| got.push((n, d))), 8);
-        assert_eq!(got, [(3, bytes(b"def")), (2, bytes(b"gh"))]);
+        assert_eq!(r.advance_to(3, |n, d| got.push((n, d))), 8);
+        assert_eq!(got, [(3, shared_bytes(b"def")), (2, shared_bytes(b"gh"))]);
         got.clear();
-        assert_eq!(r.advance(10, |n, d| got.push((n, d))), 12);
+        assert_eq!(r.advance_to(10, |n, d| got.push((n, d))), 12);
         assert_eq!(got, [(2, None)]);
         assert_eq!(r.runs(), [(20, 21)]);
     }
 
     #[test]
     fn a_run_that_joins_two_is_reported_first() {
-        let mut r = Reassembly::default();
+        let mut r = ReassemblyBuffer::default();
         r.insert(30, 40, None, true);
         r.insert(10, 20, None, true);
         r.insert(50, 60, None, true);
@@ -174,11 +174,11 @@ mod tests {
 
     #[test]
     fn reading_in_parts_cuts_a_chunk() {
-        let mut u = Unread::default();
-        u.push(3, bytes(b"abc"));
+        let mut u = UnreadData::default();
+        u.push(3, shared_bytes(b"abc"));
         u.push(2, None);
-        assert_eq!(u.pop(2), Some((2, bytes(b"ab"))));
-        assert_eq!(u.pop(9), Some((1, bytes(b"c"))));
+        assert_eq!(u.pop(2), Some((2, shared_bytes(b"ab"))));
+        assert_eq!(u.pop(9), Some((1, shared_bytes(b"c"))));
         assert_eq!(u.pop(1), Some((1, None)));
         assert_eq!(u.pop(1), Some((1, None)));
         assert!(u.is_empty());

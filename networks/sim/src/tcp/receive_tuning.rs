@@ -3,8 +3,8 @@
 //!
 //! What a packet takes of memory beside its data is left out: the buffer is what may be announced.
 
-use super::connection::Connection;
-use super::recovery::timestamp;
+use super::connection::TcpConnection;
+use super::recovery::timestamp_value;
 use super::segment::Segment;
 use super::seq;
 use usher_core::{Duration, Instant};
@@ -46,12 +46,12 @@ impl ReceiveTuning {
         }
     }
     /// What may be announced now.
-    pub(super) fn announced(&self) -> u32 {
+    pub(super) fn announced_window(&self) -> u32 {
         self.announced
     }
     /// A round trip took so long: an eighth of it counts where timestamps tell, and the shortest where a window's arrival does,
     /// which lasts longer where the sender does not fill it (`tcp_rcv_rtt_update()`).
-    fn measured(&mut self, sample: Duration, by_window: bool) {
+    fn record_round_trip(&mut self, sample: Duration, by_window: bool) {
         self.round_trip = if self.round_trip.is_zero() {
             sample
         } else if by_window {
@@ -66,17 +66,17 @@ impl ReceiveTuning {
             return;
         }
         if let Some((_, began)) = self.window {
-            self.measured(now - began, true);
+            self.record_round_trip(now - began, true);
         }
         self.window = Some((next.wrapping_add(self.announced), now));
     }
     /// The application has read all before `upto`. Once in a round trip: what it read in the last one is to fit twice, and as many
     /// times more as it grew by, since the sender may double its rate again before the larger window reaches it.
-    fn adjust(&mut self, now: Instant, upto: u32, mss: u32, most: u32) {
+    fn adjust_buffer(&mut self, now: Instant, upto: u32, mss: u32, most: u32) {
         if self.round_trip.is_zero() || now - self.since < self.round_trip {
             return;
         }
-        let read = seq::ahead(self.read_from, upto);
+        let read = seq::octets_ahead(self.read_from, upto);
         if read > self.read {
             let twice = 2 * u64::from(read) + 16 * u64::from(mss);
             let growth = twice * u64::from(read - self.read) / u64::from(self.read);
@@ -89,22 +89,22 @@ impl ReceiveTuning {
     }
 }
 
-impl Connection {
+impl TcpConnection {
     /// The receive buffer, as far as it has grown.
     #[inline]
     pub(super) fn receive_buffer(&self) -> u32 {
         if self.config.receive_buffer_max.is_none() {
             return self.config.receive_buffer;
         }
-        let tuning = self.rare.as_ref().and_then(|rare| rare.tuning.as_ref());
-        tuning.map_or(self.config.receive_buffer, |tuning| tuning.announced())
+        let tuning = self.rare_state.as_ref().and_then(|rare| rare.tuning.as_ref());
+        tuning.map_or(self.config.receive_buffer, |tuning| tuning.announced_window())
     }
 
     /// The other side's numbers are known: the buffer begins to follow what is read.
     pub(super) fn begin_tuning(&mut self, now: Instant) {
         if self.config.receive_buffer_max.is_some() {
             let tuning = ReceiveTuning::new(self.config.receive_buffer, self.rcv_nxt, self.mss, now);
-            self.rare.get_or_insert_default().tuning = Some(Box::new(tuning));
+            self.rare_state.get_or_insert_default().tuning = Some(Box::new(tuning));
         }
     }
 
@@ -117,19 +117,19 @@ impl Connection {
         let stamps = self.timestamps.is_some();
         let unread = if self.auto_read { 0 } else { self.unread };
         let (next, upto, mss) = (self.rcv_nxt, self.rcv_nxt.wrapping_sub(unread), self.mss);
-        let Some(tuning) = self.rare.as_mut().and_then(|rare| rare.tuning.as_mut()) else { return };
+        let Some(tuning) = self.rare_state.as_mut().and_then(|rare| rare.tuning.as_mut()) else { return };
         match echo.filter(|_| stamps) {
             Some(echo) if full && tuning.echoed != Some(echo) => {
                 tuning.echoed = Some(echo);
-                let ticks = timestamp(now).wrapping_sub(echo).max(1);
+                let ticks = timestamp_value(now).wrapping_sub(echo).max(1);
                 if ticks < 1 << 31 {
-                    tuning.measured(Duration::from_millis(ticks.into()), false);
+                    tuning.record_round_trip(Duration::from_millis(ticks.into()), false);
                 }
             }
             Some(_) => {}
             None => tuning.time_window(now, next),
         }
-        tuning.adjust(now, upto, mss, most);
+        tuning.adjust_buffer(now, upto, mss, most);
         if full {
             tuning.announced = tuning.announced.saturating_add(2 * mss).min(tuning.buffer);
         }
@@ -144,41 +144,41 @@ mod tests {
     const MSS: u32 = 1000;
     const MOST: u32 = 3_000_000;
 
-    fn ms(ms: u64) -> Instant {
+    fn at_millis(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
     /// By hand: a first reading of ten segments is what is expected; then 20 in a round trip, which is twice that.
     #[test]
-    fn the_buffer_is_what_is_read_twice_and_as_much_more_as_that_grew() {
-        let mut tuning = ReceiveTuning::new(65_536, 0, MSS, ms(0));
-        tuning.adjust(ms(50), 10_000, MSS, MOST);
+    fn the_buffer_is_twice_the_reading_and_more_as_that_grows() {
+        let mut tuning = ReceiveTuning::new(65_536, 0, MSS, at_millis(0));
+        tuning.adjust_buffer(at_millis(50), 10_000, MSS, MOST);
         assert_eq!(tuning.buffer, 65_536, "no round trip is known");
-        tuning.measured(Duration::from_millis(100), false);
-        tuning.adjust(ms(99), 20_000, MSS, MOST);
+        tuning.record_round_trip(Duration::from_millis(100), false);
+        tuning.adjust_buffer(at_millis(99), 20_000, MSS, MOST);
         assert_eq!(tuning.read, 10_000, "it is not over");
-        tuning.adjust(ms(100), 20_000, MSS, MOST);
+        tuning.adjust_buffer(at_millis(100), 20_000, MSS, MOST);
         // 2 * 20,000 + 16 segments are 56,000, and twice that for what it grew by.
         assert_eq!((tuning.read, tuning.buffer), (20_000, 168_000));
-        tuning.adjust(ms(200), 40_000, MSS, MOST);
+        tuning.adjust_buffer(at_millis(200), 40_000, MSS, MOST);
         assert_eq!(tuning.buffer, 168_000, "as much as before");
-        tuning.adjust(ms(300), 640_000, MSS, MOST);
+        tuning.adjust_buffer(at_millis(300), 640_000, MSS, MOST);
         assert_eq!(tuning.buffer, MOST);
-        tuning.adjust(ms(400), 650_000, MSS, MOST);
+        tuning.adjust_buffer(at_millis(400), 650_000, MSS, MOST);
         assert_eq!(tuning.buffer, MOST, "it never shrinks");
     }
 
     #[test]
     fn without_timestamps_the_shortest_window_is_the_round_trip() {
-        let mut tuning = ReceiveTuning::new(10_000, 0, MSS, ms(0));
-        tuning.time_window(ms(0), 0);
-        tuning.time_window(ms(70), 9_999);
+        let mut tuning = ReceiveTuning::new(10_000, 0, MSS, at_millis(0));
+        tuning.time_window(at_millis(0), 0);
+        tuning.time_window(at_millis(70), 9_999);
         assert!(tuning.round_trip.is_zero());
-        tuning.time_window(ms(80), 10_000);
+        tuning.time_window(at_millis(80), 10_000);
         assert_eq!(tuning.round_trip, Duration::from_millis(80));
-        tuning.time_window(ms(180), 20_000);
+        tuning.time_window(at_millis(180), 20_000);
         assert_eq!(tuning.round_trip, Duration::from_millis(80));
-        tuning.time_window(ms(240), 30_000);
+        tuning.time_window(at_millis(240), 30_000);
         assert_eq!(tuning.round_trip, Duration::from_millis(60));
     }
 }

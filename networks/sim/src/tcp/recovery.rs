@@ -1,29 +1,29 @@
 //! Acknowledgements: window, congestion control and loss recovery.
 
 use super::bbr;
-use super::config::{BackoffReset, LossHalves, Recovery, RtoRestart, WindowGrowth};
-use super::connection::{Connection, Rare, State, Timer};
-use super::cubic::Acked;
+use super::config::{BackoffReset, LossHalves, RecoveryAlgorithm, RtoRestart, WindowGrowth};
+use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::cubic::CubicAck;
 use super::reduction::RateReduction;
 use super::scoreboard::LossRule;
-use super::segment::{Flags, Segment};
+use super::segment::{Segment, SegmentFlags};
 use super::seq;
 use usher_core::{CloseReason, Duration, Instant};
 
 /// The timestamp clock: milliseconds.
-pub(super) fn timestamp(now: Instant) -> u32 {
+pub(super) fn timestamp_value(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
 
-impl Connection {
+impl TcpConnection {
     /// The segment's acknowledgement and window (RFC 9293 §3.10.7.4, fifth check). False drops the rest.
     #[inline]
     pub(super) fn handle_ack(&mut self, now: Instant, s: &Segment) -> bool {
         let ack = s.ack;
         if seq::lt(self.max, ack) || seq::lt(ack, self.una.wrapping_sub(self.max_wnd)) {
             // RFC 5961 §5.2.
-            self.count().unacceptable += 1;
-            self.challenge(now);
+            self.stats_mut().unacceptable += 1;
+            self.queue_challenge_ack(now);
             return false;
         }
         let (old_wnd, news) = (self.wnd, seq::lt(self.una, ack));
@@ -31,11 +31,11 @@ impl Connection {
         self.update_window(s);
         if self.congestion.is_full_tcp() {
             self.full_tcp_ack(now, s);
-            return self.state != State::Closed;
+            return self.state != TcpState::Closed;
         }
         if self.congestion.is_ns3() {
             self.ns3_ack(now, s);
-            return self.state != State::Closed;
+            return self.state != TcpState::Closed;
         }
         let mut sacked = 0;
         if let Some(options) = &s.options
@@ -43,12 +43,12 @@ impl Connection {
             && !options.sack.is_empty()
         {
             let board = self.scoreboard.get_or_insert_default();
-            sacked = board.update(seq::max(self.una, ack), self.max, options.sack.as_slice());
+            sacked = board.add_blocks(seq::max(self.una, ack), self.max, options.sack.as_slice());
         }
         if news {
             self.new_ack(now, s);
         }
-        let empty = s.len == 0 && !s.flags.intersects(Flags::FIN | Flags::SYN);
+        let empty = s.len == 0 && !s.flags.intersects(SegmentFlags::FIN | SegmentFlags::SYN);
         let alone = empty && !news && ack == self.una;
         let duplicate = if self.sack_ok {
             // RFC 6675 §2: by what it reports, whether it acknowledges new data or old.
@@ -56,10 +56,10 @@ impl Connection {
         } else {
             alone && self.wnd == old_wnd
         };
-        if duplicate && self.una != self.max && self.timer != Timer::Persist {
+        if duplicate && self.una != self.max && self.timer != TcpTimer::Persist {
             self.duplicate_ack();
         }
-        if self.rack().is_some() && self.timer != Timer::Persist {
+        if self.rack().is_some() && self.timer != TcpTimer::Persist {
             self.rack_ack(now, s, before, recovering);
         }
         if self.wnd == 0 {
@@ -69,7 +69,7 @@ impl Connection {
         if !self.congestion.is_reno() {
             self.on_every_ack(now);
         }
-        self.state != State::Closed
+        self.state != TcpState::Closed
     }
 
     /// BBR looks at every acknowledgement, whatever recovery makes of it.
@@ -77,14 +77,14 @@ impl Connection {
     fn on_every_ack(&mut self, now: Instant) {
         let flight = self.max.wrapping_sub(self.una);
         let above = if self.sack_ok {
-            self.scoreboard.as_ref().map_or(0, |b| b.total())
+            self.scoreboard.as_ref().map_or(0, |b| b.sacked_octets())
         } else {
             self.dup_acks.saturating_mul(self.mss).min(flight)
         };
         let (una, mss, cwnd, recovering) = (self.una, self.mss, self.congestion.cwnd, self.in_recovery);
         if let Some(bbr) = self.congestion.bbr() {
             let flight = flight.saturating_sub(above);
-            let next = bbr.on_ack(bbr::Acked { now, una, above, flight, mss, recovering, cwnd });
+            let next = bbr.on_ack(bbr::BbrAck { now, una, above, flight, mss, recovering, cwnd });
             self.congestion.set_cwnd(next);
             self.wake = true;
         }
@@ -102,7 +102,7 @@ impl Connection {
     /// SND.WND, SND.WL1 and SND.WL2 from a segment; the window of one with SYN is not scaled (RFC 7323 §2.2).
     #[inline]
     pub(super) fn take_window(&mut self, s: &Segment) {
-        let scale = if s.flags.contains(Flags::SYN) { 0 } else { self.snd_scale };
+        let scale = if s.flags.contains(SegmentFlags::SYN) { 0 } else { self.snd_scale };
         let wnd = u32::from(s.window) << scale;
         self.wl1 = s.seq;
         self.wl2 = s.ack;
@@ -119,13 +119,14 @@ impl Connection {
         let acked = ack.wrapping_sub(self.una);
         let held = self.rtt.rto(&self.config);
         if self.retries > 0 && self.config.backoff_reset == BackoffReset::EitherAcknowledgement {
-            self.rtt.forget_back_off(&self.config);
+            self.rtt.reset_backoff(&self.config);
         }
-        let counted = self.counted().map(|rack| (rack.acknowledged(ack), rack.in_flight(self.max)));
-        self.measure(now, s);
-        let backed_off = self.release(ack);
+        let counted =
+            self.counted_rack().map(|rack| (rack.newly_acknowledged(ack), rack.in_flight(self.max)));
+        self.measure_rtt(now, s);
+        let backed_off = self.release_acknowledged(ack);
         if let Some(board) = &mut self.scoreboard {
-            board.advance(ack);
+            board.advance_to(ack);
             if board.is_empty() && !self.in_recovery {
                 self.scoreboard = None;
             }
@@ -134,7 +135,7 @@ impl Connection {
             self.recovery_ack(acked)
         } else {
             match counted {
-                None if self.congestion.is_reno() => self.grow(acked),
+                None if self.congestion.is_reno() => self.grow_window(acked),
                 None => {
                     let flight = self.max.wrapping_sub(self.una).saturating_add(acked);
                     self.on_ack_timed(now, acked, flight);
@@ -151,15 +152,15 @@ impl Connection {
         // RFC 6298 §5.2 and §5.3.
         if self.una == self.max {
             self.stop_timer();
-        } else if restart && self.timer == Timer::Retransmit {
+        } else if restart && self.timer == TcpTimer::Retransmit {
             let rto = match self.config.rto_restart {
                 RtoRestart::NewTimeout => self.rtt.rto(&self.config),
                 RtoRestart::OldTimeout => held,
             };
-            self.timer_at = self.expiry(now, rto);
+            self.timer_at = self.timer_expiry(now, rto);
         }
         if backed_off && self.config.backoff_reset == BackoffReset::Acknowledgement {
-            self.rtt.forget_back_off(&self.config);
+            self.rtt.reset_backoff(&self.config);
         }
         // What waited for this acknowledgement may leave now.
         self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;
@@ -170,11 +171,11 @@ impl Connection {
 
     /// What lies before `ack` is acknowledged; answers whether the timer had expired for it.
     #[inline]
-    pub(super) fn release(&mut self, ack: u32) -> bool {
+    pub(super) fn release_acknowledged(&mut self, ack: u32) -> bool {
         self.una = ack;
         self.nxt = seq::max(self.nxt, ack);
         if let Some(buffer) = &mut self.send_buffer {
-            buffer.release(ack);
+            buffer.release_before(ack);
             if buffer.is_empty() {
                 self.send_buffer = None;
             }
@@ -183,7 +184,7 @@ impl Connection {
     }
 
     #[inline]
-    fn grow(&mut self, acked: u32) {
+    fn grow_window(&mut self, acked: u32) {
         match self.config.window_growth {
             WindowGrowth::Bytes => self.congestion.on_ack(acked, self.mss),
             WindowGrowth::Acknowledgements => self.congestion.on_counted_ack(self.mss),
@@ -198,15 +199,15 @@ impl Connection {
         if !self.congestion.is_reno() {
             self.on_ack_timed(now, acked, flight);
         } else if flight >= self.congestion.cwnd {
-            self.grow(acked);
+            self.grow_window(acked);
         }
     }
 
     /// Sets the slow-start threshold for a loss that was found with so much in flight.
-    pub(super) fn halve(&mut self, flight: u32) {
+    pub(super) fn reduce_threshold(&mut self, flight: u32) {
         if self.config.loss_halves == LossHalves::Window && self.congestion.is_reno() {
             self.congestion.on_loss_of_window(self.congestion.cwnd.min(self.wnd), self.mss);
-        } else if self.counted().is_some() {
+        } else if self.counted_rack().is_some() {
             self.congestion.on_loss(self.congestion.cwnd, self.mss);
             self.congestion.ssthresh -= self.congestion.ssthresh % self.mss;
         } else {
@@ -216,22 +217,22 @@ impl Connection {
 
     #[cold]
     fn on_ack_timed(&mut self, now: Instant, bytes: u32, flight: u32) {
-        self.congestion.on_ack_timed(Acked {
+        self.congestion.on_ack_timed(CubicAck {
             now,
             bytes,
             flight,
             mss: self.mss,
             srtt: self.rtt.srtt().unwrap_or_default(),
-            counted: self.counted().is_some(),
+            counted: self.counted_rack().is_some(),
         });
     }
 
     pub(super) fn fin_acknowledged(&mut self, now: Instant) {
         match self.state {
-            State::FinWait1 => self.state = State::FinWait2,
-            State::Closing => self.enter_time_wait(now),
-            State::LastAck => {
-                self.state = State::Closed;
+            TcpState::FinWait1 => self.state = TcpState::FinWait2,
+            TcpState::Closing => self.enter_time_wait(now),
+            TcpState::LastAck => {
+                self.state = TcpState::Closed;
                 self.pending.closed = Some(CloseReason::Closed);
             }
             _ => {}
@@ -241,18 +242,18 @@ impl Connection {
     /// Takes a round-trip measurement where one may be had: never from what was retransmitted (Karn), or
     /// from any acknowledgement that echoes a timestamp (RFC 7323 §4).
     #[inline]
-    fn measure(&mut self, now: Instant, s: &Segment) {
+    fn measure_rtt(&mut self, now: Instant, s: &Segment) {
         if self.timestamps.is_some() {
             let Some((_, echo)) = s.options.as_ref().and_then(|o| o.timestamps) else { return };
-            let ticks = timestamp(now).wrapping_sub(echo);
+            let ticks = timestamp_value(now).wrapping_sub(echo);
             if ticks < 1 << 31 {
                 let flight = u64::from(self.max.wrapping_sub(self.una));
                 let per_window = flight.div_ceil(2 * u64::from(self.mss));
-                self.rtt.sample(&self.config, Duration::from_millis(ticks.into()), per_window);
+                self.rtt.add_sample(&self.config, Duration::from_millis(ticks.into()), per_window);
                 self.note_measured();
             }
         } else if self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, s.ack) {
-            self.rtt.sample(&self.config, self.timed(now), 1);
+            self.rtt.add_sample(&self.config, self.timed_duration(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
             self.note_measured();
         }
@@ -260,12 +261,12 @@ impl Connection {
 
     /// How long what is being timed has been under way, in ticks where the clock has them. Where a tick begins differs
     /// from connection to connection.
-    pub(super) fn timed(&self, now: Instant) -> Duration {
-        self.ticks(self.timed_at, now).max(self.config.rtt_tick)
+    pub(super) fn timed_duration(&self, now: Instant) -> Duration {
+        self.time_in_ticks(self.timed_at, now).max(self.config.rtt_tick)
     }
 
     /// The time from one to the other in ticks of the clock, where it has them.
-    pub(super) fn ticks(&self, from: Instant, to: Instant) -> Duration {
+    pub(super) fn time_in_ticks(&self, from: Instant, to: Instant) -> Duration {
         let tick = self.config.rtt_tick.as_nanos();
         if tick == 0 {
             return to - from;
@@ -282,7 +283,7 @@ impl Connection {
         if self.sack_ok {
             self.in_recovery = !full;
             if full
-                && let Some(rack) = Rare::rack_mut(&mut self.rare)
+                && let Some(rack) = RareState::rack_mut(&mut self.rare_state)
                 && rack.reduction.take().is_some()
             {
                 self.congestion.set_cwnd(self.congestion.ssthresh);
@@ -293,11 +294,11 @@ impl Connection {
             self.wake = true;
             return true;
         }
-        if self.config.recovery == Recovery::Reno {
+        if self.config.recovery == RecoveryAlgorithm::Reno {
             self.congestion.set_cwnd(self.congestion.ssthresh);
             self.in_recovery = false;
             if self.config.window_growth == WindowGrowth::Acknowledgements {
-                self.grow(acked);
+                self.grow_window(acked);
             }
             return true;
         }
@@ -319,7 +320,7 @@ impl Connection {
     }
 
     fn duplicate_ack(&mut self) {
-        self.count().duplicate_acks += 1;
+        self.stats_mut().duplicate_acks += 1;
         self.dup_acks += 1;
         self.wake = true;
         if self.in_recovery {
@@ -339,7 +340,7 @@ impl Connection {
             // RFC 6582 §3.2 step 2: duplicates of what a timeout sent again mean nothing.
             self.dup_acks == threshold
                 && (seq::lt(self.recover, self.una)
-                    || (self.config.recovery == Recovery::Reno && !self.config.reno_recover))
+                    || (self.config.recovery == RecoveryAlgorithm::Reno && !self.config.reno_recover))
         };
         if lost {
             self.enter_recovery();
@@ -347,11 +348,11 @@ impl Connection {
     }
 
     pub(super) fn enter_recovery(&mut self) {
-        self.count().fast_retransmits += 1;
+        self.stats_mut().fast_retransmits += 1;
         // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
         let before = self.congestion.cwnd;
-        self.halve(flight);
+        self.reduce_threshold(flight);
         if self.config.fast_retransmit_restarts && !self.by_time() {
             // With RACK the first segment may not be lost, and nothing be sent.
             self.rearm_by_sending();
@@ -364,11 +365,13 @@ impl Connection {
         self.resend_now = true;
         if self.sack_ok {
             let (mss, ssthresh) = (self.mss, self.congestion.ssthresh);
-            match Rare::rack_mut(&mut self.rare).filter(|rack| rack.counts && self.config.rate_reduction) {
+            match RareState::rack_mut(&mut self.rare_state)
+                .filter(|rack| rack.counts && self.config.rate_reduction)
+            {
                 Some(rack) => rack.reduction = Some(RateReduction::new(before / mss, ssthresh / mss)),
                 None => self.congestion.set_cwnd(ssthresh),
             }
-            self.scoreboard.get_or_insert_default().begin(self.una);
+            self.scoreboard.get_or_insert_default().start_recovery(self.una);
         } else {
             let left_the_network = u32::from(self.config.dup_threshold) * self.mss;
             self.congestion.set_cwnd(self.congestion.ssthresh + left_the_network);

@@ -44,7 +44,7 @@ mod tests {
     use super::RateReduction;
 
     /// After each of so many acknowledgements of a recovery from 20 segments to ten: what was in the network, what left.
-    fn recovery(mut flight: u32, acknowledgements: u32, progress: bool) -> Vec<(u32, u32)> {
+    fn run_recovery(mut flight: u32, acknowledgements: u32, progress: bool) -> Vec<(u32, u32)> {
         let mut reduction = RateReduction::new(20, 10);
         let one = |_| {
             let (there, sent) = (flight, reduction.on_delivered(1, flight, progress));
@@ -58,7 +58,7 @@ mod tests {
     /// RFC 6937 §3.1, first example: one of 20 segments was lost, and two more had left before that was known.
     #[test]
     fn after_one_loss_the_window_falls_by_half_within_a_round_trip() {
-        let all = recovery(18, 19, false);
+        let all = run_recovery(18, 19, false);
         assert_eq!(all.iter().map(|(_, sent)| sent).sum::<u32>(), 10, "{all:?}");
         assert_eq!(all[..4], [(18, 1), (18, 0), (17, 1), (17, 0)]);
         assert!(all.iter().all(|(flight, sent)| *sent <= 1 && *flight >= 9), "{all:?}");
@@ -67,8 +67,8 @@ mod tests {
     /// The second one, PRR-SSRB: fifteen of them were.
     #[test]
     fn after_many_losses_the_window_opens_as_in_slow_start() {
-        assert_eq!(recovery(4, 3, true), [(4, 2), (5, 2), (6, 2)]);
-        assert_eq!(recovery(4, 3, false), [(4, 1), (4, 1), (4, 1)], "while more is found lost");
+        assert_eq!(run_recovery(4, 3, true), [(4, 2), (5, 2), (6, 2)]);
+        assert_eq!(run_recovery(4, 3, false), [(4, 1), (4, 1), (4, 1)], "while more is found lost");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The retransmission timeout of RFC 6298.
 
-use super::config::{BackoffReset, Config, LossRecovery};
+use super::config::{BackoffReset, LossRecovery, TcpConfig};
 use usher_core::Duration;
 
 /// Smoothed round-trip time, its variation, and the timeout that follows from them.
 #[derive(Clone, Debug)]
-pub(super) struct Rtt {
+pub(super) struct RttEstimator {
     /// [`UNMEASURED`] before the first measurement.
     srtt: Duration,
     var: Duration,
@@ -15,8 +15,8 @@ pub(super) struct Rtt {
 /// No round trip: it stands for none, so that a connection stays small.
 const UNMEASURED: Duration = Duration::from_nanos(u64::MAX);
 
-impl Rtt {
-    pub(super) fn new(config: &Config) -> Self {
+impl RttEstimator {
+    pub(super) fn new(config: &TcpConfig) -> Self {
         Self { srtt: UNMEASURED, var: Duration::ZERO, rto: config.initial_rto }
     }
     pub(super) fn srtt(&self) -> Option<Duration> {
@@ -25,14 +25,14 @@ impl Rtt {
     fn is_measured(&self) -> bool {
         self.srtt != UNMEASURED
     }
-    pub(super) fn rto(&self, config: &Config) -> Duration {
+    pub(super) fn rto(&self, config: &TcpConfig) -> Duration {
         let initial = !self.is_measured() && self.rto == config.initial_rto;
         if initial { self.rto } else { self.rto + config.variants.rto_slop }
     }
     /// Takes a measurement, one of `per_window` that are made in a round trip (RFC 7323 appendix G: with
     /// several, each weighs less).
     #[inline]
-    pub(super) fn sample(&mut self, config: &Config, rtt: Duration, per_window: u64) {
+    pub(super) fn add_sample(&mut self, config: &TcpConfig, rtt: Duration, per_window: u64) {
         let rtt = rtt.as_nanos();
         let (mut srtt, mut var) = (self.srtt.as_nanos(), self.var.as_nanos());
         let tick = config.rtt_tick.as_nanos();
@@ -57,43 +57,43 @@ impl Rtt {
         self.rto = self.measured_rto(config);
     }
     /// The timeout that the measurements give (§2.3, §2.4).
-    fn measured_rto(&self, config: &Config) -> Duration {
+    fn measured_rto(&self, config: &TcpConfig) -> Duration {
         let rto = self.unbounded_rto(config).max(config.min_rto);
         // ns-3 bounds only what it doubles.
         if config.loss_recovery == LossRecovery::Ns3 { rto } else { rto.min(config.max_rto) }
     }
-    fn unbounded_rto(&self, config: &Config) -> Duration {
+    fn unbounded_rto(&self, config: &TcpConfig) -> Duration {
         let tick = config.rtt_tick.as_nanos();
         let part = if tick > 0 { self.srtt.as_nanos() % tick } else { 0 };
         self.srtt - Duration::from_nanos(part) + (self.var * 4).max(config.granularity)
     }
     /// The timeout that the round trips give, without its bounds and back-off; the initial one before the first.
-    pub(super) fn plain_rto(&self, config: &Config) -> Duration {
+    pub(super) fn plain_rto(&self, config: &TcpConfig) -> Duration {
         if self.is_measured() { self.unbounded_rto(config) } else { config.initial_rto }
     }
     /// Forgets the doubling without a measurement.
-    pub(super) fn forget_back_off(&mut self, config: &Config) {
+    pub(super) fn reset_backoff(&mut self, config: &TcpConfig) {
         self.rto = if self.is_measured() { self.measured_rto(config) } else { config.initial_rto };
     }
     /// The next measurement counts as the first; until then the timeout is what it is.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset_measurements(&mut self) {
         self.srtt = UNMEASURED;
     }
     /// The timer expired: doubles the timeout (§5.5). It stays so until the next measurement, unless
-    /// [`forget_back_off`](Self::forget_back_off) is called.
-    pub(super) fn back_off(&mut self, config: &Config) {
+    /// [`reset_backoff`](Self::reset_backoff) is called.
+    pub(super) fn back_off(&mut self, config: &TcpConfig) {
         self.rto = (self.rto * 2).min(config.max_rto);
     }
     /// The handshake lost a SYN (§5.7): what was backed off for it does not bind the data, where it began with less than
     /// the 3 s that then hold.
-    pub(super) fn syn_was_lost(&mut self, config: &Config) {
+    pub(super) fn syn_was_lost(&mut self, config: &TcpConfig) {
         if self.is_measured() {
             return;
         }
         if config.initial_rto < config.rto_after_syn_loss {
             self.rto = config.rto_after_syn_loss;
         } else if config.backoff_reset != BackoffReset::Measurement {
-            self.forget_back_off(config);
+            self.reset_backoff(config);
         }
     }
 }

@@ -25,14 +25,14 @@ pub(super) struct LossRule {
 
 impl LossRule {
     /// RFC 6675 IsLost(), from what is SACKed above.
-    fn lost(self, ranges_above: u32, bytes_above: u32) -> bool {
+    fn is_lost(self, ranges_above: u32, bytes_above: u32) -> bool {
         ranges_above >= u32::from(self.threshold)
             || bytes_above > u32::from(self.threshold).saturating_sub(1) * self.mss
     }
 }
 
 /// A stretch that is not SACKed, below one that is.
-struct Gap {
+struct SackGap {
     start: u32,
     end: u32,
     lost: bool,
@@ -40,7 +40,7 @@ struct Gap {
 
 impl Scoreboard {
     /// Takes in the blocks of a segment that lie within (una, max]; answers how many bytes are new.
-    pub(super) fn update(&mut self, una: u32, max: u32, blocks: &[(u32, u32)]) -> u32 {
+    pub(super) fn add_blocks(&mut self, una: u32, max: u32, blocks: &[(u32, u32)]) -> u32 {
         let mut news = 0;
         for &(left, right) in blocks {
             // A block at or below the acknowledgement reports a duplicate (RFC 2883); others are nonsense.
@@ -64,7 +64,7 @@ impl Scoreboard {
         news
     }
     /// The cumulative acknowledgement moved to `una`.
-    pub(super) fn advance(&mut self, una: u32) {
+    pub(super) fn advance_to(&mut self, una: u32) {
         self.sacked.retain(|&(_, r)| seq::lt(una, r));
         if let Some(first) = self.sacked.first_mut() {
             first.0 = seq::max(first.0, una);
@@ -74,7 +74,7 @@ impl Scoreboard {
         self.sacked.is_empty()
     }
     /// A recovery begins: nothing of it is retransmitted yet.
-    pub(super) fn begin(&mut self, una: u32) {
+    pub(super) fn start_recovery(&mut self, una: u32) {
         self.high_rxt = una;
         self.rescue_rxt = una;
     }
@@ -96,17 +96,17 @@ impl Scoreboard {
         (at + 1 < self.sacked.len()).then_some(right)
     }
     /// Gaps from `una` up, lowest first.
-    fn gaps(&self, una: u32, rule: LossRule) -> impl Iterator<Item = Gap> + '_ {
+    fn gaps(&self, una: u32, rule: LossRule) -> impl Iterator<Item = SackGap> + '_ {
         let count = self.sacked.len() as u32;
-        self.sacked.iter().zip(0..).scan((una, self.total()), move |(from, above), (&(l, r), i)| {
-            let gap = Gap { start: *from, end: l, lost: rule.lost(count - i, *above) };
+        self.sacked.iter().zip(0..).scan((una, self.sacked_octets()), move |(from, above), (&(l, r), i)| {
+            let gap = SackGap { start: *from, end: l, lost: rule.is_lost(count - i, *above) };
             *from = r;
             *above -= r.wrapping_sub(l);
             Some(gap)
         })
     }
     /// Bytes that the other side holds beyond the acknowledgement.
-    pub(super) fn total(&self) -> u32 {
+    pub(super) fn sacked_octets(&self) -> u32 {
         self.sacked.iter().map(|(l, r)| r.wrapping_sub(*l)).sum()
     }
     /// True where the first unacknowledged byte counts as lost.
@@ -116,10 +116,10 @@ impl Scoreboard {
     /// RFC 6675 SetPipe(): bytes thought to be in the network.
     pub(super) fn pipe(&self, una: u32, max: u32, rule: LossRule) -> u32 {
         let tail = self.sacked.last().map_or(una, |&(_, r)| r);
-        let gaps = self.gaps(una, rule).chain([Gap { start: tail, end: max, lost: false }]);
+        let gaps = self.gaps(una, rule).chain([SackGap { start: tail, end: max, lost: false }]);
         gaps.map(|g| {
             let outstanding = if g.lost { 0 } else { g.end.wrapping_sub(g.start) };
-            outstanding + seq::ahead(g.start, seq::min(self.high_rxt, g.end))
+            outstanding + seq::octets_ahead(g.start, seq::min(self.high_rxt, g.end))
         })
         .sum()
     }
@@ -134,7 +134,7 @@ impl Scoreboard {
     /// NextSeg() rule 4: the last `mss` bytes that are neither SACKed nor retransmitted.
     ///
     /// The RFC would also send again what this recovery has just retransmitted; that is left to the timer.
-    pub(super) fn rescue(&self, una: u32, max: u32, mss: u32) -> Option<(u32, u32)> {
+    pub(super) fn rescue_range(&self, una: u32, max: u32, mss: u32) -> Option<(u32, u32)> {
         let tail = self.sacked.last().map_or(una, |&(_, r)| r);
         let start = seq::max(seq::max(tail, self.high_rxt), max.wrapping_sub(mss));
         seq::lt(start, max).then_some((start, max))
@@ -150,10 +150,13 @@ mod tests {
     #[test]
     fn blocks_merge_and_count_what_is_new() {
         let mut s = Scoreboard::default();
-        assert_eq!(s.update(0, 1000, &[(200, 300), (400, 500)]), 200);
-        assert_eq!(s.update(0, 1000, &[(200, 400)]), 100);
-        assert_eq!(s.update(0, 1000, &[(200, 500), (900, 1001), (300, 250), (0, 50), (600, 0x8000_0000)]), 0);
-        s.advance(250);
+        assert_eq!(s.add_blocks(0, 1000, &[(200, 300), (400, 500)]), 200);
+        assert_eq!(s.add_blocks(0, 1000, &[(200, 400)]), 100);
+        assert_eq!(
+            s.add_blocks(0, 1000, &[(200, 500), (900, 1001), (300, 250), (0, 50), (600, 0x8000_0000)]),
+            0
+        );
+        s.advance_to(250);
         assert_eq!(s.sacked_end(250), Some(500));
         assert_eq!(s.next_start(0), Some(250));
     }
@@ -161,10 +164,10 @@ mod tests {
     #[test]
     fn a_gap_is_lost_below_three_ranges_or_more_than_two_segments() {
         let mut s = Scoreboard::default();
-        s.begin(0);
-        s.update(0, 1000, &[(100, 200), (300, 400)]);
+        s.start_recovery(0);
+        s.add_blocks(0, 1000, &[(100, 200), (300, 400)]);
         assert!(!s.first_is_lost(0, RULE));
-        s.update(0, 1000, &[(500, 510)]);
+        s.add_blocks(0, 1000, &[(500, 510)]);
         assert!(s.first_is_lost(0, RULE));
         // Lost: 0..100 (three ranges above, 210 bytes). Not lost: 200..300 (two, 110), 400..500, the tail.
         assert_eq!(s.pipe(0, 1000, RULE), 100 + 100 + 490);
@@ -173,6 +176,6 @@ mod tests {
         assert_eq!(s.pipe(0, 1000, RULE), 100 + 100 + 100 + 490);
         assert_eq!(s.next_gap(0, RULE, true), None);
         assert_eq!(s.next_gap(0, RULE, false), Some((200, 300)));
-        assert_eq!(s.rescue(0, 1000, 100), Some((900, 1000)));
+        assert_eq!(s.rescue_range(0, 1000, 100), Some((900, 1000)));
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// The control bits of RFC 9293 §3.1, in their wire positions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(pub u8);
+pub struct SegmentFlags(pub u8);
 
-impl Flags {
+impl SegmentFlags {
     /// No more data from the sender.
     pub const FIN: Self = Self(1);
     /// Synchronise sequence numbers.
@@ -30,23 +30,23 @@ impl Flags {
         self.0 & other.0 != 0
     }
 }
-impl BitOr for Flags {
+impl BitOr for SegmentFlags {
     type Output = Self;
     fn bitor(self, o: Self) -> Self {
         Self(self.0 | o.0)
     }
 }
-impl BitOrAssign for Flags {
+impl BitOrAssign for SegmentFlags {
     fn bitor_assign(&mut self, o: Self) {
         self.0 |= o.0;
     }
 }
-impl fmt::Debug for Flags {
+impl fmt::Debug for SegmentFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
-impl fmt::Display for Flags {
+impl fmt::Display for SegmentFlags {
     /// As tcpdump writes them: `S.`, `P.`, `F.`, `R`, `.`; `-` for none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
@@ -65,10 +65,10 @@ impl fmt::Display for Flags {
 /// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3). Few segments have any,
 /// so that they stand aside.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct SackBlocks(Option<Box<Blocks>>);
+pub struct SackBlocks(Option<Box<BlockList>>);
 
 #[derive(Clone, PartialEq, Eq, Default)]
-struct Blocks {
+struct BlockList {
     /// From 1 to 4.
     len: u8,
     all: [(u32, u32); 4],
@@ -112,7 +112,7 @@ impl fmt::Debug for SackBlocks {
 
 /// The options this stack knows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Options {
+pub struct TcpOptions {
     /// Maximum segment size the sender can take, in bytes of TCP payload (RFC 9293 §3.7.1).
     pub mss: Option<u16>,
     /// Shift of the sender's later window fields (RFC 7323 §2).
@@ -135,7 +135,7 @@ pub(super) fn fast_open_len(cookie: FastOpenCookie) -> u32 {
     (2 + cookie.as_slice().len() as u32).next_multiple_of(4)
 }
 
-impl Options {
+impl TcpOptions {
     /// How many of the SACK blocks fit beside the other options.
     pub(super) fn sack_fitting(&self) -> usize {
         let room = MAX_OPTIONS.saturating_sub(self.len_without_sack()).saturating_sub(4) / 8;
@@ -164,16 +164,16 @@ impl Options {
 pub struct Segment {
     /// Sequence number of the first payload byte, or of SYN.
     pub seq: u32,
-    /// Acknowledgement number; means something with [`Flags::ACK`].
+    /// Acknowledgement number; means something with [`SegmentFlags::ACK`].
     pub ack: u32,
     /// Payload bytes.
     pub len: u32,
     /// The window field as on the wire (not scaled up).
     pub window: u16,
     /// Control bits.
-    pub flags: Flags,
+    pub flags: SegmentFlags,
     /// Options, if there are any.
-    pub options: Option<Box<Options>>,
+    pub options: Option<Box<TcpOptions>>,
     /// The payload where real bytes are carried; its length is `len`.
     pub payload: Option<Arc<[u8]>>,
 }
@@ -190,8 +190,8 @@ impl Segment {
     /// Sequence space it takes: payload, and one each for SYN and FIN (RFC 9293 SEG.LEN).
     pub fn sequence_len(&self) -> u32 {
         self.len
-            .wrapping_add(u32::from(self.flags.contains(Flags::SYN)))
-            .wrapping_add(u32::from(self.flags.contains(Flags::FIN)))
+            .wrapping_add(u32::from(self.flags.contains(SegmentFlags::SYN)))
+            .wrapping_add(u32::from(self.flags.contains(SegmentFlags::FIN)))
     }
     /// Its payload contradicts its length, or no IP packet carries so much.
     pub(super) fn is_malformed(&self) -> bool {
@@ -200,15 +200,15 @@ impl Segment {
     /// The reset that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); `None`
     /// for a reset, which is never answered.
     pub fn reset_for(&self) -> Option<Segment> {
-        if self.flags.contains(Flags::RST) {
+        if self.flags.contains(SegmentFlags::RST) {
             return None;
         }
-        Some(if self.flags.contains(Flags::ACK) {
-            Segment { seq: self.ack, flags: Flags::RST, ..Default::default() }
+        Some(if self.flags.contains(SegmentFlags::ACK) {
+            Segment { seq: self.ack, flags: SegmentFlags::RST, ..Default::default() }
         } else {
             Segment {
                 ack: self.seq.wrapping_add(self.sequence_len()),
-                flags: Flags::RST | Flags::ACK,
+                flags: SegmentFlags::RST | SegmentFlags::ACK,
                 ..Default::default()
             }
         })
@@ -219,7 +219,7 @@ impl fmt::Display for Segment {
     /// As tcpdump writes it: `P. 1:201(200) ack 1 win 65535 <mss 1460,wscale 7>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}:{}({})", self.flags, self.seq, self.seq.wrapping_add(self.len), self.len)?;
-        if self.flags.contains(Flags::ACK) {
+        if self.flags.contains(SegmentFlags::ACK) {
             write!(f, " ack {}", self.ack)?;
         }
         write!(f, " win {}", self.window)?;

@@ -18,7 +18,7 @@ impl SendBuffer {
         self.chunks.is_empty()
     }
     /// Forgets what lies before `una`.
-    pub(super) fn release(&mut self, una: u32) {
+    pub(super) fn release_before(&mut self, una: u32) {
         while let Some((start, data)) = self.chunks.front() {
             if seq::lt(una, start.wrapping_add(data.len() as u32)) {
                 break;
@@ -28,7 +28,7 @@ impl SendBuffer {
     }
     /// The payload of a segment: the very chunk where it is cut as it was written, otherwise a copy, with
     /// zeros where counts were written; `None` where there are only counts.
-    pub(super) fn payload(&self, start: u32, len: u32) -> Option<Arc<[u8]>> {
+    pub(super) fn segment_payload(&self, start: u32, len: u32) -> Option<Arc<[u8]>> {
         let end = start.wrapping_add(len);
         let first = self.chunks.partition_point(|(at, d)| seq::le(at.wrapping_add(d.len() as u32), start));
         let (at, data) = self.chunks.get(first)?;
@@ -43,8 +43,8 @@ impl SendBuffer {
             if seq::le(end, *at) {
                 break;
             }
-            let skip = seq::ahead(*at, start) as usize;
-            let to = seq::ahead(start, *at) as usize;
+            let skip = seq::octets_ahead(*at, start) as usize;
+            let to = seq::octets_ahead(start, *at) as usize;
             let n = (data.len() - skip).min(out.len() - to);
             out[to..to + n].copy_from_slice(&data[skip..skip + n]);
         }
@@ -63,13 +63,13 @@ mod tests {
         b.push(base, b"abc");
         b.push(base.wrapping_add(3), b"defgh");
         b.push(base.wrapping_add(10), b"xy");
-        assert_eq!(b.payload(base, 3).as_deref(), Some(&b"abc"[..]));
-        assert_eq!(b.payload(base.wrapping_add(1), 4).as_deref(), Some(&b"bcde"[..]));
-        assert_eq!(b.payload(base.wrapping_add(6), 6).as_deref(), Some(&b"gh\0\0xy"[..]));
-        assert_eq!(b.payload(base.wrapping_add(8), 2), None);
-        b.release(base.wrapping_add(8));
-        assert_eq!(b.payload(base.wrapping_add(9), 2).as_deref(), Some(&b"\0x"[..]));
-        b.release(base.wrapping_add(12));
+        assert_eq!(b.segment_payload(base, 3).as_deref(), Some(&b"abc"[..]));
+        assert_eq!(b.segment_payload(base.wrapping_add(1), 4).as_deref(), Some(&b"bcde"[..]));
+        assert_eq!(b.segment_payload(base.wrapping_add(6), 6).as_deref(), Some(&b"gh\0\0xy"[..]));
+        assert_eq!(b.segment_payload(base.wrapping_add(8), 2), None);
+        b.release_before(base.wrapping_add(8));
+        assert_eq!(b.segment_payload(base.wrapping_add(9), 2).as_deref(), Some(&b"\0x"[..]));
+        b.release_before(base.wrapping_add(12));
         assert!(b.is_empty());
     }
 }

@@ -17,6 +17,6 @@ pub(crate) const fn min(a: u32, b: u32) -> u32 {
     if lt(a, b) { a } else { b }
 }
 /// How far `to` lies beyond `from`; zero where it does not.
-pub(crate) const fn ahead(from: u32, to: u32) -> u32 {
+pub(crate) const fn octets_ahead(from: u32, to: u32) -> u32 {
     if lt(from, to) { to.wrapping_sub(from) } else { 0 }
 }

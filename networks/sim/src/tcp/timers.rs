@@ -1,7 +1,7 @@
 //! The two timers: delayed acknowledgement, and one for retransmission, probing or TIME-WAIT.
 
 use super::config::LossHalves;
-use super::connection::{Connection, Rare, State, Timer};
+use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
 use usher_core::{CloseReason, Duration, Instant};
 
 /// Slots of each of the wheel's levels (`LVL_SIZE`).
@@ -23,7 +23,7 @@ pub(super) fn on_wheel(now: Instant, wait: Duration, tick: Duration) -> Instant 
     Instant::from_nanos((slot << (level * SHIFT)).saturating_mul(tick))
 }
 
-impl Connection {
+impl TcpConnection {
     /// The time that [`poll_timeout`](Self::poll_timeout) asked for has come; early calls are harmless.
     /// Then drain [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -31,14 +31,16 @@ impl Connection {
             self.ack_at = Instant::FAR_FUTURE;
             self.ack_now = true;
             self.wake = true;
-            if let (Some(acks), Some(delayed)) = (Rare::acks_mut(&mut self.rare), self.config.delayed_ack) {
+            if let (Some(acks), Some(delayed)) =
+                (RareState::acks_mut(&mut self.rare_state), self.config.delayed_ack)
+            {
                 acks.on_waited(delayed.timeout, self.rtt.rto(&self.config));
             }
         }
         if let Some(bbr) = self.congestion.bbr()
             && bbr.wakes_at() <= now
         {
-            bbr.held = false;
+            bbr.is_waiting = false;
             self.wake = true;
         }
         self.ns3_release_written(now);
@@ -52,11 +54,11 @@ impl Connection {
             return;
         }
         match self.timer {
-            Timer::Off => {}
-            Timer::Retransmit => self.retransmission_timeout(now),
-            Timer::Persist => self.persist_timeout(),
-            Timer::TimeWait => {
-                self.state = State::Closed;
+            TcpTimer::Off => {}
+            TcpTimer::Retransmit => self.retransmission_timeout(now),
+            TcpTimer::Persist => self.persist_timeout(),
+            TcpTimer::TimeWait => {
+                self.state = TcpState::Closed;
                 self.stop_timer();
             }
         }
@@ -64,8 +66,8 @@ impl Connection {
 
     /// RFC 6298 §5.4 to §5.7, RFC 5681 §3.1.
     fn retransmission_timeout(&mut self, now: Instant) {
-        self.count().timeouts += 1;
-        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        self.stats_mut().timeouts += 1;
+        let handshake = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let limit =
             if handshake { self.config.max_syn_retransmissions } else { self.config.max_retransmissions };
         if limit.is_some_and(|limit| self.retries >= limit) {
@@ -85,14 +87,14 @@ impl Connection {
         } else {
             // A segment that is lost again halves nothing again.
             if self.config.loss_halves == LossHalves::Window {
-                self.halve(0);
+                self.reduce_threshold(0);
             } else if self.retries == 1 {
                 let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
                 if self.in_recovery {
                     // What fast recovery inflated the window by was never in use.
                     self.congestion.set_cwnd(self.congestion.ssthresh);
                 }
-                self.halve(flight);
+                self.reduce_threshold(flight);
             }
             self.congestion.on_timeout(self.mss);
             self.in_recovery = false;
@@ -101,13 +103,13 @@ impl Connection {
             self.limited = 0;
             // RFC 2018 §8: the other side may have dropped what it SACKed.
             self.scoreboard = None;
-            if let Some(rack) = Rare::rack_mut(&mut self.rare) {
+            if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
                 rack.on_timeout();
             }
             self.nxt = self.una;
             self.resend_now = true;
         }
-        self.timer_at = self.expiry(now, self.rtt.rto(&self.config));
+        self.timer_at = self.timer_expiry(now, self.rtt.rto(&self.config));
         self.wake = true;
     }
 
@@ -125,7 +127,7 @@ impl Connection {
 
     /// When a timer expires that is armed now.
     #[inline]
-    pub(super) fn expiry(&self, now: Instant, wait: Duration) -> Instant {
+    pub(super) fn timer_expiry(&self, now: Instant, wait: Duration) -> Instant {
         if self.config.timer_tick.is_zero() {
             now + wait
         } else {
@@ -134,30 +136,31 @@ impl Connection {
     }
 
     pub(super) fn arm_retransmission(&mut self, now: Instant) {
-        self.timer = Timer::Retransmit;
-        self.timer_at = self.expiry(now, self.rtt.rto(&self.config));
+        self.timer = TcpTimer::Retransmit;
+        self.timer_at = self.timer_expiry(now, self.rtt.rto(&self.config));
     }
     /// The first probe leaves a retransmission timeout after the window closed, the next ones after twice
     /// the time each.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         let interval = self.rtt.rto(&self.config) * (1 << self.probes.min(16));
-        self.timer = Timer::Persist;
-        self.timer_at = self.expiry(now, interval.min(self.config.max_rto).max(Duration::from_nanos(1)));
+        self.timer = TcpTimer::Persist;
+        self.timer_at =
+            self.timer_expiry(now, interval.min(self.config.max_rto).max(Duration::from_nanos(1)));
     }
     pub(super) fn arm_time_wait(&mut self, now: Instant) {
-        self.timer = Timer::TimeWait;
+        self.timer = TcpTimer::TimeWait;
         self.timer_at = now + self.config.time_wait;
     }
     /// What is sent next arms the retransmission timer anew.
     pub(super) fn rearm_by_sending(&mut self) {
-        self.timer = Timer::Off;
+        self.timer = TcpTimer::Off;
         self.timer_at = Instant::FAR_FUTURE;
     }
     pub(super) fn stop_timer(&mut self) {
-        self.timer = Timer::Off;
+        self.timer = TcpTimer::Off;
         self.timer_at = Instant::FAR_FUTURE;
-        if let Some(rack) = Rare::rack_mut(&mut self.rare) {
-            rack.stop();
+        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+            rack.stop_timers();
         }
     }
 }

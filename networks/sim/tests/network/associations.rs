@@ -1,18 +1,18 @@
 //! SCTP between simulated hosts, and hosts that fail and come back.
 
-use super::Log;
+use super::ReportLog;
 use std::sync::Arc;
-use usher_core::impair::{ChannelConfig, Loss};
+use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed};
-use usher_sim::sctp::Message;
+use usher_sim::sctp::UserMessage;
 use usher_sim::{
-    Application, Builder, Context, Delivery, Fault, HostId, IpVersion, LinkConfig, MessageDelivery, Payload,
-    Simulation, StreamDelivery, Transports, sctp,
+    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, MessageDelivery, Payload, SimFault,
+    Simulation, SimulationBuilder, StreamDelivery, TransportConfig, sctp,
 };
 
 /// Test applications; each tells what happened to it.
 #[derive(Debug)]
-enum App {
+enum SctpApp {
     /// Opens an association, and sends a message of its number every 100 ms; opens another when it is lost.
     Talker { to: HostId, next: u32, opened: u32, up: bool },
     /// Opens an association, says nothing, and aborts it after ten seconds.
@@ -24,7 +24,7 @@ enum App {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seen {
+enum SctpReport {
     Started,
     Up(u16),
     Got(u32),
@@ -33,66 +33,67 @@ enum Seen {
 
 const TICK: Duration = Duration::from_millis(100);
 
-impl Application for App {
-    type Report = Seen;
-    fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
+impl Application for SctpApp {
+    type Report = SctpReport;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, SctpReport>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Talker { to, .. }, Delivery::Start) => {
-                ctx.associate(AssocId::opened(0), *to, 9, 4);
+            (Self::Talker { to, .. }, AppDelivery::Start) => {
+                ctx.associate(AssocId::new_opened(0), *to, 9, 4);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
-            (Self::Quitter { to }, Delivery::Start) => {
-                ctx.associate(AssocId::opened(0), *to, 9, 4);
-                ctx.set_timer(Some(secs(10)));
+            (Self::Quitter { to }, AppDelivery::Start) => {
+                ctx.associate(AssocId::new_opened(0), *to, 9, 4);
+                ctx.set_timer(Some(at_secs(10)));
             }
-            (Self::Quitter { .. }, Delivery::Timer) => ctx.abort(AssocId::opened(0)),
-            (Self::Talker { to, next, opened, up }, Delivery::Timer) => {
+            (Self::Quitter { .. }, AppDelivery::Timer) => ctx.abort(AssocId::new_opened(0)),
+            (Self::Talker { to, next, opened, up }, AppDelivery::Timer) => {
                 if *up {
-                    let payload = Payload::copied(&next.to_be_bytes());
-                    let message = Message { stream: (*next % 4) as u16, ppid: 1, unordered: false, payload };
-                    ctx.send_message(AssocId::opened(*opened), message);
+                    let payload = Payload::copy_from_slice(&next.to_be_bytes());
+                    let message =
+                        UserMessage { stream: (*next % 4) as u16, ppid: 1, unordered: false, payload };
+                    ctx.send_message(AssocId::new_opened(*opened), message);
                     *next += 1;
                 } else if *opened > 0 {
-                    ctx.associate(AssocId::opened(*opened), *to, 9, 4);
+                    ctx.associate(AssocId::new_opened(*opened), *to, 9, 4);
                     *up = true;
                 }
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
-            (Self::Talker { up, opened, .. }, Delivery::Message { event, .. }) => match event {
+            (Self::Talker { up, opened, .. }, AppDelivery::Message { event, .. }) => match event {
                 MessageDelivery::Up { streams, .. } => {
                     *up = true;
-                    ctx.report(Seen::Up(streams));
+                    ctx.report(SctpReport::Up(streams));
                 }
                 MessageDelivery::Data { payload, .. } => {
-                    ctx.report(Seen::Got(u32::from_be_bytes(payload.as_slice().try_into().unwrap())));
+                    ctx.report(SctpReport::Got(u32::from_be_bytes(payload.as_slice().try_into().unwrap())));
                 }
                 MessageDelivery::Down(reason) => {
                     *up = false;
                     *opened += 1;
-                    ctx.report(Seen::Down(reason));
+                    ctx.report(SctpReport::Down(reason));
                 }
             },
             (
                 Self::Echo,
-                Delivery::Message { assoc, event: MessageDelivery::Data { stream, ppid, payload } },
+                AppDelivery::Message { assoc, event: MessageDelivery::Data { stream, ppid, payload } },
             ) => {
-                ctx.send_message(assoc, Message { stream, ppid, unordered: false, payload });
+                ctx.send_message(assoc, UserMessage { stream, ppid, unordered: false, payload });
             }
-            (Self::Echo, Delivery::Start) => ctx.report(Seen::Started),
-            (Self::Writer { to, .. }, Delivery::Start) => {
-                ctx.connect(ConnId::opened(0), *to, 7);
+            (Self::Echo, AppDelivery::Start) => ctx.report(SctpReport::Started),
+            (Self::Writer { to, .. }, AppDelivery::Start) => {
+                ctx.connect(ConnId::new_opened(0), *to, 7);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
-            (Self::Writer { open: true, .. }, Delivery::Timer) => {
-                ctx.write(ConnId::opened(0), Payload::counted(1));
+            (Self::Writer { open: true, .. }, AppDelivery::Timer) => {
+                ctx.write(ConnId::new_opened(0), Payload::with_length(1));
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
-            (Self::Writer { open, .. }, Delivery::Stream { event, .. }) => match event {
+            (Self::Writer { open, .. }, AppDelivery::Stream { event, .. }) => match event {
                 StreamDelivery::Connected { .. } => *open = true,
                 StreamDelivery::Data(_) => {}
                 StreamDelivery::Closed(reason) => {
                     *open = false;
-                    ctx.report(Seen::Down(reason));
+                    ctx.report(SctpReport::Down(reason));
                 }
             },
             _ => {}
@@ -100,52 +101,52 @@ impl Application for App {
     }
 }
 
-fn secs(n: u64) -> Instant {
+fn at_secs(n: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(n)
 }
-fn channel(loss: Loss, from: u64) -> ChannelConfig {
+fn lossy_channel(loss: LossModel, from: u64) -> ChannelConfig {
     let delay = Duration::from_millis(10);
-    ChannelConfig { delay, loss, impaired_from: secs(from), ..Default::default() }
+    ChannelConfig { delay, loss, impaired_from: at_secs(from), ..Default::default() }
 }
-fn link(channel: ChannelConfig) -> LinkConfig {
+fn symmetric_link(channel: ChannelConfig) -> LinkConfig {
     LinkConfig { up: channel.clone(), down: channel, ..Default::default() }
 }
-fn settings(sctp: sctp::Config) -> Option<Arc<Transports>> {
-    Some(Arc::new(Transports { sctp: Arc::new(sctp), ..Transports::default() }))
+fn sctp_settings(sctp: sctp::SctpConfig) -> Option<Arc<TransportConfig>> {
+    Some(Arc::new(TransportConfig { sctp: Arc::new(sctp), ..TransportConfig::default() }))
 }
-fn talker(to: HostId) -> App {
-    App::Talker { to, next: 0, opened: 0, up: false }
+fn talker_app(to: HostId) -> SctpApp {
+    SctpApp::Talker { to, next: 0, opened: 0, up: false }
 }
 
 /// What an application told, without the times.
-fn said(sim: &Simulation<App, Log<Seen>>, app: u32) -> Vec<Seen> {
+fn reports_of(sim: &Simulation<SctpApp, ReportLog<SctpReport>>, app: u32) -> Vec<SctpReport> {
     sim.observer().0.iter().filter(|(_, a, _)| *a == app).map(|(.., s)| *s).collect()
 }
-fn got(said: &[Seen]) -> Vec<u32> {
-    said.iter().filter_map(|s| if let Seen::Got(n) = s { Some(*n) } else { None }).collect()
+fn received_numbers(said: &[SctpReport]) -> Vec<u32> {
+    said.iter().filter_map(|s| if let SctpReport::Got(n) = s { Some(*n) } else { None }).collect()
 }
 
 #[test]
 fn a_multihomed_association_outlives_its_first_link() {
-    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
-    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
     // The first link loses everything from the fifth second on.
-    let first = b.link(a, s, &link(channel(Loss::Bernoulli(1.0), 5)));
-    let second = b.link(a, s, &link(channel(Loss::None, 0)));
-    b.multihome(a, &[first, second]);
-    b.multihome(s, &[first, second]);
-    let client = b.app(a, talker(s), None);
-    let server = b.app(s, App::Echo, None);
+    let first = b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::Bernoulli(1.0), 5)));
+    let second = b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
+    b.make_multihomed(a, &[first, second]);
+    b.make_multihomed(s, &[first, second]);
+    let client = b.add_application(a, talker_app(s), None);
+    let server = b.add_application(s, SctpApp::Echo, None);
     b.listen_sctp(server, 9).unwrap();
-    let mut sim = b.build(Log::default(), None);
-    sim.run_until(secs(300));
-    let said = said(&sim, client);
-    assert!(!said.iter().any(|s| matches!(s, Seen::Down(_))), "the association went down");
+    let mut sim = b.build(ReportLog::default(), None);
+    sim.run_until(at_secs(300));
+    let said = reports_of(&sim, client);
+    assert!(!said.iter().any(|s| matches!(s, SctpReport::Down(_))), "the association went down");
     // What is sent again is counted while the association is up: what was on its way when the link went silent.
     let totals = sim.sctp_totals();
     assert!(totals.packets > 2000 && totals.control > 100 && totals.control < totals.packets, "{totals:?}");
     assert!(totals.retransmitted > 0 && totals.timeouts > 0, "{totals:?}");
-    let got = got(&said);
+    let got = received_numbers(&said);
     // Everything came back, each stream in its order.
     for stream in 0..4 {
         let of: Vec<u32> = got.iter().copied().filter(|n| n % 4 == stream).collect();
@@ -157,25 +158,26 @@ fn a_multihomed_association_outlives_its_first_link() {
 
 #[test]
 fn a_message_for_a_stream_that_is_not_there_ends_the_run() {
-    let run = |server: sctp::Config| {
-        let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
-        let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
-        b.link(a, s, &link(channel(Loss::None, 0)));
-        let client = b.app(a, talker(s), None);
-        let echo = b.app(s, App::Echo, settings(server));
+    let run = |server: sctp::SctpConfig| {
+        let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V4, Seed::new(3));
+        let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
+        b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
+        let client = b.add_application(a, talker_app(s), None);
+        let echo = b.add_application(s, SctpApp::Echo, sctp_settings(server));
         b.listen_sctp(echo, 9).unwrap();
-        let mut sim = b.build(Log::default(), None);
-        sim.run_until(secs(1));
-        sim.run_until(secs(10));
-        (got(&said(&sim, client)), sim.fault(), sim.now(), s)
+        let mut sim = b.build(ReportLog::default(), None);
+        sim.run_until(at_secs(1));
+        sim.run_until(at_secs(10));
+        (received_numbers(&reports_of(&sim, client)), sim.fault(), sim.now(), s)
     };
     // The talker asks for four streams, and by default the other side has as many.
-    let (heard, fault, now, _) = run(sctp::Config::default());
-    assert_eq!((heard.len(), fault, now), (99, None, secs(10)));
+    let (heard, fault, now, _) = run(sctp::SctpConfig::default());
+    assert_eq!((heard.len(), fault, now), (99, None, at_secs(10)));
     // With three, message 3 has no way back: it leaves with the fourth tick and is there 10 ms later.
-    let (heard, fault, now, s) = run(sctp::Config { accepted_streams: Some(3), ..sctp::Config::default() });
+    let (heard, fault, now, s) =
+        run(sctp::SctpConfig { accepted_streams: Some(3), ..sctp::SctpConfig::default() });
     let at = Instant::ZERO + Duration::from_millis(410);
-    assert_eq!(fault, Some(Fault::NoStream { at, host: s, streams: 3 }));
+    assert_eq!(fault, Some(SimFault::NoStream { at, host: s, streams: 3 }));
     assert_eq!((heard, now), (vec![0, 1, 2], at));
     let text =
         "at 410 ms: host 1 sent by a stream that its SCTP association does not have; it has 3 outbound";
@@ -184,101 +186,101 @@ fn a_message_for_a_stream_that_is_not_there_ends_the_run() {
 
 #[test]
 fn nobody_listening_and_an_old_cookie_are_answered_and_counted() {
-    let run = |listens: bool, sctp: sctp::Config| {
-        let mut b = Builder::<App>::new(IpVersion::V6, Seed::new(3));
-        let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
-        b.link(a, s, &link(channel(Loss::None, 0)));
-        let client = b.app(a, talker(s), None);
-        let server = b.app(s, App::Echo, settings(sctp));
+    let run = |listens: bool, sctp: sctp::SctpConfig| {
+        let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V6, Seed::new(3));
+        let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
+        b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
+        let client = b.add_application(a, talker_app(s), None);
+        let server = b.add_application(s, SctpApp::Echo, sctp_settings(sctp));
         if listens {
             b.listen_sctp(server, 9).unwrap();
         }
-        let mut sim = b.build(Log::default(), None);
-        sim.run_until(secs(3));
-        (said(&sim, client), sim.host_stats())
+        let mut sim = b.build(ReportLog::default(), None);
+        sim.run_until(at_secs(3));
+        (reports_of(&sim, client), sim.host_stats())
     };
     // INIT is answered too, but no cookie of it is stale.
-    let (told, stats) = run(true, sctp::Config::default());
-    assert!(told.contains(&Seen::Up(4)), "{told:?}");
+    let (told, stats) = run(true, sctp::SctpConfig::default());
+    assert!(told.contains(&SctpReport::Up(4)), "{told:?}");
     assert_eq!((stats.sctp_no_association, stats.sctp_stale_cookie, stats.sctp_bad_cookie), (0, 0, 0));
-    let (told, stats) = run(false, sctp::Config::default());
-    assert!(matches!(told.first(), Some(Seen::Down(_))), "{told:?}");
+    let (told, stats) = run(false, sctp::SctpConfig::default());
+    assert!(matches!(told.first(), Some(SctpReport::Down(_))), "{told:?}");
     assert!(stats.sctp_no_association > 0);
     assert_eq!((stats.sctp_stale_cookie, stats.sctp_bad_cookie), (0, 0));
     // A cookie that lives less than the round trip of 20 ms.
-    let brief = sctp::Config { cookie_life: Duration::from_millis(1), ..sctp::Config::default() };
+    let brief = sctp::SctpConfig { cookie_life: Duration::from_millis(1), ..sctp::SctpConfig::default() };
     let (told, stats) = run(true, brief);
-    assert!(!told.iter().any(|s| matches!(s, Seen::Up(_))), "{told:?}");
+    assert!(!told.iter().any(|s| matches!(s, SctpReport::Up(_))), "{told:?}");
     assert!(stats.sctp_stale_cookie > 0, "{stats:?}");
 }
 
 #[test]
 fn a_host_that_fails_forgets_and_its_peers_learn_it() {
-    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
-    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
-    b.link(a, s, &link(channel(Loss::None, 0)));
-    let client = b.app(a, talker(s), None);
-    let writer = b.app(a, App::Writer { to: s, open: false }, None);
-    let server = b.app(s, App::Echo, None);
+    let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
+    b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
+    let client = b.add_application(a, talker_app(s), None);
+    let writer = b.add_application(a, SctpApp::Writer { to: s, open: false }, None);
+    let server = b.add_application(s, SctpApp::Echo, None);
     b.listen_sctp(server, 9).unwrap();
-    b.listen(server, 7).unwrap();
-    b.outage(s, secs(5), secs(8));
-    let mut sim = b.build(Log::default(), None);
-    sim.run_until(secs(7));
+    b.listen_tcp(server, 7).unwrap();
+    b.add_outage(s, at_secs(5), at_secs(8));
+    let mut sim = b.build(ReportLog::default(), None);
+    sim.run_until(at_secs(7));
     assert!(sim.host_stats().host_down > 0);
-    let before = got(&said(&sim, client)).len();
-    sim.run_until(secs(60));
+    let before = received_numbers(&reports_of(&sim, client)).len();
+    sim.run_until(at_secs(60));
     // It starts anew; what it forgot is told to whoever still speaks of it: ABORT and RST.
-    assert_eq!(said(&sim, server), [Seen::Started, Seen::Started]);
-    let told = said(&sim, client);
-    let downs: Vec<&Seen> = told.iter().filter(|s| matches!(s, Seen::Down(_))).collect();
-    assert_eq!(downs, [&Seen::Down(CloseReason::Reset)]);
-    assert_eq!(told.iter().filter(|s| matches!(s, Seen::Up(4))).count(), 2);
-    assert!(got(&told).len() > before + 400);
-    assert_eq!(said(&sim, writer), [Seen::Down(CloseReason::Reset)]);
-    let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, Seen::Down(_)));
-    assert!(down_at.is_some_and(|(at, ..)| *at > secs(8)), "{down_at:?}");
+    assert_eq!(reports_of(&sim, server), [SctpReport::Started, SctpReport::Started]);
+    let told = reports_of(&sim, client);
+    let downs: Vec<&SctpReport> = told.iter().filter(|s| matches!(s, SctpReport::Down(_))).collect();
+    assert_eq!(downs, [&SctpReport::Down(CloseReason::Reset)]);
+    assert_eq!(told.iter().filter(|s| matches!(s, SctpReport::Up(4))).count(), 2);
+    assert!(received_numbers(&told).len() > before + 400);
+    assert_eq!(reports_of(&sim, writer), [SctpReport::Down(CloseReason::Reset)]);
+    let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, SctpReport::Down(_)));
+    assert!(down_at.is_some_and(|(at, ..)| *at > at_secs(8)), "{down_at:?}");
 }
 
 #[test]
-fn an_abort_of_what_is_forgotten_is_of_no_association_and_no_bad_cookie() {
-    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
-    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
-    b.link(a, s, &link(channel(Loss::None, 0)));
-    b.app(a, App::Quitter { to: s }, None);
-    let server = b.app(s, App::Echo, None);
+fn an_abort_of_a_forgotten_association_is_no_bad_cookie() {
+    let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
+    b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
+    b.add_application(a, SctpApp::Quitter { to: s }, None);
+    let server = b.add_application(s, SctpApp::Echo, None);
     b.listen_sctp(server, 9).unwrap();
-    b.outage(s, secs(5), secs(8));
-    let mut sim = b.build(Log::default(), None);
-    sim.run_until(secs(20));
+    b.add_outage(s, at_secs(5), at_secs(8));
+    let mut sim = b.build(ReportLog::default(), None);
+    sim.run_until(at_secs(20));
     let stats = sim.host_stats();
     assert_eq!((stats.sctp_no_association, stats.sctp_bad_cookie, stats.host_down), (1, 0, 0));
 }
 
 #[test]
 fn a_cookie_of_an_earlier_life_is_discarded() {
-    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
-    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
-    b.link(a, s, &link(channel(Loss::None, 0)));
-    let client = b.app(a, talker(s), None);
-    let server = b.app(s, App::Echo, None);
+    let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
+    b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
+    let client = b.add_application(a, talker_app(s), None);
+    let server = b.add_application(s, SctpApp::Echo, None);
     b.listen_sctp(server, 9).unwrap();
     // INIT comes at 10 ms, COOKIE ECHO at 30: between them the host loses its memory, and so its key.
     let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
-    b.outage(s, at(15), at(25));
-    let mut sim = b.build(Log::default(), None);
+    b.add_outage(s, at(15), at(25));
+    let mut sim = b.build(ReportLog::default(), None);
     sim.run_until(at(900));
     assert_eq!(sim.host_stats().sctp_bad_cookie, 1);
     // Silence is the answer (RFC 9260 section 5.1.5): the client repeats its cookie, after 1 s and twice as
     // long each time, until its eight retransmissions are spent. T1 began with COOKIE ECHO, at 20 ms.
-    sim.run_until(secs(400));
+    sim.run_until(at_secs(400));
     let told: Vec<_> = sim.observer().0.iter().filter(|(_, app, _)| *app == client).take(2).collect();
     let waited = 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60;
     assert_eq!(
         *told[0],
-        (secs(waited) + Duration::from_millis(20), client, Seen::Down(CloseReason::TimedOut))
+        (at_secs(waited) + Duration::from_millis(20), client, SctpReport::Down(CloseReason::TimedOut))
     );
     assert_eq!(sim.host_stats().sctp_bad_cookie, 9);
     // Its next attempt gets a cookie that this life gave.
-    assert!(matches!(told[1], (_, _, Seen::Up(4))), "{told:?}");
+    assert!(matches!(told[1], (_, _, SctpReport::Up(4))), "{told:?}");
 }

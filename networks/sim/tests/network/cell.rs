@@ -1,12 +1,12 @@
 //! A cell as its applications see it: addresses, ports, frames and captures as over links.
 
-use super::Log;
+use super::ReportLog;
 use std::any::Any;
 use usher_core::{Instant, Seed};
-use usher_sim::radio::wimax::{Backoff, ConfigError, Entry, WimaxConfig};
+use usher_sim::radio::wimax::{BackoffPolicy, ConfigError, NetworkEntry, WimaxConfig};
 use usher_sim::{
-    Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Payload,
-    SimError, Simulation, Tap,
+    AppContext, AppDelivery, Application, CellId, HostId, IpVersion, LinkConfig, LinkId, PacketTap, Payload,
+    SimError, Simulation, SimulationBuilder,
 };
 
 /// The numbers of the default frame, in nanoseconds.
@@ -15,37 +15,40 @@ const SYMBOL: u64 = 102_857;
 const UPLINK_END: u64 = 47 * SYMBOL + 105_714;
 
 #[derive(Debug)]
-enum App {
+enum CellApp {
     /// Sends a datagram and a frame at the start, and tells what comes back.
     Station { to: HostId },
     /// Returns datagrams and frames.
     Echo,
 }
 
-impl Application for App {
+impl Application for CellApp {
     type Report = Vec<u8>;
-    fn handle(&mut self, ctx: &mut Context<'_, Vec<u8>>, delivery: Delivery) {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, Vec<u8>>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Station { to }, Delivery::Start) => {
-                ctx.send_datagram(0, *to, 7, Payload::copied(b"datagram"));
-                ctx.send_frame(0, Payload::copied(&[b'f'; 60]));
+            (Self::Station { to }, AppDelivery::Start) => {
+                ctx.send_datagram(0, *to, 7, Payload::copy_from_slice(b"datagram"));
+                ctx.send_frame(0, Payload::copy_from_slice(&[b'f'; 60]));
             }
-            (Self::Station { .. }, Delivery::Datagram { payload, .. } | Delivery::Frame { payload, .. }) => {
+            (
+                Self::Station { .. },
+                AppDelivery::Datagram { payload, .. } | AppDelivery::Frame { payload, .. },
+            ) => {
                 ctx.report(payload.as_slice().to_vec());
             }
-            (Self::Echo, Delivery::Datagram { from, from_port, payload, .. }) => {
+            (Self::Echo, AppDelivery::Datagram { from, from_port, payload, .. }) => {
                 ctx.send_datagram(0, from, from_port, payload);
             }
-            (Self::Echo, Delivery::Frame { port, payload }) => ctx.send_frame(port, payload),
+            (Self::Echo, AppDelivery::Frame { port, payload }) => ctx.send_frame(port, payload),
             _ => {}
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Packets(Vec<(bool, usize)>);
-impl Tap for Packets {
-    fn packet(&mut self, _: Instant, _: u16, outward: bool, bytes: &[u8]) {
+struct CellPackets(Vec<(bool, usize)>);
+impl PacketTap for CellPackets {
+    fn capture_packet(&mut self, _: Instant, _: u16, outward: bool, bytes: &[u8]) {
         self.0.push((outward, bytes.len()));
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -54,29 +57,32 @@ impl Tap for Packets {
 }
 
 /// Stations, a base station that takes their frames, and a server behind it that returns datagrams.
-fn world(stations: usize, config: WimaxConfig) -> (Simulation<App, Log<Vec<u8>>>, CellId, Vec<LinkId>) {
-    let mut b: Builder<App> = Builder::new(IpVersion::V4, Seed::new(3));
-    let [base, server] = [(); 2].map(|()| b.host(None).unwrap());
-    let hosts: Vec<HostId> = (0..stations).map(|_| b.host(None).unwrap()).collect();
-    b.link(base, server, &LinkConfig::default());
-    let (cell, links) = b.cell(base, &hosts, &config, 1500).unwrap();
-    b.capture(links[0], true, 0);
-    let echo = b.app(base, App::Echo, None);
+fn cell_network(
+    stations: usize,
+    config: WimaxConfig,
+) -> (Simulation<CellApp, ReportLog<Vec<u8>>>, CellId, Vec<LinkId>) {
+    let mut b: SimulationBuilder<CellApp> = SimulationBuilder::new(IpVersion::V4, Seed::new(3));
+    let [base, server] = [(); 2].map(|()| b.add_host(None).unwrap());
+    let hosts: Vec<HostId> = (0..stations).map(|_| b.add_host(None).unwrap()).collect();
+    b.add_link(base, server, &LinkConfig::default());
+    let (cell, links) = b.add_cell(base, &hosts, &config, 1500).unwrap();
+    b.capture_link(links[0], true, 0);
+    let echo = b.add_application(base, CellApp::Echo, None);
     b.take_frames(echo);
-    let echo = b.app(server, App::Echo, None);
+    let echo = b.add_application(server, CellApp::Echo, None);
     b.bind_udp(echo, 0, 7).unwrap();
     for host in hosts {
-        let app = b.app(host, App::Station { to: server }, None);
+        let app = b.add_application(host, CellApp::Station { to: server }, None);
         b.take_frames(app);
     }
-    (b.build(Log::default(), Some(Box::<Packets>::default())), cell, links)
+    (b.build(ReportLog::default(), Some(Box::<CellPackets>::default())), cell, links)
 }
 
 #[test]
 fn packets_and_frames_cross_a_cell() {
-    let at_once = Backoff { start: 0, ..WimaxConfig::default().request };
-    let config = WimaxConfig { entry: Entry::Done, request: at_once, ..WimaxConfig::default() };
-    let (mut sim, cell, links) = world(1, config);
+    let at_once = BackoffPolicy { start: 0, ..WimaxConfig::default().request };
+    let config = WimaxConfig { entry: NetworkEntry::Done, request: at_once, ..WimaxConfig::default() };
+    let (mut sim, cell, links) = cell_network(1, config);
     sim.run_until(Instant::from_nanos(1_000_000_000));
     // Both up in frame 2, back in frame 3, where the frame is first, since the datagram went on to the server: after 46
     // slots of maps 56 octets up to slot 55, in the second pair of symbols after the preamble, and 46 up to slot 62.
@@ -88,7 +94,7 @@ fn packets_and_frames_cross_a_cell() {
     // 36 octets of IP, 46 of a frame without its header, 10 of PDU each.
     assert_eq!(sim.link_stats(links[0]).map(|s| (s.offered, s.offered_bytes)), [(2, 102), (2, 102)]);
     assert_eq!(c.octets_up, 102);
-    let packets = sim.take_tap().unwrap().into_any().downcast::<Packets>().unwrap();
+    let packets = sim.take_tap().unwrap().into_any().downcast::<CellPackets>().unwrap();
     assert_eq!(packets.0, [(true, 50), (true, 60), (false, 60), (false, 50)]);
     assert_eq!(sim.packet_hops(), 6);
     const { assert!(UPLINK_END < FRAME) };
@@ -97,7 +103,7 @@ fn packets_and_frames_cross_a_cell() {
 #[test]
 fn stations_of_a_cell_share_it_and_every_run_is_the_same() {
     let run = |config| {
-        let (mut sim, cell, links) = world(150, config);
+        let (mut sim, cell, links) = cell_network(150, config);
         sim.run_until(Instant::from_nanos(60_000_000_000));
         let counters = *sim.cell_counters(cell).unwrap();
         let lost: u64 = links.iter().flat_map(|l| sim.link_stats(*l)).map(|s| s.lost).sum();
@@ -114,9 +120,9 @@ fn stations_of_a_cell_share_it_and_every_run_is_the_same() {
 
 #[test]
 fn a_cell_that_cannot_be_is_refused() {
-    let mut b: Builder<App> = Builder::new(IpVersion::V4, Seed::new(3));
-    let [base, station] = [(); 2].map(|()| b.host(None).unwrap());
+    let mut b: SimulationBuilder<CellApp> = SimulationBuilder::new(IpVersion::V4, Seed::new(3));
+    let [base, station] = [(); 2].map(|()| b.add_host(None).unwrap());
     let config = WimaxConfig { request_opportunities: 0, ..WimaxConfig::default() };
-    let error = b.cell(base, &[station], &config, 1500).unwrap_err();
+    let error = b.add_cell(base, &[station], &config, 1500).unwrap_err();
     assert_eq!(error, SimError::Cell(ConfigError::NoOpportunity("requests")));
 }

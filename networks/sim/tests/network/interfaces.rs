@@ -1,12 +1,13 @@
 //! Hosts with several addresses: what arrives at each, and what leaves by each.
 
-use super::Log;
+use super::ReportLog;
 use std::any::Any;
-use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed, Work};
-use usher_sim::sctp::Message;
+use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed, WorkRecord};
+use usher_sim::sctp::UserMessage;
 use usher_sim::{
-    Application, Builder, Context, CpuConfig, Delivery, HostId, Intake, IpVersion, LinkConfig, LinkId,
-    MessageDelivery, Payload, ServiceTime, SimError, Simulation, StreamDelivery, Tap,
+    AppContext, AppDelivery, Application, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, LinkId,
+    MessageDelivery, PacketTap, Payload, ServiceTime, SimError, Simulation, SimulationBuilder,
+    StreamDelivery,
 };
 
 usher_core::work_labels! {
@@ -16,7 +17,7 @@ usher_core::work_labels! {
 
 /// Test applications.
 #[derive(Debug)]
-enum App {
+enum MobileApp {
     /// Tells at which address it gets what on which socket, with a unit of work, and returns it.
     Mobile,
     /// Sends a datagram to each address at the start, and another after a second.
@@ -24,77 +25,80 @@ enum App {
     /// Opens a connection and an association from each address at the start.
     Caller { from: Vec<HostId>, to: HostId },
     /// Accepts, and tells who.
-    Called,
+    Acceptor,
     /// Accepts, and asks whose the connection is, one from the next port, and the other end; and again when it is over.
     Asker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seen {
+enum InterfaceReport {
     Started,
-    Datagram { at: HostId, socket: u32, from: HostId },
+    Datagram { destination: HostId, socket: u32, from: HostId },
     Stream(HostId),
     Association(HostId),
     Text(u8),
-    Over(CloseReason),
+    Closed(CloseReason),
     Owner(u64, Option<u32>),
 }
 
-impl Application for App {
-    type Report = Seen;
-    fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
+impl Application for MobileApp {
+    type Report = InterfaceReport;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, InterfaceReport>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Mobile, Delivery::Start) => ctx.report(Seen::Started),
-            (Self::Mobile, Delivery::Datagram { socket, from, from_port, at, payload, .. }) => {
-                ctx.work(Work { label: READ, units: 1 });
-                ctx.report(Seen::Datagram { at, socket, from });
+            (Self::Mobile, AppDelivery::Start) => ctx.report(InterfaceReport::Started),
+            (
+                Self::Mobile,
+                AppDelivery::Datagram { socket, from, from_port, destination: at, payload, .. },
+            ) => {
+                ctx.charge_work(WorkRecord { label: READ, units: 1 });
+                ctx.report(InterfaceReport::Datagram { destination: at, socket, from });
                 ctx.send_datagram(socket, from, from_port, payload);
             }
-            (Self::Flow { to, port }, Delivery::Start | Delivery::Timer) => {
+            (Self::Flow { to, port }, AppDelivery::Start | AppDelivery::Timer) => {
                 for to in to {
-                    ctx.send_datagram(0, *to, *port, Payload::copied(b"flow"));
+                    ctx.send_datagram(0, *to, *port, Payload::copy_from_slice(b"flow"));
                 }
-                ctx.set_timer((ctx.now() == Instant::ZERO).then(|| secs(1)));
+                ctx.set_timer((ctx.now() == Instant::ZERO).then(|| at_secs(1)));
             }
-            (Self::Flow { .. }, Delivery::Datagram { socket, from, at, .. }) => {
-                ctx.report(Seen::Datagram { at, socket, from });
+            (Self::Flow { .. }, AppDelivery::Datagram { socket, from, destination: at, .. }) => {
+                ctx.report(InterfaceReport::Datagram { destination: at, socket, from });
             }
-            (Self::Caller { from, to }, Delivery::Start) => {
+            (Self::Caller { from, to }, AppDelivery::Start) => {
                 for (i, from) in (0..).zip(from.iter()) {
-                    let conn = ConnId::opened(2 * i);
+                    let conn = ConnId::new_opened(2 * i);
                     ctx.connect_from(conn, *from, *to, 80);
-                    ctx.write(conn, Payload::copied(&[b'0' + i as u8]));
-                    ctx.associate_from(AssocId::opened(2 * i + 1), *from, *to, 9, 1);
+                    ctx.write(conn, Payload::copy_from_slice(&[b'0' + i as u8]));
+                    ctx.associate_from(AssocId::new_opened(2 * i + 1), *from, *to, 9, 1);
                 }
             }
-            (Self::Caller { .. }, Delivery::Message { assoc, event: MessageDelivery::Up { .. } }) => {
-                let payload = Payload::copied(&[b'a' + (assoc.n / 2) as u8]);
-                ctx.send_message(assoc, Message { stream: 0, ppid: 0, unordered: false, payload });
+            (Self::Caller { .. }, AppDelivery::Message { assoc, event: MessageDelivery::Up { .. } }) => {
+                let payload = Payload::copy_from_slice(&[b'a' + (assoc.n / 2) as u8]);
+                ctx.send_message(assoc, UserMessage { stream: 0, ppid: 0, unordered: false, payload });
             }
             (
                 Self::Asker,
-                Delivery::Stream {
+                AppDelivery::Stream {
                     conn,
                     event: StreamDelivery::Connected { remote, remote_port, local, local_port },
                 },
             ) => {
                 let ends = [(local, local_port), (remote, remote_port)];
-                ctx.ask_owner(1, ends[0], (remote, remote_port + 1));
-                ctx.ask_owner(2, ends[1], ends[0]);
-                ctx.ask_owner(0, ends[0], ends[1]);
+                ctx.query_owner(1, ends[0], (remote, remote_port + 1));
+                ctx.query_owner(2, ends[1], ends[0]);
+                ctx.query_owner(0, ends[0], ends[1]);
                 ctx.abort(conn);
-                ctx.ask_owner(3, ends[0], ends[1]);
+                ctx.query_owner(3, ends[0], ends[1]);
             }
-            (_, Delivery::Owner { token, app }) => ctx.report(Seen::Owner(token, app)),
-            (_, Delivery::Stream { event, .. }) => ctx.report(match event {
-                StreamDelivery::Connected { remote, .. } => Seen::Stream(remote),
-                StreamDelivery::Data(p) => Seen::Text(p.as_slice()[0]),
-                StreamDelivery::Closed(reason) => Seen::Over(reason),
+            (_, AppDelivery::Owner { token, app }) => ctx.report(InterfaceReport::Owner(token, app)),
+            (_, AppDelivery::Stream { event, .. }) => ctx.report(match event {
+                StreamDelivery::Connected { remote, .. } => InterfaceReport::Stream(remote),
+                StreamDelivery::Data(p) => InterfaceReport::Text(p.as_slice()[0]),
+                StreamDelivery::Closed(reason) => InterfaceReport::Closed(reason),
             }),
-            (_, Delivery::Message { event, .. }) => ctx.report(match event {
-                MessageDelivery::Up { remote, .. } => Seen::Association(remote),
-                MessageDelivery::Data { payload, .. } => Seen::Text(payload.as_slice()[0]),
-                MessageDelivery::Down(reason) => Seen::Over(reason),
+            (_, AppDelivery::Message { event, .. }) => ctx.report(match event {
+                MessageDelivery::Up { remote, .. } => InterfaceReport::Association(remote),
+                MessageDelivery::Data { payload, .. } => InterfaceReport::Text(payload.as_slice()[0]),
+                MessageDelivery::Down(reason) => InterfaceReport::Closed(reason),
             }),
             _ => {}
         }
@@ -103,9 +107,9 @@ impl Application for App {
 
 /// Interface, protocol, source and destination of every captured IPv4 packet that leaves.
 #[derive(Debug, Default)]
-struct Packets(Vec<(u16, u8, [u8; 4], [u8; 4])>);
-impl Tap for Packets {
-    fn packet(&mut self, _: Instant, interface: u16, outward: bool, bytes: &[u8]) {
+struct InterfacePackets(Vec<(u16, u8, [u8; 4], [u8; 4])>);
+impl PacketTap for InterfacePackets {
+    fn capture_packet(&mut self, _: Instant, interface: u16, outward: bool, bytes: &[u8]) {
         if outward {
             let address = |at: usize| bytes[at..at + 4].try_into().unwrap();
             self.0.push((interface, bytes[9], address(12), address(16)));
@@ -116,10 +120,10 @@ impl Tap for Packets {
     }
 }
 
-fn secs(n: u64) -> Instant {
+fn at_secs(n: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(n)
 }
-fn link(delay_ms: u64) -> LinkConfig {
+fn delayed_link(delay_ms: u64) -> LinkConfig {
     let mut link = LinkConfig::default();
     for channel in [&mut link.up, &mut link.down] {
         channel.delay = Duration::from_millis(delay_ms);
@@ -128,129 +132,152 @@ fn link(delay_ms: u64) -> LinkConfig {
 }
 
 /// A far host behind a router, from which a mobile host's own link and two interfaces hang: 1, 2 and 3 ms away.
-struct World {
-    builder: Builder<App>,
+struct MobileNetwork {
+    builder: SimulationBuilder<MobileApp>,
     mobile: HostId,
     interfaces: [HostId; 2],
     far: HostId,
     links: [LinkId; 3],
 }
 
-fn world(cpu: Option<CpuConfig>) -> World {
-    let mut b = Builder::new(IpVersion::V4, Seed::new(5));
-    let [far, router] = [(); 2].map(|()| b.host(None).unwrap());
-    let mobile = b.host(cpu).unwrap();
-    let interfaces = [(); 2].map(|()| b.interface(mobile).unwrap());
-    b.link(far, router, &link(10));
+fn mobile_network(cpu: Option<CpuConfig>) -> MobileNetwork {
+    let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(5));
+    let [far, router] = [(); 2].map(|()| b.add_host(None).unwrap());
+    let mobile = b.add_host(cpu).unwrap();
+    let interfaces = [(); 2].map(|()| b.add_interface(mobile).unwrap());
+    b.add_link(far, router, &delayed_link(10));
     let links = [mobile, interfaces[0], interfaces[1]];
     let mut delays = 1..;
-    let links = links.map(|at| b.link(at, router, &link(delays.next().unwrap())));
+    let links = links.map(|at| b.add_link(at, router, &delayed_link(delays.next().unwrap())));
     for (interface, link) in (0..).zip(links) {
-        b.capture(link, true, interface);
+        b.capture_link(link, true, interface);
     }
-    World { builder: b, mobile, interfaces, far, links }
+    MobileNetwork { builder: b, mobile, interfaces, far, links }
 }
 
-fn run(b: Builder<App>, until: Instant) -> (Simulation<App, Log<Seen>>, Packets) {
-    let mut sim = b.build(Log::default(), Some(Box::<Packets>::default()));
+fn run_until(
+    b: SimulationBuilder<MobileApp>,
+    until: Instant,
+) -> (Simulation<MobileApp, ReportLog<InterfaceReport>>, InterfacePackets) {
+    let mut sim = b.build(ReportLog::default(), Some(Box::<InterfacePackets>::default()));
     sim.run_until(until);
-    let packets = sim.take_tap().unwrap().into_any().downcast::<Packets>().unwrap();
+    let packets = sim.take_tap().unwrap().into_any().downcast::<InterfacePackets>().unwrap();
     (sim, *packets)
 }
 
-fn v4(host: HostId) -> [u8; 4] {
+fn ipv4_octets(host: HostId) -> [u8; 4] {
     [10, 0, 0, host.0 as u8 + 1]
 }
 
 #[test]
 fn datagrams_arrive_at_each_address_and_answers_leave_by_it() {
-    let mut w = world(None);
-    let app = w.builder.app(w.mobile, App::Mobile, None);
+    let mut w = mobile_network(None);
+    let app = w.builder.add_application(w.mobile, MobileApp::Mobile, None);
     for (socket, at) in (0..).zip(w.interfaces) {
         w.builder.bind_udp_at(app, socket, at, 7).unwrap();
     }
-    let flow = w.builder.app(w.far, App::Flow { to: w.interfaces, port: 7 }, None);
-    let (sim, packets) = run(w.builder, secs(3));
+    let flow = w.builder.add_application(w.far, MobileApp::Flow { to: w.interfaces, port: 7 }, None);
+    let (sim, packets) = run_until(w.builder, at_secs(3));
     let [a, b] = w.interfaces;
     let ms = |n: u64| Instant::from_nanos(n * 1_000_000);
-    let got = |socket, at| Seen::Datagram { at, socket, from: w.far };
-    let back = |from| Seen::Datagram { at: w.far, socket: 0, from };
+    let got = |socket, at| InterfaceReport::Datagram { destination: at, socket, from: w.far };
+    let back = |from| InterfaceReport::Datagram { destination: w.far, socket: 0, from };
     let once = [(12, app, got(0, a)), (13, app, got(1, b)), (24, flow, back(a)), (26, flow, back(b))];
-    let log: Vec<_> = sim.observer().0.iter().filter(|(.., said)| *said != Seen::Started).copied().collect();
+    let log: Vec<_> =
+        sim.observer().0.iter().filter(|(.., said)| *said != InterfaceReport::Started).copied().collect();
     let expected: Vec<_> =
         [0, 1000].iter().flat_map(|s| once.map(|(t, app, said)| (ms(t + s), app, said))).collect();
     assert_eq!(log, expected);
-    let sent: Vec<_> = [0, 1].map(|i| (i as u16 + 1, 17, v4(w.interfaces[i]), v4(w.far))).repeat(2);
+    let sent: Vec<_> =
+        [0, 1].map(|i| (i as u16 + 1, 17, ipv4_octets(w.interfaces[i]), ipv4_octets(w.far))).repeat(2);
     assert_eq!(packets.0, sent);
     assert_eq!(sim.host_stats(), Default::default());
     assert_eq!(w.links.map(|l| sim.link_stats(l).map(|s| s.offered)), [[0, 0], [2, 2], [2, 2]]);
 }
 
 #[test]
-fn connections_and_associations_leave_by_the_address_they_are_opened_from() {
-    let mut w = world(None);
+fn connections_and_associations_leave_by_their_local_address() {
+    let mut w = mobile_network(None);
     let from = vec![w.mobile, w.interfaces[0], w.interfaces[1]];
-    let caller = w.builder.app(w.mobile, App::Caller { from: from.clone(), to: w.far }, None);
-    let called = w.builder.app(w.far, App::Called, None);
-    w.builder.listen(called, 80).unwrap();
+    let caller =
+        w.builder.add_application(w.mobile, MobileApp::Caller { from: from.clone(), to: w.far }, None);
+    let called = w.builder.add_application(w.far, MobileApp::Acceptor, None);
+    w.builder.listen_tcp(called, 80).unwrap();
     w.builder.listen_sctp(called, 9).unwrap();
-    let (sim, packets) = run(w.builder, secs(3));
+    let (sim, packets) = run_until(w.builder, at_secs(3));
     let said: Vec<_> = sim.observer().0.iter().filter(|(_, app, _)| *app == called).map(|l| l.2).collect();
-    let streams = from.iter().map(|h| Seen::Stream(*h));
-    let associations = from.iter().map(|h| Seen::Association(*h));
-    let texts = b"012abc".iter().map(|t| Seen::Text(*t));
+    let streams = from.iter().map(|h| InterfaceReport::Stream(*h));
+    let associations = from.iter().map(|h| InterfaceReport::Association(*h));
+    let texts = b"012abc".iter().map(|t| InterfaceReport::Text(*t));
     let expected: Vec<_> = streams.chain(associations).chain(texts).collect();
     assert!(expected.len() == said.len() && expected.iter().all(|e| said.contains(e)), "{said:?}");
     assert!(sim.observer().0.iter().all(|(_, app, _)| [caller, called].contains(app)));
     for (interface, host) in (0..).zip(from) {
         for protocol in [6, 132] {
-            assert!(packets.0.contains(&(interface, protocol, v4(host), v4(w.far))));
+            assert!(packets.0.contains(&(interface, protocol, ipv4_octets(host), ipv4_octets(w.far))));
         }
-        assert!(packets.0.iter().all(|p| p.0 != interface || (p.2, p.3) == (v4(host), v4(w.far))));
+        assert!(
+            packets
+                .0
+                .iter()
+                .all(|p| p.0 != interface || (p.2, p.3) == (ipv4_octets(host), ipv4_octets(w.far)))
+        );
     }
 }
 
 #[test]
 fn connections_are_accepted_at_the_address_that_listens() {
-    let mut w = world(None);
-    let called = w.builder.app(w.mobile, App::Called, None);
+    let mut w = mobile_network(None);
+    let called = w.builder.add_application(w.mobile, MobileApp::Acceptor, None);
     w.builder.listen_at(called, w.interfaces[0], 80).unwrap();
     w.builder.listen_sctp_at(called, w.interfaces[1], 9).unwrap();
     for to in w.interfaces {
-        w.builder.app(w.far, App::Caller { from: vec![w.far], to }, None);
+        w.builder.add_application(w.far, MobileApp::Caller { from: vec![w.far], to }, None);
     }
-    let (sim, _) = run(w.builder, secs(3));
+    let (sim, _) = run_until(w.builder, at_secs(3));
     let of = |app| sim.observer().0.iter().filter(|l| l.1 == app).map(|l| l.2).collect::<Vec<_>>();
-    assert_eq!(of(0), [Seen::Stream(w.far), Seen::Text(b'0'), Seen::Association(w.far), Seen::Text(b'a')]);
+    assert_eq!(
+        of(0),
+        [
+            InterfaceReport::Stream(w.far),
+            InterfaceReport::Text(b'0'),
+            InterfaceReport::Association(w.far),
+            InterfaceReport::Text(b'a')
+        ]
+    );
     // The first finds TCP only, the second SCTP only.
-    assert_eq!(of(1), [Seen::Stream(w.interfaces[0]), Seen::Over(CloseReason::Refused)]);
-    assert_eq!(of(2), [Seen::Over(CloseReason::Refused)]);
+    assert_eq!(
+        of(1),
+        [InterfaceReport::Stream(w.interfaces[0]), InterfaceReport::Closed(CloseReason::Refused)]
+    );
+    assert_eq!(of(2), [InterfaceReport::Closed(CloseReason::Refused)]);
 }
 
 #[test]
 fn a_host_knows_whose_its_own_connections_are() {
-    let mut w = world(None);
-    let asker = w.builder.app(w.mobile, App::Asker, None);
+    let mut w = mobile_network(None);
+    let asker = w.builder.add_application(w.mobile, MobileApp::Asker, None);
     w.builder.listen_at(asker, w.interfaces[0], 80).unwrap();
-    w.builder.app(w.far, App::Caller { from: vec![w.far], to: w.interfaces[0] }, None);
-    let (sim, _) = run(w.builder, secs(3));
+    w.builder.add_application(w.far, MobileApp::Caller { from: vec![w.far], to: w.interfaces[0] }, None);
+    let (sim, _) = run_until(w.builder, at_secs(3));
     let told: Vec<_> = sim.observer().0.iter().filter(|l| l.1 == asker).map(|l| l.2).collect();
     let answers = [(1, None), (2, None), (0, Some(asker)), (3, None)];
-    assert_eq!(told, answers.map(|(token, app)| Seen::Owner(token, app)));
+    assert_eq!(told, answers.map(|(token, app)| InterfaceReport::Owner(token, app)));
 }
 
 #[test]
 fn the_owner_works_for_its_interfaces() {
     let read = ServiceTime::Constant(Duration::from_millis(100));
-    let core = CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)], intake: Intake::default() };
-    let mut w = world(Some(core));
-    let app = w.builder.app(w.mobile, App::Mobile, None);
+    let core = CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)], intake: IntakeCost::default() };
+    let mut w = mobile_network(Some(core));
+    let app = w.builder.add_application(w.mobile, MobileApp::Mobile, None);
     for (socket, at) in (0..).zip(w.interfaces) {
         w.builder.bind_udp_at(app, socket, at, 7).unwrap();
     }
-    w.builder.app(w.far, App::Flow { to: w.interfaces, port: 7 }, None);
-    let (sim, _) = run(w.builder, Instant::from_nanos(900_000_000));
-    let said: Vec<_> = sim.observer().0.iter().filter(|l| l.1 == app && l.2 != Seen::Started).collect();
+    w.builder.add_application(w.far, MobileApp::Flow { to: w.interfaces, port: 7 }, None);
+    let (sim, _) = run_until(w.builder, Instant::from_nanos(900_000_000));
+    let said: Vec<_> =
+        sim.observer().0.iter().filter(|l| l.1 == app && l.2 != InterfaceReport::Started).collect();
     // One after the other, although by different interfaces.
     let times: Vec<u64> = said.iter().map(|l| l.0.as_nanos() / 1_000_000).collect();
     assert_eq!(times, [112, 212]);
@@ -259,24 +286,24 @@ fn the_owner_works_for_its_interfaces() {
 
 #[test]
 fn an_outage_of_the_owner_takes_its_interfaces_along() {
-    let mut w = world(None);
-    let app = w.builder.app(w.mobile, App::Mobile, None);
+    let mut w = mobile_network(None);
+    let app = w.builder.add_application(w.mobile, MobileApp::Mobile, None);
     for (socket, at) in (0..).zip(w.interfaces) {
         w.builder.bind_udp_at(app, socket, at, 7).unwrap();
     }
-    let flow = w.builder.app(w.far, App::Flow { to: w.interfaces, port: 7 }, None);
-    w.builder.outage(w.mobile, Instant::from_nanos(1), Instant::from_nanos(500_000_000));
-    let (sim, _) = run(w.builder, secs(3));
+    let flow = w.builder.add_application(w.far, MobileApp::Flow { to: w.interfaces, port: 7 }, None);
+    w.builder.add_outage(w.mobile, Instant::from_nanos(1), Instant::from_nanos(500_000_000));
+    let (sim, _) = run_until(w.builder, at_secs(3));
     assert_eq!(sim.host_stats().host_down, 2);
-    let started = sim.observer().0.iter().filter(|l| l.2 == Seen::Started).count();
+    let started = sim.observer().0.iter().filter(|l| l.2 == InterfaceReport::Started).count();
     let answers = sim.observer().0.iter().filter(|l| l.1 == flow).count();
     assert_eq!((started, answers), (2, 2), "those of the second round come back");
 }
 
 #[test]
 fn an_address_of_another_host_is_refused() {
-    let mut w = world(None);
-    let app = w.builder.app(w.mobile, App::Caller { from: vec![w.far], to: w.far }, None);
+    let mut w = mobile_network(None);
+    let app = w.builder.add_application(w.mobile, MobileApp::Caller { from: vec![w.far], to: w.far }, None);
     let error = SimError::NoInterface { host: w.mobile.0, at: w.far.0 };
     assert_eq!(w.builder.bind_udp_at(app, 0, w.far, 7), Err(error.clone()));
     assert_eq!(w.builder.listen_at(app, w.far, 80), Err(error.clone()));
@@ -284,8 +311,8 @@ fn an_address_of_another_host_is_refused() {
     assert_eq!(w.builder.bind_udp_at(app, 0, w.interfaces[0], 7), Ok(()));
     let taken = SimError::PortTaken { host: w.interfaces[0].0, port: 7 };
     assert_eq!(w.builder.bind_udp_at(app, 1, w.interfaces[0], 7), Err(taken));
-    let (sim, _) = run(w.builder, secs(1));
-    let refused = Seen::Over(CloseReason::Refused);
+    let (sim, _) = run_until(w.builder, at_secs(1));
+    let refused = InterfaceReport::Closed(CloseReason::Refused);
     assert_eq!(sim.observer().0, [(Instant::ZERO, app, refused), (Instant::ZERO, app, refused)]);
     // The two, and what was written on the connection.
     assert_eq!(sim.host_stats().stale_operation, 3);

@@ -9,24 +9,24 @@ mod network;
 mod protection;
 
 use usher_core::{Duration, Instant};
-use usher_sim::Observer;
+use usher_sim::ReportObserver;
 
 /// What applications report: when, by their number, what.
 #[derive(Debug)]
-struct Log<R>(Vec<(Instant, u32, R)>);
+struct ReportLog<R>(Vec<(Instant, u32, R)>);
 
-impl<R> Default for Log<R> {
+impl<R> Default for ReportLog<R> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<R> Observer<R> for Log<R> {
-    fn report(&mut self, now: Instant, app: u32, report: R) {
+impl<R> ReportObserver<R> for ReportLog<R> {
+    fn handle_report(&mut self, now: Instant, app: u32, report: R) {
         self.0.push((now, app, report));
     }
 }
 
-fn secs(n: u64) -> Instant {
+fn at_secs(n: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(n)
 }

@@ -1,19 +1,19 @@
 //! A station that walks from an 802.11 basic service set into an 802.16 cell, and the flow that follows it.
 
-use super::{Log, secs};
+use super::{ReportLog, at_secs};
 use usher_core::{Duration, Instant, Seed};
 use usher_sim::radio::motion::{Position, Trajectory};
 use usher_sim::radio::wifi::{self, WifiConfig};
-use usher_sim::radio::wimax::{Entry, Modulation, WimaxConfig};
+use usher_sim::radio::wimax::{Modulation, NetworkEntry, WimaxConfig};
 use usher_sim::radio::{LinkCommand, LinkDownReason, LinkEvent};
 use usher_sim::{
-    Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Payload,
-    SimError, Simulation,
+    AppContext, AppDelivery, Application, CellId, HostId, IpVersion, LinkConfig, LinkId, Payload, SimError,
+    Simulation, SimulationBuilder,
 };
 
 /// Test applications.
 #[derive(Debug)]
-enum App {
+enum HandoverApp {
     /// Scans for the second network when its first is about to be lost, enters it, and has the flow sent there.
     Mobile { wifi: HostId, wimax: HostId, server: HostId },
     /// Hears the links of an access point's or base station's stations.
@@ -23,43 +23,47 @@ enum App {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seen {
-    Link { at: HostId, station: HostId, event: LinkEvent },
-    Got { at: HostId, number: u32 },
+enum HandoverReport {
+    Link { host: HostId, station: HostId, event: LinkEvent },
+    Got { host: HostId, number: u32 },
 }
 
 const TICK: Duration = Duration::from_millis(100);
 
-impl Application for App {
-    type Report = Seen;
-    fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
-        if let Delivery::Link { at, station, event } = delivery {
-            ctx.report(Seen::Link { at, station, event });
+impl Application for HandoverApp {
+    type Report = HandoverReport;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, HandoverReport>, delivery: AppDelivery) {
+        if let AppDelivery::Link { host: at, station, event } = delivery {
+            ctx.report(HandoverReport::Link { host: at, station, event });
         }
         match (self, delivery) {
-            (Self::Mobile { wifi, wimax, server }, Delivery::Link { at, event, .. }) => match event {
-                LinkEvent::GoingDown { .. } if at == *wifi => ctx.link_command(*wimax, LinkCommand::Scan),
-                LinkEvent::Scanned { found: true } => ctx.link_command(at, LinkCommand::Connect),
-                LinkEvent::Up if at == *wimax => ctx.send_datagram(1, *server, 5, Payload::copied(b"here")),
-                _ => {}
-            },
-            (Self::Mobile { .. }, Delivery::Datagram { at, payload, .. }) => {
-                let number = u32::from_be_bytes(payload.as_slice().try_into().unwrap());
-                ctx.report(Seen::Got { at, number });
+            (Self::Mobile { wifi, wimax, server }, AppDelivery::Link { host: at, event, .. }) => {
+                match event {
+                    LinkEvent::GoingDown { .. } if at == *wifi => ctx.link_command(*wimax, LinkCommand::Scan),
+                    LinkEvent::Scanned { found: true } => ctx.link_command(at, LinkCommand::Connect),
+                    LinkEvent::Up if at == *wimax => {
+                        ctx.send_datagram(1, *server, 5, Payload::copy_from_slice(b"here"))
+                    }
+                    _ => {}
+                }
             }
-            (Self::Server { to, next }, Delivery::Start | Delivery::Timer) => {
-                ctx.send_datagram(0, *to, 5, Payload::copied(&next.to_be_bytes()));
+            (Self::Mobile { .. }, AppDelivery::Datagram { destination: at, payload, .. }) => {
+                let number = u32::from_be_bytes(payload.as_slice().try_into().unwrap());
+                ctx.report(HandoverReport::Got { host: at, number });
+            }
+            (Self::Server { to, next }, AppDelivery::Start | AppDelivery::Timer) => {
+                ctx.send_datagram(0, *to, 5, Payload::copy_from_slice(&next.to_be_bytes()));
                 *next += 1;
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
-            (Self::Server { to, .. }, Delivery::Datagram { from, .. }) => *to = from,
+            (Self::Server { to, .. }, AppDelivery::Datagram { from, .. }) => *to = from,
             _ => {}
         }
     }
 }
 
-struct World {
-    sim: Simulation<App, Log<Seen>>,
+struct HandoverNetwork {
+    sim: Simulation<HandoverApp, ReportLog<HandoverReport>>,
     wifi: HostId,
     wimax: HostId,
     cells: [CellId; 2],
@@ -71,65 +75,71 @@ const ACCESS_POINT: u32 = 1;
 const BASE_STATION: u32 = 2;
 
 /// A walk at 1 m/s, from 30 m on, away from the access point; the base station stands 200 m farther on.
-fn world(seed: u64, wifi_config: WifiConfig, descriptors: Duration) -> World {
-    let mut b = Builder::new(IpVersion::V6, Seed::new(seed));
-    let [server, router, ap, bs, mobile] = [(); 5].map(|()| b.host(None).unwrap());
-    let [wifi, wimax] = [(); 2].map(|()| b.interface(mobile).unwrap());
+fn handover_network(seed: u64, wifi_config: WifiConfig, descriptors: Duration) -> HandoverNetwork {
+    let mut b = SimulationBuilder::new(IpVersion::V6, Seed::new(seed));
+    let [server, router, ap, bs, mobile] = [(); 5].map(|()| b.add_host(None).unwrap());
+    let [wifi, wimax] = [(); 2].map(|()| b.add_interface(mobile).unwrap());
     for host in [server, ap, bs] {
         let mut link = LinkConfig::default();
         for channel in [&mut link.up, &mut link.down] {
             (channel.delay, channel.rate) = (Duration::from_millis(10), Some(100_000_000));
         }
-        b.link(host, router, &link);
+        b.add_link(host, router, &link);
     }
-    b.place(bs, Trajectory::still(Position { x: 230.0, y: 0.0 }));
+    b.place_host(bs, Trajectory::fixed_at(Position { x: 230.0, y: 0.0 }));
     let start = Position { x: 30.0, y: 0.0 };
     for interface in [wifi, wimax] {
-        b.place(interface, Trajectory { start, velocity: (1.0, 0.0), departs: Instant::ZERO });
+        b.place_host(interface, Trajectory { start, velocity: (1.0, 0.0), departs: Instant::ZERO });
     }
-    let (bss, links) = b.bss(ap, &[wifi], &wifi_config, 1500).unwrap();
+    let (bss, links) = b.add_bss(ap, &[wifi], &wifi_config, 1500).unwrap();
     let config = WimaxConfig {
-        entry: Entry::OnCommand,
+        entry: NetworkEntry::OnCommand,
         radius: Some(500.0),
         modulation: (Modulation::Qam64R34, Modulation::Qam64R34),
         descriptor_interval: descriptors,
         ..WimaxConfig::default()
     };
-    let (cell, _) = b.cell(bs, &[wimax], &config, 1500).unwrap();
-    let app = b.app(mobile, App::Mobile { wifi, wimax, server }, None);
+    let (cell, _) = b.add_cell(bs, &[wimax], &config, 1500).unwrap();
+    let app = b.add_application(mobile, HandoverApp::Mobile { wifi, wimax, server }, None);
     for (socket, at) in (0..).zip([wifi, wimax]) {
         b.bind_udp_at(app, socket, at, 5).unwrap();
         b.link_events(app, at);
     }
     for at in [ap, bs] {
-        let app = b.app(at, App::Network, None);
+        let app = b.add_application(at, HandoverApp::Network, None);
         b.link_events(app, at);
     }
-    let app = b.app(server, App::Server { to: wifi, next: 0 }, None);
+    let app = b.add_application(server, HandoverApp::Server { to: wifi, next: 0 }, None);
     b.bind_udp(app, 0, 5).unwrap();
-    World { sim: b.build(Log::default(), None), wifi, wimax, cells: [bss, cell], wifi_link: links[0] }
+    HandoverNetwork {
+        sim: b.build(ReportLog::default(), None),
+        wifi,
+        wimax,
+        cells: [bss, cell],
+        wifi_link: links[0],
+    }
 }
 
 /// What an application heard of links, without the times.
-fn links(w: &World, app: u32) -> Vec<(HostId, LinkEvent)> {
-    let link = |&(_, by, said): &(Instant, u32, Seen)| match said {
-        Seen::Link { station, event, .. } if by == app => Some((station, event)),
+fn link_events(w: &HandoverNetwork, app: u32) -> Vec<(HostId, LinkEvent)> {
+    let link = |&(_, by, said): &(Instant, u32, HandoverReport)| match said {
+        HandoverReport::Link { station, event, .. } if by == app => Some((station, event)),
         _ => None,
     };
     w.sim.observer().0.iter().filter_map(link).collect()
 }
-fn time_of(w: &World, station: HostId, wanted: LinkEvent) -> Instant {
-    let is = |said| matches!(said, Seen::Link { station: s, event, .. } if (s, event) == (station, wanted));
+fn time_of(w: &HandoverNetwork, station: HostId, wanted: LinkEvent) -> Instant {
+    let is = |said| matches!(said, HandoverReport::Link { station: s, event, .. } if (s, event) == (station, wanted));
     w.sim.observer().0.iter().find(|l| l.1 == MOBILE && is(l.2)).unwrap().0
 }
 
 #[test]
 fn a_flow_follows_its_station_into_another_network() {
-    let mut w = world(1, WifiConfig::default(), Duration::ZERO);
-    w.sim.run_until(secs(30));
+    let mut w = handover_network(1, WifiConfig::default(), Duration::ZERO);
+    w.sim.run_until(at_secs(30));
     let (wifi, wimax) = (w.wifi, w.wimax);
     // 41 m at 11 s, 50 m at 20 s.
-    let going = LinkEvent::GoingDown { within: Duration::from_secs(9) };
+    let going = LinkEvent::GoingDown { time_left: Duration::from_secs(9) };
     let gone = LinkEvent::Down(LinkDownReason::OutOfReach);
     let found = [LinkEvent::Detected, LinkEvent::Scanned { found: true }];
     let expected = [
@@ -140,22 +150,22 @@ fn a_flow_follows_its_station_into_another_network() {
         (wimax, LinkEvent::Up),
         (wifi, gone),
     ];
-    assert_eq!(links(&w, MOBILE), expected);
-    assert_eq!(links(&w, ACCESS_POINT), [(wifi, LinkEvent::Up), (wifi, going), (wifi, gone)]);
-    assert_eq!(links(&w, BASE_STATION), [(wimax, LinkEvent::Up)]);
-    assert_eq!(time_of(&w, wifi, going), secs(11));
+    assert_eq!(link_events(&w, MOBILE), expected);
+    assert_eq!(link_events(&w, ACCESS_POINT), [(wifi, LinkEvent::Up), (wifi, going), (wifi, gone)]);
+    assert_eq!(link_events(&w, BASE_STATION), [(wimax, LinkEvent::Up)]);
+    assert_eq!(time_of(&w, wifi, going), at_secs(11));
     // The preamble after one empty channel, in the frame at 11.02 s.
-    let preamble = secs(11) + Duration::from_millis(20);
+    let preamble = at_secs(11) + Duration::from_millis(20);
     assert_eq!(time_of(&w, wimax, found[1]), preamble + Duration::from_nanos(29 * 102_857));
     let up = time_of(&w, wimax, LinkEvent::Up);
-    assert!(up > preamble && up < secs(12), "{up:?}");
+    assert!(up > preamble && up < at_secs(12), "{up:?}");
     // Three beacons missed, of 102.4 ms.
     let gone = time_of(&w, wifi, gone);
-    assert!(gone > secs(20) + Duration::from_millis(204) && gone < secs(21), "{gone:?}");
+    assert!(gone > at_secs(20) + Duration::from_millis(204) && gone < at_secs(21), "{gone:?}");
 
     let got = |at: HostId| {
-        let number = move |l: &(Instant, u32, Seen)| match l.2 {
-            Seen::Got { at: a, number } if a == at => Some((l.0, number)),
+        let number = move |l: &(Instant, u32, HandoverReport)| match l.2 {
+            HandoverReport::Got { host: a, number } if a == at => Some((l.0, number)),
             _ => None,
         };
         w.sim.observer().0.iter().filter_map(number).collect::<Vec<_>>()
@@ -176,17 +186,17 @@ fn a_flow_follows_its_station_into_another_network() {
 }
 
 #[test]
-fn what_is_sent_to_who_has_left_is_lost_and_every_run_is_the_same() {
+fn packets_to_a_departed_host_are_lost_and_runs_are_repeatable() {
     // The threshold is the edge, so that the way out is known only when it is too late for the scan.
     let late = WifiConfig { going_down: 50.0, frame_loss: 0.1, ..WifiConfig::default() };
     let run = |seed| {
-        let mut w = world(seed, late, Duration::from_secs(5));
-        w.sim.run_until(secs(30));
+        let mut w = handover_network(seed, late, Duration::from_secs(5));
+        w.sim.run_until(at_secs(30));
         let [_, stats] = w.sim.link_stats(w.wifi_link);
-        (w.sim.observer().0.clone(), stats, w.sim.events())
+        (w.sim.observer().0.clone(), stats, w.sim.event_count())
     };
     let (log, stats, events) = run(1);
-    let got = log.iter().filter(|l| matches!(l.2, Seen::Got { .. })).count() as u64;
+    let got = log.iter().filter(|l| matches!(l.2, HandoverReport::Got { .. })).count() as u64;
     // Out at 20 s, in when the base station has described its channels.
     assert!(stats.lost >= 8, "{stats:?}");
     assert!(got + stats.lost <= 300 && got + stats.lost >= 298, "{got} {stats:?}");
@@ -200,32 +210,32 @@ fn what_is_sent_to_who_has_left_is_lost_and_every_run_is_the_same() {
 #[test]
 fn commands_for_what_is_no_station_are_counted() {
     #[derive(Debug)]
-    struct Commander(HostId);
-    impl Application for Commander {
-        type Report = Seen;
-        fn handle(&mut self, ctx: &mut Context<'_, Seen>, delivery: Delivery) {
-            if let Delivery::Start = delivery {
+    struct LinkCommander(HostId);
+    impl Application for LinkCommander {
+        type Report = HandoverReport;
+        fn handle_delivery(&mut self, ctx: &mut AppContext<'_, HandoverReport>, delivery: AppDelivery) {
+            if let AppDelivery::Start = delivery {
                 ctx.link_command(self.0, LinkCommand::Scan);
             }
         }
     }
-    let mut b = Builder::new(IpVersion::V4, Seed::new(1));
-    let [ap, other] = [(); 2].map(|()| b.host(None).unwrap());
-    let station = b.interface(other).unwrap();
-    b.bss(ap, &[station], &WifiConfig::default(), 1500).unwrap();
+    let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
+    let [ap, other] = [(); 2].map(|()| b.add_host(None).unwrap());
+    let station = b.add_interface(other).unwrap();
+    b.add_bss(ap, &[station], &WifiConfig::default(), 1500).unwrap();
     // An access point, and the station of another host.
-    b.app(ap, Commander(ap), None);
-    b.app(ap, Commander(station), None);
-    let mut sim = b.build(Log::default(), None);
-    sim.run_until(secs(1));
+    b.add_application(ap, LinkCommander(ap), None);
+    b.add_application(ap, LinkCommander(station), None);
+    let mut sim = b.build(ReportLog::default(), None);
+    sim.run_until(at_secs(1));
     assert_eq!(sim.host_stats().stale_operation, 2);
 }
 
 #[test]
 fn a_basic_service_set_that_cannot_be_is_refused() {
-    let mut b: Builder<App> = Builder::new(IpVersion::V4, Seed::new(3));
-    let [ap, station] = [(); 2].map(|()| b.host(None).unwrap());
+    let mut b: SimulationBuilder<HandoverApp> = SimulationBuilder::new(IpVersion::V4, Seed::new(3));
+    let [ap, station] = [(); 2].map(|()| b.add_host(None).unwrap());
     let config = WifiConfig { radius: 0.0, ..WifiConfig::default() };
-    let error = b.bss(ap, &[station], &config, 1500).unwrap_err();
+    let error = b.add_bss(ap, &[station], &config, 1500).unwrap_err();
     assert_eq!(error, SimError::Bss(wifi::ConfigError::Coverage));
 }

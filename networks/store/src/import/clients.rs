@@ -1,10 +1,10 @@
 //! The file `clients.conf`.
 
-use super::Complaint;
-use super::words::{NOT_UTF8, Value, Words};
+use super::ImportIssue;
+use super::words::{ImportValue, NOT_UTF8, WordReader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_aaa::store::{ClientRow, Demand};
+use usher_aaa::store::{ClientRequirement, ClientRow};
 
 /// Reads the text of a `clients.conf`: its clients in the order of the file, each address or prefix once.
 ///
@@ -12,33 +12,33 @@ use usher_aaa::store::{ClientRow, Demand};
 /// from everybody at this address by UDP, or of which a setting cannot be read. Where a wider client would then speak for it, by another
 /// secret, a complaint stops the import.
 #[must_use]
-pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
-    let mut reader = Reader::default();
+pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<ImportIssue>) {
+    let mut reader = ClientsReader::default();
     let mut last = 1;
     let mut joined: Option<JoinedLine> = None;
     for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
         last = number;
         let joins = match &mut joined {
-            Some(open) => open.join(line),
-            None if Words::new(line).is_at_end() => continue,
-            None => joined.insert(JoinedLine::new(number)).join(line),
+            Some(open) => open.join_line(line),
+            None if WordReader::new(line).is_at_end() => continue,
+            None => joined.insert(JoinedLine::new(number)).join_line(line),
         };
         if !joins && let Some(whole) = joined.take() {
-            reader.line(&whole.text, whole.number);
+            reader.read_line(&whole.text, whole.number);
         }
     }
     if let Some(open) = joined {
-        reader.line(&open.text, open.number);
-        reader.complain(last, "a \\ at the end of a line joins the next one, and none follows");
+        reader.read_line(&open.text, open.number);
+        reader.report_issue(last, "a \\ at the end of a line joins the next one, and none follows");
     }
     if let Some(open) = reader.sections.first() {
         let what = format!(
             "the section that begins at line {} is not closed: a }} is missing, and what it holds was left out",
             open.line
         );
-        reader.complain(last, what);
-        if let Some(Section { kind: Kind::Client(draft), .. }) = reader.sections.first() {
-            let extent = draft.extent();
+        reader.report_issue(last, what);
+        if let Some(ConfigSection { kind: SectionKind::Client(draft), .. }) = reader.sections.first() {
+            let extent = draft.client_extent();
             reader.left_out.push((reader.complaints.len() - 1, extent));
         }
     }
@@ -61,7 +61,7 @@ impl JoinedLine {
         Self { number, text: String::new(), without_indent: false }
     }
     /// Adds a line; whether another follows.
-    fn join(&mut self, line: &str) -> bool {
+    fn join_line(&mut self, line: &str) -> bool {
         let line = line.trim_end_matches('\r');
         let line = if self.without_indent { line.trim_start() } else { line };
         let (text, joins) = line.strip_suffix('\\').map_or((line, false), |text| (text, true));
@@ -73,21 +73,21 @@ impl JoinedLine {
 
 /// An open section.
 #[derive(Debug)]
-struct Section {
+struct ConfigSection {
     line: usize,
-    kind: Kind,
+    kind: SectionKind,
 }
 
 #[derive(Debug)]
-enum Kind {
-    Client(Box<Draft>),
+enum SectionKind {
+    Client(Box<ClientDraft>),
     /// Passed over.
     Other,
 }
 
 /// A client so far.
 #[derive(Debug, Default)]
-struct Draft {
+struct ClientDraft {
     name: String,
     address: Option<String>,
     /// Bits of the network, as FreeRADIUS 2 had them on a line of their own.
@@ -139,57 +139,57 @@ const RADSEC: &str = "radsec";
 const ENDS: [char; 7] = ['=', '{', '}', '#', '"', '\'', '`'];
 
 #[derive(Debug, Default)]
-struct Reader {
-    sections: Vec<Section>,
+struct ClientsReader {
+    sections: Vec<ConfigSection>,
     clients: Vec<ClientRow>,
     /// Addresses with the line of their client.
-    seen: BTreeMap<String, usize>,
+    address_lines: BTreeMap<String, usize>,
     /// Networks of the clients that are taken over.
-    taken: BTreeSet<(IpAddr, u8)>,
-    complaints: Vec<Complaint>,
+    imported_networks: BTreeSet<(IpAddr, u8)>,
+    complaints: Vec<ImportIssue>,
     /// Complaints, by their place, of clients that are left out.
     left_out: Vec<(usize, ClientExtent)>,
 }
 
-impl Reader {
-    fn complain(&mut self, line: usize, what: impl Into<String>) {
-        self.complaints.push(Complaint { file: None, line, what: what.into(), stops: false });
+impl ClientsReader {
+    fn report_issue(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(ImportIssue { file: None, line, message: what.into(), stops: false });
     }
 
-    fn line(&mut self, line: &str, number: usize) {
-        let mut words = Words::new(line);
+    fn read_line(&mut self, line: &str, number: usize) {
+        let mut words = WordReader::new(line);
         while !words.is_at_end() {
-            if words.take('}') {
-                self.close(number);
+            if words.take_char('}') {
+                self.close_section(number);
                 continue;
             }
-            if words.take(',') || words.take(';') {
+            if words.take_char(',') || words.take_char(';') {
                 continue;
             }
-            let name = words.bare(&ENDS).to_owned();
+            let name = words.take_bare_word(&ENDS).to_owned();
             if ["$INCLUDE", "$-INCLUDE"].iter().any(|include| name.eq_ignore_ascii_case(include)) {
-                let file = words.rest().trim();
-                self.complain(number, format!("{name} {file}: import that file by itself"));
+                let file = words.remaining_text().trim();
+                self.report_issue(number, format!("{name} {file}: import that file by itself"));
                 if self.sections.is_empty() {
                     self.left_out.push((self.complaints.len() - 1, ClientExtent::Unknown));
                 }
                 return self.make_unfit(number, "it includes a file");
             }
-            if words.take('{') {
-                self.open(&name, String::new(), number);
-            } else if words.operator().is_some() {
-                match words.setting() {
-                    Ok(value) => self.set(&name, &value, number),
+            if words.take_char('{') {
+                self.open_section(&name, String::new(), number);
+            } else if words.take_operator().is_some() {
+                match words.take_setting() {
+                    Ok(value) => self.apply_setting(&name, &value, number),
                     Err(why) => {
-                        self.complain(number, format!("{name}: {why}: it was left out"));
+                        self.report_issue(number, format!("{name}: {why}: it was left out"));
                         return self.make_unfit(number, "a line of it cannot be read");
                     }
                 }
             } else {
-                match words.value(&ENDS) {
-                    Ok(second) if words.take('{') => self.open(&name, second.text, number),
+                match words.take_value(&ENDS) {
+                    Ok(second) if words.take_char('{') => self.open_section(&name, second.text, number),
                     _ => {
-                        self.complain(number, "this is neither `name = value` nor the beginning or end of a section: the line was left out");
+                        self.report_issue(number, "this is neither `name = value` nor the beginning or end of a section: the line was left out");
                         return self.make_unfit(number, "a line of it cannot be read");
                     }
                 }
@@ -199,102 +199,106 @@ impl Reader {
 
     /// The client that is open, if one is, is none here.
     fn make_unfit(&mut self, line: usize, why: &str) {
-        if let Some(Section { kind: Kind::Client(draft), .. }) = self.sections.last_mut() {
+        if let Some(ConfigSection { kind: SectionKind::Client(draft), .. }) = self.sections.last_mut() {
             draft.unfit.get_or_insert_with(|| (line, why.to_owned()));
             draft.has_unread_line = true;
         }
     }
 
     /// A client is none here.
-    fn leave_out(&mut self, draft: &Draft, line: usize, why: &str) {
+    fn leave_out(&mut self, draft: &ClientDraft, line: usize, why: &str) {
         let name = if draft.name.is_empty() { "without a name" } else { &draft.name };
-        self.complain(line, format!("client {name}: {why}: it was left out"));
-        self.left_out.push((self.complaints.len() - 1, draft.extent()));
+        self.report_issue(line, format!("client {name}: {why}: it was left out"));
+        self.left_out.push((self.complaints.len() - 1, draft.client_extent()));
     }
 
     /// Nothing is taken over where a wider client that is taken would speak for one that is not: it has another secret, or other rules.
     fn stop_where_wider_clients_speak(&mut self) {
-        let wide = self.taken.iter().find(|(address, bits)| *bits < longest(*address));
+        let wide = self.imported_networks.iter().find(|(address, bits)| *bits < address_bits(*address));
         for (place, extent) in &self.left_out {
             let wider = match *extent {
-                ClientExtent::Network(address, bits) => {
-                    (0..=bits).filter_map(|bits| self.taken.get(&(cleared(address, bits), bits))).next_back()
-                }
+                ClientExtent::Network(address, bits) => (0..=bits)
+                    .filter_map(|bits| self.imported_networks.get(&(clear_host_bits(address, bits), bits)))
+                    .next_back(),
                 ClientExtent::Unknown => wide,
                 ClientExtent::Nowhere => None,
             };
             let Some((address, bits)) = wider else { continue };
             let complaint = &mut self.complaints[*place];
             complaint.stops = true;
-            complaint.what.push_str(&format!(
+            complaint.message.push_str(&format!(
                 "; {address}/{bits} is a client whose secret would let it in: the file was not taken over; write this one so that it can be \
                  taken over, or take the wider one away"
             ));
         }
     }
 
-    fn open(&mut self, name: &str, second: String, line: usize) {
+    fn open_section(&mut self, name: &str, second: String, line: usize) {
         let within = self.sections.last().map(|s| &s.kind);
         let kind = match (name, within) {
-            (_, Some(Kind::Other)) => Kind::Other,
-            ("client", None) => Kind::Client(Box::new(Draft { name: second, ..Draft::default() })),
-            ("clients", None) => {
-                self.complain(line, format!("clients {second}: a list is of those sockets alone that name it, and none does here: its clients were left out; move those that are everybody's out of it"));
-                Kind::Other
+            (_, Some(SectionKind::Other)) => SectionKind::Other,
+            ("client", None) => {
+                SectionKind::Client(Box::new(ClientDraft { name: second, ..ClientDraft::default() }))
             }
-            (_, Some(Kind::Client(_))) => {
-                self.complain(line, format!("section {name} of a client was passed over: connections are bounded in the server's own configuration"));
-                Kind::Other
+            ("clients", None) => {
+                self.report_issue(line, format!("clients {second}: a list is of those sockets alone that name it, and none does here: its clients were left out; move those that are everybody's out of it"));
+                SectionKind::Other
+            }
+            (_, Some(SectionKind::Client(_))) => {
+                self.report_issue(line, format!("section {name} of a client was passed over: connections are bounded in the server's own configuration"));
+                SectionKind::Other
             }
             _ => {
-                self.complain(line, format!("section {name} is no client: it was passed over"));
-                Kind::Other
+                self.report_issue(line, format!("section {name} is no client: it was passed over"));
+                SectionKind::Other
             }
         };
-        self.sections.push(Section { line, kind });
+        self.sections.push(ConfigSection { line, kind });
     }
 
-    fn close(&mut self, line: usize) {
+    fn close_section(&mut self, line: usize) {
         match self.sections.pop() {
-            None => self.complain(line, "this } closes nothing"),
-            Some(Section { line, kind: Kind::Client(draft) }) => self.finish(*draft, line),
+            None => self.report_issue(line, "this } closes nothing"),
+            Some(ConfigSection { line, kind: SectionKind::Client(draft) }) => {
+                self.finish_client(*draft, line)
+            }
             Some(_) => {}
         }
     }
 
-    fn set(&mut self, name: &str, value: &Value, line: usize) {
+    fn apply_setting(&mut self, name: &str, value: &ImportValue, line: usize) {
         let Some(section) = self.sections.last_mut() else {
-            return self.complain(line, format!("{name} stands in no section: it was left out"));
+            return self.report_issue(line, format!("{name} stands in no section: it was left out"));
         };
-        let Kind::Client(draft) = &mut section.kind else { return };
+        let SectionKind::Client(draft) = &mut section.kind else { return };
         if !draft.names.insert(name.to_owned()) {
-            return self.complain(
+            return self.report_issue(
                 line,
                 format!("{name} is there twice: the first counts, and this one was left out"),
             );
         }
-        match draft.set(name, value) {
+        match draft.apply_setting(name, value) {
             Ok(None) => {}
-            Ok(Some(note)) => self.complain(line, note),
+            Ok(Some(note)) => self.report_issue(line, note),
             Err(why) => {
                 if DECISIVE.contains(&name) {
                     let unfit = format!("its {name} cannot be taken over");
                     draft.unfit.get_or_insert((line, unfit));
                 }
-                self.complain(line, format!("{name}: {why}"));
+                self.report_issue(line, format!("{name}: {why}"));
             }
         }
     }
 
     /// A client's section has ended; `line` is its beginning.
-    fn finish(&mut self, mut draft: Draft, line: usize) {
+    fn finish_client(&mut self, mut draft: ClientDraft, line: usize) {
         if let Some((at, why)) = &draft.unfit {
             let why = format!("{why} (line {at})");
             return self.leave_out(&draft, line, &why);
         }
-        let (address, bits) = match draft.network() {
+        let (address, bits) = match draft.client_network() {
             Ok(network) => network,
-            Err(fault) => return self.leave_out(&draft, line, &fault.what),
+            Err(fault) => return self.leave_out(&draft, line, &fault.message),
         };
         if draft.radsec || draft.row.secret == RADSEC {
             let why = "it comes by RadSec, by its certificate and not by a secret; add a [[client]] with its prefix and \
@@ -304,17 +308,17 @@ impl Reader {
         if draft.row.secret.is_empty() {
             return self.leave_out(&draft, line, "it has no secret that can be taken over");
         }
-        let nasname = match bits == longest(address) {
+        let nasname = match bits == address_bits(address) {
             true => address.to_string(),
             false => format!("{address}/{bits}"),
         };
-        if let Some(first) = self.seen.get(&nasname) {
+        if let Some(first) = self.address_lines.get(&nasname) {
             // FreeRADIUS does not begin with two that differ.
             let what = format!(
                 "client {}: {nasname} has a client at line {first} already: it was left out",
                 draft.name
             );
-            return self.complain(line, what);
+            return self.report_issue(line, what);
         }
         let mut row = std::mem::take(&mut draft.row);
         if row.shortname.is_empty() {
@@ -323,26 +327,26 @@ impl Reader {
         if row.kind.is_empty() {
             "other".clone_into(&mut row.kind);
         }
-        self.seen.insert(nasname.clone(), line);
-        self.taken.insert((address, bits));
+        self.address_lines.insert(nasname.clone(), line);
+        self.imported_networks.insert((address, bits));
         self.clients.push(ClientRow { nasname, ..row });
     }
 }
 
-impl Draft {
+impl ClientDraft {
     /// Its network. Of a client whose address is its name FreeRADIUS passes `netmask` over.
-    fn network(&self) -> Result<(IpAddr, u8), NetworkFault> {
+    fn client_network(&self) -> Result<(IpAddr, u8), NetworkFault> {
         match &self.address {
-            Some(address) => network(address, self.netmask),
-            None => network(&self.name, None),
+            Some(address) => parse_network(address, self.netmask),
+            None => parse_network(&self.name, None),
         }
     }
 
     /// From where its packets come.
-    fn extent(&self) -> ClientExtent {
+    fn client_extent(&self) -> ClientExtent {
         let addresses = ADDRESSES.iter().filter(|name| self.names.contains(**name)).count();
         let is_unread = addresses > 1 || self.address.is_none() && (addresses > 0 || self.has_unread_line);
-        match self.network() {
+        match self.client_network() {
             _ if self.by_stream => ClientExtent::Nowhere,
             _ if is_unread => ClientExtent::Unknown,
             Ok((address, bits)) => ClientExtent::Network(address, bits),
@@ -355,7 +359,7 @@ impl Draft {
     ///
     /// # Errors
     /// Why it was left out.
-    fn set(&mut self, name: &str, value: &Value) -> Result<Option<String>, String> {
+    fn apply_setting(&mut self, name: &str, value: &ImportValue) -> Result<Option<String>, String> {
         let text = value.text.clone();
         if !value.is_whole() {
             return Err(format!("{NOT_UTF8}: it was left out"));
@@ -388,8 +392,8 @@ impl Draft {
             }
             "shortname" => self.row.shortname = text,
             "nas_type" | "nastype" => self.row.kind = text,
-            "require_message_authenticator" => self.row.require_message_authenticator = demand(&text)?,
-            "limit_proxy_state" => self.row.limit_proxy_state = demand(&text)?,
+            "require_message_authenticator" => self.row.require_message_authenticator = parse_demand(&text)?,
+            "limit_proxy_state" => self.row.limit_proxy_state = parse_demand(&text)?,
             "proto" if ["*", "udp"].contains(&text.as_str()) => {}
             "proto" if ["tls", "radsec"].contains(&text.as_str()) => {
                 (self.radsec, self.by_stream) = (true, true);
@@ -419,32 +423,33 @@ impl Draft {
     }
 }
 
-fn demand(text: &str) -> Result<Demand, String> {
-    Demand::parse(text).ok_or_else(|| format!("{text:?} is neither yes, no nor auto: it was left out"))
+fn parse_demand(text: &str) -> Result<ClientRequirement, String> {
+    ClientRequirement::parse(text)
+        .ok_or_else(|| format!("{text:?} is neither yes, no nor auto: it was left out"))
 }
 
 /// Why a text is no network.
 #[derive(Debug)]
 struct NetworkFault {
-    what: String,
+    message: String,
     /// FreeRADIUS has it for a network in which nobody is.
     is_nowhere: bool,
 }
 
 impl From<String> for NetworkFault {
     fn from(what: String) -> Self {
-        Self { what, is_nowhere: false }
+        Self { message: what, is_nowhere: false }
     }
 }
 
 /// The bits of an address.
-const fn longest(address: IpAddr) -> u8 {
+const fn address_bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
 /// An address whose bits after a prefix are cleared.
-fn cleared(address: IpAddr, bits: u8) -> IpAddr {
-    let beyond = longest(address).saturating_sub(bits);
+fn clear_host_bits(address: IpAddr, bits: u8) -> IpAddr {
+    let beyond = address_bits(address).saturating_sub(bits);
     match address {
         IpAddr::V4(ip) => {
             let mask = u32::MAX.checked_shl(beyond.into()).unwrap_or(0);
@@ -458,7 +463,7 @@ fn cleared(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 /// An address or a prefix, the bits after the prefix cleared.
-fn network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault> {
+fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => {
             let bits: u8 =
@@ -476,7 +481,7 @@ fn network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault
         );
         return Err(what.into());
     };
-    let longest = longest(address);
+    let longest = address_bits(address);
     match bits {
         // FreeRADIUS takes the address of nobody for that of everybody.
         None if address.is_unspecified() => Ok((address, 0)),
@@ -484,12 +489,12 @@ fn network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault
         None => Ok((address, longest)),
         Some(bits) if bits > longest => Err(format!("{text:?}: a prefix has at most {longest} bits").into()),
         Some(bits) => {
-            let cleared = cleared(address, bits);
+            let cleared = clear_host_bits(address, bits);
             // It clears the bits behind a prefix that is written with the address, and not those behind a netmask.
             if netmask.is_some() && !text.contains('/') && cleared != address {
                 let what =
                     format!("{text} has bits behind its netmask of {bits}, and is nobody to FreeRADIUS");
-                return Err(NetworkFault { what, is_nowhere: true });
+                return Err(NetworkFault { message: what, is_nowhere: true });
             }
             Ok((cleared, bits))
         }

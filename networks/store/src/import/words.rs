@@ -1,10 +1,10 @@
 //! The words of a line: bare ones, quoted ones, operators.
 
-use usher_aaa::store::Op;
+use usher_aaa::store::RowOperator;
 
 /// A value as it stood there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Value {
+pub(super) struct ImportValue {
     /// Without quotation marks, escapes resolved.
     pub(super) text: String,
     /// Without quotation marks, escapes as they stand.
@@ -18,7 +18,7 @@ pub(super) const NOT_UTF8: &str = "it has octets that are no UTF-8, which no val
 
 /// A text with its escapes resolved, as FreeRADIUS 3 does with the value of an item: `\n`, `\r`, `\t`, a backslash and a quotation mark, and
 /// three digits that are an octet in base 8. Any other backslash stands for itself.
-pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+pub(crate) fn resolve_escapes(text: &str) -> Vec<u8> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -42,9 +42,9 @@ pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     octets
 }
 
-impl Value {
+impl ImportValue {
     /// Without escapes.
-    fn verbatim(text: String, quote: Option<char>) -> Self {
+    fn without_escapes(text: String, quote: Option<char>) -> Self {
         Self { raw: text.clone(), text, quote }
     }
 
@@ -61,11 +61,11 @@ impl Value {
 
 /// Reads on through one line.
 #[derive(Clone, Debug)]
-pub(super) struct Words<'a> {
+pub(super) struct WordReader<'a> {
     rest: &'a str,
 }
 
-impl<'a> Words<'a> {
+impl<'a> WordReader<'a> {
     pub(super) fn new(line: &'a str) -> Self {
         Self { rest: line }
     }
@@ -81,12 +81,12 @@ impl<'a> Words<'a> {
     }
 
     /// What is left of the line.
-    pub(super) fn rest(&self) -> &'a str {
+    pub(super) fn remaining_text(&self) -> &'a str {
         self.rest
     }
 
     /// Takes the character, if it is next.
-    pub(super) fn take(&mut self, c: char) -> bool {
+    pub(super) fn take_char(&mut self, c: char) -> bool {
         self.skip_space();
         let rest = self.rest.strip_prefix(c);
         self.rest = rest.unwrap_or(self.rest);
@@ -94,7 +94,7 @@ impl<'a> Words<'a> {
     }
 
     /// A run of characters without space and without those of `end`; empty where there is none.
-    pub(super) fn bare(&mut self, end: &[char]) -> &'a str {
+    pub(super) fn take_bare_word(&mut self, end: &[char]) -> &'a str {
         self.skip_space();
         let at = self.rest.find(|c: char| c.is_whitespace() || end.contains(&c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(at);
@@ -102,17 +102,17 @@ impl<'a> Words<'a> {
         word
     }
 
-    /// A value of an item, quoted or a bare word, as FreeRADIUS 3 reads it: escapes are those of [`unescaped`], whatever the mark.
+    /// A value of an item, quoted or a bare word, as FreeRADIUS 3 reads it: escapes are those of [`resolve_escapes`], whatever the mark.
     ///
     /// # Errors
     /// The closing mark is missing, or it is no text.
-    pub(super) fn value(&mut self, end: &[char]) -> Result<Value, &'static str> {
-        let Value { raw, quote, .. } = match self.quoted() {
+    pub(super) fn take_value(&mut self, end: &[char]) -> Result<ImportValue, &'static str> {
+        let ImportValue { raw, quote, .. } = match self.take_quoted() {
             Some(quoted) => quoted?,
-            None => Value::verbatim(self.bare_value(end).to_owned(), None),
+            None => ImportValue::without_escapes(self.bare_value(end).to_owned(), None),
         };
-        let text = String::from_utf8(unescaped(&raw)).map_err(|_| NOT_UTF8)?;
-        let value = Value { text, raw, quote };
+        let text = String::from_utf8(resolve_escapes(&raw)).map_err(|_| NOT_UTF8)?;
+        let value = ImportValue { text, raw, quote };
         match value.text.contains('\0') {
             true => Err("it has an octet 0, which no value has here"),
             false if value.is_whole() => Ok(value),
@@ -124,10 +124,10 @@ impl<'a> Words<'a> {
     ///
     /// # Errors
     /// The closing mark is missing, or it is no text.
-    pub(super) fn name(&mut self) -> Result<Value, &'static str> {
-        let value = match self.quoted() {
+    pub(super) fn take_name(&mut self) -> Result<ImportValue, &'static str> {
+        let value = match self.take_quoted() {
             Some(quoted) => quoted?,
-            None => Value::verbatim(self.bare(&[]).to_owned(), None),
+            None => ImportValue::without_escapes(self.take_bare_word(&[]).to_owned(), None),
         };
         if value.is_whole() { Ok(value) } else { Err(NOT_UTF8) }
     }
@@ -156,13 +156,14 @@ impl<'a> Words<'a> {
     ///
     /// # Errors
     /// The closing mark is missing.
-    pub(super) fn setting(&mut self) -> Result<Value, &'static str> {
-        let bare = |this: &mut Self| Value::verbatim(this.bare(&[',']).to_owned(), None);
-        self.quoted().unwrap_or_else(|| Ok(bare(self)))
+    pub(super) fn take_setting(&mut self) -> Result<ImportValue, &'static str> {
+        let bare =
+            |this: &mut Self| ImportValue::without_escapes(this.take_bare_word(&[',']).to_owned(), None);
+        self.take_quoted().unwrap_or_else(|| Ok(bare(self)))
     }
 
     /// What is between quotation marks, if that is next; a backslash takes the mark's meaning from it, and stays before all else.
-    fn quoted(&mut self) -> Option<Result<Value, &'static str>> {
+    fn take_quoted(&mut self) -> Option<Result<ImportValue, &'static str>> {
         self.skip_space();
         let quote = self.rest.chars().next().filter(|c| ['"', '\'', '`'].contains(c))?;
         let mut text = String::new();
@@ -171,7 +172,7 @@ impl<'a> Words<'a> {
             match c {
                 _ if c == quote => {
                     self.rest = &self.rest[at + 1..];
-                    return Some(Ok(Value::verbatim(text, Some(quote))));
+                    return Some(Ok(ImportValue::without_escapes(text, Some(quote))));
                 }
                 '\\' => match chars.next() {
                     Some((_, c)) if c == quote => text.push(c),
@@ -184,10 +185,10 @@ impl<'a> Words<'a> {
     }
 
     /// An operator; two characters are preferred over one.
-    pub(super) fn operator(&mut self) -> Option<Op> {
+    pub(super) fn take_operator(&mut self) -> Option<RowOperator> {
         self.skip_space();
         for length in [2, 1] {
-            if let Some(op) = self.rest.get(..length).and_then(Op::parse) {
+            if let Some(op) = self.rest.get(..length).and_then(RowOperator::parse) {
                 self.rest = &self.rest[length..];
                 return Some(op);
             }
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn values_are_bare_or_quoted() {
-        let value = |text: &str| Words::new(text).value(&[',']).map(|v| (v.text, v.quote));
+        let value = |text: &str| WordReader::new(text).take_value(&[',']).map(|v| (v.text, v.quote));
         assert_eq!(value(" abc, d"), Ok(("abc".to_owned(), None)));
         assert_eq!(value(r#""a, \"b\"\\ \101\n\7" x"#), Ok(("a, \"b\"\\ A\n\\7".to_owned(), Some('"'))));
         assert_eq!(value(r"'a\n\'b'"), Ok(("a\n'b".to_owned(), Some('\''))));
@@ -236,10 +237,10 @@ mod tests {
             (r"a\303\251", "aé"),
         ] {
             for text in [written.to_owned(), format!("\"{written}\""), format!("'{written}'")] {
-                assert_eq!(Words::new(&text).value(&[',']).unwrap().text, read, "{text}");
+                assert_eq!(WordReader::new(&text).take_value(&[',']).unwrap().text, read, "{text}");
             }
         }
-        let value = |text: &str| Words::new(text).value(&[',']).map(|value| value.text);
+        let value = |text: &str| WordReader::new(text).take_value(&[',']).map(|value| value.text);
         assert_eq!((value(r"'a\'b'"), value(r#""a\'b""#)), (Ok("a'b".into()), Ok(r"a\'b".into())));
         assert!(value(r"a\000b").is_err());
     }
@@ -258,14 +259,14 @@ mod tests {
             (r#""u v""#, "u v"),
             (r#""w\xy""#, r"w\xy"),
         ] {
-            assert_eq!(Words::new(text).name().unwrap().text, name, "{text}");
+            assert_eq!(WordReader::new(text).take_name().unwrap().text, name, "{text}");
         }
     }
 
     /// Each as FreeRADIUS 3.2.1 took it: a request by that secret was answered, and by no other.
     #[test]
     fn settings_are_read_as_freeradius_reads_them() {
-        let setting = |text: &str| Words::new(text).setting().map(|value| value.text);
+        let setting = |text: &str| WordReader::new(text).take_setting().map(|value| value.text);
         for (text, secret) in [
             ("ab;cd", "ab;cd"),
             ("ab,cd", "ab"),
@@ -295,20 +296,20 @@ mod tests {
 
     #[test]
     fn an_expansion_is_seen_where_one_would_be_made() {
-        let expanded = |text: &str| Words::new(text).value(&[]).is_ok_and(|v| v.is_expanded());
+        let expanded = |text: &str| WordReader::new(text).take_value(&[]).is_ok_and(|v| v.is_expanded());
         assert!(expanded("\"%{User-Name}\"") && expanded("`date`") && expanded("%{User-Name}"));
         assert!(!expanded("'%{User-Name}'") && !expanded("\"100%\""));
     }
 
     #[test]
     fn operators_are_as_long_as_they_can_be() {
-        for (op, text) in Op::ALL {
+        for (op, text) in RowOperator::ALL {
             let line = format!(" {text} x");
-            let mut words = Words::new(&line);
-            assert_eq!(words.operator(), Some(op));
-            assert_eq!(words.rest(), " x");
+            let mut words = WordReader::new(&line);
+            assert_eq!(words.take_operator(), Some(op));
+            assert_eq!(words.remaining_text(), " x");
         }
-        assert_eq!(Words::new("x").operator(), None);
-        assert_eq!(Words::new("é").operator(), None);
+        assert_eq!(WordReader::new("x").take_operator(), None);
+        assert_eq!(WordReader::new("é").take_operator(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! A connection to PostgreSQL, and what its errors mean.
 
 use super::sql;
-use super::tls::{Connector, Fault, Wanted};
+use super::tls::{HandshakeFault, TlsConnector, TlsSettings};
 use crate::schema::{self, MIGRATIONS, SchemaReport};
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -27,22 +27,22 @@ const NO_TLS: &str = "server does not support TLS";
 
 /// What went wrong, and whether the connection can still be used.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct ConnectionFailure {
     pub(super) error: StoreError,
     pub(super) broken: bool,
 }
 
-impl Failure {
-    fn tls(text: String) -> Self {
+impl ConnectionFailure {
+    fn from_tls(text: String) -> Self {
         Self { error: StoreError::Refused(text), broken: true }
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ConnectionFailure {
     fn from(error: Error) -> Self {
         let Some(db) = error.as_db_error() else {
-            match Fault::of(&error) {
-                Some(fault @ Fault::Tls(_)) => return Self::tls(fault.to_string()),
+            match HandshakeFault::find_in_error(&error) {
+                Some(fault @ HandshakeFault::Tls(_)) => return Self::from_tls(fault.to_string()),
                 Some(fault) => {
                     let error = StoreError::Unavailable(fault.to_string());
                     return Self { error, broken: true };
@@ -52,7 +52,7 @@ impl From<Error> for Failure {
             let mut text = error.to_string();
             // The library has no name for it.
             if text.contains(NO_TLS) || error.source().is_some_and(|e| e.to_string() == NO_TLS) {
-                return Self::tls(
+                return Self::from_tls(
                     "the server does not speak TLS, which sslmode demands: set ssl = on in its postgresql.conf, or \
                      write sslmode=disable where nobody listens on the way to it"
                         .to_owned(),
@@ -86,7 +86,7 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for ConnectionFailure {
     fn from(error: StoreError) -> Self {
         Self { error, broken: false }
     }
@@ -95,29 +95,29 @@ impl From<StoreError> for Failure {
 /// The work, or a failure where the server does not answer in time.
 pub(super) async fn in_time<T>(
     patience: Duration,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    work: impl Future<Output = Result<T, ConnectionFailure>>,
+) -> Result<T, ConnectionFailure> {
     match tokio::time::timeout(patience, work).await {
         Ok(result) => result,
         Err(_) => {
             let text = format!("the server has not answered for {} s", patience.as_secs());
-            Err(Failure { error: StoreError::Unavailable(text), broken: true })
+            Err(ConnectionFailure { error: StoreError::Unavailable(text), broken: true })
         }
     }
 }
 
 /// A connection with the statements that it has prepared.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct PostgresConnection {
     pub(super) client: Client,
     prepared: BTreeMap<String, Statement>,
 }
 
-impl Connection {
+impl PostgresConnection {
     /// Connects and brings the tables to [`schema::VERSION`]. The connection is driven by the runtime that this runs in.
-    pub(super) async fn open(config: &Config, tls: &Wanted) -> Result<Self, Failure> {
-        let client = reach(config, tls).await?;
-        in_time(MIGRATION, migrate(&client)).await?;
+    pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Self, ConnectionFailure> {
+        let client = connect_client(config, tls).await?;
+        in_time(MIGRATION, migrate_schema(&client)).await?;
         // Acknowledged means durable, whatever the server's default is; a stronger one stays.
         let settings = format!(
             "SET statement_timeout = {}; SELECT set_config('synchronous_commit', 'on', false) \
@@ -129,7 +129,7 @@ impl Connection {
     }
 
     /// The statement, prepared at its first use on this connection.
-    pub(super) async fn statement(&mut self, sql: &str) -> Result<Statement, Failure> {
+    pub(super) async fn prepared_statement(&mut self, sql: &str) -> Result<Statement, ConnectionFailure> {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
         }
@@ -149,14 +149,14 @@ impl Connection {
 }
 
 /// Connects, and without TLS where the server has none and none is demanded.
-async fn reach(config: &Config, tls: &Wanted) -> Result<Client, Failure> {
-    let connector = tls.connector().map_err(Failure::tls)?;
+async fn connect_client(config: &Config, tls: &TlsSettings) -> Result<Client, ConnectionFailure> {
+    let connector = tls.load_connector().map_err(ConnectionFailure::from_tls)?;
     in_time(CONNECT, async {
-        match connect(config, connector.clone()).await {
-            Err(error) if tls.prefers() && is_of_tls(&error) => {
+        match open_client(config, connector.clone()).await {
+            Err(error) if tls.allows_plaintext() && is_of_tls(&error) => {
                 let mut plain = config.clone();
                 plain.ssl_mode(SslMode::Disable);
-                Ok(connect(&plain, connector).await?)
+                Ok(open_client(&plain, connector).await?)
             }
             result => Ok(result?),
         }
@@ -165,15 +165,15 @@ async fn reach(config: &Config, tls: &Wanted) -> Result<Client, Failure> {
 }
 
 /// Connects and looks whether these statements can be run, without running one.
-pub(super) async fn examine(
+pub(super) async fn examine_schema(
     config: &Config,
-    tls: &Wanted,
+    tls: &TlsSettings,
     statements: &[&str],
-) -> Result<SchemaReport, Failure> {
-    let client = reach(config, tls).await?;
-    daily(async {
+) -> Result<SchemaReport, ConnectionFailure> {
+    let client = connect_client(config, tls).await?;
+    with_answer_timeout(async {
         client.batch_execute("SET default_transaction_read_only = on").await?;
-        let version = current(&client).await?;
+        let version = schema_version(&client).await?;
         let mut missing = Vec::new();
         if version == schema::VERSION {
             for sql in statements {
@@ -199,7 +199,7 @@ pub(super) async fn examine(
     .await
 }
 
-async fn connect(config: &Config, tls: Connector) -> Result<Client, Error> {
+async fn open_client(config: &Config, tls: TlsConnector) -> Result<Client, Error> {
     let (client, connection) = config.connect(tls).await?;
     tokio::spawn(async move {
         // What ends the connection is seen by whoever uses it next.
@@ -211,16 +211,19 @@ async fn connect(config: &Config, tls: Connector) -> Result<Client, Error> {
 /// Whether the server may take a connection without TLS that it did not take with it: the handshake failed, or its
 /// `pg_hba.conf` has no line for such a connection. A wrong password is none of these: it is not offered in clear.
 fn is_of_tls(error: &Error) -> bool {
-    Fault::of(error).is_some() || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
+    HandshakeFault::find_in_error(error).is_some()
+        || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }
 
 /// The patience for an answer in daily work.
-pub(super) async fn daily<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(super) async fn with_answer_timeout<T>(
+    work: impl Future<Output = Result<T, ConnectionFailure>>,
+) -> Result<T, ConnectionFailure> {
     in_time(ANSWER, work).await
 }
 
-async fn migrate(client: &Client) -> Result<(), Failure> {
-    if current(client).await? == schema::VERSION {
+async fn migrate_schema(client: &Client) -> Result<(), ConnectionFailure> {
+    if schema_version(client).await? == schema::VERSION {
         return Ok(());
     }
     // One program at a time; the lock goes with the transaction. The number is `usher` in ASCII.
@@ -233,7 +236,7 @@ async fn migrate(client: &Client) -> Result<(), Failure> {
         .batch_execute("CREATE TABLE IF NOT EXISTS usher_schema (version bigint PRIMARY KEY)")
         .await
         .map_err(not_allowed)?;
-    let found = current(client).await?;
+    let found = schema_version(client).await?;
     for step in MIGRATIONS.iter().filter(|step| step.version > found) {
         client.batch_execute(&schema::postgres_step(step)).await.map_err(not_allowed)?;
     }
@@ -242,7 +245,7 @@ async fn migrate(client: &Client) -> Result<(), Failure> {
 }
 
 /// The version of the tables; 0 where there is none of ours.
-async fn current(client: &Client) -> Result<i64, Failure> {
+async fn schema_version(client: &Client) -> Result<i64, ConnectionFailure> {
     let there = client.query_one("SELECT to_regclass('usher_schema') IS NOT NULL", &[]).await?;
     if !there.get::<_, bool>(0) {
         return Ok(0);
@@ -250,13 +253,13 @@ async fn current(client: &Client) -> Result<i64, Failure> {
     let found: i64 =
         client.query_one("SELECT coalesce(max(version), 0)::bigint FROM usher_schema", &[]).await?.get(0);
     if found > schema::VERSION {
-        return Err(StoreError::Refused(schema::newer(found)).into());
+        return Err(StoreError::Refused(schema::newer_version_text(found)).into());
     }
     Ok(found)
 }
 
 /// What a failed step means.
-fn not_allowed(error: Error) -> Failure {
+fn not_allowed(error: Error) -> ConnectionFailure {
     match error.as_db_error() {
         Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Refused(format!(
             "the tables are not all there and this role may not make them ({}): let their owner run the script of \

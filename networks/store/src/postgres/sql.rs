@@ -1,6 +1,6 @@
 //! The statements for PostgreSQL. Many rows go in one statement, as arrays; so a batch is one round trip.
 
-use crate::rows::{self, Kind, SESSION};
+use crate::rows::{self, ColumnKind, SESSION};
 
 /// All that the tables say of user `$1`, in one answer: kind, group, attribute, operator, value.
 pub(super) const USER: &str = "
@@ -88,45 +88,45 @@ pub(super) const DENIED: &str = "
 
 /// Puts sessions: an array for each column of [`SESSION`].
 pub(super) fn put_sessions() -> String {
-    let number = |kind: Kind| matches!(kind, Kind::Number | Kind::Time);
-    let array = |(n, (_, kind)): (usize, (&str, Kind))| {
+    let number = |kind: ColumnKind| matches!(kind, ColumnKind::Number | ColumnKind::Time);
+    let array = |(n, (_, kind)): (usize, (&str, ColumnKind))| {
         format!("${}::{}[]", n + 1, if number(kind) { "bigint" } else { "text" })
     };
-    let value = |(name, kind): (&str, Kind)| match kind {
-        Kind::Text | Kind::Number => name.to_owned(),
-        Kind::Time => format!("to_timestamp({name})"),
-        Kind::Address | Kind::Prefix => format!("{name}::inet"),
+    let value = |(name, kind): (&str, ColumnKind)| match kind {
+        ColumnKind::Text | ColumnKind::Number => name.to_owned(),
+        ColumnKind::Time => format!("to_timestamp({name})"),
+        ColumnKind::Address | ColumnKind::Prefix => format!("{name}::inet"),
     };
     format!(
         "INSERT INTO radacct ({names}) SELECT {} FROM unnest({}) AS t ({names}) ON CONFLICT (acctuniqueid) DO UPDATE SET {}",
         SESSION.map(value).join(", "),
         SESSION.into_iter().enumerate().map(array).collect::<Vec<_>>().join(", "),
-        rows::replacing(),
-        names = rows::names(", "),
+        rows::update_clause(),
+        names = rows::column_names(", "),
     )
 }
 
-fn sessions() -> String {
-    let column = |(name, kind): (&str, Kind)| match kind {
-        Kind::Text => format!("{name}::text"),
-        Kind::Number => format!("{name}::bigint"),
-        Kind::Time => format!("floor(extract(epoch FROM {name}))::bigint"),
-        Kind::Address => format!("host({name})"),
-        Kind::Prefix => format!("text({name})"),
+fn select_sessions() -> String {
+    let column = |(name, kind): (&str, ColumnKind)| match kind {
+        ColumnKind::Text => format!("{name}::text"),
+        ColumnKind::Number => format!("{name}::bigint"),
+        ColumnKind::Time => format!("floor(extract(epoch FROM {name}))::bigint"),
+        ColumnKind::Address => format!("host({name})"),
+        ColumnKind::Prefix => format!("text({name})"),
     };
     format!("SELECT {} FROM radacct", SESSION.map(column).join(", "))
 }
 
 /// The session of key `$1`.
-pub(super) fn session() -> String {
-    format!("{} WHERE acctuniqueid = $1", sessions())
+pub(super) fn select_session() -> String {
+    format!("{} WHERE acctuniqueid = $1", select_sessions())
 }
 
 /// A cursor over the open sessions, for [`FETCH`].
 pub(super) fn open_sessions() -> String {
     format!(
         "BEGIN READ ONLY; DECLARE usher_open NO SCROLL CURSOR FOR {} WHERE acctstoptime IS NULL",
-        sessions()
+        select_sessions()
     )
 }
 

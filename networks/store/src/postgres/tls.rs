@@ -15,7 +15,8 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use usher_core::WallTime;
 use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::tls::{
-    Client, ClientConfig, ClientOptions, Credentials, Roots, TlsEngine, TlsError, VersionRange, WallClock,
+    ClientConfig, ClientOptions, TlsClientEngine, TlsCredentials, TlsEngine, TlsError, TrustRoots,
+    VersionRange, WallClock,
 };
 
 /// Where systems keep the authorities that they trust: Debian, Fedora, and others.
@@ -26,7 +27,7 @@ const PIECE: usize = 16 << 10;
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
+enum TlsMode {
     Disable,
     Prefer,
     Require,
@@ -36,17 +37,17 @@ enum Mode {
 
 /// What a URL asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Wanted {
-    mode: Mode,
+pub(super) struct TlsSettings {
+    mode: TlsMode,
     /// The file of authorities; none where any certificate will do.
     root: Option<PathBuf>,
     /// Certificate and key that are shown to the server.
     client: Option<(PathBuf, PathBuf)>,
 }
 
-impl Wanted {
+impl TlsSettings {
     /// Without TLS: a Unix socket has none.
-    pub(super) const NONE: Self = Self { mode: Mode::Disable, root: None, client: None };
+    pub(super) const NONE: Self = Self { mode: TlsMode::Disable, root: None, client: None };
 
     /// What parameters ask for.
     ///
@@ -55,12 +56,12 @@ impl Wanted {
     pub(super) fn new(asked: TlsParameters) -> Result<Self, String> {
         let system = asked.root.as_deref() == Some("system");
         let mode = match asked.mode.as_deref() {
-            None if system => Mode::VerifyFull,
-            None | Some("prefer") => Mode::Prefer,
+            None if system => TlsMode::VerifyFull,
+            None | Some("prefer") => TlsMode::Prefer,
             Some("disable") => return Ok(Self::NONE),
-            Some("require") => Mode::Require,
-            Some("verify-ca") => Mode::VerifyCa,
-            Some("verify-full") => Mode::VerifyFull,
+            Some("require") => TlsMode::Require,
+            Some("verify-ca") => TlsMode::VerifyCa,
+            Some("verify-full") => TlsMode::VerifyFull,
             Some(other) => {
                 return Err(format!(
                     "sslmode={other} is none of disable, prefer, require, verify-ca and verify-full: write one of them"
@@ -68,21 +69,21 @@ impl Wanted {
             }
         };
         let mode = match (mode, &asked.root) {
-            (Mode::Prefer, Some(_)) => {
+            (TlsMode::Prefer, Some(_)) => {
                 return Err(
                     "sslrootcert is of no use with sslmode=prefer, the default, which goes on without TLS where a \
                      certificate is not trusted: write sslmode=verify-full"
                         .to_owned(),
                 );
             }
-            (Mode::Require | Mode::VerifyCa, Some(_)) if system => {
+            (TlsMode::Require | TlsMode::VerifyCa, Some(_)) if system => {
                 return Err(
                     "sslrootcert=system trusts every public authority, so that the name must be right: write \
                      sslmode=verify-full"
                         .to_owned(),
                 );
             }
-            (Mode::VerifyCa | Mode::VerifyFull, None) => {
+            (TlsMode::VerifyCa | TlsMode::VerifyFull, None) => {
                 return Err(
                     "sslmode=verify-ca and verify-full need the authority that signed the server's certificate: add \
                      sslrootcert=FILE (PEM), or sslrootcert=system for a public one"
@@ -90,7 +91,7 @@ impl Wanted {
                 );
             }
             // So libpq has it.
-            (Mode::Require, Some(_)) => Mode::VerifyCa,
+            (TlsMode::Require, Some(_)) => TlsMode::VerifyCa,
             (mode, _) => mode,
         };
         let root = match asked.root {
@@ -107,43 +108,47 @@ impl Wanted {
     }
 
     /// For the client library.
-    pub(super) const fn mode(&self) -> SslMode {
+    pub(super) const fn ssl_mode(&self) -> SslMode {
         match self.mode {
-            Mode::Disable => SslMode::Disable,
-            Mode::Prefer => SslMode::Prefer,
-            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         }
     }
 
     /// Whether a connection without TLS will do.
-    pub(super) fn prefers(&self) -> bool {
-        self.mode == Mode::Prefer
+    pub(super) fn allows_plaintext(&self) -> bool {
+        self.mode == TlsMode::Prefer
     }
 
     /// Reads the files as they are now.
     ///
     /// # Errors
     /// A sentence that names the file.
-    pub(super) fn connector(&self) -> Result<Connector, String> {
+    pub(super) fn load_connector(&self) -> Result<TlsConnector, String> {
         let roots = match &self.root {
-            None => Roots::anybody(),
-            Some(path) => Roots::from_pem(&read(path, "sslrootcert")?)
+            None => TrustRoots::accept_any(),
+            Some(path) => TrustRoots::from_pem(&read_file(path, "sslrootcert")?)
                 .map_err(|e| format!("{}: {e}", path.display()))?,
         };
         let credentials = match &self.client {
             None => None,
             Some((certificate, key)) => {
-                private(key)?;
-                let pem = (read(certificate, "sslcert")?, usher_crypto::Key::from(read(key, "sslkey")?));
-                let made = Credentials::from_pem(&pem.0, &pem.1);
+                require_private_key(key)?;
+                let pem = (
+                    read_file(certificate, "sslcert")?,
+                    usher_crypto::SecretValue::from(read_file(key, "sslkey")?),
+                );
+                let made = TlsCredentials::from_pem(&pem.0, &pem.1);
                 Some(made.map_err(|e| {
                     format!("{}: {e}", if e.is_of_key() { key } else { certificate }.display())
                 })?)
             }
         };
-        let connector = Connector { roots, credentials, named: self.mode == Mode::VerifyFull };
+        let connector =
+            TlsConnector { roots, credentials, verifies_host_name: self.mode == TlsMode::VerifyFull };
         // Faults of what was read are found now and not at the first connection.
-        connector.config("localhost").map_err(|e| e.to_string())?;
+        connector.client_config("localhost").map_err(|e| e.to_string())?;
         Ok(connector)
     }
 }
@@ -158,12 +163,12 @@ fn system_roots() -> Result<PathBuf, String> {
     })
 }
 
-fn read(path: &Path, key: &str) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path, key: &str) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|e| format!("{key}={}: {e}", path.display()))
 }
 
 /// Refuses a key that others can read: all but the owner and, where that is root, the group, as libpq has it.
-fn private(key: &Path) -> Result<(), String> {
+fn require_private_key(key: &Path) -> Result<(), String> {
     let shown = key.display();
     let about = fs::metadata(key).map_err(|e| format!("sslkey={shown}: {e}"))?;
     let others = if about.uid() == 0 { 0o037 } else { 0o077 };
@@ -175,7 +180,7 @@ fn private(key: &Path) -> Result<(), String> {
 
 /// Why there is no TLS.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum HandshakeFault {
     /// The server closed the connection.
     Closed,
     /// The connection broke.
@@ -184,52 +189,54 @@ pub(super) enum Fault {
     Tls(TlsError),
 }
 
-impl Fault {
+impl HandshakeFault {
     /// The fault in an error of the client library.
-    pub(super) fn of(error: &tokio_postgres::Error) -> Option<&Self> {
+    pub(super) fn find_in_error(error: &tokio_postgres::Error) -> Option<&Self> {
         let source = std::error::Error::source(error)?;
         let inner = || source.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
         source.downcast_ref().or_else(inner)
     }
 }
 
-impl From<TlsError> for Fault {
+impl From<TlsError> for HandshakeFault {
     fn from(error: TlsError) -> Self {
         Self::Tls(error)
     }
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for HandshakeFault {
     fn from(error: io::Error) -> Self {
         Self::Socket(error)
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for HandshakeFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Closed => f.write_str("the server closed the connection during the handshake of TLS"),
             Self::Socket(error) => write!(f, "during the handshake of TLS: {error}"),
-            Self::Tls(error) => write!(f, "TLS: {error}{}", what_to_do(error.fault())),
+            Self::Tls(error) => write!(f, "TLS: {error}{}", operator_hint(error.fault())),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for HandshakeFault {}
 
 /// What an operator can do about a fault, to stand behind it.
-const fn what_to_do(fault: TlsFault) -> &'static str {
-    use CertificateFault as C;
+const fn operator_hint(fault: TlsFault) -> &'static str {
+    use CertificateFault;
     match fault {
-        TlsFault::Certificate(C::UnknownAuthority | C::Signature) => {
+        TlsFault::Certificate(CertificateFault::UnknownAuthority | CertificateFault::Signature) => {
             ": no authority of sslrootcert signed the server's certificate; name the file that holds the one that did"
         }
-        TlsFault::Certificate(C::Name) => {
+        TlsFault::Certificate(CertificateFault::Name) => {
             ": write a name that stands in the certificate's subjectAltName as host, or, where any server of this \
              authority will do, sslmode=verify-ca"
         }
-        TlsFault::Certificate(C::Expired) => ": the server's certificate, or this clock, is out of date",
-        TlsFault::Certificate(C::Constraint) => {
+        TlsFault::Certificate(CertificateFault::Expired) => {
+            ": the server's certificate, or this clock, is out of date"
+        }
+        TlsFault::Certificate(CertificateFault::Constraint) => {
             ": the server shows an authority's own certificate; give it one that an authority signed for it"
         }
         TlsFault::Alert(_) => {
@@ -241,22 +248,22 @@ const fn what_to_do(fault: TlsFault) -> &'static str {
 
 /// Makes connections to the servers of a URL.
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
-    roots: Roots,
-    credentials: Option<Credentials>,
-    named: bool,
+pub(super) struct TlsConnector {
+    roots: TrustRoots,
+    credentials: Option<TlsCredentials>,
+    verifies_host_name: bool,
 }
 
-impl Connector {
-    fn config(&self, host: &str) -> Result<ClientConfig, TlsError> {
+impl TlsConnector {
+    fn client_config(&self, host: &str) -> Result<ClientConfig, TlsError> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let config = ClientConfig::new(ClientOptions {
             versions: VersionRange::default(),
             credentials: self.credentials.clone(),
             roots: self.roots.clone(),
-            server_name: self.named.then(|| host.to_owned()),
+            server_name: self.verifies_host_name.then(|| host.to_owned()),
             resumption: None,
-            clock: WallClock::at(WallTime::from_unix_secs(since.as_secs())),
+            clock: WallClock::from_time(WallTime::from_unix_secs(since.as_secs())),
             key_log: None,
         })?;
         // Nothing is derived from the session's keys, and poolers lack it.
@@ -264,34 +271,35 @@ impl Connector {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Connector {
-    type Stream = Stream<S>;
-    type TlsConnect = Connect;
-    type Error = Fault;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for TlsConnector {
+    type Stream = EncryptedStream<S>;
+    type TlsConnect = TlsHandshake;
+    type Error = HandshakeFault;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<Connect, Fault> {
-        Ok(Connect { connector: self.clone(), host: host.to_owned() })
+    fn make_tls_connect(&mut self, host: &str) -> Result<TlsHandshake, HandshakeFault> {
+        Ok(TlsHandshake { connector: self.clone(), host: host.to_owned() })
     }
 }
 
 /// Makes one connection.
 #[derive(Debug)]
-pub(super) struct Connect {
-    connector: Connector,
+pub(super) struct TlsHandshake {
+    connector: TlsConnector,
     host: String,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Connect {
-    type Stream = Stream<S>;
-    type Error = Fault;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream<S>, Fault>> + Send>>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHandshake {
+    type Stream = EncryptedStream<S>;
+    type Error = HandshakeFault;
+    type Future = Pin<Box<dyn Future<Output = Result<EncryptedStream<S>, HandshakeFault>> + Send>>;
 
     fn connect(self, socket: S) -> Self::Future {
         Box::pin(async move {
-            let config = self.connector.config(&self.host)?;
+            let config = self.connector.client_config(&self.host)?;
             // Which servers of version 17 and later want, and others pass over.
-            let engine = Client::to_host(&config, &self.host, &[b"postgresql"])?;
-            let mut stream = Stream { socket, engine, read: Vec::new(), taken: 0, out: Vec::new(), sent: 0 };
+            let engine = TlsClientEngine::to_host(&config, &self.host, &[b"postgresql"])?;
+            let mut stream =
+                EncryptedStream { socket, engine, read: Vec::new(), consumed: 0, out: Vec::new(), sent: 0 };
             poll_fn(|cx| stream.poll_handshake(cx)).await?;
             Ok(stream)
         })
@@ -300,20 +308,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Conne
 
 /// A connection with TLS.
 #[derive(Debug)]
-pub(super) struct Stream<S> {
+pub(super) struct EncryptedStream<S> {
     socket: S,
-    engine: Client,
+    engine: TlsClientEngine,
     /// What the server said, and how much of it was taken.
     read: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     /// Records for the server, and how much of them was sent.
     out: Vec<u8>,
     sent: usize,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> EncryptedStream<S> {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.engine.take(&mut self.out);
+        self.engine.write_tls(&mut self.out);
         while self.sent < self.out.len() {
             match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.out[self.sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -326,14 +334,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
     }
 
     /// Reads once; false at the end.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, HandshakeFault>> {
         let mut octets = [0; PIECE];
         let mut buffer = ReadBuf::new(&mut octets);
         ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
         if buffer.filled().is_empty() {
             return Poll::Ready(Ok(false));
         }
-        let result = self.engine.feed(buffer.filled());
+        let result = self.engine.read_tls(buffer.filled());
         self.engine.take_application(&mut self.read);
         if let Err(error) = result {
             // The server is told why, where it still listens.
@@ -343,20 +351,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         Poll::Ready(Ok(true))
     }
 
-    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeFault>> {
         loop {
             ready!(self.poll_send(cx))?;
             if !self.engine.is_handshaking() {
                 return Poll::Ready(Ok(()));
             }
             if !ready!(self.poll_fill(cx))? {
-                return Poll::Ready(Err(Fault::Closed));
+                return Poll::Ready(Err(HandshakeFault::Closed));
             }
         }
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -369,28 +377,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
             match ready!(this.poll_fill(cx)) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Ready(Ok(())),
-                Err(Fault::Socket(error)) => return Poll::Ready(Err(error)),
+                Err(HandshakeFault::Socket(error)) => return Poll::Ready(Err(error)),
                 Err(fault) => return Poll::Ready(Err(io::Error::other(fault))),
             }
         }
-        let waiting = &this.read[this.taken..];
+        let waiting = &this.read[this.consumed..];
         let taken = waiting.len().min(buffer.remaining());
         buffer.put_slice(&waiting[..taken]);
-        this.taken += taken;
-        if this.taken == this.read.len() {
+        this.consumed += taken;
+        if this.consumed == this.read.len() {
             this.read.clear();
-            this.taken = 0;
+            this.consumed = 0;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_send(cx))?;
         let piece = &octets[..octets.len().min(PIECE)];
-        this.engine.write_application(piece).map_err(|e| io::Error::other(Fault::Tls(e)))?;
+        this.engine.write_application(piece).map_err(|e| io::Error::other(HandshakeFault::Tls(e)))?;
         let _sent = this.poll_send(cx)?;
         Poll::Ready(Ok(piece.len()))
     }
@@ -408,7 +416,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         let digest = self.engine.peer_certificate().and_then(end_point);
         digest.map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
@@ -437,24 +445,24 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn wanted(mode: &str, root: &str) -> Result<Mode, String> {
+    fn parse_mode(mode: &str, root: &str) -> Result<TlsMode, String> {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Wanted::new(TlsParameters { mode: given(mode), root: given(root), ..TlsParameters::default() })
+        TlsSettings::new(TlsParameters { mode: given(mode), root: given(root), ..TlsParameters::default() })
             .map(|w| w.mode)
     }
 
     #[test]
     fn each_mode_asks_for_what_libpq_does() {
         for (mode, root, want) in [
-            ("", "", Mode::Prefer),
-            ("disable", "", Mode::Disable),
-            ("disable", "ca.pem", Mode::Disable),
-            ("require", "", Mode::Require),
-            ("require", "ca.pem", Mode::VerifyCa),
-            ("verify-ca", "ca.pem", Mode::VerifyCa),
-            ("verify-full", "ca.pem", Mode::VerifyFull),
+            ("", "", TlsMode::Prefer),
+            ("disable", "", TlsMode::Disable),
+            ("disable", "ca.pem", TlsMode::Disable),
+            ("require", "", TlsMode::Require),
+            ("require", "ca.pem", TlsMode::VerifyCa),
+            ("verify-ca", "ca.pem", TlsMode::VerifyCa),
+            ("verify-full", "ca.pem", TlsMode::VerifyFull),
         ] {
-            assert_eq!(wanted(mode, root), Ok(want), "{mode} {root}");
+            assert_eq!(parse_mode(mode, root), Ok(want), "{mode} {root}");
         }
         for (mode, root, says) in [
             ("allow", "", "sslmode=allow"),
@@ -464,7 +472,7 @@ mod tests {
             ("verify-ca", "", "sslrootcert=FILE"),
             ("verify-full", "", "sslrootcert=FILE"),
         ] {
-            let said = wanted(mode, root).unwrap_err();
+            let said = parse_mode(mode, root).unwrap_err();
             assert!(said.contains(says), "{mode} {root}: {said}");
         }
     }

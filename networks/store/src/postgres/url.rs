@@ -12,7 +12,7 @@ pub(super) struct TlsParameters {
 }
 
 impl TlsParameters {
-    fn place(&mut self, key: &str) -> Option<&mut Option<String>> {
+    fn value_slot(&mut self, key: &str) -> Option<&mut Option<String>> {
         match key {
             "sslmode" => Some(&mut self.mode),
             "sslrootcert" => Some(&mut self.root),
@@ -24,7 +24,7 @@ impl TlsParameters {
 }
 
 /// The parameters of TLS, and the URL without them. What is not understood stays in it for the client library to refuse.
-pub(super) fn part(url: &str) -> (TlsParameters, String) {
+pub(super) fn split_tls_parameters(url: &str) -> (TlsParameters, String) {
     let pairs = if url.starts_with("postgresql://") || url.starts_with("postgres://") {
         of_url(url)
     } else {
@@ -32,7 +32,7 @@ pub(super) fn part(url: &str) -> (TlsParameters, String) {
     };
     let (mut asked, mut rest, mut from) = (TlsParameters::default(), String::new(), 0);
     for (range, key, value) in pairs {
-        if let Some(place) = asked.place(&key) {
+        if let Some(place) = asked.value_slot(&key) {
             *place = Some(value);
             rest.push_str(&url[from..range.start]);
             from = range.end;
@@ -43,10 +43,10 @@ pub(super) fn part(url: &str) -> (TlsParameters, String) {
 }
 
 /// Where a parameter stands, its name, and what it says.
-type Pair = (Range<usize>, String, String);
+type UrlParameter = (Range<usize>, String, String);
 
 /// Those after the `?`, each with the `&` behind it.
-fn of_url(url: &str) -> Vec<Pair> {
+fn of_url(url: &str) -> Vec<UrlParameter> {
     // A password may hold a question mark, but no at sign, as the client library reads it.
     let after = url.find('@').unwrap_or_default();
     let Some(query) = url[after..].find('?') else { return Vec::new() };
@@ -55,7 +55,7 @@ fn of_url(url: &str) -> Vec<Pair> {
     for pair in url[at..].split_inclusive('&') {
         let text = pair.strip_suffix('&').unwrap_or(pair);
         if let Some((key, value)) = text.split_once('=')
-            && let (Some(key), Some(value)) = (decoded(key), decoded(value))
+            && let (Some(key), Some(value)) = (decode_percent(key), decode_percent(value))
         {
             pairs.push((at..at + pair.len(), key, value));
         }
@@ -65,7 +65,7 @@ fn of_url(url: &str) -> Vec<Pair> {
 }
 
 /// What a text says in which `%2F` is a slash; `None` where that is no text.
-fn decoded(text: &str) -> Option<String> {
+fn decode_percent(text: &str) -> Option<String> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, others)) = rest.split_first() {
@@ -80,10 +80,10 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 /// Those of `key = value key = 'some value'`.
-fn of_words(text: &str) -> Vec<Pair> {
+fn of_words(text: &str) -> Vec<UrlParameter> {
     let mut pairs = Vec::new();
     let mut at = 0;
-    while let Some((key, value, end)) = word(text, at) {
+    while let Some((key, value, end)) = next_parameter(text, at) {
         pairs.push((at..end, key, value));
         at = end;
     }
@@ -91,7 +91,7 @@ fn of_words(text: &str) -> Vec<Pair> {
 }
 
 /// The parameter that begins at or after a place, and where it ends.
-fn word(text: &str, at: usize) -> Option<(String, String, usize)> {
+fn next_parameter(text: &str, at: usize) -> Option<(String, String, usize)> {
     let (key, _) = text[at..].split_once('=')?;
     let name = key.trim();
     if name.is_empty() || name.contains(char::is_whitespace) {
@@ -130,42 +130,44 @@ fn word(text: &str, at: usize) -> Option<(String, String, usize)> {
 mod tests {
     use super::*;
 
-    fn asked(mode: &str, root: &str) -> TlsParameters {
+    fn tls_parameters(mode: &str, root: &str) -> TlsParameters {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         TlsParameters { mode: given(mode), root: given(root), ..TlsParameters::default() }
     }
 
     #[test]
     fn parameters_of_tls_are_taken_out_of_a_url() {
-        let (found, rest) = part(
+        let (found, rest) = split_tls_parameters(
             "postgresql://u:what?@db/x?sslmode=verify-full&connect_timeout=2&sslrootcert=%2Fetc%2Fmy%20ca.pem",
         );
-        assert_eq!(found, asked("verify-full", "/etc/my ca.pem"));
+        assert_eq!(found, tls_parameters("verify-full", "/etc/my ca.pem"));
         assert_eq!(rest, "postgresql://u:what?@db/x?connect_timeout=2&");
-        let (found, rest) = part("postgres://db?sslcert=a&sslkey=b&sslmode=disable&sslmode=require");
+        let (found, rest) =
+            split_tls_parameters("postgres://db?sslcert=a&sslkey=b&sslmode=disable&sslmode=require");
         assert_eq!((found.certificate.as_deref(), found.key.as_deref()), (Some("a"), Some("b")));
         assert_eq!((found.mode.as_deref(), rest.as_str()), (Some("require"), "postgres://db?"));
         let plain = "postgresql://u:sslmode=require@db/x";
-        assert_eq!(part(plain), (TlsParameters::default(), plain.to_owned()));
+        assert_eq!(split_tls_parameters(plain), (TlsParameters::default(), plain.to_owned()));
     }
 
     #[test]
     fn parameters_of_tls_are_taken_out_of_words() {
-        let (found, rest) =
-            part("host=db sslmode = verify-ca password='it\\'s sslmode=x' sslrootcert='/etc/my ca'");
-        assert_eq!(found, asked("verify-ca", "/etc/my ca"));
+        let (found, rest) = split_tls_parameters(
+            "host=db sslmode = verify-ca password='it\\'s sslmode=x' sslrootcert='/etc/my ca'",
+        );
+        assert_eq!(found, tls_parameters("verify-ca", "/etc/my ca"));
         assert_eq!(rest, "host=db password='it\\'s sslmode=x'");
-        let (found, rest) = part("sslrootcert=/a\\ b\tuser=ü");
-        assert_eq!((found, rest.as_str()), (asked("", "/a b"), "\tuser=ü"));
+        let (found, rest) = split_tls_parameters("sslrootcert=/a\\ b\tuser=ü");
+        assert_eq!((found, rest.as_str()), (tls_parameters("", "/a b"), "\tuser=ü"));
         for broken in ["host=db sslmode", "host=db sslmode='require", "=x sslmode=require", "a b=c"] {
-            assert_eq!(part(broken), (TlsParameters::default(), broken.to_owned()));
+            assert_eq!(split_tls_parameters(broken), (TlsParameters::default(), broken.to_owned()));
         }
     }
 
     proptest::proptest! {
         #[test]
         fn whatever_is_written_is_parted_or_left(text in "(postgresql://|)[a-z%'\\\\=&?@ ü]{0,40}") {
-            let (found, rest) = part(&text);
+            let (found, rest) = split_tls_parameters(&text);
             if found == TlsParameters::default() {
                 proptest::prop_assert_eq!(rest, text);
             } else {

@@ -1,6 +1,6 @@
 //! A PostgreSQL server of the tests' own, in a folder of its own, at a Unix socket and, where it is asked to, by TCP.
 
-use crate::folder::Folder;
+use crate::folder::StoreTempDir;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// A server; it ends with this value.
 #[derive(Debug)]
-pub(crate) struct Cluster {
-    folder: Folder,
+pub(crate) struct PostgresCluster {
+    folder: StoreTempDir,
     programs: PathBuf,
     databases: AtomicU32,
     /// The TCP port, which the Unix socket's name has, too.
@@ -23,23 +23,23 @@ pub(crate) struct Cluster {
 }
 
 /// Debian keeps these programs out of the search path, one folder for each version.
-fn programs() -> PathBuf {
+fn find_programs() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let folders =
         versions.map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists());
     folders.max().expect("no PostgreSQL server in /usr/lib/postgresql: install Debian's package postgresql")
 }
 
-impl Cluster {
+impl PostgresCluster {
     pub(crate) fn new() -> Self {
-        Self::with(5432, None)
+        Self::with_port(5432, None)
     }
 
     /// One with a TCP port, that may listen by TCP there, too.
-    pub(crate) fn with(port: u16, listens: Option<Ipv4Addr>) -> Self {
+    pub(crate) fn with_port(port: u16, listens: Option<Ipv4Addr>) -> Self {
         let cluster = Self {
-            folder: Folder::new(),
-            programs: programs(),
+            folder: StoreTempDir::new(),
+            programs: find_programs(),
             databases: AtomicU32::new(0),
             port,
             listens,
@@ -47,15 +47,15 @@ impl Cluster {
         };
         if is_root() {
             // The server refuses to run as root; Debian's package brings a user for it.
-            done(Command::new("chown").arg("postgres").arg(cluster.folder.path()));
+            run_checked(Command::new("chown").arg("postgres").arg(cluster.folder.path()));
         }
-        cluster.fill();
+        cluster.fill_data();
         cluster.start();
         cluster
     }
 
     /// Gives it the data of an empty server. One test has them made, which takes a second, and the others copy them.
-    fn fill(&self) {
+    fn fill_data(&self) {
         let version = self.programs.parent().and_then(Path::file_name).unwrap_or_default().display();
         let user = if is_root() { "root" } else { "user" };
         // Cargo gives tests a folder, and none to examples, which take this file in, too.
@@ -64,26 +64,26 @@ impl Cluster {
         fs::create_dir_all(folder).expect("a folder can be made");
         let lock = File::create(kept.with_extension("lock")).expect("a file can be made");
         lock.lock().expect("a file can be locked");
-        let copy = |from: &Path, to: &Path| done(Command::new("cp").arg("-a").args([from, to]));
+        let copy = |from: &Path, to: &Path| run_checked(Command::new("cp").arg("-a").args([from, to]));
         if kept.exists() {
             drop(lock);
-            return copy(&kept, &self.data());
+            return copy(&kept, &self.data_folder());
         }
         let words = ["-U", "usher", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D"];
-        done(self.program("initdb").args(words).arg(self.data()));
+        run_checked(self.program_command("initdb").args(words).arg(self.data_folder()));
         // Whole or not at all, whenever this process is killed.
         let whole = kept.with_extension("new");
         let _ = fs::remove_dir_all(&whole);
-        copy(&self.data(), &whole);
+        copy(&self.data_folder(), &whole);
         fs::rename(&whole, &kept).expect("a folder can be renamed");
     }
 
-    pub(crate) fn data(&self) -> PathBuf {
+    pub(crate) fn data_folder(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// One of PostgreSQL's programs, as the user that may run it.
-    pub(crate) fn program(&self, name: &str) -> Command {
+    pub(crate) fn program_command(&self, name: &str) -> Command {
         let path = self.programs.join(name);
         let mut command = Command::new(if is_root() { "runuser".into() } else { path.clone() });
         if is_root() {
@@ -105,10 +105,10 @@ impl Cluster {
             self.folder.path().display()
         );
         let log = self.folder.path().join("log");
-        done(
-            self.program("pg_ctl")
+        run_checked(
+            self.program_command("pg_ctl")
                 .args(["-w", "-s", "-o", &options, "-D"])
-                .arg(self.data())
+                .arg(self.data_folder())
                 .arg("-l")
                 .arg(log)
                 .arg("start"),
@@ -116,43 +116,48 @@ impl Cluster {
     }
 
     /// Ends the server: `fast` in an orderly way, `immediate` as a crash would.
-    pub(crate) fn stop(&self, mode: &str) {
-        done(self.program("pg_ctl").args(["-w", "-s", "-m", mode, "-D"]).arg(self.data()).arg("stop"));
+    pub(crate) fn stop_server(&self, mode: &str) {
+        run_checked(
+            self.program_command("pg_ctl")
+                .args(["-w", "-s", "-m", mode, "-D"])
+                .arg(self.data_folder())
+                .arg("stop"),
+        );
     }
 
     /// The URL of a database, for a role.
-    pub(crate) fn url(&self, role: &str, database: &str) -> String {
+    pub(crate) fn database_url(&self, role: &str, database: &str) -> String {
         format!("host={} port={} user={role} dbname={database}", self.folder.path().display(), self.port)
     }
 
     /// A new, empty database; its name.
-    pub(crate) fn database(&self) -> String {
+    pub(crate) fn create_database(&self) -> String {
         let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.run_sql("postgres", &format!("CREATE DATABASE {name}"));
         name
     }
 
     /// A superuser's session.
-    pub(crate) fn psql(&self, database: &str) -> Command {
-        let mut command = self.program("psql");
+    pub(crate) fn psql_command(&self, database: &str) -> Command {
+        let mut command = self.program_command("psql");
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "usher", "-d", database]);
         command.args(["-p", &self.port.to_string(), "-h"]).arg(self.folder.path());
         command
     }
 
     /// Runs statements as the superuser; what they answer, unaligned.
-    pub(crate) fn sql(&self, database: &str, text: &str) -> String {
-        let answer = self.psql(database).args(["-c", text]).output().expect("psql runs");
+    pub(crate) fn run_sql(&self, database: &str, text: &str) -> String {
+        let answer = self.psql_command(database).args(["-c", text]).output().expect("psql runs");
         assert!(answer.status.success(), "{text}: {}", String::from_utf8_lossy(&answer.stderr));
         String::from_utf8_lossy(&answer.stdout).trim().to_owned()
     }
 }
 
-impl Drop for Cluster {
+impl Drop for PostgresCluster {
     fn drop(&mut self) {
         // It may have been stopped already.
-        let mut stop = self.program("pg_ctl");
-        stop.args(["-w", "-s", "-m", "immediate", "-D"]).arg(self.data()).arg("stop");
+        let mut stop = self.program_command("pg_ctl");
+        stop.args(["-w", "-s", "-m", "immediate", "-D"]).arg(self.data_folder()).arg("stop");
         let _stopped = stop.stderr(Stdio::null()).status();
     }
 }
@@ -161,7 +166,7 @@ pub(crate) fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").expect("this process is there")) == 0
 }
 
-pub(crate) fn done(command: &mut Command) {
+pub(crate) fn run_checked(command: &mut Command) {
     // A server that is started keeps what it is given, so its output goes to its log.
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A new folder, gone with this value.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct StoreTempDir(PathBuf);
 
-impl Folder {
+impl StoreTempDir {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("usher-store-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -22,7 +22,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for StoreTempDir {
     fn drop(&mut self) {
         // A folder that stays is no fault of what was tested.
         let _gone = std::fs::remove_dir_all(&self.0);

@@ -1,6 +1,6 @@
 //! FreeRADIUS's files as FreeRADIUS itself reads them: it is asked, and what it answers is what we have taken over, or said that we have not.
 
-use crate::folder::Folder;
+use crate::folder::StoreTempDir;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use usher_aaa::store::ClientRow;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::auth::{Secret, check_response};
-use usher_radius::dictionary::Dictionary;
-use usher_radius::packet::{Code, OwnedPacket, Packet};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::auth::{SharedSecret, check_response};
+use usher_radius::dictionary::RadiusDictionary;
+use usher_radius::packet::{OwnedPacket, PacketCode, RadiusPacket};
 use usher_store::import;
 
 /// How many entries of each kind are made.
@@ -22,7 +22,7 @@ const CLIENTS: u8 = 60;
 pub(crate) const SECRET: &str = "testing123";
 
 /// A value as files may have it: bare, or between either kind of quotation marks.
-fn written() -> impl Strategy<Value = String> {
+fn written_value() -> impl Strategy<Value = String> {
     let plain = "[A-Za-z0-9]{1,4}";
     let bare = (plain, r#"[A-Za-z0-9;{}#=<>:!?.'"%$&*+\\-]{0,4}"#).prop_map(|(head, tail)| head + &tail);
     // Unescaped, escaped as marks and backslashes must be, and escaped though nothing asks for it.
@@ -50,10 +50,10 @@ fn written() -> impl Strategy<Value = String> {
 }
 
 /// Always the same values: a run that fails can be looked at.
-fn values(n: usize) -> Vec<String> {
+fn sample_values(n: usize) -> Vec<String> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    (0..n).map(|_| written().new_tree(&mut runner).unwrap().current()).collect()
+    (0..n).map(|_| written_value().new_tree(&mut runner).unwrap().current()).collect()
 }
 
 /// A FreeRADIUS with these users and clients.
@@ -69,7 +69,7 @@ impl Drop for FreeRadius {
     }
 }
 
-fn configure(folder: &Folder, users: &str, clients: &str, port: u16) {
+fn write_config(folder: &StoreTempDir, users: &str, clients: &str, port: u16) {
     let at = folder.path().display();
     let text = format!(
         "name = radiusd\nlibdir = /usr/lib/freeradius\nraddbdir = {at}\nrun_dir = {at}\ndb_dir = {at}\npidfile = {at}/pid\n\
@@ -84,7 +84,7 @@ fn configure(folder: &Folder, users: &str, clients: &str, port: u16) {
     }
 }
 
-fn freeradius(folder: &Folder) -> Command {
+fn freeradius_command(folder: &StoreTempDir) -> Command {
     let mut command = Command::new("freeradius");
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin")).arg("-d").arg(folder.path());
@@ -92,10 +92,16 @@ fn freeradius(folder: &Folder) -> Command {
 }
 
 /// Leaves out what FreeRADIUS refuses to load, which no file of its has: it names the lines of the file.
-fn loadable(folder: &Folder, file: &str, entries: &mut Vec<String>, load: impl Fn(&[String])) {
+fn retain_loadable_entries(
+    folder: &StoreTempDir,
+    file: &str,
+    entries: &mut Vec<String>,
+    load: impl Fn(&[String]),
+) {
     loop {
         load(entries);
-        let done = freeradius(folder).arg("-XC").output().expect("freeradius: run scripts/setup test");
+        let done =
+            freeradius_command(folder).arg("-XC").output().expect("freeradius: run scripts/setup test");
         if done.status.success() {
             return;
         }
@@ -119,9 +125,10 @@ fn loadable(folder: &Folder, file: &str, entries: &mut Vec<String>, load: impl F
 }
 
 impl FreeRadius {
-    pub(crate) fn start(folder: &Folder, port: u16) -> Self {
+    pub(crate) fn start(folder: &StoreTempDir, port: u16) -> Self {
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let child = freeradius(folder).args(["-f", "-l", "stdout"]).stdout(log).stderr(Stdio::null()).spawn();
+        let child =
+            freeradius_command(folder).args(["-f", "-l", "stdout"]).stdout(log).stderr(Stdio::null()).spawn();
         let this = Self { child: child.unwrap(), port };
         let log = folder.path().join("log");
         let until = Instant::now() + Duration::from_secs(60);
@@ -132,8 +139,14 @@ impl FreeRadius {
         this
     }
     /// Whether it lets a user in, and by which message; nothing where no answer by this secret comes.
-    fn ask(&self, from: Ipv4Addr, secret: &str, name: &str, password: &str) -> Option<(Code, String)> {
-        let reply = self.ask_with(from, secret, &request(name, password))?;
+    fn log_in(
+        &self,
+        from: Ipv4Addr,
+        secret: &str,
+        name: &str,
+        password: &str,
+    ) -> Option<(PacketCode, String)> {
+        let reply = self.send_access_request(from, secret, &pap_request(name, password))?;
         let message = reply.attributes.get(kind::REPLY_MESSAGE).unwrap_or_default();
         Some((reply.code, String::from_utf8_lossy(message).into_owned()))
     }
@@ -145,38 +158,45 @@ impl FreeRadius {
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let authenticator = [7; 16];
         let mut hidden = Vec::new();
-        request("ann", "right").emit(&mut hidden, secret.as_bytes(), &authenticator, 0);
-        let attributes = Attributes::from_wire(&hidden).unwrap();
-        let request = OwnedPacket { code: Code::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
+        pap_request("ann", "right").encode_into(&mut hidden, secret.as_bytes(), &authenticator, 0);
+        let attributes = AttributeList::from_wire(&hidden).unwrap();
+        let request =
+            OwnedPacket { code: PacketCode::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
         let mut datagram = Vec::new();
-        request.emit(&mut datagram).unwrap();
+        request.encode_into(&mut datagram).unwrap();
         socket.send_to(&datagram, SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))).unwrap();
         let mut answer = [0; 4096];
         let Ok(length) = socket.recv(&mut answer) else { return false };
-        let reply = Packet::parse(&answer[..length]).unwrap();
-        check_response(&reply, &authenticator, &Secret::new(secret.as_bytes()))
+        let reply = RadiusPacket::parse(&answer[..length]).unwrap();
+        check_response(&reply, &authenticator, &SharedSecret::new(secret.as_bytes()))
     }
 
     /// What it answers to these attributes; nothing where no answer by this secret comes.
-    pub(crate) fn ask_with(&self, from: Ipv4Addr, secret: &str, written: &Attributes) -> Option<OwnedPacket> {
+    pub(crate) fn send_access_request(
+        &self,
+        from: Ipv4Addr,
+        secret: &str,
+        written: &AttributeList,
+    ) -> Option<OwnedPacket> {
         let socket = UdpSocket::bind((from, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         // A system gives a port again, and FreeRADIUS would take a like request for one that it has answered.
-        static ASKED: AtomicU64 = AtomicU64::new(0);
+        static REQUEST_COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut authenticator = *b"sixteen octets!!";
-        authenticator[..8].copy_from_slice(&ASKED.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        authenticator[..8].copy_from_slice(&REQUEST_COUNTER.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let mut hidden = Vec::new();
-        written.emit(&mut hidden, secret.as_bytes(), &authenticator, 0);
-        let attributes = Attributes::from_wire(&hidden).unwrap();
-        let request = OwnedPacket { code: Code::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
+        written.encode_into(&mut hidden, secret.as_bytes(), &authenticator, 0);
+        let attributes = AttributeList::from_wire(&hidden).unwrap();
+        let request =
+            OwnedPacket { code: PacketCode::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
         let mut datagram = Vec::new();
-        request.emit(&mut datagram).unwrap();
+        request.encode_into(&mut datagram).unwrap();
         let mut answer = [0; 4096];
         for _ in 0..5 {
             socket.send_to(&datagram, SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))).unwrap();
             let Ok(length) = socket.recv(&mut answer) else { continue };
-            let reply = Packet::parse(&answer[..length]).unwrap();
-            if !check_response(&reply, &authenticator, &Secret::new(secret.as_bytes())) {
+            let reply = RadiusPacket::parse(&answer[..length]).unwrap();
+            if !check_response(&reply, &authenticator, &SharedSecret::new(secret.as_bytes())) {
                 return None;
             }
             return Some(reply.to_owned());
@@ -186,8 +206,8 @@ impl FreeRadius {
 }
 
 /// A request by a password.
-pub(crate) fn request(name: &str, password: &str) -> Attributes {
-    let mut written = Attributes::new();
+pub(crate) fn pap_request(name: &str, password: &str) -> AttributeList {
+    let mut written = AttributeList::new();
     written.push_text(kind::USER_NAME, name).unwrap();
     written.push_user_password(password.as_bytes()).unwrap();
     written
@@ -199,18 +219,20 @@ pub(crate) fn free_port() -> u16 {
 
 #[test]
 fn users_get_in_here_by_what_lets_them_in_there() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let port = free_port();
     let clients = format!("client here {{\n ipaddr = 127.0.0.1\n secret = {SECRET}\n}}\n");
-    let made = values(2 * USERS);
+    let made = sample_values(2 * USERS);
     let entry = |(n, pair): (usize, &[String])| {
         format!("u{n}\tCleartext-Password := {}\n\tReply-Message := {}\n", pair[0], pair[1])
     };
     let mut entries: Vec<String> = made.chunks(2).enumerate().map(entry).collect();
-    loadable(&folder, "users", &mut entries, |entries| configure(&folder, &entries.concat(), &clients, port));
+    retain_loadable_entries(&folder, "users", &mut entries, |entries| {
+        write_config(&folder, &entries.concat(), &clients, port)
+    });
     assert!(entries.len() > USERS / 2, "{} are left", entries.len());
     let server = FreeRadius::start(&folder, port);
-    let (file, complaints) = import::users_file(&entries.concat(), &Dictionary::builtin());
+    let (file, complaints) = import::users_file(&entries.concat(), &RadiusDictionary::builtin());
     let users: BTreeMap<_, _> = file.users.into_iter().collect();
     let (mut taken, mut wrong) = (0, Vec::new());
     for (n, entry) in entries.iter().enumerate() {
@@ -225,8 +247,8 @@ fn users_get_in_here_by_what_lets_them_in_there() {
             user.reply.iter().find(|row| row.attribute == "Reply-Message").map(|row| &row.value[..]);
         assert!(message.is_some() || named, "{entry:?}: its reply is lost without a word");
         taken += 1;
-        match server.ask(Ipv4Addr::LOCALHOST, SECRET, name, password) {
-            Some((Code::ACCESS_ACCEPT, said)) if message.is_none_or(|message| message == said) => {}
+        match server.log_in(Ipv4Addr::LOCALHOST, SECRET, name, password) {
+            Some((PacketCode::ACCESS_ACCEPT, said)) if message.is_none_or(|message| message == said) => {}
             answer => wrong.push(format!("{entry:?} is {password:?} and {message:?} here, there {answer:?}")),
         }
     }
@@ -236,17 +258,17 @@ fn users_get_in_here_by_what_lets_them_in_there() {
 
 #[test]
 fn clients_have_the_secrets_that_they_have_there() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let port = free_port();
     let address = |n: usize| Ipv4Addr::new(127, 0, 9, n as u8 + 1);
-    let made = values(CLIENTS.into());
+    let made = sample_values(CLIENTS.into());
     let entry = |(n, value): (usize, &String)| {
         format!("client c{n} {{\n ipaddr = {}\n secret = {value}\n}}\n", address(n))
     };
     let mut entries: Vec<String> = made.iter().enumerate().map(entry).collect();
     let user = "ann\tCleartext-Password := \"right\"\n";
-    loadable(&folder, "clients.conf", &mut entries, |entries| {
-        configure(&folder, user, &entries.concat(), port);
+    retain_loadable_entries(&folder, "clients.conf", &mut entries, |entries| {
+        write_config(&folder, user, &entries.concat(), port);
     });
     assert!(entries.len() > usize::from(CLIENTS) / 2, "{} are left", entries.len());
     let server = FreeRadius::start(&folder, port);
@@ -260,8 +282,8 @@ fn clients_have_the_secrets_that_they_have_there() {
             continue;
         };
         taken += 1;
-        let answer = server.ask(address.parse().unwrap(), &client.secret, "ann", "right");
-        if !matches!(answer, Some((Code::ACCESS_ACCEPT, _))) {
+        let answer = server.log_in(address.parse().unwrap(), &client.secret, "ann", "right");
+        if !matches!(answer, Some((PacketCode::ACCESS_ACCEPT, _))) {
             wrong.push(format!("{entry:?} is {:?} here, there {answer:?}", client.secret));
         }
     }
@@ -282,7 +304,7 @@ fn is_client(clients: &[ClientRow], from: Ipv4Addr, secret: &str) -> bool {
 
 #[test]
 fn clients_are_where_they_are_there() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let port = free_port();
     let clients = "\
 client 127.0.8.1 {\n netmask = 24\n secret = one\n}
@@ -298,7 +320,7 @@ client tcp {\n ipaddr = 127.0.8.106\n proto = tcp\n secret = tcp\n}
 clients unused {\n client list {\n  ipaddr = 127.0.8.107\n  secret = list\n }\n}
 client ten {\n ipaddr = 127.0.6.9/24\n secret = \"t\"\\\n   # en\n}
 ";
-    configure(&folder, "ann\tCleartext-Password := \"right\"\n", clients, port);
+    write_config(&folder, "ann\tCleartext-Password := \"right\"\n", clients, port);
     let server = FreeRadius::start(&folder, port);
     let (ours, complaints) = import::clients_conf(clients);
     for (host, secret) in [
@@ -327,7 +349,7 @@ client ten {\n ipaddr = 127.0.6.9/24\n secret = \"t\"\\\n   # en\n}
     // The address of nobody is everybody's.
     let everybody = "client all {\n ipaddr = 0.0.0.0\n secret = all\n}\n";
     drop(server);
-    configure(&folder, "ann\tCleartext-Password := \"right\"\n", everybody, port);
+    write_config(&folder, "ann\tCleartext-Password := \"right\"\n", everybody, port);
     let server = FreeRadius::start(&folder, port);
     let (ours, from) = (import::clients_conf(everybody).0, Ipv4Addr::new(127, 0, 5, 5));
     assert!(server.is_client(from, "all") && is_client(&ours, from, "all"));

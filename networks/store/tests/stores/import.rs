@@ -1,22 +1,23 @@
 //! FreeRADIUS's files, taken over.
 
-use crate::suite::{password, row};
+use crate::suite::{attribute_row, password_user};
 use proptest::prelude::*;
 use std::sync::LazyLock;
-use usher_aaa::store::{ClientRow, Demand, GroupRows, Op, UserRows};
-use usher_radius::dictionary::Dictionary;
-use usher_store::import::{self, Complaint, UsersFile, clients_conf};
+use usher_aaa::store::{ClientRequirement, ClientRow, GroupRows, RowOperator, UserRows};
+use usher_radius::dictionary::RadiusDictionary;
+use usher_store::import::{self, ImportIssue, UsersFile, clients_conf};
 
-static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
 
-fn users_file(text: &str) -> (UsersFile, Vec<Complaint>) {
+fn users_file(text: &str) -> (UsersFile, Vec<ImportIssue>) {
     import::users_file(text, &DICTIONARY)
 }
 
 /// The lines complained of, each with a part of what must be said.
 #[track_caller]
-fn complained(found: &[Complaint], expected: &[(usize, &str)]) {
-    let said = |(c, (line, part)): (&Complaint, &(usize, &str))| c.line == *line && c.what.contains(part);
+fn expect_issues(found: &[ImportIssue], expected: &[(usize, &str)]) {
+    let said =
+        |(c, (line, part)): (&ImportIssue, &(usize, &str))| c.line == *line && c.message.contains(part);
     let all = found.len() == expected.len() && found.iter().zip(expected).all(said);
     assert!(all, "{found:#?}\ndo not say\n{expected:#?}");
 }
@@ -27,7 +28,7 @@ fn lines_of(groups: &[GroupRows]) -> Vec<&str> {
 }
 
 /// A file of Debian's package freeradius-config.
-fn installed(path: &str) -> String {
+fn installed_file(path: &str) -> String {
     let path = format!("/etc/freeradius/3.0/{path}");
     std::fs::read_to_string(&path)
         .unwrap_or_else(|e| panic!("{path}: {e}: install Debian's package freeradius-config"))
@@ -50,26 +51,26 @@ gone Auth-Type := Reject
 odd\tCalled-Station-Id == \"02-00:house\", Class !* ANY, Cleartext-Password:=x
 ";
     let (file, complaints) = users_file(text);
-    complained(&complaints, &[(9, "write Cleartext-Password := instead")]);
-    let mut kaya = password("it's \"x\"");
-    kaya.check.push(row("NAS-Port-Type", Op::Equal, "Ethernet"));
+    expect_issues(&complaints, &[(9, "write Cleartext-Password := instead")]);
+    let mut kaya = password_user("it's \"x\"");
+    kaya.check.push(attribute_row("NAS-Port-Type", RowOperator::Equal, "Ethernet"));
     kaya.reply = vec![
-        row("Service-Type", Op::Set, "Framed-User"),
-        row("Tunnel-Type:1", Op::Set, "VLAN"),
-        row("Tunnel-Private-Group-Id:1", Op::Replace, "20"),
-        row("Reply-Message", Op::Add, "as %{it} is"),
+        attribute_row("Service-Type", RowOperator::Set, "Framed-User"),
+        attribute_row("Tunnel-Type:1", RowOperator::Set, "VLAN"),
+        attribute_row("Tunnel-Private-Group-Id:1", RowOperator::Replace, "20"),
+        attribute_row("Reply-Message", RowOperator::Add, "as %{it} is"),
     ];
-    let nt = row("NT-Password", Op::Replace, "0123456789ABCDEF0123456789ABCDEF");
+    let nt = attribute_row("NT-Password", RowOperator::Replace, "0123456789ABCDEF0123456789ABCDEF");
     let gone = UserRows {
-        check: vec![row("Auth-Type", Op::Replace, "Reject")],
-        reply: vec![row("Reply-Message", Op::Set, "no")],
+        check: vec![attribute_row("Auth-Type", RowOperator::Replace, "Reject")],
+        reply: vec![attribute_row("Reply-Message", RowOperator::Set, "no")],
         ..UserRows::default()
     };
     let odd = UserRows {
         check: vec![
-            row("Called-Station-Id", Op::Equal, "02-00:house"),
-            row("Class", Op::Absent, "ANY"),
-            row("Cleartext-Password", Op::Replace, "x"),
+            attribute_row("Called-Station-Id", RowOperator::Equal, "02-00:house"),
+            attribute_row("Class", RowOperator::Absent, "ANY"),
+            attribute_row("Cleartext-Password", RowOperator::Replace, "x"),
         ],
         ..UserRows::default()
     };
@@ -101,7 +102,7 @@ DEFAULT
 \tSession-Timeout = 99
 ";
     let (file, complaints) = users_file(text);
-    complained(&complaints, &[(12, "no entry of this file comes to this DEFAULT")]);
+    expect_issues(&complaints, &[(12, "no entry of this file comes to this DEFAULT")]);
     let lines = |n: usize| lines_of(&file.users[n].1.groups);
     assert_eq!(lines(0), ["1", "7", "10"]);
     assert_eq!(lines(1), ["1"], "who does not fall through stays at his entry");
@@ -111,15 +112,19 @@ DEFAULT
     };
     let group =
         |line: usize, check: &[_], reply| GroupRows { name: name(line), check: check.to_vec(), reply };
-    let yes = row("Fall-Through", Op::Set, "Yes");
+    let yes = attribute_row("Fall-Through", RowOperator::Set, "Yes");
     let expected = [
         group(
             1,
-            &[row("NAS-Port-Type", Op::Equal, "Virtual")],
-            vec![row("Filter-Id", Op::Set, "first"), yes.clone()],
+            &[attribute_row("NAS-Port-Type", RowOperator::Equal, "Virtual")],
+            vec![attribute_row("Filter-Id", RowOperator::Set, "first"), yes.clone()],
         ),
-        group(7, &[row("Framed-Protocol", Op::Equal, "PPP")], vec![row("Framed-MTU", Op::Set, "1500"), yes]),
-        group(10, &[], vec![row("Session-Timeout", Op::Set, "60")]),
+        group(
+            7,
+            &[attribute_row("Framed-Protocol", RowOperator::Equal, "PPP")],
+            vec![attribute_row("Framed-MTU", RowOperator::Set, "1500"), yes],
+        ),
+        group(10, &[], vec![attribute_row("Session-Timeout", RowOperator::Set, "60")]),
     ];
     assert_eq!(file.groups, expected);
 }
@@ -152,7 +157,7 @@ next Cleartext-Password := x
 \tFramed-MTU =
 ";
     let (file, complaints) = users_file(text);
-    complained(
+    expect_issues(
         &complaints,
         &[
             (1, "the file is not read here"),
@@ -179,11 +184,11 @@ next Cleartext-Password := x
             (23, "has no value"),
         ],
     );
-    assert!(complaints[2].what.contains("the entry of \"swilson\" was left out"), "{complaints:#?}");
-    assert!(complaints[2].what.contains("NAS-IP-Address"), "{complaints:#?}");
+    assert!(complaints[2].message.contains("the entry of \"swilson\" was left out"), "{complaints:#?}");
+    assert!(complaints[2].message.contains("NAS-IP-Address"), "{complaints:#?}");
     let names: Vec<&str> = file.users.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["bob", "last", "next"], "an entry whose condition was lost would let in more");
-    assert_eq!(file.users[0].1.reply, [row("Framed-MTU", Op::Set, "1500")]);
+    assert_eq!(file.users[0].1.reply, [attribute_row("Framed-MTU", RowOperator::Set, "1500")]);
     let shown: String = complaints.iter().map(ToString::to_string).collect();
     assert!(
         !shown.contains("hello") && !shown.contains("again") && !shown.contains("never closed"),
@@ -197,38 +202,40 @@ fn users_whose_password_everybody_has_are_left_out() {
                 ann NT-Password := 31D6CFE0D16AE931B73C59D7E0C089C0\n";
     let (file, complaints) = users_file(text);
     let left_out = "the password is empty";
-    complained(&complaints, &[(1, left_out), (2, "left out with its entry"), (4, left_out)]);
+    expect_issues(&complaints, &[(1, left_out), (2, "left out with its entry"), (4, left_out)]);
     assert_eq!(file.users.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["lim"]);
 }
 
 #[test]
-fn octets_that_are_no_utf8_leave_out_what_has_them_and_nothing_else() {
+fn invalid_utf8_leaves_out_only_the_entries_that_contain_it() {
     let text = "\u{feff}ann Cleartext-Password := \"gr\\303\\266n\" # gr\u{fffd}n\nbob Cleartext-Password := \"Se\\361al\"\n\
                 eve Cleartext-Password := gr\u{fffd}n\n";
     let (file, complaints) = users_file(text);
-    complained(&complaints, &[(2, "no UTF-8"), (3, "no UTF-8")]);
+    expect_issues(&complaints, &[(2, "no UTF-8"), (3, "no UTF-8")]);
     let [(name, rows)] = &file.users[..] else { panic!("{:?}", file.users) };
     assert_eq!((name.as_str(), rows.check[0].value.as_str()), ("ann", "gr\u{f6}n"));
 }
 
 #[test]
 fn the_installed_users_file_has_nobody_but_its_defaults() {
-    let text = installed("mods-config/files/authorize");
+    let text = installed_file("mods-config/files/authorize");
     let (file, complaints) = users_file(&text);
     assert_eq!((file.users.len(), file.groups.len()), (0, 0));
     // Its three entries: PPP, which nobody comes to, and two by a hint.
     let (rows, entries): (Vec<_>, Vec<_>) =
-        complaints.iter().partition(|c| c.what.contains("this row was left out with its entry"));
+        complaints.iter().partition(|c| c.message.contains("this row was left out with its entry"));
     let lines: Vec<&str> = entries.iter().map(|c| text.lines().nth(c.line - 1).unwrap()).collect();
     assert_eq!((lines.len(), rows.len()), (3, 3), "{complaints:?}");
     assert!(lines.iter().all(|line| line.starts_with("DEFAULT")), "{lines:?}");
-    assert!(complaints[0].what.contains("no entry of this file") && complaints[1].what.contains("Hint"));
+    assert!(
+        complaints[0].message.contains("no entry of this file") && complaints[1].message.contains("Hint")
+    );
 }
 
 #[test]
 fn the_installed_users_file_with_its_examples_taken_in() {
     // Examples that are one `#` away from being entries.
-    let text: String = installed("mods-config/files/authorize")
+    let text: String = installed_file("mods-config/files/authorize")
         .lines()
         .map(|line| match line.strip_prefix('#') {
             Some(rest)
@@ -252,12 +259,12 @@ fn the_installed_users_file_with_its_examples_taken_in() {
     let old = ["Framed-Filter-Id", "Van-Jacobsen"];
     let stopping: Vec<_> = complaints.iter().filter(|c| c.stops).collect();
     assert!(
-        stopping.iter().zip(old).all(|(c, old)| c.what.contains(old)) && stopping.len() == 2,
+        stopping.iter().zip(old).all(|(c, old)| c.message.contains(old)) && stopping.len() == 2,
         "{stopping:#?}"
     );
     let names: Vec<&str> = file.users.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["steve", "bob", "John Doe"]);
-    assert_eq!(file.users[0].1.check, password("testing").check);
+    assert_eq!(file.users[0].1.check, password_user("testing").check);
     let steve: Vec<&str> = file.users[0].1.reply.iter().map(|r| r.attribute.as_str()).collect();
     assert!(
         ["Service-Type", "Framed-Protocol", "Framed-IP-Address"].iter().all(|a| steve.contains(a)),
@@ -265,7 +272,7 @@ fn the_installed_users_file_with_its_examples_taken_in() {
     );
 }
 
-fn client(nasname: &str, shortname: &str, secret: &str) -> ClientRow {
+fn client_row(nasname: &str, shortname: &str, secret: &str) -> ClientRow {
     ClientRow {
         nasname: nasname.to_owned(),
         shortname: shortname.to_owned(),
@@ -277,13 +284,13 @@ fn client(nasname: &str, shortname: &str, secret: &str) -> ClientRow {
 
 #[test]
 fn the_installed_clients_conf() {
-    let text = installed("clients.conf");
+    let text = installed_file("clients.conf");
     let (clients, complaints) = clients_conf(&text);
     let localhost = ClientRow {
-        require_message_authenticator: Demand::No,
-        ..client("127.0.0.1", "localhost", "testing123")
+        require_message_authenticator: ClientRequirement::No,
+        ..client_row("127.0.0.1", "localhost", "testing123")
     };
-    assert_eq!(clients, [localhost, client("::1", "localhost_ipv6", "testing123")]);
+    assert_eq!(clients, [localhost, client_row("::1", "localhost_ipv6", "testing123")]);
     let lines: Vec<&str> = complaints.iter().map(|c| text.lines().nth(c.line - 1).unwrap().trim()).collect();
     assert_eq!(lines, ["secret = testing123", "limit {", "secret\t\t= testing123"]);
 }
@@ -309,19 +316,19 @@ client all6 { ipv6addr = ::/0
  secret = five }
 ";
     let (clients, complaints) = clients_conf(text);
-    complained(&complaints, &[]);
+    expect_issues(&complaints, &[]);
     let floors = ClientRow {
         kind: "cisco".to_owned(),
-        require_message_authenticator: Demand::Yes,
-        ..client("192.0.2.0/24", "f", "a \"b\" #c")
+        require_message_authenticator: ClientRequirement::Yes,
+        ..client_row("192.0.2.0/24", "f", "a \"b\" #c")
     };
     let expected = [
-        client("192.0.2.7", "192.0.2.7", "one"),
+        client_row("192.0.2.7", "192.0.2.7", "one"),
         floors,
-        client("2001:db8::/32", "six", "s%{x}"),
-        client("0.0.0.0/0", "any", "three"),
-        client("10.0.0.0/8", "old", "four"),
-        client("::/0", "all6", "five"),
+        client_row("2001:db8::/32", "six", "s%{x}"),
+        client_row("0.0.0.0/0", "any", "three"),
+        client_row("10.0.0.0/8", "old", "four"),
+        client_row("::/0", "all6", "five"),
     ];
     assert_eq!(clients, expected);
 }
@@ -348,8 +355,8 @@ client plain { ipaddr = 192.0.2.4
 ";
     let (clients, complaints) = clients_conf(text);
     let why = "it comes by RadSec, by its certificate and not by a secret; add a [[client]]";
-    complained(&complaints, &[(1, "its clients were left out"), (5, why), (8, why), (11, why)]);
-    assert_eq!(clients, [client("192.0.2.4", "plain", "x")]);
+    expect_issues(&complaints, &[(1, "its clients were left out"), (5, why), (8, why), (11, why)]);
+    assert_eq!(clients, [client_row("192.0.2.4", "plain", "x")]);
 }
 
 #[test]
@@ -382,7 +389,7 @@ client open { secret = \"
 client {
 ";
     let (clients, complaints) = clients_conf(text);
-    complained(
+    expect_issues(
         &complaints,
         &[
             (1, "closes nothing"),
@@ -404,7 +411,7 @@ client {
             (25, "begins at line 24"),
         ],
     );
-    assert_eq!(clients, [client("192.0.2.9", "a", "x#y")]);
+    assert_eq!(clients, [client_row("192.0.2.9", "a", "x#y")]);
 }
 
 /// Each means another thing there than a client by UDP whom everybody at its address is.
@@ -432,8 +439,9 @@ fn clients_that_are_others_there_are_left_out() {
         ("ipaddr = 192.0.2.1\n just words here", "a line of it cannot be read"),
     ] {
         let (clients, complaints) = clients_conf(&format!("client 192.0.2.9 {{ {inner}\n secret = x }}\n"));
-        let named =
-            complaints.iter().any(|c| c.line == 1 && c.what.contains(why) && c.what.contains("left out"));
+        let named = complaints
+            .iter()
+            .any(|c| c.line == 1 && c.message.contains(why) && c.message.contains("left out"));
         assert!(clients.is_empty() && named, "{inner}: {clients:?} {complaints:#?}");
     }
     let (clients, _) = clients_conf("clients unused {\n client c { ipaddr = 192.0.2.1\n secret = x }\n}\n");
@@ -442,7 +450,7 @@ fn clients_that_are_others_there_are_left_out() {
 
 /// Its packets would be those of the wider client, which has another secret, and other rules.
 #[test]
-fn a_client_that_is_left_out_within_one_that_is_taken_stops_the_import() {
+fn a_skipped_client_inside_an_imported_one_stops_the_import() {
     let wide = "client wide { ipaddr = 127.0.0.0/8\n secret = weak\n}\n";
     let stops = |text: &str| clients_conf(text).1.iter().any(|c| c.stops);
     for special in [
@@ -486,7 +494,7 @@ fn a_client_that_is_left_out_within_one_that_is_taken_stops_the_import() {
         assert!(!stops(&format!("{wide}{other}")), "{other}");
     }
     let (_, complaints) = clients_conf(&format!("{wide}client s {{ ipaddr = 127.0.0.1\n}}\n"));
-    assert!(complaints[0].what.contains("127.0.0.0/8 is a client whose secret"), "{complaints:?}");
+    assert!(complaints[0].message.contains("127.0.0.0/8 is a client whose secret"), "{complaints:?}");
 }
 
 /// FreeRADIUS tells names of settings apart by capitals, and passes over those that it does not know.
@@ -500,7 +508,7 @@ fn settings_in_other_letters_are_others() {
         let (clients, complaints) = clients_conf(text);
         let found: Vec<_> = clients.iter().map(|c| (c.nasname.as_str(), c.secret.as_str())).collect();
         assert_eq!(found, [(nasname, secret)], "{text}");
-        assert!(complaints.len() == 1 && complaints[0].what.contains("not known"), "{complaints:?}");
+        assert!(complaints.len() == 1 && complaints[0].message.contains("not known"), "{complaints:?}");
     }
 }
 
@@ -527,14 +535,14 @@ fn clients_are_read_as_freeradius_reads_them() {
 proptest! {
     #[test]
     fn any_text_is_read_to_its_end(text in any::<String>()) {
-        prop_assert!(import::fuzz(&text));
+        prop_assert!(import::fuzz_import(&text));
     }
 
     #[test]
     fn any_text_of_their_words_is_read_to_its_end(
         words in proptest::collection::vec(prop::sample::select(WORDS), 0..60),
     ) {
-        prop_assert!(import::fuzz(&words.concat()));
+        prop_assert!(import::fuzz_import(&words.concat()));
     }
 
     #[test]
@@ -544,7 +552,7 @@ proptest! {
         prop_assume!(!value.contains("%{") && !value.contains('\u{fffd}'));
         let (file, complaints) = users_file(&format!("kaya Cleartext-Password := \"{marked}\"\n"));
         prop_assert_eq!(complaints, []);
-        prop_assert_eq!(&file.users, &[("kaya".to_owned(), password(&value))]);
+        prop_assert_eq!(&file.users, &[("kaya".to_owned(), password_user(&value))]);
     }
 }
 

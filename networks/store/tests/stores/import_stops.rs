@@ -1,28 +1,28 @@
 //! What of a users file stops the import, and what does not: where somebody would be let in whom FreeRADIUS turns away.
 
-use crate::suite::{password, row};
+use crate::suite::{attribute_row, password_user};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
-use usher_aaa::store::Op;
-use usher_radius::dictionary::Dictionary;
-use usher_store::import::{Complaint, UsersFile, UsersImport};
+use usher_aaa::store::RowOperator;
+use usher_radius::dictionary::RadiusDictionary;
+use usher_store::import::{ImportIssue, UsersFile, UsersImport};
 
-static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
 
-fn users_file(text: &str) -> (UsersFile, Vec<Complaint>) {
-    UsersImport::new(&DICTIONARY).read(text)
+fn users_file(text: &str) -> (UsersFile, Vec<ImportIssue>) {
+    UsersImport::new(&DICTIONARY).read_text(text)
 }
 
 #[track_caller]
-fn stops(text: &str, why: &str) {
+fn expect_stop(text: &str, why: &str) {
     let (_, complaints) = users_file(text);
-    let said = complaints.iter().any(|c| c.stops && c.what.contains(why));
+    let said = complaints.iter().any(|c| c.stops && c.message.contains(why));
     assert!(said, "nothing that stops says {why:?}:\n{text}\n{complaints:#?}");
 }
 
 #[track_caller]
-fn passes(text: &str) -> (UsersFile, Vec<Complaint>) {
+fn expect_pass(text: &str) -> (UsersFile, Vec<ImportIssue>) {
     let (file, complaints) = users_file(text);
     assert!(!complaints.iter().any(|c| c.stops), "{text}\n{complaints:#?}");
     (file, complaints)
@@ -35,7 +35,7 @@ const YES: &str = "\tFall-Through = Yes\n";
 /// At such an entry the search ends there before a user's own, or a user gets from it what is missing here. An earlier test
 /// had it that the first of these is named and taken: its users are let in where FreeRADIUS turns them away.
 #[test]
-fn a_default_above_users_that_cannot_come_before_them_stops_the_import() {
+fn a_default_that_cannot_precede_its_users_stops_the_import() {
     for (default, why) in [
         ("DEFAULT NAS-Port == 1, Simultaneous-Use := 1\n", "stands above entries"),
         ("DEFAULT NAS-IP-Address == 10.0.0.9\n\tReply-Message = no\n", "stands above entries"),
@@ -50,17 +50,17 @@ fn a_default_above_users_that_cannot_come_before_them_stops_the_import() {
         ("DEFAULT NAS-Port == 1, Auth-Type := 4\n", "turns away whoever it fits"),
         ("DEFAULT Filter-Id == \"\\374\", Auth-Type := reject\n", "turns away whoever it fits"),
     ] {
-        stops(&format!("{default}{ANN}"), why);
+        expect_stop(&format!("{default}{ANN}"), why);
         // Nobody comes to it from above.
-        passes(&format!("{ANN}{default}"));
-        passes(&format!("{default}gone Huntgroup-Name == y\n"));
+        expect_pass(&format!("{ANN}{default}"));
+        expect_pass(&format!("{default}gone Huntgroup-Name == y\n"));
     }
     for never in
         ["DEFAULT Cleartext-Password = x\n", "DEFAULT Fall-Through = Yes\n", "DEFAULT Pool-Name == x\n"]
     {
-        let (file, complaints) = passes(&format!("{never}{ANN}"));
+        let (file, complaints) = expect_pass(&format!("{never}{ANN}"));
         assert!(
-            file.groups.is_empty() && complaints[0].what.contains("FreeRADIUS never comes to"),
+            file.groups.is_empty() && complaints[0].message.contains("FreeRADIUS never comes to"),
             "{complaints:?}"
         );
     }
@@ -71,18 +71,18 @@ fn a_default_above_users_that_cannot_come_before_them_stops_the_import() {
 fn a_default_that_users_go_on_to_and_is_lost_stops_the_import() {
     for default in ["DEFAULT Login-Time := \"Wk0100-0101\"\n", "DEFAULT Group == x\n\tSession-Timeout = 60\n"]
     {
-        stops(&format!("{ANN_ON}{default}"), "this DEFAULT was left out");
-        passes(&format!("{ANN_ON}DEFAULT\n\tIdle-Timeout = 5\n{default}"));
+        expect_stop(&format!("{ANN_ON}{default}"), "this DEFAULT was left out");
+        expect_pass(&format!("{ANN_ON}DEFAULT\n\tIdle-Timeout = 5\n{default}"));
     }
     let hints =
         "DEFAULT Hint == \"CSLIP\"\n\tFramed-Protocol = SLIP,\n\tFramed-Compression = Van-Jacobson-TCP-IP\n";
-    passes(&format!("{ANN_ON}{hints}"));
-    passes(&format!("{hints}{ANN}"));
+    expect_pass(&format!("{ANN_ON}{hints}"));
+    expect_pass(&format!("{hints}{ANN}"));
 }
 
 /// An earlier test had it that the first of the second loop does not stop: whoever is `ann` comes to that entry there first.
 #[test]
-fn an_entry_of_a_name_that_is_taken_by_another_entry_stops_the_import() {
+fn an_entry_with_a_taken_name_stops_the_import() {
     for (text, why) in [
         (
             "cat Cleartext-Password := new, Login-Time := x\ncat Cleartext-Password := old\n",
@@ -101,7 +101,7 @@ fn an_entry_of_a_name_that_is_taken_by_another_entry_stops_the_import() {
         ("ann Filter-Id @ 7, Auth-Type := Reject\n", "turns somebody away"),
         ("\"\" Auth-Type := Reject\n", "turns somebody away"),
     ] {
-        stops(text, why);
+        expect_stop(text, why);
     }
     for text in [
         "ann Cleartext-Password := a\nann NAS-Port == 7\n",
@@ -111,7 +111,7 @@ fn an_entry_of_a_name_that_is_taken_by_another_entry_stops_the_import() {
         "ann Cleartext-Password := a\nDEFAULT Auth-Type := Reject\n",
         "rejecter Huntgroup-Name == x\n",
     ] {
-        passes(text);
+        expect_pass(text);
     }
 }
 
@@ -119,22 +119,24 @@ fn an_entry_of_a_name_that_is_taken_by_another_entry_stops_the_import() {
 #[test]
 fn a_default_above_that_says_what_a_user_says_stops_the_import() {
     let before = "DEFAULT NAS-Port-Type == Virtual\n\tSession-Timeout = 600,\n\tFall-Through = Yes\n";
-    stops(
+    expect_stop(
         &format!("{before}bob Cleartext-Password := b\n\tSession-Timeout = 3600\n"),
         "both say Session-Timeout",
     );
-    passes(&format!("{before}bob Cleartext-Password := b\n\tIdle-Timeout = 3600\n"));
+    expect_pass(&format!("{before}bob Cleartext-Password := b\n\tIdle-Timeout = 3600\n"));
     let before = format!("DEFAULT Cleartext-Password := x\n{YES}");
-    stops(&format!("{before}{ANN}"), "both say password");
+    expect_stop(&format!("{before}{ANN}"), "both say password");
     let tagged = format!("DEFAULT\n\tTunnel-Type:1 = VLAN,\n{YES}");
-    stops(&format!("{tagged}{ANN}\ttunnel-type:2 = VLAN\n"), "both say Tunnel-Type");
+    expect_stop(&format!("{tagged}{ANN}\ttunnel-type:2 = VLAN\n"), "both say Tunnel-Type");
 }
 
 /// What a later DEFAULT sets by `:=` takes the place of what the user has, as a group does here. Where it does not, the import stops.
 #[test]
 fn a_default_below_that_sets_what_the_user_sets() {
     for below in ["Expiration := \"1 Jan 2020\"", "Cleartext-Password := y", "Simultaneous-Use := 1"] {
-        passes(&format!("dan Cleartext-Password := x, Expiration := \"1 Jan 2030\"\n{YES}DEFAULT {below}\n"));
+        expect_pass(&format!(
+            "dan Cleartext-Password := x, Expiration := \"1 Jan 2030\"\n{YES}DEFAULT {below}\n"
+        ));
     }
     for (own, below, why) in [
         ("Cleartext-Password := x", "Password-With-Header := \"{clear}y\"", "both say password"),
@@ -143,18 +145,18 @@ fn a_default_below_that_sets_what_the_user_sets() {
         ("Cleartext-Password := x", "User-Password := master", "this DEFAULT was left out"),
         ("Cleartext-Password := x", "Password == master", "this DEFAULT was left out"),
     ] {
-        stops(&format!("dan {own}\n{YES}DEFAULT {below}\n"), why);
+        expect_stop(&format!("dan {own}\n{YES}DEFAULT {below}\n"), why);
     }
     let below = "DEFAULT Cleartext-Password := y, Cleartext-Password := z\n";
-    stops(&format!("dan Cleartext-Password := x\n{YES}{below}"), "both say cleartext-password");
+    expect_stop(&format!("dan Cleartext-Password := x\n{YES}{below}"), "both say cleartext-password");
     let (_, complaints) =
-        passes(&format!("dan Cleartext-Password := x\n{YES}DEFAULT Cleartext-Password := y\n"));
-    assert!(complaints[0].what.contains("lets in whoever has no entry"), "{complaints:?}");
+        expect_pass(&format!("dan Cleartext-Password := x\n{YES}DEFAULT Cleartext-Password := y\n"));
+    assert!(complaints[0].message.contains("lets in whoever has no entry"), "{complaints:?}");
     let twice = "dan Cleartext-Password := x\n\tFilter-Id = a,\n\tFilter-Id = b,\n\tFall-Through = Yes\n";
-    stops(&format!("{twice}DEFAULT\n\tFilter-Id := c\n"), "both say Filter-Id");
-    let (file, _) = passes(twice);
-    let ops: Vec<Op> = file.users[0].1.reply.iter().map(|row| row.op).collect();
-    assert_eq!(ops, [Op::Set, Op::Add], "FreeRADIUS sends both");
+    expect_stop(&format!("{twice}DEFAULT\n\tFilter-Id := c\n"), "both say Filter-Id");
+    let (file, _) = expect_pass(twice);
+    let ops: Vec<RowOperator> = file.users[0].1.reply.iter().map(|row| row.op).collect();
+    assert_eq!(ops, [RowOperator::Set, RowOperator::Add], "FreeRADIUS sends both");
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn what_a_condition_means_there() {
     ] {
         let (file, complaints) = users_file(&format!("ann {check}\n"));
         assert_eq!(file.users.len(), usize::from(taken), "{check}: {file:?}");
-        assert!(complaints.iter().any(|c| c.what.contains(said)), "{check}: {complaints:#?}");
+        assert!(complaints.iter().any(|c| c.message.contains(said)), "{check}: {complaints:#?}");
         let passwords = file.users.iter().flat_map(|(_, rows)| &rows.check);
         let passwords: Vec<_> = passwords.filter(|row| row.attribute == "Cleartext-Password").collect();
         assert!(
@@ -218,7 +220,7 @@ fn what_a_condition_means_there() {
 
 /// The server refuses a login with such a row: what it limits would be missing.
 #[test]
-fn a_reply_row_that_is_lost_stops_the_import_unless_it_may_be_left_out() {
+fn a_lost_reply_row_stops_the_import_unless_it_may_be_left_out() {
     for reply in [
         "Filter-Id = \"%{User-Name}\"",
         "Session-Timeout <= 600",
@@ -237,26 +239,26 @@ fn a_reply_row_that_is_lost_stops_the_import_unless_it_may_be_left_out() {
         "Tunnel-Type:+1 = VLAN",
     ] {
         let text = format!("{ANN}\tIdle-Timeout = 5,\n\t{reply}\n");
-        stops(&text, "say --leave-out");
+        expect_stop(&text, "say --leave-out");
         let import = UsersImport { leave_out: true, ..UsersImport::new(&DICTIONARY) };
-        let (file, complaints) = import.read(&text);
+        let (file, complaints) = import.read_text(&text);
         assert!(!complaints.is_empty() && !complaints.iter().any(|c| c.stops), "{complaints:#?}");
-        assert_eq!(file.users[0].1.reply, [row("Idle-Timeout", Op::Set, "5")]);
+        assert_eq!(file.users[0].1.reply, [attribute_row("Idle-Timeout", RowOperator::Set, "5")]);
         // Of an entry that nobody comes to, no row is missed.
-        passes(&format!("{ANN}DEFAULT\n\t{reply}\n"));
+        expect_pass(&format!("{ANN}DEFAULT\n\t{reply}\n"));
     }
-    passes(&format!("{ANN}\tReply-Message = \"Hello, %{{User-Name}}\"\n"));
+    expect_pass(&format!("{ANN}\tReply-Message = \"Hello, %{{User-Name}}\"\n"));
 }
 
 #[test]
 fn values_of_replies_are_what_they_are_there() {
     let text = "ann Cleartext-Password := a\n\tTunnel-Private-Group-Id = \":1:20\",\n\tClass = \"a\\101b\",\n\tFilter-Id = \"a\\101b\"\n";
-    let (file, complaints) = passes(text);
+    let (file, complaints) = expect_pass(text);
     assert_eq!(complaints, []);
     let expected = [
-        row("Tunnel-Private-Group-Id:1", Op::Set, "20"),
-        row("Class", Op::Set, "a\\101b"),
-        row("Filter-Id", Op::Set, "aAb"),
+        attribute_row("Tunnel-Private-Group-Id:1", RowOperator::Set, "20"),
+        attribute_row("Class", RowOperator::Set, "a\\101b"),
+        attribute_row("Filter-Id", RowOperator::Set, "aAb"),
     ];
     assert_eq!(file.users[0].1.reply, expected);
 }
@@ -264,13 +266,16 @@ fn values_of_replies_are_what_they_are_there() {
 #[test]
 fn a_device_without_a_password_is_not_let_in_by_its_address() {
     let name = "02-00-5E-10-00-01";
-    let (file, complaints) = passes(&format!("{name}\n\tSession-Timeout = 60\n"));
-    assert_eq!(file.users[0].1.check, [row("Auth-Type", Op::Replace, "EAP")]);
-    assert!(complaints[0].what.contains("write Auth-Type := Accept"), "{complaints:?}");
-    stops(&format!("{name}\n{YES}DEFAULT Cleartext-Password := x\n"), "give it the password");
-    stops(&format!("{name} Cleartext-Password := a\n02005e100001 Auth-Type := Reject\n"), "one user here");
-    let (file, _) = passes(&format!("{name} Cleartext-Password := a\n"));
-    assert_eq!(file.users[0].1.check, password("a").check);
+    let (file, complaints) = expect_pass(&format!("{name}\n\tSession-Timeout = 60\n"));
+    assert_eq!(file.users[0].1.check, [attribute_row("Auth-Type", RowOperator::Replace, "EAP")]);
+    assert!(complaints[0].message.contains("write Auth-Type := Accept"), "{complaints:?}");
+    expect_stop(&format!("{name}\n{YES}DEFAULT Cleartext-Password := x\n"), "give it the password");
+    expect_stop(
+        &format!("{name} Cleartext-Password := a\n02005e100001 Auth-Type := Reject\n"),
+        "one user here",
+    );
+    let (file, _) = expect_pass(&format!("{name} Cleartext-Password := a\n"));
+    assert_eq!(file.users[0].1.check, password_user("a").check);
 }
 
 /// What FreeRADIUS does not load is not looked at, and what nobody can wait for is not made.
@@ -279,10 +284,10 @@ fn files_beyond_bounds_stop_the_import() {
     let condition = ["NAS-Port == 1"; 20_000].join(", ");
     let (file, complaints) = users_file(&format!("ann Cleartext-Password := a, {condition}\n"));
     assert!(file.users.is_empty() && complaints.len() == 1, "{complaints:?}");
-    assert!(complaints[0].stops && complaints[0].what.contains("8190 at most"), "{complaints:?}");
+    assert!(complaints[0].stops && complaints[0].message.contains("8190 at most"), "{complaints:?}");
     let comment = "x".repeat(8190 - "ann Cleartext-Password := a #".len());
-    passes(&format!("ann Cleartext-Password := a #{comment}\n"));
-    stops(&format!("ann Cleartext-Password := a #{comment}x\n"), "8190 at most");
+    expect_pass(&format!("ann Cleartext-Password := a #{comment}\n"));
+    expect_stop(&format!("ann Cleartext-Password := a #{comment}x\n"), "8190 at most");
     let file = |users: usize, defaults: usize| {
         let users = (0..users).map(|n| format!("u{n} Cleartext-Password := a\n{YES}"));
         let defaults = (0..defaults).map(|n| format!("DEFAULT NAS-Port == {n}\n\tFilter-Id += f{n},\n{YES}"));
@@ -292,9 +297,9 @@ fn files_beyond_bounds_stop_the_import() {
     let (made, complaints) = users_file(&file(4_000, 500));
     assert!(made.users.is_empty() && made.groups.is_empty());
     let [complaint] = &complaints[..] else { panic!("{complaints:?}") };
-    assert!(complaint.stops && complaint.what.contains("import the file in parts"), "{complaint}");
+    assert!(complaint.stops && complaint.message.contains("import the file in parts"), "{complaint}");
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
-    let (made, _) = passes(&file(300, 100));
+    let (made, _) = expect_pass(&file(300, 100));
     assert!(made.groups.len() == 100 && made.users.iter().all(|(_, rows)| rows.groups.len() == 100));
 }
 
@@ -304,7 +309,7 @@ fn groups_of_two_files_have_two_names() {
     let text = |timeout| format!("{ANN_ON}DEFAULT\n\tSession-Timeout = {timeout}\n");
     let group = |file: &str, timeout| {
         let import = UsersImport { file: file.into(), ..UsersImport::new(&DICTIONARY) };
-        import.read(&text(timeout)).0.groups.remove(0).name
+        import.read_text(&text(timeout)).0.groups.remove(0).name
     };
     assert_eq!(group("a", 1), group("a", 1));
     assert_ne!(group("a", 1), group("a", 2));
@@ -331,7 +336,7 @@ fn included_files_stand_where_they_are_included() {
         };
         let import =
             UsersImport { file: "conf/users".into(), open: Some(&mut open), ..UsersImport::new(&DICTIONARY) };
-        import.read(text)
+        import.read_text(text)
     };
     let (file, complaints) = read("ann Cleartext-Password := a\n$INCLUDE more\n");
     assert!(complaints.is_empty(), "{complaints:?}");
@@ -340,7 +345,7 @@ fn included_files_stand_where_they_are_included() {
     assert_eq!(file.users[2].1.groups.len(), 1, "the search goes on in the file around it");
     for (include, why) in [("cycle", "include each other"), ("nowhere", "not there")] {
         let (_, complaints) = read(&format!("{ANN}$INCLUDE {include}\n"));
-        assert!(complaints.iter().any(|c| c.stops && c.what.contains(why)), "{complaints:?}");
+        assert!(complaints.iter().any(|c| c.stops && c.message.contains(why)), "{complaints:?}");
     }
-    stops(&format!("{ANN}$Include more\n"), "not read here");
+    expect_stop(&format!("{ANN}$Include more\n"), "not read here");
 }

@@ -1,9 +1,9 @@
 //! The store in memory is held to what the databases do.
 
 use crate::suite;
-use usher_aaa::store::Memory;
+use usher_aaa::store::MemoryStore;
 
 #[test]
 fn memory_does_what_every_store_does() {
-    suite::run(&mut || Box::new(Memory::new()));
+    suite::run_scenarios(&mut || Box::new(MemoryStore::new()));
 }

@@ -4,7 +4,7 @@ use usher_aaa::store::SessionRow;
 use usher_core::WallTime;
 
 /// The open session of this number, with something in every column.
-pub(crate) fn session(number: u32) -> SessionRow {
+pub(crate) fn test_session(number: u32) -> SessionRow {
     SessionRow {
         acctsessionid: format!("{number:08x}"),
         acctuniqueid: format!("{number:032x}"),

@@ -1,7 +1,7 @@
 //! SQLite's own ways: files, versions, others at the same file.
 
-use crate::folder::Folder;
-use crate::session::session;
+use crate::folder::StoreTempDir;
+use crate::session::test_session;
 use crate::suite;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use usher_aaa::store::{Store, StoreError};
 use usher_core::WallTime;
-use usher_store::{SCHEMA_VERSION, Sqlite};
+use usher_store::{SCHEMA_VERSION, SqliteStore};
 
 /// The tables as FreeRADIUS 3.0 had them: without the columns that came later, and with its dates as text.
 const OLD: &str = "
@@ -31,14 +31,14 @@ const OLD: &str = "
     INSERT INTO radacct (acctuniqueid, nasipaddress, acctstarttime, username)
         VALUES ('aa', '', '2023-11-14 22:13:20', 'kaya');";
 
-fn file() -> (Folder, PathBuf) {
-    let folder = Folder::new();
+fn new_file() -> (StoreTempDir, PathBuf) {
+    let folder = StoreTempDir::new();
     let path = folder.path().join("usher.db");
     (folder, path)
 }
 
-fn refused(path: &std::path::Path) -> String {
-    match Sqlite::open(path) {
+fn expect_refusal(path: &std::path::Path) -> String {
+    match SqliteStore::open(path) {
         Err(StoreError::Refused(text)) => {
             assert!(text.contains(&path.display().to_string()), "the file is named: {text}");
             text
@@ -51,33 +51,33 @@ fn refused(path: &std::path::Path) -> String {
 fn sqlite_does_what_every_store_does() {
     let mut folders = Vec::new();
     suite::run_database(&mut || {
-        let (folder, path) = file();
+        let (folder, path) = new_file();
         folders.push(folder);
-        Box::new(Sqlite::open(path).unwrap())
+        Box::new(SqliteStore::open(path).unwrap())
     });
 }
 
 #[test]
 fn a_new_file_is_its_owners_and_rows_outlast_the_connection() {
     use std::os::unix::fs::PermissionsExt;
-    let (folder, path) = file();
-    let mut store = Sqlite::open(&path).unwrap();
-    store.put_user("kaya", &suite::password("x")).unwrap();
+    let (folder, path) = new_file();
+    let mut store = SqliteStore::open(&path).unwrap();
+    store.put_user("kaya", &suite::password_user("x")).unwrap();
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
     }
     drop(store);
-    assert_eq!(Sqlite::open(&path).unwrap().user("kaya").unwrap(), Some(suite::password("x")));
+    assert_eq!(SqliteStore::open(&path).unwrap().find_user("kaya").unwrap(), Some(suite::password_user("x")));
 }
 
 #[test]
 fn a_newer_version_is_refused() {
-    let (_folder, path) = file();
-    drop(Sqlite::open(&path).unwrap());
+    let (_folder, path) = new_file();
+    drop(SqliteStore::open(&path).unwrap());
     let raw = Connection::open(&path).unwrap();
     raw.execute("INSERT INTO usher_schema VALUES (?1)", [SCHEMA_VERSION + 5]).unwrap();
-    let text = refused(&path);
+    let text = expect_refusal(&path);
     assert!(
         text.contains(&format!("version {}", SCHEMA_VERSION + 5)) && text.contains("newer program"),
         "{text}"
@@ -86,8 +86,8 @@ fn a_newer_version_is_refused() {
 
 #[test]
 fn an_older_version_is_brought_forward_with_its_rows() {
-    let (_folder, path) = file();
-    drop(Sqlite::open(&path).unwrap());
+    let (_folder, path) = new_file();
+    drop(SqliteStore::open(&path).unwrap());
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch(
         "DELETE FROM usher_schema WHERE version > 1; DROP INDEX usher_radacct_open;
@@ -96,9 +96,9 @@ fn an_older_version_is_brought_forward_with_its_rows() {
          INSERT INTO radacct (acctuniqueid, nasipaddress, username) VALUES ('aa', '192.0.2.1', 'kaya');",
     )
     .unwrap();
-    let mut store = Sqlite::open(&path).unwrap();
-    assert_eq!(store.session("aa").unwrap().unwrap().username, "kaya");
-    store.write(&[usher_aaa::store::Change::Session(Box::new(session(1)))]).unwrap();
+    let mut store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.find_session("aa").unwrap().unwrap().username, "kaya");
+    store.write_changes(&[usher_aaa::store::StoreChange::Session(Box::new(test_session(1)))]).unwrap();
     let versions: Vec<i64> = raw
         .prepare("SELECT version FROM usher_schema ORDER BY 1")
         .unwrap()
@@ -111,13 +111,13 @@ fn an_older_version_is_brought_forward_with_its_rows() {
 
 /// FreeRADIUS gives the packets of such a client to another virtual server, which has rules of its own.
 #[test]
-fn the_virtual_server_of_a_client_is_read_where_the_table_has_it() {
-    let (_folder, path) = file();
+fn a_clients_virtual_server_is_read_if_the_column_exists() {
+    let (_folder, path) = new_file();
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch(OLD).unwrap();
-    let mut store = Sqlite::open(&path).unwrap();
+    let mut store = SqliteStore::open(&path).unwrap();
     let mut servers = || -> Vec<Option<String>> {
-        let clients = store.clients().unwrap();
+        let clients = store.list_clients().unwrap();
         clients.iter().map(|client| client.virtual_server().map(str::to_owned)).collect()
     };
     raw.execute_batch(
@@ -128,17 +128,17 @@ fn the_virtual_server_of_a_client_is_read_where_the_table_has_it() {
     assert_eq!(servers(), [None, Some("strict".to_owned()), None, None]);
     raw.execute_batch("ALTER TABLE nas DROP COLUMN server").unwrap();
     assert_eq!(servers(), [None, None, None, None]);
-    assert_eq!(Sqlite::examine(&path).unwrap().unwrap().missing, [""; 0]);
+    assert_eq!(SqliteStore::examine_schema(&path).unwrap().unwrap().missing, [""; 0]);
 }
 
 #[test]
 fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
-    let (_folder, path) = file();
+    let (_folder, path) = new_file();
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch(OLD).unwrap();
-    let mut store = Sqlite::open(&path).unwrap();
-    assert_eq!(store.user("kaya").unwrap(), Some(suite::password("x")));
-    let mut client = store.clients().unwrap().remove(0);
+    let mut store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.find_user("kaya").unwrap(), Some(suite::password_user("x")));
+    let mut client = store.list_clients().unwrap().remove(0);
     assert_eq!(
         (client.nasname.as_str(), client.shortname.as_str(), client.kind.as_str()),
         ("192.0.2.7", "", "other")
@@ -147,12 +147,12 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
     assert_eq!(client.virtual_server(), None);
     store.put_client(&client).unwrap();
     assert_eq!(raw.query_row("SELECT ports FROM nas", [], |row| row.get::<_, i64>(0)).unwrap(), 48);
-    let old = store.session("aa").unwrap().unwrap();
+    let old = store.find_session("aa").unwrap().unwrap();
     assert_eq!(old.acctstarttime, Some(WallTime::from_unix_secs(1_700_000_000)), "a date as text is read");
     assert_eq!(old.nasipaddress.to_string(), "0.0.0.0");
     // The key is made unique, without which no session could be put in place of itself.
     for _ in 0..2 {
-        store.write(&[usher_aaa::store::Change::Session(Box::new(session(1)))]).unwrap();
+        store.write_changes(&[usher_aaa::store::StoreChange::Session(Box::new(test_session(1)))]).unwrap();
     }
     assert_eq!(raw.query_row("SELECT count(*) FROM radacct", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
     // FreeRADIUS's own insertion goes on working.
@@ -161,16 +161,16 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
         [],
     )
     .unwrap();
-    assert_eq!(store.session("bb").unwrap().unwrap().interims, 0);
+    assert_eq!(store.find_session("bb").unwrap().unwrap().interims, 0);
 }
 
 #[test]
-fn sessions_that_are_there_twice_are_named_and_nothing_is_changed() {
-    let (_folder, path) = file();
+fn duplicate_sessions_are_named_and_the_file_stays_unchanged() {
+    let (_folder, path) = new_file();
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch(OLD).unwrap();
     raw.execute("INSERT INTO radacct (acctuniqueid) VALUES ('aa')", []).unwrap();
-    let text = refused(&path);
+    let text = expect_refusal(&path);
     assert!(text.contains("acctuniqueid") && text.contains("HAVING count(*) > 1"), "{text}");
     let tables =
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('usher_schema', 'radreply')";
@@ -184,17 +184,17 @@ fn the_installed_freeradius_schema_is_taken_as_it_is() {
         .unwrap_or_else(|e| panic!("{path}: {e}: install Debian's package freeradius-config"));
     let mut folders = Vec::new();
     suite::run_database(&mut || {
-        let (folder, path) = file();
+        let (folder, path) = new_file();
         folders.push(folder);
         Connection::open(&path).unwrap().execute_batch(&schema).unwrap();
-        Box::new(Sqlite::open(path).unwrap())
+        Box::new(SqliteStore::open(path).unwrap())
     });
 }
 
 #[test]
-fn who_looks_at_a_file_is_told_what_it_lacks_and_changes_nothing() {
-    let (folder, path) = file();
-    assert_eq!(Sqlite::examine(&path).unwrap(), None);
+fn examining_a_file_lists_its_gaps_and_changes_nothing() {
+    let (folder, path) = new_file();
+    assert_eq!(SqliteStore::examine_schema(&path).unwrap(), None);
     assert!(!path.exists(), "looking makes none");
     Connection::open(&path).unwrap().execute_batch(OLD).unwrap();
     let before = std::fs::read(&path).unwrap();
@@ -202,58 +202,58 @@ fn who_looks_at_a_file_is_told_what_it_lacks_and_changes_nothing() {
         let missing = missing.iter().map(|text| (*text).to_owned()).collect();
         Some(usher_store::SchemaReport { version, missing })
     };
-    assert_eq!(Sqlite::examine(&path).unwrap(), report(0, &[]));
+    assert_eq!(SqliteStore::examine_schema(&path).unwrap(), report(0, &[]));
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    drop(Sqlite::open(&path).unwrap());
-    assert_eq!(Sqlite::examine(&path).unwrap(), report(SCHEMA_VERSION, &[]));
+    drop(SqliteStore::open(&path).unwrap());
+    assert_eq!(SqliteStore::examine_schema(&path).unwrap(), report(SCHEMA_VERSION, &[]));
     let sql = "ALTER TABLE radacct DROP COLUMN class; DROP TABLE radgroupreply;";
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-    let missing = Sqlite::examine(&path).unwrap().unwrap().missing;
+    let missing = SqliteStore::examine_schema(&path).unwrap().unwrap().missing;
     assert!(missing.iter().any(|text| text.contains("radgroupreply")), "{missing:?}");
     assert!(missing.iter().any(|text| text.contains("class")), "{missing:?}");
     let sql = format!("INSERT INTO usher_schema VALUES ({})", SCHEMA_VERSION + 1);
     Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
-    let newer = Sqlite::examine(&path).unwrap_err().to_string();
-    assert!(newer.ends_with(&refused(&path)), "the server says the same: {newer}");
+    let newer = SqliteStore::examine_schema(&path).unwrap_err().to_string();
+    assert!(newer.ends_with(&expect_refusal(&path)), "the server says the same: {newer}");
     drop(folder);
 }
 
 #[test]
 fn what_is_no_database_is_refused() {
-    let (folder, path) = file();
+    let (folder, path) = new_file();
     std::fs::write(&path, "# a configuration file, not a database, and longer than a header").unwrap();
-    assert!(refused(&path).contains("not a database"));
-    assert!(refused(&folder.path().join("nowhere/usher.db")).contains("cannot be opened"));
-    assert!(refused(folder.path()).contains("cannot be opened"));
+    assert!(expect_refusal(&path).contains("not a database"));
+    assert!(expect_refusal(&folder.path().join("nowhere/usher.db")).contains("cannot be opened"));
+    assert!(expect_refusal(folder.path()).contains("cannot be opened"));
 }
 
 #[test]
 fn readers_do_not_wait_and_a_writer_says_when_it_cannot() {
-    let (_folder, path) = file();
-    let mut one = Sqlite::open(&path).unwrap();
-    let mut two = Sqlite::open(&path).unwrap();
-    one.put_user("kaya", &suite::password("x")).unwrap();
+    let (_folder, path) = new_file();
+    let mut one = SqliteStore::open(&path).unwrap();
+    let mut two = SqliteStore::open(&path).unwrap();
+    one.put_user("kaya", &suite::password_user("x")).unwrap();
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch("BEGIN IMMEDIATE; DELETE FROM radcheck").unwrap();
     // The fastest of three, as a busy machine may hold up any of them.
     let read = (0..3).map(|_| {
         let begun = Instant::now();
-        let found = two.user("kaya").unwrap();
-        assert_eq!(found, Some(suite::password("x")), "as it was before the change under way");
+        let found = two.find_user("kaya").unwrap();
+        assert_eq!(found, Some(suite::password_user("x")), "as it was before the change under way");
         begun.elapsed()
     });
     let read = read.min().unwrap();
     let begun = Instant::now();
-    assert!(matches!(one.put_user("lim", &suite::password("x")), Err(StoreError::Unavailable(_))));
+    assert!(matches!(one.put_user("lim", &suite::password_user("x")), Err(StoreError::Unavailable(_))));
     let waited = begun.elapsed();
     assert!(read < waited / 2, "a reader takes {read:?} where a writer waits for {waited:?}");
     raw.execute_batch("ROLLBACK").unwrap();
-    one.put_user("lim", &suite::password("x")).unwrap();
-    assert!(two.user("lim").unwrap().is_some());
+    one.put_user("lim", &suite::password_user("x")).unwrap();
+    assert!(two.find_user("lim").unwrap().is_some());
 }
 
 /// Does something until no other program has the file. Each attempt has to wait for the others for some seconds.
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> T {
+fn retry_while_busy<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> T {
     let first = Instant::now();
     loop {
         let begun = Instant::now();
@@ -269,23 +269,23 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> T {
 
 #[test]
 fn many_open_a_new_file_at_once() {
-    let (_folder, path) = file();
+    let (_folder, path) = new_file();
     std::thread::scope(|scope| {
         for n in 0..8 {
             let path = &path;
             scope.spawn(move || {
-                let mut store = patiently(|| Sqlite::open(path));
-                patiently(|| store.put_user(&format!("u{n}"), &suite::password("x")));
+                let mut store = retry_while_busy(|| SqliteStore::open(path));
+                retry_while_busy(|| store.put_user(&format!("u{n}"), &suite::password_user("x")));
             });
         }
     });
-    assert_eq!(Sqlite::open(&path).unwrap().user_names(None, 100).unwrap().len(), 8);
+    assert_eq!(SqliteStore::open(&path).unwrap().user_names(None, 100).unwrap().len(), 8);
 }
 
 #[test]
 fn an_operator_that_is_none_is_refused_by_name() {
-    let (_folder, path) = file();
-    let mut store = Sqlite::open(&path).unwrap();
+    let (_folder, path) = new_file();
+    let mut store = SqliteStore::open(&path).unwrap();
     let sql = "INSERT INTO radcheck (username, attribute, op, value) VALUES ('odd', 'Class', '=>', '1')";
     Connection::open(&path).unwrap().execute(sql, []).unwrap();
     suite::refused_operator(&mut store);
@@ -296,21 +296,21 @@ fn an_operator_that_is_none_is_refused_by_name() {
 #[test]
 fn root_follows_no_link_in_a_folder_of_another_user() {
     use std::os::unix::fs::{MetadataExt, chown, symlink};
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     if std::fs::metadata(folder.path()).unwrap().uid() != 0 {
         return;
     }
     let (path, other) = (folder.path().join("usher.db"), folder.path().join("other"));
     std::fs::write(&other, "").unwrap();
     symlink(&other, &path).unwrap();
-    assert!(Sqlite::open(&path).is_ok(), "in its own folder root may have put it there");
+    assert!(SqliteStore::open(&path).is_ok(), "in its own folder root may have put it there");
     std::fs::write(&other, "").unwrap();
     chown(folder.path(), Some(1), Some(1)).unwrap();
-    let error = Sqlite::open(&path).map(drop).unwrap_err().to_string();
+    let error = SqliteStore::open(&path).map(drop).unwrap_err().to_string();
     assert!(error.contains("root does not follow"), "{error}");
     assert_eq!(std::fs::metadata(&other).unwrap().len(), 0);
     std::fs::remove_file(&path).unwrap();
-    drop(Sqlite::open(&path).unwrap());
+    drop(SqliteStore::open(&path).unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().uid(), 1, "what root makes there is the owner's");
-    drop(Sqlite::open(&path).unwrap());
+    drop(SqliteStore::open(&path).unwrap());
 }

@@ -1,9 +1,9 @@
 //! Whether FreeRADIUS and this server come to the same verdict: by generated users files that were taken over, and by the same rows of the
 //! same database.
 
-use crate::folder::Folder;
-use crate::freeradius::{FreeRadius, SECRET, free_port, request};
-use crate::suite::row;
+use crate::folder::StoreTempDir;
+use crate::freeradius::{FreeRadius, SECRET, free_port, pap_request};
+use crate::suite::attribute_row;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -13,33 +13,33 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_aaa::store::{GroupRows, Op, Row, Store, UserRows};
-use usher_aaa::{Method, Password, User};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::dictionary::Dictionary;
-use usher_radius::packet::Code;
-use usher_store::{Sqlite, import};
+use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, Store, UserRows};
+use usher_aaa::{AuthMethod, StoredPassword, User};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::dictionary::RadiusDictionary;
+use usher_radius::packet::PacketCode;
+use usher_store::{SqliteStore, import};
 
-static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
 
 /// How many files are made.
 const FILES: usize = 300;
 
 /// Always the same: a run that fails can be looked at.
-fn made<T>(strategy: &impl Strategy<Value = T>, n: usize, seed: u8) -> Vec<T> {
+fn generate_samples<T>(strategy: &impl Strategy<Value = T>, n: usize, seed: u8) -> Vec<T> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     (0..n).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-fn pick(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> + Clone {
+fn pick_word(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> + Clone {
     prop::sample::select(words)
 }
 
 /// What an entry's first line says: forms that FreeRADIUS loads, whatever it then thinks of them.
-fn entry() -> impl Strategy<Value = String> {
-    let name = pick(&["ann", "ann", "bob", "bob", "DEFAULT", "DEFAULT", "DEFAULT"]);
-    let proof = pick(&[
+fn entry_line() -> impl Strategy<Value = String> {
+    let name = pick_word(&["ann", "ann", "bob", "bob", "DEFAULT", "DEFAULT", "DEFAULT"]);
+    let proof = pick_word(&[
         "Cleartext-Password := \"p\"",
         "Cleartext-Password := \"p\"",
         "Cleartext-Password := \"q\"",
@@ -62,7 +62,7 @@ fn entry() -> impl Strategy<Value = String> {
         "",
         "",
     ]);
-    let more = pick(&[
+    let more = pick_word(&[
         "NAS-Port == 1",
         "NAS-Port = 1",
         "NAS-Port != 1",
@@ -84,7 +84,7 @@ fn entry() -> impl Strategy<Value = String> {
         "",
         "",
     ]);
-    let reply = pick(&[
+    let reply = pick_word(&[
         "Idle-Timeout = 10",
         "Idle-Timeout = 20",
         "Idle-Timeout := 30",
@@ -98,7 +98,7 @@ fn entry() -> impl Strategy<Value = String> {
         "",
         "",
     ]);
-    let through = pick(&["Fall-Through = Yes", "Fall-Through = Yes", "Fall-Through = No", "", ""]);
+    let through = pick_word(&["Fall-Through = Yes", "Fall-Through = Yes", "Fall-Through = No", "", ""]);
     (name, proof, more, reply, through).prop_map(|(name, proof, more, reply, through)| {
         let joined = |parts: [&str; 2], between| {
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(between)
@@ -113,7 +113,7 @@ fn entry() -> impl Strategy<Value = String> {
 }
 
 /// One FreeRADIUS with these parts of its configuration.
-fn configure(folder: &Folder, port: u16, modules: &str, authorize: &str) {
+fn write_config(folder: &StoreTempDir, port: u16, modules: &str, authorize: &str) {
     let at = folder.path().display();
     let text = format!(
         "name = radiusd\nlibdir = /usr/lib/freeradius\nraddbdir = {at}\nrun_dir = {at}\ndb_dir = {at}\npidfile = {at}/pid\n\
@@ -128,22 +128,23 @@ fn configure(folder: &Folder, port: u16, modules: &str, authorize: &str) {
 }
 
 /// Whether these rows let a request by PAP in, and what idle timeouts they give.
-fn verdict(rows: &UserRows, asked: &Attributes, password: &str) -> Option<Vec<u32>> {
+fn pap_verdict(rows: &UserRows, asked: &AttributeList, password: &str) -> Option<Vec<u32>> {
     let user = Arc::new(User::compile(rows, &DICTIONARY).ok()?);
-    let user = user.resolve(asked).ok()?;
+    let user = user.resolve_for_request(asked).ok()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let expired = user.expires.is_some_and(|until| until.unix_secs() <= now);
-    let proven = user.password == Some(Password::clear(password.as_bytes()));
-    (proven && !expired && !user.rejected && user.may_use(Method::Pap)).then(|| timeouts(&user.reply))
+    let proven = user.password == Some(StoredPassword::from_clear(password.as_bytes()));
+    (proven && !expired && !user.rejected && user.may_use(AuthMethod::Pap))
+        .then(|| idle_timeouts(&user.reply))
 }
 
-fn timeouts(reply: &Attributes) -> Vec<u32> {
+fn idle_timeouts(reply: &AttributeList) -> Vec<u32> {
     let number = |value: &[u8]| u32::from_be_bytes(value.try_into().unwrap());
     reply.get_all(kind::IDLE_TIMEOUT).map(number).collect()
 }
 
-fn asked(name: &str, password: &str, port: u32) -> Attributes {
-    let mut asked = request(name, password);
+fn port_request(name: &str, password: &str, port: u32) -> AttributeList {
+    let mut asked = pap_request(name, password);
     asked.push_u32(kind::NAS_PORT, port);
     if port == 1 {
         // Virtual.
@@ -154,9 +155,9 @@ fn asked(name: &str, password: &str, port: u32) -> Attributes {
 
 #[test]
 fn users_files_let_in_whom_they_let_in_there() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let port = free_port();
-    let files = made(&proptest::collection::vec(entry(), 1..6), FILES, 9);
+    let files = generate_samples(&proptest::collection::vec(entry_line(), 1..6), FILES, 9);
     let (mut modules, mut cases) = (String::new(), String::new());
     for (n, entries) in files.iter().enumerate() {
         let path = folder.path().join(format!("users{n}"));
@@ -164,7 +165,7 @@ fn users_files_let_in_whom_they_let_in_there() {
         writeln!(modules, " files f{n} {{\n  usersfile = {}\n }}", path.display()).unwrap();
         writeln!(cases, "   case \"{n}\" {{\n    f{n}\n   }}").unwrap();
     }
-    configure(&folder, port, &modules, &format!("  switch &NAS-Identifier {{\n{cases}  }}\n"));
+    write_config(&folder, port, &modules, &format!("  switch &NAS-Identifier {{\n{cases}  }}\n"));
     let server = FreeRadius::start(&folder, port);
     let (mut taken, mut stopped, mut let_in, mut wrong) = (0, 0, 0, Vec::new());
     for (n, entries) in files.iter().enumerate() {
@@ -184,11 +185,11 @@ fn users_files_let_in_whom_they_let_in_there() {
             .into_iter()
             .flat_map(|name| [(name, "p", 1), (name, "q", 1), (name, "p", 2), (name, "q", 2)])
         {
-            let mut asked = asked(name, password, port);
-            let ours = users.get(name).and_then(|rows| verdict(rows, &asked, password));
+            let mut asked = port_request(name, password, port);
+            let ours = users.get(name).and_then(|rows| pap_verdict(rows, &asked, password));
             asked.push_text(kind::NAS_IDENTIFIER, &n.to_string()).unwrap();
-            let reply = server.ask_with(Ipv4Addr::LOCALHOST, SECRET, &asked).unwrap();
-            let theirs = (reply.code == Code::ACCESS_ACCEPT).then(|| timeouts(&reply.attributes));
+            let reply = server.send_access_request(Ipv4Addr::LOCALHOST, SECRET, &asked).unwrap();
+            let theirs = (reply.code == PacketCode::ACCESS_ACCEPT).then(|| idle_timeouts(&reply.attributes));
             let_in += usize::from(ours.is_some() && theirs.is_some());
             // Fewer are let in where something was named.
             let fair = match (&ours, &theirs) {
@@ -215,8 +216,8 @@ fn is_conditional(entry: &str, name: &str) -> bool {
 }
 
 /// Rows of a user and of a group, in the words of the tables.
-fn sql_rows() -> impl Strategy<Value = Vec<Row>> {
-    let check = pick(&[
+fn sql_rows() -> impl Strategy<Value = Vec<AttributeRow>> {
+    let check = pick_word(&[
         "Cleartext-Password := p",
         "Cleartext-Password := q",
         "Cleartext-Password += q",
@@ -237,7 +238,7 @@ fn sql_rows() -> impl Strategy<Value = Vec<Row>> {
             let mut words = text.splitn(3, ' ');
             let mut next = || words.next().unwrap();
             let (attribute, op, value) = (next(), next(), next());
-            row(attribute, Op::parse(op).unwrap(), value)
+            attribute_row(attribute, RowOperator::parse(op).unwrap(), value)
         };
         rows.into_iter().map(parse).collect()
     })
@@ -261,20 +262,21 @@ fn sql_module(database: &Path) -> String {
 /// One database, read by both.
 #[test]
 fn rows_of_a_database_let_in_whom_they_let_in_there() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let port = free_port();
     let database = folder.path().join("users.db");
-    let mut store = Sqlite::open(&database).unwrap();
-    let reply = pick(&["", "Idle-Timeout = 10", "Idle-Timeout := 20", "Idle-Timeout += 30"]);
+    let mut store = SqliteStore::open(&database).unwrap();
+    let reply = pick_word(&["", "Idle-Timeout = 10", "Idle-Timeout := 20", "Idle-Timeout += 30"]);
     let strategy = (sql_rows(), reply.clone(), sql_rows(), reply, proptest::bool::ANY);
     let mut all = Vec::new();
-    for (n, (own, own_reply, group, group_reply, alone)) in made(&strategy, FILES, 4).into_iter().enumerate()
+    for (n, (own, own_reply, group, group_reply, alone)) in
+        generate_samples(&strategy, FILES, 4).into_iter().enumerate()
     {
         let reply = |text: &str| {
             let mut words = text.splitn(3, ' ');
             match (words.next(), words.next(), words.next()) {
                 (Some(attribute), Some(op), Some(value)) => {
-                    vec![row(attribute, Op::parse(op).unwrap(), value)]
+                    vec![attribute_row(attribute, RowOperator::parse(op).unwrap(), value)]
                 }
                 _ => Vec::new(),
             }
@@ -287,18 +289,18 @@ fn rows_of_a_database_let_in_whom_they_let_in_there() {
         all.push(rows);
     }
     drop(store);
-    configure(&folder, port, &sql_module(&database), "  sql\n");
+    write_config(&folder, port, &sql_module(&database), "  sql\n");
     let server = FreeRadius::start(&folder, port);
-    let mut store = Sqlite::open(&database).unwrap();
+    let mut store = SqliteStore::open(&database).unwrap();
     let (mut let_in, mut refused, mut wrong) = (0, 0, Vec::new());
     for (n, rows) in all.iter().enumerate() {
-        let read = store.user(&format!("u{n}")).unwrap().unwrap();
+        let read = store.find_user(&format!("u{n}")).unwrap().unwrap();
         assert_eq!(&read, rows);
         for (password, port) in [("p", 1), ("q", 1), ("p", 2), ("q", 2)] {
-            let asked = asked(&format!("u{n}"), password, port);
-            let ours = verdict(&read, &asked, password);
-            let reply = server.ask_with(Ipv4Addr::LOCALHOST, SECRET, &asked).unwrap();
-            let theirs = (reply.code == Code::ACCESS_ACCEPT).then(|| timeouts(&reply.attributes));
+            let asked = port_request(&format!("u{n}"), password, port);
+            let ours = pap_verdict(&read, &asked, password);
+            let reply = server.send_access_request(Ipv4Addr::LOCALHOST, SECRET, &asked).unwrap();
+            let theirs = (reply.code == PacketCode::ACCESS_ACCEPT).then(|| idle_timeouts(&reply.attributes));
             let_in += usize::from(ours.is_some() && theirs.is_some());
             refused += usize::from(ours.is_none() && theirs.is_none());
             // Rows that are refused, and own conditions that fail, let nobody in here, whatever the groups say.
@@ -322,10 +324,10 @@ fn rows_of_a_database_let_in_whom_they_let_in_there() {
 
 #[test]
 fn values_of_a_database_are_what_they_are_there() {
-    let folder = Folder::new();
+    let folder = StoreTempDir::new();
     let port = free_port();
     let database = folder.path().join("users.db");
-    drop(Sqlite::open(&database).unwrap());
+    drop(SqliteStore::open(&database).unwrap());
     let bodies = [
         "ab",
         r"a\101b",
@@ -355,23 +357,25 @@ fn values_of_a_database_are_what_they_are_there() {
         }
     }
     drop(connection);
-    configure(&folder, port, &sql_module(&database), "  sql\n");
+    write_config(&folder, port, &sql_module(&database), "  sql\n");
     let server = FreeRadius::start(&folder, port);
-    let mut store = Sqlite::open(&database).unwrap();
+    let mut store = SqliteStore::open(&database).unwrap();
     for (n, body) in bodies.iter().enumerate() {
         let name = format!("u{n}");
-        let rows = store.user(&name).unwrap().unwrap();
+        let rows = store.find_user(&name).unwrap().unwrap();
         let user = User::compile(&rows, &DICTIONARY).unwrap();
         let password = &rows.check[0].value;
-        let reply = server.ask_with(Ipv4Addr::LOCALHOST, SECRET, &request(&name, password)).unwrap();
-        assert_eq!(reply.code, Code::ACCESS_ACCEPT, "{body} is the password {password:?} here");
+        let reply =
+            server.send_access_request(Ipv4Addr::LOCALHOST, SECRET, &pap_request(&name, password)).unwrap();
+        assert_eq!(reply.code, PacketCode::ACCESS_ACCEPT, "{body} is the password {password:?} here");
         for number in [kind::REPLY_MESSAGE, kind::CLASS] {
             assert_eq!(reply.attributes.get(number), user.reply.get(number), "{body}: attribute {number}");
         }
         // What this server writes is read the same by both.
         store.put_user(&format!("w{n}"), &rows).unwrap();
-        let written =
-            server.ask_with(Ipv4Addr::LOCALHOST, SECRET, &request(&format!("w{n}"), password)).unwrap();
+        let written = server
+            .send_access_request(Ipv4Addr::LOCALHOST, SECRET, &pap_request(&format!("w{n}"), password))
+            .unwrap();
         assert_eq!(
             (written.code, written.attributes.as_bytes()),
             (reply.code, reply.attributes.as_bytes()),

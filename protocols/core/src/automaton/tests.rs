@@ -54,14 +54,14 @@ crate::automaton! {
     Cold { ! ends: "for good"; }
 }
 
-fn press(guards: &[Guard]) -> Option<State> {
+fn state_after_press(guards: &[Guard]) -> Option<State> {
     Valve::step(State::Off, Event::Press, |guard| guards.contains(&guard)).map(|row| row.to)
 }
 
 #[test]
 fn rows_are_looked_at_from_the_top() {
-    assert_eq!(press(&[Guard::Broken]), Some(State::Cold));
-    assert_eq!(press(&[Guard::Warm]), Some(State::Warming));
+    assert_eq!(state_after_press(&[Guard::Broken]), Some(State::Cold));
+    assert_eq!(state_after_press(&[Guard::Warm]), Some(State::Warming));
     let arrow = |state, guards: &[Guard]| Boxes::step(state, |g| guards.contains(&g)).map(|row| row.to);
     assert_eq!(arrow(State::Off, &[]), Some(State::Warming));
     assert_eq!(arrow(State::Warming, &[]), None);
@@ -99,7 +99,7 @@ fn a_table_prints_as_it_is_written() {
     assert!(boxes.ends_with("  warming \"up\"; waits (for warmth)\n  Cold; ends (for good)\n"), "{boxes}");
 }
 
-fn walk(events: &[(Event, bool)]) {
+fn run_events(events: &[(Event, bool)]) {
     let mut state = State::Off;
     for (event, holds) in events {
         if let Some(row) = Valve::step(state, *event, |_| *holds) {
@@ -114,29 +114,29 @@ const WARM: (Event, bool) = (Event::Tick, true);
 #[test]
 fn coverage_fails_where_a_row_was_not_taken() {
     let whole = || {
-        walk(&[PRESS, PRESS, TICK, PRESS, TICK, WARM, PRESS]);
-        walk(&[(Event::Press, true), PRESS]);
+        run_events(&[PRESS, PRESS, TICK, PRESS, TICK, WARM, PRESS]);
+        run_events(&[(Event::Press, true), PRESS]);
     };
     Valve::cover(whole);
-    let missing = catch_unwind(|| Valve::cover(|| walk(&[PRESS, TICK]))).unwrap_err();
+    let missing = catch_unwind(|| Valve::cover(|| run_events(&[PRESS, TICK]))).unwrap_err();
     let said = missing.downcast_ref::<String>().unwrap();
     assert!(said.contains("Off; Press & Broken; ; Cold") && !said.contains("Heat; warming"), "{said}");
     // A question is no step.
     let asked = || {
-        walk(&[PRESS, TICK, WARM, PRESS, PRESS, PRESS]);
+        run_events(&[PRESS, TICK, WARM, PRESS, PRESS, PRESS]);
         assert!(Valve::find(State::Off, Event::Press, |_| true).is_some());
     };
     assert!(catch_unwind(|| Valve::cover(asked)).is_err());
     let never = || {
         whole();
-        walk(&[PRESS, WARM, TICK]);
+        run_events(&[PRESS, WARM, TICK]);
     };
     let met = catch_unwind(|| Valve::cover(never)).unwrap_err();
     assert!(met.downcast_ref::<String>().unwrap().contains("happened and cannot"));
 }
 
 /// The tokens of a graph in Graphviz' language, as its grammar has them: quoted strings without their quotes.
-fn tokens(text: &str) -> Vec<String> {
+fn tokenize_dot(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -162,8 +162,8 @@ fn tokens(text: &str) -> Vec<String> {
 }
 
 /// Nodes and edges of a graph; panics where it is none.
-fn graph(text: &str) -> (BTreeSet<String>, Vec<(String, String)>) {
-    let tokens = tokens(text);
+fn parse_graph(text: &str) -> (BTreeSet<String>, Vec<(String, String)>) {
+    let tokens = tokenize_dot(text);
     let words: Vec<&str> = tokens.iter().map(String::as_str).collect();
     let [b"digraph", name, b"{", inner @ .., b"}"] =
         &words.iter().map(|w| w.as_bytes()).collect::<Vec<_>>()[..]
@@ -190,10 +190,10 @@ fn graph(text: &str) -> (BTreeSet<String>, Vec<(String, String)>) {
 #[test]
 fn a_picture_is_a_graph_of_all_states_and_rows() {
     for diagram in [Valve::DIAGRAM, Boxes::DIAGRAM] {
-        let (nodes, edges) = graph(&diagram.dot().to_string());
+        let (nodes, edges) = parse_graph(&diagram.to_dot().to_string());
         assert_eq!((nodes.len(), edges.len()), (diagram.boxes.len() + 1, diagram.lines.len() + 1));
     }
-    let text = Boxes::DIAGRAM.dot().to_string();
+    let text = Boxes::DIAGRAM.to_dot().to_string();
     for line in [
         r#"  "Off" -> "warming \"up\"" [label="UCT"];"#,
         r#"  "warming \"up\"" [label="warming \"up\"\nHeat\nHum"];"#,
@@ -202,7 +202,7 @@ fn a_picture_is_a_graph_of_all_states_and_rows() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
-    let text = Valve::DIAGRAM.dot().to_string();
+    let text = Valve::DIAGRAM.to_dot().to_string();
     assert!(text.contains(r#"label="valve\nthe manual, \\1";"#), "{text}");
     assert!(text.contains(r#"  "Off" -> "Cold" [label="Press & Broken"];"#), "{text}");
 }

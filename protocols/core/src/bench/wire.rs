@@ -1,9 +1,10 @@
 //! What is under way between hosts.
 
-use super::network::Network;
-use crate::impair::{Channel, ChannelConfig, Fate, Loss};
+use super::network::MachineNetwork;
+use crate::impair::{Channel, ChannelConfig, LossModel, PacketFate};
 use crate::machine::{
-    AssocId, CloseReason, ConnId, ListenerId, MessageOp, Path, PortId, Side, SocketId, StreamOp, Transmit,
+    AssocId, CloseReason, ConnId, ConnOrigin, DatagramPath, ListenerId, MessageOp, PortId, SocketId,
+    StreamOp, Transmit,
 };
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -17,9 +18,9 @@ const EPHEMERAL: u16 = 49_152;
 
 /// One thing that a machine wanted done on the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sent {
+pub struct SentTransmit {
     /// When.
-    pub at: Instant,
+    pub sent_at: Instant,
     /// The number of the host.
     pub from: usize,
     /// What.
@@ -29,30 +30,30 @@ pub struct Sent {
 }
 
 /// What happens to a host.
-pub(super) enum What {
-    Datagram(Path),
+pub(super) enum ArrivalKind {
+    Datagram(DatagramPath),
     Frame(PortId),
     Up(ConnId),
     Data(ConnId),
     Message(AssocId, u16, u32),
     Closed(ConnId, CloseReason),
     /// What is done then, with the whole network.
-    Deed(Box<dyn FnOnce(&mut Network)>),
+    Action(Box<dyn FnOnce(&mut MachineNetwork)>),
 }
 
-pub(super) struct Arrival {
+pub(super) struct PendingArrival {
     pub(super) host: usize,
-    pub(super) what: What,
+    pub(super) kind: ArrivalKind,
     pub(super) bytes: Vec<u8>,
 }
 
 /// A host, and what it calls a connection or association.
-pub(super) type End = (usize, ConnId);
+pub(super) type ConnEnd = (usize, ConnId);
 
 /// A connection or association as one end has it.
-pub(super) struct Conn {
+pub(super) struct ConnState {
     /// `None`: it will be refused.
-    pub(super) other: Option<End>,
+    pub(super) other: Option<ConnEnd>,
     pub(super) local: IpAddr,
     pub(super) remote: SocketAddr,
     /// Of the end that did not begin it.
@@ -68,37 +69,37 @@ pub(super) struct Conn {
 }
 
 /// How much later than by the channel alone the copies of a thing arrive.
-type Meddler = Box<dyn FnMut(usize, &mut Sent) -> Vec<Duration>>;
+type TransmitInterceptor = Box<dyn FnMut(usize, &mut SentTransmit) -> Vec<Duration>>;
 
 /// From one host to another, and the addresses at both ends where it is not a segment's.
 #[derive(Clone, Copy)]
-struct Way {
+struct HostRoute {
     from: usize,
     to: usize,
     ends: Option<[IpAddr; 2]>,
 }
 
 /// One direction between two hosts, or of an address's link: for what may be lost, and for what is sent again until it arrives.
-struct Pipe {
+struct ChannelPair {
     lossy: Channel,
     reliable: Channel,
 }
 
-pub(super) struct Wire {
+pub(super) struct NetworkState {
     pub(super) now: Instant,
-    queue: BTreeMap<(Instant, u64), Arrival>,
+    queue: BTreeMap<(Instant, u64), PendingArrival>,
     sequence: u64,
     channel: ChannelConfig,
-    pipes: BTreeMap<(usize, usize), Pipe>,
+    pipes: BTreeMap<(usize, usize), ChannelPair>,
     /// Of addresses: from each, and to it.
-    links: BTreeMap<IpAddr, [Pipe; 2]>,
+    links: BTreeMap<IpAddr, [ChannelPair; 2]>,
     pub(super) down: BTreeSet<IpAddr>,
     pub(super) seed: u16,
     /// How long what was lost of a stream waits until it is sent again.
     pub(super) resent: Option<Duration>,
     severed: BTreeSet<(usize, usize)>,
     /// What waits for a severed way.
-    held: Vec<(Way, Arrival)>,
+    severed_arrivals: Vec<(HostRoute, PendingArrival)>,
     pub(super) addresses: Vec<Vec<IpAddr>>,
     pub(super) silent: Vec<bool>,
     pub(super) refusing: Vec<bool>,
@@ -106,16 +107,16 @@ pub(super) struct Wire {
     pub(super) bound: Vec<(SocketAddr, usize, SocketId)>,
     pub(super) listeners: BTreeMap<SocketAddr, (usize, ListenerId)>,
     pub(super) segments: Vec<Vec<(usize, PortId)>>,
-    pub(super) ends: BTreeMap<End, Conn>,
-    begun: u16,
-    pub(super) sent: Vec<Sent>,
+    pub(super) ends: BTreeMap<ConnEnd, ConnState>,
+    opened_connections: u16,
+    pub(super) sent: Vec<SentTransmit>,
     pub(super) work: BTreeMap<&'static str, u32>,
-    pub(super) meddler: Meddler,
+    pub(super) meddler: TransmitInterceptor,
     pub(super) segment: usize,
     pub(super) granted: u16,
 }
 
-impl Wire {
+impl NetworkState {
     pub(super) fn new(channel: ChannelConfig) -> Self {
         Self {
             now: Instant::ZERO,
@@ -128,7 +129,7 @@ impl Wire {
             seed: 0,
             resent: None,
             severed: BTreeSet::new(),
-            held: Vec::new(),
+            severed_arrivals: Vec::new(),
             addresses: Vec::new(),
             silent: Vec::new(),
             refusing: Vec::new(),
@@ -137,7 +138,7 @@ impl Wire {
             listeners: BTreeMap::new(),
             segments: Vec::new(),
             ends: BTreeMap::new(),
-            begun: 0,
+            opened_connections: 0,
             sent: Vec::new(),
             work: BTreeMap::new(),
             meddler: Box::new(|_, _| [Duration::ZERO].into()),
@@ -145,51 +146,59 @@ impl Wire {
             granted: u16::MAX,
         }
     }
-    pub(super) fn push(&mut self, at: Instant, host: usize, what: What, bytes: Vec<u8>) {
+    pub(super) fn push_arrival(&mut self, at: Instant, host: usize, what: ArrivalKind, bytes: Vec<u8>) {
         self.sequence += 1;
-        self.queue.insert((at, self.sequence), Arrival { host, what, bytes });
+        self.queue.insert((at, self.sequence), PendingArrival { host, kind: what, bytes });
     }
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next_arrival_time(&self) -> Option<Instant> {
         self.queue.first_key_value().map(|((at, _), _)| *at)
     }
-    pub(super) fn pop(&mut self) -> Option<Arrival> {
+    pub(super) fn pop_arrival(&mut self) -> Option<PendingArrival> {
         self.queue.pop_first().map(|(_, arrival)| arrival)
     }
     /// A pipe with chance of its own, by which two numbers it is known.
-    fn made(&self, from: u64, to: u64, config: &ChannelConfig) -> Pipe {
-        let chance = |label| Seed::new((u64::from(self.seed) << 48) | from).stream(label, to);
-        let reliable =
-            ChannelConfig { loss: Loss::None, duplicate: 0.0, reorder: 0.0, corrupt: 0.0, ..config.clone() };
+    fn create_channels(&self, from: u64, to: u64, config: &ChannelConfig) -> ChannelPair {
+        let chance = |label| Seed::new((u64::from(self.seed) << 48) | from).derive_rng(label, to);
+        let reliable = ChannelConfig {
+            loss: LossModel::None,
+            duplicate: 0.0,
+            reorder: 0.0,
+            corrupt: 0.0,
+            ..config.clone()
+        };
         let lossy = Channel::new(config.clone(), chance("lossy"));
-        Pipe { lossy, reliable: Channel::new(reliable, chance("reliable")) }
+        ChannelPair { lossy, reliable: Channel::new(reliable, chance("reliable")) }
     }
-    pub(super) fn link(&mut self, from: usize, to: usize, config: &ChannelConfig) {
-        let pipe = self.made(from as u64, to as u64, config);
+    pub(super) fn link_hosts(&mut self, from: usize, to: usize, config: &ChannelConfig) {
+        let pipe = self.create_channels(from as u64, to as u64, config);
         self.pipes.insert((from, to), pipe);
     }
-    pub(super) fn attach(&mut self, address: IpAddr, config: &ChannelConfig) {
-        let pipes = [0, 1].map(|way| self.made((1 << 32) | self.links.len() as u64, way, config));
+    pub(super) fn link_address(&mut self, address: IpAddr, config: &ChannelConfig) {
+        let pipes = [0, 1].map(|way| self.create_channels((1 << 32) | self.links.len() as u64, way, config));
         self.links.insert(address, pipes);
     }
-    fn pipe(&mut self, way: Way) -> &mut Pipe {
-        let Way { from, to, ends } = way;
+    fn route_channels(&mut self, way: HostRoute) -> &mut ChannelPair {
+        let HostRoute { from, to, ends } = way;
         let own = ends.iter().flatten().enumerate().find(|(_, address)| self.links.contains_key(*address));
         if let Some((direction, address)) = own {
             return &mut self.links.get_mut(address).expect("just seen")[direction];
         }
         if !self.pipes.contains_key(&(from, to)) {
-            self.link(from, to, &self.channel.clone());
+            self.link_hosts(from, to, &self.channel.clone());
         }
         self.pipes.get_mut(&(from, to)).expect("just linked")
     }
     /// Whether what arrives does so by a link that is down.
-    pub(super) fn is_dead(&self, host: usize, what: &What) -> bool {
+    pub(super) fn is_dead(&self, host: usize, what: &ArrivalKind) -> bool {
         match what {
-            What::Datagram(path) => self.is_down(path.local.ip(), path.remote.ip()),
-            What::Up(id) | What::Data(id) | What::Message(id, ..) | What::Closed(id, _) => {
+            ArrivalKind::Datagram(path) => self.is_down(path.local.ip(), path.remote.ip()),
+            ArrivalKind::Up(id)
+            | ArrivalKind::Data(id)
+            | ArrivalKind::Message(id, ..)
+            | ArrivalKind::Closed(id, _) => {
                 self.ends.get(&(host, *id)).is_some_and(|conn| self.is_down(conn.local, conn.remote.ip()))
             }
-            What::Frame(_) | What::Deed(_) => false,
+            ArrivalKind::Frame(_) | ArrivalKind::Action(_) => false,
         }
     }
     fn is_down(&self, one: IpAddr, other: IpAddr) -> bool {
@@ -198,119 +207,135 @@ impl Wire {
     fn is_severed(&self, a: usize, b: usize) -> bool {
         self.severed.contains(&(a.min(b), a.max(b)))
     }
-    pub(super) fn sever(&mut self, a: usize, b: usize, severed: bool) {
+    pub(super) fn set_severed(&mut self, a: usize, b: usize, severed: bool) {
         let way = (a.min(b), a.max(b));
         if severed {
             self.severed.insert(way);
             return;
         }
         self.severed.remove(&way);
-        let held = core::mem::take(&mut self.held);
+        let held = core::mem::take(&mut self.severed_arrivals);
         for (way, arrival) in held {
             match self.is_severed(way.from, way.to) {
-                true => self.held.push((way, arrival)),
+                true => self.severed_arrivals.push((way, arrival)),
                 false => {
-                    let at = self.reliable(way, arrival.bytes.len());
-                    self.push(at, arrival.host, arrival.what, arrival.bytes);
+                    let at = self.send_reliable(way, arrival.bytes.len());
+                    self.push_arrival(at, arrival.host, arrival.kind, arrival.bytes);
                 }
             }
         }
     }
-    pub(super) fn clear(&mut self) {
-        self.held.clear();
-        self.queue.retain(|_, arrival| matches!(arrival.what, What::Deed(_)));
+    pub(super) fn drop_in_flight(&mut self) {
+        self.severed_arrivals.clear();
+        self.queue.retain(|_, arrival| matches!(arrival.kind, ArrivalKind::Action(_)));
     }
-    pub(super) fn cut(&mut self, host: usize) {
-        let cut = |(end, conn): (&End, &Conn)| end.0 == host || conn.other.is_some_and(|o| o.0 == host);
-        let ends: Vec<End> = self.ends.iter().filter(|one| cut(*one)).map(|(end, _)| *end).collect();
+    pub(super) fn reset_connections(&mut self, host: usize) {
+        let cut =
+            |(end, conn): (&ConnEnd, &ConnState)| end.0 == host || conn.other.is_some_and(|o| o.0 == host);
+        let ends: Vec<ConnEnd> = self.ends.iter().filter(|one| cut(*one)).map(|(end, _)| *end).collect();
         for (host, id) in ends {
-            self.push(self.now, host, What::Closed(id, CloseReason::Reset), Vec::new());
+            self.push_arrival(self.now, host, ArrivalKind::Closed(id, CloseReason::Reset), Vec::new());
         }
     }
 
     /// What may be lost.
-    fn lossily(&mut self, way: Way, delays: &[Duration], bytes: &[u8], what: impl Fn() -> What) {
+    fn send_lossy(
+        &mut self,
+        way: HostRoute,
+        delays: &[Duration],
+        bytes: &[u8],
+        what: impl Fn() -> ArrivalKind,
+    ) {
         let down = way.ends.is_some_and(|[from, to]| self.is_down(from, to));
         if down || self.is_severed(way.from, way.to) {
             return;
         }
         let now = self.now;
-        let fate = self.pipe(way).lossy.offer(now, bytes.len() as u32);
-        let Fate::Delivered { arrives, corrupted: false, again, .. } = fate else { return };
+        let fate = self.route_channels(way).lossy.offer_packet(now, bytes.len() as u32);
+        let PacketFate::Delivered { arrives, corrupted: false, duplicate_arrives: again, .. } = fate else {
+            return;
+        };
         for at in [Some(arrives), again].into_iter().flatten() {
-            delays.iter().for_each(|delay| self.push(at + *delay, way.to, what(), bytes.to_vec()));
+            delays.iter().for_each(|delay| self.push_arrival(at + *delay, way.to, what(), bytes.to_vec()));
         }
     }
     /// When what is sent now by a stream or an association arrives.
-    fn reliable(&mut self, way: Way, octets: usize) -> Instant {
+    fn send_reliable(&mut self, way: HostRoute, octets: usize) -> Instant {
         let (now, resent) = (self.now, self.resent);
-        let pipe = self.pipe(way);
-        let Fate::Delivered { mut arrives, .. } = pipe.reliable.offer(now, octets as u32) else {
+        let pipe = self.route_channels(way);
+        let PacketFate::Delivered { mut arrives, .. } = pipe.reliable.offer_packet(now, octets as u32) else {
             panic!("a queue that is too short for a stream");
         };
         while let Some(after) = resent
-            && !matches!(pipe.lossy.offer(now, octets as u32), Fate::Delivered { corrupted: false, .. })
+            && !matches!(
+                pipe.lossy.offer_packet(now, octets as u32),
+                PacketFate::Delivered { corrupted: false, .. }
+            )
         {
             arrives += after;
         }
         arrives
     }
     /// The other end hears that its connection is up, before all else.
-    pub(super) fn rise(&mut self, end: End) {
-        let Some((way, there)) = self.way(end) else { return };
-        let at = self.reliable(way, 0);
+    pub(super) fn announce_connection(&mut self, end: ConnEnd) {
+        let Some((way, there)) = self.route_from(end) else { return };
+        let at = self.send_reliable(way, 0);
         if let Some(conn) = self.ends.get_mut(&there) {
             (conn.first, conn.latest) = (at, at);
         }
-        self.deliver(way, at, What::Up(there.1), Vec::new());
+        self.schedule_delivery(way, at, ArrivalKind::Up(there.1), Vec::new());
     }
-    fn deliver(&mut self, way: Way, at: Instant, what: What, bytes: Vec<u8>) {
+    fn schedule_delivery(&mut self, way: HostRoute, at: Instant, what: ArrivalKind, bytes: Vec<u8>) {
         match self.is_severed(way.from, way.to) {
-            true => self.held.push((way, Arrival { host: way.to, what, bytes })),
-            false => self.push(at, way.to, what, bytes),
+            true => self.severed_arrivals.push((way, PendingArrival { host: way.to, kind: what, bytes })),
+            false => self.push_arrival(at, way.to, what, bytes),
         }
     }
     /// From one end of a connection to the other, which is given too.
-    fn way(&self, end: End) -> Option<(Way, End)> {
+    fn route_from(&self, end: ConnEnd) -> Option<(HostRoute, ConnEnd)> {
         let conn = self.ends.get(&end)?;
         let other = conn.other?;
-        Some((Way { from: end.0, to: other.0, ends: Some([conn.local, conn.remote.ip()]) }, other))
+        Some((HostRoute { from: end.0, to: other.0, ends: Some([conn.local, conn.remote.ip()]) }, other))
     }
 
     /// Carries out what a host's machine wants done.
-    pub(super) fn send(&mut self, from: usize, transmit: Transmit, bytes: Vec<u8>) {
-        let mut sent = Sent { at: self.now, from, transmit, bytes };
+    pub(super) fn send_transmit(&mut self, from: usize, transmit: Transmit, bytes: Vec<u8>) {
+        let mut sent = SentTransmit { sent_at: self.now, from, transmit, bytes };
         self.sent.push(sent.clone());
         let delays = (self.meddler)(self.sent.len() - 1, &mut sent);
         if self.silent[from] {
             return;
         }
         match transmit {
-            Transmit::Datagram { path } => self.datagram(from, path, &delays, &sent.bytes),
-            Transmit::Frame { port } => self.frame(from, port, &delays, &sent.bytes),
+            Transmit::Datagram { path } => self.send_datagram(from, path, &delays, &sent.bytes),
+            Transmit::Frame { port } => self.send_frame(from, port, &delays, &sent.bytes),
             Transmit::Stream { conn, op } => match op {
-                StreamOp::Connect { local, remote } => self.connect((from, conn), local, remote, None),
-                StreamOp::Data => self.data((from, conn), Some(0), &delays, sent.bytes, What::Data),
+                StreamOp::Connect { local, remote } => {
+                    self.open_connection((from, conn), local, remote, None)
+                }
+                StreamOp::Data => {
+                    self.send_data((from, conn), Some(0), &delays, sent.bytes, ArrivalKind::Data)
+                }
                 StreamOp::Credit(_) => {}
-                StreamOp::Shutdown => self.end((from, conn), CloseReason::Closed),
-                StreamOp::Abort => self.end((from, conn), CloseReason::Reset),
+                StreamOp::Shutdown => self.close_connection((from, conn), CloseReason::Closed),
+                StreamOp::Abort => self.close_connection((from, conn), CloseReason::Reset),
             },
             Transmit::Message { assoc, op } => match op {
                 MessageOp::Connect { local, remote, streams } => {
-                    self.connect((from, assoc), local, remote, Some(streams.min(self.granted)));
+                    self.open_connection((from, assoc), local, remote, Some(streams.min(self.granted)));
                 }
                 MessageOp::Data { stream, ppid, unordered } => {
                     let order = (!unordered).then_some(stream);
-                    let what = |assoc| What::Message(assoc, stream, ppid);
-                    self.data((from, assoc), order, &delays, sent.bytes, what);
+                    let what = |assoc| ArrivalKind::Message(assoc, stream, ppid);
+                    self.send_data((from, assoc), order, &delays, sent.bytes, what);
                 }
-                MessageOp::Shutdown => self.end((from, assoc), CloseReason::Closed),
-                MessageOp::Abort => self.end((from, assoc), CloseReason::Reset),
+                MessageOp::Shutdown => self.close_connection((from, assoc), CloseReason::Closed),
+                MessageOp::Abort => self.close_connection((from, assoc), CloseReason::Reset),
             },
         }
     }
-    fn datagram(&mut self, from: usize, path: Path, delays: &[Duration], bytes: &[u8]) {
-        let Path { socket, local, remote } = path;
+    fn send_datagram(&mut self, from: usize, path: DatagramPath, delays: &[Duration], bytes: &[u8]) {
+        let DatagramPath { socket, local, remote } = path;
         let chosen = (!local.ip().is_unspecified()).then_some(local.ip());
         let ours = |(_, host, bound): &&(SocketAddr, usize, SocketId)| (*host, *bound) == (from, socket);
         let bound = self.bound.iter().find(ours).map(|(address, ..)| *address);
@@ -327,22 +352,29 @@ impl Wire {
         let there = |(address, host, _): &&(SocketAddr, usize, SocketId)| *address == remote && *host != from;
         let there: Vec<_> = self.bound.iter().filter(there).copied().collect();
         for (local, to, socket) in there {
-            let path = Path { socket, local, remote: source };
-            let way = Way { from, to, ends: Some([source.ip(), local.ip()]) };
-            self.lossily(way, delays, bytes, || What::Datagram(path));
+            let path = DatagramPath { socket, local, remote: source };
+            let way = HostRoute { from, to, ends: Some([source.ip(), local.ip()]) };
+            self.send_lossy(way, delays, bytes, || ArrivalKind::Datagram(path));
         }
     }
-    fn frame(&mut self, from: usize, port: PortId, delays: &[Duration], bytes: &[u8]) {
+    fn send_frame(&mut self, from: usize, port: PortId, delays: &[Duration], bytes: &[u8]) {
         let on = self.segments.iter().filter(|segment| segment.contains(&(from, port)));
         let others: Vec<_> = on.flatten().copied().filter(|other| *other != (from, port)).collect();
         for (to, port) in others {
-            self.lossily(Way { from, to, ends: None }, delays, bytes, || What::Frame(port));
+            self.send_lossy(HostRoute { from, to, ends: None }, delays, bytes, || ArrivalKind::Frame(port));
         }
     }
-    fn connect(&mut self, end: End, local: Option<IpAddr>, remote: SocketAddr, streams: Option<u16>) {
+    fn open_connection(
+        &mut self,
+        end: ConnEnd,
+        local: Option<IpAddr>,
+        remote: SocketAddr,
+        streams: Option<u16>,
+    ) {
         let from = end.0;
-        let source = SocketAddr::new(local.unwrap_or(self.addresses[from][0]), EPHEMERAL + self.begun);
-        let conn = |other, local, remote, listener| Conn {
+        let source =
+            SocketAddr::new(local.unwrap_or(self.addresses[from][0]), EPHEMERAL + self.opened_connections);
+        let conn = |other, local, remote, listener| ConnState {
             other,
             local,
             remote,
@@ -357,28 +389,34 @@ impl Wire {
             self.ends.insert(end, conn(None, source.ip(), remote, None));
             let to = to.map_or(from, |(to, _)| to);
             let (ours, theirs) = (source.ip(), remote.ip());
-            let there = self.reliable(Way { from, to, ends: Some([ours, theirs]) }, 0);
-            let back = self.reliable(Way { from: to, to: from, ends: Some([theirs, ours]) }, 0);
-            let back = there + back.since(self.now);
-            return self.push(back, from, What::Closed(end.1, CloseReason::Refused), Vec::new());
+            let there = self.send_reliable(HostRoute { from, to, ends: Some([ours, theirs]) }, 0);
+            let back = self.send_reliable(HostRoute { from: to, to: from, ends: Some([theirs, ours]) }, 0);
+            let back = there + back.duration_since(self.now);
+            return self.push_arrival(
+                back,
+                from,
+                ArrivalKind::Closed(end.1, CloseReason::Refused),
+                Vec::new(),
+            );
         };
-        let theirs = ConnId { owner: listener.owner, side: Side::Accepted, n: self.begun.into() };
-        self.begun += 1;
+        let theirs =
+            ConnId { owner: listener.owner, side: ConnOrigin::Accepted, n: self.opened_connections.into() };
+        self.opened_connections += 1;
         self.ends.insert(end, conn(Some((to, theirs)), source.ip(), remote, None));
         self.ends.insert((to, theirs), conn(Some(end), remote.ip(), source, Some(listener)));
-        self.rise(end);
+        self.announce_connection(end);
     }
     /// `order`: the stream in whose order it arrives; a stream connection is but one.
-    fn data(
+    fn send_data(
         &mut self,
-        end: End,
+        end: ConnEnd,
         order: Option<u16>,
         delays: &[Duration],
         bytes: Vec<u8>,
-        what: impl Fn(ConnId) -> What,
+        what: impl Fn(ConnId) -> ArrivalKind,
     ) {
-        let (Some((way, other)), Some(delay)) = (self.way(end), delays.first()) else { return };
-        let mut at = self.reliable(way, bytes.len()) + *delay;
+        let (Some((way, other)), Some(delay)) = (self.route_from(end), delays.first()) else { return };
+        let mut at = self.send_reliable(way, bytes.len()) + *delay;
         if let Some(there) = self.ends.get_mut(&other) {
             at = at.max(there.first);
             if let Some(stream) = order {
@@ -388,15 +426,15 @@ impl Wire {
             }
             there.latest = at.max(there.latest);
         }
-        self.deliver(way, at, what(other.1), bytes);
+        self.schedule_delivery(way, at, what(other.1), bytes);
     }
     /// This end is gone at once; the other hears it after all that it was sent.
-    fn end(&mut self, end: End, reason: CloseReason) {
-        let way = self.way(end);
+    fn close_connection(&mut self, end: ConnEnd, reason: CloseReason) {
+        let way = self.route_from(end);
         self.ends.remove(&end);
         let Some((way, other)) = way else { return };
         let latest = self.ends.get(&other).map_or(self.now, |there| there.latest);
-        let at = self.reliable(way, 0).max(latest);
-        self.deliver(way, at, What::Closed(other.1, reason), Vec::new());
+        let at = self.send_reliable(way, 0).max(latest);
+        self.schedule_delivery(way, at, ArrivalKind::Closed(other.1, reason), Vec::new());
     }
 }

@@ -41,7 +41,7 @@ impl TimedStates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::impair::{Channel, ChannelConfig, Fate, Loss};
+    use crate::impair::{Channel, ChannelConfig, LossModel, PacketFate};
     use crate::rng::Seed;
     use crate::time::Instant;
     use alloc::vec::Vec;
@@ -56,19 +56,19 @@ mod tests {
     };
 
     /// Which of so many packets are lost that are sent with these gaps, again and again.
-    fn losses(states: TimedStates, gaps: &[Duration], packets: usize) -> Vec<bool> {
-        let config = ChannelConfig { loss: Loss::TimedGilbertElliott(states), ..Default::default() };
-        let mut channel = Channel::new(config, Seed::new(1).stream("channel", 0));
+    fn simulate_losses(states: TimedStates, gaps: &[Duration], packets: usize) -> Vec<bool> {
+        let config = ChannelConfig { loss: LossModel::TimedGilbertElliott(states), ..Default::default() };
+        let mut channel = Channel::new(config, Seed::new(1).derive_rng("channel", 0));
         let mut now = Instant::ZERO;
         let gaps = gaps.iter().cycle().take(packets);
         gaps.map(|gap| {
             now += *gap;
-            matches!(channel.offer(now, 100), Fate::Lost { .. })
+            matches!(channel.offer_packet(now, 100), PacketFate::Lost { .. })
         })
         .collect()
     }
 
-    fn share(lost: impl ExactSizeIterator<Item = bool>) -> f64 {
+    fn loss_ratio(lost: impl ExactSizeIterator<Item = bool>) -> f64 {
         let all = lost.len() as f64;
         lost.filter(|lost| *lost).count() as f64 / all
     }
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn the_share_lost_is_the_same_at_every_packet_rate() {
         for gap in [1, 5, 50, 1000] {
-            let lost = losses(BURSTS, &[Duration::from_millis(gap)], 400_000);
-            let share = share(lost.into_iter());
+            let lost = simulate_losses(BURSTS, &[Duration::from_millis(gap)], 400_000);
+            let share = loss_ratio(lost.into_iter());
             assert!((share - 0.1).abs() < 0.008, "{share} every {gap} ms");
         }
     }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_burst_lasts_its_time_however_many_packets_look() {
         for micros in [50, 200, 1000] {
-            let lost = losses(BURSTS, &[Duration::from_micros(micros)], 2_000_000);
+            let lost = simulate_losses(BURSTS, &[Duration::from_micros(micros)], 2_000_000);
             let bursts = lost.windows(2).filter(|pair| pair[0] && !pair[1]).count() as f64;
             let in_bursts = lost.iter().filter(|lost| **lost).count() as f64 * micros as f64 * 1e-6;
             let length = in_bursts / bursts;
@@ -106,9 +106,9 @@ mod tests {
             let gap = Duration::from_millis(gap);
             assert!((BURSTS.chance_of_bad(true, gap) - expected).abs() < 1e-6, "{gap:?}");
             // A packet, its repetition, and half a second in which all is forgotten.
-            let lost = losses(BURSTS, &[Duration::from_millis(500), gap], 400_000);
+            let lost = simulate_losses(BURSTS, &[Duration::from_millis(500), gap], 400_000);
             let again: Vec<bool> = lost.chunks(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
-            let share = share(again.into_iter());
+            let share = loss_ratio(again.into_iter());
             assert!((share - expected).abs() < 0.015, "{share} for {expected} after {gap:?}");
         }
     }
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn each_state_loses_its_share() {
         let states = TimedStates { good: 0.02, bad: 0.5, ..BURSTS };
-        let lost = losses(states, &[Duration::from_millis(30)], 400_000);
-        let share = share(lost.into_iter());
+        let lost = simulate_losses(states, &[Duration::from_millis(30)], 400_000);
+        let share = loss_ratio(lost.into_iter());
         assert!((share - 0.068).abs() < 0.003, "{share}");
-        assert!((Loss::TimedGilbertElliott(states).mean() - 0.068).abs() < 1e-12);
+        assert!((LossModel::TimedGilbertElliott(states).mean_loss() - 0.068).abs() < 1e-12);
     }
 
     #[test]
@@ -127,8 +127,8 @@ mod tests {
         let never = TimedStates { bad_time: Duration::ZERO, ..BURSTS };
         let always = TimedStates { good_time: Duration::ZERO, ..BURSTS };
         for gap in [Duration::ZERO, Duration::from_millis(7)] {
-            assert!(losses(never, &[gap], 1000).iter().all(|lost| !lost));
-            assert!(losses(always, &[gap], 1000).iter().all(|lost| *lost));
+            assert!(simulate_losses(never, &[gap], 1000).iter().all(|lost| !lost));
+            assert!(simulate_losses(always, &[gap], 1000).iter().all(|lost| *lost));
         }
         let neither = TimedStates { good_time: Duration::ZERO, ..never };
         assert_eq!(neither.share_bad(), 0.0);

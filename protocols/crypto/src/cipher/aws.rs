@@ -1,19 +1,19 @@
 //! Ciphers that authenticate, of AWS-LC: it has code for what processors of late can do, such as AES on whole vectors.
 
-use super::{Cipher, CipherAlgorithm, CipherError, SALT};
-use crate::Key;
+use super::{CipherAlgorithm, CipherError, KeyedCipher, SALT};
+use crate::SecretValue;
 use alloc::boxed::Box;
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
 };
 
-struct Aead {
+struct AwsAead {
     key: LessSafeKey,
-    salt: Key<[u8; SALT]>,
+    salt: SecretValue<[u8; SALT]>,
 }
 
 /// The cipher under this key and the salt at its end; `None`: it does not authenticate, or has no key of this length.
-pub(super) fn with_key(algorithm: CipherAlgorithm, key: &[u8]) -> Option<Box<dyn Cipher>> {
+pub(super) fn with_key(algorithm: CipherAlgorithm, key: &[u8]) -> Option<Box<dyn KeyedCipher>> {
     let (key, salt) = key.split_last_chunk::<SALT>()?;
     let algorithm = match (algorithm, key.len()) {
         (CipherAlgorithm::AesGcm, 16) => &AES_128_GCM,
@@ -23,11 +23,11 @@ pub(super) fn with_key(algorithm: CipherAlgorithm, key: &[u8]) -> Option<Box<dyn
         _ => return None,
     };
     let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
-    Some(Box::new(Aead { key, salt: (*salt).into() }))
+    Some(Box::new(AwsAead { key, salt: (*salt).into() }))
 }
 
-impl Aead {
-    fn nonce(&self, iv: &[u8]) -> Result<Nonce, CipherError> {
+impl AwsAead {
+    fn build_nonce(&self, iv: &[u8]) -> Result<Nonce, CipherError> {
         let mut nonce = [0; NONCE_LEN];
         let (salt, rest) = nonce.split_at_mut(SALT);
         if iv.len() != rest.len() {
@@ -39,12 +39,12 @@ impl Aead {
     }
 }
 
-impl Cipher for Aead {
+impl KeyedCipher for AwsAead {
     fn seal(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &mut [u8]) -> Result<(), CipherError> {
         if tag.len() != super::TAG {
             return Err(CipherError::Length);
         }
-        let made = self.key.seal_in_place_separate_tag(self.nonce(iv)?, Aad::from(associated), data);
+        let made = self.key.seal_in_place_separate_tag(self.build_nonce(iv)?, Aad::from(associated), data);
         tag.copy_from_slice(made.map_err(|_| CipherError::Length)?.as_ref());
         Ok(())
     }
@@ -52,7 +52,8 @@ impl Cipher for Aead {
         if tag.len() != super::TAG {
             return Err(CipherError::Length);
         }
-        let opened = self.key.open_in_place_separate_tag(self.nonce(iv)?, Aad::from(associated), tag, data);
+        let opened =
+            self.key.open_in_place_separate_tag(self.build_nonce(iv)?, Aad::from(associated), tag, data);
         opened.map(|_| ()).map_err(|_| CipherError::Tag)
     }
 }

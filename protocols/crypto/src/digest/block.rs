@@ -3,17 +3,17 @@
 //! Each of its 64 steps waits for the one before, which leaves most of a processor idle. Two messages that
 //! do not depend on each other therefore go through it side by side in the time of one.
 
-use super::Overlay;
+use super::DigestOverlay;
 
 /// The chaining variables A to D.
-pub(super) type State = [u32; 4];
+pub(super) type Md5State = [u32; 4];
 /// Octets of a block.
 pub(super) const BLOCK: usize = 64;
 /// Octets of a block that may hold data beside the message's length.
-const ROOM: usize = BLOCK - 8;
+const DATA_CAPACITY: usize = BLOCK - 8;
 
 /// Their first values.
-pub(super) const INITIAL: State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+pub(super) const INITIAL: Md5State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 /// The integer parts of 2³² · |sin i|, i from 1.
 const SINES: [u32; 64] = [
@@ -86,7 +86,7 @@ const SINES: [u32; 64] = [
 const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
 /// Which word of the block a step takes in.
-const fn word(step: usize) -> usize {
+const fn word_index(step: usize) -> usize {
     match step / 16 {
         0 => step,
         1 => (5 * step + 1) % 16,
@@ -97,8 +97,8 @@ const fn word(step: usize) -> usize {
 
 /// One step. What does not wait for the step before, `b`, is added up first.
 #[inline(always)]
-fn step<const I: usize>([a, b, c, d]: State, words: &[u32; 16]) -> State {
-    let early = a.wrapping_add(SINES[I]).wrapping_add(words[word(I)]);
+fn step<const I: usize>([a, b, c, d]: Md5State, words: &[u32; 16]) -> Md5State {
+    let early = a.wrapping_add(SINES[I]).wrapping_add(words[word_index(I)]);
     let sum = match I / 16 {
         0 => early.wrapping_add(d ^ (b & (c ^ d))),
         1 => early.wrapping_add(c & !d).wrapping_add(b & d),
@@ -110,7 +110,7 @@ fn step<const I: usize>([a, b, c, d]: State, words: &[u32; 16]) -> State {
 
 /// The words of a block.
 #[inline(always)]
-fn words(block: &[u8; BLOCK]) -> [u32; 16] {
+fn block_words(block: &[u8; BLOCK]) -> [u32; 16] {
     let mut words = [0; 16];
     for (word, octets) in words.iter_mut().zip(block.as_chunks().0) {
         *word = u32::from_le_bytes(*octets);
@@ -120,8 +120,8 @@ fn words(block: &[u8; BLOCK]) -> [u32; 16] {
 
 /// Takes one block into each of `L` independent states.
 #[inline(never)]
-pub(super) fn compress<const L: usize>(states: [&mut State; L], blocks: &[[u8; BLOCK]; L]) {
-    let words = blocks.each_ref().map(words);
+pub(super) fn compress_blocks<const L: usize>(states: [&mut Md5State; L], blocks: &[[u8; BLOCK]; L]) {
+    let words = blocks.each_ref().map(block_words);
     let mut s = states.each_ref().map(|state| **state);
     // Iterators would be as many calls in each step, where the compiler finds the function too long for more inlining.
     macro_rules! steps {
@@ -143,7 +143,7 @@ pub(super) fn compress<const L: usize>(states: [&mut State; L], blocks: &[[u8; B
 }
 
 /// The digest that a state is.
-pub(super) fn digest(state: State) -> [u8; 16] {
+pub(super) fn state_digest(state: Md5State) -> [u8; 16] {
     let mut out = [0; 16];
     for (octets, variable) in out.as_chunks_mut().0.iter_mut().zip(state) {
         *octets = variable.to_le_bytes();
@@ -153,7 +153,7 @@ pub(super) fn digest(state: State) -> [u8; 16] {
 
 /// Lays what of an overlay belongs there over data that begin at `offset`.
 #[inline]
-fn lay(&(begin, octets): &Overlay<'_>, offset: usize, data: &mut [u8]) {
+fn apply_overlay(&(begin, octets): &DigestOverlay<'_>, offset: usize, data: &mut [u8]) {
     if begin.saturating_add(octets.len()) <= offset || begin >= offset + data.len() {
         return;
     }
@@ -179,7 +179,7 @@ fn lay_part(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
 
 /// What a message's next block is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextBlock {
     Data,
     /// All data are in; the length found no room beside them.
     Length,
@@ -187,64 +187,82 @@ enum Next {
 }
 
 /// A message on its way through the compression function: the pieces that are left of it.
-pub(super) struct Message<'a> {
-    pub(super) state: State,
+pub(super) struct Md5Message<'a> {
+    pub(super) state: Md5State,
     parts: &'a [&'a [u8]],
-    over: &'a [Overlay<'a>],
+    overlays: &'a [DigestOverlay<'a>],
     /// Octets of the first part that are in.
-    taken: usize,
+    consumed: usize,
     /// Octets of the parts that are in.
     offset: usize,
     /// Octets before the parts: those of the inner key's block.
     before: u64,
-    next: Next,
+    next: NextBlock,
     /// HMAC: the state after the outer key, which the digest goes into.
-    outer: Option<State>,
+    outer: Option<Md5State>,
 }
 
-impl<'a> Message<'a> {
-    pub(super) const fn plain(parts: &'a [&'a [u8]], over: &'a [Overlay<'a>]) -> Self {
-        Self { state: INITIAL, parts, over, taken: 0, offset: 0, before: 0, next: Next::Data, outer: None }
+impl<'a> Md5Message<'a> {
+    pub(super) const fn for_parts(parts: &'a [&'a [u8]], over: &'a [DigestOverlay<'a>]) -> Self {
+        Self {
+            state: INITIAL,
+            parts,
+            overlays: over,
+            consumed: 0,
+            offset: 0,
+            before: 0,
+            next: NextBlock::Data,
+            outer: None,
+        }
     }
     /// With the states after one block each of the inner and the outer key.
-    pub(super) const fn keyed(
-        inner: State,
-        outer: State,
+    pub(super) const fn with_key_states(
+        inner: Md5State,
+        outer: Md5State,
         parts: &'a [&'a [u8]],
-        over: &'a [Overlay<'a>],
+        over: &'a [DigestOverlay<'a>],
     ) -> Self {
         let before = BLOCK as u64;
-        Self { state: inner, parts, over, taken: 0, offset: 0, before, next: Next::Data, outer: Some(outer) }
+        Self {
+            state: inner,
+            parts,
+            overlays: over,
+            consumed: 0,
+            offset: 0,
+            before,
+            next: NextBlock::Data,
+            outer: Some(outer),
+        }
     }
 
     /// Fills the next block, which the caller is to compress into the state; false where there is none.
     #[inline]
-    fn fill(&mut self, block: &mut [u8; BLOCK]) -> bool {
+    fn fill_block(&mut self, block: &mut [u8; BLOCK]) -> bool {
         match self.next {
-            Next::Data => {
-                let at = self.gather(block);
-                for overlay in self.over {
-                    lay(overlay, self.offset, &mut block[..at]);
+            NextBlock::Data => {
+                let at = self.gather_data(block);
+                for overlay in self.overlays {
+                    apply_overlay(overlay, self.offset, &mut block[..at]);
                 }
                 self.offset += at;
                 if at < BLOCK {
                     block[at] = 0x80;
-                    self.next = Next::Length;
+                    self.next = NextBlock::Length;
                 }
-                if at < ROOM {
-                    self.end(block, self.before + self.offset as u64);
+                if at < DATA_CAPACITY {
+                    self.write_length(block, self.before + self.offset as u64);
                 }
             }
-            Next::Length => {
+            NextBlock::Length => {
                 *block = [0; BLOCK];
-                self.end(block, self.before + self.offset as u64);
+                self.write_length(block, self.before + self.offset as u64);
             }
-            Next::Done => {
+            NextBlock::Done => {
                 let Some(outer) = self.outer.take() else { return false };
                 *block = [0; BLOCK];
-                block[..16].copy_from_slice(&digest(self.state));
+                block[..16].copy_from_slice(&state_digest(self.state));
                 block[16] = 0x80;
-                self.end(block, BLOCK as u64 + 16);
+                self.write_length(block, BLOCK as u64 + 16);
                 self.state = outer;
             }
         }
@@ -253,61 +271,61 @@ impl<'a> Message<'a> {
 
     /// Puts as much data into a block as there are and fit, zeros behind; answers how much.
     #[inline]
-    fn gather(&mut self, block: &mut [u8; BLOCK]) -> usize {
+    fn gather_data(&mut self, block: &mut [u8; BLOCK]) -> usize {
         // By a copy of known length: most blocks lie within one part.
         if let Some((part, rest)) = self.parts.split_first()
-            && let Some((now, after)) = part[self.taken..].split_first_chunk()
+            && let Some((now, after)) = part[self.consumed..].split_first_chunk()
         {
             *block = *now;
-            (self.parts, self.taken) =
-                if after.is_empty() { (rest, 0) } else { (self.parts, self.taken + BLOCK) };
+            (self.parts, self.consumed) =
+                if after.is_empty() { (rest, 0) } else { (self.parts, self.consumed + BLOCK) };
             return BLOCK;
         }
         *block = [0; BLOCK];
         let mut at = 0;
         while let Some((part, rest)) = self.parts.split_first() {
-            let left = &part[self.taken..];
+            let left = &part[self.consumed..];
             let room = &mut block[at..];
             if left.len() > room.len() {
                 let (now, _) = left.split_at(room.len());
                 room.copy_from_slice(now);
-                self.taken += now.len();
+                self.consumed += now.len();
                 return BLOCK;
             }
             room[..left.len()].copy_from_slice(left);
             at += left.len();
-            (self.parts, self.taken) = (rest, 0);
+            (self.parts, self.consumed) = (rest, 0);
         }
         at
     }
 
     #[inline]
-    fn end(&mut self, block: &mut [u8; BLOCK], length: u64) {
-        block[ROOM..].copy_from_slice(&(length * 8).to_le_bytes());
-        self.next = Next::Done;
+    fn write_length(&mut self, block: &mut [u8; BLOCK], length: u64) {
+        block[DATA_CAPACITY..].copy_from_slice(&(length * 8).to_le_bytes());
+        self.next = NextBlock::Done;
     }
 
     /// The digest.
     #[inline]
-    pub(super) fn run(mut self) -> [u8; 16] {
+    pub(super) fn compute_digest(mut self) -> [u8; 16] {
         let mut blocks = [[0; BLOCK]];
-        while self.fill(&mut blocks[0]) {
-            compress([&mut self.state], &blocks);
+        while self.fill_block(&mut blocks[0]) {
+            compress_blocks([&mut self.state], &blocks);
         }
-        digest(self.state)
+        state_digest(self.state)
     }
 }
 
 /// The digests of two messages, side by side.
-pub(super) fn run_both(mut a: Message<'_>, mut b: Message<'_>) -> ([u8; 16], [u8; 16]) {
+pub(super) fn digest_pair(mut a: Md5Message<'_>, mut b: Md5Message<'_>) -> ([u8; 16], [u8; 16]) {
     let mut blocks = [[0; BLOCK]; 2];
     loop {
         let [first, second] = &mut blocks;
-        match (a.fill(first), b.fill(second)) {
-            (true, true) => compress([&mut a.state, &mut b.state], &blocks),
-            (true, false) => compress([&mut a.state], &[blocks[0]]),
-            (false, true) => compress([&mut b.state], &[blocks[1]]),
-            (false, false) => return (digest(a.state), digest(b.state)),
+        match (a.fill_block(first), b.fill_block(second)) {
+            (true, true) => compress_blocks([&mut a.state, &mut b.state], &blocks),
+            (true, false) => compress_blocks([&mut a.state], &[blocks[0]]),
+            (false, true) => compress_blocks([&mut b.state], &[blocks[1]]),
+            (false, false) => return (state_digest(a.state), state_digest(b.state)),
         }
     }
 }

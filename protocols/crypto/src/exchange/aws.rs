@@ -1,7 +1,7 @@
 //! Exchanges on curves and by encapsulation: AWS-LC's.
 
 use super::{ExchangeAlgorithm, ExchangeError, KeyExchange};
-use crate::Key;
+use crate::SecretValue;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey};
@@ -14,7 +14,7 @@ const POINT: u8 = 4;
 const DRAWS: usize = 8;
 
 /// A curve, the octets of a private key on it, and whether a public key is a point with a head.
-const fn curve(method: ExchangeAlgorithm) -> Option<(&'static agreement::Algorithm, usize, bool)> {
+const fn curve_parameters(method: ExchangeAlgorithm) -> Option<(&'static agreement::Algorithm, usize, bool)> {
     match method {
         ExchangeAlgorithm::Ecp256 => Some((&agreement::ECDH_P256, 32, true)),
         ExchangeAlgorithm::Ecp384 => Some((&agreement::ECDH_P384, 48, true)),
@@ -23,17 +23,17 @@ const fn curve(method: ExchangeAlgorithm) -> Option<(&'static agreement::Algorit
     }
 }
 
-pub(super) fn begin(
+pub(super) fn start_exchange(
     method: ExchangeAlgorithm,
     rng: &mut SecureRng,
 ) -> Result<Box<dyn KeyExchange>, ExchangeError> {
     if method == ExchangeAlgorithm::MlKem768 {
-        return encapsulation();
+        return start_encapsulation();
     }
-    let (_, octets, _) = curve(method).ok_or(ExchangeError::Absent)?;
+    let (_, octets, _) = curve_parameters(method).ok_or(ExchangeError::Absent)?;
     let mut drawn = || {
-        let mut scalar = Key::new([0; 48]);
-        rng.fill(&mut scalar[..octets]);
+        let mut scalar = SecretValue::new([0; 48]);
+        rng.fill_bytes(&mut scalar[..octets]);
         with_private_key(method, &scalar[..octets])
     };
     (0..DRAWS).find_map(|_| drawn().ok()).ok_or(ExchangeError::Library)
@@ -43,60 +43,60 @@ pub(super) fn with_private_key(
     method: ExchangeAlgorithm,
     key: &[u8],
 ) -> Result<Box<dyn KeyExchange>, ExchangeError> {
-    let (algorithm, _, point) = curve(method).ok_or(ExchangeError::Absent)?;
+    let (algorithm, _, point) = curve_parameters(method).ok_or(ExchangeError::Absent)?;
     let private = PrivateKey::from_private_key(algorithm, key).map_err(|_| ExchangeError::Library)?;
     let public = private.compute_public_key().map_err(|_| ExchangeError::Library)?;
     let public = public.as_ref()[usize::from(point)..].to_vec();
-    Ok(Box::new(Curve { private, public, algorithm, point }))
+    Ok(Box::new(CurveExchange { private, public, algorithm, point }))
 }
 
-struct Curve {
+struct CurveExchange {
     private: PrivateKey,
     public: Vec<u8>,
     algorithm: &'static agreement::Algorithm,
     point: bool,
 }
 
-impl KeyExchange for Curve {
-    fn public(&self) -> &[u8] {
+impl KeyExchange for CurveExchange {
+    fn public_value(&self) -> &[u8] {
         &self.public
     }
-    fn finish(self: Box<Self>, peer: &[u8]) -> Result<Key, ExchangeError> {
+    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, ExchangeError> {
         if peer.len() != self.public.len() {
             return Err(ExchangeError::Public);
         }
         let head: &[u8] = if self.point { &[POINT] } else { &[] };
         let peer = UnparsedPublicKey::new(self.algorithm, [head, peer].concat());
         // AWS-LC refuses points that are not on the curve, and X25519's that make a secret of zeros (RFC 8031 §2).
-        agreement::agree(&self.private, peer, ExchangeError::Public, |secret| Ok(Key::from(secret)))
+        agreement::agree(&self.private, peer, ExchangeError::Public, |secret| Ok(SecretValue::from(secret)))
     }
 }
 
-struct Encapsulation {
+struct MlKemExchange {
     private: DecapsulationKey,
     public: Vec<u8>,
 }
 
-fn encapsulation() -> Result<Box<dyn KeyExchange>, ExchangeError> {
+fn start_encapsulation() -> Result<Box<dyn KeyExchange>, ExchangeError> {
     let private = DecapsulationKey::generate(&ML_KEM_768).map_err(|_| ExchangeError::Library)?;
     let public = private.encapsulation_key().and_then(|key| key.key_bytes());
     let public = public.map_err(|_| ExchangeError::Library)?.as_ref().to_vec();
-    Ok(Box::new(Encapsulation { private, public }))
+    Ok(Box::new(MlKemExchange { private, public }))
 }
 
-impl KeyExchange for Encapsulation {
-    fn public(&self) -> &[u8] {
+impl KeyExchange for MlKemExchange {
+    fn public_value(&self) -> &[u8] {
         &self.public
     }
-    fn finish(self: Box<Self>, peer: &[u8]) -> Result<Key, ExchangeError> {
+    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, ExchangeError> {
         let secret = self.private.decapsulate(Ciphertext::from(peer)).map_err(|_| ExchangeError::Public)?;
-        Ok(Key::from(secret.as_ref()))
+        Ok(SecretValue::from(secret.as_ref()))
     }
 }
 
 /// Answers an encapsulation key with a ciphertext, and gives the secret.
-pub(super) fn encapsulate(peer: &[u8]) -> Result<(Vec<u8>, Key), ExchangeError> {
+pub(super) fn encapsulate(peer: &[u8]) -> Result<(Vec<u8>, SecretValue), ExchangeError> {
     let key = EncapsulationKey::new(&ML_KEM_768, peer).map_err(|_| ExchangeError::Public)?;
     let (ciphertext, secret) = key.encapsulate().map_err(|_| ExchangeError::Public)?;
-    Ok((ciphertext.as_ref().to_vec(), Key::from(secret.as_ref())))
+    Ok((ciphertext.as_ref().to_vec(), SecretValue::from(secret.as_ref())))
 }

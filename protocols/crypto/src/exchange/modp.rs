@@ -3,7 +3,7 @@
 //! Arithmetic is crypto-bigint's, whose exponentiation takes a time that does not depend on the exponent.
 
 use super::{ExchangeError, KeyExchange};
-use crate::Key;
+use crate::SecretValue;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
@@ -12,13 +12,13 @@ use usher_core::SecureRng;
 
 /// A prime, and the length of exponents for it.
 #[derive(Clone, Copy)]
-pub(super) struct Group {
+pub(super) struct ModpGroup {
     prime: &'static str,
     /// Bits of an exponent: at least the larger estimate of RFC 3526 §8, a multiple of 64.
     exponent: u32,
 }
 
-pub(super) const MODP_1024: Group = Group {
+pub(super) const MODP_1024: ModpGroup = ModpGroup {
     prime: "\
         FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
         020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
@@ -26,7 +26,7 @@ pub(super) const MODP_1024: Group = Group {
         EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE65381FFFFFFFFFFFFFFFF",
     exponent: 192,
 };
-pub(super) const MODP_2048: Group = Group {
+pub(super) const MODP_2048: ModpGroup = ModpGroup {
     prime: "\
         FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
         020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
@@ -38,7 +38,7 @@ pub(super) const MODP_2048: Group = Group {
         3995497CEA956AE515D2261898FA051015728E5A8AACAA68FFFFFFFFFFFFFFFF",
     exponent: 320,
 };
-pub(super) const MODP_3072: Group = Group {
+pub(super) const MODP_3072: ModpGroup = ModpGroup {
     prime: "\
         FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
         020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
@@ -55,57 +55,58 @@ pub(super) const MODP_3072: Group = Group {
     exponent: 448,
 };
 
-impl Group {
-    fn bits(self) -> u32 {
+impl ModpGroup {
+    fn prime_bits(self) -> u32 {
         self.prime.len() as u32 * 4
     }
-    fn octets(self) -> usize {
+    fn prime_octets(self) -> usize {
         self.prime.len() / 2
     }
-    fn params(self) -> Option<BoxedMontyParams> {
-        let prime = Option::<BoxedUint>::from(BoxedUint::from_be_hex(self.prime, self.bits()))?;
+    fn montgomery_params(self) -> Option<BoxedMontyParams> {
+        let prime = Option::<BoxedUint>::from(BoxedUint::from_be_hex(self.prime, self.prime_bits()))?;
         Some(BoxedMontyParams::new_vartime(Option::<Odd<BoxedUint>>::from(Odd::new(prime))?))
     }
 
     /// A private exponent, and the public value.
-    pub(super) fn begin(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
-        let params = self.params().ok_or(ExchangeError::Library)?;
-        let mut exponent = Key::new([0; 64]);
+    pub(super) fn start_exchange(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
+        let params = self.montgomery_params().ok_or(ExchangeError::Library)?;
+        let mut exponent = SecretValue::new([0; 64]);
         let used = &mut exponent[..self.exponent as usize / 8];
-        rng.fill(used);
+        rng.fill_bytes(used);
         // Not zero, and none of few bits.
         used[0] |= 0x80;
         let exponent = BoxedUint::from_be_slice(used, self.exponent).map_err(|_| ExchangeError::Library)?;
-        let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(self.bits()), &params);
+        let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(self.prime_bits()), &params);
         let public = two.pow_bounded_exp(&exponent, self.exponent).retrieve().to_be_bytes().to_vec();
-        Ok(Box::new(Modp { group: self, params, exponent: Key::new(exponent), public }))
+        Ok(Box::new(ModpExchange { group: self, params, exponent: SecretValue::new(exponent), public }))
     }
 }
 
-struct Modp {
-    group: Group,
+struct ModpExchange {
+    group: ModpGroup,
     params: BoxedMontyParams,
-    exponent: Key<BoxedUint>,
+    exponent: SecretValue<BoxedUint>,
     public: Vec<u8>,
 }
 
-impl KeyExchange for Modp {
-    fn public(&self) -> &[u8] {
+impl KeyExchange for ModpExchange {
+    fn public_value(&self) -> &[u8] {
         &self.public
     }
-    fn finish(self: Box<Self>, peer: &[u8]) -> Result<Key, ExchangeError> {
-        if peer.len() != self.group.octets() {
+    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, ExchangeError> {
+        if peer.len() != self.group.prime_octets() {
             return Err(ExchangeError::Public);
         }
-        let peer = BoxedUint::from_be_slice(peer, self.group.bits()).map_err(|_| ExchangeError::Public)?;
-        let one = BoxedUint::one_with_precision(self.group.bits());
+        let peer =
+            BoxedUint::from_be_slice(peer, self.group.prime_bits()).map_err(|_| ExchangeError::Public)?;
+        let one = BoxedUint::one_with_precision(self.group.prime_bits());
         // 0, 1 and p - 1 make a secret that everybody knows.
         if peer <= one || peer >= self.params.modulus().as_ref().wrapping_sub(&one) {
             return Err(ExchangeError::Public);
         }
         let shared = BoxedMontyForm::new(peer, &self.params);
-        let shared = Key::new(shared.pow_bounded_exp(&self.exponent, self.group.exponent).retrieve());
-        Ok(Key::new(shared.to_be_bytes().into_vec()))
+        let shared = SecretValue::new(shared.pow_bounded_exp(&self.exponent, self.group.exponent).retrieve());
+        Ok(SecretValue::new(shared.to_be_bytes().into_vec()))
     }
 }
 
@@ -118,35 +119,35 @@ mod tests {
     #[test]
     fn the_primes_are_safe_primes() {
         for group in [MODP_1024, MODP_2048, MODP_3072] {
-            let params = group.params().unwrap();
-            let one = BoxedUint::one_with_precision(group.bits());
+            let params = group.montgomery_params().unwrap();
+            let one = BoxedUint::one_with_precision(group.prime_bits());
             let order = params.modulus().as_ref().wrapping_sub(&one).shr(1);
-            let four = BoxedMontyForm::new(BoxedUint::from(4u8).resize(group.bits()), &params);
-            assert_eq!(four.pow(&order).retrieve(), one, "{} bits", group.bits());
+            let four = BoxedMontyForm::new(BoxedUint::from(4u8).resize(group.prime_bits()), &params);
+            assert_eq!(four.pow(&order).retrieve(), one, "{} bits", group.prime_bits());
             let half = BoxedMontyParams::new(Odd::new(order.clone()).unwrap());
-            let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(group.bits()), &half);
-            assert_eq!(two.pow(&order.wrapping_sub(&one)).retrieve(), one, "{} bits", group.bits());
+            let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(group.prime_bits()), &half);
+            assert_eq!(two.pow(&order.wrapping_sub(&one)).retrieve(), one, "{} bits", group.prime_bits());
         }
     }
 
     #[test]
     fn a_public_value_that_betrays_the_secret_is_refused() {
         let mut rng = SecureRng::from_seed([1; 32]);
-        let prime = MODP_1024.params().unwrap().modulus().as_ref().clone();
+        let prime = MODP_1024.montgomery_params().unwrap().modulus().as_ref().clone();
         let one = BoxedUint::one_with_precision(1024);
         let zero = one.wrapping_sub(&one);
         for wrong in [zero, one.clone(), prime.wrapping_sub(&one), prime.clone(), prime.wrapping_add(&one)] {
-            let ours = MODP_1024.begin(&mut rng).unwrap();
-            assert_eq!(ours.finish(&wrong.to_be_bytes()), Err(ExchangeError::Public));
+            let ours = MODP_1024.start_exchange(&mut rng).unwrap();
+            assert_eq!(ours.derive_secret(&wrong.to_be_bytes()), Err(ExchangeError::Public));
         }
-        let short = MODP_1024.begin(&mut rng).unwrap();
-        assert_eq!(short.finish(&[2; 127]), Err(ExchangeError::Public));
+        let short = MODP_1024.start_exchange(&mut rng).unwrap();
+        assert_eq!(short.derive_secret(&[2; 127]), Err(ExchangeError::Public));
     }
 
     #[test]
     fn exponents_are_as_long_as_the_estimates_of_rfc_3526_ask() {
         for (group, estimate) in [(MODP_1024, 160), (MODP_2048, 320), (MODP_3072, 420)] {
-            assert!(group.exponent >= estimate && group.exponent <= 512, "{} bits", group.bits());
+            assert!(group.exponent >= estimate && group.exponent <= 512, "{} bits", group.prime_bits());
         }
     }
 }

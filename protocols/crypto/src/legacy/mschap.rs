@@ -1,7 +1,7 @@
 //! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and the keys that they give (RFC 3079).
 
 use super::{NT_HASH_LEN, nt_hash_hash};
-use crate::Key;
+use crate::SecretValue;
 use des::Des;
 use des::cipher::{BlockCipherEncrypt, KeyInit};
 use sha1::{Digest, Sha1};
@@ -49,7 +49,7 @@ pub fn v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPON
     let mut response = [0; RESPONSE_LEN];
     for (third, out) in padded.chunks_exact(7).zip(response.chunks_exact_mut(8)) {
         let mut block = (*challenge).into();
-        Des::new(&spread(third).into()).encrypt_block(&mut block);
+        Des::new(&spread_des_key(third).into()).encrypt_block(&mut block);
         out.copy_from_slice(&block);
     }
     response
@@ -65,7 +65,7 @@ pub fn lm_hash(password: &[u8]) -> Option<[u8; NT_HASH_LEN]> {
     let mut hash = [0; NT_HASH_LEN];
     for (half, out) in padded.chunks_exact(7).zip(hash.chunks_exact_mut(8)) {
         let mut block = (*b"KGS!@#$%").into();
-        Des::new(&spread(half).into()).encrypt_block(&mut block);
+        Des::new(&spread_des_key(half).into()).encrypt_block(&mut block);
         out.copy_from_slice(&block);
     }
     Some(hash)
@@ -75,26 +75,26 @@ pub fn lm_hash(password: &[u8]) -> Option<[u8; NT_HASH_LEN]> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MsChapKeys {
     /// LM-Key: the first half of the LAN Manager hash, from which keys of 40 and 56 bits follow; zeros where there is none.
-    pub lm: Key<[u8; 8]>,
+    pub lm: SecretValue<[u8; 8]>,
     /// NT-Key: the hash of the NT hash, from which with the challenge keys of 128 bits follow. RFC 2548 has the NT hash itself
     /// here, which is worth the password; RFC 3079 §2.3 wants the hash of it, and that is what servers and clients agree on.
-    pub nt: Key<[u8; NT_HASH_LEN]>,
+    pub nt: SecretValue<[u8; NT_HASH_LEN]>,
 }
 
 impl MsChapKeys {
     /// Those of a user with this NT hash, and with this password where it is known.
     #[must_use]
-    pub fn of(hash: &[u8; NT_HASH_LEN], password: Option<&[u8]>) -> Self {
-        let mut lm = Key::new([0; 8]);
+    pub fn from_nt_hash(hash: &[u8; NT_HASH_LEN], password: Option<&[u8]>) -> Self {
+        let mut lm = SecretValue::new([0; 8]);
         if let Some(hash) = password.and_then(lm_hash) {
             lm.copy_from_slice(&hash[..8]);
         }
-        Self { lm, nt: Key::new(nt_hash_hash(hash)) }
+        Self { lm, nt: SecretValue::new(nt_hash_hash(hash)) }
     }
 }
 
 /// Seven octets as a DES key of eight, whose lowest bits are parity and do not matter.
-fn spread(seven: &[u8]) -> [u8; 8] {
+fn spread_des_key(seven: &[u8]) -> [u8; 8] {
     let bits = seven.iter().fold(0_u64, |bits, &octet| bits << 8 | u64::from(octet));
     core::array::from_fn(|i| ((bits >> (49 - 7 * i)) as u8) << 1)
 }
@@ -139,9 +139,9 @@ pub fn authenticator_response(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MppeKeys {
     /// What the server receives with: MS-MPPE-Recv-Key.
-    pub recv: Key<[u8; 16]>,
+    pub recv: SecretValue<[u8; 16]>,
     /// What the server sends with: MS-MPPE-Send-Key.
-    pub send: Key<[u8; 16]>,
+    pub send: SecretValue<[u8; 16]>,
 }
 
 /// The keys that both sides have after this response.
@@ -159,7 +159,7 @@ pub fn mppe_keys(hash: &[u8; NT_HASH_LEN], response: &[u8; RESPONSE_LEN]) -> Mpp
             .chain_update(magic)
             .chain_update([0xf2; 40])
             .finalize();
-        let mut key = Key::new([0; 16]);
+        let mut key = SecretValue::new([0; 16]);
         key.copy_from_slice(&digest[..16]);
         key
     };
@@ -206,7 +206,7 @@ mod tests {
         let password = b"clientPass";
         let hash = lm_hash(password).unwrap();
         assert_eq!(hash, *b"\x76\xa1\x52\x93\x60\x96\xd7\x83\x0e\x23\x90\x22\x74\x04\xaf\xd2");
-        let keys = MsChapKeys::of(&nt_hash(password), Some(password));
+        let keys = MsChapKeys::from_nt_hash(&nt_hash(password), Some(password));
         let of_56_bits = get_key(&*keys.lm, &*keys.lm);
         assert_eq!(of_56_bits[1..8], *b"\x08\x01\x53\x8c\xec\x4a\x08");
         let start = Sha1::new()
@@ -226,7 +226,7 @@ mod tests {
         assert!(lm_hash(b"14 characters!").is_some() && lm_hash(b"").is_some());
         for none in [&b"fifteen of them"[..], "\u{e9}".as_bytes(), b"\xe9"] {
             assert_eq!(lm_hash(none), None);
-            assert_eq!(*MsChapKeys::of(&nt_hash(none), Some(none)).lm, [0; 8]);
+            assert_eq!(*MsChapKeys::from_nt_hash(&nt_hash(none), Some(none)).lm, [0; 8]);
         }
     }
 

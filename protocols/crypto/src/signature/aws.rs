@@ -9,7 +9,7 @@ use aws_lc_rs::signature as aws;
 use rustls::pki_types::PrivateKeyDer;
 
 impl SignatureScheme {
-    fn verification(self) -> &'static dyn aws::VerificationAlgorithm {
+    fn verification_algorithm(self) -> &'static dyn aws::VerificationAlgorithm {
         match self {
             Self::RsaPkcs1Sha1 => &aws::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
             Self::RsaPkcs1Sha256 => &aws::RSA_PKCS1_2048_8192_SHA256,
@@ -32,17 +32,17 @@ impl SignatureScheme {
     /// # Errors
     /// It has not, or it could not have.
     pub fn verify_by_key(self, key: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
-        let key = aws::UnparsedPublicKey::new(self.verification(), key);
+        let key = aws::UnparsedPublicKey::new(self.verification_algorithm(), key);
         key.verify(text, signature).map_err(|_| SignatureError::Signature)
     }
 }
 
 /// A private key that signs.
 #[derive(Debug)]
-pub struct SigningKey(Pair);
+pub struct SigningKey(PrivateKeyPair);
 
 #[derive(Debug)]
-enum Pair {
+enum PrivateKeyPair {
     Rsa(aws::RsaKeyPair),
     /// For DER, and for r and s of fixed length.
     Ecdsa(KeyKind, aws::EcdsaKeyPair, aws::EcdsaKeyPair),
@@ -63,24 +63,25 @@ impl SigningKey {
         let key = PrivateKeyDer::try_from(der).map_err(|e| refused(&e))?;
         let pair = match key {
             PrivateKeyDer::Pkcs1(der) => {
-                aws::RsaKeyPair::from_der(der.secret_pkcs1_der()).ok().map(Pair::Rsa)
+                aws::RsaKeyPair::from_der(der.secret_pkcs1_der()).ok().map(PrivateKeyPair::Rsa)
             }
             PrivateKeyDer::Sec1(der) => curves.into_iter().find_map(|(kind, asn1, fixed)| {
                 let pair = |algorithm| {
                     aws::EcdsaKeyPair::from_private_key_der(algorithm, der.secret_sec1_der()).ok()
                 };
-                Some(Pair::Ecdsa(kind, pair(asn1)?, pair(fixed)?))
+                Some(PrivateKeyPair::Ecdsa(kind, pair(asn1)?, pair(fixed)?))
             }),
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
                 let curve = || {
                     curves.into_iter().find_map(|(kind, asn1, fixed)| {
                         let pair = |algorithm| aws::EcdsaKeyPair::from_pkcs8(algorithm, der).ok();
-                        Some(Pair::Ecdsa(kind, pair(asn1)?, pair(fixed)?))
+                        Some(PrivateKeyPair::Ecdsa(kind, pair(asn1)?, pair(fixed)?))
                     })
                 };
-                let edwards = || aws::Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Pair::Ed25519);
-                aws::RsaKeyPair::from_pkcs8(der).ok().map(Pair::Rsa).or_else(curve).or_else(edwards)
+                let edwards =
+                    || aws::Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(PrivateKeyPair::Ed25519);
+                aws::RsaKeyPair::from_pkcs8(der).ok().map(PrivateKeyPair::Rsa).or_else(curve).or_else(edwards)
             }
             _ => None,
         };
@@ -91,9 +92,9 @@ impl SigningKey {
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         match &self.0 {
-            Pair::Rsa(_) => KeyKind::Rsa,
-            Pair::Ecdsa(kind, ..) => *kind,
-            Pair::Ed25519(_) => KeyKind::Ed25519,
+            PrivateKeyPair::Rsa(_) => KeyKind::Rsa,
+            PrivateKeyPair::Ecdsa(kind, ..) => *kind,
+            PrivateKeyPair::Ed25519(_) => KeyKind::Ed25519,
         }
     }
 
@@ -102,32 +103,33 @@ impl SigningKey {
     /// # Errors
     /// The key is of another kind, the scheme is only verified, or the library refuses.
     pub fn sign(&self, scheme: SignatureScheme, text: &[u8]) -> Result<Vec<u8>, SignatureError> {
-        use SignatureScheme as S;
-        if scheme.key() != self.kind() {
+        use SignatureScheme;
+        if scheme.required_key_kind() != self.kind() {
             return Err(SignatureError::Kind);
         }
         let random = SystemRandom::new();
         match &self.0 {
-            Pair::Rsa(pair) => {
+            PrivateKeyPair::Rsa(pair) => {
                 let encoding: &'static dyn aws::RsaEncoding = match scheme {
-                    S::RsaPkcs1Sha256 => &aws::RSA_PKCS1_SHA256,
-                    S::RsaPkcs1Sha384 => &aws::RSA_PKCS1_SHA384,
-                    S::RsaPkcs1Sha512 => &aws::RSA_PKCS1_SHA512,
-                    S::RsaPssSha256 => &aws::RSA_PSS_SHA256,
-                    S::RsaPssSha384 => &aws::RSA_PSS_SHA384,
-                    S::RsaPssSha512 => &aws::RSA_PSS_SHA512,
+                    SignatureScheme::RsaPkcs1Sha256 => &aws::RSA_PKCS1_SHA256,
+                    SignatureScheme::RsaPkcs1Sha384 => &aws::RSA_PKCS1_SHA384,
+                    SignatureScheme::RsaPkcs1Sha512 => &aws::RSA_PKCS1_SHA512,
+                    SignatureScheme::RsaPssSha256 => &aws::RSA_PSS_SHA256,
+                    SignatureScheme::RsaPssSha384 => &aws::RSA_PSS_SHA384,
+                    SignatureScheme::RsaPssSha512 => &aws::RSA_PSS_SHA512,
                     _ => return Err(SignatureError::Kind),
                 };
                 let mut signature = alloc::vec![0; pair.public_modulus_len()];
                 pair.sign(encoding, &random, text, &mut signature).map_err(|_| SignatureError::Library)?;
                 Ok(signature)
             }
-            Pair::Ecdsa(_, asn1, fixed) => {
-                let der = matches!(scheme, S::EcdsaP256Sha256 | S::EcdsaP384Sha384);
+            PrivateKeyPair::Ecdsa(_, asn1, fixed) => {
+                let der =
+                    matches!(scheme, SignatureScheme::EcdsaP256Sha256 | SignatureScheme::EcdsaP384Sha384);
                 let signature = if der { asn1 } else { fixed }.sign(&random, text);
                 Ok(signature.map_err(|_| SignatureError::Library)?.as_ref().to_vec())
             }
-            Pair::Ed25519(pair) => Ok(pair.sign(text).as_ref().to_vec()),
+            PrivateKeyPair::Ed25519(pair) => Ok(pair.sign(text).as_ref().to_vec()),
         }
     }
 }
@@ -156,7 +158,10 @@ mod tests {
                 let verify =
                     |text: &[u8], signature: &[u8]| scheme.verify(certificate.der(), text, signature);
                 let Ok(signature) = key.sign(scheme, b"text") else {
-                    assert!(scheme.key() != kind || scheme == SignatureScheme::RsaPkcs1Sha1, "{scheme}");
+                    assert!(
+                        scheme.required_key_kind() != kind || scheme == SignatureScheme::RsaPkcs1Sha1,
+                        "{scheme}"
+                    );
                     assert!(verify(b"text", &[0; 64]).is_err());
                     continue;
                 };

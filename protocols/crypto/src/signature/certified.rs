@@ -13,7 +13,7 @@ impl SignatureScheme {
     /// # Errors
     /// It has not, or it could not have.
     pub fn verify(self, certificate: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
-        if key_kind(certificate)? != self.key() {
+        if key_kind(certificate)? != self.required_key_kind() {
             return Err(SignatureError::Kind);
         }
         let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| SignatureError::Key)?;

@@ -8,27 +8,27 @@ use rustls::{Error, SupportedCipherSuite};
 use std::sync::Arc;
 
 /// Cipher suites and groups: none.
-pub(super) struct Offer {
+pub(super) struct SuiteOffer {
     pub(super) suites: &'static [SupportedCipherSuite],
     pub(super) groups: &'static [&'static dyn SupportedKxGroup],
 }
 
 /// What nobody can offer.
-const NONE: Offer = Offer { suites: &[], groups: &[] };
-pub(super) static TLS12: Offer = NONE;
-pub(super) static TLS13: Offer = NONE;
-pub(super) static ALL: Offer = NONE;
+const NONE: SuiteOffer = SuiteOffer { suites: &[], groups: &[] };
+pub(super) static TLS12: SuiteOffer = NONE;
+pub(super) static TLS13: SuiteOffer = NONE;
+pub(super) static ALL: SuiteOffer = NONE;
 
 #[derive(Debug)]
-struct Absent;
+struct NoCryptography;
 
-impl SecureRandom for Absent {
+impl SecureRandom for NoCryptography {
     fn fill(&self, _: &mut [u8]) -> Result<(), GetRandomFailed> {
         Err(GetRandomFailed)
     }
 }
 
-impl KeyProvider for Absent {
+impl KeyProvider for NoCryptography {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
         signing_key(&key)
     }
@@ -48,7 +48,7 @@ pub(super) fn provider() -> CryptoProvider {
         cipher_suites: Vec::new(),
         kx_groups: Vec::new(),
         signature_verification_algorithms: WebPkiSupportedAlgorithms { all: &[], mapping: &[] },
-        secure_random: &Absent,
-        key_provider: &Absent,
+        secure_random: &NoCryptography,
+        key_provider: &NoCryptography,
     }
 }

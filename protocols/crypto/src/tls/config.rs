@@ -1,10 +1,10 @@
 //! What an engine is made from: made once, shared by every session.
 
-use super::sessions::{SessionStorage, Sessions};
+use super::sessions::{SessionCache, SessionStorage};
 use super::store::ClientStore;
-use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
-use super::{KeyLog, Roots, TlsError, Version, VersionRange, count, library};
-use crate::Key;
+use super::trust::{CertificatePurpose, ClientVerifier, PeerVerifier, ServerVerifier};
+use super::{KeyLog, TlsError, TlsVersion, TrustRoots, VersionRange, count, library};
+use crate::SecretValue;
 use crate::fault::TlsFault;
 use rustls::Error;
 use rustls::client::Tls12Resumption;
@@ -22,7 +22,7 @@ pub struct WallClock(Arc<AtomicU64>);
 impl WallClock {
     /// A clock that stands at `time`.
     #[must_use]
-    pub fn at(time: WallTime) -> Self {
+    pub fn from_time(time: WallTime) -> Self {
         Self(Arc::new(AtomicU64::new(time.unix_secs())))
     }
     /// Moves it to `time`.
@@ -44,15 +44,15 @@ impl rustls::time_provider::TimeProvider for WallClock {
 
 /// A certificate chain and the private key of its leaf.
 #[derive(Clone)]
-pub struct Credentials {
+pub struct TlsCredentials {
     chain: Vec<CertificateDer<'static>>,
     /// PKCS #8, PKCS #1 or SEC 1.
-    key: Key,
+    key: SecretValue,
     /// Whether all signatures are of one length.
     even: bool,
 }
 
-impl Credentials {
+impl TlsCredentials {
     /// From DER: the certificates in the order in which they are sent, the leaf first, and its private key
     /// (PKCS #8, PKCS #1 or SEC 1). They are checked when a configuration is made.
     #[must_use]
@@ -67,7 +67,7 @@ impl Credentials {
     /// [`TlsError::Config`] if a certificate does not decode or none is there, [`TlsError::Key`] if the key cannot be used or is
     /// not the leaf's.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        let chain = certificates(chain)?;
+        let chain = parse_certificates(chain)?;
         let key = private_key(key)?;
         library::check_key(&chain, &key).map_err(|error| match error {
             Error::InconsistentKeys(_) => TlsError::Key(
@@ -75,7 +75,7 @@ impl Credentials {
                  first in its file"
                     .into(),
             ),
-            Error::InvalidCertificate(_) => config("certificate", error),
+            Error::InvalidCertificate(_) => config_error("certificate", error),
             error => TlsError::Key(error.to_string()),
         })?;
         Ok(Self { chain, key: key.secret_der().into(), even: false })
@@ -96,12 +96,12 @@ impl Credentials {
 
     /// The leaf certificate in DER; empty if there is none.
     #[must_use]
-    pub fn leaf(&self) -> &[u8] {
+    pub fn leaf_certificate(&self) -> &[u8] {
         self.chain.first().map_or(&[], |leaf| leaf.as_ref())
     }
 
     /// The certificates in DER, the leaf first.
-    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn certificate_chain(&self) -> impl Iterator<Item = &[u8]> {
         self.chain.iter().map(AsRef::as_ref)
     }
 
@@ -126,12 +126,12 @@ impl Credentials {
     }
 
     fn into_parts(self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::try_from(self.key.to_vec()).map_err(|e| config("private key", e))?;
+        let key = PrivateKeyDer::try_from(self.key.to_vec()).map_err(|e| config_error("private key", e))?;
         Ok((self.chain, key))
     }
 }
 
-impl core::fmt::Debug for Credentials {
+impl core::fmt::Debug for TlsCredentials {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Credentials").field("chain_len", &self.chain.len()).finish_non_exhaustive()
     }
@@ -163,10 +163,10 @@ fn is_encrypted(pem: &[u8]) -> bool {
 }
 
 /// The certificates of a PEM text in DER, for roots and chains; other blocks are passed over.
-pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| config("certificate", e))?;
+        .map_err(|e| config_error("certificate", e))?;
     if certificates.is_empty() {
         return Err(TlsError::Config("no certificate in the PEM text".into()));
     }
@@ -175,7 +175,7 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, T
 
 /// Taking up earlier sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Resumption {
+pub struct ResumptionConfig {
     /// Most sessions kept by one configuration (a server's sessions, a client's holders); then the oldest
     /// is forgotten.
     pub sessions: usize,
@@ -187,7 +187,7 @@ pub struct Resumption {
     pub lifetime: Duration,
 }
 
-impl Default for Resumption {
+impl Default for ResumptionConfig {
     /// 4096 sessions, one ticket, a day.
     fn default() -> Self {
         Self { sessions: 4096, tickets: 1, lifetime: Duration::from_secs(24 * 60 * 60) }
@@ -200,14 +200,14 @@ pub struct ClientOptions {
     /// The versions offered; a single one with one cipher suite and one group, several with all that there are.
     pub versions: VersionRange,
     /// What the client shows when asked; with none it stays anonymous.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<TlsCredentials>,
     /// Whom it trusts.
-    pub roots: Roots,
+    pub roots: TrustRoots,
     /// The DNS name or address that the server's certificate must bear; with none any name will do, and the
     /// chain alone decides.
     pub server_name: Option<String>,
     /// Whether sessions are taken up again.
-    pub resumption: Option<Resumption>,
+    pub resumption: Option<ResumptionConfig>,
     /// Wall time.
     pub clock: WallClock,
     /// Where the secrets go, for decrypting captures.
@@ -220,12 +220,12 @@ pub struct ServerOptions {
     /// The versions accepted, the highest that the client offers too being agreed on.
     pub versions: VersionRange,
     /// What the server shows.
-    pub credentials: Credentials,
+    pub credentials: TlsCredentials,
     /// With these, a client must show a certificate that ends below one of them; with none, clients are not
     /// asked.
-    pub client_roots: Option<Roots>,
+    pub client_roots: Option<TrustRoots>,
     /// Whether sessions are taken up again.
-    pub resumption: Option<Resumption>,
+    pub resumption: Option<ResumptionConfig>,
     /// Wall time.
     pub clock: WallClock,
     /// Where the secrets go, for decrypting captures.
@@ -237,7 +237,7 @@ pub struct ServerOptions {
 pub struct ClientConfig {
     pub(super) inner: Arc<rustls::ClientConfig>,
     pub(super) versions: VersionRange,
-    trust: Arc<Trust>,
+    trust: Arc<PeerVerifier>,
 }
 
 impl ClientConfig {
@@ -248,21 +248,21 @@ impl ClientConfig {
     pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
         let ClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } = options;
         let even = credentials.as_ref().is_some_and(|credentials| credentials.even);
-        let provider = count::signing(count::client_provider(versions), even);
+        let provider = count::signing_provider(count::client_provider(versions), even);
         let name = server_name
-            .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
+            .map(|name| ServerName::try_from(name).map_err(|e| config_error("server name", e)))
             .transpose()?;
-        let trust = Arc::new(roots.trust(clock.clone())?);
+        let trust = Arc::new(roots.into_verifier(clock.clone())?);
         let verifier = Arc::new(ServerVerifier { trust: trust.clone(), name });
         let builder = rustls::ClientConfig::builder_with_details(provider, Arc::new(clock))
-            .with_protocol_versions(&protocols(versions)?)
-            .map_err(|e| config("version", e))?
+            .with_protocol_versions(&protocol_versions(versions)?)
+            .map_err(|e| config_error("version", e))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let mut inner = match credentials {
             Some(credentials) => {
                 let (chain, key) = credentials.into_parts()?;
-                builder.with_client_auth_cert(chain, key).map_err(|e| config("credentials", e))?
+                builder.with_client_auth_cert(chain, key).map_err(|e| config_error("credentials", e))?
             }
             None => builder.with_no_client_auth(),
         };
@@ -283,8 +283,8 @@ impl ClientConfig {
     ///
     /// # Errors
     /// [`TlsError::Failed`] says why not.
-    pub fn trusts(&self, chain: &[impl AsRef<[u8]>]) -> Result<(), TlsError> {
-        self.trust.path(chain, Purpose::Server).map(drop)
+    pub fn check_server_chain(&self, chain: &[impl AsRef<[u8]>]) -> Result<(), TlsError> {
+        self.trust.verify_path(chain, CertificatePurpose::Server).map(drop)
     }
 
     /// The same, with the same sessions, for servers that may lack the Extended Master Secret; see
@@ -301,9 +301,9 @@ impl ClientConfig {
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
-    sessions: Option<Arc<Sessions>>,
+    sessions: Option<Arc<SessionCache>>,
     /// Whom it asks for certificates.
-    trust: Option<Arc<Trust>>,
+    trust: Option<Arc<PeerVerifier>>,
 }
 
 impl ServerConfig {
@@ -313,17 +313,17 @@ impl ServerConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
         let ServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
-        let provider = count::signing(count::server_provider(), credentials.even);
-        let trust = client_roots.map(|roots| roots.trust(clock.clone()).map(Arc::new)).transpose()?;
+        let provider = count::signing_provider(count::server_provider(), credentials.even);
+        let trust = client_roots.map(|roots| roots.into_verifier(clock.clone()).map(Arc::new)).transpose()?;
         let builder = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock.clone()))
-            .with_protocol_versions(&protocols(versions)?)
-            .map_err(|e| config("version", e))?;
+            .with_protocol_versions(&protocol_versions(versions)?)
+            .map_err(|e| config_error("version", e))?;
         let builder = match &trust {
             None => builder.with_no_client_auth(),
             Some(trust) => builder.with_client_cert_verifier(Arc::new(ClientVerifier(trust.clone()))),
         };
         let (chain, key) = credentials.into_parts()?;
-        let mut inner = builder.with_single_cert(chain, key).map_err(|e| config("credentials", e))?;
+        let mut inner = builder.with_single_cert(chain, key).map_err(|e| config_error("credentials", e))?;
         // Each connection has a view of its own of the sessions.
         inner.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         inner.send_tls13_tickets = resumption.map_or(0, |r| usize::from(r.tickets));
@@ -331,7 +331,7 @@ impl ServerConfig {
         if let Some(log) = key_log {
             inner.key_log = Arc::new(log);
         }
-        let sessions = resumption.map(|r| Arc::new(Sessions::new(r, clock)));
+        let sessions = resumption.map(|r| Arc::new(SessionCache::new(r, clock)));
         Ok(Self { inner: Arc::new(inner), sessions, trust })
     }
 
@@ -348,11 +348,14 @@ impl ServerConfig {
     /// Ends the sessions of those subjects ([`SessionNote`](super::SessionNote)): their next handshake is a full one.
     /// Says how many sessions those were.
     pub fn end_sessions(&self, whose: impl Fn(&[u8]) -> bool) -> usize {
-        self.sessions.as_ref().map_or(0, |sessions| sessions.end(whose))
+        self.sessions.as_ref().map_or(0, |sessions| sessions.end_sessions(whose))
     }
 
     /// What a connection is made from, for this purpose.
-    pub(super) fn connection(&self, purpose: u8) -> (Arc<rustls::ServerConfig>, Option<Arc<SessionStorage>>) {
+    pub(super) fn connection_config(
+        &self,
+        purpose: u8,
+    ) -> (Arc<rustls::ServerConfig>, Option<Arc<SessionStorage>>) {
         let Some(sessions) = &self.sessions else { return (self.inner.clone(), None) };
         let storage = Arc::new(SessionStorage::new(sessions.clone(), purpose));
         let mut inner = rustls::ServerConfig::clone(&self.inner);
@@ -366,7 +369,7 @@ impl ServerConfig {
     /// # Errors
     /// [`TlsError::Failed`] says why such a client is refused; none is accepted without client roots.
     pub fn client_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
-        self.path(chain, Purpose::Client)
+        self.verify_path(chain, CertificatePurpose::Client)
     }
 
     /// The same, of a certificate for any other purpose, which is the caller's to look at: such as one that signs answers
@@ -375,12 +378,16 @@ impl ServerConfig {
     /// # Errors
     /// As of [`client_path`](Self::client_path).
     pub fn path_for_any_purpose(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
-        self.path(chain, Purpose::Any)
+        self.verify_path(chain, CertificatePurpose::Any)
     }
 
-    fn path(&self, chain: &[impl AsRef<[u8]>], purpose: Purpose) -> Result<Vec<Vec<u8>>, TlsError> {
+    fn verify_path(
+        &self,
+        chain: &[impl AsRef<[u8]>],
+        purpose: CertificatePurpose,
+    ) -> Result<Vec<Vec<u8>>, TlsError> {
         let nobody = || TlsError::Failed(TlsFault::Internal, "no authority is trusted".into());
-        self.trust.as_ref().ok_or_else(nobody)?.path(chain, purpose)
+        self.trust.as_ref().ok_or_else(nobody)?.verify_path(chain, purpose)
     }
 }
 
@@ -391,17 +398,19 @@ impl PartialEq for ServerConfig {
     }
 }
 
-pub(super) fn config(what: &str, error: impl core::fmt::Display) -> TlsError {
+pub(super) fn config_error(what: &str, error: impl core::fmt::Display) -> TlsError {
     TlsError::Config(format!("{what}: {error}"))
 }
 
-fn protocols(versions: VersionRange) -> Result<Vec<&'static rustls::SupportedProtocolVersion>, TlsError> {
-    let within = |v: &Version| versions.contains(*v);
+fn protocol_versions(
+    versions: VersionRange,
+) -> Result<Vec<&'static rustls::SupportedProtocolVersion>, TlsError> {
+    let within = |v: &TlsVersion| versions.contains(*v);
     let protocol = |version| match version {
-        Version::Tls12 => &rustls::version::TLS12,
-        Version::Tls13 => &rustls::version::TLS13,
+        TlsVersion::Tls12 => &rustls::version::TLS12,
+        TlsVersion::Tls13 => &rustls::version::TLS13,
     };
-    let protocols: Vec<_> = Version::ALL.into_iter().filter(within).map(protocol).collect();
+    let protocols: Vec<_> = TlsVersion::ALL.into_iter().filter(within).map(protocol).collect();
     if protocols.is_empty() {
         return Err(TlsError::Config("versions: the lowest is above the highest".into()));
     }

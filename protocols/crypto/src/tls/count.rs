@@ -3,8 +3,8 @@
 //! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
 //! within the call that feeds that session: a count for each thread, read before and after, tells.
 
-use super::library::{self, Offer};
-use super::{TlsWork, Version, VersionRange};
+use super::library::{self, SuiteOffer};
+use super::{TlsVersion, TlsWork, VersionRange};
 use rustls::crypto::{
     ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup, WebPkiSupportedAlgorithms,
 };
@@ -21,7 +21,7 @@ std::thread_local! {
     static DONE: Cell<TlsWork> = const { Cell::new(TlsWork { sign: 0, verify: 0, key_exchange: 0 }) };
 }
 
-fn done(sign: u32, verify: u32, key_exchange: u32) {
+fn count_operations(sign: u32, verify: u32, key_exchange: u32) {
     DONE.with(|cell| {
         let mut sum = cell.get();
         sum += TlsWork { sign, verify, key_exchange };
@@ -30,7 +30,7 @@ fn done(sign: u32, verify: u32, key_exchange: u32) {
 }
 
 /// The operations counted on this thread since the last call.
-pub(super) fn take() -> TlsWork {
+pub(super) fn take_counts() -> TlsWork {
     DONE.with(Cell::take)
 }
 
@@ -38,23 +38,23 @@ pub(super) fn take() -> TlsWork {
 /// for a single version that is one suite and one group, so that all its handshakes have the same lengths, for several
 /// versions all that there are.
 pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
-    static TLS12: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| with(&library::TLS12));
-    static TLS13: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| with(&library::TLS13));
+    static TLS12: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::TLS12));
+    static TLS13: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::TLS13));
     match (versions.min, versions.max) {
-        (_, Version::Tls12) => TLS12.clone(),
-        (Version::Tls13, _) => TLS13.clone(),
-        (Version::Tls12, Version::Tls13) => server_provider(),
+        (_, TlsVersion::Tls12) => TLS12.clone(),
+        (TlsVersion::Tls13, _) => TLS13.clone(),
+        (TlsVersion::Tls12, TlsVersion::Tls13) => server_provider(),
     }
 }
 
 /// The provider of all servers: each client finds what it offers.
 pub(super) fn server_provider() -> Arc<CryptoProvider> {
-    static ALL: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| with(&library::ALL));
+    static ALL: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::ALL));
     ALL.clone()
 }
 
 /// A provider, or the same with signatures of one length.
-pub(super) fn signing(provider: Arc<CryptoProvider>, even: bool) -> Arc<CryptoProvider> {
+pub(super) fn signing_provider(provider: Arc<CryptoProvider>, even: bool) -> Arc<CryptoProvider> {
     match even {
         true => Arc::new(CryptoProvider { key_provider: &EvenKeys, ..CryptoProvider::clone(&provider) }),
         false => provider,
@@ -66,37 +66,38 @@ pub(super) fn is_rsa(key: &PrivateKeyDer<'_>) -> bool {
     library::signing_key(key).is_ok_and(|key| key.algorithm() == SignatureAlgorithm::RSA)
 }
 
-fn with(offer: &Offer) -> Arc<CryptoProvider> {
+fn counting_provider(offer: &SuiteOffer) -> Arc<CryptoProvider> {
     static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
         LazyLock::new(|| counted_algorithms(library::provider().signature_verification_algorithms));
     Arc::new(CryptoProvider {
         cipher_suites: offer.suites.to_vec(),
         kx_groups: offer.groups.iter().map(|group| counted_group(*group)).collect(),
         signature_verification_algorithms: *ALGORITHMS,
-        key_provider: &Keys,
+        key_provider: &CountingKeyProvider,
         ..library::provider()
     })
 }
 
 // The library wants these lists for the program's whole life; they are made once.
 fn counted_algorithms(base: WebPkiSupportedAlgorithms) -> WebPkiSupportedAlgorithms {
-    type List = &'static [&'static dyn SignatureVerificationAlgorithm];
-    fn list(algorithms: List) -> List {
+    type AlgorithmList = &'static [&'static dyn SignatureVerificationAlgorithm];
+    fn counted_list(algorithms: AlgorithmList) -> AlgorithmList {
         let counted = |algorithm: &&'static dyn SignatureVerificationAlgorithm| {
-            &*Box::leak(Box::new(Verifier(*algorithm))) as &'static dyn SignatureVerificationAlgorithm
+            &*Box::leak(Box::new(CountingVerifier(*algorithm))) as &'static dyn SignatureVerificationAlgorithm
         };
         Box::leak(algorithms.iter().map(counted).collect())
     }
-    let mapping = base.mapping.iter().map(|(scheme, algorithms)| (*scheme, list(algorithms))).collect();
-    WebPkiSupportedAlgorithms { all: list(base.all), mapping: Box::leak(mapping) }
+    let mapping =
+        base.mapping.iter().map(|(scheme, algorithms)| (*scheme, counted_list(algorithms))).collect();
+    WebPkiSupportedAlgorithms { all: counted_list(base.all), mapping: Box::leak(mapping) }
 }
 
 #[derive(Debug)]
-struct Verifier(&'static dyn SignatureVerificationAlgorithm);
+struct CountingVerifier(&'static dyn SignatureVerificationAlgorithm);
 
-impl SignatureVerificationAlgorithm for Verifier {
+impl SignatureVerificationAlgorithm for CountingVerifier {
     fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
-        done(0, 1, 0);
+        count_operations(0, 1, 0);
         self.0.verify_signature(key, message, signature)
     }
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
@@ -112,26 +113,26 @@ impl SignatureVerificationAlgorithm for Verifier {
 
 // The library wants groups for the program's whole life; there are three providers of three at most.
 fn counted_group(group: &'static dyn SupportedKxGroup) -> &'static dyn SupportedKxGroup {
-    Box::leak(Box::new(Group(group)))
+    Box::leak(Box::new(CountingGroup(group)))
 }
 
 #[derive(Debug)]
-struct Group(&'static dyn SupportedKxGroup);
+struct CountingGroup(&'static dyn SupportedKxGroup);
 
-impl SupportedKxGroup for Group {
+impl SupportedKxGroup for CountingGroup {
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
-        Ok(Box::new(Exchange(self.0.start()?)))
+        Ok(Box::new(CountingExchange(self.0.start()?)))
     }
     fn name(&self) -> NamedGroup {
         self.0.name()
     }
 }
 
-struct Exchange(Box<dyn ActiveKeyExchange>);
+struct CountingExchange(Box<dyn ActiveKeyExchange>);
 
-impl ActiveKeyExchange for Exchange {
+impl ActiveKeyExchange for CountingExchange {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
-        done(0, 0, 1);
+        count_operations(0, 0, 1);
         self.0.complete(peer)
     }
     fn pub_key(&self) -> &[u8] {
@@ -143,11 +144,11 @@ impl ActiveKeyExchange for Exchange {
 }
 
 #[derive(Debug)]
-struct Keys;
+struct CountingKeyProvider;
 
-impl KeyProvider for Keys {
+impl KeyProvider for CountingKeyProvider {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
-        Ok(Arc::new(Key(library::signing_key(&key)?)))
+        Ok(Arc::new(CountingKey(library::signing_key(&key)?)))
     }
 }
 
@@ -156,7 +157,7 @@ struct EvenKeys;
 
 impl KeyProvider for EvenKeys {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
-        Ok(Arc::new(Key(Arc::new(EvenKey(library::signing_key(&key)?)))))
+        Ok(Arc::new(CountingKey(Arc::new(EvenKey(library::signing_key(&key)?)))))
     }
 }
 
@@ -165,7 +166,7 @@ struct EvenKey(Arc<dyn SigningKey>);
 
 impl SigningKey for EvenKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        Some(Box::new(Even(self.0.choose_scheme(offered)?)))
+        Some(Box::new(EvenSigner(self.0.choose_scheme(offered)?)))
     }
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
         self.0.public_key()
@@ -177,12 +178,12 @@ impl SigningKey for EvenKey {
 
 /// Signs anew until the signature has the length that about half of all have.
 #[derive(Debug)]
-struct Even(Box<dyn Signer>);
+struct EvenSigner(Box<dyn Signer>);
 
 /// Tries until then, of which one in two succeeds.
 const MOST_TRIES: usize = 64;
 
-impl Signer for Even {
+impl Signer for EvenSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         // Two integers (RFC 3279 section 2.2.3), of which just one has its highest bit set and so an octet more; of 521 bits
         // none has.
@@ -207,7 +208,7 @@ impl Signer for Even {
 }
 
 #[derive(Debug)]
-struct Key(Arc<dyn SigningKey>);
+struct CountingKey(Arc<dyn SigningKey>);
 
 /// What an RSA key signs by where the peer leaves the choice: SHA-256 resists at 128 bits, as an RSA key of 3072 bits does
 /// (NIST SP 800-57 part 1, tables 2 and 3), and processors have instructions for it, which they mostly lack for SHA-512.
@@ -219,11 +220,11 @@ const FIRST: [SignatureScheme; 4] = [
     SignatureScheme::RSA_PKCS1_SHA256,
 ];
 
-impl SigningKey for Key {
+impl SigningKey for CountingKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let first = FIRST.iter().filter(|scheme| offered.contains(scheme));
         let first = first.map(std::slice::from_ref).find_map(|scheme| self.0.choose_scheme(scheme));
-        Some(Box::new(Signing(first.or_else(|| self.0.choose_scheme(offered))?)))
+        Some(Box::new(CountingSigner(first.or_else(|| self.0.choose_scheme(offered))?)))
     }
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
         self.0.public_key()
@@ -234,11 +235,11 @@ impl SigningKey for Key {
 }
 
 #[derive(Debug)]
-struct Signing(Box<dyn Signer>);
+struct CountingSigner(Box<dyn Signer>);
 
-impl Signer for Signing {
+impl Signer for CountingSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        done(1, 0, 0);
+        count_operations(1, 0, 0);
         self.0.sign(message)
     }
     fn scheme(&self) -> SignatureScheme {
@@ -250,25 +251,40 @@ impl Signer for Signing {
 mod tests {
     use super::super::fixtures;
     use super::*;
-    use SignatureScheme as S;
+    use SignatureScheme;
 
     #[test]
     fn an_rsa_key_signs_by_sha_256_where_the_peer_leaves_the_choice() {
-        let key = PrivateKeyDer::try_from(fixtures::server(1).key_der().to_vec()).unwrap();
-        let key = Keys.load_private_key(key).unwrap();
-        let chosen = |offered: &[S]| key.choose_scheme(offered).map(|signer| signer.scheme());
-        let pss = [S::RSA_PSS_SHA512, S::RSA_PKCS1_SHA256, S::RSA_PSS_SHA384, S::RSA_PSS_SHA256];
-        assert_eq!(chosen(&pss), Some(S::RSA_PSS_SHA256));
-        assert_eq!(chosen(&pss[..3]), Some(S::RSA_PSS_SHA384));
-        assert_eq!(chosen(&pss[..2]), Some(S::RSA_PSS_SHA512), "before PKCS #1 v1.5, whatever the digest");
-        assert_eq!(chosen(&[S::RSA_PKCS1_SHA512, S::RSA_PKCS1_SHA256]), Some(S::RSA_PKCS1_SHA256));
-        assert_eq!(chosen(&[S::ED25519]), None);
+        let key = PrivateKeyDer::try_from(fixtures::server_credentials(1).key_der().to_vec()).unwrap();
+        let key = CountingKeyProvider.load_private_key(key).unwrap();
+        let chosen = |offered: &[SignatureScheme]| key.choose_scheme(offered).map(|signer| signer.scheme());
+        let pss = [
+            SignatureScheme::RSA_PSS_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA256,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA256,
+        ];
+        assert_eq!(chosen(&pss), Some(SignatureScheme::RSA_PSS_SHA256));
+        assert_eq!(chosen(&pss[..3]), Some(SignatureScheme::RSA_PSS_SHA384));
+        assert_eq!(
+            chosen(&pss[..2]),
+            Some(SignatureScheme::RSA_PSS_SHA512),
+            "before PKCS #1 v1.5, whatever the digest"
+        );
+        assert_eq!(
+            chosen(&[SignatureScheme::RSA_PKCS1_SHA512, SignatureScheme::RSA_PKCS1_SHA256]),
+            Some(SignatureScheme::RSA_PKCS1_SHA256)
+        );
+        assert_eq!(chosen(&[SignatureScheme::ED25519]), None);
     }
 
     #[test]
     fn ecdsa_signatures_are_of_one_length_where_that_is_asked_for() {
         let (p256, p384) = (&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384);
-        let kinds = [(p256, S::ECDSA_NISTP256_SHA256, 71), (p384, S::ECDSA_NISTP384_SHA384, 103)];
+        let kinds = [
+            (p256, SignatureScheme::ECDSA_NISTP256_SHA256, 71),
+            (p384, SignatureScheme::ECDSA_NISTP384_SHA384, 103),
+        ];
         for (kind, scheme, usual) in kinds {
             let made = rcgen::KeyPair::generate_for(kind).unwrap().serialize_der();
             let key = PrivateKeyDer::try_from(made).unwrap();
@@ -278,12 +294,16 @@ mod tests {
                 (0..64).map(|_| signer.sign(b"said").unwrap().len()).collect()
             };
             assert_eq!(lengths(&EvenKeys), [usual].into(), "{scheme:?}");
-            assert!(lengths(&Keys).len() > 1, "else there is no need of it");
+            assert!(lengths(&CountingKeyProvider).len() > 1, "else there is no need of it");
         }
-        take();
-        let rsa = PrivateKeyDer::try_from(fixtures::server(1).key_der().to_vec()).unwrap();
+        take_counts();
+        let rsa = PrivateKeyDer::try_from(fixtures::server_credentials(1).key_der().to_vec()).unwrap();
         assert!(is_rsa(&rsa));
-        let signer = EvenKeys.load_private_key(rsa).unwrap().choose_scheme(&[S::RSA_PSS_SHA256]).unwrap();
-        assert_eq!((signer.sign(b"said").unwrap().len(), take().sign), (256, 1));
+        let signer = EvenKeys
+            .load_private_key(rsa)
+            .unwrap()
+            .choose_scheme(&[SignatureScheme::RSA_PSS_SHA256])
+            .unwrap();
+        assert_eq!((signer.sign(b"said").unwrap().len(), take_counts().sign), (256, 1));
     }
 }

@@ -5,20 +5,20 @@ use crate::fault::{Alert, CertificateFault, TlsFault};
 use rustls::{CertificateError, Error, PeerIncompatible};
 
 /// The error of an engine, of rustls's.
-pub(super) fn error(error: &Error) -> TlsError {
+pub(super) fn to_tls_error(error: &Error) -> TlsError {
     match error {
         Error::AlertReceived(alert) => TlsError::AlertReceived(Alert((*alert).into())),
-        other => TlsError::Failed(fault(other), other.to_string()),
+        other => TlsError::Failed(to_tls_fault(other), other.to_string()),
     }
 }
 
-fn fault(error: &Error) -> TlsFault {
+fn to_tls_fault(error: &Error) -> TlsFault {
     match error {
         Error::AlertReceived(alert) => TlsFault::Alert(Alert((*alert).into())),
-        Error::InvalidCertificate(error) => TlsFault::Certificate(certificate(error)),
+        Error::InvalidCertificate(error) => TlsFault::Certificate(certificate_fault(error)),
         Error::InvalidCertRevocationList(_) => TlsFault::Certificate(CertificateFault::ListUnusable),
         Error::NoCertificatesPresented => TlsFault::NoCertificate,
-        Error::PeerIncompatible(lack) => incompatible(lack),
+        Error::PeerIncompatible(lack) => incompatibility_fault(lack),
         Error::InvalidMessage(_) | Error::PeerSentOversizedRecord => TlsFault::Malformed,
         Error::DecryptError => TlsFault::Undecipherable,
         Error::PeerMisbehaved(_)
@@ -28,7 +28,7 @@ fn fault(error: &Error) -> TlsFault {
     }
 }
 
-fn incompatible(lack: &PeerIncompatible) -> TlsFault {
+fn incompatibility_fault(lack: &PeerIncompatible) -> TlsFault {
     match lack {
         PeerIncompatible::ExtendedMasterSecretExtensionRequired => TlsFault::NoExtendedMasterSecret,
         PeerIncompatible::ServerDoesNotSupportTls12Or13
@@ -40,7 +40,7 @@ fn incompatible(lack: &PeerIncompatible) -> TlsFault {
     }
 }
 
-fn certificate(error: &CertificateError) -> CertificateFault {
+fn certificate_fault(error: &CertificateError) -> CertificateFault {
     use CertificateError as E;
     match error {
         E::UnknownIssuer => CertificateFault::UnknownAuthority,
@@ -55,13 +55,13 @@ fn certificate(error: &CertificateError) -> CertificateFault {
         E::UnsupportedSignatureAlgorithmContext { .. }
         | E::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => CertificateFault::Algorithm,
         E::BadEncoding | E::UnhandledCriticalExtension => CertificateFault::Malformed,
-        E::Other(other) => other.0.downcast_ref().map_or(CertificateFault::Other, other_of),
+        E::Other(other) => other.0.downcast_ref().map_or(CertificateFault::Other, classify_other_error),
         _ => CertificateFault::Other,
     }
 }
 
 /// Of what rustls has no name for.
-fn other_of(error: &webpki::Error) -> CertificateFault {
+fn classify_other_error(error: &webpki::Error) -> CertificateFault {
     use webpki::Error as E;
     match error {
         E::CaUsedAsEndEntity
@@ -99,25 +99,25 @@ mod tests {
 
     #[test]
     fn each_kind_of_refusal_has_its_fault() {
-        use CertificateFault as C;
+        use CertificateFault;
         let other = |e: webpki::Error| CertificateError::Other(OtherError(Arc::new(e))).into();
-        let of = |c: C| TlsFault::Certificate(c);
+        let of = |c: CertificateFault| TlsFault::Certificate(c);
         for (error, want) in [
             (Error::AlertReceived(rustls::AlertDescription::UnknownCA), TlsFault::Alert(Alert(48))),
-            (CertificateError::UnknownIssuer.into(), of(C::UnknownAuthority)),
-            (CertificateError::Expired.into(), of(C::Expired)),
-            (CertificateError::NotValidYet.into(), of(C::NotYetValid)),
-            (CertificateError::UnknownRevocationStatus.into(), of(C::ListUnusable)),
-            (CertificateError::InvalidPurpose.into(), of(C::Purpose)),
-            (CertificateError::NotValidForName.into(), of(C::Name)),
-            (CertificateError::BadEncoding.into(), of(C::Malformed)),
-            (CertificateError::Revoked.into(), of(C::Revoked)),
-            (CertificateError::ExpiredRevocationList.into(), of(C::ListExpired)),
-            (CertRevocationListError::BadSignature.into(), of(C::ListUnusable)),
-            (CertificateError::BadSignature.into(), of(C::Signature)),
-            (other(webpki::Error::PathLenConstraintViolated), of(C::Constraint)),
-            (other(webpki::Error::UnsupportedCriticalExtension), of(C::Malformed)),
-            (other(webpki::Error::UnsupportedDeltaCrl), of(C::ListUnusable)),
+            (CertificateError::UnknownIssuer.into(), of(CertificateFault::UnknownAuthority)),
+            (CertificateError::Expired.into(), of(CertificateFault::Expired)),
+            (CertificateError::NotValidYet.into(), of(CertificateFault::NotYetValid)),
+            (CertificateError::UnknownRevocationStatus.into(), of(CertificateFault::ListUnusable)),
+            (CertificateError::InvalidPurpose.into(), of(CertificateFault::Purpose)),
+            (CertificateError::NotValidForName.into(), of(CertificateFault::Name)),
+            (CertificateError::BadEncoding.into(), of(CertificateFault::Malformed)),
+            (CertificateError::Revoked.into(), of(CertificateFault::Revoked)),
+            (CertificateError::ExpiredRevocationList.into(), of(CertificateFault::ListExpired)),
+            (CertRevocationListError::BadSignature.into(), of(CertificateFault::ListUnusable)),
+            (CertificateError::BadSignature.into(), of(CertificateFault::Signature)),
+            (other(webpki::Error::PathLenConstraintViolated), of(CertificateFault::Constraint)),
+            (other(webpki::Error::UnsupportedCriticalExtension), of(CertificateFault::Malformed)),
+            (other(webpki::Error::UnsupportedDeltaCrl), of(CertificateFault::ListUnusable)),
             (Error::NoCertificatesPresented, TlsFault::NoCertificate),
             (PeerIncompatible::Tls12NotOffered.into(), TlsFault::NoCommonVersion),
             (PeerIncompatible::NoCipherSuitesInCommon.into(), TlsFault::NoCommonCipher),
@@ -130,7 +130,7 @@ mod tests {
             (Error::DecryptError, TlsFault::Undecipherable),
             (Error::FailedToGetRandomBytes, TlsFault::Internal),
         ] {
-            assert_eq!(super::error(&error).fault(), want, "{error:?}");
+            assert_eq!(super::to_tls_error(&error).fault(), want, "{error:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Certificates and keys for tests and simulations only: the private keys are public.
 //!
 //! All are RSA-2048, valid from 2026-01-01 for twenty years, and made by `vectors/certs/make.sh`. Chains end
-//! below one [`root`]; a chain of `n` is sent as the leaf and `n - 1` intermediates, 880 to 930 octets each.
+//! below one [`root_certificate`]; a chain of `n` is sent as the leaf and `n - 1` intermediates, 880 to 930 octets each.
 
-use super::Credentials;
+use super::TlsCredentials;
 #[cfg(test)]
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -44,36 +44,36 @@ const CLIENTS: [(&[u8], &[u8]); 4] = [
     (fixture!("client4.der"), fixture!("client4.key.der")),
 ];
 
-fn chain(leaves: &[(&[u8], &[u8]); 4], length: u8) -> Credentials {
+fn chain_credentials(leaves: &[(&[u8], &[u8]); 4], length: u8) -> TlsCredentials {
     let above = usize::from(length.clamp(1, LONGEST_CHAIN)) - 1;
     let (leaf, key) = leaves[above];
     let authorities = AUTHORITIES[..above].iter().rev().copied();
-    Credentials::from_der(core::iter::once(leaf).chain(authorities), key)
+    TlsCredentials::from_der(core::iter::once(leaf).chain(authorities), key)
 }
 
 /// A server's credentials with this many certificates sent, 1 to [`LONGEST_CHAIN`] (others are brought to
 /// the nearer end).
 #[must_use]
-pub fn server(length: u8) -> Credentials {
-    chain(&SERVERS, length)
+pub fn server_credentials(length: u8) -> TlsCredentials {
+    chain_credentials(&SERVERS, length)
 }
 
 /// A client's credentials with this many certificates sent, 1 to [`LONGEST_CHAIN`] (others are brought to
 /// the nearer end).
 #[must_use]
-pub fn client(length: u8) -> Credentials {
-    chain(&CLIENTS, length)
+pub fn client_credentials(length: u8) -> TlsCredentials {
+    chain_credentials(&CLIENTS, length)
 }
 
-/// A client's credentials from an authority that is not below [`root`], for logins to be refused.
+/// A client's credentials from an authority that is not below [`root_certificate`], for logins to be refused.
 #[must_use]
-pub fn foreign_client() -> Credentials {
-    Credentials::from_der([fixture!("foreign-client.der")], fixture!("foreign-client.key.der"))
+pub fn foreign_client() -> TlsCredentials {
+    TlsCredentials::from_der([fixture!("foreign-client.der")], fixture!("foreign-client.key.der"))
 }
 
 /// The root authority's certificate, in DER.
 #[must_use]
-pub fn root() -> &'static [u8] {
+pub fn root_certificate() -> &'static [u8] {
     fixture!("root.der")
 }
 
@@ -93,11 +93,15 @@ fn chain_as_pem(leaves: &[(&[u8], &[u8]); 4], length: u8) -> [String; 3] {
     let above = usize::from(length.clamp(1, LONGEST_CHAIN)) - 1;
     let (leaf, key) = leaves[above];
     let chain = core::iter::once(leaf).chain(AUTHORITIES[..above].iter().rev().copied());
-    [chain.map(|der| pem("CERTIFICATE", der)).collect(), pem("PRIVATE KEY", key), pem("CERTIFICATE", root())]
+    [
+        chain.map(|der| to_pem("CERTIFICATE", der)).collect(),
+        to_pem("PRIVATE KEY", key),
+        to_pem("CERTIFICATE", root_certificate()),
+    ]
 }
 
 /// RFC 7468: base 64 in lines of 64 characters between two that say what it is.
-fn pem(what: &str, der: &[u8]) -> String {
+fn to_pem(what: &str, der: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = format!("-----BEGIN {what}-----\n");
     // Three octets are four digits: 48 a line.
@@ -123,12 +127,15 @@ mod tests {
     #[test]
     fn what_is_written_as_pem_is_read_as_the_same() {
         let [chain, key, root_pem] = server_as_pem(3);
-        let read = Credentials::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
-        assert_eq!((read.leaf(), read.chain_len()), (server(3).leaf(), 3));
+        let read = TlsCredentials::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        assert_eq!(
+            (read.leaf_certificate(), read.chain_len()),
+            (server_credentials(3).leaf_certificate(), 3)
+        );
         assert!(read.is_rsa());
         assert!(chain.lines().all(|line| line.len() <= 64) && root_pem.contains("-----END CERTIFICATE-----"));
         // RFC 4648, 10: one, two and three octets.
-        let body = |octets: &[u8]| pem("X", octets).lines().nth(1).unwrap_or_default().to_owned();
+        let body = |octets: &[u8]| to_pem("X", octets).lines().nth(1).unwrap_or_default().to_owned();
         assert_eq!(
             [body(b"f"), body(b"fo"), body(b"foo"), body(b"foob")],
             ["Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]

@@ -26,9 +26,9 @@ impl IssuerKey {
     /// Of a trusted certificate; `None`: it cannot be read.
     pub(super) fn of_root(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
-        Some(Self::of(&certificate))
+        Some(Self::from_certificate(&certificate))
     }
-    fn of(certificate: &X509Certificate<'_>) -> Self {
+    fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
         Self { subject: certificate.subject().as_raw().to_vec(), key: certificate.public_key().raw.to_vec() }
     }
     fn has_signed(
@@ -36,19 +36,22 @@ impl IssuerKey {
         signed: &SignedParts<'_>,
         algorithms: &[&dyn SignatureVerificationAlgorithm],
     ) -> bool {
-        let Some([key_algorithm, key]) = contents(&self.key) else { return false };
+        let Some([key_algorithm, key]) = split_pair(&self.key) else { return false };
         let fits = |algorithm: &&&dyn SignatureVerificationAlgorithm| {
             algorithm.signature_alg_id().as_ref() == signed.algorithm
                 && algorithm.public_key_alg_id().as_ref() == key_algorithm
         };
-        let (Some(key), Some(signature)) = (bits(key), bits(signed.signature)) else { return false };
+        let (Some(key), Some(signature)) = (bit_string_octets(key), bit_string_octets(signed.signature))
+        else {
+            return false;
+        };
         let mut fitting = algorithms.iter().filter(fits);
         fitting.any(|algorithm| algorithm.verify_signature(key, signed.message, signature).is_ok())
     }
 }
 
 /// One of the certificates that a peer shows.
-struct ShownCertificate<'a> {
+struct PeerCertificate<'a> {
     /// It says that it is an authority's, and may sign certificates (RFC 5280 §4.2.1.3, §4.2.1.9).
     may_issue: bool,
     der: &'a CertificateDer<'a>,
@@ -57,14 +60,14 @@ struct ShownCertificate<'a> {
     signed: SignedParts<'a>,
 }
 
-impl<'a> ShownCertificate<'a> {
-    fn read(der: &'a CertificateDer<'a>) -> Option<Self> {
+impl<'a> PeerCertificate<'a> {
+    fn from_der(der: &'a CertificateDer<'a>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let is_authority = certificate.basic_constraints().ok()?.is_some_and(|it| it.value.ca);
         let may_sign = certificate.key_usage().ok()?.is_none_or(|usage| usage.value.key_cert_sign());
         let issuer = certificate.issuer().as_raw().to_vec();
-        let own = IssuerKey::of(&certificate);
-        let signed = SignedParts::read(der)?;
+        let own = IssuerKey::from_certificate(&certificate);
+        let signed = SignedParts::from_der(der)?;
         Some(Self { may_issue: is_authority && may_sign, der, issuer, own, signed })
     }
 }
@@ -77,17 +80,17 @@ struct SignedParts<'a> {
 }
 
 impl<'a> SignedParts<'a> {
-    fn read(der: &'a [u8]) -> Option<Self> {
-        let (_, certificate, _) = element(der)?;
-        let (message, _, rest) = element(certificate)?;
-        let (_, algorithm, rest) = element(rest)?;
-        let (_, signature, _) = element(rest)?;
+    fn from_der(der: &'a [u8]) -> Option<Self> {
+        let (_, certificate, _) = split_element(der)?;
+        let (message, _, rest) = split_element(certificate)?;
+        let (_, algorithm, rest) = split_element(rest)?;
+        let (_, signature, _) = split_element(rest)?;
         Some(Self { message, algorithm, signature })
     }
 }
 
 /// The first element of DER: the whole, its content, and what comes after it.
-fn element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+fn split_element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let first = usize::from(*der.get(1)?);
     let (header, length) = match first.checked_sub(0x80) {
         None => (2, first),
@@ -103,30 +106,30 @@ fn element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 /// The contents of the two elements in one, as a key has them: its algorithm's identifier, and its bits.
-fn contents(der: &[u8]) -> Option<[&[u8]; 2]> {
-    let (_, inner, _) = element(der)?;
-    let (_, first, rest) = element(inner)?;
-    let (_, second, _) = element(rest)?;
+fn split_pair(der: &[u8]) -> Option<[&[u8]; 2]> {
+    let (_, inner, _) = split_element(der)?;
+    let (_, first, rest) = split_element(inner)?;
+    let (_, second, _) = split_element(rest)?;
     Some([first, second])
 }
 
 /// A bit string's whole octets.
-fn bits(content: &[u8]) -> Option<&[u8]> {
+fn bit_string_octets(content: &[u8]) -> Option<&[u8]> {
     content.strip_prefix(&[0])
 }
 
 /// Those of the certificates that are an authority's below one of these roots, by signatures of these algorithms; and whether others
 /// below them, which may not issue any, have issued `leaf` or one of these.
-pub(super) fn authorities<'a>(
+pub(super) fn find_authorities<'a>(
     roots: &[IssuerKey],
     leaf: &[u8],
     shown: &'a [CertificateDer<'a>],
     algorithms: &[&dyn SignatureVerificationAlgorithm],
 ) -> (Vec<CertificateDer<'a>>, bool) {
-    let mut left: Vec<ShownCertificate<'_>> = shown.iter().filter_map(ShownCertificate::read).collect();
-    let mut found: Vec<ShownCertificate<'_>> = Vec::new();
+    let mut left: Vec<PeerCertificate<'_>> = shown.iter().filter_map(PeerCertificate::from_der).collect();
+    let mut found: Vec<PeerCertificate<'_>> = Vec::new();
     let mut signatures = MOST_SIGNATURES;
-    let mut has_signed = |issuer: &IssuerKey, candidate: &ShownCertificate<'_>| {
+    let mut has_signed = |issuer: &IssuerKey, candidate: &PeerCertificate<'_>| {
         if candidate.issuer != issuer.subject || signatures == 0 {
             return false;
         }

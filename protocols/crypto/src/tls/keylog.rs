@@ -4,7 +4,7 @@ use core::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A buffer that collects connections' secrets as NSS key log text (draft-ietf-tls-keylogfile), with which
-/// Wireshark decrypts a capture. Clones share the buffer; it grows until [`take`](Self::take) empties it.
+/// Wireshark decrypts a capture. Clones share the buffer; it grows until [`take`](Self::take_text) empties it.
 #[derive(Clone, Default)]
 pub struct KeyLog(Arc<Mutex<String>>);
 
@@ -21,7 +21,7 @@ impl KeyLog {
     }
     /// What was collected so far, which is then forgotten.
     #[must_use]
-    pub fn take(&self) -> String {
+    pub fn take_text(&self) -> String {
         core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -10,19 +10,21 @@ pub(super) use rustls::crypto::aws_lc_rs::default_provider as provider;
 pub(super) use rustls::crypto::aws_lc_rs::sign::any_supported_type as signing_key;
 
 /// Cipher suites and groups, the preferred first.
-pub(super) struct Offer {
+pub(super) struct SuiteOffer {
     pub(super) suites: &'static [SupportedCipherSuite],
     pub(super) groups: &'static [&'static dyn SupportedKxGroup],
 }
 
 /// What a client of TLS 1.2 alone offers.
-pub(super) static TLS12: Offer =
-    Offer { suites: &[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], groups: &[kx_group::X25519] };
+pub(super) static TLS12: SuiteOffer = SuiteOffer {
+    suites: &[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256],
+    groups: &[kx_group::X25519],
+};
 /// What a client of TLS 1.3 alone offers.
-pub(super) static TLS13: Offer =
-    Offer { suites: &[cipher_suite::TLS13_AES_128_GCM_SHA256], groups: &[kx_group::X25519] };
+pub(super) static TLS13: SuiteOffer =
+    SuiteOffer { suites: &[cipher_suite::TLS13_AES_128_GCM_SHA256], groups: &[kx_group::X25519] };
 /// All.
-pub(super) static ALL: Offer = Offer {
+pub(super) static ALL: SuiteOffer = SuiteOffer {
     suites: &[
         cipher_suite::TLS13_AES_128_GCM_SHA256,
         cipher_suite::TLS13_AES_256_GCM_SHA384,

@@ -1,24 +1,24 @@
 //! Handshakes replayed by their lengths: what sweeps of many thousand logins run on.
 
 use super::{
-    Client, ClientConfig, MAX_APPLICATION, Server, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork,
-    Version,
+    ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsClientEngine, TlsEngine, TlsError,
+    TlsServerEngine, TlsVersion, TlsWork,
 };
 use crate::fault::{Alert, TlsFault};
 use std::sync::Arc;
-use usher_core::codec::{Reader, Writer};
+use usher_core::codec::{OctetReader, OctetWriter};
 
 /// Which end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Side {
+pub enum HandshakeSide {
     /// The client.
     Client,
     /// The server.
     Server,
 }
 
-impl Side {
-    fn other(self) -> Self {
+impl HandshakeSide {
+    fn opposite(self) -> Self {
         match self {
             Self::Client => Self::Server,
             Self::Server => Self::Client,
@@ -28,9 +28,9 @@ impl Side {
 
 /// What one end sends before it waits for the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Flight {
+pub struct HandshakeFlight {
     /// Who sends it.
-    from: Side,
+    from: HandshakeSide,
     /// Record headers as recorded, filler for the rest.
     bytes: Vec<u8>,
     /// What the receiver does on reading it.
@@ -39,20 +39,20 @@ pub struct Flight {
     after: Result<bool, TlsError>,
 }
 
-impl Flight {
+impl HandshakeFlight {
     /// Who sends it.
     #[must_use]
-    pub fn from(&self) -> Side {
+    pub fn sender(&self) -> HandshakeSide {
         self.from
     }
     /// Its octets, with the record headers.
     #[must_use]
-    pub fn octets(&self) -> usize {
+    pub fn octet_count(&self) -> usize {
         self.bytes.len()
     }
     /// The public-key operations that its receiver does on reading it.
     #[must_use]
-    pub fn work(&self) -> TlsWork {
+    pub fn receiver_work(&self) -> TlsWork {
         self.work
     }
 }
@@ -61,33 +61,33 @@ impl Flight {
 ///
 /// Application data is no part of it, since its length follows from the version.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Recording {
-    version: Version,
+pub struct HandshakeRecording {
+    version: TlsVersion,
     resumed: bool,
-    flights: Vec<Flight>,
+    flights: Vec<HandshakeFlight>,
     client_chain: Vec<Vec<u8>>,
     server_chain: Vec<Vec<u8>>,
 }
 
-impl Recording {
+impl HandshakeRecording {
     /// The flights in order.
     #[must_use]
-    pub fn flights(&self) -> &[Flight] {
+    pub fn flights(&self) -> &[HandshakeFlight] {
         &self.flights
     }
     /// The version agreed on, or, of a handshake that failed before, the one offered.
     #[must_use]
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> TlsVersion {
         self.version
     }
     /// Whether an earlier session was taken up.
     #[must_use]
-    pub fn resumed(&self) -> bool {
+    pub fn is_resumed(&self) -> bool {
         self.resumed
     }
     /// Whether both ends completed the handshake.
     #[must_use]
-    pub fn succeeded(&self) -> bool {
+    pub fn has_succeeded(&self) -> bool {
         self.flights.iter().all(|flight| flight.after.is_ok())
     }
 }
@@ -95,30 +95,30 @@ impl Recording {
 /// Most certificates of a chain that is read.
 const MAX_CHAIN: usize = 16;
 
-impl Recording {
+impl HandshakeRecording {
     /// What [`decode`](Self::decode) makes it of again, in a program that replays handshakes and can make none; `None`: one side gave
     /// up, and why is not kept.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut all = Vec::new();
-        let mut w = Writer::new(&mut all);
-        w.u8(u8::from(self.version == Version::Tls13)).u8(u8::from(self.resumed));
-        w.u8(self.flights.len() as u8);
+        let mut w = OctetWriter::new(&mut all);
+        w.write_u8(u8::from(self.version == TlsVersion::Tls13)).write_u8(u8::from(self.resumed));
+        w.write_u8(self.flights.len() as u8);
         for flight in &self.flights {
             let complete = *flight.after.as_ref().ok()?;
             let work = flight.work;
-            w.u8(u8::from(flight.from == Side::Server)).u8(u8::from(complete));
-            w.u32(work.sign).u32(work.verify).u32(work.key_exchange);
-            let headers = headers(&flight.bytes);
-            w.u8(u8::try_from(headers.len()).ok()?);
+            w.write_u8(u8::from(flight.from == HandshakeSide::Server)).write_u8(u8::from(complete));
+            w.write_u32(work.sign).write_u32(work.verify).write_u32(work.key_exchange);
+            let headers = record_headers(&flight.bytes);
+            w.write_u8(u8::try_from(headers.len()).ok()?);
             for header in headers {
-                w.bytes(header);
+                w.write_bytes(header);
             }
         }
         for chain in [&self.client_chain, &self.server_chain] {
-            w.u8(u8::try_from(chain.len()).ok()?);
+            w.write_u8(u8::try_from(chain.len()).ok()?);
             for certificate in chain {
-                w.u24(u32::try_from(certificate.len()).ok()?).bytes(certificate);
+                w.write_u24(u32::try_from(certificate.len()).ok()?).write_bytes(certificate);
             }
         }
         Some(all)
@@ -127,29 +127,34 @@ impl Recording {
     /// Reads what [`encode`](Self::encode) wrote. `None`: it is nothing of the kind.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut r = Reader::new(bytes);
-        let version = if r.u8().ok()? == 1 { Version::Tls13 } else { Version::Tls12 };
-        let resumed = r.u8().ok()? == 1;
-        let count = usize::from(r.u8().ok()?);
+        let mut r = OctetReader::new(bytes);
+        let version = if r.read_u8().ok()? == 1 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };
+        let resumed = r.read_u8().ok()? == 1;
+        let count = usize::from(r.read_u8().ok()?);
         let mut flights = Vec::new();
         for number in 0..count.min(MAX_FLIGHTS) {
-            let from = if r.u8().ok()? == 1 { Side::Server } else { Side::Client };
-            let after = Ok(r.u8().ok()? == 1);
-            let [sign, verify, key_exchange] = [r.u32().ok()?, r.u32().ok()?, r.u32().ok()?];
+            let from = if r.read_u8().ok()? == 1 { HandshakeSide::Server } else { HandshakeSide::Client };
+            let after = Ok(r.read_u8().ok()? == 1);
+            let [sign, verify, key_exchange] = [r.read_u32().ok()?, r.read_u32().ok()?, r.read_u32().ok()?];
             let mut bytes = Vec::new();
-            for _ in 0..r.u8().ok()? {
-                let header = r.array::<HEADER>().ok()?;
+            for _ in 0..r.read_u8().ok()? {
+                let header = r.read_array::<HEADER>().ok()?;
                 bytes.extend_from_slice(&header);
                 bytes.resize(bytes.len() + usize::from(u16::from_be_bytes([header[3], header[4]])), 0);
             }
-            fill(&mut bytes, number);
-            flights.push(Flight { from, bytes, work: TlsWork { sign, verify, key_exchange }, after });
+            fill_records(&mut bytes, number);
+            flights.push(HandshakeFlight {
+                from,
+                bytes,
+                work: TlsWork { sign, verify, key_exchange },
+                after,
+            });
         }
         let mut chain = || {
-            let count = usize::from(r.u8().ok()?);
+            let count = usize::from(r.read_u8().ok()?);
             let mut one = || {
-                let length = r.u24().ok()? as usize;
-                Some(r.bytes(length).ok()?.to_vec())
+                let length = r.read_u24().ok()? as usize;
+                Some(r.read_bytes(length).ok()?.to_vec())
             };
             (0..count.min(MAX_CHAIN)).map(|_| one()).collect::<Option<Vec<_>>>()
         };
@@ -159,7 +164,7 @@ impl Recording {
 }
 
 /// The headers of a flight's records.
-fn headers(flight: &[u8]) -> Vec<&[u8]> {
+fn record_headers(flight: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut all) = (flight, Vec::new());
     while let Some((header, after)) = rest.split_at_checked(HEADER) {
         let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
@@ -180,36 +185,39 @@ const HEADER: usize = 5;
 ///
 /// # Errors
 /// [`TlsError::Failed`] if the engines do not start, or do not come to an end.
-pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording, TlsError> {
+pub fn record_handshake(
+    client: &ClientConfig,
+    server: &ServerConfig,
+) -> Result<HandshakeRecording, TlsError> {
     let offered = client.versions.max;
     let shown = |to: &dyn TlsEngine| to.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
-    let mut client = Client::new(client)?;
-    let mut server = Server::for_purpose(server, 0)?;
+    let mut client = TlsClientEngine::new(client)?;
+    let mut server = TlsServerEngine::for_purpose(server, 0)?;
     let mut flights = Vec::new();
-    let mut from = Side::Client;
+    let mut from = HandshakeSide::Client;
     loop {
         let (sender, receiver): (&mut dyn TlsEngine, &mut dyn TlsEngine) = match from {
-            Side::Client => (&mut client, &mut server),
-            Side::Server => (&mut server, &mut client),
+            HandshakeSide::Client => (&mut client, &mut server),
+            HandshakeSide::Server => (&mut server, &mut client),
         };
         let mut bytes = Vec::new();
-        sender.take(&mut bytes);
+        sender.write_tls(&mut bytes);
         if bytes.is_empty() {
             break;
         }
         if flights.len() == MAX_FLIGHTS {
             return Err(TlsError::Failed(TlsFault::Misbehaved, "the handshake does not end".into()));
         }
-        let after = receiver.feed(&bytes).map(|()| !receiver.is_handshaking());
-        fill(&mut bytes, flights.len());
-        flights.push(Flight { from, bytes, work: receiver.work(), after });
-        from = from.other();
+        let after = receiver.read_tls(&bytes).map(|()| !receiver.is_handshaking());
+        fill_records(&mut bytes, flights.len());
+        flights.push(HandshakeFlight { from, bytes, work: receiver.take_work(), after });
+        from = from.opposite();
     }
     // For the next recording, which may be of a session that is taken up.
     server.keep_session(SessionNote { subject: Vec::new(), credential: [0; 32], data: Vec::new() });
-    Ok(Recording {
+    Ok(HandshakeRecording {
         version: server.version().unwrap_or(offered),
-        resumed: server.resumed(),
+        resumed: server.is_resumed(),
         flights,
         client_chain: shown(&server),
         server_chain: shown(&client),
@@ -217,7 +225,7 @@ pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording,
 }
 
 /// Replaces all but the record headers by filler that depends on the position alone.
-fn fill(flight: &mut [u8], number: usize) {
+fn fill_records(flight: &mut [u8], number: usize) {
     let mut rest = flight;
     let mut state = 0x9e37_79b9_u32 ^ (number as u32);
     while rest.len() > HEADER {
@@ -239,8 +247,8 @@ fn fill(flight: &mut [u8], number: usize) {
 /// the context and the recording's version alone, and application data is sent as it is.
 #[derive(Clone)]
 pub struct RecordedTls {
-    recording: Arc<Recording>,
-    side: Side,
+    recording: Arc<HandshakeRecording>,
+    side: HandshakeSide,
     /// The flight being received or, beyond the last, none.
     next: usize,
     /// Octets of it already received.
@@ -265,17 +273,17 @@ const MAX_PLAINTEXT: usize = 1 << 14;
 impl RecordedTls {
     /// The client of a recorded handshake.
     #[must_use]
-    pub fn client(recording: Arc<Recording>) -> Self {
-        Self::new(recording, Side::Client)
+    pub fn for_client(recording: Arc<HandshakeRecording>) -> Self {
+        Self::new(recording, HandshakeSide::Client)
     }
 
     /// The server of a recorded handshake.
     #[must_use]
-    pub fn server(recording: Arc<Recording>) -> Self {
-        Self::new(recording, Side::Server)
+    pub fn for_server(recording: Arc<HandshakeRecording>) -> Self {
+        Self::new(recording, HandshakeSide::Server)
     }
 
-    fn new(recording: Arc<Recording>, side: Side) -> Self {
+    fn new(recording: Arc<HandshakeRecording>, side: HandshakeSide) -> Self {
         let mut this = Self {
             recording,
             side,
@@ -288,12 +296,12 @@ impl RecordedTls {
             error: None,
             work: TlsWork::default(),
         };
-        this.send();
+        this.send_flights();
         this
     }
 
     /// Sends the flights that are this side's turn.
-    fn send(&mut self) {
+    fn send_flights(&mut self) {
         while let Some(flight) = self.recording.flights.get(self.next)
             && flight.from == self.side
         {
@@ -302,12 +310,12 @@ impl RecordedTls {
         }
     }
 
-    fn refuse(&mut self, fault: TlsFault, why: &str) -> TlsError {
+    fn fail_with_alert(&mut self, fault: TlsFault, why: &str) -> TlsError {
         self.out.extend_from_slice(&[ALERT, 3, 3, 0, 2, FATAL, BAD_RECORD_MAC]);
         TlsError::Failed(fault, why.into())
     }
 
-    fn read(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+    fn read_flights(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
         let recording = self.recording.clone();
         while let Some(flight) = recording.flights.get(self.next)
             && !bytes.is_empty()
@@ -318,7 +326,9 @@ impl RecordedTls {
                 if let [ALERT, _, _, 0, 2, FATAL, alert] = *bytes {
                     return Err(TlsError::AlertReceived(Alert(alert)));
                 }
-                return Err(self.refuse(TlsFault::Undecipherable, "the flight is not the recorded one"));
+                return Err(
+                    self.fail_with_alert(TlsFault::Undecipherable, "the flight is not the recorded one")
+                );
             }
             bytes = later;
             self.received += now.len();
@@ -329,7 +339,7 @@ impl RecordedTls {
             self.next += 1;
             self.work += flight.work;
             let after = flight.after.clone();
-            self.send();
+            self.send_flights();
             self.complete |= after?;
         }
         self.read_application(bytes)
@@ -338,12 +348,12 @@ impl RecordedTls {
     fn read_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
         self.partial.extend_from_slice(bytes);
         let partial = core::mem::take(&mut self.partial);
-        let (before, after) = overhead(self.recording.version);
+        let (before, after) = record_overhead(self.recording.version);
         let mut rest = partial.as_slice();
         while let [kind, _, _, high, low, ..] = *rest {
             let length = usize::from(u16::from_be_bytes([high, low]));
             if length > MAX_PLAINTEXT + before + after {
-                return Err(self.refuse(TlsFault::Malformed, "a record is longer than allowed"));
+                return Err(self.fail_with_alert(TlsFault::Malformed, "a record is longer than allowed"));
             }
             let Some(payload) = rest.get(HEADER..HEADER + length) else { break };
             match (kind, payload) {
@@ -351,10 +361,12 @@ impl RecordedTls {
                 (APPLICATION_DATA, _) if length >= before + after && self.complete => {
                     self.application.extend_from_slice(&payload[before..length - after]);
                     if self.application.len() > MAX_APPLICATION {
-                        return Err(self.refuse(TlsFault::TooMuch, "application data beyond the limit"));
+                        return Err(
+                            self.fail_with_alert(TlsFault::TooMuch, "application data beyond the limit")
+                        );
                     }
                 }
-                _ => return Err(self.refuse(TlsFault::Misbehaved, "not application data")),
+                _ => return Err(self.fail_with_alert(TlsFault::Misbehaved, "not application data")),
             }
             rest = &rest[HEADER + length..];
         }
@@ -365,10 +377,10 @@ impl RecordedTls {
 
 /// Octets that AES-128-GCM puts before and after the data of a record: the explicit nonce and the tag of
 /// TLS 1.2 (RFC 5288 section 3); the content type and the tag of TLS 1.3 (RFC 8446 section 5.2).
-fn overhead(version: Version) -> (usize, usize) {
+fn record_overhead(version: TlsVersion) -> (usize, usize) {
     match version {
-        Version::Tls12 => (8, 16),
-        Version::Tls13 => (0, 17),
+        TlsVersion::Tls12 => (8, 16),
+        TlsVersion::Tls13 => (0, 17),
     }
 }
 
@@ -384,18 +396,18 @@ impl core::fmt::Debug for RecordedTls {
 }
 
 impl TlsEngine for RecordedTls {
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+    fn read_tls(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        let result = self.read(bytes);
+        let result = self.read_flights(bytes);
         if let Err(error) = &result {
             self.error = Some(error.clone());
         }
         result
     }
 
-    fn take(&mut self, out: &mut Vec<u8>) {
+    fn write_tls(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.out);
     }
 
@@ -403,7 +415,12 @@ impl TlsEngine for RecordedTls {
         !self.complete
     }
 
-    fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError> {
+    fn export_keying_material(
+        &self,
+        label: &str,
+        context: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<(), TlsError> {
         if !self.complete {
             return Err(TlsError::Handshaking);
         }
@@ -423,7 +440,7 @@ impl TlsEngine for RecordedTls {
         if !self.complete {
             return Err(TlsError::Handshaking);
         }
-        let (before, after) = overhead(self.recording.version);
+        let (before, after) = record_overhead(self.recording.version);
         for plain in bytes.chunks(MAX_PLAINTEXT) {
             let length = (before + plain.len() + after) as u16;
             self.out.extend_from_slice(&[APPLICATION_DATA, 3, 3]);
@@ -445,22 +462,22 @@ impl TlsEngine for RecordedTls {
 
     fn peer_chain(&self) -> Vec<&[u8]> {
         let chain = match self.side {
-            Side::Client => &self.recording.server_chain,
-            Side::Server => &self.recording.client_chain,
+            HandshakeSide::Client => &self.recording.server_chain,
+            HandshakeSide::Server => &self.recording.client_chain,
         };
         chain.iter().filter(|_| self.complete).map(Vec::as_slice).collect()
     }
 
-    fn version(&self) -> Option<Version> {
+    fn version(&self) -> Option<TlsVersion> {
         // Agreed on by the server's first flight, which comes after the client's.
         let known = match self.side {
-            Side::Client => self.next > 1,
-            Side::Server => self.next > 0,
+            HandshakeSide::Client => self.next > 1,
+            HandshakeSide::Server => self.next > 0,
         };
         known.then_some(self.recording.version)
     }
 
-    fn resumed(&self) -> bool {
+    fn is_resumed(&self) -> bool {
         self.recording.resumed && self.complete
     }
 
@@ -468,7 +485,7 @@ impl TlsEngine for RecordedTls {
         self.error.as_ref()
     }
 
-    fn work(&mut self) -> TlsWork {
+    fn take_work(&mut self) -> TlsWork {
         core::mem::take(&mut self.work)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct SignatureCacheLimits {
     signatures: usize,
     /// Octets of what is signed, keys and signatures.
     octets: usize,
@@ -16,47 +16,47 @@ struct Most {
 
 /// Signatures on authorities' certificates and lists: those of more authorities than anybody has. A list may be long; one
 /// that has no room is verified each time.
-const AUTHORITIES: Most = Most { signatures: 256, octets: 64 << 20 };
+const AUTHORITIES: SignatureCacheLimits = SignatureCacheLimits { signatures: 256, octets: 64 << 20 };
 /// Signatures on peers' certificates, of some 1.5 KB each: those who come again soon.
-const PEERS: Most = Most { signatures: 4096, octets: 16 << 20 };
+const PEERS: SignatureCacheLimits = SignatureCacheLimits { signatures: 4096, octets: 16 << 20 };
 
 /// What was found of signatures: that this key made this one on these octets. That never changes, so that nothing has to
 /// be forgotten for being old; whether a certificate may still be used is not a question of its signature. Peers'
 /// certificates have a memory of their own, so that however many of them come, no authority's is forgotten.
 #[derive(Debug)]
-pub(super) struct Remembered {
-    authorities: RwLock<Signatures>,
-    peers: RwLock<Signatures>,
+pub(super) struct VerificationCache {
+    authorities: RwLock<SignatureCache>,
+    peers: RwLock<SignatureCache>,
     /// Certificates of authorities below trusted ones, at most as many as signatures of theirs. Nobody else makes one.
     issuers: RwLock<BTreeSet<Vec<u8>>>,
 }
 
-impl Default for Remembered {
+impl Default for VerificationCache {
     fn default() -> Self {
         Self {
-            authorities: RwLock::new(Signatures::new(AUTHORITIES)),
-            peers: RwLock::new(Signatures::new(PEERS)),
+            authorities: RwLock::new(SignatureCache::new(AUTHORITIES)),
+            peers: RwLock::new(SignatureCache::new(PEERS)),
             issuers: RwLock::default(),
         }
     }
 }
 
-impl Remembered {
+impl VerificationCache {
     /// An algorithm that asks this memory first, while a path from `leaf`, a certificate in DER, is verified.
-    pub(super) fn algorithm<'a>(
+    pub(super) fn caching_algorithm<'a>(
         &'a self,
         inner: &'static dyn SignatureVerificationAlgorithm,
         leaf: &'a [u8],
-    ) -> Remembering<'a> {
-        Remembering { inner, remembered: self, leaf }
+    ) -> CachingAlgorithm<'a> {
+        CachingAlgorithm { inner, verification_cache: self, leaf }
     }
     /// Whether all of these were found to be certificates of authorities.
-    pub(super) fn knows(&self, shown: &[CertificateDer<'_>]) -> bool {
+    pub(super) fn contains_issuers(&self, shown: &[CertificateDer<'_>]) -> bool {
         let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
         shown.iter().all(|der| issuers.contains(der.as_ref()))
     }
     /// These were found to be such.
-    pub(super) fn know(&self, found: &[CertificateDer<'_>]) {
+    pub(super) fn insert_issuers(&self, found: &[CertificateDer<'_>]) {
         let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
         for der in found {
             if issuers.len() < AUTHORITIES.signatures {
@@ -69,58 +69,58 @@ impl Remembered {
 /// All that a verification depends on, but the signature, with the octets themselves: what is compared with them is no
 /// digest that somebody might meet.
 #[derive(Debug)]
-struct Signed {
+struct SignedMessage {
     algorithms: [AlgorithmIdentifier; 2],
     key: Vec<u8>,
     message: Vec<u8>,
 }
 
-impl Signed {
-    fn octets(&self, signature: &[u8]) -> usize {
+impl SignedMessage {
+    fn octet_count(&self, signature: &[u8]) -> usize {
         self.key.len() + self.message.len() + 2 * signature.len()
     }
 }
 
 /// Signatures that hold.
 #[derive(Debug)]
-struct Signatures {
-    most: Most,
+struct SignatureCache {
+    most: SignatureCacheLimits,
     octets: usize,
-    held: BTreeMap<Vec<u8>, Signed>,
+    verified_messages: BTreeMap<Vec<u8>, SignedMessage>,
     /// The oldest first.
     order: VecDeque<Vec<u8>>,
 }
 
-impl Signatures {
-    fn new(most: Most) -> Self {
-        Self { most, octets: 0, held: BTreeMap::new(), order: VecDeque::new() }
+impl SignatureCache {
+    fn new(most: SignatureCacheLimits) -> Self {
+        Self { most, octets: 0, verified_messages: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    fn holds(
+    fn contains_signature(
         &self,
         algorithms: [AlgorithmIdentifier; 2],
         key: &[u8],
         message: &[u8],
         signature: &[u8],
     ) -> bool {
-        let signed = self.held.get(signature);
+        let signed = self.verified_messages.get(signature);
         signed.is_some_and(|s| s.algorithms == algorithms && s.key == key && s.message == message)
     }
 
-    fn keep(&mut self, signature: &[u8], signed: Signed) {
-        let octets = signed.octets(signature);
+    fn insert_signature(&mut self, signature: &[u8], signed: SignedMessage) {
+        let octets = signed.octet_count(signature);
         if octets > self.most.octets {
             return;
         }
         self.octets += octets;
-        match self.held.insert(signature.to_vec(), signed) {
-            Some(before) => self.octets -= before.octets(signature),
+        match self.verified_messages.insert(signature.to_vec(), signed) {
+            Some(before) => self.octets -= before.octet_count(signature),
             None => self.order.push_back(signature.to_vec()),
         }
-        while self.held.len() > self.most.signatures || self.octets > self.most.octets {
+        while self.verified_messages.len() > self.most.signatures || self.octets > self.most.octets {
             let Some(oldest) = self.order.pop_front() else { break };
-            if let Some(gone) = self.held.remove(&oldest) {
-                self.octets -= gone.octets(&oldest);
+            if let Some(gone) = self.verified_messages.remove(&oldest) {
+                self.octets -= gone.octet_count(&oldest);
             }
         }
     }
@@ -128,9 +128,9 @@ impl Signatures {
 
 /// An algorithm with a memory.
 #[derive(Debug)]
-pub(super) struct Remembering<'a> {
+pub(super) struct CachingAlgorithm<'a> {
     inner: &'static dyn SignatureVerificationAlgorithm,
-    remembered: &'a Remembered,
+    verification_cache: &'a VerificationCache,
     leaf: &'a [u8],
 }
 
@@ -139,19 +139,20 @@ fn is_signed_part(certificate: &[u8], octets: &[u8]) -> bool {
     (2..=6).any(|header| certificate.get(header..).is_some_and(|rest| rest.starts_with(octets)))
 }
 
-impl SignatureVerificationAlgorithm for Remembering<'_> {
+impl SignatureVerificationAlgorithm for CachingAlgorithm<'_> {
     fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         let of_peer = is_signed_part(self.leaf, message);
-        let memory = if of_peer { &self.remembered.peers } else { &self.remembered.authorities };
+        let memory =
+            if of_peer { &self.verification_cache.peers } else { &self.verification_cache.authorities };
         let algorithms = [self.inner.public_key_alg_id(), self.inner.signature_alg_id()];
         let held = memory.read().unwrap_or_else(PoisonError::into_inner);
-        if held.holds(algorithms, key, message, signature) {
+        if held.contains_signature(algorithms, key, message, signature) {
             return Ok(());
         }
         drop(held);
         self.inner.verify_signature(key, message, signature)?;
-        let signed = Signed { algorithms, key: key.to_vec(), message: message.to_vec() };
-        memory.write().unwrap_or_else(PoisonError::into_inner).keep(signature, signed);
+        let signed = SignedMessage { algorithms, key: key.to_vec(), message: message.to_vec() };
+        memory.write().unwrap_or_else(PoisonError::into_inner).insert_signature(signature, signed);
         Ok(())
     }
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
@@ -172,60 +173,67 @@ mod tests {
 
     const RSA: [AlgorithmIdentifier; 2] = [alg_id::RSA_ENCRYPTION, alg_id::RSA_PKCS1_SHA256];
 
-    const FEW: Most = Most { signatures: 3, octets: 1000 };
+    const FEW: SignatureCacheLimits = SignatureCacheLimits { signatures: 3, octets: 1000 };
 
-    fn signed(message: &[u8]) -> Signed {
-        Signed { algorithms: RSA, key: b"key".to_vec(), message: message.to_vec() }
+    fn signed_message(message: &[u8]) -> SignedMessage {
+        SignedMessage { algorithms: RSA, key: b"key".to_vec(), message: message.to_vec() }
     }
 
     #[test]
     fn so_many_are_remembered_and_no_more() {
-        let mut signatures = Signatures::new(FEW);
+        let mut signatures = SignatureCache::new(FEW);
         for n in 0..4 {
-            signatures.keep(&[n], signed(&[n]));
-            signatures.keep(&[n], signed(&[n]));
+            signatures.insert_signature(&[n], signed_message(&[n]));
+            signatures.insert_signature(&[n], signed_message(&[n]));
         }
-        let holds = |n| signatures.holds(RSA, b"key", &[n], &[n]);
+        let holds = |n| signatures.contains_signature(RSA, b"key", &[n], &[n]);
         assert_eq!([0, 1, 2, 3].map(holds), [false, true, true, true]);
-        assert_eq!((signatures.held.len(), signatures.order.len()), (3, 3));
+        assert_eq!((signatures.verified_messages.len(), signatures.order.len()), (3, 3));
     }
 
     #[test]
     fn so_many_octets_are_remembered_and_no_more() {
-        let mut signatures = Signatures::new(FEW);
-        let holds = |s: &Signatures, n: u8, length| s.holds(RSA, b"key", &vec![n; length], &[n]);
+        let mut signatures = SignatureCache::new(FEW);
+        let holds =
+            |s: &SignatureCache, n: u8, length| s.contains_signature(RSA, b"key", &vec![n; length], &[n]);
         for n in 0..3 {
             // With the key, and the signature twice.
-            signatures.keep(&[n], signed(&vec![n; 400]));
+            signatures.insert_signature(&[n], signed_message(&vec![n; 400]));
             assert!(holds(&signatures, n, 400));
         }
-        assert_eq!((signatures.octets, signatures.held.len(), signatures.order.len()), (810, 2, 2));
+        assert_eq!(
+            (signatures.octets, signatures.verified_messages.len(), signatures.order.len()),
+            (810, 2, 2)
+        );
         assert!(!holds(&signatures, 0, 400));
-        signatures.keep(&[9], signed(&[9; 1000]));
+        signatures.insert_signature(&[9], signed_message(&[9; 1000]));
         assert!(!holds(&signatures, 9, 1000), "it would have no room");
         assert!(holds(&signatures, 1, 400) && holds(&signatures, 2, 400), "and nobody goes for it");
         // The same signature under another key counts once.
-        signatures.keep(&[2], signed(&[2; 500]));
-        assert_eq!((signatures.octets, signatures.held.len()), (910, 2));
-        signatures.keep(&[3], signed(&[3; 990]));
-        assert_eq!((signatures.octets, signatures.held.len(), signatures.order.len()), (995, 1, 1));
+        signatures.insert_signature(&[2], signed_message(&[2; 500]));
+        assert_eq!((signatures.octets, signatures.verified_messages.len()), (910, 2));
+        signatures.insert_signature(&[3], signed_message(&[3; 990]));
+        assert_eq!(
+            (signatures.octets, signatures.verified_messages.len(), signatures.order.len()),
+            (995, 1, 1)
+        );
     }
 
     #[test]
     fn a_signature_is_of_one_key_algorithm_and_message() {
-        let mut signatures = Signatures::new(FEW);
-        signatures.keep(b"signature", signed(b"message"));
+        let mut signatures = SignatureCache::new(FEW);
+        signatures.insert_signature(b"signature", signed_message(b"message"));
         let other = [alg_id::RSA_ENCRYPTION, alg_id::RSA_PKCS1_SHA384];
-        assert!(signatures.holds(RSA, b"key", b"message", b"signature"));
-        assert!(!signatures.holds(other, b"key", b"message", b"signature"));
-        assert!(!signatures.holds(RSA, b"kez", b"message", b"signature"));
-        assert!(!signatures.holds(RSA, b"key", b"messagf", b"signature"));
-        assert!(!signatures.holds(RSA, b"key", b"message", b"signaturf"));
+        assert!(signatures.contains_signature(RSA, b"key", b"message", b"signature"));
+        assert!(!signatures.contains_signature(other, b"key", b"message", b"signature"));
+        assert!(!signatures.contains_signature(RSA, b"kez", b"message", b"signature"));
+        assert!(!signatures.contains_signature(RSA, b"key", b"messagf", b"signature"));
+        assert!(!signatures.contains_signature(RSA, b"key", b"message", b"signaturf"));
     }
 
     #[test]
     fn what_is_signed_of_a_certificate_is_known() {
-        let leaf = super::super::fixtures::root();
+        let leaf = super::super::fixtures::root_certificate();
         // SEQUENCE of two length octets, and in it what is signed, of two more.
         let length = 4 + usize::from(u16::from_be_bytes([leaf[6], leaf[7]]));
         let signed = &leaf[4..4 + length];

@@ -2,8 +2,8 @@
 
 use super::sessions::SessionStorage;
 use super::{
-    ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork, Version, count,
-    faults,
+    ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsEngine, TlsError, TlsVersion, TlsWork,
+    count, faults,
 };
 use crate::fault::TlsFault;
 use rustls::pki_types::ServerName;
@@ -18,12 +18,12 @@ const IDLE: usize = 2 << 10;
 const BUSY: usize = 14 << 10;
 
 /// What is no fault of the peer's.
-fn internal(error: &dyn core::fmt::Display) -> TlsError {
+fn internal_error(error: &dyn core::fmt::Display) -> TlsError {
     TlsError::Failed(TlsFault::Internal, error.to_string())
 }
 
 /// One end of a connection.
-struct Session {
+struct EngineConnection {
     connection: Connection,
     application: Vec<u8>,
     error: Option<TlsError>,
@@ -32,24 +32,24 @@ struct Session {
     storage: Option<Arc<SessionStorage>>,
 }
 
-impl Session {
+impl EngineConnection {
     fn new(mut connection: Connection, work: TlsWork, storage: Option<Arc<SessionStorage>>) -> Self {
         // What is to be sent is the caller's own data: it decides when to stop.
         connection.set_buffer_limit(None);
         Self { connection, application: Vec::new(), error: None, work, storage }
     }
 
-    fn alive(&self) -> Result<(), TlsError> {
+    fn check_alive(&self) -> Result<(), TlsError> {
         match &self.error {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
     }
 
-    fn read(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+    fn process_octets(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
         while !bytes.is_empty() {
-            let read = self.connection.read_tls(&mut bytes).map_err(|e| internal(&e))?;
-            let state = self.connection.process_new_packets().map_err(|e| faults::error(&e))?;
+            let read = self.connection.read_tls(&mut bytes).map_err(|e| internal_error(&e))?;
+            let state = self.connection.process_new_packets().map_err(|e| faults::to_tls_error(&e))?;
             let waiting = state.plaintext_bytes_to_read();
             if self.application.len() + waiting > MAX_APPLICATION {
                 return Err(TlsError::Failed(TlsFault::TooMuch, "application data beyond the limit".into()));
@@ -66,18 +66,18 @@ impl Session {
         Ok(())
     }
 
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
-        self.alive()?;
-        count::take();
-        let result = self.read(bytes);
-        self.work += count::take();
+    fn read_tls(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        self.check_alive()?;
+        count::take_counts();
+        let result = self.process_octets(bytes);
+        self.work += count::take_counts();
         if let Err(error) = &result {
             self.error = Some(error.clone());
         }
         result
     }
 
-    fn take(&mut self, out: &mut Vec<u8>) {
+    fn write_tls(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
             // A vector takes everything.
             if self.connection.write_tls(out).unwrap_or(0) == 0 {
@@ -90,7 +90,12 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError> {
+    fn export_keying_material(
+        &self,
+        label: &str,
+        context: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<(), TlsError> {
         if self.is_handshaking() {
             return Err(TlsError::Handshaking);
         }
@@ -101,14 +106,14 @@ impl Session {
     }
 
     fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
-        self.alive()?;
+        self.check_alive()?;
         if self.is_handshaking() {
             return Err(TlsError::Handshaking);
         }
-        self.connection.writer().write_all(bytes).map_err(|e| internal(&e))
+        self.connection.writer().write_all(bytes).map_err(|e| internal_error(&e))
     }
 
-    fn memory(&self) -> usize {
+    fn memory_octets(&self) -> usize {
         let rustls = if self.connection.protocol_version().is_some() { BUSY } else { IDLE };
         size_of::<Self>() + self.application.capacity() + rustls
     }
@@ -125,29 +130,29 @@ impl Session {
         shown.unwrap_or_default().iter().map(AsRef::as_ref).collect()
     }
 
-    fn resumed(&self) -> bool {
+    fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Of a session that was taken up.
     fn taken_up(&self) -> Option<&SessionStorage> {
-        self.storage.as_deref().filter(|_| self.resumed())
+        self.storage.as_deref().filter(|_| self.is_resumed())
     }
 
-    fn version(&self) -> Option<Version> {
+    fn version(&self) -> Option<TlsVersion> {
         match self.connection.protocol_version()? {
-            ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
-            ProtocolVersion::TLSv1_3 => Some(Version::Tls13),
+            ProtocolVersion::TLSv1_2 => Some(TlsVersion::Tls12),
+            ProtocolVersion::TLSv1_3 => Some(TlsVersion::Tls13),
             _ => None,
         }
     }
 }
 
 /// A client that does the cryptography.
-pub struct Client(Session);
+pub struct TlsClientEngine(EngineConnection);
 
-impl Client {
-    /// Starts a connection; the first flight waits in [`TlsEngine::take`]. All clients made so from one
+impl TlsClientEngine {
+    /// Starts a connection; the first flight waits in [`TlsEngine::write_tls`]. All clients made so from one
     /// configuration are one holder of sessions for resumption.
     ///
     /// # Errors
@@ -162,10 +167,11 @@ impl Client {
     /// [`TlsError::Failed`] if the system gives no random numbers.
     pub fn for_holder(config: &ClientConfig, holder: u64) -> Result<Self, TlsError> {
         // The name is never sent nor checked: it is the key under which sessions are kept.
-        let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| internal(&e))?;
-        count::take();
-        let connection = ClientConnection::new(config.inner.clone(), name).map_err(|e| faults::error(&e))?;
-        Ok(Self(Session::new(connection.into(), count::take(), None)))
+        let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| internal_error(&e))?;
+        count::take_counts();
+        let connection =
+            ClientConnection::new(config.inner.clone(), name).map_err(|e| faults::to_tls_error(&e))?;
+        Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), None)))
     }
 
     /// As [`new`](Self::new), to a host: tells it by which name it was sought, where that is none of an address
@@ -180,22 +186,23 @@ impl Client {
         let mut inner = rustls::ClientConfig::clone(&config.inner);
         inner.enable_sni = true;
         inner.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        count::take();
-        let connection = ClientConnection::new(Arc::new(inner), name).map_err(|e| faults::error(&e))?;
-        Ok(Self(Session::new(connection.into(), count::take(), None)))
+        count::take_counts();
+        let connection =
+            ClientConnection::new(Arc::new(inner), name).map_err(|e| faults::to_tls_error(&e))?;
+        Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), None)))
     }
 }
 
 /// A server that does the cryptography.
-pub struct Server(Session);
+pub struct TlsServerEngine(EngineConnection);
 
-impl Server {
+impl TlsServerEngine {
     /// Waits for a client's first flight. Every such client makes a full handshake.
     ///
     /// # Errors
     /// [`TlsError::Failed`] if the system gives no random numbers.
     pub fn new(config: &ServerConfig) -> Result<Self, TlsError> {
-        Self::with(config.inner.clone(), None)
+        Self::with_storage(config.inner.clone(), None)
     }
 
     /// As [`new`](Self::new), where the configuration has sessions taken up again: for one of several purposes, such as
@@ -204,17 +211,17 @@ impl Server {
     /// # Errors
     /// [`TlsError::Failed`] if the system gives no random numbers.
     pub fn for_purpose(config: &ServerConfig, purpose: u8) -> Result<Self, TlsError> {
-        let (config, storage) = config.connection(purpose);
-        Self::with(config, storage)
+        let (config, storage) = config.connection_config(purpose);
+        Self::with_storage(config, storage)
     }
 
-    fn with(
+    fn with_storage(
         config: Arc<rustls::ServerConfig>,
         storage: Option<Arc<SessionStorage>>,
     ) -> Result<Self, TlsError> {
-        count::take();
-        let connection = ServerConnection::new(config).map_err(|e| faults::error(&e))?;
-        Ok(Self(Session::new(connection.into(), count::take(), storage)))
+        count::take_counts();
+        let connection = ServerConnection::new(config).map_err(|e| faults::to_tls_error(&e))?;
+        Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), storage)))
     }
 }
 
@@ -231,17 +238,22 @@ macro_rules! engine {
         }
 
         impl TlsEngine for $name {
-            fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
-                self.0.feed(bytes)
+            fn read_tls(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+                self.0.read_tls(bytes)
             }
-            fn take(&mut self, out: &mut Vec<u8>) {
-                self.0.take(out);
+            fn write_tls(&mut self, out: &mut Vec<u8>) {
+                self.0.write_tls(out);
             }
             fn is_handshaking(&self) -> bool {
                 self.0.is_handshaking()
             }
-            fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError> {
-                self.0.export(label, context, out)
+            fn export_keying_material(
+                &self,
+                label: &str,
+                context: Option<&[u8]>,
+                out: &mut [u8],
+            ) -> Result<(), TlsError> {
+                self.0.export_keying_material(label, context, out)
             }
             fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
                 self.0.write_application(bytes)
@@ -255,37 +267,37 @@ macro_rules! engine {
             fn peer_chain(&self) -> Vec<&[u8]> {
                 self.0.peer_chain()
             }
-            fn version(&self) -> Option<Version> {
+            fn version(&self) -> Option<TlsVersion> {
                 self.0.version()
             }
-            fn resumed(&self) -> bool {
-                self.0.resumed()
+            fn is_resumed(&self) -> bool {
+                self.0.is_resumed()
             }
             fn keep_session(&mut self, note: SessionNote) {
                 if let Some(storage) = &self.0.storage {
-                    storage.keep(note, self.0.resumed(), self.0.peer_chain());
+                    storage.store_session(note, self.0.is_resumed(), self.0.peer_chain());
                 }
             }
             fn session_note(&self) -> Option<SessionNote> {
-                self.0.taken_up()?.found()
+                self.0.taken_up()?.found_note()
             }
             fn end_session(&mut self) {
                 if let Some(storage) = self.0.taken_up() {
-                    storage.end();
+                    storage.end_session();
                 }
             }
             fn error(&self) -> Option<&TlsError> {
                 self.0.error.as_ref()
             }
-            fn work(&mut self) -> TlsWork {
+            fn take_work(&mut self) -> TlsWork {
                 core::mem::take(&mut self.0.work)
             }
-            fn memory(&self) -> usize {
-                self.0.memory()
+            fn memory_octets(&self) -> usize {
+                self.0.memory_octets()
             }
         }
     };
 }
 
-engine!(Client);
-engine!(Server);
+engine!(TlsClientEngine);
+engine!(TlsServerEngine);

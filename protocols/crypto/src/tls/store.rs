@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// At most `limit` values by key; a new key beyond that pushes out the oldest.
-pub(super) struct Bounded<V> {
+pub(super) struct BoundedMap<V> {
     values: BTreeMap<Vec<u8>, (u64, V)>,
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
     limit: usize,
 }
 
-impl<V> Bounded<V> {
+impl<V> BoundedMap<V> {
     pub(super) fn new(limit: usize) -> Self {
         Self { values: BTreeMap::new(), order: BTreeMap::new(), next: 0, limit }
     }
-    pub(super) fn put(&mut self, key: Vec<u8>, value: V) {
-        self.take(&key);
+    pub(super) fn insert(&mut self, key: Vec<u8>, value: V) {
+        self.remove(&key);
         while self.values.len() >= self.limit.max(1) {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.values.remove(&oldest);
@@ -34,7 +34,7 @@ impl<V> Bounded<V> {
     fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         self.values.get_mut(key).map(|(_, value)| value)
     }
-    pub(super) fn take(&mut self, key: &[u8]) -> Option<V> {
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<V> {
         let (number, value) = self.values.remove(key)?;
         self.order.remove(&number);
         Some(value)
@@ -54,7 +54,7 @@ impl<V> Bounded<V> {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,13 +63,13 @@ const TICKETS: usize = 8;
 
 /// Clients' sessions by holder.
 pub(super) struct ClientStore {
-    tls12: Mutex<Bounded<Tls12ClientSessionValue>>,
-    tls13: Mutex<Bounded<VecDeque<Tls13ClientSessionValue>>>,
+    tls12: Mutex<BoundedMap<Tls12ClientSessionValue>>,
+    tls13: Mutex<BoundedMap<VecDeque<Tls13ClientSessionValue>>>,
 }
 
 impl ClientStore {
     pub(super) fn new(limit: usize) -> Self {
-        Self { tls12: Mutex::new(Bounded::new(limit)), tls13: Mutex::new(Bounded::new(limit)) }
+        Self { tls12: Mutex::new(BoundedMap::new(limit)), tls13: Mutex::new(BoundedMap::new(limit)) }
     }
 }
 
@@ -79,7 +79,7 @@ impl core::fmt::Debug for ClientStore {
     }
 }
 
-fn key(name: &ServerName<'_>) -> Vec<u8> {
+fn holder_key(name: &ServerName<'_>) -> Vec<u8> {
     name.to_str().as_bytes().to_vec()
 }
 
@@ -90,17 +90,17 @@ impl ClientSessionStore for ClientStore {
         None
     }
     fn set_tls12_session(&self, name: ServerName<'static>, value: Tls12ClientSessionValue) {
-        lock(&self.tls12).put(key(&name), value);
+        lock_unpoisoned(&self.tls12).insert(holder_key(&name), value);
     }
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        lock(&self.tls12).get(&key(name)).cloned()
+        lock_unpoisoned(&self.tls12).get(&holder_key(name)).cloned()
     }
     fn remove_tls12_session(&self, name: &ServerName<'static>) {
-        lock(&self.tls12).take(&key(name));
+        lock_unpoisoned(&self.tls12).remove(&holder_key(name));
     }
     fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
-        let mut holders = lock(&self.tls13);
-        let key = key(&name);
+        let mut holders = lock_unpoisoned(&self.tls13);
+        let key = holder_key(&name);
         match holders.get_mut(&key) {
             Some(tickets) => {
                 if tickets.len() == TICKETS {
@@ -108,12 +108,12 @@ impl ClientSessionStore for ClientStore {
                 }
                 tickets.push_back(value);
             }
-            None => holders.put(key, VecDeque::from([value])),
+            None => holders.insert(key, VecDeque::from([value])),
         }
     }
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        let mut holders = lock(&self.tls13);
-        holders.get_mut(&key(name))?.pop_back()
+        let mut holders = lock_unpoisoned(&self.tls13);
+        holders.get_mut(&holder_key(name))?.pop_back()
     }
 }
 
@@ -123,21 +123,21 @@ mod tests {
 
     #[test]
     fn the_oldest_leaves_first() {
-        let mut store = Bounded::new(2);
+        let mut store = BoundedMap::new(2);
         for n in 1..=3_u8 {
-            store.put(vec![n], n);
+            store.insert(vec![n], n);
         }
         assert_eq!(store.get(&[1]), None);
         assert_eq!(store.get(&[2]), Some(&2));
-        store.put(vec![2], 9);
-        store.put(vec![4], 4);
+        store.insert(vec![2], 9);
+        store.insert(vec![4], 4);
         assert_eq!(store.get(&[3]), None, "a value put again is young again");
-        assert_eq!(store.take(&[2]), Some(9));
-        assert_eq!(store.take(&[2]), None);
+        assert_eq!(store.remove(&[2]), Some(9));
+        assert_eq!(store.remove(&[2]), None);
         assert_eq!(store.get(&[4]), Some(&4));
-        store.put(vec![5], 5);
+        store.insert(vec![5], 5);
         assert_eq!(store.retain(|n| *n != 4), 1);
-        store.put(vec![6], 6);
+        store.insert(vec![6], 6);
         assert_eq!((store.get(&[4]), store.get(&[5]), store.get(&[6])), (None, Some(&5), Some(&6)));
     }
 }

@@ -12,38 +12,38 @@ use std::sync::Arc;
 /// Real handshakes whose lengths are compared with the recording, for each configuration.
 const HANDSHAKES: usize = 200;
 
-struct Setup {
-    version: Version,
-    client: Option<Credentials>,
-    client_roots: Roots,
+struct HandshakeSetup {
+    version: TlsVersion,
+    client: Option<TlsCredentials>,
+    client_roots: TrustRoots,
     chain: u8,
-    resumption: Option<Resumption>,
+    resumption: Option<ResumptionConfig>,
     clock: WallClock,
     client_log: Option<KeyLog>,
     server_log: Option<KeyLog>,
     server_name: Option<String>,
 }
 
-impl Setup {
-    fn new(version: Version, chain: u8) -> Self {
+impl HandshakeSetup {
+    fn new(version: TlsVersion, chain: u8) -> Self {
         Self {
             version,
-            client: Some(fixtures::client(chain)),
-            client_roots: Roots::from_der([fixtures::root()]),
+            client: Some(fixtures::client_credentials(chain)),
+            client_roots: TrustRoots::from_der([fixtures::root_certificate()]),
             chain,
             resumption: None,
-            clock: WallClock::at(fixtures::WALL_TIME),
+            clock: WallClock::from_time(fixtures::WALL_TIME),
             client_log: None,
             server_log: None,
             server_name: None,
         }
     }
 
-    fn configs(self) -> (ClientConfig, ServerConfig) {
+    fn into_configs(self) -> (ClientConfig, ServerConfig) {
         let client = ClientConfig::new(ClientOptions {
             versions: self.version.into(),
             credentials: self.client,
-            roots: Roots::from_der([fixtures::root()]),
+            roots: TrustRoots::from_der([fixtures::root_certificate()]),
             server_name: self.server_name,
             resumption: self.resumption,
             clock: self.clock.clone(),
@@ -51,7 +51,7 @@ impl Setup {
         });
         let server = ServerConfig::new(ServerOptions {
             versions: self.version.into(),
-            credentials: fixtures::server(self.chain),
+            credentials: fixtures::server_credentials(self.chain),
             client_roots: Some(self.client_roots),
             resumption: self.resumption,
             clock: self.clock,
@@ -62,20 +62,20 @@ impl Setup {
 }
 
 /// Flights as (sender, octets), until neither side has more to send.
-fn run(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<(Side, usize)> {
+fn run_handshake(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<(HandshakeSide, usize)> {
     let mut flights = Vec::new();
     loop {
         let mut quiet = true;
-        for side in [Side::Client, Side::Server] {
+        for side in [HandshakeSide::Client, HandshakeSide::Server] {
             let (sender, receiver): (&mut dyn TlsEngine, &mut dyn TlsEngine) = match side {
-                Side::Client => (client, server),
-                Side::Server => (server, client),
+                HandshakeSide::Client => (client, server),
+                HandshakeSide::Server => (server, client),
             };
             let mut bytes = Vec::new();
-            sender.take(&mut bytes);
+            sender.write_tls(&mut bytes);
             if !bytes.is_empty() {
                 flights.push((side, bytes.len()));
-                let _ = receiver.feed(&bytes);
+                let _ = receiver.read_tls(&bytes);
                 quiet = false;
             }
         }
@@ -85,51 +85,54 @@ fn run(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<(Side, usi
     }
 }
 
-fn lengths(recording: &Recording) -> Vec<(Side, usize)> {
-    recording.flights().iter().map(|flight| (flight.from(), flight.octets())).collect()
+fn flight_lengths(recording: &HandshakeRecording) -> Vec<(HandshakeSide, usize)> {
+    recording.flights().iter().map(|flight| (flight.sender(), flight.octet_count())).collect()
 }
 
-fn exported(engine: &dyn TlsEngine, context: Option<&[u8]>) -> [u8; 128] {
+fn exported_keys(engine: &dyn TlsEngine, context: Option<&[u8]>) -> [u8; 128] {
     let mut out = [0; 128];
-    engine.export("client EAP encryption", context, &mut out).expect("the handshake is complete");
+    engine
+        .export_keying_material("client EAP encryption", context, &mut out)
+        .expect("the handshake is complete");
     out
 }
 
-fn real(setup: Setup) -> (Client, Server) {
-    let (client, server) = setup.configs();
-    (Client::new(&client).expect("client"), Server::new(&server).expect("server"))
+fn real_engines(setup: HandshakeSetup) -> (TlsClientEngine, TlsServerEngine) {
+    let (client, server) = setup.into_configs();
+    (TlsClientEngine::new(&client).expect("client"), TlsServerEngine::new(&server).expect("server"))
 }
 
-fn each() -> impl Iterator<Item = (Version, u8)> {
-    [Version::Tls12, Version::Tls13].into_iter().flat_map(|v| (2..=4).map(move |chain| (v, chain)))
+fn version_chain_pairs() -> impl Iterator<Item = (TlsVersion, u8)> {
+    [TlsVersion::Tls12, TlsVersion::Tls13].into_iter().flat_map(|v| (2..=4).map(move |chain| (v, chain)))
 }
 
 #[test]
 fn both_sides_export_the_same_keys_and_know_each_other() {
-    for (version, chain) in each().chain([(Version::Tls12, 1), (Version::Tls13, 1)]) {
-        let (mut client, mut server) = real(Setup::new(version, chain));
+    for (version, chain) in version_chain_pairs().chain([(TlsVersion::Tls12, 1), (TlsVersion::Tls13, 1)]) {
+        let (mut client, mut server) = real_engines(HandshakeSetup::new(version, chain));
         let mut out = [0; 4];
-        assert_eq!(client.export("x", None, &mut out), Err(TlsError::Handshaking));
+        assert_eq!(client.export_keying_material("x", None, &mut out), Err(TlsError::Handshaking));
         assert_eq!(client.write_application(&[0]), Err(TlsError::Handshaking));
-        run(&mut client, &mut server);
+        run_handshake(&mut client, &mut server);
         for engine in [&client as &dyn TlsEngine, &server] {
             assert!(!engine.is_handshaking());
             assert_eq!(engine.version(), Some(version));
-            assert!(!engine.resumed());
+            assert!(!engine.is_resumed());
             assert_eq!(engine.error(), None);
         }
-        assert_eq!(exported(&client, None), exported(&server, None));
-        assert_eq!(exported(&client, Some(&[13])), exported(&server, Some(&[13])));
-        assert_ne!(exported(&client, Some(&[13])), exported(&client, None));
-        let (leaf_of_client, leaf_of_server) = (fixtures::client(chain), fixtures::server(chain));
-        assert_eq!(server.peer_certificate(), Some(leaf_of_client.leaf()));
-        assert_eq!(client.peer_certificate(), Some(leaf_of_server.leaf()));
+        assert_eq!(exported_keys(&client, None), exported_keys(&server, None));
+        assert_eq!(exported_keys(&client, Some(&[13])), exported_keys(&server, Some(&[13])));
+        assert_ne!(exported_keys(&client, Some(&[13])), exported_keys(&client, None));
+        let (leaf_of_client, leaf_of_server) =
+            (fixtures::client_credentials(chain), fixtures::server_credentials(chain));
+        assert_eq!(server.peer_certificate(), Some(leaf_of_client.leaf_certificate()));
+        assert_eq!(client.peer_certificate(), Some(leaf_of_server.leaf_certificate()));
         assert_eq!(server.peer_chain().len(), usize::from(chain));
-        assert_eq!(server.peer_chain()[0], leaf_of_client.leaf());
+        assert_eq!(server.peer_chain()[0], leaf_of_client.leaf_certificate());
         // Chain of n below the root: n signatures of authorities, and the handshake's own.
         let work = TlsWork { sign: 1, verify: u32::from(chain) + 1, key_exchange: 1 };
-        assert_eq!((client.work(), server.work()), (work, work));
-        assert_eq!(client.work(), TlsWork::default());
+        assert_eq!((client.take_work(), server.take_work()), (work, work));
+        assert_eq!(client.take_work(), TlsWork::default());
     }
 }
 
@@ -137,12 +140,12 @@ fn both_sides_export_the_same_keys_and_know_each_other() {
 fn a_client_offers_one_suite_and_one_group() {
     for (version, wanted) in [
         // With TLS 1.2 goes the signalling value that it can renegotiate safely (RFC 5746 section 3.3).
-        (Version::Tls12, &[0xc0, 0x2f, 0x00, 0xff][..]),
-        (Version::Tls13, &[0x13, 0x01][..]),
+        (TlsVersion::Tls12, &[0xc0, 0x2f, 0x00, 0xff][..]),
+        (TlsVersion::Tls13, &[0x13, 0x01][..]),
     ] {
-        let (mut client, _) = real(Setup::new(version, 2));
+        let (mut client, _) = real_engines(HandshakeSetup::new(version, 2));
         let mut hello = Vec::new();
-        client.take(&mut hello);
+        client.write_tls(&mut hello);
         // Headers of record and handshake, legacy version, random, session identifier, suites.
         let at = 5 + 4 + 2 + 32;
         let at = at + 1 + usize::from(hello[at]);
@@ -155,24 +158,27 @@ fn a_client_offers_one_suite_and_one_group() {
 }
 
 #[test]
-fn much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection() {
-    let (client, server) = Setup::new(Version::Tls13, 1).configs();
-    let recording = Arc::new(record(&client, &server).expect("a recording"));
+fn unread_data_waits_and_a_flood_ends_the_connection() {
+    let (client, server) = HandshakeSetup::new(TlsVersion::Tls13, 1).into_configs();
+    let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
     let pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
-        (Box::new(Client::new(&client).expect("client")), Box::new(Server::new(&server).expect("server"))),
-        (Box::new(RecordedTls::client(recording.clone())), Box::new(RecordedTls::server(recording))),
+        (
+            Box::new(TlsClientEngine::new(&client).expect("client")),
+            Box::new(TlsServerEngine::new(&server).expect("server")),
+        ),
+        (Box::new(RecordedTls::for_client(recording.clone())), Box::new(RecordedTls::for_server(recording))),
     ];
     for (mut client, mut server) in pairs {
         assert_eq!((client.version(), server.version()), (None, None));
-        run(&mut *client, &mut *server);
+        run_handshake(&mut *client, &mut *server);
         let mut bytes = Vec::new();
         client.write_application(&vec![1; MAX_APPLICATION]).expect("complete");
-        client.take(&mut bytes);
-        server.feed(&bytes).expect("as much as may wait");
+        client.write_tls(&mut bytes);
+        server.read_tls(&bytes).expect("as much as may wait");
         bytes.clear();
         client.write_application(&[1]).expect("complete");
-        client.take(&mut bytes);
-        assert!(matches!(server.feed(&bytes), Err(TlsError::Failed(..))));
+        client.write_tls(&mut bytes);
+        assert!(matches!(server.read_tls(&bytes), Err(TlsError::Failed(..))));
         let mut data = Vec::new();
         server.take_application(&mut data);
         assert!(data.len() >= MAX_APPLICATION);
@@ -180,64 +186,76 @@ fn much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection() {
 }
 
 #[test]
-fn a_connection_holds_more_once_it_is_agreed_on_and_while_data_waits() {
-    let (client, server) = Setup::new(Version::Tls13, 2).configs();
-    let (mut client, mut server) = (Client::new(&client).unwrap(), Server::new(&server).unwrap());
-    let before = server.memory();
-    run(&mut client, &mut server);
-    let agreed = server.memory();
+fn memory_grows_after_the_handshake_and_with_waiting_data() {
+    let (client, server) = HandshakeSetup::new(TlsVersion::Tls13, 2).into_configs();
+    let (mut client, mut server) =
+        (TlsClientEngine::new(&client).unwrap(), TlsServerEngine::new(&server).unwrap());
+    let before = server.memory_octets();
+    run_handshake(&mut client, &mut server);
+    let agreed = server.memory_octets();
     assert!(size_of_val(&server) < before && before < agreed, "{before}, {agreed}");
     client.write_application(&[7; 5000]).unwrap();
     let mut wire = Vec::new();
-    client.take(&mut wire);
-    server.feed(&wire).unwrap();
-    assert!(server.memory() >= agreed + 5000, "{agreed}, {}", server.memory());
+    client.write_tls(&mut wire);
+    server.read_tls(&wire).unwrap();
+    assert!(server.memory_octets() >= agreed + 5000, "{agreed}, {}", server.memory_octets());
 }
 
 #[test]
-fn hundreds_of_real_handshakes_have_the_recorded_lengths_and_work() {
-    for (version, chain) in each() {
-        let (client, server) = Setup::new(version, chain).configs();
-        let recording = record(&client, &server).expect("a recording");
-        assert!(recording.succeeded() && recording.version() == version && !recording.resumed());
+fn real_handshakes_match_the_recorded_lengths_and_work() {
+    for (version, chain) in version_chain_pairs() {
+        let (client, server) = HandshakeSetup::new(version, chain).into_configs();
+        let recording = record_handshake(&client, &server).expect("a recording");
+        assert!(recording.has_succeeded() && recording.version() == version && !recording.is_resumed());
         let recording = Arc::new(recording);
-        let mut replayed_client = RecordedTls::client(recording.clone());
-        let mut replayed_server = RecordedTls::server(recording.clone());
-        assert_eq!(run(&mut replayed_client, &mut replayed_server), lengths(&recording));
-        let replayed = (replayed_client.work(), replayed_server.work());
+        let mut replayed_client = RecordedTls::for_client(recording.clone());
+        let mut replayed_server = RecordedTls::for_server(recording.clone());
+        assert_eq!(run_handshake(&mut replayed_client, &mut replayed_server), flight_lengths(&recording));
+        let replayed = (replayed_client.take_work(), replayed_server.take_work());
         for _ in 0..HANDSHAKES {
-            let mut client = Client::new(&client).expect("client");
-            let mut server = Server::new(&server).expect("server");
-            assert_eq!(run(&mut client, &mut server), lengths(&recording), "{version:?} chain {chain}");
-            assert_eq!((client.work(), server.work()), replayed);
+            let mut client = TlsClientEngine::new(&client).expect("client");
+            let mut server = TlsServerEngine::new(&server).expect("server");
+            assert_eq!(
+                run_handshake(&mut client, &mut server),
+                flight_lengths(&recording),
+                "{version:?} chain {chain}"
+            );
+            assert_eq!((client.take_work(), server.take_work()), replayed);
         }
     }
 }
 
 #[test]
 fn a_recording_is_replayed_elsewhere_as_it_was() {
-    for (version, chain) in each() {
-        let (client, server) = Setup::new(version, chain).configs();
-        let recording = record(&client, &server).expect("a recording");
+    for (version, chain) in version_chain_pairs() {
+        let (client, server) = HandshakeSetup::new(version, chain).into_configs();
+        let recording = record_handshake(&client, &server).expect("a recording");
         let bytes = recording.encode().expect("both sides completed it");
-        assert_eq!(Recording::decode(&bytes).as_ref(), Some(&recording), "{version:?} chain {chain}");
+        assert_eq!(
+            HandshakeRecording::decode(&bytes).as_ref(),
+            Some(&recording),
+            "{version:?} chain {chain}"
+        );
         for length in 0..bytes.len() {
-            assert_eq!(Recording::decode(&bytes[..length]), None, "cut to {length}");
+            assert_eq!(HandshakeRecording::decode(&bytes[..length]), None, "cut to {length}");
         }
-        assert_eq!(Recording::decode(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(HandshakeRecording::decode(&[&bytes[..], &[0]].concat()), None);
     }
-    let refused = Setup { client: Some(fixtures::foreign_client()), ..Setup::new(Version::Tls13, 2) };
-    let (client, server) = refused.configs();
-    assert_eq!(record(&client, &server).expect("a recording").encode(), None);
+    let refused = HandshakeSetup {
+        client: Some(fixtures::foreign_client()),
+        ..HandshakeSetup::new(TlsVersion::Tls13, 2)
+    };
+    let (client, server) = refused.into_configs();
+    assert_eq!(record_handshake(&client, &server).expect("a recording").encode(), None);
 }
 
 #[test]
 fn chains_make_flights_of_the_size_that_radius_has_to_split() {
     let of = |version, chain| {
-        let (client, server) = Setup::new(version, chain).configs();
-        lengths(&record(&client, &server).expect("a recording"))
+        let (client, server) = HandshakeSetup::new(version, chain).into_configs();
+        flight_lengths(&record_handshake(&client, &server).expect("a recording"))
     };
-    for version in [Version::Tls12, Version::Tls13] {
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         for chain in 2..4 {
             let (short, long) = (of(version, chain), of(version, chain + 1));
             for (flight, (a, b)) in short.iter().zip(&long).enumerate().skip(1).take(2) {
@@ -248,18 +266,18 @@ fn chains_make_flights_of_the_size_that_radius_has_to_split() {
 }
 
 #[test]
-fn recorded_engines_agree_with_real_ones_in_all_that_can_be_asked() {
-    for (version, chain) in each() {
-        let (client, server) = Setup::new(version, chain).configs();
-        let recording = Arc::new(record(&client, &server).expect("a recording"));
+fn recorded_engines_agree_with_real_ones_in_every_query() {
+    for (version, chain) in version_chain_pairs() {
+        let (client, server) = HandshakeSetup::new(version, chain).into_configs();
+        let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
         let mut pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
             (
-                Box::new(Client::new(&client).expect("client")),
-                Box::new(Server::new(&server).expect("server")),
+                Box::new(TlsClientEngine::new(&client).expect("client")),
+                Box::new(TlsServerEngine::new(&server).expect("server")),
             ),
             (
-                Box::new(RecordedTls::client(recording.clone())),
-                Box::new(RecordedTls::server(recording.clone())),
+                Box::new(RecordedTls::for_client(recording.clone())),
+                Box::new(RecordedTls::for_server(recording.clone())),
             ),
         ];
         let mut seen = Vec::new();
@@ -267,45 +285,45 @@ fn recorded_engines_agree_with_real_ones_in_all_that_can_be_asked() {
             let mut steps = Vec::new();
             loop {
                 let mut bytes = Vec::new();
-                client.take(&mut bytes);
-                server.feed(&bytes).expect("the client's flight");
+                client.write_tls(&mut bytes);
+                server.read_tls(&bytes).expect("the client's flight");
                 let mut answer = Vec::new();
-                server.take(&mut answer);
+                server.write_tls(&mut answer);
                 if bytes.is_empty() && answer.is_empty() {
                     break;
                 }
-                client.feed(&answer).expect("the server's flight");
+                client.read_tls(&answer).expect("the server's flight");
                 steps.push((
                     (bytes.len(), answer.len()),
                     (client.is_handshaking(), server.is_handshaking()),
-                    (client.work(), server.work()),
+                    (client.take_work(), server.take_work()),
                     (
                         client.peer_certificate().map(<[u8]>::to_vec),
                         server.peer_certificate().map(<[u8]>::to_vec),
                     ),
                 ));
             }
-            assert_eq!(exported(&**client, Some(&[13])), exported(&**server, Some(&[13])));
-            assert_ne!(exported(&**client, Some(&[13])), exported(&**client, None));
+            assert_eq!(exported_keys(&**client, Some(&[13])), exported_keys(&**server, Some(&[13])));
+            assert_ne!(exported_keys(&**client, Some(&[13])), exported_keys(&**client, None));
             let mut commitment = Vec::new();
             server.write_application(&[0]).expect("complete");
-            server.take(&mut commitment);
+            server.write_tls(&mut commitment);
             let (first, second) = commitment.split_at(7);
             let mut data = Vec::new();
-            client.feed(first).expect("half a record");
+            client.read_tls(first).expect("half a record");
             client.take_application(&mut data);
             assert_eq!(data, [] as [u8; 0]);
-            client.feed(second).expect("the other half");
+            client.read_tls(second).expect("the other half");
             client.take_application(&mut data);
             assert_eq!(data, [0]);
             client.write_application(&[7; 40_000]).expect("complete");
             let mut long = Vec::new();
-            client.take(&mut long);
-            server.feed(&long).expect("application data");
+            client.write_tls(&mut long);
+            server.read_tls(&long).expect("application data");
             data.clear();
             server.take_application(&mut data);
             assert_eq!(data, [7; 40_000]);
-            seen.push((steps, commitment.len(), long.len(), client.version(), server.resumed()));
+            seen.push((steps, commitment.len(), long.len(), client.version(), server.is_resumed()));
         }
         assert_eq!(seen[0], seen[1], "{version:?} chain {chain}");
     }
@@ -313,24 +331,25 @@ fn recorded_engines_agree_with_real_ones_in_all_that_can_be_asked() {
 
 #[test]
 fn a_foreign_client_is_refused_with_an_alert_real_and_recorded() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let setup = Setup { client: Some(fixtures::foreign_client()), ..Setup::new(version, 2) };
-        let (client, server) = setup.configs();
-        let recording = Arc::new(record(&client, &server).expect("a recording"));
-        assert!(!recording.succeeded());
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let setup =
+            HandshakeSetup { client: Some(fixtures::foreign_client()), ..HandshakeSetup::new(version, 2) };
+        let (client, server) = setup.into_configs();
+        let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
+        assert!(!recording.has_succeeded());
         let mut pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
             (
-                Box::new(Client::new(&client).expect("client")),
-                Box::new(Server::new(&server).expect("server")),
+                Box::new(TlsClientEngine::new(&client).expect("client")),
+                Box::new(TlsServerEngine::new(&server).expect("server")),
             ),
             (
-                Box::new(RecordedTls::client(recording.clone())),
-                Box::new(RecordedTls::server(recording.clone())),
+                Box::new(RecordedTls::for_client(recording.clone())),
+                Box::new(RecordedTls::for_server(recording.clone())),
             ),
         ];
         for (client, server) in &mut pairs {
-            let flights = run(&mut **client, &mut **server);
-            assert_eq!(flights, lengths(&recording));
+            let flights = run_handshake(&mut **client, &mut **server);
+            assert_eq!(flights, flight_lengths(&recording));
             assert_eq!(flights.len(), 4);
             // unknown_ca (RFC 8446 section 6.2)
             assert_eq!(client.error(), Some(&TlsError::AlertReceived(Alert(48))));
@@ -338,31 +357,33 @@ fn a_foreign_client_is_refused_with_an_alert_real_and_recorded() {
             assert_eq!(server.error().map(TlsError::fault), Some(unknown), "{server:?}");
             assert!(server.is_handshaking());
             assert_eq!(server.peer_certificate(), None);
-            assert_eq!(server.feed(&[0]), Err(server.error().cloned().expect("refused")));
+            assert_eq!(server.read_tls(&[0]), Err(server.error().cloned().expect("refused")));
             let mut out = [0; 4];
-            assert_eq!(server.export("x", None, &mut out), Err(TlsError::Handshaking));
+            assert_eq!(server.export_keying_material("x", None, &mut out), Err(TlsError::Handshaking));
         }
-        assert_eq!(pairs[0].0.work(), pairs[1].0.work());
-        assert_eq!(pairs[0].1.work(), pairs[1].1.work());
+        assert_eq!(pairs[0].0.take_work(), pairs[1].0.take_work());
+        assert_eq!(pairs[0].1.take_work(), pairs[1].1.take_work());
     }
 }
 
 #[test]
 fn a_client_without_credentials_is_refused() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let (mut client, mut server) = real(Setup { client: None, ..Setup::new(version, 2) });
-        run(&mut client, &mut server);
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let (mut client, mut server) =
+            real_engines(HandshakeSetup { client: None, ..HandshakeSetup::new(version, 2) });
+        run_handshake(&mut client, &mut server);
         assert_eq!(server.error().map(TlsError::fault), Some(TlsFault::NoCertificate));
         assert!(matches!(client.error(), Some(TlsError::AlertReceived(_))));
     }
 }
 
 #[test]
-fn a_server_is_trusted_by_its_chain_and_by_its_name_where_one_is_configured() {
+fn a_server_is_trusted_by_its_chain_and_any_configured_name() {
     for (name, trusted) in [(fixtures::SERVER_NAME, true), ("other.usher.test", false)] {
-        let setup = Setup { server_name: Some(name.into()), ..Setup::new(Version::Tls13, 2) };
-        let (mut client, mut server) = real(setup);
-        run(&mut client, &mut server);
+        let setup =
+            HandshakeSetup { server_name: Some(name.into()), ..HandshakeSetup::new(TlsVersion::Tls13, 2) };
+        let (mut client, mut server) = real_engines(setup);
+        run_handshake(&mut client, &mut server);
         let fault = (!trusted).then_some(TlsFault::Certificate(CertificateFault::Name));
         assert_eq!(client.error().map(TlsError::fault), fault, "{name}");
         assert_eq!(matches!(server.error(), Some(TlsError::AlertReceived(_))), !trusted);
@@ -371,58 +392,68 @@ fn a_server_is_trusted_by_its_chain_and_by_its_name_where_one_is_configured() {
 
 #[test]
 fn certificates_are_judged_by_the_given_wall_time() {
-    let clock = WallClock::at(fixtures::WALL_TIME);
-    let (client, server) = Setup { clock: clock.clone(), ..Setup::new(Version::Tls12, 2) }.configs();
+    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    let (client, server) =
+        HandshakeSetup { clock: clock.clone(), ..HandshakeSetup::new(TlsVersion::Tls12, 2) }.into_configs();
     for (secs, valid) in [(1_782_864_000, true), (1_735_689_600, false), (2_461_449_600, false)] {
         clock.set(usher_core::WallTime::from_unix_secs(secs));
-        let recording = record(&client, &server).expect("a recording");
-        assert_eq!(recording.succeeded(), valid, "{secs}");
+        let recording = record_handshake(&client, &server).expect("a recording");
+        assert_eq!(recording.has_succeeded(), valid, "{secs}");
     }
 }
 
 #[test]
 fn sessions_are_taken_up_again_where_configured() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let setup = Setup { resumption: Some(Resumption::default()), ..Setup::new(version, 3) };
-        let (client, server) = setup.configs();
-        let full = record(&client, &server).expect("a recording");
-        let resumed = record(&client, &server).expect("a recording");
-        assert!(!full.resumed() && resumed.resumed() && resumed.succeeded());
-        let octets = |recording: &Recording| lengths(recording).iter().map(|f| f.1).sum::<usize>();
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let setup = HandshakeSetup {
+            resumption: Some(ResumptionConfig::default()),
+            ..HandshakeSetup::new(version, 3)
+        };
+        let (client, server) = setup.into_configs();
+        let full = record_handshake(&client, &server).expect("a recording");
+        let resumed = record_handshake(&client, &server).expect("a recording");
+        assert!(!full.is_resumed() && resumed.is_resumed() && resumed.has_succeeded());
+        let octets =
+            |recording: &HandshakeRecording| flight_lengths(recording).iter().map(|f| f.1).sum::<usize>();
         assert!(octets(&resumed) * 4 < octets(&full), "{} of {}", octets(&resumed), octets(&full));
-        let signatures: u32 = resumed.flights().iter().map(|f| f.work().sign + f.work().verify).sum();
+        let signatures: u32 =
+            resumed.flights().iter().map(|f| f.receiver_work().sign + f.receiver_work().verify).sum();
         assert_eq!(signatures, 0);
         for recording in [full, resumed] {
             let recording = Arc::new(recording);
-            let mut client = RecordedTls::client(recording.clone());
-            let mut server = RecordedTls::server(recording.clone());
-            assert_eq!(run(&mut client, &mut server), lengths(&recording));
-            assert_eq!((client.resumed(), server.resumed()), (recording.resumed(), recording.resumed()));
+            let mut client = RecordedTls::for_client(recording.clone());
+            let mut server = RecordedTls::for_server(recording.clone());
+            assert_eq!(run_handshake(&mut client, &mut server), flight_lengths(&recording));
+            assert_eq!(
+                (client.is_resumed(), server.is_resumed()),
+                (recording.is_resumed(), recording.is_resumed())
+            );
             assert!(!client.is_handshaking() && !server.is_handshaking());
         }
         // Another holder has no session to take up.
-        let mut other = Client::for_holder(&client, 1).expect("client");
-        let mut at = Server::for_purpose(&server, 0).expect("server");
-        run(&mut other, &mut at);
-        assert!(!other.resumed() && !other.is_handshaking());
+        let mut other = TlsClientEngine::for_holder(&client, 1).expect("client");
+        let mut at = TlsServerEngine::for_purpose(&server, 0).expect("server");
+        run_handshake(&mut other, &mut at);
+        assert!(!other.is_resumed() && !other.is_handshaking());
         at.keep_session(SessionNote { subject: b"other".to_vec(), credential: [1; 32], data: Vec::new() });
-        let mut again = Client::for_holder(&client, 1).expect("client");
-        let mut at = Server::for_purpose(&server, 0).expect("server");
-        run(&mut again, &mut at);
-        assert!(again.resumed() && at.resumed());
-        assert_eq!(exported(&again, None), exported(&at, None));
-        assert_eq!(at.peer_certificate(), Some(fixtures::client(3).leaf()));
+        let mut again = TlsClientEngine::for_holder(&client, 1).expect("client");
+        let mut at = TlsServerEngine::for_purpose(&server, 0).expect("server");
+        run_handshake(&mut again, &mut at);
+        assert!(again.is_resumed() && at.is_resumed());
+        assert_eq!(exported_keys(&again, None), exported_keys(&at, None));
+        assert_eq!(at.peer_certificate(), Some(fixtures::client_credentials(3).leaf_certificate()));
     }
 }
 
 #[test]
 fn tickets_are_as_many_as_configured() {
     let after_finished = |resumption| {
-        let (client, server) = Setup { resumption, ..Setup::new(Version::Tls13, 2) }.configs();
-        let recording = record(&client, &server).expect("a recording");
-        recording.flights().get(3).map_or(0, Flight::octets)
+        let (client, server) =
+            HandshakeSetup { resumption, ..HandshakeSetup::new(TlsVersion::Tls13, 2) }.into_configs();
+        let recording = record_handshake(&client, &server).expect("a recording");
+        recording.flights().get(3).map_or(0, HandshakeFlight::octet_count)
     };
-    let tickets = |tickets| Some(Resumption { sessions: 16, tickets, ..Resumption::default() });
+    let tickets = |tickets| Some(ResumptionConfig { sessions: 16, tickets, ..ResumptionConfig::default() });
     assert_eq!(after_finished(None), 0);
     assert_eq!(after_finished(tickets(0)), 0);
     let one = after_finished(tickets(1));
@@ -433,9 +464,9 @@ fn tickets_are_as_many_as_configured() {
 #[test]
 fn the_key_log_has_each_secret_once_and_alike_on_both_sides() {
     for (version, labels) in [
-        (Version::Tls12, &["CLIENT_RANDOM"][..]),
+        (TlsVersion::Tls12, &["CLIENT_RANDOM"][..]),
         (
-            Version::Tls13,
+            TlsVersion::Tls13,
             &[
                 "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
                 "SERVER_HANDSHAKE_TRAFFIC_SECRET",
@@ -446,12 +477,12 @@ fn the_key_log_has_each_secret_once_and_alike_on_both_sides() {
         ),
     ] {
         let (at_client, at_server) = (KeyLog::new(), KeyLog::new());
-        let (mut client, mut server) = real(Setup {
+        let (mut client, mut server) = real_engines(HandshakeSetup {
             client_log: Some(at_client.clone()),
             server_log: Some(at_server.clone()),
-            ..Setup::new(version, 2)
+            ..HandshakeSetup::new(version, 2)
         });
-        run(&mut client, &mut server);
+        run_handshake(&mut client, &mut server);
         let sorted = |log: &KeyLog| {
             let mut lines: Vec<String> = log.text().lines().map(str::to_owned).collect();
             lines.sort();
@@ -463,37 +494,40 @@ fn the_key_log_has_each_secret_once_and_alike_on_both_sides() {
         for label in labels {
             let line = lines.iter().find(|l| l.split(' ').next() == Some(label)).expect(label);
             let fields: Vec<&str> = line.split(' ').collect();
-            let secret = if version == Version::Tls12 { 96 } else { 64 };
+            let secret = if version == TlsVersion::Tls12 { 96 } else { 64 };
             assert_eq!((fields.len(), fields[1].len(), fields[2].len()), (3, 64, secret), "{line}");
             assert!(fields[1..].iter().all(|f| f.chars().all(|c| c.is_ascii_hexdigit())));
         }
-        assert!(!at_client.take().is_empty());
+        assert!(!at_client.take_text().is_empty());
         assert_eq!(at_client.text(), "");
     }
 }
 
 #[test]
 fn octets_may_come_one_by_one() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let (client, server) = Setup::new(version, 2).configs();
-        let recording = Arc::new(record(&client, &server).expect("a recording"));
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let (client, server) = HandshakeSetup::new(version, 2).into_configs();
+        let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
         let mut pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
             (
-                Box::new(Client::new(&client).expect("client")),
-                Box::new(Server::new(&server).expect("server")),
+                Box::new(TlsClientEngine::new(&client).expect("client")),
+                Box::new(TlsServerEngine::new(&server).expect("server")),
             ),
-            (Box::new(RecordedTls::client(recording.clone())), Box::new(RecordedTls::server(recording))),
+            (
+                Box::new(RecordedTls::for_client(recording.clone())),
+                Box::new(RecordedTls::for_server(recording)),
+            ),
         ];
         for (client, server) in &mut pairs {
             for _ in 0..3 {
                 let mut bytes = Vec::new();
-                client.take(&mut bytes);
+                client.write_tls(&mut bytes);
                 for byte in bytes.drain(..) {
-                    server.feed(&[byte]).expect("one octet");
+                    server.read_tls(&[byte]).expect("one octet");
                 }
-                server.take(&mut bytes);
+                server.write_tls(&mut bytes);
                 for byte in bytes {
-                    client.feed(&[byte]).expect("one octet");
+                    client.read_tls(&[byte]).expect("one octet");
                 }
             }
             assert!(!client.is_handshaking() && !server.is_handshaking());
@@ -502,38 +536,38 @@ fn octets_may_come_one_by_one() {
 }
 
 #[test]
-fn an_octet_changed_in_any_flight_ends_the_handshake_on_both_kinds() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let (client, server) = Setup::new(version, 2).configs();
-        let recording = Arc::new(record(&client, &server).expect("a recording"));
+fn a_changed_octet_in_any_flight_fails_both_kinds_of_engine() {
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let (client, server) = HandshakeSetup::new(version, 2).into_configs();
+        let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
         for changed in 1..3 {
             let pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
                 (
-                    Box::new(Client::new(&client).expect("client")),
-                    Box::new(Server::new(&server).expect("server")),
+                    Box::new(TlsClientEngine::new(&client).expect("client")),
+                    Box::new(TlsServerEngine::new(&server).expect("server")),
                 ),
                 (
-                    Box::new(RecordedTls::client(recording.clone())),
-                    Box::new(RecordedTls::server(recording.clone())),
+                    Box::new(RecordedTls::for_client(recording.clone())),
+                    Box::new(RecordedTls::for_server(recording.clone())),
                 ),
             ];
             for (client, server) in pairs {
                 let (mut sender, mut receiver) = (client, server);
                 for flight in 0..=changed {
                     let mut bytes = Vec::new();
-                    sender.take(&mut bytes);
+                    sender.write_tls(&mut bytes);
                     if flight == changed {
                         let middle = bytes.len() / 2;
                         bytes[middle] ^= 1;
-                        let error = receiver.feed(&bytes).expect_err("a changed octet");
+                        let error = receiver.read_tls(&bytes).expect_err("a changed octet");
                         assert!(matches!(error, TlsError::Failed(..)), "{error}");
                         let mut alert = Vec::new();
-                        receiver.take(&mut alert);
+                        receiver.write_tls(&mut alert);
                         assert!(!alert.is_empty());
-                        let _ = sender.feed(&alert);
+                        let _ = sender.read_tls(&alert);
                         assert!(matches!(sender.error(), Some(TlsError::AlertReceived(_))), "{sender:?}");
                     } else {
-                        receiver.feed(&bytes).expect("an unchanged flight");
+                        receiver.read_tls(&bytes).expect("an unchanged flight");
                     }
                     core::mem::swap(&mut sender, &mut receiver);
                 }
@@ -545,21 +579,25 @@ fn an_octet_changed_in_any_flight_ends_the_handshake_on_both_kinds() {
 #[test]
 fn pem_and_der_give_the_same() {
     let wrap = |kind: &str, der: &[u8]| {
-        let base64 = base64(der);
+        let base64 = encode_base64(der);
         format!("-----BEGIN {kind}-----\n{base64}\n-----END {kind}-----\n").into_bytes()
     };
-    let (leaf, key) = (fixtures::client(1).leaf().to_vec(), fixtures::client(1).key_der().to_vec());
-    let read = Credentials::from_pem(&wrap("CERTIFICATE", &leaf), &wrap("PRIVATE KEY", &key)).expect("PEM");
-    assert_eq!((read.leaf(), read.key_der(), read.chain_len()), (&leaf[..], &key[..], 1));
-    assert!(Roots::from_pem(&wrap("CERTIFICATE", fixtures::root())).is_ok());
-    assert!(matches!(Roots::from_pem(b"none here"), Err(TlsError::Config(_))));
-    assert!(matches!(Credentials::from_pem(b"", b""), Err(TlsError::Config(_))));
+    let (leaf, key) = (
+        fixtures::client_credentials(1).leaf_certificate().to_vec(),
+        fixtures::client_credentials(1).key_der().to_vec(),
+    );
+    let read =
+        TlsCredentials::from_pem(&wrap("CERTIFICATE", &leaf), &wrap("PRIVATE KEY", &key)).expect("PEM");
+    assert_eq!((read.leaf_certificate(), read.key_der(), read.chain_len()), (&leaf[..], &key[..], 1));
+    assert!(TrustRoots::from_pem(&wrap("CERTIFICATE", fixtures::root_certificate())).is_ok());
+    assert!(matches!(TrustRoots::from_pem(b"none here"), Err(TlsError::Config(_))));
+    assert!(matches!(TlsCredentials::from_pem(b"", b""), Err(TlsError::Config(_))));
 }
 
 #[test]
 fn a_key_that_cannot_be_used_is_told_from_its_certificate() {
     let [chain, key, _] = fixtures::server_as_pem(1);
-    let of = |key: &str| match Credentials::from_pem(chain.as_bytes(), key.as_bytes()) {
+    let of = |key: &str| match TlsCredentials::from_pem(chain.as_bytes(), key.as_bytes()) {
         Err(TlsError::Key(why)) => why,
         other => panic!("{other:?}"),
     };
@@ -574,10 +612,10 @@ fn a_key_that_cannot_be_used_is_told_from_its_certificate() {
         assert!(why.contains("it is encrypted") && why.contains("openssl pkey"), "{why}: {encrypted}");
     }
     // A file may hold the same key without its passphrase, too.
-    assert!(Credentials::from_pem(chain.as_bytes(), (pkcs8 + &key).as_bytes()).is_ok());
+    assert!(TlsCredentials::from_pem(chain.as_bytes(), (pkcs8 + &key).as_bytes()).is_ok());
 }
 
-fn base64(bytes: &[u8]) -> String {
+fn encode_base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for (n, chunk) in bytes.chunks(3).enumerate() {
@@ -596,20 +634,23 @@ fn base64(bytes: &[u8]) -> String {
 #[test]
 fn options_that_cannot_work_are_refused_with_the_part_named() {
     let options = |roots, credentials, server_name| ClientOptions {
-        versions: Version::Tls13.into(),
+        versions: TlsVersion::Tls13.into(),
         credentials,
         roots,
         server_name,
         resumption: None,
-        clock: WallClock::at(fixtures::WALL_TIME),
+        clock: WallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     };
-    let roots = || Roots::from_der([fixtures::root()]);
-    let mixed = Credentials::from_der([fixtures::client(1).leaf()], fixtures::server(1).key_der());
-    let nonsense = Credentials::from_der([fixtures::client(1).leaf()], b"no key");
+    let roots = || TrustRoots::from_der([fixtures::root_certificate()]);
+    let mixed = TlsCredentials::from_der(
+        [fixtures::client_credentials(1).leaf_certificate()],
+        fixtures::server_credentials(1).key_der(),
+    );
+    let nonsense = TlsCredentials::from_der([fixtures::client_credentials(1).leaf_certificate()], b"no key");
     for (options, part) in [
-        (options(Roots::default(), None, None), "root"),
-        (options(Roots::from_der([&b"no certificate"[..]]), None, None), "root"),
+        (options(TrustRoots::default(), None, None), "root"),
+        (options(TrustRoots::from_der([&b"no certificate"[..]]), None, None), "root"),
         (options(roots(), Some(mixed), None), "credentials"),
         (options(roots(), Some(nonsense), None), "private key"),
         (options(roots(), None, Some("no name!".into())), "server name"),
@@ -622,7 +663,7 @@ fn options_that_cannot_work_are_refused_with_the_part_named() {
 #[test]
 fn work_is_labelled_and_what_was_not_done_left_out() {
     let work = TlsWork { sign: 1, verify: 0, key_exchange: 2 };
-    let labelled: Vec<(&str, u32)> = work.labelled().map(|w| (w.label.name(), w.units)).collect();
+    let labelled: Vec<(&str, u32)> = work.to_work_records().map(|w| (w.label.name(), w.units)).collect();
     assert_eq!(labelled, [("tls.sign", 1), ("tls.key_exchange", 2)]);
 }
 
@@ -637,22 +678,22 @@ proptest! {
         pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..600), 1..6),
         header: bool,
     ) {
-        let version = if tls13 { Version::Tls13 } else { Version::Tls12 };
-        let (client, server) = Setup::new(version, 1).configs();
-        let recording = Arc::new(record(&client, &server).expect("a recording"));
+        let version = if tls13 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };
+        let (client, server) = HandshakeSetup::new(version, 1).into_configs();
+        let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
         let mut pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
-            (Box::new(Client::new(&client).expect("client")), Box::new(Server::new(&server).expect("server"))),
-            (Box::new(RecordedTls::client(recording.clone())), Box::new(RecordedTls::server(recording))),
+            (Box::new(TlsClientEngine::new(&client).expect("client")), Box::new(TlsServerEngine::new(&server).expect("server"))),
+            (Box::new(RecordedTls::for_client(recording.clone())), Box::new(RecordedTls::for_server(recording))),
         ];
         for (client, server) in &mut pairs {
             for turn in 0..turns {
                 let mut bytes = Vec::new();
                 if turn % 2 == 0 {
-                    client.take(&mut bytes);
-                    server.feed(&bytes).expect("right so far");
+                    client.write_tls(&mut bytes);
+                    server.read_tls(&bytes).expect("right so far");
                 } else {
-                    server.take(&mut bytes);
-                    client.feed(&bytes).expect("right so far");
+                    server.write_tls(&mut bytes);
+                    client.read_tls(&bytes).expect("right so far");
                 }
             }
             for engine in [client, server] {
@@ -665,9 +706,9 @@ proptest! {
                         bytes[1..3].copy_from_slice(&[3, 3]);
                         bytes[3..5].copy_from_slice(&length.to_be_bytes());
                     }
-                    let error = engine.feed(&bytes).err();
+                    let error = engine.read_tls(&bytes).err();
                     prop_assert_eq!(error.as_ref(), engine.error());
-                    engine.take(&mut out);
+                    engine.write_tls(&mut out);
                     engine.take_application(&mut out);
                 }
             }

@@ -1,8 +1,8 @@
 //! Whom an engine believes: authorities, their revocation lists, and the paths to them.
 
-use super::config::{WallClock, certificates, config};
+use super::config::{WallClock, config_error, parse_certificates};
 use super::issuers::IssuerKey;
-use super::remembered::Remembered;
+use super::remembered::VerificationCache;
 use super::{TlsError, count, faults, issuers};
 use crate::fault::TlsFault;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -24,19 +24,19 @@ use webpki::{
 /// The authorities whose certificates are trusted, and what they have taken back. Clones share the lists, and what is
 /// remembered.
 #[derive(Clone, Debug, Default)]
-pub struct Roots {
+pub struct TrustRoots {
     certificates: Vec<CertificateDer<'static>>,
     lists: Arc<[CertRevocationList<'static>]>,
-    remembered: Option<Arc<Remembered>>,
-    anybody: bool,
+    verification_cache: Option<Arc<VerificationCache>>,
+    accepts_anybody: bool,
 }
 
-impl Roots {
+impl TrustRoots {
     /// No authority: a client takes whatever certificate its server shows and has the key of, which keeps out who only
     /// listens (RFC 7435), and nobody who is in between. A server with these roots lets no client in.
     #[must_use]
-    pub fn anybody() -> Self {
-        Self { anybody: true, ..Self::default() }
+    pub fn accept_any() -> Self {
+        Self { accepts_anybody: true, ..Self::default() }
     }
 
     /// From DER; checked when a configuration is made.
@@ -51,7 +51,7 @@ impl Roots {
     /// # Errors
     /// [`TlsError::Config`] if a block does not decode or no certificate is there.
     pub fn from_pem(text: &[u8]) -> Result<Self, TlsError> {
-        Ok(Self { certificates: certificates(text)?, ..Self::default() })
+        Ok(Self { certificates: parse_certificates(text)?, ..Self::default() })
     }
 
     /// The authorities' certificates in DER.
@@ -71,7 +71,7 @@ impl Roots {
     ) -> Result<Self, TlsError> {
         let list = |der| OwnedCertRevocationList::from_der(der).map(CertRevocationList::from);
         let lists: Result<Vec<_>, _> = lists.into_iter().map(list).collect();
-        self.lists = lists.map_err(|e| config("revocation lists", e))?.into();
+        self.lists = lists.map_err(|e| config_error("revocation lists", e))?.into();
         Ok(self)
     }
 
@@ -79,52 +79,52 @@ impl Roots {
     /// that comes again a handshake verifies what it proves alone. Whether a certificate is of now and on no list is looked
     /// at each time.
     #[must_use]
-    pub fn remembering(mut self) -> Self {
-        self.remembered = Some(Arc::default());
+    pub fn with_signature_cache(mut self) -> Self {
+        self.verification_cache = Some(Arc::default());
         self
     }
 
-    pub(super) fn trust(self, clock: WallClock) -> Result<Trust, TlsError> {
+    pub(super) fn into_verifier(self, clock: WallClock) -> Result<PeerVerifier, TlsError> {
         let mut store = RootCertStore::empty();
         for root in &self.certificates {
-            store.add(root.clone()).map_err(|e| config("root certificate", e))?;
+            store.add(root.clone()).map_err(|e| config_error("root certificate", e))?;
         }
-        if store.is_empty() && !self.anybody {
+        if store.is_empty() && !self.accepts_anybody {
             return Err(TlsError::Config("no root certificate".into()));
         }
         let algorithms = count::server_provider().signature_verification_algorithms;
         let names = store.subjects();
         let issuers = self.certificates.iter().filter_map(|root| IssuerKey::of_root(root)).collect();
-        Ok(Trust { roots: self, store, issuers, names, clock, algorithms })
+        Ok(PeerVerifier { roots: self, store, issuers, names, clock, algorithms })
     }
 }
 
 /// Verifies chains of certificates that are shown outside TLS, such as in IKEv2. Clones share what is remembered.
 #[derive(Clone, Debug)]
-pub struct ChainVerifier(Arc<Trust>);
+pub struct ChainVerifier(Arc<PeerVerifier>);
 
 impl ChainVerifier {
     /// Whoever has a certificate below these authorities.
     ///
     /// # Errors
     /// [`TlsError::Config`] if there is no authority, or one is no certificate.
-    pub fn new(roots: Roots, clock: WallClock) -> Result<Self, TlsError> {
-        Ok(Self(Arc::new(roots.trust(clock)?)))
+    pub fn new(roots: TrustRoots, clock: WallClock) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(roots.into_verifier(clock)?)))
     }
     /// The path of a chain, DER, from its first certificate to a root: those that it is made of, in their order, then the
     /// root. What the certificate may be used for is the caller's to look at.
     ///
     /// # Errors
     /// [`TlsError::Failed`] says why it is refused.
-    pub fn path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
-        self.0.path(chain, Purpose::Any)
+    pub fn verify_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
+        self.0.verify_path(chain, CertificatePurpose::Any)
     }
 }
 
 /// Verifies peers' certificates.
 #[derive(Debug)]
-pub(super) struct Trust {
-    roots: Roots,
+pub(super) struct PeerVerifier {
+    roots: TrustRoots,
     /// Of the same order as the roots' certificates.
     store: RootCertStore,
     issuers: Vec<IssuerKey>,
@@ -135,13 +135,13 @@ pub(super) struct Trust {
 
 /// What a certificate is shown for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
+pub(super) enum CertificatePurpose {
     Client,
     Server,
     Any,
 }
 
-impl ExtendedKeyUsageValidator for Purpose {
+impl ExtendedKeyUsageValidator for CertificatePurpose {
     fn validate(&self, mut usages: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         match self {
             Self::Client => KeyUsage::client_auth().validate(usages),
@@ -151,12 +151,12 @@ impl ExtendedKeyUsageValidator for Purpose {
     }
 }
 
-impl Trust {
+impl PeerVerifier {
     /// The path of a chain, DER, from its first certificate to a root, as it was verified.
-    pub(super) fn path(
+    pub(super) fn verify_path(
         &self,
         chain: &[impl AsRef<[u8]>],
-        purpose: Purpose,
+        purpose: CertificatePurpose,
     ) -> Result<Vec<Vec<u8>>, TlsError> {
         let chain: Vec<CertificateDer<'_>> = chain.iter().map(|der| der.as_ref().into()).collect();
         let Some((leaf, others)) = chain.split_first() else {
@@ -164,21 +164,21 @@ impl Trust {
         };
         let now = UnixTime::since_unix_epoch(core::time::Duration::from_secs(self.clock.now().unix_secs()));
         let mut path = vec![leaf.to_vec()];
-        self.verify(leaf, others, now, purpose, |verified, root| {
+        self.verify_certificate(leaf, others, now, purpose, |verified, root| {
             path.extend(verified.intermediate_certificates().map(|c| c.der().to_vec()));
             path.extend(self.roots.certificates.get(root).map(|root| root.to_vec()));
         })
-        .map_err(|e| faults::error(&e))?;
+        .map_err(|e| faults::to_tls_error(&e))?;
         Ok(path)
     }
 
     /// Verifies a certificate; `found` gets the path, and which root it ends at.
-    fn verify(
+    fn verify_certificate(
         &self,
         leaf: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
-        purpose: Purpose,
+        purpose: CertificatePurpose,
         found: impl FnOnce(&VerifiedPath<'_>, usize),
     ) -> Result<(), Error> {
         let lists: Vec<&CertRevocationList<'_>> = self.roots.lists.iter().collect();
@@ -190,18 +190,18 @@ impl Trust {
                 .build()
         });
         if others.len() > issuers::MOST_ISSUERS {
-            return Err(refusal(webpki::Error::MaximumPathDepthExceeded));
+            return Err(to_rustls_error(webpki::Error::MaximumPathDepthExceeded));
         }
-        let certificate = EndEntityCert::try_from(leaf).map_err(refusal)?;
+        let certificate = EndEntityCert::try_from(leaf).map_err(to_rustls_error)?;
         let all = self.algorithms.all;
         // What is found of the authorities between is not verified a second time with the path.
-        let here = Remembered::default();
-        let remembered = match &self.roots.remembered {
+        let here = VerificationCache::default();
+        let remembered = match &self.roots.verification_cache {
             Some(remembered) => Some(&**remembered),
             None => (!others.is_empty()).then_some(&here),
         };
         let remembering: Vec<_> = match remembered {
-            Some(remembered) => all.iter().map(|a| remembered.algorithm(*a, leaf)).collect(),
+            Some(remembered) => all.iter().map(|a| remembered.caching_algorithm(*a, leaf)).collect(),
             None => Vec::new(),
         };
         let remembering: Vec<&dyn SignatureVerificationAlgorithm> =
@@ -210,9 +210,9 @@ impl Trust {
         let authorities;
         let mut barred = false;
         let others = match remembered {
-            Some(remembered) if !remembered.knows(others) => {
-                (authorities, barred) = issuers::authorities(&self.issuers, leaf, others, algorithms);
-                remembered.know(&authorities);
+            Some(remembered) if !remembered.contains_issuers(others) => {
+                (authorities, barred) = issuers::find_authorities(&self.issuers, leaf, others, algorithms);
+                remembered.insert_issuers(&authorities);
                 &authorities
             }
             _ => others,
@@ -221,8 +221,8 @@ impl Trust {
             .verify_for_usage(algorithms, &self.store.roots, others, now, purpose, revocation, None)
             .map_err(|error| match error {
                 // It was issued by one that may not.
-                webpki::Error::UnknownIssuer if barred => refusal(webpki::Error::EndEntityUsedAsCa),
-                error => refusal(error),
+                webpki::Error::UnknownIssuer if barred => to_rustls_error(webpki::Error::EndEntityUsedAsCa),
+                error => to_rustls_error(error),
             })?;
         let root = self.store.roots.iter().position(|root| core::ptr::eq(root, path.anchor()));
         // It is one of them.
@@ -234,7 +234,7 @@ impl Trust {
 }
 
 /// What the peer is told, by the alert that stands for it (RFC 8446 §6.2), and the log.
-fn refusal(error: webpki::Error) -> Error {
+fn to_rustls_error(error: webpki::Error) -> Error {
     use webpki::Error as E;
     let certificate = match error {
         E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,
@@ -258,7 +258,7 @@ fn refusal(error: webpki::Error) -> Error {
 
 /// A server's verifier: clients show a certificate below the roots.
 #[derive(Debug)]
-pub(super) struct ClientVerifier(pub(super) Arc<Trust>);
+pub(super) struct ClientVerifier(pub(super) Arc<PeerVerifier>);
 
 impl ClientCertVerifier for ClientVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -270,7 +270,7 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.0.verify(leaf, intermediates, now, Purpose::Client, |_, _| ())?;
+        self.0.verify_certificate(leaf, intermediates, now, CertificatePurpose::Client, |_, _| ())?;
         Ok(ClientCertVerified::assertion())
     }
     fn verify_tls12_signature(
@@ -298,7 +298,7 @@ impl ClientCertVerifier for ClientVerifier {
 /// since EAP runs where there is no name to connect to (RFC 5216 §5.2).
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
-    pub(super) trust: Arc<Trust>,
+    pub(super) trust: Arc<PeerVerifier>,
     pub(super) name: Option<ServerName<'static>>,
 }
 
@@ -311,10 +311,10 @@ impl ServerCertVerifier for ServerVerifier {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.trust.roots.anybody {
+        if self.trust.roots.accepts_anybody {
             return Ok(ServerCertVerified::assertion());
         }
-        self.trust.verify(leaf, intermediates, now, Purpose::Server, |_, _| ())?;
+        self.trust.verify_certificate(leaf, intermediates, now, CertificatePurpose::Server, |_, _| ())?;
         if let Some(name) = &self.name {
             verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
         }

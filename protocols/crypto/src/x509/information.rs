@@ -1,7 +1,7 @@
 //! What a certificate says.
 
 use super::name::is_same_mailbox;
-use super::{X509Error, format};
+use super::{X509Error, x509_error};
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ const UPN: &str = "1.3.6.1.4.1.311.20.2.3";
 
 /// What a certificate says, as far as a server or its operator asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Information {
+pub struct CertificateInfo {
     /// The subject, in the form of RFC 4514.
     pub subject: String,
     /// Whom it may be taken for: common names, then alternative names (DNS, mail, UPN).
@@ -42,14 +42,14 @@ pub struct Information {
     pub crl: Vec<String>,
 }
 
-impl Information {
+impl CertificateInfo {
     /// Reads a certificate in DER.
     ///
     /// # Errors
     /// It is none.
     pub fn of_der(der: &[u8]) -> Result<Self, X509Error> {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| format("certificate", e))?;
-        Ok(Self::of(&certificate))
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| x509_error("certificate", e))?;
+        Ok(Self::from_certificate(&certificate))
     }
 
     /// Reads the first certificate of a PEM text.
@@ -60,11 +60,11 @@ impl Information {
         let pem = Pem::iter_from_buffer(pem)
             .filter_map(Result::ok)
             .find(|p| p.label == "CERTIFICATE")
-            .ok_or_else(|| format("certificate", "no certificate in the PEM text"))?;
+            .ok_or_else(|| x509_error("certificate", "no certificate in the PEM text"))?;
         Self::of_der(&pem.contents)
     }
 
-    fn of(certificate: &X509Certificate<'_>) -> Self {
+    fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
         let mut names: Vec<String> = certificate
             .subject()
             .iter_common_name()
@@ -75,7 +75,7 @@ impl Information {
         let mut dns_names = Vec::new();
         if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
             let all = &alternative.value.general_names;
-            names.extend(all.iter().filter_map(name));
+            names.extend(all.iter().filter_map(general_name));
             dns_names.extend(all.iter().filter_map(|one| match one {
                 GeneralName::DNSName(name) => Some((*name).to_owned()),
                 _ => None,
@@ -124,7 +124,7 @@ impl Information {
     /// The user whom the certificate names where the peer has said no name, but perhaps a realm (RFC 9190 §2.1.8): a name of that realm,
     /// or else a common name, or else a machine by its DNS name.
     #[must_use]
-    pub fn user(&self, realm: Option<&str>) -> Option<String> {
+    pub fn user_name(&self, realm: Option<&str>) -> Option<String> {
         let of_realm = |name: &&String| {
             let own = name.rsplit_once('@').map(|(_, own)| own);
             own.zip(realm).is_some_and(|(own, realm)| own.eq_ignore_ascii_case(realm))
@@ -146,7 +146,7 @@ impl Information {
     }
 }
 
-fn name(general: &GeneralName<'_>) -> Option<String> {
+fn general_name(general: &GeneralName<'_>) -> Option<String> {
     match general {
         GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some((*name).to_owned()),
         GeneralName::OtherName(oid, value) if oid.to_id_string() == UPN => {

@@ -1,7 +1,7 @@
 //! Revocation lists (RFC 5280 §5): what one says of itself, and whether it may take another's place.
 
-use super::{X509Error, format, holds};
-use crate::hmac::sha256;
+use super::{X509Error, is_signature_valid, x509_error};
+use crate::hmac::hmac_sha256;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -37,18 +37,18 @@ impl RevocationList {
     ///
     /// # Errors
     /// There is none, or one is not readable.
-    pub fn read(octets: &[u8]) -> Result<Vec<Self>, X509Error> {
+    pub fn read_lists(octets: &[u8]) -> Result<Vec<Self>, X509Error> {
         // SEQUENCE.
         if octets.first() == Some(&0x30) {
             return Ok(alloc::vec![Self::of_der(octets)?]);
         }
         let mut lists = Vec::new();
         for pem in Pem::iter_from_buffer(octets) {
-            let pem = pem.map_err(|e| format("revocation list", e))?;
+            let pem = pem.map_err(|e| x509_error("revocation list", e))?;
             lists.push(Self::of_der(&pem.contents)?);
         }
         if lists.is_empty() {
-            return Err(format("revocation list", "neither DER nor PEM"));
+            return Err(x509_error("revocation list", "neither DER nor PEM"));
         }
         Ok(lists)
     }
@@ -58,7 +58,7 @@ impl RevocationList {
     /// # Errors
     /// It is none.
     pub fn of_der(der: &[u8]) -> Result<Self, X509Error> {
-        let list = parse(der)?;
+        let list = parse_list(der)?;
         let seconds = |t: i64| WallTime::from_unix_secs(u64::try_from(t).unwrap_or(0));
         let scope = list.extensions().iter().find(|e| e.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT);
         Ok(Self {
@@ -80,16 +80,17 @@ impl RevocationList {
     }
 
     /// The certificates that are on it, as [`certificate_name`] names them.
-    pub fn certificates(&self) -> impl Iterator<Item = CertificateName> {
-        let list = parse(&self.der);
+    pub fn revoked_certificates(&self) -> impl Iterator<Item = CertificateName> {
+        let list = parse_list(&self.der);
         let serials = list.iter().flat_map(CertificateRevocationList::iter_revoked_certificates);
-        let names: Vec<_> = serials.map(|revoked| name(&self.issuer_der, revoked.raw_serial())).collect();
+        let names: Vec<_> =
+            serials.map(|revoked| hash_certificate_name(&self.issuer_der, revoked.raw_serial())).collect();
         names.into_iter()
     }
 
     /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
     #[must_use]
-    pub fn number(&self) -> String {
+    pub fn crl_number(&self) -> String {
         self.number.iter().flatten().map(|octet| alloc::format!("{octet:02x}")).collect()
     }
 
@@ -105,12 +106,12 @@ impl RevocationList {
     /// this one.
     #[must_use]
     pub fn is_signed_by<'a>(&self, authorities: impl IntoIterator<Item = &'a [u8]>) -> bool {
-        let Ok(list) = parse(&self.der) else { return false };
+        let Ok(list) = parse_list(&self.der) else { return false };
         authorities.into_iter().any(|der| {
             let Ok((_, authority)) = X509Certificate::from_der(der) else { return false };
             let may = authority.key_usage().ok().flatten().is_none_or(|usage| usage.value.crl_sign());
             may && authority.subject().as_raw() == list.issuer().as_raw()
-                && holds(
+                && is_signature_valid(
                     authority.public_key(),
                     &list.signature_algorithm,
                     &list.signature_value,
@@ -129,7 +130,7 @@ impl RevocationList {
     /// Whether each certificate that is on it is on another list of the same issuer, too.
     #[must_use]
     pub fn adds_nothing_to(&self, other: &Self) -> bool {
-        let (Ok(mine), Ok(theirs)) = (parse(&self.der), parse(&other.der)) else { return false };
+        let (Ok(mine), Ok(theirs)) = (parse_list(&self.der), parse_list(&other.der)) else { return false };
         let known: BTreeSet<&[u8]> = theirs.iter_revoked_certificates().map(|c| c.raw_serial()).collect();
         self.is_about_those_of(other)
             && mine.iter_revoked_certificates().all(|c| known.contains(c.raw_serial()))
@@ -157,20 +158,20 @@ pub type CertificateName = [u8; 16];
 /// # Errors
 /// It is none.
 pub fn certificate_name(der: &[u8]) -> Result<CertificateName, X509Error> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| format("certificate", e))?;
-    Ok(name(certificate.issuer().as_raw(), certificate.raw_serial()))
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| x509_error("certificate", e))?;
+    Ok(hash_certificate_name(certificate.issuer().as_raw(), certificate.raw_serial()))
 }
 
-fn name(issuer: &[u8], serial: &[u8]) -> CertificateName {
+fn hash_certificate_name(issuer: &[u8], serial: &[u8]) -> CertificateName {
     // The issuer's encoding says itself where it ends.
-    let whole = sha256(b"issuer and serial number", &[issuer, serial]);
+    let whole = hmac_sha256(b"issuer and serial number", &[issuer, serial]);
     core::array::from_fn(|n| whole[n])
 }
 
-fn parse(der: &[u8]) -> Result<CertificateRevocationList<'_>, X509Error> {
+fn parse_list(der: &[u8]) -> Result<CertificateRevocationList<'_>, X509Error> {
     match CertificateRevocationList::from_der(der) {
         Ok(([], list)) => Ok(list),
-        Ok(_) => Err(format("revocation list", "octets stand behind it")),
-        Err(error) => Err(format("revocation list", error)),
+        Ok(_) => Err(x509_error("revocation list", "octets stand behind it")),
+        Err(error) => Err(x509_error("revocation list", error)),
     }
 }

@@ -22,7 +22,7 @@ pub enum SubjectName<'a> {
 /// Whether a certificate (DER) bears this name: in its alternative names (RFC 5280 §4.2.1.6), or as its subject. A common name
 /// is no domain name here, nor does a `*` stand for any. One that cannot be read bears none.
 #[must_use]
-pub fn bears(certificate: &[u8], name: SubjectName<'_>) -> bool {
+pub fn has_subject_name(certificate: &[u8], name: SubjectName<'_>) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
     if let SubjectName::Subject(der) = name {
         return certificate.subject().as_raw() == der;
@@ -50,7 +50,7 @@ pub(super) fn is_same_mailbox(one: &str, other: &str) -> bool {
 
 /// The subject of a certificate (DER), DER: whom it names where it bears no other name. `None`: it cannot be read.
 #[must_use]
-pub fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
+pub fn subject_der(certificate: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.subject().as_raw().to_vec())
 }
@@ -103,7 +103,7 @@ mod tests {
     };
 
     #[test]
-    fn a_certificate_proves_an_identity_only_by_a_key_that_is_for_that() {
+    fn a_certificate_proves_identity_only_by_a_suitable_key_usage() {
         let fits = |usages: &[Usage], extended: &[Extended]| {
             let mut params = CertificateParams::new(vec!["gw.test".into()]).unwrap();
             params.key_usages = usages.to_vec();
@@ -135,7 +135,7 @@ mod tests {
         params.distinguished_name.push(DnType::CommonName, "bob");
         params.subject_alt_names.push(SanType::Rfc822Name("ann@gw.test".try_into().unwrap()));
         let said = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        let said = crate::x509::Information::of_der(said.der()).unwrap();
+        let said = crate::x509::CertificateInfo::of_der(said.der()).unwrap();
         for right in ["bob", "ann@gw.test", "ann@GW.test", "PC1.test", "host/pc1.TEST"] {
             assert!(said.is_of(right), "{right}");
         }
@@ -143,7 +143,7 @@ mod tests {
             assert!(!said.is_of(wrong), "{wrong}");
         }
         // Whom it names where nobody has said a name.
-        let user = |realm| said.user(realm).unwrap();
+        let user = |realm| said.user_name(realm).unwrap();
         assert_eq!(
             (user(Some("GW.test")), user(Some("other.test")), user(None)),
             ("ann@gw.test".into(), "bob".into(), "bob".into())
@@ -167,8 +167,8 @@ mod tests {
             SubjectName::Address("192.0.2.1".parse().unwrap()),
             SubjectName::Subject(&subject),
         ] {
-            assert!(bears(der, right), "{right:?}");
-            assert!(!bears(&der[1..], right), "{right:?}");
+            assert!(has_subject_name(der, right), "{right:?}");
+            assert!(!has_subject_name(&der[1..], right), "{right:?}");
         }
         for wrong in [
             SubjectName::Dns("common.test"),
@@ -178,7 +178,7 @@ mod tests {
             SubjectName::Address("2001:db8::1".parse().unwrap()),
             SubjectName::Subject(&subject[1..]),
         ] {
-            assert!(!bears(der, wrong), "{wrong:?}");
+            assert!(!has_subject_name(der, wrong), "{wrong:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ const fn verify_signature(
 /// Whether a signature holds. One on a SHA-1 digest does not: whoever finds two texts of one digest, such as questions
 /// whose answers are alike, has what is signed for one signed for the other (RFC 6960 §5.1, RFC 8954 §1).
 #[must_use]
-pub fn holds(
+pub fn is_signature_valid(
     key: &SubjectPublicKeyInfo<'_>,
     algorithm: &AlgorithmIdentifier<'_>,
     signature: &asn1_rs::BitString<'_>,

@@ -1,17 +1,17 @@
 //! Checking a message against its command's grammar and its AVPs' definitions.
 
-use super::{Dictionary, FlagRule, Occurrence, SMALL, Type};
-use crate::avp::{Avp, AvpId, AvpView, Avps, FLAG_MANDATORY, FLAG_VENDOR, MAX_DEPTH};
+use super::{AvpDataFormat, AvpOccurrence, DiameterDictionary, FlagRule, SMALL};
+use crate::avp::{Avp, AvpId, AvpSequence, AvpView, FLAG_MANDATORY, FLAG_VENDOR, MAX_DEPTH};
 use crate::codes::{self, application};
 use crate::data::{DiameterUri, IpFilterRule};
-use crate::error::{Fault, ResultCode};
-use crate::message::{Header, MessageView};
+use crate::error::{DiameterError, ResultCode};
+use crate::message::{MessageHeader, MessageView};
 use core::str::FromStr;
 
 /// The highest code of the RADIUS attributes, all of which are AVPs (RFC 6733 §4.1).
 const ATTRIBUTES: u32 = 255;
 
-impl Dictionary {
+impl DiameterDictionary {
     /// Holds a received request against its command's grammar and its AVPs' types. Flags that break their rule harm
     /// nobody who understands the AVP, so they are passed over; so is the P flag. A RADIUS attribute that the dictionary
     /// does not have counts as understood.
@@ -20,9 +20,9 @@ impl Dictionary {
     /// 3001 unknown command; 5001 an unknown AVP with the M flag; 5004 and 5014 values that do not fit their type, groups
     /// nested deeper than [`MAX_DEPTH`], an application that is not the header's (RFC 6733 §6.8, §6.9); 5005 missing, 5008
     /// forbidden, 5009 too frequent AVPs.
-    pub fn check_request(&self, header: Header, avps: Avps<'_>) -> Result<(), Fault> {
-        let Some(command) = self.command(header.command) else {
-            return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "unknown command"));
+    pub fn check_request(&self, header: MessageHeader, avps: AvpSequence<'_>) -> Result<(), DiameterError> {
+        let Some(command) = self.command_by_code(header.command) else {
+            return Err(DiameterError::new(ResultCode::COMMAND_UNSUPPORTED, "unknown command"));
         };
         let mut seen = [0_u8; SMALL];
         for a in avps {
@@ -34,27 +34,30 @@ impl Dictionary {
             self.check_received(a, 0)?;
             check_application(header.application, a)?;
         }
-        let often = |rule: &Occurrence| match seen.get(rule.code as usize) {
+        let often = |rule: &AvpOccurrence| match seen.get(rule.code as usize) {
             Some(count) => u32::from(*count),
-            None => avps.all(AvpId::must(rule.code)).count() as u32,
+            None => avps.get_all(AvpId::must(rule.code)).count() as u32,
         };
         match command.request.iter().find(|r| !(r.min..=r.max).contains(&often(r))) {
-            Some(rule) => Err(self.breach(*rule, avps)),
+            Some(rule) => Err(self.occurrence_error(*rule, avps)),
             None => Ok(()),
         }
     }
 
-    fn check_received(&self, a: AvpView<'_>, depth: usize) -> Result<(), Fault> {
-        let kind = if a.vendor == 0 { self.kind(a.code) } else { None };
+    fn check_received(&self, a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
+        let kind = if a.vendor == 0 { self.data_format(a.code) } else { None };
         match kind {
-            None if a.mandatory() && (a.vendor != 0 || a.code > ATTRIBUTES) => {
-                Err(Fault::of(ResultCode::AVP_UNSUPPORTED, "unknown mandatory AVP", a.to_owned()))
+            None if a.is_mandatory() && (a.vendor != 0 || a.code > ATTRIBUTES) => Err(
+                DiameterError::with_avp(ResultCode::AVP_UNSUPPORTED, "unknown mandatory AVP", a.to_owned()),
+            ),
+            None
+            | Some(AvpDataFormat::OctetString | AvpDataFormat::DiameterUri | AvpDataFormat::IpFilterRule) => {
+                Ok(())
             }
-            None | Some(Type::OctetString | Type::DiameterUri | Type::IpFilterRule) => Ok(()),
-            Some(Type::Grouped) if a.is(codes::FAILED_AVP) => a.grouped().map(|_| ()),
-            Some(Type::Grouped) => {
-                within_depth(a, depth)?;
-                a.grouped()?.try_for_each(|inner| self.check_received(inner, depth + 1))
+            Some(AvpDataFormat::Grouped) if a.has_id(codes::FAILED_AVP) => a.as_group().map(|_| ()),
+            Some(AvpDataFormat::Grouped) => {
+                check_depth(a, depth)?;
+                a.as_group()?.try_for_each(|inner| self.check_received(inner, depth + 1))
             }
             Some(kind) => check_value(a, kind),
         }
@@ -62,22 +65,22 @@ impl Dictionary {
 
     /// The fault of AVPs that occur too rarely or too often (RFC 6733 §7.1.5).
     #[cold]
-    fn breach(&self, rule: Occurrence, avps: Avps<'_>) -> Fault {
+    fn occurrence_error(&self, rule: AvpOccurrence, avps: AvpSequence<'_>) -> DiameterError {
         let id = AvpId::must(rule.code);
-        match avps.all(id).nth(rule.max as usize) {
+        match avps.get_all(id).nth(rule.max as usize) {
             Some(avp) if rule.max == 0 => {
                 let what = "the command forbids this AVP";
-                Fault::of(ResultCode::AVP_NOT_ALLOWED, what, avp.to_owned())
+                DiameterError::with_avp(ResultCode::AVP_NOT_ALLOWED, what, avp.to_owned())
             }
             Some(avp) => {
                 let what = "an AVP occurs too often";
-                Fault::of(ResultCode::AVP_OCCURS_TOO_MANY_TIMES, what, avp.to_owned())
+                DiameterError::with_avp(ResultCode::AVP_OCCURS_TOO_MANY_TIMES, what, avp.to_owned())
             }
             None => {
-                let mandatory = self.avp(rule.code).is_none_or(|def| def.mandatory == FlagRule::Must);
+                let mandatory = self.avp_by_code(rule.code).is_none_or(|def| def.mandatory == FlagRule::Must);
                 let flags = if mandatory { FLAG_MANDATORY } else { 0 };
-                let avp = Avp::example(rule.code, flags, 0);
-                Fault::of(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
+                let avp = Avp::with_zeros(rule.code, flags, 0);
+                DiameterError::with_avp(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
             }
         }
     }
@@ -89,56 +92,74 @@ impl Dictionary {
     /// 5001 an unknown AVP with the M flag; 5004 and 5014 values that do not fit their type, or groups
     /// nested deeper than [`MAX_DEPTH`]; 5005 missing, 5008 forbidden, 5009 too frequent AVPs. The grammar
     /// is not asked of an answer with the E flag (RFC 6733 §7.2).
-    pub fn check(&self, message: &MessageView<'_>) -> Result<(), Fault> {
+    pub fn check_message(&self, message: &MessageView<'_>) -> Result<(), DiameterError> {
         let h = message.header();
-        let Some(command) = self.command(h.command) else {
-            return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "unknown command"));
+        let Some(command) = self.command_by_code(h.command) else {
+            return Err(DiameterError::new(ResultCode::COMMAND_UNSUPPORTED, "unknown command"));
         };
         if h.flags.is_proxiable() != command.proxiable {
-            return Err(Fault::new(ResultCode::INVALID_HDR_BITS, "P flag does not fit the command"));
+            return Err(DiameterError::new(ResultCode::INVALID_HDR_BITS, "P flag does not fit the command"));
         }
         self.check_avps(message.avps(), 0)?;
         self.check_grammar(h, message.avps())
     }
 
-    fn check_grammar(&self, h: Header, avps: Avps<'_>) -> Result<(), Fault> {
-        let Some(command) = self.command(h.command).filter(|_| !h.flags.is_error()) else { return Ok(()) };
+    fn check_grammar(&self, h: MessageHeader, avps: AvpSequence<'_>) -> Result<(), DiameterError> {
+        let Some(command) = self.command_by_code(h.command).filter(|_| !h.flags.is_error()) else {
+            return Ok(());
+        };
         let rules = if h.flags.is_request() { &command.request } else { &command.answer };
-        let often = |rule: &Occurrence| avps.all(AvpId::must(rule.code)).count() as u32;
+        let often = |rule: &AvpOccurrence| avps.get_all(AvpId::must(rule.code)).count() as u32;
         match rules.iter().find(|r| !(r.min..=r.max).contains(&often(r))) {
-            Some(rule) => Err(self.breach(*rule, avps)),
+            Some(rule) => Err(self.occurrence_error(*rule, avps)),
             None => Ok(()),
         }
     }
 
-    fn check_avps(&self, mut avps: Avps<'_>, depth: usize) -> Result<(), Fault> {
+    fn check_avps(&self, mut avps: AvpSequence<'_>, depth: usize) -> Result<(), DiameterError> {
         avps.try_for_each(|a| self.check_avp(a, depth))
     }
 
-    fn check_avp(&self, a: AvpView<'_>, depth: usize) -> Result<(), Fault> {
-        let known = self.avp(a.code).filter(|_| a.flags & FLAG_VENDOR == 0);
+    fn check_avp(&self, a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
+        let known = self.avp_by_code(a.code).filter(|_| a.flags & FLAG_VENDOR == 0);
         let Some(def) = known else {
-            return if a.mandatory() {
-                Err(Fault::of(ResultCode::AVP_UNSUPPORTED, "unknown mandatory AVP", a.to_owned()))
+            return if a.is_mandatory() {
+                Err(DiameterError::with_avp(
+                    ResultCode::AVP_UNSUPPORTED,
+                    "unknown mandatory AVP",
+                    a.to_owned(),
+                ))
             } else {
                 Ok(())
             };
         };
         let set = a.flags & FLAG_MANDATORY != 0;
         if matches!((def.mandatory, set), (FlagRule::Must, false) | (FlagRule::MustNot, true)) {
-            return Err(Fault::of(ResultCode::INVALID_AVP_BITS, "M flag breaks its rule", a.to_owned()));
+            return Err(DiameterError::with_avp(
+                ResultCode::INVALID_AVP_BITS,
+                "M flag breaks its rule",
+                a.to_owned(),
+            ));
         }
         let value = |ok: bool, what| {
-            if ok { Ok(()) } else { Err(Fault::of(ResultCode::INVALID_AVP_VALUE, what, a.to_owned())) }
+            if ok {
+                Ok(())
+            } else {
+                Err(DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, what, a.to_owned()))
+            }
         };
         match def.kind {
-            Type::DiameterUri => value(DiameterUri::from_str(a.utf8()?).is_ok(), "not a DiameterURI"),
-            Type::IpFilterRule => value(IpFilterRule::parse(a.utf8()?).is_ok(), "not an IPFilterRule"),
+            AvpDataFormat::DiameterUri => {
+                value(DiameterUri::from_str(a.as_utf8()?).is_ok(), "not a DiameterURI")
+            }
+            AvpDataFormat::IpFilterRule => {
+                value(IpFilterRule::parse(a.as_utf8()?).is_ok(), "not an IPFilterRule")
+            }
             // The AVPs in Failed-AVP are wrong by their nature.
-            Type::Grouped if a.is(codes::FAILED_AVP) => a.grouped().map(|_| ()),
-            Type::Grouped => {
-                within_depth(a, depth)?;
-                self.check_avps(a.grouped()?, depth + 1)
+            AvpDataFormat::Grouped if a.has_id(codes::FAILED_AVP) => a.as_group().map(|_| ()),
+            AvpDataFormat::Grouped => {
+                check_depth(a, depth)?;
+                self.check_avps(a.as_group()?, depth + 1)
             }
             kind => check_value(a, kind),
         }
@@ -146,42 +167,50 @@ impl Dictionary {
 }
 
 /// Whether the data has the length and form of its type; of those that need more than a look, nothing is asked.
-fn check_value(a: AvpView<'_>, kind: Type) -> Result<(), Fault> {
+fn check_value(a: AvpView<'_>, kind: AvpDataFormat) -> Result<(), DiameterError> {
     match kind {
-        Type::Integer32 | Type::Unsigned32 | Type::Float32 | Type::Time | Type::Enumerated => {
-            a.u32().map(|_| ())
+        AvpDataFormat::Integer32
+        | AvpDataFormat::Unsigned32
+        | AvpDataFormat::Float32
+        | AvpDataFormat::Time
+        | AvpDataFormat::Enumerated => a.as_u32().map(|_| ()),
+        AvpDataFormat::Integer64 | AvpDataFormat::Unsigned64 | AvpDataFormat::Float64 => {
+            a.as_u64().map(|_| ())
         }
-        Type::Integer64 | Type::Unsigned64 | Type::Float64 => a.u64().map(|_| ()),
-        Type::Utf8String => a.utf8().map(|_| ()),
-        Type::DiameterIdentity => a.identity().map(|_| ()),
-        Type::Address => a.address().map(|_| ()),
-        Type::OctetString | Type::Grouped | Type::DiameterUri | Type::IpFilterRule => Ok(()),
+        AvpDataFormat::Utf8String => a.as_utf8().map(|_| ()),
+        AvpDataFormat::DiameterIdentity => a.as_identity().map(|_| ()),
+        AvpDataFormat::Address => a.as_address().map(|_| ()),
+        AvpDataFormat::OctetString
+        | AvpDataFormat::Grouped
+        | AvpDataFormat::DiameterUri
+        | AvpDataFormat::IpFilterRule => Ok(()),
     }
 }
 
-fn within_depth(a: AvpView<'_>, depth: usize) -> Result<(), Fault> {
+fn check_depth(a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
     if depth < MAX_DEPTH {
         return Ok(());
     }
-    Err(Fault::of(ResultCode::INVALID_AVP_VALUE, "groups nested too deep", a.to_owned()))
+    Err(DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, "groups nested too deep", a.to_owned()))
 }
 
 /// An AVP that names an application names the header's (RFC 6733 §6.8, §6.9, §6.11). Common messages bear that of
 /// their session, or 0 from nodes of RFC 4072's time.
-fn check_application(header: u32, a: AvpView<'_>) -> Result<(), Fault> {
-    let named = |a: &AvpView<'_>| a.is(codes::AUTH_APPLICATION_ID) || a.is(codes::ACCT_APPLICATION_ID);
-    let other = |a: &AvpView<'_>| header != application::BASE && a.u32().is_ok_and(|id| id != header);
+fn check_application(header: u32, a: AvpView<'_>) -> Result<(), DiameterError> {
+    let named =
+        |a: &AvpView<'_>| a.has_id(codes::AUTH_APPLICATION_ID) || a.has_id(codes::ACCT_APPLICATION_ID);
+    let other = |a: &AvpView<'_>| header != application::BASE && a.as_u32().is_ok_and(|id| id != header);
     let wrong = if named(&a) {
         other(&a)
-    } else if a.is(codes::VENDOR_SPECIFIC_APPLICATION_ID) {
+    } else if a.has_id(codes::VENDOR_SPECIFIC_APPLICATION_ID) {
         crate::peer::capabilities::vendor_specific(a)?;
-        a.grouped()?.any(|inner| named(&inner) && other(&inner))
+        a.as_group()?.any(|inner| named(&inner) && other(&inner))
     } else {
         false
     };
     if wrong {
         let what = "another application than the header's";
-        return Err(Fault::of(ResultCode::INVALID_AVP_VALUE, what, a.to_owned()));
+        return Err(DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, what, a.to_owned()));
     }
     Ok(())
 }
@@ -191,98 +220,110 @@ mod tests {
     use super::*;
     use crate::avp::AvpBuf;
     use crate::codes;
-    use crate::message::{Flags, Message};
+    use crate::message::{CommandFlags, DiameterMessage};
 
-    fn check(flags: u8, command: u32, fill: impl FnOnce(&mut AvpBuf)) -> u32 {
-        let header = Header { flags: Flags(flags), command, application: 0, hop_by_hop: 0, end_to_end: 0 };
-        let mut m = Message { header, avps: AvpBuf::new() };
+    fn check_result(flags: u8, command: u32, fill: impl FnOnce(&mut AvpBuf)) -> u32 {
+        let header = MessageHeader {
+            flags: CommandFlags(flags),
+            command,
+            application: 0,
+            hop_by_hop: 0,
+            end_to_end: 0,
+        };
+        let mut m = DiameterMessage { header, avps: AvpBuf::new() };
         fill(&mut m.avps);
         let mut wire = Vec::new();
-        m.emit(&mut wire).unwrap();
-        Dictionary::base().check(&MessageView::parse(&wire).unwrap()).map_or_else(|f| f.code.0, |()| 0)
+        m.encode_into(&mut wire).unwrap();
+        DiameterDictionary::builtin()
+            .check_message(&MessageView::parse(&wire).unwrap())
+            .map_or_else(|f| f.code.0, |()| 0)
     }
 
     /// Ends a chain of pushes.
-    fn void(_: &mut AvpBuf) {}
+    fn end_pushes(_: &mut AvpBuf) {}
 
-    fn dwr(b: &mut AvpBuf) -> &mut AvpBuf {
+    fn push_dwr_avps(b: &mut AvpBuf) -> &mut AvpBuf {
         b.push_str(codes::ORIGIN_HOST, "a.example").push_str(codes::ORIGIN_REALM, "example")
     }
 
     #[test]
     fn each_fault_has_its_code() {
-        let with = |extra: &dyn Fn(&mut AvpBuf)| check(0x80, 280, |b| extra(dwr(b)));
+        let with = |extra: &dyn Fn(&mut AvpBuf)| check_result(0x80, 280, |b| extra(push_dwr_avps(b)));
         assert_eq!(with(&|_| {}), 0);
-        assert_eq!(check(0x80, 999, |_| {}), 3001);
-        assert_eq!(check(0xc0, 280, |b| void(dwr(b))), 3008);
-        assert_eq!(with(&|b| void(b.push_str(AvpId::may(1), "no M"))), 3009);
-        assert_eq!(with(&|b| void(b.push_str(AvpId::must(281), "M"))), 3009);
-        assert_eq!(with(&|b| void(b.push_u32(AvpId::must(60_000), 1))), 5001);
-        assert_eq!(with(&|b| void(b.push_u32(AvpId::may(60_000), 1))), 0);
-        assert_eq!(with(&|b| void(b.push(codes::USER_NAME, &[0xff]))), 5004);
-        assert_eq!(with(&|b| void(b.push(codes::ORIGIN_STATE_ID, &[1]))), 5014);
-        assert_eq!(check(0x80, 280, |b| void(b.push_str(codes::ORIGIN_HOST, "a"))), 5005);
-        assert_eq!(with(&|b| void(b.push_str(codes::SESSION_ID, "s"))), 5008);
-        assert_eq!(with(&|b| void(b.push_str(codes::ORIGIN_HOST, "b"))), 5009);
-        assert_eq!(check(0x20, 280, |_| {}), 0);
+        assert_eq!(check_result(0x80, 999, |_| {}), 3001);
+        assert_eq!(check_result(0xc0, 280, |b| end_pushes(push_dwr_avps(b))), 3008);
+        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::may(1), "no M"))), 3009);
+        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::must(281), "M"))), 3009);
+        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::must(60_000), 1))), 5001);
+        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::may(60_000), 1))), 0);
+        assert_eq!(with(&|b| end_pushes(b.push(codes::USER_NAME, &[0xff]))), 5004);
+        assert_eq!(with(&|b| end_pushes(b.push(codes::ORIGIN_STATE_ID, &[1]))), 5014);
+        assert_eq!(check_result(0x80, 280, |b| end_pushes(b.push_str(codes::ORIGIN_HOST, "a"))), 5005);
+        assert_eq!(with(&|b| end_pushes(b.push_str(codes::SESSION_ID, "s"))), 5008);
+        assert_eq!(with(&|b| end_pushes(b.push_str(codes::ORIGIN_HOST, "b"))), 5009);
+        assert_eq!(check_result(0x20, 280, |_| {}), 0);
     }
 
-    fn received(application: u32, command: u32, fill: impl FnOnce(&mut AvpBuf)) -> Option<(u32, u32)> {
+    fn received_fault(application: u32, command: u32, fill: impl FnOnce(&mut AvpBuf)) -> Option<(u32, u32)> {
         let mut avps = AvpBuf::new();
         avps.push_str(codes::SESSION_ID, "a;1;2")
             .push_str(codes::ORIGIN_HOST, "a.example")
             .push_str(codes::ORIGIN_REALM, "example")
             .push_str(codes::DESTINATION_REALM, "example");
         fill(&mut avps);
-        let header = Header { flags: Flags(0xc0), command, application, hop_by_hop: 0, end_to_end: 0 };
-        let checked = Dictionary::base().check_request(header, avps.view());
+        let header =
+            MessageHeader { flags: CommandFlags(0xc0), command, application, hop_by_hop: 0, end_to_end: 0 };
+        let checked = DiameterDictionary::builtin().check_request(header, avps.as_sequence());
         checked.err().map(|f| (f.code.0, f.avp.map_or(0, |a| a.code)))
     }
 
     /// RFC 6733 §4.1, §6.8, §6.9, §7.1.5: what of a request is refused, by which code, and what Failed-AVP shows.
     #[test]
     fn each_fault_of_a_request_has_its_code() {
-        fn der(b: &mut AvpBuf) -> &mut AvpBuf {
+        fn push_der_avps(b: &mut AvpBuf) -> &mut AvpBuf {
             b.push_u32(codes::AUTH_APPLICATION_ID, 5)
                 .push_u32(codes::AUTH_REQUEST_TYPE, 1)
                 .push(codes::EAP_PAYLOAD, b"")
         }
-        let with = |fill: &dyn Fn(&mut AvpBuf)| received(5, 268, |b| fill(der(b)));
+        let with = |fill: &dyn Fn(&mut AvpBuf)| received_fault(5, 268, |b| fill(push_der_avps(b)));
         // What is as it should be; a flag that breaks its rule, an attribute and an optional AVP that are not known.
         assert_eq!(with(&|_| {}), None);
-        assert_eq!(with(&|b| void(b.push_str(AvpId::may(1), "anna"))), None);
-        assert_eq!(with(&|b| void(b.push_str(AvpId::must(251), "x"))), None);
-        assert_eq!(with(&|b| void(b.push_u32(AvpId::may(60_000), 1))), None);
-        assert_eq!(with(&|b| void(b.push_str(AvpId::of_vendor(9, 1, false), "x"))), None);
-        assert_eq!(with(&|b| void(b.push_str(codes::PROXY_INFO, "").push_str(codes::PROXY_INFO, ""))), None);
+        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::may(1), "anna"))), None);
+        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::must(251), "x"))), None);
+        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::may(60_000), 1))), None);
+        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::of_vendor(9, 1, false), "x"))), None);
+        assert_eq!(
+            with(&|b| end_pushes(b.push_str(codes::PROXY_INFO, "").push_str(codes::PROXY_INFO, ""))),
+            None
+        );
         // Flags that are reserved, and the one that was for encryption.
         let flags = FLAG_MANDATORY | 0x3f;
         let reserved = Avp { code: 1, flags, vendor: 0, data: b"anna".to_vec() };
-        assert_eq!(with(&|b| void(b.push_avp(&reserved))), None);
+        assert_eq!(with(&|b| end_pushes(b.push_avp(&reserved))), None);
         // What is not.
-        assert_eq!(received(5, 999, |_| {}), Some((3001, 0)));
-        assert_eq!(with(&|b| void(b.push_u32(AvpId::must(60_000), 1))), Some((5001, 60_000)));
-        assert_eq!(with(&|b| void(b.push_str(AvpId::of_vendor(9, 1, true), "x"))), Some((5001, 1)));
+        assert_eq!(received_fault(5, 999, |_| {}), Some((3001, 0)));
+        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::must(60_000), 1))), Some((5001, 60_000)));
+        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::of_vendor(9, 1, true), "x"))), Some((5001, 1)));
         let inside = |b: &mut AvpBuf| {
-            b.push_group(codes::PROXY_INFO, |g| void(g.push_u32(AvpId::must(60_000), 1)));
+            b.push_group(codes::PROXY_INFO, |g| end_pushes(g.push_u32(AvpId::must(60_000), 1)));
         };
         assert_eq!(with(&inside), Some((5001, 60_000)));
-        assert_eq!(with(&|b| void(b.push(codes::USER_NAME, &[0xff]))), Some((5004, 1)));
-        assert_eq!(with(&|b| void(b.push_str(codes::DESTINATION_HOST, "a b"))), Some((5004, 293)));
-        assert_eq!(with(&|b| void(b.push(codes::SESSION_TIMEOUT, &[1]))), Some((5014, 27)));
-        assert_eq!(with(&|b| void(b.push(codes::ACCOUNTING_INPUT_OCTETS, &[0; 4]))), Some((5014, 363)));
+        assert_eq!(with(&|b| end_pushes(b.push(codes::USER_NAME, &[0xff]))), Some((5004, 1)));
+        assert_eq!(with(&|b| end_pushes(b.push_str(codes::DESTINATION_HOST, "a b"))), Some((5004, 293)));
+        assert_eq!(with(&|b| end_pushes(b.push(codes::SESSION_TIMEOUT, &[1]))), Some((5014, 27)));
+        assert_eq!(with(&|b| end_pushes(b.push(codes::ACCOUNTING_INPUT_OCTETS, &[0; 4]))), Some((5014, 363)));
         assert_eq!(
-            with(&|b| void(b.push_str(codes::USER_NAME, "a").push_str(codes::USER_NAME, "b"))),
+            with(&|b| end_pushes(b.push_str(codes::USER_NAME, "a").push_str(codes::USER_NAME, "b"))),
             Some((5009, 1))
         );
-        assert_eq!(with(&|b| void(b.push(codes::EAP_PAYLOAD, b"x"))), Some((5009, 462)));
-        assert_eq!(received(5, 268, |_| {}), Some((5005, 258)));
+        assert_eq!(with(&|b| end_pushes(b.push(codes::EAP_PAYLOAD, b"x"))), Some((5009, 462)));
+        assert_eq!(received_fault(5, 268, |_| {}), Some((5005, 258)));
         assert_eq!(
-            received(3, 271, |b| void(b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 2))),
+            received_fault(3, 271, |b| end_pushes(b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 2))),
             Some((5005, 485))
         );
         // Applications that are not the header's.
-        assert_eq!(received(1, 268, |b| void(der(b))), Some((5004, 258)));
+        assert_eq!(received_fault(1, 268, |b| end_pushes(push_der_avps(b))), Some((5004, 258)));
         let vendors = |id| {
             move |b: &mut AvpBuf| {
                 b.push_group(codes::VENDOR_SPECIFIC_APPLICATION_ID, |g| {
@@ -294,7 +335,7 @@ mod tests {
         assert_eq!(with(&vendors(3)), Some((5004, 260)));
         // A common message of RFC 4072's time.
         assert_eq!(
-            received(0, 275, |b| void(
+            received_fault(0, 275, |b| end_pushes(
                 b.push_u32(codes::AUTH_APPLICATION_ID, 5).push_u32(codes::TERMINATION_CAUSE, 1)
             )),
             None
@@ -309,20 +350,25 @@ mod tests {
         for state in 1..=3 {
             avps.push_u32(codes::ORIGIN_STATE_ID, state);
         }
-        let header =
-            Header { flags: Flags(0x80), command: 280, application: 0, hop_by_hop: 0, end_to_end: 0 };
-        let fault = Dictionary::base().check_request(header, avps.view()).unwrap_err();
+        let header = MessageHeader {
+            flags: CommandFlags(0x80),
+            command: 280,
+            application: 0,
+            hop_by_hop: 0,
+            end_to_end: 0,
+        };
+        let fault = DiameterDictionary::builtin().check_request(header, avps.as_sequence()).unwrap_err();
         assert_eq!((fault.code.0, fault.avp.unwrap().data), (5009, vec![0, 0, 0, 2]));
     }
 
     #[test]
     fn groups_are_bounded_in_depth() {
-        fn nest(b: &mut AvpBuf, depth: usize) {
+        fn push_nested(b: &mut AvpBuf, depth: usize) {
             if depth > 0 {
-                b.push_group(codes::PROXY_INFO, |g| nest(g, depth - 1));
+                b.push_group(codes::PROXY_INFO, |g| push_nested(g, depth - 1));
             }
         }
-        assert_eq!(check(0x80, 280, |b| nest(dwr(b), MAX_DEPTH)), 0);
-        assert_eq!(check(0x80, 280, |b| nest(dwr(b), MAX_DEPTH + 1)), 5004);
+        assert_eq!(check_result(0x80, 280, |b| push_nested(push_dwr_avps(b), MAX_DEPTH)), 0);
+        assert_eq!(check_result(0x80, 280, |b| push_nested(push_dwr_avps(b), MAX_DEPTH + 1)), 5004);
     }
 }

@@ -1,23 +1,23 @@
 //! Reading a dictionary's text.
 
-use super::{AvpDef, CommandDef, Dictionary, FlagRule, Occurrence, SMALL, Type};
+use super::{AvpDataFormat, AvpDef, AvpOccurrence, CommandDef, DiameterDictionary, FlagRule, SMALL};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// A line of a dictionary that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}: {what}: {word:?}")]
+#[error("line {line}: {description}: {word:?}")]
 pub struct SyntaxError {
     /// Line number, from 1.
     pub line: usize,
     /// What is wrong.
-    pub what: &'static str,
+    pub description: &'static str,
     /// The word at fault.
     pub word: String,
 }
 
-impl Dictionary {
+impl DiameterDictionary {
     /// Reads a dictionary; AVPs must be declared before what names them.
     ///
     /// # Errors
@@ -29,9 +29,9 @@ impl Dictionary {
             let words: Vec<&str> =
                 line.split('#').next().unwrap_or_default().split_ascii_whitespace().collect();
             if !words.is_empty() {
-                d.line(&words, &mut command).map_err(|(what, word)| SyntaxError {
+                d.parse_line(&words, &mut command).map_err(|(what, word)| SyntaxError {
                     line: i + 1,
-                    what,
+                    description: what,
                     word,
                 })?;
             }
@@ -39,14 +39,18 @@ impl Dictionary {
         Ok(d)
     }
 
-    fn line(&mut self, words: &[&str], command: &mut Option<u32>) -> Result<(), (&'static str, String)> {
+    fn parse_line(
+        &mut self,
+        words: &[&str],
+        command: &mut Option<u32>,
+    ) -> Result<(), (&'static str, String)> {
         match *words {
             ["application", id, name] => {
-                self.applications.insert(number(id)?, name.to_string());
+                self.applications.insert(parse_number(id)?, name.to_string());
             }
             ["avp", code, name, kind, flag] => {
                 let def = AvpDef {
-                    code: number(code)?,
+                    code: parse_number(code)?,
                     name: name.to_string(),
                     kind: kind_of(kind)?,
                     mandatory: match flag {
@@ -69,18 +73,18 @@ impl Dictionary {
                 }
             }
             ["value", avp, n, name] => {
-                let n = number(n)?;
-                let code = self.code(avp)?;
+                let n = parse_number(n)?;
+                let code = self.avp_code(avp)?;
                 if let Some(def) = self.avps.get_mut(&code) {
                     def.values.insert(n, name.to_string());
                 }
             }
             ["command", code, name, application, flag] => {
-                let code = number(code)?;
+                let code = parse_number(code)?;
                 let def = CommandDef {
                     code,
                     name: name.to_string(),
-                    application: number(application)?,
+                    application: parse_number(application)?,
                     proxiable: flag == "P",
                     request: Vec::new(),
                     answer: Vec::new(),
@@ -89,7 +93,7 @@ impl Dictionary {
                 *command = Some(code);
             }
             [which @ ("request" | "answer"), ref rules @ ..] => {
-                let rules = rules.iter().map(|r| self.rule(r)).collect::<Result<Vec<_>, _>>()?;
+                let rules = rules.iter().map(|r| self.parse_rule(r)).collect::<Result<Vec<_>, _>>()?;
                 let def = command.and_then(|c| self.commands.get_mut(&c));
                 let Some(def) = def else { return Err(("no command before", which.to_string())) };
                 *(if which == "request" { &mut def.request } else { &mut def.answer }) = rules;
@@ -100,11 +104,11 @@ impl Dictionary {
         Ok(())
     }
 
-    fn code(&self, name: &str) -> Result<u32, (&'static str, String)> {
+    fn avp_code(&self, name: &str) -> Result<u32, (&'static str, String)> {
         self.avp_names.get(name).copied().ok_or(("unknown AVP", name.to_string()))
     }
 
-    fn rule(&self, word: &str) -> Result<Occurrence, (&'static str, String)> {
+    fn parse_rule(&self, word: &str) -> Result<AvpOccurrence, (&'static str, String)> {
         let forms = [
             ("1*{", '}', 1, u32::MAX),
             ("*[", ']', 0, u32::MAX),
@@ -115,34 +119,34 @@ impl Dictionary {
         ];
         for (open, close, min, max) in forms {
             if let Some(name) = word.strip_prefix(open).and_then(|w| w.strip_suffix(close)) {
-                return Ok(Occurrence { code: self.code(name)?, min, max });
+                return Ok(AvpOccurrence { code: self.avp_code(name)?, min, max });
             }
         }
         Err(("not a rule", word.to_string()))
     }
 }
 
-fn number(word: &str) -> Result<u32, (&'static str, String)> {
+fn parse_number(word: &str) -> Result<u32, (&'static str, String)> {
     word.parse().map_err(|_| ("not a number", word.to_string()))
 }
 
-fn kind_of(word: &str) -> Result<Type, (&'static str, String)> {
+fn kind_of(word: &str) -> Result<AvpDataFormat, (&'static str, String)> {
     Ok(match word {
-        "OctetString" => Type::OctetString,
-        "Integer32" => Type::Integer32,
-        "Integer64" => Type::Integer64,
-        "Unsigned32" => Type::Unsigned32,
-        "Unsigned64" => Type::Unsigned64,
-        "Float32" => Type::Float32,
-        "Float64" => Type::Float64,
-        "Grouped" => Type::Grouped,
-        "Address" => Type::Address,
-        "Time" => Type::Time,
-        "UTF8String" => Type::Utf8String,
-        "DiameterIdentity" => Type::DiameterIdentity,
-        "DiameterURI" => Type::DiameterUri,
-        "Enumerated" => Type::Enumerated,
-        "IPFilterRule" => Type::IpFilterRule,
+        "OctetString" => AvpDataFormat::OctetString,
+        "Integer32" => AvpDataFormat::Integer32,
+        "Integer64" => AvpDataFormat::Integer64,
+        "Unsigned32" => AvpDataFormat::Unsigned32,
+        "Unsigned64" => AvpDataFormat::Unsigned64,
+        "Float32" => AvpDataFormat::Float32,
+        "Float64" => AvpDataFormat::Float64,
+        "Grouped" => AvpDataFormat::Grouped,
+        "Address" => AvpDataFormat::Address,
+        "Time" => AvpDataFormat::Time,
+        "UTF8String" => AvpDataFormat::Utf8String,
+        "DiameterIdentity" => AvpDataFormat::DiameterIdentity,
+        "DiameterURI" => AvpDataFormat::DiameterUri,
+        "Enumerated" => AvpDataFormat::Enumerated,
+        "IPFilterRule" => AvpDataFormat::IpFilterRule,
         _ => return Err(("unknown type", word.to_string())),
     })
 }
@@ -163,7 +167,7 @@ mod tests {
             ("avp 1 A Time M\ncommand 1 C 0 -\nanswer (A)", 3, "(A)"),
             ("what is this", 1, "what"),
         ] {
-            let e = Dictionary::parse(text).unwrap_err();
+            let e = DiameterDictionary::parse(text).unwrap_err();
             assert_eq!((e.line, e.word.as_str()), (line, word), "{e}");
         }
     }

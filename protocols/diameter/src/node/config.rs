@@ -1,6 +1,6 @@
 //! What a node is told when it is made.
 
-use crate::peer::capabilities::{Application, Capabilities};
+use crate::peer::capabilities::{DiameterApplication, NodeCapabilities};
 use crate::stream::StreamPolicy;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use usher_crypto::certificate::CertificateMatch;
 
 /// What carries the messages to a peer that we connect to (RFC 6733 §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Transport {
+pub enum PeerTransportConfig {
     /// A byte stream: TCP, TLS.
     #[default]
     Stream,
@@ -26,7 +26,7 @@ pub enum Transport {
 /// How a peer shows that it is who it says (RFC 6733 §13.1). The default: from anywhere, and where TLS carries the
 /// connection, by a certificate that bears its DiameterIdentity.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Authentication {
+pub struct PeerAuthentication {
     /// Networks that it may connect from, each an address and how many leading bits of it count; none: any.
     pub networks: Vec<(IpAddr, u8)>,
     /// What its certificate may be: one of these must be shown, and so TLS carry the connection; none: where TLS
@@ -36,14 +36,14 @@ pub struct Authentication {
     pub tls: bool,
 }
 
-impl Authentication {
+impl PeerAuthentication {
     /// Whether the peer may connect from an address.
     pub(super) fn may_connect(&self, address: IpAddr) -> bool {
-        self.networks.is_empty() || self.networks.iter().any(|n| within(*n, address))
+        self.networks.is_empty() || self.networks.iter().any(|n| is_within(*n, address))
     }
     /// Whether a connection may be that of the peer of this DiameterIdentity; `remote` is where it came from, for one
     /// that the peer opened, `certificate` (DER) what its TLS was authenticated with.
-    pub(super) fn holds(
+    pub(super) fn admits_connection(
         &self,
         identity: &str,
         remote: Option<SocketAddr>,
@@ -53,15 +53,15 @@ impl Authentication {
             && match certificate {
                 None => !self.tls && self.certificates.is_empty(),
                 Some(certificate) if self.certificates.is_empty() => {
-                    CertificateMatch::Name(identity.to_string()).fits(certificate)
+                    CertificateMatch::Name(identity.to_string()).matches_certificate(certificate)
                 }
-                Some(certificate) => self.certificates.iter().any(|c| c.fits(certificate)),
+                Some(certificate) => self.certificates.iter().any(|c| c.matches_certificate(certificate)),
             }
     }
 }
 
 /// Whether an address is of a network; an IPv4 address within IPv6 is the IPv4 address.
-fn within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
+fn is_within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
     let octets = |a: IpAddr| match a.to_canonical() {
         IpAddr::V4(a) => (true, u128::from(u32::from(a)) << 96),
         IpAddr::V6(a) => (false, u128::from(a)),
@@ -73,7 +73,7 @@ fn within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
 
 /// Whether a pattern names a DiameterIdentity (letter case ignored); one that begins with `*` names all that end in the
 /// rest of it.
-pub(super) fn names(pattern: &str, identity: &[u8]) -> bool {
+pub(super) fn matches_identity(pattern: &str, identity: &[u8]) -> bool {
     match pattern.strip_prefix('*') {
         Some(end) => {
             let rest = identity.len().checked_sub(end.len()).and_then(|at| identity.get(at..));
@@ -91,31 +91,31 @@ pub struct PeerConfig {
     /// Where to connect to; `None` if only it connects to us.
     pub address: Option<SocketAddr>,
     /// By what; of no meaning if only it connects to us, which may be either way.
-    pub transport: Transport,
+    pub transport: PeerTransportConfig,
     /// How it shows that it is the one.
-    pub authentication: Authentication,
+    pub authentication: PeerAuthentication,
     /// Nodes whose requests it passes on, and which it is believed about: DiameterIdentities (letter case ignored),
     /// `*.example.org` for all of a realm, `*` for any. What it passes on of others is taken too, but as its own
-    /// ([`Event::Request`](super::Event::Request)).
+    /// ([`Event::Request`](super::DiameterNodeEvent::Request)).
     pub origins: Vec<String>,
 }
 
 /// A line of the realm routing table (RFC 6733 §2.7).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Route {
+pub struct RealmRoute {
     /// The realm (letter case ignored); `*` for any.
     pub realm: String,
     /// The application; `None` for any.
     pub application: Option<u32>,
-    /// Indexes into [`Config::peers`]: the first usable one is taken.
+    /// Indexes into [`DiameterNodeConfig::peers`]: the first usable one is taken.
     pub peers: Vec<usize>,
 }
 
 /// A node's settings; times of zero are not special.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Config {
+pub struct DiameterNodeConfig {
     /// Who we are and what we speak.
-    pub local: Capabilities,
+    pub local: NodeCapabilities,
     /// Realms served besides our own; `*` serves any. Requests for others are answered with 3003.
     pub realms: Vec<String>,
     /// Agents that a request may have passed on its way here, by its Route-Record AVPs (RFC 6733 §2.9): DiameterIdentities
@@ -133,7 +133,7 @@ pub struct Config {
     /// How many peers may be known at once, configured ones included.
     pub max_peers: usize,
     /// The first line that fits is taken; when empty, all configured peers in their order serve any realm.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RealmRoute>,
     /// Tw of RFC 3539, which wants 6 s or more; `None` turns the watchdog off.
     pub watchdog: Option<Duration>,
     /// Jitter of Tw, either way.
@@ -158,12 +158,12 @@ pub struct Config {
     pub duplicates: usize,
 }
 
-impl Config {
+impl DiameterNodeConfig {
     /// The defaults of the RFCs for a node of this identity, realm and applications: Tw 30 s ± 2 s, Tc 30 s,
     /// request timeout 30 s, known peers only, no peers yet.
-    pub fn new(host: &str, realm: &str, applications: &[Application]) -> Self {
+    pub fn new(host: &str, realm: &str, applications: &[DiameterApplication]) -> Self {
         Self {
-            local: Capabilities {
+            local: NodeCapabilities {
                 host: host.to_string(),
                 realm: realm.to_string(),
                 addresses: Vec::new(),
@@ -195,12 +195,12 @@ impl Config {
     /// Adds a peer to connect to by a byte stream.
     #[must_use]
     pub fn connect_to(self, host: &str, address: SocketAddr) -> Self {
-        self.connect_over(host, address, Transport::Stream)
+        self.connect_over(host, address, PeerTransportConfig::Stream)
     }
     /// Adds a peer to connect to.
     #[must_use]
-    pub fn connect_over(mut self, host: &str, address: SocketAddr, transport: Transport) -> Self {
-        let authentication = Authentication::default();
+    pub fn connect_over(mut self, host: &str, address: SocketAddr, transport: PeerTransportConfig) -> Self {
+        let authentication = PeerAuthentication::default();
         self.peers.push(PeerConfig {
             host: host.to_string(),
             address: Some(address),
@@ -212,8 +212,8 @@ impl Config {
     }
     /// Adds a peer that will connect to us.
     #[must_use]
-    pub fn accept(mut self, host: &str) -> Self {
-        let (transport, authentication) = (Transport::Stream, Authentication::default());
+    pub fn accept_from(mut self, host: &str) -> Self {
+        let (transport, authentication) = (PeerTransportConfig::Stream, PeerAuthentication::default());
         let origins = Vec::new();
         self.peers.push(PeerConfig {
             host: host.to_string(),

@@ -1,29 +1,29 @@
 //! Connections, the peer automaton's actions, and watchdogs.
 
-use super::config::{Authentication, Transport};
-use super::links::{Conn, End, Lane, Origin, PeerTransport, Via};
-use super::peers::Peer;
-use super::{CommandError, DisconnectCause, Event, Node, PeerId, Timer, server};
-use crate::avp::{AvpBuf, Avps};
+use super::config::{PeerAuthentication, PeerTransportConfig};
+use super::links::{CloseMode, ConnectionOrigin, MessageClass, MessageSource, PeerConnection, PeerTransport};
+use super::peers::PeerEntry;
+use super::{CommandError, DiameterNode, DiameterNodeEvent, DisconnectCause, NodeTimer, PeerId, server};
+use crate::avp::{AvpBuf, AvpSequence};
 use crate::codes::{self, command};
-use crate::error::{Fault, ResultCode};
-use crate::message::{Flags, HEADER_LEN, Header, MessageView};
+use crate::error::{DiameterError, ResultCode};
+use crate::message::{CommandFlags, HEADER_LEN, MessageHeader, MessageView};
 use crate::peer::automaton::{self, Action, PeerAutomaton, State};
-use crate::peer::capabilities::{Capabilities, check_inband_security};
+use crate::peer::capabilities::{NodeCapabilities, check_inband_security};
 use crate::peer::watchdog;
-use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
+use crate::stream::{MessageFramer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
 use crate::work;
 use core::net::IpAddr;
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 /// A CER on a new connection.
-pub(super) struct Cer {
+pub(super) struct ReceivedCer {
     conn: ConnId,
-    header: Header,
-    capabilities: Capabilities,
+    header: MessageHeader,
+    capabilities: NodeCapabilities,
 }
 
-impl Node {
+impl DiameterNode {
     /// The host accepted a connection.
     pub(super) fn on_accepted(
         &mut self,
@@ -31,12 +31,12 @@ impl Node {
         conn: ConnId,
         link: PeerTransport,
         local: Option<IpAddr>,
-        origin: Origin,
+        origin: ConnectionOrigin,
     ) {
         let deadline = now + self.config.establish_timeout;
-        self.timers.insert(deadline, Timer::Accepted(conn));
+        self.timers.insert(deadline, NodeTimer::Accepted(conn));
         let deadline = Some(deadline);
-        self.conns.insert(conn, Conn { peer: None, link, local, origin: Some(origin), deadline });
+        self.conns.insert(conn, PeerConnection { peer: None, link, local, origin: Some(origin), deadline });
     }
 
     /// Our connection is up.
@@ -51,9 +51,9 @@ impl Node {
         c.local = local;
         if let Some(p) = c.peer {
             let peer = &self.peers[p];
-            if !peer.authentication.holds(&peer.host, None, certificate) {
+            if !peer.authentication.admits_connection(&peer.host, None, certificate) {
                 self.counters.unauthenticated_peer += 1;
-                return self.abort(now, conn);
+                return self.abort_connection(now, conn);
             }
             self.peer_event(now, p, automaton::Event::IRcvConnAck, None);
         }
@@ -62,7 +62,7 @@ impl Node {
     /// Our association is up.
     pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, negotiated: u16) {
         match self.conns.get_mut(&assoc) {
-            Some(Conn { link: PeerTransport::Association { streams, .. }, .. }) => {
+            Some(PeerConnection { link: PeerTransport::Association { streams, .. }, .. }) => {
                 *streams = negotiated.min(*streams);
                 self.on_connected(now, assoc, None, None);
             }
@@ -71,7 +71,7 @@ impl Node {
     }
 
     pub(super) fn on_closed(&mut self, now: Instant, conn: ConnId) {
-        let Some(c) = self.forget_conn(conn) else { return };
+        let Some(c) = self.remove_connection(conn) else { return };
         let Some(p) = c.peer else { return };
         let event = match (conn.is_accepted(), self.peers[p].state) {
             (true, _) => automaton::Event::RPeerDisc,
@@ -90,14 +90,16 @@ impl Node {
             self.counters.out_of_state += 1;
             return;
         };
-        let mut framer = core::mem::replace(kept, Framer::new(0));
+        let mut framer = core::mem::replace(kept, MessageFramer::new(0));
         loop {
-            match framer.next(&mut data) {
-                Ok(Some(message)) => self.on_message(now, Via { conn, stream: 0 }, message.bytes()),
+            match framer.next_message(&mut data) {
+                Ok(Some(message)) => {
+                    self.on_message(now, MessageSource { conn, stream: 0 }, message.as_bytes())
+                }
                 Ok(None) => break,
                 Err(_) => {
                     self.counters.unframable += 1;
-                    self.abort(now, conn);
+                    self.abort_connection(now, conn);
                     return;
                 }
             }
@@ -122,7 +124,7 @@ impl Node {
         data: &[u8],
     ) {
         match self.conns.get(&conn) {
-            Some(Conn { link: PeerTransport::Association { .. }, .. }) => {}
+            Some(PeerConnection { link: PeerTransport::Association { .. }, .. }) => {}
             Some(_) => return self.counters.out_of_state += 1,
             None => return,
         }
@@ -131,11 +133,11 @@ impl Node {
         } else if data.len() > self.config.max_message {
             self.counters.malformed += 1;
         } else {
-            self.on_message(now, Via { conn, stream }, data);
+            self.on_message(now, MessageSource { conn, stream }, data);
         }
     }
 
-    fn on_message(&mut self, now: Instant, via: Via, bytes: &[u8]) {
+    fn on_message(&mut self, now: Instant, via: MessageSource, bytes: &[u8]) {
         let conn = via.conn;
         let peer = self.conns.get(&conn).and_then(|c| c.peer);
         let view = match MessageView::parse(bytes) {
@@ -147,10 +149,10 @@ impl Node {
         let ours = !conn.is_accepted();
         use automaton::Event as E;
         let (request, state) = (h.flags.is_request(), self.peers[p].state);
-        if state.is_open() && self.peers[p].conn() == Some(conn) {
-            self.settle(conn);
+        if state.is_open() && self.peers[p].active_connection() == Some(conn) {
+            self.mark_settled(conn);
             let dwa = h.command == command::DEVICE_WATCHDOG && !request;
-            self.watchdog(
+            self.step_watchdog(
                 now,
                 p,
                 if dwa { watchdog::Event::ReceiveDwa } else { watchdog::Event::ReceiveOther },
@@ -164,16 +166,16 @@ impl Node {
                 self.non_cea(now, p);
             }
             (command::DEVICE_WATCHDOG, true) => {
-                self.peer_event(now, p, of(E::IRcvDwr, E::RRcvDwr), Some(Received::Request(h)));
+                self.peer_event(now, p, of(E::IRcvDwr, E::RRcvDwr), Some(PeerEventData::Request(h)));
             }
             (command::DEVICE_WATCHDOG, false) => self.peer_event(now, p, of(E::IRcvDwa, E::RRcvDwa), None),
             (command::DISCONNECT_PEER, true) => {
-                let cause = view.avps().get(codes::DISCONNECT_CAUSE).and_then(|a| a.u32().ok());
+                let cause = view.avps().get(codes::DISCONNECT_CAUSE).and_then(|a| a.as_u32().ok());
                 // RFC 6733 §5.4: after BUSY or DO_NOT_WANT_TO_TALK_TO_YOU, no reconnection unasked.
                 if matches!(cause, Some(1 | 2)) {
                     self.peers[p].reconnect = false;
                 }
-                self.peer_event(now, p, of(E::IRcvDpr, E::RRcvDpr), Some(Received::Request(h)));
+                self.peer_event(now, p, of(E::IRcvDpr, E::RRcvDpr), Some(PeerEventData::Request(h)));
             }
             (command::DISCONNECT_PEER, false) => self.peer_event(now, p, of(E::IRcvDpa, E::RRcvDpa), None),
             _ if PeerAutomaton::step(state, of(E::IRcvMessage, E::RRcvMessage)).is_none() => {
@@ -184,11 +186,20 @@ impl Node {
         }
     }
 
-    fn on_malformed(&mut self, now: Instant, via: Via, peer: Option<u32>, bytes: &[u8], fault: &Fault) {
+    fn on_malformed(
+        &mut self,
+        now: Instant,
+        via: MessageSource,
+        peer: Option<u32>,
+        bytes: &[u8],
+        fault: &DiameterError,
+    ) {
         self.counters.malformed += 1;
-        let open = peer.is_some_and(|p| self.peers[p].conn() == Some(via.conn));
-        let framed =
-            matches!(self.conns.get(&via.conn), Some(Conn { link: PeerTransport::Association { .. }, .. }));
+        let open = peer.is_some_and(|p| self.peers[p].active_connection() == Some(via.conn));
+        let framed = matches!(
+            self.conns.get(&via.conn),
+            Some(PeerConnection { link: PeerTransport::Association { .. }, .. })
+        );
         match MessageView::header_of(bytes) {
             Some(h) if open && h.flags.is_request() => {
                 // What stands before the fault can be read, and what has to come back is there.
@@ -196,11 +207,11 @@ impl Node {
                     ResultCode::UNSUPPORTED_VERSION => &[],
                     _ => bytes.get(HEADER_LEN..).unwrap_or_default(),
                 };
-                let [mut prefix, proxies] = server::given_back(Avps::checked(sound));
-                self.answer_fault(via, h, prefix.extend(&proxies).bytes(), fault);
+                let [mut prefix, proxies] = server::echoed_avps(AvpSequence::from_checked(sound));
+                self.answer_fault(via, h, prefix.extend(&proxies).as_bytes(), fault);
             }
             _ if open || framed => {}
-            _ => self.abort(now, via.conn),
+            _ => self.abort_connection(now, via.conn),
         }
     }
 
@@ -208,18 +219,18 @@ impl Node {
         let h = view.header();
         if h.command != command::CAPABILITIES_EXCHANGE || !h.flags.is_request() {
             self.counters.not_a_cer += 1;
-            return self.abort(now, conn);
+            return self.abort_connection(now, conn);
         }
         let origin = self.conns.get_mut(&conn).and_then(|c| c.origin.take());
         let checked = self.check_cer(view, origin.as_ref());
         match checked {
             Ok((p, capabilities)) => {
-                let cer = Cer { conn, header: h, capabilities };
-                self.peer_event(now, p, automaton::Event::RConnCer, Some(Received::Cer(cer)));
+                let cer = ReceivedCer { conn, header: h, capabilities };
+                self.peer_event(now, p, automaton::Event::RConnCer, Some(PeerEventData::Cer(cer)));
             }
             Err(fault) => {
-                self.answer_fault(Via { conn, stream: 0 }, h, &[], &fault);
-                self.drop_conn(Some(conn), End::Shutdown);
+                self.answer_fault(MessageSource { conn, stream: 0 }, h, &[], &fault);
+                self.drop_conn(Some(conn), CloseMode::Shutdown);
             }
         }
     }
@@ -227,33 +238,34 @@ impl Node {
     fn check_cer(
         &mut self,
         view: &MessageView<'_>,
-        origin: Option<&Origin>,
-    ) -> Result<(u32, Capabilities), Fault> {
-        let theirs = Capabilities::parse(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
-        let known = self.peers.find(&theirs.host);
+        origin: Option<&ConnectionOrigin>,
+    ) -> Result<(u32, NodeCapabilities), DiameterError> {
+        let theirs =
+            NodeCapabilities::parse(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
+        let known = self.peers.find_by_host(&theirs.host);
         if known.is_none() && (!self.config.accept_unknown || self.peers.len() >= self.config.max_peers) {
             self.counters.unknown_peer += 1;
-            return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not a peer of this node"));
+            return Err(DiameterError::new(ResultCode::UNKNOWN_PEER, "not a peer of this node"));
         }
-        let guests = Authentication::default();
+        let guests = PeerAuthentication::default();
         let authentication = known.map_or(&guests, |p| &self.peers[p].authentication);
         let (remote, certificate) =
             origin.map_or((None, None), |o| (Some(o.remote), o.certificate.as_deref()));
-        if !authentication.holds(&theirs.host, remote, certificate) {
+        if !authentication.admits_connection(&theirs.host, remote, certificate) {
             self.counters.unauthenticated_peer += 1;
-            return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not shown to be this peer"));
+            return Err(DiameterError::new(ResultCode::UNKNOWN_PEER, "not shown to be this peer"));
         }
         if certificate.is_none() {
             check_inband_security(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
         }
         self.config.local.check_common(&theirs).inspect_err(|_| self.counters.no_common_application += 1)?;
-        let p = known.unwrap_or_else(|| self.peers.admit(Peer::guest(theirs.host.clone())));
+        let p = known.unwrap_or_else(|| self.peers.add_guest(PeerEntry::new_guest(theirs.host.clone())));
         Ok((p, theirs))
     }
 
     fn on_cea(&mut self, now: Instant, p: u32, view: &MessageView<'_>) {
-        let result = view.avps().get(codes::RESULT_CODE).and_then(|a| a.u32().ok()).map(ResultCode);
-        let theirs = Capabilities::parse(view.avps());
+        let result = view.avps().get(codes::RESULT_CODE).and_then(|a| a.as_u32().ok()).map(ResultCode);
+        let theirs = NodeCapabilities::parse(view.avps());
         match (result, theirs) {
             (Some(ResultCode::SUCCESS), Ok(c)) if c.host.eq_ignore_ascii_case(&self.peers[p].host) => {
                 if self.config.local.check_common(&c).is_err() {
@@ -282,7 +294,7 @@ impl Node {
     /// in one, our connection is given up as if the peer had closed it.
     fn non_cea(&mut self, now: Instant, p: u32) {
         match (self.peers[p].state, self.peers[p].ours) {
-            (State::WaitReturns, Some(conn)) => self.abort(now, conn),
+            (State::WaitReturns, Some(conn)) => self.abort_connection(now, conn),
             _ => self.peer_event(now, p, automaton::Event::IRcvNonCea, None),
         }
     }
@@ -293,19 +305,19 @@ impl Node {
         now: Instant,
         p: u32,
         event: automaton::Event,
-        got: Option<Received>,
+        got: Option<PeerEventData>,
     ) {
         let before = self.peers[p].state;
         let Some(row) = PeerAutomaton::step(before, event) else {
             self.counters.out_of_state += 1;
-            if let Some(Received::Cer(cer)) = got {
-                self.drop_conn(Some(cer.conn), End::Shutdown);
+            if let Some(PeerEventData::Cer(cer)) = got {
+                self.drop_conn(Some(cer.conn), CloseMode::Shutdown);
             }
             return;
         };
         let mut elect = false;
         for action in row.actions {
-            self.act(p, *action, got.as_ref(), &mut elect);
+            self.perform_action(p, *action, got.as_ref(), &mut elect);
         }
         self.peers[p].state = row.to;
         if row.to == State::Closed && self.peers.is_guest(p) {
@@ -325,24 +337,24 @@ impl Node {
         }
     }
 
-    fn act(&mut self, p: u32, action: Action, got: Option<&Received>, elect: &mut bool) {
+    fn perform_action(&mut self, p: u32, action: Action, got: Option<&PeerEventData>, elect: &mut bool) {
         let (ours, theirs) = (self.peers[p].ours, self.peers[p].theirs);
         match (action, got) {
-            (Action::ISndConnReq, _) => self.connect(p),
-            (Action::RAccept, Some(Received::Cer(cer))) => {
+            (Action::ISndConnReq, _) => self.connect_peer(p),
+            (Action::RAccept, Some(PeerEventData::Cer(cer))) => {
                 self.peers[p].theirs = Some(cer.conn);
                 if let Some(c) = self.conns.get_mut(&cer.conn) {
                     c.peer = Some(p);
                     if let Some(at) = c.deadline.take() {
-                        self.timers.remove(at, Timer::Accepted(cer.conn));
+                        self.timers.remove(at, NodeTimer::Accepted(cer.conn));
                     }
                 }
             }
-            (Action::RReject, Some(Received::Cer(cer))) => {
+            (Action::RReject, Some(PeerEventData::Cer(cer))) => {
                 self.counters.connection_rejected += 1;
-                self.drop_conn(Some(cer.conn), End::Shutdown);
+                self.drop_conn(Some(cer.conn), CloseMode::Shutdown);
             }
-            (Action::ProcessCer, Some(Received::Cer(cer))) => {
+            (Action::ProcessCer, Some(PeerEventData::Cer(cer))) => {
                 self.peers[p].cer = Some(cer.header);
                 self.peers[p].remote = Some(cer.capabilities.clone());
             }
@@ -351,7 +363,7 @@ impl Node {
                     let mut avps = AvpBuf::new();
                     avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0);
                     self.emit_capabilities(Some(conn), &mut avps);
-                    self.send_base(conn, Lane::Base, header.answer(ResultCode::SUCCESS), &avps);
+                    self.send_base(conn, MessageClass::Base, header.to_answer(ResultCode::SUCCESS), &avps);
                 }
             }
             (Action::ISndCer, _) => {
@@ -360,23 +372,27 @@ impl Node {
                 self.send_request(ours, command::CAPABILITIES_EXCHANGE, &avps);
             }
             (Action::Cleanup | Action::IDisc, _) => {
-                self.drop_conn(ours, End::Shutdown);
+                self.drop_conn(ours, CloseMode::Shutdown);
                 self.peers[p].ours = None;
             }
             (Action::RDisc, _) => {
-                self.drop_conn(theirs, End::Shutdown);
+                self.drop_conn(theirs, CloseMode::Shutdown);
                 self.peers[p].theirs = None;
             }
             (Action::Error, _) => {
-                self.drop_conn(ours, End::Abort);
-                self.drop_conn(theirs, End::Abort);
+                self.drop_conn(ours, CloseMode::Abort);
+                self.drop_conn(theirs, CloseMode::Abort);
                 (self.peers[p].ours, self.peers[p].theirs) = (None, None);
             }
             (Action::Elect, _) => *elect = true,
-            (Action::ISndDwa | Action::ISndDpa, Some(Received::Request(h))) => self.answer_base(ours, *h),
-            (Action::RSndDwa | Action::RSndDpa, Some(Received::Request(h))) => self.answer_base(theirs, *h),
-            (Action::ISndDpr | Action::RSndDpr, Some(Received::Stop(cause))) => {
-                let mut avps = self.origin();
+            (Action::ISndDwa | Action::ISndDpa, Some(PeerEventData::Request(h))) => {
+                self.answer_base(ours, *h)
+            }
+            (Action::RSndDwa | Action::RSndDpa, Some(PeerEventData::Request(h))) => {
+                self.answer_base(theirs, *h)
+            }
+            (Action::ISndDpr | Action::RSndDpr, Some(PeerEventData::Stop(cause))) => {
+                let mut avps = self.origin_avps();
                 avps.push_u32(codes::DISCONNECT_CAUSE, *cause as u32);
                 let conn = if action == Action::ISndDpr { ours } else { theirs };
                 self.send_request(conn, command::DISCONNECT_PEER, &avps);
@@ -386,18 +402,18 @@ impl Node {
         }
     }
 
-    fn connect(&mut self, p: u32) {
+    fn connect_peer(&mut self, p: u32) {
         let peer = &mut self.peers[p];
         let Some(remote) = peer.address else { return };
-        let conn = ConnId::opened(self.next_conn);
+        let conn = ConnId::new_opened(self.next_conn);
         self.next_conn = self.next_conn.wrapping_add(1);
         peer.ours = Some(conn);
         let (link, transmit) = match peer.transport {
-            Transport::Stream => (
-                PeerTransport::Stream(Framer::new(self.config.max_message)),
+            PeerTransportConfig::Stream => (
+                PeerTransport::Stream(MessageFramer::new(self.config.max_message)),
                 Transmit::Stream { conn, op: StreamOp::Connect { local: None, remote } },
             ),
-            Transport::Message { streams, policy } => {
+            PeerTransportConfig::Message { streams, policy } => {
                 let streams = streams.max(1);
                 (
                     PeerTransport::Association { streams, policy, settled: false },
@@ -408,61 +424,63 @@ impl Node {
                 )
             }
         };
-        self.conns.insert(conn, Conn { peer: Some(p), link, local: None, origin: None, deadline: None });
-        self.outputs.operate(transmit);
+        self.conns
+            .insert(conn, PeerConnection { peer: Some(p), link, local: None, origin: None, deadline: None });
+        self.outputs.push_operation(transmit);
     }
 
     fn set_state_deadline(&mut self, now: Instant, p: u32) {
         let peer = &mut self.peers[p];
         if let Some(at) = peer.state_deadline.take() {
-            self.timers.remove(at, Timer::State(p));
+            self.timers.remove(at, NodeTimer::State(p));
         }
         if !peer.state.is_open() && peer.state != State::Closed {
             let at = now + self.config.establish_timeout;
             peer.state_deadline = Some(at);
-            self.timers.insert(at, Timer::State(p));
+            self.timers.insert(at, NodeTimer::State(p));
         }
     }
 
     fn peer_up(&mut self, now: Instant, p: u32) {
         let peer = &mut self.peers[p];
         if self.config.watchdog.is_none() {
-            peer.watchdog = watchdog::Watchdog::default();
+            peer.watchdog = watchdog::PeerWatchdog::default();
         }
         // The CEA came by it.
         if peer.state == State::IOpen
             && let Some(conn) = peer.ours
         {
-            self.settle(conn);
+            self.mark_settled(conn);
         }
-        self.outputs.event(Event::PeerUp { peer: PeerId(p) });
-        self.watchdog(now, p, watchdog::Event::ConnectionUp);
+        self.outputs.push_event(DiameterNodeEvent::PeerUp { peer: PeerId(p) });
+        self.step_watchdog(now, p, watchdog::Event::ConnectionUp);
         self.dispatch_waiting();
     }
 
     fn peer_down(&mut self, now: Instant, p: u32) {
-        self.outputs.event(Event::PeerDown { peer: PeerId(p) });
-        self.watchdog(now, p, watchdog::Event::ConnectionDown);
+        self.outputs.push_event(DiameterNodeEvent::PeerDown { peer: PeerId(p) });
+        self.step_watchdog(now, p, watchdog::Event::ConnectionDown);
         self.connection_lost(p);
     }
 
     /// Forgets the peers that were not configured and have no connection any more. Not where the connection
     /// ends: what handles that still speaks of its peer.
-    pub(super) fn forget_peers(&mut self) {
+    pub(super) fn remove_idle_peers(&mut self) {
         while let Some(p) = self.leaving.pop() {
-            let gone = |peer: &Peer| peer.state == State::Closed && (peer.ours, peer.theirs) == (None, None);
+            let gone =
+                |peer: &PeerEntry| peer.state == State::Closed && (peer.ours, peer.theirs) == (None, None);
             if !self.peers.is_guest(p) || !gone(&self.peers[p]) {
                 continue;
             }
             self.set_watchdog(p, None);
             if let Some(at) = self.peers[p].state_deadline.take() {
-                self.timers.remove(at, Timer::State(p));
+                self.timers.remove(at, NodeTimer::State(p));
             }
-            self.peers.dismiss(p);
+            self.peers.remove_guest(p);
         }
     }
 
-    pub(super) fn disconnect(
+    pub(super) fn disconnect_peer(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -472,7 +490,7 @@ impl Node {
         peer.reconnect = false;
         match peer.state {
             state if state.is_open() => {
-                self.peer_event(now, p, automaton::Event::Stop, Some(Received::Stop(cause)));
+                self.peer_event(now, p, automaton::Event::Stop, Some(PeerEventData::Stop(cause)));
             }
             State::Closed => self.set_watchdog(p, None),
             State::Closing => {}
@@ -485,29 +503,29 @@ impl Node {
     }
 
     /// Steps the peer's watchdog and does what the line says. In INITIAL and DOWN the timer is Tc.
-    pub(super) fn watchdog(&mut self, now: Instant, p: u32, event: watchdog::Event) {
+    pub(super) fn step_watchdog(&mut self, now: Instant, p: u32, event: watchdog::Event) {
         if self.config.watchdog.is_none() && event == watchdog::Event::ReceiveDwa {
             return;
         }
-        let actions = self.peers[p].watchdog.step(event);
+        let actions = self.peers[p].watchdog.apply_event(event);
         for action in actions {
             match action {
                 watchdog::Action::SetWatchdog => self.restart_watchdog(now, p),
                 watchdog::Action::SendWatchdog => {
-                    let avps = self.origin();
-                    let conn = self.peers[p].conn();
+                    let avps = self.origin_avps();
+                    let conn = self.peers[p].active_connection();
                     self.send_request(conn, command::DEVICE_WATCHDOG, &avps);
                 }
                 watchdog::Action::Failover => {
                     if event == watchdog::Event::TimerExpires {
                         self.counters.watchdog_timeout += 1;
                     }
-                    self.failover(p);
+                    self.fail_over_requests(p);
                 }
                 watchdog::Action::Failback => self.dispatch_waiting(),
                 watchdog::Action::CloseConnection => {
-                    if let Some(conn) = self.peers[p].conn() {
-                        self.abort(now, conn);
+                    if let Some(conn) = self.peers[p].active_connection() {
+                        self.abort_connection(now, conn);
                     }
                 }
                 watchdog::Action::AttemptOpen => {
@@ -536,7 +554,7 @@ impl Node {
             _ => self
                 .config
                 .watchdog
-                .map(|tw| watchdog::jittered(tw, self.config.watchdog_jitter, &mut self.rng)),
+                .map(|tw| watchdog::sample_interval(tw, self.config.watchdog_jitter, &mut self.rng)),
         };
         self.set_watchdog(p, after.map(|d| now + d));
     }
@@ -550,10 +568,10 @@ impl Node {
             (Some(due), Some(armed)) if armed <= due => {}
             (due, armed) => {
                 if let Some(at) = armed {
-                    self.timers.remove(at, Timer::Watchdog(p));
+                    self.timers.remove(at, NodeTimer::Watchdog(p));
                 }
                 if let Some(at) = due {
-                    self.timers.insert(at, Timer::Watchdog(p));
+                    self.timers.insert(at, NodeTimer::Watchdog(p));
                 }
                 peer.watchdog_armed = due;
             }
@@ -563,10 +581,10 @@ impl Node {
     /// What we say of ourselves in a CER or CEA by this connection.
     fn emit_capabilities(&self, conn: Option<ConnId>, avps: &mut AvpBuf) {
         let local = conn.and_then(|conn| self.conns.get(&conn)).and_then(|conn| conn.local);
-        self.config.local.emit(local, avps);
+        self.config.local.append_to(local, avps);
     }
 
-    fn origin(&self) -> AvpBuf {
+    fn origin_avps(&self) -> AvpBuf {
         let mut avps = AvpBuf::with_capacity(128);
         avps.push_str(codes::ORIGIN_HOST, &self.config.local.host)
             .push_str(codes::ORIGIN_REALM, &self.config.local.realm);
@@ -576,40 +594,46 @@ impl Node {
         avps
     }
 
-    fn answer_base(&mut self, conn: Option<ConnId>, request: Header) {
+    fn answer_base(&mut self, conn: Option<ConnId>, request: MessageHeader) {
         let mut avps = AvpBuf::with_capacity(128);
-        avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0).extend(&self.origin());
+        avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0).extend(&self.origin_avps());
         if let Some(conn) = conn {
-            self.send_base(conn, Lane::Base, request.answer(ResultCode::SUCCESS), &avps);
+            self.send_base(conn, MessageClass::Base, request.to_answer(ResultCode::SUCCESS), &avps);
         }
     }
 
     /// Answers with a fault; `prefix` is a Session-Id and Proxy-Info to give back.
-    pub(super) fn answer_fault(&mut self, via: Via, request: Header, prefix: &[u8], fault: &Fault) {
+    pub(super) fn answer_fault(
+        &mut self,
+        via: MessageSource,
+        request: MessageHeader,
+        prefix: &[u8],
+        fault: &DiameterError,
+    ) {
         let mut avps = AvpBuf::from_checked(prefix.into());
-        avps.push_u32(codes::RESULT_CODE, fault.code.0).extend(&self.origin());
+        avps.push_u32(codes::RESULT_CODE, fault.code.0).extend(&self.origin_avps());
         server::write_fault(&mut avps, fault);
-        self.send_base(via.conn, Lane::Answer(via.stream), request.answer(fault.code), &avps);
+        self.send_base(via.conn, MessageClass::Answer(via.stream), request.to_answer(fault.code), &avps);
     }
 
     fn send_request(&mut self, conn: Option<ConnId>, command: u32, avps: &AvpBuf) {
         let Some(conn) = conn else { return };
-        let header = Header {
-            flags: Flags(Flags::REQUEST),
+        let header = MessageHeader {
+            flags: CommandFlags(CommandFlags::REQUEST),
             command,
             application: 0,
             hop_by_hop: self.next_hop_by_hop(),
             end_to_end: self.next_end_to_end(),
         };
-        self.send_base(conn, Lane::Base, header, avps);
+        self.send_base(conn, MessageClass::Base, header, avps);
     }
 
-    fn send_base(&mut self, conn: ConnId, lane: Lane<'_>, header: Header, avps: &AvpBuf) {
-        self.did(work::BASE);
-        let mut buf = self.outputs.buffer();
-        header.begin(&mut buf);
-        buf.extend_from_slice(avps.bytes());
-        Header::finish(&mut buf, 0);
+    fn send_base(&mut self, conn: ConnId, lane: MessageClass<'_>, header: MessageHeader, avps: &AvpBuf) {
+        self.record_work(work::BASE);
+        let mut buf = self.outputs.take_buffer();
+        header.write_header(&mut buf);
+        buf.extend_from_slice(avps.as_bytes());
+        MessageHeader::write_length(&mut buf, 0);
         self.send_on(conn, Some(lane), buf);
     }
 
@@ -624,11 +648,11 @@ impl Node {
 }
 
 /// What an event of the peer automaton came with.
-pub(super) enum Received {
+pub(super) enum PeerEventData {
     /// A CER.
-    Cer(Cer),
+    Cer(ReceivedCer),
     /// A DWR or DPR.
-    Request(Header),
+    Request(MessageHeader),
     /// The wish to disconnect.
     Stop(DisconnectCause),
 }

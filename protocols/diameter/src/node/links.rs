@@ -1,30 +1,30 @@
 //! What a connection is made of, a byte stream or an association, and which way a message takes on it.
 
-use super::{Node, Timer};
-use crate::avp::Avps;
+use super::{DiameterNode, NodeTimer};
+use crate::avp::AvpSequence;
 use crate::codes;
 use crate::message::HEADER_LEN;
-use crate::stream::{Framer, SCTP_PPID, StreamPolicy};
+use crate::stream::{MessageFramer, SCTP_PPID, StreamPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 #[derive(Debug)]
-pub(super) struct Conn {
+pub(super) struct PeerConnection {
     pub(super) peer: Option<u32>,
     pub(super) link: PeerTransport,
     /// Our address, if the host tells it.
     pub(super) local: Option<IpAddr>,
     /// Whence it came, until its CER says whose it is.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<ConnectionOrigin>,
     /// Deadline for its CER.
     pub(super) deadline: Option<Instant>,
 }
 
 /// Whence an accepted connection came.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct ConnectionOrigin {
     pub(super) remote: SocketAddr,
     /// What its TLS was authenticated with (DER).
     pub(super) certificate: Option<Box<[u8]>>,
@@ -32,7 +32,7 @@ pub(super) struct Origin {
 
 #[derive(Debug)]
 pub(super) enum PeerTransport {
-    Stream(Framer),
+    Stream(MessageFramer),
     Association {
         /// Outbound streams, as negotiated.
         streams: u16,
@@ -45,7 +45,7 @@ pub(super) enum PeerTransport {
 
 /// What a message is, as far as its way matters.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Lane<'a> {
+pub(super) enum MessageClass<'a> {
     /// Of the base protocol.
     Base,
     /// A request of this session.
@@ -56,7 +56,7 @@ pub(super) enum Lane<'a> {
 
 /// Where a message came from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Via {
+pub(super) struct MessageSource {
     pub(super) conn: ConnId,
     /// 0 for a byte stream.
     pub(super) stream: u16,
@@ -64,7 +64,7 @@ pub(super) struct Via {
 
 /// How a connection is ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum CloseMode {
     Shutdown,
     Abort,
 }
@@ -72,26 +72,28 @@ pub(super) enum End {
 impl PeerTransport {
     /// Stream and unordered flag. Watchdogs and disconnections go in order by stream 0, so that a DPR does
     /// not overtake the base messages before it.
-    fn way(&self, lane: Lane<'_>) -> (u16, bool) {
+    fn select_stream(&self, lane: MessageClass<'_>) -> (u16, bool) {
         match (self, lane) {
-            (Self::Association { settled: true, streams, policy, .. }, Lane::Session(session)) => {
-                policy.choose(Some(session), *streams)
+            (Self::Association { settled: true, streams, policy, .. }, MessageClass::Session(session)) => {
+                policy.request_stream(Some(session), *streams)
             }
-            (Self::Association { settled: true, streams, policy, .. }, Lane::Answer(came_by)) => {
-                policy.answer(came_by, *streams)
+            (Self::Association { settled: true, streams, policy, .. }, MessageClass::Answer(came_by)) => {
+                policy.answer_stream(came_by, *streams)
             }
             _ => (0, false),
         }
     }
 
-    fn end(&self, conn: ConnId, how: End) -> Transmit {
+    fn close_operation(&self, conn: ConnId, how: CloseMode) -> Transmit {
         match (self, how) {
-            (Self::Stream(_), End::Shutdown) => Transmit::Stream { conn, op: StreamOp::Shutdown },
-            (Self::Stream(_), End::Abort) => Transmit::Stream { conn, op: StreamOp::Abort },
-            (Self::Association { .. }, End::Shutdown) => {
+            (Self::Stream(_), CloseMode::Shutdown) => Transmit::Stream { conn, op: StreamOp::Shutdown },
+            (Self::Stream(_), CloseMode::Abort) => Transmit::Stream { conn, op: StreamOp::Abort },
+            (Self::Association { .. }, CloseMode::Shutdown) => {
                 Transmit::Message { assoc: conn, op: MessageOp::Shutdown }
             }
-            (Self::Association { .. }, End::Abort) => Transmit::Message { assoc: conn, op: MessageOp::Abort },
+            (Self::Association { .. }, CloseMode::Abort) => {
+                Transmit::Message { assoc: conn, op: MessageOp::Abort }
+            }
         }
     }
 }
@@ -99,54 +101,55 @@ impl PeerTransport {
 /// The Session-Id of an encoded message of ours, where it is the first AVP as RFC 6733 §8.8 has it.
 pub(super) fn session_of(wire: &[u8]) -> &[u8] {
     let avps = wire.get(HEADER_LEN..).unwrap_or_default();
-    Avps::checked(avps).next().filter(|a| a.is(codes::SESSION_ID)).map_or(&[], |a| a.data)
+    AvpSequence::from_checked(avps).next().filter(|a| a.has_id(codes::SESSION_ID)).map_or(&[], |a| a.data)
 }
 
-impl Node {
+impl DiameterNode {
     /// Queues a whole message for a connection, if it still is there.
-    pub(super) fn send_on(&mut self, conn: ConnId, lane: Option<Lane<'_>>, message: Vec<u8>) {
-        let Some(c) = self.conns.get(&conn) else { return self.outputs.recycle(message) };
+    pub(super) fn send_on(&mut self, conn: ConnId, lane: Option<MessageClass<'_>>, message: Vec<u8>) {
+        let Some(c) = self.conns.get(&conn) else { return self.outputs.recycle_buffer(message) };
         let transmit = match &c.link {
             PeerTransport::Stream(_) => Transmit::Stream { conn, op: StreamOp::Data },
             link => {
                 let (stream, unordered) =
-                    link.way(lane.unwrap_or_else(|| Lane::Session(session_of(&message))));
+                    link.select_stream(lane.unwrap_or_else(|| MessageClass::Session(session_of(&message))));
                 let op = MessageOp::Data { stream, ppid: SCTP_PPID, unordered };
                 Transmit::Message { assoc: conn, op }
             }
         };
-        self.outputs.transmit(transmit, message);
+        self.outputs.push_transmit(transmit, message);
     }
 
     /// Takes a connection out of the books without a word to the other side.
-    pub(super) fn forget_conn(&mut self, conn: ConnId) -> Option<Conn> {
+    pub(super) fn remove_connection(&mut self, conn: ConnId) -> Option<PeerConnection> {
         let c = self.conns.remove(&conn)?;
         if let Some(at) = c.deadline {
-            self.timers.remove(at, Timer::Accepted(conn));
+            self.timers.remove(at, NodeTimer::Accepted(conn));
         }
         Some(c)
     }
 
     /// Ends a connection from our side, if it still is there.
-    pub(super) fn drop_conn(&mut self, conn: Option<ConnId>, how: End) {
+    pub(super) fn drop_conn(&mut self, conn: Option<ConnId>, how: CloseMode) {
         if let Some(conn) = conn
-            && let Some(c) = self.forget_conn(conn)
+            && let Some(c) = self.remove_connection(conn)
         {
-            self.outputs.operate(c.link.end(conn, how));
+            self.outputs.push_operation(c.link.close_operation(conn, how));
         }
     }
 
     /// Resets a connection that misbehaved, as if the peer had closed it.
-    pub(super) fn abort(&mut self, now: Instant, conn: ConnId) {
+    pub(super) fn abort_connection(&mut self, now: Instant, conn: ConnId) {
         if let Some(c) = self.conns.get(&conn) {
-            self.outputs.operate(c.link.end(conn, End::Abort));
+            self.outputs.push_operation(c.link.close_operation(conn, CloseMode::Abort));
             self.on_closed(now, conn);
         }
     }
 
     /// The other side of this association is open: from now on messages may overtake each other.
-    pub(super) fn settle(&mut self, conn: ConnId) {
-        if let Some(Conn { link: PeerTransport::Association { settled, .. }, .. }) = self.conns.get_mut(&conn)
+    pub(super) fn mark_settled(&mut self, conn: ConnId) {
+        if let Some(PeerConnection { link: PeerTransport::Association { settled, .. }, .. }) =
+            self.conns.get_mut(&conn)
         {
             *settled = true;
         }

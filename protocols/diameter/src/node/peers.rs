@@ -1,7 +1,7 @@
 //! The peers that a node knows: the configured ones for good, others for as long as they are connected.
 
-use super::config::{Authentication, PeerConfig, Transport, names};
-use crate::peer::{automaton, capabilities::Capabilities, watchdog};
+use super::config::{PeerAuthentication, PeerConfig, PeerTransportConfig, matches_identity};
+use crate::peer::{automaton, capabilities::NodeCapabilities, watchdog};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,33 +11,33 @@ use usher_core::collections::{HashMap, HashState};
 use usher_core::{ConnId, Instant};
 
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct PeerEntry {
     pub(super) host: String,
     /// `host` in small letters.
     pub(super) identity: Arc<str>,
     /// What [`PeerConfig::origins`] says.
     origins: Vec<String>,
     pub(super) address: Option<SocketAddr>,
-    pub(super) transport: Transport,
-    pub(super) authentication: Authentication,
+    pub(super) transport: PeerTransportConfig,
+    pub(super) authentication: PeerAuthentication,
     pub(super) reconnect: bool,
     pub(super) state: automaton::State,
-    pub(super) watchdog: watchdog::Watchdog,
+    pub(super) watchdog: watchdog::PeerWatchdog,
     /// When the watchdog is due; its timer may be armed earlier and is then set again.
     pub(super) watchdog_due: Option<Instant>,
     pub(super) watchdog_armed: Option<Instant>,
     pub(super) state_deadline: Option<Instant>,
     pub(super) ours: Option<ConnId>,
     pub(super) theirs: Option<ConnId>,
-    pub(super) remote: Option<Capabilities>,
+    pub(super) remote: Option<NodeCapabilities>,
     /// The CER that waits for its CEA.
-    pub(super) cer: Option<crate::message::Header>,
+    pub(super) cer: Option<crate::message::MessageHeader>,
 }
 
-impl Peer {
+impl PeerEntry {
     /// One that connects unasked.
-    pub(super) fn guest(host: String) -> Self {
-        let (transport, authentication) = (Transport::Stream, Authentication::default());
+    pub(super) fn new_guest(host: String) -> Self {
+        let (transport, authentication) = (PeerTransportConfig::Stream, PeerAuthentication::default());
         Self::new(PeerConfig { host, address: None, transport, authentication, origins: Vec::new() })
     }
     pub(super) fn new(config: PeerConfig) -> Self {
@@ -51,7 +51,7 @@ impl Peer {
             authentication,
             reconnect: address.is_some(),
             state: automaton::State::Closed,
-            watchdog: watchdog::Watchdog::default(),
+            watchdog: watchdog::PeerWatchdog::default(),
             watchdog_due: None,
             watchdog_armed: None,
             state_deadline: None,
@@ -63,10 +63,10 @@ impl Peer {
     }
     /// Whether requests of another node are taken for that node's because this peer brings them.
     pub(super) fn relays_for(&self, origin: &str) -> bool {
-        self.origins.iter().any(|pattern| names(pattern, origin.as_bytes()))
+        self.origins.iter().any(|pattern| matches_identity(pattern, origin.as_bytes()))
     }
     /// The connection that messages go by.
-    pub(super) fn conn(&self) -> Option<ConnId> {
+    pub(super) fn active_connection(&self) -> Option<ConnId> {
         match self.state {
             automaton::State::IOpen => self.ours,
             automaton::State::ROpen => self.theirs,
@@ -78,39 +78,39 @@ impl Peer {
 /// Peers by number. A number is given to one peer only, so that an event names its peer even after that
 /// has been forgotten.
 #[derive(Debug)]
-pub(super) struct Peers {
-    configured: Vec<Peer>,
-    guests: HashMap<u32, Peer>,
+pub(super) struct PeerTable {
+    configured: Vec<PeerEntry>,
+    guests: HashMap<u32, PeerEntry>,
     by_host: HashMap<String, u32>,
     next: u32,
 }
 
-impl Peers {
+impl PeerTable {
     pub(super) fn new(state: HashState) -> Self {
         let (guests, by_host) = (HashMap::with_hasher(state.clone()), HashMap::with_hasher(state));
         Self { configured: Vec::new(), guests, by_host, next: 0 }
     }
     /// Those of the configuration.
-    pub(super) fn configured(&self) -> &[Peer] {
+    pub(super) fn configured_peers(&self) -> &[PeerEntry] {
         &self.configured
     }
     pub(super) fn len(&self) -> usize {
         self.configured.len() + self.guests.len()
     }
-    pub(super) fn get(&self, p: u32) -> Option<&Peer> {
+    pub(super) fn get(&self, p: u32) -> Option<&PeerEntry> {
         self.configured.get(p as usize).or_else(|| self.guests.get(&p))
     }
-    pub(super) fn get_mut(&mut self, p: u32) -> Option<&mut Peer> {
+    pub(super) fn get_mut(&mut self, p: u32) -> Option<&mut PeerEntry> {
         match self.configured.get_mut(p as usize) {
             Some(peer) => Some(peer),
             None => self.guests.get_mut(&p),
         }
     }
-    pub(super) fn find(&self, host: &str) -> Option<u32> {
+    pub(super) fn find_by_host(&self, host: &str) -> Option<u32> {
         self.by_host.get(&host.to_ascii_lowercase()).copied()
     }
     /// Adds one that stays.
-    pub(super) fn configure(&mut self, peer: Peer) -> u32 {
+    pub(super) fn add_configured(&mut self, peer: PeerEntry) -> u32 {
         let p = self.configured.len() as u32;
         self.by_host.insert(peer.host.to_ascii_lowercase(), p);
         self.configured.push(peer);
@@ -118,7 +118,7 @@ impl Peers {
         p
     }
     /// Adds one that connected unasked.
-    pub(super) fn admit(&mut self, peer: Peer) -> u32 {
+    pub(super) fn add_guest(&mut self, peer: PeerEntry) -> u32 {
         while self.get(self.next).is_some() {
             self.next = self.next.wrapping_add(1);
         }
@@ -132,7 +132,7 @@ impl Peers {
         self.guests.contains_key(&p)
     }
     /// Takes one out that was not configured.
-    pub(super) fn dismiss(&mut self, p: u32) -> Option<Peer> {
+    pub(super) fn remove_guest(&mut self, p: u32) -> Option<PeerEntry> {
         let peer = self.guests.remove(&p)?;
         self.by_host.remove(&peer.host.to_ascii_lowercase());
         Some(peer)
@@ -140,15 +140,15 @@ impl Peers {
 }
 
 /// For numbers of peers that are known: those of connections and timers, which end before their peer does.
-impl Index<u32> for Peers {
-    type Output = Peer;
-    fn index(&self, p: u32) -> &Peer {
+impl Index<u32> for PeerTable {
+    type Output = PeerEntry;
+    fn index(&self, p: u32) -> &PeerEntry {
         self.configured.get(p as usize).unwrap_or_else(|| &self.guests[&p])
     }
 }
 
-impl IndexMut<u32> for Peers {
-    fn index_mut(&mut self, p: u32) -> &mut Peer {
+impl IndexMut<u32> for PeerTable {
+    fn index_mut(&mut self, p: u32) -> &mut PeerEntry {
         self.get_mut(p).expect("a peer outlives its connections and timers")
     }
 }

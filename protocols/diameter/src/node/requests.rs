@@ -1,10 +1,13 @@
 //! The client side: routing, sending, matching answers, failover.
 
-use super::{Command, CommandError, Event, FailReason, Node, Request, Timer};
+use super::{
+    CommandError, DiameterNode, DiameterNodeCommand, DiameterNodeEvent, DiameterRequest, FailReason,
+    NodeTimer,
+};
 use crate::avp::AvpBuf;
 use crate::codes::{self, command};
 use crate::error::ResultCode;
-use crate::message::{Flags, HEADER_LEN, Header, MAX_LEN, MessageView};
+use crate::message::{CommandFlags, HEADER_LEN, MAX_LEN, MessageHeader, MessageView};
 use crate::peer::watchdog;
 use crate::work;
 use alloc::collections::BTreeMap;
@@ -14,7 +17,7 @@ use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
 
 #[derive(Debug)]
-struct Pending {
+struct PendingRequest {
     token: u64,
     /// Order of arrival, which sending again keeps.
     sequence: u64,
@@ -24,7 +27,7 @@ struct Pending {
     /// The encoded request; the hop-by-hop identifier and the T flag are written anew at each sending.
     wire: Vec<u8>,
     /// Where it is under way, with its hop-by-hop identifier.
-    at: Option<(u32, u32)>,
+    current_hop: Option<(u32, u32)>,
     sent_before: bool,
     deadline: Option<Instant>,
 }
@@ -32,8 +35,8 @@ struct Pending {
 /// Requests under way. Whatever is done to one of them costs no more with the number of the others than a
 /// search tree does.
 #[derive(Debug)]
-pub(super) struct Requests {
-    slots: Vec<Option<Pending>>,
+pub(super) struct RequestTable {
+    slots: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
     by_hop: HashMap<u32, u32>,
     by_token: HashMap<u64, u32>,
@@ -42,7 +45,7 @@ pub(super) struct Requests {
     sequence: u64,
 }
 
-impl Requests {
+impl RequestTable {
     pub(super) fn new(state: HashState) -> Self {
         Self {
             slots: Vec::new(),
@@ -57,7 +60,7 @@ impl Requests {
         self.slots.len() - self.free.len()
     }
     /// Adds a request, which waits.
-    fn insert(&mut self, pending: Pending) -> u32 {
+    fn insert(&mut self, pending: PendingRequest) -> u32 {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         self.by_token.insert(pending.token, slot);
         self.by_peer.insert((None, pending.sequence), slot);
@@ -68,14 +71,14 @@ impl Requests {
         }
         slot
     }
-    fn get(&self, slot: u32) -> Option<&Pending> {
+    fn get(&self, slot: u32) -> Option<&PendingRequest> {
         self.slots.get(slot as usize)?.as_ref()
     }
-    fn get_mut(&mut self, slot: u32) -> Option<&mut Pending> {
+    fn get_mut(&mut self, slot: u32) -> Option<&mut PendingRequest> {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
-    fn remove(&mut self, slot: u32) -> Option<Pending> {
-        self.place_at(slot, None);
+    fn remove(&mut self, slot: u32) -> Option<PendingRequest> {
+        self.set_current_hop(slot, None);
         let pending = self.slots.get_mut(slot as usize)?.take()?;
         self.by_peer.remove(&(None, pending.sequence));
         if self.by_token.get(&pending.token) == Some(&slot) {
@@ -85,9 +88,9 @@ impl Requests {
         Some(pending)
     }
     /// Notes where a request is under way, with its hop-by-hop identifier there; `None`: it waits.
-    fn place_at(&mut self, slot: u32, at: Option<(u32, u32)>) {
+    fn set_current_hop(&mut self, slot: u32, at: Option<(u32, u32)>) {
         let Some(pending) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
-        let before = core::mem::replace(&mut pending.at, at);
+        let before = core::mem::replace(&mut pending.current_hop, at);
         let peer = |at: Option<(u32, u32)>| at.map(|(p, _)| p);
         self.by_peer.remove(&(peer(before), pending.sequence));
         self.by_peer.insert((peer(at), pending.sequence), slot);
@@ -99,13 +102,13 @@ impl Requests {
         }
     }
     /// Slots under way at this peer, or waiting for one, oldest first.
-    fn at(&self, peer: Option<u32>) -> Vec<u32> {
+    fn slots_at_peer(&self, peer: Option<u32>) -> Vec<u32> {
         self.by_peer.range((peer, 0)..=(peer, u64::MAX)).map(|(_, slot)| *slot).collect()
     }
 }
 
 /// Where a request can go.
-enum Choice {
+enum RouteChoice {
     /// To this peer now.
     Peer(u32),
     /// A peer may come up.
@@ -114,19 +117,19 @@ enum Choice {
     None,
 }
 
-impl Node {
-    pub(super) fn request(&mut self, now: Instant, r: Request) -> Result<(), CommandError> {
+impl DiameterNode {
+    pub(super) fn start_request(&mut self, now: Instant, r: DiameterRequest) -> Result<(), CommandError> {
         if self.client.len() >= self.config.max_pending {
             return Err(CommandError::Full("pending requests"));
         }
-        let header = Header {
-            flags: Flags(Flags::REQUEST | Flags::PROXIABLE),
+        let header = MessageHeader {
+            flags: CommandFlags(CommandFlags::REQUEST | CommandFlags::PROXIABLE),
             command: r.command,
             application: r.application,
             hop_by_hop: 0,
             end_to_end: self.next_end_to_end(),
         };
-        let mut avps = AvpBuf::from_checked(Vec::with_capacity(320 + r.avps.bytes().len()));
+        let mut avps = AvpBuf::from_checked(Vec::with_capacity(320 + r.avps.as_bytes().len()));
         avps.push_str(codes::SESSION_ID, &r.session_id)
             .push_u32(application_id(r.command), r.application)
             .push_str(codes::ORIGIN_HOST, &self.config.local.host)
@@ -135,51 +138,51 @@ impl Node {
         if let Some(host) = &r.destination_host {
             avps.push_str(codes::DESTINATION_HOST, host);
         }
-        if HEADER_LEN + avps.bytes().len() + r.avps.bytes().len() > MAX_LEN {
+        if HEADER_LEN + avps.as_bytes().len() + r.avps.as_bytes().len() > MAX_LEN {
             return Err(CommandError::Invalid("the request is longer than a message can be"));
         }
-        let mut wire = self.outputs.buffer();
-        wire.reserve(HEADER_LEN + avps.bytes().len() + r.avps.bytes().len());
-        header.begin(&mut wire);
-        wire.extend_from_slice(avps.bytes());
-        wire.extend_from_slice(r.avps.bytes());
-        Header::finish(&mut wire, 0);
+        let mut wire = self.outputs.take_buffer();
+        wire.reserve(HEADER_LEN + avps.as_bytes().len() + r.avps.as_bytes().len());
+        header.write_header(&mut wire);
+        wire.extend_from_slice(avps.as_bytes());
+        wire.extend_from_slice(r.avps.as_bytes());
+        MessageHeader::write_length(&mut wire, 0);
         let deadline = self.config.request_timeout.map(|d| now + d);
         self.client.sequence += 1;
-        let slot = self.client.insert(Pending {
+        let slot = self.client.insert(PendingRequest {
             token: r.token,
             sequence: self.client.sequence,
             application: r.application,
             realm: r.destination_realm,
             host: r.destination_host,
             wire,
-            at: None,
+            current_hop: None,
             sent_before: false,
             deadline,
         });
         if let Some(at) = deadline {
-            self.timers.insert(at, Timer::Request(slot));
+            self.timers.insert(at, NodeTimer::Request(slot));
         }
-        self.did(work::REQUEST);
-        self.place(slot);
+        self.record_work(work::REQUEST);
+        self.route_request(slot);
         Ok(())
     }
 
     /// Sends the request, lets it wait, or fails it.
-    fn place(&mut self, slot: u32) {
-        match self.choose(slot) {
-            Choice::Peer(p) => self.send(slot, p),
-            Choice::Wait => {}
-            Choice::None => self.fail(slot, FailReason::NoRoute),
+    fn route_request(&mut self, slot: u32) {
+        match self.choose_peer(slot) {
+            RouteChoice::Peer(p) => self.send_pending(slot, p),
+            RouteChoice::Wait => {}
+            RouteChoice::None => self.fail_request(slot, FailReason::NoRoute),
         }
     }
 
     /// The peers that may take a request, in order of preference.
-    fn candidates(&self, realm: &str, host: Option<&str>, application: u32) -> Vec<u32> {
-        if let Some(p) = host.and_then(|h| self.peers.find(h)) {
+    fn candidate_peers(&self, realm: &str, host: Option<&str>, application: u32) -> Vec<u32> {
+        if let Some(p) = host.and_then(|h| self.peers.find_by_host(h)) {
             return [p].into();
         }
-        let fits = |r: &&super::Route| {
+        let fits = |r: &&super::RealmRoute| {
             (r.realm == "*" || r.realm.eq_ignore_ascii_case(realm))
                 && r.application.is_none_or(|a| a == application)
         };
@@ -191,115 +194,115 @@ impl Node {
         }
     }
 
-    fn choose(&self, slot: u32) -> Choice {
-        let Some(r) = self.client.get(slot) else { return Choice::None };
-        let candidates = self.candidates(&r.realm, r.host.as_deref(), r.application);
+    fn choose_peer(&self, slot: u32) -> RouteChoice {
+        let Some(r) = self.client.get(slot) else { return RouteChoice::None };
+        let candidates = self.candidate_peers(&r.realm, r.host.as_deref(), r.application);
         let mut proving = None;
         let mut may_come = false;
         for p in candidates {
             let peer = &self.peers[p];
-            if peer.conn().is_none() {
+            if peer.active_connection().is_none() {
                 may_come = true;
                 continue;
             }
-            if !peer.remote.as_ref().is_some_and(|c| c.speaks(r.application)) {
+            if !peer.remote.as_ref().is_some_and(|c| c.supports_application(r.application)) {
                 continue;
             }
             match peer.watchdog.state() {
-                watchdog::State::Okay => return Choice::Peer(p),
+                watchdog::State::Okay => return RouteChoice::Peer(p),
                 // A connection that is being proven is better than none.
                 watchdog::State::Reopen => proving = proving.or(Some(p)),
                 _ => may_come = true,
             }
         }
         match proving {
-            Some(p) => Choice::Peer(p),
-            None if may_come => Choice::Wait,
-            None => Choice::None,
+            Some(p) => RouteChoice::Peer(p),
+            None if may_come => RouteChoice::Wait,
+            None => RouteChoice::None,
         }
     }
 
-    fn send(&mut self, slot: u32, p: u32) {
-        let Some(conn) = self.peers[p].conn() else { return };
+    fn send_pending(&mut self, slot: u32, p: u32) {
+        let Some(conn) = self.peers[p].active_connection() else { return };
         let hop = self.next_hop_by_hop();
-        let mut buf = self.outputs.buffer();
+        let mut buf = self.outputs.take_buffer();
         let Some(r) = self.client.get_mut(slot) else { return };
         r.wire[12..16].copy_from_slice(&hop.to_be_bytes());
         if r.sent_before {
-            r.wire[4] |= Flags::RETRANSMITTED;
+            r.wire[4] |= CommandFlags::RETRANSMITTED;
             self.counters.retransmitted += 1;
         }
         r.sent_before = true;
         buf.extend_from_slice(&r.wire);
-        self.client.place_at(slot, Some((p, hop)));
+        self.client.set_current_hop(slot, Some((p, hop)));
         self.send_on(conn, None, buf);
     }
 
     /// Sends what waits and can go.
     pub(super) fn dispatch_waiting(&mut self) {
-        for slot in self.client.at(None) {
-            self.place(slot);
+        for slot in self.client.slots_at_peer(None) {
+            self.route_request(slot);
         }
     }
 
     /// Sends the unanswered requests of a suspect peer to alternates; those without one stay, since the peer
     /// may yet answer (RFC 6733 §5.5.4).
-    pub(super) fn failover(&mut self, p: u32) {
-        for slot in self.client.at(Some(p)) {
-            if let Choice::Peer(other) = self.choose(slot)
+    pub(super) fn fail_over_requests(&mut self, p: u32) {
+        for slot in self.client.slots_at_peer(Some(p)) {
+            if let RouteChoice::Peer(other) = self.choose_peer(slot)
                 && other != p
             {
-                self.send(slot, other);
+                self.send_pending(slot, other);
             }
         }
     }
 
     /// Finds a new place for the unanswered requests of a peer whose connection is gone.
     pub(super) fn connection_lost(&mut self, p: u32) {
-        for slot in self.client.at(Some(p)) {
-            if let Choice::Peer(other) = self.choose(slot) {
-                self.send(slot, other);
+        for slot in self.client.slots_at_peer(Some(p)) {
+            if let RouteChoice::Peer(other) = self.choose_peer(slot) {
+                self.send_pending(slot, other);
                 continue;
             }
             if !self.config.resend_to_same_peer {
-                self.fail(slot, FailReason::ConnectionLost);
+                self.fail_request(slot, FailReason::ConnectionLost);
                 continue;
             }
-            self.client.place_at(slot, None);
+            self.client.set_current_hop(slot, None);
         }
     }
 
-    fn finish(&mut self, slot: u32) -> Option<u64> {
+    fn finish_request(&mut self, slot: u32) -> Option<u64> {
         let r = self.client.remove(slot)?;
         if let Some(at) = r.deadline {
-            self.timers.remove(at, Timer::Request(slot));
+            self.timers.remove(at, NodeTimer::Request(slot));
         }
-        self.outputs.recycle(r.wire);
+        self.outputs.recycle_buffer(r.wire);
         Some(r.token)
     }
 
-    fn fail(&mut self, slot: u32, reason: FailReason) {
-        if let Some(token) = self.finish(slot) {
-            self.outputs.event(Event::Failed { token, reason });
+    fn fail_request(&mut self, slot: u32, reason: FailReason) {
+        if let Some(token) = self.finish_request(slot) {
+            self.outputs.push_event(DiameterNodeEvent::Failed { token, reason });
         }
     }
 
-    pub(super) fn forget_request(&mut self, token: u64) -> Result<(), CommandError> {
+    pub(super) fn cancel_request(&mut self, token: u64) -> Result<(), CommandError> {
         let slot = self.client.by_token.get(&token).copied().ok_or(CommandError::UnknownToken)?;
-        self.finish(slot);
+        self.finish_request(slot);
         Ok(())
     }
 
     pub(super) fn request_timed_out(&mut self, slot: u32) {
         self.counters.request_timeout += 1;
-        self.fail(slot, FailReason::TimedOut);
+        self.fail_request(slot, FailReason::TimedOut);
     }
 
     pub(super) fn on_answer(&mut self, p: u32, view: &MessageView<'_>) {
         let h = view.header();
         let slot = self.client.by_hop.get(&h.hop_by_hop).copied();
-        let matches = |r: &Pending| {
-            r.at == Some((p, h.hop_by_hop))
+        let matches = |r: &PendingRequest| {
+            r.current_hop == Some((p, h.hop_by_hop))
                 && MessageView::header_of(&r.wire)
                     .is_some_and(|sent| (sent.end_to_end, sent.command) == (h.end_to_end, h.command))
         };
@@ -307,13 +310,13 @@ impl Node {
             self.counters.unmatched_answer += 1;
             return;
         };
-        self.did(work::ANSWER);
+        self.record_work(work::ANSWER);
         let Some(result) = result_of(view) else {
             self.counters.malformed += 1;
-            return self.fail(slot, FailReason::BadAnswer);
+            return self.fail_request(slot, FailReason::BadAnswer);
         };
-        if let Some(token) = self.finish(slot) {
-            self.outputs.event(Event::Answer { token, result, avps: view.to_owned().avps });
+        if let Some(token) = self.finish_request(slot) {
+            self.outputs.push_event(DiameterNodeEvent::Answer { token, result, avps: view.to_owned().avps });
         }
     }
 }
@@ -323,9 +326,11 @@ fn result_of(view: &MessageView<'_>) -> Option<ResultCode> {
     let avps = view.avps();
     let code = match avps.get(codes::RESULT_CODE) {
         Some(a) => a,
-        None => avps.get(codes::EXPERIMENTAL_RESULT)?.grouped().ok()?.get(codes::EXPERIMENTAL_RESULT_CODE)?,
+        None => {
+            avps.get(codes::EXPERIMENTAL_RESULT)?.as_group().ok()?.get(codes::EXPERIMENTAL_RESULT_CODE)?
+        }
     };
-    code.u32().ok().map(ResultCode)
+    code.as_u32().ok().map(ResultCode)
 }
 
 /// The AVP that names the application in this command.
@@ -333,8 +338,8 @@ pub(super) const fn application_id(command: u32) -> crate::AvpId {
     if command == command::ACCOUNTING { codes::ACCT_APPLICATION_ID } else { codes::AUTH_APPLICATION_ID }
 }
 
-impl From<Request> for Command {
-    fn from(r: Request) -> Self {
+impl From<DiameterRequest> for DiameterNodeCommand {
+    fn from(r: DiameterRequest) -> Self {
         Self::Request(r)
     }
 }

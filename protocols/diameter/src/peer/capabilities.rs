@@ -1,15 +1,15 @@
 //! The capabilities exchange (RFC 6733 §5.3): what CER and CEA say, and what two nodes have in common.
 
-use crate::avp::{Avp, AvpBuf, AvpId, AvpView, Avps};
+use crate::avp::{Avp, AvpBuf, AvpId, AvpSequence, AvpView};
 use crate::codes::{self, application};
-use crate::error::{Fault, ResultCode};
+use crate::error::{DiameterError, ResultCode};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 /// An application that a node speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Application {
+pub struct DiameterApplication {
     /// Application-Id.
     pub id: u32,
     /// Announced by Acct-Application-Id instead of Auth-Application-Id.
@@ -18,20 +18,20 @@ pub struct Application {
     pub vendor: u32,
 }
 
-impl Application {
+impl DiameterApplication {
     /// An authentication or authorisation application of the IETF.
-    pub const fn auth(id: u32) -> Self {
+    pub const fn for_authentication(id: u32) -> Self {
         Self { id, accounting: false, vendor: 0 }
     }
     /// An accounting application of the IETF.
-    pub const fn acct(id: u32) -> Self {
+    pub const fn for_accounting(id: u32) -> Self {
         Self { id, accounting: true, vendor: 0 }
     }
 }
 
 /// What a node says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Capabilities {
+pub struct NodeCapabilities {
     /// Origin-Host.
     pub host: String,
     /// Origin-Realm.
@@ -47,12 +47,12 @@ pub struct Capabilities {
     /// Origin-State-Id, if any: grows at each restart that lost sessions.
     pub origin_state: Option<u32>,
     /// The applications.
-    pub applications: Vec<Application>,
+    pub applications: Vec<DiameterApplication>,
 }
 
-impl Capabilities {
+impl NodeCapabilities {
     /// Appends the AVPs of a CER, or of a CEA behind its Result-Code, to be sent from address `local`.
-    pub fn emit(&self, local: Option<IpAddr>, out: &mut AvpBuf) {
+    pub fn append_to(&self, local: Option<IpAddr>, out: &mut AvpBuf) {
         out.push_str(codes::ORIGIN_HOST, &self.host).push_str(codes::ORIGIN_REALM, &self.realm);
         let own = if self.addresses.is_empty() { local } else { None };
         for &a in self.addresses.iter().chain(&own) {
@@ -86,45 +86,45 @@ impl Capabilities {
     ///
     /// # Errors
     /// A required AVP is missing (5005) or a value cannot be (5004, 5014).
-    pub fn parse(avps: Avps<'_>) -> Result<Self, Fault> {
+    pub fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         let mut c = Self {
-            host: avps.require(codes::ORIGIN_HOST)?.identity()?.to_string(),
-            realm: avps.require(codes::ORIGIN_REALM)?.identity()?.to_string(),
+            host: avps.require_avp(codes::ORIGIN_HOST)?.as_identity()?.to_string(),
+            realm: avps.require_avp(codes::ORIGIN_REALM)?.as_identity()?.to_string(),
             addresses: Vec::new(),
-            vendor: avps.require(codes::VENDOR_ID)?.u32()?,
-            product: avps.require(codes::PRODUCT_NAME)?.utf8()?.to_string(),
-            firmware: avps.get(codes::FIRMWARE_REVISION).map(|a| a.u32()).transpose()?,
-            origin_state: avps.get(codes::ORIGIN_STATE_ID).map(|a| a.u32()).transpose()?,
+            vendor: avps.require_avp(codes::VENDOR_ID)?.as_u32()?,
+            product: avps.require_avp(codes::PRODUCT_NAME)?.as_utf8()?.to_string(),
+            firmware: avps.get(codes::FIRMWARE_REVISION).map(|a| a.as_u32()).transpose()?,
+            origin_state: avps.get(codes::ORIGIN_STATE_ID).map(|a| a.as_u32()).transpose()?,
             applications: Vec::new(),
         };
-        avps.require(codes::HOST_IP_ADDRESS)?;
-        for a in avps.all(codes::HOST_IP_ADDRESS) {
-            if let crate::data::AvpAddress::Ip(ip) = a.address()? {
+        avps.require_avp(codes::HOST_IP_ADDRESS)?;
+        for a in avps.get_all(codes::HOST_IP_ADDRESS) {
+            if let crate::data::AvpAddress::Ip(ip) = a.as_address()? {
                 c.addresses.push(ip);
             }
         }
         c.read_applications(avps, 0)?;
-        for group in avps.all(codes::VENDOR_SPECIFIC_APPLICATION_ID) {
+        for group in avps.get_all(codes::VENDOR_SPECIFIC_APPLICATION_ID) {
             vendor_specific(group)?;
-            let inner = group.grouped()?;
-            let vendor = inner.require(codes::VENDOR_ID)?.u32()?;
+            let inner = group.as_group()?;
+            let vendor = inner.require_avp(codes::VENDOR_ID)?.as_u32()?;
             c.read_applications(inner, vendor)?;
         }
         Ok(c)
     }
 
-    fn read_applications(&mut self, avps: Avps<'_>, vendor: u32) -> Result<(), Fault> {
+    fn read_applications(&mut self, avps: AvpSequence<'_>, vendor: u32) -> Result<(), DiameterError> {
         for a in avps {
-            let accounting = a.is(codes::ACCT_APPLICATION_ID);
-            if accounting || a.is(codes::AUTH_APPLICATION_ID) {
-                self.applications.push(Application { id: a.u32()?, accounting, vendor });
+            let accounting = a.has_id(codes::ACCT_APPLICATION_ID);
+            if accounting || a.has_id(codes::AUTH_APPLICATION_ID) {
+                self.applications.push(DiameterApplication { id: a.as_u32()?, accounting, vendor });
             }
         }
         Ok(())
     }
 
     /// True when both speak this application, or one relays any.
-    pub fn speaks(&self, application: u32) -> bool {
+    pub fn supports_application(&self, application: u32) -> bool {
         self.applications.iter().any(|a| a.id == application || a.id == application::RELAY)
     }
 
@@ -133,23 +133,23 @@ impl Capabilities {
     ///
     /// # Errors
     /// 5010 when no application is common and neither side is a relay.
-    pub fn check_common(&self, other: &Self) -> Result<(), Fault> {
+    pub fn check_common(&self, other: &Self) -> Result<(), DiameterError> {
         let relays = |c: &Self| c.applications.iter().any(|a| a.id == application::RELAY);
         let common = self.applications.iter().any(|a| other.applications.iter().any(|b| a.id == b.id));
         if common || relays(self) || relays(other) {
             Ok(())
         } else {
-            Err(Fault::new(ResultCode::NO_COMMON_APPLICATION, "no application in common"))
+            Err(DiameterError::new(ResultCode::NO_COMMON_APPLICATION, "no application in common"))
         }
     }
 }
 
 /// Whether a Vendor-Specific-Application-Id names one application (RFC 6733 §6.11). The group itself goes back in
 /// Failed-AVP, with what should not be there or with examples of what should.
-pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), Fault> {
+pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), DiameterError> {
     const IDS: [AvpId; 2] = [codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID];
-    let inner = group.grouped()?;
-    match IDS.iter().flat_map(|id| inner.all(*id)).count() {
+    let inner = group.as_group()?;
+    match IDS.iter().flat_map(|id| inner.get_all(*id)).count() {
         1 => Ok(()),
         0 => {
             let mut examples = AvpBuf::new();
@@ -159,12 +159,12 @@ pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), Fault> {
             for id in IDS {
                 examples.push_u32(id, 0);
             }
-            let avp = Avp { data: examples.bytes().to_vec(), ..group.to_owned() };
-            Err(Fault::of(ResultCode::MISSING_AVP, "no application is named", avp))
+            let avp = Avp { data: examples.as_bytes().to_vec(), ..group.to_owned() };
+            Err(DiameterError::with_avp(ResultCode::MISSING_AVP, "no application is named", avp))
         }
         _ => {
             let code = ResultCode::AVP_OCCURS_TOO_MANY_TIMES;
-            Err(Fault::of(code, "more than one application is named", group.to_owned()))
+            Err(DiameterError::with_avp(code, "more than one application is named", group.to_owned()))
         }
     }
 }
@@ -174,21 +174,21 @@ pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), Fault> {
 ///
 /// # Errors
 /// 5017: it wants TLS to begin after the exchange.
-pub fn check_inband_security(avps: Avps<'_>) -> Result<(), Fault> {
+pub fn check_inband_security(avps: AvpSequence<'_>) -> Result<(), DiameterError> {
     const NO_INBAND_SECURITY: u32 = 0;
-    let mut asked = avps.all(codes::INBAND_SECURITY_ID).peekable();
-    if asked.peek().is_none() || asked.any(|a| a.u32() == Ok(NO_INBAND_SECURITY)) {
+    let mut asked = avps.get_all(codes::INBAND_SECURITY_ID).peekable();
+    if asked.peek().is_none() || asked.any(|a| a.as_u32() == Ok(NO_INBAND_SECURITY)) {
         return Ok(());
     }
-    Err(Fault::new(ResultCode::NO_COMMON_SECURITY, "no TLS begins within a connection"))
+    Err(DiameterError::new(ResultCode::NO_COMMON_SECURITY, "no TLS begins within a connection"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn node() -> Capabilities {
-        Capabilities {
+    fn test_capabilities() -> NodeCapabilities {
+        NodeCapabilities {
             host: "a.example".into(),
             realm: "example".into(),
             addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
@@ -197,9 +197,9 @@ mod tests {
             firmware: Some(3),
             origin_state: Some(7),
             applications: vec![
-                Application::auth(5),
-                Application::acct(3),
-                Application { id: 16_777_251, accounting: false, vendor: 10_415 },
+                DiameterApplication::for_authentication(5),
+                DiameterApplication::for_accounting(3),
+                DiameterApplication { id: 16_777_251, accounting: false, vendor: 10_415 },
             ],
         }
     }
@@ -207,35 +207,39 @@ mod tests {
     #[test]
     fn capabilities_survive_the_wire() {
         let mut out = AvpBuf::new();
-        node().emit(Some("192.0.2.9".parse().unwrap()), &mut out);
-        assert_eq!(Capabilities::parse(out.view()).unwrap(), node());
+        test_capabilities().append_to(Some("192.0.2.9".parse().unwrap()), &mut out);
+        assert_eq!(NodeCapabilities::parse(out.as_sequence()).unwrap(), test_capabilities());
     }
 
     /// RFC 6733 §5.3.6.
     #[test]
     fn a_vendor_is_named_once_and_the_ietf_is_none() {
-        let mut capabilities = node();
+        let mut capabilities = test_capabilities();
         for id in [1, 2] {
-            capabilities.applications.push(Application { id, accounting: false, vendor: 10_415 });
+            capabilities.applications.push(DiameterApplication { id, accounting: false, vendor: 10_415 });
         }
         let mut out = AvpBuf::new();
-        capabilities.emit(None, &mut out);
-        let vendors: Vec<_> = out.view().all(codes::SUPPORTED_VENDOR_ID).map(|a| a.u32()).collect();
+        capabilities.append_to(None, &mut out);
+        let vendors: Vec<_> =
+            out.as_sequence().get_all(codes::SUPPORTED_VENDOR_ID).map(|a| a.as_u32()).collect();
         assert_eq!(vendors, [Ok(10_415)]);
     }
 
     #[test]
     fn common_applications() {
-        let a = node();
-        let mut b = node();
-        b.applications = vec![Application::auth(1)];
+        let a = test_capabilities();
+        let mut b = test_capabilities();
+        b.applications = vec![DiameterApplication::for_authentication(1)];
         assert_eq!(a.check_common(&b).unwrap_err().code, ResultCode::NO_COMMON_APPLICATION);
         // Neither the AVP that names it nor the vendor matters.
-        for common in [Application::acct(5), Application { id: 5, accounting: false, vendor: 9 }] {
+        for common in [
+            DiameterApplication::for_accounting(5),
+            DiameterApplication { id: 5, accounting: false, vendor: 9 },
+        ] {
             b.applications = vec![common];
             assert_eq!(a.check_common(&b), Ok(()));
         }
-        b.applications = vec![Application::auth(application::RELAY)];
+        b.applications = vec![DiameterApplication::for_authentication(application::RELAY)];
         assert!(a.check_common(&b).is_ok());
     }
 
@@ -243,7 +247,7 @@ mod tests {
     fn a_missing_avp_is_named() {
         let mut out = AvpBuf::new();
         out.push_str(codes::ORIGIN_HOST, "a.example");
-        let fault = Capabilities::parse(out.view()).unwrap_err();
+        let fault = NodeCapabilities::parse(out.as_sequence()).unwrap_err();
         assert_eq!((fault.code, fault.avp.unwrap().code), (ResultCode::MISSING_AVP, 296));
     }
 }

@@ -134,26 +134,26 @@ automaton! {
 
 /// The watchdog of one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Watchdog {
+pub struct PeerWatchdog {
     state: State,
     pending: bool,
     num_dwa: i8,
 }
 
-impl Default for Watchdog {
+impl Default for PeerWatchdog {
     fn default() -> Self {
         Self { state: State::Initial, pending: false, num_dwa: 0 }
     }
 }
 
-impl Watchdog {
+impl PeerWatchdog {
     /// The state.
     pub const fn state(&self) -> State {
         self.state
     }
 
     #[inline]
-    fn holds(&self, guard: Guard) -> bool {
+    fn evaluate_guard(&self, guard: Guard) -> bool {
         match guard {
             Guard::Pending => self.pending,
             Guard::NotPending => !self.pending,
@@ -167,8 +167,8 @@ impl Watchdog {
     /// Takes the step of the table, changes `Pending` and `NumDWA` and says what to do; an event without a line changes
     /// nothing.
     #[must_use]
-    pub fn step(&mut self, event: Event) -> &'static [Action] {
-        let Some(row) = WatchdogAutomaton::step(self.state, event, |guard| self.holds(guard)) else {
+    pub fn apply_event(&mut self, event: Event) -> &'static [Action] {
+        let Some(row) = WatchdogAutomaton::step(self.state, event, |guard| self.evaluate_guard(guard)) else {
             return &[];
         };
         for action in row.actions {
@@ -187,8 +187,8 @@ impl Watchdog {
 }
 
 /// Tw with its jitter: uniform in `tw - jitter ..= tw + jitter` (RFC 3539 §3.4.1: 30 s, 2 s).
-pub fn jittered(tw: Duration, jitter: Duration, rng: &mut SecureRng) -> Duration {
-    let offset = (jitter * 2).mul_f64(rng.unit());
+pub fn sample_interval(tw: Duration, jitter: Duration, rng: &mut SecureRng) -> Duration {
+    let offset = (jitter * 2).mul_f64(rng.sample_unit());
     (tw + offset).saturating_sub(jitter)
 }
 
@@ -200,38 +200,38 @@ pub(crate) mod tests {
     const PROVEN: [Action; 3] = [Action::ClearPending, Action::CountDwa, Action::Failback];
 
     /// Takes steps; the state after each.
-    fn course(watchdog: &mut Watchdog, events: &[Event]) -> Vec<State> {
+    fn run_events(watchdog: &mut PeerWatchdog, events: &[Event]) -> Vec<State> {
         let step = |event: &Event| {
-            let _ = watchdog.step(*event);
+            let _ = watchdog.apply_event(*event);
             watchdog.state
         };
         events.iter().map(step).collect()
     }
 
     /// Courses that take every line.
-    pub(crate) fn courses() {
+    pub(crate) fn run_every_row() {
         use Event::{
             ConnectionDown as Gone, ConnectionUp as Up, ReceiveDwa as Dwa, ReceiveOther as Other,
             TimerExpires as Tw,
         };
         use State::{Down, Initial, Okay, Reopen, Suspect};
-        let mut w = Watchdog::default();
-        assert_eq!(course(&mut w, &[Dwa, Other, Tw, Up]), [Initial, Initial, Initial, Okay]);
-        assert_eq!(course(&mut w, &[Other, Tw, Dwa, Tw, Tw]), [Okay, Okay, Okay, Okay, Suspect]);
+        let mut w = PeerWatchdog::default();
+        assert_eq!(run_events(&mut w, &[Dwa, Other, Tw, Up]), [Initial, Initial, Initial, Okay]);
+        assert_eq!(run_events(&mut w, &[Other, Tw, Dwa, Tw, Tw]), [Okay, Okay, Okay, Okay, Suspect]);
         // What is not an answer ends the suspicion, but the watchdog stays unanswered.
-        assert_eq!(course(&mut w, &[Other, Tw, Dwa, Tw]), [Okay, Suspect, Okay, Okay]);
-        assert_eq!(course(&mut w, &[Tw, Tw, Gone]), [Suspect, Down, Down]);
-        assert_eq!(course(&mut w, &[Dwa, Other, Tw, Up]), [Down, Down, Down, Reopen]);
-        assert_eq!(course(&mut w, &[Other, Tw, Tw]), [Reopen, Reopen, Down]);
-        assert_eq!(course(&mut w, &[Up, Dwa, Tw, Dwa, Dwa]), [Reopen, Reopen, Reopen, Reopen, Okay]);
-        assert_eq!(course(&mut w, &[Gone, Up, Gone]), [Down, Reopen, Down]);
-        let mut w = Watchdog::default();
-        assert_eq!(course(&mut w, &[Up, Tw, Tw, Gone]), [Okay, Okay, Suspect, Down]);
+        assert_eq!(run_events(&mut w, &[Other, Tw, Dwa, Tw]), [Okay, Suspect, Okay, Okay]);
+        assert_eq!(run_events(&mut w, &[Tw, Tw, Gone]), [Suspect, Down, Down]);
+        assert_eq!(run_events(&mut w, &[Dwa, Other, Tw, Up]), [Down, Down, Down, Reopen]);
+        assert_eq!(run_events(&mut w, &[Other, Tw, Tw]), [Reopen, Reopen, Down]);
+        assert_eq!(run_events(&mut w, &[Up, Dwa, Tw, Dwa, Dwa]), [Reopen, Reopen, Reopen, Reopen, Okay]);
+        assert_eq!(run_events(&mut w, &[Gone, Up, Gone]), [Down, Reopen, Down]);
+        let mut w = PeerWatchdog::default();
+        assert_eq!(run_events(&mut w, &[Up, Tw, Tw, Gone]), [Okay, Okay, Suspect, Down]);
     }
 
     #[test]
     fn every_line_is_taken() {
-        WatchdogAutomaton::cover(courses);
+        WatchdogAutomaton::cover(run_every_row);
     }
 
     #[test]
@@ -247,54 +247,54 @@ pub(crate) mod tests {
     #[test]
     fn an_answer_to_a_closed_connection_still_ends_the_wait() {
         for state in [State::Initial, State::Down] {
-            let mut w = Watchdog { state, pending: true, num_dwa: 0 };
-            assert_eq!(w.step(Event::ReceiveDwa), [Action::ClearPending, Action::Throwaway]);
+            let mut w = PeerWatchdog { state, pending: true, num_dwa: 0 };
+            assert_eq!(w.apply_event(Event::ReceiveDwa), [Action::ClearPending, Action::Throwaway]);
             assert_eq!((w.state, w.pending), (state, false));
         }
     }
 
     #[test]
     fn a_first_connection_leaves_the_variables_alone() {
-        let mut w = Watchdog { state: State::Initial, pending: true, num_dwa: 0 };
-        assert_eq!(w.step(Event::ConnectionUp), [Action::SetWatchdog]);
+        let mut w = PeerWatchdog { state: State::Initial, pending: true, num_dwa: 0 };
+        assert_eq!(w.apply_event(Event::ConnectionUp), [Action::SetWatchdog]);
         assert_eq!((w.state, w.pending), (State::Okay, true));
     }
 
     #[test]
     fn a_reopened_connection_that_misses_an_answer_needs_three_more() {
-        let mut w = Watchdog { state: State::Reopen, pending: true, num_dwa: 2 };
-        let _ = w.step(Event::TimerExpires);
+        let mut w = PeerWatchdog { state: State::Reopen, pending: true, num_dwa: 2 };
+        let _ = w.apply_event(Event::TimerExpires);
         assert_eq!((w.state, w.num_dwa), (State::Reopen, -1));
         for _ in 0..3 {
-            assert_eq!(w.step(Event::ReceiveDwa), [Action::ClearPending, Action::CountDwa]);
+            assert_eq!(w.apply_event(Event::ReceiveDwa), [Action::ClearPending, Action::CountDwa]);
             assert_eq!(w.state, State::Reopen);
-            let _ = w.step(Event::TimerExpires);
+            let _ = w.apply_event(Event::TimerExpires);
         }
-        assert_eq!(w.step(Event::ReceiveDwa), PROVEN);
+        assert_eq!(w.apply_event(Event::ReceiveDwa), PROVEN);
         assert_eq!(w.state, State::Okay);
     }
 
     #[test]
     fn a_reopened_connection_proves_itself_by_three_answers() {
-        let mut w = Watchdog { state: State::Down, pending: false, num_dwa: 0 };
-        let _ = w.step(Event::ConnectionUp);
+        let mut w = PeerWatchdog { state: State::Down, pending: false, num_dwa: 0 };
+        let _ = w.apply_event(Event::ConnectionUp);
         for _ in 0..2 {
-            let _ = w.step(Event::ReceiveDwa);
+            let _ = w.apply_event(Event::ReceiveDwa);
             assert_eq!(w.state(), State::Reopen);
             assert_eq!(
-                w.step(Event::TimerExpires),
+                w.apply_event(Event::TimerExpires),
                 [Action::SendWatchdog, Action::SetWatchdog, Action::SetPending]
             );
         }
-        assert_eq!(w.step(Event::ReceiveDwa), PROVEN);
+        assert_eq!(w.apply_event(Event::ReceiveDwa), PROVEN);
         assert_eq!(w.state(), State::Okay);
     }
 
     #[test]
     fn jitter_stays_within_two_seconds() {
-        let mut rng = Seed::new(1).secure("watchdog", 0);
+        let mut rng = Seed::new(1).derive_secure_rng("watchdog", 0);
         let (tw, j) = (Duration::from_secs(30), Duration::from_secs(2));
-        let draws: Vec<_> = (0..1000).map(|_| jittered(tw, j, &mut rng)).collect();
+        let draws: Vec<_> = (0..1000).map(|_| sample_interval(tw, j, &mut rng)).collect();
         assert!(draws.iter().all(|d| (28..=32).contains(&d.as_secs())));
         assert!(draws.iter().any(|d| d.as_secs() == 28) && draws.iter().any(|d| d.as_secs() == 31));
     }

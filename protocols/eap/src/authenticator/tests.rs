@@ -2,21 +2,21 @@
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn at(secs: u64) -> Instant {
+fn at_seconds(secs: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(secs)
 }
-fn begun() -> Authenticator {
-    let mut a = Authenticator::new(7, None, PATIENCE, at(0));
+fn started_authenticator() -> EapAuthenticator {
+    let mut a = EapAuthenticator::new(7, None, TIMEOUT, at_seconds(0));
     assert_eq!(a.poll_transmit(), Some(&[1, 7, 0, 5, 1][..]));
     assert_eq!(a.poll_transmit(), None);
     a
 }
 /// A conversation whose identity is with the AAA server.
-fn asking() -> Authenticator {
-    let mut a = begun();
-    assert!(a.handle(at(1), &[2, 7, 0, 6, 1, b'x']));
+fn waiting_authenticator() -> EapAuthenticator {
+    let mut a = started_authenticator();
+    assert!(a.handle_packet(at_seconds(1), &[2, 7, 0, 6, 1, b'x']));
     assert_eq!(a.poll_aaa(), Some(&[2, 7, 0, 6, 1, b'x'][..]));
     assert_eq!(a.poll_aaa(), None);
     a
@@ -26,47 +26,47 @@ const RESPONSE: &[u8] = &[2, 20, 0, 6, 4, 8];
 
 #[test]
 fn packets_pass_both_ways_until_success() {
-    let mut a = asking();
-    assert!(a.answer(at(2), Answer::Request(REQUEST)));
+    let mut a = waiting_authenticator();
+    assert!(a.handle_aaa_reply(at_seconds(2), AaaReply::Request(REQUEST)));
     assert_eq!(a.poll_transmit(), Some(REQUEST));
-    assert!(a.handle(at(3), RESPONSE));
+    assert!(a.handle_packet(at_seconds(3), RESPONSE));
     assert_eq!(a.poll_aaa(), Some(RESPONSE));
     assert_eq!(a.poll_end(), None);
-    assert!(a.answer(at(4), Answer::Success(&[3, 20, 0, 4])));
+    assert!(a.handle_aaa_reply(at_seconds(4), AaaReply::Success(&[3, 20, 0, 4])));
     assert_eq!(a.poll_transmit(), Some(&[3, 20, 0, 4][..]));
-    assert_eq!((a.poll_end(), a.poll_end()), (Some(End::Success), None));
+    assert_eq!((a.poll_end(), a.poll_end()), (Some(ConversationOutcome::Success), None));
     assert_eq!(a.poll_timeout(), None);
 }
 
 #[test]
 fn an_end_without_its_packet_gets_one() {
     for (answer, packet, end) in [
-        (Answer::Success(&[]), [3, 7, 0, 4], End::Success),
-        (Answer::Failure(&[]), [4, 7, 0, 4], End::Failure),
+        (AaaReply::Success(&[]), [3, 7, 0, 4], ConversationOutcome::Success),
+        (AaaReply::Failure(&[]), [4, 7, 0, 4], ConversationOutcome::Failure),
     ] {
-        let mut a = asking();
-        assert!(a.answer(at(2), answer));
+        let mut a = waiting_authenticator();
+        assert!(a.handle_aaa_reply(at_seconds(2), answer));
         assert_eq!(a.poll_transmit(), Some(&packet[..]));
         assert_eq!(a.poll_end(), Some(end));
     }
     // RFC 3579 §2.1: none is made as the result of a timeout.
-    let mut a = asking();
-    assert!(a.answer(at(2), Answer::Timeout));
+    let mut a = waiting_authenticator();
+    assert!(a.handle_aaa_reply(at_seconds(2), AaaReply::Timeout));
     assert_eq!(a.poll_transmit(), None);
-    assert_eq!(a.poll_end(), Some(End::AaaTimeout));
+    assert_eq!(a.poll_end(), Some(ConversationOutcome::AaaTimeout));
 }
 
 /// RFC 3579 §2.6.3, RFC 4072 §2.8.2: no packet is made to put right what contradicts itself, and the answer decides.
 #[test]
 fn a_contradiction_is_neither_passed_on_nor_put_right() {
     for (answer, end) in [
-        (Answer::Failure(&[3, 7, 0, 4]), End::Failure),
-        (Answer::Success(&[4, 7, 0, 4]), End::Success),
-        (Answer::Success(REQUEST), End::Success),
-        (Answer::Failure(&[0]), End::Failure),
+        (AaaReply::Failure(&[3, 7, 0, 4]), ConversationOutcome::Failure),
+        (AaaReply::Success(&[4, 7, 0, 4]), ConversationOutcome::Success),
+        (AaaReply::Success(REQUEST), ConversationOutcome::Success),
+        (AaaReply::Failure(&[0]), ConversationOutcome::Failure),
     ] {
-        let mut a = asking();
-        assert!(a.answer(at(2), answer));
+        let mut a = waiting_authenticator();
+        assert!(a.handle_aaa_reply(at_seconds(2), answer));
         assert_eq!(a.poll_transmit(), None);
         assert_eq!(a.poll_end(), Some(end));
     }
@@ -74,45 +74,45 @@ fn a_contradiction_is_neither_passed_on_nor_put_right() {
 
 #[test]
 fn a_known_identity_goes_to_the_server_at_once() {
-    let mut a = Authenticator::with_identity(b"bob", 9, None, PATIENCE, at(0));
+    let mut a = EapAuthenticator::with_identity(b"bob", 9, None, TIMEOUT, at_seconds(0));
     assert_eq!(a.poll_aaa(), Some(&[2, 9, 0, 8, 1, b'b', b'o', b'b'][..]));
     assert_eq!(a.poll_transmit(), None);
-    assert!(a.answer(at(1), Answer::Request(REQUEST)));
+    assert!(a.handle_aaa_reply(at_seconds(1), AaaReply::Request(REQUEST)));
     assert_eq!(a.poll_transmit(), Some(REQUEST));
 }
 
 #[test]
 fn what_answers_nothing_is_discarded_and_moves_no_timer() {
-    let mut a = begun();
+    let mut a = started_authenticator();
     for packet in
         [&[][..], &[2, 8, 0, 6, 1, b'x'], &[1, 7, 0, 6, 1, b'x'], &[2, 7, 0, 6, 4, 1], &[3, 7, 0, 4]]
     {
-        assert!(!a.handle(at(5), packet), "{packet:?}");
+        assert!(!a.handle_packet(at_seconds(5), packet), "{packet:?}");
         assert_eq!(a.poll_aaa(), None);
-        assert_eq!(a.poll_timeout(), Some(at(30)));
+        assert_eq!(a.poll_timeout(), Some(at_seconds(30)));
     }
-    let mut a = asking();
-    assert!(!a.handle(at(2), &[2, 7, 0, 6, 1, b'x']));
+    let mut a = waiting_authenticator();
+    assert!(!a.handle_packet(at_seconds(2), &[2, 7, 0, 6, 1, b'x']));
     // An AAA server that discards too, or whose request is none, leaves the peer's turn open.
-    assert!(a.answer(at(3), Answer::NoRequest));
-    assert!(a.handle(at(4), &[2, 7, 0, 6, 1, b'y']));
-    assert!(!a.answer(at(5), Answer::Request(&[2, 7, 0, 6, 1, b'x'])));
-    assert!(a.handle(at(6), &[2, 7, 0, 6, 1, b'z']));
-    assert!(!begun().answer(at(1), Answer::Timeout));
+    assert!(a.handle_aaa_reply(at_seconds(3), AaaReply::NoRequest));
+    assert!(a.handle_packet(at_seconds(4), &[2, 7, 0, 6, 1, b'y']));
+    assert!(!a.handle_aaa_reply(at_seconds(5), AaaReply::Request(&[2, 7, 0, 6, 1, b'x'])));
+    assert!(a.handle_packet(at_seconds(6), &[2, 7, 0, 6, 1, b'z']));
+    assert!(!started_authenticator().handle_aaa_reply(at_seconds(1), AaaReply::Timeout));
 }
 
 #[test]
 fn requests_are_sent_again_and_then_given_up() {
-    let policy = Retransmission { count: 3, ..Default::default() };
-    let mut a = Authenticator::new(7, Some(policy), PATIENCE, at(0));
+    let policy = EapRetransmission { count: 3, ..Default::default() };
+    let mut a = EapAuthenticator::new(7, Some(policy), TIMEOUT, at_seconds(0));
     let mut sent = Vec::new();
-    let mut now = at(0);
+    let mut now = at_seconds(0);
     loop {
         if a.poll_transmit().is_some() {
-            sent.push(now.since(at(0)).as_secs());
+            sent.push(now.duration_since(at_seconds(0)).as_secs());
         }
         if let Some(end) = a.poll_end() {
-            assert_eq!((end, now), (End::PeerTimeout, at(3 + 6 + 12 + 20)));
+            assert_eq!((end, now), (ConversationOutcome::PeerTimeout, at_seconds(3 + 6 + 12 + 20)));
             break;
         }
         now = a.poll_timeout().unwrap();
@@ -120,21 +120,21 @@ fn requests_are_sent_again_and_then_given_up() {
     }
     assert_eq!(sent, [0, 3, 9, 21]);
 
-    let mut a = Authenticator::new(7, Some(policy), PATIENCE, at(0));
-    a.handle_timeout(at(3));
-    assert_eq!(a.retransmissions(), 1);
-    assert!(a.handle(at(4), &[2, 7, 0, 6, 1, b'x']));
-    assert!(a.answer(at(5), Answer::Request(REQUEST)));
-    assert_eq!((a.retransmissions(), a.poll_timeout()), (0, Some(at(8))));
+    let mut a = EapAuthenticator::new(7, Some(policy), TIMEOUT, at_seconds(0));
+    a.handle_timeout(at_seconds(3));
+    assert_eq!(a.retransmission_count(), 1);
+    assert!(a.handle_packet(at_seconds(4), &[2, 7, 0, 6, 1, b'x']));
+    assert!(a.handle_aaa_reply(at_seconds(5), AaaReply::Request(REQUEST)));
+    assert_eq!((a.retransmission_count(), a.poll_timeout()), (0, Some(at_seconds(8))));
 }
 
 #[test]
 fn a_silent_peer_is_given_up_where_nothing_is_sent_again() {
-    let mut a = begun();
-    a.handle_timeout(at(29));
+    let mut a = started_authenticator();
+    a.handle_timeout(at_seconds(29));
     assert_eq!(a.poll_end(), None);
-    a.handle_timeout(at(30));
-    assert_eq!(a.poll_end(), Some(End::PeerTimeout));
+    a.handle_timeout(at_seconds(30));
+    assert_eq!(a.poll_end(), Some(ConversationOutcome::PeerTimeout));
     assert_eq!(a.poll_transmit(), None);
 }
 

@@ -2,24 +2,24 @@
 //! a TLS tunnel.
 
 use super::{
-    Answer, Context, Fault, PeerMethod, PeerOffer, PeerVerdict, Question, ServerMethod, ServerOffer,
-    ServerVerdict, UserSecret,
+    MethodContext, MethodFault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict,
+    UserAnswer, UserQuery, UserSecret,
 };
-use crate::packet::Type;
+use crate::packet::EapType;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 
 /// What the server shows to the user.
 const PROMPT: &[u8] = b"Password";
 
 /// A peer's password or token.
 #[derive(Clone)]
-pub struct Token(Arc<Key>);
+pub struct GtcToken(Arc<SecretValue>);
 
-impl Token {
+impl GtcToken {
     /// As the user types it.
     #[must_use]
     pub fn new(password: &[u8]) -> Self {
@@ -27,26 +27,26 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for GtcToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
-impl PeerOffer for Token {
-    fn kind(&self) -> Type {
-        Type::GTC
+impl PeerOffer for GtcToken {
+    fn kind(&self) -> EapType {
+        EapType::GTC
     }
-    fn begin(&self, _: Context<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, _: MethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(GtcPeer(self.clone()))
     }
 }
 
 #[derive(Debug)]
-struct GtcPeer(Token);
+struct GtcPeer(GtcToken);
 
 impl PeerMethod for GtcPeer {
-    fn request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+    fn handle_request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         out.extend_from_slice(&self.0.0);
         // The server decides; another prompt may follow.
         PeerVerdict::MayEnd
@@ -54,11 +54,11 @@ impl PeerMethod for GtcPeer {
 }
 
 /// The server's side, for a user with this secret. Where only the host can compare, the method asks
-/// [`Question::Password`].
+/// [`UserQuery::Password`].
 #[derive(Clone, Debug)]
-pub struct Prompt(UserSecret);
+pub struct GtcPrompt(UserSecret);
 
-impl Prompt {
+impl GtcPrompt {
     /// For a user with this secret.
     #[must_use]
     pub const fn new(secret: UserSecret) -> Self {
@@ -66,21 +66,21 @@ impl Prompt {
     }
 }
 
-impl ServerOffer for Prompt {
-    fn kind(&self) -> Type {
-        Type::GTC
+impl ServerOffer for GtcPrompt {
+    fn kind(&self) -> EapType {
+        EapType::GTC
     }
-    fn begin(&self, _: Context<'_>) -> Box<dyn ServerMethod> {
-        Box::new(GtcServer { secret: self.0.clone(), asked: None, unsaid: false })
+    fn start_server_method(&self, _: MethodContext<'_>) -> Box<dyn ServerMethod> {
+        Box::new(GtcServer { secret: self.0.clone(), pending_password: None, is_host_undecided: false })
     }
 }
 
 struct GtcServer {
     secret: UserSecret,
     /// A password that waits to be asked about.
-    asked: Option<Key>,
+    pending_password: Option<SecretValue>,
     /// The host could not say.
-    unsaid: bool,
+    is_host_undecided: bool,
 }
 
 impl fmt::Debug for GtcServer {
@@ -89,32 +89,32 @@ impl fmt::Debug for GtcServer {
     }
 }
 
-const fn verdict(right: bool) -> ServerVerdict {
+const fn proof_verdict(right: bool) -> ServerVerdict {
     if right { ServerVerdict::Success } else { ServerVerdict::Failure }
 }
 
 impl ServerMethod for GtcServer {
-    fn build(&mut self, _: u8, out: &mut Vec<u8>) {
+    fn build_request(&mut self, _: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(PROMPT);
     }
-    fn response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
-        match self.secret.proves(data) {
-            Some(right) => verdict(right),
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+        match self.secret.matches_password(data) {
+            Some(right) => proof_verdict(right),
             None => {
-                self.asked = Some(data.into());
-                ServerVerdict::Ask
+                self.pending_password = Some(data.into());
+                ServerVerdict::QueryPending
             }
         }
     }
-    fn question(&mut self) -> Option<Question> {
-        self.asked.take().map(|password| Question::Password { password })
+    fn take_query(&mut self) -> Option<UserQuery> {
+        self.pending_password.take().map(|password| UserQuery::Password { password })
     }
-    fn answer(&mut self, answer: Answer) -> ServerVerdict {
-        self.unsaid = !matches!(answer, Answer::Password(_));
-        verdict(answer == Answer::Password(true))
+    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
+        self.is_host_undecided = !matches!(answer, UserAnswer::Password(_));
+        proof_verdict(answer == UserAnswer::Password(true))
     }
-    fn fault(&self) -> Fault {
-        if self.unsaid { Fault::Host } else { Fault::Proof }
+    fn fault(&self) -> MethodFault {
+        if self.is_host_undecided { MethodFault::Host } else { MethodFault::Proof }
     }
 }
 
@@ -123,21 +123,26 @@ mod tests {
     use super::*;
     use usher_core::{SecureRng, Seed, WallTime};
 
-    fn context(rng: &mut SecureRng) -> Context<'_> {
-        Context { rng, wall: WallTime::from_unix_secs(0), mtu: None, without_extended_master_secret: false }
+    fn test_context(rng: &mut SecureRng) -> MethodContext<'_> {
+        MethodContext {
+            rng,
+            wall: WallTime::from_unix_secs(0),
+            mtu: None,
+            without_extended_master_secret: false,
+        }
     }
 
-    fn server(secret: UserSecret) -> Box<dyn ServerMethod> {
-        let mut rng = Seed::new(1).secure("gtc", 0);
-        ServerOffer::begin(&Prompt::new(secret), context(&mut rng))
+    fn gtc_server(secret: UserSecret) -> Box<dyn ServerMethod> {
+        let mut rng = Seed::new(1).derive_secure_rng("gtc", 0);
+        ServerOffer::start_server_method(&GtcPrompt::new(secret), test_context(&mut rng))
     }
 
     #[test]
     fn the_password_goes_as_it_is() {
-        let mut rng = Seed::new(1).secure("gtc", 0);
-        let mut peer = PeerOffer::begin(&Token::new(b"pencil"), context(&mut rng));
+        let mut rng = Seed::new(1).derive_secure_rng("gtc", 0);
+        let mut peer = PeerOffer::start_peer_method(&GtcToken::new(b"pencil"), test_context(&mut rng));
         let mut out = Vec::new();
-        assert_eq!(peer.request(7, b"Password", &mut out), PeerVerdict::MayEnd);
+        assert_eq!(peer.handle_request(7, b"Password", &mut out), PeerVerdict::MayEnd);
         assert_eq!(out, b"pencil");
     }
 
@@ -147,24 +152,24 @@ mod tests {
             UserSecret::Clear(b"pencil"[..].into()),
             UserSecret::NtHash(usher_crypto::legacy::nt_hash(b"pencil").into()),
         ] {
-            assert_eq!(server(secret.clone()).response(1, b"pencil"), ServerVerdict::Success);
-            assert_eq!(server(secret).response(1, b"pen"), ServerVerdict::Failure);
+            assert_eq!(gtc_server(secret.clone()).handle_response(1, b"pencil"), ServerVerdict::Success);
+            assert_eq!(gtc_server(secret).handle_response(1, b"pen"), ServerVerdict::Failure);
         }
     }
 
     #[test]
     fn what_only_the_host_can_compare_is_asked() {
         for (answer, want) in [
-            (Answer::Password(true), ServerVerdict::Success),
-            (Answer::Password(false), ServerVerdict::Failure),
-            (Answer::Unavailable, ServerVerdict::Failure),
+            (UserAnswer::Password(true), ServerVerdict::Success),
+            (UserAnswer::Password(false), ServerVerdict::Failure),
+            (UserAnswer::Unavailable, ServerVerdict::Failure),
         ] {
-            let mut server = server(UserSecret::Hashed);
-            assert_eq!(server.response(1, b"pencil"), ServerVerdict::Ask);
-            let Some(Question::Password { password }) = server.question() else { panic!("no question") };
+            let mut server = gtc_server(UserSecret::Hashed);
+            assert_eq!(server.handle_response(1, b"pencil"), ServerVerdict::QueryPending);
+            let Some(UserQuery::Password { password }) = server.take_query() else { panic!("no question") };
             assert_eq!(*password, b"pencil");
-            assert!(server.question().is_none());
-            assert_eq!(server.answer(answer), want);
+            assert!(server.take_query().is_none());
+            assert_eq!(server.apply_answer(answer), want);
         }
     }
 }

@@ -6,17 +6,18 @@
 //! user's name; of Success and Failure requests a text. The responses to those are the OpCode alone.
 
 use super::{
-    Context, Fault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict, UserSecret,
+    MethodContext, MethodFault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict,
+    UserSecret,
 };
-use crate::Keys;
-use crate::packet::Type;
+use crate::EapKeys;
+use crate::packet::EapType;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Work};
-use usher_crypto::Key;
-use usher_crypto::digest::equal;
+use usher_core::{OctetReader, WorkRecord};
+use usher_crypto::SecretValue;
+use usher_crypto::digest::constant_time_eq;
 use usher_crypto::legacy::mschap::{self, AUTHENTICATOR_RESPONSE_LEN, MppeKeys, RESPONSE_LEN};
 use usher_crypto::legacy::{NT_HASH_LEN, nt_hash};
 
@@ -36,18 +37,18 @@ const SERVER_NAME: &[u8] = b"usher";
 /// ERROR_AUTHENTICATION_FAILURE, and no retry (RFC 2759 §6).
 const REFUSAL: &[u8] = b"E=691 R=0 V=3 M=Authentication failed";
 /// The label of the work that one side of a handshake is.
-const WORK: Work = Work { label: crate::work::MSCHAPV2, units: 1 };
+const WORK: WorkRecord = WorkRecord { label: crate::work::MSCHAPV2, units: 1 };
 
 /// The session key of EAP-MSCHAPv2: what the server receives with, what it sends with, and zeros.
-fn keys(of: &MppeKeys) -> Keys {
-    let mut keys = Keys { msk: [0; 64].into(), emsk: [0; 64].into(), session_id: None };
+fn keys_from_mppe(of: &MppeKeys) -> EapKeys {
+    let mut keys = EapKeys { msk: [0; 64].into(), emsk: [0; 64].into(), session_id: None };
     keys.msk[..16].copy_from_slice(&*of.recv);
     keys.msk[16..32].copy_from_slice(&*of.send);
     keys
 }
 
 /// Appends a whole type data of this value.
-fn emit(out: &mut Vec<u8>, op: u8, id: u8, value: &[&[u8]]) {
+fn emit_message(out: &mut Vec<u8>, op: u8, id: u8, value: &[&[u8]]) {
     let length = HEADER + value.iter().map(|part| part.len()).sum::<usize>();
     out.extend_from_slice(&[op, id, (length >> 8) as u8, length as u8]);
     for part in value {
@@ -56,20 +57,20 @@ fn emit(out: &mut Vec<u8>, op: u8, id: u8, value: &[&[u8]]) {
 }
 
 /// OpCode, MS-CHAPv2-ID and value; a length that lies makes it `None`.
-fn parse(data: &[u8]) -> Option<(u8, u8, &[u8])> {
-    let mut r = Reader::new(data);
-    let (op, id, length) = (r.u8().ok()?, r.u8().ok()?, usize::from(r.u16().ok()?));
+fn parse_message(data: &[u8]) -> Option<(u8, u8, &[u8])> {
+    let mut r = OctetReader::new(data);
+    let (op, id, length) = (r.read_u8().ok()?, r.read_u8().ok()?, usize::from(r.read_u16().ok()?));
     (length == data.len()).then(|| (op, id, r.take_rest()))
 }
 
 /// A user's name and NT hash, for a peer.
 #[derive(Clone)]
-pub struct Account {
+pub struct MsChapV2Account {
     name: Arc<[u8]>,
-    hash: Key<[u8; NT_HASH_LEN]>,
+    hash: SecretValue<[u8; NT_HASH_LEN]>,
 }
 
-impl Account {
+impl MsChapV2Account {
     /// The name without its realm's domain, as it enters the response, and the password.
     #[must_use]
     pub fn new(name: &[u8], password: &[u8]) -> Self {
@@ -77,20 +78,20 @@ impl Account {
     }
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for MsChapV2Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Account(..)")
     }
 }
 
-impl PeerOffer for Account {
-    fn kind(&self) -> Type {
-        Type::MSCHAPV2
+impl PeerOffer for MsChapV2Account {
+    fn kind(&self) -> EapType {
+        EapType::MSCHAPV2
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(MsChapV2Peer {
             account: self.clone(),
-            challenge: context.rng.array(),
+            challenge: context.rng.random_array(),
             sent: None,
             done: false,
             worked: 0,
@@ -100,7 +101,7 @@ impl PeerOffer for Account {
 
 #[derive(Debug)]
 struct MsChapV2Peer {
-    account: Account,
+    account: MsChapV2Account,
     /// Ours.
     challenge: [u8; CHALLENGE_LEN],
     /// The server's challenge that was answered, and the answer.
@@ -111,38 +112,39 @@ struct MsChapV2Peer {
 }
 
 impl MsChapV2Peer {
-    fn challenged(&mut self, id: u8, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let mut r = Reader::new(value);
-        (r.u8().ok()? == CHALLENGE_LEN as u8).then_some(())?;
-        let theirs: [u8; CHALLENGE_LEN] = r.bytes(CHALLENGE_LEN).ok()?.try_into().ok()?;
-        let Account { name, hash } = &self.account;
+    fn answer_challenge(&mut self, id: u8, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let mut r = OctetReader::new(value);
+        (r.read_u8().ok()? == CHALLENGE_LEN as u8).then_some(())?;
+        let theirs: [u8; CHALLENGE_LEN] = r.read_bytes(CHALLENGE_LEN).ok()?.try_into().ok()?;
+        let MsChapV2Account { name, hash } = &self.account;
         let response = mschap::nt_response(&theirs, &self.challenge, name, hash);
         self.sent = Some((theirs, response));
         self.worked += 1;
         let parts: [&[u8]; 6] = [&[VALUE_LEN as u8], &self.challenge, &[0; 8], &response, &[0], name];
-        emit(out, RESPONSE, id, &parts);
+        emit_message(out, RESPONSE, id, &parts);
         Some(())
     }
 
     /// Whether a Success request's text begins with the proof that the server knows the password.
-    fn proven(&self, text: &[u8]) -> bool {
+    fn is_proof_valid(&self, text: &[u8]) -> bool {
         let Some((theirs, response)) = &self.sent else { return false };
-        let Account { name, hash } = &self.account;
+        let MsChapV2Account { name, hash } = &self.account;
         let want = mschap::authenticator_response(hash, response, &self.challenge, theirs, name);
-        text.get(..AUTHENTICATOR_RESPONSE_LEN).is_some_and(|given| equal(&given.to_ascii_uppercase(), &want))
+        text.get(..AUTHENTICATOR_RESPONSE_LEN)
+            .is_some_and(|given| constant_time_eq(&given.to_ascii_uppercase(), &want))
     }
 }
 
 impl PeerMethod for MsChapV2Peer {
-    fn request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
-        let Some((op, id, value)) = parse(data) else { return PeerVerdict::Ignore };
+    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+        let Some((op, id, value)) = parse_message(data) else { return PeerVerdict::Ignore };
         match op {
-            CHALLENGE if !self.done => match self.challenged(id, value, out) {
+            CHALLENGE if !self.done => match self.answer_challenge(id, value, out) {
                 Some(()) => PeerVerdict::Continue,
                 None => PeerVerdict::Ignore,
             },
             SUCCESS if self.sent.is_some() => {
-                if !self.proven(value) {
+                if !self.is_proof_valid(value) {
                     return PeerVerdict::Failed;
                 }
                 self.done = true;
@@ -156,11 +158,11 @@ impl PeerMethod for MsChapV2Peer {
             _ => PeerVerdict::Ignore,
         }
     }
-    fn keys(&self) -> Option<Keys> {
+    fn keys(&self) -> Option<EapKeys> {
         let (_, response) = self.sent.as_ref().filter(|_| self.done)?;
-        Some(keys(&mschap::mppe_keys(&self.account.hash, response)))
+        Some(keys_from_mppe(&mschap::mppe_keys(&self.account.hash, response)))
     }
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         self.worked = self.worked.checked_sub(1)?;
         Some(WORK)
     }
@@ -168,49 +170,49 @@ impl PeerMethod for MsChapV2Peer {
 
 /// The server's side, for a user whose NT hash it has, or makes when the method begins: most offers are refused.
 #[derive(Clone)]
-pub struct Hash(Known);
+pub struct MsChapV2Verifier(NtHashSource);
 
 #[derive(Clone)]
-enum Known {
-    Hash(Key<[u8; NT_HASH_LEN]>),
-    Password(Key),
+enum NtHashSource {
+    Hash(SecretValue<[u8; NT_HASH_LEN]>),
+    Password(SecretValue),
 }
 
-impl Hash {
+impl MsChapV2Verifier {
     /// For a user with this secret; `None` where only the host can compare, since this handshake needs the hash.
     #[must_use]
     pub fn new(secret: &UserSecret) -> Option<Self> {
         Some(Self(match secret {
-            UserSecret::Clear(password) => Known::Password(password.clone()),
-            UserSecret::NtHash(hash) => Known::Hash(hash.clone()),
+            UserSecret::Clear(password) => NtHashSource::Password(password.clone()),
+            UserSecret::NtHash(hash) => NtHashSource::Hash(hash.clone()),
             UserSecret::Hashed => return None,
         }))
     }
 }
 
-impl fmt::Debug for Hash {
+impl fmt::Debug for MsChapV2Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hash(..)")
     }
 }
 
-impl ServerOffer for Hash {
-    fn kind(&self) -> Type {
-        Type::MSCHAPV2
+impl ServerOffer for MsChapV2Verifier {
+    fn kind(&self) -> EapType {
+        EapType::MSCHAPV2
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        let stage = Stage::Challenge;
+    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+        let stage = MsChapV2Stage::Challenge;
         let hash = match &self.0 {
-            Known::Hash(hash) => hash.clone(),
-            Known::Password(password) => nt_hash(password).into(),
+            NtHashSource::Hash(hash) => hash.clone(),
+            NtHashSource::Password(password) => nt_hash(password).into(),
         };
-        Box::new(MsChapV2Server { hash, challenge: context.rng.array(), id: 0, stage, worked: 0 })
+        Box::new(MsChapV2Server { hash, challenge: context.rng.random_array(), id: 0, stage, worked: 0 })
     }
 }
 
 /// What the server says next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum MsChapV2Stage {
     Challenge,
     /// The peer is right, and is shown that the server knows the password too.
     Success([u8; AUTHENTICATOR_RESPONSE_LEN], [u8; RESPONSE_LEN]),
@@ -218,11 +220,11 @@ enum Stage {
 }
 
 struct MsChapV2Server {
-    hash: Key<[u8; NT_HASH_LEN]>,
+    hash: SecretValue<[u8; NT_HASH_LEN]>,
     challenge: [u8; CHALLENGE_LEN],
     /// MS-CHAPv2-ID of the challenge.
     id: u8,
-    stage: Stage,
+    stage: MsChapV2Stage,
     worked: u32,
 }
 
@@ -233,64 +235,71 @@ impl fmt::Debug for MsChapV2Server {
 }
 
 impl MsChapV2Server {
-    fn answered(&mut self, value: &[u8]) -> Option<Stage> {
-        let mut r = Reader::new(value);
-        (r.u8().ok()? == VALUE_LEN as u8).then_some(())?;
-        let peer: [u8; CHALLENGE_LEN] = r.bytes(CHALLENGE_LEN).ok()?.try_into().ok()?;
-        r.bytes(8).ok()?;
-        let given: [u8; RESPONSE_LEN] = r.bytes(RESPONSE_LEN).ok()?.try_into().ok()?;
-        r.u8().ok()?;
+    fn check_response(&mut self, value: &[u8]) -> Option<MsChapV2Stage> {
+        let mut r = OctetReader::new(value);
+        (r.read_u8().ok()? == VALUE_LEN as u8).then_some(())?;
+        let peer: [u8; CHALLENGE_LEN] = r.read_bytes(CHALLENGE_LEN).ok()?.try_into().ok()?;
+        r.read_bytes(8).ok()?;
+        let given: [u8; RESPONSE_LEN] = r.read_bytes(RESPONSE_LEN).ok()?.try_into().ok()?;
+        r.read_u8().ok()?;
         let name = r.take_rest();
         self.worked += 1;
         let right = mschap::nt_response(&self.challenge, &peer, name, &self.hash);
-        if !equal(&right, &given) {
-            return Some(Stage::Failure);
+        if !constant_time_eq(&right, &given) {
+            return Some(MsChapV2Stage::Failure);
         }
         let proof = mschap::authenticator_response(&self.hash, &given, &peer, &self.challenge, name);
-        Some(Stage::Success(proof, given))
+        Some(MsChapV2Stage::Success(proof, given))
     }
 }
 
 impl ServerMethod for MsChapV2Server {
-    fn build(&mut self, identifier: u8, out: &mut Vec<u8>) {
+    fn build_request(&mut self, identifier: u8, out: &mut Vec<u8>) {
         match &self.stage {
-            Stage::Challenge => {
+            MsChapV2Stage::Challenge => {
                 self.id = identifier;
                 let parts: [&[u8]; 3] = [&[CHALLENGE_LEN as u8], &self.challenge, SERVER_NAME];
-                emit(out, CHALLENGE, self.id, &parts);
+                emit_message(out, CHALLENGE, self.id, &parts);
             }
-            Stage::Success(proof, _) => emit(out, SUCCESS, self.id, &[&proof[..], b" M=OK"]),
-            Stage::Failure => emit(out, FAILURE, self.id, &[REFUSAL]),
+            MsChapV2Stage::Success(proof, _) => emit_message(out, SUCCESS, self.id, &[&proof[..], b" M=OK"]),
+            MsChapV2Stage::Failure => emit_message(out, FAILURE, self.id, &[REFUSAL]),
         }
     }
-    fn response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
         match (self.stage, data.first()) {
-            (Stage::Challenge, Some(&RESPONSE)) => {
-                let value = parse(data).filter(|(_, id, _)| *id == self.id).map(|(_, _, value)| value);
-                let Some(stage) = value.and_then(|v| self.answered(v)) else { return ServerVerdict::Ignore };
+            (MsChapV2Stage::Challenge, Some(&RESPONSE)) => {
+                let value =
+                    parse_message(data).filter(|(_, id, _)| *id == self.id).map(|(_, _, value)| value);
+                let Some(stage) = value.and_then(|v| self.check_response(v)) else {
+                    return ServerVerdict::Ignore;
+                };
                 self.stage = stage;
                 ServerVerdict::Continue
             }
-            (Stage::Success(..), Some(&SUCCESS)) => ServerVerdict::Success,
+            (MsChapV2Stage::Success(..), Some(&SUCCESS)) => ServerVerdict::Success,
             // Whatever is said to a refusal, or instead of agreeing, there is no way on.
-            (Stage::Failure, _) | (Stage::Success(..), Some(&FAILURE)) => ServerVerdict::Failure,
+            (MsChapV2Stage::Failure, _) | (MsChapV2Stage::Success(..), Some(&FAILURE)) => {
+                ServerVerdict::Failure
+            }
             _ => ServerVerdict::Ignore,
         }
     }
-    fn refuses(&self) -> bool {
-        self.stage == Stage::Failure
+    fn is_refusing(&self) -> bool {
+        self.stage == MsChapV2Stage::Failure
     }
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> MethodFault {
         // A peer that was told that it is right and does not agree.
-        if matches!(self.stage, Stage::Success(..)) { Fault::Rules } else { Fault::Proof }
+        if matches!(self.stage, MsChapV2Stage::Success(..)) { MethodFault::Rules } else { MethodFault::Proof }
     }
-    fn keys(&self) -> Option<Keys> {
+    fn keys(&self) -> Option<EapKeys> {
         match &self.stage {
-            Stage::Success(_, response) => Some(keys(&mschap::mppe_keys(&self.hash, response))),
-            Stage::Challenge | Stage::Failure => None,
+            MsChapV2Stage::Success(_, response) => {
+                Some(keys_from_mppe(&mschap::mppe_keys(&self.hash, response)))
+            }
+            MsChapV2Stage::Challenge | MsChapV2Stage::Failure => None,
         }
     }
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         self.worked = self.worked.checked_sub(1)?;
         Some(WORK)
     }
@@ -303,35 +312,43 @@ mod tests {
     use proptest::prelude::*;
     use usher_core::{SecureRng, Seed, WallTime};
 
-    fn context(rng: &mut SecureRng) -> Context<'_> {
-        Context { rng, wall: WallTime::from_unix_secs(0), mtu: None, without_extended_master_secret: false }
+    fn test_context(rng: &mut SecureRng) -> MethodContext<'_> {
+        MethodContext {
+            rng,
+            wall: WallTime::from_unix_secs(0),
+            mtu: None,
+            without_extended_master_secret: false,
+        }
     }
 
-    fn pair(user: &str, right: &[u8], given: &[u8]) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {
-        let mut rng = Seed::new(1).secure("mschapv2", 0);
-        let peer = PeerOffer::begin(&Account::new(user.as_bytes(), given), context(&mut rng));
-        let hash = Hash::new(&UserSecret::Clear(right[..].into())).unwrap();
-        (peer, ServerOffer::begin(&hash, context(&mut rng)))
+    fn method_pair(user: &str, right: &[u8], given: &[u8]) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {
+        let mut rng = Seed::new(1).derive_secure_rng("mschapv2", 0);
+        let peer = PeerOffer::start_peer_method(
+            &MsChapV2Account::new(user.as_bytes(), given),
+            test_context(&mut rng),
+        );
+        let hash = MsChapV2Verifier::new(&UserSecret::Clear(right[..].into())).unwrap();
+        (peer, ServerOffer::start_server_method(&hash, test_context(&mut rng)))
     }
 
     /// One request and its response.
-    fn round(
+    fn run_round(
         id: u8,
         peer: &mut dyn PeerMethod,
         server: &mut dyn ServerMethod,
     ) -> (PeerVerdict, ServerVerdict) {
         let (mut request, mut response) = (Vec::new(), Vec::new());
-        server.build(id, &mut request);
-        let verdict = peer.request(id, &request, &mut response);
-        (verdict, server.response(id, &response))
+        server.build_request(id, &mut request);
+        let verdict = peer.handle_request(id, &request, &mut response);
+        (verdict, server.handle_response(id, &response))
     }
 
     #[test]
     fn both_sides_prove_the_password_and_share_a_key() {
-        let (mut peer, mut server) = pair("DOMAIN\\User", b"clientPass", b"clientPass");
+        let (mut peer, mut server) = method_pair("DOMAIN\\User", b"clientPass", b"clientPass");
         assert!(peer.keys().is_none() && server.keys().is_none());
-        assert_eq!(round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
-        assert_eq!(round(6, &mut *peer, &mut *server), (PeerVerdict::Done, ServerVerdict::Success));
+        assert_eq!(run_round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
+        assert_eq!(run_round(6, &mut *peer, &mut *server), (PeerVerdict::Done, ServerVerdict::Success));
         let key = server.keys().unwrap();
         assert_eq!(peer.keys().as_ref(), Some(&key));
         assert!(key.msk[..32] != [0; 32] && key.msk[32..] == [0; 32]);
@@ -341,49 +358,49 @@ mod tests {
 
     #[test]
     fn a_wrong_password_is_refused_and_gives_no_key() {
-        let (mut peer, mut server) = pair("User", b"right", b"wrong");
-        assert_eq!(round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
-        assert_eq!(round(6, &mut *peer, &mut *server), (PeerVerdict::Failed, ServerVerdict::Failure));
+        let (mut peer, mut server) = method_pair("User", b"right", b"wrong");
+        assert_eq!(run_round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
+        assert_eq!(run_round(6, &mut *peer, &mut *server), (PeerVerdict::Failed, ServerVerdict::Failure));
         assert!(peer.keys().is_none() && server.keys().is_none());
     }
 
     #[test]
     fn a_server_without_the_password_does_not_convince() {
-        let (mut peer, mut server) = pair("User", b"right", b"right");
-        round(5, &mut *peer, &mut *server);
+        let (mut peer, mut server) = method_pair("User", b"right", b"right");
+        run_round(5, &mut *peer, &mut *server);
         let mut request = Vec::new();
-        server.build(6, &mut request);
+        server.build_request(6, &mut request);
         request[10] ^= 1;
-        assert_eq!(peer.request(6, &request, &mut Vec::new()), PeerVerdict::Failed);
+        assert_eq!(peer.handle_request(6, &request, &mut Vec::new()), PeerVerdict::Failed);
         assert!(peer.keys().is_none());
     }
 
     #[test]
     fn a_success_without_a_challenge_is_ignored() {
-        let (mut peer, _) = pair("User", b"right", b"right");
+        let (mut peer, _) = method_pair("User", b"right", b"right");
         let mut request = Vec::new();
-        emit(&mut request, SUCCESS, 1, &[b"S=0000000000000000000000000000000000000000"]);
-        assert_eq!(peer.request(1, &request, &mut Vec::new()), PeerVerdict::Ignore);
+        emit_message(&mut request, SUCCESS, 1, &[b"S=0000000000000000000000000000000000000000"]);
+        assert_eq!(peer.handle_request(1, &request, &mut Vec::new()), PeerVerdict::Ignore);
     }
 
     #[test]
     fn a_hash_that_only_the_host_knows_cannot_be_offered() {
-        assert!(Hash::new(&UserSecret::Hashed).is_none());
-        assert!(Hash::new(&UserSecret::NtHash([1; 16].into())).is_some());
+        assert!(MsChapV2Verifier::new(&UserSecret::Hashed).is_none());
+        assert!(MsChapV2Verifier::new(&UserSecret::NtHash([1; 16].into())).is_some());
     }
 
     proptest! {
         #[test]
         fn nothing_from_outside_upsets_either_side(data in vec(any::<u8>(), 0..120), op in 0_u8..8, rounds in 0_u8..2) {
-            let (mut peer, mut server) = pair("User", b"right", b"right");
+            let (mut peer, mut server) = method_pair("User", b"right", b"right");
             for id in 0..rounds {
-                round(id, &mut *peer, &mut *server);
+                run_round(id, &mut *peer, &mut *server);
             }
             let mut framed = Vec::new();
-            emit(&mut framed, op, rounds, &[&data]);
+            emit_message(&mut framed, op, rounds, &[&data]);
             for bytes in [&data, &framed] {
-                let _ = peer.request(9, bytes, &mut Vec::new());
-                prop_assert!(server.response(9, bytes) != ServerVerdict::Success || bytes.first() == Some(&SUCCESS) && rounds == 1);
+                let _ = peer.handle_request(9, bytes, &mut Vec::new());
+                prop_assert!(server.handle_response(9, bytes) != ServerVerdict::Success || bytes.first() == Some(&SUCCESS) && rounds == 1);
             }
         }
     }

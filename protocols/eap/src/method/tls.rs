@@ -6,12 +6,12 @@ mod server;
 mod tests;
 
 pub use super::connection::{PeerTls, ServerTls};
-pub use peer::Peer;
-pub use server::Server;
+pub use peer::EapTlsPeer;
+pub use server::EapTlsServer;
 
 use super::connection::TlsConnection;
-use super::{Context, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
-use crate::packet::Type;
+use super::{MethodContext, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
+use crate::packet::EapType;
 use alloc::boxed::Box;
 
 /// EAP-TLS for a peer.
@@ -34,22 +34,27 @@ pub struct ServerMethodTls {
 }
 
 impl PeerOffer for PeerMethodTls {
-    fn kind(&self) -> Type {
-        Type::TLS
+    fn kind(&self) -> EapType {
+        EapType::TLS
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
-        Box::new(Peer::new(TlsConnection::peer(&self.tls, self.fragment, &context)))
+    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod> {
+        Box::new(EapTlsPeer::new(TlsConnection::for_peer(&self.tls, self.fragment, &context)))
     }
 }
 
 impl ServerOffer for ServerMethodTls {
-    fn kind(&self) -> Type {
-        Type::TLS
+    fn kind(&self) -> EapType {
+        EapType::TLS
     }
     fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
         self.tls.end_sessions(whose);
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        Box::new(Server::new(TlsConnection::server(&self.tls, Type::TLS, self.fragment, &context)))
+    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+        Box::new(EapTlsServer::new(TlsConnection::for_server(
+            &self.tls,
+            EapType::TLS,
+            self.fragment,
+            &context,
+        )))
     }
 }

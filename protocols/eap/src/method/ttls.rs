@@ -12,31 +12,31 @@ mod tests;
 
 use super::connection::{PeerTls, ServerTls, TlsConnection};
 use super::tunnel::{TunnelPeer, TunnelServer};
-use super::{Context, Inner, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
-use crate::packet::Type;
+use super::{InnerMethod, MethodContext, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
+use crate::packet::EapType;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::SecureRng;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 
 /// How a peer proves inside the tunnel who it is. The passwords are in clear.
 #[derive(Clone)]
-pub enum Proof {
+pub enum TtlsProof {
     /// The password itself.
-    Pap(Key),
+    Pap(SecretValue),
     /// CHAP.
-    Chap(Key),
+    Chap(SecretValue),
     /// MS-CHAP.
-    MsChap(Key),
+    MsChap(SecretValue),
     /// MS-CHAP-V2, by which the server proves that it knows the password, too.
-    MsChapV2(Key),
+    MsChapV2(SecretValue),
     /// EAP, by one of these methods, the preferred one first.
     Eap(Arc<[Box<dyn PeerOffer>]>),
 }
 
-impl fmt::Debug for Proof {
+impl fmt::Debug for TtlsProof {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -59,10 +59,10 @@ pub struct PeerMethodTtls {
     /// Who it is inside the tunnel; the outer identity may be anonymous.
     pub identity: Vec<u8>,
     /// How it proves that.
-    pub proof: Proof,
+    pub proof: TtlsProof,
 }
 
-/// EAP-TTLS for a server. Users are asked for by [`Question::User`](super::Question::User) with the name given inside.
+/// EAP-TTLS for a server. Users are asked for by [`Question::User`](super::UserQuery::User) with the name given inside.
 #[derive(Clone, Debug)]
 pub struct ServerMethodTtls {
     /// Its TLS. A host with a new certificate or revocation list makes a new offer for the logins to come; those under
@@ -71,30 +71,30 @@ pub struct ServerMethodTtls {
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
     /// What is accepted inside; of the EAP methods the preferred one first.
-    pub inner: Arc<[Inner]>,
+    pub inner: Arc<[InnerMethod]>,
 }
 
 impl PeerOffer for PeerMethodTtls {
-    fn kind(&self) -> Type {
-        Type::TTLS
+    fn kind(&self) -> EapType {
+        EapType::TTLS
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
-        let rng = SecureRng::from_seed(context.rng.array());
-        let phase = peer::Phase::new(self.identity.clone(), &self.proof, rng, context.wall);
-        Box::new(TunnelPeer::new(Type::TTLS, &self.tls, self.fragment, phase, &context))
+    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod> {
+        let rng = SecureRng::from_seed(context.rng.random_array());
+        let phase = peer::TtlsPeerPhase::new(self.identity.clone(), &self.proof, rng, context.wall);
+        Box::new(TunnelPeer::new(EapType::TTLS, &self.tls, self.fragment, phase, &context))
     }
 }
 
 impl ServerOffer for ServerMethodTtls {
-    fn kind(&self) -> Type {
-        Type::TTLS
+    fn kind(&self) -> EapType {
+        EapType::TTLS
     }
     fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
         self.tls.end_sessions(whose);
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        let phase = server::Phase::new(self.inner.clone());
-        Box::new(TunnelServer::new(Type::TTLS, &self.tls, self.fragment, phase, context))
+    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+        let phase = server::TtlsServerPhase::new(self.inner.clone());
+        Box::new(TunnelServer::new(EapType::TTLS, &self.tls, self.fragment, phase, context))
     }
 }
 
@@ -103,9 +103,9 @@ const CHALLENGE: usize = 16;
 const SHORT_CHALLENGE: usize = 8;
 
 /// The challenge that both sides have, and the identifier (RFC 5281 §11.1; RFC 9427 §2.3).
-fn challenge<const N: usize>(conn: &TlsConnection) -> Option<([u8; N], u8)> {
+fn tunnel_challenge<const N: usize>(conn: &TlsConnection) -> Option<([u8; N], u8)> {
     let mut material = [0; CHALLENGE + 1];
     let material = &mut material[..=N];
-    conn.engine.export("ttls challenge", None, material).ok()?;
+    conn.engine.export_keying_material("ttls challenge", None, material).ok()?;
     Some((material[..N].try_into().ok()?, material[N]))
 }

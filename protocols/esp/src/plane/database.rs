@@ -1,8 +1,8 @@
 //! The security association database (RFC 4301 §4.4.2): which pair a packet goes by, and which it came by.
 
-use super::{Mode, Outer, SaPair, Usage};
-use crate::ip::Flow;
-use crate::policy::{PolicyId, selects};
+use super::{IpsecMode, OuterPath, SaPair, SaUsage};
+use crate::ip::PacketFlow;
+use crate::policy::{PolicyId, selects_flow};
 use crate::sa::{InboundSa, OutboundSa};
 use crate::selector::TrafficSelector;
 use crate::transform::TransformError;
@@ -13,13 +13,13 @@ use usher_core::{Instant, SecureRng};
 
 /// A pair as it is kept.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct SaPairEntry {
     pub(super) outbound: OutboundSa,
     pub(super) inbound: InboundSa,
-    pub(super) mode: Mode,
+    pub(super) mode: IpsecMode,
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
-    pub(super) outer: Outer,
+    pub(super) outer: OuterPath,
     pub(super) policy: Option<PolicyId>,
     /// The pair that it takes the place of, and that takes its place.
     replaces: Option<u32>,
@@ -29,10 +29,10 @@ pub(super) struct Entry {
     pub(super) follow: bool,
     pub(super) last_received: Option<Instant>,
     /// What was told of it when somebody asked what has changed.
-    pub(super) told: Usage,
+    pub(super) reported_usage: SaUsage,
 }
 
-impl Entry {
+impl SaPairEntry {
     pub(super) fn new(pair: &SaPair, seed: [u8; 32]) -> Result<Self, TransformError> {
         let (transform, lifetime) = (pair.transform, pair.lifetime);
         Ok(Self {
@@ -48,15 +48,15 @@ impl Entry {
             waits: pair.after_peer,
             follow: pair.follow,
             last_received: None,
-            told: Usage::default(),
+            reported_usage: SaUsage::default(),
         })
     }
-    pub(super) fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> SaUsage {
         let (received, sent) = (self.inbound.volume(), self.outbound.volume());
-        Usage { received, sent, last_received: self.last_received }
+        SaUsage { received, sent, last_received: self.last_received }
     }
     /// The hosts of the other side, where it is nothing but a few.
-    fn hosts(&self) -> Option<Vec<IpAddr>> {
+    fn remote_hosts(&self) -> Option<Vec<IpAddr>> {
         self.remote
             .iter()
             .map(|selector| (selector.start == selector.end).then_some(selector.start))
@@ -67,7 +67,7 @@ impl Entry {
 /// All pairs.
 #[derive(Debug)]
 pub(super) struct SaDatabase {
-    entries: HashMap<u32, Entry>,
+    entries: HashMap<u32, SaPairEntry>,
     /// Pairs whose other side is this host, the oldest first.
     hosts: HashMap<IpAddr, Vec<u32>>,
     /// Pairs whose other side is a network, the oldest first.
@@ -82,19 +82,19 @@ impl SaDatabase {
             networks: Vec::new(),
         }
     }
-    pub(super) fn get(&self, inbound: u32) -> Option<&Entry> {
+    pub(super) fn get(&self, inbound: u32) -> Option<&SaPairEntry> {
         self.entries.get(&inbound)
     }
-    pub(super) fn get_mut(&mut self, inbound: u32) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, inbound: u32) -> Option<&mut SaPairEntry> {
         self.entries.get_mut(&inbound)
     }
-    pub(super) fn spis(&self) -> Vec<u32> {
+    pub(super) fn inbound_spis(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.entries.keys().copied().collect();
         all.sort_unstable();
         all
     }
-    pub(super) fn usages(&self, changed: bool) -> Vec<(u32, Usage)> {
-        let all = self.entries.iter().map(|(spi, entry)| (*spi, entry.usage(), entry.told));
+    pub(super) fn usages(&self, changed: bool) -> Vec<(u32, SaUsage)> {
+        let all = self.entries.iter().map(|(spi, entry)| (*spi, entry.usage(), entry.reported_usage));
         let mut all: Vec<_> = all
             .filter(|(_, usage, told)| !changed || usage != told)
             .map(|(spi, usage, _)| (spi, usage))
@@ -102,7 +102,7 @@ impl SaDatabase {
         all.sort_unstable_by_key(|(spi, _)| *spi);
         all
     }
-    pub(super) fn insert(&mut self, mut entry: Entry) {
+    pub(super) fn insert(&mut self, mut entry: SaPairEntry) {
         let spi = entry.inbound.spi();
         // Of the same traffic by another IKE_SA, as when somebody proves anew who he is before the old one ends.
         entry.replaces = entry.replaces.or_else(|| self.of_same_traffic(&entry));
@@ -110,14 +110,14 @@ impl SaDatabase {
             Some(old) => old.replaced_by = Some(spi),
             None => entry.waits = false,
         }
-        match entry.hosts() {
+        match entry.remote_hosts() {
             Some(hosts) => hosts.into_iter().for_each(|host| self.hosts.entry(host).or_default().push(spi)),
             None => self.networks.push(spi),
         }
         self.entries.insert(spi, entry);
     }
     /// The newest pair of the very same traffic and policy.
-    fn of_same_traffic(&self, entry: &Entry) -> Option<u32> {
+    fn of_same_traffic(&self, entry: &SaPairEntry) -> Option<u32> {
         let host = entry.remote.first().map(|selector| selector.start);
         let of_host = host.and_then(|host| self.hosts.get(&host)).map_or(&[][..], Vec::as_slice);
         let same = |spi: &&u32| {
@@ -127,9 +127,9 @@ impl SaDatabase {
         };
         of_host.iter().rev().chain(self.networks.iter().rev()).find(same).copied()
     }
-    pub(super) fn remove(&mut self, inbound: u32) -> Option<Entry> {
+    pub(super) fn remove(&mut self, inbound: u32) -> Option<SaPairEntry> {
         let entry = self.entries.remove(&inbound)?;
-        match entry.hosts() {
+        match entry.remote_hosts() {
             Some(hosts) => {
                 for host in hosts {
                     let of_host = self.hosts.get_mut(&host);
@@ -156,12 +156,12 @@ impl SaDatabase {
         }
     }
     /// The newest pair of a policy that has this traffic.
-    pub(super) fn find(&self, flow: &Flow, policy: Option<PolicyId>) -> Option<u32> {
+    pub(super) fn find_pair(&self, flow: &PacketFlow, policy: Option<PolicyId>) -> Option<u32> {
         let of_host = self.hosts.get(&flow.destination).map_or(&[][..], Vec::as_slice);
         let fits = |spi: &&u32| {
-            self.entries
-                .get(*spi)
-                .is_some_and(|entry| entry.policy == policy && selects(&entry.local, &entry.remote, flow))
+            self.entries.get(*spi).is_some_and(|entry| {
+                entry.policy == policy && selects_flow(&entry.local, &entry.remote, flow)
+            })
         };
         let all = || of_host.iter().rev().chain(self.networks.iter().rev()).filter(fits);
         let waits = |spi: &&u32| self.entries.get(*spi).is_some_and(|entry| entry.waits);

@@ -1,7 +1,7 @@
 //! Packets that wait for an SA.
 
-use super::Config;
-use crate::counters::Counters;
+use super::EspDataPlaneConfig;
+use crate::counters::EspCounters;
 use crate::policy::PolicyId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,78 +9,82 @@ use usher_core::collections::{HashMap, HashState};
 use usher_core::{Duration, Instant};
 
 /// A packet that waits: for which policy, since when.
-type Waiting = (PolicyId, Instant, Vec<u8>);
+type QueuedPacket = (PolicyId, Instant, Vec<u8>);
 
 #[derive(Debug)]
-pub(super) struct Held {
-    packets: VecDeque<Waiting>,
+pub(super) struct PacketQueue {
+    packets: VecDeque<QueuedPacket>,
     octets: usize,
     most_packets: usize,
     most_octets: usize,
-    patience: Duration,
+    queue_timeout: Duration,
     /// When an SA was asked for.
-    asked: HashMap<PolicyId, Instant>,
+    requested_at: HashMap<PolicyId, Instant>,
     /// What need not wait any more.
     pub(super) released: VecDeque<Vec<u8>>,
 }
 
-impl Held {
-    pub(super) fn new(config: &Config, state: HashState) -> Self {
+impl PacketQueue {
+    pub(super) fn new(config: &EspDataPlaneConfig, state: HashState) -> Self {
         Self {
             packets: VecDeque::new(),
             octets: 0,
-            most_packets: config.held_packets,
-            most_octets: config.held_octets,
-            patience: config.patience,
-            asked: HashMap::with_hasher(state),
+            most_packets: config.max_queued_packets,
+            most_octets: config.max_queued_octets,
+            queue_timeout: config.queue_timeout,
+            requested_at: HashMap::with_hasher(state),
             released: VecDeque::new(),
         }
     }
     /// Whether an SA is to be asked for now.
-    pub(super) fn asks(&mut self, policy: PolicyId, now: Instant, again: Duration) -> bool {
-        let asks = self.asked.get(&policy).is_none_or(|at| now.since(*at) >= again);
+    pub(super) fn should_acquire(&mut self, policy: PolicyId, now: Instant, again: Duration) -> bool {
+        let asks = self.requested_at.get(&policy).is_none_or(|at| now.duration_since(*at) >= again);
         if asks {
-            self.asked.insert(policy, now);
+            self.requested_at.insert(policy, now);
         }
         asks
     }
     /// An SA of the policy is there.
-    pub(super) fn arrived(&mut self, policy: PolicyId) {
-        self.asked.remove(&policy);
+    pub(super) fn clear_acquire(&mut self, policy: PolicyId) {
+        self.requested_at.remove(&policy);
     }
     /// There will be none.
-    pub(super) fn abandon(&mut self, policy: PolicyId, counters: &mut Counters) {
-        self.asked.remove(&policy);
+    pub(super) fn abandon_policy(&mut self, policy: PolicyId, counters: &mut EspCounters) {
+        self.requested_at.remove(&policy);
         let before = self.packets.len();
         self.packets.retain(|(of, ..)| *of != policy);
         self.octets = self.packets.iter().map(|(.., packet)| packet.len()).sum();
         counters.not_held += (before - self.packets.len()) as u64;
     }
-    pub(super) fn keep(&mut self, policy: PolicyId, at: Instant, packet: Vec<u8>) {
+    pub(super) fn push_packet(&mut self, policy: PolicyId, at: Instant, packet: Vec<u8>) {
         self.octets += packet.len();
         self.packets.push_back((policy, at, packet));
     }
     /// Drops what is too much, the oldest first.
-    pub(super) fn bound(&mut self, counters: &mut Counters) {
+    pub(super) fn drop_excess(&mut self, counters: &mut EspCounters) {
         while self.packets.len() > self.most_packets || self.octets > self.most_octets {
             self.drop_first(counters);
         }
     }
     /// Drops what has waited too long.
-    pub(super) fn expire(&mut self, now: Instant, counters: &mut Counters) {
-        while self.packets.front().is_some_and(|(_, at, _)| now.since(*at) > self.patience) {
+    pub(super) fn drop_expired(&mut self, now: Instant, counters: &mut EspCounters) {
+        while self.packets.front().is_some_and(|(_, at, _)| now.duration_since(*at) > self.queue_timeout) {
             self.drop_first(counters);
         }
     }
-    fn drop_first(&mut self, counters: &mut Counters) {
+    fn drop_first(&mut self, counters: &mut EspCounters) {
         if let Some((.., packet)) = self.packets.pop_front() {
             self.octets -= packet.len();
             counters.not_held += 1;
         }
     }
     /// All that wait, in their order.
-    pub(super) fn take(&mut self, now: Instant, counters: &mut Counters) -> VecDeque<Waiting> {
-        self.expire(now, counters);
+    pub(super) fn take_packets(
+        &mut self,
+        now: Instant,
+        counters: &mut EspCounters,
+    ) -> VecDeque<QueuedPacket> {
+        self.drop_expired(now, counters);
         self.octets = 0;
         core::mem::take(&mut self.packets)
     }

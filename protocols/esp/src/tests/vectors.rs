@@ -1,38 +1,38 @@
 //! Packets that RFCs give, octet by octet.
 
-use super::octets;
-use crate::sa::Opened;
-use crate::{InboundSa, Integrity, Keys, Lifetime, OutboundSa, Transform};
+use super::octets_from_hex;
+use crate::sa::OpenedPacket;
+use crate::{EspKeys, EspTransform, InboundSa, IntegrityAlgorithm, OutboundSa, SaLifetime};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 
-fn outbound(spi: u32, transform: Transform, keys: &Keys) -> OutboundSa {
-    OutboundSa::new(spi, transform, keys, Lifetime::default(), [0; 32]).unwrap()
+fn outbound_sa(spi: u32, transform: EspTransform, keys: &EspKeys) -> OutboundSa {
+    OutboundSa::new(spi, transform, keys, SaLifetime::default(), [0; 32]).unwrap()
 }
 
 #[test]
 fn chacha20_poly1305_is_that_of_rfc_7634_appendix_a() {
     let cipher = Some(CipherAlgorithm::ChaCha20Poly1305);
-    let transform = Transform { cipher, integrity: None, extended_sequence_numbers: false };
+    let transform = EspTransform { cipher, integrity: None, extended_sequence_numbers: false };
     let key: Vec<u8> = (0x80..=0xa3).collect();
-    let keys = Keys { cipher: key.into(), integrity: Vec::new().into() };
-    let source = octets(
+    let keys = EspKeys { cipher: key.into(), integrity: Vec::new().into() };
+    let source = octets_from_hex(
         "45000054a6f200004001e778c6336405c000020508005b7a3a080000553bec100007362708090a0b0c0d0e0f10111213
          1415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637",
     );
-    let ciphertext = octets(
+    let ciphertext = octets_from_hex(
         "24039428b97f417e3c13753a4f05087b67c352e6a7fab1b982d466ef407ae5c614ee8099d52844eb61aa95dfab4c02f7
          2aa71e7c4c4f64c9befe2facc638e8f3cbec163fac469b502773f6fb94e664da9165b82829f641e0",
     );
-    let iv = octets("1011121314151617");
+    let iv = octets_from_hex("1011121314151617");
     let mut buf = vec![0; transform.packet_len(source.len())];
     buf[16..16 + source.len()].copy_from_slice(&source);
-    let length = outbound(0x01020304, transform, &keys).seal_as(&mut buf, source.len(), 4, 5, &iv);
-    assert_eq!(buf[..16], [octets("0102030400000005"), iv].concat());
+    let length = outbound_sa(0x01020304, transform, &keys).seal_as(&mut buf, source.len(), 4, 5, &iv);
+    assert_eq!(buf[..16], [octets_from_hex("0102030400000005"), iv].concat());
     assert_eq!(buf[16..length - 16], ciphertext);
-    assert_eq!(buf[length - 16..], octets("76aaa8266b7fb0f7b11b369907e1ad43"));
-    let mut sa = InboundSa::new(0x01020304, transform, &keys, Lifetime::default(), 64).unwrap();
-    let opened = Opened { payload: 16..16 + source.len(), next_header: 4, sequence: 5, newest: true };
+    assert_eq!(buf[length - 16..], octets_from_hex("76aaa8266b7fb0f7b11b369907e1ad43"));
+    let mut sa = InboundSa::new(0x01020304, transform, &keys, SaLifetime::default(), 64).unwrap();
+    let opened = OpenedPacket { payload: 16..16 + source.len(), next_header: 4, sequence: 5, newest: true };
     assert_eq!(sa.open(&mut buf), Ok(opened));
     assert_eq!(buf[16..16 + source.len()], source);
 }
@@ -68,16 +68,16 @@ fn aes_cbc_is_that_of_rfc_3602() {
              b7eb7dfb3512e5de435e7207ed971ef3d2726d9b5ef6affc6d17a0de cbb13892",
         ),
     ];
-    let integrity = Some(Integrity { mac: MacAlgorithm::HmacSha1, len: 12 });
+    let integrity = Some(IntegrityAlgorithm { mac: MacAlgorithm::HmacSha1, len: 12 });
     let cipher = Some(CipherAlgorithm::AesCbc);
-    let transform = Transform { cipher, integrity, extended_sequence_numbers: false };
+    let transform = EspTransform { cipher, integrity, extended_sequence_numbers: false };
     for (key, spi, sequence, iv, next_header, data, encrypted) in cases {
-        let keys = Keys { cipher: octets(key).into(), integrity: vec![0; 20].into() };
-        let (data, iv, encrypted) = (octets(data), octets(iv), octets(encrypted));
+        let keys = EspKeys { cipher: octets_from_hex(key).into(), integrity: vec![0; 20].into() };
+        let (data, iv, encrypted) = (octets_from_hex(data), octets_from_hex(iv), octets_from_hex(encrypted));
         let mut buf = vec![0; transform.packet_len(data.len())];
         buf[24..24 + data.len()].copy_from_slice(&data);
         let length =
-            outbound(spi, transform, &keys).seal_as(&mut buf, data.len(), next_header, sequence, &iv);
+            outbound_sa(spi, transform, &keys).seal_as(&mut buf, data.len(), next_header, sequence, &iv);
         assert_eq!(buf[..8], (u64::from(spi) << 32 | sequence).to_be_bytes());
         assert_eq!((&buf[8..24], &buf[24..length - 12]), (&iv[..], &encrypted[..]), "{sequence}");
     }

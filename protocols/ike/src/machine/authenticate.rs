@@ -3,25 +3,27 @@
 pub(super) mod initiator;
 pub(super) mod responder;
 
-use super::config::{Config, Connection, LocalAuth, RemoteAuth};
+use super::config::{IkeConnection, IkeEndpointConfig, LocalAuth, RemoteAuth};
 use super::event::{CertificateName, EndReason, IkeJob};
-use super::sa::{Context, IkeSa, Phase};
+use super::sa::{IkeSa, SaPhase, StepContext};
 use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::keys::{self, shared_key_code, signed_octets};
-use crate::message::notifies;
-use crate::payload::{Configuration, Identification, Notify, Payload, Proposal, TrafficSelectors};
+use crate::message::notify_payloads;
+use crate::payload::{
+    ConfigurationPayload, Identification, NotifyPayload, Payload, Proposal, TrafficSelectors,
+};
 use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Instant, Job, JobOrigin, WallTime};
-use usher_crypto::Key;
-use usher_crypto::digest::equal;
+use usher_core::{CommandError, Instant, JobOrigin, JobRequest, WallTime};
+use usher_crypto::SecretValue;
+use usher_crypto::digest::constant_time_eq;
 use usher_crypto::exchange::KeyExchange;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
-use usher_eap::authenticator::Authenticator;
-use usher_eap::packet::{Code, Packet, Type};
-use usher_eap::peer::Peer;
+use usher_eap::authenticator::EapAuthenticator;
+use usher_eap::packet::{EapCode, EapPacket, EapType};
+use usher_eap::peer::EapPeer;
 
 /// Certificates of what somebody shows that are looked at, and responses of OCSP about them: a path has at most six beside the own.
 const CERTIFICATES: usize = 7;
@@ -32,13 +34,13 @@ const LONGEST_RESPONSE: usize = 8192;
 /// Octets of an EAP packet of an initiator that has not proved who it is: a fragmented message could have very much more.
 const UNPROVED: usize = 4096;
 /// Octets of memory that what it asks for may take until then.
-const KEPT: usize = 8192;
+const MAX_RETAINED_OCTETS: usize = 8192;
 
 /// What waits for a helper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Waits {
+pub(super) enum PendingReply {
     /// For nobody.
-    Nobody,
+    Idle,
     Signature(SignatureScheme),
     Verification,
     Eap,
@@ -47,18 +49,18 @@ pub(super) enum Waits {
 
 /// The conversation of EAP.
 #[derive(Debug)]
-pub(super) enum Eap {
+pub(super) enum EapConversation {
     /// There is none.
     None,
-    Peer(Box<Peer>),
-    Authenticator(Box<Authenticator>),
+    Peer(Box<EapPeer>),
+    Authenticator(Box<EapAuthenticator>),
     /// It has succeeded, with the method's key where it gave one.
-    Done(Option<Key>),
+    Done(Option<SecretValue>),
 }
 
 /// What is known of a CHILD_SA that is asked for with the IKE_SA.
 #[derive(Debug)]
-pub(super) struct ChildAsked {
+pub(super) struct InitialChildRequest {
     pub(super) proposals: Vec<Proposal>,
     pub(super) initiator: TrafficSelectors,
     pub(super) responder: TrafficSelectors,
@@ -67,7 +69,7 @@ pub(super) struct ChildAsked {
 
 /// An IKE_SA whose sides prove who they are.
 #[derive(Debug)]
-pub(super) struct Authenticating {
+pub(super) struct AuthenticationState {
     /// The first request and the first response, as they were sent.
     pub(super) first: (Vec<u8>, Vec<u8>),
     nonces: (Vec<u8>, Vec<u8>),
@@ -75,8 +77,8 @@ pub(super) struct Authenticating {
     pub(super) hashes: Vec<HashAlgorithm>,
     /// The responder can do without a CHILD_SA.
     pub(super) childless: bool,
-    pub(super) waits: Waits,
-    pub(super) eap: Eap,
+    pub(super) waits: PendingReply,
+    pub(super) eap: EapConversation,
     /// The other side has proved who it is, but for EAP.
     pub(super) verified: bool,
     /// This side's proof, once it is signed.
@@ -89,10 +91,10 @@ pub(super) struct Authenticating {
     /// Both have agreed that EAP alone proves who the responder is.
     pub(super) eap_only: bool,
     /// What the initiator wants besides.
-    pub(super) child: Option<ChildAsked>,
-    pub(super) configuration: Option<Configuration>,
+    pub(super) child: Option<InitialChildRequest>,
+    pub(super) configuration: Option<ConfigurationPayload>,
     /// What it gets.
-    pub(super) given: Option<Vec<crate::payload::ConfigurationAttribute>>,
+    pub(super) assigned_attributes: Option<Vec<crate::payload::ConfigurationAttribute>>,
     pub(super) initial_contact: bool,
     pub(super) mobike: bool,
     pub(super) wants_ticket: bool,
@@ -101,7 +103,7 @@ pub(super) struct Authenticating {
     /// Further key exchanges that are still to be done (RFC 9370).
     pub(super) additional: VecDeque<KeyExchangeMethod>,
     /// That which this side has begun.
-    pub(super) begun: Option<Box<dyn KeyExchange>>,
+    pub(super) key_exchange: Option<Box<dyn KeyExchange>>,
     /// What both sides have said between the first exchange and this one (RFC 9242 §3.3.2): of the initiator, and of the
     /// responder.
     pub(super) between: Option<(Vec<u8>, Vec<u8>)>,
@@ -110,7 +112,7 @@ pub(super) struct Authenticating {
     /// The algorithms of the IKE_SA, of a responder.
     pub(super) chosen: Option<Proposal>,
     /// The key that the AAA server gave, and whom it has authenticated.
-    key: Option<Key>,
+    key: Option<SecretValue>,
     identity: Option<Identification>,
     /// The SPI at which the first CHILD_SA receives, of an initiator.
     pub(super) child_spi: u32,
@@ -118,15 +120,15 @@ pub(super) struct Authenticating {
     pub(super) response: Vec<Payload>,
 }
 
-impl Authenticating {
+impl AuthenticationState {
     pub(super) fn new(request: Vec<u8>, response: Vec<u8>, initiator: Vec<u8>, responder: Vec<u8>) -> Self {
         Self {
             first: (request, response),
             nonces: (initiator, responder),
             hashes: Vec::new(),
             childless: false,
-            waits: Waits::Nobody,
-            eap: Eap::None,
+            waits: PendingReply::Idle,
+            eap: EapConversation::None,
             verified: false,
             proof: None,
             ocsp_wanted: false,
@@ -135,13 +137,13 @@ impl Authenticating {
             eap_only: false,
             child: None,
             configuration: None,
-            given: None,
+            assigned_attributes: None,
             initial_contact: false,
             mobike: false,
             wants_ticket: false,
             resumed: None,
             additional: VecDeque::new(),
-            begun: None,
+            key_exchange: None,
             between: None,
             first_id: 1,
             chosen: None,
@@ -160,25 +162,25 @@ impl Authenticating {
     }
     pub(super) fn eap_timeout(&self) -> Option<Instant> {
         match &self.eap {
-            Eap::Peer(peer) => peer.poll_timeout(),
+            EapConversation::Peer(peer) => peer.poll_timeout(),
             _ => None,
         }
     }
 }
 
 /// The state of proving; `None` of an IKE_SA that is past it.
-pub(super) fn state(sa: &mut IkeSa) -> Option<&mut Authenticating> {
+pub(super) fn authentication_state(sa: &mut IkeSa) -> Option<&mut AuthenticationState> {
     match &mut sa.phase {
-        Phase::Authenticating(state) => Some(state),
+        SaPhase::Authenticating(state) => Some(state),
         _ => None,
     }
 }
 
 /// What one side signs: the initiator, or the responder.
-fn octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Vec<u8>> {
+fn build_signed_octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Vec<u8>> {
     let session = sa.session.as_ref()?;
     let (prf, keys) = (session.algorithms.prf, session.keys.clone());
-    let state = state(sa)?;
+    let state = authentication_state(sa)?;
     let id = [&[id.kind.0, 0, 0, 0][..], &id.data].concat();
     let mut octets = if initiator {
         signed_octets(prf, &state.first.0, &state.nonces.1, &keys.sk_pi, &id)
@@ -194,18 +196,23 @@ fn octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Vec<u8
 }
 
 /// The AUTH payload's data by a shared key, of this side or of the other.
-fn code(sa: &mut IkeSa, initiator: bool, id: &Identification, key: &[u8]) -> Option<Key> {
-    let octets = octets(sa, initiator, id)?;
+fn compute_auth_data(
+    sa: &mut IkeSa,
+    initiator: bool,
+    id: &Identification,
+    key: &[u8],
+) -> Option<SecretValue> {
+    let octets = build_signed_octets(sa, initiator, id)?;
     let prf = sa.session.as_ref()?.algorithms.prf;
     Some(shared_key_code(prf, key, &octets))
 }
 
 /// The key that proves who somebody is after EAP: the method's, or SK_p where it gave none (§2.16).
-fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<Key> {
+fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<SecretValue> {
     let keys = sa.session.as_ref()?.keys.clone();
-    match &state(sa)?.eap {
-        Eap::Done(Some(msk)) => Some(msk.clone()),
-        Eap::Done(None) => Some(if initiator { keys.sk_pi } else { keys.sk_pr }),
+    match &authentication_state(sa)?.eap {
+        EapConversation::Done(Some(msk)) => Some(msk.clone()),
+        EapConversation::Done(None) => Some(if initiator { keys.sk_pi } else { keys.sk_pr }),
         _ => None,
     }
 }
@@ -213,7 +220,7 @@ fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<Key> {
 /// This side's proof by a shared key.
 pub(super) fn shared_proof(sa: &mut IkeSa, key: &[u8]) -> Option<Payload> {
     let (id, initiator) = (sa.connection.local.clone(), sa.initiator);
-    let data = code(sa, initiator, &id, key)?.to_vec();
+    let data = compute_auth_data(sa, initiator, &id, key)?.to_vec();
     Some(Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data })
 }
 
@@ -224,56 +231,56 @@ pub(super) fn eap_proof(sa: &mut IkeSa) -> Option<Payload> {
 }
 
 /// Whether the other side's AUTH payload is of this shared key.
-pub(super) fn shared_holds(sa: &mut IkeSa, payload: &Payload, key: &[u8]) -> bool {
+pub(super) fn is_shared_proof_valid(sa: &mut IkeSa, payload: &Payload, key: &[u8]) -> bool {
     let Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data } = payload
     else {
         return false;
     };
     let Some(id) = sa.remote.clone() else { return false };
     let initiator = !sa.initiator;
-    code(sa, initiator, &id, key).is_some_and(|code| equal(&code, data))
+    compute_auth_data(sa, initiator, &id, key).is_some_and(|code| constant_time_eq(&code, data))
 }
 
 /// Whether the other side's AUTH payload after EAP is right.
-pub(super) fn eap_holds(sa: &mut IkeSa, payload: &Payload) -> bool {
+pub(super) fn is_eap_proof_valid(sa: &mut IkeSa, payload: &Payload) -> bool {
     let initiator = !sa.initiator;
-    eap_key(sa, initiator).is_some_and(|key| shared_holds(sa, payload, &key))
+    eap_key(sa, initiator).is_some_and(|key| is_shared_proof_valid(sa, payload, &key))
 }
 
 /// Whether the IKE_SA is taken up by a ticket.
 pub(super) fn is_resumed(sa: &mut IkeSa) -> bool {
-    state(sa).is_some_and(|state| state.resumed.is_some())
+    authentication_state(sa).is_some_and(|state| state.resumed.is_some())
 }
 
 /// The AUTH payload's data of an IKE_SA that is taken up by a ticket (RFC 5723 §4.3.3).
-fn resumed_code(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Key> {
-    let octets = octets(sa, initiator, id)?;
+fn resumed_code(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<SecretValue> {
+    let octets = build_signed_octets(sa, initiator, id)?;
     let session = sa.session.as_ref()?;
     let key = if initiator { &session.keys.sk_pi } else { &session.keys.sk_pr };
-    Some(keys::code(session.algorithms.prf, key, &[&octets]))
+    Some(keys::compute_prf(session.algorithms.prf, key, &[&octets]))
 }
 
-fn resumed_holds(sa: &mut IkeSa, proof: &Payload) -> bool {
+fn is_resumed_proof_valid(sa: &mut IkeSa, proof: &Payload) -> bool {
     let method = AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE;
     let Payload::Authentication { method: theirs, data } = proof else { return false };
     let (Some(id), initiator) = (sa.remote.clone(), !sa.initiator) else { return false };
-    *theirs == method && resumed_code(sa, initiator, &id).is_some_and(|code| equal(&code, data))
+    *theirs == method && resumed_code(sa, initiator, &id).is_some_and(|code| constant_time_eq(&code, data))
 }
 
 /// Which certificates are wanted (§3.7); and where a response of OCSP is wanted with them, that of whom their issuer trusts, which is
 /// said by naming nobody (RFC 4806 §3.1).
-pub(super) fn certificate_requests(config: &Config, connection: &Connection) -> Vec<Payload> {
+pub(super) fn certificate_requests(config: &IkeEndpointConfig, connection: &IkeConnection) -> Vec<Payload> {
     let authorities = match &connection.remote_auth {
         RemoteAuth::Certificate { authorities } => authorities.concat(),
         _ => Vec::new(),
     };
     let request = |encoding, authorities| Payload::CertificateRequest { encoding, authorities };
-    let ocsp = config.ask_ocsp.then(|| request(CertificateEncoding::OCSP_CONTENT, Vec::new()));
+    let ocsp = config.request_ocsp.then(|| request(CertificateEncoding::OCSP_CONTENT, Vec::new()));
     core::iter::once(request(CertificateEncoding::X509_SIGNATURE, authorities)).chain(ocsp).collect()
 }
 
 /// Whether the other side would like a response of OCSP.
-pub(super) fn asks_ocsp(payloads: &[Payload]) -> bool {
+pub(super) fn requests_ocsp(payloads: &[Payload]) -> bool {
     let asks = |payload: &Payload| {
         matches!(payload, Payload::CertificateRequest { encoding: CertificateEncoding::OCSP_CONTENT, .. })
     };
@@ -281,15 +288,15 @@ pub(super) fn asks_ocsp(payloads: &[Payload]) -> bool {
 }
 
 /// This side's certificates, with the response of OCSP that was asked for.
-pub(super) fn shown(sa: &mut IkeSa) -> Vec<Payload> {
-    let mut payloads = certificates(&sa.connection);
-    let ocsp = state(sa).and_then(|state| state.ocsp.take());
+pub(super) fn certificate_payloads(sa: &mut IkeSa) -> Vec<Payload> {
+    let mut payloads = chain_payloads(&sa.connection);
+    let ocsp = authentication_state(sa).and_then(|state| state.ocsp.take());
     let encoding = CertificateEncoding::OCSP_CONTENT;
     payloads.extend(ocsp.map(|data| Payload::Certificate { encoding, data }));
     payloads
 }
 
-fn certificates(connection: &Connection) -> Vec<Payload> {
+fn chain_payloads(connection: &IkeConnection) -> Vec<Payload> {
     let LocalAuth::Certificate { chain, .. } = &connection.local_auth else { return Vec::new() };
     let payload = |der: &Vec<u8>| Payload::Certificate {
         encoding: CertificateEncoding::X509_SIGNATURE,
@@ -311,20 +318,20 @@ const IDENTIFIERS: [(SignatureScheme, HashAlgorithm, &[u8]); 9] = [
     (SignatureScheme::RsaPkcs1Sha1, HashAlgorithm::SHA1, &RSA_SHA1),
 ];
 
-const fn rsa(last: u8) -> [u8; 15] {
+const fn rsa_identifier(last: u8) -> [u8; 15] {
     [0x30, 0x0d, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, last, 5, 0]
 }
-const RSA_SHA1: [u8; 15] = rsa(5);
-const RSA_SHA256: [u8; 15] = rsa(0x0b);
-const RSA_SHA384: [u8; 15] = rsa(0x0c);
-const RSA_SHA512: [u8; 15] = rsa(0x0d);
-const fn ecdsa(last: u8) -> [u8; 12] {
+const RSA_SHA1: [u8; 15] = rsa_identifier(5);
+const RSA_SHA256: [u8; 15] = rsa_identifier(0x0b);
+const RSA_SHA384: [u8; 15] = rsa_identifier(0x0c);
+const RSA_SHA512: [u8; 15] = rsa_identifier(0x0d);
+const fn ecdsa_identifier(last: u8) -> [u8; 12] {
     [0x30, 0x0a, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, last]
 }
-const ECDSA_SHA256: [u8; 12] = ecdsa(2);
-const ECDSA_SHA384: [u8; 12] = ecdsa(3);
+const ECDSA_SHA256: [u8; 12] = ecdsa_identifier(2);
+const ECDSA_SHA384: [u8; 12] = ecdsa_identifier(3);
 /// RSASSA-PSS with a digest (the last octet of its identifier), the same in MGF1, and a salt of so many octets.
-const fn pss(digest: u8, salt: u8) -> [u8; 72] {
+const fn pss_identifier(digest: u8, salt: u8) -> [u8; 72] {
     [
         0x30, 0x46, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 0x0a, 0x30, 0x39, 0xa0, 0x0f, 0x30, 0x0d,
         6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest, 5, 0, 0xa1, 0x1c, 0x30, 0x1a, 6, 9, 0x2a, 0x86,
@@ -332,9 +339,9 @@ const fn pss(digest: u8, salt: u8) -> [u8; 72] {
         0xa2, 3, 2, 1, salt, 0xa3, 3, 2, 1, 1,
     ]
 }
-const PSS_SHA256: [u8; 72] = pss(1, 32);
-const PSS_SHA384: [u8; 72] = pss(2, 48);
-const PSS_SHA512: [u8; 72] = pss(3, 64);
+const PSS_SHA256: [u8; 72] = pss_identifier(1, 32);
+const PSS_SHA384: [u8; 72] = pss_identifier(2, 48);
+const PSS_SHA512: [u8; 72] = pss_identifier(3, 64);
 
 /// Whether an identifier means this scheme of RSASSA-PSS. Of what the appendix of RFC 7427 has in it, the trailer field may be left out,
 /// as DER leaves out whatever is as usual, and so may the empty parameters of a digest (RFC 4055 §2.1).
@@ -371,7 +378,9 @@ fn scheme_for(kind: KeyKind, pss: bool, hashes: &[HashAlgorithm]) -> Option<Sign
         _ => {}
     }
     let fits = |(scheme, hash, _): &&(SignatureScheme, HashAlgorithm, &[u8])| {
-        scheme.key() == kind && hashes.contains(hash) && scheme.is_pss() == (pss && kind == KeyKind::Rsa)
+        scheme.required_key_kind() == kind
+            && hashes.contains(hash)
+            && scheme.is_pss() == (pss && kind == KeyKind::Rsa)
     };
     IDENTIFIERS.iter().find(fits).map(|(scheme, ..)| *scheme)
 }
@@ -412,34 +421,34 @@ fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
 }
 
 /// Has this side's proof be made: at once by a shared key, by a helper with a certificate's key. False: it cannot be.
-pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
+pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
     let connection = sa.connection.clone();
     if is_resumed(sa) {
-        cx.work(work::DERIVE);
+        cx.count_work(work::DERIVE);
         let initiator = sa.initiator;
         let Some(code) = resumed_code(sa, initiator, &connection.local) else { return false };
-        let Some(state) = state(sa) else { return false };
+        let Some(state) = authentication_state(sa) else { return false };
         let method = AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE;
         state.proof = Some(Payload::Authentication { method, data: code.to_vec() });
         return true;
     }
     match &connection.local_auth {
         LocalAuth::Psk(key) => {
-            cx.work(work::DERIVE);
+            cx.count_work(work::DERIVE);
             let proof = shared_proof(sa, key);
-            let Some(state) = state(sa) else { return false };
+            let Some(state) = authentication_state(sa) else { return false };
             state.proof = proof;
             state.proof.is_some()
         }
         LocalAuth::Certificate { kind, pss, .. } => {
             let initiator = sa.initiator;
-            let Some(octets) = octets(sa, initiator, &connection.local) else { return false };
-            let Some(state) = state(sa) else { return false };
+            let Some(octets) = build_signed_octets(sa, initiator, &connection.local) else { return false };
+            let Some(state) = authentication_state(sa) else { return false };
             let Some(scheme) = scheme_for(*kind, *pss, &state.hashes) else { return false };
-            state.waits = Waits::Signature(scheme);
-            cx.work(work::SIGN);
+            state.waits = PendingReply::Signature(scheme);
+            cx.count_work(work::SIGN);
             let ocsp = state.ocsp_wanted;
-            job(sa, cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
+            queue_job(sa, cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
             true
         }
         // There is nothing to prove before EAP, or but by it.
@@ -448,27 +457,27 @@ pub(super) fn prove(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
 }
 
 /// Has a helper do something, as long as the IKE_SA is there.
-fn job(sa: &mut IkeSa, cx: &mut Context<'_>, what: IkeJob) {
-    let origin = JobOrigin::of(sa.proved).awaited_by(sa.waiter.get_or_insert_default());
-    cx.outputs.job(Job::new(sa.id.0, what).of(origin));
+fn queue_job(sa: &mut IkeSa, cx: &mut StepContext<'_>, what: IkeJob) {
+    let origin = JobOrigin::from_address(sa.proved).awaited_by(sa.waiter.get_or_insert_default());
+    cx.outputs.push_job(JobRequest::new(sa.id.0, what).with_origin(origin));
 }
 
 /// Has the other side's proof be verified: at once by a shared key, by a helper with a certificate. `None`: a helper is asked.
-pub(super) fn verify(
+pub(super) fn verify_peer_proof(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     payloads: &[Payload],
     proof: &Payload,
 ) -> Option<bool> {
     let connection = sa.connection.clone();
     if is_resumed(sa) {
-        cx.work(work::DERIVE);
-        return Some(resumed_holds(sa, proof));
+        cx.count_work(work::DERIVE);
+        return Some(is_resumed_proof_valid(sa, proof));
     }
     match &connection.remote_auth {
         RemoteAuth::Psk(key) => {
-            cx.work(work::DERIVE);
-            Some(shared_holds(sa, proof, key))
+            cx.count_work(work::DERIVE);
+            Some(is_shared_proof_valid(sa, proof, key))
         }
         RemoteAuth::Certificate { .. } => {
             let all = |wanted: CertificateEncoding, most: usize| -> Vec<Vec<u8>> {
@@ -481,22 +490,22 @@ pub(super) fn verify(
             let certificates = all(CertificateEncoding::X509_SIGNATURE, CERTIFICATES);
             let ocsp = all(CertificateEncoding::OCSP_CONTENT, RESPONSES);
             // Who names hashes signs by one of them, and SHA-1 is none.
-            let names_none = state(sa)?.hashes.is_empty();
+            let names_none = authentication_state(sa)?.hashes.is_empty();
             let signed = signature_of(proof)
                 .filter(|(scheme, _)| names_none || *scheme != SignatureScheme::RsaPkcs1Sha1);
             let Some((scheme, signature)) = signed else { return Some(false) };
             let (signature, initiator) = (signature.to_vec(), !sa.initiator);
             let Some(identity) = sa.remote.clone() else { return Some(false) };
-            let Some(octets) = octets(sa, initiator, &identity) else { return Some(false) };
+            let Some(octets) = build_signed_octets(sa, initiator, &identity) else { return Some(false) };
             if certificates.is_empty() {
                 return Some(false);
             }
-            state(sa)?.waits = Waits::Verification;
-            cx.work(work::VERIFY);
+            authentication_state(sa)?.waits = PendingReply::Verification;
+            cx.count_work(work::VERIFY);
             let connection = connection.name.clone();
             let verify =
                 IkeJob::Verify { connection, identity, certificates, ocsp, scheme, octets, signature };
-            job(sa, cx, verify);
+            queue_job(sa, cx, verify);
             None
         }
         RemoteAuth::Eap { .. } | RemoteAuth::EapOnly => Some(false),
@@ -504,90 +513,96 @@ pub(super) fn verify(
 }
 
 /// A helper has signed this side's proof.
-pub(super) fn signed(
+pub(super) fn apply_signature(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     signature: Option<Vec<u8>>,
     ocsp: Option<Vec<u8>>,
 ) -> Result<(), CommandError> {
-    let waiting = state(sa).filter(|state| matches!(state.waits, Waits::Signature(_)));
+    let waiting = authentication_state(sa).filter(|state| matches!(state.waits, PendingReply::Signature(_)));
     let state = waiting.ok_or(CommandError::WrongState("it waits for no signature"))?;
-    let Waits::Signature(scheme) = state.waits else { return Ok(()) };
-    state.waits = Waits::Nobody;
+    let PendingReply::Signature(scheme) = state.waits else { return Ok(()) };
+    state.waits = PendingReply::Idle;
     state.proof = signature.map(|signature| signature_payload(scheme, &signature));
     state.ocsp = ocsp.filter(|response| response.len() <= LONGEST_RESPONSE);
     match (state.proof.is_some(), sa.initiator) {
-        (true, true) => initiator::proved(sa, cx),
+        (true, true) => initiator::send_auth_request(sa, cx),
         (true, false) => responder::go_on(sa, cx),
-        (false, _) => unhelped(sa, cx),
+        (false, _) => end_without_worker(sa, cx),
     }
     Ok(())
 }
 
 /// No helper can sign or verify at this moment.
-pub(super) fn unable(sa: &mut IkeSa, cx: &mut Context<'_>) -> Result<(), CommandError> {
-    let waiting = state(sa).filter(|state| state.waits != Waits::Nobody);
+pub(super) fn fail_pending_job(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> Result<(), CommandError> {
+    let waiting = authentication_state(sa).filter(|state| state.waits != PendingReply::Idle);
     let state = waiting.ok_or(CommandError::WrongState("it waits for no helper"))?;
-    state.waits = Waits::Nobody;
-    unhelped(sa, cx);
+    state.waits = PendingReply::Idle;
+    end_without_worker(sa, cx);
     Ok(())
 }
 
-fn unhelped(sa: &mut IkeSa, cx: &mut Context<'_>) {
+fn end_without_worker(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     match sa.initiator {
-        true => sa.end(cx, EndReason::Helper),
-        false => responder::fail(sa, cx, EndReason::Helper),
+        true => sa.end_sa(cx, EndReason::Helper),
+        false => responder::reject_authentication(sa, cx, EndReason::Helper),
     }
 }
 
 /// A helper has verified the other side's proof.
-pub(super) fn verified(
+pub(super) fn apply_verification(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     until: Option<WallTime>,
     certificates: Vec<CertificateName>,
 ) -> Result<(), CommandError> {
-    let waiting = state(sa).filter(|state| state.waits == Waits::Verification);
+    let waiting = authentication_state(sa).filter(|state| state.waits == PendingReply::Verification);
     let state = waiting.ok_or(CommandError::WrongState("it waits for no verification"))?;
     let holds = until.is_some();
-    state.waits = Waits::Nobody;
+    state.waits = PendingReply::Idle;
     state.verified = holds;
     (sa.proof_until, sa.certificates) = (until, certificates.into());
     match (sa.initiator, holds) {
-        (true, _) => initiator::verified(sa, cx, holds),
+        (true, _) => initiator::finish_verification(sa, cx, holds),
         (false, true) => responder::go_on(sa, cx),
-        (false, false) => responder::fail(sa, cx, EndReason::AuthenticationFailed),
+        (false, false) => responder::reject_authentication(sa, cx, EndReason::AuthenticationFailed),
     }
     Ok(())
 }
 
 /// Whether EAP alone may prove who a responder is by what this packet asks: by a method that proves both sides, has a key and
 /// resists dictionaries. Of those that RFC 5998 §4 lists, EAP-TLS and EAP-TTLS are known to us.
-pub(super) fn is_safe_alone(packet: &[u8]) -> bool {
-    Packet::parse(packet).is_ok_and(|packet| {
-        let safe = [Type::IDENTITY, Type::NOTIFICATION, Type::TLS, Type::TTLS];
-        packet.code() != Code::Request || packet.kind().is_some_and(|kind| safe.contains(&kind))
+pub(super) fn is_safe_eap_only(packet: &[u8]) -> bool {
+    EapPacket::parse(packet).is_ok_and(|packet| {
+        let safe = [EapType::IDENTITY, EapType::NOTIFICATION, EapType::TLS, EapType::TTLS];
+        packet.code() != EapCode::Request || packet.kind().is_some_and(|kind| safe.contains(&kind))
     })
 }
 
 /// The payload of a type, if there is one.
-pub(super) fn find<'a, T>(payloads: &'a [Payload], of: impl FnMut(&'a Payload) -> Option<T>) -> Option<T> {
+pub(super) fn find_payload<'a, T>(
+    payloads: &'a [Payload],
+    of: impl FnMut(&'a Payload) -> Option<T>,
+) -> Option<T> {
     payloads.iter().find_map(of)
 }
-pub(super) fn authentication(payloads: &[Payload]) -> Option<&Payload> {
+pub(super) fn find_auth_payload(payloads: &[Payload]) -> Option<&Payload> {
     payloads.iter().find(|payload| matches!(payload, Payload::Authentication { .. }))
 }
-pub(super) fn eap(payloads: &[Payload]) -> Option<&[u8]> {
-    find(payloads, |payload| if let Payload::Eap(packet) = payload { Some(&packet[..]) } else { None })
+pub(super) fn find_eap_packet(payloads: &[Payload]) -> Option<&[u8]> {
+    find_payload(
+        payloads,
+        |payload| if let Payload::Eap(packet) = payload { Some(&packet[..]) } else { None },
+    )
 }
-pub(super) fn configuration(payloads: &[Payload]) -> Option<&Configuration> {
-    find(payloads, |payload| if let Payload::Configuration(c) = payload { Some(c) } else { None })
+pub(super) fn find_configuration(payloads: &[Payload]) -> Option<&ConfigurationPayload> {
+    find_payload(payloads, |payload| if let Payload::Configuration(c) = payload { Some(c) } else { None })
 }
-pub(super) fn has(payloads: &[Payload], kind: NotifyType) -> bool {
-    notifies(payloads).any(|notify| notify.kind == kind)
+pub(super) fn has_notify(payloads: &[Payload], kind: NotifyType) -> bool {
+    notify_payloads(payloads).any(|notify| notify.kind == kind)
 }
-pub(super) fn error(payloads: &[Payload]) -> Option<&Notify> {
-    notifies(payloads).find(|notify| notify.kind.is_error())
+pub(super) fn find_error_notify(payloads: &[Payload]) -> Option<&NotifyPayload> {
+    notify_payloads(payloads).find(|notify| notify.kind.is_error())
 }
 
 #[cfg(test)]
@@ -596,7 +611,7 @@ mod tests {
 
     #[test]
     fn the_algorithms_of_signatures_are_those_of_rfc_7427() {
-        use crate::tests::octets;
+        use crate::tests::octets_from_hex;
         for (der, want) in [
             (&RSA_SHA256[..], "300d06092a864886f70d01010b0500"),
             (&ECDSA_SHA384, "300a06082a8648ce3d040303"),
@@ -606,14 +621,14 @@ mod tests {
                  06096086480165030402010500a203020120a303020101",
             ),
         ] {
-            assert_eq!(der, octets(want));
+            assert_eq!(der, octets_from_hex(want));
         }
     }
 
     /// As strongSwan 5.9 writes it, and as others may.
     #[test]
-    fn what_an_identifier_of_rsassa_pss_may_leave_out_makes_no_other_of_it() {
-        use crate::tests::octets;
+    fn omitted_defaults_do_not_change_an_rsassa_pss_identifier() {
+        use crate::tests::octets_from_hex;
         let forms = [
             "304106092a864886f70d01010a3034a00f300d06096086480165030402010500a11c301a06092a864886f70d010108300d\
              06096086480165030402010500a203020120",
@@ -623,7 +638,7 @@ mod tests {
              0609608648016503040201a203020120a303020101",
         ];
         for form in forms {
-            let identifier = octets(form);
+            let identifier = octets_from_hex(form);
             let data = [&[identifier.len() as u8], &identifier[..], b"signature"].concat();
             let payload = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
             let found = (SignatureScheme::RsaPssSha256, &b"signature"[..]);
@@ -633,7 +648,7 @@ mod tests {
         let (salt, empty) =
             (forms[0].replace("020120", "020114"), "300d06092a864886f70d01010a3000".to_owned());
         for form in [salt, empty] {
-            let data = [&[(form.len() / 2) as u8], &octets(&form)[..]].concat();
+            let data = [&[(form.len() / 2) as u8], &octets_from_hex(&form)[..]].concat();
             let payload = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
             assert_eq!(signature_of(&payload), None, "{form}");
         }

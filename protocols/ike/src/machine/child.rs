@@ -1,16 +1,16 @@
 //! CHILD_SAs: their selectors (RFC 7296 §2.9), keys (§2.17) and how they come and go.
 
-use super::authenticate::ChildAsked;
+use super::authenticate::InitialChildRequest;
 use super::collision::ChildState;
-use super::config::{ChildConfig, Mode, Shard};
-use super::create::{Nonces, Secrets};
-use super::event::{ChildSa, Event, SaId};
-use super::followup::Makes;
-use super::sa::{Context, IkeSa, Task, jittered};
+use super::config::{ChildConfig, IpsecMode, ShardIndex};
+use super::create::{NoncePair, SharedSecrets};
+use super::event::{ChildSa, IkeEvent, SaId};
+use super::followup::PendingSa;
+use super::sa::{IkeSa, SaTask, StepContext, with_jitter};
 use crate::code::{NotifyType, ProtocolId, TransformType};
-use crate::message::notifies;
-use crate::payload::{Notify, Payload, Proposal, TrafficSelector, TrafficSelectors};
-use crate::suite::{PacketAlgorithms, choose, is_offered, numbered};
+use crate::message::notify_payloads;
+use crate::payload::{NotifyPayload, Payload, Proposal, TrafficSelector, TrafficSelectors};
+use crate::suite::{PacketAlgorithms, choose_proposal, is_offered, number_proposals};
 use crate::work;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ const FIRST_SPI: u32 = 256;
 
 /// A CHILD_SA of an IKE_SA.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(super) struct ChildSaEntry {
     pub(super) sa: ChildSa,
     /// Which of its connection's.
     pub(super) config: usize,
@@ -37,30 +37,30 @@ pub(super) struct Child {
     pub(super) rival: Option<(u32, Vec<u8>)>,
 }
 
-impl Child {
-    pub(super) fn remove(self, cx: &mut Context<'_>, sa: SaId) {
+impl ChildSaEntry {
+    pub(super) fn remove(self, cx: &mut StepContext<'_>, sa: SaId) {
         if !matches!(self.state, ChildState::Gone | ChildState::Bereft) {
-            cx.remove(sa, self.sa.inbound, self.sa.outbound);
+            cx.remove_child_sa(sa, self.sa.inbound, self.sa.outbound);
         }
     }
 }
 
 /// An SPI at which no CHILD_SA receives: of this IKE_SA, or of another.
-pub(super) fn new_spi(sa: &IkeSa, cx: &mut Context<'_>) -> u32 {
+pub(super) fn new_spi(sa: &IkeSa, cx: &mut StepContext<'_>) -> u32 {
     let granted = sa.expected_keys.as_ref().and_then(|expected| match &expected.makes {
-        Makes::Child { granted, .. } => Some(granted.inbound),
-        Makes::Ike { .. } => None,
+        PendingSa::Child { granted, .. } => Some(granted.inbound),
+        PendingSa::Ike { .. } => None,
     });
     let inbound = &*cx.inbound;
     free_spi(cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
 }
 
 /// An SPI of this shard that is not taken.
-fn free_spi(rng: &mut SecureRng, shard: Shard, is_taken: impl Fn(u32) -> bool) -> u32 {
+fn free_spi(rng: &mut SecureRng, shard: ShardIndex, is_taken: impl Fn(u32) -> bool) -> u32 {
     loop {
         let [first, rest @ ..] = rng.next_u32().to_be_bytes();
         let [a, b, c] = rest;
-        let spi = u32::from_be_bytes([shard.octet(first), a, b, c]);
+        let spi = u32::from_be_bytes([shard.first_spi_octet(first), a, b, c]);
         if spi >= FIRST_SPI && !is_taken(spi) {
             return spi;
         }
@@ -68,7 +68,7 @@ fn free_spi(rng: &mut SecureRng, shard: Shard, is_taken: impl Fn(u32) -> bool) -
 }
 
 /// What both have in common, without what is within another.
-pub(super) fn narrow(ours: &[TrafficSelector], theirs: &TrafficSelectors) -> Vec<TrafficSelector> {
+pub(super) fn narrow_selectors(ours: &[TrafficSelector], theirs: &TrafficSelectors) -> Vec<TrafficSelector> {
     let both =
         ours.iter().flat_map(|our| theirs.selectors.iter().filter_map(|their| our.intersection(their)));
     let mut all: Vec<TrafficSelector> = Vec::new();
@@ -82,19 +82,21 @@ pub(super) fn narrow(ours: &[TrafficSelector], theirs: &TrafficSelectors) -> Vec
 }
 
 /// Traffic of this side, and of the other.
-fn selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
+fn child_selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
     let hosts = |addresses: &[IpAddr]| -> Vec<TrafficSelector> {
-        addresses.iter().copied().map(TrafficSelector::address).collect()
+        addresses.iter().copied().map(TrafficSelector::from_address).collect()
     };
     let everything = || {
-        let v4 = TrafficSelector::network(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
-        v4.into_iter().chain(TrafficSelector::network(core::net::Ipv6Addr::UNSPECIFIED.into(), 0)).collect()
+        let v4 = TrafficSelector::from_network(core::net::Ipv4Addr::UNSPECIFIED.into(), 0);
+        v4.into_iter()
+            .chain(TrafficSelector::from_network(core::net::Ipv6Addr::UNSPECIFIED.into(), 0))
+            .collect()
     };
     let dynamic = |of: &Option<Vec<TrafficSelector>>, given: bool, address: IpAddr| match of {
         Some(selectors) => selectors.clone(),
         // The other side knows the address that it will give. Whoever was given none has no traffic here.
-        None if given && sa.given.is_empty() && sa.initiator => everything(),
-        None if given => hosts(&sa.given),
+        None if given && sa.assigned_addresses.is_empty() && sa.initiator => everything(),
+        None if given => hosts(&sa.assigned_addresses),
         // Of a host that does not know its own address the other side knows one.
         None if address.is_unspecified() => everything(),
         None => hosts(&[address]),
@@ -108,10 +110,15 @@ fn selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<Tra
 }
 
 /// The payloads that ask for a CHILD_SA that receives at this SPI.
-pub(super) fn offer(sa: &IkeSa, config: &ChildConfig, proposals: &[Proposal], spi: u32) -> [Payload; 3] {
-    let (local, remote) = selectors(sa, config);
+pub(super) fn build_child_offer(
+    sa: &IkeSa,
+    config: &ChildConfig,
+    proposals: &[Proposal],
+    spi: u32,
+) -> [Payload; 3] {
+    let (local, remote) = child_selectors(sa, config);
     [
-        Payload::SecurityAssociation(numbered(proposals.iter().cloned(), &spi.to_be_bytes())),
+        Payload::SecurityAssociation(number_proposals(proposals.iter().cloned(), &spi.to_be_bytes())),
         Payload::TrafficSelectorsInitiator(local.into()),
         Payload::TrafficSelectorsResponder(remote.into()),
     ]
@@ -123,33 +130,39 @@ fn spi_of(proposal: &Proposal) -> Option<u32> {
 }
 
 /// What a CHILD_SA is made of.
-struct Parts<'a> {
+struct ChildSaParts<'a> {
     config: usize,
     proposal: &'a Proposal,
     /// At which this side receives, and the other.
     spis: (u32, u32),
     local: Vec<TrafficSelector>,
     remote: Vec<TrafficSelector>,
-    secrets: &'a Secrets,
-    nonces: &'a Nonces,
+    secrets: &'a SharedSecrets,
+    nonces: &'a NoncePair,
     replaces: Option<u32>,
-    mode: Mode,
+    mode: IpsecMode,
     /// This side began the exchange.
     initiator: bool,
 }
 
 /// Installs a CHILD_SA. False: the algorithms are not known, which a chosen proposal never leads to, or another IKE_SA's CHILD_SA
 /// has come to receive at its SPI meanwhile.
-fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
-    let (Some(algorithms), Some(session)) = (PacketAlgorithms::of(parts.proposal), &sa.session) else {
+fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'_>) -> bool {
+    let (Some(algorithms), Some(session)) = (PacketAlgorithms::from_proposal(parts.proposal), &sa.session)
+    else {
         return false;
     };
     if !cx.inbound.insert(parts.spis.0) {
         return false;
     }
-    cx.work(work::DERIVE);
+    cx.count_work(work::DERIVE);
     let nonces = (&parts.nonces.0[..], &parts.nonces.1[..]);
-    let keys = session.keys.child(session.algorithms.prf, &algorithms, parts.secrets.parts(), nonces);
+    let keys = session.keys.derive_child_keys(
+        session.algorithms.prf,
+        &algorithms,
+        parts.secrets.key_inputs(),
+        nonces,
+    );
     let (outbound_keys, inbound_keys) =
         if parts.initiator { (keys.initiator, keys.responder) } else { (keys.responder, keys.initiator) };
     let config = &sa.connection.children[parts.config];
@@ -159,7 +172,10 @@ fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
         inbound: parts.spis.0,
         outbound: parts.spis.1,
         algorithms,
-        extended_sequence_numbers: parts.proposal.of(TransformType::ESN).any(|esn| esn.id == 1),
+        extended_sequence_numbers: parts
+            .proposal
+            .transforms_of_kind(TransformType::ESN)
+            .any(|esn| esn.id == 1),
         inbound_keys,
         outbound_keys,
         local: parts.local,
@@ -169,19 +185,19 @@ fn install(sa: &mut IkeSa, cx: &mut Context<'_>, parts: Parts<'_>) -> bool {
         encapsulated: sa.nat.0 || sa.nat.1,
         replaces: parts.replaces,
         initiator: parts.initiator,
-        follow: sa.follows(),
+        follow: sa.follows_peer(),
     };
     let rekey_after = config.rekey_after;
-    let rekey_at = rekey_after.map(|after| cx.now + jittered(cx, after));
+    let rekey_at = rekey_after.map(|after| cx.now + with_jitter(cx, after));
     cx.counters.children += 1;
-    cx.outputs.event(Event::Install { sa: sa.id, child: Box::new(child.clone()) });
+    cx.outputs.push_event(IkeEvent::Install { sa: sa.id, child: Box::new(child.clone()) });
     let (config, state) = (parts.config, ChildState::Installed);
-    sa.children.push(Child { sa: child, config, state, rekey_at, rival: None });
+    sa.children.push(ChildSaEntry { sa: child, config, state, rekey_at, rival: None });
     true
 }
 
 /// A CHILD_SA of our configuration that fits what the other side asks for.
-pub(super) struct Selected {
+pub(super) struct SelectedChild {
     config: usize,
     pub(super) proposal: Proposal,
     local: Vec<TrafficSelector>,
@@ -193,26 +209,26 @@ pub(super) struct Selected {
 ///
 /// # Errors
 /// What is to be said instead.
-pub(super) fn select(
+pub(super) fn select_child(
     sa: &IkeSa,
-    cx: &mut Context<'_>,
-    asked: &ChildAsked,
+    cx: &mut StepContext<'_>,
+    asked: &InitialChildRequest,
     first: bool,
-) -> Result<Selected, NotifyType> {
+) -> Result<SelectedChild, NotifyType> {
     if sa.children.len() >= MOST {
         return Err(NotifyType::NO_ADDITIONAL_SAS);
     }
     let connection = sa.connection.clone();
     let mut why = NotifyType::TS_UNACCEPTABLE;
     for (number, config) in connection.children.iter().enumerate() {
-        let (ours, theirs) = selectors(sa, config);
-        let local = narrow(&ours, &asked.responder);
-        let remote = narrow(&theirs, &asked.initiator);
+        let (ours, theirs) = child_selectors(sa, config);
+        let local = narrow_selectors(&ours, &asked.responder);
+        let remote = narrow_selectors(&theirs, &asked.initiator);
         if local.is_empty() || remote.is_empty() {
             continue;
         }
-        match choose(&proposals_of(config, first), &asked.proposals) {
-            Some(proposal) => return Ok(Selected { config: number, proposal, local, remote }),
+        match choose_proposal(&proposals_of(config, first), &asked.proposals) {
+            Some(proposal) => return Ok(SelectedChild { config: number, proposal, local, remote }),
             None => why = NotifyType::NO_PROPOSAL_CHOSEN,
         }
     }
@@ -229,47 +245,57 @@ fn proposals_of(config: &ChildConfig, first: bool) -> Vec<Proposal> {
 
 /// What a responder has granted, and not installed yet.
 #[derive(Debug)]
-pub(super) struct Granted {
+pub(super) struct GrantedChild {
     config: usize,
     proposal: Proposal,
     pub(super) inbound: u32,
     outbound: u32,
     local: Vec<TrafficSelector>,
     remote: Vec<TrafficSelector>,
-    mode: Mode,
+    mode: IpsecMode,
     replaces: Option<u32>,
 }
 
 /// Installs what was granted. False: the algorithms are not known, which a chosen proposal never leads to.
 pub(super) fn install_granted(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    granted: Granted,
-    secrets: &Secrets,
-    nonces: &Nonces,
+    cx: &mut StepContext<'_>,
+    granted: GrantedChild,
+    secrets: &SharedSecrets,
+    nonces: &NoncePair,
 ) -> bool {
-    let Granted { config, proposal, inbound, outbound, local, remote, mode, replaces } = granted;
+    let GrantedChild { config, proposal, inbound, outbound, local, remote, mode, replaces } = granted;
     let spis = (inbound, outbound);
     let proposal = &proposal;
-    let parts =
-        Parts { config, proposal, spis, local, remote, secrets, nonces, replaces, mode, initiator: false };
-    install(sa, cx, parts)
+    let parts = ChildSaParts {
+        config,
+        proposal,
+        spis,
+        local,
+        remote,
+        secrets,
+        nonces,
+        replaces,
+        mode,
+        initiator: false,
+    };
+    install_child(sa, cx, parts)
 }
 
 /// Grants what was selected: installs it, and gives the payloads that say so.
 ///
 /// # Errors
 /// What is to be said instead.
-pub(super) fn grant(
+pub(super) fn grant_child(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    selected: Selected,
+    cx: &mut StepContext<'_>,
+    selected: SelectedChild,
     transport: bool,
-    secrets: &Secrets,
-    nonces: &Nonces,
+    secrets: &SharedSecrets,
+    nonces: &NoncePair,
     replaces: Option<u32>,
 ) -> Result<Vec<Payload>, NotifyType> {
-    let (granted, payloads) = prepare(sa, cx, selected, transport, replaces)?;
+    let (granted, payloads) = prepare_grant(sa, cx, selected, transport, replaces)?;
     match install_granted(sa, cx, granted, secrets, nonces) {
         true => Ok(payloads),
         false => Err(NotifyType::NO_PROPOSAL_CHOSEN),
@@ -280,26 +306,26 @@ pub(super) fn grant(
 ///
 /// # Errors
 /// What is to be said instead.
-pub(super) fn prepare(
+pub(super) fn prepare_grant(
     sa: &IkeSa,
-    cx: &mut Context<'_>,
-    selected: Selected,
+    cx: &mut StepContext<'_>,
+    selected: SelectedChild,
     transport: bool,
     replaces: Option<u32>,
-) -> Result<(Granted, Vec<Payload>), NotifyType> {
-    let Selected { config, mut proposal, local, remote } = selected;
+) -> Result<(GrantedChild, Vec<Payload>), NotifyType> {
+    let SelectedChild { config, mut proposal, local, remote } = selected;
     let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
     let inbound = new_spi(sa, cx);
     // Transport mode is agreed by both, and tunnel mode is what either may insist on (§1.3.1).
-    let transport = transport && sa.connection.children[config].mode == Mode::Transport;
-    let mode = if transport { Mode::Transport } else { Mode::Tunnel };
+    let transport = transport && sa.connection.children[config].mode == IpsecMode::Transport;
+    let mode = if transport { IpsecMode::Transport } else { IpsecMode::Tunnel };
     let (initiator, responder) = (remote.clone().into(), local.clone().into());
     proposal.spi = inbound.to_be_bytes().to_vec();
     let chosen = proposal.clone();
-    let granted = Granted { config, proposal, inbound, outbound, local, remote, mode, replaces };
+    let granted = GrantedChild { config, proposal, inbound, outbound, local, remote, mode, replaces };
     let mut payloads = Vec::new();
     if transport {
-        payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
+        payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::USE_TRANSPORT_MODE)));
     }
     payloads.push(Payload::SecurityAssociation([chosen].into()));
     payloads.push(Payload::TrafficSelectorsInitiator(initiator));
@@ -308,53 +334,58 @@ pub(super) fn prepare(
 }
 
 /// What this side had asked for.
-pub(super) struct Made<'a> {
+pub(super) struct RequestedChild<'a> {
     pub(super) config: usize,
     pub(super) spi: u32,
-    pub(super) secrets: &'a Secrets,
-    pub(super) nonces: &'a Nonces,
+    pub(super) secrets: &'a SharedSecrets,
+    pub(super) nonces: &'a NoncePair,
     pub(super) replaces: Option<u32>,
     /// With its IKE_SA.
     pub(super) first: bool,
 }
 
 /// Installs what the other side has granted; false: it has refused, or granted what it must not, which is said.
-pub(super) fn accept(sa: &mut IkeSa, cx: &mut Context<'_>, made: &Made<'_>, payloads: &[Payload]) -> bool {
+pub(super) fn accept_child(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    made: &RequestedChild<'_>,
+    payloads: &[Payload],
+) -> bool {
     let why = match try_accept(sa, cx, made, payloads) {
         Ok(()) => return true,
         Err(why) => why,
     };
     cx.counters.children_refused += 1;
     let name = sa.connection.children[made.config].name.clone();
-    cx.outputs.event(Event::ChildRefused { sa: sa.id, name, why });
+    cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why });
     if payloads.iter().any(|payload| matches!(payload, Payload::SecurityAssociation(_))) {
         // The other side has it, and would send by it.
-        sa.plan(Task::Disown(made.spi));
+        sa.plan_task(SaTask::Disown(made.spi));
     }
     false
 }
 
 fn try_accept(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    made: &Made<'_>,
+    cx: &mut StepContext<'_>,
+    made: &RequestedChild<'_>,
     payloads: &[Payload],
 ) -> Result<(), NotifyType> {
-    let asked = super::authenticate::responder::asked(payloads);
+    let asked = super::authenticate::responder::parse_child_request(payloads);
     let Ok(Some(granted)) = asked else {
-        let error = notifies(payloads).find(|notify| notify.kind.is_error());
+        let error = notify_payloads(payloads).find(|notify| notify.kind.is_error());
         return Err(error.map_or(NotifyType::INVALID_SYNTAX, |notify| notify.kind));
     };
     let connection = sa.connection.clone();
     let config = &connection.children[made.config];
-    let offered = numbered(proposals_of(config, made.first), &[]);
+    let offered = number_proposals(proposals_of(config, made.first), &[]);
     let [chosen] = &granted.proposals[..] else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
-    let fits = is_offered(&offered, chosen) && PacketAlgorithms::of(chosen).is_some();
+    let fits = is_offered(&offered, chosen) && PacketAlgorithms::from_proposal(chosen).is_some();
     let (true, Some(outbound)) = (fits, spi_of(chosen)) else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
-    let (local, remote) = selectors(sa, config);
+    let (local, remote) = child_selectors(sa, config);
     let within = |granted: &TrafficSelectors, asked: &[TrafficSelector]| {
         let all = granted.selectors.iter().all(|one| asked.iter().any(|whole| whole.contains(one)));
-        all && !granted.selectors.is_empty() && granted.others.is_empty()
+        all && !granted.selectors.is_empty() && granted.unknown_selectors.is_empty()
     };
     // A responder may only narrow (§2.9).
     if !within(&granted.initiator, &local) || !within(&granted.responder, &remote) {
@@ -365,8 +396,8 @@ fn try_accept(
     if connection.address && !granted.initiator.selectors.iter().all(is_of_a_host) {
         return Err(NotifyType::TS_UNACCEPTABLE);
     }
-    let transport = granted.transport && config.mode == Mode::Transport;
-    let parts = Parts {
+    let transport = granted.transport && config.mode == IpsecMode::Transport;
+    let parts = ChildSaParts {
         config: made.config,
         proposal: chosen,
         spis: (made.spi, outbound),
@@ -375,39 +406,39 @@ fn try_accept(
         secrets: made.secrets,
         nonces: made.nonces,
         replaces: made.replaces,
-        mode: if transport { Mode::Transport } else { Mode::Tunnel },
+        mode: if transport { IpsecMode::Transport } else { IpsecMode::Tunnel },
         initiator: true,
     };
-    if install(sa, cx, parts) { Ok(()) } else { Err(NotifyType::NO_PROPOSAL_CHOSEN) }
+    if install_child(sa, cx, parts) { Ok(()) } else { Err(NotifyType::NO_PROPOSAL_CHOSEN) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seeded() -> SecureRng {
+    fn seeded_rng() -> SecureRng {
         SecureRng::from_seed([5; 32])
     }
 
     #[test]
     fn an_spi_that_is_taken_is_not_given_again() {
-        let first = free_spi(&mut seeded(), Shard::default(), |_| false);
-        let second = free_spi(&mut seeded(), Shard::default(), |spi| spi == first);
+        let first = free_spi(&mut seeded_rng(), ShardIndex::default(), |_| false);
+        let second = free_spi(&mut seeded_rng(), ShardIndex::default(), |spi| spi == first);
         assert_ne!(first, second);
-        assert_eq!(first, seeded().next_u32(), "where there is one shard it is as chance has it");
+        assert_eq!(first, seeded_rng().next_u32(), "where there is one shard it is as chance has it");
     }
 
     #[test]
     fn an_spi_tells_its_shard_and_is_none_that_is_reserved() {
-        let mut rng = seeded();
+        let mut rng = seeded_rng();
         for (number, of) in [(0, 1), (0, 3), (1, 3), (2, 3), (254, 255)] {
-            let shard = Shard { number, of };
+            let shard = ShardIndex { number, shard_count: of };
             let mut firsts = alloc::collections::BTreeSet::new();
             for _ in 0..200 {
                 let spi = free_spi(&mut rng, shard, |_| false);
                 assert!(spi >= FIRST_SPI);
                 let first = spi.to_be_bytes()[0];
-                assert!(shard.owns(first), "{spi:08x} of {shard:?}");
+                assert!(shard.owns_spi(first), "{spi:08x} of {shard:?}");
                 firsts.insert(first);
             }
             assert_eq!(firsts.len() > 1, of < 255, "{shard:?}");

@@ -6,14 +6,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::Duration;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_crypto::signature::KeyKind;
 use usher_eap::method::PeerOffer;
-pub use usher_esp::plane::Mode;
+pub use usher_esp::plane::IpsecMode;
 
 /// When a request is sent again (RFC 7296 §2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retransmission {
+pub struct RetransmissionConfig {
     /// The first wait.
     pub first: Duration,
     /// Each further wait is so many tenths of the one before.
@@ -22,17 +22,17 @@ pub struct Retransmission {
     pub count: u32,
 }
 
-impl Default for Retransmission {
+impl Default for RetransmissionConfig {
     /// After 4 s, and each time 1.8 times as long, five times: given up after 165 s.
     fn default() -> Self {
         Self { first: Duration::from_secs(4), tenths: 18, count: 5 }
     }
 }
 
-impl Retransmission {
+impl RetransmissionConfig {
     /// The wait after so many retransmissions.
     #[must_use]
-    pub fn wait(&self, retransmissions: u32) -> Duration {
+    pub fn timeout_after(&self, retransmissions: u32) -> Duration {
         (0..retransmissions.min(32)).fold(self.first, |wait, _| wait * u64::from(self.tenths) / 10)
     }
 }
@@ -40,41 +40,41 @@ impl Retransmission {
 /// One of the endpoints that serve the same addresses. Whatever comes to them goes to the one whose number an SPI of its own
 /// tells: the remainder of its first octet by how many there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shard {
+pub struct ShardIndex {
     /// Its number, from 0.
     pub number: u8,
     /// How many there are.
-    pub of: u8,
+    pub shard_count: u8,
 }
 
-impl Default for Shard {
+impl Default for ShardIndex {
     /// The only one.
     fn default() -> Self {
-        Self { number: 0, of: 1 }
+        Self { number: 0, shard_count: 1 }
     }
 }
 
-impl Shard {
+impl ShardIndex {
     /// An SPI's first octet as this shard has it, made of one that is chance.
     #[must_use]
-    pub const fn octet(self, chance: u8) -> u8 {
-        let of = if self.of == 0 { 1 } else { self.of };
+    pub const fn first_spi_octet(self, chance: u8) -> u8 {
+        let of = if self.shard_count == 0 { 1 } else { self.shard_count };
         let octet = (chance - chance % of) as u16 + self.number as u16;
         // Beyond the last whole lot there is none of each.
         if octet > u8::MAX as u16 { (octet - of as u16) as u8 } else { octet as u8 }
     }
     /// Whether an SPI that begins so is of this shard.
     #[must_use]
-    pub const fn owns(self, first: u8) -> bool {
-        self.of <= 1 || first % self.of == self.number
+    pub const fn owns_spi(self, first: u8) -> bool {
+        self.shard_count <= 1 || first % self.shard_count == self.number
     }
 }
 
-/// What an [`Endpoint`](super::Endpoint) allows.
+/// What an [`Endpoint`](super::IkeEndpoint) allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct IkeEndpointConfig {
     /// When requests are sent again.
-    pub retransmission: Retransmission,
+    pub retransmission: RetransmissionConfig,
     /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
     /// has most of them, where its own network has fewer: of one whose initiator has not gone on for two seconds, or else of one that
     /// is ten seconds old and does not wait for this side; otherwise it is not begun.
@@ -87,7 +87,7 @@ pub struct Config {
     /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
     pub half_open_per_network: usize,
     /// How long a responder waits for an initiator to prove who it is.
-    pub patience: Duration,
+    pub proof_timeout: Duration,
     /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
     /// one has failed within ten minutes, unless the last one of that identity from that very host was right. 0: any number.
     pub failed_proofs_per_minute: u32,
@@ -118,25 +118,25 @@ pub struct Config {
     /// Packets of ESP go within UDP whether there is a NAT or not: this side says that it is behind one.
     pub encapsulate: bool,
     /// Which of the endpoints of these addresses it is.
-    pub shard: Shard,
+    pub shard: ShardIndex,
     /// Whoever is to prove itself by a certificate is asked to show a response of OCSP about it (RFC 4806).
-    pub ask_ocsp: bool,
-    /// Keys of IKE_SAs are told ([`Event::Keys`](super::Event::Keys)), for who looks for faults.
+    pub request_ocsp: bool,
+    /// Keys of IKE_SAs are told ([`Event::Keys`](super::IkeEvent::Keys)), for who looks for faults.
     pub export_keys: bool,
 }
 
-impl Default for Config {
+impl Default for IkeEndpointConfig {
     /// 10 000 half-open IKE_SAs, cookies from 64 of a network on, from 1000 on for all and then 16 of a host, 30 s to prove
     /// oneself, 60 failed proofs a minute by a shared key, 6000 requests a minute of an IKE_SA and 240 of them for SAs, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, 8 MiB of
     /// fragments, keepalives after 20 s, no tickets.
     fn default() -> Self {
         Self {
-            retransmission: Retransmission::default(),
+            retransmission: RetransmissionConfig::default(),
             half_open: 10_000,
             cookies_from: 1000,
             cookies_from_network: 64,
             half_open_per_network: 16,
-            patience: Duration::from_secs(30),
+            proof_timeout: Duration::from_secs(30),
             failed_proofs_per_minute: 60,
             requests_per_minute: 6000,
             creates_per_minute: 240,
@@ -149,8 +149,8 @@ impl Default for Config {
             keepalive: Duration::from_secs(20),
             tickets: None,
             encapsulate: false,
-            shard: Shard::default(),
-            ask_ocsp: false,
+            shard: ShardIndex::default(),
+            request_ocsp: false,
             export_keys: false,
         }
     }
@@ -160,7 +160,7 @@ impl Default for Config {
 #[derive(Clone, Debug)]
 pub enum LocalAuth {
     /// By a key that the other side has too.
-    Psk(Key),
+    Psk(SecretValue),
     /// By a certificate whose key somebody signs with ([`IkeJob::Sign`](super::IkeJob::Sign)).
     Certificate {
         /// The chain, DER, its own first.
@@ -185,18 +185,18 @@ pub enum LocalAuth {
 #[derive(Clone, Debug)]
 pub enum RemoteAuth {
     /// By a key that this side has too.
-    Psk(Key),
+    Psk(SecretValue),
     /// By a certificate that somebody verifies ([`IkeJob::Verify`](super::IkeJob::Verify)).
     Certificate {
         /// The SHA-1 hashes of the public keys of authorities that are trusted, for the request; may be none.
         authorities: Vec<[u8; 20]>,
     },
     /// By EAP: an initiator does, and an AAA server or somebody on this host judges
-    /// ([`Event::Eap`](super::Event::Eap)).
+    /// ([`Event::Eap`](super::IkeEvent::Eap)).
     Eap {
         /// The initiator is asked who it is for EAP; otherwise its IKE identity stands for that (RFC 7296 §3.16), unless that is an address or a
         /// subject.
-        ask_identity: bool,
+        request_identity: bool,
     },
     /// A responder proves it by the EAP method alone, which the initiator offers (RFC 5998): an initiator has nothing else to
     /// know it by.
@@ -205,7 +205,7 @@ pub enum RemoteAuth {
 
 /// Whether an IKE_SA needs a CHILD_SA from its beginning (RFC 6023).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Childless {
+pub enum ChildlessPolicy {
     /// It needs one.
     Never,
     /// The initiator decides: as an initiator, with a CHILD_SA.
@@ -227,14 +227,14 @@ pub struct ChildConfig {
     /// Traffic of the other side. `None`: of the address that it was given.
     pub remote: Option<Vec<TrafficSelector>>,
     /// Its mode.
-    pub mode: Mode,
+    pub mode: IpsecMode,
     /// When it is replaced by a new one; `None`: never by this side.
     pub rekey_after: Option<Duration>,
 }
 
 /// A peer, or a kind of peers.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct IkeConnection {
     /// Its name, for events.
     pub name: String,
     /// Who this side is.
@@ -252,12 +252,12 @@ pub struct Connection {
     /// Which CHILD_SAs there may be. An initiator begins with the first.
     pub children: Vec<ChildConfig>,
     /// Whether it goes without one.
-    pub childless: Childless,
+    pub childless: ChildlessPolicy,
     /// SAs may move to other addresses of the initiator (RFC 4555). An initiator then uses port 4500, NAT or not.
     pub mobike: bool,
     /// Messages may be sent in fragments (RFC 7383).
     pub fragmentation: bool,
-    /// As an initiator: asks for an address. As a responder: gives one ([`Event::AddressWanted`](super::Event::AddressWanted)).
+    /// As an initiator: asks for an address. As a responder: gives one ([`Event::AddressWanted`](super::IkeEvent::AddressRequested)).
     pub address: bool,
     /// When the IKE_SA is replaced by a new one; `None`: never by this side.
     pub rekey_after: Option<Duration>,
@@ -267,7 +267,7 @@ pub struct Connection {
     pub unique: bool,
 }
 
-impl Connection {
+impl IkeConnection {
     /// Whether it is for who begins from an address.
     pub(super) fn is_for(&self, place: IpAddr) -> bool {
         let place = place.to_canonical();
@@ -276,7 +276,12 @@ impl Connection {
     /// One whose sides prove by the same key who they are, for any CHILD_SA or none: nothing is replaced, asked, given or moved, and
     /// no message is cut into fragments. What else there is to be is said on top of it.
     #[must_use]
-    pub fn shared_key(name: &str, local: Identification, key: &Key, proposals: Vec<Proposal>) -> Self {
+    pub fn shared_key(
+        name: &str,
+        local: Identification,
+        key: &SecretValue,
+        proposals: Vec<Proposal>,
+    ) -> Self {
         Self {
             name: name.into(),
             local,
@@ -286,7 +291,7 @@ impl Connection {
             remote_auth: RemoteAuth::Psk(key.clone()),
             proposals,
             children: Vec::new(),
-            childless: Childless::Allow,
+            childless: ChildlessPolicy::Allow,
             mobike: false,
             fragmentation: false,
             address: false,

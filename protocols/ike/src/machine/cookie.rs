@@ -1,39 +1,39 @@
 //! Cookies (RFC 7296 §2.6): whoever sends one back receives at its address, and nothing is kept until then.
 
-use super::Config;
+use super::IkeEndpointConfig;
 use crate::header::Spi;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{Instant, SecureRng};
-use usher_crypto::Key;
-use usher_crypto::digest::equal;
-use usher_crypto::hmac::sha256;
+use usher_crypto::SecretValue;
+use usher_crypto::digest::constant_time_eq;
+use usher_crypto::hmac::hmac_sha256;
 
 /// Octets of a cookie's code: a cookie has one before them that says by which secret it was made.
 const CODE: usize = 16;
 
 /// The two secrets that cookies are made with, the newer first, each with its number.
 #[derive(Debug, Default)]
-pub(super) struct Cookies {
-    secrets: Vec<(u8, Key<[u8; 32]>)>,
+pub(super) struct CookieSecrets {
+    secrets: Vec<(u8, SecretValue<[u8; 32]>)>,
     renew_at: Option<Instant>,
 }
 
 /// Of what a cookie is: the initiator's address, SPI and nonce.
-pub(super) type Of<'a> = (IpAddr, Spi, &'a [u8]);
+pub(super) type CookieInputs<'a> = (IpAddr, Spi, &'a [u8]);
 
-impl Cookies {
-    fn code(secret: &Key<[u8; 32]>, (address, spi, nonce): Of<'_>) -> [u8; CODE] {
+impl CookieSecrets {
+    fn compute_code(secret: &SecretValue<[u8; 32]>, (address, spi, nonce): CookieInputs<'_>) -> [u8; CODE] {
         let address = match address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
-        let whole = sha256(&**secret, &[nonce, &address.octets(), &spi.0]);
+        let whole = hmac_sha256(&**secret, &[nonce, &address.octets(), &spi.0]);
         core::array::from_fn(|n| whole[n])
     }
 
     /// Has a new secret, once the newest is as old as a cookie may be; the one before still holds.
-    fn renew(&mut self, now: Instant, config: &Config, rng: &mut SecureRng) {
+    fn renew_secret(&mut self, now: Instant, config: &IkeEndpointConfig, rng: &mut SecureRng) {
         if self.renew_at.is_some_and(|at| at > now) {
             return;
         }
@@ -41,32 +41,40 @@ impl Cookies {
         if self.renew_at.is_some_and(|at| at + config.cookie_lifetime <= now) {
             self.secrets.clear();
         }
-        let number = rng.array::<1>()[0];
+        let number = rng.random_array::<1>()[0];
         let number =
             if self.secrets.iter().any(|(n, _)| *n == number) { number.wrapping_add(1) } else { number };
-        self.secrets.insert(0, (number, Key::new(rng.array())));
+        self.secrets.insert(0, (number, SecretValue::new(rng.random_array())));
         self.secrets.truncate(2);
         self.renew_at = Some(now + config.cookie_lifetime);
     }
 
-    pub(super) fn make(&mut self, now: Instant, config: &Config, rng: &mut SecureRng, of: Of<'_>) -> Vec<u8> {
-        self.renew(now, config, rng);
-        let newest = self.secrets.first();
-        newest.map(|(number, secret)| [&[*number][..], &Self::code(secret, of)].concat()).unwrap_or_default()
-    }
-
-    pub(super) fn holds(
+    pub(super) fn make_cookie(
         &mut self,
         now: Instant,
-        config: &Config,
+        config: &IkeEndpointConfig,
         rng: &mut SecureRng,
-        of: Of<'_>,
+        of: CookieInputs<'_>,
+    ) -> Vec<u8> {
+        self.renew_secret(now, config, rng);
+        let newest = self.secrets.first();
+        newest
+            .map(|(number, secret)| [&[*number][..], &Self::compute_code(secret, of)].concat())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn verify_cookie(
+        &mut self,
+        now: Instant,
+        config: &IkeEndpointConfig,
+        rng: &mut SecureRng,
+        of: CookieInputs<'_>,
         cookie: &[u8],
     ) -> bool {
-        self.renew(now, config, rng);
+        self.renew_secret(now, config, rng);
         let Some((number, code)) = cookie.split_first() else { return false };
         let secret = self.secrets.iter().find(|(n, _)| n == number);
-        secret.is_some_and(|(_, secret)| equal(&Self::code(secret, of), code))
+        secret.is_some_and(|(_, secret)| constant_time_eq(&Self::compute_code(secret, of), code))
     }
 }
 
@@ -77,25 +85,25 @@ mod tests {
 
     #[test]
     fn a_cookie_holds_for_its_lifetime_and_whom_it_was_made_for() {
-        let (config, mut rng) = (Config::default(), SecureRng::from_seed([1; 32]));
-        let mut cookies = Cookies::default();
+        let (config, mut rng) = (IkeEndpointConfig::default(), SecureRng::from_seed([1; 32]));
+        let mut cookies = CookieSecrets::default();
         let at = |secs| Instant::ZERO + Duration::from_secs(secs);
         let address: IpAddr = "192.0.2.7".parse().unwrap();
-        let of: Of<'_> = (address, Spi([1; 8]), b"nonce");
-        let cookie = cookies.make(at(59), &config, &mut rng, of);
+        let of: CookieInputs<'_> = (address, Spi([1; 8]), b"nonce");
+        let cookie = cookies.make_cookie(at(59), &config, &mut rng, of);
         assert!((1..=64).contains(&cookie.len()), "as §2.6 wants");
-        assert!(cookies.holds(at(59 + 60), &config, &mut rng, of, &cookie));
-        let others: [Of<'_>; 3] =
+        assert!(cookies.verify_cookie(at(59 + 60), &config, &mut rng, of, &cookie));
+        let others: [CookieInputs<'_>; 3] =
             [("192.0.2.8".parse().unwrap(), of.1, of.2), (of.0, Spi([2; 8]), of.2), (of.0, of.1, b"Nonce")];
         for other in others {
-            assert!(!cookies.holds(at(100), &config, &mut rng, other, &cookie));
+            assert!(!cookies.verify_cookie(at(100), &config, &mut rng, other, &cookie));
         }
-        assert!(!cookies.holds(at(100), &config, &mut rng, of, &[]));
+        assert!(!cookies.verify_cookie(at(100), &config, &mut rng, of, &[]));
         assert!(
-            !cookies.holds(at(59 + 120), &config, &mut rng, of, &cookie),
+            !cookies.verify_cookie(at(59 + 120), &config, &mut rng, of, &cookie),
             "two secrets later it does not"
         );
-        let fresh = cookies.make(at(200), &config, &mut rng, of);
-        assert!(!cookies.holds(at(1000), &config, &mut rng, of, &fresh), "nor after a long silence");
+        let fresh = cookies.make_cookie(at(200), &config, &mut rng, of);
+        assert!(!cookies.verify_cookie(at(1000), &config, &mut rng, of, &fresh), "nor after a long silence");
     }
 }

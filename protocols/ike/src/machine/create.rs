@@ -1,28 +1,28 @@
 //! CREATE_CHILD_SA (RFC 7296 §1.3): another CHILD_SA, or a new one or a new IKE_SA in the place of an old.
 
-use super::authenticate::{ChildAsked, responder::asked};
-use super::child::{self, Made};
+use super::authenticate::{InitialChildRequest, responder::parse_child_request};
+use super::child::{self, RequestedChild};
 use super::collision::{
     ChildAction, ChildEvent, ChildRekeying, ChildState, Lowest, SaAction, SaEvent, SaRekeying, SaState,
 };
-use super::config::Mode;
-use super::event::{EndReason, Event};
-use super::followup::{self, Makes};
+use super::config::IpsecMode;
+use super::event::{EndReason, IkeEvent};
+use super::followup::{self, PendingSa};
 use super::initial::NONCE;
 use super::resumption;
-use super::sa::{Context, Exchange, IkeSa, Session, Task, jittered};
+use super::sa::{IkeSa, PendingExchange, SaKeyState, SaTask, StepContext, with_jitter};
 use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType, ProtocolId};
 use crate::header::Spi;
-use crate::keys::Seeds;
-use crate::message::notifies;
-use crate::payload::{Notify, Payload, Proposal};
-use crate::suite::{IkeAlgorithms, choose, exchange, is_offered, numbered};
+use crate::keys::KeyDerivationInputs;
+use crate::message::notify_payloads;
+use crate::payload::{NotifyPayload, Payload, Proposal};
+use crate::suite::{IkeAlgorithms, choose_proposal, exchange_algorithm, is_offered, number_proposals};
 use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::Duration;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_crypto::exchange::KeyExchange;
 
 const CREATE_CHILD_SA: ExchangeType = ExchangeType::CREATE_CHILD_SA;
@@ -33,42 +33,42 @@ const REST: Duration = Duration::from_secs(5);
 pub(super) const LEFT_OVER: Duration = Duration::from_secs(60);
 
 /// Those of the initiator and of the responder of an exchange.
-pub(super) type Nonces = (Vec<u8>, Vec<u8>);
+pub(super) type NoncePair = (Vec<u8>, Vec<u8>);
 
 /// The shared secrets of an exchange: of its first key exchange, where it has one, and of those that follow.
 #[derive(Debug)]
-pub(super) struct Secrets {
-    first: Option<Key>,
+pub(super) struct SharedSecrets {
+    first: Option<SecretValue>,
     /// One after another.
-    further: Key,
+    further: SecretValue,
 }
 
-impl Default for Secrets {
+impl Default for SharedSecrets {
     fn default() -> Self {
-        Self { first: None, further: Key::new(Vec::new()) }
+        Self { first: None, further: SecretValue::new(Vec::new()) }
     }
 }
 
-impl Secrets {
-    fn of(first: Option<Key>) -> Self {
+impl SharedSecrets {
+    fn from_first_secret(first: Option<SecretValue>) -> Self {
         Self { first, ..Self::default() }
     }
-    pub(super) fn add(&mut self, further: &Key) {
+    pub(super) fn add_secret(&mut self, further: &SecretValue) {
         // Nothing of the old octets is left behind.
-        self.further = Key::new([&self.further[..], further].concat());
+        self.further = SecretValue::new([&self.further[..], further].concat());
     }
     /// As keys are made of them.
-    pub(super) fn parts(&self) -> (Option<&[u8]>, &[u8]) {
+    pub(super) fn key_inputs(&self) -> (Option<&[u8]>, &[u8]) {
         (self.first.as_deref().map(Vec::as_slice), &self.further)
     }
 }
 
 /// What an answer to a request of this side came to.
 #[derive(Debug)]
-pub(super) struct Gathered {
-    pub(super) request: Request,
-    nonces: Nonces,
-    pub(super) secrets: Secrets,
+pub(super) struct AnsweredRequest {
+    pub(super) request: CreateChildRequest,
+    nonces: NoncePair,
+    pub(super) secrets: SharedSecrets,
     /// The response's.
     payloads: Vec<Payload>,
 }
@@ -78,12 +78,12 @@ const REPLACED: usize = 8;
 
 /// A request of this side.
 #[derive(Debug)]
-pub(super) struct Request {
-    task: Task,
+pub(super) struct CreateChildRequest {
+    task: SaTask,
     exchange: Option<(KeyExchangeMethod, Box<dyn KeyExchange>)>,
     nonce: [u8; NONCE],
     /// The other side has asked for another method once.
-    again: bool,
+    has_retried: bool,
     /// At which the new CHILD_SA receives.
     spi: u32,
     /// That of the new IKE_SA.
@@ -92,18 +92,18 @@ pub(super) struct Request {
 
 /// A key exchange that was answered.
 #[derive(Debug)]
-struct Exchanged {
+struct AnsweredKeyExchange {
     method: KeyExchangeMethod,
     public: Vec<u8>,
-    secret: Key,
+    secret: SecretValue,
 }
 
-pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
+pub(super) fn start_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, task: SaTask) {
     let connection = sa.connection.clone();
     let rekeying = proposals_to_rekey(sa);
     let (proposals, child) = match &task {
-        Task::CreateChild(number) => (&connection.children[*number].proposals, Some((*number, None))),
-        Task::RekeyChild(spi) => {
+        SaTask::CreateChild(number) => (&connection.children[*number].proposals, Some((*number, None))),
+        SaTask::RekeyChild(spi) => {
             let found = sa.children.iter_mut().find(|child| child.sa.inbound == *spi);
             let Some(found) = found else { return };
             let Some(row) = ChildRekeying::step(found.state, ChildEvent::Rekey, |_| false) else { return };
@@ -116,25 +116,27 @@ pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
             (&rekeying, None)
         }
     };
-    let method =
-        proposals.iter().filter_map(Proposal::key_exchange).find(|method| exchange(*method).is_some());
-    send(sa, cx, task, child, proposals, method, false);
+    let method = proposals
+        .iter()
+        .filter_map(Proposal::key_exchange)
+        .find(|method| exchange_algorithm(*method).is_some());
+    send_create_request(sa, cx, task, child, proposals, method, false);
 }
 
-fn send(
+fn send_create_request(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    task: Task,
+    cx: &mut StepContext<'_>,
+    task: SaTask,
     child: Option<(usize, Option<u32>)>,
     proposals: &[Proposal],
     method: Option<KeyExchangeMethod>,
     again: bool,
 ) {
     let begun = method.and_then(|method| {
-        cx.work(work::KEY_EXCHANGE);
-        Some((method, exchange(method)?.begin(cx.rng).ok()?))
+        cx.count_work(work::KEY_EXCHANGE);
+        Some((method, exchange_algorithm(method)?.start_exchange(cx.rng).ok()?))
     });
-    let (nonce, ike, spi) = (cx.random(), cx.spi(), child::new_spi(sa, cx));
+    let (nonce, ike, spi) = (cx.random_octets(), cx.new_ike_spi(), child::new_spi(sa, cx));
     let mut payloads = Vec::new();
     let connection = sa.connection.clone();
     let mut selectors = None;
@@ -142,42 +144,43 @@ fn send(
         Some((number, replaced)) => {
             let config = &connection.children[number];
             if let Some(replaced) = replaced {
-                payloads.push(Payload::Notify(Notify::about(
+                payloads.push(Payload::Notify(NotifyPayload::for_child_sa(
                     NotifyType::REKEY_SA,
                     ProtocolId::ESP,
                     replaced,
                 )));
             }
-            if config.mode == Mode::Transport {
-                payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
+            if config.mode == IpsecMode::Transport {
+                payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::USE_TRANSPORT_MODE)));
             }
-            let [proposed, initiator, responder] = child::offer(sa, config, proposals, spi);
+            let [proposed, initiator, responder] = child::build_child_offer(sa, config, proposals, spi);
             payloads.push(proposed);
             selectors = Some([initiator, responder]);
         }
         None => {
-            payloads.push(Payload::SecurityAssociation(numbered(proposals.iter().cloned(), &ike.0)));
+            payloads.push(Payload::SecurityAssociation(number_proposals(proposals.iter().cloned(), &ike.0)));
         }
     }
     payloads.push(Payload::Nonce(Vec::from(nonce)));
     if let Some((method, begun)) = &begun {
-        payloads.push(Payload::KeyExchange { method: *method, data: begun.public().to_vec() });
+        payloads.push(Payload::KeyExchange { method: *method, data: begun.public_value().to_vec() });
     }
     payloads.extend(selectors.into_iter().flatten());
-    let request = Box::new(Request { task, exchange: begun, nonce, again, spi, ike });
-    sa.request(cx, CREATE_CHILD_SA, &payloads, Exchange::Create(request));
+    let request = Box::new(CreateChildRequest { task, exchange: begun, nonce, has_retried: again, spi, ike });
+    sa.request_protected(cx, CREATE_CHILD_SA, &payloads, PendingExchange::Create(request));
 }
 
 /// How an IKE_SA may be protected that takes the place of another: as it was agreed on at first, or without further key
 /// exchanges, which the other side may know at the beginning alone.
 fn proposals_to_rekey(sa: &IkeSa) -> Vec<Proposal> {
     let mut all = sa.connection.proposals.clone();
-    let hybrid = sa.connection.proposals.iter().filter(|proposal| proposal.additional().next().is_some());
+    let hybrid =
+        sa.connection.proposals.iter().filter(|proposal| proposal.additional_exchanges().next().is_some());
     all.extend(hybrid.map(Proposal::without_additional));
     all
 }
 
-fn nonce(payloads: &[Payload]) -> Option<&Vec<u8>> {
+fn find_nonce(payloads: &[Payload]) -> Option<&Vec<u8>> {
     payloads.iter().find_map(|payload| if let Payload::Nonce(nonce) = payload { Some(nonce) } else { None })
 }
 pub(super) fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
@@ -186,7 +189,7 @@ pub(super) fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &
         _ => None,
     })
 }
-fn proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
+fn find_proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
     payloads.iter().find_map(|payload| match payload {
         Payload::SecurityAssociation(proposals) => Some(&proposals[..]),
         _ => None,
@@ -194,51 +197,59 @@ fn proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
 }
 
 /// The response to a request of this side.
-pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, mut request: Request, payloads: Vec<Payload>) {
-    if let Some(error) = notifies(&payloads).find(|notify| notify.kind.is_error()).cloned() {
-        return refused(sa, cx, request, &error);
+pub(super) fn handle_create_response(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    mut request: CreateChildRequest,
+    payloads: Vec<Payload>,
+) {
+    if let Some(error) = notify_payloads(&payloads).find(|notify| notify.kind.is_error()).cloned() {
+        return handle_create_refusal(sa, cx, request, &error);
     }
     let secret = match (request.exchange.take(), key_exchange(&payloads)) {
         (Some((method, begun)), Some((theirs, public))) if method == theirs => {
-            cx.work(work::KEY_EXCHANGE);
-            begun.finish(public).ok()
+            cx.count_work(work::KEY_EXCHANGE);
+            begun.derive_secret(public).ok()
         }
         _ => None,
     };
-    let chosen = proposals(&payloads).and_then(|all| all.first());
+    let chosen = find_proposals(&payloads).and_then(|all| all.first());
     // Forward secrecy that was asked for is not given up, nor is it had without an exchange.
     let exchanged = chosen.is_some_and(|chosen| chosen.key_exchange().is_some());
-    let theirs = nonce(&payloads).cloned();
+    let theirs = find_nonce(&payloads).cloned();
     let (Some(theirs), true) = (theirs, exchanged == secret.is_some()) else {
         cx.counters.syntax += 1;
-        return refused(sa, cx, request, &Notify::new(NotifyType::INVALID_SYNTAX));
+        return handle_create_refusal(sa, cx, request, &NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    let methods = chosen.map(|chosen| chosen.additional().collect()).unwrap_or_default();
-    let link = followup::link(&payloads).cloned().map(Payload::Notify);
+    let methods = chosen.map(|chosen| chosen.additional_exchanges().collect()).unwrap_or_default();
+    let link = followup::find_link_notify(&payloads).cloned().map(Payload::Notify);
     let nonces = (request.nonce.to_vec(), theirs);
-    let gathered = Gathered { request, nonces, secrets: Secrets::of(secret), payloads };
-    followup::begin(sa, cx, gathered, methods, link.as_slice());
+    let gathered =
+        AnsweredRequest { request, nonces, secrets: SharedSecrets::from_first_secret(secret), payloads };
+    followup::start_next_followup(sa, cx, gathered, methods, link.as_slice());
 }
 
 /// All key exchanges of a request are done: what it asked for is there, or is not taken.
-pub(super) fn made(sa: &mut IkeSa, cx: &mut Context<'_>, gathered: Gathered) {
-    let Gathered { request: Request { task, spi, ike, .. }, nonces, secrets, payloads } = gathered;
-    let chosen = proposals(&payloads).and_then(|all| all.first());
+pub(super) fn finish_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, gathered: AnsweredRequest) {
+    let AnsweredRequest { request: CreateChildRequest { task, spi, ike, .. }, nonces, secrets, payloads } =
+        gathered;
+    let chosen = find_proposals(&payloads).and_then(|all| all.first());
     match task {
-        Task::CreateChild(config) => {
+        SaTask::CreateChild(config) => {
             let secrets = &secrets;
-            let made = Made { config, spi, secrets, nonces: &nonces, replaces: None, first: false };
-            child::accept(sa, cx, &made, &payloads);
+            let made = RequestedChild { config, spi, secrets, nonces: &nonces, replaces: None, first: false };
+            child::accept_child(sa, cx, &made, &payloads);
         }
-        Task::RekeyChild(old) => {
+        SaTask::RekeyChild(old) => {
             let Some(config) =
                 sa.children.iter().find(|child| child.sa.inbound == old).map(|child| child.config)
             else {
                 return;
             };
             let secrets = &secrets;
-            let made = Made { config, spi, secrets, nonces: &nonces, replaces: Some(old), first: false };
-            let event = if child::accept(sa, cx, &made, &payloads) {
+            let made =
+                RequestedChild { config, spi, secrets, nonces: &nonces, replaces: Some(old), first: false };
+            let event = if child::accept_child(sa, cx, &made, &payloads) {
                 ChildEvent::Answered
             } else {
                 ChildEvent::Refused
@@ -250,106 +261,114 @@ pub(super) fn made(sa: &mut IkeSa, cx: &mut Context<'_>, gathered: Gathered) {
                 // Without a new secret there is no new IKE_SA, and what answers so is not to be dealt with.
                 cx.counters.syntax += 1;
                 sa_event(sa, cx, SaEvent::Refused, None);
-                return sa.end(cx, EndReason::Protocol);
+                return sa.end_sa(cx, EndReason::Protocol);
             }
             let chosen = chosen.filter(|chosen| {
-                chosen.spi.len() == 8 && is_offered(&numbered(proposals_to_rekey(sa), &[]), chosen)
+                chosen.spi.len() == 8 && is_offered(&number_proposals(proposals_to_rekey(sa), &[]), chosen)
             });
             let peer = chosen.and_then(|chosen| chosen.spi[..].try_into().ok()).map(Spi);
-            let (Some(peer), Some(chosen)) = (peer, chosen.filter(|one| IkeAlgorithms::of(one).is_some()))
+            let (Some(peer), Some(chosen)) =
+                (peer, chosen.filter(|one| IkeAlgorithms::from_proposal(one).is_some()))
             else {
                 return sa_event(sa, cx, SaEvent::Refused, None);
             };
-            let born = successor(sa, cx, true, (ike, peer), chosen, &secrets, &nonces);
-            sa_event(sa, cx, SaEvent::Answered, born.map(|born| (born, lowest(&nonces))));
+            let born = create_successor(sa, cx, true, (ike, peer), chosen, &secrets, &nonces);
+            sa_event(sa, cx, SaEvent::Answered, born.map(|born| (born, lowest_nonce(&nonces))));
         }
     }
 }
 
-pub(super) fn lowest(nonces: &Nonces) -> Vec<u8> {
+pub(super) fn lowest_nonce(nonces: &NoncePair) -> Vec<u8> {
     nonces.0.clone().min(nonces.1.clone())
 }
 
 /// The other side would not.
-pub(super) fn refused(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, error: &Notify) {
+pub(super) fn handle_create_refusal(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    request: CreateChildRequest,
+    error: &NotifyPayload,
+) {
     let later = error.kind == NotifyType::TEMPORARY_FAILURE;
     if later {
-        let rest = jittered(cx, REST);
+        let rest = with_jitter(cx, REST);
         sa.rest_until = Some(cx.now + rest);
     }
     // Another key exchange method is wanted, once, of those that were offered.
     let wanted = (error.kind == NotifyType::INVALID_KE_PAYLOAD)
-        .then(|| error.number())
+        .then(|| error.numeric_data())
         .flatten()
         .map(KeyExchangeMethod);
     let other = wanted.filter(|wanted| {
-        !request.again
-            && exchange(*wanted).is_some()
+        !request.has_retried
+            && exchange_algorithm(*wanted).is_some()
             && request.exchange.as_ref().is_some_and(|(method, _)| method != wanted)
     });
     let connection = sa.connection.clone();
     let rekeying = proposals_to_rekey(sa);
     let (child, proposals) = match &request.task {
-        Task::CreateChild(number) => (Some((*number, None)), &connection.children[*number].proposals),
-        Task::RekeyChild(spi) => match sa.children.iter().find(|child| child.sa.inbound == *spi) {
+        SaTask::CreateChild(number) => (Some((*number, None)), &connection.children[*number].proposals),
+        SaTask::RekeyChild(spi) => match sa.children.iter().find(|child| child.sa.inbound == *spi) {
             Some(child) => (Some((child.config, Some(*spi))), &connection.children[child.config].proposals),
             None => return,
         },
         _ => (None, &rekeying),
     };
     let offered = |method: &KeyExchangeMethod| {
-        proposals.iter().any(|p| p.of(crate::code::TransformType::KE).any(|t| t.id == method.0))
+        proposals
+            .iter()
+            .any(|p| p.transforms_of_kind(crate::code::TransformType::KE).any(|t| t.id == method.0))
     };
     if let Some(method) = other.filter(offered) {
         cx.counters.invalid_ke += 1;
-        return send(sa, cx, request.task, child, proposals, Some(method), true);
+        return send_create_request(sa, cx, request.task, child, proposals, Some(method), true);
     }
     match request.task {
-        Task::CreateChild(number) if !later => {
+        SaTask::CreateChild(number) if !later => {
             cx.counters.children_refused += 1;
             let name = connection.children[number].name.clone();
-            cx.outputs.event(Event::ChildRefused { sa: sa.id, name, why: error.kind });
+            cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why: error.kind });
         }
-        Task::RekeyChild(spi) => {
+        SaTask::RekeyChild(spi) => {
             let gone = error.kind == NotifyType::CHILD_SA_NOT_FOUND;
             let event = if gone { ChildEvent::NotFound } else { ChildEvent::Refused };
             child_event(sa, cx, spi, event, None);
         }
-        Task::Rekey => sa_event(sa, cx, SaEvent::Refused, None),
+        SaTask::Rekey => sa_event(sa, cx, SaEvent::Refused, None),
         _ => {}
     }
     if later {
-        sa.plan(request.task);
+        sa.plan_task(request.task);
     }
 }
 
 /// What a CHILD_SA comes to by the answer to its rekeying: which new one was made, of what nonces.
 fn child_event(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     spi: u32,
     event: ChildEvent,
-    made: Option<(u32, &Nonces)>,
+    made: Option<(u32, &NoncePair)>,
 ) {
     let Some(at) = sa.children.iter().position(|child| child.sa.inbound == spi) else { return };
     let child = &mut sa.children[at];
-    let ours = made.map(|(_, nonces)| lowest(nonces));
+    let ours = made.map(|(_, nonces)| lowest_nonce(nonces));
     let rival = child.rival.as_ref().map(|(_, lowest)| lowest.clone());
     let guard = |Lowest::Ours| matches!((&ours, &rival), (Some(ours), Some(theirs)) if ours < theirs);
     let Some(row) = ChildRekeying::step(child.state, event, guard) else { return };
     child.state = row.to;
     for action in row.actions {
         match action {
-            ChildAction::DeleteOld => sa.plan(Task::DeleteChild(spi)),
+            ChildAction::DeleteOld => sa.plan_task(SaTask::DeleteChild(spi)),
             ChildAction::DeleteOurs => {
                 if let Some((new, _)) = made {
                     cx.counters.collisions += 1;
-                    sa.plan(Task::DeleteChild(new));
+                    sa.plan_task(SaTask::DeleteChild(new));
                 }
             }
             ChildAction::Remove => {
                 let child = &sa.children[at].sa;
-                cx.remove(sa.id, child.inbound, child.outbound);
+                cx.remove_child_sa(sa.id, child.inbound, child.outbound);
             }
             _ => {}
         }
@@ -369,25 +388,25 @@ fn child_event(
 }
 
 /// A request of the other side.
-pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
-    let (Some(proposed), Some(theirs)) = (proposals(payloads), nonce(payloads)) else {
-        return sa.refuse(cx, CREATE_CHILD_SA, Notify::new(NotifyType::INVALID_SYNTAX));
+pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+    let (Some(proposed), Some(theirs)) = (find_proposals(payloads), find_nonce(payloads)) else {
+        return sa.reject_request(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
     // Each may cost a key exchange.
     let most = cx.config.creates_per_minute;
     if sa.create_debt.is_of_a_minute(cx.now, most) {
         cx.counters.creates_held_back += 1;
         cx.counters.temporary_failures += 1;
-        return sa.respond_notify(cx, CREATE_CHILD_SA, Notify::new(NotifyType::TEMPORARY_FAILURE));
+        return sa.respond_notify(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
     sa.create_debt.add_of_a_minute(cx.now, most);
     if proposed.first().is_some_and(|proposal| proposal.protocol == ProtocolId::IKE) {
-        return rekey(sa, cx, payloads, proposed, theirs);
+        return respond_to_rekey(sa, cx, payloads, proposed, theirs);
     }
-    let Ok(Some(asked)) = asked(payloads) else {
-        return sa.refuse(cx, CREATE_CHILD_SA, Notify::new(NotifyType::INVALID_SYNTAX));
+    let Ok(Some(asked)) = parse_child_request(payloads) else {
+        return sa.reject_request(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    let answer = match create(sa, cx, payloads, &asked, theirs) {
+    let answer = match create_requested_child(sa, cx, payloads, &asked, theirs) {
         Ok(payloads) => payloads,
         Err(notify) => {
             if notify.kind == NotifyType::TEMPORARY_FAILURE {
@@ -396,23 +415,23 @@ pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]
             alloc::vec![Payload::Notify(notify)]
         }
     };
-    sa.respond(cx, CREATE_CHILD_SA, &answer);
+    sa.respond_protected(cx, CREATE_CHILD_SA, &answer);
 }
 
 /// Makes the CHILD_SA that the other side asks for.
-fn create(
+fn create_requested_child(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     payloads: &[Payload],
-    asked: &ChildAsked,
+    asked: &InitialChildRequest,
     theirs: &[u8],
-) -> Result<Vec<Payload>, Notify> {
-    let temporary = || Notify::new(NotifyType::TEMPORARY_FAILURE);
+) -> Result<Vec<Payload>, NotifyPayload> {
+    let temporary = || NotifyPayload::new(NotifyType::TEMPORARY_FAILURE);
     // While the IKE_SA is replaced or closed (§2.25.2), or keys of another request are still exchanged.
     if sa.state != SaState::Established || sa.expected_keys.is_some() || sa.is_path_unproved() {
         return Err(temporary());
     }
-    let replaced = notifies(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
+    let replaced = notify_payloads(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
     let mut old = None;
     if let Some(notify) = replaced {
         let about = notify.child_spi().filter(|_| notify.protocol == ProtocolId::ESP);
@@ -420,7 +439,7 @@ fn create(
             .children
             .iter()
             .position(|child| Some(child.sa.outbound) == about && child.state != ChildState::Bereft);
-        let not_found = || Notify { kind: NotifyType::CHILD_SA_NOT_FOUND, ..notify.clone() };
+        let not_found = || NotifyPayload { kind: NotifyType::CHILD_SA_NOT_FOUND, ..notify.clone() };
         let at = found.ok_or_else(not_found)?;
         let row = ChildRekeying::step(sa.children[at].state, ChildEvent::PeerRekeys, |_| false);
         let row = row.ok_or_else(not_found)?;
@@ -429,39 +448,40 @@ fn create(
         }
         old = Some((at, row));
     }
-    let selected = child::select(sa, cx, asked, false).map_err(Notify::new)?;
+    let selected = child::select_child(sa, cx, asked, false).map_err(NotifyPayload::new)?;
     let wanted = selected.proposal.key_exchange();
-    let further: VecDeque<_> = selected.proposal.additional().collect();
+    let further: VecDeque<_> = selected.proposal.additional_exchanges().collect();
     if !further.is_empty()
         && old.as_ref().is_some_and(|(_, row)| row.actions.contains(&ChildAction::Remember))
     {
         return Err(temporary());
     }
     let exchanged = exchange_for(cx, wanted, payloads)?;
-    let ours: [u8; NONCE] = cx.random();
+    let ours: [u8; NONCE] = cx.random_octets();
     let nonces = (theirs.to_vec(), ours.to_vec());
     let replaces = old.as_ref().map(|(at, _)| sa.children[*at].sa.inbound);
-    let secrets = Secrets::of(exchanged.as_ref().map(|exchanged| exchanged.secret.clone()));
+    let secrets =
+        SharedSecrets::from_first_secret(exchanged.as_ref().map(|exchanged| exchanged.secret.clone()));
     let mut middle = alloc::vec![Payload::Nonce(ours.to_vec())];
     middle.extend(
         exchanged.map(|exchanged| Payload::KeyExchange { method: exchanged.method, data: exchanged.public }),
     );
     if !further.is_empty() {
         let (granted, mut answer) =
-            child::prepare(sa, cx, selected, asked.transport, replaces).map_err(Notify::new)?;
-        let makes = Makes::Child { granted: Box::new(granted), replaces };
-        middle.push(followup::expect(sa, cx, makes, further, secrets, nonces));
+            child::prepare_grant(sa, cx, selected, asked.transport, replaces).map_err(NotifyPayload::new)?;
+        let makes = PendingSa::Child { granted: Box::new(granted), replaces };
+        middle.push(followup::expect_followup(sa, cx, makes, further, secrets, nonces));
         before_selectors(&mut answer, middle);
         return Ok(answer);
     }
-    let granted = child::grant(sa, cx, selected, asked.transport, &secrets, &nonces, replaces);
-    let mut answer = granted.map_err(Notify::new)?;
+    let granted = child::grant_child(sa, cx, selected, asked.transport, &secrets, &nonces, replaces);
+    let mut answer = granted.map_err(NotifyPayload::new)?;
     if let Some((at, row)) = old {
         let made = sa.children.last().map_or(0, |child| child.sa.inbound);
         let child = &mut sa.children[at];
         child.state = row.to;
         if row.actions.contains(&ChildAction::Remember) {
-            child.rival = Some((made, lowest(&nonces)));
+            child.rival = Some((made, lowest_nonce(&nonces)));
         } else {
             child.rekey_at = Some(cx.now + LEFT_OVER);
         }
@@ -479,27 +499,34 @@ fn before_selectors(answer: &mut Vec<Payload>, payloads: Vec<Payload>) {
 
 /// Answers the key exchange of a request, where one is wanted.
 fn exchange_for(
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     wanted: Option<KeyExchangeMethod>,
     payloads: &[Payload],
-) -> Result<Option<Exchanged>, Notify> {
+) -> Result<Option<AnsweredKeyExchange>, NotifyPayload> {
     let Some(method) = wanted else { return Ok(None) };
     let public = match key_exchange(payloads) {
         Some((theirs, public)) if theirs == method => public,
         _ => {
             cx.counters.invalid_ke += 1;
-            return Err(Notify::with(NotifyType::INVALID_KE_PAYLOAD, method.0.to_be_bytes()));
+            return Err(NotifyPayload::with_data(NotifyType::INVALID_KE_PAYLOAD, method.0.to_be_bytes()));
         }
     };
-    let algorithm = exchange(method).ok_or(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN))?;
-    cx.answers(algorithm);
-    let answered = algorithm.answer(cx.rng, public).map_err(|_| Notify::new(NotifyType::INVALID_SYNTAX));
+    let algorithm = exchange_algorithm(method).ok_or(NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN))?;
+    cx.count_answered_exchange(algorithm);
+    let answered =
+        algorithm.answer_exchange(cx.rng, public).map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     let (public, secret) = answered?;
-    Ok(Some(Exchanged { method, public, secret }))
+    Ok(Some(AnsweredKeyExchange { method, public, secret }))
 }
 
 /// The other side replaces the IKE_SA.
-fn rekey(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload], proposed: &[Proposal], theirs: &[u8]) {
+fn respond_to_rekey(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    payloads: &[Payload],
+    proposed: &[Proposal],
+    theirs: &[u8],
+) {
     let answer = match try_rekey(sa, cx, payloads, proposed, theirs) {
         Ok(answer) => answer,
         Err(notify) => {
@@ -510,53 +537,54 @@ fn rekey(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload], proposed: &
         }
     };
     let (payloads, born) = answer;
-    sa.respond(cx, CREATE_CHILD_SA, &payloads);
+    sa.respond_protected(cx, CREATE_CHILD_SA, &payloads);
     if let Some(born) = born {
         sa_event(sa, cx, SaEvent::PeerRekeys, Some(born));
     }
 }
 
 /// The answer, and the new IKE_SA with the lowest nonce, where no further key exchange comes first.
-type Rekeyed = (Vec<Payload>, Option<(Box<IkeSa>, Vec<u8>)>);
+type RekeyResponse = (Vec<Payload>, Option<(Box<IkeSa>, Vec<u8>)>);
 
 fn try_rekey(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     payloads: &[Payload],
     proposed: &[Proposal],
     theirs: &[u8],
-) -> Result<Rekeyed, Notify> {
+) -> Result<RekeyResponse, NotifyPayload> {
     // While a CHILD_SA is made, replaced or closed by this side (§2.25.2).
-    let busy = sa.outstanding.as_ref().is_some_and(|outstanding| match &outstanding.what {
-        Exchange::Create(request) => request.task != Task::Rekey,
-        Exchange::DeleteChild(_) | Exchange::FollowUp(_) => true,
+    let busy = sa.outstanding.as_ref().is_some_and(|outstanding| match &outstanding.exchange {
+        PendingExchange::Create(request) => request.task != SaTask::Rekey,
+        PendingExchange::DeleteChild(_) | PendingExchange::FollowUp(_) => true,
         _ => false,
     });
     let busy = busy || sa.expected_keys.is_some() || sa.is_path_unproved();
     let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
-        return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
+        return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
     // Those that were replaced stay for a while, and nobody may have more and more of them.
     sa.replaced_at.retain(|at| cx.now < *at + LEFT_OVER);
     if sa.replaced_at.len() >= REPLACED {
-        return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
+        return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
     sa.replaced_at.push(cx.now);
-    let no_proposal = || Notify::new(NotifyType::NO_PROPOSAL_CHOSEN);
-    let mut chosen = choose(&proposals_to_rekey(sa), proposed).ok_or_else(no_proposal)?;
-    IkeAlgorithms::of(&chosen).ok_or_else(no_proposal)?;
-    let peer = chosen.spi[..].try_into().map(Spi).map_err(|_| Notify::new(NotifyType::INVALID_SYNTAX))?;
-    let further: VecDeque<_> = chosen.additional().collect();
+    let no_proposal = || NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN);
+    let mut chosen = choose_proposal(&proposals_to_rekey(sa), proposed).ok_or_else(no_proposal)?;
+    IkeAlgorithms::from_proposal(&chosen).ok_or_else(no_proposal)?;
+    let peer =
+        chosen.spi[..].try_into().map(Spi).map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX))?;
+    let further: VecDeque<_> = chosen.additional_exchanges().collect();
     // Nothing is there yet that a collision could decide about.
     if !further.is_empty() && row.is_some_and(|row| row.actions.contains(&SaAction::Hold)) {
-        return Err(Notify::new(NotifyType::TEMPORARY_FAILURE));
+        return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
     let exchanged = exchange_for(cx, chosen.key_exchange(), payloads)?.ok_or_else(no_proposal)?;
-    let (ours, spi): ([u8; NONCE], _) = (cx.random(), cx.spi());
+    let (ours, spi): ([u8; NONCE], _) = (cx.random_octets(), cx.new_ike_spi());
     let nonces = (theirs.to_vec(), ours.to_vec());
-    let Exchanged { method, public, secret } = exchanged;
-    let (secrets, spis) = (Secrets::of(Some(secret)), (peer, spi));
+    let AnsweredKeyExchange { method, public, secret } = exchanged;
+    let (secrets, spis) = (SharedSecrets::from_first_secret(Some(secret)), (peer, spi));
     chosen.spi = spi.0.to_vec();
     let mut answer = alloc::vec![
         Payload::SecurityAssociation([chosen.clone()].into()),
@@ -564,43 +592,50 @@ fn try_rekey(
         Payload::KeyExchange { method, data: public },
     ];
     if !further.is_empty() {
-        answer.push(followup::expect(sa, cx, Makes::Ike { spis, chosen }, further, secrets, nonces));
+        answer.push(followup::expect_followup(
+            sa,
+            cx,
+            PendingSa::Ike { spis, chosen },
+            further,
+            secrets,
+            nonces,
+        ));
         return Ok((answer, None));
     }
-    let born = successor(sa, cx, false, spis, &chosen, &secrets, &nonces);
+    let born = create_successor(sa, cx, false, spis, &chosen, &secrets, &nonces);
     let born = born.ok_or_else(no_proposal)?;
-    Ok((answer, Some((born, lowest(&nonces)))))
+    Ok((answer, Some((born, lowest_nonce(&nonces)))))
 }
 
 /// The IKE_SA that takes the place of another.
-pub(super) fn successor(
+pub(super) fn create_successor(
     sa: &IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     initiator: bool,
     spis: (Spi, Spi),
     chosen: &Proposal,
-    secrets: &Secrets,
-    nonces: &Nonces,
+    secrets: &SharedSecrets,
+    nonces: &NoncePair,
 ) -> Option<Box<IkeSa>> {
-    let (old, algorithms) = (sa.session.as_ref()?, IkeAlgorithms::of(chosen)?);
-    cx.work(work::DERIVE);
-    let seeds = Seeds {
+    let (old, algorithms) = (sa.session.as_ref()?, IkeAlgorithms::from_proposal(chosen)?);
+    cx.count_work(work::DERIVE);
+    let seeds = KeyDerivationInputs {
         initiator_nonce: &nonces.0,
         responder_nonce: &nonces.1,
         initiator_spi: spis.0,
         responder_spi: spis.1,
     };
-    let (first, further) = secrets.parts();
-    let keys = old.keys.rekeyed(old.algorithms.prf, &algorithms, (first?, further), &seeds);
+    let (first, further) = secrets.key_inputs();
+    let keys = old.keys.derive_rekeyed(old.algorithms.prf, &algorithms, (first?, further), &seeds);
     let mut born = Box::new(IkeSa::new(sa.connection.clone(), initiator, sa.path, cx.now));
     born.spis = spis;
-    born.session = Some(Session::new(algorithms, keys, initiator)?);
-    born.tell_keys(cx);
+    born.session = Some(SaKeyState::new(algorithms, keys, initiator)?);
+    born.report_keys(cx);
     born.nat = sa.nat;
     born.mobike = sa.mobike;
     born.fragmentation = sa.fragmentation;
     born.remote.clone_from(&sa.remote);
-    born.given.clone_from(&sa.given);
+    born.assigned_addresses.clone_from(&sa.assigned_addresses);
     born.authenticated.clone_from(&sa.authenticated);
     born.replaced_at.clone_from(&sa.replaced_at);
     born.client = sa.client;
@@ -609,14 +644,14 @@ pub(super) fn successor(
     born.certificates.clone_from(&sa.certificates);
     (born.request_debt, born.create_debt) = (sa.request_debt, sa.create_debt);
     born.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
-    born.establish(cx);
+    born.mark_established(cx);
     Some(born)
 }
 
 /// What an IKE_SA comes to by its rekeying, from either side.
 pub(super) fn sa_event(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     event: SaEvent,
     born: Option<(Box<IkeSa>, Vec<u8>)>,
 ) {
@@ -624,7 +659,7 @@ pub(super) fn sa_event(
         Some((born, lowest)) => (Some(born), Some(lowest)),
         None => (None, None),
     };
-    let theirs = sa.held.as_ref().map(|(_, lowest)| lowest.clone());
+    let theirs = sa.peer_rekeyed_sa.as_ref().map(|(_, lowest)| lowest.clone());
     let guard = |Lowest::Ours| matches!((&ours, &theirs), (Some(ours), Some(theirs)) if ours < theirs);
     let Some(row) = SaRekeying::step(sa.state, event, guard) else { return };
     sa.state = row.to;
@@ -633,51 +668,51 @@ pub(super) fn sa_event(
     }
     for action in row.actions {
         match action {
-            SaAction::Hold => sa.held = new.take().zip(ours.clone()),
-            SaAction::InheritOurs => inherit(sa, cx, new.take()),
+            SaAction::Hold => sa.peer_rekeyed_sa = new.take().zip(ours.clone()),
+            SaAction::InheritOurs => inherit_children(sa, cx, new.take()),
             SaAction::InheritTheirs => {
-                let theirs = sa.held.take().map(|(held, _)| held);
+                let theirs = sa.peer_rekeyed_sa.take().map(|(held, _)| held);
                 // Without a collision the one that the other side's request made.
                 let heir = if event == SaEvent::PeerRekeys { new.take() } else { theirs };
-                inherit(sa, cx, heir);
+                inherit_children(sa, cx, heir);
                 sa.rekey_at = Some(cx.now + LEFT_OVER);
             }
             SaAction::KeepTheirs => {
-                if let Some((mut held, _)) = sa.held.take() {
+                if let Some((mut held, _)) = sa.peer_rekeyed_sa.take() {
                     cx.counters.collisions += 1;
                     held.silent = true;
                     // Who made it deletes it, unless it never heard that it did.
                     held.state = SaState::Replaced;
                     held.rekey_at = Some(cx.now + LEFT_OVER);
-                    cx.born.push(*held);
+                    cx.created_sas.push(*held);
                 }
             }
             SaAction::DeleteOurs => {
                 if let Some(mut loser) = new.take() {
                     cx.counters.collisions += 1;
                     loser.silent = true;
-                    loser.plan(Task::Delete(EndReason::Rekeyed));
-                    cx.born.push(*loser);
+                    loser.plan_task(SaTask::Delete(EndReason::Rekeyed));
+                    cx.created_sas.push(*loser);
                 }
             }
-            SaAction::DeleteOld => sa.plan(Task::Delete(EndReason::Rekeyed)),
+            SaAction::DeleteOld => sa.plan_task(SaTask::Delete(EndReason::Rekeyed)),
             _ => {}
         }
     }
 }
 
 /// The CHILD_SAs and what is to be done go over to the new IKE_SA.
-fn inherit(sa: &mut IkeSa, cx: &mut Context<'_>, heir: Option<Box<IkeSa>>) {
+fn inherit_children(sa: &mut IkeSa, cx: &mut StepContext<'_>, heir: Option<Box<IkeSa>>) {
     let Some(mut heir) = heir else { return };
     cx.counters.rekeyed += 1;
     heir.children = core::mem::take(&mut sa.children);
     heir.tasks = core::mem::take(&mut sa.tasks);
-    heir.tasks.retain(|task| *task != Task::Rekey);
+    heir.tasks.retain(|task| *task != SaTask::Rekey);
     // The other side may have moved since the heir was made; the question where it is comes with the tasks.
     (heir.path, heir.proved, heir.nat) = (sa.path, sa.proved, sa.nat);
-    heir.patience = sa.patience;
-    resumption::renew(&mut heir, cx);
-    heir.takes_place_of = Some(sa.id);
+    heir.expiry_deadline = sa.expiry_deadline;
+    resumption::plan_ticket_request(&mut heir, cx);
+    heir.replaced_sa = Some(sa.id);
     sa.rekey_at = None;
-    cx.born.push(*heir);
+    cx.created_sas.push(*heir);
 }

@@ -1,6 +1,6 @@
 //! What an endpoint is told, says and asks.
 
-use super::config::{Connection, Mode};
+use super::config::{IkeConnection, IpsecMode};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, PacketKeys};
 use crate::payload::{ConfigurationAttribute, Identification, TrafficSelector};
@@ -12,11 +12,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_core::{Path, WallTime, WorkLabel};
-use usher_crypto::Key;
+use usher_core::{DatagramPath, WallTime, WorkLabel};
+use usher_crypto::SecretValue;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
-use usher_esp::plane::{Outer, SaPair};
-use usher_esp::{Lifetime, Transform};
+use usher_esp::plane::{OuterPath, SaPair};
+use usher_esp::{EspTransform, SaLifetime};
 
 /// Names an IKE_SA of an endpoint; a name is never given twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -27,12 +27,12 @@ const SHARD: u32 = 24;
 
 impl SaId {
     /// The name of an IKE_SA that its shard knows by this token.
-    pub(super) fn of(token: u64, shard: u8) -> Self {
+    pub(super) fn from_token(token: u64, shard: u8) -> Self {
         Self(token | u64::from(shard) << SHARD)
     }
     /// Of which shard it is.
     #[must_use]
-    pub const fn shard(self) -> u8 {
+    pub const fn shard_number(self) -> u8 {
         (self.0 >> SHARD) as u8
     }
     pub(super) fn token(self) -> u64 {
@@ -50,7 +50,7 @@ pub enum EapAnswer {
         /// EAP-Success; empty: one is made.
         packet: Vec<u8>,
         /// The master session key.
-        msk: Option<Key>,
+        msk: Option<SecretValue>,
         /// Who it is: whom the method has authenticated, as the AAA server calls it. What an initiator has said of itself by IKE
         /// is not proved by EAP (RFC 7296 §2.16).
         identity: Identification,
@@ -66,15 +66,15 @@ pub enum EapAnswer {
 
 /// What an endpoint is told.
 #[derive(Clone, Debug)]
-pub enum Command {
+pub enum IkeCommand {
     /// These are the peers that may begin, the preferred first. IKE_SAs that are there stay as they are.
-    Serve(Vec<Arc<Connection>>),
+    Serve(Vec<Arc<IkeConnection>>),
     /// Begin an IKE_SA.
     Initiate {
-        /// Comes back with [`Event::Initiated`].
+        /// Comes back with [`IkeEvent::Initiated`].
         token: u64,
         /// With whom and how.
-        connection: Arc<Connection>,
+        connection: Arc<IkeConnection>,
         /// From which address of ours. An unspecified one leaves the choice to the host; there is then taken to be a NAT.
         local: SocketAddr,
         /// To which address.
@@ -83,7 +83,7 @@ pub enum Command {
     /// Whoever was let in might not be any more, as when an authority has revoked certificates: no ticket that was given is taken, and
     /// IKE_SAs get new ones only once both sides have proved anew who they are.
     VoidTickets,
-    /// Another shard has a new IKE_SA of these two ([`Event::Replaces`]): those of this one end.
+    /// Another shard has a new IKE_SA of these two ([`IkeEvent::Replaces`]): those of this one end.
     Replaced {
         /// That one.
         sa: SaId,
@@ -96,14 +96,14 @@ pub enum Command {
         /// The other side knows nothing of them any more.
         forgotten: bool,
     },
-    /// The answer to [`Event::Eap`].
+    /// The answer to [`IkeEvent::Eap`].
     Eap {
         /// Of the event.
         sa: SaId,
         /// The answer.
         answer: EapAnswer,
     },
-    /// The answer to [`Event::AddressWanted`]: what the initiator gets; none: there is no address.
+    /// The answer to [`IkeEvent::AddressRequested`]: what the initiator gets; none: there is no address.
     Address {
         /// Of the event.
         sa: SaId,
@@ -210,9 +210,9 @@ pub struct ChildSa {
     /// Traffic of the other side.
     pub remote: Vec<TrafficSelector>,
     /// Its mode.
-    pub mode: Mode,
+    pub mode: IpsecMode,
     /// From where to where packets go.
-    pub path: Path,
+    pub path: DatagramPath,
     /// Packets are within UDP: a NAT is between the two.
     pub encapsulated: bool,
     /// The SPI at which the CHILD_SA receives that this one takes the place of.
@@ -226,22 +226,22 @@ pub struct ChildSa {
 impl ChildSa {
     /// The two SAs as ESP knows them, for no policy of their own and without limits.
     #[must_use]
-    pub fn pair(&self) -> SaPair {
+    pub fn sa_pair(&self) -> SaPair {
         let PacketAlgorithms { cipher, integrity, .. } = self.algorithms;
         let extended_sequence_numbers = self.extended_sequence_numbers;
-        let Path { local, remote, .. } = self.path;
+        let DatagramPath { local, remote, .. } = self.path;
         SaPair {
             inbound: self.inbound,
             outbound: self.outbound,
-            transform: Transform { cipher, integrity, extended_sequence_numbers },
+            transform: EspTransform { cipher, integrity, extended_sequence_numbers },
             inbound_keys: self.inbound_keys.clone(),
             outbound_keys: self.outbound_keys.clone(),
             mode: self.mode,
             local: self.local.clone(),
             remote: self.remote.clone(),
-            outer: Outer { local, remote, encapsulated: self.encapsulated },
+            outer: OuterPath { local, remote, encapsulated: self.encapsulated },
             policy: None,
-            lifetime: Lifetime::default(),
+            lifetime: SaLifetime::default(),
             window: SaPair::WINDOW,
             replaces: self.replaces,
             after_peer: !self.initiator,
@@ -287,15 +287,15 @@ pub type CertificateName = [u8; 16];
 
 /// What an endpoint says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// An IKE_SA was begun by [`Command::Initiate`].
+pub enum IkeEvent {
+    /// An IKE_SA was begun by [`IkeCommand::Initiate`].
     Initiated {
         /// Of the command.
         token: u64,
         /// Its name.
         sa: SaId,
     },
-    /// An initiator's EAP packet is to be judged; [`Command::Eap`] is owed.
+    /// An initiator's EAP packet is to be judged; [`IkeCommand::Eap`] is owed.
     Eap {
         /// Of which IKE_SA.
         sa: SaId,
@@ -308,8 +308,8 @@ pub enum Event {
         /// Its packet; the first of a conversation is an Identity response.
         packet: Vec<u8>,
     },
-    /// An initiator that has proved who it is asks for addresses; [`Command::Address`] is owed.
-    AddressWanted {
+    /// An initiator that has proved who it is asks for addresses; [`IkeCommand::Address`] is owed.
+    AddressRequested {
         /// Of which IKE_SA.
         sa: SaId,
         /// Who it is.
@@ -321,7 +321,7 @@ pub enum Event {
         /// What it asks for.
         attributes: Vec<ConfigurationAttribute>,
     },
-    /// An IKE_SA has these keys from now on: said where [`Config::export_keys`](super::Config::export_keys) wants it.
+    /// An IKE_SA has these keys from now on: said where [`Config::export_keys`](super::IkeEndpointConfig::export_keys) wants it.
     Keys {
         /// SPIs of initiator and responder.
         spis: (Spi, Spi),
@@ -349,9 +349,9 @@ pub enum Event {
         spis: (Spi, Spi),
         /// From where to where its messages go, as far as the other side has been shown to receive there: where it has been since is told by
         /// [`Moved`](Self::Moved).
-        path: Path,
+        path: DatagramPath,
     },
-    /// An IKE_SA of this shard is the only one of these two from now on: other shards are to be told ([`Command::Replaced`]).
+    /// An IKE_SA of this shard is the only one of these two from now on: other shards are to be told ([`IkeCommand::Replaced`]).
     Replaces {
         /// The IKE_SA.
         sa: SaId,
@@ -409,11 +409,11 @@ pub enum Event {
         /// The IKE_SA.
         sa: SaId,
         /// From where to where its messages and packets go now.
-        path: Path,
+        path: DatagramPath,
         /// Packets are within UDP from now on: a NAT is between the two.
         encapsulated: bool,
     },
-    /// The other side does not take the addresses that [`Command::Move`] named.
+    /// The other side does not take the addresses that [`IkeCommand::Move`] named.
     MoveRefused {
         /// The IKE_SA.
         sa: SaId,
@@ -423,13 +423,13 @@ pub enum Event {
         /// The IKE_SA.
         sa: SaId,
         /// Where it has been shown to receive, and at which address of this side.
-        path: Path,
+        path: DatagramPath,
         /// Who it says it is, if it has said so.
         identity: Option<Identification>,
     },
     /// More proofs by the shared key of a connection fail than may
-    /// ([`Config::failed_proofs_per_minute`](super::Config::failed_proofs_per_minute)): somebody guesses at it. Said once in ten minutes.
-    Guessed {
+    /// ([`Config::failed_proofs_per_minute`](super::IkeEndpointConfig::failed_proofs_per_minute)): somebody guesses at it. Said once in ten minutes.
+    TooManyFailedProofs {
         /// Its name.
         connection: String,
     },
@@ -445,7 +445,7 @@ pub enum Event {
 /// What an endpoint asks of slow helpers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IkeJob {
-    /// Sign these octets with the key of a connection; [`Command::Signed`] is owed.
+    /// Sign these octets with the key of a connection; [`IkeCommand::Signed`] is owed.
     Sign {
         /// The name of the connection.
         connection: String,
@@ -456,7 +456,7 @@ pub enum IkeJob {
         /// The other side would like a response of OCSP about the connection's certificate (RFC 4806 §4.1).
         ocsp: bool,
     },
-    /// Verify what somebody says it is; [`Command::Verified`] is owed.
+    /// Verify what somebody says it is; [`IkeCommand::Verified`] is owed.
     Verify {
         /// The name of the connection.
         connection: String,
@@ -478,14 +478,14 @@ pub enum IkeJob {
 impl IkeJob {
     /// The kind of key that is needed.
     #[must_use]
-    pub const fn key(&self) -> KeyKind {
+    pub const fn key_kind(&self) -> KeyKind {
         match self {
-            Self::Sign { scheme, .. } | Self::Verify { scheme, .. } => scheme.key(),
+            Self::Sign { scheme, .. } | Self::Verify { scheme, .. } => scheme.required_key_kind(),
         }
     }
     /// The kind of work that it is, of which whoever does it does one unit.
     #[must_use]
-    pub const fn work(&self) -> WorkLabel {
+    pub const fn work_label(&self) -> WorkLabel {
         match self {
             Self::Sign { .. } => work::SIGN,
             Self::Verify { .. } => work::VERIFY,

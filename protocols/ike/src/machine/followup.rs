@@ -3,188 +3,220 @@
 //! Nothing is made before the last of them, so that a collision of two rekeyings is told by TEMPORARY_FAILURE, by both sides where
 //! both have begun: each tries again after a while of its own.
 
-use super::child::Granted;
+use super::child::GrantedChild;
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, SaAction, SaEvent, SaRekeying};
-use super::create::{self, Gathered, LEFT_OVER, Nonces, Secrets};
-use super::sa::{Context, Exchange, IkeSa};
+use super::create::{self, AnsweredRequest, LEFT_OVER, NoncePair, SharedSecrets};
+use super::sa::{IkeSa, PendingExchange, StepContext};
 use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
-use crate::message::notifies;
-use crate::payload::{Notify, Payload, Proposal};
-use crate::suite::exchange;
+use crate::message::notify_payloads;
+use crate::payload::{NotifyPayload, Payload, Proposal};
+use crate::suite::exchange_algorithm;
 use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
-use usher_crypto::digest::equal;
+use usher_crypto::digest::constant_time_eq;
 use usher_crypto::exchange::KeyExchange;
 
 const IKE_FOLLOWUP_KE: ExchangeType = ExchangeType::IKE_FOLLOWUP_KE;
 /// How long a responder waits for the next of them: the longest time that §2.2.4 names.
-const PATIENCE: Duration = Duration::from_secs(20);
+const FOLLOWUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request of this side.
 #[derive(Debug)]
-pub(super) struct Request {
-    gathered: Gathered,
+pub(super) struct FollowupRequest {
+    gathered: AnsweredRequest,
     method: KeyExchangeMethod,
-    begun: Box<dyn KeyExchange>,
+    key_exchange: Box<dyn KeyExchange>,
     /// Those after this one.
     methods: VecDeque<KeyExchangeMethod>,
 }
 
 /// What a responder makes when the last of them is done.
 #[derive(Debug)]
-pub(super) enum Makes {
+pub(super) enum PendingSa {
     /// A CHILD_SA, in the place of the one that receives at this SPI.
-    Child { granted: Box<Granted>, replaces: Option<u32> },
+    Child { granted: Box<GrantedChild>, replaces: Option<u32> },
     /// The IKE_SA that takes the place of this one.
     Ike { spis: (Spi, Spi), chosen: Proposal },
 }
 
 /// What a responder expects.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct ExpectedFollowup {
     /// Comes back with the next request.
     link: [u8; 16],
     methods: VecDeque<KeyExchangeMethod>,
-    secrets: Secrets,
-    nonces: Nonces,
-    pub(super) makes: Makes,
+    secrets: SharedSecrets,
+    nonces: NoncePair,
+    pub(super) makes: PendingSa,
     /// It is forgotten then.
     pub(super) until: Instant,
 }
 
 /// What a notification says that links an exchange to the next.
-pub(super) fn link(payloads: &[Payload]) -> Option<&Notify> {
-    notifies(payloads).find(|notify| notify.kind == NotifyType::ADDITIONAL_KEY_EXCHANGE)
+pub(super) fn find_link_notify(payloads: &[Payload]) -> Option<&NotifyPayload> {
+    notify_payloads(payloads).find(|notify| notify.kind == NotifyType::ADDITIONAL_KEY_EXCHANGE)
 }
 
 /// The next further key exchange; after the last, what was asked for is made.
-pub(super) fn begin(
+pub(super) fn start_next_followup(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    gathered: Gathered,
+    cx: &mut StepContext<'_>,
+    gathered: AnsweredRequest,
     mut methods: VecDeque<KeyExchangeMethod>,
     payloads: &[Payload],
 ) {
-    let Some(method) = methods.pop_front() else { return create::made(sa, cx, gathered) };
-    let Some(link) = link(payloads).cloned() else {
+    let Some(method) = methods.pop_front() else { return create::finish_create_exchange(sa, cx, gathered) };
+    let Some(link) = find_link_notify(payloads).cloned() else {
         cx.counters.syntax += 1;
-        return create::refused(sa, cx, gathered.request, &Notify::new(NotifyType::INVALID_SYNTAX));
+        return create::handle_create_refusal(
+            sa,
+            cx,
+            gathered.request,
+            &NotifyPayload::new(NotifyType::INVALID_SYNTAX),
+        );
     };
-    cx.work(work::KEY_EXCHANGE);
-    let begun = exchange(method).and_then(|algorithm| algorithm.begin(cx.rng).ok());
+    cx.count_work(work::KEY_EXCHANGE);
+    let begun = exchange_algorithm(method).and_then(|algorithm| algorithm.start_exchange(cx.rng).ok());
     let Some(begun) = begun else {
-        return create::refused(sa, cx, gathered.request, &Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
+        return create::handle_create_refusal(
+            sa,
+            cx,
+            gathered.request,
+            &NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN),
+        );
     };
-    let payloads = [Payload::KeyExchange { method, data: begun.public().to_vec() }, Payload::Notify(link)];
-    let request = Box::new(Request { gathered, method, begun, methods });
-    sa.request(cx, IKE_FOLLOWUP_KE, &payloads, Exchange::FollowUp(request));
+    let payloads =
+        [Payload::KeyExchange { method, data: begun.public_value().to_vec() }, Payload::Notify(link)];
+    let request = Box::new(FollowupRequest { gathered, method, key_exchange: begun, methods });
+    sa.request_protected(cx, IKE_FOLLOWUP_KE, &payloads, PendingExchange::FollowUp(request));
 }
 
 /// The response to a request of this side.
-pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, request: Request, payloads: &[Payload]) {
-    let Request { mut gathered, method, begun, methods } = request;
-    if let Some(error) = notifies(payloads).find(|notify| notify.kind.is_error()).cloned() {
-        return create::refused(sa, cx, gathered.request, &error);
+pub(super) fn handle_followup_response(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    request: FollowupRequest,
+    payloads: &[Payload],
+) {
+    let FollowupRequest { mut gathered, method, key_exchange: begun, methods } = request;
+    if let Some(error) = notify_payloads(payloads).find(|notify| notify.kind.is_error()).cloned() {
+        return create::handle_create_refusal(sa, cx, gathered.request, &error);
     }
     let public = create::key_exchange(payloads).filter(|(theirs, _)| *theirs == method);
     let secret = public.and_then(|(_, public)| {
-        cx.work(work::KEY_EXCHANGE);
-        begun.finish(public).ok()
+        cx.count_work(work::KEY_EXCHANGE);
+        begun.derive_secret(public).ok()
     });
     let Some(secret) = secret else {
         cx.counters.syntax += 1;
-        return create::refused(sa, cx, gathered.request, &Notify::new(NotifyType::INVALID_SYNTAX));
+        return create::handle_create_refusal(
+            sa,
+            cx,
+            gathered.request,
+            &NotifyPayload::new(NotifyType::INVALID_SYNTAX),
+        );
     };
-    gathered.secrets.add(&secret);
-    begin(sa, cx, gathered, methods, payloads);
+    gathered.secrets.add_secret(&secret);
+    start_next_followup(sa, cx, gathered, methods, payloads);
 }
 
 /// A responder waits for the further key exchanges of what it has granted. Gives the notification that says so.
-pub(super) fn expect(
+pub(super) fn expect_followup(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    makes: Makes,
+    cx: &mut StepContext<'_>,
+    makes: PendingSa,
     methods: VecDeque<KeyExchangeMethod>,
-    secrets: Secrets,
-    nonces: Nonces,
+    secrets: SharedSecrets,
+    nonces: NoncePair,
 ) -> Payload {
-    let link = cx.random();
-    let until = cx.now + PATIENCE;
-    sa.expected_keys = Some(Box::new(Expected { link, methods, secrets, nonces, makes, until }));
-    Payload::Notify(Notify::with(NotifyType::ADDITIONAL_KEY_EXCHANGE, link))
+    let link = cx.random_octets();
+    let until = cx.now + FOLLOWUP_TIMEOUT;
+    sa.expected_keys = Some(Box::new(ExpectedFollowup { link, methods, secrets, nonces, makes, until }));
+    Payload::Notify(NotifyPayload::with_data(NotifyType::ADDITIONAL_KEY_EXCHANGE, link))
 }
 
 /// The initiator's half.
-pub(super) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
-    let fits = |expected: &Expected| {
-        link(payloads).is_some_and(|link| equal(&link.data, &expected.link)) && expected.until > cx.now
+pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+    let fits = |expected: &ExpectedFollowup| {
+        find_link_notify(payloads).is_some_and(|link| constant_time_eq(&link.data, &expected.link))
+            && expected.until > cx.now
     };
     if !sa.expected_keys.as_deref().is_some_and(fits) {
-        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, Notify::new(NotifyType::STATE_NOT_FOUND));
+        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::STATE_NOT_FOUND));
     }
     let Some(mut expected) = sa.expected_keys.take() else { return };
     // It has moved since it began: nothing new is made for a place that is not proved.
     if sa.is_path_unproved() {
         cx.counters.temporary_failures += 1;
-        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, Notify::new(NotifyType::TEMPORARY_FAILURE));
+        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
     let method = expected.methods.pop_front();
     let public = create::key_exchange(payloads).filter(|(theirs, _)| Some(*theirs) == method);
     let answered = method.zip(public).and_then(|(method, (_, public))| {
-        let algorithm = exchange(method)?;
-        cx.answers(algorithm);
-        Some((method, algorithm.answer(cx.rng, public).ok()?))
+        let algorithm = exchange_algorithm(method)?;
+        cx.count_answered_exchange(algorithm);
+        Some((method, algorithm.answer_exchange(cx.rng, public).ok()?))
     });
     let Some((method, (data, secret))) = answered else {
         cx.counters.syntax += 1;
-        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, Notify::new(NotifyType::INVALID_SYNTAX));
+        return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    expected.secrets.add(&secret);
+    expected.secrets.add_secret(&secret);
     let mut answer = Vec::from([Payload::KeyExchange { method, data }]);
     if expected.methods.is_empty() {
-        return finish(sa, cx, *expected, answer);
+        return finish_followup(sa, cx, *expected, answer);
     }
-    let Expected { methods, secrets, nonces, makes, .. } = *expected;
-    answer.push(expect(sa, cx, makes, methods, secrets, nonces));
-    sa.respond(cx, IKE_FOLLOWUP_KE, &answer);
+    let ExpectedFollowup { methods, secrets, nonces, makes, .. } = *expected;
+    answer.push(expect_followup(sa, cx, makes, methods, secrets, nonces));
+    sa.respond_protected(cx, IKE_FOLLOWUP_KE, &answer);
 }
 
 /// The last is done: what was granted is made.
-fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, expected: Expected, answer: Vec<Payload>) {
-    let Expected { secrets, nonces, makes, .. } = expected;
+fn finish_followup(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    expected: ExpectedFollowup,
+    answer: Vec<Payload>,
+) {
+    let ExpectedFollowup { secrets, nonces, makes, .. } = expected;
     let done = match makes {
-        Makes::Child { granted, replaces } => child(sa, cx, *granted, replaces, &secrets, &nonces),
-        Makes::Ike { spis, chosen } => {
+        PendingSa::Child { granted, replaces } => {
+            install_followup_child(sa, cx, *granted, replaces, &secrets, &nonces)
+        }
+        PendingSa::Ike { spis, chosen } => {
             let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
             let free = row.is_some_and(|row| !row.actions.contains(&SaAction::TemporaryFailure));
-            let born =
-                if free { create::successor(sa, cx, false, spis, &chosen, &secrets, &nonces) } else { None };
+            let born = if free {
+                create::create_successor(sa, cx, false, spis, &chosen, &secrets, &nonces)
+            } else {
+                None
+            };
             if let Some(born) = born {
-                sa.respond(cx, IKE_FOLLOWUP_KE, &answer);
-                let born = Some((born, create::lowest(&nonces)));
+                sa.respond_protected(cx, IKE_FOLLOWUP_KE, &answer);
+                let born = Some((born, create::lowest_nonce(&nonces)));
                 return create::sa_event(sa, cx, SaEvent::PeerRekeys, born);
             }
             false
         }
     };
     if done {
-        return sa.respond(cx, IKE_FOLLOWUP_KE, &answer);
+        return sa.respond_protected(cx, IKE_FOLLOWUP_KE, &answer);
     }
     cx.counters.temporary_failures += 1;
-    sa.respond_notify(cx, IKE_FOLLOWUP_KE, Notify::new(NotifyType::TEMPORARY_FAILURE));
+    sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
 }
 
-fn child(
+fn install_followup_child(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    granted: Granted,
+    cx: &mut StepContext<'_>,
+    granted: GrantedChild,
     replaces: Option<u32>,
-    secrets: &Secrets,
-    nonces: &Nonces,
+    secrets: &SharedSecrets,
+    nonces: &NoncePair,
 ) -> bool {
     let row = match replaces {
         None => None,

@@ -10,13 +10,13 @@ use usher_core::collections::{HashMap, HashState};
 /// Fragments of a message at most: 32 KiB in the smallest packets that every link of IPv4 carries would be 60.
 const MOST: u16 = 256;
 /// What a fragment takes beside its octets: its place in the list, and what an allocation costs.
-const PLACE: usize = 96;
+const FRAGMENT_OVERHEAD: usize = 96;
 
 /// Fragments of one message: that which is expected next.
 #[derive(Debug, Default)]
-pub(super) struct Reassembly {
+pub(super) struct FragmentReassembly {
     /// Response or request, and its message ID.
-    of: (bool, u32),
+    message_key: (bool, u32),
     total: u16,
     octets: usize,
     first: Option<PayloadType>,
@@ -25,24 +25,24 @@ pub(super) struct Reassembly {
 
 /// A fragment that is not kept: of another division of the message than is known, there already, or too much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NotKept;
+pub(super) struct FragmentRejected;
 
-impl Reassembly {
+impl FragmentReassembly {
     /// Adds a fragment; gives the whole when it was the last that was missing.
-    pub(super) fn add(
+    pub(super) fn add_fragment(
         &mut self,
         of: (bool, u32),
         (number, total): (u16, u16),
         first: PayloadType,
         part: Vec<u8>,
         most: usize,
-    ) -> Result<Option<(PayloadType, Vec<u8>)>, NotKept> {
+    ) -> Result<Option<(PayloadType, Vec<u8>)>, FragmentRejected> {
         if total > MOST {
-            return Err(NotKept);
+            return Err(FragmentRejected);
         }
         // More fragments mean that the sender has begun anew with smaller ones; fewer are of before (§2.6.1).
-        if self.of != of || total > self.total {
-            *self = Self { of, total, ..Self::default() };
+        if self.message_key != of || total > self.total {
+            *self = Self { message_key: of, total, ..Self::default() };
         }
         // What is held is counted: of a part that was padding mostly, all that it takes.
         let held = part.capacity();
@@ -51,7 +51,7 @@ impl Reassembly {
             || part.is_empty()
             || self.octets + held > most
         {
-            return Err(NotKept);
+            return Err(FragmentRejected);
         }
         if number == 1 {
             self.first = Some(first);
@@ -67,18 +67,18 @@ impl Reassembly {
         Ok(Some((whole.first.unwrap_or(PayloadType::NONE), content)))
     }
     /// Octets of memory that its fragments take.
-    pub(super) fn takes(&self) -> usize {
-        self.octets + self.parts.len() * PLACE
+    pub(super) fn memory_octets(&self) -> usize {
+        self.octets + self.parts.len() * FRAGMENT_OVERHEAD
     }
     /// How many of its fragments are there.
-    pub(super) fn count(&self) -> u64 {
+    pub(super) fn fragment_count(&self) -> u64 {
         self.parts.len() as u64
     }
 }
 
 /// What one IKE_SA has of fragments.
 #[derive(Clone, Copy, Debug)]
-struct Holding {
+struct FragmentUsage {
     /// When it began, in the order of all.
     since: u64,
     network: IpAddr,
@@ -88,17 +88,17 @@ struct Holding {
 /// What IKE_SAs have of fragments, and which of them has had them for longest. A message that all fragments arrive of is whole
 /// within a moment; so what is old is of somebody who does not go on.
 #[derive(Debug)]
-pub(super) struct Holders {
+pub(super) struct FragmentUsageTable {
     /// Octets that all may take, and that one network may.
     most: (usize, usize),
     octets: usize,
     next: u64,
-    holdings: HashMap<u64, Holding>,
+    holdings: HashMap<u64, FragmentUsage>,
     by_age: BTreeMap<u64, u64>,
     networks: HashMap<IpAddr, (usize, BTreeSet<u64>)>,
 }
 
-impl Holders {
+impl FragmentUsageTable {
     pub(super) fn new(most: usize, of_network: usize, hash: &HashState) -> Self {
         Self {
             most: (most, of_network),
@@ -111,16 +111,16 @@ impl Holders {
     }
 
     /// An IKE_SA of that network has so many octets now. Gives whose are to be dropped, since all take too much, or the network does.
-    pub(super) fn note(&mut self, token: u64, network: IpAddr, octets: usize) -> Option<u64> {
+    pub(super) fn record_usage(&mut self, token: u64, network: IpAddr, octets: usize) -> Option<u64> {
         let before = self.holdings.get(&token).copied();
-        self.forget(token);
+        self.remove_usage(token);
         if octets == 0 {
             return None;
         }
         let since = before.map_or(self.next, |before| before.since);
         self.next += u64::from(before.is_none());
         self.octets += octets;
-        self.holdings.insert(token, Holding { since, network, octets });
+        self.holdings.insert(token, FragmentUsage { since, network, octets });
         self.by_age.insert(since, token);
         let (of_network, ages) = self.networks.entry(network).or_default();
         *of_network += octets;
@@ -136,8 +136,8 @@ impl Holders {
     }
 
     /// An IKE_SA has none any more.
-    pub(super) fn forget(&mut self, token: u64) {
-        let Some(Holding { since, network, octets }) = self.holdings.remove(&token) else { return };
+    pub(super) fn remove_usage(&mut self, token: u64) {
+        let Some(FragmentUsage { since, network, octets }) = self.holdings.remove(&token) else { return };
         self.octets -= octets;
         self.by_age.remove(&since);
         if let Some((of_network, ages)) = self.networks.get_mut(&network) {
@@ -151,12 +151,12 @@ impl Holders {
 
     /// All may take so much from now on.
     #[cfg(test)]
-    pub(super) const fn limit(&mut self, most: usize) {
+    pub(super) const fn set_limit(&mut self, most: usize) {
         self.most.0 = most;
     }
     /// Octets that all take, and how many IKE_SAs and networks have them.
     #[cfg(test)]
-    pub(super) fn held(&self) -> (usize, usize, usize) {
+    pub(super) fn usage_totals(&self) -> (usize, usize, usize) {
         assert_eq!(self.holdings.len(), self.by_age.len());
         (self.octets, self.holdings.len(), self.networks.len())
     }
@@ -168,8 +168,12 @@ mod tests {
 
     const OF: (bool, u32) = (false, 1);
 
-    fn add(all: &mut Reassembly, of: (u16, u16), part: &[u8]) -> Result<Option<Vec<u8>>, NotKept> {
-        let whole = all.add(OF, of, PayloadType(of.0 as u8), part.to_vec(), 8)?;
+    fn add_part(
+        all: &mut FragmentReassembly,
+        of: (u16, u16),
+        part: &[u8],
+    ) -> Result<Option<Vec<u8>>, FragmentRejected> {
+        let whole = all.add_fragment(OF, of, PayloadType(of.0 as u8), part.to_vec(), 8)?;
         Ok(whole.map(|(first, content)| {
             assert_eq!(first, PayloadType(1), "the first fragment says what comes first");
             content
@@ -178,73 +182,83 @@ mod tests {
 
     #[test]
     fn fragments_may_come_in_any_order_and_again() {
-        let mut all = Reassembly::default();
-        assert_eq!(add(&mut all, (3, 3), b"ef"), Ok(None));
-        assert_eq!(add(&mut all, (1, 3), b"ab"), Ok(None));
-        assert_eq!(add(&mut all, (1, 3), b"xx"), Err(NotKept));
-        assert_eq!(add(&mut all, (2, 3), b"cd"), Ok(Some(b"abcdef".to_vec())));
+        let mut all = FragmentReassembly::default();
+        assert_eq!(add_part(&mut all, (3, 3), b"ef"), Ok(None));
+        assert_eq!(add_part(&mut all, (1, 3), b"ab"), Ok(None));
+        assert_eq!(add_part(&mut all, (1, 3), b"xx"), Err(FragmentRejected));
+        assert_eq!(add_part(&mut all, (2, 3), b"cd"), Ok(Some(b"abcdef".to_vec())));
     }
 
     #[test]
     fn a_message_that_is_sent_in_more_fragments_begins_anew() {
-        let mut all = Reassembly::default();
-        assert_eq!(add(&mut all, (1, 2), b"abc"), Ok(None));
-        assert_eq!(add(&mut all, (1, 3), b"ab"), Ok(None));
-        assert_eq!(add(&mut all, (2, 2), b"def"), Err(NotKept), "of before");
-        assert_eq!(add(&mut all, (2, 3), b"cd"), Ok(None));
-        assert_eq!(add(&mut all, (3, 3), b"ef"), Ok(Some(b"abcdef".to_vec())));
+        let mut all = FragmentReassembly::default();
+        assert_eq!(add_part(&mut all, (1, 2), b"abc"), Ok(None));
+        assert_eq!(add_part(&mut all, (1, 3), b"ab"), Ok(None));
+        assert_eq!(add_part(&mut all, (2, 2), b"def"), Err(FragmentRejected), "of before");
+        assert_eq!(add_part(&mut all, (2, 3), b"cd"), Ok(None));
+        assert_eq!(add_part(&mut all, (3, 3), b"ef"), Ok(Some(b"abcdef".to_vec())));
     }
 
     #[test]
-    fn fragments_take_bounded_memory_and_those_of_another_message_none() {
-        let mut all = Reassembly::default();
-        assert_eq!(add(&mut all, (1, 3), b"12345"), Ok(None));
-        assert_eq!(add(&mut all, (2, 3), b"6789"), Err(NotKept));
-        assert_eq!(all.add((true, 1), (2, 2), PayloadType(0), vec![1], 8), Ok(None));
+    fn fragments_take_bounded_memory_and_foreign_ones_none() {
+        let mut all = FragmentReassembly::default();
+        assert_eq!(add_part(&mut all, (1, 3), b"12345"), Ok(None));
+        assert_eq!(add_part(&mut all, (2, 3), b"6789"), Err(FragmentRejected));
+        assert_eq!(all.add_fragment((true, 1), (2, 2), PayloadType(0), vec![1], 8), Ok(None));
         assert_eq!((all.octets, all.parts.len()), (1, 1));
-        assert_eq!(all.takes(), 1 + PLACE, "an octet takes more than an octet");
-        assert_eq!(all.add((true, 1), (3, MOST + 1), PayloadType(0), vec![1], 8), Err(NotKept));
+        assert_eq!(all.memory_octets(), 1 + FRAGMENT_OVERHEAD, "an octet takes more than an octet");
+        assert_eq!(
+            all.add_fragment((true, 1), (3, MOST + 1), PayloadType(0), vec![1], 8),
+            Err(FragmentRejected)
+        );
         assert_eq!((all.octets, all.parts.len()), (1, 1), "too many fragments take nothing away");
-        assert_eq!(all.add((true, 1), (3, MOST), PayloadType(0), vec![1], 8), Ok(None));
+        assert_eq!(all.add_fragment((true, 1), (3, MOST), PayloadType(0), vec![1], 8), Ok(None));
     }
 
-    fn holders(most: usize, of_network: usize) -> Holders {
+    fn usage_table(most: usize, of_network: usize) -> FragmentUsageTable {
         let hash = usher_core::collections::hash_state(&mut usher_core::SecureRng::from_seed([3; 32]));
-        Holders::new(most, of_network, &hash)
+        FragmentUsageTable::new(most, of_network, &hash)
     }
-    fn network(n: u8) -> IpAddr {
+    fn network_address(n: u8) -> IpAddr {
         [203, 0, n, 0].into()
     }
 
     #[test]
     fn the_oldest_is_dropped_when_all_take_too_much() {
-        let mut all = holders(100, 100);
-        assert_eq!(all.note(1, network(1), 40), None);
-        assert_eq!(all.note(2, network(2), 40), None);
+        let mut all = usage_table(100, 100);
+        assert_eq!(all.record_usage(1, network_address(1), 40), None);
+        assert_eq!(all.record_usage(2, network_address(2), 40), None);
         // Who has had some for longest is the oldest, however lately it got more.
-        assert_eq!(all.note(1, network(1), 60), None);
-        assert_eq!(all.note(3, network(3), 1), Some(1));
-        all.forget(1);
-        assert_eq!(all.held(), (41, 2, 2));
-        assert_eq!(all.note(3, network(3), 60), None);
-        assert_eq!(all.note(1, network(1), 1), Some(2), "who comes again is the newest");
-        all.forget(2);
-        assert_eq!((all.note(1, network(1), 0), all.note(3, network(3), 0)), (None, None));
-        assert_eq!(all.held(), (0, 0, 0));
+        assert_eq!(all.record_usage(1, network_address(1), 60), None);
+        assert_eq!(all.record_usage(3, network_address(3), 1), Some(1));
+        all.remove_usage(1);
+        assert_eq!(all.usage_totals(), (41, 2, 2));
+        assert_eq!(all.record_usage(3, network_address(3), 60), None);
+        assert_eq!(all.record_usage(1, network_address(1), 1), Some(2), "who comes again is the newest");
+        all.remove_usage(2);
+        assert_eq!(
+            (all.record_usage(1, network_address(1), 0), all.record_usage(3, network_address(3), 0)),
+            (None, None)
+        );
+        assert_eq!(all.usage_totals(), (0, 0, 0));
     }
 
     #[test]
     fn a_network_that_takes_too_much_loses_its_own() {
-        let mut all = holders(100, 50);
-        assert_eq!(all.note(9, network(2), 20), None);
-        assert_eq!(all.note(1, network(1), 30), None);
-        assert_eq!(all.note(2, network(1), 20), None);
-        assert_eq!(all.note(3, network(1), 1), Some(1), "not the other network's, which is older");
-        all.forget(1);
-        assert_eq!(all.note(3, network(1), 31), Some(2));
-        all.forget(2);
-        assert_eq!(all.note(3, network(1), 51), Some(3), "there is no other of its network");
-        all.forget(3);
-        assert_eq!(all.held(), (20, 1, 1));
+        let mut all = usage_table(100, 50);
+        assert_eq!(all.record_usage(9, network_address(2), 20), None);
+        assert_eq!(all.record_usage(1, network_address(1), 30), None);
+        assert_eq!(all.record_usage(2, network_address(1), 20), None);
+        assert_eq!(
+            all.record_usage(3, network_address(1), 1),
+            Some(1),
+            "not the other network's, which is older"
+        );
+        all.remove_usage(1);
+        assert_eq!(all.record_usage(3, network_address(1), 31), Some(2));
+        all.remove_usage(2);
+        assert_eq!(all.record_usage(3, network_address(1), 51), Some(3), "there is no other of its network");
+        all.remove_usage(3);
+        assert_eq!(all.usage_totals(), (20, 1, 1));
     }
 }

@@ -3,7 +3,7 @@
 //! A table that is full refuses whoever comes, and whoever has filled it comes again as soon as there is room. So it is shared: a
 //! network that has fewer takes a place of the one that has most. What a request costs grows with the logarithm of what there is.
 
-use super::pressure::{host, network, site};
+use super::pressure::{host_prefix, network_prefix, site_prefix};
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv6Addr};
@@ -18,18 +18,18 @@ const UNDISTURBED_ON: Duration = Duration::from_secs(10);
 
 /// How far a half-open IKE_SA has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum HalfOpenStage {
     /// Nothing has come since its first request, which may be all that there ever is.
-    Begun,
+    Initial,
     /// Its initiator has gone on, and is to go on further.
-    GoesOn,
+    Continued,
     /// Its initiator waits for this side: for a helper, an AAA server, an address.
-    Waits,
+    AwaitingResponder,
 }
 
 /// Half-open IKE_SAs that somebody may have while there are many.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shares {
+pub(super) struct HalfOpenLimits {
     /// In all.
     pub(super) all: usize,
     /// Of a host.
@@ -42,28 +42,30 @@ const NETWORKS: usize = 8;
 
 /// How many somebody has, and the number of the one that was begun last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-struct Has {
+struct AddressCount {
     count: usize,
     last: Reverse<u64>,
 }
 
 /// How many half-open IKE_SAs somebody has.
 #[derive(Debug)]
-struct Counted(HashMap<IpAddr, Has>);
+struct CountsByAddress(HashMap<IpAddr, AddressCount>);
 
-impl Counted {
+impl CountsByAddress {
     fn new(hash: &HashState) -> Self {
         Self(HashMap::with_hasher(hash.clone()))
     }
-    fn of(&self, whose: IpAddr) -> usize {
+    fn count_for(&self, whose: IpAddr) -> usize {
         self.0.get(&whose).map_or(0, |has| has.count)
     }
     /// Counts one more, of this number, or one fewer. Gives what there was, and is.
-    fn change(&mut self, whose: IpAddr, more: Option<u64>) -> (Has, Has) {
+    fn adjust_count(&mut self, whose: IpAddr, more: Option<u64>) -> (AddressCount, AddressCount) {
         let before = self.0.get(&whose).copied().unwrap_or_default();
         let after = match more {
-            Some(number) => Has { count: before.count + 1, last: Reverse(number.max(before.last.0)) },
-            None => Has { count: before.count.saturating_sub(1), ..before },
+            Some(number) => {
+                AddressCount { count: before.count + 1, last: Reverse(number.max(before.last.0)) }
+            }
+            None => AddressCount { count: before.count.saturating_sub(1), ..before },
         };
         if after.count == 0 {
             self.0.remove(&whose);
@@ -76,23 +78,23 @@ impl Counted {
 
 /// Those of one stage, by whose they are.
 #[derive(Debug)]
-struct Ranked {
-    networks: Counted,
-    hosts: Counted,
+struct HalfOpenRanking {
+    networks: CountsByAddress,
+    hosts: CountsByAddress,
     /// Networks by how many they have: the last has most, and of those with as many has begun none for longest.
-    by_count: BTreeSet<(Has, IpAddr)>,
+    by_count: BTreeSet<(AddressCount, IpAddr)>,
     /// The same of the hosts of each network.
-    hosts_by_count: BTreeSet<(IpAddr, Has, IpAddr)>,
+    hosts_by_count: BTreeSet<(IpAddr, AddressCount, IpAddr)>,
     /// The numbers of those of each network, and of each host: the order in which they were begun.
     of_network: BTreeSet<(IpAddr, u64)>,
     of_host: BTreeSet<(IpAddr, u64)>,
 }
 
-impl Ranked {
+impl HalfOpenRanking {
     fn new(hash: &HashState) -> Self {
         Self {
-            networks: Counted::new(hash),
-            hosts: Counted::new(hash),
+            networks: CountsByAddress::new(hash),
+            hosts: CountsByAddress::new(hash),
             by_count: BTreeSet::new(),
             hosts_by_count: BTreeSet::new(),
             of_network: BTreeSet::new(),
@@ -100,11 +102,11 @@ impl Ranked {
         }
     }
 
-    fn change(&mut self, from: IpAddr, more: Option<u64>) {
-        let (network, host) = (network(from), host(from));
-        let (before, after) = self.networks.change(network, more);
+    fn adjust_counts(&mut self, from: IpAddr, more: Option<u64>) {
+        let (network, host) = (network_prefix(from), host_prefix(from));
+        let (before, after) = self.networks.adjust_count(network, more);
         self.by_count.remove(&(before, network));
-        let (host_before, host_after) = self.hosts.change(host, more);
+        let (host_before, host_after) = self.hosts.adjust_count(host, more);
         self.hosts_by_count.remove(&(network, host_before, host));
         if after.count > 0 {
             self.by_count.insert((after, network));
@@ -114,24 +116,24 @@ impl Ranked {
         }
     }
     fn insert(&mut self, from: IpAddr, number: u64) {
-        self.of_network.insert((network(from), number));
-        self.of_host.insert((host(from), number));
-        self.change(from, Some(number));
+        self.of_network.insert((network_prefix(from), number));
+        self.of_host.insert((host_prefix(from), number));
+        self.adjust_counts(from, Some(number));
     }
     fn remove(&mut self, from: IpAddr, number: u64) {
-        if self.of_host.remove(&(host(from), number)) {
-            self.of_network.remove(&(network(from), number));
-            self.change(from, None);
+        if self.of_host.remove(&(host_prefix(from), number)) {
+            self.of_network.remove(&(network_prefix(from), number));
+            self.adjust_counts(from, None);
         }
     }
 
     /// The oldest of the host that has most, and the oldest of all, of the network that has most: where that has so many at least.
-    fn oldest(&self, least: usize) -> Option<[u64; 2]> {
+    fn oldest_candidates(&self, least: usize) -> Option<[u64; 2]> {
         let &(most, of) = self.by_count.last()?;
         if most.count < least {
             return None;
         }
-        let highest = Has { count: usize::MAX, last: Reverse(0) };
+        let highest = AddressCount { count: usize::MAX, last: Reverse(0) };
         let up_to = (of, highest, IpAddr::V6(Ipv6Addr::from(u128::MAX)));
         let &(_, _, host) = self.hosts_by_count.range(..=up_to).next_back()?;
         let first =
@@ -141,7 +143,7 @@ impl Ranked {
 
     /// How many networks and hosts are counted, and how many IKE_SAs; and whether each index has what it should.
     #[cfg(test)]
-    fn counted(&self) -> (usize, usize, usize) {
+    fn index_sizes(&self) -> (usize, usize, usize) {
         assert_eq!(self.by_count.len(), self.networks.0.len());
         assert_eq!(self.hosts_by_count.len(), self.hosts.0.len());
         assert_eq!(self.of_network.len(), self.networks.0.values().map(|has| has.count).sum::<usize>());
@@ -152,96 +154,96 @@ impl Ranked {
 
 /// One that is half open.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct HalfOpenEntry {
     token: u64,
     since: Instant,
-    stage: Stage,
+    stage: HalfOpenStage,
 }
 
 /// The half-open IKE_SAs, by whose they are.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
-    networks: Counted,
-    sites: Counted,
-    hosts: Counted,
-    begun: Ranked,
-    go_on: Ranked,
+    networks: CountsByAddress,
+    sites: CountsByAddress,
+    hosts: CountsByAddress,
+    initial_ranking: HalfOpenRanking,
+    go_on: HalfOpenRanking,
     /// By their numbers.
-    each: BTreeMap<u64, Entry>,
+    each: BTreeMap<u64, HalfOpenEntry>,
     last: u64,
 }
 
 impl HalfOpen {
     pub(super) fn new(hash: &HashState) -> Self {
         Self {
-            networks: Counted::new(hash),
-            sites: Counted::new(hash),
-            hosts: Counted::new(hash),
-            begun: Ranked::new(hash),
-            go_on: Ranked::new(hash),
+            networks: CountsByAddress::new(hash),
+            sites: CountsByAddress::new(hash),
+            hosts: CountsByAddress::new(hash),
+            initial_ranking: HalfOpenRanking::new(hash),
+            go_on: HalfOpenRanking::new(hash),
             each: BTreeMap::new(),
             last: 0,
         }
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn entry_count(&self) -> usize {
         self.each.len()
     }
 
-    fn change(&mut self, from: IpAddr, more: Option<u64>) {
-        self.networks.change(network(from), more);
-        self.hosts.change(host(from), more);
-        if let Some(site) = site(from) {
-            self.sites.change(site, more);
+    fn adjust_counts(&mut self, from: IpAddr, more: Option<u64>) {
+        self.networks.adjust_count(network_prefix(from), more);
+        self.hosts.adjust_count(host_prefix(from), more);
+        if let Some(site) = site_prefix(from) {
+            self.sites.adjust_count(site, more);
         }
     }
-    fn ranked(&mut self, stage: Stage) -> Option<&mut Ranked> {
+    fn ranking_mut(&mut self, stage: HalfOpenStage) -> Option<&mut HalfOpenRanking> {
         match stage {
-            Stage::Begun => Some(&mut self.begun),
-            Stage::GoesOn => Some(&mut self.go_on),
-            Stage::Waits => None,
+            HalfOpenStage::Initial => Some(&mut self.initial_ranking),
+            HalfOpenStage::Continued => Some(&mut self.go_on),
+            HalfOpenStage::AwaitingResponder => None,
         }
     }
     /// One has been begun from there. Gives its number.
-    pub(super) fn opened(&mut self, now: Instant, from: IpAddr, token: u64) -> u64 {
+    pub(super) fn add_half_open(&mut self, now: Instant, from: IpAddr, token: u64) -> u64 {
         self.last += 1;
-        self.change(from, Some(self.last));
-        self.begun.insert(from, self.last);
-        self.each.insert(self.last, Entry { token, since: now, stage: Stage::Begun });
+        self.adjust_counts(from, Some(self.last));
+        self.initial_ranking.insert(from, self.last);
+        self.each.insert(self.last, HalfOpenEntry { token, since: now, stage: HalfOpenStage::Initial });
         self.last
     }
     /// The one of this number has come so far.
-    pub(super) fn is_at(&mut self, from: IpAddr, number: u64, stage: Stage) {
+    pub(super) fn is_at(&mut self, from: IpAddr, number: u64, stage: HalfOpenStage) {
         let Some(entry) = self.each.get_mut(&number) else { return };
         let before = core::mem::replace(&mut entry.stage, stage);
         if before == stage {
             return;
         }
-        if let Some(ranked) = self.ranked(before) {
+        if let Some(ranked) = self.ranking_mut(before) {
             ranked.remove(from, number);
         }
-        if let Some(ranked) = self.ranked(stage) {
+        if let Some(ranked) = self.ranking_mut(stage) {
             ranked.insert(from, number);
         }
     }
     /// The one of this number is half open no more.
-    pub(super) fn closed(&mut self, from: IpAddr, number: u64) {
+    pub(super) fn remove_half_open(&mut self, from: IpAddr, number: u64) {
         let Some(entry) = self.each.remove(&number) else { return };
-        if let Some(ranked) = self.ranked(entry.stage) {
+        if let Some(ranked) = self.ranking_mut(entry.stage) {
             ranked.remove(from, number);
         }
-        self.change(from, None);
+        self.adjust_counts(from, None);
     }
 
     /// How many the network has.
     pub(super) fn of_network(&self, from: IpAddr) -> usize {
-        self.networks.of(network(from))
+        self.networks.count_for(network_prefix(from))
     }
     /// Whether a host, its site or its network has as many as its share is.
-    pub(super) fn has_its_share(&self, from: IpAddr, shares: Shares) -> bool {
-        let of_site = site(from).map_or(0, |site| self.sites.of(site));
-        self.hosts.of(host(from)) >= shares.host
+    pub(super) fn has_its_share(&self, from: IpAddr, shares: HalfOpenLimits) -> bool {
+        let of_site = site_prefix(from).map_or(0, |site| self.sites.count_for(site));
+        self.hosts.count_for(host_prefix(from)) >= shares.host
             || of_site >= shares.host.saturating_mul(HOSTS_OF_SITE)
             || self.of_network(from) >= shares.all.div_ceil(NETWORKS)
     }
@@ -252,22 +254,28 @@ impl HalfOpen {
     ///
     /// Whoever has none gets a place. Whoever has some takes one only where the others have more even after that, so that those
     /// who have as many do not put out each other's without end.
-    pub(super) fn gives_way(&self, now: Instant, from: IpAddr) -> Option<u64> {
+    pub(super) fn select_eviction(&self, now: Instant, from: IpAddr) -> Option<u64> {
         let own = self.of_network(from);
         let least = if own > 0 { own + 2 } else { 1 };
-        let stages = [(&self.begun, UNDISTURBED), (&self.go_on, UNDISTURBED_ON)];
+        let stages = [(&self.initial_ranking, UNDISTURBED), (&self.go_on, UNDISTURBED_ON)];
         stages.into_iter().find_map(|(ranked, undisturbed)| {
-            let oldest = ranked.oldest(least)?.into_iter().filter_map(|number| self.each.get(&number));
-            oldest.into_iter().find(|entry| now.since(entry.since) >= undisturbed).map(|entry| entry.token)
+            let oldest =
+                ranked.oldest_candidates(least)?.into_iter().filter_map(|number| self.each.get(&number));
+            oldest
+                .into_iter()
+                .find(|entry| now.duration_since(entry.since) >= undisturbed)
+                .map(|entry| entry.token)
         })
     }
 
     /// How many networks, sites and hosts are counted; and whether each index has what it should.
     #[cfg(test)]
-    pub(super) fn counted(&self) -> (usize, usize, usize) {
-        for (ranked, stage) in [(&self.begun, Stage::Begun), (&self.go_on, Stage::GoesOn)] {
+    pub(super) fn index_sizes(&self) -> (usize, usize, usize) {
+        for (ranked, stage) in
+            [(&self.initial_ranking, HalfOpenStage::Initial), (&self.go_on, HalfOpenStage::Continued)]
+        {
             let of_stage = self.each.values().filter(|entry| entry.stage == stage).count();
-            assert_eq!(ranked.counted().2, of_stage, "{stage:?}");
+            assert_eq!(ranked.index_sizes().2, of_stage, "{stage:?}");
         }
         assert_eq!(self.each.len(), self.networks.0.values().map(|has| has.count).sum::<usize>());
         (self.networks.0.len(), self.sites.0.len(), self.hosts.0.len())
@@ -284,24 +292,24 @@ mod tests {
     fn half_open() -> HalfOpen {
         HalfOpen::new(&hash_state(&mut SecureRng::from_seed([3; 32])))
     }
-    fn at(secs: u64) -> Instant {
+    fn instant_at(secs: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(secs)
     }
     /// A host of a network, each by its number.
-    fn address(network: u32, host: u32) -> IpAddr {
+    fn host_address(network: u32, host: u32) -> IpAddr {
         Ipv4Addr::from(0x0a00_0000 + (network << 8) + host).into()
     }
 
     /// Each of the three levels by itself: addresses differ in the bits below it.
     #[test]
     fn a_host_a_site_and_a_network_have_their_shares() {
-        let shares = Shares { all: 1000, host: 4 };
+        let shares = HalfOpenLimits { all: 1000, host: 4 };
         for (shift, most) in [(0, 4), (64, 32), (72, 125)] {
             let mut half_open = half_open();
             let address = |n: u128| IpAddr::from(Ipv6Addr::from(0x2001_0db8_0001_u128 << 80 | n << shift));
             let begun = (0..200).take_while(|n| {
                 let has = half_open.has_its_share(address(*n), shares);
-                half_open.opened(at(0), address(*n), 0);
+                half_open.add_half_open(instant_at(0), address(*n), 0);
                 !has
             });
             assert_eq!(begun.count(), most, "addresses that differ from bit {shift} on");
@@ -309,49 +317,62 @@ mod tests {
         }
         let mut half_open = half_open();
         for n in 0..125 {
-            assert!(!half_open.has_its_share(address(0, n), shares), "{n}");
-            half_open.opened(at(0), address(0, n), 0);
+            assert!(!half_open.has_its_share(host_address(0, n), shares), "{n}");
+            half_open.add_half_open(instant_at(0), host_address(0, n), 0);
         }
-        assert!(half_open.has_its_share(address(0, 126), shares), "an eighth of all are its network's");
+        assert!(half_open.has_its_share(host_address(0, 126), shares), "an eighth of all are its network's");
     }
 
     #[test]
     fn who_has_none_is_not_counted() {
         let mut half_open = half_open();
-        let [one, other] = [address(1, 7), address(1, 8)];
+        let [one, other] = [host_address(1, 7), host_address(1, 8)];
         let six: IpAddr = "2001:db8::1".parse().unwrap();
-        let numbers = [one, other, six].map(|from| half_open.opened(at(0), from, 0));
+        let numbers = [one, other, six].map(|from| half_open.add_half_open(instant_at(0), from, 0));
         assert_eq!(
-            (half_open.of_network(one), half_open.of_network(six), half_open.counted()),
+            (half_open.of_network(one), half_open.of_network(six), half_open.index_sizes()),
             (2, 1, (2, 1, 3))
         );
         for (from, number) in [one, other, six].into_iter().zip(numbers) {
-            half_open.closed(from, number);
-            half_open.closed(from, number);
+            half_open.remove_half_open(from, number);
+            half_open.remove_half_open(from, number);
         }
-        assert_eq!((half_open.of_network(one), half_open.counted(), half_open.count()), (0, (0, 0, 0), 0));
+        assert_eq!(
+            (half_open.of_network(one), half_open.index_sizes(), half_open.entry_count()),
+            (0, (0, 0, 0), 0)
+        );
     }
 
     /// Tokens are the order in which they were begun.
     #[test]
-    fn the_oldest_of_the_host_that_has_most_of_the_network_that_has_most_gives_way() {
+    fn eviction_takes_the_oldest_sa_of_the_busiest_network_and_host() {
         let mut half_open = half_open();
         let begun = [(1, 1), (2, 1), (2, 2), (2, 2), (1, 2), (2, 2), (2, 1), (1, 1)];
         let numbers: Vec<u64> = begun
             .iter()
             .zip(0..)
-            .map(|(&(network, host), token)| half_open.opened(at(0), address(network, host), token))
+            .map(|(&(network, host), token)| {
+                half_open.add_half_open(instant_at(0), host_address(network, host), token)
+            })
             .collect();
-        let stranger = address(3, 1);
-        assert_eq!(half_open.gives_way(at(1), stranger), None, "none is old enough");
-        assert_eq!(half_open.gives_way(at(2), stranger), Some(2), "network 2 has five, its host 2 three");
-        half_open.closed(address(2, 2), numbers[2]);
+        let stranger = host_address(3, 1);
+        assert_eq!(half_open.select_eviction(instant_at(1), stranger), None, "none is old enough");
+        assert_eq!(
+            half_open.select_eviction(instant_at(2), stranger),
+            Some(2),
+            "network 2 has five, its host 2 three"
+        );
+        half_open.remove_half_open(host_address(2, 2), numbers[2]);
         // Both of its hosts have two: of these the one that has begun none for longer.
-        assert_eq!(half_open.gives_way(at(2), stranger), Some(3));
-        half_open.closed(address(2, 2), numbers[3]);
+        assert_eq!(half_open.select_eviction(instant_at(2), stranger), Some(3));
+        half_open.remove_half_open(host_address(2, 2), numbers[3]);
         // Both networks have three.
-        assert_eq!(half_open.gives_way(at(2), stranger), Some(1), "network 1 has begun one since");
-        half_open.counted();
+        assert_eq!(
+            half_open.select_eviction(instant_at(2), stranger),
+            Some(1),
+            "network 1 has begun one since"
+        );
+        half_open.index_sizes();
     }
 
     /// Those who have as many leave each other alone, and whoever has none gets a place of the oldest.
@@ -360,69 +381,93 @@ mod tests {
         let mut half_open = half_open();
         for n in 0..8 {
             for host in 0..2 {
-                half_open.opened(at(0), address(n, host), u64::from(2 * n + host));
+                half_open.add_half_open(instant_at(0), host_address(n, host), u64::from(2 * n + host));
             }
         }
-        assert!((0..8).all(|n| half_open.gives_way(at(9), address(n, 3)).is_none()), "each has two");
-        half_open.opened(at(1), address(9, 1), 16);
-        assert_eq!(half_open.gives_way(at(9), address(9, 2)), None, "it would have as many as they");
-        assert_eq!(half_open.gives_way(at(9), address(10, 1)), Some(0));
+        assert!(
+            (0..8).all(|n| half_open.select_eviction(instant_at(9), host_address(n, 3)).is_none()),
+            "each has two"
+        );
+        half_open.add_half_open(instant_at(1), host_address(9, 1), 16);
+        assert_eq!(
+            half_open.select_eviction(instant_at(9), host_address(9, 2)),
+            None,
+            "it would have as many as they"
+        );
+        assert_eq!(half_open.select_eviction(instant_at(9), host_address(10, 1)), Some(0));
         let mut half_open = self::half_open();
         for n in 0..100 {
-            half_open.opened(at(n.into()), address(n, 1), n.into());
+            half_open.add_half_open(instant_at(n.into()), host_address(n, 1), n.into());
         }
-        assert_eq!(half_open.gives_way(at(100), address(200, 1)), Some(0), "each network has one");
+        assert_eq!(
+            half_open.select_eviction(instant_at(100), host_address(200, 1)),
+            Some(0),
+            "each network has one"
+        );
     }
 
     /// Who waits for this side is not put out, and who has gone on only where nobody has not, and after ten seconds.
     #[test]
     fn who_has_gone_on_stays_longer_and_who_waits_stays() {
         let mut half_open = half_open();
-        let numbers: Vec<u64> =
-            (0..4).map(|n| half_open.opened(at(0), address(1, n), u64::from(n))).collect();
-        let other = half_open.opened(at(1), address(2, 1), 4);
-        for (n, stage) in [(0, Stage::Waits), (1, Stage::GoesOn), (2, Stage::GoesOn), (3, Stage::Waits)] {
-            half_open.is_at(address(1, n as u32), numbers[n], stage);
+        let numbers: Vec<u64> = (0..4)
+            .map(|n| half_open.add_half_open(instant_at(0), host_address(1, n), u64::from(n)))
+            .collect();
+        let other = half_open.add_half_open(instant_at(1), host_address(2, 1), 4);
+        for (n, stage) in [
+            (0, HalfOpenStage::AwaitingResponder),
+            (1, HalfOpenStage::Continued),
+            (2, HalfOpenStage::Continued),
+            (3, HalfOpenStage::AwaitingResponder),
+        ] {
+            half_open.is_at(host_address(1, n as u32), numbers[n], stage);
         }
-        let stranger = address(3, 1);
-        assert_eq!(half_open.gives_way(at(20), stranger), Some(4), "the only one that has not gone on");
+        let stranger = host_address(3, 1);
         assert_eq!(
-            half_open.gives_way(at(20), address(2, 2)),
+            half_open.select_eviction(instant_at(20), stranger),
+            Some(4),
+            "the only one that has not gone on"
+        );
+        assert_eq!(
+            half_open.select_eviction(instant_at(20), host_address(2, 2)),
             None,
             "its network has one, and the other two"
         );
-        half_open.closed(address(2, 1), other);
-        assert_eq!(half_open.gives_way(at(9), stranger), None);
-        assert_eq!(half_open.gives_way(at(10), stranger), Some(1));
-        half_open.is_at(address(1, 1), numbers[1], Stage::Waits);
-        assert_eq!(half_open.gives_way(at(10), stranger), Some(2));
-        half_open.is_at(address(1, 2), numbers[2], Stage::Waits);
-        assert_eq!(half_open.gives_way(at(100), stranger), None, "all wait for this side");
-        assert_eq!((half_open.counted(), half_open.of_network(address(1, 1))), ((1, 0, 4), 4));
+        half_open.remove_half_open(host_address(2, 1), other);
+        assert_eq!(half_open.select_eviction(instant_at(9), stranger), None);
+        assert_eq!(half_open.select_eviction(instant_at(10), stranger), Some(1));
+        half_open.is_at(host_address(1, 1), numbers[1], HalfOpenStage::AwaitingResponder);
+        assert_eq!(half_open.select_eviction(instant_at(10), stranger), Some(2));
+        half_open.is_at(host_address(1, 2), numbers[2], HalfOpenStage::AwaitingResponder);
+        assert_eq!(half_open.select_eviction(instant_at(100), stranger), None, "all wait for this side");
+        assert_eq!((half_open.index_sizes(), half_open.of_network(host_address(1, 1))), ((1, 0, 4), 4));
         // What has been answered is its initiator's affair again.
-        half_open.is_at(address(1, 3), numbers[3], Stage::GoesOn);
-        assert_eq!(half_open.gives_way(at(10), stranger), Some(3));
+        half_open.is_at(host_address(1, 3), numbers[3], HalfOpenStage::Continued);
+        assert_eq!(half_open.select_eviction(instant_at(10), stranger), Some(3));
         for (n, number) in (0..).zip(numbers) {
-            half_open.closed(address(1, n), number);
+            half_open.remove_half_open(host_address(1, n), number);
         }
-        assert_eq!((half_open.counted(), half_open.count()), ((0, 0, 0), 0));
+        assert_eq!((half_open.index_sizes(), half_open.entry_count()), ((0, 0, 0), 0));
     }
 
     /// A host that has most, all of them young, keeps no other of its network by that.
     #[test]
     fn who_keeps_his_young_keeps_nobody_elses() {
         let mut half_open = half_open();
-        let other = half_open.opened(at(0), address(1, 1), 0);
-        let mut own: Vec<u64> = (1..4).map(|token| half_open.opened(at(0), address(1, 2), token)).collect();
+        let other = half_open.add_half_open(instant_at(0), host_address(1, 1), 0);
+        let mut own: Vec<u64> =
+            (1..4).map(|token| half_open.add_half_open(instant_at(0), host_address(1, 2), token)).collect();
         for secs in 1..10 {
             for number in own.drain(..) {
-                half_open.closed(address(1, 2), number);
+                half_open.remove_half_open(host_address(1, 2), number);
             }
-            own.extend((1..4).map(|token| half_open.opened(at(secs), address(1, 2), token)));
+            own.extend(
+                (1..4).map(|token| half_open.add_half_open(instant_at(secs), host_address(1, 2), token)),
+            );
         }
-        assert_eq!(half_open.gives_way(at(10), address(3, 1)), Some(0));
-        half_open.closed(address(1, 1), other);
-        assert_eq!(half_open.gives_way(at(10), address(3, 1)), None, "all are young");
-        assert_eq!(half_open.gives_way(at(11), address(3, 1)), Some(1));
+        assert_eq!(half_open.select_eviction(instant_at(10), host_address(3, 1)), Some(0));
+        half_open.remove_half_open(host_address(1, 1), other);
+        assert_eq!(half_open.select_eviction(instant_at(10), host_address(3, 1)), None, "all are young");
+        assert_eq!(half_open.select_eviction(instant_at(11), host_address(3, 1)), Some(1));
     }
 }

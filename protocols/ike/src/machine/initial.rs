@@ -1,25 +1,25 @@
 //! IKE_SA_INIT (RFC 7296 §1.2, §2.6, §2.7, §2.23).
 
-use super::authenticate::{self, Authenticating};
-use super::config::{Childless, Connection};
+use super::authenticate::{self, AuthenticationState};
+use super::config::{ChildlessPolicy, IkeConnection};
 use super::event::EndReason;
 use super::intermediate;
-use super::sa::{Context, IkeSa, Phase, Session};
+use super::sa::{IkeSa, SaKeyState, SaPhase, StepContext};
 use super::{NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
 use crate::code::{ExchangeType, HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
-use crate::keys::{IkeKeys, Seeds};
-use crate::message::{Message, notifies};
-use crate::payload::{Notify, Payload, Proposal};
-use crate::suite::{IkeAlgorithms, choose, exchange, is_offered, numbered};
+use crate::keys::{IkeKeys, KeyDerivationInputs};
+use crate::message::{IkeMessage, notify_payloads};
+use crate::payload::{NotifyPayload, Payload, Proposal};
+use crate::suite::{IkeAlgorithms, choose_proposal, exchange_algorithm, is_offered, number_proposals};
 use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{Duration, Path};
-use usher_crypto::digest::{equal, sha1};
+use usher_core::{DatagramPath, Duration};
+use usher_crypto::digest::{constant_time_eq, sha1};
 use usher_crypto::exchange::KeyExchange;
 
 /// Octets of our nonces: half a key of the strongest function at least (§2.10).
@@ -37,7 +37,7 @@ pub(super) const HASHES: [HashAlgorithm; 3] =
 
 /// An initiator that waits for the first response.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct PendingInit {
     exchange: Box<dyn KeyExchange>,
     method: KeyExchangeMethod,
     nonce: [u8; NONCE],
@@ -58,10 +58,10 @@ struct UnprovedRefusal {
 /// How often a first request is sent again before such a refusal is believed, and after how long each time.
 const REPEATS: (u32, Duration) = (2, Duration::from_secs(1));
 
-impl Phase {
+impl SaPhase {
     /// A first request that was refused is due again: how long it is waited for then, or why it is given up. `None`: it was not refused.
     pub(super) fn repeat_refused(&mut self) -> Option<Result<Duration, EndReason>> {
-        let Self::Begun(begun) = self else { return None };
+        let Self::InitSent(begun) = self else { return None };
         let refusal = begun.refusal.as_mut()?;
         refusal.repeats += 1;
         Some(if refusal.repeats > REPEATS.0 { Err(refusal.reason) } else { Ok(REPEATS.1) })
@@ -78,15 +78,15 @@ fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
 }
 
 /// Whether this side says that it is behind a NAT: it wants ESP within UDP, or does not know its own address.
-fn says_nat(cx: &Context<'_>, path: Path) -> bool {
+fn announces_nat(cx: &StepContext<'_>, path: DatagramPath) -> bool {
     cx.config.encapsulate || path.local.ip().is_unspecified()
 }
 
-pub(super) fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) -> [Payload; 2] {
-    let source = if says_nat(cx, path) { cx.random() } else { address_hash(spis, path.local) };
+pub(super) fn nat_detection(cx: &mut StepContext<'_>, spis: (Spi, Spi), path: DatagramPath) -> [Payload; 2] {
+    let source = if announces_nat(cx, path) { cx.random_octets() } else { address_hash(spis, path.local) };
     [
-        Payload::Notify(Notify::with(NotifyType::NAT_DETECTION_SOURCE_IP, source)),
-        Payload::Notify(Notify::with(
+        Payload::Notify(NotifyPayload::with_data(NotifyType::NAT_DETECTION_SOURCE_IP, source)),
+        Payload::Notify(NotifyPayload::with_data(
             NotifyType::NAT_DETECTION_DESTINATION_IP,
             address_hash(spis, path.remote),
         )),
@@ -95,19 +95,19 @@ pub(super) fn nat_detection(cx: &mut Context<'_>, spis: (Spi, Spi), path: Path) 
 
 /// Whether a NAT is before this side, and before the other. The other side says which addresses it knows.
 pub(super) fn nat_found(
-    cx: &Context<'_>,
+    cx: &StepContext<'_>,
     payloads: &[Payload],
     spis: (Spi, Spi),
-    path: Path,
+    path: DatagramPath,
 ) -> (bool, bool) {
     let differs = |kind, address| {
-        let mut hashes = notifies(payloads).filter(|notify| notify.kind == kind).peekable();
+        let mut hashes = notify_payloads(payloads).filter(|notify| notify.kind == kind).peekable();
         let hash = address_hash(spis, address);
-        hashes.peek().is_some() && !hashes.any(|notify| equal(&notify.data, &hash))
+        hashes.peek().is_some() && !hashes.any(|notify| constant_time_eq(&notify.data, &hash))
     };
-    let local = if says_nat(cx, path) {
+    let local = if announces_nat(cx, path) {
         // Whatever its hash, it is not what this side sent.
-        notifies(payloads).any(|notify| notify.kind == NotifyType::NAT_DETECTION_DESTINATION_IP)
+        notify_payloads(payloads).any(|notify| notify.kind == NotifyType::NAT_DETECTION_DESTINATION_IP)
     } else {
         differs(NotifyType::NAT_DETECTION_DESTINATION_IP, path.local)
     };
@@ -115,28 +115,38 @@ pub(super) fn nat_found(
 }
 
 /// What this side can. A responder says that it knows IKE_INTERMEDIATE where its initiator has said so.
-pub(super) fn features(connection: &Connection, responder: bool, intermediate: bool) -> Vec<Payload> {
+pub(super) fn feature_payloads(
+    connection: &IkeConnection,
+    responder: bool,
+    intermediate: bool,
+) -> Vec<Payload> {
     let mut all = Vec::new();
     if connection.fragmentation {
-        all.push(Payload::Notify(Notify::new(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED)));
+        all.push(Payload::Notify(NotifyPayload::new(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED)));
     }
     let hashes: Vec<u8> = HASHES.iter().flat_map(|hash| hash.0.to_be_bytes()).collect();
-    all.push(Payload::Notify(Notify::with(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes)));
-    if intermediate && connection.proposals.iter().any(|proposal| proposal.additional().next().is_some()) {
-        all.push(Payload::Notify(Notify::new(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED)));
+    all.push(Payload::Notify(NotifyPayload::with_data(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes)));
+    if intermediate
+        && connection.proposals.iter().any(|proposal| proposal.additional_exchanges().next().is_some())
+    {
+        all.push(Payload::Notify(NotifyPayload::new(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED)));
     }
-    if responder && connection.childless != Childless::Never {
-        all.push(Payload::Notify(Notify::new(NotifyType::CHILDLESS_IKEV2_SUPPORTED)));
+    if responder && connection.childless != ChildlessPolicy::Never {
+        all.push(Payload::Notify(NotifyPayload::new(NotifyType::CHILDLESS_IKEV2_SUPPORTED)));
     }
     all
 }
 
 /// What the other side can, as its first message says.
-pub(super) fn heed(sa: &mut IkeSa, authenticating: &mut Authenticating, message: &Message) {
-    let has = |kind| message.notify(kind).is_some();
+pub(super) fn apply_peer_features(
+    sa: &mut IkeSa,
+    authenticating: &mut AuthenticationState,
+    message: &IkeMessage,
+) {
+    let has = |kind| message.find_notify(kind).is_some();
     sa.fragmentation = sa.connection.fragmentation && has(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED);
     authenticating.childless = has(NotifyType::CHILDLESS_IKEV2_SUPPORTED);
-    if let Some(hashes) = message.notify(NotifyType::SIGNATURE_HASH_ALGORITHMS) {
+    if let Some(hashes) = message.find_notify(NotifyType::SIGNATURE_HASH_ALGORITHMS) {
         let numbers = hashes.data.as_chunks::<2>().0.iter();
         let known = numbers.map(|octets| HashAlgorithm(u16::from_be_bytes(*octets)));
         authenticating.hashes = known.filter(|hash| HASHES.contains(hash)).collect();
@@ -144,19 +154,19 @@ pub(super) fn heed(sa: &mut IkeSa, authenticating: &mut Authenticating, message:
 }
 
 /// Begins an IKE_SA. `None`: none of its key exchange methods is built in.
-pub(super) fn begin(
-    cx: &mut Context<'_>,
-    connection: Arc<Connection>,
+pub(super) fn start_ike_sa(
+    cx: &mut StepContext<'_>,
+    connection: Arc<IkeConnection>,
     local: SocketAddr,
     remote: SocketAddr,
 ) -> Option<Box<IkeSa>> {
-    let mut sa = Box::new(IkeSa::new(connection, true, path(local, remote), cx.now));
-    sa.spis.0 = cx.spi();
-    restart(&mut sa, cx).then_some(sa)
+    let mut sa = Box::new(IkeSa::new(connection, true, path_between(local, remote), cx.now));
+    sa.spis.0 = cx.new_ike_spi();
+    start_init_exchange(&mut sa, cx).then_some(sa)
 }
 
 /// The way from an address of this side to one of the other.
-pub(super) fn path(local: SocketAddr, remote: SocketAddr) -> Path {
+pub(super) fn path_between(local: SocketAddr, remote: SocketAddr) -> DatagramPath {
     // Every other port is one where messages have the marker.
     let socket = match (remote.port() == PORT, remote.is_ipv4()) {
         (true, true) => SOCKET,
@@ -164,44 +174,51 @@ pub(super) fn path(local: SocketAddr, remote: SocketAddr) -> Path {
         (true, false) => SOCKET_V6,
         (false, false) => NAT_SOCKET_V6,
     };
-    Path { socket, local, remote }
+    DatagramPath { socket, local, remote }
 }
 
 /// Sends the first request. False: none of its key exchange methods is built in.
-pub(super) fn restart(sa: &mut IkeSa, cx: &mut Context<'_>) -> bool {
+pub(super) fn start_init_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
     let mut known = sa.connection.proposals.iter().filter_map(Proposal::key_exchange);
-    let method = known.find(|method| exchange(*method).is_some());
-    let Some(mut begun) = method.and_then(|method| start(cx, method)) else { return false };
-    send(sa, cx, &mut begun);
-    sa.phase = Phase::Begun(begun);
+    let method = known.find(|method| exchange_algorithm(*method).is_some());
+    let Some(mut begun) = method.and_then(|method| start_key_exchange(cx, method)) else { return false };
+    send_init_request(sa, cx, &mut begun);
+    sa.phase = SaPhase::InitSent(begun);
     true
 }
 
-fn start(cx: &mut Context<'_>, method: KeyExchangeMethod) -> Option<Box<Begun>> {
-    cx.work(work::KEY_EXCHANGE);
-    let exchange = exchange(method)?.begin(cx.rng).ok()?;
-    let nonce = cx.random();
+fn start_key_exchange(cx: &mut StepContext<'_>, method: KeyExchangeMethod) -> Option<Box<PendingInit>> {
+    cx.count_work(work::KEY_EXCHANGE);
+    let exchange = exchange_algorithm(method)?.start_exchange(cx.rng).ok()?;
+    let nonce = cx.random_octets();
     let octets = Vec::new();
-    Some(Box::new(Begun { exchange, method, nonce, cookie: None, attempts: 0, octets, refusal: None }))
+    Some(Box::new(PendingInit { exchange, method, nonce, cookie: None, attempts: 0, octets, refusal: None }))
 }
 
-fn send(sa: &mut IkeSa, cx: &mut Context<'_>, begun: &mut Begun) {
+fn send_init_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, begun: &mut PendingInit) {
     let mut payloads = Vec::new();
     if let Some(cookie) = &begun.cookie {
         // The cookie stands first (§2.6).
-        payloads.push(Payload::Notify(Notify::with(NotifyType::COOKIE, cookie.clone())));
+        payloads.push(Payload::Notify(NotifyPayload::with_data(NotifyType::COOKIE, cookie.clone())));
     }
-    payloads.push(Payload::SecurityAssociation(numbered(sa.connection.proposals.iter().cloned(), &[])));
-    payloads.push(Payload::KeyExchange { method: begun.method, data: begun.exchange.public().to_vec() });
+    payloads
+        .push(Payload::SecurityAssociation(number_proposals(sa.connection.proposals.iter().cloned(), &[])));
+    payloads
+        .push(Payload::KeyExchange { method: begun.method, data: begun.exchange.public_value().to_vec() });
     payloads.push(Payload::Nonce(begun.nonce.to_vec()));
     payloads.extend(nat_detection(cx, sa.spis, sa.path));
-    payloads.extend(features(&sa.connection, false, true));
+    payloads.extend(feature_payloads(&sa.connection, false, true));
     begun.octets = sa.request_plain(cx, ExchangeType::IKE_SA_INIT, payloads);
 }
 
 /// Takes the response to the first request. What it says is not authenticated yet.
-pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, octets: &[u8]) {
-    let Phase::Begun(begun) = &mut sa.phase else {
+pub(super) fn handle_init_response(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    message: &IkeMessage,
+    octets: &[u8],
+) {
+    let SaPhase::InitSent(begun) = &mut sa.phase else {
         cx.counters.not_expected += 1;
         return;
     };
@@ -209,9 +226,11 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
         cx.counters.critical += 1;
         return;
     }
-    let wanted =
-        message.notify(NotifyType::INVALID_KE_PAYLOAD).and_then(Notify::number).map(KeyExchangeMethod);
-    let cookie = message.notify(NotifyType::COOKIE).map(|notify| &notify.data);
+    let wanted = message
+        .find_notify(NotifyType::INVALID_KE_PAYLOAD)
+        .and_then(NotifyPayload::numeric_data)
+        .map(KeyExchangeMethod);
+    let cookie = message.find_notify(NotifyType::COOKIE).map(|notify| &notify.data);
     if wanted.is_some() || cookie.is_some() {
         begun.attempts += 1;
         if begun.attempts > ATTEMPTS || cookie.is_some_and(|cookie| !(1..=64).contains(&cookie.len())) {
@@ -226,25 +245,25 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
         let (attempts, cookie, nonce) = (begun.attempts, begun.cookie.clone(), begun.nonce);
         if let Some(method) = wanted {
             // One that was offered, and another than before.
-            let offered = sa
-                .connection
-                .proposals
-                .iter()
-                .any(|p| p.of(crate::code::TransformType::KE).any(|transform| transform.id == method.0));
+            let offered = sa.connection.proposals.iter().any(|p| {
+                p.transforms_of_kind(crate::code::TransformType::KE).any(|transform| transform.id == method.0)
+            });
             if !offered || method == begun.method {
                 cx.counters.not_expected += 1;
                 return;
             }
-            let Some(other) = start(cx, method) else { return };
-            **begun = Begun { attempts, cookie, nonce, ..*other };
+            let Some(other) = start_key_exchange(cx, method) else { return };
+            **begun = PendingInit { attempts, cookie, nonce, ..*other };
         }
         sa.outstanding = None;
-        let Phase::Begun(mut begun) = core::mem::replace(&mut sa.phase, Phase::Established) else { return };
-        send(sa, cx, &mut begun);
-        sa.phase = Phase::Begun(begun);
+        let SaPhase::InitSent(mut begun) = core::mem::replace(&mut sa.phase, SaPhase::Established) else {
+            return;
+        };
+        send_init_request(sa, cx, &mut begun);
+        sa.phase = SaPhase::InitSent(begun);
         return;
     }
-    if let Some(error) = message.notifies().find(|notify| notify.kind.is_error()) {
+    if let Some(error) = message.notifications().find(|notify| notify.kind.is_error()) {
         let reason = match error.kind {
             NotifyType::NO_PROPOSAL_CHOSEN => EndReason::NoProposal,
             _ => EndReason::Refused,
@@ -258,46 +277,52 @@ pub(super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, message: &Message, 
         }
         return;
     }
-    let answer = Answer::of(message).filter(|_| !message.header.responder_spi.is_zero());
+    let answer = InitPayloads::from_message(message).filter(|_| !message.header.responder_spi.is_zero());
     let Some(answer) = answer else {
         cx.counters.syntax += 1;
         return;
     };
     let chosen = match answer.proposals {
-        [chosen] if is_offered(&numbered(sa.connection.proposals.iter().cloned(), &[]), chosen) => chosen,
-        _ => return sa.end(cx, EndReason::NoProposal),
+        [chosen] if is_offered(&number_proposals(sa.connection.proposals.iter().cloned(), &[]), chosen) => {
+            chosen
+        }
+        _ => return sa.end_sa(cx, EndReason::NoProposal),
     };
-    let algorithms = IkeAlgorithms::of(chosen).filter(|_| chosen.key_exchange() == Some(answer.method));
+    let algorithms =
+        IkeAlgorithms::from_proposal(chosen).filter(|_| chosen.key_exchange() == Some(answer.method));
     let (Some(algorithms), true) = (algorithms, answer.method == begun.method) else {
-        return sa.end(cx, EndReason::NoProposal);
+        return sa.end_sa(cx, EndReason::NoProposal);
     };
-    let additional: VecDeque<_> = chosen.additional().collect();
+    let additional: VecDeque<_> = chosen.additional_exchanges().collect();
     let suite = cx.config.tickets.map(|_| Box::new(chosen.clone()));
-    if !additional.is_empty() && message.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_none() {
-        return sa.end(cx, EndReason::NoProposal);
+    if !additional.is_empty() && message.find_notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_none() {
+        return sa.end_sa(cx, EndReason::NoProposal);
     }
-    let Phase::Begun(begun) = core::mem::replace(&mut sa.phase, Phase::Established) else { return };
+    let SaPhase::InitSent(begun) = core::mem::replace(&mut sa.phase, SaPhase::Established) else { return };
     sa.outstanding = None;
     sa.suite = suite;
     sa.spis.1 = message.header.responder_spi;
-    cx.work(work::KEY_EXCHANGE);
-    let Ok(secret) = begun.exchange.finish(answer.public) else { return sa.end(cx, EndReason::Protocol) };
+    cx.count_work(work::KEY_EXCHANGE);
+    let Ok(secret) = begun.exchange.derive_secret(answer.public) else {
+        return sa.end_sa(cx, EndReason::Protocol);
+    };
     let mut authenticating =
-        Authenticating::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
-    heed(sa, &mut authenticating, message);
-    authenticating.ocsp_wanted = authenticate::asks_ocsp(&message.payloads);
+        AuthenticationState::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
+    apply_peer_features(sa, &mut authenticating, message);
+    authenticating.ocsp_wanted = authenticate::requests_ocsp(&message.payloads);
     sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
     // With MOBIKE a NAT may be found later, on another way (RFC 4555 §3.3).
-    let traverses = sa.connection.mobike && message.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
+    let traverses =
+        sa.connection.mobike && message.find_notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
     if sa.nat.0 || sa.nat.1 || traverses {
         move_to_nat_port(sa);
     }
-    if !derive(sa, cx, algorithms, &secret, &authenticating) {
-        return sa.end(cx, EndReason::Protocol);
+    if !derive_keys(sa, cx, algorithms, &secret, &authenticating) {
+        return sa.end_sa(cx, EndReason::Protocol);
     }
     authenticating.additional = additional;
-    sa.phase = Phase::Authenticating(Box::new(authenticating));
-    intermediate::begin(sa, cx);
+    sa.phase = SaPhase::Authenticating(Box::new(authenticating));
+    intermediate::start_intermediate(sa, cx);
 }
 
 /// From the first message after IKE_SA_INIT on, port 4500 is used where there is a NAT (§2.23).
@@ -311,33 +336,37 @@ pub(super) fn move_to_nat_port(sa: &mut IkeSa) {
     }
 }
 
-fn derive(
+fn derive_keys(
     sa: &mut IkeSa,
-    cx: &mut Context<'_>,
+    cx: &mut StepContext<'_>,
     algorithms: IkeAlgorithms,
     secret: &[u8],
-    authenticating: &Authenticating,
+    authenticating: &AuthenticationState,
 ) -> bool {
     let (initiator_nonce, responder_nonce) = authenticating.nonces();
-    let seeds =
-        Seeds { initiator_nonce, responder_nonce, initiator_spi: sa.spis.0, responder_spi: sa.spis.1 };
-    cx.work(work::DERIVE);
-    let keys = IkeKeys::initial(&algorithms, secret, &seeds);
-    sa.session = Session::new(algorithms, keys, sa.initiator);
-    sa.tell_keys(cx);
+    let seeds = KeyDerivationInputs {
+        initiator_nonce,
+        responder_nonce,
+        initiator_spi: sa.spis.0,
+        responder_spi: sa.spis.1,
+    };
+    cx.count_work(work::DERIVE);
+    let keys = IkeKeys::from_key_exchange(&algorithms, secret, &seeds);
+    sa.session = SaKeyState::new(algorithms, keys, sa.initiator);
+    sa.report_keys(cx);
     sa.session.is_some()
 }
 
 /// What both first messages must have.
-struct Answer<'a> {
+struct InitPayloads<'a> {
     proposals: &'a [Proposal],
     method: KeyExchangeMethod,
     public: &'a [u8],
     nonce: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
-    fn of(message: &'a Message) -> Option<Self> {
+impl<'a> InitPayloads<'a> {
+    fn from_message(message: &'a IkeMessage) -> Option<Self> {
         let (mut proposals, mut exchange, mut nonce) = (None, None, None);
         for payload in &message.payloads {
             let again = match payload {
@@ -356,66 +385,77 @@ impl<'a> Answer<'a> {
 }
 
 /// What becomes of a first request.
-pub(super) enum Begins {
+pub(super) enum FirstRequestOutcome {
     /// It is refused, without anything being kept.
-    Refused(Notify),
+    Refused(NotifyPayload),
     /// An IKE_SA begins, and its response has been sent.
-    Begun(Box<IkeSa>),
+    Accepted(Box<IkeSa>),
 }
 
 /// The nonce of a first request, if it has one: of what a cookie is made.
-pub(super) fn nonce(message: &Message) -> Option<&[u8]> {
-    Answer::of(message).map(|answer| answer.nonce)
+pub(super) fn find_init_nonce(message: &IkeMessage) -> Option<&[u8]> {
+    InitPayloads::from_message(message).map(|answer| answer.nonce)
 }
 
 /// Takes a first request.
-pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octets: &[u8]) -> Begins {
+pub(super) fn handle_init_request(
+    cx: &mut StepContext<'_>,
+    path: DatagramPath,
+    message: &IkeMessage,
+    octets: &[u8],
+) -> FirstRequestOutcome {
     if let Some(kind) = message.unsupported_critical() {
         cx.counters.critical += 1;
-        return Begins::Refused(Notify::with(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, [kind.0]));
+        return FirstRequestOutcome::Refused(NotifyPayload::with_data(
+            NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD,
+            [kind.0],
+        ));
     }
-    let Some(asked) = Answer::of(message) else {
+    let Some(asked) = InitPayloads::from_message(message) else {
         cx.counters.syntax += 1;
-        return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
+        return FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    let intermediate = message.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
+    let intermediate = message.find_notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
     let chosen = cx.connections.iter().find_map(|connection| {
-        let proposal = choose(&connection.proposals, asked.proposals)?;
-        if !intermediate && proposal.additional().next().is_some() {
+        let proposal = choose_proposal(&connection.proposals, asked.proposals)?;
+        if !intermediate && proposal.additional_exchanges().next().is_some() {
             return None;
         }
-        let algorithms = IkeAlgorithms::of(&proposal)?;
+        let algorithms = IkeAlgorithms::from_proposal(&proposal)?;
         Some((connection.clone(), proposal, algorithms))
     });
     let Some((connection, mut proposal, mut algorithms)) = chosen else {
         cx.counters.no_proposal += 1;
-        return Begins::Refused(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
+        return FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN));
     };
     if proposal.key_exchange() != Some(asked.method) {
         // What the initiator guessed may be acceptable all the same, which spares a round: where it is the first of its own that
         // is. One that it comes to later somebody may have told it to take, since nobody has proved anything yet.
-        let guessed = only(asked.method, &proposal);
+        let guessed = single_method_proposal(asked.method, &proposal);
         let narrowed: Vec<_> = asked.proposals.iter().map(|p| with_only(p, &guessed)).collect();
         let first = first_acceptable(&connection, asked.proposals, &proposal) == Some(asked.method);
-        let better = choose(&connection.proposals, &narrowed).filter(|_| first);
-        match better.and_then(|proposal| Some((IkeAlgorithms::of(&proposal)?, proposal))) {
+        let better = choose_proposal(&connection.proposals, &narrowed).filter(|_| first);
+        match better.and_then(|proposal| Some((IkeAlgorithms::from_proposal(&proposal)?, proposal))) {
             Some((found, same)) => (algorithms, proposal) = (found, same),
             None => {
                 cx.counters.invalid_ke += 1;
                 let method = proposal.key_exchange().map_or(0, |method| method.0);
-                return Begins::Refused(Notify::with(NotifyType::INVALID_KE_PAYLOAD, method.to_be_bytes()));
+                return FirstRequestOutcome::Refused(NotifyPayload::with_data(
+                    NotifyType::INVALID_KE_PAYLOAD,
+                    method.to_be_bytes(),
+                ));
             }
         }
     }
-    cx.answers(algorithms.exchange);
-    let Ok((public, secret)) = algorithms.exchange.answer(cx.rng, asked.public) else {
+    cx.count_answered_exchange(algorithms.exchange);
+    let Ok((public, secret)) = algorithms.exchange.answer_exchange(cx.rng, asked.public) else {
         cx.counters.syntax += 1;
-        return Begins::Refused(Notify::new(NotifyType::INVALID_SYNTAX));
+        return FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
-    sa.spis = (message.header.initiator_spi, cx.spi());
-    sa.patience = Some(cx.now + cx.config.patience);
-    let nonce: [u8; NONCE] = cx.random();
+    sa.spis = (message.header.initiator_spi, cx.new_ike_spi());
+    sa.expiry_deadline = Some(cx.now + cx.config.proof_timeout);
+    let nonce: [u8; NONCE] = cx.random_octets();
     let method = asked.method;
     let mut payloads = alloc::vec![
         Payload::SecurityAssociation([proposal.clone()].into()),
@@ -426,42 +466,43 @@ pub(super) fn request(cx: &mut Context<'_>, path: Path, message: &Message, octet
     if matches!(sa.connection.remote_auth, super::config::RemoteAuth::Certificate { .. }) {
         payloads.extend(authenticate::certificate_requests(cx.config, &sa.connection));
     }
-    payloads.extend(features(&sa.connection, true, intermediate));
+    payloads.extend(feature_payloads(&sa.connection, true, intermediate));
     // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).
     sa.nat = nat_found(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
     let mut authenticating =
-        Authenticating::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
-    authenticating.additional = proposal.additional().collect();
+        AuthenticationState::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
+    authenticating.additional = proposal.additional_exchanges().collect();
     sa.suite = cx.config.tickets.map(|_| Box::new(proposal.clone()));
     authenticating.chosen = Some(proposal);
-    heed(&mut sa, &mut authenticating, message);
-    if !derive(&mut sa, cx, algorithms, &secret, &authenticating) {
-        return Begins::Refused(Notify::new(NotifyType::NO_PROPOSAL_CHOSEN));
+    apply_peer_features(&mut sa, &mut authenticating, message);
+    if !derive_keys(&mut sa, cx, algorithms, &secret, &authenticating) {
+        return FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN));
     }
     authenticating.first.1 = sa.respond_plain(cx, ExchangeType::IKE_SA_INIT, payloads);
-    sa.phase = Phase::Authenticating(Box::new(authenticating));
-    Begins::Begun(sa)
+    sa.phase = SaPhase::Authenticating(Box::new(authenticating));
+    FirstRequestOutcome::Accepted(sa)
 }
 
 /// A proposal of this key exchange method alone.
-fn only(method: KeyExchangeMethod, like: &Proposal) -> Proposal {
+fn single_method_proposal(method: KeyExchangeMethod, like: &Proposal) -> Proposal {
     let transform = crate::payload::Transform::new(crate::code::TransformType::KE, method.0);
     Proposal { transforms: [transform].into(), ..like.clone() }
 }
 
 /// The first key exchange method of an initiator, in its own order, that a connection takes.
 fn first_acceptable(
-    connection: &Connection,
+    connection: &IkeConnection,
     asked: &[Proposal],
     like: &Proposal,
 ) -> Option<KeyExchangeMethod> {
     let kind = crate::code::TransformType::KE;
-    let all =
-        asked.iter().flat_map(|proposal| proposal.of(kind).map(move |transform| (proposal, transform.id)));
+    let all = asked.iter().flat_map(|proposal| {
+        proposal.transforms_of_kind(kind).map(move |transform| (proposal, transform.id))
+    });
     let mut methods = all.map(|(proposal, id)| (proposal, KeyExchangeMethod(id)));
     let takes = |(proposal, method): &(&Proposal, KeyExchangeMethod)| {
-        let narrowed = with_only(proposal, &only(*method, like));
-        choose(&connection.proposals, core::slice::from_ref(&narrowed)).is_some()
+        let narrowed = with_only(proposal, &single_method_proposal(*method, like));
+        choose_proposal(&connection.proposals, core::slice::from_ref(&narrowed)).is_some()
     };
     methods.find(takes).map(|(_, method)| method)
 }
@@ -470,6 +511,6 @@ fn first_acceptable(
 fn with_only(proposal: &Proposal, other: &Proposal) -> Proposal {
     let kind = crate::code::TransformType::KE;
     let mut proposal = proposal.clone();
-    proposal.transforms.retain(|t| t.kind != kind || other.of(kind).any(|o| o.id == t.id));
+    proposal.transforms.retain(|t| t.kind != kind || other.transforms_of_kind(kind).any(|o| o.id == t.id));
     proposal
 }

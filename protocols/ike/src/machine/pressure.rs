@@ -9,7 +9,7 @@ use usher_core::collections::HashState;
 use usher_core::{Duration, Instant};
 
 /// Networks are told apart by so many places of a table: those that share one share what it bounds.
-const PLACES: usize = 1024;
+const SLOTS: usize = 1024;
 /// What a first request costs that is refused, where so much is had back a second: 100 of a network, 1000 in all.
 const REFUSAL: Duration = Duration::from_millis(10);
 const REFUSAL_OF_ALL: Duration = Duration::from_millis(1);
@@ -27,7 +27,7 @@ fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
 
 /// What counts as one network: 24 bits of an IPv4 address, 48 of an IPv6 address, which is what one customer may have at most
 /// (RFC 6177 §1): whoever has so much has 65,536 networks of 64 bits.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) & u32::MAX << 8).into(),
         IpAddr::V6(v6) => first_bits(v6, 48),
@@ -35,7 +35,7 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
 }
 
 /// What counts as one site: 56 bits of an IPv6 address, which is what a household has. IPv4 has nothing between a network and a host.
-pub(super) fn site(address: IpAddr) -> Option<IpAddr> {
+pub(super) fn site_prefix(address: IpAddr) -> Option<IpAddr> {
     match address.to_canonical() {
         IpAddr::V4(_) => None,
         IpAddr::V6(v6) => Some(first_bits(v6, 56)),
@@ -43,7 +43,7 @@ pub(super) fn site(address: IpAddr) -> Option<IpAddr> {
 }
 
 /// What counts as one host: an IPv4 address, 64 bits of an IPv6 address.
-pub(super) fn host(address: IpAddr) -> IpAddr {
+pub(super) fn host_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => first_bits(v6, 64),
         v4 @ IpAddr::V4(_) => v4,
@@ -52,85 +52,85 @@ pub(super) fn host(address: IpAddr) -> IpAddr {
 
 /// A debt that is paid off by time passing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Debt(Option<Instant>);
+pub(super) struct LeakyBucket(Option<Instant>);
 
-impl Debt {
-    pub(super) fn is(self, now: Instant) -> Duration {
-        self.0.map_or(Duration::ZERO, |paid| paid.since(now))
+impl LeakyBucket {
+    pub(super) fn level(self, now: Instant) -> Duration {
+        self.0.map_or(Duration::ZERO, |paid| paid.duration_since(now))
     }
-    pub(super) fn add(&mut self, now: Instant, cost: Duration) {
+    pub(super) fn add_cost(&mut self, now: Instant, cost: Duration) {
         self.0 = Some(self.0.map_or(now, |paid| paid.max(now)) + cost);
     }
     /// Whether there were as many of late as may be a minute, all of them at once or one after another; of 0, any number may.
     pub(super) fn is_of_a_minute(self, now: Instant, most: u32) -> bool {
-        most > 0 && self.is(now) + MINUTE / u64::from(most) > MINUTE
+        most > 0 && self.level(now) + MINUTE / u64::from(most) > MINUTE
     }
     /// Adds one of those.
     pub(super) fn add_of_a_minute(&mut self, now: Instant, most: u32) {
         if most > 0 {
-            self.add(now, MINUTE / u64::from(most));
+            self.add_cost(now, MINUTE / u64::from(most));
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    refusals: Debt,
-    questions: Debt,
+struct NetworkPressure {
+    refusals: LeakyBucket,
+    questions: LeakyBucket,
 }
 
 /// What first requests have cost of late.
 #[derive(Debug)]
-pub(super) struct Pressure {
+pub(super) struct RequestPressure {
     hash: HashState,
-    all: Debt,
+    all: LeakyBucket,
     /// Empty until something is noted.
-    places: alloc::vec::Vec<Place>,
+    slots: alloc::vec::Vec<NetworkPressure>,
 }
 
-impl Pressure {
+impl RequestPressure {
     pub(super) fn new(hash: &HashState) -> Self {
-        Self { hash: hash.clone(), all: Debt::default(), places: alloc::vec::Vec::new() }
+        Self { hash: hash.clone(), all: LeakyBucket::default(), slots: alloc::vec::Vec::new() }
     }
 
-    fn index(&self, from: IpAddr) -> usize {
+    fn slot_index(&self, from: IpAddr) -> usize {
         // It is below the number of places, whatever the hash.
-        (self.hash.hash_one(network(from)) % PLACES as u64) as usize
+        (self.hash.hash_one(network_prefix(from)) % SLOTS as u64) as usize
     }
-    fn place(&self, from: IpAddr) -> Place {
-        self.places.get(self.index(from)).copied().unwrap_or_default()
+    fn network_pressure(&self, from: IpAddr) -> NetworkPressure {
+        self.slots.get(self.slot_index(from)).copied().unwrap_or_default()
     }
-    fn place_mut(&mut self, from: IpAddr) -> &mut Place {
-        let index = self.index(from);
-        if self.places.is_empty() {
-            self.places.resize(PLACES, Place::default());
+    fn slot_mut(&mut self, from: IpAddr) -> &mut NetworkPressure {
+        let index = self.slot_index(from);
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, NetworkPressure::default());
         }
-        &mut self.places[index]
+        &mut self.slots[index]
     }
 
     /// A first request from there has come to nothing, and may have cost a key exchange.
-    pub(super) fn refused(&mut self, now: Instant, from: IpAddr) {
-        let before = self.place(from).refusals.is(now);
-        self.place_mut(from).refusals.add(now, REFUSAL);
+    pub(super) fn record_refusal(&mut self, now: Instant, from: IpAddr) {
+        let before = self.network_pressure(from).refusals.level(now);
+        self.slot_mut(from).refusals.add_cost(now, REFUSAL);
         // What one network goes on with is its own affair: it has to show cookies anyway.
         if before < DEBT {
-            self.all.add(now, REFUSAL_OF_ALL);
+            self.all.add_cost(now, REFUSAL_OF_ALL);
         }
     }
     /// Whether so much from there, or from everywhere, came to nothing that cookies are to be shown.
     pub(super) fn is_pressed(&self, now: Instant, from: IpAddr) -> bool {
-        self.place(from).refusals.is(now) >= DEBT || self.all.is(now) >= DEBT
+        self.network_pressure(from).refusals.level(now) >= DEBT || self.all.level(now) >= DEBT
     }
     /// Whether so much from there came to nothing, with cookies, that nothing is answered.
     pub(super) fn is_shunned(&self, now: Instant, from: IpAddr) -> bool {
-        self.place(from).refusals.is(now) >= DEBT * 10
+        self.network_pressure(from).refusals.level(now) >= DEBT * 10
     }
     /// Whether somebody there is to be asked for a cookie: true so often, and no more.
-    pub(super) fn asks(&mut self, now: Instant, from: IpAddr) -> bool {
-        let place = self.place_mut(from);
-        let asks = place.questions.is(now) < QUESTIONS;
+    pub(super) fn allows_cookie_request(&mut self, now: Instant, from: IpAddr) -> bool {
+        let place = self.slot_mut(from);
+        let asks = place.questions.level(now) < QUESTIONS;
         if asks {
-            place.questions.add(now, QUESTION);
+            place.questions.add_cost(now, QUESTION);
         }
         asks
     }
@@ -142,52 +142,52 @@ mod tests {
     use usher_core::SecureRng;
     use usher_core::collections::hash_state;
 
-    fn pressure() -> Pressure {
-        Pressure::new(&hash_state(&mut SecureRng::from_seed([3; 32])))
+    fn empty_pressure() -> RequestPressure {
+        RequestPressure::new(&hash_state(&mut SecureRng::from_seed([3; 32])))
     }
-    fn at(millis: u64) -> Instant {
+    fn instant_at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
     #[test]
     fn networks_and_hosts_are_told_apart_by_their_first_bits() {
         let [network, host] =
-            [network, host].map(|of| move |text: &str| of(text.parse().unwrap()).to_string());
+            [network_prefix, host_prefix].map(|of| move |text: &str| of(text.parse().unwrap()).to_string());
         assert_eq!(network("203.0.113.200"), "203.0.113.0");
         assert_eq!(network("::ffff:203.0.113.200"), "203.0.113.0");
         assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1::");
         assert_eq!(host("203.0.113.200"), "203.0.113.200");
         assert_eq!(host("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        let site = |text: &str| site(text.parse().unwrap()).map(|site| site.to_string());
+        let site = |text: &str| site_prefix(text.parse().unwrap()).map(|site| site.to_string());
         assert_eq!(site("2001:db8:1:234:3:4:5:6").as_deref(), Some("2001:db8:1:200::"));
         assert_eq!((site("203.0.113.200"), site("::ffff:203.0.113.200")), (None, None));
     }
 
     #[test]
     fn what_came_to_nothing_is_forgiven_by_time() {
-        let mut pressure = pressure();
+        let mut pressure = empty_pressure();
         let [here, there]: [IpAddr; 2] = ["203.0.113.7", "198.51.100.7"].map(|text| text.parse().unwrap());
         for n in 0..100 {
-            assert!(!pressure.is_pressed(at(0), here), "{n}");
-            pressure.refused(at(0), here);
+            assert!(!pressure.is_pressed(instant_at(0), here), "{n}");
+            pressure.record_refusal(instant_at(0), here);
         }
-        assert!(pressure.is_pressed(at(0), here) && !pressure.is_pressed(at(0), there));
-        assert!(!pressure.is_pressed(at(1), here), "a millisecond later");
+        assert!(pressure.is_pressed(instant_at(0), here) && !pressure.is_pressed(instant_at(0), there));
+        assert!(!pressure.is_pressed(instant_at(1), here), "a millisecond later");
         for _ in 0..900 {
-            pressure.refused(at(0), here);
+            pressure.record_refusal(instant_at(0), here);
         }
-        assert!(pressure.is_shunned(at(0), here) && !pressure.is_shunned(at(1), here));
-        assert!(!pressure.is_pressed(at(0), there), "one network alone is no flood of all");
-        assert!(!pressure.is_shunned(at(0), there));
+        assert!(pressure.is_shunned(instant_at(0), here) && !pressure.is_shunned(instant_at(1), here));
+        assert!(!pressure.is_pressed(instant_at(0), there), "one network alone is no flood of all");
+        assert!(!pressure.is_shunned(instant_at(0), there));
     }
 
     #[test]
     fn so_many_a_minute_are_so_many_at_once_or_one_after_another() {
-        let mut debt = Debt::default();
+        let mut debt = LeakyBucket::default();
         let mut takes = |millis: u64, most: u32| {
-            let takes = !debt.is_of_a_minute(at(millis), most);
+            let takes = !debt.is_of_a_minute(instant_at(millis), most);
             if takes {
-                debt.add_of_a_minute(at(millis), most);
+                debt.add_of_a_minute(instant_at(millis), most);
             }
             takes
         };
@@ -198,24 +198,26 @@ mod tests {
 
     #[test]
     fn a_flood_from_everywhere_presses_all() {
-        let mut pressure = pressure();
+        let mut pressure = empty_pressure();
         let elsewhere: IpAddr = "198.51.100.7".parse().unwrap();
         for n in 0..1000u32 {
-            assert!(!pressure.is_pressed(at(0), elsewhere), "{n}");
-            pressure.refused(at(0), Ipv4Addr::from(n << 8).into());
+            assert!(!pressure.is_pressed(instant_at(0), elsewhere), "{n}");
+            pressure.record_refusal(instant_at(0), Ipv4Addr::from(n << 8).into());
         }
-        assert!(pressure.is_pressed(at(0), elsewhere) && !pressure.is_shunned(at(0), elsewhere));
-        assert!(!pressure.is_pressed(at(1), elsewhere));
+        assert!(
+            pressure.is_pressed(instant_at(0), elsewhere) && !pressure.is_shunned(instant_at(0), elsewhere)
+        );
+        assert!(!pressure.is_pressed(instant_at(1), elsewhere));
     }
 
     #[test]
     fn so_many_are_asked_for_a_cookie_and_no_more() {
-        let mut pressure = pressure();
+        let mut pressure = empty_pressure();
         let [here, there]: [IpAddr; 2] = ["203.0.113.7", "198.51.100.7"].map(|text| text.parse().unwrap());
-        let asked = (0..20_000).filter(|_| pressure.asks(at(0), here)).count();
+        let asked = (0..20_000).filter(|_| pressure.allows_cookie_request(instant_at(0), here)).count();
         assert_eq!(asked, 5000);
-        assert!(pressure.asks(at(0), there));
-        let asked = (0..20_000).filter(|_| pressure.asks(at(100), here)).count();
+        assert!(pressure.allows_cookie_request(instant_at(0), there));
+        let asked = (0..20_000).filter(|_| pressure.allows_cookie_request(instant_at(100), here)).count();
         assert_eq!(asked, 2000, "20 for each millisecond");
     }
 }

@@ -1,22 +1,24 @@
 //! One IKE_SA: its keys, its window of one message in each direction, and what it still has to do.
 
-pub(super) use super::context::Context;
+mod transmission;
 
-use super::child::Child;
+pub(super) use super::context::StepContext;
+
+use super::child::ChildSaEntry;
 use super::collision::{SaEvent, SaState};
-use super::config::{Connection, LocalAuth};
-use super::event::{CertificateName, Command, EndReason, Event, SaId};
-use super::fragments::Reassembly;
-use super::half_open::Stage;
-use super::pressure::Debt;
+use super::config::{IkeConnection, LocalAuth};
+use super::event::{CertificateName, EndReason, IkeCommand, IkeEvent, SaId};
+use super::fragments::FragmentReassembly;
+use super::half_open::HalfOpenStage;
+use super::pressure::LeakyBucket;
 use super::spent::TicketId;
-use super::{authenticate, create, followup, informational, initial, intermediate, is_nat, resumption};
+use super::{authenticate, create, followup, informational, initial, intermediate, resumption};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
-use crate::header::{Header, Spi};
+use crate::header::Spi;
 use crate::keys::IkeKeys;
-use crate::message::{Message, notifies, unsupported_critical};
-use crate::payload::{Notify, Payload, emit_chain, first_kind, parse_chain};
-use crate::protect::{Protection, Sealed, plain_form};
+use crate::message::{notify_payloads, unsupported_critical};
+use crate::payload::{NotifyPayload, Payload, parse_chain};
+use crate::protect::{MessageProtection, SealedMessage, plain_form};
 use crate::suite::IkeAlgorithms;
 use crate::work;
 use alloc::boxed::Box;
@@ -24,10 +26,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::{CommandError, Duration, Instant, Path, Transmit, WallTime, Writer};
-
-/// A response goes again after so long at the earliest, however often its request does.
-const REPEAT: Duration = Duration::from_millis(100);
+use usher_core::{CommandError, DatagramPath, Duration, Instant, WallTime};
 
 /// How often a request by a ticket is sent again before all is done anew: whoever does not know tickets does not answer.
 const RESUMES: u32 = 1;
@@ -36,38 +35,38 @@ const LEAVE: Duration = Duration::from_secs(30);
 
 /// The keys of an IKE_SA as they are used.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SaKeyState {
     pub(super) algorithms: IkeAlgorithms,
     pub(super) keys: IkeKeys,
-    pub(super) outbound: Protection,
-    inbound: Protection,
+    pub(super) outbound: MessageProtection,
+    inbound: MessageProtection,
     /// Of the keys before the last further key exchange: a request under them may come again (RFC 9242 §3.3.1).
-    previous: Option<Protection>,
+    previous: Option<MessageProtection>,
 }
 
-impl Session {
+impl SaKeyState {
     /// `None`: a key does not fit, which a chosen proposal never leads to.
     pub(super) fn new(algorithms: IkeAlgorithms, keys: IkeKeys, initiator: bool) -> Option<Self> {
-        let of = |cipher, mac| Protection::new(&algorithms.packets, cipher, mac);
+        let of = |cipher, mac| MessageProtection::new(&algorithms.packets, cipher, mac);
         let (ours, theirs) = (of(&keys.sk_ei, &keys.sk_ai)?, of(&keys.sk_er, &keys.sk_ar)?);
         let (outbound, inbound) = if initiator { (ours, theirs) } else { (theirs, ours) };
         Some(Self { algorithms, keys, outbound, inbound, previous: None })
     }
     /// With the keys after a further key exchange.
-    pub(super) fn advanced(self, keys: IkeKeys, initiator: bool) -> Option<Self> {
+    pub(super) fn with_updated_keys(self, keys: IkeKeys, initiator: bool) -> Option<Self> {
         Some(Self { previous: Some(self.inbound), ..Self::new(self.algorithms, keys, initiator)? })
     }
 }
 
 /// Where an IKE_SA stands.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum SaPhase {
     /// Its IKE_SA_INIT request is out.
-    Begun(Box<initial::Begun>),
+    InitSent(Box<initial::PendingInit>),
     /// Its IKE_SESSION_RESUME request is out.
-    Resuming(Box<resumption::Resuming>),
+    Resuming(Box<resumption::PendingResumption>),
     /// Its sides prove who they are.
-    Authenticating(Box<authenticate::Authenticating>),
+    Authenticating(Box<authenticate::AuthenticationState>),
     /// It is there.
     Established,
     /// It has ended, and is forgotten after this step, or when it has answered for long enough.
@@ -76,7 +75,7 @@ pub(super) enum Phase {
 
 /// What is to be done on an IKE_SA, one exchange each.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Task {
+pub(super) enum SaTask {
     /// Make the CHILD_SA of this number of its connection.
     CreateChild(usize),
     /// Replace the CHILD_SA that receives at this SPI.
@@ -89,7 +88,7 @@ pub(super) enum Task {
     Delete(EndReason),
     Probe,
     /// Ask for a ticket.
-    AskTicket,
+    RequestTicket,
     /// Tell the responder that the SAs have moved here.
     Update,
     /// Ask whether the initiator receives where it says it has moved to.
@@ -98,33 +97,33 @@ pub(super) enum Task {
 
 /// A request that waits for its response.
 #[derive(Debug)]
-pub(super) struct Outstanding {
+pub(super) struct OutstandingRequest {
     id: u32,
     datagrams: Vec<Vec<u8>>,
     retransmissions: u32,
     pub(super) due: Instant,
-    pub(super) what: Exchange,
+    pub(super) exchange: PendingExchange,
 }
 
 /// What a request is of.
 #[derive(Debug)]
-pub(super) enum Exchange {
+pub(super) enum PendingExchange {
     Init,
     Intermediate,
     Auth,
-    Create(Box<create::Request>),
-    FollowUp(Box<followup::Request>),
+    Create(Box<create::CreateChildRequest>),
+    FollowUp(Box<followup::FollowupRequest>),
     DeleteChild(u32),
     Delete(EndReason),
     Probe,
     Ticket,
-    Update(informational::Moving),
-    Check(informational::Moving),
+    Update(informational::PathProbe),
+    Check(informational::PathProbe),
 }
 
 /// The last request of the other side.
 #[derive(Debug)]
-pub(super) enum Answered {
+pub(super) enum ResponseState {
     /// None came yet, or it is answered: what was sent.
     Response(Vec<Vec<u8>>),
     /// A helper is asked first.
@@ -135,15 +134,15 @@ pub(super) enum Answered {
 #[derive(Debug)]
 pub(super) struct IkeSa {
     pub(super) id: SaId,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<IkeConnection>,
     /// This side is its original initiator.
     pub(super) initiator: bool,
     pub(super) spis: (Spi, Spi),
-    pub(super) path: Path,
+    pub(super) path: DatagramPath,
     /// How often that has changed: who is asked on one path, and answers when there was another, has proved nothing.
     pub(super) moves: u64,
     /// Where the other side's last request came from, and its response goes to.
-    pub(super) reply: Path,
+    pub(super) reply: DatagramPath,
     /// The other side's address as it has been shown to receive there: whoever sends from another may be somebody else's address.
     pub(super) proved: IpAddr,
     /// The last message of IKE_INTERMEDIATE, before it was encrypted.
@@ -153,23 +152,23 @@ pub(super) struct IkeSa {
     /// A NAT is before this side, before the other.
     pub(super) nat: (bool, bool),
     pub(super) fragmentation: bool,
-    pub(super) session: Option<Session>,
-    pub(super) phase: Phase,
+    pub(super) session: Option<SaKeyState>,
+    pub(super) phase: SaPhase,
     pub(super) remote: Option<crate::payload::Identification>,
-    pub(super) children: Vec<Child>,
+    pub(super) children: Vec<ChildSaEntry>,
     pub(super) state: SaState,
-    pub(super) tasks: VecDeque<Task>,
-    pub(super) outstanding: Option<Outstanding>,
+    pub(super) tasks: VecDeque<SaTask>,
+    pub(super) outstanding: Option<OutstandingRequest>,
     pub(super) next_request: u32,
     pub(super) expected: u32,
-    pub(super) answered: Answered,
-    pub(super) reassembly: Reassembly,
+    pub(super) answered: ResponseState,
+    pub(super) reassembly: FragmentReassembly,
     /// What its fragments take, as the endpoint has counted it.
     pub(super) counted: usize,
     /// What another side's rekeying made while ours is out, and the lowest nonce of that exchange.
-    pub(super) held: Option<(Box<IkeSa>, Vec<u8>)>,
+    pub(super) peer_rekeyed_sa: Option<(Box<IkeSa>, Vec<u8>)>,
     /// The further key exchanges that the other side is to begin.
-    pub(super) expected_keys: Option<Box<followup::Expected>>,
+    pub(super) expected_keys: Option<Box<followup::ExpectedFollowup>>,
     /// When it is to be replaced.
     pub(super) rekey_at: Option<Instant>,
     /// Its number among those that are half open.
@@ -177,8 +176,8 @@ pub(super) struct IkeSa {
     /// Its initiator has not proved who it is, and this side is not to blame: that has cost a key exchange and more.
     pub(super) unproved: bool,
     /// When its initiator must have proved who it is; of one that this side has been told to delete, when it ends without an answer.
-    pub(super) patience: Option<Instant>,
-    pub(super) heard: Instant,
+    pub(super) expiry_deadline: Option<Instant>,
+    pub(super) last_received: Instant,
     pub(super) sent: Instant,
     /// Nothing new is begun before: the other side has said that it cannot now.
     pub(super) rest_until: Option<Instant>,
@@ -189,11 +188,11 @@ pub(super) struct IkeSa {
     /// It has lost against another that was made at the same time, and nothing is said of its end.
     pub(super) silent: bool,
     /// Which it takes the place of, until that is told.
-    pub(super) takes_place_of: Option<SaId>,
+    pub(super) replaced_sa: Option<SaId>,
     /// It has ended, and until then answers its last request again.
     pub(super) lingers_until: Option<Instant>,
     /// Its number among those that linger.
-    pub(super) lingers: Option<u64>,
+    pub(super) linger_number: Option<u64>,
     /// From where its first request came, of one that another began.
     pub(super) origin: Option<core::net::SocketAddr>,
     /// Whom EAP has authenticated.
@@ -203,9 +202,9 @@ pub(super) struct IkeSa {
     /// When IKE_SAs of this line were last replaced by the other side.
     pub(super) replaced_at: Vec<Instant>,
     /// The addresses that its initiator was given.
-    pub(super) given: Vec<IpAddr>,
+    pub(super) assigned_addresses: Vec<IpAddr>,
     /// The addresses that this side would like, since it has them by another.
-    pub(super) wished: Vec<IpAddr>,
+    pub(super) requested_addresses: Vec<IpAddr>,
     /// This side began the first of this line, and may have tickets.
     pub(super) client: bool,
     /// What was agreed on, where there may be tickets.
@@ -215,10 +214,10 @@ pub(super) struct IkeSa {
     /// The second since 1970 in which that expires that it is taken up by.
     pub(super) ticket_expires: u64,
     /// What tickets that were asked for have cost.
-    pub(super) ticket_debt: Debt,
+    pub(super) ticket_debt: LeakyBucket,
     /// What the other side's requests have cost, and those of them for other SAs.
-    pub(super) request_debt: Debt,
-    pub(super) create_debt: Debt,
+    pub(super) request_debt: LeakyBucket,
+    pub(super) create_debt: LeakyBucket,
     /// In which era of tickets its sides began to prove who they are, and until when what they have proved it by holds.
     pub(super) era: u64,
     pub(super) proof_until: Option<WallTime>,
@@ -231,7 +230,12 @@ pub(super) struct IkeSa {
 }
 
 impl IkeSa {
-    pub(super) fn new(connection: Arc<Connection>, initiator: bool, path: Path, now: Instant) -> Self {
+    pub(super) fn new(
+        connection: Arc<IkeConnection>,
+        initiator: bool,
+        path: DatagramPath,
+        now: Instant,
+    ) -> Self {
         Self {
             id: SaId(0),
             connection,
@@ -246,7 +250,7 @@ impl IkeSa {
             nat: (false, false),
             fragmentation: false,
             session: None,
-            phase: Phase::Established,
+            phase: SaPhase::Established,
             remote: None,
             children: Vec::new(),
             state: SaState::Established,
@@ -254,37 +258,37 @@ impl IkeSa {
             outstanding: None,
             next_request: 0,
             expected: 0,
-            answered: Answered::Response(Vec::new()),
-            reassembly: Reassembly::default(),
+            answered: ResponseState::Response(Vec::new()),
+            reassembly: FragmentReassembly::default(),
             counted: 0,
             half_open: 0,
             unproved: false,
-            held: None,
+            peer_rekeyed_sa: None,
             expected_keys: None,
             rekey_at: None,
-            patience: None,
-            heard: now,
+            expiry_deadline: None,
+            last_received: now,
             sent: now,
             rest_until: None,
             announce: false,
             initial_contact: false,
             silent: false,
-            takes_place_of: None,
+            replaced_sa: None,
             lingers_until: None,
-            lingers: None,
+            linger_number: None,
             origin: None,
             authenticated: None,
             repeated_at: None,
             replaced_at: Vec::new(),
-            given: Vec::new(),
-            wished: Vec::new(),
+            assigned_addresses: Vec::new(),
+            requested_addresses: Vec::new(),
             client: false,
             suite: None,
             ticket: None,
             ticket_expires: 0,
-            ticket_debt: Debt::default(),
-            request_debt: Debt::default(),
-            create_debt: Debt::default(),
+            ticket_debt: LeakyBucket::default(),
+            request_debt: LeakyBucket::default(),
+            create_debt: LeakyBucket::default(),
             era: 0,
             proof_until: None,
             certificates: Arc::new([]),
@@ -293,7 +297,7 @@ impl IkeSa {
         }
     }
     /// Who the other side is, once it has proved that.
-    pub(super) fn peer(&self) -> crate::payload::Identification {
+    pub(super) fn peer_identity(&self) -> crate::payload::Identification {
         let known = self.authenticated.as_ref().or(self.remote.as_ref());
         known.unwrap_or(&self.connection.local).clone()
     }
@@ -303,200 +307,74 @@ impl IkeSa {
     }
     /// True until the initiator has proved who it is, of an IKE_SA that the other side began.
     pub(super) fn is_half_open(&self) -> bool {
-        !self.initiator && matches!(self.phase, Phase::Authenticating(_))
+        !self.initiator && matches!(self.phase, SaPhase::Authenticating(_))
     }
     /// How far it has come, of one that is half open.
-    pub(super) fn stage(&self) -> Option<Stage> {
+    pub(super) fn half_open_stage(&self) -> Option<HalfOpenStage> {
         let stage = match (&self.answered, self.expected) {
-            (Answered::Pending, _) => Stage::Waits,
-            (Answered::Response(_), ..=1) => Stage::Begun,
-            (Answered::Response(_), _) => Stage::GoesOn,
+            (ResponseState::Pending, _) => HalfOpenStage::AwaitingResponder,
+            (ResponseState::Response(_), ..=1) => HalfOpenStage::Initial,
+            (ResponseState::Response(_), _) => HalfOpenStage::Continued,
         };
         self.is_half_open().then_some(stage)
     }
     /// Where the other side has been shown to receive; the port is that of its newest request, where that comes from there.
-    pub(super) fn origin(&self) -> core::net::SocketAddr {
+    pub(super) fn proven_origin(&self) -> core::net::SocketAddr {
         let remote = self.path.remote;
         if remote.ip() == self.proved { remote } else { self.origin.unwrap_or(remote) }
     }
     pub(super) fn is_established(&self) -> bool {
-        matches!(self.phase, Phase::Established)
+        matches!(self.phase, SaPhase::Established)
     }
     /// No other has taken its place, and it is not being deleted.
     pub(super) const fn is_its_own(&self) -> bool {
         matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided)
     }
 
-    /// A message of this side before it is encrypted.
-    pub(super) fn plain(&self, exchange: ExchangeType, response: bool, payloads: &[Payload]) -> Vec<u8> {
-        let id = if response { self.expected.wrapping_sub(1) } else { self.next_request };
-        let mut content = Vec::new();
-        emit_chain(payloads, &mut Writer::new(&mut content));
-        plain_form(&self.header(exchange, response, id), first_kind(payloads), &content)
-    }
-
-    fn header(&self, exchange: ExchangeType, response: bool, message_id: u32) -> Header {
-        Header {
-            initiator_spi: self.spis.0,
-            responder_spi: self.spis.1,
-            exchange,
-            initiator: self.initiator,
-            response,
-            higher_version: false,
-            message_id,
-        }
-    }
-
-    fn transmit(&mut self, cx: &mut Context<'_>, datagrams: &[Vec<u8>], path: Path) {
-        if path == self.path {
-            self.sent = cx.now;
-        }
-        for datagram in datagrams {
-            let mut bytes = cx.outputs.buffer();
-            if is_nat(path.socket) {
-                bytes.extend_from_slice(&crate::NON_ESP_MARKER);
-            }
-            bytes.extend_from_slice(datagram);
-            cx.outputs.transmit(Transmit::Datagram { path }, bytes);
-        }
-    }
-
-    /// The most octets that a message may have before it is sent in fragments.
-    fn limit(&self, cx: &Context<'_>) -> Option<usize> {
-        let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
-        let marker = if is_nat(self.path.socket) { 4 } else { 0 };
-        self.fragmentation.then(|| cx.config.packet.saturating_sub(ip + 8 + marker))
-    }
-
-    /// Sends a request in the clear: the first one.
-    pub(super) fn request_plain(
-        &mut self,
-        cx: &mut Context<'_>,
-        exchange: ExchangeType,
-        payloads: Vec<Payload>,
-    ) -> Vec<u8> {
-        let mut octets = Vec::new();
-        Message { header: self.header(exchange, false, 0), payloads }.emit(&mut octets);
-        self.send_request(cx, Exchange::Init, 0, alloc::vec![octets.clone()]);
-        octets
-    }
-
-    /// Sends a request under the IKE_SA's keys. There must be none outstanding.
-    pub(super) fn request(
-        &mut self,
-        cx: &mut Context<'_>,
-        exchange: ExchangeType,
-        payloads: &[Payload],
-        what: Exchange,
-    ) {
-        let id = self.next_request;
-        let (header, limit) = (self.header(exchange, false, id), self.limit(cx));
-        let Some(session) = &mut self.session else { return };
-        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
-        cx.work(work::PROTECT);
-        self.send_request(cx, what, id, datagrams);
-    }
-
-    fn send_request(&mut self, cx: &mut Context<'_>, what: Exchange, id: u32, datagrams: Vec<Vec<u8>>) {
-        debug_assert!(self.outstanding.is_none(), "the window has one request");
-        self.transmit(cx, &datagrams, self.path);
-        cx.counters.requests += 1;
-        cx.work(work::MESSAGE);
-        let due = cx.now + cx.config.retransmission.wait(0);
-        self.next_request = id.wrapping_add(1);
-        self.outstanding = Some(Outstanding { id, datagrams, retransmissions: 0, due, what });
-    }
-
-    /// Answers the other side's last request, by the way that it came.
-    pub(super) fn respond(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, payloads: &[Payload]) {
-        let (header, limit) = (self.header(exchange, true, self.expected.wrapping_sub(1)), self.limit(cx));
-        let Some(session) = &mut self.session else { return };
-        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
-        cx.work(work::PROTECT);
-        self.responded(cx, datagrams);
-    }
-    pub(super) fn respond_notify(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, notify: Notify) {
-        self.respond(cx, exchange, &[Payload::Notify(notify)]);
-    }
-    /// Answers the first request, and expects the next.
-    pub(super) fn respond_plain(
-        &mut self,
-        cx: &mut Context<'_>,
-        exchange: ExchangeType,
-        payloads: Vec<Payload>,
-    ) -> Vec<u8> {
-        let mut octets = Vec::new();
-        Message { header: self.header(exchange, true, 0), payloads }.emit(&mut octets);
-        self.expected = 1;
-        self.responded(cx, alloc::vec![octets.clone()]);
-        octets
-    }
-    fn responded(&mut self, cx: &mut Context<'_>, datagrams: Vec<Vec<u8>>) {
-        self.transmit(cx, &datagrams, self.reply);
-        cx.counters.responses += 1;
-        cx.work(work::MESSAGE);
-        self.answered = Answered::Response(datagrams);
-    }
-    /// The last response goes again: its request did (RFC 7296 §2.1).
-    pub(super) fn repeat_response(&mut self, cx: &mut Context<'_>, path: Path) {
-        let Answered::Response(datagrams) = &mut self.answered else {
-            cx.counters.duplicate_pending += 1;
-            return;
-        };
-        if self.repeated_at.is_some_and(|at| cx.now < at + REPEAT) {
-            cx.counters.duplicates_passed += 1;
-            return;
-        }
-        self.repeated_at = Some(cx.now);
-        let datagrams = core::mem::take(datagrams);
-        cx.counters.duplicates += 1;
-        self.transmit(cx, &datagrams, path);
-        self.answered = Answered::Response(datagrams);
-    }
-    /// A helper is asked before the last request is answered.
-    pub(super) fn pend(&mut self) {
-        self.answered = Answered::Pending;
-    }
-
     /// Tells of its keys, where that is wanted.
-    pub(super) fn tell_keys(&self, cx: &mut Context<'_>) {
+    pub(super) fn report_keys(&self, cx: &mut StepContext<'_>) {
         if let Some(session) = self.session.as_ref().filter(|_| cx.config.export_keys) {
             let (algorithms, keys) = (session.algorithms.packets, Box::new(session.keys.clone()));
-            cx.outputs.event(Event::Keys { spis: self.spis, algorithms, keys });
+            cx.outputs.push_event(IkeEvent::Keys { spis: self.spis, algorithms, keys });
         }
     }
 
     /// It ends: nothing more is sent.
-    pub(super) fn end(&mut self, cx: &mut Context<'_>, reason: EndReason) {
-        if matches!(self.phase, Phase::Ended) {
+    pub(super) fn end_sa(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
+        if matches!(self.phase, SaPhase::Ended) {
             return;
         }
-        resumption::ended(self, cx, reason);
-        self.phase = Phase::Ended;
+        resumption::discard_tickets(self, cx, reason);
+        self.phase = SaPhase::Ended;
         self.waiter = None;
         for child in core::mem::take(&mut self.children) {
             child.remove(cx, self.id);
         }
         self.outstanding = None;
-        self.held = None;
+        self.peer_rekeyed_sa = None;
         self.expected_keys = None;
         if !self.silent {
-            cx.outputs.event(Event::Ended { sa: self.id, reason });
+            cx.outputs.push_event(IkeEvent::Ended { sa: self.id, reason });
         }
     }
     /// It ends by its last response, which goes again where its request does.
-    pub(super) fn end_lingering(&mut self, cx: &mut Context<'_>, reason: EndReason) {
-        self.end(cx, reason);
-        self.lingers_until = Some(cx.now + cx.config.patience);
+    pub(super) fn end_lingering(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
+        self.end_sa(cx, reason);
+        self.lingers_until = Some(cx.now + cx.config.proof_timeout);
         // What it was is of no use any more.
-        (self.tasks, self.given, self.suite) = (VecDeque::new(), Vec::new(), None);
+        (self.tasks, self.assigned_addresses, self.suite) = (VecDeque::new(), Vec::new(), None);
         self.received = Vec::new();
     }
 
     /// The first request comes again, or another with its SPI.
-    pub(super) fn first_again(&mut self, cx: &mut Context<'_>, path: Path, octets: &[u8]) {
+    pub(super) fn handle_repeated_init(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        path: DatagramPath,
+        octets: &[u8],
+    ) {
         match &self.phase {
-            Phase::Authenticating(state) if self.expected == 1 && state.is_first(octets) => {
+            SaPhase::Authenticating(state) if self.expected == 1 && state.is_first(octets) => {
                 self.repeat_response(cx, path);
             }
             _ => cx.counters.not_expected += 1,
@@ -504,7 +382,12 @@ impl IkeSa {
     }
 
     /// Takes a message under the IKE_SA's keys.
-    pub(super) fn handle(&mut self, cx: &mut Context<'_>, path: Path, sealed: &Sealed<'_>) {
+    pub(super) fn handle_message(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        path: DatagramPath,
+        sealed: &SealedMessage<'_>,
+    ) {
         let header = &sealed.header;
         if header.initiator == self.initiator {
             cx.counters.not_expected += 1;
@@ -513,18 +396,21 @@ impl IkeSa {
         let (response, id) = (header.response, header.message_id);
         let repeated = !response && id == self.expected.wrapping_sub(1) && id < self.expected;
         let awaited = if response {
-            self.outstanding.as_ref().is_some_and(|o| o.id == id && !matches!(o.what, Exchange::Init))
+            self.outstanding
+                .as_ref()
+                .is_some_and(|o| o.id == id && !matches!(o.exchange, PendingExchange::Init))
         } else {
             // The window has one request, which may still be with a helper. Until the responder has proved who it is, it has
             // nothing to ask; what overtakes its proof is sent again.
-            let open = !matches!(self.phase, Phase::Ended) && !matches!(self.answered, Answered::Pending);
+            let open =
+                !matches!(self.phase, SaPhase::Ended) && !matches!(self.answered, ResponseState::Pending);
             id == self.expected && open && (!self.initiator || self.is_established())
         };
         if !repeated && !awaited {
             cx.counters.not_expected += 1;
             return;
         }
-        if self.is_half_open() && self.is_of_elsewhere(path) {
+        if self.is_half_open() && self.is_from_other_address(path) {
             cx.counters.elsewhere += 1;
             return;
         }
@@ -544,7 +430,7 @@ impl IkeSa {
             cx.counters.duplicates += 1;
             return;
         }
-        cx.work(work::OPEN);
+        cx.count_work(work::OPEN);
         let earlier = session.previous.as_ref().filter(|_| repeated);
         let opened = session.inbound.open(sealed).or_else(|| earlier.and_then(|keys| keys.open(sealed)));
         let Some(content) = opened else {
@@ -555,7 +441,7 @@ impl IkeSa {
             // It proves nothing of now: anybody may have sent what was seen before.
             return self.repeat_response(cx, path);
         }
-        self.heard = cx.now;
+        self.last_received = cx.now;
         if asks {
             self.request_debt.add_of_a_minute(cx.now, most);
         }
@@ -566,7 +452,13 @@ impl IkeSa {
                 return;
             }
             Some(of) => {
-                match self.reassembly.add((response, id), of, sealed.first, content, cx.config.message) {
+                match self.reassembly.add_fragment(
+                    (response, id),
+                    of,
+                    sealed.first,
+                    content,
+                    cx.config.message,
+                ) {
                     Ok(Some(whole)) => whole,
                     Ok(None) => return,
                     Err(_) => {
@@ -576,7 +468,7 @@ impl IkeSa {
                 }
             }
         };
-        self.reassembly = Reassembly::default();
+        self.reassembly = FragmentReassembly::default();
         if header.exchange == ExchangeType::IKE_INTERMEDIATE {
             self.received = plain_form(header, first, &content);
         }
@@ -585,9 +477,11 @@ impl IkeSa {
             self.handle_response(cx, header.exchange, payloads.ok());
         } else {
             // The IKE_SA must be closed before its message IDs come to their end (RFC 7296 §2.2).
-            let Some(next) = self.expected.checked_add(1) else { return self.end(cx, EndReason::Protocol) };
+            let Some(next) = self.expected.checked_add(1) else {
+                return self.end_sa(cx, EndReason::Protocol);
+            };
             self.expected = next;
-            self.follow(cx, path);
+            self.follow_path(cx, path);
             self.handle_request(cx, header.exchange, payloads.ok());
         }
         self.received = Vec::new();
@@ -597,83 +491,92 @@ impl IkeSa {
     /// Whether a request of somebody who proves who it is comes from where its first did not. Its port may be another, since it may
     /// have moved to 4500 (RFC 7296 §2.23). Its address may where a NAT is before it, and nowhere else: otherwise whoever has copied
     /// the request, or any user, would say by a forged source where packets go, and whose they are.
-    fn is_of_elsewhere(&self, path: Path) -> bool {
+    fn is_from_other_address(&self, path: DatagramPath) -> bool {
         let other = path.remote.ip() != self.proved && !self.nat.1;
         other || path.local.ip() != self.path.local.ip()
     }
 
     /// Takes the address that the other side's newest request came from: until it has proved who it is, since it may have
     /// moved to port 4500, and then where a NAT may have given it another (RFC 7296 §2.23).
-    fn follow(&mut self, cx: &mut Context<'_>, path: Path) {
+    fn follow_path(&mut self, cx: &mut StepContext<'_>, path: DatagramPath) {
         self.reply = path;
         if self.is_half_open() {
             self.set_path(path);
             return;
         }
-        if self.is_established() && self.follows() && path.remote != self.path.remote {
+        if self.is_established() && self.follows_peer() && path.remote != self.path.remote {
             self.set_path(path);
-            self.moved(cx);
+            self.report_move(cx);
         }
     }
 
     /// Whether the other side is where its authentic packets come from. With MOBIKE the initiator says when it moves
     /// (RFC 4555 §3.8).
-    pub(super) const fn follows(&self) -> bool {
+    pub(super) const fn follows_peer(&self) -> bool {
         self.nat.1 && !self.nat.0 && !self.mobike
     }
 
     /// Packets take the path of the IKE_SA from now on.
-    pub(super) fn moved(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn report_move(&mut self, cx: &mut StepContext<'_>) {
         cx.counters.moved += 1;
         let (path, encapsulated) = (self.path, self.nat.0 || self.nat.1);
         for child in &mut self.children {
             (child.sa.path, child.sa.encapsulated) = (path, encapsulated);
         }
-        cx.outputs.event(Event::Moved { sa: self.id, path, encapsulated });
+        cx.outputs.push_event(IkeEvent::Moved { sa: self.id, path, encapsulated });
     }
 
     fn handle_request(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
         exchange: ExchangeType,
         payloads: Option<Vec<Payload>>,
     ) {
         let Some(payloads) = payloads else {
-            return self.refuse(cx, exchange, Notify::new(NotifyType::INVALID_SYNTAX));
+            return self.reject_request(cx, exchange, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
         };
         if let Some(PayloadType(kind)) = unsupported_critical(&payloads) {
-            let notify = Notify::with(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, [kind]);
+            let notify = NotifyPayload::with_data(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, [kind]);
             cx.counters.critical += 1;
             return self.respond_notify(cx, exchange, notify);
         }
         match exchange {
             ExchangeType::IKE_AUTH if self.is_half_open() => {
-                authenticate::responder::request(self, cx, payloads);
+                authenticate::responder::handle_auth_request(self, cx, payloads);
             }
             ExchangeType::IKE_INTERMEDIATE if self.is_half_open() => {
-                intermediate::request(self, cx, &payloads);
+                intermediate::handle_intermediate_request(self, cx, &payloads);
             }
-            ExchangeType::CREATE_CHILD_SA if self.is_established() => create::request(self, cx, &payloads),
-            ExchangeType::IKE_FOLLOWUP_KE if self.is_established() => followup::request(self, cx, &payloads),
+            ExchangeType::CREATE_CHILD_SA if self.is_established() => {
+                create::handle_create_request(self, cx, &payloads)
+            }
+            ExchangeType::IKE_FOLLOWUP_KE if self.is_established() => {
+                followup::handle_followup_request(self, cx, &payloads)
+            }
             ExchangeType::INFORMATIONAL if self.is_established() => {
-                informational::request(self, cx, &payloads)
+                informational::handle_informational_request(self, cx, &payloads)
             }
             // An initiator that does not believe this side says so (RFC 7296 §2.21.2).
             ExchangeType::INFORMATIONAL
-                if self.is_half_open() && notifies(&payloads).any(|notify| notify.kind.is_error()) =>
+                if self.is_half_open() && notify_payloads(&payloads).any(|notify| notify.kind.is_error()) =>
             {
                 cx.counters.authentication_failed += 1;
                 self.unproved = true;
-                self.respond(cx, exchange, &[]);
+                self.respond_protected(cx, exchange, &[]);
                 self.end_lingering(cx, EndReason::Refused);
             }
             // A message that cannot be now, from whoever has the keys.
-            _ => self.refuse(cx, exchange, Notify::new(NotifyType::INVALID_SYNTAX)),
+            _ => self.reject_request(cx, exchange, NotifyPayload::new(NotifyType::INVALID_SYNTAX)),
         }
     }
 
     /// Answers what breaks the protocol, after which nothing is believed of the other side (RFC 7296 §2.21).
-    pub(super) fn refuse(&mut self, cx: &mut Context<'_>, exchange: ExchangeType, notify: Notify) {
+    pub(super) fn reject_request(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        exchange: ExchangeType,
+        notify: NotifyPayload,
+    ) {
         cx.counters.syntax += 1;
         self.unproved |= self.is_half_open();
         self.respond_notify(cx, exchange, notify);
@@ -682,7 +585,7 @@ impl IkeSa {
 
     fn handle_response(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
         exchange: ExchangeType,
         payloads: Option<Vec<Payload>>,
     ) {
@@ -690,48 +593,56 @@ impl IkeSa {
         let Some(payloads) = payloads.filter(|payloads| unsupported_critical(payloads).is_none()) else {
             // A response cannot be refused; so the IKE_SA cannot go on (RFC 7296 §2.21.3).
             cx.counters.syntax += 1;
-            return self.end(cx, EndReason::Protocol);
+            return self.end_sa(cx, EndReason::Protocol);
         };
-        let fits = match outstanding.what {
-            Exchange::Init | Exchange::Auth => ExchangeType::IKE_AUTH,
-            Exchange::Intermediate => ExchangeType::IKE_INTERMEDIATE,
-            Exchange::Create(_) => ExchangeType::CREATE_CHILD_SA,
-            Exchange::FollowUp(_) => ExchangeType::IKE_FOLLOWUP_KE,
-            Exchange::DeleteChild(_)
-            | Exchange::Delete(_)
-            | Exchange::Probe
-            | Exchange::Ticket
-            | Exchange::Update(_)
-            | Exchange::Check(_) => ExchangeType::INFORMATIONAL,
+        let fits = match outstanding.exchange {
+            PendingExchange::Init | PendingExchange::Auth => ExchangeType::IKE_AUTH,
+            PendingExchange::Intermediate => ExchangeType::IKE_INTERMEDIATE,
+            PendingExchange::Create(_) => ExchangeType::CREATE_CHILD_SA,
+            PendingExchange::FollowUp(_) => ExchangeType::IKE_FOLLOWUP_KE,
+            PendingExchange::DeleteChild(_)
+            | PendingExchange::Delete(_)
+            | PendingExchange::Probe
+            | PendingExchange::Ticket
+            | PendingExchange::Update(_)
+            | PendingExchange::Check(_) => ExchangeType::INFORMATIONAL,
         };
         if exchange != fits {
             cx.counters.syntax += 1;
-            return self.end(cx, EndReason::Protocol);
+            return self.end_sa(cx, EndReason::Protocol);
         }
-        match outstanding.what {
-            Exchange::Init | Exchange::Auth => authenticate::initiator::response(self, cx, payloads),
-            Exchange::Intermediate => intermediate::response(self, cx, &payloads),
-            Exchange::Create(request) => create::response(self, cx, *request, payloads),
-            Exchange::FollowUp(request) => followup::response(self, cx, *request, &payloads),
-            Exchange::DeleteChild(spi) => informational::child_deleted(self, cx, spi),
-            Exchange::Delete(reason) => {
-                create::sa_event(self, cx, SaEvent::DeleteAnswered, None);
-                self.end(cx, reason);
+        match outstanding.exchange {
+            PendingExchange::Init | PendingExchange::Auth => {
+                authenticate::initiator::handle_auth_response(self, cx, payloads)
             }
-            Exchange::Probe => cx.outputs.event(Event::Alive { sa: self.id }),
-            Exchange::Ticket => resumption::keep(self, cx, &payloads),
-            Exchange::Update(moving) => informational::updated(self, cx, &moving, &payloads),
-            Exchange::Check(moving) => informational::checked(self, cx, &moving, &payloads),
+            PendingExchange::Intermediate => intermediate::handle_intermediate_response(self, cx, &payloads),
+            PendingExchange::Create(request) => create::handle_create_response(self, cx, *request, payloads),
+            PendingExchange::FollowUp(request) => {
+                followup::handle_followup_response(self, cx, *request, &payloads)
+            }
+            PendingExchange::DeleteChild(spi) => informational::child_deleted(self, cx, spi),
+            PendingExchange::Delete(reason) => {
+                create::sa_event(self, cx, SaEvent::DeleteAnswered, None);
+                self.end_sa(cx, reason);
+            }
+            PendingExchange::Probe => cx.outputs.push_event(IkeEvent::Alive { sa: self.id }),
+            PendingExchange::Ticket => resumption::store_ticket(self, cx, &payloads),
+            PendingExchange::Update(moving) => {
+                informational::handle_update_response(self, cx, &moving, &payloads)
+            }
+            PendingExchange::Check(moving) => {
+                informational::handle_check_response(self, cx, &moving, &payloads)
+            }
         }
     }
 
     /// Begins the next exchange, where none is under way.
-    pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn go_on(&mut self, cx: &mut StepContext<'_>) {
         while self.is_established() && self.outstanding.is_none() {
             // What the other side cannot do now waits, and what would meet what it does, and nothing else.
             let rests = self.rest_until.is_some_and(|until| until > cx.now) || self.expected_keys.is_some();
-            let waits = |task: &Task| {
-                rests && matches!(task, Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey)
+            let waits = |task: &SaTask| {
+                rests && matches!(task, SaTask::CreateChild(_) | SaTask::RekeyChild(_) | SaTask::Rekey)
             };
             let Some(at) = self.tasks.iter().position(|task| !waits(task)) else { return };
             let Some(task) = self.tasks.remove(at) else { return };
@@ -739,27 +650,29 @@ impl IkeSa {
                 self.rest_until = None;
             }
             match task {
-                Task::CreateChild(_) | Task::RekeyChild(_) | Task::Rekey => create::begin(self, cx, task),
-                Task::DeleteChild(_)
-                | Task::Disown(_)
-                | Task::Delete(_)
-                | Task::Probe
-                | Task::AskTicket
-                | Task::Update
-                | Task::Check => informational::begin(self, cx, &task),
+                SaTask::CreateChild(_) | SaTask::RekeyChild(_) | SaTask::Rekey => {
+                    create::start_create_exchange(self, cx, task)
+                }
+                SaTask::DeleteChild(_)
+                | SaTask::Disown(_)
+                | SaTask::Delete(_)
+                | SaTask::Probe
+                | SaTask::RequestTicket
+                | SaTask::Update
+                | SaTask::Check => informational::start_informational(self, cx, &task),
             }
         }
     }
 
     /// Something is to be done, unless it is to be done already.
-    pub(super) fn plan(&mut self, task: Task) {
+    pub(super) fn plan_task(&mut self, task: SaTask) {
         if !self.tasks.contains(&task) {
             match task {
-                Task::Delete(_) => self.tasks.push_front(task),
+                SaTask::Delete(_) => self.tasks.push_front(task),
                 // However often the other side moves, it is deleted.
-                Task::Update | Task::Check => {
+                SaTask::Update | SaTask::Check => {
                     let deletes =
-                        self.tasks.iter().take_while(|task| matches!(task, Task::Delete(_))).count();
+                        self.tasks.iter().take_while(|task| matches!(task, SaTask::Delete(_))).count();
                     self.tasks.insert(deletes, task);
                 }
                 task => self.tasks.push_back(task),
@@ -767,21 +680,29 @@ impl IkeSa {
         }
     }
 
-    pub(super) fn command(&mut self, cx: &mut Context<'_>, command: Command) -> Result<(), CommandError> {
+    pub(super) fn apply_command(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        command: IkeCommand,
+    ) -> Result<(), CommandError> {
         let child = |sa: &Self, spi| sa.children.iter().any(|child| child.sa.inbound == spi);
         match command {
-            Command::Eap { answer, .. } => authenticate::responder::eap(self, cx, answer)?,
-            Command::Address { attributes, .. } => authenticate::responder::address(self, cx, attributes)?,
-            Command::Signed { signature, ocsp, .. } => authenticate::signed(self, cx, signature, ocsp)?,
-            Command::Unable { .. } => authenticate::unable(self, cx)?,
-            Command::Verified { until, certificates, .. } => {
-                authenticate::verified(self, cx, until, certificates)?;
+            IkeCommand::Eap { answer, .. } => authenticate::responder::apply_eap_answer(self, cx, answer)?,
+            IkeCommand::Address { attributes, .. } => {
+                authenticate::responder::apply_address(self, cx, attributes)?
             }
-            Command::Delete(_) if !self.is_established() => self.end(cx, EndReason::Deleted),
+            IkeCommand::Signed { signature, ocsp, .. } => {
+                authenticate::apply_signature(self, cx, signature, ocsp)?
+            }
+            IkeCommand::Unable { .. } => authenticate::fail_pending_job(self, cx)?,
+            IkeCommand::Verified { until, certificates, .. } => {
+                authenticate::apply_verification(self, cx, until, certificates)?;
+            }
+            IkeCommand::Delete(_) if !self.is_established() => self.end_sa(cx, EndReason::Deleted),
             _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
-            Command::Traffic { received, sent, .. } => {
+            IkeCommand::Traffic { received, sent, .. } => {
                 if received {
-                    self.heard = cx.now;
+                    self.last_received = cx.now;
                 }
                 if sent {
                     self.sent = cx.now;
@@ -790,91 +711,93 @@ impl IkeSa {
             _ if !self.is_its_own() => {
                 return Err(CommandError::WrongState("another has taken its place, or it is being deleted"));
             }
-            Command::CreateChild { name, .. } => {
+            IkeCommand::CreateChild { name, .. } => {
                 let mut names = self.connection.children.iter();
                 let number = names.position(|child| child.name == name);
                 let number =
                     number.ok_or(CommandError::Invalid("its connection has no CHILD_SA of this name"))?;
-                self.plan(Task::CreateChild(number));
+                self.plan_task(SaTask::CreateChild(number));
             }
-            Command::RekeyChild { spi, .. } if child(self, spi) => self.plan(Task::RekeyChild(spi)),
-            Command::DeleteChild { spi, .. } if child(self, spi) => self.plan(Task::DeleteChild(spi)),
-            Command::RekeyChild { .. } | Command::DeleteChild { .. } => {
+            IkeCommand::RekeyChild { spi, .. } if child(self, spi) => self.plan_task(SaTask::RekeyChild(spi)),
+            IkeCommand::DeleteChild { spi, .. } if child(self, spi) => {
+                self.plan_task(SaTask::DeleteChild(spi))
+            }
+            IkeCommand::RekeyChild { .. } | IkeCommand::DeleteChild { .. } => {
                 return Err(CommandError::Invalid("it has no CHILD_SA that receives at this SPI"));
             }
-            Command::Rekey(_) => self.plan(Task::Rekey),
-            Command::Delete(_) => self.put_out(cx, EndReason::Deleted),
-            Command::Probe(_) => self.plan(Task::Probe),
-            Command::Move { local, remote, .. } => {
+            IkeCommand::Rekey(_) => self.plan_task(SaTask::Rekey),
+            IkeCommand::Delete(_) => self.put_out(cx, EndReason::Deleted),
+            IkeCommand::Probe(_) => self.plan_task(SaTask::Probe),
+            IkeCommand::Move { local, remote, .. } => {
                 if !self.mobike || !self.initiator {
                     return Err(CommandError::WrongState("the initiator alone moves, where both can"));
                 }
-                self.set_path(Path { local, remote, ..self.path });
-                self.plan(Task::Update);
+                self.set_path(DatagramPath { local, remote, ..self.path });
+                self.plan_task(SaTask::Update);
             }
-            Command::Serve(_)
-            | Command::Initiate { .. }
-            | Command::Replaced { .. }
-            | Command::Revoked(_)
-            | Command::VoidTickets => {}
+            IkeCommand::Serve(_)
+            | IkeCommand::Initiate { .. }
+            | IkeCommand::Replaced { .. }
+            | IkeCommand::Revoked(_)
+            | IkeCommand::VoidTickets => {}
         }
         self.go_on(cx);
         Ok(())
     }
 
     /// It is deleted, and ends without an answer where none comes.
-    pub(super) fn put_out(&mut self, cx: &mut Context<'_>, reason: EndReason) {
-        self.patience.get_or_insert(cx.now + LEAVE);
-        self.plan(Task::Delete(reason));
+    pub(super) fn put_out(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
+        self.expiry_deadline.get_or_insert(cx.now + LEAVE);
+        self.plan_task(SaTask::Delete(reason));
     }
     /// Why it is being deleted, or is to be.
     pub(super) fn leaves_for(&self) -> EndReason {
-        let under_way = match self.outstanding.as_ref().map(|outstanding| &outstanding.what) {
-            Some(Exchange::Delete(reason)) => Some(*reason),
+        let under_way = match self.outstanding.as_ref().map(|outstanding| &outstanding.exchange) {
+            Some(PendingExchange::Delete(reason)) => Some(*reason),
             _ => None,
         };
         let planned = self.tasks.iter().find_map(|task| match task {
-            Task::Delete(reason) => Some(*reason),
+            SaTask::Delete(reason) => Some(*reason),
             _ => None,
         });
         under_way.or(planned).unwrap_or(EndReason::Deleted)
     }
 
     /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.
-    pub(super) fn retransmit(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn retransmit_request(&mut self, cx: &mut StepContext<'_>) -> bool {
         let Some(mut outstanding) = self.outstanding.take() else { return true };
-        if matches!(self.phase, Phase::Resuming(_)) && outstanding.retransmissions >= RESUMES {
+        if matches!(self.phase, SaPhase::Resuming(_)) && outstanding.retransmissions >= RESUMES {
             resumption::fall_back(self, cx);
             return true;
         }
         let hurried = match self.phase.repeat_refused() {
             Some(Err(reason)) => {
-                self.end(cx, reason);
+                self.end_sa(cx, reason);
                 return false;
             }
             wait => wait.and_then(Result::ok),
         };
         if outstanding.retransmissions >= cx.config.retransmission.count {
             cx.counters.given_up += 1;
-            self.end(cx, EndReason::Unreachable);
+            self.end_sa(cx, EndReason::Unreachable);
             return false;
         }
         outstanding.retransmissions += 1;
-        let wait = cx.config.retransmission.wait(outstanding.retransmissions);
+        let wait = cx.config.retransmission.timeout_after(outstanding.retransmissions);
         outstanding.due = cx.now + hurried.unwrap_or(wait);
         cx.counters.retransmissions += 1;
-        self.transmit(cx, &outstanding.datagrams, self.path);
+        self.transmit_datagrams(cx, &outstanding.datagrams, self.path);
         self.outstanding = Some(outstanding);
         true
     }
 
     /// It is there: timers of its life begin.
-    pub(super) fn establish(&mut self, cx: &mut Context<'_>) {
-        self.phase = Phase::Established;
-        self.patience = None;
-        self.heard = cx.now;
+    pub(super) fn mark_established(&mut self, cx: &mut StepContext<'_>) {
+        self.phase = SaPhase::Established;
+        self.expiry_deadline = None;
+        self.last_received = cx.now;
         // Both sides of one configuration should not begin at the same time: one of them waits up to a tenth longer.
-        self.rekey_at = self.connection.rekey_after.map(|after| cx.now + jittered(cx, after));
+        self.rekey_at = self.connection.rekey_after.map(|after| cx.now + with_jitter(cx, after));
     }
 
     /// Who this side is, in the payload of its role.
@@ -893,7 +816,7 @@ impl IkeSa {
 }
 
 /// A time, or up to a tenth less.
-pub(super) fn jittered(cx: &mut Context<'_>, time: Duration) -> Duration {
+pub(super) fn with_jitter(cx: &mut StepContext<'_>, time: Duration) -> Duration {
     let less = (time.as_nanos() / 10).saturating_mul(u64::from(cx.rng.next_u32() >> 16)) >> 16;
     time - Duration::from_nanos(less)
 }

@@ -1,9 +1,9 @@
 //! Tickets (RFC 5723 §6): what a responder needs to take up an IKE_SA again, sealed with a key that is its own, and what an
 //! initiator keeps beside them.
 
-use super::Config;
+use super::IkeEndpointConfig;
 use super::event::CertificateName;
-use super::spent::{Owner, Spent, TicketId};
+use super::spent::{SpentTickets, TicketId, TicketOwner};
 use crate::code::{IdType, PayloadType};
 use crate::header::Spi;
 use crate::payload::{Identification, Payload, Proposal, emit_chain, parse_chain};
@@ -13,10 +13,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant, Reader, SecureRng, WallTime, Writer};
-use usher_crypto::Key;
-use usher_crypto::cipher::{Cipher, CipherAlgorithm};
-use usher_crypto::hmac::sha256;
+use usher_core::{Duration, Instant, OctetReader, OctetWriter, SecureRng, WallTime};
+use usher_crypto::SecretValue;
+use usher_crypto::cipher::{CipherAlgorithm, KeyedCipher};
+use usher_crypto::hmac::hmac_sha256;
 
 /// A key is used for so many lifetimes of a ticket, and holds for as many more: for longer than any ticket (§6.2).
 const KEY_LIFETIMES: u64 = 4;
@@ -30,20 +30,20 @@ const OWN: usize = 1 << 14;
 
 /// Whose tickets those of a connection and an identity are; `None`: those of whoever has the connection's key, who may say of himself
 /// that he is anybody.
-pub(super) fn owner(connection: &str, identity: Option<&Identification>) -> Owner {
-    let (kind, data) = identity.map_or((0, Cow::Borrowed(&[][..])), |id| (id.kind.0, id.compared()));
-    let whole = sha256(connection.as_bytes(), &[&[u8::from(identity.is_some()), kind], &data]);
+pub(super) fn ticket_owner(connection: &str, identity: Option<&Identification>) -> TicketOwner {
+    let (kind, data) = identity.map_or((0, Cow::Borrowed(&[][..])), |id| (id.kind.0, id.comparison_octets()));
+    let whole = hmac_sha256(connection.as_bytes(), &[&[u8::from(identity.is_some()), kind], &data]);
     core::array::from_fn(|n| whole[n])
 }
 
 /// What an IKE_SA is taken up again with (§5).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct State {
+pub(super) struct TicketState {
     pub(super) id: TicketId,
     /// The name of its connection.
     pub(super) connection: String,
     pub(super) suite: Proposal,
-    pub(super) sk_d: Key,
+    pub(super) sk_d: SecretValue,
     /// IDi and IDr.
     pub(super) identities: (Identification, Identification),
     /// SPIr of the IKE_SA that the ticket was given on, by which it is found where it is still there.
@@ -57,10 +57,10 @@ pub(super) struct State {
 
 /// A ticket as an initiator keeps it.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct StoredTicket {
     pub(super) octets: Vec<u8>,
     pub(super) suite: Proposal,
-    pub(super) sk_d: Key,
+    pub(super) sk_d: SecretValue,
     pub(super) identities: (Identification, Identification),
     /// Until when what the responder has proved itself by holds, and the certificates, if by some.
     pub(super) proof_until: Option<WallTime>,
@@ -68,76 +68,81 @@ pub(super) struct Held {
     until: Instant,
 }
 
-struct Sealing {
+struct TicketKey {
     number: u32,
-    cipher: Box<dyn Cipher>,
+    cipher: Box<dyn KeyedCipher>,
     sealed: u64,
 }
 
 /// Tickets of both roles.
 #[derive(Default)]
-pub(super) struct Tickets {
+pub(super) struct TicketTable {
     /// The newest first.
-    keys: Vec<Sealing>,
+    keys: Vec<TicketKey>,
     renew_at: Option<Instant>,
     /// Those that were used, or whose IKE_SA has been ended, until they expire.
-    spent: Spent,
+    spent: SpentTickets,
     /// How many were given.
-    given: u64,
+    issued_count: u64,
     /// How often all that were given have become void.
     era: u64,
-    own: BTreeMap<String, Held>,
+    own: BTreeMap<String, StoredTicket>,
 }
 
-impl core::fmt::Debug for Tickets {
+impl core::fmt::Debug for TicketTable {
     /// Without what seals them.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Tickets").field("own", &self.own.len()).field("spent", &self.spent.len()).finish()
     }
 }
 
-fn put(writer: &mut Writer<'_>, octets: &[u8]) {
-    writer.u16(octets.len() as u16).bytes(octets);
+fn put_octets(writer: &mut OctetWriter<'_>, octets: &[u8]) {
+    writer.write_u16(octets.len() as u16).write_bytes(octets);
 }
-fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
-    let length = reader.u16().ok()?;
-    reader.bytes(usize::from(length)).ok()
+fn take_octets<'a>(reader: &mut OctetReader<'a>) -> Option<&'a [u8]> {
+    let length = reader.read_u16().ok()?;
+    reader.read_bytes(usize::from(length)).ok()
 }
-fn put_identity(writer: &mut Writer<'_>, id: &Identification) {
-    writer.u8(id.kind.0);
-    put(writer, &id.data);
+fn put_identity(writer: &mut OctetWriter<'_>, id: &Identification) {
+    writer.write_u8(id.kind.0);
+    put_octets(writer, &id.data);
 }
-fn take_identity(reader: &mut Reader<'_>) -> Option<Identification> {
-    Some(Identification { kind: IdType(reader.u8().ok()?), data: take(reader)?.to_vec() })
+fn take_identity(reader: &mut OctetReader<'_>) -> Option<Identification> {
+    Some(Identification { kind: IdType(reader.read_u8().ok()?), data: take_octets(reader)?.to_vec() })
 }
 
-impl State {
-    fn emit(&self, expires: u64) -> Key {
-        let mut octets = Key::new(Vec::with_capacity(512));
-        let mut writer = Writer::new(&mut octets);
+impl TicketState {
+    fn emit(&self, expires: u64) -> SecretValue {
+        let mut octets = SecretValue::new(Vec::with_capacity(512));
+        let mut writer = OctetWriter::new(&mut octets);
         let proof_until = self.proof_until.map_or(u64::MAX, WallTime::unix_secs);
-        writer.bytes(&self.id.owner).u64(self.id.number).u64(expires).u64(proof_until).bytes(&self.spi.0);
-        put(&mut writer, self.connection.as_bytes());
-        put(&mut writer, &self.sk_d);
+        writer
+            .write_bytes(&self.id.owner)
+            .write_u64(self.id.number)
+            .write_u64(expires)
+            .write_u64(proof_until)
+            .write_bytes(&self.spi.0);
+        put_octets(&mut writer, self.connection.as_bytes());
+        put_octets(&mut writer, &self.sk_d);
         put_identity(&mut writer, &self.identities.0);
         put_identity(&mut writer, &self.identities.1);
-        put(&mut writer, self.certificates.as_flattened());
+        put_octets(&mut writer, self.certificates.as_flattened());
         emit_chain(&[Payload::SecurityAssociation([self.suite.clone()].into())], &mut writer);
         octets
     }
 
     /// With the second since 1970 in which it expires.
     fn parse(octets: &[u8]) -> Option<(Self, u64)> {
-        let mut reader = Reader::new(octets);
-        let id = TicketId { owner: reader.array().ok()?, number: reader.u64().ok()? };
-        let expires = reader.u64().ok()?;
-        let proof_until = Some(reader.u64().ok()?).filter(|secs| *secs != u64::MAX);
+        let mut reader = OctetReader::new(octets);
+        let id = TicketId { owner: reader.read_array().ok()?, number: reader.read_u64().ok()? };
+        let expires = reader.read_u64().ok()?;
+        let proof_until = Some(reader.read_u64().ok()?).filter(|secs| *secs != u64::MAX);
         let proof_until = proof_until.map(WallTime::from_unix_secs);
-        let spi = Spi(reader.array().ok()?);
-        let connection = core::str::from_utf8(take(&mut reader)?).ok()?.into();
-        let sk_d = Key::from(take(&mut reader)?);
+        let spi = Spi(reader.read_array().ok()?);
+        let connection = core::str::from_utf8(take_octets(&mut reader)?).ok()?.into();
+        let sk_d = SecretValue::from(take_octets(&mut reader)?);
         let identities = (take_identity(&mut reader)?, take_identity(&mut reader)?);
-        let certificates: Arc<[CertificateName]> = take(&mut reader)?.as_chunks::<16>().0.into();
+        let certificates: Arc<[CertificateName]> = take_octets(&mut reader)?.as_chunks::<16>().0.into();
         let mut payloads = parse_chain(PayloadType::SA, reader.take_rest()).ok()?.into_iter();
         let Some(Payload::SecurityAssociation(suites)) = payloads.next() else { return None };
         let suite = suites.into_iter().next()?;
@@ -145,21 +150,21 @@ impl State {
     }
 }
 
-impl Tickets {
-    fn renew(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
+impl TicketTable {
+    fn renew_key(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
         if self.renew_at.is_some_and(|at| at > now) {
             return;
         }
         if self.renew_at.is_some_and(|at| at + lifetime * KEY_LIFETIMES <= now) {
             self.keys.clear();
         }
-        self.change(now, lifetime, rng);
+        self.rotate_key(now, lifetime, rng);
     }
 
     /// Has a new key; the one before still opens.
-    fn change(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
-        let mut key = Key::new([0; KEY]);
-        rng.fill(&mut key[..]);
+    fn rotate_key(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
+        let mut key = SecretValue::new([0; KEY]);
+        rng.fill_bytes(&mut key[..]);
         // AES-256-GCM takes such a key.
         let Some(cipher) = CipherAlgorithm::AesGcm.with_key(&key[..]) else { return };
         let number = loop {
@@ -168,33 +173,37 @@ impl Tickets {
                 break number;
             }
         };
-        self.keys.insert(0, Sealing { number, cipher, sealed: 0 });
+        self.keys.insert(0, TicketKey { number, cipher, sealed: 0 });
         self.keys.truncate(2);
         self.renew_at = Some(now + lifetime * KEY_LIFETIMES);
     }
 
     /// The name of a new one.
-    pub(super) const fn name(&mut self, owner: Owner) -> TicketId {
-        self.given += 1;
-        TicketId { owner, number: self.given }
+    pub(super) const fn next_ticket_id(&mut self, owner: TicketOwner) -> TicketId {
+        self.issued_count += 1;
+        TicketId { owner, number: self.issued_count }
     }
 
     /// A ticket that holds for so long, or until what it stands for ends; and for how many seconds. `None`: that has ended.
-    pub(super) fn seal(
+    pub(super) fn seal_ticket(
         &mut self,
         (now, wall): (Instant, WallTime),
         lifetime: Duration,
         rng: &mut SecureRng,
-        state: &State,
+        state: &TicketState,
     ) -> Option<(Vec<u8>, u64)> {
         let expires = (wall + lifetime).min(state.proof_until.unwrap_or(wall + lifetime)).unix_secs();
         let seconds = expires.checked_sub(wall.unix_secs()).filter(|seconds| *seconds > 0)?;
-        self.renew(now, lifetime, rng);
+        self.renew_key(now, lifetime, rng);
         let key = self.keys.first_mut()?;
         key.sealed += 1;
         let plain = state.emit(expires);
         let mut octets = Vec::with_capacity(HEAD + plain.len() + TAG);
-        Writer::new(&mut octets).u32(key.number).u64(key.sealed).bytes(&plain).zeros(TAG);
+        OctetWriter::new(&mut octets)
+            .write_u32(key.number)
+            .write_u64(key.sealed)
+            .write_bytes(&plain)
+            .write_zeros(TAG);
         let (head, body) = octets.split_at_mut(HEAD);
         let (number, iv) = head.split_at(4);
         let (data, tag) = body.split_at_mut(plain.len());
@@ -204,30 +213,30 @@ impl Tickets {
 
     /// What a ticket holds, and the second since 1970 in which it expires; `None`: it is not ours, has expired, or must not come
     /// again.
-    pub(super) fn open(&self, wall: WallTime, octets: &[u8]) -> Option<(State, u64)> {
+    pub(super) fn open_ticket(&self, wall: WallTime, octets: &[u8]) -> Option<(TicketState, u64)> {
         let (head, body) = octets.split_at_checked(HEAD)?;
         let (number, iv) = head.split_at(4);
         let key = self.keys.iter().find(|key| key.number.to_be_bytes() == number)?;
         let (data, tag) = body.split_at_checked(body.len().checked_sub(TAG)?)?;
-        let mut plain = Key::from(data);
+        let mut plain = SecretValue::from(data);
         key.cipher.open(iv, number, &mut plain, tag).ok()?;
-        let (state, expires) = State::parse(&plain)?;
-        self.holds(wall, (state.id, expires)).then_some((state, expires))
+        let (state, expires) = TicketState::parse(&plain)?;
+        self.is_valid(wall, (state.id, expires)).then_some((state, expires))
     }
     /// Whether one that was opened may still be used: of its era.
-    fn holds(&self, wall: WallTime, (id, expires): (TicketId, u64)) -> bool {
-        wall.unix_secs() < expires && !self.spent.has(id)
+    fn is_valid(&self, wall: WallTime, (id, expires): (TicketId, u64)) -> bool {
+        wall.unix_secs() < expires && !self.spent.is_spent(id)
     }
     /// Uses one that was opened in this era: false where it does not hold any more, or another has used it meanwhile.
     pub(super) fn redeem(
         &mut self,
         wall: WallTime,
-        config: &Config,
+        config: &IkeEndpointConfig,
         (era, id, expires): (u64, TicketId, u64),
     ) -> bool {
-        let holds = era == self.era && self.holds(wall, (id, expires));
+        let holds = era == self.era && self.is_valid(wall, (id, expires));
         if holds {
-            self.spend(wall, config, id);
+            self.mark_spent(wall, config, id);
         }
         holds
     }
@@ -237,46 +246,52 @@ impl Tickets {
     }
 
     /// No ticket holds any more that was given, or that others have given: what they stand for may not be so any more.
-    pub(super) fn void(&mut self) {
+    pub(super) fn void_all(&mut self) {
         self.own.clear();
         self.era += 1;
         self.keys.clear();
-        self.spent = Spent::default();
+        self.spent = SpentTickets::default();
         self.renew_at = None;
     }
 
     /// A ticket must not come again: it was used, or its IKE_SA was ended.
-    pub(super) fn spend(&mut self, wall: WallTime, config: &Config, id: TicketId) {
+    pub(super) fn mark_spent(&mut self, wall: WallTime, config: &IkeEndpointConfig, id: TicketId) {
         let Some(lifetime) = config.tickets else { return };
-        self.spent.add(wall.unix_secs(), id, (wall + lifetime).unix_secs() + 1);
+        self.spent.add_ticket(wall.unix_secs(), id, (wall + lifetime).unix_secs() + 1);
     }
 
     /// Keeps what a responder gave for a connection.
-    pub(super) fn keep(&mut self, connection: &str, now: Instant, lifetime: Duration, held: Held) {
+    pub(super) fn store_ticket(
+        &mut self,
+        connection: &str,
+        now: Instant,
+        lifetime: Duration,
+        held: StoredTicket,
+    ) {
         if self.own.len() >= OWN {
             self.own.retain(|_, held| held.until > now);
         }
         if self.own.len() < OWN || self.own.contains_key(connection) {
-            self.own.insert(connection.into(), Held { until: now + lifetime, ..held });
+            self.own.insert(connection.into(), StoredTicket { until: now + lifetime, ..held });
         }
     }
 
     /// The ticket of a connection, which is used once (§4.3.1).
-    pub(super) fn take(&mut self, connection: &str, now: Instant) -> Option<Held> {
+    pub(super) fn take_ticket(&mut self, connection: &str, now: Instant) -> Option<StoredTicket> {
         self.own.remove(connection).filter(|held| held.until > now)
     }
 
     /// The IKE_SA of a connection has been ended, and its ticket with it (§6.2).
-    pub(super) fn forget(&mut self, connection: &str) {
+    pub(super) fn remove_ticket(&mut self, connection: &str) {
         self.own.remove(connection);
     }
 }
 
-impl Held {
+impl StoredTicket {
     pub(super) fn new(
         octets: Vec<u8>,
         suite: Proposal,
-        sk_d: Key,
+        sk_d: SecretValue,
         identities: (Identification, Identification),
         (proof_until, certificates): (Option<WallTime>, Arc<[CertificateName]>),
     ) -> Self {
@@ -289,70 +304,74 @@ mod tests {
     use super::super::spent;
     use super::*;
 
-    fn name(number: u8) -> TicketId {
+    fn numbered_ticket_id(number: u8) -> TicketId {
         TicketId { owner: [1; 16], number: number.into() }
     }
-    fn state(id: u8) -> State {
-        State {
-            id: name(id),
+    fn ticket_state(id: u8) -> TicketState {
+        TicketState {
+            id: numbered_ticket_id(id),
             connection: "users".into(),
-            suite: Proposal::ike("aes128-sha256-x25519").unwrap(),
-            sk_d: Key::from(&[7; 32][..]),
-            identities: (Identification::fqdn("ini.test"), Identification::fqdn("gw.test")),
+            suite: Proposal::parse_ike("aes128-sha256-x25519").unwrap(),
+            sk_d: SecretValue::from(&[7; 32][..]),
+            identities: (Identification::from_fqdn("ini.test"), Identification::from_fqdn("gw.test")),
             spi: Spi([3; 8]),
             proof_until: None,
             certificates: Arc::new([[8; 16], [9; 16]]),
         }
     }
-    fn at(secs: u64) -> (Instant, WallTime) {
+    fn times_at(secs: u64) -> (Instant, WallTime) {
         (Instant::ZERO + Duration::from_secs(secs), WallTime::from_unix_secs(1_000_000 + secs))
     }
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_ticket_is_opened_while_it_holds_and_by_whoever_sealed_it() {
-        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap().0;
-        assert_eq!(tickets.open(at(3599).1, &sealed), Some((state(1), 1_003_600)));
-        assert_eq!(tickets.open(at(3600).1, &sealed), None, "its time is over");
+        let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
+        let sealed = tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ticket_state(1)).unwrap().0;
+        assert_eq!(tickets.open_ticket(times_at(3599).1, &sealed), Some((ticket_state(1), 1_003_600)));
+        assert_eq!(tickets.open_ticket(times_at(3600).1, &sealed), None, "its time is over");
         for at_octet in 0..sealed.len() {
             let mut altered = sealed.clone();
             altered[at_octet] ^= 1;
-            assert_eq!(tickets.open(at(1).1, &altered), None, "octet {at_octet}");
-            assert_eq!(tickets.open(at(1).1, &sealed[..at_octet]), None);
+            assert_eq!(tickets.open_ticket(times_at(1).1, &altered), None, "octet {at_octet}");
+            assert_eq!(tickets.open_ticket(times_at(1).1, &sealed[..at_octet]), None);
         }
         let octets = String::from_utf8_lossy(&sealed).into_owned();
         assert!(!octets.contains("ini.test") && !sealed.windows(8).any(|part| part == [7; 8]));
-        assert_eq!(Tickets::default().open(at(1).1, &sealed), None, "another start has other keys");
+        assert_eq!(
+            TicketTable::default().open_ticket(times_at(1).1, &sealed),
+            None,
+            "another start has other keys"
+        );
     }
 
     #[test]
     fn a_ticket_ends_with_the_certificates_that_it_stands_for() {
-        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let ends = |secs| State { proof_until: Some(at(secs).1), ..state(1) };
-        let (sealed, seconds) = tickets.seal(at(0), HOUR, &mut rng, &ends(100)).unwrap();
+        let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
+        let ends = |secs| TicketState { proof_until: Some(times_at(secs).1), ..ticket_state(1) };
+        let (sealed, seconds) = tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ends(100)).unwrap();
         assert_eq!(seconds, 100);
-        assert_eq!(tickets.open(at(99).1, &sealed), Some((ends(100), 1_000_100)));
-        assert_eq!(tickets.open(at(100).1, &sealed), None);
+        assert_eq!(tickets.open_ticket(times_at(99).1, &sealed), Some((ends(100), 1_000_100)));
+        assert_eq!(tickets.open_ticket(times_at(100).1, &sealed), None);
         assert_eq!(
-            tickets.seal(at(0), HOUR, &mut rng, &ends(4000)).unwrap().1,
+            tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ends(4000)).unwrap().1,
             3600,
             "nor is it longer for it"
         );
-        assert!(tickets.seal(at(100), HOUR, &mut rng, &ends(100)).is_none());
+        assert!(tickets.seal_ticket(times_at(100), HOUR, &mut rng, &ends(100)).is_none());
     }
 
     #[test]
     fn a_ticket_is_redeemed_once_and_in_its_era() {
-        let mut tickets = Tickets::default();
-        let config = Config { tickets: Some(HOUR), ..Config::default() };
-        let expires = at(3600).1.unix_secs();
-        let redeem = |tickets: &mut Tickets, time, era, id| {
-            tickets.redeem(at(time).1, &config, (era, name(id), expires))
+        let mut tickets = TicketTable::default();
+        let config = IkeEndpointConfig { tickets: Some(HOUR), ..IkeEndpointConfig::default() };
+        let expires = times_at(3600).1.unix_secs();
+        let redeem = |tickets: &mut TicketTable, time, era, id| {
+            tickets.redeem(times_at(time).1, &config, (era, numbered_ticket_id(id), expires))
         };
         assert!(redeem(&mut tickets, 1, 0, 1) && !redeem(&mut tickets, 2, 0, 1));
         assert!(!redeem(&mut tickets, 3600, 0, 2), "it has expired since it was opened");
-        tickets.void();
+        tickets.void_all();
         assert!(!redeem(&mut tickets, 3, 0, 3), "all are void");
         assert_eq!(tickets.era(), 1);
         assert!(redeem(&mut tickets, 3, 1, 4));
@@ -360,63 +379,65 @@ mod tests {
 
     #[test]
     fn keys_change_and_hold_for_longer_than_tickets() {
-        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let mut seal = |time, id| tickets.seal(at(time), HOUR, &mut rng, &state(id)).unwrap().0;
+        let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
+        let mut seal =
+            |time, id| tickets.seal_ticket(times_at(time), HOUR, &mut rng, &ticket_state(id)).unwrap().0;
         let (first, last, next) = (seal(0, 1), seal(4 * 3600 - 1, 2), seal(4 * 3600, 3));
         assert_eq!(first[..4], last[..4]);
         assert_ne!(last[..4], next[..4]);
-        let opened = |sealed| tickets.open(at(5 * 3600 - 2).1, sealed).map(|(state, _)| state);
-        assert_eq!((opened(&last), opened(&next)), (Some(state(2)), Some(state(3))));
-        tickets.seal(at(20 * 3600), HOUR, &mut rng, &state(4)).unwrap();
+        let opened = |sealed| tickets.open_ticket(times_at(5 * 3600 - 2).1, sealed).map(|(state, _)| state);
+        assert_eq!((opened(&last), opened(&next)), (Some(ticket_state(2)), Some(ticket_state(3))));
+        tickets.seal_ticket(times_at(20 * 3600), HOUR, &mut rng, &ticket_state(4)).unwrap();
         assert_eq!(tickets.keys.len(), 1, "nothing that is sealed by the others holds any more");
     }
 
     #[test]
-    fn a_ticket_that_was_used_is_none_and_is_forgotten_when_it_would_have_expired() {
-        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let config = Config { tickets: Some(HOUR), ..Config::default() };
-        let sealed = tickets.seal(at(0), HOUR, &mut rng, &state(1)).unwrap().0;
-        tickets.spend(at(5).1, &config, name(1));
-        assert_eq!(tickets.open(at(6).1, &sealed), None);
-        tickets.spend(at(3700).1, &config, name(2));
+    fn a_spent_ticket_is_refused_and_forgotten_at_its_expiry() {
+        let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
+        let config = IkeEndpointConfig { tickets: Some(HOUR), ..IkeEndpointConfig::default() };
+        let sealed = tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ticket_state(1)).unwrap().0;
+        tickets.mark_spent(times_at(5).1, &config, numbered_ticket_id(1));
+        assert_eq!(tickets.open_ticket(times_at(6).1, &sealed), None);
+        tickets.mark_spent(times_at(3700).1, &config, numbered_ticket_id(2));
         assert_eq!(tickets.spent.len(), 1);
     }
 
     /// More in a lifetime than are remembered.
     #[test]
     fn who_uses_up_tickets_without_end_leaves_others_theirs() {
-        let (mut tickets, mut rng) = (Tickets::default(), SecureRng::from_seed([1; 32]));
-        let config = Config { tickets: Some(HOUR), ..Config::default() };
-        let [ann, bob] = ["ann.test", "bob.test"].map(|id| owner("site", Some(&Identification::fqdn(id))));
-        let mut seal = |tickets: &mut Tickets, owner| {
-            let state = State { id: tickets.name(owner), ..state(1) };
-            (tickets.seal(at(0), HOUR, &mut rng, &state).unwrap().0, state.id)
+        let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
+        let config = IkeEndpointConfig { tickets: Some(HOUR), ..IkeEndpointConfig::default() };
+        let [ann, bob] =
+            ["ann.test", "bob.test"].map(|id| ticket_owner("site", Some(&Identification::from_fqdn(id))));
+        let mut seal = |tickets: &mut TicketTable, owner| {
+            let state = TicketState { id: tickets.next_ticket_id(owner), ..ticket_state(1) };
+            (tickets.seal_ticket(times_at(0), HOUR, &mut rng, &state).unwrap().0, state.id)
         };
         let (of_ann, _) = seal(&mut tickets, ann);
         let (of_bob, _) = seal(&mut tickets, bob);
-        for _ in 0..2 * spent::ROOM {
-            let id = tickets.name(bob);
-            tickets.spend(at(1).1, &config, id);
+        for _ in 0..2 * spent::CAPACITY {
+            let id = tickets.next_ticket_id(bob);
+            tickets.mark_spent(times_at(1).1, &config, id);
         }
-        assert!(tickets.spent.len() <= spent::ROOM, "it is bounded");
+        assert!(tickets.spent.len() <= spent::CAPACITY, "it is bounded");
         assert_eq!(
-            (tickets.era(), tickets.open(at(2).1, &of_bob)),
+            (tickets.era(), tickets.open_ticket(times_at(2).1, &of_bob)),
             (0, None),
             "his own that he has not used"
         );
-        assert!(tickets.open(at(2).1, &of_ann).is_some());
+        assert!(tickets.open_ticket(times_at(2).1, &of_ann).is_some());
         let (next, _) = seal(&mut tickets, bob);
-        assert!(tickets.open(at(2).1, &next).is_some());
+        assert!(tickets.open_ticket(times_at(2).1, &next).is_some());
     }
 
     #[test]
     fn tickets_are_of_whoever_has_proved_who_it_is() {
-        let id = Identification::fqdn("ini.test");
-        let owners = [owner("a", Some(&id)), owner("b", Some(&id)), owner("a", None)];
+        let id = Identification::from_fqdn("ini.test");
+        let owners = [ticket_owner("a", Some(&id)), ticket_owner("b", Some(&id)), ticket_owner("a", None)];
         assert!(
             owners.iter().enumerate().all(|(n, one)| owners.iter().skip(n + 1).all(|other| one != other))
         );
         let other = Identification { kind: IdType::ID_RFC822_ADDR, ..id.clone() };
-        assert_ne!(owner("a", Some(&other)), owner("a", Some(&id)));
+        assert_ne!(ticket_owner("a", Some(&other)), ticket_owner("a", Some(&id)));
     }
 }

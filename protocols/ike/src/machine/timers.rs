@@ -2,34 +2,34 @@
 
 use super::authenticate;
 use super::collision::{ChildState, SaState};
-use super::config::Config;
+use super::config::IkeEndpointConfig;
 use super::event::EndReason;
-use super::sa::{Answered, Context, IkeSa, Phase, Task};
+use super::sa::{IkeSa, ResponseState, SaPhase, SaTask, StepContext};
 use alloc::vec::Vec;
 use usher_core::{Instant, Transmit};
 
 impl IkeSa {
     /// When it is to be woken.
-    pub(super) fn due(&self, config: &Config) -> Option<Instant> {
-        if matches!(self.phase, Phase::Ended) {
+    pub(super) fn next_timeout(&self, config: &IkeEndpointConfig) -> Option<Instant> {
+        if matches!(self.phase, SaPhase::Ended) {
             return self.lingers_until;
         }
         let established = self.is_established();
         let keepalive = (self.nat.0 && established).then(|| self.sent + config.keepalive);
         let liveness = self.connection.liveness.filter(|_| established && self.outstanding.is_none());
         let eap = match &self.phase {
-            Phase::Authenticating(authenticating) => authenticating.eap_timeout(),
+            SaPhase::Authenticating(authenticating) => authenticating.eap_timeout(),
             _ => None,
         };
         let rest = self.rest_until.filter(|_| !self.tasks.is_empty());
         let children = self.children.iter().filter_map(|child| child.rekey_at);
         let own = [
             self.outstanding.as_ref().map(|o| o.due),
-            self.patience,
+            self.expiry_deadline,
             self.rekey_at,
             keepalive,
             self.expected_keys.as_ref().map(|expected| expected.until),
-            liveness.map(|after| self.heard + after),
+            liveness.map(|after| self.last_received + after),
             eap,
             rest,
         ];
@@ -37,40 +37,40 @@ impl IkeSa {
     }
 
     /// Its initiator has not proved who it is as long as it is waited for.
-    fn not_proved(&mut self, cx: &mut Context<'_>) {
+    fn not_proved(&mut self, cx: &mut StepContext<'_>) {
         // Its last request may be with a helper of this side.
-        self.unproved = !matches!(self.answered, Answered::Pending);
-        self.end(cx, EndReason::HalfOpen);
+        self.unproved = !matches!(self.answered, ResponseState::Pending);
+        self.end_sa(cx, EndReason::HalfOpen);
     }
 
-    pub(super) fn timeout(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn handle_timeout(&mut self, cx: &mut StepContext<'_>) {
         let now = cx.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if matches!(self.phase, Phase::Ended) {
+        if matches!(self.phase, SaPhase::Ended) {
             self.lingers_until = self.lingers_until.filter(|until| *until > now);
             return;
         }
-        if is_due(self.patience) {
+        if is_due(self.expiry_deadline) {
             if self.is_established() {
-                return self.end(cx, self.leaves_for());
+                return self.end_sa(cx, self.leaves_for());
             }
             cx.counters.half_open_expired += 1;
             return self.not_proved(cx);
         }
-        if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit(cx) {
+        if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit_request(cx) {
             return;
         }
-        if let Phase::Authenticating(authenticating) = &self.phase
+        if let SaPhase::Authenticating(authenticating) = &self.phase
             && is_due(authenticating.eap_timeout())
         {
             return authenticate::initiator::eap_timed_out(self, cx);
         }
         if self.nat.0 && self.is_established() && is_due(Some(self.sent + cx.config.keepalive)) {
             self.sent = now;
-            let mut bytes = cx.outputs.buffer();
+            let mut bytes = cx.outputs.take_buffer();
             bytes.push(0xff);
             cx.counters.keepalives += 1;
-            cx.outputs.transmit(Transmit::Datagram { path: self.path }, bytes);
+            cx.outputs.push_transmit(Transmit::Datagram { path: self.path }, bytes);
         }
         if is_due(self.expected_keys.as_ref().map(|expected| expected.until)) {
             self.expected_keys = None;
@@ -79,19 +79,19 @@ impl IkeSa {
             self.rekey_at = None;
             // What the other side has replaced it should have deleted.
             let left_over = self.state == SaState::Replaced;
-            self.plan(if left_over { Task::Delete(EndReason::Rekeyed) } else { Task::Rekey });
+            self.plan_task(if left_over { SaTask::Delete(EndReason::Rekeyed) } else { SaTask::Rekey });
         }
         let mut due = Vec::new();
         for child in self.children.iter_mut().filter(|child| is_due(child.rekey_at)) {
             child.rekey_at = None;
             let spi = child.sa.inbound;
             let left_over = child.state == ChildState::Replaced;
-            due.push(if left_over { Task::DeleteChild(spi) } else { Task::RekeyChild(spi) });
+            due.push(if left_over { SaTask::DeleteChild(spi) } else { SaTask::RekeyChild(spi) });
         }
-        due.into_iter().for_each(|task| self.plan(task));
-        let liveness = self.connection.liveness.map(|after| self.heard + after);
+        due.into_iter().for_each(|task| self.plan_task(task));
+        let liveness = self.connection.liveness.map(|after| self.last_received + after);
         if self.outstanding.is_none() && is_due(liveness) {
-            self.plan(Task::Probe);
+            self.plan_task(SaTask::Probe);
         }
         self.go_on(cx);
     }

@@ -4,7 +4,7 @@ use crate::ParseError;
 use crate::code::{CfgType, ConfigurationType};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// One value, or the wish for one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,12 +18,12 @@ pub struct ConfigurationAttribute {
 impl ConfigurationAttribute {
     /// The wish for a value, whatever it is.
     #[must_use]
-    pub const fn wish(kind: ConfigurationType) -> Self {
+    pub const fn request_for(kind: ConfigurationType) -> Self {
         Self { kind, value: Vec::new() }
     }
     /// An internal address. An IPv6 address has the length of its prefix behind it.
     #[must_use]
-    pub fn address(address: IpAddr, prefix: u8) -> Self {
+    pub fn from_address(address: IpAddr, prefix: u8) -> Self {
         match address {
             IpAddr::V4(v4) => {
                 Self { kind: ConfigurationType::INTERNAL_IP4_ADDRESS, value: v4.octets().to_vec() }
@@ -37,7 +37,7 @@ impl ConfigurationAttribute {
     }
     /// A name server.
     #[must_use]
-    pub fn dns(address: IpAddr) -> Self {
+    pub fn from_name_server(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self { kind: ConfigurationType::INTERNAL_IP4_DNS, value: v4.octets().to_vec() },
             IpAddr::V6(v6) => Self { kind: ConfigurationType::INTERNAL_IP6_DNS, value: v6.octets().to_vec() },
@@ -69,34 +69,41 @@ impl ConfigurationAttribute {
 
 /// A request for configuration, or the answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Configuration {
+pub struct ConfigurationPayload {
     /// Whether it asks or tells.
     pub kind: CfgType,
     /// What.
     pub attributes: Vec<ConfigurationAttribute>,
 }
 
-impl Configuration {
+impl ConfigurationPayload {
     /// Those of a kind.
-    pub fn of(&self, kind: ConfigurationType) -> impl Iterator<Item = &ConfigurationAttribute> {
+    pub fn attributes_of_kind(
+        &self,
+        kind: ConfigurationType,
+    ) -> impl Iterator<Item = &ConfigurationAttribute> {
         self.attributes.iter().filter(move |attribute| attribute.kind == kind)
     }
 
-    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
-        let (kind, _) = (CfgType(reader.u8()?), reader.bytes(3)?);
+    pub(super) fn parse(mut reader: OctetReader<'_>) -> Result<Self, ParseError> {
+        let (kind, _) = (CfgType(reader.read_u8()?), reader.read_bytes(3)?);
         let mut attributes = Vec::new();
         while !reader.is_empty() {
             // The highest bit is reserved.
-            let kind = ConfigurationType(reader.u16()? & !(1 << 15));
-            let length = reader.u16()?;
-            attributes.push(ConfigurationAttribute { kind, value: reader.bytes(length.into())?.to_vec() });
+            let kind = ConfigurationType(reader.read_u16()? & !(1 << 15));
+            let length = reader.read_u16()?;
+            attributes
+                .push(ConfigurationAttribute { kind, value: reader.read_bytes(length.into())?.to_vec() });
         }
         Ok(Self { kind, attributes })
     }
-    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u8(self.kind.0).zeros(3);
+    pub(super) fn emit(&self, writer: &mut OctetWriter<'_>) {
+        writer.write_u8(self.kind.0).write_zeros(3);
         for attribute in &self.attributes {
-            writer.u16(attribute.kind.0).u16(attribute.value.len() as u16).bytes(&attribute.value);
+            writer
+                .write_u16(attribute.kind.0)
+                .write_u16(attribute.value.len() as u16)
+                .write_bytes(&attribute.value);
         }
     }
 }

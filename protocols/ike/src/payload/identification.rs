@@ -21,17 +21,17 @@ pub struct Identification {
 impl Identification {
     /// A domain name.
     #[must_use]
-    pub fn fqdn(name: &str) -> Self {
+    pub fn from_fqdn(name: &str) -> Self {
         Self { kind: IdType::ID_FQDN, data: name.as_bytes().to_vec() }
     }
     /// A mail address.
     #[must_use]
-    pub fn mail(address: &str) -> Self {
+    pub fn from_mail_address(address: &str) -> Self {
         Self { kind: IdType::ID_RFC822_ADDR, data: address.as_bytes().to_vec() }
     }
     /// An address.
     #[must_use]
-    pub fn address(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self { kind: IdType::ID_IPV4_ADDR, data: v4.octets().to_vec() },
             IpAddr::V6(v6) => Self { kind: IdType::ID_IPV6_ADDR, data: v6.octets().to_vec() },
@@ -41,9 +41,9 @@ impl Identification {
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         match text.parse() {
-            Ok(address) => Self::address(address),
-            Err(_) if text.contains('@') => Self::mail(text),
-            Err(_) => Self::fqdn(text),
+            Ok(address) => Self::from_address(address),
+            Err(_) if text.contains('@') => Self::from_mail_address(text),
+            Err(_) => Self::from_fqdn(text),
         }
     }
     /// The address, where it is one.
@@ -61,7 +61,7 @@ impl Identification {
     }
     /// The octets by which identities of a kind are compared: a domain without capitals.
     #[must_use]
-    pub fn compared(&self) -> Cow<'_, [u8]> {
+    pub fn comparison_octets(&self) -> Cow<'_, [u8]> {
         let domain = match self.kind {
             IdType::ID_FQDN => 0,
             IdType::ID_RFC822_ADDR => match self.data.iter().rposition(|octet| *octet == b'@') {
@@ -78,8 +78,8 @@ impl Identification {
     }
     /// The same identity, its domain without capitals.
     #[must_use]
-    pub fn canonical(&self) -> Self {
-        Self { kind: self.kind, data: self.compared().into_owned() }
+    pub fn to_canonical(&self) -> Self {
+        Self { kind: self.kind, data: self.comparison_octets().into_owned() }
     }
     /// The name, where it is a domain name or a mail address.
     #[must_use]
@@ -107,14 +107,14 @@ impl PartialOrd for Identification {
 
 impl Ord for Identification {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.kind.cmp(&other.kind).then_with(|| self.compared().cmp(&other.compared()))
+        self.kind.cmp(&other.kind).then_with(|| self.comparison_octets().cmp(&other.comparison_octets()))
     }
 }
 
 impl Hash for Identification {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.kind.hash(state);
-        self.compared().hash(state);
+        self.comparison_octets().hash(state);
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn identities_are_compared_as_their_standards_say() {
         let key_id = |text: &str| Identification { kind: IdType::ID_KEY_ID, data: text.into() };
-        let (fqdn, mail) = (Identification::fqdn, Identification::mail);
+        let (fqdn, mail) = (Identification::from_fqdn, Identification::from_mail_address);
         assert_eq!(fqdn("GW.Example"), fqdn("gw.example"));
         assert_eq!(mail("Ann@GW.example"), mail("Ann@gw.Example"));
         assert_ne!(mail("Ann@gw.example"), mail("ann@gw.example"));

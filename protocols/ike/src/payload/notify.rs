@@ -4,11 +4,11 @@ use crate::ParseError;
 use crate::code::{NotifyType, ProtocolId};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// A notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Notify {
+pub struct NotifyPayload {
     /// The protocol of the SA that it is about.
     pub protocol: ProtocolId,
     /// The SPI of that SA; empty where it is about none or about the IKE_SA. At most 255 octets.
@@ -19,7 +19,7 @@ pub struct Notify {
     pub data: Vec<u8>,
 }
 
-impl Notify {
+impl NotifyPayload {
     /// One that is about no SA in particular, and says no more.
     #[must_use]
     pub const fn new(kind: NotifyType) -> Self {
@@ -27,12 +27,12 @@ impl Notify {
     }
     /// One that is about no SA in particular.
     #[must_use]
-    pub fn with(kind: NotifyType, data: impl Into<Vec<u8>>) -> Self {
+    pub fn with_data(kind: NotifyType, data: impl Into<Vec<u8>>) -> Self {
         Self { data: data.into(), ..Self::new(kind) }
     }
     /// One about an SA of ESP, or of AH.
     #[must_use]
-    pub fn about(kind: NotifyType, protocol: ProtocolId, spi: u32) -> Self {
+    pub fn for_child_sa(kind: NotifyType, protocol: ProtocolId, spi: u32) -> Self {
         Self { protocol, spi: spi.to_be_bytes().to_vec(), ..Self::new(kind) }
     }
     /// The SPI of a CHILD_SA, where it is about one.
@@ -42,23 +42,23 @@ impl Notify {
     }
     /// The number that stands with it, where it has two octets: of INVALID_KE_PAYLOAD the method that is wanted.
     #[must_use]
-    pub fn number(&self) -> Option<u16> {
+    pub fn numeric_data(&self) -> Option<u16> {
         Some(u16::from_be_bytes(self.data[..].try_into().ok()?))
     }
 
-    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
-        let (protocol, spi) = (ProtocolId(reader.u8()?), usize::from(reader.u8()?));
-        let kind = NotifyType(reader.u16()?);
-        let spi = reader.bytes(spi)?.to_vec();
+    pub(super) fn parse(mut reader: OctetReader<'_>) -> Result<Self, ParseError> {
+        let (protocol, spi) = (ProtocolId(reader.read_u8()?), usize::from(reader.read_u8()?));
+        let kind = NotifyType(reader.read_u16()?);
+        let spi = reader.read_bytes(spi)?.to_vec();
         Ok(Self { protocol, spi, kind, data: reader.take_rest().to_vec() })
     }
-    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u8(self.protocol.0).u8(self.spi.len() as u8).u16(self.kind.0);
-        writer.bytes(&self.spi).bytes(&self.data);
+    pub(super) fn emit(&self, writer: &mut OctetWriter<'_>) {
+        writer.write_u8(self.protocol.0).write_u8(self.spi.len() as u8).write_u16(self.kind.0);
+        writer.write_bytes(&self.spi).write_bytes(&self.data);
     }
 }
 
-impl fmt::Display for Notify {
+impl fmt::Display for NotifyPayload {
     /// Its kind, and of a CHILD_SA the SPI.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind.fmt(f)?;
@@ -68,7 +68,7 @@ impl fmt::Display for Notify {
 
 /// Which SAs the sender has deleted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Delete {
+pub enum DeletePayload {
     /// The IKE_SA that the message is of, and with it all its CHILD_SAs.
     Ike,
     /// SAs of ESP or AH, by the SPIs at which the sender received. At most 65535.
@@ -80,27 +80,28 @@ pub enum Delete {
     },
 }
 
-impl Delete {
-    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
-        let (protocol, size, count) = (ProtocolId(reader.u8()?), reader.u8()?, usize::from(reader.u16()?));
+impl DeletePayload {
+    pub(super) fn parse(mut reader: OctetReader<'_>) -> Result<Self, ParseError> {
+        let (protocol, size, count) =
+            (ProtocolId(reader.read_u8()?), reader.read_u8()?, usize::from(reader.read_u16()?));
         match (protocol, size, count) {
             (ProtocolId::IKE, 0, 0) if reader.is_empty() => Ok(Self::Ike),
             (ProtocolId::AH | ProtocolId::ESP, 4, _) if reader.remaining() == count * 4 => {
-                let spis = core::iter::from_fn(|| reader.u32().ok()).collect();
+                let spis = core::iter::from_fn(|| reader.read_u32().ok()).collect();
                 Ok(Self::Child { protocol, spis })
             }
             _ => Err(ParseError::Delete),
         }
     }
-    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+    pub(super) fn emit(&self, writer: &mut OctetWriter<'_>) {
         match self {
             Self::Ike => {
-                writer.u8(ProtocolId::IKE.0).u8(0).u16(0);
+                writer.write_u8(ProtocolId::IKE.0).write_u8(0).write_u16(0);
             }
             Self::Child { protocol, spis } => {
-                writer.u8(protocol.0).u8(4).u16(spis.len() as u16);
+                writer.write_u8(protocol.0).write_u8(4).write_u16(spis.len() as u16);
                 spis.iter().for_each(|spi| {
-                    writer.u32(*spi);
+                    writer.write_u32(*spi);
                 });
             }
         }

@@ -4,7 +4,7 @@ use crate::ParseError;
 use crate::code::{EncryptionId, IntegrityId, KeyExchangeMethod, PrfId, ProtocolId, TransformType};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// The attribute of a transform that says how long its key is, in bits (§3.3.5).
 pub const KEY_LENGTH: u16 = 14;
@@ -13,7 +13,7 @@ pub const MAX_PROPOSALS: usize = 255;
 
 /// A transform attribute (§3.3.5).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Attribute {
+pub enum TransformAttribute {
     /// Of two octets, written without a length.
     Short {
         /// Its type, of 15 bits.
@@ -32,12 +32,12 @@ pub enum Attribute {
 
 impl Transform {
     /// Octets of memory that it takes: of its shortest form eight times as many as on the wire.
-    fn takes(&self) -> usize {
+    fn memory_octets(&self) -> usize {
         let long = self.attributes.iter().map(|attribute| match attribute {
-            Attribute::Short { .. } => 0,
-            Attribute::Long { value, .. } => value.len(),
+            TransformAttribute::Short { .. } => 0,
+            TransformAttribute::Long { value, .. } => value.len(),
         });
-        size_of::<Self>() + self.attributes.len() * size_of::<Attribute>() + long.sum::<usize>()
+        size_of::<Self>() + self.attributes.len() * size_of::<TransformAttribute>() + long.sum::<usize>()
     }
 }
 
@@ -52,7 +52,7 @@ pub struct Transform {
     /// Which of its kind.
     pub id: u16,
     /// What is said of it besides.
-    pub attributes: Vec<Attribute>,
+    pub attributes: Vec<TransformAttribute>,
 }
 
 impl Transform {
@@ -65,7 +65,7 @@ impl Transform {
     #[must_use]
     pub fn with_key_length(kind: TransformType, id: u16, bits: u16) -> Self {
         Self {
-            attributes: [Attribute::Short { kind: KEY_LENGTH, value: bits }].into(),
+            attributes: [TransformAttribute::Short { kind: KEY_LENGTH, value: bits }].into(),
             ..Self::new(kind, id)
         }
     }
@@ -73,44 +73,52 @@ impl Transform {
     #[must_use]
     pub fn key_length(&self) -> Option<u16> {
         self.attributes.iter().find_map(|attribute| match attribute {
-            Attribute::Short { kind: KEY_LENGTH, value } => Some(*value),
+            TransformAttribute::Short { kind: KEY_LENGTH, value } => Some(*value),
             _ => None,
         })
     }
     /// True where an attribute stands with it that nobody knows here: such a transform is not to be chosen (§3.3.6).
     #[must_use]
     pub fn has_unknown_attribute(&self) -> bool {
-        !self.attributes.iter().all(|a| matches!(a, Attribute::Short { kind: KEY_LENGTH, .. }))
+        !self.attributes.iter().all(|a| matches!(a, TransformAttribute::Short { kind: KEY_LENGTH, .. }))
     }
 
-    fn parse(reader: &mut Reader<'_>) -> Result<(Self, bool), ParseError> {
-        let mut inner = substructure(reader, 3)?;
+    fn parse(reader: &mut OctetReader<'_>) -> Result<(Self, bool), ParseError> {
+        let mut inner = read_substructure(reader, 3)?;
         let last = inner.1;
-        let (kind, _, id) = (TransformType(inner.0.u8()?), inner.0.u8()?, inner.0.u16()?);
+        let (kind, _, id) = (TransformType(inner.0.read_u8()?), inner.0.read_u8()?, inner.0.read_u16()?);
         let mut attributes = Vec::new();
         while !inner.0.is_empty() {
-            let kind = inner.0.u16()?;
-            let value = inner.0.u16()?;
+            let kind = inner.0.read_u16()?;
+            let value = inner.0.read_u16()?;
             attributes.push(if kind & SHORT != 0 {
-                Attribute::Short { kind: kind & !SHORT, value }
+                TransformAttribute::Short { kind: kind & !SHORT, value }
             } else {
-                Attribute::Long { kind, value: inner.0.bytes(value.into())?.to_vec() }
+                TransformAttribute::Long { kind, value: inner.0.read_bytes(value.into())?.to_vec() }
             });
         }
         Ok((Self { kind, id, attributes }, last))
     }
 
-    fn emit(&self, writer: &mut Writer<'_>, last: bool) {
+    fn emit(&self, writer: &mut OctetWriter<'_>, last: bool) {
         let at = writer.len();
-        writer.u8(if last { 0 } else { 3 }).u8(0).u16(0).u8(self.kind.0).u8(0).u16(self.id);
+        writer
+            .write_u8(if last { 0 } else { 3 })
+            .write_u8(0)
+            .write_u16(0)
+            .write_u8(self.kind.0)
+            .write_u8(0)
+            .write_u16(self.id);
         for attribute in &self.attributes {
             match attribute {
-                Attribute::Short { kind, value } => writer.u16(kind | SHORT).u16(*value),
-                Attribute::Long { kind, value } => writer.u16(*kind).u16(value.len() as u16).bytes(value),
+                TransformAttribute::Short { kind, value } => writer.write_u16(kind | SHORT).write_u16(*value),
+                TransformAttribute::Long { kind, value } => {
+                    writer.write_u16(*kind).write_u16(value.len() as u16).write_bytes(value)
+                }
             };
         }
         let length = (writer.len() - at) as u16;
-        writer.patch(at + 2, &length.to_be_bytes());
+        writer.overwrite_at(at + 2, &length.to_be_bytes());
     }
 }
 
@@ -133,15 +141,18 @@ impl fmt::Display for Transform {
 
 /// Reads the header that proposals and transforms share: whether another follows (`more` says how), and the length. Gives
 /// what it holds, and whether it is the last.
-fn substructure<'a>(reader: &mut Reader<'a>, more: u8) -> Result<(Reader<'a>, bool), ParseError> {
-    let (follows, _, length) = (reader.u8()?, reader.u8()?, usize::from(reader.u16()?));
+fn read_substructure<'a>(
+    reader: &mut OctetReader<'a>,
+    more: u8,
+) -> Result<(OctetReader<'a>, bool), ParseError> {
+    let (follows, _, length) = (reader.read_u8()?, reader.read_u8()?, usize::from(reader.read_u16()?));
     let content = length.checked_sub(4).ok_or(ParseError::Length)?;
     let last = match follows {
         0 => true,
         n if n == more => false,
         _ => return Err(ParseError::Substructure),
     };
-    Ok((reader.sub(content)?, last))
+    Ok((reader.sub_reader(content)?, last))
 }
 
 /// One way to protect what is to be protected: of each kind of transform one is to be chosen.
@@ -159,19 +170,21 @@ pub struct Proposal {
 
 impl Proposal {
     /// Those of a kind.
-    pub fn of(&self, kind: TransformType) -> impl Iterator<Item = &Transform> {
+    pub fn transforms_of_kind(&self, kind: TransformType) -> impl Iterator<Item = &Transform> {
         self.transforms.iter().filter(move |transform| transform.kind == kind)
     }
 
-    pub(super) fn takes(&self) -> usize {
-        size_of::<Self>() + self.spi.len() + self.transforms.iter().map(Transform::takes).sum::<usize>()
+    pub(super) fn memory_octets(&self) -> usize {
+        size_of::<Self>()
+            + self.spi.len()
+            + self.transforms.iter().map(Transform::memory_octets).sum::<usize>()
     }
 
-    fn parse(reader: &mut Reader<'_>) -> Result<(Self, bool), ParseError> {
-        let (mut inner, last) = substructure(reader, 2)?;
-        let (number, protocol) = (inner.u8()?, ProtocolId(inner.u8()?));
-        let (spi, count) = (usize::from(inner.u8()?), usize::from(inner.u8()?));
-        let spi = inner.bytes(spi)?.to_vec();
+    fn parse(reader: &mut OctetReader<'_>) -> Result<(Self, bool), ParseError> {
+        let (mut inner, last) = read_substructure(reader, 2)?;
+        let (number, protocol) = (inner.read_u8()?, ProtocolId(inner.read_u8()?));
+        let (spi, count) = (usize::from(inner.read_u8()?), usize::from(inner.read_u8()?));
+        let spi = inner.read_bytes(spi)?.to_vec();
         let mut transforms = Vec::with_capacity(count.min(inner.remaining() / 8));
         for n in 1..=count {
             let (transform, last) = Transform::parse(&mut inner)?;
@@ -186,15 +199,20 @@ impl Proposal {
         Ok((Self { number, protocol, spi, transforms }, last))
     }
 
-    fn emit(&self, writer: &mut Writer<'_>, last: bool) {
+    fn emit(&self, writer: &mut OctetWriter<'_>, last: bool) {
         let at = writer.len();
-        writer.u8(if last { 0 } else { 2 }).u8(0).u16(0).u8(self.number).u8(self.protocol.0);
-        writer.u8(self.spi.len() as u8).u8(self.transforms.len() as u8).bytes(&self.spi);
+        writer
+            .write_u8(if last { 0 } else { 2 })
+            .write_u8(0)
+            .write_u16(0)
+            .write_u8(self.number)
+            .write_u8(self.protocol.0);
+        writer.write_u8(self.spi.len() as u8).write_u8(self.transforms.len() as u8).write_bytes(&self.spi);
         for (n, transform) in self.transforms.iter().enumerate() {
             transform.emit(writer, n + 1 == self.transforms.len());
         }
         let length = (writer.len() - at) as u16;
-        writer.patch(at + 2, &length.to_be_bytes());
+        writer.overwrite_at(at + 2, &length.to_be_bytes());
     }
 }
 
@@ -210,7 +228,7 @@ impl fmt::Display for Proposal {
     }
 }
 
-pub(super) fn parse(mut reader: Reader<'_>) -> Result<Vec<Proposal>, ParseError> {
+pub(super) fn parse_proposals(mut reader: OctetReader<'_>) -> Result<Vec<Proposal>, ParseError> {
     let mut proposals = Vec::new();
     loop {
         let (proposal, last) = Proposal::parse(&mut reader)?;
@@ -227,7 +245,7 @@ pub(super) fn parse(mut reader: Reader<'_>) -> Result<Vec<Proposal>, ParseError>
     }
 }
 
-pub(super) fn emit(proposals: &[Proposal], writer: &mut Writer<'_>) {
+pub(super) fn emit_proposals(proposals: &[Proposal], writer: &mut OctetWriter<'_>) {
     for (n, proposal) in proposals.iter().enumerate() {
         proposal.emit(writer, n + 1 == proposals.len());
     }

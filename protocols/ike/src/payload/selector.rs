@@ -3,7 +3,7 @@
 use crate::ParseError;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 pub use usher_esp::TrafficSelector;
 
 const TS_IPV4_ADDR_RANGE: u8 = 7;
@@ -13,7 +13,7 @@ const BEFORE: usize = 8;
 
 /// A selector of a type that is not known here: it selects nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OtherSelector {
+pub struct UnknownSelector {
     /// Its type.
     pub kind: u8,
     /// The octet in which others have their protocol.
@@ -28,44 +28,46 @@ pub struct TrafficSelectors {
     /// Those of addresses.
     pub selectors: Vec<TrafficSelector>,
     /// Those of types that are not known here, which are written after the others.
-    pub others: Vec<OtherSelector>,
+    pub unknown_selectors: Vec<UnknownSelector>,
 }
 
 impl From<Vec<TrafficSelector>> for TrafficSelectors {
     fn from(selectors: Vec<TrafficSelector>) -> Self {
-        Self { selectors, others: Vec::new() }
+        Self { selectors, unknown_selectors: Vec::new() }
     }
 }
 
 impl TrafficSelectors {
-    pub(super) fn takes(&self) -> usize {
-        let others = self.others.iter().map(|other| size_of::<OtherSelector>() + other.data.len());
+    pub(super) fn memory_octets(&self) -> usize {
+        let others =
+            self.unknown_selectors.iter().map(|other| size_of::<UnknownSelector>() + other.data.len());
         size_of::<TrafficSelector>() * self.selectors.len() + others.sum::<usize>()
     }
 
-    pub(super) fn parse(mut reader: Reader<'_>) -> Result<Self, ParseError> {
-        let (count, _) = (reader.u8()?, reader.bytes(3)?);
+    pub(super) fn parse(mut reader: OctetReader<'_>) -> Result<Self, ParseError> {
+        let (count, _) = (reader.read_u8()?, reader.read_bytes(3)?);
         let mut all = Self::default();
         for _ in 0..count {
-            let (kind, protocol, length) = (reader.u8()?, reader.u8()?, usize::from(reader.u16()?));
-            let mut content = reader.sub(length.checked_sub(4).ok_or(ParseError::Length)?)?;
+            let (kind, protocol, length) =
+                (reader.read_u8()?, reader.read_u8()?, usize::from(reader.read_u16()?));
+            let mut content = reader.sub_reader(length.checked_sub(4).ok_or(ParseError::Length)?)?;
             let width = match kind {
                 TS_IPV4_ADDR_RANGE => 4,
                 TS_IPV6_ADDR_RANGE => 16,
                 _ => {
                     let data = content.take_rest().to_vec();
-                    all.others.push(OtherSelector { kind, protocol, data });
+                    all.unknown_selectors.push(UnknownSelector { kind, protocol, data });
                     continue;
                 }
             };
             if length != BEFORE + 2 * width {
                 return Err(ParseError::Length);
             }
-            let (start_port, end_port) = (content.u16()?, content.u16()?);
+            let (start_port, end_port) = (content.read_u16()?, content.read_u16()?);
             let mut address = || -> Result<IpAddr, ParseError> {
                 Ok(match kind {
-                    TS_IPV4_ADDR_RANGE => Ipv4Addr::from(content.array::<4>()?).into(),
-                    _ => Ipv6Addr::from(content.array::<16>()?).into(),
+                    TS_IPV4_ADDR_RANGE => Ipv4Addr::from(content.read_array::<4>()?).into(),
+                    _ => Ipv6Addr::from(content.read_array::<16>()?).into(),
                 })
             };
             let (start, end) = (address()?, address()?);
@@ -74,26 +76,30 @@ impl TrafficSelectors {
         if reader.is_empty() { Ok(all) } else { Err(ParseError::Length) }
     }
 
-    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u8((self.selectors.len() + self.others.len()) as u8).zeros(3);
+    pub(super) fn emit(&self, writer: &mut OctetWriter<'_>) {
+        writer.write_u8((self.selectors.len() + self.unknown_selectors.len()) as u8).write_zeros(3);
         for ts in &self.selectors {
             let (kind, width) =
                 if ts.start.is_ipv4() { (TS_IPV4_ADDR_RANGE, 4) } else { (TS_IPV6_ADDR_RANGE, 16) };
             writer
-                .u8(kind)
-                .u8(ts.protocol)
-                .u16(BEFORE as u16 + 2 * width)
-                .u16(ts.start_port)
-                .u16(ts.end_port);
+                .write_u8(kind)
+                .write_u8(ts.protocol)
+                .write_u16(BEFORE as u16 + 2 * width)
+                .write_u16(ts.start_port)
+                .write_u16(ts.end_port);
             for address in [ts.start, ts.end] {
                 match address {
-                    IpAddr::V4(v4) => writer.bytes(&v4.octets()),
-                    IpAddr::V6(v6) => writer.bytes(&v6.octets()),
+                    IpAddr::V4(v4) => writer.write_bytes(&v4.octets()),
+                    IpAddr::V6(v6) => writer.write_bytes(&v6.octets()),
                 };
             }
         }
-        for other in &self.others {
-            writer.u8(other.kind).u8(other.protocol).u16(4 + other.data.len() as u16).bytes(&other.data);
+        for other in &self.unknown_selectors {
+            writer
+                .write_u8(other.kind)
+                .write_u8(other.protocol)
+                .write_u16(4 + other.data.len() as u16)
+                .write_bytes(&other.data);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::code::*;
 use crate::payload::*;
-use crate::protect::{Protection, Sealed};
+use crate::protect::{MessageProtection, SealedMessage};
 use crate::suite::{IkeAlgorithms, PacketAlgorithms};
 use crate::*;
 use usher_core::SecureRng;
 
 /// Octets of hexadecimal digits.
-pub(crate) fn octets(hex: &str) -> Vec<u8> {
+pub(crate) fn octets_from_hex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
@@ -20,22 +20,24 @@ const ALL: [(&str, &str); 5] = [
     ("tls22", include_str!("../../../../vectors/ike/tls22.txt")),
 ];
 
-fn algorithms() -> PacketAlgorithms {
-    IkeAlgorithms::of(&Proposal::ike("aes128-sha256-modp2048").unwrap()).unwrap().packets
+fn packet_algorithms() -> PacketAlgorithms {
+    IkeAlgorithms::from_proposal(&Proposal::parse_ike("aes128-sha256-modp2048").unwrap()).unwrap().packets
 }
 
 /// The messages of a file, deciphered and put together from their fragments, each with who sent it and its octets.
-fn messages(text: &str) -> Vec<(bool, Message)> {
+fn read_messages(text: &str) -> Vec<(bool, IkeMessage)> {
     let mut lines = text.lines();
-    let keys: Vec<_> = lines.next().unwrap().split(' ').skip(1).map(octets).collect();
-    let of = |cipher: usize, mac: usize| Protection::new(&algorithms(), &keys[cipher], &keys[mac]).unwrap();
+    let keys: Vec<_> = lines.next().unwrap().split(' ').skip(1).map(octets_from_hex).collect();
+    let of = |cipher: usize, mac: usize| {
+        MessageProtection::new(&packet_algorithms(), &keys[cipher], &keys[mac]).unwrap()
+    };
     let sides = [of(0, 2), of(1, 3)];
     let (mut all, mut parts, mut first) = (Vec::new(), Vec::new(), PayloadType::NONE);
     for line in lines {
         let (who, hex) = line.split_once(' ').unwrap();
-        let (initiator, whole) = (who == "i", octets(hex));
-        let Some(sealed) = Sealed::find(&whole).unwrap() else {
-            let message = Message::parse(&whole).unwrap();
+        let (initiator, whole) = (who == "i", octets_from_hex(hex));
+        let Some(sealed) = SealedMessage::from_octets(&whole).unwrap() else {
+            let message = IkeMessage::parse(&whole).unwrap();
             let mut again = Vec::new();
             message.emit(&mut again);
             assert_eq!(again, whole, "{message}");
@@ -43,7 +45,7 @@ fn messages(text: &str) -> Vec<(bool, Message)> {
             continue;
         };
         // The outer message is read and written too.
-        let outer = Message::parse(&whole).unwrap();
+        let outer = IkeMessage::parse(&whole).unwrap();
         let mut again = Vec::new();
         outer.emit(&mut again);
         assert_eq!(again, whole, "{outer}");
@@ -56,10 +58,10 @@ fn messages(text: &str) -> Vec<(bool, Message)> {
         if sealed.fragment.is_none_or(|(number, total)| number == total) {
             let payloads = parse_chain(first, &parts).unwrap();
             let mut again = Vec::new();
-            emit_chain(&payloads, &mut usher_core::Writer::new(&mut again));
+            emit_chain(&payloads, &mut usher_core::OctetWriter::new(&mut again));
             assert_eq!(again, parts);
             parts.clear();
-            all.push((initiator, Message { header: sealed.header, payloads }));
+            all.push((initiator, IkeMessage { header: sealed.header, payloads }));
         }
     }
     assert!(parts.is_empty(), "no fragment is left over");
@@ -69,7 +71,7 @@ fn messages(text: &str) -> Vec<(bool, Message)> {
 #[test]
 fn messages_of_strongswan_are_deciphered_and_written_again() {
     for ((name, text), count) in ALL.into_iter().zip([6, 6, 12, 14, 24]) {
-        let messages = messages(text);
+        let messages = read_messages(text);
         assert_eq!(messages.len(), count, "{name}");
         for (n, (initiator, message)) in messages.iter().enumerate() {
             assert_eq!(
@@ -84,7 +86,7 @@ fn messages_of_strongswan_are_deciphered_and_written_again() {
 
 #[test]
 fn a_login_by_a_shared_key_reads_as_it_should() {
-    let shown: Vec<_> = messages(ALL[0].1).iter().map(|(_, message)| message.to_string()).collect();
+    let shown: Vec<_> = read_messages(ALL[0].1).iter().map(|(_, message)| message.to_string()).collect();
     assert_eq!(
         shown,
         [
@@ -107,18 +109,18 @@ fn a_login_by_a_shared_key_reads_as_it_should() {
 #[test]
 fn a_message_is_not_opened_once_an_octet_has_changed() {
     let text = ALL[0].1;
-    let keys: Vec<_> = text.lines().next().unwrap().split(' ').skip(1).map(octets).collect();
-    let side = Protection::new(&algorithms(), &keys[0], &keys[2]).unwrap();
-    let right = octets(text.lines().nth(3).unwrap().split_once(' ').unwrap().1);
+    let keys: Vec<_> = text.lines().next().unwrap().split(' ').skip(1).map(octets_from_hex).collect();
+    let side = MessageProtection::new(&packet_algorithms(), &keys[0], &keys[2]).unwrap();
+    let right = octets_from_hex(text.lines().nth(3).unwrap().split_once(' ').unwrap().1);
     for at in 0..right.len() {
         let mut wrong = right.clone();
         wrong[at] ^= 1;
-        if let Ok(Some(sealed)) = Sealed::find(&wrong) {
+        if let Ok(Some(sealed)) = SealedMessage::from_octets(&wrong) {
             assert_eq!(side.open(&sealed), None, "octet {at}");
         }
     }
     let mut side = side;
-    let sealed = Sealed::find(&right).unwrap().unwrap();
+    let sealed = SealedMessage::from_octets(&right).unwrap().unwrap();
     let payloads = parse_chain(sealed.first, &side.open(&sealed).unwrap()).unwrap();
     let again = side.seal(&sealed.header, &payloads, None, &mut SecureRng::from_seed([1; 32]));
     assert_eq!(again[0].len(), right.len(), "the same payloads make a message of the same length");

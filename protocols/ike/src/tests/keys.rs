@@ -6,17 +6,17 @@ use crate::payload::Proposal;
 use crate::suite::{IkeAlgorithms, PacketAlgorithms};
 use usher_crypto::mac::MacAlgorithm;
 
-fn prf(algorithm: MacAlgorithm, key: &[u8], data: &[&[u8]]) -> Vec<u8> {
+fn reference_prf(algorithm: MacAlgorithm, key: &[u8], data: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
-    algorithm.with_key(key).code(data, &mut out);
+    algorithm.with_key(key).append_code(data, &mut out);
     out
 }
 
 /// prf+ as RFC 7296 §2.13 writes it down.
-fn plus(algorithm: MacAlgorithm, key: &[u8], seed: &[u8], octets: usize) -> Vec<u8> {
+fn reference_prf_plus(algorithm: MacAlgorithm, key: &[u8], seed: &[u8], octets: usize) -> Vec<u8> {
     let (mut all, mut last) = (Vec::new(), Vec::new());
     for n in 1u8.. {
-        last = prf(algorithm, key, &[&last, seed, &[n]]);
+        last = reference_prf(algorithm, key, &[&last, seed, &[n]]);
         all.extend_from_slice(&last);
         if all.len() >= octets {
             break;
@@ -28,7 +28,7 @@ fn plus(algorithm: MacAlgorithm, key: &[u8], seed: &[u8], octets: usize) -> Vec<
 
 const NI: [u8; 32] = [0xa1; 32];
 const NR: [u8; 16] = [0xb2; 16];
-const SEEDS: Seeds<'static> = Seeds {
+const SEEDS: KeyDerivationInputs<'static> = KeyDerivationInputs {
     initiator_nonce: &NI,
     responder_nonce: &NR,
     initiator_spi: Spi([1; 8]),
@@ -43,13 +43,13 @@ fn an_ike_sa_has_seven_keys_in_their_order() {
         ("3des-sha1-modp1024", [20, 20, 20, 24, 24, 20, 20]),
         ("aes192-aesxcbc-ecp256", [16, 16, 16, 24, 24, 16, 16]),
     ] {
-        let algorithms = IkeAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap();
-        let keys = IkeKeys::initial(&algorithms, b"secret", &SEEDS);
+        let algorithms = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
+        let keys = IkeKeys::from_key_exchange(&algorithms, b"secret", &SEEDS);
         let half = if algorithms.prf == MacAlgorithm::AesXcbc { 8 } else { 32 };
         let nonces = [&NI[..half.min(32)], &NR[..half.min(16)]].concat();
-        let seed = prf(algorithms.prf, &nonces, &[b"secret"]);
+        let seed = reference_prf(algorithms.prf, &nonces, &[b"secret"]);
         let stream = [&NI[..], &NR, &[1; 8], &[2; 8]].concat();
-        let all = plus(algorithms.prf, &seed, &stream, lengths.iter().sum());
+        let all = reference_prf_plus(algorithms.prf, &seed, &stream, lengths.iter().sum());
         let mut rest = &all[..];
         let parts =
             [&keys.sk_d, &keys.sk_ai, &keys.sk_ar, &keys.sk_ei, &keys.sk_er, &keys.sk_pi, &keys.sk_pr];
@@ -63,32 +63,32 @@ fn an_ike_sa_has_seven_keys_in_their_order() {
 
 /// IPv6 Ready: EN.I.1.2.4.7, EN.R.1.2.6.7.
 #[test]
-fn a_rekeyed_ike_sa_is_of_the_old_ones_function_and_the_new_ones_algorithms() {
-    let of = |words| IkeAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap();
+fn a_rekeyed_ike_sa_uses_the_old_prf_and_the_new_algorithms() {
+    let of = |words| IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
     let (old, new) = (of("aes128-sha256-modp2048"), of("aes128-sha1-modp2048"));
-    let keys = IkeKeys::initial(&old, b"secret", &SEEDS);
+    let keys = IkeKeys::from_key_exchange(&old, b"secret", &SEEDS);
     // With the secrets of further key exchanges behind the nonces (RFC 9370 §2.2.4).
     for further in [&b""[..], b"second and third"] {
-        let next = keys.rekeyed(old.prf, &new, (b"another", further), &SEEDS);
-        let seed = prf(MacAlgorithm::HmacSha256, &keys.sk_d, &[b"another", &NI, &NR, further]);
+        let next = keys.derive_rekeyed(old.prf, &new, (b"another", further), &SEEDS);
+        let seed = reference_prf(MacAlgorithm::HmacSha256, &keys.sk_d, &[b"another", &NI, &NR, further]);
         let stream = [&NI[..], &NR, &[1; 8], &[2; 8]].concat();
-        assert_eq!(next.sk_d[..], plus(MacAlgorithm::HmacSha1, &seed, &stream, 20));
+        assert_eq!(next.sk_d[..], reference_prf_plus(MacAlgorithm::HmacSha1, &seed, &stream, 20));
     }
 }
 
 #[test]
-fn a_child_sa_has_the_initiators_keys_first_and_the_ciphers_before_the_codes() {
-    let ike = IkeAlgorithms::of(&Proposal::ike("aes128-sha256-modp2048").unwrap()).unwrap();
-    let keys = IkeKeys::initial(&ike, b"secret", &SEEDS);
-    let esp = PacketAlgorithms::of(&Proposal::esp("aes256-sha512").unwrap()).unwrap();
+fn child_sa_keys_go_initiator_first_and_cipher_before_integrity() {
+    let ike = IkeAlgorithms::from_proposal(&Proposal::parse_ike("aes128-sha256-modp2048").unwrap()).unwrap();
+    let keys = IkeKeys::from_key_exchange(&ike, b"secret", &SEEDS);
+    let esp = PacketAlgorithms::from_proposal(&Proposal::parse_esp("aes256-sha512").unwrap()).unwrap();
     let pfs = Some(&b"pfs"[..]);
     for (secret, seed) in [
         ((None, &b""[..]), [&NI[..], &NR].concat()),
         ((pfs, b""), [b"pfs", &NI[..], &NR].concat()),
         ((pfs, b"second"), [b"pfs", &NI[..], &NR, b"second"].concat()),
     ] {
-        let child = keys.child(ike.prf, &esp, secret, (&NI, &NR));
-        let all = plus(ike.prf, &keys.sk_d, &seed, 2 * (32 + 64));
+        let child = keys.derive_child_keys(ike.prf, &esp, secret, (&NI, &NR));
+        let all = reference_prf_plus(ike.prf, &keys.sk_d, &seed, 2 * (32 + 64));
         assert_eq!(child.initiator.cipher[..], all[..32]);
         assert_eq!(child.initiator.integrity[..], all[32..96]);
         assert_eq!(child.responder.cipher[..], all[96..128]);
@@ -99,10 +99,10 @@ fn a_child_sa_has_the_initiators_keys_first_and_the_ciphers_before_the_codes() {
 #[test]
 fn a_shared_key_is_padded_before_it_signs() {
     let octets = signed_octets(MacAlgorithm::HmacSha256, b"message", b"nonce", b"sk_p", b"id");
-    let id = prf(MacAlgorithm::HmacSha256, b"sk_p", &[b"id"]);
+    let id = reference_prf(MacAlgorithm::HmacSha256, b"sk_p", &[b"id"]);
     assert_eq!(octets, [&b"messagenonce"[..], &id].concat());
-    let inner = prf(MacAlgorithm::HmacSha256, b"shared", &[b"Key Pad for IKEv2"]);
-    let want = prf(MacAlgorithm::HmacSha256, &inner, &[&octets]);
+    let inner = reference_prf(MacAlgorithm::HmacSha256, b"shared", &[b"Key Pad for IKEv2"]);
+    let want = reference_prf(MacAlgorithm::HmacSha256, &inner, &[&octets]);
     assert_eq!(shared_key_code(MacAlgorithm::HmacSha256, b"shared", &octets)[..], want);
 }
 

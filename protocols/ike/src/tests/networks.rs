@@ -1,8 +1,8 @@
 //! Networks as selectors of traffic, and the vectors that ciphers begin with.
 
-use crate::header::Header;
+use crate::header::IkeHeader;
 use crate::payload::{Proposal, TrafficSelector};
-use crate::protect::Protection;
+use crate::protect::MessageProtection;
 use crate::suite::IkeAlgorithms;
 use proptest::strategy::{Strategy, ValueTree};
 use usher_core::SecureRng;
@@ -10,7 +10,7 @@ use usher_core::SecureRng;
 #[test]
 fn a_network_begins_and_ends_where_its_prefix_says() {
     let of = |address: &str, prefix| {
-        let selector = TrafficSelector::network(address.parse().unwrap(), prefix)?;
+        let selector = TrafficSelector::from_network(address.parse().unwrap(), prefix)?;
         assert_eq!((selector.protocol, selector.start_port, selector.end_port), (0, 0, u16::MAX));
         Some((selector.start.to_string(), selector.end.to_string()))
     };
@@ -27,20 +27,20 @@ fn a_network_begins_and_ends_where_its_prefix_says() {
 /// RFC 5282 section 3.1, RFC 7634 section 2: a vector of eight octets that is never used twice, which a counter is; RFC 7296
 /// section 3.14: one that cannot be guessed with CBC.
 #[test]
-fn a_vector_counts_where_the_cipher_wants_it_new_and_is_random_where_it_wants_it_unknown() {
+fn vectors_count_for_aead_ciphers_and_are_random_for_cbc() {
     for (words, counts, octets) in [
         ("aes256gcm16-prfsha384-x25519", true, 8),
         ("chacha20poly1305-prfsha256-x25519", true, 8),
         ("aes128-sha256-modp2048", false, 16),
     ] {
-        let packets = IkeAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap().packets;
+        let packets = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap().packets;
         let mut ours =
-            Protection::new(&packets, &vec![7; packets.cipher_key], &vec![7; packets.integrity_key()])
+            MessageProtection::new(&packets, &vec![7; packets.cipher_key], &vec![7; packets.integrity_key()])
                 .unwrap();
         let mut rng = SecureRng::from_seed([5; 32]);
         let header =
-            super::arbitrary::header().new_tree(&mut proptest::test_runner::TestRunner::deterministic());
-        let header: Header = header.unwrap().current();
+            super::arbitrary::any_header().new_tree(&mut proptest::test_runner::TestRunner::deterministic());
+        let header: IkeHeader = header.unwrap().current();
         let vectors: Vec<Vec<u8>> = (0..3)
             .map(|_| {
                 let datagram = ours.seal(&header, &[], None, &mut rng).remove(0);

@@ -3,7 +3,7 @@
 use super::arbitrary;
 use crate::code::PayloadType;
 use crate::payload::{Payload, Proposal, parse_chain};
-use crate::protect::{Protection, Sealed};
+use crate::protect::{MessageProtection, SealedMessage};
 use crate::suite::IkeAlgorithms;
 use proptest::prelude::*;
 use usher_core::SecureRng;
@@ -16,27 +16,27 @@ const SUITES: [&str; 5] = [
     "aes192-aesxcbc-modp2048",
 ];
 
-fn protection(words: &str, fill: u8) -> Protection {
-    let packets = IkeAlgorithms::of(&Proposal::ike(words).unwrap()).unwrap().packets;
+fn test_protection(words: &str, fill: u8) -> MessageProtection {
+    let packets = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap().packets;
     // 3DES needs keys that differ, or it is DES.
     let cipher: Vec<u8> = (0..packets.cipher_key as u8).map(|n| n ^ fill).collect();
-    Protection::new(&packets, &cipher, &vec![fill; packets.integrity_key()]).unwrap()
+    MessageProtection::new(&packets, &cipher, &vec![fill; packets.integrity_key()]).unwrap()
 }
 
 proptest! {
     #[test]
     fn what_is_sealed_is_opened_in_fragments_too(
-        suite in 0..SUITES.len(), header in arbitrary::header(),
-        payloads in proptest::collection::vec(arbitrary::payload(), 0..8), limit in 0usize..400,
+        suite in 0..SUITES.len(), header in arbitrary::any_header(),
+        payloads in proptest::collection::vec(arbitrary::any_payload(), 0..8), limit in 0usize..400,
     ) {
-        let (mut ours, other) = (protection(SUITES[suite], 1), protection(SUITES[suite], 2));
+        let (mut ours, other) = (test_protection(SUITES[suite], 1), test_protection(SUITES[suite], 2));
         let mut rng = SecureRng::from_seed([5; 32]);
         let limit = Some(limit).filter(|limit| *limit > 150);
         let datagrams = ours.seal(&header, &payloads, limit, &mut rng);
         let (mut content, mut first) = (Vec::new(), PayloadType::NONE);
         for (n, datagram) in datagrams.iter().enumerate() {
             prop_assert!(limit.is_none_or(|limit| datagram.len() <= limit));
-            let sealed = Sealed::find(datagram).unwrap().unwrap();
+            let sealed = SealedMessage::from_octets(datagram).unwrap().unwrap();
             prop_assert_eq!(sealed.header, header);
             prop_assert_eq!(sealed.fragment.is_some(), datagrams.len() > 1);
             if let Some((number, total)) = sealed.fragment {
@@ -61,8 +61,8 @@ proptest! {
         message.append(&mut octets);
         let whole = message.len() as u32;
         message[24..28].copy_from_slice(&whole.to_be_bytes());
-        if let Ok(Some(sealed)) = Sealed::find(&message) {
-            prop_assert_eq!(protection(SUITES[suite], 1).open(&sealed), None);
+        if let Ok(Some(sealed)) = SealedMessage::from_octets(&message) {
+            prop_assert_eq!(test_protection(SUITES[suite], 1).open(&sealed), None);
         }
     }
 }
@@ -70,7 +70,7 @@ proptest! {
 /// As RFC 9242 §3.3.2 draws it: header and Encrypted payload with the lengths of what is not encrypted.
 #[test]
 fn a_message_has_a_plain_form() {
-    let header = crate::Header {
+    let header = crate::IkeHeader {
         initiator_spi: crate::Spi([1; 8]),
         responder_spi: crate::Spi([2; 8]),
         exchange: crate::code::ExchangeType::IKE_INTERMEDIATE,
@@ -88,9 +88,9 @@ fn a_message_has_a_plain_form() {
 #[test]
 fn no_initialization_vector_comes_twice() {
     for words in SUITES {
-        let mut ours = protection(words, 1);
+        let mut ours = test_protection(words, 1);
         let mut rng = SecureRng::from_seed([5; 32]);
-        let header = crate::Header {
+        let header = crate::IkeHeader {
             initiator_spi: crate::Spi([1; 8]),
             responder_spi: crate::Spi([2; 8]),
             exchange: crate::code::ExchangeType::INFORMATIONAL,

@@ -1,24 +1,24 @@
 //! Certificates with chains, RSA and ECDSA, in fragments; EAP beside a gateway's certificate.
 
-use super::host::Host;
-use super::place::Place;
-use super::{CONNECTIONS, connection, count};
+use super::host::InteropHost;
+use super::place::CharonNamespace;
+use super::{CONNECTIONS, count_events, test_connection};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use std::sync::Arc;
 use usher_core::WallTime;
 use usher_crypto::signature::SigningKey;
-use usher_crypto::tls::{Roots, WallClock};
+use usher_crypto::tls::{TrustRoots, WallClock};
 use usher_eap::method::{PeerOffer, mschapv2};
-use usher_ike::machine::{Command, Connection, Event, LocalAuth, RemoteAuth};
+use usher_ike::machine::{IkeCommand, IkeConnection, IkeEvent, LocalAuth, RemoteAuth};
 
 /// An authority with another below it.
-struct Authority {
+struct TestAuthority {
     root: Vec<u8>,
     intermediate: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new() -> Self {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(vec![]).unwrap();
@@ -33,7 +33,11 @@ impl Authority {
         Self { root: root_der, intermediate, issuer: Issuer::new(below, below_key) }
     }
     /// A certificate, and its key (DER).
-    fn certify(&self, name: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> (Vec<u8>, Vec<u8>) {
+    fn issue_certificate(
+        &self,
+        name: &str,
+        algorithm: &'static rcgen::SignatureAlgorithm,
+    ) -> (Vec<u8>, Vec<u8>) {
         let key = KeyPair::generate_for(algorithm).unwrap();
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -41,39 +45,43 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().der().to_vec(), key.serialize_der())
     }
     /// charon with a certificate.
-    fn charon(&self, algorithm: &'static rcgen::SignatureAlgorithm, connections: &str) -> Place {
-        let (certificate, key) = self.certify("gw.test", algorithm);
+    fn start_charon(
+        &self,
+        algorithm: &'static rcgen::SignatureAlgorithm,
+        connections: &str,
+    ) -> CharonNamespace {
+        let (certificate, key) = self.issue_certificate("gw.test", algorithm);
         let files: [(&str, &[u8]); 4] = [
             ("x509/gw.der", &certificate),
             ("x509ca/below.der", &self.intermediate),
             ("x509ca/root.der", &self.root),
             ("private/gw.der", &key),
         ];
-        Place::with(connections, &files)
+        CharonNamespace::with_files(connections, &files)
     }
     /// A connection that trusts it.
-    fn trusting(&self, host: &mut Host<'_>, traffic: &str, own: &str) -> Connection {
-        let clock = WallClock::at(WallTime::from_unix_secs(1_800_000_000));
-        host.credentials.trust("site", Roots::from_der([&self.root[..]]), clock).unwrap();
+    fn trusting_connection(&self, host: &mut InteropHost<'_>, traffic: &str, own: &str) -> IkeConnection {
+        let clock = WallClock::from_time(WallTime::from_unix_secs(1_800_000_000));
+        host.credentials.trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock).unwrap();
         let remote_auth = RemoteAuth::Certificate { authorities: vec![] };
-        Connection { remote_auth, ..connection("aes128-sha256-x25519", own, traffic) }
+        IkeConnection { remote_auth, ..test_connection("aes128-sha256-x25519", own, traffic) }
     }
 }
 
 /// IPv6 Ready: EN.I.1.1.10.1, EN.I.1.1.10.2, EN.I.1.1.10.3, EN.R.1.1.10.1, EN.R.1.1.10.2, EN.R.1.1.10.3.
 #[test]
 fn charon_and_we_prove_ourselves_by_certificates_with_chains() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let both = "{ auth = pubkey";
     let connections = CONNECTIONS.replace("METHOD", "md5").replace("{ auth = psk", both);
     for (theirs, ours) in [
         (&rcgen::PKCS_RSA_SHA256, &rcgen::PKCS_ECDSA_P256_SHA256),
         (&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_RSA_SHA256),
     ] {
-        let place = authority.charon(theirs, &connections);
-        let mut host = Host::new(&place, 0);
-        let mut connection = authority.trusting(&mut host, "10.1.0.0/16", "ini.test");
-        let (certificate, key) = authority.certify("ini.test", ours);
+        let place = authority.start_charon(theirs, &connections);
+        let mut host = InteropHost::new(&place, 0);
+        let mut connection = authority.trusting_connection(&mut host, "10.1.0.0/16", "ini.test");
+        let (certificate, key) = authority.issue_certificate("ini.test", ours);
         let kind = host.credentials.add_key("site", SigningKey::from_der(&key).unwrap());
         connection.local_auth = LocalAuth::Certificate {
             chain: vec![certificate, authority.intermediate.clone()],
@@ -81,21 +89,23 @@ fn charon_and_we_prove_ourselves_by_certificates_with_chains() {
             pss: false,
         };
         let sa = host.connect(connection);
-        host.tell(Command::Delete(sa));
-        host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
-        assert!(place.log().contains("EF(1/"), "IKE_AUTH is in fragments:\n{}", place.log());
+        host.send_command(IkeCommand::Delete(sa));
+        host.wait_until("it has ended", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Ended { .. })) == 1
+        });
+        assert!(place.charon_log().contains("EF(1/"), "IKE_AUTH is in fragments:\n{}", place.charon_log());
     }
 }
 
 #[test]
 fn charon_proves_itself_by_a_certificate_and_we_by_eap() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let connections =
         CONNECTIONS.replace("METHOD", "mschapv2").replace("local { auth = psk", "local { auth = pubkey");
-    let place = authority.charon(&rcgen::PKCS_ECDSA_P256_SHA256, &connections);
-    let mut host = Host::new(&place, 0);
-    let mut connection = authority.trusting(&mut host, "10.3.0.0/16", "ann.test");
-    let offer: Box<dyn PeerOffer> = Box::new(mschapv2::Account::new(b"ann", b"a long password"));
+    let place = authority.start_charon(&rcgen::PKCS_ECDSA_P256_SHA256, &connections);
+    let mut host = InteropHost::new(&place, 0);
+    let mut connection = authority.trusting_connection(&mut host, "10.3.0.0/16", "ann.test");
+    let offer: Box<dyn PeerOffer> = Box::new(mschapv2::MsChapV2Account::new(b"ann", b"a long password"));
     connection.local_auth = LocalAuth::Eap { identity: b"ann".to_vec(), methods: Arc::new([offer]) };
     host.connect(connection);
 }

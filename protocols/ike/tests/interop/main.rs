@@ -7,13 +7,14 @@ mod certificates;
 mod host;
 mod place;
 
-use host::Host;
-use place::Place;
+use host::InteropHost;
+use place::CharonNamespace;
 use std::sync::Arc;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_eap::method::{PeerOffer, md5, mschapv2};
 use usher_ike::machine::{
-    ChildConfig, Childless, Command, Connection, EndReason, Event, LocalAuth, Mode, RemoteAuth,
+    ChildConfig, ChildlessPolicy, EndReason, IkeCommand, IkeConnection, IkeEvent, IpsecMode, LocalAuth,
+    RemoteAuth,
 };
 use usher_ike::payload::{Identification, Proposal, TrafficSelector};
 
@@ -84,31 +85,31 @@ connections {
 }
 "#;
 
-fn network(text: &str) -> Option<Vec<TrafficSelector>> {
+fn network_selectors(text: &str) -> Option<Vec<TrafficSelector>> {
     let (address, prefix) = text.split_once('/')?;
-    Some(vec![TrafficSelector::network(address.parse().ok()?, prefix.parse().ok()?)?])
+    Some(vec![TrafficSelector::from_network(address.parse().ok()?, prefix.parse().ok()?)?])
 }
 
-fn connection(ike: &str, own: &str, traffic: &str) -> Connection {
-    let key = || Key::from(&b"a shared secret"[..]);
+fn test_connection(ike: &str, own: &str, traffic: &str) -> IkeConnection {
+    let key = || SecretValue::from(&b"a shared secret"[..]);
     let child = ChildConfig {
         name: "net".into(),
-        proposals: vec![Proposal::esp("aes128gcm16-x25519").unwrap()],
-        local: network(traffic),
-        remote: network("10.2.0.0/16"),
-        mode: Mode::Tunnel,
+        proposals: vec![Proposal::parse_esp("aes128gcm16-x25519").unwrap()],
+        local: network_selectors(traffic),
+        remote: network_selectors("10.2.0.0/16"),
+        mode: IpsecMode::Tunnel,
         rekey_after: None,
     };
-    Connection {
+    IkeConnection {
         name: "site".into(),
-        local: Identification::fqdn(own),
-        remote: Some(Identification::fqdn("gw.test")),
+        local: Identification::from_fqdn(own),
+        remote: Some(Identification::from_fqdn("gw.test")),
         from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
-        proposals: vec![Proposal::ike(ike).unwrap()],
+        proposals: vec![Proposal::parse_ike(ike).unwrap()],
         children: vec![child],
-        childless: Childless::Allow,
+        childless: ChildlessPolicy::Allow,
         mobike: false,
         fragmentation: true,
         address: false,
@@ -120,8 +121,8 @@ fn connection(ike: &str, own: &str, traffic: &str) -> Connection {
 
 /// IPv6 Ready: EN.I.1.1.6.1, EN.I.1.1.6.2, EN.R.1.1.6.1, EN.R.1.1.6.2.
 #[test]
-fn an_initiator_of_ours_and_charon_prove_themselves_by_a_shared_key_with_each_suite() {
-    let place = Place::new(&CONNECTIONS.replace("METHOD", "md5"));
+fn we_and_charon_authenticate_by_shared_key_with_each_suite() {
+    let place = CharonNamespace::new(&CONNECTIONS.replace("METHOD", "md5"));
     for (n, suite) in [
         "aes128-sha256-x25519",
         "aes256gcm16-prfsha384-ecp384",
@@ -131,43 +132,49 @@ fn an_initiator_of_ours_and_charon_prove_themselves_by_a_shared_key_with_each_su
     .into_iter()
     .enumerate()
     {
-        let mut host = Host::new(&place, n as u16);
-        let sa = host.connect(connection(suite, "ini.test", "10.1.0.0/16"));
-        let child = host.installed().pop().expect("a CHILD_SA is installed");
+        let mut host = InteropHost::new(&place, n as u16);
+        let sa = host.connect(test_connection(suite, "ini.test", "10.1.0.0/16"));
+        let child = host.installed_children().pop().expect("a CHILD_SA is installed");
         assert!(child.encapsulated, "charon takes a NAT to be there");
         // The same algorithms, SPIs and traffic as charon's.
-        let listed = place.swanctl(&["--list-sas"]);
+        let listed = place.run_swanctl(&["--list-sas"]);
         for part in
             [format!("{:08x}", child.inbound), format!("{:08x}", child.outbound), "AES_GCM_16-128".into()]
         {
             assert!(listed.contains(&part), "{part} is not in:\n{listed}");
         }
         // Both kinds are replaced from our side, and each new one works.
-        host.tell(Command::RekeyChild { sa, spi: child.inbound });
-        host.wait("the CHILD_SA is replaced", |events| {
-            count(events, |e| matches!(e, Event::Remove { .. })) == 1
+        host.send_command(IkeCommand::RekeyChild { sa, spi: child.inbound });
+        host.wait_until("the CHILD_SA is replaced", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Remove { .. })) == 1
         });
-        host.tell(Command::Rekey(sa));
-        host.wait("the IKE_SA is replaced", |events| {
-            count(events, |e| matches!(e, Event::Ended { reason: EndReason::Rekeyed, .. })) == 1
+        host.send_command(IkeCommand::Rekey(sa));
+        host.wait_until("the IKE_SA is replaced", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Ended { reason: EndReason::Rekeyed, .. })) == 1
         });
-        let sa = host.rekeyed().expect("there is a new one");
-        host.tell(Command::Probe(sa));
-        host.wait("charon lives", |events| count(events, |e| matches!(e, Event::Alive { .. })) == 1);
+        let sa = host.rekeyed_sa().expect("there is a new one");
+        host.send_command(IkeCommand::Probe(sa));
+        host.wait_until("charon lives", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Alive { .. })) == 1
+        });
         // And from charon's.
-        place.swanctl(&["--rekey", "--child", "net"]);
-        host.wait("charon replaces the CHILD_SA", |events| {
-            count(events, |e| matches!(e, Event::Remove { .. })) == 2
+        place.run_swanctl(&["--rekey", "--child", "net"]);
+        host.wait_until("charon replaces the CHILD_SA", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Remove { .. })) == 2
         });
-        place.swanctl(&["--rekey", "--ike", "psk"]);
-        host.wait("charon replaces the IKE_SA", |events| {
-            count(events, |e| matches!(e, Event::Rekeyed { .. })) == 2
+        place.run_swanctl(&["--rekey", "--ike", "psk"]);
+        host.wait_until("charon replaces the IKE_SA", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Rekeyed { .. })) == 2
         });
-        host.wait("and ends the old one", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 2);
-        let sa = host.rekeyed().expect("there is a new one");
-        host.tell(Command::Delete(sa));
-        host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 3);
-        let listed = place.swanctl(&["--list-sas"]);
+        host.wait_until("and ends the old one", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Ended { .. })) == 2
+        });
+        let sa = host.rekeyed_sa().expect("there is a new one");
+        host.send_command(IkeCommand::Delete(sa));
+        host.wait_until("it has ended", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Ended { .. })) == 3
+        });
+        let listed = place.run_swanctl(&["--list-sas"]);
         assert_eq!(listed.trim(), "", "charon has none any more");
         assert_eq!(host.counters().retransmissions, 0);
     }
@@ -176,91 +183,109 @@ fn an_initiator_of_ours_and_charon_prove_themselves_by_a_shared_key_with_each_su
 #[test]
 fn an_initiator_of_ours_logs_in_to_charon_by_eap() {
     for method in ["md5", "mschapv2"] {
-        let place = Place::new(&CONNECTIONS.replace("METHOD", method));
-        let mut host = Host::new(&place, 0);
+        let place = CharonNamespace::new(&CONNECTIONS.replace("METHOD", method));
+        let mut host = InteropHost::new(&place, 0);
         let offer = |password: &[u8]| -> Box<dyn PeerOffer> {
             match method {
-                "md5" => Box::new(md5::Password::new(password)),
-                _ => Box::new(mschapv2::Account::new(b"ann", password)),
+                "md5" => Box::new(md5::Md5Password::new(password)),
+                _ => Box::new(mschapv2::MsChapV2Account::new(b"ann", password)),
             }
         };
-        let mut ours = connection("aes128-sha256-x25519", "ann.test", "10.3.0.0/16");
+        let mut ours = test_connection("aes128-sha256-x25519", "ann.test", "10.3.0.0/16");
         ours.local_auth =
             LocalAuth::Eap { identity: b"ann".to_vec(), methods: Arc::new([offer(b"a long password")]) };
         let sa = host.connect(ours.clone());
-        assert_eq!(host.installed().len(), 1, "{method}");
-        host.tell(Command::Delete(sa));
-        host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
+        assert_eq!(host.installed_children().len(), 1, "{method}");
+        host.send_command(IkeCommand::Delete(sa));
+        host.wait_until("it has ended", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Ended { .. })) == 1
+        });
         ours.local_auth = LocalAuth::Eap { identity: b"ann".to_vec(), methods: Arc::new([offer(b"wrong")]) };
         host.initiate(ours);
-        host.wait("it is refused", |events| {
-            count(events, |e| matches!(e, Event::Ended { reason: EndReason::Refused, .. })) == 1
+        host.wait_until("it is refused", |events| {
+            count_events(events, |e| matches!(e, IkeEvent::Ended { reason: EndReason::Refused, .. })) == 1
         });
     }
 }
 
 #[test]
-fn a_wrong_key_is_refused_by_charon_and_charon_with_a_wrong_key_by_us() {
-    let place = Place::new(&CONNECTIONS.replace("METHOD", "md5"));
-    let mut host = Host::new(&place, 0);
-    let mut ours = connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16");
-    ours.local_auth = LocalAuth::Psk(Key::from(&b"another"[..]));
+fn charon_and_we_refuse_each_others_wrong_keys() {
+    let place = CharonNamespace::new(&CONNECTIONS.replace("METHOD", "md5"));
+    let mut host = InteropHost::new(&place, 0);
+    let mut ours = test_connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16");
+    ours.local_auth = LocalAuth::Psk(SecretValue::from(&b"another"[..]));
     host.initiate(ours.clone());
-    host.wait("charon refuses", |events| {
-        count(events, |e| matches!(e, Event::Ended { reason: EndReason::Refused, .. })) == 1
+    host.wait_until("charon refuses", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Ended { reason: EndReason::Refused, .. })) == 1
     });
-    ours.local_auth = LocalAuth::Psk(Key::from(&b"a shared secret"[..]));
-    ours.remote_auth = RemoteAuth::Psk(Key::from(&b"another"[..]));
+    ours.local_auth = LocalAuth::Psk(SecretValue::from(&b"a shared secret"[..]));
+    ours.remote_auth = RemoteAuth::Psk(SecretValue::from(&b"another"[..]));
     host.initiate(ours);
-    host.wait("we refuse", |events| {
-        count(events, |e| matches!(e, Event::Ended { reason: EndReason::AuthenticationFailed, .. })) == 1
+    host.wait_until("we refuse", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Ended { reason: EndReason::AuthenticationFailed, .. }))
+            == 1
     });
 }
 
 #[test]
 fn charon_begins_and_we_serve() {
-    let place = Place::new(&[OUT, &CONNECTIONS[CONNECTIONS.find("secrets").unwrap()..]].concat());
-    let mut host = Host::new(&place, 0);
-    host.tell(Command::Serve(vec![Arc::new(connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16"))]));
+    let place = CharonNamespace::new(&[OUT, &CONNECTIONS[CONNECTIONS.find("secrets").unwrap()..]].concat());
+    let mut host = InteropHost::new(&place, 0);
+    host.send_command(IkeCommand::Serve(vec![Arc::new(test_connection(
+        "aes128-sha256-x25519",
+        "ini.test",
+        "10.1.0.0/16",
+    ))]));
     let initiated =
         place.start_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);
-    host.wait("charon logs in", |events| count(events, |e| matches!(e, Event::Install { .. })) == 1);
-    let said = initiated.end();
-    assert!(said.contains("initiate completed successfully"), "{said}");
-    let sa = host.established().expect("it is established");
-    let child = host.installed().pop().expect("a CHILD_SA is installed");
-    host.tell(Command::RekeyChild { sa, spi: child.inbound });
-    host.wait("the CHILD_SA is replaced", |events| count(events, |e| matches!(e, Event::Remove { .. })) == 1);
-    host.tell(Command::Rekey(sa));
-    host.wait("the IKE_SA is replaced", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
-    let ended = place.start_swanctl(&["--terminate", "--ike", "out", "--timeout", "120"]);
-    host.wait("charon ends it", |events| {
-        count(events, |e| matches!(e, Event::Ended { reason: EndReason::DeletedByPeer, .. })) == 1
+    host.wait_until("charon logs in", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Install { .. })) == 1
     });
-    ended.end();
+    let said = initiated.wait_for_output();
+    assert!(said.contains("initiate completed successfully"), "{said}");
+    let sa = host.established_sa().expect("it is established");
+    let child = host.installed_children().pop().expect("a CHILD_SA is installed");
+    host.send_command(IkeCommand::RekeyChild { sa, spi: child.inbound });
+    host.wait_until("the CHILD_SA is replaced", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Remove { .. })) == 1
+    });
+    host.send_command(IkeCommand::Rekey(sa));
+    host.wait_until("the IKE_SA is replaced", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Ended { .. })) == 1
+    });
+    let ended = place.start_swanctl(&["--terminate", "--ike", "out", "--timeout", "120"]);
+    host.wait_until("charon ends it", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Ended { reason: EndReason::DeletedByPeer, .. })) == 1
+    });
+    ended.wait_for_output();
 }
 
 /// MOBIKE: charon follows us to another address.
 #[test]
 fn charon_follows_us_to_another_address() {
-    let place = Place::new(&CONNECTIONS.replace("METHOD", "md5").replace("mobike = no", "mobike = yes"));
-    let mut host = Host::new(&place, 0);
-    let mut ours = connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16");
+    let place =
+        CharonNamespace::new(&CONNECTIONS.replace("METHOD", "md5").replace("mobike = no", "mobike = yes"));
+    let mut host = InteropHost::new(&place, 0);
+    let mut ours = test_connection("aes128-sha256-x25519", "ini.test", "10.1.0.0/16");
     ours.mobike = true;
     let sa = host.connect(ours);
-    let (local, remote) = (host::elsewhere(), format!("{THEIRS}:4500").parse().unwrap());
-    host.tell(Command::Move { sa, local, remote });
-    host.wait("charon has heard of it", |events| count(events, |e| matches!(e, Event::Moved { .. })) == 1);
-    let listed = place.swanctl(&["--list-sas"]);
-    assert!(listed.contains(&local.ip().to_string()), "{listed}");
-    place.swanctl(&["--rekey", "--child", "net"]);
-    host.wait("charon replaces the CHILD_SA", |events| {
-        count(events, |e| matches!(e, Event::Remove { .. })) == 1
+    let (local, remote) = (host::secondary_address(), format!("{THEIRS}:4500").parse().unwrap());
+    host.send_command(IkeCommand::Move { sa, local, remote });
+    host.wait_until("charon has heard of it", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Moved { .. })) == 1
     });
-    host.tell(Command::Delete(sa));
-    host.wait("it has ended", |events| count(events, |e| matches!(e, Event::Ended { .. })) == 1);
+    let listed = place.run_swanctl(&["--list-sas"]);
+    assert!(listed.contains(&local.ip().to_string()), "{listed}");
+    place.run_swanctl(&["--rekey", "--child", "net"]);
+    host.wait_until("charon replaces the CHILD_SA", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Remove { .. })) == 1
+    });
+    host.send_command(IkeCommand::Delete(sa));
+    host.wait_until("it has ended", |events| {
+        count_events(events, |e| matches!(e, IkeEvent::Ended { .. })) == 1
+    });
 }
 
-fn count(events: &[Event], of: impl Fn(&Event) -> bool) -> usize {
+fn count_events(events: &[IkeEvent], of: impl Fn(&IkeEvent) -> bool) -> usize {
     events.iter().filter(|event| of(event)).count()
 }

@@ -12,34 +12,34 @@ const PLUGINS: &str = "random nonce openssl aes sha1 sha2 md5 hmac kdf gcm chapo
                        kernel-libipsec kernel-netlink socket-default vici eap-identity eap-md5 eap-mschapv2 eap-tls";
 
 /// How long charon may take to come up on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// It ends with whoever holds it.
-pub(crate) struct Place {
+pub(crate) struct CharonNamespace {
     name: String,
     folder: PathBuf,
     charon: Child,
 }
 
 #[track_caller]
-fn ip(arguments: &[&str]) {
+fn run_ip(arguments: &[&str]) {
     let done = Command::new("ip").args(arguments).status().expect("ip is installed: scripts/setup test");
     assert!(done.success(), "ip {arguments:?}: this needs root");
 }
 
-impl Place {
+impl CharonNamespace {
     #[track_caller]
     pub(crate) fn new(connections: &str) -> Self {
-        Self::with(connections, &[])
+        Self::with_files(connections, &[])
     }
     /// With these files in its folder, such as `x509/gw.der`.
     #[track_caller]
-    pub(crate) fn with(connections: &str, files: &[(&str, &[u8])]) -> Self {
-        Self::set(connections, files, "")
+    pub(crate) fn with_files(connections: &str, files: &[(&str, &[u8])]) -> Self {
+        Self::with_settings(connections, files, "")
     }
     /// With settings of its strongswan.conf besides, such as `make_before_break = yes`.
     #[track_caller]
-    pub(crate) fn set(connections: &str, files: &[(&str, &[u8])], more: &str) -> Self {
+    pub(crate) fn with_settings(connections: &str, files: &[(&str, &[u8])], more: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("usher-ike-{}-{n}", std::process::id());
@@ -59,10 +59,10 @@ impl Place {
             fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
             fs::write(path, octets).expect("a file can be written");
         }
-        ip(&["netns", "add", &name]);
-        ip(&["-n", &name, "link", "set", "lo", "up"]);
+        run_ip(&["netns", "add", &name]);
+        run_ip(&["-n", &name, "link", "set", "lo", "up"]);
         // An address of the traffic that charon protects, without which it installs nothing.
-        ip(&["-n", &name, "addr", "add", "10.2.0.1/32", "dev", "lo"]);
+        run_ip(&["-n", &name, "addr", "add", "10.2.0.1/32", "dev", "lo"]);
         // Its process number and sockets are below /run, which it has for itself.
         let script = format!("mount --bind {} /run && exec {CHARON}", path("run"));
         let charon = Command::new("ip")
@@ -75,11 +75,11 @@ impl Place {
         let place = Self { name, folder, charon };
         let begun = Instant::now();
         while UnixStream::connect(place.folder.join("vici")).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "charon does not come up:\n{}", place.log());
+            assert!(begun.elapsed() < STARTUP_TIMEOUT, "charon does not come up:\n{}", place.charon_log());
             std::thread::sleep(Duration::from_millis(20));
         }
         let file = place.folder.join("swanctl.conf").display().to_string();
-        let loaded = place.swanctl(&["--load-all", "--file", &file]);
+        let loaded = place.run_swanctl(&["--load-all", "--file", &file]);
         assert!(loaded.contains("successfully loaded"), "{loaded}");
         place
     }
@@ -88,17 +88,17 @@ impl Place {
         &self.name
     }
     /// What charon has logged.
-    pub(crate) fn log(&self) -> String {
+    pub(crate) fn charon_log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
     /// Asks charon something, and gives what it says.
     #[track_caller]
-    pub(crate) fn swanctl(&self, arguments: &[&str]) -> String {
-        self.start_swanctl(arguments).end()
+    pub(crate) fn run_swanctl(&self, arguments: &[&str]) -> String {
+        self.start_swanctl(arguments).wait_for_output()
     }
     /// Asks charon something that takes its time.
     #[track_caller]
-    pub(crate) fn start_swanctl(&self, arguments: &[&str]) -> Asked {
+    pub(crate) fn start_swanctl(&self, arguments: &[&str]) -> RunningSwanctl {
         let socket = format!("unix://{}", self.folder.join("vici").display());
         let mut command = Command::new("swanctl");
         command
@@ -106,22 +106,22 @@ impl Place {
             .args(["--uri", &socket])
             .env("STRONGSWAN_CONF", self.folder.join("strongswan.conf"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Asked(command.spawn().expect("swanctl is installed: scripts/setup test"))
+        RunningSwanctl(command.spawn().expect("swanctl is installed: scripts/setup test"))
     }
 }
 
 /// A question to charon.
-pub(crate) struct Asked(Child);
+pub(crate) struct RunningSwanctl(Child);
 
-impl Asked {
+impl RunningSwanctl {
     /// What it says.
-    pub(crate) fn end(self) -> String {
+    pub(crate) fn wait_for_output(self) -> String {
         let done = self.0.wait_with_output().expect("swanctl ends");
         [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
     }
 }
 
-impl Drop for Place {
+impl Drop for CharonNamespace {
     fn drop(&mut self) {
         // `ip` has become `sh`, and that charon.
         let _ = self.charon.kill();

@@ -1,10 +1,10 @@
 //! Which address may speak under an identifier.
 //!
-//! An identifier in a message proves nothing. With [`Config::proofs`](super::Config::proofs) a function is known by its
+//! An identifier in a message proves nothing. With [`Config::proofs`](super::MihfConfig::proofs) a function is known by its
 //! identifier and its address. A request or an indication is taken up where one of these holds:
 //!
 //! - The user named the function, and the message comes from the address of its route.
-//! - The user named the function, and the message comes from one of its [places](AddressProofs::places), which has proved itself.
+//! - The user named the function, and the message comes from one of its [places](AddressProofs::allowed_networks), which has proved itself.
 //! - Nobody named the function, it is not registered at another address, and this one has proved itself.
 //!
 //! A connection proves its address. A datagram's address proves itself by a round trip: it answers two
@@ -18,9 +18,9 @@
 //! to each other.
 
 use super::receive::ReceivedMessage;
-use super::{Event, Mihf};
-use crate::net::{Request, Target, Way};
-use crate::{Bits, Message, MessageId, MihfId, Opcode, Status, Tlv, TransactionId};
+use super::{Mihf, MihfEvent};
+use crate::net::{MessageTarget, ReplyPath, TransportRequest};
+use crate::{HeaderFlags, MessageId, MihfId, MihfMessage, Opcode, Status, Tlv, TransactionId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -31,7 +31,7 @@ use usher_core::{Duration, Instant, SecureRng};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressProofs {
     /// From where named functions come beside the address of their route: networks with their prefix lengths.
-    pub places: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
+    pub allowed_networks: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
     /// Claims at a time: addresses that are to prove themselves, or were refused a moment ago. The oldest gives way.
     pub claims: usize,
     /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
@@ -42,7 +42,7 @@ impl AddressProofs {
     /// Whether any named function comes from this address beside its own.
     #[must_use]
     pub fn is_place(&self, address: IpAddr) -> bool {
-        self.places.values().flatten().any(|place| is_within(address, *place))
+        self.allowed_networks.values().flatten().any(|place| is_within(address, *place))
     }
 }
 
@@ -56,7 +56,7 @@ const CLAIM: Duration = Duration::from_secs(15);
 /// How long an address that proved itself need not do so again for another identifier.
 const PROVEN: Duration = Duration::from_secs(60);
 /// Messages of one claim that wait for its outcome.
-const HELD: usize = 4;
+const MAX_QUEUED_MESSAGES: usize = 4;
 /// How long a known address has for an answer, and how often it is asked.
 const HOLDER_WAIT: Duration = Duration::from_secs(1);
 const HOLDER_TRIES: u8 = 3;
@@ -66,7 +66,7 @@ const CONFIRMED: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Somebody speaks under an identifier from an address.
-type Claimant = (MihfId, SocketAddr);
+type AddressClaimant = (MihfId, SocketAddr);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ClaimStage {
@@ -80,9 +80,9 @@ enum ClaimStage {
 
 #[derive(Debug)]
 struct AddressClaim {
-    way: Way,
+    reply_path: ReplyPath,
     stage: ClaimStage,
-    held: Vec<ReceivedMessage>,
+    queued_messages: Vec<ReceivedMessage>,
     since: Instant,
     due: Instant,
 }
@@ -90,18 +90,18 @@ struct AddressClaim {
 /// The claims that are under way, and the addresses that have proved themselves.
 #[derive(Debug, Default)]
 pub(super) struct ClaimTable {
-    open: BTreeMap<Claimant, AddressClaim>,
-    due: BTreeSet<(Instant, Claimant)>,
+    open: BTreeMap<AddressClaimant, AddressClaim>,
+    due: BTreeSet<(Instant, AddressClaimant)>,
     proven: BTreeMap<SocketAddr, Instant>,
     /// In the order in which they proved themselves.
     order: BTreeSet<(Instant, SocketAddr)>,
     rng: Option<SecureRng>,
     /// When the user last heard of a refused claim.
-    said: Option<Instant>,
+    last_reported_at: Option<Instant>,
 }
 
 impl ClaimTable {
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
     /// Claims under way, and those refused a moment ago.
@@ -111,7 +111,7 @@ impl ClaimTable {
     fn is_proven(&self, now: Instant, address: SocketAddr) -> bool {
         self.proven.get(&address).is_some_and(|until| *until > now)
     }
-    fn prove(&mut self, now: Instant, address: SocketAddr, most: usize) {
+    fn mark_proven(&mut self, now: Instant, address: SocketAddr, most: usize) {
         let until = now + PROVEN;
         if let Some(before) = self.proven.insert(address, until) {
             self.order.remove(&(before, address));
@@ -124,37 +124,47 @@ impl ClaimTable {
             self.proven.remove(&address);
         }
     }
-    fn remove(&mut self, who: &Claimant) -> Option<AddressClaim> {
+    fn remove(&mut self, who: &AddressClaimant) -> Option<AddressClaim> {
         let gone = self.open.remove(who)?;
         self.due.remove(&(gone.due, who.clone()));
         Some(gone)
     }
-    fn schedule(&mut self, who: &Claimant, at: Instant) {
+    fn schedule_claim(&mut self, who: &AddressClaimant, at: Instant) {
         if let Some(claim) = self.open.get_mut(who) {
             self.due.remove(&(core::mem::replace(&mut claim.due, at), who.clone()));
             self.due.insert((at, who.clone()));
         }
     }
     /// Begins a claim, where need be in place of the oldest, of its own network if that has too many.
-    fn insert(&mut self, now: Instant, who: &Claimant, way: Way, stage: ClaimStage, proofs: &AddressProofs) {
+    fn insert_claim(
+        &mut self,
+        now: Instant,
+        who: &AddressClaimant,
+        way: ReplyPath,
+        stage: ClaimStage,
+        proofs: &AddressProofs,
+    ) {
         let of = host_of(who.1.ip());
         let own = self.open.keys().filter(|(_, address)| host_of(address.ip()) == of).count();
         let crowded = own >= proofs.claims_per_network.max(1);
         if crowded || self.open.len() >= proofs.claims.max(1) {
-            let meant = |(_, address): &Claimant| !crowded || host_of(address.ip()) == of;
+            let meant = |(_, address): &AddressClaimant| !crowded || host_of(address.ip()) == of;
             let all = self.open.iter().filter(|(who, _)| meant(who));
             if let Some(oldest) = all.min_by_key(|(_, claim)| claim.since).map(|(who, _)| who.clone()) {
                 self.remove(&oldest);
             }
         }
         let due = now + CLAIM;
-        self.open.insert(who.clone(), AddressClaim { way, stage, held: Vec::new(), since: now, due });
+        self.open.insert(
+            who.clone(),
+            AddressClaim { reply_path: way, stage, queued_messages: Vec::new(), since: now, due },
+        );
         self.due.insert((due, who.clone()));
     }
 }
 
 impl Mihf {
-    fn draw(&mut self) -> TransactionId {
+    fn draw_probe_id(&mut self) -> TransactionId {
         let rng = &mut self.rng;
         let secure = self.claims.rng.get_or_insert_with(|| {
             let mut seed = [0; 32];
@@ -166,14 +176,18 @@ impl Mihf {
 
     /// What may be taken up of what came: the message, unless its sender has yet to prove that it may speak for its
     /// identifier.
-    pub(super) fn screen(&mut self, now: Instant, arrival: ReceivedMessage) -> Option<ReceivedMessage> {
+    pub(super) fn screen_message(
+        &mut self,
+        now: Instant,
+        arrival: ReceivedMessage,
+    ) -> Option<ReceivedMessage> {
         if self.config.proofs.is_none() {
             return Some(arrival);
         }
-        let remote = self.net.remote(arrival.way)?;
+        let remote = self.net.remote_address(arrival.reply_path)?;
         let id = arrival.header.id;
         if id == MessageId::CAPABILITY_DISCOVER_RESPONSE
-            && self.claims.next().is_some()
+            && self.claims.next_deadline().is_some()
             && self.probe_answered(now, remote, &arrival)
         {
             return None;
@@ -185,9 +199,10 @@ impl Mihf {
         if known == Some(remote.ip().to_canonical()) {
             return Some(arrival);
         }
-        let places = proofs.places.get(source).filter(|_| named);
+        let places = proofs.allowed_networks.get(source).filter(|_| named);
         let place = places.is_some_and(|places| places.iter().any(|place| is_within(remote.ip(), *place)));
-        let reachable = matches!(arrival.way, Way::Connection(_)) || self.claims.is_proven(now, remote);
+        let reachable =
+            matches!(arrival.reply_path, ReplyPath::Connection(_)) || self.claims.is_proven(now, remote);
         if reachable && (known.is_none() || place) {
             return Some(arrival);
         }
@@ -199,16 +214,16 @@ impl Mihf {
             self.counters.claims_refused += 1;
         } else if id == MessageId::CAPABILITY_DISCOVER_REQUEST {
             let mut params = alloc::vec![Tlv::Status(Status::Success)];
-            params.extend(self.config.capabilities.params());
-            self.reply(&arrival, params);
+            params.extend(self.config.capabilities.to_parameters());
+            self.respond_without_transaction(&arrival, params);
         } else {
-            self.claim(now, remote, arrival, named && !place, reachable);
+            self.handle_claim(now, remote, arrival, named && !place, reachable);
         }
         None
     }
 
     /// A request or an indication came under an identifier for which its address has not spoken yet.
-    fn claim(
+    fn handle_claim(
         &mut self,
         now: Instant,
         remote: SocketAddr,
@@ -218,83 +233,94 @@ impl Mihf {
     ) {
         let who = (arrival.source.clone(), remote);
         if !self.claims.open.contains_key(&who) {
-            let probe = self.draw();
+            let probe = self.draw_probe_id();
             let Some(proofs) = &self.config.proofs else { return };
             let stage = ClaimStage::Reach { probe, before: None, answered: 0, misses: 0 };
-            self.claims.insert(now, &who, arrival.way, stage, proofs);
-            self.hold(&who, arrival);
+            self.claims.insert_claim(now, &who, arrival.reply_path, stage, proofs);
+            self.queue_until_proven(&who, arrival);
             return match (barred, reachable) {
                 (true, _) => self.refuse_claim(now, &who),
-                (false, true) => self.ask_holder(now, &who),
-                (false, false) => self.probe(&who),
+                (false, true) => self.probe_holder(now, &who),
+                (false, false) => self.send_probe(&who),
             };
         }
         match self.claims.open.get(&who).map(|claim| claim.stage) {
             Some(ClaimStage::Refused) => {
                 self.counters.claims_refused += 1;
-                self.reply(&arrival, alloc::vec![Tlv::Status(Status::AuthorizationFailure)]);
+                self.respond_without_transaction(
+                    &arrival,
+                    alloc::vec![Tlv::Status(Status::AuthorizationFailure)],
+                );
             }
             Some(ClaimStage::Reach { .. }) => {
-                self.hold(&who, arrival);
-                self.probe(&who);
+                self.queue_until_proven(&who, arrival);
+                self.send_probe(&who);
             }
-            _ => self.hold(&who, arrival),
+            _ => self.queue_until_proven(&who, arrival),
         }
     }
 
-    fn hold(&mut self, who: &Claimant, arrival: ReceivedMessage) {
+    fn queue_until_proven(&mut self, who: &AddressClaimant, arrival: ReceivedMessage) {
         let Some(claim) = self.claims.open.get_mut(who) else { return };
         let same = |held: &ReceivedMessage| {
             (held.header.id, held.header.transaction) == (arrival.header.id, arrival.header.transaction)
         };
-        if claim.held.len() < HELD && !claim.held.iter().any(same) {
-            claim.held.push(arrival);
+        if claim.queued_messages.len() < MAX_QUEUED_MESSAGES && !claim.queued_messages.iter().any(same) {
+            claim.queued_messages.push(arrival);
         }
     }
 
     /// Sends a newcomer its probe.
-    fn probe(&mut self, who: &Claimant) {
+    fn send_probe(&mut self, who: &AddressClaimant) {
         let Some(claim) = self.claims.open.get(who) else { return };
         if let ClaimStage::Reach { probe, .. } = claim.stage {
-            self.discover(claim.way, &who.0, probe);
+            self.send_discover_request(claim.reply_path, &who.0, probe);
         }
     }
 
-    fn discover(&mut self, way: Way, to: &MihfId, probe: TransactionId) {
-        let message = Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []);
-        self.send_aside(way, &message, Bits::default(), probe, to);
+    fn send_discover_request(&mut self, way: ReplyPath, to: &MihfId, probe: TransactionId) {
+        let message = MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []);
+        self.send_without_transaction(way, &message, HeaderFlags::default(), probe, to);
     }
 
     /// Answers a message without a transaction; indications have no answer.
-    fn reply(&mut self, to: &ReceivedMessage, params: Vec<Tlv>) {
-        let (header, way, source) = (to.header, to.way, to.source.clone());
+    fn respond_without_transaction(&mut self, to: &ReceivedMessage, params: Vec<Tlv>) {
+        let (header, way, source) = (to.header, to.reply_path, to.source.clone());
         if header.id.opcode == Opcode::Request {
-            let message = Message::new(header.id.response(), params);
-            let bits = Bits { ack_rsp: header.ack_req, ..Bits::default() };
-            self.send_aside(way, &message, bits, header.transaction, &source);
+            let message = MihfMessage::new(header.id.to_response(), params);
+            let bits = HeaderFlags { ack_rsp: header.ack_req, ..HeaderFlags::default() };
+            self.send_without_transaction(way, &message, bits, header.transaction, &source);
         }
     }
 
     /// Sends a message of which no transaction is kept.
-    fn send_aside(&mut self, way: Way, message: &Message, bits: Bits, tid: TransactionId, to: &MihfId) {
-        let streamed = matches!(way, Way::Connection(_));
-        let Some(pdu) = self.encode(message, bits, tid, to, streamed) else { return };
+    fn send_without_transaction(
+        &mut self,
+        way: ReplyPath,
+        message: &MihfMessage,
+        bits: HeaderFlags,
+        tid: TransactionId,
+        to: &MihfId,
+    ) {
+        let streamed = matches!(way, ReplyPath::Connection(_));
+        let Some(pdu) = self.encode_message(message, bits, tid, to, streamed) else { return };
         // No transaction has this token: nobody hears of a connection that is over.
-        let (to, service, transaction) = (Target::Way(way), message.id.service, u64::MAX);
-        let request = Request { to, reliable: false, watched: false, service, pdu: &pdu, transaction };
-        self.net.request(request, &mut self.counters);
+        let (to, service, transaction) = (MessageTarget::Path(way), message.id.service, u64::MAX);
+        let request =
+            TransportRequest { to, reliable: false, watched: false, service, pdu: &pdu, transaction };
+        self.net.send_request(request, &mut self.counters);
     }
 
     /// An answer to Capability_Discover came; true where it is to a probe.
     fn probe_answered(&mut self, now: Instant, remote: SocketAddr, arrival: &ReceivedMessage) -> bool {
         let tid = arrival.header.transaction;
         let who = (arrival.source.clone(), remote);
-        let fresh = self.draw();
+        let fresh = self.draw_probe_id();
         if let Some(claim) = self.claims.open.get_mut(&who)
             && let ClaimStage::Reach { probe, before, answered, misses } = claim.stage
         {
             if before == Some(tid) {
-                self.acknowledge_aside(arrival);
+                self.acknowledge_without_transaction(arrival);
                 return true;
             }
             if probe != tid {
@@ -308,11 +334,11 @@ impl Mihf {
             }
             let (before, answered) = (Some(probe), answered + 1);
             claim.stage = ClaimStage::Reach { probe: fresh, before, answered, misses };
-            self.acknowledge_aside(arrival);
+            self.acknowledge_without_transaction(arrival);
             if answered >= ROUNDS {
-                self.reached(now, &who);
+                self.handle_address_proven(now, &who);
             } else {
-                self.probe(&who);
+                self.send_probe(&who);
             }
             return true;
         }
@@ -321,12 +347,12 @@ impl Mihf {
         if known != Some(remote.ip().to_canonical()) {
             return false;
         }
-        let asked = |(who, claim): (&Claimant, &AddressClaim)| {
+        let asked = |(who, claim): (&AddressClaimant, &AddressClaim)| {
             let probed = matches!(claim.stage, ClaimStage::Holder { probe, .. } if probe == tid);
             (who.0 == arrival.source && probed).then(|| who.clone())
         };
         let Some(newcomer) = self.claims.open.iter().find_map(asked) else { return false };
-        self.acknowledge_aside(arrival);
+        self.acknowledge_without_transaction(arrival);
         if let Some(entry) = peer.and_then(|peer| self.peers.get_mut(peer)) {
             entry.confirmed = Some(now);
         }
@@ -334,85 +360,92 @@ impl Mihf {
         true
     }
 
-    fn acknowledge_aside(&mut self, arrival: &ReceivedMessage) {
+    fn acknowledge_without_transaction(&mut self, arrival: &ReceivedMessage) {
         if arrival.header.ack_req {
             let (header, source) = (arrival.header, arrival.source.clone());
-            let bits = Bits { ack_rsp: true, ..Bits::default() };
-            let message = Message::acknowledgement(header.id);
-            self.send_aside(arrival.way, &message, bits, header.transaction, &source);
+            let bits = HeaderFlags { ack_rsp: true, ..HeaderFlags::default() };
+            let message = MihfMessage::acknowledgement(header.id);
+            self.send_without_transaction(arrival.reply_path, &message, bits, header.transaction, &source);
         }
     }
 
     /// A newcomer has proved its address.
-    fn reached(&mut self, now: Instant, who: &Claimant) {
+    fn handle_address_proven(&mut self, now: Instant, who: &AddressClaimant) {
         self.counters.addresses_proven += 1;
         let most = self.config.proofs.as_ref().map_or(0, |proofs| proofs.claims);
-        self.claims.prove(now, who.1, most);
+        self.claims.mark_proven(now, who.1, most);
         let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
         match entry.map(|entry| (entry.address, entry.configured.is_some())) {
-            Some((Some(address), false)) if address != who.1.ip().to_canonical() => self.ask_holder(now, who),
-            _ => self.admit(now, who),
+            Some((Some(address), false)) if address != who.1.ip().to_canonical() => {
+                self.probe_holder(now, who)
+            }
+            _ => self.admit_claimant(now, who),
         }
     }
 
     /// Asks the address at which an identifier is known whether it is still there.
-    fn ask_holder(&mut self, now: Instant, who: &Claimant) {
+    fn probe_holder(&mut self, now: Instant, who: &AddressClaimant) {
         let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
-        if entry.and_then(|entry| entry.confirmed).is_some_and(|at| now.since(at) < CONFIRMED) {
+        if entry.and_then(|entry| entry.confirmed).is_some_and(|at| now.duration_since(at) < CONFIRMED) {
             return self.refuse_claim(now, who);
         }
         let registered = entry.filter(|entry| entry.is_registered());
-        let Some(way) = registered.and_then(|entry| entry.way).filter(|way| self.net.is_open(*way)) else {
-            return self.admit(now, who);
+        let Some(way) =
+            registered.and_then(|entry| entry.last_reply_path).filter(|way| self.net.is_open(*way))
+        else {
+            return self.admit_claimant(now, who);
         };
-        let fresh = self.draw();
+        let fresh = self.draw_probe_id();
         let Some(claim) = self.claims.open.get_mut(who) else { return };
         let (probe, sent) = match claim.stage {
-            ClaimStage::Holder { sent, .. } if sent >= HOLDER_TRIES => return self.admit(now, who),
+            ClaimStage::Holder { sent, .. } if sent >= HOLDER_TRIES => return self.admit_claimant(now, who),
             ClaimStage::Holder { probe, sent } => (probe, sent + 1),
             _ => (fresh, 1),
         };
         claim.stage = ClaimStage::Holder { probe, sent };
-        self.claims.schedule(who, now + HOLDER_WAIT);
-        self.discover(way, &who.0, probe);
+        self.claims.schedule_claim(who, now + HOLDER_WAIT);
+        self.send_discover_request(way, &who.0, probe);
     }
 
-    fn refuse_claim(&mut self, now: Instant, who: &Claimant) {
+    fn refuse_claim(&mut self, now: Instant, who: &AddressClaimant) {
         let Some(claim) = self.claims.open.get_mut(who) else { return };
         claim.stage = ClaimStage::Refused;
-        let held = core::mem::take(&mut claim.held);
-        self.claims.schedule(who, now + CLAIM);
+        let held = core::mem::take(&mut claim.queued_messages);
+        self.claims.schedule_claim(who, now + CLAIM);
         for arrival in held {
             self.counters.claims_refused += 1;
-            self.reply(&arrival, alloc::vec![Tlv::Status(Status::AuthorizationFailure)]);
+            self.respond_without_transaction(
+                &arrival,
+                alloc::vec![Tlv::Status(Status::AuthorizationFailure)],
+            );
         }
-        if self.claims.said.is_none_or(|at| now.since(at) >= QUIET) {
-            self.claims.said = Some(now);
-            self.net.outputs.event(Event::ClaimRefused { peer: who.0.clone(), address: who.1 });
+        if self.claims.last_reported_at.is_none_or(|at| now.duration_since(at) >= QUIET) {
+            self.claims.last_reported_at = Some(now);
+            self.net.outputs.push_event(MihfEvent::ClaimRefused { peer: who.0.clone(), address: who.1 });
         }
     }
 
     /// A newcomer speaks for its identifier from now on; what is known of another address ends.
-    fn admit(&mut self, now: Instant, who: &Claimant) {
+    fn admit_claimant(&mut self, now: Instant, who: &AddressClaimant) {
         let Some(claim) = self.claims.remove(who) else { return };
         if let Some(peer) = self.peers.find(&who.0)
             && let Some(entry) = self.peers.get(peer)
             && entry.configured.is_none()
             && let Some(before) = entry.address.filter(|before| *before != who.1.ip().to_canonical())
-            && self.peers.displace(peer)
+            && self.peers.clear_address(peer)
         {
             self.counters.addresses_replaced += 1;
             let (peer, address) = (who.0.clone(), who.1);
-            self.net.outputs.event(Event::Deregistered { peer: peer.clone() });
-            self.net.outputs.event(Event::AddressReplaced { peer, before, address });
+            self.net.outputs.push_event(MihfEvent::Deregistered { peer: peer.clone() });
+            self.net.outputs.push_event(MihfEvent::AddressReplaced { peer, before, address });
         }
-        for arrival in claim.held {
+        for arrival in claim.queued_messages {
             self.take_up(now, arrival);
         }
         // Of a function that was displaced nothing may be left but what its messages have begun: a malformed one begins
         // nothing.
         if let Some(peer) = self.peers.find(&who.0) {
-            self.peers.sweep(peer);
+            self.peers.remove_if_unused(peer);
         }
     }
 
@@ -422,7 +455,7 @@ impl Mihf {
             && at <= now
         {
             match self.claims.open.get(&who).map(|claim| claim.stage) {
-                Some(ClaimStage::Holder { .. }) => self.ask_holder(now, &who),
+                Some(ClaimStage::Holder { .. }) => self.probe_holder(now, &who),
                 Some(ClaimStage::Reach { .. }) => {
                     self.counters.addresses_unproven += 1;
                     self.claims.remove(&who);

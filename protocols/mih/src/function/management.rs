@@ -1,60 +1,60 @@
 //! What an MIH function answers by itself: the management service, and Get_Information where it has a store.
 
-use super::{Event, Mihf};
-use crate::{Message, MessageId, MihfId, Status, Tlv, kind};
+use super::{Mihf, MihfEvent};
+use crate::{MessageId, MihfId, MihfMessage, Status, Tlv, kind};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 
 impl Mihf {
     /// The parameters of the response, if the request is not for the user.
-    pub(super) fn answer(
+    pub(super) fn response_parameters(
         &mut self,
         now: Instant,
         peer: u32,
         from: &MihfId,
-        message: &Message,
+        message: &MihfMessage,
     ) -> Option<Vec<Tlv>> {
         match message.id {
             MessageId::CAPABILITY_DISCOVER_REQUEST => {
                 let mut params = alloc::vec![Tlv::Status(Status::Success)];
-                params.extend(self.config.capabilities.params());
+                params.extend(self.config.capabilities.to_parameters());
                 Some(params)
             }
-            MessageId::REGISTER_REQUEST => Some(self.register(now, peer, from)),
+            MessageId::REGISTER_REQUEST => Some(self.register_peer(now, peer, from)),
             MessageId::DEREGISTER_REQUEST => {
                 if self.peers.deregister(peer) {
-                    self.net.outputs.event(Event::Deregistered { peer: from.clone() });
+                    self.net.outputs.push_event(MihfEvent::Deregistered { peer: from.clone() });
                 }
                 Some(alloc::vec![Tlv::Status(Status::Success)])
             }
             MessageId::EVENT_SUBSCRIBE_REQUEST | MessageId::EVENT_UNSUBSCRIBE_REQUEST
-                if self.config.ask_subscriptions =>
+                if self.config.user_answers_subscriptions =>
             {
                 None
             }
-            MessageId::EVENT_SUBSCRIBE_REQUEST => Some(self.subscribe(from, message, true)),
-            MessageId::EVENT_UNSUBSCRIBE_REQUEST => Some(self.subscribe(from, message, false)),
+            MessageId::EVENT_SUBSCRIBE_REQUEST => Some(self.update_subscription(from, message, true)),
+            MessageId::EVENT_UNSUBSCRIBE_REQUEST => Some(self.update_subscription(from, message, false)),
             MessageId::GET_INFORMATION_REQUEST => {
                 let store = self.config.information.as_ref()?;
-                Some(store.answer(message))
+                Some(store.response_parameters(message))
             }
             _ => None,
         }
     }
 
-    fn register(&mut self, now: Instant, peer: u32, from: &MihfId) -> Vec<Tlv> {
+    fn register_peer(&mut self, now: Instant, peer: u32, from: &MihfId) -> Vec<Tlv> {
         let seconds = u32::try_from(self.config.registration.as_secs()).unwrap_or(u32::MAX);
         let until = now + Duration::from_secs(seconds.into());
         if !self.peers.register(peer, until, self.config.max_registered) {
             self.counters.registrations_refused += 1;
             return alloc::vec![Tlv::Status(Status::Rejected), Tlv::ValidTimeInterval(0)];
         }
-        self.net.outputs.event(Event::Registered { peer: from.clone() });
+        self.net.outputs.push_event(MihfEvent::Registered { peer: from.clone() });
         alloc::vec![Tlv::Status(Status::Success), Tlv::ValidTimeInterval(seconds)]
     }
 
     /// Subscribes to events or ends that; the events of which there are none here are not granted.
-    fn subscribe(&mut self, from: &MihfId, message: &Message, on: bool) -> Vec<Tlv> {
+    fn update_subscription(&mut self, from: &MihfId, message: &MihfMessage, on: bool) -> Vec<Tlv> {
         let (Some(Tlv::LinkIdentifier(link)), Some(Tlv::EventList(asked))) =
             (message.get(kind::LINK_IDENTIFIER), message.get(kind::EVENT_LIST))
         else {
@@ -69,14 +69,14 @@ impl Mihf {
         }
         params.push(Tlv::EventList(events));
         let (peer, link) = (from.clone(), link.clone());
-        self.net.outputs.event(if on {
+        self.net.outputs.push_event(if on {
             let configs = match message.get(kind::EVENT_CONFIG_LIST) {
                 Some(Tlv::EventConfigs(configs)) => configs.clone(),
                 _ => Vec::new(),
             };
-            Event::Subscribed { peer, link, events, configs }
+            MihfEvent::Subscribed { peer, link, events, configs }
         } else {
-            Event::Unsubscribed { peer, link, events }
+            MihfEvent::Unsubscribed { peer, link, events }
         });
         params
     }

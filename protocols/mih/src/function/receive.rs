@@ -1,31 +1,34 @@
 //! What comes in: from packets to transactions.
 
-use super::table::{Key, Transaction};
-use super::{Event, Incoming, Mihf};
-use crate::net::Way;
-use crate::transaction::{Machines, Status as End, Variables};
-use crate::{Decoded, Fault, Header, HeaderError, Message, MessageId, MihfId, Opcode, Status, Tlv};
+use super::table::{Transaction, TransactionKey};
+use super::{IncomingRequestId, Mihf, MihfEvent};
+use crate::net::ReplyPath;
+use crate::transaction::{TransactionMachines, TransactionStatus, TransactionVariables};
+use crate::{
+    DecodeErrorKind, DecodedMessage, HeaderError, MessageId, MihHeader, MihfId, MihfMessage, Opcode, Status,
+    Tlv,
+};
 use usher_core::{ConnId, Instant};
 
 /// A message that came, with what is known of its coming.
 #[derive(Debug)]
 pub(super) struct ReceivedMessage {
-    pub(super) way: Way,
-    pub(super) header: Header,
+    pub(super) reply_path: ReplyPath,
+    pub(super) header: MihHeader,
     pub(super) source: MihfId,
     destination: MihfId,
-    pub(super) message: Message,
+    pub(super) message: MihfMessage,
     /// The status that answers it, where it could not be read.
     refusal: Option<Status>,
 }
 
 impl Mihf {
     /// A packet came.
-    pub(super) fn packet(&mut self, now: Instant, way: Way, octets: &[u8]) {
+    pub(super) fn receive_packet(&mut self, now: Instant, way: ReplyPath, octets: &[u8]) {
         self.counters.received += 1;
         self.work.decoded += 1;
-        if let Some(whole) = self.reassembly.take(now, octets) {
-            self.message(now, way, &whole);
+        if let Some(whole) = self.reassembly.receive_packet(now, octets) {
+            self.receive_message(now, way, &whole);
         }
         self.count_fragments();
     }
@@ -38,33 +41,36 @@ impl Mihf {
     }
 
     /// A whole message came.
-    fn message(&mut self, now: Instant, way: Way, octets: &[u8]) {
-        match Message::decode(octets) {
-            Ok(Decoded { header, source, destination, message }) => {
+    fn receive_message(&mut self, now: Instant, way: ReplyPath, octets: &[u8]) {
+        match MihfMessage::decode(octets) {
+            Ok(DecodedMessage { header, source, destination, message }) => {
                 let unknown = message.params.iter().filter(|p| matches!(p, Tlv::Other { .. })).count();
                 self.counters.unknown_tlv += unknown as u64;
-                self.receive(
+                self.dispatch_message(
                     now,
-                    ReceivedMessage { way, header, source, destination, message, refusal: None },
+                    ReceivedMessage { reply_path: way, header, source, destination, message, refusal: None },
                 );
             }
             Err(error) => {
                 match error.fault {
-                    Fault::Header(HeaderError::Reserved(_)) => self.counters.unknown_service += 1,
-                    Fault::Unknown(_) => self.counters.unknown_message += 1,
+                    DecodeErrorKind::Header(HeaderError::Reserved(_)) => self.counters.unknown_service += 1,
+                    DecodeErrorKind::Unknown(_) => self.counters.unknown_message += 1,
                     _ => self.counters.malformed += 1,
                 }
-                let refusal = error.answer();
+                let refusal = error.response_status();
                 let ends = (error.header, error.source, error.destination);
                 if let (Some(_), (Some(header), Some(source), Some(destination))) = (refusal, ends) {
-                    let message = Message::acknowledgement(header.id);
-                    self.receive(now, ReceivedMessage { way, header, source, destination, message, refusal });
+                    let message = MihfMessage::acknowledgement(header.id);
+                    self.dispatch_message(
+                        now,
+                        ReceivedMessage { reply_path: way, header, source, destination, message, refusal },
+                    );
                 }
             }
         }
     }
 
-    fn receive(&mut self, now: Instant, arrival: ReceivedMessage) {
+    fn dispatch_message(&mut self, now: Instant, arrival: ReceivedMessage) {
         let ReceivedMessage { source, destination, .. } = &arrival;
         if source.is_multicast() {
             self.counters.malformed += 1;
@@ -74,60 +80,66 @@ impl Mihf {
             self.counters.misaddressed += 1;
             return;
         }
-        if let Some(arrival) = self.screen(now, arrival) {
+        if let Some(arrival) = self.screen_message(now, arrival) {
             self.take_up(now, arrival);
         }
     }
 
     /// Takes up a message whose sender may speak for its identifier.
     pub(super) fn take_up(&mut self, now: Instant, arrival: ReceivedMessage) {
-        let ReceivedMessage { way, header, source, message, .. } = &arrival;
-        self.heard(*way, source);
+        let ReceivedMessage { reply_path: way, header, source, message, .. } = &arrival;
+        self.record_reply_path(*way, source);
         let bare = header.ack_rsp && message.params.is_empty();
         match (header.id.opcode, bare, header.ack_rsp) {
             (Opcode::Request | Opcode::Indication, true, _) => {
-                let key = |peer| Key::source(peer, header.transaction);
-                self.acknowledged(now, source, key, header.id);
+                let key = |peer| TransactionKey::for_source(peer, header.transaction);
+                self.receive_acknowledgement(now, source, key, header.id);
             }
             (Opcode::Response, true, _) => {
                 let request = MessageId { opcode: Opcode::Request, ..header.id };
-                let key = |peer| Key::destination(peer, header.transaction, request);
-                self.acknowledged(now, source, key, request);
+                let key = |peer| TransactionKey::for_destination(peer, header.transaction, request);
+                self.receive_acknowledgement(now, source, key, request);
             }
-            (Opcode::Response, false, _) => self.response(now, arrival),
+            (Opcode::Response, false, _) => self.receive_response(now, arrival),
             (Opcode::Request | Opcode::Indication, false, true) => self.counters.malformed += 1,
-            (Opcode::Request | Opcode::Indication, false, false) => self.begun(now, arrival),
+            (Opcode::Request | Opcode::Indication, false, false) => self.accept_transaction(now, arrival),
         }
     }
 
     /// Takes note of by which way a function was heard, where anything is known of it.
-    fn heard(&mut self, way: Way, source: &MihfId) {
+    fn record_reply_path(&mut self, way: ReplyPath, source: &MihfId) {
         let Some(peer) = self.peers.find(source) else { return };
         if let Some(entry) = self.peers.get_mut(peer) {
-            entry.way = Some(way);
+            entry.last_reply_path = Some(way);
         }
-        self.bind(way, peer);
+        self.bind_connection(way, peer);
     }
 
-    fn bind(&mut self, way: Way, peer: u32) {
-        if let Way::Connection(conn) = way
-            && self.net.identify(conn, peer)
+    fn bind_connection(&mut self, way: ReplyPath, peer: u32) {
+        if let ReplyPath::Connection(conn) = way
+            && self.net.identify_peer(conn, peer)
         {
-            self.peers.hold(peer);
+            self.peers.add_reference(peer);
         }
     }
 
     /// A connection is over.
-    pub(super) fn lose(&mut self, conn: ConnId) {
-        if let Some(peer) = self.net.down(conn, &mut self.counters)
+    pub(super) fn release_connection(&mut self, conn: ConnId) {
+        if let Some(peer) = self.net.handle_closed(conn, &mut self.counters)
             && conn.is_accepted()
         {
-            self.peers.release(peer);
+            self.peers.drop_reference(peer);
         }
     }
 
     /// An acknowledgement without payload came.
-    fn acknowledged(&mut self, now: Instant, source: &MihfId, key: impl Fn(u32) -> Key, id: MessageId) {
+    fn receive_acknowledgement(
+        &mut self,
+        now: Instant,
+        source: &MihfId,
+        key: impl Fn(u32) -> TransactionKey,
+        id: MessageId,
+    ) {
         let token = self.peers.find(source).and_then(|peer| self.table.find(key(peer)));
         let transaction = token.and_then(|token| Some((token, self.table.get(token)?)));
         match transaction {
@@ -136,9 +148,9 @@ impl Mihf {
                     self.counters.late_acks += 1;
                     return;
                 }
-                self.step(now, token, |machines, effects| {
+                self.step_transaction(now, token, |machines, effects| {
                     machines.variables.msg_in_ack_rsp = true;
-                    machines.run(effects);
+                    machines.run_transitions(effects);
                 });
             }
             _ => self.counters.unknown_transaction += 1,
@@ -146,106 +158,108 @@ impl Mihf {
     }
 
     /// A response came.
-    fn response(&mut self, now: Instant, arrival: ReceivedMessage) {
-        let ReceivedMessage { way, header, source, message, .. } = arrival;
+    fn receive_response(&mut self, now: Instant, arrival: ReceivedMessage) {
+        let ReceivedMessage { reply_path: way, header, source, message, .. } = arrival;
         let peer = self.peers.find(&source);
-        let mut token = peer.and_then(|peer| self.table.find(Key::source(peer, header.transaction)));
+        let mut token =
+            peer.and_then(|peer| self.table.find(TransactionKey::for_source(peer, header.transaction)));
         let mut discovered = None;
         if token.is_none() && header.id == MessageId::CAPABILITY_DISCOVER_RESPONSE {
             // Who answers what went to all is none of those that are known.
             let all = self.peers.find(&MihfId::multicast());
-            token = all.and_then(|all| self.table.find(Key::source(all, header.transaction)));
+            token = all.and_then(|all| self.table.find(TransactionKey::for_source(all, header.transaction)));
             discovered = token;
         }
         let changes = peer.and_then(|peer| self.peers.get(peer)).map_or(0, |entry| entry.changes);
         let transaction = token.and_then(|token| Some((token, self.table.get_mut(token)?)));
         let Some((token, transaction)) =
-            transaction.filter(|(_, t)| t.id.opcode == Opcode::Request && t.id.response() == header.id)
+            transaction.filter(|(_, t)| t.id.opcode == Opcode::Request && t.id.to_response() == header.id)
         else {
             self.counters.unknown_transaction += 1;
             return;
         };
         match transaction.machines.variables.transaction_status {
-            End::Ongoing => {
+            TransactionStatus::Ongoing => {
                 transaction.inbox = Some(message);
                 if let (Some(_), Some(token)) = (discovered, transaction.user) {
-                    self.net.outputs.event(Event::Discovered { token, peer: source });
+                    self.net.outputs.push_event(MihfEvent::Discovered { token, peer: source });
                 }
             }
-            End::Success => self.counters.duplicates += 1,
-            End::Failure => {
+            TransactionStatus::Success => self.counters.duplicates += 1,
+            TransactionStatus::Failure => {
                 self.counters.late_responses += 1;
                 return;
             }
         }
-        transaction.way = Some((way, changes));
-        self.step(now, token, |machines, effects| {
+        transaction.last_reply_path = Some((way, changes));
+        self.step_transaction(now, token, |machines, effects| {
             let variables = &mut machines.variables;
             variables.msg_in_avail = true;
             variables.msg_in_ack_req = header.ack_req;
             variables.msg_in_ack_rsp = header.ack_rsp;
-            machines.run(effects);
+            machines.run_transitions(effects);
         });
     }
 
     /// A request or an indication came.
-    fn begun(&mut self, now: Instant, arrival: ReceivedMessage) {
-        let ReceivedMessage { way, header, source, destination, message, refusal } = arrival;
+    fn accept_transaction(&mut self, now: Instant, arrival: ReceivedMessage) {
+        let ReceivedMessage { reply_path: way, header, source, destination, message, refusal } = arrival;
         let (id, tid) = (header.id, header.transaction);
         let known = self.peers.find(&source);
         if let Some(peer) = known
-            && let Some(token) = self.table.find(Key::destination(peer, tid, id))
+            && let Some(token) = self.table.find(TransactionKey::for_destination(peer, tid, id))
         {
             self.counters.duplicates += 1;
             let (changes, named) =
                 self.peers.get(peer).map_or((0, false), |entry| (entry.changes, entry.configured.is_some()));
-            let address = |way| self.net.remote(way).map(|remote| remote.ip().to_canonical());
+            let address = |way| self.net.remote_address(way).map(|remote| remote.ip().to_canonical());
             if let Some(transaction) = self.table.get_mut(token) {
                 // Two that use one identifier without a registration may draw the same number.
-                let before = transaction.way.and_then(|(before, _)| address(before));
+                let before = transaction.last_reply_path.and_then(|(before, _)| address(before));
                 let other = before.is_some() && before != address(way);
                 if self.config.proofs.is_none() || named || !other {
-                    transaction.way = Some((way, changes));
+                    transaction.last_reply_path = Some((way, changes));
                 }
             }
-            self.step(now, token, |machines, effects| {
+            self.step_transaction(now, token, |machines, effects| {
                 machines.variables.msg_in_avail = true;
-                machines.run(effects);
+                machines.run_transitions(effects);
             });
             return;
         }
-        if !self.room() {
+        if !self.ensure_capacity() {
             self.counters.refused += 1;
             return;
         }
         let rng = &mut self.rng;
-        let peer = self.peers.intern(&source, || rng.next_u64());
-        self.peers.hold(peer);
-        self.bind(way, peer);
-        let mut variables = Variables::new(id.opcode);
+        let peer = self.peers.intern_peer(&source, || rng.next_u64());
+        self.peers.add_reference(peer);
+        self.bind_connection(way, peer);
+        let mut variables = TransactionVariables::new(id.opcode);
         variables.msg_in_ack_req = header.ack_req;
         variables.is_multicast = destination.is_multicast();
         variables.ack_due = id.opcode == Opcode::Indication;
-        let machines = Machines::destination(variables);
-        let mut transaction = Transaction::new(machines, Key::destination(peer, tid, id), peer, id, tid);
-        let address = self.config.proofs.as_ref().and_then(|_| self.net.remote(way));
+        let machines = TransactionMachines::for_destination(variables);
+        let mut transaction =
+            Transaction::new(machines, TransactionKey::for_destination(peer, tid, id), peer, id, tid);
+        let address = self.config.proofs.as_ref().and_then(|_| self.net.remote_address(way));
         let changes = match self.peers.get_mut(peer) {
             Some(entry) => {
-                entry.way = Some(way);
+                entry.last_reply_path = Some(way);
                 entry.address = entry.address.or(address.map(|address| address.ip().to_canonical()));
                 entry.changes
             }
             None => 0,
         };
-        transaction.timing = self.config.timing(id);
-        transaction.way = Some((way, changes));
+        transaction.timing = self.config.message_timing(id);
+        transaction.last_reply_path = Some((way, changes));
         (transaction.inbox, transaction.refusal) = (Some(message), refusal);
         let token = self.table.insert(now, transaction);
-        self.step(now, token, |machines, effects| machines.start(effects));
+        self.step_transaction(now, token, |machines, effects| machines.start(effects));
     }
 
     /// Gives what came to whom it is for: the user, or the function itself.
-    pub(super) fn deliver(&mut self, now: Instant, token: u64) {
+    pub(super) fn deliver_message(&mut self, now: Instant, token: u64) {
         let Some(transaction) = self.table.get_mut(token) else { return };
         if transaction.user.is_some() {
             return;
@@ -255,26 +269,26 @@ impl Mihf {
         let Some(entry) = self.peers.get(peer) else { return };
         let from = entry.id.clone();
         if message.id.opcode == Opcode::Indication {
-            self.net.outputs.event(Event::Indication { from, message });
+            self.net.outputs.push_event(MihfEvent::Indication { from, message });
             return;
         }
         let answer = match refusal {
             Some(status) => Some(alloc::vec![Tlv::Status(status)]),
-            None => self.answer(now, peer, &from, &message),
+            None => self.response_parameters(now, peer, &from, &message),
         };
-        let transaction = Incoming(token);
+        let transaction = IncomingRequestId(token);
         match answer {
             Some(params) => {
-                let response = Message { id: message.id.response(), params };
-                if self.respond(now, transaction, &response).is_err() {
+                let response = MihfMessage { id: message.id.to_response(), params };
+                if self.send_response(now, transaction, &response).is_err() {
                     // An answer of ours that cannot be sent is one that is too long.
                     let failed = Tlv::Status(Status::UnspecifiedFailure);
-                    let response = Message { id: message.id.response(), params: alloc::vec![failed] };
-                    let sent = self.respond(now, transaction, &response);
+                    let response = MihfMessage { id: message.id.to_response(), params: alloc::vec![failed] };
+                    let sent = self.send_response(now, transaction, &response);
                     debug_assert!(sent.is_ok(), "a status fits every packet");
                 }
             }
-            None => self.net.outputs.event(Event::Request { from, transaction, message }),
+            None => self.net.outputs.push_event(MihfEvent::Request { from, transaction, message }),
         }
     }
 }

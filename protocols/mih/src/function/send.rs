@@ -1,11 +1,11 @@
 //! What goes out: the user's messages, responses, acknowledgements.
 
-use super::table::{Key, Transaction};
-use super::{Event, Failure, Incoming, Mihf, Peer, Unanswered};
-use crate::fragment::fragment;
-use crate::net::{Confirm, Pdu, Request, Target, Way};
-use crate::transaction::{Machines, Variables};
-use crate::{Bits, Message, MessageId, MihfId, Opcode, TransactionId};
+use super::table::{Transaction, TransactionKey};
+use super::{IncomingRequestId, Mihf, MihfEvent, MihfPeer, TransactionError, UnansweredPolicy};
+use crate::fragment::fragment_message;
+use crate::net::{MessageTarget, Pdu, ReplyPath, TransportConfirm, TransportRequest};
+use crate::transaction::{TransactionMachines, TransactionVariables};
+use crate::{HeaderFlags, MessageId, MihfId, MihfMessage, Opcode, TransactionId};
 use alloc::vec::Vec;
 use usher_core::{CommandError, Instant, TransportProtocol};
 
@@ -13,30 +13,30 @@ const TOO_LONG: CommandError = CommandError::Invalid("the message does not fit i
 
 impl Mihf {
     /// The user names a peer or changes its route.
-    pub(super) fn name(&mut self, peer: &Peer) {
-        self.net.address(peer.route.local);
+    pub(super) fn configure_peer(&mut self, peer: &MihfPeer) {
+        self.net.add_local_address(peer.route.local);
         let rng = &mut self.rng;
-        let number = self.peers.intern(&peer.id, || rng.next_u64());
-        if self.peers.configure(number, peer) {
-            self.net.outputs.event(Event::Deregistered { peer: peer.id.clone() });
+        let number = self.peers.intern_peer(&peer.id, || rng.next_u64());
+        if self.peers.configure_peer(number, peer) {
+            self.net.outputs.push_event(MihfEvent::Deregistered { peer: peer.id.clone() });
         }
-        self.net.reroute(number, &peer.route, &mut self.counters);
+        self.net.reroute_peer(number, &peer.route, &mut self.counters);
     }
 
     /// The user names a peer no more.
-    pub(super) fn unname(&mut self, id: &MihfId) {
+    pub(super) fn unconfigure_peer(&mut self, id: &MihfId) {
         if let Some(peer) = self.peers.find(id) {
-            self.peers.unconfigure(peer);
+            self.peers.unconfigure_peer(peer);
         }
     }
 
     /// The user sends a request or an indication.
-    pub(super) fn send(
+    pub(super) fn send_message(
         &mut self,
         now: Instant,
         user: u64,
         to: &MihfId,
-        message: &Message,
+        message: &MihfMessage,
     ) -> Result<(), CommandError> {
         if message.id.opcode == Opcode::Response {
             return Err(CommandError::Invalid("a response answers a request: use Respond"));
@@ -51,91 +51,94 @@ impl Mihf {
         if self.by_token.contains_key(&user) {
             return Err(CommandError::Invalid("the token is already in use"));
         }
-        let Some((peer, ack)) = self.reach(to) else {
+        let Some((peer, ack)) = self.find_reachable(to) else {
             self.counters.no_route += 1;
-            self.net.outputs.event(Event::Done { token: user, result: Err(Failure::NoRoute) });
+            self.net
+                .outputs
+                .push_event(MihfEvent::Done { token: user, result: Err(TransactionError::NoRoute) });
             return Ok(());
         };
-        if !self.room() {
+        if !self.ensure_capacity() {
             return Err(CommandError::Full("all transactions in memory are under way"));
         }
-        let tid = self.identifier(now, peer)?;
+        let tid = self.allocate_transaction_id(now, peer)?;
         let streamed = self.is_streamed(peer, None);
         let ack = if self.config.by_transport { !streamed } else { ack } && !to.is_multicast();
-        let bits = Bits { ack_req: ack, ..Bits::default() };
-        let Some(out) = self.encode(message, bits, tid, to, streamed) else {
+        let bits = HeaderFlags { ack_req: ack, ..HeaderFlags::default() };
+        let Some(out) = self.encode_message(message, bits, tid, to, streamed) else {
             if let Some(entry) = self.peers.get_mut(peer) {
-                entry.vacate(tid);
+                entry.release_id(tid);
             }
             return Err(TOO_LONG);
         };
-        let timing = self.config.timing(message.id);
-        let mut variables = Variables::new(message.id.opcode);
+        let timing = self.config.message_timing(message.id);
+        let mut variables = TransactionVariables::new(message.id.opcode);
         variables.start_ack_requestor = ack;
         variables.is_multicast = to.is_multicast();
         variables.rtx_ctr_max = timing.retransmissions;
-        variables.late_response_wanted = self.config.late_responses;
+        variables.late_response_wanted = self.config.accepts_late_responses;
         variables.ack_due = true;
-        if timing.unanswered == Unanswered::Retransmit {
+        if timing.unanswered == UnansweredPolicy::Retransmit {
             variables.resends_max = timing.retransmissions;
         }
-        let key = Key::source(peer, tid);
-        let mut transaction = Transaction::new(Machines::source(variables), key, peer, message.id, tid);
+        let key = TransactionKey::for_source(peer, tid);
+        let mut transaction =
+            Transaction::new(TransactionMachines::for_source(variables), key, peer, message.id, tid);
         (transaction.timing, transaction.user, transaction.out) = (timing, Some(user), Some(out));
         let token = self.table.insert(now, transaction);
-        self.peers.hold(peer);
+        self.peers.add_reference(peer);
         self.by_token.insert(user, token);
-        self.step(now, token, |machines, effects| machines.start(effects));
+        self.step_transaction(now, token, |machines, effects| machines.start(effects));
         Ok(())
     }
 
     /// A peer to which there is a way, and whether it is asked for acknowledgements.
-    fn reach(&self, to: &MihfId) -> Option<(u32, bool)> {
+    fn find_reachable(&self, to: &MihfId) -> Option<(u32, bool)> {
         let peer = self.peers.find(to)?;
         let entry = self.peers.get(peer)?;
         match entry.configured {
             Some((_, ack)) => Some((peer, ack)),
-            None => entry.way.filter(|way| self.net.is_open(*way)).map(|_| (peer, false)),
+            None => entry.last_reply_path.filter(|way| self.net.is_open(*way)).map(|_| (peer, false)),
         }
     }
 
     /// A transaction identifier for a peer that no open transaction has.
-    fn identifier(&mut self, now: Instant, peer: u32) -> Result<TransactionId, CommandError> {
+    fn allocate_transaction_id(&mut self, now: Instant, peer: u32) -> Result<TransactionId, CommandError> {
         let Some(entry) = self.peers.get_mut(peer) else {
             return Err(CommandError::WrongState("the peer is not known"));
         };
-        let tid = match entry.identifier() {
+        let tid = match entry.allocate_id() {
             Some(tid) => Some(tid),
             None => {
-                let oldest = entry.oldest();
+                let oldest = entry.oldest_id();
                 self.counters.displaced += 1;
-                if let Some(token) = self.table.find(Key::source(peer, oldest)) {
-                    self.step(now, token, |machines, effects| {
+                if let Some(token) = self.table.find(TransactionKey::for_source(peer, oldest)) {
+                    self.step_transaction(now, token, |machines, effects| {
                         machines.variables.transaction_stop = true;
-                        machines.run(effects);
+                        machines.run_transitions(effects);
                     });
                 }
-                self.peers.get_mut(peer).and_then(super::peers::Entry::identifier)
+                self.peers.get_mut(peer).and_then(super::peers::PeerEntry::allocate_id)
             }
         };
         let tid = tid.ok_or(CommandError::Full("all transaction identifiers of the peer are open"))?;
-        if let Some(token) = self.table.find(Key::source(peer, tid)) {
+        if let Some(token) = self.table.find(TransactionKey::for_source(peer, tid)) {
             self.counters.forgotten_early += 1;
-            self.forget(token);
+            self.remove_transaction(token);
         }
         Ok(tid)
     }
 
     /// The user answers a request.
-    pub(super) fn respond(
+    pub(super) fn send_response(
         &mut self,
         now: Instant,
-        incoming: Incoming,
-        message: &Message,
+        incoming: IncomingRequestId,
+        message: &MihfMessage,
     ) -> Result<(), CommandError> {
         let token = incoming.0;
         let transaction = self.table.get(token).ok_or(CommandError::UnknownToken)?;
-        if transaction.user.is_some() || message.id != transaction.id.response() {
+        if transaction.user.is_some() || message.id != transaction.id.to_response() {
             return Err(CommandError::Invalid("the message does not answer this request"));
         }
         if message.params.is_empty() {
@@ -149,43 +152,43 @@ impl Mihf {
         let (tid, ack_rsp, asked) =
             (transaction.tid, variables.start_ack_responder, variables.msg_in_ack_req);
         let entry = self.peers.get(transaction.peer).ok_or(CommandError::UnknownToken)?;
-        let streamed = self.is_streamed(transaction.peer, transaction.way.map(|(way, _)| way));
+        let streamed = self.is_streamed(transaction.peer, transaction.last_reply_path.map(|(way, _)| way));
         let ack_req = match self.config.by_transport {
             true => !streamed,
             false => entry.configured.map_or(asked, |(_, ack)| ack),
         };
         let to = entry.id.clone();
-        let bits = Bits { ack_req, ack_rsp, uir: false };
-        let out = self.encode(message, bits, tid, &to, streamed).ok_or(TOO_LONG)?;
-        let timing = self.config.timing(message.id);
+        let bits = HeaderFlags { ack_req, ack_rsp, uir: false };
+        let out = self.encode_message(message, bits, tid, &to, streamed).ok_or(TOO_LONG)?;
+        let timing = self.config.message_timing(message.id);
         if let Some(transaction) = self.table.get_mut(token) {
             (transaction.out, transaction.timing) = (Some(out), timing);
         }
-        self.step(now, token, |machines, effects| {
+        self.step_transaction(now, token, |machines, effects| {
             let variables = &mut machines.variables;
             variables.msg_out_avail = true;
             variables.msg_out_ack_req = ack_req;
             variables.rtx_ctr_max = timing.retransmissions;
-            machines.run(effects);
+            machines.run_transitions(effects);
         });
         Ok(())
     }
 
     /// Whether what goes back by this way, or else to a peer, goes on a stream.
-    fn is_streamed(&self, peer: u32, way: Option<Way>) -> bool {
+    fn is_streamed(&self, peer: u32, way: Option<ReplyPath>) -> bool {
         let entry = self.peers.get(peer);
         let route = entry.and_then(|entry| entry.configured).map(|(route, _)| route.transport);
-        match (way.or_else(|| entry?.way), way.is_some(), route) {
+        match (way.or_else(|| entry?.last_reply_path), way.is_some(), route) {
             (_, false, Some(transport)) => transport != TransportProtocol::Udp,
-            (Some(way), ..) => matches!(way, Way::Connection(_)),
+            (Some(way), ..) => matches!(way, ReplyPath::Connection(_)),
             (None, ..) => false,
         }
     }
 
-    pub(super) fn encode(
+    pub(super) fn encode_message(
         &mut self,
-        message: &Message,
-        bits: Bits,
+        message: &MihfMessage,
+        bits: HeaderFlags,
         tid: TransactionId,
         to: &MihfId,
         streamed: bool,
@@ -195,66 +198,70 @@ impl Mihf {
         message.encode(bits, tid, &self.config.id, to, &mut out).ok()?;
         let whole = streamed && self.config.by_transport;
         if out.len() > self.config.max_message && !whole {
-            out = fragment(&out, self.config.max_message).ok()?.concat();
+            out = fragment_message(&out, self.config.max_message).ok()?.concat();
         }
         Some(Pdu::new(&out))
     }
 
     /// Hands MsgOut to the transport.
-    pub(super) fn transmit(&mut self, token: u64) {
+    pub(super) fn transmit_message(&mut self, token: u64) {
         let Some(transaction) = self.table.get(token) else { return };
         let Some(pdu) = transaction.out.clone() else { return };
         let (machines, service) = (&transaction.machines, transaction.id.service);
         let reliable = !machines.variables.start_ack_requestor;
         let watched = reliable && transaction.user.is_some() && machines.is_open();
-        let target = self.target(transaction);
-        self.offer(token, target, reliable, watched, service, &pdu);
+        let target = self.next_target(transaction);
+        self.hand_to_transport(token, target, reliable, watched, service, &pdu);
     }
 
     /// Sends an acknowledgement without payload: it bears the name of the message that it acknowledges.
-    pub(super) fn acknowledge(&mut self, token: u64) {
+    pub(super) fn send_acknowledgement(&mut self, token: u64) {
         let Some(transaction) = self.table.get(token) else { return };
-        let id = if transaction.user.is_some() { transaction.id.response() } else { transaction.id };
-        let (tid, service, target) = (transaction.tid, id.service, self.target(transaction));
+        let id = if transaction.user.is_some() { transaction.id.to_response() } else { transaction.id };
+        let (tid, service, target) = (transaction.tid, id.service, self.next_target(transaction));
         let Some(entry) = self.peers.get(transaction.peer) else { return };
         let to = entry.id.clone();
-        let bits = Bits { ack_rsp: true, ..Bits::default() };
-        let Some(pdu) = self.encode(&Message::acknowledgement(id), bits, tid, &to, false) else { return };
+        let bits = HeaderFlags { ack_rsp: true, ..HeaderFlags::default() };
+        let Some(pdu) = self.encode_message(&MihfMessage::acknowledgement(id), bits, tid, &to, false) else {
+            return;
+        };
         self.counters.acks += 1;
-        self.offer(token, target, false, false, service, &pdu);
+        self.hand_to_transport(token, target, false, false, service, &pdu);
     }
 
-    fn offer(
+    fn hand_to_transport(
         &mut self,
         transaction: u64,
-        target: Option<Target>,
+        target: Option<MessageTarget>,
         reliable: bool,
         watched: bool,
-        service: crate::Service,
+        service: crate::ServiceId,
         pdu: &Pdu,
     ) {
         let Some(to) = target else {
             self.counters.no_route += 1;
-            self.net.fail(transaction);
+            self.net.fail_transaction(transaction);
             return;
         };
-        let request = Request { to, reliable, watched, service, pdu, transaction };
-        if self.net.request(request, &mut self.counters) == Confirm::Failed {
-            self.net.fail(transaction);
+        let request = TransportRequest { to, reliable, watched, service, pdu, transaction };
+        if self.net.send_request(request, &mut self.counters) == TransportConfirm::Failed {
+            self.net.fail_transaction(transaction);
         }
     }
 
     /// Whither a transaction's next message goes.
-    fn target(&self, transaction: &Transaction) -> Option<Target> {
+    fn next_target(&self, transaction: &Transaction) -> Option<MessageTarget> {
         let entry = self.peers.get(transaction.peer)?;
-        let route = entry.configured.map(|(route, _)| Target::Route(transaction.peer, route));
-        match transaction.way {
+        let route = entry.configured.map(|(route, _)| MessageTarget::Route(transaction.peer, route));
+        match transaction.last_reply_path {
             Some((way, changes)) => {
-                let way =
-                    Some(Target::Way(way)).filter(|_| changes == entry.changes && self.net.is_open(way));
+                let way = Some(MessageTarget::Path(way))
+                    .filter(|_| changes == entry.changes && self.net.is_open(way));
                 way.or(route)
             }
-            None => route.or_else(|| entry.way.filter(|way| self.net.is_open(*way)).map(Target::Way)),
+            None => route.or_else(|| {
+                entry.last_reply_path.filter(|way| self.net.is_open(*way)).map(MessageTarget::Path)
+            }),
         }
     }
 }

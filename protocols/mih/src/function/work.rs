@@ -1,6 +1,6 @@
 //! The labelled work of an MIH function.
 
-use usher_core::Work;
+use usher_core::WorkRecord;
 
 usher_core::work_labels! {
     /// A packet read: a message, or a fragment of one.
@@ -17,10 +17,10 @@ pub(crate) struct WorkMeter {
 }
 
 impl WorkMeter {
-    pub(crate) fn poll(&mut self) -> Option<Work> {
+    pub(crate) fn poll(&mut self) -> Option<WorkRecord> {
         for (count, label) in [(&mut self.decoded, DECODE), (&mut self.encoded, ENCODE)] {
             if *count > 0 {
-                return Some(Work { label, units: core::mem::take(count) });
+                return Some(WorkRecord { label, units: core::mem::take(count) });
             }
         }
         None
@@ -34,10 +34,10 @@ mod tests {
     #[test]
     fn work_is_told_once() {
         let mut meter = WorkMeter { encoded: 2, decoded: 3 };
-        let told: Vec<Work> = core::iter::from_fn(|| meter.poll()).collect();
-        assert_eq!(told, [Work { label: DECODE, units: 3 }, Work { label: ENCODE, units: 2 }]);
+        let told: Vec<WorkRecord> = core::iter::from_fn(|| meter.poll()).collect();
+        assert_eq!(told, [WorkRecord { label: DECODE, units: 3 }, WorkRecord { label: ENCODE, units: 2 }]);
         meter.encoded = 1;
-        assert_eq!(meter.poll(), Some(Work { label: ENCODE, units: 1 }));
+        assert_eq!(meter.poll(), Some(WorkRecord { label: ENCODE, units: 1 }));
         assert_eq!(meter.poll(), None);
     }
 }

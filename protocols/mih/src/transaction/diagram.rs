@@ -8,7 +8,7 @@ use usher_core::names;
 
 /// TransactionStatus and AckRequestorStatus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Status {
+pub(crate) enum TransactionStatus {
     Ongoing,
     Success,
     Failure,
@@ -72,7 +72,7 @@ names! {
 
 /// What a machine wants its MIHF to do, in the order of the boxes that say so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effect {
+pub(crate) enum TransactionEffect {
     /// Arm TransactionStopWhen.
     StartTransactionTimer,
     /// Arm RetransmissionWhen.
@@ -94,16 +94,16 @@ pub(crate) enum Effect {
     /// The acknowledgement came, or will not come any more.
     StopRetransmissionTimer,
     /// The transaction has come to this end; it only acknowledges duplicates from now on.
-    Ended(Status),
+    Ended(TransactionStatus),
 }
 
 /// The variables that the machines of one transaction share (IEEE 802.21-2008 clause 8.2.3).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Variables {
+pub(crate) struct TransactionVariables {
     /// Opcode of the message that began the transaction.
     pub(crate) opcode: Opcode,
-    pub(crate) transaction_status: Status,
-    pub(crate) ack_requestor_status: Status,
+    pub(crate) transaction_status: TransactionStatus,
+    pub(crate) ack_requestor_status: TransactionStatus,
     pub(crate) start_ack_requestor: bool,
     pub(crate) start_ack_responder: bool,
     pub(crate) is_multicast: bool,
@@ -141,13 +141,13 @@ pub(crate) struct Variables {
     pub(crate) transport_failed: bool,
 }
 
-impl Variables {
+impl TransactionVariables {
     /// A transaction that begins with a message of this opcode.
     pub(crate) const fn new(opcode: Opcode) -> Self {
         Self {
             opcode,
-            transaction_status: Status::Ongoing,
-            ack_requestor_status: Status::Ongoing,
+            transaction_status: TransactionStatus::Ongoing,
+            ack_requestor_status: TransactionStatus::Ongoing,
             start_ack_requestor: false,
             start_ack_responder: false,
             is_multicast: false,
@@ -175,20 +175,20 @@ impl Variables {
 
     /// Whether a condition holds now.
     #[inline]
-    pub(crate) fn holds(&self, condition: Condition) -> bool {
+    pub(crate) fn meets_condition(&self, condition: Condition) -> bool {
         let (indication, request) = (self.opcode == Opcode::Indication, self.opcode == Opcode::Request);
         match condition {
             Condition::IndicationToBeAcknowledged => indication && self.start_ack_requestor,
             Condition::Indication => indication,
             Condition::RequestToBeAcknowledged => request && self.start_ack_requestor,
             Condition::Request => request,
-            Condition::AckSucceeded => self.ack_requestor_status == Status::Success,
+            Condition::AckSucceeded => self.ack_requestor_status == TransactionStatus::Success,
             Condition::AckSucceededJustNow => {
-                self.ack_requestor_status == Status::Success && !self.response_awaited
+                self.ack_requestor_status == TransactionStatus::Success && !self.response_awaited
             }
-            Condition::AckFailed => self.ack_requestor_status == Status::Failure,
+            Condition::AckFailed => self.ack_requestor_status == TransactionStatus::Failure,
             Condition::AckFailedForGood => {
-                self.ack_requestor_status == Status::Failure && !self.late_response_wanted
+                self.ack_requestor_status == TransactionStatus::Failure && !self.late_response_wanted
             }
             Condition::MsgInAvail => self.msg_in_avail,
             Condition::UnacknowledgedRequestAgain => {
@@ -201,7 +201,7 @@ impl Variables {
             }
             Condition::NoAnswerInTime => self.ack_due,
             Condition::NothingToAwait => {
-                !self.start_ack_requestor || self.ack_requestor_status == Status::Success
+                !self.start_ack_requestor || self.ack_requestor_status == TransactionStatus::Success
             }
             Condition::TransactionStop => self.transaction_stop,
             Condition::RetransmissionDue => self.retransmission_due && self.rtx_ctr < self.rtx_ctr_max,

@@ -5,7 +5,7 @@ use crate::Opcode;
 
 /// What happens to a transaction in a test.
 #[derive(Clone, Copy, Debug)]
-enum Happens {
+enum TransactionInput {
     /// The acknowledgement without payload.
     Ack,
     /// A message; as a response with or without ACK-Rsp, and with or without ACK-Req.
@@ -24,39 +24,39 @@ enum Happens {
     Abandon,
     TransportFailure,
 }
-use Happens::{Abandon, Ack, AckTimer, Overdue, Response, Retransmission, Stop, TransportFailure};
+use TransactionInput::{Abandon, Ack, AckTimer, Overdue, Response, Retransmission, Stop, TransportFailure};
 
-const AGAIN: Happens = Happens::Message { ack_req: true, ack_rsp: false };
-const PIGGYBACKED: Happens = Happens::Message { ack_req: true, ack_rsp: true };
-const BARE: Happens = Happens::Message { ack_req: false, ack_rsp: false };
+const RETRANSMITTED_MESSAGE: TransactionInput = TransactionInput::Message { ack_req: true, ack_rsp: false };
+const PIGGYBACKED: TransactionInput = TransactionInput::Message { ack_req: true, ack_rsp: true };
+const BARE: TransactionInput = TransactionInput::Message { ack_req: false, ack_rsp: false };
 
-struct Case {
-    machines: Machines,
-    effects: Vec<Effect>,
+struct TransactionCase {
+    machines: TransactionMachines,
+    effects: Vec<TransactionEffect>,
 }
 
-impl Case {
-    fn begin(machines: Machines) -> Self {
+impl TransactionCase {
+    fn start_machines(machines: TransactionMachines) -> Self {
         let mut case = Self { machines, effects: Vec::new() };
         case.machines.start(&mut case.effects);
         case
     }
-    fn source(opcode: Opcode, ack: bool) -> Self {
-        let mut v = Variables::new(opcode);
+    fn for_source(opcode: Opcode, ack: bool) -> Self {
+        let mut v = TransactionVariables::new(opcode);
         (v.start_ack_requestor, v.rtx_ctr_max, v.resends_max, v.ack_due) = (ack, 2, 1, true);
-        Self::begin(Machines::source(v))
+        Self::start_machines(TransactionMachines::for_source(v))
     }
-    fn destination(opcode: Opcode, ack: bool) -> Self {
-        let mut v = Variables::new(opcode);
+    fn for_destination(opcode: Opcode, ack: bool) -> Self {
+        let mut v = TransactionVariables::new(opcode);
         (v.msg_in_ack_req, v.rtx_ctr_max, v.ack_due) = (ack, 1, opcode == Opcode::Indication);
-        Self::begin(Machines::destination(v))
+        Self::start_machines(TransactionMachines::for_destination(v))
     }
-    fn happens(&mut self, what: Happens) -> Vec<Effect> {
+    fn apply_input(&mut self, what: TransactionInput) -> Vec<TransactionEffect> {
         let before = self.effects.len();
         let v = &mut self.machines.variables;
         match what {
             Ack => v.msg_in_ack_rsp = true,
-            Happens::Message { ack_req, ack_rsp } => {
+            TransactionInput::Message { ack_req, ack_rsp } => {
                 (v.msg_in_avail, v.msg_in_ack_req, v.msg_in_ack_rsp) = (true, ack_req, ack_rsp);
             }
             Response { ack_req } => (v.msg_out_avail, v.msg_out_ack_req) = (true, ack_req),
@@ -67,148 +67,254 @@ impl Case {
             Abandon => v.abandoned = true,
             TransportFailure => v.transport_failed = true,
         }
-        self.machines.run(&mut self.effects);
+        self.machines.run_transitions(&mut self.effects);
         self.effects[before..].to_vec()
     }
-    fn status(&self) -> Status {
+    fn status(&self) -> TransactionStatus {
         self.machines.variables.transaction_status
     }
 }
 
 /// Plays what happens; the effects of the last of it, and the transaction's status.
-fn play(mut case: Case, happens: &[Happens]) -> (Vec<Effect>, Status) {
+fn play_inputs(
+    mut case: TransactionCase,
+    happens: &[TransactionInput],
+) -> (Vec<TransactionEffect>, TransactionStatus) {
     let mut last = case.effects.clone();
     for what in happens {
-        last = case.happens(*what);
+        last = case.apply_input(*what);
     }
     (last, case.status())
 }
 
 /// Opcode, ACK-Req, what happens; the effects of the last of it, and the transaction's status.
-type Line = (Opcode, bool, &'static [Happens], &'static [Effect], Status);
+type CaseRow = (Opcode, bool, &'static [TransactionInput], &'static [TransactionEffect], TransactionStatus);
 
-const SENT: [Effect; 2] = [Effect::StartTransactionTimer, Effect::TransmitMsgOut];
-const ENDED_WELL: Effect = Effect::Ended(Status::Success);
-const ENDED_BADLY: Effect = Effect::Ended(Status::Failure);
+const SENT: [TransactionEffect; 2] =
+    [TransactionEffect::StartTransactionTimer, TransactionEffect::TransmitMsgOut];
+const SUCCESS_EFFECT: TransactionEffect = TransactionEffect::Ended(TransactionStatus::Success);
+const FAILURE_EFFECT: TransactionEffect = TransactionEffect::Ended(TransactionStatus::Failure);
 
-fn sources() {
-    use Effect::*;
+fn check_sources() {
     use Opcode::{Indication, Request};
-    let cases: &[Line] = &[
-        (Indication, false, &[], &[SENT[0], SENT[1], ENDED_WELL], Status::Success),
-        (Indication, true, &[], &[SENT[0], SENT[1], StartRetransmissionTimer], Status::Ongoing),
-        (Indication, true, &[Ack], &[StopRetransmissionTimer, ENDED_WELL], Status::Success),
-        (Indication, true, &[Retransmission], &[RetransmitMsgOut, StartRetransmissionTimer], Status::Ongoing),
-        (Indication, true, &[Retransmission, Ack], &[StopRetransmissionTimer, ENDED_WELL], Status::Success),
-        (Indication, true, &[Retransmission; 3], &[StopRetransmissionTimer, ENDED_BADLY], Status::Failure),
-        (Indication, true, &[Stop], &[StopRetransmissionTimer, ENDED_BADLY], Status::Failure),
-        (Indication, true, &[Abandon], &[StopRetransmissionTimer, ENDED_BADLY], Status::Failure),
-        (Request, false, &[], &[SENT[0], SENT[1], StartResponseTimer], Status::Ongoing),
-        (Request, false, &[BARE], &[ProcessMsgIn, ENDED_WELL], Status::Success),
-        (Request, false, &[BARE, BARE], &[], Status::Success),
-        (Request, false, &[AGAIN], &[ProcessMsgIn, StartAckTimer, ENDED_WELL, TransmitAck], Status::Success),
-        (Request, false, &[AGAIN, AGAIN], &[TransmitAck], Status::Success),
-        (Request, false, &[Overdue], &[RetransmitMsgOut, StartResponseTimer], Status::Ongoing),
-        (Request, false, &[Overdue, Overdue], &[ENDED_BADLY], Status::Failure),
-        (Request, false, &[Stop], &[ENDED_BADLY], Status::Failure),
-        (Request, false, &[Abandon], &[ENDED_BADLY], Status::Failure),
-        (Request, false, &[TransportFailure], &[ENDED_BADLY], Status::Failure),
-        (Request, false, &[TransportFailure, BARE], &[], Status::Failure),
-        (Request, true, &[], &[SENT[0], SENT[1], StartRetransmissionTimer], Status::Ongoing),
-        (Request, true, &[Ack], &[StopRetransmissionTimer, StartResponseTimer], Status::Ongoing),
-        (Request, true, &[Ack, Ack], &[], Status::Ongoing),
-        (Request, true, &[TransportFailure], &[], Status::Ongoing),
-        (Request, true, &[Retransmission; 3], &[StopRetransmissionTimer, ENDED_BADLY], Status::Failure),
+    use TransactionEffect::*;
+    let cases: &[CaseRow] = &[
+        (Indication, false, &[], &[SENT[0], SENT[1], SUCCESS_EFFECT], TransactionStatus::Success),
+        (Indication, true, &[], &[SENT[0], SENT[1], StartRetransmissionTimer], TransactionStatus::Ongoing),
+        (Indication, true, &[Ack], &[StopRetransmissionTimer, SUCCESS_EFFECT], TransactionStatus::Success),
+        (
+            Indication,
+            true,
+            &[Retransmission],
+            &[RetransmitMsgOut, StartRetransmissionTimer],
+            TransactionStatus::Ongoing,
+        ),
+        (
+            Indication,
+            true,
+            &[Retransmission, Ack],
+            &[StopRetransmissionTimer, SUCCESS_EFFECT],
+            TransactionStatus::Success,
+        ),
+        (
+            Indication,
+            true,
+            &[Retransmission; 3],
+            &[StopRetransmissionTimer, FAILURE_EFFECT],
+            TransactionStatus::Failure,
+        ),
+        (Indication, true, &[Stop], &[StopRetransmissionTimer, FAILURE_EFFECT], TransactionStatus::Failure),
+        (
+            Indication,
+            true,
+            &[Abandon],
+            &[StopRetransmissionTimer, FAILURE_EFFECT],
+            TransactionStatus::Failure,
+        ),
+        (Request, false, &[], &[SENT[0], SENT[1], StartResponseTimer], TransactionStatus::Ongoing),
+        (Request, false, &[BARE], &[ProcessMsgIn, SUCCESS_EFFECT], TransactionStatus::Success),
+        (Request, false, &[BARE, BARE], &[], TransactionStatus::Success),
+        (
+            Request,
+            false,
+            &[RETRANSMITTED_MESSAGE],
+            &[ProcessMsgIn, StartAckTimer, SUCCESS_EFFECT, TransmitAck],
+            TransactionStatus::Success,
+        ),
+        (
+            Request,
+            false,
+            &[RETRANSMITTED_MESSAGE, RETRANSMITTED_MESSAGE],
+            &[TransmitAck],
+            TransactionStatus::Success,
+        ),
+        (Request, false, &[Overdue], &[RetransmitMsgOut, StartResponseTimer], TransactionStatus::Ongoing),
+        (Request, false, &[Overdue, Overdue], &[FAILURE_EFFECT], TransactionStatus::Failure),
+        (Request, false, &[Stop], &[FAILURE_EFFECT], TransactionStatus::Failure),
+        (Request, false, &[Abandon], &[FAILURE_EFFECT], TransactionStatus::Failure),
+        (Request, false, &[TransportFailure], &[FAILURE_EFFECT], TransactionStatus::Failure),
+        (Request, false, &[TransportFailure, BARE], &[], TransactionStatus::Failure),
+        (Request, true, &[], &[SENT[0], SENT[1], StartRetransmissionTimer], TransactionStatus::Ongoing),
+        (Request, true, &[Ack], &[StopRetransmissionTimer, StartResponseTimer], TransactionStatus::Ongoing),
+        (Request, true, &[Ack, Ack], &[], TransactionStatus::Ongoing),
+        (Request, true, &[TransportFailure], &[], TransactionStatus::Ongoing),
+        (
+            Request,
+            true,
+            &[Retransmission; 3],
+            &[StopRetransmissionTimer, FAILURE_EFFECT],
+            TransactionStatus::Failure,
+        ),
         (
             Request,
             true,
             &[PIGGYBACKED],
-            &[StopRetransmissionTimer, ProcessMsgIn, StartAckTimer, ENDED_WELL, TransmitAck],
-            Status::Success,
+            &[StopRetransmissionTimer, ProcessMsgIn, StartAckTimer, SUCCESS_EFFECT, TransmitAck],
+            TransactionStatus::Success,
         ),
-        (Request, true, &[BARE], &[ProcessMsgIn, StopRetransmissionTimer, ENDED_WELL], Status::Success),
+        (
+            Request,
+            true,
+            &[BARE],
+            &[ProcessMsgIn, StopRetransmissionTimer, SUCCESS_EFFECT],
+            TransactionStatus::Success,
+        ),
         (
             Request,
             true,
             &[Ack, PIGGYBACKED],
-            &[ProcessMsgIn, StartAckTimer, ENDED_WELL, TransmitAck],
-            Status::Success,
+            &[ProcessMsgIn, StartAckTimer, SUCCESS_EFFECT, TransmitAck],
+            TransactionStatus::Success,
         ),
-        (Request, true, &[Ack, Overdue], &[RetransmitMsgOut, StartResponseTimer], Status::Ongoing),
-        (Request, true, &[Ack, Overdue, Overdue], &[ENDED_BADLY], Status::Failure),
-        (Request, true, &[Retransmission; 2], &[RetransmitMsgOut, StartRetransmissionTimer], Status::Ongoing),
+        (Request, true, &[Ack, Overdue], &[RetransmitMsgOut, StartResponseTimer], TransactionStatus::Ongoing),
+        (Request, true, &[Ack, Overdue, Overdue], &[FAILURE_EFFECT], TransactionStatus::Failure),
+        (
+            Request,
+            true,
+            &[Retransmission; 2],
+            &[RetransmitMsgOut, StartRetransmissionTimer],
+            TransactionStatus::Ongoing,
+        ),
     ];
     for (opcode, ack, happens, effects, status) in cases {
-        let found = play(Case::source(*opcode, *ack), happens);
+        let found = play_inputs(TransactionCase::for_source(*opcode, *ack), happens);
         assert_eq!(found, (effects.to_vec(), *status), "{opcode} {ack} {happens:?}");
     }
-    let patient = |happens: &[Happens]| {
-        let mut case = Case::source(Request, true);
+    let patient = |happens: &[TransactionInput]| {
+        let mut case = TransactionCase::for_source(Request, true);
         case.machines.variables.late_response_wanted = true;
-        play(case, happens)
+        play_inputs(case, happens)
     };
     let spent = [Retransmission; 3];
-    assert_eq!(patient(&spent), (vec![StopRetransmissionTimer], Status::Ongoing));
-    let late = [Retransmission, Retransmission, Retransmission, AGAIN];
-    let welcome = vec![ProcessMsgIn, StartAckTimer, ENDED_WELL, TransmitAck];
-    assert_eq!(patient(&late), (welcome, Status::Success));
+    assert_eq!(patient(&spent), (vec![StopRetransmissionTimer], TransactionStatus::Ongoing));
+    let late = [Retransmission, Retransmission, Retransmission, RETRANSMITTED_MESSAGE];
+    let welcome = vec![ProcessMsgIn, StartAckTimer, SUCCESS_EFFECT, TransmitAck];
+    assert_eq!(patient(&late), (welcome, TransactionStatus::Success));
     let never = [Retransmission, Retransmission, Retransmission, Stop];
-    assert_eq!(patient(&never), (vec![ENDED_BADLY], Status::Failure));
+    assert_eq!(patient(&never), (vec![FAILURE_EFFECT], TransactionStatus::Failure));
 }
 
-fn destinations() {
-    use Effect::*;
+fn check_destinations() {
     use Opcode::{Indication, Request};
-    const PLAIN: Happens = Response { ack_req: false };
-    const ASKING: Happens = Response { ack_req: true };
-    let cases: &[Line] = &[
-        (Indication, false, &[], &[SENT[0], ProcessMsgIn, ENDED_WELL], Status::Success),
-        (Indication, false, &[BARE], &[], Status::Success),
+    use TransactionEffect::*;
+    const PLAIN: TransactionInput = Response { ack_req: false };
+    const ACKNOWLEDGED_RESPONSE: TransactionInput = Response { ack_req: true };
+    let cases: &[CaseRow] = &[
+        (Indication, false, &[], &[SENT[0], ProcessMsgIn, SUCCESS_EFFECT], TransactionStatus::Success),
+        (Indication, false, &[BARE], &[], TransactionStatus::Success),
         (
             Indication,
             true,
             &[],
-            &[SENT[0], ProcessMsgIn, StartAckTimer, ENDED_WELL, TransmitAck],
-            Status::Success,
+            &[SENT[0], ProcessMsgIn, StartAckTimer, SUCCESS_EFFECT, TransmitAck],
+            TransactionStatus::Success,
         ),
-        (Indication, true, &[AGAIN], &[TransmitAck], Status::Success),
-        (Indication, true, &[AGAIN, AGAIN], &[TransmitAck], Status::Success),
-        (Request, false, &[], &[SENT[0], ProcessMsgIn], Status::Ongoing),
-        (Request, false, &[BARE], &[], Status::Ongoing),
-        (Request, false, &[PLAIN], &[TransmitMsgOut, ENDED_WELL], Status::Success),
-        (Request, false, &[PLAIN, BARE], &[TransmitDup], Status::Success),
-        (Request, false, &[PLAIN, BARE, BARE], &[TransmitDup], Status::Success),
-        (Request, false, &[ASKING], &[TransmitMsgOut, StartRetransmissionTimer], Status::Ongoing),
-        (Request, false, &[ASKING, Retransmission, Retransmission, BARE], &[TransmitDup], Status::Failure),
-        (Request, false, &[Stop], &[ENDED_BADLY], Status::Failure),
-        (Request, true, &[], &[SENT[0], ProcessMsgIn, StartAckTimer], Status::Ongoing),
-        (Request, true, &[AckTimer], &[TransmitAck], Status::Ongoing),
-        (Request, true, &[AGAIN], &[TransmitAck], Status::Ongoing),
-        (Request, true, &[AckTimer, AGAIN], &[TransmitAck], Status::Ongoing),
-        (Request, true, &[PLAIN], &[TransmitMsgOut, ENDED_WELL], Status::Success),
-        (Request, true, &[AckTimer, PLAIN], &[TransmitMsgOut, ENDED_WELL], Status::Success),
-        (Request, true, &[ASKING], &[TransmitMsgOut, StartRetransmissionTimer], Status::Ongoing),
-        (Request, true, &[ASKING, AGAIN], &[TransmitDup], Status::Ongoing),
-        (Request, true, &[ASKING, Ack], &[StopRetransmissionTimer, ENDED_WELL], Status::Success),
-        (Request, true, &[ASKING, Ack, AGAIN, AGAIN], &[TransmitDup], Status::Success),
+        (Indication, true, &[RETRANSMITTED_MESSAGE], &[TransmitAck], TransactionStatus::Success),
+        (
+            Indication,
+            true,
+            &[RETRANSMITTED_MESSAGE, RETRANSMITTED_MESSAGE],
+            &[TransmitAck],
+            TransactionStatus::Success,
+        ),
+        (Request, false, &[], &[SENT[0], ProcessMsgIn], TransactionStatus::Ongoing),
+        (Request, false, &[BARE], &[], TransactionStatus::Ongoing),
+        (Request, false, &[PLAIN], &[TransmitMsgOut, SUCCESS_EFFECT], TransactionStatus::Success),
+        (Request, false, &[PLAIN, BARE], &[TransmitDup], TransactionStatus::Success),
+        (Request, false, &[PLAIN, BARE, BARE], &[TransmitDup], TransactionStatus::Success),
+        (
+            Request,
+            false,
+            &[ACKNOWLEDGED_RESPONSE],
+            &[TransmitMsgOut, StartRetransmissionTimer],
+            TransactionStatus::Ongoing,
+        ),
+        (
+            Request,
+            false,
+            &[ACKNOWLEDGED_RESPONSE, Retransmission, Retransmission, BARE],
+            &[TransmitDup],
+            TransactionStatus::Failure,
+        ),
+        (Request, false, &[Stop], &[FAILURE_EFFECT], TransactionStatus::Failure),
+        (Request, true, &[], &[SENT[0], ProcessMsgIn, StartAckTimer], TransactionStatus::Ongoing),
+        (Request, true, &[AckTimer], &[TransmitAck], TransactionStatus::Ongoing),
+        (Request, true, &[RETRANSMITTED_MESSAGE], &[TransmitAck], TransactionStatus::Ongoing),
+        (Request, true, &[AckTimer, RETRANSMITTED_MESSAGE], &[TransmitAck], TransactionStatus::Ongoing),
+        (Request, true, &[PLAIN], &[TransmitMsgOut, SUCCESS_EFFECT], TransactionStatus::Success),
+        (Request, true, &[AckTimer, PLAIN], &[TransmitMsgOut, SUCCESS_EFFECT], TransactionStatus::Success),
         (
             Request,
             true,
-            &[ASKING, Retransmission],
+            &[ACKNOWLEDGED_RESPONSE],
+            &[TransmitMsgOut, StartRetransmissionTimer],
+            TransactionStatus::Ongoing,
+        ),
+        (
+            Request,
+            true,
+            &[ACKNOWLEDGED_RESPONSE, RETRANSMITTED_MESSAGE],
+            &[TransmitDup],
+            TransactionStatus::Ongoing,
+        ),
+        (
+            Request,
+            true,
+            &[ACKNOWLEDGED_RESPONSE, Ack],
+            &[StopRetransmissionTimer, SUCCESS_EFFECT],
+            TransactionStatus::Success,
+        ),
+        (
+            Request,
+            true,
+            &[ACKNOWLEDGED_RESPONSE, Ack, RETRANSMITTED_MESSAGE, RETRANSMITTED_MESSAGE],
+            &[TransmitDup],
+            TransactionStatus::Success,
+        ),
+        (
+            Request,
+            true,
+            &[ACKNOWLEDGED_RESPONSE, Retransmission],
             &[RetransmitMsgOut, StartRetransmissionTimer],
-            Status::Ongoing,
+            TransactionStatus::Ongoing,
         ),
         (
             Request,
             true,
-            &[ASKING, Retransmission, Retransmission],
-            &[StopRetransmissionTimer, ENDED_BADLY],
-            Status::Failure,
+            &[ACKNOWLEDGED_RESPONSE, Retransmission, Retransmission],
+            &[StopRetransmissionTimer, FAILURE_EFFECT],
+            TransactionStatus::Failure,
         ),
-        (Request, true, &[ASKING, Stop], &[StopRetransmissionTimer, ENDED_BADLY], Status::Failure),
+        (
+            Request,
+            true,
+            &[ACKNOWLEDGED_RESPONSE, Stop],
+            &[StopRetransmissionTimer, FAILURE_EFFECT],
+            TransactionStatus::Failure,
+        ),
     ];
     for (opcode, ack, happens, effects, status) in cases {
-        let found = play(Case::destination(*opcode, *ack), happens);
+        let found = play_inputs(TransactionCase::for_destination(*opcode, *ack), happens);
         assert_eq!(found, (effects.to_vec(), *status), "{opcode} {ack} {happens:?}");
     }
 }
@@ -216,8 +322,8 @@ fn destinations() {
 #[test]
 fn every_arrow_is_taken_and_does_what_its_box_says() {
     let cases = || {
-        sources();
-        destinations();
+        check_sources();
+        check_destinations();
     };
     let acknowledged = || AckRequestorMachine::cover(|| AckResponderMachine::cover(cases));
     SourceMachine::cover(|| DestinationMachine::cover(acknowledged));
@@ -225,21 +331,21 @@ fn every_arrow_is_taken_and_does_what_its_box_says() {
 
 #[test]
 fn nothing_is_acknowledged_to_all() {
-    let mut v = Variables::new(Opcode::Request);
+    let mut v = TransactionVariables::new(Opcode::Request);
     (v.msg_in_ack_req, v.is_multicast, v.ack_due) = (true, true, true);
-    let case = Case::begin(Machines::destination(v));
-    assert_eq!(case.effects, [SENT[0], Effect::ProcessMsgIn]);
+    let case = TransactionCase::start_machines(TransactionMachines::for_destination(v));
+    assert_eq!(case.effects, [SENT[0], TransactionEffect::ProcessMsgIn]);
 }
 
 #[test]
 fn a_quiet_machine_stays_where_it_is() {
-    let quiet = Variables::new(Opcode::Request);
+    let quiet = TransactionVariables::new(Opcode::Request);
     for state in [Source::WaitAck, Source::WaitResponseMsg, Source::Success, Source::Failure] {
-        assert!(SourceMachine::step(state, |c| quiet.holds(c)).is_none(), "{state:?}");
+        assert!(SourceMachine::step(state, |c| quiet.meets_condition(c)).is_none(), "{state:?}");
     }
-    assert!(DestinationMachine::step(Destination::WaitResponsePrm, |c| quiet.holds(c)).is_none());
-    assert!(AckRequestorMachine::step(AckRequestor::WaitAck, |c| quiet.holds(c)).is_none());
+    assert!(DestinationMachine::step(Destination::WaitResponsePrm, |c| quiet.meets_condition(c)).is_none());
+    assert!(AckRequestorMachine::step(AckRequestor::WaitAck, |c| quiet.meets_condition(c)).is_none());
     for state in [AckResponder::Init, AckResponder::ReturnAck, AckResponder::Piggybacking] {
-        assert!(AckResponderMachine::step(state, |c| quiet.holds(c)).is_none(), "{state:?}");
+        assert!(AckResponderMachine::step(state, |c| quiet.meets_condition(c)).is_none(), "{state:?}");
     }
 }

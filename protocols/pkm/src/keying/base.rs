@@ -1,13 +1,16 @@
 //! The base station's side.
 
-use super::{Config, Counters, Event, Failure, PRIMARY, Resend, SUITE, Side, Tek, compound, negotiation};
+use super::{
+    KeyingConfig, KeyingCounters, KeyingEvent, KeyingFailure, KeyingSide, PRIMARY, RetransmissionPolicy,
+    SUITE, Tek, encode_compound, encode_negotiation,
+};
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
 use crate::eap::UNSOLICITED;
 use crate::keys::AuthKey;
-use crate::message::Message;
+use crate::message::PkmMessage;
 use alloc::vec::Vec;
-use usher_core::{Instant, SecureRng, Work, automaton, names};
+use usher_core::{Instant, SecureRng, WorkRecord, automaton, names};
 
 /// Error code of a Key-Reject: this association is not the station's.
 const UNAUTHORIZED_SAID: u8 = 2;
@@ -90,9 +93,9 @@ automaton! {
 
 /// A base station's automaton for one station; see the [module](super).
 #[derive(Clone, Debug)]
-pub struct Base {
-    config: Config,
-    side: Side,
+pub struct BaseStationKeying {
+    config: KeyingConfig,
+    side: KeyingSide,
     state: State,
     /// How often it has challenged beyond the first time.
     repeated: u32,
@@ -101,46 +104,46 @@ pub struct Base {
     deadline: Option<Instant>,
 }
 
-impl Base {
+impl BaseStationKeying {
     /// Begins a handshake under a new authorization key. Random number and traffic keys are drawn at once.
     #[must_use]
-    pub fn new(config: Config, key: AuthKey, rng: &mut SecureRng, now: Instant) -> Self {
+    pub fn new(config: KeyingConfig, key: AuthKey, rng: &mut SecureRng, now: Instant) -> Self {
         let lifetime = config.tek_lifetime;
         let mut base = Self {
             config,
-            side: Side::new(key, Direction::Response),
+            side: KeyingSide::new(key, Direction::Response),
             state: State::Challenging,
             repeated: 0,
-            random: rng.array(),
-            teks: [Tek::draw(rng, lifetime / 2, 0), Tek::draw(rng, lifetime, 1)],
+            random: rng.random_array(),
+            teks: [Tek::generate_key(rng, lifetime / 2, 0), Tek::generate_key(rng, lifetime, 1)],
             deadline: None,
         };
-        base.challenge(now, false);
+        base.send_challenge(now, false);
         base
     }
     /// What it did so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &KeyingCounters {
         &self.side.counters
     }
 
-    fn challenge(&mut self, now: Instant, again: bool) {
+    fn send_challenge(&mut self, now: Instant, again: bool) {
         let seconds = u32::try_from(self.config.ak_lifetime.as_secs()).unwrap_or(u32::MAX);
         let message = self
             .side
-            .handshake(Code::SaTekChallenge, UNSOLICITED, self.random)
-            .with(AttributeType::KEY_LIFETIME, &seconds.to_be_bytes());
-        self.side.send(&message, again);
+            .build_handshake(Code::SaTekChallenge, UNSOLICITED, self.random)
+            .with_attribute(AttributeType::KEY_LIFETIME, &seconds.to_be_bytes());
+        self.side.send_message(&message, again);
         self.deadline = Some(now + self.config.challenge.after);
     }
 
     /// Feeds a message of the station.
-    pub fn handle(&mut self, now: Instant, bytes: &[u8]) {
+    pub fn handle_message(&mut self, now: Instant, bytes: &[u8]) {
         if self.state == State::Over {
             self.side.counters.out_of_place += 1;
             return;
         }
-        let Some(message) = self.side.hear(bytes) else { return };
+        let Some(message) = self.side.open_message(bytes) else { return };
         let on = match message.code() {
             Code::SaTekRequest => On::Request,
             Code::Pkm2KeyRequest => On::KeyRequest,
@@ -151,20 +154,20 @@ impl Base {
         };
         if BaseTable::find(self.state, on, |_| true).is_none() {
             self.side.counters.out_of_place += 1;
-        } else if self.fits(on, &message) {
+        } else if self.accepts_message(on, &message) {
             self.side.counters.heard += 1;
-            self.happen(now, on, Some(&message));
+            self.apply_event(now, on, Some(&message));
         }
     }
 
     /// Whether a message has all that it needs and is of this handshake.
-    fn fits(&mut self, on: On, message: &Message<'_>) -> bool {
+    fn accepts_message(&mut self, on: On, message: &PkmMessage<'_>) -> bool {
         if on == On::KeyRequest {
             return message.get(AttributeType::SAID).is_some_and(|said| said.len() == 2)
                 && message.get(AttributeType::NONCE).is_some();
         }
         let (Some(random), Some(_)) =
-            (message.array(AttributeType::BS_RANDOM), message.get(AttributeType::SS_RANDOM))
+            (message.get_array(AttributeType::BS_RANDOM), message.get(AttributeType::SS_RANDOM))
         else {
             return false;
         };
@@ -173,8 +176,8 @@ impl Base {
         ours
     }
 
-    fn happen(&mut self, now: Instant, on: On, message: Option<&Message<'_>>) {
-        let primary = message.and_then(|m| m.array(AttributeType::SAID)) == Some(PRIMARY.to_be_bytes());
+    fn apply_event(&mut self, now: Instant, on: On, message: Option<&PkmMessage<'_>>) {
+        let primary = message.and_then(|m| m.get_array(AttributeType::SAID)) == Some(PRIMARY.to_be_bytes());
         let may_repeat = self.repeated < self.config.challenge.times;
         let row = BaseTable::step(self.state, on, |guard| match guard {
             Guard::MayRepeat => may_repeat,
@@ -186,21 +189,21 @@ impl Base {
             match (*action, message) {
                 (Action::Challenge, _) => {
                     self.repeated += 1;
-                    self.challenge(now, true);
+                    self.send_challenge(now, true);
                 }
                 (Action::Wait, _) => {
                     // As long as a station that hears the answer goes on asking for keys.
-                    let Resend { after, times } = self.config.key_request;
+                    let RetransmissionPolicy { after, times } = self.config.key_request;
                     self.deadline = Some(now + after * (u64::from(times) + 1));
                 }
-                (Action::Answer, Some(message)) => self.answer(message, false),
-                (Action::AnswerAgain, Some(message)) => self.answer(message, true),
-                (Action::Give, Some(message)) => self.give(message, false),
-                (Action::GiveAgain, Some(message)) => self.give(message, true),
-                (Action::Refuse, Some(message)) => self.refuse(message),
+                (Action::Answer, Some(message)) => self.send_response(message, false),
+                (Action::AnswerAgain, Some(message)) => self.send_response(message, true),
+                (Action::Give, Some(message)) => self.send_keys(message, false),
+                (Action::GiveAgain, Some(message)) => self.send_keys(message, true),
+                (Action::Refuse, Some(message)) => self.reject_request(message),
                 (Action::Tell, _) => {
                     self.deadline = None;
-                    self.side.events.push_back(Event::Keyed(self.teks.clone()));
+                    self.side.events.push_back(KeyingEvent::Keyed(self.teks.clone()));
                 }
                 (Action::MissRequest, _) => self.give_up(Code::SaTekRequest),
                 (Action::MissKeyRequest, _) => self.give_up(Code::Pkm2KeyRequest),
@@ -210,41 +213,41 @@ impl Base {
         }
     }
 
-    fn answer(&mut self, message: &Message<'_>, again: bool) {
+    fn send_response(&mut self, message: &PkmMessage<'_>, again: bool) {
         let station = message.get(AttributeType::SS_RANDOM).unwrap_or_default();
-        let descriptor = compound(&[
+        let descriptor = encode_compound(&[
             (AttributeType::SAID, &PRIMARY.to_be_bytes()),
             (AttributeType::SA_TYPE, &[0]),
             (AttributeType::CRYPTOGRAPHIC_SUITE, &SUITE),
         ]);
         let answer = self
             .side
-            .handshake(Code::SaTekResponse, message.identifier(), self.random)
-            .with(AttributeType::SS_RANDOM, station)
-            .with(AttributeType::SA_DESCRIPTOR, &descriptor)
-            .with(AttributeType::SECURITY_NEGOTIATION_PARAMETERS, &negotiation());
-        self.side.send(&answer, again);
+            .build_handshake(Code::SaTekResponse, message.identifier(), self.random)
+            .with_attribute(AttributeType::SS_RANDOM, station)
+            .with_attribute(AttributeType::SA_DESCRIPTOR, &descriptor)
+            .with_attribute(AttributeType::SECURITY_NEGOTIATION_PARAMETERS, &encode_negotiation());
+        self.side.send_message(&answer, again);
     }
 
-    fn give(&mut self, message: &Message<'_>, again: bool) {
-        let reply = self.side.message(Code::Pkm2KeyReply, message.identifier());
-        let mut reply = reply.with(AttributeType::SAID, &PRIMARY.to_be_bytes());
+    fn send_keys(&mut self, message: &PkmMessage<'_>, again: bool) {
+        let reply = self.side.build_message(Code::Pkm2KeyReply, message.identifier());
+        let mut reply = reply.with_attribute(AttributeType::SAID, &PRIMARY.to_be_bytes());
         for tek in &self.teks {
-            reply = reply.with(AttributeType::TEK_PARAMETERS, &tek.emit(&self.side.key));
+            reply = reply.with_attribute(AttributeType::TEK_PARAMETERS, &tek.emit_parameters(&self.side.key));
         }
         self.side.keys += self.teks.len() as u32;
         let nonce = message.get(AttributeType::NONCE).unwrap_or_default();
-        self.side.send(&reply.with(AttributeType::NONCE, nonce), again);
+        self.side.send_message(&reply.with_attribute(AttributeType::NONCE, nonce), again);
     }
 
-    fn refuse(&mut self, message: &Message<'_>) {
+    fn reject_request(&mut self, message: &PkmMessage<'_>) {
         let get = |kind| message.get(kind).unwrap_or_default();
-        let reject = self.side.message(Code::Pkm2KeyReject, message.identifier());
+        let reject = self.side.build_message(Code::Pkm2KeyReject, message.identifier());
         let reject = reject
-            .with(AttributeType::SAID, get(AttributeType::SAID))
-            .with(AttributeType::ERROR_CODE, &[UNAUTHORIZED_SAID])
-            .with(AttributeType::NONCE, get(AttributeType::NONCE));
-        self.side.send(&reject, false);
+            .with_attribute(AttributeType::SAID, get(AttributeType::SAID))
+            .with_attribute(AttributeType::ERROR_CODE, &[UNAUTHORIZED_SAID])
+            .with_attribute(AttributeType::NONCE, get(AttributeType::NONCE));
+        self.side.send_message(&reject, false);
     }
 
     /// Does what is due.
@@ -253,12 +256,12 @@ impl Base {
             return;
         }
         self.deadline = None;
-        self.happen(now, On::Timeout, None);
+        self.apply_event(now, On::Timeout, None);
     }
 
     /// What it waited for has not come.
     fn give_up(&mut self, waited: Code) {
-        self.side.events.push_back(Event::Failed(Failure::Silence(waited)));
+        self.side.events.push_back(KeyingEvent::Failed(KeyingFailure::Silence(waited)));
     }
 
     /// When it wants to be called for what is due.
@@ -271,11 +274,11 @@ impl Base {
         self.side.poll_transmit(out)
     }
     /// What it has to say.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<KeyingEvent> {
         self.side.events.pop_front()
     }
     /// What it did that takes time: digests and keys, of [`work`](crate::work).
-    pub fn poll_work(&mut self) -> Option<Work> {
+    pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.side.poll_work()
     }
 }

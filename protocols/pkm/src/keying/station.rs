@@ -1,12 +1,15 @@
 //! The station's side.
 
-use super::{Config, Counters, Event, Failure, PRIMARY, SUITE, Side, Tek, compound, negotiation};
+use super::{
+    KeyingConfig, KeyingCounters, KeyingEvent, KeyingFailure, KeyingSide, PRIMARY, SUITE, Tek,
+    encode_compound, encode_negotiation,
+};
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
 use crate::keys::AuthKey;
-use crate::message::Message;
+use crate::message::PkmMessage;
 use alloc::vec::Vec;
-use usher_core::{Instant, SecureRng, Work, automaton, names};
+use usher_core::{Instant, SecureRng, WorkRecord, automaton, names};
 
 names! {
     /// Where it stands.
@@ -89,9 +92,9 @@ automaton! {
 
 /// A station's automaton; see the [module](super).
 #[derive(Clone, Debug)]
-pub struct Station {
-    config: Config,
-    side: Side,
+pub struct StationKeying {
+    config: KeyingConfig,
+    side: KeyingSide,
     state: State,
     /// How often it has said its request beyond the first time.
     repeated: u32,
@@ -104,27 +107,33 @@ pub struct Station {
     deadline: Option<Instant>,
 }
 
-impl Station {
+impl StationKeying {
     /// Waits for the base station to begin: as long as that repeats its challenge. `identifier` is that of the station's
     /// latest PKM-REQ, from which it counts on.
     #[must_use]
-    pub fn new(config: Config, key: AuthKey, identifier: u8, rng: &mut SecureRng, now: Instant) -> Self {
+    pub fn new(
+        config: KeyingConfig,
+        key: AuthKey,
+        identifier: u8,
+        rng: &mut SecureRng,
+        now: Instant,
+    ) -> Self {
         let patience = config.challenge.after * (u64::from(config.challenge.times) + 1);
         Self {
             config,
-            side: Side::new(key, Direction::Request),
+            side: KeyingSide::new(key, Direction::Request),
             state: State::Waiting,
             repeated: 0,
             base: [0; 8],
             identifier,
-            random: rng.array(),
-            nonce: rng.array(),
+            random: rng.random_array(),
+            nonce: rng.random_array(),
             deadline: Some(now + patience),
         }
     }
     /// What it did so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &KeyingCounters {
         &self.side.counters
     }
     /// Of its latest PKM-REQ, from which whoever comes next counts on.
@@ -133,39 +142,39 @@ impl Station {
         self.identifier
     }
 
-    fn advance(&mut self) {
+    fn advance_identifier(&mut self) {
         self.identifier = self.identifier.checked_add(1).unwrap_or(1);
     }
 
-    fn request(&mut self, now: Instant, again: bool) {
-        let suites = compound(&[(AttributeType::CRYPTOGRAPHIC_SUITE_LIST, &SUITE)]);
+    fn send_request(&mut self, now: Instant, again: bool) {
+        let suites = encode_compound(&[(AttributeType::CRYPTOGRAPHIC_SUITE_LIST, &SUITE)]);
         let message = self
             .side
-            .handshake(Code::SaTekRequest, self.identifier, self.base)
-            .with(AttributeType::SS_RANDOM, &self.random)
-            .with(AttributeType::SECURITY_CAPABILITIES, &suites)
-            .with(AttributeType::SECURITY_NEGOTIATION_PARAMETERS, &negotiation());
-        self.side.send(&message, again);
+            .build_handshake(Code::SaTekRequest, self.identifier, self.base)
+            .with_attribute(AttributeType::SS_RANDOM, &self.random)
+            .with_attribute(AttributeType::SECURITY_CAPABILITIES, &suites)
+            .with_attribute(AttributeType::SECURITY_NEGOTIATION_PARAMETERS, &encode_negotiation());
+        self.side.send_message(&message, again);
         self.deadline = Some(now + self.config.request.after);
     }
 
-    fn ask_for_key(&mut self, now: Instant, again: bool) {
+    fn request_key(&mut self, now: Instant, again: bool) {
         let message = self
             .side
-            .message(Code::Pkm2KeyRequest, self.identifier)
-            .with(AttributeType::SAID, &PRIMARY.to_be_bytes())
-            .with(AttributeType::NONCE, &self.nonce);
-        self.side.send(&message, again);
+            .build_message(Code::Pkm2KeyRequest, self.identifier)
+            .with_attribute(AttributeType::SAID, &PRIMARY.to_be_bytes())
+            .with_attribute(AttributeType::NONCE, &self.nonce);
+        self.side.send_message(&message, again);
         self.deadline = Some(now + self.config.key_request.after);
     }
 
     /// Feeds a message of the base station.
-    pub fn handle(&mut self, now: Instant, bytes: &[u8]) {
+    pub fn handle_message(&mut self, now: Instant, bytes: &[u8]) {
         if self.state == State::Over {
             self.side.counters.out_of_place += 1;
             return;
         }
-        let Some(message) = self.side.hear(bytes) else { return };
+        let Some(message) = self.side.open_message(bytes) else { return };
         let on = match message.code() {
             Code::SaTekChallenge => On::Challenge,
             Code::SaTekResponse => On::Response,
@@ -183,28 +192,28 @@ impl Station {
         let (same, end) = match on {
             // A challenge that comes again has not heard our request.
             On::Challenge => {
-                let Some(base) = message.array(AttributeType::BS_RANDOM) else { return };
+                let Some(base) = message.get_array(AttributeType::BS_RANDOM) else { return };
                 let same = self.base == base;
                 self.base = base;
                 (same, None)
             }
             On::Response => {
-                if !self.agrees(&message) {
+                if !self.accepts_response(&message) {
                     return;
                 }
                 (true, None)
             }
             _ => {
-                let Some(end) = self.answer(&message) else { return };
+                let Some(end) = self.reply_event(&message) else { return };
                 (true, Some(end))
             }
         };
         self.side.counters.heard += 1;
-        self.happen(now, on, same, end);
+        self.apply_event(now, on, same, end);
     }
 
     /// `same`: a challenge is that which it has answered; `end`: what to tell the host.
-    fn happen(&mut self, now: Instant, on: On, same: bool, end: Option<Event>) {
+    fn apply_event(&mut self, now: Instant, on: On, same: bool, end: Option<KeyingEvent>) {
         let times = match self.state {
             State::Fetching => self.config.key_request.times,
             _ => self.config.request.times,
@@ -221,36 +230,36 @@ impl Station {
             match action {
                 Action::Request => {
                     self.repeated = 0;
-                    self.advance();
-                    self.request(now, false);
+                    self.advance_identifier();
+                    self.send_request(now, false);
                 }
-                Action::RequestAgain => self.request(now, true),
+                Action::RequestAgain => self.send_request(now, true),
                 Action::Ask => {
                     self.repeated = 0;
-                    self.advance();
-                    self.ask_for_key(now, false);
+                    self.advance_identifier();
+                    self.request_key(now, false);
                 }
-                Action::AskAgain => self.ask_for_key(now, true),
+                Action::AskAgain => self.request_key(now, true),
                 Action::Count => self.repeated += 1,
-                Action::Tell => self.end(end.take()),
-                Action::MissChallenge => self.miss(Code::SaTekChallenge),
-                Action::MissResponse => self.miss(Code::SaTekResponse),
-                Action::MissReply => self.miss(Code::Pkm2KeyReply),
+                Action::Tell => self.finish_keying(end.take()),
+                Action::MissChallenge => self.fail_silent(Code::SaTekChallenge),
+                Action::MissResponse => self.fail_silent(Code::SaTekResponse),
+                Action::MissReply => self.fail_silent(Code::Pkm2KeyReply),
             }
         }
     }
 
     /// Whether a SA-TEK-Response is to our request, and offers what we can use.
-    fn agrees(&mut self, message: &Message<'_>) -> bool {
-        let ours = message.array(AttributeType::SS_RANDOM) == Some(self.random)
-            && message.array(AttributeType::BS_RANDOM) == Some(self.base)
+    fn accepts_response(&mut self, message: &PkmMessage<'_>) -> bool {
+        let ours = message.get_array(AttributeType::SS_RANDOM) == Some(self.random)
+            && message.get_array(AttributeType::BS_RANDOM) == Some(self.base)
             && message.identifier() == self.identifier;
         if !ours {
             self.side.counters.foreign += 1;
             return false;
         }
         let primary = message.attributes().filter(|a| a.kind == AttributeType::SA_DESCRIPTOR).any(|a| {
-            let has = |kind, value: &[u8]| a.nested().any(|a| a.kind == kind && a.value == value);
+            let has = |kind, value: &[u8]| a.nested_attributes().any(|a| a.kind == kind && a.value == value);
             has(AttributeType::SAID, &PRIMARY.to_be_bytes())
                 && has(AttributeType::CRYPTOGRAPHIC_SUITE, &SUITE)
         });
@@ -259,22 +268,22 @@ impl Station {
     }
 
     /// What a Key-Reply or Key-Reject to our request says.
-    fn answer(&mut self, message: &Message<'_>) -> Option<Event> {
-        let ours = message.array(AttributeType::NONCE) == Some(self.nonce)
-            && message.array(AttributeType::SAID) == Some(PRIMARY.to_be_bytes())
+    fn reply_event(&mut self, message: &PkmMessage<'_>) -> Option<KeyingEvent> {
+        let ours = message.get_array(AttributeType::NONCE) == Some(self.nonce)
+            && message.get_array(AttributeType::SAID) == Some(PRIMARY.to_be_bytes())
             && message.identifier() == self.identifier;
         if !ours {
             self.side.counters.foreign += 1;
             return None;
         }
         if message.code() == Code::Pkm2KeyReject {
-            let [why] = message.array(AttributeType::ERROR_CODE).unwrap_or_default();
-            return Some(Event::Failed(Failure::Rejected(why)));
+            let [why] = message.get_array(AttributeType::ERROR_CODE).unwrap_or_default();
+            return Some(KeyingEvent::Failed(KeyingFailure::Rejected(why)));
         }
         let mut found =
             message.attributes().filter(|a| a.kind == AttributeType::TEK_PARAMETERS).map(|parameters| {
                 self.side.keys += 1;
-                Tek::read(parameters, &self.side.key)
+                Tek::read_parameters(parameters, &self.side.key)
             });
         let teks = (found.next().flatten(), found.next().flatten());
         drop(found);
@@ -282,14 +291,14 @@ impl Station {
             self.side.counters.unusable += 1;
             return None;
         };
-        Some(Event::Keyed([older, newer]))
+        Some(KeyingEvent::Keyed([older, newer]))
     }
 
-    fn miss(&mut self, waited: Code) {
-        self.end(Some(Event::Failed(Failure::Silence(waited))));
+    fn fail_silent(&mut self, waited: Code) {
+        self.finish_keying(Some(KeyingEvent::Failed(KeyingFailure::Silence(waited))));
     }
 
-    fn end(&mut self, event: Option<Event>) {
+    fn finish_keying(&mut self, event: Option<KeyingEvent>) {
         self.deadline = None;
         self.side.events.extend(event);
     }
@@ -297,7 +306,7 @@ impl Station {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|at| at <= now) {
-            self.happen(now, On::Timeout, true, None);
+            self.apply_event(now, On::Timeout, true, None);
         }
     }
     /// When it wants to be called for what is due.
@@ -310,11 +319,11 @@ impl Station {
         self.side.poll_transmit(out)
     }
     /// What it has to say.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<KeyingEvent> {
         self.side.events.pop_front()
     }
     /// What it did that takes time: digests and keys, of [`work`](crate::work).
-    pub fn poll_work(&mut self) -> Option<Work> {
+    pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.side.poll_work()
     }
 }

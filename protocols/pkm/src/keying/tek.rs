@@ -1,17 +1,17 @@
 //! Traffic keys and how they travel.
 
-use super::compound;
-use crate::attribute::{Attribute, AttributeType};
+use super::encode_compound;
+use crate::attribute::{AttributeType, PkmAttribute};
 use crate::keys::AuthKey;
 use alloc::vec::Vec;
 use usher_core::{Duration, SecureRng};
-use usher_crypto::{Key, aes};
+use usher_crypto::{SecretValue, aes};
 
 /// A traffic encryption key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tek {
     /// The key.
-    pub key: Key<[u8; aes::LEN]>,
+    pub key: SecretValue<[u8; aes::LEN]>,
     /// How long it lives from when it was sent, in whole seconds.
     pub lifetime: Duration,
     /// Its number, of two bits.
@@ -19,27 +19,27 @@ pub struct Tek {
 }
 
 impl Tek {
-    pub(super) fn draw(rng: &mut SecureRng, lifetime: Duration, sequence: u8) -> Self {
-        let mut key = Key::new([0; aes::LEN]);
-        rng.fill(&mut *key);
+    pub(super) fn generate_key(rng: &mut SecureRng, lifetime: Duration, sequence: u8) -> Self {
+        let mut key = SecretValue::new([0; aes::LEN]);
+        rng.fill_bytes(&mut *key);
         Self { key, lifetime, sequence }
     }
     /// The value of TEK-Parameters.
-    pub(super) fn emit(&self, under: &AuthKey) -> Vec<u8> {
+    pub(super) fn emit_parameters(&self, under: &AuthKey) -> Vec<u8> {
         let seconds = u32::try_from(self.lifetime.as_secs()).unwrap_or(u32::MAX);
-        compound(&[
-            (AttributeType::TEK, &aes::wrap(under.kek(), &self.key)),
+        encode_compound(&[
+            (AttributeType::TEK, &aes::wrap_key(under.kek(), &self.key)),
             (AttributeType::KEY_LIFETIME, &seconds.to_be_bytes()),
             (AttributeType::KEY_SEQUENCE_NUMBER, &[self.sequence]),
         ])
     }
     /// The key in TEK-Parameters; `None` where something is missing or not under this key.
-    pub(super) fn read(parameters: Attribute<'_>, under: &AuthKey) -> Option<Self> {
-        let get = |kind| parameters.nested().find(|a| a.kind == kind).map(|a| a.value);
+    pub(super) fn read_parameters(parameters: PkmAttribute<'_>, under: &AuthKey) -> Option<Self> {
+        let get = |kind| parameters.nested_attributes().find(|a| a.kind == kind).map(|a| a.value);
         let wrapped = get(AttributeType::TEK)?.try_into().ok()?;
         let seconds = get(AttributeType::KEY_LIFETIME)?.try_into().map(u32::from_be_bytes).ok()?;
         let &[sequence @ 0..=3] = get(AttributeType::KEY_SEQUENCE_NUMBER)? else { return None };
-        let key = aes::unwrap(under.kek(), wrapped)?;
+        let key = aes::unwrap_key(under.kek(), wrapped)?;
         Some(Self { key, lifetime: Duration::from_secs(u64::from(seconds)), sequence })
     }
 }

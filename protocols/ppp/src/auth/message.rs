@@ -2,30 +2,30 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
 /// Codes of PAP.
 pub mod pap {
-    use crate::packet::Code;
+    use crate::packet::ControlCode;
     /// A name and a password.
-    pub const REQUEST: Code = Code(1);
+    pub const REQUEST: ControlCode = ControlCode(1);
     /// They are right.
-    pub const ACK: Code = Code(2);
+    pub const ACK: ControlCode = ControlCode(2);
     /// They are not.
-    pub const NAK: Code = Code(3);
+    pub const NAK: ControlCode = ControlCode(3);
 }
 
 /// Codes of CHAP.
 pub mod chap {
-    use crate::packet::Code;
+    use crate::packet::ControlCode;
     /// A challenge.
-    pub const CHALLENGE: Code = Code(1);
+    pub const CHALLENGE: ControlCode = ControlCode(1);
     /// The response to it.
-    pub const RESPONSE: Code = Code(2);
+    pub const RESPONSE: ControlCode = ControlCode(2);
     /// It is right.
-    pub const SUCCESS: Code = Code(3);
+    pub const SUCCESS: ControlCode = ControlCode(3);
     /// It is not.
-    pub const FAILURE: Code = Code(4);
+    pub const FAILURE: ControlCode = ControlCode(4);
 }
 
 /// The data of PAP's Authenticate-Request.
@@ -48,25 +48,25 @@ impl<'a> PapRequest<'a> {
     ///
     /// # Errors
     /// A length leads beyond the data.
-    pub fn parse(data: &'a [u8]) -> Result<Self, Truncated> {
-        let mut r = Reader::new(data);
+    pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedError> {
+        let mut r = OctetReader::new(data);
         let mut part = || {
-            let length = r.u8()?;
-            r.bytes(length.into())
+            let length = r.read_u8()?;
+            r.read_bytes(length.into())
         };
         Ok(Self { name: part()?, password: part()? })
     }
     /// Whether both parts are of 255 octets at most, which are all that their lengths can say.
     #[must_use]
-    pub fn fits(&self) -> bool {
+    pub fn fits_length_fields(&self) -> bool {
         [self.name, self.password].iter().all(|part| part.len() <= u8::MAX.into())
     }
-    /// Appends it. Of each part, 255 octets are written at most: one that does not [fit](Self::fits) says something else.
+    /// Appends it. Of each part, 255 octets are written at most: one that does not [fit](Self::fits_length_fields) says something else.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        let mut w = Writer::new(out);
+        let mut w = OctetWriter::new(out);
         for part in [self.name, self.password] {
             let part = &part[..part.len().min(u8::MAX.into())];
-            w.u8(part.len() as u8).bytes(part);
+            w.write_u8(part.len() as u8).write_bytes(part);
         }
     }
 }
@@ -94,15 +94,15 @@ impl<'a> ChapValue<'a> {
     ///
     /// # Errors
     /// The value's size leads beyond the data.
-    pub fn parse(data: &'a [u8]) -> Result<Self, Truncated> {
-        let mut r = Reader::new(data);
-        let size = r.u8()?;
-        Ok(Self { value: r.bytes(size.into())?, name: r.take_rest() })
+    pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedError> {
+        let mut r = OctetReader::new(data);
+        let size = r.read_u8()?;
+        Ok(Self { value: r.read_bytes(size.into())?, name: r.take_rest() })
     }
     /// Appends it. Of the value, 255 octets are written at most.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let value = &self.value[..self.value.len().min(u8::MAX.into())];
-        Writer::new(out).u8(value.len() as u8).bytes(value).bytes(self.name);
+        OctetWriter::new(out).write_u8(value.len() as u8).write_bytes(value).write_bytes(self.name);
     }
 }
 

@@ -1,17 +1,17 @@
 //! The side that shows who it is.
 
 use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, ms_chap_v2_error, pap, pap_message};
-use super::{AuthenticationProtocol, Credentials};
-use crate::packet::Packet;
+use super::{AuthenticationProtocol, PppCredentials};
+use crate::packet::ControlPacket;
 use crate::work;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WallTime, WorkLabel};
-use usher_crypto::digest::{equal, md5};
+use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::mschap::{self, AUTHENTICATOR_RESPONSE_LEN};
 use usher_crypto::legacy::nt_hash;
-use usher_eap::peer::{Config, Event, Peer};
+use usher_eap::peer::{EapPeer, EapPeerConfig, EapPeerEvent};
 
 /// Codes of EAP packets (RFC 3748 §4).
 const REQUEST: u8 = 1;
@@ -20,7 +20,7 @@ const FAILURE: u8 = 4;
 
 /// What the peer has to say.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum PeerOutput {
     /// Send this.
     Send(Vec<u8>),
     /// It is let in.
@@ -36,17 +36,17 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum PeerState {
     Pap {
         identifier: u8,
     },
     Chap {
         ms: bool,
-        answer: Option<Answer>,
+        answer: Option<SentChapResponse>,
         done: bool,
     },
     Eap {
-        peer: Box<Peer>,
+        peer: Box<EapPeer>,
         /// The identifier of the last Request.
         last: Option<u8>,
     },
@@ -54,7 +54,7 @@ enum Kind {
 
 /// A response to a challenge, and what the other side has to say to prove itself.
 #[derive(Debug)]
-struct Answer {
+struct SentChapResponse {
     /// The data of the challenge.
     challenge: Vec<u8>,
     packet: Vec<u8>,
@@ -64,8 +64,8 @@ struct Answer {
 
 /// One authentication of this side.
 #[derive(Debug)]
-pub(crate) struct Prover {
-    kind: Kind,
+pub(crate) struct AuthenticationPeer {
+    kind: PeerState,
     timer: Duration,
     /// How often a packet may be sent again.
     left: u32,
@@ -73,128 +73,137 @@ pub(crate) struct Prover {
     pub(crate) worked: Vec<WorkLabel>,
 }
 
-impl Prover {
+impl AuthenticationPeer {
     pub(crate) fn new(
         protocol: AuthenticationProtocol,
-        credentials: &Credentials,
+        credentials: &PppCredentials,
         (timer, count): (Duration, u32),
         (now, wall): (Instant, WallTime),
         rng: &mut SecureRng,
-    ) -> (Self, Vec<Outcome>) {
+    ) -> (Self, Vec<PeerOutput>) {
         let kind = match protocol {
-            AuthenticationProtocol::Pap => Kind::Pap { identifier: rng.array::<1>()[0] },
-            AuthenticationProtocol::Chap => Kind::Chap { ms: false, answer: None, done: false },
-            AuthenticationProtocol::MsChapV2 => Kind::Chap { ms: true, answer: None, done: false },
+            AuthenticationProtocol::Pap => PeerState::Pap { identifier: rng.random_array::<1>()[0] },
+            AuthenticationProtocol::Chap => PeerState::Chap { ms: false, answer: None, done: false },
+            AuthenticationProtocol::MsChapV2 => PeerState::Chap { ms: true, answer: None, done: false },
             AuthenticationProtocol::Eap => {
-                let config = Config {
+                let config = EapPeerConfig {
                     identity: credentials.name.clone(),
                     methods: credentials.eap_methods.clone(),
                     timeout: timer * u64::from(count),
                     wall,
                 };
-                let peer = Box::new(Peer::new(config, SecureRng::from_seed(rng.array()), now));
-                Kind::Eap { peer, last: None }
+                let peer = Box::new(EapPeer::new(config, SecureRng::from_seed(rng.random_array()), now));
+                PeerState::Eap { peer, last: None }
             }
         };
         let due = Some(now + timer * u64::from(count));
         let mut this = Self { kind, timer, left: count, due, worked: Vec::new() };
         let mut out = Vec::new();
-        if let Kind::Pap { .. } = this.kind {
-            this.ask(now, credentials, &mut out);
+        if let PeerState::Pap { .. } = this.kind {
+            this.send_pap_request(now, credentials, &mut out);
         }
         (this, out)
     }
 
     /// PAP's request; each has an identifier of its own (RFC 1334 §2.2.1).
-    fn ask(&mut self, now: Instant, credentials: &Credentials, out: &mut Vec<Outcome>) {
-        let Kind::Pap { identifier } = &mut self.kind else { return };
+    fn send_pap_request(&mut self, now: Instant, credentials: &PppCredentials, out: &mut Vec<PeerOutput>) {
+        let PeerState::Pap { identifier } = &mut self.kind else { return };
         if self.left == 0 {
             self.due = None;
-            return out.push(Outcome::Silent);
+            return out.push(PeerOutput::Silent);
         }
         let request = PapRequest { name: &credentials.name, password: &credentials.password };
-        if !request.fits() {
+        if !request.fits_length_fields() {
             self.due = None;
-            return out.push(Outcome::TooLong);
+            return out.push(PeerOutput::TooLong);
         }
         self.left -= 1;
         *identifier = identifier.wrapping_add(1);
         let mut data = Vec::new();
         request.emit(&mut data);
-        out.push(Outcome::Send(Packet { code: pap::REQUEST, identifier: *identifier, data: &data }.to_vec()));
+        out.push(PeerOutput::Send(
+            ControlPacket { code: pap::REQUEST, identifier: *identifier, data: &data }.to_vec(),
+        ));
         self.due = Some(now + self.timer);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.kind {
-            Kind::Eap { peer, .. } => self.due.and(peer.poll_timeout()),
+            PeerState::Eap { peer, .. } => self.due.and(peer.poll_timeout()),
             _ => self.due,
         }
     }
 
-    pub(crate) fn timeout(&mut self, now: Instant, credentials: &Credentials, out: &mut Vec<Outcome>) {
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        credentials: &PppCredentials,
+        out: &mut Vec<PeerOutput>,
+    ) {
         if self.poll_timeout().is_none_or(|at| at > now) {
             return;
         }
         match &mut self.kind {
-            Kind::Pap { .. } => self.ask(now, credentials, out),
+            PeerState::Pap { .. } => self.send_pap_request(now, credentials, out),
             // The Success may have been lost: the response brings it again (RFC 1994 §4.1).
-            Kind::Chap { answer: Some(answer), .. } if self.left > 0 => {
+            PeerState::Chap { answer: Some(answer), .. } if self.left > 0 => {
                 self.left -= 1;
                 self.due = Some(now + self.timer);
-                out.push(Outcome::Send(answer.packet.clone()));
+                out.push(PeerOutput::Send(answer.packet.clone()));
             }
-            Kind::Chap { .. } => {
+            PeerState::Chap { .. } => {
                 self.due = None;
-                out.push(Outcome::Silent);
+                out.push(PeerOutput::Silent);
             }
-            Kind::Eap { peer, .. } => {
+            PeerState::Eap { peer, .. } => {
                 peer.handle_timeout(now);
-                self.drain(out);
+                self.drain_eap(out);
             }
         }
     }
 
     /// Takes the other side's packet; false: it is dropped.
-    pub(crate) fn receive(
+    pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
         octets: &[u8],
-        credentials: &Credentials,
+        credentials: &PppCredentials,
         rng: &mut SecureRng,
-        out: &mut Vec<Outcome>,
+        out: &mut Vec<PeerOutput>,
     ) -> bool {
-        if let Kind::Eap { peer, last } = &mut self.kind {
-            let taken = peer.handle(now, &as_asked(octets, last));
-            self.drain(out);
+        if let PeerState::Eap { peer, last } = &mut self.kind {
+            let taken = peer.handle_packet(now, &with_request_identifier(octets, last));
+            self.drain_eap(out);
             return taken;
         }
-        let Ok(packet) = Packet::parse(octets) else { return false };
+        let Ok(packet) = ControlPacket::parse(octets) else { return false };
         match &mut self.kind {
-            Kind::Pap { identifier } => {
+            PeerState::Pap { identifier } => {
                 let open = self.due.is_some() && packet.identifier == *identifier;
                 match packet.code {
-                    pap::ACK if open => out.push(Outcome::Accepted),
-                    pap::NAK if open => out.push(Outcome::Rejected(pap_message(packet.data).into())),
+                    pap::ACK if open => out.push(PeerOutput::Accepted),
+                    pap::NAK if open => out.push(PeerOutput::Rejected(pap_message(packet.data).into())),
                     _ => return false,
                 }
                 self.due = None;
                 true
             }
-            Kind::Chap { ms, answer, done } => match packet.code {
+            PeerState::Chap { ms, answer, done } => match packet.code {
                 // A challenge may come at any time (RFC 1994 §4.1).
                 chap::CHALLENGE => {
-                    let again = |sent: &&Answer| {
+                    let again = |sent: &&SentChapResponse| {
                         sent.identifier == packet.identifier && sent.challenge == packet.data
                     };
                     if let Some(sent) = answer.as_ref().filter(again) {
                         // A copy has the same response: the other side judges the first that it hears.
-                        out.push(Outcome::Send(sent.packet.clone()));
+                        out.push(PeerOutput::Send(sent.packet.clone()));
                         return true;
                     }
-                    let Some(fresh) = respond(*ms, packet, credentials, rng) else { return false };
+                    let Some(fresh) = respond_to_challenge(*ms, packet, credentials, rng) else {
+                        return false;
+                    };
                     self.worked.push(work::DIGEST);
-                    out.push(Outcome::Send(fresh.packet.clone()));
+                    out.push(PeerOutput::Send(fresh.packet.clone()));
                     *answer = Some(fresh);
                     if !*done {
                         self.due = Some(now + self.timer);
@@ -208,7 +217,7 @@ impl Prover {
                     };
                     let proved = sent.proof.is_none_or(|proof| {
                         let given = packet.data.get(..AUTHENTICATOR_RESPONSE_LEN);
-                        given.is_some_and(|given| equal(&given.to_ascii_uppercase(), &proof))
+                        given.is_some_and(|given| constant_time_eq(&given.to_ascii_uppercase(), &proof))
                     });
                     self.due = None;
                     out.push(match (packet.code, proved) {
@@ -217,40 +226,40 @@ impl Prover {
                             if core::mem::replace(done, true) {
                                 return true;
                             }
-                            Outcome::Accepted
+                            PeerOutput::Accepted
                         }
-                        (chap::SUCCESS, false) => Outcome::Impostor,
-                        _ => Outcome::Rejected(packet.data.into()),
+                        (chap::SUCCESS, false) => PeerOutput::Impostor,
+                        _ => PeerOutput::Rejected(packet.data.into()),
                     });
                     true
                 }
                 _ => false,
             },
-            Kind::Eap { .. } => false,
+            PeerState::Eap { .. } => false,
         }
     }
 
-    fn drain(&mut self, out: &mut Vec<Outcome>) {
-        let Kind::Eap { peer, .. } = &mut self.kind else { return };
+    fn drain_eap(&mut self, out: &mut Vec<PeerOutput>) {
+        let PeerState::Eap { peer, .. } = &mut self.kind else { return };
         while let Some(done) = peer.poll_work() {
             self.worked.push(done.label);
         }
         let mut packet = Vec::new();
         if peer.poll_transmit(&mut packet) {
-            out.push(Outcome::Send(packet));
+            out.push(PeerOutput::Send(packet));
         }
         let Some(event) = peer.poll_event() else { return };
         self.due = None;
         out.push(match event {
-            Event::Success { .. } => Outcome::Accepted,
-            Event::Failure => Outcome::Rejected(Vec::new()),
-            Event::Timeout => Outcome::Silent,
+            EapPeerEvent::Success { .. } => PeerOutput::Accepted,
+            EapPeerEvent::Failure => PeerOutput::Rejected(Vec::new()),
+            EapPeerEvent::Timeout => PeerOutput::Silent,
         });
     }
 }
 
 /// What the other side said when it turned this side away, for people.
-pub(crate) fn refusal(message: &[u8]) -> Vec<u8> {
+pub(crate) fn refusal_text(message: &[u8]) -> Vec<u8> {
     match ms_chap_v2_error(message) {
         // What follows `M=` is for people (RFC 2759 §6).
         Some(_) => {
@@ -261,18 +270,18 @@ pub(crate) fn refusal(message: &[u8]) -> Vec<u8> {
     }
 }
 
-fn respond(
+fn respond_to_challenge(
     ms: bool,
-    challenge: Packet<'_>,
-    credentials: &Credentials,
+    challenge: ControlPacket<'_>,
+    credentials: &PppCredentials,
     rng: &mut SecureRng,
-) -> Option<Answer> {
+) -> Option<SentChapResponse> {
     let ChapValue { value, .. } =
         ChapValue::parse(challenge.data).ok().filter(|one| !one.value.is_empty())?;
     let (identifier, name) = (challenge.identifier, &credentials.name[..]);
     let (response, proof) = if ms {
         let challenge: [u8; 16] = value.try_into().ok()?;
-        let (peer_challenge, hash) = (rng.array(), nt_hash(&credentials.password));
+        let (peer_challenge, hash) = (rng.random_array(), nt_hash(&credentials.password));
         let response = mschap::nt_response(&challenge, &peer_challenge, name, &hash);
         let proof = mschap::authenticator_response(&hash, &response, &peer_challenge, &challenge, name);
         (MsChapV2Value { peer_challenge, response }.to_octets().to_vec(), Some(proof))
@@ -281,13 +290,13 @@ fn respond(
     };
     let mut data = Vec::new();
     ChapValue { value: &response, name }.emit(&mut data);
-    let packet = Packet { code: chap::RESPONSE, identifier, data: &data }.to_vec();
-    Some(Answer { challenge: challenge.data.into(), packet, identifier, proof })
+    let packet = ControlPacket { code: chap::RESPONSE, identifier, data: &data }.to_vec();
+    Some(SentChapResponse { challenge: challenge.data.into(), packet, identifier, proof })
 }
 
 /// An EAP packet as RFC 3748 §4.2 wants it: Success and Failure have the identifier of the Request that was answered. pppd as the
 /// server gives them the next one.
-fn as_asked<'a>(octets: &'a [u8], last: &mut Option<u8>) -> Cow<'a, [u8]> {
+fn with_request_identifier<'a>(octets: &'a [u8], last: &mut Option<u8>) -> Cow<'a, [u8]> {
     match (octets, *last) {
         ([REQUEST, identifier, ..], _) => *last = Some(*identifier),
         ([SUCCESS | FAILURE, identifier, ..], Some(asked)) if *identifier == asked.wrapping_add(1) => {
@@ -307,12 +316,20 @@ mod tests {
     #[test]
     fn a_success_with_the_next_identifier_is_the_last_requests() {
         let mut last = None;
-        assert_eq!(*as_asked(&[SUCCESS, 8, 0, 4], &mut last), [SUCCESS, 8, 0, 4], "nothing was asked");
+        assert_eq!(
+            *with_request_identifier(&[SUCCESS, 8, 0, 4], &mut last),
+            [SUCCESS, 8, 0, 4],
+            "nothing was asked"
+        );
         let request = [REQUEST, 255, 0, 5, 1];
-        assert_eq!((*as_asked(&request, &mut last)).to_vec(), request);
-        assert_eq!(*as_asked(&[SUCCESS, 0, 0, 4], &mut last), [SUCCESS, 255, 0, 4]);
-        assert_eq!(*as_asked(&[FAILURE, 255, 0, 4], &mut last), [FAILURE, 255, 0, 4]);
-        assert_eq!(*as_asked(&[SUCCESS, 1, 0, 4], &mut last), [SUCCESS, 1, 0, 4], "of no request");
-        assert!(as_asked(&[], &mut last).is_empty());
+        assert_eq!((*with_request_identifier(&request, &mut last)).to_vec(), request);
+        assert_eq!(*with_request_identifier(&[SUCCESS, 0, 0, 4], &mut last), [SUCCESS, 255, 0, 4]);
+        assert_eq!(*with_request_identifier(&[FAILURE, 255, 0, 4], &mut last), [FAILURE, 255, 0, 4]);
+        assert_eq!(
+            *with_request_identifier(&[SUCCESS, 1, 0, 4], &mut last),
+            [SUCCESS, 1, 0, 4],
+            "of no request"
+        );
+        assert!(with_request_identifier(&[], &mut last).is_empty());
     }
 }

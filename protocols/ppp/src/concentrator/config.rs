@@ -2,7 +2,7 @@
 
 use crate::auth::AuthenticationProtocol;
 use crate::link::LinkConfig;
-use crate::pppoe::{MAX_PAYLOAD, MacAddress, OVERHEAD, Rate};
+use crate::pppoe::{MAX_PAYLOAD, MacAddress, OVERHEAD, RateLimit};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ pub(super) const ETHERNET: u16 = 1500;
 
 /// A port at which hosts are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Port {
+pub struct ConcentratorPort {
     /// Which.
     pub port: PortId,
     /// This side's address there.
@@ -23,9 +23,9 @@ pub struct Port {
     pub mtu: u16,
 }
 
-impl Port {
+impl ConcentratorPort {
     /// PPP_MRU_Max of a host that says it can take this much (RFC 4638 §5.1).
-    pub(super) fn limit(&self, max_payload: Option<u16>) -> u16 {
+    pub(super) fn mru_limit(&self, max_payload: Option<u16>) -> u16 {
         let most = self.mtu.saturating_sub(OVERHEAD);
         match max_payload {
             Some(octets) if octets > MAX_PAYLOAD && most > MAX_PAYLOAD => octets.min(most),
@@ -38,7 +38,7 @@ usher_core::named! {
     "what becomes of one session too many";
     /// What becomes of a station's request for one session more than it may have.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-    pub enum Excess {
+    pub enum ExcessSessionPolicy {
         /// Its oldest session ends: a host that has lost its power comes back at once.
         Replace = "replace",
         /// The request is refused.
@@ -46,13 +46,13 @@ usher_core::named! {
     }
 }
 
-/// What a [`Concentrator`](super::Concentrator) is called, offers and allows.
+/// What a [`Concentrator`](super::PppoeConcentrator) is called, offers and allows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConcentratorConfig {
     /// AC-Name, and the name in its challenges.
     pub name: String,
     /// Where it serves.
-    pub ports: Vec<Port>,
+    pub ports: Vec<ConcentratorPort>,
     /// Services by name. Hosts that name none get the first; with an empty list every name is accepted and none is told, which
     /// RFC 2516 §9 recommends.
     pub services: Vec<String>,
@@ -69,17 +69,17 @@ pub struct ConcentratorConfig {
     /// Sessions at a time of one station.
     pub sessions_per_station: usize,
     /// What becomes of one more.
-    pub excess: Excess,
+    pub excess: ExcessSessionPolicy,
     /// PADI of one station.
-    pub initiations_per_station: Rate,
+    pub initiations_per_station: RateLimit,
     /// PADI of all stations of a port.
-    pub initiations: Rate,
+    pub initiations: RateLimit,
     /// PADI of all stations of a circuit of a port, where these are told apart ([`agent`](Self::agent)).
-    pub initiations_per_circuit: Rate,
+    pub initiations_per_circuit: RateLimit,
     /// PADR of one station, with a cookie that holds.
-    pub requests_per_station: Rate,
+    pub requests_per_station: RateLimit,
     /// PADT that answer to packets of sessions that there are not, of a port.
-    pub terminations: Rate,
+    pub terminations: RateLimit,
 }
 
 impl Default for ConcentratorConfig {
@@ -87,7 +87,7 @@ impl Default for ConcentratorConfig {
     /// PADI a second of a port, 20 of a circuit; EAP, MS-CHAPv2 and CHAP, since PAP shows the password to everybody. Ports are to be named.
     fn default() -> Self {
         use AuthenticationProtocol::{Chap, Eap, MsChapV2};
-        let station = Rate { per_second: 2, burst: 10 };
+        let station = RateLimit { per_second: 2, burst: 10 };
         Self {
             name: String::from("usher"),
             ports: Vec::new(),
@@ -98,12 +98,12 @@ impl Default for ConcentratorConfig {
             sessions: 16_384,
             outside: 4096,
             sessions_per_station: 4,
-            excess: Excess::Replace,
+            excess: ExcessSessionPolicy::Replace,
             initiations_per_station: station,
-            initiations: Rate { per_second: 2000, burst: 4000 },
-            initiations_per_circuit: Rate { per_second: 20, burst: 100 },
+            initiations: RateLimit { per_second: 2000, burst: 4000 },
+            initiations_per_circuit: RateLimit { per_second: 20, burst: 100 },
             requests_per_station: station,
-            terminations: Rate { per_second: 200, burst: 2000 },
+            terminations: RateLimit { per_second: 200, burst: 2000 },
         }
     }
 }
@@ -132,7 +132,7 @@ pub enum ConfigError {
 }
 
 impl ConcentratorConfig {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
         if self.ports.is_empty() {
             return Err(ConfigError::NoPort);
         }

@@ -1,34 +1,37 @@
 //! The discovery stage of a concentrator (RFC 2516 §5).
 
-use super::outside::{self, Line};
-use super::{Concentrator, ConcentratorEvent, Excess, Port, Session, SessionId, Station, Subscriber};
-use crate::ipv6::dhcp::duid;
-use crate::link::{EndReason, Link, Role};
-use crate::pppoe::cookie::Cookies;
-use crate::pppoe::{Code, Discovery, ErrorTag, Frame, MAX_PAYLOAD};
+use super::outside::{self, AccessLine};
+use super::{
+    ConcentratorEvent, ConcentratorPort, ExcessSessionPolicy, PppoeConcentrator, PppoeSession, SessionId,
+    StationKey, SubscriberInfo,
+};
+use crate::ipv6::dhcp::link_layer_duid;
+use crate::link::{EndReason, LinkRole, PppLink};
+use crate::pppoe::cookie::CookieSecrets;
+use crate::pppoe::{DiscoveryTags, ErrorTag, MAX_PAYLOAD, PppoeCode, PppoeFrame};
 use crate::work;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng};
 
-/// PADT of a station that may name no session of it before those without Host-Uniq are not taken; one more is forgiven `GUESS_EACH` time:
+/// PADT of a station that may name no session of it before those without Host-Uniq are not taken; one more is forgiven `UNMATCHED_PADT_INTERVAL` time:
 /// to go through half of the numbers takes four days.
-const GUESSES: u32 = 5;
-const GUESS_EACH: Duration = Duration::from_secs(10);
+const UNMATCHED_PADT_BURST: u32 = 5;
+const UNMATCHED_PADT_INTERVAL: Duration = Duration::from_secs(10);
 
-impl Concentrator {
-    pub(super) fn discovery(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
-        self.work(work::DISCOVERY);
+impl PppoeConcentrator {
+    pub(super) fn handle_discovery(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
+        self.record_work(work::DISCOVERY);
         match frame.code {
-            Code::PADI if frame.session == 0 => self.initiation(now, own, frame),
-            Code::PADR if frame.session == 0 => self.request(now, own, frame),
-            Code::PADT if frame.session != 0 => self.terminated(now, own, frame),
+            PppoeCode::PADI if frame.session == 0 => self.handle_padi(now, own, frame),
+            PppoeCode::PADR if frame.session == 0 => self.handle_padr(now, own, frame),
+            PppoeCode::PADT if frame.session != 0 => self.handle_padt(now, own, frame),
             _ => self.counters.unexpected += 1,
         }
     }
 
     /// The tags of a request for exactly one service (RFC 2516 §5.1, §5.3).
-    fn tags<'a>(&mut self, frame: &Frame<'a>) -> Option<(Discovery<'a>, &'a [u8])> {
-        let Ok(tags) = Discovery::parse(frame.payload) else {
+    fn parse_tags<'a>(&mut self, frame: &PppoeFrame<'a>) -> Option<(DiscoveryTags<'a>, &'a [u8])> {
+        let Ok(tags) = DiscoveryTags::parse(frame.payload) else {
             self.counters.malformed += 1;
             return None;
         };
@@ -39,86 +42,93 @@ impl Concentrator {
         Some((tags, service))
     }
 
-    fn offers(&self, service: &[u8]) -> bool {
+    fn offers_service(&self, service: &[u8]) -> bool {
         let services = &self.config.services;
         services.is_empty() || service.is_empty() || services.iter().any(|name| name.as_bytes() == service)
     }
 
-    fn initiation(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
-        let Some((tags, service)) = self.tags(&frame) else { return };
+    fn handle_padi(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
+        let Some((tags, service)) = self.parse_tags(&frame) else { return };
         let name = self.config.name.clone();
-        if tags.ac_name.is_some_and(|wanted| wanted != name.as_bytes()) || !self.offers(service) {
+        if tags.ac_name.is_some_and(|wanted| wanted != name.as_bytes()) || !self.offers_service(service) {
             self.counters.not_offered += 1;
             return;
         }
         let station = (own.port, frame.source);
-        if !self.initiations_of.take(now, station, self.config.initiations_per_station) {
+        if !self.initiations_of.take_token(now, station, self.config.initiations_per_station) {
             self.counters.limited_station += 1;
             return;
         }
         // A circuit's hosts leave the others of its port their share, as those of a port leave it to others.
-        let line = self.line(own, &tags);
-        let port = outside::line(own.port, None);
-        let circuit = line == port || self.initiations.take(now, line, self.config.initiations_per_circuit);
-        if !circuit || !self.initiations.take(now, port, self.config.initiations) {
+        let line = self.access_line(own, &tags);
+        let port = outside::circuit_line(own.port, None);
+        let circuit =
+            line == port || self.initiations.take_token(now, line, self.config.initiations_per_circuit);
+        if !circuit || !self.initiations.take_token(now, port, self.config.initiations) {
             self.counters.limited_all += 1;
             return;
         }
-        self.work(work::DIGEST);
+        self.record_work(work::DIGEST);
         let Self { cookies, rng, .. } = self;
-        let cookies = cookies.get_or_insert_with(|| Cookies::new(rng, now));
-        let cookie = cookies.make(now, rng, own.port, frame.source);
+        let cookies = cookies.get_or_insert_with(|| CookieSecrets::new(rng, now));
+        let cookie = cookies.make_cookie(now, rng, own.port, frame.source);
         let services = self.config.services.clone();
         let others = services.iter().map(|name| name.as_bytes()).filter(|name| *name != service);
-        let offer = Discovery {
+        let offer = DiscoveryTags {
             services: core::iter::once(service).chain(others).collect(),
             ac_name: Some(name.as_bytes()),
             cookie: Some(&cookie),
             errors: Vec::new(),
-            ..answer(own, &tags)
+            ..echoed_tags(own, &tags)
         };
-        if self.discover(own, frame.source, Code::PADO, 0, &offer) {
+        if self.send_discovery(own, frame.source, PppoeCode::PADO, 0, &offer) {
             self.counters.offers += 1;
         }
     }
 
-    fn request(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
-        let Some((tags, service)) = self.tags(&frame) else { return };
+    fn handle_padr(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
+        let Some((tags, service)) = self.parse_tags(&frame) else { return };
         let station = (own.port, frame.source);
-        self.work(work::DIGEST);
+        self.record_work(work::DIGEST);
         let Self { cookies, rng, .. } = self;
-        let cookies = cookies.get_or_insert_with(|| Cookies::new(rng, now));
-        if !tags.cookie.is_some_and(|cookie| cookies.holds(now, rng, station, cookie)) {
+        let cookies = cookies.get_or_insert_with(|| CookieSecrets::new(rng, now));
+        if !tags.cookie.is_some_and(|cookie| cookies.verify_cookie(now, rng, station, cookie)) {
             self.counters.bad_cookie += 1;
             return;
         }
-        if !self.requests_of.take(now, station, self.config.requests_per_station) {
+        if !self.requests_of.take_token(now, station, self.config.requests_per_station) {
             self.counters.limited_requests += 1;
             return;
         }
-        if !self.offers(service) {
+        if !self.offers_service(service) {
             self.counters.no_service += 1;
-            return self.refuse(own, &frame, &tags, service, (ErrorTag::ServiceName, b"no such service"));
+            return self.send_pads_error(
+                own,
+                &frame,
+                &tags,
+                service,
+                (ErrorTag::ServiceName, b"no such service"),
+            );
         }
-        if let Some(id) = self.unheard(station, &tags, service) {
+        if let Some(id) = self.find_unconfirmed_session(station, &tags, service) {
             // Its PADS was lost: the host asks again for the same session.
             self.counters.confirmed_again += 1;
-            return self.confirm(own, id);
+            return self.send_pads(own, id);
         }
         if self.sessions_of(station) >= self.config.sessions_per_station {
             match (self.config.excess, self.oldest_of(station)) {
-                (Excess::Replace, Some(oldest)) => {
+                (ExcessSessionPolicy::Replace, Some(oldest)) => {
                     self.counters.replaced += 1;
-                    self.cut(oldest, EndReason::Replaced);
+                    self.abort_session(oldest, EndReason::Replaced);
                 }
                 (_, oldest) => {
                     self.counters.full_station += 1;
                     // Where it has lost its power, and none is left of the sessions before, it is in when it asks again.
                     if let Some(oldest) = oldest {
-                        self.probe(now, oldest);
+                        self.probe_session(now, oldest);
                     }
                     let why = (ErrorTag::AcSystem, &b"too many sessions of this host"[..]);
-                    return self.refuse(own, &frame, &tags, service, why);
+                    return self.send_pads_error(own, &frame, &tags, service, why);
                 }
             }
         }
@@ -127,54 +137,65 @@ impl Concentrator {
         {
             // Nobody else has less for that.
             self.counters.replaced += 1;
-            self.cut(oldest, EndReason::Replaced);
+            self.abort_session(oldest, EndReason::Replaced);
         }
-        let line = self.line(own, &tags);
+        let line = self.access_line(own, &tags);
         if self.outside.len() >= self.config.outside {
-            let heard = |id| self.sessions.get(&id).is_some_and(|session| session.heard);
-            if let Some(id) = self.outside.victim(line, heard) {
-                self.cut(id, EndReason::CrowdedOut);
+            let heard = |id| self.sessions.get(&id).is_some_and(|session| session.has_received);
+            if let Some(id) = self.outside.eviction_candidate(line, heard) {
+                self.abort_session(id, EndReason::CrowdedOut);
             }
         }
         let full = self.sessions.len() >= self.config.sessions || self.outside.len() >= self.config.outside;
         let free = if full { None } else { self.free_number() };
         let Some(id) = free else {
             self.counters.full += 1;
-            return self.refuse(own, &frame, &tags, service, (ErrorTag::AcSystem, b"too many sessions"));
+            return self.send_pads_error(
+                own,
+                &frame,
+                &tags,
+                service,
+                (ErrorTag::AcSystem, b"too many sessions"),
+            );
         };
-        self.begin(now, own, (station, line), id, &tags, service);
+        self.start_session(now, own, (station, line), id, &tags, service);
     }
 
     /// At which line a host is.
-    fn line(&self, own: Port, tags: &Discovery<'_>) -> Line {
-        outside::line(own.port, tags.circuit_id.filter(|_| self.config.agent))
+    fn access_line(&self, own: ConcentratorPort, tags: &DiscoveryTags<'_>) -> AccessLine {
+        outside::circuit_line(own.port, tags.circuit_id.filter(|_| self.config.agent))
     }
 
-    fn sessions_of(&self, station: Station) -> usize {
+    fn sessions_of(&self, station: StationKey) -> usize {
         self.stations.get(&station).map_or(0, Vec::len)
     }
 
     /// The session of a station that has been there for longest.
-    fn oldest_of(&self, station: Station) -> Option<u16> {
+    fn oldest_of(&self, station: StationKey) -> Option<u16> {
         let name = self.stations.get(&station)?.first()?;
         self.names.get(name).copied()
     }
 
     /// Asks a session's host whether it is there.
-    fn probe(&mut self, now: Instant, id: u16) {
+    fn probe_session(&mut self, now: Instant, id: u16) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.link.probe(now);
-            self.settle(id);
+            session.link.probe_peer(now);
+            self.drain_link(id);
         }
     }
 
     /// The session of a station that asked for it with these tags and has not been heard in it.
-    fn unheard(&self, station: Station, tags: &Discovery<'_>, service: &[u8]) -> Option<u16> {
+    fn find_unconfirmed_session(
+        &self,
+        station: StationKey,
+        tags: &DiscoveryTags<'_>,
+        service: &[u8],
+    ) -> Option<u16> {
         let names = self.stations.get(&station)?;
         let mut ids = names.iter().filter_map(|name| self.names.get(name).copied());
         ids.find(|id| {
             self.sessions.get(id).is_some_and(|session| {
-                !session.heard
+                !session.has_received
                     && session.host_uniq.as_deref() == tags.host_uniq
                     && session.relay_session_id.as_deref() == tags.relay_session_id
                     && session.service == service
@@ -189,27 +210,27 @@ impl Concentrator {
         ids.find(|id| !matches!(*id, 0 | u16::MAX) && !self.sessions.contains_key(id))
     }
 
-    fn begin(
+    fn start_session(
         &mut self,
         now: Instant,
-        own: Port,
-        (station, line): (Station, Line),
+        own: ConcentratorPort,
+        (station, line): (StationKey, AccessLine),
         id: u16,
-        tags: &Discovery<'_>,
+        tags: &DiscoveryTags<'_>,
         service: &[u8],
     ) {
         let name = SessionId(self.next);
         self.next += 1;
-        let limit = own.limit(tags.max_payload);
-        let role = Role::Authenticator {
+        let limit = own.mru_limit(tags.max_payload);
+        let role = LinkRole::Authenticator {
             name: self.config.name.clone().into(),
             protocols: self.config.authentication.clone(),
-            duid: duid(own.address.0).into(),
+            duid: link_layer_duid(own.address.0).into(),
         };
-        let rng = SecureRng::from_seed(self.rng.array());
-        let link = Link::new(role, self.config.link, limit, rng, now, now.wall(self.epoch));
+        let rng = SecureRng::from_seed(self.rng.random_array());
+        let link = PppLink::new(role, self.config.link, limit, rng, now, now.to_wall_time(self.epoch));
         let believed = |id: Option<&[u8]>| id.filter(|_| self.config.agent).map(Vec::from);
-        let subscriber = Subscriber {
+        let subscriber = SubscriberInfo {
             port: own.port,
             address: station.1,
             number: id,
@@ -217,9 +238,9 @@ impl Concentrator {
             circuit_id: believed(tags.circuit_id),
             remote_id: believed(tags.remote_id),
         };
-        let session = Session {
+        let session = PppoeSession {
             name,
-            at: station,
+            station,
             line,
             link,
             host_uniq: tags.host_uniq.map(Vec::from),
@@ -227,7 +248,7 @@ impl Concentrator {
             service: service.into(),
             max_payload: tags.max_payload.filter(|_| limit > MAX_PAYLOAD),
             subscriber: subscriber.clone(),
-            heard: false,
+            has_received: false,
             timer: None,
         };
         self.sessions.insert(id, session);
@@ -235,81 +256,86 @@ impl Concentrator {
         self.stations.entry(station).or_default().push(name);
         self.outside.insert(line, name, id);
         self.counters.sessions += 1;
-        self.outputs.event(ConcentratorEvent::Began { session: name, subscriber });
-        self.confirm(own, id);
-        self.settle(id);
+        self.outputs.push_event(ConcentratorEvent::SessionStarted { session: name, subscriber });
+        self.send_pads(own, id);
+        self.drain_link(id);
     }
 
     /// PADS of a session (RFC 2516 §5.4).
-    fn confirm(&mut self, own: Port, id: u16) {
+    fn send_pads(&mut self, own: ConcentratorPort, id: u16) {
         let Some(session) = self.sessions.get(&id) else { return };
         let (service, host_uniq, relay, host, max_payload) = (
             session.service.clone(),
             session.host_uniq.clone(),
             session.relay_session_id.clone(),
-            session.at.1,
+            session.station.1,
             session.max_payload,
         );
-        let tags = Discovery {
+        let tags = DiscoveryTags {
             services: [&service[..]].into(),
             ac_name: None,
             host_uniq: host_uniq.as_deref(),
             relay_session_id: relay.as_deref(),
             max_payload,
-            ..Discovery::default()
+            ..DiscoveryTags::default()
         };
-        self.discover(own, host, Code::PADS, id, &tags);
+        self.send_discovery(own, host, PppoeCode::PADS, id, &tags);
     }
 
     /// PADS without a session, which says why.
-    fn refuse(
+    fn send_pads_error(
         &mut self,
-        own: Port,
-        frame: &Frame<'_>,
-        tags: &Discovery<'_>,
+        own: ConcentratorPort,
+        frame: &PppoeFrame<'_>,
+        tags: &DiscoveryTags<'_>,
         service: &[u8],
         why: (ErrorTag, &[u8]),
     ) {
-        let tags = Discovery { services: [service].into(), errors: [why].into(), ..answer(own, tags) };
-        self.discover(own, frame.source, Code::PADS, 0, &tags);
+        let tags =
+            DiscoveryTags { services: [service].into(), errors: [why].into(), ..echoed_tags(own, tags) };
+        self.send_discovery(own, frame.source, PppoeCode::PADS, 0, &tags);
     }
 
     /// PADT (RFC 2516 §5.5). Only the station that has the session may end it; one that had told a Host-Uniq and shows another
     /// is somebody else. A PADT need not repeat it ("does not require any TAGs"): then all that it has to know is a number of 16 bits
     /// and an address that everybody on the Ethernet sees, and whoever guesses is not believed.
-    fn terminated(&mut self, now: Instant, own: Port, frame: Frame<'_>) {
+    fn handle_padt(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
         let station = (own.port, frame.source);
-        let Some(id) = self.owned(own.port, &frame) else { return self.guessed(now, station) };
-        let Ok(tags) = Discovery::parse(frame.payload) else {
+        let Some(id) = self.look_up_session(own.port, &frame) else {
+            return self.count_unmatched_padt(now, station);
+        };
+        let Ok(tags) = DiscoveryTags::parse(frame.payload) else {
             self.counters.malformed += 1;
             return;
         };
         let told = self.sessions.get(&id).and_then(|session| session.host_uniq.as_deref());
         if tags.host_uniq.is_some() && tags.host_uniq != told {
             self.counters.forged_padt += 1;
-            return self.guessed(now, station);
+            return self.count_unmatched_padt(now, station);
         }
-        if tags.host_uniq.is_none() && !self.guesses_of.has_each(now, station, GUESS_EACH, GUESSES) {
+        if tags.host_uniq.is_none()
+            && !self.unmatched_padts.has_each(now, station, UNMATCHED_PADT_INTERVAL, UNMATCHED_PADT_BURST)
+        {
             self.counters.guessed_padt += 1;
             return;
         }
-        self.cut(id, EndReason::Padt);
+        self.abort_session(id, EndReason::Padt);
     }
 
     /// A PADT was of no session of its station.
-    fn guessed(&mut self, now: Instant, station: Station) {
+    fn count_unmatched_padt(&mut self, now: Instant, station: StationKey) {
         // What is beyond the rate is no worse.
-        let _ = self.guesses_of.take_each(now, station, GUESS_EACH, GUESSES);
+        let _ = self.unmatched_padts.take_each(now, station, UNMATCHED_PADT_INTERVAL, UNMATCHED_PADT_BURST);
     }
 }
 
 /// What of a host's tags stands in the answer to it as it came.
-fn answer<'a>(own: Port, tags: &Discovery<'a>) -> Discovery<'a> {
-    let more = own.limit(tags.max_payload) > MAX_PAYLOAD;
-    Discovery {
+fn echoed_tags<'a>(own: ConcentratorPort, tags: &DiscoveryTags<'a>) -> DiscoveryTags<'a> {
+    let more = own.mru_limit(tags.max_payload) > MAX_PAYLOAD;
+    DiscoveryTags {
         host_uniq: tags.host_uniq,
         relay_session_id: tags.relay_session_id,
         max_payload: tags.max_payload.filter(|_| more),
-        ..Discovery::default()
+        ..DiscoveryTags::default()
     }
 }

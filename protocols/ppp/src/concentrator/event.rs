@@ -1,8 +1,8 @@
 //! What a concentrator is told and says.
 
 use super::ConcentratorConfig;
-use crate::auth::Proof;
-use crate::link::{Assignment, EndReason, Family, Network};
+use crate::auth::AuthenticationProof;
+use crate::link::{AddressAssignment, AddressFamily, EndReason, LinkNetwork};
 use crate::pppoe::MacAddress;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub struct SessionId(pub u64);
 
 /// Where a session's host is, as discovery has told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Subscriber {
+pub struct SubscriberInfo {
     /// At which port.
     pub port: PortId,
     /// Its address.
@@ -31,7 +31,7 @@ pub struct Subscriber {
 
 /// What somebody who judges says to a proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum AuthenticationReply {
     /// A further EAP request for the host.
     Continue(Vec<u8>),
     /// The proof holds.
@@ -40,7 +40,7 @@ pub enum Answer {
         /// (`S=` and 40 digits, RFC 2759 §5), without which hosts do not believe the concentrator.
         message: Vec<u8>,
         /// What the host may have.
-        assignment: Box<Assignment>,
+        assignment: Box<AddressAssignment>,
     },
     /// It does not.
     Reject {
@@ -59,7 +59,7 @@ pub enum ConcentratorCommand {
         /// Of the event.
         session: SessionId,
         /// The answer.
-        answer: Answer,
+        answer: AuthenticationReply,
     },
     /// End a session, by LCP and then by PADT.
     Close(SessionId),
@@ -73,11 +73,11 @@ pub enum ConcentratorCommand {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConcentratorEvent {
     /// A session has begun; nobody knows whose it is.
-    Began {
+    SessionStarted {
         /// The session.
         session: SessionId,
         /// Where its host is.
-        subscriber: Subscriber,
+        subscriber: SubscriberInfo,
     },
     /// A host shows who it is; [`ConcentratorCommand::Answer`] is owed. It may do so again later, when it negotiates its link
     /// anew: its networks have been removed by then.
@@ -87,7 +87,7 @@ pub enum ConcentratorEvent {
         /// Who it says it is.
         user: Vec<u8>,
         /// How it proves it.
-        proof: Proof,
+        proof: AuthenticationProof,
         /// Octets of the longest packet that it takes: a longer one by EAP ends the session.
         mtu: u16,
     },
@@ -96,18 +96,18 @@ pub enum ConcentratorEvent {
         /// Of which session.
         session: SessionId,
         /// Where its host is.
-        subscriber: Subscriber,
+        subscriber: SubscriberInfo,
         /// Octets of the longest packet.
         mtu: u16,
         /// The addresses of both ends.
-        network: Network,
+        network: LinkNetwork,
     },
     /// Packets of this network are not to be let through any more.
     Remove {
         /// Of which session.
         session: SessionId,
         /// Which network.
-        family: Family,
+        family: AddressFamily,
     },
     /// Packets may be so long from now on: longer ones than ordinary have passed (RFC 4638 §5.2).
     Mtu {

@@ -6,32 +6,32 @@ use usher_core::PortId;
 use usher_crypto::digest::md5;
 
 /// What hosts share: a port, and at it the circuit that a trusted switch names (RFC 4679), where one does, by its digest.
-pub(super) type Line = (PortId, Option<[u8; 16]>);
+pub(super) type AccessLine = (PortId, Option<[u8; 16]>);
 
 /// The line of a circuit.
-pub(super) fn line(port: PortId, circuit: Option<&[u8]>) -> Line {
+pub(super) fn circuit_line(port: PortId, circuit: Option<&[u8]>) -> AccessLine {
     (port, circuit.map(|circuit| md5(&[circuit])))
 }
 
 /// Those sessions, by their SESSION_IDs.
 #[derive(Debug, Default)]
-pub(super) struct Outside {
+pub(super) struct UnauthenticatedSessions {
     /// Of each line in the order in which they began.
-    lines: BTreeMap<Line, BTreeMap<SessionId, u16>>,
+    lines: BTreeMap<AccessLine, BTreeMap<SessionId, u16>>,
     /// How many each line has.
-    sizes: BTreeSet<(usize, Line)>,
+    sizes: BTreeSet<(usize, AccessLine)>,
     all: usize,
 }
 
-impl Outside {
+impl UnauthenticatedSessions {
     pub(super) const fn len(&self) -> usize {
         self.all
     }
     /// How many a line has.
-    fn of(&self, line: Line) -> usize {
+    fn session_count(&self, line: AccessLine) -> usize {
         self.lines.get(&line).map_or(0, BTreeMap::len)
     }
-    pub(super) fn insert(&mut self, line: Line, name: SessionId, id: u16) {
+    pub(super) fn insert(&mut self, line: AccessLine, name: SessionId, id: u16) {
         let of = self.lines.entry(line).or_default();
         let before = of.len();
         if of.insert(name, id).is_none() {
@@ -40,7 +40,7 @@ impl Outside {
             self.all += 1;
         }
     }
-    pub(super) fn remove(&mut self, line: Line, name: SessionId) {
+    pub(super) fn remove(&mut self, line: AccessLine, name: SessionId) {
         let Some(of) = self.lines.get_mut(&line) else { return };
         let before = of.len();
         if of.remove(&name).is_none() {
@@ -57,9 +57,9 @@ impl Outside {
     /// Which session makes room for one more of a line, where there is no room: the oldest of the line with the most that has not been
     /// `heard`; where all were, the oldest of that line if it has at least two more than this one. Hosts that all come at once are
     /// not thrown out by one another half-way.
-    pub(super) fn victim(&self, line: Line, heard: impl Fn(u16) -> bool) -> Option<u16> {
+    pub(super) fn eviction_candidate(&self, line: AccessLine, heard: impl Fn(u16) -> bool) -> Option<u16> {
         let &(most, largest) = self.sizes.last()?;
-        let fair = self.of(line) + 1 < most;
+        let fair = self.session_count(line) + 1 < most;
         let from = if fair { largest } else { line };
         let of = self.lines.get(&from)?;
         let unheard = of.values().copied().find(|id| !heard(*id));
@@ -71,30 +71,45 @@ impl Outside {
 mod tests {
     use super::*;
 
-    fn at(port: u32) -> Line {
-        line(PortId(port), None)
+    fn port_line(port: u32) -> AccessLine {
+        circuit_line(PortId(port), None)
     }
 
     #[test]
     fn room_is_made_by_the_line_that_has_the_most() {
-        let mut outside = Outside::default();
+        let mut outside = UnauthenticatedSessions::default();
         for n in 0..4_u16 {
-            outside.insert(at(1), SessionId(n.into()), 100 + n);
+            outside.insert(port_line(1), SessionId(n.into()), 100 + n);
         }
-        outside.insert(at(2), SessionId(9), 200);
-        assert_eq!((outside.len(), outside.of(at(1)), outside.of(at(3))), (5, 4, 0));
-        assert_eq!(outside.victim(at(3), |_| true), Some(100), "who has none goes before who has many");
-        assert_eq!(outside.victim(at(3), |id| id == 100), Some(101), "the oldest that was not heard");
-        assert_eq!(outside.victim(at(1), |_| true), None, "of one line nobody who is heard is thrown out");
-        assert_eq!(outside.victim(at(1), |id| id < 102), Some(102));
-        outside.remove(at(1), SessionId(2));
-        outside.remove(at(1), SessionId(7));
-        outside.remove(at(2), SessionId(9));
-        assert_eq!((outside.len(), outside.of(at(2))), (3, 0));
+        outside.insert(port_line(2), SessionId(9), 200);
+        assert_eq!(
+            (outside.len(), outside.session_count(port_line(1)), outside.session_count(port_line(3))),
+            (5, 4, 0)
+        );
+        assert_eq!(
+            outside.eviction_candidate(port_line(3), |_| true),
+            Some(100),
+            "who has none goes before who has many"
+        );
+        assert_eq!(
+            outside.eviction_candidate(port_line(3), |id| id == 100),
+            Some(101),
+            "the oldest that was not heard"
+        );
+        assert_eq!(
+            outside.eviction_candidate(port_line(1), |_| true),
+            None,
+            "of one line nobody who is heard is thrown out"
+        );
+        assert_eq!(outside.eviction_candidate(port_line(1), |id| id < 102), Some(102));
+        outside.remove(port_line(1), SessionId(2));
+        outside.remove(port_line(1), SessionId(7));
+        outside.remove(port_line(2), SessionId(9));
+        assert_eq!((outside.len(), outside.session_count(port_line(2))), (3, 0));
         for n in [0, 1, 3] {
-            outside.remove(at(1), SessionId(n));
+            outside.remove(port_line(1), SessionId(n));
         }
-        assert_eq!((outside.len(), outside.victim(at(1), |_| false)), (0, None));
+        assert_eq!((outside.len(), outside.eviction_candidate(port_line(1), |_| false)), (0, None));
         assert!(outside.sizes.is_empty() && outside.lines.is_empty());
     }
 }

@@ -1,9 +1,9 @@
 //! DHCPv6 messages, as far as the delegation of prefixes needs them (RFC 8415 §8, §21).
 
-use super::Prefix;
+use super::Ipv6Prefix;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// A message's type (RFC 8415 §7.3). An open set: others may be met.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,9 +30,9 @@ impl MessageType {
 
 /// How something went (RFC 8415 §21.13). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Status(pub u16);
+pub struct Dhcpv6Status(pub u16);
 
-impl Status {
+impl Dhcpv6Status {
     /// Well.
     pub const SUCCESS: Self = Self(0);
     /// No addresses are to be had.
@@ -62,7 +62,7 @@ mod option {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IaPrefix {
     /// The prefix. Of a client's wish the length alone may count.
-    pub prefix: Prefix,
+    pub prefix: Ipv6Prefix,
     /// Seconds for which it is preferred.
     pub preferred: u32,
     /// Seconds for which it is valid.
@@ -81,12 +81,12 @@ pub struct IaPd {
     /// Its prefixes.
     pub prefixes: Vec<IaPrefix>,
     /// How it went.
-    pub status: Option<Status>,
+    pub status: Option<Dhcpv6Status>,
 }
 
 /// A DHCPv6 message between a client and a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message<'a> {
+pub struct Dhcpv6Message<'a> {
     /// Its type.
     pub kind: MessageType,
     /// Which exchange it is of.
@@ -104,7 +104,7 @@ pub struct Message<'a> {
     /// Associations of prefixes.
     pub delegations: Vec<IaPd>,
     /// How it went.
-    pub status: Option<Status>,
+    pub status: Option<Dhcpv6Status>,
     /// Whether the client asks for name servers.
     pub wants_dns: bool,
     /// Name servers.
@@ -112,30 +112,36 @@ pub struct Message<'a> {
 }
 
 /// Each option of a list: its code and its data. `None`: a length leads beyond the end.
-fn each<'a>(octets: &'a [u8], mut with: impl FnMut(u16, &'a [u8]) -> Option<()>) -> Option<()> {
-    let mut r = Reader::new(octets);
+fn for_each_option<'a>(octets: &'a [u8], mut with: impl FnMut(u16, &'a [u8]) -> Option<()>) -> Option<()> {
+    let mut r = OctetReader::new(octets);
     while !r.is_empty() {
-        let (code, length) = (r.u16().ok()?, r.u16().ok()?);
-        with(code, r.bytes(length.into()).ok()?)?;
+        let (code, length) = (r.read_u16().ok()?, r.read_u16().ok()?);
+        with(code, r.read_bytes(length.into()).ok()?)?;
     }
     Some(())
 }
 
-fn status(data: &[u8]) -> Option<Status> {
-    Some(Status(u16::from_be_bytes(*data.first_chunk()?)))
+fn parse_status(data: &[u8]) -> Option<Dhcpv6Status> {
+    Some(Dhcpv6Status(u16::from_be_bytes(*data.first_chunk()?)))
 }
 
 impl IaPd {
     fn parse(data: &[u8]) -> Option<Self> {
-        let mut r = Reader::new(data);
-        let mut this = Self { iaid: r.u32().ok()?, t1: r.u32().ok()?, t2: r.u32().ok()?, ..Self::default() };
-        each(r.take_rest(), |code, data| {
+        let mut r = OctetReader::new(data);
+        let mut this = Self {
+            iaid: r.read_u32().ok()?,
+            t1: r.read_u32().ok()?,
+            t2: r.read_u32().ok()?,
+            ..Self::default()
+        };
+        for_each_option(r.take_rest(), |code, data| {
             match code {
-                option::STATUS_CODE => this.status = Some(status(data)?),
+                option::STATUS_CODE => this.status = Some(parse_status(data)?),
                 option::IA_PREFIX => {
-                    let mut r = Reader::new(data);
-                    let (preferred, valid, length) = (r.u32().ok()?, r.u32().ok()?, r.u8().ok()?);
-                    let prefix = Prefix::new(Ipv6Addr::from(r.array().ok()?), length)?;
+                    let mut r = OctetReader::new(data);
+                    let (preferred, valid, length) =
+                        (r.read_u32().ok()?, r.read_u32().ok()?, r.read_u8().ok()?);
+                    let prefix = Ipv6Prefix::new(Ipv6Addr::from(r.read_array().ok()?), length)?;
                     // One whose preferred lifetime is the longer one is as none (RFC 8415 §21.22).
                     if preferred <= valid {
                         this.prefixes.push(IaPrefix { prefix, preferred, valid });
@@ -148,19 +154,23 @@ impl IaPd {
         Some(this)
     }
     fn emit(&self, out: &mut Vec<u8>) {
-        Writer::new(out).u32(self.iaid).u32(self.t1).u32(self.t2);
+        OctetWriter::new(out).write_u32(self.iaid).write_u32(self.t1).write_u32(self.t2);
         for one in &self.prefixes {
-            let mut w = Writer::new(out);
-            w.u16(option::IA_PREFIX).u16(25).u32(one.preferred).u32(one.valid).u8(one.prefix.bits());
-            w.bytes(&one.prefix.address().octets());
+            let mut w = OctetWriter::new(out);
+            w.write_u16(option::IA_PREFIX)
+                .write_u16(25)
+                .write_u32(one.preferred)
+                .write_u32(one.valid)
+                .write_u8(one.prefix.prefix_length());
+            w.write_bytes(&one.prefix.address().octets());
         }
-        if let Some(Status(code)) = self.status {
-            Writer::new(out).u16(option::STATUS_CODE).u16(2).u16(code);
+        if let Some(Dhcpv6Status(code)) = self.status {
+            OctetWriter::new(out).write_u16(option::STATUS_CODE).write_u16(2).write_u16(code);
         }
     }
 }
 
-impl<'a> Message<'a> {
+impl<'a> Dhcpv6Message<'a> {
     /// One of this type without options.
     #[must_use]
     pub const fn new(kind: MessageType, transaction: [u8; 3]) -> Self {
@@ -183,7 +193,7 @@ impl<'a> Message<'a> {
     pub fn parse(octets: &'a [u8]) -> Option<Self> {
         let (&[kind, a, b, c], rest) = octets.split_first_chunk()?;
         let mut this = Self::new(MessageType(kind), [a, b, c]);
-        each(rest, |code, data| {
+        for_each_option(rest, |code, data| {
             match code {
                 option::CLIENT_ID => this.client = Some(data),
                 option::SERVER_ID => this.server = Some(data),
@@ -191,7 +201,7 @@ impl<'a> Message<'a> {
                 option::PREFERENCE => this.preference = Some(*data.first()?),
                 option::IA_NA => this.addresses.push(u32::from_be_bytes(*data.first_chunk()?)),
                 option::IA_PD => this.delegations.push(IaPd::parse(data)?),
-                option::STATUS_CODE => this.status = Some(status(data)?),
+                option::STATUS_CODE => this.status = Some(parse_status(data)?),
                 option::OPTION_REQUEST => {
                     this.wants_dns |= data.chunks(2).any(|code| code == option::DNS_SERVERS.to_be_bytes());
                 }
@@ -215,7 +225,7 @@ impl<'a> Message<'a> {
         let mut out = Vec::from([self.kind.0, a, b, c]);
         let mut put = |code: u16, data: &[u8]| {
             if let Ok(length) = u16::try_from(data.len()) {
-                Writer::new(&mut out).u16(code).u16(length).bytes(data);
+                OctetWriter::new(&mut out).write_u16(code).write_u16(length).write_bytes(data);
             }
         };
         for (code, id) in [(option::CLIENT_ID, self.client), (option::SERVER_ID, self.server)] {
@@ -231,8 +241,11 @@ impl<'a> Message<'a> {
         }
         for iaid in &self.addresses {
             let mut data = Vec::new();
-            Writer::new(&mut data).u32(*iaid).u32(0).u32(0);
-            Writer::new(&mut data).u16(option::STATUS_CODE).u16(2).u16(Status::NO_ADDRESSES.0);
+            OctetWriter::new(&mut data).write_u32(*iaid).write_u32(0).write_u32(0);
+            OctetWriter::new(&mut data)
+                .write_u16(option::STATUS_CODE)
+                .write_u16(2)
+                .write_u16(Dhcpv6Status::NO_ADDRESSES.0);
             put(option::IA_NA, &data);
         }
         for one in &self.delegations {
@@ -240,7 +253,7 @@ impl<'a> Message<'a> {
             one.emit(&mut data);
             put(option::IA_PD, &data);
         }
-        if let Some(Status(code)) = self.status {
+        if let Some(Dhcpv6Status(code)) = self.status {
             put(option::STATUS_CODE, &code.to_be_bytes());
         }
         if self.wants_dns {
@@ -257,6 +270,6 @@ impl<'a> Message<'a> {
 
 /// The DUID of a station by its address of Ethernet (DUID-LL, RFC 8415 §11.4).
 #[must_use]
-pub fn duid([a, b, c, d, e, f]: [u8; 6]) -> [u8; 10] {
+pub fn link_layer_duid([a, b, c, d, e, f]: [u8; 6]) -> [u8; 10] {
     [0, 3, 0, 1, a, b, c, d, e, f]
 }

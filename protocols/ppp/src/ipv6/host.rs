@@ -1,11 +1,14 @@
 //! The host's end of a link: it asks for advertisements (RFC 4861 §6.3) and, if it wants one, for a prefix (RFC 8415 §18.2).
 
-use super::dhcp::{IaPd, IaPrefix, Message, MessageType, Status};
-use super::neighbor::{ADVERTISEMENT, RouterAdvertisement, solicitation};
-use super::{ALL_DHCP_SERVERS, ALL_ROUTERS, Carried, Local, Prefix, dhcp_packet, icmp, is_link_local};
+use super::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType};
+use super::neighbor::{ADVERTISEMENT, RouterAdvertisement, router_solicitation};
+use super::{
+    ALL_DHCP_SERVERS, ALL_ROUTERS, Ipv6Prefix, LinkLocalPacket, LinkLocalPayload, dhcp_packet, icmp_packet,
+    is_link_local,
+};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, SecureRng};
 
 /// RFC 4861 §10.
@@ -16,9 +19,9 @@ const IAID: u32 = 1;
 
 /// A prefix that a host was given for its own network.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Delegation {
+pub struct DelegatedPrefix {
     /// The prefix.
-    pub prefix: Prefix,
+    pub prefix: Ipv6Prefix,
     /// Seconds for which it is preferred; `u32::MAX`: for ever.
     pub preferred: u32,
     /// Seconds for which it is valid; likewise.
@@ -29,26 +32,26 @@ pub struct Delegation {
 
 /// What the host's end has to say.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Ipv6HostOutput {
     Send(Vec<u8>),
     Advertised(RouterAdvertisement),
     /// It has this prefix; `None`: not any more.
-    Delegated(Option<Delegation>),
+    Delegated(Option<DelegatedPrefix>),
 }
 
 /// Where a message's exchange is (RFC 8415 §15).
 #[derive(Clone, Debug)]
-struct Exchange {
+struct Dhcpv6Exchange {
     kind: MessageType,
     transaction: [u8; 3],
-    began: Instant,
+    started_at: Instant,
     timeout: Duration,
     sent: u32,
     due: Instant,
 }
 
 /// IRT, MRT and MRC (RFC 8415 §7.6).
-const fn times(kind: MessageType) -> (Duration, Duration, u32) {
+const fn retransmission_times(kind: MessageType) -> (Duration, Duration, u32) {
     let (first, most, count) = match kind {
         MessageType::SOLICIT => (1, 3600, 0),
         MessageType::REQUEST => (1, 30, 10),
@@ -59,8 +62,8 @@ const fn times(kind: MessageType) -> (Duration, Duration, u32) {
 
 /// A prefix that the host has, and until when.
 #[derive(Clone, Debug)]
-struct Bound {
-    prefix: Prefix,
+struct BoundPrefix {
+    prefix: Ipv6Prefix,
     renew: Instant,
     rebind: Instant,
     expires: Instant,
@@ -68,86 +71,97 @@ struct Bound {
 
 /// The DHCPv6 client.
 #[derive(Debug)]
-struct Requester {
+struct Dhcpv6Client {
     duid: Vec<u8>,
-    exchange: Option<Exchange>,
+    exchange: Option<Dhcpv6Exchange>,
     server: Vec<u8>,
-    bound: Option<Bound>,
+    bound: Option<BoundPrefix>,
 }
 
 /// The host's end.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct Ipv6Host {
     own: Ipv6Addr,
     /// Solicitations of routers, and when the next is due.
     solicited: u32,
     solicit: Option<Instant>,
-    requester: Option<Requester>,
+    requester: Option<Dhcpv6Client>,
 }
 
-fn after(now: Instant, seconds: u32) -> Instant {
+fn deadline_after(now: Instant, seconds: u32) -> Instant {
     if seconds == u32::MAX { Instant::FAR_FUTURE } else { now + Duration::from_secs(seconds.into()) }
 }
 
-impl Host {
+impl Ipv6Host {
     /// Begins to ask; for a prefix as this DUID, if one is wanted.
     pub(crate) fn new(own: Ipv6Addr, duid: Option<Vec<u8>>, now: Instant, rng: &mut SecureRng) -> Self {
         let begin = |duid| {
-            let mut one = Requester { duid, exchange: None, server: Vec::new(), bound: None };
+            let mut one = Dhcpv6Client { duid, exchange: None, server: Vec::new(), bound: None };
             // Within SOL_MAX_DELAY, by chance (RFC 8415 §18.2.1).
-            one.begin(now + Duration::from_secs(1).mul_f64(rng.unit()), MessageType::SOLICIT, rng);
+            one.start_exchange(
+                now + Duration::from_secs(1).mul_f64(rng.sample_unit()),
+                MessageType::SOLICIT,
+                rng,
+            );
             one
         };
         Self { own, solicited: 0, solicit: Some(now), requester: duid.map(begin) }
     }
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let requester = self.requester.as_ref();
-        earliest([self.solicit, requester.and_then(Requester::poll_timeout)])
+        earliest_deadline([self.solicit, requester.and_then(Dhcpv6Client::poll_timeout)])
     }
-    pub(crate) fn timeout(&mut self, now: Instant, rng: &mut SecureRng, out: &mut Vec<Heard>) {
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        rng: &mut SecureRng,
+        out: &mut Vec<Ipv6HostOutput>,
+    ) {
         if self.solicit.is_some_and(|at| at <= now) {
-            out.push(Heard::Send(icmp(self.own, ALL_ROUTERS, solicitation())));
+            out.push(Ipv6HostOutput::Send(icmp_packet(self.own, ALL_ROUTERS, router_solicitation())));
             self.solicited += 1;
             let more = self.solicited < MAX_SOLICITATIONS;
             self.solicit = more.then(|| now + SOLICITATION_INTERVAL);
         }
         if let Some(requester) = &mut self.requester {
-            requester.timeout(self.own, now, rng, out);
+            requester.handle_timeout(self.own, now, rng, out);
         }
     }
     /// Takes a packet; false: it is none for a host, or breaks a rule.
-    pub(crate) fn receive(
+    pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
-        packet: Local<'_>,
+        packet: LinkLocalPacket<'_>,
         rng: &mut SecureRng,
-        out: &mut Vec<Heard>,
+        out: &mut Vec<Ipv6HostOutput>,
     ) -> bool {
-        match packet.carried {
+        match packet.payload {
             // RFC 4861 §6.1.2.
-            Carried::Icmp { kind: ADVERTISEMENT, code: 0, body }
+            LinkLocalPayload::Icmp { kind: ADVERTISEMENT, code: 0, body }
                 if packet.hop_limit == 255 && is_link_local(packet.source) =>
             {
                 let Some(advertisement) = RouterAdvertisement::parse(body) else { return false };
                 self.solicit = None;
-                out.push(Heard::Advertised(advertisement));
+                out.push(Ipv6HostOutput::Advertised(advertisement));
                 true
             }
-            Carried::Dhcp { for_server: false, message } => {
-                let (Some(requester), Some(message)) = (&mut self.requester, Message::parse(message)) else {
+            LinkLocalPayload::Dhcp { for_server: false, message } => {
+                let (Some(requester), Some(message)) = (&mut self.requester, Dhcpv6Message::parse(message))
+                else {
                     return false;
                 };
-                requester.receive(self.own, now, &message, rng, out)
+                requester.receive_message(self.own, now, &message, rng, out)
             }
             _ => false,
         }
     }
 }
 
-impl Requester {
-    fn begin(&mut self, due: Instant, kind: MessageType, rng: &mut SecureRng) {
-        let transaction = rng.array();
-        let exchange = Exchange { kind, transaction, began: due, timeout: Duration::ZERO, sent: 0, due };
+impl Dhcpv6Client {
+    fn start_exchange(&mut self, due: Instant, kind: MessageType, rng: &mut SecureRng) {
+        let transaction = rng.random_array();
+        let exchange =
+            Dhcpv6Exchange { kind, transaction, started_at: due, timeout: Duration::ZERO, sent: 0, due };
         self.exchange = Some(exchange);
     }
 
@@ -158,30 +172,40 @@ impl Requester {
             Some(MessageType::RENEW) => bound.rebind.min(bound.expires),
             Some(_) => bound.expires,
         });
-        earliest([self.exchange.as_ref().map(|exchange| exchange.due), next])
+        earliest_deadline([self.exchange.as_ref().map(|exchange| exchange.due), next])
     }
 
-    fn timeout(&mut self, own: Ipv6Addr, now: Instant, rng: &mut SecureRng, out: &mut Vec<Heard>) {
+    fn handle_timeout(
+        &mut self,
+        own: Ipv6Addr,
+        now: Instant,
+        rng: &mut SecureRng,
+        out: &mut Vec<Ipv6HostOutput>,
+    ) {
         if let Some(bound) = &self.bound {
             let kind = self.exchange.as_ref().map(|exchange| exchange.kind);
             if bound.expires <= now {
                 self.bound = None;
-                out.push(Heard::Delegated(None));
-                self.begin(now, MessageType::SOLICIT, rng);
+                out.push(Ipv6HostOutput::Delegated(None));
+                self.start_exchange(now, MessageType::SOLICIT, rng);
             } else if bound.rebind <= now && matches!(kind, None | Some(MessageType::RENEW)) {
-                self.begin(now, MessageType::REBIND, rng);
+                self.start_exchange(now, MessageType::REBIND, rng);
             } else if bound.renew <= now && kind.is_none() {
-                self.begin(now, MessageType::RENEW, rng);
+                self.start_exchange(now, MessageType::RENEW, rng);
             }
         }
         let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.due <= now) else { return };
-        let (first, most, count) = times(exchange.kind);
+        let (first, most, count) = retransmission_times(exchange.kind);
         if count > 0 && exchange.sent >= count {
-            return self.begin(now, MessageType::SOLICIT, rng);
+            return self.start_exchange(now, MessageType::SOLICIT, rng);
         }
         // RAND; of the first Solicit it is above zero (RFC 8415 §18.2.1).
         let solicits = exchange.kind == MessageType::SOLICIT;
-        let random = if solicits && exchange.sent == 0 { rng.unit() / 10.0 } else { rng.unit() / 5.0 - 0.1 };
+        let random = if solicits && exchange.sent == 0 {
+            rng.sample_unit() / 10.0
+        } else {
+            rng.sample_unit() / 5.0 - 0.1
+        };
         let next = if exchange.sent == 0 {
             first.mul_f64(1.0 + random)
         } else {
@@ -190,29 +214,29 @@ impl Requester {
         exchange.timeout = if next > most { most.mul_f64(1.0 + random) } else { next };
         exchange.sent += 1;
         exchange.due = now + exchange.timeout;
-        let hundredths = now.since(exchange.began).as_millis() / 10;
+        let hundredths = now.duration_since(exchange.started_at).as_millis() / 10;
         let asks_its_server = matches!(exchange.kind, MessageType::REQUEST | MessageType::RENEW);
         let had = self.bound.as_ref().map(|bound| IaPrefix { prefix: bound.prefix, preferred: 0, valid: 0 });
         let wish = IaPd { iaid: IAID, prefixes: had.into_iter().collect(), ..IaPd::default() };
-        let message = Message {
+        let message = Dhcpv6Message {
             client: Some(&self.duid),
             server: asks_its_server.then_some(&self.server[..]),
             elapsed: Some(u16::try_from(hundredths).unwrap_or(u16::MAX)),
             delegations: [wish].into(),
             wants_dns: true,
-            ..Message::new(exchange.kind, exchange.transaction)
+            ..Dhcpv6Message::new(exchange.kind, exchange.transaction)
         };
-        out.push(Heard::Send(dhcp_packet(own, ALL_DHCP_SERVERS, true, &message.to_vec())));
+        out.push(Ipv6HostOutput::Send(dhcp_packet(own, ALL_DHCP_SERVERS, true, &message.to_vec())));
     }
 
     /// Takes an Advertise or Reply (RFC 8415 §16.3, §16.10).
-    fn receive(
+    fn receive_message(
         &mut self,
         own: Ipv6Addr,
         now: Instant,
-        message: &Message<'_>,
+        message: &Dhcpv6Message<'_>,
         rng: &mut SecureRng,
-        out: &mut Vec<Heard>,
+        out: &mut Vec<Ipv6HostOutput>,
     ) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let (asked, kind) = (exchange.transaction, exchange.kind);
@@ -232,8 +256,8 @@ impl Requester {
                 return true;
             }
             self.server = server.into();
-            self.begin(now, MessageType::REQUEST, rng);
-            self.timeout(own, now, rng, out);
+            self.start_exchange(now, MessageType::REQUEST, rng);
+            self.handle_timeout(own, now, rng, out);
             return true;
         }
         match (association, granted) {
@@ -245,26 +269,26 @@ impl Requester {
                 let share = |told: u32, part: u64| match (told, preferred) {
                     (0, u32::MAX) | (u32::MAX, _) => Instant::FAR_FUTURE,
                     (0, _) => now + Duration::from_secs(u64::from(preferred) * part / 10),
-                    _ => after(now, told),
+                    _ => deadline_after(now, told),
                 };
                 let (renew, rebind) = (share(association.t1, 5), share(association.t2, 8));
-                let bound = Bound { prefix, renew, rebind, expires: after(now, valid) };
+                let bound = BoundPrefix { prefix, renew, rebind, expires: deadline_after(now, valid) };
                 self.bound = Some(bound);
                 let dns = message.dns.clone();
-                out.push(Heard::Delegated(Some(Delegation { prefix, preferred, valid, dns })));
+                out.push(Ipv6HostOutput::Delegated(Some(DelegatedPrefix { prefix, preferred, valid, dns })));
             }
-            (Some(association), None) if association.status == Some(Status::NO_BINDING) => {
+            (Some(association), None) if association.status == Some(Dhcpv6Status::NO_BINDING) => {
                 // The server has forgotten: it is asked anew for the same (§18.2.10.1).
                 self.server = server.into();
-                self.begin(now, MessageType::REQUEST, rng);
+                self.start_exchange(now, MessageType::REQUEST, rng);
             }
             _ => {
                 if self.bound.take().is_some() {
-                    out.push(Heard::Delegated(None));
+                    out.push(Ipv6HostOutput::Delegated(None));
                 }
                 // Not at once: the server has just said that there is none.
-                let (_, pause, _) = times(MessageType::REQUEST);
-                self.begin(now + pause, MessageType::SOLICIT, rng);
+                let (_, pause, _) = retransmission_times(MessageType::REQUEST);
+                self.start_exchange(now + pause, MessageType::SOLICIT, rng);
             }
         }
         true

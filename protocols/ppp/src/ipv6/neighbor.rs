@@ -1,9 +1,9 @@
 //! Router Solicitation and Advertisement (RFC 4861 §4.1, §4.2).
 
-use super::Prefix;
+use super::Ipv6Prefix;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// ICMPv6 types.
 pub(crate) const SOLICITATION: u8 = 133;
@@ -16,7 +16,7 @@ const MTU: u8 = 5;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrefixInformation {
     /// The prefix.
-    pub prefix: Prefix,
+    pub prefix: Ipv6Prefix,
     /// Its addresses are on the link.
     pub on_link: bool,
     /// Hosts may make addresses of it by themselves (RFC 4862).
@@ -49,22 +49,22 @@ pub struct RouterAdvertisement {
 }
 
 /// Whether options have lengths that lead to their end: else the message is discarded (RFC 4861 §6.1).
-fn options(octets: &[u8]) -> Option<Vec<(u8, &[u8])>> {
-    let (mut r, mut all) = (Reader::new(octets), Vec::new());
+fn parse_options(octets: &[u8]) -> Option<Vec<(u8, &[u8])>> {
+    let (mut r, mut all) = (OctetReader::new(octets), Vec::new());
     while !r.is_empty() {
-        let (kind, eighths) = (r.u8().ok()?, r.u8().ok()?);
-        all.push((kind, r.bytes((usize::from(eighths) * 8).checked_sub(2)?).ok()?));
+        let (kind, eighths) = (r.read_u8().ok()?, r.read_u8().ok()?);
+        all.push((kind, r.read_bytes((usize::from(eighths) * 8).checked_sub(2)?).ok()?));
     }
     Some(all)
 }
 
 /// Whether a Router Solicitation, from behind its checksum on, is well-formed.
 pub(crate) fn is_solicitation(body: &[u8]) -> bool {
-    body.get(4..).is_some_and(|rest| options(rest).is_some())
+    body.get(4..).is_some_and(|rest| parse_options(rest).is_some())
 }
 
 /// A Router Solicitation, with a checksum of zero.
-pub(crate) fn solicitation() -> Vec<u8> {
+pub(crate) fn router_solicitation() -> Vec<u8> {
     [SOLICITATION, 0, 0, 0, 0, 0, 0, 0].into()
 }
 
@@ -73,9 +73,9 @@ impl RouterAdvertisement {
     /// are prefixes whose preferred lifetime is the longer one (RFC 4862 §5.5.3).
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<Self> {
-        let mut r = Reader::new(body);
-        let (hop_limit, flags, lifetime) = (r.u8().ok()?, r.u8().ok()?, r.u16().ok()?);
-        let (reachable, retransmit) = (r.u32().ok()?, r.u32().ok()?);
+        let mut r = OctetReader::new(body);
+        let (hop_limit, flags, lifetime) = (r.read_u8().ok()?, r.read_u8().ok()?, r.read_u16().ok()?);
+        let (reachable, retransmit) = (r.read_u32().ok()?, r.read_u32().ok()?);
         let mut this = Self {
             hop_limit,
             managed: flags & 0x80 != 0,
@@ -85,17 +85,19 @@ impl RouterAdvertisement {
             retransmit,
             ..Self::default()
         };
-        for (kind, data) in options(r.take_rest())? {
-            let mut r = Reader::new(data);
+        for (kind, data) in parse_options(r.take_rest())? {
+            let mut r = OctetReader::new(data);
             match kind {
                 MTU if data.len() == 6 => {
-                    r.u16().ok()?;
-                    this.mtu = r.u32().ok();
+                    r.read_u16().ok()?;
+                    this.mtu = r.read_u32().ok();
                 }
                 PREFIX_INFORMATION if data.len() == 30 => {
-                    let (length, flags) = (r.u8().ok()?, r.u8().ok()?);
-                    let (valid, preferred, _) = (r.u32().ok()?, r.u32().ok()?, r.u32().ok()?);
-                    let Some(prefix) = Prefix::new(Ipv6Addr::from(r.array().ok()?), length) else { continue };
+                    let (length, flags) = (r.read_u8().ok()?, r.read_u8().ok()?);
+                    let (valid, preferred, _) = (r.read_u32().ok()?, r.read_u32().ok()?, r.read_u32().ok()?);
+                    let Some(prefix) = Ipv6Prefix::new(Ipv6Addr::from(r.read_array().ok()?), length) else {
+                        continue;
+                    };
                     if preferred <= valid {
                         let (on_link, autonomous) = (flags & 0x80 != 0, flags & 0x40 != 0);
                         this.prefixes.push(PrefixInformation {
@@ -117,17 +119,25 @@ impl RouterAdvertisement {
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut w = Writer::new(&mut out);
+        let mut w = OctetWriter::new(&mut out);
         let flags = u8::from(self.managed) << 7 | u8::from(self.other) << 6;
-        w.u8(ADVERTISEMENT).u8(0).u16(0).u8(self.hop_limit).u8(flags).u16(self.lifetime);
-        w.u32(self.reachable).u32(self.retransmit);
+        w.write_u8(ADVERTISEMENT)
+            .write_u8(0)
+            .write_u16(0)
+            .write_u8(self.hop_limit)
+            .write_u8(flags)
+            .write_u16(self.lifetime);
+        w.write_u32(self.reachable).write_u32(self.retransmit);
         if let Some(mtu) = self.mtu {
-            w.u8(MTU).u8(1).u16(0).u32(mtu);
+            w.write_u8(MTU).write_u8(1).write_u16(0).write_u32(mtu);
         }
         for one in &self.prefixes {
             let flags = u8::from(one.on_link) << 7 | u8::from(one.autonomous) << 6;
-            w.u8(PREFIX_INFORMATION).u8(4).u8(one.prefix.bits()).u8(flags);
-            w.u32(one.valid).u32(one.preferred).u32(0).bytes(&one.prefix.address().octets());
+            w.write_u8(PREFIX_INFORMATION).write_u8(4).write_u8(one.prefix.prefix_length()).write_u8(flags);
+            w.write_u32(one.valid)
+                .write_u32(one.preferred)
+                .write_u32(0)
+                .write_bytes(&one.prefix.address().octets());
         }
         out
     }

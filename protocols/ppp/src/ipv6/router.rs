@@ -1,8 +1,10 @@
 //! The router's end of a link: it advertises the link's prefix (RFC 4861 §6.2) and delegates another (RFC 8415 §18.3).
 
-use super::dhcp::{IaPd, IaPrefix, Message, MessageType, Status};
+use super::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType};
 use super::neighbor::{PrefixInformation, RouterAdvertisement, SOLICITATION, is_solicitation};
-use super::{ALL_NODES, Carried, Local, Prefix, dhcp_packet, icmp, is_link_local};
+use super::{
+    ALL_NODES, Ipv6Prefix, LinkLocalPacket, LinkLocalPayload, dhcp_packet, icmp_packet, is_link_local,
+};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use usher_core::{Duration, Instant, SecureRng};
@@ -24,11 +26,11 @@ const VALID: u32 = 7200;
 
 /// What a router gives by its link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Offer {
+pub(crate) struct RouterConfig {
     /// Hosts make addresses of it by themselves.
-    pub(crate) prefix: Option<Prefix>,
+    pub(crate) prefix: Option<Ipv6Prefix>,
     /// The host's network gets it by DHCPv6.
-    pub(crate) delegated: Option<Prefix>,
+    pub(crate) delegated: Option<Ipv6Prefix>,
     pub(crate) dns: Vec<Ipv6Addr>,
     pub(crate) duid: Vec<u8>,
     pub(crate) mtu: u16,
@@ -36,17 +38,17 @@ pub(crate) struct Offer {
 
 /// The router's end.
 #[derive(Debug)]
-pub(crate) struct Router {
-    offer: Offer,
+pub(crate) struct Ipv6Router {
+    offer: RouterConfig,
     own: Ipv6Addr,
     due: Instant,
     last: Option<Instant>,
     sent: u32,
 }
 
-impl Router {
+impl Ipv6Router {
     /// Begins to advertise.
-    pub(crate) fn new(offer: Offer, own: Ipv6Addr, now: Instant) -> Self {
+    pub(crate) fn new(offer: RouterConfig, own: Ipv6Addr, now: Instant) -> Self {
         Self { offer, own, due: now, last: None, sent: 0 }
     }
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
@@ -54,11 +56,11 @@ impl Router {
     }
 
     /// Advertises where it is time to.
-    pub(crate) fn timeout(&mut self, now: Instant, rng: &mut SecureRng, out: &mut Vec<Vec<u8>>) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, rng: &mut SecureRng, out: &mut Vec<Vec<u8>>) {
         if self.due > now {
             return;
         }
-        let Offer { prefix, delegated, dns, mtu, .. } = &self.offer;
+        let RouterConfig { prefix, delegated, dns, mtu, .. } = &self.offer;
         let information = |prefix| PrefixInformation {
             prefix,
             // Nobody else is on the link: what has no route by it is the router's to forward.
@@ -76,35 +78,35 @@ impl Router {
             prefixes: prefix.map(information).into_iter().collect(),
             ..RouterAdvertisement::default()
         };
-        out.push(icmp(self.own, ALL_NODES, advertisement.to_vec()));
+        out.push(icmp_packet(self.own, ALL_NODES, advertisement.to_vec()));
         self.last = Some(now);
         self.sent = self.sent.saturating_add(1);
-        let interval = MIN_INTERVAL + (MAX_INTERVAL - MIN_INTERVAL).mul_f64(rng.unit());
+        let interval = MIN_INTERVAL + (MAX_INTERVAL - MIN_INTERVAL).mul_f64(rng.sample_unit());
         self.due = now + if self.sent < MAX_INITIAL { interval.min(MAX_INITIAL_INTERVAL) } else { interval };
     }
 
     /// Takes a packet; false: it is none for a router, or breaks a rule.
-    pub(crate) fn receive(
+    pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
-        packet: Local<'_>,
+        packet: LinkLocalPacket<'_>,
         rng: &mut SecureRng,
         out: &mut Vec<Vec<u8>>,
     ) -> bool {
-        match packet.carried {
+        match packet.payload {
             // RFC 4861 §6.1.1.
-            Carried::Icmp { kind: SOLICITATION, code: 0, body } if packet.hop_limit == 255 => {
+            LinkLocalPayload::Icmp { kind: SOLICITATION, code: 0, body } if packet.hop_limit == 255 => {
                 if !is_solicitation(body) {
                     return false;
                 }
                 // After a moment of chance, and not too soon after the last (§6.2.6).
-                let soon = now + MAX_DELAY.mul_f64(rng.unit());
+                let soon = now + MAX_DELAY.mul_f64(rng.sample_unit());
                 let earliest = self.last.map_or(soon, |last| (last + MIN_DELAY_BETWEEN).max(soon));
                 self.due = self.due.min(earliest);
                 true
             }
-            Carried::Dhcp { for_server: true, message } if is_link_local(packet.source) => {
-                let answer = Message::parse(message).and_then(|message| self.answer(&message));
+            LinkLocalPayload::Dhcp { for_server: true, message } if is_link_local(packet.source) => {
+                let answer = Dhcpv6Message::parse(message).and_then(|message| self.answer_message(&message));
                 let taken = answer.is_some();
                 out.extend(answer.map(|answer| dhcp_packet(self.own, packet.source, false, &answer)));
                 taken
@@ -114,7 +116,7 @@ impl Router {
     }
 
     /// The answer to a client's message; `None`: it is discarded (RFC 8415 §16).
-    fn answer(&self, message: &Message<'_>) -> Option<Vec<u8>> {
+    fn answer_message(&self, message: &Dhcpv6Message<'_>) -> Option<Vec<u8>> {
         let ours = message.server == Some(&self.offer.duid[..]);
         let valid = match message.kind {
             MessageType::SOLICIT | MessageType::REBIND => {
@@ -139,30 +141,31 @@ impl Router {
         // The session's prefix is for its first association; it is the session that binds it, whatever the client has told.
         let delegations = message.delegations.iter().enumerate().map(|(n, wish)| {
             match self.offer.delegated.filter(|_| n == 0) {
-                Some(prefix) => delegation(wish, prefix),
+                Some(prefix) => delegate_prefix(wish, prefix),
                 None => {
                     let again = matches!(message.kind, MessageType::RENEW | MessageType::REBIND);
-                    let status = Some(if again { Status::NO_BINDING } else { Status::NO_PREFIXES });
+                    let status =
+                        Some(if again { Dhcpv6Status::NO_BINDING } else { Dhcpv6Status::NO_PREFIXES });
                     IaPd { iaid: wish.iaid, status, ..IaPd::default() }
                 }
             }
         });
-        let answer = Message {
+        let answer = Dhcpv6Message {
             client: message.client,
             server: Some(&self.offer.duid),
             preference: advertises.then_some(u8::MAX),
             addresses: message.addresses.clone(),
             delegations: if releases { Vec::new() } else { delegations.collect() },
-            status: releases.then_some(Status::SUCCESS),
+            status: releases.then_some(Dhcpv6Status::SUCCESS),
             dns: if message.wants_dns { self.offer.dns.clone() } else { Vec::new() },
-            ..Message::new(kind, message.transaction)
+            ..Dhcpv6Message::new(kind, message.transaction)
         };
         Some(answer.to_vec())
     }
 }
 
 /// The prefix for an association, and those that the client has and should not have, with no time left (RFC 8415 §18.3.4).
-fn delegation(wish: &IaPd, prefix: Prefix) -> IaPd {
+fn delegate_prefix(wish: &IaPd, prefix: Ipv6Prefix) -> IaPd {
     let strays = wish.prefixes.iter().filter(|one| one.prefix != prefix && one.valid > 0);
     let strays = strays.map(|one| IaPrefix { preferred: 0, valid: 0, ..*one });
     let granted = IaPrefix { prefix, preferred: PREFERRED, valid: VALID };

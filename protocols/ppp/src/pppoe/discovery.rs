@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
+use usher_core::{OctetReader, OctetWriter};
 
 /// TAG_TYPEs.
 mod tag {
@@ -39,7 +39,7 @@ pub enum ErrorTag {
 }
 
 impl ErrorTag {
-    const fn of(number: u16) -> Option<Self> {
+    const fn from_tag_type(number: u16) -> Option<Self> {
         match number {
             tag::SERVICE_NAME_ERROR => Some(Self::ServiceName),
             tag::AC_SYSTEM_ERROR => Some(Self::AcSystem),
@@ -47,7 +47,7 @@ impl ErrorTag {
             _ => None,
         }
     }
-    const fn number(self) -> u16 {
+    const fn tag_type(self) -> u16 {
         match self {
             Self::ServiceName => tag::SERVICE_NAME_ERROR,
             Self::AcSystem => tag::AC_SYSTEM_ERROR,
@@ -79,7 +79,7 @@ pub struct TagError {
 /// What the tags of a discovery packet say. Of a tag that may be there once the first counts; tags that are not known are
 /// ignored (RFC 2516 §5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Discovery<'a> {
+pub struct DiscoveryTags<'a> {
     /// Service-Name.
     pub services: Vec<&'a [u8]>,
     /// AC-Name.
@@ -100,18 +100,18 @@ pub struct Discovery<'a> {
     pub errors: Vec<(ErrorTag, &'a [u8])>,
 }
 
-impl<'a> Discovery<'a> {
+impl<'a> DiscoveryTags<'a> {
     /// Reads a packet's tags.
     ///
     /// # Errors
     /// A length is wrong: nothing of the packet can be relied on.
     pub fn parse(payload: &'a [u8]) -> Result<Self, TagError> {
-        let (mut r, mut this) = (Reader::new(payload), Self::default());
+        let (mut r, mut this) = (OctetReader::new(payload), Self::default());
         while !r.is_empty() {
             let short = |_| TagError { tag: 0, length: 0 };
-            let (number, length) = (r.u16().map_err(short)?, r.u16().map_err(short)?);
+            let (number, length) = (r.read_u16().map_err(short)?, r.read_u16().map_err(short)?);
             let wrong = TagError { tag: number, length };
-            let value = r.bytes(length.into()).map_err(|_| wrong)?;
+            let value = r.read_bytes(length.into()).map_err(|_| wrong)?;
             match number {
                 tag::END_OF_LIST => break,
                 tag::SERVICE_NAME => this.services.push(value),
@@ -123,9 +123,9 @@ impl<'a> Discovery<'a> {
                     let octets = value.try_into().map_err(|_| wrong)?;
                     this.max_payload.get_or_insert(u16::from_be_bytes(octets));
                 }
-                tag::VENDOR_SPECIFIC => this.vendor(value),
+                tag::VENDOR_SPECIFIC => this.parse_vendor_tag(value),
                 other => {
-                    if let Some(error) = ErrorTag::of(other) {
+                    if let Some(error) = ErrorTag::from_tag_type(other) {
                         this.errors.push((error, value));
                     }
                 }
@@ -135,13 +135,13 @@ impl<'a> Discovery<'a> {
     }
 
     /// A Vendor-Specific tag. One of another vendor, or with a wrong length inside, may be ignored (appendix A).
-    fn vendor(&mut self, value: &'a [u8]) {
-        let mut r = Reader::new(value);
-        if r.u32() != Ok(DSL_FORUM) {
+    fn parse_vendor_tag(&mut self, value: &'a [u8]) {
+        let mut r = OctetReader::new(value);
+        if r.read_u32() != Ok(DSL_FORUM) {
             return;
         }
-        while let (Ok(kind), Ok(length)) = (r.u8(), r.u8()) {
-            let Ok(value) = r.bytes(length.into()) else { return };
+        while let (Ok(kind), Ok(length)) = (r.read_u8(), r.read_u8()) {
+            let Ok(value) = r.read_bytes(length.into()) else { return };
             match kind {
                 CIRCUIT_ID if value.len() <= LINE_ID => _ = self.circuit_id.get_or_insert(value),
                 REMOTE_ID if value.len() <= LINE_ID => _ = self.remote_id.get_or_insert(value),
@@ -154,7 +154,7 @@ impl<'a> Discovery<'a> {
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut put = |number: u16, value: &[u8]| {
             if let Ok(length) = u16::try_from(value.len()) {
-                Writer::new(out).u16(number).u16(length).bytes(value);
+                OctetWriter::new(out).write_u16(number).write_u16(length).write_bytes(value);
             }
         };
         self.services.iter().for_each(|name| put(tag::SERVICE_NAME, name));
@@ -175,12 +175,12 @@ impl<'a> Discovery<'a> {
         let mut line = DSL_FORUM.to_be_bytes().to_vec();
         for (kind, value) in [(CIRCUIT_ID, self.circuit_id), (REMOTE_ID, self.remote_id)] {
             if let Some(value) = value.filter(|value| value.len() <= LINE_ID) {
-                Writer::new(&mut line).u8(kind).u8(value.len() as u8).bytes(value);
+                OctetWriter::new(&mut line).write_u8(kind).write_u8(value.len() as u8).write_bytes(value);
             }
         }
         if line.len() > 4 {
             put(tag::VENDOR_SPECIFIC, &line);
         }
-        self.errors.iter().for_each(|(error, text)| put(error.number(), text));
+        self.errors.iter().for_each(|(error, text)| put(error.tag_type(), text));
     }
 }

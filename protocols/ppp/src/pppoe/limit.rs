@@ -6,33 +6,33 @@ use usher_core::{Duration, Instant};
 
 /// So many at once, and then so many each second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rate {
+pub struct RateLimit {
     /// Each second; zero: none are refused.
     pub per_second: u32,
     /// At once.
     pub burst: u32,
 }
 
-impl Rate {
+impl RateLimit {
     /// What one takes of a full bucket's time.
-    fn each(self) -> Duration {
+    fn interval(self) -> Duration {
         Duration::from_secs(1) / u64::from(self.per_second.max(1))
     }
 }
 
 /// When a bucket will be full again: all that it has to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Bucket(Instant);
+pub(crate) struct TokenBucket(Instant);
 
-impl Bucket {
+impl TokenBucket {
     /// Takes one; false: it is empty.
-    pub(crate) fn take(&mut self, now: Instant, rate: Rate) -> bool {
-        rate.per_second == 0 || self.take_each(now, rate.each(), rate.burst)
+    pub(crate) fn take_token(&mut self, now: Instant, rate: RateLimit) -> bool {
+        rate.per_second == 0 || self.take_each(now, rate.interval(), rate.burst)
     }
     /// The same of a bucket of `burst` that gets one more `each` time.
     pub(crate) fn take_each(&mut self, now: Instant, each: Duration, burst: u32) -> bool {
         let full = self.0.max(now) + each;
-        let may = full.since(now) <= each * u64::from(burst);
+        let may = full.duration_since(now) <= each * u64::from(burst);
         if may {
             self.0 = full;
         }
@@ -42,20 +42,20 @@ impl Bucket {
 
 /// A bucket for each key.
 #[derive(Debug)]
-pub(crate) struct Buckets<K: Ord + Copy> {
-    of: BTreeMap<K, Bucket>,
+pub(crate) struct TokenBuckets<K: Ord + Copy> {
+    buckets: BTreeMap<K, TokenBucket>,
     /// When each is full again, and need not be remembered.
     full: TimerQueue<K>,
     most: usize,
 }
 
-impl<K: Ord + Copy> Buckets<K> {
+impl<K: Ord + Copy> TokenBuckets<K> {
     /// None yet; `most` are remembered. Beyond that the one that is full soonest is forgotten.
     pub(crate) fn new(most: usize) -> Self {
-        Self { of: BTreeMap::new(), full: TimerQueue::new(), most }
+        Self { buckets: BTreeMap::new(), full: TimerQueue::new(), most }
     }
-    pub(crate) fn take(&mut self, now: Instant, key: K, rate: Rate) -> bool {
-        self.take_by(now, key, |bucket| bucket.take(now, rate))
+    pub(crate) fn take_token(&mut self, now: Instant, key: K, rate: RateLimit) -> bool {
+        self.take_by(now, key, |bucket| bucket.take_token(now, rate))
     }
     /// The same of buckets of `burst` that get one more `each` time.
     pub(crate) fn take_each(&mut self, now: Instant, key: K, each: Duration, burst: u32) -> bool {
@@ -63,30 +63,30 @@ impl<K: Ord + Copy> Buckets<K> {
     }
     /// Whether [`take_each`](Self::take_each) would give one.
     pub(crate) fn has_each(&self, now: Instant, key: K, each: Duration, burst: u32) -> bool {
-        self.of.get(&key).copied().unwrap_or_default().take_each(now, each, burst)
+        self.buckets.get(&key).copied().unwrap_or_default().take_each(now, each, burst)
     }
-    fn take_by(&mut self, now: Instant, key: K, take: impl FnOnce(&mut Bucket) -> bool) -> bool {
+    fn take_by(&mut self, now: Instant, key: K, take: impl FnOnce(&mut TokenBucket) -> bool) -> bool {
         while let Some((_, key)) = self.full.pop_due(now) {
-            self.of.remove(&key);
+            self.buckets.remove(&key);
         }
-        let mut bucket = self.of.get(&key).copied().unwrap_or_default();
+        let mut bucket = self.buckets.get(&key).copied().unwrap_or_default();
         let before = bucket;
         if !take(&mut bucket) {
             return false;
         }
-        if self.of.insert(key, bucket).is_some() {
+        if self.buckets.insert(key, bucket).is_some() {
             self.full.remove(before.0, key);
-        } else if self.of.len() > self.most
+        } else if self.buckets.len() > self.most
             && let Some((_, key)) = self.full.pop_due(Instant::FAR_FUTURE)
         {
-            self.of.remove(&key);
+            self.buckets.remove(&key);
         }
         self.full.insert(bucket.0, key);
         true
     }
     /// How many are remembered.
     pub(crate) fn len(&self) -> usize {
-        self.of.len()
+        self.buckets.len()
     }
 }
 
@@ -94,30 +94,30 @@ impl<K: Ord + Copy> Buckets<K> {
 mod tests {
     use super::*;
 
-    const RATE: Rate = Rate { per_second: 2, burst: 3 };
+    const RATE: RateLimit = RateLimit { per_second: 2, burst: 3 };
 
     #[test]
     fn a_bucket_gives_its_burst_and_then_its_rate() {
-        let mut bucket = Bucket::default();
+        let mut bucket = TokenBucket::default();
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let taken = |bucket: &mut Bucket, ms| (0..5).filter(|_| bucket.take(at(ms), RATE)).count();
+        let taken = |bucket: &mut TokenBucket, ms| (0..5).filter(|_| bucket.take_token(at(ms), RATE)).count();
         assert_eq!((taken(&mut bucket, 1000), taken(&mut bucket, 1499)), (3, 0));
         assert_eq!((taken(&mut bucket, 1500), taken(&mut bucket, 9000)), (1, 3));
-        let free = Rate { per_second: 0, burst: 0 };
-        assert!((0..1000).all(|_| bucket.take(at(9000), free)));
+        let free = RateLimit { per_second: 0, burst: 0 };
+        assert!((0..1000).all(|_| bucket.take_token(at(9000), free)));
     }
 
     #[test]
     fn buckets_are_bounded_and_forgotten_when_full() {
-        let mut buckets = Buckets::new(10);
+        let mut buckets = TokenBuckets::new(10);
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         for key in 0..1000 {
-            assert!(buckets.take(at(0), key, RATE));
+            assert!(buckets.take_token(at(0), key, RATE));
             assert!(buckets.len() <= 10);
         }
-        assert!(buckets.take(at(0), 999, RATE) && buckets.take(at(0), 999, RATE));
-        assert!(!buckets.take(at(0), 999, RATE));
-        assert!(buckets.take(at(5000), 7, RATE));
+        assert!(buckets.take_token(at(0), 999, RATE) && buckets.take_token(at(0), 999, RATE));
+        assert!(!buckets.take_token(at(0), 999, RATE));
+        assert!(buckets.take_token(at(5000), 7, RATE));
         assert_eq!(buckets.len(), 1);
     }
 }

@@ -1,23 +1,23 @@
 //! What routers, access nodes and concentrators of others say: legal and unusual, or against a rule.
 
 use super::*;
-use crate::auth::AuthenticationProtocol as P;
+use crate::auth::AuthenticationProtocol;
 use crate::auth::message::ChapValue;
-use crate::ipv6::dhcp::{IaPd, IaPrefix, Message, MessageType, Status, duid};
-use crate::ipv6::{ALL_DHCP_SERVERS, Carried, Local, dhcp_packet};
-use crate::link::{Link, Role, Said};
-use crate::packet::{Code as Control, ConfigOption, Packet, Protocol};
-use crate::{LinkConfig, Prefix};
+use crate::ipv6::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType, link_layer_duid};
+use crate::ipv6::{ALL_DHCP_SERVERS, LinkLocalPacket, LinkLocalPayload, dhcp_packet};
+use crate::link::{LinkOutput, LinkRole, PppLink};
+use crate::packet::{ConfigOption, ControlCode, ControlPacket, PppProtocol};
+use crate::{Ipv6Prefix, LinkConfig};
 use std::net::Ipv6Addr;
 use usher_core::Instant;
 
 const NOW: (Instant, WallTime) = (Instant::ZERO, WallTime::UNIX_EPOCH);
 
-fn framed(protocol: Protocol, code: Control, identifier: u8, data: &[u8]) -> Vec<u8> {
-    [&protocol.0.to_be_bytes(), &Packet { code, identifier, data }.to_vec()[..]].concat()
+fn ppp_packet(protocol: PppProtocol, code: ControlCode, identifier: u8, data: &[u8]) -> Vec<u8> {
+    [&protocol.0.to_be_bytes(), &ControlPacket { code, identifier, data }.to_vec()[..]].concat()
 }
 
-fn options(all: &[(u8, &[u8])]) -> Vec<u8> {
+fn encode_options(all: &[(u8, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     all.iter().for_each(|(kind, data)| ConfigOption { kind: *kind, data }.emit(&mut out));
     out
@@ -26,30 +26,33 @@ fn options(all: &[(u8, &[u8])]) -> Vec<u8> {
 /// Ethernet's frame of a packet of another's session.
 fn frame_to(to: MacAddress, from: MacAddress, session: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let (stage, code) = (Stage::Session, Code::SESSION);
-    Frame { destination: to, source: from, stage, code, session, payload }.emit(&mut out);
+    let (stage, code) = (PppoeStage::Session, PppoeCode::SESSION);
+    PppoeFrame { destination: to, source: from, stage, code, session, payload }.emit(&mut out);
     out
 }
 
 /// RFC 1661 §3.7: a network protocol that closes leaves the link and the other protocols as they are.
 #[test]
 fn a_host_that_terminates_ipv6cp_keeps_ipv4() {
-    let mut world = World::with(P::Chap);
-    let (session, number) = world.up();
-    let since = world.net.sent().len();
-    let terminate = framed(Protocol::IPV6CP, Control::TERMINATE_REQUEST, 9, b"no interface");
-    world.give(&session_frame(host(1), number, &terminate));
-    let answer = world.sent_to(host(1), since).remove(0);
-    let (protocol, packet) = Protocol::split(Frame::parse(&answer).unwrap().payload).unwrap();
-    let packet = Packet::parse(packet).unwrap();
-    assert_eq!((protocol, packet.code, packet.identifier), (Protocol::IPV6CP, Control::TERMINATE_ACK, 9));
-    world.net.run(secs(5));
-    assert_eq!((world.ended(), world.installed()), (vec![], 1));
-    let removed = world.net.events(world.ac).iter().find_map(|(_, event)| match event {
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (session, number) = world.connect_first();
+    let since = world.net.sent_transmits().len();
+    let terminate = ppp_packet(PppProtocol::IPV6CP, ControlCode::TERMINATE_REQUEST, 9, b"no interface");
+    world.deliver_frame(&session_frame(host_mac(1), number, &terminate));
+    let answer = world.sent_to(host_mac(1), since).remove(0);
+    let (protocol, packet) = PppProtocol::split_packet(PppoeFrame::parse(&answer).unwrap().payload).unwrap();
+    let packet = ControlPacket::parse(packet).unwrap();
+    assert_eq!(
+        (protocol, packet.code, packet.identifier),
+        (PppProtocol::IPV6CP, ControlCode::TERMINATE_ACK, 9)
+    );
+    world.net.run_for(secs(5));
+    assert_eq!((world.end_reasons(), world.installed_count()), (vec![], 1));
+    let removed = world.net.recorded_events(world.ac).iter().find_map(|(_, event)| match event {
         ConcentratorEvent::Remove { session, family, .. } => Some((*session, *family)),
         _ => None,
     });
-    assert_eq!(removed, Some((session, crate::Family::Ipv6)));
+    assert_eq!(removed, Some((session, crate::AddressFamily::Ipv6)));
 }
 
 /// RFC 4638 §4, RFC 4679 §3.3.1: access nodes add their tags, of which none is the host's PPP-Max-Payload.
@@ -75,27 +78,28 @@ fn tags_of_access_nodes_change_nothing_of_a_session() {
         ("what follows the end of the list", with(&[0, 0, 0, 0, 0xff, 0xff, 0xff]), Some(None)),
         ("no service", vec![1, 3, 0, 2, b'h', b'u'], None),
     ] {
-        let ports = vec![Port { port: PORT, address: AC, mtu: 1508 }];
-        let mut world = World::new(ConcentratorConfig { ports, ..config() }, vec![]);
-        let give = |world: &mut World, to: MacAddress, code: Code, payload: &[u8]| {
-            let since = world.net.sent().len();
-            let (stage, mut out) = (Stage::Discovery, Vec::new());
-            Frame { destination: to, source: host(1), stage, code, session: 0, payload }.emit(&mut out);
-            world.give(&out);
-            world.sent_to(host(1), since)
+        let ports = vec![ConcentratorPort { port: PORT, address: AC, mtu: 1508 }];
+        let mut world = PppoeTestNetwork::new(ConcentratorConfig { ports, ..concentrator_config() }, vec![]);
+        let give = |world: &mut PppoeTestNetwork, to: MacAddress, code: PppoeCode, payload: &[u8]| {
+            let since = world.net.sent_transmits().len();
+            let (stage, mut out) = (PppoeStage::Discovery, Vec::new());
+            PppoeFrame { destination: to, source: host_mac(1), stage, code, session: 0, payload }
+                .emit(&mut out);
+            world.deliver_frame(&out);
+            world.sent_to(host_mac(1), since)
         };
-        let offers = give(&mut world, MacAddress::BROADCAST, Code::PADI, &tags);
+        let offers = give(&mut world, MacAddress::BROADCAST, PppoeCode::PADI, &tags);
         assert_eq!(!offers.is_empty(), payload.is_some(), "{what}");
         let (Some(offer), Some(payload)) = (offers.first(), payload) else { continue };
-        let offer = Discovery::parse(Frame::parse(offer).unwrap().payload).unwrap();
+        let offer = DiscoveryTags::parse(PppoeFrame::parse(offer).unwrap().payload).unwrap();
         let cookie = offer.cookie.unwrap();
         let cookie = [&[1, 4, 0, cookie.len() as u8][..], cookie].concat();
         // Before the list's end, where it has one.
         let request = [&tags[..ANY.len()], &cookie, &tags[ANY.len()..]].concat();
-        let sent = give(&mut world, AC, Code::PADR, &request);
-        let confirmed = Frame::parse(&sent[0]).unwrap();
-        let said = Discovery::parse(confirmed.payload).unwrap();
-        assert_eq!((confirmed.code, said.host_uniq), (Code::PADS, Some(&b"hu"[..])), "{what}");
+        let sent = give(&mut world, AC, PppoeCode::PADR, &request);
+        let confirmed = PppoeFrame::parse(&sent[0]).unwrap();
+        let said = DiscoveryTags::parse(confirmed.payload).unwrap();
+        assert_eq!((confirmed.code, said.host_uniq), (PppoeCode::PADS, Some(&b"hu"[..])), "{what}");
         assert!(confirmed.session != 0 && said.errors.is_empty(), "{what}");
         // More than this Ethernet carries is not agreed to.
         assert_eq!(said.max_payload.map(|most| most.min(1500)), payload, "{what}");
@@ -105,44 +109,55 @@ fn tags_of_access_nodes_change_nothing_of_a_session() {
 /// Whoever is neither the client's concentrator nor of its session is not heard.
 #[test]
 fn a_client_hears_its_own_concentrator_and_session_alone() {
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    let (client, since) = (world.clients[0], world.net.sent().len());
-    let rogue = host(9);
-    let none = Discovery::default();
-    let lcp = |code, data: &[u8]| framed(Protocol::LCP, code, 77, data);
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    let (client, since) = (world.clients[0], world.net.sent_transmits().len());
+    let rogue = host_mac(9);
+    let none = DiscoveryTags::default();
+    let lcp = |code, data: &[u8]| ppp_packet(PppProtocol::LCP, code, 77, data);
     for (what, frame) in [
-        ("another's PADT", discovery(rogue, host(1), Code::PADT, number, &none)),
-        ("the PADT of another session", discovery(AC, host(1), Code::PADT, number ^ 1, &none)),
-        ("the PADT of no session", discovery(AC, host(1), Code::PADT, 0, &none)),
-        ("another's end", frame_to(host(1), rogue, number, &lcp(Control::TERMINATE_REQUEST, &[]))),
-        ("another session's end", frame_to(host(1), AC, number ^ 1, &lcp(Control::TERMINATE_REQUEST, &[]))),
-        ("another's question", frame_to(host(1), rogue, number, &lcp(Control::ECHO_REQUEST, &[1, 2, 3, 4]))),
-        ("another's negotiation", frame_to(host(1), rogue, number, &lcp(Control::CONFIGURE_REQUEST, &[]))),
+        ("another's PADT", discovery_frame(rogue, host_mac(1), PppoeCode::PADT, number, &none)),
+        ("the PADT of another session", discovery_frame(AC, host_mac(1), PppoeCode::PADT, number ^ 1, &none)),
+        ("the PADT of no session", discovery_frame(AC, host_mac(1), PppoeCode::PADT, 0, &none)),
+        ("another's end", frame_to(host_mac(1), rogue, number, &lcp(ControlCode::TERMINATE_REQUEST, &[]))),
+        (
+            "another session's end",
+            frame_to(host_mac(1), AC, number ^ 1, &lcp(ControlCode::TERMINATE_REQUEST, &[])),
+        ),
+        (
+            "another's question",
+            frame_to(host_mac(1), rogue, number, &lcp(ControlCode::ECHO_REQUEST, &[1, 2, 3, 4])),
+        ),
+        (
+            "another's negotiation",
+            frame_to(host_mac(1), rogue, number, &lcp(ControlCode::CONFIGURE_REQUEST, &[])),
+        ),
     ] {
-        world.net.give(client, Input::Frame { port: PORT, data: &frame });
-        assert_eq!(world.net.sent().len(), since, "{what} is not answered");
-        assert!(world.net[client].has_session() && world.client_ended(0).is_empty(), "{what}");
+        world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
+        assert_eq!(world.net.sent_transmits().len(), since, "{what} is not answered");
+        assert!(world.net[client].has_session() && world.client_end_reasons(0).is_empty(), "{what}");
     }
-    world.net.run(secs(60));
-    assert_eq!((world.installed(), world.client_ended(0)), (2, vec![]));
+    world.net.run_for(secs(60));
+    assert_eq!((world.installed_count(), world.client_end_reasons(0)), (2, vec![]));
 }
 
 /// A client that has sent its PADI, without a concentrator: it, and the Host-Uniq of its PADI.
-fn initiated() -> (World, Vec<u8>) {
-    let mut world = World::with(P::Chap);
-    world.net.silence(world.ac, true);
-    world.connect(0);
-    world.net.run(Duration::from_millis(5));
-    let frame = world.net.sent()[0].bytes.clone();
-    let tags = Discovery::parse(Frame::parse(&frame).unwrap().payload).unwrap();
+fn client_after_padi() -> (PppoeTestNetwork, Vec<u8>) {
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    world.net.set_silent(world.ac, true);
+    world.connect_client(0);
+    world.net.run_for(Duration::from_millis(5));
+    let frame = world.net.sent_transmits()[0].bytes.clone();
+    let tags = DiscoveryTags::parse(PppoeFrame::parse(&frame).unwrap().payload).unwrap();
     (world, tags.host_uniq.unwrap().to_vec())
 }
 
 /// The PADR that a client has sent since.
-fn requested(world: &World) -> Vec<Vec<u8>> {
-    let all = world.net.sent().iter().map(|sent| &sent.bytes);
-    all.filter(|bytes| Frame::parse(bytes).is_ok_and(|frame| frame.code == Code::PADR)).cloned().collect()
+fn sent_padrs(world: &PppoeTestNetwork) -> Vec<Vec<u8>> {
+    let all = world.net.sent_transmits().iter().map(|sent| &sent.bytes);
+    all.filter(|bytes| PppoeFrame::parse(bytes).is_ok_and(|frame| frame.code == PppoeCode::PADR))
+        .cloned()
+        .collect()
 }
 
 /// RFC 2516 §5.2, appendix A: what an offer must have, and what its client gives back.
@@ -150,7 +165,7 @@ fn requested(world: &World) -> Vec<Vec<u8>> {
 fn an_offer_is_taken_where_it_has_what_it_must() {
     let long = [7; 1000];
     for (what, uniq, change, taken) in [
-        ("as it should be", true, (|_| {}) as fn(&mut Discovery<'_>), true),
+        ("as it should be", true, (|_| {}) as fn(&mut DiscoveryTags<'_>), true),
         ("of another Host-Uniq", true, |tags| tags.host_uniq = Some(b"zz"), false),
         ("without the Host-Uniq", false, |_| {}, false),
         ("without a name", true, |tags| tags.ac_name = None, false),
@@ -164,195 +179,202 @@ fn an_offer_is_taken_where_it_has_what_it_must() {
         ),
         ("of another payload", true, |tags| tags.max_payload = Some(1472), true),
     ] {
-        let (mut world, host_uniq) = initiated();
-        let mut tags = Discovery {
+        let (mut world, host_uniq) = client_after_padi();
+        let mut tags = DiscoveryTags {
             services: vec![b""],
             ac_name: Some(b"ac1"),
             host_uniq: uniq.then_some(&host_uniq[..]),
             cookie: Some(b"cookie"),
-            ..Discovery::default()
+            ..DiscoveryTags::default()
         };
         change(&mut tags);
         let client = world.clients[0];
-        let frame = discovery(AC, host(1), Code::PADO, 0, &tags);
-        world.net.give(client, Input::Frame { port: PORT, data: &frame });
-        assert_eq!(requested(&world).len(), usize::from(taken), "{what}");
+        let frame = discovery_frame(AC, host_mac(1), PppoeCode::PADO, 0, &tags);
+        world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
+        assert_eq!(sent_padrs(&world).len(), usize::from(taken), "{what}");
     }
     // What it is to give back comes back as it was, whatever its length.
-    let (mut world, host_uniq) = initiated();
-    let tags = Discovery {
+    let (mut world, host_uniq) = client_after_padi();
+    let tags = DiscoveryTags {
         services: vec![b""],
         ac_name: Some(b"ac1"),
         host_uniq: Some(&host_uniq),
         cookie: Some(&long[..400]),
         relay_session_id: Some(b"relay"),
         circuit_id: Some(b"eth 0/1"),
-        ..Discovery::default()
+        ..DiscoveryTags::default()
     };
     let client = world.clients[0];
-    let frame = discovery(AC, host(1), Code::PADO, 0, &tags);
-    world.net.give(client, Input::Frame { port: PORT, data: &frame });
-    let request = requested(&world).remove(0);
-    let back = Discovery::parse(Frame::parse(&request).unwrap().payload).unwrap();
+    let frame = discovery_frame(AC, host_mac(1), PppoeCode::PADO, 0, &tags);
+    world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
+    let request = sent_padrs(&world).remove(0);
+    let back = DiscoveryTags::parse(PppoeFrame::parse(&request).unwrap().payload).unwrap();
     assert_eq!((back.cookie, back.relay_session_id), (tags.cookie, tags.relay_session_id));
     assert_eq!((back.host_uniq, back.circuit_id), (tags.host_uniq, None));
     // A session of no number, or of the reserved one, is none.
     for number in [0, u16::MAX] {
-        let (mut world, host_uniq) = initiated();
-        let offer = Discovery { services: vec![b""], host_uniq: Some(&host_uniq), ..Discovery::default() };
-        for (code, session) in [(Code::PADO, 0), (Code::PADS, number)] {
-            let tags = Discovery { ac_name: Some(b"ac1"), ..offer.clone() };
-            let frame = discovery(AC, host(1), code, session, &tags);
-            world.net.give(client, Input::Frame { port: PORT, data: &frame });
+        let (mut world, host_uniq) = client_after_padi();
+        let offer =
+            DiscoveryTags { services: vec![b""], host_uniq: Some(&host_uniq), ..DiscoveryTags::default() };
+        for (code, session) in [(PppoeCode::PADO, 0), (PppoeCode::PADS, number)] {
+            let tags = DiscoveryTags { ac_name: Some(b"ac1"), ..offer.clone() };
+            let frame = discovery_frame(AC, host_mac(1), code, session, &tags);
+            world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
         }
         assert!(!world.net[client].has_session(), "{number}");
-        assert_eq!(world.client_ended(0), [EndReason::Refused], "{number}");
-        let told = world.net.events(client).iter().any(|(_, event)| {
-            matches!(event, ClientEvent::Told { message } if message == b"the number of its session is none")
+        assert_eq!(world.client_end_reasons(0), [EndReason::Refused], "{number}");
+        let told = world.net.recorded_events(client).iter().any(|(_, event)| {
+            matches!(event, ClientEvent::RefusalMessage { message } if message == b"the number of its session is none")
         });
         assert!(told, "{number}");
     }
 }
 
 /// A client's end of a link, by hand.
-struct Hand {
-    link: Link,
+struct ClientLinkFixture {
+    link: PppLink,
     /// What it has asked for by LCP and by IPCP, each time.
-    asked: Vec<(Protocol, Vec<u8>)>,
-    said: Vec<Said>,
+    requested_options: Vec<(PppProtocol, Vec<u8>)>,
+    link_outputs: Vec<LinkOutput>,
     /// How the other side answers its Configure-Requests: options that it rejects.
-    rejects: fn(Protocol, u8) -> bool,
+    rejects: fn(PppProtocol, u8) -> bool,
 }
 
-impl Hand {
-    fn new(protocol: P, rejects: fn(Protocol, u8) -> bool) -> Self {
-        let role = Role::Peer {
-            credentials: Arc::new(credentials(&[protocol], PASSWORD)),
-            asked: false,
+impl ClientLinkFixture {
+    fn new(protocol: AuthenticationProtocol, rejects: fn(PppProtocol, u8) -> bool) -> Self {
+        let role = LinkRole::Peer {
+            credentials: Arc::new(test_credentials(&[protocol], PASSWORD)),
+            requires_authentication: false,
             ipv4: true,
             dns: true,
             ipv6: None,
             delegation: None,
         };
         let rng = SecureRng::from_seed([5; 32]);
-        let link = Link::new(role, LinkConfig::default(), 1492, rng, NOW.0, NOW.1);
-        Self { link, asked: Vec::new(), said: Vec::new(), rejects }
+        let link = PppLink::new(role, LinkConfig::default(), 1492, rng, NOW.0, NOW.1);
+        Self { link, requested_options: Vec::new(), link_outputs: Vec::new(), rejects }
     }
-    fn give(&mut self, protocol: Protocol, code: Control, identifier: u8, data: &[u8]) {
-        let _ = self.link.receive(NOW.0, NOW.1, &framed(protocol, code, identifier, data));
+    fn deliver_packet(&mut self, protocol: PppProtocol, code: ControlCode, identifier: u8, data: &[u8]) {
+        let _ = self.link.receive_packet(NOW.0, NOW.1, &ppp_packet(protocol, code, identifier, data));
     }
     /// Answers what it asks for, until it says nothing more; what it has answered to us.
-    fn settle(&mut self) -> Vec<(Protocol, Control, Vec<u8>)> {
+    fn drain_outputs(&mut self) -> Vec<(PppProtocol, ControlCode, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
-            let said = self.link.take();
+            let said = self.link.take_outputs();
             if said.is_empty() {
                 return answers;
             }
             for one in said {
-                let Said::Send(protocol, octets) = one else {
-                    self.said.push(one);
+                let LinkOutput::Send(protocol, octets) = one else {
+                    self.link_outputs.push(one);
                     continue;
                 };
-                let packet = Packet::parse(&octets).unwrap();
-                if packet.code == Control::CONFIGURE_REQUEST && protocol != Protocol::CHAP {
-                    self.negotiate(protocol, packet);
-                } else if packet.code == Control::TERMINATE_REQUEST && protocol != Protocol::CHAP {
-                    self.give(protocol, Control::TERMINATE_ACK, packet.identifier, &[]);
+                let packet = ControlPacket::parse(&octets).unwrap();
+                if packet.code == ControlCode::CONFIGURE_REQUEST && protocol != PppProtocol::CHAP {
+                    self.answer_request(protocol, packet);
+                } else if packet.code == ControlCode::TERMINATE_REQUEST && protocol != PppProtocol::CHAP {
+                    self.deliver_packet(protocol, ControlCode::TERMINATE_ACK, packet.identifier, &[]);
                 } else {
                     answers.push((protocol, packet.code, packet.data.to_vec()));
                 }
             }
         }
     }
-    fn negotiate(&mut self, protocol: Protocol, packet: Packet<'_>) {
+    fn answer_request(&mut self, protocol: PppProtocol, packet: ControlPacket<'_>) {
         let all = ConfigOption::parse_all(packet.data).unwrap();
-        self.asked.push((protocol, all.iter().map(|option| option.kind).collect()));
+        self.requested_options.push((protocol, all.iter().map(|option| option.kind).collect()));
         let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
         for option in &all {
             if (self.rejects)(protocol, option.kind) {
                 option.emit(&mut rejected);
-            } else if protocol == Protocol::IPCP && option.data == [0; 4] {
+            } else if protocol == PppProtocol::IPCP && option.data == [0; 4] {
                 let data = &[10, 0, 0, option.kind];
                 ConfigOption { kind: option.kind, data }.emit(&mut suggested);
             }
         }
         let (code, data) = match (&rejected[..], &suggested[..]) {
-            ([], []) => (Control::CONFIGURE_ACK, packet.data),
-            ([], suggested) => (Control::CONFIGURE_NAK, suggested),
-            (rejected, _) => (Control::CONFIGURE_REJECT, rejected),
+            ([], []) => (ControlCode::CONFIGURE_ACK, packet.data),
+            ([], suggested) => (ControlCode::CONFIGURE_NAK, suggested),
+            (rejected, _) => (ControlCode::CONFIGURE_REJECT, rejected),
         };
-        self.give(protocol, code, packet.identifier, data);
+        self.deliver_packet(protocol, code, packet.identifier, data);
     }
     /// LCP as the other side begins it, with or without asking who this is.
-    fn begin(&mut self, identifier: u8, authentication: &[u8]) {
-        let mut wanted = options(&[(1, &1460u16.to_be_bytes()), (5, &[9, 9, 9, identifier])]);
+    fn start_lcp(&mut self, identifier: u8, authentication: &[u8]) {
+        let mut wanted = encode_options(&[(1, &1460u16.to_be_bytes()), (5, &[9, 9, 9, identifier])]);
         if !authentication.is_empty() {
-            wanted.extend(options(&[(3, authentication)]));
+            wanted.extend(encode_options(&[(3, authentication)]));
         }
-        self.give(Protocol::LCP, Control::CONFIGURE_REQUEST, identifier, &wanted);
-        self.settle();
+        self.deliver_packet(PppProtocol::LCP, ControlCode::CONFIGURE_REQUEST, identifier, &wanted);
+        self.drain_outputs();
     }
     /// Asks by CHAP, and believes the answer by this text; what was answered.
-    fn challenge(&mut self, identifier: u8, verdict: impl FnOnce(&[u8]) -> Vec<u8>) {
+    fn run_chap(&mut self, identifier: u8, verdict: impl FnOnce(&[u8]) -> Vec<u8>) {
         let mut data = Vec::new();
         ChapValue { value: &[identifier; 16], name: b"ac" }.emit(&mut data);
-        self.give(Protocol::CHAP, Control(1), identifier, &data);
-        let answers = self.settle();
-        let response = answers.iter().find(|(protocol, code, _)| *protocol == Protocol::CHAP && code.0 == 2);
+        self.deliver_packet(PppProtocol::CHAP, ControlCode(1), identifier, &data);
+        let answers = self.drain_outputs();
+        let response =
+            answers.iter().find(|(protocol, code, _)| *protocol == PppProtocol::CHAP && code.0 == 2);
         let text = verdict(ChapValue::parse(&response.expect("it answers").2).unwrap().value);
-        self.give(Protocol::CHAP, Control(3), identifier, &text);
-        self.settle();
+        self.deliver_packet(PppProtocol::CHAP, ControlCode(3), identifier, &text);
+        self.drain_outputs();
     }
-    fn networks(&self) -> Vec<Network> {
-        let up = self.said.iter().filter_map(|said| match said {
-            Said::Up(network) => Some(network.clone()),
+    fn networks(&self) -> Vec<LinkNetwork> {
+        let up = self.link_outputs.iter().filter_map(|said| match said {
+            LinkOutput::Up(network) => Some(network.clone()),
             _ => None,
         });
         up.collect()
     }
-    fn ended(&self) -> Vec<EndReason> {
-        let ends = self.said.iter().filter_map(|said| match said {
-            Said::Ended(reason) => Some(*reason),
+    fn end_reasons(&self) -> Vec<EndReason> {
+        let ends = self.link_outputs.iter().filter_map(|said| match said {
+            LinkOutput::Ended(reason) => Some(*reason),
             _ => None,
         });
         ends.collect()
     }
 }
 
-fn ipv4(last: u8, dns: &[u8]) -> Network {
+fn ipv4_network(last: u8, dns: &[u8]) -> LinkNetwork {
     let dns = dns.iter().map(|n| Ipv4Addr::new(10, 0, 0, *n)).collect();
-    Network::Ipv4 { local: Ipv4Addr::new(10, 0, 0, 3), remote: Ipv4Addr::new(10, 0, 0, last), dns }
+    LinkNetwork::Ipv4 { local: Ipv4Addr::new(10, 0, 0, 3), remote: Ipv4Addr::new(10, 0, 0, last), dns }
 }
 
 /// A concentrator that asks its client for name servers, as LANCOM's do, hears that there are none.
 #[test]
 fn name_servers_that_a_concentrator_asks_for_are_rejected() {
-    let mut hand = Hand::new(P::Chap, |_, _| false);
-    hand.begin(1, &[]);
+    let mut hand = ClientLinkFixture::new(AuthenticationProtocol::Chap, |_, _| false);
+    hand.start_lcp(1, &[]);
     let zero: &[u8] = &[0; 4];
     let wished = [(3, &[10, 0, 0, 1][..]), (129, zero), (130, zero), (131, zero), (132, zero)];
-    hand.give(Protocol::IPCP, Control::CONFIGURE_REQUEST, 1, &options(&wished));
-    let rejected = (Protocol::IPCP, Control::CONFIGURE_REJECT, options(&wished[1..]));
-    assert_eq!(hand.settle(), [rejected]);
-    hand.give(Protocol::IPCP, Control::CONFIGURE_REQUEST, 2, &options(&wished[..1]));
-    hand.settle();
-    assert_eq!((hand.networks(), hand.ended()), (vec![ipv4(1, &[129, 131])], vec![]));
+    hand.deliver_packet(PppProtocol::IPCP, ControlCode::CONFIGURE_REQUEST, 1, &encode_options(&wished));
+    let rejected = (PppProtocol::IPCP, ControlCode::CONFIGURE_REJECT, encode_options(&wished[1..]));
+    assert_eq!(hand.drain_outputs(), [rejected]);
+    hand.deliver_packet(PppProtocol::IPCP, ControlCode::CONFIGURE_REQUEST, 2, &encode_options(&wished[..1]));
+    hand.drain_outputs();
+    assert_eq!((hand.networks(), hand.end_reasons()), (vec![ipv4_network(1, &[129, 131])], vec![]));
 }
 
 /// RFC 1661 §5.4: an option that was rejected is not in the next Configure-Request, and never again.
 #[test]
 fn what_was_rejected_is_not_asked_for_again() {
-    let mut hand = Hand::new(P::Chap, |protocol, kind| match protocol {
-        Protocol::LCP => kind == 5,
+    let mut hand = ClientLinkFixture::new(AuthenticationProtocol::Chap, |protocol, kind| match protocol {
+        PppProtocol::LCP => kind == 5,
         _ => kind != 3,
     });
-    hand.begin(1, &[]);
-    hand.give(Protocol::IPCP, Control::CONFIGURE_REQUEST, 1, &options(&[(3, &[10, 0, 0, 1])]));
-    hand.settle();
-    assert_eq!((hand.networks(), hand.ended()), (vec![ipv4(1, &[])], vec![]));
-    for (protocol, kind) in [(Protocol::LCP, 5), (Protocol::IPCP, 129), (Protocol::IPCP, 131)] {
-        let all: Vec<_> = hand.asked.iter().filter(|(of, _)| *of == protocol).collect();
+    hand.start_lcp(1, &[]);
+    hand.deliver_packet(
+        PppProtocol::IPCP,
+        ControlCode::CONFIGURE_REQUEST,
+        1,
+        &encode_options(&[(3, &[10, 0, 0, 1])]),
+    );
+    hand.drain_outputs();
+    assert_eq!((hand.networks(), hand.end_reasons()), (vec![ipv4_network(1, &[])], vec![]));
+    for (protocol, kind) in [(PppProtocol::LCP, 5), (PppProtocol::IPCP, 129), (PppProtocol::IPCP, 131)] {
+        let all: Vec<_> = hand.requested_options.iter().filter(|(of, _)| *of == protocol).collect();
         assert!(all.len() > 1 && all[0].1.contains(&kind), "{protocol} {kind}: {all:?}");
         assert!(all[1..].iter().all(|(_, kinds)| !kinds.contains(&kind)), "{protocol} {kind}: {all:?}");
     }
@@ -361,27 +383,32 @@ fn what_was_rejected_is_not_asked_for_again() {
 /// RFC 1661 §3.4, RFC 2661 §6.12: a network server behind an access concentrator begins LCP anew once the user is known, and asks again.
 #[test]
 fn a_link_that_begins_anew_after_authentication_comes_up() {
-    let mut hand = Hand::new(P::Chap, |_, _| false);
+    let mut hand = ClientLinkFixture::new(AuthenticationProtocol::Chap, |_, _| false);
     for round in [1, 2] {
-        hand.begin(round, &[0xc2, 0x23, 5]);
-        hand.challenge(round, |value| {
+        hand.start_lcp(round, &[0xc2, 0x23, 5]);
+        hand.run_chap(round, |value| {
             assert_eq!(value, md5(&[&[round], PASSWORD, &[round; 16]]), "round {round}");
             b"welcome".to_vec()
         });
-        assert_eq!(hand.ended(), [], "round {round}");
+        assert_eq!(hand.end_reasons(), [], "round {round}");
     }
-    hand.give(Protocol::IPCP, Control::CONFIGURE_REQUEST, 1, &options(&[(3, &[10, 0, 0, 1])]));
-    hand.settle();
-    assert_eq!((hand.networks(), hand.ended()), (vec![ipv4(1, &[129, 131])], vec![]));
-    let authenticated = hand.said.iter().filter(|said| **said == Said::Authenticated).count();
+    hand.deliver_packet(
+        PppProtocol::IPCP,
+        ControlCode::CONFIGURE_REQUEST,
+        1,
+        &encode_options(&[(3, &[10, 0, 0, 1])]),
+    );
+    hand.drain_outputs();
+    assert_eq!((hand.networks(), hand.end_reasons()), (vec![ipv4_network(1, &[129, 131])], vec![]));
+    let authenticated = hand.link_outputs.iter().filter(|said| **said == LinkOutput::Authenticated).count();
     assert_eq!(authenticated, 2);
 }
 
 /// RFC 2759 §5: `S=` and 40 digits prove the password; what follows is for people, and servers write it in their ways.
 #[test]
 fn a_success_of_ms_chap_is_believed_in_whatever_form_it_is() {
-    type Form = fn(String) -> String;
-    let forms: [(Form, bool); 7] = [
+    type MessageForm = fn(String) -> String;
+    let forms: [(MessageForm, bool); 7] = [
         (|proof| format!("{proof} M=Welcome"), true),
         (|proof| format!("{proof}M=Welcome"), true),
         (|proof| proof, true),
@@ -391,9 +418,9 @@ fn a_success_of_ms_chap_is_believed_in_whatever_form_it_is() {
         (|_| format!("S={} M=Welcome", "0".repeat(40)), false),
     ];
     for (n, (form, is_believed)) in forms.into_iter().enumerate() {
-        let mut hand = Hand::new(P::MsChapV2, |_, _| false);
-        hand.begin(1, &[0xc2, 0x23, 0x81]);
-        hand.challenge(1, |value| {
+        let mut hand = ClientLinkFixture::new(AuthenticationProtocol::MsChapV2, |_, _| false);
+        hand.start_lcp(1, &[0xc2, 0x23, 0x81]);
+        hand.run_chap(1, |value| {
             let value = MsChapV2Value::parse(value).unwrap();
             let (hash, peer) = (nt_hash(PASSWORD), value.peer_challenge);
             assert_eq!(value.response, mschap::nt_response(&[1; 16], &peer, b"alice", &hash));
@@ -401,50 +428,58 @@ fn a_success_of_ms_chap_is_believed_in_whatever_form_it_is() {
                 mschap::authenticator_response(&hash, &value.response, &peer, &[1; 16], b"alice").to_vec();
             form(String::from_utf8(proof).unwrap()).into_bytes()
         });
-        assert_eq!(hand.said.contains(&Said::Authenticated), is_believed, "form {n}");
+        assert_eq!(hand.link_outputs.contains(&LinkOutput::Authenticated), is_believed, "form {n}");
         let ended = if is_believed { vec![] } else { vec![EndReason::Impostor] };
-        assert_eq!(hand.ended(), ended, "form {n}");
+        assert_eq!(hand.end_reasons(), ended, "form {n}");
     }
 }
 
 /// RFC 8415 §18.3: a session delegates one prefix and no addresses, and says so of each association that is asked for.
 #[test]
 fn each_association_of_dhcpv6_is_answered_by_itself() {
-    let mut world = World::new(config(), vec![client(1, &[P::Chap])]);
-    let (_, number) = world.up();
+    let mut world =
+        PppoeTestNetwork::new(concentrator_config(), vec![client_config(1, &[AuthenticationProtocol::Chap])]);
+    let (_, number) = world.connect_first();
     let local = world.client_networks(0).into_iter().find_map(|network| match network {
-        Network::Ipv6 { local, .. } => Some(local),
-        Network::Ipv4 { .. } => None,
+        LinkNetwork::Ipv6 { local, .. } => Some(local),
+        LinkNetwork::Ipv4 { .. } => None,
     });
     let local: Ipv6Addr = local.unwrap();
-    let server = duid(AC.0);
-    let mut ask = |message: &Message<'_>| {
-        let since = world.net.sent().len();
+    let server = link_layer_duid(AC.0);
+    let mut ask = |message: &Dhcpv6Message<'_>| {
+        let since = world.net.sent_transmits().len();
         let packet = dhcp_packet(local, ALL_DHCP_SERVERS, true, &message.to_vec());
-        world.give(&session_frame(host(1), number, &[&Protocol::IPV6.0.to_be_bytes(), &packet[..]].concat()));
-        let sent = world.sent_to(host(1), since);
-        let (_, octets) = Protocol::split(Frame::parse(&sent[0]).unwrap().payload).unwrap();
-        let Carried::Dhcp { message, .. } = Local::parse(octets).unwrap().carried else { panic!("DHCPv6") };
-        let answer = Message::parse(message).unwrap();
+        world.deliver_frame(&session_frame(
+            host_mac(1),
+            number,
+            &[&PppProtocol::IPV6.0.to_be_bytes(), &packet[..]].concat(),
+        ));
+        let sent = world.sent_to(host_mac(1), since);
+        let (_, octets) = PppProtocol::split_packet(PppoeFrame::parse(&sent[0]).unwrap().payload).unwrap();
+        let LinkLocalPayload::Dhcp { message, .. } = LinkLocalPacket::parse(octets).unwrap().payload else {
+            panic!("DHCPv6")
+        };
+        let answer = Dhcpv6Message::parse(message).unwrap();
         assert_eq!(answer.server, Some(&server[..]));
         (answer.kind, answer.addresses, answer.delegations)
     };
-    let of = |kind| Message { client: Some(b"me"), ..Message::new(kind, [1, 2, 3]) };
+    let of = |kind| Dhcpv6Message { client: Some(b"me"), ..Dhcpv6Message::new(kind, [1, 2, 3]) };
     let wish = |iaid, prefixes| IaPd { iaid, prefixes, ..IaPd::default() };
     let granted = |iaid| IaPd {
         iaid,
         t1: 1800,
         t2: 2880,
-        prefixes: vec![IaPrefix { prefix: prefixes()[1], preferred: 3600, valid: 7200 }],
+        prefixes: vec![IaPrefix { prefix: test_prefixes()[1], preferred: 3600, valid: 7200 }],
         status: None,
     };
-    let both = Message { addresses: vec![1], delegations: vec![wish(2, vec![])], ..of(MessageType::SOLICIT) };
+    let both =
+        Dhcpv6Message { addresses: vec![1], delegations: vec![wish(2, vec![])], ..of(MessageType::SOLICIT) };
     assert_eq!(ask(&both), (MessageType::ADVERTISE, vec![1], vec![granted(2)]));
-    let addresses = Message { addresses: vec![1], ..of(MessageType::SOLICIT) };
+    let addresses = Dhcpv6Message { addresses: vec![1], ..of(MessageType::SOLICIT) };
     assert_eq!(ask(&addresses), (MessageType::ADVERTISE, vec![1], vec![]), "of which it has none");
     // A lease of before: the prefix of now, and no time left for the other.
     let lease = |text: &str, length, valid| {
-        let prefix = Prefix::new(text.parse().unwrap(), length).unwrap();
+        let prefix = Ipv6Prefix::new(text.parse().unwrap(), length).unwrap();
         IaPrefix { prefix, preferred: valid, valid }
     };
     for (wished, stray) in [
@@ -452,17 +487,17 @@ fn each_association_of_dhcpv6_is_answered_by_itself() {
         (lease("2001:db8:aaaa::", 56, 100), true),
         (lease("2001:db8:ff00:7700::", 64, 0), false),
     ] {
-        let rebind = Message { delegations: vec![wish(2, vec![wished])], ..of(MessageType::REBIND) };
+        let rebind = Dhcpv6Message { delegations: vec![wish(2, vec![wished])], ..of(MessageType::REBIND) };
         let mut expected = granted(2);
         expected.prefixes.extend(stray.then_some(IaPrefix { preferred: 0, valid: 0, ..wished }));
         assert_eq!(ask(&rebind), (MessageType::REPLY, vec![], vec![expected]), "{wished:?}");
     }
-    let asks = |delegations| Message { server: Some(&server), delegations, ..of(MessageType::REQUEST) };
+    let asks = |delegations| Dhcpv6Message { server: Some(&server), delegations, ..of(MessageType::REQUEST) };
     let hint = asks(vec![wish(2, vec![lease("::", 60, 0)])]);
     assert_eq!(ask(&hint).2, [granted(2)], "a wish for another length is one");
-    let none = IaPd { iaid: 3, status: Some(Status::NO_PREFIXES), ..IaPd::default() };
+    let none = IaPd { iaid: 3, status: Some(Dhcpv6Status::NO_PREFIXES), ..IaPd::default() };
     assert_eq!(ask(&asks(vec![wish(2, vec![]), wish(3, vec![])])).2, [granted(2), none]);
-    let release = Message { kind: MessageType::RELEASE, ..asks(vec![wish(2, vec![])]) };
+    let release = Dhcpv6Message { kind: MessageType::RELEASE, ..asks(vec![wish(2, vec![])]) };
     assert_eq!(ask(&release), (MessageType::REPLY, vec![], vec![]));
     assert_eq!(
         ask(&asks(vec![wish(2, vec![])])).2,

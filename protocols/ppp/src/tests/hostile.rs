@@ -1,27 +1,31 @@
 //! What others send to harm: forged frames, wrong lengths, loops, negotiations without end.
 
 use super::*;
-use crate::auth::AuthenticationProtocol as P;
-use crate::auth::authenticator::Verdict;
-use crate::link::{Link, Role, Said};
-use crate::packet::{Code as Control, ConfigOption, Packet, Protocol};
-use crate::{LinkConfig, Restart};
+use crate::auth::AuthenticationProtocol;
+use crate::auth::authenticator::ProofVerdict;
+use crate::link::{LinkOutput, LinkRole, PppLink};
+use crate::packet::{ConfigOption, ControlCode, ControlPacket, PppProtocol};
+use crate::{LinkConfig, RestartConfig};
 use proptest::prelude::*;
 use usher_core::Instant;
 
-fn lcp(code: Control, identifier: u8, data: &[u8]) -> Vec<u8> {
-    [&Protocol::LCP.0.to_be_bytes(), &Packet { code, identifier, data }.to_vec()[..]].concat()
+fn lcp_packet(code: ControlCode, identifier: u8, data: &[u8]) -> Vec<u8> {
+    [&PppProtocol::LCP.0.to_be_bytes(), &ControlPacket { code, identifier, data }.to_vec()[..]].concat()
 }
 
 /// What the concentrator sent of a session's control packets to a station.
-fn controls(world: &World, to: MacAddress, since: usize) -> Vec<(Protocol, Control, u8, Vec<u8>)> {
+fn control_packets(
+    world: &PppoeTestNetwork,
+    to: MacAddress,
+    since: usize,
+) -> Vec<(PppProtocol, ControlCode, u8, Vec<u8>)> {
     let frames = world.sent_to(to, since);
-    let frames = frames.iter().map(|bytes| Frame::parse(bytes).unwrap());
-    let is_data = |frame: &Frame<'_>| frame.payload.starts_with(&Protocol::IPV6.0.to_be_bytes());
-    let packets = frames.filter(|frame| frame.stage == Stage::Session && !is_data(frame));
+    let frames = frames.iter().map(|bytes| PppoeFrame::parse(bytes).unwrap());
+    let is_data = |frame: &PppoeFrame<'_>| frame.payload.starts_with(&PppProtocol::IPV6.0.to_be_bytes());
+    let packets = frames.filter(|frame| frame.stage == PppoeStage::Session && !is_data(frame));
     let packets = packets.map(|frame| {
-        let (protocol, octets) = Protocol::split(frame.payload).unwrap();
-        let packet = Packet::parse(octets).unwrap();
+        let (protocol, octets) = PppProtocol::split_packet(frame.payload).unwrap();
+        let packet = ControlPacket::parse(octets).unwrap();
         (protocol, packet.code, packet.identifier, packet.data.to_vec())
     });
     packets.collect()
@@ -29,45 +33,45 @@ fn controls(world: &World, to: MacAddress, since: usize) -> Vec<(Protocol, Contr
 
 #[test]
 fn only_its_own_host_ends_a_session_by_padt() {
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    let none = Discovery::default();
-    world.give(&discovery(host(9), AC, Code::PADT, number, &none));
-    let forged = Discovery { host_uniq: Some(b"another"), ..none.clone() };
-    world.give(&discovery(host(1), AC, Code::PADT, number, &forged));
-    world.give(&discovery(host(1), AC, Code::PADT, number ^ 1, &none));
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    let none = DiscoveryTags::default();
+    world.deliver_frame(&discovery_frame(host_mac(9), AC, PppoeCode::PADT, number, &none));
+    let forged = DiscoveryTags { host_uniq: Some(b"another"), ..none.clone() };
+    world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &forged));
+    world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number ^ 1, &none));
     let counters = *world.net[world.ac].counters();
     assert_eq!((counters.spoofed, counters.forged_padt, counters.unknown_session), (1, 1, 1));
-    assert_eq!((world.installed(), world.net[world.ac].sessions()), (2, 1));
-    world.give(&discovery(host(1), AC, Code::PADT, number, &none));
-    assert_eq!((world.installed(), world.ended()), (0, vec![EndReason::Padt]));
+    assert_eq!((world.installed_count(), world.net[world.ac].session_count()), (2, 1));
+    world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &none));
+    assert_eq!((world.installed_count(), world.end_reasons()), (0, vec![EndReason::Padt]));
     // Whoever guesses numbers is not believed, unless it knows what the host has told.
     for knows in [false, true] {
-        let mut world = World::with(P::Chap);
-        let (_, number) = world.up();
+        let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+        let (_, number) = world.connect_first();
         for n in 1..=6 {
-            world.give(&discovery(host(1), AC, Code::PADT, number ^ n, &none));
+            world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number ^ n, &none));
         }
-        let sent: Vec<_> = world.net.sent().iter().map(|sent| sent.bytes.clone()).collect();
-        let mut frames = sent.iter().filter_map(|bytes| Frame::parse(bytes).ok());
-        let request = frames.rfind(|frame| frame.code == Code::PADR).unwrap();
-        let host_uniq = Discovery::parse(request.payload).unwrap().host_uniq.filter(|_| knows);
+        let sent: Vec<_> = world.net.sent_transmits().iter().map(|sent| sent.bytes.clone()).collect();
+        let mut frames = sent.iter().filter_map(|bytes| PppoeFrame::parse(bytes).ok());
+        let request = frames.rfind(|frame| frame.code == PppoeCode::PADR).unwrap();
+        let host_uniq = DiscoveryTags::parse(request.payload).unwrap().host_uniq.filter(|_| knows);
         assert_eq!(host_uniq.is_some(), knows);
-        let told = Discovery { host_uniq, ..none.clone() };
-        world.give(&discovery(host(1), AC, Code::PADT, number, &told));
+        let told = DiscoveryTags { host_uniq, ..none.clone() };
+        world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &told));
         assert_eq!(world.net[world.ac].counters().guessed_padt, u64::from(!knows));
-        assert_eq!(world.net[world.ac].sessions(), usize::from(!knows));
+        assert_eq!(world.net[world.ac].session_count(), usize::from(!knows));
         // A host that has restarted meanwhile is believed after a while.
-        world.net.run(secs(15));
-        world.give(&discovery(host(1), AC, Code::PADT, number, &none));
-        assert_eq!(world.ended(), [EndReason::Padt]);
+        world.net.run_for(secs(15));
+        world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &none));
+        assert_eq!(world.end_reasons(), [EndReason::Padt]);
     }
     // The client believes its concentrator alone, too.
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    for (from, tags) in [(host(9), Discovery::default()), (AC, forged)] {
-        let frame = discovery(from, host(1), Code::PADT, number, &tags);
-        world.net.give(world.clients[0], Input::Frame { port: PORT, data: &frame });
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    for (from, tags) in [(host_mac(9), DiscoveryTags::default()), (AC, forged)] {
+        let frame = discovery_frame(from, host_mac(1), PppoeCode::PADT, number, &tags);
+        world.net.inject_input(world.clients[0], MachineInput::Frame { port: PORT, data: &frame });
     }
     assert!(world.net[world.clients[0]].has_session());
     let counters = world.net[world.clients[0]].counters();
@@ -76,130 +80,166 @@ fn only_its_own_host_ends_a_session_by_padt() {
 
 #[test]
 fn a_session_number_is_of_use_to_its_station_alone() {
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    let since = world.net.sent().len();
-    let terminate = lcp(Control::TERMINATE_REQUEST, 1, &[]);
-    world.give(&session_frame(host(9), number, &terminate));
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    let since = world.net.sent_transmits().len();
+    let terminate = lcp_packet(ControlCode::TERMINATE_REQUEST, 1, &[]);
+    world.deliver_frame(&session_frame(host_mac(9), number, &terminate));
     assert_eq!(world.net[world.ac].counters().spoofed, 1);
-    assert_eq!(world.net.sent().len(), since, "nothing is said to it");
+    assert_eq!(world.net.sent_transmits().len(), since, "nothing is said to it");
     // A number that nobody has is answered by PADT, at a bounded rate.
     for _ in 0..5000 {
-        world.give(&session_frame(host(9), number ^ 1, &terminate));
+        world.deliver_frame(&session_frame(host_mac(9), number ^ 1, &terminate));
     }
-    assert_eq!(world.sent_to(host(9), since).len(), 2000);
-    assert_eq!(world.installed(), 2);
+    assert_eq!(world.sent_to(host_mac(9), since).len(), 2000);
+    assert_eq!(world.installed_count(), 2);
 }
 
 #[test]
 fn nothing_of_a_network_is_heard_before_its_host_is_let_in() {
-    let mut world = World::new(config(), vec![]);
-    let number = discover(&mut world, host(1));
-    let ipcp = [&Protocol::IPCP.0.to_be_bytes()[..], &[1, 1, 0, 10, 3, 6, 192, 0, 2, 99]].concat();
-    let ipv4 = [&Protocol::IPV4.0.to_be_bytes()[..], &[0x45; 20]].concat();
-    let try_both = |world: &mut World| {
-        let since = world.net.sent().len();
-        world.give(&session_frame(host(1), number, &ipcp));
-        world.give(&session_frame(host(1), number, &ipv4));
-        assert_eq!(world.net.sent().len(), since);
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let number = run_discovery(&mut world, host_mac(1));
+    let ipcp = [&PppProtocol::IPCP.0.to_be_bytes()[..], &[1, 1, 0, 10, 3, 6, 192, 0, 2, 99]].concat();
+    let ipv4 = [&PppProtocol::IPV4.0.to_be_bytes()[..], &[0x45; 20]].concat();
+    let try_both = |world: &mut PppoeTestNetwork| {
+        let since = world.net.sent_transmits().len();
+        world.deliver_frame(&session_frame(host_mac(1), number, &ipcp));
+        world.deliver_frame(&session_frame(host_mac(1), number, &ipv4));
+        assert_eq!(world.net.sent_transmits().len(), since);
     };
     try_both(&mut world);
     // LCP comes up: what is asked is acknowledged, and what is asked back is acknowledged, too.
-    let (_, _, identifier, options) = controls(&world, host(1), 0).remove(0);
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_ACK, identifier, &options)));
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
-    let since = world.net.sent().len();
-    world.give(&session_frame(host(1), number, &ipcp));
-    world.give(&session_frame(host(1), number, &ipv4));
-    assert_eq!(world.net.sent().len(), since);
+    let (_, _, identifier, options) = control_packets(&world, host_mac(1), 0).remove(0);
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_ACK, identifier, &options),
+    ));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_REQUEST, 1, &[]),
+    ));
+    let since = world.net.sent_transmits().len();
+    world.deliver_frame(&session_frame(host_mac(1), number, &ipcp));
+    world.deliver_frame(&session_frame(host_mac(1), number, &ipv4));
+    assert_eq!(world.net.sent_transmits().len(), since);
     let counters = world.net[world.ac].counters();
     assert_eq!((counters.early, counters.data), (3, 1));
-    world.net.run(secs(300));
-    assert_eq!(world.installed(), 0);
-    assert_eq!(world.net[world.ac].sessions(), 0, "it has not shown who it is, and is gone");
+    world.net.run_for(secs(300));
+    assert_eq!(world.installed_count(), 0);
+    assert_eq!(world.net[world.ac].session_count(), 0, "it has not shown who it is, and is gone");
 }
 
 #[test]
 fn who_rejects_authentication_is_not_let_in() {
-    let mut world = World::new(config(), vec![]);
-    let number = discover(&mut world, host(1));
-    let (_, _, identifier, options) = controls(&world, host(1), 0).remove(0);
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let number = run_discovery(&mut world, host_mac(1));
+    let (_, _, identifier, options) = control_packets(&world, host_mac(1), 0).remove(0);
     let wanted = ConfigOption::parse_all(&options).unwrap();
     let mut only = Vec::new();
     wanted.iter().find(|option| option.kind == 3).unwrap().emit(&mut only);
-    let since = world.net.sent().len();
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REJECT, identifier, &only)));
-    let sent = controls(&world, host(1), since);
-    assert_eq!(sent.iter().map(|sent| sent.1).collect::<Vec<_>>(), [Control::TERMINATE_REQUEST]);
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
-    world.net.run(secs(20));
-    assert_eq!((world.ended(), world.installed()), (vec![EndReason::NoAuthentication], 0));
+    let since = world.net.sent_transmits().len();
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_REJECT, identifier, &only),
+    ));
+    let sent = control_packets(&world, host_mac(1), since);
+    assert_eq!(sent.iter().map(|sent| sent.1).collect::<Vec<_>>(), [ControlCode::TERMINATE_REQUEST]);
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_REQUEST, 1, &[]),
+    ));
+    world.net.run_for(secs(20));
+    assert_eq!((world.end_reasons(), world.installed_count()), (vec![EndReason::NoAuthentication], 0));
 }
 
 /// RFC 1661 §1.2: what is silently discarded is recorded in a counter.
 #[test]
 fn a_control_packet_of_which_nothing_follows_is_counted() {
-    let mut world = World::new(config(), vec![]);
-    let number = discover(&mut world, host(1));
-    let give = |world: &mut World, packet: &[u8]| {
-        let since = world.net.sent().len();
-        world.give(&session_frame(host(1), number, packet));
-        let sent = world.net.sent().len() - since;
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let number = run_discovery(&mut world, host_mac(1));
+    let give = |world: &mut PppoeTestNetwork, packet: &[u8]| {
+        let since = world.net.sent_transmits().len();
+        world.deliver_frame(&session_frame(host_mac(1), number, packet));
+        let sent = world.net.sent_transmits().len() - since;
         let counters = world.net[world.ac].counters();
         (sent, counters.ignored, counters.pending)
     };
-    let echo = lcp(Control::ECHO_REQUEST, 9, &[0; 4]);
+    let echo = lcp_packet(ControlCode::ECHO_REQUEST, 9, &[0; 4]);
     assert_eq!(give(&mut world, &echo), (0, 1, 0), "LCP is not open (RFC 1661 §5.8)");
-    assert_eq!(give(&mut world, &lcp(Control::TERMINATE_ACK, 9, &[])), (0, 2, 0), "of no request");
+    assert_eq!(give(&mut world, &lcp_packet(ControlCode::TERMINATE_ACK, 9, &[])), (0, 2, 0), "of no request");
     // PAP is agreed to, and a password shown twice before the first is judged.
-    let nak = |protocol: Protocol| [&[3, 4][..], &protocol.0.to_be_bytes()].concat();
-    let (_, _, identifier, _) = controls(&world, host(1), 0).remove(0);
-    let since = world.net.sent().len();
-    world.give(&session_frame(
-        host(1),
+    let nak = |protocol: PppProtocol| [&[3, 4][..], &protocol.0.to_be_bytes()].concat();
+    let (_, _, identifier, _) = control_packets(&world, host_mac(1), 0).remove(0);
+    let since = world.net.sent_transmits().len();
+    world.deliver_frame(&session_frame(
+        host_mac(1),
         number,
-        &lcp(Control::CONFIGURE_NAK, identifier, &nak(Protocol::PAP)),
+        &lcp_packet(ControlCode::CONFIGURE_NAK, identifier, &nak(PppProtocol::PAP)),
     ));
-    let (_, _, identifier, options) = controls(&world, host(1), since).remove(0);
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_ACK, identifier, &options)));
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
+    let (_, _, identifier, options) = control_packets(&world, host_mac(1), since).remove(0);
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_ACK, identifier, &options),
+    ));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_REQUEST, 1, &[]),
+    ));
     world.judge.lock().unwrap().silent = true;
     let request = [&[5][..], b"alice", &[8], PASSWORD].concat();
     for (identifier, pending) in [(1, 0), (2, 1), (3, 2)] {
-        let pap = Packet { code: Control(1), identifier, data: &request }.to_vec();
-        let pap = [&Protocol::PAP.0.to_be_bytes()[..], &pap].concat();
+        let pap = ControlPacket { code: ControlCode(1), identifier, data: &request }.to_vec();
+        let pap = [&PppProtocol::PAP.0.to_be_bytes()[..], &pap].concat();
         assert_eq!(give(&mut world, &pap), (0, 2, pending));
     }
     // A network that is not negotiated is refused, and a session that ends takes nothing up any more.
-    let refused = lcp(Control::PROTOCOL_REJECT, 9, &Protocol::IPCP.0.to_be_bytes());
+    let refused = lcp_packet(ControlCode::PROTOCOL_REJECT, 9, &PppProtocol::IPCP.0.to_be_bytes());
     let asked = world.net[world.ac].counters().not_asked;
     assert_eq!(give(&mut world, &refused), (0, 2, 2));
     assert_eq!(world.net[world.ac].counters().not_asked, asked + 1);
-    world.net.command(world.ac, ConcentratorCommand::CloseAll).unwrap();
-    assert_eq!(give(&mut world, &lcp(Control::CONFIGURE_REQUEST, 2, &[])), (0, 3, 2));
-    assert_eq!(give(&mut world, &lcp(Control::TERMINATE_REQUEST, 2, &[])), (1, 3, 2));
+    world.net.send_command(world.ac, ConcentratorCommand::CloseAll).unwrap();
+    assert_eq!(give(&mut world, &lcp_packet(ControlCode::CONFIGURE_REQUEST, 2, &[])), (0, 3, 2));
+    assert_eq!(give(&mut world, &lcp_packet(ControlCode::TERMINATE_REQUEST, 2, &[])), (1, 3, 2));
 }
 
 #[test]
 fn a_password_that_is_asked_again_gets_the_answer_of_before() {
-    let mut world = World::new(config(), vec![]);
-    let number = discover(&mut world, host(1));
-    let sent = controls(&world, host(1), 0).remove(0);
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let number = run_discovery(&mut world, host_mac(1));
+    let sent = control_packets(&world, host_mac(1), 0).remove(0);
     let mut nak = Vec::new();
-    ConfigOption { kind: 3, data: P::Pap.option() }.emit(&mut nak);
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_NAK, sent.2, &nak)));
-    let sent = controls(&world, host(1), 0).pop().unwrap();
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_ACK, sent.2, &sent.3)));
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 1, &[])));
-    let ask = |world: &mut World, identifier, password: &[u8]| {
-        let since = world.net.sent().len();
+    ConfigOption { kind: 3, data: AuthenticationProtocol::Pap.lcp_option() }.emit(&mut nak);
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_NAK, sent.2, &nak),
+    ));
+    let sent = control_packets(&world, host_mac(1), 0).pop().unwrap();
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_ACK, sent.2, &sent.3),
+    ));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_REQUEST, 1, &[]),
+    ));
+    let ask = |world: &mut PppoeTestNetwork, identifier, password: &[u8]| {
+        let since = world.net.sent_transmits().len();
         let mut data = Vec::new();
         crate::auth::message::PapRequest { name: b"alice", password }.emit(&mut data);
-        let packet = Packet { code: Control(1), identifier, data: &data }.to_vec();
-        world.give(&session_frame(host(1), number, &[&[0xc0, 0x23], &packet[..]].concat()));
-        world.net.run(Duration::from_millis(20));
-        let sent = controls(world, host(1), since);
-        let pap = sent.into_iter().filter(|sent| sent.0 == Protocol::PAP);
+        let packet = ControlPacket { code: ControlCode(1), identifier, data: &data }.to_vec();
+        world.deliver_frame(&session_frame(host_mac(1), number, &[&[0xc0, 0x23], &packet[..]].concat()));
+        world.net.run_for(Duration::from_millis(20));
+        let sent = control_packets(world, host_mac(1), since);
+        let pap = sent.into_iter().filter(|sent| sent.0 == PppProtocol::PAP);
         pap.map(|sent| (sent.1.0, sent.2)).collect::<Vec<_>>()
     };
     assert_eq!(ask(&mut world, 1, PASSWORD), [(2, 1)]);
@@ -213,30 +253,31 @@ fn a_password_that_is_asked_again_gets_the_answer_of_before() {
 
 #[test]
 fn lengths_that_lie_are_dropped_and_counted() {
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    let since = world.net.sent().len();
-    let padi = discovery(host(2), MacAddress::BROADCAST, Code::PADI, 0, &Discovery::default());
-    world.give(&padi);
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    let since = world.net.sent_transmits().len();
+    let padi =
+        discovery_frame(host_mac(2), MacAddress::BROADCAST, PppoeCode::PADI, 0, &DiscoveryTags::default());
+    world.deliver_frame(&padi);
     for cut in 0..padi.len() {
-        world.give(&padi[..cut]);
+        world.deliver_frame(&padi[..cut]);
     }
     let mut tags = vec![0x01, 0x01, 0x00, 0x00, 0x01, 0x03, 0xff, 0xff, 1, 2];
     let frame = |payload: &[u8]| {
         let mut out = Vec::new();
-        let (destination, source, stage) = (MacAddress::BROADCAST, host(2), Stage::Discovery);
-        Frame { destination, source, stage, code: Code::PADI, session: 0, payload }.emit(&mut out);
+        let (destination, source, stage) = (MacAddress::BROADCAST, host_mac(2), PppoeStage::Discovery);
+        PppoeFrame { destination, source, stage, code: PppoeCode::PADI, session: 0, payload }.emit(&mut out);
         out
     };
-    world.give(&frame(&tags));
+    world.deliver_frame(&frame(&tags));
     tags.truncate(5);
-    world.give(&frame(&tags));
-    let two = Discovery { services: vec![b"", b""], ..Discovery::default() };
-    world.give(&discovery(host(2), MacAddress::BROADCAST, Code::PADI, 0, &two));
+    world.deliver_frame(&frame(&tags));
+    let two = DiscoveryTags { services: vec![b"", b""], ..DiscoveryTags::default() };
+    world.deliver_frame(&discovery_frame(host_mac(2), MacAddress::BROADCAST, PppoeCode::PADI, 0, &two));
     // What a host wants back, the answer has no room for.
     let long = [7; 1470];
-    let long = Discovery { services: vec![b""], host_uniq: Some(&long), ..Discovery::default() };
-    world.give(&discovery(host(2), MacAddress::BROADCAST, Code::PADI, 0, &long));
+    let long = DiscoveryTags { services: vec![b""], host_uniq: Some(&long), ..DiscoveryTags::default() };
+    world.deliver_frame(&discovery_frame(host_mac(2), MacAddress::BROADCAST, PppoeCode::PADI, 0, &long));
     for packet in [
         &[0xc0][..],
         &[0xc0, 0x21],
@@ -247,64 +288,80 @@ fn lengths_that_lie_are_dropped_and_counted() {
         &[0xc0, 0x21, 9, 1, 0, 6, 0, 0],
         &[0xc2, 0x23, 2, 1, 0, 5, 200],
     ] {
-        world.give(&session_frame(host(1), number, packet));
+        world.deliver_frame(&session_frame(host_mac(1), number, packet));
     }
     let counters = *world.net[world.ac].counters();
     assert_eq!((counters.service_count, counters.oversized), (2, 1));
     assert_eq!((counters.malformed, counters.bad_packet), (padi.len() as u64 + 2, 7));
-    assert_eq!(world.net.sent().len(), since, "nothing is said to any of it");
-    assert_eq!(world.installed(), 2);
+    assert_eq!(world.net.sent_transmits().len(), since, "nothing is said to any of it");
+    assert_eq!(world.installed_count(), 2);
 }
 
 #[test]
 fn frames_that_are_not_for_a_concentrator_are_dropped() {
-    let mut world = World::new(config(), vec![]);
-    let any = Discovery { services: vec![b""], ..Discovery::default() };
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let any = DiscoveryTags { services: vec![b""], ..DiscoveryTags::default() };
     let broadcast = MacAddress::BROADCAST;
-    world.give(&discovery(host(1), host(2), Code::PADI, 0, &any));
-    world.give(&discovery(host(1), broadcast, Code::PADR, 0, &any));
-    world.give(&discovery(broadcast, broadcast, Code::PADI, 0, &any));
-    world.give(&discovery(MacAddress::default(), broadcast, Code::PADI, 0, &any));
-    world.give(&discovery(host(1), broadcast, Code::PADI, 5, &any));
-    world.give(&discovery(host(1), AC, Code::PADO, 0, &any));
-    let data = discovery(host(1), broadcast, Code::PADI, 0, &any);
-    world.net.give(world.ac, Input::Frame { port: PortId(4), data: &data });
+    world.deliver_frame(&discovery_frame(host_mac(1), host_mac(2), PppoeCode::PADI, 0, &any));
+    world.deliver_frame(&discovery_frame(host_mac(1), broadcast, PppoeCode::PADR, 0, &any));
+    world.deliver_frame(&discovery_frame(broadcast, broadcast, PppoeCode::PADI, 0, &any));
+    world.deliver_frame(&discovery_frame(MacAddress::default(), broadcast, PppoeCode::PADI, 0, &any));
+    world.deliver_frame(&discovery_frame(host_mac(1), broadcast, PppoeCode::PADI, 5, &any));
+    world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADO, 0, &any));
+    let data = discovery_frame(host_mac(1), broadcast, PppoeCode::PADI, 0, &any);
+    world.net.inject_input(world.ac, MachineInput::Frame { port: PortId(4), data: &data });
     let mut other = data.clone();
     other[12..14].copy_from_slice(&[8, 0]);
-    world.give(&other);
+    world.deliver_frame(&other);
     let counters = *world.net[world.ac].counters();
     assert_eq!((counters.not_for_us, counters.malformed), (2, 2));
     assert_eq!((counters.unexpected, counters.not_ours), (2, 2));
-    assert!(world.net.sent().is_empty());
+    assert!(world.net.sent_transmits().is_empty());
 }
 
 #[test]
 fn another_magic_number_is_dropped_and_ones_own_is_a_loop() {
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    let since = world.net.sent().len();
-    world.give(&session_frame(host(1), number, &lcp(Control::ECHO_REQUEST, 1, &[1, 2, 3, 4])));
-    world.give(&session_frame(host(1), number, &lcp(Control::ECHO_REPLY, 1, &[1, 2, 3, 4])));
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    let since = world.net.sent_transmits().len();
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::ECHO_REQUEST, 1, &[1, 2, 3, 4]),
+    ));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::ECHO_REPLY, 1, &[1, 2, 3, 4]),
+    ));
     assert_eq!(world.net[world.ac].counters().bad_magic, 2);
-    assert_eq!(world.net.sent().len(), since);
-    let requests = controls(&world, host(1), 0);
+    assert_eq!(world.net.sent_transmits().len(), since);
+    let requests = control_packets(&world, host_mac(1), 0);
     let (_, _, _, options) = requests
         .iter()
-        .rfind(|sent| sent.0 == Protocol::LCP && sent.1 == Control::CONFIGURE_REQUEST)
+        .rfind(|sent| sent.0 == PppProtocol::LCP && sent.1 == ControlCode::CONFIGURE_REQUEST)
         .unwrap();
     let options = ConfigOption::parse_all(options).unwrap();
     let magic = options.iter().find(|option| option.kind == 5).unwrap().data;
-    world.give(&session_frame(host(1), number, &lcp(Control::ECHO_REQUEST, 1, magic)));
-    assert_eq!((world.ended(), world.installed()), (vec![EndReason::Looped], 0));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::ECHO_REQUEST, 1, magic),
+    ));
+    assert_eq!((world.end_reasons(), world.installed_count()), (vec![EndReason::Looped], 0));
 }
 
 #[test]
 fn a_link_that_is_looped_back_is_noticed() {
     for role in [
-        Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([P::Chap]), duid: vec![] },
-        Role::Peer {
-            credentials: Arc::new(credentials(&[P::Chap], b"x")),
-            asked: false,
+        LinkRole::Authenticator {
+            name: b"ac".to_vec(),
+            protocols: Arc::new([AuthenticationProtocol::Chap]),
+            duid: vec![],
+        },
+        LinkRole::Peer {
+            credentials: Arc::new(test_credentials(&[AuthenticationProtocol::Chap], b"x")),
+            requires_authentication: false,
             ipv4: true,
             dns: true,
             ipv6: None,
@@ -313,19 +370,21 @@ fn a_link_that_is_looped_back_is_noticed() {
     ] {
         let (mut now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);
         let rng = SecureRng::from_seed([4; 32]);
-        let mut link = Link::new(role, LinkConfig::default(), 1492, rng, now, wall);
+        let mut link = PppLink::new(role, LinkConfig::default(), 1492, rng, now, wall);
         let mut ended = None;
         for _ in 0..100 {
-            let all = link.take();
+            let all = link.take_outputs();
             let quiet = all.is_empty();
             for said in all {
                 match said {
-                    Said::Send(protocol, packet) => {
+                    LinkOutput::Send(protocol, packet) => {
                         let packet = [&protocol.0.to_be_bytes(), &packet[..]].concat();
-                        let _ = link.receive(now, wall, &packet);
+                        let _ = link.receive_packet(now, wall, &packet);
                     }
-                    Said::Ended(reason) => ended = Some(reason),
-                    other => assert!(!matches!(other, Said::Up(_) | Said::Authenticated), "{other:?}"),
+                    LinkOutput::Ended(reason) => ended = Some(reason),
+                    other => {
+                        assert!(!matches!(other, LinkOutput::Up(_) | LinkOutput::Authenticated), "{other:?}")
+                    }
                 }
             }
             if ended.is_some() {
@@ -333,7 +392,7 @@ fn a_link_that_is_looped_back_is_noticed() {
             }
             if quiet {
                 now = link.poll_timeout().unwrap().max(now);
-                link.timeout(now, wall);
+                link.handle_timeout(now, wall);
             }
         }
         // An authenticator's wish comes back as one that nobody here grants; either way the loop is the end.
@@ -343,162 +402,178 @@ fn a_link_that_is_looped_back_is_noticed() {
 
 /// Two hosts, neither of which asks who the other is: the first, which wants to be asked, leaves, with nothing installed.
 #[test]
-fn a_concentrator_that_does_not_ask_who_the_user_is_is_left_where_it_has_to() {
+fn a_host_that_requires_authentication_leaves_without_it() {
     for asked in [false, true] {
         let link = |seed, asked| {
-            let role = Role::Peer {
-                credentials: Arc::new(credentials(&[P::Eap], b"x")),
-                asked,
+            let role = LinkRole::Peer {
+                credentials: Arc::new(test_credentials(&[AuthenticationProtocol::Eap], b"x")),
+                requires_authentication: asked,
                 ipv4: true,
                 dns: true,
                 ipv6: None,
                 delegation: None,
             };
             let (now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);
-            Link::new(role, LinkConfig::default(), 1492, SecureRng::from_seed([seed; 32]), now, wall)
+            PppLink::new(role, LinkConfig::default(), 1492, SecureRng::from_seed([seed; 32]), now, wall)
         };
         let (now, wall) = (usher_core::Instant::ZERO, WallTime::UNIX_EPOCH);
         let mut links = [link(1, asked), link(2, false)];
         let mut said = [Vec::new(), Vec::new()];
         for turn in 0..40 {
             let (from, to) = (turn % 2, 1 - turn % 2);
-            for one in links[from].take() {
+            for one in links[from].take_outputs() {
                 match one {
-                    Said::Send(protocol, packet) => {
+                    LinkOutput::Send(protocol, packet) => {
                         let packet = [&protocol.0.to_be_bytes(), &packet[..]].concat();
-                        let _ = links[to].receive(now, wall, &packet);
+                        let _ = links[to].receive_packet(now, wall, &packet);
                     }
                     other => said[from].push(other),
                 }
             }
         }
-        assert_eq!(said[0].contains(&Said::Authenticated), !asked, "{said:?}");
-        assert_eq!(said[0].contains(&Said::Ended(EndReason::Unasked)), asked, "{said:?}");
+        assert_eq!(said[0].contains(&LinkOutput::Authenticated), !asked, "{said:?}");
+        assert_eq!(
+            said[0].contains(&LinkOutput::Ended(EndReason::AuthenticationNotRequested)),
+            asked,
+            "{said:?}"
+        );
     }
 }
 
 #[test]
 fn a_negotiation_that_does_not_converge_is_given_up() {
-    let mut world = World::new(config(), vec![]);
-    let number = discover(&mut world, host(1));
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let number = run_discovery(&mut world, host_mac(1));
     let (mut since, mut asked) = (0, 0);
     for round in 0..200u16 {
-        for (_, code, identifier, _) in controls(&world, host(1), since) {
-            since = world.net.sent().len();
-            if code == Control::CONFIGURE_REQUEST {
+        for (_, code, identifier, _) in control_packets(&world, host_mac(1), since) {
+            since = world.net.sent_transmits().len();
+            if code == ControlCode::CONFIGURE_REQUEST {
                 // It would have another MRU each time, and asks for one that it cannot have.
                 asked += 1;
                 let [high, low] = (1000 + round % 2).to_be_bytes();
-                let nak = lcp(Control::CONFIGURE_NAK, identifier, &[1, 4, high, low]);
-                world.give(&session_frame(host(1), number, &nak));
-                let request = lcp(Control::CONFIGURE_REQUEST, round as u8, &[1, 4, 0xff, 0xff]);
-                world.give(&session_frame(host(1), number, &request));
+                let nak = lcp_packet(ControlCode::CONFIGURE_NAK, identifier, &[1, 4, high, low]);
+                world.deliver_frame(&session_frame(host_mac(1), number, &nak));
+                let request = lcp_packet(ControlCode::CONFIGURE_REQUEST, round as u8, &[1, 4, 0xff, 0xff]);
+                world.deliver_frame(&session_frame(host_mac(1), number, &request));
             }
         }
-        world.net.run(Duration::from_millis(200));
+        world.net.run_for(Duration::from_millis(200));
     }
-    assert_eq!(world.ended(), [EndReason::NotConverging]);
-    assert!(asked < Restart::default().max_requests, "{asked}");
-    let sent = controls(&world, host(1), 0);
+    assert_eq!(world.end_reasons(), [EndReason::NotConverging]);
+    assert!(asked < RestartConfig::default().max_requests, "{asked}");
+    let sent = control_packets(&world, host_mac(1), 0);
     let of = |code| sent.iter().filter(|sent| sent.1 == code).count();
-    assert_eq!(of(Control::CONFIGURE_NAK), Restart::default().max_failure as usize);
-    assert!(of(Control::CONFIGURE_REJECT) > 5, "after Max-Failure it is rejected");
+    assert_eq!(of(ControlCode::CONFIGURE_NAK), RestartConfig::default().max_failure as usize);
+    assert!(of(ControlCode::CONFIGURE_REJECT) > 5, "after Max-Failure it is rejected");
 }
 
 #[test]
 fn options_that_pppoe_forbids_are_rejected() {
-    let mut world = World::new(config(), vec![]);
-    let number = discover(&mut world, host(1));
-    let since = world.net.sent().len();
+    let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
+    let number = run_discovery(&mut world, host_mac(1));
+    let since = world.net.sent_transmits().len();
     // ACCM, PFC, ACFC, FCS-Alternatives, a quality protocol (RFC 2516 §7), and authentication of the concentrator.
     let forbidden = [2, 6, 0, 0, 0, 0, 7, 2, 8, 2, 9, 3, 1, 4, 4, 0xc0, 0x25, 3, 4, 0xc0, 0x23];
     let all = [&[1, 4, 5, 0xd4][..], &forbidden].concat();
-    world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 9, &all)));
-    let (_, code, identifier, data) = controls(&world, host(1), since).remove(0);
-    assert_eq!((code, identifier, &data[..]), (Control::CONFIGURE_REJECT, 9, &forbidden[..]));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &lcp_packet(ControlCode::CONFIGURE_REQUEST, 9, &all),
+    ));
+    let (_, code, identifier, data) = control_packets(&world, host_mac(1), since).remove(0);
+    assert_eq!((code, identifier, &data[..]), (ControlCode::CONFIGURE_REJECT, 9, &forbidden[..]));
     // A longer packet than Ethernet carries is not agreed to, and what has no length neither.
     for (wanted, suggested) in
         [(&[1, 4, 0x05, 0xdc][..], [5, 0xd4]), (&[1, 4, 0, 9], [0, 128]), (&[1, 2], [5, 0xd4])]
     {
-        let since = world.net.sent().len();
-        world.give(&session_frame(host(1), number, &lcp(Control::CONFIGURE_REQUEST, 9, wanted)));
-        let (_, code, _, data) = controls(&world, host(1), since).remove(0);
-        assert_eq!((code, &data[..]), (Control::CONFIGURE_NAK, &[1, 4, suggested[0], suggested[1]][..]));
+        let since = world.net.sent_transmits().len();
+        world.deliver_frame(&session_frame(
+            host_mac(1),
+            number,
+            &lcp_packet(ControlCode::CONFIGURE_REQUEST, 9, wanted),
+        ));
+        let (_, code, _, data) = control_packets(&world, host_mac(1), since).remove(0);
+        assert_eq!((code, &data[..]), (ControlCode::CONFIGURE_NAK, &[1, 4, suggested[0], suggested[1]][..]));
     }
 }
 
 #[test]
 fn an_address_that_was_not_given_is_not_agreed_to() {
-    let mut world = World::with(P::Chap);
-    let (_, number) = world.up();
-    let since = world.net.sent().len();
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (_, number) = world.connect_first();
+    let since = world.net.sent_transmits().len();
     let ipcp = |data: &[u8]| {
-        let packet = Packet { code: Control::CONFIGURE_REQUEST, identifier: 3, data }.to_vec();
-        [&Protocol::IPCP.0.to_be_bytes(), &packet[..]].concat()
+        let packet = ControlPacket { code: ControlCode::CONFIGURE_REQUEST, identifier: 3, data }.to_vec();
+        [&PppProtocol::IPCP.0.to_be_bytes(), &packet[..]].concat()
     };
-    world.give(&session_frame(host(1), number, &ipcp(&[3, 6, 192, 0, 2, 200])));
-    assert_eq!(world.installed(), 1, "negotiation anew takes the network down");
-    let sent = controls(&world, host(1), since);
-    let answer = sent.iter().find(|sent| sent.1 == Control::CONFIGURE_NAK).unwrap();
+    world.deliver_frame(&session_frame(host_mac(1), number, &ipcp(&[3, 6, 192, 0, 2, 200])));
+    assert_eq!(world.installed_count(), 1, "negotiation anew takes the network down");
+    let sent = control_packets(&world, host_mac(1), since);
+    let answer = sent.iter().find(|sent| sent.1 == ControlCode::CONFIGURE_NAK).unwrap();
     assert_eq!(answer.3, [3, 6, 192, 0, 2, 10]);
     // No address at all is asked for again, Van Jacobson's compression and NetBIOS servers are refused.
-    let since = world.net.sent().len();
-    world.give(&session_frame(host(1), number, &ipcp(&[])));
-    assert_eq!(controls(&world, host(1), since)[0].3, [3, 6, 192, 0, 2, 10]);
-    let since = world.net.sent().len();
+    let since = world.net.sent_transmits().len();
+    world.deliver_frame(&session_frame(host_mac(1), number, &ipcp(&[])));
+    assert_eq!(control_packets(&world, host_mac(1), since)[0].3, [3, 6, 192, 0, 2, 10]);
+    let since = world.net.sent_transmits().len();
     let vj = [2, 6, 0, 0x2d, 15, 1, 130, 6, 0, 0, 0, 0];
-    world.give(&session_frame(host(1), number, &ipcp(&[&vj[..], &[3, 6, 192, 0, 2, 10]].concat())));
-    let sent = controls(&world, host(1), since).remove(0);
-    assert_eq!((sent.1, &sent.3[..]), (Control::CONFIGURE_REJECT, &vj[..]));
+    world.deliver_frame(&session_frame(
+        host_mac(1),
+        number,
+        &ipcp(&[&vj[..], &[3, 6, 192, 0, 2, 10]].concat()),
+    ));
+    let sent = control_packets(&world, host_mac(1), since).remove(0);
+    assert_eq!((sent.1, &sent.3[..]), (ControlCode::CONFIGURE_REJECT, &vj[..]));
 }
 
 #[test]
-fn who_leaves_what_was_agreed_to_again_and_again_has_no_session_any_more() {
-    let mut world = World::with(P::Chap);
-    let (session, number) = world.up();
-    let Some(ipv4) = assignment(session).ipv4 else { panic!("an address") };
+fn constant_renegotiation_ends_the_session() {
+    let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
+    let (session, number) = world.connect_first();
+    let Some(ipv4) = test_assignment(session).ipv4 else { panic!("an address") };
     let address = [&[3, 6][..], &ipv4.remote.octets()].concat();
     for n in 100..160 {
-        let request = Packet { code: Control::CONFIGURE_REQUEST, identifier: n, data: &address };
-        let request = [&Protocol::IPCP.0.to_be_bytes(), &request.to_vec()[..]].concat();
-        world.give(&session_frame(host(1), number, &request));
-        world.net.run(secs(1));
+        let request = ControlPacket { code: ControlCode::CONFIGURE_REQUEST, identifier: n, data: &address };
+        let request = [&PppProtocol::IPCP.0.to_be_bytes(), &request.to_vec()[..]].concat();
+        world.deliver_frame(&session_frame(host_mac(1), number, &request));
+        world.net.run_for(secs(1));
         if n == 102 {
-            assert_eq!(world.ended(), [], "now and then it may");
+            assert_eq!(world.end_reasons(), [], "now and then it may");
         }
     }
-    assert_eq!(world.ended()[0], EndReason::Renegotiating);
+    assert_eq!(world.end_reasons()[0], EndReason::Renegotiating);
     assert_eq!(world.net[world.ac].counters().renegotiating, 1);
-    let events = world.net.events(world.ac);
+    let events = world.net.recorded_events(world.ac);
     let removed = |(_, event): &&(_, ConcentratorEvent)| matches!(event, ConcentratorEvent::Remove { .. });
     let removed = events.iter().filter(removed).count();
     assert!(removed <= 10 + 3, "{removed}");
 }
 
 /// One end of a link whose other end takes packets of so many octets, and who asks it who it is.
-fn link_to(mru: u16, protocol: P) -> Link {
+fn link_to(mru: u16, protocol: AuthenticationProtocol) -> PppLink {
     let role =
-        Role::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([protocol]), duid: Vec::new() };
+        LinkRole::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([protocol]), duid: Vec::new() };
     let rng = SecureRng::from_seed([3; 32]);
-    let mut link = Link::new(role, LinkConfig::default(), 1492, rng, Instant::ZERO, WallTime::UNIX_EPOCH);
+    let mut link = PppLink::new(role, LinkConfig::default(), 1492, rng, Instant::ZERO, WallTime::UNIX_EPOCH);
     let mut options = Vec::new();
     ConfigOption { kind: 1, data: &mru.to_be_bytes() }.emit(&mut options);
     let sent = sent_by(&mut link).remove(0);
-    let asked = Packet::parse(&sent.1).unwrap();
+    let asked = ControlPacket::parse(&sent.1).unwrap();
     for packet in [
-        lcp(Control::CONFIGURE_ACK, asked.identifier, asked.data),
-        lcp(Control::CONFIGURE_REQUEST, 1, &options),
+        lcp_packet(ControlCode::CONFIGURE_ACK, asked.identifier, asked.data),
+        lcp_packet(ControlCode::CONFIGURE_REQUEST, 1, &options),
     ] {
-        link.receive(Instant::ZERO, WallTime::UNIX_EPOCH, &packet).unwrap();
+        link.receive_packet(Instant::ZERO, WallTime::UNIX_EPOCH, &packet).unwrap();
     }
     link
 }
 
-fn sent_by(link: &mut Link) -> Vec<(Protocol, Vec<u8>)> {
-    let said = link.take().into_iter();
-    said.filter_map(
-        |said| if let Said::Send(protocol, packet) = said { Some((protocol, packet)) } else { None },
-    )
+fn sent_by(link: &mut PppLink) -> Vec<(PppProtocol, Vec<u8>)> {
+    let said = link.take_outputs().into_iter();
+    said.filter_map(|said| {
+        if let LinkOutput::Send(protocol, packet) = said { Some((protocol, packet)) } else { None }
+    })
     .collect()
 }
 
@@ -513,16 +588,16 @@ proptest! {
     ) {
         let (now, wall) = (Instant::ZERO, WallTime::UNIX_EPOCH);
         let takes = usize::from(mru);
-        let protocol = [P::Pap, P::Chap, P::MsChapV2, P::Eap, P::Eap][which];
+        let protocol = [AuthenticationProtocol::Pap, AuthenticationProtocol::Chap, AuthenticationProtocol::MsChapV2, AuthenticationProtocol::Eap, AuthenticationProtocol::Eap][which];
         let mut link = link_to(mru, protocol);
         let first = sent_by(&mut link);
         prop_assert!(first.iter().all(|(_, packet)| packet.len() <= takes));
-        let asked = first.iter().find(|(protocol, _)| *protocol == Protocol::EAP).map_or(0, |(_, packet)| packet[1]);
+        let asked = first.iter().find(|(protocol, _)| *protocol == PppProtocol::EAP).map_or(0, |(_, packet)| packet[1]);
         // As long as a frame can bring it.
         let echoed = said.min(1488);
-        for code in [Control::ECHO_REQUEST, Control(99)] {
+        for code in [ControlCode::ECHO_REQUEST, ControlCode(99)] {
             let data = [&[0; 4][..], &vec![7; echoed][..]].concat();
-            let _ = link.receive(now, wall, &lcp(code, 9, &data));
+            let _ = link.receive_packet(now, wall, &lcp_packet(code, 9, &data));
         }
         let sent = sent_by(&mut link);
         prop_assert_eq!(sent.len(), 2);
@@ -531,29 +606,29 @@ proptest! {
         let verdict = match which {
             0 => {
                 let request = [&[1, 1, 0, 8, 1, b'a', 1, b'b'][..]].concat();
-                let packet = [&Protocol::PAP.0.to_be_bytes()[..], &request].concat();
-                link.receive(now, wall, &packet).unwrap();
-                Verdict::Reject(vec![b'm'; said])
+                let packet = [&PppProtocol::PAP.0.to_be_bytes()[..], &request].concat();
+                link.receive_packet(now, wall, &packet).unwrap();
+                ProofVerdict::Reject(vec![b'm'; said])
             }
             3 | 4 => {
-                let packet = [&Protocol::EAP.0.to_be_bytes()[..], &[2, asked, 0, 6, 1, b'a']].concat();
-                let _ = link.receive(now, wall, &packet);
+                let packet = [&PppProtocol::EAP.0.to_be_bytes()[..], &[2, asked, 0, 6, 1, b'a']].concat();
+                let _ = link.receive_packet(now, wall, &packet);
                 let length = said.max(6) as u16;
                 let mut request = vec![1, 77, (length >> 8) as u8, length as u8, 4];
                 request.resize(length.into(), 0);
-                Verdict::Continue(request)
+                ProofVerdict::Continue(request)
             }
             _ => return Ok(()),
         };
-        let taken = link.answer(now, wall, verdict, None);
-        let said_then = link.take();
-        let too_long = |said: &&Said| matches!(said, Said::Send(_, packet) if packet.len() > takes);
+        let taken = link.apply_verdict(now, wall, verdict, None);
+        let said_then = link.take_outputs();
+        let too_long = |said: &&LinkOutput| matches!(said, LinkOutput::Send(_, packet) if packet.len() > takes);
         prop_assert_eq!(said_then.iter().find(too_long), None);
-        prop_assert!(said_then.iter().any(|said| matches!(said, Said::Send(..))), "taken {}", taken);
+        prop_assert!(said_then.iter().any(|said| matches!(said, LinkOutput::Send(..))), "taken {}", taken);
         if which > 2 && taken && said > takes {
-            link.timeout(now + secs(60), wall);
-            let ended = |said: &Said| matches!(said, Said::Ended(EndReason::TooLong));
-            prop_assert!(link.take().iter().any(ended));
+            link.handle_timeout(now + secs(60), wall);
+            let ended = |said: &LinkOutput| matches!(said, LinkOutput::Ended(EndReason::TooLong));
+            prop_assert!(link.take_outputs().iter().any(ended));
         }
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// One vendor attribute in the format that RFC 2865 §5.26 suggests: one octet of type, one of length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Vendor<'a> {
+pub struct VendorAttribute<'a> {
     /// Private enterprise number.
     pub vendor: u32,
     /// The vendor's type.
@@ -25,15 +25,17 @@ pub fn read_vendor(value: &[u8]) -> Option<(u32, &[u8])> {
 
 /// The vendor attributes of all Vendor-Specific attributes, in order; a vendor's data that is not in
 /// the suggested format is passed over.
-pub fn read_vendors(attributes: RawIter<'_>) -> impl Iterator<Item = Vendor<'_>> {
+pub fn read_vendors(attributes: RawIter<'_>) -> impl Iterator<Item = VendorAttribute<'_>> {
     attributes.filter(|a| a.kind == kind::VENDOR_SPECIFIC).filter_map(|a| read_vendor(a.value)).flat_map(
-        |(vendor, data)| RawIter::new(data).map(move |a| Vendor { vendor, kind: a.kind, value: a.value }),
+        |(vendor, data)| {
+            RawIter::new(data).map(move |a| VendorAttribute { vendor, kind: a.kind, value: a.value })
+        },
     )
 }
 
 /// One extended attribute (RFC 6929 §2.1, §2.2), whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Extended<'a> {
+pub struct ExtendedAttribute<'a> {
     /// 241 to 246.
     pub kind: u8,
     /// Extended-Type.
@@ -45,20 +47,20 @@ pub struct Extended<'a> {
 /// Reads the extended attribute that starts at `attributes`, joining the fragments of a long one, and
 /// advances beyond it. `None`: the next attribute is not a well-formed extended one (nothing is
 /// consumed): it is too short, or a fragment announces another that does not follow (RFC 6929 §2.2).
-pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<Extended<'a>> {
+pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<ExtendedAttribute<'a>> {
     let mut ahead = attributes.clone();
     let first = ahead.next()?;
     match first.kind {
         kind::EXTENDED_1..=kind::EXTENDED_4 => {
             let (&extended, value) = first.value.split_first()?;
             *attributes = ahead;
-            Some(Extended { kind: first.kind, extended, value: Cow::Borrowed(value) })
+            Some(ExtendedAttribute { kind: first.kind, extended, value: Cow::Borrowed(value) })
         }
         kind::LONG_EXTENDED_1..=kind::LONG_EXTENDED_2 => {
             let (&[extended, mut flags], value) = first.value.split_first_chunk::<2>()?;
             if flags & MORE == 0 {
                 *attributes = ahead;
-                return Some(Extended { kind: first.kind, extended, value: Cow::Borrowed(value) });
+                return Some(ExtendedAttribute { kind: first.kind, extended, value: Cow::Borrowed(value) });
             }
             let mut joined = Vec::from(value);
             while flags & MORE != 0 {
@@ -71,7 +73,7 @@ pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<Extended<'a>> {
                 joined.extend_from_slice(value);
             }
             *attributes = ahead;
-            Some(Extended { kind: first.kind, extended, value: Cow::Owned(joined) })
+            Some(ExtendedAttribute { kind: first.kind, extended, value: Cow::Owned(joined) })
         }
         _ => None,
     }

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 /// The headers of a vendor's attributes, which FreeRADIUS's dictionaries call `format=type,length`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Framing {
+pub struct VendorFraming {
     /// Octets of the type: 1, 2 or 4.
     pub type_octets: u8,
     /// Octets of the length, which counts the header too: 0 (one attribute takes all there is), 1 or 2.
@@ -14,33 +14,33 @@ pub struct Framing {
     pub continuation: bool,
 }
 
-impl Default for Framing {
+impl Default for VendorFraming {
     fn default() -> Self {
         Self::SUGGESTED
     }
 }
 
-impl Framing {
+impl VendorFraming {
     /// One octet of type and one of length (RFC 2865 §5.26), as TLVs have them too (RFC 8044 §3.13).
     pub const SUGGESTED: Self = Self { type_octets: 1, length_octets: 1, continuation: false };
 
     /// Octets of a header.
     #[must_use]
-    pub const fn header(self) -> usize {
+    pub const fn header_length(self) -> usize {
         self.type_octets as usize + self.length_octets as usize + self.continuation as usize
     }
     /// Whether a type can be written.
     #[must_use]
-    pub const fn fits(self, number: u32) -> bool {
+    pub const fn fits_type(self, number: u32) -> bool {
         self.type_octets >= 4 || number < 1 << (8 * self.type_octets as u32)
     }
     /// The attributes in a vendor's octets: the type of each, and where its value lies. `None` where headers and lengths do
     /// not fit the octets exactly, or there are none.
     #[must_use]
-    pub fn split(self, data: &[u8]) -> Option<Vec<(u32, Range<usize>)>> {
+    pub fn split_attributes(self, data: &[u8]) -> Option<Vec<(u32, Range<usize>)>> {
         let number = |bytes: &[u8]| bytes.iter().fold(0_u32, |n, &b| n << 8 | u32::from(b));
         let (types, lengths) = (usize::from(self.type_octets), usize::from(self.length_octets));
-        let header = self.header();
+        let header = self.header_length();
         let (mut found, mut at) = (Vec::new(), 0);
         while at < data.len() {
             let rest = data.get(at..)?;
@@ -59,26 +59,29 @@ impl Framing {
 mod tests {
     use super::*;
 
-    const WIDE: Framing = Framing { type_octets: 2, length_octets: 2, continuation: false };
+    const WIDE: VendorFraming = VendorFraming { type_octets: 2, length_octets: 2, continuation: false };
 
     #[test]
     fn octets_are_split_by_every_framing() {
-        let split = |framing: Framing, data: &[u8]| framing.split(data);
-        assert_eq!(split(Framing::SUGGESTED, &[1, 3, 9, 2, 2]), Some(alloc::vec![(1, 2..3), (2, 5..5)]));
+        let split = |framing: VendorFraming, data: &[u8]| framing.split_attributes(data);
+        assert_eq!(
+            split(VendorFraming::SUGGESTED, &[1, 3, 9, 2, 2]),
+            Some(alloc::vec![(1, 2..3), (2, 5..5)])
+        );
         assert_eq!(split(WIDE, &[1, 44, 0, 5, 9]), Some(alloc::vec![(300, 4..5)]));
-        let usr = Framing { type_octets: 4, length_octets: 0, continuation: false };
+        let usr = VendorFraming { type_octets: 4, length_octets: 0, continuation: false };
         assert_eq!(split(usr, &[0, 0, 0x90, 1, 7, 8]), Some(alloc::vec![(0x9001, 4..6)]));
-        let wimax = Framing { continuation: true, ..Framing::SUGGESTED };
+        let wimax = VendorFraming { continuation: true, ..VendorFraming::SUGGESTED };
         assert_eq!(split(wimax, &[2, 4, 0, 7]), Some(alloc::vec![(2, 3..4)]));
         for bad in [&[][..], &[1], &[1, 1], &[1, 4, 0], &[1, 2, 1]] {
-            assert_eq!(split(Framing::SUGGESTED, bad), None, "{bad:?}");
+            assert_eq!(split(VendorFraming::SUGGESTED, bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn a_type_must_fit_its_octets() {
-        assert!(Framing::SUGGESTED.fits(255) && !Framing::SUGGESTED.fits(256));
-        assert!(WIDE.fits(65_535) && !WIDE.fits(65_536));
-        assert!(Framing { type_octets: 4, ..WIDE }.fits(u32::MAX));
+        assert!(VendorFraming::SUGGESTED.fits_type(255) && !VendorFraming::SUGGESTED.fits_type(256));
+        assert!(WIDE.fits_type(65_535) && !WIDE.fits_type(65_536));
+        assert!(VendorFraming { type_octets: 4, ..WIDE }.fits_type(u32::MAX));
     }
 }

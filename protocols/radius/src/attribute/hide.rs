@@ -15,17 +15,17 @@ pub enum HideError {
     #[error("{0} hidden octets, must be whole blocks of 16")]
     Blocks(usize),
     /// The length inside reaches beyond the hidden octets: most likely another secret was used.
-    #[error("the length inside says {length} of {room} octets; is it the same secret?")]
+    #[error("the length inside says {length} of {available} octets; is it the same secret?")]
     InnerLength {
         /// What the first octet says.
         length: u8,
         /// What there is.
-        room: usize,
+        available: usize,
     },
 }
 
 /// XORs each block with the digest of the secret and the ciphertext block before it.
-fn chain(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
+fn chain_blocks(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
     let mut parts: [&[u8]; 3] = [secret, &[], &[]];
     parts[1..=first.len()].copy_from_slice(first);
     let mut pad = md5(&parts);
@@ -46,12 +46,12 @@ fn chain(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
 
 /// Hides a User-Password in place. `data` is the password padded with zeros to a multiple of 16.
 pub fn hide_password(secret: &[u8], request_authenticator: &[u8; 16], data: &mut [u8]) {
-    chain(secret, &[request_authenticator], data, true);
+    chain_blocks(secret, &[request_authenticator], data, true);
 }
 
 /// Hides a salted value in place. `data` is a length octet, the value, and zeros to a multiple of 16.
 pub fn hide_salted(secret: &[u8], request_authenticator: &[u8; 16], salt: [u8; SALT_LEN], data: &mut [u8]) {
-    chain(secret, &[request_authenticator, &salt], data, true);
+    chain_blocks(secret, &[request_authenticator, &salt], data, true);
 }
 
 /// Hides, or reveals, a value of one block in place, as Ascend does with its secrets: by the digest of authenticator and
@@ -74,7 +74,7 @@ pub fn reveal_password(
         return Err(HideError::Blocks(value.len()));
     }
     let mut out = value.to_vec();
-    chain(secret, &[request_authenticator], &mut out, false);
+    chain_blocks(secret, &[request_authenticator], &mut out, false);
     out.truncate(out.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1));
     Ok(out)
 }
@@ -95,10 +95,10 @@ pub fn reveal_salted(
         return Err(HideError::Blocks(hidden.len()));
     }
     let mut out = hidden.to_vec();
-    chain(secret, &[request_authenticator, salt], &mut out, false);
+    chain_blocks(secret, &[request_authenticator, salt], &mut out, false);
     let (length, room) = (out.remove(0), hidden.len() - 1);
     if usize::from(length) > room {
-        return Err(HideError::InnerLength { length, room });
+        return Err(HideError::InnerLength { length, available: room });
     }
     out.truncate(usize::from(length));
     Ok(out)
@@ -121,7 +121,7 @@ mod tests {
         let value = [&[0x80, 1][..], &data].concat();
         assert_eq!(
             reveal_salted(b"s", &[0; 16], &value),
-            Err(HideError::InnerLength { length: 200, room: 15 })
+            Err(HideError::InnerLength { length: 200, available: 15 })
         );
     }
 

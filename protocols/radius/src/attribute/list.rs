@@ -2,9 +2,9 @@
 
 use super::extended::MORE;
 use super::hide::{hide_ascend, hide_password, hide_salted};
-use super::{MAX_VALUE, RawAttribute, RawIter, SALT_LEN, Vendor, kind, read_vendors, vendor};
-use crate::dictionary::Encryption;
-use crate::packet::{Kinds, Packet, PacketError, check_attributes};
+use super::{MAX_VALUE, RawAttribute, RawIter, SALT_LEN, VendorAttribute, kind, read_vendors, vendor};
+use crate::dictionary::AttributeEncryption;
+use crate::packet::{AttributeTypeSet, PacketError, RadiusPacket, check_attributes};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -23,17 +23,17 @@ pub struct ValueTooLong {
 
 /// A value whose first octet may be a tag (RFC 2868 §3): 1 to 31 groups attributes of one tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tagged<T> {
+pub struct TaggedValue<T> {
     /// The tag; `None` where the octet is not one.
     pub tag: Option<u8>,
     /// What follows.
     pub value: T,
 }
 
-impl<'a> Tagged<&'a [u8]> {
+impl<'a> TaggedValue<&'a [u8]> {
     /// Reads a tagged text (RFC 2868 §3.3): an octet up to 0x1F in front is the tag.
     #[must_use]
-    pub const fn text(value: &'a [u8]) -> Self {
+    pub const fn parse_text(value: &'a [u8]) -> Self {
         match value {
             [tag @ 1..=0x1f, rest @ ..] => Self { tag: Some(*tag), value: rest },
             [0, rest @ ..] => Self { tag: None, value: rest },
@@ -42,10 +42,10 @@ impl<'a> Tagged<&'a [u8]> {
     }
 }
 
-impl Tagged<u32> {
+impl TaggedValue<u32> {
     /// Reads a tagged number (RFC 2868 §3.1): one octet of tag, three of value.
     #[must_use]
-    pub fn number(value: &[u8]) -> Option<Self> {
+    pub fn parse_number(value: &[u8]) -> Option<Self> {
         let &[tag, a, b, c] = value.first_chunk::<4>()?;
         Some(Self { tag: (1..=0x1f).contains(&tag).then_some(tag), value: u32::from_be_bytes([0, a, b, c]) })
     }
@@ -53,44 +53,44 @@ impl Tagged<u32> {
 
 /// Where a value waits in clear to be hidden when the packet is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Hidden {
+struct HiddenSpan {
     /// Offset of the blocks; the salt, if any, is in front of them.
-    at: u32,
+    offset: u32,
     /// Octets of the blocks.
     len: u32,
-    how: Encryption,
+    how: AttributeEncryption,
 }
 
 /// Attributes as they will stand in a packet, in order.
 ///
 /// Values that RADIUS hides (User-Password, Tunnel-Password, MS-MPPE keys) are given in clear; they are
 /// hidden when a client or server writes the packet, since that needs the Request Authenticator. In a
-/// list that came from the wire they are still hidden; see [`crate::client::Response::mppe_keys`] and
-/// [`crate::server::Request::user_password`].
+/// list that came from the wire they are still hidden; see [`crate::client::RadiusReply::mppe_keys`] and
+/// [`crate::server::RadiusRequest::user_password`].
 ///
 /// Lists given with a command are reused for later events: a caller that keeps none allocates none.
 #[derive(Clone, Default)]
-pub struct Attributes {
+pub struct AttributeList {
     bytes: Vec<u8>,
-    hidden: Vec<Hidden>,
+    hidden: Vec<HiddenSpan>,
     /// The types in a list that came from the wire, and its octets: they hold while it has that length, since whatever
     /// does not only add forgets them.
-    received: (Kinds, usize),
+    received: (AttributeTypeSet, usize),
 }
 
-impl PartialEq for Attributes {
+impl PartialEq for AttributeList {
     fn eq(&self, other: &Self) -> bool {
         (&self.bytes, &self.hidden) == (&other.bytes, &other.hidden)
     }
 }
 
-impl Eq for Attributes {}
+impl Eq for AttributeList {}
 
-impl Attributes {
+impl AttributeList {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), hidden: Vec::new(), received: (Kinds::NONE, 0) }
+        Self { bytes: Vec::new(), hidden: Vec::new(), received: (AttributeTypeSet::NONE, 0) }
     }
     /// An empty list with room for `octets`.
     #[must_use]
@@ -105,20 +105,20 @@ impl Attributes {
         let summary = check_attributes(bytes)?;
         Ok(Self::from_wire_checked(bytes, summary.kinds))
     }
-    pub(crate) fn from_wire_checked(bytes: &[u8], kinds: Kinds) -> Self {
+    pub(crate) fn from_wire_checked(bytes: &[u8], kinds: AttributeTypeSet) -> Self {
         Self { bytes: bytes.to_vec(), hidden: Vec::new(), received: (kinds, bytes.len()) }
     }
     /// Takes the place of what was there, with the attributes of a packet.
-    pub(crate) fn refill(&mut self, packet: &Packet<'_>) {
+    pub(crate) fn refill_from(&mut self, packet: &RadiusPacket<'_>) {
         self.clear();
         self.bytes.extend_from_slice(packet.attribute_bytes());
-        self.received = (packet.kinds(), self.bytes.len());
+        self.received = (packet.attribute_types(), self.bytes.len());
     }
     /// Takes everything out and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.hidden.clear();
-        self.received = (Kinds::NONE, 0);
+        self.received = (AttributeTypeSet::NONE, 0);
     }
     /// The octets; values that wait to be hidden are in clear.
     #[must_use]
@@ -172,25 +172,25 @@ impl Attributes {
     /// The first value of a vendor's type, in the format of RFC 2865 §5.26.
     #[must_use]
     pub fn get_vendor(&self, vendor: u32, kind: u8) -> Option<&[u8]> {
-        self.vendors().find(|v| v.vendor == vendor && v.kind == kind).map(|v| v.value)
+        self.vendor_attributes().find(|v| v.vendor == vendor && v.kind == kind).map(|v| v.value)
     }
     /// All vendor attributes, in order.
-    pub fn vendors(&self) -> impl Iterator<Item = Vendor<'_>> {
+    pub fn vendor_attributes(&self) -> impl Iterator<Item = VendorAttribute<'_>> {
         read_vendors(self.iter())
     }
     /// The first tagged text (RFC 2868 §3.3) of a type: an octet up to 0x1F in front is the tag.
     #[must_use]
-    pub fn get_tagged(&self, kind: u8) -> Option<Tagged<&[u8]>> {
-        self.get(kind).map(Tagged::text)
+    pub fn get_tagged(&self, kind: u8) -> Option<TaggedValue<&[u8]>> {
+        self.get(kind).map(TaggedValue::parse_text)
     }
     /// The first tagged number (RFC 2868 §3.1) of a type: one octet of tag, three of value.
     #[must_use]
-    pub fn get_tagged_u32(&self, kind: u8) -> Option<Tagged<u32>> {
-        self.get(kind).and_then(Tagged::number)
+    pub fn get_tagged_u32(&self, kind: u8) -> Option<TaggedValue<u32>> {
+        self.get(kind).and_then(TaggedValue::parse_number)
     }
     /// Appends the EAP packet of the EAP-Message attributes, joined (RFC 3579 §3.1), to `out`; false
     /// where there is none.
-    pub fn eap(&self, out: &mut Vec<u8>) -> bool {
+    pub fn read_eap_packet(&self, out: &mut Vec<u8>) -> bool {
         let mut any = false;
         for piece in self.get_all(kind::EAP_MESSAGE) {
             out.extend_from_slice(piece);
@@ -213,14 +213,14 @@ impl Attributes {
         }
     }
 
-    fn header(&mut self, kind: u8, length: usize, max: usize) -> Result<(), ValueTooLong> {
+    fn push_header(&mut self, kind: u8, length: usize, max: usize) -> Result<(), ValueTooLong> {
         if length > max {
             return Err(ValueTooLong { kind, length, max });
         }
         self.bytes.extend_from_slice(&[kind, (length + MAX_VALUE - max + 2) as u8]);
         Ok(())
     }
-    fn short<const N: usize>(&mut self, kind: u8, value: [u8; N]) -> &mut Self {
+    fn push_array<const N: usize>(&mut self, kind: u8, value: [u8; N]) -> &mut Self {
         self.bytes.extend_from_slice(&[kind, N as u8 + 2]);
         self.bytes.extend_from_slice(&value);
         self
@@ -230,7 +230,7 @@ impl Attributes {
     /// # Errors
     /// More than 253.
     pub fn push_bytes(&mut self, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.header(kind, value.len(), MAX_VALUE)?;
+        self.push_header(kind, value.len(), MAX_VALUE)?;
         self.bytes.extend_from_slice(value);
         Ok(self)
     }
@@ -243,31 +243,31 @@ impl Attributes {
     }
     /// Adds a number, an enumerated value or a time.
     pub fn push_u32(&mut self, kind: u8, value: u32) -> &mut Self {
-        self.short(kind, value.to_be_bytes())
+        self.push_array(kind, value.to_be_bytes())
     }
     /// Adds a 64-bit number.
     pub fn push_u64(&mut self, kind: u8, value: u64) -> &mut Self {
-        self.short(kind, value.to_be_bytes())
+        self.push_array(kind, value.to_be_bytes())
     }
     /// Adds an IPv4 address.
     pub fn push_ipv4(&mut self, kind: u8, address: Ipv4Addr) -> &mut Self {
-        self.short(kind, address.octets())
+        self.push_array(kind, address.octets())
     }
     /// Adds an IPv6 address.
     pub fn push_ipv6(&mut self, kind: u8, address: Ipv6Addr) -> &mut Self {
-        self.short(kind, address.octets())
+        self.push_array(kind, address.octets())
     }
     /// Adds a tagged number (RFC 2868 §3.1); its low 24 bits are sent. Tag 0: none.
     pub fn push_tagged_u32(&mut self, kind: u8, tag: u8, value: u32) -> &mut Self {
         let [_, a, b, c] = value.to_be_bytes();
-        self.short(kind, [tag, a, b, c])
+        self.push_array(kind, [tag, a, b, c])
     }
     /// Adds a tagged text (RFC 2868 §3.3). Tag 0: none.
     ///
     /// # Errors
     /// More than 252 octets.
     pub fn push_tagged_bytes(&mut self, kind: u8, tag: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.header(kind, value.len(), MAX_VALUE - 1)?;
+        self.push_header(kind, value.len(), MAX_VALUE - 1)?;
         self.bytes.push(tag);
         self.bytes.extend_from_slice(value);
         Ok(self)
@@ -295,7 +295,7 @@ impl Attributes {
     /// # Errors
     /// More than 247 octets.
     pub fn push_vendor(&mut self, vendor: u32, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.header(kind::VENDOR_SPECIFIC, value.len(), MAX_VALUE - 6)?;
+        self.push_header(kind::VENDOR_SPECIFIC, value.len(), MAX_VALUE - 6)?;
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, value.len() as u8 + 2]);
         self.bytes.extend_from_slice(value);
@@ -306,7 +306,7 @@ impl Attributes {
     /// # Errors
     /// More than 252 octets.
     pub fn push_extended(&mut self, kind: u8, extended: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.header(kind, value.len(), MAX_VALUE - 1)?;
+        self.push_header(kind, value.len(), MAX_VALUE - 1)?;
         self.bytes.push(extended);
         self.bytes.extend_from_slice(value);
         Ok(self)
@@ -344,7 +344,7 @@ impl Attributes {
             data.extend_from_slice(value);
             return Ok(self.push_long_extended(kind, kind::VENDOR_SPECIFIC, &data));
         }
-        self.header(kind, value.len(), MAX_VALUE - 6)?;
+        self.push_header(kind, value.len(), MAX_VALUE - 6)?;
         self.bytes.push(kind::VENDOR_SPECIFIC);
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.push(vendor_kind);
@@ -353,26 +353,30 @@ impl Attributes {
     }
 
     /// Notes that the octets after `at` are to be hidden, and pads them to whole blocks.
-    fn hide_from(&mut self, at: usize, how: Encryption) {
+    fn hide_from(&mut self, at: usize, how: AttributeEncryption) {
         let len = (self.bytes.len() - at).next_multiple_of(16).max(16);
         self.bytes.resize(at + len, 0);
-        self.hidden.push(Hidden { at: at as u32, len: len as u32, how });
+        self.hidden.push(HiddenSpan { offset: at as u32, len: len as u32, how });
     }
     /// Adds an attribute that is whole. From this octet on it is to be hidden so; its salt, if any, is there too.
-    pub(super) fn append(&mut self, attribute: &[u8], hidden: Option<(usize, Encryption)>) {
+    pub(super) fn append_attribute(
+        &mut self,
+        attribute: &[u8],
+        hidden: Option<(usize, AttributeEncryption)>,
+    ) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(attribute);
         if let Some((from, how)) = hidden {
-            let salt = if how == Encryption::Salted { SALT_LEN } else { 0 };
+            let salt = if how == AttributeEncryption::Salted { SALT_LEN } else { 0 };
             let at = start + from + salt;
-            self.hidden.push(Hidden { at: at as u32, len: (self.bytes.len() - at) as u32, how });
+            self.hidden.push(HiddenSpan { offset: at as u32, len: (self.bytes.len() - at) as u32, how });
         }
     }
     /// Takes octets out that are whole attributes.
-    pub(super) fn cut(&mut self, range: core::ops::Range<usize>) {
+    pub(super) fn remove_range(&mut self, range: core::ops::Range<usize>) {
         let len = range.len() as u32;
-        self.hidden.retain(|h| !range.contains(&(h.at as usize)));
-        self.hidden.iter_mut().filter(|h| h.at as usize > range.start).for_each(|h| h.at -= len);
+        self.hidden.retain(|h| !range.contains(&(h.offset as usize)));
+        self.hidden.iter_mut().filter(|h| h.offset as usize > range.start).for_each(|h| h.offset -= len);
         self.bytes.drain(range);
         self.received.1 = usize::MAX;
     }
@@ -387,7 +391,7 @@ impl Attributes {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::USER_PASSWORD, 0]);
         self.bytes.extend_from_slice(password);
-        self.hide_from(start + 2, Encryption::UserPassword);
+        self.hide_from(start + 2, AttributeEncryption::UserPassword);
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
@@ -402,7 +406,7 @@ impl Attributes {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::TUNNEL_PASSWORD, 0, tag, 0, 0, password.len() as u8]);
         self.bytes.extend_from_slice(password);
-        self.hide_from(start + 3 + SALT_LEN, Encryption::Salted);
+        self.hide_from(start + 3 + SALT_LEN, AttributeEncryption::Salted);
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
@@ -419,7 +423,7 @@ impl Attributes {
         if value.len() > 239 {
             return Err(ValueTooLong { kind: kind::VENDOR_SPECIFIC, length: value.len(), max: 239 });
         }
-        self.salted(vendor, kind, value);
+        self.push_salted(vendor, kind, value);
         Ok(self)
     }
     /// Adds a vendor attribute that is hidden on the wire as User-Password is, without a salt (MS-CHAP-MPPE-Keys, RFC
@@ -441,19 +445,19 @@ impl Attributes {
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, 0]);
         self.bytes.extend_from_slice(value);
-        self.hide_from(start + 8, Encryption::UserPassword);
+        self.hide_from(start + 8, AttributeEncryption::UserPassword);
         let length = (self.bytes.len() - start) as u8;
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
         Ok(self)
     }
-    fn salted(&mut self, vendor: u32, kind: u8, value: &[u8]) {
+    fn push_salted(&mut self, vendor: u32, kind: u8, value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::VENDOR_SPECIFIC, 0]);
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, 0, 0, 0, value.len() as u8]);
         self.bytes.extend_from_slice(value);
-        self.hide_from(start + 8 + SALT_LEN, Encryption::Salted);
+        self.hide_from(start + 8 + SALT_LEN, AttributeEncryption::Salted);
         let length = (self.bytes.len() - start) as u8;
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
@@ -462,8 +466,8 @@ impl Attributes {
     /// session key to the authenticator: its first 32 octets and the next 32 (RFC 3748 §7.10, RFC 5216
     /// §2.3).
     pub fn push_msk(&mut self, msk: &[u8; 64]) -> &mut Self {
-        self.salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &msk[..32]);
-        self.salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &msk[32..]);
+        self.push_salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &msk[..32]);
+        self.push_salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &msk[32..]);
         self
     }
 
@@ -471,13 +475,13 @@ impl Attributes {
     pub fn extend(&mut self, other: &Self) -> &mut Self {
         let base = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
-        self.hidden.extend(other.hidden.iter().map(|h| Hidden { at: h.at + base, ..*h }));
+        self.hidden.extend(other.hidden.iter().map(|h| HiddenSpan { offset: h.offset + base, ..*h }));
         self
     }
     /// Replaces the value of the first attribute of a type by one of the same length; false where
     /// there is none of that type and length.
-    pub fn replace(&mut self, kind: u8, value: &[u8]) -> bool {
-        match self.iter().find(|a| a.kind == kind).map(|a| offset(&self.bytes, a)) {
+    pub fn replace_value(&mut self, kind: u8, value: &[u8]) -> bool {
+        match self.iter().find(|a| a.kind == kind).map(|a| value_offset(&self.bytes, a)) {
             Some((at, len)) if len == value.len() => {
                 self.bytes[at..at + len].copy_from_slice(value);
                 true
@@ -492,9 +496,9 @@ impl Attributes {
     fn remove_where(&mut self, which: impl Fn(&RawAttribute<'_>) -> bool) -> usize {
         let mut count = 0;
         while let Some((at, len)) =
-            self.iter().find(&which).map(|a| offset(&self.bytes, a)).map(|(at, len)| (at - 2, len + 2))
+            self.iter().find(&which).map(|a| value_offset(&self.bytes, a)).map(|(at, len)| (at - 2, len + 2))
         {
-            self.cut(at..at + len);
+            self.remove_range(at..at + len);
             count += 1;
         }
         count
@@ -502,29 +506,29 @@ impl Attributes {
 
     /// Appends the attributes to a packet, hiding what is to be hidden. `salt` numbers the salted
     /// values of the packet from there on, its top bit set (RFC 2868 §3.5).
-    pub fn emit(&self, out: &mut Vec<u8>, secret: &[u8], request_authenticator: &[u8; 16], salt: u16) {
+    pub fn encode_into(&self, out: &mut Vec<u8>, secret: &[u8], request_authenticator: &[u8; 16], salt: u16) {
         let base = out.len();
         out.extend_from_slice(&self.bytes);
         for (i, h) in self.hidden.iter().enumerate() {
-            let at = base + h.at as usize;
+            let at = base + h.offset as usize;
             let (front, blocks) = out[..at + h.len as usize].split_at_mut(at);
             match h.how {
-                Encryption::Salted => {
+                AttributeEncryption::Salted => {
                     let salt = (salt.wrapping_add(i as u16) | 0x8000).to_be_bytes();
                     front[at - SALT_LEN..].copy_from_slice(&salt);
                     hide_salted(secret, request_authenticator, salt, blocks);
                 }
-                Encryption::UserPassword => hide_password(secret, request_authenticator, blocks),
-                Encryption::Ascend => hide_ascend(secret, request_authenticator, blocks),
-                Encryption::None => {}
+                AttributeEncryption::UserPassword => hide_password(secret, request_authenticator, blocks),
+                AttributeEncryption::Ascend => hide_ascend(secret, request_authenticator, blocks),
+                AttributeEncryption::None => {}
             }
         }
     }
     /// Whether an attribute of this list waits to be hidden, so that it holds a secret in clear.
     #[must_use]
-    pub fn waits(&self, a: &RawAttribute<'_>) -> bool {
-        let (at, len) = offset(&self.bytes, *a);
-        self.hidden.iter().any(|h| (at..at + len).contains(&(h.at as usize)))
+    pub fn is_clear_secret(&self, a: &RawAttribute<'_>) -> bool {
+        let (at, len) = value_offset(&self.bytes, *a);
+        self.hidden.iter().any(|h| (at..at + len).contains(&(h.offset as usize)))
     }
     /// Octets of all attributes in a packet at most: what is hidden gets a salt, its length, and is filled to 16 octets.
     #[must_use]
@@ -540,19 +544,19 @@ impl Attributes {
 }
 
 /// Where an attribute's value lies in the list that it was read from.
-fn offset(bytes: &[u8], a: RawAttribute<'_>) -> (usize, usize) {
+fn value_offset(bytes: &[u8], a: RawAttribute<'_>) -> (usize, usize) {
     (a.value.as_ptr() as usize - bytes.as_ptr() as usize, a.value.len())
 }
 
-impl fmt::Debug for Attributes {
+impl fmt::Debug for AttributeList {
     /// By number; what waits to be hidden is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
         for a in self.iter() {
-            if self.waits(&a) {
+            if self.is_clear_secret(&a) {
                 list.entry(&format_args!("{}=(to be hidden)", a.kind));
             } else {
-                list.entry(&format_args!("{}={}", a.kind, super::Hex(a.value)));
+                list.entry(&format_args!("{}={}", a.kind, super::HexOctets(a.value)));
             }
         }
         list.finish()

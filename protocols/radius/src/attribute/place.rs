@@ -1,14 +1,14 @@
 //! Attributes by their place in the number space: found, taken out and put in, wherever they stand on the wire.
 
-use super::list::{Attributes, ValueTooLong};
-use super::{Framing, MAX_VALUE, RawIter, SALT_LEN, kind, read_extended, read_vendor};
-use crate::dictionary::{AttributeNumber, Encryption, Oid};
+use super::list::{AttributeList, ValueTooLong};
+use super::{MAX_VALUE, RawIter, SALT_LEN, VendorFraming, kind, read_extended, read_vendor};
+use crate::dictionary::{AttributeEncryption, AttributeNumber, AttributeOid};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 /// One attribute of a packet, its fragments joined, and where it stands.
-struct Whole<'a> {
+struct JoinedAttribute<'a> {
     kind: u8,
     /// Extended-Type.
     extended: Option<u8>,
@@ -16,66 +16,70 @@ struct Whole<'a> {
     range: Range<usize>,
 }
 
-fn wholes(bytes: &[u8]) -> impl Iterator<Item = Whole<'_>> {
+fn joined_attributes(bytes: &[u8]) -> impl Iterator<Item = JoinedAttribute<'_>> {
     let mut rest = RawIter::new(bytes);
-    let at = |rest: &RawIter<'_>| bytes.len() - rest.rest().len();
+    let at = |rest: &RawIter<'_>| bytes.len() - rest.remaining_bytes().len();
     core::iter::from_fn(move || {
         let begin = at(&rest);
         if let Some(e) = read_extended(&mut rest) {
             let range = begin..at(&rest);
-            return Some(Whole { kind: e.kind, extended: Some(e.extended), value: e.value, range });
+            return Some(JoinedAttribute { kind: e.kind, extended: Some(e.extended), value: e.value, range });
         }
         let a = rest.next()?;
         let value = Cow::Borrowed(a.value);
-        Some(Whole { kind: a.kind, extended: None, value, range: begin..at(&rest) })
+        Some(JoinedAttribute { kind: a.kind, extended: None, value, range: begin..at(&rest) })
     })
 }
 
 /// The values below a TLV whose numbers are these.
-fn descend<'v>(bytes: &'v [u8], numbers: &[u32], found: &mut dyn FnMut(&'v [u8])) {
+fn find_tlv_values<'v>(bytes: &'v [u8], numbers: &[u32], found: &mut dyn FnMut(&'v [u8])) {
     let Some((&first, rest)) = numbers.split_first() else { return found(bytes) };
-    for (number, range) in Framing::SUGGESTED.split(bytes).unwrap_or_default() {
+    for (number, range) in VendorFraming::SUGGESTED.split_attributes(bytes).unwrap_or_default() {
         if number == first {
-            descend(&bytes[range], rest, found);
+            find_tlv_values(&bytes[range], rest, found);
         }
     }
 }
 
 impl AttributeNumber {
     /// The values of this place that an attribute holds.
-    fn within<'v>(&self, whole: &Whole<'_>, value: &'v [u8], found: &mut dyn FnMut(&'v [u8])) {
+    fn find_values<'v>(&self, whole: &JoinedAttribute<'_>, value: &'v [u8], found: &mut dyn FnMut(&'v [u8])) {
         match *self.oid.parts() {
             [26, vendor, number, ref rest @ ..] if whole.kind == kind::VENDOR_SPECIFIC => {
                 let Some((_, data)) = read_vendor(value).filter(|(of, _)| *of == vendor) else { return };
-                for (_, range) in
-                    self.framing.split(data).unwrap_or_default().into_iter().filter(|s| s.0 == number)
+                for (_, range) in self
+                    .framing
+                    .split_attributes(data)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|s| s.0 == number)
                 {
-                    descend(&data[range], rest, found);
+                    find_tlv_values(&data[range], rest, found);
                 }
             }
             [outer, extended, ref rest @ ..]
                 if u32::from(whole.kind) == outer && whole.extended.map(u32::from) == Some(extended) =>
             {
-                let [vendor, number, rest @ ..] = rest else { return descend(value, rest, found) };
+                let [vendor, number, rest @ ..] = rest else { return find_tlv_values(value, rest, found) };
                 if extended != u32::from(kind::VENDOR_SPECIFIC) {
                     let below = [&[*vendor, *number], rest].concat();
-                    return descend(value, &below, found);
+                    return find_tlv_values(value, &below, found);
                 }
                 if let Some((of, [kind, data @ ..])) = read_vendor(value)
                     && (of, u32::from(*kind)) == (*vendor, *number)
                 {
-                    descend(data, rest, found);
+                    find_tlv_values(data, rest, found);
                 }
             }
             [outer, ref rest @ ..] if u32::from(whole.kind) == outer && whole.extended.is_none() => {
-                descend(value, rest, found);
+                find_tlv_values(value, rest, found);
             }
             _ => {}
         }
     }
 }
 
-impl Attributes {
+impl AttributeList {
     /// The values of an attribute, wherever it stands: also within others. Fragments of a long extended attribute are
     /// joined (RFC 6929 §2.2); several attributes that say one thing together, as EAP-Message or WiMAX's continued ones, are
     /// as many values.
@@ -86,13 +90,13 @@ impl Attributes {
             return self.get_all(number).map(Cow::Borrowed).collect();
         }
         let mut all = Vec::new();
-        for whole in wholes(self.as_bytes()) {
+        for whole in joined_attributes(self.as_bytes()) {
             match &whole.value {
                 Cow::Borrowed(value) => {
-                    place.within(&whole, value, &mut |found| all.push(Cow::Borrowed(found)));
+                    place.find_values(&whole, value, &mut |found| all.push(Cow::Borrowed(found)));
                 }
                 Cow::Owned(value) => {
-                    place.within(&whole, value, &mut |found| all.push(Cow::Owned(found.to_vec())));
+                    place.find_values(&whole, value, &mut |found| all.push(Cow::Owned(found.to_vec())));
                 }
             }
         }
@@ -105,15 +109,15 @@ impl Attributes {
             return self.remove(u8::try_from(number).unwrap_or_default());
         }
         let mut ranges = Vec::new();
-        for whole in wholes(self.as_bytes()) {
+        for whole in joined_attributes(self.as_bytes()) {
             let mut holds = false;
-            place.within(&whole, &whole.value, &mut |_| holds = true);
+            place.find_values(&whole, &whole.value, &mut |_| holds = true);
             if holds {
                 ranges.push(whole.range);
             }
         }
         for range in ranges.iter().rev() {
-            self.cut(range.clone());
+            self.remove_range(range.clone());
         }
         ranges.len()
     }
@@ -127,62 +131,65 @@ impl Attributes {
         &mut self,
         place: &AttributeNumber,
         tag: Option<u8>,
-        encryption: Encryption,
+        encryption: AttributeEncryption,
         value: &[u8],
     ) -> Result<&mut Self, ValueTooLong> {
         let parts = place.oid.parts();
         let outer = parts.first().map_or(0, |n| *n as u8);
         let too_long = |max| ValueTooLong { kind: outer, length: value.len(), max };
-        let mut head = Head::default();
+        let mut head = HeaderBuilder::default();
         let rest = match *parts {
             [n, extended, ref rest @ ..] if (u32::from(kind::LONG_EXTENDED_1)..=246).contains(&n) => {
-                if encryption != Encryption::None {
+                if encryption != AttributeEncryption::None {
                     return Err(too_long(0));
                 }
-                let rest = head.evs(extended, rest);
-                rest.iter().for_each(|n| head.tlv(*n));
-                let octets = head.around(&[tag.as_slice(), value].concat());
+                let rest = head.push_evs(extended, rest);
+                rest.iter().for_each(|n| head.push_tlv(*n));
+                let octets = head.wrap_body(&[tag.as_slice(), value].concat());
                 let octets = octets.ok_or_else(|| too_long(MAX_VALUE - head.octets.len()))?;
                 return Ok(self.push_long_extended(outer, extended as u8, &octets));
             }
             [26, vendor, number, ref rest @ ..] => {
-                head.tlv(u32::from(kind::VENDOR_SPECIFIC));
+                head.push_tlv(u32::from(kind::VENDOR_SPECIFIC));
                 head.octets.extend_from_slice(&vendor.to_be_bytes());
-                head.framed(place.framing, number);
+                head.push_framed(place.framing, number);
                 rest
             }
             [n, extended, ref rest @ ..] if (u32::from(kind::EXTENDED_1)..=244).contains(&n) => {
-                head.tlv(n);
+                head.push_tlv(n);
                 head.octets.push(extended as u8);
-                head.evs(extended, rest)
+                head.push_evs(extended, rest)
             }
             ref all => {
                 let (first, rest) = all.split_first().map_or((0, &[][..]), |(f, r)| (*f, r));
-                head.tlv(first);
+                head.push_tlv(first);
                 rest
             }
         };
-        rest.iter().for_each(|n| head.tlv(*n));
+        rest.iter().for_each(|n| head.push_tlv(*n));
         let front = head.octets.len() + tag.iter().count();
-        let (body, hidden) = hideable(tag, encryption, value);
+        let (body, hidden) = pad_for_hiding(tag, encryption, value);
         let max = (MAX_VALUE + 2).saturating_sub(front);
         let max = match encryption {
-            Encryption::None => max,
-            Encryption::Ascend => 16,
-            Encryption::UserPassword => max / 16 * 16,
-            Encryption::Salted => (max.saturating_sub(SALT_LEN) / 16 * 16).saturating_sub(1),
+            AttributeEncryption::None => max,
+            AttributeEncryption::Ascend => 16,
+            AttributeEncryption::UserPassword => max / 16 * 16,
+            AttributeEncryption::Salted => (max.saturating_sub(SALT_LEN) / 16 * 16).saturating_sub(1),
         };
         if value.len() > max {
             return Err(too_long(max));
         }
-        let octets = head.around(&body).ok_or_else(|| too_long(max))?;
-        self.append(&octets, hidden.then(|| (octets.len() - body.len() + tag.iter().count(), encryption)));
+        let octets = head.wrap_body(&body).ok_or_else(|| too_long(max))?;
+        self.append_attribute(
+            &octets,
+            hidden.then(|| (octets.len() - body.len() + tag.iter().count(), encryption)),
+        );
         Ok(self)
     }
 }
 
 /// A value with its tag, and with the room that hiding it takes; whether it is to be hidden.
-fn hideable(tag: Option<u8>, encryption: Encryption, value: &[u8]) -> (Vec<u8>, bool) {
+fn pad_for_hiding(tag: Option<u8>, encryption: AttributeEncryption, value: &[u8]) -> (Vec<u8>, bool) {
     let mut body = Vec::from(tag.as_slice());
     let padded = |body: &mut Vec<u8>, from: usize| {
         let length = (body.len() - from).next_multiple_of(16).max(16);
@@ -190,42 +197,42 @@ fn hideable(tag: Option<u8>, encryption: Encryption, value: &[u8]) -> (Vec<u8>, 
     };
     let from = body.len();
     match encryption {
-        Encryption::None => body.extend_from_slice(value),
-        Encryption::UserPassword | Encryption::Ascend => {
+        AttributeEncryption::None => body.extend_from_slice(value),
+        AttributeEncryption::UserPassword | AttributeEncryption::Ascend => {
             body.extend_from_slice(value);
             padded(&mut body, from);
         }
-        Encryption::Salted => {
+        AttributeEncryption::Salted => {
             body.extend_from_slice(&[0; SALT_LEN]);
             body.push(value.len() as u8);
             body.extend_from_slice(value);
             padded(&mut body, from + SALT_LEN);
         }
     }
-    (body, encryption != Encryption::None)
+    (body, encryption != AttributeEncryption::None)
 }
 
 /// The headers around a value, whose lengths are known when it is.
 #[derive(Default)]
-struct Head {
+struct HeaderBuilder {
     octets: Vec<u8>,
     /// Where a header begins that a length counts from, where the length stands, and in how many octets.
     lengths: Vec<(usize, usize, u8)>,
 }
 
-impl Head {
-    fn tlv(&mut self, number: u32) {
-        self.framed(Framing::SUGGESTED, number);
+impl HeaderBuilder {
+    fn push_tlv(&mut self, number: u32) {
+        self.push_framed(VendorFraming::SUGGESTED, number);
     }
-    fn framed(&mut self, framing: Framing, number: u32) {
+    fn push_framed(&mut self, framing: VendorFraming, number: u32) {
         let begin = self.octets.len();
         let types = usize::from(framing.type_octets).min(4);
         self.octets.extend_from_slice(&number.to_be_bytes()[4 - types..]);
         self.lengths.push((begin, self.octets.len(), framing.length_octets));
-        self.octets.resize(begin + framing.header(), 0);
+        self.octets.resize(begin + framing.header_length(), 0);
     }
     /// The vendor and type of an extended vendor-specific attribute (RFC 6929 §2.4); what is below it.
-    fn evs<'n>(&mut self, extended: u32, rest: &'n [u32]) -> &'n [u32] {
+    fn push_evs<'n>(&mut self, extended: u32, rest: &'n [u32]) -> &'n [u32] {
         match rest {
             [vendor, number, below @ ..] if extended == u32::from(kind::VENDOR_SPECIFIC) => {
                 self.octets.extend_from_slice(&vendor.to_be_bytes());
@@ -236,7 +243,7 @@ impl Head {
         }
     }
     /// The whole; `None` where a length has no room for what it counts.
-    fn around(&self, body: &[u8]) -> Option<Vec<u8>> {
+    fn wrap_body(&self, body: &[u8]) -> Option<Vec<u8>> {
         let mut whole = [&self.octets, body].concat();
         for &(begin, at, octets) in &self.lengths {
             let length = whole.len() - begin;
@@ -251,11 +258,11 @@ impl Head {
 }
 
 /// Whether numbers name an attribute that a packet can have, with this framing of its vendor.
-pub(crate) fn can_be_sent(oid: Oid, framing: Framing) -> bool {
+pub(crate) fn can_be_sent(oid: AttributeOid, framing: VendorFraming) -> bool {
     let octets = |numbers: &[u32]| numbers.iter().all(|n| (1..=255).contains(n));
     match *oid.parts() {
         [26, 0, ..] | [241..=246, 26, 0, ..] => false,
-        [26, _, number, ref rest @ ..] => number > 0 && framing.fits(number) && octets(rest),
+        [26, _, number, ref rest @ ..] => number > 0 && framing.fits_type(number) && octets(rest),
         [26, _] => false,
         [241..=246, 26, _, number, ref rest @ ..] => octets(&[number]) && octets(rest),
         [241..=246, 26, ..] | [241..=246] | [] => false,
@@ -268,80 +275,90 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(parts: &[u32], framing: Framing) -> AttributeNumber {
-        AttributeNumber { oid: Oid::new(parts).unwrap(), framing }
+    fn attribute_number(parts: &[u32], framing: VendorFraming) -> AttributeNumber {
+        AttributeNumber { oid: AttributeOid::new(parts).unwrap(), framing }
     }
-    const USR: Framing = Framing { type_octets: 4, length_octets: 0, continuation: false };
-    const LUCENT: Framing = Framing { type_octets: 2, length_octets: 1, continuation: false };
-    const STARENT: Framing = Framing { type_octets: 2, length_octets: 2, continuation: false };
-    const WIMAX: Framing = Framing { type_octets: 1, length_octets: 1, continuation: true };
+    const USR: VendorFraming = VendorFraming { type_octets: 4, length_octets: 0, continuation: false };
+    const LUCENT: VendorFraming = VendorFraming { type_octets: 2, length_octets: 1, continuation: false };
+    const STARENT: VendorFraming = VendorFraming { type_octets: 2, length_octets: 2, continuation: false };
+    const WIMAX: VendorFraming = VendorFraming { type_octets: 1, length_octets: 1, continuation: true };
 
-    fn places() -> Vec<AttributeNumber> {
+    fn attribute_numbers() -> Vec<AttributeNumber> {
         Vec::from([
-            place(&[11], Framing::SUGGESTED),
-            place(&[26, 9, 1], Framing::SUGGESTED),
-            place(&[26, 429, 0x9001], USR),
-            place(&[26, 4846, 300], LUCENT),
-            place(&[26, 8164, 300], STARENT),
-            place(&[26, 24757, 1, 2], WIMAX),
-            place(&[26, 25053, 153, 7], Framing::SUGGESTED),
-            place(&[173, 2], Framing::SUGGESTED),
-            place(&[241, 5, 1], Framing::SUGGESTED),
-            place(&[241, 26, 9, 1], Framing::SUGGESTED),
-            place(&[245, 3], Framing::SUGGESTED),
-            place(&[245, 26, 11_344, 1, 2], Framing::SUGGESTED),
+            attribute_number(&[11], VendorFraming::SUGGESTED),
+            attribute_number(&[26, 9, 1], VendorFraming::SUGGESTED),
+            attribute_number(&[26, 429, 0x9001], USR),
+            attribute_number(&[26, 4846, 300], LUCENT),
+            attribute_number(&[26, 8164, 300], STARENT),
+            attribute_number(&[26, 24757, 1, 2], WIMAX),
+            attribute_number(&[26, 25053, 153, 7], VendorFraming::SUGGESTED),
+            attribute_number(&[173, 2], VendorFraming::SUGGESTED),
+            attribute_number(&[241, 5, 1], VendorFraming::SUGGESTED),
+            attribute_number(&[241, 26, 9, 1], VendorFraming::SUGGESTED),
+            attribute_number(&[245, 3], VendorFraming::SUGGESTED),
+            attribute_number(&[245, 26, 11_344, 1, 2], VendorFraming::SUGGESTED),
         ])
     }
 
     #[test]
     fn an_attribute_stands_where_its_numbers_say() {
         let octets = |parts: &[u32], framing| {
-            let mut list = Attributes::new();
-            list.push_at(&place(parts, framing), None, Encryption::None, b"ab").unwrap();
+            let mut list = AttributeList::new();
+            list.push_at(&attribute_number(parts, framing), None, AttributeEncryption::None, b"ab").unwrap();
             list.as_bytes().to_vec()
         };
-        assert_eq!(octets(&[11], Framing::SUGGESTED), [11, 4, b'a', b'b']);
-        assert_eq!(octets(&[26, 9, 1], Framing::SUGGESTED), [26, 10, 0, 0, 0, 9, 1, 4, b'a', b'b']);
+        assert_eq!(octets(&[11], VendorFraming::SUGGESTED), [11, 4, b'a', b'b']);
+        assert_eq!(octets(&[26, 9, 1], VendorFraming::SUGGESTED), [26, 10, 0, 0, 0, 9, 1, 4, b'a', b'b']);
         assert_eq!(octets(&[26, 429, 0x9001], USR), [26, 12, 0, 0, 1, 173, 0, 0, 0x90, 1, b'a', b'b']);
         assert_eq!(octets(&[26, 4846, 300], LUCENT), [26, 11, 0, 0, 0x12, 0xee, 1, 44, 5, b'a', b'b']);
         assert_eq!(octets(&[26, 8164, 3], STARENT), [26, 12, 0, 0, 0x1f, 0xe4, 0, 3, 0, 6, b'a', b'b']);
         assert_eq!(octets(&[26, 24757, 1, 2], WIMAX), [26, 13, 0, 0, 0x60, 0xb5, 1, 7, 0, 2, 4, b'a', b'b']);
-        assert_eq!(octets(&[241, 26, 9, 1], Framing::SUGGESTED), [241, 10, 26, 0, 0, 0, 9, 1, b'a', b'b']);
-        assert_eq!(octets(&[245, 3], Framing::SUGGESTED), [245, 6, 3, 0, b'a', b'b']);
+        assert_eq!(
+            octets(&[241, 26, 9, 1], VendorFraming::SUGGESTED),
+            [241, 10, 26, 0, 0, 0, 9, 1, b'a', b'b']
+        );
+        assert_eq!(octets(&[245, 3], VendorFraming::SUGGESTED), [245, 6, 3, 0, b'a', b'b']);
     }
 
     #[test]
     fn what_is_too_long_is_not_added() {
         let fits = |place: &AttributeNumber, encryption, length: usize| {
-            let mut list = Attributes::new();
-            let tag = (encryption == Encryption::Salted).then_some(1);
+            let mut list = AttributeList::new();
+            let tag = (encryption == AttributeEncryption::Salted).then_some(1);
             let done = list.push_at(place, tag, encryption, &alloc::vec![7; length]).map(drop);
             assert_eq!(done.is_err(), list.is_empty());
             done.map_err(|e| e.max)
         };
-        let cisco = place(&[26, 9, 1], Framing::SUGGESTED);
+        let cisco = attribute_number(&[26, 9, 1], VendorFraming::SUGGESTED);
         for (encryption, most) in [
-            (Encryption::None, 247),
-            (Encryption::UserPassword, 240),
-            (Encryption::Salted, 239),
-            (Encryption::Ascend, 16),
+            (AttributeEncryption::None, 247),
+            (AttributeEncryption::UserPassword, 240),
+            (AttributeEncryption::Salted, 239),
+            (AttributeEncryption::Ascend, 16),
         ] {
             assert_eq!(fits(&cisco, encryption, most), Ok(()), "{encryption:?}");
             assert_eq!(fits(&cisco, encryption, most + 1), Err(most), "{encryption:?}");
         }
         // What comes in fragments may be longer, but no length within it may.
-        let long = place(&[245, 26, 11_344, 1], Framing::SUGGESTED);
-        assert_eq!(fits(&long, Encryption::None, 4000), Ok(()));
-        assert!(fits(&place(&[245, 26, 11_344, 1, 2], Framing::SUGGESTED), Encryption::None, 254).is_err());
-        assert!(fits(&long, Encryption::Salted, 1).is_err());
+        let long = attribute_number(&[245, 26, 11_344, 1], VendorFraming::SUGGESTED);
+        assert_eq!(fits(&long, AttributeEncryption::None, 4000), Ok(()));
+        assert!(
+            fits(
+                &attribute_number(&[245, 26, 11_344, 1, 2], VendorFraming::SUGGESTED),
+                AttributeEncryption::None,
+                254
+            )
+            .is_err()
+        );
+        assert!(fits(&long, AttributeEncryption::Salted, 1).is_err());
     }
 
     #[test]
     fn of_several_in_one_attribute_all_are_found() {
-        let mut list = Attributes::new();
+        let mut list = AttributeList::new();
         list.push_bytes(26, &[0, 0, 0, 9, 1, 3, b'a', 2, 3, b'b', 1, 3, b'c']).unwrap();
         list.push_bytes(26, &[0, 0, 0, 9, 1, 9]).unwrap().push_text(1, "ann").unwrap();
-        let cisco = place(&[26, 9, 1], Framing::SUGGESTED);
+        let cisco = attribute_number(&[26, 9, 1], VendorFraming::SUGGESTED);
         assert_eq!(list.values_at(&cisco), [&b"a"[..], b"c"]);
         assert_eq!((list.remove_at(&cisco), list.iter().count()), (1, 2));
         assert!(list.values_at(&cisco).is_empty());
@@ -349,11 +366,11 @@ mod tests {
 
     #[test]
     fn only_numbers_that_a_packet_can_have_are_sent() {
-        let sent = |parts: &[u32], framing| can_be_sent(Oid::new(parts).unwrap(), framing);
-        for place in places() {
+        let sent = |parts: &[u32], framing| can_be_sent(AttributeOid::new(parts).unwrap(), framing);
+        for place in attribute_numbers() {
             assert!(can_be_sent(place.oid, place.framing), "{place:?}");
         }
-        assert!(sent(&[26], Framing::SUGGESTED));
+        assert!(sent(&[26], VendorFraming::SUGGESTED));
         for parts in [
             &[0][..],
             &[3000],
@@ -366,27 +383,27 @@ mod tests {
             &[241, 26, 9],
             &[245, 300],
         ] {
-            assert!(!sent(parts, Framing::SUGGESTED), "{parts:?}");
+            assert!(!sent(parts, VendorFraming::SUGGESTED), "{parts:?}");
         }
     }
 
     /// One value and where it goes, with a tag or without.
-    fn puts() -> impl Strategy<Value = (usize, Option<u8>, Vec<u8>)> {
-        (0..places().len(), any::<Option<u8>>(), proptest::collection::vec(any::<u8>(), 1..120))
+    fn arbitrary_placement() -> impl Strategy<Value = (usize, Option<u8>, Vec<u8>)> {
+        (0..attribute_numbers().len(), any::<Option<u8>>(), proptest::collection::vec(any::<u8>(), 1..120))
     }
 
     proptest! {
         #[test]
         fn what_is_put_in_is_found_there_and_taken_out_again(
-            picks in proptest::collection::vec(puts(), 1..8),
+            picks in proptest::collection::vec(arbitrary_placement(), 1..8),
         ) {
-            let places = places();
-            let mut list = Attributes::new();
+            let places = attribute_numbers();
+            let mut list = AttributeList::new();
             for (i, tag, value) in &picks {
-                list.push_at(&places[*i], *tag, Encryption::None, value).unwrap();
+                list.push_at(&places[*i], *tag, AttributeEncryption::None, value).unwrap();
             }
-            prop_assert!(Attributes::from_wire(list.as_bytes()).is_ok());
-            let found = |list: &Attributes| -> Vec<Vec<Vec<u8>>> {
+            prop_assert!(AttributeList::from_wire(list.as_bytes()).is_ok());
+            let found = |list: &AttributeList| -> Vec<Vec<Vec<u8>>> {
                 let at = |place: &AttributeNumber| list.values_at(place).into_iter().map(Cow::into_owned).collect();
                 places.iter().map(at).collect()
             };
@@ -408,20 +425,20 @@ mod tests {
         /// another.
         #[test]
         fn octets_that_are_wrong_within_an_attribute_never_panic(
-            picks in proptest::collection::vec((puts(), any::<u8>(), any::<u8>()), 1..8),
+            picks in proptest::collection::vec((arbitrary_placement(), any::<u8>(), any::<u8>()), 1..8),
         ) {
-            let places = places();
+            let places = attribute_numbers();
             let mut octets = Vec::new();
             for ((i, tag, value), at, flip) in &picks {
-                let mut one = Attributes::new();
-                one.push_at(&places[*i], *tag, Encryption::None, value).unwrap();
+                let mut one = AttributeList::new();
+                one.push_at(&places[*i], *tag, AttributeEncryption::None, value).unwrap();
                 let mut one = one.as_bytes().to_vec();
                 // Its own type and length stay.
                 let at = 2 + usize::from(*at) % (one.len() - 2);
                 one[at] ^= flip;
                 octets.extend(one);
             }
-            let list = Attributes::from_wire(&octets).unwrap();
+            let list = AttributeList::from_wire(&octets).unwrap();
             let mut met = 0;
             for place in &places {
                 let mut list = list.clone();
@@ -430,7 +447,7 @@ mod tests {
                 met += found;
                 prop_assert!(removed <= found && (found == 0) == (removed == 0));
                 prop_assert!(list.values_at(place).is_empty());
-                prop_assert!(Attributes::from_wire(list.as_bytes()).is_ok());
+                prop_assert!(AttributeList::from_wire(list.as_bytes()).is_ok());
             }
             let untouched = picks.iter().any(|(_, _, flip)| *flip == 0);
             prop_assert!(met > 0 || !untouched, "what was not changed is found");
@@ -438,8 +455,8 @@ mod tests {
 
         #[test]
         fn arbitrary_octets_never_panic(bytes: Vec<u8>, numbers in proptest::collection::vec(0..300u32, 1..6)) {
-            if let (Ok(mut list), Some(oid)) = (Attributes::from_wire(&bytes), Oid::new(&numbers)) {
-                for framing in [Framing::SUGGESTED, USR, LUCENT, STARENT, WIMAX] {
+            if let (Ok(mut list), Some(oid)) = (AttributeList::from_wire(&bytes), AttributeOid::new(&numbers)) {
+                for framing in [VendorFraming::SUGGESTED, USR, LUCENT, STARENT, WIMAX] {
                     let place = AttributeNumber { oid, framing };
                     let found = list.values_at(&place).len();
                     let removed = list.remove_at(&place);

@@ -1,6 +1,6 @@
 //! Typed values (RFC 8044).
 
-use super::Hex;
+use super::HexOctets;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -90,7 +90,7 @@ impl DataType {
     }
     /// Whether values are other attributes.
     #[must_use]
-    pub const fn holds_others(self) -> bool {
+    pub const fn contains_attributes(self) -> bool {
         matches!(self, Self::Tlv | Self::Vsa | Self::Extended | Self::LongExtended | Self::Evs)
     }
     /// The type that a dictionary names, in FreeRADIUS's or RFC 8044's words.
@@ -126,7 +126,7 @@ impl DataType {
 
 /// One value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Value<'a> {
+pub enum AttributeValue<'a> {
     /// A number, perhaps one with a name.
     Integer(u32),
     /// Seconds since 1970.
@@ -168,15 +168,15 @@ pub struct ValueError {
     pub length: usize,
 }
 
-impl<'a> Value<'a> {
+impl<'a> AttributeValue<'a> {
     /// Reads a value of a type.
     ///
     /// # Errors
     /// The octets do not have the type's form; bits beyond a prefix must be zero.
     pub fn decode(data_type: DataType, bytes: &'a [u8]) -> Result<Self, ValueError> {
-        Self::read(data_type, bytes).ok_or(ValueError { data_type, length: bytes.len() })
+        Self::decode_value(data_type, bytes).ok_or(ValueError { data_type, length: bytes.len() })
     }
-    fn read(data_type: DataType, bytes: &'a [u8]) -> Option<Self> {
+    fn decode_value(data_type: DataType, bytes: &'a [u8]) -> Option<Self> {
         let number = || bytes.try_into().ok().map(u32::from_be_bytes);
         Some(match data_type {
             DataType::Integer => Self::Integer(number()?),
@@ -245,7 +245,7 @@ impl<'a> Value<'a> {
     }
     /// A number without a sign, which may have a name.
     #[must_use]
-    pub const fn number(&self) -> Option<u64> {
+    pub const fn as_number(&self) -> Option<u64> {
         match *self {
             Self::Integer(n) | Self::Time(n) => Some(n as u64),
             Self::Integer64(n) => Some(n),
@@ -256,12 +256,12 @@ impl<'a> Value<'a> {
     }
 }
 
-impl fmt::Display for Value<'_> {
+impl fmt::Display for AttributeValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(n) | Self::Time(n) => write!(f, "{n}"),
             Self::Text(text) => write!(f, "{text:?}"),
-            Self::Octets(bytes) => write!(f, "{}", Hex(bytes)),
+            Self::Octets(bytes) => write!(f, "{}", HexOctets(bytes)),
             Self::Ifid(id) => {
                 for (i, pair) in id.chunks(2).enumerate() {
                     write!(f, "{}{:02x}{:02x}", if i == 0 { "" } else { ":" }, pair[0], pair[1])?;
@@ -326,7 +326,7 @@ mod tests {
             (DataType::Ip, &[10, 0, 0, 1], "10.0.0.1"),
             (DataType::Ip, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "2001:db8::1"),
         ] {
-            assert_eq!(Value::decode(data_type, bytes).unwrap().to_string(), text);
+            assert_eq!(AttributeValue::decode(data_type, bytes).unwrap().to_string(), text);
         }
     }
 
@@ -345,18 +345,18 @@ mod tests {
             (DataType::Ipv6Prefix, &[1, 0]),
             (DataType::Ipv6Prefix, &[0, 128]),
         ] {
-            assert!(Value::decode(data_type, bytes).is_err(), "{data_type:?} {bytes:?}");
+            assert!(AttributeValue::decode(data_type, bytes).is_err(), "{data_type:?} {bytes:?}");
         }
     }
 
     proptest! {
         #[test]
         fn what_decodes_is_encoded_to_the_same_value(i in 0..TYPES.len(), bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
-            if let Ok(value) = Value::decode(TYPES[i], &bytes) {
+            if let Ok(value) = AttributeValue::decode(TYPES[i], &bytes) {
                 let mut again = Vec::new();
                 value.encode(&mut again);
-                prop_assert_eq!(Value::decode(TYPES[i], &again), Ok(value.clone()));
-                if !matches!(value, Value::Ipv6Prefix(..)) {
+                prop_assert_eq!(AttributeValue::decode(TYPES[i], &again), Ok(value.clone()));
+                if !matches!(value, AttributeValue::Ipv6Prefix(..)) {
                     prop_assert_eq!(again, bytes);
                 }
             }

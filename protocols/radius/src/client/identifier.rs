@@ -7,15 +7,15 @@ use usher_core::{Instant, SecureRng};
 
 /// An identifier in use: of which server, from which socket (counted from the first).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct IdentifierSlot {
     pub(crate) server: u16,
     pub(crate) socket: u32,
     pub(crate) identifier: u8,
 }
 
-impl Slot {
+impl IdentifierSlot {
     /// All three in one word, to look up by.
-    pub(crate) const fn key(self) -> u64 {
+    pub(crate) const fn lookup_key(self) -> u64 {
         (self.socket as u64) << 24 | (self.server as u64) << 8 | self.identifier as u64
     }
 }
@@ -25,22 +25,22 @@ const STATUS: u8 = 0;
 
 /// The identifiers of one server on one socket.
 #[derive(Clone, Debug)]
-struct Lane {
+struct IdentifierLane {
     busy: [u64; 4],
     used: u16,
     next: u8,
 }
 
-impl Lane {
+impl IdentifierLane {
     fn is_busy(&self, id: u8) -> bool {
         self.busy[usize::from(id / 64)] >> (id % 64) & 1 == 1
     }
-    fn occupy(&mut self, id: u8) {
+    fn mark_busy(&mut self, id: u8) {
         self.busy[usize::from(id / 64)] |= 1 << (id % 64);
         self.used += 1;
     }
     /// The next that is not in use; `reserved`: 0 is not given out.
-    fn take(&mut self, reserved: bool) -> Option<u8> {
+    fn take_identifier(&mut self, reserved: bool) -> Option<u8> {
         let left_out = u16::from(reserved && !self.is_busy(STATUS));
         if self.used + left_out == 256 {
             return None;
@@ -49,11 +49,11 @@ impl Lane {
         while self.is_busy(id) || reserved && id == STATUS {
             id = id.wrapping_add(1);
         }
-        self.occupy(id);
+        self.mark_busy(id);
         self.next = id.wrapping_add(1);
         Some(id)
     }
-    fn free(&mut self, id: u8) {
+    fn free_identifier(&mut self, id: u8) {
         self.busy[usize::from(id / 64)] &= !(1 << (id % 64));
         self.used -= 1;
     }
@@ -61,87 +61,97 @@ impl Lane {
 
 /// One server's.
 #[derive(Debug)]
-struct Lanes {
-    lanes: Vec<Lane>,
+struct ServerLanes {
+    lanes: Vec<IdentifierLane>,
     /// The first one that may have room.
-    room: usize,
+    first_free: usize,
     max: usize,
     /// Identifier 0 is Status-Server's.
     reserved: bool,
 }
 
-impl Lanes {
-    fn add(&mut self, rng: &mut SecureRng) {
-        self.lanes.push(Lane { busy: [0; 4], used: 0, next: rng.next_u32() as u8 });
+impl ServerLanes {
+    fn add_lane(&mut self, rng: &mut SecureRng) {
+        self.lanes.push(IdentifierLane { busy: [0; 4], used: 0, next: rng.next_u32() as u8 });
     }
 }
 
 /// All identifiers of a client.
 #[derive(Debug)]
-pub(crate) struct Identifiers {
-    servers: Vec<Lanes>,
+pub(crate) struct IdentifierTable {
+    servers: Vec<ServerLanes>,
     /// Identifiers that may still get a late reply, in the order in which they are freed.
-    resting: VecDeque<(Instant, Slot)>,
+    resting: VecDeque<(Instant, IdentifierSlot)>,
 }
 
-impl Identifiers {
+impl IdentifierTable {
     pub(crate) const fn new() -> Self {
         Self { servers: Vec::new(), resting: VecDeque::new() }
     }
     /// Adds a server with at most so many sockets or connections; `reserved`: identifier 0 of each is for
     /// Status-Server.
-    pub(crate) fn add(&mut self, max: u32, reserved: bool) {
-        self.servers.push(Lanes { lanes: Vec::new(), room: 0, max: max as usize, reserved });
+    pub(crate) fn add_server(&mut self, max: u32, reserved: bool) {
+        self.servers.push(ServerLanes { lanes: Vec::new(), first_free: 0, max: max as usize, reserved });
     }
     /// An identifier that is not in use, on the first socket that has one; `None` where all sockets are
     /// full.
-    pub(crate) fn take(&mut self, now: Instant, server: u16, rng: &mut SecureRng) -> Option<Slot> {
-        self.wake(now);
+    pub(crate) fn take_identifier(
+        &mut self,
+        now: Instant,
+        server: u16,
+        rng: &mut SecureRng,
+    ) -> Option<IdentifierSlot> {
+        self.free_rested(now);
         let of = &mut self.servers[usize::from(server)];
         loop {
-            if of.room == of.lanes.len() {
+            if of.first_free == of.lanes.len() {
                 if of.lanes.len() == of.max {
                     return None;
                 }
-                of.add(rng);
+                of.add_lane(rng);
             }
-            if let Some(identifier) = of.lanes[of.room].take(of.reserved) {
-                return Some(Slot { server, socket: of.room as u32, identifier });
+            if let Some(identifier) = of.lanes[of.first_free].take_identifier(of.reserved) {
+                return Some(IdentifierSlot { server, socket: of.first_free as u32, identifier });
             }
-            of.room += 1;
+            of.first_free += 1;
         }
     }
     /// An identifier for a Status-Server: the first connection's that is reserved for it, or any where none is.
-    pub(crate) fn take_status(&mut self, now: Instant, server: u16, rng: &mut SecureRng) -> Option<Slot> {
+    pub(crate) fn take_status(
+        &mut self,
+        now: Instant,
+        server: u16,
+        rng: &mut SecureRng,
+    ) -> Option<IdentifierSlot> {
         if !self.servers[usize::from(server)].reserved {
-            return self.take(now, server, rng);
+            return self.take_identifier(now, server, rng);
         }
-        self.wake(now);
+        self.free_rested(now);
         let of = &mut self.servers[usize::from(server)];
         if of.lanes.is_empty() {
-            of.add(rng);
+            of.add_lane(rng);
         }
         let lane = of.lanes.first_mut().filter(|lane| !lane.is_busy(STATUS))?;
-        lane.occupy(STATUS);
-        Some(Slot { server, socket: 0, identifier: STATUS })
+        lane.mark_busy(STATUS);
+        Some(IdentifierSlot { server, socket: 0, identifier: STATUS })
     }
     /// Frees what has rested.
-    fn wake(&mut self, now: Instant) {
+    fn free_rested(&mut self, now: Instant) {
         while let Some(&(at, slot)) = self.resting.front()
             && at <= now
         {
             self.resting.pop_front();
-            self.free(slot);
+            self.free_identifier(slot);
         }
     }
     /// Gives an identifier back for use.
-    pub(crate) fn free(&mut self, slot: Slot) {
-        let Lanes { lanes, room, .. } = &mut self.servers[usize::from(slot.server)];
-        lanes[slot.socket as usize].free(slot.identifier);
+    pub(crate) fn free_identifier(&mut self, slot: IdentifierSlot) {
+        let ServerLanes { lanes, first_free: room, .. } = &mut self.servers[usize::from(slot.server)];
+        lanes[slot.socket as usize].free_identifier(slot.identifier);
         *room = (*room).min(slot.socket as usize);
     }
     /// Gives an identifier back that is to rest until `at`; calls have non-decreasing times.
-    pub(crate) fn rest(&mut self, at: Instant, slot: Slot) {
+    pub(crate) fn rest_identifier(&mut self, at: Instant, slot: IdentifierSlot) {
         self.resting.push_back((at, slot));
     }
 }
@@ -153,39 +163,43 @@ mod tests {
 
     #[test]
     fn identifiers_rotate_and_overflow_to_the_next_socket() {
-        let mut rng = Seed::new(1).secure("test", 0);
-        let mut ids = Identifiers::new();
-        ids.add(2, false);
-        let first = ids.take(Instant::ZERO, 0, &mut rng).unwrap();
-        ids.free(first);
+        let mut rng = Seed::new(1).derive_secure_rng("test", 0);
+        let mut ids = IdentifierTable::new();
+        ids.add_server(2, false);
+        let first = ids.take_identifier(Instant::ZERO, 0, &mut rng).unwrap();
+        ids.free_identifier(first);
         let mut seen = std::collections::BTreeSet::new();
         for i in 0..512 {
-            let slot = ids.take(Instant::ZERO, 0, &mut rng).unwrap();
+            let slot = ids.take_identifier(Instant::ZERO, 0, &mut rng).unwrap();
             assert_eq!(slot.socket, i / 256);
             assert!(i != 0 || slot.identifier == first.identifier.wrapping_add(1), "not reused at once");
             assert!(seen.insert(slot));
         }
-        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None);
-        ids.rest(Instant::from_nanos(5), first);
-        assert_eq!(ids.take(Instant::from_nanos(4), 0, &mut rng), None);
-        assert_eq!(ids.take(Instant::from_nanos(5), 0, &mut rng), Some(first));
+        assert_eq!(ids.take_identifier(Instant::ZERO, 0, &mut rng), None);
+        ids.rest_identifier(Instant::from_nanos(5), first);
+        assert_eq!(ids.take_identifier(Instant::from_nanos(4), 0, &mut rng), None);
+        assert_eq!(ids.take_identifier(Instant::from_nanos(5), 0, &mut rng), Some(first));
     }
 
     #[test]
     fn one_identifier_of_a_connection_is_left_to_status_server() {
-        let mut rng = Seed::new(1).secure("test", 0);
-        let mut ids = Identifiers::new();
-        ids.add(1, true);
+        let mut rng = Seed::new(1).derive_secure_rng("test", 0);
+        let mut ids = IdentifierTable::new();
+        ids.add_server(1, true);
         for _ in 0..255 {
-            assert_ne!(ids.take(Instant::ZERO, 0, &mut rng).unwrap().identifier, STATUS);
+            assert_ne!(ids.take_identifier(Instant::ZERO, 0, &mut rng).unwrap().identifier, STATUS);
         }
-        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None);
-        let status = Slot { server: 0, socket: 0, identifier: STATUS };
+        assert_eq!(ids.take_identifier(Instant::ZERO, 0, &mut rng), None);
+        let status = IdentifierSlot { server: 0, socket: 0, identifier: STATUS };
         assert_eq!(ids.take_status(Instant::ZERO, 0, &mut rng), Some(status));
         assert_eq!(ids.take_status(Instant::ZERO, 0, &mut rng), None, "one at a time");
-        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None);
-        ids.free(status);
-        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None, "nor is it anybody else's when it is free");
+        assert_eq!(ids.take_identifier(Instant::ZERO, 0, &mut rng), None);
+        ids.free_identifier(status);
+        assert_eq!(
+            ids.take_identifier(Instant::ZERO, 0, &mut rng),
+            None,
+            "nor is it anybody else's when it is free"
+        );
         assert_eq!(ids.take_status(Instant::ZERO, 0, &mut rng), Some(status));
     }
 }

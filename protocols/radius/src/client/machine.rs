@@ -1,12 +1,15 @@
 //! The client's machine.
 
-use super::identifier::{Identifiers, Slot};
-use super::liveness::Watch;
+use super::identifier::{IdentifierSlot, IdentifierTable};
+use super::liveness::ServerWatchdog;
 use super::stream::ServerConnection;
-use super::{Command, Config, ConfigError, Counters, Event, ServerConfig, ServerCounts, Target, Transport};
-use crate::attribute::{Attributes, kind};
+use super::{
+    ConfigError, RadiusClientCommand, RadiusClientConfig, RadiusClientCounters, RadiusClientEvent,
+    RequestTarget, ServerConfig, ServerCounts, ServerTransport,
+};
+use crate::attribute::{AttributeList, kind};
 use crate::auth::{self, sign_request};
-use crate::packet::{self, Code, TooLong};
+use crate::packet::{self, PacketCode, TooLong};
 use crate::work::WorkMeter;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -15,8 +18,8 @@ use core::net::SocketAddr;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, Output, OutputOf, Path, SecureRng,
-    SocketId, StreamOp, Transmit, WallTime,
+    CommandError, ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, NoJob,
+    OutputOf, SecureRng, SocketId, StreamOp, Transmit, WallTime,
 };
 
 /// How many lists and buffers are kept for reuse.
@@ -24,14 +27,14 @@ const SPARE: usize = 64;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingRequest {
     /// The caller's; `None`: a Status-Server of our own.
     pub(super) token: Option<u64>,
     /// The packet; its authenticator is the one that the reply proves.
     pub(super) bytes: Vec<u8>,
     /// What to encode again: kept only where a retransmission may differ.
-    pub(super) source: Option<Box<Source>>,
-    pub(super) slot: Slot,
+    pub(super) source: Option<Box<RetransmissionSource>>,
+    pub(super) slot: IdentifierSlot,
     pub(super) tries: u32,
     pub(super) start: Instant,
     pub(super) deadline: Instant,
@@ -43,17 +46,17 @@ pub(super) struct Pending {
 }
 
 #[derive(Debug)]
-pub(super) struct Source {
-    pub(super) attributes: Attributes,
+pub(super) struct RetransmissionSource {
+    pub(super) attributes: AttributeList,
     pub(super) group: Option<u16>,
-    pub(super) tries_here: u32,
+    pub(super) server_attempts: u32,
     /// The Acct-Delay-Time that the caller gave, and what was sent last.
     pub(super) delay: Option<(u32, u32)>,
 }
 
 /// What a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Timer {
+pub(super) enum ClientTimer {
     /// The answer to a request, by its place.
     Request(u32),
     /// The next attempt to connect: server and lane.
@@ -71,7 +74,7 @@ pub(super) struct GroupState {
 
 /// What was decided and not carried out yet.
 #[derive(Debug)]
-pub(super) enum Outgoing {
+pub(super) enum QueuedClientOutput {
     /// A request is to be sent, or sent again.
     Request(u32),
     /// A connection is to be opened or ended.
@@ -82,13 +85,13 @@ pub(super) enum Outgoing {
 
 /// A RADIUS client; see the [module](super).
 #[derive(Debug)]
-pub struct Client {
-    pub(super) config: Config,
+pub struct RadiusClient {
+    pub(super) config: RadiusClientConfig,
     /// The wall time at [`Instant::ZERO`].
     pub(super) epoch: WallTime,
     pub(super) rng: SecureRng,
-    pub(super) identifiers: Identifiers,
-    pub(super) pending: Vec<Option<Pending>>,
+    pub(super) identifiers: IdentifierTable,
+    pub(super) pending: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
     by_token: HashMap<u64, u32>,
     pub(super) by_slot: HashMap<u64, u32>,
@@ -99,27 +102,27 @@ pub struct Client {
     pub(super) links: Vec<Vec<ServerConnection>>,
     pub(super) by_conn: HashMap<ConnId, (u16, u32)>,
     pub(super) next_conn: u32,
-    pub(super) watches: Vec<Option<Watch>>,
+    pub(super) watches: Vec<Option<ServerWatchdog>>,
     /// How many requests wait for each server.
-    pub(super) owed: Vec<u32>,
+    pub(super) pending_counts: Vec<u32>,
     /// What came of asking each server.
-    pub(super) asked_of: Vec<ServerCounts>,
-    pub(super) timers: TimerQueue<Timer>,
-    pub(super) ready: VecDeque<Outgoing>,
+    pub(super) counts_by_server: Vec<ServerCounts>,
+    pub(super) timers: TimerQueue<ClientTimer>,
+    pub(super) ready: VecDeque<QueuedClientOutput>,
     /// Those of the ready list, beside it: its entries are small, since a large one would be copied whole for the smallest.
-    pub(super) events: VecDeque<Event>,
+    pub(super) events: VecDeque<RadiusClientEvent>,
     pub(super) work: WorkMeter,
-    pub(super) counters: Counters,
+    pub(super) counters: RadiusClientCounters,
     spare_buffers: Vec<Vec<u8>>,
-    spare_lists: Vec<Attributes>,
+    spare_lists: Vec<AttributeList>,
 }
 
-impl Client {
+impl RadiusClient {
     /// A client of these servers. Authenticators, first identifiers and jitter are drawn from `rng`.
     ///
     /// # Errors
     /// The configuration contradicts itself.
-    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+    pub fn new(config: RadiusClientConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let servers = config.servers.len();
         if servers == 0 || servers > usize::from(u16::MAX) {
             return Err(ConfigError::Servers(servers));
@@ -148,7 +151,7 @@ impl Client {
             return Err(ConfigError::Liveness);
         }
         let mut client = Self {
-            identifiers: Identifiers::new(),
+            identifiers: IdentifierTable::new(),
             pending: Vec::new(),
             free: Vec::new(),
             by_token: HashMap::with_hasher(hash_state(&mut rng)),
@@ -159,35 +162,35 @@ impl Client {
             by_conn: HashMap::with_hasher(hash_state(&mut rng)),
             next_conn: config.first_connection,
             watches: Vec::new(),
-            owed: Vec::new(),
-            asked_of: Vec::new(),
+            pending_counts: Vec::new(),
+            counts_by_server: Vec::new(),
             timers: TimerQueue::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
             work: WorkMeter::default(),
-            counters: Counters::default(),
+            counters: RadiusClientCounters::default(),
             spare_buffers: Vec::new(),
             spare_lists: Vec::new(),
             config,
             epoch: WallTime::UNIX_EPOCH,
             rng,
         };
-        (0..servers).for_each(|i| client.know(i as u16));
+        (0..servers).for_each(|i| client.register_server(i as u16));
         Ok(client)
     }
     /// Makes what belongs to a server that is new in the configuration.
-    fn know(&mut self, server: u16) {
+    fn register_server(&mut self, server: u16) {
         let config = &self.config.servers[usize::from(server)];
         let lanes = match config.transport {
-            Transport::Udp => self.config.max_sockets,
-            Transport::Tls => self.config.max_connections,
+            ServerTransport::Udp => self.config.max_sockets,
+            ServerTransport::Tls => self.config.max_connections,
         };
-        self.identifiers.add(lanes, config.transport == Transport::Tls);
-        self.by_address.entry(canonical(config.address)).or_default().push(server);
+        self.identifiers.add_server(lanes, config.transport == ServerTransport::Tls);
+        self.by_address.entry(canonical_address(config.address)).or_default().push(server);
         self.links.push(Vec::new());
-        self.owed.push(0);
-        self.asked_of.push(ServerCounts::default());
-        self.watches.push(config.liveness.map(Watch::new));
+        self.pending_counts.push(0);
+        self.counts_by_server.push(ServerCounts::default());
+        self.watches.push(config.liveness.map(ServerWatchdog::new));
     }
     /// Adds a server, of no group; answers its index. One of the same address, transport and secret is not added
     /// again.
@@ -199,80 +202,80 @@ impl Client {
             let s = &self.config.servers[usize::from(i)];
             s.transport == server.transport && s.secret.as_bytes() == server.secret.as_bytes()
         };
-        let known = self.by_address.get(&canonical(server.address));
+        let known = self.by_address.get(&canonical_address(server.address));
         if let Some(&i) = known.and_then(|all| all.iter().find(same)) {
             return Ok(i);
         }
         let index = u16::try_from(self.config.servers.len()).ok().filter(|&i| i < u16::MAX);
         let index = index.ok_or(ConfigError::Servers(self.config.servers.len() + 1))?;
         self.config.servers.push(server);
-        self.know(index);
+        self.register_server(index);
         Ok(index)
     }
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &RadiusClientCounters {
         &self.counters
     }
     /// What came of asking a server.
     #[must_use]
-    pub fn asked_of(&self, server: u16) -> ServerCounts {
-        self.asked_of.get(usize::from(server)).copied().unwrap_or_default()
+    pub fn server_counts(&self, server: u16) -> ServerCounts {
+        self.counts_by_server.get(usize::from(server)).copied().unwrap_or_default()
     }
     /// Requests that wait for an answer.
     #[must_use]
-    pub fn outstanding(&self) -> usize {
+    pub fn outstanding_count(&self) -> usize {
         self.by_token.len()
     }
     /// The tokens of requests that wait for an answer, in their order.
     #[must_use]
-    pub fn waiting(&self) -> Vec<u64> {
+    pub fn outstanding_tokens(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.by_token.keys().copied().collect();
         all.sort_unstable();
         all
     }
     /// An empty list, reused from an earlier command where there is one.
     #[must_use]
-    pub fn attributes(&mut self) -> Attributes {
+    pub fn take_attributes(&mut self) -> AttributeList {
         self.spare_lists.pop().unwrap_or_default()
     }
     /// The configuration.
     #[must_use]
-    pub const fn config(&self) -> &Config {
+    pub const fn config(&self) -> &RadiusClientConfig {
         &self.config
     }
 
-    pub(super) fn encode(
+    pub(super) fn encode_request(
         &mut self,
         out: &mut Vec<u8>,
-        slot: Slot,
-        code: Code,
-        attributes: &Attributes,
+        slot: IdentifierSlot,
+        code: PacketCode,
+        attributes: &AttributeList,
     ) -> Result<(), TooLong> {
         let secret = &self.config.servers[usize::from(slot.server)].secret;
-        let random = matches!(code, Code::ACCESS_REQUEST | Code::STATUS_SERVER);
+        let random = matches!(code, PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER);
         // An access server need not believe a request of RFC 5176 by its authenticator alone, which is MD5 of what may be chosen.
-        let sign = random || matches!(code, Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
-        let authenticator = if random { self.rng.array() } else { [0; 16] };
+        let sign = random || matches!(code, PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST);
+        let authenticator = if random { self.rng.random_array() } else { [0; 16] };
         out.clear();
-        packet::begin(out, code, slot.identifier, &authenticator);
+        packet::write_header(out, code, slot.identifier, &authenticator);
         if sign {
-            auth::reserve(out);
+            auth::reserve_authenticator(out);
         }
         let salt = if attributes.has_hidden() { self.rng.next_u32() as u16 } else { 0 };
-        attributes.emit(out, secret.as_bytes(), &authenticator, salt);
-        packet::finish(out, 0)?;
+        attributes.encode_into(out, secret.as_bytes(), &authenticator, salt);
+        packet::finish_packet(out, 0)?;
         sign_request(out, sign, secret);
         Ok(())
     }
 
-    fn request(
+    fn start_request(
         &mut self,
         now: Instant,
         token: u64,
-        target: Target,
-        code: Code,
-        attributes: Attributes,
+        target: RequestTarget,
+        code: PacketCode,
+        attributes: AttributeList,
     ) -> Result<(), CommandError> {
         if !code.is_request() {
             return Err(CommandError::Invalid("the code is not one of a request"));
@@ -283,46 +286,46 @@ impl Client {
         if attributes.get(kind::MESSAGE_AUTHENTICATOR).is_some() {
             return Err(CommandError::Invalid("the client puts the Message-Authenticator in"));
         }
-        let (server, group) = self.choose(now, target)?;
-        self.open(now, Some(token), server, group, code, attributes)?;
+        let (server, group) = self.choose_server(now, target)?;
+        self.open_request(now, Some(token), server, group, code, attributes)?;
         self.counters.requests += 1;
-        self.asked_of[usize::from(server)].requests += 1;
+        self.counts_by_server[usize::from(server)].requests += 1;
         Ok(())
     }
 
     /// Begins a request; answers its place.
-    pub(super) fn open(
+    pub(super) fn open_request(
         &mut self,
         now: Instant,
         token: Option<u64>,
         server: u16,
         group: Option<u16>,
-        code: Code,
-        attributes: Attributes,
+        code: PacketCode,
+        attributes: AttributeList,
     ) -> Result<u32, CommandError> {
         let full = CommandError::Full("all identifiers of all sockets are in use");
         let slot = match token {
-            Some(_) => self.identifiers.take(now, server, &mut self.rng),
+            Some(_) => self.identifiers.take_identifier(now, server, &mut self.rng),
             None => self.identifiers.take_status(now, server, &mut self.rng),
         };
         let slot = slot.ok_or(full)?;
         let mut bytes = self.spare_buffers.pop().unwrap_or_default();
-        if self.encode(&mut bytes, slot, code, &attributes).is_err() {
-            self.identifiers.free(slot);
+        if self.encode_request(&mut bytes, slot, code, &attributes).is_err() {
+            self.identifiers.free_identifier(slot);
             self.spare_buffers.push(bytes);
             return Err(CommandError::Invalid("the attributes do not fit a packet of 4096 octets"));
         }
         let delay = match code {
-            Code::ACCOUNTING_REQUEST => attributes.get_u32(kind::ACCT_DELAY_TIME).map(|d| (d, d)),
+            PacketCode::ACCOUNTING_REQUEST => attributes.get_u32(kind::ACCT_DELAY_TIME).map(|d| (d, d)),
             _ => None,
         };
         let source = if delay.is_some() || group.is_some() {
-            Some(Box::new(Source { attributes, group, tries_here: 1, delay }))
+            Some(Box::new(RetransmissionSource { attributes, group, server_attempts: 1, delay }))
         } else {
             self.recycle_list(attributes);
             None
         };
-        let mut pending = Pending {
+        let mut pending = PendingRequest {
             token,
             bytes,
             source,
@@ -349,70 +352,75 @@ impl Client {
         if let Some(token) = token {
             self.by_token.insert(token, index);
         }
-        self.occupy(slot, index);
-        self.timers.insert(deadline, Timer::Request(index));
-        self.dispatch(now, index);
+        self.register_slot(slot, index);
+        self.timers.insert(deadline, ClientTimer::Request(index));
+        self.dispatch_request(now, index);
         Ok(index)
     }
 
     /// Waits for the first answer of the server that a request is to be sent to: by datagrams the first wait, by
     /// RadSec all the time that there is.
-    pub(super) fn wait_anew(&mut self, now: Instant, p: &mut Pending) {
+    pub(super) fn wait_anew(&mut self, now: Instant, p: &mut PendingRequest) {
         if p.token.is_none() {
             p.deadline = now + self.probe_wait(p.slot.server);
             return;
         }
         p.here = now;
         let policy = self.config.retransmission;
-        let end = (p.start + policy.max_duration()).max(now + self.window(p.slot.server));
-        match self.transport(p.slot.server) {
-            Transport::Udp => {
-                p.wait = policy.first(&mut self.rng);
+        let end = (p.start + policy.max_duration()).max(now + self.response_window(p.slot.server));
+        match self.server_transport(p.slot.server) {
+            ServerTransport::Udp => {
+                p.wait = policy.first_wait(&mut self.rng);
                 p.deadline = (now + p.wait).min(end);
             }
-            Transport::Tls => {
-                let patience = p.start + policy.patience();
-                p.deadline = end.min(patience.max(now + self.window(p.slot.server)));
+            ServerTransport::Tls => {
+                let patience = p.start + policy.total_wait();
+                p.deadline = end.min(patience.max(now + self.response_window(p.slot.server)));
             }
         }
     }
 
-    pub(super) fn transport(&self, server: u16) -> Transport {
+    pub(super) fn server_transport(&self, server: u16) -> ServerTransport {
         self.config.servers[usize::from(server)].transport
     }
 
     /// Sends a request, or lets it wait for its connection.
-    pub(super) fn dispatch(&mut self, now: Instant, index: u32) {
+    pub(super) fn dispatch_request(&mut self, now: Instant, index: u32) {
         let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) else { return };
         let slot = p.slot;
-        if self.config.servers[usize::from(slot.server)].transport == Transport::Udp || self.linked(now, slot)
+        if self.config.servers[usize::from(slot.server)].transport == ServerTransport::Udp
+            || self.ensure_connected(now, slot)
         {
-            self.enqueue(index);
+            self.enqueue_request(index);
         }
-        self.expect(now, slot.server);
+        self.expect_reply(now, slot.server);
     }
-    pub(super) fn say(&mut self, event: Event) {
-        self.ready.push_back(Outgoing::Event);
+    pub(super) fn push_event(&mut self, event: RadiusClientEvent) {
+        self.ready.push_back(QueuedClientOutput::Event);
         self.events.push_back(event);
     }
-    pub(super) fn operate(&mut self, conn: ConnId, op: StreamOp) {
-        self.ready.push_back(Outgoing::Operation(conn, op));
+    pub(super) fn push_operation(&mut self, conn: ConnId, op: StreamOp) {
+        self.ready.push_back(QueuedClientOutput::Operation(conn, op));
     }
-    pub(super) fn enqueue(&mut self, index: u32) {
+    pub(super) fn enqueue_request(&mut self, index: u32) {
         if let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut)
             && !p.queued
         {
             p.queued = true;
-            self.ready.push_back(Outgoing::Request(index));
+            self.ready.push_back(QueuedClientOutput::Request(index));
         }
     }
 
     /// The server for a new request, and the group where a change of server is possible.
-    fn choose(&mut self, now: Instant, target: Target) -> Result<(u16, Option<u16>), CommandError> {
+    fn choose_server(
+        &mut self,
+        now: Instant,
+        target: RequestTarget,
+    ) -> Result<(u16, Option<u16>), CommandError> {
         match target {
-            Target::Server(s) if usize::from(s) < self.config.servers.len() => Ok((s, None)),
-            Target::Server(_) => Err(CommandError::Invalid("no server of this index")),
-            Target::Group(g) => {
+            RequestTarget::Server(s) if usize::from(s) < self.config.servers.len() => Ok((s, None)),
+            RequestTarget::Server(_) => Err(CommandError::Invalid("no server of this index")),
+            RequestTarget::Group(g) => {
                 let members = self.config.groups.get(usize::from(g));
                 let members = members.ok_or(CommandError::Invalid("no group of this index"))?;
                 let state = &mut self.groups[usize::from(g)];
@@ -420,17 +428,17 @@ impl Client {
                     state.position = 0;
                 }
                 let first = members[state.position];
-                let movable = self.movable(g);
+                let movable = self.can_fail_over(g);
                 Ok((if movable { self.best_from(members, first) } else { first }, movable.then_some(g)))
             }
-            Target::From { group, server } => {
+            RequestTarget::From { group, server } => {
                 let members = self.config.groups.get(usize::from(group));
                 let members = members.ok_or(CommandError::Invalid("no group of this index"))?;
                 if !members.contains(&server) {
                     return Err(CommandError::Invalid("this server is not of the group"));
                 }
-                let movable = self.movable(group);
-                let other = movable && !self.usable(server);
+                let movable = self.can_fail_over(group);
+                let other = movable && !self.is_usable(server);
                 let server = if other { self.best_from(members, server) } else { server };
                 Ok((server, movable.then_some(group)))
             }
@@ -438,7 +446,7 @@ impl Client {
     }
 
     /// Whether a request to a group may change servers.
-    fn movable(&self, group: u16) -> bool {
+    fn can_fail_over(&self, group: u16) -> bool {
         self.config.failover.is_some() && self.config.groups[usize::from(group)].len() > 1
     }
 
@@ -446,24 +454,24 @@ impl Client {
     pub(super) fn best_from(&self, members: &[u16], first: u16) -> u16 {
         let at = members.iter().position(|&s| s == first).unwrap_or(0);
         let order = members[at..].iter().chain(&members[..at]);
-        order.copied().min_by_key(|&s| self.health(s)).unwrap_or(first)
+        order.copied().min_by_key(|&s| self.server_health(s)).unwrap_or(first)
     }
 
     /// Gives a request up.
     pub(super) fn give_up(&mut self, now: Instant, index: u32) {
-        let Some(p) = self.release(now, index, true) else { return };
+        let Some(p) = self.release_request(now, index, true) else { return };
         match p.token {
             Some(token) => {
                 self.counters.timeouts += 1;
-                self.asked_of[usize::from(p.slot.server)].timeouts += 1;
-                self.say(Event::TimedOut { token });
+                self.counts_by_server[usize::from(p.slot.server)].timeouts += 1;
+                self.push_event(RadiusClientEvent::TimedOut { token });
             }
-            None => self.unanswered(p.slot.server),
+            None => self.clear_probe(p.slot.server),
         }
-        self.recycle(p);
+        self.recycle_buffer(p);
     }
 
-    fn recycle_list(&mut self, mut list: Attributes) {
+    fn recycle_list(&mut self, mut list: AttributeList) {
         if self.spare_lists.len() < SPARE {
             list.clear();
             self.spare_lists.push(list);
@@ -471,79 +479,81 @@ impl Client {
     }
 
     /// Ends a request: forgets everything about it. Its identifier rests where a late reply may come.
-    pub(super) fn release(&mut self, now: Instant, index: u32, rest: bool) -> Option<Pending> {
+    pub(super) fn release_request(&mut self, now: Instant, index: u32, rest: bool) -> Option<PendingRequest> {
         let mut p = self.pending.get_mut(index as usize)?.take()?;
         self.free.push(index);
         if let Some(token) = p.token {
             self.by_token.remove(&token);
         }
-        self.timers.remove(p.deadline, Timer::Request(index));
+        self.timers.remove(p.deadline, ClientTimer::Request(index));
         if p.queued {
-            self.ready.retain(|o| !matches!(o, Outgoing::Request(i) if *i == index));
+            self.ready.retain(|o| !matches!(o, QueuedClientOutput::Request(i) if *i == index));
         }
-        self.vacate(now, p.slot, rest);
+        self.release_slot(now, p.slot, rest);
         if let Some(source) = p.source.take() {
             self.recycle_list(source.attributes);
         }
         Some(p)
     }
-    pub(super) fn recycle(&mut self, p: Pending) {
+    pub(super) fn recycle_buffer(&mut self, p: PendingRequest) {
         if self.spare_buffers.len() < SPARE {
             self.spare_buffers.push(p.bytes);
         }
     }
-    pub(super) fn occupy(&mut self, slot: Slot, index: u32) {
-        self.by_slot.insert(slot.key(), index);
-        self.owed[usize::from(slot.server)] += 1;
+    pub(super) fn register_slot(&mut self, slot: IdentifierSlot, index: u32) {
+        self.by_slot.insert(slot.lookup_key(), index);
+        self.pending_counts[usize::from(slot.server)] += 1;
     }
-    pub(super) fn vacate(&mut self, now: Instant, slot: Slot, rest: bool) {
-        self.by_slot.remove(&slot.key());
-        self.owed[usize::from(slot.server)] -= 1;
+    pub(super) fn release_slot(&mut self, now: Instant, slot: IdentifierSlot, rest: bool) {
+        self.by_slot.remove(&slot.lookup_key());
+        self.pending_counts[usize::from(slot.server)] -= 1;
         if rest {
-            self.identifiers.rest(now + self.config.identifier_rest, slot);
+            self.identifiers.rest_identifier(now + self.config.identifier_rest, slot);
         } else {
-            self.identifiers.free(slot);
+            self.identifiers.free_identifier(slot);
         }
     }
 }
 
-impl Machine for Client {
-    type Command = Command;
-    type Event = Event;
+impl Machine for RadiusClient {
+    type Command = RadiusClientCommand;
+    type Event = RadiusClientEvent;
     type Job = NoJob;
 
     fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
         self.epoch = epoch;
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Datagram { path, data } => self.receive(now, path, data),
-            Input::Timeout => {
+            MachineInput::Datagram { path, data } => self.receive_datagram(now, path, data),
+            MachineInput::Timeout => {
                 while let Some((_, timer)) = self.timers.pop_due(now) {
                     match timer {
-                        Timer::Request(index) => self.expire(now, index),
-                        Timer::ServerConnection(server, lane) => self.retry(now, server, lane),
-                        Timer::Watch(server) => self.look(now, server),
+                        ClientTimer::Request(index) => self.expire_request(now, index),
+                        ClientTimer::ServerConnection(server, lane) => {
+                            self.retry_connection(now, server, lane)
+                        }
+                        ClientTimer::Watch(server) => self.check_server(now, server),
                     }
                 }
             }
-            Input::Stream { conn, event } => self.stream(now, conn, event),
-            Input::Message { .. } | Input::Frame { .. } => {
+            MachineInput::Stream { conn, event } => self.handle_stream_event(now, conn, event),
+            MachineInput::Message { .. } | MachineInput::Frame { .. } => {
                 self.counters.not_a_datagram += 1;
             }
         }
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: RadiusClientCommand) -> Result<(), CommandError> {
         match command {
-            Command::Request { token, target, code, attributes } => {
-                self.request(now, token, target, code, attributes)
+            RadiusClientCommand::Request { token, target, code, attributes } => {
+                self.start_request(now, token, target, code, attributes)
             }
-            Command::Cancel { token } => {
+            RadiusClientCommand::Cancel { token } => {
                 let index = self.by_token.get(&token).copied().ok_or(CommandError::UnknownToken)?;
-                if let Some(p) = self.release(now, index, true) {
-                    self.recycle(p);
+                if let Some(p) = self.release_request(now, index, true) {
+                    self.recycle_buffer(p);
                 }
                 self.counters.cancelled += 1;
                 Ok(())
@@ -554,47 +564,47 @@ impl Machine for Client {
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let (p, transmit) = loop {
             let index = match self.ready.pop_front() {
-                Some(Outgoing::Event) => return self.events.pop_front().map(Output::Event),
-                Some(Outgoing::Operation(conn, op)) => {
+                Some(QueuedClientOutput::Event) => return self.events.pop_front().map(MachineOutput::Event),
+                Some(QueuedClientOutput::Operation(conn, op)) => {
                     buf.clear();
-                    return Some(Output::Transmit(Transmit::Stream { conn, op }));
+                    return Some(MachineOutput::Transmit(Transmit::Stream { conn, op }));
                 }
-                Some(Outgoing::Request(index)) => index,
-                None => return self.work.poll().map(Output::Work),
+                Some(QueuedClientOutput::Request(index)) => index,
+                None => return self.work.take_work().map(MachineOutput::Work),
             };
             let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) else { continue };
             p.queued = false;
             let server = &self.config.servers[usize::from(p.slot.server)];
             match server.transport {
-                Transport::Udp => {
-                    let path = Path {
-                        socket: SocketId::own(p.slot.socket),
+                ServerTransport::Udp => {
+                    let path = DatagramPath {
+                        socket: SocketId::from_number(p.slot.socket),
                         local: SocketAddr::new(server.local, 0),
                         remote: server.address,
                     };
                     break (p, Transmit::Datagram { path });
                 }
-                Transport::Tls => {
+                ServerTransport::Tls => {
                     let link = self.links[usize::from(p.slot.server)].get(p.slot.socket as usize);
                     // A connection that broke meanwhile: the request waits for the next.
-                    let Some(conn) = link.and_then(ServerConnection::up) else { continue };
+                    let Some(conn) = link.and_then(ServerConnection::live_connection) else { continue };
                     break (p, Transmit::Stream { conn, op: StreamOp::Data });
                 }
             }
         };
-        self.work.request();
+        self.work.count_request();
         buf.clear();
         buf.extend_from_slice(&p.bytes);
-        Some(Output::Transmit(transmit))
+        Some(MachineOutput::Transmit(transmit))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next_deadline()
     }
 }
 
 /// An address as it is looked up: scope, flow label and IPv4-mapping aside.
-pub(super) fn canonical(a: SocketAddr) -> SocketAddr {
+pub(super) fn canonical_address(a: SocketAddr) -> SocketAddr {
     SocketAddr::new(a.ip().to_canonical(), a.port())
 }
 

@@ -4,7 +4,7 @@ use usher_core::{Duration, SecureRng};
 
 /// When a request without an answer is sent again, and when it is given up.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Retransmission {
+pub enum RetransmissionPolicy {
     /// The algorithm of RFC 5080 §2.2.1: each wait twice as long as the last.
     Backoff {
         /// IRT, the first wait.
@@ -28,7 +28,7 @@ pub enum Retransmission {
     },
 }
 
-impl Default for Retransmission {
+impl Default for RetransmissionPolicy {
     /// RFC 5080's proposal: IRT 2 s, MRT 16 s, MRC 5, MRD 30 s, jitter 0.1.
     fn default() -> Self {
         Self::Backoff {
@@ -42,28 +42,28 @@ impl Default for Retransmission {
 }
 
 /// RAND × `base`, added to `wait`.
-fn jittered(wait: Duration, base: Duration, jitter: f64, rng: &mut SecureRng) -> Duration {
+fn add_jitter(wait: Duration, base: Duration, jitter: f64, rng: &mut SecureRng) -> Duration {
     if jitter == 0.0 {
         return wait;
     }
-    let share = jitter * (2.0 * rng.unit() - 1.0);
+    let share = jitter * (2.0 * rng.sample_unit() - 1.0);
     if share < 0.0 { wait - base.mul_f64(-share) } else { wait + base.mul_f64(share) }
 }
 
-impl Retransmission {
+impl RetransmissionPolicy {
     /// The wait after the first transmission.
-    pub fn first(&self, rng: &mut SecureRng) -> Duration {
+    pub fn first_wait(&self, rng: &mut SecureRng) -> Duration {
         match *self {
-            Self::Backoff { initial, jitter, .. } => jittered(initial, initial, jitter, rng),
+            Self::Backoff { initial, jitter, .. } => add_jitter(initial, initial, jitter, rng),
             Self::Fixed { interval, .. } => interval,
         }
     }
     /// The wait that follows a wait of `last`.
-    pub fn next(&self, last: Duration, rng: &mut SecureRng) -> Duration {
+    pub fn next_wait(&self, last: Duration, rng: &mut SecureRng) -> Duration {
         match *self {
             Self::Backoff { max, jitter, .. } => {
-                let wait = jittered(last * 2, last, jitter, rng);
-                if !max.is_zero() && wait > max { jittered(max, max, jitter, rng) } else { wait }
+                let wait = add_jitter(last * 2, last, jitter, rng);
+                if !max.is_zero() && wait > max { add_jitter(max, max, jitter, rng) } else { wait }
             }
             Self::Fixed { interval, .. } => interval,
         }
@@ -84,7 +84,7 @@ impl Retransmission {
         }
     }
     /// How long a request waits that is sent once: as long as one that is sent again by this policy.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn total_wait(&self) -> Duration {
         match *self {
             Self::Backoff { initial, max, max_count, .. } => {
                 if max_count == 0 {
@@ -116,16 +116,16 @@ mod tests {
 
     #[test]
     fn waits_stay_within_the_jitter_and_below_the_limit() {
-        let mut rng = Seed::new(1).secure("test", 0);
-        let policy = Retransmission::default();
+        let mut rng = Seed::new(1).derive_secure_rng("test", 0);
+        let policy = RetransmissionPolicy::default();
         let mut differ = false;
         for _ in 0..200 {
-            let first = policy.first(&mut rng);
+            let first = policy.first_wait(&mut rng);
             assert!((1.8..=2.2).contains(&first.as_secs_f64()), "{first}");
             differ |= first != Duration::from_secs(2);
-            let second = policy.next(first, &mut rng).as_secs_f64() / first.as_secs_f64();
+            let second = policy.next_wait(first, &mut rng).as_secs_f64() / first.as_secs_f64();
             assert!((1.9..=2.1).contains(&second), "{second}");
-            let capped = policy.next(Duration::from_secs(15), &mut rng);
+            let capped = policy.next_wait(Duration::from_secs(15), &mut rng);
             assert!((14.4..=17.6).contains(&capped.as_secs_f64()), "{capped}");
         }
         assert!(differ);

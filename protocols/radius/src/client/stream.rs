@@ -1,11 +1,11 @@
 //! RadSec connections to servers (RFC 6614, RFC 6613): each is a lane of identifiers, as a source port is for
 //! datagrams.
 
-use super::identifier::Slot;
-use super::machine::{Client, Timer};
-use super::reply::{Again, Shown};
-use crate::packet::Packet;
-use crate::radsec::Framer;
+use super::identifier::IdentifierSlot;
+use super::machine::{ClientTimer, RadiusClient};
+use super::reply::{ReplyVerdict, RetransmitCause};
+use crate::packet::RadiusPacket;
+use crate::radsec::PacketFramer;
 use alloc::vec::Vec;
 use usher_core::{ConnId, Duration, Instant, StreamEvent, StreamOp};
 
@@ -13,7 +13,7 @@ use usher_core::{ConnId, Duration, Instant, StreamEvent, StreamOp};
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum State {
+enum ServerConnectionState {
     /// Nothing wants to be sent.
     #[default]
     Idle,
@@ -26,8 +26,8 @@ enum State {
 /// A connection to a server, or the wish for one.
 #[derive(Debug, Default)]
 pub(super) struct ServerConnection {
-    state: State,
-    framer: Framer,
+    state: ServerConnectionState,
+    framer: PacketFramer,
     /// Connections in a row that brought no answer.
     failures: u32,
     /// An answer came by this one.
@@ -36,18 +36,18 @@ pub(super) struct ServerConnection {
 
 impl ServerConnection {
     /// Its connection while that is up.
-    pub(super) fn up(&self) -> Option<ConnId> {
+    pub(super) fn live_connection(&self) -> Option<ConnId> {
         match self.state {
-            State::Up(conn) => Some(conn),
+            ServerConnectionState::Up(conn) => Some(conn),
             _ => None,
         }
     }
 }
 
-impl Client {
+impl RadiusClient {
     /// The RadSec connections that are up or being opened, and the number of the next.
     #[must_use]
-    pub fn connections(&self) -> (Vec<ConnId>, u32) {
+    pub fn connection_ids(&self) -> (Vec<ConnId>, u32) {
         let mut all: Vec<ConnId> = self.by_conn.keys().copied().collect();
         all.sort_unstable();
         (all, self.next_conn)
@@ -57,9 +57,9 @@ impl Client {
     pub fn is_connected(&self, conn: ConnId) -> bool {
         let link = self.by_conn.get(&conn).map(|&(server, lane)| (usize::from(server), lane as usize));
         let link = link.and_then(|(server, lane)| self.links.get(server)?.get(lane));
-        link.is_some_and(|link| link.up() == Some(conn))
+        link.is_some_and(|link| link.live_connection() == Some(conn))
     }
-    fn link(&mut self, server: u16, lane: u32) -> &mut ServerConnection {
+    fn connection_mut(&mut self, server: u16, lane: u32) -> &mut ServerConnection {
         let links = &mut self.links[usize::from(server)];
         if links.len() <= lane as usize {
             links.resize_with(lane as usize + 1, ServerConnection::default);
@@ -68,64 +68,64 @@ impl Client {
     }
 
     /// Whether the last connection to a server came to nothing.
-    pub(super) fn unreachable(&self, server: u16) -> bool {
+    pub(super) fn is_unreachable(&self, server: u16) -> bool {
         let links = &self.links[usize::from(server)];
-        !links.is_empty() && links.iter().all(|l| l.failures > 0 && l.up().is_none())
+        !links.is_empty() && links.iter().all(|l| l.failures > 0 && l.live_connection().is_none())
     }
     /// Whether a server has a connection that is up.
-    pub(super) fn connected(&self, server: u16) -> bool {
-        self.links[usize::from(server)].iter().any(|l| l.up().is_some())
+    pub(super) fn has_connection(&self, server: u16) -> bool {
+        self.links[usize::from(server)].iter().any(|l| l.live_connection().is_some())
     }
 
     /// Whether a slot's connection is up; asks for it where it is not.
-    pub(super) fn linked(&mut self, now: Instant, slot: Slot) -> bool {
-        match self.link(slot.server, slot.socket).state {
-            State::Up(_) => return true,
-            State::Connecting(_) | State::Failed(_) => {}
-            State::Idle => self.connect(now, slot.server, slot.socket),
+    pub(super) fn ensure_connected(&mut self, now: Instant, slot: IdentifierSlot) -> bool {
+        match self.connection_mut(slot.server, slot.socket).state {
+            ServerConnectionState::Up(_) => return true,
+            ServerConnectionState::Connecting(_) | ServerConnectionState::Failed(_) => {}
+            ServerConnectionState::Idle => self.open_connection(now, slot.server, slot.socket),
         }
         false
     }
 
-    fn connect(&mut self, now: Instant, server: u16, lane: u32) {
+    fn open_connection(&mut self, now: Instant, server: u16, lane: u32) {
         let config = &self.config.servers[usize::from(server)];
         let local = Some(config.local).filter(|a| !a.is_unspecified());
         let remote = config.address;
-        let conn = ConnId::opened(self.next_conn);
+        let conn = ConnId::new_opened(self.next_conn);
         self.next_conn = self.next_conn.wrapping_add(1);
         self.by_conn.insert(conn, (server, lane));
-        self.operate(conn, StreamOp::Connect { local, remote });
-        let link = self.link(server, lane);
-        link.state = State::Connecting(conn);
-        link.framer = Framer::new();
+        self.push_operation(conn, StreamOp::Connect { local, remote });
+        let link = self.connection_mut(server, lane);
+        link.state = ServerConnectionState::Connecting(conn);
+        link.framer = PacketFramer::new();
         link.proved = false;
-        self.expect(now, server);
+        self.expect_reply(now, server);
     }
 
     /// The time for the next attempt has come.
-    pub(super) fn retry(&mut self, now: Instant, server: u16, lane: u32) {
+    pub(super) fn retry_connection(&mut self, now: Instant, server: u16, lane: u32) {
         // Whether anything waits or not: those who ask turn to the others until this one is back.
-        if matches!(self.link(server, lane).state, State::Failed(at) if at <= now) {
-            self.connect(now, server, lane);
+        if matches!(self.connection_mut(server, lane).state, ServerConnectionState::Failed(at) if at <= now) {
+            self.open_connection(now, server, lane);
         }
     }
 
     /// Connects at once where an attempt failed and the next is still to come.
-    pub(super) fn reconnect(&mut self, now: Instant, server: u16) {
+    pub(super) fn reconnect_server(&mut self, now: Instant, server: u16) {
         for lane in 0..self.links[usize::from(server)].len() as u32 {
-            if matches!(self.link(server, lane).state, State::Failed(_)) {
-                self.connect(now, server, lane);
+            if matches!(self.connection_mut(server, lane).state, ServerConnectionState::Failed(_)) {
+                self.open_connection(now, server, lane);
             }
         }
     }
 
     /// The places of what waits for answers by a connection.
-    fn of(&self, server: u16, lane: u32) -> Vec<u32> {
-        let slot = |identifier| Slot { server, socket: lane, identifier };
-        (0..=u8::MAX).filter_map(|identifier| self.asked(slot(identifier))).collect()
+    fn pending_on_lane(&self, server: u16, lane: u32) -> Vec<u32> {
+        let slot = |identifier| IdentifierSlot { server, socket: lane, identifier };
+        (0..=u8::MAX).filter_map(|identifier| self.pending_index(slot(identifier))).collect()
     }
 
-    pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
+    pub(super) fn handle_stream_event(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         let Some(&(server, lane)) = self.by_conn.get(&conn) else {
             // Of a connection that was given up, its end is yet to come.
             self.counters.not_a_datagram += u64::from(!matches!(event, StreamEvent::Closed(_)));
@@ -135,40 +135,42 @@ impl Client {
             StreamEvent::Connected { certificate, .. } => {
                 if !self.is_servers(server, certificate) {
                     self.counters.connections_refused += 1;
-                    self.operate(conn, StreamOp::Abort);
-                    return self.broke(now, conn, server, lane);
+                    self.push_operation(conn, StreamOp::Abort);
+                    return self.handle_disconnect(now, conn, server, lane);
                 }
                 self.counters.connections += 1;
-                self.link(server, lane).state = State::Up(conn);
-                self.came(now, server);
-                for index in self.of(server, lane) {
-                    self.enqueue(index);
+                self.connection_mut(server, lane).state = ServerConnectionState::Up(conn);
+                self.handle_connected(now, server);
+                for index in self.pending_on_lane(server, lane) {
+                    self.enqueue_request(index);
                 }
-                self.expect(now, server);
+                self.expect_reply(now, server);
             }
-            StreamEvent::Data(data) => self.data(now, conn, server, lane, data),
+            StreamEvent::Data(data) => self.receive_data(now, conn, server, lane, data),
             StreamEvent::Writable | StreamEvent::Finished | StreamEvent::Accepted { .. } => {}
-            StreamEvent::Closed(_) => self.broke(now, conn, server, lane),
+            StreamEvent::Closed(_) => self.handle_disconnect(now, conn, server, lane),
         }
     }
 
     /// Whether a certificate is one that the server may have.
     fn is_servers(&self, server: u16, certificate: Option<&[u8]>) -> bool {
         let may = &self.config.servers[usize::from(server)].certificates;
-        may.is_empty() || certificate.is_some_and(|shown| may.iter().any(|m| m.fits(shown)))
+        may.is_empty() || certificate.is_some_and(|shown| may.iter().any(|m| m.matches_certificate(shown)))
     }
 
-    fn data(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32, mut data: &[u8]) {
-        let mut framer = core::mem::take(&mut self.link(server, lane).framer);
+    fn receive_data(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32, mut data: &[u8]) {
+        let mut framer = core::mem::take(&mut self.connection_mut(server, lane).framer);
         let good = loop {
-            match framer.next(&mut data) {
+            match framer.next_packet(&mut data) {
                 Ok(None) => break true,
                 Ok(Some(bytes)) => {
-                    self.work.response();
-                    let Ok(reply) = Packet::parse(bytes) else { break false };
-                    let slot = Slot { server, socket: lane, identifier: reply.identifier() };
-                    match self.asked(slot) {
-                        Some(index) if self.take(now, index, &reply) == Shown::Foreign => break false,
+                    self.work.count_reply();
+                    let Ok(reply) = RadiusPacket::parse(bytes) else { break false };
+                    let slot = IdentifierSlot { server, socket: lane, identifier: reply.identifier() };
+                    match self.pending_index(slot) {
+                        Some(index) if self.process_reply(now, index, &reply) == ReplyVerdict::Foreign => {
+                            break false;
+                        }
                         Some(_) => {}
                         None => self.counters.unknown_identifier += 1,
                     }
@@ -177,70 +179,70 @@ impl Client {
             }
         };
         if good {
-            self.link(server, lane).framer = framer;
+            self.connection_mut(server, lane).framer = framer;
         } else {
-            self.abandon(now, conn);
+            self.reset_connection(now, conn);
         }
     }
 
     /// Resets a RadSec connection by which came what nobody who knows RADIUS and the secret sends, and counts it; one that
     /// is over already is let be. What waited by it goes to another server of its group, or by the next connection.
-    pub fn abandon(&mut self, now: Instant, conn: ConnId) {
+    pub fn reset_connection(&mut self, now: Instant, conn: ConnId) {
         let Some(&(server, lane)) = self.by_conn.get(&conn) else { return };
         self.counters.connections_spoilt += 1;
-        self.link(server, lane).proved = false;
-        self.operate(conn, StreamOp::Abort);
-        self.broke(now, conn, server, lane);
+        self.connection_mut(server, lane).proved = false;
+        self.push_operation(conn, StreamOp::Abort);
+        self.handle_disconnect(now, conn, server, lane);
     }
 
     /// An answer came by a connection.
-    pub(super) fn prove(&mut self, slot: Slot) {
-        let link = self.link(slot.server, slot.socket);
+    pub(super) fn mark_proved(&mut self, slot: IdentifierSlot) {
+        let link = self.connection_mut(slot.server, slot.socket);
         (link.proved, link.failures) = (true, 0);
     }
 
     /// A connection is over. What waited by it goes to another server of its group, or by the next connection.
-    fn broke(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32) {
+    fn handle_disconnect(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32) {
         self.by_conn.remove(&conn);
         let base = self.config.reconnect;
-        let link = self.link(server, lane);
+        let link = self.connection_mut(server, lane);
         if link.proved {
-            link.state = State::Idle;
+            link.state = ServerConnectionState::Idle;
         } else {
             link.failures = link.failures.saturating_add(1);
             let at = now + (base * (1 << link.failures.min(10).saturating_sub(1))).min(LONGEST);
-            link.state = State::Failed(at);
-            self.timers.insert(at, Timer::ServerConnection(server, lane));
+            link.state = ServerConnectionState::Failed(at);
+            self.timers.insert(at, ClientTimer::ServerConnection(server, lane));
             self.counters.connections_failed += 1;
-            self.lost(now, server);
+            self.handle_connect_failure(now, server);
         }
-        self.flee(now, server, lane);
+        self.move_lane_requests(now, server, lane);
     }
 
     /// Moves what waits by a connection to other servers where that is possible; the rest waits for the next.
-    fn flee(&mut self, now: Instant, server: u16, lane: u32) {
+    fn move_lane_requests(&mut self, now: Instant, server: u16, lane: u32) {
         let mut stay = false;
-        for index in self.of(server, lane) {
+        for index in self.pending_on_lane(server, lane) {
             let Some(p) = self.pending.get(index as usize).and_then(Option::as_ref) else { continue };
             if p.source.as_ref().is_some_and(|s| s.group.is_some()) {
-                self.again(now, index, Again::Left);
+                self.retransmit_request(now, index, RetransmitCause::Left);
             } else {
                 stay = true;
             }
         }
-        if stay && self.link(server, lane).state == State::Idle {
-            self.connect(now, server, lane);
+        if stay && self.connection_mut(server, lane).state == ServerConnectionState::Idle {
+            self.open_connection(now, server, lane);
         }
     }
 
     /// Gives up all connections to a server and moves what waits for it.
-    pub(super) fn leave(&mut self, now: Instant, server: u16) {
+    pub(super) fn abort_connections(&mut self, now: Instant, server: u16) {
         for lane in 0..self.links[usize::from(server)].len() as u32 {
-            let link = self.link(server, lane);
-            if let State::Up(conn) | State::Connecting(conn) = link.state {
+            let link = self.connection_mut(server, lane);
+            if let ServerConnectionState::Up(conn) | ServerConnectionState::Connecting(conn) = link.state {
                 link.proved = false;
-                self.operate(conn, StreamOp::Abort);
-                self.broke(now, conn, server, lane);
+                self.push_operation(conn, StreamOp::Abort);
+                self.handle_disconnect(now, conn, server, lane);
             }
         }
     }

@@ -1,43 +1,43 @@
 //! Attributes read and printed by a dictionary.
 
-use super::{Definition, Dictionary, Encryption, Oid};
-use crate::attribute::{DataType, Framing, RawIter, Value, kind, read_extended, read_vendor};
+use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary};
+use crate::attribute::{AttributeValue, DataType, RawIter, VendorFraming, kind, read_extended, read_vendor};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
 /// One attribute that holds no others.
 #[derive(Clone, Debug)]
-pub struct Decoded<'a, 'd> {
+pub struct DecodedAttribute<'a, 'd> {
     /// Its number.
-    pub oid: Oid,
+    pub oid: AttributeOid,
     /// What the dictionary says of it.
-    pub definition: Option<&'d Definition>,
+    pub definition: Option<&'d AttributeDefinition>,
     /// The tag in front (RFC 2868).
     pub tag: Option<u8>,
     /// The octets after the tag, joined where the attribute was in pieces.
     pub bytes: Cow<'a, [u8]>,
-    dictionary: &'d Dictionary,
+    dictionary: &'d RadiusDictionary,
 }
 
-impl Decoded<'_, '_> {
+impl DecodedAttribute<'_, '_> {
     /// The value by its type; octets where it is hidden, unknown or ill-formed (RFC 8044 §2).
     #[must_use]
-    pub fn value(&self) -> Value<'_> {
+    pub fn value(&self) -> AttributeValue<'_> {
         let bytes = &*self.bytes;
         match self.definition {
-            Some(d) if d.encryption == Encryption::None => {
+            Some(d) if d.encryption == AttributeEncryption::None => {
                 if let (true, DataType::Integer, &[a, b, c]) = (d.tagged, d.data_type, bytes) {
-                    return Value::Integer(u32::from_be_bytes([0, a, b, c]));
+                    return AttributeValue::Integer(u32::from_be_bytes([0, a, b, c]));
                 }
-                Value::decode(d.data_type, bytes).unwrap_or(Value::Octets(bytes))
+                AttributeValue::decode(d.data_type, bytes).unwrap_or(AttributeValue::Octets(bytes))
             }
-            _ => Value::Octets(bytes),
+            _ => AttributeValue::Octets(bytes),
         }
     }
 }
 
-impl fmt::Display for Decoded<'_, '_> {
+impl fmt::Display for DecodedAttribute<'_, '_> {
     /// `Name[:tag] = value`, or `Attr-26.9.1 = 0x…` for what the dictionary does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.definition {
@@ -49,34 +49,34 @@ impl fmt::Display for Decoded<'_, '_> {
         }
         f.write_str(" = ")?;
         let value = self.value();
-        match value.number().and_then(|n| self.dictionary.value_name(self.oid, n)) {
+        match value.as_number().and_then(|n| self.dictionary.value_name(self.oid, n)) {
             Some(name) => f.write_str(name),
             None => write!(f, "{value}"),
         }
     }
 }
 
-/// Walks attributes, those within others included; see [`Dictionary::decode`].
+/// Walks attributes, those within others included; see [`RadiusDictionary::decode`].
 #[derive(Clone, Debug)]
-pub struct Decode<'a, 'd> {
-    dictionary: &'d Dictionary,
+pub struct AttributeDecoder<'a, 'd> {
+    dictionary: &'d RadiusDictionary,
     attributes: RawIter<'a>,
     /// Found within the attribute before, last first.
-    inner: Vec<(Oid, Cow<'a, [u8]>)>,
+    inner: Vec<(AttributeOid, Cow<'a, [u8]>)>,
 }
 
-impl<'a, 'd> Decode<'a, 'd> {
-    pub(super) fn new(dictionary: &'d Dictionary, attributes: &'a [u8]) -> Self {
+impl<'a, 'd> AttributeDecoder<'a, 'd> {
+    pub(super) fn new(dictionary: &'d RadiusDictionary, attributes: &'a [u8]) -> Self {
         Self { dictionary, attributes: RawIter::new(attributes), inner: Vec::new() }
     }
 
     /// The next attribute of the packet, joined where it is in pieces.
-    fn outer(&mut self) -> Option<(Oid, Cow<'a, [u8]>)> {
+    fn next_outer(&mut self) -> Option<(AttributeOid, Cow<'a, [u8]>)> {
         if let Some(e) = read_extended(&mut self.attributes) {
-            return Some((Oid::standard(e.kind).child(e.extended.into())?, e.value));
+            return Some((AttributeOid::from_kind(e.kind).child(e.extended.into())?, e.value));
         }
         let first = self.attributes.next()?;
-        let oid = Oid::standard(first.kind);
+        let oid = AttributeOid::from_kind(first.kind);
         let mut bytes = Cow::Borrowed(first.value);
         if self.dictionary.by_oid(oid).is_some_and(|d| d.concat) {
             loop {
@@ -92,13 +92,17 @@ impl<'a, 'd> Decode<'a, 'd> {
     }
 
     /// What an attribute holds, if it holds others and is well-formed.
-    fn contents(&self, oid: Oid, bytes: &[u8]) -> Option<Vec<(Oid, Cow<'a, [u8]>)>> {
+    fn nested_attributes(
+        &self,
+        oid: AttributeOid,
+        bytes: &[u8],
+    ) -> Option<Vec<(AttributeOid, Cow<'a, [u8]>)>> {
         let data_type = self.dictionary.by_oid(oid).map(|d| d.data_type);
         let parts = oid.parts();
         if parts == [u32::from(kind::VENDOR_SPECIFIC)] {
             let (vendor, data) = read_vendor(bytes)?;
             let oid = oid.child(vendor)?;
-            return split(oid, data, self.dictionary.framing(vendor));
+            return split_nested(oid, data, self.dictionary.vendor_framing(vendor));
         }
         let evs = matches!(parts, [241..=246, 26]) || data_type == Some(DataType::Evs);
         if evs {
@@ -107,26 +111,34 @@ impl<'a, 'd> Decode<'a, 'd> {
             let oid = oid.child(vendor)?.child(number.into())?;
             return Some(alloc::vec![(oid, Cow::Owned(value.to_vec()))]);
         }
-        if data_type == Some(DataType::Tlv) { split(oid, bytes, Framing::SUGGESTED) } else { None }
+        if data_type == Some(DataType::Tlv) {
+            split_nested(oid, bytes, VendorFraming::SUGGESTED)
+        } else {
+            None
+        }
     }
 }
 
 /// The attributes that octets are, framed so; `None` where they are not.
-fn split<'a>(oid: Oid, data: &[u8], framing: Framing) -> Option<Vec<(Oid, Cow<'a, [u8]>)>> {
-    let found = framing.split(data)?.into_iter();
+fn split_nested<'a>(
+    oid: AttributeOid,
+    data: &[u8],
+    framing: VendorFraming,
+) -> Option<Vec<(AttributeOid, Cow<'a, [u8]>)>> {
+    let found = framing.split_attributes(data)?.into_iter();
     found.map(|(number, range)| Some((oid.child(number)?, Cow::Owned(data[range].to_vec())))).collect()
 }
 
-impl<'a, 'd> Iterator for Decode<'a, 'd> {
-    type Item = Decoded<'a, 'd>;
+impl<'a, 'd> Iterator for AttributeDecoder<'a, 'd> {
+    type Item = DecodedAttribute<'a, 'd>;
 
-    fn next(&mut self) -> Option<Decoded<'a, 'd>> {
+    fn next(&mut self) -> Option<DecodedAttribute<'a, 'd>> {
         loop {
             let (oid, mut bytes) = match self.inner.pop() {
                 Some(found) => found,
-                None => self.outer()?,
+                None => self.next_outer()?,
             };
-            if let Some(found) = self.contents(oid, &bytes) {
+            if let Some(found) = self.nested_attributes(oid, &bytes) {
                 self.inner.extend(found.into_iter().rev());
                 continue;
             }
@@ -143,7 +155,7 @@ impl<'a, 'd> Iterator for Decode<'a, 'd> {
                     Cow::Owned(b) => Cow::Owned(b[1..].to_vec()),
                 };
             }
-            return Some(Decoded { oid, definition, tag, bytes, dictionary: self.dictionary });
+            return Some(DecodedAttribute { oid, definition, tag, bytes, dictionary: self.dictionary });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! FreeRADIUS dictionary syntax.
 
-use super::{Definition, Dictionary, Encryption, Oid, VendorDefinition};
-use crate::attribute::{DataType, Framing};
+use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary, VendorDefinition};
+use crate::attribute::{DataType, VendorFraming};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
@@ -16,66 +16,72 @@ const MAX_OCTETS: usize = 16 << 20;
 
 /// What is wrong, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{file}:{line}: {what}")]
+#[error("{file}:{line}: {description}")]
 pub struct DictionaryError {
     /// The file, as `$INCLUDE` or the caller names it.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
     /// What is wrong.
-    pub what: String,
+    pub description: String,
 }
 
 /// A file that `$INCLUDE` names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Included {
+pub struct IncludedFile {
     /// What errors call it; the same for the same file, by whatever name it was included.
     pub file: String,
     /// What it says.
     pub text: String,
 }
 
-/// Gives the file that `$INCLUDE` names (second) in another (first, as [`Included::file`] or the caller called it); `None`
+/// Gives the file that `$INCLUDE` names (second) in another (first, as [`IncludedFile::file`] or the caller called it); `None`
 /// where there is none.
-pub type Resolver<'r> = dyn FnMut(&str, &str) -> Option<Included> + 'r;
+pub type IncludeResolver<'r> = dyn FnMut(&str, &str) -> Option<IncludedFile> + 'r;
 
 /// What the lines of a file stand in.
-struct Scope {
-    vendor: Option<(u32, Option<Oid>)>,
-    tlvs: Vec<Oid>,
+struct DictionaryScope {
+    vendor: Option<(u32, Option<AttributeOid>)>,
+    tlvs: Vec<AttributeOid>,
 }
 
 /// What the files of one load share.
-struct Load<'r, 'f> {
-    resolver: &'r mut Resolver<'f>,
+struct DictionaryLoader<'r, 'f> {
+    resolver: &'r mut IncludeResolver<'f>,
     /// The files that are open, the outermost first.
     open: Vec<String>,
     files: usize,
     octets: usize,
     /// Values whose attribute was not defined yet when they came.
-    early: Vec<(DictionaryError, String, String, u64)>,
+    unresolved_values: Vec<(DictionaryError, String, String, u64)>,
 }
 
-impl Dictionary {
+impl RadiusDictionary {
     /// Adds the definitions of a text in dictionary syntax; later ones replace earlier ones of the same
     /// name or number. `file` names the text in errors.
     ///
     /// # Errors
     /// The first line that cannot be understood; lines before it are in. A VALUE may stand before its ATTRIBUTE: it is put in
     /// at the end, and where the attribute has not come by then that line is the error, and all the rest is in.
-    pub fn load(
+    pub fn load_text(
         &mut self,
         file: &str,
         text: &str,
-        resolver: &mut Resolver<'_>,
+        resolver: &mut IncludeResolver<'_>,
     ) -> Result<(), DictionaryError> {
-        let mut load = Load { resolver, open: Vec::new(), files: 0, octets: 0, early: Vec::new() };
+        let mut load = DictionaryLoader {
+            resolver,
+            open: Vec::new(),
+            files: 0,
+            octets: 0,
+            unresolved_values: Vec::new(),
+        };
         self.load_file(&mut load, file, text).map_err(|(line, what)| DictionaryError {
             file: load.open.last().map_or(file, String::as_str).to_owned(),
             line,
-            what,
+            description: what,
         })?;
-        for (error, attribute, name, number) in load.early {
+        for (error, attribute, name, number) in load.unresolved_values {
             if !self.define_value(&attribute, &name, number) {
                 return Err(error);
             }
@@ -84,11 +90,16 @@ impl Dictionary {
     }
 
     /// Reads a file, which is the last one of those open after an error.
-    fn load_file(&mut self, load: &mut Load<'_, '_>, file: &str, text: &str) -> Result<(), (usize, String)> {
+    fn load_file(
+        &mut self,
+        load: &mut DictionaryLoader<'_, '_>,
+        file: &str,
+        text: &str,
+    ) -> Result<(), (usize, String)> {
         load.open.push(file.to_owned());
         load.files += 1;
         load.octets += text.len();
-        let mut scope = Scope { vendor: None, tlvs: Vec::new() };
+        let mut scope = DictionaryScope { vendor: None, tlvs: Vec::new() };
         let mut last = 0;
         for (i, line) in text.lines().enumerate() {
             last = i + 1;
@@ -98,7 +109,7 @@ impl Dictionary {
             let done = match keyword {
                 "$INCLUDE" | "$INCLUDE-" => {
                     let included = match *rest {
-                        [name] => included(load, file, name).map_err(|what| (last, what))?,
+                        [name] => resolve_include(load, file, name).map_err(|what| (last, what))?,
                         _ => return Err((last, "$INCLUDE wants one file".into())),
                     };
                     match included {
@@ -108,13 +119,14 @@ impl Dictionary {
                     }
                     Ok(())
                 }
-                "VALUE" => self.value(rest).map(|early| {
-                    let error = |what| DictionaryError { file: file.to_owned(), line: last, what };
-                    load.early.extend(early.map(|(attribute, name, number)| {
+                "VALUE" => self.parse_value(rest).map(|early| {
+                    let error =
+                        |what| DictionaryError { file: file.to_owned(), line: last, description: what };
+                    load.unresolved_values.extend(early.map(|(attribute, name, number)| {
                         (error(format!("no attribute `{attribute}`")), attribute, name, number)
                     }));
                 }),
-                _ => self.line(&mut scope, keyword, rest),
+                _ => self.parse_line(&mut scope, keyword, rest),
             };
             done.map_err(|what| (last, what))?;
         }
@@ -127,17 +139,24 @@ impl Dictionary {
     }
 
     /// A named value; what it says where its attribute is not known yet.
-    fn value(&mut self, rest: &[&str]) -> Result<Option<(String, String, u64)>, String> {
+    fn parse_value(&mut self, rest: &[&str]) -> Result<Option<(String, String, u64)>, String> {
         let &[attribute, name, number] = rest else { return Err(format!("VALUE with {} words", rest.len())) };
         let number = parse_number(number).ok_or_else(|| format!("`{number}` is not a number"))?;
         let known = self.define_value(attribute, name, number);
         Ok((!known).then(|| (attribute.to_owned(), name.to_owned(), number)))
     }
 
-    fn line(&mut self, scope: &mut Scope, keyword: &str, rest: &[&str]) -> Result<(), String> {
+    fn parse_line(
+        &mut self,
+        scope: &mut DictionaryScope,
+        keyword: &str,
+        rest: &[&str],
+    ) -> Result<(), String> {
         match (keyword, rest) {
-            ("ATTRIBUTE", &[name, number, kind]) => self.attribute(scope, name, number, kind, ""),
-            ("ATTRIBUTE", &[name, number, kind, flags]) => self.attribute(scope, name, number, kind, flags),
+            ("ATTRIBUTE", &[name, number, kind]) => self.parse_attribute(scope, name, number, kind, ""),
+            ("ATTRIBUTE", &[name, number, kind, flags]) => {
+                self.parse_attribute(scope, name, number, kind, flags)
+            }
             ("VENDOR", &[name, number]) => self.vendor_line(name, number, "format=1,1"),
             ("VENDOR", &[name, number, format]) => self.vendor_line(name, number, format),
             ("BEGIN-VENDOR", &[name, ref parent @ ..]) if parent.len() <= 1 => {
@@ -184,9 +203,9 @@ impl Dictionary {
         }
     }
 
-    fn attribute(
+    fn parse_attribute(
         &mut self,
-        scope: &Scope,
+        scope: &DictionaryScope,
         name: &str,
         number: &str,
         kind: &str,
@@ -215,7 +234,7 @@ impl Dictionary {
         if parts[0] == 0 {
             return Err("attribute numbers begin with 1".into());
         }
-        let oid = Oid::new(&parts).ok_or_else(|| format!("`{number}` is nested too deep"))?;
+        let oid = AttributeOid::new(&parts).ok_or_else(|| format!("`{number}` is nested too deep"))?;
         let kind = kind.to_ascii_lowercase();
         let (type_name, fixed) = match kind.split_once('[') {
             Some((base, size)) => {
@@ -226,10 +245,10 @@ impl Dictionary {
         };
         let data_type = match DataType::from_name(type_name) {
             Some(data_type) => data_type,
-            None if is_octets_here(type_name) => DataType::String,
+            None if is_octets_type(type_name) => DataType::String,
             None => return Err(format!("unknown type `{type_name}`")),
         };
-        let mut definition = Definition::new(Cow::Owned(name.to_owned()), oid, data_type);
+        let mut definition = AttributeDefinition::new(Cow::Owned(name.to_owned()), oid, data_type);
         definition.concat = type_name == "concat";
         definition.fixed = fixed;
         for flag in flags.split(',').filter(|f| !f.is_empty()) {
@@ -237,9 +256,9 @@ impl Dictionary {
                 "has_tag" => definition.tagged = true,
                 "concat" => definition.concat = true,
                 "array" => definition.array = true,
-                "encrypt=1" => definition.encryption = Encryption::UserPassword,
-                "encrypt=2" => definition.encryption = Encryption::Salted,
-                "encrypt=3" => definition.encryption = Encryption::Ascend,
+                "encrypt=1" => definition.encryption = AttributeEncryption::UserPassword,
+                "encrypt=2" => definition.encryption = AttributeEncryption::Salted,
+                "encrypt=3" => definition.encryption = AttributeEncryption::Ascend,
                 "extended" => definition.data_type = DataType::Extended,
                 "long-extended" | "long" => definition.data_type = DataType::LongExtended,
                 "evs" => definition.data_type = DataType::Evs,
@@ -247,14 +266,14 @@ impl Dictionary {
                 _ => return Err(format!("unknown flag `{flag}`")),
             }
         }
-        self.define(definition);
+        self.define_attribute(definition);
         Ok(())
     }
 
     fn vendor_line(&mut self, name: &str, number: &str, format: &str) -> Result<(), String> {
         let n = parse_number(number).and_then(|n| u32::try_from(n).ok());
         let number = n.ok_or_else(|| format!("`{number}` is not a vendor number"))?;
-        let framing = format.strip_prefix("format=").and_then(framing);
+        let framing = format.strip_prefix("format=").and_then(parse_framing);
         let framing =
             framing.ok_or_else(|| format!("`{format}`: expected format=1|2|4,0|1|2 or format=1,1,c"))?;
         self.define_vendor(VendorDefinition { name: Cow::Owned(name.to_owned()), number, framing });
@@ -263,7 +282,7 @@ impl Dictionary {
 }
 
 /// Reads `1|2|4,0|1|2` or `1,1,c`.
-pub(super) fn framing(text: &str) -> Option<Framing> {
+pub(super) fn parse_framing(text: &str) -> Option<VendorFraming> {
     let fields: Vec<&str> = text.split(',').collect();
     let (kind, length, continuation) = match fields[..] {
         [kind, length] => (kind, length, false),
@@ -271,7 +290,7 @@ pub(super) fn framing(text: &str) -> Option<Framing> {
         _ => return None,
     };
     let (type_octets, length_octets) = (kind.parse().ok()?, length.parse().ok()?);
-    (matches!(type_octets, 1 | 2 | 4) && length_octets <= 2).then_some(Framing {
+    (matches!(type_octets, 1 | 2 | 4) && length_octets <= 2).then_some(VendorFraming {
         type_octets,
         length_octets,
         continuation,
@@ -279,7 +298,11 @@ pub(super) fn framing(text: &str) -> Option<Framing> {
 }
 
 /// The file that a line includes, where there is one.
-fn included(load: &mut Load<'_, '_>, from: &str, name: &str) -> Result<Option<Included>, String> {
+fn resolve_include(
+    load: &mut DictionaryLoader<'_, '_>,
+    from: &str,
+    name: &str,
+) -> Result<Option<IncludedFile>, String> {
     if load.open.len() == MAX_DEPTH {
         return Err(format!("more than {MAX_DEPTH} files include each other"));
     }
@@ -297,7 +320,7 @@ fn included(load: &mut Load<'_, '_>, from: &str, name: &str) -> Result<Option<In
 }
 
 /// Types of later versions of FreeRADIUS, which are octets here.
-fn is_octets_here(name: &str) -> bool {
+fn is_octets_type(name: &str) -> bool {
     matches!(name, "bool" | "struct")
 }
 

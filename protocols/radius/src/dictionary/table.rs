@@ -13,13 +13,13 @@
 //! the attribute above it. What stands before the first vendor is of none. Of one number the last name is the one that is
 //! printed. `cargo run -p usher-radius --example vendor_table` makes it of FreeRADIUS's dictionaries.
 
-use super::parse::framing;
-use super::{Definition, Dictionary, Encryption, Oid, VendorDefinition};
-use crate::attribute::{DataType, Framing};
+use super::parse::parse_framing;
+use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary, VendorDefinition};
+use crate::attribute::{DataType, VendorFraming};
 use alloc::borrow::Cow;
 
 /// The lines of a table with where each begins.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn lines_with_offsets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_inclusive('\n').scan(0, |at, line| {
         let begin = *at;
         *at += line.len();
@@ -28,21 +28,21 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The values in a part of a table: `=NUMBER NAME` each.
-pub(super) fn values(part: &str) -> impl Iterator<Item = (u64, &str)> {
+pub(super) fn parse_values(part: &str) -> impl Iterator<Item = (u64, &str)> {
     part.lines().filter_map(|line| {
         let (number, name) = line.strip_prefix('=')?.split_once(' ')?;
         Some((number.parse().ok()?, name))
     })
 }
 
-impl Dictionary {
+impl RadiusDictionary {
     /// Adds what a table says; numbers that are known keep their names. `None` where a line is not understood.
     pub(super) fn load_table(&mut self, text: &'static str) -> Option<()> {
         let known = self.attributes.len();
         let mut vendor = None;
         // Whose values come next, and where they begin.
         let mut open: Option<(u32, usize)> = None;
-        for (begin, line) in lines(text) {
+        for (begin, line) in lines_with_offsets(text) {
             if line.starts_with('=') {
                 continue;
             }
@@ -51,29 +51,30 @@ impl Dictionary {
             let first = words.next()?;
             if first == "vendor" {
                 let (number, name) = (words.next()?.parse().ok()?, words.next()?);
-                let framing = words.next().map_or(Some(Framing::SUGGESTED), framing)?;
+                let framing = words.next().map_or(Some(VendorFraming::SUGGESTED), parse_framing)?;
                 self.define_vendor(VendorDefinition { name: Cow::Borrowed(name), number, framing });
                 vendor = Some(number);
                 continue;
             }
-            let outer = vendor.map_or(Some(Oid::ROOT), |vendor| Oid::new(&[26, vendor]))?;
+            let outer = vendor.map_or(Some(AttributeOid::ROOT), |vendor| AttributeOid::new(&[26, vendor]))?;
             let oid = first.split('.').try_fold(outer, |oid, n| oid.child(n.parse().ok()?))?;
             let (name, kind) = (words.next()?, words.next()?);
-            let mut definition = Definition::new(Cow::Borrowed(name), oid, DataType::from_name(kind)?);
+            let mut definition =
+                AttributeDefinition::new(Cow::Borrowed(name), oid, DataType::from_name(kind)?);
             for flag in words {
                 match flag {
                     "tag" => definition.tagged = true,
                     "concat" => definition.concat = true,
                     "array" => definition.array = true,
-                    "password" => definition.encryption = Encryption::UserPassword,
-                    "salted" => definition.encryption = Encryption::Salted,
-                    "ascend" => definition.encryption = Encryption::Ascend,
+                    "password" => definition.encryption = AttributeEncryption::UserPassword,
+                    "salted" => definition.encryption = AttributeEncryption::Salted,
+                    "ascend" => definition.encryption = AttributeEncryption::Ascend,
                     octets => definition.fixed = Some(octets.parse().ok()?),
                 }
             }
             let standard = self.by_oid.get(&oid).is_some_and(|index| (*index as usize) < known);
             if !standard && !self.by_name.contains_key(&name.to_ascii_lowercase()) {
-                let index = self.define(definition);
+                let index = self.define_attribute(definition);
                 open = Some((index, begin + line.len() + 1));
             }
         }
@@ -98,15 +99,15 @@ mod tests {
 
     #[test]
     fn the_table_is_understood_and_repeats_nothing() {
-        let before = Dictionary::standard();
-        let all = Dictionary::builtin();
+        let before = RadiusDictionary::standard();
+        let all = RadiusDictionary::builtin();
         let entries = VENDORS.lines().filter(|l| !l.starts_with('=') && !l.starts_with("vendor "));
         assert_eq!(all.attributes().len(), before.attributes().len() + entries.count());
         assert!(all.attributes().len() > 6000, "{}", all.attributes().len());
         let names: BTreeSet<_> = all.attributes().iter().map(|d| d.name.to_ascii_lowercase()).collect();
         assert_eq!(names.len(), all.attributes().len());
         for line in VENDORS.lines().filter(|l| l.starts_with('=')) {
-            assert_eq!(values(line).count(), 1, "{line}");
+            assert_eq!(parse_values(line).count(), 1, "{line}");
         }
         // What the standards say is not said anew.
         for d in before.attributes() {
@@ -116,18 +117,18 @@ mod tests {
 
     #[test]
     fn the_table_says_what_vendors_say() {
-        let all = Dictionary::builtin();
+        let all = RadiusDictionary::builtin();
         let is = |name: &str| {
             let d = all.by_name(name).unwrap_or_else(|| panic!("{name}"));
             (alloc::format!("{}", d.oid), d.data_type, d.tagged, d.encryption)
         };
-        let plain = |oid: &str, data_type| (oid.into(), data_type, false, Encryption::None);
+        let plain = |oid: &str, data_type| (oid.into(), data_type, false, AttributeEncryption::None);
         assert_eq!(is("cisco-avpair"), plain("26.9.1", DataType::Text));
         assert_eq!(is("Aruba-User-Vlan"), plain("26.14823.2", DataType::Integer));
         assert_eq!(is("Mikrotik-Rate-Limit"), plain("26.14988.8", DataType::Text));
         assert!(is("ERX-Service-Activate").2);
-        assert_eq!(is("Aruba-MPSK-Passphrase").3, Encryption::Salted);
-        assert_eq!(is("Ascend-Send-Secret").3, Encryption::Ascend);
+        assert_eq!(is("Aruba-MPSK-Passphrase").3, AttributeEncryption::Salted);
+        assert_eq!(is("Ascend-Send-Secret").3, AttributeEncryption::Ascend);
         let usr = all.vendor_by_name("usr").unwrap();
         assert_eq!((usr.framing.type_octets, usr.framing.length_octets), (4, 0));
         let cause = all.by_name("Cisco-Disconnect-Cause").unwrap().oid;

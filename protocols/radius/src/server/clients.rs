@@ -1,45 +1,45 @@
 //! Which client an address is: the longest prefix that holds it.
 
-use super::{ClientConfig, Transport};
+use super::{ClientConfig, ClientTransport};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 
 /// Networks by prefix length: a look-up costs one probe for each length that is in use.
 #[derive(Debug)]
-pub(crate) struct Clients {
+pub(crate) struct ClientTable {
     configs: Vec<ClientConfig>,
-    v4: Family,
-    v6: Family,
+    v4: PrefixTable,
+    v6: PrefixTable,
 }
 
 #[derive(Debug)]
-struct Family {
+struct PrefixTable {
     width: u8,
     /// Prefix lengths in use, longest first.
     lengths: Vec<u8>,
     networks: HashMap<(u8, u128), u32>,
 }
 
-impl Family {
+impl PrefixTable {
     fn new(width: u8, state: HashState) -> Self {
         Self { width, lengths: Vec::new(), networks: HashMap::with_hasher(state) }
     }
-    fn mask(&self, bits: u128, length: u8) -> u128 {
+    fn prefix_bits(&self, bits: u128, length: u8) -> u128 {
         bits.checked_shr(u32::from(self.width - length)).unwrap_or(0)
     }
     fn insert(&mut self, bits: u128, length: u8, index: u32) -> bool {
         if let Err(at) = self.lengths.binary_search_by(|l| length.cmp(l)) {
             self.lengths.insert(at, length);
         }
-        self.networks.insert((length, self.mask(bits, length)), index).is_none()
+        self.networks.insert((length, self.prefix_bits(bits, length)), index).is_none()
     }
-    fn find(&self, bits: u128) -> Option<u32> {
-        self.lengths.iter().find_map(|&l| self.networks.get(&(l, self.mask(bits, l))).copied())
+    fn find_longest(&self, bits: u128) -> Option<u32> {
+        self.lengths.iter().find_map(|&l| self.networks.get(&(l, self.prefix_bits(bits, l))).copied())
     }
 }
 
-/// Why a server cannot be made of a [`super::Config`].
+/// Why a server cannot be made of a [`super::RadiusServerConfig`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A prefix longer than the address.
@@ -58,9 +58,9 @@ pub enum ConfigError {
     Duplicate(usize),
 }
 
-impl Clients {
+impl ClientTable {
     pub(crate) fn new(configs: Vec<ClientConfig>, state: HashState) -> Result<Self, ConfigError> {
-        let (mut v4, mut v6) = (Family::new(32, state.clone()), Family::new(128, state));
+        let (mut v4, mut v6) = (PrefixTable::new(32, state.clone()), PrefixTable::new(128, state));
         for (index, c) in configs.iter().enumerate() {
             let (family, bits) = match c.network {
                 IpAddr::V4(a) => (&mut v4, u128::from(a.to_bits())),
@@ -72,49 +72,51 @@ impl Clients {
             if c.secret.as_bytes().is_empty() {
                 return Err(ConfigError::Secret(index));
             }
-            if c.transport == Transport::Udp && !family.insert(bits, c.prefix, index as u32) {
+            if c.transport == ClientTransport::Udp && !family.insert(bits, c.prefix, index as u32) {
                 return Err(ConfigError::Duplicate(index));
             }
         }
         Ok(Self { configs, v4, v6 })
     }
     /// The client that sends datagrams from an address; an IPv4-mapped address is its IPv4 address.
-    pub(crate) fn find(&self, address: IpAddr) -> Option<(u32, &ClientConfig)> {
+    pub(crate) fn find_by_address(&self, address: IpAddr) -> Option<(u32, &ClientConfig)> {
         let index = match address.to_canonical() {
-            IpAddr::V4(a) => self.v4.find(u128::from(a.to_bits())),
-            IpAddr::V6(a) => self.v6.find(a.to_bits()),
+            IpAddr::V4(a) => self.v4.find_longest(u128::from(a.to_bits())),
+            IpAddr::V6(a) => self.v6.find_longest(a.to_bits()),
         }?;
         Some((index, self.configs.get(index as usize)?))
     }
     /// Whether an address is of a RadSec client's network that is narrower than this many bits.
     pub(crate) fn narrower_by_radsec(&self, address: IpAddr, prefix: u8) -> bool {
         self.configs.iter().any(|c| {
-            c.transport != Transport::Udp
+            c.transport != ClientTransport::Udp
                 && c.prefix > prefix
-                && within(c.network, c.prefix, address.to_canonical())
+                && is_within(c.network, c.prefix, address.to_canonical())
         })
     }
     /// The client that a connection is of.
-    pub(crate) fn identify(&self, address: IpAddr, certificate: Option<&[u8]>) -> Option<u32> {
+    pub(crate) fn identify_connection(&self, address: IpAddr, certificate: Option<&[u8]>) -> Option<u32> {
         let fits = |c: &&ClientConfig| match &c.transport {
-            Transport::Udp => false,
-            Transport::Tls(any) if any.is_empty() => true,
-            Transport::Tls(these) => certificate.is_some_and(|der| these.iter().any(|m| m.fits(der))),
+            ClientTransport::Udp => false,
+            ClientTransport::Tls(any) if any.is_empty() => true,
+            ClientTransport::Tls(these) => {
+                certificate.is_some_and(|der| these.iter().any(|m| m.matches_certificate(der)))
+            }
         };
-        let near = |c: &&ClientConfig| within(c.network, c.prefix, address.to_canonical());
+        let near = |c: &&ClientConfig| is_within(c.network, c.prefix, address.to_canonical());
         let all = self.configs.iter().enumerate();
         let (index, _) = all.rev().filter(|(_, c)| near(c) && fits(c)).max_by_key(|(_, c)| c.prefix)?;
         Some(index as u32)
     }
     /// Whether some client may connect from an address, whatever its certificate is to be.
     pub(crate) fn may_connect(&self, address: IpAddr) -> bool {
-        let near = |c: &ClientConfig| within(c.network, c.prefix, address.to_canonical());
-        self.configs.iter().any(|c| matches!(c.transport, Transport::Tls(_)) && near(c))
+        let near = |c: &ClientConfig| is_within(c.network, c.prefix, address.to_canonical());
+        self.configs.iter().any(|c| matches!(c.transport, ClientTransport::Tls(_)) && near(c))
     }
     /// Whether an address is the client's alone, or one that it is said to speak for.
     pub(crate) fn speaks_for(&self, client: u32, address: IpAddr) -> bool {
-        let said = |c: &ClientConfig| c.speaks_for.iter().any(|&(network, n)| within(network, n, address));
-        self.find(address).is_some_and(|(index, _)| index == client)
+        let said = |c: &ClientConfig| c.speaks_for.iter().any(|&(network, n)| is_within(network, n, address));
+        self.find_by_address(address).is_some_and(|(index, _)| index == client)
             || self.configs.get(client as usize).is_some_and(said)
     }
     pub(crate) fn len(&self) -> usize {
@@ -126,7 +128,7 @@ impl Clients {
 }
 
 /// Whether an address is of a network.
-fn within(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
+fn is_within(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
     let same = |a: u128, b: u128, width: u32| {
         (a ^ b).checked_shr(width.saturating_sub(prefix.into())).unwrap_or(0) == 0
     };
@@ -140,24 +142,29 @@ fn within(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
+    use crate::SharedSecret;
     use crate::radsec::CertificateMatch;
     use usher_core::Seed;
 
-    fn clients(networks: &[(&str, u8)]) -> Result<Clients, ConfigError> {
+    fn client_table(networks: &[(&str, u8)]) -> Result<ClientTable, ConfigError> {
         let configs = networks
             .iter()
-            .map(|&(n, p)| ClientConfig::new(n.parse().unwrap(), p, Secret::new(b"s")))
+            .map(|&(n, p)| ClientConfig::new(n.parse().unwrap(), p, SharedSecret::new(b"s")))
             .collect();
-        let mut rng = Seed::new(1).secure("test", 0);
-        Clients::new(configs, usher_core::collections::hash_state(&mut rng))
+        let mut rng = Seed::new(1).derive_secure_rng("test", 0);
+        ClientTable::new(configs, usher_core::collections::hash_state(&mut rng))
     }
 
     #[test]
     fn the_longest_prefix_wins() {
-        let c =
-            clients(&[("10.0.0.0", 8), ("10.1.2.3", 32), ("10.1.9.9", 16), ("::", 0), ("2001:db8::", 32)])
-                .unwrap();
+        let c = client_table(&[
+            ("10.0.0.0", 8),
+            ("10.1.2.3", 32),
+            ("10.1.9.9", 16),
+            ("::", 0),
+            ("2001:db8::", 32),
+        ])
+        .unwrap();
         for (address, want) in [
             ("10.9.9.9", Some(0)),
             ("10.1.2.3", Some(1)),
@@ -167,30 +174,34 @@ mod tests {
             ("fe80::1", Some(3)),
             ("11.0.0.1", None),
         ] {
-            assert_eq!(c.find(address.parse().unwrap()).map(|f| f.0), want, "{address}");
+            assert_eq!(c.find_by_address(address.parse().unwrap()).map(|f| f.0), want, "{address}");
         }
     }
 
     #[test]
-    fn a_connection_is_of_the_client_whose_certificate_and_network_fit() {
+    fn certificate_and_network_identify_the_client_of_a_connection() {
         let named = |n: &str| vec![CertificateMatch::Name(n.into())];
         let any = "0.0.0.0".parse().unwrap();
         let configs = vec![
-            ClientConfig::new(any, 0, Secret::new(b"s")),
-            ClientConfig::radsec(any, 0, named("aaa.usher.test")),
-            ClientConfig::radsec(any, 0, named("station@usher.test")),
-            ClientConfig::radsec("10.0.0.0".parse().unwrap(), 8, Vec::new()),
+            ClientConfig::new(any, 0, SharedSecret::new(b"s")),
+            ClientConfig::for_radsec(any, 0, named("aaa.usher.test")),
+            ClientConfig::for_radsec(any, 0, named("station@usher.test")),
+            ClientConfig::for_radsec("10.0.0.0".parse().unwrap(), 8, Vec::new()),
         ];
-        let mut rng = Seed::new(1).secure("test", 0);
-        let c = Clients::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
+        let mut rng = Seed::new(1).derive_secure_rng("test", 0);
+        let c = ClientTable::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
         let server = include_bytes!("../../../../vectors/certs/server1.der");
         let client = include_bytes!("../../../../vectors/certs/client1.der");
-        let of = |address: &str, certificate| c.identify(address.parse().unwrap(), certificate);
+        let of = |address: &str, certificate| c.identify_connection(address.parse().unwrap(), certificate);
         assert_eq!(of("192.0.2.1", Some(&server[..])), Some(1));
         assert_eq!(of("192.0.2.1", Some(&client[..])), Some(2));
         assert_eq!(of("::ffff:10.0.0.1", Some(&client[..])), Some(3), "the longer prefix");
         assert_eq!((of("192.0.2.1", None), of("2001:db8::1", Some(&client[..]))), (None, None));
-        assert_eq!(c.find("10.0.0.1".parse().unwrap()).map(|f| f.0), Some(0), "no datagrams over TLS");
+        assert_eq!(
+            c.find_by_address("10.0.0.1".parse().unwrap()).map(|f| f.0),
+            Some(0),
+            "no datagrams over TLS"
+        );
         for (address, prefix, narrower) in [
             ("10.0.0.1", 7, true),
             ("::ffff:10.0.0.1", 7, true),
@@ -208,16 +219,16 @@ mod tests {
     #[test]
     fn a_client_speaks_for_its_own_network_and_what_it_is_said_to() {
         let address = |a: &str| -> IpAddr { a.parse().unwrap() };
-        let mut proxy = ClientConfig::new(address("192.0.2.9"), 32, Secret::new(b"s"));
+        let mut proxy = ClientConfig::new(address("192.0.2.9"), 32, SharedSecret::new(b"s"));
         proxy.speaks_for = vec![(address("10.7.0.0"), 16), (address("2001:db8::"), 32)];
         let configs = vec![
-            ClientConfig::new(address("10.0.0.0"), 8, Secret::new(b"s")),
-            ClientConfig::new(address("10.1.2.3"), 32, Secret::new(b"t")),
+            ClientConfig::new(address("10.0.0.0"), 8, SharedSecret::new(b"s")),
+            ClientConfig::new(address("10.1.2.3"), 32, SharedSecret::new(b"t")),
             proxy,
-            ClientConfig::radsec(address("0.0.0.0"), 0, Vec::new()),
+            ClientConfig::for_radsec(address("0.0.0.0"), 0, Vec::new()),
         ];
-        let mut rng = Seed::new(1).secure("test", 0);
-        let c = Clients::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
+        let mut rng = Seed::new(1).derive_secure_rng("test", 0);
+        let c = ClientTable::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
         for (client, named, may) in [
             (0, "10.9.9.9", true),
             (0, "10.1.2.3", false),
@@ -234,10 +245,13 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        assert_eq!(clients(&[("10.0.0.0", 33)]).unwrap_err(), ConfigError::Prefix { index: 0, prefix: 33 });
-        let empty = vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b""))];
-        let state = usher_core::collections::hash_state(&mut Seed::new(1).secure("test", 0));
-        assert_eq!(Clients::new(empty, state).unwrap_err(), ConfigError::Secret(0));
-        assert_eq!(clients(&[("10.0.0.0", 8), ("10.1.1.1", 8)]).unwrap_err(), ConfigError::Duplicate(1));
+        assert_eq!(
+            client_table(&[("10.0.0.0", 33)]).unwrap_err(),
+            ConfigError::Prefix { index: 0, prefix: 33 }
+        );
+        let empty = vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, SharedSecret::new(b""))];
+        let state = usher_core::collections::hash_state(&mut Seed::new(1).derive_secure_rng("test", 0));
+        assert_eq!(ClientTable::new(empty, state).unwrap_err(), ConfigError::Secret(0));
+        assert_eq!(client_table(&[("10.0.0.0", 8), ("10.1.1.1", 8)]).unwrap_err(), ConfigError::Duplicate(1));
     }
 }

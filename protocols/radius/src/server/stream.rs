@@ -2,43 +2,43 @@
 //!
 //! What is cached of a connection goes with it (RFC 6613 §2.6.1).
 
-use super::cache::Key;
-use super::machine::{Origin, Server, Shown};
-use crate::packet::Packet;
-use crate::radsec::Framer;
+use super::cache::RequestKey;
+use super::machine::{PacketOrigin, PacketVerdict, RadiusServer};
+use crate::packet::RadiusPacket;
+use crate::radsec::PacketFramer;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{ConnId, Instant, Path, SocketId, StreamEvent, StreamOp, Transmit};
+use usher_core::{ConnId, DatagramPath, Instant, SocketId, StreamEvent, StreamOp, Transmit};
 
 #[derive(Debug)]
-struct Stream {
-    path: Path,
+struct ClientConnection {
+    path: DatagramPath,
     client: u32,
     /// To find its client again when they are configured anew.
     certificate: Option<Box<[u8]>>,
-    framer: Framer,
+    framer: PacketFramer,
 }
 
 /// The connections.
 #[derive(Debug)]
-pub(super) struct Streams(HashMap<ConnId, Stream>);
+pub(super) struct ConnectionTable(HashMap<ConnId, ClientConnection>);
 
-impl Streams {
+impl ConnectionTable {
     pub(super) fn new(state: HashState) -> Self {
         Self(HashMap::with_hasher(state))
     }
     /// Whose a connection is.
-    pub(super) fn client(&self, conn: ConnId) -> Option<u32> {
+    pub(super) fn client_index(&self, conn: ConnId) -> Option<u32> {
         self.0.get(&conn).map(|s| s.client)
     }
 }
 
-impl Server {
+impl RadiusServer {
     /// RadSec connections.
     #[must_use]
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.streams.0.len()
     }
 
@@ -50,47 +50,51 @@ impl Server {
 
     /// Whether a RadSec connection with this other side is taken: it is a client's, and there is room.
     #[must_use]
-    pub fn takes(&self, remote: IpAddr, certificate: Option<&[u8]>) -> bool {
-        self.connections() < self.config.max_connections
-            && self.clients.identify(remote, certificate).is_some()
+    pub fn accepts_connection(&self, remote: IpAddr, certificate: Option<&[u8]>) -> bool {
+        self.connection_count() < self.config.max_connections
+            && self.clients.identify_connection(remote, certificate).is_some()
     }
 
-    pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
+    pub(super) fn handle_stream_event(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         match event {
-            StreamEvent::Accepted { remote, certificate, .. } => self.connected(conn, remote, certificate),
-            StreamEvent::Data(data) => self.data(now, conn, data),
+            StreamEvent::Accepted { remote, certificate, .. } => {
+                self.accept_connection(conn, remote, certificate)
+            }
+            StreamEvent::Data(data) => self.receive_data(now, conn, data),
             StreamEvent::Writable | StreamEvent::Finished | StreamEvent::Connected { .. } => {}
-            StreamEvent::Closed(_) => self.forget(conn),
+            StreamEvent::Closed(_) => self.remove_connection(conn),
         }
     }
 
-    fn connected(&mut self, conn: ConnId, remote: SocketAddr, certificate: Option<&[u8]>) {
+    fn accept_connection(&mut self, conn: ConnId, remote: SocketAddr, certificate: Option<&[u8]>) {
         let room = self.streams.0.len() < self.config.max_connections;
-        let Some(client) = self.clients.identify(remote.ip(), certificate).filter(|_| room) else {
+        let Some(client) = self.clients.identify_connection(remote.ip(), certificate).filter(|_| room) else {
             self.counters.connections_refused += 1;
-            return self.operate(conn, StreamOp::Abort);
+            return self.push_operation(conn, StreamOp::Abort);
         };
         self.counters.connections += 1;
         let local = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let path = Path { socket: SocketId::default(), local, remote };
+        let path = DatagramPath { socket: SocketId::default(), local, remote };
         let certificate = certificate.map(Into::into);
-        self.streams.0.insert(conn, Stream { path, client, certificate, framer: Framer::new() });
+        self.streams
+            .0
+            .insert(conn, ClientConnection { path, client, certificate, framer: PacketFramer::new() });
     }
 
-    fn data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
+    fn receive_data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
         let Some(stream) = self.streams.0.get_mut(&conn) else {
             self.counters.not_a_datagram += 1;
             return;
         };
         let (path, client) = (stream.path, stream.client);
-        let origin = Origin { path, conn: Some(conn), client, role: self.config.streams };
+        let origin = PacketOrigin { path, conn: Some(conn), client, role: self.config.streams };
         let mut framer = core::mem::take(&mut stream.framer);
         let good = loop {
-            match framer.next(&mut data) {
+            match framer.next_packet(&mut data) {
                 Ok(None) => break true,
                 Ok(Some(bytes)) => {
-                    let Ok(packet) = Packet::parse(bytes) else { break false };
-                    if self.take(now, origin, &packet) == Shown::Foreign {
+                    let Ok(packet) = RadiusPacket::parse(bytes) else { break false };
+                    if self.process_packet(now, origin, &packet) == PacketVerdict::Foreign {
                         break false;
                     }
                 }
@@ -101,40 +105,42 @@ impl Server {
             Some(stream) if good => stream.framer = framer,
             _ => {
                 self.counters.connections_spoilt += 1;
-                self.close(conn);
+                self.close_connection(conn);
             }
         }
     }
 
-    fn close(&mut self, conn: ConnId) {
-        self.forget(conn);
-        self.operate(conn, StreamOp::Shutdown);
+    fn close_connection(&mut self, conn: ConnId) {
+        self.remove_connection(conn);
+        self.push_operation(conn, StreamOp::Shutdown);
     }
 
-    fn operate(&mut self, conn: ConnId, op: StreamOp) {
-        self.ready.loose(Transmit::Stream { conn, op }, Vec::new());
+    fn push_operation(&mut self, conn: ConnId, op: StreamOp) {
+        self.ready.push_transmit(Transmit::Stream { conn, op }, Vec::new());
     }
 
     /// A connection is over: nobody waits for what was asked by it.
-    fn forget(&mut self, conn: ConnId) {
+    fn remove_connection(&mut self, conn: ConnId) {
         let Some(stream) = self.streams.0.remove(&conn) else { return };
         for identifier in 0..=u8::MAX {
-            if let Some(handle) = self.cache.find(&Key::new(&stream.path, Some(conn), identifier)) {
+            if let Some(handle) =
+                self.cache.find_handle(&RequestKey::new(&stream.path, Some(conn), identifier))
+            {
                 self.cache.remove(handle);
             }
         }
     }
 
     /// The clients are others now: whose is each connection?
-    pub(super) fn reidentify(&mut self) {
+    pub(super) fn reidentify_connections(&mut self) {
         let mut over = Vec::new();
         for (&conn, stream) in &mut self.streams.0 {
-            match self.clients.identify(stream.path.remote.ip(), stream.certificate.as_deref()) {
+            match self.clients.identify_connection(stream.path.remote.ip(), stream.certificate.as_deref()) {
                 Some(client) => stream.client = client,
                 None => over.push(conn),
             }
         }
         over.sort_unstable();
-        over.into_iter().for_each(|conn| self.close(conn));
+        over.into_iter().for_each(|conn| self.close_connection(conn));
     }
 }

@@ -1,11 +1,11 @@
 //! What becomes of a record: something new, a duplicate, or something older than what is known.
 
-use super::limits::{Held, leases, same_station};
-use super::past::{Ended, Past};
-use super::queue::{REFUSED, What};
-use super::record::{Record, Status, Unique, shifted};
-use super::session::{BY_DIAMETER, Ending, Key, Session, before};
-use super::{Accounting, Ledger};
+use super::limits::{PendingAdmission, pool_leases, same_station};
+use super::past::{EndedSession, PastSession};
+use super::queue::{QueuedChange, REFUSED};
+use super::record::{LedgerRecord, RecordStatus, UniqueSessionId, shift_time};
+use super::session::{BY_DIAMETER, LedgerSession, SessionDigest, SessionState, subtract_seconds};
+use super::{Ledger, RecordOutcome};
 use crate::store::{SessionRow, Store, StoreError};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -19,12 +19,12 @@ use usher_core::{Duration, Instant, WallTime};
 const ROUNDING: Duration = Duration::from_secs(2);
 /// How long a record may be on its way, and wait in queues, longer than another: that makes what is told by
 /// Acct-Delay-Time seem later.
-const UNDER_WAY: Duration = Duration::from_secs(10);
-/// How many changes [`Ledger::serve`] writes at once.
+const MAX_TRANSIT_DELAY: Duration = Duration::from_secs(10);
+/// How many changes [`Ledger::commit_record`] writes at once.
 const BATCH: usize = 1024;
 /// An Acct-Session-Id that more open sessions of a NAS have does not tell them apart.
 const MOST_ALIKE: usize = 16;
-/// How often a record may be given again because of [`Accounting::Ask`]: an Acct-Session-Id is looked up under no more uses
+/// How often a record may be given again because of [`RecordOutcome::LookupNeeded`]: an Acct-Session-Id is looked up under no more uses
 /// than there can be, without a User-Name once more, and then the record is taken.
 const MOST_QUESTIONS: usize = 2001;
 /// Restarts that wait to be written; further ones are not taken, so that whoever tells of many while the store is away
@@ -33,36 +33,36 @@ pub(super) const MOST_RESTARTS: usize = 1 << 14;
 
 /// When a NAS last began anew, or last went down.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Restart {
+pub(super) struct NasRestart {
     nas: IpAddr,
-    status: Status,
+    status: RecordStatus,
     /// What names the record; its Acct-Session-Id is in it.
-    key: Key,
-    at: WallTime,
+    key: SessionDigest,
+    restarted_at: WallTime,
     pub(super) wait: u64,
 }
 
 /// Of so many NASs as are remembered.
 #[derive(Debug)]
-pub(super) struct Restarts {
-    table: SessionTable<Restart>,
-    by_nas: HashMap<(IpAddr, Status), u64>,
+pub(super) struct NasRestartTable {
+    table: SessionTable<NasRestart>,
+    by_nas: HashMap<(IpAddr, RecordStatus), u64>,
 }
 
-impl Restarts {
+impl NasRestartTable {
     const MOST: usize = 1 << 16;
     pub(super) fn new(hash: &HashState) -> Self {
         Self { table: SessionTable::new(), by_nas: HashMap::with_hasher(hash.clone()) }
     }
-    pub(super) fn get_mut(&mut self, nas: IpAddr, status: Status) -> Option<&mut Restart> {
+    pub(super) fn get_mut(&mut self, nas: IpAddr, status: RecordStatus) -> Option<&mut NasRestart> {
         self.table.get_mut(*self.by_nas.get(&(nas, status))?)
     }
-    fn put(&mut self, restart: Restart) {
+    fn insert(&mut self, restart: NasRestart) {
         if let Some(token) = self.by_nas.remove(&(restart.nas, restart.status)) {
             self.table.remove(token);
         }
         while self.table.len() >= Self::MOST {
-            let Some(gone) = self.table.oldest().and_then(|(t, _)| self.table.remove(t)) else { break };
+            let Some(gone) = self.table.oldest_entry().and_then(|(t, _)| self.table.remove(t)) else { break };
             self.by_nas.remove(&(gone.nas, gone.status));
         }
         self.by_nas.insert((restart.nas, restart.status), self.table.insert(Instant::ZERO, restart));
@@ -71,50 +71,52 @@ impl Restarts {
 
 impl Ledger {
     /// Takes a record; see the [module](super) for what to do then.
-    pub fn account(&mut self, now: Instant, record: &Record) -> Accounting {
-        if matches!(record.status, Status::On | Status::Off) {
-            return self.restarted(record);
+    pub fn apply_record(&mut self, now: Instant, record: &LedgerRecord) -> RecordOutcome {
+        if matches!(record.status, RecordStatus::On | RecordStatus::Off) {
+            return self.apply_restart(record);
         }
-        let unique = self.known_as(record);
-        if unique.key() != record.unique.key() {
-            self.past.put(record.unique.key(), Past::Same(unique));
+        let unique = self.resolve_session_id(record);
+        if unique.session_digest() != record.unique.session_digest() {
+            self.past.insert(record.unique.session_digest(), PastSession::Same(unique));
         }
-        if let Some(slot) = self.table.find(&unique.key()) {
+        if let Some(slot) = self.table.find_slot(&unique.session_digest()) {
             return match self.table.get(slot) {
-                Some(s) if s.ending != Ending::Open => {
-                    let ended = Ended::of(s);
+                Some(s) if s.end_state != SessionState::Open => {
+                    let ended = EndedSession::from_session(s);
                     self.of_ended(now, &ended, Some(slot), record)
                 }
                 _ => self.of_open(now, slot, record),
             };
         }
-        match self.past.get(&unique.key()) {
-            Some(Past::Nothing | Past::Same(_)) => self.of_nameless(now, unique, record),
-            Some(Past::Ended(ended)) => {
+        match self.past.get(&unique.session_digest()) {
+            Some(PastSession::NotFound | PastSession::Same(_)) => self.of_nameless(now, unique, record),
+            Some(PastSession::Ended(ended)) => {
                 let ended = ended.clone();
                 self.of_ended(now, &ended, None, record)
             }
-            None if self.is_full(record) => self.busy(),
-            None => Accounting::Ask(unique),
+            None if self.is_full(record) => self.count_busy(),
+            None => RecordOutcome::LookupNeeded(unique),
         }
     }
     /// The name under which the session of a record stands: its own, or that of the only open session of the same NAS and
     /// Acct-Session-Id whose records lack what this one has, or have what it lacks.
-    fn known_as(&self, record: &Record) -> Unique {
-        let key = record.unique.key();
-        if self.table.find(&key).is_some() {
+    fn resolve_session_id(&self, record: &LedgerRecord) -> UniqueSessionId {
+        let key = record.unique.session_digest();
+        if self.table.find_slot(&key).is_some() {
             return record.unique;
         }
         let ended = match self.past.get(&key) {
-            Some(Past::Same(unique)) => return *unique,
-            Some(Past::Ended(ended)) => Some(ended.stop),
+            Some(PastSession::Same(unique)) => return *unique,
+            Some(PastSession::Ended(ended)) => Some(ended.stop),
             _ => None,
         };
         let identifier = self.identifier_of(record);
         // Where a session of the record's own name has ended, it is of that, unless the other began afterwards.
-        let fits = |s: &Session| {
+        let fits = |s: &LedgerSession| {
             s.may_be_of(record, identifier)
-                && ended.is_none_or(|stop| s.start >= stop && record.at >= s.start && record.at > stop)
+                && ended.is_none_or(|stop| {
+                    s.start >= stop && record.occurred_at >= s.start && record.occurred_at > stop
+                })
         };
         let mut only = None;
         for (n, (_, s)) in self.table.of_id(record.session.nas, &record.session.id).enumerate() {
@@ -125,15 +127,17 @@ impl Ledger {
         if let Some(only) = only {
             return only;
         }
-        let nameless = record.nameless.and_then(|n| self.table.get(self.table.find(&n.key())?));
-        let open = nameless.filter(|s| s.ending == Ending::Open && s.user().is_empty() && ended.is_none());
+        let nameless =
+            record.nameless.and_then(|n| self.table.get(self.table.find_slot(&n.session_digest())?));
+        let open =
+            nameless.filter(|s| s.end_state == SessionState::Open && s.user().is_empty() && ended.is_none());
         open.map_or(record.unique, |s| s.unique)
     }
     /// A digest of a record's NAS-Identifier, by Diameter of whose it is; 0 without one.
-    fn identifier_of(&self, record: &Record) -> u32 {
-        self.identifier(&record.nas_identifier, &record.diameter_origin)
+    fn identifier_of(&self, record: &LedgerRecord) -> u32 {
+        self.identifier_digest(&record.nas_identifier, &record.diameter_origin)
     }
-    fn identifier(&self, nas: &str, diameter_origin: &str) -> u32 {
+    fn identifier_digest(&self, nas: &str, diameter_origin: &str) -> u32 {
         match (nas.is_empty(), diameter_origin.is_empty()) {
             (true, true) => 0,
             (false, true) => (self.hash.hash_one(nas) as u32 & !BY_DIAMETER).max(1),
@@ -141,32 +145,34 @@ impl Ledger {
         }
     }
     /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none.
-    pub(super) fn session_of(&self, row: &SessionRow) -> Option<Session> {
-        Session::of_row(row, self.identifier("", &row.diameter_origin))
+    pub(super) fn session_of(&self, row: &SessionRow) -> Option<LedgerSession> {
+        LedgerSession::of_row(row, self.identifier_digest("", &row.diameter_origin))
     }
     /// A record of whose name nothing is known: it may end, once more, a session that began and ended without its
     /// User-Name before this ledger began.
-    fn of_nameless(&mut self, now: Instant, unique: Unique, record: &Record) -> Accounting {
-        let Some(nameless) = record.nameless.filter(|n| n.key() != unique.key()) else {
-            return self.begin(now, unique, record);
+    fn of_nameless(&mut self, now: Instant, unique: UniqueSessionId, record: &LedgerRecord) -> RecordOutcome {
+        let Some(nameless) = record.nameless.filter(|n| n.session_digest() != unique.session_digest()) else {
+            return self.start_session(now, unique, record);
         };
-        match self.past.get(&nameless.key()) {
-            Some(Past::Ended(ended)) if !ended.is_before(record, self.slack(record)) => {
+        match self.past.get(&nameless.session_digest()) {
+            Some(PastSession::Ended(ended)) if !ended.is_before(record, self.time_slack(record)) => {
                 let ended = ended.clone();
-                self.past.put(unique.key(), Past::Same(nameless));
+                self.past.insert(unique.session_digest(), PastSession::Same(nameless));
                 self.of_ended(now, &ended, None, record)
             }
-            None if self.table.find(&nameless.key()).is_none() => Accounting::Ask(nameless),
-            _ => self.begin(now, unique, record),
+            None if self.table.find_slot(&nameless.session_digest()).is_none() => {
+                RecordOutcome::LookupNeeded(nameless)
+            }
+            _ => self.start_session(now, unique, record),
         }
     }
-    /// What the store answered to [`Accounting::Ask`].
-    pub fn answer(&mut self, now: Instant, unique: Unique, row: Option<SessionRow>) {
-        if self.table.find(&unique.key()).is_some() {
+    /// What the store answered to [`RecordOutcome::LookupNeeded`].
+    pub fn apply_stored_row(&mut self, now: Instant, unique: UniqueSessionId, row: Option<SessionRow>) {
+        if self.table.find_slot(&unique.session_digest()).is_some() {
             return;
         }
         let open = row.as_ref().filter(|r| r.acctstoptime.is_none()).and_then(|r| self.session_of(r));
-        if !self.past.learn(unique, row)
+        if !self.past.insert_row(unique, row)
             && let Some(mut session) = open
         {
             session.unique = unique;
@@ -174,113 +180,115 @@ impl Ledger {
         }
     }
     /// Takes a record, and has `ask` say what the store has of its session wherever that must be known
-    /// ([`Store::session`]): what becomes of it, [`Accounting::Ask`] never.
+    /// ([`Store::find_session`]): what becomes of it, [`RecordOutcome::LookupNeeded`] never.
     ///
     /// # Errors
     /// The store could not say; the record is not to be acknowledged.
-    pub fn take(
+    pub fn apply_record_with(
         &mut self,
         now: Instant,
-        record: &Record,
+        record: &LedgerRecord,
         mut ask: impl FnMut(&str) -> Result<Option<SessionRow>, StoreError>,
-    ) -> Result<Accounting, StoreError> {
+    ) -> Result<RecordOutcome, StoreError> {
         for _ in 0..MOST_QUESTIONS {
-            match self.account(now, record) {
-                Accounting::Ask(unique) => {
+            match self.apply_record(now, record) {
+                RecordOutcome::LookupNeeded(unique) => {
                     let row = ask(&unique.to_string())?;
-                    self.answer(now, unique, row);
+                    self.apply_stored_row(now, unique, row);
                 }
                 done => return Ok(done),
             }
         }
-        Ok(Accounting::Busy)
+        Ok(RecordOutcome::Busy)
     }
     /// Takes a record and makes it durable at once, for hosts that have one store and no threads. True: acknowledge it.
-    pub fn serve(&mut self, now: Instant, store: &mut dyn Store, record: &Record) -> bool {
-        let number = match self.take(now, record, |unique| store.session(unique)) {
-            Ok(Accounting::Write(number)) => number,
-            taken => return taken == Ok(Accounting::Durable),
+    pub fn commit_record(&mut self, now: Instant, store: &mut dyn Store, record: &LedgerRecord) -> bool {
+        let number = match self.apply_record_with(now, record, |unique| store.find_session(unique)) {
+            Ok(RecordOutcome::Write(number)) => number,
+            taken => return taken == Ok(RecordOutcome::Durable),
         };
         loop {
-            let commit = self.commit(store, BATCH);
-            if let Some(durable) = commit.durable(number) {
+            let commit = self.commit_changes(store, BATCH);
+            if let Some(durable) = commit.is_durable(number) {
                 return durable;
             }
-            if commit.through.is_none() || matches!(commit.error, Some(StoreError::Unavailable(_))) {
+            if commit.last_number.is_none() || matches!(commit.error, Some(StoreError::Unavailable(_))) {
                 return false;
             }
         }
     }
 
     /// Whether there is no room for another session of a record's client.
-    fn is_full(&self, record: &Record) -> bool {
+    fn is_full(&self, record: &LedgerRecord) -> bool {
         let (all, most) = (self.table.len(), self.config.max_sessions);
         all >= most || self.table.shares.has_its_share(record.client, all, most)
     }
-    fn busy(&mut self) -> Accounting {
+    fn count_busy(&mut self) -> RecordOutcome {
         self.counters.busy += 1;
-        Accounting::Busy
+        RecordOutcome::Busy
     }
     /// How much later than it is a record may seem.
-    const fn slack(&self, record: &Record) -> Duration {
+    const fn time_slack(&self, record: &LedgerRecord) -> Duration {
         match (record.stamped, record.timed) {
             (true, _) => ROUNDING,
-            (false, true) => UNDER_WAY,
+            (false, true) => MAX_TRANSIT_DELAY,
             (false, false) => self.config.retransmission,
         }
     }
     /// A record that changes nothing: it is acknowledged with what it repeats.
-    fn nothing_new(&mut self, slot: Option<u32>) -> Accounting {
+    fn nothing_new(&mut self, slot: Option<u32>) -> RecordOutcome {
         let Some((slot, wait)) = slot.and_then(|s| Some((s, self.table.get(s)?.wait))) else {
-            return Accounting::Durable;
+            return RecordOutcome::Durable;
         };
         match wait {
-            0 => Accounting::Durable,
-            REFUSED => Accounting::Write(self.enqueue(slot)),
-            number => Accounting::Write(number),
+            0 => RecordOutcome::Durable,
+            REFUSED => RecordOutcome::Write(self.enqueue_session(slot)),
+            number => RecordOutcome::Write(number),
         }
     }
-    fn duplicate(&mut self, slot: Option<u32>) -> Accounting {
+    fn count_duplicate(&mut self, slot: Option<u32>) -> RecordOutcome {
         self.counters.duplicates += 1;
         self.nothing_new(slot)
     }
-    fn late(&mut self, slot: Option<u32>) -> Accounting {
+    fn count_late(&mut self, slot: Option<u32>) -> RecordOutcome {
         self.counters.late += 1;
         self.nothing_new(slot)
     }
 
     /// A record of a session that goes on.
-    fn of_open(&mut self, now: Instant, slot: u32, record: &Record) -> Accounting {
+    fn of_open(&mut self, now: Instant, slot: u32, record: &LedgerRecord) -> RecordOutcome {
         self.table.touch(now, slot);
-        let slack = self.slack(record);
-        let Some(s) = self.table.get(slot) else { return Accounting::Busy };
+        let slack = self.time_slack(record);
+        let Some(s) = self.table.get(slot) else { return RecordOutcome::Busy };
         // By nothing but a Start that is no retransmission does a NAS say that the id of an open session is another's: its
         // count of seconds may lag, and its clock may step.
-        if record.status == Status::Start && record.at > s.last + slack.max(self.config.retransmission) {
-            return self.begin_again(now, slot, record);
+        if record.status == RecordStatus::Start
+            && record.occurred_at > s.last + slack.max(self.config.retransmission)
+        {
+            return self.replace_reused_session(now, slot, record);
         }
         if s.user().is_empty() && !record.session.user.is_empty() {
             self.name_user(slot, record);
         }
-        let Some(s) = self.table.get(slot) else { return Accounting::Busy };
-        let new_address = |s: &Session| {
+        let Some(s) = self.table.get(slot) else { return RecordOutcome::Busy };
+        let new_address = |s: &LedgerSession| {
             record.framed_address.is_some_and(|a| s.address != Some(a))
                 || record.framed_prefix.is_some_and(|p| s.prefix != Some(p))
         };
         match record.status {
-            Status::Start if s.started => self.duplicate(Some(slot)),
-            Status::Start => {
-                self.describe(slot, record);
+            RecordStatus::Start if s.started => self.count_duplicate(Some(slot)),
+            RecordStatus::Start => {
+                self.update_session(slot, record);
                 if let Some(s) = self.table.get_mut(slot) {
                     s.started = true;
-                    s.start = s.start.min(record.at);
+                    s.start = s.start.min(record.occurred_at);
                 }
-                Accounting::Write(self.enqueue(slot))
+                RecordOutcome::Write(self.enqueue_session(slot))
             }
-            Status::Stop => {
-                self.describe(slot, record);
-                self.stop(slot, record);
-                Accounting::Write(self.enqueue(slot))
+            RecordStatus::Stop => {
+                self.update_session(slot, record);
+                self.stop_session(slot, record);
+                RecordOutcome::Write(self.enqueue_session(slot))
             }
             _ => {
                 let known = s.interims > 0 && !new_address(s);
@@ -291,140 +299,159 @@ impl Ledger {
                 let more = !less && (input, output) != (s.input, s.output);
                 let then = u64::from(s.seconds);
                 match record.session_time {
-                    Some(t) if t < then => self.late(Some(slot)),
-                    Some(t) if t == then && same => self.duplicate(Some(slot)),
-                    Some(t) if t == then && less => self.late(Some(slot)),
+                    Some(t) if t < then => self.count_late(Some(slot)),
+                    Some(t) if t == then && same => self.count_duplicate(Some(slot)),
+                    Some(t) if t == then && less => self.count_late(Some(slot)),
                     // Where its NAS's clock was set back, what it counts says which record is the newer one.
-                    None if record.at < s.last && !more => self.late(Some(slot)),
-                    None if record.at == s.last && same => self.duplicate(Some(slot)),
+                    None if record.occurred_at < s.last && !more => self.count_late(Some(slot)),
+                    None if record.occurred_at == s.last && same => self.count_duplicate(Some(slot)),
                     _ => {
-                        self.describe(slot, record);
+                        self.update_session(slot, record);
                         if let Some(s) = self.table.get_mut(slot) {
-                            s.count(record);
+                            s.add_counts(record);
                             s.interims = s.interims.saturating_add(1);
                         }
                         self.counters.updated += 1;
-                        Accounting::Write(self.enqueue(slot))
+                        RecordOutcome::Write(self.enqueue_session(slot))
                     }
                 }
             }
         }
     }
     /// A record of a session that ended; `slot` where that is not durable yet.
-    fn of_ended(&mut self, now: Instant, ended: &Ended, slot: Option<u32>, record: &Record) -> Accounting {
-        if !ended.latest && record.at > ended.stop {
-            return Accounting::Ask(ended.unique.next());
+    fn of_ended(
+        &mut self,
+        now: Instant,
+        ended: &EndedSession,
+        slot: Option<u32>,
+        record: &LedgerRecord,
+    ) -> RecordOutcome {
+        if !ended.latest && record.occurred_at > ended.stop {
+            return RecordOutcome::LookupNeeded(ended.unique.next_generation());
         }
-        let slack = self.slack(record);
+        let slack = self.time_slack(record);
         let another = match record.status {
             // What its NAS did not end itself can hardly have been begun again before that by the same Start.
-            Status::Start => record.at > if ended.told { ended.stop + slack } else { ended.stop },
+            RecordStatus::Start => {
+                record.occurred_at > if ended.is_nas_reported { ended.stop + slack } else { ended.stop }
+            }
             _ => ended.is_before(record, slack),
         };
         if another {
             if self.is_full(record) {
-                return self.busy();
+                return self.count_busy();
             }
             if slot.is_some() {
-                self.table.unkey(&ended.unique.key());
+                self.table.remove_key(&ended.unique.session_digest());
             }
-            return self.begin(now, ended.unique.next(), record);
+            return self.start_session(now, ended.unique.next_generation(), record);
         }
         match record.status {
-            Status::Start => self.duplicate(slot),
-            Status::Stop if ended.told => self.duplicate(slot),
-            Status::Stop => self.go_on(now, ended, slot, record),
-            _ if ended.told || record.at <= ended.stop => self.late(slot),
+            RecordStatus::Start => self.count_duplicate(slot),
+            RecordStatus::Stop if ended.is_nas_reported => self.count_duplicate(slot),
+            RecordStatus::Stop => self.go_on(now, ended, slot, record),
+            _ if ended.is_nas_reported || record.occurred_at <= ended.stop => self.count_late(slot),
             _ => self.go_on(now, ended, slot, record),
         }
     }
     /// A session that the ledger thought ended was not.
-    fn go_on(&mut self, now: Instant, ended: &Ended, slot: Option<u32>, record: &Record) -> Accounting {
+    fn go_on(
+        &mut self,
+        now: Instant,
+        ended: &EndedSession,
+        slot: Option<u32>,
+        record: &LedgerRecord,
+    ) -> RecordOutcome {
         let slot = match (slot, &ended.row) {
             (Some(slot), _) => {
-                self.table.reopen(now, slot);
+                self.table.reopen_session(now, slot);
                 // Its NAS's restart may wait to be written, and would end it.
                 self.enqueue_last(slot);
                 slot
             }
-            (None, None) => return Accounting::Ask(ended.unique),
-            (None, Some(_)) if self.is_full(record) => return self.busy(),
+            (None, None) => return RecordOutcome::LookupNeeded(ended.unique),
+            (None, Some(_)) if self.is_full(record) => return self.count_busy(),
             (None, Some(row)) => {
-                let Some(mut session) = self.session_of(row) else { return self.busy() };
+                let Some(mut session) = self.session_of(row) else { return self.count_busy() };
                 session.unique = ended.unique;
-                session.client = self.table.shares.number(record.client);
-                self.past.remove(&ended.unique.key());
+                session.client = self.table.shares.client_number(record.client);
+                self.past.remove(&ended.unique.session_digest());
                 let slot = self.table.insert(now, session);
                 self.enqueue_last(slot);
                 slot
             }
         };
         self.counters.went_on += 1;
-        self.claim(slot);
+        self.claim_leases(slot);
         self.of_open(now, slot, record)
     }
     /// The Acct-Session-Id of an open session is another session's now: the Stop was lost.
-    fn begin_again(&mut self, now: Instant, slot: u32, record: &Record) -> Accounting {
+    fn replace_reused_session(&mut self, now: Instant, slot: u32, record: &LedgerRecord) -> RecordOutcome {
         if self.is_full(record) {
-            return self.busy();
+            return self.count_busy();
         }
         let Some((unique, last)) = self.table.get(slot).map(|s| (s.unique, s.last)) else {
-            return Accounting::Busy;
+            return RecordOutcome::Busy;
         };
         self.counters.stale += 1;
-        self.end(slot, last, Ending::Stale, None);
-        self.enqueue(slot);
-        self.table.unkey(&unique.key());
-        self.begin(now, unique.next(), record)
+        self.end_session(slot, last, SessionState::Stale, None);
+        self.enqueue_session(slot);
+        self.table.remove_key(&unique.session_digest());
+        self.start_session(now, unique.next_generation(), record)
     }
     /// A session of which nothing was known.
-    fn begin(&mut self, now: Instant, unique: Unique, record: &Record) -> Accounting {
+    fn start_session(
+        &mut self,
+        now: Instant,
+        unique: UniqueSessionId,
+        record: &LedgerRecord,
+    ) -> RecordOutcome {
         if self.is_full(record) {
-            return self.busy();
+            return self.count_busy();
         }
-        let mut session = Session::new(unique, record, self.identifier_of(record));
-        session.client = self.table.shares.number(record.client);
-        session.started = record.status == Status::Start;
-        session.interims = u32::from(record.status == Status::Interim);
+        let mut session = LedgerSession::new(unique, record, self.identifier_of(record));
+        session.client = self.table.shares.client_number(record.client);
+        session.started = record.status == RecordStatus::Start;
+        session.interims = u32::from(record.status == RecordStatus::Interim);
         let held = self.take_admitted(record);
         session.address = record.framed_address.or(held.as_ref().and_then(|h| h.address));
         session.prefix = record.framed_prefix.or(held.as_ref().and_then(|h| h.prefix));
-        self.past.remove(&unique.key());
+        self.past.remove(&unique.session_digest());
         let slot = self.table.insert(now, session);
-        self.claim(slot);
-        for lease in held.iter().flat_map(Held::leases) {
+        self.claim_leases(slot);
+        for lease in held.iter().flat_map(PendingAdmission::leases) {
             self.pools.release(lease);
         }
         self.counters.started += 1;
-        if record.status == Status::Stop {
-            self.stop(slot, record);
+        if record.status == RecordStatus::Stop {
+            self.stop_session(slot, record);
         }
-        Accounting::Write(self.enqueue(slot))
+        RecordOutcome::Write(self.enqueue_session(slot))
     }
 
     /// Takes over what a record says of an open session, its address included.
-    fn describe(&mut self, slot: u32, record: &Record) {
+    fn update_session(&mut self, slot: u32, record: &LedgerRecord) {
         let Some(s) = self.table.get(slot) else { return };
         let address = record.framed_address.or(s.address);
         let prefix = record.framed_prefix.or(s.prefix);
         if (address, prefix) != (s.address, s.prefix) {
-            self.release(slot);
+            self.release_leases(slot);
             self.table.set_address(slot, address);
             if let Some(s) = self.table.get_mut(slot) {
                 s.prefix = prefix;
             }
-            self.claim(slot);
+            self.claim_leases(slot);
         }
         let identifier = self.identifier_of(record);
         if let Some(s) = self.table.get_mut(slot) {
-            s.describe(record);
+            s.update_details(record);
             s.reported_as(record, identifier);
         }
     }
     /// The user of an open session is known now, who was not when it began.
-    fn name_user(&mut self, slot: u32, record: &Record) {
+    fn name_user(&mut self, slot: u32, record: &LedgerRecord) {
         let held = self.take_admitted(record);
-        self.release(slot);
+        self.release_leases(slot);
         self.table.set_user(slot, &record.session.user);
         if let Some(held) = held {
             held.leases().for_each(|lease| self.pools.release(lease));
@@ -435,58 +462,64 @@ impl Ledger {
                 s.prefix = s.prefix.or(held.prefix);
             }
         }
-        self.claim(slot);
-        self.enqueue(slot);
+        self.claim_leases(slot);
+        self.enqueue_session(slot);
     }
     /// The session has what it has of the pools.
-    pub(super) fn claim(&mut self, slot: u32) {
+    pub(super) fn claim_leases(&mut self, slot: u32) {
         let Some(s) = self.table.get(slot) else { return };
         let (address, prefix) = (s.address, s.prefix);
-        let holder = self.holder(s.user(), s.calling());
-        leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
+        let holder = self.lease_holder(s.user(), s.calling_station());
+        pool_leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
     }
-    fn release(&mut self, slot: u32) {
+    fn release_leases(&mut self, slot: u32) {
         let Some(s) = self.table.get(slot) else { return };
-        leases(s.address, s.prefix).for_each(|lease| self.pools.release(lease));
+        pool_leases(s.address, s.prefix).for_each(|lease| self.pools.release(lease));
     }
-    fn stop(&mut self, slot: u32, record: &Record) {
+    fn stop_session(&mut self, slot: u32, record: &LedgerRecord) {
         self.counters.stopped += 1;
         let cause = record.terminate_cause.unwrap_or(super::names::UNKNOWN);
         if let Some(s) = self.table.get_mut(slot) {
-            s.count(record);
-            if record.at < s.start {
+            s.add_counts(record);
+            if record.occurred_at < s.start {
                 // Its NAS's clock was set back: by what it shows now, it began so long ago.
-                s.start = before(record.at, record.session_time.unwrap_or(0));
+                s.start = subtract_seconds(record.occurred_at, record.session_time.unwrap_or(0));
             }
         }
-        self.end(slot, record.at, Ending::Stopped(cause), record.session_time);
+        self.end_session(slot, record.occurred_at, SessionState::Stopped(cause), record.session_time);
     }
     /// Ends an open session; writing that is the caller's.
-    pub(super) fn end(&mut self, slot: u32, at: WallTime, ending: Ending, seconds: Option<u64>) {
-        self.release(slot);
-        self.table.close(slot);
+    pub(super) fn end_session(
+        &mut self,
+        slot: u32,
+        at: WallTime,
+        ending: SessionState,
+        seconds: Option<u64>,
+    ) {
+        self.release_leases(slot);
+        self.table.close_session(slot);
         if let Some(s) = self.table.get_mut(slot) {
-            s.end(at.max(s.start), ending, seconds);
+            s.mark_ended(at.max(s.start), ending, seconds);
         }
     }
 
     /// Accounting-On, Accounting-Off: of this NAS, what had begun by then has ended. Of several that have one address, such as
     /// those behind a proxy, what has its NAS-Identifier, or of which none is known.
-    fn restarted(&mut self, record: &Record) -> Accounting {
-        let (nas, at, status) = (record.session.nas, record.at, record.status);
-        let (key, slack) = (record.unique.key(), self.slack(record));
+    fn apply_restart(&mut self, record: &LedgerRecord) -> RecordOutcome {
+        let (nas, at, status) = (record.session.nas, record.occurred_at, record.status);
+        let (key, slack) = (record.unique.session_digest(), self.time_slack(record));
         if let Some(before) = self.restarts.get_mut(nas, status).copied()
             && (before.wait != REFUSED && before.key == key)
-            && (before.at <= at + slack && at <= before.at + slack)
+            && (before.restarted_at <= at + slack && at <= before.restarted_at + slack)
         {
             self.counters.duplicates += 1;
-            return if before.wait == 0 { Accounting::Durable } else { Accounting::Write(before.wait) };
+            return if before.wait == 0 { RecordOutcome::Durable } else { RecordOutcome::Write(before.wait) };
         }
-        if self.queue.restarts() >= MOST_RESTARTS {
-            return self.busy();
+        if self.queue.pending_restarts() >= MOST_RESTARTS {
+            return self.count_busy();
         }
         self.counters.restarts += 1;
-        let ending = if status == Status::On { Ending::Restarted } else { Ending::WentDown };
+        let ending = if status == RecordStatus::On { SessionState::Restarted } else { SessionState::NasDown };
         // Diameter has no restarts, and a NAS that speaks it may have any address, as it says.
         let identifier = self.identifier_of(record);
         let of_address = || self.table.of_nas(nas).filter(|(_, s)| !s.is_by_diameter());
@@ -498,33 +531,33 @@ impl Ledger {
             self.counters.ended_by_restart += 1;
             // By its times the store would not end one that began later.
             let later = start > at;
-            let end = if later { shifted(record.happened_here(), ahead) } else { at };
-            self.end(slot, end, ending, None);
+            let end = if later { shift_time(record.local_event_time(), ahead) } else { at };
+            self.end_session(slot, end, ending, None);
             if later || shared {
-                self.enqueue(slot);
+                self.enqueue_session(slot);
             }
-            self.retire(slot);
+            self.retire_session(slot);
         }
-        let wait = self.queue.push(What::Restart { nas, at, status, shared });
-        self.restarts.put(Restart { nas, status, key, at, wait });
-        Accounting::Write(wait)
+        let wait = self.queue.push(QueuedChange::Restart { nas, restarted_at: at, status, shared });
+        self.restarts.insert(NasRestart { nas, status, key, restarted_at: at, wait });
+        RecordOutcome::Write(wait)
     }
     /// Whether a session had begun when its NAS restarted. Two times of one clock are compared as they were told; the
     /// clock may have been set in between, or one of the times be ours.
-    fn began_before(&self, session: &Session, restart: &Record) -> bool {
+    fn began_before(&self, session: &LedgerSession, restart: &LedgerRecord) -> bool {
         let stepped = session.ahead.abs_diff(restart.ahead);
         let one_clock = restart.stamped && u64::from(stepped) <= self.config.retransmission.as_secs();
-        let began_here = shifted(session.start, session.ahead.saturating_neg());
-        session.start <= restart.at
-            || (!one_clock && began_here <= restart.happened_here())
+        let began_here = shift_time(session.start, session.ahead.saturating_neg());
+        session.start <= restart.occurred_at
+            || (!one_clock && began_here <= restart.local_event_time())
             // What was told of has begun by now, whatever its clock says.
-            || session.start > restart.came
+            || session.start > restart.received_at
     }
 
     /// Who was admitted and has come now.
-    fn take_admitted(&mut self, record: &Record) -> Option<Held> {
+    fn take_admitted(&mut self, record: &LedgerRecord) -> Option<PendingAdmission> {
         let (calling, port) = (&record.calling_station_id, &record.port);
-        let fits = |held: &Held| {
+        let fits = |held: &PendingAdmission| {
             let station = same_station(&held.calling, calling);
             let other = !station && !held.calling.is_empty() && !calling.is_empty();
             let address = held.address.is_some() && held.address == record.framed_address;

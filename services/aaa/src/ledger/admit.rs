@@ -1,7 +1,10 @@
 //! Who may come in, and with which address.
 
 use super::Ledger;
-use super::limits::{self, Admission, AdmitRequest, Held, HeldBack, Refusal, leases, same_station};
+use super::limits::{
+    self, AdmissionRefusal, AdmissionVerdict, AdmitRequest, NewLockouts, PendingAdmission, pool_leases,
+    same_station,
+};
 use crate::users::{canonical_name, canonical_station};
 use alloc::borrow::Cow;
 use core::hash::BuildHasher;
@@ -10,35 +13,37 @@ use usher_access::pool::{Lease, PoolUse};
 use usher_core::{Instant, WallTime};
 
 /// An address and a prefix.
-type Given = (Option<IpAddr>, Option<(Ipv6Addr, u8)>);
+type LeasedAddresses = (Option<IpAddr>, Option<(Ipv6Addr, u8)>);
 
 impl Ledger {
-    /// May somebody come in who has proved who they are? What is given is held for [`super::LedgerConfig::hold`];
+    /// May somebody come in who has proved who they are? What is given is held for [`super::LedgerConfig::admission_timeout`];
     /// asking again for the same user, NAS and station (or, without Calling-Station-Id, port) meanwhile gives the same.
     ///
     /// Simultaneous-Use counts the user's open sessions and those who were admitted and have not started, but none of
     /// the same Calling-Station-Id: who comes again from the same station, by a re-authentication or at another NAS,
     /// goes on with what they had, address included.
-    pub fn admit(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> Admission {
-        self.expire(now);
-        let admission = self.judge(now, wall, request);
+    pub fn admit_user(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> AdmissionVerdict {
+        self.expire_sessions(now);
+        let admission = self.decide_admission(now, wall, request);
         *match admission {
-            Admission::Yes { .. } | Admission::Unavailable => &mut self.counters.admitted,
-            Admission::No(Refusal::TooManyFailures) => &mut self.counters.refused_failures,
-            Admission::No(Refusal::TooManySessions { .. } | Refusal::Full) => {
+            AdmissionVerdict::Yes { .. } | AdmissionVerdict::Unavailable => &mut self.counters.admitted,
+            AdmissionVerdict::No(AdmissionRefusal::TooManyFailures) => &mut self.counters.refused_failures,
+            AdmissionVerdict::No(AdmissionRefusal::TooManySessions { .. } | AdmissionRefusal::Full) => {
                 &mut self.counters.refused_sessions
             }
-            Admission::No(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.counters.refused_pool,
+            AdmissionVerdict::No(AdmissionRefusal::PoolExhausted | AdmissionRefusal::UnknownPool) => {
+                &mut self.counters.refused_pool
+            }
         } += 1;
         admission
     }
-    fn judge(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> Admission {
+    fn decide_admission(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> AdmissionVerdict {
         let keys = self.failure_keys(&request.user, &request.calling_station_id);
         if let Some(failures) = &mut self.failures {
-            if keys.into_iter().flatten().any(|key| failures.held(now, key)) {
-                return Admission::No(Refusal::TooManyFailures);
+            if keys.into_iter().flatten().any(|key| failures.is_locked_out(now, key)) {
+                return AdmissionVerdict::No(AdmissionRefusal::TooManyFailures);
             }
-            keys.into_iter().flatten().for_each(|key| failures.forget(key));
+            keys.into_iter().flatten().for_each(|key| failures.clear_failures(key));
         }
         let again = self.admitted.of_user(&request.user).find(|(_, held)| {
             let unnamed = held.calling.is_empty() && request.calling_station_id.is_empty();
@@ -46,19 +51,19 @@ impl Ledger {
             held.nas == request.nas && (port || same_station(&held.calling, &request.calling_station_id))
         });
         if let Some((token, held)) = again {
-            let admission = Admission::Yes { address: held.address, prefix: held.prefix };
+            let admission = AdmissionVerdict::Yes { address: held.address, prefix: held.prefix };
             self.admitted.touch(now, token);
             return admission;
         }
         if let Some(refusal) = self.too_many(request) {
-            return Admission::No(refusal);
+            return AdmissionVerdict::No(refusal);
         }
-        let (address, prefix) = match self.lease(wall, request) {
+        let (address, prefix) = match self.lease_addresses(wall, request) {
             Ok(given) => given,
-            Err(refusal) => return Admission::No(refusal),
+            Err(refusal) => return AdmissionVerdict::No(refusal),
         };
-        if self.allowed(request).is_some() || address.is_some() || prefix.is_some() {
-            let held = Held {
+        if self.session_limit(request).is_some() || address.is_some() || prefix.is_some() {
+            let held = PendingAdmission {
                 user: (*request.user).into(),
                 nas: request.nas,
                 port: (*request.port).into(),
@@ -68,75 +73,79 @@ impl Ledger {
             };
             self.admitted.insert(now, held);
         }
-        Admission::Yes { address, prefix }
+        AdmissionVerdict::Yes { address, prefix }
     }
     /// How many sessions the user may have.
-    fn allowed(&self, request: &AdmitRequest) -> Option<u32> {
+    fn session_limit(&self, request: &AdmitRequest) -> Option<u32> {
         request.simultaneous.or(self.config.simultaneous)
     }
-    fn too_many(&self, request: &AdmitRequest) -> Option<Refusal> {
+    fn too_many(&self, request: &AdmitRequest) -> Option<AdmissionRefusal> {
         if self.table.len() + self.admitted.len() >= self.config.max_sessions {
-            return Some(Refusal::Full);
+            return Some(AdmissionRefusal::Full);
         }
-        let allowed = self.allowed(request)?;
-        let open = self.table.of_user(&request.user).map(|(_, s)| s.calling());
+        let allowed = self.session_limit(request)?;
+        let open = self.table.of_user(&request.user).map(|(_, s)| s.calling_station());
         let admitted = self.admitted.of_user(&request.user).map(|(_, held)| &*held.calling);
         let others =
             open.chain(admitted).filter(|station| !same_station(station, &request.calling_station_id));
         (others.take(allowed as usize).count() >= allowed as usize)
-            .then_some(Refusal::TooManySessions { allowed })
+            .then_some(AdmissionRefusal::TooManySessions { allowed })
     }
     /// What the user's pool gives: what the same station has already, or something free.
-    fn lease(&mut self, wall: WallTime, request: &AdmitRequest) -> Result<Given, Refusal> {
+    fn lease_addresses(
+        &mut self,
+        wall: WallTime,
+        request: &AdmitRequest,
+    ) -> Result<LeasedAddresses, AdmissionRefusal> {
         let Some(name) = &request.pool else { return Ok((None, None)) };
-        let pool = self.pools.find(name).ok_or(Refusal::UnknownPool)?;
-        let holder = self.holder(&request.user, &request.calling_station_id);
+        let pool = self.pools.find_pool(name).ok_or(AdmissionRefusal::UnknownPool)?;
+        let holder = self.lease_holder(&request.user, &request.calling_station_id);
         // Without a station's name, two sessions of a user are two.
         let again = !canonical_station(request.calling_station_id.as_bytes()).is_empty();
         let (mut address, mut prefix) = (None, None);
         let begin = self.hash.hash_one(wall.unix_secs());
-        let (addresses, prefixes) = self.pools.gives(pool);
+        let (addresses, prefixes) = self.pools.lease_kinds(pool);
         let mut exhausted = false;
         if addresses {
-            match self.pools.take(pool, false, holder, again, begin) {
+            match self.pools.take_lease(pool, false, holder, again, begin) {
                 Some(Lease::Address(a)) => address = Some(a),
                 _ => exhausted = true,
             }
         }
         if prefixes {
-            match self.pools.take(pool, true, holder, again, begin) {
+            match self.pools.take_lease(pool, true, holder, again, begin) {
                 Some(Lease::Prefix(p, n)) => prefix = Some((p, n)),
                 _ => exhausted = true,
             }
         }
         if exhausted {
-            leases(address, prefix).for_each(|lease| self.pools.release(lease));
-            return Err(Refusal::PoolExhausted);
+            pool_leases(address, prefix).for_each(|lease| self.pools.release(lease));
+            return Err(AdmissionRefusal::PoolExhausted);
         }
         Ok((address, prefix))
     }
     /// Somebody failed to prove who they are; empty strings are not counted. Says who is held back from now on.
-    pub fn failed(&mut self, now: Instant, user: &str, calling_station_id: &str) -> HeldBack {
+    pub fn record_failure(&mut self, now: Instant, user: &str, calling_station_id: &str) -> NewLockouts {
         let keys = self.failure_keys(user, calling_station_id);
-        let Some(failures) = &mut self.failures else { return HeldBack::default() };
+        let Some(failures) = &mut self.failures else { return NewLockouts::default() };
         // Both count, whether the first is held back or not.
-        let [user, station] = keys.map(|key| key.is_some_and(|key| failures.failed(now, key)));
-        HeldBack { user, station }
+        let [user, station] = keys.map(|key| key.is_some_and(|key| failures.record_failure(now, key)));
+        NewLockouts { user, station }
     }
     /// Whether a user or a station is held back for its failures.
     #[must_use]
-    pub fn held_back(&self, now: Instant, user: &str, calling_station_id: &str) -> bool {
+    pub fn is_locked_out(&self, now: Instant, user: &str, calling_station_id: &str) -> bool {
         let keys = self.failure_keys(user, calling_station_id);
-        let held = |key| self.failures.as_ref().is_some_and(|f| f.held(now, key));
+        let held = |key| self.failures.as_ref().is_some_and(|f| f.is_locked_out(now, key));
         keys.into_iter().flatten().any(held)
     }
     /// How much of each pool is in use, held for those admitted included.
-    pub fn pools(&self) -> impl Iterator<Item = PoolUse<'_>> {
-        self.pools.used()
+    pub fn pool_usage(&self) -> impl Iterator<Item = PoolUse<'_>> {
+        self.pools.pool_usage()
     }
     /// How many were admitted and have not started.
     #[must_use]
-    pub fn admitted(&self) -> usize {
+    pub fn admitted_count(&self) -> usize {
         self.admitted.len()
     }
 
@@ -144,12 +153,12 @@ impl Ledger {
         limits::failure_keys(&self.hash, user.as_bytes(), station.as_bytes())
     }
     /// Who an address is kept for: a user at a station.
-    pub(super) fn holder(&self, user: &str, station: &str) -> u64 {
-        self.hash.hash_one((one_name(user), canonical_station(station.as_bytes())))
+    pub(super) fn lease_holder(&self, user: &str, station: &str) -> u64 {
+        self.hash.hash_one((canonical_user_name(user), canonical_station(station.as_bytes())))
     }
 }
 
 /// A user's name as users are kept by it: who is found by any spelling of a MAC address is one user.
-pub(super) fn one_name(user: &str) -> Cow<'_, [u8]> {
+pub(super) fn canonical_user_name(user: &str) -> Cow<'_, [u8]> {
     canonical_name(user.as_bytes())
 }

@@ -1,6 +1,6 @@
 //! Who may come in: the question, the answer and why it is no.
 
-use super::admit::one_name;
+use super::admit::canonical_user_name;
 use crate::users::{canonical_name, canonical_station};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,7 +15,7 @@ use usher_core::table::SessionTable;
 /// Somebody has proved who they are; may they have a session?
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmitRequest {
-    /// The name under which accounting will tell of the session; see [`super::text`].
+    /// The name under which accounting will tell of the session; see [`super::record::storable_text`].
     pub user: String,
     /// Simultaneous-Use: how many sessions the user may have, over all NASs; `None`: any number.
     pub simultaneous: Option<u32>,
@@ -31,8 +31,8 @@ pub struct AdmitRequest {
 
 /// Whether somebody may come in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Admission {
-    /// Yes. What was given is held until the session's Accounting-Start, for [`super::LedgerConfig::hold`].
+pub enum AdmissionVerdict {
+    /// Yes. What was given is held until the session's Accounting-Start, for [`super::LedgerConfig::admission_timeout`].
     Yes {
         /// For Framed-IP-Address or Framed-IPv6-Address, where a pool was asked for that has addresses.
         address: Option<IpAddr>,
@@ -40,14 +40,14 @@ pub enum Admission {
         prefix: Option<(Ipv6Addr, u8)>,
     },
     /// No.
-    No(Refusal),
+    No(AdmissionRefusal),
     /// Whoever knows cannot be asked just now.
     Unavailable,
 }
 
 /// Why somebody may not come in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum AdmissionRefusal {
     /// Simultaneous-Use is reached.
     #[error("the user has as many sessions as are allowed: {allowed}")]
     TooManySessions {
@@ -70,7 +70,7 @@ pub enum Refusal {
 
 /// Who is held back from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HeldBack {
+pub struct NewLockouts {
     /// Whoever uses the name.
     pub user: bool,
     /// Whoever comes from the station.
@@ -87,7 +87,7 @@ pub(crate) fn failure_keys(hash: &HashState, user: &[u8], station: &[u8]) -> [Op
 
 /// Somebody who was admitted and whose session has not started yet.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct PendingAdmission {
     pub(super) user: Box<str>,
     pub(super) nas: IpAddr,
     pub(super) port: Box<str>,
@@ -96,14 +96,17 @@ pub(super) struct Held {
     pub(super) prefix: Option<(Ipv6Addr, u8)>,
 }
 
-impl Held {
+impl PendingAdmission {
     pub(super) fn leases(&self) -> impl Iterator<Item = Lease> + use<> {
-        leases(self.address, self.prefix)
+        pool_leases(self.address, self.prefix)
     }
 }
 
 /// What of a pool goes with an address and a prefix.
-pub(super) fn leases(address: Option<IpAddr>, prefix: Option<(Ipv6Addr, u8)>) -> impl Iterator<Item = Lease> {
+pub(super) fn pool_leases(
+    address: Option<IpAddr>,
+    prefix: Option<(Ipv6Addr, u8)>,
+) -> impl Iterator<Item = Lease> {
     address.map(Lease::Address).into_iter().chain(prefix.map(|(p, n)| Lease::Prefix(p, n)))
 }
 
@@ -115,13 +118,13 @@ pub(super) fn same_station(a: &str, b: &str) -> bool {
 
 /// All who were admitted and whose sessions have not started yet, the longest waiting first.
 #[derive(Debug)]
-pub(super) struct Admitted {
-    table: SessionTable<Held>,
+pub(super) struct AdmissionTable {
+    table: SessionTable<PendingAdmission>,
     by_user: HashMap<u64, Vec<u64>>,
     hash: HashState,
 }
 
-impl Admitted {
+impl AdmissionTable {
     pub(super) fn new(hash: &HashState) -> Self {
         Self { table: SessionTable::new(), by_user: HashMap::with_hasher(hash.clone()), hash: hash.clone() }
     }
@@ -129,16 +132,16 @@ impl Admitted {
         self.table.len()
     }
     pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
-        self.table.oldest()
+        self.table.oldest_entry()
     }
-    pub(super) fn insert(&mut self, now: Instant, held: Held) {
-        let key = self.hash.hash_one(&*one_name(&held.user));
+    pub(super) fn insert(&mut self, now: Instant, held: PendingAdmission) {
+        let key = self.hash.hash_one(&*canonical_user_name(&held.user));
         let token = self.table.insert(now, held);
         self.by_user.entry(key).or_default().push(token);
     }
-    pub(super) fn remove(&mut self, token: u64) -> Option<Held> {
+    pub(super) fn remove(&mut self, token: u64) -> Option<PendingAdmission> {
         let held = self.table.remove(token)?;
-        let key = self.hash.hash_one(&*one_name(&held.user));
+        let key = self.hash.hash_one(&*canonical_user_name(&held.user));
         if let Some(tokens) = self.by_user.get_mut(&key) {
             tokens.retain(|t| *t != token);
             if tokens.is_empty() {
@@ -151,10 +154,10 @@ impl Admitted {
         self.table.touch(now, token);
     }
     /// Those of a user, in the order in which they were admitted.
-    pub(super) fn of_user<'a>(&'a self, user: &'a str) -> impl Iterator<Item = (u64, &'a Held)> {
-        let user = one_name(user);
+    pub(super) fn of_user<'a>(&'a self, user: &'a str) -> impl Iterator<Item = (u64, &'a PendingAdmission)> {
+        let user = canonical_user_name(user);
         let tokens = self.by_user.get(&self.hash.hash_one(&*user)).map_or(&[][..], Vec::as_slice);
         let held = tokens.iter().filter_map(|t| Some((*t, self.table.get(*t)?)));
-        held.filter(move |(_, h)| one_name(&h.user) == user)
+        held.filter(move |(_, h)| canonical_user_name(&h.user) == user)
     }
 }

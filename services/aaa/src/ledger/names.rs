@@ -2,10 +2,10 @@
 
 use alloc::string::{String, ToString};
 
-type Names = &'static [(u32, &'static str)];
+type NumberNames = &'static [(u32, &'static str)];
 
 /// NAS-Port-Type (RFC 2865 §5.41).
-pub(super) const PORT_TYPE: Names = &[
+pub(super) const PORT_TYPE: NumberNames = &[
     (0, "Async"),
     (1, "Sync"),
     (2, "ISDN"),
@@ -29,7 +29,7 @@ pub(super) const PORT_TYPE: Names = &[
     (27, "Wireless-802.16"),
 ];
 /// Service-Type (RFC 2865 §5.6).
-pub(super) const SERVICE_TYPE: Names = &[
+pub(super) const SERVICE_TYPE: NumberNames = &[
     (1, "Login-User"),
     (2, "Framed-User"),
     (3, "Callback-Login-User"),
@@ -44,7 +44,7 @@ pub(super) const SERVICE_TYPE: Names = &[
     (17, "Authorize-Only"),
 ];
 /// Framed-Protocol (RFC 2865 §5.7).
-pub(super) const FRAMED_PROTOCOL: Names = &[
+pub(super) const FRAMED_PROTOCOL: NumberNames = &[
     (1, "PPP"),
     (2, "SLIP"),
     (3, "ARAP"),
@@ -53,9 +53,9 @@ pub(super) const FRAMED_PROTOCOL: Names = &[
     (6, "X.75-Synchronous"),
 ];
 /// Acct-Authentic (RFC 2866 §5.6).
-pub(super) const AUTHENTIC: Names = &[(1, "RADIUS"), (2, "Local"), (3, "Remote"), (4, "Diameter")];
+pub(super) const AUTHENTIC: NumberNames = &[(1, "RADIUS"), (2, "Local"), (3, "Remote"), (4, "Diameter")];
 /// Acct-Terminate-Cause (RFC 2866 §5.10).
-pub(super) const TERMINATE_CAUSE: Names = &[
+pub(super) const TERMINATE_CAUSE: NumberNames = &[
     (1, "User-Request"),
     (2, "Lost-Carrier"),
     (3, "Lost-Service"),
@@ -80,7 +80,7 @@ pub(super) const TERMINATE_CAUSE: Names = &[
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// The number's name, or the number in decimal; empty for [`UNKNOWN`].
-pub(super) fn name(names: Names, number: u32) -> String {
+pub(super) fn name_of_number(names: NumberNames, number: u32) -> String {
     match names.iter().find(|(n, _)| *n == number) {
         Some((_, name)) => (*name).into(),
         None if number == UNKNOWN => String::new(),
@@ -89,7 +89,7 @@ pub(super) fn name(names: Names, number: u32) -> String {
 }
 
 /// The number of a name, or the number that stands there.
-pub(super) fn number(names: Names, text: &str) -> u32 {
+pub(super) fn number_of_name(names: NumberNames, text: &str) -> u32 {
     match names.iter().find(|(_, name)| *name == text) {
         Some((n, _)) => *n,
         None => text.parse().unwrap_or(UNKNOWN),
@@ -100,11 +100,11 @@ pub(super) fn number(names: Names, text: &str) -> u32 {
 mod tests {
     use super::*;
     use usher_radius::attribute::kind;
-    use usher_radius::dictionary::{Dictionary, Oid};
+    use usher_radius::dictionary::{AttributeOid, RadiusDictionary};
 
     #[test]
     fn the_names_are_the_dictionarys() {
-        let dictionary = Dictionary::standard();
+        let dictionary = RadiusDictionary::standard();
         for (attribute, names) in [
             (kind::NAS_PORT_TYPE, PORT_TYPE),
             (kind::SERVICE_TYPE, SERVICE_TYPE),
@@ -113,15 +113,18 @@ mod tests {
             (kind::ACCT_TERMINATE_CAUSE, TERMINATE_CAUSE),
         ] {
             for &(n, text) in names {
-                assert_eq!(dictionary.value_name(Oid::standard(attribute), n.into()), Some(text));
-                assert_eq!(number(names, &name(names, n)), n);
+                assert_eq!(dictionary.value_name(AttributeOid::from_kind(attribute), n.into()), Some(text));
+                assert_eq!(number_of_name(names, &name_of_number(names, n)), n);
             }
         }
     }
 
     #[test]
     fn numbers_without_a_name_stand_for_themselves() {
-        assert_eq!((name(PORT_TYPE, 99).as_str(), number(PORT_TYPE, "99")), ("99", 99));
-        assert_eq!((name(PORT_TYPE, UNKNOWN).as_str(), number(PORT_TYPE, "")), ("", UNKNOWN));
+        assert_eq!((name_of_number(PORT_TYPE, 99).as_str(), number_of_name(PORT_TYPE, "99")), ("99", 99));
+        assert_eq!(
+            (name_of_number(PORT_TYPE, UNKNOWN).as_str(), number_of_name(PORT_TYPE, "")),
+            ("", UNKNOWN)
+        );
     }
 }

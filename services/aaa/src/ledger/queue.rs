@@ -1,8 +1,8 @@
 //! What waits to be written, and what is being written.
 
-use super::session::{ADMIN_REBOOT, Ending, NAS_REBOOT};
-use super::{Commit, Ledger, Settled, Status};
-use crate::store::{Change, Store, StoreError};
+use super::session::{ADMIN_REBOOT, NAS_REBOOT, SessionState};
+use super::{BatchOutcome, CommitReport, Ledger, RecordStatus};
+use crate::store::{Store, StoreChange, StoreError};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -12,41 +12,41 @@ use usher_core::WallTime;
 pub(super) const REFUSED: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum QueuedChange {
     /// The session in this slot.
     Session(u32),
     /// A NAS began anew, or went down. `shared`: other NASs have its address, and the sessions that ended are written each by
     /// itself before this.
-    Restart { nas: IpAddr, at: WallTime, status: Status, shared: bool },
+    Restart { nas: IpAddr, restarted_at: WallTime, status: RecordStatus, shared: bool },
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct NumberedChange {
     number: u64,
-    what: What,
+    change: QueuedChange,
 }
 
 /// The items in the order of their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct ChangeQueue {
     last: u64,
-    waiting: VecDeque<Item>,
-    flying: VecDeque<Item>,
+    waiting: VecDeque<NumberedChange>,
+    flying: VecDeque<NumberedChange>,
     restarts: usize,
 }
 
-impl Queue {
-    pub(super) fn push(&mut self, what: What) -> u64 {
+impl ChangeQueue {
+    pub(super) fn push(&mut self, what: QueuedChange) -> u64 {
         self.last += 1;
-        self.restarts += usize::from(matches!(what, What::Restart { .. }));
-        self.waiting.push_back(Item { number: self.last, what });
+        self.restarts += usize::from(matches!(what, QueuedChange::Restart { .. }));
+        self.waiting.push_back(NumberedChange { number: self.last, change: what });
         self.last
     }
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.flying.len()
     }
     /// How many restarts are not durable yet.
-    pub(super) const fn restarts(&self) -> usize {
+    pub(super) const fn pending_restarts(&self) -> usize {
         self.restarts
     }
 }
@@ -54,19 +54,19 @@ impl Queue {
 impl Ledger {
     /// How many changes are not durable yet.
     #[must_use]
-    pub fn unwritten(&self) -> usize {
+    pub fn unwritten_count(&self) -> usize {
         self.queue.len()
     }
     /// A session is to be written; the number of the write that will say what it is now.
-    pub(super) fn enqueue(&mut self, slot: u32) -> u64 {
+    pub(super) fn enqueue_session(&mut self, slot: u32) -> u64 {
         match self.table.get(slot) {
             Some(session) if session.queued => session.wait,
             _ => self.enqueue_last(slot),
         }
     }
-    /// As [`Self::enqueue`], after all that waits already.
+    /// As [`Self::enqueue_session`], after all that waits already.
     pub(super) fn enqueue_last(&mut self, slot: u32) -> u64 {
-        let number = self.queue.push(What::Session(slot));
+        let number = self.queue.push(QueuedChange::Session(slot));
         if let Some(session) = self.table.get_mut(slot) {
             (session.wait, session.queued) = (number, true);
             session.pending += 1;
@@ -76,23 +76,23 @@ impl Ledger {
 
     /// Appends what is to be written next, in order, at most `most` changes, and gives the number up to which that
     /// makes everything durable; `None` where nothing waits, or where an earlier batch is not settled yet.
-    pub fn changes(&mut self, out: &mut Vec<Change>, most: usize) -> Option<u64> {
+    pub fn take_changes(&mut self, out: &mut Vec<StoreChange>, most: usize) -> Option<u64> {
         if !self.queue.flying.is_empty() {
             return None;
         }
         while self.queue.flying.len() < most.max(1) {
             let Some(item) = self.queue.waiting.pop_front() else { break };
-            match &item.what {
-                What::Session(slot) => {
+            match &item.change {
+                QueuedChange::Session(slot) => {
                     if let Some(session) = self.table.get_mut(*slot) {
                         session.queued &= session.wait != item.number;
-                        out.push(Change::Session(session.row().into()));
+                        out.push(StoreChange::Session(session.to_row().into()));
                     }
                 }
-                What::Restart { shared: true, .. } => {}
-                What::Restart { nas, at, status, shared: false } => {
-                    let cause = if *status == Status::On { NAS_REBOOT } else { ADMIN_REBOOT };
-                    out.push(Change::NasRestarted { nas: *nas, at: *at, cause: cause.into() });
+                QueuedChange::Restart { shared: true, .. } => {}
+                QueuedChange::Restart { nas, restarted_at: at, status, shared: false } => {
+                    let cause = if *status == RecordStatus::On { NAS_REBOOT } else { ADMIN_REBOOT };
+                    out.push(StoreChange::NasRestarted { nas: *nas, restarted_at: *at, cause: cause.into() });
                 }
             }
             self.queue.flying.push_back(item);
@@ -100,38 +100,39 @@ impl Ledger {
         self.queue.flying.back().map(|item| item.number)
     }
 
-    /// What became of the batch of the last [`Self::changes`].
-    pub fn settle(&mut self, settled: Settled) {
+    /// What became of the batch of the last [`Self::take_changes`].
+    pub fn finish_batch(&mut self, settled: BatchOutcome) {
         let mut flying = core::mem::take(&mut self.queue.flying);
-        while let Some(item) = if settled == Settled::Failed { flying.pop_back() } else { flying.pop_front() }
+        while let Some(item) =
+            if settled == BatchOutcome::Failed { flying.pop_back() } else { flying.pop_front() }
         {
-            if settled == Settled::Failed {
+            if settled == BatchOutcome::Failed {
                 self.put_back(item);
             } else {
-                self.settled(&item, settled == Settled::Durable);
+                self.finish_change(&item, settled == BatchOutcome::Durable);
             }
         }
         self.queue.flying = flying;
     }
-    fn put_back(&mut self, item: Item) {
-        if let What::Session(slot) = item.what
+    fn put_back(&mut self, item: NumberedChange) {
+        if let QueuedChange::Session(slot) = item.change
             && let Some(session) = self.table.get_mut(slot)
         {
             session.queued |= session.wait == item.number;
         }
         self.queue.waiting.push_front(item);
     }
-    fn settled(&mut self, item: &Item, durable: bool) {
-        match &item.what {
-            What::Session(slot) => {
+    fn finish_change(&mut self, item: &NumberedChange, durable: bool) {
+        match &item.change {
+            QueuedChange::Session(slot) => {
                 let Some(session) = self.table.get_mut(*slot) else { return };
                 session.pending = session.pending.saturating_sub(1);
                 if session.wait == item.number {
                     session.wait = if durable { 0 } else { REFUSED };
                 }
-                self.retire(*slot);
+                self.retire_session(*slot);
             }
-            What::Restart { nas, status, .. } => {
+            QueuedChange::Restart { nas, status, .. } => {
                 self.queue.restarts = self.queue.restarts.saturating_sub(1);
                 let restart = self.restarts.get_mut(*nas, *status);
                 if let Some(restart) = restart.filter(|r| r.wait == item.number) {
@@ -141,40 +142,46 @@ impl Ledger {
         }
     }
     /// Gives an ended session's slot free, once nothing of it waits.
-    pub(super) fn retire(&mut self, slot: u32) {
+    pub(super) fn retire_session(&mut self, slot: u32) {
         let Some(session) = self.table.get(slot) else { return };
-        let (durable, key) = (session.wait == 0, session.unique.key());
-        if session.ending == Ending::Open || session.pending > 0 || !(durable || session.wait == REFUSED) {
+        let (durable, key) = (session.wait == 0, session.unique.session_digest());
+        if session.end_state == SessionState::Open
+            || session.pending > 0
+            || !(durable || session.wait == REFUSED)
+        {
             return;
         }
-        let known_by_key = self.table.find(&key) == Some(slot);
+        let known_by_key = self.table.find_slot(&key) == Some(slot);
         if let Some(session) = self.table.remove(slot)
             && known_by_key
             && durable
         {
-            self.past.put(key, super::past::Past::Ended(super::past::Ended::of(&session)));
+            self.past.insert(
+                key,
+                super::past::PastSession::Ended(super::past::EndedSession::from_session(&session)),
+            );
         }
     }
 
-    /// Writes what waits, at most `most` changes, by one [`Store::write`]; where the store refuses a change, by several, so that the
-    /// others are kept. Then answer whoever waits for a number: see [`Commit::durable`].
-    pub fn commit(&mut self, store: &mut dyn Store, most: usize) -> Commit {
-        let mut commit = Commit::default();
+    /// Writes what waits, at most `most` changes, by one [`Store::write_changes`]; where the store refuses a change, by several, so that the
+    /// others are kept. Then answer whoever waits for a number: see [`CommitReport::is_durable`].
+    pub fn commit_changes(&mut self, store: &mut dyn Store, most: usize) -> CommitReport {
+        let mut commit = CommitReport::default();
         let mut batch = Vec::new();
-        let Some(through) = self.changes(&mut batch, most) else { return commit };
+        let Some(through) = self.take_changes(&mut batch, most) else { return commit };
         let items = self.queue.flying.len();
-        match store.write(&batch) {
+        match store.write_changes(&batch) {
             Ok(()) => {
-                self.settle(Settled::Durable);
-                commit.through = Some(through);
+                self.finish_batch(BatchOutcome::Durable);
+                commit.last_number = Some(through);
                 commit.written = batch.len();
             }
             Err(error @ StoreError::Unavailable(_)) => {
-                self.settle(Settled::Failed);
+                self.finish_batch(BatchOutcome::Failed);
                 commit.error = Some(error);
             }
             Err(StoreError::Refused(_) | StoreError::Unstorable(_)) => {
-                self.settle(Settled::Failed);
+                self.finish_batch(BatchOutcome::Failed);
                 self.commit_parts(store, items, &mut commit);
             }
         }
@@ -182,38 +189,38 @@ impl Ledger {
     }
     /// Writes so many items in parts: each half as long as the one before that was refused, and twice as long as the one before that was
     /// not. So a change that the store refuses costs a few writes more, and not one for each of its batch.
-    fn commit_parts(&mut self, store: &mut dyn Store, items: usize, commit: &mut Commit) {
+    fn commit_parts(&mut self, store: &mut dyn Store, items: usize, commit: &mut CommitReport) {
         let mut part = Vec::new();
         let (mut left, mut most) = (items, items / 2);
         while left > 0 {
             part.clear();
             most = most.clamp(1, left);
-            let Some(number) = self.changes(&mut part, most) else { return };
+            let Some(number) = self.take_changes(&mut part, most) else { return };
             let taken = self.queue.flying.len();
-            match store.write(&part) {
+            match store.write_changes(&part) {
                 Ok(()) => {
-                    self.settle(Settled::Durable);
+                    self.finish_batch(BatchOutcome::Durable);
                     commit.written += part.len();
                     most *= 2;
                 }
                 Err(StoreError::Refused(_) | StoreError::Unstorable(_)) if most > 1 => {
-                    self.settle(Settled::Failed);
+                    self.finish_batch(BatchOutcome::Failed);
                     most /= 2;
                     continue;
                 }
                 Err(error @ (StoreError::Refused(_) | StoreError::Unstorable(_))) => {
-                    self.settle(Settled::Refused);
+                    self.finish_batch(BatchOutcome::Refused);
                     self.counters.refused += 1;
                     commit.refused.push(number);
                     commit.error = Some(error);
                 }
                 Err(error @ StoreError::Unavailable(_)) => {
-                    self.settle(Settled::Failed);
+                    self.finish_batch(BatchOutcome::Failed);
                     commit.error = Some(error);
                     return;
                 }
             }
-            commit.through = Some(number);
+            commit.last_number = Some(number);
             left -= taken;
         }
     }

@@ -6,12 +6,12 @@ use core::fmt::{self, Write};
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{Duration, WallTime};
 use usher_crypto::digest::md5;
-use usher_diameter::accounting::{Acr, RecordType};
-use usher_radius::attribute::{Attributes, DataType, Value, kind};
+use usher_diameter::accounting::{AccountingRequest, RecordType};
+use usher_radius::attribute::{AttributeList, AttributeValue, DataType, kind};
 
 /// What a record tells: Acct-Status-Type (RFC 2866 §5.1), Accounting-Record-Type (RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Status {
+pub enum RecordStatus {
     /// A session has begun.
     Start,
     /// It goes on (Interim-Update, INTERIM_RECORD).
@@ -29,7 +29,7 @@ pub enum Status {
 pub struct SessionKey {
     /// The NAS: NAS-IPv6-Address, NAS-IP-Address or, without either, where the record came from.
     pub nas: IpAddr,
-    /// Acct-Session-Id; in Diameter, where it is missing, the Session-Id. Empty with [`Status::On`] and [`Status::Off`].
+    /// Acct-Session-Id; in Diameter, where it is missing, the Session-Id. Empty with [`RecordStatus::On`] and [`RecordStatus::Off`].
     pub id: String,
     /// User-Name; empty without one.
     pub user: String,
@@ -41,19 +41,19 @@ pub struct SessionKey {
 /// NAS-Port, with commas between, what is missing left empty; so sessions that FreeRADIUS began go on here. It is that of
 /// the session's first record: later ones that lack a part, or write the name in other capitals, are found without it.
 /// Who reported
-/// it counts too where the NAS address does not say that ([`Record::report_by`], [`Record::from_diameter`]). Where a
+/// it counts too where the NAS address does not say that ([`LedgerRecord::report_by`], [`LedgerRecord::from_diameter`]). Where a
 /// NAS uses an Acct-Session-Id again, the digest's last four digits make room for the use's number: `-001`, `-002`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Unique {
+pub struct UniqueSessionId {
     /// The digest.
     pub digest: [u8; 16],
     /// Which use of the Acct-Session-Id this is: 0 to 999.
     pub generation: u16,
 }
 
-impl Unique {
+impl UniqueSessionId {
     /// Of FreeRADIUS's parts, in its order.
-    pub(super) fn of(parts: [&[u8]; 6]) -> Self {
+    pub(super) fn from_parts(parts: [&[u8]; 6]) -> Self {
         let [user, id, nas, identifier, port_id, port] = parts;
         let comma = &b","[..];
         let digest = md5(&[user, comma, id, comma, nas, comma, identifier, comma, port_id, comma, port]);
@@ -79,7 +79,7 @@ impl Unique {
     }
 }
 
-impl fmt::Display for Unique {
+impl fmt::Display for UniqueSessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = if self.generation == 0 { 16 } else { 14 };
         self.digest.iter().take(digits).try_for_each(|b| write!(f, "{b:02x}"))?;
@@ -93,16 +93,16 @@ impl fmt::Display for Unique {
 /// One record (RFC 2866 §5, RFC 2869 §5, RFC 3162, RFC 6733 §9, RFC 7155 §4.6). Text that is not UTF-8, and control
 /// characters, are written as `\xNN`, so that every store takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct LedgerRecord {
     /// What it tells.
-    pub status: Status,
+    pub status: RecordStatus,
     /// Of which session.
     pub session: SessionKey,
     /// What makes that session unique, as the first of its name.
-    pub unique: Unique,
+    pub unique: UniqueSessionId,
     /// The same without User-Name, where this record tells of a session that began before and has a User-Name: it may
     /// have begun without one.
-    pub nameless: Option<Unique>,
+    pub nameless: Option<UniqueSessionId>,
     /// By Diameter: whose the session is, beside its id: `Origin-Host/NAS address`, and where who is authenticated speaks
     /// for another, `authenticated!Origin-Host/NAS address`. At most 1024 octets. Empty by RADIUS.
     pub diameter_origin: String,
@@ -111,9 +111,9 @@ pub struct Record {
     /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time. The NAS's clock may be ahead of
     /// ours by [`CLOCK_DIFFERENCE`] at most; all that one NAS says is by the same clock, so its times are kept as they
     /// are.
-    pub at: WallTime,
+    pub occurred_at: WallTime,
     /// When it came, by our clock.
-    pub came: WallTime,
+    pub received_at: WallTime,
     /// The NAS said when it happened (by Event-Timestamp or Acct-Delay-Time); otherwise `at` is when the record came,
     /// and a retransmission seems later than it is.
     pub timed: bool,
@@ -165,13 +165,19 @@ pub struct Record {
     pub connect_info: String,
 }
 
-impl Record {
+impl LedgerRecord {
     /// A record that says nothing but what it tells, of whom and when. Its digest is made of NAS, name and id alone.
     #[must_use]
-    pub fn new(status: Status, session: SessionKey, at: WallTime) -> Self {
+    pub fn new(status: RecordStatus, session: SessionKey, at: WallTime) -> Self {
         let nas = session.nas.to_string();
-        let unique =
-            Unique::of([session.user.as_bytes(), session.id.as_bytes(), nas.as_bytes(), b"", b"", b""]);
+        let unique = UniqueSessionId::from_parts([
+            session.user.as_bytes(),
+            session.id.as_bytes(),
+            nas.as_bytes(),
+            b"",
+            b"",
+            b"",
+        ]);
         Self {
             status,
             session,
@@ -179,8 +185,8 @@ impl Record {
             nameless: None,
             diameter_origin: String::new(),
             client: None,
-            at,
-            came: at,
+            occurred_at: at,
+            received_at: at,
             timed: false,
             stamped: false,
             ahead: 0,
@@ -211,82 +217,87 @@ impl Record {
     ///
     /// # Errors
     /// It cannot be kept, and is not to be acknowledged.
-    pub fn from_radius(attributes: &Attributes, source: IpAddr, wall: WallTime) -> Result<Self, BadRecord> {
-        let a = Values(attributes);
-        let status = match a.number(kind::ACCT_STATUS_TYPE)?.ok_or(BadRecord::NoStatus)? {
-            1 => Status::Start,
-            2 => Status::Stop,
-            3 => Status::Interim,
-            7 => Status::On,
-            8 => Status::Off,
+    pub fn from_radius(
+        attributes: &AttributeList,
+        source: IpAddr,
+        wall: WallTime,
+    ) -> Result<Self, BadRecord> {
+        let a = TypedValues(attributes);
+        let status = match a.integer_value(kind::ACCT_STATUS_TYPE)?.ok_or(BadRecord::NoStatus)? {
+            1 => RecordStatus::Start,
+            2 => RecordStatus::Stop,
+            3 => RecordStatus::Interim,
+            7 => RecordStatus::On,
+            8 => RecordStatus::Off,
             other => return Err(BadRecord::UnknownStatus(other)),
         };
         let id = attributes.get(kind::ACCT_SESSION_ID).unwrap_or_default();
-        let whole_nas = matches!(status, Status::On | Status::Off);
+        let whole_nas = matches!(status, RecordStatus::On | RecordStatus::Off);
         if id.is_empty() && !whole_nas {
             return Err(BadRecord::NoSession);
         }
         let octets = |kind| attributes.get(kind).unwrap_or_default();
         let nas = nas_of(attributes, source);
-        let port = a.number(kind::NAS_PORT)?.map(|n| n.to_string()).unwrap_or_default();
+        let port = a.integer_value(kind::NAS_PORT)?.map(|n| n.to_string()).unwrap_or_default();
         let user = octets(kind::USER_NAME);
         let address = nas.to_string();
         let (identifier, port_id) = (octets(kind::NAS_IDENTIFIER), octets(kind::NAS_PORT_ID));
-        let unique_of =
-            |user| Unique::of([user, id, address.as_bytes(), identifier, port_id, port.as_bytes()]);
+        let unique_of = |user| {
+            UniqueSessionId::from_parts([user, id, address.as_bytes(), identifier, port_id, port.as_bytes()])
+        };
         let unique = unique_of(user);
-        let began_before = matches!(status, Status::Interim | Status::Stop);
+        let began_before = matches!(status, RecordStatus::Interim | RecordStatus::Stop);
         let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
-        let id = if whole_nas { String::new() } else { text(id) };
-        let session = SessionKey { nas, id, user: text(user) };
+        let id = if whole_nas { String::new() } else { storable_text(id) };
+        let session = SessionKey { nas, id, user: storable_text(user) };
         let mut record = Self { unique, nameless, ..Self::new(status, session, wall) };
-        let stamp = a.number(kind::EVENT_TIMESTAMP)?.map(u64::from);
-        record.happened(stamp, a.number(kind::ACCT_DELAY_TIME)?, wall);
-        record.nas_identifier = text(identifier);
+        let stamp = a.integer_value(kind::EVENT_TIMESTAMP)?.map(u64::from);
+        record.set_event_time(stamp, a.integer_value(kind::ACCT_DELAY_TIME)?, wall);
+        record.nas_identifier = storable_text(identifier);
         record.port = port_of(attributes);
         record.port_type = attributes.get_u32(kind::NAS_PORT_TYPE);
-        record.multi_session_id = text(octets(kind::ACCT_MULTI_SESSION_ID));
-        record.session_time = a.number(kind::ACCT_SESSION_TIME)?.map(u64::from);
-        record.input_octets = a.giga(kind::ACCT_INPUT_OCTETS, kind::ACCT_INPUT_GIGAWORDS)?;
-        record.output_octets = a.giga(kind::ACCT_OUTPUT_OCTETS, kind::ACCT_OUTPUT_GIGAWORDS)?;
-        record.input_packets = a.number(kind::ACCT_INPUT_PACKETS)?.map(u64::from);
-        record.output_packets = a.number(kind::ACCT_OUTPUT_PACKETS)?.map(u64::from);
+        record.multi_session_id = storable_text(octets(kind::ACCT_MULTI_SESSION_ID));
+        record.session_time = a.integer_value(kind::ACCT_SESSION_TIME)?.map(u64::from);
+        record.input_octets = a.gigaword_value(kind::ACCT_INPUT_OCTETS, kind::ACCT_INPUT_GIGAWORDS)?;
+        record.output_octets = a.gigaword_value(kind::ACCT_OUTPUT_OCTETS, kind::ACCT_OUTPUT_GIGAWORDS)?;
+        record.input_packets = a.integer_value(kind::ACCT_INPUT_PACKETS)?.map(u64::from);
+        record.output_packets = a.integer_value(kind::ACCT_OUTPUT_PACKETS)?.map(u64::from);
         record.authentic = attributes.get_u32(ACCT_AUTHENTIC);
-        record.terminate_cause = a.number(kind::ACCT_TERMINATE_CAUSE)?;
+        record.terminate_cause = a.integer_value(kind::ACCT_TERMINATE_CAUSE)?;
         record.service_type = attributes.get_u32(kind::SERVICE_TYPE);
         record.framed_protocol = attributes.get_u32(kind::FRAMED_PROTOCOL);
-        record.called_station_id = text(octets(kind::CALLED_STATION_ID));
-        record.calling_station_id = text(octets(kind::CALLING_STATION_ID));
+        record.called_station_id = storable_text(octets(kind::CALLED_STATION_ID));
+        record.calling_station_id = storable_text(octets(kind::CALLING_STATION_ID));
         // What describes a session is left out where it is not of its type; what counts is not.
         let v4 = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS).map(IpAddr::from);
-        let v6 = a.typed(kind::FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
+        let v6 = a.typed_value(kind::FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
         record.framed_address = v4.or(match v6 {
-            Some(Value::Ipv6Addr(address)) => Some(address.into()),
+            Some(AttributeValue::Ipv6Addr(address)) => Some(address.into()),
             _ => None,
         });
         for kind in [kind::FRAMED_IPV6_PREFIX, kind::DELEGATED_IPV6_PREFIX] {
-            if let (None, Some(Value::Ipv6Prefix(prefix, length))) =
-                (record.framed_prefix, a.typed(kind, DataType::Ipv6Prefix).ok().flatten())
+            if let (None, Some(AttributeValue::Ipv6Prefix(prefix, length))) =
+                (record.framed_prefix, a.typed_value(kind, DataType::Ipv6Prefix).ok().flatten())
             {
                 record.framed_prefix = Some((prefix, length));
             }
         }
         record.class = octets(kind::CLASS).to_vec();
-        record.connect_info = text(octets(CONNECT_INFO));
+        record.connect_info = storable_text(octets(CONNECT_INFO));
         Ok(record)
     }
 
     /// What an ACR (RFC 6733 §9.7.1) says that came from an address at a time. The session is named by Acct-Session-Id
     /// or, without it, by Session-Id; an EVENT_RECORD is a session that ended as it began. A NAS without an address is
     /// told from others by its NAS-Identifier or Origin-Host. `origin` is whose the request is as far as that is
-    /// authenticated ([`usher_diameter::node::Event::Request`]): records of other origins are of other sessions, whatever
+    /// authenticated ([`usher_diameter::node::DiameterNodeEvent::Request`]): records of other origins are of other sessions, whatever
     /// they say.
     #[must_use]
-    pub fn from_diameter(acr: &Acr<'_>, origin: &str, source: IpAddr, wall: WallTime) -> Self {
+    pub fn from_diameter(acr: &AccountingRequest<'_>, origin: &str, source: IpAddr, wall: WallTime) -> Self {
         let status = match acr.record_type {
-            RecordType::Start => Status::Start,
-            RecordType::Interim => Status::Interim,
-            RecordType::Event | RecordType::Stop => Status::Stop,
+            RecordType::Start => RecordStatus::Start,
+            RecordType::Interim => RecordStatus::Interim,
+            RecordType::Event | RecordType::Stop => RecordStatus::Stop,
         };
         let nas = acr.nas.address.unwrap_or(source);
         let id = acr.acct_session_id.unwrap_or_else(|| acr.session_id.unwrap_or_default().as_bytes());
@@ -303,20 +314,20 @@ impl Record {
         let unique_of = |user| {
             let parts = [whose.as_bytes(), identifier.as_bytes(), port_id.as_bytes(), port.as_bytes()];
             let [whose, identifier, port_id, port] = parts;
-            Unique::of([user, id, whose, identifier, port_id, port])
+            UniqueSessionId::from_parts([user, id, whose, identifier, port_id, port])
         };
         let unique = unique_of(user);
-        let began_before = matches!(status, Status::Interim | Status::Stop);
+        let began_before = matches!(status, RecordStatus::Interim | RecordStatus::Stop);
         let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
-        let words = |words: Option<&str>| text(words.unwrap_or_default().as_bytes());
-        let session = SessionKey { nas, id: text(id), user: text(user) };
+        let words = |words: Option<&str>| storable_text(words.unwrap_or_default().as_bytes());
+        let session = SessionKey { nas, id: storable_text(id), user: storable_text(user) };
         // It is kept in a table, as text.
-        let mut diameter_origin = text(whose.as_bytes());
+        let mut diameter_origin = storable_text(whose.as_bytes());
         diameter_origin.truncate(diameter_origin.floor_char_boundary(LONGEST_ORIGIN));
         let mut record = Self { unique, nameless, diameter_origin, ..Self::new(status, session, wall) };
-        record.happened(acr.event_timestamp.map(|t| t.to_wall().unix_secs()), acr.delay, wall);
-        record.nas_identifier = text(identifier.as_bytes());
-        record.port = if port_id.is_empty() { port } else { text(port_id.as_bytes()) };
+        record.set_event_time(acr.event_timestamp.map(|t| t.to_wall().unix_secs()), acr.delay, wall);
+        record.nas_identifier = storable_text(identifier.as_bytes());
+        record.port = if port_id.is_empty() { port } else { storable_text(port_id.as_bytes()) };
         record.port_type = acr.nas.port_type;
         record.multi_session_id = words(acr.multi_session_id);
         record.session_time = acr.session_time.map(u64::from);
@@ -330,8 +341,8 @@ impl Record {
         record.calling_station_id = words(acr.nas.calling_station);
         record.framed_address = acr.framed_ip.map(IpAddr::from);
         record.framed_prefix =
-            acr.framed_ipv6_prefix.and_then(|p| match Value::decode(DataType::Ipv6Prefix, p) {
-                Ok(Value::Ipv6Prefix(prefix, length)) => Some((prefix, length)),
+            acr.framed_ipv6_prefix.and_then(|p| match AttributeValue::decode(DataType::Ipv6Prefix, p) {
+                Ok(AttributeValue::Ipv6Prefix(prefix, length)) => Some((prefix, length)),
                 _ => None,
             });
         record.class = acr.class.unwrap_or_default().to_vec();
@@ -351,7 +362,7 @@ impl Record {
 
     /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from a future that no clock explains, or one of a
     /// clock that was never set, is not believed.
-    pub(super) fn happened(&mut self, stamp: Option<u64>, delay: Option<u32>, wall: WallTime) {
+    pub(super) fn set_event_time(&mut self, stamp: Option<u64>, delay: Option<u32>, wall: WallTime) {
         let stamp = stamp.filter(|t| {
             let now = wall.unix_secs();
             *t <= now.saturating_add(CLOCK_DIFFERENCE.as_secs()) && *t + OLDEST.as_secs() >= now
@@ -359,35 +370,35 @@ impl Record {
         self.delay = Duration::from_secs(delay.unwrap_or(0).into());
         self.stamped = stamp.is_some();
         self.timed = self.stamped || delay.is_some();
-        self.at = match (stamp, delay) {
+        self.occurred_at = match (stamp, delay) {
             (Some(t), _) => WallTime::from_unix_secs(t),
-            (None, Some(delay)) if delay > 0 => super::session::before(wall, delay.into()),
+            (None, Some(delay)) if delay > 0 => super::session::subtract_seconds(wall, delay.into()),
             _ => wall,
         };
         let sent = wall.unix_secs().saturating_sub(delay.unwrap_or(0).into());
         self.ahead = match stamp {
-            Some(t) if delay.is_some() || t > sent => between(sent, t),
+            Some(t) if delay.is_some() || t > sent => seconds_between(sent, t),
             _ => 0,
         };
     }
     /// When it happened by our clock, as far as is known.
-    pub(super) fn happened_here(&self) -> WallTime {
-        shifted(self.at, self.ahead.saturating_neg())
+    pub(super) fn local_event_time(&self) -> WallTime {
+        shift_time(self.occurred_at, self.ahead.saturating_neg())
     }
 }
 
 /// How many seconds a time is after another; both in seconds.
-fn between(from: u64, to: u64) -> i32 {
+fn seconds_between(from: u64, to: u64) -> i32 {
     let seconds = i128::from(to) - i128::from(from);
     seconds.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
 /// A time so many seconds later; negative: earlier.
-pub(super) fn shifted(at: WallTime, seconds: i32) -> WallTime {
+pub(super) fn shift_time(at: WallTime, seconds: i32) -> WallTime {
     WallTime::from_unix_secs(at.unix_secs().saturating_add_signed(seconds.into()))
 }
 
-/// How long [`Record::diameter_origin`] may be: two names of the DNS, an address, and what stands between.
+/// How long [`LedgerRecord::diameter_origin`] may be: two names of the DNS, an address, and what stands between.
 pub(super) const LONGEST_ORIGIN: usize = 1024;
 
 /// How far a NAS's clock may be ahead of ours for its Event-Timestamps to be believed.
@@ -400,22 +411,22 @@ const ACCT_AUTHENTIC: u8 = 45;
 const CONNECT_INFO: u8 = 77;
 
 /// The values of attributes, with a fault for those that are not of their type.
-struct Values<'a>(&'a Attributes);
+struct TypedValues<'a>(&'a AttributeList);
 
-impl Values<'_> {
-    fn typed(&self, kind: u8, data_type: DataType) -> Result<Option<Value<'_>>, BadRecord> {
-        let value = self.0.get(kind).map(|v| Value::decode(data_type, v));
+impl TypedValues<'_> {
+    fn typed_value(&self, kind: u8, data_type: DataType) -> Result<Option<AttributeValue<'_>>, BadRecord> {
+        let value = self.0.get(kind).map(|v| AttributeValue::decode(data_type, v));
         value.transpose().map_err(|_| BadRecord::BadValue(kind))
     }
-    fn number(&self, kind: u8) -> Result<Option<u32>, BadRecord> {
-        Ok(match self.typed(kind, DataType::Integer)? {
-            Some(Value::Integer(n)) => Some(n),
+    fn integer_value(&self, kind: u8) -> Result<Option<u32>, BadRecord> {
+        Ok(match self.typed_value(kind, DataType::Integer)? {
+            Some(AttributeValue::Integer(n)) => Some(n),
             _ => None,
         })
     }
     /// A count whose upper half is another attribute (RFC 2869 §5.1).
-    fn giga(&self, low: u8, high: u8) -> Result<Option<u64>, BadRecord> {
-        let (low, high) = (self.number(low)?, self.number(high)?.unwrap_or(0));
+    fn gigaword_value(&self, low: u8, high: u8) -> Result<Option<u64>, BadRecord> {
+        let (low, high) = (self.integer_value(low)?, self.integer_value(high)?.unwrap_or(0));
         Ok(low.map(|low| u64::from(high) << 32 | u64::from(low)))
     }
 }
@@ -423,7 +434,7 @@ impl Values<'_> {
 /// The NAS that a request is of: its NAS-IPv6-Address, its NAS-IP-Address, or where it came from. The unspecified address
 /// (0.0.0.0, ::) is nobody's, and names none: Diameter's sessions without an address are kept with it.
 #[must_use]
-pub fn nas_of(attributes: &Attributes, source: IpAddr) -> IpAddr {
+pub fn nas_of(attributes: &AttributeList, source: IpAddr) -> IpAddr {
     let v6 = attributes.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok());
     let named = |address: &IpAddr| !address.to_canonical().is_unspecified();
     let v4 = attributes.get_ipv4(kind::NAS_IP_ADDRESS).map(IpAddr::from);
@@ -432,9 +443,9 @@ pub fn nas_of(attributes: &Attributes, source: IpAddr) -> IpAddr {
 
 /// The port that a request is of: its NAS-Port-Id, or its NAS-Port in decimal; empty without either.
 #[must_use]
-pub fn port_of(attributes: &Attributes) -> String {
+pub fn port_of(attributes: &AttributeList) -> String {
     match (attributes.get(kind::NAS_PORT_ID), attributes.get_u32(kind::NAS_PORT)) {
-        (Some(id), _) => text(id),
+        (Some(id), _) => storable_text(id),
         (None, Some(number)) => number.to_string(),
         (None, None) => String::new(),
     }
@@ -462,23 +473,23 @@ pub(super) const fn terminate_cause(cause: u32) -> u32 {
 
 /// Octets from outside as text that every store takes: what is not UTF-8, and control characters, become `\xNN`.
 #[must_use]
-pub fn text(octets: &[u8]) -> String {
+pub fn storable_text(octets: &[u8]) -> String {
     let mut out = String::with_capacity(octets.len());
     for chunk in octets.utf8_chunks() {
         for c in chunk.valid().chars() {
             if c.is_control() {
                 let mut utf8 = [0; 4];
-                escape(&mut out, c.encode_utf8(&mut utf8).as_bytes());
+                escape_octets(&mut out, c.encode_utf8(&mut utf8).as_bytes());
             } else {
                 out.push(c);
             }
         }
-        escape(&mut out, chunk.invalid());
+        escape_octets(&mut out, chunk.invalid());
     }
     out
 }
 
-fn escape(out: &mut String, octets: &[u8]) {
+fn escape_octets(out: &mut String, octets: &[u8]) {
     for b in octets {
         // Writing to a String does not fail.
         let _ = write!(out, "\\x{b:02x}");

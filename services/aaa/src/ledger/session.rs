@@ -1,10 +1,10 @@
 //! One session, in as few octets as it needs.
 
-use super::admit::one_name;
+use super::admit::canonical_user_name;
 use super::limits::same_station;
 use super::names::{self, UNKNOWN};
-use super::record::{LONGEST_ORIGIN, Record, Unique};
-use super::shares::NOBODY;
+use super::record::{LONGEST_ORIGIN, LedgerRecord, UniqueSessionId};
+use super::shares::UNKNOWN_CLIENT;
 use crate::store::SessionRow;
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,23 +14,23 @@ use core::net::{IpAddr, Ipv6Addr};
 use usher_core::WallTime;
 
 /// What identifies a session in memory: so much of its digest as every use of its Acct-Session-Id has.
-pub(super) type Key = [u8; 14];
+pub(super) type SessionDigest = [u8; 14];
 
-impl Unique {
-    pub(super) fn key(&self) -> Key {
+impl UniqueSessionId {
+    pub(super) fn session_digest(&self) -> SessionDigest {
         let mut key = [0; 14];
         key.copy_from_slice(&self.digest[..14]);
         key
     }
     /// The next use of the same Acct-Session-Id; the last goes on being used.
-    pub(super) fn next(self) -> Self {
+    pub(super) fn next_generation(self) -> Self {
         Self { generation: (self.generation + 1).min(999), ..self }
     }
 }
 
 /// How a session stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
+pub(super) enum SessionState {
     /// It goes on.
     Open,
     /// Its NAS said that it ended, with this Acct-Terminate-Cause.
@@ -38,7 +38,7 @@ pub(super) enum Ending {
     /// Its NAS began anew.
     Restarted,
     /// Its NAS went down.
-    WentDown,
+    NasDown,
     /// Nothing was heard of it.
     Stale,
     /// Somebody said that it is over, since its NAS cannot.
@@ -51,17 +51,17 @@ pub(super) const NAS_REBOOT: &str = "NAS-Reboot";
 pub(super) const ADMIN_REBOOT: &str = "Admin-Reboot";
 const ADMIN_RESET: &str = "Admin-Reset";
 
-impl Ending {
+impl SessionState {
     /// The session's own NAS said that this session ended.
-    pub(super) const fn told(self) -> bool {
+    pub(super) const fn is_stopped(self) -> bool {
         matches!(self, Self::Stopped(_))
     }
-    fn cause(self) -> String {
+    fn cause_name(self) -> String {
         match self {
             Self::Open => String::new(),
-            Self::Stopped(cause) => names::name(names::TERMINATE_CAUSE, cause),
+            Self::Stopped(cause) => names::name_of_number(names::TERMINATE_CAUSE, cause),
             Self::Restarted => NAS_REBOOT.into(),
-            Self::WentDown => ADMIN_REBOOT.into(),
+            Self::NasDown => ADMIN_REBOOT.into(),
             Self::Stale => STALE.into(),
             Self::Forgotten => ADMIN_RESET.into(),
         }
@@ -71,28 +71,28 @@ impl Ending {
         match (row.acctstoptime, row.acctterminatecause.as_str()) {
             (None, _) => Self::Open,
             (_, NAS_REBOOT) => Self::Restarted,
-            (_, ADMIN_REBOOT) => Self::WentDown,
+            (_, ADMIN_REBOOT) => Self::NasDown,
             (_, STALE) => Self::Stale,
             (_, ADMIN_RESET) => Self::Forgotten,
-            (_, cause) => Self::Stopped(names::number(names::TERMINATE_CAUSE, cause)),
+            (_, cause) => Self::Stopped(names::number_of_name(names::TERMINATE_CAUSE, cause)),
         }
     }
 }
 
 /// Five texts in one allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Texts {
+pub(super) struct PackedTexts {
     all: Box<str>,
     ends: [u16; 4],
 }
 
-impl Texts {
+impl PackedTexts {
     fn new(texts: [&str; 5]) -> Self {
         let mut all = String::with_capacity(texts.iter().map(|t| t.len()).sum());
         let mut ends = [0; 4];
         for (i, text) in texts.into_iter().enumerate() {
             // The last is several, and each of them was cut.
-            all.push_str(if i == 4 { text } else { cut(text) });
+            all.push_str(if i == 4 { text } else { truncate_text(text) });
             if let Some(end) = ends.get_mut(i) {
                 *end = all.len() as u16;
             }
@@ -107,16 +107,16 @@ impl Texts {
 }
 
 /// Texts come from attributes of at most 253 octets, each of which becomes at most four.
-fn cut(text: &str) -> &str {
+fn truncate_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(4 * 253)]
 }
 
-/// What shares the last place of [`Texts`], a line each. The one that RADIUS's sessions lack is last.
+/// What shares the last place of [`PackedTexts`], a line each. The one that RADIUS's sessions lack is last.
 fn last_text(calling: &str, class: &str, origin: &str) -> String {
     let origin = &origin[..origin.floor_char_boundary(LONGEST_ORIGIN)];
     let between = if origin.is_empty() { "" } else { "\n" };
     // What others wrote into a table may be anything.
-    let line = |text| cut(text).split('\n').next().unwrap_or_default();
+    let line = |text| truncate_text(text).split('\n').next().unwrap_or_default();
     format!("{}\n{}{between}{origin}", line(calling), line(class))
 }
 
@@ -125,8 +125,8 @@ pub(super) const BY_DIAMETER: u32 = 1 << 31;
 
 /// A session, open or ended.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
-    texts: Texts,
+pub(super) struct LedgerSession {
+    texts: PackedTexts,
     pub(super) start: WallTime,
     /// When its NAS last spoke of it; where it ended, when that was.
     pub(super) last: WallTime,
@@ -134,21 +134,21 @@ pub(super) struct Session {
     pub(super) output: u64,
     /// The number of the write that makes it durable; 0: it is.
     pub(super) wait: u64,
-    pub(super) ending: Ending,
+    pub(super) end_state: SessionState,
     pub(super) seconds: u32,
     pub(super) interims: u32,
     port_type: u32,
     service_type: u32,
     framed_protocol: u32,
     authentic: u32,
-    /// By how many seconds the clock that `start` was told by is ahead of ours: see [`Record::ahead`]. 0 also where that
+    /// By how many seconds the clock that `start` was told by is ahead of ours: see [`LedgerRecord::ahead`]. 0 also where that
     /// is not known any more.
     pub(super) ahead: i32,
     /// A digest of its NAS-Identifier, by Diameter of whose it is; 0: it has none, or that is not known any more.
     identifier: u32,
     /// Writes that wait or are under way.
     pub(super) pending: u16,
-    pub(super) unique: Unique,
+    pub(super) unique: UniqueSessionId,
     /// The number of the client that reported it.
     pub(super) client: u32,
     pub(super) nas: IpAddr,
@@ -160,10 +160,10 @@ pub(super) struct Session {
     pub(super) queued: bool,
 }
 
-impl Session {
+impl LedgerSession {
     /// A session that a record tells of first, with the digest of its NAS-Identifier.
-    pub(super) fn new(unique: Unique, record: &Record, identifier: u32) -> Self {
-        let class = hex(&record.class);
+    pub(super) fn new(unique: UniqueSessionId, record: &LedgerRecord, identifier: u32) -> Self {
+        let class = encode_hex(&record.class);
         let texts = [
             record.session.id.as_str(),
             &record.session.user,
@@ -172,13 +172,13 @@ impl Session {
             &last_text(&record.calling_station_id, &class, &record.diameter_origin),
         ];
         let mut session = Self {
-            texts: Texts::new(texts),
-            start: before(record.at, record.session_time.unwrap_or(0)),
-            last: record.at,
+            texts: PackedTexts::new(texts),
+            start: subtract_seconds(record.occurred_at, record.session_time.unwrap_or(0)),
+            last: record.occurred_at,
             input: 0,
             output: 0,
             wait: 0,
-            ending: Ending::Open,
+            end_state: SessionState::Open,
             seconds: 0,
             interims: 0,
             port_type: record.port_type.unwrap_or(UNKNOWN),
@@ -189,30 +189,30 @@ impl Session {
             identifier,
             pending: 0,
             unique,
-            client: NOBODY,
+            client: UNKNOWN_CLIENT,
             nas: record.session.nas,
             address: None,
             prefix: None,
             started: false,
             queued: false,
         };
-        session.count(record);
+        session.add_counts(record);
         session
     }
     /// Takes over what a record counts. All is counted since the session began, so less than was counted already is a
     /// NAS's error or an older record, and lowers nothing.
-    pub(super) fn count(&mut self, record: &Record) {
+    pub(super) fn add_counts(&mut self, record: &LedgerRecord) {
         let seconds = record.session_time.map_or(0, |t| t.min(u32::MAX.into()) as u32);
         self.seconds = self.seconds.max(seconds);
         self.input = self.input.max(record.input_octets.unwrap_or(0));
         self.output = self.output.max(record.output_octets.unwrap_or(0));
-        self.last = self.last.max(record.at);
+        self.last = self.last.max(record.occurred_at);
     }
     /// Whether a record with the same NAS and Acct-Session-Id tells of this session, though it lacks something that
     /// the other has, or writes the user's name in other capitals. `identifier`: the digest of the record's
     /// NAS-Identifier. Diameter's Session-Id is unique without all that (RFC 6733 §8.8), but anybody may write it: it
     /// counts for nothing without whose it is.
-    pub(super) fn may_be_of(&self, record: &Record, identifier: u32) -> bool {
+    pub(super) fn may_be_of(&self, record: &LedgerRecord, identifier: u32) -> bool {
         if !record.diameter_origin.is_empty() {
             return self.identifier == identifier;
         }
@@ -220,10 +220,12 @@ impl Session {
             return false;
         }
         let (a, b) = (self.user(), record.session.user.as_str());
-        let user = a.is_empty() || b.is_empty() || one_name(a).eq_ignore_ascii_case(&one_name(b));
+        let user = a.is_empty()
+            || b.is_empty()
+            || canonical_user_name(a).eq_ignore_ascii_case(&canonical_user_name(b));
         let (a, b) = (self.port(), record.port.as_str());
         let port = a.is_empty() || b.is_empty() || a == b;
-        let (a, b) = (self.calling(), record.calling_station_id.as_str());
+        let (a, b) = (self.calling_station(), record.calling_station_id.as_str());
         let station = a.is_empty() || b.is_empty() || same_station(a, b);
         user && port && station && self.may_be_at(identifier)
     }
@@ -238,20 +240,21 @@ impl Session {
     }
     /// Notes which NAS reports it, where that was not known, as of a session that an earlier ledger left; `identifier` as in
     /// [`Self::may_be_of`].
-    pub(super) fn reported_as(&mut self, record: &Record, identifier: u32) {
+    pub(super) fn reported_as(&mut self, record: &LedgerRecord, identifier: u32) {
         if self.identifier == 0 || !record.diameter_origin.is_empty() {
             self.identifier = identifier;
         }
     }
     /// Gives the session another user's name.
     pub(super) fn set_user(&mut self, user: &str) {
-        self.texts = Texts::new([self.id(), user, self.port(), self.called(), self.texts.get(4)]);
+        self.texts =
+            PackedTexts::new([self.id(), user, self.port(), self.called_station(), self.texts.get(4)]);
     }
     /// Takes over what a record says of the session beside its counts.
-    pub(super) fn describe(&mut self, record: &Record) {
+    pub(super) fn update_details(&mut self, record: &LedgerRecord) {
         let newer = |new: &str, old: &str| -> String { if new.is_empty() { old.into() } else { new.into() } };
-        let class = if record.class.is_empty() { self.class().into() } else { hex(&record.class) };
-        let calling = newer(&record.calling_station_id, self.calling());
+        let class = if record.class.is_empty() { self.class().into() } else { encode_hex(&record.class) };
+        let calling = newer(&record.calling_station_id, self.calling_station());
         let origin = match record.diameter_origin.as_str() {
             "" => self.diameter_origin(),
             origin => origin,
@@ -260,10 +263,10 @@ impl Session {
             self.id(),
             self.user(),
             &newer(&record.port, self.port()),
-            &newer(&record.called_station_id, self.called()),
+            &newer(&record.called_station_id, self.called_station()),
             &last_text(&calling, &class, origin),
         ];
-        let texts = Texts::new(texts);
+        let texts = PackedTexts::new(texts);
         if texts != self.texts {
             self.texts = texts;
         }
@@ -273,11 +276,11 @@ impl Session {
         self.authentic = record.authentic.unwrap_or(self.authentic);
     }
     /// Ends the session at a time; its length is `seconds`, or what has passed, and not less than was counted already.
-    pub(super) fn end(&mut self, at: WallTime, ending: Ending, seconds: Option<u64>) {
+    pub(super) fn mark_ended(&mut self, at: WallTime, ending: SessionState, seconds: Option<u64>) {
         let passed = at.unix_secs().saturating_sub(self.start.unix_secs());
         self.seconds = self.seconds.max(seconds.unwrap_or(passed).min(u32::MAX.into()) as u32);
         self.last = at;
-        self.ending = ending;
+        self.end_state = ending;
     }
 
     pub(super) fn id(&self) -> &str {
@@ -289,24 +292,24 @@ impl Session {
     pub(super) fn port(&self) -> &str {
         self.texts.get(2)
     }
-    fn called(&self) -> &str {
+    fn called_station(&self) -> &str {
         self.texts.get(3)
     }
-    pub(super) fn calling(&self) -> &str {
-        self.line(0)
+    pub(super) fn calling_station(&self) -> &str {
+        self.text_line(0)
     }
     fn class(&self) -> &str {
-        self.line(1)
+        self.text_line(1)
     }
     fn diameter_origin(&self) -> &str {
-        self.line(2)
+        self.text_line(2)
     }
-    fn line(&self, n: usize) -> &str {
+    fn text_line(&self, n: usize) -> &str {
         self.texts.get(4).split('\n').nth(n).unwrap_or_default()
     }
 
     /// As the store keeps it.
-    pub(super) fn row(&self) -> SessionRow {
+    pub(super) fn to_row(&self) -> SessionRow {
         SessionRow {
             acctsessionid: self.id().into(),
             acctuniqueid: self.unique.to_string(),
@@ -314,19 +317,19 @@ impl Session {
             realm: self.user().rsplit_once('@').map_or_else(String::new, |(_, realm)| realm.into()),
             nasipaddress: self.nas,
             nasportid: self.port().into(),
-            nasporttype: names::name(names::PORT_TYPE, self.port_type),
+            nasporttype: names::name_of_number(names::PORT_TYPE, self.port_type),
             acctstarttime: Some(self.start),
             acctupdatetime: Some(self.last),
-            acctstoptime: (self.ending != Ending::Open).then_some(self.last),
+            acctstoptime: (self.end_state != SessionState::Open).then_some(self.last),
             acctsessiontime: self.seconds.into(),
-            acctauthentic: names::name(names::AUTHENTIC, self.authentic),
+            acctauthentic: names::name_of_number(names::AUTHENTIC, self.authentic),
             acctinputoctets: self.input,
             acctoutputoctets: self.output,
-            calledstationid: self.called().into(),
-            callingstationid: self.calling().into(),
-            acctterminatecause: self.ending.cause(),
-            servicetype: names::name(names::SERVICE_TYPE, self.service_type),
-            framedprotocol: names::name(names::FRAMED_PROTOCOL, self.framed_protocol),
+            calledstationid: self.called_station().into(),
+            callingstationid: self.calling_station().into(),
+            acctterminatecause: self.end_state.cause_name(),
+            servicetype: names::name_of_number(names::SERVICE_TYPE, self.service_type),
+            framedprotocol: names::name_of_number(names::FRAMED_PROTOCOL, self.framed_protocol),
             framedipaddress: self.address,
             framedipv6prefix: self
                 .prefix
@@ -348,24 +351,24 @@ impl Session {
             &last_text(&row.callingstationid, &row.class, &row.diameter_origin),
         ];
         Some(Self {
-            texts: Texts::new(texts),
+            texts: PackedTexts::new(texts),
             start: row.acctstarttime.unwrap_or(last),
             last,
             input: row.acctinputoctets,
             output: row.acctoutputoctets,
             wait: 0,
-            ending: Ending::Open,
+            end_state: SessionState::Open,
             seconds: row.acctsessiontime.min(u32::MAX.into()) as u32,
             interims: row.interims,
-            port_type: names::number(names::PORT_TYPE, &row.nasporttype),
-            service_type: names::number(names::SERVICE_TYPE, &row.servicetype),
-            framed_protocol: names::number(names::FRAMED_PROTOCOL, &row.framedprotocol),
-            authentic: names::number(names::AUTHENTIC, &row.acctauthentic),
+            port_type: names::number_of_name(names::PORT_TYPE, &row.nasporttype),
+            service_type: names::number_of_name(names::SERVICE_TYPE, &row.servicetype),
+            framed_protocol: names::number_of_name(names::FRAMED_PROTOCOL, &row.framedprotocol),
+            authentic: names::number_of_name(names::AUTHENTIC, &row.acctauthentic),
             ahead: 0,
             identifier,
             pending: 0,
-            unique: Unique::parse(&row.acctuniqueid)?,
-            client: NOBODY,
+            unique: UniqueSessionId::parse(&row.acctuniqueid)?,
+            client: UNKNOWN_CLIENT,
             nas: row.nasipaddress,
             address: row.framedipaddress,
             prefix: row
@@ -379,11 +382,11 @@ impl Session {
 }
 
 /// So many seconds before a time.
-pub(super) fn before(at: WallTime, seconds: u64) -> WallTime {
+pub(super) fn subtract_seconds(at: WallTime, seconds: u64) -> WallTime {
     WallTime::from_unix_secs(at.unix_secs().saturating_sub(seconds))
 }
 
-fn hex(octets: &[u8]) -> String {
+fn encode_hex(octets: &[u8]) -> String {
     let mut out = String::with_capacity(2 * octets.len());
     for b in octets {
         // Writing to a String does not fail.
@@ -398,11 +401,11 @@ mod tests {
 
     #[test]
     fn texts_keep_their_bounds() {
-        let texts = Texts::new(["a", "", "bcd", "é", "z\nff"]);
+        let texts = PackedTexts::new(["a", "", "bcd", "é", "z\nff"]);
         let all: alloc::vec::Vec<_> = (0..5).map(|i| texts.get(i)).collect();
         assert_eq!(all, ["a", "", "bcd", "é", "z\nff"]);
         let long = format!("{}é", "a".repeat(4 * 253 - 1));
-        assert_eq!(cut(&long), &long[..4 * 253 - 1]);
+        assert_eq!(truncate_text(&long), &long[..4 * 253 - 1]);
         assert_eq!(last_text("z", "ff", ""), "z\nff");
         assert_eq!(last_text("z\nx", "ff", "nas"), "z\nff\nnas");
         let last = last_text(&long, &long, &long.repeat(2));
@@ -411,6 +414,6 @@ mod tests {
 
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 200, "{}", size_of::<Session>());
+        assert!(size_of::<LedgerSession>() <= 200, "{}", size_of::<LedgerSession>());
     }
 }

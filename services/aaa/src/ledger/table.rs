@@ -6,9 +6,9 @@
 //! numbers only, since the sessions have the keys. Ended sessions that are not yet durable keep their slot and are in
 //! no chain.
 
-use super::admit::one_name;
-use super::session::{Ending, Key, Session};
-use super::shares::Shares;
+use super::admit::canonical_user_name;
+use super::session::{LedgerSession, SessionDigest, SessionState};
+use super::shares::SessionQuotas;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
@@ -20,35 +20,35 @@ const BLOCK: usize = 256;
 
 /// What sessions are chained by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum By {
+enum ChainKind {
     User = 0,
     Address = 1,
     Nas = 2,
     /// NAS and Acct-Session-Id.
     Id = 3,
 }
-const CHAINS: [By; 4] = [By::User, By::Address, By::Nas, By::Id];
+const CHAINS: [ChainKind; 4] = [ChainKind::User, ChainKind::Address, ChainKind::Nas, ChainKind::Id];
 /// The chain of age, beside those.
 const AGE: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-struct Neighbours {
+struct ChainLinks {
     before: u32,
     after: u32,
 }
-const LOOSE: Neighbours = Neighbours { before: NONE, after: NONE };
+const LOOSE: ChainLinks = ChainLinks { before: NONE, after: NONE };
 
 #[derive(Debug)]
-struct Slot {
-    session: Option<Session>,
-    links: [Neighbours; 5],
+struct SessionSlot {
+    session: Option<LedgerSession>,
+    links: [ChainLinks; 5],
     touched: Instant,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Table {
-    blocks: Vec<Vec<Slot>>,
+pub(super) struct LedgerTable {
+    blocks: Vec<Vec<SessionSlot>>,
     free: Vec<u32>,
     by_key: HashTable<u32>,
     heads: [HashTable<u32>; 4],
@@ -59,11 +59,11 @@ pub(super) struct Table {
     /// Sessions in all.
     len: usize,
     /// And whose they are.
-    pub(super) shares: Shares,
+    pub(super) shares: SessionQuotas,
     hash: HashState,
 }
 
-impl Table {
+impl LedgerTable {
     pub(super) fn new(hash: HashState) -> Self {
         Self {
             blocks: Vec::new(),
@@ -74,41 +74,45 @@ impl Table {
             newest: NONE,
             open: 0,
             len: 0,
-            shares: Shares::new(hash.clone()),
+            shares: SessionQuotas::new(hash.clone()),
             hash,
         }
     }
     /// Open sessions.
-    pub(super) const fn open(&self) -> usize {
+    pub(super) const fn open_count(&self) -> usize {
         self.open
     }
     /// Sessions in all: open, and ended ones that are not durable yet.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
-    fn slot(&self, at: u32) -> Option<&Slot> {
+    fn slot(&self, at: u32) -> Option<&SessionSlot> {
         self.blocks.get(at as usize / BLOCK)?.get(at as usize % BLOCK)
     }
-    fn slot_mut(&mut self, at: u32) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, at: u32) -> Option<&mut SessionSlot> {
         self.blocks.get_mut(at as usize / BLOCK)?.get_mut(at as usize % BLOCK)
     }
-    pub(super) fn get(&self, at: u32) -> Option<&Session> {
+    pub(super) fn get(&self, at: u32) -> Option<&LedgerSession> {
         self.slot(at)?.session.as_ref()
     }
     /// The session, for changes of anything but its user, address, NAS, ending and digest.
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Session> {
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut LedgerSession> {
         self.slot_mut(at)?.session.as_mut()
     }
     /// Open sessions in the order of their slots.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
-        self.blocks.iter().flatten().filter_map(|s| s.session.as_ref()).filter(|s| s.ending == Ending::Open)
+    pub(super) fn iter(&self) -> impl Iterator<Item = &LedgerSession> {
+        self.blocks
+            .iter()
+            .flatten()
+            .filter_map(|s| s.session.as_ref())
+            .filter(|s| s.end_state == SessionState::Open)
     }
 
     /// Adds an open session; it is found by its key instead of any that was before.
-    pub(super) fn insert(&mut self, now: Instant, session: Session) -> u32 {
-        let key = session.unique.key();
-        self.shares.add(session.client);
-        let slot = Slot { session: Some(session), links: [LOOSE; 5], touched: now };
+    pub(super) fn insert(&mut self, now: Instant, session: LedgerSession) -> u32 {
+        let key = session.unique.session_digest();
+        self.shares.add_session(session.client);
+        let slot = SessionSlot { session: Some(session), links: [LOOSE; 5], touched: now };
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -128,7 +132,7 @@ impl Table {
         }
         self.len += 1;
         self.open += 1;
-        self.unkey(&key);
+        self.remove_key(&key);
         let hash = self.hash.hash_one(key);
         let (blocks, state) = (&self.blocks, &self.hash);
         self.by_key.insert_unique(hash, at, |&i| state.hash_one(key_of(blocks, i)));
@@ -136,42 +140,42 @@ impl Table {
         at
     }
     /// A session that ended goes on.
-    pub(super) fn reopen(&mut self, now: Instant, at: u32) {
-        if let Some(session) = self.get_mut(at).filter(|s| s.ending != Ending::Open) {
-            session.ending = Ending::Open;
+    pub(super) fn reopen_session(&mut self, now: Instant, at: u32) {
+        if let Some(session) = self.get_mut(at).filter(|s| s.end_state != SessionState::Open) {
+            session.end_state = SessionState::Open;
             self.open += 1;
             self.chain_all(at, now);
         }
     }
     /// Takes an open session out of all chains. It keeps its slot and its key; its ending is set by the caller.
-    pub(super) fn close(&mut self, at: u32) {
+    pub(super) fn close_session(&mut self, at: u32) {
         for by in CHAINS {
-            self.unchain(by, at);
+            self.unlink_chain(by, at);
         }
         self.unlink_age(at);
         self.open = self.open.saturating_sub(1);
     }
     /// Frees the slot of a session that was closed.
-    pub(super) fn remove(&mut self, at: u32) -> Option<Session> {
-        let key = self.get(at)?.unique.key();
-        if self.find(&key) == Some(at) {
-            self.unkey(&key);
+    pub(super) fn remove(&mut self, at: u32) -> Option<LedgerSession> {
+        let key = self.get(at)?.unique.session_digest();
+        if self.find_slot(&key) == Some(at) {
+            self.remove_key(&key);
         }
         let session = self.slot_mut(at)?.session.take()?;
         self.free.push(at);
         self.len -= 1;
-        self.shares.remove(session.client);
+        self.shares.remove_session(session.client);
         Some(session)
     }
     /// The session of this key is not found by it any more.
-    pub(super) fn unkey(&mut self, key: &Key) {
+    pub(super) fn remove_key(&mut self, key: &SessionDigest) {
         let hash = self.hash.hash_one(key);
         let blocks = &self.blocks;
         if let Ok(entry) = self.by_key.find_entry(hash, |&i| key_of(blocks, i) == *key) {
             entry.remove();
         }
     }
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+    pub(super) fn find_slot(&self, key: &SessionDigest) -> Option<u32> {
         let hash = self.hash.hash_one(key);
         self.by_key.find(hash, |&i| key_of(&self.blocks, i) == *key).copied()
     }
@@ -186,60 +190,60 @@ impl Table {
     }
     /// Gives an open session another address.
     pub(super) fn set_address(&mut self, at: u32, address: Option<IpAddr>) {
-        self.unchain(By::Address, at);
+        self.unlink_chain(ChainKind::Address, at);
         if let Some(session) = self.get_mut(at) {
             session.address = address;
         }
-        self.chain(By::Address, at);
+        self.link_chain(ChainKind::Address, at);
     }
 
     /// Gives an open session another user's name.
     pub(super) fn set_user(&mut self, at: u32, user: &str) {
-        self.unchain(By::User, at);
+        self.unlink_chain(ChainKind::User, at);
         if let Some(session) = self.get_mut(at) {
             session.set_user(user);
         }
-        self.chain(By::User, at);
+        self.link_chain(ChainKind::User, at);
     }
 
     /// Open sessions of a user, the newest first.
-    pub(super) fn of_user(&self, user: &str) -> Chain<'_> {
-        let user = one_name(user);
+    pub(super) fn of_user(&self, user: &str) -> SessionChain<'_> {
+        let user = canonical_user_name(user);
         let hash = self.hash.hash_one(&*user);
-        self.walk(By::User, hash, |s| one_name(s.user()) == user)
+        self.walk_chain(ChainKind::User, hash, |s| canonical_user_name(s.user()) == user)
     }
     /// Open sessions with an address, the newest first.
-    pub(super) fn of_address(&self, address: IpAddr) -> Chain<'_> {
+    pub(super) fn of_address(&self, address: IpAddr) -> SessionChain<'_> {
         let hash = self.hash.hash_one(address);
-        self.walk(By::Address, hash, |s| s.address == Some(address))
+        self.walk_chain(ChainKind::Address, hash, |s| s.address == Some(address))
     }
     /// Open sessions of a NAS, the newest first.
-    pub(super) fn of_nas(&self, nas: IpAddr) -> Chain<'_> {
+    pub(super) fn of_nas(&self, nas: IpAddr) -> SessionChain<'_> {
         let hash = self.hash.hash_one(nas);
-        self.walk(By::Nas, hash, |s| s.nas == nas)
+        self.walk_chain(ChainKind::Nas, hash, |s| s.nas == nas)
     }
     /// Open sessions of a NAS with an Acct-Session-Id, the newest first.
-    pub(super) fn of_id(&self, nas: IpAddr, id: &str) -> Chain<'_> {
+    pub(super) fn of_id(&self, nas: IpAddr, id: &str) -> SessionChain<'_> {
         let hash = self.hash.hash_one((nas, id));
-        self.walk(By::Id, hash, |s| s.nas == nas && s.id() == id)
+        self.walk_chain(ChainKind::Id, hash, |s| s.nas == nas && s.id() == id)
     }
-    fn walk(&self, by: By, hash: u64, is: impl Fn(&Session) -> bool) -> Chain<'_> {
+    fn walk_chain(&self, by: ChainKind, hash: u64, is: impl Fn(&LedgerSession) -> bool) -> SessionChain<'_> {
         let head = &self.heads[by as usize];
         let next = head.find(hash, |&i| self.get(i).is_some_and(&is)).copied().unwrap_or(NONE);
-        Chain { table: self, by, next }
+        SessionChain { table: self, kind: by, next }
     }
 
     fn chain_all(&mut self, at: u32, now: Instant) {
         for by in CHAINS {
-            self.chain(by, at);
+            self.link_chain(by, at);
         }
         self.link_age(now, at);
     }
     /// Puts a session in front of its chain.
-    fn chain(&mut self, by: By, at: u32) {
+    fn link_chain(&mut self, by: ChainKind, at: u32) {
         let Some(hash) = self.get(at).and_then(|s| hash_by(&self.hash, by, s)) else { return };
         let (blocks, state) = (&self.blocks, &self.hash);
-        let same = |&i: &u32| same(blocks, by, i, at);
+        let same = |&i: &u32| is_same_chain(blocks, by, i, at);
         let head = &mut self.heads[by as usize];
         let before = match head.find_mut(hash, same) {
             Some(first) => core::mem::replace(first, at),
@@ -251,13 +255,13 @@ impl Table {
             }
         };
         if let Some(slot) = self.slot_mut(at) {
-            slot.links[by as usize] = Neighbours { before: NONE, after: before };
+            slot.links[by as usize] = ChainLinks { before: NONE, after: before };
         }
         if let Some(slot) = self.slot_mut(before) {
             slot.links[by as usize].before = at;
         }
     }
-    fn unchain(&mut self, by: By, at: u32) {
+    fn unlink_chain(&mut self, by: ChainKind, at: u32) {
         let Some(hash) = self.get(at).and_then(|s| hash_by(&self.hash, by, s)) else { return };
         let Some(slot) = self.slot_mut(at) else { return };
         let link = core::mem::replace(&mut slot.links[by as usize], LOOSE);
@@ -281,7 +285,7 @@ impl Table {
         let newest = core::mem::replace(&mut self.newest, at);
         if let Some(slot) = self.slot_mut(at) {
             slot.touched = now;
-            slot.links[AGE] = Neighbours { before: newest, after: NONE };
+            slot.links[AGE] = ChainLinks { before: newest, after: NONE };
         }
         match self.slot_mut(newest) {
             Some(slot) => slot.links[AGE].after = at,
@@ -302,45 +306,45 @@ impl Table {
     }
 }
 
-fn session_at(blocks: &[Vec<Slot>], at: u32) -> Option<&Session> {
+fn session_at(blocks: &[Vec<SessionSlot>], at: u32) -> Option<&LedgerSession> {
     blocks.get(at as usize / BLOCK)?.get(at as usize % BLOCK)?.session.as_ref()
 }
-fn key_of(blocks: &[Vec<Slot>], at: u32) -> Key {
-    session_at(blocks, at).map_or([0; 14], |s| s.unique.key())
+fn key_of(blocks: &[Vec<SessionSlot>], at: u32) -> SessionDigest {
+    session_at(blocks, at).map_or([0; 14], |s| s.unique.session_digest())
 }
 /// What a session is chained by; `None`: it is not.
-fn hash_by(state: &HashState, by: By, s: &Session) -> Option<u64> {
+fn hash_by(state: &HashState, by: ChainKind, s: &LedgerSession) -> Option<u64> {
     match by {
-        By::User => Some(state.hash_one(&*one_name(s.user()))),
-        By::Address => s.address.map(|a| state.hash_one(a)),
-        By::Nas => Some(state.hash_one(s.nas)),
-        By::Id => Some(state.hash_one((s.nas, s.id()))),
+        ChainKind::User => Some(state.hash_one(&*canonical_user_name(s.user()))),
+        ChainKind::Address => s.address.map(|a| state.hash_one(a)),
+        ChainKind::Nas => Some(state.hash_one(s.nas)),
+        ChainKind::Id => Some(state.hash_one((s.nas, s.id()))),
     }
 }
-fn same(blocks: &[Vec<Slot>], by: By, a: u32, b: u32) -> bool {
+fn is_same_chain(blocks: &[Vec<SessionSlot>], by: ChainKind, a: u32, b: u32) -> bool {
     let (Some(a), Some(b)) = (session_at(blocks, a), session_at(blocks, b)) else { return false };
     match by {
-        By::User => one_name(a.user()) == one_name(b.user()),
-        By::Address => a.address == b.address,
-        By::Nas => a.nas == b.nas,
-        By::Id => a.nas == b.nas && a.id() == b.id(),
+        ChainKind::User => canonical_user_name(a.user()) == canonical_user_name(b.user()),
+        ChainKind::Address => a.address == b.address,
+        ChainKind::Nas => a.nas == b.nas,
+        ChainKind::Id => a.nas == b.nas && a.id() == b.id(),
     }
 }
 
 /// Sessions of one chain with their slots.
 #[derive(Debug)]
-pub(super) struct Chain<'a> {
-    table: &'a Table,
-    by: By,
+pub(super) struct SessionChain<'a> {
+    table: &'a LedgerTable,
+    kind: ChainKind,
     next: u32,
 }
 
-impl<'a> Iterator for Chain<'a> {
-    type Item = (u32, &'a Session);
+impl<'a> Iterator for SessionChain<'a> {
+    type Item = (u32, &'a LedgerSession);
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.next;
         let slot = self.table.slot(at)?;
-        self.next = slot.links[self.by as usize].after;
+        self.next = slot.links[self.kind as usize].after;
         slot.session.as_ref().map(|s| (at, s))
     }
 }

@@ -5,28 +5,28 @@
 //! of what may pass; of requests, what is nobody else's business is left out. A realm may be given more, either way.
 
 use alloc::vec::Vec;
-use usher_radius::attribute::{Attributes, RawAttribute, RawIter, kind, read_vendor, vendor};
-use usher_radius::dictionary::Oid;
-use usher_radius::packet::Code;
+use usher_radius::attribute::{AttributeList, RawAttribute, RawIter, kind, read_vendor, vendor};
+use usher_radius::dictionary::AttributeOid;
+use usher_radius::packet::PacketCode;
 
 /// Attributes that pass beside those that always do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Beside {
+pub enum ExtraAttributes {
     /// These, each with all that is below it: `26.9` is every attribute of vendor 9.
-    These(Vec<Oid>),
+    These(Vec<AttributeOid>),
     /// All: nothing is left out.
     All,
 }
 
-impl Default for Beside {
+impl Default for ExtraAttributes {
     /// None.
     fn default() -> Self {
         Self::These(Vec::new())
     }
 }
 
-impl Beside {
-    fn holds(&self, oid: &[u32]) -> bool {
+impl ExtraAttributes {
+    fn contains_oid(&self, oid: &[u32]) -> bool {
         match self {
             Self::All => true,
             Self::These(these) => these.iter().any(|one| oid.starts_with(one.parts())),
@@ -50,20 +50,20 @@ impl Beside {
 ///
 /// State, Class and Proxy-State are never touched (RFC 2865 §2.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Filter {
+pub struct RealmFilter {
     /// What else passes of answers. With User-Name among them, any name does.
-    pub answers: Beside,
+    pub answers: ExtraAttributes,
     /// What else passes of requests.
-    pub requests: Beside,
+    pub requests: ExtraAttributes,
 }
 
 /// A list that was held against a filter.
 #[derive(Debug, Default)]
-pub struct Sifted {
+pub struct FilteredAttributes {
     /// What passes, in its order.
-    pub passed: Attributes,
+    pub passed: AttributeList,
     /// What does not.
-    pub left_out: Attributes,
+    pub left_out: AttributeList,
 }
 
 const FRAMED_COMPRESSION: u8 = 13;
@@ -88,20 +88,27 @@ const FRAMED_USER: u32 = 2;
 /// Microsoft's types (RFC 2548 §2.4) that say how its keys are used, and the keys of MS-CHAP.
 const MS_MPPE_ENCRYPTION_POLICY: u8 = 7;
 const MS_MPPE_ENCRYPTION_TYPES: u8 = 8;
-impl Filter {
+impl RealmFilter {
     /// Holds a request against the filter.
     #[must_use]
-    pub fn request(&self, given: &Attributes) -> Sifted {
-        sift(given, |oid, _| self.requests.holds(oid) || request_passes(oid))
+    pub fn filter_request(&self, given: &AttributeList) -> FilteredAttributes {
+        split_attributes(given, |oid, _| self.requests.contains_oid(oid) || request_passes(oid))
     }
     /// Holds a home server's answer against the filter; `own_name` says whether a User-Name is of the request's realm.
     #[must_use]
-    pub fn answer(&self, code: Code, given: &Attributes, own_name: impl Fn(&[u8]) -> bool) -> Sifted {
+    pub fn filter_answer(
+        &self,
+        code: PacketCode,
+        given: &AttributeList,
+        own_name: impl Fn(&[u8]) -> bool,
+    ) -> FilteredAttributes {
         let eap = given.get(kind::EAP_MESSAGE).is_some();
-        sift(given, |oid, value| {
-            self.answers.holds(oid)
+        split_attributes(given, |oid, value| {
+            self.answers.contains_oid(oid)
                 || match *oid {
-                    [n] if n == u32::from(kind::USER_NAME) => code == Code::ACCESS_ACCEPT && own_name(value),
+                    [n] if n == u32::from(kind::USER_NAME) => {
+                        code == PacketCode::ACCESS_ACCEPT && own_name(value)
+                    }
                     [n] if n == u32::from(kind::REPLY_MESSAGE) => !eap && answer_passes(code, oid, value),
                     _ => answer_passes(code, oid, value),
                 }
@@ -140,7 +147,7 @@ fn request_passes(oid: &[u32]) -> bool {
     }
 }
 
-fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
+fn answer_passes(code: PacketCode, oid: &[u32], value: &[u8]) -> bool {
     let octet = |n: u32| u8::try_from(n).unwrap_or(0);
     let number = octet(oid.first().copied().unwrap_or(0));
     match (code, oid) {
@@ -157,7 +164,7 @@ fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
         {
             true
         }
-        (Code::ACCESS_ACCEPT, [_]) => match number {
+        (PacketCode::ACCESS_ACCEPT, [_]) => match number {
             kind::SERVICE_TYPE => value == FRAMED_USER.to_be_bytes(),
             _ => matches!(
                 number,
@@ -173,7 +180,7 @@ fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
                     | kind::EAP_KEY_NAME
             ),
         },
-        (Code::ACCESS_ACCEPT, &[26, vendor::MICROSOFT, n]) => matches!(
+        (PacketCode::ACCESS_ACCEPT, &[26, vendor::MICROSOFT, n]) => matches!(
             octet(n),
             MS_MPPE_ENCRYPTION_POLICY
                 | MS_MPPE_ENCRYPTION_TYPES
@@ -182,19 +189,22 @@ fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
                 | vendor::MS_MPPE_RECV_KEY
                 | vendor::MS_CHAP2_SUCCESS
         ),
-        (Code::ACCESS_CHALLENGE, [_]) => {
+        (PacketCode::ACCESS_CHALLENGE, [_]) => {
             matches!(number, kind::REPLY_MESSAGE | kind::SESSION_TIMEOUT | kind::IDLE_TIMEOUT | PROMPT)
         }
-        (Code::ACCESS_REJECT, [_]) => matches!(number, kind::REPLY_MESSAGE | PASSWORD_RETRY),
-        (Code::ACCESS_REJECT, &[26, vendor::MICROSOFT, n]) => octet(n) == vendor::MS_CHAP_ERROR,
+        (PacketCode::ACCESS_REJECT, [_]) => matches!(number, kind::REPLY_MESSAGE | PASSWORD_RETRY),
+        (PacketCode::ACCESS_REJECT, &[26, vendor::MICROSOFT, n]) => octet(n) == vendor::MS_CHAP_ERROR,
         _ => false,
     }
 }
 
 /// Parts a list by what passes, which is asked for each attribute by its numbers and value.
-fn sift(given: &Attributes, passes: impl Fn(&[u32], &[u8]) -> bool) -> Sifted {
-    let mut sifted = Sifted { passed: Attributes::with_capacity(given.len()), ..Sifted::default() };
-    let put = |list: &mut Attributes, kind: u8, value: &[u8]| {
+fn split_attributes(given: &AttributeList, passes: impl Fn(&[u32], &[u8]) -> bool) -> FilteredAttributes {
+    let mut sifted = FilteredAttributes {
+        passed: AttributeList::with_capacity(given.len()),
+        ..FilteredAttributes::default()
+    };
+    let put = |list: &mut AttributeList, kind: u8, value: &[u8]| {
         let fits = list.push_bytes(kind, value).is_ok();
         debug_assert!(fits, "it came out of a list");
     };
@@ -204,7 +214,7 @@ fn sift(given: &Attributes, passes: impl Fn(&[u32], &[u8]) -> bool) -> Sifted {
             continue;
         }
         let mut oid = [u32::from(a.kind), 0, 0];
-        let depth = extended(a, &mut oid);
+        let depth = read_extended_oid(a, &mut oid);
         let list = if passes(&oid[..depth], a.value) { &mut sifted.passed } else { &mut sifted.left_out };
         put(list, a.kind, a.value);
     }
@@ -212,7 +222,7 @@ fn sift(given: &Attributes, passes: impl Fn(&[u32], &[u8]) -> bool) -> Sifted {
 }
 
 /// The numbers of an attribute with an extended type; how many.
-fn extended(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
+fn read_extended_oid(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
     let header = match a.kind {
         kind::EXTENDED_1..=kind::EXTENDED_4 => 1,
         kind::LONG_EXTENDED_1..=kind::LONG_EXTENDED_2 => 2,
@@ -231,14 +241,18 @@ fn extended(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
 
 /// Parts a Vendor-Specific attribute, which may hold several; one that is not in the format of RFC 2865 §5.26 is asked
 /// for by its vendor alone.
-fn sift_vendor(a: RawAttribute<'_>, passes: &impl Fn(&[u32], &[u8]) -> bool, sifted: &mut Sifted) {
+fn sift_vendor(
+    a: RawAttribute<'_>,
+    passes: &impl Fn(&[u32], &[u8]) -> bool,
+    sifted: &mut FilteredAttributes,
+) {
     let number = a.value.first_chunk().map_or(0, |v| u32::from_be_bytes(*v));
     let all = read_vendor(a.value).map(|(_, rest)| rest).filter(|rest| {
         let mut walk = RawIter::new(rest);
         walk.by_ref().for_each(drop);
-        walk.rest().is_empty()
+        walk.remaining_bytes().is_empty()
     });
-    let put = |sifted: &mut Sifted, passed: bool, done: &dyn Fn(&mut Attributes) -> bool| {
+    let put = |sifted: &mut FilteredAttributes, passed: bool, done: &dyn Fn(&mut AttributeList) -> bool| {
         let fits = done(if passed { &mut sifted.passed } else { &mut sifted.left_out });
         debug_assert!(fits, "it came out of a list");
     };
@@ -262,37 +276,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn numbers(list: &Attributes) -> Vec<u8> {
+    fn attribute_kinds(list: &AttributeList) -> Vec<u8> {
         list.iter().map(|a| a.kind).collect()
     }
-    fn of(kinds: &[u8]) -> Attributes {
-        let mut list = Attributes::new();
+    fn attributes_with(kinds: &[u8]) -> AttributeList {
+        let mut list = AttributeList::new();
         for &k in kinds {
             list.push_bytes(k, &[0, 0, 0, 2]).unwrap();
         }
         list
     }
-    fn every() -> Attributes {
-        of(&(1..=240).filter(|k| *k != 26).collect::<Vec<u8>>())
+    fn standard_attributes() -> AttributeList {
+        attributes_with(&(1..=240).filter(|k| *k != 26).collect::<Vec<u8>>())
     }
-    fn answer(filter: &Filter, code: Code, given: &Attributes) -> Sifted {
-        filter.answer(code, given, |name| name == b"ann@example.org")
+    fn filtered_answer(filter: &RealmFilter, code: PacketCode, given: &AttributeList) -> FilteredAttributes {
+        filter.filter_answer(code, given, |name| name == b"ann@example.org")
     }
 
     #[test]
     fn of_standard_attributes_a_home_server_may_say_these() {
-        let filter = Filter::default();
-        let said = |code| numbers(&answer(&filter, code, &every()).passed);
+        let filter = RealmFilter::default();
+        let said = |code| attribute_kinds(&filtered_answer(&filter, code, &standard_attributes()).passed);
         assert_eq!(
-            said(Code::ACCESS_ACCEPT),
+            said(PacketCode::ACCESS_ACCEPT),
             [6, 7, 12, 13, 24, 25, 27, 28, 29, 33, 79, 80, 85, 89, 101, 102]
         );
-        assert_eq!(said(Code::ACCESS_CHALLENGE), [24, 25, 27, 28, 33, 76, 79, 80, 101]);
-        assert_eq!(said(Code::ACCESS_REJECT), [24, 25, 33, 75, 79, 80, 101]);
-        assert_eq!(said(Code::ACCOUNTING_RESPONSE), [24, 25, 33, 79, 80, 101]);
+        assert_eq!(said(PacketCode::ACCESS_CHALLENGE), [24, 25, 27, 28, 33, 76, 79, 80, 101]);
+        assert_eq!(said(PacketCode::ACCESS_REJECT), [24, 25, 33, 75, 79, 80, 101]);
+        assert_eq!(said(PacketCode::ACCOUNTING_RESPONSE), [24, 25, 33, 79, 80, 101]);
         // Without EAP people are told something.
-        for code in [Code::ACCESS_ACCEPT, Code::ACCESS_CHALLENGE, Code::ACCESS_REJECT] {
-            assert_eq!(numbers(&answer(&filter, code, &of(&[18])).passed), [18]);
+        for code in [PacketCode::ACCESS_ACCEPT, PacketCode::ACCESS_CHALLENGE, PacketCode::ACCESS_REJECT] {
+            assert_eq!(
+                attribute_kinds(&filtered_answer(&filter, code, &attributes_with(&[18])).passed),
+                [18]
+            );
         }
     }
 
@@ -300,40 +317,40 @@ mod tests {
     fn a_home_server_gives_no_privileges() {
         for (service, passes) in [(1_u32, false), (2, true), (6, false), (7, false), (8, false), (11, false)]
         {
-            let mut list = Attributes::new();
+            let mut list = AttributeList::new();
             list.push_u32(kind::SERVICE_TYPE, service);
-            let passed = answer(&Filter::default(), Code::ACCESS_ACCEPT, &list).passed;
+            let passed = filtered_answer(&RealmFilter::default(), PacketCode::ACCESS_ACCEPT, &list).passed;
             assert_eq!(!passed.is_empty(), passes, "{service}");
         }
     }
 
     #[test]
     fn of_standard_attributes_a_home_server_is_not_told_these() {
-        let sifted = Filter::default().request(&every());
+        let sifted = RealmFilter::default().filter_request(&standard_attributes());
         let hidden =
             [11, 56, 57, 58, 59, 64, 65, 66, 67, 68, 69, 81, 82, 83, 86, 90, 91, 92, 133, 134, 135, 136];
-        assert_eq!(numbers(&sifted.left_out), hidden);
+        assert_eq!(attribute_kinds(&sifted.left_out), hidden);
         assert_eq!(sifted.passed.iter().count() + hidden.len(), 239);
     }
 
     #[test]
     fn a_name_passes_within_its_realm() {
-        let filter = Filter::default();
+        let filter = RealmFilter::default();
         for (name, passes) in [("ann@example.org", true), ("root", false)] {
-            let mut list = Attributes::new();
+            let mut list = AttributeList::new();
             list.push_text(kind::USER_NAME, name).unwrap();
-            assert_eq!(!answer(&filter, Code::ACCESS_ACCEPT, &list).passed.is_empty(), passes);
-            assert!(answer(&filter, Code::ACCESS_REJECT, &list).passed.is_empty());
-            let any = Filter {
-                answers: Beside::These([Oid::standard(kind::USER_NAME)].into()),
-                ..Filter::default()
+            assert_eq!(!filtered_answer(&filter, PacketCode::ACCESS_ACCEPT, &list).passed.is_empty(), passes);
+            assert!(filtered_answer(&filter, PacketCode::ACCESS_REJECT, &list).passed.is_empty());
+            let any = RealmFilter {
+                answers: ExtraAttributes::These([AttributeOid::from_kind(kind::USER_NAME)].into()),
+                ..RealmFilter::default()
             };
-            assert!(!answer(&any, Code::ACCESS_ACCEPT, &list).passed.is_empty());
+            assert!(!filtered_answer(&any, PacketCode::ACCESS_ACCEPT, &list).passed.is_empty());
         }
     }
 
-    fn vendors() -> Attributes {
-        let mut list = Attributes::new();
+    fn vendor_attributes() -> AttributeList {
+        let mut list = AttributeList::new();
         list.push_vendor(9, 1, b"shell:priv-lvl=15").unwrap();
         // Several in one attribute: keys, and what is none of the home server's business (MS-Primary-DNS-Server).
         let mut value = vendor::MICROSOFT.to_be_bytes().to_vec();
@@ -349,29 +366,35 @@ mod tests {
 
     #[test]
     fn of_vendors_attributes_the_keys_pass() {
-        let sifted = answer(&Filter::default(), Code::ACCESS_ACCEPT, &vendors());
-        let seen: Vec<_> = sifted.passed.vendors().map(|v| (v.vendor, v.kind, v.value.to_vec())).collect();
+        let sifted =
+            filtered_answer(&RealmFilter::default(), PacketCode::ACCESS_ACCEPT, &vendor_attributes());
+        let seen: Vec<_> =
+            sifted.passed.vendor_attributes().map(|v| (v.vendor, v.kind, v.value.to_vec())).collect();
         assert_eq!(seen, [(311, 17, vec![1, 2]), (311, 16, vec![3, 4])]);
         assert_eq!(sifted.passed.iter().count(), 2);
-        assert_eq!(numbers(&sifted.left_out), [26, 26, 26, 26, 241, 245]);
-        for code in [Code::ACCESS_CHALLENGE, Code::ACCESS_REJECT, Code::ACCOUNTING_RESPONSE] {
-            assert!(answer(&Filter::default(), code, &vendors()).passed.is_empty());
+        assert_eq!(attribute_kinds(&sifted.left_out), [26, 26, 26, 26, 241, 245]);
+        for code in [PacketCode::ACCESS_CHALLENGE, PacketCode::ACCESS_REJECT, PacketCode::ACCOUNTING_RESPONSE]
+        {
+            assert!(filtered_answer(&RealmFilter::default(), code, &vendor_attributes()).passed.is_empty());
         }
-        let mut error = Attributes::new();
+        let mut error = AttributeList::new();
         error.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR, b"\x01E=691 R=0").unwrap();
-        assert!(!answer(&Filter::default(), Code::ACCESS_REJECT, &error).passed.is_empty());
-        let told = Filter::default().request(&vendors());
-        assert_eq!(numbers(&told.passed), [241], "an extended type that is no vendor's");
+        assert!(
+            !filtered_answer(&RealmFilter::default(), PacketCode::ACCESS_REJECT, &error).passed.is_empty()
+        );
+        let told = RealmFilter::default().filter_request(&vendor_attributes());
+        assert_eq!(attribute_kinds(&told.passed), [241], "an extended type that is no vendor's");
     }
 
     #[test]
     fn what_is_named_passes_too() {
         let these = |oids: &[&[u32]]| {
-            let these = Beside::These(oids.iter().map(|oid| Oid::new(oid).unwrap()).collect());
-            let filter = Filter { answers: these.clone(), requests: these };
-            let list = vendors();
-            let said = numbers(&answer(&filter, Code::ACCESS_ACCEPT, &list).passed);
-            (said, numbers(&filter.request(&list).passed))
+            let these =
+                ExtraAttributes::These(oids.iter().map(|oid| AttributeOid::new(oid).unwrap()).collect());
+            let filter = RealmFilter { answers: these.clone(), requests: these };
+            let list = vendor_attributes();
+            let said = attribute_kinds(&filtered_answer(&filter, PacketCode::ACCESS_ACCEPT, &list).passed);
+            (said, attribute_kinds(&filter.filter_request(&list).passed))
         };
         let lists = |said: &[u8], told: &[u8]| (said.to_vec(), told.to_vec());
         assert_eq!(these(&[]), lists(&[26, 26], &[241]));
@@ -379,9 +402,15 @@ mod tests {
         assert_eq!(these(&[&[26, 9]]), lists(&[26, 26, 26, 26], &[26, 26, 241]));
         assert_eq!(these(&[&[241, 5], &[245, 26, 9]]), lists(&[26, 26, 241, 245], &[241, 245]));
         assert_eq!(these(&[&[26]]), lists(&[26, 26, 26, 26], &[26, 26, 26, 26, 241]));
-        let all = Filter { answers: Beside::All, requests: Beside::All };
-        assert_eq!(answer(&all, Code::ACCESS_REJECT, &vendors()).passed.as_bytes(), vendors().as_bytes());
-        assert_eq!(all.request(&every()).passed.as_bytes(), every().as_bytes());
+        let all = RealmFilter { answers: ExtraAttributes::All, requests: ExtraAttributes::All };
+        assert_eq!(
+            filtered_answer(&all, PacketCode::ACCESS_REJECT, &vendor_attributes()).passed.as_bytes(),
+            vendor_attributes().as_bytes()
+        );
+        assert_eq!(
+            all.filter_request(&standard_attributes()).passed.as_bytes(),
+            standard_attributes().as_bytes()
+        );
     }
 
     proptest! {
@@ -389,21 +418,21 @@ mod tests {
         fn nothing_is_lost_and_what_passed_passes_again(
             parts in proptest::collection::vec((1u8..=255, proptest::collection::vec(any::<u8>(), 0..60)), 0..12),
         ) {
-            let mut list = Attributes::new();
+            let mut list = AttributeList::new();
             for (kind, value) in parts {
                 list.push_bytes(kind, &value).unwrap();
             }
-            let octets = |list: &Attributes| {
+            let octets = |list: &AttributeList| {
                 list.iter().filter(|a| a.kind != 26).map(|a| a.value.len() + 2).sum::<usize>()
             };
-            for code in [Code::ACCESS_ACCEPT, Code::ACCESS_CHALLENGE, Code::ACCESS_REJECT] {
-                let sifted = answer(&Filter::default(), code, &list);
+            for code in [PacketCode::ACCESS_ACCEPT, PacketCode::ACCESS_CHALLENGE, PacketCode::ACCESS_REJECT] {
+                let sifted = filtered_answer(&RealmFilter::default(), code, &list);
                 prop_assert_eq!(octets(&sifted.passed) + octets(&sifted.left_out), octets(&list));
-                let again = answer(&Filter::default(), code, &sifted.passed);
+                let again = filtered_answer(&RealmFilter::default(), code, &sifted.passed);
                 prop_assert!(again.left_out.iter().all(|a| a.kind == kind::REPLY_MESSAGE) || again.left_out.is_empty());
             }
-            let told = Filter::default().request(&list);
-            prop_assert!(Filter::default().request(&told.passed).left_out.is_empty());
+            let told = RealmFilter::default().filter_request(&list);
+            prop_assert!(RealmFilter::default().filter_request(&told.passed).left_out.is_empty());
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Home servers: which one is asked, and the client that asks.
 
-use super::{Balance, Config, Pool, Service};
+use super::{HomeServerPool, HomeServerType, PoolBalance, ProxyConfig};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::SocketAddr;
 use usher_core::collections::{HashMap, HashState, hash_state};
-use usher_core::{Child, CommandError, Instant, Machine, SecureRng};
-use usher_radius::attribute::Attributes;
-use usher_radius::client::{self, Client, Health, ServerConfig, Target, Transport};
-use usher_radius::packet::Code;
+use usher_core::{ChildMachine, CommandError, Instant, Machine, SecureRng};
+use usher_radius::attribute::AttributeList;
+use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig, ServerHealth, ServerTransport};
+use usher_radius::packet::PacketCode;
 
 /// A proxy was configured in contradiction to itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ProxyError {
 
 /// Whose conversation a request is of: what its later rounds have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Conversation<'a> {
+pub struct ProxiedConversation<'a> {
     /// The client's index, or another number of whoever asked.
     pub owner: u32,
     /// User-Name.
@@ -43,32 +43,32 @@ pub struct Conversation<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForwardOutcome {
     /// It is under way.
-    UnderWay,
+    Forwarded,
     /// No server of the pool is alive.
-    NobodyAlive,
+    NoLiveServer,
     /// It cannot be sent: no identifier is free, or it does not fit a packet.
     Impossible,
 }
 
 /// How a home server is, and what came of asking it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct HomeServerReport {
     /// What logs call it.
     pub name: String,
     /// What it is asked for.
-    pub service: Service,
+    pub service: HomeServerType,
     /// Where.
     pub address: SocketAddr,
     /// How it is.
-    pub health: Health,
+    pub health: ServerHealth,
     /// What came of asking it.
-    pub asked: client::ServerCounts,
+    pub counts: client::ServerCounts,
 }
 
 /// What a server weighs for a conversation: of several servers the heaviest is asked. The same wherever it is asked, so
 /// that each of several proxies chooses alike for all rounds of one conversation (FNV-1a, its bits then mixed as
 /// SplitMix64 does).
-fn weight(server: u16, conversation: &Conversation<'_>) -> u64 {
+fn server_weight(server: u16, conversation: &ProxiedConversation<'_>) -> u64 {
     let lengths = [conversation.name.len(), conversation.station.len()].map(|n| (n as u64).to_be_bytes());
     let owner = conversation.owner.to_be_bytes();
     let parts: [&[u8]; 6] =
@@ -85,10 +85,10 @@ fn weight(server: u16, conversation: &Conversation<'_>) -> u64 {
 /// The home servers of a proxy.
 #[derive(Debug)]
 pub struct HomeServers {
-    client: Child<Client>,
-    pools: Vec<Pool>,
+    client: ChildMachine<RadiusClient>,
+    pools: Vec<HomeServerPool>,
     /// Each home server's name, and its places in the client: authentication, accounting.
-    places: Vec<(String, [u16; 2])>,
+    client_slots: Vec<(String, [u16; 2])>,
     hasher: HashState,
     /// Which server made a State.
     conversations: HashMap<u64, u16>,
@@ -103,7 +103,7 @@ impl HomeServers {
     /// # Errors
     /// The configuration contradicts itself.
     pub fn new(
-        config: &Config,
+        config: &ProxyConfig,
         slot: u16,
         first_connection: u32,
         mut rng: SecureRng,
@@ -120,8 +120,8 @@ impl HomeServers {
             auth.certificates.clone_from(&home.certificates);
             let place = servers.len() as u16;
             match home.transport {
-                Transport::Tls => places.push((home.name.clone(), [place; 2])),
-                Transport::Udp => {
+                ServerTransport::Tls => places.push((home.name.clone(), [place; 2])),
+                ServerTransport::Udp => {
                     places.push((home.name.clone(), [place, place + 1]));
                     servers.push(auth.clone());
                     auth.address = home.accounting;
@@ -139,110 +139,114 @@ impl HomeServers {
             }
         }
         let Some(first) = servers.first().cloned() else { return Ok(None) };
-        let client = client::Config {
+        let client = client::RadiusClientConfig {
             servers,
             groups,
             retransmission: config.retransmission,
             failover: Some(config.failover),
             first_connection,
             max_sockets: config.max_sockets,
-            ..client::Config::single(first)
+            ..client::RadiusClientConfig::for_server(first)
         };
         Ok(Some(Self {
             hasher: hash_state(&mut rng),
             conversations: HashMap::with_hasher(hash_state(&mut rng)),
-            client: Child::new(slot, Client::new(client, rng)?),
+            client: ChildMachine::new(slot, RadiusClient::new(client, rng)?),
             pools: config.pools.clone(),
-            places,
+            client_slots: places,
             order: VecDeque::new(),
             max_conversations: config.max_conversations,
         }))
     }
     /// The client that asks them.
     #[must_use]
-    pub const fn client(&self) -> &Child<Client> {
+    pub const fn client(&self) -> &ChildMachine<RadiusClient> {
         &self.client
     }
     /// The client that asks them, to be driven by a host.
-    pub const fn client_mut(&mut self) -> &mut Child<Client> {
+    pub const fn client_mut(&mut self) -> &mut ChildMachine<RadiusClient> {
         &mut self.client
     }
     /// The home server at a place in the client, and what it is asked for there.
     #[must_use]
-    pub fn home(&self, place: u16) -> Option<(u16, Service)> {
-        self.places.iter().zip(0..).find_map(|((_, places), server)| match *places {
-            [both, same] if both == same => (both == place).then_some((server, Service::Both)),
-            [first, _] if first == place => Some((server, Service::Authentication)),
-            [_, second] => (second == place).then_some((server, Service::Accounting)),
+    pub fn server_at(&self, place: u16) -> Option<(u16, HomeServerType)> {
+        self.client_slots.iter().zip(0..).find_map(|((_, places), server)| match *places {
+            [both, same] if both == same => (both == place).then_some((server, HomeServerType::Both)),
+            [first, _] if first == place => Some((server, HomeServerType::Authentication)),
+            [_, second] => (second == place).then_some((server, HomeServerType::Accounting)),
         })
     }
     /// What a home server is called.
     #[must_use]
-    pub fn name(&self, server: u16) -> Option<&str> {
-        self.places.get(usize::from(server)).map(|(name, _)| name.as_str())
+    pub fn server_name(&self, server: u16) -> Option<&str> {
+        self.client_slots.get(usize::from(server)).map(|(name, _)| name.as_str())
     }
     /// Each home server, by what it is asked for.
-    pub fn reports(&self) -> impl Iterator<Item = Report> {
+    pub fn reports(&self) -> impl Iterator<Item = HomeServerReport> {
         (0..self.client.config().servers.len() as u16).filter_map(|place| {
-            let (server, service) = self.home(place)?;
-            Some(Report {
-                name: self.name(server)?.into(),
+            let (server, service) = self.server_at(place)?;
+            Some(HomeServerReport {
+                name: self.server_name(server)?.into(),
                 service,
                 address: self.client.config().servers[usize::from(place)].address,
-                health: self.client.health(place),
-                asked: self.client.asked_of(place),
+                health: self.client.server_health(place),
+                counts: self.client.server_counts(place),
             })
         })
     }
     /// Another proxy that asks the same servers found out how one is.
-    pub fn told(&mut self, now: Instant, name: &str, service: Service, health: Health) {
+    pub fn set_health(&mut self, now: Instant, name: &str, service: HomeServerType, health: ServerHealth) {
         let place = (0..self.client.config().servers.len() as u16).find(|&place| {
-            self.home(place).is_some_and(|(server, of)| of == service && self.name(server) == Some(name))
+            self.server_at(place)
+                .is_some_and(|(server, of)| of == service && self.server_name(server) == Some(name))
         });
         if let Some(place) = place {
-            self.client.told(now, place, health);
+            self.client.apply_shared_health(now, place, health);
         }
     }
 
     /// Passes a request on to a pool. The client's event has the token again.
-    pub fn ask(
+    pub fn forward_request(
         &mut self,
         now: Instant,
         token: u64,
         pool: u16,
-        code: Code,
-        attributes: Attributes,
-        conversation: Conversation<'_>,
+        code: PacketCode,
+        attributes: AttributeList,
+        conversation: ProxiedConversation<'_>,
     ) -> ForwardOutcome {
         let Some(balance) = self.pools.get(usize::from(pool)).map(|p| p.balance) else {
             return ForwardOutcome::Impossible;
         };
-        let known = conversation.state.map(|s| self.key(conversation.owner, s));
+        let known = conversation.state.map(|s| self.state_key(conversation.owner, s));
         let known = known.and_then(|key| self.conversations.remove(&key));
-        let group = pool * 2 + u16::from(code == Code::ACCOUNTING_REQUEST);
+        let group = pool * 2 + u16::from(code == PacketCode::ACCOUNTING_REQUEST);
         let members = &self.client.config().groups[usize::from(group)];
         // Those that owe an answer are asked where nobody else is left.
-        let best = members.iter().map(|&s| self.client.health(s)).min().unwrap_or(Health::Dead);
-        if best == Health::Dead {
-            return ForwardOutcome::NobodyAlive;
+        let best = members.iter().map(|&s| self.client.server_health(s)).min().unwrap_or(ServerHealth::Dead);
+        if best == ServerHealth::Dead {
+            return ForwardOutcome::NoLiveServer;
         }
-        let mut alive = members.iter().copied().filter(|&s| self.client.health(s) == best);
+        let mut alive = members.iter().copied().filter(|&s| self.client.server_health(s) == best);
         let first = match (known.filter(|s| members.contains(s)), balance) {
             (Some(server), _) => Some(server),
-            (None, Balance::Failover) => alive.next(),
-            (None, Balance::Spread) => alive.max_by_key(|&s| weight(s, &conversation)),
+            (None, PoolBalance::Failover) => alive.next(),
+            (None, PoolBalance::Spread) => alive.max_by_key(|&s| server_weight(s, &conversation)),
         };
-        let Some(server) = first else { return ForwardOutcome::NobodyAlive };
-        let target = Target::From { group, server };
-        match self.client.command(now, client::Command::Request { token, target, code, attributes }) {
-            Ok(()) => ForwardOutcome::UnderWay,
+        let Some(server) = first else { return ForwardOutcome::NoLiveServer };
+        let target = RequestTarget::From { group, server };
+        match self
+            .client
+            .handle_command(now, client::RadiusClientCommand::Request { token, target, code, attributes })
+        {
+            Ok(()) => ForwardOutcome::Forwarded,
             Err(_) => ForwardOutcome::Impossible,
         }
     }
 
     /// A server's challenge has this State: the next round goes to it.
-    pub fn remember(&mut self, owner: u32, state: &[u8], server: u16) {
-        let key = self.key(owner, state);
+    pub fn pin_state(&mut self, owner: u32, state: &[u8], server: u16) {
+        let key = self.state_key(owner, state);
         while self.order.len() >= self.max_conversations.max(1) {
             let Some(oldest) = self.order.pop_front() else { break };
             self.conversations.remove(&oldest);
@@ -250,13 +254,13 @@ impl HomeServers {
         self.conversations.insert(key, server);
         self.order.push_back(key);
     }
-    fn key(&self, owner: u32, state: &[u8]) -> u64 {
+    fn state_key(&self, owner: u32, state: &[u8]) -> u64 {
         self.hasher.hash_one((owner, state))
     }
 
     /// Gives a request up that nobody waits for any more.
-    pub fn cancel(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
-        self.client.command(now, client::Command::Cancel { token })
+    pub fn cancel_request(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
+        self.client.handle_command(now, client::RadiusClientCommand::Cancel { token })
     }
 }
 
@@ -265,9 +269,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_weighs_the_same_everywhere_and_conversations_are_spread() {
+    fn conversations_weigh_the_same_everywhere_and_spread_evenly() {
         let of = |server: u16, name: &str| {
-            weight(server, &Conversation { owner: 1, name: name.as_bytes(), station: b"s", state: None })
+            server_weight(
+                server,
+                &ProxiedConversation { owner: 1, name: name.as_bytes(), station: b"s", state: None },
+            )
         };
         // Of a frozen value: another program of this version chooses alike.
         assert_eq!(of(0, "ann"), 0x9846_9fbe_3a16_9231);

@@ -14,7 +14,7 @@ impl<'a> Nai<'a> {
     /// `prefix` character (`EXAMPLE\user`). A realm that cannot be one ([`is_realm`]) is none: the whole name
     /// is then the user's.
     #[must_use]
-    pub fn read(name: &'a [u8], prefix: Option<u8>) -> Self {
+    pub fn parse(name: &'a [u8], prefix: Option<u8>) -> Self {
         let whole = Self { user: name, realm: None };
         let (user, realm, labels) = if let Some(at) = name.iter().rposition(|&b| b == b'@') {
             (&name[..at], &name[at + 1..], is_realm(&name[at + 1..]))
@@ -47,8 +47,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(name: &str) -> (&str, Option<&str>) {
-        let nai = Nai::read(name.as_bytes(), Some(b'\\'));
+    fn parse_name(name: &str) -> (&str, Option<&str>) {
+        let nai = Nai::parse(name.as_bytes(), Some(b'\\'));
         let text = |b| core::str::from_utf8(b).unwrap();
         (text(nai.user), nai.realm.map(text))
     }
@@ -72,19 +72,19 @@ mod tests {
             ("EXAMPLE\\fred@example.org", "EXAMPLE\\fred", Some("example.org")),
             ("two@ats@example.org", "two@ats", Some("example.org")),
         ] {
-            assert_eq!(read(name), (user, realm));
+            assert_eq!(parse_name(name), (user, realm));
         }
         for bad in ["fred@example_9.com", "fred@.example.net", "fred@", "a@b..c", "a@-b.c", "a@b-", "\\a"] {
-            assert_eq!(read(bad), (bad, None));
+            assert_eq!(parse_name(bad), (bad, None));
         }
         assert!(!is_realm(&[0x80]) && !is_realm(&[b'a'; 254]));
-        assert_eq!(Nai::read(b"a\\b", None), Nai { user: b"a\\b", realm: None });
+        assert_eq!(Nai::parse(b"a\\b", None), Nai { user: b"a\\b", realm: None });
     }
 
     proptest! {
         #[test]
         fn a_name_is_its_parts(name: Vec<u8>) {
-            let nai = Nai::read(&name, Some(b'\\'));
+            let nai = Nai::parse(&name, Some(b'\\'));
             match nai.realm {
                 None => prop_assert_eq!(nai.user, &name[..]),
                 Some(realm) => prop_assert_eq!(nai.user.len() + realm.len() + 1, name.len()),

@@ -1,6 +1,6 @@
 //! Which realm goes where.
 
-use super::filter::Filter;
+use super::filter::RealmFilter;
 use super::nai::{Nai, is_realm};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 /// Who keeps the accounting of a realm's users.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Accounting {
+pub enum AccountingMode {
     /// This server alone.
     Local,
     /// The home servers alone; the access server hears from them.
@@ -21,17 +21,17 @@ pub enum Accounting {
 
 /// Where a realm's users are known.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Route {
+pub enum RealmTarget {
     /// Here.
     Local,
     /// Nowhere: they are turned away.
     Refuse,
     /// At home servers that speak RADIUS.
     Pool {
-        /// Index into [`super::Config::pools`].
+        /// Index into [`super::ProxyConfig::pools`].
         pool: u16,
         /// Who keeps their accounting.
-        accounting: Accounting,
+        accounting: AccountingMode,
     },
     /// At a Diameter peer, which is found by this realm in the Diameter node's own routes. EAP alone is
     /// translated (RFC 4072); other proofs are turned away, accounting is kept here.
@@ -50,19 +50,19 @@ pub struct Realm {
     /// Whether it stands for the realms below it too; the longest name that fits is taken.
     pub subrealms: bool,
     /// Where its users are known.
-    pub route: Route,
+    pub route: RealmTarget,
     /// Whether the realm is taken off the User-Name before it is looked up or passed on. Never where EAP
     /// proves who it is: the method's identity would no longer be the request's (RFC 3579 §2.1).
     pub strip: bool,
     /// What passes between its home servers and those who ask for its users.
-    pub filter: Arc<Filter>,
+    pub filter: Arc<RealmFilter>,
     /// What is said where none of its home servers answers.
-    pub unanswered: Unanswered,
+    pub unanswered: NoAnswerPolicy,
 }
 
 /// What an access server hears when no home server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Unanswered {
+pub enum NoAnswerPolicy {
     /// Nothing: it may know another way, and a reject would be wrong about the user.
     #[default]
     Silence,
@@ -72,25 +72,25 @@ pub enum Unanswered {
 
 /// What holds of a request that is passed on, by its user's realm.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct ForwardingTerms {
     /// [`Realm::filter`].
-    pub(crate) filter: Arc<Filter>,
+    pub(crate) filter: Arc<RealmFilter>,
     /// [`Realm::unanswered`].
-    pub(crate) unanswered: Unanswered,
+    pub(crate) unanswered: NoAnswerPolicy,
 }
 
 impl Realm {
-    /// This realm and none below it, its name left as it is, what passes limited as [`Filter`] says, silence where nobody
+    /// This realm and none below it, its name left as it is, what passes limited as [`RealmFilter`] says, silence where nobody
     /// answers.
     #[must_use]
-    pub fn new(name: &str, route: Route) -> Self {
+    pub fn new(name: &str, route: RealmTarget) -> Self {
         Self {
             name: name.into(),
             subrealms: false,
             route,
             strip: false,
             filter: Arc::default(),
-            unanswered: Unanswered::default(),
+            unanswered: NoAnswerPolicy::default(),
         }
     }
 }
@@ -108,7 +108,7 @@ pub enum RealmError {
 
 /// All realms.
 #[derive(Clone, Debug, Default)]
-pub struct Realms {
+pub struct RealmTable {
     realms: Vec<Realm>,
     by_name: BTreeMap<Vec<u8>, u32>,
     any: Option<u32>,
@@ -118,9 +118,9 @@ pub struct Realms {
 
 /// Where a name leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found<'r, 'n> {
+pub struct RealmMatch<'r, 'n> {
     /// Where its users are known.
-    pub route: &'r Route,
+    pub route: &'r RealmTarget,
     /// The name to look up or to pass on: the user's alone where the realm is stripped.
     pub name: &'n [u8],
     /// The realm as the name has it.
@@ -129,14 +129,15 @@ pub struct Found<'r, 'n> {
     pub entry: Option<&'r Realm>,
 }
 
-impl Found<'_, '_> {
-    pub(crate) fn terms(&self) -> Terms {
-        let terms = |realm: &Realm| Terms { filter: realm.filter.clone(), unanswered: realm.unanswered };
+impl RealmMatch<'_, '_> {
+    pub(crate) fn forwarding_terms(&self) -> ForwardingTerms {
+        let terms =
+            |realm: &Realm| ForwardingTerms { filter: realm.filter.clone(), unanswered: realm.unanswered };
         self.entry.map(terms).unwrap_or_default()
     }
 }
 
-impl Realms {
+impl RealmTable {
     /// Of these; `prefix` is the character before which a realm may stand too (`\` or `/`).
     ///
     /// # Errors
@@ -163,10 +164,10 @@ impl Realms {
     /// Where a name leads: a name or realm that no entry fits is known here. What is left of a name whose realm was taken off may have
     /// another realm, which holds then.
     #[must_use]
-    pub fn find<'r, 'n>(&'r self, name: &'n [u8]) -> Found<'r, 'n> {
+    pub fn find_route<'r, 'n>(&'r self, name: &'n [u8]) -> RealmMatch<'r, 'n> {
         let mut found = self.find_outer(name);
         // Each time the name is shorter, and the last one that is of any realm is the shortest.
-        while *found.route == Route::Local && found.entry.is_some_and(|realm| realm.strip) {
+        while *found.route == RealmTarget::Local && found.entry.is_some_and(|realm| realm.strip) {
             let inner = self.find_outer(found.name);
             if inner.realm.is_none() {
                 break;
@@ -175,21 +176,21 @@ impl Realms {
         }
         found
     }
-    fn find_outer<'r, 'n>(&'r self, name: &'n [u8]) -> Found<'r, 'n> {
-        let nai = Nai::read(name, self.prefix);
+    fn find_outer<'r, 'n>(&'r self, name: &'n [u8]) -> RealmMatch<'r, 'n> {
+        let nai = Nai::parse(name, self.prefix);
         let index = match nai.realm {
             None => self.none,
-            Some(realm) => self.longest(realm).or(self.any),
+            Some(realm) => self.longest_match(realm).or(self.any),
         };
         let realm = index.and_then(|i| self.realms.get(i as usize));
-        let route = realm.map_or(&Route::Local, |r| &r.route);
+        let route = realm.map_or(&RealmTarget::Local, |r| &r.route);
         let name = if realm.is_some_and(|r| r.strip) { nai.user } else { name };
-        Found { route, name, realm: nai.realm, entry: realm }
+        RealmMatch { route, name, realm: nai.realm, entry: realm }
     }
     /// Whether two names are of the same realm, letter case of ASCII ignored, or both of none.
     #[must_use]
     pub fn same_realm(&self, a: &[u8], b: &[u8]) -> bool {
-        match (Nai::read(a, self.prefix).realm, Nai::read(b, self.prefix).realm) {
+        match (Nai::parse(a, self.prefix).realm, Nai::parse(b, self.prefix).realm) {
             (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
             (a, b) => a.is_none() && b.is_none(),
         }
@@ -205,7 +206,7 @@ impl Realms {
         self.realms.is_empty()
     }
 
-    fn longest(&self, realm: &[u8]) -> Option<u32> {
+    fn longest_match(&self, realm: &[u8]) -> Option<u32> {
         let mut lower = [0; 253];
         let lower = lower.get_mut(..realm.len())?;
         lower.copy_from_slice(realm);
@@ -230,55 +231,55 @@ impl Realms {
 mod tests {
     use super::*;
 
-    fn pool(pool: u16) -> Route {
-        Route::Pool { pool, accounting: Accounting::Forward }
+    fn pool_route(pool: u16) -> RealmTarget {
+        RealmTarget::Pool { pool, accounting: AccountingMode::Forward }
     }
 
     #[test]
     fn the_longest_realm_that_fits_is_taken() {
         let below = |name, route| Realm { subrealms: true, ..Realm::new(name, route) };
-        let realms = Realms::new(
+        let realms = RealmTable::new(
             vec![
-                below("Example.org", pool(1)),
-                below("cs.example.org", pool(2)),
-                Realm::new("only.example.org", pool(3)),
-                Realm { strip: true, ..Realm::new("here.example", Route::Local) },
-                Realm::new("gone.example", Route::Refuse),
-                Realm::new("*", pool(9)),
+                below("Example.org", pool_route(1)),
+                below("cs.example.org", pool_route(2)),
+                Realm::new("only.example.org", pool_route(3)),
+                Realm { strip: true, ..Realm::new("here.example", RealmTarget::Local) },
+                Realm::new("gone.example", RealmTarget::Refuse),
+                Realm::new("*", pool_route(9)),
             ],
             Some(b'\\'),
         )
         .unwrap();
         for (name, route) in [
-            ("a@example.org", &pool(1)),
-            ("a@EXAMPLE.ORG", &pool(1)),
-            ("a@x.example.org", &pool(1)),
-            ("a@x.cs.example.org", &pool(2)),
-            ("a@only.example.org", &pool(3)),
-            ("a@x.only.example.org", &pool(1)),
-            ("a@notexample.org", &pool(9)),
-            ("example.org\\a", &pool(1)),
-            ("a", &Route::Local),
-            ("a@here.example", &Route::Local),
+            ("a@example.org", &pool_route(1)),
+            ("a@EXAMPLE.ORG", &pool_route(1)),
+            ("a@x.example.org", &pool_route(1)),
+            ("a@x.cs.example.org", &pool_route(2)),
+            ("a@only.example.org", &pool_route(3)),
+            ("a@x.only.example.org", &pool_route(1)),
+            ("a@notexample.org", &pool_route(9)),
+            ("example.org\\a", &pool_route(1)),
+            ("a", &RealmTarget::Local),
+            ("a@here.example", &RealmTarget::Local),
         ] {
-            assert_eq!(realms.find(name.as_bytes()).route, route, "{name}");
+            assert_eq!(realms.find_route(name.as_bytes()).route, route, "{name}");
         }
-        assert_eq!(realms.find(b"a@here.example").name, b"a");
+        assert_eq!(realms.find_route(b"a@here.example").name, b"a");
         for (name, route, left) in [
-            ("a@example.org@here.example", pool(1), "a@example.org"),
-            ("a@gone.example@HERE.example", Route::Refuse, "a@gone.example"),
-            ("a@gone.example@here.example@here.example", Route::Refuse, "a@gone.example"),
-            ("a@x.test@here.example", pool(9), "a@x.test"),
+            ("a@example.org@here.example", pool_route(1), "a@example.org"),
+            ("a@gone.example@HERE.example", RealmTarget::Refuse, "a@gone.example"),
+            ("a@gone.example@here.example@here.example", RealmTarget::Refuse, "a@gone.example"),
+            ("a@x.test@here.example", pool_route(9), "a@x.test"),
         ] {
-            let found = realms.find(name.as_bytes());
+            let found = realms.find_route(name.as_bytes());
             assert_eq!((found.route, found.name), (&route, left.as_bytes()), "{name}");
         }
-        assert_eq!(realms.find(b"a@example.org").name, b"a@example.org");
+        assert_eq!(realms.find_route(b"a@example.org").name, b"a@example.org");
     }
 
     #[test]
     fn names_are_of_one_realm_or_not() {
-        let realms = Realms::new(Vec::new(), Some(b'\\')).unwrap();
+        let realms = RealmTable::new(Vec::new(), Some(b'\\')).unwrap();
         let same = |a: &str, b: &str| realms.same_realm(a.as_bytes(), b.as_bytes());
         assert!(same("a@example.org", "b@EXAMPLE.org") && same("a", "root") && same("X\\a", "b@x"));
         assert!(!same("a@example.org", "a") && !same("a", "a@example.org"));
@@ -288,7 +289,8 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         let new = |names: &[&str]| {
-            Realms::new(names.iter().map(|n| Realm::new(n, Route::Local)).collect(), None).map(|_| ())
+            RealmTable::new(names.iter().map(|n| Realm::new(n, RealmTarget::Local)).collect(), None)
+                .map(|_| ())
         };
         assert_eq!(new(&["a b"]), Err(RealmError::Name("a b".into())));
         assert_eq!(new(&["a.example", "A.Example"]), Err(RealmError::Twice("A.Example".into())));
@@ -297,8 +299,8 @@ mod tests {
 
     #[test]
     fn names_without_a_realm_have_a_route_too() {
-        let realms = Realms::new(vec![Realm::new("", Route::Refuse)], None).unwrap();
-        assert_eq!(realms.find(b"bob").route, &Route::Refuse);
-        assert_eq!(realms.find(b"bob@example.org").route, &Route::Local);
+        let realms = RealmTable::new(vec![Realm::new("", RealmTarget::Refuse)], None).unwrap();
+        assert_eq!(realms.find_route(b"bob").route, &RealmTarget::Refuse);
+        assert_eq!(realms.find_route(b"bob@example.org").route, &RealmTarget::Local);
     }
 }

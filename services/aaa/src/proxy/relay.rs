@@ -3,11 +3,11 @@
 
 use alloc::vec::Vec;
 use usher_radius::attribute::{
-    Attributes, RawAttribute, ValueTooLong, kind, read_vendor, reveal_password, reveal_salted, vendor,
+    AttributeList, RawAttribute, ValueTooLong, kind, read_vendor, reveal_password, reveal_salted, vendor,
 };
-use usher_radius::client::Response;
-use usher_radius::packet::Code;
-use usher_radius::server::Request;
+use usher_radius::client::RadiusReply;
+use usher_radius::packet::PacketCode;
+use usher_radius::server::RadiusRequest;
 
 /// Why a packet cannot be passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -29,17 +29,17 @@ const NOT_OF_ACCOUNTING: [u8; 5] =
 ///
 /// # Errors
 /// A hidden value cannot be revealed, or the name does not fit.
-pub fn request(
-    request: &Request,
-    given: &Attributes,
+pub fn relay_request(
+    request: &RadiusRequest,
+    given: &AttributeList,
     name: &[u8],
     mark: &[u8],
-    out: &mut Attributes,
+    out: &mut AttributeList,
 ) -> Result<(), RelayError> {
     for a in given.iter() {
         match a.kind {
             kind::MESSAGE_AUTHENTICATOR => {}
-            _ if request.code == Code::ACCOUNTING_REQUEST && NOT_OF_ACCOUNTING.contains(&a.kind) => {}
+            _ if request.code == PacketCode::ACCOUNTING_REQUEST && NOT_OF_ACCOUNTING.contains(&a.kind) => {}
             kind::USER_NAME => {
                 out.push_bytes(a.kind, name)?;
             }
@@ -55,7 +55,7 @@ pub fn request(
         }
     }
     // The challenge was the authenticator (RFC 2865 §2.2), which the next hop does not see.
-    if request.code == Code::ACCESS_REQUEST
+    if request.code == PacketCode::ACCESS_REQUEST
         && given.get(kind::CHAP_PASSWORD).is_some()
         && given.get(kind::CHAP_CHALLENGE).is_none()
     {
@@ -70,13 +70,13 @@ pub fn request(
 ///
 /// # Errors
 /// A hidden value cannot be revealed.
-pub fn response(response: &Response, out: &mut Attributes) -> Result<(), RelayError> {
+pub fn relay_response(response: &RadiusReply, out: &mut AttributeList) -> Result<(), RelayError> {
     for a in response.attributes.iter() {
         match a.kind {
             kind::MESSAGE_AUTHENTICATOR | kind::PROXY_STATE => {}
             kind::TUNNEL_PASSWORD => {
                 let (&tag, salted) = a.value.split_first().ok_or(RelayError::Hidden)?;
-                out.push_tunnel_password(tag, &reveal(response, salted)?)?;
+                out.push_tunnel_password(tag, &reveal_value(response, salted)?)?;
             }
             kind::VENDOR_SPECIFIC => vendor_specific(a, out, response)?,
             _ => {
@@ -87,13 +87,17 @@ pub fn response(response: &Response, out: &mut Attributes) -> Result<(), RelayEr
     Ok(())
 }
 
-fn reveal(response: &Response, value: &[u8]) -> Result<Vec<u8>, RelayError> {
+fn reveal_value(response: &RadiusReply, value: &[u8]) -> Result<Vec<u8>, RelayError> {
     reveal_salted(response.secret.as_bytes(), &response.request_authenticator, value)
         .map_err(|_| RelayError::Hidden)
 }
 
 /// A Vendor-Specific attribute; Microsoft's keys in it are hidden anew, each in an attribute of its own.
-fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Response) -> Result<(), RelayError> {
+fn vendor_specific(
+    a: RawAttribute<'_>,
+    out: &mut AttributeList,
+    response: &RadiusReply,
+) -> Result<(), RelayError> {
     let Some((vendor::MICROSOFT, mut rest)) = read_vendor(a.value) else {
         out.push_bytes(a.kind, a.value)?;
         return Ok(());
@@ -104,7 +108,7 @@ fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Respons
     {
         match kind {
             vendor::MS_MPPE_SEND_KEY | vendor::MS_MPPE_RECV_KEY => {
-                out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal(response, value)?)?;
+                out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal_value(response, value)?)?;
             }
             vendor::MS_CHAP_MPPE_KEYS => {
                 let (secret, authenticator) = (response.secret.as_bytes(), &response.request_authenticator);
@@ -126,74 +130,77 @@ fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Respons
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_core::bench::Tap;
-    use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit};
-    use usher_radius::Secret;
-    use usher_radius::client::{self, Client, ServerConfig, Target};
-    use usher_radius::server::{self, ClientConfig, Server};
+    use usher_core::bench::TestMachine;
+    use usher_core::{DatagramPath, Instant, Machine, MachineInput, Seed, SocketId, Transmit};
+    use usher_radius::SharedSecret;
+    use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
+    use usher_radius::server::{self, ClientConfig, RadiusServer};
 
     /// A client and a server of one secret.
-    struct Hop {
-        client: Tap<Client>,
-        server: Tap<Server>,
+    struct RadiusHop {
+        client: TestMachine<RadiusClient>,
+        server: TestMachine<RadiusServer>,
     }
 
-    impl Hop {
+    impl RadiusHop {
         fn new(secret: &[u8], seed: u64) -> Self {
-            let server = ServerConfig::new("10.0.0.2:1812".parse().unwrap(), Secret::new(secret));
-            let client = Client::new(client::Config::single(server), Seed::new(seed).secure("client", 0));
-            let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(secret));
-            let config = server::Config::new(vec![network]);
-            let server = Server::new(config, Seed::new(seed).secure("server", 0)).unwrap();
-            Self { client: Tap::new(client.unwrap()), server: Tap::new(server) }
+            let server = ServerConfig::new("10.0.0.2:1812".parse().unwrap(), SharedSecret::new(secret));
+            let client = RadiusClient::new(
+                client::RadiusClientConfig::for_server(server),
+                Seed::new(seed).derive_secure_rng("client", 0),
+            );
+            let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, SharedSecret::new(secret));
+            let config = server::RadiusServerConfig::new(vec![network]);
+            let server = RadiusServer::new(config, Seed::new(seed).derive_secure_rng("server", 0)).unwrap();
+            Self { client: TestMachine::new(client.unwrap()), server: TestMachine::new(server) }
         }
-        fn ask(&mut self, attributes: Attributes) -> Request {
-            self.ask_as(Code::ACCESS_REQUEST, attributes)
+        fn send_request(&mut self, attributes: AttributeList) -> RadiusRequest {
+            self.make_request(PacketCode::ACCESS_REQUEST, attributes)
         }
-        fn ask_as(&mut self, code: Code, attributes: Attributes) -> Request {
-            let (token, target) = (1, Target::Server(0));
-            let command = client::Command::Request { token, target, code, attributes };
-            self.client.command(Instant::ZERO, command).unwrap();
+        fn make_request(&mut self, code: PacketCode, attributes: AttributeList) -> RadiusRequest {
+            let (token, target) = (1, RequestTarget::Server(0));
+            let command = client::RadiusClientCommand::Request { token, target, code, attributes };
+            self.client.handle_command(Instant::ZERO, command).unwrap();
             let mut data = Vec::new();
             let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(&mut data) else {
                 panic!("nothing sent")
             };
-            let path = path("10.0.0.1:5000");
-            self.server.handle(Instant::ZERO, Input::Datagram { path, data: &data });
-            let server::Event::Request(r) = self.server.poll_event().unwrap();
+            let path = datagram_path("10.0.0.1:5000");
+            self.server.handle_input(Instant::ZERO, MachineInput::Datagram { path, data: &data });
+            let server::RadiusServerEvent::Request(r) = self.server.poll_event().unwrap();
             r
         }
-        fn answer(&mut self, token: u64, attributes: Attributes) -> Response {
-            let code = Code::ACCESS_ACCEPT;
-            let command = server::Command::Respond { token, code, attributes };
-            self.server.command(Instant::ZERO, command).unwrap();
+        fn send_answer(&mut self, token: u64, attributes: AttributeList) -> RadiusReply {
+            let code = PacketCode::ACCESS_ACCEPT;
+            let command = server::RadiusServerCommand::Respond { token, code, attributes };
+            self.server.handle_command(Instant::ZERO, command).unwrap();
             let mut data = Vec::new();
             assert!(self.server.poll_transmit(&mut data).is_some());
-            let path = path("10.0.0.2:1812");
-            self.client.handle(Instant::ZERO, Input::Datagram { path, data: &data });
+            let path = datagram_path("10.0.0.2:1812");
+            self.client.handle_input(Instant::ZERO, MachineInput::Datagram { path, data: &data });
             match self.client.poll_event() {
-                Some(client::Event::Response(r)) => r,
+                Some(client::RadiusClientEvent::Response(r)) => r,
                 other => panic!("{other:?}"),
             }
         }
     }
-    fn path(remote: &str) -> Path {
+    fn datagram_path(remote: &str) -> DatagramPath {
         let remote = remote.parse().unwrap();
-        Path { socket: SocketId::own(0), local: "10.9.9.9:1".parse().unwrap(), remote }
+        DatagramPath { socket: SocketId::from_number(0), local: "10.9.9.9:1".parse().unwrap(), remote }
     }
 
     #[test]
     fn hidden_values_pass_two_hops_of_different_secrets() {
-        let (mut near, mut far) = (Hop::new(b"near secret", 1), Hop::new(b"another, far", 2));
-        let mut a = Attributes::new();
+        let (mut near, mut far) = (RadiusHop::new(b"near secret", 1), RadiusHop::new(b"another, far", 2));
+        let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, "bob@example.org").unwrap();
         a.push_user_password(b"a password of more than sixteen octets").unwrap();
         a.push_bytes(kind::CHAP_PASSWORD, &[7; 17]).unwrap();
         a.push_bytes(kind::PROXY_STATE, b"earlier").unwrap();
-        let first = near.ask(a);
-        let mut passed = Attributes::new();
-        request(&first, &first.attributes, b"bob", b"mark", &mut passed).unwrap();
-        let second = far.ask(passed);
+        let first = near.send_request(a);
+        let mut passed = AttributeList::new();
+        relay_request(&first, &first.attributes, b"bob", b"mark", &mut passed).unwrap();
+        let second = far.send_request(passed);
         assert_eq!(*second.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
         assert_eq!(second.attributes.get(kind::USER_NAME), Some(&b"bob"[..]));
         assert_eq!(second.attributes.get(kind::CHAP_CHALLENGE), Some(&first.request_authenticator[..]));
@@ -201,7 +208,7 @@ mod tests {
         assert_eq!(states, [&b"earlier"[..], b"mark"]);
         assert_eq!(second.attributes.get_all(kind::MESSAGE_AUTHENTICATOR).count(), 1, "made anew");
 
-        let mut reply = Attributes::new();
+        let mut reply = AttributeList::new();
         let mut msk = [0; 64];
         (0..64).for_each(|i| msk[i as usize] = i);
         reply.push_msk(&msk).push_tunnel_password(3, b"tunnel").unwrap();
@@ -210,10 +217,10 @@ mod tests {
         reply.push_vendor_hidden(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS, &keys).unwrap();
         reply.push_vendor(9, 1, b"shell").unwrap();
         reply.push_bytes(kind::CLASS, b"class").unwrap();
-        let answered = far.answer(second.token, reply);
-        let mut back = Attributes::new();
-        response(&answered, &mut back).unwrap();
-        let heard = near.answer(first.token, back);
+        let answered = far.send_answer(second.token, reply);
+        let mut back = AttributeList::new();
+        relay_response(&answered, &mut back).unwrap();
+        let heard = near.send_answer(first.token, back);
         assert_eq!(heard.mppe_keys().unwrap().unwrap().msk(), Some(msk.into()));
         assert_eq!(heard.tunnel_password().unwrap().unwrap(), b"tunnel");
         let hidden = heard.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS).unwrap();
@@ -225,23 +232,23 @@ mod tests {
 
     #[test]
     fn a_value_of_another_secret_stops_here() {
-        let mut hop = Hop::new(b"near secret", 1);
-        let mut a = Attributes::new();
+        let mut hop = RadiusHop::new(b"near secret", 1);
+        let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, "bob").unwrap().push_bytes(kind::USER_PASSWORD, &[1; 15]).unwrap();
-        let asked = hop.ask(a);
-        let mut out = Attributes::new();
-        assert_eq!(request(&asked, &asked.attributes, b"bob", b"m", &mut out), Err(RelayError::Hidden));
-        let mut reply = Attributes::new();
+        let asked = hop.send_request(a);
+        let mut out = AttributeList::new();
+        assert_eq!(relay_request(&asked, &asked.attributes, b"bob", b"m", &mut out), Err(RelayError::Hidden));
+        let mut reply = AttributeList::new();
         reply.push_vendor(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &[0x80, 1, 2]).unwrap();
-        let heard = hop.answer(asked.token, reply);
-        assert_eq!(response(&heard, &mut Attributes::new()), Err(RelayError::Hidden));
+        let heard = hop.send_answer(asked.token, reply);
+        assert_eq!(relay_response(&heard, &mut AttributeList::new()), Err(RelayError::Hidden));
     }
 
     /// RFC 2865 §2.3 and §5, RFC 2866 §2.1: what others put in stays as it is, in its order; one mark goes behind.
     #[test]
     fn what_is_not_ours_to_change_is_passed_on_as_it_is() {
-        for code in [Code::ACCESS_REQUEST, Code::ACCOUNTING_REQUEST] {
-            let mut a = Attributes::new();
+        for code in [PacketCode::ACCESS_REQUEST, PacketCode::ACCOUNTING_REQUEST] {
+            let mut a = AttributeList::new();
             for (kind, value) in [
                 (kind::PROXY_STATE, &b"\0one"[..]),
                 (kind::CLASS, b"c1"),
@@ -252,33 +259,33 @@ mod tests {
             ] {
                 a.push_bytes(kind, value).unwrap();
             }
-            let first = Hop::new(b"near secret", 1).ask_as(code, a.clone());
-            let mut passed = Attributes::new();
-            request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
+            let first = RadiusHop::new(b"near secret", 1).make_request(code, a.clone());
+            let mut passed = AttributeList::new();
+            relay_request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
             a.push_bytes(kind::PROXY_STATE, b"mark").unwrap();
             assert_eq!(passed, a, "{code}");
         }
-        let mut reply = Attributes::new();
+        let mut reply = AttributeList::new();
         reply.push_bytes(kind::STATE, b"s").unwrap().push_bytes(kind::CLASS, b"c").unwrap();
         reply.push_bytes(kind::CLASS, b"d").unwrap();
-        let mut hop = Hop::new(b"far secret", 2);
-        let asked = hop.ask(Attributes::new());
-        let heard = hop.answer(asked.token, reply.clone());
-        let mut back = Attributes::new();
-        response(&heard, &mut back).unwrap();
+        let mut hop = RadiusHop::new(b"far secret", 2);
+        let asked = hop.send_request(AttributeList::new());
+        let heard = hop.send_answer(asked.token, reply.clone());
+        let mut back = AttributeList::new();
+        relay_response(&heard, &mut back).unwrap();
         assert_eq!(back, reply);
     }
 
     /// RFC 2866 §4.1, RFC 3579 §3.3.
     #[test]
     fn what_no_accounting_request_has_is_left_behind() {
-        let mut a = Attributes::new();
+        let mut a = AttributeList::new();
         a.push_user_password(b"pw").unwrap().push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap();
         a.push_text(kind::REPLY_MESSAGE, "hello").unwrap().push_bytes(kind::STATE, b"s").unwrap();
         a.push_eap(&[2, 1, 0, 4]).push_text(kind::ACCT_SESSION_ID, "1").unwrap();
-        let first = Hop::new(b"near secret", 1).ask_as(Code::ACCOUNTING_REQUEST, a);
-        let mut passed = Attributes::new();
-        request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
+        let first = RadiusHop::new(b"near secret", 1).make_request(PacketCode::ACCOUNTING_REQUEST, a);
+        let mut passed = AttributeList::new();
+        relay_request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
         let kinds: Vec<u8> = passed.iter().map(|a| a.kind).collect();
         assert_eq!(kinds, [kind::ACCT_SESSION_ID, kind::PROXY_STATE]);
     }

@@ -1,169 +1,187 @@
 //! Accounting requests: each waits until its record is durable.
 
-use super::api::Job;
-use super::context::Context;
-use super::fronts::Fronts;
-use crate::ledger::{BadRecord, Record, Status, nas_of, text};
-use crate::proxy::{self, Route};
+use super::api::AaaServerJob;
+use super::context::ServerContext;
+use super::fronts::ProtocolFronts;
+use crate::ledger::{BadRecord, LedgerRecord, RecordStatus, nas_of, storable_text};
+use crate::proxy::{self, RealmTarget};
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
 use usher_core::table::SessionTable;
 use usher_core::{CommandError, Instant};
-use usher_diameter::accounting::{Aca, Acr};
-use usher_diameter::{Fault, Message, ResultCode, codes};
+use usher_diameter::accounting::{AccountingAnswer, AccountingRequest};
+use usher_diameter::{DiameterError, DiameterMessage, ResultCode, codes};
 use usher_radius::attribute::kind;
-use usher_radius::packet::Code;
-use usher_radius::server::Request;
+use usher_radius::packet::PacketCode;
+use usher_radius::server::RadiusRequest;
 
 /// Who waits for a record to be durable.
 #[derive(Clone, Copy, Debug)]
-enum Waiting {
+enum RecordWaiter {
     /// The RADIUS server's token.
     Radius(u64),
     /// The Diameter node's token, and what the answer says.
-    Diameter(u64, Aca),
+    Diameter(u64, AccountingAnswer),
 }
 
 /// Requests whose records are being written.
 #[derive(Debug, Default)]
-pub(super) struct Accounting {
-    waiting: SessionTable<Waiting>,
+pub(super) struct PendingAccounting {
+    waiting: SessionTable<RecordWaiter>,
 }
 
-impl Accounting {
-    pub(super) fn waiting(&self) -> usize {
+impl PendingAccounting {
+    pub(super) fn pending_count(&self) -> usize {
         self.waiting.len()
     }
     /// Since when the first waits.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        self.waiting.oldest().map(|(_, since)| since)
+        self.waiting.oldest_entry().map(|(_, since)| since)
     }
 
     /// Takes an Accounting-Request. One that is none gets no answer (RFC 2866 §4.1: what is not recorded is not
     /// acknowledged). One that tells of a tunnel, a link, a failure or what its vendor thought of has nothing that this
     /// server records, and its NAS would send it for ever, before the records that count.
-    pub(super) fn request(&mut self, fronts: &mut Fronts, request: Request) {
+    pub(super) fn handle_request(&mut self, fronts: &mut ProtocolFronts, request: RadiusRequest) {
         fronts.ctx.counters.accounting += 1;
         let source = request.path.remote.ip();
         let own = fronts.speaks_for(Some(request.client), source, nas_of(&request.attributes, source));
-        let client = fronts.radius.as_ref().map(|server| server.client(request.client));
+        let client = fronts.radius.as_ref().map(|server| server.client_config(request.client));
         let client = client.map(|client| (client.network, client.prefix));
-        let record = Record::from_radius(&request.attributes, source, fronts.ctx.wall()).map(|record| {
-            let mut record = Record { client, ..record };
-            let name = request.attributes.get(kind::USER_NAME).unwrap_or_default();
-            unveil(&fronts.ctx, &mut record, name, request.attributes.get_all(kind::CLASS));
-            record
-        });
+        let record =
+            LedgerRecord::from_radius(&request.attributes, source, fronts.ctx.wall_time()).map(|record| {
+                let mut record = LedgerRecord { client, ..record };
+                let name = request.attributes.get(kind::USER_NAME).unwrap_or_default();
+                resolve_alias(&fronts.ctx, &mut record, name, request.attributes.get_all(kind::CLASS));
+                record
+            });
         match record {
-            Ok(record) if own => self.keep(&mut fronts.ctx, Waiting::Radius(request.token), record),
-            Ok(record) if matches!(record.status, Status::On | Status::Off) => {
+            Ok(record) if own => {
+                self.store_record(&mut fronts.ctx, RecordWaiter::Radius(request.token), record)
+            }
+            Ok(record) if matches!(record.status, RecordStatus::On | RecordStatus::Off) => {
                 fronts.ctx.counters.foreign_restarts += 1;
-                acknowledge(fronts, request.token);
+                acknowledge_request(fronts, request.token);
             }
             Ok(mut record) => {
                 fronts.ctx.counters.foreign_nas += 1;
                 record.report_by(source);
-                self.keep(&mut fronts.ctx, Waiting::Radius(request.token), record);
+                self.store_record(&mut fronts.ctx, RecordWaiter::Radius(request.token), record);
             }
             Err(BadRecord::UnknownStatus(_)) => {
                 fronts.ctx.counters.other_accounting += 1;
-                acknowledge(fronts, request.token);
+                acknowledge_request(fronts, request.token);
             }
             Err(_) => {
                 fronts.ctx.counters.bad_accounting += 1;
                 fronts.stay_silent(request.token);
             }
         }
-        fronts.recycle(request.attributes);
+        fronts.recycle_attributes(request.attributes);
     }
 
     /// Takes an ACR of this origin, as far as that is authenticated.
     ///
     /// # Errors
     /// It is none: for the answer.
-    pub(super) fn message(
+    pub(super) fn handle_acr(
         &mut self,
-        ctx: &mut Context,
+        ctx: &mut ServerContext,
         token: u64,
         origin: &str,
-        message: &Message,
-    ) -> Result<(), Fault> {
+        message: &DiameterMessage,
+    ) -> Result<(), DiameterError> {
         ctx.counters.accounting += 1;
-        let acr = Acr::parse(message.avps.view()).inspect_err(|_| ctx.counters.bad_accounting += 1)?;
+        let acr = AccountingRequest::parse(message.avps.as_sequence())
+            .inspect_err(|_| ctx.counters.bad_accounting += 1)?;
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         // All Diameter peers together are one client of the ledger.
         let client = Some((unspecified, 0));
-        let record = Record::from_diameter(&acr, origin, unspecified, ctx.wall());
-        let mut record = Record { client, ..record };
+        let record = LedgerRecord::from_diameter(&acr, origin, unspecified, ctx.wall_time());
+        let mut record = LedgerRecord { client, ..record };
         let name = acr.user_name.unwrap_or_default().as_bytes();
-        unveil(ctx, &mut record, name, message.avps.view().all(codes::CLASS).map(|avp| avp.data));
-        let aca = Aca { record_type: acr.record_type, record_number: acr.record_number };
-        self.keep(ctx, Waiting::Diameter(token, aca), record);
+        resolve_alias(
+            ctx,
+            &mut record,
+            name,
+            message.avps.as_sequence().get_all(codes::CLASS).map(|avp| avp.data),
+        );
+        let aca = AccountingAnswer { record_type: acr.record_type, record_number: acr.record_number };
+        self.store_record(ctx, RecordWaiter::Diameter(token, aca), record);
         Ok(())
     }
 
-    fn keep(&mut self, ctx: &mut Context, waiting: Waiting, record: Record) {
+    fn store_record(&mut self, ctx: &mut ServerContext, waiting: RecordWaiter, record: LedgerRecord) {
         let token = self.waiting.insert(ctx.now, waiting);
-        ctx.assign(token, Job::Account { record: Box::new(record) });
+        ctx.assign_job(token, AaaServerJob::Account { record: Box::new(record) });
     }
 
     /// The host has written a record, or could not.
-    pub(super) fn written(
+    pub(super) fn finish_record(
         &mut self,
-        fronts: &mut Fronts,
+        fronts: &mut ProtocolFronts,
         token: u64,
         durable: bool,
     ) -> Result<(), CommandError> {
         let waiting = self.waiting.remove(token).ok_or(CommandError::UnknownToken)?;
         if !durable {
-            not_kept(fronts, waiting);
+            handle_record_failure(fronts, waiting);
             return Ok(());
         }
         fronts.ctx.counters.accounted += 1;
         match waiting {
-            Waiting::Radius(token) => acknowledge(fronts, token),
-            Waiting::Diameter(token, aca) => fronts.answer_peer(token, ResultCode::SUCCESS, aca.avps()),
+            RecordWaiter::Radius(token) => acknowledge_request(fronts, token),
+            RecordWaiter::Diameter(token, aca) => {
+                fronts.answer_peer(token, ResultCode::SUCCESS, aca.to_avps())
+            }
         }
         Ok(())
     }
 
     /// Forgets requests that nobody answered in time.
-    pub(super) fn expire(&mut self, fronts: &mut Fronts) {
-        while let Some((token, since)) = self.waiting.oldest() {
+    pub(super) fn expire_requests(&mut self, fronts: &mut ProtocolFronts) {
+        while let Some((token, since)) = self.waiting.oldest_entry() {
             if since + fronts.ctx.config.session_timeout > fronts.ctx.now {
                 break;
             }
             if let Some(waiting) = self.waiting.remove(token) {
-                not_kept(fronts, waiting);
+                handle_record_failure(fronts, waiting);
             }
         }
     }
 }
 
-fn acknowledge(fronts: &mut Fronts, token: u64) {
-    let attributes = fronts.attributes();
-    fronts.respond(token, Code::ACCOUNTING_RESPONSE, attributes);
+fn acknowledge_request(fronts: &mut ProtocolFronts, token: u64) {
+    let attributes = fronts.take_attributes();
+    fronts.answer_radius(token, PacketCode::ACCOUNTING_RESPONSE, attributes);
 }
 
 /// A record is not durable: silence over RADIUS, so that the client sends it again or elsewhere; over Diameter
 /// the transient failure that says so (RFC 6733 §7.1.4).
-fn not_kept(fronts: &mut Fronts, waiting: Waiting) {
+fn handle_record_failure(fronts: &mut ProtocolFronts, waiting: RecordWaiter) {
     fronts.ctx.counters.unavailable += 1;
     match waiting {
-        Waiting::Radius(token) => fronts.stay_silent(token),
-        Waiting::Diameter(token, aca) => fronts.answer_peer(token, ResultCode::OUT_OF_SPACE, aca.avps()),
+        RecordWaiter::Radius(token) => fronts.stay_silent(token),
+        RecordWaiter::Diameter(token, aca) => {
+            fronts.answer_peer(token, ResultCode::OUT_OF_SPACE, aca.to_avps())
+        }
     }
 }
 
 /// Has a record tell of the user for whom its Classes stand. Only where users of the name that it gives are
 /// known here: what another realm's home server calls a Class may be ours, seen elsewhere. What makes the session
 /// unique stays what its access server says of it.
-fn unveil<'a>(ctx: &Context, record: &mut Record, given: &[u8], classes: impl Iterator<Item = &'a [u8]>) {
+fn resolve_alias<'a>(
+    ctx: &ServerContext,
+    record: &mut LedgerRecord,
+    given: &[u8],
+    classes: impl Iterator<Item = &'a [u8]>,
+) {
     let Some(key) = &ctx.config.identity_key else { return };
-    let ours = |p: &proxy::Config| *p.realms.find(given).route == Route::Local;
-    if let Some(name) = key.name(classes)
+    let ours = |p: &proxy::ProxyConfig| *p.realms.find_route(given).route == RealmTarget::Local;
+    if let Some(name) = key.name_from_classes(classes)
         && ctx.config.proxy.as_ref().is_none_or(ours)
     {
-        record.session.user = text(&name);
+        record.session.user = storable_text(&name);
     }
 }

@@ -16,8 +16,8 @@
 //! a key of its own. The nonce makes two logins of one user unlike, the zeros names of different lengths alike.
 
 use alloc::vec::Vec;
-use usher_crypto::Key;
-use usher_crypto::digest::equal;
+use usher_crypto::SecretValue;
+use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac;
 
 /// Octets by which a Class of this form is known.
@@ -29,8 +29,8 @@ const BLOCK: usize = hmac::LEN;
 /// What is encrypted has so many octets at most: an attribute has room for no more beside the rest.
 const MOST: usize = 253 - MARK.len() - NONCE - TAG;
 /// Octets of a name in one Class.
-const ROOM: usize = MOST - 1;
-/// In the place of a length: the first [`ROOM`] octets of a name.
+const NAME_CAPACITY: usize = MOST - 1;
+/// In the place of a length: the first [`NAME_CAPACITY`] octets of a name.
 const BEGINNING: u8 = 0xff;
 /// In the place of a length: the rest of a name, behind its own length.
 const REST: u8 = 0xfe;
@@ -38,9 +38,9 @@ const REST: u8 = 0xfe;
 /// A key that servers share whose access servers' records may come to any of them; never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityKey {
-    cipher: Key<[u8; hmac::LEN]>,
-    tag: Key<[u8; hmac::LEN]>,
-    chargeable: Key<[u8; hmac::LEN]>,
+    cipher: SecretValue<[u8; hmac::LEN]>,
+    tag: SecretValue<[u8; hmac::LEN]>,
+    chargeable: SecretValue<[u8; hmac::LEN]>,
 }
 
 impl core::fmt::Debug for IdentityKey {
@@ -61,35 +61,37 @@ impl IdentityKey {
     /// From octets that nobody can guess, 16 of them at least; those of a text of as many random digits do.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
-        let key = |label: &[u8]| Key::new(hmac::sha256(secret, &[b"usher ", label]));
+        let key = |label: &[u8]| SecretValue::new(hmac::hmac_sha256(secret, &[b"usher ", label]));
         Self { cipher: key(b"class cipher"), tag: key(b"class tag"), chargeable: key(b"chargeable") }
     }
 
-    fn cipher(&self, nonce: &[u8], data: &mut [u8]) {
+    fn apply_cipher(&self, nonce: &[u8], data: &mut [u8]) {
         for (i, block) in data.chunks_mut(BLOCK).enumerate() {
-            let stream = hmac::sha256(&*self.cipher, &[nonce, &[i as u8]]);
+            let stream = hmac::hmac_sha256(&*self.cipher, &[nonce, &[i as u8]]);
             block.iter_mut().zip(stream).for_each(|(octet, key)| *octet ^= key);
         }
     }
-    fn code(&self, before: &[u8]) -> [u8; TAG] {
+    fn compute_tag(&self, before: &[u8]) -> [u8; TAG] {
         let mut tag = [0; TAG];
-        tag.copy_from_slice(&hmac::sha256(&*self.tag, &[before])[..TAG]);
+        tag.copy_from_slice(&hmac::hmac_sha256(&*self.tag, &[before])[..TAG]);
         tag
     }
 
     /// The Classes that stand for a name, one or two; none for a name that no User-Name has.
-    pub(super) fn classes(&self, nonce: [u8; NONCE], name: &[u8]) -> Vec<Vec<u8>> {
-        let Some((beginning, rest)) = name.split_at_checked(ROOM).filter(|(_, rest)| !rest.is_empty()) else {
-            return [self.class(nonce, &[name.len() as u8], name)].into();
+    pub(super) fn classes_for_name(&self, nonce: [u8; NONCE], name: &[u8]) -> Vec<Vec<u8>> {
+        let Some((beginning, rest)) =
+            name.split_at_checked(NAME_CAPACITY).filter(|(_, rest)| !rest.is_empty())
+        else {
+            return [self.seal_class(nonce, &[name.len() as u8], name)].into();
         };
-        if rest.len() >= ROOM {
+        if rest.len() >= NAME_CAPACITY {
             return Vec::new();
         }
-        let first = self.class(nonce, &[BEGINNING], beginning);
-        [first, self.class(second(nonce), &[REST, rest.len() as u8], rest)].into()
+        let first = self.seal_class(nonce, &[BEGINNING], beginning);
+        [first, self.seal_class(second_nonce(nonce), &[REST, rest.len() as u8], rest)].into()
     }
 
-    fn class(&self, nonce: [u8; NONCE], head: &[u8], name: &[u8]) -> Vec<u8> {
+    fn seal_class(&self, nonce: [u8; NONCE], head: &[u8], name: &[u8]) -> Vec<u8> {
         let octets = (head.len() + name.len()).next_multiple_of(BLOCK).min(MOST);
         let mut class = Vec::with_capacity(MARK.len() + NONCE + octets + TAG);
         class.extend_from_slice(&MARK);
@@ -98,29 +100,29 @@ impl IdentityKey {
         class.extend_from_slice(head);
         class.extend_from_slice(name);
         class.resize(begin + octets, 0);
-        self.cipher(&nonce, &mut class[begin..]);
-        let tag = self.code(&class);
+        self.apply_cipher(&nonce, &mut class[begin..]);
+        let tag = self.compute_tag(&class);
         class.extend_from_slice(&tag);
         class
     }
 
     /// What a Class of this key holds, and its nonce.
-    fn open(&self, class: &[u8]) -> Option<([u8; NONCE], Vec<u8>)> {
+    fn open_class(&self, class: &[u8]) -> Option<([u8; NONCE], Vec<u8>)> {
         let (before, tag) = class.split_last_chunk::<TAG>()?;
         let sealed = before.strip_prefix(&MARK)?;
-        if !equal(&self.code(before), tag) {
+        if !constant_time_eq(&self.compute_tag(before), tag) {
             return None;
         }
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE>()?;
         let mut octets = Vec::from(sealed);
-        self.cipher(nonce, &mut octets);
+        self.apply_cipher(nonce, &mut octets);
         Some((*nonce, octets))
     }
 
     /// The name that Classes stand for; `None`: none of them is of this key.
-    pub(super) fn name<'a>(&self, classes: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    pub(super) fn name_from_classes<'a>(&self, classes: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
         let (mut beginnings, mut rests) = (Vec::new(), Vec::new());
-        for (nonce, octets) in classes.filter_map(|class| self.open(class)) {
+        for (nonce, octets) in classes.filter_map(|class| self.open_class(class)) {
             match octets.split_first()? {
                 (&BEGINNING, name) => beginnings.push((nonce, name.to_vec())),
                 (&REST, [length, rest @ ..]) => {
@@ -130,16 +132,16 @@ impl IdentityKey {
             }
         }
         let (nonce, mut name) = beginnings.pop()?;
-        let (_, rest) = rests.iter().find(|(other, _)| *other == second(nonce))?;
+        let (_, rest) = rests.iter().find(|(other, _)| *other == second_nonce(nonce))?;
         name.extend_from_slice(rest);
         Some(name)
     }
 
     /// The Chargeable-User-Identity of a user at an operator: 32 hexadecimal digits.
-    pub(super) fn chargeable(&self, operator: &[u8], name: &[u8]) -> [u8; 32] {
+    pub(super) fn chargeable_identity(&self, operator: &[u8], name: &[u8]) -> [u8; 32] {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
         let length = (operator.len() as u32).to_be_bytes();
-        let code = hmac::sha256(&*self.chargeable, &[&length, operator, name]);
+        let code = hmac::hmac_sha256(&*self.chargeable, &[&length, operator, name]);
         let mut digits = [0; 32];
         for (pair, octet) in digits.chunks_exact_mut(2).zip(code) {
             pair.copy_from_slice(&[octet >> 4, octet & 15].map(|digit| DIGITS[usize::from(digit)]));
@@ -149,7 +151,7 @@ impl IdentityKey {
 }
 
 /// The nonce of the second Class of a name.
-const fn second(mut nonce: [u8; NONCE]) -> [u8; NONCE] {
+const fn second_nonce(mut nonce: [u8; NONCE]) -> [u8; NONCE] {
     nonce[NONCE - 1] ^= 1;
     nonce
 }
@@ -159,60 +161,60 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn key() -> IdentityKey {
+    fn test_key() -> IdentityKey {
         IdentityKey::new(b"0123456789abcdef")
     }
 
     proptest! {
         #[test]
         fn a_class_stands_for_its_name(name in proptest::collection::vec(any::<u8>(), 0..=253), nonce: [u8; 12]) {
-            let classes = key().classes(nonce, &name);
+            let classes = test_key().classes_for_name(nonce, &name);
             prop_assert_eq!(classes.len(), if name.len() > 220 { 2 } else { 1 });
-            let of = |key: IdentityKey, classes: &[Vec<u8>]| key.name(classes.iter().map(|class| &class[..]));
-            prop_assert_eq!(of(key(), &classes), Some(name.clone()));
+            let of = |key: IdentityKey, classes: &[Vec<u8>]| key.name_from_classes(classes.iter().map(|class| &class[..]));
+            prop_assert_eq!(of(test_key(), &classes), Some(name.clone()));
             let turned: Vec<_> = classes.iter().rev().cloned().collect();
-            prop_assert_eq!(of(key(), &turned), Some(name.clone()), "in any order");
+            prop_assert_eq!(of(test_key(), &turned), Some(name.clone()), "in any order");
             prop_assert_eq!(of(IdentityKey::new(b"another"), &classes), None);
             for class in &classes {
                 prop_assert!(class.len() <= 253);
                 prop_assert!(name.len() < 4 || !class.windows(name.len()).any(|part| part == &name[..]));
                 let hex: std::string::String = class.iter().map(|b| std::format!("{b:02x}")).collect();
                 prop_assert!(is_alias(&hex));
-                let alone = of(key(), core::slice::from_ref(class));
+                let alone = of(test_key(), core::slice::from_ref(class));
                 prop_assert_eq!(alone, (classes.len() == 1).then(|| name.clone()));
             }
             // Two halves of two names are no name.
             if let [first, _] = &classes[..] {
                 let mut other = nonce;
                 other[0] ^= 1;
-                let other = key().classes(other, &name).remove(1);
-                prop_assert_eq!(of(key(), &[first.clone(), other]), None);
+                let other = test_key().classes_for_name(other, &name).remove(1);
+                prop_assert_eq!(of(test_key(), &[first.clone(), other]), None);
             }
         }
 
         #[test]
         fn nobody_else_makes_one(class in proptest::collection::vec(any::<u8>(), 0..253), at in 0usize..80, bit in 0u8..8) {
-            prop_assert_eq!(key().name([&class[..]].into_iter()), None);
-            let mut class = key().classes([1; 12], b"ann@example.org").remove(0);
+            prop_assert_eq!(test_key().name_from_classes([&class[..]].into_iter()), None);
+            let mut class = test_key().classes_for_name([1; 12], b"ann@example.org").remove(0);
             let at = at % class.len();
             class[at] ^= 1 << bit;
-            prop_assert_eq!(key().name([&class[..]].into_iter()), None);
+            prop_assert_eq!(test_key().name_from_classes([&class[..]].into_iter()), None);
         }
     }
 
     #[test]
     fn nothing_of_a_name_is_seen() {
-        let class = |nonce: u8, name: &[u8]| key().classes([nonce; 12], name).remove(0);
+        let class = |nonce: u8, name: &[u8]| test_key().classes_for_name([nonce; 12], name).remove(0);
         assert_eq!(class(1, b"ann").len(), class(1, b"a much longer name").len());
         assert_ne!(class(1, b"ann")[16..], class(2, b"ann")[16..]);
-        assert!(key().classes([0; 12], &[b'a'; 440]).is_empty());
+        assert!(test_key().classes_for_name([0; 12], &[b'a'; 440]).is_empty());
         assert!(!is_alias("") && !is_alias("557368") && !is_alias("0a") && is_alias("5573683100"));
-        assert!(!std::format!("{:?}", key()).contains('['));
+        assert!(!std::format!("{:?}", test_key()).contains('['));
     }
 
     #[test]
     fn a_user_is_one_at_each_operator_and_another_at_the_next() {
-        let of = |operator: &[u8], name: &[u8]| key().chargeable(operator, name);
+        let of = |operator: &[u8], name: &[u8]| test_key().chargeable_identity(operator, name);
         assert_eq!(of(b"1a.example", b"ann"), of(b"1a.example", b"ann"));
         assert_ne!(of(b"1a.example", b"ann"), of(b"1b.example", b"ann"));
         assert_ne!(of(b"1a.example", b"ann"), of(b"1a.example", b"bob"));

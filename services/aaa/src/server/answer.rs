@@ -3,20 +3,20 @@
 use super::avps::attributes_as_avps;
 use super::shard::STATE_LEN;
 use usher_core::Duration;
-use usher_crypto::Key;
+use usher_crypto::SecretValue;
 use usher_diameter::ResultCode;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes;
-use usher_diameter::eap::Dea;
+use usher_diameter::eap::DiameterEapAnswer;
 use usher_diameter::nasreq::AuthRequestType;
-use usher_eap::packet::Type;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::dictionary::Dictionary;
-use usher_radius::packet::Code;
+use usher_eap::packet::EapType;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::dictionary::RadiusDictionary;
+use usher_radius::packet::PacketCode;
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asker {
+pub(super) enum RequestToken {
     /// The RADIUS server's token.
     Radius(u64),
     /// The Diameter node's token, and what the request asked for.
@@ -25,22 +25,30 @@ pub(super) enum Asker {
 
 /// What a request is answered.
 #[derive(Debug)]
-pub(super) enum Verdict<'a> {
+pub(super) enum LoginVerdict<'a> {
     /// Go on: an EAP request, and the session it belongs to.
     Challenge { eap: &'a [u8], state: [u8; STATE_LEN] },
     /// What the peer sent is passed over: the EAP request that it has still to answer, again.
-    Again { eap: &'a [u8], state: [u8; STATE_LEN] },
+    Rechallenge { eap: &'a [u8], state: [u8; STATE_LEN] },
     /// Welcome; with the EAP method, if one let in.
-    Accept { eap: Option<&'a [u8]>, msk: Option<&'a Key<[u8; 64]>>, method: Option<Type>, reply: Attributes },
+    Accept {
+        eap: Option<&'a [u8]>,
+        msk: Option<&'a SecretValue<[u8; 64]>>,
+        method: Option<EapType>,
+        reply: AttributeList,
+    },
     /// Go away.
-    Reject { eap: Option<&'a [u8]>, reply: Attributes },
+    Reject { eap: Option<&'a [u8]>, reply: AttributeList },
 }
 
 /// The reply's code and attributes; `list` gives an empty list.
-pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) -> (Code, Attributes) {
-    let again = matches!(verdict, Verdict::Again { .. });
+pub(super) fn radius_answer(
+    verdict: LoginVerdict<'_>,
+    list: impl FnOnce() -> AttributeList,
+) -> (PacketCode, AttributeList) {
+    let again = matches!(verdict, LoginVerdict::Rechallenge { .. });
     match verdict {
-        Verdict::Challenge { eap, state } | Verdict::Again { eap, state } => {
+        LoginVerdict::Challenge { eap, state } | LoginVerdict::Rechallenge { eap, state } => {
             let mut a = list();
             a.push_eap(eap);
             if again {
@@ -48,9 +56,9 @@ pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) ->
             }
             let fits = a.push_bytes(kind::STATE, &state);
             debug_assert!(fits.is_ok(), "16 octets fit every attribute");
-            (Code::ACCESS_CHALLENGE, a)
+            (PacketCode::ACCESS_CHALLENGE, a)
         }
-        Verdict::Accept { eap, msk, reply: mut a, .. } => {
+        LoginVerdict::Accept { eap, msk, reply: mut a, .. } => {
             if let Some(eap) = eap {
                 // RFC 3579 §2.6.5: a NAS would make an EAP-Request/Notification of it, behind the end.
                 a.remove(kind::REPLY_MESSAGE);
@@ -59,13 +67,13 @@ pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) ->
             if let Some(msk) = msk {
                 a.push_msk(msk);
             }
-            (Code::ACCESS_ACCEPT, a)
+            (PacketCode::ACCESS_ACCEPT, a)
         }
-        Verdict::Reject { eap, reply: mut a } => {
+        LoginVerdict::Reject { eap, reply: mut a } => {
             if let Some(eap) = eap {
                 a.push_eap(eap);
             }
-            (Code::ACCESS_REJECT, a)
+            (PacketCode::ACCESS_REJECT, a)
         }
     }
 }
@@ -78,34 +86,34 @@ pub(super) const NO_STATE_MAINTAINED: u32 = 1;
 
 /// The answer's AVPs and its result code. `round` is how long a peer has to answer a further request, where that is
 /// said, and with it the method that let in.
-pub(super) fn diameter(
-    verdict: &Verdict<'_>,
+pub(super) fn diameter_answer(
+    verdict: &LoginVerdict<'_>,
     request_type: AuthRequestType,
     round: Option<Duration>,
-    dictionary: Option<&Dictionary>,
+    dictionary: Option<&RadiusDictionary>,
 ) -> (ResultCode, AvpBuf) {
-    let mut dea = Dea { eap: None, ..Dea::new(request_type, &[]) };
+    let mut dea = DiameterEapAnswer { eap: None, ..DiameterEapAnswer::new(request_type, &[]) };
     let seconds = round.map(|round| u32::try_from(round.as_secs()).unwrap_or(u32::MAX));
     let (result, reply) = match verdict {
-        Verdict::Challenge { eap, state } => {
+        LoginVerdict::Challenge { eap, state } => {
             (dea.eap, dea.state, dea.multi_round_timeout) = (Some(*eap), Some(&state[..]), seconds);
             (ResultCode::MULTI_ROUND_AUTH, None)
         }
-        Verdict::Again { eap, state } => {
+        LoginVerdict::Rechallenge { eap, state } => {
             (dea.reissued, dea.state, dea.multi_round_timeout) = (Some(*eap), Some(&state[..]), seconds);
             (ResultCode::MULTI_ROUND_AUTH, None)
         }
-        Verdict::Accept { eap, msk, method, reply } => {
+        LoginVerdict::Accept { eap, msk, method, reply } => {
             (dea.eap, dea.msk) = (*eap, msk.map(|m| &m[..]));
             dea.methods.extend(method.filter(|_| round.is_some()).map(|method| u64::from(method.0)));
             (ResultCode::SUCCESS, Some(reply))
         }
-        Verdict::Reject { eap, .. } => {
+        LoginVerdict::Reject { eap, .. } => {
             dea.eap = *eap;
             (ResultCode::AUTHENTICATION_REJECTED, None)
         }
     };
-    let mut avps = dea.avps();
+    let mut avps = dea.to_avps();
     avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
     if let Some(reply) = reply {
         attributes_as_avps(reply, dea.eap.is_some(), dictionary, &mut avps);
@@ -120,22 +128,22 @@ mod tests {
 
     #[test]
     fn reply_attributes_become_avps_of_their_number() {
-        let mut reply = Attributes::new();
+        let mut reply = AttributeList::new();
         reply.push_u32(kind::SESSION_TIMEOUT, 600).push_user_password(b"hidden").unwrap();
         reply.push_vendor(9, 1, b"x").unwrap();
-        let msk = Key::new([7; 64]);
-        let (eap, method) = (Some(&[3, 1, 0, 4][..]), Some(Type::TLS));
-        let verdict = Verdict::Accept { eap, msk: Some(&msk), method, reply };
-        let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, None, None);
+        let msk = SecretValue::new([7; 64]);
+        let (eap, method) = (Some(&[3, 1, 0, 4][..]), Some(EapType::TLS));
+        let verdict = LoginVerdict::Accept { eap, msk: Some(&msk), method, reply };
+        let (result, avps) = diameter_answer(&verdict, AuthRequestType::AuthenticateOnly, None, None);
         assert_eq!(result, ResultCode::SUCCESS);
-        let dea = Dea::parse(avps.view()).unwrap();
+        let dea = DiameterEapAnswer::parse(avps.as_sequence()).unwrap();
         assert_eq!(
             (dea.session_timeout, dea.msk, dea.eap),
             (Some(600), Some(&msk[..]), Some(&[3, 1, 0, 4][..]))
         );
-        let vendor: Vec<AvpView<'_>> = avps.view().filter(|a| a.vendor == 9).collect();
+        let vendor: Vec<AvpView<'_>> = avps.as_sequence().filter(|a| a.vendor == 9).collect();
         assert_eq!((vendor.len(), vendor[0].code, vendor[0].data), (1, 1, &b"x"[..]));
-        assert!(avps.view().get(codes::USER_PASSWORD).is_none());
+        assert!(avps.as_sequence().get(codes::USER_PASSWORD).is_none());
     }
 
     /// RFC 6733 §8.19, RFC 4072 §2.7: only where it is asked for, since a study's messages are counted without.
@@ -144,18 +152,19 @@ mod tests {
         let round = Some(Duration::from_secs(30));
         for (round, seconds, methods) in [(round, Some(30), vec![13]), (None, None, vec![])] {
             let said = |verdict| {
-                let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, round, None);
-                let dea = Dea::parse(avps.view()).unwrap();
+                let (result, avps) =
+                    diameter_answer(&verdict, AuthRequestType::AuthenticateOnly, round, None);
+                let dea = DiameterEapAnswer::parse(avps.as_sequence()).unwrap();
                 (result.0, dea.eap.is_some(), dea.reissued.is_some(), dea.multi_round_timeout, dea.methods)
             };
             let (eap, state) = (&[1, 2, 0, 6, 4, 0][..], [7; STATE_LEN]);
-            assert_eq!(said(Verdict::Challenge { eap, state }), (1001, true, false, seconds, vec![]));
-            assert_eq!(said(Verdict::Again { eap, state }), (1001, false, true, seconds, vec![]));
-            let accept = Verdict::Accept {
+            assert_eq!(said(LoginVerdict::Challenge { eap, state }), (1001, true, false, seconds, vec![]));
+            assert_eq!(said(LoginVerdict::Rechallenge { eap, state }), (1001, false, true, seconds, vec![]));
+            let accept = LoginVerdict::Accept {
                 eap: Some(&[3, 2, 0, 4]),
                 msk: None,
-                method: Some(Type::TLS),
-                reply: Attributes::new(),
+                method: Some(EapType::TLS),
+                reply: AttributeList::new(),
             };
             assert_eq!(said(accept), (2001, true, false, None, methods));
         }

@@ -1,43 +1,43 @@
 //! Requests for admission, whichever protocol carried them.
 
-use super::answer::Asker;
+use super::answer::RequestToken;
 use super::api::LoginOwner;
-use super::half_open::Source;
+use super::half_open::RequestSource;
 use usher_core::Instant;
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::{AttributeList, kind};
 
 /// A request that came.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct LoginRequest {
     pub(super) owner: LoginOwner,
-    pub(super) pending: Pending,
+    pub(super) pending: PendingRequest,
 }
 
-impl Ask {
+impl LoginRequest {
     /// The user's name as the request has it.
     pub(super) fn name(&self) -> &[u8] {
         self.pending.request.get(kind::USER_NAME).unwrap_or_default()
     }
     /// What is told of it where no session here has it.
-    pub(super) const fn begun(&self) -> Begun {
-        let Pending { asker, arrived, .. } = self.pending;
-        Begun { at: arrived, asker: Some(asker), client: self.owner.client() }
+    pub(super) const fn sessionless_login(&self) -> SessionlessLogin {
+        let PendingRequest { asker, arrived, .. } = self.pending;
+        SessionlessLogin { started_at: arrived, asker: Some(asker), client: self.owner.client_index() }
     }
 }
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) asker: Asker,
+pub(super) struct PendingRequest {
+    pub(super) asker: RequestToken,
     /// Where it came from.
-    pub(super) source: Source,
+    pub(super) source: RequestSource,
     /// When it came.
     pub(super) arrived: Instant,
     /// What it said.
-    pub(super) request: Attributes,
+    pub(super) request: AttributeList,
 }
 
-impl Pending {
+impl PendingRequest {
     /// Calling-Station-Id; empty: none.
     pub(super) fn station(&self) -> &[u8] {
         self.request.get(kind::CALLING_STATION_ID).unwrap_or_default()
@@ -46,20 +46,20 @@ impl Pending {
 
 /// A login that no session here has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
-    pub(super) at: Instant,
+pub(super) struct SessionlessLogin {
+    pub(super) started_at: Instant,
     /// Who waits; `None`: nobody.
-    pub(super) asker: Option<Asker>,
+    pub(super) asker: Option<RequestToken>,
     /// The RADIUS client.
     pub(super) client: Option<u32>,
 }
 
 /// How a login ended that no session here has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
+pub(super) enum LoginOutcome {
     /// A home server let it in.
     Accepted,
-    Rejected(super::Reason),
+    Rejected(super::RejectCause),
     /// It got no verdict.
-    Undecided(super::Reason),
+    Undecided(super::RejectCause),
 }

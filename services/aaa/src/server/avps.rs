@@ -3,10 +3,10 @@
 //! The first 256 AVP codes are the attributes' numbers, and their values are written alike (RFC 6733 §4.1), but for what
 //! RADIUS hides and for tunnels: those have a tag in RADIUS (RFC 2868 §3) and a group in Diameter (RFC 7155 §4.5).
 
-use usher_diameter::avp::{AvpBuf, AvpId, AvpView, Avps};
+use usher_diameter::avp::{AvpBuf, AvpId, AvpSequence, AvpView};
 use usher_diameter::codes;
-use usher_radius::attribute::{Attributes, Framing, RawAttribute, kind, read_vendor, vendor};
-use usher_radius::dictionary::Dictionary;
+use usher_radius::attribute::{AttributeList, RawAttribute, VendorFraming, kind, read_vendor, vendor};
+use usher_radius::dictionary::RadiusDictionary;
 
 /// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
 const HIDDEN_KEYS: [u8; 3] = [vendor::MS_CHAP_MPPE_KEYS, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
@@ -30,7 +30,7 @@ const TUNNEL_PREFERENCE: u8 = 83;
 
 /// How the value of a tunnel attribute is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tagged {
+enum TagFormat {
     /// A tag and three octets of a number.
     Number,
     /// A tag where there is one, and a text.
@@ -38,25 +38,25 @@ enum Tagged {
 }
 
 /// Whether an attribute describes a tunnel; Tunnel-Password, which is hidden, is none of them.
-const fn tagged(kind: u8) -> Option<Tagged> {
+const fn tag_format(kind: u8) -> Option<TagFormat> {
     match kind {
-        kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE | TUNNEL_PREFERENCE => Some(Tagged::Number),
+        kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE | TUNNEL_PREFERENCE => Some(TagFormat::Number),
         TUNNEL_CLIENT_ENDPOINT | TUNNEL_SERVER_ENDPOINT | kind::TUNNEL_PRIVATE_GROUP_ID | 82 | 90 | 91 => {
-            Some(Tagged::Text)
+            Some(TagFormat::Text)
         }
         _ => None,
     }
 }
 
 /// The tag of a tunnel attribute and what follows it; tag 0 where there is none.
-fn untag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
-    match (tagged(a.kind)?, a.value) {
-        (Tagged::Number, [tag, number @ ..]) if number.len() == 3 => {
+fn split_tag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
+    match (tag_format(a.kind)?, a.value) {
+        (TagFormat::Number, [tag, number @ ..]) if number.len() == 3 => {
             Some((if TAGS.contains(tag) { *tag } else { 0 }, number))
         }
-        (Tagged::Number, _) => None,
-        (Tagged::Text, [tag, text @ ..]) if TAGS.contains(tag) => Some((*tag, text)),
-        (Tagged::Text, text) => Some((0, text)),
+        (TagFormat::Number, _) => None,
+        (TagFormat::Text, [tag, text @ ..]) if TAGS.contains(tag) => Some((*tag, text)),
+        (TagFormat::Text, text) => Some((0, text)),
     }
 }
 
@@ -66,23 +66,23 @@ fn untag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
 /// A Reply-Message does not go beside an EAP packet (RFC 4072 §2.8.3): `with_eap`. `dictionary` knows the headers of the
 /// vendors that have others than most.
 pub(super) fn attributes_as_avps(
-    reply: &Attributes,
+    reply: &AttributeList,
     with_eap: bool,
-    dictionary: Option<&Dictionary>,
+    dictionary: Option<&RadiusDictionary>,
     avps: &mut AvpBuf,
 ) {
     const HIDDEN: [u8; 2] = [kind::USER_PASSWORD, kind::TUNNEL_PASSWORD];
     let plain = |a: &RawAttribute<'_>| {
         a.kind != kind::VENDOR_SPECIFIC
             && !HIDDEN.contains(&a.kind)
-            && tagged(a.kind).is_none()
+            && tag_format(a.kind).is_none()
             && !(with_eap && a.kind == kind::REPLY_MESSAGE)
     };
     for a in reply.iter().filter(plain) {
-        avps.push(codes::attribute(a.kind), a.value);
+        avps.push(codes::radius_avp_id(a.kind), a.value);
     }
     let mut tags: u32 = 0;
-    for (tag, _) in reply.iter().filter_map(|a| untag(&a)) {
+    for (tag, _) in reply.iter().filter_map(|a| split_tag(&a)) {
         // Tags are below 32.
         if tags & (1 << tag) == 0 {
             tags |= 1 << tag;
@@ -91,11 +91,13 @@ pub(super) fn attributes_as_avps(
     }
     let hidden =
         |of, number| of == vendor::MICROSOFT && HIDDEN_KEYS.iter().any(|kind| u32::from(*kind) == number);
-    for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.waits(a)) {
+    for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.is_clear_secret(a)) {
         // A vendor's AVP of vendor 0 would be one of the base protocol's (RFC 6733 §4.1), past all that keeps those apart.
         let Some((of @ 1.., data)) = read_vendor(a.value) else { continue };
-        let framing = dictionary.map_or(Framing::SUGGESTED, |d| d.framing(of));
-        for (number, range) in framing.split(data).into_iter().flatten().filter(|v| !hidden(of, v.0)) {
+        let framing = dictionary.map_or(VendorFraming::SUGGESTED, |d| d.vendor_framing(of));
+        for (number, range) in
+            framing.split_attributes(data).into_iter().flatten().filter(|v| !hidden(of, v.0))
+        {
             avps.push(AvpId::of_vendor(of, number, false), &data[range]);
         }
     }
@@ -103,15 +105,17 @@ pub(super) fn attributes_as_avps(
 
 /// Appends a Tunneling AVP of the attributes with this tag. Its grammar has both endpoints, so that those which a VLAN
 /// does not have (RFC 3580 §3.31) are empty.
-fn push_tunnel(reply: &Attributes, tag: u8, avps: &mut AvpBuf) {
+fn push_tunnel(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
     let with = |group: &mut AvpBuf, wanted: fn(u8) -> bool| {
         let mut some = false;
         for a in reply.iter().filter(|a| wanted(a.kind)) {
-            let Some((_, value)) = untag(&a).filter(|(t, _)| *t == tag) else { continue };
+            let Some((_, value)) = split_tag(&a).filter(|(t, _)| *t == tag) else { continue };
             some = true;
-            match (tagged(a.kind), value) {
-                (Some(Tagged::Number), &[x, y, z]) => group.push(codes::attribute(a.kind), &[0, x, y, z]),
-                _ => group.push(codes::attribute(a.kind), value),
+            match (tag_format(a.kind), value) {
+                (Some(TagFormat::Number), &[x, y, z]) => {
+                    group.push(codes::radius_avp_id(a.kind), &[0, x, y, z])
+                }
+                _ => group.push(codes::radius_avp_id(a.kind), value),
             };
         }
         some
@@ -119,20 +123,20 @@ fn push_tunnel(reply: &Attributes, tag: u8, avps: &mut AvpBuf) {
     avps.push_group(codes::TUNNELING, |group| {
         with(group, |k| matches!(k, kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE));
         if !with(group, |k| k == TUNNEL_CLIENT_ENDPOINT) {
-            group.push(codes::attribute(TUNNEL_CLIENT_ENDPOINT), b"");
+            group.push(codes::radius_avp_id(TUNNEL_CLIENT_ENDPOINT), b"");
         }
         if !with(group, |k| k == TUNNEL_SERVER_ENDPOINT) {
-            group.push(codes::attribute(TUNNEL_SERVER_ENDPOINT), b"");
+            group.push(codes::radius_avp_id(TUNNEL_SERVER_ENDPOINT), b"");
         }
-        with(group, |k| tagged(k).is_some() && !matches!(k, 64..=67));
+        with(group, |k| tag_format(k).is_some() && !matches!(k, 64..=67));
     });
 }
 
 /// AVPs as RADIUS attributes of their numbers; what fits no attribute is left out.
-pub(super) fn avps_as_attributes(avps: Avps<'_>, out: &mut Attributes) {
+pub(super) fn avps_as_attributes(avps: AvpSequence<'_>, out: &mut AttributeList) {
     let mut tunnels = 0;
     for avp in avps {
-        if avp.is(codes::TUNNELING) {
+        if avp.has_id(codes::TUNNELING) {
             tunnels += 1;
             if TAGS.contains(&tunnels) {
                 tunnel_as_attributes(avp, tunnels, out);
@@ -149,14 +153,14 @@ pub(super) fn avps_as_attributes(avps: Avps<'_>, out: &mut Attributes) {
     }
 }
 
-fn tunnel_as_attributes(tunneling: AvpView<'_>, tag: u8, out: &mut Attributes) {
-    let Ok(group) = tunneling.grouped() else { return };
+fn tunnel_as_attributes(tunneling: AvpView<'_>, tag: u8, out: &mut AttributeList) {
+    let Ok(group) = tunneling.as_group() else { return };
     for avp in group.filter(|a| a.vendor == 0) {
         let Ok(number) = u8::try_from(avp.code) else { continue };
         let mut value = alloc::vec![tag];
-        match (tagged(number), avp.data) {
-            (Some(Tagged::Number), &[0, x, y, z]) => value.extend_from_slice(&[x, y, z]),
-            (Some(Tagged::Text), text) if !text.is_empty() => value.extend_from_slice(text),
+        match (tag_format(number), avp.data) {
+            (Some(TagFormat::Number), &[0, x, y, z]) => value.extend_from_slice(&[x, y, z]),
+            (Some(TagFormat::Text), text) if !text.is_empty() => value.extend_from_slice(text),
             _ => continue,
         }
         // A text that is too long for an attribute is none that an access server could use.
@@ -166,7 +170,7 @@ fn tunnel_as_attributes(tunneling: AvpView<'_>, tag: u8, out: &mut Attributes) {
 
 /// The first AVP of a successful answer that has to be obeyed and that no RADIUS access server would hear of (RFC 6733
 /// §4.1): it may forbid more than it allows.
-pub(super) fn untranslatable<'a>(mut avps: Avps<'a>) -> Option<AvpView<'a>> {
+pub(super) fn find_untranslatable<'a>(mut avps: AvpSequence<'a>) -> Option<AvpView<'a>> {
     avps.find(|a| {
         let heard = matches!(
             (a.vendor, a.code),
@@ -175,23 +179,23 @@ pub(super) fn untranslatable<'a>(mut avps: Avps<'a>) -> Option<AvpView<'a>> {
                 | (0, 257..=269 | 271 | 272 | 274 | 276..=285 | 291 | 293 | 294 | 296..=298)
                 | (0, 401 | 462..=465)
         );
-        a.mandatory() && !heard
+        a.is_mandatory() && !heard
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_diameter::dictionary::Dictionary;
+    use usher_diameter::dictionary::DiameterDictionary;
 
-    fn translated(reply: &Attributes, with_eap: bool) -> AvpBuf {
+    fn translated_avps(reply: &AttributeList, with_eap: bool) -> AvpBuf {
         let mut avps = AvpBuf::new();
         attributes_as_avps(reply, with_eap, None, &mut avps);
         avps
     }
 
-    fn list(attributes: &[(u8, &[u8])]) -> Attributes {
-        let mut list = Attributes::new();
+    fn attribute_list(attributes: &[(u8, &[u8])]) -> AttributeList {
+        let mut list = AttributeList::new();
         for (kind, value) in attributes {
             list.push_bytes(*kind, value).unwrap();
         }
@@ -211,43 +215,46 @@ mod tests {
     #[test]
     fn vendor_0_is_nobody_and_makes_no_avp_of_the_base_protocol() {
         let octets = [0, 0, 0, 0, 8, 6, 10, 0, 0, 1];
-        assert_eq!(translated(&list(&[(26, &octets)]), false).view().count(), 0);
+        assert_eq!(translated_avps(&attribute_list(&[(26, &octets)]), false).as_sequence().count(), 0);
         let ciscos = [0, 0, 0, 9, 8, 6, 10, 0, 0, 1];
-        assert_eq!(translated(&list(&[(26, &ciscos)]), false).view().count(), 1);
+        assert_eq!(translated_avps(&attribute_list(&[(26, &ciscos)]), false).as_sequence().count(), 1);
     }
 
     /// RFC 7155 §4.5: a tunnel is a group, without the tag; each has what the grammar asks for, once.
     #[test]
     fn a_tunnel_is_a_group() {
-        let dictionary = Dictionary::base();
+        let dictionary = DiameterDictionary::builtin();
         for (attributes, tunnels) in [(&VLAN[..], 1), (&TWO_TUNNELS, 2)] {
-            let avps = translated(&list(attributes), true);
-            let groups: Vec<AvpView<'_>> = avps.view().collect();
+            let avps = translated_avps(&attribute_list(attributes), true);
+            let groups: Vec<AvpView<'_>> = avps.as_sequence().collect();
             assert_eq!(groups.len(), tunnels);
             for group in groups {
-                assert!(group.is(codes::TUNNELING) && group.mandatory());
-                let inner = group.grouped().unwrap();
+                assert!(group.has_id(codes::TUNNELING) && group.is_mandatory());
+                let inner = group.as_group().unwrap();
                 for code in 64..=67 {
                     let all: Vec<_> = inner.filter(|a| a.code == code).collect();
                     assert_eq!(all.len(), 1, "{code}");
-                    assert!(code > 65 || all[0].u32().is_ok());
+                    assert!(code > 65 || all[0].as_u32().is_ok());
                 }
                 for a in inner {
-                    assert!(dictionary.avp(a.code).is_some() && a.mandatory(), "{a}");
+                    assert!(dictionary.avp_by_code(a.code).is_some() && a.is_mandatory(), "{a}");
                 }
             }
         }
-        let avps = translated(&list(&VLAN), true);
-        let group = avps.view().next().unwrap().grouped().unwrap();
-        let of = |kind| group.get(codes::attribute(kind)).unwrap().data;
+        let avps = translated_avps(&attribute_list(&VLAN), true);
+        let group = avps.as_sequence().next().unwrap().as_group().unwrap();
+        let of = |kind| group.get(codes::radius_avp_id(kind)).unwrap().data;
         assert_eq!((of(64), of(65), of(81)), (&[0, 0, 0, 13][..], &[0, 0, 0, 6][..], &b"42"[..]));
     }
 
     #[test]
     fn tunnels_come_back_as_they_went() {
         let back = |attributes: &[(u8, &[u8])]| {
-            let mut list_of = Attributes::new();
-            avps_as_attributes(translated(&list(attributes), true).view(), &mut list_of);
+            let mut list_of = AttributeList::new();
+            avps_as_attributes(
+                translated_avps(&attribute_list(attributes), true).as_sequence(),
+                &mut list_of,
+            );
             let mut all: Vec<_> = list_of.iter().map(|a| (a.kind, a.value.to_vec())).collect();
             all.sort();
             all
@@ -263,16 +270,20 @@ mod tests {
     /// RFC 4072 §2.8.3.
     #[test]
     fn no_reply_message_goes_beside_an_eap_packet() {
-        let reply = list(&[(18, b"welcome"), (27, &[0, 0, 0, 60])]);
-        let has = |with_eap| translated(&reply, with_eap).view().get(codes::REPLY_MESSAGE).is_some();
+        let reply = attribute_list(&[(18, b"welcome"), (27, &[0, 0, 0, 60])]);
+        let has =
+            |with_eap| translated_avps(&reply, with_eap).as_sequence().get(codes::REPLY_MESSAGE).is_some();
         assert_eq!((has(true), has(false)), (false, true));
     }
 
     /// RFC 6733 §4.1: what no Diameter application defines may be passed over.
     #[test]
     fn only_what_an_application_defines_must_be_understood() {
-        let avps = translated(&list(&[(27, &[0, 0, 0, 60]), (168, &[0; 16]), (85, &[0, 0, 1, 0])]), true);
-        let mandatory: Vec<_> = avps.view().map(|a| (a.code, a.mandatory())).collect();
+        let avps = translated_avps(
+            &attribute_list(&[(27, &[0, 0, 0, 60]), (168, &[0; 16]), (85, &[0, 0, 1, 0])]),
+            true,
+        );
+        let mandatory: Vec<_> = avps.as_sequence().map(|a| (a.code, a.is_mandatory())).collect();
         assert_eq!(mandatory, [(27, true), (168, false), (85, true)]);
     }
 
@@ -281,9 +292,9 @@ mod tests {
         let found = |id: AvpId| {
             let mut avps = AvpBuf::new();
             avps.push_u32(codes::RESULT_CODE, 2001).push(id, b"x");
-            untranslatable(avps.view()).map(|a| a.code)
+            find_untranslatable(avps.as_sequence()).map(|a| a.code)
         };
-        for passed in [codes::SESSION_ID, codes::TUNNELING, codes::attribute(11), AvpId::may(400)] {
+        for passed in [codes::SESSION_ID, codes::TUNNELING, codes::radius_avp_id(11), AvpId::may(400)] {
             assert_eq!(found(passed), None, "{passed:?}");
         }
         assert_eq!(found(AvpId::of_vendor(9, 1, true)), None);

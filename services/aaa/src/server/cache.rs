@@ -9,22 +9,22 @@ use usher_core::{Duration, Instant, SecureRng};
 
 /// Values by name, each until its time is over; all live equally long, so that the next to go is the one kept longest.
 #[derive(Debug)]
-struct Bounded<T> {
+struct BoundedCache<T> {
     entries: usize,
     ttl: Duration,
-    by_name: HashMap<Arc<[u8]>, Kept<T>>,
+    by_name: HashMap<Arc<[u8]>, CacheEntry<T>>,
     /// Names in the order in which they were kept; a name kept anew stands here again, and the earlier place is
     /// passed over.
     order: VecDeque<(Instant, Arc<[u8]>)>,
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct CacheEntry<T> {
     value: T,
     since: Instant,
 }
 
-impl<T> Bounded<T> {
+impl<T> BoundedCache<T> {
     fn new(entries: usize, ttl: Duration, hash: HashState) -> Self {
         Self { entries, ttl, by_name: HashMap::with_hasher(hash), order: VecDeque::new() }
     }
@@ -34,12 +34,12 @@ impl<T> Bounded<T> {
         (kept.since + self.ttl > now).then_some(&kept.value)
     }
     /// Keeps a value in place of the one of that name, and lets those go whose time is over or who have no room.
-    fn keep(&mut self, now: Instant, name: &[u8], value: T) {
+    fn insert(&mut self, now: Instant, name: &[u8], value: T) {
         if self.entries == 0 || self.ttl.is_zero() {
             return;
         }
         let name: Arc<[u8]> = (&*canonical_name(name)).into();
-        self.by_name.insert(name.clone(), Kept { value, since: now });
+        self.by_name.insert(name.clone(), CacheEntry { value, since: now });
         self.order.push_back((now, name));
         if self.order.len() > 2 * self.entries.saturating_add(8) {
             let by_name = &self.by_name;
@@ -62,7 +62,7 @@ impl<T> Bounded<T> {
             self.order.pop_front();
         }
     }
-    fn forget(&mut self, name: Option<&[u8]>) {
+    fn remove(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) => {
                 self.by_name.remove(&*canonical_name(name));
@@ -77,28 +77,28 @@ impl<T> Bounded<T> {
 
 /// When a look-up began: what was forgotten since then, it may not bring back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Generation(u64);
+pub struct CacheGeneration(u64);
 
 /// Users by name, and names that nobody has, as they were found, each for a bounded time and in bounded number.
 #[derive(Debug)]
 pub struct UserCache {
-    users: Bounded<Arc<User>>,
-    nobodies: Bounded<()>,
-    generation: Generation,
+    users: BoundedCache<Arc<User>>,
+    nobodies: BoundedCache<()>,
+    generation: CacheGeneration,
 }
 
 impl UserCache {
     /// A cache that keeps nobody.
-    pub(super) fn none(rng: &mut SecureRng) -> Self {
+    pub(super) fn without_entries(rng: &mut SecureRng) -> Self {
         Self::new(CacheConfig { entries: 0, ..CacheConfig::default() }, rng)
     }
     /// An empty cache; `rng` keys its table, so that nobody who chooses names chooses its collisions.
     pub fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
         let hash = hash_state(rng);
         Self {
-            users: Bounded::new(config.entries, config.ttl, hash.clone()),
-            nobodies: Bounded::new(config.unknown_entries(), config.unknown_ttl, hash),
-            generation: Generation::default(),
+            users: BoundedCache::new(config.entries, config.ttl, hash.clone()),
+            nobodies: BoundedCache::new(config.unknown_entries(), config.unknown_ttl, hash),
+            generation: CacheGeneration::default(),
         }
     }
     /// How many users it holds.
@@ -118,36 +118,36 @@ impl UserCache {
     }
     /// For a look-up that begins now.
     #[must_use]
-    pub const fn generation(&self) -> Generation {
+    pub const fn generation(&self) -> CacheGeneration {
         self.generation
     }
     /// Keeps what a look-up found, unless something was forgotten since it began.
-    pub fn keep(&mut self, now: Instant, begun: Generation, name: &[u8], user: Option<&Arc<User>>) {
+    pub fn insert(&mut self, now: Instant, begun: CacheGeneration, name: &[u8], user: Option<&Arc<User>>) {
         if begun != self.generation {
             return;
         }
         match user {
             Some(user) => {
-                self.nobodies.forget(Some(name));
-                self.users.keep(now, name, user.clone());
+                self.nobodies.remove(Some(name));
+                self.users.insert(now, name, user.clone());
             }
             None => {
-                self.users.forget(Some(name));
-                self.nobodies.keep(now, name, ());
+                self.users.remove(Some(name));
+                self.nobodies.insert(now, name, ());
             }
         }
     }
     /// Forgets what is known of one name or of all.
-    pub fn forget(&mut self, name: Option<&[u8]>) {
+    pub fn evict_user(&mut self, name: Option<&[u8]>) {
         self.generation.0 += 1;
-        self.users.forget(name);
-        self.nobodies.forget(name);
+        self.users.remove(name);
+        self.nobodies.remove(name);
     }
     /// Goes on with other bounds, empty.
     pub fn reconfigure(&mut self, config: CacheConfig) {
         (self.users.entries, self.users.ttl) = (config.entries, config.ttl);
         (self.nobodies.entries, self.nobodies.ttl) = (config.unknown_entries(), config.unknown_ttl);
-        self.forget(None);
+        self.evict_user(None);
     }
 }
 
@@ -157,52 +157,58 @@ mod tests {
     use alloc::vec::Vec;
     use usher_core::Seed;
 
-    fn at(seconds: u64) -> Instant {
+    fn instant_at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn cache(entries: usize) -> UserCache {
+    fn test_cache(entries: usize) -> UserCache {
         let (ttl, unknown_ttl) = (Duration::from_secs(10), Duration::from_secs(2));
-        UserCache::new(CacheConfig { entries, ttl, unknown_ttl }, &mut Seed::new(1).secure("cache", 0))
+        UserCache::new(
+            CacheConfig { entries, ttl, unknown_ttl },
+            &mut Seed::new(1).derive_secure_rng("cache", 0),
+        )
     }
 
-    fn keep(cache: &mut UserCache, second: u64, name: &[u8]) {
+    fn insert_user(cache: &mut UserCache, second: u64, name: &[u8]) {
         let begun = cache.generation();
-        cache.keep(at(second), begun, name, Some(&Arc::new(User::default())));
+        cache.insert(instant_at(second), begun, name, Some(&Arc::new(User::default())));
     }
 
     fn is_user(cache: &mut UserCache, second: u64, name: &[u8]) -> bool {
-        cache.find(at(second), name).is_some_and(|user| user.is_some())
+        cache.find(instant_at(second), name).is_some_and(|user| user.is_some())
     }
 
     #[test]
     fn nobody_is_served_longer_than_said() {
-        let mut cache = cache(10);
-        keep(&mut cache, 0, b"ann");
+        let mut cache = test_cache(10);
+        insert_user(&mut cache, 0, b"ann");
         assert!(is_user(&mut cache, 9, b"ann"));
-        assert!(cache.find(at(10), b"ann").is_none());
-        keep(&mut cache, 5, b"ann");
-        assert!(is_user(&mut cache, 14, b"ann") && cache.find(at(15), b"ann").is_none());
-        cache.forget(Some(b"ann"));
-        assert!(cache.find(at(6), b"ann").is_none());
+        assert!(cache.find(instant_at(10), b"ann").is_none());
+        insert_user(&mut cache, 5, b"ann");
+        assert!(is_user(&mut cache, 14, b"ann") && cache.find(instant_at(15), b"ann").is_none());
+        cache.evict_user(Some(b"ann"));
+        assert!(cache.find(instant_at(6), b"ann").is_none());
     }
 
     #[test]
     fn a_name_that_nobody_has_is_remembered_for_a_short_time() {
-        let mut cache = cache(10);
+        let mut cache = test_cache(10);
         let begun = cache.generation();
-        cache.keep(at(0), begun, b"eve", None);
-        assert!(cache.find(at(1), b"eve").is_some_and(|user| user.is_none()));
-        assert!(cache.find(at(2), b"eve").is_none());
-        keep(&mut cache, 2, b"eve");
+        cache.insert(instant_at(0), begun, b"eve", None);
+        assert!(cache.find(instant_at(1), b"eve").is_some_and(|user| user.is_none()));
+        assert!(cache.find(instant_at(2), b"eve").is_none());
+        insert_user(&mut cache, 2, b"eve");
         assert!(is_user(&mut cache, 3, b"eve"));
-        cache.keep(at(4), begun, b"eve", None);
-        assert!(cache.find(at(5), b"eve").is_some_and(|user| user.is_none()), "the last answer counts");
-        cache.forget(Some(b"eve"));
-        assert!(cache.find(at(5), b"eve").is_none());
+        cache.insert(instant_at(4), begun, b"eve", None);
+        assert!(
+            cache.find(instant_at(5), b"eve").is_some_and(|user| user.is_none()),
+            "the last answer counts"
+        );
+        cache.evict_user(Some(b"eve"));
+        assert!(cache.find(instant_at(5), b"eve").is_none());
         for n in 0..1000_u32 {
             let begun = cache.generation();
-            cache.keep(at(6), begun, &n.to_be_bytes(), None);
+            cache.insert(instant_at(6), begun, &n.to_be_bytes(), None);
         }
         assert!(cache.nobodies.by_name.len() <= 10, "{}", cache.nobodies.by_name.len());
         assert_eq!(cache.len(), 0);
@@ -210,27 +216,27 @@ mod tests {
 
     #[test]
     fn an_answer_of_before_the_forgetting_is_not_kept() {
-        let mut cache = cache(10);
+        let mut cache = test_cache(10);
         let begun = cache.generation();
-        cache.forget(Some(b"ann"));
-        cache.keep(at(0), begun, b"ann", Some(&Arc::new(User::default())));
-        cache.keep(at(0), begun, b"bob", None);
-        assert!(cache.find(at(0), b"ann").is_none() && cache.find(at(0), b"bob").is_none());
-        keep(&mut cache, 0, b"ann");
+        cache.evict_user(Some(b"ann"));
+        cache.insert(instant_at(0), begun, b"ann", Some(&Arc::new(User::default())));
+        cache.insert(instant_at(0), begun, b"bob", None);
+        assert!(cache.find(instant_at(0), b"ann").is_none() && cache.find(instant_at(0), b"bob").is_none());
+        insert_user(&mut cache, 0, b"ann");
         assert!(is_user(&mut cache, 0, b"ann"));
     }
 
     #[test]
     fn the_one_kept_longest_goes_first() {
-        let mut cache = cache(3);
+        let mut cache = test_cache(3);
         for (second, name) in [b"a", b"b", b"a", b"c", b"d"].into_iter().enumerate() {
-            keep(&mut cache, second as u64, name);
+            insert_user(&mut cache, second as u64, name);
         }
         let there: Vec<bool> = [b"a", b"b", b"c", b"d"].map(|n| is_user(&mut cache, 5, n)).into();
         assert_eq!(there, [true, false, true, true]);
         for second in 5..1000 {
-            keep(&mut cache, 5, &[second as u8, 1]);
-            keep(&mut cache, 5, b"a");
+            insert_user(&mut cache, 5, &[second as u8, 1]);
+            insert_user(&mut cache, 5, b"a");
             assert!(cache.len() <= 3 && cache.users.order.len() <= 3 * 3, "{}", cache.users.order.len());
         }
     }

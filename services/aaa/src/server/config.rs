@@ -3,19 +3,19 @@
 use super::alias::IdentityKey;
 use super::shard::ShardConfig;
 use crate::ledger::FailureLimit;
-use crate::users::{Method, Users};
+use crate::users::{AuthMethod, UserDirectory};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::Duration;
 use usher_eap::method::ServerOffer;
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::RadiusDictionary;
 
 /// Where users are looked up.
 #[derive(Clone, Debug)]
 pub enum UserSource {
     /// In memory, at once, without an event.
-    Memory(Arc<Users>),
-    /// Wherever the host looks: [`super::Job::Lookup`] asks, [`super::Command::Found`] answers, and what it answers
+    Memory(Arc<UserDirectory>),
+    /// Wherever the host looks: [`super::AaaServerJob::Lookup`] asks, [`super::AaaServerCommand::Found`] answers, and what it answers
     /// is kept for a while.
     Host(CacheConfig),
 }
@@ -49,18 +49,18 @@ impl Default for CacheConfig {
 
 /// What a server is made of.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct AaaServerConfig {
     /// The RADIUS side; `None`: datagrams are dropped. Its `retain` should outlast the clients' longest
     /// wait between retransmissions: where the verdict is lost and no longer kept when the request comes
     /// again, the session that it ended is unknown, and the answer is a reject.
-    pub radius: Option<usher_radius::server::Config>,
+    pub radius: Option<usher_radius::server::RadiusServerConfig>,
     /// The Diameter side, with EAP (RFC 4072) and NASREQ (RFC 7155) among its applications; `None`:
     /// streams and associations are dropped.
-    pub diameter: Option<usher_diameter::node::Config>,
+    pub diameter: Option<usher_diameter::node::DiameterNodeConfig>,
     /// Where users are looked up.
     pub users: UserSource,
     /// What is offered, the preferred method first. A peer's Nak chooses among the rest (RFC 3748 §5.3).
-    pub methods: Vec<Method>,
+    pub methods: Vec<AuthMethod>,
     /// The server's side of EAP-TLS, one for all sessions; without it that method is not offered.
     pub tls: Option<Arc<dyn ServerOffer>>,
     /// The server's side of PEAP; without it that method is not offered.
@@ -74,7 +74,7 @@ pub struct Config {
     /// to them. `None`: this one.
     pub dialler: Option<u16>,
     /// Which realms' users are known elsewhere, and where; `None`: all are known here.
-    pub proxy: Option<crate::proxy::Config>,
+    pub proxy: Option<crate::proxy::ProxyConfig>,
     /// By what names are kept from the networks that are visited: with it an access server that does not hear the identity
     /// within a tunnel hears a Class in its place, by which accounting is known to be that user's, and a
     /// Chargeable-User-Identity where it asks for one. `None`: neither.
@@ -96,20 +96,20 @@ pub struct Config {
     /// at least.
     pub max_half_open_octets: usize,
     /// How many steps of logins that cost public-key operations may wait for their turn; one is done at each
-    /// [`usher_core::Input::Timeout`], which the server then wants at once, so that its host can hand in before it what
+    /// [`usher_core::MachineInput::Timeout`], which the server then wants at once, so that its host can hand in before it what
     /// came meanwhile. Beyond it the newest of the client with the most is dropped. None: each is done as it comes, for a
     /// host that charges for work itself.
     pub max_steps_waiting: usize,
     /// How long after its request a reject goes out at the earliest, so that guessing passwords takes its time and what
-    /// the verdict took does not show; at most [`Self::max_held`] at once,
+    /// the verdict took does not show; at most [`Self::max_delayed_rejects`] at once,
     /// beyond which the one held longest goes out at once. Zero: not at all.
     pub reject_delay: Duration,
     /// How many rejects may be held back.
-    pub max_held: usize,
+    pub max_delayed_rejects: usize,
     /// How many failed logins hold a name or a station back, so that nothing of theirs is weighed; `None`: none do. That
     /// of the start stays. The ledger's limit is the same.
     pub failures: Option<FailureLimit>,
-    /// Whether the host is asked about every login before it is let in ([`super::Job::Admit`]). Where this is false,
+    /// Whether the host is asked about every login before it is let in ([`super::AaaServerJob::Admit`]). Where this is false,
     /// it is asked about users with a limit of sessions or an address pool.
     pub limits: bool,
     /// Whether a request without any proof whose User-Name is the address in Calling-Station-Id is one for MAC
@@ -124,12 +124,12 @@ pub struct Config {
     pub without_extended_master_secret: Vec<u32>,
     /// By which traces name attributes, and by which vendors' attributes are known whose headers are of another form than
     /// RFC 2865 §5.26 suggests; `None`: the standard ones.
-    pub dictionary: Option<Arc<Dictionary>>,
-    /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Job::CheckCertificate`]).
+    pub dictionary: Option<Arc<RadiusDictionary>>,
+    /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::AaaServerJob::CheckCertificate`]).
     pub certificate_status: bool,
 }
 
-impl Config {
+impl AaaServerConfig {
     /// Neither front, EAP-MD5 and PAP for these users, 30 s of idleness and 5 min in all, 100,000 unfinished sessions
     /// and 512 MiB of them, rejects without delay.
     #[must_use]
@@ -138,7 +138,7 @@ impl Config {
             radius: None,
             diameter: None,
             users,
-            methods: [Method::EapMd5, Method::Pap].into(),
+            methods: [AuthMethod::EapMd5, AuthMethod::Pap].into(),
             tls: None,
             peap: None,
             ttls: None,
@@ -153,7 +153,7 @@ impl Config {
             max_half_open_octets: 512 << 20,
             max_steps_waiting: 0,
             reject_delay: Duration::ZERO,
-            max_held: 10_000,
+            max_delayed_rejects: 10_000,
             failures: None,
             limits: false,
             mab: false,

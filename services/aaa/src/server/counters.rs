@@ -1,13 +1,13 @@
 //! What is counted.
 
-use super::reason::{Reason, StatusFault};
-use crate::ledger::Refusal;
-use crate::users::Method;
+use super::reason::{RejectCause, StatusFault};
+use crate::ledger::AdmissionRefusal;
+use crate::users::AuthMethod;
 use usher_crypto::fault::TlsFault;
 
 usher_core::counters! {
     /// What a server did and what it dropped, beside the counters of its RADIUS server and Diameter node.
-    pub struct Counters {
+    pub struct AaaServerCounters {
         /// Sessions begun.
         sessions,
         /// Challenges sent.
@@ -165,62 +165,64 @@ usher_core::counters! {
     }
 }
 
-impl Counters {
-    pub(super) fn accepted(&mut self, method: Method) {
+impl AaaServerCounters {
+    pub(super) fn count_accepted(&mut self, method: AuthMethod) {
         *match method {
-            Method::Pap => &mut self.accepted_pap,
-            Method::Chap => &mut self.accepted_chap,
-            Method::MsChap => &mut self.accepted_ms_chap,
-            Method::MsChapV2 => &mut self.accepted_ms_chap_v2,
-            Method::EapMd5 => &mut self.accepted_eap_md5,
-            Method::EapGtc => &mut self.accepted_eap_gtc,
-            Method::EapMsChapV2 => &mut self.accepted_eap_ms_chap_v2,
-            Method::EapTls => &mut self.accepted_eap_tls,
-            Method::Peap => &mut self.accepted_peap,
-            Method::Ttls => &mut self.accepted_ttls,
-            Method::Mab => &mut self.accepted_mab,
+            AuthMethod::Pap => &mut self.accepted_pap,
+            AuthMethod::Chap => &mut self.accepted_chap,
+            AuthMethod::MsChap => &mut self.accepted_ms_chap,
+            AuthMethod::MsChapV2 => &mut self.accepted_ms_chap_v2,
+            AuthMethod::EapMd5 => &mut self.accepted_eap_md5,
+            AuthMethod::EapGtc => &mut self.accepted_eap_gtc,
+            AuthMethod::EapMsChapV2 => &mut self.accepted_eap_ms_chap_v2,
+            AuthMethod::EapTls => &mut self.accepted_eap_tls,
+            AuthMethod::Peap => &mut self.accepted_peap,
+            AuthMethod::Ttls => &mut self.accepted_ttls,
+            AuthMethod::Mab => &mut self.accepted_mab,
         } += 1;
     }
-    pub(super) fn rejected(&mut self, reason: Reason) {
+    pub(super) fn count_rejected(&mut self, reason: RejectCause) {
         *match reason {
-            Reason::UnknownUser => &mut self.rejected_unknown_user,
-            Reason::WrongPassword => &mut self.rejected_wrong_password,
-            Reason::NoPassword => &mut self.rejected_no_password,
-            Reason::PasswordForm => &mut self.rejected_password_form,
-            Reason::NoMethod => &mut self.rejected_no_method,
-            Reason::NoInnerMethod => &mut self.rejected_no_inner_method,
-            Reason::MethodForbidden => &mut self.rejected_method_forbidden,
-            Reason::Rules => &mut self.rejected_method_rules,
-            Reason::Binding => &mut self.rejected_cryptobinding,
-            Reason::Tls(TlsFault::Alert(_)) => &mut self.rejected_alert,
-            Reason::Tls(_) | Reason::Distrusted(_) => &mut self.rejected_tls,
-            Reason::NameMismatch => &mut self.rejected_name_mismatch,
-            Reason::Locked => &mut self.rejected_locked,
-            Reason::UnstorableName => &mut self.rejected_unstorable_name,
-            Reason::BadRows => &mut self.rejected_bad_rows,
-            Reason::Expired => &mut self.rejected_expired,
-            Reason::Checks => &mut self.rejected_checks,
-            Reason::Status(StatusFault::Revoked) => &mut self.rejected_revoked,
-            Reason::Status(_) => &mut self.rejected_no_status,
-            Reason::CertificateName => &mut self.rejected_certificate_name,
-            Reason::StaleSession => &mut self.rejected_stale_session,
-            Reason::ReplyTooLong => &mut self.rejected_reply_too_long,
-            Reason::HomeServer => &mut self.rejected_elsewhere,
-            Reason::HomeSilent => &mut self.rejected_home_silent,
-            Reason::NoRealm => &mut self.proxy_refused,
-            Reason::ProxyLoop => &mut self.proxy_loops,
-            Reason::Undeliverable => &mut self.proxy_undeliverable,
-            Reason::NoProof => &mut self.no_proof,
-            Reason::BadProof => &mut self.bad_password,
-            Reason::BadEap => &mut self.bad_eap,
-            Reason::UnknownSession => &mut self.unknown_session,
-            Reason::StoreAway | Reason::Busy => &mut self.unavailable,
-            Reason::GaveUp => &mut self.expired,
-            Reason::TooSlow => &mut self.overdue,
-            Reason::Limit(Refusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
-            Reason::Limit(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.rejected_no_address,
-            Reason::Limit(Refusal::TooManyFailures) => &mut self.rejected_failures,
-            Reason::Limit(Refusal::Full) => &mut self.rejected_full,
+            RejectCause::UnknownUser => &mut self.rejected_unknown_user,
+            RejectCause::WrongPassword => &mut self.rejected_wrong_password,
+            RejectCause::NoPassword => &mut self.rejected_no_password,
+            RejectCause::PasswordForm => &mut self.rejected_password_form,
+            RejectCause::NoMethod => &mut self.rejected_no_method,
+            RejectCause::NoInnerMethod => &mut self.rejected_no_inner_method,
+            RejectCause::MethodForbidden => &mut self.rejected_method_forbidden,
+            RejectCause::Rules => &mut self.rejected_method_rules,
+            RejectCause::Binding => &mut self.rejected_cryptobinding,
+            RejectCause::Tls(TlsFault::Alert(_)) => &mut self.rejected_alert,
+            RejectCause::Tls(_) | RejectCause::Distrusted(_) => &mut self.rejected_tls,
+            RejectCause::NameMismatch => &mut self.rejected_name_mismatch,
+            RejectCause::Locked => &mut self.rejected_locked,
+            RejectCause::UnstorableName => &mut self.rejected_unstorable_name,
+            RejectCause::BadRows => &mut self.rejected_bad_rows,
+            RejectCause::Expired => &mut self.rejected_expired,
+            RejectCause::Checks => &mut self.rejected_checks,
+            RejectCause::Status(StatusFault::Revoked) => &mut self.rejected_revoked,
+            RejectCause::Status(_) => &mut self.rejected_no_status,
+            RejectCause::CertificateName => &mut self.rejected_certificate_name,
+            RejectCause::StaleSession => &mut self.rejected_stale_session,
+            RejectCause::ReplyTooLong => &mut self.rejected_reply_too_long,
+            RejectCause::HomeServer => &mut self.rejected_elsewhere,
+            RejectCause::HomeSilent => &mut self.rejected_home_silent,
+            RejectCause::NoRealm => &mut self.proxy_refused,
+            RejectCause::ProxyLoop => &mut self.proxy_loops,
+            RejectCause::Undeliverable => &mut self.proxy_undeliverable,
+            RejectCause::NoProof => &mut self.no_proof,
+            RejectCause::BadProof => &mut self.bad_password,
+            RejectCause::BadEap => &mut self.bad_eap,
+            RejectCause::UnknownSession => &mut self.unknown_session,
+            RejectCause::StoreAway | RejectCause::Busy => &mut self.unavailable,
+            RejectCause::GaveUp => &mut self.expired,
+            RejectCause::TooSlow => &mut self.overdue,
+            RejectCause::Limit(AdmissionRefusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
+            RejectCause::Limit(AdmissionRefusal::PoolExhausted | AdmissionRefusal::UnknownPool) => {
+                &mut self.rejected_no_address
+            }
+            RejectCause::Limit(AdmissionRefusal::TooManyFailures) => &mut self.rejected_failures,
+            RejectCause::Limit(AdmissionRefusal::Full) => &mut self.rejected_full,
         } += 1;
     }
 }

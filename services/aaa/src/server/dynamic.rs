@@ -1,15 +1,15 @@
 //! What access servers are asked (RFC 5176).
 
 use super::DYNAMIC;
-use super::api::{DynamicResult, Event};
-use super::context::Context;
-use super::fronts::Fronts;
+use super::api::{AaaServerEvent, DynamicResult};
+use super::context::ServerContext;
+use super::fronts::ProtocolFronts;
 use core::net::SocketAddr;
-use usher_core::{Child, CommandError, Input, Instant, Machine, SecureRng};
-use usher_radius::Freshness;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::client::{self, Client, ServerConfig, Target};
-use usher_radius::packet::Code;
+use usher_core::{ChildMachine, CommandError, Instant, Machine, MachineInput, SecureRng};
+use usher_radius::FreshnessPolicy;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
+use usher_radius::packet::PacketCode;
 
 /// Which session of which access server is meant (RFC 5176 §3), in a Disconnect-Request (§3.6).
 const IDENTIFICATION: [u8; 12] = [
@@ -31,18 +31,18 @@ const AUTHORIZE_ONLY: u32 = 17;
 
 /// Who asks access servers, once one was asked.
 #[derive(Debug, Default)]
-pub(super) struct Dynamic {
-    client: Option<Child<Client>>,
+pub(super) struct DynamicAuthClient {
+    client: Option<ChildMachine<RadiusClient>>,
 }
 
-impl Dynamic {
+impl DynamicAuthClient {
     /// The client, where it is in this slot.
-    pub(super) fn client(&mut self, slot: u16) -> Option<&mut Child<Client>> {
+    pub(super) fn client_in_slot(&mut self, slot: u16) -> Option<&mut ChildMachine<RadiusClient>> {
         self.client.as_mut().filter(|_| slot == DYNAMIC)
     }
-    pub(super) fn timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         if let Some(client) = &mut self.client {
-            client.handle(now, Input::Timeout);
+            client.handle_input(now, MachineInput::Timeout);
         }
     }
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
@@ -50,20 +50,20 @@ impl Dynamic {
     }
 
     /// Asks an access server.
-    pub(super) fn ask(
+    pub(super) fn send_request(
         &mut self,
-        fronts: &mut Fronts,
+        fronts: &mut ProtocolFronts,
         (token, to): (u64, SocketAddr),
-        code: Code,
-        mut attributes: Attributes,
+        code: PacketCode,
+        mut attributes: AttributeList,
     ) -> Result<(), CommandError> {
-        if !matches!(code, Code::COA_REQUEST | Code::DISCONNECT_REQUEST) {
+        if !matches!(code, PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST) {
             return Err(CommandError::Invalid(
                 "an access server is asked by CoA-Request or Disconnect-Request",
             ));
         }
         let identifies = |kind| IDENTIFICATION.contains(&kind) || kind == kind::EVENT_TIMESTAMP;
-        if code == Code::DISCONNECT_REQUEST && !attributes.iter().all(|a| identifies(a.kind)) {
+        if code == PacketCode::DISCONNECT_REQUEST && !attributes.iter().all(|a| identifies(a.kind)) {
             return Err(CommandError::Invalid("a Disconnect-Request says which session, and nothing else"));
         }
         if attributes.get_u32(kind::SERVICE_TYPE) == Some(AUTHORIZE_ONLY) {
@@ -82,36 +82,43 @@ impl Dynamic {
                 (client, index)
             }
             none => {
-                let freshness = Some(Freshness::default());
-                let config = client::Config { freshness, ..client::Config::single(server) };
+                let freshness = Some(FreshnessPolicy::default());
+                let config = client::RadiusClientConfig {
+                    freshness,
+                    ..client::RadiusClientConfig::for_server(server)
+                };
                 let mut client =
-                    Client::new(config, SecureRng::from_seed(fronts.ctx.rng.array())).map_err(full)?;
+                    RadiusClient::new(config, SecureRng::from_seed(fronts.ctx.rng.random_array()))
+                        .map_err(full)?;
                 client.set_epoch(fronts.ctx.now, fronts.ctx.epoch);
-                (none.insert(Child::new(DYNAMIC, client)), 0)
+                (none.insert(ChildMachine::new(DYNAMIC, client)), 0)
             }
         };
         if attributes.get(kind::EVENT_TIMESTAMP).is_none() {
             // By it an access server tells a new request from an old one (RFC 5176 §6.3).
-            attributes.push_u32(kind::EVENT_TIMESTAMP, fronts.ctx.wall().unix_secs() as u32);
+            attributes.push_u32(kind::EVENT_TIMESTAMP, fronts.ctx.wall_time().unix_secs() as u32);
         }
-        let target = Target::Server(index);
-        client.command(fronts.ctx.now, client::Command::Request { token, target, code, attributes })
+        let target = RequestTarget::Server(index);
+        client.handle_command(
+            fronts.ctx.now,
+            client::RadiusClientCommand::Request { token, target, code, attributes },
+        )
     }
 
     /// Hears what access servers answer; whether anything was said.
-    pub(super) fn drain(&mut self, ctx: &mut Context) -> bool {
+    pub(super) fn drain_events(&mut self, ctx: &mut ServerContext) -> bool {
         let mut heard = false;
         while let Some(event) = self.client.as_mut().and_then(|client| ctx.outputs.next_event(client)) {
             heard = true;
             let (token, result) = match event {
-                client::Event::Response(r) => match r.code {
-                    Code::COA_ACK | Code::DISCONNECT_ACK => (r.token, DynamicResult::Ack),
+                client::RadiusClientEvent::Response(r) => match r.code {
+                    PacketCode::COA_ACK | PacketCode::DISCONNECT_ACK => (r.token, DynamicResult::Ack),
                     _ => (r.token, DynamicResult::Nak(r.attributes.get_u32(kind::ERROR_CAUSE))),
                 },
-                client::Event::TimedOut { token } => (token, DynamicResult::TimedOut),
-                client::Event::Server { .. } => continue,
+                client::RadiusClientEvent::TimedOut { token } => (token, DynamicResult::TimedOut),
+                client::RadiusClientEvent::Server { .. } => continue,
             };
-            ctx.outputs.event(Event::Dynamic { token, result });
+            ctx.outputs.push_event(AaaServerEvent::Dynamic { token, result });
         }
         heard
     }

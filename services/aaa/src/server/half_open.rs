@@ -12,14 +12,14 @@ use usher_diameter::node::PeerId;
 
 /// Who has a share of the room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Source {
+pub(super) enum RequestSource {
     /// A RADIUS client by its address: clients of one network are not one client.
     Address(IpAddr),
     /// A Diameter peer.
     Peer(PeerId),
 }
 
-impl Source {
+impl RequestSource {
     /// The client's address; unspecified for a Diameter peer.
     pub(super) fn address(self) -> IpAddr {
         match self {
@@ -35,7 +35,7 @@ const CROWD: usize = 64 << 10;
 const STEP: usize = CROWD / 4;
 
 #[derive(Debug)]
-struct Entry<T> {
+struct HalfOpenEntry<T> {
     value: T,
     /// What it was said to hold.
     octets: usize,
@@ -46,8 +46,8 @@ struct Entry<T> {
 }
 
 #[derive(Debug)]
-struct Share {
-    source: Source,
+struct SourceUsage {
+    source: RequestSource,
     count: u32,
     octets: usize,
     oldest: Option<u64>,
@@ -57,10 +57,10 @@ struct Share {
 /// Sessions under tokens; see the [module](self).
 #[derive(Debug)]
 pub(super) struct HalfOpen<T> {
-    table: SessionTable<Entry<T>>,
-    shares: Vec<Share>,
+    table: SessionTable<HalfOpenEntry<T>>,
+    shares: Vec<SourceUsage>,
     free: Vec<u32>,
-    by_source: HashMap<Source, u32>,
+    by_source: HashMap<RequestSource, u32>,
     /// Sources whose sessions hold much, by how much, in steps.
     crowds: BTreeSet<(usize, u32)>,
     octets: usize,
@@ -82,7 +82,7 @@ impl<T> HalfOpen<T> {
         self.table.len()
     }
     /// What all sessions hold, as it was said.
-    pub(super) fn octets(&self) -> usize {
+    pub(super) fn total_octets(&self) -> usize {
         self.octets
     }
     pub(super) fn get(&self, token: u64) -> Option<&T> {
@@ -93,29 +93,29 @@ impl<T> HalfOpen<T> {
     }
     /// The session that was not touched for longest, and when it was.
     pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
-        self.table.oldest()
+        self.table.oldest_entry()
     }
     /// The session that goes first where there is no room: of a source whose sessions hold the
     /// most, to a [`STEP`], the one not touched for longest.
     pub(super) fn crowded_out(&self) -> Option<u64> {
         match self.crowds.last() {
             Some((_, share)) => self.shares.get(*share as usize)?.oldest,
-            None => self.table.oldest().map(|(token, _)| token),
+            None => self.table.oldest_entry().map(|(token, _)| token),
         }
     }
-    pub(super) fn insert(&mut self, now: Instant, source: Source, octets: usize, value: T) -> u64 {
+    pub(super) fn insert(&mut self, now: Instant, source: RequestSource, octets: usize, value: T) -> u64 {
         let share = match self.by_source.get(&source) {
             Some(share) => *share,
-            None => self.share(source),
+            None => self.add_source(source),
         };
-        let token = self.table.insert(now, Entry { value, octets, share, older: None, newer: None });
-        self.link(share, token);
+        let token = self.table.insert(now, HalfOpenEntry { value, octets, share, older: None, newer: None });
+        self.link_session(share, token);
         self.shares[share as usize].count += 1;
         self.weigh_share(share, 0, octets);
         token
     }
     /// A session holds so many octets now.
-    pub(super) fn weigh(&mut self, token: u64, octets: usize) {
+    pub(super) fn set_octets(&mut self, token: u64, octets: usize) {
         let Some(entry) = self.table.get_mut(token) else { return };
         let (share, before) = (entry.share, core::mem::replace(&mut entry.octets, octets));
         if before != octets {
@@ -125,16 +125,16 @@ impl<T> HalfOpen<T> {
     /// Makes a session the newest.
     pub(super) fn touch(&mut self, now: Instant, token: u64) {
         if self.table.touch(now, token)
-            && let Some(share) = self.unlink(token)
+            && let Some(share) = self.unlink_session(token)
         {
-            self.link(share, token);
+            self.link_session(share, token);
         }
     }
     pub(super) fn remove(&mut self, token: u64) -> Option<T> {
-        let share = self.unlink(token)?;
+        let share = self.unlink_session(token)?;
         let entry = self.table.remove(token)?;
         self.weigh_share(share, entry.octets, 0);
-        self.leave(share);
+        self.remove_session(share);
         Some(entry.value)
     }
     /// Does something to each session, in no order that counts.
@@ -148,8 +148,8 @@ impl<T> HalfOpen<T> {
         }
     }
 
-    fn share(&mut self, source: Source) -> u32 {
-        let empty = Share { source, count: 0, octets: 0, oldest: None, newest: None };
+    fn add_source(&mut self, source: RequestSource) -> u32 {
+        let empty = SourceUsage { source, count: 0, octets: 0, oldest: None, newest: None };
         let share = match self.free.pop() {
             Some(share) => {
                 self.shares[share as usize] = empty;
@@ -181,7 +181,7 @@ impl<T> HalfOpen<T> {
         }
     }
     /// One session fewer of a source.
-    fn leave(&mut self, index: u32) {
+    fn remove_session(&mut self, index: u32) {
         let share = &mut self.shares[index as usize];
         share.count -= 1;
         if share.count == 0 {
@@ -189,7 +189,7 @@ impl<T> HalfOpen<T> {
             self.free.push(index);
         }
     }
-    fn link(&mut self, index: u32, token: u64) {
+    fn link_session(&mut self, index: u32, token: u64) {
         let share = &mut self.shares[index as usize];
         let before = share.newest.replace(token);
         match before.and_then(|before| self.table.get_mut(before)) {
@@ -200,7 +200,7 @@ impl<T> HalfOpen<T> {
             (entry.older, entry.newer) = (before, None);
         }
     }
-    fn unlink(&mut self, token: u64) -> Option<u32> {
+    fn unlink_session(&mut self, token: u64) -> Option<u32> {
         let entry = self.table.get(token)?;
         let (index, older, newer) = (entry.share, entry.older, entry.newer);
         let share = &mut self.shares[index as usize];
@@ -222,8 +222,8 @@ mod tests {
     use proptest::prelude::*;
     use usher_core::Seed;
 
-    fn source(n: u8) -> Source {
-        Source::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)))
+    fn test_source(n: u8) -> RequestSource {
+        RequestSource::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)))
     }
 
     proptest! {
@@ -231,13 +231,13 @@ mod tests {
         fn it_does_what_a_list_would(
             steps in proptest::collection::vec((0u8..6, 0usize..40, 0u8..3, 1usize..30_000), 0..300),
         ) {
-            let mut sessions = HalfOpen::new(&mut Seed::new(1).secure("half open", 0));
+            let mut sessions = HalfOpen::new(&mut Seed::new(1).derive_secure_rng("half open", 0));
             let mut list: Vec<(u64, u8, usize, usize)> = Vec::new();
             for (n, (what, which, from, octets)) in steps.into_iter().enumerate() {
                 let now = Instant::from_nanos(n as u64);
                 let which = which.min(list.len().saturating_sub(1));
                 match what {
-                    0..=2 => list.push((sessions.insert(now, source(from), octets, n), from, n, octets)),
+                    0..=2 => list.push((sessions.insert(now, test_source(from), octets, n), from, n, octets)),
                     3 if !list.is_empty() => {
                         let entry = list.remove(which);
                         sessions.touch(now, entry.0);
@@ -249,12 +249,12 @@ mod tests {
                     }
                     5 if !list.is_empty() => {
                         list[which].3 = octets;
-                        sessions.weigh(list[which].0, octets);
+                        sessions.set_octets(list[which].0, octets);
                     }
                     _ => {}
                 }
                 prop_assert_eq!(sessions.len(), list.len());
-                prop_assert_eq!(sessions.octets(), list.iter().map(|e| e.3).sum::<usize>());
+                prop_assert_eq!(sessions.total_octets(), list.iter().map(|e| e.3).sum::<usize>());
                 prop_assert_eq!(sessions.oldest().map(|o| o.0), list.first().map(|e| e.0));
                 let of = |s: u8| list.iter().filter(|e| e.1 == s).map(|e| e.3).sum::<usize>();
                 let shares: Vec<usize> = (0..3).map(of).collect();

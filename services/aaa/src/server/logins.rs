@@ -5,48 +5,55 @@
 //! one is done each time that the host calls. Between two calls the host hands in what came, so that a request that costs
 //! microseconds waits for one such step and not for all of them.
 
-use super::answer::{Asker, Verdict};
+use super::answer::{LoginVerdict, RequestToken};
 use super::api::LoginOwner;
-use super::api::{Event, Job};
-use super::ask::{Ask, Ending, Pending};
-use super::context::Context;
-use super::fronts::Fronts;
-use super::half_open::{HalfOpen, Source};
-use super::held::{Held, HeldReject};
-use super::proof::{BadProof, Proof};
-use super::reason::Reason;
-use super::session::{Accepted, Opening, Reject, Session, Step, failure, opening};
-use crate::users::bypass;
+use super::api::{AaaServerEvent, AaaServerJob};
+use super::ask::{LoginOutcome, LoginRequest, PendingRequest};
+use super::context::ServerContext;
+use super::fronts::ProtocolFronts;
+use super::half_open::{HalfOpen, RequestSource};
+use super::held::{DelayedReject, DelayedRejectQueue};
+use super::proof::{BadProof, RequestProof};
+use super::reason::RejectCause;
+use super::session::{
+    AcceptedLogin, EapOpening, LoginReject, LoginSession, LoginStep, eap_failure, parse_opening,
+};
+use crate::users::mac_bypass_address;
 use alloc::vec::Vec;
 use usher_core::fair::FairQueue;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{CommandError, Instant, SecureRng};
-use usher_eap::packet::Type;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::server::Request;
+use usher_eap::packet::EapType;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::server::RadiusRequest;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Logins {
-    sessions: HalfOpen<Session>,
+pub(super) struct PendingLogins {
+    sessions: HalfOpen<LoginSession>,
     /// Sessions with a step that waits for its turn.
-    turns: FairQueue<Source, u64>,
+    turns: FairQueue<RequestSource, u64>,
     /// Rejects of those that are no more.
-    held: Held,
+    delayed_rejects: DelayedRejectQueue,
     /// The EAP packet that came.
     packet: Vec<u8>,
 }
 
-impl Logins {
+impl PendingLogins {
     pub(super) fn new(rng: &mut SecureRng) -> Self {
         let sessions = HalfOpen::new(rng);
-        Self { sessions, turns: FairQueue::new(), held: Held::default(), packet: Vec::new() }
+        Self {
+            sessions,
+            turns: FairQueue::new(),
+            delayed_rejects: DelayedRejectQueue::default(),
+            packet: Vec::new(),
+        }
     }
-    pub(super) const fn sessions(&self) -> &HalfOpen<Session> {
+    pub(super) const fn sessions(&self) -> &HalfOpen<LoginSession> {
         &self.sessions
     }
     /// Does something to each, in no order that counts.
-    pub(super) fn for_each(&mut self, each: impl FnMut(&mut Session)) {
+    pub(super) fn for_each(&mut self, each: impl FnMut(&mut LoginSession)) {
         self.sessions.for_each(each);
     }
     /// Steps that wait for their turn.
@@ -54,64 +61,72 @@ impl Logins {
         self.turns.len()
     }
     /// Rejects held back.
-    pub(super) fn held(&self) -> usize {
-        self.held.len()
+    pub(super) fn delayed_reject_count(&self) -> usize {
+        self.delayed_rejects.len()
     }
     /// When something is to be done again.
-    pub(super) fn due(&self, ctx: &Context) -> Option<Instant> {
+    pub(super) fn next_due(&self, ctx: &ServerContext) -> Option<Instant> {
         if !self.turns.is_empty() {
             return Some(Instant::ZERO);
         }
         let idle = self.sessions.oldest().map(|(_, since)| since + ctx.config.session_timeout);
-        earliest([idle, self.held.next()])
+        earliest_deadline([idle, self.delayed_rejects.next_due()])
     }
 
     /// Takes an Access-Request whose user is known here.
-    pub(super) fn access_request(&mut self, fronts: &mut Fronts, request: Request) {
+    pub(super) fn access_request(&mut self, fronts: &mut ProtocolFronts, request: RadiusRequest) {
         let password = request.user_password();
         let mut packet = core::mem::take(&mut self.packet);
         packet.clear();
-        let is_eap = request.attributes.eap(&mut packet);
-        let pending = Pending {
-            asker: Asker::Radius(request.token),
-            source: Source::Address(request.path.remote.ip()),
+        let is_eap = request.attributes.read_eap_packet(&mut packet);
+        let pending = PendingRequest {
+            asker: RequestToken::Radius(request.token),
+            source: RequestSource::Address(request.path.remote.ip()),
             arrived: fronts.ctx.now,
             request: request.attributes,
         };
-        let ask = Ask { owner: LoginOwner::Radius(request.client), pending };
+        let ask = LoginRequest { owner: LoginOwner::Radius(request.client), pending };
         let list = &ask.pending.request;
         let of_passwords = [kind::USER_PASSWORD, kind::CHAP_PASSWORD];
         if is_eap && of_passwords.iter().any(|&k| list.get(k).is_some()) {
-            let failure = packet.get(1).map(|&identifier| failure(identifier));
-            self.reject_at_once(fronts, ask, Reason::BadEap, failure.as_ref().map(|f| &f[..]));
+            let failure = packet.get(1).map(|&identifier| eap_failure(identifier));
+            self.reject_at_once(fronts, ask, RejectCause::BadEap, failure.as_ref().map(|f| &f[..]));
         } else if is_eap {
-            let token = list.get(kind::STATE).map(|state| fronts.ctx.shard.token(state));
-            self.eap(fronts, ask, token, &packet);
+            let token = list.get(kind::STATE).map(|state| fronts.ctx.shard.token_from_state(state));
+            self.handle_eap(fronts, ask, token, &packet);
         } else {
             let proof = match password {
                 // One proof, or it is not said what counts (RFC 2865 §4.1, RFC 3579 §3.3).
                 Ok(Some(_)) if list.get(kind::CHAP_PASSWORD).is_some() => Err(BadProof),
-                Ok(Some(password)) => Ok(Some(Proof::Pap(password))),
-                Ok(None) => Proof::read(list, &request.request_authenticator),
+                Ok(Some(password)) => Ok(Some(RequestProof::Pap(password))),
+                Ok(None) => RequestProof::from_attributes(list, &request.request_authenticator),
                 Err(_) => Err(BadProof),
             };
-            let bypass = if fronts.ctx.config.mab { bypass(list) } else { None };
+            let bypass = if fronts.ctx.config.mab { mac_bypass_address(list) } else { None };
             let proof = match (proof, bypass) {
-                (Ok(Some(Proof::Pap(password))), Some(address)) => Ok(Proof::Mab(address, Some(password))),
-                (Ok(None), Some(address)) => Ok(Proof::Mab(address, None)),
+                (Ok(Some(RequestProof::Pap(password))), Some(address)) => {
+                    Ok(RequestProof::Mab(address, Some(password)))
+                }
+                (Ok(None), Some(address)) => Ok(RequestProof::Mab(address, None)),
                 (Ok(Some(proof)), _) => Ok(proof),
-                (Ok(None), None) => Err(Reason::NoProof),
+                (Ok(None), None) => Err(RejectCause::NoProof),
                 // RFC 2865 §5: what has a wrong length is rejected, not passed over; the NAS would take us for dead.
-                (Err(_), _) => Err(Reason::BadProof),
+                (Err(_), _) => Err(RejectCause::BadProof),
             };
-            self.prove(fronts, ask, proof);
+            self.handle_proof(fronts, ask, proof);
         }
         self.packet = packet;
     }
 
     /// Takes a request that carries EAP: one that begins a login, or one of the login that its State names, where there is
     /// such a one.
-    pub(super) fn eap(&mut self, fronts: &mut Fronts, ask: Ask, token: Option<Option<u64>>, packet: &[u8]) {
+    pub(super) fn handle_eap(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        ask: LoginRequest,
+        token: Option<Option<u64>>,
+        packet: &[u8],
+    ) {
         match token {
             None => self.begin_eap(fronts, ask, packet),
             Some(token) => self.go_on(fronts, ask, token, packet),
@@ -119,12 +134,17 @@ impl Logins {
     }
 
     /// Begins a login that one request decides, or turns it away that proves nothing.
-    pub(super) fn prove(&mut self, fronts: &mut Fronts, ask: Ask, proof: Result<Proof, Reason>) {
+    pub(super) fn handle_proof(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        ask: LoginRequest,
+        proof: Result<RequestProof, RejectCause>,
+    ) {
         match proof {
             Ok(proof) => {
                 let name = ask.name().to_vec();
-                let session = Session::of_user(&fronts.ctx, ask, name, proof);
-                self.open(fronts, session);
+                let session = LoginSession::of_user(&fronts.ctx, ask, name, proof);
+                self.open_session(fronts, session);
             }
             Err(reason) => self.reject_at_once(fronts, ask, reason, None),
         }
@@ -132,58 +152,61 @@ impl Logins {
 
     /// Begins a conversation. One that does not begin with who the peer is (RFC 3579 §2.1, §2.2, §2.6.2): who answers a
     /// request of its NAS's own is asked, and the rest is rejected.
-    fn begin_eap(&mut self, fronts: &mut Fronts, ask: Ask, packet: &[u8]) {
-        let session = match opening(packet) {
-            Opening::Start => {
+    fn begin_eap(&mut self, fronts: &mut ProtocolFronts, ask: LoginRequest, packet: &[u8]) {
+        let session = match parse_opening(packet) {
+            EapOpening::Start => {
                 let identifier = fronts.ctx.rng.next_u32() as u8;
-                Session::nameless(&fronts.ctx, ask, identifier)
+                LoginSession::without_name(&fronts.ctx, ask, identifier)
             }
-            Opening::Identity(name, identifier) => {
-                Session::of_user(&fronts.ctx, ask, name.to_vec(), Proof::Eap(identifier))
+            EapOpening::Identity(name, identifier) => {
+                LoginSession::of_user(&fronts.ctx, ask, name.to_vec(), RequestProof::Eap(identifier))
             }
             // Not the identifier that the NAS has used.
-            Opening::Response(answered) => Session::nameless(&fronts.ctx, ask, answered.wrapping_add(1)),
-            // A Nak that wishes for nothing, so that the peer does not ask again.
-            Opening::Request(identifier) => {
-                let nak = [2, identifier, 0, 6, Type::NAK.0, 0];
-                return self.reject_at_once(fronts, ask, Reason::BadEap, Some(&nak));
+            EapOpening::Response(answered) => {
+                LoginSession::without_name(&fronts.ctx, ask, answered.wrapping_add(1))
             }
-            Opening::Noise(identifier) => {
-                let failure = identifier.map(failure);
+            // A Nak that wishes for nothing, so that the peer does not ask again.
+            EapOpening::Request(identifier) => {
+                let nak = [2, identifier, 0, 6, EapType::NAK.0, 0];
+                return self.reject_at_once(fronts, ask, RejectCause::BadEap, Some(&nak));
+            }
+            EapOpening::Noise(identifier) => {
+                let failure = identifier.map(eap_failure);
                 let eap = failure.as_ref().map(|f| &f[..]);
-                return self.reject_at_once(fronts, ask, Reason::BadEap, eap);
+                return self.reject_at_once(fronts, ask, RejectCause::BadEap, eap);
             }
         };
-        self.open(fronts, session);
+        self.open_session(fronts, session);
     }
 
     /// Makes room for a login and begins it.
-    fn open(&mut self, fronts: &mut Fronts, session: Session) {
+    fn open_session(&mut self, fronts: &mut ProtocolFronts, session: LoginSession) {
         self.crowd_out(fronts, fronts.ctx.config.max_half_open.max(1));
         fronts.ctx.counters.sessions += 1;
         let Some(source) = session.source() else { return };
-        let token = self.sessions.insert(fronts.ctx.now, source, session.octets(&fronts.ctx.config), session);
+        let token =
+            self.sessions.insert(fronts.ctx.now, source, session.counted_octets(&fronts.ctx.config), session);
         if let Some(session) = self.sessions.get_mut(token) {
-            let step = session.begin(&mut fronts.ctx, token);
+            let step = session.start_login(&mut fronts.ctx, token);
             self.carry_out(fronts, token, step);
         }
     }
 
     /// Takes a request of a session that is under way; `token` is what its State names.
-    fn go_on(&mut self, fronts: &mut Fronts, ask: Ask, token: Option<u64>, packet: &[u8]) {
+    fn go_on(&mut self, fronts: &mut ProtocolFronts, ask: LoginRequest, token: Option<u64>, packet: &[u8]) {
         let session = token.and_then(|token| Some((token, self.sessions.get_mut(token)?)));
         let Some((token, session)) = session.filter(|(_, session)| session.is_of(&ask.owner)) else {
             return self.reject_unknown(fronts, ask, packet.get(1).copied());
         };
         if !session.is_overdue(&fronts.ctx) {
             let step = session.on_request(&mut fronts.ctx, ask.pending, packet);
-            return self.hear(fronts, token, step);
+            return self.apply_peer_step(fronts, token, step);
         }
-        self.carry_out(fronts, token, Step::Undecided(Reason::TooSlow));
+        self.carry_out(fronts, token, LoginStep::Undecided(RejectCause::TooSlow));
         // Its end was told. The reject is as late as any.
-        let Pending { asker, arrived, request, .. } = ask.pending;
-        fronts.recycle(request);
-        let reject = (asker, packet.get(1).copied(), Attributes::new());
+        let PendingRequest { asker, arrived, request, .. } = ask.pending;
+        fronts.recycle_attributes(request);
+        let reject = (asker, packet.get(1).copied(), AttributeList::new());
         self.send_reject_at(fronts, arrived + fronts.ctx.config.reject_delay, reject);
     }
 
@@ -191,11 +214,11 @@ impl Logins {
     ///
     /// # Errors
     /// It is over, or asked nothing of the kind.
-    pub(super) fn answered(
+    pub(super) fn apply_host_answer(
         &mut self,
-        fronts: &mut Fronts,
+        fronts: &mut ProtocolFronts,
         token: u64,
-        answer: impl FnOnce(&mut Session, &mut Context) -> Result<Step, CommandError>,
+        answer: impl FnOnce(&mut LoginSession, &mut ServerContext) -> Result<LoginStep, CommandError>,
     ) -> Result<(), CommandError> {
         let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
         let step = answer(session, &mut fronts.ctx)?;
@@ -204,20 +227,20 @@ impl Logins {
     }
 
     /// Does the step whose turn it is.
-    pub(super) fn take_turn(&mut self, fronts: &mut Fronts) {
+    pub(super) fn take_turn(&mut self, fronts: &mut ProtocolFronts) {
         while let Some((_, token)) = self.turns.pop() {
             // The session may have been pushed out, or have ended by its age.
             if let Some(step) =
                 self.sessions.get_mut(token).and_then(|session| session.on_turn(&mut fronts.ctx))
             {
-                return self.hear(fronts, token, step);
+                return self.apply_peer_step(fronts, token, step);
             }
         }
     }
 
     /// Has a session wait for its turn; the one that has no room for that loses its.
-    fn put_off(&mut self, fronts: &mut Fronts, token: u64) {
-        let Some(source) = self.sessions.get(token).and_then(Session::source) else { return };
+    fn put_off(&mut self, fronts: &mut ProtocolFronts, token: u64) {
+        let Some(source) = self.sessions.get(token).and_then(LoginSession::source) else { return };
         let displaced = self.turns.push(source, token, fronts.ctx.config.max_steps_waiting);
         if let Some((_, token)) = displaced
             && let Some(session) = self.sessions.get_mut(token)
@@ -228,144 +251,165 @@ impl Logins {
     }
 
     /// Ends sessions that idle for too long.
-    pub(super) fn expire(&mut self, fronts: &mut Fronts) {
+    pub(super) fn expire_sessions(&mut self, fronts: &mut ProtocolFronts) {
         while let Some((token, since)) = self.sessions.oldest() {
             if since + fronts.ctx.config.session_timeout > fronts.ctx.now {
                 break;
             }
-            let reason = self.sessions.get(token).map_or(Reason::GaveUp, Session::on_expired);
-            self.carry_out(fronts, token, Step::Undecided(reason));
+            let reason = self.sessions.get(token).map_or(RejectCause::GaveUp, LoginSession::on_expired);
+            self.carry_out(fronts, token, LoginStep::Undecided(reason));
         }
     }
 
     /// Does what is to be done after what a peer sent. What changes nothing keeps no session alive.
-    fn hear(&mut self, fronts: &mut Fronts, token: u64, step: Step) {
-        if step.goes_on() {
+    fn apply_peer_step(&mut self, fronts: &mut ProtocolFronts, token: u64, step: LoginStep) {
+        if step.is_progress() {
             self.sessions.touch(fronts.ctx.now, token);
         }
         self.carry_out(fronts, token, step);
     }
 
     /// Does what is to be done about a session.
-    fn carry_out(&mut self, fronts: &mut Fronts, token: u64, step: Step) {
+    fn carry_out(&mut self, fronts: &mut ProtocolFronts, token: u64, step: LoginStep) {
         match step {
-            Step::Wait => {}
-            Step::Challenge(pending) => {
-                let (eap, state) = (core::mem::take(&mut fronts.ctx.out), fronts.ctx.shard.state(token));
-                fronts.answer(pending.asker, Verdict::Challenge { eap: &eap, state });
+            LoginStep::Wait => {}
+            LoginStep::Challenge(pending) => {
+                let (eap, state) =
+                    (core::mem::take(&mut fronts.ctx.out), fronts.ctx.shard.state_for_token(token));
+                fronts.answer_request(pending.asker, LoginVerdict::Challenge { eap: &eap, state });
                 fronts.ctx.out = eap;
-                fronts.recycle(pending.request);
-                self.weigh(fronts, token);
+                fronts.recycle_attributes(pending.request);
+                self.update_octets(fronts, token);
             }
-            Step::Again(pending) => {
-                let (eap, state) = (core::mem::take(&mut fronts.ctx.out), fronts.ctx.shard.state(token));
-                fronts.answer(pending.asker, Verdict::Again { eap: &eap, state });
+            LoginStep::Rechallenge(pending) => {
+                let (eap, state) =
+                    (core::mem::take(&mut fronts.ctx.out), fronts.ctx.shard.state_for_token(token));
+                fronts.answer_request(pending.asker, LoginVerdict::Rechallenge { eap: &eap, state });
                 fronts.ctx.out = eap;
-                fronts.recycle(pending.request);
+                fronts.recycle_attributes(pending.request);
             }
-            Step::Drop(pending) => fronts.drop_request(pending),
-            Step::PutOff => self.put_off(fronts, token),
-            Step::Admit(client, source, mut request) => {
+            LoginStep::Drop(pending) => fronts.drop_request(pending),
+            LoginStep::Deferred => self.put_off(fronts, token),
+            LoginStep::Admit(client, source, mut request) => {
                 if !fronts.speaks_for(client, source, request.nas) {
                     request.nas = source;
                 }
-                fronts.ctx.assign(token, Job::Admit { client, request });
+                fronts.ctx.assign_job(token, AaaServerJob::Admit { client, request });
             }
-            Step::Accept(grant) => {
+            LoginStep::Accept(grant) => {
                 let Some(session) = self.sessions.remove(token) else { return };
-                let accepted = match session.accept(&mut fronts.ctx, grant) {
+                let accepted = match session.accept_login(&mut fronts.ctx, grant) {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => return,
-                    Err((session, reject)) => return self.reject(fronts, *session, reject),
+                    Err((session, reject)) => return self.reject_login(fronts, *session, reject),
                 };
-                let Accepted { asker, eap, msk, method, reply, login } = accepted;
+                let AcceptedLogin { asker, eap, msk, method, reply, login } = accepted;
                 let eap = eap.as_ref().map(|e| &e[..]);
-                fronts.answer(asker, Verdict::Accept { eap, msk: msk.as_ref(), method, reply });
-                fronts.ctx.list = fronts.attributes();
-                fronts.ctx.outputs.event(Event::Accepted(login));
+                fronts.answer_request(asker, LoginVerdict::Accept { eap, msk: msk.as_ref(), method, reply });
+                fronts.ctx.list = fronts.take_attributes();
+                fronts.ctx.outputs.push_event(AaaServerEvent::Accepted(login));
             }
-            Step::Reject(reject) => {
+            LoginStep::Reject(reject) => {
                 let Some(session) = self.sessions.remove(token) else { return };
-                self.reject(fronts, session, reject);
+                self.reject_login(fronts, session, reject);
             }
-            Step::Undecided(reason) => {
+            LoginStep::Undecided(reason) => {
                 let Some(session) = self.sessions.remove(token) else { return };
                 if session.is_told() {
-                    session.trace(&mut fronts.ctx, || "the device did not answer any more".into());
-                    return abandon(fronts, session);
+                    session.trace_line(&mut fronts.ctx, || "the device did not answer any more".into());
+                    return abandon_session(fronts, session);
                 }
-                let (asker, login) = session.undecided(&mut fronts.ctx, reason);
+                let (asker, login) = session.end_undecided(&mut fronts.ctx, reason);
                 match (asker, reason) {
-                    (Some(asker), Reason::StoreAway | Reason::Busy) => fronts.unavailable(asker),
-                    (Some(asker), _) => fronts.discard(asker),
-                    (None, _) => fronts.ctx.list = fronts.attributes(),
+                    (Some(asker), RejectCause::StoreAway | RejectCause::Busy) => {
+                        fronts.answer_unavailable(asker)
+                    }
+                    (Some(asker), _) => fronts.discard_request(asker),
+                    (None, _) => fronts.ctx.list = fronts.take_attributes(),
                 }
-                fronts.ctx.outputs.event(Event::Undecided(login));
+                fronts.ctx.outputs.push_event(AaaServerEvent::Undecided(login));
             }
         }
     }
 
     /// Ends a login whose user is turned away.
-    fn reject(&mut self, fronts: &mut Fronts, session: Session, reject: Reject) {
-        let Some((due, reject, login)) = session.reject(&mut fronts.ctx, reject) else { return };
+    fn reject_login(&mut self, fronts: &mut ProtocolFronts, session: LoginSession, reject: LoginReject) {
+        let Some((due, reject, login)) = session.reject_login(&mut fronts.ctx, reject) else { return };
         self.send_reject_at(fronts, due, reject);
         match login {
-            Ok(login) => fronts.ctx.tell_rejected(login),
-            Err(request) => fronts.recycle(request),
+            Ok(login) => fronts.ctx.report_reject(login),
+            Err(request) => fronts.recycle_attributes(request),
         }
     }
 
     /// A session may hold more, or less, than before.
-    fn weigh(&mut self, fronts: &mut Fronts, token: u64) {
+    fn update_octets(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         let Some(session) = self.sessions.get(token) else { return };
-        self.sessions.weigh(token, session.octets(&fronts.ctx.config));
+        self.sessions.set_octets(token, session.counted_octets(&fronts.ctx.config));
         self.crowd_out(fronts, usize::MAX);
     }
 
     /// Pushes sessions out until there are fewer than so many, and until they hold no more than they may.
-    fn crowd_out(&mut self, fronts: &mut Fronts, most: usize) {
-        while self.sessions.len() >= most || self.sessions.octets() > fronts.ctx.config.max_half_open_octets {
+    fn crowd_out(&mut self, fronts: &mut ProtocolFronts, most: usize) {
+        while self.sessions.len() >= most
+            || self.sessions.total_octets() > fronts.ctx.config.max_half_open_octets
+        {
             let oldest = self.sessions.crowded_out();
             let Some(session) = oldest.and_then(|oldest| self.sessions.remove(oldest)) else { break };
             fronts.ctx.counters.evicted += 1;
-            session.trace(&mut fronts.ctx, || "dropped: too many unfinished sessions".into());
-            fronts.ctx.outputs.event(Event::Evicted { client: session.client() });
-            abandon(fronts, session);
+            session.trace_line(&mut fronts.ctx, || "dropped: too many unfinished sessions".into());
+            fronts.ctx.outputs.push_event(AaaServerEvent::Evicted { client: session.client_index() });
+            abandon_session(fronts, session);
         }
     }
 
     /// Rejects a request whose login is not there, as late as that of one that is: a login that was refused, and whose
     /// reject waits for its time, is no more there, and is not to be told so by asking again. The host is not told of a
     /// login that is turned away: there is none, or its end was told.
-    fn reject_unknown(&mut self, fronts: &mut Fronts, ask: Ask, identifier: Option<u8>) {
-        fronts.ctx.counters.rejected(Reason::UnknownSession);
-        let begun = ask.begun();
-        let Pending { asker, arrived, request, .. } = ask.pending;
-        fronts.ctx.ended_elsewhere(begun, Ending::Undecided(Reason::UnknownSession), request);
-        let reject = (asker, identifier, Attributes::new());
+    fn reject_unknown(&mut self, fronts: &mut ProtocolFronts, ask: LoginRequest, identifier: Option<u8>) {
+        fronts.ctx.counters.count_rejected(RejectCause::UnknownSession);
+        let begun = ask.sessionless_login();
+        let PendingRequest { asker, arrived, request, .. } = ask.pending;
+        fronts.ctx.finish_sessionless_login(
+            begun,
+            LoginOutcome::Undecided(RejectCause::UnknownSession),
+            request,
+        );
+        let reject = (asker, identifier, AttributeList::new());
         self.send_reject_at(fronts, arrived + fronts.ctx.config.reject_delay, reject);
     }
 
     /// Turns somebody away who has no session, with this EAP packet where there is one to answer.
-    fn reject_at_once(&mut self, fronts: &mut Fronts, ask: Ask, reason: Reason, eap: Option<&[u8]>) {
-        let (begun, asker) = (ask.begun(), ask.pending.asker);
-        fronts.ctx.ended_elsewhere(begun, Ending::Rejected(reason), ask.pending.request);
-        fronts.answer(asker, Verdict::Reject { eap, reply: Attributes::new() });
+    fn reject_at_once(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        ask: LoginRequest,
+        reason: RejectCause,
+        eap: Option<&[u8]>,
+    ) {
+        let (begun, asker) = (ask.sessionless_login(), ask.pending.asker);
+        fronts.ctx.finish_sessionless_login(begun, LoginOutcome::Rejected(reason), ask.pending.request);
+        fronts.answer_request(asker, LoginVerdict::Reject { eap, reply: AttributeList::new() });
     }
 
-    fn send_reject_at(&mut self, fronts: &mut Fronts, due: Instant, (asker, identifier, reply): HeldReject) {
+    fn send_reject_at(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        due: Instant,
+        (asker, identifier, reply): DelayedReject,
+    ) {
         if due <= fronts.ctx.now {
             fronts.turn_away(asker, identifier, reply);
         } else {
-            self.held.push(due, (asker, identifier, reply));
-            self.release(fronts);
+            self.delayed_rejects.push(due, (asker, identifier, reply));
+            self.send_due_rejects(fronts);
         }
     }
 
     /// Sends held rejects whose time has come, and those that have no room.
-    pub(super) fn release(&mut self, fronts: &mut Fronts) {
+    pub(super) fn send_due_rejects(&mut self, fronts: &mut ProtocolFronts) {
         while let Some(((asker, identifier, reply), early)) =
-            self.held.pop(fronts.ctx.now, fronts.ctx.config.max_held)
+            self.delayed_rejects.pop(fronts.ctx.now, fronts.ctx.config.max_delayed_rejects)
         {
             fronts.ctx.counters.unheld += u64::from(early);
             fronts.turn_away(asker, identifier, reply);
@@ -374,8 +418,8 @@ impl Logins {
 }
 
 /// Forgets a session that led to nothing; whoever waits for its answer gets none.
-fn abandon(fronts: &mut Fronts, session: Session) {
-    if let Some(pending) = session.abandon(&mut fronts.ctx) {
+fn abandon_session(fronts: &mut ProtocolFronts, session: LoginSession) {
+    if let Some(pending) = session.abandon_login(&mut fronts.ctx) {
         fronts.drop_request(pending);
     }
 }

@@ -1,25 +1,25 @@
 //! The server's machine: what comes goes to the part that it is for, and what one part says to the next.
 
-use super::accounting::Accounting;
-use super::answer::Asker;
+use super::accounting::PendingAccounting;
+use super::answer::RequestToken;
 use super::api::LoginOwner;
-use super::api::{Command, Event, Handed, Job};
-use super::ask::{Ask, Pending};
+use super::api::{AaaServerCommand, AaaServerEvent, AaaServerJob, ShardRequest};
+use super::ask::{LoginRequest, PendingRequest};
 use super::cache::UserCache;
-use super::config::{Config, ConfigError, UserSource};
-use super::context::Context;
-use super::counters::Counters;
-use super::dynamic::Dynamic;
-use super::fronts::Fronts;
-use super::half_open::Source;
-use super::held_back::HeldBack;
-use super::logins::Logins;
-use super::proof::Proof;
-use super::proxy::Proxy;
-use super::reason::Reason;
+use super::config::{AaaServerConfig, ConfigError, UserSource};
+use super::context::ServerContext;
+use super::counters::AaaServerCounters;
+use super::dynamic::DynamicAuthClient;
+use super::fronts::ProtocolFronts;
+use super::half_open::RequestSource;
+use super::held_back::ServerLockout;
+use super::logins::PendingLogins;
+use super::proof::RequestProof;
+use super::proxy::RealmProxy;
+use super::reason::RejectCause;
 use super::shard::{ShardConfig, ShardKey};
 use super::stand_in::StandIns;
-use super::trace::Tracers;
+use super::trace::TraceTable;
 use super::{DIAMETER, DYNAMIC, RADIUS};
 use crate::proxy::HomeServers;
 use crate::users::canonical_name;
@@ -27,39 +27,39 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CommandError, Input, Instant, ListenerId, Machine, OutputOf, Outputs, Owner as Slot, Path, SecureRng,
-    SocketId, WallTime,
+    CommandError, DatagramPath, Instant, ListenerId, Machine, MachineInput, OutputOf, OutputQueue, OwnerPath,
+    SecureRng, SocketId, WallTime,
 };
 use usher_diameter::codes::{self, application, command};
-use usher_diameter::eap::Der;
-use usher_diameter::nasreq::Aar;
-use usher_diameter::node::{self, Node, PeerId};
+use usher_diameter::eap::DiameterEapRequest;
+use usher_diameter::nasreq::AaRequest;
+use usher_diameter::node::{self, DiameterNode, PeerId};
 use usher_diameter::peer::{automaton, watchdog};
-use usher_diameter::{Fault, Message, ResultCode};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
-use usher_radius::server::{self as radius, ClientConfig, Request};
+use usher_diameter::{DiameterError, DiameterMessage, ResultCode};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
+use usher_radius::server::{self as radius, ClientConfig, RadiusRequest};
 
-/// The `n`-th socket of the RADIUS front, whose purpose is in [`radius::Config::roles`].
+/// The `n`-th socket of the RADIUS front, whose purpose is in [`radius::RadiusServerConfig::roles`].
 #[must_use]
 pub const fn radius_socket(n: u32) -> SocketId {
-    SocketId::own(n).within(RADIUS)
+    SocketId::from_number(n).with_outer_slot(RADIUS)
 }
 /// Where RadSec connections are accepted.
-pub const RADSEC_LISTENER: ListenerId = ListenerId { owner: Slot::slot(RADIUS), n: 0 };
+pub const RADSEC_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(RADIUS), n: 0 };
 /// Where Diameter connections and associations are accepted.
-pub const DIAMETER_LISTENER: ListenerId = ListenerId { owner: Slot::slot(DIAMETER), n: 0 };
+pub const DIAMETER_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(DIAMETER), n: 0 };
 
 /// An AAA server; see the [module](super).
 #[derive(Debug)]
 pub struct AaaServer {
-    fronts: Fronts,
-    logins: Logins,
-    accounting: Accounting,
-    proxy: Proxy,
-    dynamic: Dynamic,
+    fronts: ProtocolFronts,
+    logins: PendingLogins,
+    accounting: PendingAccounting,
+    proxy: RealmProxy,
+    dynamic: DynamicAuthClient,
 }
 
 impl AaaServer {
@@ -67,44 +67,44 @@ impl AaaServer {
     ///
     /// # Errors
     /// The configuration contradicts itself.
-    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
-        let mut seed = || SecureRng::from_seed(rng.array());
-        let radius = config.radius.clone().map(|c| radius::Server::new(c, seed())).transpose()?;
-        let diameter = config.diameter.clone().map(|c| Node::new(c, Instant::ZERO, seed()));
-        let alone = || ShardConfig { number: 0, key: ShardKey::new(&rng.array()) };
+    pub fn new(config: AaaServerConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        let mut seed = || SecureRng::from_seed(rng.random_array());
+        let radius = config.radius.clone().map(|c| radius::RadiusServer::new(c, seed())).transpose()?;
+        let diameter = config.diameter.clone().map(|c| DiameterNode::new(c, Instant::ZERO, seed()));
+        let alone = || ShardConfig { number: 0, key: ShardKey::new(&rng.random_array()) };
         let shard = config.shard.clone().unwrap_or_else(alone);
         let cache = match config.users {
-            UserSource::Memory(_) => UserCache::none(&mut rng),
+            UserSource::Memory(_) => UserCache::without_entries(&mut rng),
             UserSource::Host(cache) => UserCache::new(cache, &mut rng),
         };
-        let logins = Logins::new(&mut rng);
-        let proxy = Proxy::new(&config, &mut rng)?;
-        let ctx = Context {
+        let logins = PendingLogins::new(&mut rng);
+        let proxy = RealmProxy::new(&config, &mut rng)?;
+        let ctx = ServerContext {
             now: Instant::ZERO,
             epoch: WallTime::UNIX_EPOCH,
             cache,
             stand_ins: StandIns::new(&shard.key),
-            held_back: HeldBack::new(config.failures, &mut rng),
+            lockout: ServerLockout::new(config.failures, &mut rng),
             shard,
-            outputs: Outputs::default(),
-            counters: Counters::default(),
-            tracers: Tracers::default(),
+            outputs: OutputQueue::default(),
+            counters: AaaServerCounters::default(),
+            tracers: TraceTable::default(),
             out: Vec::new(),
-            list: Attributes::new(),
+            list: AttributeList::new(),
             config,
             rng,
         };
-        let (accounting, dynamic) = (Accounting::default(), Dynamic::default());
-        Ok(Self { fronts: Fronts::new(radius, diameter, ctx), logins, accounting, proxy, dynamic })
+        let (accounting, dynamic) = (PendingAccounting::default(), DynamicAuthClient::default());
+        Ok(Self { fronts: ProtocolFronts::new(radius, diameter, ctx), logins, accounting, proxy, dynamic })
     }
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &AaaServerCounters {
         &self.fronts.ctx.counters
     }
     /// The RADIUS server's counters.
     #[must_use]
-    pub fn radius_counters(&self) -> Option<&radius::Counters> {
+    pub fn radius_counters(&self) -> Option<&radius::RadiusServerCounters> {
         self.fronts.radius.as_ref().map(|server| server.counters())
     }
     /// Where the newest RADIUS packets came from that were dropped.
@@ -128,13 +128,13 @@ impl AaaServer {
     }
     /// The Diameter node's counters.
     #[must_use]
-    pub fn diameter_counters(&self) -> Option<&node::Counters> {
+    pub fn diameter_counters(&self) -> Option<&node::DiameterNodeCounters> {
         self.fronts.diameter.as_ref().map(|node| node.counters())
     }
     /// What a Diameter peer is called.
     #[must_use]
     pub fn diameter_peer(&self, peer: PeerId) -> Option<&str> {
-        self.fronts.diameter.as_ref()?.host(peer)
+        self.fronts.diameter.as_ref()?.peer_host(peer)
     }
     /// How the connection of a Diameter peer stands (RFC 6733 §5.6), if there is such a peer.
     #[must_use]
@@ -145,7 +145,7 @@ impl AaaServer {
     /// watchdog finds nothing amiss (RFC 3539 §3.4).
     pub fn diameter_servers(&self) -> impl Iterator<Item = (&str, bool)> {
         self.fronts.diameter.iter().flat_map(|node| {
-            let connects = node.configured().filter(|(_, config)| config.address.is_some());
+            let connects = node.configured_peers().filter(|(_, config)| config.address.is_some());
             connects.map(|(peer, config)| {
                 let okay = node.watchdog_state(peer) == Some(watchdog::State::Okay);
                 (config.host.as_str(), okay)
@@ -162,7 +162,7 @@ impl AaaServer {
     /// The home servers and the client that asks them.
     #[must_use]
     pub const fn home_servers(&self) -> Option<&HomeServers> {
-        self.proxy.homes.current()
+        self.proxy.homes.current_servers()
     }
     /// Unfinished sessions.
     #[must_use]
@@ -172,7 +172,7 @@ impl AaaServer {
     /// About how many octets of memory unfinished sessions hold.
     #[must_use]
     pub fn half_open_octets(&self) -> usize {
-        self.logins.sessions().octets()
+        self.logins.sessions().total_octets()
     }
     /// Steps that wait for their turn: the host is to call at once, after it has handed in what came.
     #[must_use]
@@ -186,121 +186,132 @@ impl AaaServer {
     }
     /// Rejects held back.
     #[must_use]
-    pub fn held(&self) -> usize {
-        self.logins.held()
+    pub fn delayed_reject_count(&self) -> usize {
+        self.logins.delayed_reject_count()
     }
     /// Accounting requests that wait for their records to be durable.
     #[must_use]
     pub fn accounting_waiting(&self) -> usize {
-        self.accounting.waiting()
+        self.accounting.pending_count()
     }
     /// Requests that wait for an answer: of unfinished sessions, rejects held back, records that are not durable yet,
     /// requests passed on to a home server.
     #[must_use]
-    pub fn owed(&self) -> usize {
-        self.half_open() + self.held() + self.accounting_waiting() + self.proxy.waiting()
+    pub fn pending_request_count(&self) -> usize {
+        self.half_open()
+            + self.delayed_reject_count()
+            + self.accounting_waiting()
+            + self.proxy.pending_count()
     }
-    /// Takes back the request of a [`Login`](super::Login) that was told: a host that keeps none of them has none
+    /// Takes back the request of a [`Login`](super::FinishedLogin) that was told: a host that keeps none of them has none
     /// allocated.
-    pub fn reuse(&mut self, request: Attributes) {
-        self.fronts.recycle(request);
+    pub fn recycle_request(&mut self, request: AttributeList) {
+        self.fronts.recycle_attributes(request);
     }
 }
 
 /// Which part what comes is for.
 impl AaaServer {
     /// Gives an input to the part whose socket or connection it is of. Who connects where nobody serves is refused.
-    fn give(&mut self, now: Instant, input: Input<'_>) {
+    fn dispatch_input(&mut self, now: Instant, input: MachineInput<'_>) {
         let refusal = input.refusal();
-        if let Some((slot, input)) = input.enter() {
+        if let Some((slot, input)) = input.split_outer_slot() {
             if self.fronts.handle(now, slot, input) {
                 return;
             }
-            if let Some(client) = self.proxy.homes.client(slot).or_else(|| self.dynamic.client(slot)) {
-                return client.handle(now, input);
+            if let Some(client) =
+                self.proxy.homes.client_in_slot(slot).or_else(|| self.dynamic.client_in_slot(slot))
+            {
+                return client.handle_input(now, input);
             }
         }
         self.fronts.ctx.counters.no_front += 1;
         if let Some(refusal) = refusal {
-            self.fronts.ctx.outputs.operate(refusal);
+            self.fronts.ctx.outputs.push_operation(refusal);
         }
     }
 
-    fn obey(&mut self, command: Command) -> Result<(), CommandError> {
+    fn apply_command(&mut self, command: AaaServerCommand) -> Result<(), CommandError> {
         let Self { fronts, logins, accounting, proxy, dynamic } = self;
         match command {
-            Command::Found { token, user } => {
-                logins.answered(fronts, token, |session, ctx| session.on_found(ctx, user))
+            AaaServerCommand::Found { token, user } => {
+                logins.apply_host_answer(fronts, token, |session, ctx| session.on_found(ctx, user))
             }
-            Command::Verified { token, right } => {
-                logins.answered(fronts, token, |session, ctx| session.on_verified(ctx, right))
+            AaaServerCommand::Verified { token, right } => {
+                logins.apply_host_answer(fronts, token, |session, ctx| session.on_verified(ctx, right))
             }
-            Command::Admitted { token, admission } => {
-                logins.answered(fronts, token, |session, _| session.on_admitted(admission))
+            AaaServerCommand::Admitted { token, admission } => {
+                logins.apply_host_answer(fronts, token, |session, _| session.on_admitted(admission))
             }
-            Command::Named { token, name } => {
-                logins.answered(fronts, token, |session, ctx| session.on_named(ctx, name))
+            AaaServerCommand::Named { token, name } => {
+                logins.apply_host_answer(fronts, token, |session, ctx| {
+                    session.handle_certificate_name(ctx, name)
+                })
             }
-            Command::Certificate { token, verdict } => {
-                logins.answered(fronts, token, |session, ctx| session.on_certificate(ctx, verdict))
+            AaaServerCommand::Certificate { token, verdict } => {
+                logins.apply_host_answer(fronts, token, |session, ctx| session.on_certificate(ctx, verdict))
             }
-            Command::Unable { token } => logins.answered(fronts, token, |session, _| session.on_unable()),
-            Command::Accounted { token, durable } => accounting.written(fronts, token, durable),
-            Command::Reload(config) => self.reload(*config),
-            Command::Forget { name } => {
-                forget(&mut fronts.ctx, name.as_deref());
+            AaaServerCommand::Unable { token } => {
+                logins.apply_host_answer(fronts, token, |session, _| session.on_unable())
+            }
+            AaaServerCommand::Accounted { token, durable } => {
+                accounting.finish_record(fronts, token, durable)
+            }
+            AaaServerCommand::Reload(config) => self.apply_config(*config),
+            AaaServerCommand::EvictUsers { name } => {
+                evict_user(&mut fronts.ctx, name.as_deref());
                 Ok(())
             }
-            Command::HoldBack { name, station } => {
-                fronts.ctx.held_back.hold(fronts.ctx.now, &name, &station);
+            AaaServerCommand::LockOut { name, station } => {
+                fronts.ctx.lockout.lock_out(fronts.ctx.now, &name, &station);
                 Ok(())
             }
-            Command::Trace { slot, filter } => {
-                if !fronts.ctx.tracers.set(slot, filter, fronts.ctx.config.dictionary.as_ref()) {
+            AaaServerCommand::Trace { slot, filter } => {
+                if !fronts.ctx.tracers.set_filter(slot, filter, fronts.ctx.config.dictionary.as_ref()) {
                     return Err(CommandError::Invalid("there is no trace of this number"));
                 }
                 // Logins under way are told of from their next request on.
-                logins.for_each(|session| session.untrace(1 << slot));
+                logins.for_each(|session| session.remove_traces(1 << slot));
                 Ok(())
             }
-            Command::HomeServer(state) => {
-                proxy.homes.told(fronts.ctx.now, &state);
+            AaaServerCommand::HomeServer(state) => {
+                proxy.homes.set_health(fronts.ctx.now, &state);
                 Ok(())
             }
-            Command::Dynamic { token, to, code, attributes } => {
-                dynamic.ask(fronts, (token, to), code, attributes)
+            AaaServerCommand::Dynamic { token, to, code, attributes } => {
+                dynamic.send_request(fronts, (token, to), code, attributes)
             }
-            Command::Handed { from, handed } => {
+            AaaServerCommand::ShardRequest { from, request: handed } => {
                 match handed {
-                    Handed::Radius(mut request) => {
-                        request.token = fronts.foreign.admit(from, request.token);
+                    ShardRequest::Radius(mut request) => {
+                        request.token = fronts.foreign.assign_token(from, request.token);
                         self.decide_radius(*request);
                     }
-                    Handed::Diameter { token, peer, origin, message } => {
-                        let token = fronts.foreign.admit(from, token);
+                    ShardRequest::Diameter { token, peer, origin, message } => {
+                        let token = fronts.foreign.assign_token(from, token);
                         self.decide_diameter(token, peer, origin, &message);
                     }
                 }
                 Ok(())
             }
-            Command::HandedBack(back) => {
-                fronts.handed_back(back);
+            AaaServerCommand::ShardDecision(back) => {
+                fronts.handle_shard_decision(back);
                 Ok(())
             }
-            Command::Diameter(command) => match &mut fronts.diameter {
-                Some(node) => node.command(fronts.ctx.now, command),
+            AaaServerCommand::Diameter(command) => match &mut fronts.diameter {
+                Some(node) => node.handle_command(fronts.ctx.now, command),
                 None => Err(CommandError::Invalid("this server has no Diameter side")),
             },
         }
     }
 
     /// Goes on with another configuration. Which fronts there are and the Diameter node stay as they were at start.
-    fn reload(&mut self, config: Config) -> Result<(), CommandError> {
+    fn apply_config(&mut self, config: AaaServerConfig) -> Result<(), CommandError> {
         let Self { fronts, logins, proxy, .. } = self;
-        let homes = proxy.homes.others(&mut fronts.ctx, &config)?;
+        let homes = proxy.homes.servers_for_config(&mut fronts.ctx, &config)?;
         if let (Some(server), Some(radius)) = (&mut fronts.radius, &config.radius) {
             let contradiction = CommandError::Invalid("the RADIUS clients contradict each other");
-            server.reload(radius.clone()).map_err(|_| contradiction)?;
+            server.reload_config(radius.clone()).map_err(|_| contradiction)?;
             let before = fronts.ctx.config.radius.as_ref().map_or(&[][..], |r| &r.clients);
             let same = |a: &ClientConfig, b: &ClientConfig| {
                 a.network == b.network && a.prefix == b.prefix && a.transport == b.transport
@@ -319,9 +330,9 @@ impl AaaServer {
             fronts.ctx.shard = shard.clone();
         }
         fronts.ctx.config = config;
-        fronts.ctx.stand_ins.reconfigure();
+        fronts.ctx.stand_ins.invalidate_kinds();
         if let Some(homes) = homes {
-            proxy.homes.replace(fronts, homes);
+            proxy.homes.replace_servers(fronts, homes);
         }
         Ok(())
     }
@@ -330,7 +341,7 @@ impl AaaServer {
     /// part say something in its turn.
     fn drain_parts(&mut self) {
         loop {
-            while let Some(radius::Event::Request(request)) = self.fronts.radius_event() {
+            while let Some(radius::RadiusServerEvent::Request(request)) = self.fronts.radius_event() {
                 self.radius_request(request);
             }
             let mut heard = false;
@@ -338,8 +349,8 @@ impl AaaServer {
                 heard = true;
                 self.diameter_event(event);
             }
-            heard |= self.dynamic.drain(&mut self.fronts.ctx);
-            heard |= self.proxy.homes.drain(&mut self.fronts);
+            heard |= self.dynamic.drain_events(&mut self.fronts.ctx);
+            heard |= self.proxy.homes.drain_events(&mut self.fronts);
             if !heard {
                 return;
             }
@@ -347,60 +358,62 @@ impl AaaServer {
     }
 
     /// A request came to the RADIUS server.
-    fn radius_request(&mut self, request: Request) {
+    fn radius_request(&mut self, request: RadiusRequest) {
         // A datagram was looked at before it came here.
-        let by_connection = request.conn.is_some() && request.code == Code::ACCESS_REQUEST;
+        let by_connection = request.conn.is_some() && request.code == PacketCode::ACCESS_REQUEST;
         let state = request.attributes.get(kind::STATE).filter(|_| by_connection);
-        match self.fronts.ctx.elsewhere(state) {
-            Some(shard) => self.fronts.ctx.hand_over(shard, Handed::Radius(Box::new(request))),
+        match self.fronts.ctx.owning_shard(state) {
+            Some(shard) => self.fronts.ctx.hand_over(shard, ShardRequest::Radius(Box::new(request))),
             None => self.decide_radius(request),
         }
     }
 
-    fn decide_radius(&mut self, request: Request) {
+    fn decide_radius(&mut self, request: RadiusRequest) {
         let Self { fronts, logins, accounting, proxy, .. } = self;
-        let Some(request) = proxy.route(fronts, request) else { return };
+        let Some(request) = proxy.route_request(fronts, request) else { return };
         match request.code {
-            Code::ACCESS_REQUEST => logins.access_request(fronts, request),
-            Code::ACCOUNTING_REQUEST => accounting.request(fronts, request),
+            PacketCode::ACCESS_REQUEST => logins.access_request(fronts, request),
+            PacketCode::ACCOUNTING_REQUEST => accounting.handle_request(fronts, request),
             _ => {
                 fronts.ctx.counters.unsupported += 1;
                 fronts.stay_silent(request.token);
-                fronts.recycle(request.attributes);
+                fronts.recycle_attributes(request.attributes);
             }
         }
     }
 
-    fn diameter_event(&mut self, event: node::Event) {
+    fn diameter_event(&mut self, event: node::DiameterNodeEvent) {
         let Self { fronts, proxy, .. } = self;
         match event {
-            node::Event::Request { token, peer, origin, message } => {
+            node::DiameterNodeEvent::Request { token, peer, origin, message } => {
                 let of_eap = (message.header.application, message.header.command)
                     == (application::EAP, command::DIAMETER_EAP);
-                let state = message.avps.view().get(codes::STATE).filter(|_| of_eap);
-                match fronts.ctx.elsewhere(state.map(|state| state.data)) {
+                let state = message.avps.as_sequence().get(codes::STATE).filter(|_| of_eap);
+                match fronts.ctx.owning_shard(state.map(|state| state.data)) {
                     Some(shard) => {
                         let message = Box::new(message);
-                        fronts.ctx.hand_over(shard, Handed::Diameter { token, peer, origin, message });
+                        fronts.ctx.hand_over(shard, ShardRequest::Diameter { token, peer, origin, message });
                     }
                     None => self.decide_diameter(token, peer, origin, &message),
                 }
             }
-            node::Event::PeerUp { peer } => fronts.ctx.outputs.event(Event::DiameterPeer { peer, up: true }),
-            node::Event::PeerDown { peer } => {
-                fronts.ctx.outputs.event(Event::DiameterPeer { peer, up: false })
+            node::DiameterNodeEvent::PeerUp { peer } => {
+                fronts.ctx.outputs.push_event(AaaServerEvent::DiameterPeer { peer, up: true })
             }
-            node::Event::Answer { token, result, avps } => {
-                proxy.translation.answered(fronts, token, result, &avps);
+            node::DiameterNodeEvent::PeerDown { peer } => {
+                fronts.ctx.outputs.push_event(AaaServerEvent::DiameterPeer { peer, up: false })
             }
-            node::Event::Failed { token, .. } => proxy.translation.silent(fronts, token),
+            node::DiameterNodeEvent::Answer { token, result, avps } => {
+                proxy.translation.handle_answer(fronts, token, result, &avps);
+            }
+            node::DiameterNodeEvent::Failed { token, .. } => proxy.translation.handle_silence(fronts, token),
         }
     }
 
-    fn decide_diameter(&mut self, token: u64, peer: PeerId, origin: Arc<str>, message: &Message) {
+    fn decide_diameter(&mut self, token: u64, peer: PeerId, origin: Arc<str>, message: &DiameterMessage) {
         if let Err(fault) = self.diameter_request(token, peer, origin, message) {
             self.fronts.ctx.counters.unsupported += 1;
-            self.fronts.refuse(token, fault);
+            self.fronts.refuse_diameter(token, fault);
         }
     }
 
@@ -409,61 +422,66 @@ impl AaaServer {
         token: u64,
         peer: PeerId,
         origin: Arc<str>,
-        message: &Message,
-    ) -> Result<(), Fault> {
+        message: &DiameterMessage,
+    ) -> Result<(), DiameterError> {
         let Self { fronts, logins, accounting, proxy, .. } = self;
-        fronts.check(message).inspect_err(|_| {
+        fronts.check_request(message).inspect_err(|_| {
             if message.header.command == command::ACCOUNTING {
                 fronts.ctx.counters.accounting += 1;
                 fronts.ctx.counters.bad_accounting += 1;
             }
         })?;
-        let avps = message.avps.view();
+        let avps = message.avps.as_sequence();
         if message.header.command == command::ACCOUNTING {
-            return accounting.message(&mut fronts.ctx, token, &origin, message);
+            return accounting.handle_acr(&mut fronts.ctx, token, &origin, message);
         }
         let arrived = fronts.ctx.now;
-        let ask = |fronts: &mut Fronts, request_type| {
-            let (asker, source) = (Asker::Diameter(token, request_type), Source::Peer(peer));
-            let pending = Pending { asker, source, arrived, request: fronts.as_attributes(avps) };
-            Ask { owner: LoginOwner::Diameter(origin), pending }
+        let ask = |fronts: &mut ProtocolFronts, request_type| {
+            let (asker, source) = (RequestToken::Diameter(token, request_type), RequestSource::Peer(peer));
+            let pending = PendingRequest { asker, source, arrived, request: fronts.as_attributes(avps) };
+            LoginRequest { owner: LoginOwner::Diameter(origin), pending }
         };
         match (message.header.application, message.header.command) {
             (application::EAP, command::DIAMETER_EAP) => {
-                let der = Der::parse(avps)?;
+                let der = DiameterEapRequest::parse(avps)?;
                 let ask = ask(fronts, der.request_type);
                 let Some(ask) = proxy.route_der(fronts, ask, &der) else { return Ok(()) };
-                let token = der.state.map(|state| fronts.ctx.shard.token(state));
-                logins.eap(fronts, ask, token, der.eap);
+                let token = der.state.map(|state| fronts.ctx.shard.token_from_state(state));
+                logins.handle_eap(fronts, ask, token, der.eap);
             }
             (application::NASREQ, command::AA) => {
-                let aar = Aar::parse(avps)?;
+                let aar = AaRequest::parse(avps)?;
                 let ask = ask(fronts, aar.request_type);
-                let pap = aar.password.map(|password| Proof::Pap(password.into()));
-                let proof = pap.or_else(|| aar.chap.as_ref().map(Proof::chap));
+                let pap = aar.password.map(|password| RequestProof::Pap(password.into()));
+                let proof = pap.or_else(|| aar.chap.as_ref().map(RequestProof::from_chap));
                 let ask = match proof {
                     Some(_) => proxy.route_aar(fronts, ask),
                     None => Some(ask),
                 };
                 let Some(ask) = ask else { return Ok(()) };
-                logins.prove(fronts, ask, proof.ok_or(Reason::NoProof));
+                logins.handle_proof(fronts, ask, proof.ok_or(RejectCause::NoProof));
             }
             // As a server we keep no session of whom we let in (Auth-Session-State); as a translator, none of whom a home
             // server let in.
             (_, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH) => {
-                return Err(Fault::new(ResultCode::UNKNOWN_SESSION_ID, "no session is kept here"));
+                return Err(DiameterError::new(ResultCode::UNKNOWN_SESSION_ID, "no session is kept here"));
             }
-            _ => return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "not a request for admission")),
+            _ => {
+                return Err(DiameterError::new(
+                    ResultCode::COMMAND_UNSUPPORTED,
+                    "not a request for admission",
+                ));
+            }
         }
         Ok(())
     }
 }
 
 /// Forgets what is known of the user of a name, or of all, and ends the TLS sessions that would let them in.
-fn forget(ctx: &mut Context, name: Option<&[u8]>) {
-    ctx.cache.forget(name);
+fn evict_user(ctx: &mut ServerContext, name: Option<&[u8]>) {
+    ctx.cache.evict_user(name);
     if let Some(name) = name {
-        ctx.stand_ins.forget(name);
+        ctx.stand_ins.remove_user(name);
     }
     let name = name.map(canonical_name);
     let whose = |subject: &[u8]| name.as_ref().is_none_or(|name| canonical_name(subject) == *name);
@@ -472,47 +490,47 @@ fn forget(ctx: &mut Context, name: Option<&[u8]>) {
 }
 
 impl Machine for AaaServer {
-    type Command = Command;
-    type Event = Event;
-    type Job = Job;
+    type Command = AaaServerCommand;
+    type Event = AaaServerEvent;
+    type Job = AaaServerJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         let Self { fronts, dynamic, .. } = self;
         fronts.ctx.epoch = epoch;
-        if let Some(client) = dynamic.client(DYNAMIC) {
+        if let Some(client) = dynamic.client_in_slot(DYNAMIC) {
             client.set_epoch(now, epoch);
         }
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         self.fronts.ctx.now = now;
         match input {
-            Input::Timeout => {
+            MachineInput::Timeout => {
                 let Self { fronts, logins, accounting, proxy, dynamic } = self;
-                fronts.timeout(now);
-                proxy.homes.timeout(now);
-                dynamic.timeout(now);
-                logins.expire(fronts);
-                accounting.expire(fronts);
-                logins.release(fronts);
+                fronts.handle_timeout(now);
+                proxy.homes.handle_timeout(now);
+                dynamic.handle_timeout(now);
+                logins.expire_sessions(fronts);
+                accounting.expire_requests(fronts);
+                logins.send_due_rejects(fronts);
                 logins.take_turn(fronts);
             }
-            _ => self.give(now, input),
+            _ => self.dispatch_input(now, input),
         }
         self.drain_parts();
     }
 
-    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
+    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(DatagramPath, &[u8])]) {
         self.fronts.ctx.now = now;
         for &(path, data) in datagrams {
-            self.give(now, Input::Datagram { path, data });
+            self.dispatch_input(now, MachineInput::Datagram { path, data });
         }
         self.drain_parts();
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: AaaServerCommand) -> Result<(), CommandError> {
         self.fronts.ctx.now = now;
-        let done = self.obey(command);
+        let done = self.apply_command(command);
         self.drain_parts();
         done
     }
@@ -523,11 +541,11 @@ impl Machine for AaaServer {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let accounting = self.accounting.oldest().map(|since| since + self.fronts.ctx.config.session_timeout);
-        earliest([
+        earliest_deadline([
             self.fronts.poll_timeout(),
             self.proxy.homes.poll_timeout(),
             self.dynamic.poll_timeout(),
-            self.logins.due(&self.fronts.ctx),
+            self.logins.next_due(&self.fronts.ctx),
             accounting,
         ])
     }

@@ -1,35 +1,35 @@
 //! Proofs that one request carries, outside EAP: the password itself, CHAP, MS-CHAP and MS-CHAPv2 (RFC 2865 §5.2 and
 //! §5.3, RFC 2548 §2), and no proof at all but an address.
 
-use crate::users::{Method, Password, User};
+use crate::users::{AuthMethod, StoredPassword, User};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::SecureRng;
-use usher_crypto::Key;
-use usher_crypto::digest::{equal, md5};
+use usher_crypto::SecretValue;
+use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::mschap::{self, MsChapKeys};
 use usher_crypto::legacy::nt_hash;
 use usher_diameter::nasreq;
-use usher_radius::attribute::{Attributes, kind, vendor};
+use usher_radius::attribute::{AttributeList, kind, vendor};
 
 /// What somebody offers who is being looked up.
-pub(super) enum Proof {
+pub(super) enum RequestProof {
     /// An EAP-Response/Identity of this identifier.
     Eap(u8),
     /// The password.
-    Pap(Key),
+    Pap(SecretValue),
     /// A response to a challenge.
-    Chap(Box<Chap>),
+    Chap(Box<ChapProof>),
     /// A response to a challenge.
     MsChap(Box<MsChap>),
     /// The address that the NAS saw, as twelve digits; and a password where one came with it.
-    Mab([u8; 12], Option<Key>),
+    Mab([u8; 12], Option<SecretValue>),
 }
 
-pub(super) struct Chap {
+pub(super) struct ChapProof {
     identifier: u8,
     response: [u8; 16],
     challenge: Vec<u8>,
@@ -46,10 +46,10 @@ enum MsChapKind {
     V2 { challenge: [u8; 16], peer_challenge: [u8; 16] },
 }
 
-impl fmt::Debug for Proof {
+impl fmt::Debug for RequestProof {
     /// Its kind alone.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.method().map_or("eap", Method::name))
+        f.write_str(self.method().map_or("eap", AuthMethod::name))
     }
 }
 
@@ -57,32 +57,35 @@ impl fmt::Debug for Proof {
 #[derive(Debug)]
 pub(super) struct BadProof;
 
-impl Proof {
+impl RequestProof {
     /// The method, outside EAP.
-    pub(super) fn method(&self) -> Option<Method> {
+    pub(super) fn method(&self) -> Option<AuthMethod> {
         Some(match self {
             Self::Eap(_) => return None,
-            Self::Pap(_) => Method::Pap,
-            Self::Chap(_) => Method::Chap,
+            Self::Pap(_) => AuthMethod::Pap,
+            Self::Chap(_) => AuthMethod::Chap,
             Self::MsChap(m) => match m.kind {
-                MsChapKind::V1 { .. } => Method::MsChap,
-                MsChapKind::V2 { .. } => Method::MsChapV2,
+                MsChapKind::V1 { .. } => AuthMethod::MsChap,
+                MsChapKind::V2 { .. } => AuthMethod::MsChapV2,
             },
-            Self::Mab(..) => Method::Mab,
+            Self::Mab(..) => AuthMethod::Mab,
         })
     }
     /// The response to a challenge in an AA-Request.
-    pub(super) fn chap(chap: &nasreq::Chap<'_>) -> Self {
+    pub(super) fn from_chap(chap: &nasreq::ChapAuth<'_>) -> Self {
         let (identifier, response) = (chap.identifier, *chap.response);
-        Self::Chap(Box::new(Chap { identifier, response, challenge: chap.challenge.to_vec() }))
+        Self::Chap(Box::new(ChapProof { identifier, response, challenge: chap.challenge.to_vec() }))
     }
     /// The response to a challenge in a request; `None` where there is none.
-    pub(super) fn read(request: &Attributes, authenticator: &[u8; 16]) -> Result<Option<Self>, BadProof> {
+    pub(super) fn from_attributes(
+        request: &AttributeList,
+        authenticator: &[u8; 16],
+    ) -> Result<Option<Self>, BadProof> {
         if let Some(value) = request.get(kind::CHAP_PASSWORD) {
             let (&identifier, response) = value.split_first().ok_or(BadProof)?;
             let response = response.try_into().map_err(|_| BadProof)?;
             let challenge = request.get(kind::CHAP_CHALLENGE).unwrap_or(authenticator).to_vec();
-            return Ok(Some(Self::Chap(Box::new(Chap { identifier, response, challenge }))));
+            return Ok(Some(Self::Chap(Box::new(ChapProof { identifier, response, challenge }))));
         }
         let microsoft = |kind| request.get_vendor(vendor::MICROSOFT, kind);
         let Some(challenge) = microsoft(vendor::MS_CHAP_CHALLENGE) else { return Ok(None) };
@@ -113,66 +116,66 @@ impl Proof {
 /// What an Access-Reject says to MS-CHAP, for whatever reason (RFC 2548 §2.1.5, RFC 2759 §6): authentication failed, no
 /// retry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Denial {
+pub(super) struct MsChapDenial {
     identifier: u8,
     v2: bool,
 }
 
-impl Denial {
-    pub(super) fn reply(self, rng: &mut SecureRng) -> Attributes {
+impl MsChapDenial {
+    pub(super) fn to_attributes(self, rng: &mut SecureRng) -> AttributeList {
         let text = if self.v2 {
-            let challenge = u128::from_be_bytes(rng.array());
+            let challenge = u128::from_be_bytes(rng.random_array());
             format!("E=691 R=0 C={challenge:032X} V=3 M=Authentication failed")
         } else {
             "E=691 R=0".into()
         };
         let mut error = alloc::vec![self.identifier];
         error.extend_from_slice(text.as_bytes());
-        let mut reply = Attributes::new();
+        let mut reply = AttributeList::new();
         let fits = reply.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR, &error).is_ok();
         debug_assert!(fits, "a short text fits every attribute");
         reply
     }
 }
 
-impl Proof {
+impl RequestProof {
     /// What a reject of this proof says.
-    pub(super) fn denial(&self) -> Option<Denial> {
+    pub(super) fn ms_chap_denial(&self) -> Option<MsChapDenial> {
         let Self::MsChap(m) = self else { return None };
-        Some(Denial { identifier: m.identifier, v2: matches!(m.kind, MsChapKind::V2 { .. }) })
+        Some(MsChapDenial { identifier: m.identifier, v2: matches!(m.kind, MsChapKind::V2 { .. }) })
     }
 }
 
 /// What a proof is worth.
-pub(super) enum Worth {
+pub(super) enum ProofVerdict {
     /// It convinces; with what the reply says besides.
-    Right(Attributes),
+    Right(AttributeList),
     /// It does not.
     Wrong,
     /// The host compares.
-    Ask(Key<String>, Key),
+    HostComparison(SecretValue<String>, SecretValue),
 }
 
 /// Compares a proof outside EAP with what is known of a user; `name` is the one that the request gave.
-pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
-    let plain = |right| if right { Worth::Right(Attributes::new()) } else { Worth::Wrong };
+pub(super) fn verify_proof(proof: RequestProof, user: &User, name: &[u8]) -> ProofVerdict {
+    let plain = |right| if right { ProofVerdict::Right(AttributeList::new()) } else { ProofVerdict::Wrong };
     match proof {
-        Proof::Eap(_) => plain(false),
-        Proof::Mab(..) => plain(true),
-        Proof::Pap(password) => match &user.password {
+        RequestProof::Eap(_) => plain(false),
+        RequestProof::Mab(..) => plain(true),
+        RequestProof::Pap(password) => match &user.password {
             None => plain(false),
-            Some(Password::Clear(clear)) => plain(equal(clear, &password)),
-            Some(Password::NtHash(hash)) => plain(equal(&**hash, &nt_hash(&password))),
-            Some(Password::Argon2(hash)) => Worth::Ask(hash.clone(), password),
+            Some(StoredPassword::Clear(clear)) => plain(constant_time_eq(clear, &password)),
+            Some(StoredPassword::NtHash(hash)) => plain(constant_time_eq(&**hash, &nt_hash(&password))),
+            Some(StoredPassword::Argon2(hash)) => ProofVerdict::HostComparison(hash.clone(), password),
         },
-        Proof::Chap(chap) => match &user.password {
-            Some(Password::Clear(clear)) => {
+        RequestProof::Chap(chap) => match &user.password {
+            Some(StoredPassword::Clear(clear)) => {
                 let right = md5(&[&[chap.identifier], clear, &chap.challenge]);
-                plain(equal(&right, &chap.response))
+                plain(constant_time_eq(&right, &chap.response))
             }
             _ => plain(false),
         },
-        Proof::MsChap(m) => {
+        RequestProof::MsChap(m) => {
             let right = user.nt_hash().filter(|hash| {
                 let right = match &m.kind {
                     MsChapKind::V1 { challenge } => mschap::v1_response(challenge, hash),
@@ -180,11 +183,11 @@ pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
                         mschap::nt_response(challenge, peer_challenge, name, hash)
                     }
                 };
-                equal(&right, &m.response)
+                constant_time_eq(&right, &m.response)
             });
             match right {
-                Some(hash) => Worth::Right(m.success(name, &hash, user)),
-                None => Worth::Wrong,
+                Some(hash) => ProofVerdict::Right(m.success_attributes(name, &hash, user)),
+                None => ProofVerdict::Wrong,
             }
         }
     }
@@ -192,15 +195,15 @@ pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
 
 impl MsChap {
     /// What an Access-Accept says: the keys, and to MS-CHAPv2 that the server knows the password too.
-    fn success(&self, name: &[u8], hash: &[u8; 16], user: &User) -> Attributes {
-        let mut reply = Attributes::new();
+    fn success_attributes(&self, name: &[u8], hash: &[u8; 16], user: &User) -> AttributeList {
+        let mut reply = AttributeList::new();
         let MsChapKind::V2 { challenge, peer_challenge } = &self.kind else {
             let clear = match &user.password {
-                Some(Password::Clear(clear)) => Some(&clear[..]),
+                Some(StoredPassword::Clear(clear)) => Some(&clear[..]),
                 _ => None,
             };
-            let keys = MsChapKeys::of(hash, clear);
-            let keys = Key::from([&keys.lm[..], &keys.nt[..], &[0; 8]].concat());
+            let keys = MsChapKeys::from_nt_hash(hash, clear);
+            let keys = SecretValue::from([&keys.lm[..], &keys.nt[..], &[0; 8]].concat());
             let fits = reply.push_vendor_hidden(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS, &keys).is_ok();
             debug_assert!(fits, "32 octets fit every attribute");
             return reply;

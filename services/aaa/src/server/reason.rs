@@ -1,10 +1,10 @@
 //! Why somebody was turned away, or got no verdict.
 
-use crate::ledger::Refusal;
+use crate::ledger::AdmissionRefusal;
 use alloc::collections::BTreeSet;
 use core::fmt;
 use usher_crypto::fault::{Alert, CertificateFault, TlsFault};
-use usher_eap::method::Fault;
+use usher_eap::method::MethodFault;
 
 /// The enumeration of reasons, and all that is said of each: of those without a value in one place.
 macro_rules! reasons {
@@ -14,7 +14,7 @@ macro_rules! reasons {
     ) => {
         /// Why somebody was turned away, or got no verdict. [`name`](Self::name) tells them apart for counters.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Reason {
+        pub enum RejectCause {
             $($(#[$counted_doc])+ $counted,)+
             $($(#[$doc])+ $reason,)+
             /// TLS came to its end: the peer's certificate, what it lacks, or its alert.
@@ -25,10 +25,10 @@ macro_rules! reasons {
             /// What the certificate's issuer says of it, or that nobody says where that is wanted.
             Status(StatusFault),
             /// A limit that counts more than this login.
-            Limit(Refusal),
+            Limit(AdmissionRefusal),
         }
 
-        impl Reason {
+        impl RejectCause {
             /// Those without a value.
             const PLAIN: &[Self] = &[$(Self::$counted,)+ $(Self::$reason,)+];
 
@@ -40,16 +40,16 @@ macro_rules! reasons {
                     $(Self::$reason => $name,)+
                     Self::Tls(fault) | Self::Distrusted(fault) => fault.name(),
                     Self::Status(fault) => fault.name(),
-                    Self::Limit(Refusal::TooManySessions { .. }) => "sessions",
-                    Self::Limit(Refusal::TooManyFailures) => "failures",
-                    Self::Limit(Refusal::PoolExhausted) => "pool-empty",
-                    Self::Limit(Refusal::UnknownPool) => "pool-unknown",
-                    Self::Limit(Refusal::Full) => "sessions-full",
+                    Self::Limit(AdmissionRefusal::TooManySessions { .. }) => "sessions",
+                    Self::Limit(AdmissionRefusal::TooManyFailures) => "failures",
+                    Self::Limit(AdmissionRefusal::PoolExhausted) => "pool-empty",
+                    Self::Limit(AdmissionRefusal::UnknownPool) => "pool-unknown",
+                    Self::Limit(AdmissionRefusal::Full) => "sessions-full",
                 }
             }
 
             /// Whether a login that offered a proof and was turned away for this counts as failed
-            /// ([`Login::failed_as`](super::Login::failed_as)). A peer's alert offers no proof, and a fault of this side is
+            /// ([`Login::failed_as`](super::FinishedLogin::failed_as)). A peer's alert offers no proof, and a fault of this side is
             /// none of the user's.
             pub(super) const fn counts(self) -> bool {
                 match self {
@@ -65,12 +65,12 @@ macro_rules! reasons {
             }
         }
 
-        impl fmt::Display for Reason {
+        impl fmt::Display for RejectCause {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self {
                     $(Self::$counted => $counted_text,)+
                     $(Self::$reason => $text,)+
-                    Self::Tls(fault) | Self::Distrusted(fault) => return fault.told("the device").fmt(f),
+                    Self::Tls(fault) | Self::Distrusted(fault) => return fault.describe_for("the device").fmt(f),
                     Self::Status(fault) => return fault.fmt(f),
                     Self::Limit(refusal) => return refusal.fmt(f),
                 })
@@ -226,16 +226,16 @@ impl fmt::Display for StatusFault {
     }
 }
 
-impl Reason {
+impl RejectCause {
     /// The names of all reasons: the values that a counter's label can have.
     #[must_use]
-    pub fn names() -> BTreeSet<&'static str> {
+    pub fn all_names() -> BTreeSet<&'static str> {
         let limits = [
-            Refusal::TooManySessions { allowed: 1 },
-            Refusal::TooManyFailures,
-            Refusal::PoolExhausted,
-            Refusal::UnknownPool,
-            Refusal::Full,
+            AdmissionRefusal::TooManySessions { allowed: 1 },
+            AdmissionRefusal::TooManyFailures,
+            AdmissionRefusal::PoolExhausted,
+            AdmissionRefusal::UnknownPool,
+            AdmissionRefusal::Full,
         ];
         let alerts = Alert::KNOWN.iter().copied().chain([Alert(u8::MAX)]).map(TlsFault::Alert);
         let tls = TlsFault::KNOWN.iter().copied().chain(alerts);
@@ -259,16 +259,16 @@ impl Reason {
     }
 }
 
-impl From<Fault> for Reason {
-    fn from(fault: Fault) -> Self {
+impl From<MethodFault> for RejectCause {
+    fn from(fault: MethodFault) -> Self {
         match fault {
-            Fault::Proof => Self::WrongPassword,
-            Fault::Secret => Self::PasswordForm,
-            Fault::NoInner => Self::NoInnerMethod,
+            MethodFault::Proof => Self::WrongPassword,
+            MethodFault::Secret => Self::PasswordForm,
+            MethodFault::NoInner => Self::NoInnerMethod,
             // Where the host refuses it has its own reason, which goes before.
-            Fault::Rules | Fault::Host => Self::Rules,
-            Fault::Binding => Self::Binding,
-            Fault::Tls(fault) => Self::Tls(fault),
+            MethodFault::Rules | MethodFault::Host => Self::Rules,
+            MethodFault::Binding => Self::Binding,
+            MethodFault::Tls(fault) => Self::Tls(fault),
         }
     }
 }
@@ -281,21 +281,22 @@ mod tests {
     fn what_this_side_cannot_judge_counts_against_nobody() {
         let certificate = |fault| TlsFault::Certificate(fault);
         for fault in [CertificateFault::ListExpired, CertificateFault::ListUnusable] {
-            assert!(!Reason::Tls(certificate(fault)).counts());
+            assert!(!RejectCause::Tls(certificate(fault)).counts());
         }
         assert!(
-            !Reason::Tls(TlsFault::Internal).counts() && !Reason::Tls(TlsFault::Alert(Alert(48))).counts()
+            !RejectCause::Tls(TlsFault::Internal).counts()
+                && !RejectCause::Tls(TlsFault::Alert(Alert(48))).counts()
         );
         let revoked = certificate(CertificateFault::Revoked);
-        assert!(Reason::Tls(revoked).counts() && !Reason::Distrusted(revoked).counts());
-        assert_eq!(Reason::Distrusted(revoked).name(), Reason::Tls(revoked).name());
+        assert!(RejectCause::Tls(revoked).counts() && !RejectCause::Distrusted(revoked).counts());
+        assert_eq!(RejectCause::Distrusted(revoked).name(), RejectCause::Tls(revoked).name());
     }
 
     #[test]
     fn every_reason_has_a_name_of_its_own() {
         let others = 5 + StatusFault::ALL.len() + TlsFault::KNOWN.len() + Alert::KNOWN.len() + 1;
-        let names = Reason::names();
-        assert_eq!(names.len(), Reason::PLAIN.len() + others, "{names:?}");
+        let names = RejectCause::all_names();
+        assert_eq!(names.len(), RejectCause::PLAIN.len() + others, "{names:?}");
         assert!(names.iter().all(|n| n.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')), "{names:?}");
     }
 }

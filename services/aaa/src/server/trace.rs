@@ -12,9 +12,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::Instant;
-use usher_eap::packet::{Code, Packet};
-use usher_radius::attribute::{Attributes, kind, vendor};
-use usher_radius::dictionary::{Dictionary, Encryption, Oid};
+use usher_eap::packet::{EapCode, EapPacket};
+use usher_radius::attribute::{AttributeList, kind, vendor};
+use usher_radius::dictionary::{AttributeEncryption, AttributeOid, RadiusDictionary};
 
 /// Most traces at one time.
 pub const TRACES: usize = 8;
@@ -26,58 +26,60 @@ const OF_ALL: usize = 4 << 20;
 const LINE: usize = size_of::<TraceLine>();
 
 /// Which traces: a bit for each number.
-pub(super) type Slots = u8;
+pub(super) type TraceSlots = u8;
 
 /// What is traced, and the names to print attributes by.
 #[derive(Debug, Default)]
-pub(super) struct Tracers {
+pub(super) struct TraceTable {
     filters: [Option<TraceFilter>; TRACES],
     /// The numbers that are in use.
-    on: Slots,
+    on: TraceSlots,
     /// That of the server, or one made with the first trace.
-    dictionary: Option<Arc<Dictionary>>,
-    kept: Kept,
+    dictionary: Option<Arc<RadiusDictionary>>,
+    retained_lines: RetainedLines,
 }
 
-impl Tracers {
+impl TraceTable {
     /// Whether anybody looks.
-    pub(super) const fn any(&self) -> bool {
+    pub(super) const fn is_active(&self) -> bool {
         self.on != 0
     }
     /// Begins or ends the trace of a number; false where there is no such number.
-    pub(super) fn set(
+    pub(super) fn set_filter(
         &mut self,
         slot: u8,
         filter: Option<TraceFilter>,
-        dictionary: Option<&Arc<Dictionary>>,
+        dictionary: Option<&Arc<RadiusDictionary>>,
     ) -> bool {
         let Some(place) = self.filters.get_mut(usize::from(slot)) else { return false };
         self.on &= !(1 << slot);
         self.on |= u8::from(filter.is_some()) << slot;
         *place = filter;
-        if self.any() {
-            let standard = || Arc::new(Dictionary::standard());
+        if self.is_active() {
+            let standard = || Arc::new(RadiusDictionary::standard());
             self.dictionary = Some(dictionary.cloned().unwrap_or_else(standard));
         } else {
             *self = Self::default();
         }
         true
     }
-    fn those(&self, wanted: impl Fn(&TraceFilter) -> bool) -> Slots {
+    fn matching_slots(&self, wanted: impl Fn(&TraceFilter) -> bool) -> TraceSlots {
         let mut slots = 0;
         for (slot, filter) in self.filters.iter().enumerate() {
-            slots |= Slots::from(filter.as_ref().is_some_and(&wanted)) << slot;
+            slots |= TraceSlots::from(filter.as_ref().is_some_and(&wanted)) << slot;
         }
         slots
     }
     /// Those who look for the user or the station of a request.
-    pub(super) fn concerned(&self, request: &Attributes) -> Slots {
-        if !self.any() {
+    pub(super) fn slots_for_request(&self, request: &AttributeList) -> TraceSlots {
+        if !self.is_active() {
             return 0;
         }
-        self.those(|filter| match filter {
+        self.matching_slots(|filter| match filter {
             TraceFilter::All => true,
-            TraceFilter::User(name) => request.get(kind::USER_NAME).is_some_and(|seen| same(seen, name)),
+            TraceFilter::User(name) => {
+                request.get(kind::USER_NAME).is_some_and(|seen| is_same_name(seen, name))
+            }
             TraceFilter::Station(wanted) => request.get(kind::CALLING_STATION_ID).is_some_and(|seen| {
                 let address = mac_address(wanted);
                 seen == &wanted[..] || address.is_some() && mac_address(seen) == address
@@ -85,20 +87,26 @@ impl Tracers {
         })
     }
     /// Those who look for a user.
-    pub(super) fn of_users(&self) -> Slots {
-        if self.any() { self.those(|filter| matches!(filter, TraceFilter::User(_))) } else { 0 }
+    pub(super) fn of_users(&self) -> TraceSlots {
+        if self.is_active() {
+            self.matching_slots(|filter| matches!(filter, TraceFilter::User(_)))
+        } else {
+            0
+        }
     }
     /// Those who look for the user of this name.
-    pub(super) fn of_user(&self, seen: &[u8]) -> Slots {
-        self.those(|filter| matches!(filter, TraceFilter::User(name) if same(seen, name)))
+    pub(super) fn of_user(&self, seen: &[u8]) -> TraceSlots {
+        self.matching_slots(|filter| matches!(filter, TraceFilter::User(name) if is_same_name(seen, name)))
     }
     /// Keeps a line of a login whose user may turn out to be looked for.
-    pub(super) fn keep(&mut self, line: TraceLine) {
-        self.kept.keep(line);
+    pub(super) fn retain_line(&mut self, line: TraceLine) {
+        self.retained_lines.push(line);
     }
     /// What was kept of a login, for those who look for its user.
-    pub(super) fn found(&mut self, now: Instant, session: u64, to: Slots) -> Vec<TraceLine> {
-        let Some(kept) = self.kept.take(session).filter(|_| to != 0) else { return Vec::new() };
+    pub(super) fn take_lines(&mut self, now: Instant, session: u64, to: TraceSlots) -> Vec<TraceLine> {
+        let Some(kept) = self.retained_lines.take_login(session).filter(|_| to != 0) else {
+            return Vec::new();
+        };
         let mut lines = kept.lines;
         for line in &mut lines {
             line.to = to;
@@ -110,23 +118,23 @@ impl Tracers {
         lines
     }
     /// A login is over, or its user is nobody who is looked for.
-    pub(super) fn forget(&mut self, session: u64) {
-        if self.any() {
-            self.kept.take(session);
+    pub(super) fn drop_lines(&mut self, session: u64) {
+        if self.is_active() {
+            self.retained_lines.take_login(session);
         }
     }
     /// Each attribute by name. What proves or hides something is not shown.
-    pub(super) fn attributes(&self, list: &Attributes) -> Vec<String> {
+    pub(super) fn describe_attributes(&self, list: &AttributeList) -> Vec<String> {
         let Some(dictionary) = &self.dictionary else { return Vec::new() };
         let mut lines = Vec::new();
         for attribute in dictionary.decode(list.as_bytes()) {
-            if attribute.oid == Oid::standard(kind::EAP_MESSAGE)
-                || attribute.oid == Oid::standard(kind::MESSAGE_AUTHENTICATOR)
+            if attribute.oid == AttributeOid::from_kind(kind::EAP_MESSAGE)
+                || attribute.oid == AttributeOid::from_kind(kind::MESSAGE_AUTHENTICATOR)
             {
                 continue;
             }
-            let hidden = attribute.definition.is_some_and(|d| d.encryption != Encryption::None);
-            lines.push(if shown(attribute.oid) && !hidden {
+            let hidden = attribute.definition.is_some_and(|d| d.encryption != AttributeEncryption::None);
+            lines.push(if is_shown(attribute.oid) && !hidden {
                 format!("  {attribute}")
             } else {
                 let name =
@@ -138,34 +146,34 @@ impl Tracers {
     }
 }
 
-fn same(seen: &[u8], wanted: &[u8]) -> bool {
+fn is_same_name(seen: &[u8], wanted: &[u8]) -> bool {
     canonical_name(seen) == canonical_name(wanted)
 }
 
 /// Lines that nobody has been told yet, by login.
 #[derive(Debug, Default)]
-struct Kept {
-    sessions: BTreeMap<u64, Lines>,
+struct RetainedLines {
+    sessions: BTreeMap<u64, LoginLines>,
     /// Logins by age; some may be gone.
     order: VecDeque<u64>,
     octets: usize,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
+struct LoginLines {
     lines: Vec<TraceLine>,
     octets: usize,
     /// How many found no room.
     lost: usize,
 }
 
-impl Kept {
-    fn keep(&mut self, line: TraceLine) {
+impl RetainedLines {
+    fn push(&mut self, line: TraceLine) {
         let cost = LINE + line.text.len();
         let session = line.session;
         let lines = self.sessions.entry(session).or_insert_with(|| {
             self.order.push_back(session);
-            Lines::default()
+            LoginLines::default()
         });
         if lines.octets + cost > OF_ONE {
             lines.lost += 1;
@@ -178,10 +186,10 @@ impl Kept {
         while self.octets + self.order.len() * LINE > OF_ALL
             && let Some(oldest) = self.order.pop_front()
         {
-            self.take(oldest);
+            self.take_login(oldest);
         }
     }
-    fn take(&mut self, session: u64) -> Option<Lines> {
+    fn take_login(&mut self, session: u64) -> Option<LoginLines> {
         let lines = self.sessions.remove(&session)?;
         self.octets -= lines.octets;
         if self.sessions.is_empty() {
@@ -191,7 +199,7 @@ impl Kept {
     }
 }
 
-fn shown(oid: Oid) -> bool {
+fn is_shown(oid: AttributeOid) -> bool {
     const PROOFS: [u8; 4] =
         [kind::USER_PASSWORD, kind::CHAP_PASSWORD, kind::CHAP_CHALLENGE, kind::TUNNEL_PASSWORD];
     match *oid.parts() {
@@ -202,13 +210,13 @@ fn shown(oid: Oid) -> bool {
 }
 
 /// An EAP packet in a few words.
-pub(super) fn eap(packet: &[u8]) -> String {
-    let Ok(p) = Packet::parse(packet) else { return "not an EAP packet".into() };
+pub(super) fn describe_eap(packet: &[u8]) -> String {
+    let Ok(p) = EapPacket::parse(packet) else { return "not an EAP packet".into() };
     let code = match p.code() {
-        Code::Request => "EAP-Request",
-        Code::Response => "EAP-Response",
-        Code::Success => "EAP-Success",
-        Code::Failure => "EAP-Failure",
+        EapCode::Request => "EAP-Request",
+        EapCode::Response => "EAP-Response",
+        EapCode::Success => "EAP-Success",
+        EapCode::Failure => "EAP-Failure",
     };
     match p.kind() {
         Some(kind) => format!("{code} {kind}, identifier {}, {} octets", p.identifier(), packet.len()),
@@ -217,7 +225,7 @@ pub(super) fn eap(packet: &[u8]) -> String {
 }
 
 /// A name for people.
-pub(super) fn name(octets: &[u8]) -> String {
+pub(super) fn quote_name(octets: &[u8]) -> String {
     format!("\"{}\"", octets.escape_ascii())
 }
 
@@ -225,66 +233,66 @@ pub(super) fn name(octets: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn line(session: u64, text: String) -> TraceLine {
+    fn test_line(session: u64, text: String) -> TraceLine {
         TraceLine::new(Instant::ZERO, session, text)
     }
 
     #[test]
     fn what_is_kept_of_logins_that_nobody_looks_for_has_a_bound() {
-        let mut tracers = Tracers::default();
-        assert!(tracers.set(3, Some(TraceFilter::User(b"ann".to_vec())), None));
+        let mut tracers = TraceTable::default();
+        assert!(tracers.set_filter(3, Some(TraceFilter::User(b"ann".to_vec())), None));
         // Endless lines of one login, and endless logins.
         for n in 0..10_000 {
-            tracers.keep(line(1, format!("line {n}")));
+            tracers.retain_line(test_line(1, format!("line {n}")));
         }
-        assert!(tracers.kept.octets <= OF_ONE);
+        assert!(tracers.retained_lines.octets <= OF_ONE);
         for session in 2..200_000 {
-            tracers.keep(line(session, "one line".into()));
-            assert!(tracers.kept.octets + tracers.kept.order.len() * LINE <= OF_ALL);
+            tracers.retain_line(test_line(session, "one line".into()));
+            assert!(tracers.retained_lines.octets + tracers.retained_lines.order.len() * LINE <= OF_ALL);
         }
-        assert!(tracers.kept.sessions.len() > 10_000);
-        let last = tracers.found(Instant::ZERO, 199_999, 8);
+        assert!(tracers.retained_lines.sessions.len() > 10_000);
+        let last = tracers.take_lines(Instant::ZERO, 199_999, 8);
         assert_eq!((last.len(), last[0].to, &*last[0].text), (1, 8, "one line"));
-        assert!(tracers.found(Instant::ZERO, 1, 8).is_empty(), "the oldest went first");
-        assert!(tracers.set(3, None, None));
-        assert_eq!((tracers.kept.octets, tracers.kept.order.len()), (0, 0));
+        assert!(tracers.take_lines(Instant::ZERO, 1, 8).is_empty(), "the oldest went first");
+        assert!(tracers.set_filter(3, None, None));
+        assert_eq!((tracers.retained_lines.octets, tracers.retained_lines.order.len()), (0, 0));
     }
 
     #[test]
     fn who_finds_a_user_late_is_told_how_much_is_missing() {
-        let mut tracers = Tracers::default();
-        tracers.set(0, Some(TraceFilter::User(b"ann".to_vec())), None);
+        let mut tracers = TraceTable::default();
+        tracers.set_filter(0, Some(TraceFilter::User(b"ann".to_vec())), None);
         for n in 0..10_000 {
-            tracers.keep(line(1, format!("line {n}")));
+            tracers.retain_line(test_line(1, format!("line {n}")));
         }
-        let told = tracers.found(Instant::ZERO, 1, 1);
+        let told = tracers.take_lines(Instant::ZERO, 1, 1);
         assert_eq!(told[0].text, "line 0");
         let lost = 10_000 - (told.len() - 1);
         assert_eq!(told.last().unwrap().text, format!("({lost} lines before are not kept)"));
-        assert!(tracers.found(Instant::ZERO, 1, 1).is_empty(), "once");
+        assert!(tracers.take_lines(Instant::ZERO, 1, 1).is_empty(), "once");
     }
 
     #[test]
     fn each_trace_has_its_filter() {
-        let mut tracers = Tracers::default();
-        let mut request = Attributes::new();
+        let mut tracers = TraceTable::default();
+        let mut request = AttributeList::new();
         request.push_bytes(kind::USER_NAME, b"00-11-22-aa-bb-cc").unwrap();
         request.push_bytes(kind::CALLING_STATION_ID, b"0011.22aa.bbcc").unwrap();
-        assert_eq!(tracers.concerned(&request), 0);
+        assert_eq!(tracers.slots_for_request(&request), 0);
         for (slot, filter) in [
             (0, TraceFilter::User(b"ann".to_vec())),
             (1, TraceFilter::All),
             (2, TraceFilter::Station(b"00:11:22:AA:BB:CC".to_vec())),
             (7, TraceFilter::User(b"001122aabbcc".to_vec())),
         ] {
-            assert!(tracers.set(slot, Some(filter), None));
+            assert!(tracers.set_filter(slot, Some(filter), None));
         }
-        assert!(!tracers.set(8, Some(TraceFilter::All), None));
-        assert_eq!(tracers.concerned(&request), 0b1000_0110);
+        assert!(!tracers.set_filter(8, Some(TraceFilter::All), None));
+        assert_eq!(tracers.slots_for_request(&request), 0b1000_0110);
         assert_eq!((tracers.of_users(), tracers.of_user(b"ann")), (0b1000_0001, 1));
         for slot in [0, 1, 2, 7] {
-            tracers.set(slot, None, None);
+            tracers.set_filter(slot, None, None);
         }
-        assert!(!tracers.any() && tracers.dictionary.is_none());
+        assert!(!tracers.is_active() && tracers.dictionary.is_none());
     }
 }

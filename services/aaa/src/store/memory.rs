@@ -1,6 +1,6 @@
 //! A store in memory: for tests, for the simulator, and for hosts that keep nothing.
 
-use super::{Change, ClientRow, GroupRows, SessionRow, Store, StoreError, UserRows};
+use super::{ClientRow, GroupRows, SessionRow, Store, StoreChange, StoreError, UserRows};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,18 +8,18 @@ use core::ops::Bound;
 
 /// A [`Store`] in memory; nothing of it outlasts its host.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct MemoryStore {
     users: BTreeMap<String, UserRows>,
     groups: BTreeMap<String, GroupRows>,
     sessions: BTreeMap<String, SessionRow>,
     clients: Vec<ClientRow>,
-    logins: Vec<Change>,
-    keep: Option<usize>,
-    ended: alloc::collections::VecDeque<String>,
+    logins: Vec<StoreChange>,
+    max_ended: Option<usize>,
+    ended_sessions: alloc::collections::VecDeque<String>,
     away: bool,
 }
 
-impl Memory {
+impl MemoryStore {
     /// An empty store that keeps all it is given.
     #[must_use]
     pub fn new() -> Self {
@@ -27,8 +27,8 @@ impl Memory {
     }
     /// An empty store that keeps at most so many ended sessions, the latest, and no logins: for hosts that run long.
     #[must_use]
-    pub fn bounded(ended: usize) -> Self {
-        Self { keep: Some(ended), ..Self::default() }
+    pub fn with_session_limit(ended: usize) -> Self {
+        Self { max_ended: Some(ended), ..Self::default() }
     }
     /// Whether the store answers; one that is away says [`StoreError::Unavailable`] to everything.
     pub fn set_away(&mut self, away: bool) {
@@ -38,13 +38,13 @@ impl Memory {
     pub fn sessions(&self) -> impl Iterator<Item = &SessionRow> {
         self.sessions.values()
     }
-    /// All logins ([`Change::Login`]), in their order.
+    /// All logins ([`StoreChange::Login`]), in their order.
     #[must_use]
-    pub fn logins(&self) -> &[Change] {
+    pub fn logins(&self) -> &[StoreChange] {
         &self.logins
     }
 
-    fn here(&self) -> Result<(), StoreError> {
+    fn check_available(&self) -> Result<(), StoreError> {
         if self.away { Err(StoreError::Unavailable("it is set away".to_string())) } else { Ok(()) }
     }
     fn put_session(&mut self, row: SessionRow) {
@@ -56,20 +56,20 @@ impl Memory {
         }
     }
     fn note_end(&mut self, key: String) {
-        let Some(keep) = self.keep else { return };
-        self.ended.push_back(key);
-        while self.ended.len() > keep {
-            if let Some(key) = self.ended.pop_front()
+        let Some(keep) = self.max_ended else { return };
+        self.ended_sessions.push_back(key);
+        while self.ended_sessions.len() > keep {
+            if let Some(key) = self.ended_sessions.pop_front()
                 && self.sessions.get(&key).is_some_and(|s| s.acctstoptime.is_some())
             {
                 self.sessions.remove(&key);
             }
         }
     }
-    fn apply(&mut self, change: &Change) {
+    fn apply_change(&mut self, change: &StoreChange) {
         match change {
-            Change::Session(row) => self.put_session((**row).clone()),
-            Change::NasRestarted { nas, at, cause } => {
+            StoreChange::Session(row) => self.put_session((**row).clone()),
+            StoreChange::NasRestarted { nas, restarted_at: at, cause } => {
                 let mut ended = Vec::new();
                 for (key, row) in &mut self.sessions {
                     let began_before = row.acctstarttime.is_none_or(|start| start <= *at);
@@ -87,8 +87,8 @@ impl Memory {
                 }
                 ended.into_iter().for_each(|key| self.note_end(key));
             }
-            Change::Login { .. } => {
-                if self.keep.is_none() {
+            StoreChange::Login { .. } => {
+                if self.max_ended.is_none() {
                     self.logins.push(change.clone());
                 }
             }
@@ -96,9 +96,9 @@ impl Memory {
     }
 }
 
-impl Store for Memory {
-    fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
-        self.here()?;
+impl Store for MemoryStore {
+    fn find_user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
+        self.check_available()?;
         let Some(mut rows) = self.users.get(name).cloned() else { return Ok(None) };
         for group in &mut rows.groups {
             if let Some(known) = self.groups.get(&group.name) {
@@ -107,32 +107,32 @@ impl Store for Memory {
         }
         Ok(Some(rows))
     }
-    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.here()?;
-        changes.iter().for_each(|change| self.apply(change));
+    fn write_changes(&mut self, changes: &[StoreChange]) -> Result<(), StoreError> {
+        self.check_available()?;
+        changes.iter().for_each(|change| self.apply_change(change));
         Ok(())
     }
     fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
-        self.here()?;
+        self.check_available()?;
         self.sessions.values().filter(|row| row.acctstoptime.is_none()).for_each(|row| each(row.clone()));
         Ok(())
     }
-    fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
-        self.here()?;
+    fn find_session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
+        self.check_available()?;
         Ok(self.sessions.get(acctuniqueid).cloned())
     }
-    fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
-        self.here()?;
+    fn list_clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
+        self.check_available()?;
         Ok(self.clients.clone())
     }
     fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError> {
-        self.here()?;
+        self.check_available()?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let names = self.users.range::<str, _>((from, Bound::Unbounded)).map(|(name, _)| name.clone());
         Ok(names.take(most as usize).collect())
     }
     fn put_user(&mut self, name: &str, rows: &UserRows) -> Result<(), StoreError> {
-        self.here()?;
+        self.check_available()?;
         let mut rows = rows.clone();
         for group in &mut rows.groups {
             *group = GroupRows { name: core::mem::take(&mut group.name), ..GroupRows::default() };
@@ -145,16 +145,16 @@ impl Store for Memory {
         Ok(())
     }
     fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {
-        self.here()?;
+        self.check_available()?;
         Ok(self.users.remove(name).is_some())
     }
     fn put_group(&mut self, group: &GroupRows) -> Result<(), StoreError> {
-        self.here()?;
+        self.check_available()?;
         self.groups.insert(group.name.clone(), group.clone());
         Ok(())
     }
     fn put_client(&mut self, client: &ClientRow) -> Result<(), StoreError> {
-        self.here()?;
+        self.check_available()?;
         match self.clients.iter_mut().find(|c| c.nasname == client.nasname) {
             Some(known) => known.clone_from(client),
             None => self.clients.push(client.clone()),
@@ -162,7 +162,7 @@ impl Store for Memory {
         Ok(())
     }
     fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError> {
-        self.here()?;
+        self.check_available()?;
         let before = self.clients.len();
         self.clients.retain(|c| c.nasname != nasname);
         Ok(self.clients.len() < before)
@@ -175,27 +175,31 @@ mod tests {
 
     #[test]
     fn users_join_groups_by_name() {
-        let mut store = Memory::new();
+        let mut store = MemoryStore::new();
         let group = |reply: &[&str]| GroupRows {
             name: "staff".into(),
             check: Vec::new(),
             reply: reply
                 .iter()
-                .map(|v| super::super::Row {
+                .map(|v| super::super::AttributeRow {
                     attribute: "Class".into(),
-                    op: super::super::Op::Set,
+                    op: super::super::RowOperator::Set,
                     value: (*v).into(),
                 })
                 .collect(),
         };
         let rows = UserRows { groups: [group(&["ignored"])].into(), ..UserRows::default() };
         store.put_user("anna", &rows).unwrap();
-        assert_eq!(store.user("anna").unwrap().unwrap().groups, [group(&[])]);
+        assert_eq!(store.find_user("anna").unwrap().unwrap().groups, [group(&[])]);
         store.put_group(&group(&["gold"])).unwrap();
-        assert_eq!(store.user("anna").unwrap().unwrap().groups, [group(&["gold"])]);
-        assert_eq!(store.user("otto").unwrap(), None);
+        assert_eq!(store.find_user("anna").unwrap().unwrap().groups, [group(&["gold"])]);
+        assert_eq!(store.find_user("otto").unwrap(), None);
         store.put_user("otto", &UserRows::default()).unwrap();
-        assert_eq!(store.user("otto").unwrap(), None, "a user of no rows is nobody, as in the databases");
+        assert_eq!(
+            store.find_user("otto").unwrap(),
+            None,
+            "a user of no rows is nobody, as in the databases"
+        );
         store.put_user("emma", &rows).unwrap();
         assert_eq!(store.user_names(Some("anna"), 1).unwrap(), ["emma"]);
         assert!(store.delete_user("emma").unwrap() && !store.delete_user("emma").unwrap());
@@ -204,19 +208,19 @@ mod tests {
         assert_eq!(store.user_names(None, 9).unwrap(), ["anna", "ida", "max"]);
         assert_eq!(store.put_users(&mut core::iter::empty()), Ok(0));
         store.set_away(true);
-        assert!(matches!(store.user("anna"), Err(StoreError::Unavailable(_))));
+        assert!(matches!(store.find_user("anna"), Err(StoreError::Unavailable(_))));
     }
 
     #[test]
     fn clients_are_put_in_place_of_their_like() {
-        let mut store = Memory::new();
+        let mut store = MemoryStore::new();
         for secret in ["one", "two"] {
             let client =
                 ClientRow { nasname: "192.0.2.1".into(), secret: secret.into(), ..ClientRow::default() };
             store.put_client(&client).unwrap();
         }
-        assert_eq!(store.clients().unwrap().len(), 1);
-        assert_eq!(store.clients().unwrap()[0].secret, "two");
+        assert_eq!(store.list_clients().unwrap().len(), 1);
+        assert_eq!(store.list_clients().unwrap()[0].secret, "two");
         assert!(store.delete_client("192.0.2.1").unwrap() && !store.delete_client("192.0.2.1").unwrap());
     }
 }

@@ -3,10 +3,10 @@
 mod value;
 
 use super::{
-    Check, Complaint, Control, ControlSetting, Group, Method, Password, PasswordAttribute, PasswordSetting,
-    Reply, User,
+    AuthMethod, ControlSetting, GroupControl, PasswordAttribute, PasswordSetting, ReplyAttribute,
+    RequestCheck, RowError, StoredPassword, User, UserGroup,
 };
-use crate::store::{Op, Row, UserRows};
+use crate::store::{AttributeRow, RowOperator, UserRows};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,9 +14,11 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_crypto::password::check_argon2;
-use usher_radius::attribute::{Attributes, DataType, kind};
-use usher_radius::dictionary::{AttributeNumber, Definition, Dictionary, Encryption, Oid};
-use value::{date, encode, hex};
+use usher_radius::attribute::{AttributeList, DataType, kind};
+use usher_radius::dictionary::{
+    AttributeDefinition, AttributeEncryption, AttributeNumber, AttributeOid, RadiusDictionary,
+};
+use value::{decode_hex, encode_value, parse_date};
 
 impl User {
     /// A user as the rows of the tables say, in FreeRADIUS's words and meaning.
@@ -24,32 +26,33 @@ impl User {
     /// # Errors
     /// The first row that cannot be understood, and what to do: a user of whom a part was left out could be let in
     /// where nobody meant it.
-    pub fn compile(rows: &UserRows, dictionary: &Dictionary) -> Result<Self, Complaint> {
-        Self::compiled(rows, dictionary, None)
+    pub fn compile(rows: &UserRows, dictionary: &RadiusDictionary) -> Result<Self, RowError> {
+        Self::compile_rows(rows, dictionary, None)
     }
 
     /// The same, but a row of a reply that cannot be understood is left out, and told of in [`Self::left_out`].
     ///
     /// # Errors
     /// The first check that cannot be understood: without it the user could be let in where nobody meant it.
-    pub fn compile_leaving_out(rows: &UserRows, dictionary: &Dictionary) -> Result<Self, Complaint> {
+    pub fn compile_leaving_out(rows: &UserRows, dictionary: &RadiusDictionary) -> Result<Self, RowError> {
         let mut left_out = Vec::new();
-        let mut user = Self::compiled(rows, dictionary, Some(&mut left_out))?;
+        let mut user = Self::compile_rows(rows, dictionary, Some(&mut left_out))?;
         user.left_out = left_out.into();
         Ok(user)
     }
 
-    fn compiled(
+    fn compile_rows(
         rows: &UserRows,
-        dictionary: &Dictionary,
-        mut left_out: Option<&mut Vec<Complaint>>,
-    ) -> Result<Self, Complaint> {
+        dictionary: &RadiusDictionary,
+        mut left_out: Option<&mut Vec<RowError>>,
+    ) -> Result<Self, RowError> {
         let (checks, control) = rows_of(&rows.check, "radcheck", dictionary)?;
-        let (reply, fall_through) = replies(&rows.reply, "radreply", dictionary, left_out.as_deref_mut())?;
+        let (reply, fall_through) =
+            parse_replies(&rows.reply, "radreply", dictionary, left_out.as_deref_mut())?;
         let mut user = Self { checks, ..Self::default() };
-        user.take(&control);
+        user.apply_control(&control);
         for item in &reply {
-            item.apply(&mut user.reply);
+            item.apply_to(&mut user.reply);
         }
         if fall_through == Some(false) {
             return Ok(user);
@@ -57,10 +60,11 @@ impl User {
         for group in &rows.groups {
             let table = format!("radgroupcheck of {}", group.name);
             let (checks, control) = rows_of(&group.check, &table, dictionary)?;
-            one_password_attribute(&group.check, &table, dictionary)?;
+            check_password_attributes(&group.check, &table, dictionary)?;
             let table = format!("radgroupreply of {}", group.name);
-            let (reply, fall_through) = replies(&group.reply, &table, dictionary, left_out.as_deref_mut())?;
-            user.groups.push(Arc::new(Group {
+            let (reply, fall_through) =
+                parse_replies(&group.reply, &table, dictionary, left_out.as_deref_mut())?;
+            user.groups.push(Arc::new(UserGroup {
                 name: group.name.clone(),
                 checks,
                 control,
@@ -98,60 +102,68 @@ const FOR_THE_SERVER: [&str; 18] = [
 ];
 
 /// The attribute of a name, or of a number written as one.
-fn known<'d>(name: &str, dictionary: &'d Dictionary) -> Option<&'d Definition> {
-    let by_number = || Dictionary::number_in_name(name).and_then(|oid| dictionary.by_oid(oid));
+fn find_definition<'d>(name: &str, dictionary: &'d RadiusDictionary) -> Option<&'d AttributeDefinition> {
+    let by_number = || RadiusDictionary::number_in_name(name).and_then(|oid| dictionary.by_oid(oid));
     dictionary.by_name(name).or_else(by_number)
 }
 
 /// Whether an attribute's values are never shown: those of secrets, and of names that nobody knows, since one may be a
 /// secret's that is misspelt.
-fn is_secret(name: &str, dictionary: &Dictionary) -> bool {
+fn is_secret(name: &str, dictionary: &RadiusDictionary) -> bool {
     let name = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
     if name.ends_with("password") || name == "password-with-header" {
         return true;
     }
-    match known(&name, dictionary) {
+    match find_definition(&name, dictionary) {
         Some(definition) => {
-            definition.encryption != Encryption::None || definition.name.ends_with("Password")
+            definition.encryption != AttributeEncryption::None || definition.name.ends_with("Password")
         }
         None => !FOR_THE_SERVER.contains(&name.as_str()),
     }
 }
 
-fn complain(table: &str, row: &Row, dictionary: &Dictionary, what: String) -> Complaint {
+fn row_error(table: &str, row: &AttributeRow, dictionary: &RadiusDictionary, what: String) -> RowError {
     let hide = is_secret(&row.attribute, dictionary);
     let value = if hide { HIDDEN.into() } else { row.value.clone() };
-    Complaint { table: table.into(), attribute: row.attribute.clone(), op: row.op, value, what }
+    RowError { table: table.into(), attribute: row.attribute.clone(), op: row.op, value, what }
 }
 
 /// A row as it is written, of a secret no value.
-fn written(row: &Row, dictionary: &Dictionary) -> Box<str> {
+fn display_row(row: &AttributeRow, dictionary: &RadiusDictionary) -> Box<str> {
     let value = if is_secret(&row.attribute, dictionary) { HIDDEN } else { &row.value };
     let text = format!("{} {} {value}", row.attribute, row.op.as_str());
     text.trim_end().into()
 }
 
-fn rows_of(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(Vec<Check>, Control), Complaint> {
-    let (mut checks, mut control) = (Vec::new(), Control::default());
+fn rows_of(
+    rows: &[AttributeRow],
+    table: &str,
+    dictionary: &RadiusDictionary,
+) -> Result<(Vec<RequestCheck>, GroupControl), RowError> {
+    let (mut checks, mut control) = (Vec::new(), GroupControl::default());
     for row in rows {
-        operator(row).map_err(|what| complain(table, row, dictionary, what))?;
-        let done = match set(row, &mut control) {
-            Err(NotControl) => comparison(row, dictionary).map(|check| checks.push(check)),
+        check_operator(row).map_err(|what| row_error(table, row, dictionary, what))?;
+        let done = match apply_control_row(row, &mut control) {
+            Err(NotControl) => parse_check(row, dictionary).map(|check| checks.push(check)),
             Ok(done) => done,
         };
-        done.map_err(|what| complain(table, row, dictionary, what))?;
+        done.map_err(|what| row_error(table, row, dictionary, what))?;
     }
     Ok((checks, control))
 }
 
 /// A group's password of one attribute takes the place of its users', one of another does not: of two, nobody can say which one holds.
-fn one_password_attribute(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(), Complaint> {
+fn check_password_attributes(
+    rows: &[AttributeRow],
+    table: &str,
+    dictionary: &RadiusDictionary,
+) -> Result<(), RowError> {
     let mut first = None;
     for row in rows {
         let Some(attribute) = password_attribute(&row.attribute) else { continue };
         if *first.get_or_insert(attribute) != attribute {
             let what = "the group has a password of another attribute already; remove one of them".into();
-            return Err(complain(table, row, dictionary, what));
+            return Err(row_error(table, row, dictionary, what));
         }
     }
     Ok(())
@@ -172,17 +184,17 @@ fn password_attribute(name: &str) -> Option<PasswordAttribute> {
 const EXPANDED: &str =
     "FreeRADIUS expands a value between backquotes for each request, which is not done here; write it out";
 
-/// Whether FreeRADIUS puts something else in place of a value of its tables. A store reads such a row with [`Op::Unknown`].
+/// Whether FreeRADIUS puts something else in place of a value of its tables. A store reads such a row with [`RowOperator::Unknown`].
 #[must_use]
 pub fn is_expanded(value: &str) -> bool {
     value.len() > 1 && value.starts_with('`') && value.ends_with('`')
 }
 
 /// Whether a row says what is to be done with its value.
-fn operator(row: &Row) -> Result<(), String> {
+fn check_operator(row: &AttributeRow) -> Result<(), String> {
     match row.op {
-        Op::Unknown if is_expanded(&row.value) => Err(EXPANDED.into()),
-        Op::Unknown => Err("its operator (op) is none; :=, ==, += and the like are".into()),
+        RowOperator::Unknown if is_expanded(&row.value) => Err(EXPANDED.into()),
+        RowOperator::Unknown => Err("its operator (op) is none; :=, ==, += and the like are".into()),
         _ => Ok(()),
     }
 }
@@ -191,14 +203,17 @@ fn operator(row: &Row) -> Result<(), String> {
 struct NotControl;
 
 /// Takes a row that sets something for the server itself.
-fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotControl> {
+fn apply_control_row(
+    row: &AttributeRow,
+    control: &mut GroupControl,
+) -> Result<Result<(), String>, NotControl> {
     let name = row.attribute.to_ascii_lowercase();
     let value = row.value.as_str();
     let done = match name.as_str() {
-        "cleartext-password" => put_password(control, row, clear(value)),
+        "cleartext-password" => put_password(control, row, parse_clear_password(value)),
         "nt-password" => put_password(control, row, nt_hash(value)),
         "password-with-header" => put_password(control, row, with_header(value)),
-        "crypt-password" => put_password(control, row, hashed(value)),
+        "crypt-password" => put_password(control, row, parse_argon2(value)),
         "user-password" => Err("write Cleartext-Password := instead".into()),
         "ssha-password" | "sha-password" | "sha1-password" | "sha2-password" | "smd5-password"
         | "md5-password" | "lm-password" | "pbkdf2-password" | "ssha2-password" => {
@@ -209,30 +224,33 @@ fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotContro
         "auth-type" => auth_type(control, row),
         "eap-type" => {
             let method = match value.to_ascii_lowercase().as_str() {
-                "md5-challenge" | "eap-md5" | "md5" | "4" => Ok(Method::EapMd5),
-                "generic-token-card" | "gtc" | "eap-gtc" | "6" => Ok(Method::EapGtc),
-                "eap-tls" | "tls" | "13" => Ok(Method::EapTls),
-                "eap-ttls" | "ttls" | "21" => Ok(Method::Ttls),
-                "peap" | "eap-peap" | "25" => Ok(Method::Peap),
-                "eap-mschap-v2" | "eap-mschapv2" | "mschap-v2" | "mschapv2" | "26" => Ok(Method::EapMsChapV2),
+                "md5-challenge" | "eap-md5" | "md5" | "4" => Ok(AuthMethod::EapMd5),
+                "generic-token-card" | "gtc" | "eap-gtc" | "6" => Ok(AuthMethod::EapGtc),
+                "eap-tls" | "tls" | "13" => Ok(AuthMethod::EapTls),
+                "eap-ttls" | "ttls" | "21" => Ok(AuthMethod::Ttls),
+                "peap" | "eap-peap" | "25" => Ok(AuthMethod::Peap),
+                "eap-mschap-v2" | "eap-mschapv2" | "mschap-v2" | "mschapv2" | "26" => {
+                    Ok(AuthMethod::EapMsChapV2)
+                }
                 _ => Err("no EAP method of this server".to_string()),
             };
-            method.and_then(|m| restrict(control, row, &[m]))
+            method.and_then(|m| restrict_methods(control, row, &[m]))
         }
         "simultaneous-use" => {
             let number = value.parse().map_err(|_| "not a number of sessions".to_string());
-            put(&mut control.simultaneous, row, number)
+            set_control(&mut control.simultaneous, row, number)
         }
         "expiration" => {
-            let time = date(value).ok_or_else(|| "write a date as `31 Dec 2026 23:59:59` (UTC)".to_string());
+            let time =
+                parse_date(value).ok_or_else(|| "write a date as `31 Dec 2026 23:59:59` (UTC)".to_string());
             // FreeRADIUS has 32 bits for it, and begins again from 1970.
             let within = time.and_then(|time| match u32::try_from(time.unix_secs()) {
                 Ok(_) => Ok(time),
                 Err(_) => Err("the date is after 7 Feb 2106 06:28:15; write an earlier one".to_string()),
             });
-            put(&mut control.expires, row, within)
+            set_control(&mut control.expires, row, within)
         }
-        "pool-name" => put(&mut control.pool, row, Ok(value.into())),
+        "pool-name" => set_control(&mut control.pool, row, Ok(value.into())),
         "login-time"
         | "max-daily-session"
         | "max-monthly-session"
@@ -250,8 +268,8 @@ fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotContro
     Ok(done)
 }
 
-fn eap_methods() -> Vec<Method> {
-    Method::ALL.into_iter().filter(|m| m.eap_type().is_some()).collect()
+fn eap_methods() -> Vec<AuthMethod> {
+    AuthMethod::ALL.into_iter().filter(|m| m.eap_type().is_some()).collect()
 }
 
 /// What is said of another operator than `:=` and `+=`.
@@ -261,26 +279,26 @@ const NOT_IN_A_REQUEST: &str = "write := to set it; it is nothing that a request
 ///
 /// # Errors
 /// Its operator compares: FreeRADIUS looks for the attribute in the request, finds none, and lets nobody in by this row.
-fn replaces(row: &Row) -> Result<bool, String> {
+fn is_replacing(row: &AttributeRow) -> Result<bool, String> {
     match row.op {
-        Op::Replace => Ok(true),
-        Op::Add => Ok(false),
+        RowOperator::Replace => Ok(true),
+        RowOperator::Add => Ok(false),
         _ => Err(NOT_IN_A_REQUEST.into()),
     }
 }
 
 /// Sets a value as the operator says.
-fn put<T: Clone>(
+fn set_control<T: Clone>(
     place: &mut Option<ControlSetting<T>>,
-    row: &Row,
+    row: &AttributeRow,
     value: Result<T, String>,
 ) -> Result<(), String> {
-    add(place, value?, replaces(row)?);
+    add_setting(place, value?, is_replacing(row)?);
     Ok(())
 }
 
 /// Adds a row to what the rows before it set: the first one counts, and of those by `:=` the first.
-fn add<T: Clone>(place: &mut Option<ControlSetting<T>>, value: T, replaces: bool) {
+fn add_setting<T: Clone>(place: &mut Option<ControlSetting<T>>, value: T, replaces: bool) {
     match place {
         None => *place = Some(ControlSetting::new(value, replaces)),
         Some(setting) if replaces => drop(setting.replacement.get_or_insert(value)),
@@ -288,12 +306,16 @@ fn add<T: Clone>(place: &mut Option<ControlSetting<T>>, value: T, replaces: bool
     }
 }
 
-fn put_password(control: &mut Control, row: &Row, password: Result<Password, String>) -> Result<(), String> {
+fn put_password(
+    control: &mut GroupControl,
+    row: &AttributeRow,
+    password: Result<StoredPassword, String>,
+) -> Result<(), String> {
     let attribute = password_attribute(&row.attribute).unwrap_or_default();
     let replaces = match row.op {
         // The one attribute of a password that FreeRADIUS does not look for in the request.
-        Op::Set if attribute == PasswordAttribute::Crypt => false,
-        _ => replaces(row)?,
+        RowOperator::Set if attribute == PasswordAttribute::Crypt => false,
+        _ => is_replacing(row)?,
     };
     let value = PasswordSetting { attribute, password: password? };
     let yields = |set: &ControlSetting<PasswordSetting>| set.value.attribute == PasswordAttribute::WithHeader;
@@ -305,34 +327,34 @@ fn put_password(control: &mut Control, row: &Row, password: Result<Password, Str
     {
         return Ok(());
     }
-    add(&mut control.password, value, replaces);
+    add_setting(&mut control.password, value, replaces);
     Ok(())
 }
 
-fn auth_type(control: &mut Control, row: &Row) -> Result<(), String> {
-    if !matches!(row.op, Op::Set | Op::Replace | Op::Add) {
+fn auth_type(control: &mut GroupControl, row: &AttributeRow) -> Result<(), String> {
+    if !matches!(row.op, RowOperator::Set | RowOperator::Replace | RowOperator::Add) {
         return Err("write := to set it; no method is compared, and FreeRADIUS passes this row over".into());
     }
-    let methods: &[Method] = match row.value.to_ascii_lowercase().as_str() {
+    let methods: &[AuthMethod] = match row.value.to_ascii_lowercase().as_str() {
         "reject" | "4" => {
             control.rejected = true;
             return Ok(());
         }
         "accept" | "254" => {
-            control.methods = Some(ControlSetting::new([Method::Mab].into(), row.op != Op::Set));
+            control.methods = Some(ControlSetting::new([AuthMethod::Mab].into(), row.op != RowOperator::Set));
             return Ok(());
         }
-        "local" | "pap" => &[Method::Pap],
-        "chap" => &[Method::Chap],
-        "ms-chap" | "mschap" => &[Method::MsChap, Method::MsChapV2],
+        "local" | "pap" => &[AuthMethod::Pap],
+        "chap" => &[AuthMethod::Chap],
+        "ms-chap" | "mschap" => &[AuthMethod::MsChap, AuthMethod::MsChapV2],
         "eap" => {
             // Those of EAP-Type, where a row has it, are of EAP already.
             let narrower =
-                |set: &ControlSetting<Vec<Method>>| set.value.iter().all(|m| m.eap_type().is_some());
-            if row.op != Op::Add && control.methods.as_ref().is_some_and(narrower) {
+                |set: &ControlSetting<Vec<AuthMethod>>| set.value.iter().all(|m| m.eap_type().is_some());
+            if row.op != RowOperator::Add && control.methods.as_ref().is_some_and(narrower) {
                 return Ok(());
             }
-            return restrict(control, row, &eap_methods());
+            return restrict_methods(control, row, &eap_methods());
         }
         _ => {
             return Err(
@@ -340,18 +362,22 @@ fn auth_type(control: &mut Control, row: &Row) -> Result<(), String> {
             );
         }
     };
-    restrict(control, row, methods)
+    restrict_methods(control, row, methods)
 }
 
-fn restrict(control: &mut Control, row: &Row, methods: &[Method]) -> Result<(), String> {
+fn restrict_methods(
+    control: &mut GroupControl,
+    row: &AttributeRow,
+    methods: &[AuthMethod],
+) -> Result<(), String> {
     let before = control.methods.take();
-    let mut all: Vec<Method> = match row.op {
-        Op::Replace | Op::Set => Vec::new(),
-        Op::Add => before.map(|set| set.value).unwrap_or_default(),
+    let mut all: Vec<AuthMethod> = match row.op {
+        RowOperator::Replace | RowOperator::Set => Vec::new(),
+        RowOperator::Add => before.map(|set| set.value).unwrap_or_default(),
         _ => return Err("write := to set it, += to add to it; a request's method is not compared".into()),
     };
     all.extend_from_slice(methods);
-    control.methods = Some(ControlSetting::new(all, row.op != Op::Set));
+    control.methods = Some(ControlSetting::new(all, row.op != RowOperator::Set));
     Ok(())
 }
 
@@ -359,76 +385,76 @@ fn restrict(control: &mut Control, row: &Row, methods: &[Method]) -> Result<(), 
 const EMPTY: &str =
     "the password is empty, so that everybody has it; give another, or none where the user needs none";
 
-fn clear(value: &str) -> Result<Password, String> {
-    if value.is_empty() { Err(EMPTY.into()) } else { Ok(Password::clear(value.as_bytes())) }
+fn parse_clear_password(value: &str) -> Result<StoredPassword, String> {
+    if value.is_empty() { Err(EMPTY.into()) } else { Ok(StoredPassword::from_clear(value.as_bytes())) }
 }
 
-fn nt_hash(value: &str) -> Result<Password, String> {
-    let hash: Option<[u8; 16]> = hex(value).and_then(|h| h.try_into().ok());
+fn nt_hash(value: &str) -> Result<StoredPassword, String> {
+    let hash: Option<[u8; 16]> = decode_hex(value).and_then(|h| h.try_into().ok());
     match hash.ok_or("an NT hash has 32 hexadecimal digits")? {
         hash if hash == usher_crypto::legacy::nt_hash(b"") => Err(EMPTY.into()),
-        hash => Ok(Password::NtHash(hash.into())),
+        hash => Ok(StoredPassword::NtHash(hash.into())),
     }
 }
 
-fn hashed(value: &str) -> Result<Password, String> {
-    check_argon2(value).map(|()| Password::Argon2(value.into())).map_err(|fault| fault.to_string())
+fn parse_argon2(value: &str) -> Result<StoredPassword, String> {
+    check_argon2(value).map(|()| StoredPassword::Argon2(value.into())).map_err(|fault| fault.to_string())
 }
 
-fn with_header(value: &str) -> Result<Password, String> {
+fn with_header(value: &str) -> Result<StoredPassword, String> {
     let Some((header, rest)) = value.strip_prefix('{').and_then(|v| v.split_once('}')) else {
-        return hashed(value);
+        return parse_argon2(value);
     };
     match header.to_ascii_lowercase().as_str() {
-        "clear" | "cleartext" => clear(rest),
+        "clear" | "cleartext" => parse_clear_password(rest),
         "nt" | "nthash" | "x-nthash" | "md4" => nt_hash(rest),
-        "crypt" | "argon2" => hashed(rest),
+        "crypt" | "argon2" => parse_argon2(rest),
         _ => Err("only {clear}, {nt} and Argon2 hashes are served".into()),
     }
 }
 
 /// A request's attribute that is compared.
-fn comparison(row: &Row, dictionary: &Dictionary) -> Result<Check, String> {
-    let Named { definition, place, tag } = find(&row.attribute, dictionary)?;
+fn parse_check(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<RequestCheck, String> {
+    let ResolvedAttribute { definition, number: place, tag } = resolve_attribute(&row.attribute, dictionary)?;
     let op = match row.op {
         // As FreeRADIUS does with an operator that compares nothing.
-        Op::Set => Op::Equal,
-        Op::Replace | Op::Add => {
+        RowOperator::Set => RowOperator::Equal,
+        RowOperator::Replace | RowOperator::Add => {
             return Err("a request's attribute is compared (==), not set; what the answer says is in the \
                         reply table"
                 .into());
         }
-        Op::Matches | Op::MatchesNot => {
+        RowOperator::Matches | RowOperator::MatchesNot => {
             return Err("expressions are not served; write a comparison for each value".into());
         }
         op => op,
     };
-    if definition.encryption != Encryption::None {
+    if definition.encryption != AttributeEncryption::None {
         return Err("a hidden attribute cannot be compared".into());
     }
-    comparable(&definition, op)?;
+    check_comparable(&definition, op)?;
     let mut bytes = Vec::new();
-    if !matches!(op, Op::Present | Op::Absent) {
-        encode(&definition, &row.value, dictionary, &mut bytes)?;
+    if !matches!(op, RowOperator::Present | RowOperator::Absent) {
+        encode_value(&definition, &row.value, dictionary, &mut bytes)?;
     }
     let tag = definition.tagged.then_some(tag);
     let data_type = definition.data_type;
-    Ok(Check { attribute: place, op, value: bytes, data_type, tag, row: written(row, dictionary) })
+    Ok(RequestCheck { attribute: place, op, value: bytes, data_type, tag, row: display_row(row, dictionary) })
 }
 
 /// Whether an operator compares the values of an attribute as FreeRADIUS does.
 ///
 /// # Errors
 /// It means something else there, or something that depends on how the value was sent.
-fn comparable(definition: &Definition, op: Op) -> Result<(), String> {
-    if matches!(op, Op::Present | Op::Absent | Op::Equal) {
+fn check_comparable(definition: &AttributeDefinition, op: RowOperator) -> Result<(), String> {
+    if matches!(op, RowOperator::Present | RowOperator::Absent | RowOperator::Equal) {
         return Ok(());
     }
     match definition.data_type {
         DataType::Ipv4Prefix | DataType::Ipv6Prefix | DataType::Ether => {
             Err("a prefix or a MAC address is compared by == alone; write a comparison for each".into())
         }
-        _ if op == Op::NotEqual => Ok(()),
+        _ if op == RowOperator::NotEqual => Ok(()),
         DataType::Signed => Err("a number that may be negative is compared by == and != alone".into()),
         data_type if data_type.is_number() || data_type == DataType::Text => Ok(()),
         _ => Err("octets and addresses are compared by == and != alone".into()),
@@ -436,22 +462,25 @@ fn comparable(definition: &Definition, op: Op) -> Result<(), String> {
 }
 
 /// What a row's attribute is.
-struct Named<'d> {
-    definition: Cow<'d, Definition>,
-    place: AttributeNumber,
+struct ResolvedAttribute<'d> {
+    definition: Cow<'d, AttributeDefinition>,
+    number: AttributeNumber,
     /// The tag after its name (`Tunnel-Type:1`); 0 where there is none.
     tag: u8,
 }
 
 /// An attribute by name, or by number as FreeRADIUS writes one that it does not know (`Attr-26.9.1`).
-fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String> {
+fn resolve_attribute<'d>(
+    name: &str,
+    dictionary: &'d RadiusDictionary,
+) -> Result<ResolvedAttribute<'d>, String> {
     let (bare, tag) = match name.rsplit_once(':') {
         Some((bare, tag)) => {
             (bare, tag_number(tag).ok_or("a tag is a number up to 31, without zeros in front")?)
         }
         None => (name, 0),
     };
-    let definition = match (dictionary.by_name(bare), Dictionary::number_in_name(bare)) {
+    let definition = match (dictionary.by_name(bare), RadiusDictionary::number_in_name(bare)) {
         (Some(definition), _) => Cow::Borrowed(definition),
         (None, Some(oid)) => Cow::Owned(by_number(oid, dictionary)),
         (None, None) => {
@@ -462,11 +491,12 @@ fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String>
             );
         }
     };
-    if definition.data_type.holds_others() {
+    if definition.data_type.contains_attributes() {
         return Err("this attribute holds others; name one of those".into());
     }
-    let place = dictionary.place(definition.oid).ok_or("no packet has an attribute of this number")?;
-    Ok(Named { definition, place, tag })
+    let place =
+        dictionary.attribute_number(definition.oid).ok_or("no packet has an attribute of this number")?;
+    Ok(ResolvedAttribute { definition, number: place, tag })
 }
 
 /// A tag (RFC 2868 §3.1) in decimal. One with a zero in front is octal to FreeRADIUS, and decimal to its reader.
@@ -477,24 +507,25 @@ pub fn tag_number(text: &str) -> Option<u8> {
 }
 
 /// An attribute that is written by its number, its value as octets: what goes hidden goes so by whatever name.
-fn by_number(oid: Oid, dictionary: &Dictionary) -> Definition {
-    let mut definition = Definition::unknown(oid);
-    if let Some(known) = dictionary.by_oid(oid).filter(|known| known.encryption != Encryption::None) {
+fn by_number(oid: AttributeOid, dictionary: &RadiusDictionary) -> AttributeDefinition {
+    let mut definition = AttributeDefinition::for_unknown(oid);
+    if let Some(known) = dictionary.by_oid(oid).filter(|known| known.encryption != AttributeEncryption::None)
+    {
         (definition.encryption, definition.tagged) = (known.encryption, known.tagged);
     }
     definition
 }
 
 /// The rows of a reply table, and what they say of Fall-Through. With `left_out` those that cannot be understood go there.
-fn replies(
-    rows: &[Row],
+fn parse_replies(
+    rows: &[AttributeRow],
     table: &str,
-    dictionary: &Dictionary,
-    mut left_out: Option<&mut Vec<Complaint>>,
-) -> Result<(Vec<Reply>, Option<bool>), Complaint> {
+    dictionary: &RadiusDictionary,
+    mut left_out: Option<&mut Vec<RowError>>,
+) -> Result<(Vec<ReplyAttribute>, Option<bool>), RowError> {
     let (mut replies, mut fall_through) = (Vec::new(), None);
     for row in rows {
-        let done = if let Err(what) = operator(row) {
+        let done = if let Err(what) = check_operator(row) {
             Err(what)
         } else if row.attribute.eq_ignore_ascii_case("fall-through") {
             let said = match row.value.to_ascii_lowercase().as_str() {
@@ -504,18 +535,19 @@ fn replies(
             };
             // FreeRADIUS gives such a row the value 0, or none.
             match row.op {
-                Op::Present | Op::Absent | Op::Matches | Op::MatchesNot => {
-                    Err("Fall-Through is set by =, := or +=".to_string())
-                }
+                RowOperator::Present
+                | RowOperator::Absent
+                | RowOperator::Matches
+                | RowOperator::MatchesNot => Err("Fall-Through is set by =, := or +=".to_string()),
                 _ => {
                     fall_through = fall_through.or(said);
                     said.map(drop).ok_or_else(|| "write Yes or No".to_string())
                 }
             }
         } else {
-            reply(row, dictionary).map(|reply| replies.push(reply))
+            parse_reply(row, dictionary).map(|reply| replies.push(reply))
         };
-        match (done.map_err(|what| complain(table, row, dictionary, what)), &mut left_out) {
+        match (done.map_err(|what| row_error(table, row, dictionary, what)), &mut left_out) {
             (Err(complaint), Some(left_out)) => left_out.push(complaint),
             (done, _) => done?,
         }
@@ -530,20 +562,20 @@ const NOT_OF_A_REPLY: [u8; 18] = [2, 3, 4, 5, 24, 30, 31, 32, 33, 60, 61, 70, 75
 /// The shortest Acct-Interim-Interval, seconds (RFC 2869 §5.16).
 const SHORTEST_INTERVAL: u32 = 60;
 
-fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
-    let Named { definition, place, tag } = find(&row.attribute, dictionary)?;
+fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<ReplyAttribute, String> {
+    let ResolvedAttribute { definition, number: place, tag } = resolve_attribute(&row.attribute, dictionary)?;
     if matches!(definition.oid.parts(), &[n] if NOT_OF_A_REPLY.iter().any(|&kind| u32::from(kind) == n)) {
         return Err("no Access-Accept has this attribute; remove the row".into());
     }
-    if !matches!(row.op, Op::Set | Op::Replace | Op::Add) {
+    if !matches!(row.op, RowOperator::Set | RowOperator::Replace | RowOperator::Add) {
         return Err("a reply's operators are =, := and +=".into());
     }
     let mut bytes = Vec::new();
-    encode(&definition, &row.value, dictionary, &mut bytes)?;
-    let mut value = Attributes::new();
+    encode_value(&definition, &row.value, dictionary, &mut bytes)?;
+    let mut value = AttributeList::new();
     if bytes.is_empty() {
         // RFC 2865 §5: what has no value is left out. It takes the place of others all the same.
-        return Ok(Reply { attribute: place, op: row.op, value });
+        return Ok(ReplyAttribute { attribute: place, op: row.op, value });
     }
     if let (&[n], Some(seconds)) = (definition.oid.parts(), bytes.first_chunk::<4>())
         && n == u32::from(kind::ACCT_INTERIM_INTERVAL)
@@ -552,9 +584,9 @@ fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
     }
     if let (true, &[number]) = (definition.concat, definition.oid.parts()) {
         value.push_concat(number as u8, &bytes);
-        return Ok(Reply { attribute: place, op: row.op, value });
+        return Ok(ReplyAttribute { attribute: place, op: row.op, value });
     }
-    let (tag, bytes) = tagged(&definition, tag, &bytes)?;
+    let (tag, bytes) = encode_tag(&definition, tag, &bytes)?;
     let pushed = value.push_at(&place, tag, definition.encryption, bytes);
     if let Err(long) = pushed {
         return Err(format!(
@@ -562,11 +594,15 @@ fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
             long.length, long.max
         ));
     }
-    Ok(Reply { attribute: place, op: row.op, value })
+    Ok(ReplyAttribute { attribute: place, op: row.op, value })
 }
 
 /// The octet of the tag in front of a value, and what of the value comes behind it (RFC 2868 §3).
-fn tagged<'b>(definition: &Definition, tag: u8, bytes: &'b [u8]) -> Result<(Option<u8>, &'b [u8]), String> {
+fn encode_tag<'b>(
+    definition: &AttributeDefinition,
+    tag: u8,
+    bytes: &'b [u8],
+) -> Result<(Option<u8>, &'b [u8]), String> {
     if !definition.tagged {
         return match tag {
             0 => Ok((None, bytes)),
@@ -574,12 +610,12 @@ fn tagged<'b>(definition: &Definition, tag: u8, bytes: &'b [u8]) -> Result<(Opti
         };
     }
     match (definition.data_type, definition.encryption, bytes) {
-        (DataType::Integer, Encryption::None, [0, number @ ..]) => Ok((Some(tag), number)),
-        (DataType::Integer, Encryption::None, _) => {
+        (DataType::Integer, AttributeEncryption::None, [0, number @ ..]) => Ok((Some(tag), number)),
+        (DataType::Integer, AttributeEncryption::None, _) => {
             Err("the number of an attribute with a tag is at most 16,777,215".into())
         }
         // What begins like a tag would be taken for one.
-        (_, Encryption::None, [first, ..]) if tag == 0 && *first > 0x1f => Ok((None, bytes)),
+        (_, AttributeEncryption::None, [first, ..]) if tag == 0 && *first > 0x1f => Ok((None, bytes)),
         _ => Ok((Some(tag), bytes)),
     }
 }

@@ -2,41 +2,48 @@
 //! user's own checks: where one fails, nobody is let in, whatever groups say.
 
 use super::{
-    Check, Control, ControlSetting, Password, PasswordAttribute, PasswordSetting, Reply, Unmet, User,
+    ControlSetting, FailedCheck, GroupControl, PasswordAttribute, PasswordSetting, ReplyAttribute,
+    RequestCheck, StoredPassword, User,
 };
-use crate::store::Op;
+use crate::store::RowOperator;
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::net::IpAddr;
-use usher_crypto::Key;
-use usher_radius::attribute::{Attributes, DataType, Value, kind};
+use usher_crypto::SecretValue;
+use usher_radius::attribute::{AttributeList, AttributeValue, DataType, kind};
 
 impl User {
     /// What holds of this user for a request: the user's own rows, then those of the groups that apply.
     ///
     /// # Errors
     /// The first of the user's own checks that fails, so that no method may let the user in.
-    pub fn resolve<'a>(self: &'a Arc<Self>, request: &Attributes) -> Result<Arc<Self>, Unmet<'a>> {
+    pub fn resolve_for_request<'a>(
+        self: &'a Arc<Self>,
+        request: &AttributeList,
+    ) -> Result<Arc<Self>, FailedCheck<'a>> {
         if self.checks.is_empty() && self.groups.is_empty() {
             return Ok(self.clone());
         }
-        if let Some(check) = self.checks.iter().find(|c| !c.holds(request)) {
-            return Err(Unmet { check, there: !request.values_at(&check.attribute).is_empty() });
+        if let Some(check) = self.checks.iter().find(|c| !c.is_met_by(request)) {
+            return Err(FailedCheck {
+                check,
+                has_attribute: !request.values_at(&check.attribute).is_empty(),
+            });
         }
         let mut user = Self { checks: Vec::new(), groups: Vec::new(), ..Self::clone(self) };
         let (mut applied, mut withheld) = (false, false);
         for group in &self.groups {
-            if !group.checks.iter().all(|c| c.holds(request)) {
+            if !group.checks.iter().all(|c| c.is_met_by(request)) {
                 withheld |= group.control.password.is_some();
                 continue;
             }
             applied = true;
-            user.take(&group.control);
+            user.apply_control(&group.control);
             for reply in &group.reply {
-                reply.apply(&mut user.reply);
+                reply.apply_to(&mut user.reply);
             }
             if !group.fall_through {
                 break;
@@ -51,24 +58,24 @@ impl User {
 
     /// Takes what rows set, on top of what came before them: `:=` takes its place, as in FreeRADIUS's modules sql and files. A
     /// rejection stays whatever comes after it.
-    pub(super) fn take(&mut self, control: &Control) {
-        let Control { password, methods, simultaneous, expires, pool, rejected } = control;
+    pub(super) fn apply_control(&mut self, control: &GroupControl) {
+        let GroupControl { password, methods, simultaneous, expires, pool, rejected } = control;
         if let Some(setting) = password {
             self.take_password(setting);
         }
         if let Some(setting) = methods {
             let mut all = (!self.methods.is_empty()).then(|| core::mem::take(&mut self.methods));
-            setting.apply(&mut all);
+            setting.apply_to(&mut all);
             self.methods = all.unwrap_or_default();
         }
         if let Some(setting) = simultaneous {
-            setting.apply(&mut self.simultaneous);
+            setting.apply_to(&mut self.simultaneous);
         }
         if let Some(setting) = expires {
-            setting.apply(&mut self.expires);
+            setting.apply_to(&mut self.expires);
         }
         if let Some(setting) = pool {
-            setting.apply(&mut self.pool);
+            setting.apply_to(&mut self.pool);
         }
         self.rejected |= rejected;
     }
@@ -90,25 +97,25 @@ impl User {
     }
 
     /// The NT hash of the password, where there is one.
-    pub(crate) fn nt_hash(&self) -> Option<Key<[u8; 16]>> {
+    pub(crate) fn nt_hash(&self) -> Option<SecretValue<[u8; 16]>> {
         match self.password.as_ref()? {
-            Password::Clear(password) => Some(usher_crypto::legacy::nt_hash(password).into()),
-            Password::NtHash(hash) => Some(hash.clone()),
-            Password::Argon2(_) => None,
+            StoredPassword::Clear(password) => Some(usher_crypto::legacy::nt_hash(password).into()),
+            StoredPassword::NtHash(hash) => Some(hash.clone()),
+            StoredPassword::Argon2(_) => None,
         }
     }
 }
 
-impl Check {
+impl RequestCheck {
     /// Whether a request is so.
     #[must_use]
-    pub fn holds(&self, request: &Attributes) -> bool {
+    pub fn is_met_by(&self, request: &AttributeList) -> bool {
         let all = request.values_at(&self.attribute);
         let mut there = all.iter().filter_map(|given| self.tagged_so(given));
         match self.op {
-            Op::Absent => there.next().is_none(),
-            Op::Present => there.next().is_some(),
-            _ => there.any(|value| self.fits(&value)),
+            RowOperator::Absent => there.next().is_none(),
+            RowOperator::Present => there.next().is_some(),
+            _ => there.any(|value| self.matches_value(&value)),
         }
     }
     /// A value without its tag; `None` where it has another tag than the one that is meant.
@@ -124,7 +131,7 @@ impl Check {
             _ => Some(Cow::Borrowed(given)),
         }
     }
-    fn fits(&self, value: &[u8]) -> bool {
+    fn matches_value(&self, value: &[u8]) -> bool {
         let order = match self.data_type {
             DataType::Ipv4Prefix | DataType::Ipv6Prefix => return self.fits_prefix(value),
             data_type if data_type.is_number() && value.len() != self.value.len() => {
@@ -133,33 +140,33 @@ impl Check {
             _ => value.cmp(&self.value),
         };
         match self.op {
-            Op::NotEqual => order != Ordering::Equal,
-            Op::Less => order == Ordering::Less,
-            Op::LessOrEqual => order != Ordering::Greater,
-            Op::Greater => order == Ordering::Greater,
-            Op::GreaterOrEqual => order != Ordering::Less,
+            RowOperator::NotEqual => order != Ordering::Equal,
+            RowOperator::Less => order == Ordering::Less,
+            RowOperator::LessOrEqual => order != Ordering::Greater,
+            RowOperator::Greater => order == Ordering::Greater,
+            RowOperator::GreaterOrEqual => order != Ordering::Less,
             _ => order == Ordering::Equal,
         }
     }
 }
 
-impl Check {
+impl RequestCheck {
     /// Whether a value is the same prefix, in however many octets it was sent. One that is none fits no comparison.
     fn fits_prefix(&self, value: &[u8]) -> bool {
-        let prefix = |octets| Value::decode(self.data_type, octets).ok();
+        let prefix = |octets| AttributeValue::decode(self.data_type, octets).ok();
         prefix(value).is_some_and(|given| match self.op {
-            Op::Equal => Some(given) == prefix(&self.value),
+            RowOperator::Equal => Some(given) == prefix(&self.value),
             _ => false,
         })
     }
 }
 
-impl Reply {
+impl ReplyAttribute {
     /// Does to a list what the operator says.
-    pub fn apply(&self, list: &mut Attributes) {
+    pub fn apply_to(&self, list: &mut AttributeList) {
         match self.op {
-            Op::Set if !list.values_at(&self.attribute).is_empty() => return,
-            Op::Replace => drop(list.remove_at(&self.attribute)),
+            RowOperator::Set if !list.values_at(&self.attribute).is_empty() => return,
+            RowOperator::Replace => drop(list.remove_at(&self.attribute)),
             _ => {}
         }
         list.extend(&self.value);
@@ -222,7 +229,7 @@ pub fn canonical_name(name: &[u8]) -> Cow<'_, [u8]> {
 /// Names under which a store may have a user: the one given, and, of a MAC address, the other usual spellings. The
 /// canonical one stands first, the others for rows that somebody else wrote.
 #[must_use]
-pub fn spellings(name: &str) -> Vec<String> {
+pub fn name_spellings(name: &str) -> Vec<String> {
     let Some(digits) = mac_address(name.as_bytes()) else { return [name.into()].into() };
     let digits = core::str::from_utf8(&digits).unwrap_or(name);
     let cut = |each: usize, between: &str| -> String {
@@ -247,7 +254,7 @@ pub fn spellings(name: &str) -> Vec<String> {
 
 /// Whether a request asks for MAC authentication bypass, and for which address: Service-Type is Call-Check (RFC 2865
 /// §5.6) and User-Name is the address in Calling-Station-Id.
-pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
+pub(crate) fn mac_bypass_address(request: &AttributeList) -> Option<[u8; 12]> {
     const CALL_CHECK: u32 = 10;
     let named = mac_address(request.get(kind::USER_NAME)?)?;
     let seen = mac_address(request.get(kind::CALLING_STATION_ID)?)?;
@@ -256,14 +263,14 @@ pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Group, Method};
+    use super::super::{AuthMethod, UserGroup};
     use super::*;
-    use crate::store::{Row, UserRows};
-    use usher_radius::dictionary::{AttributeNumber, Dictionary, Oid};
+    use crate::store::{AttributeRow, UserRows};
+    use usher_radius::dictionary::{AttributeNumber, AttributeOid, RadiusDictionary};
 
-    fn check(op: Op, value: u32) -> Check {
-        Check {
-            attribute: AttributeNumber::from(Oid::standard(kind::NAS_PORT)),
+    fn port_check(op: RowOperator, value: u32) -> RequestCheck {
+        RequestCheck {
+            attribute: AttributeNumber::from(AttributeOid::from_kind(kind::NAS_PORT)),
             op,
             value: value.to_be_bytes().to_vec(),
             data_type: DataType::Integer,
@@ -274,79 +281,90 @@ mod tests {
 
     #[test]
     fn checks_compare_as_their_operators_say() {
-        let mut request = Attributes::new();
+        let mut request = AttributeList::new();
         request.push_u32(kind::NAS_PORT, 5);
         for (op, below, same, above) in [
-            (Op::Equal, false, true, false),
-            (Op::NotEqual, true, false, true),
-            (Op::Less, false, false, true),
-            (Op::LessOrEqual, false, true, true),
-            (Op::Greater, true, false, false),
-            (Op::GreaterOrEqual, true, true, false),
-            (Op::Present, true, true, true),
-            (Op::Absent, false, false, false),
+            (RowOperator::Equal, false, true, false),
+            (RowOperator::NotEqual, true, false, true),
+            (RowOperator::Less, false, false, true),
+            (RowOperator::LessOrEqual, false, true, true),
+            (RowOperator::Greater, true, false, false),
+            (RowOperator::GreaterOrEqual, true, true, false),
+            (RowOperator::Present, true, true, true),
+            (RowOperator::Absent, false, false, false),
         ] {
-            let all = [4, 5, 6].map(|n| check(op, n).holds(&request));
+            let all = [4, 5, 6].map(|n| port_check(op, n).is_met_by(&request));
             assert_eq!(all, [below, same, above], "{op:?}");
         }
         // What is not there fits nothing, not even "another value".
-        let empty = Attributes::new();
-        assert!(!check(Op::NotEqual, 5).holds(&empty) && check(Op::Absent, 5).holds(&empty));
+        let empty = AttributeList::new();
+        assert!(
+            !port_check(RowOperator::NotEqual, 5).is_met_by(&empty)
+                && port_check(RowOperator::Absent, 5).is_met_by(&empty)
+        );
         // One of several is enough.
         request.push_u32(kind::NAS_PORT, 7);
-        assert!(check(Op::Equal, 7).holds(&request));
+        assert!(port_check(RowOperator::Equal, 7).is_met_by(&request));
     }
 
-    fn group(name: &str, port: Option<u32>, timeout: (Op, u32), fall_through: bool) -> Arc<Group> {
-        let mut value = Attributes::new();
+    fn timeout_group(
+        name: &str,
+        port: Option<u32>,
+        timeout: (RowOperator, u32),
+        fall_through: bool,
+    ) -> Arc<UserGroup> {
+        let mut value = AttributeList::new();
         value.push_u32(kind::SESSION_TIMEOUT, timeout.1);
-        let attribute = AttributeNumber::from(Oid::standard(kind::SESSION_TIMEOUT));
-        Arc::new(Group {
+        let attribute = AttributeNumber::from(AttributeOid::from_kind(kind::SESSION_TIMEOUT));
+        Arc::new(UserGroup {
             name: name.into(),
-            checks: port.map(|p| check(Op::Equal, p)).into_iter().collect(),
-            reply: [Reply { attribute, op: timeout.0, value }].into(),
+            checks: port.map(|p| port_check(RowOperator::Equal, p)).into_iter().collect(),
+            reply: [ReplyAttribute { attribute, op: timeout.0, value }].into(),
             fall_through,
-            ..Group::default()
+            ..UserGroup::default()
         })
     }
 
-    fn timeouts(user: &User, request: &Attributes) -> Option<Vec<u32>> {
-        let user = Arc::new(user.clone()).resolve(request).ok()?;
+    fn reply_timeouts(user: &User, request: &AttributeList) -> Option<Vec<u32>> {
+        let user = Arc::new(user.clone()).resolve_for_request(request).ok()?;
         let number = |v: &[u8]| u32::from_be_bytes(v.try_into().unwrap());
         Some(user.reply.get_all(kind::SESSION_TIMEOUT).map(number).collect())
     }
 
     #[test]
     fn groups_apply_in_order_until_one_does_not_fall_through() {
-        let mut request = Attributes::new();
+        let mut request = AttributeList::new();
         request.push_u32(kind::NAS_PORT, 5);
         let mut user = User::with_password(b"x");
         user.groups = [
-            group("other port", Some(6), (Op::Set, 1), false),
-            group("first", Some(5), (Op::Set, 2), true),
-            group("second", None, (Op::Set, 3), true),
-            group("third", None, (Op::Add, 4), false),
-            group("never", None, (Op::Replace, 5), false),
+            timeout_group("other port", Some(6), (RowOperator::Set, 1), false),
+            timeout_group("first", Some(5), (RowOperator::Set, 2), true),
+            timeout_group("second", None, (RowOperator::Set, 3), true),
+            timeout_group("third", None, (RowOperator::Add, 4), false),
+            timeout_group("never", None, (RowOperator::Replace, 5), false),
         ]
         .into();
-        assert_eq!(timeouts(&user, &request), Some([2, 4].into()));
-        user.groups =
-            [group("a", None, (Op::Add, 1), true), group("b", None, (Op::Replace, 2), false)].into();
-        assert_eq!(timeouts(&user, &request), Some([2].into()));
+        assert_eq!(reply_timeouts(&user, &request), Some([2, 4].into()));
+        user.groups = [
+            timeout_group("a", None, (RowOperator::Add, 1), true),
+            timeout_group("b", None, (RowOperator::Replace, 2), false),
+        ]
+        .into();
+        assert_eq!(reply_timeouts(&user, &request), Some([2].into()));
         user.reply.push_u32(kind::SESSION_TIMEOUT, 9);
-        user.groups = [group("a", None, (Op::Set, 1), false)].into();
-        assert_eq!(timeouts(&user, &request), Some([9].into()));
+        user.groups = [timeout_group("a", None, (RowOperator::Set, 1), false)].into();
+        assert_eq!(reply_timeouts(&user, &request), Some([9].into()));
     }
 
     /// Held against FreeRADIUS's module sql by a test of `usher-store`.
     #[test]
     fn what_a_group_sets_takes_the_place_of_what_a_user_has() {
-        let row = |(attribute, op, value): (&str, &str, &str)| Row {
+        let row = |(attribute, op, value): (&str, &str, &str)| AttributeRow {
             attribute: attribute.into(),
-            op: Op::parse(op).unwrap(),
+            op: RowOperator::parse(op).unwrap(),
             value: value.into(),
         };
-        let dictionary = Dictionary::standard();
+        let dictionary = RadiusDictionary::standard();
         let resolved = |own: &[(&str, &str, &str)], group: &[(&str, &str, &str)]| {
             let group = crate::store::GroupRows {
                 name: "g".into(),
@@ -355,7 +373,9 @@ mod tests {
             };
             let check = own.iter().copied().map(row).collect();
             let rows = UserRows { check, groups: [group].into(), ..UserRows::default() };
-            Arc::new(User::compile(&rows, &dictionary).unwrap()).resolve(&Attributes::new()).unwrap()
+            Arc::new(User::compile(&rows, &dictionary).unwrap())
+                .resolve_for_request(&AttributeList::new())
+                .unwrap()
         };
         let (clear, headed, nt) = ("Cleartext-Password", "Password-With-Header", "NT-Password");
         let hash = "8846F7EAEE8FB117AD06BDD830B7586C";
@@ -369,7 +389,11 @@ mod tests {
             ((headed, ":=", "{clear}x"), (clear, "+=", "y"), "y"),
         ] {
             let user = resolved(&[own], &[group]);
-            assert_eq!(user.password, Some(Password::clear(password.as_bytes())), "{own:?} {group:?}");
+            assert_eq!(
+                user.password,
+                Some(StoredPassword::from_clear(password.as_bytes())),
+                "{own:?} {group:?}"
+            );
         }
         for (op, simultaneous, expires, pool) in [(":=", 1, 5, "b"), ("+=", 9, 7, "a")] {
             let own = [("Simultaneous-Use", ":=", "9"), ("Expiration", ":=", "7"), ("Pool-Name", ":=", "a")];
@@ -380,7 +404,7 @@ mod tests {
             assert_eq!(user.pool.as_deref(), Some(pool), "{op}");
         }
         let pap = ("Auth-Type", ":=", "PAP");
-        for (op, methods) in [(":=", Method::Chap), ("+=", Method::Chap), ("=", Method::Pap)] {
+        for (op, methods) in [(":=", AuthMethod::Chap), ("+=", AuthMethod::Chap), ("=", AuthMethod::Pap)] {
             assert_eq!(resolved(&[pap], &[("Auth-Type", op, "CHAP")]).methods, [methods], "{op}");
         }
         assert!(resolved(&[("Auth-Type", ":=", "Reject")], &[pap]).rejected, "a rejection stays");
@@ -388,64 +412,67 @@ mod tests {
 
     #[test]
     fn a_user_whose_checks_fail_is_nobody_whatever_groups_say() {
-        let request = Attributes::new();
-        for password in [Some(Password::clear(b"x")), None] {
-            let mut user = User { password, checks: [check(Op::Equal, 5)].into(), ..User::default() };
-            assert!(timeouts(&user, &request).is_none());
-            user.groups = [group("a", None, (Op::Set, 1), false)].into();
-            assert!(timeouts(&user, &request).is_none());
-            let mut admits = Group::default();
-            admits.control.methods = Some(ControlSetting::new([Method::Mab].into(), true));
+        let request = AttributeList::new();
+        for password in [Some(StoredPassword::from_clear(b"x")), None] {
+            let mut user =
+                User { password, checks: [port_check(RowOperator::Equal, 5)].into(), ..User::default() };
+            assert!(reply_timeouts(&user, &request).is_none());
+            user.groups = [timeout_group("a", None, (RowOperator::Set, 1), false)].into();
+            assert!(reply_timeouts(&user, &request).is_none());
+            let mut admits = UserGroup::default();
+            admits.control.methods = Some(ControlSetting::new([AuthMethod::Mab].into(), true));
             user.groups = [Arc::new(admits)].into();
-            assert!(timeouts(&user, &request).is_none());
+            assert!(reply_timeouts(&user, &request).is_none());
         }
     }
 
     #[test]
-    fn a_password_that_does_not_hold_for_a_request_is_one_all_the_same() {
-        let mut request = Attributes::new();
+    fn a_password_that_does_not_apply_still_forbids_mac_bypass() {
+        let mut request = AttributeList::new();
         request.push_u32(kind::NAS_PORT, 5);
         let with_password = |port, fall_through| {
-            let mut group = Group { fall_through, ..Group::default() };
-            group.checks = [check(Op::Equal, port)].into();
-            let password =
-                PasswordSetting { attribute: PasswordAttribute::Cleartext, password: Password::clear(b"x") };
+            let mut group = UserGroup { fall_through, ..UserGroup::default() };
+            group.checks = [port_check(RowOperator::Equal, port)].into();
+            let password = PasswordSetting {
+                attribute: PasswordAttribute::Cleartext,
+                password: StoredPassword::from_clear(b"x"),
+            };
             group.control.password = Some(ControlSetting::new(password, true));
             Arc::new(group)
         };
-        let bypasses = |groups: &[Arc<Group>]| {
+        let bypasses = |groups: &[Arc<UserGroup>]| {
             let user = Arc::new(User { groups: groups.to_vec(), ..User::default() });
-            user.resolve(&request).unwrap().may_use(Method::Mab)
+            user.resolve_for_request(&request).unwrap().may_use(AuthMethod::Mab)
         };
-        let plain = group("a", None, (Op::Set, 1), true);
+        let plain = timeout_group("a", None, (RowOperator::Set, 1), true);
         assert!(bypasses(std::slice::from_ref(&plain)));
         assert!(!bypasses(&[with_password(6, true), plain.clone()]), "the password is of another port");
         assert!(!bypasses(&[plain, with_password(5, true)]));
-        assert!(!bypasses(&[group("a", Some(6), (Op::Set, 1), true)]), "no group applies");
+        assert!(!bypasses(&[timeout_group("a", Some(6), (RowOperator::Set, 1), true)]), "no group applies");
         // Who is let in unproven by rows of their own is so whichever groups apply.
         let own = User {
-            methods: [Method::Mab].into(),
-            groups: [group("a", Some(6), (Op::Set, 1), true)].into(),
+            methods: [AuthMethod::Mab].into(),
+            groups: [timeout_group("a", Some(6), (RowOperator::Set, 1), true)].into(),
             ..User::default()
         };
-        assert!(Arc::new(own).resolve(&request).unwrap().may_use(Method::Mab));
+        assert!(Arc::new(own).resolve_for_request(&request).unwrap().may_use(AuthMethod::Mab));
     }
 
     #[test]
     fn the_first_check_that_fails_is_told_with_what_the_request_has() {
         let rows = [("NAS-Port", "=*", ""), ("NAS-Port", ">", "4"), ("NAS-Port-Type", "==", "Ethernet")];
-        let row = |(attribute, op, value): (&str, &str, &str)| Row {
+        let row = |(attribute, op, value): (&str, &str, &str)| AttributeRow {
             attribute: attribute.into(),
-            op: Op::parse(op).unwrap(),
+            op: RowOperator::parse(op).unwrap(),
             value: value.into(),
         };
         let mut rows = UserRows { check: rows.map(row).into(), ..UserRows::default() };
-        let dictionary = Dictionary::standard();
-        let said = |rows: &UserRows, request: &Attributes| {
+        let dictionary = RadiusDictionary::standard();
+        let said = |rows: &UserRows, request: &AttributeList| {
             let user = Arc::new(User::compile(rows, &dictionary).unwrap());
-            user.resolve(request).err().map(|unmet| unmet.to_string())
+            user.resolve_for_request(request).err().map(|unmet| unmet.to_string())
         };
-        let mut request = Attributes::new();
+        let mut request = AttributeList::new();
         assert_eq!(
             said(&rows, &request).as_deref(),
             Some("`NAS-Port =*` does not hold: the request has no such attribute")
@@ -465,12 +492,12 @@ mod tests {
 
     #[test]
     fn a_device_may_be_kept_under_any_usual_spelling() {
-        let all = spellings("00-11-22-aa-bb-cc");
+        let all = name_spellings("00-11-22-aa-bb-cc");
         assert_eq!(all.first().map(String::as_str), Some("001122aabbcc"));
         for spelt in ["001122AABBCC", "00:11:22:AA:BB:CC", "00-11-22-aa-bb-cc", "0011.22aa.bbcc"] {
             assert_eq!(all.iter().filter(|n| *n == spelt).count(), 1, "{spelt} in {all:?}");
         }
-        assert_eq!(spellings("ann"), ["ann"]);
+        assert_eq!(name_spellings("ann"), ["ann"]);
         assert_eq!(&*canonical_name(b"0011.22AA.bbcc"), b"001122aabbcc");
         assert_eq!(&*canonical_name(b"Ann"), b"Ann");
     }

@@ -1,21 +1,23 @@
 //! What an access server says of a verdict and the frame by which the station hears of it: in which order.
 
-use crate::build::{PASSWORD, aaa_config, mac, radius_nas, user_name, users};
+use crate::build::{PASSWORD, aaa_config, radius_nas, station_mac, test_users, user_name};
 use crate::world::{RADIUS_PORT, nas_address, server_address};
 use std::net::SocketAddr;
 use usher_aaa::{AaaServer, radius_socket};
-use usher_core::{Input, Instant, Machine, Output, Path, PortId, Seed, SocketId, Transmit};
-use usher_nas::authenticator::{self, Event};
-use usher_nas::station::{self, Credentials};
-use usher_nas::{Authenticator, Station};
+use usher_core::{
+    DatagramPath, Instant, Machine, MachineInput, MachineOutput, PortId, Seed, SocketId, Transmit,
+};
+use usher_nas::authenticator::{self, AuthenticatorEvent};
+use usher_nas::station::{self, EapCredentials};
+use usher_nas::{AccessStation, NasAuthenticator};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Decision {
-    Says(&'static str),
+enum NasDecision {
+    ReportedEvent(&'static str),
     /// A frame with an EAP packet of this code.
     Sends(u8),
 }
-use Decision::{Says, Sends};
+use NasDecision::{ReportedEvent, Sends};
 
 /// EAP's Request (RFC 3748 §4.1), Success and Failure (§4.2).
 const REQUEST: u8 = 1;
@@ -23,72 +25,86 @@ const SUCCESS: u8 = 3;
 const FAILURE: u8 = 4;
 
 /// What the access server decides of one login, in its order, up to the station's verdict.
-fn decided(password: &[u8], server_is_on: bool, canned_failure: bool) -> Vec<Decision> {
+fn observe_decisions(password: &[u8], server_is_on: bool, canned_failure: bool) -> Vec<NasDecision> {
     let seed = Seed::new(7);
-    let mut server = AaaServer::new(aaa_config(users(seed, 1)), seed.secure("aaa", 0)).unwrap();
-    let config = authenticator::Config { canned_failure, ..radius_nas(1) };
-    let mut nas = Authenticator::new(config, seed.secure("nas", 0)).unwrap();
-    let mut station = Station::new(station::Config::new(mac(0)), seed.secure("station", 0));
+    let mut server =
+        AaaServer::new(aaa_config(test_users(seed, 1)), seed.derive_secure_rng("aaa", 0)).unwrap();
+    let config = authenticator::AuthenticatorConfig { canned_failure, ..radius_nas(1) };
+    let mut nas = NasAuthenticator::new(config, seed.derive_secure_rng("nas", 0)).unwrap();
+    let mut station =
+        AccessStation::new(station::StationConfig::new(station_mac(0)), seed.derive_secure_rng("station", 0));
     let (mut now, mut buf, mut all) = (Instant::ZERO, Vec::new(), Vec::new());
     let there = |socket| {
         let (local, remote) = (server_address(0), SocketAddr::new(nas_address(0), 50_000));
-        Path { socket, local: SocketAddr::new(local, RADIUS_PORT), remote }
+        DatagramPath { socket, local: SocketAddr::new(local, RADIUS_PORT), remote }
     };
     let identity = user_name(0);
-    let credentials = Credentials::password(password);
-    station.command(now, station::Command::Authenticate { identity, credentials }).unwrap();
+    let credentials = EapCredentials::from_password(password);
+    station.handle_command(now, station::StationCommand::Authenticate { identity, credentials }).unwrap();
     loop {
         while let Some(output) = station.poll_output(&mut buf) {
             match output {
-                Output::Transmit(_) => nas.handle(now, Input::Frame { port: PortId(0), data: &buf }),
-                Output::Event(_) => return all,
+                MachineOutput::Transmit(_) => {
+                    nas.handle_input(now, MachineInput::Frame { port: PortId(0), data: &buf })
+                }
+                MachineOutput::Event(_) => return all,
                 _ => {}
             }
         }
         let mut silent = true;
         while let Some(output) = nas.poll_output(&mut buf) {
             match output {
-                Output::Transmit(Transmit::Frame { .. }) => {
+                MachineOutput::Transmit(Transmit::Frame { .. }) => {
                     silent = false;
                     // After the Ethernet header that of EAPOL, whose type 0 is an EAP packet.
                     if buf[15] == 0 {
                         all.push(Sends(buf[18]));
                     }
-                    station.handle(now, Input::Frame { port: PortId(0), data: &buf });
+                    station.handle_input(now, MachineInput::Frame { port: PortId(0), data: &buf });
                 }
-                Output::Transmit(_) if server_is_on => {
-                    server.handle(now, Input::Datagram { path: there(radius_socket(0)), data: &buf });
+                MachineOutput::Transmit(_) if server_is_on => {
+                    server.handle_input(
+                        now,
+                        MachineInput::Datagram { path: there(radius_socket(0)), data: &buf },
+                    );
                 }
-                Output::Event(Event::Authenticated(_)) => all.push(Says("Authenticated")),
-                Output::Event(Event::Rejected { .. }) => all.push(Says("Rejected")),
-                Output::Event(Event::Failed { .. }) => all.push(Says("Failed")),
+                MachineOutput::Event(AuthenticatorEvent::Authenticated(_)) => {
+                    all.push(ReportedEvent("Authenticated"))
+                }
+                MachineOutput::Event(AuthenticatorEvent::Rejected { .. }) => {
+                    all.push(ReportedEvent("Rejected"))
+                }
+                MachineOutput::Event(AuthenticatorEvent::Failed { .. }) => all.push(ReportedEvent("Failed")),
                 _ => {}
             }
         }
         while let Some(output) = server.poll_output(&mut buf) {
-            if let Output::Transmit(_) = output {
+            if let MachineOutput::Transmit(_) = output {
                 silent = false;
-                let at = there(SocketId::own(0));
-                let path = Path { local: at.remote, remote: at.local, ..at };
-                nas.handle(now, Input::Datagram { path, data: &buf });
+                let at = there(SocketId::from_number(0));
+                let path = DatagramPath { local: at.remote, remote: at.local, ..at };
+                nas.handle_input(now, MachineInput::Datagram { path, data: &buf });
             }
         }
         if silent {
             let timers = [station.poll_timeout(), nas.poll_timeout(), server.poll_timeout()];
             now = timers.into_iter().flatten().min().expect("somebody waits for something").max(now);
-            station.handle(now, Input::Timeout);
-            nas.handle(now, Input::Timeout);
-            server.handle(now, Input::Timeout);
+            station.handle_input(now, MachineInput::Timeout);
+            nas.handle_input(now, MachineInput::Timeout);
+            server.handle_input(now, MachineInput::Timeout);
         }
     }
 }
 
 #[test]
-fn who_opens_the_port_has_heard_of_the_verdict_when_the_station_does() {
-    let end = |decided: Vec<Decision>| decided[decided.len() - 2..].to_vec();
-    assert_eq!(end(decided(PASSWORD, true, false)), [Says("Authenticated"), Sends(SUCCESS)]);
-    assert_eq!(end(decided(b"wrong", true, false)), [Says("Rejected"), Sends(FAILURE)]);
-    assert_eq!(end(decided(PASSWORD, false, true)), [Says("Failed"), Sends(FAILURE)]);
+fn the_port_owner_learns_the_verdict_before_the_station() {
+    let end = |decided: Vec<NasDecision>| decided[decided.len() - 2..].to_vec();
+    assert_eq!(
+        end(observe_decisions(PASSWORD, true, false)),
+        [ReportedEvent("Authenticated"), Sends(SUCCESS)]
+    );
+    assert_eq!(end(observe_decisions(b"wrong", true, false)), [ReportedEvent("Rejected"), Sends(FAILURE)]);
+    assert_eq!(end(observe_decisions(PASSWORD, false, true)), [ReportedEvent("Failed"), Sends(FAILURE)]);
     // RFC 3579 §2.1: what nobody decided, the station does not hear.
-    assert_eq!(end(decided(PASSWORD, false, false)), [Sends(REQUEST), Says("Failed")]);
+    assert_eq!(end(observe_decisions(PASSWORD, false, false)), [Sends(REQUEST), ReportedEvent("Failed")]);
 }

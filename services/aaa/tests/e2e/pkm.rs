@@ -1,31 +1,33 @@
 //! A base station that authenticates by PKMv2, over RADIUS.
 
-use crate::build::{aaa_config, mac, radius_nas, users, world};
-use crate::world::{Who, World};
+use crate::build::{aaa_config, radius_nas, station_mac, test_network, test_users};
+use crate::world::{AaaTestNetwork, NetworkHost};
 use proptest::prelude::*;
-use usher_core::bench::Tap;
-use usher_core::{Duration, Input, Instant, Machine, PortId, Seed, Transmit};
-use usher_nas::authenticator::{self, Retransmission};
-use usher_nas::station::{self, Credentials};
-use usher_nas::{Access, Authenticator, ETHERTYPE_PKM, NasIdentity, PORT_TYPE_WIRELESS_80216, Station};
-use usher_pkm::{AttributeType, Code, Direction, Message, Owned};
-use usher_radius::Packet;
+use usher_core::bench::TestMachine;
+use usher_core::{Duration, Instant, Machine, MachineInput, PortId, Seed, Transmit};
+use usher_nas::authenticator::{self, EapRetransmission};
+use usher_nas::station::{self, EapCredentials};
+use usher_nas::{
+    AccessMedium, AccessStation, ETHERTYPE_PKM, NasAuthenticator, NasIdentity, PORT_TYPE_WIRELESS_80216,
+};
+use usher_pkm::{AttributeType, Code, Direction, OwnedMessage, PkmMessage};
+use usher_radius::RadiusPacket;
 use usher_radius::attribute::kind;
 
-const IN: station::Event = station::Event::Success { msk: None };
+const IN: station::StationEvent = station::StationEvent::Success { msk: None };
 
-fn base_station() -> authenticator::Config {
-    let nas = NasIdentity { address: radius_nas(1).nas.address, ..NasIdentity::wimax("bs.example.org") };
-    authenticator::Config { nas, access: Access::Wimax, ..radius_nas(1) }
+fn base_station() -> authenticator::AuthenticatorConfig {
+    let nas = NasIdentity { address: radius_nas(1).nas.address, ..NasIdentity::for_wimax("bs.example.org") };
+    authenticator::AuthenticatorConfig { nas, access: AccessMedium::Wimax, ..radius_nas(1) }
 }
-fn usual(stations: usize, nas: authenticator::Config) -> World {
-    world(stations, nas, &[aaa_config(users(Seed::new(1), stations))])
+fn radius_network(stations: usize, nas: authenticator::AuthenticatorConfig) -> AaaTestNetwork {
+    test_network(stations, nas, &[aaa_config(test_users(Seed::new(1), stations))])
 }
 
 #[test]
 fn a_password_lets_in_as_over_eapol() {
-    let mut w = usual(1, base_station());
-    w.ask_in_by_password(0);
+    let mut w = radius_network(1, base_station());
+    w.start_password_login(0);
     w.run_until(1);
     assert_eq!(w.station_events, [(0, Instant::ZERO + Duration::from_millis(10), IN)]);
     assert_eq!(w.net[w.nas].counters().authenticated, 1);
@@ -35,46 +37,52 @@ fn a_password_lets_in_as_over_eapol() {
 
 #[test]
 fn a_station_says_start_again_with_the_same_identifier() {
-    let config = station::Config { access: Access::Wimax, ..station::Config::new(mac(0)) };
-    let mut station = Tap::new(Station::new(config, Seed::new(1).secure("station", 0)));
-    let credentials = Credentials::password(b"x");
-    let authenticate = station::Command::Authenticate { identity: b"me".to_vec(), credentials };
-    station.command(Instant::ZERO, authenticate).unwrap();
+    let config =
+        station::StationConfig { access: AccessMedium::Wimax, ..station::StationConfig::new(station_mac(0)) };
+    let mut station =
+        TestMachine::new(AccessStation::new(config, Seed::new(1).derive_secure_rng("station", 0)));
+    let credentials = EapCredentials::from_password(b"x");
+    let authenticate = station::StationCommand::Authenticate { identity: b"me".to_vec(), credentials };
+    station.handle_command(Instant::ZERO, authenticate).unwrap();
     let mut said = Vec::new();
     while let Some(at) = station.poll_timeout() {
         let mut buf = Vec::new();
         while station.poll_transmit(&mut buf).is_some() {
-            assert_eq!(buf[6..14], [&mac(0).0[..], &ETHERTYPE_PKM.to_be_bytes()].concat());
-            said.push(Owned::from(Message::parse(&buf[14..]).unwrap()));
+            assert_eq!(buf[6..14], [&station_mac(0).0[..], &ETHERTYPE_PKM.to_be_bytes()].concat());
+            said.push(OwnedMessage::from(PkmMessage::parse(&buf[14..]).unwrap()));
         }
-        station.handle(at, Input::Timeout);
+        station.handle_input(at, MachineInput::Timeout);
     }
-    assert_eq!(said, vec![Owned::new(Direction::Request, Code::EapStart, 1); 3]);
-    station.command(Instant::ZERO, station::Command::LogOff).unwrap();
+    assert_eq!(said, vec![OwnedMessage::new(Direction::Request, Code::EapStart, 1); 3]);
+    station.handle_command(Instant::ZERO, station::StationCommand::LogOff).unwrap();
     assert_eq!(station.poll_transmit(&mut Vec::new()), None, "PKM has no word for it");
 }
 
 #[test]
 fn the_server_is_told_that_the_port_is_802_16() {
     let now = Instant::ZERO;
-    let config = station::Config { access: Access::Wimax, ..station::Config::new(mac(3)) };
-    let mut station = Tap::new(Station::new(config, Seed::new(1).secure("station", 0)));
-    let mut nas = Tap::new(Authenticator::new(base_station(), Seed::new(1).secure("nas", 0)).unwrap());
-    let credentials = Credentials::password(b"x");
-    let authenticate = station::Command::Authenticate { identity: b"me".to_vec(), credentials };
-    station.command(now, authenticate).unwrap();
+    let config =
+        station::StationConfig { access: AccessMedium::Wimax, ..station::StationConfig::new(station_mac(3)) };
+    let mut station =
+        TestMachine::new(AccessStation::new(config, Seed::new(1).derive_secure_rng("station", 0)));
+    let mut nas = TestMachine::new(
+        NasAuthenticator::new(base_station(), Seed::new(1).derive_secure_rng("nas", 0)).unwrap(),
+    );
+    let credentials = EapCredentials::from_password(b"x");
+    let authenticate = station::StationCommand::Authenticate { identity: b"me".to_vec(), credentials };
+    station.handle_command(now, authenticate).unwrap();
     let mut buf = Vec::new();
     // EAP-Start, the request for the identity, the identity.
     for _ in 0..2 {
         assert!(station.poll_transmit(&mut buf).is_some());
-        nas.handle(now, Input::Frame { port: PortId(5), data: &buf });
+        nas.handle_input(now, MachineInput::Frame { port: PortId(5), data: &buf });
         if let Some(Transmit::Frame { port: PortId(5) }) = nas.poll_transmit(&mut buf) {
-            station.handle(now, Input::Frame { port: PortId(0), data: &buf });
+            station.handle_input(now, MachineInput::Frame { port: PortId(0), data: &buf });
         }
     }
-    let packet = Packet::parse(&buf).unwrap();
+    let packet = RadiusPacket::parse(&buf).unwrap();
     assert_eq!(packet.get(kind::NAS_PORT_TYPE), Some(&PORT_TYPE_WIRELESS_80216.to_be_bytes()[..]));
-    assert_eq!(packet.get(kind::CALLING_STATION_ID), Some(&mac(3).dashed()[..]));
+    assert_eq!(packet.get(kind::CALLING_STATION_ID), Some(&station_mac(3).to_dashed()[..]));
     assert_eq!(packet.get(kind::NAS_PORT), Some(&[0, 0, 0, 5][..]));
 }
 
@@ -85,14 +93,14 @@ proptest! {
     fn messages_of_any_kind_harm_nobody(
         messages in prop::collection::vec((9u8..11, 15u8..24, any::<u8>(), prop::collection::vec(0u8..32, 0..12)), 1..40),
     ) {
-        let mut w = usual(2, base_station());
-        w.ask_in_by_password(1);
+        let mut w = radius_network(2, base_station());
+        w.start_password_login(1);
         for (direction, code, identifier, rest) in &messages {
-            let to = if *direction == 9 { [0x01, 0x80, 0xc2, 0, 0, 3] } else { mac(0).0 };
+            let to = if *direction == 9 { [0x01, 0x80, 0xc2, 0, 0, 3] } else { station_mac(0).0 };
             let message = [&[*direction, *code, *identifier][..], rest].concat();
-            let data = [&to[..], &mac(0).0, &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
-            w.inject(Who::Nas(0), Input::Frame { port: PortId(0), data: &data });
-            w.inject(Who::Station(0), Input::Frame { port: PortId(0), data: &data });
+            let data = [&to[..], &station_mac(0).0, &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
+            w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: PortId(0), data: &data });
+            w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: PortId(0), data: &data });
         }
         w.run_until(5);
         let outcome = w.station_events.iter().find(|(i, ..)| *i == 1).map(|(_, _, e)| e.clone());
@@ -103,29 +111,31 @@ proptest! {
 #[test]
 fn losses_are_made_up_for() {
     for lost in 0..10 {
-        let retransmission = Some(Retransmission::default());
-        let mut w = usual(1, authenticator::Config { retransmission, ..base_station() });
-        w.passes(move |p| p.number != lost);
-        w.ask_in_by_password(0);
+        let retransmission = Some(EapRetransmission::default());
+        let mut w =
+            radius_network(1, authenticator::AuthenticatorConfig { retransmission, ..base_station() });
+        w.set_packet_filter(move |p| p.number != lost);
+        w.start_password_login(0);
         w.run_until(100);
         // Nothing repeats the last word, EAP-Success; whoever misses it gives up.
-        let end = if lost == 9 { station::Event::Timeout } else { IN };
-        assert_eq!(w.outcomes(), [end], "packet {lost}");
+        let end = if lost == 9 { station::StationEvent::Timeout } else { IN };
+        assert_eq!(w.station_outcomes(), [end], "packet {lost}");
         assert_eq!(w.net[w.stations[0]].counters().stale_pkm, 0);
     }
 }
 
 #[test]
 fn noise_is_counted_and_harmless() {
-    let mut w = usual(1, base_station());
-    w.ask_in_by_password(0);
-    let message =
-        |direction, code| Owned::new(direction, code, 77).with(AttributeType::EAP_PAYLOAD, &[2, 1, 0, 4]);
-    let frame = |to: usize, ethertype: u16, rest: &[u8]| {
-        let to = if to == 0 { mac(0).0 } else { [0x01, 0x80, 0xc2, 0, 0, 3] };
-        [&to[..], &mac(9).0, &ethertype.to_be_bytes(), rest].concat()
+    let mut w = radius_network(1, base_station());
+    w.start_password_login(0);
+    let message = |direction, code| {
+        OwnedMessage::new(direction, code, 77).with_attribute(AttributeType::EAP_PAYLOAD, &[2, 1, 0, 4])
     };
-    let emitted = |m: Owned| {
+    let frame = |to: usize, ethertype: u16, rest: &[u8]| {
+        let to = if to == 0 { station_mac(0).0 } else { [0x01, 0x80, 0xc2, 0, 0, 3] };
+        [&to[..], &station_mac(9).0, &ethertype.to_be_bytes(), rest].concat()
+    };
+    let emitted = |m: OwnedMessage| {
         let mut out = Vec::new();
         m.emit(&mut out);
         out
@@ -141,10 +151,13 @@ fn noise_is_counted_and_harmless() {
             frame(to, ETHERTYPE_PKM, &emitted(message(request, Code::EapTransfer))),
             frame(to, ETHERTYPE_PKM, &emitted(message(response, Code::EapTransfer))),
             frame(to, ETHERTYPE_PKM, &emitted(message(request, Code::AuthenticatedEapTransfer))),
-            frame(to, ETHERTYPE_PKM, &emitted(Owned::new(response, Code::Pkm2TekInvalid, 0))),
+            frame(to, ETHERTYPE_PKM, &emitted(OwnedMessage::new(response, Code::Pkm2TekInvalid, 0))),
         ] {
-            let who = if to == 0 { Who::Station(0) } else { Who::Nas(0) };
-            w.inject(who, Input::Frame { port: PortId(if to == 0 { 0 } else { 9 }), data: &bytes });
+            let who = if to == 0 { NetworkHost::Station(0) } else { NetworkHost::Nas(0) };
+            w.inject_input(
+                who,
+                MachineInput::Frame { port: PortId(if to == 0 { 0 } else { 9 }), data: &bytes },
+            );
         }
     }
     let n = *w.net[w.nas].counters();
@@ -152,5 +165,5 @@ fn noise_is_counted_and_harmless() {
     let s = *w.net[w.stations[0]].counters();
     assert_eq!((s.malformed, s.not_for_us, s.stale_pkm, s.unknown_pkm), (4, 3, 1, 1));
     w.run_until(10);
-    assert_eq!(w.outcomes(), [IN]);
+    assert_eq!(w.station_outcomes(), [IN]);
 }

@@ -1,66 +1,66 @@
 //! What the RFCs of RADIUS ask of an authentication server's answers, rule by rule.
 
 use crate::build::aaa_config;
-use crate::pair::Pair;
+use crate::pair::ClientServerPair;
 use std::sync::Arc;
-use usher_aaa::{Config, Method, User, Users};
+use usher_aaa::{AaaServerConfig, AuthMethod, User, UserDirectory};
 use usher_core::Seed;
 use usher_crypto::digest::md5;
 use usher_radius::attribute::{kind, vendor};
-use usher_radius::client::Response;
-use usher_radius::{Attributes, Code};
+use usher_radius::client::RadiusReply;
+use usher_radius::{AttributeList, PacketCode};
 
 const PASSWORD: &[u8] = b"open sesame";
 
 /// A server of this user, by every method.
-fn server(name: &[u8], user: User) -> Config {
-    let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+fn server_config(name: &[u8], user: User) -> AaaServerConfig {
+    let mut all = UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
     all.insert(name, user);
     let mut config = aaa_config(Arc::new(all));
-    config.methods = Method::ALL.into();
+    config.methods = AuthMethod::ALL.into();
     config
 }
 
 /// Somebody of whom an accept says much.
-fn ann() -> User {
+fn verbose_user() -> User {
     let mut user = User::with_password(PASSWORD);
     user.reply.push_text(kind::REPLY_MESSAGE, "hello").unwrap().push_u32(kind::SESSION_TIMEOUT, 600);
     user
 }
 
-fn ask(p: &mut Pair, fill: impl FnOnce(&mut Attributes)) -> Response {
-    p.ask(1, Code::ACCESS_REQUEST, fill);
-    p.reply().expect("every request of a client has an answer")
+fn send_request(p: &mut ClientServerPair, fill: impl FnOnce(&mut AttributeList)) -> RadiusReply {
+    p.send_request(1, PacketCode::ACCESS_REQUEST, fill);
+    p.next_reply().expect("every request of a client has an answer")
 }
 
-fn kinds(reply: &Response) -> Vec<u8> {
+fn attribute_kinds(reply: &RadiusReply) -> Vec<u8> {
     reply.attributes.iter().map(|a| a.kind).collect()
 }
 
-fn eap(reply: &Response) -> Vec<u8> {
+fn eap_packet(reply: &RadiusReply) -> Vec<u8> {
     let mut packet = Vec::new();
-    reply.attributes.eap(&mut packet);
+    reply.attributes.read_eap_packet(&mut packet);
     packet
 }
 
-fn identity(name: &[u8]) -> Vec<u8> {
+fn identity_response(name: &[u8]) -> Vec<u8> {
     [&[2, 1, 0, 5 + name.len() as u8, 1][..], name].concat()
 }
 
 /// A login by EAP-MD5, with this password; its last answer.
-fn by_md5(p: &mut Pair, name: &[u8], password: &[u8]) -> Response {
-    let first = ask(p, |a| {
-        a.push_bytes(kind::USER_NAME, name).unwrap().push_eap(&identity(name));
+fn by_md5(p: &mut ClientServerPair, name: &[u8], password: &[u8]) -> RadiusReply {
+    let first = send_request(p, |a| {
+        a.push_bytes(kind::USER_NAME, name).unwrap().push_eap(&identity_response(name));
     });
-    assert_eq!(first.code, Code::ACCESS_CHALLENGE);
+    assert_eq!(first.code, PacketCode::ACCESS_CHALLENGE);
     // RFC 2865 §4.4, RFC 3579 §2.6.3, RFC 5080 §2.1.1: a request of EAP, the State, and nothing else.
-    assert_eq!(kinds(&first), [kind::MESSAGE_AUTHENTICATOR, kind::EAP_MESSAGE, kind::STATE]);
-    let challenge = eap(&first);
+    assert_eq!(attribute_kinds(&first), [kind::MESSAGE_AUTHENTICATOR, kind::EAP_MESSAGE, kind::STATE]);
+    let challenge = eap_packet(&first);
     assert_eq!((challenge[0], challenge[4]), (1, 4));
     let digest = md5(&[&[challenge[1]], password, &challenge[6..22]]);
     let response = [&[2, challenge[1], 0, 22, 4, 16][..], &digest].concat();
     let state = first.attributes.get(kind::STATE).unwrap().to_vec();
-    ask(p, |a| {
+    send_request(p, |a| {
         a.push_bytes(kind::USER_NAME, name).unwrap().push_eap(&response);
         a.push_bytes(kind::STATE, &state).unwrap();
     })
@@ -69,19 +69,19 @@ fn by_md5(p: &mut Pair, name: &[u8], password: &[u8]) -> Response {
 /// RFC 2869 §2.3.1, RFC 3579 §2.6.3, §2.6.5 and §3.
 #[test]
 fn an_accept_of_eap_names_its_user_and_displays_nothing() {
-    let mut config = server(b"ann", ann());
-    config.methods = vec![Method::EapMd5, Method::Pap];
-    let mut p = Pair::new(config);
+    let mut config = server_config(b"ann", verbose_user());
+    config.methods = vec![AuthMethod::EapMd5, AuthMethod::Pap];
+    let mut p = ClientServerPair::new(config);
     let accept = by_md5(&mut p, b"ann", PASSWORD);
-    assert_eq!(accept.code, Code::ACCESS_ACCEPT);
+    assert_eq!(accept.code, PacketCode::ACCESS_ACCEPT);
     assert_eq!(accept.attributes.get_all(kind::USER_NAME).collect::<Vec<_>>(), [b"ann"]);
     assert_eq!(accept.attributes.get_u32(kind::SESSION_TIMEOUT), Some(600));
     assert_eq!(accept.attributes.get(kind::REPLY_MESSAGE), None);
     assert_eq!(accept.attributes.get_all(kind::EAP_MESSAGE).count(), 1);
-    assert_eq!(eap(&accept)[..1], [3], "a Success");
+    assert_eq!(eap_packet(&accept)[..1], [3], "a Success");
     // Without EAP there is nothing to be confused by.
-    p.ask_pap(1, b"ann", PASSWORD);
-    let accept = p.reply().unwrap();
+    p.send_pap_request(1, b"ann", PASSWORD);
+    let accept = p.next_reply().unwrap();
     assert_eq!(accept.attributes.get_text(kind::REPLY_MESSAGE), Some("hello"));
     assert_eq!(accept.attributes.get(kind::USER_NAME), None);
 }
@@ -89,24 +89,27 @@ fn an_accept_of_eap_names_its_user_and_displays_nothing() {
 /// RFC 2865 §2 and §4.3, RFC 3579 §2.6.3, RFC 5080 §2.6.1: a reject provides for nothing.
 #[test]
 fn a_reject_says_no_and_nothing_else() {
-    let mut config = server(b"ann", ann());
-    config.methods = vec![Method::EapMd5, Method::Pap];
-    let mut p = Pair::new(config);
+    let mut config = server_config(b"ann", verbose_user());
+    config.methods = vec![AuthMethod::EapMd5, AuthMethod::Pap];
+    let mut p = ClientServerPair::new(config);
     let reject = by_md5(&mut p, b"ann", b"wrong");
-    assert_eq!((reject.code, kinds(&reject)), (Code::ACCESS_REJECT, vec![80, kind::EAP_MESSAGE]));
-    assert_eq!(eap(&reject)[..1], [4], "a Failure");
-    p.ask_pap(1, b"ann", b"wrong");
-    let reject = p.reply().unwrap();
-    assert_eq!((reject.code, kinds(&reject)), (Code::ACCESS_REJECT, vec![80]));
+    assert_eq!(
+        (reject.code, attribute_kinds(&reject)),
+        (PacketCode::ACCESS_REJECT, vec![80, kind::EAP_MESSAGE])
+    );
+    assert_eq!(eap_packet(&reject)[..1], [4], "a Failure");
+    p.send_pap_request(1, b"ann", b"wrong");
+    let reject = p.next_reply().unwrap();
+    assert_eq!((reject.code, attribute_kinds(&reject)), (PacketCode::ACCESS_REJECT, vec![80]));
 }
 
 /// RFC 3579 §2.1, §2.2 and §2.6.2, RFC 2869 §5.13.
 #[test]
 fn eap_that_does_not_begin_with_an_identity_is_answered() {
-    let config = || server(b"ann", ann());
+    let config = || server_config(b"ann", verbose_user());
     let begin = |packet: &[u8]| {
-        let mut p = Pair::new(config());
-        let reply = ask(&mut p, |a| {
+        let mut p = ClientServerPair::new(config());
+        let reply = send_request(&mut p, |a| {
             a.push_text(kind::USER_NAME, "ann").unwrap().push_eap(packet);
         });
         let counted = p.server.counters().bad_eap;
@@ -127,13 +130,16 @@ fn eap_that_does_not_begin_with_an_identity_is_answered() {
         ("one octet", &[2], &[]),
     ] {
         let (reply, bad, open) = begin(packet);
-        assert_eq!((reply.code, &eap(&reply)[..]), (Code::ACCESS_REJECT, answer), "{what}");
+        assert_eq!((reply.code, &eap_packet(&reply)[..]), (PacketCode::ACCESS_REJECT, answer), "{what}");
         assert_eq!((bad, open), (1, 0), "{what}");
     }
     // The NAS has asked something itself: who answered it is asked who it is, under another identifier.
     for response in [&[2, 7, 0, 6, 3, 13][..], &[2, 7, 0, 6, 4, 0], &[2, 7, 0, 6, 200, 0]] {
         let (reply, bad, open) = begin(response);
-        assert_eq!((reply.code, &eap(&reply)[..]), (Code::ACCESS_CHALLENGE, &[1, 8, 0, 5, 1][..]));
+        assert_eq!(
+            (reply.code, &eap_packet(&reply)[..]),
+            (PacketCode::ACCESS_CHALLENGE, &[1, 8, 0, 5, 1][..])
+        );
         assert!(reply.attributes.get(kind::STATE).is_some());
         assert_eq!((bad, open), (0, 1));
     }
@@ -143,24 +149,24 @@ fn eap_that_does_not_begin_with_an_identity_is_answered() {
 #[test]
 fn a_peer_without_a_name_has_none_to_contradict() {
     for name in [&b""[..], b"00-11-22-33-44-55"] {
-        let mut p = Pair::new(server(b"ann", ann()));
-        let reply = ask(&mut p, |a| {
+        let mut p = ClientServerPair::new(server_config(b"ann", verbose_user()));
+        let reply = send_request(&mut p, |a| {
             if !name.is_empty() {
                 a.push_bytes(kind::USER_NAME, name).unwrap();
             }
-            a.push_eap(&identity(b""));
+            a.push_eap(&identity_response(b""));
         });
         let c = p.server.counters();
         assert_eq!((c.rejected_name_mismatch, c.challenges), (0, 1), "served as any name that nobody has");
-        assert_eq!(reply.code, Code::ACCESS_CHALLENGE);
+        assert_eq!(reply.code, PacketCode::ACCESS_CHALLENGE);
     }
 }
 
 /// RFC 2865 §4.1 and §5, RFC 2869 §5.19, RFC 3579 §3.3: one proof, of its length.
 #[test]
 fn a_proof_of_a_wrong_length_and_two_proofs_are_rejected() {
-    type Fill = fn(&mut Attributes);
-    let cases: [(&str, Fill); 8] = [
+    type FillAttributes = fn(&mut AttributeList);
+    let cases: [(&str, FillAttributes); 8] = [
         ("a User-Password of 15 octets", |a| {
             a.push_bytes(kind::USER_PASSWORD, &[1; 15]).unwrap();
         }),
@@ -181,19 +187,19 @@ fn a_proof_of_a_wrong_length_and_two_proofs_are_rejected() {
             a.push_user_password(PASSWORD).unwrap().push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap();
         }),
         ("User-Password and EAP-Message", |a| {
-            a.push_user_password(PASSWORD).unwrap().push_eap(&identity(b"ann"));
+            a.push_user_password(PASSWORD).unwrap().push_eap(&identity_response(b"ann"));
         }),
         ("CHAP-Password and EAP-Message", |a| {
-            a.push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap().push_eap(&identity(b"ann"));
+            a.push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap().push_eap(&identity_response(b"ann"));
         }),
     ];
     for (what, fill) in cases {
-        let mut p = Pair::new(server(b"ann", ann()));
-        let reply = ask(&mut p, |a| {
+        let mut p = ClientServerPair::new(server_config(b"ann", verbose_user()));
+        let reply = send_request(&mut p, |a| {
             a.push_text(kind::USER_NAME, "ann").unwrap();
             fill(a);
         });
-        assert_eq!(reply.code, Code::ACCESS_REJECT, "{what}");
+        assert_eq!(reply.code, PacketCode::ACCESS_REJECT, "{what}");
         let c = p.server.counters();
         assert_eq!(c.bad_password + c.bad_eap, 1, "{what}");
     }
@@ -204,17 +210,17 @@ fn a_proof_of_a_wrong_length_and_two_proofs_are_rejected() {
 fn what_is_not_served_is_rejected() {
     const AUTHORIZE_ONLY: u32 = 17;
     const ARAP_PASSWORD: u8 = 70;
-    let mut config = server(b"ann", ann());
+    let mut config = server_config(b"ann", verbose_user());
     config.mab = true;
-    let mut p = Pair::new(config);
-    let reply = ask(&mut p, |a| {
+    let mut p = ClientServerPair::new(config);
+    let reply = send_request(&mut p, |a| {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SERVICE_TYPE, AUTHORIZE_ONLY);
     });
-    assert_eq!((reply.code, kinds(&reply)), (Code::ACCESS_REJECT, vec![80]));
-    let reply = ask(&mut p, |a| {
+    assert_eq!((reply.code, attribute_kinds(&reply)), (PacketCode::ACCESS_REJECT, vec![80]));
+    let reply = send_request(&mut p, |a| {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(ARAP_PASSWORD, &[1; 16]).unwrap();
     });
-    assert_eq!((reply.code, kinds(&reply)), (Code::ACCESS_REJECT, vec![80]));
+    assert_eq!((reply.code, attribute_kinds(&reply)), (PacketCode::ACCESS_REJECT, vec![80]));
     assert_eq!(p.server.counters().no_proof, 2);
 }
 
@@ -225,41 +231,41 @@ fn a_device_that_proved_nothing_is_told_no_secret() {
     let mut user = User::default();
     user.reply.push_tunnel_password(1, b"for the tunnel").unwrap();
     user.reply.push_tagged_bytes(kind::TUNNEL_PRIVATE_GROUP_ID, 1, b"42").unwrap();
-    let mut config = server(b"001122aabbcc", user);
+    let mut config = server_config(b"001122aabbcc", user);
     config.mab = true;
-    let mut p = Pair::new(config);
-    let reply = ask(&mut p, |a| {
+    let mut p = ClientServerPair::new(config);
+    let reply = send_request(&mut p, |a| {
         a.push_text(kind::USER_NAME, "001122aabbcc").unwrap();
         a.push_text(kind::CALLING_STATION_ID, "00-11-22-AA-BB-CC").unwrap();
         a.push_u32(kind::SERVICE_TYPE, CALL_CHECK);
     });
-    assert_eq!(reply.code, Code::ACCESS_ACCEPT);
-    assert_eq!(kinds(&reply), [80, kind::TUNNEL_PRIVATE_GROUP_ID]);
+    assert_eq!(reply.code, PacketCode::ACCESS_ACCEPT);
+    assert_eq!(attribute_kinds(&reply), [80, kind::TUNNEL_PRIVATE_GROUP_ID]);
 }
 
 /// RFC 2865 §5 and §5.26: what is unknown is ignored, and the order of kinds means nothing.
 #[test]
 fn unknown_attributes_and_any_order_are_taken() {
-    let mut p = Pair::new(server(b"ann", ann()));
-    let reply = ask(&mut p, |a| {
+    let mut p = ClientServerPair::new(server_config(b"ann", verbose_user()));
+    let reply = send_request(&mut p, |a| {
         a.push_bytes(200, b"?").unwrap().push_vendor(99_999, 7, b"?").unwrap();
         a.push_bytes(kind::VENDOR_SPECIFIC, b"??").unwrap();
         a.push_user_password(PASSWORD).unwrap().push_bytes(241, &[]).unwrap();
         a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(kind::NAS_PORT, &[]).unwrap();
     });
-    assert_eq!(reply.code, Code::ACCESS_ACCEPT);
+    assert_eq!(reply.code, PacketCode::ACCESS_ACCEPT);
 }
 
 /// RFC 2865 §5: names and passwords may have octets of zero within them.
 #[test]
 fn octets_of_zero_are_octets() {
-    let mut p = Pair::new(server(b"a\0n", User::with_password(b"open\0sesame")));
-    p.ask_pap(1, b"a\0n", b"open\0sesame");
-    assert_eq!(p.reply().unwrap().code, Code::ACCESS_ACCEPT);
-    p.ask_pap(2, b"a", b"open\0sesame");
-    assert_eq!(p.reply().unwrap().code, Code::ACCESS_REJECT);
-    p.ask_pap(3, b"a\0n", b"open");
-    assert_eq!(p.reply().unwrap().code, Code::ACCESS_REJECT);
+    let mut p = ClientServerPair::new(server_config(b"a\0n", User::with_password(b"open\0sesame")));
+    p.send_pap_request(1, b"a\0n", b"open\0sesame");
+    assert_eq!(p.next_reply().unwrap().code, PacketCode::ACCESS_ACCEPT);
+    p.send_pap_request(2, b"a", b"open\0sesame");
+    assert_eq!(p.next_reply().unwrap().code, PacketCode::ACCESS_REJECT);
+    p.send_pap_request(3, b"a\0n", b"open");
+    assert_eq!(p.next_reply().unwrap().code, PacketCode::ACCESS_REJECT);
 }
 
 /// RFC 2865 §5.2, §5.3: a password is up to 128 octets, whatever they are elsewhere.
@@ -283,19 +289,19 @@ fn a_password_of_any_octets_is_proved_by_pap_and_chap() {
         &long[..127],
         &long,
     ] {
-        let mut p = Pair::new(server(b"ann", User::with_password(password.as_bytes())));
+        let mut p = ClientServerPair::new(server_config(b"ann", User::with_password(password.as_bytes())));
         for (said, code) in [
-            (password, Code::ACCESS_ACCEPT),
-            (&password[1..], Code::ACCESS_REJECT),
-            (password.trim_matches([' ', '\\', '"']), Code::ACCESS_REJECT),
+            (password, PacketCode::ACCESS_ACCEPT),
+            (&password[1..], PacketCode::ACCESS_REJECT),
+            (password.trim_matches([' ', '\\', '"']), PacketCode::ACCESS_REJECT),
         ] {
             let is_same = said == password;
-            let code = if is_same { Code::ACCESS_ACCEPT } else { code };
-            p.ask_pap(1, b"ann", said.as_bytes());
-            assert_eq!(p.reply().unwrap().code, code, "{said:?} by PAP");
+            let code = if is_same { PacketCode::ACCESS_ACCEPT } else { code };
+            p.send_pap_request(1, b"ann", said.as_bytes());
+            assert_eq!(p.next_reply().unwrap().code, code, "{said:?} by PAP");
             let challenge = [5; 16];
             let proof = [&[9][..], &md5(&[&[9], said.as_bytes(), &challenge])].concat();
-            let reply = ask(&mut p, |a| {
+            let reply = send_request(&mut p, |a| {
                 a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(kind::CHAP_PASSWORD, &proof).unwrap();
                 a.push_bytes(kind::CHAP_CHALLENGE, &challenge).unwrap();
             });

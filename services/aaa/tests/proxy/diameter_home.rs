@@ -1,97 +1,124 @@
 //! What a Diameter home server may answer, and what an access server that speaks RADIUS hears of it (RFC 4072 §6, RFC
 //! 6733 §4.1, §7.1, §8.9).
 
-use crate::world::{NAS, secret};
+use crate::world::{NAS, secret_for_name};
 use std::net::SocketAddr;
-use usher_aaa::proxy::{self, Realm, Realms, Route};
-use usher_aaa::{AaaServer, Config, UserSource, Users, radius_socket};
-use usher_core::bench::{At, Network};
+use usher_aaa::proxy::{self, Realm, RealmTable, RealmTarget};
+use usher_aaa::{AaaServer, AaaServerConfig, UserDirectory, UserSource, radius_socket};
+use usher_core::bench::{HostHandle, MachineNetwork};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Instant, ListenerId, Seed};
 use usher_diameter::ResultCode;
 use usher_diameter::avp::{AvpBuf, AvpId};
 use usher_diameter::codes::{self, application};
-use usher_diameter::eap::{Dea, Der};
+use usher_diameter::eap::{DiameterEapAnswer, DiameterEapRequest};
 use usher_diameter::nasreq::AuthRequestType;
-use usher_diameter::node::{self, Event, Node};
-use usher_diameter::peer::capabilities::Application;
+use usher_diameter::node::{self, DiameterNode, DiameterNodeEvent};
+use usher_diameter::peer::capabilities::DiameterApplication;
 use usher_radius::attribute::kind;
-use usher_radius::client::{self, Client, Response, ServerConfig, Target};
+use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, ServerConfig};
 use usher_radius::server::ClientConfig;
-use usher_radius::{Attributes, Code};
+use usher_radius::{AttributeList, PacketCode};
 
 const NOW: Instant = Instant::ZERO;
 const NAME: &[u8] = b"ann@example.org";
 const IDENTITY: &[u8] = b"\x02\x07\x00\x14\x01ann@example.org";
 
-fn at(last: u8) -> SocketAddr {
+fn diameter_address(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, last], 3868))
 }
-fn node(host: &str, realm: &str) -> node::Config {
-    let mut config = node::Config::new(host, realm, &[Application::auth(application::EAP)]);
+fn node_config(host: &str, realm: &str) -> node::DiameterNodeConfig {
+    let mut config = node::DiameterNodeConfig::new(
+        host,
+        realm,
+        &[DiameterApplication::for_authentication(application::EAP)],
+    );
     config.local.addresses.push([10, 0, 1, 1].into());
     config
 }
 
 /// A translating server, an access server before it, and a home server behind it that says what it is told to.
-struct World {
-    net: Network,
-    nas: At<Client>,
-    home: At<Node>,
+struct DiameterHomeNetwork {
+    net: MachineNetwork,
+    nas: HostHandle<RadiusClient>,
+    home: HostHandle<DiameterNode>,
 }
 
-impl World {
+impl DiameterHomeNetwork {
     fn new() -> Self {
-        let users = Users::new(&mut Seed::new(1).secure("users", 0));
-        let mut config = Config::new(UserSource::Memory(users.into()));
-        config.radius =
-            Some(usher_radius::server::Config::new(vec![ClientConfig::new(NAS, 32, secret("nas"))]));
-        config.diameter =
-            Some(node("aaa.visited.example", "visited.example").connect_to("home.example.org", at(2)));
-        let route = Route::Diameter { realm: "example.org".into() };
-        let realms = Realms::new(vec![Realm::new("example.org", route)], None).unwrap();
-        config.proxy = Some(proxy::Config::new(realms, Vec::new(), Vec::new()));
-        let nas = client::Config::single(ServerConfig::new(at(1), secret("nas")));
-        let home = node("home.example.org", "example.org").accept("aaa.visited.example");
+        let users = UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
+        let mut config = AaaServerConfig::new(UserSource::Memory(users.into()));
+        config.radius = Some(usher_radius::server::RadiusServerConfig::new(vec![ClientConfig::new(
+            NAS,
+            32,
+            secret_for_name("nas"),
+        )]));
+        config.diameter = Some(
+            node_config("aaa.visited.example", "visited.example")
+                .connect_to("home.example.org", diameter_address(2)),
+        );
+        let route = RealmTarget::Diameter { realm: "example.org".into() };
+        let realms = RealmTable::new(vec![Realm::new("example.org", route)], None).unwrap();
+        config.proxy = Some(proxy::ProxyConfig::new(realms, Vec::new(), Vec::new()));
+        let nas = client::RadiusClientConfig::for_server(ServerConfig::new(
+            diameter_address(1),
+            secret_for_name("nas"),
+        ));
+        let home = node_config("home.example.org", "example.org").accept_from("aaa.visited.example");
         let seed = Seed::new(1);
-        let mut net = Network::new(ChannelConfig::default());
-        let server = net.add(AaaServer::new(config, seed.secure("server", 0)).unwrap(), &[at(1).ip()]);
-        net.bind(server, radius_socket(0), at(1));
-        let nas = net.add(Client::new(nas, seed.secure("nas", 0)).unwrap(), &[NAS]);
-        let home = net.add(Node::new(home, NOW, seed.secure("home", 0)), &[at(2).ip()]);
-        net.listen(home, ListenerId::own(0), at(2));
+        let mut net = MachineNetwork::new(ChannelConfig::default());
+        let server = net.add_host(
+            AaaServer::new(config, seed.derive_secure_rng("server", 0)).unwrap(),
+            &[diameter_address(1).ip()],
+        );
+        net.bind_socket(server, radius_socket(0), diameter_address(1));
+        let nas = net.add_host(RadiusClient::new(nas, seed.derive_secure_rng("nas", 0)).unwrap(), &[NAS]);
+        let home = net.add_host(
+            DiameterNode::new(home, NOW, seed.derive_secure_rng("home", 0)),
+            &[diameter_address(2).ip()],
+        );
+        net.add_listener(home, ListenerId::from_number(0), diameter_address(2));
         net.run_until(NOW);
         Self { net, nas, home }
     }
 
     /// What the access server hears when the home server answers so; `None`: nothing.
-    fn login(&mut self, result: u32, fill: impl FnOnce(&mut AvpBuf)) -> Option<Response> {
-        let mut attributes = Attributes::new();
+    fn run_login(&mut self, result: u32, fill: impl FnOnce(&mut AvpBuf)) -> Option<RadiusReply> {
+        let mut attributes = AttributeList::new();
         attributes.push_bytes(kind::USER_NAME, NAME).unwrap().push_eap(IDENTITY);
-        let (target, code) = (Target::Server(0), Code::ACCESS_REQUEST);
-        self.net.command(self.nas, client::Command::Request { token: 1, target, code, attributes }).unwrap();
+        let (target, code) = (RequestTarget::Server(0), PacketCode::ACCESS_REQUEST);
+        self.net
+            .send_command(
+                self.nas,
+                client::RadiusClientCommand::Request { token: 1, target, code, attributes },
+            )
+            .unwrap();
         self.net.run_until(NOW);
-        let asked = self.net.take(self.home).into_iter().find_map(|(_, event)| match event {
-            Event::Request { token, message, .. } => Some((token, message)),
+        let asked = self.net.take_events(self.home).into_iter().find_map(|(_, event)| match event {
+            DiameterNodeEvent::Request { token, message, .. } => Some((token, message)),
             _ => None,
         });
         let (token, message) = asked.expect("a request");
-        assert_eq!(Der::parse(message.avps.view()).unwrap().eap, IDENTITY);
-        let mut avps = Dea { eap: None, ..Dea::new(AuthRequestType::AuthorizeAuthenticate, &[]) }.avps();
+        assert_eq!(DiameterEapRequest::parse(message.avps.as_sequence()).unwrap().eap, IDENTITY);
+        let mut avps = DiameterEapAnswer {
+            eap: None,
+            ..DiameterEapAnswer::new(AuthRequestType::AuthorizeAuthenticate, &[])
+        }
+        .to_avps();
         fill(&mut avps);
         let result = ResultCode(result);
-        self.net.command(self.home, node::Command::Answer { token, result, avps }).unwrap();
+        self.net.send_command(self.home, node::DiameterNodeCommand::Answer { token, result, avps }).unwrap();
         self.net.run_until(NOW);
-        match self.net.take(self.nas).pop() {
-            Some((_, client::Event::Response(response))) => Some(response),
+        match self.net.take_events(self.nas).pop() {
+            Some((_, client::RadiusClientEvent::Response(response))) => Some(response),
             _ => None,
         }
     }
 }
 
-fn eap(response: &Response) -> Vec<u8> {
+fn eap_packet(response: &RadiusReply) -> Vec<u8> {
     let mut eap = Vec::new();
-    response.attributes.eap(&mut eap);
+    response.attributes.read_eap_packet(&mut eap);
     eap
 }
 
@@ -99,22 +126,22 @@ fn eap(response: &Response) -> Vec<u8> {
 #[test]
 fn a_code_that_is_none_lets_nobody_in() {
     for (result, expected) in [
-        (2001, Code::ACCESS_ACCEPT),
-        (2002, Code::ACCESS_ACCEPT),
-        (4001, Code::ACCESS_REJECT),
-        (5003, Code::ACCESS_REJECT),
-        (0, Code::ACCESS_REJECT),
-        (6001, Code::ACCESS_REJECT),
-        (9999, Code::ACCESS_REJECT),
+        (2001, PacketCode::ACCESS_ACCEPT),
+        (2002, PacketCode::ACCESS_ACCEPT),
+        (4001, PacketCode::ACCESS_REJECT),
+        (5003, PacketCode::ACCESS_REJECT),
+        (0, PacketCode::ACCESS_REJECT),
+        (6001, PacketCode::ACCESS_REJECT),
+        (9999, PacketCode::ACCESS_REJECT),
     ] {
         // The packet says Success.
-        let response = World::new().login(result, |avps| {
+        let response = DiameterHomeNetwork::new().run_login(result, |avps| {
             avps.push(codes::EAP_PAYLOAD, &[3, 7, 0, 4]);
         });
         assert_eq!(response.map(|r| r.code), Some(expected), "{result}");
     }
     // Nor does what is no verdict: somebody on the way could not deliver it.
-    assert!(World::new().login(3002, |_| {}).is_none());
+    assert!(DiameterHomeNetwork::new().run_login(3002, |_| {}).is_none());
 }
 
 /// RFC 6733 §4.1: whoever cannot do what has to be done does not let in.
@@ -122,18 +149,18 @@ fn a_code_that_is_none_lets_nobody_in() {
 fn what_an_access_server_would_not_hear_of_is_a_refusal() {
     let filter = b"deny in ip from any to 192.0.2.0/24";
     for (id, expected) in [
-        (AvpId::must(400), Code::ACCESS_REJECT),
-        (AvpId::may(400), Code::ACCESS_ACCEPT),
-        (AvpId::must(60_000), Code::ACCESS_REJECT),
-        (AvpId::must(11), Code::ACCESS_ACCEPT),
+        (AvpId::must(400), PacketCode::ACCESS_REJECT),
+        (AvpId::may(400), PacketCode::ACCESS_ACCEPT),
+        (AvpId::must(60_000), PacketCode::ACCESS_REJECT),
+        (AvpId::must(11), PacketCode::ACCESS_ACCEPT),
     ] {
-        let response = World::new().login(2001, |avps| {
+        let response = DiameterHomeNetwork::new().run_login(2001, |avps| {
             avps.push(codes::EAP_PAYLOAD, &[3, 7, 0, 4]).push(id, filter);
         });
         let response = response.unwrap();
         assert_eq!(response.code, expected, "{id:?}");
-        let packet = if expected == Code::ACCESS_ACCEPT { 3 } else { 4 };
-        assert_eq!(eap(&response), [packet, 7, 0, 4]);
+        let packet = if expected == PacketCode::ACCESS_ACCEPT { 3 } else { 4 };
+        assert_eq!(eap_packet(&response), [packet, 7, 0, 4]);
     }
 }
 
@@ -142,11 +169,11 @@ fn what_an_access_server_would_not_hear_of_is_a_refusal() {
 fn a_request_that_comes_again_says_so_and_a_round_has_its_time() {
     let request = [1, 8, 0, 6, 4, 0];
     for (id, cause) in [(codes::EAP_PAYLOAD, None), (codes::EAP_REISSUED_PAYLOAD, Some(202))] {
-        let response = World::new().login(1001, |avps| {
+        let response = DiameterHomeNetwork::new().run_login(1001, |avps| {
             avps.push(id, &request).push(codes::STATE, b"mine").push_u32(codes::MULTI_ROUND_TIME_OUT, 20);
         });
         let response = response.unwrap();
-        assert_eq!((response.code, eap(&response)), (Code::ACCESS_CHALLENGE, request.to_vec()));
+        assert_eq!((response.code, eap_packet(&response)), (PacketCode::ACCESS_CHALLENGE, request.to_vec()));
         assert_eq!(response.attributes.get_u32(kind::ERROR_CAUSE), cause);
         assert_eq!(response.attributes.get_u32(kind::SESSION_TIMEOUT), Some(20));
     }
@@ -162,7 +189,7 @@ fn an_authorization_that_ends_ends_the_session() {
         (Some(u32::MAX), Some(600), (Some(600), None)),
         (Some(u32::MAX), None, (None, None)),
     ] {
-        let response = World::new().login(2001, |avps| {
+        let response = DiameterHomeNetwork::new().run_login(2001, |avps| {
             for (id, value) in [(codes::AUTHORIZATION_LIFETIME, lifetime), (codes::SESSION_TIMEOUT, timeout)]
             {
                 if let Some(value) = value {
@@ -179,7 +206,7 @@ fn an_authorization_that_ends_ends_the_session() {
 /// RFC 4072 §2.8.3, RFC 3579 §2.6.5.
 #[test]
 fn a_reply_message_does_not_pass_beside_an_eap_packet() {
-    let response = World::new().login(2001, |avps| {
+    let response = DiameterHomeNetwork::new().run_login(2001, |avps| {
         avps.push_str(codes::REPLY_MESSAGE, "welcome").push(codes::EAP_PAYLOAD, &[3, 7, 0, 4]);
     });
     assert_eq!(response.unwrap().attributes.get(kind::REPLY_MESSAGE), None);
@@ -188,7 +215,7 @@ fn a_reply_message_does_not_pass_beside_an_eap_packet() {
 /// RFC 6733 §8.1, §8.3, §8.5: a home server's wish for a session that is not kept here is answered.
 #[test]
 fn a_home_server_hears_that_no_session_is_kept() {
-    let mut world = World::new();
+    let mut world = DiameterHomeNetwork::new();
     for (command, mut avps) in [
         (codes::command::ABORT_SESSION, AvpBuf::new()),
         (codes::command::RE_AUTH, {
@@ -198,7 +225,7 @@ fn a_home_server_hears_that_no_session_is_kept() {
         }),
     ] {
         avps.push_str(codes::USER_NAME, "ann@example.org");
-        let request = node::Request {
+        let request = node::DiameterRequest {
             token: 9,
             application: application::EAP,
             command,
@@ -207,10 +234,10 @@ fn a_home_server_hears_that_no_session_is_kept() {
             session_id: "aaa.visited.example;1;1".into(),
             avps,
         };
-        world.net.command(world.home, node::Command::Request(request)).unwrap();
+        world.net.send_command(world.home, node::DiameterNodeCommand::Request(request)).unwrap();
         world.net.run_until(NOW);
-        let answered = world.net.take(world.home).into_iter().find_map(|(_, event)| match event {
-            Event::Answer { result, .. } => Some(result),
+        let answered = world.net.take_events(world.home).into_iter().find_map(|(_, event)| match event {
+            DiameterNodeEvent::Answer { result, .. } => Some(result),
             _ => None,
         });
         assert_eq!(answered, Some(ResultCode::UNKNOWN_SESSION_ID), "{command}");

@@ -4,120 +4,142 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Index;
 use std::rc::Rc;
-use usher_aaa::{AaaServer, Command, Config, DIAMETER_LISTENER, Event, Job, RADSEC_LISTENER, radius_socket};
-use usher_core::bench::{At, Network};
+use usher_aaa::{
+    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerEvent, AaaServerJob, DIAMETER_LISTENER,
+    RADSEC_LISTENER, radius_socket,
+};
+use usher_core::bench::{HostHandle, MachineNetwork};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Instant, Seed, SocketId, Transmit};
-use usher_eap::peer::{self, Peer};
+use usher_eap::peer::{self, EapPeer};
 use usher_radius::attribute::kind;
-use usher_radius::client::{self, Client, Retransmission, ServerConfig, Target};
-use usher_radius::server::{self, Role, Server};
-use usher_radius::{Attributes, Code, Secret};
+use usher_radius::client::{self, RadiusClient, RequestTarget, RetransmissionPolicy, ServerConfig};
+use usher_radius::server::{self, PortRole, RadiusServer};
+use usher_radius::{AttributeList, PacketCode, SharedSecret};
 
 /// The NAS is 10.0.0.1; server `n` is 10.0.1.n.
 pub(crate) const NAS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-pub(crate) fn address(server: usize) -> IpAddr {
+pub(crate) fn server_address(server: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, 1, server as u8).into()
 }
-pub(crate) fn secret(name: &str) -> Secret {
-    Secret::new(format!("the secret of {name}").as_bytes())
+pub(crate) fn secret_for_name(name: &str) -> SharedSecret {
+    SharedSecret::new(format!("the secret of {name}").as_bytes())
 }
 
-pub(crate) struct World {
-    pub(crate) net: Network,
-    nas: At<Client>,
+pub(crate) struct ProxyTestNetwork {
+    pub(crate) net: MachineNetwork,
+    nas: HostHandle<RadiusClient>,
     /// The NAS's other side: what asks it for changes.
-    pub(crate) nas_server: At<Server>,
+    pub(crate) nas_server: HostHandle<RadiusServer>,
     /// Each listens on 1812, 1813, and for RadSec and Diameter.
-    pub(crate) servers: Vec<At<AaaServer>>,
-    pub(crate) events: Vec<(usize, Event)>,
+    pub(crate) servers: Vec<HostHandle<AaaServer>>,
+    pub(crate) events: Vec<(usize, AaaServerEvent)>,
     /// The servers that were asked to keep a record.
-    pub(crate) kept: Rc<RefCell<Vec<usize>>>,
-    pub(crate) answers: Vec<client::Response>,
-    pub(crate) asked_nas: Vec<server::Request>,
+    pub(crate) recording_servers: Rc<RefCell<Vec<usize>>>,
+    pub(crate) answers: Vec<client::RadiusReply>,
+    pub(crate) nas_requests: Vec<server::RadiusRequest>,
     next: u64,
 }
 
-impl World {
-    pub(crate) fn new(configs: Vec<Config>) -> Self {
+impl ProxyTestNetwork {
+    pub(crate) fn new(configs: Vec<AaaServerConfig>) -> Self {
         let seed = Seed::new(5);
-        let to = ServerConfig::new(SocketAddr::new(address(0), 1812), secret("nas"));
-        let mut config = client::Config::single(to);
-        config.servers.push(ServerConfig::new(SocketAddr::new(address(0), 1813), secret("nas")));
-        config.retransmission = Retransmission::Fixed { interval: Duration::from_secs(10), count: 4 };
-        let any = server::ClientConfig::new(address(0), 32, secret("nas"));
-        let dynamic = server::Config { role: Role::DynamicAuthorization, ..server::Config::new(vec![any]) };
-        let mut net = Network::new(ChannelConfig::default());
-        let nas = net.add(Client::new(config, seed.secure("nas", 0)).unwrap(), &[NAS]);
-        let nas_server = net.add(Server::new(dynamic, seed.secure("nas", 1)).unwrap(), &[NAS]);
-        net.bind(nas_server, SocketId::own(0), SocketAddr::new(NAS, 3799));
+        let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret_for_name("nas"));
+        let mut config = client::RadiusClientConfig::for_server(to);
+        config
+            .servers
+            .push(ServerConfig::new(SocketAddr::new(server_address(0), 1813), secret_for_name("nas")));
+        config.retransmission = RetransmissionPolicy::Fixed { interval: Duration::from_secs(10), count: 4 };
+        let any = server::ClientConfig::new(server_address(0), 32, secret_for_name("nas"));
+        let dynamic = server::RadiusServerConfig {
+            role: PortRole::DynamicAuthorization,
+            ..server::RadiusServerConfig::new(vec![any])
+        };
+        let mut net = MachineNetwork::new(ChannelConfig::default());
+        let nas = net.add_host(RadiusClient::new(config, seed.derive_secure_rng("nas", 0)).unwrap(), &[NAS]);
+        let nas_server =
+            net.add_host(RadiusServer::new(dynamic, seed.derive_secure_rng("nas", 1)).unwrap(), &[NAS]);
+        net.bind_socket(nas_server, SocketId::from_number(0), SocketAddr::new(NAS, 3799));
         let kept = Rc::new(RefCell::new(Vec::new()));
-        let server = |(s, config): (usize, Config)| {
-            let host = net.add(AaaServer::new(config, seed.secure("aaa", s as u64)).unwrap(), &[address(s)]);
+        let server = |(s, config): (usize, AaaServerConfig)| {
+            let host = net.add_host(
+                AaaServer::new(config, seed.derive_secure_rng("aaa", s as u64)).unwrap(),
+                &[server_address(s)],
+            );
             for n in 0..2 {
-                net.bind(host, radius_socket(n), SocketAddr::new(address(s), 1812 + n as u16));
+                net.bind_socket(host, radius_socket(n), SocketAddr::new(server_address(s), 1812 + n as u16));
             }
-            net.listen(host, RADSEC_LISTENER, SocketAddr::new(address(s), 2083));
-            net.listen(host, DIAMETER_LISTENER, SocketAddr::new(address(s), 3868));
+            net.add_listener(host, RADSEC_LISTENER, SocketAddr::new(server_address(s), 2083));
+            net.add_listener(host, DIAMETER_LISTENER, SocketAddr::new(server_address(s), 3868));
             let kept = kept.clone();
             net.on_job(host, move |job| {
-                let Job::Account { .. } = job.what else { return None };
+                let AaaServerJob::Account { .. } = job.job else { return None };
                 kept.borrow_mut().push(s);
-                Some((Duration::ZERO, Command::Accounted { token: job.token, durable: true }))
+                Some((Duration::ZERO, AaaServerCommand::Accounted { token: job.token, durable: true }))
             });
             host
         };
         let servers = configs.into_iter().enumerate().map(server).collect();
         let (events, answers, asked_nas) = (Vec::new(), Vec::new(), Vec::new());
-        let mut w = Self { net, nas, nas_server, servers, events, kept, answers, asked_nas, next: 0 };
-        w.settle();
+        let mut w = Self {
+            net,
+            nas,
+            nas_server,
+            servers,
+            events,
+            recording_servers: kept,
+            answers,
+            nas_requests: asked_nas,
+            next: 0,
+        };
+        w.run_due_events();
         w
     }
 
     /// Everything that can happen now.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn run_due_events(&mut self) {
         self.run_until(self.net.now());
     }
     fn run_until(&mut self, end: Instant) {
         self.net.run_until(self.net.now());
-        self.listen();
-        while self.net.due().is_some_and(|due| due <= end) {
-            self.net.step();
-            self.listen();
+        self.collect_events();
+        while self.net.next_due_time().is_some_and(|due| due <= end) {
+            self.net.run_next();
+            self.collect_events();
         }
         self.net.run_until(end);
     }
-    fn listen(&mut self) {
+    fn collect_events(&mut self) {
         for (s, server) in self.servers.iter().enumerate() {
-            self.events.extend(self.net.take(*server).into_iter().map(|(_, event)| (s, event)));
+            self.events.extend(self.net.take_events(*server).into_iter().map(|(_, event)| (s, event)));
         }
-        for (_, event) in self.net.take(self.nas) {
+        for (_, event) in self.net.take_events(self.nas) {
             match event {
-                client::Event::Response(r) => self.answers.push(r),
-                client::Event::TimedOut { .. } => {}
-                client::Event::Server { .. } => panic!("nobody is watched"),
+                client::RadiusClientEvent::Response(r) => self.answers.push(r),
+                client::RadiusClientEvent::TimedOut { .. } => {}
+                client::RadiusClientEvent::Server { .. } => panic!("nobody is watched"),
             }
         }
-        let asked = self.net.take(self.nas_server).into_iter();
-        self.asked_nas.extend(asked.map(|(_, server::Event::Request(r))| r));
+        let asked = self.net.take_events(self.nas_server).into_iter();
+        self.nas_requests.extend(asked.map(|(_, server::RadiusServerEvent::Request(r))| r));
     }
     /// Whether nothing reaches a server and it sends nothing.
-    pub(crate) fn off(&mut self, s: usize, off: bool) {
-        self.net.silence(self.servers[s], off);
-        self.net.refuse(self.servers[s], off);
+    pub(crate) fn set_silent(&mut self, s: usize, off: bool) {
+        self.net.set_silent(self.servers[s], off);
+        self.net.set_refusing(self.servers[s], off);
     }
     /// A server goes off, and its connections with it.
     pub(crate) fn switch_off(&mut self, s: usize) {
-        self.net.cut(self.servers[s]);
-        self.off(s, true);
-        self.settle();
+        self.net.reset_connections(self.servers[s]);
+        self.set_silent(s, true);
+        self.run_due_events();
     }
     /// How many datagrams each server was sent, Status-Server left out.
-    pub(crate) fn datagrams(&self) -> Vec<usize> {
+    pub(crate) fn datagram_counts(&self) -> Vec<usize> {
         let to = |s: usize| {
-            let asked = self.net.sent().iter().filter(|sent| match sent.transmit {
+            let asked = self.net.sent_transmits().iter().filter(|sent| match sent.transmit {
                 Transmit::Datagram { path } => {
-                    path.remote.ip() == address(s) && sent.bytes[0] != Code::STATUS_SERVER.0
+                    path.remote.ip() == server_address(s) && sent.bytes[0] != PacketCode::STATUS_SERVER.0
                 }
                 _ => false,
             });
@@ -127,49 +149,53 @@ impl World {
     }
 
     /// Lets time go by.
-    pub(crate) fn until(&mut self, seconds: u64) {
+    pub(crate) fn run_until_second(&mut self, seconds: u64) {
         self.run_until(Instant::ZERO + Duration::from_secs(seconds));
     }
 
     /// Sends a request; answers its token.
-    pub(crate) fn send(&mut self, code: Code, attributes: Attributes) -> u64 {
+    pub(crate) fn send_request(&mut self, code: PacketCode, attributes: AttributeList) -> u64 {
         self.next += 1;
         let token = self.next;
-        let target = Target::Server(u16::from(code == Code::ACCOUNTING_REQUEST));
-        let command = client::Command::Request { token, target, code, attributes };
-        self.net.command(self.nas, command).unwrap();
-        self.settle();
+        let target = RequestTarget::Server(u16::from(code == PacketCode::ACCOUNTING_REQUEST));
+        let command = client::RadiusClientCommand::Request { token, target, code, attributes };
+        self.net.send_command(self.nas, command).unwrap();
+        self.run_due_events();
         token
     }
     /// Asks, and takes the answer that comes without time going by.
-    pub(crate) fn ask(&mut self, code: Code, attributes: Attributes) -> Option<client::Response> {
-        let token = self.send(code, attributes);
+    pub(crate) fn request_reply(
+        &mut self,
+        code: PacketCode,
+        attributes: AttributeList,
+    ) -> Option<client::RadiusReply> {
+        let token = self.send_request(code, attributes);
         let at = self.answers.iter().position(|r| r.token == token)?;
         Some(self.answers.remove(at))
     }
-    pub(crate) fn pap(&mut self, name: &str, password: &[u8]) -> Option<client::Response> {
-        let mut a = Attributes::new();
+    pub(crate) fn log_in_pap(&mut self, name: &str, password: &[u8]) -> Option<client::RadiusReply> {
+        let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, name).unwrap().push_user_password(password).unwrap();
-        self.ask(Code::ACCESS_REQUEST, a)
+        self.request_reply(PacketCode::ACCESS_REQUEST, a)
     }
 
     /// A whole login by EAP; answers its last reply, how the peer sees it, and how many rounds it took. Before each
     /// round `between` may change the world.
-    pub(crate) fn eap(
+    pub(crate) fn log_in_eap(
         &mut self,
-        config: peer::Config,
+        config: peer::EapPeerConfig,
         mut between: impl FnMut(&mut Self, usize),
-    ) -> (Option<client::Response>, Option<peer::Event>, usize) {
+    ) -> (Option<client::RadiusReply>, Option<peer::EapPeerEvent>, usize) {
         let name = config.identity.clone();
-        let mut peer = Peer::new(config, Seed::new(6).secure("peer", 0), self.net.now());
+        let mut peer = EapPeer::new(config, Seed::new(6).derive_secure_rng("peer", 0), self.net.now());
         let mut packet = vec![1, 1, 0, 5, 1];
         let mut state: Option<Vec<u8>> = None;
         for round in 0.. {
-            peer.handle(self.net.now(), &packet);
+            peer.handle_packet(self.net.now(), &packet);
             packet.clear();
             let _ = peer.poll_transmit(&mut packet);
             between(self, round);
-            let mut a = Attributes::new();
+            let mut a = AttributeList::new();
             a.push_bytes(kind::USER_NAME, &name).unwrap();
             a.push_text(kind::NAS_IDENTIFIER, "switch").unwrap();
             a.push_text(kind::CALLING_STATION_ID, "02-00-00-00-00-01").unwrap();
@@ -177,12 +203,14 @@ impl World {
                 a.push_bytes(kind::STATE, state).unwrap();
             }
             a.push_eap(&packet);
-            let Some(reply) = self.ask(Code::ACCESS_REQUEST, a) else { return (None, None, round + 1) };
+            let Some(reply) = self.request_reply(PacketCode::ACCESS_REQUEST, a) else {
+                return (None, None, round + 1);
+            };
             packet.clear();
-            reply.attributes.eap(&mut packet);
+            reply.attributes.read_eap_packet(&mut packet);
             state = reply.attributes.get(kind::STATE).map(<[u8]>::to_vec);
-            if reply.code != Code::ACCESS_CHALLENGE {
-                peer.handle(self.net.now(), &packet);
+            if reply.code != PacketCode::ACCESS_CHALLENGE {
+                peer.handle_packet(self.net.now(), &packet);
                 return (Some(reply), peer.poll_event(), round + 1);
             }
         }
@@ -190,7 +218,7 @@ impl World {
     }
 }
 
-impl Index<usize> for World {
+impl Index<usize> for ProxyTestNetwork {
     type Output = AaaServer;
     fn index(&self, s: usize) -> &AaaServer {
         &self.net[self.servers[s]]

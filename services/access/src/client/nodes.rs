@@ -5,39 +5,42 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, Input, Instant, ListenerId, Machine, NoJob, Output, OutputOf, Outputs, Owner, Transmit,
+    CommandError, Instant, ListenerId, Machine, MachineInput, MachineOutput, NoJob, OutputOf, OutputQueue,
+    OwnerPath, Transmit,
 };
-use usher_diameter::node::{Command, Counters, DisconnectCause, Event, Node, PeerId};
+use usher_diameter::node::{
+    DiameterNode, DiameterNodeCommand, DiameterNodeCounters, DiameterNodeEvent, DisconnectCause, PeerId,
+};
 
 /// A node, for as long as there is one: its slot. It is given again when all others have been.
 pub(super) type NodeId = u16;
 
 /// Where Diameter connections are accepted: a CER does not say whom it means, and so they are the first node's.
-pub const LISTENER: ListenerId = ListenerId { owner: Owner::slot(0), n: 0 };
+pub const LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(0), n: 0 };
 
 #[derive(Debug)]
-struct Entry {
-    node: Node,
+struct NodeEntry {
+    node: DiameterNode,
     armed: Option<Instant>,
     /// It goes when its last connection has.
     closing: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Nodes {
+pub(super) struct DiameterNodes {
     accepting: bool,
-    nodes: BTreeMap<NodeId, Entry>,
+    nodes: BTreeMap<NodeId, NodeEntry>,
     next: NodeId,
     timers: TimerQueue<NodeId>,
     /// What nodes decided before the one that decided last.
-    outputs: Outputs<(NodeId, Event)>,
+    outputs: OutputQueue<(NodeId, DiameterNodeEvent)>,
     /// That one: what it decided is with it.
     last: Option<NodeId>,
     /// What nodes that are gone counted.
-    past: Counters,
+    past: DiameterNodeCounters,
 }
 
-impl Nodes {
+impl DiameterNodes {
     /// Without nodes; `accepting`: the first one takes the connections accepted for it ([`LISTENER`]), else nobody.
     pub(super) fn new(accepting: bool) -> Self {
         Self {
@@ -45,9 +48,9 @@ impl Nodes {
             nodes: BTreeMap::new(),
             next: 0,
             timers: TimerQueue::new(),
-            outputs: Outputs::default(),
+            outputs: OutputQueue::default(),
             last: None,
-            past: Counters::default(),
+            past: DiameterNodeCounters::default(),
         }
     }
     pub(super) fn len(&self) -> usize {
@@ -57,7 +60,7 @@ impl Nodes {
     ///
     /// # Errors
     /// There are as many as there are slots.
-    pub(super) fn insert(&mut self, node: Node) -> Result<NodeId, CommandError> {
+    pub(super) fn insert(&mut self, node: DiameterNode) -> Result<NodeId, CommandError> {
         if self.nodes.len() >= usize::from(NodeId::MAX) {
             return Err(CommandError::Full("Diameter nodes"));
         }
@@ -66,59 +69,61 @@ impl Nodes {
         }
         let id = self.next;
         self.next += 1;
-        self.nodes.insert(id, Entry { node, armed: None, closing: false });
-        self.with(id, |_| ());
+        self.nodes.insert(id, NodeEntry { node, armed: None, closing: false });
+        self.drive_node(id, |_| ());
         Ok(id)
     }
-    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+    pub(super) fn get(&self, id: NodeId) -> Option<&DiameterNode> {
         self.nodes.get(&id).map(|e| &e.node)
     }
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> DiameterNodeCounters {
         let mut all = self.past;
         self.nodes.values().for_each(|e| all.add(e.node.counters()));
         all
     }
 
     /// Ends a node: its `peers` configured peers are left in good order, attempts to connect are given up.
-    pub(super) fn close(&mut self, now: Instant, id: NodeId, peers: usize) {
+    pub(super) fn close_node(&mut self, now: Instant, id: NodeId, peers: usize) {
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.closing = true;
-        self.with(id, |node| {
+        self.drive_node(id, |node| {
             for p in 0..peers as u32 {
                 let cause = DisconnectCause::DoNotWantToTalkToYou;
                 // Configured peers are always known.
-                let _ = node.command(now, Command::Disconnect { peer: PeerId(p), cause });
+                let _ = node.handle_command(now, DiameterNodeCommand::Disconnect { peer: PeerId(p), cause });
             }
         });
     }
 
     /// Lets a node begin at once instead of at its first timeout.
-    pub(super) fn wake(&mut self, now: Instant, id: NodeId) {
-        self.feed(now, id, Input::Timeout);
+    pub(super) fn wake_node(&mut self, now: Instant, id: NodeId) {
+        self.feed_input(now, id, MachineInput::Timeout);
     }
 
-    fn feed(&mut self, now: Instant, id: NodeId, input: Input<'_>) {
-        self.with(id, |node| node.handle(now, input));
+    fn feed_input(&mut self, now: Instant, id: NodeId, input: MachineInput<'_>) {
+        self.drive_node(id, |node| node.handle_input(now, input));
     }
 
     /// Takes what the node decided that decided last.
     fn take_last(&mut self) {
         let Some(id) = self.last.take() else { return };
         let Some(entry) = self.nodes.get_mut(&id) else { return };
-        while let Some(event) = entry.node.next_event(&mut self.outputs, |transmit| transmit.enclose(id)) {
-            self.outputs.event((id, event));
+        while let Some(event) =
+            entry.node.next_event(&mut self.outputs, |transmit| transmit.add_outer_slot(id))
+        {
+            self.outputs.push_event((id, event));
         }
     }
 
     /// Gives a node something, arms its timer, and lets it go when it is done.
-    fn with<R>(&mut self, id: NodeId, give: impl FnOnce(&mut Node) -> R) -> Option<R> {
+    fn drive_node<R>(&mut self, id: NodeId, give: impl FnOnce(&mut DiameterNode) -> R) -> Option<R> {
         if self.last != Some(id) {
             self.take_last();
         }
         let entry = self.nodes.get_mut(&id)?;
         let given = give(&mut entry.node);
         self.last = Some(id);
-        let over = entry.closing && entry.node.connections() == 0;
+        let over = entry.closing && entry.node.connection_count() == 0;
         let due = entry.node.poll_timeout().filter(|_| !over);
         if due != entry.armed {
             if let Some(at) = entry.armed {
@@ -139,36 +144,37 @@ impl Nodes {
     }
 }
 
-impl Machine for Nodes {
-    type Command = (NodeId, Command);
-    type Event = (NodeId, Event);
+impl Machine for DiameterNodes {
+    type Command = (NodeId, DiameterNodeCommand);
+    type Event = (NodeId, DiameterNodeEvent);
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        if input == Input::Timeout {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        if input == MachineInput::Timeout {
             while let Some((_, id)) = self.timers.pop_due(now) {
                 if let Some(entry) = self.nodes.get_mut(&id) {
                     entry.armed = None;
                 }
-                self.feed(now, id, Input::Timeout);
+                self.feed_input(now, id, MachineInput::Timeout);
             }
             return;
         }
-        match (input.enter(), input.refusal()) {
-            (Some((id, input)), None) => self.feed(now, id, input),
+        match (input.split_outer_slot(), input.refusal()) {
+            (Some((id, input)), None) => self.feed_input(now, id, input),
             (Some((id, input)), Some(_)) if self.accepting && self.nodes.contains_key(&id) => {
-                self.feed(now, id, input);
+                self.feed_input(now, id, input);
             }
             (_, Some(transmit)) => {
                 self.take_last();
-                self.outputs.operate(transmit);
+                self.outputs.push_operation(transmit);
             }
             (None, None) => {}
         }
     }
 
-    fn command(&mut self, now: Instant, (id, command): Self::Command) -> Result<(), CommandError> {
-        self.with(id, |node| node.command(now, command)).unwrap_or(Err(CommandError::UnknownToken))
+    fn handle_command(&mut self, now: Instant, (id, command): Self::Command) -> Result<(), CommandError> {
+        self.drive_node(id, |node| node.handle_command(now, command))
+            .unwrap_or(Err(CommandError::UnknownToken))
     }
 
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
@@ -181,16 +187,16 @@ impl Machine for Nodes {
             self.last = None;
         }
         Some(match output? {
-            Output::Transmit(transmit) => Output::Transmit(transmit.within(id)),
-            Output::Event(event) => Output::Event((id, event)),
-            Output::Work(work) => Output::Work(work),
-            Output::Job(job) => match job.what {},
+            MachineOutput::Transmit(transmit) => MachineOutput::Transmit(transmit.with_outer_slot(id)),
+            MachineOutput::Event(event) => MachineOutput::Event((id, event)),
+            MachineOutput::Work(work) => MachineOutput::Work(work),
+            MachineOutput::Job(job) => match job.job {},
         })
     }
 
     fn next_event<E, J>(
         &mut self,
-        outputs: &mut Outputs<E, J>,
+        outputs: &mut OutputQueue<E, J>,
         outside: impl Fn(&mut Transmit),
     ) -> Option<Self::Event> {
         if let Some(event) = outputs.up_to_event(&outside, |buf| self.outputs.poll(buf)) {
@@ -200,7 +206,7 @@ impl Machine for Nodes {
         let node = self.nodes.get_mut(&id).map(|entry| &mut entry.node);
         let event = node.and_then(|node| {
             node.next_event(outputs, |transmit| {
-                transmit.enclose(id);
+                transmit.add_outer_slot(id);
                 outside(transmit);
             })
         });
@@ -211,7 +217,7 @@ impl Machine for Nodes {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next_deadline()
     }
 }
 
@@ -220,60 +226,60 @@ mod tests {
     use super::*;
     use core::net::SocketAddr;
     use usher_core::{
-        CloseReason, ConnId, MessageEvent, MessageOp, Output, Seed, StreamEvent, StreamOp, Transmit,
+        CloseReason, ConnId, MachineOutput, MessageEvent, MessageOp, Seed, StreamEvent, StreamOp, Transmit,
     };
-    use usher_diameter::node::{Config, Transport};
+    use usher_diameter::node::{DiameterNodeConfig, PeerTransportConfig};
     use usher_diameter::stream::StreamPolicy;
 
     const T: Instant = Instant::ZERO;
 
-    fn address(port: u16) -> SocketAddr {
+    fn socket_address(port: u16) -> SocketAddr {
         SocketAddr::from(([10, 0, 0, 1], port))
     }
-    fn nodes(accepting: bool) -> Nodes {
-        Nodes::new(accepting)
+    fn test_nodes(accepting: bool) -> DiameterNodes {
+        DiameterNodes::new(accepting)
     }
-    fn node(i: u64) -> Node {
-        let over = Transport::Message { streams: 4, policy: StreamPolicy::BySession };
-        let config = Config::new(&format!("n{i}.example"), "example", &[])
-            .connect_to("s1.example", address(1))
-            .connect_over("s2.example", address(2), over);
-        Node::new(config, T, Seed::new(1).secure("node", i))
+    fn test_node(i: u64) -> DiameterNode {
+        let over = PeerTransportConfig::Message { streams: 4, policy: StreamPolicy::BySession };
+        let config = DiameterNodeConfig::new(&format!("n{i}.example"), "example", &[])
+            .connect_to("s1.example", socket_address(1))
+            .connect_over("s2.example", socket_address(2), over);
+        DiameterNode::new(config, T, Seed::new(1).derive_secure_rng("node", i))
     }
-    fn sent(nodes: &mut Nodes) -> Vec<Transmit> {
+    fn drain_transmits(nodes: &mut DiameterNodes) -> Vec<Transmit> {
         let mut buf = Vec::new();
         let mut all = Vec::new();
         while let Some(output) = nodes.poll_output(&mut buf) {
-            if let Output::Transmit(transmit) = output {
+            if let MachineOutput::Transmit(transmit) = output {
                 all.push(transmit);
             }
         }
         all
     }
     /// The numbers of what is opened.
-    fn opened(nodes: &mut Nodes) -> Vec<ConnId> {
+    fn opened_conns(nodes: &mut DiameterNodes) -> Vec<ConnId> {
         let id = |t| match t {
             Transmit::Stream { conn, op: StreamOp::Connect { .. } } => conn,
             Transmit::Message { assoc, op: MessageOp::Connect { .. } } => assoc,
             other => panic!("{other:?}"),
         };
-        sent(nodes).into_iter().map(id).collect()
+        drain_transmits(nodes).into_iter().map(id).collect()
     }
 
     #[test]
     fn no_two_connections_have_one_id_even_when_slots_come_round() {
-        let mut all = nodes(true);
+        let mut all = test_nodes(true);
         all.next = NodeId::MAX - 2;
-        let first: Vec<_> = (0..3).map(|i| all.insert(node(i)).unwrap()).collect();
+        let first: Vec<_> = (0..3).map(|i| all.insert(test_node(i)).unwrap()).collect();
         assert_eq!(first, [NodeId::MAX - 2, NodeId::MAX - 1, 0]);
-        all.handle(T, Input::Timeout);
-        let ids = opened(&mut all);
+        all.handle_input(T, MachineInput::Timeout);
+        let ids = opened_conns(&mut all);
         // One more, where the next slot is taken.
         all.next = NodeId::MAX - 2;
-        let id = all.insert(node(3)).unwrap();
+        let id = all.insert(test_node(3)).unwrap();
         assert_eq!(id, 1);
-        all.wake(T, id);
-        let mut every = [ids, opened(&mut all)].concat();
+        all.wake_node(T, id);
+        let mut every = [ids, opened_conns(&mut all)].concat();
         every.sort_unstable();
         every.dedup();
         assert_eq!(every.len(), 8);
@@ -281,54 +287,64 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_over_is_no_longer_known() {
-        let mut all = nodes(true);
-        all.insert(node(0)).unwrap();
-        all.handle(T, Input::Timeout);
-        let ids = opened(&mut all);
+        let mut all = test_nodes(true);
+        all.insert(test_node(0)).unwrap();
+        all.handle_input(T, MachineInput::Timeout);
+        let ids = opened_conns(&mut all);
         let event = StreamEvent::Closed(CloseReason::Refused);
-        all.handle(T, Input::Stream { conn: ids[0], event });
-        all.handle(T, Input::Message { assoc: ids[1], event: MessageEvent::Down(CloseReason::TimedOut) });
-        assert_eq!(all.get(0).unwrap().connections(), 0);
+        all.handle_input(T, MachineInput::Stream { conn: ids[0], event });
+        all.handle_input(
+            T,
+            MachineInput::Message { assoc: ids[1], event: MessageEvent::Down(CloseReason::TimedOut) },
+        );
+        assert_eq!(all.get(0).unwrap().connection_count(), 0);
         assert_eq!(all.counters().connect_failed, 2);
-        all.handle(T, Input::Stream { conn: ids[0], event: StreamEvent::Data(b"late") });
-        assert_eq!(sent(&mut all), []);
+        all.handle_input(T, MachineInput::Stream { conn: ids[0], event: StreamEvent::Data(b"late") });
+        assert_eq!(drain_transmits(&mut all), []);
     }
 
     #[test]
     fn accepted_connections_go_to_the_first_node_or_are_refused() {
-        let (conn, assoc) = (ConnId::accepted(0).within(0), ConnId::accepted(1).within(0));
-        let (listener, remote) = (LISTENER, address(9));
+        let (conn, assoc) =
+            (ConnId::new_accepted(0).with_outer_slot(0), ConnId::new_accepted(1).with_outer_slot(0));
+        let (listener, remote) = (LISTENER, socket_address(9));
         let connected = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
         let up = MessageEvent::Accepted { listener, remote, streams: 1 };
         for accepting in [true, false] {
-            let mut all = nodes(accepting);
-            all.insert(node(0)).unwrap();
-            all.insert(node(1)).unwrap();
-            all.handle(T, Input::Stream { conn, event: connected });
-            all.handle(T, Input::Message { assoc, event: up });
+            let mut all = test_nodes(accepting);
+            all.insert(test_node(0)).unwrap();
+            all.insert(test_node(1)).unwrap();
+            all.handle_input(T, MachineInput::Stream { conn, event: connected });
+            all.handle_input(T, MachineInput::Message { assoc, event: up });
             let refused = [
                 Transmit::Stream { conn, op: StreamOp::Abort },
                 Transmit::Message { assoc, op: MessageOp::Abort },
             ];
-            assert_eq!(sent(&mut all), if accepting { &[][..] } else { &refused });
+            assert_eq!(drain_transmits(&mut all), if accepting { &[][..] } else { &refused });
             let taken = if accepting { 2 } else { 0 };
-            assert_eq!((all.get(0).unwrap().connections(), all.get(1).unwrap().connections()), (taken, 0));
+            assert_eq!(
+                (all.get(0).unwrap().connection_count(), all.get(1).unwrap().connection_count()),
+                (taken, 0)
+            );
         }
     }
 
     #[test]
-    fn a_node_that_is_closed_goes_with_its_connections_and_keeps_its_counts() {
-        let mut all = nodes(false);
-        let id = all.insert(node(0)).unwrap();
-        all.wake(T, id);
-        let ids = opened(&mut all);
+    fn a_closed_node_drops_its_connections_and_keeps_its_counters() {
+        let mut all = test_nodes(false);
+        let id = all.insert(test_node(0)).unwrap();
+        all.wake_node(T, id);
+        let ids = opened_conns(&mut all);
         let event = StreamEvent::Closed(CloseReason::Refused);
-        all.handle(T, Input::Stream { conn: ids[0], event });
-        all.close(T, id, 2);
+        all.handle_input(T, MachineInput::Stream { conn: ids[0], event });
+        all.close_node(T, id, 2);
         let abort = Transmit::Message { assoc: ids[1], op: MessageOp::Abort };
-        assert_eq!(sent(&mut all), [abort]);
+        assert_eq!(drain_transmits(&mut all), [abort]);
         assert_eq!((all.len(), all.poll_timeout()), (0, None));
         assert_eq!(all.counters().connect_failed, 1);
-        assert_eq!(all.command(T, (id, Command::Forget { token: 1 })), Err(CommandError::UnknownToken));
+        assert_eq!(
+            all.handle_command(T, (id, DiameterNodeCommand::CancelRequest { token: 1 })),
+            Err(CommandError::UnknownToken)
+        );
     }
 }

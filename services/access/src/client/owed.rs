@@ -1,27 +1,27 @@
 //! Records of accounting that no server has acknowledged yet: they are kept, and sent again for long (RFC 2866 §2: "it is recommended
 //! that the client continue attempting to send the Accounting-Request packet until it receives an acknowledgement").
 
-use super::{Event, Failure};
-use crate::{Record, RecordKind};
+use super::{AaaFailure, AccessClientEvent};
+use crate::{AccountingRecord, RecordKind};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use usher_core::timer::{TimerQueue, earliest};
+use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{Duration, Instant};
 use usher_diameter::{codes, node};
-use usher_radius::attribute::Attributes;
+use usher_radius::attribute::AttributeList;
 
 /// How long records of accounting are sent again, and how many wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Patience {
+pub struct AccountingRetryConfig {
     /// From when what a record is of happened until it is given up (MRD, RFC 5080 §2.2.1).
     pub lasts: Duration,
     /// Records that wait at most; beyond that the oldest is given up.
     pub most: usize,
 }
 
-impl Default for Patience {
+impl Default for AccountingRetryConfig {
     /// A day, 65,536 records.
     fn default() -> Self {
         Self { lasts: Duration::from_secs(86_400), most: 65_536 }
@@ -29,81 +29,87 @@ impl Default for Patience {
 }
 
 /// Records under way at a time: they leave half of what RadSec's connections carry (8 × 255) to logins.
-const UNDER_WAY: usize = 1024;
+const MAX_IN_FLIGHT: usize = 1024;
 /// How long a record that was not answered rests at first, and at most; twice as long each time between.
 const REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// A record as its protocol sends it.
 #[derive(Clone, Debug)]
-pub(super) enum Told {
-    Radius(Attributes),
-    Diameter(super::nodes::NodeId, node::Request),
+pub(super) enum EncodedRecord {
+    Radius(AttributeList),
+    Diameter(super::nodes::NodeId, node::DiameterRequest),
 }
 
 /// How far a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum RecordState {
     /// Another of its session, which was made before it, has no answer yet.
-    Behind,
+    Blocked,
     /// It is sent then.
     Due(Instant),
-    UnderWay,
+    InFlight,
 }
 
 #[derive(Debug)]
-struct One {
+struct PendingRecord {
     session: String,
     kind: RecordKind,
-    made: Instant,
+    created_at: Instant,
     /// How long before that it had happened.
     ago: Duration,
-    told: Told,
-    state: State,
+    record: EncodedRecord,
+    state: RecordState,
     /// How often nobody answered.
     failures: u32,
 }
 
-impl One {
+impl PendingRecord {
     /// When it is too old.
-    fn given_up(&self, patience: Patience) -> Instant {
-        self.made + patience.lasts.saturating_sub(self.ago)
+    fn expiry_time(&self, patience: AccountingRetryConfig) -> Instant {
+        self.created_at + patience.lasts.saturating_sub(self.ago)
     }
 }
 
 /// Records without an answer, by their tokens, which ascend.
 #[derive(Debug)]
-pub(super) struct Owed {
-    patience: Patience,
-    all: BTreeMap<u64, One>,
+pub(super) struct RecordQueue {
+    record_retry: AccountingRetryConfig,
+    all: BTreeMap<u64, PendingRecord>,
     /// Those of each session, in their order.
     sessions: BTreeMap<String, VecDeque<u64>>,
     due: TimerQueue<u64>,
     old: TimerQueue<u64>,
     /// An Accounting-On: with it the server takes all sessions for ended, so that it goes before all records of sessions.
     on: Option<u64>,
-    under_way: usize,
+    in_flight_count: usize,
     /// What became of records, until it is said.
-    said: VecDeque<Event>,
+    queued_events: VecDeque<AccessClientEvent>,
 }
 
-impl Owed {
-    pub(super) fn new(patience: Patience) -> Self {
+impl RecordQueue {
+    pub(super) fn new(patience: AccountingRetryConfig) -> Self {
         Self {
-            patience,
+            record_retry: patience,
             all: BTreeMap::new(),
             sessions: BTreeMap::new(),
             due: TimerQueue::new(),
             old: TimerQueue::new(),
             on: None,
-            under_way: 0,
-            said: VecDeque::new(),
+            in_flight_count: 0,
+            queued_events: VecDeque::new(),
         }
     }
 
     /// A record is to be sent. Gives those under way that it takes the place of, or has no room beside: nobody is to wait for their
     /// answers.
-    pub(super) fn add(&mut self, now: Instant, token: u64, record: &Record<'_>, told: Told) -> Vec<u64> {
+    pub(super) fn enqueue(
+        &mut self,
+        now: Instant,
+        token: u64,
+        record: &AccountingRecord<'_>,
+        told: EncodedRecord,
+    ) -> Vec<u64> {
         let mut dropped = Vec::new();
         // What an interim record says is cumulative: of one session no two are sent again (RFC 2869 §2.1).
         if matches!(record.kind, RecordKind::Interim | RecordKind::Stop) {
@@ -111,21 +117,21 @@ impl Owed {
             let interim =
                 |token: &u64| self.all.get(token).is_some_and(|one| one.kind == RecordKind::Interim);
             for old in before.filter(interim).collect::<Vec<_>>() {
-                self.end(now, old, Ok(()), &mut dropped);
+                self.finish_record(now, old, Ok(()), &mut dropped);
             }
         }
-        if self.all.len() >= self.patience.most
+        if self.all.len() >= self.record_retry.most
             && let Some(oldest) = self.all.keys().next().copied()
         {
-            self.end(now, oldest, Err(Failure::Unavailable), &mut dropped);
+            self.finish_record(now, oldest, Err(AaaFailure::Unavailable), &mut dropped);
         }
         let session = record.session.to_owned();
         let of = self.sessions.entry(session.clone()).or_default();
         of.push_back(token);
         let first = of.len() == 1;
-        let (kind, ago, state) = (record.kind, record.ago, State::Behind);
-        let one = One { session, kind, made: now, ago, told, state, failures: 0 };
-        let old = one.given_up(self.patience);
+        let (kind, ago, state) = (record.kind, record.ago, RecordState::Blocked);
+        let one = PendingRecord { session, kind, created_at: now, ago, record: told, state, failures: 0 };
+        let old = one.expiry_time(self.record_retry);
         self.all.insert(token, one);
         self.old.insert(old, token);
         if first {
@@ -134,7 +140,7 @@ impl Owed {
         match (record.kind, self.on.and_then(|on| Some((on, self.all.get(&on)?.state)))) {
             (RecordKind::On, _) if first => self.on = Some(token),
             // A session has begun, and so the server may be back.
-            (RecordKind::Start, Some((on, State::Due(at)))) => {
+            (RecordKind::Start, Some((on, RecordState::Due(at)))) => {
                 self.due.remove(at, on);
                 self.put_off(on, now);
             }
@@ -145,34 +151,40 @@ impl Owed {
 
     fn put_off(&mut self, token: u64, until: Instant) {
         if let Some(one) = self.all.get_mut(&token) {
-            one.state = State::Due(until);
+            one.state = RecordState::Due(until);
             self.due.insert(until, token);
         }
     }
 
     /// A record has its end, which is said; where it is under way nobody is to wait for its answer.
-    fn end(&mut self, now: Instant, token: u64, kept: Result<(), Failure>, dropped: &mut Vec<u64>) {
-        if self.remove(now, token) == Some(State::UnderWay) {
+    fn finish_record(
+        &mut self,
+        now: Instant,
+        token: u64,
+        kept: Result<(), AaaFailure>,
+        dropped: &mut Vec<u64>,
+    ) {
+        if self.remove(now, token) == Some(RecordState::InFlight) {
             dropped.push(token);
         }
-        self.said.push_back(Event::Accounted { token, kept });
+        self.queued_events.push_back(AccessClientEvent::Accounted { token, result: kept });
     }
 
     /// Forgets a record; the next of its session is due. `None`: there is none.
-    fn remove(&mut self, now: Instant, token: u64) -> Option<State> {
+    fn remove(&mut self, now: Instant, token: u64) -> Option<RecordState> {
         let one = self.all.remove(&token)?;
-        self.old.remove(one.given_up(self.patience), token);
+        self.old.remove(one.expiry_time(self.record_retry), token);
         self.on.take_if(|on| *on == token);
         match one.state {
-            State::Behind => {}
-            State::Due(at) => drop(self.due.remove(at, token)),
-            State::UnderWay => self.under_way -= 1,
+            RecordState::Blocked => {}
+            RecordState::Due(at) => drop(self.due.remove(at, token)),
+            RecordState::InFlight => self.in_flight_count -= 1,
         }
         let of = self.sessions.get_mut(&one.session)?;
         of.retain(|other| *other != token);
         match of.front().copied() {
             None => drop(self.sessions.remove(&one.session)),
-            Some(next) if self.all.get(&next).is_some_and(|next| next.state == State::Behind) => {
+            Some(next) if self.all.get(&next).is_some_and(|next| next.state == RecordState::Blocked) => {
                 self.put_off(next, now);
             }
             Some(_) => {}
@@ -181,18 +193,18 @@ impl Owed {
     }
 
     /// Nobody wants to know of a record any more; true: it is under way.
-    pub(super) fn cancel(&mut self, now: Instant, token: u64) -> bool {
-        self.remove(now, token) == Some(State::UnderWay)
+    pub(super) fn drop_record(&mut self, now: Instant, token: u64) -> bool {
+        self.remove(now, token) == Some(RecordState::InFlight)
     }
 
     /// The next record to be sent, as it is to be sent now. It is under way from then on.
-    pub(super) fn next(&mut self, now: Instant) -> Option<(u64, Told)> {
-        if self.under_way >= UNDER_WAY {
+    pub(super) fn next_due(&mut self, now: Instant) -> Option<(u64, EncodedRecord)> {
+        if self.in_flight_count >= MAX_IN_FLIGHT {
             return None;
         }
         let token = match self.on {
             Some(on) => match self.all.get(&on)?.state {
-                State::Due(at) if at <= now => {
+                RecordState::Due(at) if at <= now => {
                     self.due.remove(at, on);
                     on
                 }
@@ -201,54 +213,58 @@ impl Owed {
             None => self.due.pop_due(now)?.1,
         };
         let one = self.all.get_mut(&token)?;
-        one.state = State::UnderWay;
-        self.under_way += 1;
-        let mut told = one.told.clone();
-        let seconds = u32::try_from((one.ago + now.since(one.made)).as_secs()).unwrap_or(u32::MAX);
+        one.state = RecordState::InFlight;
+        self.in_flight_count += 1;
+        let mut told = one.record.clone();
+        let seconds =
+            u32::try_from((one.ago + now.duration_since(one.created_at)).as_secs()).unwrap_or(u32::MAX);
         match &mut told {
             // How long it has waited (RFC 2866 §5.2). The client adds what it waits itself.
-            Told::Radius(attributes) => {
-                attributes.replace(usher_radius::attribute::kind::ACCT_DELAY_TIME, &seconds.to_be_bytes());
+            EncodedRecord::Radius(attributes) => {
+                attributes
+                    .replace_value(usher_radius::attribute::kind::ACCT_DELAY_TIME, &seconds.to_be_bytes());
             }
             // A record that is sent for the first time as it happens has none (RFC 7155 §4.6.8).
-            Told::Diameter(_, request) if seconds > 0 => {
+            EncodedRecord::Diameter(_, request) if seconds > 0 => {
                 request.avps.push_u32(codes::ACCT_DELAY_TIME, seconds);
             }
-            Told::Diameter(..) => {}
+            EncodedRecord::Diameter(..) => {}
         }
         Some((token, told))
     }
 
     /// A record could not be sent, since too much else is under way.
-    pub(super) fn full(&mut self, now: Instant, token: u64) {
-        self.under_way -= 1;
+    pub(super) fn defer_record(&mut self, now: Instant, token: u64) {
+        self.in_flight_count -= 1;
         self.put_off(token, now + REST);
     }
     /// It never can be.
-    pub(super) fn unsayable(&mut self, now: Instant, token: u64) {
-        self.end(now, token, Err(Failure::Unavailable), &mut Vec::new());
+    pub(super) fn fail_record(&mut self, now: Instant, token: u64) {
+        self.finish_record(now, token, Err(AaaFailure::Unavailable), &mut Vec::new());
     }
 
     /// A record was answered, or was not.
-    pub(super) fn answered(&mut self, now: Instant, token: u64, kept: Result<(), Failure>) {
+    pub(super) fn handle_answer(&mut self, now: Instant, token: u64, kept: Result<(), AaaFailure>) {
         // Sessions have begun, and an Accounting-On is not to end them later: there are servers that never acknowledge one.
         let late = self.on == Some(token) && self.all.values().any(|one| one.kind == RecordKind::Start);
-        let Some(one) = self.all.get_mut(&token).filter(|one| one.state == State::UnderWay) else { return };
+        let Some(one) = self.all.get_mut(&token).filter(|one| one.state == RecordState::InFlight) else {
+            return;
+        };
         match kept {
             Err(why) if !is_final(why) && !late => {
                 let rest = REST * (1 << one.failures.min(6));
                 one.failures += 1;
-                self.under_way -= 1;
+                self.in_flight_count -= 1;
                 self.put_off(token, now + rest.min(LONGEST_REST));
             }
-            _ => self.end(now, token, kept, &mut Vec::new()),
+            _ => self.finish_record(now, token, kept, &mut Vec::new()),
         }
     }
 
     /// A server is there again: what rests need not rest longer.
-    pub(super) fn hasten(&mut self, now: Instant) {
-        let resting = |(token, one): (&u64, &One)| match one.state {
-            State::Due(at) if at > now => Some((at, *token)),
+    pub(super) fn retry_now(&mut self, now: Instant) {
+        let resting = |(token, one): (&u64, &PendingRecord)| match one.state {
+            RecordState::Due(at) if at > now => Some((at, *token)),
             _ => None,
         };
         for (at, token) in self.all.iter().filter_map(resting).collect::<Vec<_>>() {
@@ -258,34 +274,34 @@ impl Owed {
     }
 
     /// Gives up what is too old; gives what of it is under way.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<u64> {
+    pub(super) fn expire_records(&mut self, now: Instant) -> Vec<u64> {
         let mut dropped = Vec::new();
         while let Some((_, token)) = self.old.pop_due(now) {
-            self.end(now, token, Err(Failure::Timeout), &mut dropped);
+            self.finish_record(now, token, Err(AaaFailure::Timeout), &mut dropped);
         }
         dropped
     }
 
-    pub(super) fn said(&mut self) -> Option<Event> {
-        self.said.pop_front()
+    pub(super) fn next_finished(&mut self) -> Option<AccessClientEvent> {
+        self.queued_events.pop_front()
     }
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = match self.on.and_then(|on| self.all.get(&on)) {
-            Some(One { state: State::Due(at), .. }) => Some(*at),
+            Some(PendingRecord { state: RecordState::Due(at), .. }) => Some(*at),
             Some(_) => None,
-            None => self.due.next(),
+            None => self.due.next_deadline(),
         };
-        let due = due.filter(|_| self.under_way < UNDER_WAY);
-        earliest([due, self.old.next()])
+        let due = due.filter(|_| self.in_flight_count < MAX_IN_FLIGHT);
+        earliest_deadline([due, self.old.next_deadline()])
     }
 }
 
 /// Whether asking again would end the same: a Diameter server's permanent failures (RFC 6733 §7.1.5), and answers that make no sense.
-const fn is_final(failure: Failure) -> bool {
+const fn is_final(failure: AaaFailure) -> bool {
     match failure {
-        Failure::Timeout | Failure::Unavailable | Failure::ConnectionLost => false,
-        Failure::Fault(code) => code / 1000 == 5,
-        Failure::BadAnswer => true,
+        AaaFailure::Timeout | AaaFailure::Unavailable | AaaFailure::ConnectionLost => false,
+        AaaFailure::Fault(code) => code / 1000 == 5,
+        AaaFailure::BadAnswer => true,
     }
 }
 
@@ -296,31 +312,42 @@ mod tests {
     use usher_diameter::codes::{application, command};
     use usher_radius::attribute::kind;
 
-    fn at(seconds: u64) -> Instant {
+    fn time_at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
     }
-    fn owed(lasts: u64, most: usize) -> Owed {
-        Owed::new(Patience { lasts: Duration::from_secs(lasts), most })
+    fn test_queue(lasts: u64, most: usize) -> RecordQueue {
+        RecordQueue::new(AccountingRetryConfig { lasts: Duration::from_secs(lasts), most })
     }
     /// A record of a session; gives those that it takes the place of.
-    fn add(owed: &mut Owed, seconds: u64, token: u64, kind: RecordKind, session: &str) -> Vec<u64> {
-        let mut attributes = Attributes::new();
+    fn enqueue_record(
+        owed: &mut RecordQueue,
+        seconds: u64,
+        token: u64,
+        kind: RecordKind,
+        session: &str,
+    ) -> Vec<u64> {
+        let mut attributes = AttributeList::new();
         attributes.push_u32(kind::ACCT_DELAY_TIME, 0);
-        owed.add(at(seconds), token, &Record::new(kind, session, 0), Told::Radius(attributes))
+        owed.enqueue(
+            time_at(seconds),
+            token,
+            &AccountingRecord::new(kind, session, 0),
+            EncodedRecord::Radius(attributes),
+        )
     }
     /// What is sent, each with how long it has waited.
-    fn sent(owed: &mut Owed, seconds: u64) -> Vec<(u64, u32)> {
-        let all = core::iter::from_fn(|| owed.next(at(seconds)));
-        let delay = |told: Told| match told {
-            Told::Radius(attributes) => attributes.get_u32(kind::ACCT_DELAY_TIME).unwrap(),
-            Told::Diameter(..) => panic!("RADIUS"),
+    fn sent_records(owed: &mut RecordQueue, seconds: u64) -> Vec<(u64, u32)> {
+        let all = core::iter::from_fn(|| owed.next_due(time_at(seconds)));
+        let delay = |told: EncodedRecord| match told {
+            EncodedRecord::Radius(attributes) => attributes.get_u32(kind::ACCT_DELAY_TIME).unwrap(),
+            EncodedRecord::Diameter(..) => panic!("RADIUS"),
         };
         all.map(|(token, told)| (token, delay(told))).collect()
     }
-    fn said(owed: &mut Owed) -> Vec<(u64, Result<(), Failure>)> {
-        let all = core::iter::from_fn(|| owed.said());
+    fn finished_records(owed: &mut RecordQueue) -> Vec<(u64, Result<(), AaaFailure>)> {
+        let all = core::iter::from_fn(|| owed.next_finished());
         all.map(|event| match event {
-            Event::Accounted { token, kept } => (token, kept),
+            AccessClientEvent::Accounted { token, result: kept } => (token, kept),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -329,8 +356,8 @@ mod tests {
     /// RFC 7155 §4.6.8: the server takes it off the time at which the record came.
     #[test]
     fn over_diameter_a_late_record_says_how_late_it_is() {
-        let mut owed = owed(200, 10);
-        let request = node::Request {
+        let mut owed = test_queue(200, 10);
+        let request = node::DiameterRequest {
             token: 1,
             application: application::ACCOUNTING,
             command: command::ACCOUNTING,
@@ -339,12 +366,17 @@ mod tests {
             session_id: "nas;1;a".to_owned(),
             avps: AvpBuf::new(),
         };
-        owed.add(at(0), 1, &Record::new(RecordKind::Stop, "a", 0), Told::Diameter(0, request));
+        owed.enqueue(
+            time_at(0),
+            1,
+            &AccountingRecord::new(RecordKind::Stop, "a", 0),
+            EncodedRecord::Diameter(0, request),
+        );
         let mut waited = |seconds| {
-            let (token, told) = owed.next(at(seconds)).unwrap();
-            owed.answered(at(seconds), token, Err(Failure::Unavailable));
-            let Told::Diameter(_, request) = told else { panic!("Diameter") };
-            request.avps.view().get(codes::ACCT_DELAY_TIME).map(|avp| avp.u32().unwrap())
+            let (token, told) = owed.next_due(time_at(seconds)).unwrap();
+            owed.handle_answer(time_at(seconds), token, Err(AaaFailure::Unavailable));
+            let EncodedRecord::Diameter(_, request) = told else { panic!("Diameter") };
+            request.avps.as_sequence().get(codes::ACCT_DELAY_TIME).map(|avp| avp.as_u32().unwrap())
         };
         assert_eq!(waited(0), None, "it has just happened");
         assert_eq!((waited(50), waited(150)), (Some(50), Some(150)));
@@ -352,149 +384,164 @@ mod tests {
 
     #[test]
     fn a_record_is_sent_again_until_it_is_kept_or_too_old() {
-        let mut owed = owed(200, 10);
-        add(&mut owed, 0, 1, RecordKind::Stop, "a");
+        let mut owed = test_queue(200, 10);
+        enqueue_record(&mut owed, 0, 1, RecordKind::Stop, "a");
         let mut times = Vec::new();
         let mut now = 0;
         while now < 200 {
-            for (token, delay) in sent(&mut owed, now) {
+            for (token, delay) in sent_records(&mut owed, now) {
                 assert_eq!((token, u64::from(delay)), (1, now));
                 times.push(now);
-                owed.answered(at(now), token, Err(Failure::Timeout));
+                owed.handle_answer(time_at(now), token, Err(AaaFailure::Timeout));
             }
             now += 1;
         }
         assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 123, 183], "twice as long each time, up to a minute");
-        assert_eq!(said(&mut owed), []);
-        assert_eq!((owed.poll_timeout(), owed.expire(at(200))), (Some(at(200)), vec![]));
-        assert_eq!(said(&mut owed), [(1, Err(Failure::Timeout))]);
+        assert_eq!(finished_records(&mut owed), []);
+        assert_eq!((owed.poll_timeout(), owed.expire_records(time_at(200))), (Some(time_at(200)), vec![]));
+        assert_eq!(finished_records(&mut owed), [(1, Err(AaaFailure::Timeout))]);
         assert_eq!((owed.poll_timeout(), owed.all.len(), owed.sessions.len()), (None, 0, 0));
     }
 
     #[test]
     fn what_rests_is_due_when_a_server_is_there_again() {
-        let mut owed = owed(1000, 10);
-        add(&mut owed, 0, 1, RecordKind::On, "");
+        let mut owed = test_queue(1000, 10);
+        enqueue_record(&mut owed, 0, 1, RecordKind::On, "");
         for now in [0, 1, 3, 7, 15, 31] {
-            assert_eq!(sent(&mut owed, now), [(1, u32::try_from(now).unwrap())]);
-            owed.answered(at(now), 1, Err(Failure::Unavailable));
+            assert_eq!(sent_records(&mut owed, now), [(1, u32::try_from(now).unwrap())]);
+            owed.handle_answer(time_at(now), 1, Err(AaaFailure::Unavailable));
         }
-        add(&mut owed, 40, 2, RecordKind::Stop, "a");
-        add(&mut owed, 40, 3, RecordKind::Stop, "b");
-        add(&mut owed, 41, 4, RecordKind::Stop, "b");
-        assert_eq!((sent(&mut owed, 41), owed.poll_timeout()), (vec![], Some(at(63))));
-        owed.hasten(at(42));
-        assert_eq!((owed.poll_timeout(), sent(&mut owed, 42)), (Some(at(42)), vec![(1, 42)]));
-        owed.answered(at(42), 1, Ok(()));
-        assert_eq!(sent(&mut owed, 42), [(2, 2), (3, 2)]);
+        enqueue_record(&mut owed, 40, 2, RecordKind::Stop, "a");
+        enqueue_record(&mut owed, 40, 3, RecordKind::Stop, "b");
+        enqueue_record(&mut owed, 41, 4, RecordKind::Stop, "b");
+        assert_eq!((sent_records(&mut owed, 41), owed.poll_timeout()), (vec![], Some(time_at(63))));
+        owed.retry_now(time_at(42));
+        assert_eq!((owed.poll_timeout(), sent_records(&mut owed, 42)), (Some(time_at(42)), vec![(1, 42)]));
+        owed.handle_answer(time_at(42), 1, Ok(()));
+        assert_eq!(sent_records(&mut owed, 42), [(2, 2), (3, 2)]);
         // What is under way stays so, and what is behind it.
-        owed.hasten(at(43));
-        assert_eq!((sent(&mut owed, 43), owed.under_way), (vec![], 2));
-        owed.answered(at(43), 2, Err(Failure::Timeout));
-        owed.hasten(at(43));
-        assert_eq!((sent(&mut owed, 43), owed.due.len()), (vec![(2, 3)], 0));
+        owed.retry_now(time_at(43));
+        assert_eq!((sent_records(&mut owed, 43), owed.in_flight_count), (vec![], 2));
+        owed.handle_answer(time_at(43), 2, Err(AaaFailure::Timeout));
+        owed.retry_now(time_at(43));
+        assert_eq!((sent_records(&mut owed, 43), owed.due.len()), (vec![(2, 3)], 0));
     }
 
     #[test]
     fn what_happened_before_this_start_has_waited_since_then() {
-        let mut owed = owed(200, 10);
-        let mut attributes = Attributes::new();
+        let mut owed = test_queue(200, 10);
+        let mut attributes = AttributeList::new();
         attributes.push_u32(kind::ACCT_DELAY_TIME, 150);
-        let record = Record { ago: Duration::from_secs(150), ..Record::new(RecordKind::Stop, "a", 0) };
-        owed.add(at(10), 1, &record, Told::Radius(attributes));
-        assert_eq!(sent(&mut owed, 12), [(1, 152)]);
-        owed.answered(at(12), 1, Err(Failure::Timeout));
-        assert_eq!((owed.expire(at(59)), said(&mut owed)), (vec![], vec![]));
-        assert_eq!((owed.expire(at(60)), said(&mut owed)), (vec![], vec![(1, Err(Failure::Timeout))]));
+        let record = AccountingRecord {
+            ago: Duration::from_secs(150),
+            ..AccountingRecord::new(RecordKind::Stop, "a", 0)
+        };
+        owed.enqueue(time_at(10), 1, &record, EncodedRecord::Radius(attributes));
+        assert_eq!(sent_records(&mut owed, 12), [(1, 152)]);
+        owed.handle_answer(time_at(12), 1, Err(AaaFailure::Timeout));
+        assert_eq!((owed.expire_records(time_at(59)), finished_records(&mut owed)), (vec![], vec![]));
+        assert_eq!(
+            (owed.expire_records(time_at(60)), finished_records(&mut owed)),
+            (vec![], vec![(1, Err(AaaFailure::Timeout))])
+        );
         assert_eq!((owed.poll_timeout(), owed.all.len()), (None, 0));
     }
 
     #[test]
     fn what_a_server_will_never_keep_is_not_sent_again() {
         for (failure, again) in [
-            (Failure::Unavailable, true),
-            (Failure::ConnectionLost, true),
-            (Failure::Fault(3004), true),
-            (Failure::Fault(4002), true),
-            (Failure::Fault(5004), false),
-            (Failure::BadAnswer, false),
+            (AaaFailure::Unavailable, true),
+            (AaaFailure::ConnectionLost, true),
+            (AaaFailure::Fault(3004), true),
+            (AaaFailure::Fault(4002), true),
+            (AaaFailure::Fault(5004), false),
+            (AaaFailure::BadAnswer, false),
         ] {
-            let mut owed = owed(200, 10);
-            add(&mut owed, 0, 1, RecordKind::Start, "a");
-            assert_eq!(sent(&mut owed, 0).len(), 1);
-            owed.answered(at(0), 1, Err(failure));
-            assert_eq!(said(&mut owed).is_empty(), again, "{failure:?}");
-            assert_eq!(owed.under_way, 0);
+            let mut owed = test_queue(200, 10);
+            enqueue_record(&mut owed, 0, 1, RecordKind::Start, "a");
+            assert_eq!(sent_records(&mut owed, 0).len(), 1);
+            owed.handle_answer(time_at(0), 1, Err(failure));
+            assert_eq!(finished_records(&mut owed).is_empty(), again, "{failure:?}");
+            assert_eq!(owed.in_flight_count, 0);
         }
     }
 
     #[test]
-    fn records_of_a_session_go_in_their_order_and_interim_ones_only_the_last() {
-        let mut owed = owed(1000, 100);
-        add(&mut owed, 0, 1, RecordKind::Start, "a");
-        assert!(add(&mut owed, 1, 2, RecordKind::Interim, "a").is_empty());
-        add(&mut owed, 1, 3, RecordKind::Start, "b");
-        assert_eq!(sent(&mut owed, 1), [(1, 1), (3, 0)], "the interim record waits behind its start");
+    fn session_records_keep_order_and_only_the_last_interim_waits() {
+        let mut owed = test_queue(1000, 100);
+        enqueue_record(&mut owed, 0, 1, RecordKind::Start, "a");
+        assert!(enqueue_record(&mut owed, 1, 2, RecordKind::Interim, "a").is_empty());
+        enqueue_record(&mut owed, 1, 3, RecordKind::Start, "b");
+        assert_eq!(sent_records(&mut owed, 1), [(1, 1), (3, 0)], "the interim record waits behind its start");
         assert!(
-            add(&mut owed, 2, 4, RecordKind::Interim, "a").is_empty(),
+            enqueue_record(&mut owed, 2, 4, RecordKind::Interim, "a").is_empty(),
             "the one before was not under way"
         );
-        assert_eq!(said(&mut owed), [(2, Ok(()))]);
-        owed.answered(at(3), 1, Ok(()));
-        assert_eq!((said(&mut owed), sent(&mut owed, 3)), (vec![(1, Ok(()))], vec![(4, 1)]));
+        assert_eq!(finished_records(&mut owed), [(2, Ok(()))]);
+        owed.handle_answer(time_at(3), 1, Ok(()));
+        assert_eq!(
+            (finished_records(&mut owed), sent_records(&mut owed, 3)),
+            (vec![(1, Ok(()))], vec![(4, 1)])
+        );
         // One that is under way is not waited for either.
-        assert_eq!(add(&mut owed, 5, 5, RecordKind::Stop, "a"), [4]);
-        assert_eq!((said(&mut owed), sent(&mut owed, 5)), (vec![(4, Ok(()))], vec![(5, 0)]));
+        assert_eq!(enqueue_record(&mut owed, 5, 5, RecordKind::Stop, "a"), [4]);
+        assert_eq!(
+            (finished_records(&mut owed), sent_records(&mut owed, 5)),
+            (vec![(4, Ok(()))], vec![(5, 0)])
+        );
         // An answer that comes all the same is nobody's.
-        owed.answered(at(5), 4, Ok(()));
-        assert_eq!(said(&mut owed), []);
-        assert!(owed.cancel(at(6), 5) && !owed.cancel(at(6), 5));
+        owed.handle_answer(time_at(5), 4, Ok(()));
+        assert_eq!(finished_records(&mut owed), []);
+        assert!(owed.drop_record(time_at(6), 5) && !owed.drop_record(time_at(6), 5));
     }
 
     #[test]
     fn no_more_wait_and_are_under_way_than_may() {
-        let mut owed = owed(1000, 3000);
+        let mut owed = test_queue(1000, 3000);
         for token in 1..=3000 {
-            add(&mut owed, 0, token, RecordKind::Start, &alloc::format!("{token}"));
+            enqueue_record(&mut owed, 0, token, RecordKind::Start, &alloc::format!("{token}"));
         }
-        assert_eq!(sent(&mut owed, 0).len(), UNDER_WAY);
-        assert_eq!(owed.poll_timeout(), Some(at(1000)), "the others wait for answers, not for a time");
-        assert_eq!(add(&mut owed, 0, 3001, RecordKind::Start, "more"), [1], "the oldest is lost");
-        assert_eq!(said(&mut owed), [(1, Err(Failure::Unavailable))]);
-        assert_eq!(sent(&mut owed, 0).len(), 1);
-        owed.answered(at(0), 2, Ok(()));
-        let next = owed.next(at(0)).unwrap().0;
-        owed.full(at(0), next);
-        assert_eq!(owed.under_way, UNDER_WAY - 1);
-        assert!(owed.all.len() == 2999 && said(&mut owed) == [(2, Ok(()))]);
-        assert!(owed.expire(at(1000)).len() >= UNDER_WAY - 1);
-        assert_eq!((owed.all.len(), owed.under_way, owed.due.len()), (0, 0, 0));
+        assert_eq!(sent_records(&mut owed, 0).len(), MAX_IN_FLIGHT);
+        assert_eq!(owed.poll_timeout(), Some(time_at(1000)), "the others wait for answers, not for a time");
+        assert_eq!(enqueue_record(&mut owed, 0, 3001, RecordKind::Start, "more"), [1], "the oldest is lost");
+        assert_eq!(finished_records(&mut owed), [(1, Err(AaaFailure::Unavailable))]);
+        assert_eq!(sent_records(&mut owed, 0).len(), 1);
+        owed.handle_answer(time_at(0), 2, Ok(()));
+        let next = owed.next_due(time_at(0)).unwrap().0;
+        owed.defer_record(time_at(0), next);
+        assert_eq!(owed.in_flight_count, MAX_IN_FLIGHT - 1);
+        assert!(owed.all.len() == 2999 && finished_records(&mut owed) == [(2, Ok(()))]);
+        assert!(owed.expire_records(time_at(1000)).len() >= MAX_IN_FLIGHT - 1);
+        assert_eq!((owed.all.len(), owed.in_flight_count, owed.due.len()), (0, 0, 0));
     }
 
     #[test]
-    fn an_accounting_on_goes_before_records_of_sessions_and_never_behind_them() {
-        let mut owed = owed(1000, 100);
-        add(&mut owed, 0, 1, RecordKind::On, "on");
+    fn an_accounting_on_precedes_all_records_of_sessions() {
+        let mut owed = test_queue(1000, 100);
+        enqueue_record(&mut owed, 0, 1, RecordKind::On, "on");
         // Of an earlier start.
-        add(&mut owed, 0, 2, RecordKind::Stop, "lost");
-        assert_eq!(sent(&mut owed, 0), [(1, 0)]);
-        assert_eq!(owed.poll_timeout(), Some(at(1000)));
-        owed.answered(at(15), 1, Err(Failure::Timeout));
-        assert_eq!((sent(&mut owed, 15), owed.poll_timeout()), (vec![], Some(at(16))));
-        assert_eq!(sent(&mut owed, 16), [(1, 16)]);
-        owed.answered(at(31), 1, Err(Failure::Timeout));
+        enqueue_record(&mut owed, 0, 2, RecordKind::Stop, "lost");
+        assert_eq!(sent_records(&mut owed, 0), [(1, 0)]);
+        assert_eq!(owed.poll_timeout(), Some(time_at(1000)));
+        owed.handle_answer(time_at(15), 1, Err(AaaFailure::Timeout));
+        assert_eq!((sent_records(&mut owed, 15), owed.poll_timeout()), (vec![], Some(time_at(16))));
+        assert_eq!(sent_records(&mut owed, 16), [(1, 16)]);
+        owed.handle_answer(time_at(31), 1, Err(AaaFailure::Timeout));
         // A session begins, so that the server is there, and the next try is at once.
-        add(&mut owed, 32, 3, RecordKind::Start, "a");
-        assert_eq!(sent(&mut owed, 32), [(1, 32)]);
+        enqueue_record(&mut owed, 32, 3, RecordKind::Start, "a");
+        assert_eq!(sent_records(&mut owed, 32), [(1, 32)]);
         let kept = owed.all.len();
-        owed.answered(at(33), 1, Ok(()));
-        assert_eq!((kept, said(&mut owed)), (3, vec![(1, Ok(()))]));
-        assert_eq!(sent(&mut owed, 33), [(2, 33), (3, 1)]);
+        owed.handle_answer(time_at(33), 1, Ok(()));
+        assert_eq!((kept, finished_records(&mut owed)), (3, vec![(1, Ok(()))]));
+        assert_eq!(sent_records(&mut owed, 33), [(2, 33), (3, 1)]);
         // A server that acknowledges none does not keep records of sessions waiting.
-        add(&mut owed, 40, 4, RecordKind::On, "on");
-        add(&mut owed, 40, 5, RecordKind::Start, "b");
-        assert_eq!(sent(&mut owed, 40), [(4, 0)]);
-        owed.answered(at(55), 4, Err(Failure::Timeout));
-        assert_eq!((said(&mut owed), sent(&mut owed, 55)), (vec![(4, Err(Failure::Timeout))], vec![(5, 15)]));
+        enqueue_record(&mut owed, 40, 4, RecordKind::On, "on");
+        enqueue_record(&mut owed, 40, 5, RecordKind::Start, "b");
+        assert_eq!(sent_records(&mut owed, 40), [(4, 0)]);
+        owed.handle_answer(time_at(55), 4, Err(AaaFailure::Timeout));
+        assert_eq!(
+            (finished_records(&mut owed), sent_records(&mut owed, 55)),
+            (vec![(4, Err(AaaFailure::Timeout))], vec![(5, 15)])
+        );
     }
 }

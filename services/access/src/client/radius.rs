@@ -1,33 +1,33 @@
 //! Over RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorisation (RFC 5176).
 
-use super::{ACCOUNTING, ConfigError, Event, Failure};
+use super::{ACCOUNTING, AaaFailure, AccessClientEvent, ConfigError};
 use crate::dynamic::{self, DynamicKind, DynamicRequest, ErrorCause};
-use crate::reply::{Content, Reply};
-use crate::{NasIdentity, Record, Request};
+use crate::reply::{AccessReply, ReplyContent};
+use crate::{AccessRequest, AccountingRecord, NasIdentity};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CloseReason, CommandError, ConnId, Input, Instant, ListenerId, Machine, Output, Outputs, Owner,
-    SecureRng, SocketId, StreamEvent, StreamOp, Transmit, WallTime,
+    CloseReason, CommandError, ConnId, Instant, ListenerId, Machine, MachineInput, MachineOutput,
+    OutputQueue, OwnerPath, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, WallTime,
 };
-use usher_radius::Freshness;
-use usher_radius::attribute::{Attributes, ValueTooLong, kind};
-use usher_radius::client::{self, Client, Command, Response, Target};
-use usher_radius::packet::Code;
-use usher_radius::radsec::{BadLength, Framer};
-use usher_radius::server::{self, ClientConfig, Role, Server};
+use usher_radius::FreshnessPolicy;
+use usher_radius::attribute::{AttributeList, ValueTooLong, kind};
+use usher_radius::client::{self, RadiusClient, RadiusClientCommand, RadiusReply, RequestTarget};
+use usher_radius::packet::PacketCode;
+use usher_radius::radsec::{BadLength, PacketFramer};
+use usher_radius::server::{self, ClientConfig, PortRole, RadiusServer};
 
 /// How a NAS asks over RADIUS.
 #[derive(Clone, Debug)]
 pub struct RadiusConfig {
     /// Servers, secrets, retransmission.
-    pub client: client::Config,
+    pub client: client::RadiusClientConfig,
     /// Which of them is asked.
-    pub target: Target,
+    pub target: RequestTarget,
     /// Which of them is told of sessions.
-    pub accounting: Target,
+    pub accounting: RequestTarget,
     /// Who may ask something of sessions: at [`DYNAMIC_SOCKET`], and as a RadSec server by the connection that this client has
     /// opened to it, since all packets have one port there (RFC 6614 §2.1); `None`: nobody. Who asks by a connection
     /// and may not is refused with Error-Cause 406 (RFC 6614 §2.5).
@@ -37,8 +37,8 @@ pub struct RadiusConfig {
 impl RadiusConfig {
     /// The first of the client's servers, and no other; no dynamic authorisation.
     #[must_use]
-    pub const fn new(client: client::Config) -> Self {
-        Self { client, target: Target::Server(0), accounting: Target::Server(0), dynamic: None }
+    pub const fn new(client: client::RadiusClientConfig) -> Self {
+        Self { client, target: RequestTarget::Server(0), accounting: RequestTarget::Server(0), dynamic: None }
     }
 }
 
@@ -48,42 +48,42 @@ pub struct DynamicConfig {
     /// The servers, by their addresses, with their secrets.
     pub clients: Vec<ClientConfig>,
     /// How old a request may be; `None`: that is not looked at.
-    pub freshness: Option<Freshness>,
+    pub freshness: Option<FreshnessPolicy>,
 }
 
 /// What a server may ask (RFC 5176 §2).
-const REQUESTS: [Code; 2] = [Code::DISCONNECT_REQUEST, Code::COA_REQUEST];
+const REQUESTS: [PacketCode; 2] = [PacketCode::DISCONNECT_REQUEST, PacketCode::COA_REQUEST];
 
 /// The slot of the server within the client.
 const DYNAMIC: u16 = 0;
 
 /// Where requests for dynamic authorisation come in: UDP port 3799 (RFC 5176 §2.3), where RADIUS brings them.
-pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: Owner::slot(DYNAMIC), n: 0 };
+pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: OwnerPath::from_slot(DYNAMIC), n: 0 };
 
 #[derive(Debug)]
-struct Dynamic {
-    server: Server,
+struct DynamicServer {
+    server: RadiusServer,
     /// Requests without an answer: their codes, and the State that the answer repeats (RFC 5176 §3.3).
-    asked: BTreeMap<u64, (Code, Option<Vec<u8>>)>,
+    pending_requests: BTreeMap<u64, (PacketCode, Option<Vec<u8>>)>,
 }
 
 /// A RadSec connection of the client's.
 #[derive(Debug)]
-struct Shared {
-    framer: Framer,
+struct RadSecConnection {
+    framer: PacketFramer,
     /// Whether its server may ask something of sessions; it is refused otherwise.
-    may_ask: bool,
+    allows_dynamic_requests: bool,
 }
 
-impl Dynamic {
-    fn answer(
+impl DynamicServer {
+    fn answer_request(
         &mut self,
         now: Instant,
         token: u64,
         answer: Result<(), ErrorCause>,
     ) -> Result<(), CommandError> {
-        let (asked, state) = self.asked.remove(&token).ok_or(CommandError::UnknownToken)?;
-        let mut attributes = self.server.attributes();
+        let (asked, state) = self.pending_requests.remove(&token).ok_or(CommandError::UnknownToken)?;
+        let mut attributes = self.server.take_attributes();
         if let Err(cause) = answer {
             attributes.push_u32(kind::ERROR_CAUSE, cause as u32);
         }
@@ -91,25 +91,25 @@ impl Dynamic {
             // It came in an attribute.
             let _ = attributes.push_bytes(kind::STATE, &state);
         }
-        let code = dynamic::answer(asked, answer.is_ok());
-        self.server.command(now, server::Command::Respond { token, code, attributes })
+        let code = dynamic::answer_code(asked, answer.is_ok());
+        self.server.handle_command(now, server::RadiusServerCommand::Respond { token, code, attributes })
     }
 }
 
 #[derive(Debug)]
 pub(super) struct RadiusAccess {
-    client: Client,
-    target: Target,
-    accounting: Target,
-    dynamic: Option<Dynamic>,
+    client: RadiusClient,
+    target: RequestTarget,
+    accounting: RequestTarget,
+    dynamic: Option<DynamicServer>,
     /// The client's connections that are up: by them its servers ask as well.
-    shared: BTreeMap<ConnId, Shared>,
+    shared: BTreeMap<ConnId, RadSecConnection>,
     /// Whether there has been one.
     by_radsec: bool,
     /// What `dynamic` wants done and said, and what is refused without it.
-    outputs: Outputs<Event>,
+    outputs: OutputQueue<AccessClientEvent>,
     /// A list whose memory serves the next request.
-    spare: Option<Attributes>,
+    spare: Option<AttributeList>,
 }
 
 impl RadiusAccess {
@@ -117,45 +117,46 @@ impl RadiusAccess {
         let dynamic = match config.dynamic {
             Some(dynamic) => {
                 let DynamicConfig { clients, freshness } = *dynamic;
-                let role = Role::DynamicAuthorization;
-                let standard = server::Config::new(clients);
+                let role = PortRole::DynamicAuthorization;
+                let standard = server::RadiusServerConfig::new(clients);
                 // "The time window used for duplicate detection MUST be the same" (RFC 5176 §6.3).
                 let retain = freshness.map_or(standard.retain, |freshness| freshness.window);
-                let server = server::Config { role, streams: role, freshness, retain, ..standard };
-                let server = Server::new(server, SecureRng::from_seed(rng.array()))?;
-                Some(Dynamic { server, asked: BTreeMap::new() })
+                let server =
+                    server::RadiusServerConfig { role, streams: role, freshness, retain, ..standard };
+                let server = RadiusServer::new(server, SecureRng::from_seed(rng.random_array()))?;
+                Some(DynamicServer { server, pending_requests: BTreeMap::new() })
             }
             None => None,
         };
         Ok(Self {
-            client: Client::new(config.client, rng)?,
+            client: RadiusClient::new(config.client, rng)?,
             target: config.target,
             accounting: config.accounting,
             dynamic,
             shared: BTreeMap::new(),
             by_radsec: false,
-            outputs: Outputs::default(),
+            outputs: OutputQueue::default(),
             spare: None,
         })
     }
-    pub(super) const fn counters(&self) -> &client::Counters {
+    pub(super) const fn counters(&self) -> &client::RadiusClientCounters {
         self.client.counters()
     }
-    pub(super) fn dynamic_counters(&self) -> Option<&server::Counters> {
+    pub(super) fn dynamic_counters(&self) -> Option<&server::RadiusServerCounters> {
         self.dynamic.as_ref().map(|dynamic| dynamic.server.counters())
     }
-    pub(super) fn recycle(&mut self, reply: Reply) {
-        if let Content::Radius(response) = reply.0 {
+    pub(super) fn recycle_reply(&mut self, reply: AccessReply) {
+        if let ReplyContent::Radius(response) = reply.0 {
             self.spare = Some(response.attributes);
         }
     }
 
     /// The attributes that this writes.
-    fn written(
+    fn write_attributes(
         &mut self,
-        write: impl FnOnce(&mut Attributes) -> Result<(), ValueTooLong>,
-    ) -> Result<Attributes, CommandError> {
-        let mut attributes = self.spare.take().unwrap_or_else(|| self.client.attributes());
+        write: impl FnOnce(&mut AttributeList) -> Result<(), ValueTooLong>,
+    ) -> Result<AttributeList, CommandError> {
+        let mut attributes = self.spare.take().unwrap_or_else(|| self.client.take_attributes());
         attributes.clear();
         if write(&mut attributes).is_err() {
             self.spare = Some(attributes);
@@ -164,48 +165,48 @@ impl RadiusAccess {
         Ok(attributes)
     }
 
-    pub(super) fn ask(
+    pub(super) fn send_request(
         &mut self,
         now: Instant,
         nas: &NasIdentity,
         token: u64,
-        request: &Request<'_>,
+        request: &AccessRequest<'_>,
     ) -> Result<(), CommandError> {
         if request.name.is_empty() {
             return Err(CommandError::Invalid("a User-Name has at least one octet"));
         }
-        let attributes = self.written(|a| {
+        let attributes = self.write_attributes(|a| {
             a.push_bytes(kind::USER_NAME, request.name)?;
-            nas.introduce(&request.port, a)?;
+            nas.append_identity(&request.port, a)?;
             if let Some(mtu) = request.port.framed_mtu(nas) {
                 a.push_u32(kind::FRAMED_MTU, mtu);
             }
-            request.port.stations(a)?;
+            request.port.append_stations(a)?;
             a.extend(&nas.attributes);
             if let Some(more) = request.attributes {
                 a.extend(more);
             }
-            let state = request.continues.map_or(&[][..], |next| next.split().1);
+            let state = request.continues.map_or(&[][..], |next| next.host_and_state().1);
             if !state.is_empty() {
                 a.push_bytes(kind::STATE, state)?;
             }
-            request.proof.attributes(a)
+            request.proof.append_attributes(a)
         })?;
-        let (target, code) = (self.target, Code::ACCESS_REQUEST);
-        self.client.command(now, Command::Request { token, target, code, attributes })
+        let (target, code) = (self.target, PacketCode::ACCESS_REQUEST);
+        self.client.handle_command(now, RadiusClientCommand::Request { token, target, code, attributes })
     }
 
     /// What a record says: that it is told at once, too, which the client brings up to date (RFC 2866 §5.2).
-    pub(super) fn record(
+    pub(super) fn encode_record(
         &mut self,
         nas: &NasIdentity,
-        record: &Record<'_>,
-    ) -> Result<Attributes, CommandError> {
-        self.written(|a| {
-            a.push_u32(kind::ACCT_STATUS_TYPE, record.status());
+        record: &AccountingRecord<'_>,
+    ) -> Result<AttributeList, CommandError> {
+        self.write_attributes(|a| {
+            a.push_u32(kind::ACCT_STATUS_TYPE, record.status_type());
             a.push_text(kind::ACCT_SESSION_ID, record.session)?;
             if record.kind.is_of_server() {
-                nas.introduce(&record.port, a)?;
+                nas.append_identity(&record.port, a)?;
                 a.extend(&nas.attributes);
                 return Ok(());
             }
@@ -213,10 +214,10 @@ impl RadiusAccess {
                 // One that fits no attribute is left out: the session's own id and Class say whose it is (RFC 2866 §5.13).
                 let _ = a.push_bytes(kind::USER_NAME, record.name);
             }
-            nas.introduce(&record.port, a)?;
-            record.port.stations(a)?;
+            nas.append_identity(&record.port, a)?;
+            record.port.append_stations(a)?;
             a.push_u32(kind::ACCT_DELAY_TIME, u32::try_from(record.ago.as_secs()).unwrap_or(u32::MAX));
-            record.amounts(a)?;
+            record.append_usage(a)?;
             a.extend(&nas.attributes);
             if let Some(more) = record.attributes {
                 a.extend(more);
@@ -225,19 +226,19 @@ impl RadiusAccess {
         })
     }
 
-    pub(super) fn account(
+    pub(super) fn send_record(
         &mut self,
         now: Instant,
         token: u64,
-        attributes: Attributes,
+        attributes: AttributeList,
     ) -> Result<(), CommandError> {
-        let (target, code) = (self.accounting, Code::ACCOUNTING_REQUEST);
-        self.client.command(now, Command::Request { token, target, code, attributes })
+        let (target, code) = (self.accounting, PacketCode::ACCOUNTING_REQUEST);
+        self.client.handle_command(now, RadiusClientCommand::Request { token, target, code, attributes })
     }
 
-    pub(super) fn cancel(&mut self, now: Instant, token: u64) {
+    pub(super) fn cancel_request(&mut self, now: Instant, token: u64) {
         // There need not be a question: its answer may have come.
-        let _ = self.client.command(now, Command::Cancel { token });
+        let _ = self.client.handle_command(now, RadiusClientCommand::Cancel { token });
     }
 
     pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
@@ -247,103 +248,109 @@ impl RadiusAccess {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Instant, nas: &NasIdentity, input: Input<'_>) {
-        let entered = input.enter();
-        if let (None, Input::Stream { conn, event }) = (entered, input) {
-            self.part(now, conn, event);
+    pub(super) fn handle_input(&mut self, now: Instant, nas: &NasIdentity, input: MachineInput<'_>) {
+        let entered = input.split_outer_slot();
+        if let (None, MachineInput::Stream { conn, event }) = (entered, input) {
+            self.dispatch_stream(now, conn, event);
         } else if let (Some((DYNAMIC, input)), Some(dynamic)) = (entered, &mut self.dynamic) {
-            dynamic.server.handle(now, input);
+            dynamic.server.handle_input(now, input);
         } else {
-            self.client.handle(now, input);
+            self.client.handle_input(now, input);
         }
-        if let (Input::Timeout, Some(dynamic)) = (input, &mut self.dynamic) {
-            dynamic.server.handle(now, input);
+        if let (MachineInput::Timeout, Some(dynamic)) = (input, &mut self.dynamic) {
+            dynamic.server.handle_input(now, input);
         }
         // What is said by a connection is taken while it is known whose it is.
-        self.hear_dynamic(now, nas);
-        self.forget(now);
+        self.handle_dynamic_requests(now, nas);
+        self.drop_closed_connections(now);
     }
 
     /// Parts what comes by a RadSec connection of the client's: requests are for the server of `dynamic`, or refused, and
     /// answers for the client. What ends the connection for one ends it for both, and nothing behind it is heard.
-    fn part(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
-        const fn given(conn: ConnId, event: StreamEvent<'_>) -> Input<'_> {
-            Input::Stream { conn, event }
+    fn dispatch_stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
+        const fn stream_input(conn: ConnId, event: StreamEvent<'_>) -> MachineInput<'_> {
+            MachineInput::Stream { conn, event }
         }
         let Self { client, dynamic, shared, outputs, .. } = self;
         match (event, shared.get_mut(&conn)) {
             (StreamEvent::Data(mut data), Some(link)) => {
-                while let Some(packet) = link.framer.next(&mut data).transpose() {
+                while let Some(packet) = link.framer.next_packet(&mut data).transpose() {
                     let is_good = match (packet, &mut *dynamic) {
                         (Err(BadLength(_)), _) => false,
-                        (Ok(packet), _) if !packet.first().is_some_and(|c| REQUESTS.contains(&Code(*c))) => {
-                            client.handle(now, given(conn, StreamEvent::Data(packet)));
+                        (Ok(packet), _)
+                            if !packet.first().is_some_and(|c| REQUESTS.contains(&PacketCode(*c))) =>
+                        {
+                            client.handle_input(now, stream_input(conn, StreamEvent::Data(packet)));
                             client.is_connected(conn)
                         }
-                        (Ok(packet), Some(dynamic)) if link.may_ask => {
-                            dynamic.server.handle(now, given(conn, StreamEvent::Data(packet)));
+                        (Ok(packet), Some(dynamic)) if link.allows_dynamic_requests => {
+                            dynamic.server.handle_input(now, stream_input(conn, StreamEvent::Data(packet)));
                             dynamic.server.is_connected(conn)
                         }
-                        (Ok(packet), _) => match server::refuse(packet) {
+                        (Ok(packet), _) => match server::build_nak(packet) {
                             Some(nak) if nak.is_empty() => true,
                             Some(nak) => {
-                                outputs.transmit(Transmit::Stream { conn, op: StreamOp::Data }, nak);
+                                outputs.push_transmit(Transmit::Stream { conn, op: StreamOp::Data }, nak);
                                 true
                             }
                             None => false,
                         },
                     };
                     if !is_good {
-                        return client.abandon(now, conn);
+                        return client.reset_connection(now, conn);
                     }
                 }
             }
             (StreamEvent::Connected { remote, local, certificate }, None) => {
-                client.handle(now, given(conn, event));
+                client.handle_input(now, stream_input(conn, event));
                 if !client.is_connected(conn) {
                     return;
                 }
-                let asking = dynamic.as_mut().filter(|d| d.server.takes(remote.ip(), certificate));
+                let asking =
+                    dynamic.as_mut().filter(|d| d.server.accepts_connection(remote.ip(), certificate));
                 let may_ask = asking.is_some();
                 if let Some(dynamic) = asking {
-                    let listener = ListenerId::own(0);
+                    let listener = ListenerId::from_number(0);
                     let accepted = StreamEvent::Accepted { listener, remote, local, certificate };
-                    dynamic.server.handle(now, given(conn, accepted));
+                    dynamic.server.handle_input(now, stream_input(conn, accepted));
                 }
-                shared.insert(conn, Shared { framer: Framer::new(), may_ask });
+                shared.insert(
+                    conn,
+                    RadSecConnection { framer: PacketFramer::new(), allows_dynamic_requests: may_ask },
+                );
                 self.by_radsec = true;
             }
-            _ => client.handle(now, given(conn, event)),
+            _ => client.handle_input(now, stream_input(conn, event)),
         }
     }
 
     /// Forgets the connections that the client has no longer.
-    fn forget(&mut self, now: Instant) {
+    fn drop_closed_connections(&mut self, now: Instant) {
         let Self { client, dynamic, shared, .. } = self;
         shared.retain(|&conn, _| {
             let stays = client.is_connected(conn);
             if let (false, Some(dynamic)) = (stays, &mut *dynamic) {
                 let event = StreamEvent::Closed(CloseReason::Closed);
-                dynamic.server.handle(now, Input::Stream { conn, event });
+                dynamic.server.handle_input(now, MachineInput::Stream { conn, event });
             }
             stays
         });
     }
 
     /// Hands on what is asked of sessions; what no session need be looked at for is refused at once.
-    fn hear_dynamic(&mut self, now: Instant, nas: &NasIdentity) {
+    fn handle_dynamic_requests(&mut self, now: Instant, nas: &NasIdentity) {
         while let Some(dynamic) = &mut self.dynamic
             && let Some(event) = {
                 let shared = &self.shared;
                 dynamic.server.next_event(&mut self.outputs, |transmit| match transmit {
                     Transmit::Stream { conn, .. } if shared.contains_key(conn) => {}
-                    _ => transmit.enclose(DYNAMIC),
+                    _ => transmit.add_outer_slot(DYNAMIC),
                 })
             }
         {
-            let server::Event::Request(asked) = event;
+            let server::RadiusServerEvent::Request(asked) = event;
             let (token, code) = (asked.token, asked.code);
-            let response = Response {
+            let response = RadiusReply {
                 token,
                 server: 0,
                 code,
@@ -352,22 +359,22 @@ impl RadiusAccess {
                 secret: asked.secret,
             };
             let kind = match code {
-                Code::DISCONNECT_REQUEST => DynamicKind::Disconnect,
+                PacketCode::DISCONNECT_REQUEST => DynamicKind::Disconnect,
                 _ => DynamicKind::Change,
             };
-            let content = Reply(Content::Radius(response));
+            let content = AccessReply(ReplyContent::Radius(response));
             let state = content.value(kind::STATE).map(<[u8]>::to_vec);
-            dynamic.asked.insert(token, (code, state));
+            dynamic.pending_requests.insert(token, (code, state));
             let request = DynamicRequest { token, kind, session: None, content };
-            match request.check(nas) {
-                Ok(()) => self.outputs.event(Event::Dynamic(Box::new(request))),
+            match request.validate_request(nas) {
+                Ok(()) => self.outputs.push_event(AccessClientEvent::Dynamic(Box::new(request))),
                 // It was asked just now.
-                Err(cause) => drop(dynamic.answer(now, token, Err(cause))),
+                Err(cause) => drop(dynamic.answer_request(now, token, Err(cause))),
             }
         }
     }
 
-    pub(super) fn answer(
+    pub(super) fn answer_dynamic(
         &mut self,
         now: Instant,
         nas: &NasIdentity,
@@ -375,62 +382,69 @@ impl RadiusAccess {
         answer: Result<(), ErrorCause>,
     ) -> Result<(), CommandError> {
         let dynamic = self.dynamic.as_mut().ok_or(CommandError::UnknownToken)?;
-        let done = dynamic.answer(now, token, answer);
-        self.hear_dynamic(now, nas);
+        let done = dynamic.answer_request(now, token, answer);
+        self.handle_dynamic_requests(now, nas);
         done
     }
 
-    pub(super) fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+    pub(super) fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutput<AccessClientEvent>> {
         if let Some(output) = self.outputs.poll(buf) {
             return Some(output);
         }
         Some(match self.client.poll_output(buf)? {
-            Output::Transmit(transmit) => Output::Transmit(transmit),
-            Output::Work(work) => Output::Work(work),
-            Output::Job(job) => match job.what {},
-            Output::Event(event) => Output::Event(hear(event)),
+            MachineOutput::Transmit(transmit) => MachineOutput::Transmit(transmit),
+            MachineOutput::Work(work) => MachineOutput::Work(work),
+            MachineOutput::Job(job) => match job.job {},
+            MachineOutput::Event(event) => MachineOutput::Event(translate_event(event)),
         })
     }
 
     pub(super) fn next_event<E, J>(
         &mut self,
-        outputs: &mut Outputs<E, J>,
+        outputs: &mut OutputQueue<E, J>,
         outside: impl Fn(&mut Transmit),
-    ) -> Option<Event> {
+    ) -> Option<AccessClientEvent> {
         if self.dynamic.is_some() || self.by_radsec {
             outputs.up_to_event(outside, |buf| self.poll_output(buf))
         } else {
-            self.client.next_event(outputs, outside).map(hear)
+            self.client.next_event(outputs, outside).map(translate_event)
         }
     }
 
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         let client = self.client.poll_timeout();
         let Some(dynamic) = &mut self.dynamic else { return client };
-        earliest([client, dynamic.server.poll_timeout()])
+        earliest_deadline([client, dynamic.server.poll_timeout()])
     }
 }
 
 /// What the client says, in the words of both protocols.
-fn hear(event: client::Event) -> Event {
+fn translate_event(event: client::RadiusClientEvent) -> AccessClientEvent {
     let response = match event {
-        client::Event::Response(response) => response,
-        client::Event::TimedOut { token } if token & ACCOUNTING != 0 => {
-            return Event::Accounted { token: token & !ACCOUNTING, kept: Err(Failure::Timeout) };
+        client::RadiusClientEvent::Response(response) => response,
+        client::RadiusClientEvent::TimedOut { token } if token & ACCOUNTING != 0 => {
+            return AccessClientEvent::Accounted {
+                token: token & !ACCOUNTING,
+                result: Err(AaaFailure::Timeout),
+            };
         }
-        client::Event::TimedOut { token } => return Event::Failed { token, failure: Failure::Timeout },
-        client::Event::Server { server, health, cause } => return Event::Server { server, health, cause },
+        client::RadiusClientEvent::TimedOut { token } => {
+            return AccessClientEvent::Failed { token, failure: AaaFailure::Timeout };
+        }
+        client::RadiusClientEvent::Server { server, health, cause } => {
+            return AccessClientEvent::Server { server, health, cause };
+        }
     };
     let (token, code) = (response.token, response.code);
     if token & ACCOUNTING != 0 {
-        let kept = if code == Code::ACCOUNTING_RESPONSE { Ok(()) } else { Err(Failure::BadAnswer) };
-        return Event::Accounted { token: token & !ACCOUNTING, kept };
+        let kept = if code == PacketCode::ACCOUNTING_RESPONSE { Ok(()) } else { Err(AaaFailure::BadAnswer) };
+        return AccessClientEvent::Accounted { token: token & !ACCOUNTING, result: kept };
     }
-    let reply = Reply(Content::Radius(response));
+    let reply = AccessReply(ReplyContent::Radius(response));
     match code {
-        Code::ACCESS_REJECT => Event::Reject { token, reply },
-        Code::ACCESS_CHALLENGE if reply.is_sound() => Event::Challenge { token, reply },
-        Code::ACCESS_ACCEPT if reply.is_sound() => Event::Accept { token, reply },
-        _ => Event::Failed { token, failure: Failure::BadAnswer },
+        PacketCode::ACCESS_REJECT => AccessClientEvent::Reject { token, reply },
+        PacketCode::ACCESS_CHALLENGE if reply.is_sound() => AccessClientEvent::Challenge { token, reply },
+        PacketCode::ACCESS_ACCEPT if reply.is_sound() => AccessClientEvent::Accept { token, reply },
+        _ => AccessClientEvent::Failed { token, failure: AaaFailure::BadAnswer },
     }
 }

@@ -2,18 +2,18 @@
 
 use super::*;
 
-fn range(text: &str) -> Range {
+fn test_range(text: &str) -> PoolRange {
     text.parse().unwrap()
 }
-fn pools(ranges: &[&[&str]]) -> Pools {
+fn test_pools(ranges: &[&[&str]]) -> AddressPools {
     let pool = |(n, ranges): (usize, &&[&str])| PoolConfig {
         name: alloc::format!("pool {n}"),
-        ranges: ranges.iter().map(|text| range(text)).collect(),
+        ranges: ranges.iter().map(|text| test_range(text)).collect(),
     };
     let config: Vec<PoolConfig> = ranges.iter().enumerate().map(pool).collect();
-    Pools::new(&config, &HashState::with_seed(1))
+    AddressPools::new(&config, &HashState::with_seed(1))
 }
-fn address(text: &str) -> Lease {
+fn address_lease(text: &str) -> Lease {
     Lease::Address(text.parse().unwrap())
 }
 
@@ -27,7 +27,7 @@ fn ranges_are_written_as_people_write_them() {
         ("2001:db8::/64", 1 << 32),
         ("2001:db8::/40/56", 1 << 16),
     ] {
-        let range: Range = text.parse().unwrap();
+        let range: PoolRange = text.parse().unwrap();
         assert_eq!(range.size(), size, "{text}");
         assert_eq!(range.to_string().parse(), Ok(range), "{text}");
     }
@@ -41,7 +41,7 @@ fn ranges_are_written_as_people_write_them() {
         "10.0.0.0/8/16",
         "2001:db8::/40/56/64",
     ] {
-        assert_eq!(bad.parse::<Range>(), Err(PoolError::NotARange(bad.into())));
+        assert_eq!(bad.parse::<PoolRange>(), Err(PoolError::NotARange(bad.into())));
     }
 }
 
@@ -57,7 +57,7 @@ fn pools_that_contradict_themselves_are_named() {
     );
     assert_eq!(check_pools(&[pool("a", &[])]), Err(PoolError::Empty("a".into())));
     let two = [pool("a", &["10.0.0.0/24"]), pool("a", &["10.0.1.0/24"])];
-    assert_eq!(check_pools(&two), Err(PoolError::TwoOfOneName("a".into())));
+    assert_eq!(check_pools(&two), Err(PoolError::DuplicateName("a".into())));
     let overlap = [pool("a", &["10.0.0.0/16"]), pool("b", &["10.0.7.7-10.0.7.9"])];
     assert!(matches!(check_pools(&overlap), Err(PoolError::Overlap { pool, .. }) if pool == "b"));
 }
@@ -72,49 +72,56 @@ fn each_lease_of_a_range_is_found_at_its_place() {
         ("2001:db8::4/127", 2, "2001:db8::4", "2001:db8::5"),
         ("2001:db8:0:100::/56/60", 16, "2001:db8:0:100::", "2001:db8:0:1f0::"),
     ] {
-        let range = range(text);
-        let all: Vec<Lease> = (0..size).map(|n| range.give(n)).collect();
+        let range = test_range(text);
+        let all: Vec<Lease> = (0..size).map(|n| range.lease_at(n)).collect();
         assert_eq!(range.size(), size, "{text}");
-        let found: Vec<_> = all.iter().map(|lease| range.offset(*lease)).collect();
+        let found: Vec<_> = all.iter().map(|lease| range.lease_offset(*lease)).collect();
         assert_eq!(found, (0..size).map(Some).collect::<Vec<_>>(), "{text}");
         let lease = |text: &str| match range {
-            Range::Prefixes { each, .. } => Lease::Prefix(text.parse().unwrap(), each),
-            Range::Addresses { .. } => address(text),
+            PoolRange::Prefixes { each, .. } => Lease::Prefix(text.parse().unwrap(), each),
+            PoolRange::Addresses { .. } => address_lease(text),
         };
         assert_eq!((all[0], all[size as usize - 1]), (lease(first), lease(last)), "{text}");
     }
     for (text, beside) in
         [("10.0.0.0/29", ["10.0.0.0", "10.0.0.7"]), ("192.0.2.250-192.0.3.3", ["192.0.2.249", "192.0.3.4"])]
     {
-        assert_eq!(beside.map(|beside| range(text).offset(address(beside))), [None, None], "{text}");
+        assert_eq!(
+            beside.map(|beside| test_range(text).lease_offset(address_lease(beside))),
+            [None, None],
+            "{text}"
+        );
     }
     let prefix = |text: &str| Lease::Prefix(text.parse().unwrap(), 60);
     let beside = ["2001:db8:0:f0::", "2001:db8:0:200::"].map(prefix);
-    assert_eq!(beside.map(|beside| range("2001:db8:0:100::/56/60").offset(beside)), [None, None]);
-    assert_eq!(range("2001:db8::/40/56").offset(Lease::Prefix("2001:db8::".parse().unwrap(), 64)), None);
+    assert_eq!(beside.map(|beside| test_range("2001:db8:0:100::/56/60").lease_offset(beside)), [None, None]);
+    assert_eq!(
+        test_range("2001:db8::/40/56").lease_offset(Lease::Prefix("2001:db8::".parse().unwrap(), 64)),
+        None
+    );
 }
 
 #[test]
 fn a_pool_gives_what_it_has_ranges_of() {
     let pools =
-        pools(&[&["10.0.0.0/29"], &["2001:db8::/40/56"], &["2001:db8:1::/120", "2001:db8:2::/40/56"]]);
-    let gives: Vec<_> = (0..4).map(|pool| pools.gives(pool)).collect();
+        test_pools(&[&["10.0.0.0/29"], &["2001:db8::/40/56"], &["2001:db8:1::/120", "2001:db8:2::/40/56"]]);
+    let gives: Vec<_> = (0..4).map(|pool| pools.lease_kinds(pool)).collect();
     assert_eq!(gives, [(true, false), (false, true), (true, true), (false, false)]);
-    assert_eq!((pools.find("pool 1"), pools.find("pool 9")), (Some(1), None));
+    assert_eq!((pools.find_pool("pool 1"), pools.find_pool("pool 9")), (Some(1), None));
 }
 
 #[test]
 fn what_two_sessions_have_is_free_when_both_have_left_it() {
-    let mut pools = pools(&[&["10.0.0.1-10.0.0.3"]]);
-    let used = |pools: &Pools| pools.used().next().unwrap().addresses;
-    let lease = address("10.0.0.2");
+    let mut pools = test_pools(&[&["10.0.0.1-10.0.0.3"]]);
+    let used = |pools: &AddressPools| pools.pool_usage().next().unwrap().addresses;
+    let lease = address_lease("10.0.0.2");
     for (n, holder) in [(1, 7), (1, 8)] {
         pools.claim(lease, holder);
         assert_eq!(used(&pools), (n, 3));
     }
-    pools.claim(address("10.0.0.3"), 9);
+    pools.claim(address_lease("10.0.0.3"), 9);
     assert_eq!(used(&pools), (2, 3));
-    pools.claim(address("10.0.0.9"), 9);
+    pools.claim(address_lease("10.0.0.9"), 9);
     for n in [2, 1, 1] {
         pools.release(lease);
         assert_eq!(used(&pools), (n, 3));
@@ -122,14 +129,14 @@ fn what_two_sessions_have_is_free_when_both_have_left_it() {
 }
 
 #[test]
-fn everybody_gets_their_own_again_and_the_longest_free_goes_first() {
-    let mut pools = pools(&[&["10.0.0.1-10.0.0.4"]]);
-    let take = |pools: &mut Pools, holder| pools.take(0, false, holder, false, 0);
+fn a_holder_gets_its_lease_again_and_the_oldest_free_goes_first() {
+    let mut pools = test_pools(&[&["10.0.0.1-10.0.0.4"]]);
+    let take = |pools: &mut AddressPools, holder| pools.take_lease(0, false, holder, false, 0);
     let given: Vec<Lease> = (0..4).map(|holder| take(&mut pools, holder).unwrap()).collect();
-    assert_eq!(pools.used().next().unwrap().addresses, (4, 4));
+    assert_eq!(pools.pool_usage().next().unwrap().addresses, (4, 4));
     assert_eq!(take(&mut pools, 9), None);
     // Who is asked to be given what they have gets it; else it is another one's.
-    assert_eq!(pools.take(0, false, 2, true, 0), Some(given[2]));
+    assert_eq!(pools.take_lease(0, false, 2, true, 0), Some(given[2]));
     pools.release(given[2]);
     for n in [3, 1, 0] {
         pools.release(given[n]);

@@ -1,11 +1,11 @@
 //! What a file makes: checks that types cannot say, with keys and certificates read.
 
-use super::model::{EapMethod, File, IdentTable, NatWord, PortsTable, WhenAwayWord};
-use crate::addresses::Addressing;
+use super::model::{ConcentratorFile, EapMethod, IdentTable, NatWord, PortsTable, WhenAwayWord};
+use crate::addresses::AddressingConfig;
 use crate::grace::WhenAway;
-use crate::identity::Translation;
-use crate::service::{Config, Judge};
-use crate::session::{Limits, RateProfile};
+use crate::identity::TranslationConfig;
+use crate::service::{AccessConcentratorConfig, AuthenticationBackend};
+use crate::session::{RateProfile, SessionLimits};
 use crate::track::PortBlocks;
 use crate::users::LocalUsers;
 use alloc::collections::BTreeMap;
@@ -15,71 +15,74 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use usher_access::pool::{PoolConfig, Range};
+use usher_access::pool::{PoolConfig, PoolRange};
 use usher_access::{FailureLimit, PORT_TYPE_ETHERNET};
-use usher_access_config::{Builder, NasKind};
-use usher_config::units::{Count, Time};
-use usher_config::{Found, Outside, Prefix, hint};
+use usher_access_config::{AccessConfigBuilder, NasKind};
+use usher_config::units::{PositiveCount, TimeSpan};
+use usher_config::{ConfigEnvironment, KeyedError, Prefix, name_hint};
 use usher_core::{Duration, PortId};
 use usher_crypto::tls::{ClientConfig, WallClock};
-use usher_eap::packet::Type;
+use usher_eap::packet::EapType;
 use usher_ident_service as ident;
 use usher_ppp::LinkConfig;
 use usher_ppp::auth::AuthenticationProtocol;
-use usher_ppp::concentrator::{ConcentratorConfig, Port};
-use usher_ppp::pppoe::{MacAddress, Rate};
+use usher_ppp::concentrator::{ConcentratorConfig, ConcentratorPort};
+use usher_ppp::pppoe::{MacAddress, RateLimit};
 
 /// EAP packets of an AAA server fit a frame of a session with this.
 const NAS: NasKind = NasKind { called: "concentrator", port_type: PORT_TYPE_ETHERNET, framed_mtu: 1400 };
 /// A port whose interface nobody has looked at yet.
 const UNKNOWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 0]);
 
-fn count(count: Count) -> usize {
+fn count_to_usize(count: PositiveCount) -> usize {
     usize::try_from(count.get()).unwrap_or(usize::MAX)
 }
 
-fn set(time: Time) -> Option<Duration> {
+fn nonzero_duration(time: TimeSpan) -> Option<Duration> {
     Some(time.get()).filter(|time| !time.is_zero())
 }
 
 /// What the machine takes, and what protects connections to AAA servers, by their addresses.
-pub(super) type Made = (Config, BTreeMap<SocketAddr, ClientConfig>);
+pub(super) type BuiltConfig = (AccessConcentratorConfig, BTreeMap<SocketAddr, ClientConfig>);
 
 /// Makes it, and says what is wrong.
-pub(super) fn made(
-    file: &File,
+pub(super) fn build_config(
+    file: &ConcentratorFile,
     base: &Path,
-    outside: &dyn Outside,
+    outside: &dyn ConfigEnvironment,
     clock: &WallClock,
-) -> (Option<Made>, Vec<Found>) {
-    let mut builder = Builder::new(base, outside, clock);
+) -> (Option<BuiltConfig>, Vec<KeyedError>) {
+    let mut builder = AccessConfigBuilder::new(base, outside, clock);
     let mut found = Vec::new();
-    let config = config(&mut builder, &mut found, file, base, outside);
+    let config = build_machine_config(&mut builder, &mut found, file, base, outside);
     let (more, outgoing) = builder.finish();
     found.extend(more);
     (config.map(|config| (config, outgoing)), found)
 }
 
-fn config(
-    builder: &mut Builder<'_>,
-    found: &mut Vec<Found>,
-    file: &File,
+fn build_machine_config(
+    builder: &mut AccessConfigBuilder<'_>,
+    found: &mut Vec<KeyedError>,
+    file: &ConcentratorFile,
     base: &Path,
-    outside: &dyn Outside,
-) -> Option<Config> {
-    let pools = builder.pools(&file.pool, |_| Ok(()));
-    interfaces(builder, &file.listen.interfaces);
-    let ppp = ppp(builder, file);
-    let addressing = addressing(builder, file, &pools);
-    let judge = if file.aaa.is_some() { Judge::Aaa } else { Judge::Local };
-    if judge == Judge::Aaa && !file.user.is_empty() {
-        builder.fault(&["user"], "[aaa] judges who is let in, and knows users of its own: keep one of both");
+    outside: &dyn ConfigEnvironment,
+) -> Option<AccessConcentratorConfig> {
+    let pools = builder.build_pools(&file.pool, |_| Ok(()));
+    check_interfaces(builder, &file.listen.interfaces);
+    let ppp = build_ppp_config(builder, file);
+    let addressing = build_addressing(builder, file, &pools);
+    let judge = if file.aaa.is_some() { AuthenticationBackend::Aaa } else { AuthenticationBackend::Local };
+    if judge == AuthenticationBackend::Aaa && !file.user.is_empty() {
+        builder.report_fault(
+            &["user"],
+            "[aaa] judges who is let in, and knows users of its own: keep one of both",
+        );
     }
     // A host is to hear that nobody answers while it still asks: by PAP that is for half a minute (RFC 1661 §4.6).
-    let aaa = file.aaa.as_ref().map(|table| builder.aaa(table, &NAS, file.limits.login.get() / 3));
+    let aaa = file.aaa.as_ref().map(|table| builder.build_aaa(table, &NAS, file.limits.login.get() / 3));
     let users = LocalUsers {
-        methods: file.authentication.eap_methods.iter().map(|method| kind(*method)).collect(),
-        passwords: Arc::new(builder.passwords(&file.user)),
+        methods: file.authentication.eap_methods.iter().map(|method| eap_type(*method)).collect(),
+        passwords: Arc::new(builder.read_passwords(&file.user)),
         failures: Some(&file.authentication).filter(|table| table.failures > 0).map(|table| {
             FailureLimit::new(table.failures, table.failures_within.get(), table.failures_hold.get())
         }),
@@ -92,24 +95,28 @@ fn config(
     for (i, rate) in file.rate.iter().enumerate() {
         let number = i.to_string();
         if rates.iter().any(|other| other.name == rate.name) {
-            builder.fault(&["rate", &number, "name"], format!("there are two [[rate]] \"{}\"", rate.name));
+            builder.report_fault(
+                &["rate", &number, "name"],
+                format!("there are two [[rate]] \"{}\"", rate.name),
+            );
         }
         let (up, down) =
             (rate.up.map(|rate| rate.bits_per_second()), rate.down.map(|rate| rate.bits_per_second()));
         rates.push(RateProfile { name: rate.name.clone(), up, down });
     }
     let blocks = file.tracking.as_ref().and_then(|tracking| tracking.ports.as_ref());
-    let blocks = blocks.and_then(|table| self::blocks(builder, table));
-    let ident = file.ident.as_ref().map(|table| self::ident(found, table, base, outside));
-    data(builder, file);
+    let blocks = blocks.and_then(|table| self::build_port_blocks(builder, table));
+    let ident = file.ident.as_ref().map(|table| self::build_ident_config(found, table, base, outside));
+    check_data_plane(builder, file);
     if file.data.nat == NatWord::Blocks
         && let Some(blocks) = &blocks
     {
-        translated(builder, &file.service.pools, &pools, blocks);
+        check_translated_pools(builder, &file.service.pools, &pools, blocks);
     }
-    let translation = file.ident.as_ref().map(|table| Translation { addresses: table.masquerade.clone() });
+    let translation =
+        file.ident.as_ref().map(|table| TranslationConfig { addresses: table.masquerade.clone() });
     let limits = &file.limits;
-    Some(Config {
+    Some(AccessConcentratorConfig {
         ppp,
         ports: file.listen.interfaces.clone(),
         judge,
@@ -123,11 +130,11 @@ fn config(
         addressing,
         pools,
         rates,
-        limits: Limits {
+        limits: SessionLimits {
             sessions_per_user: usize::try_from(limits.sessions_per_user).unwrap_or(usize::MAX),
             excess: limits.excess,
-            session_timeout: set(limits.session_timeout),
-            idle_timeout: set(limits.idle_timeout),
+            session_timeout: nonzero_duration(limits.session_timeout),
+            idle_timeout: nonzero_duration(limits.idle_timeout),
             clamp_mss: file.data.clamp_mss,
         },
         logged: file.tracking.is_some(),
@@ -140,20 +147,20 @@ fn config(
         // Whoever hosts the concentrator knows whether it carries packets, and what the log says.
         metered: false,
         lost: Vec::new(),
-        owed: Vec::new(),
+        unacknowledged_stops: Vec::new(),
     })
 }
 
-const fn kind(method: EapMethod) -> Type {
+const fn eap_type(method: EapMethod) -> EapType {
     match method {
-        EapMethod::Md5 => Type::MD5,
-        EapMethod::MsChapV2 => Type::MSCHAPV2,
+        EapMethod::Md5 => EapType::MD5,
+        EapMethod::MsChapV2 => EapType::MSCHAPV2,
     }
 }
 
-fn interfaces(builder: &mut Builder<'_>, interfaces: &[String]) {
+fn check_interfaces(builder: &mut AccessConfigBuilder<'_>, interfaces: &[String]) {
     if interfaces.is_empty() {
-        builder.fault(
+        builder.report_fault(
             &["listen"],
             "\"interfaces\" is missing: the network interfaces with hosts behind them, such as [\"eth1\"]",
         );
@@ -163,28 +170,28 @@ fn interfaces(builder: &mut Builder<'_>, interfaces: &[String]) {
         let at = ["listen", "interfaces", &number];
         // What the kernel takes as a name (IFNAMSIZ).
         if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
-            builder.fault(&at, format!("\"{name}\" cannot be an interface's name"));
+            builder.report_fault(&at, format!("\"{name}\" cannot be an interface's name"));
         }
         if interfaces.iter().take(i).any(|other| other == name) {
-            builder.fault(&at, format!("\"{name}\" is there already"));
+            builder.report_fault(&at, format!("\"{name}\" is there already"));
         }
     }
 }
 
-fn ppp(builder: &mut Builder<'_>, file: &File) -> ConcentratorConfig {
+fn build_ppp_config(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFile) -> ConcentratorConfig {
     let (service, limits) = (&file.service, &file.limits);
     let standard = ConcentratorConfig::default();
     if service.name.is_empty() || service.name.len() > 64 {
-        builder.fault(&["service", "name"], "a concentrator's name has 1 to 64 octets");
+        builder.report_fault(&["service", "name"], "a concentrator's name has 1 to 64 octets");
     }
     for (i, name) in service.services.iter().enumerate() {
         if name.len() > 64 {
             let i = i.to_string();
-            builder.fault(&["service", "services", &i], "a service's name has at most 64 octets");
+            builder.report_fault(&["service", "services", &i], "a service's name has at most 64 octets");
         }
     }
     if file.authentication.protocols.is_empty() {
-        builder.fault(
+        builder.report_fault(
             &["authentication", "protocols"],
             "without a protocol nobody could show who it is: [\"eap\", \"mschapv2\", \"chap\"] are the usual ones",
         );
@@ -192,15 +199,19 @@ fn ppp(builder: &mut Builder<'_>, file: &File) -> ConcentratorConfig {
     let local_eap =
         file.aaa.is_none() && file.authentication.protocols.contains(&AuthenticationProtocol::Eap);
     if local_eap && file.authentication.eap_methods.is_empty() {
-        builder
-            .fault(&["authentication", "eap_methods"], "\"eap\" is among the protocols, and needs a method");
+        builder.report_fault(
+            &["authentication", "eap_methods"],
+            "\"eap\" is among the protocols, and needs a method",
+        );
     }
     if limits.sessions.get() > 65_534 {
-        builder.fault(&["limits", "sessions"], "PPPoE can tell 65534 sessions apart");
+        builder.report_fault(&["limits", "sessions"], "PPPoE can tell 65534 sessions apart");
     }
-    let rate =
-        |per_second: Count| Rate { per_second: per_second.get(), burst: per_second.get().saturating_mul(5) };
-    let port = |n| Port { port: PortId(n), address: UNKNOWN, mtu: 1500 };
+    let rate = |per_second: PositiveCount| RateLimit {
+        per_second: per_second.get(),
+        burst: per_second.get().saturating_mul(5),
+    };
+    let port = |n| ConcentratorPort { port: PortId(n), address: UNKNOWN, mtu: 1500 };
     ConcentratorConfig {
         name: service.name.clone(),
         ports: (0..).zip(&file.listen.interfaces).map(|(n, _)| port(n)).collect(),
@@ -213,14 +224,14 @@ fn ppp(builder: &mut Builder<'_>, file: &File) -> ConcentratorConfig {
             ..standard.link
         },
         agent: service.trust_circuit_id,
-        sessions: count(limits.sessions),
-        outside: count(limits.half_open),
-        sessions_per_station: count(limits.sessions_per_station),
+        sessions: count_to_usize(limits.sessions),
+        outside: count_to_usize(limits.half_open),
+        sessions_per_station: count_to_usize(limits.sessions_per_station),
         excess: limits.excess,
         initiations_per_station: rate(limits.discovery_per_station),
         requests_per_station: rate(limits.discovery_per_station),
         initiations: rate(limits.discovery),
-        initiations_per_circuit: Rate {
+        initiations_per_circuit: RateLimit {
             per_second: limits.discovery_per_station.get().saturating_mul(10),
             burst: limits.discovery_per_station.get().saturating_mul(50),
         },
@@ -228,17 +239,21 @@ fn ppp(builder: &mut Builder<'_>, file: &File) -> ConcentratorConfig {
     }
 }
 
-fn addressing(builder: &mut Builder<'_>, file: &File, pools: &[PoolConfig]) -> Addressing {
+fn build_addressing(
+    builder: &mut AccessConfigBuilder<'_>,
+    file: &ConcentratorFile,
+    pools: &[PoolConfig],
+) -> AddressingConfig {
     let service = &file.service;
     let mut pool = |at: &[&str], name: &str, prefixes: bool| {
         let known = pools.iter().find(|pool| pool.name == name);
         let Some(known) = known else {
-            let near = hint(name, pools.iter().map(|pool| pool.name.as_str()));
-            return builder.fault(at, format!("there is no [[pool]] \"{name}\"{near}"));
+            let near = name_hint(name, pools.iter().map(|pool| pool.name.as_str()));
+            return builder.report_fault(at, format!("there is no [[pool]] \"{name}\"{near}"));
         };
         let fits = known.ranges.iter().any(|range| match range {
-            Range::Prefixes { .. } => prefixes,
-            Range::Addresses { first, .. } => !prefixes && first.is_ipv4(),
+            PoolRange::Prefixes { .. } => prefixes,
+            PoolRange::Addresses { first, .. } => !prefixes && first.is_ipv4(),
         });
         // A range that is none was told of already.
         if !fits && !known.ranges.is_empty() {
@@ -247,7 +262,7 @@ fn addressing(builder: &mut Builder<'_>, file: &File, pools: &[PoolConfig]) -> A
             } else {
                 "IPv4 addresses, as of \"10.0.0.0/16\""
             };
-            builder.fault(at, format!("the [[pool]] \"{name}\" has no {wanted}"));
+            builder.report_fault(at, format!("the [[pool]] \"{name}\" has no {wanted}"));
         }
     };
     for (i, name) in service.pools.iter().enumerate() {
@@ -261,21 +276,21 @@ fn addressing(builder: &mut Builder<'_>, file: &File, pools: &[PoolConfig]) -> A
     }
     let ipv6 = service.ipv6.unwrap_or(service.prefix_pool.is_some() || service.delegated_pool.is_some());
     if service.address.is_none() && !service.pools.is_empty() {
-        builder.fault(
+        builder.report_fault(
             &["service"],
             "\"address\" is missing: the concentrator's IPv4 address, such as \"10.0.0.1\"",
         );
     }
     if service.address.is_none() && !ipv6 {
-        builder.fault(
+        builder.report_fault(
             &["service"],
             "hosts would get no address: write \"address\" with pools for IPv4, prefix_pool for IPv6, or both",
         );
     }
     if service.address.is_some() && service.pools.is_empty() && file.aaa.is_none() {
-        builder.fault(&["service"], "\"pools\" is missing: where hosts get IPv4 addresses of");
+        builder.report_fault(&["service"], "\"pools\" is missing: where hosts get IPv4 addresses of");
     }
-    Addressing {
+    AddressingConfig {
         local: service.address,
         pools: service.pools.clone(),
         ipv6,
@@ -285,44 +300,46 @@ fn addressing(builder: &mut Builder<'_>, file: &File, pools: &[PoolConfig]) -> A
     }
 }
 
-fn blocks(builder: &mut Builder<'_>, table: &PortsTable) -> Option<PortBlocks> {
+fn build_port_blocks(builder: &mut AccessConfigBuilder<'_>, table: &PortsTable) -> Option<PortBlocks> {
     let at = ["tracking", "ports"];
-    let inside = table.inside.parse::<Range>().map_err(|error| error.to_string());
+    let inside = table.inside.parse::<PoolRange>().map_err(|error| error.to_string());
     let inside = inside.and_then(|range| match range {
-        Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => Ok((first, last)),
+        PoolRange::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => Ok((first, last)),
         _ => Err(format!("{} is no range of IPv4 addresses, as 100.64.0.0/20 is", table.inside)),
     });
-    let inside = builder.take(&[&at[..], &["inside"]].concat(), inside)?;
+    let inside = builder.ok_or_report(&[&at[..], &["inside"]].concat(), inside)?;
     for (i, address) in table.outside.iter().enumerate() {
         if table.outside.iter().take(i).any(|other| other == address) {
             let i = i.to_string();
-            builder.fault(&[&at[..], &["outside", &i]].concat(), format!("{address} is there already"));
+            builder
+                .report_fault(&[&at[..], &["outside", &i]].concat(), format!("{address} is there already"));
         }
     }
     let made = PortBlocks::new(inside, &table.outside, table.first).map_err(|error| error.0);
-    builder.take(&at, made)
+    builder.ok_or_report(&at, made)
 }
 
-fn ident(
-    found: &mut Vec<Found>,
+fn build_ident_config(
+    found: &mut Vec<KeyedError>,
     table: &IdentTable,
     base: &Path,
-    outside: &dyn Outside,
-) -> Option<ident::Config> {
+    outside: &dyn ConfigEnvironment,
+) -> Option<ident::IdentServiceConfig> {
     let mut askers = table.asker.clone();
     if let Some(disclose) = table.others {
         let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        let all = any.map(|network| ident::config::Asker { prefix: Prefix { network, bits: 0 }, disclose });
+        let all =
+            any.map(|network| ident::config::AskerTable { prefix: Prefix { network, bits: 0 }, disclose });
         askers.extend(all);
     }
-    let file = ident::config::File {
+    let file = ident::config::IdentConfigFile {
         asker: askers,
         hide: table.hide.clone(),
         token: table.token.clone(),
-        ..ident::config::File::default()
+        ..ident::config::IdentConfigFile::default()
     };
-    let (config, wrong) = ident::config::check(&file, base, outside);
-    let below = |(keys, message): Found| {
+    let (config, wrong) = ident::config::check_file(&file, base, outside);
+    let below = |(keys, message): KeyedError| {
         (core::iter::once("ident".to_string()).chain(keys).collect::<Vec<_>>(), message)
     };
     let whole = wrong.is_empty();
@@ -331,12 +348,17 @@ fn ident(
 }
 
 /// Hosts of pools without a block would go out untranslated.
-fn translated(builder: &mut Builder<'_>, named: &[String], pools: &[PoolConfig], blocks: &PortBlocks) {
+fn check_translated_pools(
+    builder: &mut AccessConfigBuilder<'_>,
+    named: &[String],
+    pools: &[PoolConfig],
+    blocks: &PortBlocks,
+) {
     for (i, name) in named.iter().enumerate() {
         let pool = pools.iter().find(|pool| pool.name == *name);
         let outside = pool.into_iter().flat_map(|pool| &pool.ranges).find(|range| match range {
-            Range::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => {
-                blocks.outer(*first).is_none() || blocks.outer(*last).is_none()
+            PoolRange::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => {
+                blocks.block_of_host(*first).is_none() || blocks.block_of_host(*last).is_none()
             }
             _ => false,
         });
@@ -344,41 +366,44 @@ fn translated(builder: &mut Builder<'_>, named: &[String], pools: &[PoolConfig],
             let message = format!(
                 "{range} of the [[pool]] \"{name}\" is not within \"inside\" of [tracking.ports], whose hosts alone are translated"
             );
-            builder.fault(&["service", "pools", &i.to_string()], message);
+            builder.report_fault(&["service", "pools", &i.to_string()], message);
         }
     }
 }
 
-fn data(builder: &mut Builder<'_>, file: &File) {
+fn check_data_plane(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFile) {
     let data = &file.data;
     if data.device.is_empty() || data.device.len() > 15 || data.device.contains(['/', ' ', ':']) {
-        builder.fault(&["data", "device"], format!("\"{}\" cannot be a device's name", data.device));
+        builder.report_fault(&["data", "device"], format!("\"{}\" cannot be a device's name", data.device));
     }
     if data.report.get() < Duration::from_secs(1) {
-        builder.fault(&["data", "report"], "once a second is often enough");
+        builder.report_fault(&["data", "report"], "once a second is often enough");
     }
     let ports = file.tracking.as_ref().and_then(|tracking| tracking.ports.as_ref());
     if data.nat == NatWord::Blocks && ports.is_none() {
-        builder.fault(&["data", "nat"], "\"blocks\" needs [tracking.ports], which says whose is which");
+        builder
+            .report_fault(&["data", "nat"], "\"blocks\" needs [tracking.ports], which says whose is which");
     }
     if let Some(tracking) = &file.tracking
         && tracking.folder.as_os_str().is_empty()
     {
-        builder.fault(&["tracking", "folder"], "the log needs a folder");
+        builder.report_fault(&["tracking", "folder"], "the log needs a folder");
     }
     if let Some(ipfix) = file.tracking.as_ref().and_then(|tracking| tracking.ipfix.as_ref()) {
         if ipfix.collectors.is_empty() {
             let at = ["tracking", "ipfix", "collectors"];
-            builder
-                .fault(&at, "name a collector, such as [\"192.0.2.9:4739\"], or take [tracking.ipfix] away");
+            builder.report_fault(
+                &at,
+                "name a collector, such as [\"192.0.2.9:4739\"], or take [tracking.ipfix] away",
+            );
         }
         if ipfix.message < 512 {
             let at = ["tracking", "ipfix", "message"];
-            builder.fault(&at, "records need 512 octets at least, which every path carries");
+            builder.report_fault(&at, "records need 512 octets at least, which every path carries");
         }
         if ipfix.refresh.get().is_zero() {
             let at = ["tracking", "ipfix", "refresh"];
-            builder.fault(&at, "templates have to be repeated: name a time, such as \"10 min\"");
+            builder.report_fault(&at, "templates have to be repeated: name a time, such as \"10 min\"");
         }
     }
 }

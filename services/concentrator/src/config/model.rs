@@ -8,25 +8,25 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use usher_access_config::{AaaTable, PoolTable, UserTable};
-use usher_config::log::Log;
+use usher_config::log::LogConfig;
 use usher_config::named;
-use usher_config::units::{BitRate, Count, Size, Time};
-use usher_ident_service::Disclosure;
-use usher_ident_service::config::{Asker, TokenTable};
+use usher_config::units::{BitRate, ByteSize, PositiveCount, TimeSpan};
+use usher_ident_service::DisclosureLevel;
+use usher_ident_service::config::{AskerTable, TokenTable};
 use usher_ppp::auth::AuthenticationProtocol;
-use usher_ppp::concentrator::Excess;
+use usher_ppp::concentrator::ExcessSessionPolicy;
 
 /// The configuration of `usher pppoe serve`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's PPPoE access concentrator")]
-pub struct File {
+pub struct ConcentratorFile {
     /// Where hosts are served, and where the concentrator itself is asked.
-    pub listen: Listen,
+    pub listen: ListenTable,
     /// What hosts find, and which addresses they get.
-    pub service: Service,
+    pub service: ServiceTable,
     /// How hosts show who they are.
-    pub authentication: Authentication,
+    pub authentication: AuthenticationTable,
     /// Users that the concentrator knows itself, where there is no `[aaa]`.
     pub user: Vec<UserTable>,
     /// AAA servers, which judge who is let in and are told of sessions.
@@ -38,19 +38,19 @@ pub struct File {
     /// What nobody may exceed.
     pub limits: LimitsTable,
     /// The log of who had which address when. Without it nothing is kept, and nothing can be answered later.
-    pub tracking: Option<Tracking>,
+    pub tracking: Option<TrackingTable>,
     /// Who is told by IDENT whose a connection is.
     pub ident: Option<IdentTable>,
     /// What carries packets.
     pub data: DataTable,
     /// The concentrator's own log.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
 /// Where hosts are served, and where the concentrator itself is asked.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Listen {
+pub struct ListenTable {
     /// Network interfaces with hosts behind them: `["eth1"]`. They need no address.
     pub interfaces: Vec<String>,
     /// The control socket, by which `usher pppoe sessions`, `usher pppoe disconnect` and `usher who` ask.
@@ -59,7 +59,7 @@ pub struct Listen {
     pub metrics: Option<SocketAddr>,
 }
 
-impl Default for Listen {
+impl Default for ListenTable {
     fn default() -> Self {
         Self { interfaces: Vec::new(), control: super::DEFAULT_CONTROL.into(), metrics: None }
     }
@@ -68,7 +68,7 @@ impl Default for Listen {
 /// What hosts find, and which addresses they get.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Service {
+pub struct ServiceTable {
     /// The concentrator's name, which hosts are told (AC-Name).
     pub name: String,
     /// Names of services. Without any every name that a host asks for is taken.
@@ -90,7 +90,7 @@ pub struct Service {
     pub trust_circuit_id: bool,
 }
 
-impl Default for Service {
+impl Default for ServiceTable {
     fn default() -> Self {
         Self {
             name: "usher".to_owned(),
@@ -134,7 +134,7 @@ usher_core::named! {
 /// How hosts show who they are.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Authentication {
+pub struct AuthenticationTable {
     /// The protocols that hosts may use, the preferred first. PAP shows the password to whoever listens on the Ethernet.
     #[serde(deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<AuthenticationProtocol>")]
@@ -148,9 +148,9 @@ pub struct Authentication {
     /// week; 0: no limit.
     pub failures: u32,
     /// Within this time.
-    pub failures_within: Time,
+    pub failures_within: TimeSpan,
     /// For this long.
-    pub failures_hold: Time,
+    pub failures_hold: TimeSpan,
     /// Whether the AAA server lets nobody in by EAP-TLS whose certificate does not bear the user's name. Ours does so; FreeRADIUS and others
     /// want `check_cert_cn` or the like for it. Without it such a user has a name only where the server says one.
     pub trust_certificate_names: bool,
@@ -159,21 +159,21 @@ pub struct Authentication {
     #[schemars(schema_with = "named::schema::<WhenAwayWord>")]
     pub when_away: WhenAwayWord,
     /// For so long, with `grace`.
-    pub grace_time: Time,
+    pub grace_time: TimeSpan,
 }
 
-impl Default for Authentication {
+impl Default for AuthenticationTable {
     fn default() -> Self {
         use AuthenticationProtocol::{Chap, Eap, MsChapV2};
         Self {
             protocols: [Eap, MsChapV2, Chap].into(),
             eap_methods: [EapMethod::MsChapV2, EapMethod::Md5].into(),
             failures: 10,
-            failures_within: Time::secs(60),
-            failures_hold: Time::secs(60),
+            failures_within: TimeSpan::from_secs(60),
+            failures_hold: TimeSpan::from_secs(60),
             trust_certificate_names: false,
             when_away: WhenAwayWord::Refuse,
-            grace_time: Time::secs(3600),
+            grace_time: TimeSpan::from_secs(3600),
         }
     }
 }
@@ -195,32 +195,32 @@ pub struct RateTable {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsTable {
     /// Sessions at a time, at most 65534.
-    pub sessions: Count,
+    pub sessions: PositiveCount,
     /// Sessions at a time whose hosts are not let in yet. Where there are so many, a new one takes the place of the oldest of the interface
     /// (and circuit, with `trust_circuit_id`) that has the most.
-    pub half_open: Count,
+    pub half_open: PositiveCount,
     /// Sessions at a time of one station.
-    pub sessions_per_station: Count,
+    pub sessions_per_station: PositiveCount,
     /// Sessions at a time of one user; `0`: as many as it likes.
     pub sessions_per_user: u32,
     /// What becomes of one session more of a station or user.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Excess>")]
-    pub excess: Excess,
+    #[schemars(schema_with = "named::schema::<ExcessSessionPolicy>")]
+    pub excess: ExcessSessionPolicy,
     /// How long a session may last where the AAA server does not say. `"0 s"`: without end.
-    pub session_timeout: Time,
+    pub session_timeout: TimeSpan,
     /// How long a session may carry nothing where the AAA server does not say. `"0 s"`: without end.
-    pub idle_timeout: Time,
+    pub idle_timeout: TimeSpan,
     /// How long a host may take from its first packet until it is let in and has an address.
-    pub login: Time,
+    pub login: TimeSpan,
     /// How often a host is asked whether it lives. `"0 s"`: never.
-    pub keepalive: Time,
+    pub keepalive: TimeSpan,
     /// How many answers to that may be missing.
-    pub keepalive_failures: Count,
+    pub keepalive_failures: PositiveCount,
     /// Discovery packets of one station a second; ten times as many of a circuit, with `trust_circuit_id`.
-    pub discovery_per_station: Count,
+    pub discovery_per_station: PositiveCount,
     /// Discovery packets of all stations of an interface a second.
-    pub discovery: Count,
+    pub discovery: PositiveCount,
     /// Connections that a host may have begun at a time, by each of its IPv4 address and its prefixes, of TCP without those that are closed;
     /// `0`: as many as it likes. What is beyond is dropped, by nftables [default: 4096 where nftables has rules for hosts, as `nat`, `[ident]`
     /// and `translations` ask for; otherwise none, so that the system need not track connections].
@@ -238,20 +238,20 @@ impl LimitsTable {
 impl Default for LimitsTable {
     fn default() -> Self {
         let ppp = usher_ppp::concentrator::ConcentratorConfig::default();
-        let count = |n: usize| Count::of(u32::try_from(n).unwrap_or(u32::MAX));
+        let count = |n: usize| PositiveCount::from_u32(u32::try_from(n).unwrap_or(u32::MAX));
         Self {
             sessions: count(ppp.sessions),
             half_open: count(ppp.outside),
             sessions_per_station: count(ppp.sessions_per_station),
             sessions_per_user: 0,
             excess: ppp.excess,
-            session_timeout: Time::secs(0),
-            idle_timeout: Time::secs(0),
-            login: Time(ppp.link.setup),
-            keepalive: Time(ppp.link.echo_interval),
-            keepalive_failures: Count::of(ppp.link.echo_failures),
-            discovery_per_station: Count::of(ppp.initiations_per_station.per_second),
-            discovery: Count::of(ppp.initiations.per_second),
+            session_timeout: TimeSpan::from_secs(0),
+            idle_timeout: TimeSpan::from_secs(0),
+            login: TimeSpan(ppp.link.setup),
+            keepalive: TimeSpan(ppp.link.echo_interval),
+            keepalive_failures: PositiveCount::from_u32(ppp.link.echo_failures),
+            discovery_per_station: PositiveCount::from_u32(ppp.initiations_per_station.per_second),
+            discovery: PositiveCount::from_u32(ppp.initiations.per_second),
             connections: None,
             connections_per_second: None,
         }
@@ -261,7 +261,7 @@ impl Default for LimitsTable {
 /// The log of who had which address when.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Tracking {
+pub struct TrackingTable {
     /// Its folder: a file of lines of JSON for each day, in UTC. A session is there before its host is let in.
     pub folder: PathBuf,
     /// After how many days a day's file is deleted; `0`: never. What must be kept, and what may not be kept longer, is the law's.
@@ -277,7 +277,7 @@ pub struct Tracking {
     /// With `translations`, how much is to be free on the disk that has the log. Where less is, and where the log cannot be written,
     /// connections that hosts begin from IPv4 addresses are dropped until that is over; those that are there go on, and what is free
     /// is for the log of sessions. At twice as much there is a warning.
-    pub keep_free: Size,
+    pub keep_free: ByteSize,
     /// Collectors of IPFIX that are told, too, which addresses and ports stand for whom (RFC 8158).
     pub ipfix: Option<IpfixTable>,
 }
@@ -296,19 +296,19 @@ pub struct IpfixTable {
     pub message: u16,
     /// How often templates are repeated.
     #[serde(default = "IpfixTable::refresh")]
-    pub refresh: Time,
+    pub refresh: TimeSpan,
 }
 
 impl IpfixTable {
     const fn message() -> u16 {
         512
     }
-    const fn refresh() -> Time {
-        Time::secs(600)
+    const fn refresh() -> TimeSpan {
+        TimeSpan::from_secs(600)
     }
 }
 
-impl Default for Tracking {
+impl Default for TrackingTable {
     fn default() -> Self {
         Self {
             folder: super::DEFAULT_FOLDER.into(),
@@ -316,7 +316,7 @@ impl Default for Tracking {
             audit: "audit.jsonl".into(),
             ports: None,
             translations: false,
-            keep_free: Size::mib(256),
+            keep_free: ByteSize::from_mib(256),
             ipfix: None,
         }
     }
@@ -349,11 +349,11 @@ pub struct IdentTable {
     /// Addresses with ports to listen on. Queries for hosts' own addresses are led to the first one's port, by nftables.
     pub listen: Vec<SocketAddr>,
     /// Who may ask, and what each is told; the longest prefix that fits wins. Who is in none is not answered at all.
-    pub asker: Vec<Asker>,
+    pub asker: Vec<AskerTable>,
     /// What is told to whom no `asker` names. Without it they are not answered.
     #[serde(deserialize_with = "optional")]
-    #[schemars(schema_with = "named::schema::<Disclosure>")]
-    pub others: Option<Disclosure>,
+    #[schemars(schema_with = "named::schema::<DisclosureLevel>")]
+    pub others: Option<DisclosureLevel>,
     /// Users who do not want to be named: whoever asks for them hears HIDDEN-USER.
     pub hide: Vec<String>,
     /// The key of tokens, for askers with `disclose = "token"`.
@@ -377,7 +377,7 @@ impl Default for IdentTable {
     }
 }
 
-fn optional<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Disclosure>, D::Error> {
+fn optional<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<DisclosureLevel>, D::Error> {
     named::read(from).map(Some)
 }
 
@@ -445,7 +445,7 @@ pub struct DataTable {
     #[schemars(schema_with = "named::schema::<NatWord>")]
     pub nat: NatWord,
     /// How often it is counted what sessions have carried.
-    pub report: Time,
+    pub report: TimeSpan,
 }
 
 impl Default for DataTable {
@@ -456,7 +456,7 @@ impl Default for DataTable {
             device: "pppoe0".to_owned(),
             clamp_mss: true,
             nat: NatWord::None,
-            report: Time::secs(10),
+            report: TimeSpan::from_secs(10),
         }
     }
 }

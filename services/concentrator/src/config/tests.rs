@@ -2,28 +2,28 @@
 
 use super::*;
 use crate::tests::LOCAL;
-use usher_config::Alone;
+use usher_config::NoEnvironment;
 use usher_core::WallTime;
 
-fn read(text: &str) -> Result<Loaded, Faults> {
-    parse("etc/pppoe.toml", text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH))
+fn read_config(text: &str) -> Result<LoadedConcentratorConfig, ConfigErrors> {
+    parse("etc/pppoe.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
-fn faults(text: &str) -> Vec<String> {
-    let faults = read(text).expect_err(text).faults;
+fn fault_messages(text: &str) -> Vec<String> {
+    let faults = read_config(text).expect_err(text).faults;
     faults.iter().map(|f| format!("{}:{}: {}", f.line, f.column, f.message)).collect()
 }
 
 #[test]
 fn an_empty_file_says_what_is_missing() {
-    let all = faults("");
+    let all = fault_messages("");
     assert!(all.iter().any(|fault| fault.contains("\"interfaces\" is missing")), "{all:?}");
     assert!(all.iter().any(|fault| fault.contains("hosts would get no address")), "{all:?}");
 }
 
 #[test]
 fn a_whole_file_is_read() {
-    let loaded = read(LOCAL).unwrap();
+    let loaded = read_config(LOCAL).unwrap();
     let config = &loaded.config;
     assert_eq!(
         (config.ports[0].as_str(), config.ppp.name.as_str(), config.ppp.ports.len()),
@@ -36,7 +36,7 @@ fn a_whole_file_is_read() {
 
 #[test]
 fn every_fault_has_its_place() {
-    let replaced = |what: &str, by: &str| faults(&LOCAL.replace(what, by)).join("\n");
+    let replaced = |what: &str, by: &str| fault_messages(&LOCAL.replace(what, by)).join("\n");
     for (what, by, says) in [
         (
             "pools = [\"students\"]",
@@ -74,7 +74,7 @@ fn every_fault_has_its_place() {
     }
     let ports =
         "[tracking.ports]\ninside = \"10.0.0.0/28\"\noutside = [\"192.0.2.1\"]\n[data]\nnat = \"blocks\"";
-    assert!(read(&LOCAL.replace("[tracking]", ports)).is_ok());
+    assert!(read_config(&LOCAL.replace("[tracking]", ports)).is_ok());
 }
 
 #[test]

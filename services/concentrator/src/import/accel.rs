@@ -1,7 +1,7 @@
 //! accel-ppp's file, read as accel-ppp reads it (`accel-pppd/triton/conf_file.c`): of a setting that stands twice the first holds, and a section
 //! counts where its module is loaded. A section that stands again goes on in 1.12, and is not read in 1.13 and later.
 
-use super::{Importer, SettingOutcome};
+use super::{ConfigImporter, SettingOutcome};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -62,18 +62,18 @@ fn atoi(text: &str) -> i64 {
 }
 
 /// A port as `strtol` reads it, where nothing follows.
-fn port(text: &str) -> Option<u16> {
+fn parse_port(text: &str) -> Option<u16> {
     let (value, rest) = leading_number(text);
     u16::try_from(value).ok().filter(|_| rest.is_empty())
 }
 
 /// A number as `atoi` takes it, where nothing follows.
-fn number(value: &str) -> Option<u32> {
+fn parse_number(value: &str) -> Option<u32> {
     value.parse().ok()
 }
 
 /// A range: `10.0.0.2-255` counts in the last octet, `10.0.0.5/24` goes from that address to the network's last.
-fn range(text: &str) -> Option<String> {
+fn parse_range(text: &str) -> Option<String> {
     if let Some((first, last)) = text.split_once('-') {
         let first: Ipv4Addr = first.trim().parse().ok()?;
         // Of a whole address it reads the first number.
@@ -93,14 +93,14 @@ fn range(text: &str) -> Option<String> {
 }
 
 /// `fc00:0:1::/48,64`: each /64 of the /48.
-fn prefixes(text: &str) -> Option<String> {
+fn parse_prefixes(text: &str) -> Option<String> {
     let (network, each) = text.split_once(',')?;
     let made = format!("{}/{}", network.trim(), each.trim());
-    made.parse::<usher_access::pool::Range>().is_ok().then_some(made)
+    made.parse::<usher_access::pool::PoolRange>().is_ok().then_some(made)
 }
 
 /// Whether a setting may stand several times.
-fn repeats(section: &str, name: &str) -> bool {
+fn may_repeat(section: &str, name: &str) -> bool {
     match section {
         "modules" | "ipv6-pool" | "ipv6-dns" => true,
         "ip-pool" => !matches!(name, "attr" | "vendor" | "shuffle" | "reload-orphan"),
@@ -111,7 +111,7 @@ fn repeats(section: &str, name: &str) -> bool {
 }
 
 /// Settings without which more would be let in.
-fn keeps_out(section: &str, name: &str, value: &str) -> bool {
+fn restricts_access(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
         // Who is on it is kept out, or alone let in.
         ("pppoe", "mac-filter") => true,
@@ -133,13 +133,13 @@ fn limits_sessions(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
         ("common", "single-session" | "max-sessions") => true,
         ("pppoe", "service-name" | "Service-Name") => !value.is_empty(),
-        _ => keeps_out(section, name, value),
+        _ => restricts_access(section, name, value),
     }
 }
 
-impl Importer {
+impl ConfigImporter {
     /// Takes accel-ppp's file.
-    pub(super) fn accel(&mut self, text: &str) {
+    pub(super) fn import_accel(&mut self, text: &str) {
         let options = self.read_options(text);
         let modules: BTreeSet<&str> = options
             .iter()
@@ -160,12 +160,12 @@ impl Importer {
                 }
                 OptionState::Repeated => {
                     let what = "which stands where its section stands again, and which accel-ppp 1.12 reads and later releases do not,";
-                    self.leave(*line, &format!("{shown}, {what}"));
+                    self.report_unsupported(*line, &format!("{shown}, {what}"));
                     continue;
                 }
                 OptionState::Tabbed => {
                     let what = "which accel-ppp does not read, since a Tab behind a name belongs to it,";
-                    self.leave(*line, &format!("{shown}, {what}"));
+                    self.report_unsupported(*line, &format!("{shown}, {what}"));
                     continue;
                 }
             }
@@ -174,20 +174,26 @@ impl Importer {
                 && !needed.iter().any(|module| modules.contains(module))
             {
                 let module = needed.join(" or ");
-                self.leave(*line, &format!("{shown}, whose module {module} is not in [modules],"));
+                self.report_unsupported(
+                    *line,
+                    &format!("{shown}, whose module {module} is not in [modules],"),
+                );
                 continue;
             }
-            if !repeats(section, name) && !first.insert((section, name)) {
-                self.leave(*line, &format!("{shown}, of which accel-ppp takes what stands first,"));
+            if !may_repeat(section, name) && !first.insert((section, name)) {
+                self.report_unsupported(
+                    *line,
+                    &format!("{shown}, of which accel-ppp takes what stands first,"),
+                );
                 continue;
             }
             // What stands behind the name may be a secret.
             match self.take_option(section, name, value, &modules) {
-                SettingOutcome::Whole => {}
-                SettingOutcome::Part(what) => self.leave(*line, &format!("{what} in {shown}")),
-                SettingOutcome::Told(what) => self.left.push((*line, format!("{shown}: {what}"))),
-                SettingOutcome::No => self.leave(*line, &shown),
-                SettingOutcome::Stop => self.stop(*line, &shown),
+                SettingOutcome::Complete => {}
+                SettingOutcome::Part(what) => self.report_unsupported(*line, &format!("{what} in {shown}")),
+                SettingOutcome::WithNote(what) => self.left.push((*line, format!("{shown}: {what}"))),
+                SettingOutcome::No => self.report_unsupported(*line, &shown),
+                SettingOutcome::Stop => self.report_blocking(*line, &shown),
             }
         }
         let said = |name: &str| {
@@ -221,7 +227,10 @@ impl Importer {
         let mut depth = 0_usize;
         for (line, text) in (1..).zip(text.lines()) {
             if text.len() > LONGEST_LINE {
-                self.stop(line, "a line of more than 1022 octets, which are several lines to accel-ppp,");
+                self.report_blocking(
+                    line,
+                    "a line of more than 1022 octets, which are several lines to accel-ppp,",
+                );
                 continue;
             }
             let text = text.trim_matches([' ', '\t', '\r']);
@@ -229,20 +238,24 @@ impl Importer {
                 continue;
             }
             if text.starts_with("$include") {
-                self.stop(line, "$include, whose file may have more,");
+                self.report_blocking(line, "$include, whose file may have more,");
                 continue;
             }
             if let Some(rest) = text.strip_prefix('[') {
                 match rest.split_once(']') {
-                    _ if depth > 0 => {
-                        self.stop(line, "a section within a setting, with which accel-ppp takes no file,")
-                    }
+                    _ if depth > 0 => self.report_blocking(
+                        line,
+                        "a section within a setting, with which accel-ppp takes no file,",
+                    ),
                     Some((name, _)) => {
                         let is_first = sections.insert(name.to_owned());
                         let state = if is_first { OptionState::Read } else { OptionState::Repeated };
                         section = Some((name.to_owned(), state));
                     }
-                    None => self.stop(line, "a section without \"]\", with which accel-ppp takes no file,"),
+                    None => self.report_blocking(
+                        line,
+                        "a section without \"]\", with which accel-ppp takes no file,",
+                    ),
                 }
                 continue;
             }
@@ -251,7 +264,10 @@ impl Importer {
                 continue;
             }
             let Some((section, state)) = &section else {
-                self.stop(line, "a setting before any section, with which accel-ppp takes no file,");
+                self.report_blocking(
+                    line,
+                    "a setting before any section, with which accel-ppp takes no file,",
+                );
                 continue;
             };
             let end = text.find([' ', '\t', '=']).unwrap_or(text.len());
@@ -270,7 +286,7 @@ impl Importer {
                         let what = format!(
                             "{name} of [{section}], which is ${{{other}}} that stands nowhere before: accel-ppp takes no such file, and it"
                         );
-                        self.stop(line, &what);
+                        self.report_blocking(line, &what);
                         continue;
                     }
                 }
@@ -278,7 +294,7 @@ impl Importer {
             let outer = value.strip_suffix('{').map(|outer| outer.trim_end_matches([' ', '\t']).to_owned());
             if let Some(outer) = &outer {
                 if depth == 0 {
-                    self.leave(line, &format!("what stands within {name} of [{section}]"));
+                    self.report_unsupported(line, &format!("what stands within {name} of [{section}]"));
                 }
                 value.clone_from(outer);
             }
@@ -303,36 +319,36 @@ impl Importer {
         value: &str,
         modules: &BTreeSet<&str>,
     ) -> SettingOutcome {
-        if keeps_out(section, name, value) {
+        if restricts_access(section, name, value) {
             return SettingOutcome::Stop;
         }
         match (section, name) {
-            ("modules", "auth_mschap_v2") => self.protocol("mschapv2"),
-            ("modules", "auth_chap_md5") => self.protocol("chap"),
-            ("modules", "auth_pap") => self.protocol("pap"),
+            ("modules", "auth_mschap_v2") => self.add_protocol("mschapv2"),
+            ("modules", "auth_chap_md5") => self.add_protocol("chap"),
+            ("modules", "auth_pap") => self.add_protocol("pap"),
             ("modules", "radius") => self.radius = true,
             ("modules", "shaper") => {
-                return SettingOutcome::Told(
+                return SettingOutcome::WithNote(
                     "rates are [[rate]] here, and an AAA server names one by Filter-Id",
                 );
             }
             ("modules", "pppoe" | "ippool" | "ipv6pool" | "ipv6_nd" | "ipv6_dhcp" | "log_file") => {}
             (_, "verbose") => {}
             ("common", "single-session") if matches!(value, "replace" | "deny") => {
-                self.limit("sessions_per_user", "1".to_owned());
+                self.set_limit("sessions_per_user", "1".to_owned());
                 let excess = if value == "deny" { "refuse" } else { "replace" };
-                self.limit("excess", super::quoted(excess));
+                self.set_limit("excess", super::quote_toml(excess));
             }
-            ("common", "max-sessions") => match number(value) {
-                Some(most @ 1..=65_534) => self.limit("sessions", format!("{most}")),
+            ("common", "max-sessions") => match parse_number(value) {
+                Some(most @ 1..=65_534) => self.set_limit("sessions", format!("{most}")),
                 _ => return SettingOutcome::No,
             },
-            ("ppp", "lcp-echo-interval") => match number(value) {
-                Some(seconds) => self.limit("keepalive", super::quoted(&format!("{seconds} s"))),
+            ("ppp", "lcp-echo-interval") => match parse_number(value) {
+                Some(seconds) => self.set_limit("keepalive", super::quote_toml(&format!("{seconds} s"))),
                 None => return SettingOutcome::No,
             },
-            ("ppp", "lcp-echo-failure") => match number(value) {
-                Some(failures @ 1..) => self.limit("keepalive_failures", format!("{failures}")),
+            ("ppp", "lcp-echo-failure") => match parse_number(value) {
+                Some(failures @ 1..) => self.set_limit("keepalive_failures", format!("{failures}")),
                 _ => return SettingOutcome::No,
             },
             ("ppp" | "pppoe", "mppe") if value == "deny" => {}
@@ -390,7 +406,7 @@ impl Importer {
                 Ok(address) => self.nas_address = Some(address),
                 Err(_) => return SettingOutcome::No,
             },
-            ("radius", "server") => return self.server(value),
+            ("radius", "server") => return self.import_server(value),
             ("radius", "dae-server") => match value.split(',').next() {
                 Some(address) if address.contains(':') => {
                     self.dynamic = Some(address.to_owned());
@@ -400,33 +416,33 @@ impl Importer {
                 }
                 _ => return SettingOutcome::No,
             },
-            ("radius", "acct-interim-interval") => match number(value) {
+            ("radius", "acct-interim-interval") => match parse_number(value) {
                 // Without end there: no records.
                 Some(0) => {}
                 Some(seconds) => self.interim = Some(format!("{seconds} s")),
                 None => return SettingOutcome::No,
             },
-            ("ip-pool", range_or_key) => return self.pool(range_or_key, value),
-            ("ipv6-pool", "delegate") => match prefixes(value) {
+            ("ip-pool", range_or_key) => return self.import_pool(range_or_key, value),
+            ("ipv6-pool", "delegate") => match parse_prefixes(value) {
                 Some(range) if modules.contains("ipv6_dhcp") => self.delegated.push(range),
                 Some(_) => {
-                    return SettingOutcome::Told(
+                    return SettingOutcome::WithNote(
                         "networks are delegated by the module ipv6_dhcp, which is not in [modules]: it is not taken",
                     );
                 }
                 None => return SettingOutcome::No,
             },
-            ("ipv6-pool", range) if value.is_empty() => match prefixes(range) {
+            ("ipv6-pool", range) if value.is_empty() => match parse_prefixes(range) {
                 Some(range) => self.prefixes.push(range),
                 None => return SettingOutcome::No,
             },
             _ => return SettingOutcome::No,
         }
-        SettingOutcome::Whole
+        SettingOutcome::Complete
     }
 
     /// `10.0.0.2-255,name=pool1`, or `10.0.0.2-255,pool1`: the line may have been cut at its first `=`.
-    fn pool(&mut self, key: &str, value: &str) -> SettingOutcome {
+    fn import_pool(&mut self, key: &str, value: &str) -> SettingOutcome {
         let (addresses, name) = match key.split_once(',') {
             Some((addresses, "name")) => (addresses, value),
             Some((addresses, name)) if value.is_empty() && !name.contains(',') => (addresses, name),
@@ -441,19 +457,19 @@ impl Importer {
         if !whole && value.contains("allocator=") {
             return SettingOutcome::No;
         }
-        let Some(range) = range(addresses) else { return SettingOutcome::No };
+        let Some(range) = parse_range(addresses) else { return SettingOutcome::No };
         match self.pool_index.get(name).and_then(|n| self.pools.get_mut(*n)) {
             Some((_, pool)) => pool.ranges.push(range),
             None => {
                 self.pool_index.insert(name.to_owned(), self.pools.len());
-                self.pools.push((name.to_owned(), super::Pool { ranges: Vec::from([range]) }));
+                self.pools.push((name.to_owned(), super::ImportedPool { ranges: Vec::from([range]) }));
             }
         }
-        if whole { SettingOutcome::Whole } else { SettingOutcome::Part("what stands behind its name") }
+        if whole { SettingOutcome::Complete } else { SettingOutcome::Part("what stands behind its name") }
     }
 
     /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`, or `192.0.2.1,secret,1812,1813`. Blanks belong to what they stand in.
-    fn server(&mut self, value: &str) -> SettingOutcome {
+    fn import_server(&mut self, value: &str) -> SettingOutcome {
         let Some((address, rest)) = value.split_once(',') else { return SettingOutcome::No };
         let (secret, rest) = match rest.split_once(',') {
             Some((secret, rest)) => (secret, Some(rest)),
@@ -473,7 +489,7 @@ impl Importer {
         };
         self.servers.push((at(ports.auth), secret.to_owned(), at(acct)));
         if ports.is_whole && ports.acct > 0 {
-            SettingOutcome::Whole
+            SettingOutcome::Complete
         } else {
             SettingOutcome::Part("what stands behind its ports")
         }
@@ -497,7 +513,7 @@ impl Default for ServerPorts {
 impl ServerPorts {
     /// `1812,1813`, as `parse_server1` takes it: numbers alone. Where one is empty there is no port.
     fn read_plain(rest: &str) -> Option<Self> {
-        let port = |text: &str| if text.is_empty() { Some(0) } else { port(text) };
+        let port = |text: &str| if text.is_empty() { Some(0) } else { parse_port(text) };
         let (auth, acct) = rest.split_once(',').map_or((rest, None), |(auth, acct)| (auth, Some(acct)));
         Some(Self { auth: port(auth)?, acct: acct.map_or(Some(1813), port)?, is_whole: true })
     }
@@ -505,7 +521,7 @@ impl ServerPorts {
     /// `auth-port=1812,acct-port=1813`, as `parse_server2` takes it: of each name the first. A number that is none loses the server.
     fn read_named(rest: &str) -> Option<Self> {
         let first = |name: &str| rest.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-        let port = |name: &str, otherwise: u16| first(name).map_or(Some(otherwise), port);
+        let port = |name: &str, otherwise: u16| first(name).map_or(Some(otherwise), parse_port);
         let is_number = |name: &&str| first(name).is_none_or(|text| leading_number(text).1.is_empty());
         if !["req-limit", "fail-timeout", "fail-time", "max-fail"].iter().all(is_number) {
             return None;

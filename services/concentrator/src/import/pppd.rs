@@ -1,6 +1,6 @@
 //! Options of pppd, as pppd reads them (`getword` and `options_from_file` of its `options.c`): word by word, whatever line they stand on.
 
-use super::Importer;
+use super::ConfigImporter;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -80,7 +80,7 @@ struct OptionWord {
 
 /// The words of a file. Quotes keep a word together, `\` stands before what is meant literally or by a letter or number, and `#` outside of
 /// quotes begins a comment.
-fn words(text: &str) -> Vec<OptionWord> {
+fn split_words(text: &str) -> Vec<OptionWord> {
     let mut words = Vec::new();
     let (mut line, mut rest) = (1, text.chars().peekable());
     loop {
@@ -110,13 +110,13 @@ fn words(text: &str) -> Vec<OptionWord> {
             return words;
         }
         let begin = line;
-        let text = word(&mut rest, &mut line);
+        let text = read_word(&mut rest, &mut line);
         words.push(OptionWord { line: begin, text });
     }
 }
 
 /// One word, up to what ends it.
-fn word(rest: &mut Peekable<Chars<'_>>, line: &mut usize) -> String {
+fn read_word(rest: &mut Peekable<Chars<'_>>, line: &mut usize) -> String {
     let (mut text, mut quoted) = (String::new(), None);
     while let Some(&c) = rest.peek() {
         if quoted.is_none() && (c.is_ascii_whitespace() || c == '\u{b}' || c == '#') {
@@ -124,7 +124,7 @@ fn word(rest: &mut Peekable<Chars<'_>>, line: &mut usize) -> String {
         }
         rest.next();
         match c {
-            '\\' => escaped(rest, line, &mut text),
+            '\\' => read_escape(rest, line, &mut text),
             c if quoted == Some(c) => quoted = None,
             '"' | '\'' if quoted.is_none() => quoted = Some(c),
             c => {
@@ -137,7 +137,7 @@ fn word(rest: &mut Peekable<Chars<'_>>, line: &mut usize) -> String {
 }
 
 /// What `\` stands before.
-fn escaped(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut String) {
+fn read_escape(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut String) {
     let digits = |rest: &mut Peekable<Chars<'_>>, radix: u32, most: usize| {
         let mut value = 0;
         for _ in 0..most {
@@ -171,7 +171,7 @@ fn escaped(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut String) 
 
 /// A number as pppd takes it, by `strtoul`: `0x` for hexadecimal, `0` for octal ones, and whatever follows is passed over. `None`: pppd takes
 /// no file with it.
-fn number(text: &str) -> Option<u32> {
+fn parse_number(text: &str) -> Option<u32> {
     let rest = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
     let is_negative = rest.starts_with('-');
     let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -201,20 +201,20 @@ fn is_wild(word: &str) -> bool {
         || word.starts_with("tty")
 }
 
-impl Importer {
+impl ConfigImporter {
     /// Takes options of pppd.
-    pub(super) fn options(&mut self, text: &str) {
-        let mut words = words(text).into_iter();
+    pub(super) fn import_pppd(&mut self, text: &str) {
+        let mut words = split_words(text).into_iter();
         let (mut dns, mut is_authenticated) = (Vec::new(), false);
         while let Some(OptionWord { line, text: option }) = words.next() {
             let option = option.as_str();
             if option.len() > LONGEST_WORD {
-                self.stop(line, "a word of more than 1023 octets, of which pppd reads a part,");
+                self.report_blocking(line, "a word of more than 1023 octets, of which pppd reads a part,");
                 continue;
             }
             let has_argument = WITH_ARGUMENT.contains(&option);
             if !(has_argument || WITHOUT_ARGUMENT.contains(&option) || is_wild(option)) {
-                self.stop(
+                self.report_blocking(
                     line,
                     &format!("{option}, which pppd does not know, and with which it takes no file,"),
                 );
@@ -223,49 +223,54 @@ impl Importer {
             let argument = if has_argument { words.next().map(|word| word.text) } else { None };
             if has_argument && argument.is_none() {
                 let what = format!("{option} without a word behind it, with which pppd takes no file,");
-                self.stop(line, &what);
+                self.report_blocking(line, &what);
                 continue;
             }
             if argument.as_ref().is_some_and(|argument| argument.len() > LONGEST_WORD) {
-                self.stop(line, &format!("{option} with more than 1023 octets, of which pppd reads a part,"));
+                self.report_blocking(
+                    line,
+                    &format!("{option} with more than 1023 octets, of which pppd reads a part,"),
+                );
                 continue;
             }
             if KEEPING_OUT.contains(&option) {
-                self.stop(line, option);
+                self.report_blocking(line, option);
                 continue;
             }
             let value = argument.as_deref().unwrap_or_default();
-            let number = number(value);
+            let number = parse_number(value);
             match (option, number.filter(|number| i32::try_from(*number).is_ok())) {
-                ("require-pap" | "+pap", _) => self.protocol("pap"),
-                ("require-chap" | "+chap", _) => self.protocol("chap"),
-                ("require-mschap-v2" | "+mschap-v2", _) => self.protocol("mschapv2"),
-                ("require-eap", _) => self.protocol("eap"),
+                ("require-pap" | "+pap", _) => self.add_protocol("pap"),
+                ("require-chap" | "+chap", _) => self.add_protocol("chap"),
+                ("require-mschap-v2" | "+mschap-v2", _) => self.add_protocol("mschapv2"),
+                ("require-eap", _) => self.add_protocol("eap"),
                 ("lcp-echo-interval", Some(seconds)) => {
-                    self.limit("keepalive", super::quoted(&format!("{seconds} s")));
+                    self.set_limit("keepalive", super::quote_toml(&format!("{seconds} s")));
                 }
                 ("lcp-echo-failure", Some(failures @ 1..)) => {
-                    self.limit("keepalive_failures", format!("{failures}"));
+                    self.set_limit("keepalive_failures", format!("{failures}"));
                 }
                 // 0 is without end here and there.
-                ("idle", Some(seconds)) => self.limit("idle_timeout", super::quoted(&format!("{seconds} s"))),
+                ("idle", Some(seconds)) => {
+                    self.set_limit("idle_timeout", super::quote_toml(&format!("{seconds} s")))
+                }
                 ("maxconnect", Some(seconds)) => {
-                    self.limit("session_timeout", super::quoted(&format!("{seconds} s")));
+                    self.set_limit("session_timeout", super::quote_toml(&format!("{seconds} s")));
                 }
                 (limit @ ("lcp-echo-interval" | "lcp-echo-failure" | "idle" | "maxconnect"), None)
                     if number.is_none() || option == "maxconnect" =>
                 {
-                    self.stop(
+                    self.report_blocking(
                         line,
                         &format!("{limit} without a number that it may have, with which pppd takes no file,"),
                     );
                 }
                 ("ms-dns", _) if value.parse::<Ipv4Addr>().is_ok() => dns.extend(value.parse::<IpAddr>()),
-                ("plugin", _) => self.plugin(line, value),
+                ("plugin", _) => self.import_plugin(line, value),
                 ("+ipv6", _) => self.ipv6 = Some(true),
                 ("ipv6", _) => {
                     self.ipv6 = Some(true);
-                    self.leave(line, option);
+                    self.report_unsupported(line, option);
                 }
                 ("noipv6" | "-ipv6", _) => self.ipv6 = Some(false),
                 ("auth", _) => is_authenticated = true,
@@ -279,7 +284,7 @@ impl Importer {
                     _,
                 ) => {}
                 // What stands behind it may be a secret.
-                _ => self.leave(line, option),
+                _ => self.report_unsupported(line, option),
             }
         }
         // The last two, the second of them last.
@@ -296,7 +301,7 @@ impl Importer {
         }
     }
 
-    fn plugin(&mut self, line: usize, path: &str) {
+    fn import_plugin(&mut self, line: usize, path: &str) {
         let name = path.rsplit('/').next().unwrap_or_default();
         match name {
             "radius.so" => {
@@ -306,11 +311,11 @@ impl Importer {
             }
             name if HARMLESS_PLUGINS.contains(&name) => {
                 if !name.ends_with("pppoe.so") {
-                    self.leave(line, &format!("plugin {name}"));
+                    self.report_unsupported(line, &format!("plugin {name}"));
                 }
             }
             // It may ask more of hosts than pppd does.
-            name => self.stop(line, &format!("plugin {name}")),
+            name => self.report_blocking(line, &format!("plugin {name}")),
         }
     }
 }

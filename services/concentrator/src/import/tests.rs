@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use usher_config::Alone;
+use usher_config::NoEnvironment;
 use usher_core::WallTime;
 use usher_crypto::tls::WallClock;
 
@@ -14,16 +14,16 @@ const ACCEL: &str = "[modules]\npppoe\nauth_mschap_v2\nauth_chap_md5\nradius\nip
     [ip-pool]\nattr=Framed-Pool\n192.168.0.2-255\n192.168.1.1-255,name=guests\n192.168.4.0/24,name=more,next=guests\n\
     [ipv6-pool]\nfc00:0:1::/48,64\ndelegate=fc00:1::/36,48\n";
 
-fn read(text: &str) -> crate::config::Loaded {
-    let clock = WallClock::at(WallTime::UNIX_EPOCH);
-    crate::config::parse("pppoe.toml", text, &Alone, &clock)
+fn read_config(text: &str) -> crate::config::LoadedConcentratorConfig {
+    let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+    crate::config::parse("pppoe.toml", text, &NoEnvironment, &clock)
         .unwrap_or_else(|faults| panic!("{faults}\n{text}"))
 }
 
 #[test]
-fn a_file_of_accel_ppp_becomes_one_of_ours_and_what_is_left_is_named() {
-    let imported = import(ACCEL);
-    let loaded = read(&imported.text);
+fn an_accel_ppp_file_is_imported_and_its_leftovers_are_named() {
+    let imported = import_config(ACCEL);
+    let loaded = read_config(&imported.text);
     assert_eq!(loaded.config.ports, ["eth1", "eth2"]);
     assert_eq!(loaded.config.ppp.name, "campus");
     assert_eq!(loaded.config.pools.len(), 5);
@@ -43,11 +43,11 @@ fn a_file_of_accel_ppp_becomes_one_of_ours_and_what_is_left_is_named() {
 }
 
 #[test]
-fn the_pool_that_is_named_is_the_first_and_a_filter_stops_the_import() {
+fn a_named_pool_comes_first_and_a_filter_is_not_imported() {
     let pools = "[modules]\nippool\npppoe\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.9.0.0/24,name=blocked\n10.1.0.0/24,name=users\n";
-    let pool = |text: &str| read(&format!("{}\n", import(text).text)).config.addressing.pools;
+    let pool = |text: &str| read_config(&format!("{}\n", import_config(text).text)).config.addressing.pools;
     assert_eq!(pool(&format!("[pppoe]\ninterface=eth1\nip-pool=users\n{pools}")), ["users"]);
-    let two = import(&format!("{pools}gw-ip-address=10.0.0.2\n[pppoe]\ninterface=re:eth.*\n"));
+    let two = import_config(&format!("{pools}gw-ip-address=10.0.0.2\n[pppoe]\ninterface=re:eth.*\n"));
     assert!(
         two.text.contains("address = \"10.0.0.1\"") && two.text.contains("interfaces = []"),
         "{}",
@@ -59,7 +59,7 @@ fn the_pool_that_is_named_is_the_first_and_a_filter_stops_the_import() {
 #[test]
 fn options_of_pppd_become_what_they_can() {
     let text = "# PPP options\nrequire-chap\nlcp-echo-interval 10\nlcp-echo-failure 2\nms-dns 10.0.0.53\nproxyarp\nnoauth\n";
-    let imported = import(text);
+    let imported = import_config(text);
     assert!(
         imported.text.contains("protocols = [\"chap\"]") && imported.text.contains("keepalive = \"10 s\"")
     );
@@ -70,7 +70,7 @@ fn options_of_pppd_become_what_they_can() {
         .replace("interfaces = []", "interfaces = [\"eth1\"]")
         .replace("[service]\n", "[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n")
         + "[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n";
-    assert_eq!(read(&whole).config.addressing.dns.len(), 1);
+    assert_eq!(read_config(&whole).config.addressing.dns.len(), 1);
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn any_text_is_borne() {
         "[radius]\nserver=\nserver=a,b\n",
         "\u{0}\"\\\n",
     ] {
-        let _ = import(text);
+        let _ = import_config(text);
     }
 }
 
 /// How a table's file is taken.
-struct TakenFile {
+struct ImportCase {
     text: &'static str,
     /// What the made configuration has, and what it has not.
     has: &'static [&'static str],
@@ -98,9 +98,9 @@ struct TakenFile {
     stops: &'static [usize],
 }
 
-fn compare(table: &[TakenFile]) {
-    for TakenFile { text, has, lacks, left, stops } in table {
-        let made = import(text);
+fn assert_imports(table: &[ImportCase]) {
+    for ImportCase { text, has, lacks, left, stops } in table {
+        let made = import_config(text);
         for part in *has {
             assert!(made.text.contains(part), "{part} is not in what is made of\n{text}\n{}", made.text);
         }
@@ -119,8 +119,8 @@ fn compare(table: &[TakenFile]) {
 /// As `getword` of pppd's options.c.
 #[test]
 fn options_of_pppd_are_read_word_by_word() {
-    compare(&[
-        TakenFile {
+    assert_imports(&[
+        ImportCase {
             text: "auth require-mschap-v2 require-pap\nlock idle 300 maxconnect 3600\n",
             has: &[
                 "protocols = [\"mschapv2\", \"pap\"]",
@@ -131,29 +131,29 @@ fn options_of_pppd_are_read_word_by_word() {
             left: &[],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             text: "idle # a comment\n  0x10\nmaxconnect \\\n 010\nidle 0x20\n",
             has: &["idle_timeout = \"32 s\"", "session_timeout = \"8 s\""],
             lacks: &["16 s"],
             left: &[],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             text: "name 'a # \\\nb' require-chap#require-pap\nfoo bar\npassword \"my secret\"",
             has: &["protocols = [\"chap\"]"],
             lacks: &["pap"],
             left: &[(1, "name is not taken"), (4, "password is not taken")],
             stops: &[3, 3],
         },
-        TakenFile {
+        ImportCase {
             text: "ipv6 ::1,::2 +ipv6\nms-dns 10.0.0.1 ms-dns 10.0.0.2 ms-dns 10.0.0.3",
             has: &["ipv6 = true", "dns = [\"10.0.0.2\", \"10.0.0.3\"]"],
             lacks: &["10.0.0.1\""],
             left: &[(1, "ipv6 is not taken"), (0, "last two hold")],
             stops: &[],
         },
-        TakenFile { text: "lcp-echo-interval", has: &[], lacks: &["keepalive"], left: &[], stops: &[1] },
-        TakenFile {
+        ImportCase { text: "lcp-echo-interval", has: &[], lacks: &["keepalive"], left: &[], stops: &[1] },
+        ImportCase {
             // Whatever follows a number is passed over, and what has none makes pppd refuse the file.
             text: "idle 300s maxconnect 0x10h lcp-echo-interval +20\nlcp-echo-failure many idle \"\"\nmaxconnect -1 4294967297\n",
             has: &["idle_timeout = \"300 s\"", "session_timeout = \"16 s\"", "keepalive = \"20 s\""],
@@ -161,7 +161,7 @@ fn options_of_pppd_are_read_word_by_word() {
             left: &[(3, "4294967297 is not taken")],
             stops: &[2, 2, 3],
         },
-        TakenFile {
+        ImportCase {
             // Nothing stands behind -am, and what pppd does not know it refuses.
             text: "-am require-mppe\nrequire_chap\n10.0.0.1:10.0.0.2 nic-eth1 /dev/ppp persist\n",
             has: &[],
@@ -169,14 +169,14 @@ fn options_of_pppd_are_read_word_by_word() {
             left: &[(3, "10.0.0.1:10.0.0.2 is not taken"), (3, "persist is not taken")],
             stops: &[1, 2],
         },
-        TakenFile {
+        ImportCase {
             text: "require-mppe nodefaultroute\nlogin file /etc/ppp/more call isp\n+mppe-128 plugin pam.so plugin rp-pppoe.so",
             has: &[],
             lacks: &[],
             left: &[],
             stops: &[1, 2, 2, 2, 3, 3],
         },
-        TakenFile {
+        ImportCase {
             // Addresses that need no proof: leaving them out lets nobody in.
             text: "allow-ip 10.0.0.7 allow-number 00:* pass-filter 'tcp port 80' re\\161uire-pap",
             has: &["protocols = [\"pap\"]"],
@@ -185,7 +185,7 @@ fn options_of_pppd_are_read_word_by_word() {
             stops: &[1, 1],
         },
     ]);
-    let secret = import("password geheim");
+    let secret = import_config("password geheim");
     assert!(!secret.left.iter().any(|(_, what)| what.contains("geheim")), "{:?}", secret.left);
 }
 
@@ -193,7 +193,7 @@ fn options_of_pppd_are_read_word_by_word() {
 fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
     const RADIUS: &str = "[radius]\nserver=192.0.2.5,testing123\ndae-server=127.0.0.1:3799,testing123\n";
     for (modules, is_asked) in [("radius\n", true), ("#radius\n", false), ("", false)] {
-        let made = import(&format!("[modules]\n{modules}{RADIUS}"));
+        let made = import_config(&format!("[modules]\n{modules}{RADIUS}"));
         assert_eq!(made.text.contains("testing123"), is_asked, "{}", made.text);
         assert_eq!(made.text.contains("[aaa.dynamic]"), is_asked);
         let unloaded =
@@ -213,7 +213,7 @@ fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
         let text = format!(
             "[modules]\n{modules}{POOLS}[ppp]\n{ipv6}\n[ipv6-pool]\nfc00:0:1::/48,64\ndelegate=fc00:1::/36,48\n[pppoe]\ninterface=eth1\n"
         );
-        let made = import(&text);
+        let made = import_config(&text);
         assert_eq!(made.text.contains("prefix_pool ="), prefixes, "{text}\n{}", made.text);
         assert_eq!(made.text.contains("delegated_pool ="), delegated, "{text}\n{}", made.text);
         assert_eq!(
@@ -222,58 +222,58 @@ fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
             "{}",
             made.text
         );
-        read(&made.text);
+        read_config(&made.text);
     }
 }
 
 /// As triton/conf_file.c of accel-ppp reads it.
 #[test]
 fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
-    compare(&[
-        TakenFile {
+    assert_imports(&[
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]   # access\ninterface=eth1\nac-name=first\nac-name=second\n",
             has: &["interfaces = [\"eth1\"]", "name = \"first\""],
             lacks: &["second"],
             left: &[(6, "takes what stands first")],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]\ninterface=eth1\n[ppp]\n[pppoe]\ninterface=eth2\nmac-filter=/x,deny\n",
             has: &["interfaces = [\"eth1\"]"],
             lacks: &["eth2"],
             left: &[(7, "accel-ppp 1.12 reads and later releases do not")],
             stops: &[8],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n$include /etc/more\n[pppoe\n[ppp]\nmppe=require\n[pppoe]\nmppe = require\nmac-filter=/x,deny\n",
             has: &[],
             lacks: &[],
             left: &[],
             stops: &[3, 4, 6, 8, 9],
         },
-        TakenFile { text: "$include /etc/more\n", has: &[], lacks: &[], left: &[], stops: &[1] },
-        TakenFile {
+        ImportCase { text: "$include /etc/more\n", has: &[], lacks: &[], left: &[], stops: &[1] },
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp,,tv\n",
             has: &["services = [\"isp\", \"tv\"]"],
             lacks: &[],
             left: &[],
             stops: &[4],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-blank-service=1x\naccept-any-service=0\n",
             has: &["services = [\"isp\"]"],
             lacks: &[],
             left: &[],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=,\n",
             has: &[],
             lacks: &["services ="],
             left: &[],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             // The Tab belongs to the name, and nothing reads that.
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service\t=1\nac-name\t=a\nac-name \t=b\nmac-filter\t\t=x\n",
             has: &["services = [\"isp\"]", "name = \"b\""],
@@ -281,21 +281,21 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             left: &[(5, "since a Tab behind a name"), (6, "since a Tab"), (8, "since a Tab")],
             stops: &[4],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[ppp]\nipv4=require\nipv6=3\n[pppoe]\npado-delay=0, 100:10,-1:500\n",
             has: &[],
             lacks: &[],
             left: &[],
             stops: &[4, 5, 7],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[ppp]\nipv4=prefer\nipv6=03x\n[pppoe]\npado-delay=0,100:10,-10:500\nPADO-Delay=4294967295\n",
             has: &[],
             lacks: &[],
             left: &[(7, "pado-delay of [pppoe] is not taken")],
             stops: &[5, 8],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]\n[common]\n[ppp]\n[ppp]\nipv6=require\nmtu=1400\n[common]\nmax-sessions=5\nsingle-session=deny\n\
                    [pppoe]\nservice-name=x\npado-delay=-1\ntr101=1\n",
             has: &[],
@@ -303,14 +303,14 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             left: &[(8, "accel-ppp 1.12 reads"), (15, "accel-ppp 1.12 reads")],
             stops: &[7, 10, 11, 13, 14],
         },
-        TakenFile {
+        ImportCase {
             text: "idle=1\n[modules]\npppoe\n[pppoe]\nac-name=x\nifname=${ac-name}\ncalled-sid=${nothing}\n",
             has: &["name = \"x\""],
             lacks: &[],
             left: &[(6, "ifname of [pppoe]")],
             stops: &[1, 7],
         },
-        TakenFile {
+        ImportCase {
             // Settings within settings: only what ends in `{` behind `=` begins more.
             text: "[modules]\npppoe\n[pppoe]\nblock=1 {\n more={\n ac-name=x\n }\n foo {\n } and\nac-name=y\nother={\n[ppp]\n}\n",
             has: &["name = \"y\""],
@@ -318,21 +318,21 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             left: &[(4, "within block"), (11, "within other")],
             stops: &[12],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service=1\n",
             has: &[],
             lacks: &["services ="],
             left: &[(4, "every name is taken")],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\nippool\npppoe\n[ppp]\nipv4=prefer\nlcp-echo-interval=+20\n[ip-pool]\n10.9.0.5/24\n10.8.0.0/24\n10.7.0.0/0\n10.6.0.0/24,allocator=net30\n[common]\nsingle-session=deny\nsingle-session=replace\nblock={\n mac-filter=x\n}\n[shaper]\ny=1\nx=${y}\n",
             has: &["\"10.9.0.5-10.9.0.255\", \"10.8.0.0/24\"", "excess = \"refuse\""],
             lacks: &["10.7", "10.6", "replace"],
             left: &[(10, "10.7.0.0/0"), (11, "10.6.0.0/24"), (14, "stands first"), (15, "within block")],
             stops: &[],
         },
-        TakenFile {
+        ImportCase {
             text: "[modules]\nippool\nradius\npppoe\n[ppp]\nipv4=deny\n[radius]\nserver=192.0.2.5,key,1645,1646\nserver=192.0.2.6,key,0\nacct-interim-interval=0\ndae-server=127.0.0.1:3799,other\n[ip-pool]\ngw-ip-address=10.0.0.1\n10.0.0.0/24\n",
             has: &[
                 "address = \"192.0.2.5:1645\"",
@@ -359,7 +359,7 @@ fn what_is_made_is_right_or_its_faults_are_told() {
         (format!("{right}interface=eth1\n"), Some("\"eth1\" is there already")),
         (format!("{right}interface=an-interface-of-many-letters\n"), Some("cannot be an interface's name")),
     ] {
-        let made = import(&text);
+        let made = import_config(&text);
         let told: Vec<&str> = made
             .left
             .iter()
@@ -377,9 +377,9 @@ fn what_is_made_is_right_or_its_faults_are_told() {
 fn a_server_without_accounting_is_named() {
     let of = |port: &str| {
         let server = format!("server=192.0.2.5,a secret,auth-port=1812,acct-port={port}\n");
-        import(&format!("[modules]\nradius\n[pppoe]\ninterface=eth1\n[radius]\n{server}"))
+        import_config(&format!("[modules]\nradius\n[pppoe]\ninterface=eth1\n[radius]\n{server}"))
     };
-    let named = |imported: &Imported| imported.left.iter().any(|(line, _)| *line == 6);
+    let named = |imported: &ImportedConfig| imported.left.iter().any(|(line, _)| *line == 6);
     assert!(!named(&of("1813")) && named(&of("0")) && !of("0").text.contains(":0"), "{}", of("0").text);
 }
 
@@ -398,7 +398,7 @@ fn servers_are_read_as_accel_ppp_reads_them() {
         ("10.0.0.1,key,weight=x,backup", "1812", "1813", "key", false),
         ("10.0.0.1,key,1645,", "1645", "1813", "key", false),
     ] {
-        let made = import(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
+        let made = import_config(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
         let written = format!(
             "address = \"10.0.0.1:{auth}\"\nacct_address = \"10.0.0.1:{acct}\"\nsecret = \"{secret}\"\n"
         );
@@ -418,7 +418,7 @@ fn servers_are_read_as_accel_ppp_reads_them() {
         "10.0.0.1,key,auth-port=70000",
         "10.0.0.1,key,max-fail=5 ,weight=1",
     ] {
-        let made = import(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
+        let made = import_config(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
         assert!(!made.text.contains("[[aaa.radius]]"), "{server}\n{}", made.text);
         assert!(
             made.left.iter().any(|(line, what)| *line == 4 && what == "server of [radius] is not taken"),
@@ -431,18 +431,18 @@ fn servers_are_read_as_accel_ppp_reads_them() {
 #[test]
 fn long_lines_stop_and_long_files_are_read_soon() {
     let long = format!("[modules]\npppoe\n[pppoe]\nac-name={}\n", "x".repeat(1015));
-    assert_eq!(import(&long).stops.len(), 1);
-    assert_eq!(import(&"x".repeat(1024)).stops.len(), 1);
-    assert_eq!(import(&format!("name {} require-pap", "x".repeat(1024))).stops.len(), 1);
+    assert_eq!(import_config(&long).stops.len(), 1);
+    assert_eq!(import_config(&"x".repeat(1024)).stops.len(), 1);
+    assert_eq!(import_config(&format!("name {} require-pap", "x".repeat(1024))).stops.len(), 1);
     let pools: String = (0..50_000).map(|n| format!("10.0.0.2-9,name=p{n}\nz{n}=${{z0}}\n")).collect();
-    let made = import(&format!("[modules]\nippool\n[ip-pool]\nz0=1\n{pools}"));
+    let made = import_config(&format!("[modules]\nippool\n[ip-pool]\nz0=1\n{pools}"));
     assert!(made.text.contains("p49999"), "each is taken");
 }
 
 #[test]
 fn ipv6_of_pppds_options_is_asked_for_or_named() {
     let named = |text: &str| -> Vec<usize> {
-        let left = import(text).left.into_iter();
+        let left = import_config(text).left.into_iter();
         left.filter(|(line, what)| *line > 0 || what.contains("IPv6")).map(|(line, _)| line).collect()
     };
     assert_eq!(named("require-chap\nipv6 ::1,::2\n"), [2, 0]);
@@ -457,10 +457,10 @@ proptest! {
     /// What is made either loads, or something of it is named.
     #[test]
     fn no_file_becomes_a_faulty_one_unsaid(text in "(\\[(modules|pppoe|ip-pool|ppp|radius|common)\\]\n|(pppoe|ippool|radius|interface=eth[12],?|ac-name=.{0,3}|10\\.0\\.0\\.[0-9]{1,2}[-/][0-9]{1,2}|gw-ip-address=10\\.0\\.0\\.1|lcp-echo-interval=[0-9]{1,4}|server=192\\.0\\.2\\.1,.{0,4}|acct-interim-interval=[0-9]{1,6}|max-sessions=[0-9]{1,5})\n|idle [0-9]{0,12} |'|\"|\\\\|#){0,30}") {
-        let made = import(&text);
-        let clock = WallClock::at(WallTime::UNIX_EPOCH);
+        let made = import_config(&text);
+        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
         if made.left.is_empty() && made.stops.is_empty() {
-            prop_assert!(crate::config::parse("pppoe.toml", &made.text, &Alone, &clock).is_ok(), "{}", made.text);
+            prop_assert!(crate::config::parse("pppoe.toml", &made.text, &NoEnvironment, &clock).is_ok(), "{}", made.text);
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct PortBlock {
 impl PortBlock {
     /// Whether a port of an address is in it.
     #[must_use]
-    pub fn holds(&self, address: IpAddr, port: u16) -> bool {
+    pub fn contains(&self, address: IpAddr, port: u16) -> bool {
         address == IpAddr::V4(self.address) && (self.first..=self.last).contains(&port)
     }
 }
@@ -78,17 +78,17 @@ impl PortBlocks {
     }
     /// How many hosts share an address (C of RFC 7422 §2).
     #[must_use]
-    pub const fn ratio(&self) -> u32 {
+    pub const fn compression_ratio(&self) -> u32 {
         self.ratio
     }
     /// How many ports a host has.
     #[must_use]
-    pub const fn size(&self) -> u32 {
+    pub const fn block_size(&self) -> u32 {
         self.size
     }
     /// The block that stands for a host.
     #[must_use]
-    pub fn outer(&self, inner: Ipv4Addr) -> Option<PortBlock> {
+    pub fn block_of_host(&self, inner: Ipv4Addr) -> Option<PortBlock> {
         let n = inner.to_bits().checked_sub(self.inner.0).filter(|_| inner.to_bits() <= self.inner.1)?;
         let address = *self.outer.get(usize::try_from(n / self.ratio).ok()?)?;
         let first = u32::from(self.first) + n % self.ratio * self.size;
@@ -97,7 +97,7 @@ impl PortBlocks {
     }
     /// The host that a port of an address outside stands for.
     #[must_use]
-    pub fn inner(&self, address: IpAddr, port: u16) -> Option<Ipv4Addr> {
+    pub fn host_of_port(&self, address: IpAddr, port: u16) -> Option<Ipv4Addr> {
         let IpAddr::V4(address) = address.to_canonical() else { return None };
         let at = u32::try_from(self.outer.iter().position(|one| *one == address)?).ok()?;
         let block = u32::from(port.checked_sub(self.first)?) / self.size;
@@ -114,24 +114,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn v4(text: &str) -> Ipv4Addr {
+    fn parse_ipv4(text: &str) -> Ipv4Addr {
         text.parse().unwrap()
     }
 
     #[test]
     fn hosts_get_blocks_one_behind_the_other() {
         // As RFC 7422 §2.3 has it, but without its dynamic pool: 14 hosts for an address, of which 0-1023 are reserved.
-        let blocks =
-            PortBlocks::new((v4("198.51.100.1"), v4("198.51.100.14")), &[v4("192.0.2.1")], 1024).unwrap();
-        assert_eq!((blocks.ratio(), blocks.size()), (14, 4608));
-        assert_eq!(blocks.outer(v4("198.51.100.1")).unwrap().to_string(), "192.0.2.1:1024-5631");
-        assert_eq!(blocks.outer(v4("198.51.100.14")).unwrap().to_string(), "192.0.2.1:60928-65535");
-        assert_eq!(blocks.inner(v4("192.0.2.1").into(), 5632), Some(v4("198.51.100.2")));
+        let blocks = PortBlocks::new(
+            (parse_ipv4("198.51.100.1"), parse_ipv4("198.51.100.14")),
+            &[parse_ipv4("192.0.2.1")],
+            1024,
+        )
+        .unwrap();
+        assert_eq!((blocks.compression_ratio(), blocks.block_size()), (14, 4608));
+        assert_eq!(
+            blocks.block_of_host(parse_ipv4("198.51.100.1")).unwrap().to_string(),
+            "192.0.2.1:1024-5631"
+        );
+        assert_eq!(
+            blocks.block_of_host(parse_ipv4("198.51.100.14")).unwrap().to_string(),
+            "192.0.2.1:60928-65535"
+        );
+        assert_eq!(
+            blocks.host_of_port(parse_ipv4("192.0.2.1").into(), 5632),
+            Some(parse_ipv4("198.51.100.2"))
+        );
         for (address, port) in [("192.0.2.1", 1023), ("192.0.2.2", 5000)] {
-            assert_eq!(blocks.inner(v4(address).into(), port), None);
+            assert_eq!(blocks.host_of_port(parse_ipv4(address).into(), port), None);
         }
-        assert_eq!((blocks.outer(v4("198.51.100.0")), blocks.outer(v4("198.51.100.15"))), (None, None));
-        let few = PortBlocks::new((v4("10.0.0.1"), v4("10.0.7.255")), &[v4("192.0.2.1")], 1024).unwrap_err();
+        assert_eq!(
+            (
+                blocks.block_of_host(parse_ipv4("198.51.100.0")),
+                blocks.block_of_host(parse_ipv4("198.51.100.15"))
+            ),
+            (None, None)
+        );
+        let few = PortBlocks::new(
+            (parse_ipv4("10.0.0.1"), parse_ipv4("10.0.7.255")),
+            &[parse_ipv4("192.0.2.1")],
+            1024,
+        )
+        .unwrap_err();
         assert!(few.0.contains("add addresses outside"), "{}", few.0);
     }
 
@@ -141,16 +165,16 @@ mod tests {
             hosts in 1_u32..4000, addresses in 4_usize..40, first in 0_u16..4096, host: prop::sample::Index, port: u16,
         ) {
             let outer: Vec<Ipv4Addr> = (0..addresses).map(|n| Ipv4Addr::new(192, 0, 2, n as u8)).collect();
-            let begin = u32::from(v4("100.64.0.1"));
+            let begin = u32::from(parse_ipv4("100.64.0.1"));
             let last = Ipv4Addr::from_bits(begin + hosts - 1);
-            let blocks = PortBlocks::new((v4("100.64.0.1"), last), &outer, first);
+            let blocks = PortBlocks::new((parse_ipv4("100.64.0.1"), last), &outer, first);
             prop_assume!(blocks.is_ok());
             let blocks = blocks.unwrap();
             let inner = Ipv4Addr::from_bits(begin + host.index(hosts as usize) as u32);
-            let block = blocks.outer(inner).unwrap();
+            let block = blocks.block_of_host(inner).unwrap();
             prop_assert!(block.first >= first && block.first <= block.last);
             for port in [block.first, block.last, block.first + port % (block.last - block.first + 1)] {
-                prop_assert_eq!(blocks.inner(block.address.into(), port), Some(inner));
+                prop_assert_eq!(blocks.host_of_port(block.address.into(), port), Some(inner));
             }
         }
     }

@@ -1,14 +1,14 @@
 //! The log as a start reads it: which sessions are open, and of which a Stop is owed.
 
-use super::{Begin, End, Lost, Owed, Record};
+use super::{LostSession, SessionEnd, SessionLogRecord, SessionStart, UnacknowledgedStop};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The log, read.
 #[derive(Debug, Default)]
-pub struct Index {
-    sessions: Vec<Known>,
+pub struct LogIndex {
+    sessions: Vec<IndexedSession>,
     /// Open ones by Acct-Session-Id.
     open: BTreeMap<String, usize>,
     all: BTreeMap<String, usize>,
@@ -18,50 +18,50 @@ pub struct Index {
 }
 
 #[derive(Debug)]
-struct Known {
-    begin: Begin,
-    end: Option<End>,
+struct IndexedSession {
+    begin: SessionStart,
+    end: Option<SessionEnd>,
     /// An AAA server has acknowledged its Stop.
     acknowledged: bool,
 }
 
-impl Index {
+impl LogIndex {
     /// Takes further lines, in the order in which they were written. Those that are no records are counted: a loss of power may
     /// have torn the last one of a file.
-    pub fn read(&mut self, text: &str) {
+    pub fn read_lines(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            match Record::parse(line) {
-                Ok(record) => self.take(record),
+            match SessionLogRecord::parse(line) {
+                Ok(record) => self.apply_record(record),
                 Err(_) => self.unreadable += 1,
             }
         }
     }
     /// Lines that were no records.
     #[must_use]
-    pub const fn unreadable(&self) -> u64 {
+    pub const fn unreadable_count(&self) -> u64 {
         self.unreadable
     }
 
-    fn take(&mut self, record: Record) {
+    fn apply_record(&mut self, record: SessionLogRecord) {
         self.records += 1;
         match record {
             // They ended with their concentrator.
-            Record::Started(_) => self.open.clear(),
-            Record::Stopped(_) => {}
-            Record::StopAcknowledged { session, .. } => {
+            SessionLogRecord::Started(_) => self.open.clear(),
+            SessionLogRecord::Stopped(_) => {}
+            SessionLogRecord::StopAcknowledged { session, .. } => {
                 if let Some(known) = self.all.get(&session).and_then(|n| self.sessions.get_mut(*n)) {
                     known.acknowledged = true;
                 }
             }
             // What was open at the end of a day stands at the begin of the next day's file, too.
-            Record::Begin(begin) if self.all.contains_key(&begin.session) => {}
-            Record::Begin(begin) => {
+            SessionLogRecord::Begin(begin) if self.all.contains_key(&begin.session) => {}
+            SessionLogRecord::Begin(begin) => {
                 let n = self.sessions.len();
                 self.open.insert(begin.session.clone(), n);
                 self.all.insert(begin.session.clone(), n);
-                self.sessions.push(Known { begin, end: None, acknowledged: false });
+                self.sessions.push(IndexedSession { begin, end: None, acknowledged: false });
             }
-            Record::End(end) => {
+            SessionLogRecord::End(end) => {
                 self.open.remove(&end.session);
                 if let Some(known) = self.all.get(&end.session).and_then(|n| self.sessions.get_mut(*n)) {
                     known.end = Some(end);
@@ -77,80 +77,88 @@ impl Index {
     }
 
     /// Sessions that have begun and not ended.
-    pub fn open(&self) -> impl Iterator<Item = Lost> {
+    pub fn open_sessions(&self) -> impl Iterator<Item = LostSession> {
         let open = self.open.values().filter_map(|n| self.sessions.get(*n));
-        open.map(|known| Lost { begin: known.begin.clone() })
+        open.map(|known| LostSession { begin: known.begin.clone() })
     }
 
     /// Sessions whose Stop no AAA server has acknowledged, in the order in which they began.
-    pub fn owed(&self) -> impl Iterator<Item = Owed> {
-        let owes = |known: &&Known| !known.acknowledged;
+    pub fn unacknowledged_stops(&self) -> impl Iterator<Item = UnacknowledgedStop> {
+        let owes = |known: &&IndexedSession| !known.acknowledged;
         self.sessions.iter().filter(owes).filter_map(|known| {
             let end = known.end.clone().filter(|end| end.stop.is_some())?;
-            Some(Owed { begin: known.begin.clone(), end })
+            Some(UnacknowledgedStop { begin: known.begin.clone(), end })
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Stop;
-    use super::super::record::tests::begin;
+    use super::super::AccountingStop;
+    use super::super::record::tests::test_start;
     use super::*;
     use usher_core::WallTime;
 
     const T: u64 = 1_790_000_000;
 
-    fn at(secs: u64) -> WallTime {
+    fn time_at(secs: u64) -> WallTime {
         WallTime::from_unix_secs(T + secs)
     }
-    fn ended(secs: u64, session: &str) -> End {
-        let (at, reason) = (at(secs), "padt".into());
-        End { at, session: session.into(), reason, octets_in: 1, octets_out: 2, stop: None }
+    fn test_end(secs: u64, session: &str) -> SessionEnd {
+        let (at, reason) = (time_at(secs), "padt".into());
+        SessionEnd { ended_at: at, session: session.into(), reason, octets_in: 1, octets_out: 2, stop: None }
     }
-    fn with(secs: u64, session: &str, user: &str) -> String {
-        Record::begin(begin(T + secs, session, user)).to_line()
+    fn start_line(secs: u64, session: &str, user: &str) -> String {
+        SessionLogRecord::session_started(test_start(T + secs, session, user)).to_line()
     }
 
     #[test]
     fn what_has_begun_and_not_ended_is_open() {
-        let mut index = Index::default();
+        let mut index = LogIndex::default();
         assert!(index.is_empty());
-        index.read("{\"event\":\"beg\n\n");
-        assert!(index.is_empty() && index.unreadable() == 1);
-        let lines = [with(10, "1", "ann"), with(20, "2", "bob"), with(20, "3", "eve")].concat();
-        index.read(&lines);
-        index.read(&Record::end(ended(30, "2")).to_line());
+        index.read_lines("{\"event\":\"beg\n\n");
+        assert!(index.is_empty() && index.unreadable_count() == 1);
+        let lines =
+            [start_line(10, "1", "ann"), start_line(20, "2", "bob"), start_line(20, "3", "eve")].concat();
+        index.read_lines(&lines);
+        index.read_lines(&SessionLogRecord::session_ended(test_end(30, "2")).to_line());
         // Of what was open at the end of a day the next day's file has the begins, and those who have gone stay so.
-        index.read(&lines);
+        index.read_lines(&lines);
         assert!(!index.is_empty());
-        let open = |index: &Index| index.open().map(|lost| lost.begin.user).collect::<Vec<_>>();
+        let open = |index: &LogIndex| index.open_sessions().map(|lost| lost.begin.user).collect::<Vec<_>>();
         assert_eq!(open(&index), ["ann", "eve"], "their accounting is owed a last word");
-        index.read(&Record::started(at(50)).to_line());
+        index.read_lines(&SessionLogRecord::service_started(time_at(50)).to_line());
         assert!(open(&index).is_empty(), "a start ends what was open");
     }
 
     #[test]
     fn a_stop_is_owed_until_it_is_acknowledged() {
-        let stop = Some(Stop { cause: 1, record: 1, packets: Some((3, 4)) });
-        let owing = |secs, session| Record::end(End { stop, ..ended(secs, session) }).to_line();
-        let acknowledged = |secs, session: &str| {
-            Record::StopAcknowledged { at: at(secs), session: session.into() }.to_line()
+        let stop = Some(AccountingStop { cause: 1, record: 1, packets: Some((3, 4)) });
+        let owing = |secs, session| {
+            SessionLogRecord::session_ended(SessionEnd { stop, ..test_end(secs, session) }).to_line()
         };
-        let begins = ["1", "2", "3", "4"].map(|session| with(0, session, "ann")).concat();
-        let mut index = Index::default();
-        index.read(&begins);
+        let acknowledged = |secs, session: &str| {
+            SessionLogRecord::StopAcknowledged { acknowledged_at: time_at(secs), session: session.into() }
+                .to_line()
+        };
+        let begins = ["1", "2", "3", "4"].map(|session| start_line(0, session, "ann")).concat();
+        let mut index = LogIndex::default();
+        index.read_lines(&begins);
         // Of 3 no Stop is owed, 4 is open.
-        index.read(&[owing(10, "1"), owing(11, "2"), Record::end(ended(12, "3")).to_line()].concat());
-        let owed = |index: &Index| index.owed().map(|owed| owed.end.session).collect::<Vec<_>>();
+        index.read_lines(
+            &[owing(10, "1"), owing(11, "2"), SessionLogRecord::session_ended(test_end(12, "3")).to_line()]
+                .concat(),
+        );
+        let owed =
+            |index: &LogIndex| index.unacknowledged_stops().map(|owed| owed.end.session).collect::<Vec<_>>();
         assert_eq!(owed(&index), ["1", "2"]);
-        index.read(&acknowledged(13, "2"));
-        index.read(&acknowledged(13, "of another log"));
+        index.read_lines(&acknowledged(13, "2"));
+        index.read_lines(&acknowledged(13, "of another log"));
         assert_eq!(owed(&index), ["1"]);
-        let one = index.owed().next().unwrap();
+        let one = index.unacknowledged_stops().next().unwrap();
         assert_eq!((one.begin.user.as_str(), one.end.stop, one.end.octets_out), ("ann", stop, 2));
         // A start changes nothing of that.
-        index.read(&Record::started(at(20)).to_line());
-        assert_eq!((owed(&index), index.open().count()), (vec!["1".to_owned()], 0));
+        index.read_lines(&SessionLogRecord::service_started(time_at(20)).to_line());
+        assert_eq!((owed(&index), index.open_sessions().count()), (vec!["1".to_owned()], 0));
     }
 }

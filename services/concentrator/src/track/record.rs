@@ -10,9 +10,9 @@ use usher_core::{Duration, WallTime};
 
 /// A session of a user begins.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Begin {
+pub struct SessionStart {
     /// When.
-    pub at: WallTime,
+    pub started_at: WallTime,
     /// Acct-Session-Id, by which its end is found.
     pub session: String,
     /// The user's name.
@@ -37,9 +37,9 @@ pub struct Begin {
 
 /// A session of a user has ended.
 #[derive(Clone, PartialEq, Debug)]
-pub struct End {
+pub struct SessionEnd {
     /// When.
-    pub at: WallTime,
+    pub ended_at: WallTime,
     /// Acct-Session-Id.
     pub session: String,
     /// Why.
@@ -48,13 +48,13 @@ pub struct End {
     pub octets_in: u64,
     /// Octets of packets to the host.
     pub octets_out: u64,
-    /// The AAA server is owed a Stop: until it acknowledges that ([`Record::StopAcknowledged`]) later starts send it, too.
-    pub stop: Option<Stop>,
+    /// The AAA server is owed a Stop: until it acknowledges that ([`SessionLogRecord::StopAcknowledged`]) later starts send it, too.
+    pub stop: Option<AccountingStop>,
 }
 
 /// What the AAA server is to be told of a session's end, beside what the log says of it anyhow (RFC 2866 §5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stop {
+pub struct AccountingStop {
     /// The number of Acct-Terminate-Cause.
     pub cause: u32,
     /// The record's number within its session (Accounting-Record-Number, RFC 6733 §9.8.3).
@@ -65,19 +65,19 @@ pub struct Stop {
 
 /// A line of the log.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Record {
+pub enum SessionLogRecord {
     /// A concentrator has started: no session of before is left.
     Started(WallTime),
     /// It has ended in good order.
     Stopped(WallTime),
     /// A session begins.
-    Begin(Begin),
+    Begin(SessionStart),
     /// A session has ended.
-    End(End),
+    End(SessionEnd),
     /// An AAA server has acknowledged the Stop of this session (RFC 2866 §2).
     StopAcknowledged {
         /// When.
-        at: WallTime,
+        acknowledged_at: WallTime,
         /// Acct-Session-Id.
         session: String,
     },
@@ -85,7 +85,7 @@ pub enum Record {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-enum Line {
+enum SessionLogLine {
     Started {
         at: String,
     },
@@ -104,7 +104,7 @@ enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ipv4: Option<Ipv4Addr>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ports: Option<Ports>,
+        ports: Option<PortBlockLine>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ipv6: Vec<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,17 +135,17 @@ struct StopLine {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Ports {
+struct PortBlockLine {
     address: Ipv4Addr,
     first: u16,
     last: u16,
 }
 
-fn hex(octets: &[u8]) -> String {
+fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-fn octets(hex: &str) -> Option<Vec<u8>> {
+fn parse_hex(hex: &str) -> Option<Vec<u8>> {
     let pairs = hex.as_bytes().chunks(2).map(|pair| {
         let pair = core::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
         u8::from_str_radix(pair, 16).ok()
@@ -153,39 +153,39 @@ fn octets(hex: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-fn prefix(text: &str) -> Option<(Ipv6Addr, u8)> {
+fn parse_prefix(text: &str) -> Option<(Ipv6Addr, u8)> {
     let (address, bits) = text.split_once('/')?;
     Some((address.parse().ok()?, bits.parse().ok().filter(|bits| *bits <= 128)?))
 }
 
-impl Record {
+impl SessionLogRecord {
     /// A concentrator has started.
     #[must_use]
-    pub const fn started(at: WallTime) -> Self {
+    pub const fn service_started(at: WallTime) -> Self {
         Self::Started(at)
     }
     /// It has ended.
     #[must_use]
-    pub const fn stopped(at: WallTime) -> Self {
+    pub const fn service_stopped(at: WallTime) -> Self {
         Self::Stopped(at)
     }
     /// A session begins.
     #[must_use]
-    pub const fn begin(begin: Begin) -> Self {
+    pub const fn session_started(begin: SessionStart) -> Self {
         Self::Begin(begin)
     }
     /// A session has ended.
     #[must_use]
-    pub const fn end(end: End) -> Self {
+    pub const fn session_ended(end: SessionEnd) -> Self {
         Self::End(end)
     }
     /// When.
     #[must_use]
-    pub const fn at(&self) -> WallTime {
+    pub const fn time(&self) -> WallTime {
         match self {
-            Self::Started(at) | Self::Stopped(at) | Self::StopAcknowledged { at, .. } => *at,
-            Self::Begin(begin) => begin.at,
-            Self::End(end) => end.at,
+            Self::Started(at) | Self::Stopped(at) | Self::StopAcknowledged { acknowledged_at: at, .. } => *at,
+            Self::Begin(begin) => begin.started_at,
+            Self::End(end) => end.ended_at,
         }
     }
 
@@ -193,10 +193,10 @@ impl Record {
     #[must_use]
     pub fn to_line(&self) -> String {
         let line = match self.clone() {
-            Self::Started(at) => Line::Started { at: at.to_string() },
-            Self::Stopped(at) => Line::Stopped { at: at.to_string() },
-            Self::Begin(begin) => Line::Begin {
-                at: begin.at.to_string(),
+            Self::Started(at) => SessionLogLine::Started { at: at.to_string() },
+            Self::Stopped(at) => SessionLogLine::Stopped { at: at.to_string() },
+            Self::Begin(begin) => SessionLogLine::Begin {
+                at: begin.started_at.to_string(),
                 session: begin.session,
                 user: begin.user,
                 station: begin.station,
@@ -204,19 +204,29 @@ impl Record {
                 number: begin.number,
                 circuit: begin.circuit,
                 ipv4: begin.ipv4,
-                ports: begin.block.map(|PortBlock { address, first, last }| Ports { address, first, last }),
+                ports: begin.block.map(|PortBlock { address, first, last }| PortBlockLine {
+                    address,
+                    first,
+                    last,
+                }),
                 ipv6: begin.ipv6.iter().map(|(prefix, bits)| format!("{prefix}/{bits}")).collect(),
-                class: begin.classes.iter().map(|class| hex(class)).collect(),
+                class: begin.classes.iter().map(|class| to_hex(class)).collect(),
             },
-            Self::End(end) => Line::End {
-                at: end.at.to_string(),
+            Self::End(end) => SessionLogLine::End {
+                at: end.ended_at.to_string(),
                 session: end.session,
                 reason: end.reason,
                 octets_in: end.octets_in,
                 octets_out: end.octets_out,
-                stop: end.stop.map(|Stop { cause, record, packets }| StopLine { cause, record, packets }),
+                stop: end.stop.map(|AccountingStop { cause, record, packets }| StopLine {
+                    cause,
+                    record,
+                    packets,
+                }),
             },
-            Self::StopAcknowledged { at, session } => Line::StopAcknowledged { at: at.to_string(), session },
+            Self::StopAcknowledged { acknowledged_at: at, session } => {
+                SessionLogLine::StopAcknowledged { at: at.to_string(), session }
+            }
         };
         // Texts and numbers are always JSON.
         let mut text = serde_json::to_string(&line).unwrap_or_default();
@@ -229,19 +239,31 @@ impl Record {
     /// # Errors
     /// Why it is no record, in words.
     pub fn parse(line: &str) -> Result<Self, String> {
-        let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let line: SessionLogLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
         Ok(match line {
-            Line::Started { at } => Self::Started(time(&at)?),
-            Line::Stopped { at } => Self::Stopped(time(&at)?),
-            Line::Begin { at, session, user, station, port, number, circuit, ipv4, ports, ipv6, class } => {
+            SessionLogLine::Started { at } => Self::Started(time(&at)?),
+            SessionLogLine::Stopped { at } => Self::Stopped(time(&at)?),
+            SessionLogLine::Begin {
+                at,
+                session,
+                user,
+                station,
+                port,
+                number,
+                circuit,
+                ipv4,
+                ports,
+                ipv6,
+                class,
+            } => {
                 let prefixes =
-                    ipv6.iter().map(|one| prefix(one).ok_or_else(|| format!("\"{one}\" is no prefix")));
+                    ipv6.iter().map(|one| parse_prefix(one).ok_or_else(|| format!("\"{one}\" is no prefix")));
                 let classes = class
                     .iter()
-                    .map(|one| octets(one).ok_or_else(|| format!("\"{one}\" is not hexadecimal")));
-                Self::Begin(Begin {
-                    at: time(&at)?,
+                    .map(|one| parse_hex(one).ok_or_else(|| format!("\"{one}\" is not hexadecimal")));
+                Self::Begin(SessionStart {
+                    started_at: time(&at)?,
                     session,
                     user,
                     station,
@@ -249,16 +271,23 @@ impl Record {
                     number,
                     circuit,
                     ipv4,
-                    block: ports.map(|Ports { address, first, last }| PortBlock { address, first, last }),
+                    block: ports.map(|PortBlockLine { address, first, last }| PortBlock {
+                        address,
+                        first,
+                        last,
+                    }),
                     ipv6: prefixes.collect::<Result<_, _>>()?,
                     classes: classes.collect::<Result<_, _>>()?,
                 })
             }
-            Line::End { at, session, reason, octets_in, octets_out, stop } => {
-                let stop = stop.map(|StopLine { cause, record, packets }| Stop { cause, record, packets });
-                Self::End(End { at: time(&at)?, session, reason, octets_in, octets_out, stop })
+            SessionLogLine::End { at, session, reason, octets_in, octets_out, stop } => {
+                let stop =
+                    stop.map(|StopLine { cause, record, packets }| AccountingStop { cause, record, packets });
+                Self::End(SessionEnd { ended_at: time(&at)?, session, reason, octets_in, octets_out, stop })
             }
-            Line::StopAcknowledged { at, session } => Self::StopAcknowledged { at: time(&at)?, session },
+            SessionLogLine::StopAcknowledged { at, session } => {
+                Self::StopAcknowledged { acknowledged_at: time(&at)?, session }
+            }
         })
     }
 }
@@ -325,9 +354,9 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(crate) fn begin(at: u64, session: &str, user: &str) -> Begin {
-        Begin {
-            at: WallTime::from_unix_secs(at),
+    pub(crate) fn test_start(at: u64, session: &str, user: &str) -> SessionStart {
+        SessionStart {
+            started_at: WallTime::from_unix_secs(at),
             session: session.into(),
             user: user.into(),
             station: "02:00:00:00:01:01".into(),
@@ -343,12 +372,12 @@ pub(crate) mod tests {
 
     #[test]
     fn a_line_is_as_the_manual_has_it() {
-        let mut one = begin(1_790_000_000, "0102030400000001", "ann");
+        let mut one = test_start(1_790_000_000, "0102030400000001", "ann");
         one.ipv4 = Some(Ipv4Addr::new(100, 64, 0, 2));
         one.block = Some(PortBlock { address: Ipv4Addr::new(192, 0, 2, 1), first: 1024, last: 2047 });
         one.ipv6 = [("2001:db8:1::".parse().unwrap(), 64)].into();
         one.classes = [[0x0a, 0xff].into()].into();
-        let line = Record::begin(one).to_line();
+        let line = SessionLogRecord::session_started(one).to_line();
         assert_eq!(
             line,
             "{\"event\":\"begin\",\"at\":\"2026-09-21T14:13:20.000000Z\",\"session\":\"0102030400000001\",\"user\":\"ann\",\
@@ -392,23 +421,23 @@ pub(crate) mod tests {
             user in "\\PC{0,40}", classes: Vec<Vec<u8>>, ipv4: Option<u32>, bits in 0_u8..=128, address: u128, octets: u64,
             packets: Option<(u64, u64)>, owed: bool, record: u32,
         ) {
-            let mut one = begin(1_790_000_000, "a", &user);
+            let mut one = test_start(1_790_000_000, "a", &user);
             (one.classes, one.ipv4) = (classes, ipv4.map(Ipv4Addr::from_bits));
             one.ipv6 = [(Ipv6Addr::from_bits(address), bits)].into();
-            let stop = owed.then_some(Stop { cause: record, record, packets });
-            let acknowledged = Record::StopAcknowledged { at: one.at, session: user.clone() };
-            let end = End { at: one.at, session: user, reason: "closed".into(), octets_in: octets, octets_out: 0, stop };
+            let stop = owed.then_some(AccountingStop { cause: record, record, packets });
+            let acknowledged = SessionLogRecord::StopAcknowledged { acknowledged_at: one.started_at, session: user.clone() };
+            let end = SessionEnd { ended_at: one.started_at, session: user, reason: "closed".into(), octets_in: octets, octets_out: 0, stop };
             for record in [
-                Record::Begin(one.clone()), Record::End(end), Record::Started(one.at), Record::Stopped(one.at), acknowledged,
+                SessionLogRecord::Begin(one.clone()), SessionLogRecord::End(end), SessionLogRecord::Started(one.started_at), SessionLogRecord::Stopped(one.started_at), acknowledged,
             ] {
                 let line = record.to_line();
                 prop_assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
-                prop_assert_eq!(Record::parse(&line), Ok(record));
+                prop_assert_eq!(SessionLogRecord::parse(&line), Ok(record));
             }
         }
         #[test]
         fn what_is_no_record_is_refused(text in "\\PC{0,200}") {
-            prop_assert!(Record::parse(&text).is_err());
+            prop_assert!(SessionLogRecord::parse(&text).is_err());
             let _ = parse_time(&text);
         }
     }

@@ -12,7 +12,7 @@ use usher_core::{Duration, WallTime};
 
 /// A connection that is translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Translated {
+pub struct TranslatedConnection {
     /// 6 is TCP, 17 UDP, and 1 ICMP, whose queries have their identifier in place of a port.
     pub protocol: u8,
     /// The host's end.
@@ -27,14 +27,14 @@ pub enum TranslationRecord {
     /// Nobody knows what was translated before: those who followed it have begun anew.
     Started(WallTime),
     /// A connection is translated from now on.
-    Begin(WallTime, Translated),
+    Begin(WallTime, TranslatedConnection),
     /// It is no more.
-    End(WallTime, Translated),
+    End(WallTime, TranslatedConnection),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-enum Line {
+enum TranslationLogLine {
     Started { at: String },
     Begin { at: String, protocol: u8, inside: SocketAddrV4, outside: SocketAddrV4 },
     End { at: String, protocol: u8, inside: SocketAddrV4, outside: SocketAddrV4 },
@@ -43,7 +43,7 @@ enum Line {
 impl TranslationRecord {
     /// When.
     #[must_use]
-    pub const fn at(&self) -> WallTime {
+    pub const fn time(&self) -> WallTime {
         match self {
             Self::Started(at) | Self::Begin(at, _) | Self::End(at, _) => *at,
         }
@@ -53,12 +53,12 @@ impl TranslationRecord {
     #[must_use]
     pub fn to_line(&self) -> String {
         let line = match *self {
-            Self::Started(at) => Line::Started { at: at.to_string() },
-            Self::Begin(at, Translated { protocol, inside, outside }) => {
-                Line::Begin { at: at.to_string(), protocol, inside, outside }
+            Self::Started(at) => TranslationLogLine::Started { at: at.to_string() },
+            Self::Begin(at, TranslatedConnection { protocol, inside, outside }) => {
+                TranslationLogLine::Begin { at: at.to_string(), protocol, inside, outside }
             }
-            Self::End(at, Translated { protocol, inside, outside }) => {
-                Line::End { at: at.to_string(), protocol, inside, outside }
+            Self::End(at, TranslatedConnection { protocol, inside, outside }) => {
+                TranslationLogLine::End { at: at.to_string(), protocol, inside, outside }
             }
         };
         // Texts and numbers are always JSON.
@@ -72,15 +72,15 @@ impl TranslationRecord {
     /// # Errors
     /// Why it is no record, in words.
     pub fn parse(line: &str) -> Result<Self, String> {
-        let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let line: TranslationLogLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
         Ok(match line {
-            Line::Started { at } => Self::Started(time(&at)?),
-            Line::Begin { at, protocol, inside, outside } => {
-                Self::Begin(time(&at)?, Translated { protocol, inside, outside })
+            TranslationLogLine::Started { at } => Self::Started(time(&at)?),
+            TranslationLogLine::Begin { at, protocol, inside, outside } => {
+                Self::Begin(time(&at)?, TranslatedConnection { protocol, inside, outside })
             }
-            Line::End { at, protocol, inside, outside } => {
-                Self::End(time(&at)?, Translated { protocol, inside, outside })
+            TranslationLogLine::End { at, protocol, inside, outside } => {
+                Self::End(time(&at)?, TranslatedConnection { protocol, inside, outside })
             }
         })
     }
@@ -88,7 +88,7 @@ impl TranslationRecord {
 
 /// Looks for who stood behind an end outside in a second, in the files of the log from that second's day back.
 #[derive(Debug)]
-pub struct Behind {
+pub struct TranslationSearch {
     outside: SocketAddrV4,
     from: WallTime,
     to: WallTime,
@@ -99,7 +99,7 @@ pub struct Behind {
     unreadable: u64,
 }
 
-impl Behind {
+impl TranslationSearch {
     /// Who stood behind it in the second that begins then?
     #[must_use]
     pub fn new(outside: SocketAddrV4, at: WallTime) -> Self {
@@ -111,10 +111,13 @@ impl Behind {
     ///
     /// # Errors
     /// That of a line which cannot be had; what came before it is not taken either.
-    pub fn read<L: AsRef<str>, E>(&mut self, lines: impl Iterator<Item = Result<L, E>>) -> Result<(), E> {
+    pub fn read_file<L: AsRef<str>, E>(
+        &mut self,
+        lines: impl Iterator<Item = Result<L, E>>,
+    ) -> Result<(), E> {
         // Only these lines are looked at: a day may have millions of others.
         let named = format!("\"outside\":\"{}\"", self.outside);
-        let mut records = Kept::default();
+        let mut records = RelevantRecords::default();
         for line in lines {
             let line = line?;
             let line = line.as_ref();
@@ -122,7 +125,7 @@ impl Behind {
                 continue;
             }
             match TranslationRecord::parse(line) {
-                Ok(record) if record.at() < self.to => records.take(record, self.from),
+                Ok(record) if record.time() < self.to => records.insert_record(record, self.from),
                 Ok(_) => {}
                 Err(_) => self.unreadable += 1,
             }
@@ -135,20 +138,20 @@ impl Behind {
 
     /// Whether files of before can say nothing more.
     #[must_use]
-    pub fn decided(&self) -> bool {
+    pub fn is_decided(&self) -> bool {
         // At one in that very second connections of before end, which files of before name.
         self.records.iter().any(|record| matches!(record, TranslationRecord::Started(at) if *at < self.from))
     }
 
     /// Lines that were no records.
     #[must_use]
-    pub const fn unreadable(&self) -> u64 {
+    pub const fn unreadable_count(&self) -> u64 {
         self.unreadable
     }
 
     /// The hosts whose ends stood behind it: several where connections to different ends elsewhere share it, as Linux lets them.
     #[must_use]
-    pub fn inside(&self) -> Vec<Ipv4Addr> {
+    pub fn inside_hosts(&self) -> Vec<Ipv4Addr> {
         // A host's end may have several connections to different ends elsewhere.
         let mut held: BTreeMap<(u8, SocketAddrV4), u32> = BTreeMap::new();
         let mut found = Vec::new();
@@ -189,35 +192,35 @@ impl Behind {
 
 /// Records of a file that may matter, in their order.
 #[derive(Default)]
-struct Kept {
+struct RelevantRecords {
     all: BTreeMap<u64, TranslationRecord>,
     next: u64,
     /// Since the last start, of a host's end the begins behind its last end that is kept.
-    begun: BTreeMap<(u8, SocketAddrV4), Vec<u64>>,
+    open_connections: BTreeMap<(u8, SocketAddrV4), Vec<u64>>,
 }
 
-impl Kept {
+impl RelevantRecords {
     /// `from`: when the second that is asked for begins.
-    fn take(&mut self, record: TranslationRecord, from: WallTime) {
+    fn insert_record(&mut self, record: TranslationRecord, from: WallTime) {
         match record {
             TranslationRecord::Started(at) => {
                 if at < from {
                     // What was before does not matter any more.
                     self.all.clear();
                 }
-                self.begun.clear();
+                self.open_connections.clear();
             }
             TranslationRecord::Begin(_, one) => {
-                self.begun.entry((one.protocol, one.inside)).or_default().push(self.next);
+                self.open_connections.entry((one.protocol, one.inside)).or_default().push(self.next);
             }
             TranslationRecord::End(at, one) => {
                 let key = (one.protocol, one.inside);
                 // One that was there before that second alone says nothing.
-                let mut begun = self.begun.remove(&key).filter(|_| at < from).unwrap_or_default();
+                let mut begun = self.open_connections.remove(&key).filter(|_| at < from).unwrap_or_default();
                 if let Some(begin) = begun.pop() {
                     self.all.remove(&begin);
                     if !begun.is_empty() {
-                        self.begun.insert(key, begun);
+                        self.open_connections.insert(key, begun);
                     }
                     return;
                 }
@@ -235,29 +238,29 @@ mod tests {
 
     const T: u64 = 1_790_000_000;
 
-    fn at(secs: u64) -> WallTime {
+    fn time_at(secs: u64) -> WallTime {
         WallTime::from_unix_secs(T + secs)
     }
-    fn one(protocol: u8, host: u8) -> Translated {
+    fn test_connection(protocol: u8, host: u8) -> TranslatedConnection {
         let outside = "192.0.2.1:40022".parse().unwrap();
-        Translated { protocol, inside: SocketAddrV4::new([10, 0, 0, host].into(), 50_000), outside }
+        TranslatedConnection { protocol, inside: SocketAddrV4::new([10, 0, 0, host].into(), 50_000), outside }
     }
-    fn text(records: &[TranslationRecord]) -> String {
+    fn log_text(records: &[TranslationRecord]) -> String {
         records.iter().map(TranslationRecord::to_line).collect()
     }
-    fn hosts(files: &[&str], secs: u64) -> Vec<u8> {
-        let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(secs));
+    fn find_inside_hosts(files: &[&str], secs: u64) -> Vec<u8> {
+        let mut behind = TranslationSearch::new("192.0.2.1:40022".parse().unwrap(), time_at(secs));
         for file in files.iter().rev() {
-            if !behind.decided() {
-                let Ok(()) = behind.read(file.lines().map(Ok::<_, core::convert::Infallible>));
+            if !behind.is_decided() {
+                let Ok(()) = behind.read_file(file.lines().map(Ok::<_, core::convert::Infallible>));
             }
         }
-        behind.inside().iter().map(|address| address.octets()[3]).collect()
+        behind.inside_hosts().iter().map(|address| address.octets()[3]).collect()
     }
 
     #[test]
     fn a_line_is_as_the_manual_has_it() {
-        let line = TranslationRecord::Begin(at(0), one(6, 7)).to_line();
+        let line = TranslationRecord::Begin(time_at(0), test_connection(6, 7)).to_line();
         assert_eq!(
             line,
             "{\"event\":\"begin\",\"at\":\"2026-09-21T14:13:20.000000Z\",\"protocol\":6,\"inside\":\"10.0.0.7:50000\",\
@@ -268,19 +271,19 @@ mod tests {
     #[test]
     fn an_end_outside_is_whose_connection_had_it_in_that_second() {
         use TranslationRecord::{Begin, End, Started};
-        let file = text(&[
-            Started(at(0)),
-            Begin(at(10), one(6, 7)),
-            End(at(20), one(6, 7)),
-            Begin(at(20), one(6, 8)),
-            Begin(at(25), one(17, 9)),
+        let file = log_text(&[
+            Started(time_at(0)),
+            Begin(time_at(10), test_connection(6, 7)),
+            End(time_at(20), test_connection(6, 7)),
+            Begin(time_at(20), test_connection(6, 8)),
+            Begin(time_at(25), test_connection(17, 9)),
             // The kernel gives an end outside to several connections at a time, if they go to different ends elsewhere.
-            Begin(at(40), one(6, 7)),
-            End(at(45), one(6, 7)),
+            Begin(time_at(40), test_connection(6, 7)),
+            End(time_at(45), test_connection(6, 7)),
             // Of two connections of one end one is there yet.
-            Begin(at(46), one(6, 8)),
-            End(at(47), one(6, 8)),
-            Started(at(50)),
+            Begin(time_at(46), test_connection(6, 8)),
+            End(time_at(47), test_connection(6, 8)),
+            Started(time_at(50)),
         ]);
         for (secs, expected) in [
             (9, &[][..]),
@@ -293,31 +296,34 @@ mod tests {
             (50, &[8, 9]),
             (51, &[]),
         ] {
-            let mut found = hosts(&[&file], secs);
+            let mut found = find_inside_hosts(&[&file], secs);
             found.sort_unstable();
             assert_eq!(found, expected, "{secs}");
         }
         // What began the day before stands in its file; other ends, and torn lines, do no harm.
         let day = 86_400;
-        let before = text(&[Started(at(0)), Begin(at(10), one(6, 7))]);
-        let after = format!("{}{{\"event\":\"beg\n", text(&[End(at(day), one(6, 7))]));
-        assert_eq!(hosts(&[&before, &after], day - 5), [7]);
-        assert!(hosts(&[&before, &after], day + 5).is_empty());
-        let other = Translated { outside: "192.0.2.1:4002".parse().unwrap(), ..one(6, 9) };
-        assert!(hosts(&[&text(&[Started(at(0)), Begin(at(1), other)])], 5).is_empty());
+        let before = log_text(&[Started(time_at(0)), Begin(time_at(10), test_connection(6, 7))]);
+        let after = format!("{}{{\"event\":\"beg\n", log_text(&[End(time_at(day), test_connection(6, 7))]));
+        assert_eq!(find_inside_hosts(&[&before, &after], day - 5), [7]);
+        assert!(find_inside_hosts(&[&before, &after], day + 5).is_empty());
+        let other =
+            TranslatedConnection { outside: "192.0.2.1:4002".parse().unwrap(), ..test_connection(6, 9) };
+        assert!(
+            find_inside_hosts(&[&log_text(&[Started(time_at(0)), Begin(time_at(1), other)])], 5).is_empty()
+        );
     }
 
     #[test]
     fn of_connections_that_had_ended_before_nothing_is_kept() {
         use TranslationRecord::{Begin, End, Started};
-        let mut log = text(&[Started(at(0)), Begin(at(1), one(6, 200))]);
+        let mut log = log_text(&[Started(time_at(0)), Begin(time_at(1), test_connection(6, 200))]);
         for n in 0..20_000 {
-            let of = one(6, (n % 200) as u8);
-            log += &text(&[Begin(at(2 + n), of), End(at(2 + n), of)]);
+            let of = test_connection(6, (n % 200) as u8);
+            log += &log_text(&[Begin(time_at(2 + n), of), End(time_at(2 + n), of)]);
         }
-        let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(19_000));
-        let Ok(()) = behind.read(log.lines().map(Ok::<_, core::convert::Infallible>));
-        let hosts: Vec<u8> = behind.inside().iter().map(|address| address.octets()[3]).collect();
+        let mut behind = TranslationSearch::new("192.0.2.1:40022".parse().unwrap(), time_at(19_000));
+        let Ok(()) = behind.read_file(log.lines().map(Ok::<_, core::convert::Infallible>));
+        let hosts: Vec<u8> = behind.inside_hosts().iter().map(|address| address.octets()[3]).collect();
         assert_eq!((hosts, behind.records.len()), (vec![198, 200], 4));
     }
 
@@ -331,7 +337,7 @@ mod tests {
             let mut now = 20_i64;
             let records = steps.into_iter().map(|(what, host, tcp, passes)| {
                 now = (now + i64::from(passes) - i64::from(what == 7) * 5).max(0);
-                let (now, of) = (at(now as u64), one(if tcp { 6 } else { 17 }, host));
+                let (now, of) = (time_at(now as u64), test_connection(if tcp { 6 } else { 17 }, host));
                 match what {
                     0..4 => Begin(now, of),
                     4..8 => End(now, of),
@@ -340,15 +346,15 @@ mod tests {
             });
             let records: Vec<TranslationRecord> = records.collect();
             for files in [1, 3] {
-                let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(second));
+                let mut behind = TranslationSearch::new("192.0.2.1:40022".parse().unwrap(), time_at(second));
                 for file in records.chunks((records.len() / files).max(1)).rev() {
-                    if !behind.decided() {
-                        let log = text(file);
-                        let Ok(()) = behind.read(log.lines().map(Ok::<_, core::convert::Infallible>));
+                    if !behind.is_decided() {
+                        let log = log_text(file);
+                        let Ok(()) = behind.read_file(log.lines().map(Ok::<_, core::convert::Infallible>));
                     }
                 }
-                let sorted = |of: &Behind| {
-                    let mut all = of.inside();
+                let sorted = |of: &TranslationSearch| {
+                    let mut all = of.inside_hosts();
                     all.sort_unstable();
                     all
                 };
@@ -356,7 +362,7 @@ mod tests {
                 // With all records kept up to the last start before.
                 let to = behind.to;
                 let first = records.iter().rposition(|one| matches!(one, Started(at) if *at < behind.from));
-                let whole = records[first.unwrap_or(0)..].iter().copied().filter(|one| one.at() < to);
+                let whole = records[first.unwrap_or(0)..].iter().copied().filter(|one| one.time() < to);
                 behind.records = whole.collect();
                 prop_assert_eq!(found, sorted(&behind));
             }
@@ -364,17 +370,17 @@ mod tests {
         #[test]
         fn a_record_that_is_written_is_read(secs in 0_u64..1 << 31, protocol: u8, host: u8) {
             use TranslationRecord::{Begin, End, Started};
-            for record in [Started(at(secs)), Begin(at(secs), one(protocol, host)), End(at(secs), one(protocol, host))] {
+            for record in [Started(time_at(secs)), Begin(time_at(secs), test_connection(protocol, host)), End(time_at(secs), test_connection(protocol, host))] {
                 prop_assert_eq!(TranslationRecord::parse(&record.to_line()), Ok(record));
             }
         }
         #[test]
         fn what_is_no_record_is_refused(text in "\\PC{0,200}") {
             prop_assert!(TranslationRecord::parse(&text).is_err());
-            let mut behind = Behind::new("192.0.2.1:40022".parse().unwrap(), at(0));
+            let mut behind = TranslationSearch::new("192.0.2.1:40022".parse().unwrap(), time_at(0));
             let line = format!("\"outside\":\"192.0.2.1:40022\"{text}");
-            let Ok(()) = behind.read([Ok::<_, core::convert::Infallible>(line)].into_iter());
-            prop_assert!(behind.inside().is_empty());
+            let Ok(()) = behind.read_file([Ok::<_, core::convert::Infallible>(line)].into_iter());
+            prop_assert!(behind.inside_hosts().is_empty());
         }
     }
 }

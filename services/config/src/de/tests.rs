@@ -1,14 +1,14 @@
 //! What a typed value takes of a tree, and what is said of the rest.
 
 use super::*;
-use crate::document::{Alone, Format, document};
+use crate::document::{ConfigFormat, NoEnvironment, read_document};
 use serde::Deserialize;
 
-const FORMAT: Format = Format { what: "a test", version: 1, retired: &[] };
+const FORMAT: ConfigFormat = ConfigFormat { description: "a test", version: 1, retired: &[] };
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Shape {
+enum TestShape {
     Point,
     Circle { radius: f64 },
 }
@@ -16,33 +16,33 @@ enum Shape {
 /// A shape, or a number that stands for one.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Either {
+enum ShapeOrNumber {
     Square { side: f64 },
     Literal(f64),
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ShapeFile {
     size: u32,
-    shape: Shape,
+    shape: TestShape,
     #[serde(default)]
     pair: Option<[u8; 2]>,
     #[serde(default)]
-    either: Option<Either>,
+    either: Option<ShapeOrNumber>,
 }
 
 /// What a text is read as, whether it is whole, and what is said of it.
-fn read_text(text: &str) -> (Option<File>, bool, String) {
-    let mut faults = Collector::new("f", text);
-    let mut tree = document(&FORMAT, &Alone, &mut faults).unwrap();
-    let Read { value, whole } = read(&mut tree, |_| false, &mut faults);
+fn read_text(text: &str) -> (Option<ShapeFile>, bool, String) {
+    let mut faults = DiagnosticCollector::new("f", text);
+    let mut tree = read_document(&FORMAT, &NoEnvironment, &mut faults).unwrap();
+    let ReadOutcome { value, is_complete: whole } = read_typed(&mut tree, |_| false, &mut faults);
     let said = faults.finish(Some(())).map_or_else(|faults| faults.to_string(), |_| String::new());
     (value, whole, said)
 }
 
 #[track_caller]
-fn says(text: &str, expected: &[&str]) {
+fn assert_errors(text: &str, expected: &[&str]) {
     let (_, whole, said) = read_text(text);
     let lines: Vec<&str> = said.lines().collect();
     assert!(!whole && lines.len() == expected.len(), "{said}");
@@ -51,35 +51,41 @@ fn says(text: &str, expected: &[&str]) {
 
 #[test]
 fn a_kind_is_a_word_or_a_table_that_names_it() {
-    let file = |shape, either| File { size: 1, shape, pair: None, either };
+    let file = |shape, either| ShapeFile { size: 1, shape, pair: None, either };
     for (text, expected) in [
-        ("size = 1\nshape = \"point\"\n", file(Shape::Point, None)),
+        ("size = 1\nshape = \"point\"\n", file(TestShape::Point, None)),
         (
             "size = 1\nshape = { kind = \"circle\", radius = 2.0 }\n",
-            file(Shape::Circle { radius: 2.0 }, None),
+            file(TestShape::Circle { radius: 2.0 }, None),
         ),
-        ("size = 1\nshape = \"point\"\neither = 3.5\n", file(Shape::Point, Some(Either::Literal(3.5)))),
+        (
+            "size = 1\nshape = \"point\"\neither = 3.5\n",
+            file(TestShape::Point, Some(ShapeOrNumber::Literal(3.5))),
+        ),
         (
             "size = 1\nshape = \"point\"\neither = { kind = \"square\", side = 4.0 }\n",
-            file(Shape::Point, Some(Either::Square { side: 4.0 })),
+            file(TestShape::Point, Some(ShapeOrNumber::Square { side: 4.0 })),
         ),
     ] {
         assert_eq!(read_text(text), (Some(expected), true, String::new()), "{text}");
     }
-    says(
+    assert_errors(
         "size = 1\nshape = \"pont\"\n",
         &["f:2:9: shape: \"pont\" is not known here; did you mean \"point\"?"],
     );
-    says("size = 1\nshape = 3\n", &["f:2:9: shape: one of \"point\", \"circle\" is needed"]);
-    says("size = 1\nshape = { radius = 1.0 }\n", &["f:2:1: shape: \"kind\" is missing: one of"]);
-    says("size = 1\nshape = { kind = 3 }\n", &["f:2:18: "]);
+    assert_errors("size = 1\nshape = 3\n", &["f:2:9: shape: one of \"point\", \"circle\" is needed"]);
+    assert_errors("size = 1\nshape = { radius = 1.0 }\n", &["f:2:1: shape: \"kind\" is missing: one of"]);
+    assert_errors("size = 1\nshape = { kind = 3 }\n", &["f:2:18: "]);
 }
 
 #[test]
 fn every_fault_is_said_once() {
-    says("shape = \"point\"\n", &["f:1:1: \"size\" is missing"]);
+    assert_errors("shape = \"point\"\n", &["f:1:1: \"size\" is missing"]);
     // What is faulty is not missing too, and of a pair of which one is faulty nothing is said but that.
-    says("size = \"x\"\nshape = \"point\"\nsise = 1\n", &["f:1:8: size: ", "f:3:1: unknown key \"sise\""]);
-    says("size = 1\nshape = \"point\"\npair = [1, \"x\"]\n", &["f:3:12: "]);
-    says("size = 1\nshape = \"point\"\npair = [1]\n", &["f:3:8: "]);
+    assert_errors(
+        "size = \"x\"\nshape = \"point\"\nsise = 1\n",
+        &["f:1:8: size: ", "f:3:1: unknown key \"sise\""],
+    );
+    assert_errors("size = 1\nshape = \"point\"\npair = [1, \"x\"]\n", &["f:3:12: "]);
+    assert_errors("size = 1\nshape = \"point\"\npair = [1]\n", &["f:3:8: "]);
 }

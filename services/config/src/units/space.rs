@@ -1,6 +1,6 @@
 //! Lengths, places and speeds.
 
-use super::{Dimension, read, read_signed};
+use super::{Dimension, read_signed, read_unsigned};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::fmt;
 /// The farthest and the fastest that can be written, in metres and metres per second.
 const MAX: f64 = 1e9;
 
-fn bounded(text: &str, base: f64, what: &str) -> Result<f64, String> {
+fn check_bounds(text: &str, base: f64, what: &str) -> Result<f64, String> {
     if base.abs() > MAX { Err(format!("\"{text}\" is more than 1e9 {what}")) } else { Ok(base) }
 }
 
@@ -23,10 +23,10 @@ impl Length {
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        bounded(text, read(text, Dimension::Length)?, "m").map(Self)
+        check_bounds(text, read_unsigned(text, Dimension::Length)?, "m").map(Self)
     }
     /// This many metres.
-    pub const fn of(metres: u32) -> Self {
+    pub const fn from_metres(metres: u32) -> Self {
         Self(metres as f64)
     }
     /// Metres.
@@ -52,7 +52,7 @@ impl Coordinate {
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        bounded(text, read_signed(text, Dimension::Length)?, "m").map(Self)
+        check_bounds(text, read_signed(text, Dimension::Length)?, "m").map(Self)
     }
     /// Metres.
     pub const fn metres(self) -> f64 {
@@ -77,7 +77,7 @@ impl Speed {
     /// # Errors
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
-        bounded(text, read_signed(text, Dimension::Speed)?, "m/s").map(Self)
+        check_bounds(text, read_signed(text, Dimension::Speed)?, "m/s").map(Self)
     }
     /// Metres per second.
     pub const fn metres_per_second(self) -> f64 {

@@ -1,11 +1,11 @@
 //! What a file makes: checks that types cannot say, with keys and certificates read.
 
-use super::data::{Carry, DataTable, PolicyWord};
+use super::data::{DataPlaneKind, DataTable, PolicyWord};
 use super::model::{
-    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, ExtendedMasterSecret, File, Listen,
-    LocalAuth as Local, ModeWord, Reauthentication, RemoteAuth as Remote,
+    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, ExtendedMasterSecret, GatewayFile,
+    ListenTable, LocalAuth as LocalAuthWord, ModeWord, Reauthentication, RemoteAuth as RemoteAuthWord,
 };
-use crate::service::{Config, Judge, Peer};
+use crate::service::{EapJudge, GatewayConfig, GatewayPeer};
 use crate::users::LocalUsers;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -15,23 +15,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use usher_access::pool::{PoolConfig, Range};
+use usher_access::pool::{PoolConfig, PoolRange};
 use usher_access::{FailureLimit, PORT_TYPE_VIRTUAL};
-use usher_access_config::{Builder as Common, NasKind, Places};
-use usher_config::units::Time;
-use usher_config::{Found, Outside, Prefix, hint};
+use usher_access_config::{AccessConfigBuilder, NasKind, SecretSources};
+use usher_config::units::TimeSpan;
+use usher_config::{ConfigEnvironment, KeyedError, Prefix, name_hint};
 use usher_core::Duration;
-use usher_crypto::Key;
-use usher_crypto::tls::{
-    ClientConfig, Credentials as Certified, ServerConfig, ServerOptions, VersionRange, WallClock,
-};
+use usher_crypto::SecretValue;
+use usher_crypto::tls::{ClientConfig, ServerConfig, ServerOptions, TlsCredentials, VersionRange, WallClock};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::{PeerOffer, md5, mschapv2};
-use usher_eap::packet::Type;
+use usher_eap::packet::EapType;
 use usher_ike::code::IdType;
-use usher_ike::credentials::Credentials;
+use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::{
-    ChildConfig, Childless, Config as Ike, Connection, LocalAuth, Mode, RemoteAuth, Retransmission,
+    ChildConfig, ChildlessPolicy, IkeConnection, IkeEndpointConfig, IpsecMode, LocalAuth, RemoteAuth,
+    RetransmissionConfig,
 };
 use usher_ike::payload::{Identification, Proposal, TrafficSelector};
 
@@ -43,50 +42,50 @@ const SHORTEST: usize = 6;
 const FRAGMENT: usize = 1100;
 
 /// What is made of a file.
-pub(super) struct Made {
-    pub(super) config: Config,
-    pub(super) credentials: Credentials,
+pub(super) struct BuiltGatewayConfig {
+    pub(super) config: GatewayConfig,
+    pub(super) credentials: IkeCredentials,
     /// What protects connections to AAA servers that it opens, by their addresses.
     pub(super) outgoing: BTreeMap<SocketAddr, ClientConfig>,
 }
 
 /// Makes it, and says what is wrong. Paths of revocation lists are whole then.
-pub(super) fn made(
-    file: &mut File,
+pub(super) fn build_config(
+    file: &mut GatewayFile,
     base: &Path,
-    outside: &dyn Outside,
+    outside: &dyn ConfigEnvironment,
     clock: &WallClock,
-) -> (Option<Made>, Vec<Found>) {
+) -> (Option<BuiltGatewayConfig>, Vec<KeyedError>) {
     for path in &mut file.revocation.crl {
         *path = base.join(&*path);
     }
-    let common = Common::new(base, outside, clock);
-    let mut builder = Builder { common, credentials: Credentials::new() };
-    let config = builder.config(file);
+    let common = AccessConfigBuilder::new(base, outside, clock);
+    let mut builder = GatewayConfigBuilder { common, credentials: IkeCredentials::new() };
+    let config = builder.build_gateway(file);
     let credentials = builder.credentials;
     let (found, outgoing) = builder.common.finish();
-    (config.map(|config| Made { config, credentials, outgoing }), found)
+    (config.map(|config| BuiltGatewayConfig { config, credentials, outgoing }), found)
 }
 
-pub(super) struct Builder<'a> {
-    pub(super) common: Common<'a>,
-    credentials: Credentials,
+pub(super) struct GatewayConfigBuilder<'a> {
+    pub(super) common: AccessConfigBuilder<'a>,
+    credentials: IkeCredentials,
 }
 
-impl<'a> Builder<'a> {
-    pub(super) fn fault(&mut self, at: &[&str], message: impl Into<String>) {
-        self.common.fault(at, message);
+impl<'a> GatewayConfigBuilder<'a> {
+    pub(super) fn report_error(&mut self, at: &[&str], message: impl Into<String>) {
+        self.common.report_fault(at, message);
     }
 
     /// What the machine takes.
-    fn config(&mut self, file: &File) -> Option<Config> {
+    fn build_gateway(&mut self, file: &GatewayFile) -> Option<GatewayConfig> {
         let limits = &file.limits;
-        let count = |n: usher_config::units::Count| usize::try_from(n.get()).unwrap_or(usize::MAX);
-        let endpoint = Ike {
-            retransmission: Retransmission {
+        let count = |n: usher_config::units::PositiveCount| usize::try_from(n.get()).unwrap_or(usize::MAX);
+        let endpoint = IkeEndpointConfig {
+            retransmission: RetransmissionConfig {
                 first: limits.retransmission.get(),
                 count: limits.retransmissions.get(),
-                ..Retransmission::default()
+                ..RetransmissionConfig::default()
             },
             half_open: count(limits.half_open),
             cookies_from: usize::try_from(limits.cookies_from).unwrap_or(usize::MAX),
@@ -95,7 +94,7 @@ impl<'a> Builder<'a> {
             failed_proofs_per_minute: limits.failed_proofs_per_minute,
             requests_per_minute: limits.requests_per_minute,
             creates_per_minute: limits.creates_per_minute,
-            patience: limits.login.get(),
+            proof_timeout: limits.login.get(),
             sas: count(limits.sas),
             packet: count(limits.packet),
             message: count(limits.message),
@@ -104,14 +103,17 @@ impl<'a> Builder<'a> {
             encapsulate: file.data.udp_encapsulation,
             tickets: Some(limits.tickets.get()).filter(|lifetime| !lifetime.is_zero()),
             export_keys: file.key_log.is_some(),
-            ask_ocsp: file.revocation.ocsp != super::revocation::OcspPolicy::Off,
-            ..Ike::default()
+            request_ocsp: file.revocation.ocsp != super::revocation::OcspPolicy::Off,
+            ..IkeEndpointConfig::default()
         };
         if limits.packet.get() < 576 {
-            self.fault(&["limits", "packet"], "packets of fewer than 576 octets leave no room for a message");
+            self.report_error(
+                &["limits", "packet"],
+                "packets of fewer than 576 octets leave no room for a message",
+            );
         }
         if limits.fragments.get() / 16 < limits.message.get() {
-            self.fault(
+            self.report_error(
                 &["limits", "fragments"],
                 format!(
                     "a message of {} octets needs room for more: at least {}, sixteen times `message`",
@@ -121,13 +123,13 @@ impl<'a> Builder<'a> {
             );
         }
         if (1..60).contains(&limits.requests_per_minute) {
-            self.fault(
+            self.report_error(
                 &["limits", "requests_per_minute"],
                 "with fewer than one request a second what a peer does by itself is put off; 0 is no limit",
             );
         }
         if limits.retransmission.get().is_zero() {
-            self.fault(
+            self.report_error(
                 &["limits", "retransmission"],
                 "a request that is sent again at once is never answered",
             );
@@ -136,66 +138,66 @@ impl<'a> Builder<'a> {
         for (i, address) in listen.iter().enumerate() {
             if listen.iter().take(i).any(|other| other.is_ipv4() == address.is_ipv4()) {
                 let i = i.to_string();
-                self.fault(
+                self.report_error(
                     &["listen", "addresses", &i],
                     "one address of each family; \"0.0.0.0\" and \"::\" are all of the host",
                 );
             }
         }
-        self.shards(file);
-        let pools = self.pools(file);
-        let aaa = file.aaa.as_ref().map(|table| self.common.aaa(table, &NAS, limits.login.get()));
-        let users = self.users(file);
+        self.check_shards(file);
+        let pools = self.build_pools(file);
+        let aaa = file.aaa.as_ref().map(|table| self.common.build_aaa(table, &NAS, limits.login.get()));
+        let users = self.build_users(file);
         let mut peers = Vec::new();
         for (i, table) in file.connection.iter().enumerate() {
             let number = i.to_string();
             let at = ["connection", &number];
             if file.connection.iter().take(i).any(|other| other.name == table.name) {
-                self.fault(
+                self.report_error(
                     &[&at[..], &["name"]].concat(),
                     format!("there are two connections \"{}\"", table.name),
                 );
             }
             for (n, pool) in table.pools.iter().enumerate() {
                 if !file.pool.iter().any(|known| known.name == *pool) {
-                    let near = hint(pool, file.pool.iter().map(|known| known.name.as_str()));
+                    let near = name_hint(pool, file.pool.iter().map(|known| known.name.as_str()));
                     let n = n.to_string();
-                    self.fault(
+                    self.report_error(
                         &[&at[..], &["pools", &n]].concat(),
                         format!("there is no [[pool]] \"{pool}\"{near}"),
                     );
                 }
             }
-            if table.remote_auth == Remote::Eap && file.aaa.is_none() {
-                self.fault(&[&at[..], &["remote_auth"]].concat(),
+            if table.remote_auth == RemoteAuthWord::Eap && file.aaa.is_none() {
+                self.report_error(&[&at[..], &["remote_auth"]].concat(),
                     "EAP is judged by AAA servers, and there is no [aaa]; \"eap-local\" is judged by the gateway's own users");
             }
-            if table.remote_auth == Remote::EapLocal && file.eap.is_none() {
-                self.fault(&[&at[..], &["remote_auth"]].concat(),
+            if table.remote_auth == RemoteAuthWord::EapLocal && file.eap.is_none() {
+                self.report_error(&[&at[..], &["remote_auth"]].concat(),
                     "there is no [eap], which says by which methods the gateway's own users prove who they are");
             }
             let listens =
                 |address: &IpAddr| file.listen.addresses.iter().any(|own| own.is_ipv4() == address.is_ipv4());
             if let Some(remote) = table.remote_address.filter(|address| !listens(address)) {
-                self.fault(&[&at[..], &["remote_address"]].concat(),
+                self.report_error(&[&at[..], &["remote_address"]].concat(),
                     format!("[listen] addresses has none of the family of {remote}, from which it could be reached"));
             }
-            peers.extend(self.peer(&at, table, &file.listen).map(Arc::new));
+            peers.extend(self.build_peer(&at, table, &file.listen).map(Arc::new));
         }
-        self.data(&file.data);
-        self.modes(file);
-        let certified = file.connection.iter().any(|table| table.remote_auth == Remote::Certificate);
-        let certifies = file.connection.iter().any(|table| table.local_auth == Local::Certificate);
-        super::revocation::check(self, &file.revocation, certified, certifies);
+        self.check_data_plane(&file.data);
+        self.check_modes(file);
+        let certified = file.connection.iter().any(|table| table.remote_auth == RemoteAuthWord::Certificate);
+        let certifies = file.connection.iter().any(|table| table.local_auth == LocalAuthWord::Certificate);
+        super::revocation::check_revocation(self, &file.revocation, certified, certifies);
         // Whoever hosts the gateway knows whether it carries packets.
         let aaa = aaa.flatten();
-        Some(Config { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })
+        Some(GatewayConfig { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })
     }
 
-    fn shards(&mut self, file: &File) {
+    fn check_shards(&mut self, file: &GatewayFile) {
         let shards = file.listen.shards;
         if !(1..=64).contains(&shards) {
-            self.fault(&["listen", "shards"], "a gateway has 1 to 64 threads");
+            self.report_error(&["listen", "shards"], "a gateway has 1 to 64 threads");
         }
         if shards <= 1 {
             return;
@@ -203,24 +205,24 @@ impl<'a> Builder<'a> {
         let alone =
             "is known to one thread alone, and another may be asked: leave it away, or write shards = 1";
         if !file.limits.tickets.get().is_zero() {
-            self.fault(&["limits", "tickets"], format!("what a ticket is opened by {alone}"));
+            self.report_error(&["limits", "tickets"], format!("what a ticket is opened by {alone}"));
         }
         for (key, is, what) in [
             ("dynamic", file.aaa.as_ref().is_some_and(|aaa| aaa.dynamic.is_some()), "a session"),
             ("diameter", file.aaa.as_ref().is_some_and(|aaa| aaa.diameter.is_some()), "a peer's connection"),
         ] {
             if is {
-                self.fault(&["aaa", key], format!("{what} {alone}"));
+                self.report_error(&["aaa", key], format!("{what} {alone}"));
             }
         }
     }
 
     /// A packet of transport mode stays on the route by which it came to the kernel's interface, and would go round and round.
-    fn modes(&mut self, file: &File) {
+    fn check_modes(&mut self, file: &GatewayFile) {
         for (i, connection) in file.connection.iter().enumerate() {
             for (j, child) in connection.child.iter().enumerate() {
-                if file.data.carry == Carry::Kernel && child.mode == ModeWord::Transport {
-                    self.fault(
+                if file.data.carry == DataPlaneKind::Kernel && child.mode == ModeWord::Transport {
+                    self.report_error(
                         &["connection", &i.to_string(), "child", &j.to_string(), "mode"],
                         "the kernel's interface carries whole packets alone: leave mode away, or write carry = \"tun\" in [data]",
                     );
@@ -229,10 +231,10 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn data(&mut self, data: &DataTable) {
-        let least = if data.carry == Carry::None { 0 } else { 576 };
+    fn check_data_plane(&mut self, data: &DataTable) {
+        let least = if data.carry == DataPlaneKind::None { 0 } else { 576 };
         if !(least..=65_000).contains(&data.mtu) {
-            self.fault(
+            self.report_error(
                 &["data", "mtu"],
                 "packets are of 576 to 65000 octets; 1400 fits links that carry 1500",
             );
@@ -240,28 +242,28 @@ impl<'a> Builder<'a> {
         // What the kernel takes as a name (IFNAMSIZ).
         let name = data.interface.replace("%d", "0");
         if name.is_empty() || name.len() > 15 || name.contains(['/', '%', ' ', ':']) {
-            self.fault(
+            self.report_error(
                 &["data", "interface"],
                 "a device's name has 1 to 15 characters, none of them a slash, colon or space; \"esp%d\" gets a number",
             );
         }
         if (253..=255).contains(&data.table.get()) || data.table.get() > 32_000 {
-            self.fault(
+            self.report_error(
                 &["data", "table"],
                 "a routing table of this program's own is wanted: 1 to 32000, and not the system's 253 to 255",
             );
         }
         for (i, policy) in data.policy.iter().enumerate() {
             let i = i.to_string();
-            if data.carry == Carry::Kernel && policy.action == PolicyWord::Forward {
-                self.fault(
+            if data.carry == DataPlaneKind::Kernel && policy.action == PolicyWord::Forward {
+                self.report_error(
                     &["data", "policy", &i, "action"],
                     "the kernel's interface forwards nothing as it is: leave these networks out of CHILD_SAs, or write carry = \"tun\"",
                 );
             }
             let ported = [1, 6, 17, 33, 58, 132, 136];
             if policy.port.is_some() && !policy.protocol.is_some_and(|protocol| ported.contains(&protocol)) {
-                self.fault(
+                self.report_error(
                     &["data", "policy", &i, "port"],
                     "a port is of a protocol that has ports: write protocol = 6 for TCP, 17 for UDP, 1 or 58 for ICMP",
                 );
@@ -269,34 +271,35 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn pools(&mut self, file: &File) -> Vec<PoolConfig> {
+    fn build_pools(&mut self, file: &GatewayFile) -> Vec<PoolConfig> {
         for (i, table) in file.pool.iter().enumerate() {
             let number = i.to_string();
             let v6 = table.ranges.iter().filter(|range| range.contains(':')).count();
             if v6 > 0 && v6 < table.ranges.len() {
                 let why = "a pool is of one family: make two, and name both in the connection's pools";
-                self.fault(&["pool", &number, "ranges"], why);
+                self.report_error(&["pool", &number, "ranges"], why);
             }
         }
-        self.common.pools(&file.pool, |range| match range {
-            Range::Prefixes { .. } => {
+        self.common.build_pools(&file.pool, |range| match range {
+            PoolRange::Prefixes { .. } => {
                 Err(format!("{range} gives prefixes; an initiator gets an address, as of 2001:db8:9::/112"))
             }
-            Range::Addresses { .. } => Ok(()),
+            PoolRange::Addresses { .. } => Ok(()),
         })
     }
 
-    fn users(&mut self, file: &File) -> LocalUsers {
-        let passwords = self.common.passwords(&file.user);
+    fn build_users(&mut self, file: &GatewayFile) -> LocalUsers {
+        let passwords = self.common.read_passwords(&file.user);
         let mut identities: BTreeMap<Identification, &str> = BTreeMap::new();
         for (i, user) in file.user.iter().enumerate() {
             let other = identities.insert(Identification::of_text(&user.name), &user.name);
             if let Some(other) = other.filter(|other| *other != user.name) {
                 let message = format!("\"{other}\" is the same identity: capitals of a domain mean nothing");
-                self.fault(&["user", &i.to_string(), "name"], message);
+                self.report_error(&["user", &i.to_string(), "name"], message);
             }
         }
-        let methods = file.eap.as_ref().map(|eap| eap.methods.iter().map(|method| kind(*method)).collect());
+        let methods =
+            file.eap.as_ref().map(|eap| eap.methods.iter().map(|method| eap_type(*method)).collect());
         let tls = file.eap.as_ref().and_then(|eap| self.eap_tls(eap));
         LocalUsers {
             methods: methods.unwrap_or_default(),
@@ -313,7 +316,7 @@ impl<'a> Builder<'a> {
         let at = ["eap", "tls"];
         match &eap.tls {
             None if eap.methods.contains(&AuthMethod::Tls) => {
-                self.fault(
+                self.report_error(
                     &["eap"],
                     "\"tls\" is missing: EAP-TLS needs certificate, key and ca below [eap.tls]",
                 );
@@ -321,8 +324,9 @@ impl<'a> Builder<'a> {
             }
             None => None,
             Some(table) => {
-                let credentials = self.common.certified(&at, Some(&table.certificate), Some(&table.key))?;
-                let roots = self.common.roots(&at, Some(&table.ca))?;
+                let credentials =
+                    self.common.read_credentials(&at, Some(&table.certificate), Some(&table.key))?;
+                let roots = self.common.read_roots(&at, Some(&table.ca))?;
                 let options = ServerOptions {
                     versions: VersionRange::default(),
                     credentials,
@@ -332,7 +336,7 @@ impl<'a> Builder<'a> {
                     key_log: None,
                 };
                 let made = ServerConfig::new(options).map_err(|e| e.to_string());
-                let made = self.common.take(&at, made)?;
+                let made = self.common.ok_or_report(&at, made)?;
                 Some(match eap.extended_master_secret {
                     ExtendedMasterSecret::Required => made,
                     ExtendedMasterSecret::Optional => made.without_extended_master_secret(),
@@ -341,94 +345,103 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn peer(&mut self, at: &[&str], table: &ConnectionTable, listen: &Listen) -> Option<Peer> {
+    fn build_peer(
+        &mut self,
+        at: &[&str],
+        table: &ConnectionTable,
+        listen: &ListenTable,
+    ) -> Option<GatewayPeer> {
         let below = |key: &'static str| [at, &[key]].concat();
-        let own_certificate = table.local_auth == Local::Certificate;
+        let own_certificate = table.local_auth == LocalAuthWord::Certificate;
         let certified = own_certificate
-            .then(|| self.common.certified(at, table.certificate.as_ref(), table.key.as_ref()))
+            .then(|| self.common.read_credentials(at, table.certificate.as_ref(), table.key.as_ref()))
             .flatten();
         let local_auth = self.local_auth(at, table, certified.as_ref());
         let remote_auth = self.remote_auth(at, table);
         let begins = table.remote_address.is_some();
-        let waits_alone =
-            matches!(table.remote_auth, Remote::Eap | Remote::EapLocal) || table.local_auth == Local::EapOnly;
-        let begins_alone = table.local_auth == Local::Eap || table.remote_auth == Remote::EapOnly;
+        let waits_alone = matches!(table.remote_auth, RemoteAuthWord::Eap | RemoteAuthWord::EapLocal)
+            || table.local_auth == LocalAuthWord::EapOnly;
+        let begins_alone =
+            table.local_auth == LocalAuthWord::Eap || table.remote_auth == RemoteAuthWord::EapOnly;
         if waits_alone && begins {
-            self.fault(
+            self.report_error(
                 &below("remote_address"),
                 "with these ways of authenticating the other side begins, so that this side cannot",
             );
         }
         if begins_alone && !begins {
-            self.fault(
+            self.report_error(
                 at,
                 "\"remote_address\" is missing: with these ways of authenticating this side begins",
             );
         }
         if begins_alone && table.from.is_some() {
-            self.fault(
+            self.report_error(
                 &below("from"),
                 "with these ways of authenticating this side begins, and nobody comes",
             );
         }
         if table.from.as_ref().is_some_and(Vec::is_empty) {
-            self.fault(&below("from"), "no network at all; leave it away for all of them");
+            self.report_error(&below("from"), "no network at all; leave it away for all of them");
         }
         if table.eap_server_name.is_some() && !table.eap_methods.contains(&AuthMethod::Tls) {
-            self.fault(
+            self.report_error(
                 &below("eap_server_name"),
                 "no method of eap_methods knows a certificate; \"tls\" does",
             );
         }
         if table.on_demand && table.unprotected == PolicyWord::Forward {
-            self.fault(
+            self.report_error(
                 &below("unprotected"),
                 "with on_demand = true packets wait for a CHILD_SA, and none is sent on as it is",
             );
         }
         if table.start && !begins {
-            self.fault(&below("start"), "without remote_address there is nobody to begin with");
+            self.report_error(&below("start"), "without remote_address there is nobody to begin with");
         }
         if table.on_demand && !begins {
-            self.fault(&below("on_demand"), "without remote_address there is nobody to begin with");
+            self.report_error(&below("on_demand"), "without remote_address there is nobody to begin with");
         }
         if table.on_demand && table.child.is_empty() {
-            self.fault(&below("on_demand"), "without a [[connection.child]] no packet needs it");
+            self.report_error(&below("on_demand"), "without a [[connection.child]] no packet needs it");
         }
         if table.on_demand && table.address == Some(true) {
-            self.fault(
+            self.report_error(
                 &below("on_demand"),
                 "with address = true this side has its inner address only once the connection is there, so that no packet can \
                  come before; write start = true",
             );
         }
-        if begins && table.remote_auth == Remote::Certificate && table.remote_id.is_none() {
-            self.fault(at, "\"remote_id\" is missing: anybody with a certificate of that authority would do");
+        if begins && table.remote_auth == RemoteAuthWord::Certificate && table.remote_id.is_none() {
+            self.report_error(
+                at,
+                "\"remote_id\" is missing: anybody with a certificate of that authority would do",
+            );
         }
-        let id = |text: &Option<String>| text.as_deref().map(identity).transpose();
+        let id = |text: &Option<String>| text.as_deref().map(parse_identity).transpose();
         let local = id(&table.local_id);
-        let local = self.common.take(&below("local_id"), local)?;
+        let local = self.common.ok_or_report(&below("local_id"), local)?;
         let remote = id(&table.remote_id);
-        let remote = self.common.take(&below("remote_id"), remote)?;
+        let remote = self.common.ok_or_report(&below("remote_id"), remote)?;
         let local = local.or_else(|| {
-            let subject = usher_crypto::x509::subject(certified.as_ref()?.leaf())?;
+            let subject = usher_crypto::x509::subject_der(certified.as_ref()?.leaf_certificate())?;
             Some(Identification { kind: IdType::ID_DER_ASN1_DN, data: subject })
         });
         if local.is_none() && !own_certificate {
-            self.fault(at, "\"local_id\" is missing: who this side is, such as \"gw.example.org\"");
+            self.report_error(at, "\"local_id\" is missing: who this side is, such as \"gw.example.org\"");
         }
-        let proposals = self.proposals(&below("proposals"), &table.proposals, Proposal::ike);
+        let proposals = self.parse_proposals(&below("proposals"), &table.proposals, Proposal::parse_ike);
         // An address of IPv6 and the attribute's type and length; the client's own address takes some of the room, too.
         let told = table.dns.len() * 20 + table.domains.iter().map(|name| name.len() + 4).sum::<usize>();
         if told > LONGEST {
             let key = if table.domains.is_empty() { "dns" } else { "domains" };
-            self.fault(
+            self.report_error(
                 &below(key),
                 format!("with dns {told} octets, and a message of IKE tells at most {LONGEST}"),
             );
         }
         if table.child.is_empty() && table.childless == ChildlessWord::Never {
-            self.fault(
+            self.report_error(
                 &below("childless"),
                 "without a [[connection.child]] there is no IKE_SA that needs one",
             );
@@ -438,13 +451,13 @@ impl<'a> Builder<'a> {
             let number = i.to_string();
             let at = [at, &["child", &number]].concat();
             if children.iter().any(|other| other.name == child.name) {
-                self.fault(
+                self.report_error(
                     &[&at[..], &["name"]].concat(),
                     format!("there are two CHILD_SAs \"{}\"", child.name),
                 );
             }
-            children.push(self.child(&at, child));
-            child_lifetimes.push(self.lifetime(
+            children.push(self.build_child(&at, child));
+            child_lifetimes.push(self.sa_lifetime(
                 &[&at[..], &["lifetime"]].concat(),
                 child.lifetime,
                 child.rekeyed_after(),
@@ -456,20 +469,20 @@ impl<'a> Builder<'a> {
         let listens = listen.addresses.iter().copied().find(|own| own.is_ipv4() == v4).unwrap_or(any);
         // To any other port messages leave by the socket where ESP comes too.
         let own_port = if table.remote_port == 500 { listen.port } else { listen.nat_port };
-        let time = |time: usher_config::units::Time| Some(time.get()).filter(|time| !time.is_zero());
-        let connection = Connection {
+        let time = |time: usher_config::units::TimeSpan| Some(time.get()).filter(|time| !time.is_zero());
+        let connection = IkeConnection {
             name: table.name.clone(),
             local: local?,
             remote,
-            from: selectors(table.from.as_ref()),
+            from: network_selectors(table.from.as_ref()),
             local_auth: local_auth?,
             remote_auth: remote_auth?,
             proposals,
             children,
             childless: match table.childless {
-                ChildlessWord::Never => Childless::Never,
-                ChildlessWord::Allow => Childless::Allow,
-                ChildlessWord::Force => Childless::Force,
+                ChildlessWord::Never => ChildlessPolicy::Never,
+                ChildlessWord::Allow => ChildlessPolicy::Allow,
+                ChildlessWord::Force => ChildlessPolicy::Force,
             },
             mobike: table.mobike,
             fragmentation: table.fragmentation,
@@ -478,9 +491,13 @@ impl<'a> Builder<'a> {
             liveness: time(table.liveness),
             unique: table.unique,
         };
-        Some(Peer {
+        Some(GatewayPeer {
             connection: Arc::new(connection),
-            judge: if table.remote_auth == Remote::EapLocal { Judge::Local } else { Judge::Aaa },
+            judge: if table.remote_auth == RemoteAuthWord::EapLocal {
+                EapJudge::Local
+            } else {
+                EapJudge::Aaa
+            },
             pools: table.pools.clone(),
             dns: table.dns.clone(),
             domains: table.domains.clone(),
@@ -491,33 +508,38 @@ impl<'a> Builder<'a> {
             on_demand: table.on_demand,
             reauth_after: time(table.reauth_after),
             break_before_make: table.reauthentication == Reauthentication::BreakBeforeMake,
-            lifetime: self.lifetime(&below("lifetime"), table.lifetime, table.rekeyed_after()),
+            lifetime: self.sa_lifetime(&below("lifetime"), table.lifetime, table.rekeyed_after()),
             child_lifetimes,
         })
     }
 
     /// How long an SA lives at most; `None`: without end.
-    fn lifetime(&mut self, at: &[&str], said: Option<Time>, rekey: Option<Duration>) -> Option<Duration> {
+    fn sa_lifetime(
+        &mut self,
+        at: &[&str],
+        said: Option<TimeSpan>,
+        rekey: Option<Duration>,
+    ) -> Option<Duration> {
         let said = match said {
             None => return rekey.map(|rekey| rekey * 11 / 10),
             Some(said) => said.get(),
         };
         if !said.is_zero() && rekey.is_some_and(|rekey| said <= rekey) {
-            self.fault(at, "an SA is to be replaced before it ends: say more than rekey_after");
+            self.report_error(at, "an SA is to be replaced before it ends: say more than rekey_after");
         }
         Some(said).filter(|said| !said.is_zero())
     }
 
-    fn psk(&mut self, at: &[&str], table: &ConnectionTable) -> Option<Key> {
-        let places = Places {
+    fn read_psk(&mut self, at: &[&str], table: &ConnectionTable) -> Option<SecretValue> {
+        let places = SecretSources {
             key: "secret",
             inline: table.secret.as_ref(),
             file: table.secret_file.as_deref(),
             env: table.secret_env.as_deref(),
         };
-        let key = self.common.secret(at, &places)?;
+        let key = self.common.read_secret(at, &places)?;
         if key.len() < SHORTEST {
-            self.fault(at, format!("a key of fewer than {SHORTEST} characters is guessed at once; make one: head -c 32 /dev/urandom | base64"));
+            self.report_error(at, format!("a key of fewer than {SHORTEST} characters is guessed at once; make one: head -c 32 /dev/urandom | base64"));
         }
         Some(key)
     }
@@ -526,32 +548,32 @@ impl<'a> Builder<'a> {
         &mut self,
         at: &[&str],
         table: &ConnectionTable,
-        certified: Option<&Certified>,
+        certified: Option<&TlsCredentials>,
     ) -> Option<LocalAuth> {
         match table.local_auth {
-            Local::Psk => self.psk(at, table).map(LocalAuth::Psk),
-            Local::Certificate => {
+            LocalAuthWord::Psk => self.read_psk(at, table).map(LocalAuth::Psk),
+            LocalAuthWord::Certificate => {
                 let certified = certified?;
                 let key = certified.signing_key().map_err(|e| e.to_string());
-                let key = self.common.take(&[at, &["key"]].concat(), key)?;
+                let key = self.common.ok_or_report(&[at, &["key"]].concat(), key)?;
                 let kind = self.credentials.add_key(&table.name, key);
-                let chain: Vec<_> = certified.chain().map(<[u8]>::to_vec).collect();
+                let chain: Vec<_> = certified.certificate_chain().map(<[u8]>::to_vec).collect();
                 let octets = chain.iter().map(Vec::len).sum::<usize>();
                 if octets > LONGEST {
                     let message =
                         format!("a chain of {octets} octets, and a message of IKE shows at most {LONGEST}");
-                    self.fault(&[at, &["certificate"]].concat(), message);
+                    self.report_error(&[at, &["certificate"]].concat(), message);
                 }
                 Some(LocalAuth::Certificate { chain, kind, pss: table.rsa_pss })
             }
-            Local::EapOnly => Some(LocalAuth::EapOnly),
-            Local::Eap => {
+            LocalAuthWord::EapOnly => Some(LocalAuth::EapOnly),
+            LocalAuthWord::Eap => {
                 let identity = table.eap_identity.clone().or_else(|| {
-                    self.fault(at, "\"eap_identity\" is missing: who this side says it is");
+                    self.report_error(at, "\"eap_identity\" is missing: who this side says it is");
                     None
                 });
                 if table.eap_methods.is_empty() {
-                    self.fault(
+                    self.report_error(
                         at,
                         "\"eap_methods\" is missing: which methods this side can do, as [\"mschapv2\"]",
                     );
@@ -572,39 +594,40 @@ impl<'a> Builder<'a> {
         method: AuthMethod,
     ) -> Option<Box<dyn PeerOffer>> {
         if method == AuthMethod::Tls {
-            let credentials = self.common.certified(at, table.certificate.as_ref(), table.key.as_ref())?;
-            let roots = self.common.roots(at, table.ca.as_ref())?;
+            let credentials =
+                self.common.read_credentials(at, table.certificate.as_ref(), table.key.as_ref())?;
+            let roots = self.common.read_roots(at, table.ca.as_ref())?;
             let name = self.eap_server_name(at, table);
             let tls = self.common.tls_client(credentials, roots, name);
-            let tls = self.common.take(at, tls)?;
+            let tls = self.common.ok_or_report(at, tls)?;
             let tls = match table.extended_master_secret {
                 ExtendedMasterSecret::Required => tls,
                 ExtendedMasterSecret::Optional => tls.without_extended_master_secret(),
             };
             return Some(Box::new(PeerMethodTls { tls: PeerTls::Real(tls, 0), fragment: FRAGMENT }));
         }
-        let places = Places {
+        let places = SecretSources {
             key: "password",
             inline: table.password.as_ref(),
             file: table.password_file.as_deref(),
             env: table.password_env.as_deref(),
         };
-        let password = self.common.secret(at, &places)?;
+        let password = self.common.read_secret(at, &places)?;
         let name = table.eap_identity.as_deref().unwrap_or_default().as_bytes();
         Some(match method {
-            AuthMethod::Md5 => Box::new(md5::Password::new(&password)),
-            _ => Box::new(mschapv2::Account::new(name, &password)),
+            AuthMethod::Md5 => Box::new(md5::Md5Password::new(&password)),
+            _ => Box::new(mschapv2::MsChapV2Account::new(name, &password)),
         })
     }
 
     /// The name of whoever judges EAP. With EAP alone it is all that says who the other side is (RFC 5998 §6): anybody with a certificate
     /// of that authority would do.
     fn eap_server_name(&mut self, at: &[&str], table: &ConnectionTable) -> Option<String> {
-        let alone = table.remote_auth == Remote::EapOnly;
+        let alone = table.remote_auth == RemoteAuthWord::EapOnly;
         let named = table.remote_id.as_ref().filter(|id| Identification::of_text(id).kind == IdType::ID_FQDN);
         let name = table.eap_server_name.as_ref().or(named.filter(|_| alone));
         if name.is_none() && alone {
-            self.fault(
+            self.report_error(
                 at,
                 "\"eap_server_name\" is missing: with EAP alone anybody with a certificate of that authority would do; write the domain \
                  name that the certificate of the EAP server bears, or one as remote_id",
@@ -615,52 +638,55 @@ impl<'a> Builder<'a> {
 
     fn remote_auth(&mut self, at: &[&str], table: &ConnectionTable) -> Option<RemoteAuth> {
         match table.remote_auth {
-            Remote::Psk => self.psk(at, table).map(RemoteAuth::Psk),
-            Remote::Certificate => {
-                let roots = self.common.roots(at, table.ca.as_ref())?;
+            RemoteAuthWord::Psk => self.read_psk(at, table).map(RemoteAuth::Psk),
+            RemoteAuthWord::Certificate => {
+                let roots = self.common.read_roots(at, table.ca.as_ref())?;
                 let hash = |authority: &[u8]| usher_crypto::x509::public_key_hash(authority);
                 let authorities = roots.certificates().filter_map(hash).collect();
-                let trusted = self.credentials.trust(&table.name, roots, self.common.clock.clone());
-                self.common.take(&[at, &["ca"]].concat(), trusted.map_err(|e| e.to_string()))?;
+                let trusted = self.credentials.trust_roots(&table.name, roots, self.common.clock.clone());
+                self.common.ok_or_report(&[at, &["ca"]].concat(), trusted.map_err(|e| e.to_string()))?;
                 Some(RemoteAuth::Certificate { authorities })
             }
-            Remote::Eap | Remote::EapLocal => Some(RemoteAuth::Eap { ask_identity: false }),
-            Remote::EapOnly => Some(RemoteAuth::EapOnly),
+            RemoteAuthWord::Eap | RemoteAuthWord::EapLocal => {
+                Some(RemoteAuth::Eap { request_identity: false })
+            }
+            RemoteAuthWord::EapOnly => Some(RemoteAuth::EapOnly),
         }
     }
 
-    fn proposals<E: ToString>(
+    fn parse_proposals<E: ToString>(
         &mut self,
         at: &[&str],
         words: &[String],
         read: fn(&str) -> Result<Proposal, E>,
     ) -> Vec<Proposal> {
         if words.is_empty() {
-            self.fault(at, "one proposal is needed at least");
+            self.report_error(at, "one proposal is needed at least");
         }
         if words.len() > MOST {
-            self.fault(at, format!("at most {MOST} proposals are numbered"));
+            self.report_error(at, format!("at most {MOST} proposals are numbered"));
         }
         let mut proposals = Vec::new();
         for (n, words) in words.iter().enumerate() {
             let n = n.to_string();
             let read = read(words).map_err(|e| format!("\"{words}\": {}", e.to_string()));
-            proposals.extend(self.common.take(&[at, &[&n]].concat(), read));
+            proposals.extend(self.common.ok_or_report(&[at, &[&n]].concat(), read));
         }
         proposals
     }
 
-    fn child(&mut self, at: &[&str], table: &ChildTable) -> ChildConfig {
-        let (local, remote) = (selectors(table.local.as_ref()), selectors(table.remote.as_ref()));
+    fn build_child(&mut self, at: &[&str], table: &ChildTable) -> ChildConfig {
+        let (local, remote) =
+            (network_selectors(table.local.as_ref()), network_selectors(table.remote.as_ref()));
         for (key, networks) in [("local", &local), ("remote", &remote)] {
             if networks.as_ref().is_some_and(Vec::is_empty) {
-                self.fault(
+                self.report_error(
                     &[at, &[key]].concat(),
                     "no network at all; leave it away for the side's own address",
                 );
             }
             if networks.as_ref().is_some_and(|networks| networks.len() > MOST) {
-                self.fault(
+                self.report_error(
                     &[at, &[key]].concat(),
                     format!("a CHILD_SA has at most {MOST} networks a side; put some together, or into another CHILD_SA"),
                 );
@@ -668,12 +694,16 @@ impl<'a> Builder<'a> {
         }
         ChildConfig {
             name: table.name.clone(),
-            proposals: self.proposals(&[at, &["proposals"]].concat(), &table.proposals, Proposal::esp),
+            proposals: self.parse_proposals(
+                &[at, &["proposals"]].concat(),
+                &table.proposals,
+                Proposal::parse_esp,
+            ),
             local,
             remote,
             mode: match table.mode {
-                ModeWord::Tunnel => Mode::Tunnel,
-                ModeWord::Transport => Mode::Transport,
+                ModeWord::Tunnel => IpsecMode::Tunnel,
+                ModeWord::Transport => IpsecMode::Transport,
             },
             rekey_after: table.rekeyed_after(),
         }
@@ -687,13 +717,13 @@ const MOST: usize = 255;
 const LONGEST: usize = 60_000;
 
 /// Networks as selectors of any traffic.
-fn selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelector>> {
-    let one = |prefix: &Prefix| TrafficSelector::network(prefix.network, prefix.bits);
+fn network_selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelector>> {
+    let one = |prefix: &Prefix| TrafficSelector::from_network(prefix.network, prefix.bits);
     networks.map(|networks| networks.iter().filter_map(one).collect())
 }
 
 /// Who a text means.
-fn identity(text: &str) -> Result<Identification, String> {
+fn parse_identity(text: &str) -> Result<Identification, String> {
     match text {
         "" => Err("an identity has a character at least".to_owned()),
         text if text.contains('=') => Err(format!(
@@ -704,10 +734,10 @@ fn identity(text: &str) -> Result<Identification, String> {
     }
 }
 
-const fn kind(method: AuthMethod) -> Type {
+const fn eap_type(method: AuthMethod) -> EapType {
     match method {
-        AuthMethod::Md5 => Type::MD5,
-        AuthMethod::MsChapV2 => Type::MSCHAPV2,
-        AuthMethod::Tls => Type::TLS,
+        AuthMethod::Md5 => EapType::MD5,
+        AuthMethod::MsChapV2 => EapType::MSCHAPV2,
+        AuthMethod::Tls => EapType::TLS,
     }
 }

@@ -10,20 +10,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use usher_access_config::{AaaTable, PoolTable, TlsTable, UserTable};
-use usher_config::log::Log;
-use usher_config::secret::Hidden;
-use usher_config::units::{Count, Size, Time};
+use usher_config::log::LogConfig;
+use usher_config::secret::SecretText;
+use usher_config::units::{ByteSize, PositiveCount, TimeSpan};
 use usher_config::{Prefix, named};
 use usher_core::Duration;
-use usher_esp::Lifetime;
+use usher_esp::SaLifetime;
 
 /// The configuration of `usher ike serve` and `usher ike connect`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's IKEv2 gateway")]
-pub struct File {
+pub struct GatewayFile {
     /// Where IKE listens.
-    pub listen: Listen,
+    pub listen: ListenTable,
     /// With whom there may be IKE_SAs, the preferred first: the first that fits is taken.
     pub connection: Vec<ConnectionTable>,
     /// Address pools.
@@ -35,7 +35,7 @@ pub struct File {
     /// Users that the gateway knows itself.
     pub user: Vec<UserTable>,
     /// What nobody may exceed.
-    pub limits: Limits,
+    pub limits: LimitsTable,
     /// What carries packets of CHILD_SAs. In a study nothing does.
     pub data: DataTable,
     /// Whether certificates of the other sides still hold.
@@ -47,13 +47,13 @@ pub struct File {
     /// everything: for finding faults alone.
     pub key_log: Option<PathBuf>,
     /// Logs.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
 /// Where IKE listens.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Listen {
+pub struct ListenTable {
     /// One IPv4 address, one IPv6 address, or both; `"0.0.0.0"` and `"::"` are all of the host.
     pub addresses: Vec<IpAddr>,
     /// The port of IKE.
@@ -69,7 +69,7 @@ pub struct Listen {
     pub metrics: Option<SocketAddr>,
 }
 
-impl Default for Listen {
+impl Default for ListenTable {
     fn default() -> Self {
         Self {
             addresses: [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].to_vec(),
@@ -200,7 +200,7 @@ pub struct ConnectionTable {
     #[schemars(schema_with = "named::schema::<RemoteAuth>")]
     pub remote_auth: RemoteAuth,
     /// The key that both sides have, for `psk`.
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     /// A file that holds the key, readable by nobody else.
     pub secret_file: Option<PathBuf>,
     /// An environment variable that holds the key.
@@ -230,7 +230,7 @@ pub struct ConnectionTable {
     #[schemars(schema_with = "named::schema::<ExtendedMasterSecret>")]
     pub extended_master_secret: ExtendedMasterSecret,
     /// For `eap`: the password.
-    pub password: Option<Hidden>,
+    pub password: Option<SecretText>,
     /// A file that holds the password, readable by nobody else.
     pub password_file: Option<PathBuf>,
     /// An environment variable that holds the password.
@@ -251,20 +251,20 @@ pub struct ConnectionTable {
     pub fragmentation: bool,
     /// When the IKE_SA is replaced by a new one; up to a tenth sooner [default: `"4 h"`, or nine tenths of a `lifetime` that ends it
     /// sooner]. `"0 s"`: never by this side.
-    pub rekey_after: Option<Time>,
+    pub rekey_after: Option<TimeSpan>,
     /// When an IKE_SA ends that nobody has replaced [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
-    pub lifetime: Option<Time>,
+    pub lifetime: Option<TimeSpan>,
     /// When this side, where it has begun, makes a new IKE_SA by which both prove anew who they are; up to a tenth sooner.
     /// `"0 s"`: never.
     #[serde(default = "ConnectionTable::reauth_after")]
-    pub reauth_after: Time,
+    pub reauth_after: TimeSpan,
     /// How it does that.
     #[serde(default = "ConnectionTable::reauthentication", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<Reauthentication>")]
     pub reauthentication: Reauthentication,
     /// Without a word for so long the other side is asked whether it lives. `"0 s"`: never.
     #[serde(default = "ConnectionTable::liveness")]
-    pub liveness: Time,
+    pub liveness: TimeSpan,
     /// Whether a new IKE_SA ends others of the same two. Otherwise a user may have several at a time, each with an address of its own.
     #[serde(default = "yes")]
     pub unique: bool,
@@ -294,7 +294,7 @@ pub struct ConnectionTable {
     pub start: bool,
     /// How long after an end it is begun again; and how long after it has come to nothing packets do not begin it again.
     #[serde(default = "ConnectionTable::retry")]
-    pub retry: Time,
+    pub retry: TimeSpan,
     /// What becomes of traffic to the networks of its CHILD_SAs while there is none for it: dropped, or sent on as it is for everybody to
     /// read.
     #[serde(default = "ConnectionTable::unprotected", deserialize_with = "named::read")]
@@ -314,10 +314,10 @@ const fn yes() -> bool {
 }
 
 /// When an SA is replaced: as is said, or else by default, but before it ends.
-fn rekeyed_after(said: Option<Time>, lifetime: Option<Time>, default: Duration) -> Option<Duration> {
-    let ends = lifetime.map(Time::get).filter(|time| !time.is_zero());
+fn rekeyed_after(said: Option<TimeSpan>, lifetime: Option<TimeSpan>, default: Duration) -> Option<Duration> {
+    let ends = lifetime.map(TimeSpan::get).filter(|time| !time.is_zero());
     let unsaid = || ends.map_or(default, |ends| default.min(ends * 9 / 10));
-    Some(said.map_or_else(unsaid, Time::get)).filter(|time| !time.is_zero())
+    Some(said.map_or_else(unsaid, TimeSpan::get)).filter(|time| !time.is_zero())
 }
 
 const fn required() -> ExtendedMasterSecret {
@@ -343,20 +343,20 @@ impl ConnectionTable {
     pub(super) fn rekeyed_after(&self) -> Option<Duration> {
         rekeyed_after(self.rekey_after, self.lifetime, Duration::from_secs(4 * 3600))
     }
-    const fn reauth_after() -> Time {
-        Time::secs(0)
+    const fn reauth_after() -> TimeSpan {
+        TimeSpan::from_secs(0)
     }
     const fn reauthentication() -> Reauthentication {
         Reauthentication::MakeBeforeBreak
     }
-    const fn liveness() -> Time {
-        Time::secs(30)
+    const fn liveness() -> TimeSpan {
+        TimeSpan::from_secs(30)
     }
     const fn remote_port() -> u16 {
         500
     }
-    const fn retry() -> Time {
-        Time::secs(10)
+    const fn retry() -> TimeSpan {
+        TimeSpan::from_secs(10)
     }
 }
 
@@ -380,14 +380,14 @@ pub struct ChildTable {
     pub mode: ModeWord,
     /// When it is replaced by a new one; up to a tenth sooner [default: `"1 h"`, or nine tenths of a `lifetime` that ends it sooner].
     /// `"0 s"`: never by this side.
-    pub rekey_after: Option<Time>,
+    pub rekey_after: Option<TimeSpan>,
     /// When it ends where nobody has replaced it [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
-    pub lifetime: Option<Time>,
+    pub lifetime: Option<TimeSpan>,
     /// After so many octets in one direction it is replaced by a new one; it ends after a tenth more where nobody has done so
     /// [default: none are too many]. In a study no CHILD_SA carries so much.
-    pub rekey_bytes: Option<Size>,
+    pub rekey_bytes: Option<ByteSize>,
     /// The same of packets.
-    pub rekey_packets: Option<Count>,
+    pub rekey_packets: Option<PositiveCount>,
 }
 
 impl ChildTable {
@@ -405,11 +405,11 @@ impl ChildTable {
     }
     /// What each of its SAs may carry (RFC 4301 §4.4.2.1).
     #[must_use]
-    pub fn volume(&self) -> Lifetime {
+    pub fn volume_lifetime(&self) -> SaLifetime {
         let last = |limit: u64| limit.saturating_add((limit / 10).max(1));
-        let octets = self.rekey_bytes.map(Size::bytes);
+        let octets = self.rekey_bytes.map(ByteSize::bytes);
         let packets = self.rekey_packets.map(|count| u64::from(count.get()));
-        Lifetime {
+        SaLifetime {
             soft_octets: octets,
             hard_octets: octets.map(last),
             soft_packets: packets,
@@ -439,38 +439,38 @@ pub struct EapTable {
     pub failures: u32,
     /// Within this time.
     #[serde(default = "EapTable::minute")]
-    pub failures_within: Time,
+    pub failures_within: TimeSpan,
     /// For this long.
     #[serde(default = "EapTable::minute")]
-    pub failures_hold: Time,
+    pub failures_hold: TimeSpan,
 }
 
 impl EapTable {
     const fn failures() -> u32 {
         10
     }
-    const fn minute() -> Time {
-        Time::secs(60)
+    const fn minute() -> TimeSpan {
+        TimeSpan::from_secs(60)
     }
 }
 
 /// What nobody may exceed.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct LimitsTable {
     /// IKE_SAs in all.
-    pub sas: Count,
+    pub sas: PositiveCount,
     /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
     /// has most of them, where its own network has fewer: of one whose initiator has not gone on for two seconds, or else of one that
     /// is ten seconds old and does not wait for this side; otherwise it is not begun.
-    pub half_open: Count,
+    pub half_open: PositiveCount,
     /// From so many of them on every initiator has to send back a cookie first.
     pub cookies_from: u32,
     /// From so many of them of one network on, 24 bits of an IPv4 address or 48 of an IPv6 address, initiators there have to.
     pub cookies_from_network: u32,
     /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address. Of one site, 56 bits
     /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
-    pub half_open_per_network: Count,
+    pub half_open_per_network: PositiveCount,
     /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
     /// one has failed within ten minutes, unless the last one of that identity from that very host was right. 0: any number.
     pub failed_proofs_per_minute: u32,
@@ -481,29 +481,29 @@ pub struct Limits {
     /// 0: any number.
     pub creates_per_minute: u32,
     /// How long an initiator may take to prove who it is.
-    pub login: Time,
+    pub login: TimeSpan,
     /// The first wait before a request is sent again; each further one is 1.8 times as long.
-    pub retransmission: Time,
+    pub retransmission: TimeSpan,
     /// How often a request is sent again before its IKE_SA is given up.
-    pub retransmissions: Count,
+    pub retransmissions: PositiveCount,
     /// Octets of an IP packet, above which a message is sent in fragments.
-    pub packet: Count,
+    pub packet: PositiveCount,
     /// Octets of a message that is put together from fragments, at most.
-    pub message: Count,
+    pub message: PositiveCount,
     /// Octets that fragments of messages that are not whole take in all half-open IKE_SAs together, an eighth of that in those of one
     /// network; and as many in all others together. Of more, the oldest are dropped.
-    pub fragments: Count,
+    pub fragments: PositiveCount,
     /// How long without a word a NAT keeps its mapping.
-    pub keepalive: Time,
+    pub keepalive: TimeSpan,
     /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which hold for so long. `"0 s"`: none are given and none
     /// asked for. None holds for longer than the certificates that it stands for. Whom EAP lets in gets none.
-    pub tickets: Time,
+    pub tickets: TimeSpan,
 }
 
-impl Default for Limits {
+impl Default for LimitsTable {
     fn default() -> Self {
-        let ike = usher_ike::machine::Config::default();
-        let count = |n: usize| Count::of(u32::try_from(n).unwrap_or(u32::MAX));
+        let ike = usher_ike::machine::IkeEndpointConfig::default();
+        let count = |n: usize| PositiveCount::from_u32(u32::try_from(n).unwrap_or(u32::MAX));
         Self {
             sas: count(ike.sas),
             half_open: count(ike.half_open),
@@ -513,14 +513,14 @@ impl Default for Limits {
             failed_proofs_per_minute: ike.failed_proofs_per_minute,
             requests_per_minute: ike.requests_per_minute,
             creates_per_minute: ike.creates_per_minute,
-            login: Time(ike.patience),
-            retransmission: Time(ike.retransmission.first),
-            retransmissions: Count::of(ike.retransmission.count),
+            login: TimeSpan(ike.proof_timeout),
+            retransmission: TimeSpan(ike.retransmission.first),
+            retransmissions: PositiveCount::from_u32(ike.retransmission.count),
             packet: count(ike.packet),
             message: count(ike.message),
             fragments: count(ike.fragments),
-            keepalive: Time(ike.keepalive),
-            tickets: Time(ike.tickets.unwrap_or(Duration::ZERO)),
+            keepalive: TimeSpan(ike.keepalive),
+            tickets: TimeSpan(ike.tickets.unwrap_or(Duration::ZERO)),
         }
     }
 }

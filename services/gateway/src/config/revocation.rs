@@ -1,7 +1,7 @@
 //! Whether certificates of the other sides still hold: the table `[revocation]`.
 
 #[cfg(feature = "tls")]
-use super::build::Builder;
+use super::build::GatewayConfigBuilder;
 use alloc::string::String;
 use alloc::vec::Vec;
 #[cfg(feature = "tls")]
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use usher_config::named;
-use usher_config::units::Time;
+use usher_config::units::TimeSpan;
 #[cfg(feature = "tls")]
 use usher_core::Duration;
 
@@ -43,7 +43,7 @@ pub struct RevocationTable {
     /// Whether they are fetched, too, from where the certificates of `ca` say (CRL distribution points).
     pub crl_distribution_points: bool,
     /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
-    pub crl_interval: Time,
+    pub crl_interval: TimeSpan,
     /// Whether the authority is asked if the other side's certificate still holds (OCSP).
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<OcspPolicy>")]
@@ -69,7 +69,7 @@ impl Default for RevocationTable {
             crl: Vec::new(),
             crl_url: Vec::new(),
             crl_distribution_points: false,
-            crl_interval: Time::secs(3600),
+            crl_interval: TimeSpan::from_secs(3600),
             crl_from_peers: Vec::new(),
             crl_required: false,
             ocsp: OcspPolicy::Off,
@@ -84,50 +84,56 @@ impl RevocationTable {
     /// Whether anything is looked at.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        !self.crl.is_empty() || self.fetches() || self.asks()
+        !self.crl.is_empty() || self.fetches_lists() || self.needs_lookup()
     }
     /// Whether somebody is asked, or something fetched, for the certificate of one who proves itself by it.
     #[must_use]
-    pub fn asks(&self) -> bool {
+    pub fn needs_lookup(&self) -> bool {
         self.ocsp != OcspPolicy::Off || !self.crl_from_peers.is_empty() || self.crl_required
     }
     /// Whether lists are fetched.
     #[must_use]
-    pub fn fetches(&self) -> bool {
+    pub fn fetches_lists(&self) -> bool {
         !self.crl_url.is_empty() || self.crl_distribution_points
     }
 }
 
 #[cfg(feature = "tls")]
-pub(super) fn check(builder: &mut Builder<'_>, table: &RevocationTable, certified: bool, certifies: bool) {
+pub(super) fn check_revocation(
+    builder: &mut GatewayConfigBuilder<'_>,
+    table: &RevocationTable,
+    certified: bool,
+    certifies: bool,
+) {
     let by_http = |url: &str| {
         url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) && url.len() > 7
     };
     let wrong =
         |url: &str| format!("\"{url}\" is no http:// URL: what is fetched is signed, and needs no TLS");
     for (i, url) in table.crl_url.iter().enumerate().filter(|(_, url)| !by_http(url)) {
-        builder.fault(&["revocation", "crl_url", &i.to_string()], wrong(url));
+        builder.report_error(&["revocation", "crl_url", &i.to_string()], wrong(url));
     }
     if let Some(url) = table.ocsp_url.as_ref().filter(|url| !by_http(url)) {
-        builder.fault(&["revocation", "ocsp_url"], wrong(url));
+        builder.report_error(&["revocation", "ocsp_url"], wrong(url));
     }
     let hosts = table.crl_from_peers.iter().enumerate();
-    for (i, fault) in hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::fault(host)?))) {
-        builder.fault(&["revocation", "crl_from_peers", &i.to_string()], fault);
+    for (i, fault) in hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::host_entry_error(host)?))) {
+        builder.report_error(&["revocation", "crl_from_peers", &i.to_string()], fault);
     }
     let interval = table.crl_interval.get();
     if interval < Duration::from_secs(1) || interval > Duration::from_secs(86_400) {
-        builder.fault(
+        builder.report_error(
             &["revocation", "crl_interval"],
             "lists are looked at each second at most, and each day at least",
         );
     }
     let shows = table.ocsp_response && certifies;
     if table.ocsp_url.is_some() && table.ocsp == OcspPolicy::Off && !shows {
-        builder.fault(&["revocation", "ocsp_url"], "nobody is asked: write ocsp = \"soft\" or \"hard\"");
+        builder
+            .report_error(&["revocation", "ocsp_url"], "nobody is asked: write ocsp = \"soft\" or \"hard\"");
     }
     if table.is_used() && !certified {
-        builder.fault(
+        builder.report_error(
             &["revocation"],
             "no connection has remote_auth = \"certificate\": there are no certificates to look at",
         );

@@ -2,16 +2,16 @@
 
 use super::*;
 use std::path::PathBuf;
-use usher_config::Alone;
+use usher_config::NoEnvironment;
 use usher_core::{Duration, WallTime};
-use usher_ike::machine::{Childless, LocalAuth, RemoteAuth};
+use usher_ike::machine::{ChildlessPolicy, LocalAuth, RemoteAuth};
 
-fn read(text: &str) -> Result<Loaded, Faults> {
-    parse("etc/ike.toml", text, &Alone, &WallClock::at(WallTime::UNIX_EPOCH))
+fn read_config(text: &str) -> Result<LoadedGatewayConfig, ConfigErrors> {
+    parse("etc/ike.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
-fn faults(text: &str) -> Vec<String> {
-    let faults = read(text).expect_err(text).faults;
+fn config_errors(text: &str) -> Vec<String> {
+    let faults = read_config(text).expect_err(text).faults;
     faults.iter().map(|f| format!("{}:{}: {}", f.line, f.column, f.message)).collect()
 }
 
@@ -19,11 +19,11 @@ const PSK: &str = "[[connection]]\nname = \"a\"\nlocal_id = \"gw.test\"\nlocal_a
 
 #[test]
 fn without_settings_it_listens_everywhere_and_lets_nobody_in() {
-    let loaded = read("").unwrap();
+    let loaded = read_config("").unwrap();
     assert_eq!((loaded.file.listen.port, loaded.file.listen.nat_port), (500, 4500));
     assert_eq!(loaded.file.listen.addresses.len(), 2);
     assert!(loaded.config.peers.is_empty() && loaded.config.aaa.is_none());
-    assert_eq!(loaded.config.endpoint, usher_ike::machine::Config::default());
+    assert_eq!(loaded.config.endpoint, usher_ike::machine::IkeEndpointConfig::default());
 }
 
 #[test]
@@ -39,14 +39,14 @@ fn a_whole_file_is_read() {
          [aaa.dynamic]\nlisten = \"127.0.0.1:3799\"\n[limits]\nsas = 9\nhalf_open = 8\ncookies_from = 0\nlogin = \"7 s\"\n\
          failed_proofs_per_minute = 7\nrequests_per_minute = 80\ncreates_per_minute = 0\n"
     );
-    let Loaded { file, config, .. } = read(&text).unwrap();
+    let LoadedGatewayConfig { file, config, .. } = read_config(&text).unwrap();
     assert_eq!(file.key_log, Some(PathBuf::from("keys")));
     let endpoint = config.endpoint;
     assert_eq!((endpoint.sas, endpoint.half_open, endpoint.cookies_from), (9, 8, 0));
     let rates =
         (endpoint.failed_proofs_per_minute, endpoint.requests_per_minute, endpoint.creates_per_minute);
     assert_eq!(rates, (7, 80, 0));
-    assert!(endpoint.export_keys && endpoint.patience == Duration::from_secs(7));
+    assert!(endpoint.export_keys && endpoint.proof_timeout == Duration::from_secs(7));
     let peer = &config.peers[0];
     assert_eq!(peer.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:501"));
     assert_eq!((peer.local.to_string().as_str(), peer.retry), ("127.0.0.1:14500", Duration::from_secs(3)));
@@ -57,13 +57,13 @@ fn a_whole_file_is_read() {
     ));
     assert_eq!(
         (connection.childless, connection.mobike, connection.unique),
-        (Childless::Force, false, false)
+        (ChildlessPolicy::Force, false, false)
     );
     assert_eq!((connection.liveness, connection.address), (None, true));
     assert_eq!(connection.rekey_after, Some(Duration::from_secs(7200)));
     let child = &connection.children[0];
     assert_eq!((child.local.as_ref().unwrap().len(), &child.remote, child.rekey_after), (2, &None, None));
-    let volume = file.connection[0].child[0].volume();
+    let volume = file.connection[0].child[0].volume_lifetime();
     assert_eq!((volume.soft_octets, volume.hard_octets), (Some(20_000), Some(22_000)));
     assert_eq!((volume.soft_packets, volume.hard_packets), (Some(5), Some(6)));
     assert_eq!(config.pools[0].ranges.len(), 2);
@@ -76,7 +76,7 @@ fn a_whole_file_is_read() {
 
 #[test]
 fn every_fault_has_its_place_and_says_what_to_do() {
-    let psk = |more: &str| faults(&format!("{PSK}{more}\n"));
+    let psk = |more: &str| config_errors(&format!("{PSK}{more}\n"));
     assert!(
         psk("pools = [\"inn\"]\n[[pool]]\nname = \"inner\"\nranges = [\"10.0.0.0/24\"]")[0]
             .starts_with("7:10: there is no [[pool]] \"inn\"; did you mean \"inner\"?")
@@ -92,7 +92,7 @@ fn every_fault_has_its_place_and_says_what_to_do() {
     );
     assert!(psk("remote_id = \"C=DE, CN=x\"")[0].contains("looks like a distinguished name"));
     let lives = |more: &str| {
-        let loaded = read(&format!("{PSK}{more}\n")).unwrap();
+        let loaded = read_config(&format!("{PSK}{more}\n")).unwrap();
         loaded.config.peers[0].connection.rekey_after.map(Duration::as_secs)
     };
     assert_eq!(lives("lifetime = \"100 s\""), Some(90), "before it ends");
@@ -102,10 +102,10 @@ fn every_fault_has_its_place_and_says_what_to_do() {
     assert!(psk("from = []")[0].contains("no network at all"));
     assert!(psk("childless = \"never\"")[0].contains("no IKE_SA that needs one"));
     assert!(psk("mobik = true")[0].contains("did you mean \"mobike\"?"));
-    let replaced = |from: &str, to: &str| faults(&PSK.replace(from, to));
+    let replaced = |from: &str, to: &str| config_errors(&PSK.replace(from, to));
     assert!(replaced("secret = \"sixteen octets!!\"\n", "")[0].starts_with("1:1: \"secret\" is missing"));
     assert!(replaced("sixteen octets!!", "short")[0].contains("fewer than 6 characters"));
-    assert!(read(&PSK.replace("sixteen octets!!", "sixsix")).is_ok(), "six are enough");
+    assert!(read_config(&PSK.replace("sixteen octets!!", "sixsix")).is_ok(), "six are enough");
     assert!(replaced("remote_auth = \"psk\"", "remote_auth = \"eap\"")[0].contains("there is no [aaa]"));
     assert!(
         replaced("remote_auth = \"psk\"", "remote_auth = \"eap-local\"")[0].contains("there is no [eap]")
@@ -120,12 +120,12 @@ fn every_fault_has_its_place_and_says_what_to_do() {
             .contains("\"certificate\" is missing")
     );
     assert!(replaced("local_id = \"gw.test\"\n", "")[0].contains("\"local_id\" is missing"));
-    assert!(faults(&[PSK, PSK].concat())[0].contains("there are two connections \"a\""));
-    let pool = |ranges: &str| faults(&format!("[[pool]]\nname = \"p\"\nranges = [{ranges}]\n"));
+    assert!(config_errors(&[PSK, PSK].concat())[0].contains("there are two connections \"a\""));
+    let pool = |ranges: &str| config_errors(&format!("[[pool]]\nname = \"p\"\nranges = [{ranges}]\n"));
     assert!(pool("\"10.0.0.0/24\", \"10.0.0.9-10.0.0.10\"")[0].contains("that another range has too"));
     assert!(pool("\"2001:db8::/40/56\"")[0].contains("gives prefixes"));
     assert!(pool("\"ten\"")[0].starts_with("3:11: \"ten\" is no range"));
-    let aaa = |text: &str| faults(&format!("[aaa]\n{text}\n"));
+    let aaa = |text: &str| config_errors(&format!("[aaa]\n{text}\n"));
     assert!(aaa("nas_identifier = \"gw\"")[0].contains("no server"));
     assert!(
         aaa("[[aaa.radius]]\naddress = \"192.0.2.1:1812\"\nsecret = \"s\"")[0]
@@ -135,39 +135,43 @@ fn every_fault_has_its_place_and_says_what_to_do() {
         aaa("nas_identifier = \"gw\"\n[[aaa.radius]]\naddress = \"192.0.2.1:2083\"\ntransport = \"tls\"")[0]
             .contains("[aaa.tls] is missing")
     );
-    assert!(faults("[limits]\npacket = 100\n")[0].starts_with("2:10: packets of fewer than 576 octets"));
+    assert!(
+        config_errors("[limits]\npacket = 100\n")[0].starts_with("2:10: packets of fewer than 576 octets")
+    );
     for few in [1, 59] {
         let text = format!("[limits]\nrequests_per_minute = {few}\n");
-        assert!(faults(&text)[0].starts_with("2:23: with fewer than one request a second"), "{few}");
+        assert!(config_errors(&text)[0].starts_with("2:23: with fewer than one request a second"), "{few}");
     }
-    assert!(read("[limits]\nrequests_per_minute = 60\n").is_ok());
-    assert!(read("[limits]\nrequests_per_minute = 0\n").is_ok());
-    let small = faults("[limits]\nfragments = 524287\n");
+    assert!(read_config("[limits]\nrequests_per_minute = 60\n").is_ok());
+    assert!(read_config("[limits]\nrequests_per_minute = 0\n").is_ok());
+    let small = config_errors("[limits]\nfragments = 524287\n");
     assert!(
         small[0].starts_with("2:13: a message of 32768 octets needs room for more: at least 524288"),
         "{small:?}"
     );
-    assert_eq!(read("[limits]\nfragments = 524288\n").unwrap().config.endpoint.fragments, 1 << 19);
-    assert!(faults("[eap]\nmethods = [\"tls\"]\n")[0].contains("EAP-TLS needs certificate, key and ca"));
+    assert_eq!(read_config("[limits]\nfragments = 524288\n").unwrap().config.endpoint.fragments, 1 << 19);
+    assert!(
+        config_errors("[eap]\nmethods = [\"tls\"]\n")[0].contains("EAP-TLS needs certificate, key and ca")
+    );
 }
 
 #[test]
 fn diameter_servers_are_asked_by_their_realm() {
     let text = "[aaa]\naccounting = true\n[aaa.diameter]\nidentity = \"gw.example.org\"\nrealm = \"example.org\"\nstateful = true\n\
                 [[aaa.diameter.peer]]\nidentity = \"aaa.example.org\"\naddress = \"192.0.2.2:3868\"\n";
-    let aaa = read(text).unwrap().config.aaa.unwrap();
+    let aaa = read_config(text).unwrap().config.aaa.unwrap();
     let usher_access::AaaConfig::Diameter(diameter) = aaa.servers else { panic!("it is Diameter") };
     assert_eq!(
         (diameter.realm.as_str(), diameter.node.peers.len(), diameter.stateful),
         ("example.org", 1, true)
     );
     assert_eq!(aaa.nas.identifier, "gw.example.org");
-    assert!(faults(&format!("{text}[aaa.dynamic]\n"))[0].contains("RFC 5176 is of RADIUS"));
+    assert!(config_errors(&format!("{text}[aaa.dynamic]\n"))[0].contains("RFC 5176 is of RADIUS"));
 }
 
 #[test]
 fn what_carries_packets_is_checked() {
-    let data = |text: &str| faults(&format!("[data]\n{text}\n"));
+    let data = |text: &str| config_errors(&format!("[data]\n{text}\n"));
     assert!(data("carry = \"tap\"")[0].starts_with("2:9: "));
     assert!(data("mtu = 100")[0].starts_with("2:7: packets are of 576 to 65000 octets"));
     assert!(data("interface = \"a device of many letters\"")[0].contains("1 to 15 characters"));
@@ -178,16 +182,16 @@ fn what_carries_packets_is_checked() {
     );
     let child = "[[connection.child]]\nname = \"net\"\n";
     let transport = |carry: &str| format!("[data]\ncarry = \"{carry}\"\n{PSK}{child}mode = \"transport\"\n");
-    assert!(faults(&transport("kernel"))[0].contains("carries whole packets alone"));
-    assert!(read(&transport("tun")).is_ok());
-    let demand = |more: &str| faults(&format!("{PSK}on_demand = true\n{more}"));
+    assert!(config_errors(&transport("kernel"))[0].contains("carries whole packets alone"));
+    assert!(read_config(&transport("tun")).is_ok());
+    let demand = |more: &str| config_errors(&format!("{PSK}on_demand = true\n{more}"));
     assert!(demand(child)[0].contains("nobody to begin with"));
     assert!(demand("remote_address = \"192.0.2.9\"\n")[0].contains("no packet needs it"));
     assert!(
         demand(&format!("remote_address = \"192.0.2.9\"\naddress = true\n{child}"))[0]
             .contains("write start = true")
     );
-    let loaded = read("[data]\nudp_encapsulation = true\nheld_packets = 3\n").unwrap();
+    let loaded = read_config("[data]\nudp_encapsulation = true\nheld_packets = 3\n").unwrap();
     assert!(loaded.config.endpoint.encapsulate && !loaded.config.metered);
 }
 
@@ -199,9 +203,10 @@ fn policies_are_what_is_said_and_then_what_connections_need() {
          [[data.policy]]\naction = \"forward\"\nremote = [\"10.2.0.53\"]\nprotocol = 17\nport = 53\n\
          [[data.policy]]\naction = \"discard\"\nlocal = [\"10.1.9.0/24\"]\n"
     );
-    let file = read(&text).unwrap().file;
-    let all =
-        policies(&file.data, &file.connection, &|name| (name == "a").then(|| "192.0.2.1".parse().unwrap()));
+    let file = read_config(&text).unwrap().file;
+    let all = build_policies(&file.data, &file.connection, &|name| {
+        (name == "a").then(|| "192.0.2.1".parse().unwrap())
+    });
     let shown: Vec<String> = all
         .iter()
         .map(|(policy, child)| {
@@ -223,7 +228,7 @@ fn policies_are_what_is_said_and_then_what_connections_need() {
 
 #[test]
 fn a_pool_of_both_families_is_refused() {
-    let said = faults("[[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n");
+    let said = config_errors("[[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n");
     assert!(said.iter().any(|fault| fault.contains("a pool is of one family")), "{said:?}");
 }
 
@@ -243,10 +248,10 @@ fn the_published_schema_is_this_one() {
 #[test]
 fn what_one_thread_alone_knows_is_not_for_several() {
     let text = |shards: u8, more: &str| format!("[listen]\nshards = {shards}\n{PSK}{more}");
-    assert_eq!(read(&text(4, "")).unwrap().file.listen.shards, 4);
-    assert_eq!(read(&text(1, "[limits]\ntickets = \"1 h\"\n")).unwrap().file.listen.shards, 1);
+    assert_eq!(read_config(&text(4, "")).unwrap().file.listen.shards, 4);
+    assert_eq!(read_config(&text(1, "[limits]\ntickets = \"1 h\"\n")).unwrap().file.listen.shards, 1);
     for shards in [0, 65] {
-        let said = faults(&text(shards, ""));
+        let said = config_errors(&text(shards, ""));
         assert!(said.len() == 1 && said[0].starts_with("2:") && said[0].contains("1 to 64"), "{said:?}");
     }
     let aaa =
@@ -254,15 +259,15 @@ fn what_one_thread_alone_knows_is_not_for_several() {
     for (more, what) in
         [("[limits]\ntickets = \"1 h\"\n".to_owned(), "ticket"), (format!("{aaa}[aaa.dynamic]\n"), "session")]
     {
-        let said = faults(&text(2, &more));
+        let said = config_errors(&text(2, &more));
         assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("shards = 1"), "{said:?}");
     }
-    assert_eq!(read(&text(2, aaa)).unwrap().file.listen.shards, 2);
+    assert_eq!(read_config(&text(2, aaa)).unwrap().file.listen.shards, 2);
 }
 
 #[test]
 fn what_revocation_needs_is_said() {
-    let said = faults(&format!(
+    let said = config_errors(&format!(
         "{PSK}[revocation]\ncrl_url = [\"http://a/b\", \"https://a/b\"]\ncrl_interval = \"0 s\"\nocsp_url = \"http://a/\"\n"
     ));
     let expected = ["8:", "9:", "10:", "7:"];
@@ -272,21 +277,21 @@ fn what_revocation_needs_is_said() {
     }
     assert!(said.iter().any(|one| one.contains("no http:// URL") && one.contains("https://a/b")), "{said:?}");
     assert!(said.iter().any(|one| one.contains("remote_auth = \"certificate\"")), "{said:?}");
-    let table = read("").unwrap().file.revocation;
+    let table = read_config("").unwrap().file.revocation;
     assert!(!table.is_used() && table.crl_interval.get() == Duration::from_secs(3600));
 }
 
 /// With EAP alone nothing says who the other side is but the certificate of whoever judges EAP.
 #[test]
 fn with_eap_alone_the_server_has_a_name() {
-    use super::super::tests::Files;
+    use super::super::tests::CertificateFiles;
     let read = |more: &str| {
         let text = format!(
             "[[connection]]\nname = \"a\"\nlocal_id = \"ann\"\nlocal_auth = \"eap\"\nremote_auth = \"eap-only\"\nca = \"ca.pem\"\n\
              certificate = \"user.pem\"\nkey = \"user.key\"\neap_identity = \"ann\"\nremote_address = \"192.0.2.9\"\n{more}\n"
         );
-        let clock = WallClock::at(WallTime::UNIX_EPOCH);
-        parse("ike.toml", &text, &Files, &clock).map(drop).map_err(|faults| faults.to_string())
+        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+        parse("ike.toml", &text, &CertificateFiles, &clock).map(drop).map_err(|faults| faults.to_string())
     };
     let tls = "eap_methods = [\"tls\"]\n";
     for more in ["", "remote_id = \"192.0.2.9\"", "remote_id = \"ann@example.org\""] {
@@ -302,10 +307,10 @@ fn with_eap_alone_the_server_has_a_name() {
 
 #[test]
 fn what_becomes_of_traffic_without_a_child_sa_is_said() {
-    let word = |text: &str| read(text).unwrap().file.connection[0].unprotected;
+    let word = |text: &str| read_config(text).unwrap().file.connection[0].unprotected;
     assert_eq!(word(PSK), PolicyWord::Discard, "nothing leaves as it is unless somebody says so");
     assert_eq!(word(&format!("{PSK}unprotected = \"forward\"\n")), PolicyWord::Forward);
-    let said = faults(&format!(
+    let said = config_errors(&format!(
         "{PSK}on_demand = true\nunprotected = \"forward\"\nremote_address = \"192.0.2.9\"\n[[connection.child]]\nname = \"n\"\n"
     ));
     assert!(said.len() == 1 && said[0].starts_with("8:15: with on_demand = true"), "{said:?}");
@@ -315,7 +320,7 @@ fn what_becomes_of_traffic_without_a_child_sa_is_said() {
 fn users_whose_names_are_one_identity_are_a_fault() {
     let text = "[eap]\nmethods = [\"mschapv2\"]\n[[user]]\nname = \"ann@gw.test\"\npassword = \"a long password\"\n\
                 [[user]]\nname = \"ann@GW.test\"\npassword = \"a long password\"\n";
-    let said = faults(text);
+    let said = config_errors(text);
     assert!(said.iter().any(|fault| fault.contains("\"ann@gw.test\" is the same identity")), "{said:?}");
 }
 
@@ -323,7 +328,12 @@ fn users_whose_names_are_one_identity_are_a_fault() {
 fn guesses_are_held_back_unless_somebody_says_otherwise() {
     let limit = |more: &str| {
         let text = format!("[eap]\nmethods = [\"mschapv2\"]\n{more}");
-        read(&text).unwrap().config.users.failures.map(|limit| (limit.count, limit.within, limit.hold))
+        read_config(&text)
+            .unwrap()
+            .config
+            .users
+            .failures
+            .map(|limit| (limit.count, limit.window, limit.lockout_time))
     };
     let minute = Duration::from_secs(60);
     assert_eq!(limit(""), Some((10, minute, minute)));
@@ -347,10 +357,10 @@ fn what_no_message_holds_is_a_fault() {
             "[[connection]]\nname = \"a\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
              secret = \"sixteen octets!!\"\n{own}[[connection.child]]\nname = \"b\"\n{childs}"
         );
-        read(&text).map_or_else(|faults| faults.to_string(), |_| String::new())
+        read_config(&text).map_or_else(|faults| faults.to_string(), |_| String::new())
     };
-    type Case<'a> = (&'a str, usize, &'a dyn Fn(usize) -> String);
-    let cases: [Case<'_>; 5] = [
+    type ListCase<'a> = (&'a str, usize, &'a dyn Fn(usize) -> String);
+    let cases: [ListCase<'_>; 5] = [
         ("local", 255, &network),
         ("remote", 255, &network),
         ("proposals", 255, &|_| "aes128-sha256-x25519".to_owned()),

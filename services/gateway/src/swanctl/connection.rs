@@ -1,12 +1,12 @@
 //! Connections: both sides, and their CHILD_SAs.
 
-use super::Importer;
+use super::SwanctlImporter;
 use super::secrets::secret_identity;
-use super::settings::{Place, SettingsSection};
+use super::settings::{SettingsSection, SourceLine};
 use super::words::{
-    any_families, auth_of, auth_of_round, esp_proposal, identity, ike_proposal, is_any_identity,
-    is_certified, is_octets, is_side, list, no, number, path, peer_places, prefix, rounds_of, side_of, time,
-    version, volume, words, yes,
+    any_families, auth_of, auth_of_round, esp_proposal, ike_proposal, ike_version, is_any_identity,
+    is_certified, is_no, is_octets, is_side, is_yes, join_path, parse_number, parse_prefix, parse_volume,
+    peer_addresses, rounds_of, side_of, split_words, toml_array, toml_time, translate_identity,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -14,21 +14,21 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_ike::payload::Proposal;
 
-impl Importer {
+impl SwanctlImporter {
     /// Writes proposals: as they are where ours reads them so, or else rewritten.
-    fn proposals(
+    fn write_proposals(
         &mut self,
         value: &str,
-        line: Place,
+        line: SourceLine,
         read: impl Fn(&str) -> Option<String>,
         rewrite: impl Fn(&str) -> String,
     ) {
         let (mut taken, mut refused) = (Vec::new(), false);
-        for words in words(value) {
+        for words in split_words(value) {
             if words == "default" {
                 // By itself it is what ours offers without any.
                 if value.trim() != "default" {
-                    self.leave(line, "\"default\" beside other proposals");
+                    self.note_untaken(line, "\"default\" beside other proposals");
                 }
                 continue;
             }
@@ -37,24 +37,24 @@ impl Importer {
                 None => taken.push(ours),
                 Some(why) => {
                     refused = true;
-                    self.note(line, alloc::format!("the proposal {words} is not taken: {why}"));
+                    self.add_note(line, alloc::format!("the proposal {words} is not taken: {why}"));
                 }
             }
         }
         if !taken.is_empty() {
-            self.set("proposals", &list(taken));
+            self.write_setting("proposals", &toml_array(taken));
         } else if refused {
-            self.stop(line, "any of these proposals");
+            self.add_stop(line, "any of these proposals");
         }
     }
 
     /// Writes where the other side is: whom this side calls, and who may call.
-    fn write_places(&mut self, connection: &SettingsSection) {
+    fn write_peer_addresses(&mut self, connection: &SettingsSection) {
         let line = connection.line_of("remote_addrs");
-        let (places, unknown) = peer_places(connection);
+        let (places, unknown) = peer_addresses(connection);
         if let Some(word) = unknown {
             // A name is looked up there, and of a range no network is made.
-            return self.stop(line, &alloc::format!("{word} of remote_addrs"));
+            return self.add_stop(line, &alloc::format!("{word} of remote_addrs"));
         }
         let is_there = |text: &str| places.iter().any(|place| place.text == text);
         if is_there("0.0.0.0/0") && is_there("::/0") {
@@ -73,81 +73,81 @@ impl Importer {
             };
             if remote != "psk" && !(is_named("id") || is_named("eap_id")) {
                 let what = "is not called, since anybody with a certificate would do; write remote_address and remote_id";
-                self.note(line, alloc::format!("{first} {what}"));
+                self.add_note(line, alloc::format!("{first} {what}"));
             } else {
-                self.text("remote_address", first);
+                self.write_text("remote_address", first);
             }
         }
         if !auth_of(connection, "local").starts_with("eap") {
-            self.set("from", &list(networks));
+            self.write_setting("from", &toml_array(networks));
         }
     }
 
-    pub(super) fn connection(&mut self, name: &str, connection: &SettingsSection) {
+    pub(super) fn write_connection(&mut self, name: &str, connection: &SettingsSection) {
         self.out.push_str("\n[[connection]]\n");
-        self.text("name", name);
+        self.write_text("name", name);
         // What strongSwan takes where nothing is said, and we otherwise.
         let (mut liveness, mut unique) = ("0 s".to_owned(), false);
         for (key, value, line) in &connection.values {
             match key.as_str() {
-                "version" if version(connection) == Some(0) => self.note(
+                "version" if ike_version(connection) == Some(0) => self.add_note(
                     *line,
                     alloc::format!("the connection {name} is taken for IKEv2 alone: IKEv1 is not spoken"),
                 ),
                 "version" => {}
                 "proposals" => {
-                    let read = |words: &str| Proposal::ike(words).err().map(|error| error.to_string());
-                    self.proposals(value, *line, read, ike_proposal);
+                    let read = |words: &str| Proposal::parse_ike(words).err().map(|error| error.to_string());
+                    self.write_proposals(value, *line, read, ike_proposal);
                 }
                 // Of both together follows who may call.
                 "remote_addrs" | "local_addrs" => {}
-                "remote_port" => match number(value).map(u16::try_from) {
-                    Some(Ok(port)) => self.set("remote_port", &port.to_string()),
-                    _ => self.leave(*line, &alloc::format!("remote_port = {value}")),
+                "remote_port" => match parse_number(value).map(u16::try_from) {
+                    Some(Ok(port)) => self.write_setting("remote_port", &port.to_string()),
+                    _ => self.note_untaken(*line, &alloc::format!("remote_port = {value}")),
                 },
-                "mobike" => self.set("mobike", if yes(value) { "true" } else { "false" }),
-                "fragmentation" => self.set("fragmentation", if yes(value) { "true" } else { "false" }),
+                "mobike" => self.write_setting("mobike", if is_yes(value) { "true" } else { "false" }),
+                "fragmentation" => self.write_setting("fragmentation", if is_yes(value) { "true" } else { "false" }),
                 "childless" => match &*value.to_ascii_lowercase() {
-                    word @ ("never" | "force" | "allow") => self.text("childless", word),
+                    word @ ("never" | "force" | "allow") => self.write_text("childless", word),
                     word => {
-                        self.text("childless", "allow");
-                        self.note(*line, alloc::format!("childless = {word} is taken as allow"));
+                        self.write_text("childless", "allow");
+                        self.add_note(*line, alloc::format!("childless = {word} is taken as allow"));
                     }
                 },
-                "pools" => self.set("pools", &list(words(value))),
+                "pools" => self.write_setting("pools", &toml_array(split_words(value))),
                 "vips" => {
-                    self.set("address", "true");
-                    if words(value).any(|word| any_families(&word) == [false, false]) {
+                    self.write_setting("address", "true");
+                    if split_words(value).any(|word| any_families(&word) == [false, false]) {
                         let what = "is asked for there, and here any address";
-                        self.note(*line, alloc::format!("vips = {value} of the connection {name} {what}"));
+                        self.add_note(*line, alloc::format!("vips = {value} of the connection {name} {what}"));
                     }
                 }
-                "dpd_delay" | "rekey_time" | "reauth_time" => match time(value) {
+                "dpd_delay" | "rekey_time" | "reauth_time" => match toml_time(value) {
                     Some(time) if key == "dpd_delay" => liveness = time,
-                    Some(time) if key == "reauth_time" => self.text("reauth_after", &time),
-                    Some(time) => self.text("rekey_after", &time),
-                    None => self.leave(*line, &alloc::format!("{key} = {value}")),
+                    Some(time) if key == "reauth_time" => self.write_text("reauth_after", &time),
+                    Some(time) => self.write_text("rekey_after", &time),
+                    None => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
                 },
-                "ppk_required" if !no(value) => {
-                    self.stop(*line, &alloc::format!("ppk_required of the connection {name}"));
+                "ppk_required" if !is_no(value) => {
+                    self.add_stop(*line, &alloc::format!("ppk_required of the connection {name}"));
                 }
-                "encap" if yes(value) => {
-                    self.note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
+                "encap" if is_yes(value) => {
+                    self.add_note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
                 }
                 "encap" | "ppk_required" => {}
                 "ocsp" => match &*value.to_ascii_lowercase() {
                     "reply" => {}
-                    "never" => self.shows = false,
+                    "never" => self.sends_ocsp_replies = false,
                     word @ ("both" | "request") => {
-                        self.shows &= word == "both";
+                        self.sends_ocsp_replies &= word == "both";
                         self.revocation = self.revocation.or(Some("soft"));
                     }
-                    _ => self.leave(*line, &alloc::format!("ocsp = {value}")),
+                    _ => self.note_untaken(*line, &alloc::format!("ocsp = {value}")),
                 },
                 "unique" => match &*value.to_ascii_lowercase() {
                     "replace" => unique = true,
                     "no" => {}
-                    "never" => self.note(
+                    "never" => self.add_note(
                         *line,
                         alloc::format!(
                             "unique = never of the connection {name} is taken as no: an initiator that says it begins anew (INITIAL_CONTACT) \
@@ -155,33 +155,34 @@ impl Importer {
                         ),
                     ),
                     // A second session is refused there.
-                    _ => self.stop(*line, &alloc::format!("unique = {value} of the connection {name}")),
+                    _ => self.add_stop(*line, &alloc::format!("unique = {value} of the connection {name}")),
                 },
-                "if_id_in" if number(value) != Some(0) => {
-                    self.stop(*line, &alloc::format!("if_id_in of the connection {name}"));
+                "if_id_in" if parse_number(value) != Some(0) => {
+                    self.add_stop(*line, &alloc::format!("if_id_in of the connection {name}"));
                 }
                 "if_id_in" => {}
-                key => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
+                key => self.note_untaken(*line, &alloc::format!("{key} of the connection {name}")),
             }
         }
-        self.write_places(connection);
-        self.text("liveness", &liveness);
-        self.set("unique", if unique { "true" } else { "false" });
+        self.write_peer_addresses(connection);
+        self.write_text("liveness", &liveness);
+        self.write_setting("unique", if unique { "true" } else { "false" });
         let (local, remote) = (rounds_of(connection, "local"), rounds_of(connection, "remote"));
         let round = alloc::format!("a further round of authentication of the connection {name}");
-        local.iter().skip(1).for_each(|more| self.leave(more.line, &round));
-        remote.iter().skip(1).for_each(|more| self.stop(more.line, &round));
-        let (own, other) = self.identities(name, connection, local.first().copied(), remote.first().copied());
+        local.iter().skip(1).for_each(|more| self.note_untaken(more.line, &round));
+        remote.iter().skip(1).for_each(|more| self.add_stop(more.line, &round));
+        let (own, other) =
+            self.write_identities(name, connection, local.first().copied(), remote.first().copied());
         let mut psk = false;
         for (section, ours) in
             local.first().map(|s| (*s, true)).into_iter().chain(remote.first().map(|s| (*s, false)))
         {
-            psk |= self.side(name, section, ours, other.as_deref());
+            psk |= self.write_side(name, section, ours, other.as_deref());
         }
         if psk {
             match self.take_secret(false, own.as_deref(), other.as_deref()) {
-                Some(secret) => self.text("secret", &secret),
-                None => self.note(
+                Some(secret) => self.write_text("secret", &secret),
+                None => self.add_note(
                     connection.line,
                     alloc::format!("no secret fits the connection {name}; write secret_file"),
                 ),
@@ -189,15 +190,15 @@ impl Importer {
         }
         for (kind, section) in &connection.sections {
             if kind.eq_ignore_ascii_case("children") {
-                section.sections.iter().for_each(|(name, child)| self.child(name, child));
+                section.sections.iter().for_each(|(name, child)| self.write_child(name, child));
             } else if !(is_side(kind, "local") || is_side(kind, "remote")) {
-                self.stop(section.line, &alloc::format!("{kind} of the connection {name}"));
+                self.add_stop(section.line, &alloc::format!("{kind} of the connection {name}"));
             }
         }
     }
 
     /// Writes who both sides are: this one and the other, as secrets have them.
-    fn identities(
+    fn write_identities(
         &mut self,
         name: &str,
         connection: &SettingsSection,
@@ -208,10 +209,10 @@ impl Importer {
             side?.value(key).filter(|id| !is_any_identity(id)).map(str::to_owned)
         };
         let own = value(local, "id");
-        match (own.as_deref().and_then(identity), &own) {
-            (Some(id), _) => self.text("local_id", &id),
+        match (own.as_deref().and_then(translate_identity), &own) {
+            (Some(id), _) => self.write_text("local_id", &id),
             (None, Some(said)) => {
-                self.leave(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+                self.note_untaken(connection.line, &alloc::format!("the id {said} of the connection {name}"));
             }
             (None, None) => {}
         }
@@ -219,20 +220,23 @@ impl Importer {
         let meant = match (&other, &eap) {
             (Some(id), Some(eap)) if id != eap => {
                 let what = alloc::format!("id = {id} beside eap_id = {eap} of the connection {name}");
-                self.stop(connection.line, &what);
+                self.add_stop(connection.line, &what);
                 None
             }
             (None, Some(eap)) => {
                 let what = "becomes remote_id: an initiator that calls itself otherwise outside of EAP is refused here";
-                self.note(connection.line, alloc::format!("eap_id = {eap} of the connection {name} {what}"));
+                self.add_note(
+                    connection.line,
+                    alloc::format!("eap_id = {eap} of the connection {name} {what}"),
+                );
                 Some(eap)
             }
             (id, _) => id.as_ref(),
         };
-        match (meant.and_then(|id| identity(id)), meant) {
-            (Some(id), _) => self.text("remote_id", &id),
+        match (meant.and_then(|id| translate_identity(id)), meant) {
+            (Some(id), _) => self.write_text("remote_id", &id),
             (None, Some(said)) => {
-                self.stop(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+                self.add_stop(connection.line, &alloc::format!("the id {said} of the connection {name}"));
             }
             (None, None) => {}
         }
@@ -240,7 +244,7 @@ impl Importer {
     }
 
     /// How one side proves who it is; true: by a shared key.
-    fn side(&mut self, name: &str, section: &SettingsSection, ours: bool, other: Option<&str>) -> bool {
+    fn write_side(&mut self, name: &str, section: &SettingsSection, ours: bool, other: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
         let value = |key: &str| section.value(key);
         let auth = &*auth_of_round(section);
@@ -254,95 +258,98 @@ impl Importer {
         let is_any_method = matches!(auth, "eap" | "eap-dynamic");
         if is_any_method && (ours || auth == "eap-dynamic") {
             let what = "is taken as eap-mschapv2 alone";
-            self.note(section.line, alloc::format!("auth = {auth} of the connection {name} {what}"));
+            self.add_note(section.line, alloc::format!("auth = {auth} of the connection {name} {what}"));
         }
         match (auth, ours, method) {
-            ("psk", ..) => self.text(key, "psk"),
+            ("psk", ..) => self.write_text(key, "psk"),
             ("eap-radius", false, _) => {
-                self.text(key, "eap");
-                self.asks = true;
+                self.write_text(key, "eap");
+                self.uses_aaa_servers = true;
             }
             (_, true, Some(method)) => {
-                self.text(key, "eap");
-                self.set("eap_methods", &list([method.to_owned()]));
-                let said = value("eap_id").and_then(identity).or_else(|| value("id").and_then(identity));
+                self.write_text(key, "eap");
+                self.write_setting("eap_methods", &toml_array([method.to_owned()]));
+                let said = value("eap_id")
+                    .and_then(translate_identity)
+                    .or_else(|| value("id").and_then(translate_identity));
                 let said = said.unwrap_or_default();
-                self.text("eap_identity", &said);
+                self.write_text("eap_identity", &said);
                 match self.take_secret(true, Some(&secret_identity(&said)), other) {
-                    Some(secret) => self.text("password", &secret),
+                    Some(secret) => self.write_text("password", &secret),
                     None if method == "tls" => {}
-                    None => {
-                        self.note(section.line, alloc::format!("no secret fits {said}; write password_file"))
-                    }
+                    None => self
+                        .add_note(section.line, alloc::format!("no secret fits {said}; write password_file")),
                 }
             }
             // charon begins no method then, and lets nobody in.
             ("eap", false, _) => {
-                self.stop(section.line, &alloc::format!("auth = eap of the connection {name}"))
+                self.add_stop(section.line, &alloc::format!("auth = eap of the connection {name}"))
             }
             (_, false, Some(method)) => {
-                self.text(key, "eap-local");
+                self.write_text(key, "eap-local");
                 // A user of one is not to come in by another's.
                 if self.methods.first().is_some_and(|other| *other != method) {
                     let what = alloc::format!(
                         "auth = {auth} of the connection {name} beside another method of another"
                     );
-                    self.stop(section.line, &what);
+                    self.add_stop(section.line, &what);
                 }
                 if !self.methods.contains(&method) {
                     self.methods.push(method);
                 }
             }
-            ("pubkey" | "rsa" | "ecdsa", ..) => self.text(key, "certificate"),
+            ("pubkey" | "rsa" | "ecdsa", ..) => self.write_text(key, "certificate"),
             (auth, true, _) if auth.starts_with("pubkey-") => {
-                self.text(key, "certificate");
-                self.leave(section.line, &alloc::format!("which signatures auth = {auth} names"));
+                self.write_text(key, "certificate");
+                self.note_untaken(section.line, &alloc::format!("which signatures auth = {auth} names"));
             }
             (auth, false, _) => {
-                self.stop(section.line, &alloc::format!("auth = {auth} of the connection {name}"));
+                self.add_stop(section.line, &alloc::format!("auth = {auth} of the connection {name}"));
             }
-            (auth, true, _) => self
-                .note(section.line, alloc::format!("auth = {auth} of the connection {name} is not spoken")),
+            (auth, true, _) => self.add_note(
+                section.line,
+                alloc::format!("auth = {auth} of the connection {name} is not spoken"),
+            ),
         }
         let certified = is_certified(auth);
         for (key, value, line) in &section.values {
             match key.as_str() {
                 "auth" | "id" | "eap_id" | "round" => {}
-                "certs" if ours => self.certificate(name, value, *line),
-                "revocation" if !ours && certified => self.revocation(value, *line),
+                "certs" if ours => self.write_certificate(name, value, *line),
+                "revocation" if !ours && certified => self.read_revocation(value, *line),
                 // Where nothing is looked at it asks for nothing more.
                 "revocation" if !ours && value.eq_ignore_ascii_case("relaxed") => {}
                 "cacerts" if !ours && certified && !value.contains(',') && !is_octets(value.trim()) => {
-                    self.text("ca", &path("x509ca", value.trim()));
+                    self.write_text("ca", &join_path("x509ca", value.trim()));
                 }
                 // Who judges EAP has to be that one.
                 "aaa_id" if ours && !is_any_identity(value) => {
-                    self.stop(*line, &alloc::format!("aaa_id = {value} of the connection {name}"));
+                    self.add_stop(*line, &alloc::format!("aaa_id = {value} of the connection {name}"));
                 }
-                key if ours => self.leave(*line, &alloc::format!("{key} of the connection {name}")),
+                key if ours => self.note_untaken(*line, &alloc::format!("{key} of the connection {name}")),
                 // Whatever it is, it says who may come in.
-                key => self.stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
+                key => self.add_stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
             }
         }
         if !ours && auth.starts_with("eap") && value("eap_id").is_some_and(is_any_identity) {
             let what = "is asked for by EAP there, and here the identity of IKE stands for it unless that is an address";
-            self.note(section.line, alloc::format!("eap_id of the connection {name} {what}"));
+            self.add_note(section.line, alloc::format!("eap_id of the connection {name} {what}"));
         }
         if !ours && method == Some("tls") {
             let what =
                 "by EAP-TLS: charon asks whether their certificates still hold, and here nobody is asked";
-            self.note(section.line, alloc::format!("users of the connection {name} come {what}"));
+            self.add_note(section.line, alloc::format!("users of the connection {name} come {what}"));
         }
         for (within, section) in &section.sections {
             let what = alloc::format!("{within} of the connection {name}");
-            if ours { self.leave(section.line, &what) } else { self.stop(section.line, &what) }
+            if ours { self.note_untaken(section.line, &what) } else { self.add_stop(section.line, &what) }
         }
         if !ours && certified && value("revocation").is_none() {
-            self.revocation("relaxed", section.line);
+            self.read_revocation("relaxed", section.line);
         }
         self.has_certificates |= !ours && certified;
         if !ours && certified && value("cacerts").is_none() {
-            self.note(
+            self.add_note(
                 section.line,
                 alloc::format!(
                     "whom the connection {name} trusts is not said there; write ca = \"x509ca/...\""
@@ -352,99 +359,107 @@ impl Importer {
         auth == "psk"
     }
     /// The certificate by which this side proves who it is: the first of those that are named.
-    fn certificate(&mut self, name: &str, value: &str, line: Place) {
-        let mut files = words(value);
+    fn write_certificate(&mut self, name: &str, value: &str, line: SourceLine) {
+        let mut files = split_words(value);
         let Some(file) = files.next().filter(|file| !is_octets(file)) else {
-            return self.leave(line, &alloc::format!("certs of the connection {name}"));
+            return self.note_untaken(line, &alloc::format!("certs of the connection {name}"));
         };
-        self.text("certificate", &path("x509", &file));
+        self.write_text("certificate", &join_path("x509", &file));
         let what = "is not said there; write key = \"private/...\"";
-        self.note(line, alloc::format!("which key belongs to {file} {what}"));
+        self.add_note(line, alloc::format!("which key belongs to {file} {what}"));
         for more in files {
-            self.leave(line, &alloc::format!("{more}, beside {file} in certs of the connection {name},"));
+            self.note_untaken(
+                line,
+                &alloc::format!("{more}, beside {file} in certs of the connection {name},"),
+            );
         }
     }
 
     /// Whether it is looked at whether certificates were taken back: of all connections, here.
-    fn revocation(&mut self, value: &str, line: Place) {
+    fn read_revocation(&mut self, value: &str, line: SourceLine) {
         match &*value.to_ascii_lowercase() {
             "relaxed" => self.revocation = self.revocation.or(Some("soft")),
             "ifuri" => {
                 self.revocation = self.revocation.or(Some("soft"));
-                self.note(line, "revocation = ifuri is taken as relaxed: write ocsp = \"hard\" or crl_required = true below [revocation] where certificates name whom to ask".to_owned());
+                self.add_note(line, "revocation = ifuri is taken as relaxed: write ocsp = \"hard\" or crl_required = true below [revocation] where certificates name whom to ask".to_owned());
             }
             "strict" => {
                 self.revocation = Some("hard");
-                self.note(line, "revocation = strict is taken as ocsp = \"hard\": where the authority has lists alone, write ocsp = \"off\" and crl_required = true below [revocation]".to_owned());
+                self.add_note(line, "revocation = strict is taken as ocsp = \"hard\": where the authority has lists alone, write ocsp = \"off\" and crl_required = true below [revocation]".to_owned());
             }
-            _ => self.stop(line, &alloc::format!("revocation = {value}")),
+            _ => self.add_stop(line, &alloc::format!("revocation = {value}")),
         }
     }
 
-    fn child(&mut self, name: &str, child: &SettingsSection) {
+    fn write_child(&mut self, name: &str, child: &SettingsSection) {
         match &*child.value("mode").unwrap_or("tunnel").to_ascii_lowercase() {
             "tunnel" | "transport" => {}
-            "drop" => return self.stop(child.line, &alloc::format!("mode = drop of the CHILD_SA {name}")),
+            "drop" => {
+                return self.add_stop(child.line, &alloc::format!("mode = drop of the CHILD_SA {name}"));
+            }
             other => {
-                return self.leave(child.line, &alloc::format!("the CHILD_SA {name} with mode = {other}"));
+                return self
+                    .note_untaken(child.line, &alloc::format!("the CHILD_SA {name} with mode = {other}"));
             }
         }
         self.out.push_str("[[connection.child]]\n");
-        self.text("name", name);
+        self.write_text("name", name);
         for (key, value, line) in &child.values {
             match key.as_str() {
                 "local_ts" | "remote_ts" => {
-                    let networks = |word: &String| prefix(word).is_some();
+                    let networks = |word: &String| parse_prefix(word).is_some();
                     if value == "dynamic" {
-                    } else if words(value).all(|word| networks(&word)) {
-                        self.set(&key.replace("_ts", ""), &list(words(value)));
+                    } else if split_words(value).all(|word| networks(&word)) {
+                        self.write_setting(&key.replace("_ts", ""), &toml_array(split_words(value)));
                     } else {
-                        self.stop(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}"));
+                        self.add_stop(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}"));
                     }
                 }
                 "esp_proposals" => {
-                    let read = |words: &str| Proposal::esp(words).err().map(|error| error.to_string());
-                    self.proposals(value, *line, read, esp_proposal);
+                    let read = |words: &str| Proposal::parse_esp(words).err().map(|error| error.to_string());
+                    self.write_proposals(value, *line, read, esp_proposal);
                 }
-                "mode" => self.text("mode", &value.to_ascii_lowercase()),
-                "rekey_time" => match time(value) {
-                    Some(time) => self.text("rekey_after", &time),
-                    None => self.leave(*line, &alloc::format!("rekey_time = {value}")),
+                "mode" => self.write_text("mode", &value.to_ascii_lowercase()),
+                "rekey_time" => match toml_time(value) {
+                    Some(time) => self.write_text("rekey_after", &time),
+                    None => self.note_untaken(*line, &alloc::format!("rekey_time = {value}")),
                 },
-                "rekey_bytes" => match volume(value) {
+                "rekey_bytes" => match parse_volume(value) {
                     Some(0) => {}
-                    Some(bytes) => self.text(key, &alloc::format!("{bytes} B")),
-                    None => self.leave(*line, &alloc::format!("{key} = {value}")),
+                    Some(bytes) => self.write_text(key, &alloc::format!("{bytes} B")),
+                    None => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
                 },
-                "rekey_packets" => match number(value) {
+                "rekey_packets" => match parse_number(value) {
                     Some(0) => {}
-                    Some(packets) if packets <= u32::MAX.into() => self.set(key, &packets.to_string()),
-                    _ => self.leave(*line, &alloc::format!("{key} = {value}")),
+                    Some(packets) if packets <= u32::MAX.into() => {
+                        self.write_setting(key, &packets.to_string())
+                    }
+                    _ => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
                 },
                 // What comes in is fenced by them there.
-                "label" => self.stop(*line, &alloc::format!("label of the CHILD_SA {name}")),
-                "mark_in" if number(value.split('/').next().unwrap_or_default()) != Some(0) => {
-                    self.stop(*line, &alloc::format!("mark_in of the CHILD_SA {name}"));
+                "label" => self.add_stop(*line, &alloc::format!("label of the CHILD_SA {name}")),
+                "mark_in" if parse_number(value.split('/').next().unwrap_or_default()) != Some(0) => {
+                    self.add_stop(*line, &alloc::format!("mark_in of the CHILD_SA {name}"));
                 }
-                "if_id_in" if number(value) != Some(0) => {
-                    self.stop(*line, &alloc::format!("if_id_in of the CHILD_SA {name}"));
+                "if_id_in" if parse_number(value) != Some(0) => {
+                    self.add_stop(*line, &alloc::format!("if_id_in of the CHILD_SA {name}"));
                 }
-                "policies" if !yes(value) => {
-                    self.stop(*line, &alloc::format!("policies = {value} of the CHILD_SA {name}"));
+                "policies" if !is_yes(value) => {
+                    self.add_stop(*line, &alloc::format!("policies = {value} of the CHILD_SA {name}"));
                 }
                 "policies" | "mark_in" | "if_id_in" => {}
                 "start_action" if value.eq_ignore_ascii_case("none") => {}
                 "start_action" if value.eq_ignore_ascii_case("start") => {
-                    self.note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
+                    self.add_note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
                 }
                 "start_action" if value.eq_ignore_ascii_case("trap") => {
-                    self.note(*line, "the first packet begins a connection: write on_demand = true above its [[connection.child]]".to_owned());
+                    self.add_note(*line, "the first packet begins a connection: write on_demand = true above its [[connection.child]]".to_owned());
                 }
-                key => self.leave(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
+                key => self.note_untaken(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
             }
         }
         for (within, section) in &child.sections {
-            self.leave(section.line, &alloc::format!("{within} of the CHILD_SA {name}"));
+            self.note_untaken(section.line, &alloc::format!("{within} of the CHILD_SA {name}"));
         }
     }
 }

@@ -2,13 +2,13 @@
 //! `backend_manager.c`), and ours takes the first one that fits.
 
 use super::settings::SettingsSection;
-use super::words::{PeerPlace, is_any_identity, peer_places, side_of, version};
+use super::words::{PeerAddress, ike_version, is_any_identity, peer_addresses, side_of};
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_config::Prefix;
 
 /// A place of a connection's other side, and how well an address there fits.
-struct RemotePlace {
+struct RankedPrefix {
     prefix: Prefix,
     quality: u32,
 }
@@ -17,7 +17,7 @@ struct RemotePlace {
 struct OrderEntry {
     /// `None`: anybody's.
     identity: Option<String>,
-    places: Vec<RemotePlace>,
+    remote_prefixes: Vec<RankedPrefix>,
     has_version: bool,
 }
 
@@ -25,18 +25,19 @@ struct OrderEntry {
 const ADDRESS: u32 = 129;
 
 impl OrderEntry {
-    fn read(connection: &SettingsSection) -> Self {
+    fn from_section(connection: &SettingsSection) -> Self {
         let id = side_of(connection, "remote").and_then(|side| side.value("id"));
-        let quality = |place: &PeerPlace| match (place.is_address, place.prefix.bits) {
+        let quality = |place: &PeerAddress| match (place.is_address, place.prefix.bits) {
             (true, _) => ADDRESS,
             (false, bits) => u32::from(bits) + 1,
         };
-        let (places, _) = peer_places(connection);
-        let places = places.iter().map(|place| RemotePlace { prefix: place.prefix, quality: quality(place) });
+        let (places, _) = peer_addresses(connection);
+        let places =
+            places.iter().map(|place| RankedPrefix { prefix: place.prefix, quality: quality(place) });
         Self {
             identity: id.filter(|id| !is_any_identity(id)).map(str::to_ascii_lowercase),
-            places: places.collect(),
-            has_version: version(connection) == Some(2),
+            remote_prefixes: places.collect(),
+            has_version: ike_version(connection) == Some(2),
         }
     }
 
@@ -46,8 +47,8 @@ impl OrderEntry {
     }
 }
 
-fn overlap(one: &Prefix, other: &Prefix) -> bool {
-    one.holds(other.network) || other.holds(one.network)
+fn are_overlapping(one: &Prefix, other: &Prefix) -> bool {
+    one.contains(other.network) || other.contains(one.network)
 }
 
 /// Which of two comes before the other for somebody who may be of both; `None`: nobody may.
@@ -60,14 +61,16 @@ enum PairOrder {
 }
 
 /// Compares a connection with one that stands behind it in the file.
-fn compare(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder> {
+fn compare_entries(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder> {
     if !first.shares_identity(second) {
         return None;
     }
     let (mut is_first, mut is_second) = (false, false);
-    let fit = |place: &RemotePlace, entry: &OrderEntry| place.quality * 4 + u32::from(entry.has_version);
-    for mine in &first.places {
-        for theirs in second.places.iter().filter(|theirs| overlap(&mine.prefix, &theirs.prefix)) {
+    let fit = |place: &RankedPrefix, entry: &OrderEntry| place.quality * 4 + u32::from(entry.has_version);
+    for mine in &first.remote_prefixes {
+        for theirs in
+            second.remote_prefixes.iter().filter(|theirs| are_overlapping(&mine.prefix, &theirs.prefix))
+        {
             let place = fit(theirs, second).cmp(&fit(mine, first));
             let identity = second.identity.is_some().cmp(&first.identity.is_some());
             // It stands before the other where one of both is better and the other no worse.
@@ -87,15 +90,15 @@ fn compare(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder> {
 }
 
 /// Connections in the order in which they hold, by their numbers, and those of which no order says that.
-pub(super) fn sort(connections: &[&SettingsSection]) -> (Vec<usize>, Vec<usize>) {
+pub(super) fn sort_connections(connections: &[&SettingsSection]) -> (Vec<usize>, Vec<usize>) {
     let entries: Vec<OrderEntry> =
-        connections.iter().map(|connection| OrderEntry::read(connection)).collect();
+        connections.iter().map(|connection| OrderEntry::from_section(connection)).collect();
     let mut behind: Vec<Vec<usize>> = entries.iter().map(|_| Vec::new()).collect();
     let mut before: Vec<usize> = entries.iter().map(|_| 0).collect();
     let mut conflicts = Vec::new();
     for (j, second) in entries.iter().enumerate() {
         for (i, first) in entries.iter().enumerate().take(j) {
-            let (front, back) = match compare(first, second) {
+            let (front, back) = match compare_entries(first, second) {
                 None => continue,
                 Some(PairOrder::First) => (i, j),
                 Some(PairOrder::Second) => (j, i),

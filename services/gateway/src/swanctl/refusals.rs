@@ -1,15 +1,15 @@
 //! What charon refuses. A key that it does not know, or a value that it cannot read, discards the whole connection: `parse_rules` of
 //! `vici_config.c` in strongSwan 5.9.8, behind `load_conns.c` of swanctl. Keys hold in small letters alone.
 
-use super::settings::{Place, SettingsSection};
-use super::words::{any_families, is_side, leading_number, prefix, split_time, split_volume};
+use super::settings::{SettingsSection, SourceLine};
+use super::words::{any_families, is_side, leading_number, parse_prefix, split_time, split_volume};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 /// Why charon has no connection, or no pool, of a section.
 pub(super) struct SectionRefusal {
-    pub(super) place: Place,
+    pub(super) position: SourceLine,
     /// What follows its name.
     pub(super) why: String,
 }
@@ -20,9 +20,9 @@ pub(super) struct ConnectionReading {
     /// The first refusal.
     pub(super) refusal: Option<SectionRefusal>,
     /// What only releases after 5.9.8 know.
-    pub(super) later: Vec<(Place, String)>,
+    pub(super) later: Vec<(SourceLine, String)>,
     /// What charon may read otherwise than ours.
-    pub(super) unclear: Vec<(Place, String)>,
+    pub(super) unclear: Vec<(SourceLine, String)>,
 }
 
 /// How charon reads a value.
@@ -70,7 +70,7 @@ enum ValueReading {
     Unclear,
 }
 
-type Keys = &'static [(&'static str, ValueKind)];
+type KeyKinds = &'static [(&'static str, ValueKind)];
 
 /// What swanctl sends as lists.
 const LISTS: &[&str] = &[
@@ -90,7 +90,7 @@ const LISTS: &[&str] = &[
     "pubkeys",
 ];
 
-const CONNECTION_LISTS: Keys = &[
+const CONNECTION_LISTS: KeyKinds = &[
     ("local_addrs", ValueKind::Text),
     ("remote_addrs", ValueKind::Text),
     ("proposals", ValueKind::Proposal(ProposalProtocol::Ike)),
@@ -98,7 +98,7 @@ const CONNECTION_LISTS: Keys = &[
     ("pools", ValueKind::Text),
 ];
 
-const CONNECTION_KEYS: Keys = &[
+const CONNECTION_KEYS: KeyKinds = &[
     ("version", ValueKind::Number),
     ("aggressive", ValueKind::Boolean),
     ("pull", ValueKind::Boolean),
@@ -128,7 +128,7 @@ const CONNECTION_KEYS: Keys = &[
     ("mediation_peer", ValueKind::BuildOption),
 ];
 
-const ROUND_LISTS: Keys = &[
+const ROUND_LISTS: KeyKinds = &[
     ("groups", ValueKind::Identity),
     ("cert_policy", ValueKind::Identity),
     ("certs", ValueKind::File),
@@ -136,7 +136,7 @@ const ROUND_LISTS: Keys = &[
     ("pubkeys", ValueKind::File),
 ];
 
-const ROUND_KEYS: Keys = &[
+const ROUND_KEYS: KeyKinds = &[
     ("auth", ValueKind::Auth),
     ("id", ValueKind::Identity),
     ("ca_id", ValueKind::Identity),
@@ -147,21 +147,21 @@ const ROUND_KEYS: Keys = &[
     ("round", ValueKind::Number),
 ];
 
-const CERTIFICATE_KEYS: Keys = &[
+const CERTIFICATE_KEYS: KeyKinds = &[
     ("handle", ValueKind::Text),
     ("slot", ValueKind::Number),
     ("module", ValueKind::Text),
     ("file", ValueKind::Text),
 ];
 
-const CHILD_LISTS: Keys = &[
+const CHILD_LISTS: KeyKinds = &[
     ("ah_proposals", ValueKind::Proposal(ProposalProtocol::Ah)),
     ("esp_proposals", ValueKind::Proposal(ProposalProtocol::Esp)),
     ("local_ts", ValueKind::Selector),
     ("remote_ts", ValueKind::Selector),
 ];
 
-const CHILD_KEYS: Keys = &[
+const CHILD_KEYS: KeyKinds = &[
     ("updown", ValueKind::Text),
     ("hostaccess", ValueKind::Boolean),
     ("mode", ValueKind::Words(&["tunnel", "transport", "transport_proxy", "beet", "drop", "pass"])),
@@ -238,7 +238,7 @@ pub(super) fn read_connection(connection: &SettingsSection) -> ConnectionReading
                 reading.read_certificate(name, certificate);
             }
         } else {
-            reading.refuse(section.line, alloc::format!("has an unknown section {name}"));
+            reading.set_refusal(section.line, alloc::format!("has an unknown section {name}"));
         }
     }
     reading
@@ -249,16 +249,20 @@ pub(super) fn find_pool_refusal(pool: &SettingsSection) -> Option<SectionRefusal
     let is_known = |key: &str| POOL_ATTRIBUTES.contains(&key) || is_number(key);
     let (key, _, place) =
         pool.values.iter().find(|(key, value, _)| !(is_known(key) || list_items(value).is_empty()))?;
-    Some(SectionRefusal { place: *place, why: alloc::format!("has an unknown attribute {key}") })
+    Some(SectionRefusal { position: *place, why: alloc::format!("has an unknown attribute {key}") })
 }
 
 impl ConnectionReading {
-    fn refuse(&mut self, place: Place, why: String) {
-        self.refusal.get_or_insert(SectionRefusal { place, why });
+    fn set_refusal(&mut self, place: SourceLine, why: String) {
+        self.refusal.get_or_insert(SectionRefusal { position: place, why });
     }
 
     /// Reads values by the keys, the lists, and the keys of later releases that a section may have.
-    fn read_values(&mut self, section: &SettingsSection, (keys, lists, later): (Keys, Keys, &[&str])) {
+    fn read_values(
+        &mut self,
+        section: &SettingsSection,
+        (keys, lists, later): (KeyKinds, KeyKinds, &[&str]),
+    ) {
         for (key, value, place) in &section.values {
             let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(key));
             let items = if is_list { list_items(value) } else { Vec::from([value.as_str()]) };
@@ -271,18 +275,18 @@ impl ConnectionReading {
                 if later.contains(&key.as_str()) {
                     self.later.push((*place, key.clone()));
                 } else {
-                    self.refuse(*place, alloc::format!("has an unknown key {key}"));
+                    self.set_refusal(*place, alloc::format!("has an unknown key {key}"));
                 }
                 continue;
             };
             for item in items {
                 let shown = || alloc::format!("{key} = {item}");
-                match kind.read(key, item) {
+                match kind.read_value(key, item) {
                     ValueReading::Readable => {}
                     ValueReading::Later => self.later.push((*place, shown())),
                     ValueReading::Unclear => self.unclear.push((*place, shown())),
                     ValueReading::Unreadable => {
-                        self.refuse(
+                        self.set_refusal(
                             *place,
                             alloc::format!("has a value that charon cannot read, {}", shown()),
                         );
@@ -295,11 +299,11 @@ impl ConnectionReading {
     /// Certificates of a round, each in a section of its own.
     fn read_certificate(&mut self, name: &str, section: &SettingsSection) {
         if !(is_side(name, "cert") || is_side(name, "cacert")) {
-            return self.refuse(section.line, alloc::format!("has an unknown section {name}"));
+            return self.set_refusal(section.line, alloc::format!("has an unknown section {name}"));
         }
         self.read_values(section, (CERTIFICATE_KEYS, &[], &[]));
         if section.value("handle").is_some() == section.value("file").is_some() {
-            self.refuse(section.line, alloc::format!("needs one of handle and file in {name}"));
+            self.set_refusal(section.line, alloc::format!("needs one of handle and file in {name}"));
         }
     }
 }
@@ -320,7 +324,7 @@ fn is_word(words: &[&str], text: &str) -> bool {
 
 impl ValueKind {
     /// Octets that charon reads: what follows them it passes over.
-    const fn limit(self) -> usize {
+    const fn octet_limit(self) -> usize {
         match self {
             Self::Number | Self::Binary | Self::Time | Self::Volume | Self::Padding => 15,
             Self::Mark | Self::SetMark | Self::InterfaceId => 31,
@@ -330,7 +334,7 @@ impl ValueKind {
         }
     }
 
-    fn read(self, key: &str, value: &str) -> ValueReading {
+    fn read_value(self, key: &str, value: &str) -> ValueReading {
         if matches!(self, Self::File) {
             return ValueReading::Readable;
         }
@@ -338,7 +342,7 @@ impl ValueKind {
         if !value.bytes().all(|octet| matches!(octet, b' '..=b'~')) {
             return ValueReading::Unreadable;
         }
-        if value.len() > self.limit() {
+        if value.len() > self.octet_limit() {
             return ValueReading::Unclear;
         }
         let is_readable = match self {
@@ -394,7 +398,7 @@ fn is_selector(value: &str) -> bool {
     let address = value.split('/').next().unwrap_or_default();
     value == "dynamic"
         || value.contains(['[', '-', '%'])
-        || prefix(value).is_some()
+        || parse_prefix(value).is_some()
         || address.parse::<IpAddr>().is_ok()
 }
 
@@ -409,7 +413,7 @@ enum AlgorithmKind {
     /// An integrity algorithm from which a pseudo-random function follows.
     Integrity,
     /// One from which none follows.
-    IntegrityAlone,
+    IntegrityOnly,
     Prf,
     KeyExchange,
     NoKeyExchange,
@@ -444,7 +448,7 @@ fn algorithm_kind(word: &str) -> Option<AlgorithmKind> {
         "aes128gmac" | "aes192gmac" | "aes256gmac" => AlgorithmKind::Gmac,
         "sha" | "sha1" | "sha1_160" | "sha256" | "sha2_256" | "sha384" | "sha2_384" | "sha512" | "sha2_512" | "md5" | "md5_128"
         | "aesxcbc" | "camelliaxcbc" | "aescmac" => AlgorithmKind::Integrity,
-        "sha256_96" | "sha2_256_96" => AlgorithmKind::IntegrityAlone,
+        "sha256_96" | "sha2_256_96" => AlgorithmKind::IntegrityOnly,
         "prfsha1" | "prfsha256" | "prfsha384" | "prfsha512" | "prfmd5" | "prfaesxcbc" | "prfcamelliaxcbc" | "prfaescmac" => AlgorithmKind::Prf,
         "modpnull" | "modp768" | "modp1024" | "modp1536" | "modp2048" | "modp3072" | "modp4096" | "modp6144" | "modp8192" | "ecp192"
         | "ecp224" | "ecp256" | "ecp384" | "ecp521" | "modp1024s160" | "modp2048s224" | "modp2048s256" | "ecp224bp" | "ecp256bp"
@@ -484,7 +488,7 @@ fn read_proposal(protocol: ProposalProtocol, text: &str) -> ValueReading {
     let has = |any: &[AlgorithmKind]| kinds.iter().any(|kind| any.contains(kind));
     let (classic, combined) =
         (has(&[AlgorithmKind::Cipher]), has(&[AlgorithmKind::Combined, AlgorithmKind::Gmac]));
-    let integrity = has(&[AlgorithmKind::Integrity, AlgorithmKind::IntegrityAlone]);
+    let integrity = has(&[AlgorithmKind::Integrity, AlgorithmKind::IntegrityOnly]);
     let is_whole = match protocol {
         ProposalProtocol::Ah => integrity || has(&[AlgorithmKind::Gmac]),
         ProposalProtocol::Esp => classic != combined,

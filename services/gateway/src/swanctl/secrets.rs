@@ -1,84 +1,84 @@
 //! Secrets: which of them a connection takes. charon looks for the one that names the other side best, and then this one
 //! (`get_shared` of its `credential_manager.c`).
 
-use super::Importer;
-use super::settings::{Place, SettingsSection};
-use super::words::{identity, is_any_identity, octets};
+use super::SwanctlImporter;
+use super::settings::{SettingsSection, SourceLine};
+use super::words::{decode_secret, is_any_identity, translate_identity};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// A secret: of IKE or EAP, for these identities.
-pub(super) struct Secret {
-    place: Place,
+pub(super) struct SwanctlSecret {
+    position: SourceLine,
     name: String,
     is_eap: bool,
     /// As ours are written, or as the file has those that ours cannot say.
     ids: Vec<String>,
     /// `None`: ours cannot say it, and those for whom it is have no other.
     secret: Option<String>,
-    is_taken: bool,
+    is_imported: bool,
 }
 
 /// One who has a secret: as ours is written, or as the file has it.
 pub(super) fn secret_identity(id: &str) -> String {
     let unreadable = || id.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
-    identity(id).unwrap_or_else(unreadable)
+    translate_identity(id).unwrap_or_else(unreadable)
 }
 
-impl Importer {
-    pub(super) fn secrets(&mut self, root: &SettingsSection) {
-        let Some(secrets) = root.section("secrets") else { return };
+impl SwanctlImporter {
+    pub(super) fn read_secrets(&mut self, root: &SettingsSection) {
+        let Some(secrets) = root.find_section("secrets") else { return };
         for (name, section) in &secrets.sections {
             let is_eap = name.starts_with("eap") || name.starts_with("xauth");
             if !(is_eap || name.starts_with("ike")) {
-                self.leave(section.line, &alloc::format!("the secret {name}"));
+                self.note_untaken(section.line, &alloc::format!("the secret {name}"));
                 continue;
             }
-            let mut secret = Secret {
-                place: section.line,
+            let mut secret = SwanctlSecret {
+                position: section.line,
                 name: name.clone(),
                 is_eap,
                 ids: Vec::new(),
                 secret: None,
-                is_taken: false,
+                is_imported: false,
             };
             let mut is_readable = true;
             for (key, value, line) in &section.values {
                 match key.as_str() {
-                    "secret" => match octets(value) {
+                    "secret" => match decode_secret(value) {
                         Some(text) => secret.secret = Some(text),
                         None => {
                             let what = "is of octets (0x, 0s), which no text has";
-                            self.note(*line, alloc::format!("the secret {name} {what}"));
+                            self.add_note(*line, alloc::format!("the secret {name} {what}"));
                         }
                     },
                     key if key.starts_with("id") => {
-                        if identity(value).is_none() && !is_any_identity(value) {
+                        if translate_identity(value).is_none() && !is_any_identity(value) {
                             // It would be everybody's, and another would be for whom this one is.
                             is_readable = false;
-                            self.leave(*line, &alloc::format!("the secret {name} of {value}"));
+                            self.note_untaken(*line, &alloc::format!("the secret {name} of {value}"));
                         }
                         if !is_any_identity(value) {
                             secret.ids.push(secret_identity(value));
                         }
                     }
-                    key => self.leave(*line, &alloc::format!("{key} of the secret {name}")),
+                    key => self.note_untaken(*line, &alloc::format!("{key} of the secret {name}")),
                 }
             }
             for (within, section) in &section.sections {
-                self.leave(section.line, &alloc::format!("{within} of the secret {name}"));
+                self.note_untaken(section.line, &alloc::format!("{within} of the secret {name}"));
             }
             if section.value("secret").is_none() {
-                self.leave(section.line, &alloc::format!("the secret {name}, which has none,"));
+                self.note_untaken(section.line, &alloc::format!("the secret {name}, which has none,"));
                 continue;
             }
             if !is_readable {
                 secret.secret = None;
             }
             // What is named already need not be named again.
-            secret.is_taken = secret.secret.is_none();
+            secret.is_imported = secret.secret.is_none();
             self.secrets.push(secret);
         }
     }
@@ -90,11 +90,11 @@ impl Importer {
         own: Option<&str>,
         other: Option<&str>,
     ) -> Option<String> {
-        let names = |secret: &Secret, id: Option<&str>| {
+        let names = |secret: &SwanctlSecret, id: Option<&str>| {
             id.is_some_and(|id| secret.ids.iter().any(|known| known == id))
         };
         let all = self.secrets.iter_mut().filter(|secret| secret.is_eap == is_eap);
-        let mut best: Option<(&mut Secret, (u8, u8))> = None;
+        let mut best: Option<(&mut SwanctlSecret, (u8, u8))> = None;
         for secret in all {
             // One that names somebody else is that one's.
             let is_own = secret.ids.iter().all(|id| Some(id.as_str()) == own);
@@ -115,7 +115,7 @@ impl Importer {
             }
         }
         let (secret, _) = best?;
-        secret.is_taken = true;
+        secret.is_imported = true;
         secret.secret.clone()
     }
 
@@ -127,7 +127,7 @@ impl Importer {
             for id in &secret.ids {
                 if known.insert(id.clone()) {
                     users.push((id.clone(), password.clone()));
-                    secret.is_taken = true;
+                    secret.is_imported = true;
                 }
             }
         }
@@ -136,11 +136,11 @@ impl Importer {
 
     /// Names each secret that no connection has taken.
     pub(super) fn name_untaken_secrets(&mut self) {
-        let untaken: Vec<(Place, String, bool)> = self
+        let untaken: Vec<(SourceLine, String, bool)> = self
             .secrets
             .iter()
-            .filter(|secret| !secret.is_taken)
-            .map(|secret| (secret.place, secret.name.clone(), secret.is_eap && secret.ids.is_empty()))
+            .filter(|secret| !secret.is_imported)
+            .map(|secret| (secret.position, secret.name.clone(), secret.is_eap && secret.ids.is_empty()))
             .collect();
         for (place, name, is_everybodys) in untaken {
             let why = if is_everybodys {
@@ -149,7 +149,7 @@ impl Importer {
                 "is of nobody whom a connection names: write a [[connection]] with its remote_id and secret, or a [[user]]"
                     .to_owned()
             };
-            self.note(place, alloc::format!("the secret {name} {why}; it is not taken"));
+            self.add_note(place, alloc::format!("the secret {name} {why}; it is not taken"));
         }
     }
 }

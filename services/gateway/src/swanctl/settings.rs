@@ -21,15 +21,15 @@ const MOST_COPIES: usize = 262_144;
 const FILE: u64 = 1 << 32;
 
 /// Where something stands: a line, from 1, of the file or of one that it includes.
-pub(super) type Place = u64;
+pub(super) type SourceLine = u64;
 
 /// What a file of this name (`None`: the first) includes: by a pattern the files that fit, in their order, each with its name and text.
-pub type Include<'a> = dyn FnMut(Option<&str>, &str) -> Result<Vec<(String, String)>, String> + 'a;
+pub type IncludeLoader<'a> = dyn FnMut(Option<&str>, &str) -> Result<Vec<(String, String)>, String> + 'a;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SettingsSection {
-    pub(super) line: Place,
-    pub(super) values: Vec<(String, String, Place)>,
+    pub(super) line: SourceLine,
+    pub(super) values: Vec<(String, String, SourceLine)>,
     pub(super) sections: Vec<(String, SettingsSection)>,
     /// Where each name stands among the values, and among the sections.
     value_index: BTreeMap<String, usize>,
@@ -37,25 +37,25 @@ pub(super) struct SettingsSection {
     /// Keys without a value: charon has none of that name then, and takes none from another section.
     unset: BTreeSet<String>,
     /// Sections from which it takes what it lacks, by their paths.
-    of: Vec<String>,
+    base_sections: Vec<String>,
 }
 
 impl SettingsSection {
-    pub(super) fn section(&self, name: &str) -> Option<&Self> {
+    pub(super) fn find_section(&self, name: &str) -> Option<&Self> {
         self.section_index.get(name).and_then(|n| self.sections.get(*n)).map(|(_, section)| section)
     }
-    fn entry(&self, key: &str) -> Option<&(String, String, Place)> {
+    fn find_entry(&self, key: &str) -> Option<&(String, String, SourceLine)> {
         self.value_index.get(key).and_then(|n| self.values.get(*n))
     }
     pub(super) fn value(&self, key: &str) -> Option<&str> {
-        self.entry(key).map(|(_, value, _)| value.as_str())
+        self.find_entry(key).map(|(_, value, _)| value.as_str())
     }
     /// Where a value stands, or else the section.
-    pub(super) fn line_of(&self, key: &str) -> Place {
-        self.entry(key).map_or(self.line, |(.., line)| *line)
+    pub(super) fn line_of(&self, key: &str) -> SourceLine {
+        self.find_entry(key).map_or(self.line, |(.., line)| *line)
     }
     /// A value takes the place of one of its name.
-    fn set(&mut self, key: String, value: String, line: Place) {
+    fn set_value(&mut self, key: String, value: String, line: SourceLine) {
         self.unset.remove(&key);
         match self.value_index.get(&key).and_then(|n| self.values.get_mut(*n)) {
             Some((_, known, place)) => (*known, *place) = (value, line),
@@ -65,7 +65,7 @@ impl SettingsSection {
             }
         }
     }
-    fn push(&mut self, name: String, section: Self) {
+    fn push_section(&mut self, name: String, section: Self) {
         self.section_index.insert(name.clone(), self.sections.len());
         self.sections.push((name, section));
     }
@@ -73,33 +73,33 @@ impl SettingsSection {
         self.section_index.get(name).and_then(|n| self.sections.get_mut(*n)).map(|(_, section)| section)
     }
     /// A section goes on with one of its name.
-    fn add(&mut self, name: String, section: Self) {
+    fn merge_section(&mut self, name: String, section: Self) {
         match self.section_mut(&name) {
-            None => self.push(name, section),
+            None => self.push_section(name, section),
             Some(known) => {
-                let Self { values, sections, unset, of, .. } = section;
+                let Self { values, sections, unset, base_sections: of, .. } = section;
                 for (key, value, line) in values {
                     if !unset.contains(&key) {
-                        known.set(key, value, line);
+                        known.set_value(key, value, line);
                     }
                 }
-                sections.into_iter().for_each(|(name, section)| known.add(name, section));
+                sections.into_iter().for_each(|(name, section)| known.merge_section(name, section));
                 known.unset.extend(unset);
-                known.of.extend(of);
+                known.base_sections.extend(of);
             }
         }
     }
     /// Takes what it lacks from another.
-    fn inherit(&mut self, other: &Self) {
+    fn inherit_missing(&mut self, other: &Self) {
         for (key, value, line) in &other.values {
             if self.value(key).is_none() && !self.unset.contains(key) {
-                self.set(key.clone(), value.clone(), *line);
+                self.set_value(key.clone(), value.clone(), *line);
             }
         }
         for (name, section) in &other.sections {
             match self.section_mut(name) {
-                Some(known) => known.inherit(section),
-                None => self.push(name.clone(), section.clone()),
+                Some(known) => known.inherit_missing(section),
+                None => self.push_section(name.clone(), section.clone()),
             }
         }
         self.unset.extend(other.unset.iter().filter(|key| !self.value_index.contains_key(*key)).cloned());
@@ -112,15 +112,15 @@ impl SettingsSection {
             self.value_index = index.collect();
         }
     }
-    fn at(&self, path: &str) -> Option<&Self> {
-        path.split('.').try_fold(self, |section, name| section.section(name))
+    fn section_at(&self, path: &str) -> Option<&Self> {
+        path.split('.').try_fold(self, |section, name| section.find_section(name))
     }
-    fn count(&self) -> usize {
-        self.sections.iter().fold(1, |all, (_, section)| all + section.count())
+    fn section_count(&self) -> usize {
+        self.sections.iter().fold(1, |all, (_, section)| all + section.section_count())
     }
     /// Its sections and values, and those within it.
-    fn size(&self) -> usize {
-        self.sections.iter().fold(1 + self.values.len(), |all, (_, section)| all + section.size())
+    fn entry_count(&self) -> usize {
+        self.sections.iter().fold(1 + self.values.len(), |all, (_, section)| all + section.entry_count())
     }
 }
 
@@ -135,12 +135,12 @@ pub(super) struct SwanctlSettings {
 
 impl SwanctlSettings {
     /// A place as a line of the file itself, or 0, and in words where it is in another.
-    pub(super) fn told(&self, place: Place, what: &str) -> (usize, String) {
-        told(&self.files, place, what)
+    pub(super) fn describe_position(&self, place: SourceLine, what: &str) -> (usize, String) {
+        format_position(&self.files, place, what)
     }
 }
 
-fn told(files: &[String], place: Place, what: &str) -> (usize, String) {
+fn format_position(files: &[String], place: SourceLine, what: &str) -> (usize, String) {
     let line = usize::try_from(place % FILE).unwrap_or(usize::MAX);
     let file = usize::try_from(place / FILE).ok().and_then(|n| files.get(n.checked_sub(1)?));
     match file {
@@ -150,7 +150,7 @@ fn told(files: &[String], place: Place, what: &str) -> (usize, String) {
 }
 
 struct SettingsReader<'a, 'i> {
-    include: &'a mut Include<'i>,
+    include: &'a mut IncludeLoader<'i>,
     files: Vec<String>,
     open: Vec<(String, SettingsSection)>,
     /// Sections, values and octets that were read.
@@ -162,7 +162,7 @@ struct SettingsReader<'a, 'i> {
 /// A text, and how far it was read.
 struct SettingsCursor<'a> {
     rest: &'a str,
-    line: Place,
+    line: SourceLine,
 }
 
 impl<'a> SettingsCursor<'a> {
@@ -173,10 +173,10 @@ impl<'a> SettingsCursor<'a> {
         let mut chars = self.rest.chars();
         let c = chars.next()?;
         self.rest = chars.as_str();
-        self.line += Place::from(c == '\n');
+        self.line += SourceLine::from(c == '\n');
         Some(c)
     }
-    fn skip(&mut self, of: impl Fn(char) -> bool) {
+    fn skip_while(&mut self, of: impl Fn(char) -> bool) {
         while self.peek().is_some_and(&of) {
             self.next();
         }
@@ -184,21 +184,21 @@ impl<'a> SettingsCursor<'a> {
     /// Passes over blanks, ends of lines and comments.
     fn skip_lines(&mut self) {
         loop {
-            self.skip(|c| matches!(c, ' ' | '\t' | '\r' | '\n'));
+            self.skip_while(|c| matches!(c, ' ' | '\t' | '\r' | '\n'));
             if self.peek() != Some('#') {
                 return;
             }
-            self.skip(|c| c != '\n');
+            self.skip_while(|c| c != '\n');
         }
     }
-    fn word(&mut self, of: impl Fn(char) -> bool) -> &'a str {
+    fn take_word(&mut self, of: impl Fn(char) -> bool) -> &'a str {
         let end = self.rest.find(|c| !of(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         word
     }
     /// What is quoted; its first quotation mark was read.
-    fn string(&mut self) -> Option<String> {
+    fn take_quoted(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {
             match self.next()? {
@@ -223,15 +223,15 @@ const fn ends_a_name(c: char) -> bool {
 }
 
 impl SettingsReader<'_, '_> {
-    fn wrong(&self, place: Place, what: &str) -> SwanctlError {
-        let (line, what) = told(&self.files, place, what);
+    fn syntax_error(&self, place: SourceLine, what: &str) -> SwanctlError {
+        let (line, what) = format_position(&self.files, place, what);
         SwanctlError { line, what }
     }
 
-    fn read(&mut self, text: &str, begin: Place, depth: usize) -> Result<(), SwanctlError> {
+    fn read_text(&mut self, text: &str, begin: SourceLine, depth: usize) -> Result<(), SwanctlError> {
         self.octets = self.octets.saturating_add(text.len());
         if self.octets > MOST_OCTETS {
-            return Err(self.wrong(begin, "all files have more than 64 MiB"));
+            return Err(self.syntax_error(begin, "all files have more than 64 MiB"));
         }
         let mut at = SettingsCursor { rest: text, line: begin };
         loop {
@@ -242,41 +242,41 @@ impl SettingsReader<'_, '_> {
                 Some('}') => {
                     at.next();
                     let Some((name, section)) = self.open.pop().filter(|_| !self.open.is_empty()) else {
-                        return Err(self.wrong(place, "\"}\" closes nothing"));
+                        return Err(self.syntax_error(place, "\"}\" closes nothing"));
                     };
                     if let Some((_, parent)) = self.open.last_mut() {
-                        parent.add(name, section);
+                        parent.merge_section(name, section);
                     }
                     continue;
                 }
-                Some('"') => return Err(self.wrong(place, "a name is not quoted")),
+                Some('"') => return Err(self.syntax_error(place, "a name is not quoted")),
                 Some(_) => {}
             }
-            let name = at.word(|c| !ends_a_name(c)).to_owned();
+            let name = at.take_word(|c| !ends_a_name(c)).to_owned();
             let blank = matches!(at.peek(), Some(' ' | '\t'));
-            at.skip(|c| matches!(c, ' ' | '\t' | '\r'));
+            at.skip_while(|c| matches!(c, ' ' | '\t' | '\r'));
             if name == "include" && blank && at.peek() != Some('=') {
-                self.include(&mut at, place, depth)?;
+                self.read_include(&mut at, place, depth)?;
                 continue;
             }
             if name.is_empty() {
-                return Err(self.wrong(place, "neither a section nor a value"));
+                return Err(self.syntax_error(place, "neither a section nor a value"));
             }
             if at.peek() == Some('=') {
                 at.next();
-                let value = self.value(&mut at)?;
+                let value = self.read_value(&mut at)?;
                 if value.as_ref().is_some_and(|value| value.contains('\u{fffd}')) {
-                    return Err(self.wrong(place, "the value has octets that are no UTF-8"));
+                    return Err(self.syntax_error(place, "the value has octets that are no UTF-8"));
                 }
                 self.values += 1;
                 if self.values > MOST_VALUES {
                     return Err(
-                        self.wrong(place, &alloc::format!("there are more than {MOST_VALUES} values"))
+                        self.syntax_error(place, &alloc::format!("there are more than {MOST_VALUES} values"))
                     );
                 }
                 if let Some((_, section)) = self.open.last_mut() {
                     match value {
-                        Some(value) => section.set(name, value, place),
+                        Some(value) => section.set_value(name, value, place),
                         None => drop(section.unset.insert(name)),
                     }
                 }
@@ -287,31 +287,34 @@ impl SettingsReader<'_, '_> {
                 while matches!(at.peek(), Some(':' | ',')) {
                     at.next();
                     at.skip_lines();
-                    of.push(at.word(|c| !ends_a_name(c)).to_owned());
+                    of.push(at.take_word(|c| !ends_a_name(c)).to_owned());
                     at.skip_lines();
                 }
             }
             at.skip_lines();
             if at.peek() != Some('{') {
-                return Err(self.wrong(place, "neither a section nor a value"));
+                return Err(self.syntax_error(place, "neither a section nor a value"));
             }
             at.next();
             if self.open.len() > DEEPEST {
-                return Err(self.wrong(place, "sections are too deep within each other"));
+                return Err(self.syntax_error(place, "sections are too deep within each other"));
             }
             self.sections += 1;
             if self.sections > MOST {
-                return Err(self.wrong(place, &alloc::format!("there are more than {MOST} sections")));
+                return Err(self.syntax_error(place, &alloc::format!("there are more than {MOST} sections")));
             }
-            self.open.push((name, SettingsSection { line: place, of, ..SettingsSection::default() }));
+            self.open.push((
+                name,
+                SettingsSection { line: place, base_sections: of, ..SettingsSection::default() },
+            ));
         }
     }
 
     /// The parts of a value, with one space between them; `None`: it has no part.
-    fn value(&self, at: &mut SettingsCursor<'_>) -> Result<Option<String>, SwanctlError> {
+    fn read_value(&self, at: &mut SettingsCursor<'_>) -> Result<Option<String>, SwanctlError> {
         let mut parts: Vec<String> = Vec::new();
         loop {
-            at.skip(|c| matches!(c, ' ' | '\t' | '\r'));
+            at.skip_while(|c| matches!(c, ' ' | '\t' | '\r'));
             match at.peek() {
                 None | Some('#' | '}' | '\n') => {
                     return Ok((!parts.is_empty()).then(|| parts.join(" ")));
@@ -319,21 +322,21 @@ impl SettingsReader<'_, '_> {
                 Some('"') => {
                     let place = at.line;
                     at.next();
-                    let unclosed = || self.wrong(place, "a quotation is not closed");
-                    parts.push(at.string().ok_or_else(unclosed)?);
+                    let unclosed = || self.syntax_error(place, "a quotation is not closed");
+                    parts.push(at.take_quoted().ok_or_else(unclosed)?);
                 }
                 Some(_) => {
-                    let word = at.word(|c| !matches!(c, '#' | '}' | '"' | '\r' | '\n' | '\t' | ' '));
+                    let word = at.take_word(|c| !matches!(c, '#' | '}' | '"' | '\r' | '\n' | '\t' | ' '));
                     parts.push(word.to_owned());
                 }
             }
         }
     }
 
-    fn include(
+    fn read_include(
         &mut self,
         at: &mut SettingsCursor<'_>,
-        place: Place,
+        place: SourceLine,
         depth: usize,
     ) -> Result<(), SwanctlError> {
         let mut pattern = String::new();
@@ -342,8 +345,8 @@ impl SettingsReader<'_, '_> {
                 None | Some('#' | '}' | '\n' | '\t' | ' ') => break,
                 Some('"') => {
                     at.next();
-                    let string = at.string();
-                    pattern = string.ok_or_else(|| self.wrong(place, "a quotation is not closed"))?;
+                    let string = at.take_quoted();
+                    pattern = string.ok_or_else(|| self.syntax_error(place, "a quotation is not closed"))?;
                     break;
                 }
                 Some('\\') => {
@@ -358,16 +361,16 @@ impl SettingsReader<'_, '_> {
             }
         }
         if depth > DEEPEST {
-            return Err(self.wrong(place, "files include each other too deeply"));
+            return Err(self.syntax_error(place, "files include each other too deeply"));
         }
         let by = usize::try_from(place / FILE).ok().and_then(|n| self.files.get(n.checked_sub(1)?));
         let found = (self.include)(by.map(String::as_str), &pattern);
-        for (name, text) in found.map_err(|why| self.wrong(place, &why))? {
+        for (name, text) in found.map_err(|why| self.syntax_error(place, &why))? {
             if self.files.len() >= MOST {
-                return Err(self.wrong(place, "too many files are included"));
+                return Err(self.syntax_error(place, "too many files are included"));
             }
             self.files.push(name);
-            self.read(&text, FILE * self.files.len() as Place + 1, depth + 1)?;
+            self.read_text(&text, FILE * self.files.len() as SourceLine + 1, depth + 1)?;
         }
         Ok(())
     }
@@ -377,24 +380,27 @@ impl SettingsReader<'_, '_> {
 ///
 /// # Errors
 /// It is none.
-pub(super) fn read(text: &str, include: &mut Include<'_>) -> Result<SwanctlSettings, SwanctlError> {
+pub(super) fn read_settings(
+    text: &str,
+    include: &mut IncludeLoader<'_>,
+) -> Result<SwanctlSettings, SwanctlError> {
     let open = alloc::vec![(String::new(), SettingsSection::default())];
     let mut reader = SettingsReader { include, files: Vec::new(), open, sections: 0, values: 0, octets: 0 };
-    reader.read(text, 1, 0)?;
+    reader.read_text(text, 1, 0)?;
     if reader.open.len() > 1
         && let Some((name, section)) = reader.open.last()
     {
-        return Err(reader.wrong(section.line, &alloc::format!("\"{name}\" is not closed")));
+        return Err(reader.syntax_error(section.line, &alloc::format!("\"{name}\" is not closed")));
     }
     let root = reader.open.pop().map(|(_, root)| root).unwrap_or_default();
     let mut whole = root.clone();
     let mut resolver =
         SectionResolver { reader: &reader, root: &root, templates: BTreeSet::new(), copies: 0 };
-    resolver.resolve(&mut whole, 0)?;
+    resolver.resolve_section(&mut whole, 0)?;
     let templates = resolver.templates;
-    if whole.count() > MOST {
+    if whole.section_count() > MOST {
         let what = alloc::format!("with what sections take from others there are more than {MOST} sections");
-        return Err(reader.wrong(1, &what));
+        return Err(reader.syntax_error(1, &what));
     }
     Ok(SwanctlSettings { root: whole, files: reader.files, templates })
 }
@@ -411,23 +417,23 @@ struct SectionResolver<'r, 'a, 'i> {
 
 impl SectionResolver<'_, '_, '_> {
     /// Sections take what they lack from others, and these from others again.
-    fn resolve(&mut self, section: &mut SettingsSection, depth: usize) -> Result<(), SwanctlError> {
-        for path in core::mem::take(&mut section.of) {
-            let Some(other) = self.root.at(&path) else {
+    fn resolve_section(&mut self, section: &mut SettingsSection, depth: usize) -> Result<(), SwanctlError> {
+        for path in core::mem::take(&mut section.base_sections) {
+            let Some(other) = self.root.section_at(&path) else {
                 let what = alloc::format!("there is no section {path} to take something from");
-                return Err(self.reader.wrong(section.line, &what));
+                return Err(self.reader.syntax_error(section.line, &what));
             };
-            self.copies = self.copies.saturating_add(other.size());
+            self.copies = self.copies.saturating_add(other.entry_count());
             if depth >= DEEPEST || self.copies > MOST_COPIES {
-                return Err(self.reader.wrong(section.line, "sections take too much from each other"));
+                return Err(self.reader.syntax_error(section.line, "sections take too much from each other"));
             }
             self.templates.extend(path.split('.').next().map(str::to_owned));
             let mut other = other.clone();
-            self.resolve(&mut other, depth + 1)?;
-            section.inherit(&other);
+            self.resolve_section(&mut other, depth + 1)?;
+            section.inherit_missing(&other);
         }
         for (_, within) in &mut section.sections {
-            self.resolve(within, depth + 1)?;
+            self.resolve_section(within, depth + 1)?;
         }
         section.remove_unset();
         Ok(())
@@ -441,11 +447,11 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn alone(text: &str) -> Result<SwanctlSettings, SwanctlError> {
-        read(text, &mut |_, pattern| Err(alloc::format!("{pattern} is not there")))
+    fn read_single_file(text: &str) -> Result<SwanctlSettings, SwanctlError> {
+        read_settings(text, &mut |_, pattern| Err(alloc::format!("{pattern} is not there")))
     }
-    fn values(text: &str) -> Vec<(String, String)> {
-        let root = alone(text).unwrap().root;
+    fn read_values(text: &str) -> Vec<(String, String)> {
+        let root = read_single_file(text).unwrap().root;
         root.values.into_iter().map(|(key, value, _)| (key, value)).collect()
     }
 
@@ -464,19 +470,19 @@ mod tests {
             ("a = first\na = second", "second"),
             ("a = gr\u{fc}n", "gr\u{fc}n"),
         ] {
-            assert_eq!(values(text), [("a".to_string(), value.to_string())], "{text}");
+            assert_eq!(read_values(text), [("a".to_string(), value.to_string())], "{text}");
         }
     }
 
     #[test]
     fn sections_go_on_and_take_what_they_lack_from_others() {
         let text = "base { x = 1\n y = 2\n in { z = 3 } }\nc\n{\n one : base { y = 7 } }\nc { two : base, c.one { in { w = 4 } } }";
-        let settings = alone(text).unwrap();
-        let c = settings.root.section("c").unwrap();
-        let [one, two] = ["one", "two"].map(|name| c.section(name).unwrap());
+        let settings = read_single_file(text).unwrap();
+        let c = settings.root.find_section("c").unwrap();
+        let [one, two] = ["one", "two"].map(|name| c.find_section(name).unwrap());
         assert_eq!((one.value("x"), one.value("y")), (Some("1"), Some("7")));
-        assert_eq!(one.section("in").unwrap().value("z"), Some("3"));
-        let within = two.section("in").unwrap();
+        assert_eq!(one.find_section("in").unwrap().value("z"), Some("3"));
+        let within = two.find_section("in").unwrap();
         assert_eq!((two.value("y"), within.value("z"), within.value("w")), (Some("2"), Some("3"), Some("4")));
         assert!(settings.templates.contains("base"));
         for (text, what) in [
@@ -484,7 +490,7 @@ mod tests {
             ("a : b { }\nb : a { }", "take too much from each other"),
             ("a : a { }", "take too much from each other"),
         ] {
-            assert!(alone(text).unwrap_err().to_string().contains(what), "{text}");
+            assert!(read_single_file(text).unwrap_err().to_string().contains(what), "{text}");
         }
     }
 
@@ -492,12 +498,12 @@ mod tests {
     #[test]
     fn a_key_without_a_value_has_none() {
         for text in ["a =", "a = one\na =\n", "a = # one\n"] {
-            assert_eq!(values(text), [], "{text}");
+            assert_eq!(read_values(text), [], "{text}");
         }
-        assert_eq!(values("a =\na = one"), [("a".to_string(), "one".to_string())]);
+        assert_eq!(read_values("a =\na = one"), [("a".to_string(), "one".to_string())]);
         let text = "base { a = 1\n b = 2 }\nc : base { a = }\nd : c { }\nd { b = }\nd { b = 3 }";
-        let root = alone(text).unwrap().root;
-        let [c, d] = ["c", "d"].map(|name| root.section(name).unwrap());
+        let root = read_single_file(text).unwrap().root;
+        let [c, d] = ["c", "d"].map(|name| root.find_section(name).unwrap());
         assert_eq!((c.value("a"), c.value("b")), (None, Some("2")));
         assert_eq!((d.value("a"), d.value("b"), d.line_of("b")), (None, Some("3"), 6));
         assert_eq!((c.values.len(), d.values.len()), (1, 1));
@@ -507,41 +513,42 @@ mod tests {
     #[test]
     fn many_sections_and_values_are_refused_with_their_line() {
         let sections: String = (0..100_000).map(|n| alloc::format!("a{n:06} {{ }}\n")).collect();
-        let error = alone(&sections).unwrap_err();
+        let error = read_single_file(&sections).unwrap_err();
         assert_eq!(error.to_string(), "line 4097: there are more than 4096 sections");
         let keys: String = (0..100_000).map(|n| alloc::format!("k{n:06} = x\n")).collect();
-        let error = alone(&alloc::format!("a {{\n{keys}}}\n")).unwrap_err();
+        let error = read_single_file(&alloc::format!("a {{\n{keys}}}\n")).unwrap_err();
         assert_eq!(error.to_string(), "line 65538: there are more than 65536 values");
         let keys: String = keys.lines().take(60_000).flat_map(|line| [line, "\n"]).collect();
-        assert_eq!(values(&keys).len(), 60_000);
+        assert_eq!(read_values(&keys).len(), 60_000);
         // Each takes all from another: together that is too much.
         let users: String = (0..1_000).map(|n| alloc::format!("u{n} : base {{ }}\n")).collect();
-        let error = alone(&alloc::format!("base {{\n{keys}}}\n{users}")).unwrap_err();
+        let error = read_single_file(&alloc::format!("base {{\n{keys}}}\n{users}")).unwrap_err();
         assert!(error.to_string().contains("take too much from each other"), "{error}");
         let pairs: String = (0..8).map(|n| alloc::format!("p{n} : p{m}, p{m} {{ }}\n", m = n + 1)).collect();
-        assert!(alone(&alloc::format!("{pairs}p8 : p0, p0 {{ }}")).is_err());
+        assert!(read_single_file(&alloc::format!("{pairs}p8 : p0, p0 {{ }}")).is_err());
     }
 
     #[test]
     fn files_are_included_where_they_stand() {
         let mut asked = Vec::new();
-        let settings = read("a { include conf.d/*.conf }\nb = 2", &mut |_, pattern| {
+        let settings = read_settings("a { include conf.d/*.conf }\nb = 2", &mut |_, pattern| {
             asked.push(pattern.to_string());
             Ok(vec![("x.conf".into(), "\nc = 1\n".into())])
         });
         let settings = settings.unwrap();
         assert_eq!((asked, settings.root.value("b")), (vec!["conf.d/*.conf".to_string()], Some("2")));
-        let a = settings.root.section("a").unwrap();
-        assert_eq!(settings.told(a.values[0].2, "so"), (0, "x.conf:2: so".to_string()));
-        assert_eq!(settings.told(a.line, "so"), (1, "so".to_string()));
-        let error = read("include x", &mut |_, _| Ok(vec![("x".into(), "include x".into())])).unwrap_err();
+        let a = settings.root.find_section("a").unwrap();
+        assert_eq!(settings.describe_position(a.values[0].2, "so"), (0, "x.conf:2: so".to_string()));
+        assert_eq!(settings.describe_position(a.line, "so"), (1, "so".to_string()));
+        let error =
+            read_settings("include x", &mut |_, _| Ok(vec![("x".into(), "include x".into())])).unwrap_err();
         assert!(error.to_string().contains("too deeply"), "{error}");
     }
 
     proptest! {
         #[test]
         fn no_text_panics_or_lasts_for_ever(text in "[a{}=:,\"#\\\\\n .i]{0,200}") {
-            let _ = alone(&text);
+            let _ = read_single_file(&text);
         }
     }
 }

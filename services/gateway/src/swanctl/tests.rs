@@ -1,13 +1,13 @@
 //! What is read, what is written, and what stops.
 
-use super::words::{identity, octets};
+use super::words::{decode_secret, translate_identity};
 use super::*;
-use usher_config::Alone;
+use usher_config::NoEnvironment;
 use usher_crypto::tls::WallClock;
 use usher_ike::machine::{LocalAuth, RemoteAuth};
 
-fn alone(text: &str) -> Result<Imported, SwanctlError> {
-    import(text, &mut |_, _| Err("nothing is included here".to_owned()))
+fn import_single_file(text: &str) -> Result<SwanctlImport, SwanctlError> {
+    import_swanctl(text, &mut |_, _| Err("nothing is included here".to_owned()))
 }
 
 const SITE: &str = r#"
@@ -55,10 +55,10 @@ authorities { ca { cert_uri_base = "http://x" } }
 
 #[test]
 fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
-    let Imported { text, left, stops } = alone(SITE).unwrap();
+    let SwanctlImport { text, left, stops } = import_single_file(SITE).unwrap();
     assert_eq!(stops, []);
-    let clock = WallClock::at(usher_core::WallTime::UNIX_EPOCH);
-    let loaded = crate::config::parse("ike.toml", &text, &Alone, &clock);
+    let clock = WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+    let loaded = crate::config::parse("ike.toml", &text, &NoEnvironment, &clock);
     let loaded = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
     let [site, users] = &loaded.config.peers[..] else { panic!("{text}") };
     assert_eq!(site.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:500"));
@@ -70,7 +70,7 @@ fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
     assert_eq!(secret(&users.connection.local_auth), "for all the others");
     assert_eq!((site.connection.proposals.len(), site.connection.mobike), (1, false));
     assert_eq!(site.connection.children[0].local.as_ref().map(Vec::len), Some(2));
-    let volume = loaded.file.connection[0].child[0].volume();
+    let volume = loaded.file.connection[0].child[0].volume_lifetime();
     assert_eq!((volume.soft_octets, volume.soft_packets), (Some(1_000_000), None));
     assert_eq!(site.connection.liveness, Some(usher_core::Duration::from_secs(20)));
     assert!(matches!(users.connection.remote_auth, RemoteAuth::Eap { .. }) && users.pools == ["inner"]);
@@ -96,9 +96,10 @@ fn how_certificates_are_looked_at_is_of_the_whole_file() {
                 "c{n} {{\n{ocsp}\nlocal {{ auth = psk }}\nremote {{ auth = pubkey\n cacerts = ca.pem\n{more} }}\n}}\n"
             )
         };
-        alone(&alloc::format!("connections {{\n{}{}}}\n", one(1, first), one(2, second))).unwrap()
+        import_single_file(&alloc::format!("connections {{\n{}{}}}\n", one(1, first), one(2, second)))
+            .unwrap()
     };
-    let table = |imported: &Imported| {
+    let table = |imported: &SwanctlImport| {
         imported.text.split_once("[revocation]\n").map(|(_, table)| table.trim_end().to_owned())
     };
     assert_eq!(table(&of("", "", "")).as_deref(), Some("ocsp = \"soft\""), "there, too");
@@ -106,7 +107,7 @@ fn how_certificates_are_looked_at_is_of_the_whole_file() {
     assert_eq!(table(&of("ocsp = both", "", "")).as_deref(), Some("ocsp = \"soft\""));
     let never = Some("ocsp = \"soft\"\nocsp_response = false");
     assert_eq!(table(&of("ocsp = never", "", "")).as_deref(), never);
-    assert!(!with("ocsp = both", "", "").text.contains("[revocation]"), "there are no certificates");
+    assert!(!import_with("ocsp = both", "", "").text.contains("[revocation]"), "there are no certificates");
     let strict = of("", "revocation = strict", "revocation = relaxed");
     assert_eq!(table(&strict).as_deref(), Some("ocsp = \"hard\""), "the stricter one holds");
     assert!(strict.left.iter().any(|(line, what)| *line > 0 && what.contains("crl_required = true")));
@@ -116,23 +117,23 @@ fn how_certificates_are_looked_at_is_of_the_whole_file() {
 
 #[test]
 fn a_text_that_is_none_is_refused_with_its_line() {
-    let refused = |text: &str| alone(text).unwrap_err().to_string();
+    let refused = |text: &str| import_single_file(text).unwrap_err().to_string();
     assert_eq!(refused("a {\n b\n}\n"), "line 2: neither a section nor a value");
     assert_eq!(refused("a {\n"), "line 1: \"a\" is not closed");
     assert_eq!(refused("}\n"), "line 1: \"}\" closes nothing");
     assert_eq!(refused("include conf.d/*.conf\n"), "line 1: nothing is included here");
     assert!(refused(&"a {\n".repeat(40)).contains("too deep"));
-    assert!(alone("").unwrap().text.is_empty());
+    assert!(import_single_file("").unwrap().text.is_empty());
     let error = refused("secrets {\n  ike {\n    secret = \"abc\n  }\n}\n");
     assert_eq!(error, "line 3: a quotation is not closed");
 }
 
 /// A connection with this of the connection, of its remote side, and of its CHILD_SA.
-fn with(connection: &str, remote: &str, child: &str) -> Imported {
+fn import_with(connection: &str, remote: &str, child: &str) -> SwanctlImport {
     let secrets = "secrets { ike { secret = \"a long secret\" } }";
     let remote =
         if remote.contains("auth") { remote.to_owned() } else { alloc::format!("auth = psk\n{remote}") };
-    alone(&alloc::format!(
+    import_single_file(&alloc::format!(
         "connections {{ c {{\n{connection}\nlocal {{ auth = psk\nid = @gw.test }}\nremote {{\n{remote}\n}}\n\
          children {{ n {{\n{child}\n}} }} }} }}\n{secrets}\n"
     ))
@@ -185,7 +186,7 @@ fn what_would_let_in_more_stops_the_import() {
         ("", "", "local_ts = 10.0.0.0/8[tcp/22]"),
         ("", "", "mode = drop"),
     ] {
-        let stops = with(connection, remote, child).stops;
+        let stops = import_with(connection, remote, child).stops;
         assert_eq!(stops.len(), 1, "{connection} {remote} {child}: {stops:?}");
         assert!(stops[0].1.ends_with("more would be let in"), "{stops:?}");
     }
@@ -195,7 +196,7 @@ fn what_would_let_in_more_stops_the_import() {
         ("if_id_in = 0", "id = 0.0.0.0", "mark_in = 0/0x00000000\nif_id_in = 0"),
         ("local_addrs = 2001:db8::1, 192.0.2.1", "id = gw-1.test", "rekey_time = 010"),
     ] {
-        let right = with(connection, remote, child);
+        let right = import_with(connection, remote, child);
         assert_eq!((right.stops, right.left), (Vec::new(), Vec::new()), "{connection} {remote} {child}");
     }
 }
@@ -219,12 +220,12 @@ fn where_the_other_side_is_says_who_may_call() {
         ("%any4, %any6", ""),
         ("", ""),
     ] {
-        let made = with(&alloc::format!("remote_addrs = {addresses}"), "", "");
+        let made = import_with(&alloc::format!("remote_addrs = {addresses}"), "", "");
         let written = made.text.contains("from = ");
         assert!(made.text.contains(ours) && written != ours.is_empty(), "{}", made.text);
         assert_eq!((made.left, made.stops), (Vec::new(), Vec::new()));
     }
-    let waits = with("remote_addrs = 192.0.2.9", "auth = eap-radius", "");
+    let waits = import_with("remote_addrs = 192.0.2.9", "auth = eap-radius", "");
     assert!(!waits.text.contains("remote_address") && waits.text.contains("from = "), "{}", waits.text);
 }
 
@@ -236,7 +237,7 @@ fn a_secret_that_ours_cannot_say_gives_way_to_no_other() {
             "connections {{ c {{ local {{ auth = psk\nid = gw.test }}\nremote {{ auth = psk\nid = ini.test }} }} }}\n\
              secrets {{\nike-1 {{ id = ini.test\nsecret = {secrets} }}\nike-2 {{ secret = \"group\" }}\n}}\n"
         );
-        alone(&text).unwrap()
+        import_single_file(&text).unwrap()
     };
     assert!(made("own").text.contains("secret = \"own\""));
     let poisoned = made("0xff00");
@@ -248,17 +249,18 @@ fn a_secret_that_ours_cannot_say_gives_way_to_no_other() {
 #[test]
 fn what_is_of_ikev1_is_no_connection_of_ours() {
     for version in ["1", "0x1", "01", "4294967297"] {
-        let made = with(&alloc::format!("version = {version}\nremote-xauth {{ auth = xauth }}"), "", "");
+        let made =
+            import_with(&alloc::format!("version = {version}\nremote-xauth {{ auth = xauth }}"), "", "");
         assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
         assert!(made.left[0].1.contains("is of IKEv1"), "{version}: {:?}", made.left);
     }
     for version in ["3", "-1", "0x20"] {
-        let made = with(&alloc::format!("version = {version}"), "", "");
+        let made = import_with(&alloc::format!("version = {version}"), "", "");
         assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
         assert!(made.left[0].1.contains("of a version of IKE that nobody speaks"), "{:?}", made.left);
     }
     for (version, left) in [("2", 0), ("0x2", 0), ("02", 0), ("0", 1), ("0x0", 1)] {
-        let made = with(&alloc::format!("version = {version}"), "", "");
+        let made = import_with(&alloc::format!("version = {version}"), "", "");
         assert!(made.text.contains("[[connection]]"), "{version}");
         assert_eq!(made.left.len(), left, "{version}: {:?}", made.left);
     }
@@ -321,7 +323,7 @@ fn what_charon_discards_is_no_connection_of_ours() {
         ("", "", "tfc_padding = MTU", "tfc_padding = MTU"),
         ("local_addrs = %any4\nremote_addrs = 2001:db8::/32", "", "", "addresses of one family on this side"),
     ] {
-        let made = with(connection, remote, child);
+        let made = import_with(connection, remote, child);
         let shown = alloc::format!("{connection} {remote} {child}: {:?}", made.left);
         assert!(!made.text.contains("[[connection]]"), "{shown}\n{}", made.text);
         assert_eq!(made.stops, [], "{shown}");
@@ -345,16 +347,16 @@ fn what_charon_discards_is_no_connection_of_ours() {
         ),
         ("", "", "rekey_bytes = 2 G\nlife_bytes = 5m\nreqid = 0x10\nhw_offload = auto\nanything { x = y }"),
     ] {
-        let made = with(connection, remote, child);
+        let made = import_with(connection, remote, child);
         assert!(made.text.contains("[[connection]]"), "{connection} {remote} {child}: {:?}", made.left);
     }
-    assert!(with("", "", "rekey_bytes = 2 G").text.contains("rekey_bytes = \"2147483648 B\""));
-    assert!(with("rekey_time = 0x1d", "", "").text.contains("rekey_after = \"29 s\""));
+    assert!(import_with("", "", "rekey_bytes = 2 G").text.contains("rekey_bytes = \"2147483648 B\""));
+    assert!(import_with("rekey_time = 0x1d", "", "").text.contains("rekey_after = \"29 s\""));
     // Releases after 5.9.8 take these, and that is said.
     for (connection, child) in
         [("ocsp = both", ""), ("proposals = aes128-sha256-x25519-ke1_mlkem768", ""), ("", "icmp = yes")]
     {
-        let made = with(connection, "", child);
+        let made = import_with(connection, "", child);
         assert!(made.text.contains("[[connection]]") && made.stops.is_empty(), "{connection} {child}");
         assert!(made.left.iter().any(|(_, what)| what.contains("after strongSwan 5.9.8")), "{:?}", made.left);
     }
@@ -365,7 +367,7 @@ fn what_charon_discards_is_no_connection_of_ours() {
         ("dpd_delay = 00000000000000000001", ""),
         ("", &*alloc::format!("id = {long}")),
     ] {
-        assert_eq!(with(connection, remote, "").stops.len(), 1, "{connection} {remote}");
+        assert_eq!(import_with(connection, remote, "").stops.len(), 1, "{connection} {remote}");
     }
 }
 
@@ -375,7 +377,7 @@ fn a_discarded_connection_decides_nothing() {
     let text = "connections {\n a { local_addrs = 192.0.2.1\n remote_adrs = 10.0.0.1\n remote { auth = eap-tls } }\n\
                 b { local { auth = psk\nid = gw.test }\nremote { auth = psk } }\n}\n\
                 secrets { ike { secret = \"a long secret\" } }\nauthorities { x { crl_uris = http://a/1.crl } }\n";
-    let made = alone(text).unwrap();
+    let made = import_single_file(text).unwrap();
     assert_eq!(made.stops, []);
     assert_eq!(made.text.matches("[[connection]]").count(), 1, "{}", made.text);
     assert!(made.text.contains("name = \"b\""), "{}", made.text);
@@ -385,7 +387,7 @@ fn a_discarded_connection_decides_nothing() {
 #[test]
 fn methods_of_eap_are_read_as_charon_reads_them() {
     for (auth, stops) in [("eap-MSCHAPV2", 0), ("EAP-MSCHAPV2", 1), ("Eap-tls", 1), ("eapx-tls", 1)] {
-        let made = with("", &alloc::format!("auth = {auth}"), "");
+        let made = import_with("", &alloc::format!("auth = {auth}"), "");
         assert_eq!(made.stops.len(), stops, "{auth}: {:?}", made.stops);
     }
 }
@@ -395,7 +397,7 @@ fn methods_of_eap_are_read_as_charon_reads_them() {
 fn rounds_stand_in_the_order_of_their_numbers() {
     let text = "connections { c { local-1 { auth = pubkey\nround = 2 }\nlocal-2 { auth = psk\nround = 1\nid = gw.test }\n\
                 remote { auth = psk\nround = 1 } } }\nsecrets { ike { secret = \"a long secret\" } }\n";
-    let made = alone(text).unwrap();
+    let made = import_single_file(text).unwrap();
     assert!(
         made.text.contains("local_auth = \"psk\"") && made.text.contains("local_id = \"gw.test\""),
         "{}",
@@ -408,7 +410,8 @@ fn rounds_stand_in_the_order_of_their_numbers() {
 #[test]
 fn a_pool_with_an_unknown_attribute_is_none() {
     let made = |attribute: &str| {
-        alone(&alloc::format!("pools {{ p {{ addrs = 10.9.0.0/24\n{attribute}\n}} }}\n")).unwrap()
+        import_single_file(&alloc::format!("pools {{ p {{ addrs = 10.9.0.0/24\n{attribute}\n}} }}\n"))
+            .unwrap()
     };
     assert!(made("split_include = 10.0.0.0/8\n28673 = 1.2.3.4").text.contains("[[pool]]"));
     let refused = made("dsn = 10.9.0.1");
@@ -430,23 +433,24 @@ fn identities_secrets_and_proposals_are_written_as_ours() {
         ("asn1dn:CN=x", None),
         ("%any", None),
     ] {
-        assert_eq!(identity(theirs).as_deref(), ours, "{theirs}");
+        assert_eq!(translate_identity(theirs).as_deref(), ours, "{theirs}");
     }
-    assert_eq!(octets("0X616263").as_deref(), Some("abc"));
-    assert_eq!(octets("0SYWJj").as_deref(), Some("abc"));
-    assert_eq!(octets("0x61_6263").as_deref(), Some("abc"));
-    assert_eq!(octets("0sYWJj").as_deref(), Some("abc"));
-    assert_eq!(octets("abc").as_deref(), Some("abc"));
-    assert_eq!((octets("0xff"), octets("0x616")), (None, None));
+    assert_eq!(decode_secret("0X616263").as_deref(), Some("abc"));
+    assert_eq!(decode_secret("0SYWJj").as_deref(), Some("abc"));
+    assert_eq!(decode_secret("0x61_6263").as_deref(), Some("abc"));
+    assert_eq!(decode_secret("0sYWJj").as_deref(), Some("abc"));
+    assert_eq!(decode_secret("abc").as_deref(), Some("abc"));
+    assert_eq!((decode_secret("0xff"), decode_secret("0x616")), (None, None));
     // Beside a pseudo-random function the algorithm that stands for one is passed over, as all are in ESP.
-    let made = with(
+    let made = import_with(
         "proposals = aes256gcm16-sha384-prfsha512-x25519",
         "",
         "esp_proposals = aes128gcm16-sha256, aes128-sha256-prfsha1-x25519",
     );
     assert!(made.text.contains("proposals = [\"aes256gcm16-prfsha512-x25519\"]"), "{}", made.text);
     assert!(made.text.contains("proposals = [\"aes128gcm16\", \"aes128-sha256-x25519\"]"), "{}", made.text);
-    let made = with("proposals = aes256gcm16-sha384-x25519, aes128-sha256-x25519", "id = @peer.test", "");
+    let made =
+        import_with("proposals = aes256gcm16-sha384-x25519, aes128-sha256-x25519", "id = @peer.test", "");
     let written = "proposals = [\"aes256gcm16-prfsha384-x25519\", \"aes128-sha256-x25519\"]";
     assert!(made.text.contains(written), "{}", made.text);
     assert!(made.text.contains("local_id = \"gw.test\"\nremote_id = \"peer.test\""), "{}", made.text);
@@ -465,20 +469,20 @@ fn connections_stand_in_the_order_in_which_they_hold() {
         one("ann", "", "id = ann@x"),
         one("ann-near", "remote_addrs = 10.0.0.0/8", "id = ann@x"),
     ];
-    let made = alone(&alloc::format!("connections {{\n{}}}\n", all.concat())).unwrap();
+    let made = import_single_file(&alloc::format!("connections {{\n{}}}\n", all.concat())).unwrap();
     let names: Vec<&str> = made.text.lines().filter(|line| line.starts_with("name = ")).collect();
     assert_eq!(names, ["name = \"ann-near\"", "name = \"near\"", "name = \"ann\"", "name = \"all\""]);
 }
 
 /// Who knows a password would come in where a certificate is wanted.
 #[test]
-fn connections_of_different_methods_of_eap_are_not_taken_together() {
+fn connections_of_different_eap_methods_are_not_merged() {
     let one = |name: &str, auth: &str| {
         alloc::format!("{name} {{\nlocal {{ auth = pubkey }}\nremote {{ auth = {auth} }}\n}}\n")
     };
     let of = |other: &str| {
         let text = alloc::format!("connections {{\n{}{}}}\n", one("a", "eap-tls"), one("b", other));
-        alone(&text).unwrap().stops.len()
+        import_single_file(&text).unwrap().stops.len()
     };
     assert_eq!((of("eap-tls"), of("eap-mschapv2")), (0, 1));
 }
@@ -493,7 +497,7 @@ fn the_longest_prefix_holds_and_what_no_order_says_stops() {
             )
         };
         let all: String = all.iter().map(one).collect();
-        let made = alone(&alloc::format!(
+        let made = import_single_file(&alloc::format!(
             "connections {{\n{all}}}\nsecrets {{ ike {{ secret = \"a long secret\" }} }}\n"
         ))
         .unwrap();
@@ -546,7 +550,7 @@ fn the_longest_prefix_holds_and_what_no_order_says_stops() {
 #[test]
 fn secrets_that_no_connection_takes_are_named() {
     let made = |local: &str, remote: &str, secrets: &str| {
-        alone(&alloc::format!(
+        import_single_file(&alloc::format!(
             "connections {{ c {{ local {{ auth = psk\n{local} }}\nremote {{ {remote} }} }} }}\nsecrets {{\n{secrets}\n}}\n"
         ))
         .unwrap()
@@ -645,12 +649,12 @@ fn what_is_taken_otherwise_is_said() {
         ("", "auth = eap-radius\neap_id = %any", "", "eap_id of the connection c is asked for by EAP there"),
         ("", "auth = eap-tls", "", "asks whether their certificates still hold"),
     ] {
-        let made = with(connection, remote, child);
+        let made = import_with(connection, remote, child);
         assert_eq!(made.stops, [], "{connection} {remote} {child}");
         assert!(made.left.iter().any(|(_, what)| what.contains(said)), "{said}: {:?}", made.left);
     }
     let own = |side: &str| {
-        alone(&alloc::format!("connections {{ c {{ local {{ {side} }}\nremote {{ auth = pubkey\ncacerts = /etc/ssl/ca.pem }} }} }}\n")).unwrap()
+        import_single_file(&alloc::format!("connections {{ c {{ local {{ {side} }}\nremote {{ auth = pubkey\ncacerts = /etc/ssl/ca.pem }} }} }}\n")).unwrap()
     };
     let made = own("auth = pubkey\ncerts = a.pem, /b.pem");
     assert!(
@@ -667,7 +671,7 @@ fn what_is_taken_otherwise_is_said() {
 
 /// charon takes a message at an address for connections of that address alone.
 #[test]
-fn addresses_of_this_side_are_of_the_gateway_where_all_connections_have_them() {
+fn local_addresses_move_to_the_gateway_if_all_connections_agree() {
     let of = |first: &str, second: &str| {
         let one = |name: &str, address: &str| {
             alloc::format!(
@@ -675,7 +679,7 @@ fn addresses_of_this_side_are_of_the_gateway_where_all_connections_have_them() {
             )
         };
         let all = [one("a", first), one("b", second), "old { version = 1 }\n".to_owned()].concat();
-        let made = alone(&alloc::format!(
+        let made = import_single_file(&alloc::format!(
             "connections {{\n{all}}}\nsecrets {{ ike {{ secret = \"a long secret\" }} }}\n"
         ))
         .unwrap();
@@ -704,7 +708,7 @@ fn addresses_of_this_side_are_of_the_gateway_where_all_connections_have_them() {
         ("local_addrs = %any4\nremote_addrs = %any", Some("[\"0.0.0.0/0\"]")),
         ("local_addrs = ::\nremote_addrs = 10.0.0.0/8, 2001:db8::/32", Some("[\"2001:db8::/32\"]")),
     ] {
-        let made = with(addresses, "", "");
+        let made = import_with(addresses, "", "");
         assert_eq!(made.stops, [], "{addresses}");
         match from {
             Some(from) => assert!(made.text.contains(&alloc::format!("from = {from}\n")), "{}", made.text),
@@ -716,7 +720,7 @@ fn addresses_of_this_side_are_of_the_gateway_where_all_connections_have_them() {
 #[test]
 fn authorities_say_where_it_is_asked_whether_certificates_hold() {
     let of = |auth: &str, authorities: &str| {
-        alone(&alloc::format!(
+        import_single_file(&alloc::format!(
             "connections {{ c {{ local {{ auth = psk\nid = gw.test }}\nremote {{ auth = {auth} }} }} }}\n\
              secrets {{ ike {{ secret = \"a long secret\" }} }}\nauthorities {{ {authorities} }}\n"
         ))
@@ -759,8 +763,8 @@ fn pools_begin_where_charon_begins_them() {
         ("2001:db8::5/112", "2001:db8::5-2001:db8::fffe"),
         ("words", "words"),
     ] {
-        assert_eq!(super::words::range(theirs), ours, "{theirs}");
-        let made = alone(&alloc::format!("pools {{ p {{ addrs = {theirs} }} }}\n")).unwrap();
+        assert_eq!(super::words::pool_range(theirs), ours, "{theirs}");
+        let made = import_single_file(&alloc::format!("pools {{ p {{ addrs = {theirs} }} }}\n")).unwrap();
         let faults = made.left.iter().filter(|(_, what)| what.contains("not right yet")).count();
         assert_eq!(faults, usize::from(theirs == "words"), "{theirs}: {:?}", made.left);
     }
@@ -769,10 +773,10 @@ fn pools_begin_where_charon_begins_them() {
 /// What our own reader would refuse is told, but for files, which are not looked at here.
 #[test]
 fn what_is_made_is_right_or_its_faults_are_told() {
-    let told = |made: &Imported| made.left.iter().any(|(_, what)| what.contains("not right yet"));
-    let short = alone("connections { c { local { auth = psk\nid = a }\nremote { auth = psk\nid = b } } }\nsecrets { ike { secret = abc } }\n").unwrap();
+    let told = |made: &SwanctlImport| made.left.iter().any(|(_, what)| what.contains("not right yet"));
+    let short = import_single_file("connections { c { local { auth = psk\nid = a }\nremote { auth = psk\nid = b } } }\nsecrets { ike { secret = abc } }\n").unwrap();
     assert!(told(&short), "{:?}", short.left);
-    let certified = alone("connections { c { local { auth = psk\nid = a }\nremote { auth = pubkey\ncacerts = ca.pem } } }\nsecrets { ike { secret = \"a long secret\" } }\n").unwrap();
+    let certified = import_single_file("connections { c { local { auth = psk\nid = a }\nremote { auth = pubkey\ncacerts = ca.pem } } }\nsecrets { ike { secret = \"a long secret\" } }\n").unwrap();
     assert!(!told(&certified), "{:?}", certified.left);
-    assert!(told(&with("pools = nowhere", "", "")));
+    assert!(told(&import_with("pools = nowhere", "", "")));
 }

@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_config::Prefix;
 
 /// A text as TOML has it.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn toml_string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -30,12 +30,12 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-pub(super) fn list(texts: impl IntoIterator<Item = String>) -> String {
-    let all: Vec<String> = texts.into_iter().map(|text| quoted(&text)).collect();
+pub(super) fn toml_array(texts: impl IntoIterator<Item = String>) -> String {
+    let all: Vec<String> = texts.into_iter().map(|text| toml_string(&text)).collect();
     alloc::format!("[{}]", all.join(", "))
 }
 
-pub(super) fn words(value: &str) -> impl Iterator<Item = String> {
+pub(super) fn split_words(value: &str) -> impl Iterator<Item = String> {
     value.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn leading_number(text: &str, base: u32) -> (u64, &str) {
     let is_negative = rest.starts_with('-');
     let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
     let is_hexadecimal = |rest: &&str| rest.starts_with(|c: char| c.is_ascii_hexdigit());
-    let (base, digits) = match behind(rest, "0x").filter(is_hexadecimal) {
+    let (base, digits) = match strip_any_case(rest, "0x").filter(is_hexadecimal) {
         Some(digits) if base == 0 => (16, digits),
         _ if base == 0 && rest.starts_with('0') => (8, rest),
         _ if base == 0 => (10, rest),
@@ -61,7 +61,7 @@ pub(super) fn leading_number(text: &str, base: u32) -> (u64, &str) {
 }
 
 /// A number of charon's: `0x` begins hexadecimal ones, `0` octal ones. Those with a sign that it wraps are none here.
-pub(super) fn number(text: &str) -> Option<u64> {
+pub(super) fn parse_number(text: &str) -> Option<u64> {
     let (value, rest) = leading_number(text, 0);
     (rest.is_empty() && !text.contains('-')).then_some(value)
 }
@@ -79,7 +79,7 @@ pub(super) fn split_time(value: &str) -> Option<(u64, &'static str)> {
     Some((number, unit))
 }
 
-pub(super) fn time(value: &str) -> Option<String> {
+pub(super) fn toml_time(value: &str) -> Option<String> {
     let (number, unit) = split_time(value).filter(|_| !value.contains('-'))?;
     Some(alloc::format!("{number} {unit}"))
 }
@@ -97,7 +97,7 @@ pub(super) fn split_volume(value: &str) -> Option<(u64, u64)> {
     Some((number, unit))
 }
 
-pub(super) fn volume(value: &str) -> Option<u64> {
+pub(super) fn parse_volume(value: &str) -> Option<u64> {
     let (number, unit) = split_volume(value).filter(|_| !value.contains('-'))?;
     number.checked_mul(unit)
 }
@@ -108,7 +108,7 @@ pub(super) fn is_any_identity(id: &str) -> bool {
 }
 
 /// An identity as strongSwan writes it, as ours is written; `None`: ours has no such one.
-pub(super) fn identity(id: &str) -> Option<String> {
+pub(super) fn translate_identity(id: &str) -> Option<String> {
     // Networks and ranges of addresses stand for several there, and a wildcard or an expression is for strongSwan to match.
     let is_network = Prefix::parse(id).is_ok() && id.contains('/');
     let is_range = id.split_once('-').is_some_and(|(first, _)| first.parse::<IpAddr>().is_ok());
@@ -133,19 +133,19 @@ pub(super) fn identity(id: &str) -> Option<String> {
 }
 
 /// What is written behind a prefix of two characters, whether in capitals or not.
-fn behind<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+fn strip_any_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     text.get(..prefix.len()).filter(|start| start.eq_ignore_ascii_case(prefix))?;
     text.get(prefix.len()..)
 }
 
 /// Whether a value is octets and no name of a file.
 pub(super) fn is_octets(value: &str) -> bool {
-    behind(value, "0x").or_else(|| behind(value, "0s")).is_some()
+    strip_any_case(value, "0x").or_else(|| strip_any_case(value, "0s")).is_some()
 }
 
 /// The octets of a secret that is written in hexadecimal or base64, where they are a text.
-pub(super) fn octets(secret: &str) -> Option<String> {
-    let bytes = match (behind(secret, "0x"), behind(secret, "0s")) {
+pub(super) fn decode_secret(secret: &str) -> Option<String> {
+    let bytes = match (strip_any_case(secret, "0x"), strip_any_case(secret, "0s")) {
         (Some(hex), _) => {
             let hex: Vec<u8> = hex.bytes().filter(|octet| *octet != b'_').collect();
             let pairs =
@@ -159,7 +159,7 @@ pub(super) fn octets(secret: &str) -> Option<String> {
 }
 
 /// A file that is named beside its folder, or by its whole path.
-pub(super) fn path(folder: &str, file: &str) -> String {
+pub(super) fn join_path(folder: &str, file: &str) -> String {
     if file.starts_with('/') { file.to_owned() } else { alloc::format!("{folder}/{file}") }
 }
 
@@ -192,7 +192,7 @@ fn is_combined_proposal(words: &str) -> bool {
 }
 
 /// A range of a pool. charon leaves out a network's first and last address, and begins where an address of it is named.
-pub(super) fn range(addresses: &str) -> String {
+pub(super) fn pool_range(addresses: &str) -> String {
     let unchanged = || addresses.to_owned();
     if addresses.contains('-') {
         return unchanged();
@@ -220,11 +220,11 @@ pub(super) fn range(addresses: &str) -> String {
 }
 
 /// Words mean the same in capitals.
-pub(super) fn yes(value: &str) -> bool {
+pub(super) fn is_yes(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
     matches!(&*value, "yes" | "true" | "1" | "enabled" | "accept" | "force")
 }
-pub(super) fn no(value: &str) -> bool {
+pub(super) fn is_no(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
     matches!(&*value, "no" | "false" | "0" | "disabled")
 }
@@ -254,7 +254,7 @@ pub(super) enum LocalScope {
 }
 
 pub(super) fn local_scope(connection: &SettingsSection) -> LocalScope {
-    let all: Vec<String> = words(connection.value("local_addrs").unwrap_or_default()).collect();
+    let all: Vec<String> = split_words(connection.value("local_addrs").unwrap_or_default()).collect();
     if all.is_empty() {
         return LocalScope::Families([true, true]);
     }
@@ -275,12 +275,12 @@ pub(super) fn local_scope(connection: &SettingsSection) -> LocalScope {
 }
 
 /// A network, or an address. What has blanks within is a name to charon.
-pub(super) fn prefix(word: &str) -> Option<Prefix> {
+pub(super) fn parse_prefix(word: &str) -> Option<Prefix> {
     Prefix::parse(word).ok().filter(|_| !word.contains(char::is_whitespace))
 }
 
 /// A place of a connection's other side: an address or a network.
-pub(super) struct PeerPlace {
+pub(super) struct PeerAddress {
     /// As the file has it, or `0.0.0.0/0` or `::/0`.
     pub(super) text: String,
     pub(super) prefix: Prefix,
@@ -288,15 +288,15 @@ pub(super) struct PeerPlace {
 }
 
 /// Where the other side of a connection is, and the first word that ours cannot say: a name or a range. Of this side's families alone.
-pub(super) fn peer_places(connection: &SettingsSection) -> (Vec<PeerPlace>, Option<String>) {
+pub(super) fn peer_addresses(connection: &SettingsSection) -> (Vec<PeerAddress>, Option<String>) {
     let (mut places, mut unknown) = (Vec::new(), None);
     let mut any = [false, false];
-    let all: Vec<String> = words(connection.value("remote_addrs").unwrap_or_default()).collect();
+    let all: Vec<String> = split_words(connection.value("remote_addrs").unwrap_or_default()).collect();
     let everywhere = Vec::from(["%any".to_owned()]);
     for word in if all.is_empty() { everywhere } else { all } {
-        match (any_families(&word), prefix(&word)) {
+        match (any_families(&word), parse_prefix(&word)) {
             ([false, false], Some(prefix)) => {
-                places.push(PeerPlace { is_address: !word.contains('/'), text: word, prefix });
+                places.push(PeerAddress { is_address: !word.contains('/'), text: word, prefix });
             }
             ([false, false], None) => unknown = unknown.or(Some(word)),
             ([v4, v6], _) => any = [any[0] || v4, any[1] || v6],
@@ -306,7 +306,7 @@ pub(super) fn peer_places(connection: &SettingsSection) -> (Vec<PeerPlace>, Opti
         [("0.0.0.0/0", Ipv4Addr::UNSPECIFIED.into()), ("::/0", Ipv6Addr::UNSPECIFIED.into())];
     for ((text, network), _) in whole.into_iter().zip(any).filter(|(_, is_any)| *is_any) {
         let prefix = Prefix { network, bits: 0 };
-        places.push(PeerPlace { text: text.to_owned(), prefix, is_address: false });
+        places.push(PeerAddress { text: text.to_owned(), prefix, is_address: false });
     }
     if let LocalScope::Families([v4, v6]) = local_scope(connection) {
         places.retain(|place| if place.prefix.network.is_ipv4() { v4 } else { v6 });
@@ -324,7 +324,9 @@ pub(super) fn is_side(section: &str, side: &str) -> bool {
 pub(super) fn rounds_of<'a>(connection: &'a SettingsSection, side: &str) -> Vec<&'a SettingsSection> {
     let all = connection.sections.iter().filter(|(name, _)| is_side(name, side));
     let mut all: Vec<&SettingsSection> = all.map(|(_, section)| section).collect();
-    all.sort_by_key(|section| section.value("round").and_then(number).unwrap_or(0) & u64::from(u32::MAX));
+    all.sort_by_key(|section| {
+        section.value("round").and_then(parse_number).unwrap_or(0) & u64::from(u32::MAX)
+    });
     all
 }
 
@@ -353,7 +355,7 @@ pub(super) fn is_certified(auth: &str) -> bool {
 }
 
 /// The version of IKE that a connection is of, as charon's number: 0 is any; `None`: it is none that charon reads.
-pub(super) fn version(connection: &SettingsSection) -> Option<u32> {
-    let number = number(connection.value("version").unwrap_or("0"))?;
+pub(super) fn ike_version(connection: &SettingsSection) -> Option<u32> {
+    let number = parse_number(connection.value("version").unwrap_or("0"))?;
     u32::try_from(number & u64::from(u32::MAX)).ok()
 }

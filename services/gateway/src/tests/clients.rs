@@ -1,29 +1,29 @@
 //! What clients of common systems propose, and what a gateway that says nothing of proposals chooses.
 
-use super::loaded;
+use super::load_config;
 use serde::Deserialize;
 use usher_ike::code::{ProtocolId, TransformType};
-use usher_ike::machine::Connection;
+use usher_ike::machine::IkeConnection;
 use usher_ike::payload::{Proposal, Transform};
-use usher_ike::suite::choose;
+use usher_ike::suite::choose_proposal;
 
 #[derive(Deserialize)]
-struct Clients {
-    client: Vec<Client>,
+struct ClientsFile {
+    client: Vec<ClientFixture>,
 }
 
 #[derive(Deserialize)]
-struct Client {
+struct ClientFixture {
     name: String,
     source: String,
-    ike: Vec<Offer>,
-    esp: Vec<Offer>,
+    ike: Vec<ProposalFixture>,
+    esp: Vec<ProposalFixture>,
     /// Of IKE, and of ESP; what is missing is refused.
     chosen: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Offer {
+struct ProposalFixture {
     encr: Vec<String>,
     #[serde(default)]
     integ: Vec<u16>,
@@ -35,8 +35,8 @@ struct Offer {
     esn: Vec<u16>,
 }
 
-impl Offer {
-    fn proposal(&self, number: u8, protocol: ProtocolId) -> Proposal {
+impl ProposalFixture {
+    fn to_proposal(&self, number: u8, protocol: ProtocolId) -> Proposal {
         let encryption = |text: &String| match text.split_once('/') {
             Some((id, bits)) => {
                 Transform::with_key_length(TransformType::ENCR, id.parse().unwrap(), bits.parse().unwrap())
@@ -58,55 +58,69 @@ impl Offer {
     }
 }
 
-fn clients() -> Vec<Client> {
+fn read_clients() -> Vec<ClientFixture> {
     let text = include_str!("../../../../vectors/ike/clients.toml");
-    let clients: Clients = toml::from_str(text).unwrap();
+    let clients: ClientsFile = toml::from_str(text).unwrap();
     assert!(clients.client.iter().all(|client| !client.source.is_empty()));
     clients.client
 }
 
 /// What a gateway takes whose file has no word about proposals, or this one about its CHILD_SA's.
-fn gateway(child: &str) -> Connection {
+fn gateway_connection(child: &str) -> IkeConnection {
     let text = format!(
         "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
          secret = \"a shared secret\"\n[[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\n{child}"
     );
-    (*loaded(&text).config.peers[0].connection).clone()
+    (*load_config(&text).config.peers[0].connection).clone()
 }
 
 /// The transforms of a proposal, without their order.
-fn transforms(proposal: &Proposal) -> Vec<(u8, u16, Option<u16>)> {
+fn sorted_transforms(proposal: &Proposal) -> Vec<(u8, u16, Option<u16>)> {
     let mut all: Vec<_> = proposal.transforms.iter().map(|t| (t.kind.0, t.id, t.key_length())).collect();
     all.sort_unstable();
     all
 }
 
 #[test]
-fn the_best_is_chosen_that_a_client_proposes_and_what_is_weak_is_refused() {
-    let connection = gateway("");
-    for client in clients() {
-        let offers = |offers: &[Offer], protocol| -> Vec<Proposal> {
-            (1..).zip(offers).map(|(n, offer)| offer.proposal(n, protocol)).collect()
+fn the_best_proposed_algorithms_win_and_weak_ones_are_refused() {
+    let connection = gateway_connection("");
+    for client in read_clients() {
+        let offers = |offers: &[ProposalFixture], protocol| -> Vec<Proposal> {
+            (1..).zip(offers).map(|(n, offer)| offer.to_proposal(n, protocol)).collect()
         };
-        let ike = choose(&connection.proposals, &offers(&client.ike, ProtocolId::IKE));
-        let esp = choose(&connection.children[0].proposals, &offers(&client.esp, ProtocolId::ESP));
+        let ike = choose_proposal(&connection.proposals, &offers(&client.ike, ProtocolId::IKE));
+        let esp = choose_proposal(&connection.children[0].proposals, &offers(&client.esp, ProtocolId::ESP));
         let wanted = |n: usize, read: fn(&str) -> Result<Proposal, _>| {
-            client.chosen.get(n).map(|words| transforms(&read(words).unwrap()))
+            client.chosen.get(n).map(|words| sorted_transforms(&read(words).unwrap()))
         };
-        assert_eq!(ike.as_ref().map(transforms), wanted(0, Proposal::ike), "{} IKE", client.name);
-        assert_eq!(esp.as_ref().map(transforms), wanted(1, Proposal::esp), "{} ESP", client.name);
+        assert_eq!(
+            ike.as_ref().map(sorted_transforms),
+            wanted(0, Proposal::parse_ike),
+            "{} IKE",
+            client.name
+        );
+        assert_eq!(
+            esp.as_ref().map(sorted_transforms),
+            wanted(1, Proposal::parse_esp),
+            "{} ESP",
+            client.name
+        );
     }
 }
 
 #[test]
 fn windows_gets_its_child_sa_where_the_file_allows_sha1_in_it() {
-    let connection = gateway("proposals = [\"aes256gcm16-aes128gcm16\", \"aes256-sha256-sha1\"]\n");
-    for client in clients().iter().filter(|client| client.name.starts_with("Windows")) {
-        let chosen =
-            choose(&connection.children[0].proposals, &[client.esp[0].proposal(1, ProtocolId::ESP)]).unwrap();
+    let connection =
+        gateway_connection("proposals = [\"aes256gcm16-aes128gcm16\", \"aes256-sha256-sha1\"]\n");
+    for client in read_clients().iter().filter(|client| client.name.starts_with("Windows")) {
+        let chosen = choose_proposal(
+            &connection.children[0].proposals,
+            &[client.esp[0].to_proposal(1, ProtocolId::ESP)],
+        )
+        .unwrap();
         assert_eq!(
-            transforms(&chosen),
-            transforms(&Proposal::esp("aes256-sha1").unwrap()),
+            sorted_transforms(&chosen),
+            sorted_transforms(&Proposal::parse_esp("aes256-sha1").unwrap()),
             "{}",
             client.name
         );

@@ -5,7 +5,7 @@ use super::*;
 use usher_ike::code::ConfigurationType;
 use usher_ike::payload::ConfigurationAttribute;
 
-const BOTH: &str = r#"
+const DUAL_STACK_GATEWAY: &str = r#"
 [[connection]]
 name = "site"
 local_id = "gw.test"
@@ -26,12 +26,12 @@ ranges = ["2001:db8:9::a-2001:db8:9::b"]
 "#;
 
 #[test]
-fn who_asks_for_both_families_gets_one_address_of_each_and_name_servers_of_each() {
-    let mut world = World::new(BOTH);
-    let client = world.client(CLIENT, PSK_CLIENT);
-    world.run(secs(1));
+fn a_dual_stack_client_gets_an_address_and_dns_of_each_family() {
+    let mut world = GatewayTestNetwork::new(DUAL_STACK_GATEWAY);
+    let client = world.add_client(CLIENT, PSK_CLIENT);
+    world.run_for(secs(1));
     let given = world.events(client).into_iter().find_map(|event| match event {
-        Event::Ike(Ike::Configured { attributes, .. }) => Some(attributes),
+        GatewayEvent::Ike(IkeEvent::Configured { attributes, .. }) => Some(attributes),
         _ => None,
     });
     let given = given.unwrap();
@@ -44,35 +44,35 @@ fn who_asks_for_both_families_gets_one_address_of_each_and_name_servers_of_each(
     assert_eq!((six[0].value.len(), six[0].value[16]), (17, 128));
     assert_eq!(of(ConfigurationType::INTERNAL_IP4_DNS).len(), 2);
     assert_eq!(of(ConfigurationType::INTERNAL_IP6_DNS).len(), 1);
-    let status = world.status(world.gateway).remove(0);
+    let status = world.sa_statuses(world.gateway).remove(0);
     assert_eq!(status.addresses.len(), 2);
     assert!(status.addresses[0].is_ipv4() && status.addresses[1].is_ipv6());
     let counters = world.net[world.gateway].counters().0;
     assert_eq!((counters.addresses_given, counters.addresses_exhausted), (2, 0));
-    let used: Vec<_> = world.net[world.gateway].pools().map(|(_, used, _)| used).collect();
+    let used: Vec<_> = world.net[world.gateway].pool_usage().map(|(_, used, _)| used).collect();
     assert_eq!(used, [1, 1]);
     // Of a family that is used up there is none, and the other is given all the same.
     let mut given = Vec::new();
     for n in 0..2u8 {
         let text = PSK_CLIENT.replace("ini.test", &format!("ini{n}.test"));
-        let client = world.client(&format!("198.51.100.{}", 20 + n), &text);
-        world.run(secs(1));
-        given.push(world.status(client)[0].addresses.len());
+        let client = world.add_client(&format!("198.51.100.{}", 20 + n), &text);
+        world.run_for(secs(1));
+        given.push(world.sa_statuses(client)[0].addresses.len());
     }
     assert_eq!(given, [2, 0]);
 }
 
 /// Two clients of one connection, and one of another.
-fn three() -> (World, [At<Gateway>; 3]) {
+fn three_clients() -> (GatewayTestNetwork, [HostHandle<IkeGateway>; 3]) {
     let other = PSK_GATEWAY.split("[[pool]]").next().unwrap().replace("\"site\"", "\"second\"");
     let other = other.replace("ini.test", "other.test");
     let first = PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "").replace("10.9.0.11", "10.9.0.19");
-    let mut world = World::new(&format!("{other}{first}"));
+    let mut world = GatewayTestNetwork::new(&format!("{other}{first}"));
     let clients = [("1", "a.test"), ("2", "b.test"), ("3", "other.test")].map(|(n, identity)| {
         let text = PSK_CLIENT.replace("ini.test", identity).replace("start = true\n", "");
-        let client = world.client(&format!("198.51.100.{n}"), &text);
+        let client = world.add_client(&format!("198.51.100.{n}"), &text);
         world.connect(client, "home");
-        world.run(secs(1));
+        world.run_for(secs(1));
         client
     });
     (world, clients)
@@ -80,33 +80,33 @@ fn three() -> (World, [At<Gateway>; 3]) {
 
 #[test]
 fn those_are_told_who_are_meant_and_nobody_else() {
-    let (mut world, _) = three();
-    let all = world.status(world.gateway);
+    let (mut world, _) = three_clients();
+    let all = world.sa_statuses(world.gateway);
     let of = |identity: &str| all.iter().find(|sa| sa.identity == identity).unwrap().clone();
     let (a, b) = (of("a.test"), of("b.test"));
     assert_eq!((a.connection.as_str(), of("other.test").connection.as_str()), ("site", "second"));
     let which = [
-        (Which::Sa(a.id), vec!["a.test"]),
-        (Which::Sa(u64::MAX), vec![]),
-        (Which::Named("b.test".into()), vec!["b.test"]),
-        (Which::Named(b.addresses[0].to_string()), vec!["b.test"]),
-        (Which::Named("site".into()), vec!["a.test", "b.test"]),
-        (Which::Named("second".into()), vec!["other.test"]),
-        (Which::Named("sit".into()), vec![]),
-        (Which::Named("10.9.0.200".into()), vec![]),
-        (Which::All, vec!["a.test", "b.test", "other.test"]),
+        (SaSelection::Sa(a.id), vec!["a.test"]),
+        (SaSelection::Sa(u64::MAX), vec![]),
+        (SaSelection::Named("b.test".into()), vec!["b.test"]),
+        (SaSelection::Named(b.addresses[0].to_string()), vec!["b.test"]),
+        (SaSelection::Named("site".into()), vec!["a.test", "b.test"]),
+        (SaSelection::Named("second".into()), vec!["other.test"]),
+        (SaSelection::Named("sit".into()), vec![]),
+        (SaSelection::Named("10.9.0.200".into()), vec![]),
+        (SaSelection::All, vec!["a.test", "b.test", "other.test"]),
     ];
     for (which, meant) in which {
-        let before = world.status(world.gateway);
-        let rekey = Command::Rekey { token: 5, which: which.clone(), children: true };
-        world.net.command(world.gateway, rekey).unwrap();
-        world.run(secs(1));
+        let before = world.sa_statuses(world.gateway);
+        let rekey = GatewayCommand::Rekey { token: 5, selection: which.clone(), children: true };
+        world.net.send_command(world.gateway, rekey).unwrap();
+        world.run_for(secs(1));
         let told = world.events(world.gateway).into_iter().rev().find_map(|event| match event {
-            Event::Told { token: 5, sas } => Some(sas),
+            GatewayEvent::SasNotified { token: 5, sas } => Some(sas),
             _ => None,
         });
         assert_eq!(told, Some(meant.len()), "{which:?}");
-        let after = world.status(world.gateway);
+        let after = world.sa_statuses(world.gateway);
         let spi = |all: &[SaStatus], identity: &str| {
             all.iter().find(|sa| sa.identity == identity).unwrap().children[0].inbound
         };
@@ -116,75 +116,80 @@ fn those_are_told_who_are_meant_and_nobody_else() {
         }
     }
     // So are those told that end.
-    let down = Command::Down { token: 6, which: Which::Named("site".into()) };
-    world.net.command(world.gateway, down).unwrap();
-    world.run(secs(1));
-    let left: Vec<_> = world.status(world.gateway).into_iter().map(|sa| sa.identity).collect();
+    let down = GatewayCommand::Down { token: 6, selection: SaSelection::Named("site".into()) };
+    world.net.send_command(world.gateway, down).unwrap();
+    world.run_for(secs(1));
+    let left: Vec<_> = world.sa_statuses(world.gateway).into_iter().map(|sa| sa.identity).collect();
     assert_eq!(left, ["other.test"]);
 }
 
 #[test]
-fn a_connection_that_is_being_begun_is_ended_by_its_number_or_name() {
+fn a_pending_connection_can_be_ended_by_number_or_name() {
     for by_number in [true, false] {
-        let mut world = World::new(PSK_GATEWAY);
-        let client = world.client(CLIENT, &PSK_CLIENT.replace("start = true\n", ""));
-        world.net.silence(world.gateway, true);
+        let mut world = GatewayTestNetwork::new(PSK_GATEWAY);
+        let client = world.add_client(CLIENT, &PSK_CLIENT.replace("start = true\n", ""));
+        world.net.set_silent(world.gateway, true);
         world.connect(client, "home");
-        world.run(secs(1));
+        world.run_for(secs(1));
         let begun = world.events(client).into_iter().find_map(|event| match event {
-            Event::Begun { result, .. } => result.ok(),
+            GatewayEvent::ConnectResult { result, .. } => result.ok(),
             _ => None,
         });
         let begun = begun.unwrap();
-        let other = Command::Down { token: 7, which: Which::Sa(begun + 1) };
-        world.net.command(client, other).unwrap();
-        assert!(world.ended(client).is_empty());
-        let which = if by_number { Which::Sa(begun) } else { Which::Named("home".into()) };
-        world.net.command(client, Command::Down { token: 8, which }).unwrap();
-        world.run(secs(1));
-        assert_eq!(world.ended(client), [EndReason::Deleted]);
+        let other = GatewayCommand::Down { token: 7, selection: SaSelection::Sa(begun + 1) };
+        world.net.send_command(client, other).unwrap();
+        assert!(world.end_reasons(client).is_empty());
+        let which = if by_number { SaSelection::Sa(begun) } else { SaSelection::Named("home".into()) };
+        world.net.send_command(client, GatewayCommand::Down { token: 8, selection: which }).unwrap();
+        world.run_for(secs(1));
+        assert_eq!(world.end_reasons(client), [EndReason::Deleted]);
         let told: Vec<usize> = world
             .events(client)
             .into_iter()
-            .filter_map(|event| if let Event::Told { sas, .. } = event { Some(sas) } else { None })
+            .filter_map(
+                |event| if let GatewayEvent::SasNotified { sas, .. } = event { Some(sas) } else { None },
+            )
             .collect();
         assert_eq!(told, [0, 1]);
-        let over =
-            world.events(client).into_iter().filter(|event| matches!(event, Event::Over { .. })).count();
+        let over = world
+            .events(client)
+            .into_iter()
+            .filter(|event| matches!(event, GatewayEvent::ConnectionEnded { .. }))
+            .count();
         assert_eq!(over, 1);
     }
 }
 
 /// Replacing an IKE_SA proves nothing, and so puts nothing off.
 #[test]
-fn a_client_proves_who_it_is_in_time_though_its_ike_sa_is_replaced() {
-    let mut world = World::new(PSK_GATEWAY);
+fn a_rekeying_does_not_postpone_the_reauthentication() {
+    let mut world = GatewayTestNetwork::new(PSK_GATEWAY);
     let text = PSK_CLIENT.replace("address = true", "reauth_after = \"100 s\"\naddress = true");
-    let client = world.client(CLIENT, &text);
-    world.run(secs(60));
-    let rekey = Command::Rekey { token: 1, which: Which::All, children: false };
-    world.net.command(client, rekey).unwrap();
-    world.run(secs(29));
-    let counted = |world: &World| world.net[client].counters().0.reauthentications;
+    let client = world.add_client(CLIENT, &text);
+    world.run_for(secs(60));
+    let rekey = GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: false };
+    world.net.send_command(client, rekey).unwrap();
+    world.run_for(secs(29));
+    let counted = |world: &GatewayTestNetwork| world.net[client].counters().0.reauthentications;
     assert_eq!(counted(&world), 0, "a tenth sooner at most");
-    world.run(secs(12));
+    world.run_for(secs(12));
     assert_eq!(counted(&world), 1);
-    assert_eq!((world.status(client).len(), world.status(world.gateway).len()), (1, 1));
+    assert_eq!((world.sa_statuses(client).len(), world.sa_statuses(world.gateway).len()), (1, 1));
 }
 
 /// Whose other side speaks again after it has not replaced its IKE_SA in time: it is begun anew at once.
 #[test]
 fn an_ike_sa_that_nobody_has_replaced_ends_and_is_begun_anew() {
     let gateway = PSK_GATEWAY.replace("pools =", "rekey_after = \"0 s\"\npools =");
-    let mut world = World::new(&gateway);
+    let mut world = GatewayTestNetwork::new(&gateway);
     let never = "rekey_after = \"0 s\"\nlifetime = \"100 s\"\nretry = \"1000 s\"\naddress = true";
-    let client = world.client(CLIENT, &PSK_CLIENT.replace("address = true", never));
-    world.run(secs(99));
-    let first = world.status(client)[0].spis;
-    world.run(secs(3));
-    let second = world.status(client);
+    let client = world.add_client(CLIENT, &PSK_CLIENT.replace("address = true", never));
+    world.run_for(secs(99));
+    let first = world.sa_statuses(client)[0].spis;
+    world.run_for(secs(3));
+    let second = world.sa_statuses(client);
     assert!(second.len() == 1 && second[0].spis != first);
     let counters = world.net[client].counters().0;
     assert_eq!((counters.expired, counters.initiated), (1, 2));
-    assert_eq!(world.ended(client), [EndReason::Deleted]);
+    assert_eq!(world.end_reasons(client), [EndReason::Deleted]);
 }

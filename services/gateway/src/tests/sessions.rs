@@ -1,55 +1,55 @@
 //! Sessions over their lives, as an AAA server is told of them, and what it says of them holds.
 
-use super::aaa::{AAA_GATEWAY, Site, client};
+use super::aaa::{AAA_GATEWAY, AaaTestNetwork, site_client};
 use super::*;
 use usher_aaa::DynamicResult;
-use usher_esp::plane::Usage;
-use usher_esp::sa::Volume;
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
+use usher_esp::plane::SaUsage;
+use usher_esp::sa::TrafficVolume;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
 
 const PASSWORD: &str = "a long password";
 
 /// A site at which ann is there for two seconds.
-fn logged_in(mut site: Site) -> (Site, At<Gateway>) {
-    let host = site.world.client(CLIENT, &client("md5", "ann", PASSWORD));
+fn logged_in(mut site: AaaTestNetwork) -> (AaaTestNetwork, HostHandle<IkeGateway>) {
+    let host = site.world.add_client(CLIENT, &site_client("md5", "ann", PASSWORD));
     site.world.connect(host, "home");
-    site.world.run(secs(2));
-    assert_eq!(site.world.status(host).len(), 1, "{:?}", site.world.ended(host));
+    site.world.run_for(secs(2));
+    assert_eq!(site.world.sa_statuses(host).len(), 1, "{:?}", site.world.end_reasons(host));
     (site, host)
 }
-fn ann(a: &mut Attributes) {
+fn push_ann_name(a: &mut AttributeList) {
     a.push_text(kind::USER_NAME, "ann").unwrap();
 }
-fn pools(site: &Site) -> Vec<u64> {
-    site.world.net[site.world.gateway].pools().map(|(_, used, _)| used).collect()
+fn used_addresses(site: &AaaTestNetwork) -> Vec<u64> {
+    site.world.net[site.world.gateway].pool_usage().map(|(_, used, _)| used).collect()
 }
 
 #[test]
 fn an_address_of_the_server_goes_before_every_pool() {
-    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+    let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
         reply.push_ipv4(kind::FRAMED_IP_ADDRESS, "10.77.0.9".parse().unwrap());
     }));
     let own: IpAddr = "10.77.0.9".parse().unwrap();
-    assert_eq!(site.world.status(host)[0].addresses, [own]);
-    assert_eq!(pools(&site), [0, 0]);
-    assert_eq!(site.told.borrow()[0].framed_address, Some(own));
+    assert_eq!(site.world.sa_statuses(host)[0].addresses, [own]);
+    assert_eq!(used_addresses(&site), [0, 0]);
+    assert_eq!(site.received_records.borrow()[0].framed_address, Some(own));
     // 255.255.255.254 leaves it to the gateway (RFC 2865 §5.8).
-    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+    let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
         reply.push_ipv4(kind::FRAMED_IP_ADDRESS, "255.255.255.254".parse().unwrap());
     }));
-    assert!(site.world.status(host)[0].addresses[0].to_string().starts_with("10.9.0."));
-    assert_eq!(pools(&site), [1, 0]);
+    assert!(site.world.sa_statuses(host)[0].addresses[0].to_string().starts_with("10.9.0."));
+    assert_eq!(used_addresses(&site), [1, 0]);
 }
 
 #[test]
-fn a_pool_that_is_none_gives_nothing_though_the_connection_has_others() {
-    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+fn an_unknown_pool_gives_no_address_despite_other_pools() {
+    let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
         reply.push_text(kind::FRAMED_POOL, "nowhere").unwrap();
     }));
-    assert!(site.world.status(host)[0].addresses.is_empty());
-    assert_eq!(site.world.failures(site.world.gateway), [LoginFailure::NoAddress]);
-    assert_eq!((pools(&site), site.world.installed(host).len()), (vec![0, 0], 0));
+    assert!(site.world.sa_statuses(host)[0].addresses.is_empty());
+    assert_eq!(site.world.login_failures(site.world.gateway), [LoginFailure::NoAddress]);
+    assert_eq!((used_addresses(&site), site.world.installed_children(host).len()), (vec![0, 0], 0));
 }
 
 /// RFC 2866 §5.1: what a gateway that was killed has left is over.
@@ -57,9 +57,9 @@ fn a_pool_that_is_none_gives_nothing_though_the_connection_has_others() {
 fn the_server_is_told_that_the_gateway_begins() {
     // The server comes up after the gateway: it is told again.
     let told = |text: &str| {
-        let (mut site, _) = logged_in(Site::new(text, |_| {}));
-        site.world.run(secs(60));
-        (site.begun.get(), site.kinds())
+        let (mut site, _) = logged_in(AaaTestNetwork::new(text, |_| {}));
+        site.world.run_for(secs(60));
+        (site.accounting_on_count.get(), site.record_kinds())
     };
     assert_eq!(told(AAA_GATEWAY), (1, vec!["Start".to_string()]));
     let quiet = AAA_GATEWAY.replace("accounting = true", "accounting = false");
@@ -68,40 +68,40 @@ fn the_server_is_told_that_the_gateway_begins() {
 
 /// A record that comes after the first client has logged in would end that session, too.
 #[test]
-fn the_server_is_told_that_the_gateway_begins_before_any_client_comes() {
-    let mut site = Site::new(AAA_GATEWAY, |_| {});
-    site.world.run(secs(1));
-    assert_eq!((site.begun.get(), site.kinds().len()), (1, 0));
+fn the_server_gets_an_accounting_on_before_any_client_comes() {
+    let mut site = AaaTestNetwork::new(AAA_GATEWAY, |_| {});
+    site.world.run_for(secs(1));
+    assert_eq!((site.accounting_on_count.get(), site.record_kinds().len()), (1, 0));
 }
 
 /// RFC 2865 §5.27: the time is that of the session, whichever IKE_SA it has.
 #[test]
 fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {
-    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+    let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
         reply.push_u32(kind::SESSION_TIMEOUT, 100);
         reply.push_u32(kind::ACCT_INTERIM_INTERVAL, 40);
     }));
     for _ in 0..3 {
-        let rekey = Command::Rekey { token: 1, which: Which::All, children: false };
-        let before = site.world.status(host)[0].spis;
-        site.world.net.command(host, rekey).unwrap();
-        site.world.run(secs(10));
-        assert_ne!(site.world.status(host)[0].spis, before);
+        let rekey = GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: false };
+        let before = site.world.sa_statuses(host)[0].spis;
+        site.world.net.send_command(host, rekey).unwrap();
+        site.world.run_for(secs(10));
+        assert_ne!(site.world.sa_statuses(host)[0].spis, before);
     }
     // 32 s, 38 s, 42 s.
-    assert_eq!(site.kinds(), ["Start"]);
-    site.world.run(secs(6));
-    assert_eq!(site.kinds(), ["Start"]);
-    site.world.run(secs(4));
-    assert_eq!(site.kinds(), ["Start", "Interim"]);
-    site.world.run(secs(57));
-    assert_eq!((site.world.status(host).len(), site.kinds().len()), (1, 3), "99 s");
-    site.world.run(secs(3));
-    assert_eq!((site.world.status(host).len(), site.kinds().len()), (0, 4), "102 s");
-    assert_eq!(pools(&site), [0, 0]);
-    site.world.run(secs(200));
-    assert_eq!(site.kinds(), ["Start", "Interim", "Interim", "Stop"], "nothing of it is left");
-    let told = site.told.borrow();
+    assert_eq!(site.record_kinds(), ["Start"]);
+    site.world.run_for(secs(6));
+    assert_eq!(site.record_kinds(), ["Start"]);
+    site.world.run_for(secs(4));
+    assert_eq!(site.record_kinds(), ["Start", "Interim"]);
+    site.world.run_for(secs(57));
+    assert_eq!((site.world.sa_statuses(host).len(), site.record_kinds().len()), (1, 3), "99 s");
+    site.world.run_for(secs(3));
+    assert_eq!((site.world.sa_statuses(host).len(), site.record_kinds().len()), (0, 4), "102 s");
+    assert_eq!(used_addresses(&site), [0, 0]);
+    site.world.run_for(secs(200));
+    assert_eq!(site.record_kinds(), ["Start", "Interim", "Interim", "Stop"], "nothing of it is left");
+    let told = site.received_records.borrow();
     assert_eq!(told[3].session_time, Some(100));
     assert!(told.iter().all(|record| record.session == told[0].session));
 }
@@ -118,48 +118,54 @@ fn how_often_the_server_is_told_is_its_own_word_or_the_files() {
         ("", Some(50), 2),
         ("interim = \"30 s\"", Some(0), 0),
     ] {
-        let (mut site, _) = logged_in(Site::new(&text(file), |reply| {
+        let (mut site, _) = logged_in(AaaTestNetwork::new(&text(file), |reply| {
             if let Some(said) = said {
                 reply.push_u32(kind::ACCT_INTERIM_INTERVAL, said);
             }
         }));
-        site.world.run(secs(108));
-        let interims = site.kinds().iter().filter(|kind| *kind == "Interim").count();
+        site.world.run_for(secs(108));
+        let interims = site.record_kinds().iter().filter(|kind| *kind == "Interim").count();
         assert_eq!(interims, kinds, "{file} {said:?}");
     }
-    let (site, _) =
-        logged_in(Site::new(&AAA_GATEWAY.replace("accounting = true", "accounting = false"), |_| {}));
-    assert!(site.kinds().is_empty());
+    let (site, _) = logged_in(AaaTestNetwork::new(
+        &AAA_GATEWAY.replace("accounting = true", "accounting = false"),
+        |_| {},
+    ));
+    assert!(site.record_kinds().is_empty());
 }
 
 /// The last record waits for what the host says of the last CHILD_SA, and not for ever.
 #[test]
 fn the_last_record_has_what_was_carried() {
     for says in [true, false] {
-        let (mut site, host) = logged_in(Site::in_world(World::metered(AAA_GATEWAY), |_| {}));
+        let (mut site, host) =
+            logged_in(AaaTestNetwork::in_world(GatewayTestNetwork::with_metering(AAA_GATEWAY), |_| {}));
         let gateway = site.world.gateway;
-        let spi = *site.world.installed(gateway).keys().next().unwrap();
+        let spi = *site.world.installed_children(gateway).keys().next().unwrap();
         let usage = |packets| {
-            let volume = |packets| Volume { packets, octets: packets * 100 };
-            Usage { received: volume(packets), sent: volume(2 * packets), last_received: None }
+            let volume = |packets| TrafficVolume { packets, octets: packets * 100 };
+            SaUsage { received: volume(packets), sent: volume(2 * packets), last_received: None }
         };
-        site.world.net.command(gateway, Command::Carried(vec![(spi, usage(5))])).unwrap();
-        site.world.net.command(host, Command::Down { token: 1, which: Which::All }).unwrap();
-        site.world.run(millis(500));
-        assert_eq!(site.kinds(), ["Start"], "its host has not spoken");
+        site.world.net.send_command(gateway, GatewayCommand::UsageReport(vec![(spi, usage(5))])).unwrap();
+        site.world
+            .net
+            .send_command(host, GatewayCommand::Down { token: 1, selection: SaSelection::All })
+            .unwrap();
+        site.world.run_for(millis(500));
+        assert_eq!(site.record_kinds(), ["Start"], "its host has not spoken");
         // The address is free meanwhile.
-        assert_eq!(pools(&site), [0, 0]);
+        assert_eq!(used_addresses(&site), [0, 0]);
         if says {
-            let removed = Command::Removed { inbound: spi, usage: Some(usage(7)) };
-            site.world.net.command(gateway, removed).unwrap();
-            site.world.run(millis(100));
+            let removed = GatewayCommand::Removed { inbound: spi, usage: Some(usage(7)) };
+            site.world.net.send_command(gateway, removed).unwrap();
+            site.world.run_for(millis(100));
         } else {
-            site.world.run(secs(4));
-            assert_eq!(site.kinds(), ["Start"]);
-            site.world.run(secs(1));
+            site.world.run_for(secs(4));
+            assert_eq!(site.record_kinds(), ["Start"]);
+            site.world.run_for(secs(1));
         }
-        assert_eq!(site.kinds(), ["Start", "Stop"], "{says}");
-        let told = site.told.borrow();
+        assert_eq!(site.record_kinds(), ["Start", "Stop"], "{says}");
+        let told = site.received_records.borrow();
         let packets = if says { 7 } else { 5 };
         let last = &told[1];
         assert_eq!((last.input_packets, last.output_octets), (Some(packets), Some(packets * 200)));
@@ -171,70 +177,70 @@ fn the_last_record_has_what_was_carried() {
 /// RFC 5176 §3.5 and RFC 2865 §5.27: a session is changed by who it is, and one that is to have ended already ends.
 #[test]
 fn a_change_that_lies_in_the_past_ends_the_session_now() {
-    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |_| {}));
-    site.world.run(secs(50));
-    let shorter = |a: &mut Attributes| {
-        ann(a);
+    let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |_| {}));
+    site.world.run_for(secs(50));
+    let shorter = |a: &mut AttributeList| {
+        push_ann_name(a);
         a.push_u32(kind::SESSION_TIMEOUT, 20);
     };
-    assert_eq!(site.ask(Code::COA_REQUEST, shorter), DynamicResult::Ack);
-    assert_eq!(site.world.status(host).len(), 0);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, shorter), DynamicResult::Ack);
+    assert_eq!(site.world.sa_statuses(host).len(), 0);
     // Session-Timeout (RFC 2866 §5.10).
-    assert_eq!(site.told.borrow()[1].terminate_cause, Some(5));
+    assert_eq!(site.received_records.borrow()[1].terminate_cause, Some(5));
 }
 
 #[test]
-fn a_change_of_how_often_holds_from_then_on_and_not_at_all_is_none() {
-    let (mut site, _) = logged_in(Site::new(AAA_GATEWAY, |reply| {
+fn a_new_interim_interval_holds_at_once_and_zero_is_ignored() {
+    let (mut site, _) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
         reply.push_u32(kind::ACCT_INTERIM_INTERVAL, 60);
     }));
     let every = |seconds: u32| {
-        move |a: &mut Attributes| {
-            ann(a);
+        move |a: &mut AttributeList| {
+            push_ann_name(a);
             a.push_u32(kind::ACCT_INTERIM_INTERVAL, seconds);
         }
     };
-    assert_eq!(site.ask(Code::COA_REQUEST, every(70)), DynamicResult::Ack);
-    assert_eq!(site.ask(Code::COA_REQUEST, every(0)), DynamicResult::Ack);
-    site.world.run(secs(65));
-    assert_eq!(site.kinds(), ["Start"], "the first time is given up");
-    site.world.run(secs(5));
-    assert_eq!(site.kinds(), ["Start", "Interim"]);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, every(70)), DynamicResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, every(0)), DynamicResult::Ack);
+    site.world.run_for(secs(65));
+    assert_eq!(site.record_kinds(), ["Start"], "the first time is given up");
+    site.world.run_for(secs(5));
+    assert_eq!(site.record_kinds(), ["Start", "Interim"]);
 }
 
 #[test]
 fn somebody_else_is_neither_changed_nor_ended() {
-    let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |_| {}));
-    let bob = |a: &mut Attributes| {
+    let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |_| {}));
+    let bob = |a: &mut AttributeList| {
         a.push_text(kind::USER_NAME, "bob").unwrap();
     };
-    let changed = |a: &mut Attributes| {
+    let changed = |a: &mut AttributeList| {
         bob(a);
         a.push_u32(kind::SESSION_TIMEOUT, 1);
     };
-    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, bob), DynamicResult::Nak(Some(503)));
-    assert_eq!(site.ask(Code::COA_REQUEST, changed), DynamicResult::Nak(Some(503)));
-    site.world.run(secs(5));
-    assert_eq!(site.world.status(host).len(), 1);
-    assert_eq!(site.ask(Code::DISCONNECT_REQUEST, ann), DynamicResult::Ack);
-    assert_eq!(site.world.status(host).len(), 0);
+    assert_eq!(site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, bob), DynamicResult::Nak(Some(503)));
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, changed), DynamicResult::Nak(Some(503)));
+    site.world.run_for(secs(5));
+    assert_eq!(site.world.sa_statuses(host).len(), 1);
+    assert_eq!(site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, push_ann_name), DynamicResult::Ack);
+    assert_eq!(site.world.sa_statuses(host).len(), 0);
 }
 
 /// RFC 2866 §5.10: who ended it.
 #[test]
 fn the_server_is_told_why_a_session_has_ended() {
     let (user, reset, reboot) = (Some(1), Some(6), Some(7));
-    let down = || Command::Down { token: 1, which: Which::All };
+    let down = || GatewayCommand::Down { token: 1, selection: SaSelection::All };
     for (by_client, command, cause) in
-        [(true, down(), user), (false, down(), reset), (false, Command::Leave, reboot)]
+        [(true, down(), user), (false, down(), reset), (false, GatewayCommand::Leave, reboot)]
     {
-        let (mut site, host) = logged_in(Site::new(AAA_GATEWAY, |_| {}));
+        let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |_| {}));
         let told = if by_client { host } else { site.world.gateway };
-        site.world.net.command(told, command).unwrap();
-        site.world.run(secs(1));
-        assert_eq!(site.kinds(), ["Start", "Stop"]);
-        assert_eq!(site.told.borrow()[1].terminate_cause, cause);
-        assert_eq!((site.world.status(host).len(), pools(&site)), (0, vec![0, 0]));
+        site.world.net.send_command(told, command).unwrap();
+        site.world.run_for(secs(1));
+        assert_eq!(site.record_kinds(), ["Start", "Stop"]);
+        assert_eq!(site.received_records.borrow()[1].terminate_cause, cause);
+        assert_eq!((site.world.sa_statuses(host).len(), used_addresses(&site)), (0, vec![0, 0]));
     }
 }
 
@@ -260,39 +266,41 @@ start = true
 name = "net"
 remote = ["10.2.0.0/16"]
 "#;
-    let mut site = Site::new(&gateway, |_| {});
-    let host = site.world.client(CLIENT, client);
-    site.world.run(secs(2));
-    let own = &loaded(client).config.peers[0].connection.local_auth;
+    let mut site = AaaTestNetwork::new(&gateway, |_| {});
+    let host = site.world.add_client(CLIENT, client);
+    site.world.run_for(secs(2));
+    let own = &load_config(client).config.peers[0].connection.local_auth;
     let usher_ike::machine::LocalAuth::Certificate { chain, .. } = own else { unreachable!() };
     let name = usher_crypto::x509::certificate_name(&chain[0]).unwrap();
     let gateway = site.world.gateway;
     for (names, kinds) in [(vec![[1; 16]], &["Start"][..]), (vec![[1; 16], name], &["Start", "Stop"][..])] {
         let names = std::sync::Arc::new(names.into_iter().collect());
-        site.world.net.command(gateway, Command::Revoked(names)).unwrap();
-        site.world.run(secs(1));
-        assert_eq!(site.kinds(), kinds);
+        site.world.net.send_command(gateway, GatewayCommand::Revoked(names)).unwrap();
+        site.world.run_for(secs(1));
+        assert_eq!(site.record_kinds(), kinds);
     }
     // Admin Reset.
-    assert_eq!(site.told.borrow()[1].terminate_cause, Some(6));
-    let ended = [gateway, host].map(|host| site.world.ended(host));
+    assert_eq!(site.received_records.borrow()[1].terminate_cause, Some(6));
+    let ended = [gateway, host].map(|host| site.world.end_reasons(host));
     assert_eq!(ended, [[EndReason::Revoked], [EndReason::DeletedByPeer]]);
-    assert_eq!((site.world.status(host).len(), pools(&site)), (0, vec![0, 0]));
+    assert_eq!((site.world.sa_statuses(host).len(), used_addresses(&site)), (0, vec![0, 0]));
 }
 
 /// Whoever goes away amid its login leaves nothing behind: no question, no address.
 #[test]
 fn who_goes_away_amid_a_login_is_forgotten() {
-    let mut site = Site::new(AAA_GATEWAY, |_| {});
-    site.world.net.silence(site.server, true);
-    let host = site.world.client(CLIENT, &client("md5", "ann", PASSWORD));
+    let mut site = AaaTestNetwork::new(AAA_GATEWAY, |_| {});
+    site.world.net.set_silent(site.server, true);
+    let host = site.world.add_client(CLIENT, &site_client("md5", "ann", PASSWORD));
     site.world.connect(host, "home");
-    site.world.run(millis(500));
+    site.world.run_for(millis(500));
     let gateway = site.world.gateway;
-    let waiting = |site: &Site| (site.world.net[gateway].logins.len(), site.world.net[gateway].asked.len());
+    let waiting = |site: &AaaTestNetwork| {
+        (site.world.net[gateway].logins.len(), site.world.net[gateway].aaa_requests.len())
+    };
     assert_eq!(waiting(&site), (1, 1));
-    site.world.net.silence(host, true);
-    site.world.run(secs(120));
+    site.world.net.set_silent(host, true);
+    site.world.run_for(secs(120));
     assert_eq!((waiting(&site), site.world.net[gateway].half_open()), ((0, 0), 0));
-    assert_eq!(site.world.failures(gateway), [LoginFailure::Unanswered]);
+    assert_eq!(site.world.login_failures(gateway), [LoginFailure::Unanswered]);
 }

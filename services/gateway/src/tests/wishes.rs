@@ -9,18 +9,20 @@ use usher_ike::payload::Identification;
 /// RFC 7296 3.15.1: an initiator may say which address it would like.
 #[test]
 fn an_address_that_is_asked_for_is_given_while_it_is_free() {
-    let pools = loaded(PSK_GATEWAY).config.pools;
-    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let pools = load_config(PSK_GATEWAY).config.pools;
+    let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |who: &str, address: &str, granted: &str| {
         let wish = LeaseWish {
             sa: SaId(1),
-            holder: ("road".into(), Identification::fqdn(who)),
+            holder: ("road".into(), Identification::from_fqdn(who)),
             granted: granted.parse().into_iter().collect(),
             pools: vec!["inner".into()],
-            alone: false,
+            is_exclusive: false,
             addresses: address.parse().into_iter().collect(),
         };
-        let Command::Leased { leases, .. } = wish.answered(&mut leases) else { panic!("it answers so") };
+        let GatewayCommand::Leased { leases, .. } = wish.answer_from(&mut leases) else {
+            panic!("it answers so")
+        };
         leases
             .into_iter()
             .map(|lease| match lease {
@@ -40,16 +42,16 @@ fn an_address_that_is_asked_for_is_given_while_it_is_free() {
 /// What an AAA server gives out of a pool is nobody else's, whatever others ask for.
 #[test]
 fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
-    let pools = loaded(PSK_GATEWAY).config.pools;
-    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let pools = load_config(PSK_GATEWAY).config.pools;
+    let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |who: &str, granted: &[&str], address: &[&str]| {
         let parsed = |all: &[&str]| all.iter().map(|address| address.parse().unwrap()).collect();
-        let holder = ("road".into(), Identification::fqdn(who));
+        let holder = ("road".into(), Identification::from_fqdn(who));
         let pools = vec!["inner".into()];
         let (granted, addresses) = (parsed(granted), parsed(address));
-        let Command::Leased { leases, .. } =
-            (LeaseWish { sa: SaId(1), holder, granted, pools, alone: false, addresses })
-                .answered(&mut leases)
+        let GatewayCommand::Leased { leases, .. } =
+            (LeaseWish { sa: SaId(1), holder, granted, pools, is_exclusive: false, addresses })
+                .answer_from(&mut leases)
         else {
             panic!("it answers so")
         };
@@ -66,13 +68,14 @@ fn all_children_of_a_connection_that_is_begun_are_made() {
     let further = "[[connection.child]]\nname = \"other\"\n";
     let gateway = PSK_GATEWAY.replace("[[pool]]", &format!("{further}local = [\"10.3.0.0/16\"]\n[[pool]]"));
     let client = format!("{PSK_CLIENT}{further}remote = [\"10.3.0.0/16\"]\n");
-    let mut world = World::new(&gateway);
-    let host = world.client(CLIENT, &client);
-    world.run(secs(2));
-    let mut names: Vec<String> = world.installed(host).into_values().map(|child| child.name).collect();
+    let mut world = GatewayTestNetwork::new(&gateway);
+    let host = world.add_client(CLIENT, &client);
+    world.run_for(secs(2));
+    let mut names: Vec<String> =
+        world.installed_children(host).into_values().map(|child| child.name).collect();
     names.sort();
-    assert_eq!((names, world.status(host).len()), (vec!["net".to_owned(), "other".to_owned()], 1));
-    assert_eq!(world.installed(world.gateway).len(), 2);
+    assert_eq!((names, world.sa_statuses(host).len()), (vec!["net".to_owned(), "other".to_owned()], 1));
+    assert_eq!(world.installed_children(world.gateway).len(), 2);
 }
 
 /// Two devices of one user at a time: each has an address of its own, and one that comes again after it has gone has its own again.
@@ -80,33 +83,36 @@ fn all_children_of_a_connection_that_is_begun_are_made() {
 fn devices_of_one_user_have_addresses_of_their_own() {
     let gateway = PSK_GATEWAY.replace("pools =", "unique = false\npools =");
     let client = PSK_CLIENT.replace("start = true", "unique = false\nstart = true");
-    let mut world = World::new(&gateway);
-    let devices = ["198.51.100.1", "198.51.100.2"].map(|address| world.client(address, &client));
-    world.run(secs(2));
-    let [first, second] = devices.map(|device| world.status(device)[0].addresses.clone());
+    let mut world = GatewayTestNetwork::new(&gateway);
+    let devices = ["198.51.100.1", "198.51.100.2"].map(|address| world.add_client(address, &client));
+    world.run_for(secs(2));
+    let [first, second] = devices.map(|device| world.sa_statuses(device)[0].addresses.clone());
     assert!(first.len() == 1 && second.len() == 1 && first != second, "{first:?} {second:?}");
     // The third is told that there is none, since the pool has two.
-    let third = world.client("198.51.100.3", &client);
-    world.run(secs(2));
-    assert_eq!((world.status(third)[0].addresses.len(), world.status(world.gateway).len()), (0, 3));
-    assert_eq!(world.failures(world.gateway), [LoginFailure::NoAddress]);
+    let third = world.add_client("198.51.100.3", &client);
+    world.run_for(secs(2));
+    assert_eq!((world.sa_statuses(third)[0].addresses.len(), world.sa_statuses(world.gateway).len()), (0, 3));
+    assert_eq!(world.login_failures(world.gateway), [LoginFailure::NoAddress]);
     // Each packet of the gateway goes to one device: no two CHILD_SAs are of the same address.
-    let remotes: Vec<_> = world.installed(world.gateway).into_values().map(|child| child.remote).collect();
+    let remotes: Vec<_> =
+        world.installed_children(world.gateway).into_values().map(|child| child.remote).collect();
     assert!(remotes.len() == 2 && remotes[0] != remotes[1]);
 }
 
 /// An address that an AAA server gives to both devices of a user is the first one's.
 #[test]
 fn an_address_that_another_device_has_is_not_given_twice() {
-    let pools = loaded(PSK_GATEWAY).config.pools;
-    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
+    let pools = load_config(PSK_GATEWAY).config.pools;
+    let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |alone, granted: &[&str], wanted: &[&str]| {
         let parsed = |all: &[&str]| all.iter().map(|address| address.parse().unwrap()).collect();
-        let holder = ("road".into(), Identification::fqdn("ann"));
+        let holder = ("road".into(), Identification::from_fqdn("ann"));
         let pools = vec!["inner".into()];
         let (granted, addresses) = (parsed(granted), parsed(wanted));
-        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, alone, addresses };
-        let Command::Leased { leases, .. } = wish.answered(&mut leases) else { panic!("it answers so") };
+        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, is_exclusive: alone, addresses };
+        let GatewayCommand::Leased { leases, .. } = wish.answer_from(&mut leases) else {
+            panic!("it answers so")
+        };
         leases.len()
     };
     assert_eq!(ask(true, &["10.9.0.10"], &[]), 1);
@@ -122,15 +128,15 @@ fn an_address_that_another_device_has_is_not_given_twice() {
 
 /// An address that an AAA server gives, or a user asks for, is not another user's who has it: of a pool or not.
 #[test]
-fn an_address_that_another_user_has_is_not_given_until_it_is_free() {
-    let pools = loaded(PSK_GATEWAY).config.pools;
-    let mut leases = Leases::new(&pools, SecureRng::from_seed([7; 32]));
-    let ask = |leases: &mut Leases, user: &str, granted: &str| {
-        let holder = ("road".into(), Identification::fqdn(user));
+fn an_address_of_another_user_is_not_given_until_it_is_free() {
+    let pools = load_config(PSK_GATEWAY).config.pools;
+    let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
+    let ask = |leases: &mut AddressLeases, user: &str, granted: &str| {
+        let holder = ("road".into(), Identification::from_fqdn(user));
         let granted = vec![granted.parse().unwrap()];
         let (pools, addresses) = (vec!["inner".into()], Vec::new());
-        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, alone: false, addresses };
-        let Command::Leased { leases, .. } = wish.answered(leases) else { panic!("it answers so") };
+        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, is_exclusive: false, addresses };
+        let GatewayCommand::Leased { leases, .. } = wish.answer_from(leases) else { panic!("it answers so") };
         leases
     };
     for address in ["10.9.0.10", "10.200.0.1", "2001:db8::7"] {
@@ -138,7 +144,7 @@ fn an_address_that_another_user_has_is_not_given_until_it_is_free() {
         assert_eq!((twice[0].len(), &twice[0]), (1, &twice[1]), "{address}: who comes again has it again");
         for held in twice.concat() {
             assert_eq!(ask(&mut leases, "bob", address), [], "{address}: ann has it");
-            leases.release(held);
+            leases.release_lease(held);
         }
         assert_eq!(ask(&mut leases, "bob", address).len(), 1, "{address}: it is free");
         assert_eq!(ask(&mut leases, "ann", address), [], "{address}: bob has it");

@@ -1,17 +1,17 @@
 //! What types cannot say.
 
-use super::model::{File, InterfaceTable};
-use crate::link::{Interface, Watch};
+use super::model::{InterfaceTable, MihConfigFile};
+use crate::link::{InterfaceConfig, WatchConfig};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_config::{Found, Prefix};
+use usher_config::{KeyedError, Prefix};
 use usher_mih::{MAX_MIHF_ID, MihfId};
 
 /// The function's identifier and its interfaces.
-pub(super) type Made = (Option<MihfId>, Vec<Interface>);
+pub(super) type CheckedParts = (Option<MihfId>, Vec<InterfaceConfig>);
 
 /// The shortest datagram that is of use: a message's header and identifiers have to fit, with something between.
 const SHORTEST: u64 = 548;
@@ -19,13 +19,13 @@ const SHORTEST: u64 = 548;
 const LONGEST: u64 = 65_507;
 
 /// What is made of a file, and what is wrong with it.
-pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
-    let mut found: Vec<Found> = Vec::new();
+pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<KeyedError>) {
+    let mut found: Vec<KeyedError> = Vec::new();
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let id = file
         .id
         .as_ref()
-        .and_then(|text| identifier(text).map_err(|message| found.push((keys(&["id"]), message))).ok());
+        .and_then(|text| parse_identifier(text).map_err(|message| found.push((keys(&["id"]), message))).ok());
     for (key, listen) in [("udp", &file.listen.udp), ("tcp", &file.listen.tcp)] {
         for (i, address) in listen.iter().enumerate() {
             if listen.iter().take(i).any(|earlier| earlier == address) {
@@ -35,7 +35,7 @@ pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
         }
     }
     for (i, allow) in file.allow.iter().enumerate() {
-        let same = |other: &Prefix| other.bits == allow.prefix.bits && other.holds(allow.prefix.network);
+        let same = |other: &Prefix| other.bits == allow.prefix.bits && other.contains(allow.prefix.network);
         if let Some(earlier) = file.allow.iter().take(i).position(|other| same(&other.prefix)) {
             let message =
                 format!("{} is the prefix of allow[{earlier}] already; keep one of them", allow.prefix);
@@ -49,12 +49,12 @@ pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
         if file.interface.iter().take(i).any(|other| other.name == table.name) {
             found.push((at(&["name"]), format!("{} is there already; keep one of them", table.name)));
         }
-        interfaces.extend(interface(table, &at, &mut found));
+        interfaces.extend(check_interface(table, &at, &mut found));
     }
     for (i, peer) in file.peer.iter().enumerate() {
         let number = i.to_string();
         let at = |key: &str| keys(&["peer", &number, key]);
-        if let Err(message) = identifier(&peer.id) {
+        if let Err(message) = parse_identifier(&peer.id) {
             found.push((at("id"), message));
         }
         if file.id.as_ref() == Some(&peer.id) {
@@ -83,7 +83,7 @@ pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
             found.push((at("address"), message));
         }
     }
-    found.extend(super::handover::check(file));
+    found.extend(super::handover::check_handover(file));
     let message = file.limits.message.bytes();
     if !(SHORTEST..=LONGEST).contains(&message) {
         let text = format!("a datagram has {SHORTEST} B to {LONGEST} B (RFC 5677, 6.1: the path's MTU)");
@@ -100,11 +100,11 @@ pub(super) fn check(file: &File) -> (Option<Made>, Vec<Found>) {
     (found.is_empty().then_some((id, interfaces)), found)
 }
 
-fn interface(
+fn check_interface(
     table: &InterfaceTable,
     at: &dyn Fn(&[&str]) -> Vec<String>,
-    found: &mut Vec<Found>,
-) -> Option<Interface> {
+    found: &mut Vec<KeyedError>,
+) -> Option<InterfaceConfig> {
     if table.name.is_empty() || table.name.len() > 15 || table.name.contains(['/', ' ']) {
         let message = format!(
             "\"{}\" is no interface's name: it has 1 to 15 characters, no blank and no slash",
@@ -114,7 +114,7 @@ fn interface(
     }
     let mut mac = |key: &str, text: &Option<String>| {
         let text = text.as_ref()?;
-        let mac = mac(text);
+        let mac = parse_mac(text);
         if mac.is_none() {
             let message = format!("\"{text}\" is no MAC address; write six pairs, as \"02:00:00:00:00:01\"");
             found.push((at(&[key]), message));
@@ -134,14 +134,14 @@ fn interface(
             wrong("interval", "10 ms or more, so that reading it is not all that is done");
         }
     }
-    let watch = table.watch.as_ref().map(|watch| Watch {
+    let watch = table.watch.as_ref().map(|watch| WatchConfig {
         file: watch.file.clone(),
         below: watch.below,
         hysteresis: watch.hysteresis,
         interval: watch.interval.get(),
-        within: watch.within.get(),
+        time_to_loss: watch.within.get(),
     });
-    Some(Interface {
+    Some(InterfaceConfig {
         name: table.name.clone(),
         technology: table.link_type.map(super::model::LinkTypeName::link_type),
         address,
@@ -153,7 +153,7 @@ fn interface(
 
 /// A MAC address: six pairs of hexadecimal digits with colons between.
 #[must_use]
-pub fn mac(text: &str) -> Option<[u8; 6]> {
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut pairs = text.split(':');
     for octet in &mut mac {
@@ -167,7 +167,7 @@ pub fn mac(text: &str) -> Option<[u8; 6]> {
 ///
 /// # Errors
 /// A sentence that says what is needed.
-pub fn identifier(text: &str) -> Result<MihfId, String> {
+pub fn parse_identifier(text: &str) -> Result<MihfId, String> {
     let (user, host) = text.rsplit_once('@').map_or((None, text), |(user, host)| (Some(user), host));
     let label = |label: &str| {
         (1..=63).contains(&label.len())

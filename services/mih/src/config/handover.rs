@@ -1,8 +1,8 @@
 //! The tables `[handover]` and `[point_of_service]`: a mobile node with two interfaces, and the point of service of a network.
 
-use super::check::mac;
-use super::model::{File, LinkTypeName, PeerTable};
-use super::{Loaded, local};
+use super::check::parse_mac;
+use super::model::{LinkTypeName, MihConfigFile, PeerTable};
+use super::{LoadedMihConfig, local_address};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,17 +10,17 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::units::{Count, Time};
-use usher_config::{Found, named};
-use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, Peer, Route};
-use usher_mobility::pos::{Client, Neighbour, Trigger};
+use usher_config::units::{PositiveCount, TimeSpan};
+use usher_config::{KeyedError, named};
+use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, MihfPeer, PeerRoute};
+use usher_mobility::pos::{HandoverTrigger, NeighbourPos, ServedStation};
 use usher_mobility::station::{CommitAnswer, OnFailure};
-use usher_mobility::{Initiation, pos, station};
+use usher_mobility::{HandoverInitiation, pos, station};
 
 /// Requests that a node or a point of service processes at a time; further ones are refused.
 const MAX_REQUESTS: usize = 256;
 /// How long after its last message a point of service forgets a handover that does not end.
-const FORGET: usher_core::Duration = usher_core::Duration::from_secs(60);
+const HANDOVER_EXPIRY: usher_core::Duration = usher_core::Duration::from_secs(60);
 
 usher_core::named! {
     "who leads a handover";
@@ -73,7 +73,7 @@ pub struct HandoverTable {
     #[serde(default = "flow_port")]
     pub flow_port: u16,
     /// Who leads.
-    #[serde(default = "initiator", deserialize_with = "named::read")]
+    #[serde(default = "default_initiator", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<InitiatorName>")]
     pub initiated_by: InitiatorName,
     /// What follows an exchange that has failed.
@@ -81,21 +81,21 @@ pub struct HandoverTable {
     #[schemars(schema_with = "named::schema::<OnFailureName>")]
     pub on_failure: OnFailureName,
     /// How soon a scan, an entry or a registration that failed is tried again.
-    #[serde(default = "retry")]
-    pub retry: Time,
+    #[serde(default = "default_retry")]
+    pub retry: TimeSpan,
 }
 
 const fn flow_port() -> u16 {
     5000
 }
-const fn initiator() -> InitiatorName {
+const fn default_initiator() -> InitiatorName {
     InitiatorName::Station
 }
 const fn on_failure() -> OnFailureName {
     OnFailureName::LinkDown
 }
-const fn retry() -> Time {
-    Time::millis(500)
+const fn default_retry() -> TimeSpan {
+    TimeSpan::from_millis(500)
 }
 
 /// A network's point of service (`usher mih serve`): it answers the handovers of its stations and of those that come.
@@ -113,18 +113,18 @@ pub struct PointTable {
     #[serde(default)]
     pub leads: bool,
     /// How many stations its network has resources for, reservations included.
-    #[serde(default = "capacity")]
-    pub capacity: Count,
+    #[serde(default = "default_capacity")]
+    pub capacity: PositiveCount,
     /// How long a reservation waits for its station.
-    #[serde(default = "reserve")]
-    pub reserve: Time,
+    #[serde(default = "default_reserve")]
+    pub reserve: TimeSpan,
 }
 
-const fn capacity() -> Count {
-    Count::of(1000)
+const fn default_capacity() -> PositiveCount {
+    PositiveCount::from_u32(1000)
 }
-const fn reserve() -> Time {
-    Time::secs(30)
+const fn default_reserve() -> TimeSpan {
+    TimeSpan::from_secs(30)
 }
 
 /// A station of a point of service.
@@ -156,14 +156,14 @@ pub struct NeighbourTable {
 }
 
 /// What is wrong with these tables, with the keys that lead there.
-pub(super) fn check(file: &File) -> Vec<Found> {
+pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyedError> {
     let mut found = Vec::new();
     let mut wrong = |keys: &[&str], message: String| {
         found.push((keys.iter().map(|key| (*key).to_owned()).collect(), message));
     };
     let is_peer = |id: &String| file.peer.iter().any(|peer| peer.id == *id);
     let no_peer = |id: &str| format!("there is no [[peer]] with id = \"{id}\"");
-    let is_mac = |text: &String| mac(text).is_some();
+    let is_mac = |text: &String| parse_mac(text).is_some();
     let no_mac =
         |text: &str| format!("\"{text}\" is no MAC address; write six pairs, as \"02:00:00:00:00:01\"");
     if let Some(table) = &file.handover {
@@ -235,48 +235,58 @@ pub(super) fn check(file: &File) -> Vec<Found> {
 }
 
 /// A peer of the file, reached from this address.
-fn peer(file: &File, id: &str, local: Option<IpAddr>) -> Option<Peer> {
+fn find_peer(file: &MihConfigFile, id: &str, local: Option<IpAddr>) -> Option<MihfPeer> {
     let table = file.peer.iter().find(|peer| peer.id == id)?;
-    Some(Peer { id: MihfId::new(id).ok()?, route: route(table, local), ack: true })
+    Some(MihfPeer { id: MihfId::new(id).ok()?, route: peer_route(table, local), ack: true })
 }
 
-fn route(table: &PeerTable, local: Option<IpAddr>) -> Route {
-    Route { transport: table.transport, local, remote: SocketAddr::new(table.address, table.port) }
+fn peer_route(table: &PeerTable, local: Option<IpAddr>) -> PeerRoute {
+    PeerRoute { transport: table.transport, local, remote: SocketAddr::new(table.address, table.port) }
 }
 
-fn poa(text: &str) -> Option<LinkAddr> {
-    mac(text).map(LinkAddr::Mac)
+fn parse_poa(text: &str) -> Option<LinkAddr> {
+    parse_mac(text).map(LinkAddr::Mac)
 }
 
-impl Loaded {
+impl LoadedMihConfig {
     /// What a mobile node is made of, with the MAC addresses that the kernel says. `None`: there is no `[handover]`, or an
     /// interface has no MAC address.
     #[must_use]
-    pub fn station(&self, id: MihfId, address: &dyn Fn(&str) -> Option<[u8; 6]>) -> Option<station::Config> {
+    pub fn station_config(
+        &self,
+        id: MihfId,
+        address: &dyn Fn(&str) -> Option<[u8; 6]>,
+    ) -> Option<station::StationConfig> {
         let table = self.file.handover.as_ref()?;
         let link = |name: &str| {
             let interface = self.interfaces.iter().find(|interface| interface.name == name)?;
             let mac = interface.address.or_else(|| address(name))?;
             let technology = interface.technology.unwrap_or(LinkType::Ethernet);
-            Some(LinkTupleId { link: LinkId::mac(technology, mac), poa: interface.poa.map(LinkAddr::Mac) })
+            Some(LinkTupleId {
+                link: LinkId::from_mac(technology, mac),
+                poa: interface.poa.map(LinkAddr::Mac),
+            })
         };
-        let serving = peer(&self.file, &table.serving_pos, Some(table.serving_address))?;
-        let mut mih = self.config(id).mih;
+        let serving = find_peer(&self.file, &table.serving_pos, Some(table.serving_address))?;
+        let mut mih = self.service_config(id).mih;
         mih.locals = [table.serving_address, table.target_address].into();
-        mih.ask_subscriptions = false;
-        Some(station::Config {
+        mih.user_answers_subscriptions = false;
+        Some(station::StationConfig {
             mih,
-            serving_after: Route { local: Some(table.target_address), ..serving.route },
+            serving_after: PeerRoute { local: Some(table.target_address), ..serving.route },
             serving,
-            target: table.target_pos.as_ref().and_then(|id| peer(&self.file, id, Some(table.target_address))),
+            target: table
+                .target_pos
+                .as_ref()
+                .and_then(|id| find_peer(&self.file, id, Some(table.target_address))),
             serving_address: table.serving_address,
             target_address: table.target_address,
             serving_link: link(&table.serving)?,
             target_link: link(&table.target)?,
             correspondent: SocketAddr::new(table.correspondent, usher_mip::PORT),
             initiation: match table.initiated_by {
-                InitiatorName::Station => Initiation::Station,
-                InitiatorName::Network => Initiation::Network,
+                InitiatorName::Station => HandoverInitiation::Station,
+                InitiatorName::Network => HandoverInitiation::Network,
             },
             on_failure: match table.on_failure {
                 OnFailureName::LinkDown => OnFailure::WaitForLinkDown,
@@ -286,38 +296,41 @@ impl Loaded {
             commit_answer: CommitAnswer::AfterProcessing,
             processing: usher_core::Duration::ZERO,
             retry: table.retry.get(),
-            binding: usher_mip::Timing::default(),
+            binding: usher_mip::RegistrationTiming::default(),
             max_requests: MAX_REQUESTS,
         })
     }
 
     /// What a point of service is made of; `None`: there is no `[point_of_service]`.
     #[must_use]
-    pub fn point(&self, id: MihfId) -> Option<pos::Config> {
+    pub fn pos_config(&self, id: MihfId) -> Option<pos::PosConfig> {
         let (file, table) = (&self.file, self.file.point_of_service.as_ref()?);
         let peer = |id: &str| {
             let table = file.peer.iter().find(|peer| peer.id == id)?;
-            peer(file, id, local(&file.listen.udp, table))
+            find_peer(file, id, local_address(&file.listen.udp, table))
         };
         let client = |of: &StationTable| {
-            let link = LinkId::mac(of.link_type.link_type(), mac(&of.address)?);
-            Some(Client { peer: peer(&of.id)?, link: LinkTupleId { link, poa: poa(&table.poa) } })
+            let link = LinkId::from_mac(of.link_type.link_type(), parse_mac(&of.address)?);
+            Some(ServedStation {
+                peer: peer(&of.id)?,
+                link: LinkTupleId { link, poa: parse_poa(&table.poa) },
+            })
         };
-        let mut mih = self.config(id).mih;
-        mih.ask_subscriptions = false;
-        Some(pos::Config {
+        let mut mih = self.service_config(id).mih;
+        mih.user_answers_subscriptions = false;
+        Some(pos::PosConfig {
             mih,
-            poa: poa(&table.poa)?,
+            poa: parse_poa(&table.poa)?,
             clients: table.station.iter().filter_map(client).collect(),
             neighbour: table.neighbour.as_ref().and_then(|of| {
                 let technology = of.link_type.link_type();
-                Some(Neighbour { peer: peer(&of.id)?, technology, poa: poa(&of.poa)? })
+                Some(NeighbourPos { peer: peer(&of.id)?, technology, poa: parse_poa(&of.poa)? })
             }),
-            trigger: if table.leads { Trigger::Remote } else { Trigger::Never },
+            trigger: if table.leads { HandoverTrigger::Remote } else { HandoverTrigger::Never },
             processing: usher_core::Duration::ZERO,
             capacity: table.capacity.get(),
             reserve: table.reserve.get(),
-            forget: FORGET,
+            handover_expiry: HANDOVER_EXPIRY,
             max_requests: MAX_REQUESTS,
         })
     }

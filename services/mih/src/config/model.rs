@@ -1,14 +1,14 @@
 //! The keys of the file.
 
 use super::handover::{HandoverTable, PointTable};
-use crate::access::{Right, Rights};
+use crate::access::{AccessRight, AccessRights};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::log::Log;
-use usher_config::units::{Count, Size, Switch, Time};
+use usher_config::log::LogConfig;
+use usher_config::units::{ByteSize, PositiveCount, Switch, TimeSpan};
 use usher_config::{Prefix, named};
 use usher_core::TransportProtocol;
 use usher_mih::{EventList, PORT};
@@ -17,15 +17,15 @@ use usher_mih::{EventList, PORT};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's MIH function")]
-pub struct File {
+pub struct MihConfigFile {
     /// What this function calls itself: a host's name, or a network access identifier, as `"mn1@example.org"` (RFC 5677,
     /// 4.2); without it the name of the host.
     pub id: Option<String>,
     /// Where it is reached.
-    pub listen: Listen,
+    pub listen: ListenTable,
     /// Who is heard, and what each may; the longest prefix that fits wins. Who is in none is not heard at all, but for the
     /// functions below `[[peer]]`.
-    pub allow: Vec<Allow>,
+    pub allow: Vec<AllowTable>,
     /// The interfaces whose links it tells of; without any, all that the kernel shows with a MAC address.
     pub interface: Vec<InterfaceTable>,
     /// The events that it tells to those who subscribe.
@@ -39,23 +39,23 @@ pub struct File {
     /// A network's point of service.
     pub point_of_service: Option<PointTable>,
     /// When messages are sent again, and what is renewed when.
-    pub timers: Timers,
+    pub timers: TimersTable,
     /// What nobody may exceed.
     pub limits: LimitsTable,
     /// Logs.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
-impl Default for File {
+impl Default for MihConfigFile {
     /// Loopback alone, where and who; all interfaces, and all events that a kernel tells of.
     fn default() -> Self {
-        let loopback = |(network, bits): (IpAddr, u8)| Allow {
+        let loopback = |(network, bits): (IpAddr, u8)| AllowTable {
             prefix: Prefix { network, bits },
-            may: [Right::Events, Right::Parameters, Right::Handover].into(),
+            may: [AccessRight::Events, AccessRight::Parameters, AccessRight::Handover].into(),
         };
         Self {
             id: None,
-            listen: Listen::default(),
+            listen: ListenTable::default(),
             allow: [(Ipv4Addr::new(127, 0, 0, 0).into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)]
                 .map(loopback)
                 .into(),
@@ -64,9 +64,9 @@ impl Default for File {
             peer: Vec::new(),
             handover: None,
             point_of_service: None,
-            timers: Timers::default(),
+            timers: TimersTable::default(),
             limits: LimitsTable::default(),
-            log: Log::default(),
+            log: LogConfig::default(),
         }
     }
 }
@@ -74,14 +74,14 @@ impl Default for File {
 /// Where a function is reached. A server has both transports (RFC 5677, 6.5).
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Listen {
+pub struct ListenTable {
     /// Addresses with ports for UDP: `"0.0.0.0:4551"`, `"[::]:4551"`.
     pub udp: Vec<SocketAddr>,
     /// Addresses with ports for TCP.
     pub tcp: Vec<SocketAddr>,
 }
 
-impl Default for Listen {
+impl Default for ListenTable {
     fn default() -> Self {
         let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let all: Vec<SocketAddr> = both.map(|address| SocketAddr::new(address, PORT)).into();
@@ -92,19 +92,19 @@ impl Default for Listen {
 /// Who is heard, and what each may. Identifiers of MIH functions prove nothing: rights are of addresses.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Allow {
+pub struct AllowTable {
     /// Their addresses.
     pub prefix: Prefix,
     /// What they may, beside discovery and registration.
     #[serde(default, deserialize_with = "named::read_list")]
-    #[schemars(schema_with = "named::list_schema::<Right>")]
-    pub may: Vec<Right>,
+    #[schemars(schema_with = "named::list_schema::<AccessRight>")]
+    pub may: Vec<AccessRight>,
 }
 
-impl Allow {
+impl AllowTable {
     /// As a set.
     #[must_use]
-    pub fn rights(&self) -> Rights {
+    pub fn to_rights(&self) -> AccessRights {
         self.may.iter().copied().collect()
     }
 }
@@ -183,24 +183,24 @@ pub struct WatchTable {
     /// The loss is foreseen when the value is below this.
     pub below: f64,
     /// And foreseen again once the value was higher by this.
-    #[serde(default = "hysteresis")]
+    #[serde(default = "default_hysteresis")]
     pub hysteresis: f64,
     /// How often the value is read.
-    #[serde(default = "interval")]
-    pub interval: Time,
+    #[serde(default = "default_interval")]
+    pub interval: TimeSpan,
     /// The forecast: how long until the link is lost.
-    #[serde(default = "within")]
-    pub within: Time,
+    #[serde(default = "default_within")]
+    pub within: TimeSpan,
 }
 
-const fn hysteresis() -> f64 {
+const fn default_hysteresis() -> f64 {
     3.0
 }
-const fn interval() -> Time {
-    Time::millis(200)
+const fn default_interval() -> TimeSpan {
+    TimeSpan::from_millis(200)
 }
-const fn within() -> Time {
-    Time::secs(1)
+const fn default_within() -> TimeSpan {
+    TimeSpan::from_secs(1)
 }
 
 usher_core::named! {
@@ -222,7 +222,7 @@ usher_core::named! {
 impl EventName {
     /// As MIH messages have it.
     #[must_use]
-    pub const fn events(self) -> EventList {
+    pub const fn to_event_list(self) -> EventList {
         match self {
             Self::LinkUp => EventList::LINK_UP,
             Self::LinkDown => EventList::LINK_DOWN,
@@ -241,14 +241,14 @@ pub struct PeerTable {
     /// Where it is.
     pub address: IpAddr,
     /// Its port.
-    #[serde(default = "port")]
+    #[serde(default = "default_port")]
     pub port: u16,
     /// Networks from which it comes as well: those of a mobile node's other links. Other functions cannot speak under its
     /// identifier from there unless they receive there, and from elsewhere not at all.
     #[serde(default)]
     pub networks: Vec<Prefix>,
     /// What carries messages to it: short ones that must not wait go best by UDP (RFC 5677, 6.5).
-    #[serde(default = "udp", deserialize_with = "by_ip::read")]
+    #[serde(default = "default_transport", deserialize_with = "by_ip::read")]
     #[schemars(schema_with = "by_ip::schema")]
     pub transport: TransportProtocol,
     /// Register with it, and renew that in time.
@@ -260,10 +260,10 @@ pub struct PeerTable {
     pub subscribe: Vec<EventName>,
 }
 
-const fn port() -> u16 {
+const fn default_port() -> u16 {
     PORT
 }
-const fn udp() -> TransportProtocol {
+const fn default_transport() -> TransportProtocol {
     TransportProtocol::Udp
 }
 
@@ -286,43 +286,43 @@ usher_core::named! {
 /// When messages are sent again, and what is renewed when.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Timers {
+pub struct TimersTable {
     /// How long an acknowledgement is waited for, over UDP; 3 s at first by RFC 5677, 6.3. It is not fitted to the round
     /// trip: set it to a little more than that where it is known.
-    pub retransmission: Time,
+    pub retransmission: TimeSpan,
     /// How often a message is sent again for want of an acknowledgement.
     pub retransmissions: u32,
     /// How long a response is waited for after the acknowledgement; `"off"` waits until the transaction's time is over.
-    pub response: Switch<Time>,
+    pub response: Switch<TimeSpan>,
     /// What is done then.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<UnansweredName>")]
     pub unanswered: UnansweredName,
     /// How long a transaction may be under way.
-    pub transaction: Time,
+    pub transaction: TimeSpan,
     /// How long one that has ended is remembered, so that duplicates of its messages are known.
-    pub remembered: Time,
+    pub remembered: TimeSpan,
     /// For how long others are registered here.
-    pub registration: Time,
+    pub registration: TimeSpan,
     /// How often registrations and subscriptions with peers are renewed, at least; every two minutes keeps the ways through
     /// address translators open (RFC 5677, 6.4).
-    pub refresh: Time,
+    pub refresh: TimeSpan,
     /// How soon a peer that did not answer is asked again.
-    pub retry: Time,
+    pub retry: TimeSpan,
 }
 
-impl Default for Timers {
+impl Default for TimersTable {
     fn default() -> Self {
         Self {
-            retransmission: Time::secs(3),
+            retransmission: TimeSpan::from_secs(3),
             retransmissions: 2,
             response: Switch::Off,
             unanswered: UnansweredName::Wait,
-            transaction: Time::secs(15),
-            remembered: Time::secs(15),
-            registration: Time::secs(3600),
-            refresh: Time::secs(120),
-            retry: Time::secs(10),
+            transaction: TimeSpan::from_secs(15),
+            remembered: TimeSpan::from_secs(15),
+            registration: TimeSpan::from_secs(3600),
+            refresh: TimeSpan::from_secs(120),
+            retry: TimeSpan::from_secs(10),
         }
     }
 }
@@ -332,46 +332,46 @@ impl Default for Timers {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsTable {
     /// Connections that others opened, at a time.
-    pub connections: Count,
+    pub connections: PositiveCount,
     /// Of them those from one network: an IPv4 address, or 64 bits of an IPv6 address.
-    pub connections_per_network: Count,
+    pub connections_per_network: PositiveCount,
     /// Addresses that are to prove that they receive what is sent to them, at a time.
-    pub claims: Count,
+    pub claims: PositiveCount,
     /// Of them those from one network.
-    pub claims_per_network: Count,
+    pub claims_per_network: PositiveCount,
     /// Transactions in memory, under way and remembered.
-    pub transactions: Count,
+    pub transactions: PositiveCount,
     /// Functions that are registered here and not below `[[peer]]`.
-    pub registered: Count,
+    pub registered: PositiveCount,
     /// Interfaces that are subscribed to, counted for each subscriber.
-    pub subscriptions: Count,
+    pub subscriptions: PositiveCount,
     /// Of one subscriber.
-    pub subscriptions_per_peer: Count,
+    pub subscriptions_per_peer: PositiveCount,
     /// Requests that wait for the kernel, and link actions that wait for their time.
-    pub requests: Count,
+    pub requests: PositiveCount,
     /// Of one function.
-    pub requests_per_peer: Count,
+    pub requests_per_peer: PositiveCount,
     /// Indications to one subscriber that it has not acknowledged; further ones are dropped.
-    pub indications_per_peer: Count,
+    pub indications_per_peer: PositiveCount,
     /// Octets of a datagram; longer messages go in several. Over TCP none is cut.
-    pub message: Size,
+    pub message: ByteSize,
 }
 
 impl Default for LimitsTable {
     fn default() -> Self {
         Self {
-            connections: Count::of(1024),
-            connections_per_network: Count::of(32),
-            claims: Count::of(1024),
-            claims_per_network: Count::of(16),
-            transactions: Count::of(65_536),
-            registered: Count::of(4096),
-            subscriptions: Count::of(4096),
-            subscriptions_per_peer: Count::of(64),
-            requests: Count::of(1024),
-            requests_per_peer: Count::of(16),
-            indications_per_peer: Count::of(64),
-            message: Size::of(1280 - 40 - 8),
+            connections: PositiveCount::from_u32(1024),
+            connections_per_network: PositiveCount::from_u32(32),
+            claims: PositiveCount::from_u32(1024),
+            claims_per_network: PositiveCount::from_u32(16),
+            transactions: PositiveCount::from_u32(65_536),
+            registered: PositiveCount::from_u32(4096),
+            subscriptions: PositiveCount::from_u32(4096),
+            subscriptions_per_peer: PositiveCount::from_u32(64),
+            requests: PositiveCount::from_u32(1024),
+            requests_per_peer: PositiveCount::from_u32(16),
+            indications_per_peer: PositiveCount::from_u32(64),
+            message: ByteSize::from_bytes(1280 - 40 - 8),
         }
     }
 }

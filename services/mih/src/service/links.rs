@@ -1,18 +1,18 @@
 //! What becomes of the host's links, and who is told.
 
-use super::{Event, LinkChange, MihService, Purpose};
-use crate::link::{Interface, Known, LinkReport};
+use super::{LinkChange, MihService, MihServiceEvent, TransactionPurpose};
+use crate::link::{InterfaceConfig, InterfaceState, LinkReport};
 use usher_core::{Duration, Instant, Machine};
 use usher_mih::{
     self as mih, EventList, LinkDownReason, LinkGoingDownReason, LinkParam, LinkParamReport, LinkParamType,
-    LinkParamValue, Message, MessageId, Tlv,
+    LinkParamValue, MessageId, MihfMessage, Tlv,
 };
 
 impl MihService {
     /// The kernel says how an interface is.
     pub(super) fn link_report(&mut self, now: Instant, report: LinkReport) {
         if self.config.interfaces.is_empty() && report.present && report.address.is_some() {
-            let known = || Known::new(Interface::named(&report.name));
+            let known = || InterfaceState::new(InterfaceConfig::with_name(&report.name));
             self.links.entry(report.name.clone()).or_insert_with(known);
         }
         let Some(known) = self.links.get_mut(&report.name) else { return };
@@ -24,16 +24,16 @@ impl MihService {
         }
         let moved = before.address != after.address || before.present != after.present;
         if moved {
-            self.tell_capabilities(now);
+            self.update_capabilities(now);
         }
         match (before.up, after.up) {
-            (false, true) => self.tell(now, &name, LinkChange::Up),
+            (false, true) => self.notify_subscribers(now, &name, LinkChange::Up),
             (true, false) => {
                 let reason = match after.present && after.enabled {
                     true => LinkDownReason::PacketTimeout,
                     false => LinkDownReason::ExplicitDisconnect,
                 };
-                self.tell(now, &name, LinkChange::Down(reason));
+                self.notify_subscribers(now, &name, LinkChange::Down(reason));
             }
             (true, true) if before.rate.is_some() && before.rate != after.rate => {
                 self.report_rate(now, &name, after.rate);
@@ -43,7 +43,7 @@ impl MihService {
     }
 
     /// The loss of a link is foreseen; told once until it has recovered.
-    pub(super) fn foresee(
+    pub(super) fn announce_going_down(
         &mut self,
         now: Instant,
         name: &str,
@@ -52,62 +52,75 @@ impl MihService {
     ) {
         let Some(known) = self.links.get_mut(name) else { return };
         if known.report.up && !core::mem::replace(&mut known.going_down, true) {
-            self.tell(now, name, LinkChange::GoingDown(reason, within));
+            self.notify_subscribers(now, name, LinkChange::GoingDown(reason, within));
         }
     }
 
-    pub(super) fn watched(&mut self, now: Instant, name: &str, value: f64) {
+    pub(super) fn check_watched_value(&mut self, now: Instant, name: &str, value: f64) {
         let Some(known) = self.links.get_mut(name) else { return };
         let Some(watch) = known.settings.watch.clone() else { return };
         if value < watch.below {
-            self.foresee(now, name, LinkGoingDownReason::ParameterDegrading, watch.within);
+            self.announce_going_down(now, name, LinkGoingDownReason::ParameterDegrading, watch.time_to_loss);
         } else if value >= watch.below + watch.hysteresis {
             known.going_down = false;
         }
     }
 
     /// Tells subscribers what became of a link.
-    fn tell(&mut self, now: Instant, name: &str, change: LinkChange) {
-        let Some(link) = self.links.get(name).and_then(Known::tuple) else { return };
+    fn notify_subscribers(&mut self, now: Instant, name: &str, change: LinkChange) {
+        let Some(link) = self.links.get(name).and_then(InterfaceState::link_tuple_id) else { return };
         let link = Tlv::LinkIdentifier(link);
         let (event, message) = match change {
             LinkChange::Up => {
                 self.counters.link_up += 1;
-                (EventList::LINK_UP, Message::new(MessageId::LINK_UP_INDICATION, [link]))
+                (EventList::LINK_UP, MihfMessage::new(MessageId::LINK_UP_INDICATION, [link]))
             }
             LinkChange::Down(reason) => {
                 self.counters.link_down += 1;
                 let params = [link, Tlv::LinkDownReason(reason)];
-                (EventList::LINK_DOWN, Message::new(MessageId::LINK_DOWN_INDICATION, params))
+                (EventList::LINK_DOWN, MihfMessage::new(MessageId::LINK_DOWN_INDICATION, params))
             }
             LinkChange::GoingDown(reason, within) => {
                 self.counters.link_going_down += 1;
                 let within = u16::try_from(within.as_millis()).unwrap_or(u16::MAX);
                 let params = [link, Tlv::TimeInterval(within), Tlv::LinkGoingDownReason(reason)];
-                (EventList::LINK_GOING_DOWN, Message::new(MessageId::LINK_GOING_DOWN_INDICATION, params))
+                (EventList::LINK_GOING_DOWN, MihfMessage::new(MessageId::LINK_GOING_DOWN_INDICATION, params))
             }
         };
-        let told = self.indicate(now, name, event, &message);
-        self.outputs.event(Event::Link { interface: name.into(), change, told });
+        let told = self.send_indications(now, name, event, &message);
+        self.outputs.push_event(MihServiceEvent::Link {
+            interface: name.into(),
+            change,
+            notified_subscribers: told,
+        });
     }
 
     fn report_rate(&mut self, now: Instant, name: &str, rate: Option<u64>) {
-        let (Some(link), Some(rate)) = (self.links.get(name).and_then(Known::tuple), rate) else { return };
+        let (Some(link), Some(rate)) = (self.links.get(name).and_then(InterfaceState::link_tuple_id), rate)
+        else {
+            return;
+        };
         let value = LinkParamValue::Number(u16::try_from(rate).unwrap_or(u16::MAX));
         let param = LinkParam { kind: LinkParamType::DATA_RATE, value };
         let reports = [LinkParamReport { param, threshold: None }].into();
         let params = [Tlv::LinkIdentifier(link), Tlv::LinkParameterReports(reports)];
-        let message = Message::new(MessageId::LINK_PARAMETERS_REPORT_INDICATION, params);
-        self.indicate(now, name, EventList::LINK_PARAMETERS_REPORT, &message);
+        let message = MihfMessage::new(MessageId::LINK_PARAMETERS_REPORT_INDICATION, params);
+        self.send_indications(now, name, EventList::LINK_PARAMETERS_REPORT, &message);
     }
 
     /// Sends an indication to those who subscribed to it; how many.
-    fn indicate(&mut self, now: Instant, name: &str, event: EventList, message: &Message) -> usize {
+    fn send_indications(
+        &mut self,
+        now: Instant,
+        name: &str,
+        event: EventList,
+        message: &MihfMessage,
+    ) -> usize {
         if !self.config.events.has(event) {
             return 0;
         }
         let mut told = 0;
-        for peer in self.subscriptions.of(name, event) {
+        for peer in self.subscriptions.subscribers_of(name, event) {
             let open = self.unacknowledged.entry(peer.clone()).or_default();
             if *open >= self.config.limits.indications_per_peer {
                 self.counters.indications_dropped += 1;
@@ -116,13 +129,13 @@ impl MihService {
             *open += 1;
             self.token += 1;
             let token = self.token;
-            self.open.insert(token, Purpose::Indication(peer.clone()));
-            let command = mih::Command::Send { token, to: peer, message: message.clone() };
-            if self.mihf.command(now, command).is_ok() {
+            self.open.insert(token, TransactionPurpose::Indication(peer.clone()));
+            let command = mih::MihfCommand::Send { token, to: peer, message: message.clone() };
+            if self.mihf.handle_command(now, command).is_ok() {
                 self.counters.indications += 1;
                 told += 1;
             } else {
-                self.done(now, token, Err(mih::Failure::Transport));
+                self.handle_transaction_result(now, token, Err(mih::TransactionError::Transport));
             }
         }
         told

@@ -1,23 +1,25 @@
 //! What other functions ask that is not the MIH function's own affair: subscriptions, parameters, actions, candidates.
 
-use super::{Asked, DelayedAction, Job, Limits, MihService, Pending, Waits};
-use crate::link::{Known, LinkReport, status};
+use super::{
+    DelayedAction, MihService, MihServiceJob, MihServiceLimits, PendingRequest, PendingWork, RequestingPeer,
+};
+use crate::link::{InterfaceState, LinkReport, link_status};
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 use usher_mih::{
-    HandoverStatus, Incoming, LinkAction, LinkActionAttributes, LinkActionOutcome, LinkActionResult,
-    LinkActionType, LinkGoingDownReason, LinkId, Message, MessageId, MihfId, PreferredLink, Status, Tlv,
+    HandoverStatus, IncomingRequestId, LinkAction, LinkActionAttributes, LinkActionOutcome, LinkActionResult,
+    LinkActionType, LinkGoingDownReason, LinkId, MessageId, MihfId, MihfMessage, PreferredLink, Status, Tlv,
     kind,
 };
 
 impl MihService {
     /// Who is not registered and no peer of the configuration cannot be told anything later.
-    fn can_be_told(&self, peer: &MihfId) -> bool {
+    fn can_be_notified(&self, peer: &MihfId) -> bool {
         self.neighbours.contains_key(peer) || self.mihf.is_registered(peer)
     }
 
-    pub(super) fn subscribe(&mut self, peer: &MihfId, message: &Message) -> Vec<Tlv> {
+    pub(super) fn update_subscription(&mut self, peer: &MihfId, message: &MihfMessage) -> Vec<Tlv> {
         let on = message.id == MessageId::EVENT_SUBSCRIBE_REQUEST;
         let (Some(Tlv::LinkIdentifier(link)), Some(Tlv::EventList(events))) =
             (message.get(kind::LINK_IDENTIFIER), message.get(kind::EVENT_LIST))
@@ -26,11 +28,11 @@ impl MihService {
         };
         let granted = if on { events.common(self.config.events) } else { *events };
         let name = self.of_tuple(link).cloned();
-        let Some(name) = name.filter(|_| !granted.is_empty() && (!on || self.can_be_told(peer))) else {
+        let Some(name) = name.filter(|_| !granted.is_empty() && (!on || self.can_be_notified(peer))) else {
             return [Tlv::Status(Status::Rejected)].into();
         };
         if on {
-            let Limits { subscriptions, subscriptions_per_peer, .. } = self.config.limits;
+            let MihServiceLimits { subscriptions, subscriptions_per_peer, .. } = self.config.limits;
             if !self.subscriptions.add(&name, peer, granted, (subscriptions_per_peer, subscriptions)) {
                 self.counters.subscriptions_full += 1;
                 return [Tlv::Status(Status::Rejected)].into();
@@ -44,76 +46,96 @@ impl MihService {
     /// Whether so many more requests and delayed actions of a function may wait.
     fn has_room(&mut self, now: Instant, peer: &MihfId, more: usize) -> bool {
         let life = self.config.mih.transaction.unwrap_or(Duration::MAX);
-        self.pending.retain(|_, p| now.since(p.since) < life);
+        self.pending.retain(|_, p| now.duration_since(p.since) < life);
         let pending_ids = &self.pending;
         self.jobs.retain(|_, (request, _)| pending_ids.contains_key(request));
-        let requests = self.pending.values().filter(|pending| pending.asked.peer == *peer);
+        let requests = self.pending.values().filter(|pending| pending.peer.peer == *peer);
         let actions = self.delayed.values().filter(|action| action.peer == *peer);
         let of_peer = requests.count() + actions.count();
         let all = self.pending.len() + self.delayed.len();
-        let Limits { requests, requests_per_peer, .. } = self.config.limits;
+        let MihServiceLimits { requests, requests_per_peer, .. } = self.config.limits;
         all.saturating_add(more) <= requests && of_peer.saturating_add(more) <= requests_per_peer
     }
 
-    fn refuse_full(&mut self, now: Instant, asked: Asked, transaction: Incoming, request: MessageId) {
+    fn refuse_full(
+        &mut self,
+        now: Instant,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
+        request: MessageId,
+    ) {
         self.counters.requests_full += 1;
-        self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+        self.refuse_request(now, asked, transaction, request, Status::UnspecifiedFailure);
     }
 
     /// Puts a request among those that wait for the kernel, where there is room.
-    fn enqueue(&mut self, pending: Pending) -> u64 {
+    fn enqueue_request(&mut self, pending: PendingRequest) -> u64 {
         self.token += 1;
         self.pending.insert(self.token, pending);
         self.token
     }
 
-    fn job(&mut self, request: u64, parts: Vec<usize>, what: Job) {
+    fn start_job(&mut self, request: u64, parts: Vec<usize>, what: MihServiceJob) {
         self.token += 1;
         self.jobs.insert(self.token, (request, parts));
-        self.outputs.job(usher_core::Job::new(self.token, what));
+        self.outputs.push_job(usher_core::JobRequest::new(self.token, what));
     }
 
-    pub(super) fn parameters(
+    pub(super) fn handle_get_parameters(
         &mut self,
         now: Instant,
-        asked: Asked,
-        transaction: Incoming,
-        message: &Message,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
+        message: &MihfMessage,
     ) {
         let request = message.id;
         let (Some(Tlv::LinkIdentifierList(links)), Some(Tlv::StatusRequest(wanted))) =
             (message.get(kind::LINK_IDENTIFIER_LIST), message.get(kind::STATUS_REQUEST))
         else {
-            return self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+            return self.refuse_request(now, asked, transaction, request, Status::UnspecifiedFailure);
         };
-        let found: Vec<(LinkId, String)> =
-            links.iter().filter_map(|link| Some((link.clone(), self.interface(link)?.0.clone()))).collect();
+        let found: Vec<(LinkId, String)> = links
+            .iter()
+            .filter_map(|link| Some((link.clone(), self.find_interface(link)?.0.clone())))
+            .collect();
         if found.is_empty() {
-            return self.refuse(now, asked, transaction, request, Status::Rejected);
+            return self.refuse_request(now, asked, transaction, request, Status::Rejected);
         }
         if !self.has_room(now, &asked.peer, 1) {
             return self.refuse_full(now, asked, transaction, request);
         }
         let interfaces = found.iter().map(|(_, name)| name.clone()).collect();
-        let what = Waits::Measure(found, wanted.clone());
-        let of = self.enqueue(Pending { asked, transaction, request, since: now, what });
-        self.job(of, Vec::new(), Job::Measure { interfaces });
+        let what = PendingWork::Measure(found, wanted.clone());
+        let of = self.enqueue_request(PendingRequest {
+            peer: asked,
+            transaction,
+            request,
+            since: now,
+            work: what,
+        });
+        self.start_job(of, Vec::new(), MihServiceJob::Measure { interfaces });
     }
 
-    pub(super) fn measured(&mut self, now: Instant, token: u64, reports: Vec<LinkReport>) {
+    pub(super) fn finish_measurement(&mut self, now: Instant, token: u64, reports: Vec<LinkReport>) {
         let Some((request, _)) = self.jobs.remove(&token) else {
             self.counters.late += 1;
             return;
         };
-        if let Some(Pending { asked, transaction, request, what: Waits::Measure(links, wanted), .. }) =
-            self.pending.remove(&request)
+        if let Some(PendingRequest {
+            peer: asked,
+            transaction,
+            request,
+            work: PendingWork::Measure(links, wanted),
+            ..
+        }) = self.pending.remove(&request)
         {
             let of = |name: &String| reports.iter().find(|report| report.name == *name && report.present);
-            let known = links.into_iter().filter_map(|(link, name)| Some(status(link, of(&name)?, &wanted)));
+            let known =
+                links.into_iter().filter_map(|(link, name)| Some(link_status(link, of(&name)?, &wanted)));
             let known: Vec<_> = known.collect();
             let status = if known.is_empty() { Status::UnspecifiedFailure } else { Status::Success };
             let params = [Tlv::Status(status), Tlv::StatusResponses(known)];
-            self.respond(now, asked, transaction, request, params.into());
+            self.send_response(now, asked, transaction, request, params.into());
         }
         for report in reports {
             self.link_report(now, report);
@@ -121,8 +143,10 @@ impl MihService {
     }
 
     /// What comes of an action without asking the kernel; `None`: it is to be asked.
-    fn verdict(&self, action: &LinkAction) -> Option<LinkActionResult> {
-        let Some((_, known)) = self.interface(&action.link) else { return Some(LinkActionResult::Failure) };
+    fn immediate_result(&self, action: &LinkAction) -> Option<LinkActionResult> {
+        let Some((_, known)) = self.find_interface(&action.link) else {
+            return Some(LinkActionResult::Failure);
+        };
         let scans = action.attributes.has(LinkActionAttributes::SCAN);
         match action.action {
             LinkActionType::LowPower | LinkActionType::Other(_) => Some(LinkActionResult::Incapable),
@@ -135,17 +159,23 @@ impl MihService {
 
     /// Acts on links. What is to be done later is answered at once, and foreseen by whoever subscribed to that. Each of
     /// such actions waits as a request does; all that are to be done now wait as one, with two jobs for an interface at most.
-    pub(super) fn actions(&mut self, now: Instant, asked: Asked, transaction: Incoming, message: &Message) {
+    pub(super) fn handle_link_actions(
+        &mut self,
+        now: Instant,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
+        message: &MihfMessage,
+    ) {
         let request = message.id;
         let Some(Tlv::LinkActions(actions)) = message.get(kind::LINK_ACTION_LIST) else {
-            return self.refuse(now, asked, transaction, request, Status::UnspecifiedFailure);
+            return self.refuse_request(now, asked, transaction, request, Status::UnspecifiedFailure);
         };
         let mut results = Vec::new();
         let mut delayed: Vec<(Duration, String, bool)> = Vec::new();
         let mut jobs: Vec<((String, bool), Vec<usize>)> = Vec::new();
         for action in actions {
-            let verdict = self.verdict(action);
-            let name = self.interface(&action.link).map(|(name, _)| name.clone());
+            let verdict = self.immediate_result(action);
+            let name = self.find_interface(&action.link).map(|(name, _)| name.clone());
             let on = action.action == LinkActionType::PowerUp;
             let result = match (verdict, name) {
                 (None, Some(name)) if action.delay > 0 => {
@@ -170,7 +200,7 @@ impl MihService {
         }
         for (delay, interface, on) in delayed {
             if !on {
-                self.foresee(now, &interface, LinkGoingDownReason::ExplicitDisconnect, delay);
+                self.announce_going_down(now, &interface, LinkGoingDownReason::ExplicitDisconnect, delay);
             }
             self.token += 1;
             let action = DelayedAction { peer: asked.peer.clone(), interface, on };
@@ -179,21 +209,27 @@ impl MihService {
         if jobs.is_empty() {
             return self.acted_all(now, asked, transaction, request, results);
         }
-        let what = Waits::Act(results);
-        let of = self.enqueue(Pending { asked, transaction, request, since: now, what });
+        let what = PendingWork::Act(results);
+        let of = self.enqueue_request(PendingRequest {
+            peer: asked,
+            transaction,
+            request,
+            since: now,
+            work: what,
+        });
         for ((interface, on), parts) in jobs {
-            self.job(of, parts, Job::Switch { interface, on });
+            self.start_job(of, parts, MihServiceJob::Switch { interface, on });
         }
     }
 
-    pub(super) fn acted(&mut self, now: Instant, token: u64, done: bool) {
+    pub(super) fn finish_link_action(&mut self, now: Instant, token: u64, done: bool) {
         // What was done later than it was answered has nobody to tell.
         let Some((request, parts)) = self.jobs.remove(&token) else { return };
         let Some(pending) = self.pending.get_mut(&request) else {
             self.counters.late += 1;
             return;
         };
-        let Waits::Act(results) = &mut pending.what else { return };
+        let PendingWork::Act(results) = &mut pending.work else { return };
         for part in parts {
             if let Some((_, result)) = results.get_mut(part) {
                 *result = Some(if done { LinkActionResult::Success } else { LinkActionResult::Failure });
@@ -202,8 +238,13 @@ impl MihService {
         if results.iter().any(|(_, result)| result.is_none()) {
             return;
         }
-        if let Some(Pending { asked, transaction, request, what: Waits::Act(results), .. }) =
-            self.pending.remove(&request)
+        if let Some(PendingRequest {
+            peer: asked,
+            transaction,
+            request,
+            work: PendingWork::Act(results),
+            ..
+        }) = self.pending.remove(&request)
         {
             self.acted_all(now, asked, transaction, request, results);
         }
@@ -212,8 +253,8 @@ impl MihService {
     fn acted_all(
         &mut self,
         now: Instant,
-        asked: Asked,
-        transaction: Incoming,
+        asked: RequestingPeer,
+        transaction: IncomingRequestId,
         request: MessageId,
         results: Vec<(LinkId, Option<LinkActionResult>)>,
     ) {
@@ -224,24 +265,26 @@ impl MihService {
         };
         let outcomes = results.into_iter().map(outcome).collect();
         let params = [Tlv::Status(Status::Success), Tlv::LinkActionOutcomes(outcomes)];
-        self.respond(now, asked, transaction, request, params.into());
+        self.send_response(now, asked, transaction, request, params.into());
     }
 
     /// Which of the links that the network suggests this host could go to: those of its interfaces that carry packets,
     /// but for the one that it is at.
-    pub(super) fn candidates(&self, message: &Message) -> Vec<Tlv> {
+    pub(super) fn candidate_response(&self, message: &MihfMessage) -> Vec<Tlv> {
         let Some(Tlv::LinkPoaLists(lists)) = message.get(kind::LINK_POA_LIST) else {
             return [Tlv::Status(Status::UnspecifiedFailure)].into();
         };
-        let up = |known: &&Known| known.report.up;
-        let suggested = |known: &&Known| lists.iter().any(|list| Some(&list.link) == known.id().as_ref());
+        let up = |known: &&InterfaceState| known.report.up;
+        let suggested =
+            |known: &&InterfaceState| lists.iter().any(|list| Some(&list.link) == known.link_id().as_ref());
         let here = self.links.values().filter(up).find(|known| !suggested(known));
-        let here = here.or_else(|| self.links.values().find(up)).and_then(Known::tuple);
+        let here = here.or_else(|| self.links.values().find(up)).and_then(InterfaceState::link_tuple_id);
         let Some(here) = here else {
             return [Tlv::Status(Status::NetworkError)].into();
         };
         let could = lists.iter().filter(|list| {
-            list.link != here.link && self.interface(&list.link).is_some_and(|(_, known)| known.report.up)
+            list.link != here.link
+                && self.find_interface(&list.link).is_some_and(|(_, known)| known.report.up)
         });
         let preferred: Vec<PreferredLink> = could.map(|list| PreferredLink::new(list.clone())).collect();
         let status = if preferred.is_empty() { HandoverStatus::Declined } else { HandoverStatus::Permitted };

@@ -6,14 +6,14 @@ use usher_mih::MihfId;
 
 /// The stations that a network has resources for.
 #[derive(Clone, Debug)]
-pub struct Admission {
+pub struct AdmissionControl {
     capacity: usize,
     reserve: Duration,
     attached: BTreeSet<MihfId>,
     reserved: BTreeMap<MihfId, Instant>,
 }
 
-impl Admission {
+impl AdmissionControl {
     /// Room for `capacity` stations; a reservation waits for `reserve`.
     #[must_use]
     pub const fn new(capacity: u32, reserve: Duration) -> Self {
@@ -21,12 +21,12 @@ impl Admission {
     }
     /// Stations that are attached.
     #[must_use]
-    pub fn attached(&self) -> usize {
+    pub fn attached_count(&self) -> usize {
         self.attached.len()
     }
     /// Reservations that wait for their stations.
     #[must_use]
-    pub fn reserved(&self) -> usize {
+    pub fn reserved_count(&self) -> usize {
         self.reserved.len()
     }
     /// True if something is reserved for this station.
@@ -42,7 +42,7 @@ impl Admission {
             || self.attached.len() + self.reserved.len() < self.capacity
     }
     /// Reserves for a station, or prolongs its reservation; false without room.
-    pub fn reserve(&mut self, now: Instant, station: &MihfId) -> bool {
+    pub fn reserve_for(&mut self, now: Instant, station: &MihfId) -> bool {
         let room = self.has_room(station);
         if room && !self.attached.contains(station) {
             self.reserved.insert(station.clone(), now + self.reserve);
@@ -50,22 +50,22 @@ impl Admission {
         room
     }
     /// A station is there, whether there was room or not: its link says so.
-    pub fn attach(&mut self, station: &MihfId) {
+    pub fn attach_station(&mut self, station: &MihfId) {
         self.reserved.remove(station);
         self.attached.insert(station.clone());
     }
     /// A station is gone.
-    pub fn leave(&mut self, station: &MihfId) {
+    pub fn remove_station(&mut self, station: &MihfId) {
         self.reserved.remove(station);
         self.attached.remove(station);
     }
     /// When the next reservation expires.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
+    pub fn next_expiry(&self) -> Option<Instant> {
         self.reserved.values().min().copied()
     }
     /// Drops the reservations whose time is over; how many.
-    pub fn expire(&mut self, now: Instant) -> u64 {
+    pub fn expire_reservations(&mut self, now: Instant) -> u64 {
         let before = self.reserved.len();
         self.reserved.retain(|_, until| *until > now);
         (before - self.reserved.len()) as u64
@@ -76,36 +76,42 @@ impl Admission {
 mod tests {
     use super::*;
 
-    fn id(name: &str) -> MihfId {
+    fn mihf_id(name: &str) -> MihfId {
         MihfId::new(name).unwrap()
     }
-    fn secs(n: u64) -> Instant {
+    fn at_seconds(n: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(n)
     }
 
     #[test]
     fn a_reservation_holds_a_place_until_it_expires() {
-        let mut admission = Admission::new(1, Duration::from_secs(5));
-        assert!(admission.reserve(secs(0), &id("a")));
-        assert!(!admission.reserve(secs(0), &id("b")));
-        assert!(admission.has_room(&id("a")) && !admission.has_room(&id("b")));
-        assert!(admission.reserve(secs(2), &id("a")));
-        assert_eq!(admission.next(), Some(secs(7)));
-        assert_eq!((admission.expire(secs(6)), admission.expire(secs(7))), (0, 1));
-        assert!(admission.reserve(secs(7), &id("b")));
-        assert_eq!((admission.attached(), admission.reserved()), (0, 1));
+        let mut admission = AdmissionControl::new(1, Duration::from_secs(5));
+        assert!(admission.reserve_for(at_seconds(0), &mihf_id("a")));
+        assert!(!admission.reserve_for(at_seconds(0), &mihf_id("b")));
+        assert!(admission.has_room(&mihf_id("a")) && !admission.has_room(&mihf_id("b")));
+        assert!(admission.reserve_for(at_seconds(2), &mihf_id("a")));
+        assert_eq!(admission.next_expiry(), Some(at_seconds(7)));
+        assert_eq!(
+            (admission.expire_reservations(at_seconds(6)), admission.expire_reservations(at_seconds(7))),
+            (0, 1)
+        );
+        assert!(admission.reserve_for(at_seconds(7), &mihf_id("b")));
+        assert_eq!((admission.attached_count(), admission.reserved_count()), (0, 1));
     }
 
     #[test]
     fn a_station_that_came_needs_no_reservation() {
-        let mut admission = Admission::new(1, Duration::from_secs(5));
-        assert!(admission.reserve(secs(0), &id("a")));
-        admission.attach(&id("a"));
-        assert_eq!((admission.attached(), admission.reserved(), admission.next()), (1, 0, None));
-        assert!(admission.reserve(secs(0), &id("a")));
-        assert_eq!(admission.reserved(), 0);
-        assert!(!admission.has_room(&id("b")));
-        admission.leave(&id("a"));
-        assert!(admission.has_room(&id("b")));
+        let mut admission = AdmissionControl::new(1, Duration::from_secs(5));
+        assert!(admission.reserve_for(at_seconds(0), &mihf_id("a")));
+        admission.attach_station(&mihf_id("a"));
+        assert_eq!(
+            (admission.attached_count(), admission.reserved_count(), admission.next_expiry()),
+            (1, 0, None)
+        );
+        assert!(admission.reserve_for(at_seconds(0), &mihf_id("a")));
+        assert_eq!(admission.reserved_count(), 0);
+        assert!(!admission.has_room(&mihf_id("b")));
+        admission.remove_station(&mihf_id("a"));
+        assert!(admission.has_room(&mihf_id("b")));
     }
 }

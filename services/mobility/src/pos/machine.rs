@@ -1,20 +1,25 @@
 //! The point of service's machine.
 
 use super::table::{Action, On, PointOfServiceTable, State};
-use super::{Admission, Command, Config, Counters, Event, Trigger};
+use super::{AdmissionControl, HandoverTrigger, PosCommand, PosConfig, PosCounters, PosEvent};
 use crate::link::LinkEvent;
 use crate::messages;
-use crate::requests::{Request, Requests};
+use crate::requests::{PendingRequest, RequestQueue};
 use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use usher_core::timer::earliest;
-use usher_core::{Child, CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, Work};
-use usher_mih::{self as mih, Incoming, LinkTupleId, Message, MessageId, Mihf, MihfId, Status, Tlv};
+use usher_core::timer::earliest_deadline;
+use usher_core::{
+    ChildMachine, CommandError, Instant, Machine, MachineInput, ModelRng, NoJob, OutputOf, OutputQueue,
+    WorkRecord,
+};
+use usher_mih::{
+    self as mih, IncomingRequestId, LinkTupleId, MessageId, Mihf, MihfId, MihfMessage, Status, Tlv,
+};
 
 /// What is known of a station.
 #[derive(Debug)]
-struct Client {
+struct StationEntry {
     link: LinkTupleId,
     state: State,
     /// When the last step was over.
@@ -22,18 +27,18 @@ struct Client {
     /// The message whose result is waited for.
     out: Option<u64>,
     /// The station's request that waits for the target.
-    asked: Option<(Incoming, MessageId)>,
+    pending_request: Option<(IncomingRequestId, MessageId)>,
     /// When the handover is forgotten.
-    forget_at: Option<Instant>,
+    expires_at: Option<Instant>,
 }
 
 /// Whose result a token's is.
 #[derive(Debug)]
-enum Purpose {
+enum TransactionPurpose {
     /// The controller's of this station.
     Handover(MihfId),
     /// MIH_N2N_HO_Complete for this MIH_MN_HO_Complete.
-    Completion(Incoming),
+    Completion(IncomingRequestId),
     /// MIH_Event_Subscribe.
     Subscription,
 }
@@ -41,52 +46,52 @@ enum Purpose {
 /// A point of service; see the [module](super).
 #[derive(Debug)]
 pub struct PointOfService {
-    config: Config,
-    mihf: Child<Mihf>,
+    config: PosConfig,
+    mihf: ChildMachine<Mihf>,
     started: bool,
-    clients: BTreeMap<MihfId, Client>,
-    admission: Admission,
-    requests: Requests,
+    clients: BTreeMap<MihfId, StationEntry>,
+    admission: AdmissionControl,
+    requests: RequestQueue,
     token: u64,
-    open: BTreeMap<u64, Purpose>,
+    open: BTreeMap<u64, TransactionPurpose>,
     /// Messages that the MIH function would not take: as good as lost.
     unsent: VecDeque<u64>,
-    outputs: Outputs<Event>,
-    counters: Counters,
+    outputs: OutputQueue<PosEvent>,
+    counters: PosCounters,
 }
 
 impl PointOfService {
     /// A point of service that has done nothing yet.
     #[must_use]
-    pub fn new(config: Config, rng: Rng) -> Self {
-        let client = |c: &super::Client| {
-            let client = Client {
+    pub fn new(config: PosConfig, rng: ModelRng) -> Self {
+        let client = |c: &super::ServedStation| {
+            let client = StationEntry {
                 link: c.link.clone(),
                 state: State::Idle,
                 mark: Instant::ZERO,
                 out: None,
-                asked: None,
-                forget_at: None,
+                pending_request: None,
+                expires_at: None,
             };
             (c.peer.id.clone(), client)
         };
         Self {
-            mihf: Child::only(Mihf::new(config.mih.clone(), rng)),
+            mihf: ChildMachine::without_slot(Mihf::new(config.mih.clone(), rng)),
             started: false,
             clients: config.clients.iter().map(client).collect(),
-            admission: Admission::new(config.capacity, config.reserve),
-            requests: Requests::new(config.max_requests),
+            admission: AdmissionControl::new(config.capacity, config.reserve),
+            requests: RequestQueue::new(config.max_requests),
             token: 0,
             open: BTreeMap::new(),
             unsent: VecDeque::new(),
-            outputs: Outputs::default(),
-            counters: Counters::default(),
+            outputs: OutputQueue::default(),
+            counters: PosCounters::default(),
             config,
         }
     }
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &PosCounters {
         &self.counters
     }
     /// Its MIH function.
@@ -96,75 +101,77 @@ impl PointOfService {
     }
     /// Its network's resources.
     #[must_use]
-    pub const fn admission(&self) -> &Admission {
+    pub const fn admission(&self) -> &AdmissionControl {
         &self.admission
     }
     /// Where the handover of a station stands; `None`: it is not known.
     #[must_use]
-    pub fn state(&self, station: &MihfId) -> Option<State> {
+    pub fn handover_state(&self, station: &MihfId) -> Option<State> {
         self.clients.get(station).map(|client| client.state)
     }
 
     /// An event of a station's controller; false if it means nothing in its state.
-    fn happen(&mut self, now: Instant, station: &MihfId, on: On) -> bool {
+    fn apply_station_event(&mut self, now: Instant, station: &MihfId, on: On) -> bool {
         let Some(client) = self.clients.get_mut(station) else { return false };
         let Some(row) = PointOfServiceTable::step(client.state, on) else { return false };
         client.state = row.to;
         let forgets = PointOfServiceTable::find(row.to, On::Forgotten, |_| true).is_some();
-        client.forget_at = forgets.then(|| now + self.config.forget);
+        client.expires_at = forgets.then(|| now + self.config.handover_expiry);
         for action in row.actions {
-            self.act(now, station, *action);
+            self.perform_action(now, station, *action);
         }
         true
     }
 
-    fn act(&mut self, now: Instant, station: &MihfId, action: Action) {
+    fn perform_action(&mut self, now: Instant, station: &MihfId, action: Action) {
         let Some(client) = self.clients.get_mut(station) else { return };
         let neighbour = self.config.neighbour.as_ref();
         let target = neighbour.map(|n| messages::target_link(&client.link, n.technology, &n.poa));
         match action {
             Action::Over(step) => {
-                let took = now.since(client.mark);
+                let took = now.duration_since(client.mark);
                 client.mark = now;
-                self.outputs.event(Event::Step { station: station.clone(), step, took });
+                self.outputs.push_event(PosEvent::Step { station: station.clone(), step, duration: took });
             }
             Action::Begin => {
                 client.mark = now;
                 self.counters.began += 1;
-                self.outputs.event(Event::HandoverBegan { station: station.clone() });
+                self.outputs.push_event(PosEvent::HandoverStarted { station: station.clone() });
             }
             Action::Inquire => {
                 let message = target.map(|target| messages::query_resources(station, &target));
-                self.send(now, station, neighbour.map(|n| n.peer.id.clone()), message);
+                self.send_for_station(now, station, neighbour.map(|n| n.peer.id.clone()), message);
             }
             Action::Book => {
                 let message = target.map(|target| messages::n2n_commit(station, &target));
-                self.send(now, station, neighbour.map(|n| n.peer.id.clone()), message);
+                self.send_for_station(now, station, neighbour.map(|n| n.peer.id.clone()), message);
             }
             Action::Ask => {
                 let message = target.map(|target| messages::net_candidate_query(&target));
-                self.send(now, station, Some(station.clone()), message);
+                self.send_for_station(now, station, Some(station.clone()), message);
             }
             Action::Tell => {
                 let message = target.map(|target| messages::net_commit(&target));
-                self.send(now, station, Some(station.clone()), message);
+                self.send_for_station(now, station, Some(station.clone()), message);
             }
             Action::Offer => {
                 let link = client.link.clone();
                 let message = target.map(|target| messages::mn_candidates(&link, &target));
-                self.answer(now, station, message);
+                self.answer_station(now, station, message);
             }
-            Action::Grant => self.answer(now, station, target.map(|target| messages::mn_committed(&target))),
-            Action::Deny => self.deny(now, station, Status::Rejected),
-            Action::Regret => self.deny(now, station, Status::NetworkError),
+            Action::Grant => {
+                self.answer_station(now, station, target.map(|target| messages::mn_committed(&target)))
+            }
+            Action::Deny => self.deny_station(now, station, Status::Rejected),
+            Action::Regret => self.deny_station(now, station, Status::NetworkError),
             Action::BreakOff => {
                 self.counters.broken_off += 1;
-                self.outputs.event(Event::BrokenOff { station: station.clone() });
+                self.outputs.push_event(PosEvent::BrokenOff { station: station.clone() });
             }
             Action::Abandon => {
                 if let Some(token) = client.out.take() {
                     self.open.remove(&token);
-                    self.order(now, mih::Command::Abandon { token });
+                    self.command_mihf(now, mih::MihfCommand::Abandon { token });
                 }
             }
             Action::Forget => self.counters.forgotten += 1,
@@ -172,135 +179,152 @@ impl PointOfService {
     }
 
     /// Sends a request of a station's controller; without anybody to send it to it is as good as lost.
-    fn send(&mut self, now: Instant, station: &MihfId, to: Option<MihfId>, message: Option<Message>) {
-        let token = self.token(Purpose::Handover(station.clone()));
+    fn send_for_station(
+        &mut self,
+        now: Instant,
+        station: &MihfId,
+        to: Option<MihfId>,
+        message: Option<MihfMessage>,
+    ) {
+        let token = self.allocate_token(TransactionPurpose::Handover(station.clone()));
         if let Some(client) = self.clients.get_mut(station) {
             client.out = Some(token);
         }
         match (to, message) {
-            (Some(to), Some(message)) => self.submit(now, token, to, message),
+            (Some(to), Some(message)) => self.submit_message(now, token, to, message),
             _ => self.unsent.push_back(token),
         }
     }
 
-    fn token(&mut self, purpose: Purpose) -> u64 {
+    fn allocate_token(&mut self, purpose: TransactionPurpose) -> u64 {
         self.token += 1;
         self.open.insert(self.token, purpose);
         self.token
     }
 
-    fn submit(&mut self, now: Instant, token: u64, to: MihfId, message: Message) {
-        if self.mihf.command(now, mih::Command::Send { token, to, message }).is_err() {
+    fn submit_message(&mut self, now: Instant, token: u64, to: MihfId, message: MihfMessage) {
+        if self.mihf.handle_command(now, mih::MihfCommand::Send { token, to, message }).is_err() {
             self.unsent.push_back(token);
         }
     }
 
-    fn order(&mut self, now: Instant, command: mih::Command) {
+    fn command_mihf(&mut self, now: Instant, command: mih::MihfCommand) {
         // A transaction that the MIH function has forgotten by now has no answer.
-        let _ = self.mihf.command(now, command);
+        let _ = self.mihf.handle_command(now, command);
     }
 
-    fn answer(&mut self, now: Instant, station: &MihfId, message: Option<Message>) {
-        let asked = self.clients.get_mut(station).and_then(|client| client.asked.take());
+    fn answer_station(&mut self, now: Instant, station: &MihfId, message: Option<MihfMessage>) {
+        let asked = self.clients.get_mut(station).and_then(|client| client.pending_request.take());
         if let (Some((transaction, _)), Some(message)) = (asked, message) {
-            self.respond(now, transaction, message);
+            self.send_response(now, transaction, message);
         }
     }
 
-    fn deny(&mut self, now: Instant, station: &MihfId, status: Status) {
-        let asked = self.clients.get_mut(station).and_then(|client| client.asked.take());
+    fn deny_station(&mut self, now: Instant, station: &MihfId, status: Status) {
+        let asked = self.clients.get_mut(station).and_then(|client| client.pending_request.take());
         if let Some((transaction, id)) = asked {
-            self.refuse(now, transaction, id, status);
+            self.refuse_request(now, transaction, id, status);
         }
     }
 
-    fn refuse(&mut self, now: Instant, transaction: Incoming, id: MessageId, status: Status) {
-        self.respond(now, transaction, messages::response(id, status));
+    fn refuse_request(
+        &mut self,
+        now: Instant,
+        transaction: IncomingRequestId,
+        id: MessageId,
+        status: Status,
+    ) {
+        self.send_response(now, transaction, messages::status_response(id, status));
     }
 
-    fn respond(&mut self, now: Instant, transaction: Incoming, message: Message) {
+    fn send_response(&mut self, now: Instant, transaction: IncomingRequestId, message: MihfMessage) {
         let success = message.status() == Some(Status::Success);
         *if success { &mut self.counters.answered } else { &mut self.counters.refused } += 1;
-        self.order(now, mih::Command::Respond { transaction, message });
+        self.command_mihf(now, mih::MihfCommand::Respond { transaction, message });
     }
 
     /// What the MIH function says, until it has no more to say.
-    fn settle(&mut self, now: Instant) {
+    fn drain_mihf_events(&mut self, now: Instant) {
         loop {
             if let Some(token) = self.unsent.pop_front() {
-                self.result(now, token, On::Failed);
+                self.handle_result(now, token, On::Failed);
             } else if let Some(event) = self.outputs.next_event(&mut self.mihf) {
-                self.mih(now, event);
+                self.handle_mihf_event(now, event);
             } else {
                 return;
             }
         }
     }
 
-    fn mih(&mut self, now: Instant, event: mih::Event) {
+    fn handle_mihf_event(&mut self, now: Instant, event: mih::MihfEvent) {
         match event {
-            mih::Event::Done { token, result } => {
+            mih::MihfEvent::Done { token, result } => {
                 let on = match result {
                     Ok(Some(response)) if !messages::is_granted(&response) => On::Refused,
                     Ok(_) => On::Granted,
                     Err(_) => On::Failed,
                 };
-                self.result(now, token, on);
+                self.handle_result(now, token, on);
             }
-            mih::Event::Request { from, transaction, message } => {
-                let request = Request { from, transaction, message };
+            mih::MihfEvent::Request { from, transaction, message } => {
+                let request = PendingRequest { from, transaction, message };
                 if let Err(request) = self.requests.push(now + self.config.processing, request) {
                     self.counters.overloaded += 1;
-                    self.refuse(now, request.transaction, request.message.id, Status::UnspecifiedFailure);
+                    self.refuse_request(
+                        now,
+                        request.transaction,
+                        request.message.id,
+                        Status::UnspecifiedFailure,
+                    );
                 }
             }
-            mih::Event::Indication { from, message } => {
+            mih::MihfEvent::Indication { from, message } => {
                 let meant = message.id == MessageId::LINK_GOING_DOWN_INDICATION
-                    && self.config.trigger == Trigger::Remote
-                    && self.happen(now, &from, On::Trigger);
+                    && self.config.trigger == HandoverTrigger::Remote
+                    && self.apply_station_event(now, &from, On::Trigger);
                 if !meant {
                     self.counters.ignored_indications += 1;
                 }
             }
-            mih::Event::Registered { peer } => self.registered(now, peer),
-            mih::Event::ClaimRefused { peer, address } => {
-                self.outputs.event(Event::ClaimRefused { peer, address });
+            mih::MihfEvent::Registered { peer } => self.handle_registration(now, peer),
+            mih::MihfEvent::ClaimRefused { peer, address } => {
+                self.outputs.push_event(PosEvent::ClaimRefused { peer, address });
             }
             _ => {}
         }
     }
 
-    fn registered(&mut self, now: Instant, station: MihfId) {
+    fn handle_registration(&mut self, now: Instant, station: MihfId) {
         let Some(client) = self.clients.get(&station) else {
             self.counters.unknown_stations += 1;
             return;
         };
-        let message = messages::subscribe(&client.link);
-        self.admission.attach(&station);
-        self.outputs.event(Event::Registered { station: station.clone() });
-        if self.config.trigger == Trigger::Remote {
-            let token = self.token(Purpose::Subscription);
-            self.submit(now, token, station, message);
+        let message = messages::subscribe_request(&client.link);
+        self.admission.attach_station(&station);
+        self.outputs.push_event(PosEvent::Registered { station: station.clone() });
+        if self.config.trigger == HandoverTrigger::Remote {
+            let token = self.allocate_token(TransactionPurpose::Subscription);
+            self.submit_message(now, token, station, message);
         }
     }
 
-    fn result(&mut self, now: Instant, token: u64, on: On) {
+    fn handle_result(&mut self, now: Instant, token: u64, on: On) {
         match self.open.remove(&token) {
-            Some(Purpose::Handover(station)) => {
+            Some(TransactionPurpose::Handover(station)) => {
                 let waits = self.clients.get_mut(&station).filter(|client| client.out == Some(token));
                 if let Some(client) = waits {
                     client.out = None;
-                    self.happen(now, &station, on);
+                    self.apply_station_event(now, &station, on);
                 } else {
                     self.counters.late_results += 1;
                 }
             }
-            Some(Purpose::Completion(transaction)) => {
+            Some(TransactionPurpose::Completion(transaction)) => {
                 let status = if on == On::Granted { Status::Success } else { Status::NetworkError };
-                let message = messages::response(MessageId::MN_HO_COMPLETE_REQUEST, status);
-                self.respond(now, transaction, message);
+                let message = messages::status_response(MessageId::MN_HO_COMPLETE_REQUEST, status);
+                self.send_response(now, transaction, message);
             }
-            Some(Purpose::Subscription) => {
+            Some(TransactionPurpose::Subscription) => {
                 if on != On::Granted {
                     self.counters.subscriptions_failed += 1;
                 }
@@ -310,9 +334,9 @@ impl PointOfService {
     }
 
     /// A request has been processed.
-    fn act_upon(&mut self, now: Instant, request: Request) {
-        self.outputs.work(Work { label: work::REQUEST, units: 1 });
-        let Request { from, transaction, message } = request;
+    fn act_upon(&mut self, now: Instant, request: PendingRequest) {
+        self.outputs.push_work(WorkRecord { label: work::REQUEST, units: 1 });
+        let PendingRequest { from, transaction, message } = request;
         let between_networks = matches!(
             message.id,
             MessageId::N2N_HO_QUERY_RESOURCES_REQUEST
@@ -321,74 +345,91 @@ impl PointOfService {
         );
         if between_networks && self.config.neighbour.as_ref().is_some_and(|n| n.peer.id != from) {
             self.counters.unknown_networks += 1;
-            return self.refuse(now, transaction, message.id, Status::AuthorizationFailure);
+            return self.refuse_request(now, transaction, message.id, Status::AuthorizationFailure);
         }
         match message.id {
             MessageId::MN_HO_CANDIDATE_QUERY_REQUEST => {
-                self.asked(now, &from, transaction, message.id, On::Query);
+                self.handle_station_request(now, &from, transaction, message.id, On::Query);
             }
-            MessageId::MN_HO_COMMIT_REQUEST => self.asked(now, &from, transaction, message.id, On::Commit),
-            MessageId::MN_HO_COMPLETE_REQUEST => self.completed(now, from, transaction, &message),
+            MessageId::MN_HO_COMMIT_REQUEST => {
+                self.handle_station_request(now, &from, transaction, message.id, On::Commit)
+            }
+            MessageId::MN_HO_COMPLETE_REQUEST => self.handle_completion(now, from, transaction, &message),
             MessageId::N2N_HO_QUERY_RESOURCES_REQUEST => {
-                self.expire(now);
-                let room = messages::station(&message).is_none_or(|id| self.admission.has_room(id));
+                self.expire_reservations(now);
+                let room = messages::station_id(&message).is_none_or(|id| self.admission.has_room(id));
                 self.counters.no_resources += u64::from(!room);
-                self.respond(now, transaction, messages::resources(room));
+                self.send_response(now, transaction, messages::resources_response(room));
             }
             MessageId::N2N_HO_COMMIT_REQUEST => {
-                self.expire(now);
-                let room = messages::station(&message).is_some_and(|id| self.admission.reserve(now, id));
+                self.expire_reservations(now);
+                let room =
+                    messages::station_id(&message).is_some_and(|id| self.admission.reserve_for(now, id));
                 *if room { &mut self.counters.reserved } else { &mut self.counters.no_resources } += 1;
                 let status = if room { Status::Success } else { Status::Rejected };
-                self.respond(now, transaction, messages::response(message.id, status));
+                self.send_response(now, transaction, messages::status_response(message.id, status));
             }
             MessageId::N2N_HO_COMPLETE_REQUEST => {
-                if let Some(station) = messages::station(&message).cloned() {
-                    self.moved(now, &station, &message);
+                if let Some(station) = messages::station_id(&message).cloned() {
+                    self.record_move(now, &station, &message);
                 }
-                let answer = messages::response(message.id, Status::Success);
-                self.respond(now, transaction, answer);
+                let answer = messages::status_response(message.id, Status::Success);
+                self.send_response(now, transaction, answer);
             }
             id => {
                 self.counters.unknown_requests += 1;
-                self.refuse(now, transaction, id, Status::Rejected);
+                self.refuse_request(now, transaction, id, Status::Rejected);
             }
         }
     }
 
     /// A station's own request, which its controller answers when the target has.
-    fn asked(&mut self, now: Instant, from: &MihfId, transaction: Incoming, id: MessageId, on: On) {
+    fn handle_station_request(
+        &mut self,
+        now: Instant,
+        from: &MihfId,
+        transaction: IncomingRequestId,
+        id: MessageId,
+        on: On,
+    ) {
         let Some(client) = self.clients.get_mut(from) else {
             self.counters.unknown_stations += 1;
-            self.refuse(now, transaction, id, Status::AuthorizationFailure);
+            self.refuse_request(now, transaction, id, Status::AuthorizationFailure);
             return;
         };
-        let before = client.asked.replace((transaction, id));
-        if !self.happen(now, from, on) {
-            let refused = self.clients.get_mut(from).and_then(|c| core::mem::replace(&mut c.asked, before));
+        let before = client.pending_request.replace((transaction, id));
+        if !self.apply_station_event(now, from, on) {
+            let refused =
+                self.clients.get_mut(from).and_then(|c| core::mem::replace(&mut c.pending_request, before));
             if let Some((transaction, id)) = refused {
-                self.refuse(now, transaction, id, Status::Rejected);
+                self.refuse_request(now, transaction, id, Status::Rejected);
             }
         }
     }
 
     /// MIH_MN_HO_Complete: the other network hears of it before the station has its answer.
-    fn completed(&mut self, now: Instant, station: MihfId, transaction: Incoming, message: &Message) {
-        self.moved(now, &station, message);
+    fn handle_completion(
+        &mut self,
+        now: Instant,
+        station: MihfId,
+        transaction: IncomingRequestId,
+        message: &MihfMessage,
+    ) {
+        self.record_move(now, &station, message);
         match self.config.neighbour.as_ref().map(|n| n.peer.id.clone()) {
             Some(to) => {
-                let token = self.token(Purpose::Completion(transaction));
-                self.submit(now, token, to, messages::n2n_complete(&station, message));
+                let token = self.allocate_token(TransactionPurpose::Completion(transaction));
+                self.submit_message(now, token, to, messages::n2n_complete(&station, message));
             }
             None => {
-                let answer = messages::response(message.id, Status::Success);
-                self.respond(now, transaction, answer);
+                let answer = messages::status_response(message.id, Status::Success);
+                self.send_response(now, transaction, answer);
             }
         }
     }
 
     /// A station has gone from one network to the other; which of them is this one says the new link.
-    fn moved(&mut self, now: Instant, station: &MihfId, message: &Message) {
+    fn record_move(&mut self, now: Instant, station: &MihfId, message: &MihfMessage) {
         if !self.clients.contains_key(station) && !self.admission.is_reserved(station) {
             self.counters.unknown_stations += 1;
             return;
@@ -397,73 +438,73 @@ impl PointOfService {
             matches!(param, Tlv::NewLinkIdentifier(link) if link.poa.as_ref() == Some(&self.config.poa))
         });
         if here {
-            self.admission.attach(station);
+            self.admission.attach_station(station);
             self.counters.arrived += 1;
-            self.outputs.event(Event::Arrived { station: station.clone() });
+            self.outputs.push_event(PosEvent::Arrived { station: station.clone() });
         } else {
-            self.admission.leave(station);
+            self.admission.remove_station(station);
             self.counters.gone += 1;
-            self.outputs.event(Event::Gone { station: station.clone() });
-            self.happen(now, station, On::Completed);
+            self.outputs.push_event(PosEvent::Departed { station: station.clone() });
+            self.apply_station_event(now, station, On::Completed);
         }
     }
 
-    fn expire(&mut self, now: Instant) {
-        self.counters.expired += self.admission.expire(now);
+    fn expire_reservations(&mut self, now: Instant) {
+        self.counters.expired += self.admission.expire_reservations(now);
     }
 
-    fn timeout(&mut self, now: Instant) {
-        self.mihf.handle(now, Input::Timeout);
-        self.settle(now);
-        self.expire(now);
+    fn expire_timers(&mut self, now: Instant) {
+        self.mihf.handle_input(now, MachineInput::Timeout);
+        self.drain_mihf_events(now);
+        self.expire_reservations(now);
         while let Some(request) = self.requests.pop_due(now) {
             self.act_upon(now, request);
         }
-        let due = |(_, client): &(&MihfId, &Client)| client.forget_at.is_some_and(|at| at <= now);
+        let due = |(_, client): &(&MihfId, &StationEntry)| client.expires_at.is_some_and(|at| at <= now);
         let due: Vec<MihfId> = self.clients.iter().filter(due).map(|(id, _)| id.clone()).collect();
         for station in due {
-            self.happen(now, &station, On::Forgotten);
+            self.apply_station_event(now, &station, On::Forgotten);
         }
     }
 }
 
 impl Machine for PointOfService {
-    type Command = Command;
-    type Event = Event;
+    type Command = PosCommand;
+    type Event = PosEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Timeout => self.timeout(now),
-            other => self.mihf.handle(now, other),
+            MachineInput::Timeout => self.expire_timers(now),
+            other => self.mihf.handle_input(now, other),
         }
-        self.settle(now);
+        self.drain_mihf_events(now);
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: PosCommand) -> Result<(), CommandError> {
         match command {
-            Command::Start if self.started => return Err(CommandError::WrongState("it has been started")),
-            Command::Start => {
+            PosCommand::Start if self.started => return Err(CommandError::WrongState("it has been started")),
+            PosCommand::Start => {
                 self.started = true;
                 let clients = self.config.clients.iter().map(|client| &client.peer);
                 let neighbour = self.config.neighbour.as_ref().map(|neighbour| &neighbour.peer);
                 let peers: Vec<_> = clients.chain(neighbour).cloned().collect();
                 for peer in peers {
-                    self.order(now, mih::Command::Peer(peer));
+                    self.command_mihf(now, mih::MihfCommand::Peer(peer));
                 }
             }
-            Command::Link { station, event } => {
-                self.outputs.work(Work { label: work::LINK, units: 1 });
+            PosCommand::Link { station, event } => {
+                self.outputs.push_work(WorkRecord { label: work::LINK, units: 1 });
                 let meant = matches!(event, LinkEvent::GoingDown { .. })
-                    && self.config.trigger == Trigger::Local
-                    && self.happen(now, &station, On::Trigger);
+                    && self.config.trigger == HandoverTrigger::Local
+                    && self.apply_station_event(now, &station, On::Trigger);
                 if !meant {
                     self.counters.ignored_link_events += 1;
                 }
             }
-            Command::Leave { station } => self.admission.leave(&station),
+            PosCommand::Leave { station } => self.admission.remove_station(&station),
         }
-        self.settle(now);
+        self.drain_mihf_events(now);
         Ok(())
     }
 
@@ -472,8 +513,13 @@ impl Machine for PointOfService {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        let forget = self.clients.values().filter_map(|client| client.forget_at).min();
-        earliest([self.requests.next(), self.admission.next(), forget, self.mihf.poll_timeout()])
+        let forget = self.clients.values().filter_map(|client| client.expires_at).min();
+        earliest_deadline([
+            self.requests.next_due(),
+            self.admission.next_expiry(),
+            forget,
+            self.mihf.poll_timeout(),
+        ])
     }
 }
 

@@ -158,7 +158,7 @@ automaton! {
 }
 
 /// A row of this controller.
-pub type Row = RowOf<PointOfServiceTable>;
+pub type PosRow = RowOf<PointOfServiceTable>;
 
 #[cfg(test)]
 mod tests;

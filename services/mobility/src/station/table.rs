@@ -258,7 +258,7 @@ automaton! {
 }
 
 /// A row of this controller.
-pub type Row = RowOf<StationTable>;
+pub type StationRow = RowOf<StationTable>;
 
 #[cfg(test)]
 mod tests;

@@ -1,60 +1,60 @@
 //! Handovers in which something goes wrong. The old link is down 9 s after its announcement, unless a test says
 //! otherwise.
 
-use crate::world::{GOING, Setting, World, mn, ms};
+use crate::world::{GOING, HandoverTestConfig, HandoverTestNetwork, millis, mn_id};
 use usher_core::Duration;
-use usher_mih::{MessageId as M, Unanswered};
-use usher_mobility::station::{Failure, OnFailure, State};
-use usher_mobility::{Initiation, Interface, LinkCommand, LinkEvent, pos, station};
+use usher_mih::{MessageId, UnansweredPolicy};
+use usher_mobility::station::{HandoverFailure, OnFailure, State};
+use usher_mobility::{HandoverInitiation, LinkCommand, LinkEvent, StationInterface, pos, station};
 
 /// Failure after the old link is down: entry and redirection alone, or a scan before them.
 const KNOWN: u64 = 9000 + 100 + 60;
 const UNKNOWN: u64 = 9000 + 150 + 100 + 60;
 
 /// Responses are waited for; one second after the acknowledgement it is enough.
-fn setting(initiation: Initiation) -> Setting {
-    let mut setting = Setting::new(initiation);
+fn test_config(initiation: HandoverInitiation) -> HandoverTestConfig {
+    let mut setting = HandoverTestConfig::new(initiation);
     setting.timing.response = Some(Duration::from_secs(1));
-    setting.timing.unanswered = Unanswered::Abort;
+    setting.timing.unanswered = UnansweredPolicy::Abort;
     setting
 }
 
-fn run(setting: Setting) -> World {
-    let mut world = World::new(setting);
-    world.run(Duration::from_secs(25));
+fn run_handover(setting: HandoverTestConfig) -> HandoverTestNetwork {
+    let mut world = HandoverTestNetwork::new(setting);
+    world.run_for(Duration::from_secs(25));
     world
 }
 
 /// A world in which all messages of this name are lost from the beginning of the handover on.
-fn without(setting: Setting, lost: M) -> World {
-    let mut world = World::new(setting);
-    world.lose(move |id, ack| id == lost && !ack);
-    world.run(Duration::from_secs(25));
+fn run_losing(setting: HandoverTestConfig, lost: MessageId) -> HandoverTestNetwork {
+    let mut world = HandoverTestNetwork::new(setting);
+    world.lose_messages(move |id, ack| id == lost && !ack);
+    world.run_for(Duration::from_secs(25));
     world
 }
 
 #[test]
 fn a_station_that_leads_may_lose_any_message() {
-    use Failure::{MessageLost, Refused};
+    use HandoverFailure::{MessageLost, Refused};
     let expected = [
-        (M::MN_HO_CANDIDATE_QUERY_REQUEST, Some(MessageLost)),
+        (MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, Some(MessageLost)),
         // The serving network says that the other one does not answer.
-        (M::N2N_HO_QUERY_RESOURCES_REQUEST, Some(Refused)),
-        (M::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(MessageLost)),
-        (M::MN_HO_CANDIDATE_QUERY_RESPONSE, Some(MessageLost)),
-        (M::MN_HO_COMMIT_REQUEST, Some(MessageLost)),
-        (M::N2N_HO_COMMIT_REQUEST, Some(Refused)),
-        (M::N2N_HO_COMMIT_RESPONSE, Some(MessageLost)),
-        (M::MN_HO_COMMIT_RESPONSE, Some(MessageLost)),
-        (M::MN_HO_COMPLETE_REQUEST, None),
-        (M::N2N_HO_COMPLETE_REQUEST, None),
-        (M::N2N_HO_COMPLETE_RESPONSE, None),
-        (M::MN_HO_COMPLETE_RESPONSE, None),
+        (MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, Some(Refused)),
+        (MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(MessageLost)),
+        (MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE, Some(MessageLost)),
+        (MessageId::MN_HO_COMMIT_REQUEST, Some(MessageLost)),
+        (MessageId::N2N_HO_COMMIT_REQUEST, Some(Refused)),
+        (MessageId::N2N_HO_COMMIT_RESPONSE, Some(MessageLost)),
+        (MessageId::MN_HO_COMMIT_RESPONSE, Some(MessageLost)),
+        (MessageId::MN_HO_COMPLETE_REQUEST, None),
+        (MessageId::N2N_HO_COMPLETE_REQUEST, None),
+        (MessageId::N2N_HO_COMPLETE_RESPONSE, None),
+        (MessageId::MN_HO_COMPLETE_RESPONSE, None),
     ];
     for (lost, failure) in expected {
-        let world = without(setting(Initiation::Station), lost);
+        let world = run_losing(test_config(HandoverInitiation::Station), lost);
         let took = if failure.is_some() { KNOWN } else { 1230 };
-        assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{lost}");
+        assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{lost}");
         let incomplete = u64::from(failure.is_none());
         assert_eq!(world.station().counters().incomplete, incomplete, "{lost}");
         assert_eq!(world.station().state(), State::Moved, "{lost}");
@@ -63,29 +63,29 @@ fn a_station_that_leads_may_lose_any_message() {
 
 #[test]
 fn a_network_that_leads_may_lose_any_message() {
-    use Failure::{LinkDown, MessageLost};
+    use HandoverFailure::{LinkDown, MessageLost};
     let expected = [
-        (M::LINK_GOING_DOWN_INDICATION, Some(MessageLost), UNKNOWN),
-        (M::N2N_HO_QUERY_RESOURCES_REQUEST, Some(LinkDown), UNKNOWN),
-        (M::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(LinkDown), UNKNOWN),
-        (M::NET_HO_CANDIDATE_QUERY_REQUEST, Some(LinkDown), UNKNOWN),
-        (M::NET_HO_CANDIDATE_QUERY_RESPONSE, Some(LinkDown), KNOWN),
-        (M::N2N_HO_COMMIT_REQUEST, Some(LinkDown), KNOWN),
-        (M::N2N_HO_COMMIT_RESPONSE, Some(LinkDown), KNOWN),
-        (M::NET_HO_COMMIT_REQUEST, Some(LinkDown), KNOWN),
-        (M::NET_HO_COMMIT_RESPONSE, None, 1030),
-        (M::MN_HO_COMPLETE_REQUEST, None, 1030),
-        (M::N2N_HO_COMPLETE_REQUEST, None, 1030),
-        (M::N2N_HO_COMPLETE_RESPONSE, None, 1030),
-        (M::MN_HO_COMPLETE_RESPONSE, None, 1030),
+        (MessageId::LINK_GOING_DOWN_INDICATION, Some(MessageLost), UNKNOWN),
+        (MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, Some(LinkDown), UNKNOWN),
+        (MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(LinkDown), UNKNOWN),
+        (MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, Some(LinkDown), UNKNOWN),
+        (MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, Some(LinkDown), KNOWN),
+        (MessageId::N2N_HO_COMMIT_REQUEST, Some(LinkDown), KNOWN),
+        (MessageId::N2N_HO_COMMIT_RESPONSE, Some(LinkDown), KNOWN),
+        (MessageId::NET_HO_COMMIT_REQUEST, Some(LinkDown), KNOWN),
+        (MessageId::NET_HO_COMMIT_RESPONSE, None, 1030),
+        (MessageId::MN_HO_COMPLETE_REQUEST, None, 1030),
+        (MessageId::N2N_HO_COMPLETE_REQUEST, None, 1030),
+        (MessageId::N2N_HO_COMPLETE_RESPONSE, None, 1030),
+        (MessageId::MN_HO_COMPLETE_RESPONSE, None, 1030),
     ];
     for (lost, failure, took) in expected {
-        let world = without(setting(Initiation::Network), lost);
-        assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{lost}");
+        let world = run_losing(test_config(HandoverInitiation::Network), lost);
+        assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{lost}");
         assert_eq!(world.station().state(), State::Moved, "{lost}");
-        let broken = world.serving().counters().broken_off;
+        let broken = world.serving_pos().counters().broken_off;
         // A station that did not acknowledge the commitment may have heard it all the same.
-        let known_to_fail = failure == Some(LinkDown) && lost != M::NET_HO_COMMIT_REQUEST;
+        let known_to_fail = failure == Some(LinkDown) && lost != MessageId::NET_HO_COMMIT_REQUEST;
         assert_eq!(broken, u64::from(known_to_fail), "{lost}");
     }
 }
@@ -94,59 +94,77 @@ fn a_network_that_leads_may_lose_any_message() {
 #[test]
 fn a_station_need_not_wait_for_the_link_to_go_down() {
     // Three times 100 ms for an acknowledgement; the scan before it.
-    let mut setting = setting(Initiation::Station);
+    let mut setting = test_config(HandoverInitiation::Station);
     setting.on_failure = OnFailure::OtherInterface;
-    let world = without(setting, M::MN_HO_CANDIDATE_QUERY_REQUEST);
-    assert_eq!(world.done(), (false, Some(Failure::MessageLost), ms(150 + 300 + 100 + 60)));
-    assert_eq!(world.steps()[1], ("wait", 300));
-    let mut setting = self::setting(Initiation::Network);
+    let world = run_losing(setting, MessageId::MN_HO_CANDIDATE_QUERY_REQUEST);
+    assert_eq!(
+        world.handover_result(),
+        (false, Some(HandoverFailure::MessageLost), millis(150 + 300 + 100 + 60))
+    );
+    assert_eq!(world.step_times()[1], ("wait", 300));
+    let mut setting = self::test_config(HandoverInitiation::Network);
     setting.on_failure = OnFailure::OtherInterface;
-    let world = without(setting, M::LINK_GOING_DOWN_INDICATION);
-    assert_eq!(world.done(), (false, Some(Failure::MessageLost), ms(300 + 150 + 100 + 60)));
+    let world = run_losing(setting, MessageId::LINK_GOING_DOWN_INDICATION);
+    assert_eq!(
+        world.handover_result(),
+        (false, Some(HandoverFailure::MessageLost), millis(300 + 150 + 100 + 60))
+    );
 }
 
 /// Only a request that has come and is not answered sends the station to the other interface, if it is told so.
 #[test]
 fn a_station_may_leave_only_what_does_not_answer() {
-    let mut setting = setting(Initiation::Station);
+    let mut setting = test_config(HandoverInitiation::Station);
     setting.on_failure = OnFailure::OtherInterfaceIfUnanswered;
-    let lost = Some(Failure::MessageLost);
+    let lost = Some(HandoverFailure::MessageLost);
     // A second after the acknowledgement, which takes a round trip of 40 ms; the scan before it. The commitment comes
     // after the answer to the query.
-    let world = without(setting.clone(), M::MN_HO_CANDIDATE_QUERY_RESPONSE);
-    assert_eq!(world.done(), (false, lost, ms(150 + 40 + 1000 + 100 + 60)));
-    assert_eq!(world.steps()[1], ("wait", 1040));
-    let world = without(setting.clone(), M::MN_HO_COMMIT_RESPONSE);
-    assert_eq!(world.done(), (false, lost, ms(150 + 460 + 40 + 1000 + 100 + 60)));
+    let world = run_losing(setting.clone(), MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE);
+    assert_eq!(world.handover_result(), (false, lost, millis(150 + 40 + 1000 + 100 + 60)));
+    assert_eq!(world.step_times()[1], ("wait", 1040));
+    let world = run_losing(setting.clone(), MessageId::MN_HO_COMMIT_RESPONSE);
+    assert_eq!(world.handover_result(), (false, lost, millis(150 + 460 + 40 + 1000 + 100 + 60)));
     // What is not acknowledged is waited out, whether the message was lost or its acknowledgement.
-    for request in [M::MN_HO_CANDIDATE_QUERY_REQUEST, M::MN_HO_COMMIT_REQUEST] {
-        assert_eq!(without(setting.clone(), request).done(), (false, lost, ms(KNOWN)), "{request}");
+    for request in [MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, MessageId::MN_HO_COMMIT_REQUEST] {
+        assert_eq!(
+            run_losing(setting.clone(), request).handover_result(),
+            (false, lost, millis(KNOWN)),
+            "{request}"
+        );
     }
-    let mut world = World::new(setting.clone());
-    world.lose(|id, ack| ack && id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
-    world.run(Duration::from_secs(25));
-    assert_eq!(world.done(), (false, lost, ms(KNOWN)));
+    let mut world = HandoverTestNetwork::new(setting.clone());
+    world.lose_messages(|id, ack| ack && id == MessageId::MN_HO_CANDIDATE_QUERY_REQUEST);
+    world.run_for(Duration::from_secs(25));
+    assert_eq!(world.handover_result(), (false, lost, millis(KNOWN)));
     // So are a refusal and a scan in vain.
     let mut full = setting.clone();
     full.capacity = 0;
-    assert_eq!(run(full).done(), (false, Some(Failure::Refused), ms(KNOWN)));
+    assert_eq!(run_handover(full).handover_result(), (false, Some(HandoverFailure::Refused), millis(KNOWN)));
     let mut blind = setting;
     blind.blind_scans = 1;
-    assert_eq!(run(blind).done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
+    assert_eq!(
+        run_handover(blind).handover_result(),
+        (false, Some(HandoverFailure::NoNetwork), millis(UNKNOWN))
+    );
     // A network that leads is not asked: an indication wants no answer.
-    let mut network = self::setting(Initiation::Network);
+    let mut network = self::test_config(HandoverInitiation::Network);
     network.on_failure = OnFailure::OtherInterfaceIfUnanswered;
-    let world = without(network, M::LINK_GOING_DOWN_INDICATION);
-    assert_eq!(world.done(), (false, lost, ms(UNKNOWN)));
+    let world = run_losing(network, MessageId::LINK_GOING_DOWN_INDICATION);
+    assert_eq!(world.handover_result(), (false, lost, millis(UNKNOWN)));
 }
 
 /// The steps of a failed handover add up as those of another do.
 #[test]
 fn steps_add_up_whatever_happens() {
-    for lost in [M::MN_HO_CANDIDATE_QUERY_REQUEST, M::MN_HO_COMMIT_RESPONSE, M::MN_HO_COMPLETE_REQUEST] {
-        let world = without(setting(Initiation::Station), lost);
-        let sum: u64 = world.steps().iter().filter(|(name, _)| *name != "completion").map(|(_, ms)| ms).sum();
-        assert_eq!(ms(sum), world.done().2, "{lost}");
+    for lost in [
+        MessageId::MN_HO_CANDIDATE_QUERY_REQUEST,
+        MessageId::MN_HO_COMMIT_RESPONSE,
+        MessageId::MN_HO_COMPLETE_REQUEST,
+    ] {
+        let world = run_losing(test_config(HandoverInitiation::Station), lost);
+        let sum: u64 =
+            world.step_times().iter().filter(|(name, _)| *name != "completion").map(|(_, ms)| ms).sum();
+        assert_eq!(millis(sum), world.handover_result().2, "{lost}");
     }
 }
 
@@ -154,25 +172,25 @@ fn steps_add_up_whatever_happens() {
 #[test]
 fn the_flow_is_lost_until_it_is_redirected() {
     // Down at 9.2 s, entered at 9.3 s, redirected at 9.33 s.
-    let mut setting = setting(Initiation::Station);
-    setting.leaves = ms(9200);
-    let world = without(setting.clone(), M::MN_HO_COMMIT_REQUEST);
-    assert_eq!(world.lost(), [9250]);
+    let mut setting = test_config(HandoverInitiation::Station);
+    setting.leaves = millis(9200);
+    let world = run_losing(setting.clone(), MessageId::MN_HO_COMMIT_REQUEST);
+    assert_eq!(world.lost_packet_times(), [9250]);
     // Two more attempts to enter, a second and 100 ms each.
     setting.failed_entries = 2;
-    let world = without(setting, M::MN_HO_COMMIT_REQUEST);
-    assert_eq!(world.lost(), [9250, 9750, 10250, 10750, 11250]);
+    let world = run_losing(setting, MessageId::MN_HO_COMMIT_REQUEST);
+    assert_eq!(world.lost_packet_times(), [9250, 9750, 10250, 10750, 11250]);
 }
 
 /// Acknowledgements are lost, messages are not: the network has heard what the station takes for lost, and goes on.
 #[test]
 fn the_network_may_have_heard_what_seemed_lost() {
-    let mut world = World::new(setting(Initiation::Network));
-    world.lose(|id, ack| ack && id == M::LINK_GOING_DOWN_INDICATION);
-    world.run(ms(350));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Network));
+    world.lose_messages(|id, ack| ack && id == MessageId::LINK_GOING_DOWN_INDICATION);
+    world.run_for(millis(350));
     assert_eq!(world.station().state(), State::Waiting);
-    world.run(Duration::from_secs(20));
-    assert_eq!(world.done(), (true, None, ms(1030)));
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.handover_result(), (true, None, millis(1030)));
     assert_eq!(world.station().counters().broken_off, 1);
 }
 
@@ -181,11 +199,13 @@ fn the_network_may_have_heard_what_seemed_lost() {
 fn late_responses_come_in_vain() {
     // Two processings for each of two requests; or one that is longer than the patience of a second.
     let patient = 150 + 2 * (2 * 300 + 60) + 160;
-    for (processing, took, failure) in [(1100, KNOWN, Some(Failure::MessageLost)), (300, patient, None)] {
-        let mut setting = setting(Initiation::Station);
-        setting.processing = ms(processing);
-        let world = run(setting);
-        assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{processing}");
+    for (processing, took, failure) in
+        [(1100, KNOWN, Some(HandoverFailure::MessageLost)), (300, patient, None)]
+    {
+        let mut setting = test_config(HandoverInitiation::Station);
+        setting.processing = millis(processing);
+        let world = run_handover(setting);
+        assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{processing}");
         let late = world.station().mihf().counters().late_responses;
         assert_eq!(late > 0, failure.is_some(), "{processing}");
     }
@@ -195,28 +215,28 @@ fn late_responses_come_in_vain() {
 /// the handover has succeeded exactly if the station was told to go before it lost the link.
 #[test]
 fn a_station_may_leave_amid_any_step() {
-    for initiation in [Initiation::Station, Initiation::Network] {
-        let told = if initiation == Initiation::Station { 1070 } else { 870 };
+    for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+        let told = if initiation == HandoverInitiation::Station { 1070 } else { 870 };
         for leaves in (0..1600).step_by(5) {
-            let mut setting = setting(initiation);
-            setting.leaves = ms(leaves);
-            let world = run(setting);
-            let (success, failure, took) = world.done();
-            let expected = (leaves <= told).then_some(Failure::LinkDown);
+            let mut setting = test_config(initiation);
+            setting.leaves = millis(leaves);
+            let world = run_handover(setting);
+            let (success, failure, took) = world.handover_result();
+            let expected = (leaves <= told).then_some(HandoverFailure::LinkDown);
             assert_eq!((success, failure), (expected.is_none(), expected), "{initiation:?} {leaves}");
             if success {
-                assert_eq!(took, ms(told + 160), "{initiation:?} {leaves}");
+                assert_eq!(took, millis(told + 160), "{initiation:?} {leaves}");
             } else {
                 // Entry and redirection follow the loss at once, or with a scan that is under way or begins then.
-                let scan = took.saturating_sub(ms(leaves + 160));
-                assert!(scan <= ms(150), "{initiation:?} {leaves}: {took:?}");
+                let scan = took.saturating_sub(millis(leaves + 160));
+                assert!(scan <= millis(150), "{initiation:?} {leaves}: {took:?}");
             }
             assert_eq!(world.station().state(), State::Moved);
-            let left = world.said().iter().find_map(|(_, event)| match event {
-                station::Event::HandoverDone { left, .. } => Some(*left),
+            let left = world.station_events().iter().find_map(|(_, event)| match event {
+                station::StationEvent::HandoverDone { left, .. } => Some(*left),
                 _ => None,
             });
-            assert_eq!(left.flatten().is_some(), ms(leaves) <= took, "{initiation:?} {leaves}");
+            assert_eq!(left.flatten().is_some(), millis(leaves) <= took, "{initiation:?} {leaves}");
         }
     }
 }
@@ -224,132 +244,139 @@ fn a_station_may_leave_amid_any_step() {
 /// Without resources in the other network, the query ends it; the reservation does, where they went in between.
 #[test]
 fn a_target_without_resources_refuses() {
-    let mut full = setting(Initiation::Station);
+    let mut full = test_config(HandoverInitiation::Station);
     full.capacity = 0;
-    let world = run(full.clone());
-    assert_eq!(world.done(), (false, Some(Failure::Refused), ms(KNOWN)));
-    assert_eq!(world.steps()[1].0, "wait");
-    assert_eq!((world.target().counters().no_resources, world.target().counters().reserved), (1, 0));
+    let world = run_handover(full.clone());
+    assert_eq!(world.handover_result(), (false, Some(HandoverFailure::Refused), millis(KNOWN)));
+    assert_eq!(world.step_times()[1].0, "wait");
+    assert_eq!((world.target_pos().counters().no_resources, world.target_pos().counters().reserved), (1, 0));
     full.on_failure = OnFailure::OtherInterface;
-    assert_eq!(run(full).done(), (false, Some(Failure::Refused), ms(150 + 460 + 100 + 60)));
-    let mut full = setting(Initiation::Network);
+    assert_eq!(
+        run_handover(full).handover_result(),
+        (false, Some(HandoverFailure::Refused), millis(150 + 460 + 100 + 60))
+    );
+    let mut full = test_config(HandoverInitiation::Network);
     full.capacity = 0;
-    let world = run(full);
-    assert_eq!(world.done(), (false, Some(Failure::LinkDown), ms(UNKNOWN)));
-    assert_eq!(world.serving().counters().broken_off, 1);
+    let world = run_handover(full);
+    assert_eq!(world.handover_result(), (false, Some(HandoverFailure::LinkDown), millis(UNKNOWN)));
+    assert_eq!(world.serving_pos().counters().broken_off, 1);
 }
 
 /// The new network may be hard to find and to enter, and may lose the redirection.
 #[test]
 fn the_new_network_is_tried_again() {
-    let mut blind = setting(Initiation::Station);
+    let mut blind = test_config(HandoverInitiation::Station);
     blind.blind_scans = 1;
-    let world = run(blind);
-    assert_eq!(world.done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
+    let world = run_handover(blind);
+    assert_eq!(world.handover_result(), (false, Some(HandoverFailure::NoNetwork), millis(UNKNOWN)));
     // The second blind scan comes after the loss; then one a second later.
-    let mut blind = setting(Initiation::Station);
+    let mut blind = test_config(HandoverInitiation::Station);
     blind.blind_scans = 2;
-    assert_eq!(run(blind).done().2, ms(UNKNOWN + 150 + 1000));
-    let mut blind = setting(Initiation::Network);
+    assert_eq!(run_handover(blind).handover_result().2, millis(UNKNOWN + 150 + 1000));
+    let mut blind = test_config(HandoverInitiation::Network);
     blind.blind_scans = 1;
-    let world = run(blind);
-    assert_eq!(world.done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
-    assert_eq!(world.serving().counters().broken_off, 1);
+    let world = run_handover(blind);
+    assert_eq!(world.handover_result(), (false, Some(HandoverFailure::NoNetwork), millis(UNKNOWN)));
+    assert_eq!(world.serving_pos().counters().broken_off, 1);
 
-    let mut shut = setting(Initiation::Station);
+    let mut shut = test_config(HandoverInitiation::Station);
     shut.failed_entries = 2;
-    let world = run(shut);
-    assert_eq!(world.done(), (true, None, ms(1230 + 2 * (100 + 1000))));
+    let world = run_handover(shut);
+    assert_eq!(world.handover_result(), (true, None, millis(1230 + 2 * (100 + 1000))));
 
-    let mut world = World::new(setting(Initiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
     world.lose_updates(2);
-    world.run(Duration::from_secs(20));
+    world.run_for(Duration::from_secs(20));
     // Again after one and a half seconds and after three more (RFC 6275 §11.8).
-    assert_eq!(world.done(), (true, None, ms(1230 + 1500 + 3000)));
+    assert_eq!(world.handover_result(), (true, None, millis(1230 + 1500 + 3000)));
     assert_eq!(world.station().counters().binding_updates, 3);
 }
 
 /// A new link that is lost again amid the redirection is entered again.
 #[test]
 fn the_new_link_may_be_lost_again() {
-    let mut world = World::new(setting(Initiation::Station));
-    world.at_link(GOING + ms(1190), Interface::Target, LinkEvent::Down);
-    world.run(Duration::from_secs(20));
-    assert_eq!(world.done(), (true, None, ms(1190 + 1000 + 100 + 60)));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    world.at_link(GOING + millis(1190), StationInterface::Target, LinkEvent::Down);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.handover_result(), (true, None, millis(1190 + 1000 + 100 + 60)));
     // After the redirection there is nothing left to do but to keep the old link.
-    let mut world = World::new(setting(Initiation::Station));
-    world.at_link(GOING + ms(1300), Interface::Target, LinkEvent::Down);
-    world.run(ms(5000));
-    assert_eq!(world.done(), (true, None, ms(1230)));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    world.at_link(GOING + millis(1300), StationInterface::Target, LinkEvent::Down);
+    world.run_for(millis(5000));
+    assert_eq!(world.handover_result(), (true, None, millis(1230)));
     assert_eq!(world.station().state(), State::Moved);
-    let released = |(_, event): &(_, station::Event)| {
-        matches!(event, station::Event::LinkCommand { command: LinkCommand::Disconnect, .. })
+    let released = |(_, event): &(_, station::StationEvent)| {
+        matches!(event, station::StationEvent::LinkCommand { command: LinkCommand::Disconnect, .. })
     };
-    assert!(!world.said().iter().any(released));
+    assert!(!world.station_events().iter().any(released));
 }
 
 /// The old link recovers while the station waits for its loss: there is no handover, and there may be one later.
 #[test]
 fn a_link_may_come_back() {
-    let mut world = World::new(setting(Initiation::Station));
-    world.lose(|id, _| id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
-    world.at_link(GOING + ms(2000), Interface::Serving, LinkEvent::Up);
-    world.run(ms(2500));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    world.lose_messages(|id, _| id == MessageId::MN_HO_CANDIDATE_QUERY_REQUEST);
+    world.at_link(GOING + millis(2000), StationInterface::Serving, LinkEvent::Up);
+    world.run_for(millis(2500));
     assert_eq!(world.station().state(), State::Resting);
     assert_eq!(world.station().counters().cancelled, 1);
-    world.lose(|_, _| false);
+    world.lose_messages(|_, _| false);
     let within = Duration::from_secs(6);
-    world.at_link(GOING + ms(3000), Interface::Serving, LinkEvent::GoingDown { within });
-    world.run(Duration::from_secs(20));
-    assert_eq!(world.done(), (true, None, ms(1230)));
+    world.at_link(
+        GOING + millis(3000),
+        StationInterface::Serving,
+        LinkEvent::GoingDown { time_to_loss: within },
+    );
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.handover_result(), (true, None, millis(1230)));
 }
 
 /// A link that is lost without an announcement.
 #[test]
 fn a_link_may_be_lost_out_of_the_blue() {
-    let mut world = World::new(setting(Initiation::Station));
-    world.at_link(GOING - ms(1000), Interface::Serving, LinkEvent::Down);
-    world.run(Duration::from_secs(20));
-    assert_eq!(world.done(), (false, Some(Failure::LinkDown), ms(150 + 100 + 60)));
-    assert_eq!(world.steps()[0], ("scan", 150));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    world.at_link(GOING - millis(1000), StationInterface::Serving, LinkEvent::Down);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.handover_result(), (false, Some(HandoverFailure::LinkDown), millis(150 + 100 + 60)));
+    assert_eq!(world.step_times()[0], ("scan", 150));
 }
 
 /// Requests beyond what may be in processing are refused at once.
 #[test]
 fn too_many_requests_are_refused() {
-    let mut setting = setting(Initiation::Station);
+    let mut setting = test_config(HandoverInitiation::Station);
     setting.max_requests = 0;
-    let world = run(setting);
-    assert_eq!(world.done().1, Some(Failure::Refused));
-    assert_eq!(world.serving().counters().overloaded, 1);
+    let world = run_handover(setting);
+    assert_eq!(world.handover_result().1, Some(HandoverFailure::Refused));
+    assert_eq!(world.serving_pos().counters().overloaded, 1);
 }
 
 /// A reservation whose station does not come expires, and so does the handover that it was made for.
 #[test]
 fn what_nobody_comes_for_is_given_back() {
-    let mut setting = setting(Initiation::Network);
+    let mut setting = test_config(HandoverInitiation::Network);
     // The station never leaves 802.11, nor answers the commitment.
     setting.leaves = Duration::from_secs(1000);
-    let mut world = World::new(setting);
-    world.lose(|id, _| id == M::NET_HO_COMMIT_REQUEST);
-    world.run(Duration::from_secs(20));
-    assert_eq!(world.target().admission().reserved(), 1);
-    assert_eq!(world.serving().state(&mn()), Some(pos::State::Leaving));
-    world.run(Duration::from_secs(90));
-    assert_eq!(world.target().admission().reserved(), 0);
-    assert_eq!(world.target().counters().expired, 1);
-    assert_eq!(world.serving().state(&mn()), Some(pos::State::Idle));
-    assert_eq!(world.serving().counters().forgotten, 1);
+    let mut world = HandoverTestNetwork::new(setting);
+    world.lose_messages(|id, _| id == MessageId::NET_HO_COMMIT_REQUEST);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.target_pos().admission().reserved_count(), 1);
+    assert_eq!(world.serving_pos().handover_state(&mn_id()), Some(pos::State::Leaving));
+    world.run_for(Duration::from_secs(90));
+    assert_eq!(world.target_pos().admission().reserved_count(), 0);
+    assert_eq!(world.target_pos().counters().expired, 1);
+    assert_eq!(world.serving_pos().handover_state(&mn_id()), Some(pos::State::Idle));
+    assert_eq!(world.serving_pos().counters().forgotten, 1);
 }
 
 /// A station that leaves without a word is told to the point of service by its user.
 #[test]
 fn a_station_may_leave_without_a_handover() {
-    let mut world = World::new(setting(Initiation::Station));
-    world.run_to(GOING - ms(1000));
-    assert_eq!(world.serving().admission().attached(), 1);
-    world.net.command(world.serving, pos::Command::Leave { station: mn() }).unwrap();
-    assert_eq!(world.serving().admission().attached(), 0);
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    world.run_to(GOING - millis(1000));
+    assert_eq!(world.serving_pos().admission().attached_count(), 1);
+    world.net.send_command(world.serving, pos::PosCommand::Leave { station: mn_id() }).unwrap();
+    assert_eq!(world.serving_pos().admission().attached_count(), 0);
 }
 
 /// Loss on the air, from light to heavy: every handover ends once, in the new network, and the flow with it.
@@ -358,15 +385,15 @@ fn every_handover_ends_whatever_is_lost() {
     let mut successes = [0; 2];
     for seed in 0..60 {
         for (i, loss) in [0.1, 0.5].into_iter().enumerate() {
-            for initiation in [Initiation::Station, Initiation::Network] {
-                let mut setting = setting(initiation);
+            for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+                let mut setting = test_config(initiation);
                 (setting.seed, setting.loss) = (seed, loss);
                 setting.ack = seed % 3 > 0;
-                let world = run(setting);
-                let (success, _, took) = world.done();
-                assert!(took <= ms(UNKNOWN), "{took:?}");
+                let world = run_handover(setting);
+                let (success, _, took) = world.handover_result();
+                assert!(took <= millis(UNKNOWN), "{took:?}");
                 assert_eq!(world.station().state(), State::Moved);
-                assert_eq!(world.received.values().last(), Some(&Interface::Target));
+                assert_eq!(world.received.values().last(), Some(&StationInterface::Target));
                 successes[i] += u32::from(success);
             }
         }

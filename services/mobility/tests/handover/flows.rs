@@ -1,42 +1,46 @@
 //! Both flows, without loss.
 
-use crate::world::{GOING, Setting, World, mn, ms};
+use crate::world::{GOING, HandoverTestConfig, HandoverTestNetwork, millis, mn_id};
 use usher_core::Duration;
-use usher_mih::MessageId as M;
-use usher_mobility::pos::Trigger;
+use usher_mih::MessageId;
+use usher_mobility::pos::HandoverTrigger;
 use usher_mobility::station::CommitAnswer;
-use usher_mobility::{Initiation, Interface, LinkCommand, LinkEvent, pos, station};
+use usher_mobility::{HandoverInitiation, LinkCommand, LinkEvent, StationInterface, pos, station};
 
-fn run(setting: Setting) -> World {
-    let mut world = World::new(setting);
-    world.run(Duration::from_secs(20));
+fn run_handover(setting: HandoverTestConfig) -> HandoverTestNetwork {
+    let mut world = HandoverTestNetwork::new(setting);
+    world.run_for(Duration::from_secs(20));
     world
 }
 
 /// Everything that both flows have in common.
 #[track_caller]
-fn all_is_well(world: &World) {
+fn all_is_well(world: &HandoverTestNetwork) {
     assert_eq!(world.station().state(), station::State::Moved);
     let counters = world.station().counters();
     let counted = (counters.began, counters.succeeded, counters.failed, counters.incomplete);
     assert_eq!(counted, (1, 1, 0, 0));
     assert_eq!((counters.refused, counters.late_results, counters.unknown_requests), (0, 0, 0));
     // The old link was released, and the resources of the network that it belongs to with it.
-    let released = |(_, event): &(_, station::Event)| {
+    let released = |(_, event): &(_, station::StationEvent)| {
         *event
-            == station::Event::LinkCommand { interface: Interface::Serving, command: LinkCommand::Disconnect }
+            == station::StationEvent::LinkCommand {
+                interface: StationInterface::Serving,
+                command: LinkCommand::Disconnect,
+            }
     };
-    assert!(world.said().iter().any(released));
-    let places =
-        |pos: &usher_mobility::PointOfService| (pos.admission().attached(), pos.admission().reserved());
-    assert_eq!((places(world.serving()), places(world.target())), ((0, 0), (1, 0)));
-    assert_eq!((world.target().counters().reserved, world.target().counters().arrived), (1, 1));
-    assert_eq!(world.serving().counters().gone, 1);
-    assert_eq!(world.serving().state(&mn()), Some(pos::State::Idle));
+    assert!(world.station_events().iter().any(released));
+    let places = |pos: &usher_mobility::PointOfService| {
+        (pos.admission().attached_count(), pos.admission().reserved_count())
+    };
+    assert_eq!((places(world.serving_pos()), places(world.target_pos())), ((0, 0), (1, 0)));
+    assert_eq!((world.target_pos().counters().reserved, world.target_pos().counters().arrived), (1, 1));
+    assert_eq!(world.serving_pos().counters().gone, 1);
+    assert_eq!(world.serving_pos().handover_state(&mn_id()), Some(pos::State::Idle));
     // Nothing of the flow was lost, and all of it goes by the new link in the end.
-    assert_eq!(world.lost(), [] as [u64; 0]);
-    assert_eq!(world.received.values().last(), Some(&Interface::Target));
-    assert_eq!(world.received.values().next(), Some(&Interface::Serving));
+    assert_eq!(world.lost_packet_times(), [] as [u64; 0]);
+    assert_eq!(world.received.values().last(), Some(&StationInterface::Target));
+    assert_eq!(world.received.values().next(), Some(&StationInterface::Serving));
 }
 
 /// Sums by hand. The resource check and the commitment cross 802.11 (20 ms) there and back, and the wire (10 ms) there
@@ -44,8 +48,8 @@ fn all_is_well(world: &World) {
 /// 802.16 (30 ms) there and back. The completion does so too, with the wire there and back and two processings: 480 ms.
 #[test]
 fn a_station_leads() {
-    let world = run(Setting::new(Initiation::Station));
-    assert_eq!(world.done(), (true, None, ms(150 + 460 + 460 + 100 + 60)));
+    let world = run_handover(HandoverTestConfig::new(HandoverInitiation::Station));
+    assert_eq!(world.handover_result(), (true, None, millis(150 + 460 + 460 + 100 + 60)));
     let expected = [
         ("scan", 150),
         ("resources", 460),
@@ -54,58 +58,58 @@ fn a_station_leads() {
         ("redirection", 60),
         ("completion", 480),
     ];
-    assert_eq!(world.steps(), expected);
+    assert_eq!(world.step_times(), expected);
     assert_eq!(world.serving_steps(), []);
     all_is_well(&world);
 }
 
 #[test]
 fn messages_are_those_of_the_flow() {
-    let mut setting = Setting::new(Initiation::Station);
+    let mut setting = HandoverTestConfig::new(HandoverInitiation::Station);
     setting.ack = false;
-    let world = run(setting);
+    let world = run_handover(setting);
     let expected = [
-        M::REGISTER_REQUEST,
-        M::REGISTER_RESPONSE,
-        M::MN_HO_CANDIDATE_QUERY_REQUEST,
-        M::N2N_HO_QUERY_RESOURCES_REQUEST,
-        M::N2N_HO_QUERY_RESOURCES_RESPONSE,
-        M::MN_HO_CANDIDATE_QUERY_RESPONSE,
-        M::MN_HO_COMMIT_REQUEST,
-        M::N2N_HO_COMMIT_REQUEST,
-        M::N2N_HO_COMMIT_RESPONSE,
-        M::MN_HO_COMMIT_RESPONSE,
-        M::MN_HO_COMPLETE_REQUEST,
-        M::N2N_HO_COMPLETE_REQUEST,
-        M::N2N_HO_COMPLETE_RESPONSE,
-        M::MN_HO_COMPLETE_RESPONSE,
+        MessageId::REGISTER_REQUEST,
+        MessageId::REGISTER_RESPONSE,
+        MessageId::MN_HO_CANDIDATE_QUERY_REQUEST,
+        MessageId::N2N_HO_QUERY_RESOURCES_REQUEST,
+        MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE,
+        MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE,
+        MessageId::MN_HO_COMMIT_REQUEST,
+        MessageId::N2N_HO_COMMIT_REQUEST,
+        MessageId::N2N_HO_COMMIT_RESPONSE,
+        MessageId::MN_HO_COMMIT_RESPONSE,
+        MessageId::MN_HO_COMPLETE_REQUEST,
+        MessageId::N2N_HO_COMPLETE_REQUEST,
+        MessageId::N2N_HO_COMPLETE_RESPONSE,
+        MessageId::MN_HO_COMPLETE_RESPONSE,
     ];
-    assert_eq!(world.messages(), expected);
+    assert_eq!(world.sent_messages(), expected);
     all_is_well(&world);
-    let mut setting = Setting::new(Initiation::Network);
+    let mut setting = HandoverTestConfig::new(HandoverInitiation::Network);
     setting.ack = false;
-    let world = run(setting);
+    let world = run_handover(setting);
     let expected = [
-        M::REGISTER_REQUEST,
-        M::REGISTER_RESPONSE,
-        M::EVENT_SUBSCRIBE_REQUEST,
-        M::EVENT_SUBSCRIBE_RESPONSE,
-        M::LINK_GOING_DOWN_INDICATION,
-        M::N2N_HO_QUERY_RESOURCES_REQUEST,
-        M::N2N_HO_QUERY_RESOURCES_RESPONSE,
-        M::NET_HO_CANDIDATE_QUERY_REQUEST,
-        M::NET_HO_CANDIDATE_QUERY_RESPONSE,
-        M::N2N_HO_COMMIT_REQUEST,
-        M::N2N_HO_COMMIT_RESPONSE,
-        M::NET_HO_COMMIT_REQUEST,
+        MessageId::REGISTER_REQUEST,
+        MessageId::REGISTER_RESPONSE,
+        MessageId::EVENT_SUBSCRIBE_REQUEST,
+        MessageId::EVENT_SUBSCRIBE_RESPONSE,
+        MessageId::LINK_GOING_DOWN_INDICATION,
+        MessageId::N2N_HO_QUERY_RESOURCES_REQUEST,
+        MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE,
+        MessageId::NET_HO_CANDIDATE_QUERY_REQUEST,
+        MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE,
+        MessageId::N2N_HO_COMMIT_REQUEST,
+        MessageId::N2N_HO_COMMIT_RESPONSE,
+        MessageId::NET_HO_COMMIT_REQUEST,
         // The station is on the new link before it has processed the commitment.
-        M::MN_HO_COMPLETE_REQUEST,
-        M::NET_HO_COMMIT_RESPONSE,
-        M::N2N_HO_COMPLETE_REQUEST,
-        M::N2N_HO_COMPLETE_RESPONSE,
-        M::MN_HO_COMPLETE_RESPONSE,
+        MessageId::MN_HO_COMPLETE_REQUEST,
+        MessageId::NET_HO_COMMIT_RESPONSE,
+        MessageId::N2N_HO_COMPLETE_REQUEST,
+        MessageId::N2N_HO_COMPLETE_RESPONSE,
+        MessageId::MN_HO_COMPLETE_RESPONSE,
     ];
-    assert_eq!(world.messages(), expected);
+    assert_eq!(world.sent_messages(), expected);
     all_is_well(&world);
 }
 
@@ -113,8 +117,8 @@ fn messages_are_those_of_the_flow() {
 /// answer (20 ms), the reservation (10 + 200 + 10 ms), the commitment (20 ms), which is followed at once.
 #[test]
 fn the_network_leads_and_is_told() {
-    let world = run(Setting::new(Initiation::Network));
-    assert_eq!(world.done(), (true, None, ms(460 + 150 + 260 + 100 + 60)));
+    let world = run_handover(HandoverTestConfig::new(HandoverInitiation::Network));
+    assert_eq!(world.handover_result(), (true, None, millis(460 + 150 + 260 + 100 + 60)));
     let expected = [
         ("preparation", 460),
         ("scan", 150),
@@ -123,7 +127,7 @@ fn the_network_leads_and_is_told() {
         ("redirection", 60),
         ("completion", 480),
     ];
-    assert_eq!(world.steps(), expected);
+    assert_eq!(world.step_times(), expected);
     // The query: 20 ms, 200 ms of processing, the scan's 150 ms, 20 ms.
     assert_eq!(world.serving_steps()[..3], [("resources", 220), ("candidate", 390), ("reservation", 220)]);
     all_is_well(&world);
@@ -132,22 +136,22 @@ fn the_network_leads_and_is_told() {
 /// The indication's 20 ms are saved where the access point hears of it itself.
 #[test]
 fn the_network_leads_and_hears_by_itself() {
-    let mut setting = Setting::new(Initiation::Network);
-    setting.trigger = Trigger::Local;
-    let world = run(setting);
-    assert_eq!(world.done(), (true, None, ms(440 + 150 + 260 + 100 + 60)));
-    assert_eq!(world.steps()[0], ("preparation", 440));
+    let mut setting = HandoverTestConfig::new(HandoverInitiation::Network);
+    setting.trigger = HandoverTrigger::Local;
+    let world = run_handover(setting);
+    assert_eq!(world.handover_result(), (true, None, millis(440 + 150 + 260 + 100 + 60)));
+    assert_eq!(world.step_times()[0], ("preparation", 440));
     assert_eq!(world.station().counters().unsubscribed, 1);
-    assert!(!world.messages().contains(&M::LINK_GOING_DOWN_INDICATION));
+    assert!(!world.sent_messages().contains(&MessageId::LINK_GOING_DOWN_INDICATION));
     all_is_well(&world);
 }
 
 #[test]
 fn the_commitment_can_be_answered_by_the_new_link() {
     for (answer, wait) in [(CommitAnswer::AfterProcessing, 200), (CommitAnswer::AfterRedirection, 160)] {
-        let mut setting = Setting::new(Initiation::Network);
+        let mut setting = HandoverTestConfig::new(HandoverInitiation::Network);
         setting.commit_answer = answer;
-        let world = run(setting);
+        let world = run_handover(setting);
         // The request crosses 802.11; the answer comes by the new link, which stands after 160 ms.
         assert_eq!(world.serving_steps()[3], ("commit", 20 + wait + 30), "{answer:?}");
         all_is_well(&world);
@@ -156,12 +160,12 @@ fn the_commitment_can_be_answered_by_the_new_link() {
 
 #[test]
 fn the_serving_network_can_hear_of_the_completion_first() {
-    for initiation in [Initiation::Station, Initiation::Network] {
-        let mut setting = Setting::new(initiation);
+    for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+        let mut setting = HandoverTestConfig::new(initiation);
         setting.completes_with_target = false;
-        let world = run(setting);
-        assert!(world.done().0);
-        assert_eq!(world.steps().last(), Some(&("completion", 480)));
+        let world = run_handover(setting);
+        assert!(world.handover_result().0);
+        assert_eq!(world.step_times().last(), Some(&("completion", 480)));
         all_is_well(&world);
     }
 }
@@ -170,23 +174,27 @@ fn the_serving_network_can_hear_of_the_completion_first() {
 /// either side foresees later means nothing to it.
 #[test]
 fn the_network_may_know_before_the_station() {
-    let mut setting = Setting::new(Initiation::Network);
-    setting.trigger = Trigger::Local;
-    let mut world = World::new(setting);
+    let mut setting = HandoverTestConfig::new(HandoverInitiation::Network);
+    setting.trigger = HandoverTrigger::Local;
+    let mut world = HandoverTestNetwork::new(setting);
     let early = GOING - Duration::from_secs(1);
     world.run_to(early);
-    let event = LinkEvent::GoingDown { within: Duration::from_secs(10) };
-    world.net.command(world.serving, pos::Command::Link { station: mn(), event }).unwrap();
-    world.run(Duration::from_secs(20));
-    assert_eq!(world.done(), (true, None, ms(150 + 260 + 100 + 60)));
-    assert_eq!(world.steps()[0], ("preparation", 0));
-    assert_eq!(world.serving().counters().began, 1);
+    let event = LinkEvent::GoingDown { time_to_loss: Duration::from_secs(10) };
+    world.net.send_command(world.serving, pos::PosCommand::Link { station: mn_id(), event }).unwrap();
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.handover_result(), (true, None, millis(150 + 260 + 100 + 60)));
+    assert_eq!(world.step_times()[0], ("preparation", 0));
+    assert_eq!(world.serving_pos().counters().began, 1);
     assert_eq!(world.station().counters().ignored_link_events, 1);
 }
 
 #[test]
 fn work_is_told_by_label() {
-    let labels: Vec<&str> = run(Setting::new(Initiation::Network)).net.take_work().into_keys().collect();
+    let labels: Vec<&str> = run_handover(HandoverTestConfig::new(HandoverInitiation::Network))
+        .net
+        .take_work()
+        .into_keys()
+        .collect();
     let own = ["mobility.binding", "mobility.data", "mobility.link", "mobility.request"];
     assert_eq!(labels.iter().filter(|l| l.starts_with("mobility")).copied().collect::<Vec<_>>(), own);
     assert!(labels.iter().any(|l| l.starts_with("mih.")));
@@ -195,23 +203,23 @@ fn work_is_told_by_label() {
 /// Twice the same world says the same.
 #[test]
 fn worlds_repeat() {
-    let mut setting = Setting::new(Initiation::Network);
+    let mut setting = HandoverTestConfig::new(HandoverInitiation::Network);
     setting.loss = 0.3;
-    let (a, b) = (run(setting.clone()), run(setting));
-    assert_eq!((a.said(), a.pos_said()), (b.said(), b.pos_said()));
+    let (a, b) = (run_handover(setting.clone()), run_handover(setting));
+    assert_eq!((a.station_events(), a.pos_events()), (b.station_events(), b.pos_events()));
 }
 
 /// As on real links: the flow moves when the care-of address has repeated a number, a round trip later (60 ms), and the target
 /// hears the station when that address has answered two probes (120 ms).
 #[test]
 fn a_handover_goes_on_where_addresses_prove_themselves() {
-    for initiation in [Initiation::Station, Initiation::Network] {
-        let world = run(Setting { proofs: true, ..Setting::new(initiation) });
+    for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+        let world = run_handover(HandoverTestConfig { proofs: true, ..HandoverTestConfig::new(initiation) });
         all_is_well(&world);
-        let took = |name| world.steps().iter().find(|(step, _)| *step == name).map(|(_, took)| *took);
+        let took = |name| world.step_times().iter().find(|(step, _)| *step == name).map(|(_, took)| *took);
         assert_eq!(took("redirection"), Some(120), "{initiation:?}");
-        assert_eq!(world.target().mihf().counters().addresses_proven, 1, "{initiation:?}");
-        if initiation == Initiation::Station {
+        assert_eq!(world.target_pos().mihf().counters().addresses_proven, 1, "{initiation:?}");
+        if initiation == HandoverInitiation::Station {
             assert_eq!(took("completion"), Some(480 + 120));
         }
     }

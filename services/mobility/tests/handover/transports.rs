@@ -1,18 +1,18 @@
 //! Both flows over connections.
 
-use crate::world::{Setting, World, ms};
+use crate::world::{HandoverTestConfig, HandoverTestNetwork, millis};
 use usher_core::Duration;
 use usher_core::TransportProtocol;
 use usher_mobility::station::State;
-use usher_mobility::{Initiation, Interface};
+use usher_mobility::{HandoverInitiation, StationInterface};
 
-fn setting(initiation: Initiation, transport: TransportProtocol) -> Setting {
-    Setting { transport, ack: false, ..Setting::new(initiation) }
+fn test_config(initiation: HandoverInitiation, transport: TransportProtocol) -> HandoverTestConfig {
+    HandoverTestConfig { transport, ack: false, ..HandoverTestConfig::new(initiation) }
 }
 
-fn run(setting: Setting) -> World {
-    let mut world = World::new(setting);
-    world.run(Duration::from_secs(20));
+fn run_handover(setting: HandoverTestConfig) -> HandoverTestNetwork {
+    let mut world = HandoverTestNetwork::new(setting);
+    world.run_for(Duration::from_secs(20));
     world
 }
 
@@ -22,8 +22,8 @@ fn run(setting: Setting) -> World {
 #[test]
 fn connections_cost_their_handshakes() {
     for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
-        let world = run(setting(Initiation::Station, transport));
-        assert_eq!(world.done(), (true, None, ms(1230 + 20)), "{transport:?}");
+        let world = run_handover(test_config(HandoverInitiation::Station, transport));
+        assert_eq!(world.handover_result(), (true, None, millis(1230 + 20)), "{transport:?}");
         let expected = [
             ("scan", 150),
             ("resources", 480),
@@ -32,14 +32,14 @@ fn connections_cost_their_handshakes() {
             ("redirection", 60),
             ("completion", 540),
         ];
-        assert_eq!(world.steps(), expected, "{transport:?}");
-        assert_eq!(world.connections(), 3, "{transport:?}");
-        let world = run(setting(Initiation::Network, transport));
-        assert_eq!(world.done(), (true, None, ms(1030 + 20)), "{transport:?}");
-        assert_eq!(world.steps()[0], ("preparation", 480), "{transport:?}");
+        assert_eq!(world.step_times(), expected, "{transport:?}");
+        assert_eq!(world.connection_count(), 3, "{transport:?}");
+        let world = run_handover(test_config(HandoverInitiation::Network, transport));
+        assert_eq!(world.handover_result(), (true, None, millis(1030 + 20)), "{transport:?}");
+        assert_eq!(world.step_times()[0], ("preparation", 480), "{transport:?}");
         assert_eq!(world.station().state(), State::Moved);
         assert_eq!(world.station().counters().incomplete, 0);
-        assert_eq!((world.serving().counters().gone, world.target().counters().arrived), (1, 1));
+        assert_eq!((world.serving_pos().counters().gone, world.target_pos().counters().arrived), (1, 1));
     }
 }
 
@@ -47,23 +47,23 @@ fn connections_cost_their_handshakes() {
 /// before it is over.
 #[test]
 fn loss_makes_slow() {
-    for initiation in [Initiation::Station, Initiation::Network] {
-        let clean = run(setting(initiation, TransportProtocol::Tcp)).done().2;
+    for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+        let clean = run_handover(test_config(initiation, TransportProtocol::Tcp)).handover_result().2;
         let mut slower = 0;
         for seed in 0..40 {
-            let mut lossy = setting(initiation, TransportProtocol::Tcp);
+            let mut lossy = test_config(initiation, TransportProtocol::Tcp);
             (lossy.seed, lossy.loss) = (seed, 0.4);
-            let (success, failure, took) = run(lossy).done();
+            let (success, failure, took) = run_handover(lossy).handover_result();
             assert_eq!((success, failure), (true, None), "{initiation:?} {seed}");
             assert!(took >= clean && took.saturating_sub(clean).as_millis() % 200 == 0, "{took:?}");
             slower += u32::from(took > clean);
         }
         assert!(slower > 20, "{slower}");
-        let mut hasty = setting(initiation, TransportProtocol::Tcp);
-        hasty.leaves = ms(600);
-        let world = run(hasty);
-        assert!(!world.done().0);
+        let mut hasty = test_config(initiation, TransportProtocol::Tcp);
+        hasty.leaves = millis(600);
+        let world = run_handover(hasty);
+        assert!(!world.handover_result().0);
         assert_eq!(world.station().state(), State::Moved);
-        assert_eq!(world.received.values().last(), Some(&Interface::Target));
+        assert_eq!(world.received.values().last(), Some(&StationInterface::Target));
     }
 }

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use usher_core::bench::{At, Network, Sent};
-use usher_core::impair::{ChannelConfig, Loss};
+use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{
     Duration, Instant, ListenerId, MessageOp, Seed, SocketId, StreamOp, Transmit, TransportProtocol,
 };
 use usher_mih::{
-    AddressProofs, Config as MihConfig, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId,
-    Peer, Route, Timing,
+    AddressProofs, LinkAddr, LinkId, LinkTupleId, LinkType, MessageId, MihfConfig as MihConfig, MihfId,
+    MihfMessage, MihfPeer, PeerRoute, TransactionTiming,
 };
 use usher_mip::CareOfProof;
-use usher_mobility::pos::{Client, Neighbour, Trigger};
+use usher_mobility::pos::{HandoverTrigger, NeighbourPos, ServedStation};
 use usher_mobility::station::CommitAnswer;
 use usher_mobility::{
-    Correspondent, Initiation, Interface, LinkCommand, LinkEvent, PointOfService, Station, correspondent,
-    pos, station,
+    CorrespondentNode, HandoverInitiation, LinkCommand, LinkEvent, MobileStation, PointOfService,
+    StationInterface, correspondent, pos, station,
 };
 
 const WIFI: Duration = Duration::from_millis(20);
@@ -26,53 +26,53 @@ const PROCESSING: Duration = Duration::from_millis(200);
 const SCAN: Duration = Duration::from_millis(150);
 const ENTRY: Duration = Duration::from_millis(100);
 /// How long what was lost waits until it is sent again.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRANSMIT_DELAY: Duration = Duration::from_millis(200);
 /// When the old link begins to go down.
 pub(crate) const GOING: Instant = Instant::from_nanos(5_000_000_000);
 /// The socket of a point of service.
-const MIH: SocketId = SocketId::own(0);
+const MIH: SocketId = SocketId::from_number(0);
 /// The application's port.
 const FLOW: u16 = 5000;
 
-pub(crate) fn ms(n: u64) -> Duration {
+pub(crate) fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-const HOME: IpAddr = address(1, 2);
-const CARE_OF: IpAddr = address(2, 2);
-const SERVING: IpAddr = address(10, 1);
-const TARGET: IpAddr = address(20, 1);
-const CORRESPONDENT: IpAddr = address(9, 9);
+const HOME: IpAddr = host_address(1, 2);
+const CARE_OF: IpAddr = host_address(2, 2);
+const SERVING: IpAddr = host_address(10, 1);
+const TARGET: IpAddr = host_address(20, 1);
+const CORRESPONDENT: IpAddr = host_address(9, 9);
 
-const fn address(net: u8, host: u8) -> IpAddr {
+const fn host_address(net: u8, host: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(10, 0, net, host))
 }
 
-fn id(name: &str) -> MihfId {
+fn mihf_id(name: &str) -> MihfId {
     MihfId::new(name).unwrap()
 }
-pub(crate) fn mn() -> MihfId {
-    id("mn@example")
+pub(crate) fn mn_id() -> MihfId {
+    mihf_id("mn@example")
 }
 
-fn link(technology: LinkType, n: u8) -> LinkTupleId {
-    LinkTupleId { link: LinkId::mac(technology, [2, 0, 0, 0, n, 2]), poa: Some(poa(n)) }
+fn test_link(technology: LinkType, n: u8) -> LinkTupleId {
+    LinkTupleId { link: LinkId::from_mac(technology, [2, 0, 0, 0, n, 2]), poa: Some(test_poa(n)) }
 }
-fn poa(n: u8) -> LinkAddr {
+fn test_poa(n: u8) -> LinkAddr {
     LinkAddr::Mac([2, 0, 0, 0, n, 1])
 }
 
 /// What a test varies.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    pub(crate) initiation: Initiation,
-    pub(crate) trigger: Trigger,
+pub(crate) struct HandoverTestConfig {
+    pub(crate) initiation: HandoverInitiation,
+    pub(crate) trigger: HandoverTrigger,
     pub(crate) on_failure: station::OnFailure,
     pub(crate) commit_answer: CommitAnswer,
     pub(crate) transport: TransportProtocol,
     /// Ask for MIH acknowledgements.
     pub(crate) ack: bool,
-    pub(crate) timing: Timing,
+    pub(crate) timing: TransactionTiming,
     pub(crate) processing: Duration,
     /// Who hears MIH_MN_HO_Complete: the target's point of service, or the serving one.
     pub(crate) completes_with_target: bool,
@@ -90,9 +90,13 @@ pub(crate) struct Setting {
     pub(crate) seed: u16,
 }
 
-impl Setting {
-    pub(crate) fn new(initiation: Initiation) -> Self {
-        let trigger = if initiation == Initiation::Network { Trigger::Remote } else { Trigger::Never };
+impl HandoverTestConfig {
+    pub(crate) fn new(initiation: HandoverInitiation) -> Self {
+        let trigger = if initiation == HandoverInitiation::Network {
+            HandoverTrigger::Remote
+        } else {
+            HandoverTrigger::Never
+        };
         Self {
             initiation,
             trigger,
@@ -100,7 +104,7 @@ impl Setting {
             commit_answer: CommitAnswer::AfterProcessing,
             transport: TransportProtocol::Udp,
             ack: true,
-            timing: Timing { retransmission: ms(100), ..Timing::default() },
+            timing: TransactionTiming { retransmission: millis(100), ..TransactionTiming::default() },
             processing: PROCESSING,
             completes_with_target: true,
             capacity: 10,
@@ -114,43 +118,47 @@ impl Setting {
         }
     }
 
-    fn route(&self, local: Option<IpAddr>, remote: IpAddr) -> Route {
-        Route { transport: self.transport, local, remote: SocketAddr::new(remote, usher_mih::PORT) }
+    fn route_to(&self, local: Option<IpAddr>, remote: IpAddr) -> PeerRoute {
+        PeerRoute { transport: self.transport, local, remote: SocketAddr::new(remote, usher_mih::PORT) }
     }
 
-    fn mih(&self, name: &str) -> MihConfig {
-        let places = [(mn(), vec![(CARE_OF, 32)])].into();
-        let proofs = AddressProofs { places, claims: 64, claims_per_network: 4 };
-        MihConfig { timing: self.timing, proofs: self.proofs.then_some(proofs), ..MihConfig::new(id(name)) }
+    fn mihf_config(&self, name: &str) -> MihConfig {
+        let places = [(mn_id(), vec![(CARE_OF, 32)])].into();
+        let proofs = AddressProofs { allowed_networks: places, claims: 64, claims_per_network: 4 };
+        MihConfig {
+            timing: self.timing,
+            proofs: self.proofs.then_some(proofs),
+            ..MihConfig::new(mihf_id(name))
+        }
     }
 
-    fn station(&self) -> station::Config {
-        let peer = |name: &str, route: Route| Peer { id: id(name), route, ack: self.ack };
-        let target = peer("target@example", self.route(Some(CARE_OF), TARGET));
-        station::Config {
-            mih: self.mih("mn@example"),
-            serving: peer("serving@example", self.route(Some(HOME), SERVING)),
-            serving_after: self.route(Some(CARE_OF), SERVING),
+    fn station_config(&self) -> station::StationConfig {
+        let peer = |name: &str, route: PeerRoute| MihfPeer { id: mihf_id(name), route, ack: self.ack };
+        let target = peer("target@example", self.route_to(Some(CARE_OF), TARGET));
+        station::StationConfig {
+            mih: self.mihf_config("mn@example"),
+            serving: peer("serving@example", self.route_to(Some(HOME), SERVING)),
+            serving_after: self.route_to(Some(CARE_OF), SERVING),
             target: self.completes_with_target.then_some(target),
             serving_address: HOME,
             target_address: CARE_OF,
-            serving_link: link(LinkType::Ieee80211, 1),
-            target_link: link(LinkType::Ieee80216, 2),
+            serving_link: test_link(LinkType::Ieee80211, 1),
+            target_link: test_link(LinkType::Ieee80216, 2),
             correspondent: SocketAddr::new(CORRESPONDENT, usher_mip::PORT),
             initiation: self.initiation,
             on_failure: self.on_failure,
             commit_answer: self.commit_answer,
             processing: self.processing,
             retry: Duration::from_secs(1),
-            binding: usher_mip::Timing::default(),
+            binding: usher_mip::RegistrationTiming::default(),
             max_requests: self.max_requests,
         }
     }
 
-    fn pos(&self, serving: bool) -> pos::Config {
-        let peer = |name: &str, remote: IpAddr| Peer {
-            id: id(name),
-            route: self.route(None, remote),
+    fn pos_config(&self, serving: bool) -> pos::PosConfig {
+        let peer = |name: &str, remote: IpAddr| MihfPeer {
+            id: mihf_id(name),
+            route: self.route_to(None, remote),
             ack: self.ack,
         };
         let (name, other, remote) = if serving {
@@ -159,24 +167,25 @@ impl Setting {
             ("target@example", "serving@example", SERVING)
         };
         let (n, technology) = if serving { (1, LinkType::Ieee80216) } else { (2, LinkType::Ieee80211) };
-        let clients = vec![Client { peer: peer("mn@example", HOME), link: link(LinkType::Ieee80211, 1) }];
-        pos::Config {
-            mih: self.mih(name),
-            poa: poa(n),
+        let clients =
+            vec![ServedStation { peer: peer("mn@example", HOME), link: test_link(LinkType::Ieee80211, 1) }];
+        pos::PosConfig {
+            mih: self.mihf_config(name),
+            poa: test_poa(n),
             clients: if serving { clients } else { Vec::new() },
-            neighbour: Some(Neighbour { peer: peer(other, remote), technology, poa: poa(3 - n) }),
-            trigger: if serving { self.trigger } else { Trigger::Never },
+            neighbour: Some(NeighbourPos { peer: peer(other, remote), technology, poa: test_poa(3 - n) }),
+            trigger: if serving { self.trigger } else { HandoverTrigger::Never },
             processing: self.processing,
             capacity: self.capacity,
             reserve: Duration::from_secs(30),
-            forget: Duration::from_secs(60),
+            handover_expiry: Duration::from_secs(60),
             max_requests: self.max_requests,
         }
     }
 }
 
 /// A message in its envelope, if this is one, with whether it is an acknowledgement without payload.
-fn message(sent: &Sent) -> Option<(MessageId, bool)> {
+fn decode_sent(sent: &SentTransmit) -> Option<(MessageId, bool)> {
     let is_mih = match sent.transmit {
         Transmit::Datagram { path } => path.remote.port() == usher_mih::PORT,
         Transmit::Stream { op, .. } => op == StreamOp::Data,
@@ -184,128 +193,135 @@ fn message(sent: &Sent) -> Option<(MessageId, bool)> {
         Transmit::Frame { .. } => false,
     };
     is_mih.then(|| {
-        let decoded = Message::decode(&sent.bytes).unwrap();
+        let decoded = MihfMessage::decode(&sent.bytes).unwrap();
         (decoded.message.id, decoded.is_acknowledgement())
     })
 }
 
 /// What becomes of a copy that is to arrive, or not.
-fn unless(lost: bool) -> Vec<Duration> {
+fn copies_unless_lost(lost: bool) -> Vec<Duration> {
     if lost { Vec::new() } else { vec![Duration::ZERO] }
 }
 
 /// The world; what was said in it is kept.
-pub(crate) struct World {
-    pub(crate) net: Network,
-    station: At<Station>,
-    pub(crate) serving: At<PointOfService>,
-    target: At<PointOfService>,
-    correspondent: At<Correspondent>,
-    setting: Setting,
+pub(crate) struct HandoverTestNetwork {
+    pub(crate) net: MachineNetwork,
+    station: HostHandle<MobileStation>,
+    pub(crate) serving: HostHandle<PointOfService>,
+    target: HostHandle<PointOfService>,
+    correspondent: HostHandle<CorrespondentNode>,
+    setting: HandoverTestConfig,
     /// How much of what the station said has been heeded.
     heeded: usize,
-    pub(crate) received: BTreeMap<u32, Interface>,
+    pub(crate) received: BTreeMap<u32, StationInterface>,
 }
 
-impl World {
-    pub(crate) fn new(setting: Setting) -> Self {
+impl HandoverTestNetwork {
+    pub(crate) fn new(setting: HandoverTestConfig) -> Self {
         let seed = Seed::new(setting.seed.into());
         let delay = |delay| ChannelConfig { delay, ..ChannelConfig::default() };
-        let wifi = ChannelConfig { loss: Loss::Bernoulli(setting.loss), impaired_from: GOING, ..delay(WIFI) };
-        let config = correspondent::Config {
+        let wifi =
+            ChannelConfig { loss: LossModel::Bernoulli(setting.loss), impaired_from: GOING, ..delay(WIFI) };
+        let config = correspondent::CorrespondentConfig {
             proof: setting.proofs.then(|| CareOfProof {
                 networks: vec![(CARE_OF, 24)],
                 rng: usher_core::SecureRng::from_seed([setting.seed as u8; 32]),
             }),
             station: SocketAddr::new(HOME, FLOW),
             size: 100,
-            interval: ms(500),
+            interval: millis(500),
             packets: None,
             longest_binding: Duration::from_secs(3600),
         };
-        let mut net = Network::new(delay(WIRE));
-        net.seed(setting.seed);
-        net.attach(HOME, &wifi);
-        net.attach(CARE_OF, &delay(WIMAX));
-        net.down(CARE_OF, true);
-        net.resend(AGAIN);
-        let station = Station::new(setting.station(), seed.stream("station", 0));
-        let station = net.add(station, &[HOME, CARE_OF]);
+        let mut net = MachineNetwork::new(delay(WIRE));
+        net.set_seed(setting.seed);
+        net.link_address(HOME, &wifi);
+        net.link_address(CARE_OF, &delay(WIMAX));
+        net.set_address_down(CARE_OF, true);
+        net.set_retransmission_delay(RETRANSMIT_DELAY);
+        let station = MobileStation::new(setting.station_config(), seed.derive_rng("station", 0));
+        let station = net.add_host(station, &[HOME, CARE_OF]);
         for (address, mih, flow) in [
             (HOME, station::MIH_SERVING, station::FLOW_SERVING),
             (CARE_OF, station::MIH_TARGET, station::FLOW_TARGET),
         ] {
-            net.bind(station, mih, SocketAddr::new(address, usher_mih::PORT));
-            net.bind(station, flow, SocketAddr::new(address, FLOW));
-            net.listen(station, station::MIH_LISTENER, SocketAddr::new(address, usher_mih::PORT));
+            net.bind_socket(station, mih, SocketAddr::new(address, usher_mih::PORT));
+            net.bind_socket(station, flow, SocketAddr::new(address, FLOW));
+            net.add_listener(station, station::MIH_LISTENER, SocketAddr::new(address, usher_mih::PORT));
         }
-        net.bind(station, station::BINDING_SOCKET, SocketAddr::new(CARE_OF, usher_mip::PORT));
+        net.bind_socket(station, station::BINDING_SOCKET, SocketAddr::new(CARE_OF, usher_mip::PORT));
         let [serving, target] = [(SERVING, true), (TARGET, false)].map(|(address, serving)| {
-            let chance = seed.stream("pos", (!serving).into());
-            let pos = net.add(PointOfService::new(setting.pos(serving), chance), &[address]);
+            let chance = seed.derive_rng("pos", (!serving).into());
+            let pos = net.add_host(PointOfService::new(setting.pos_config(serving), chance), &[address]);
             let address = SocketAddr::new(address, usher_mih::PORT);
-            net.bind(pos, MIH, address);
-            net.listen(pos, ListenerId::own(0), address);
-            net.command(pos, pos::Command::Start).unwrap();
+            net.bind_socket(pos, MIH, address);
+            net.add_listener(pos, ListenerId::from_number(0), address);
+            net.send_command(pos, pos::PosCommand::Start).unwrap();
             pos
         });
-        let correspondent = net.add(Correspondent::new(config), &[CORRESPONDENT]);
+        let correspondent = net.add_host(CorrespondentNode::new(config), &[CORRESPONDENT]);
         let binding = SocketAddr::new(CORRESPONDENT, usher_mip::PORT);
-        net.bind(correspondent, correspondent::BINDING_SOCKET, binding);
-        net.command(station, station::Command::Start).unwrap();
-        net.later(correspondent, Instant::ZERO + ms(250), correspondent::Command::Start);
+        net.bind_socket(correspondent, correspondent::BINDING_SOCKET, binding);
+        net.send_command(station, station::StationCommand::Start).unwrap();
+        net.schedule_command(
+            correspondent,
+            Instant::ZERO + millis(250),
+            correspondent::CorrespondentCommand::Start,
+        );
         let (heeded, received) = (0, BTreeMap::new());
         let mut world = Self { net, station, serving, target, correspondent, setting, heeded, received };
         let within = world.setting.leaves;
-        world.at_link(GOING, Interface::Serving, LinkEvent::GoingDown { within });
-        world.at_link(GOING + within, Interface::Serving, LinkEvent::Down);
+        world.at_link(GOING, StationInterface::Serving, LinkEvent::GoingDown { time_to_loss: within });
+        world.at_link(GOING + within, StationInterface::Serving, LinkEvent::Down);
         world
     }
 
     /// A link event is told to whom it concerns.
-    pub(crate) fn at_link(&mut self, at: Instant, interface: Interface, event: LinkEvent) {
+    pub(crate) fn at_link(&mut self, at: Instant, interface: StationInterface, event: LinkEvent) {
         let (station, serving) = (self.station, self.serving);
-        self.net.at(at, move |net| {
-            let address = if interface == Interface::Serving { HOME } else { CARE_OF };
+        self.net.schedule_action(at, move |net| {
+            let address = if interface == StationInterface::Serving { HOME } else { CARE_OF };
             match event {
-                LinkEvent::Down => net.down(address, true),
-                LinkEvent::Up => net.down(address, false),
+                LinkEvent::Down => net.set_address_down(address, true),
+                LinkEvent::Up => net.set_address_down(address, false),
                 _ => {}
             }
-            net.command(station, station::Command::Link { interface, event }).unwrap();
-            if interface == Interface::Serving {
-                net.command(serving, pos::Command::Link { station: mn(), event }).unwrap();
+            net.send_command(station, station::StationCommand::Link { interface, event }).unwrap();
+            if interface == StationInterface::Serving {
+                net.send_command(serving, pos::PosCommand::Link { station: mn_id(), event }).unwrap();
             }
         });
     }
 
     /// Loses messages from now on, by name and by whether they are acknowledgements without payload.
-    pub(crate) fn lose(&mut self, mut which: impl FnMut(MessageId, bool) -> bool + 'static) {
-        self.net.meddle(move |_, sent| unless(message(sent).is_some_and(|(id, ack)| which(id, ack))));
+    pub(crate) fn lose_messages(&mut self, mut which: impl FnMut(MessageId, bool) -> bool + 'static) {
+        self.net.intercept_transmits(move |_, sent| {
+            copies_unless_lost(decode_sent(sent).is_some_and(|(id, ack)| which(id, ack)))
+        });
     }
 
     /// Loses the first so many Binding Updates.
     pub(crate) fn lose_updates(&mut self, mut count: u32) {
         let to = SocketAddr::new(CORRESPONDENT, usher_mip::PORT);
-        self.net.meddle(move |_, sent| {
+        self.net.intercept_transmits(move |_, sent| {
             let lost = matches!(sent.transmit, Transmit::Datagram { path } if path.remote == to) && count > 0;
             count -= u32::from(lost);
-            unless(lost)
+            copies_unless_lost(lost)
         });
     }
 
     /// Runs until this long after the beginning of the handover.
-    pub(crate) fn run(&mut self, after: Duration) -> &mut Self {
+    pub(crate) fn run_for(&mut self, after: Duration) -> &mut Self {
         self.run_to(GOING + after)
     }
 
     /// Runs until a time.
     pub(crate) fn run_to(&mut self, end: Instant) -> &mut Self {
-        while self.net.due().is_some_and(|at| at <= end) {
-            self.net.step();
-            while let Some((_, event)) = self.said().get(self.heeded).cloned() {
+        while self.net.next_due_time().is_some_and(|at| at <= end) {
+            self.net.run_next();
+            while let Some((_, event)) = self.station_events().get(self.heeded).cloned() {
                 self.heeded += 1;
-                self.heed(&event);
+                self.follow_station(&event);
             }
         }
         self.net.run_until(end);
@@ -313,9 +329,9 @@ impl World {
     }
 
     /// The links obey the station.
-    fn heed(&mut self, event: &station::Event) {
+    fn follow_station(&mut self, event: &station::StationEvent) {
         match *event {
-            station::Event::LinkCommand { interface, command } => {
+            station::StationEvent::LinkCommand { interface, command } => {
                 let (after, event) = match command {
                     LinkCommand::Scan => {
                         let found = self.setting.blind_scans == 0;
@@ -331,88 +347,94 @@ impl World {
                 };
                 self.at_link(self.net.now() + after, interface, event);
             }
-            station::Event::Received { sequence, interface } => {
+            station::StationEvent::Received { sequence, interface } => {
                 assert_eq!(self.received.insert(sequence, interface), None, "packet {sequence} came twice");
             }
             _ => {}
         }
     }
 
-    pub(crate) fn station(&self) -> &Station {
+    pub(crate) fn station(&self) -> &MobileStation {
         &self.net[self.station]
     }
-    pub(crate) fn serving(&self) -> &PointOfService {
+    pub(crate) fn serving_pos(&self) -> &PointOfService {
         &self.net[self.serving]
     }
-    pub(crate) fn target(&self) -> &PointOfService {
+    pub(crate) fn target_pos(&self) -> &PointOfService {
         &self.net[self.target]
     }
     /// What the station said.
-    pub(crate) fn said(&self) -> &[(Instant, station::Event)] {
-        self.net.events(self.station)
+    pub(crate) fn station_events(&self) -> &[(Instant, station::StationEvent)] {
+        self.net.recorded_events(self.station)
     }
     /// What the points of service said.
-    pub(crate) fn pos_said(&self) -> [&[(Instant, pos::Event)]; 2] {
-        [self.serving, self.target].map(|pos| self.net.events(pos))
+    pub(crate) fn pos_events(&self) -> [&[(Instant, pos::PosEvent)]; 2] {
+        [self.serving, self.target].map(|pos| self.net.recorded_events(pos))
     }
     /// Messages that were sent, without repetitions in a row.
-    pub(crate) fn messages(&self) -> Vec<MessageId> {
-        let mut all: Vec<_> = self.net.sent().iter().filter_map(|sent| Some(message(sent)?.0)).collect();
+    pub(crate) fn sent_messages(&self) -> Vec<MessageId> {
+        let mut all: Vec<_> =
+            self.net.sent_transmits().iter().filter_map(|sent| Some(decode_sent(sent)?.0)).collect();
         all.dedup();
         all
     }
     /// How many connections and associations were begun.
-    pub(crate) fn connections(&self) -> usize {
-        let begins = |sent: &&Sent| {
+    pub(crate) fn connection_count(&self) -> usize {
+        let begins = |sent: &&SentTransmit| {
             matches!(
                 sent.transmit,
                 Transmit::Stream { op: StreamOp::Connect { .. }, .. }
                     | Transmit::Message { op: MessageOp::Connect { .. }, .. }
             )
         };
-        self.net.sent().iter().filter(begins).count()
+        self.net.sent_transmits().iter().filter(begins).count()
     }
 
     /// The handover's end: success, reason, how long it took; it must have ended exactly once.
     #[track_caller]
-    pub(crate) fn done(&self) -> (bool, Option<station::Failure>, Duration) {
-        let mut ends = self.said().iter().filter_map(|(_, event)| match *event {
-            station::Event::HandoverDone { success, failure, began, ended, .. } => {
-                Some((success, failure, ended.since(began)))
-            }
+    pub(crate) fn handover_result(&self) -> (bool, Option<station::HandoverFailure>, Duration) {
+        let mut ends = self.station_events().iter().filter_map(|(_, event)| match *event {
+            station::StationEvent::HandoverDone {
+                success,
+                failure,
+                started_at: began,
+                completed_at: ended,
+                ..
+            } => Some((success, failure, ended.duration_since(began))),
             _ => None,
         });
-        let end =
-            ends.next().unwrap_or_else(|| panic!("no end: {:?} {:#?}", self.station().state(), self.said()));
+        let end = ends
+            .next()
+            .unwrap_or_else(|| panic!("no end: {:?} {:#?}", self.station().state(), self.station_events()));
         assert_eq!(ends.next(), None, "a second end");
         end
     }
 
     /// The station's steps, by name and milliseconds.
-    pub(crate) fn steps(&self) -> Vec<(&'static str, u64)> {
-        let step = |(_, event): &(Instant, station::Event)| match *event {
-            station::Event::Step { step, took } => Some((step.name(), took.as_millis())),
+    pub(crate) fn step_times(&self) -> Vec<(&'static str, u64)> {
+        let step = |(_, event): &(Instant, station::StationEvent)| match *event {
+            station::StationEvent::Step { step, duration: took } => Some((step.name(), took.as_millis())),
             _ => None,
         };
-        self.said().iter().filter_map(step).collect()
+        self.station_events().iter().filter_map(step).collect()
     }
 
     /// The serving point of service's steps, by name and milliseconds.
     pub(crate) fn serving_steps(&self) -> Vec<(&'static str, u64)> {
-        let step = |(_, event): &(Instant, pos::Event)| match event {
-            pos::Event::Step { step, took, .. } => Some((step.name(), took.as_millis())),
+        let step = |(_, event): &(Instant, pos::PosEvent)| match event {
+            pos::PosEvent::Step { step, duration: took, .. } => Some((step.name(), took.as_millis())),
             _ => None,
         };
-        self.net.events(self.serving).iter().filter_map(step).collect()
+        self.net.recorded_events(self.serving).iter().filter_map(step).collect()
     }
 
     /// When packets that never arrived were sent, from the beginning of the handover on, among those that had time to.
-    pub(crate) fn lost(&self) -> Vec<u64> {
-        let missing = |(at, event): &(Instant, correspondent::Event)| {
-            let correspondent::Event::Sent { sequence, .. } = event else { return None };
+    pub(crate) fn lost_packet_times(&self) -> Vec<u64> {
+        let missing = |(at, event): &(Instant, correspondent::CorrespondentEvent)| {
+            let correspondent::CorrespondentEvent::Sent { sequence, .. } = event else { return None };
             let late = *at + Duration::from_secs(1) > self.net.now();
-            (!self.received.contains_key(sequence) && !late).then(|| at.since(GOING).as_millis())
+            (!self.received.contains_key(sequence) && !late).then(|| at.duration_since(GOING).as_millis())
         };
-        self.net.events(self.correspondent).iter().filter_map(missing).collect()
+        self.net.recorded_events(self.correspondent).iter().filter_map(missing).collect()
     }
 }

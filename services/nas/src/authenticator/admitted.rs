@@ -9,7 +9,7 @@ use usher_access::{DynamicRequest, SessionIdentity};
 
 /// What a station's session is known by.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedSession {
     /// The token of the question by which it was let in.
     pub(super) token: u64,
     /// The identity that it gave, and the name that the server gave it.
@@ -19,9 +19,9 @@ pub(super) struct Admitted {
     pub(super) framed_ip: Option<Ipv4Addr>,
 }
 
-impl Admitted {
+impl AdmittedSession {
     /// It goes on with the session `before`, by a further login: what it does not say remains.
-    pub(super) fn after(mut self, before: Option<Self>) -> Self {
+    pub(super) fn merge_previous(mut self, before: Option<Self>) -> Self {
         if let Some(before) = before {
             self.session = before.session;
             self.framed_ip = self.framed_ip.or(before.framed_ip);
@@ -31,8 +31,11 @@ impl Admitted {
 }
 
 /// Those that are meant by a request.
-pub(super) fn meant(all: &BTreeMap<StationId, Admitted>, request: &DynamicRequest) -> Vec<StationId> {
-    let is_meant = |(station, admitted): &(&StationId, &Admitted)| {
+pub(super) fn match_stations(
+    all: &BTreeMap<StationId, AdmittedSession>,
+    request: &DynamicRequest,
+) -> Vec<StationId> {
+    let is_meant = |(station, admitted): &(&StationId, &AdmittedSession)| {
         station.with_port(|port| {
             request.is_about(&SessionIdentity {
                 token: Some(admitted.token),

@@ -4,33 +4,33 @@ use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::timer::TimerQueue;
-use usher_core::{Instant, Outputs, PortId, Transmit};
-use usher_pkm::keying::{Base, Counters, Event};
+use usher_core::{Instant, OutputQueue, PortId, Transmit};
+use usher_pkm::keying::{BaseStationKeying, KeyingCounters, KeyingEvent};
 
 /// An exchange, and the timer that is armed for it.
 #[derive(Debug)]
-struct Keying {
-    base: Base,
+struct KeyingEntry {
+    base: BaseStationKeying,
     due: Option<Instant>,
 }
 
 /// They stay for as long as their stations are in, for a Key-Request may come again.
 #[derive(Debug, Default)]
-pub(super) struct Keyings {
-    by_station: BTreeMap<StationId, Keying>,
+pub(super) struct KeyingTable {
+    by_station: BTreeMap<StationId, KeyingEntry>,
     timers: TimerQueue<StationId>,
     /// Of those that are gone.
-    gone: Counters,
+    removed_counters: KeyingCounters,
 }
 
-impl Keyings {
-    pub(super) fn insert(&mut self, station: StationId, base: Base) {
+impl KeyingTable {
+    pub(super) fn insert(&mut self, station: StationId, base: BaseStationKeying) {
         self.remove(station);
-        self.by_station.insert(station, Keying { base, due: None });
+        self.by_station.insert(station, KeyingEntry { base, due: None });
     }
     pub(super) fn remove(&mut self, station: StationId) {
-        if let Some(Keying { base, due }) = self.by_station.remove(&station) {
-            self.gone.add(base.counters());
+        if let Some(KeyingEntry { base, due }) = self.by_station.remove(&station) {
+            self.removed_counters.add(base.counters());
             if let Some(at) = due {
                 self.timers.remove(at, station);
             }
@@ -39,19 +39,19 @@ impl Keyings {
     pub(super) fn len(&self) -> usize {
         self.by_station.len()
     }
-    pub(super) fn counters(&self) -> Counters {
-        let mut sum = self.gone;
+    pub(super) fn counters(&self) -> KeyingCounters {
+        let mut sum = self.removed_counters;
         self.by_station.values().for_each(|k| sum.add(k.base.counters()));
         sum
     }
     /// Feeds a message; false where the station has no exchange.
-    pub(super) fn handle(&mut self, now: Instant, station: StationId, message: &[u8]) -> bool {
+    pub(super) fn handle_message(&mut self, now: Instant, station: StationId, message: &[u8]) -> bool {
         let Some(keying) = self.by_station.get_mut(&station) else { return false };
-        keying.base.handle(now, message);
+        keying.base.handle_message(now, message);
         true
     }
     /// Does what is due for a station, and says for which.
-    pub(super) fn expire(&mut self, now: Instant) -> Option<StationId> {
+    pub(super) fn expire_next(&mut self, now: Instant) -> Option<StationId> {
         let (_, station) = self.timers.pop_due(now)?;
         if let Some(keying) = self.by_station.get_mut(&station) {
             keying.due = None;
@@ -59,27 +59,27 @@ impl Keyings {
         }
         Some(station)
     }
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.timers.next()
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next_deadline()
     }
     /// Takes out what a station's exchange wants done, its messages in frames that `carry` writes; what it has to say is
     /// answered. Arms its timer.
-    pub(super) fn pump(
+    pub(super) fn drain_exchange(
         &mut self,
         station: StationId,
-        outputs: &mut Outputs<super::Event>,
+        outputs: &mut OutputQueue<super::AuthenticatorEvent>,
         port: PortId,
         carry: impl Fn(&mut Vec<u8>, &[u8]),
-    ) -> Option<Event> {
+    ) -> Option<KeyingEvent> {
         let keying = self.by_station.get_mut(&station)?;
         let mut message = Vec::new();
         while keying.base.poll_transmit(&mut message) {
-            let mut frame = outputs.buffer();
+            let mut frame = outputs.take_buffer();
             carry(&mut frame, &message);
-            outputs.transmit(Transmit::Frame { port }, frame);
+            outputs.push_transmit(Transmit::Frame { port }, frame);
         }
         while let Some(done) = keying.base.poll_work() {
-            outputs.work(done);
+            outputs.push_work(done);
         }
         let due = keying.base.poll_timeout();
         if due != keying.due {

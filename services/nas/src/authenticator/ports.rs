@@ -7,75 +7,75 @@ use usher_core::timer::TimerQueue;
 
 /// Where a station stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Status {
+pub(super) enum StationStatus {
     /// In the session of this token; whoever is in meanwhile is so until this time, where there is one.
     Running(u64, Option<Instant>),
     /// Let in, until a time where there is one.
     In(Option<Instant>),
     /// Let in; at that time it is to be authenticated again.
-    Again(Instant),
+    ReauthenticateAt(Instant),
     /// Turned away, and unheard until then.
     Quiet(Instant),
 }
 
-impl Status {
+impl StationStatus {
     /// Whether the station is in, and in no session.
     pub(super) const fn is_in(self) -> bool {
-        matches!(self, Self::In(_) | Self::Again(_))
+        matches!(self, Self::In(_) | Self::ReauthenticateAt(_))
     }
-    const fn until(self) -> Option<Instant> {
+    const fn end_time(self) -> Option<Instant> {
         match self {
             Self::Running(_, until) | Self::In(until) => until,
-            Self::Again(until) | Self::Quiet(until) => Some(until),
+            Self::ReauthenticateAt(until) | Self::Quiet(until) => Some(until),
         }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Ports {
-    by_station: HashMap<StationId, Status>,
+pub(super) struct StationStatusTable {
+    by_station: HashMap<StationId, StationStatus>,
     timers: TimerQueue<StationId>,
     running: usize,
 }
 
-impl Ports {
+impl StationStatusTable {
     pub(super) fn new(hasher: HashState) -> Self {
         Self { by_station: HashMap::with_hasher(hasher), timers: TimerQueue::new(), running: 0 }
     }
-    pub(super) fn get(&self, station: StationId) -> Option<Status> {
+    pub(super) fn get(&self, station: StationId) -> Option<StationStatus> {
         self.by_station.get(&station).copied()
     }
     /// Stations known that are in no session.
-    pub(super) fn remembered(&self) -> usize {
+    pub(super) fn stored_count(&self) -> usize {
         self.by_station.len() - self.running
     }
-    pub(super) fn set(&mut self, station: StationId, status: Status) {
-        if let Some(until) = status.until() {
+    pub(super) fn set_status(&mut self, station: StationId, status: StationStatus) {
+        if let Some(until) = status.end_time() {
             self.timers.insert(until, station);
         }
-        self.running += usize::from(matches!(status, Status::Running(..)));
+        self.running += usize::from(matches!(status, StationStatus::Running(..)));
         if let Some(before) = self.by_station.insert(station, status) {
-            self.left(station, before);
+            self.clear_previous(station, before);
         }
     }
-    pub(super) fn remove(&mut self, station: StationId) -> Option<Status> {
+    pub(super) fn remove(&mut self, station: StationId) -> Option<StationStatus> {
         let before = self.by_station.remove(&station)?;
-        self.left(station, before);
+        self.clear_previous(station, before);
         Some(before)
     }
-    fn left(&mut self, station: StationId, before: Status) {
-        if let Some(until) = before.until()
-            && self.by_station.get(&station).copied().and_then(Status::until) != Some(until)
+    fn clear_previous(&mut self, station: StationId, before: StationStatus) {
+        if let Some(until) = before.end_time()
+            && self.by_station.get(&station).copied().and_then(StationStatus::end_time) != Some(until)
         {
             self.timers.remove(until, station);
         }
-        self.running -= usize::from(matches!(before, Status::Running(..)));
+        self.running -= usize::from(matches!(before, StationStatus::Running(..)));
     }
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.timers.next()
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next_deadline()
     }
     /// Forgets a station whose time has come, and says where it stood.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(StationId, Status)> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(StationId, StationStatus)> {
         let (_, station) = self.timers.pop_due(now)?;
         self.remove(station).map(|status| (station, status))
     }
@@ -86,30 +86,30 @@ mod tests {
     use super::*;
     use usher_core::Seed;
 
-    fn t(n: u64) -> Instant {
+    fn time_at(n: u64) -> Instant {
         Instant::from_nanos(n)
     }
 
     #[test]
     fn a_status_takes_its_predecessors_timer_along() {
-        let mut rng = Seed::new(1).secure("ports", 0);
-        let mut ports = Ports::new(usher_core::collections::hash_state(&mut rng));
+        let mut rng = Seed::new(1).derive_secure_rng("ports", 0);
+        let mut ports = StationStatusTable::new(usher_core::collections::hash_state(&mut rng));
         let (a, b) = (StationId::Host(1), StationId::Host(2));
-        ports.set(a, Status::Quiet(t(5)));
-        ports.set(b, Status::In(Some(t(7))));
-        assert_eq!((ports.next(), ports.remembered()), (Some(t(5)), 2));
-        ports.set(a, Status::Running(9, None));
-        assert_eq!((ports.next(), ports.remembered()), (Some(t(7)), 1));
-        ports.set(b, Status::Quiet(t(7)));
-        assert_eq!(ports.pop_due(t(6)), None);
-        assert_eq!(ports.pop_due(t(7)), Some((b, Status::Quiet(t(7)))));
-        assert_eq!(ports.remove(a), Some(Status::Running(9, None)));
-        assert_eq!((ports.next(), ports.remembered(), ports.get(a)), (None, 0, None));
-        ports.set(a, Status::In(Some(t(9))));
-        ports.set(a, Status::Running(9, Some(t(9))));
-        ports.set(a, Status::Running(10, Some(t(9))));
-        assert_eq!((ports.next(), ports.remembered()), (Some(t(9)), 0));
-        assert_eq!(ports.pop_due(t(9)), Some((a, Status::Running(10, Some(t(9))))));
-        assert_eq!((ports.next(), ports.remembered(), ports.get(a)), (None, 0, None));
+        ports.set_status(a, StationStatus::Quiet(time_at(5)));
+        ports.set_status(b, StationStatus::In(Some(time_at(7))));
+        assert_eq!((ports.next_timeout(), ports.stored_count()), (Some(time_at(5)), 2));
+        ports.set_status(a, StationStatus::Running(9, None));
+        assert_eq!((ports.next_timeout(), ports.stored_count()), (Some(time_at(7)), 1));
+        ports.set_status(b, StationStatus::Quiet(time_at(7)));
+        assert_eq!(ports.pop_due(time_at(6)), None);
+        assert_eq!(ports.pop_due(time_at(7)), Some((b, StationStatus::Quiet(time_at(7)))));
+        assert_eq!(ports.remove(a), Some(StationStatus::Running(9, None)));
+        assert_eq!((ports.next_timeout(), ports.stored_count(), ports.get(a)), (None, 0, None));
+        ports.set_status(a, StationStatus::In(Some(time_at(9))));
+        ports.set_status(a, StationStatus::Running(9, Some(time_at(9))));
+        ports.set_status(a, StationStatus::Running(10, Some(time_at(9))));
+        assert_eq!((ports.next_timeout(), ports.stored_count()), (Some(time_at(9)), 0));
+        assert_eq!(ports.pop_due(time_at(9)), Some((a, StationStatus::Running(10, Some(time_at(9))))));
+        assert_eq!((ports.next_timeout(), ports.stored_count(), ports.get(a)), (None, 0, None));
     }
 }

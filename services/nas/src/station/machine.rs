@@ -1,150 +1,150 @@
 //! The station's machine.
 
-use super::{Command, Config, Counters, Credentials, Event};
-use crate::frame::{self, Access, AuthenticatorFrame, StationFrame, Unheard};
+use super::{EapCredentials, StationCommand, StationConfig, StationCounters, StationEvent};
+use crate::frame::{self, AccessMedium, AuthenticatorFrame, FrameDropReason, StationFrame};
 use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, WallTime,
-    Work,
+    CommandError, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, SecureRng,
+    Transmit, WallTime, WorkRecord,
 };
-use usher_crypto::Key;
-use usher_eap::peer::{self, Peer};
+use usher_crypto::SecretValue;
+use usher_eap::peer::{self, EapPeer};
 use usher_pkm::eap::StationSide;
 use usher_pkm::keying;
 use usher_pkm::keys::AuthKey;
 
 /// Where an attempt stands.
 #[derive(Debug)]
-enum State {
+enum StationState {
     /// There is none.
     Idle,
     /// EAPOL-Start or EAP-Start was said this often; nobody has answered.
-    Connecting { said: u32, peer: Box<Peer> },
+    Connecting { start_count: u32, peer: Box<EapPeer> },
     /// In conversation.
-    Talking(Box<Peer>),
+    Talking(Box<EapPeer>),
     /// Let in, and waits for traffic keys.
-    Keying(Box<keying::Station>, Key<[u8; 64]>),
+    Keying(Box<keying::StationKeying>, SecretValue<[u8; 64]>),
 }
 
 /// A station; see the [module](super).
 #[derive(Debug)]
-pub struct Station {
-    config: Config,
-    state: State,
+pub struct AccessStation {
+    config: StationConfig,
+    state: StationState,
     /// The station's side of PKM, where that carries EAP.
     pkm: StationSide,
     deadline: Option<Instant>,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
-    outputs: Outputs<Event>,
-    counters: Counters,
+    outputs: OutputQueue<StationEvent>,
+    counters: StationCounters,
     /// Of exchanges of keys that are over.
-    keying: keying::Counters,
+    keying: keying::KeyingCounters,
     rng: SecureRng,
     out: Vec<u8>,
 }
 
-impl Station {
+impl AccessStation {
     /// A station that has not asked yet.
     #[must_use]
-    pub fn new(config: Config, rng: SecureRng) -> Self {
+    pub fn new(config: StationConfig, rng: SecureRng) -> Self {
         Self {
             config,
-            state: State::Idle,
+            state: StationState::Idle,
             pkm: StationSide::new(),
             deadline: None,
             epoch: WallTime::UNIX_EPOCH,
-            outputs: Outputs::default(),
-            counters: Counters::default(),
-            keying: keying::Counters::default(),
+            outputs: OutputQueue::default(),
+            counters: StationCounters::default(),
+            keying: keying::KeyingCounters::default(),
             rng,
             out: Vec::new(),
         }
     }
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &StationCounters {
         &self.counters
     }
     /// What exchanges of keys did and dropped.
     #[must_use]
-    pub fn keying_counters(&self) -> keying::Counters {
+    pub fn keying_counters(&self) -> keying::KeyingCounters {
         let mut sum = self.keying;
-        if let State::Keying(keying, _) = &self.state {
+        if let StationState::Keying(keying, _) = &self.state {
             sum.add(keying.counters());
         }
         sum
     }
 
-    fn say(&mut self, said: StationFrame<'_>, again: bool) {
+    fn send_frame(&mut self, said: StationFrame<'_>, again: bool) {
         let octets = if let StationFrame::Eap(packet) | StationFrame::Keying(packet) = said {
             packet.len()
         } else {
             0
         };
-        let mut buf = self.outputs.buffer();
+        let mut buf = self.outputs.take_buffer();
         buf.reserve(frame::OVERHEAD + octets);
         let ways = (self.config.authenticator, self.config.mac);
-        if self.config.access.tell_authenticator(&mut buf, ways, &mut self.pkm, said, again) {
-            self.outputs.transmit(Transmit::Frame { port: self.config.port }, buf);
+        if self.config.access.write_frame_to_authenticator(&mut buf, ways, &mut self.pkm, said, again) {
+            self.outputs.push_transmit(Transmit::Frame { port: self.config.port }, buf);
         } else {
-            self.outputs.recycle(buf);
+            self.outputs.recycle_buffer(buf);
         }
     }
-    fn wait(&mut self, now: Instant, span: Duration) {
+    fn set_deadline(&mut self, now: Instant, span: Duration) {
         self.deadline = Some(now + span);
     }
 
-    fn authenticate(&mut self, now: Instant, identity: Vec<u8>, credentials: Credentials) {
-        let config = peer::Config {
+    fn start_authentication(&mut self, now: Instant, identity: Vec<u8>, credentials: EapCredentials) {
+        let config = peer::EapPeerConfig {
             identity,
             methods: credentials.0,
             // The station keeps its own time.
             timeout: Duration::MAX,
-            wall: now.wall(self.epoch),
+            wall: now.to_wall_time(self.epoch),
         };
-        let peer = Box::new(Peer::new(config, SecureRng::from_seed(self.rng.array()), now));
+        let peer = Box::new(EapPeer::new(config, SecureRng::from_seed(self.rng.random_array()), now));
         self.counters.attempts += 1;
-        self.leave();
-        self.state = State::Connecting { said: 1, peer };
-        self.say(StationFrame::Start, false);
-        self.wait(now, self.config.start_period);
+        self.abort_attempt();
+        self.state = StationState::Connecting { start_count: 1, peer };
+        self.send_frame(StationFrame::Start, false);
+        self.set_deadline(now, self.config.start_period);
     }
 
     /// Ends what is under way without a word.
-    fn leave(&mut self) {
-        if let State::Keying(keying, _) = core::mem::replace(&mut self.state, State::Idle) {
+    fn abort_attempt(&mut self) {
+        if let StationState::Keying(keying, _) = core::mem::replace(&mut self.state, StationState::Idle) {
             self.keying.add(keying.counters());
-            self.pkm.resume(keying.identifier());
+            self.pkm.resume_after(keying.identifier());
         }
         self.deadline = None;
     }
 
-    fn end(&mut self, event: Event) {
-        self.leave();
+    fn finish_attempt(&mut self, event: StationEvent) {
+        self.abort_attempt();
         *match event {
-            Event::Success { .. } => &mut self.counters.successes,
-            Event::Failure => &mut self.counters.failures,
-            Event::Timeout => &mut self.counters.timeouts,
-            Event::Unkeyed => &mut self.counters.unkeyed,
+            StationEvent::Success { .. } => &mut self.counters.successes,
+            StationEvent::Failure => &mut self.counters.failures,
+            StationEvent::Timeout => &mut self.counters.timeouts,
+            StationEvent::Unkeyed => &mut self.counters.unkeyed,
             // No end, and so not said here.
-            Event::Admitted => return,
+            StationEvent::Admitted => return,
         } += 1;
-        self.outputs.event(event);
+        self.outputs.push_event(event);
     }
 
-    fn frame(&mut self, now: Instant, data: &[u8]) {
-        let received = match self.config.access.hear_authenticator(data, &self.pkm) {
+    fn handle_frame(&mut self, now: Instant, data: &[u8]) {
+        let received = match self.config.access.parse_authenticator_frame(data, &self.pkm) {
             Ok(received) => received,
             Err(why) => {
                 *match why {
-                    Unheard::NotForUs => &mut self.counters.not_for_us,
-                    Unheard::Malformed => &mut self.counters.malformed,
-                    Unheard::UnknownEapol => &mut self.counters.unknown_eapol,
-                    Unheard::UnknownPkm => &mut self.counters.unknown_pkm,
-                    Unheard::StalePkm => &mut self.counters.stale_pkm,
+                    FrameDropReason::NotForUs => &mut self.counters.not_for_us,
+                    FrameDropReason::Malformed => &mut self.counters.malformed,
+                    FrameDropReason::UnknownEapol => &mut self.counters.unknown_eapol,
+                    FrameDropReason::UnknownPkm => &mut self.counters.unknown_pkm,
+                    FrameDropReason::StalePkm => &mut self.counters.stale_pkm,
                 } += 1;
                 return;
             }
@@ -154,141 +154,143 @@ impl Station {
             return;
         }
         match received.body {
-            AuthenticatorFrame::Eap(packet) => self.hear(now, packet, received.source),
+            AuthenticatorFrame::Eap(packet) => self.handle_eap(now, packet, received.source),
             AuthenticatorFrame::Keying(message) => {
-                let State::Keying(keying, _) = &mut self.state else {
+                let StationState::Keying(keying, _) = &mut self.state else {
                     self.counters.unknown_pkm += 1;
                     return;
                 };
-                keying.handle(now, message);
-                self.pump();
+                keying.handle_message(now, message);
+                self.drain_keying();
             }
         }
     }
 
     /// Takes out what the exchange of keys wants.
-    fn pump(&mut self) {
-        let State::Keying(keying, msk) = &mut self.state else { return };
+    fn drain_keying(&mut self) {
+        let StationState::Keying(keying, msk) = &mut self.state else { return };
         while let Some(work) = keying.poll_work() {
-            self.outputs.work(work);
+            self.outputs.push_work(work);
         }
         let mut out = core::mem::take(&mut self.out);
         let speaks = keying.poll_transmit(&mut out);
         let end = keying.poll_event().map(|event| match event {
-            keying::Event::Keyed(_) => Event::Success { msk: Some(msk.clone()) },
-            keying::Event::Failed(_) => Event::Unkeyed,
+            keying::KeyingEvent::Keyed(_) => StationEvent::Success { msk: Some(msk.clone()) },
+            keying::KeyingEvent::Failed(_) => StationEvent::Unkeyed,
         });
         self.deadline = keying.poll_timeout();
         if speaks {
-            self.say(StationFrame::Keying(&out), false);
+            self.send_frame(StationFrame::Keying(&out), false);
         }
         self.out = out;
         if let Some(end) = end {
-            self.end(end);
+            self.finish_attempt(end);
         }
     }
 
     /// EAP has let the station in.
-    fn admitted(&mut self, now: Instant, msk: Option<Key<[u8; 64]>>, base: MacAddress) {
-        let config = self.config.keying.filter(|_| self.config.access == Access::Wimax);
+    fn handle_eap_success(&mut self, now: Instant, msk: Option<SecretValue<[u8; 64]>>, base: MacAddress) {
+        let config = self.config.keying.filter(|_| self.config.access == AccessMedium::Wimax);
         match (config, msk) {
-            (None, msk) => self.end(Event::Success { msk }),
-            (Some(_), None) => self.end(Event::Unkeyed),
+            (None, msk) => self.finish_attempt(StationEvent::Success { msk }),
+            (Some(_), None) => self.finish_attempt(StationEvent::Unkeyed),
             (Some(config), Some(msk)) => {
                 let key = AuthKey::new(&msk, self.config.mac.0, base.0, 0);
-                self.outputs.work(Work { label: usher_pkm::work::DERIVE, units: 1 });
+                self.outputs.push_work(WorkRecord { label: usher_pkm::work::DERIVE, units: 1 });
                 let identifier = self.pkm.identifier();
-                let keying = keying::Station::new(config, key, identifier, &mut self.rng, now);
-                self.state = State::Keying(Box::new(keying), msk);
-                self.outputs.event(Event::Admitted);
-                self.pump();
+                let keying = keying::StationKeying::new(config, key, identifier, &mut self.rng, now);
+                self.state = StationState::Keying(Box::new(keying), msk);
+                self.outputs.push_event(StationEvent::Admitted);
+                self.drain_keying();
             }
         }
     }
 
-    fn hear(&mut self, now: Instant, packet: &[u8], from: MacAddress) {
-        let (State::Talking(peer) | State::Connecting { peer, .. }) = &mut self.state else {
+    fn handle_eap(&mut self, now: Instant, packet: &[u8], from: MacAddress) {
+        let (StationState::Talking(peer) | StationState::Connecting { peer, .. }) = &mut self.state else {
             self.counters.bad_eap += 1;
             return;
         };
-        if !peer.handle(now, packet) {
+        if !peer.handle_packet(now, packet) {
             self.counters.bad_eap += 1;
             return;
         }
         while let Some(work) = peer.poll_work() {
-            self.outputs.work(work);
+            self.outputs.push_work(work);
         }
         let mut out = core::mem::take(&mut self.out);
         let responds = peer.poll_transmit(&mut out);
         let end = peer.poll_event();
         if responds {
-            self.state = match core::mem::replace(&mut self.state, State::Idle) {
-                State::Connecting { peer, .. } => State::Talking(peer),
+            self.state = match core::mem::replace(&mut self.state, StationState::Idle) {
+                StationState::Connecting { peer, .. } => StationState::Talking(peer),
                 other => other,
             };
-            self.say(StationFrame::Eap(&out), false);
-            self.wait(now, self.config.auth_timeout);
+            self.send_frame(StationFrame::Eap(&out), false);
+            self.set_deadline(now, self.config.auth_timeout);
         }
         self.out = out;
         match end {
             None => {}
-            Some(peer::Event::Success { keys }) => {
-                self.admitted(now, keys.map(|k| k.msk), from);
+            Some(peer::EapPeerEvent::Success { keys }) => {
+                self.handle_eap_success(now, keys.map(|k| k.msk), from);
             }
-            Some(peer::Event::Failure) => self.end(Event::Failure),
-            Some(peer::Event::Timeout) => self.end(Event::Timeout),
+            Some(peer::EapPeerEvent::Failure) => self.finish_attempt(StationEvent::Failure),
+            Some(peer::EapPeerEvent::Timeout) => self.finish_attempt(StationEvent::Timeout),
         }
     }
 
-    fn expire(&mut self, now: Instant) {
+    fn handle_timeout(&mut self, now: Instant) {
         if self.deadline.is_none_or(|at| at > now) {
             return;
         }
         match &mut self.state {
-            State::Connecting { said, .. } if *said < self.config.max_start => {
+            StationState::Connecting { start_count: said, .. } if *said < self.config.max_start => {
                 *said += 1;
                 self.counters.starts_repeated += 1;
-                self.say(StationFrame::Start, true);
-                self.wait(now, self.config.start_period);
+                self.send_frame(StationFrame::Start, true);
+                self.set_deadline(now, self.config.start_period);
             }
-            State::Connecting { .. } | State::Talking(_) => self.end(Event::Timeout),
-            State::Keying(keying, _) => {
+            StationState::Connecting { .. } | StationState::Talking(_) => {
+                self.finish_attempt(StationEvent::Timeout)
+            }
+            StationState::Keying(keying, _) => {
                 keying.handle_timeout(now);
-                self.pump();
+                self.drain_keying();
             }
-            State::Idle => self.deadline = None,
+            StationState::Idle => self.deadline = None,
         }
     }
 }
 
-impl Machine for Station {
-    type Command = Command;
-    type Event = Event;
+impl Machine for AccessStation {
+    type Command = StationCommand;
+    type Event = StationEvent;
     type Job = NoJob;
 
     fn set_epoch(&mut self, _: Instant, epoch: WallTime) {
         self.epoch = epoch;
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Frame { port, data } if port == self.config.port => self.frame(now, data),
-            Input::Timeout => self.expire(now),
-            Input::Frame { .. } => self.counters.not_for_us += 1,
-            Input::Datagram { .. } | Input::Stream { .. } | Input::Message { .. } => {
+            MachineInput::Frame { port, data } if port == self.config.port => self.handle_frame(now, data),
+            MachineInput::Timeout => self.handle_timeout(now),
+            MachineInput::Frame { .. } => self.counters.not_for_us += 1,
+            MachineInput::Datagram { .. } | MachineInput::Stream { .. } | MachineInput::Message { .. } => {
                 self.counters.not_a_frame += 1;
             }
         }
     }
 
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: StationCommand) -> Result<(), CommandError> {
         match command {
-            Command::Authenticate { identity, credentials } => {
-                self.authenticate(now, identity, credentials);
+            StationCommand::Authenticate { identity, credentials } => {
+                self.start_authentication(now, identity, credentials);
             }
-            Command::LogOff => {
-                self.leave();
-                self.say(StationFrame::Logoff, false);
+            StationCommand::LogOff => {
+                self.abort_attempt();
+                self.send_frame(StationFrame::Logoff, false);
             }
         }
         Ok(())

@@ -1,24 +1,24 @@
 //! The two ends of an EAP method that gives a key: the peer, and an AAA server behind RADIUS. The method is
 //! an experimental one (type 255): a nonce, and its code under a shared secret, from which the key follows.
 
-use crate::responder::{AUTH, EAP, FAILED, IDENTITY, proof};
+use crate::responder::{AUTH, EAP, FAILED, IDENTITY, key_proof};
 use std::net::{IpAddr, SocketAddr};
-use usher_core::bench::Network;
+use usher_core::bench::MachineNetwork;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, SecureRng, Seed,
-    SocketId, Transmit,
+    CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
+    SecureRng, Seed, SocketId, Transmit,
 };
 use usher_crypto::digest::HmacMd5Key;
 use usher_radius::attribute::kind;
-use usher_radius::server::{self, ClientConfig, Command, Event, Server};
-use usher_radius::{Attributes, Code, Secret};
+use usher_radius::server::{self, ClientConfig, RadiusServer, RadiusServerCommand, RadiusServerEvent};
+use usher_radius::{AttributeList, PacketCode, SharedSecret};
 
 const EXPERIMENTAL: u8 = 255;
 
-fn answer(password: &str, name: &[u8], nonce: &[u8]) -> [u8; 16] {
+fn challenge_response(password: &str, name: &[u8], nonce: &[u8]) -> [u8; 16] {
     HmacMd5Key::new(password.as_bytes()).mac(&[name, nonce])
 }
-fn derive(password: &str, name: &[u8], nonce: &[u8]) -> [u8; 64] {
+fn derive_msk(password: &str, name: &[u8], nonce: &[u8]) -> [u8; 64] {
     let key = HmacMd5Key::new(password.as_bytes());
     let mut msk = [0; 64];
     for (i, part) in msk.chunks_exact_mut(16).enumerate() {
@@ -29,25 +29,26 @@ fn derive(password: &str, name: &[u8], nonce: &[u8]) -> [u8; 64] {
 
 /// An initiator.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct TestInitiator {
     name: String,
     password: String,
-    out: Outputs<()>,
+    out: OutputQueue<()>,
     msk: Option<[u8; 64]>,
     up: bool,
 }
 
-impl Peer {
+impl TestInitiator {
     pub(crate) fn new(name: &str, password: &str) -> Self {
         let (name, password) = (name.to_owned(), password.to_owned());
-        let mut peer = Self { name, password, out: Outputs::default(), msk: None, up: false };
-        peer.send([&[IDENTITY], peer.name.as_bytes()].concat());
+        let mut peer = Self { name, password, out: OutputQueue::default(), msk: None, up: false };
+        peer.send_message([&[IDENTITY], peer.name.as_bytes()].concat());
         peer
     }
-    fn send(&mut self, message: Vec<u8>) {
+    fn send_message(&mut self, message: Vec<u8>) {
         let local = SocketAddr::new([0, 0, 0, 0].into(), 0);
-        let path = Path { socket: SocketId::own(0), local, remote: crate::address(1, 500) };
-        self.out.transmit(Transmit::Datagram { path }, message);
+        let path =
+            DatagramPath { socket: SocketId::from_number(0), local, remote: crate::socket_address(1, 500) };
+        self.out.push_transmit(Transmit::Datagram { path }, message);
     }
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -58,23 +59,23 @@ impl Peer {
     pub(crate) fn is_up(&self) -> bool {
         self.up
     }
-    fn receive(&mut self, message: &[u8]) {
+    fn receive_message(&mut self, message: &[u8]) {
         match message {
             [EAP, 1, identifier, 0, 21, EXPERIMENTAL, nonce @ ..] => {
                 let mut reply = vec![EAP, 2, *identifier, 0, 21, EXPERIMENTAL];
-                reply.extend_from_slice(&answer(&self.password, self.name.as_bytes(), nonce));
-                self.msk = Some(derive(&self.password, self.name.as_bytes(), nonce));
-                self.send(reply);
+                reply.extend_from_slice(&challenge_response(&self.password, self.name.as_bytes(), nonce));
+                self.msk = Some(derive_msk(&self.password, self.name.as_bytes(), nonce));
+                self.send_message(reply);
             }
             [EAP, 3, ..] => {
                 let Some(msk) = self.msk else { return };
                 let mut auth = vec![AUTH];
-                auth.extend_from_slice(&proof(&msk, b"initiator"));
-                self.send(auth);
+                auth.extend_from_slice(&key_proof(&msk, b"initiator"));
+                self.send_message(auth);
             }
             [AUTH, code @ ..] => {
-                self.up = self.msk.is_some_and(|msk| code == proof(&msk, b"responder"));
-                self.out.event(());
+                self.up = self.msk.is_some_and(|msk| code == key_proof(&msk, b"responder"));
+                self.out.push_event(());
             }
             [EAP, 4, ..] | [FAILED] => self.msk = None,
             other => panic!("an unexpected message: {other:?}"),
@@ -83,16 +84,16 @@ impl Peer {
 }
 
 /// It says when it has heard the responder's proof.
-impl Machine for Peer {
+impl Machine for TestInitiator {
     type Command = ();
     type Event = ();
     type Job = NoJob;
-    fn handle(&mut self, _: Instant, input: Input<'_>) {
-        if let Input::Datagram { data, .. } = input {
-            self.receive(data);
+    fn handle_input(&mut self, _: Instant, input: MachineInput<'_>) {
+        if let MachineInput::Datagram { data, .. } = input {
+            self.receive_message(data);
         }
     }
-    fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+    fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
@@ -104,41 +105,47 @@ impl Machine for Peer {
 }
 
 /// A server that knows everybody's password, which is the same one.
-pub(crate) fn add(net: &mut Network, address: SocketAddr, client: IpAddr, secret: Secret) {
+pub(crate) fn add_aaa_server(
+    net: &mut MachineNetwork,
+    address: SocketAddr,
+    client: IpAddr,
+    secret: SharedSecret,
+) {
     let seed = Seed::new(2);
-    let config = server::Config::new(vec![ClientConfig::new(client, 32, secret)]);
-    let server = net.add(Server::new(config, seed.secure("server", 0)).unwrap(), &[address.ip()]);
-    net.bind(server, SocketId::own(0), address);
-    let mut rng = seed.secure("nonce", 0);
-    net.on_event(server, move |Event::Request(request)| {
-        let mut attributes = Attributes::new();
-        let code = judge(&mut rng, &request.attributes, &mut attributes);
-        Some((Duration::ZERO, Command::Respond { token: request.token, code, attributes }))
+    let config = server::RadiusServerConfig::new(vec![ClientConfig::new(client, 32, secret)]);
+    let server = net
+        .add_host(RadiusServer::new(config, seed.derive_secure_rng("server", 0)).unwrap(), &[address.ip()]);
+    net.bind_socket(server, SocketId::from_number(0), address);
+    let mut rng = seed.derive_secure_rng("nonce", 0);
+    net.on_event(server, move |RadiusServerEvent::Request(request)| {
+        let mut attributes = AttributeList::new();
+        let code = answer_eap(&mut rng, &request.attributes, &mut attributes);
+        Some((Duration::ZERO, RadiusServerCommand::Respond { token: request.token, code, attributes }))
     });
 }
 
 /// The nonce is the session's State: this server remembers nothing.
-fn judge(rng: &mut SecureRng, request: &Attributes, reply: &mut Attributes) -> Code {
+fn answer_eap(rng: &mut SecureRng, request: &AttributeList, reply: &mut AttributeList) -> PacketCode {
     let name = request.get(kind::USER_NAME).unwrap();
     let mut packet = Vec::new();
-    request.eap(&mut packet);
+    request.read_eap_packet(&mut packet);
     match (&packet[..], request.get(kind::STATE)) {
         ([2, identifier, _, _, 1, ..], None) => {
-            let nonce: [u8; 16] = rng.array();
+            let nonce: [u8; 16] = rng.random_array();
             let mut eap = vec![1, identifier.wrapping_add(1), 0, 21, EXPERIMENTAL];
             eap.extend_from_slice(&nonce);
             reply.push_eap(&eap).push_bytes(kind::STATE, &nonce).unwrap();
-            Code::ACCESS_CHALLENGE
+            PacketCode::ACCESS_CHALLENGE
         }
         ([2, identifier, 0, 21, EXPERIMENTAL, code @ ..], Some(nonce))
-            if code == answer("secret", name, nonce) =>
+            if code == challenge_response("secret", name, nonce) =>
         {
-            reply.push_eap(&[3, *identifier, 0, 4]).push_msk(&derive("secret", name, nonce));
-            Code::ACCESS_ACCEPT
+            reply.push_eap(&[3, *identifier, 0, 4]).push_msk(&derive_msk("secret", name, nonce));
+            PacketCode::ACCESS_ACCEPT
         }
         ([_, identifier, ..], _) => {
             reply.push_eap(&[4, *identifier, 0, 4]);
-            Code::ACCESS_REJECT
+            PacketCode::ACCESS_REJECT
         }
         other => panic!("{other:?}"),
     }

@@ -11,54 +11,58 @@ mod keying;
 mod port;
 mod responder;
 
-use aaa::Peer;
-use responder::{Command, Event, Outcome, Responder};
+use aaa::TestInitiator;
+use responder::{EapRoundResult, ResponderCommand, ResponderEvent, TestResponder};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use usher_access::{self, AaaConfig, AccessClient, Continuation, NasIdentity, Proof, RadiusConfig, Request};
-use usher_core::bench::{At, Network};
+use usher_access::{
+    self, AaaConfig, AccessClient, AccessRequest, LoginContinuation, LoginProof, NasIdentity, RadiusConfig,
+};
+use usher_core::bench::{HostHandle, MachineNetwork};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Instant, Seed, SocketId};
-use usher_radius::Secret;
+use usher_radius::SharedSecret;
 use usher_radius::client::{self, ServerConfig};
 
 const DELAY: Duration = Duration::from_millis(5);
 
-fn address(host: u8, port: u16) -> SocketAddr {
+fn socket_address(host: u8, port: u16) -> SocketAddr {
     SocketAddr::new([10, 0, 0, host].into(), port)
 }
-fn secret() -> Secret {
-    Secret::new(b"sixteen octets!!")
+fn test_secret() -> SharedSecret {
+    SharedSecret::new(b"sixteen octets!!")
 }
 
 /// Peers, an AAA server, and a gateway: two machines at one address, and what moves tokens between them.
-struct World {
-    net: Network,
-    responder: At<Responder>,
-    access: At<AccessClient>,
-    peers: Vec<At<Peer>>,
+struct GatewayTestNetwork {
+    net: MachineNetwork,
+    responder: HostHandle<TestResponder>,
+    access: HostHandle<AccessClient>,
+    peers: Vec<HostHandle<TestInitiator>>,
     /// What each SA's last challenge wants told again: the composition's, since neither machine needs the other's.
-    next: HashMap<u64, Continuation>,
+    next: HashMap<u64, LoginContinuation>,
     up: Vec<(u64, [u8; 64])>,
     failed: Vec<u64>,
 }
 
-impl World {
-    fn new(peers: impl IntoIterator<Item = Peer>) -> Self {
-        let mut config = client::Config::single(ServerConfig::new(address(2, 1812), secret()));
-        config.retransmission = client::Retransmission::Fixed { interval: Duration::from_secs(1), count: 3 };
+impl GatewayTestNetwork {
+    fn new(peers: impl IntoIterator<Item = TestInitiator>) -> Self {
+        let mut config =
+            client::RadiusClientConfig::for_server(ServerConfig::new(socket_address(2, 1812), test_secret()));
+        config.retransmission =
+            client::RetransmissionPolicy::Fixed { interval: Duration::from_secs(1), count: 3 };
         let aaa = AaaConfig::Radius(RadiusConfig::new(config));
         let nas = NasIdentity { identifier: "gateway".into(), ..NasIdentity::default() };
-        let access = AccessClient::new(nas, aaa, Seed::new(1).secure("radius", 0)).unwrap();
-        let mut net = Network::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
-        let gateway = [address(1, 0).ip()];
-        let responder = net.add(Responder::default(), &gateway);
-        net.bind(responder, SocketId::own(0), address(1, 500));
-        let access = net.add(access, &gateway);
-        aaa::add(&mut net, address(2, 1812), gateway[0], secret());
+        let access = AccessClient::new(nas, aaa, Seed::new(1).derive_secure_rng("radius", 0)).unwrap();
+        let mut net = MachineNetwork::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
+        let gateway = [socket_address(1, 0).ip()];
+        let responder = net.add_host(TestResponder::default(), &gateway);
+        net.bind_socket(responder, SocketId::from_number(0), socket_address(1, 500));
+        let access = net.add_host(access, &gateway);
+        aaa::add_aaa_server(&mut net, socket_address(2, 1812), gateway[0], test_secret());
         let mut add = |(i, peer)| {
-            let host = net.add(peer, &[address(100, 0).ip()]);
-            net.bind(host, SocketId::own(0), address(100, i));
+            let host = net.add_host(peer, &[socket_address(100, 0).ip()]);
+            net.bind_socket(host, SocketId::from_number(0), socket_address(100, i));
             host
         };
         let peers = (0..).zip(peers).map(&mut add).collect();
@@ -66,47 +70,50 @@ impl World {
     }
 
     /// Until nothing happens any more. One machine's events become the other's commands.
-    fn run(&mut self) {
-        self.net.settle();
-        while self.net.step().is_some() {
-            for (_, event) in self.net.take(self.responder) {
+    fn run_until_idle(&mut self) {
+        self.net.drain_hosts();
+        while self.net.run_next().is_some() {
+            for (_, event) in self.net.take_events(self.responder) {
                 match event {
-                    Event::Eap { sa, identity, packet } => {
+                    ResponderEvent::Eap { sa, identity, packet } => {
                         let continues = self.next.get(&sa);
-                        let request = Request { continues, ..Request::new(&identity, Proof::Eap(&packet)) };
+                        let request = AccessRequest {
+                            continues,
+                            ..AccessRequest::new(&identity, LoginProof::Eap(&packet))
+                        };
                         let now = self.net.now();
-                        self.net[self.access].ask(now, sa, &request).unwrap();
+                        self.net[self.access].send_request(now, sa, &request).unwrap();
                     }
-                    Event::Established { sa, msk } => self.up.push((sa, msk)),
-                    Event::Failed { sa } => self.failed.push(sa),
+                    ResponderEvent::Established { sa, msk } => self.up.push((sa, msk)),
+                    ResponderEvent::Failed { sa } => self.failed.push(sa),
                 }
             }
-            for (_, event) in self.net.take(self.access) {
-                let (sa, outcome) = self.outcome(event);
-                self.net.command(self.responder, Command::EapResult { sa, outcome }).unwrap();
+            for (_, event) in self.net.take_events(self.access) {
+                let (sa, outcome) = self.round_result(event);
+                self.net.send_command(self.responder, ResponderCommand::EapResult { sa, outcome }).unwrap();
             }
-            self.net.settle();
+            self.net.drain_hosts();
         }
     }
 
-    fn outcome(&mut self, event: usher_access::Event) -> (u64, Outcome) {
+    fn round_result(&mut self, event: usher_access::AccessClientEvent) -> (u64, EapRoundResult) {
         let mut packet = Vec::new();
         match event {
-            usher_access::Event::Challenge { token, reply } => {
-                reply.eap(&mut packet);
-                reply.continuation(self.next.entry(token).or_default());
-                (token, Outcome::Continue { packet })
+            usher_access::AccessClientEvent::Challenge { token, reply } => {
+                reply.read_eap(&mut packet);
+                reply.fill_continuation(self.next.entry(token).or_default());
+                (token, EapRoundResult::Continue { packet })
             }
-            usher_access::Event::Accept { token, reply } => {
-                reply.eap(&mut packet);
+            usher_access::AccessClientEvent::Accept { token, reply } => {
+                reply.read_eap(&mut packet);
                 let msk = reply.msk().ok().flatten().map(|k| *k);
-                (token, msk.map_or(Outcome::Unanswered, |msk| Outcome::Accept { packet, msk }))
+                (token, msk.map_or(EapRoundResult::Unanswered, |msk| EapRoundResult::Accept { packet, msk }))
             }
-            usher_access::Event::Reject { token, reply } => {
-                reply.eap(&mut packet);
-                (token, Outcome::Reject { packet })
+            usher_access::AccessClientEvent::Reject { token, reply } => {
+                reply.read_eap(&mut packet);
+                (token, EapRoundResult::Reject { packet })
             }
-            usher_access::Event::Failed { token, .. } => (token, Outcome::Unanswered),
+            usher_access::AccessClientEvent::Failed { token, .. } => (token, EapRoundResult::Unanswered),
             other => panic!("{other:?}"),
         }
     }
@@ -115,30 +122,30 @@ impl World {
         self.net[self.peers[peer]].is_up()
     }
     /// When a peer heard that the responder has the key.
-    fn told(&self, peer: usize) -> Instant {
-        self.net.events(self.peers[peer])[0].0
+    fn established_at(&self, peer: usize) -> Instant {
+        self.net.recorded_events(self.peers[peer])[0].0
     }
 }
 
 #[test]
 fn a_responder_gets_its_key_from_a_radius_client_by_token() {
-    let mut w = World::new([Peer::new("ann", "secret")]);
-    w.run();
+    let mut w = GatewayTestNetwork::new([TestInitiator::new("ann", "secret")]);
+    w.run_until_idle();
     let (sa, msk) = w.up[0];
     assert_eq!(w.net[w.peers[0]].msk(), Some(msk));
     assert!(w.is_up(0) && sa == 0);
     // Six messages with the gateway and four behind it.
-    assert_eq!(w.net.sent().len(), 10);
-    assert_eq!(w.told(0), Instant::ZERO + DELAY * 10);
+    assert_eq!(w.net.sent_transmits().len(), 10);
+    assert_eq!(w.established_at(0), Instant::ZERO + DELAY * 10);
 }
 
 #[test]
-fn two_hundred_security_associations_interleave_and_get_their_own_keys() {
+fn two_hundred_interleaved_associations_get_their_own_keys() {
     let names: Vec<String> = (0..200).map(|i| format!("user{i}")).collect();
     let peers = names.iter().enumerate();
-    let peers = peers.map(|(i, n)| Peer::new(n, if i % 5 == 4 { "wrong" } else { "secret" }));
-    let mut w = World::new(peers);
-    w.run();
+    let peers = peers.map(|(i, n)| TestInitiator::new(n, if i % 5 == 4 { "wrong" } else { "secret" }));
+    let mut w = GatewayTestNetwork::new(peers);
+    w.run_until_idle();
     assert_eq!((w.up.len(), w.failed.len()), (160, 40));
     for &(sa, msk) in &w.up {
         let name = w.net[w.responder].identity(sa);
@@ -154,15 +161,15 @@ fn two_hundred_security_associations_interleave_and_get_their_own_keys() {
 
 #[test]
 fn a_lost_datagram_delays_and_a_silent_server_fails() {
-    let mut w = World::new([Peer::new("ann", "secret")]);
-    w.net.lose(&[1]);
-    w.run();
+    let mut w = GatewayTestNetwork::new([TestInitiator::new("ann", "secret")]);
+    w.net.drop_transmits(&[1]);
+    w.run_until_idle();
     assert!(w.is_up(0));
-    assert_eq!(w.told(0), Instant::ZERO + DELAY * 10 + Duration::from_secs(1));
+    assert_eq!(w.established_at(0), Instant::ZERO + DELAY * 10 + Duration::from_secs(1));
 
-    let mut w = World::new([Peer::new("ann", "secret")]);
-    w.net.lose(&[1, 2, 3]);
-    w.run();
+    let mut w = GatewayTestNetwork::new([TestInitiator::new("ann", "secret")]);
+    w.net.drop_transmits(&[1, 2, 3]);
+    w.run_until_idle();
     assert_eq!((&w.failed[..], w.up.len(), w.is_up(0)), (&[0][..], 0, false));
     assert_eq!(w.net[w.access].radius_counters().unwrap().timeouts, 1);
 }

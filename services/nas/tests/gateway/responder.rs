@@ -4,7 +4,10 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use usher_core::{CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, SocketId, Transmit};
+use usher_core::{
+    CommandError, DatagramPath, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, SocketId,
+    Transmit,
+};
 use usher_crypto::digest::HmacMd5Key;
 
 /// The initiator's identity.
@@ -17,13 +20,13 @@ pub(crate) const AUTH: u8 = 3;
 pub(crate) const FAILED: u8 = 4;
 
 /// What each side sends to prove that it has the key.
-pub(crate) fn proof(msk: &[u8; 64], side: &[u8]) -> [u8; 16] {
+pub(crate) fn key_proof(msk: &[u8; 64], side: &[u8]) -> [u8; 16] {
     HmacMd5Key::new(msk).mac(&[side])
 }
 
 /// How a round of EAP went.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum EapRoundResult {
     Continue { packet: Vec<u8> },
     Accept { packet: Vec<u8>, msk: [u8; 64] },
     Reject { packet: Vec<u8> },
@@ -31,13 +34,13 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Debug)]
-pub(crate) enum Command {
-    /// The answer to [`Event::Eap`].
-    EapResult { sa: u64, outcome: Outcome },
+pub(crate) enum ResponderCommand {
+    /// The answer to [`ResponderEvent::Eap`].
+    EapResult { sa: u64, outcome: EapRoundResult },
 }
 
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum ResponderEvent {
     /// Somebody who knows shall look at this EAP packet.
     Eap {
         sa: u64,
@@ -54,108 +57,112 @@ pub(crate) enum Event {
 }
 
 #[derive(Debug, PartialEq)]
-enum Phase {
+enum SaPhase {
     /// The initiator shall answer.
     Initiator,
     /// The EAP packet is with whoever knows.
-    Elsewhere,
+    AaaPending,
     /// The initiator shall prove the key.
     Proof([u8; 64]),
     Done,
 }
 
 #[derive(Debug)]
-struct Sa {
+struct TestSa {
     peer: SocketAddr,
     identity: Vec<u8>,
-    phase: Phase,
+    phase: SaPhase,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Responder {
-    sas: Vec<Sa>,
+pub(crate) struct TestResponder {
+    sas: Vec<TestSa>,
     by_peer: HashMap<SocketAddr, u64>,
-    outputs: Outputs<Event>,
+    outputs: OutputQueue<ResponderEvent>,
 }
 
-impl Responder {
+impl TestResponder {
     pub(crate) fn identity(&self, sa: u64) -> &[u8] {
         &self.sas[sa as usize].identity
     }
-    fn send(&mut self, sa: u64, kind: u8, body: &[u8]) {
+    fn send_message(&mut self, sa: u64, kind: u8, body: &[u8]) {
         let mut message = vec![kind];
         message.extend_from_slice(body);
         let local = SocketAddr::new([0, 0, 0, 0].into(), 500);
-        let path = Path { socket: SocketId::own(0), local, remote: self.sas[sa as usize].peer };
-        self.outputs.transmit(Transmit::Datagram { path }, message);
+        let path =
+            DatagramPath { socket: SocketId::from_number(0), local, remote: self.sas[sa as usize].peer };
+        self.outputs.push_transmit(Transmit::Datagram { path }, message);
     }
-    fn fail(&mut self, sa: u64) {
-        self.sas[sa as usize].phase = Phase::Done;
-        self.send(sa, FAILED, &[]);
-        self.outputs.event(Event::Failed { sa });
+    fn fail_sa(&mut self, sa: u64) {
+        self.sas[sa as usize].phase = SaPhase::Done;
+        self.send_message(sa, FAILED, &[]);
+        self.outputs.push_event(ResponderEvent::Failed { sa });
     }
 
-    fn begin(&mut self, peer: SocketAddr, identity: &[u8]) {
+    fn start_sa(&mut self, peer: SocketAddr, identity: &[u8]) {
         let sa = self.sas.len() as u64;
         self.by_peer.insert(peer, sa);
-        self.sas.push(Sa { peer, identity: identity.to_vec(), phase: Phase::Elsewhere });
+        self.sas.push(TestSa { peer, identity: identity.to_vec(), phase: SaPhase::AaaPending });
         // The identity came in the peer's own message: EAP need not ask for it again (RFC 7296 §3.16).
         let mut packet = vec![2, 0, 0, identity.len() as u8 + 5, 1];
         packet.extend_from_slice(identity);
-        self.outputs.event(Event::Eap { sa, identity: identity.to_vec(), packet });
+        self.outputs.push_event(ResponderEvent::Eap { sa, identity: identity.to_vec(), packet });
     }
 }
 
-impl Machine for Responder {
-    type Command = Command;
-    type Event = Event;
+impl Machine for TestResponder {
+    type Command = ResponderCommand;
+    type Event = ResponderEvent;
     type Job = NoJob;
 
-    fn handle(&mut self, _now: Instant, input: Input<'_>) {
-        let Input::Datagram { path: Path { remote, .. }, data: [kind, body @ ..] } = input else { return };
+    fn handle_input(&mut self, _now: Instant, input: MachineInput<'_>) {
+        let MachineInput::Datagram { path: DatagramPath { remote, .. }, data: [kind, body @ ..] } = input
+        else {
+            return;
+        };
         let known = self.by_peer.get(&remote).copied();
         match (*kind, known) {
-            (IDENTITY, None) => self.begin(remote, body),
-            (EAP, Some(sa)) if self.sas[sa as usize].phase == Phase::Initiator => {
+            (IDENTITY, None) => self.start_sa(remote, body),
+            (EAP, Some(sa)) if self.sas[sa as usize].phase == SaPhase::Initiator => {
                 let state = &mut self.sas[sa as usize];
-                state.phase = Phase::Elsewhere;
+                state.phase = SaPhase::AaaPending;
                 let (identity, packet) = (state.identity.clone(), body.to_vec());
-                self.outputs.event(Event::Eap { sa, identity, packet });
+                self.outputs.push_event(ResponderEvent::Eap { sa, identity, packet });
             }
             (AUTH, Some(sa)) => {
-                let Phase::Proof(msk) = self.sas[sa as usize].phase else { return };
-                if body == proof(&msk, b"initiator") {
-                    self.sas[sa as usize].phase = Phase::Done;
-                    self.send(sa, AUTH, &proof(&msk, b"responder"));
-                    self.outputs.event(Event::Established { sa, msk });
+                let SaPhase::Proof(msk) = self.sas[sa as usize].phase else { return };
+                if body == key_proof(&msk, b"initiator") {
+                    self.sas[sa as usize].phase = SaPhase::Done;
+                    self.send_message(sa, AUTH, &key_proof(&msk, b"responder"));
+                    self.outputs.push_event(ResponderEvent::Established { sa, msk });
                 } else {
-                    self.fail(sa);
+                    self.fail_sa(sa);
                 }
             }
             _ => {}
         }
     }
 
-    fn command(&mut self, _now: Instant, command: Command) -> Result<(), CommandError> {
-        let Command::EapResult { sa, outcome } = command;
+    fn handle_command(&mut self, _now: Instant, command: ResponderCommand) -> Result<(), CommandError> {
+        let ResponderCommand::EapResult { sa, outcome } = command;
         let state = self.sas.get_mut(sa as usize).ok_or(CommandError::UnknownToken)?;
-        if state.phase != Phase::Elsewhere {
+        if state.phase != SaPhase::AaaPending {
             return Err(CommandError::WrongState("no EAP packet of this SA is elsewhere"));
         }
         match outcome {
-            Outcome::Continue { packet } => {
-                state.phase = Phase::Initiator;
-                self.send(sa, EAP, &packet);
+            EapRoundResult::Continue { packet } => {
+                state.phase = SaPhase::Initiator;
+                self.send_message(sa, EAP, &packet);
             }
-            Outcome::Accept { packet, msk } => {
-                state.phase = Phase::Proof(msk);
-                self.send(sa, EAP, &packet);
+            EapRoundResult::Accept { packet, msk } => {
+                state.phase = SaPhase::Proof(msk);
+                self.send_message(sa, EAP, &packet);
             }
-            Outcome::Reject { packet } => {
-                self.send(sa, EAP, &packet);
-                self.fail(sa);
+            EapRoundResult::Reject { packet } => {
+                self.send_message(sa, EAP, &packet);
+                self.fail_sa(sa);
             }
-            Outcome::Unanswered => self.fail(sa),
+            EapRoundResult::Unanswered => self.fail_sa(sa),
         }
         Ok(())
     }

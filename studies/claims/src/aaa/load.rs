@@ -1,11 +1,13 @@
 //! What the texts say of load beside their figures: the Korean setting, congestion, surges, connections.
 
-use crate::Access;
-use crate::common::{Found, capital, count, on, tested};
+use crate::AccessSetup;
+use crate::common::{FindingResult, capitalise, count_on_side, count_text, require_testable};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, ROUNDING, Verdict, digits, part_by_part, percent, with_word};
-use crate::measure::{Estimate, Side, gain, mean, side};
-use crate::results::{Choice, View};
+use crate::judge::{
+    ClaimFinding, FindingError, ROUNDING, Verdict, format_digits, format_percent, part_by_part, with_word,
+};
+use crate::measure::{IntervalSide, MetricEstimate, estimate_gain, estimate_mean, interval_side};
+use crate::results::{CurveSelector, VariantView};
 
 const AVOIDANCE: &str = "avoidance";
 const NONE: &str = "none";
@@ -17,15 +19,22 @@ const CALM: &str = "aaa-packets";
 const CONNECTIONS: &str = "aaa-connections";
 
 /// The studies of a statement that were run, with a sentence on the others. Where none was, why.
-fn run<'c>(claim: &'c Claim, view: &View<'_>) -> Result<(Vec<&'c str>, String), Gone> {
+fn list_run_studies<'c>(
+    claim: &'c Claim,
+    view: &VariantView<'_>,
+) -> Result<(Vec<&'c str>, String), FindingError> {
     let names = || claim.studies.iter().map(String::as_str);
-    let (there, missing): (Vec<&str>, Vec<&str>) = names().partition(|s| view.has(s));
+    let (there, missing): (Vec<&str>, Vec<&str>) = names().partition(|s| view.has_study(s));
     if there.is_empty() {
-        let unknown: Vec<&str> = names().filter(|s| usher_scenario::founding::find(s).is_none()).collect();
+        let unknown: Vec<&str> =
+            names().filter(|s| usher_scenario::founding::find_founding_study(s).is_none()).collect();
         return Err(if unknown.is_empty() {
-            view.missing(&missing.join(" "))
+            view.missing_study(&missing.join(" "))
         } else {
-            Gone::NoStudy(format!("It is to be read from {}, which is not there yet.", unknown.join(" and ")))
+            FindingError::NoStudy(format!(
+                "It is to be read from {}, which is not there yet.",
+                unknown.join(" and ")
+            ))
         });
     }
     there.iter().try_for_each(|s| view.at_defaults(s))?;
@@ -39,20 +48,20 @@ fn run<'c>(claim: &'c Claim, view: &View<'_>) -> Result<(Vec<&'c str>, String), 
 
 /// The Korean text's setting, a part for each thing that it states. Here stations and base stations speak PKMv2, as the
 /// English text has it, so that one part is never so.
-pub(super) fn setup_ko(claim: &Claim, view: &View<'_>) -> Found {
-    let (there, _) = run(claim, view)?;
-    let accesses = there.iter().filter_map(|study| match view.setup(study) {
-        Some(crate::Setup::Access(access)) => Some((*study, access)),
+pub(super) fn setup_ko(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let (there, _) = list_run_studies(claim, view)?;
+    let accesses = there.iter().filter_map(|study| match view.study_setup(study) {
+        Some(crate::StudySetup::Access(access)) => Some((*study, access)),
         _ => None,
     });
-    let accesses: Vec<(&str, &Access)> = accesses.collect();
+    let accesses: Vec<(&str, &AccessSetup)> = accesses.collect();
     if accesses.is_empty() {
-        return Err(Gone::NotComparable("The runs do not say how they were set up.".to_owned()));
+        return Err(FindingError::NotComparable("The runs do not say how they were set up.".to_owned()));
     }
     let mut wrong = vec![
         "EAP goes over PKMv2 between station and NAS, as the English text has it, not over PPP".to_owned(),
     ];
-    let mut held = |all: &[(&str, &Access)], off: &dyn Fn(&str, &Access) -> Option<String>| {
+    let mut held = |all: &[(&str, &AccessSetup)], off: &dyn Fn(&str, &AccessSetup) -> Option<String>| {
         let found: Vec<String> =
             all.iter().filter_map(|(study, a)| Some(format!("{study}: {}", off(study, a)?))).collect();
         let verdict = match (all.len(), found.len()) {
@@ -63,7 +72,8 @@ pub(super) fn setup_ko(claim: &Claim, view: &View<'_>) -> Found {
         wrong.extend(found);
         verdict
     };
-    let spoken: Vec<(&str, &Access)> = accesses.iter().filter(|(_, a)| !a.aaa.is_empty()).copied().collect();
+    let spoken: Vec<(&str, &AccessSetup)> =
+        accesses.iter().filter(|(_, a)| !a.aaa.is_empty()).copied().collect();
     let stations = held(&accesses, &|_, a| {
         (a.stations > 100).then(|| format!("{} stations, not up to 100", a.stations))
     });
@@ -77,7 +87,7 @@ pub(super) fn setup_ko(claim: &Claim, view: &View<'_>) -> Found {
     let traffic = held(&accesses, &|study, a| {
         let stated = if study == CONGESTION { BACKGROUND } else { 0.0 };
         let off = [a.background_least, a.background].into_iter().find(|b| (b - stated).abs() > ROUNDING)?;
-        Some(format!("other traffic has {} of the link, not {}", percent(off), percent(stated)))
+        Some(format!("other traffic has {} of the link, not {}", format_percent(off), format_percent(stated)))
     });
     let figure_6 = accesses.iter().any(|(study, _)| *study == CONGESTION);
     let traffic = if figure_6 { traffic } else { traffic.max(Verdict::NotComparable) };
@@ -118,14 +128,14 @@ pub(super) fn setup_ko(claim: &Claim, view: &View<'_>) -> Found {
     );
     let right = parts.iter().filter(|(_, v)| *v == Verdict::Reproduced).count();
     let ours = format!("{right} of {} parts; PKMv2 in place of PPP", parts.len());
-    Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
+    Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
 /// The axis on which a study has all avoidances of small packets, with its values by avoidance: those of an axis of their
 /// own, or of TCP beside other protocols ("Diameter/TCP, Nagle").
-fn avoidances<'a>(view: &View<'a>, study: &str) -> Option<(&'static str, [&'a str; 4])> {
+fn find_avoidances<'a>(view: &VariantView<'a>, study: &str) -> Option<(&'static str, [&'a str; 4])> {
     [AVOIDANCE, "protocol", "policy"].into_iter().find_map(|axis| {
-        let values = view.values(study, axis);
+        let values = view.axis_values(study, axis);
         let named = |avoidance: &str| {
             values.iter().copied().find(|v| v.rsplit(", ").next().is_some_and(|last| last == avoidance))
         };
@@ -136,30 +146,30 @@ fn avoidances<'a>(view: &View<'a>, study: &str) -> Option<(&'static str, [&'a st
 
 /// At how many places avoidance surely leaves less of a metric than none does, and at how many surely more.
 #[derive(Clone, Copy, Default)]
-struct Less {
+struct ReductionCount {
     surely: usize,
     more: usize,
-    of: usize,
+    comparison_count: usize,
 }
 
-impl Less {
+impl ReductionCount {
     fn verdict(self) -> Verdict {
-        Verdict::on_count(self.surely, self.of)
+        Verdict::on_count(self.surely, self.comparison_count)
     }
 
-    fn text(self, what: &str) -> String {
+    fn reduction_text(self, what: &str) -> String {
         format!(
             "{what} at {}, and the contrary is sure at {}",
-            count(self.surely, self.of, "avoidances and points"),
+            count_text(self.surely, self.comparison_count, "avoidances and points"),
             self.more
         )
     }
 }
 
 /// What avoidance does in a study of a surge: to packets, and to the delay.
-struct Helped {
-    packets: Less,
-    delay: Less,
+struct AvoidanceEffect {
+    packets: ReductionCount,
+    delay: ReductionCount,
     /// Points without congestion, which do not count.
     calm: usize,
 }
@@ -169,13 +179,14 @@ const LINK_LOAD: &str = "load.core";
 /// The study whose points are of more and more NASs: not all of them are congested. In the other, all are.
 const MANY: &str = "aaa-many-nas";
 
-fn helped(view: &View<'_>, study: &str) -> Option<Helped> {
-    let (axis, [none, remedies @ ..]) = avoidances(view, study)?;
-    let mut helped = Helped { packets: Less::default(), delay: Less::default(), calm: 0 };
-    for (_, choices) in view.choices(study, &[axis]) {
+fn measure_avoidance(view: &VariantView<'_>, study: &str) -> Option<AvoidanceEffect> {
+    let (axis, [none, remedies @ ..]) = find_avoidances(view, study)?;
+    let mut helped =
+        AvoidanceEffect { packets: ReductionCount::default(), delay: ReductionCount::default(), calm: 0 };
+    for (_, choices) in view.measured_choices(study, &[axis]) {
         let of = |name: &str| choices.iter().find(|(known, _)| known == name).map(|(_, measured)| measured);
         let Some(without) = of(none) else { continue };
-        let loaded = without.get(LINK_LOAD).is_some_and(|load| mean(load).mean >= 1.0);
+        let loaded = without.get(LINK_LOAD).is_some_and(|load| estimate_mean(load).mean >= 1.0);
         if study == MANY && !loaded {
             helped.calm += 1;
             continue;
@@ -183,14 +194,14 @@ fn helped(view: &View<'_>, study: &str) -> Option<Helped> {
         for with in remedies.iter().filter_map(|name| of(name)) {
             for (metric, less) in [("packets.core", &mut helped.packets), ("delay.mean", &mut helped.delay)] {
                 let (Some(without), Some(with)) = (without.get(metric), with.get(metric)) else { continue };
-                if with.len().min(without.len()) < with.least() {
+                if with.len().min(without.len()) < with.least_count() {
                     continue;
                 }
-                less.of += 1;
-                match side(&gain(with, without)) {
-                    Side::Above => less.surely += 1,
-                    Side::Below => less.more += 1,
-                    Side::Open => {}
+                less.comparison_count += 1;
+                match interval_side(&estimate_gain(with, without)) {
+                    IntervalSide::Above => less.surely += 1,
+                    IntervalSide::Below => less.more += 1,
+                    IntervalSide::Open => {}
                 }
             }
         }
@@ -200,12 +211,12 @@ fn helped(view: &View<'_>, study: &str) -> Option<Helped> {
 
 /// In both causes of congestion avoidance is to help: it leaves fewer packets, and a shorter delay, wherever there is
 /// congestion.
-pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
-    let (there, missing) = run(claim, view)?;
+pub(super) fn judge_surge(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let (there, missing) = list_run_studies(claim, view)?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for study in &there {
         let names = [format!("fewer packets in {study}"), format!("shorter delay in {study}")];
-        let Some(helped) = helped(view, study) else {
+        let Some(helped) = measure_avoidance(view, study) else {
             said.push(format!("{study} has no avoidance as an axis"));
             parts.extend(names.map(|name| (name, Verdict::NotComparable)));
             continue;
@@ -216,8 +227,8 @@ pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
         };
         said.push(format!(
             "in {study}{calm} {}; {}",
-            helped.packets.text("avoidance surely leaves fewer packets"),
-            helped.delay.text("the delay is surely shorter")
+            helped.packets.reduction_text("avoidance surely leaves fewer packets"),
+            helped.delay.reduction_text("the delay is surely shorter")
         ));
         let verdicts = [helped.packets.verdict(), helped.delay.verdict()];
         parts.extend(names.into_iter().zip(verdicts));
@@ -233,24 +244,24 @@ pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
         said.join("; "),
         part_by_part(parts.iter().map(|(name, v)| (name.as_str(), *v)))
     );
-    Ok(Finding::words(format!("helps in {helps} of {} parts", parts.len()), verdict, reason))
+    Ok(ClaimFinding::from_words(format!("helps in {helps} of {} parts", parts.len()), verdict, reason))
 }
 
 /// One connection and one for each port, as the axis has them, and how many ports there are.
-const ONE: &str = "one connection";
+const ONE_CONNECTION: &str = "one connection";
 const EACH: &str = "48 connections";
 
 /// One connection takes less than one for each port, and blocks more: each of what the document names, held against the
 /// other at each loss.
-pub(super) fn connections(claim: &Claim, view: &View<'_>) -> Found {
-    run(claim, view)?;
-    let ports = claim.part("ports");
+pub(super) fn judge_connections(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    list_run_studies(claim, view)?;
+    let ports = claim.part_number("ports");
     let curves = |metric: &str| {
         let of = |connections| {
             let at = [("connections", connections)];
-            view.curve(Choice { study: CONNECTIONS, metric, x: "loss", at: &at })
+            view.curve(CurveSelector { study: CONNECTIONS, metric, x: "loss", fixed_axes: &at })
         };
-        Ok::<_, Gone>((of(ONE)?, of(EACH)?))
+        Ok::<_, FindingError>((of(ONE_CONNECTION)?, of(EACH)?))
     };
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     // What one connection saves, and its price, which is due where packets are lost.
@@ -265,7 +276,9 @@ pub(super) fn connections(claim: &Claim, view: &View<'_>) -> Found {
         let both: Vec<(f64, f64, f64)> = one
             .0
             .iter()
-            .filter_map(|(loss, o)| Some((*loss, mean(o).mean, mean(each.at(*loss)?).mean)))
+            .filter_map(|(loss, o)| {
+                Some((*loss, estimate_mean(o).mean, estimate_mean(each.values_at(*loss)?).mean))
+            })
             .collect();
         let verdict = if metric == "connections.server" {
             let exact = |(_, one, each): &&(f64, f64, f64)| {
@@ -273,12 +286,13 @@ pub(super) fn connections(claim: &Claim, view: &View<'_>) -> Found {
             };
             Verdict::on_count(both.iter().filter(exact).count(), both.len())
         } else {
-            let more = if price { one.minus(&each).beyond(0.0) } else { each.minus(&one) };
-            let more = tested(more, 1, &capital(what))?.estimates();
-            Verdict::on_count(on(&more, Side::Above), more.len())
+            let more =
+                if price { one.subtract_curve(&each).points_beyond(0.0) } else { each.subtract_curve(&one) };
+            let more = require_testable(more, 1, &capitalise(what))?.estimates();
+            Verdict::on_count(count_on_side(&more, IntervalSide::Above), more.len())
         };
         let text = |(loss, one, each): &(f64, f64, f64)| {
-            format!("{} and {} at {loss} % loss", digits(*one), digits(*each))
+            format!("{} and {} at {loss} % loss", format_digits(*one), format_digits(*each))
         };
         let ends = both.first().into_iter().chain(both.last().filter(|_| both.len() > 1));
         said.push(format!("{what}, {}", ends.map(text).collect::<Vec<_>>().join(", ")));
@@ -291,29 +305,40 @@ pub(super) fn connections(claim: &Claim, view: &View<'_>) -> Found {
         said.join("; "),
         part_by_part(parts.iter().copied())
     );
-    Ok(Finding::words(format!("{held} of {} parts", parts.len()), Verdict::of_parts(&verdicts), reason))
+    Ok(ClaimFinding::from_words(
+        format!("{held} of {} parts", parts.len()),
+        Verdict::of_parts(&verdicts),
+        reason,
+    ))
 }
 
 /// The delay that avoidance saves with the other traffic is surely larger than what it saves without. Where it saves none with
 /// that traffic there is nothing that could be larger: to harm less is not to save more.
-pub(super) fn amplifies(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn judge_amplification(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let delays = |study, avoidance| {
-        view.curve(Choice { study, metric: "delay.mean", x: "nodes", at: &[(AVOIDANCE, avoidance)] })
+        view.curve(CurveSelector {
+            study,
+            metric: "delay.mean",
+            x: "nodes",
+            fixed_axes: &[(AVOIDANCE, avoidance)],
+        })
     };
-    let saved = |study, avoidance| Ok::<_, Gone>(delays(study, NONE)?.minus(&delays(study, avoidance)?));
+    let saved = |study, avoidance| {
+        Ok::<_, FindingError>(delays(study, NONE)?.subtract_curve(&delays(study, avoidance)?))
+    };
     let (mut held, mut of, mut less_harm, mut said) = (0, 0, 0, Vec::new());
     for avoidance in ["Nagle", "delayed ACK", "both"] {
         let (busy, calm) = (saved(CONGESTION, avoidance)?, saved(CALM, avoidance)?);
-        let busy = tested(busy.common(&calm), 1, "What avoidance saves under congestion")?;
-        let calm = tested(calm.common(&busy), 1, "What avoidance saves without congestion")?;
-        let (mut sure, mut most) = (0, None::<(f64, Estimate)>);
+        let busy = require_testable(busy.common_points(&calm), 1, "What avoidance saves under congestion")?;
+        let calm = require_testable(calm.common_points(&busy), 1, "What avoidance saves without congestion")?;
+        let (mut sure, mut most) = (0, None::<(f64, MetricEstimate)>);
         for (nodes, saves) in &busy.0 {
-            let Some(without) = calm.at(*nodes) else { continue };
-            let more = gain(without, saves);
+            let Some(without) = calm.values_at(*nodes) else { continue };
+            let more = estimate_gain(without, saves);
             of += 1;
-            match (side(&more), side(&mean(saves))) {
-                (Side::Above, Side::Above) => sure += 1,
-                (Side::Above, _) => less_harm += 1,
+            match (interval_side(&more), interval_side(&estimate_mean(saves))) {
+                (IntervalSide::Above, IntervalSide::Above) => sure += 1,
+                (IntervalSide::Above, _) => less_harm += 1,
                 _ => {}
             }
             if most.is_none_or(|(_, known)| more.mean >= known.mean) {
@@ -325,7 +350,7 @@ pub(super) fn amplifies(_: &Claim, view: &View<'_>) -> Found {
             said.push(format!(
                 "{avoidance} at {sure} of {} numbers of nodes (the most at {}: {})",
                 busy.0.len(),
-                digits(nodes),
+                format_digits(nodes),
                 with_word(&most, "s", "more", "less")
             ));
         }
@@ -339,8 +364,12 @@ pub(super) fn amplifies(_: &Claim, view: &View<'_>) -> Found {
     };
     let reason = format!(
         "With other traffic avoidance surely saves delay, and surely more than without it, at {}: {}.{harm}",
-        count(held, of, "avoidances and numbers of nodes"),
+        count_text(held, of, "avoidances and numbers of nodes"),
         said.join("; ")
     );
-    Ok(Finding::words(format!("more at {}", count(held, of, "points")), Verdict::on_count(held, of), reason))
+    Ok(ClaimFinding::from_words(
+        format!("more at {}", count_text(held, of, "points")),
+        Verdict::on_count(held, of),
+        reason,
+    ))
 }

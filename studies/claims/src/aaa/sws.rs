@@ -1,10 +1,12 @@
 //! Silly windows. Read from `aaa-sws`.
 
-use crate::common::{Found, finite};
+use crate::common::{FindingResult, require_finite};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict, digits, part_by_part, percent, with_interval};
-use crate::measure::{Estimate, Side, gain, mean, side};
-use crate::results::{Choice, View};
+use crate::judge::{
+    ClaimFinding, FindingError, Verdict, format_digits, format_percent, part_by_part, with_interval,
+};
+use crate::measure::{IntervalSide, MetricEstimate, estimate_gain, estimate_mean, interval_side};
+use crate::results::{CurveSelector, VariantView};
 
 /// How far a share that follows from counting may be off: packets of before the counting, and of answers, are in it, too.
 const EXACT: f64 = 0.005;
@@ -14,53 +16,59 @@ const EXACT: f64 = 0.005;
 pub(crate) const READ_RATE: f64 = 962.0;
 
 /// How long the delayed acknowledgements of the slow reader waited, in seconds, as the segments that they let go tell.
-fn waited(view: &View<'_>) -> Result<Estimate, Gone> {
+fn mean_ack_wait(view: &VariantView<'_>) -> Result<MetricEstimate, FindingError> {
     let at = [("slow", "reader"), ("avoidance", "delayed ACK")];
-    let choice = Choice { study: "aaa-sws", metric: "tcp.segment-size", x: "octets", at: &at };
-    finite(mean(&view.at(choice, 1.0)?).scaled(1.0 / READ_RATE), "How long acknowledgements waited")
+    let choice = CurveSelector { study: "aaa-sws", metric: "tcp.segment-size", x: "octets", fixed_axes: &at };
+    require_finite(
+        estimate_mean(&view.values_at(choice, 1.0)?).scale_by(1.0 / READ_RATE),
+        "How long acknowledgements waited",
+    )
 }
 
 /// One octet of data in a packet of so many where nothing helps, on either side: the figure of the statement, which decides
 /// at most how well it is reproduced. Beside it the remedies that the document names, and how long one may wait.
-pub(super) fn sws(claim: &Claim, view: &View<'_>) -> Found {
+pub(super) fn judge_silly_windows(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let share = |slow, avoidance| {
         let at = [("slow", slow), ("avoidance", avoidance)];
-        view.at(Choice { study: "aaa-sws", metric: "tcp.data-share", x: "octets", at: &at }, 1.0)
+        view.values_at(
+            CurveSelector { study: "aaa-sws", metric: "tcp.data-share", x: "octets", fixed_axes: &at },
+            1.0,
+        )
     };
-    let stated = claim.part("packet");
+    let stated = claim.part_number("packet");
     let (mut exacts, mut helping) = (Vec::new(), Vec::new());
     let (mut said, mut ours) = (Vec::new(), Vec::new());
     for (slow, remedy) in [("sender", "Nagle"), ("reader", "delayed ACK")] {
         let (none, with) = (share(slow, "none")?, share(slow, remedy)?);
-        let alone = finite(mean(&none), "The share of data")?.mean;
+        let alone = require_finite(estimate_mean(&none), "The share of data")?.mean;
         let exact = (alone * stated - 1.0).abs() <= EXACT;
-        let helps = side(&gain(&none, &with)) == Side::Above;
+        let helps = interval_side(&estimate_gain(&none, &with)) == IntervalSide::Above;
         let of = |holds| if holds { Verdict::Reproduced } else { Verdict::Differs };
-        exacts.push((format!("1 in {}, {slow}", digits(stated)), of(exact)));
+        exacts.push((format!("1 in {}, {slow}", format_digits(stated)), of(exact)));
         helping.push((format!("{remedy}, {slow}"), of(helps)));
-        ours.push(format!("1 byte in {} ({slow})", digits(1.0 / alone)));
+        ours.push(format!("1 byte in {} ({slow})", format_digits(1.0 / alone)));
         let avoided = share(slow, "silly-window avoidance")?;
         said.push(format!(
             "With a slow {slow} of one byte at a time {} of the octets of packets with data is data, with {remedy} {}, with \
              silly-window avoidance alone {}",
-            percent(alone),
-            percent(mean(&with).mean),
-            percent(mean(&avoided).mean)
+            format_percent(alone),
+            format_percent(estimate_mean(&with).mean),
+            format_percent(estimate_mean(&avoided).mean)
         ));
     }
-    let (waited, most) = (waited(view)?, claim.part("delay"));
-    let bound = (format!("at most {} ms", digits(most * 1e3)), Verdict::on_bound(&waited, most));
+    let (waited, most) = (mean_ack_wait(view)?, claim.part_number("delay"));
+    let bound = (format!("at most {} ms", format_digits(most * 1e3)), Verdict::on_bound(&waited, most));
     said.push(format!(
         "Segments to the slow reader with delayed ACK carry on average what it reads in {}: about so long its \
          acknowledgement waits; the limit is {} s",
         with_interval(&waited, "s"),
-        digits(most)
+        format_digits(most)
     ));
-    let figure = Verdict::worst(&exacts.iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>());
+    let figure = Verdict::worst_of_parts(&exacts.iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>());
     let others: Vec<Verdict> = helping.iter().chain([&bound]).map(|(_, verdict)| *verdict).collect();
     let whole = Verdict::of_parts(&[&[figure][..], &others[..]].concat());
     let all = exacts.iter().chain(&helping).chain([&bound]);
     let named = part_by_part(all.map(|(name, verdict)| (name.as_str(), *verdict)));
     let reason = format!("{}.{named}", said.join(". "));
-    Ok(Finding::words(ours.join(", "), Verdict::worst(&[figure, whole]), reason))
+    Ok(ClaimFinding::from_words(ours.join(", "), Verdict::worst_of_parts(&[figure, whole]), reason))
 }

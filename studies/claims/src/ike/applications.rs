@@ -1,10 +1,10 @@
 //! What applications notice of a reauthentication.
 
-use super::{Found, held, of_parts};
+use super::{FindingResult, of_parts, verdict_if};
 use crate::data::Claim;
-use crate::judge::{Gone, Verdict, digits, percent};
-use crate::measure::{Values, mean, minus};
-use crate::results::{Measured, View};
+use crate::judge::{FindingError, Verdict, format_digits, format_percent};
+use crate::measure::{MetricValues, estimate_mean, subtract_values};
+use crate::results::{ValuesByMetric, VariantView};
 use std::collections::BTreeMap;
 
 const STUDY: &str = "ike-applications";
@@ -16,16 +16,16 @@ const VOICE: f64 = 0.01;
 const NOTHING: f64 = 0.001;
 
 /// What was measured, by application, what becomes of the old IKE_SA, way and distance.
-struct Points(BTreeMap<[String; 4], Measured>);
+struct ApplicationResults(BTreeMap<[String; 4], ValuesByMetric>);
 
-impl Points {
-    fn of(view: &View<'_>) -> Result<Self, Gone> {
-        if !view.has(STUDY) {
-            return Err(view.missing(STUDY));
+impl ApplicationResults {
+    fn from_view(view: &VariantView<'_>) -> Result<Self, FindingError> {
+        if !view.has_study(STUDY) {
+            return Err(view.missing_study(STUDY));
         }
         view.at_defaults(STUDY)?;
         let mut points = BTreeMap::new();
-        for (at, choices) in view.choices(STUDY, &["application"]) {
+        for (at, choices) in view.measured_choices(STUDY, &["application"]) {
             for (application, measured) in choices {
                 let axis = |name: &str| at.get(name).unwrap_or_default().to_owned();
                 points.insert([application, axis("old"), axis("way"), axis("distance")], measured);
@@ -34,7 +34,7 @@ impl Points {
         Ok(Self(points))
     }
     /// All ways and distances that there are.
-    fn places(&self) -> Vec<(&str, &str)> {
+    fn axis_pairs(&self) -> Vec<(&str, &str)> {
         let mut all: Vec<(&str, &str)> =
             self.0.keys().map(|[_, _, way, distance]| (&**way, &**distance)).collect();
         all.sort_unstable();
@@ -47,25 +47,31 @@ impl Points {
         old: &str,
         (way, distance): (&str, &str),
         metric: &str,
-    ) -> Result<&Values, Gone> {
+    ) -> Result<&MetricValues, FindingError> {
         let key = [application, old, way, distance].map(str::to_owned);
         let measured = self.0.get(&key).and_then(|measured| measured.get(metric));
         measured.ok_or_else(|| {
-            Gone::NotRun(format!(
+            FindingError::NotRun(format!(
                 "{STUDY} has no {metric} of {application} with {way} at {distance}, deleted {old}: run it whole, usher study run {STUDY}."
             ))
         })
     }
-    fn mean(&self, application: &str, old: &str, place: (&str, &str), metric: &str) -> Result<f64, Gone> {
-        Ok(mean(self.get(application, old, place, metric)?).mean)
+    fn mean_value(
+        &self,
+        application: &str,
+        old: &str,
+        place: (&str, &str),
+        metric: &str,
+    ) -> Result<f64, FindingError> {
+        Ok(estimate_mean(self.get(application, old, place, metric)?).mean)
     }
 }
 
-pub(super) fn applications(_: &Claim, view: &View<'_>) -> Found {
-    let points = Points::of(view)?;
-    let places = points.places();
-    let worst = |application: &str, old: &str, metric: &str| -> Result<f64, Gone> {
-        let of = |place: &(&str, &str)| points.mean(application, old, *place, metric);
+pub(super) fn judge_applications(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let points = ApplicationResults::from_view(view)?;
+    let places = points.axis_pairs();
+    let worst = |application: &str, old: &str, metric: &str| -> Result<f64, FindingError> {
+        let of = |place: &(&str, &str)| points.mean_value(application, old, *place, metric);
         Ok(places.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter().fold(0.0, f64::max))
     };
     // Of all reauthentications the longest ones decide.
@@ -77,36 +83,45 @@ pub(super) fn applications(_: &Claim, view: &View<'_>) -> Found {
     let mut more = 0.0_f64;
     for place in &places {
         let metric = "failures.application";
-        let lost = minus(
+        let lost = subtract_values(
             points.get("voice", "afterwards", *place, metric)?,
             points.get("voice", "never", *place, metric)?,
         );
-        more = more.max(mean(&lost).mean);
+        more = more.max(estimate_mean(&lost).mean);
     }
     let interrupted = [
         worst("voice", "before", "ike.interruption.ike")?,
         worst("voice", "afterwards", "ike.interruption.ike")?,
     ];
     let parts = [
-        ("files are transferred".to_owned(), held(files == 0.0)),
-        (format!("pages are there within {} s", digits(PAGE_S)), held(pages[0] == 0.0 && pages[1] <= PAGE_S)),
-        (format!("voice loses more than {}", percent(VOICE)), held(voice > VOICE)),
-        ("nothing is interrupted where the new SAs are there first".to_owned(), held(interrupted[1] == 0.0)),
-        (format!("voice then loses at most {} more than without", percent(NOTHING)), held(more <= NOTHING)),
+        ("files are transferred".to_owned(), verdict_if(files == 0.0)),
+        (
+            format!("pages are there within {} s", format_digits(PAGE_S)),
+            verdict_if(pages[0] == 0.0 && pages[1] <= PAGE_S),
+        ),
+        (format!("voice loses more than {}", format_percent(VOICE)), verdict_if(voice > VOICE)),
+        (
+            "nothing is interrupted where the new SAs are there first".to_owned(),
+            verdict_if(interrupted[1] == 0.0),
+        ),
+        (
+            format!("voice then loses at most {} more than without", format_percent(NOTHING)),
+            verdict_if(more <= NOTHING),
+        ),
     ];
     let file = |old: &str| worst("file", old, "delay.mean.application");
     let said = format!(
         "Over all ways and distances, an interruption is at most {} s, and {} s where the new SAs come first. Deleting first, the slowest \
          page takes {} s and a file of 10 MB at most {} s in the mean, against {} s without reauthentication; of voice {} is lost or late \
          at the worst, against {} without, and at most {} more than that where the new SAs come first.",
-        digits(interrupted[0]),
-        digits(interrupted[1]),
-        digits(pages[1]),
-        digits(file("before")?),
-        digits(file("never")?),
-        percent(voice),
-        percent(never),
-        percent(more.max(0.0)),
+        format_digits(interrupted[0]),
+        format_digits(interrupted[1]),
+        format_digits(pages[1]),
+        format_digits(file("before")?),
+        format_digits(file("never")?),
+        format_percent(voice),
+        format_percent(never),
+        format_percent(more.max(0.0)),
     );
     let verdicts = parts.iter().filter(|(_, verdict)| *verdict == Verdict::Reproduced).count();
     Ok(of_parts(format!("{verdicts} of {} parts", parts.len()), &said, &parts))

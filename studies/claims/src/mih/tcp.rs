@@ -1,13 +1,17 @@
 //! MIH over TCP, read from `mih-tcp`.
 
-use super::{LINK, MESSAGES, WITH, WITHOUT, at_loss, over_loss, seconds};
-use crate::common::{Found, count, finite, on, tested};
+use super::{LINK, MESSAGES, WITH, WITHOUT, at_loss, over_loss, parse_seconds};
+use crate::common::{FindingResult, count_on_side, count_text, require_finite, require_testable};
 use crate::data::Claim;
 use crate::judge::{
-    Finding, Gone, ROUNDING, Value, Verdict, bare, digits, part_by_part, percent, with_interval, with_word,
+    ClaimFinding, ClaimValue, FindingError, ROUNDING, Verdict, format_digits, format_estimate,
+    format_percent, part_by_part, with_interval, with_word,
 };
-use crate::measure::{Curve, Estimate, Side, bend, mean, rise, side, turn};
-use crate::results::{Choice, View};
+use crate::measure::{
+    IntervalSide, MetricCurve, MetricEstimate, estimate_mean, find_peak, interval_side, measure_bend,
+    measure_rise,
+};
+use crate::results::{CurveSelector, VariantView};
 
 const STUDY: &str = "mih-tcp";
 const MAX_RTO: &str = "max-rto";
@@ -17,42 +21,45 @@ const HIGH: f64 = 30.0;
 const ALL: f64 = 0.995;
 
 /// The largest timeouts of the study by size.
-fn timeouts<'a>(view: &View<'a>) -> Result<Vec<&'a str>, Gone> {
-    let names = view.values(STUDY, MAX_RTO);
+fn max_rto_names<'a>(view: &VariantView<'a>) -> Result<Vec<&'a str>, FindingError> {
+    let names = view.axis_values(STUDY, MAX_RTO);
     if names.is_empty() {
-        return Err(view.missing(STUDY));
+        return Err(view.missing_study(STUDY));
     }
     Ok(names)
 }
 
-fn over<'a>(
-    view: &View<'_>,
+fn tcp_curve<'a>(
+    view: &VariantView<'_>,
     metric: &str,
     message: &'a str,
     ack: (&'a str, &'a str),
     max_rto: &'a str,
-) -> Result<Curve, Gone> {
+) -> Result<MetricCurve, FindingError> {
     over_loss(view, STUDY, metric, &[("message", message), ack, (MAX_RTO, max_rto)])
 }
 
 /// A finding on parts, one for each message and largest timeout or the like.
-fn of_parts(holds: &str, intro: &str, parts: &[(String, Verdict, String)]) -> Finding {
+fn of_parts(holds: &str, intro: &str, parts: &[(String, Verdict, String)]) -> ClaimFinding {
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, v, _)| *v).collect();
     let held = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
     let said: Vec<String> = parts.iter().map(|(name, _, text)| format!("{name}: {text}")).collect();
     let names = parts.iter().map(|(name, v, _)| (name.as_str(), *v));
     let reason = format!("{intro}: {}.{}", said.join("; "), part_by_part(names));
-    let ours = format!("{holds} in {}", count(held, parts.len(), "cases"));
-    Finding::words(ours, Verdict::of_parts(&verdicts), reason)
+    let ours = format!("{holds} in {}", count_text(held, parts.len(), "cases"));
+    ClaimFinding::from_words(ours, Verdict::of_parts(&verdicts), reason)
 }
 
-pub(super) fn delay_loss(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn delay_loss(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let mut parts = Vec::new();
     for message in MESSAGES {
-        for max_rto in timeouts(view)? {
-            let delays =
-                tested(over(view, "delay.mean", message, WITHOUT, max_rto)?, 3, "The delay over loss")?;
-            let Some(bend) = bend(&delays) else { continue };
+        for max_rto in max_rto_names(view)? {
+            let delays = require_testable(
+                tcp_curve(view, "delay.mean", message, WITHOUT, max_rto)?,
+                3,
+                "The delay over loss",
+            )?;
+            let Some(bend) = measure_bend(&delays) else { continue };
             let text = format!(
                 "{} over the lower half of the axis and {} over the upper",
                 with_interval(&bend.lower, "s"),
@@ -64,37 +71,41 @@ pub(super) fn delay_loss(_: &Claim, view: &View<'_>) -> Found {
     Ok(of_parts("faster than linearly", "Without MIH acknowledgement a per cent of loss more adds", &parts))
 }
 
-pub(super) fn delay_maxrto(_: &Claim, view: &View<'_>) -> Found {
-    let names = timeouts(view)?;
+pub(super) fn delay_maxrto(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let names = max_rto_names(view)?;
     let mut parts = Vec::new();
     for message in MESSAGES {
-        let mut by_loss: Vec<(f64, Curve)> = Vec::new();
+        let mut by_loss: Vec<(f64, MetricCurve)> = Vec::new();
         for name in &names {
-            let Some(timeout) = seconds(name) else { continue };
-            for (loss, values) in over(view, "delay.mean", message, WITHOUT, name)?.from(HIGH).0 {
+            let Some(timeout) = parse_seconds(name) else { continue };
+            for (loss, values) in tcp_curve(view, "delay.mean", message, WITHOUT, name)?.points_from(HIGH).0 {
                 match by_loss.iter_mut().find(|(known, _)| *known == loss) {
                     Some((_, curve)) => curve.0.push((timeout, values)),
-                    None => by_loss.push((loss, Curve(vec![(timeout, values)]))),
+                    None => by_loss.push((loss, MetricCurve(vec![(timeout, values)]))),
                 }
             }
         }
         for (loss, curve) in by_loss {
-            let curve = tested(curve, 3, &format!("The delay over max RTO at {} % loss", digits(loss)))?;
-            let (Some(rise), Some(bend)) = (rise(&curve), bend(&curve)) else { continue };
+            let curve = require_testable(
+                curve,
+                3,
+                &format!("The delay over max RTO at {} % loss", format_digits(loss)),
+            )?;
+            let (Some(rise), Some(bend)) = (measure_rise(&curve), measure_bend(&curve)) else { continue };
             let text = format!(
                 "{} over the shorter half and {} over the longer, {} in all",
                 with_interval(&bend.lower, "s"),
                 with_interval(&bend.upper, "s"),
-                with_word(&rise.whole, "s", "more", "less")
+                with_word(&rise.total_gain, "s", "more", "less")
             );
-            let name = format!("{message}s at {} %", digits(loss));
-            parts.push((name, Verdict::worst(&[rise.verdict(), bend.verdict()]), text));
+            let name = format!("{message}s at {} %", format_digits(loss));
+            parts.push((name, Verdict::worst_of_parts(&[rise.verdict(), bend.verdict()]), text));
         }
     }
     if parts.is_empty() {
-        return Err(Gone::NotRun(format!(
+        return Err(FindingError::NotRun(format!(
             "{STUDY} has no point at {} % loss or more: run it without --quick.",
-            digits(HIGH)
+            format_digits(HIGH)
         )));
     }
     Ok(of_parts("convex and rising", "A second of max RTO more adds to the delay", &parts))
@@ -105,44 +116,48 @@ const TIMEOUT_RTOS: f64 = 3.0;
 
 /// Where TCP takes longer than the MIH timeout: of indications and of all requests, the time until the remote user has
 /// them, whatever becomes of the transaction.
-pub(super) fn ack_hurts(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn ack_hurts(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (mut held, mut of, mut left_out, mut said) = (0, 0, 0, Vec::new());
     for message in MESSAGES {
-        for max_rto in timeouts(view)? {
-            let Some(timeout) = seconds(max_rto).map(|rto| rto * TIMEOUT_RTOS) else { continue };
-            let of_all = |ack| over(view, "mih.delivery", message, ack, max_rto);
+        for max_rto in max_rto_names(view)? {
+            let Some(timeout) = parse_seconds(max_rto).map(|rto| rto * TIMEOUT_RTOS) else { continue };
+            let of_all = |ack| tcp_curve(view, "mih.delivery", message, ack, max_rto);
             let without = of_all(WITHOUT)?;
-            let mut slower = of_all(WITH)?.minus(&without).beyond(0.0);
+            let mut slower = of_all(WITH)?.subtract_curve(&without).points_beyond(0.0);
             let all = slower.0.len();
-            slower.0.retain(|(loss, _)| without.at(*loss).is_some_and(|v| mean(v).mean > timeout));
+            slower.0.retain(|(loss, _)| {
+                without.values_at(*loss).is_some_and(|v| estimate_mean(v).mean > timeout)
+            });
             left_out += all - slower.0.len();
             if slower.0.is_empty() {
                 continue;
             }
-            let slower = tested(slower, 1, "With less without acknowledgement")?.estimates();
-            let sure = on(&slower, Side::Above);
+            let slower = require_testable(slower, 1, "With less without acknowledgement")?.estimates();
+            let sure = count_on_side(&slower, IntervalSide::Above);
             held += sure;
             of += slower.len();
             let each: Vec<String> = slower
                 .iter()
-                .map(|(loss, e)| format!("{} at {} %", with_word(e, "s", "more", "less"), digits(*loss)))
+                .map(|(loss, e)| {
+                    format!("{} at {} %", with_word(e, "s", "more", "less"), format_digits(*loss))
+                })
                 .collect();
             said.push(format!("{message}s, {max_rto}: {}", each.join(", ")));
         }
     }
     if of == 0 {
-        return Err(Gone::NotComparable(format!(
+        return Err(FindingError::NotComparable(format!(
             "At none of {left_out} points does TCP by itself take longer than the MIH timeout of {TIMEOUT_RTOS} largest RTOs."
         )));
     }
     let reason = format!(
         "Where TCP by itself takes longer than the MIH timeout ({left_out} other points left out), a message surely takes longer \
          to the remote user with MIH acknowledgement at {}: {}.",
-        count(held, of, "points"),
+        count_text(held, of, "points"),
         said.join("; ")
     );
-    Ok(Finding::words(
-        format!("slower at {}", count(held, of, "points")),
+    Ok(ClaimFinding::from_words(
+        format!("slower at {}", count_text(held, of, "points")),
         Verdict::on_count(held, of),
         reason,
     ))
@@ -156,112 +171,143 @@ const ANSWER: f64 = 0.2;
 const EDGE: f64 = 0.02;
 
 /// Two segments for each packet where the acknowledgement is delayed by less than the answer takes, and fewer beyond.
-pub(super) fn shared_segment(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn shared_segment(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let at = [("message", MESSAGES[1])];
-    let choice = Choice { study: SHARED, metric: "tcp.per-mih-packet", x: DELAYED, at: &at };
-    let segments = tested(view.curve(choice)?, 2, "Segments over the delay")?.estimates();
-    let published = |delay: f64, e: &Estimate| {
+    let choice = CurveSelector { study: SHARED, metric: "tcp.per-mih-packet", x: DELAYED, fixed_axes: &at };
+    let segments = require_testable(view.curve(choice)?, 2, "Segments over the delay")?.estimates();
+    let published = |delay: f64, e: &MetricEstimate| {
         if delay < ANSWER { (e.mean - 2.0).abs() <= EDGE } else { e.mean < 2.0 - EDGE }
     };
     let held = segments.iter().filter(|(delay, e)| published(*delay, e)).count();
-    let said: Vec<String> =
-        segments.iter().map(|(delay, e)| format!("{} with {} s", digits(e.mean), digits(*delay))).collect();
+    let said: Vec<String> = segments
+        .iter()
+        .map(|(delay, e)| format!("{} with {} s", format_digits(e.mean), format_digits(*delay)))
+        .collect();
     let verdict = if held == segments.len() { Verdict::Reproduced } else { Verdict::Differs };
     let reason = format!(
         "With an answer after {ANSWER} s, TCP segments for each MIH packet are, by the delay of TCP's acknowledgement, {}.",
         said.join(", ")
     );
-    Ok(Finding::words(format!("as stated at {}", count(held, segments.len(), "delays")), verdict, reason))
+    Ok(ClaimFinding::from_words(
+        format!("as stated at {}", count_text(held, segments.len(), "delays")),
+        verdict,
+        reason,
+    ))
 }
 
 /// At the largest max RTO: the delay of valid responses is highest before the end, and where the document has it.
-pub(super) fn late_dip(claim: &Claim, view: &View<'_>) -> Found {
-    let Some(max_rto) = timeouts(view)?.pop() else { return Err(view.missing(STUDY)) };
-    let delays = tested(over(view, "delay.mean", "request", WITH, max_rto)?, 3, "The delay over loss")?;
-    let Some(turn) = turn(&delays) else { return Err(Gone::NotComparable("No point.".to_owned())) };
-    let place = 100.0 * claim.part("turn");
+pub(super) fn check_late_dip(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let Some(max_rto) = max_rto_names(view)?.pop() else { return Err(view.missing_study(STUDY)) };
+    let delays =
+        require_testable(tcp_curve(view, "delay.mean", "request", WITH, max_rto)?, 3, "The delay over loss")?;
+    let Some(turn) = find_peak(&delays) else {
+        return Err(FindingError::NotComparable("No point.".to_owned()));
+    };
+    let place = 100.0 * claim.part_number("turn");
     let near = turn.verdict() != Verdict::Differs && turn.is_near(place);
     let near = if near { Verdict::Reproduced } else { Verdict::Differs };
     let parts = [("falls again", turn.verdict()), ("from about 45 %", near)];
     let falls = match turn.verdict() {
-        Verdict::Reproduced => format!("falls again from {} %", digits(turn.at)),
-        Verdict::Partly => format!("falls from {} % in the mean", digits(turn.at)),
+        Verdict::Reproduced => format!("falls again from {} %", format_digits(turn.peak_x)),
+        Verdict::Partly => format!("falls from {} % in the mean", format_digits(turn.peak_x)),
         _ => "does not fall again".to_owned(),
     };
     let reason = format!(
         "With max RTO {max_rto} the delay of valid responses is longest at {} % loss, the neighbouring points being {} and \
          {} %; from there to the last point it falls by {}.{}",
-        digits(turn.at),
-        digits(turn.between.0),
-        digits(turn.between.1),
+        format_digits(turn.peak_x),
+        format_digits(turn.between.0),
+        format_digits(turn.between.1),
         with_interval(&turn.fall, "s"),
         part_by_part(parts)
     );
-    Ok(Finding::words(falls, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
+    Ok(ClaimFinding::from_words(falls, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
-pub(super) fn success(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn judge_success(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let mut parts = Vec::new();
     for (message, ack) in [(MESSAGES[0], WITHOUT), (MESSAGES[0], WITH), (MESSAGES[1], WITHOUT)] {
         let (mut held, mut of, mut least) = (0, 0, f64::INFINITY);
-        for max_rto in timeouts(view)? {
-            let estimates = tested(over(view, "success", message, ack, max_rto)?, 1, "Success")?.estimates();
+        for max_rto in max_rto_names(view)? {
+            let estimates =
+                require_testable(tcp_curve(view, "success", message, ack, max_rto)?, 1, "Success")?
+                    .estimates();
             held += estimates.iter().filter(|(_, e)| e.mean >= ALL).count();
             of += estimates.len();
             least = estimates.iter().fold(least, |least, (_, e)| least.min(e.mean));
         }
-        let text =
-            format!("{} or more at {}, {} at least", percent(ALL), count(held, of, "points"), percent(least));
+        let text = format!(
+            "{} or more at {}, {} at least",
+            format_percent(ALL),
+            count_text(held, of, "points"),
+            format_percent(least)
+        );
         parts.push((format!("{message}s {} ACK", ack.1), Verdict::on_count(held, of), text));
     }
-    for max_rto in timeouts(view)? {
-        let lost =
-            tested(over(view, "success", "request", WITH, max_rto)?.negative(), 2, "Success over loss")?;
-        let Some(fall) = rise(&lost) else { continue };
-        let text = format!("falls by {}", with_interval(&fall.whole, ""));
+    for max_rto in max_rto_names(view)? {
+        let lost = require_testable(
+            tcp_curve(view, "success", "request", WITH, max_rto)?.negate(),
+            2,
+            "Success over loss",
+        )?;
+        let Some(fall) = measure_rise(&lost) else { continue };
+        let text = format!("falls by {}", with_interval(&fall.total_gain, ""));
         parts.push((format!("requests with ACK, {max_rto}"), fall.verdict(), text));
     }
     Ok(of_parts("as stated", "Success", &parts))
 }
 
 /// How several curves keep a limit.
-struct Kept {
+struct LimitCheck {
     /// At every point: the worst.
     verdict: Verdict,
-    within: usize,
-    of: usize,
+    points_within: usize,
+    point_count: usize,
     /// The largest point, with its loss.
-    most: (f64, Estimate),
+    most: (f64, MetricEstimate),
     /// The point whose interval reaches highest, with its loss.
-    highest: (f64, Estimate),
+    highest: (f64, MetricEstimate),
 }
 
 /// Holds every point of several curves against a limit; `None` without points. The largest mean alone would not do: another
 /// point's interval may reach farther.
-fn kept(curves: impl Iterator<Item = Result<Curve, Gone>>, limit: f64) -> Result<Option<Kept>, Gone> {
-    let curves: Vec<Curve> = curves.collect::<Result<_, _>>()?;
-    let points: Vec<(f64, Estimate)> = curves.iter().flat_map(Curve::estimates).collect();
+fn check_limit(
+    curves: impl Iterator<Item = Result<MetricCurve, FindingError>>,
+    limit: f64,
+) -> Result<Option<LimitCheck>, FindingError> {
+    let curves: Vec<MetricCurve> = curves.collect::<Result<_, _>>()?;
+    let points: Vec<(f64, MetricEstimate)> = curves.iter().flat_map(MetricCurve::estimates).collect();
     let largest =
-        |by: fn(&Estimate) -> f64| points.iter().copied().max_by(|a, b| by(&a.1).total_cmp(&by(&b.1)));
-    let (Some(most), Some(highest)) = (largest(|e| e.mean), largest(Estimate::high)) else { return Ok(None) };
+        |by: fn(&MetricEstimate) -> f64| points.iter().copied().max_by(|a, b| by(&a.1).total_cmp(&by(&b.1)));
+    let (Some(most), Some(highest)) = (largest(|e| e.mean), largest(MetricEstimate::high)) else {
+        return Ok(None);
+    };
     let verdicts: Vec<Verdict> = points.iter().map(|(_, e)| Verdict::on_bound(e, limit)).collect();
     let within = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
-    Ok(Some(Kept { verdict: Verdict::worst(&verdicts), within, of: points.len(), most, highest }))
+    Ok(Some(LimitCheck {
+        verdict: Verdict::worst_of_parts(&verdicts),
+        points_within: within,
+        point_count: points.len(),
+        most,
+        highest,
+    }))
 }
 
 /// Without loss two, exactly; at most, at every loss and largest RTO, the limits, which all of each interval is to be within.
-pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
-    let names = timeouts(view)?;
+pub(super) fn mih_overhead(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let names = max_rto_names(view)?;
     let of = |message: &'static str| {
-        names
-            .iter()
-            .map(move |name| tested(over(view, "mih.overhead", message, WITH, name)?, 1, "The overhead"))
+        names.iter().map(move |name| {
+            require_testable(tcp_curve(view, "mih.overhead", message, WITH, name)?, 1, "The overhead")
+        })
     };
-    let none = claim.named("no_loss");
+    let none = claim.named_number("no_loss");
     let mut farthest = none;
     for curve in MESSAGES.into_iter().flat_map(of) {
-        let at_none = curve?.at(0.0).cloned().ok_or_else(|| {
-            Gone::NotRun(format!("{STUDY} has no point without loss: run it whole, usher study run {STUDY}."))
+        let at_none = curve?.values_at(0.0).cloned().ok_or_else(|| {
+            FindingError::NotRun(format!(
+                "{STUDY} has no point without loss: run it whole, usher study run {STUDY}."
+            ))
         })?;
         let off = |overhead: &f64| (overhead - none).abs();
         let all = at_none.values().copied().chain([farthest]);
@@ -273,20 +319,20 @@ pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
     let mut ours = vec![("no_loss".to_owned(), farthest)];
     let mut ends = [ours.clone(), ours.clone()];
     for (message, name) in MESSAGES.into_iter().zip(["indication_limit", "request_limit"]) {
-        let limit = claim.named(name);
-        let Some(kept) = kept(of(message), limit)? else { return Err(view.missing(STUDY)) };
+        let limit = claim.named_number(name);
+        let Some(kept) = check_limit(of(message), limit)? else { return Err(view.missing_study(STUDY)) };
         let ((loss, most), (at, highest)) = (kept.most, kept.highest);
         verdicts.push(kept.verdict);
-        let reaches = if digits(highest.high()) != digits(most.high()) {
-            format!(" (the interval at {} % reaches {})", digits(at), digits(highest.high()))
+        let reaches = if format_digits(highest.high()) != format_digits(most.high()) {
+            format!(" (the interval at {} % reaches {})", format_digits(at), format_digits(highest.high()))
         } else {
             String::new()
         };
         said.push(format!(
             "{message}s at most {}, at {} % loss{reaches}, the limit being {limit}: surely within at {}",
-            bare(&most),
-            digits(loss),
-            count(kept.within, kept.of, "points")
+            format_estimate(&most),
+            format_digits(loss),
+            count_text(kept.points_within, kept.point_count, "points")
         ));
         ours.push((name.to_owned(), most.mean));
         ends[0].push((name.to_owned(), most.low()));
@@ -295,54 +341,60 @@ pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
     let parts = part_by_part(
         ["without loss", "indication limit", "request limit"].into_iter().zip(verdicts.iter().copied()),
     );
-    let [low, high] = ends.map(Value::Named);
-    Ok(Finding {
-        ours: Value::Named(ours),
+    let [low, high] = ends.map(ClaimValue::Named);
+    Ok(ClaimFinding {
+        ours: ClaimValue::Named(ours),
         interval: Some((low, high)),
-        verdict: Verdict::worst(&verdicts),
+        verdict: Verdict::worst_of_parts(&verdicts),
         reason: format!("MIH packets for each message are {}.{parts}", said.join("; ")),
     })
 }
 
 /// The turns of the segments per MIH packet for each max RTO: do they rise and fall, and is the turn where it is said?
-fn turns(
-    view: &View<'_>,
+fn judge_peaks(
+    view: &VariantView<'_>,
     message: &str,
     ack: (&str, &str),
     place: f64,
-) -> Result<[(String, Verdict, String); 2], Gone> {
+) -> Result<[(String, Verdict, String); 2], FindingError> {
     let (mut turns, mut near, mut places) = (Vec::new(), 0, Vec::new());
-    for max_rto in timeouts(view)? {
-        let segments =
-            tested(over(view, "tcp.per-mih-packet", message, ack, max_rto)?, 3, "Segments over loss")?;
-        let Some(turn) = turn(&segments) else { continue };
+    for max_rto in max_rto_names(view)? {
+        let segments = require_testable(
+            tcp_curve(view, "tcp.per-mih-packet", message, ack, max_rto)?,
+            3,
+            "Segments over loss",
+        )?;
+        let Some(turn) = find_peak(&segments) else { continue };
         near += usize::from(turn.verdict() != Verdict::Differs && turn.is_near(place));
-        places.push(format!("{} % with {max_rto}", digits(turn.at)));
+        places.push(format!("{} % with {max_rto}", format_digits(turn.peak_x)));
         turns.push(turn.verdict());
     }
     let held = turns.iter().filter(|v| **v == Verdict::Reproduced).count();
     let (of, what) = (turns.len(), format!("{message}s {} ACK", ack.1));
-    let forms = format!("{} rise and fall", count(held, of, "curves"));
+    let forms = format!("{} rise and fall", count_text(held, of, "curves"));
     let at = format!("highest at {}", places.join(", "));
     Ok([
         (format!("{what}, rise and fall"), Verdict::on_count(held, of), forms),
-        (format!("{what}, turn at about {} %", digits(place)), Verdict::on_count(near, of), at),
+        (format!("{what}, turn at about {} %", format_digits(place)), Verdict::on_count(near, of), at),
     ])
 }
 
 /// The turn of indications is read without MIH acknowledgement, and in a reading of its own with it.
-pub(super) fn segments(claim: &Claim, view: &View<'_>) -> Found {
-    let Some(first) = timeouts(view)?.first().copied() else { return Err(view.missing(STUDY)) };
+pub(super) fn judge_segments(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+    let Some(first) = max_rto_names(view)?.first().copied() else { return Err(view.missing_study(STUDY)) };
     let at = [("message", MESSAGES[0]), WITHOUT, (MAX_RTO, first)];
-    let none = finite(mean(&at_loss(view, STUDY, "tcp.per-mih-packet", &at, 0.0)?), "Segments without loss")?;
-    let published = claim.part("no_loss");
-    let text = format!("{} segments, published are {}", bare(&none), digits(published));
+    let none = require_finite(
+        estimate_mean(&at_loss(view, STUDY, "tcp.per-mih-packet", &at, 0.0)?),
+        "Segments without loss",
+    )?;
+    let published = claim.part_number("no_loss");
+    let text = format!("{} segments, published are {}", format_estimate(&none), format_digits(published));
     let alone = ("without loss".to_owned(), Verdict::on_value(none.mean, published, false), text);
-    let requests = turns(view, MESSAGES[1], WITH, 100.0 * claim.part("turn_request_ack"))?;
+    let requests = judge_peaks(view, MESSAGES[1], WITH, 100.0 * claim.part_number("turn_request_ack"))?;
     let read = |ack| {
-        let indications = turns(view, MESSAGES[0], ack, 100.0 * claim.part("turn_indication"))?;
+        let indications = judge_peaks(view, MESSAGES[0], ack, 100.0 * claim.part_number("turn_indication"))?;
         let parts: Vec<_> = [alone.clone()].into_iter().chain(indications).chain(requests.clone()).collect();
-        Ok::<_, Gone>(of_parts("as stated", "TCP segments per MIH packet", &parts))
+        Ok::<_, FindingError>(of_parts("as stated", "TCP segments per MIH packet", &parts))
     };
     let (mut finding, other) = (read(WITHOUT)?, read(WITH)?);
     let name = claim.readings.get(1).map_or("", |r| r.name.as_str());
@@ -352,17 +404,19 @@ pub(super) fn segments(claim: &Claim, view: &View<'_>) -> Found {
 
 /// With acknowledgement. Indications: the load surely grows at first, with each largest RTO, and with the largest grows less or
 /// falls over the upper half of the axis. Requests: it rises and falls, with each.
-pub(super) fn load(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn judge_load(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let metric = format!("sent.{LINK}");
     let (mut grow, mut slow, mut fall, mut tops) = (Vec::new(), None, Vec::new(), Vec::new());
-    for max_rto in timeouts(view)? {
-        let of = |message| tested(over(view, &metric, message, WITH, max_rto)?, 3, "Load over loss");
+    for max_rto in max_rto_names(view)? {
+        let of = |message| {
+            require_testable(tcp_curve(view, &metric, message, WITH, max_rto)?, 3, "Load over loss")
+        };
         let (indications, requests) = (of(MESSAGES[0])?, of(MESSAGES[1])?);
-        let (Some(bend), Some(up)) = (bend(&indications), turn(&indications)) else { continue };
-        let Some(turn) = turn(&requests) else { continue };
-        grow.push(side(&up.rise) == Side::Above);
-        let verdict = match side(&bend.change) {
-            Side::Below => Verdict::Reproduced,
+        let (Some(bend), Some(up)) = (measure_bend(&indications), find_peak(&indications)) else { continue };
+        let Some(turn) = find_peak(&requests) else { continue };
+        grow.push(interval_side(&up.rise) == IntervalSide::Above);
+        let verdict = match interval_side(&bend.change) {
+            IntervalSide::Below => Verdict::Reproduced,
             _ if bend.change.mean < 0.0 => Verdict::Partly,
             _ => Verdict::Differs,
         };
@@ -373,22 +427,26 @@ pub(super) fn load(_: &Claim, view: &View<'_>) -> Found {
         );
         slow = Some((format!("indications slow with {max_rto}"), verdict, text));
         fall.push(turn.verdict());
-        tops.push(format!("{} % with {max_rto}", digits(turn.at)));
+        tops.push(format!("{} % with {max_rto}", format_digits(turn.peak_x)));
     }
-    let Some(slow) = slow else { return Err(view.missing(STUDY)) };
+    let Some(slow) = slow else { return Err(view.missing_study(STUDY)) };
     let grown = grow.iter().filter(|grows| **grows).count();
     let fallen = fall.iter().filter(|v| **v == Verdict::Reproduced).count();
     let parts = [
         (
             "indications grow".to_owned(),
             Verdict::on_count(grown, grow.len()),
-            format!("at first with {}", count(grown, grow.len(), "largest RTOs")),
+            format!("at first with {}", count_text(grown, grow.len(), "largest RTOs")),
         ),
         slow,
         (
             "requests rise and fall".to_owned(),
             Verdict::on_count(fallen, fall.len()),
-            format!("with {}, highest at {}", count(fallen, fall.len(), "largest RTOs"), tops.join(", ")),
+            format!(
+                "with {}, highest at {}",
+                count_text(fallen, fall.len(), "largest RTOs"),
+                tops.join(", ")
+            ),
         ),
     ];
     Ok(of_parts("as stated", "Load with MIH acknowledgement", &parts))

@@ -1,8 +1,8 @@
 //! The way from stations to their AAA server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use usher_observe::manifest::Fact;
-use usher_scenario::model::{Aaa, Scenario, TransportProtocol, Workload};
+use usher_observe::manifest::ManifestFact;
+use usher_scenario::model::{NasAaaProtocol, Scenario, TransportProtocol, Workload};
 
 /// What is stated: the most stations, the links from NAS to server, their rate in bit/s and delay in seconds.
 const STATIONS: u32 = 100;
@@ -12,7 +12,7 @@ const DELAY_S: f64 = 0.01;
 
 /// What a study of authentications configures.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Access {
+pub struct AccessSetup {
     /// The most stations that any point has.
     pub stations: u32,
     /// True where the stations are on an 802.16 base station, at every point.
@@ -34,10 +34,10 @@ pub struct Access {
 /// Between the names of what is spoken, in a manifest.
 const BETWEEN: &str = "; ";
 
-impl Access {
+impl AccessSetup {
     /// Both points' setting in one: the most stations, and of each other thing the value that is not as stated where
     /// one of them is not, so that no point's deviation is lost.
-    pub(super) fn with(self, other: Self) -> Self {
+    pub(super) fn merge_with(self, other: Self) -> Self {
         Self {
             stations: self.stations.max(other.stations),
             radio: self.radio && other.radio,
@@ -55,31 +55,31 @@ impl Access {
     }
 
     /// As facts for the manifest of a run.
-    pub fn facts(&self) -> [(String, Fact); 8] {
+    pub fn to_facts(&self) -> [(String, ManifestFact); 8] {
         [
-            ("stations", Fact::from(u64::from(self.stations))),
-            ("radio", Fact::Flag(self.radio)),
-            ("hops", Fact::from(self.hops as u64)),
-            ("rate_b_per_s", Fact::from(self.rate)),
-            ("delay_s", Fact::from(self.delay_s)),
-            ("background", Fact::from(self.background)),
-            ("background_least", Fact::from(self.background_least)),
-            ("aaa", Fact::from(self.aaa.join(BETWEEN))),
+            ("stations", ManifestFact::from(u64::from(self.stations))),
+            ("radio", ManifestFact::Flag(self.radio)),
+            ("hops", ManifestFact::from(self.hops as u64)),
+            ("rate_b_per_s", ManifestFact::from(self.rate)),
+            ("delay_s", ManifestFact::from(self.delay_s)),
+            ("background", ManifestFact::from(self.background)),
+            ("background_least", ManifestFact::from(self.background_least)),
+            ("aaa", ManifestFact::from(self.aaa.join(BETWEEN))),
         ]
         .map(|(name, fact)| (format!("setup.{name}"), fact))
     }
 
     /// Reads it from the facts of a manifest; `None` where they lack it.
-    pub fn from_facts(facts: &BTreeMap<String, Fact>) -> Option<Self> {
+    pub fn from_facts(facts: &BTreeMap<String, ManifestFact>) -> Option<Self> {
         let fact = |name: &str| facts.get(&format!("setup.{name}"));
         let number = |name: &str| match fact(name)? {
-            Fact::Count(n) => Some(*n as f64),
-            Fact::Number(x) => Some(*x),
+            ManifestFact::Count(n) => Some(*n as f64),
+            ManifestFact::Number(x) => Some(*x),
             _ => None,
         };
         Some(Self {
             stations: number("stations")? as u32,
-            radio: fact("radio")? == &Fact::Flag(true),
+            radio: fact("radio")? == &ManifestFact::Flag(true),
             hops: number("hops")? as usize,
             rate: number("rate_b_per_s")? as u64,
             delay_s: number("delay_s")?,
@@ -87,7 +87,7 @@ impl Access {
             background: number("background").unwrap_or(0.0),
             background_least: number("background_least").or_else(|| number("background")).unwrap_or(0.0),
             aaa: match fact("aaa") {
-                Some(Fact::Text(names)) => {
+                Some(ManifestFact::Text(names)) => {
                     names.split(BETWEEN).filter(|n| !n.is_empty()).map(str::to_owned).collect()
                 }
                 _ => Vec::new(),
@@ -96,10 +96,10 @@ impl Access {
     }
 
     /// Reads it from a point; `None` where that is not of EAP authentications at a server that the NAS reaches.
-    pub(super) fn of(scenario: &Scenario) -> Option<Self> {
+    pub(super) fn from_scenario(scenario: &Scenario) -> Option<Self> {
         let Some(Workload::Eap(eap)) = &scenario.workload else { return None };
         let stations = scenario.hosts.get(&eap.stations)?.count.get();
-        let path = path(scenario, &eap.nas, &eap.server)?;
+        let path = shortest_path(scenario, &eap.nas, &eap.server)?;
         let links = || path.iter().filter_map(|name| scenario.links.get(name));
         let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
         // The sum of no floats at all would be -0.
@@ -107,11 +107,11 @@ impl Access {
             scenario.background.iter().map(|b| b.rate.bits_per_second() as f64).fold(0.0, |a, b| a + b);
         let background = others / rate as f64;
         let spoken = match (eap.aaa, eap.diameter.transport) {
-            (Aaa::Radius, _) => "RADIUS/UDP",
-            (Aaa::Radsec, _) => "RADIUS/TLS",
-            (Aaa::Diameter, TransportProtocol::Tls) => "Diameter/TLS",
-            (Aaa::Diameter, TransportProtocol::Sctp) => "Diameter/SCTP",
-            (Aaa::Diameter, _) => "Diameter/TCP",
+            (NasAaaProtocol::Radius, _) => "RADIUS/UDP",
+            (NasAaaProtocol::Radsec, _) => "RADIUS/TLS",
+            (NasAaaProtocol::Diameter, TransportProtocol::Tls) => "Diameter/TLS",
+            (NasAaaProtocol::Diameter, TransportProtocol::Sctp) => "Diameter/SCTP",
+            (NasAaaProtocol::Diameter, _) => "Diameter/TCP",
         };
         Some(Self {
             stations,
@@ -151,7 +151,7 @@ impl Access {
 }
 
 /// The links of the shortest path between two hosts, by name.
-fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
+fn shortest_path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut seen = vec![from];
     let mut queue: VecDeque<(&str, Vec<&str>)> = VecDeque::from([(from, Vec::new())]);
     while let Some((host, path)) = queue.pop_front() {
@@ -171,9 +171,9 @@ fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a s
 }
 
 #[cfg(test)]
-impl Access {
+impl AccessSetup {
     /// The setting as both texts state it, without other traffic.
-    pub(crate) fn stated() -> Self {
+    pub(crate) fn stated_setup() -> Self {
         Self {
             stations: 100,
             radio: true,
@@ -190,33 +190,33 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Setup;
-    use usher_scenario::{Mode, Overrides, Study};
+    use crate::StudySetup;
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
 
     #[test]
     fn the_founding_study_is_read() {
         let of = |name: &str| {
             let study = Study::open(name).unwrap();
-            Setup::of(&study.plan(Mode::Default, &Overrides::default()).unwrap())
+            StudySetup::from_plan(&study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap())
         };
         let setup = of("aaa-hol").unwrap();
-        assert_eq!(Setup::from_facts(&setup.facts().into_iter().collect()), Some(setup.clone()));
-        let Setup::Access(setup) = setup else { panic!("{setup:?}") };
+        assert_eq!(StudySetup::from_facts(&setup.to_facts().into_iter().collect()), Some(setup.clone()));
+        let StudySetup::Access(setup) = setup else { panic!("{setup:?}") };
         assert_eq!((setup.hops, setup.rate, setup.radio), (2, 1_500_000, true));
         assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
         assert_eq!(setup.aaa, ["Diameter/SCTP", "Diameter/TCP", "RADIUS/UDP"]);
-        let Some(Setup::Access(busy)) = of("aaa-congestion") else { panic!("no access") };
+        let Some(StudySetup::Access(busy)) = of("aaa-congestion") else { panic!("no access") };
         assert_eq!(
             (busy.background, busy.background_least, &*busy.aaa),
             (0.85, 0.85, &["Diameter/TCP".to_owned()][..])
         );
         assert_eq!(of("dialogue-queue"), None);
-        assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
+        assert_eq!(StudySetup::from_facts(&BTreeMap::new()), None);
     }
 
     #[test]
     fn no_points_deviation_is_lost() {
-        let other = Access {
+        let other = AccessSetup {
             stations: 50,
             radio: false,
             hops: 3,
@@ -226,36 +226,36 @@ mod tests {
             background_least: 0.85,
             aaa: vec!["RADIUS/UDP".to_owned()],
         };
-        let stated = Access::stated();
-        for both in [stated.clone().with(other.clone()), other.clone().with(stated.clone())] {
+        let stated = AccessSetup::stated_setup();
+        for both in [stated.clone().merge_with(other.clone()), other.clone().merge_with(stated.clone())] {
             // A point with the stated share of other traffic hides none that has less.
             let aaa = vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()];
-            assert_eq!(both, Access { stations: 100, background_least: 0.0, aaa, ..other.clone() });
+            assert_eq!(both, AccessSetup { stations: 100, background_least: 0.0, aaa, ..other.clone() });
         }
-        assert_eq!(stated.clone().with(stated.clone()), stated);
+        assert_eq!(stated.clone().merge_with(stated.clone()), stated);
         let study = Study::open("aaa-hol").unwrap();
-        let mut plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-        assert_eq!(Setup::of(&plan).unwrap().deviations(), Vec::<String>::new());
+        let mut plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
+        assert_eq!(StudySetup::from_plan(&plan).unwrap().deviations(), Vec::<String>::new());
         let Some(last) = plan.points.last_mut() else { panic!("no point") };
         let world = last.scenario.clone();
         let Some(Workload::Eap(eap)) = &mut last.scenario.workload else { panic!("no EAP") };
-        let links = path(&world, &eap.nas, &eap.server).unwrap();
+        let links = shortest_path(&world, &eap.nas, &eap.server).unwrap();
         let [a, b] = &world.links.get(links[0]).unwrap().between;
         eap.nas = if *a == eap.nas { b.clone() } else { a.clone() };
-        let Some(setup) = Setup::of(&plan) else { panic!("no setting") };
+        let Some(setup) = StudySetup::from_plan(&plan) else { panic!("no setting") };
         assert!(!setup.deviations().is_empty(), "the last point is not as stated");
     }
 
     #[test]
     fn every_deviation_is_named() {
-        assert_eq!(Access::stated().deviations(), Vec::<String>::new());
-        let other = Access {
+        assert_eq!(AccessSetup::stated_setup().deviations(), Vec::<String>::new());
+        let other = AccessSetup {
             stations: 200,
             radio: false,
             hops: 1,
             rate: 2_000_000,
             delay_s: 0.02,
-            ..Access::stated()
+            ..AccessSetup::stated_setup()
         };
         assert_eq!(
             other.deviations(),

@@ -1,8 +1,12 @@
 //! The setting of handovers from 802.11 to 802.16, as far as it is not as the document states.
 
-use super::mih::{RETRANSMISSIONS, Seen, access, seconds, tcp, wired};
+use super::mih::{
+    ObservedSettings, RETRANSMISSIONS, format_seconds, tcp_deviations, wifi_deviations, wired_deviations,
+};
 use usher_core::Duration;
-use usher_scenario::model::{Handover, Initiator, LossFrom, Modulation, Scenario, TransportProtocol};
+use usher_scenario::model::{
+    HandoverInitiator, HandoverWorkload, LossFrom, Modulation, Scenario, TransportProtocol,
+};
 
 const RADIUS_M: f64 = 500.0;
 const MAC_RETRANSMISSIONS: u32 = 6;
@@ -14,10 +18,10 @@ pub(super) const TIMEOUTS: [u64; 2] = [100, 300];
 pub(super) const RTO_MAX: [u64; 3] = [200, 500, 1000];
 
 /// Who leads in each of the document's two cases.
-fn leader(study: &str) -> Option<Initiator> {
+fn expected_initiator(study: &str) -> Option<HandoverInitiator> {
     match study {
-        "handover-mn" => Some(Initiator::Station),
-        "handover-net" => Some(Initiator::Network),
+        "handover-mn" => Some(HandoverInitiator::Station),
+        "handover-net" => Some(HandoverInitiator::Network),
         _ => None,
     }
 }
@@ -25,10 +29,10 @@ fn leader(study: &str) -> Option<Initiator> {
 pub(super) fn at_point(
     study: &str,
     scenario: &Scenario,
-    handover: &Handover,
-    seen: &mut Seen,
+    handover: &HandoverWorkload,
+    seen: &mut ObservedSettings,
 ) -> Vec<String> {
-    let mut wrong = access(scenario, &handover.wlan);
+    let mut wrong = wifi_deviations(scenario, &handover.wlan);
     if let Some((_, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == handover.wlan) {
         if bss.retransmissions != MAC_RETRANSMISSIONS {
             wrong.push(format!("{} retransmissions of the 802.11 MAC, not 6", bss.retransmissions));
@@ -47,13 +51,13 @@ pub(super) fn at_point(
             wrong.push("both frames and packets are lost in the 802.11 cell".to_owned());
         }
     }
-    wrong.extend(cell(scenario, &handover.wimax));
+    wrong.extend(wimax_deviations(scenario, &handover.wimax));
     let speed =
         scenario.hosts.get(&handover.mn).map_or([0.0; 2], |h| h.velocity.map(|v| v.metres_per_second()));
     if speed[0] * speed[0] + speed[1] * speed[1] != 1.0 {
         wrong.push("stations do not move at 1 m/s".to_owned());
     }
-    wrong.extend(wired(scenario));
+    wrong.extend(wired_deviations(scenario));
     let timing = &handover.timing;
     match handover.transport {
         TransportProtocol::Udp => {
@@ -62,7 +66,7 @@ pub(super) fn at_point(
                 wrong.push("over UDP no MIH acknowledgement".to_owned());
             }
         }
-        TransportProtocol::Tcp => wrong.extend(tcp(scenario, seen)),
+        TransportProtocol::Tcp => wrong.extend(tcp_deviations(scenario, seen)),
         other => wrong.push(format!("messages go over {other}")),
     }
     if timing.retransmissions != RETRANSMISSIONS {
@@ -72,27 +76,30 @@ pub(super) fn at_point(
         wrong.push("some messages have a timing of their own".to_owned());
     }
     if let Some(timeout) = handover.transaction.get() {
-        wrong.push(format!("a transaction is given up after {}, not never", seconds(timeout.get())));
+        wrong.push(format!("a transaction is given up after {}, not never", format_seconds(timeout.get())));
     }
     if handover.processing.get() != PROCESSING {
-        wrong.push(format!("a request is processed in {}, not in 0.2 s", seconds(handover.processing.get())));
+        wrong.push(format!(
+            "a request is processed in {}, not in 0.2 s",
+            format_seconds(handover.processing.get())
+        ));
     }
     if handover.application.interval.get() != INTERVAL {
-        let interval = seconds(handover.application.interval.get());
+        let interval = format_seconds(handover.application.interval.get());
         wrong.push(format!("the application sends each {interval}, not each 0.5 s"));
     }
-    if leader(study).is_some_and(|leader| leader != handover.initiated_by) {
+    if expected_initiator(study).is_some_and(|leader| leader != handover.initiated_by) {
         wrong.push("the other side leads".to_owned());
     }
     let whole = scenario.run.warmup.get() + scenario.run.duration.get();
     if whole != WHOLE {
-        wrong.push(format!("{} of traffic, not 30 s", seconds(whole)));
+        wrong.push(format!("{} of traffic, not 30 s", format_seconds(whole)));
     }
     wrong
 }
 
 /// The 802.16 cell that a mobile node goes to.
-fn cell(scenario: &Scenario, wimax: &str) -> Vec<String> {
+fn wimax_deviations(scenario: &Scenario, wimax: &str) -> Vec<String> {
     let Some((_, cell)) = scenario.cells_in_use().find(|(_, cell)| cell.stations == wimax) else {
         return vec!["the mobile node does not go to 802.16".to_owned()];
     };
@@ -109,21 +116,21 @@ fn cell(scenario: &Scenario, wimax: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Setup;
-    use usher_scenario::{Mode, Overrides, Study};
+    use crate::StudySetup;
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-    fn list(study: &str, set: &[&str]) -> Vec<String> {
-        let mut overrides = Overrides::default();
-        set.iter().for_each(|s| overrides.set(s).unwrap());
-        let plan = Study::open(study).unwrap().plan(Mode::Default, &overrides).unwrap();
-        let Some(Setup::Listed(list)) = Setup::of(&plan) else { panic!("no list") };
+    fn listed_deviations(study: &str, set: &[&str]) -> Vec<String> {
+        let mut overrides = PlanOverrides::default();
+        set.iter().for_each(|s| overrides.add_setting(s).unwrap());
+        let plan = Study::open(study).unwrap().build_plan(StudyMode::Default, &overrides).unwrap();
+        let Some(StudySetup::Listed(list)) = StudySetup::from_plan(&plan) else { panic!("no list") };
         list
     }
 
     #[test]
     fn both_studies_are_as_stated() {
         for study in ["handover-mn", "handover-net"] {
-            assert_eq!(list(study, &[]), Vec::<String>::new(), "{study}");
+            assert_eq!(listed_deviations(study, &[]), Vec::<String>::new(), "{study}");
         }
     }
 
@@ -143,20 +150,26 @@ mod tests {
             ("run.duration=20 s", "25 s of traffic, not 30 s"),
             ("loss=0 %,20 %", "loss goes from 0 to 20 %, not from 0 to 50 %"),
         ] {
-            assert_eq!(list("handover-mn", &[set]), [text], "{set}");
+            assert_eq!(listed_deviations("handover-mn", &[set]), [text], "{set}");
         }
     }
 
     #[test]
     fn what_the_points_lack_together_is_listed() {
-        let plan = Study::open("handover-mn").unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
+        let plan = Study::open("handover-mn")
+            .unwrap()
+            .build_plan(StudyMode::Default, &PlanOverrides::default())
+            .unwrap();
         for (transport, texts) in [
             ("UDP, 0.1 s", ["the MIH timeouts over UDP are 0.1 s, not 0.1 s, 0.3 s"]),
             ("TCP, 1 s", ["the largest RTOs are 1 s, not 0.2 s, 0.5 s, 1 s"]),
         ] {
             let mut alone = plan.clone();
-            alone.points.retain(|p| p.setting("transport").is_some_and(|s| s.text == transport));
-            assert_eq!(Setup::of(&alone), Some(Setup::Listed(texts.map(str::to_owned).into())));
+            alone.points.retain(|p| p.axis_setting("transport").is_some_and(|s| s.text == transport));
+            assert_eq!(
+                StudySetup::from_plan(&alone),
+                Some(StudySetup::Listed(texts.map(str::to_owned).into()))
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The setting of authentications by IKEv2, as far as it is not as the document states.
 
 use usher_core::Duration;
-use usher_scenario::model::{Arrivals, Ike, Scenario, WifiRate, Workload};
+use usher_scenario::model::{ArrivalSettings, IkeWorkload, Scenario, WifiRate, Workload};
 
 const RATE: u64 = 100_000_000;
 const LIFETIME: Duration = Duration::from_secs(6);
@@ -10,7 +10,7 @@ const TIMES: u64 = 20;
 const RUNS: u32 = 5;
 
 /// What is not as stated at some point, each thing once; `None` where no point is of this kind.
-pub(super) fn otherwise<'a>(
+pub(super) fn list_deviations<'a>(
     study: &str,
     scenarios: impl Iterator<Item = &'a Scenario>,
 ) -> Option<Vec<String>> {
@@ -34,7 +34,7 @@ pub(super) fn otherwise<'a>(
     found
 }
 
-fn at_point(scenario: &Scenario, ike: &Ike) -> Vec<String> {
+fn at_point(scenario: &Scenario, ike: &IkeWorkload) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut require = |holds: bool, what: &str| {
         if !holds {
@@ -44,14 +44,17 @@ fn at_point(scenario: &Scenario, ike: &Ike) -> Vec<String> {
     let ofdm = scenario.bss_in_use().any(|(_, bss)| bss.rate == WifiRate::FiftyFour);
     require(ofdm, "there is no 802.11g link");
     let wired = scenario.links.iter().filter(|(name, _)| *name != "air");
-    let rates: Vec<_> =
-        wired.map(|(_, link)| link.channel(usher_scenario::model::Direction::Up).rate).collect();
+    let rates: Vec<_> = wired
+        .map(|(_, link)| link.channel_config(usher_scenario::model::ChannelDirection::Up).rate)
+        .collect();
     require(rates == [Some(RATE), Some(RATE)], "the two wired links are not of 100 Mb/s");
     require(ike.child == "3des-sha1", "packets are not protected by 3DES and HMAC-SHA1");
     require(ike.lifetime.get().is_some_and(|time| time.get() == LIFETIME), "IKE_SAs do not last 6 s");
     let each = |interval: Duration| scenario.run.duration.get().as_nanos() / interval.as_nanos();
     let often = match &ike.arrivals {
-        Arrivals::Constant { interval, .. } => interval.get() == INTERVAL && each(interval.get()) == TIMES,
+        ArrivalSettings::Constant { interval, .. } => {
+            interval.get() == INTERVAL && each(interval.get()) == TIMES
+        }
         _ => false,
     };
     require(often, "there are not twenty authentications in a run, one each 12 s");

@@ -4,7 +4,8 @@ use super::handover;
 use std::collections::BTreeSet;
 use usher_core::Duration;
 use usher_scenario::model::{
-    Arrivals, IpVersion, LinkSide, Loss, Mih, MihMessage, Scenario, TransportProtocol, WifiRate, Workload,
+    ArrivalSettings, IpVersion, LinkLoss, LinkSide, MihMessage, MihWorkload, Scenario, TransportProtocol,
+    WifiRate, Workload,
 };
 
 const RADIUS_M: f64 = 50.0;
@@ -28,7 +29,7 @@ const DURATION: Duration = Duration::from_secs(4000);
 
 /// What the points of a study have together.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedSettings {
     pub(super) losses: Vec<f64>,
     /// Largest RTOs of the points over TCP.
     pub(super) rto_max: BTreeSet<Duration>,
@@ -37,21 +38,22 @@ pub(super) struct Seen {
 }
 
 /// Seconds, for people.
-pub(super) fn seconds(duration: Duration) -> String {
+pub(super) fn format_seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-impl Seen {
+impl ObservedSettings {
     /// What is not as stated of all points together.
-    fn otherwise(&self, rto_max: &[u64], timeouts: &[u64]) -> Vec<String> {
+    fn list_deviations(&self, rto_max: &[u64], timeouts: &[u64]) -> Vec<String> {
         let mut wrong = Vec::new();
         let stated =
             [(&self.rto_max, rto_max, "largest RTOs"), (&self.timeouts, timeouts, "MIH timeouts over UDP")];
         for (run, stated, what) in stated {
             let stated: BTreeSet<Duration> = stated.iter().map(|ms| Duration::from_millis(*ms)).collect();
             if !run.is_empty() && *run != stated {
-                let list =
-                    |set: &BTreeSet<Duration>| set.iter().map(|d| seconds(*d)).collect::<Vec<_>>().join(", ");
+                let list = |set: &BTreeSet<Duration>| {
+                    set.iter().map(|d| format_seconds(*d)).collect::<Vec<_>>().join(", ")
+                };
                 wrong.push(format!("the {what} are {}, not {}", list(run), list(&stated)));
             }
         }
@@ -65,12 +67,12 @@ impl Seen {
 }
 
 /// What is not as stated at some point, each thing once; `None` where no point is of MIH messages or handovers.
-pub(super) fn otherwise<'a>(
+pub(super) fn list_deviations<'a>(
     study: &str,
     scenarios: impl Iterator<Item = &'a Scenario>,
 ) -> Option<Vec<String>> {
     let mut found: Option<Vec<String>> = None;
-    let (mut seen, mut rto_max, mut timeouts) = (Seen::default(), &RTO_MAX[..], &[][..]);
+    let (mut seen, mut rto_max, mut timeouts) = (ObservedSettings::default(), &RTO_MAX[..], &[][..]);
     for scenario in scenarios {
         let all = match &scenario.workload {
             Some(Workload::Mih(mih)) => at_point(scenario, mih, &mut seen),
@@ -88,18 +90,18 @@ pub(super) fn otherwise<'a>(
         }
     }
     found.map(|mut list| {
-        list.extend(seen.otherwise(rto_max, timeouts));
+        list.extend(seen.list_deviations(rto_max, timeouts));
         list
     })
 }
 
-fn at_point(scenario: &Scenario, mih: &Mih, seen: &mut Seen) -> Vec<String> {
-    let mut wrong = access(scenario, &mih.mn);
-    wrong.extend(wired(scenario));
-    wrong.extend(losses(scenario, seen));
+fn at_point(scenario: &Scenario, mih: &MihWorkload, seen: &mut ObservedSettings) -> Vec<String> {
+    let mut wrong = wifi_deviations(scenario, &mih.mn);
+    wrong.extend(wired_deviations(scenario));
+    wrong.extend(loss_deviations(scenario, seen));
     match mih.transport {
         TransportProtocol::Tcp => {
-            wrong.extend(tcp(scenario, seen));
+            wrong.extend(tcp_deviations(scenario, seen));
             let stated = scenario.transport.tcp.rto_max.get() * TIMEOUT_RTOS;
             if mih.ack && mih.timing.retransmission.get() != stated {
                 wrong.push("the MIH timeout is not three times the largest RTO".to_owned());
@@ -121,30 +123,33 @@ fn at_point(scenario: &Scenario, mih: &Mih, seen: &mut Seen) -> Vec<String> {
         wrong.push(format!("{} MIH retransmissions, not {RETRANSMISSIONS}", mih.timing.retransmissions));
     }
     if let Some(timeout) = mih.transaction.get() {
-        wrong.push(format!("a transaction is given up after {}, not never", seconds(timeout.get())));
+        wrong.push(format!("a transaction is given up after {}, not never", format_seconds(timeout.get())));
     }
     if !matches!(mih.message, MihMessage::Indication | MihMessage::Request) || mih.response_size.is_some() {
         wrong.push("other messages than indications and requests for parameters".to_owned());
     }
     if mih.message == MihMessage::Request && mih.processing.get() != PROCESSING {
-        wrong.push(format!("a request is processed in {}, not in 0.2 s", seconds(mih.processing.get())));
+        wrong.push(format!(
+            "a request is processed in {}, not in 0.2 s",
+            format_seconds(mih.processing.get())
+        ));
     }
     match &mih.arrivals {
-        Arrivals::Constant { interval, .. } if interval.get() == INTERVAL => {}
+        ArrivalSettings::Constant { interval, .. } if interval.get() == INTERVAL => {}
         _ => wrong.push("messages do not come evenly, twice a second".to_owned()),
     }
     let (warm_up, duration) = (scenario.run.warmup.get(), scenario.run.duration.get());
     if warm_up != WARM_UP {
-        wrong.push(format!("counting begins after {}, not after 5 s", seconds(warm_up)));
+        wrong.push(format!("counting begins after {}, not after 5 s", format_seconds(warm_up)));
     }
     if duration != DURATION {
-        wrong.push(format!("traffic is counted for {}, not for 4000 s", seconds(duration)));
+        wrong.push(format!("traffic is counted for {}, not for 4000 s", format_seconds(duration)));
     }
     wrong
 }
 
 /// The 802.11 cell that a mobile node is in.
-pub(super) fn access(scenario: &Scenario, mn: &str) -> Vec<String> {
+pub(super) fn wifi_deviations(scenario: &Scenario, mn: &str) -> Vec<String> {
     let Some((_, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == mn) else {
         return vec!["the mobile node's access is not 802.11".to_owned()];
     };
@@ -159,9 +164,9 @@ pub(super) fn access(scenario: &Scenario, mn: &str) -> Vec<String> {
 }
 
 /// Links and addresses.
-pub(super) fn wired(scenario: &Scenario) -> Vec<String> {
+pub(super) fn wired_deviations(scenario: &Scenario) -> Vec<String> {
     let mut wrong = Vec::new();
-    let stated = |l: &usher_scenario::model::Link| {
+    let stated = |l: &usher_scenario::model::LinkSettings| {
         l.rate.get().is_some_and(|r| r.bits_per_second() == WIRED_RATE) && l.delay.get() == WIRED_DELAY
     };
     for (name, _) in scenario.links.iter().filter(|(_, l)| !stated(l)) {
@@ -174,7 +179,7 @@ pub(super) fn wired(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Where packets are lost, how many and from when on.
-fn losses(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
+fn loss_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut most = scenario.bss_in_use().map(|(_, bss)| bss.packet_loss.get()).fold(0.0, f64::max);
     if most > 0.0 {
@@ -182,10 +187,12 @@ fn losses(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
     }
     for (name, link) in scenario.links.iter() {
         match &link.loss {
-            Loss::Independent(share) if [&link.up, &link.down].iter().all(|s| **s == LinkSide::default()) => {
+            LinkLoss::Independent(share)
+                if [&link.up, &link.down].iter().all(|s| **s == LinkSide::default()) =>
+            {
                 most = most.max(share.get());
                 if share.get() > 0.0 && link.impaired_from.get() != IMPAIRED_FROM {
-                    let from = seconds(link.impaired_from.get());
+                    let from = format_seconds(link.impaired_from.get());
                     wrong.push(format!("the link \"{name}\" loses packets from {from} on, not from 5 s"));
                 }
             }
@@ -196,14 +203,14 @@ fn losses(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
     wrong
 }
 
-pub(super) fn tcp(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
+pub(super) fn tcp_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -> Vec<String> {
     let tcp = &scenario.transport.tcp;
     let mut wrong = Vec::new();
     if tcp.mss.map(|s| s.bytes()) != Some(MSS) {
         wrong.push(format!("the MSS is not {MSS} B"));
     }
     if tcp.rto_min.get() != RTO_MIN {
-        wrong.push(format!("the smallest RTO is {}, not 0.2 s", seconds(tcp.rto_min.get())));
+        wrong.push(format!("the smallest RTO is {}, not 0.2 s", format_seconds(tcp.rto_min.get())));
     }
     seen.rto_max.insert(tcp.rto_max.get());
     if tcp.retransmissions.get().is_some() {
@@ -214,26 +221,26 @@ pub(super) fn tcp(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Setup;
+    use crate::StudySetup;
     use usher_scenario::model::{TransportProtocol, Workload};
-    use usher_scenario::{Mode, Overrides, Plan, Study};
+    use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
-    fn plan(mode: Mode, set: &[&str]) -> Plan {
-        let mut overrides = Overrides::default();
-        set.iter().for_each(|s| overrides.set(s).unwrap());
-        Study::open("mih-tcp").unwrap().plan(mode, &overrides).unwrap()
+    fn test_plan(mode: StudyMode, set: &[&str]) -> StudyPlan {
+        let mut overrides = PlanOverrides::default();
+        set.iter().for_each(|s| overrides.add_setting(s).unwrap());
+        Study::open("mih-tcp").unwrap().build_plan(mode, &overrides).unwrap()
     }
 
-    fn list(plan: &Plan) -> Vec<String> {
-        let Some(Setup::Listed(list)) = Setup::of(plan) else { panic!("no list") };
+    fn listed_deviations(plan: &StudyPlan) -> Vec<String> {
+        let Some(StudySetup::Listed(list)) = StudySetup::from_plan(plan) else { panic!("no list") };
         list
     }
 
     #[test]
     fn the_founding_study_is_as_stated_where_it_is_run_whole() {
-        assert_eq!(list(&plan(Mode::Default, &[])), Vec::<String>::new());
+        assert_eq!(listed_deviations(&test_plan(StudyMode::Default, &[])), Vec::<String>::new());
         assert_eq!(
-            list(&plan(Mode::Quick, &[])),
+            listed_deviations(&test_plan(StudyMode::Quick, &[])),
             [
                 "traffic is counted for 1000 s, not for 4000 s",
                 "the largest RTOs are 0.2 s, 0.5 s, 1 s, not 0.2 s, 0.3 s, 0.5 s, 0.75 s, 1 s"
@@ -250,14 +257,14 @@ mod tests {
             ("bss.wlan.rate=2 Mb/s", "802.11 is not at 11 Mb/s"),
             ("run.ip=v4", "IPv4, not IPv6"),
         ] {
-            assert_eq!(list(&plan(Mode::Default, &[set])), [text], "{set}");
+            assert_eq!(listed_deviations(&test_plan(StudyMode::Default, &[set])), [text], "{set}");
         }
-        let mut plan = plan(Mode::Default, &[]);
+        let mut plan = test_plan(StudyMode::Default, &[]);
         for point in &mut plan.points {
-            point.scenario.transport.tcp.rto_max = usher_scenario::units::Time::millis(500);
+            point.scenario.transport.tcp.rto_max = usher_scenario::units::TimeSpan::from_millis(500);
         }
         assert_eq!(
-            list(&plan),
+            listed_deviations(&plan),
             [
                 "the MIH timeout is not three times the largest RTO",
                 "the largest RTOs are 0.5 s, not 0.2 s, 0.3 s, 0.5 s, 0.75 s, 1 s"
@@ -266,8 +273,8 @@ mod tests {
         for point in &mut plan.points {
             let Some(Workload::Mih(mih)) = &mut point.scenario.workload else { panic!("no MIH") };
             (mih.transport, mih.max_message) =
-                (TransportProtocol::Udp, usher_scenario::units::Size::of(1500));
+                (TransportProtocol::Udp, usher_scenario::units::ByteSize::from_bytes(1500));
         }
-        assert_eq!(list(&plan), ["an MIH packet over UDP has up to 1500 B, not 1000"]);
+        assert_eq!(listed_deviations(&plan), ["an MIH packet over UDP has up to 1500 B, not 1000"]);
     }
 }

@@ -3,76 +3,84 @@
 use super::*;
 use crate::aaa::sws::READ_RATE;
 
-fn at(study: &str, axes: &[(&str, &str)], metrics: &[(&str, f64)]) -> Vec<Row> {
-    metrics.iter().flat_map(|(metric, mean)| point(study, axes, metric, *mean, 0.0)).collect()
+fn metric_rows(study: &str, axes: &[(&str, &str)], metrics: &[(&str, f64)]) -> Vec<ResultRow> {
+    metrics.iter().flat_map(|(metric, mean)| point_rows(study, axes, metric, *mean, 0.0)).collect()
 }
 
 /// A study of a surge: packets and delay with no avoidance and with each, at this load of the link.
-fn surge(study: &str, axis: &str, tcp: &str, load: f64, packets: [f64; 2], delay: [f64; 2]) -> Vec<Row> {
+fn surge_rows(
+    study: &str,
+    axis: &str,
+    tcp: &str,
+    load: f64,
+    packets: [f64; 2],
+    delay: [f64; 2],
+) -> Vec<ResultRow> {
     let each = ["none", "Nagle", "delayed ACK", "both"].into_iter().flat_map(|avoidance| {
         let i = usize::from(avoidance != "none");
         let name = format!("{tcp}{avoidance}");
         let metrics = [("packets.core", packets[i]), ("delay.mean", delay[i]), ("load.core", load)];
-        at(study, &[("nases", "24"), (axis, &name)], &metrics)
+        metric_rows(study, &[("nases", "24"), (axis, &name)], &metrics)
     });
-    let other = at(study, &[("nases", "24"), (axis, "RADIUS/UDP, every 1 s")], &[("delay.mean", 9.0)]);
+    let other =
+        metric_rows(study, &[("nases", "24"), (axis, "RADIUS/UDP, every 1 s")], &[("delay.mean", 9.0)]);
     each.chain(other).collect()
 }
 
 #[test]
 fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
     let many =
-        |load, packets, delay| surge("aaa-many-nas", "protocol", "Diameter/TCP, ", load, packets, delay);
+        |load, packets, delay| surge_rows("aaa-many-nas", "protocol", "Diameter/TCP, ", load, packets, delay);
     let back = |packets, delay| {
-        surge("aaa-recovery", "policy", "Diameter/TCP, reconnect after 1 s, ", 0.3, packets, delay)
+        surge_rows("aaa-recovery", "policy", "Diameter/TCP, reconnect after 1 s, ", 0.3, packets, delay)
     };
     let (fewer, shorter) = ([8.0, 4.0], [2.0, 1.0]);
     let (more, longer) = ([4.0, 8.0], [1.0, 2.0]);
     let both = [many(1.2, fewer, shorter), back(fewer, shorter)].concat();
     let said = ["fewer packets at all 3 avoidances and points, and the contrary is sure at 0"];
-    let judged = verdict(&both, "aaa.surge", Reproduced, &said);
-    assert_eq!(judged.ours, Some(Value::Text("helps in 4 of 4 parts".into())));
+    let judged = assert_verdict(&both, "aaa.surge", Reproduced, &said);
+    assert_eq!(judged.ours, Some(ClaimValue::Text("helps in 4 of 4 parts".into())));
     // The contrary differs, and so does what makes no difference.
     let contrary = [many(1.2, more, longer), back(more, longer)].concat();
     let said = ["fewer packets at 0 of 3 avoidances and points, and the contrary is sure at 3"];
-    verdict(&contrary, "aaa.surge", Differs, &said);
+    assert_verdict(&contrary, "aaa.surge", Differs, &said);
     let equal = [many(1.2, [4.0; 2], [1.0; 2]), back([4.0; 2], [1.0; 2])].concat();
-    verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "the contrary is sure at 0"]);
+    assert_verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "the contrary is sure at 0"]);
     let half = [many(1.2, fewer, longer), back(fewer, longer)].concat();
-    verdict(&half, "aaa.surge", Partly, &["shorter delay in aaa-recovery: differs"]);
+    assert_verdict(&half, "aaa.surge", Partly, &["shorter delay in aaa-recovery: differs"]);
     // Where the link carries all there is no surge that could tell.
     let calm = [many(0.9, more, longer), back(fewer, shorter)].concat();
-    verdict(
+    assert_verdict(
         &calm,
         "aaa.surge",
         Partly,
         &["(1 points where the link carries all", "in aaa-many-nas: not comparable"],
     );
-    verdict(&many(1.2, fewer, shorter), "aaa.surge", Partly, &["usher study run aaa-recovery"]);
+    assert_verdict(&many(1.2, fewer, shorter), "aaa.surge", Partly, &["usher study run aaa-recovery"]);
     let mut three = back(fewer, shorter);
     three.retain(|r| !r.point.get("policy").unwrap().ends_with(", delayed ACK"));
     let three = [many(1.2, fewer, shorter), three].concat();
-    verdict(&three, "aaa.surge", Partly, &["aaa-recovery has no avoidance as an axis"]);
-    let bare = at("aaa-many-nas", &[("nases", "24")], &[("delay.mean", 1.0)]);
-    verdict(&bare, "aaa.surge", NotComparable, &["aaa-many-nas has no avoidance as an axis"]);
+    assert_verdict(&three, "aaa.surge", Partly, &["aaa-recovery has no avoidance as an axis"]);
+    let bare = metric_rows("aaa-many-nas", &[("nases", "24")], &[("delay.mean", 1.0)]);
+    assert_verdict(&bare, "aaa.surge", NotComparable, &["aaa-many-nas has no avoidance as an axis"]);
     let mut single = both;
     single.retain(|r| r.replication == 0);
-    verdict(&single, "aaa.surge", NotComparable, &[]);
+    assert_verdict(&single, "aaa.surge", NotComparable, &[]);
 }
 
 #[test]
 fn the_korean_setting_is_held_part_by_part() {
-    let judged = |set: &[(&str, Access)]| {
-        let rows: Vec<Row> =
-            set.iter().flat_map(|(study, _)| at(study, &[], &[("delay.mean", 1.0)])).collect();
-        let mut results = Results::new(&rows);
-        set.iter().for_each(|(study, access)| results.set_up(study, Setup::Access(access.clone())));
-        let judged = evaluate(&results, DEFAULT_VARIANT);
+    let judged = |set: &[(&str, AccessSetup)]| {
+        let rows: Vec<ResultRow> =
+            set.iter().flat_map(|(study, _)| metric_rows(study, &[], &[("delay.mean", 1.0)])).collect();
+        let mut results = RunResults::new(&rows);
+        set.iter().for_each(|(study, access)| results.set_up(study, StudySetup::Access(access.clone())));
+        let judged = evaluate_claims(&results, DEFAULT_VARIANT);
         let judged = judged.into_iter().find(|j| j.id == "aaa.setup-ko").unwrap();
         (judged.verdict, judged.reason)
     };
-    let calm = Access::stated;
-    let busy = || Access { background: 0.85, background_least: 0.85, ..Access::stated() };
+    let calm = AccessSetup::stated_setup;
+    let busy = || AccessSetup { background: 0.85, background_least: 0.85, ..AccessSetup::stated_setup() };
     let (verdict, reason) = judged(&[("aaa-hol", calm()), ("aaa-congestion", busy())]);
     assert!(verdict == Partly && reason.contains("not over PPP. Not looked at: aaa-nagle"), "{reason}");
     assert!(reason.contains("Diameter: reproduced; 85 % other traffic: reproduced"), "{reason}");
@@ -85,25 +93,26 @@ fn the_korean_setting_is_held_part_by_part() {
     assert!(reason.contains("85 % other traffic: not comparable"), "{reason}");
     // Half a per cent off is off: both rates are whole numbers; and so is one point without other traffic.
     for off in [0.846, 0.0] {
-        let (_, reason) = judged(&[("aaa-congestion", Access { background_least: off, ..busy() })]);
+        let (_, reason) = judged(&[("aaa-congestion", AccessSetup { background_least: off, ..busy() })]);
         assert!(reason.contains("85 % other traffic: differs"), "{reason}");
     }
     let (_, reason) = judged(&[("aaa-hol", busy())]);
     assert!(reason.contains("aaa-hol: other traffic has 85 % of the link, not 0 %"), "{reason}");
-    let radius = Access { aaa: vec!["RADIUS/UDP".to_owned()], ..calm() };
+    let radius = AccessSetup { aaa: vec!["RADIUS/UDP".to_owned()], ..calm() };
     let (verdict, reason) = judged(&[("aaa-hol", radius.clone())]);
     assert!(verdict == Differs && reason.contains("aaa-hol: RADIUS/UDP between NAS"), "{reason}");
-    let beside = Access { aaa: vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()], ..calm() };
+    let beside = AccessSetup { aaa: vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()], ..calm() };
     let (verdict, reason) = judged(&[("aaa-hol", beside), ("aaa-congestion", busy())]);
     assert!(verdict == Partly && reason.contains("aaa-hol has RADIUS beside Diameter"), "{reason}");
     // A run of before says nothing of it.
-    let (_, reason) = judged(&[("aaa-hol", Access { aaa: Vec::new(), ..calm() })]);
+    let (_, reason) = judged(&[("aaa-hol", AccessSetup { aaa: Vec::new(), ..calm() })]);
     assert!(
         reason.contains("what aaa-hol speaks") && reason.contains("Diameter: not comparable"),
         "{reason}"
     );
     // More than half of it otherwise is not partly so.
-    let (verdict, _) = judged(&[("aaa-hol", Access { radio: false, ..radius }), ("aaa-congestion", busy())]);
+    let (verdict, _) =
+        judged(&[("aaa-hol", AccessSetup { radio: false, ..radius }), ("aaa-congestion", busy())]);
     assert_eq!(verdict, Differs);
 }
 
@@ -117,9 +126,9 @@ fn one_connection_is_held_against_one_for_each_port() {
             ("delay.mean", delay),
             ("tcp.blocked", blocked),
         ];
-        let exact = point("aaa-connections", &axes, "connections.server", open, 0.0);
-        let exact = exact.into_iter().map(|r| Row { value: open, ..r }).collect();
-        [at("aaa-connections", &axes, &metrics), exact].concat()
+        let exact = point_rows("aaa-connections", &axes, "connections.server", open, 0.0);
+        let exact = exact.into_iter().map(|r| ResultRow { value: open, ..r }).collect();
+        [metric_rows("aaa-connections", &axes, &metrics), exact].concat()
     };
     let rows = |ports: f64, one: [f64; 4], each: [f64; 4]| {
         [
@@ -139,46 +148,54 @@ fn one_connection_is_held_against_one_for_each_port() {
         "0 and 0 at 0 % loss, 0.75 and 0.125 at 10 % loss",
     ];
     let stated = rows(48.0, less, more);
-    let judged = verdict(&stated, "aaa.connections", Reproduced, &said);
-    assert_eq!(judged.ours, Some(Value::Text("5 of 5 parts".into())));
+    let judged = assert_verdict(&stated, "aaa.connections", Reproduced, &said);
+    assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 5 parts".into())));
     // One connection that takes more and blocks less is the contrary of what is stated.
-    let contrary = |row: &Row| {
+    let contrary = |row: &ResultRow| {
         let other = if row.point.get("connections") == Some("one connection") {
             "48 connections"
         } else {
             "one connection"
         };
-        Row {
-            point: Point::new([("loss", row.point.get("loss").unwrap()), ("connections", other)]),
+        ResultRow {
+            point: GridPoint::new([("loss", row.point.get("loss").unwrap()), ("connections", other)]),
             ..row.clone()
         }
     };
-    let swapped: Vec<Row> = stated.iter().map(contrary).collect();
-    verdict(
+    let swapped: Vec<ResultRow> = stated.iter().map(contrary).collect();
+    assert_verdict(
         &swapped,
         "aaa.connections",
         Differs,
         &["less memory for one: differs", "one blocks more: differs"],
     );
     let equal = rows(48.0, more, more);
-    verdict(
+    assert_verdict(
         &equal,
         "aaa.connections",
         Differs,
         &["one blocks more: differs; one is slower under loss: differs"],
     );
-    verdict(&rows(47.0, less, more), "aaa.connections", Partly, &["as many connections as ports: differs"]);
-    let without: Vec<Row> = stated.into_iter().filter(|r| &*r.metric != "memory.server").collect();
-    assert!(one(&without, "aaa.connections").verdict >= NotComparable, "nothing to say of memory");
+    assert_verdict(
+        &rows(47.0, less, more),
+        "aaa.connections",
+        Partly,
+        &["as many connections as ports: differs"],
+    );
+    let without: Vec<ResultRow> = stated.into_iter().filter(|r| &*r.metric != "memory.server").collect();
+    assert!(
+        judge_claim_by_id(&without, "aaa.connections").verdict >= NotComparable,
+        "nothing to say of memory"
+    );
 }
 
 #[test]
 fn one_byte_travels_in_forty_one_until_something_helps() {
     let of = |slow: &str, avoidance: &str, metric: &str, value: f64| {
         let axes = [("slow", slow), ("octets", "1 B"), ("avoidance", avoidance)];
-        let row = |replication| Row {
+        let row = |replication| ResultRow {
             study: "aaa-sws".into(),
-            point: Point::new(axes),
+            point: GridPoint::new(axes),
             replication,
             metric: metric.into(),
             value,
@@ -205,23 +222,24 @@ fn one_byte_travels_in_forty_one_until_something_helps() {
         "0.2 s (0.2 to 0.2 s)",
         "at most 500 ms: reproduced",
     ];
-    let judged = verdict(&rows(one_in_41, 0.325, 0.83), "aaa.sws", Reproduced, &said);
-    assert_eq!(judged.ours, Some(Value::Text("1 byte in 41 (sender), 1 byte in 41 (reader)".into())));
-    verdict(&rows(one_in_41, one_in_41, 0.83), "aaa.sws", Partly, &["Nagle, sender: differs"]);
-    verdict(&rows(0.05, 0.04, 0.04), "aaa.sws", Differs, &["1 in 41, sender: differs"]);
+    let judged = assert_verdict(&rows(one_in_41, 0.325, 0.83), "aaa.sws", Reproduced, &said);
+    assert_eq!(judged.ours, Some(ClaimValue::Text("1 byte in 41 (sender), 1 byte in 41 (reader)".into())));
+    assert_verdict(&rows(one_in_41, one_in_41, 0.83), "aaa.sws", Partly, &["Nagle, sender: differs"]);
+    assert_verdict(&rows(0.05, 0.04, 0.04), "aaa.sws", Differs, &["1 in 41, sender: differs"]);
     // A figure that one side alone has is not the statement's, whatever helps.
     let half = ["1 in 41, sender: reproduced", "1 in 41, reader: differs", "delayed ACK, reader: reproduced"];
-    verdict(&waiting([one_in_41, 0.05], 0.325, 0.83, 0.2), "aaa.sws", Differs, &half);
+    assert_verdict(&waiting([one_in_41, 0.05], 0.325, 0.83, 0.2), "aaa.sws", Differs, &half);
     let late = ["0.501 s (0.501 to 0.501 s)", "at most 500 ms: differs"];
-    verdict(&waiting([one_in_41; 2], 0.325, 0.83, 0.501), "aaa.sws", Partly, &late);
+    assert_verdict(&waiting([one_in_41; 2], 0.325, 0.83, 0.501), "aaa.sws", Partly, &late);
 }
 
 /// The wait of an acknowledgement is told from the octets that were read meanwhile.
 #[test]
 fn the_slow_reader_is_as_slow_as_its_judge_takes_it_for() {
-    use usher_scenario::{Mode, Overrides, Study};
-    let plan = Study::open("aaa-sws").unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
-    let slow = plan.points.iter().filter(|p| p.setting("slow").is_some_and(|s| s.text == "reader"));
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
+    let plan =
+        Study::open("aaa-sws").unwrap().build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+    let slow = plan.points.iter().filter(|p| p.axis_setting("slow").is_some_and(|s| s.text == "reader"));
     let rates: BTreeSet<u64> =
         slow.map(|p| p.scenario.transport.tcp.read_rate.get().unwrap().bits_per_second()).collect();
     assert_eq!(rates, BTreeSet::from([(8.0 * READ_RATE) as u64]));

@@ -5,12 +5,12 @@ use super::*;
 const TRANSPORTS: [&str; 5] = ["UDP, 0.1 s", "UDP, 0.3 s", "TCP, 0.2 s", "TCP, 0.5 s", "TCP, 1 s"];
 
 /// Rows of a study: a metric by the transport's index and loss as a share; NaN for none.
-fn rows(study: &str, metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<Row> {
+fn handover_rows(study: &str, metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (i, transport) in TRANSPORTS.into_iter().enumerate() {
         for (text, loss) in [("0 %", 0.0), ("10 %", 0.1), ("30 %", 0.3), ("50 %", 0.5)] {
             let mean = value(i, loss);
-            let all = point(
+            let all = point_rows(
                 study,
                 &[("transport", transport), ("loss", text)],
                 metric,
@@ -23,170 +23,202 @@ fn rows(study: &str, metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<Row
     rows
 }
 
-fn station(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<Row> {
+fn station_rows(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<ResultRow> {
     // What replications share is left out where it would be more than all.
-    let mut rows = rows("handover-mn", metric, value);
+    let mut rows = handover_rows("handover-mn", metric, value);
     rows.iter_mut().for_each(|r| r.value -= [-0.02, 0.0, 0.02][r.replication as usize]);
     rows
 }
 
 /// Success that falls with loss by so much.
-fn success(falls: [f64; 5]) -> Vec<Row> {
-    station("success", |i, p| if p == 0.0 || falls[i] == 0.0 { 1.0 } else { 1.0 - falls[i] * p })
+fn success_rows(falls: [f64; 5]) -> Vec<ResultRow> {
+    station_rows("success", |i, p| if p == 0.0 || falls[i] == 0.0 { 1.0 } else { 1.0 - falls[i] * p })
         .into_iter()
-        .map(|r| Row { value: if r.value > 0.998 { 1.0 } else { r.value }, ..r })
+        .map(|r| ResultRow { value: if r.value > 0.998 { 1.0 } else { r.value }, ..r })
         .collect()
 }
 
 #[test]
 fn failed_handovers() {
-    let with = |delay: f64| station("delay.failed", |i, p| if i < 2 && p > 0.0 { delay } else { f64::NAN });
-    let all = |delay| [with(delay), station("delay.mean", |_, _| 1.0)].concat();
-    verdict(&all(9.4), "handover.failed-delay", Reproduced, &["the mean over 6 points"]);
-    verdict(&all(7.5), "handover.failed-delay", Partly, &["below the published 9.5 s"]);
-    verdict(&all(4.0), "handover.failed-delay", Differs, &[]);
-    verdict(&all(f64::NAN), "handover.failed-delay", NotComparable, &["No handover failed."]);
+    let with =
+        |delay: f64| station_rows("delay.failed", |i, p| if i < 2 && p > 0.0 { delay } else { f64::NAN });
+    let all = |delay| [with(delay), station_rows("delay.mean", |_, _| 1.0)].concat();
+    assert_verdict(&all(9.4), "handover.failed-delay", Reproduced, &["the mean over 6 points"]);
+    assert_verdict(&all(7.5), "handover.failed-delay", Partly, &["below the published 9.5 s"]);
+    assert_verdict(&all(4.0), "handover.failed-delay", Differs, &[]);
+    assert_verdict(&all(f64::NAN), "handover.failed-delay", NotComparable, &["No handover failed."]);
     // One rule for all that is said of those that fail.
-    verdict(&success([0.0; 5]), "handover.success-order", NotComparable, &["No handover failed."]);
+    assert_verdict(
+        &success_rows([0.0; 5]),
+        "handover.success-order",
+        NotComparable,
+        &["No handover failed."],
+    );
     let order = [
-        success([0.0; 5]),
-        station("delay.success", |i, _| i as f64),
-        station("delay.mean", |i, _| i as f64),
+        success_rows([0.0; 5]),
+        station_rows("delay.success", |i, _| i as f64),
+        station_rows("delay.mean", |i, _| i as f64),
     ];
     let said = [
         "No handover failed.",
         "slower over TCP when it succeeds: reproduced; slower over UDP in all: not comparable",
     ];
-    verdict(&order.concat(), "handover.delay-order", Partly, &said);
+    assert_verdict(&order.concat(), "handover.delay-order", Partly, &said);
 }
 
 #[test]
 fn who_fails_most() {
-    verdict(&success([1.0, 0.5, 0.0, 0.1, 0.2]), "handover.success-order", Reproduced, &["at all 3 losses"]);
-    let behind = verdict(
-        &success([1.0, 0.5, 0.0, 0.8, 0.9]),
+    assert_verdict(
+        &success_rows([1.0, 0.5, 0.0, 0.1, 0.2]),
+        "handover.success-order",
+        Reproduced,
+        &["at all 3 losses"],
+    );
+    let behind = assert_verdict(
+        &success_rows([1.0, 0.5, 0.0, 0.8, 0.9]),
         "handover.success-order",
         Partly,
         &["(behind: TCP, 0.5 s from 10 % on, TCP, 1 s from 10 % on)", "TCP fails the fewest: differs"],
     );
-    assert_eq!(behind.ours, Some(Value::Text("0.1 s fails more at all 3 losses".into())));
+    assert_eq!(behind.ours, Some(ClaimValue::Text("0.1 s fails more at all 3 losses".into())));
     // A tie is not fewer, and at the end the retransmissions may outlast the stay.
-    verdict(&success([1.0, 0.5, 0.5, 0.5, 0.5]), "handover.success-order", Partly, &["either at 0 of 18"]);
-    let mut late = success([1.0, 0.5, 0.0, 0.1, 0.2]);
+    assert_verdict(
+        &success_rows([1.0, 0.5, 0.5, 0.5, 0.5]),
+        "handover.success-order",
+        Partly,
+        &["either at 0 of 18"],
+    );
+    let mut late = success_rows([1.0, 0.5, 0.0, 0.1, 0.2]);
     late.iter_mut()
         .filter(|r| r.point.get("loss") == Some("50 %") && r.point.get("transport") == Some(TRANSPORTS[4]))
         .for_each(|r| r.value = 0.3);
     let said = ["at all 16 tr", "(behind: TCP, 1 s from 50 % on)"];
-    verdict(&late, "handover.success-order", Reproduced, &said);
+    assert_verdict(&late, "handover.success-order", Reproduced, &said);
     // Where the replications leave it open whether any fails, there is no order.
-    let mut few = success([1.0, 0.5, 0.0, 0.1, 0.2]);
+    let mut few = success_rows([1.0, 0.5, 0.0, 0.1, 0.2]);
     few.iter_mut().filter(|r| r.value < 1.0 && r.replication > 0).for_each(|r| r.value = 1.0);
-    verdict(&few, "handover.success-order", NotComparable, &["where handovers surely fail"]);
-    verdict(&success([0.5, 1.0, 1.5, 1.5, 1.5]), "handover.success-order", Differs, &["at 0 of 3 losses"]);
-    verdict(&success([0.0; 5]), "handover.success-order", NotComparable, &["loses 50 % of packets at 50 %"]);
+    assert_verdict(&few, "handover.success-order", NotComparable, &["where handovers surely fail"]);
+    assert_verdict(
+        &success_rows([0.5, 1.0, 1.5, 1.5, 1.5]),
+        "handover.success-order",
+        Differs,
+        &["at 0 of 3 losses"],
+    );
+    assert_verdict(
+        &success_rows([0.0; 5]),
+        "handover.success-order",
+        NotComparable,
+        &["loses 50 % of packets at 50 %"],
+    );
     // Where UDP fails none, and TCP does, TCP does not fail the fewest.
     let tcp = ["Over UDP no handover fails and over TCP some do"];
-    verdict(&success([0.0, 0.0, 0.5, 0.5, 0.5]), "handover.success-order", Differs, &tcp);
-    let mut perhaps = success([0.0, 0.0, 0.5, 0.5, 0.5]);
+    assert_verdict(&success_rows([0.0, 0.0, 0.5, 0.5, 0.5]), "handover.success-order", Differs, &tcp);
+    let mut perhaps = success_rows([0.0, 0.0, 0.5, 0.5, 0.5]);
     perhaps.iter_mut().filter(|r| r.value < 1.0 && r.replication > 0).for_each(|r| r.value = 1.0);
-    verdict(&perhaps, "handover.success-order", NotComparable, &["too few to say so surely"]);
+    assert_verdict(&perhaps, "handover.success-order", NotComparable, &["too few to say so surely"]);
 }
 
 #[test]
 fn which_is_slower() {
     let with = |tcp: f64, all: f64| {
         let own = |i: usize, p: f64| 1.0 + p * if i < 2 { 1.0 } else { tcp };
-        let all = station("delay.mean", |i, p| own(i, p) + if i < 2 { p * all } else { 0.0 });
-        [station("delay.success", own), all, success([1.0, 0.5, 0.0, 0.0, 0.0])].concat()
+        let all = station_rows("delay.mean", |i, p| own(i, p) + if i < 2 { p * all } else { 0.0 });
+        [station_rows("delay.success", own), all, success_rows([1.0, 0.5, 0.0, 0.0, 0.0])].concat()
     };
     let said = ["at all 3 losses; at the last it takes 0.5 s", "at the last TCP takes 1 s"];
-    let judged = verdict(&with(2.0, 3.0), "handover.delay-order", Reproduced, &said);
+    let judged = assert_verdict(&with(2.0, 3.0), "handover.delay-order", Reproduced, &said);
     let ours = "slower over TCP at all 3 losses when it succeeds, over UDP at all 3 losses in all";
-    assert_eq!(judged.ours, Some(Value::Text(ours.into())));
-    verdict(&with(0.5, 3.0), "handover.delay-order", Partly, &["slower over TCP when it succeeds: differs"]);
-    verdict(&with(2.0, 0.5), "handover.delay-order", Partly, &["slower over UDP in all: differs"]);
-    let contrary = verdict(&with(0.5, -3.0), "handover.delay-order", Differs, &[]);
+    assert_eq!(judged.ours, Some(ClaimValue::Text(ours.into())));
+    assert_verdict(
+        &with(0.5, 3.0),
+        "handover.delay-order",
+        Partly,
+        &["slower over TCP when it succeeds: differs"],
+    );
+    assert_verdict(&with(2.0, 0.5), "handover.delay-order", Partly, &["slower over UDP in all: differs"]);
+    let contrary = assert_verdict(&with(0.5, -3.0), "handover.delay-order", Differs, &[]);
     let ours = "slower over TCP at 0 of 3 losses when it succeeds, over UDP at 0 of 3 losses in all";
-    assert_eq!(contrary.ours, Some(Value::Text(ours.into())));
+    assert_eq!(contrary.ours, Some(ClaimValue::Text(ours.into())));
 }
 
 /// The same rows of both kinds of loss: of frames, where nothing is as stated, and of packets.
 #[test]
 fn frames_give_the_verdict_and_packets_a_reading() {
-    let of = |lost: &str, rows: Vec<Row>| {
-        let at = |row: Row| {
+    let of = |lost: &str, rows: Vec<ResultRow>| {
+        let at = |row: ResultRow| {
             let axes: Vec<(String, String)> = row.point.axes().map(|(a, v)| (a.into(), v.into())).collect();
-            Row { point: Point::new(axes.into_iter().chain([("lost".into(), lost.into())])), ..row }
+            ResultRow { point: GridPoint::new(axes.into_iter().chain([("lost".into(), lost.into())])), ..row }
         };
         rows.into_iter().map(at).collect::<Vec<_>>()
     };
-    let both = |frames, packets| [of("frames", success(frames)), of("packets", success(packets))].concat();
+    let both =
+        |frames, packets| [of("frames", success_rows(frames)), of("packets", success_rows(packets))].concat();
     let (none, stated) = ([0.0; 5], [1.0, 0.5, 0.0, 0.1, 0.2]);
     let said = [
         "loses 0.781 % of packets at 50 %",
         "Read as the loss of packets, after the MAC's retransmissions: reproduced (",
         "Of both readings that of packets fits the results better (the input parameters name \"packet loss in the IEEE",
     ];
-    verdict(&both(none, stated), "handover.success-order", NotComparable, &said);
+    assert_verdict(&both(none, stated), "handover.success-order", NotComparable, &said);
     let said = [
         "nothing follows. No handover failed.",
         "loses 50 % of packets at 50 %",
         "that of frames fits the results better",
     ];
-    verdict(&both(stated, none), "handover.success-order", Reproduced, &said);
-    verdict(&both(stated, stated), "handover.success-order", Reproduced, &["Neither reading fits"]);
+    assert_verdict(&both(stated, none), "handover.success-order", Reproduced, &said);
+    assert_verdict(&both(stated, stated), "handover.success-order", Reproduced, &["Neither reading fits"]);
     // That nothing follows fits no worse than the contrary.
     let contrary = [0.5, 1.0, 1.5, 1.5, 1.5];
-    verdict(&both(contrary, none), "handover.success-order", Differs, &["Neither reading fits"]);
-    verdict(&both(none, contrary), "handover.success-order", NotComparable, &["Neither reading fits"]);
-    verdict(&of("packets", success(stated)), "handover.success-order", Reproduced, &[]);
+    assert_verdict(&both(contrary, none), "handover.success-order", Differs, &["Neither reading fits"]);
+    assert_verdict(&both(none, contrary), "handover.success-order", NotComparable, &["Neither reading fits"]);
+    assert_verdict(&of("packets", success_rows(stated)), "handover.success-order", Reproduced, &[]);
     // What the MAC leaves of frame loss p is p^7: of some thousand packets at each loss told from none at the last alone.
-    let left = lost(|_, p| p.powi(7), 0.99);
+    let left = lost_packet_rows(|_, p| p.powi(7), 0.99);
     let said = [
         "at the loss ratio: differs",
         "is p^7: the share lost over all transports is that but for chance at all 1 losses, and at 2 others undecided",
     ];
-    verdict(&of("frames", left), "handover.app-loss", Differs, &said);
-    let none = lost(|_, p| if p > 0.4 { 1e-6 } else { p.powi(7) }, 0.99);
-    verdict(&of("frames", none), "handover.app-loss", Differs, &["but for chance at 0 of 1 losses"]);
+    assert_verdict(&of("frames", left), "handover.app-loss", Differs, &said);
+    let none = lost_packet_rows(|_, p| if p > 0.4 { 1e-6 } else { p.powi(7) }, 0.99);
+    assert_verdict(&of("frames", none), "handover.app-loss", Differs, &["but for chance at 0 of 1 losses"]);
 }
 
 #[test]
 fn the_network_leads_as_well() {
-    let network = |rows: Vec<Row>| {
-        rows.into_iter().map(|r| Row { study: "handover-net".into(), ..r }).collect::<Vec<_>>()
+    let network = |rows: Vec<ResultRow>| {
+        rows.into_iter().map(|r| ResultRow { study: "handover-net".into(), ..r }).collect::<Vec<_>>()
     };
     let rows = |later: f64| {
         let own = |i: usize, p: f64| 1.0 + p * if i < 2 { 1.0 } else { 2.0 };
         let rows = [
-            success([1.0, 0.5, 0.0, 0.1, 0.2]),
-            station("delay.success", own),
-            station("delay.failed", |i, p| if i < 2 && p > 0.0 { 9.5 } else { f64::NAN }),
-            station("delay.mean", |i, p| own(i, p) + if i < 2 { 3.0 * p } else { 0.0 }),
-            station("step.scan", |_, _| 0.5),
-            station("step.redirection", |_, _| 0.2),
-            station("step.preparation", |_, p| 0.5 + p),
-            station("step.decision", |_, p| 0.3 + p * later),
-            lost(|_, p| p, 0.99)
+            success_rows([1.0, 0.5, 0.0, 0.1, 0.2]),
+            station_rows("delay.success", own),
+            station_rows("delay.failed", |i, p| if i < 2 && p > 0.0 { 9.5 } else { f64::NAN }),
+            station_rows("delay.mean", |i, p| own(i, p) + if i < 2 { 3.0 * p } else { 0.0 }),
+            station_rows("step.scan", |_, _| 0.5),
+            station_rows("step.redirection", |_, _| 0.2),
+            station_rows("step.preparation", |_, p| 0.5 + p),
+            station_rows("step.decision", |_, p| 0.3 + p * later),
+            lost_packet_rows(|_, p| p, 0.99)
                 .into_iter()
                 .filter(|r| &*r.study == "handover-net" && &*r.metric != "success")
                 .collect(),
         ];
         network(rows.concat())
     };
-    let judged = verdict(
+    let judged = assert_verdict(
         &rows(1.5),
         "handover.network-trends",
         Reproduced,
         &["loss surely adds more to the network's decision", "Success: Where", "delays: reproduced"],
     );
-    assert_eq!(judged.ours, Some(Value::Text("5 of 5 trends".into())));
+    assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 5 trends".into())));
     // A failed handover is held against the same 9.5 s.
     let mut soon = rows(1.5);
     soon.iter_mut().filter(|r| &*r.metric == "delay.failed").for_each(|r| r.value -= 6.0);
     let said = ["failed delay: differs; success: reproduced", "Failed delay: Handovers that fail take 3.5 s"];
-    verdict(&soon, "handover.network-trends", Partly, &said);
-    verdict(
+    assert_verdict(&soon, "handover.network-trends", Partly, &said);
+    assert_verdict(
         &rows(0.5),
         "handover.network-trends",
         Partly,
@@ -197,54 +229,64 @@ fn the_network_leads_as_well() {
     none.iter_mut().filter(|r| &*r.metric == "success").for_each(|r| r.value = 1.0);
     none.retain(|r| &*r.metric != "delay.failed");
     let said = ["failed delay: not comparable; success: not comparable; delays: partly; steps: reproduced"];
-    let judged = verdict(&none, "handover.network-trends", Partly, &said);
-    let Some(Value::Text(ours)) = &judged.ours else { panic!("{judged:?}") };
+    let judged = assert_verdict(&none, "handover.network-trends", Partly, &said);
+    let Some(ClaimValue::Text(ours)) = &judged.ours else { panic!("{judged:?}") };
     assert!(ours.ends_with("of 3 trends, 2 say nothing"), "{ours}");
-    verdict(&success([1.0, 0.5, 0.0, 0.1, 0.2]), "handover.network-trends", NotRun, &["run handover-net"]);
+    assert_verdict(
+        &success_rows([1.0, 0.5, 0.0, 0.1, 0.2]),
+        "handover.network-trends",
+        NotRun,
+        &["run handover-net"],
+    );
 }
 
 #[test]
 fn step_by_step() {
     let with = |scan: f64, grows: f64, later: f64| {
         [
-            station("step.scan", |_, p| 0.5 + p * scan),
-            station("step.redirection", |_, _| 0.2),
-            station("step.resources", |_, p| 0.3 + p * grows),
-            station("step.commit", |_, p| 0.3 + p * grows * later),
+            station_rows("step.scan", |_, p| 0.5 + p * scan),
+            station_rows("step.redirection", |_, _| 0.2),
+            station_rows("step.resources", |_, p| 0.3 + p * grows),
+            station_rows("step.commit", |_, p| 0.3 + p * grows * later),
         ]
         .concat()
     };
-    verdict(
+    assert_verdict(
         &with(0.01, 1.0, 1.5),
         "handover.steps",
         Reproduced,
         &["without loss by 0 s", "Scan constant: at all 20"],
     );
-    verdict(
+    assert_verdict(
         &with(1.0, 1.0, 0.5),
         "handover.steps",
         Partly,
         &["scan constant: differs", "TCP's later step longer: differs"],
     );
-    verdict(&with(1.0, -0.1, 2.0), "handover.steps", Differs, &["message steps grow: differs"]);
+    assert_verdict(&with(1.0, -0.1, 2.0), "handover.steps", Differs, &["message steps grow: differs"]);
 }
 
 #[test]
 fn who_begins() {
     let with = |saves: f64| {
-        let net = rows("handover-net", "delay.success", |_, p| 2.0 + p - saves);
-        [rows("handover-mn", "delay.success", |_, p| 2.0 + p), net].concat()
+        let net = handover_rows("handover-net", "delay.success", |_, p| 2.0 + p - saves);
+        [handover_rows("handover-mn", "delay.success", |_, p| 2.0 + p), net].concat()
     };
-    verdict(&with(0.5), "handover.network-faster", Reproduced, &["at all 20", "(by 0.5 s on average)"]);
-    verdict(&with(-0.5), "handover.network-faster", Differs, &["at 0 of 20"]);
-    let alone = rows("handover-mn", "delay.success", |_, _| 2.0);
-    verdict(&alone, "handover.network-faster", NotRun, &["usher study run handover-net"]);
+    assert_verdict(
+        &with(0.5),
+        "handover.network-faster",
+        Reproduced,
+        &["at all 20", "(by 0.5 s on average)"],
+    );
+    assert_verdict(&with(-0.5), "handover.network-faster", Differs, &["at 0 of 20"]);
+    let alone = handover_rows("handover-mn", "delay.success", |_, _| 2.0);
+    assert_verdict(&alone, "handover.network-faster", NotRun, &["usher study run handover-net"]);
 }
 
 /// Rows of both studies, of shares as they are, with fifty handovers in each replication.
-fn both(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<Row> {
+fn both_study_rows(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<ResultRow> {
     let of = |study| {
-        let mut rows = rows(study, metric, &value);
+        let mut rows = handover_rows(study, metric, &value);
         for three in rows.chunks_mut(3) {
             let mean = three.iter().map(|r| r.value).sum::<f64>() / 3.0;
             three.iter_mut().for_each(|r| r.value = mean);
@@ -255,14 +297,14 @@ fn both(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<Row> {
 }
 
 /// What the application loses where UDP fails: four packets a handover where it does not.
-fn lost(share: impl Fn(usize, f64) -> f64 + Copy, after: f64) -> Vec<Row> {
+fn lost_packet_rows(share: impl Fn(usize, f64) -> f64 + Copy, after: f64) -> Vec<ResultRow> {
     let failed = |i: usize, p: f64| i < 2 && p > 0.0;
     [
-        both("success", |i, p| if failed(i, p) { 0.8 } else { 1.0 }),
-        both("started", |_, _| 50.0),
-        both("app.loss", share),
-        both("app.lost", |i, p| 4.0 * share(i, p)),
-        both("app.loss-after-leaving", |i, p| if failed(i, p) { after } else { f64::NAN }),
+        both_study_rows("success", |i, p| if failed(i, p) { 0.8 } else { 1.0 }),
+        both_study_rows("started", |_, _| 50.0),
+        both_study_rows("app.loss", share),
+        both_study_rows("app.lost", |i, p| 4.0 * share(i, p)),
+        both_study_rows("app.loss-after-leaving", |i, p| if failed(i, p) { after } else { f64::NAN }),
     ]
     .concat()
 }
@@ -270,29 +312,44 @@ fn lost(share: impl Fn(usize, f64) -> f64 + Copy, after: f64) -> Vec<Row> {
 #[test]
 fn what_the_application_loses() {
     let ratio = |_: usize, p: f64| p;
-    verdict(
-        &lost(ratio, 0.99),
+    assert_verdict(
+        &lost_packet_rows(ratio, 0.99),
         "handover.app-loss",
         Reproduced,
         &["at all 18 tr", "3240 would be", "99 % at least"],
     );
-    verdict(
-        &lost(ratio, 0.9),
+    assert_verdict(
+        &lost_packet_rows(ratio, 0.9),
         "handover.app-loss",
         Partly,
         &["all lost after leaving: differs", "at 0 of 12"],
     );
-    let none = verdict(&lost(ratio, f64::NAN), "handover.app-loss", Partly, &["leaving: not comparable"]);
-    assert_eq!(none.ours, Some(Value::Text("at the ratio at all 18 points".into())));
-    verdict(&lost(|_, p| p + 0.2, 0.5), "handover.app-loss", Differs, &["at 0 of 18"]);
-    verdict(&lost(|_, _| 0.0, 0.99), "handover.app-loss", Differs, &["at the ratio in all: differs"]);
+    let none = assert_verdict(
+        &lost_packet_rows(ratio, f64::NAN),
+        "handover.app-loss",
+        Partly,
+        &["leaving: not comparable"],
+    );
+    assert_eq!(none.ours, Some(ClaimValue::Text("at the ratio at all 18 points".into())));
+    assert_verdict(&lost_packet_rows(|_, p| p + 0.2, 0.5), "handover.app-loss", Differs, &["at 0 of 18"]);
+    assert_verdict(
+        &lost_packet_rows(|_, _| 0.0, 0.99),
+        "handover.app-loss",
+        Differs,
+        &["at the ratio in all: differs"],
+    );
     // Each point may be so by chance, and all of them together not: 600 packets a point.
     let low = |_: usize, p: f64| p * 0.9;
-    verdict(&lost(low, 0.99), "handover.app-loss", Partly, &["at the ratio in all: differs"]);
+    assert_verdict(
+        &lost_packet_rows(low, 0.99),
+        "handover.app-loss",
+        Partly,
+        &["at the ratio in all: differs"],
+    );
     // Twice the ratio at the lowest loss is within five percentage points of it.
-    let doubled = lost(|_, p| if p < 0.2 { p * 1.5 } else { p }, 0.99);
-    verdict(&doubled, "handover.app-loss", Partly, &["at the loss ratio: partly", "at 12 of 18"]);
-    let mut alone = lost(ratio, 0.99);
+    let doubled = lost_packet_rows(|_, p| if p < 0.2 { p * 1.5 } else { p }, 0.99);
+    assert_verdict(&doubled, "handover.app-loss", Partly, &["at the loss ratio: partly", "at 12 of 18"]);
+    let mut alone = lost_packet_rows(ratio, 0.99);
     alone.retain(|r| &*r.study == "handover-mn");
-    verdict(&alone, "handover.app-loss", NotRun, &["usher study run handover-net"]);
+    assert_verdict(&alone, "handover.app-loss", NotRun, &["usher study run handover-net"]);
 }

@@ -7,19 +7,21 @@ const LOSSES: [&str; 5] = ["0 %", "10 %", "20 %", "30 %", "50 %"];
 const MESSAGES: [&str; 2] = ["indication", "request"];
 const RTOS: [&str; 5] = ["0.2 s", "0.3 s", "0.5 s", "0.75 s", "1 s"];
 
-fn number(text: &str) -> f64 {
+fn parse_number(text: &str) -> f64 {
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
 /// Rows of `mih-udp`: a metric by message, acknowledgement, timeout in seconds and loss as a share.
-fn udp(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
+fn udp_rows(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (message, ack) in MESSAGES.into_iter().flat_map(|m| ["without", "with"].map(|a| (m, a))) {
         for (timeout, loss) in ["0.1 s", "0.5 s"].into_iter().flat_map(|t| LOSSES.map(|l| (t, l))) {
             let axes = [("message", message), ("ack", ack), ("timeout", timeout), ("loss", loss)];
-            let mean = value(message, ack == "with", number(timeout), number(loss) / 100.0);
+            let mean = value(message, ack == "with", parse_number(timeout), parse_number(loss) / 100.0);
             rows.extend(
-                point("mih-udp", &axes, metric, mean, mean.abs() * 1e-4).into_iter().map(|r| quiet(r, mean)),
+                point_rows("mih-udp", &axes, metric, mean, mean.abs() * 1e-4)
+                    .into_iter()
+                    .map(|r| without_shared(r, mean)),
             );
         }
     }
@@ -27,25 +29,28 @@ fn udp(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
 }
 
 /// A row without what replications share, which is too much for shares and small delays.
-fn quiet(row: Row, mean: f64) -> Row {
+fn without_shared(row: ResultRow, mean: f64) -> ResultRow {
     let shared = [-0.02, 0.0, 0.02][row.replication as usize];
-    Row { value: mean + (row.value - mean - shared), ..row }
+    ResultRow { value: mean + (row.value - mean - shared), ..row }
 }
 
 /// The same of `mih-tcp`, by largest RTO.
-fn tcp(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
+fn tcp_rows(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (message, ack) in MESSAGES.into_iter().flat_map(|m| ["without", "with"].map(|a| (m, a))) {
         for (rto, loss) in RTOS.into_iter().flat_map(|t| LOSSES.map(|l| (t, l))) {
             let axes = [("message", message), ("ack", ack), ("max-rto", rto), ("loss", loss)];
-            let mean = value(message, ack == "with", number(rto), number(loss) / 100.0);
-            rows.extend(point("mih-tcp", &axes, metric, mean, 0.0).into_iter().map(|r| quiet(r, mean)).map(
-                |r| Row {
-                    // A little of its own, so that a difference has an interval.
-                    value: r.value + 1e-5 * f64::from(r.replication),
-                    ..r
-                },
-            ));
+            let mean = value(message, ack == "with", parse_number(rto), parse_number(loss) / 100.0);
+            rows.extend(
+                point_rows("mih-tcp", &axes, metric, mean, 0.0)
+                    .into_iter()
+                    .map(|r| without_shared(r, mean))
+                    .map(|r| ResultRow {
+                        // A little of its own, so that a difference has an interval.
+                        value: r.value + 1e-5 * f64::from(r.replication),
+                        ..r
+                    }),
+            );
         }
     }
     rows
@@ -53,39 +58,44 @@ fn tcp(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
 
 #[test]
 fn udp_delays() {
-    let rows = |i: f64, r: f64| udp("delay.mean", |m, _, _, _| if m == "indication" { i } else { r });
+    let rows = |i: f64, r: f64| udp_rows("delay.mean", |m, _, _, _| if m == "indication" { i } else { r });
     let said = ["Without loss an indication takes 20", "without loss a request takes 241", "Over all losses"];
-    verdict(&rows(0.0201, 0.2405), "mih.udp.delay", Reproduced, &said);
-    verdict(&rows(0.024, 0.24), "mih.udp.delay", Partly, &["20 % above the published 20 ms"]);
-    verdict(&rows(0.04, 0.24), "mih.udp.delay", Differs, &["indication: differs; request: reproduced"]);
-    verdict(&rows(0.02, 0.24)[..6], "mih.udp.delay", NotRun, &["usher study run mih-udp"]);
+    assert_verdict(&rows(0.0201, 0.2405), "mih.udp.delay", Reproduced, &said);
+    assert_verdict(&rows(0.024, 0.24), "mih.udp.delay", Partly, &["20 % above the published 20 ms"]);
+    assert_verdict(
+        &rows(0.04, 0.24),
+        "mih.udp.delay",
+        Differs,
+        &["indication: differs; request: reproduced"],
+    );
+    assert_verdict(&rows(0.02, 0.24)[..6], "mih.udp.delay", NotRun, &["usher study run mih-udp"]);
 }
 
 #[test]
 fn added_delay_in_proportion() {
-    let rows = |power: f64| udp("delay.mean", |_, _, t, p| 0.02 + p * t.powf(power));
-    verdict(
+    let rows = |power: f64| udp_rows("delay.mean", |_, _, t, p| 0.02 + p * t.powf(power));
+    assert_verdict(
         &rows(1.0),
         "mih.udp.delay-ack",
         Reproduced,
         &["at all 4 losses", "held against the timeout (0.1 s, 0.5 s)"],
     );
-    verdict(&rows(0.0), "mih.udp.delay-ack", Differs, &["0 of 4 losses"]);
-    let half = udp("delay.mean", |m, _, t, p| 0.02 + p * if m == "request" { 1.0 } else { t });
-    verdict(&half, "mih.udp.delay-ack", Partly, &["indication: reproduced; request: differs"]);
+    assert_verdict(&rows(0.0), "mih.udp.delay-ack", Differs, &["0 of 4 losses"]);
+    let half = udp_rows("delay.mean", |m, _, t, p| 0.02 + p * if m == "request" { 1.0 } else { t });
+    assert_verdict(&half, "mih.udp.delay-ack", Partly, &["indication: reproduced; request: differs"]);
     let mut single = rows(1.0);
     single.retain(|r| r.point.get("timeout") == Some("0.1 s"));
-    verdict(&single, "mih.udp.delay-ack", NotComparable, &["two timeouts"]);
+    assert_verdict(&single, "mih.udp.delay-ack", NotComparable, &["two timeouts"]);
 }
 
-fn successes(of: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
-    let mut rows = udp("success", of);
+fn success_rows(of: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<ResultRow> {
+    let mut rows = udp_rows("success", of);
     // Shares of exactly the mean: their chance is in the number of transactions.
     for three in rows.chunks_mut(3) {
         let mean = three.iter().map(|r| r.value).sum::<f64>() / 3.0;
         three.iter_mut().for_each(|r| r.value = mean);
     }
-    [rows, udp("started", |_, _, _, _| 8000.0)].concat()
+    [rows, udp_rows("started", |_, _, _, _| 8000.0)].concat()
 }
 
 #[test]
@@ -94,90 +104,105 @@ fn formulas_for_success() {
         let once: f64 = if ack { 1.0 - p * p * p } else { 1.0 - p };
         if m == "request" { once * once } else { once }
     };
-    let as_stated = successes(|m, ack, _, p| bound(m, ack, p));
-    verdict(&as_stated, "mih.udp.success", Reproduced, &["(1 - p^3)^2: at all 5 losses"]);
+    let as_stated = success_rows(|m, ack, _, p| bound(m, ack, p));
+    assert_verdict(&as_stated, "mih.udp.success", Reproduced, &["(1 - p^3)^2: at all 5 losses"]);
     // What the closed form has for requests with acknowledgement at 0.1 s and 50 %.
-    let ours = successes(|m, ack, _, p| match (m, ack) {
+    let ours = success_rows(|m, ack, _, p| match (m, ack) {
         ("request", true) => 1.0 - p * 0.836,
         _ => bound(m, ack, p),
     });
     let said = ["(1 - p^3)^2: at 1 of 5 losses", "that rule the exact chance", "at 50 % loss with 0.1 s"];
-    let judged = verdict(&ours, "mih.udp.success", Partly, &said);
-    assert_eq!(judged.ours, Some(Value::Text("3 of 4 formulas hold".into())));
-    verdict(&successes(|_, _, _, p| 1.0 - 0.9 * p), "mih.udp.success", Differs, &["1 - p: at 1 of 5 losses"]);
+    let judged = assert_verdict(&ours, "mih.udp.success", Partly, &said);
+    assert_eq!(judged.ours, Some(ClaimValue::Text("3 of 4 formulas hold".into())));
+    assert_verdict(
+        &success_rows(|_, _, _, p| 1.0 - 0.9 * p),
+        "mih.udp.success",
+        Differs,
+        &["1 - p: at 1 of 5 losses"],
+    );
 }
 
 #[test]
 fn overhead_over_udp() {
     let rows = |none: f64, more: f64| {
-        udp("mih.overhead", |m, _, _, p| none + p * if m == "request" { 2.0 } else { 2.0 + more })
+        udp_rows("mih.overhead", |m, _, _, p| none + p * if m == "request" { 2.0 } else { 2.0 + more })
     };
-    verdict(
+    assert_verdict(
         &rows(2.0, 0.5),
         "mih.udp.overhead",
         Reproduced,
         &["at all 4 losses", "the difference is 0.25 (0.25 to 0.25) packets"],
     );
-    verdict(&rows(2.0, -0.5), "mih.udp.overhead", Partly, &["requests cost less: differs"]);
-    verdict(&rows(3.0, -0.5), "mih.udp.overhead", Differs, &["50 % above the published 2"]);
+    assert_verdict(&rows(2.0, -0.5), "mih.udp.overhead", Partly, &["requests cost less: differs"]);
+    assert_verdict(&rows(3.0, -0.5), "mih.udp.overhead", Differs, &["50 % above the published 2"]);
 }
 
 #[test]
 fn throughput_over_udp() {
     let rows = |received: fn(f64) -> f64, sent: fn(f64) -> f64| {
-        let of = |metric: &str, f: fn(f64) -> f64| udp(metric, |_, _, _, p| 1000.0 * f(p));
+        let of = |metric: &str, f: fn(f64) -> f64| udp_rows(metric, |_, _, _, p| 1000.0 * f(p));
         [of("received.access", received), of("sent.access", sent)].concat()
     };
     let held = rows(|p| 1.0 + p * (0.3 - p), |p| 1.0 + p);
     let said = ["at all 1 losses up to 10 %", "the load is 500 b/s (500 to 500 b/s) more"];
-    verdict(&held, "mih.udp.throughput", Reproduced, &said);
-    verdict(&rows(|p| 1.0 - p, |p| 1.0 + p), "mih.udp.throughput", Partly, &["held at low loss: differs"]);
+    assert_verdict(&held, "mih.udp.throughput", Reproduced, &said);
+    assert_verdict(
+        &rows(|p| 1.0 - p, |p| 1.0 + p),
+        "mih.udp.throughput",
+        Partly,
+        &["held at low loss: differs"],
+    );
     // What becomes of the load is not in the text.
-    verdict(&rows(|p| 1.0 - p * p, |_| 1.0), "mih.udp.throughput", Reproduced, &[]);
-    verdict(
+    assert_verdict(&rows(|p| 1.0 - p * p, |_| 1.0), "mih.udp.throughput", Reproduced, &[]);
+    assert_verdict(
         &rows(|p| if p > 0.0 { 0.5 + 0.8 * p } else { 1.0 }, |p| p),
         "mih.udp.throughput",
         Partly,
         &["held at low loss: differs"],
     );
-    verdict(&rows(|p| if p > 0.0 { 0.5 + 2.0 * p } else { 1.0 }, |p| p), "mih.udp.throughput", Differs, &[]);
+    assert_verdict(
+        &rows(|p| if p > 0.0 { 0.5 + 2.0 * p } else { 1.0 }, |p| p),
+        "mih.udp.throughput",
+        Differs,
+        &[],
+    );
     let mut high = held;
     high.retain(|r| !r.point.get("loss").unwrap().starts_with("10"));
-    verdict(&high, "mih.udp.throughput", Partly, &["indications, held at low loss: not comparable"]);
+    assert_verdict(&high, "mih.udp.throughput", Partly, &["indications, held at low loss: not comparable"]);
 }
 
 #[test]
 fn tcp_delays_over_loss_and_max_rto() {
-    let rows = |f: fn(f64, f64) -> f64| tcp("delay.mean", |_, _, m, p| 0.02 + f(m, p));
+    let rows = |f: fn(f64, f64) -> f64| tcp_rows("delay.mean", |_, _, m, p| 0.02 + f(m, p));
     let convex = rows(|m, p| p * p * m * m);
-    verdict(&convex, "mih.tcp.delay-loss", Reproduced, &["requests, 1 s: reproduced"]);
-    verdict(
+    assert_verdict(&convex, "mih.tcp.delay-loss", Reproduced, &["requests, 1 s: reproduced"]);
+    assert_verdict(
         &convex,
         "mih.tcp.delay-maxrto",
         Reproduced,
         &["requests at 50 %: reproduced", "indications at 30 %"],
     );
     let concave = rows(|m, p| (p * m).sqrt());
-    verdict(&concave, "mih.tcp.delay-loss", Differs, &[]);
-    verdict(&concave, "mih.tcp.delay-maxrto", Differs, &[]);
+    assert_verdict(&concave, "mih.tcp.delay-loss", Differs, &[]);
+    assert_verdict(&concave, "mih.tcp.delay-maxrto", Differs, &[]);
     let mut low = convex;
-    low.retain(|r| number(r.point.get("loss").unwrap()) < 30.0);
-    verdict(&low, "mih.tcp.delay-maxrto", NotRun, &["no point at 30 % loss or more"]);
+    low.retain(|r| parse_number(r.point.get("loss").unwrap()) < 30.0);
+    assert_verdict(&low, "mih.tcp.delay-maxrto", NotRun, &["no point at 30 % loss or more"]);
 }
 
 /// Which verdict 3 replications, 5 and 20 lead to, one of them in each five with a tail.
 #[test]
 fn verdicts_do_not_move_with_the_number_of_replications() {
     let judged = |n: u32| {
-        let rows = tcp("delay.mean", |_, _, m, p| 0.02 + p * p * m * m);
-        let of = |row: &Row| {
+        let rows = tcp_rows("delay.mean", |_, _, m, p| 0.02 + p * p * m * m);
+        let of = |row: &ResultRow| {
             let own = |r: u32| [1.0, 1.1, 0.95, 1.02, 3.0][(r % 5) as usize];
             (0..n)
-                .map(|r| Row { replication: r, value: row.value * own(r), ..row.clone() })
+                .map(|r| ResultRow { replication: r, value: row.value * own(r), ..row.clone() })
                 .collect::<Vec<_>>()
         };
-        let rows: Vec<Row> = rows.iter().filter(|r| r.replication == 0).flat_map(of).collect();
-        one(&rows, "mih.tcp.delay-maxrto")
+        let rows: Vec<ResultRow> = rows.iter().filter(|r| r.replication == 0).flat_map(of).collect();
+        judge_claim_by_id(&rows, "mih.tcp.delay-maxrto")
     };
     for n in [3, 5, 6, 20] {
         let judged = judged(n);
@@ -197,7 +222,7 @@ fn verdicts_do_not_move_with_the_number_of_replications() {
 fn acknowledgement_over_tcp() {
     // TCP takes longer than three largest RTOs at 50 % loss, and at 30 % with the shortest.
     let rows = |more: f64| {
-        tcp("mih.delivery", |_, ack, m, p| {
+        tcp_rows("mih.delivery", |_, ack, m, p| {
             0.02 + 8.0 * p * p * m.max(0.5)
                 + if ack && p > 0.4 { more } else { -0.01 * p * f64::from(u8::from(ack)) }
         })
@@ -207,10 +232,10 @@ fn acknowledgement_over_tcp() {
         "at all 4 points",
         "requests, 0.3 s: 0.5 s (0.5 to 0.5 s) more at 50 %",
     ];
-    verdict(&rows(0.5), "mih.tcp.ack-hurts", Reproduced, &said);
-    verdict(&rows(-0.5), "mih.tcp.ack-hurts", Differs, &["at 0 of 4 points", "less at 50 %"]);
-    let short = tcp("mih.delivery", |_, _, m, p| 0.02 + m * p);
-    verdict(&short, "mih.tcp.ack-hurts", NotComparable, &["At none of 40 points"]);
+    assert_verdict(&rows(0.5), "mih.tcp.ack-hurts", Reproduced, &said);
+    assert_verdict(&rows(-0.5), "mih.tcp.ack-hurts", Differs, &["at 0 of 4 points", "less at 50 %"]);
+    let short = tcp_rows("mih.delivery", |_, _, m, p| 0.02 + m * p);
+    assert_verdict(&short, "mih.tcp.ack-hurts", NotComparable, &["At none of 40 points"]);
 
     let success = |with: f64, without: f64| {
         let share = |m: &str, ack: bool, p: f64| match (m, ack) {
@@ -218,12 +243,12 @@ fn acknowledgement_over_tcp() {
             ("request", false) if p > 0.2 => without,
             _ => 1.0,
         };
-        tcp("success", |m, ack, _, p| share(m, ack, p))
+        tcp_rows("success", |m, ack, _, p| share(m, ack, p))
     };
     let said = ["falls by 20 %", "99.5 % or more at all 25 points", "requests without ACK: reproduced"];
-    verdict(&success(0.8, 1.0), "mih.tcp.success", Reproduced, &said);
-    verdict(&success(0.8, 0.9), "mih.tcp.success", Partly, &["requests without ACK: differs"]);
-    verdict(&success(1.0, 1.0), "mih.tcp.success", Differs, &["requests with ACK, 1 s: differs"]);
+    assert_verdict(&success(0.8, 1.0), "mih.tcp.success", Reproduced, &said);
+    assert_verdict(&success(0.8, 0.9), "mih.tcp.success", Partly, &["requests without ACK: differs"]);
+    assert_verdict(&success(1.0, 1.0), "mih.tcp.success", Differs, &["requests with ACK, 1 s: differs"]);
 }
 
 #[test]
@@ -232,49 +257,59 @@ fn a_segment_for_both() {
         let at = ["0.1 s", "0.25 s", "0.4 s"].into_iter().zip(of);
         at.flat_map(|(delay, mean)| {
             let axes = [("delack", delay), ("message", "request")];
-            point("mih-shared-segment", &axes, "tcp.per-mih-packet", mean, 0.0)
+            point_rows("mih-shared-segment", &axes, "tcp.per-mih-packet", mean, 0.0)
                 .into_iter()
-                .map(move |r| quiet(r, mean))
+                .map(move |r| without_shared(r, mean))
         })
         .collect::<Vec<_>>()
     };
     let said = ["2 with 0.1 s, 1.5 with 0.25 s, 1 with 0.4 s"];
-    verdict(&rows([2.0, 1.5, 1.0]), "mih.tcp.shared-segment", Reproduced, &said);
-    verdict(&rows([1.5, 1.5, 1.0]), "mih.tcp.shared-segment", Differs, &[]);
-    verdict(&rows([2.0, 2.0, 1.0]), "mih.tcp.shared-segment", Differs, &[]);
+    assert_verdict(&rows([2.0, 1.5, 1.0]), "mih.tcp.shared-segment", Reproduced, &said);
+    assert_verdict(&rows([1.5, 1.5, 1.0]), "mih.tcp.shared-segment", Differs, &[]);
+    assert_verdict(&rows([2.0, 2.0, 1.0]), "mih.tcp.shared-segment", Differs, &[]);
 }
 
 #[test]
 fn a_late_dip() {
-    let rows = |f: fn(f64) -> f64| tcp("delay.mean", |_, _, m, p| 0.3 + m * f(p));
+    let rows = |f: fn(f64) -> f64| tcp_rows("delay.mean", |_, _, m, p| 0.3 + m * f(p));
     let dip = rows(|p| if p < 0.4 { p } else { 0.2 });
-    verdict(&dip, "mih.tcp.late-dip", Reproduced, &["longest at 30 % loss", "being 20 and 50 %"]);
+    assert_verdict(&dip, "mih.tcp.late-dip", Reproduced, &["longest at 30 % loss", "being 20 and 50 %"]);
     let early = rows(|p| if p < 0.15 { p } else { 0.05 });
-    verdict(&early, "mih.tcp.late-dip", Partly, &["falls again: reproduced; from about 45 %: differs"]);
-    let never =
-        verdict(&rows(|p| p), "mih.tcp.late-dip", Differs, &["longest at 50 %", "from about 45 %: differs"]);
-    assert_eq!(never.ours, Some(Value::Text("does not fall again".into())));
-    verdict(&rows(|p| -p), "mih.tcp.late-dip", Differs, &["longest at 0 % loss"]);
+    assert_verdict(
+        &early,
+        "mih.tcp.late-dip",
+        Partly,
+        &["falls again: reproduced; from about 45 %: differs"],
+    );
+    let never = assert_verdict(
+        &rows(|p| p),
+        "mih.tcp.late-dip",
+        Differs,
+        &["longest at 50 %", "from about 45 %: differs"],
+    );
+    assert_eq!(never.ours, Some(ClaimValue::Text("does not fall again".into())));
+    assert_verdict(&rows(|p| -p), "mih.tcp.late-dip", Differs, &["longest at 0 % loss"]);
 }
 
 #[test]
 fn overhead_over_tcp() {
     let rows = |i: f64, r: f64| {
-        let rows =
-            tcp("mih.overhead", |m, _, _, p| 2.0 + p / 0.5 * if m == "request" { r - 2.0 } else { i - 2.0 });
+        let rows = tcp_rows("mih.overhead", |m, _, _, p| {
+            2.0 + p / 0.5 * if m == "request" { r - 2.0 } else { i - 2.0 }
+        });
         // Without loss there is no chance in it.
-        let none = |r: &Row| r.point.get("loss") == Some("0 %");
-        rows.into_iter().map(|r| if none(&r) { Row { value: 2.0, ..r } } else { r }).collect::<Vec<_>>()
+        let none = |r: &ResultRow| r.point.get("loss") == Some("0 %");
+        rows.into_iter().map(|r| if none(&r) { ResultRow { value: 2.0, ..r } } else { r }).collect::<Vec<_>>()
     };
     let said = ["without loss 2;", "indications at most 6", "at 50 % loss, the limit being 4.5"];
-    verdict(&rows(5.999, 4.4), "mih.tcp.mih-overhead", Reproduced, &said);
+    assert_verdict(&rows(5.999, 4.4), "mih.tcp.mih-overhead", Reproduced, &said);
     // A limit need not be reached.
-    verdict(&rows(3.0, 4.4), "mih.tcp.mih-overhead", Reproduced, &[]);
-    verdict(&rows(6.0, 4.4), "mih.tcp.mih-overhead", Partly, &["indication limit: partly"]);
-    verdict(&rows(5.0, 4.75), "mih.tcp.mih-overhead", Differs, &["request limit: differs"]);
+    assert_verdict(&rows(3.0, 4.4), "mih.tcp.mih-overhead", Reproduced, &[]);
+    assert_verdict(&rows(6.0, 4.4), "mih.tcp.mih-overhead", Partly, &["indication limit: partly"]);
+    assert_verdict(&rows(5.0, 4.75), "mih.tcp.mih-overhead", Differs, &["request limit: differs"]);
     // The largest mean may be within and another point beyond: all are held against the limit.
     let mut wide = rows(5.0, 4.4);
-    let at = |r: &Row, rto: &str| {
+    let at = |r: &ResultRow, rto: &str| {
         r.point.get("max-rto") == Some(rto)
             && r.point.get("loss") == Some("50 %")
             && r.point.get("message") == Some("request")
@@ -284,18 +319,19 @@ fn overhead_over_tcp() {
     }
     let said =
         ["requests at most 4.4 (", "(the interval at 50 % reaches 4.6)", "surely within at 24 of 25 points"];
-    verdict(&wide, "mih.tcp.mih-overhead", Partly, &said);
+    assert_verdict(&wide, "mih.tcp.mih-overhead", Partly, &said);
     let mut off = rows(5.0, 4.4);
     off.iter_mut().filter(|r| r.point.get("loss") == Some("0 %")).for_each(|r| r.value = 2.01);
-    verdict(&off, "mih.tcp.mih-overhead", Differs, &["without loss: differs"]);
+    assert_verdict(&off, "mih.tcp.mih-overhead", Differs, &["without loss: differs"]);
 }
 
 #[test]
 fn segments_and_load_over_tcp() {
     let hill = |top: f64, p: f64| 2.0 + if p <= top { 5.0 * p } else { 5.0 * top - 2.0 * (p - top) };
-    let rows =
-        |i: f64, r: f64| tcp("tcp.per-mih-packet", |m, _, _, p| hill(if m == "request" { r } else { i }, p));
-    verdict(
+    let rows = |i: f64, r: f64| {
+        tcp_rows("tcp.per-mih-packet", |m, _, _, p| hill(if m == "request" { r } else { i }, p))
+    };
+    assert_verdict(
         &rows(0.2, 0.1),
         "mih.tcp.segments",
         Reproduced,
@@ -305,7 +341,7 @@ fn segments_and_load_over_tcp() {
             "Read as \"indications with MIH acknowledgement\": reproduced.",
         ],
     );
-    let with = tcp("tcp.per-mih-packet", |m, ack, _, p| {
+    let with = tcp_rows("tcp.per-mih-packet", |m, ack, _, p| {
         hill(
             if m == "request" {
                 0.1
@@ -317,44 +353,44 @@ fn segments_and_load_over_tcp() {
             p,
         )
     });
-    verdict(&with, "mih.tcp.segments", Reproduced, &["with MIH acknowledgement\": partly."]);
-    verdict(
+    assert_verdict(&with, "mih.tcp.segments", Reproduced, &["with MIH acknowledgement\": partly."]);
+    assert_verdict(
         &rows(0.5, 0.1),
         "mih.tcp.segments",
         Partly,
         &["indications without ACK, turn at about 20 %: differs"],
     );
     // What only falls, or only rises, has no turn, wherever its highest point is.
-    let falls = tcp("tcp.per-mih-packet", |_, _, _, p| 2.0 - p);
-    verdict(&falls, "mih.tcp.segments", Differs, &["requests with ACK, turn at about 10 %: differs"]);
-    let none = tcp("tcp.per-mih-packet", |_, _, _, p| 4.0 - p);
-    verdict(&none, "mih.tcp.segments", Differs, &["published are 2"]);
+    let falls = tcp_rows("tcp.per-mih-packet", |_, _, _, p| 2.0 - p);
+    assert_verdict(&falls, "mih.tcp.segments", Differs, &["requests with ACK, turn at about 10 %: differs"]);
+    let none = tcp_rows("tcp.per-mih-packet", |_, _, _, p| 4.0 - p);
+    assert_verdict(&none, "mih.tcp.segments", Differs, &["published are 2"]);
     let load = |indications: fn(f64) -> f64, requests: fn(f64) -> f64| {
-        tcp("sent.access", |m, _, _, p| 1e3 * if m == "request" { requests(p) } else { indications(p) })
+        tcp_rows("sent.access", |m, _, _, p| 1e3 * if m == "request" { requests(p) } else { indications(p) })
     };
     let rises_and_falls = |p: f64| if p < 0.25 { p } else { 0.2 - (p - 0.2) / 2.0 };
     let said = ["indications slow with 1 s", "with all 5 largest RTOs, highest at 20 % with 0.2 s"];
-    verdict(&load(f64::sqrt, rises_and_falls), "mih.tcp.load", Reproduced, &said);
-    verdict(&load(f64::sqrt, |p| p), "mih.tcp.load", Partly, &["requests rise and fall: differs"]);
-    verdict(&load(|p| p * p, |p| p), "mih.tcp.load", Differs, &["indications grow: reproduced"]);
+    assert_verdict(&load(f64::sqrt, rises_and_falls), "mih.tcp.load", Reproduced, &said);
+    assert_verdict(&load(f64::sqrt, |p| p), "mih.tcp.load", Partly, &["requests rise and fall: differs"]);
+    assert_verdict(&load(|p| p * p, |p| p), "mih.tcp.load", Differs, &["indications grow: reproduced"]);
 }
 
 /// Rows of a study on what is left open, at two losses: the choices with what is to be small and what is limited.
-fn choices(
+fn choice_rows(
     study: &str,
     axes: &[&str],
     metric: &str,
     of: &[(&[&str], f64)],
     limit: Option<(&str, f64)>,
-) -> Vec<Row> {
+) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (loss, (names, value)) in ["5 %", "40 %"].into_iter().flat_map(|l| of.iter().map(move |c| (l, c))) {
         let mut at: Vec<(&str, &str)> = axes.iter().copied().zip(names.iter().copied()).collect();
         at.insert(0, ("loss", loss));
-        rows.extend(point(study, &at, metric, *value, 0.0));
+        rows.extend(point_rows(study, &at, metric, *value, 0.0));
         rows.extend(limit.into_iter().flat_map(|(metric, least)| {
             // What is soonest fails most.
-            point(study, &at, metric, least / value, 0.0)
+            point_rows(study, &at, metric, least / value, 0.0)
         }));
     }
     rows
@@ -364,21 +400,21 @@ fn choices(
 fn what_the_document_leaves_open() {
     let timers = |least| {
         let of: [(&[&str], f64); 2] = [(&["0.1 s", "2"], 1.0), (&["0.5 s", "8"], 2.0)];
-        choices("mih-timers", &["timer", "limit"], "delay.mean", &of, Some(("failures", least)))
+        choice_rows("mih-timers", &["timer", "limit"], "delay.mean", &of, Some(("failures", least)))
     };
     let response = |of: &[(&[&str], f64)]| {
-        choices("mih-response", &["unanswered", "timer"], "delay.mean", of, Some(("failures", 0.3)))
+        choice_rows("mih-response", &["unanswered", "timer"], "delay.mean", of, Some(("failures", 0.3)))
     };
     let whole: [(&[&str], f64); 2] = [(&["wait", "1 s"], 3.0), (&["retransmit", "0.6 s"], 2.0)];
     let lifetime: [(&[&str], f64); 2] = [(&["5 s"], 100.0), (&["60 s"], 1200.0)];
     let lifetime =
-        choices("mih-lifetime", &["lifetime"], "mih.memory", &lifetime, Some(("mih.duplicates", 0.01)));
+        choice_rows("mih-lifetime", &["lifetime"], "mih.memory", &lifetime, Some(("mih.duplicates", 0.01)));
     let of: [(&[&str], f64); 2] = [(&["0.1 s", "2", "off"], 1.0), (&["0.5 s", "4", "1 s"], 2.0)];
     // Both questions choose among all of them: by the timer and the limit, and by the response timer.
-    let services: Vec<Row> = [("off", 1.0), ("1 s", 2.0)]
+    let services: Vec<ResultRow> = [("off", 1.0), ("1 s", 2.0)]
         .into_iter()
         .flat_map(|(response, value)| {
-            let own = choices(
+            let own = choice_rows(
                 "mih-services",
                 &["timer", "limit"],
                 "delay.mean",
@@ -388,8 +424,8 @@ fn what_the_document_leaves_open() {
             own.into_iter().map(move |row| {
                 let axes: Vec<(String, String)> =
                     row.point.axes().map(|(a, v)| (a.into(), v.into())).collect();
-                Row {
-                    point: Point::new(axes.into_iter().chain([("response".into(), response.into())])),
+                ResultRow {
+                    point: GridPoint::new(axes.into_iter().chain([("response".into(), response.into())])),
                     ..row
                 }
             })
@@ -408,23 +444,23 @@ fn what_the_document_leaves_open() {
          0.1 s, 2 (at 4)",
         "mih-services recommends something for the least failures at all 4 places, as response: off (at 4)",
     ];
-    verdict(&all(0.08, &whole), "mih.open", Reproduced, &said);
+    assert_verdict(&all(0.08, &whole), "mih.open", Reproduced, &said);
     // Results are no answer where nothing is within the limit, or there is nothing to choose from.
-    let judged = verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers recommends nothing"]);
-    assert_eq!(judged.ours, Some(Value::Text("5 of 6 answered".into())));
-    verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response recommends nothing"]);
-    verdict(&timers(0.5), "mih.open", Differs, &["usher study run mih-response"]);
-    verdict(&timers(0.08), "mih.open", Partly, &["mih-lifetime was not run"]);
+    let judged = assert_verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers recommends nothing"]);
+    assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 6 answered".into())));
+    assert_verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response recommends nothing"]);
+    assert_verdict(&timers(0.5), "mih.open", Differs, &["usher study run mih-response"]);
+    assert_verdict(&timers(0.08), "mih.open", Partly, &["mih-lifetime was not run"]);
     // A tie is no choice: what a response timer does not tell apart is not recommended, and two that are alike go together.
     let tied: [(&[&str], f64); 2] = [(&["wait", "1 s"], 3.0), (&["wait", "2 s"], 3.0)];
     let said = ["mih-response recommends nothing for the least delay.mean, undecided at all 2 places"];
-    let judged = verdict(&all(0.08, &tied), "mih.open", Partly, &said);
-    assert_eq!(judged.ours, Some(Value::Text("4 of 6 answered".into())));
-    verdict(&response(&tied), "mih.open", NotComparable, &["undecided at all 2 places"]);
+    let judged = assert_verdict(&all(0.08, &tied), "mih.open", Partly, &said);
+    assert_eq!(judged.ours, Some(ClaimValue::Text("4 of 6 answered".into())));
+    assert_verdict(&response(&tied), "mih.open", NotComparable, &["undecided at all 2 places"]);
     let pair: [(&[&str], f64); 3] =
         [(&["wait", "1 s"], 2.0), (&["wait", "2 s"], 2.0), (&["abort", "1 s"], 3.0)];
     let said = ["as unanswered and timer: wait, 1 s or wait, 2 s (at 2)"];
-    verdict(&all(0.08, &pair), "mih.open", Reproduced, &said);
+    assert_verdict(&all(0.08, &pair), "mih.open", Reproduced, &said);
     // Many that are alike are told by those that are not.
     let most: [(&[&str], f64); 5] = [
         (&["wait", "1 s"], 2.0),
@@ -433,7 +469,7 @@ fn what_the_document_leaves_open() {
         (&["retransmit", "1 s"], 2.0),
         (&["abort", "1 s"], 3.0),
     ];
-    verdict(
+    assert_verdict(
         &all(0.08, &most),
         "mih.open",
         Reproduced,
@@ -442,28 +478,29 @@ fn what_the_document_leaves_open() {
     // Nor is what two replications, or one of three, would tell apart.
     let mut two = response(&whole);
     two.retain(|r| r.replication < 2);
-    verdict(&two, "mih.open", NotComparable, &["undecided at all 2 places"]);
+    assert_verdict(&two, "mih.open", NotComparable, &["undecided at all 2 places"]);
     let mut crossed = response(&whole);
     crossed.iter_mut().filter(|r| r.replication == 1 && r.value > 2.5).for_each(|r| r.value = 1.5);
-    verdict(&crossed, "mih.open", Partly, &["for the least delay.mean, undecided at all 2 places"]);
+    assert_verdict(&crossed, "mih.open", Partly, &["for the least delay.mean, undecided at all 2 places"]);
     let mut unlimited = timers(0.08);
     unlimited.retain(|r| &*r.metric != "failures");
-    verdict(&unlimited, "mih.open", Differs, &["mih-timers recommends nothing"]);
+    assert_verdict(&unlimited, "mih.open", Differs, &["mih-timers recommends nothing"]);
 }
 
 #[test]
 fn what_is_left_open_is_what_the_studies_recommend() {
     let mut asked: Vec<&str> = QUESTIONS.iter().map(|q| q.study).collect();
     asked.dedup();
-    let studies = data::find("mih.open").unwrap().studies.iter().map(String::as_str);
-    let founded: Vec<&str> = studies.filter(|s| usher_scenario::founding::find(s).is_some()).collect();
+    let studies = data::find_claim("mih.open").unwrap().studies.iter().map(String::as_str);
+    let founded: Vec<&str> =
+        studies.filter(|s| usher_scenario::founding::find_founding_study(s).is_some()).collect();
     assert_eq!(founded, asked);
     for study in asked {
         let file = usher_scenario::Study::open(study).unwrap();
         let said = file.file().recommendations.iter();
         let said: Vec<_> = said
             .map(|r| {
-                let most = |limit| usher_scenario::reference::limits(limit, file.file()).1;
+                let most = |limit| usher_scenario::reference::limit_range(limit, file.file()).1;
                 let limit = r.limit.as_ref().and_then(|limit| Some((&*limit.metric, most(limit)?)));
                 (r.choose.0.iter().map(String::as_str).collect::<Vec<_>>(), &*r.metric, limit)
             })
@@ -480,16 +517,16 @@ fn what_is_left_open_is_what_the_studies_recommend() {
 #[test]
 fn the_list_of_what_is_otherwise() {
     let judged = |list: &[&str]| {
-        let mut rows = udp("success", |_, _, _, _| 1.0);
+        let mut rows = udp_rows("success", |_, _, _, _| 1.0);
         if !list.contains(&"alone") {
-            rows.extend(tcp("success", |_, _, _, _| 1.0));
+            rows.extend(tcp_rows("success", |_, _, _, _| 1.0));
         }
-        let mut results = Results::new(&rows);
-        let setup = Setup::Listed(list.iter().map(|s| (*s).to_owned()).collect());
-        assert_eq!(Setup::from_facts(&setup.facts().into_iter().collect()), Some(setup.clone()));
+        let mut results = RunResults::new(&rows);
+        let setup = StudySetup::Listed(list.iter().map(|s| (*s).to_owned()).collect());
+        assert_eq!(StudySetup::from_facts(&setup.to_facts().into_iter().collect()), Some(setup.clone()));
         results.set_up("mih-udp", setup);
-        results.set_up("mih-tcp", Setup::Listed(Vec::new()));
-        let judged = evaluate(&results, DEFAULT_VARIANT);
+        results.set_up("mih-tcp", StudySetup::Listed(Vec::new()));
+        let judged = evaluate_claims(&results, DEFAULT_VARIANT);
         let judged = judged.into_iter().find(|j| j.id == "mih.setup").unwrap();
         (judged.verdict, judged.reason)
     };

@@ -3,10 +3,10 @@
 use super::*;
 
 /// One value of each of three rounds.
-fn value(study: &str, at: &[(&str, &str)], metric: &str, values: [f64; 3]) -> Vec<Row> {
-    let row = |(i, value): (usize, f64)| Row {
+fn round_rows(study: &str, at: &[(&str, &str)], metric: &str, values: [f64; 3]) -> Vec<ResultRow> {
+    let row = |(i, value): (usize, f64)| ResultRow {
         study: study.into(),
-        point: Point::new(at.iter().copied()),
+        point: GridPoint::new(at.iter().copied()),
         replication: i as u32,
         metric: metric.into(),
         value,
@@ -17,7 +17,7 @@ fn value(study: &str, at: &[(&str, &str)], metric: &str, values: [f64; 3]) -> Ve
 const PROCESSORS: [&str; 3] = ["100 %", "55 %", "23 %"];
 
 /// Rates and usages of four clients by mode, those of user mode with such a share and usage; of eBPF mode with each way of IDENT.
-fn measured(user_share: f64, user_usage: f64, masquerade: f64) -> Vec<Row> {
+fn rate_rows(user_share: f64, user_usage: f64, masquerade: f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     let mut add =
         |mode: &str, ident: &str, clients: &str, processor: &str, rate: f64, usage: f64, switches: f64| {
@@ -36,7 +36,7 @@ fn measured(user_share: f64, user_usage: f64, masquerade: f64) -> Vec<Row> {
                 ("pppoe-cpu", "cpu.threads", usage),
             ] {
                 let wobble = value_of * 1e-4;
-                rows.extend(value(study, &at, metric, [value_of - wobble, value_of, value_of + wobble]));
+                rows.extend(round_rows(study, &at, metric, [value_of - wobble, value_of, value_of + wobble]));
             }
         };
     for processor in PROCESSORS {
@@ -50,7 +50,7 @@ fn measured(user_share: f64, user_usage: f64, masquerade: f64) -> Vec<Row> {
     rows
 }
 
-fn identified(right: f64, active_by_masquerade: f64) -> Vec<Row> {
+fn ident_rows(right: f64, active_by_masquerade: f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for mode in ["user", "ebpf"] {
         for ident in ["nat", "masquerade"] {
@@ -62,7 +62,7 @@ fn identified(right: f64, active_by_masquerade: f64) -> Vec<Row> {
                 ("active_ftp", active),
                 ("addresses_per_client", 1.0),
             ] {
-                rows.extend(value("pppoe-ident", &[("mode", mode), ("ident", ident)], metric, [of; 3]));
+                rows.extend(round_rows("pppoe-ident", &[("mode", mode), ("ident", ident)], metric, [of; 3]));
             }
         }
     }
@@ -71,15 +71,15 @@ fn identified(right: f64, active_by_masquerade: f64) -> Vec<Row> {
 
 #[test]
 fn rates_as_published_and_otherwise() {
-    let as_published = measured(0.8, 0.99, 0.2);
-    verdict(&as_published, "pppoe.rate.line", Reproduced, &["ebpf 12150 at 23 %", "12500"]);
-    verdict(&as_published, "pppoe.rate.kernel", Reproduced, &["99.6 %"]);
-    verdict(&as_published, "pppoe.rate.user", Reproduced, &["80 %"]);
-    verdict(&as_published, "pppoe.rate.metric", Reproduced, &["16", "90 %"]);
-    verdict(&as_published, "pppoe.rate.ident", Reproduced, &["with nat", "with masquerade"]);
-    verdict(&as_published, "pppoe.timeline", Reproduced, &["9000"]);
-    let faster = measured(0.99, 0.3, 0.2);
-    verdict(
+    let as_published = rate_rows(0.8, 0.99, 0.2);
+    assert_verdict(&as_published, "pppoe.rate.line", Reproduced, &["ebpf 12150 at 23 %", "12500"]);
+    assert_verdict(&as_published, "pppoe.rate.kernel", Reproduced, &["99.6 %"]);
+    assert_verdict(&as_published, "pppoe.rate.user", Reproduced, &["80 %"]);
+    assert_verdict(&as_published, "pppoe.rate.metric", Reproduced, &["16", "90 %"]);
+    assert_verdict(&as_published, "pppoe.rate.ident", Reproduced, &["with nat", "with masquerade"]);
+    assert_verdict(&as_published, "pppoe.timeline", Reproduced, &["9000"]);
+    let faster = rate_rows(0.99, 0.3, 0.2);
+    assert_verdict(
         &faster,
         "pppoe.rate.user",
         Partly,
@@ -87,50 +87,65 @@ fn rates_as_published_and_otherwise() {
     );
     let mut slow = as_published;
     slow.iter_mut().filter(|row| &*row.metric == "rate.by_clock_kB_s").for_each(|row| row.value *= 0.5);
-    verdict(&slow, "pppoe.rate.line", Differs, &["11000"]);
+    assert_verdict(&slow, "pppoe.rate.line", Differs, &["11000"]);
 }
 
 #[test]
 fn usages_as_published_and_otherwise() {
-    verdict(&measured(0.8, 0.99, 0.2), "pppoe.cpu.kernel", Reproduced, &["15 %, 15 %, 15 %"]);
-    verdict(&measured(0.99, 0.3, 0.2), "pppoe.cpu.kernel", Partly, &["user mode about 100 %: differs"]);
-    verdict(&measured(0.8, 0.99, 0.2), "pppoe.cpu.ident", Reproduced, &["16 %", "20 %"]);
-    verdict(&measured(0.8, 0.99, 0.15), "pppoe.cpu.ident", Differs, &[]);
+    assert_verdict(&rate_rows(0.8, 0.99, 0.2), "pppoe.cpu.kernel", Reproduced, &["15 %, 15 %, 15 %"]);
+    assert_verdict(
+        &rate_rows(0.99, 0.3, 0.2),
+        "pppoe.cpu.kernel",
+        Partly,
+        &["user mode about 100 %: differs"],
+    );
+    assert_verdict(&rate_rows(0.8, 0.99, 0.2), "pppoe.cpu.ident", Reproduced, &["16 %", "20 %"]);
+    assert_verdict(&rate_rows(0.8, 0.99, 0.15), "pppoe.cpu.ident", Differs, &[]);
 }
 
 #[test]
 fn answers_by_ident_are_held_against_both_methods() {
-    let right = identified(4.0, 0.0);
-    verdict(&right, "ident.masq", Reproduced, &["4 of 4 in user mode", "Active FTP fails"]);
+    let right = ident_rows(4.0, 0.0);
+    assert_verdict(&right, "ident.masq", Reproduced, &["4 of 4 in user mode", "Active FTP fails"]);
     // It takes one address where the paper took two.
-    verdict(&right, "ident.nat", Partly, &["It differs in addresses: ours takes 1"]);
-    verdict(&right, "ident.applications", Reproduced, &["works by NAT and fails by masquerade"]);
-    let lied = identified(0.0, 1.0);
-    verdict(&lied, "ident.masq", Differs, &["0 of 4", "works without a helper"]);
-    verdict(&lied, "ident.applications", Partly, &[]);
+    assert_verdict(&right, "ident.nat", Partly, &["It differs in addresses: ours takes 1"]);
+    assert_verdict(&right, "ident.applications", Reproduced, &["works by NAT and fails by masquerade"]);
+    let lied = ident_rows(0.0, 1.0);
+    assert_verdict(&lied, "ident.masq", Differs, &["0 of 4", "works without a helper"]);
+    assert_verdict(&lied, "ident.applications", Partly, &[]);
 }
 
 #[test]
 fn what_is_simulated_is_read_from_studies() {
     let many = |clients: &str| {
-        value("pppoe-many", &[("clients", clients), ("plane", "user")], "delay.p50.page", [0.1; 3])
+        round_rows("pppoe-many", &[("clients", clients), ("plane", "user")], "delay.p50.page", [0.1; 3])
     };
-    verdict(&[many("500"), many("10000")].concat(), "pppoe.future", Reproduced, &["500 to 10000 clients"]);
+    assert_verdict(
+        &[many("500"), many("10000")].concat(),
+        "pppoe.future",
+        Reproduced,
+        &["500 to 10000 clients"],
+    );
     let wlan = |failures: f64| {
-        value("pppoe-wlan", &[("protection", "PPPoE"), ("loss", "0 %")], "failures.session", [failures; 3])
+        round_rows(
+            "pppoe-wlan",
+            &[("protection", "PPPoE"), ("loss", "0 %")],
+            "failures.session",
+            [failures; 3],
+        )
     };
-    verdict(
+    assert_verdict(
         &wlan(0.0),
         "pppoe.overhead",
         Reproduced,
         &["PPPoE adds 8 octets", "PPTP 33 to 40", "TLS 62 to 93"],
     );
-    verdict(&wlan(0.5), "pppoe.overhead", Partly, &["50.00 %"]);
-    let some = value(
+    assert_verdict(&wlan(0.5), "pppoe.overhead", Partly, &["50.00 %"]);
+    let some = round_rows(
         "pppoe-rate",
         &[("mode", "user"), ("ident", "off"), ("clients", "1"), ("processor", "100 %")],
         "samples",
         [4.0; 3],
     );
-    verdict(&some, "pppoe.rate.kernel", NotRun, &["run benches/peers/pppoe-rate whole"]);
+    assert_verdict(&some, "pppoe.rate.kernel", NotRun, &["run benches/peers/pppoe-rate whole"]);
 }

@@ -1,17 +1,18 @@
 //! From what was measured to a profile.
 
-use super::{Calibration, Counts, Operations};
+use super::{CalibrationConfig, OperationTimes, ServerCounts};
 use crate::cpu::CpuTime;
-use usher_config::Ordered;
-use usher_config::units::{Count, Rate, Time};
+use usher_config::OrderedMap;
+use usher_config::units::{EventRate, PositiveCount, TimeSpan};
 use usher_core::Duration;
 use usher_observe::stats::student;
 use usher_profile::{
-    Cost, Equation, File, LoadPoint, Machine, MethodProfile, Reference, Store, Traffic, solve, spare,
+    CostEquation, CpuCost, LoadPoint, LoginTraffic, MachineProfile, MachineReference, MethodProfile,
+    ServerProfile, StoreProfile, find_spare, solve_costs,
 };
 
 /// What is counted twice: an answer comes of each request, and has its cost there.
-const COUNTED_ELSEWHERE: [&str; 2] = ["radius.response", "diameter.answer"];
+const COUNTED_TWICE: [&str; 2] = ["radius.response", "diameter.answer"];
 
 /// How much more the load counts at which a method kept the server busy, the last of it: what a login costs then is what the server
 /// can do at most.
@@ -21,7 +22,7 @@ const BUSY_WEIGHT: f64 = 100.0;
 const CONFIDENCE: f64 = 0.95;
 
 /// What was measured of a method at one load.
-pub(super) struct Measured {
+pub(super) struct LoadMeasurement {
     /// Logins a second.
     pub(super) rate: f64,
     /// How many began at once.
@@ -35,77 +36,84 @@ pub(super) struct Measured {
     /// From one reading to the other, seconds.
     pub(super) seconds: f64,
     /// What the server counted.
-    pub(super) counts: Counts,
+    pub(super) counts: ServerCounts,
 }
 
-impl Measured {
+impl LoadMeasurement {
     /// CPU time of the server for each login, seconds.
-    pub(super) fn cost(&self) -> f64 {
-        self.cpu.total() / self.logins
+    pub(super) fn login_cost(&self) -> f64 {
+        self.cpu.total_seconds() / self.logins
     }
     /// How often something was counted for each login.
-    fn counted(&self, name: &str) -> f64 {
-        self.counts.of(name) / self.logins
+    fn count_per_login(&self, name: &str) -> f64 {
+        self.counts.counter_value(name) / self.logins
     }
-    fn server(&self) -> Cost {
-        Cost { user: time(self.cpu.user / self.logins), system: time(self.cpu.system / self.logins) }
+    fn server_cost(&self) -> CpuCost {
+        CpuCost {
+            user: seconds_to_time(self.cpu.user / self.logins),
+            system: seconds_to_time(self.cpu.system / self.logins),
+        }
     }
-    fn wakeups(&self) -> f64 {
+    fn wakeups_per_login(&self) -> f64 {
         self.cpu.sleeps as f64 / self.logins
     }
-    fn batches(&self) -> f64 {
-        self.counted("driver_events/batches_in")
+    fn batches_per_login(&self) -> f64 {
+        self.count_per_login("driver_events/batches_in")
     }
-    fn units(&self, label: &str) -> f64 {
+    fn units_per_login(&self, label: &str) -> f64 {
         match label {
             // Look-ups leave the shard, which does not count them as work.
-            usher_profile::LOOKUP => self.counted("cache/miss"),
-            _ => self.counted(&format!("work/{label}")),
+            usher_profile::LOOKUP => self.count_per_login("cache/miss"),
+            _ => self.count_per_login(&format!("work/{label}")),
         }
     }
 }
 
 /// The profile of what was measured.
-pub(super) fn profile(
-    calibration: &Calibration,
-    operations: &Operations,
-    all: &[Vec<Measured>],
-    libraries: Vec<Option<usher_profile::Library>>,
-) -> File {
-    let labels = labels(all);
+pub(super) fn build_profile(
+    calibration: &CalibrationConfig,
+    operations: &OperationTimes,
+    all: &[Vec<LoadMeasurement>],
+    libraries: Vec<Option<usher_profile::LibraryShares>>,
+) -> ServerProfile {
+    let labels = list_labels(all);
     let given: Vec<Option<f64>> =
-        labels.iter().map(|label| operation(label, calibration, operations)).collect();
+        labels.iter().map(|label| operation_seconds(label, calibration, operations)).collect();
     // The kinds of work, then waking up, then taking in a batch.
-    let equation = |m: &Measured, weight: f64| Equation {
-        units: labels.iter().map(|label| m.units(label)).chain([m.wakeups(), m.batches()]).collect(),
+    let equation = |m: &LoadMeasurement, weight: f64| CostEquation {
+        units: labels
+            .iter()
+            .map(|label| m.units_per_login(label))
+            .chain([m.wakeups_per_login(), m.batches_per_login()])
+            .collect(),
         // Zero would be no share of anything.
-        cost: m.cost().max(1e-9),
+        cost: m.login_cost().max(1e-9),
         weight,
     };
-    let of_method = |measured: &[Measured]| -> Vec<Equation> {
+    let of_method = |measured: &[LoadMeasurement]| -> Vec<CostEquation> {
         let weight = |at: usize| if at + 1 == measured.len() { BUSY_WEIGHT } else { 1.0 };
         measured.iter().enumerate().map(|(at, m)| equation(m, weight(at))).collect()
     };
-    let equations: Vec<Equation> = all.iter().flat_map(|measured| of_method(measured)).collect();
+    let equations: Vec<CostEquation> = all.iter().flat_map(|measured| of_method(measured)).collect();
     // A server that wakes up takes in a batch, and loads tell little of one from the other: what both explain is wake-ups, which
     // cost far more. Batches have what is left.
     let mut more: Vec<Option<f64>> = given.iter().copied().chain([None, Some(0.0)]).collect();
     // A kind of work that no load tells from others has no cost: what went to it by accident others would lack, and methods that were not
     // measured would be foretold by accident.
-    let spare = spare(&equations, &more, labels.len());
+    let spare = find_spare(&equations, &more, labels.len());
     more.iter_mut().zip(&spare).filter(|(_, spare)| **spare).for_each(|(given, _)| *given = Some(0.0));
-    let mut solved = solve(&equations, &more);
-    solved.fit(&equations, labels.len() + 1);
+    let mut solved = solve_costs(&equations, &more);
+    solved.fit_unknown(&equations, labels.len() + 1);
     let system = system_share(all, &labels, &given, &solved.costs);
     let cost = |at: usize| {
         // Public-key operations are the program's alone.
         let system = if more[at].is_some() { 0.0 } else { solved.costs[at] * system };
-        Cost { user: time(solved.costs[at] - system), system: time(system) }
+        CpuCost { user: seconds_to_time(solved.costs[at] - system), system: seconds_to_time(system) }
     };
-    let mut work = Ordered::default();
+    let mut work = OrderedMap::default();
     let priced = || labels.iter().enumerate().filter(|(at, _)| !spare[*at]);
     priced().for_each(|(at, label)| work.insert(label.clone(), cost(at)));
-    let mut within = Ordered::default();
+    let mut within = OrderedMap::default();
     let errors = priced().filter_map(|(at, label)| Some((at, label, solved.errors[at]?)));
     // With as many unknowns as loads nobody knows. A unit costs no more than all that a login of it does.
     let most = |at: usize| {
@@ -113,59 +121,59 @@ pub(super) fn profile(
         bounds.fold(f64::INFINITY, f64::min)
     };
     errors.filter(|_| solved.freedom > 0).for_each(|(at, label, error)| {
-        let half = student::quantile(CONFIDENCE, solved.freedom as f64) * error;
-        within.insert(label.clone(), time(half.min(most(at))));
+        let half = student::t_quantile(CONFIDENCE, solved.freedom as f64) * error;
+        within.insert(label.clone(), seconds_to_time(half.min(most(at))));
     });
-    let mut methods = Ordered::default();
+    let mut methods = OrderedMap::default();
     let mut row = 0;
     for ((name, measured), libraries) in calibration.methods.iter().zip(all).zip(libraries) {
         let accounted = &solved.accounted[row..row + measured.len()];
         row += measured.len();
         let Some(last) = measured.last() else { continue };
-        let mut of_work = Ordered::default();
-        labels.iter().map(|l| (l, last.units(l))).filter(|(_, n)| *n > 0.0).for_each(|(l, n)| {
+        let mut of_work = OrderedMap::default();
+        labels.iter().map(|l| (l, last.units_per_login(l))).filter(|(_, n)| *n > 0.0).for_each(|(l, n)| {
             of_work.insert(l.clone(), n);
         });
         let traffic = |way: &str, messages: &str| {
-            let datagrams = last.counted(&format!("driver_events/datagrams_{way}"));
+            let datagrams = last.count_per_login(&format!("driver_events/datagrams_{way}"));
             let octets = ["datagram", "stream"]
-                .map(|kind| last.counted(&format!("driver_events/{kind}_octets_{way}")))
+                .map(|kind| last.count_per_login(&format!("driver_events/{kind}_octets_{way}")))
                 .into_iter()
                 .sum();
             // A gateway has as many messages in as out, of IKE and of those by which it asks AAA servers.
-            let of_ike = last.counted("work/ike.message") / 2.0;
-            let asked = if of_ike > 0.0 { last.counted("work/radius.request") } else { 0.0 };
-            let streams = of_ike + asked + last.counted(&format!("work/{messages}"));
-            Traffic { messages: if datagrams > 0.0 { datagrams } else { streams }, octets }
+            let of_ike = last.count_per_login("work/ike.message") / 2.0;
+            let asked = if of_ike > 0.0 { last.count_per_login("work/radius.request") } else { 0.0 };
+            let streams = of_ike + asked + last.count_per_login(&format!("work/{messages}"));
+            LoginTraffic { messages: if datagrams > 0.0 { datagrams } else { streams }, octets }
         };
         let profile = MethodProfile {
             received: traffic("in", "diameter.request"),
             sent: traffic("out", "diameter.request"),
-            server: last.server(),
+            server: last.server_cost(),
             generator: own_cost(last.own),
             units: of_work,
-            loads: measured.iter().zip(accounted).map(|(m, share)| point(m, *share)).collect(),
+            loads: measured.iter().zip(accounted).map(|(m, share)| load_point(m, *share)).collect(),
             libraries,
         };
         methods.insert(name.clone(), profile);
     }
-    let reference = Reference {
-        rsa_2048_sign: Rate::of(1.0 / operations.rsa_2048.0),
-        ecdsa_p256_sign: Rate::of(1.0 / operations.ecdsa_p256.0),
-        md5: Rate::of(1.0 / operations.md5),
+    let reference = MachineReference {
+        rsa_2048_sign: EventRate::from_per_second(1.0 / operations.rsa_2048.0),
+        ecdsa_p256_sign: EventRate::from_per_second(1.0 / operations.ecdsa_p256.0),
+        md5: EventRate::from_per_second(1.0 / operations.md5),
     };
-    let host = usher_observe::manifest::Host::detect();
+    let host = usher_observe::manifest::MachineInfo::detect();
     // The machine's, of which the generator may have been given some only.
     let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let listed = listed.lines().filter(|line| line.starts_with("processor\t")).count();
     let cores = u32::try_from(listed.max(host.cores)).unwrap_or(1);
-    let store = store(calibration, all);
-    File {
+    let store = store_profile(calibration, all);
+    ServerProfile {
         program: calibration.program.clone(),
         date: calibration.date.clone(),
-        machine: Machine {
+        machine: MachineProfile {
             processor: host.cpu,
-            cores: Count::of(cores.max(1)),
+            cores: PositiveCount::from_u32(cores.max(1)),
             kernel: host.kernel,
             reference,
         },
@@ -180,7 +188,11 @@ pub(super) fn profile(
 }
 
 /// Seconds of one unit of a kind of work that is one operation with public keys, as this machine does it.
-fn operation(label: &str, calibration: &Calibration, operations: &Operations) -> Option<f64> {
+fn operation_seconds(
+    label: &str,
+    calibration: &CalibrationConfig,
+    operations: &OperationTimes,
+) -> Option<f64> {
     let (sign, verify) =
         if calibration.rsa == Some(false) { operations.ecdsa_p256 } else { operations.rsa_2048 };
     match label {
@@ -194,7 +206,12 @@ fn operation(label: &str, calibration: &Calibration, operations: &Operations) ->
 
 /// The share of the kernel in all that is not public-key operations, by the ticks of all loads together: those of one load are too few
 /// to be divided among kinds of work.
-fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>], costs: &[f64]) -> f64 {
+fn system_share(
+    all: &[Vec<LoadMeasurement>],
+    labels: &[String],
+    given: &[Option<f64>],
+    costs: &[f64],
+) -> f64 {
     let (mut total, mut system) = (0.0, 0.0);
     for m in all.iter().flatten() {
         let operations: f64 = labels
@@ -202,9 +219,9 @@ fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>],
             .zip(given)
             .zip(costs)
             .filter(|((_, given), _)| given.is_some())
-            .map(|((label, _), cost)| m.units(label) * cost)
+            .map(|((label, _), cost)| m.units_per_login(label) * cost)
             .sum();
-        total += m.cpu.total() - operations * m.logins;
+        total += m.cpu.total_seconds() - operations * m.logins;
         system += m.cpu.system;
     }
     if total > 0.0 { (system / total).clamp(0.0, 1.0) } else { 0.0 }
@@ -212,15 +229,15 @@ fn system_share(all: &[Vec<Measured>], labels: &[String], given: &[Option<f64>],
 
 /// The kinds of work that any login did, messages first: of what nothing tells apart, they get all. Those of IKE, and what an IKE_SA
 /// costs once, go before those that a gateway asks AAA servers by, since each login has them.
-fn labels(all: &[Vec<Measured>]) -> Vec<String> {
+fn list_labels(all: &[Vec<LoadMeasurement>]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
-    let looked_up = all.iter().flatten().any(|m| m.counts.of("cache/miss") > 0.0);
+    let looked_up = all.iter().flatten().any(|m| m.counts.counter_value("cache/miss") > 0.0);
     let first = ["ike.message", "ike.sa", "radius.request", "diameter.request"].map(str::to_owned);
-    let counted = all.iter().flatten().flat_map(|m| m.counts.kinds("work"));
+    let counted = all.iter().flatten().flat_map(|m| m.counts.counts_by_kind("work"));
     let counted = counted.filter(|(_, n)| *n > 0.0).map(|(label, _)| label.to_owned()).collect::<Vec<_>>();
     let lookup = looked_up.then(|| usher_profile::LOOKUP.to_owned());
     for label in first.into_iter().filter(|l| counted.contains(l)).chain(counted.clone()).chain(lookup) {
-        if !labels.contains(&label) && !COUNTED_ELSEWHERE.contains(&&*label) {
+        if !labels.contains(&label) && !COUNTED_TWICE.contains(&&*label) {
             labels.push(label);
         }
     }
@@ -228,41 +245,41 @@ fn labels(all: &[Vec<Measured>]) -> Vec<String> {
 }
 
 /// The store's own time, from all look-ups.
-fn store(calibration: &Calibration, all: &[Vec<Measured>]) -> Option<Store> {
-    let sum = |name: &str| all.iter().flatten().map(|m| m.counts.of(name)).sum::<f64>();
+fn store_profile(calibration: &CalibrationConfig, all: &[Vec<LoadMeasurement>]) -> Option<StoreProfile> {
+    let sum = |name: &str| all.iter().flatten().map(|m| m.counts.counter_value(name)).sum::<f64>();
     let lookups = sum("store_latency_seconds_count");
-    let lookup = time(sum("store_latency_seconds_sum") / lookups.max(1.0));
+    let lookup = seconds_to_time(sum("store_latency_seconds_sum") / lookups.max(1.0));
     let round_trips = calibration.round_trips?;
-    (lookups > 0.0).then_some(Store { lookup, round_trips })
+    (lookups > 0.0).then_some(StoreProfile { lookup, round_trips })
 }
 
-fn point(m: &Measured, accounted: f64) -> LoadPoint {
+fn load_point(m: &LoadMeasurement, accounted: f64) -> LoadPoint {
     LoadPoint {
-        rate: Rate::of(m.rate),
-        burst: Count::of(m.burst.max(1)),
+        rate: EventRate::from_per_second(m.rate),
+        burst: PositiveCount::from_u32(m.burst.max(1)),
         logins: m.logins as u64,
-        server: m.server(),
-        wakeups: m.wakeups(),
-        batches: m.batches(),
-        utilisation: m.cpu.total() / m.seconds.max(1e-9),
+        server: m.server_cost(),
+        wakeups: m.wakeups_per_login(),
+        batches: m.batches_per_login(),
+        utilisation: m.cpu.total_seconds() / m.seconds.max(1e-9),
         accounted,
     }
 }
 
 /// The generator keeps its processor between logins: what it needs is told without telling its kinds apart.
-fn own_cost(seconds: f64) -> Cost {
-    Cost { user: time(seconds), system: Time::default() }
+fn own_cost(seconds: f64) -> CpuCost {
+    CpuCost { user: seconds_to_time(seconds), system: TimeSpan::default() }
 }
 
-fn time(seconds: f64) -> Time {
-    Time(Duration::from_secs_f64(seconds.max(0.0)))
+fn seconds_to_time(seconds: f64) -> TimeSpan {
+    TimeSpan(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Server;
+    use super::super::CalibratedServer;
     use super::*;
-    use usher_profile::{Configuration, StoreKind, Unsound};
+    use usher_profile::{ServerConfiguration, StoreKind, UnsoundProfile};
 
     /// Seconds of a server's work: a request, a digest, a wake-up and a batch.
     const REQUEST: f64 = 5e-6;
@@ -270,26 +287,26 @@ mod tests {
     const WAKEUP: f64 = 4e-6;
     const BATCH: f64 = 1.5e-6;
 
-    fn operations() -> Operations {
-        Operations { rsa_2048: (600e-6, 20e-6), ecdsa_p256: (20e-6, 60e-6), x25519: 40e-6, md5: 1e-7 }
+    fn test_operations() -> OperationTimes {
+        OperationTimes { rsa_2048: (600e-6, 20e-6), ecdsa_p256: (20e-6, 60e-6), x25519: 40e-6, md5: 1e-7 }
     }
 
-    fn calibration(methods: &[&str], rsa: Option<bool>) -> Calibration {
-        Calibration {
+    fn test_calibration(methods: &[&str], rsa: Option<bool>) -> CalibrationConfig {
+        CalibrationConfig {
             methods: methods.iter().map(|name| (*name).to_owned()).collect(),
             pid: 1,
-            server: Server::Aaa,
+            server: CalibratedServer::Aaa,
             metrics: ([127, 0, 0, 1], 1).into(),
-            configuration: Configuration {
+            configuration: ServerConfiguration {
                 fingerprint: "00".to_owned(),
-                shards: Count::ONE,
+                shards: PositiveCount::ONE,
                 store: StoreKind::Memory,
                 cached: false,
             },
             round_trips: None,
             rsa,
             key_exchange: None,
-            hold: Duration::from_secs(1),
+            measurement_time: Duration::from_secs(1),
             libraries: false,
             program: "0".to_owned(),
             date: "2026-11-25".to_owned(),
@@ -298,17 +315,25 @@ mod tests {
 
     /// What a load of 1000 logins would show, each with so many requests, units of other work, wake-ups and batches, whose CPU time
     /// was measured wrongly by a factor.
-    fn load(work: &[(&str, f64, f64)], wakeups: f64, batches: f64, wrong: f64) -> Measured {
+    fn simulated_measurement(
+        work: &[(&str, f64, f64)],
+        wakeups: f64,
+        batches: f64,
+        wrong: f64,
+    ) -> LoadMeasurement {
         const LOGINS: f64 = 1000.0;
         let worked: f64 = work.iter().map(|(_, units, cost)| units * cost).sum();
         let of_gateway = work[0].0 == "ike.message";
-        let (server, prefix) =
-            if of_gateway { (Server::Gateway, "usher_ike") } else { (Server::Aaa, "usher_aaa") };
+        let (server, prefix) = if of_gateway {
+            (CalibratedServer::Gateway, "usher_ike")
+        } else {
+            (CalibratedServer::Aaa, "usher_aaa")
+        };
         // A gateway does not count what it takes in at a time.
         let batches = if of_gateway { 0.0 } else { batches };
         let mut text = match server {
-            Server::Gateway => format!("usher_ike_sessions_total {LOGINS}\n"),
-            Server::Aaa => format!(
+            CalibratedServer::Gateway => format!("usher_ike_sessions_total {LOGINS}\n"),
+            CalibratedServer::Aaa => format!(
                 "usher_aaa_logins_total{{result=\"accept\"}} {LOGINS}\nusher_aaa_driver_events_total{{kind=\"datagrams_in\"}} {}\n\
                  usher_aaa_driver_events_total{{kind=\"batches_in\"}} {}\n",
                 work[0].1 * LOGINS,
@@ -321,25 +346,27 @@ mod tests {
         let mut cpu = CpuTime::default();
         cpu.user = LOGINS * wrong * (worked + wakeups * WAKEUP + batches * BATCH);
         cpu.sleeps = (LOGINS * wakeups) as u64;
-        Measured {
+        LoadMeasurement {
             rate: 1000.0,
             burst: 1,
             logins: LOGINS,
             cpu,
             own: 1e-5,
             seconds: 1.0,
-            counts: Counts::parse(server, &text),
+            counts: ServerCounts::parse(server, &text),
         }
     }
 
     /// Loads of a method: steady ones, and bursts in which requests share wake-ups and batches.
-    fn loads(work: &[(&str, f64, f64)], wrong: [f64; 4]) -> Vec<Measured> {
+    fn simulated_measurements(work: &[(&str, f64, f64)], wrong: [f64; 4]) -> Vec<LoadMeasurement> {
         let messages = work[0].1;
         let shared = [(1.0, 1.0), (0.97, 0.99), (0.3, 0.5), (0.001, 0.05)];
         shared
             .iter()
             .zip(wrong)
-            .map(|((wakeups, batches), wrong)| load(work, messages * wakeups, messages * batches, wrong))
+            .map(|((wakeups, batches), wrong)| {
+                simulated_measurement(work, messages * wakeups, messages * batches, wrong)
+            })
             .collect()
     }
 
@@ -348,24 +375,37 @@ mod tests {
 
     #[test]
     fn costs_are_found_again() {
-        let all = [loads(&PAP, [1.0; 4]), loads(&MD5, [1.0; 4])];
-        let file = profile(&calibration(&["pap", "eap-md5"], None), &operations(), &all, vec![None, None]);
-        file.sound().unwrap();
+        let all = [simulated_measurements(&PAP, [1.0; 4]), simulated_measurements(&MD5, [1.0; 4])];
+        let file = build_profile(
+            &test_calibration(&["pap", "eap-md5"], None),
+            &test_operations(),
+            &all,
+            vec![None, None],
+        );
+        file.check_soundness().unwrap();
         let near = |a: f64, b: f64, share: f64| assert!((a / b - 1.0).abs() < share, "{a} {b}");
-        near(file.work.get("radius.request").unwrap().seconds(), REQUEST, 0.03);
-        near(file.work.get("eap.md5").unwrap().seconds(), DIGEST, 0.03);
+        near(file.work.get("radius.request").unwrap().total_seconds(), REQUEST, 0.03);
+        near(file.work.get("eap.md5").unwrap().total_seconds(), DIGEST, 0.03);
         // Wake-ups have most of the batches that come with them.
-        near(file.wakeup.seconds() + file.batch.seconds(), WAKEUP + BATCH, 0.15);
-        assert!(file.batch.seconds() < BATCH);
+        near(file.wakeup.total_seconds() + file.batch.total_seconds(), WAKEUP + BATCH, 0.15);
+        assert!(file.batch.total_seconds() < BATCH);
         near(file.busy_cost(file.methods.get("pap").unwrap()), REQUEST, 0.03);
     }
 
     #[test]
     fn what_a_busy_server_can_do_bears_errors_of_the_measurement() {
         // Of some per cent, as other programs cause them; fewer where the server is busy.
-        let all = [loads(&PAP, [1.08, 0.93, 1.04, 0.98]), loads(&MD5, [0.94, 1.06, 0.96, 1.02])];
-        let file = profile(&calibration(&["pap", "eap-md5"], None), &operations(), &all, vec![None, None]);
-        file.sound().unwrap();
+        let all = [
+            simulated_measurements(&PAP, [1.08, 0.93, 1.04, 0.98]),
+            simulated_measurements(&MD5, [0.94, 1.06, 0.96, 1.02]),
+        ];
+        let file = build_profile(
+            &test_calibration(&["pap", "eap-md5"], None),
+            &test_operations(),
+            &all,
+            vec![None, None],
+        );
+        file.check_soundness().unwrap();
         for (method, right) in [("pap", REQUEST), ("eap-md5", 2.0 * REQUEST + DIGEST)] {
             let busy = file.busy_cost(file.methods.get(method).unwrap());
             assert!((busy / right - 1.0).abs() < 0.04, "{method}: {busy}");
@@ -373,7 +413,7 @@ mod tests {
         // And it is said by how much each cost may be off: a digest, which is what is left of a login by EAP-MD5, by all that it is.
         for (label, right, doubtful) in [("radius.request", REQUEST, false), ("eap.md5", DIGEST, true)] {
             let (cost, within) =
-                (file.work.get(label).unwrap().seconds(), file.within.get(label).unwrap().get());
+                (file.work.get(label).unwrap().total_seconds(), file.within.get(label).unwrap().get());
             let within = within.as_secs_f64();
             assert!((cost - right).abs() < within, "{label}: {cost} within {within}");
             assert_eq!(file.is_doubtful(label), doubtful, "{label}: {cost} within {within}");
@@ -382,17 +422,24 @@ mod tests {
 
     #[test]
     fn public_key_operations_cost_what_the_library_takes() {
-        for (rsa, (sign, verify)) in [(true, operations().rsa_2048), (false, operations().ecdsa_p256)] {
+        for (rsa, (sign, verify)) in
+            [(true, test_operations().rsa_2048), (false, test_operations().ecdsa_p256)]
+        {
             let work = [
                 ("radius.request", 5.0, 20e-6),
                 ("tls.sign", 1.0, sign),
                 ("tls.verify", 1.0, verify),
-                ("tls.key_exchange", 1.0, operations().x25519),
+                ("tls.key_exchange", 1.0, test_operations().x25519),
             ];
-            let all = [loads(&work, [1.0; 4])];
-            let file = profile(&calibration(&["eap-tls"], Some(rsa)), &operations(), &all, vec![None]);
-            file.sound().unwrap();
-            let cost = |label: &str| file.work.get(label).unwrap().seconds();
+            let all = [simulated_measurements(&work, [1.0; 4])];
+            let file = build_profile(
+                &test_calibration(&["eap-tls"], Some(rsa)),
+                &test_operations(),
+                &all,
+                vec![None],
+            );
+            file.check_soundness().unwrap();
+            let cost = |label: &str| file.work.get(label).unwrap().total_seconds();
             assert!((cost("tls.sign") - sign).abs() < 1e-8, "{}", cost("tls.sign"));
             assert!((cost("radius.request") - 20e-6).abs() < 1e-7, "{}", cost("radius.request"));
         }
@@ -403,7 +450,7 @@ mod tests {
         const MESSAGE: f64 = 9e-6;
         const ONCE: f64 = 40e-6;
         const OPERATION: f64 = 15e-6;
-        const ASKED: f64 = 35e-6;
+        const REQUEST_COST: f64 = 35e-6;
         // As gateways count them, deletion included; and with eight exchanges in which nothing is said.
         let psk_with = |exchanges: f64| {
             [
@@ -422,34 +469,43 @@ mod tests {
             ("ike.open", 4.0, 0.0),
             ("ike.protect", 4.0, 0.0),
             ("ike.derive", 2.0, 2e-7),
-            ("radius.request", 2.0, ASKED),
+            ("radius.request", 2.0, REQUEST_COST),
             ("radius.response", 2.0, 0.0),
         ];
         let ways = ["ike-psk", "ike-eap-md5", "ike-psk-probed"];
-        let of = |ways: &[&str], all: &[Vec<Measured>]| {
-            let calibration = Calibration { key_exchange: Some(OPERATION), ..calibration(ways, None) };
-            let file = profile(&calibration, &operations(), all, vec![None; all.len()]);
-            file.sound().unwrap();
+        let of = |ways: &[&str], all: &[Vec<LoadMeasurement>]| {
+            let calibration =
+                CalibrationConfig { key_exchange: Some(OPERATION), ..test_calibration(ways, None) };
+            let file = build_profile(&calibration, &test_operations(), all, vec![None; all.len()]);
+            file.check_soundness().unwrap();
             file
         };
-        let all = [loads(&psk_with(0.0), [1.0; 4]), loads(&md5, [1.0; 4]), loads(&psk_with(8.0), [1.0; 4])];
+        let all = [
+            simulated_measurements(&psk_with(0.0), [1.0; 4]),
+            simulated_measurements(&md5, [1.0; 4]),
+            simulated_measurements(&psk_with(8.0), [1.0; 4]),
+        ];
         let file = of(&ways, &all);
-        let cost = |label: &str| file.work.get(label).unwrap().seconds();
+        let cost = |label: &str| file.work.get(label).unwrap().total_seconds();
         let near = |label: &str, right: f64| {
             assert!((cost(label) / right - 1.0).abs() < 0.05, "{label}: {} {right}", cost(label));
         };
         near("ike.key_exchange", OPERATION);
         near("ike.message", MESSAGE);
         near("ike.sa", ONCE);
-        near("radius.request", ASKED);
+        near("radius.request", REQUEST_COST);
         // What none of them has without the others has no cost of its own.
         let unpriced = ["ike.derive", "ike.open", "ike.protect"];
-        assert_eq!(file.unpriced().into_iter().collect::<Vec<_>>(), unpriced);
+        assert_eq!(file.unpriced_kinds().into_iter().collect::<Vec<_>>(), unpriced);
         // Without those who ask, nothing tells requests from messages and from what costs once, so that what they are found to cost is wrong; what
         // a login costs in all is right all the same.
         let less = of(&ways[..2], &all[..2]);
-        assert!(less.unpriced().contains("ike.sa"), "{:?}", less.work);
-        assert!(less.work.get("radius.request").unwrap().seconds() < 0.7 * ASKED, "{:?}", less.work);
+        assert!(less.unpriced_kinds().contains("ike.sa"), "{:?}", less.work);
+        assert!(
+            less.work.get("radius.request").unwrap().total_seconds() < 0.7 * REQUEST_COST,
+            "{:?}",
+            less.work
+        );
         for method in &ways[..2] {
             let [few, all] = [&less, &file].map(|file| file.busy_cost(file.methods.get(method).unwrap()));
             assert!((few / all - 1.0).abs() < 0.02, "{method}: {few} {all}");
@@ -460,12 +516,16 @@ mod tests {
 
     #[test]
     fn a_gateways_signatures_cost_what_its_key_takes() {
-        for (rsa, (sign, _)) in [(true, operations().rsa_2048), (false, operations().ecdsa_p256)] {
+        for (rsa, (sign, _)) in [(true, test_operations().rsa_2048), (false, test_operations().ecdsa_p256)] {
             let work = [("ike.message", 8.0, 20e-6), ("ike.sign", 1.0, sign), ("ike.verify", 1.0, 0.0)];
-            let all = [loads(&work, [1.0; 4])];
-            let file =
-                profile(&calibration(&["ike-certificate"], Some(rsa)), &operations(), &all, vec![None]);
-            let cost = |label: &str| file.work.get(label).unwrap().seconds();
+            let all = [simulated_measurements(&work, [1.0; 4])];
+            let file = build_profile(
+                &test_calibration(&["ike-certificate"], Some(rsa)),
+                &test_operations(),
+                &all,
+                vec![None],
+            );
+            let cost = |label: &str| file.work.get(label).unwrap().total_seconds();
             assert!((cost("ike.sign") - sign).abs() < 1e-8, "{}", cost("ike.sign"));
             assert!((cost("ike.message") - 20e-6).abs() < 1e-7, "{}", cost("ike.message"));
         }
@@ -474,13 +534,28 @@ mod tests {
     #[test]
     fn what_does_not_fit_together_is_unsound() {
         // Two requests and a digest took less than two requests.
-        let all = [loads(&PAP, [1.0; 4]), loads(&MD5, [0.6; 4])];
-        let file = profile(&calibration(&["pap", "eap-md5"], None), &operations(), &all, vec![None, None]);
-        assert!(matches!(file.sound(), Err(Unsound::Accounted { .. })), "{:?}", file.sound());
+        let all = [simulated_measurements(&PAP, [1.0; 4]), simulated_measurements(&MD5, [0.6; 4])];
+        let file = build_profile(
+            &test_calibration(&["pap", "eap-md5"], None),
+            &test_operations(),
+            &all,
+            vec![None, None],
+        );
+        assert!(
+            matches!(file.check_soundness(), Err(UnsoundProfile::Accounted { .. })),
+            "{:?}",
+            file.check_soundness()
+        );
         // All of it were wake-ups.
         let nothing = [("radius.request", 1.0, 1e-9)];
-        let all = [1.0, 0.97, 0.3, 0.05].map(|wakeups| load(&nothing, wakeups, wakeups, 1.0));
-        let file = profile(&calibration(&["pap"], None), &operations(), &[all.into()], vec![None]);
-        assert!(matches!(file.sound(), Err(Unsound::Free { .. })), "{:?}", file.sound());
+        let all =
+            [1.0, 0.97, 0.3, 0.05].map(|wakeups| simulated_measurement(&nothing, wakeups, wakeups, 1.0));
+        let file =
+            build_profile(&test_calibration(&["pap"], None), &test_operations(), &[all.into()], vec![None]);
+        assert!(
+            matches!(file.check_soundness(), Err(UnsoundProfile::Free { .. })),
+            "{:?}",
+            file.check_soundness()
+        );
     }
 }

@@ -5,36 +5,36 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most octets of an answer.
 const MOST: u64 = 4 << 20;
 
 /// Who serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Server {
+pub enum CalibratedServer {
     /// An AAA server.
     Aaa,
     /// An IKEv2 gateway.
     Gateway,
 }
 
-impl Server {
+impl CalibratedServer {
     /// What its metrics begin with.
-    const fn prefix(self) -> &'static str {
+    const fn metric_prefix(self) -> &'static str {
         match self {
             Self::Aaa => "usher_aaa_",
             Self::Gateway => "usher_ike_",
         }
     }
     /// How it is started.
-    const fn command(self) -> &'static str {
+    const fn start_command(self) -> &'static str {
         match self {
             Self::Aaa => "usher aaa serve",
             Self::Gateway => "usher ike serve",
         }
     }
     /// The counter of logins that it let in.
-    pub(super) const fn logins(self) -> &'static str {
+    pub(super) const fn login_counter(self) -> &'static str {
         match self {
             Self::Aaa => "logins/accept",
             Self::Gateway => "sessions",
@@ -44,30 +44,33 @@ impl Server {
 
 /// Counters of the server by their names, with the value of their label `kind` behind a slash.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Counts {
+pub struct ServerCounts {
     /// The server's version.
     pub version: String,
     all: BTreeMap<String, f64>,
 }
 
-impl Counts {
+impl ServerCounts {
     /// Asks a server.
     ///
     /// # Errors
     /// A sentence: nobody answers there, or it is no server of ours.
-    pub fn ask(server: Server, metrics: SocketAddr) -> Result<Self, String> {
-        let text =
-            fetch(metrics).map_err(|e| format!("the server's metrics at {metrics} cannot be read: {e}"))?;
+    pub fn query_metrics(server: CalibratedServer, metrics: SocketAddr) -> Result<Self, String> {
+        let text = fetch_metrics(metrics)
+            .map_err(|e| format!("the server's metrics at {metrics} cannot be read: {e}"))?;
         let counts = Self::parse(server, &text);
         if counts.version.is_empty() {
-            return Err(format!("what answers at {metrics} are not the metrics of {}", server.command()));
+            return Err(format!(
+                "what answers at {metrics} are not the metrics of {}",
+                server.start_command()
+            ));
         }
         Ok(counts)
     }
 
-    pub(super) fn parse(server: Server, text: &str) -> Self {
+    pub(super) fn parse(server: CalibratedServer, text: &str) -> Self {
         let (mut all, mut version) = (BTreeMap::new(), String::new());
-        for line in text.lines().filter_map(|line| line.strip_prefix(server.prefix())) {
+        for line in text.lines().filter_map(|line| line.strip_prefix(server.metric_prefix())) {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
             let (name, labels) = name.split_once('{').unwrap_or((name, ""));
@@ -90,26 +93,26 @@ impl Counts {
 
     /// A counter; of one that is not there, zero.
     #[must_use]
-    pub fn of(&self, name: &str) -> f64 {
+    pub fn counter_value(&self, name: &str) -> f64 {
         self.all.get(name).copied().unwrap_or(0.0)
     }
 
     /// What was counted since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let all = self.all.iter().map(|(name, n)| (name.clone(), n - earlier.of(name))).collect();
+    pub fn delta_since(&self, earlier: &Self) -> Self {
+        let all = self.all.iter().map(|(name, n)| (name.clone(), n - earlier.counter_value(name))).collect();
         Self { version: self.version.clone(), all }
     }
 
     /// The counters whose names begin so, by what follows.
-    pub fn kinds<'a>(&'a self, family: &'a str) -> impl Iterator<Item = (&'a str, f64)> + 'a {
+    pub fn counts_by_kind<'a>(&'a self, family: &'a str) -> impl Iterator<Item = (&'a str, f64)> + 'a {
         self.all.iter().filter_map(move |(name, n)| Some((name.strip_prefix(family)?.strip_prefix('/')?, *n)))
     }
 }
 
-fn fetch(at: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn fetch_metrics(at: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&at, SCRAPE_TIMEOUT)?;
+    stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
     stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {at}\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.take(MOST).read_to_string(&mut text)?;
@@ -128,11 +131,20 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_name_and_kind() {
-        let all = Counts::parse(Server::Aaa, TEXT);
+        let all = ServerCounts::parse(CalibratedServer::Aaa, TEXT);
         assert_eq!(all.version, "1");
-        assert_eq!((all.of("logins/accept"), all.of("store_latency_seconds_sum")), (35.0, 0.25));
-        assert_eq!(all.kinds("work").collect::<Vec<_>>(), [("eap.md5", 7.0), ("radius.request", 41.0)]);
-        assert_eq!((all.of("nothing"), all.since(&all).of("work/eap.md5")), (0.0, 0.0));
+        assert_eq!(
+            (all.counter_value("logins/accept"), all.counter_value("store_latency_seconds_sum")),
+            (35.0, 0.25)
+        );
+        assert_eq!(
+            all.counts_by_kind("work").collect::<Vec<_>>(),
+            [("eap.md5", 7.0), ("radius.request", 41.0)]
+        );
+        assert_eq!(
+            (all.counter_value("nothing"), all.delta_since(&all).counter_value("work/eap.md5")),
+            (0.0, 0.0)
+        );
     }
 
     #[test]
@@ -141,13 +153,22 @@ mod tests {
             "{TEXT}usher_ike_sessions_total 4\nusher_ike_work_total{{kind=\"ike.message\"}} 24\n\
              usher_ike_build_info{{version=\"2\"}} 1\n"
         );
-        let of = |server| Counts::parse(server, &text);
-        assert_eq!((of(Server::Aaa).of("logins/accept"), of(Server::Aaa).of("sessions")), (35.0, 0.0));
-        let gateway = of(Server::Gateway);
-        assert_eq!((gateway.version.as_str(), gateway.of(Server::Gateway.logins())), ("2", 4.0));
-        assert_eq!(gateway.kinds("work").collect::<Vec<_>>(), [("ike.message", 24.0)]);
+        let of = |server| ServerCounts::parse(server, &text);
+        assert_eq!(
+            (
+                of(CalibratedServer::Aaa).counter_value("logins/accept"),
+                of(CalibratedServer::Aaa).counter_value("sessions")
+            ),
+            (35.0, 0.0)
+        );
+        let gateway = of(CalibratedServer::Gateway);
+        assert_eq!(
+            (gateway.version.as_str(), gateway.counter_value(CalibratedServer::Gateway.login_counter())),
+            ("2", 4.0)
+        );
+        assert_eq!(gateway.counts_by_kind("work").collect::<Vec<_>>(), [("ike.message", 24.0)]);
         // Of another service there is nothing.
-        assert_eq!(Counts::parse(Server::Gateway, TEXT), Counts::default());
+        assert_eq!(ServerCounts::parse(CalibratedServer::Gateway, TEXT), ServerCounts::default());
     }
 
     #[test]
@@ -156,7 +177,7 @@ mod tests {
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let gone = std::net::SocketAddr::from(([127, 64 | high, middle, low], 9));
         assert!(
-            Counts::ask(Server::Aaa, gone)
+            ServerCounts::query_metrics(CalibratedServer::Aaa, gone)
                 .unwrap_err()
                 .contains(&format!("metrics at {gone} cannot be read"))
         );

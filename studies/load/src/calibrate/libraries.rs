@@ -1,38 +1,41 @@
 //! Where a process's CPU time goes, by library: samples of it by Linux's perf.
 
 use std::collections::BTreeMap;
-use usher_config::Ordered;
-use usher_config::units::Share;
-use usher_lab::{Sample, Sampled, Sampler};
-use usher_profile::Library;
+use usher_config::OrderedMap;
+use usher_config::units::Percentage;
+use usher_lab::{PerfSampler, ProfileSample, SampleTarget};
+use usher_profile::LibraryShares;
 
 /// Runs something while the process is sampled. `None` where perf is not there, may not look, or saw nothing.
 ///
 /// # Errors
 /// Those of what is run.
-pub(super) fn sampled<T, E>(pid: u32, run: impl FnOnce() -> Result<T, E>) -> Result<Option<Library>, E> {
-    let sampler = Sampler::start(Sampled::Process(pid));
+pub(super) fn run_sampled<T, E>(
+    pid: u32,
+    run: impl FnOnce() -> Result<T, E>,
+) -> Result<Option<LibraryShares>, E> {
+    let sampler = PerfSampler::start(SampleTarget::Process(pid));
     run()?;
     Ok(sampler.and_then(|sampler| {
-        let event = sampler.event();
-        divided(&sampler.stop(), event)
+        let event = sampler.event_name();
+        divide_samples(&sampler.stop(), event)
     }))
 }
 
-fn divided(samples: &[Sample], event: &str) -> Option<Library> {
+fn divide_samples(samples: &[ProfileSample], event: &str) -> Option<LibraryShares> {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for sample in samples {
         *all.entry(sample.library).or_default() += 1;
     }
     let samples: u64 = all.values().sum();
-    let mut shares = Ordered::default();
+    let mut shares = OrderedMap::default();
     let mut sorted: Vec<(&str, u64)> = all.into_iter().collect();
     sorted.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
     for (name, n) in sorted {
-        let share = Share::parse(&format!("{:.4} %", n as f64 * 100.0 / samples as f64)).ok()?;
+        let share = Percentage::parse(&format!("{:.4} %", n as f64 * 100.0 / samples as f64)).ok()?;
         shares.insert(name.to_owned(), share);
     }
-    (samples > 0).then(|| Library { by: event.to_owned(), samples, shares })
+    (samples > 0).then(|| LibraryShares { by: event.to_owned(), samples, shares })
 }
 
 #[cfg(test)]
@@ -41,17 +44,17 @@ mod tests {
 
     #[test]
     fn samples_are_divided_by_library() {
-        let of = |library, n| std::iter::repeat_n(Sample { at_ns: 0, library }, n);
-        let all: Vec<Sample> = of("libc", 50)
+        let of = |library, n| std::iter::repeat_n(ProfileSample { at_ns: 0, library }, n);
+        let all: Vec<ProfileSample> = of("libc", 50)
             .chain(of("kernel", 500))
             .chain(of("usher", 200))
             .chain(of("AWS-LC", 250))
             .collect();
-        let library = divided(&all, "cpu-clock").unwrap();
+        let library = divide_samples(&all, "cpu-clock").unwrap();
         let shares: Vec<(&str, f64)> =
             library.shares.iter().map(|(name, share)| (name, share.get())).collect();
         assert_eq!(shares, [("kernel", 0.5), ("AWS-LC", 0.25), ("usher", 0.2), ("libc", 0.05)]);
         assert_eq!((library.samples, library.by.as_str()), (1000, "cpu-clock"));
-        assert_eq!(divided(&[], "cycles"), None);
+        assert_eq!(divide_samples(&[], "cycles"), None);
     }
 }

@@ -21,7 +21,7 @@ const MESSAGE: &[u8] = &[0x5a; 64];
 
 /// Seconds of CPU time that operations take, on one core.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Operations {
+pub struct OperationTimes {
     /// A signature by RSA with 2048 bits made, and one checked.
     pub rsa_2048: (f64, f64),
     /// A signature by ECDSA on P-256 made, and one checked.
@@ -35,52 +35,53 @@ pub struct Operations {
 /// Why operations could not be timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the library for signatures refuses its own keys: this is a fault of the program")]
-pub struct Refused;
+pub struct KeyRefusedError;
 
-impl Operations {
+impl OperationTimes {
     /// Times each on this thread, for about a second in all.
     ///
     /// # Errors
     /// The library refuses keys that it made itself.
-    pub fn time() -> Result<Self, Refused> {
+    pub fn measure_all() -> Result<Self, KeyRefusedError> {
         let random = SystemRandom::new();
-        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| Refused)?;
+        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| KeyRefusedError)?;
         let mut signature = vec![0; rsa.public_modulus_len()];
-        let mut sign = || rsa.sign(&RSA_PKCS1_SHA256, &random, MESSAGE, &mut signature).map_err(|_| Refused);
+        let mut sign =
+            || rsa.sign(&RSA_PKCS1_SHA256, &random, MESSAGE, &mut signature).map_err(|_| KeyRefusedError);
         sign()?;
-        let rsa_sign = timed(&mut sign);
+        let rsa_sign = time_operation(&mut sign);
         let public = VerifyingKey::new(&RSA_PKCS1_2048_8192_SHA256, rsa.public_key().as_ref().to_vec());
-        public.verify(MESSAGE, &signature).map_err(|_| Refused)?;
-        let rsa_verify = timed(|| public.verify(MESSAGE, &signature));
-        let ecdsa = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| Refused)?;
-        let signature = ecdsa.sign(&random, MESSAGE).map_err(|_| Refused)?;
-        let ecdsa_sign = timed(|| ecdsa.sign(&random, MESSAGE));
+        public.verify(MESSAGE, &signature).map_err(|_| KeyRefusedError)?;
+        let rsa_verify = time_operation(|| public.verify(MESSAGE, &signature));
+        let ecdsa = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| KeyRefusedError)?;
+        let signature = ecdsa.sign(&random, MESSAGE).map_err(|_| KeyRefusedError)?;
+        let ecdsa_sign = time_operation(|| ecdsa.sign(&random, MESSAGE));
         let public = VerifyingKey::new(&ECDSA_P256_SHA256_ASN1, ecdsa.public_key().as_ref().to_vec());
-        public.verify(MESSAGE, signature.as_ref()).map_err(|_| Refused)?;
-        let ecdsa_verify = timed(|| public.verify(MESSAGE, signature.as_ref()));
-        let other = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| Refused)?;
-        let other = other.compute_public_key().map_err(|_| Refused)?;
+        public.verify(MESSAGE, signature.as_ref()).map_err(|_| KeyRefusedError)?;
+        let ecdsa_verify = time_operation(|| public.verify(MESSAGE, signature.as_ref()));
+        let other = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| KeyRefusedError)?;
+        let other = other.compute_public_key().map_err(|_| KeyRefusedError)?;
         let exchange = || {
-            let own = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| Refused)?;
-            let public = own.compute_public_key().map_err(|_| Refused)?;
+            let own = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| KeyRefusedError)?;
+            let public = own.compute_public_key().map_err(|_| KeyRefusedError)?;
             let peer = UnparsedPublicKey::new(&X25519, other.as_ref());
-            agree_ephemeral(own, peer, Refused, |secret| Ok(secret.len() + public.as_ref().len()))
+            agree_ephemeral(own, peer, KeyRefusedError, |secret| Ok(secret.len() + public.as_ref().len()))
         };
         exchange()?;
-        let x25519 = timed(exchange);
-        let md5 = timed(|| usher_crypto::digest::md5(&[black_box(MESSAGE)]));
+        let x25519 = time_operation(exchange);
+        let md5 = time_operation(|| usher_crypto::digest::md5(&[black_box(MESSAGE)]));
         Ok(Self { rsa_2048: (rsa_sign, rsa_verify), ecdsa_p256: (ecdsa_sign, ecdsa_verify), x25519, md5 })
     }
 
     /// The faster of two timings of each: other programs can only add to it.
     #[must_use]
-    pub const fn faster(self, other: &Self) -> Self {
-        const fn pair(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    pub const fn keep_faster(self, other: &Self) -> Self {
+        const fn min_pair(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
             (a.0.min(b.0), a.1.min(b.1))
         }
         Self {
-            rsa_2048: pair(self.rsa_2048, other.rsa_2048),
-            ecdsa_p256: pair(self.ecdsa_p256, other.ecdsa_p256),
+            rsa_2048: min_pair(self.rsa_2048, other.rsa_2048),
+            ecdsa_p256: min_pair(self.ecdsa_p256, other.ecdsa_p256),
             x25519: self.x25519.min(other.x25519),
             md5: self.md5.min(other.md5),
         }
@@ -91,17 +92,18 @@ impl Operations {
 /// is known.
 #[must_use]
 pub fn key_exchange(proposals: &[Proposal]) -> Option<f64> {
-    let method = proposals.iter().find_map(|proposal| proposal.of(TransformType::KE).next())?;
-    let algorithm = usher_ike::suite::exchange(KeyExchangeMethod(method.id))?;
+    let method =
+        proposals.iter().find_map(|proposal| proposal.transforms_of_kind(TransformType::KE).next())?;
+    let algorithm = usher_ike::suite::exchange_algorithm(KeyExchangeMethod(method.id))?;
     let mut rng = SecureRng::from_seed([3; 32]);
-    let begun = algorithm.begin(&mut rng).ok()?;
-    let mut answer = || algorithm.answer(&mut rng, begun.public());
+    let begun = algorithm.start_exchange(&mut rng).ok()?;
+    let mut answer = || algorithm.answer_exchange(&mut rng, begun.public_value());
     answer().ok()?;
-    Some(timed(answer) / f64::from(ExchangeAlgorithm::operations_to_answer(algorithm)))
+    Some(time_operation(answer) / f64::from(ExchangeAlgorithm::operations_to_answer(algorithm)))
 }
 
 /// The least CPU time of one, of three turns: what another program or an interrupt takes makes a turn longer, never shorter.
-fn timed<T>(mut once: impl FnMut() -> T) -> f64 {
+fn time_operation<T>(mut once: impl FnMut() -> T) -> f64 {
     let mut turn = |time: Duration| {
         let begun = thread_cpu_time();
         let mut times = 0_u32;
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn operations_take_their_time() {
-        let all = Operations::time().unwrap();
+        let all = OperationTimes::measure_all().unwrap();
         // Orders of magnitude that hold for every build on every machine: a private RSA operation is far more than a public one,
         // and a digest of a block far less than any of them.
         assert!(all.rsa_2048.0 > 4.0 * all.rsa_2048.1, "{all:?}");
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_larger_group_takes_longer() {
-        let of = |words: &str| key_exchange(&[Proposal::ike(words).unwrap()]).unwrap();
+        let of = |words: &str| key_exchange(&[Proposal::parse_ike(words).unwrap()]).unwrap();
         let (curve, modp) = (of("aes128-sha256-x25519"), of("aes128-sha256-modp3072"));
         assert!(modp > 3.0 * curve && curve > 1e-7, "{modp} {curve}");
         assert_eq!(key_exchange(&[]), None);

@@ -3,8 +3,8 @@
 //! RFC 6733 §2.1 allows one connection between two DiameterIdentities: each connection is a node with an
 //! identity of its own.
 
-use super::front::{Method, Setup};
-use super::{Accounting, ConfigError};
+use super::front::{FrontSetup, LoginMethod};
+use super::{ConfigError, LoginAccounting};
 use crate::eap::EapMethod;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use usher_access::{AaaConfig, AccessClient, NasIdentity};
 use usher_core::{Duration, Instant, SecureRng};
 use usher_diameter::codes::application;
 use usher_diameter::node;
-use usher_diameter::peer::capabilities::Application;
+use usher_diameter::peer::capabilities::DiameterApplication;
 
 /// Service-Type Framed (RFC 2865 §5.6).
 const FRAMED: u32 = 2;
@@ -34,7 +34,7 @@ pub struct DiameterConfig {
     /// Where the server listens.
     pub address: SocketAddr,
     /// What carries the messages.
-    pub transport: node::Transport,
+    pub transport: node::PeerTransportConfig,
     /// Our address, for Host-IP-Address.
     pub local: IpAddr,
     /// What the server calls itself.
@@ -52,7 +52,7 @@ pub struct DiameterConfig {
     /// How users log in; empty: they do not, there is accounting only.
     pub logins: Vec<DiameterLogin>,
     /// Accounting after each login that was let in.
-    pub accounting: Option<Accounting>,
+    pub accounting: Option<LoginAccounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub anonymous: Option<Arc<[u8]>>,
     /// How long an answer is waited for.
@@ -60,7 +60,7 @@ pub struct DiameterConfig {
 }
 
 /// The identity of the `n`-th connection, from 0.
-fn numbered(host: &str, n: usize) -> String {
+fn numbered_host(host: &str, n: usize) -> String {
     match (n, host.split_once('.')) {
         (0, _) => host.to_owned(),
         (n, Some((label, rest))) => format!("{label}-{}.{rest}", n + 1),
@@ -69,17 +69,17 @@ fn numbered(host: &str, n: usize) -> String {
 }
 
 impl DiameterLogin {
-    fn method(&self) -> Method {
+    fn login_method(&self) -> LoginMethod {
         match self {
-            Self::Pap => Method::Pap,
-            Self::Eap(method) => Method::Eap(method.clone()),
+            Self::Pap => LoginMethod::Pap,
+            Self::Eap(method) => LoginMethod::Eap(method.clone()),
         }
     }
 }
 
 impl DiameterConfig {
     /// Its connections, each that of a client.
-    pub(super) fn setup(&self, start: Instant, rng: &mut SecureRng) -> Result<Setup, ConfigError> {
+    pub(super) fn build_setup(&self, start: Instant, rng: &mut SecureRng) -> Result<FrontSetup, ConfigError> {
         if self.connections == 0 {
             return Err(ConfigError::Invalid("there is no Diameter connection; at least one"));
         }
@@ -94,17 +94,17 @@ impl DiameterConfig {
         let mut applications = Vec::new();
         let eap = |l: &DiameterLogin| matches!(l, DiameterLogin::Eap(_));
         if self.logins.iter().any(|l| !eap(l)) {
-            applications.push(Application::auth(application::NASREQ));
+            applications.push(DiameterApplication::for_authentication(application::NASREQ));
         }
         if self.logins.iter().any(eap) {
-            applications.push(Application::auth(application::EAP));
+            applications.push(DiameterApplication::for_authentication(application::EAP));
         }
         if self.accounting.is_some() {
-            applications.push(Application::acct(application::ACCOUNTING));
+            applications.push(DiameterApplication::for_accounting(application::ACCOUNTING));
         }
         let client = |n| {
-            let host = numbered(&self.host, self.first + n);
-            let mut node = node::Config::new(&host, &self.realm, &applications);
+            let host = numbered_host(&self.host, self.first + n);
+            let mut node = node::DiameterNodeConfig::new(&host, &self.realm, &applications);
             node = node.connect_to(&self.server, self.address);
             for peer in &mut node.peers {
                 peer.transport = self.transport;
@@ -117,14 +117,14 @@ impl DiameterConfig {
             let (framed_mtu, service_type) = (Some(1400), Some(FRAMED));
             let nas = NasIdentity { identifier: host, framed_mtu, service_type, ..NasIdentity::default() };
             let aaa = AaaConfig::Diameter(Box::new(diameter));
-            Ok(AccessClient::new(nas, aaa, SecureRng::from_seed(rng.array()))?)
+            Ok(AccessClient::new(nas, aaa, SecureRng::from_seed(rng.random_array()))?)
         };
-        Ok(Setup {
+        Ok(FrontSetup {
             clients: (0..self.connections).map(client).collect::<Result<_, ConfigError>>()?,
             diameter: true,
-            room: usize::MAX,
+            login_capacity: usize::MAX,
             scarce: false,
-            methods: self.logins.iter().map(DiameterLogin::method).collect(),
+            methods: self.logins.iter().map(DiameterLogin::login_method).collect(),
             accounting: self.accounting,
             anonymous: self.anonymous.clone(),
         })
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn each_connection_has_an_identity() {
-        let names: Vec<_> = (0..3).map(|n| numbered("load.example.org", n)).collect();
+        let names: Vec<_> = (0..3).map(|n| numbered_host("load.example.org", n)).collect();
         assert_eq!(names, ["load.example.org", "load-2.example.org", "load-3.example.org"]);
-        assert_eq!(numbered("load", 1), "load-2");
+        assert_eq!(numbered_host("load", 1), "load-2");
     }
 }

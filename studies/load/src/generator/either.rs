@@ -1,23 +1,23 @@
 //! Who asks: access servers with users behind them, IKEv2 initiators, MIH functions, or PPPoE subscribers.
 
-use super::front::Front as AccessFront;
+use super::front::AccessFront;
 use super::ike::IkeFront;
-use super::login::{Sink, Start};
+use super::login::{LoginSink, LoginStart};
 use super::mih::MihFront;
 use super::pppoe::PppoeFront;
-use super::{Event, NotNow};
-use usher_core::{Input, Instant, Outputs, WallTime};
+use super::{GeneratorEvent, NotNow};
+use usher_core::{Instant, MachineInput, OutputQueue, WallTime};
 
 /// One of these.
 #[derive(Debug)]
-pub(super) enum Front {
+pub(super) enum GeneratorFront {
     Access(Box<AccessFront>),
     Ike(Box<IkeFront>),
     Mih(Box<MihFront>),
     Pppoe(Box<PppoeFront>),
 }
 
-impl Front {
+impl GeneratorFront {
     pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         // What MIH functions say has no time of day.
         match self {
@@ -27,50 +27,55 @@ impl Front {
             Self::Pppoe(front) => front.set_epoch(now, epoch),
         }
     }
-    pub(super) fn ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         match self {
-            Self::Access(front) => front.ready(),
+            Self::Access(front) => front.is_ready(),
             // A gateway is there once it answers, and so is a concentrator.
             Self::Ike(_) | Self::Pppoe(_) => true,
-            Self::Mih(front) => front.ready(),
+            Self::Mih(front) => front.is_ready(),
         }
     }
-    pub(super) fn begin(&mut self, now: Instant, start: Start, sink: &mut Sink) -> Result<(), NotNow> {
+    pub(super) fn begin_login(
+        &mut self,
+        now: Instant,
+        start: LoginStart,
+        sink: &mut LoginSink,
+    ) -> Result<(), NotNow> {
         match self {
-            Self::Access(front) => front.begin(now, start, sink),
-            Self::Ike(front) => front.begin(now, start),
-            Self::Mih(front) => front.begin(now, start),
-            Self::Pppoe(front) => front.begin(now, start),
+            Self::Access(front) => front.begin_login(now, start, sink),
+            Self::Ike(front) => front.begin_login(now, start),
+            Self::Mih(front) => front.begin_transaction(now, start),
+            Self::Pppoe(front) => front.begin_login(now, start),
         }
     }
-    pub(super) fn outstanding(&self) -> usize {
+    pub(super) fn outstanding_logins(&self) -> usize {
         match self {
-            Self::Access(front) => front.outstanding(),
-            Self::Ike(front) => front.outstanding(),
-            Self::Mih(front) => front.outstanding(),
-            Self::Pppoe(front) => front.outstanding(),
+            Self::Access(front) => front.outstanding_logins(),
+            Self::Ike(front) => front.outstanding_logins(),
+            Self::Mih(front) => front.outstanding_transactions(),
+            Self::Pppoe(front) => front.outstanding_logins(),
         }
     }
-    pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
+    pub(super) fn for_each_login(&self, see: &mut dyn FnMut(&LoginStart)) {
         match self {
-            Self::Access(front) => front.each(see),
-            Self::Ike(front) => front.each(see),
-            Self::Mih(front) => front.each(see),
-            Self::Pppoe(front) => front.each(see),
+            Self::Access(front) => front.for_each_login(see),
+            Self::Ike(front) => front.for_each_login(see),
+            Self::Mih(front) => front.for_each_transaction(see),
+            Self::Pppoe(front) => front.for_each_login(see),
         }
     }
-    pub(super) fn abandon(&mut self, now: Instant) {
+    pub(super) fn abandon_logins(&mut self, now: Instant) {
         match self {
-            Self::Access(front) => front.abandon(now),
-            Self::Ike(front) => front.abandon(now),
-            Self::Mih(front) => front.abandon(now),
-            Self::Pppoe(front) => front.abandon(now),
+            Self::Access(front) => front.abandon_logins(now),
+            Self::Ike(front) => front.abandon_logins(now),
+            Self::Mih(front) => front.abandon_transactions(now),
+            Self::Pppoe(front) => front.abandon_logins(now),
         }
     }
-    pub(super) fn leave(&mut self, now: Instant) {
+    pub(super) fn start_leaving(&mut self, now: Instant) {
         match self {
-            Self::Access(front) => front.leave(now),
-            Self::Pppoe(front) => front.leave(now),
+            Self::Access(front) => front.start_leaving(now),
+            Self::Pppoe(front) => front.start_leaving(now),
             Self::Ike(_) | Self::Mih(_) => {}
         }
     }
@@ -94,20 +99,25 @@ impl Front {
             Self::Pppoe(front) => front.counters(),
         }
     }
-    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
+    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>, sink: &mut LoginSink) {
         match self {
-            Self::Access(front) => front.handle(now, input, sink),
-            Self::Ike(front) => front.handle(now, input),
-            Self::Mih(front) => front.handle(now, input),
-            Self::Pppoe(front) => front.handle(now, input, sink),
+            Self::Access(front) => front.handle_input(now, input, sink),
+            Self::Ike(front) => front.handle_input(now, input),
+            Self::Mih(front) => front.handle_input(now, input),
+            Self::Pppoe(front) => front.handle_input(now, input, sink),
         }
     }
-    pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<Event>, sink: &mut Sink) {
+    pub(super) fn drain_outputs(
+        &mut self,
+        now: Instant,
+        outputs: &mut OutputQueue<GeneratorEvent>,
+        sink: &mut LoginSink,
+    ) {
         match self {
-            Self::Access(front) => front.settle(now, outputs, sink),
-            Self::Ike(front) => front.settle(now, outputs, sink),
-            Self::Mih(front) => front.settle(now, outputs, sink),
-            Self::Pppoe(front) => front.settle(now, outputs, sink),
+            Self::Access(front) => front.drain_outputs(now, outputs, sink),
+            Self::Ike(front) => front.drain_outputs(now, outputs, sink),
+            Self::Mih(front) => front.drain_outputs(now, outputs, sink),
+            Self::Pppoe(front) => front.drain_outputs(now, outputs, sink),
         }
     }
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {

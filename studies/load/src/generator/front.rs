@@ -1,24 +1,25 @@
 //! The access servers that users log in by, each a client of its own, and the users behind them.
 
-use super::login::{Login, Logins, Sink, Start, Success};
-use super::{Accounting, NotNow, alter};
-use crate::eap::{self, Conversation, EapMethod, Turn, Who};
-use crate::tally::Failure;
-use crate::users::Users;
+use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::{LoginAccounting, NotNow, alter_password};
+use crate::eap::{self, ConversationStep, EapConversation, EapMethod, LoginCredentials};
+use crate::tally::LoginFailure;
+use crate::users::LoadUsers;
 use std::sync::Arc;
 use usher_access::{
-    AccessClient, ChapResponse, Command, Continuation, Event, Expected, MsChapV2Response, NasPort, Proof,
-    ProofError, Record, RecordKind, Reply, Request, Traffic,
+    AccessClient, AccessClientCommand, AccessClientEvent, AccessReply, AccessRequest, AccountingRecord,
+    ChapResponse, ExpectedServerProof, LoginContinuation, LoginProof, MsChapV2Response, NasPort, ProofError,
+    RecordKind, SessionTraffic,
 };
-use usher_core::timer::{TimerQueue, earliest};
-use usher_core::{Child, Duration, Input, Instant, Machine, Outputs, SecureRng, WallTime};
+use usher_core::timer::{TimerQueue, earliest_deadline};
+use usher_core::{ChildMachine, Duration, Instant, Machine, MachineInput, OutputQueue, SecureRng, WallTime};
 use usher_diameter::ResultCode;
 use usher_diameter::node::{self, DisconnectCause, PeerId};
 use usher_eap::peer;
 
 /// How a user logs in.
 #[derive(Clone, Debug)]
-pub(super) enum Method {
+pub(super) enum LoginMethod {
     Pap,
     Chap,
     MsChapV2,
@@ -27,37 +28,37 @@ pub(super) enum Method {
 
 /// What a front is made of.
 #[derive(Debug)]
-pub(super) struct Setup {
+pub(super) struct FrontSetup {
     pub(super) clients: Vec<AccessClient>,
     /// Whether they ask by Diameter.
     pub(super) diameter: bool,
     /// Most logins that one takes at a time.
-    pub(super) room: usize,
+    pub(super) login_capacity: usize,
     /// Whether the identifiers of a client may be in use for a moment, so that a round waits for one.
     pub(super) scarce: bool,
     /// How users log in; empty: there is accounting only.
-    pub(super) methods: Vec<Method>,
-    pub(super) accounting: Option<Accounting>,
+    pub(super) methods: Vec<LoginMethod>,
+    pub(super) accounting: Option<LoginAccounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub(super) anonymous: Option<Arc<[u8]>>,
 }
 
 /// What is asked at present.
 #[derive(Debug)]
-enum State {
+enum LoginState {
     /// PAP, CHAP: the answer decides.
     Password,
     /// MS-CHAPv2: what its answer must hold.
-    MsChapV2(Box<Expected>),
+    MsChapV2(Box<ExpectedServerProof>),
     /// EAP, with what its next round continues, and the packet that waits for an identifier.
-    Eap(Box<Conversation>, Continuation, Option<Vec<u8>>),
+    Eap(Box<EapConversation>, LoginContinuation, Option<Vec<u8>>),
     /// An accounting record of this number, from 0, is to be acknowledged; or the next one waits for its time.
-    Accounting { record: u32, began: Instant },
+    Accounting { record: u32, started_at: Instant },
 }
 
 /// What an answer says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum ReplyVerdict {
     Challenge,
     Accept,
     Reject,
@@ -65,8 +66,8 @@ enum Verdict {
 
 /// An access server: a client, and the logins by it.
 #[derive(Debug)]
-struct Nas {
-    access: Child<AccessClient>,
+struct AccessServer {
+    access: ChildMachine<AccessClient>,
     logins: usize,
     /// Its server can be reached, as far as is known before asking.
     up: bool,
@@ -76,12 +77,12 @@ struct Nas {
 
 /// Access servers and the users behind them.
 #[derive(Debug)]
-pub(super) struct Front {
-    setup: Setup,
+pub(super) struct AccessFront {
+    setup: FrontSetup,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
-    users: Arc<Users>,
-    fleet: Vec<Nas>,
+    users: Arc<LoadUsers>,
+    fleet: Vec<AccessServer>,
     /// When each has something to do.
     due: Vec<Instant>,
     /// Those that may have something to send, each once.
@@ -90,7 +91,7 @@ pub(super) struct Front {
     next: usize,
     rng: SecureRng,
     /// With the number of its access server.
-    logins: Logins<(usize, State)>,
+    logins: LoginTable<(usize, LoginState)>,
     /// Sessions that wait for their next record, logins for an identifier.
     timers: TimerQueue<u64>,
     /// In every Acct-Session-Id, so that those of another run differ.
@@ -99,22 +100,27 @@ pub(super) struct Front {
     eap_out: Vec<u8>,
 }
 
-impl Front {
-    pub(super) fn new(mut setup: Setup, users: Arc<Users>, mut rng: SecureRng) -> Self {
+impl AccessFront {
+    pub(super) fn new(mut setup: FrontSetup, users: Arc<LoadUsers>, mut rng: SecureRng) -> Self {
         // Their number was checked: each has a slot.
         let clients = (0..u16::MAX).zip(std::mem::take(&mut setup.clients));
         let up = !setup.diameter;
-        let nas = |(slot, client)| Nas { access: Child::new(slot, client), logins: 0, up, listed: false };
-        let mut fleet: Vec<Nas> = clients.map(nas).collect();
+        let nas = |(slot, client)| AccessServer {
+            access: ChildMachine::new(slot, client),
+            logins: 0,
+            up,
+            listed: false,
+        };
+        let mut fleet: Vec<AccessServer> = clients.map(nas).collect();
         Self {
-            due: fleet.iter_mut().map(|nas| due(&mut nas.access)).collect(),
+            due: fleet.iter_mut().map(|nas| next_timeout(&mut nas.access)).collect(),
             busy: Vec::new(),
             next: 0,
             fleet,
             users,
             boot: rng.next_u32(),
             rng,
-            logins: Logins::default(),
+            logins: LoginTable::default(),
             timers: TimerQueue::new(),
             eap_in: Vec::new(),
             eap_out: Vec::new(),
@@ -124,94 +130,97 @@ impl Front {
     }
 
     /// A client was given something to do.
-    fn touched(&mut self, nas: usize) {
+    fn mark_busy(&mut self, nas: usize) {
         if !core::mem::replace(&mut self.fleet[nas].listed, true) {
             self.busy.push(nas);
         }
     }
 
     /// The next access server that has room for a login.
-    fn choose(&mut self) -> Option<usize> {
-        let (count, room) = (self.fleet.len(), self.setup.room);
+    fn choose_access_server(&mut self) -> Option<usize> {
+        let (count, room) = (self.fleet.len(), self.setup.login_capacity);
         let nas = (0..count).map(|i| (self.next + i) % count).find(|&i| self.fleet[i].logins < room)?;
         self.next = (nas + 1) % count;
         Some(nas)
     }
 
     /// The identity outside the tunnel of a login's method, where it has one.
-    fn anonymous(&self, start: &Start) -> Option<Arc<[u8]>> {
+    fn anonymous_identity(&self, start: &LoginStart) -> Option<Arc<[u8]>> {
         match self.setup.methods.get(usize::from(start.method)) {
-            Some(Method::Eap(method)) if method.has_tunnel() => self.setup.anonymous.clone(),
+            Some(LoginMethod::Eap(method)) if method.has_tunnel() => self.setup.anonymous.clone(),
             _ => None,
         }
     }
 
     /// Calling-Station-Id: a locally administered address for each user, which is said by RADIUS.
-    fn station(&self, user: usize) -> Option<[u8; 17]> {
+    fn calling_station(&self, user: usize) -> Option<[u8; 17]> {
         if self.setup.diameter {
             return None;
         }
         let mut text = *b"02-00-00-00-00-00";
         for (i, byte) in (user as u32).to_be_bytes().into_iter().enumerate() {
-            digits(&mut text[6 + 3 * i..8 + 3 * i], byte.into());
+            write_hex_digits(&mut text[6 + 3 * i..8 + 3 * i], byte.into());
         }
         Some(text)
     }
 
     /// Asks for a user by its proof.
-    fn ask(
+    fn send_request(
         &mut self,
         now: Instant,
         (nas, token): (usize, u64),
         (user, name): (usize, &[u8]),
-        proof: Proof<'_>,
-        continues: Option<&Continuation>,
+        proof: LoginProof<'_>,
+        continues: Option<&LoginContinuation>,
     ) -> Result<(), NotNow> {
-        let station = self.station(user);
-        let port = port(station.as_ref(), token);
-        let request = Request { port, continues, ..Request::new(name, proof) };
-        let asked = self.fleet[nas].access.ask(now, token, &request).map_err(|_| NotNow::Full);
-        self.touched(nas);
+        let station = self.calling_station(user);
+        let port = nas_port(station.as_ref(), token);
+        let request = AccessRequest { port, continues, ..AccessRequest::new(name, proof) };
+        let asked = self.fleet[nas].access.send_request(now, token, &request).map_err(|_| NotNow::Full);
+        self.mark_busy(nas);
         asked
     }
 
     /// Asks the first question of a login; `None` where there is no login, but accounting only.
-    fn first(
+    fn send_first_request(
         &mut self,
         now: Instant,
         nas: usize,
-        start: &Start,
+        start: &LoginStart,
         token: u64,
-    ) -> Option<Result<State, (State, NotNow)>> {
+    ) -> Option<Result<LoginState, (LoginState, NotNow)>> {
         let users = self.users.clone();
         let (name, right) = users.get(start.user);
         let mut altered = [0; 128];
-        let password = if start.wrong { alter(right, &mut altered) } else { right };
-        let anonymous = self.anonymous(start);
+        let password = if start.wrong { alter_password(right, &mut altered) } else { right };
+        let anonymous = self.anonymous_identity(start);
         let outer = anonymous.as_deref().unwrap_or(name);
         let (at, who) = ((nas, token), (start.user, outer));
         let (asked, state) = match self.setup.methods.get(usize::from(start.method))?.clone() {
-            Method::Pap => (self.ask(now, at, who, Proof::Pap(password), None), State::Password),
-            Method::Chap => {
-                let (id, challenge) = (self.rng.next_u32() as u8, self.rng.array::<16>());
-                let proof = Proof::Chap(ChapResponse::to(id, &challenge, password));
-                (self.ask(now, at, who, proof, None), State::Password)
+            LoginMethod::Pap => {
+                (self.send_request(now, at, who, LoginProof::Pap(password), None), LoginState::Password)
             }
-            Method::MsChapV2 => {
-                let (id, ours, peers) = (self.rng.next_u32() as u8, self.rng.array(), self.rng.array());
-                let (response, expected) = MsChapV2Response::to(id, ours, peers, name, password);
-                let asked = self.ask(now, at, who, Proof::MsChapV2(response), None);
-                (asked, State::MsChapV2(Box::new(expected)))
+            LoginMethod::Chap => {
+                let (id, challenge) = (self.rng.next_u32() as u8, self.rng.random_array::<16>());
+                let proof = LoginProof::Chap(ChapResponse::from_password(id, &challenge, password));
+                (self.send_request(now, at, who, proof, None), LoginState::Password)
             }
-            Method::Eap(method) => {
-                let rng = SecureRng::from_seed(self.rng.array());
-                let wall = now.wall(self.epoch);
-                let who = Who { number: start.user, outer, name, password, wrong: start.wrong };
+            LoginMethod::MsChapV2 => {
+                let (id, ours, peers) =
+                    (self.rng.next_u32() as u8, self.rng.random_array(), self.rng.random_array());
+                let (response, expected) = MsChapV2Response::from_password(id, ours, peers, name, password);
+                let asked = self.send_request(now, at, who, LoginProof::MsChapV2(response), None);
+                (asked, LoginState::MsChapV2(Box::new(expected)))
+            }
+            LoginMethod::Eap(method) => {
+                let rng = SecureRng::from_seed(self.rng.random_array());
+                let wall = now.to_wall_time(self.epoch);
+                let who = LoginCredentials { number: start.user, outer, name, password, wrong: start.wrong };
                 let mut packet = std::mem::take(&mut self.eap_out);
-                let conversation = Conversation::begin(&method, who, wall, now, rng, &mut packet);
-                let asked = self.ask(now, at, (start.user, outer), Proof::Eap(&packet), None);
+                let conversation = EapConversation::start(&method, who, wall, now, rng, &mut packet);
+                let asked = self.send_request(now, at, (start.user, outer), LoginProof::Eap(&packet), None);
                 self.eap_out = packet;
-                (asked, State::Eap(Box::new(conversation), Continuation::new(), None))
+                (asked, LoginState::Eap(Box::new(conversation), LoginContinuation::new(), None))
             }
         };
         Some(match asked {
@@ -220,89 +229,108 @@ impl Front {
         })
     }
 
-    fn end(&mut self, now: Instant, token: u64, result: Result<Success, Failure>, sink: &mut Sink) {
+    fn end_login(
+        &mut self,
+        now: Instant,
+        token: u64,
+        result: Result<LoginSuccess, LoginFailure>,
+        sink: &mut LoginSink,
+    ) {
         if let Some(login) = self.logins.remove(token) {
             self.fleet[login.state.0].logins -= 1;
-            sink.end(now, &login.start, result);
+            sink.record_end(now, &login.start, result);
         }
     }
 
-    fn answered(&mut self, now: Instant, token: u64, verdict: Verdict, reply: &Reply, sink: &mut Sink) {
+    fn handle_reply(
+        &mut self,
+        now: Instant,
+        token: u64,
+        verdict: ReplyVerdict,
+        reply: &AccessReply,
+        sink: &mut LoginSink,
+    ) {
         let Some(login) = self.logins.get_mut(token) else { return };
-        sink.exchange(now, login.asked);
+        sink.record_exchange(now, login.requested_at);
         login.rounds += 1;
-        if let Some(code) = reply.result_code().filter(|_| verdict == Verdict::Reject)
+        if let Some(code) = reply.result_code().filter(|_| verdict == ReplyVerdict::Reject)
             && code != ResultCode::AUTHENTICATION_REJECTED.0
             && code != ResultCode::AUTHORIZATION_REJECTED.0
         {
-            sink.fault(now, code);
-            return self.end(now, token, Err(Failure::ServerFault), sink);
+            sink.record_fault(now, code);
+            return self.end_login(now, token, Err(LoginFailure::ServerFault), sink);
         }
         let wrong = login.start.wrong;
         let method = usize::from(login.start.method);
         let result = match &mut login.state.1 {
-            State::Accounting { .. } => return,
-            State::Password => plain(verdict),
-            State::MsChapV2(expected) => plain(verdict).and_then(|success| {
-                if success == Success::LetIn && !wrong {
-                    expected.check(reply).map_err(|error| match error {
-                        ProofError::Response => Failure::WrongProof,
-                        ProofError::Keys => Failure::WrongKeys,
+            LoginState::Accounting { .. } => return,
+            LoginState::Password => password_result(verdict),
+            LoginState::MsChapV2(expected) => password_result(verdict).and_then(|success| {
+                if success == LoginSuccess::Accepted && !wrong {
+                    expected.verify_reply(reply).map_err(|error| match error {
+                        ProofError::Response => LoginFailure::WrongProof,
+                        ProofError::Keys => LoginFailure::WrongKeys,
                     })?;
                 }
                 Ok(success)
             }),
-            State::Eap(conversation, next, _) => {
+            LoginState::Eap(conversation, next, _) => {
                 let rounds = login.rounds;
-                let Some(Method::Eap(method)) = self.setup.methods.get(method) else { return };
-                let has_eap = reply.eap(&mut self.eap_in);
+                let Some(LoginMethod::Eap(method)) = self.setup.methods.get(method) else { return };
+                let has_eap = reply.read_eap(&mut self.eap_in);
                 match verdict {
                     // RFC 3579 §2.6.3: a reject need not hold a packet that the peer takes.
-                    Verdict::Reject => Ok(Success::TurnedAway),
-                    _ if !has_eap => Err(Failure::NoEap),
-                    Verdict::Accept => match conversation.turn(now, &self.eap_in, &mut self.eap_out) {
-                        Ok(Turn::Over(peer::Event::Success { keys })) => {
-                            let sent = reply.keys().ok().flatten();
-                            let sent = sent.as_ref().map(|k| (&k.recv[..], &k.send[..]));
-                            eap::check_keys(method, keys.as_ref(), sent).map(|()| Success::LetIn)
+                    ReplyVerdict::Reject => Ok(LoginSuccess::RejectedAsExpected),
+                    _ if !has_eap => Err(LoginFailure::NoEap),
+                    ReplyVerdict::Accept => {
+                        match conversation.handle_packet(now, &self.eap_in, &mut self.eap_out) {
+                            Ok(ConversationStep::MethodEnded(peer::EapPeerEvent::Success { keys })) => {
+                                let sent = reply.mppe_keys().ok().flatten();
+                                let sent = sent.as_ref().map(|k| (&k.recv[..], &k.send[..]));
+                                eap::check_keys(method, keys.as_ref(), sent).map(|()| LoginSuccess::Accepted)
+                            }
+                            // The method was not done, whatever the packet says.
+                            Ok(_) | Err(_) => Err(LoginFailure::EarlySuccess),
                         }
-                        // The method was not done, whatever the packet says.
-                        Ok(_) | Err(_) => Err(Failure::EarlySuccess),
-                    },
-                    Verdict::Challenge if !eap::may_go_on(rounds) => Err(Failure::TooManyRounds),
-                    Verdict::Challenge => match conversation.turn(now, &self.eap_in, &mut self.eap_out) {
-                        Ok(Turn::Respond) => {
-                            reply.continuation(next);
-                            login.asked = now;
-                            return self.respond(now, token, sink);
+                    }
+                    ReplyVerdict::Challenge if !eap::may_go_on(rounds) => Err(LoginFailure::TooManyRounds),
+                    ReplyVerdict::Challenge => {
+                        match conversation.handle_packet(now, &self.eap_in, &mut self.eap_out) {
+                            Ok(ConversationStep::Respond) => {
+                                reply.fill_continuation(next);
+                                login.requested_at = now;
+                                return self.respond_to_challenge(now, token, sink);
+                            }
+                            Ok(ConversationStep::MethodEnded(_)) => Err(LoginFailure::EapFailed),
+                            Err(failure) => Err(failure),
                         }
-                        Ok(Turn::Over(_)) => Err(Failure::EapFailed),
-                        Err(failure) => Err(failure),
-                    },
+                    }
                 }
             }
         };
         let verdict = match result {
-            Ok(Success::LetIn) if wrong => Err(Failure::WronglyAccepted),
-            Ok(Success::TurnedAway) if !wrong => Err(Failure::Rejected),
+            Ok(LoginSuccess::Accepted) if wrong => Err(LoginFailure::WronglyAccepted),
+            Ok(LoginSuccess::RejectedAsExpected) if !wrong => Err(LoginFailure::Rejected),
             other => other,
         };
-        if verdict == Ok(Success::LetIn) && self.setup.accounting.is_some() {
-            return self.acknowledged(now, token, 0, now, sink);
+        if verdict == Ok(LoginSuccess::Accepted) && self.setup.accounting.is_some() {
+            return self.schedule_record(now, token, 0, now, sink);
         }
-        self.end(now, token, verdict, sink);
+        self.end_login(now, token, verdict, sink);
     }
 
     /// Answers a challenge by the packet that waits for that: at once, or later where all identifiers are in use.
-    fn respond(&mut self, now: Instant, token: u64, sink: &mut Sink) {
+    fn respond_to_challenge(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
         let Some(login) = self.logins.get_mut(token) else { return };
         let (start, nas) = (login.start, login.state.0);
-        let State::Eap(_, next, _) = &mut login.state.1 else { return };
+        let LoginState::Eap(_, next, _) = &mut login.state.1 else { return };
         let (next, packet) = (std::mem::take(next), std::mem::take(&mut self.eap_out));
-        let (users, outer) = (self.users.clone(), self.anonymous(&start));
+        let (users, outer) = (self.users.clone(), self.anonymous_identity(&start));
         let name = outer.as_deref().unwrap_or(users.get(start.user).0);
-        let asked = self.ask(now, (nas, token), (start.user, name), Proof::Eap(&packet), Some(&next));
-        if let Some(State::Eap(_, continues, held)) = self.logins.get_mut(token).map(|l| &mut l.state.1) {
+        let asked =
+            self.send_request(now, (nas, token), (start.user, name), LoginProof::Eap(&packet), Some(&next));
+        if let Some(LoginState::Eap(_, continues, held)) = self.logins.get_mut(token).map(|l| &mut l.state.1)
+        {
             *continues = next;
             if asked.is_err() && self.setup.scarce {
                 *held = Some(packet);
@@ -312,19 +340,20 @@ impl Front {
         }
         self.eap_out = packet;
         if asked.is_err() {
-            let failure = if self.setup.diameter { Failure::Unreachable } else { Failure::BadAnswer };
-            self.end(now, token, Err(failure), sink);
+            let failure =
+                if self.setup.diameter { LoginFailure::Unreachable } else { LoginFailure::BadAnswer };
+            self.end_login(now, token, Err(failure), sink);
         }
     }
 
     /// A session's record `next` is due, at once or later; behind the last there is none.
-    fn acknowledged(&mut self, now: Instant, token: u64, next: u32, began: Instant, sink: &mut Sink) {
+    fn schedule_record(&mut self, now: Instant, token: u64, next: u32, began: Instant, sink: &mut LoginSink) {
         let Some(accounting) = self.setup.accounting else { return };
         if next > accounting.interims + 1 {
-            return self.end(now, token, Ok(Success::LetIn), sink);
+            return self.end_login(now, token, Ok(LoginSuccess::Accepted), sink);
         }
         let Some(login) = self.logins.get_mut(token) else { return };
-        login.state.1 = State::Accounting { record: next, began };
+        login.state.1 = LoginState::Accounting { record: next, started_at: began };
         if next == 0 || accounting.every.is_zero() {
             self.send_record(now, token, sink);
         } else {
@@ -332,16 +361,16 @@ impl Front {
         }
     }
 
-    fn send_record(&mut self, now: Instant, token: u64, sink: &mut Sink) {
+    fn send_record(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
         let Some(login) = self.logins.get_mut(token) else { return };
-        let (nas, State::Accounting { record, began }) = login.state else { return };
-        login.asked = now;
+        let (nas, LoginState::Accounting { record, started_at: began }) = login.state else { return };
+        login.requested_at = now;
         let user = login.start.user;
-        if self.record(now, (nas, token), user, record, began).is_ok() {
+        if self.transmit_record(now, (nas, token), user, record, began).is_ok() {
             return;
         }
         if self.setup.diameter {
-            self.end(now, token, Err(Failure::Unreachable), sink);
+            self.end_login(now, token, Err(LoginFailure::Unreachable), sink);
         } else {
             // All identifiers are in use: some are free again soon.
             self.timers.insert(now + super::RETRY, token);
@@ -349,7 +378,7 @@ impl Front {
     }
 
     /// Sends an accounting record.
-    fn record(
+    fn transmit_record(
         &mut self,
         now: Instant,
         (nas, token): (usize, u64),
@@ -357,62 +386,68 @@ impl Front {
         number: u32,
         began: Instant,
     ) -> Result<(), NotNow> {
-        let accounting = self.setup.accounting.unwrap_or(Accounting { interims: 0, every: Duration::ZERO });
+        let accounting =
+            self.setup.accounting.unwrap_or(LoginAccounting { interims: 0, every: Duration::ZERO });
         let kind = match number {
             0 => RecordKind::Start,
             n if n <= accounting.interims => RecordKind::Interim,
             _ => RecordKind::Stop,
         };
         let mut id = [b'-'; 25];
-        digits(&mut id[..8], u64::from(self.boot));
-        digits(&mut id[9..], token);
+        write_hex_digits(&mut id[..8], u64::from(self.boot));
+        write_hex_digits(&mut id[9..], token);
         let octets = u64::from(number) * 1_000_000;
-        let station = self.station(user);
-        let traffic = Traffic {
+        let station = self.calling_station(user);
+        let traffic = SessionTraffic {
             input_octets: octets,
             output_octets: octets * 4,
             input_packets: octets / 1000,
             output_packets: octets / 250,
         };
-        let record = Record {
+        let record = AccountingRecord {
             name: self.users.get(user).0,
-            port: port(station.as_ref(), token),
-            lasted: now.since(began),
+            port: nas_port(station.as_ref(), token),
+            lasted: now.duration_since(began),
             traffic: Some(traffic),
-            ..Record::new(kind, core::str::from_utf8(&id).unwrap_or_default(), number)
+            ..AccountingRecord::new(kind, core::str::from_utf8(&id).unwrap_or_default(), number)
         };
-        let sent = self.fleet[nas].access.account(now, token, &record).map_err(|_| NotNow::Full);
-        self.touched(nas);
+        let sent = self.fleet[nas].access.send_record(now, token, &record).map_err(|_| NotNow::Full);
+        self.mark_busy(nas);
         sent
     }
 
     /// A login's or session's time has come.
-    fn wake(&mut self, now: Instant, token: u64, sink: &mut Sink) {
+    fn handle_timer(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
         let held = match self.logins.get_mut(token).map(|login| &mut login.state.1) {
-            Some(State::Eap(_, _, held)) => held.take(),
+            Some(LoginState::Eap(_, _, held)) => held.take(),
             _ => None,
         };
         match held {
             Some(packet) => {
                 self.eap_out = packet;
-                self.respond(now, token, sink);
+                self.respond_to_challenge(now, token, sink);
             }
             None => self.send_record(now, token, sink),
         }
     }
 
     /// Whether the server can be reached, as far as one can know before asking.
-    pub(super) fn ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.fleet.iter().all(|nas| nas.up)
     }
 
     /// Begins a login.
-    pub(super) fn begin(&mut self, now: Instant, start: Start, sink: &mut Sink) -> Result<(), NotNow> {
+    pub(super) fn begin_login(
+        &mut self,
+        now: Instant,
+        start: LoginStart,
+        sink: &mut LoginSink,
+    ) -> Result<(), NotNow> {
         let token = self.logins.next_token();
-        let nas = self.choose().ok_or(NotNow::Full)?;
-        let begun = self.first(now, nas, &start, token).unwrap_or_else(|| {
-            let state = State::Accounting { record: 0, began: now };
-            match self.record(now, (nas, token), start.user, 0, now) {
+        let nas = self.choose_access_server().ok_or(NotNow::Full)?;
+        let begun = self.send_first_request(now, nas, &start, token).unwrap_or_else(|| {
+            let state = LoginState::Accounting { record: 0, started_at: now };
+            match self.transmit_record(now, (nas, token), start.user, 0, now) {
                 Ok(()) => Ok(state),
                 Err(not_now) => Err((state, not_now)),
             }
@@ -423,60 +458,63 @@ impl Front {
             Err((_, not_now)) => return Err(not_now),
         };
         self.fleet[nas].logins += 1;
-        self.logins.insert(Login { start, asked: now, rounds: 0, state: (nas, state) });
+        self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: (nas, state) });
         if !asked {
-            self.end(now, token, Err(Failure::Unreachable), sink);
+            self.end_login(now, token, Err(LoginFailure::Unreachable), sink);
         }
         Ok(())
     }
 
     /// Logins under way.
-    pub(super) fn outstanding(&self) -> usize {
+    pub(super) fn outstanding_logins(&self) -> usize {
         self.logins.len()
     }
 
     /// Shows each of them.
-    pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
+    pub(super) fn for_each_login(&self, see: &mut dyn FnMut(&LoginStart)) {
         self.logins.iter().for_each(|(_, login)| see(&login.start));
     }
 
     /// Forgets them.
-    pub(super) fn abandon(&mut self, now: Instant) {
+    pub(super) fn abandon_logins(&mut self, now: Instant) {
         let open: Vec<(u64, usize)> = self.logins.iter().map(|(token, l)| (token, l.state.0)).collect();
         for (token, nas) in open {
             self.logins.remove(token);
             self.fleet[nas].logins -= 1;
-            for command in [Command::Cancel { token }, Command::CancelRecord { token }] {
+            for command in
+                [AccessClientCommand::Cancel { token }, AccessClientCommand::CancelRecord { token }]
+            {
                 // A client knows what it asks.
-                let _ = self.fleet[nas].access.command(now, command);
+                let _ = self.fleet[nas].access.handle_command(now, command);
             }
-            self.touched(nas);
+            self.mark_busy(nas);
         }
         self.timers = TimerQueue::new();
     }
 
     /// Says goodbye to the server, where its protocol has a word for that.
-    pub(super) fn leave(&mut self, now: Instant) {
+    pub(super) fn start_leaving(&mut self, now: Instant) {
         if !self.setup.diameter {
             return;
         }
         for nas in 0..self.fleet.len() {
             // Each has this one peer.
             let (peer, cause) = (PeerId(0), DisconnectCause::DoNotWantToTalkToYou);
-            let command = Command::Diameter(node::Command::Disconnect { peer, cause });
-            let _ = self.fleet[nas].access.command(now, command);
-            self.touched(nas);
+            let command =
+                AccessClientCommand::Diameter(node::DiameterNodeCommand::Disconnect { peer, cause });
+            let _ = self.fleet[nas].access.handle_command(now, command);
+            self.mark_busy(nas);
         }
     }
 
     /// What was counted, by name.
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         if self.setup.diameter {
-            let mut sum = node::Counters::default();
+            let mut sum = node::DiameterNodeCounters::default();
             self.fleet.iter().filter_map(|n| n.access.diameter_counters()).for_each(|c| sum.add(&c));
             return sum.iter().collect();
         }
-        let mut sum = usher_radius::client::Counters::default();
+        let mut sum = usher_radius::client::RadiusClientCounters::default();
         self.fleet.iter().filter_map(|n| n.access.radius_counters()).for_each(|c| sum.add(c));
         sum.iter().collect()
     }
@@ -486,116 +524,131 @@ impl Front {
         self.fleet.iter_mut().for_each(|nas| nas.access.set_epoch(now, epoch));
     }
 
-    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
+    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>, sink: &mut LoginSink) {
         match input {
-            Input::Timeout => {
+            MachineInput::Timeout => {
                 for nas in 0..self.fleet.len() {
                     if self.due[nas] <= now {
-                        self.fleet[nas].access.handle(now, Input::Timeout);
-                        self.touched(nas);
+                        self.fleet[nas].access.handle_input(now, MachineInput::Timeout);
+                        self.mark_busy(nas);
                     }
                 }
             }
             _ => {
-                let Some((slot, input)) = input.enter() else { return };
+                let Some((slot, input)) = input.split_outer_slot() else { return };
                 let nas = usize::from(slot);
                 if let Some(one) = self.fleet.get_mut(nas) {
-                    one.access.handle(now, input);
-                    self.touched(nas);
+                    one.access.handle_input(now, input);
+                    self.mark_busy(nas);
                 }
             }
         }
         while let Some((_, token)) = self.timers.pop_due(now) {
-            self.wake(now, token, sink);
+            self.handle_timer(now, token, sink);
         }
     }
 
     /// Does what the clients say, and hands on what they want done.
-    pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+    pub(super) fn drain_outputs(
+        &mut self,
+        now: Instant,
+        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        sink: &mut LoginSink,
+    ) {
         while let Some(nas) = self.busy.pop() {
             self.fleet[nas].listed = false;
             while let Some(event) = outputs.next_event(&mut self.fleet[nas].access) {
-                self.hear(now, nas, event, sink);
+                self.handle_event(now, nas, event, sink);
             }
-            self.due[nas] = due(&mut self.fleet[nas].access);
+            self.due[nas] = next_timeout(&mut self.fleet[nas].access);
         }
     }
 
-    fn hear(&mut self, now: Instant, nas: usize, event: Event, sink: &mut Sink) {
+    fn handle_event(&mut self, now: Instant, nas: usize, event: AccessClientEvent, sink: &mut LoginSink) {
         let (token, verdict, reply) = match event {
-            Event::Challenge { token, reply } => (token, Verdict::Challenge, reply),
-            Event::Accept { token, reply } => (token, Verdict::Accept, reply),
-            Event::Reject { token, reply } => (token, Verdict::Reject, reply),
-            Event::Failed { token, failure } => return self.failed(now, token, failure, sink),
-            Event::Accounted { token, kept: Ok(()) } => {
-                let Some(login) = self.logins.get_mut(token) else { return };
-                let State::Accounting { record, began } = login.state.1 else { return };
-                sink.exchange(now, login.asked);
-                login.rounds += 1;
-                sink.recorded(now);
-                return self.acknowledged(now, token, record + 1, began, sink);
+            AccessClientEvent::Challenge { token, reply } => (token, ReplyVerdict::Challenge, reply),
+            AccessClientEvent::Accept { token, reply } => (token, ReplyVerdict::Accept, reply),
+            AccessClientEvent::Reject { token, reply } => (token, ReplyVerdict::Reject, reply),
+            AccessClientEvent::Failed { token, failure } => {
+                return self.handle_failure(now, token, failure, sink);
             }
-            Event::Accounted { token, kept: Err(failure) } => return self.failed(now, token, failure, sink),
-            Event::Peer { up, .. } => {
+            AccessClientEvent::Accounted { token, result: Ok(()) } => {
+                let Some(login) = self.logins.get_mut(token) else { return };
+                let LoginState::Accounting { record, started_at: began } = login.state.1 else { return };
+                sink.record_exchange(now, login.requested_at);
+                login.rounds += 1;
+                sink.count_record(now);
+                return self.schedule_record(now, token, record + 1, began, sink);
+            }
+            AccessClientEvent::Accounted { token, result: Err(failure) } => {
+                return self.handle_failure(now, token, failure, sink);
+            }
+            AccessClientEvent::Peer { up, .. } => {
                 self.fleet[nas].up = up;
                 return;
             }
             // It asks for none and watches none.
-            Event::Dynamic(_) | Event::Server { .. } => return,
+            AccessClientEvent::Dynamic(_) | AccessClientEvent::Server { .. } => return,
         };
-        self.answered(now, token, verdict, &reply, sink);
-        self.fleet[nas].access.recycle(reply);
+        self.handle_reply(now, token, verdict, &reply, sink);
+        self.fleet[nas].access.recycle_reply(reply);
     }
 
-    fn failed(&mut self, now: Instant, token: u64, failure: usher_access::Failure, sink: &mut Sink) {
+    fn handle_failure(
+        &mut self,
+        now: Instant,
+        token: u64,
+        failure: usher_access::AaaFailure,
+        sink: &mut LoginSink,
+    ) {
         let failure = match failure {
-            usher_access::Failure::Timeout => Failure::Timeout,
-            usher_access::Failure::Unavailable => Failure::Unreachable,
-            usher_access::Failure::ConnectionLost => Failure::ConnectionLost,
-            usher_access::Failure::BadAnswer => {
+            usher_access::AaaFailure::Timeout => LoginFailure::Timeout,
+            usher_access::AaaFailure::Unavailable => LoginFailure::Unreachable,
+            usher_access::AaaFailure::ConnectionLost => LoginFailure::ConnectionLost,
+            usher_access::AaaFailure::BadAnswer => {
                 if let Some(login) = self.logins.get_mut(token) {
-                    sink.exchange(now, login.asked);
+                    sink.record_exchange(now, login.requested_at);
                 }
-                Failure::BadAnswer
+                LoginFailure::BadAnswer
             }
-            usher_access::Failure::Fault(code) => {
+            usher_access::AaaFailure::Fault(code) => {
                 if let Some(login) = self.logins.get_mut(token) {
-                    sink.exchange(now, login.asked);
-                    sink.fault(now, code);
+                    sink.record_exchange(now, login.requested_at);
+                    sink.record_fault(now, code);
                 }
-                Failure::ServerFault
+                LoginFailure::ServerFault
             }
         };
-        self.end(now, token, Err(failure), sink);
+        self.end_login(now, token, Err(failure), sink);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let clients = self.due.iter().min().copied().filter(|at| *at < Instant::FAR_FUTURE);
-        earliest([clients, self.timers.next()])
+        earliest_deadline([clients, self.timers.next_deadline()])
     }
 }
 
-fn due(access: &mut AccessClient) -> Instant {
+fn next_timeout(access: &mut AccessClient) -> Instant {
     access.poll_timeout().unwrap_or(Instant::FAR_FUTURE)
 }
 
 /// What an answer to a password says.
-const fn plain(verdict: Verdict) -> Result<Success, Failure> {
+const fn password_result(verdict: ReplyVerdict) -> Result<LoginSuccess, LoginFailure> {
     match verdict {
-        Verdict::Accept => Ok(Success::LetIn),
-        Verdict::Reject => Ok(Success::TurnedAway),
-        Verdict::Challenge => Err(Failure::UnexpectedChallenge),
+        ReplyVerdict::Accept => Ok(LoginSuccess::Accepted),
+        ReplyVerdict::Reject => Ok(LoginSuccess::RejectedAsExpected),
+        ReplyVerdict::Challenge => Err(LoginFailure::UnexpectedChallenge),
     }
 }
 
 /// Where a login is: at the port of its token's lower half.
-fn port(station: Option<&[u8; 17]>, token: u64) -> NasPort<'_> {
+fn nas_port(station: Option<&[u8; 17]>, token: u64) -> NasPort<'_> {
     let calling_station = station.and_then(|station| core::str::from_utf8(station).ok());
     NasPort { number: Some(token as u32), calling_station, ..NasPort::default() }
 }
 
 /// Writes the number's lowest digits, in hexadecimal, over the whole of `out`.
-fn digits(out: &mut [u8], mut number: u64) {
+fn write_hex_digits(out: &mut [u8], mut number: u64) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for place in out.iter_mut().rev() {
         *place = DIGITS[(number & 15) as usize];

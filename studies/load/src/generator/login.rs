@@ -1,11 +1,11 @@
 //! Logins under way, and where their ends are recorded.
 
-use crate::tally::{Failure, Part, Tally, record};
+use crate::tally::{LoginFailure, LoginStats, MethodStats, record_time};
 use usher_core::{Duration, Instant};
 
 /// How a login begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Start {
+pub(crate) struct LoginStart {
     /// When it was meant to.
     pub(crate) intended: Instant,
     /// Who.
@@ -20,81 +20,82 @@ pub(crate) struct Start {
 
 /// A login under way, with what its protocol needs to know of it.
 #[derive(Debug)]
-pub(crate) struct Login<S> {
-    pub(crate) start: Start,
+pub(crate) struct PendingLogin<S> {
+    pub(crate) start: LoginStart,
     /// When its current request was first given to the client.
-    pub(crate) asked: Instant,
+    pub(crate) requested_at: Instant,
     pub(crate) rounds: u16,
     pub(crate) state: S,
 }
 
 /// Logins by token. A token is never given twice: its upper half counts.
 #[derive(Debug)]
-pub(crate) struct Logins<S> {
-    places: Vec<(u32, Option<Login<S>>)>,
+pub(crate) struct LoginTable<S> {
+    slots: Vec<(u32, Option<PendingLogin<S>>)>,
     free: Vec<u32>,
 }
 
-impl<S> Default for Logins<S> {
+impl<S> Default for LoginTable<S> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<S> Logins<S> {
+impl<S> LoginTable<S> {
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
     /// The token that the next login gets.
     pub(crate) fn next_token(&self) -> u64 {
         match self.free.last() {
-            Some(&i) => token(self.places[i as usize].0, i),
-            None => token(0, self.places.len() as u32),
+            Some(&i) => make_token(self.slots[i as usize].0, i),
+            None => make_token(0, self.slots.len() as u32),
         }
     }
-    pub(crate) fn insert(&mut self, login: Login<S>) -> u64 {
+    pub(crate) fn insert(&mut self, login: PendingLogin<S>) -> u64 {
         let token = self.next_token();
         match self.free.pop() {
-            Some(i) => self.places[i as usize].1 = Some(login),
-            None => self.places.push((0, Some(login))),
+            Some(i) => self.slots[i as usize].1 = Some(login),
+            None => self.slots.push((0, Some(login))),
         }
         token
     }
-    pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut Login<S>> {
-        let (generation, login) = self.places.get_mut(token as u32 as usize)?;
+    pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut PendingLogin<S>> {
+        let (generation, login) = self.slots.get_mut(token as u32 as usize)?;
         if *generation == (token >> 32) as u32 { login.as_mut() } else { None }
     }
-    pub(crate) fn remove(&mut self, token: u64) -> Option<Login<S>> {
+    pub(crate) fn remove(&mut self, token: u64) -> Option<PendingLogin<S>> {
         self.get_mut(token)?;
         let index = token as u32;
-        let place = &mut self.places[index as usize];
+        let place = &mut self.slots[index as usize];
         // The two highest bits of a token are the AAA client's.
         place.0 = place.0.wrapping_add(1) & ((1 << 30) - 1);
         self.free.push(index);
         place.1.take()
     }
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Login<S>)> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(|(i, (generation, login))| Some((token(*generation, i as u32), login.as_ref()?)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &PendingLogin<S>)> {
+        let places = self.slots.iter().enumerate();
+        places
+            .filter_map(|(i, (generation, login))| Some((make_token(*generation, i as u32), login.as_ref()?)))
     }
 }
 
-const fn token(generation: u32, index: u32) -> u64 {
+const fn make_token(generation: u32, index: u32) -> u64 {
     (generation as u64) << 32 | index as u64
 }
 
 /// How a login ended well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Success {
-    LetIn,
+pub(crate) enum LoginSuccess {
+    Accepted,
     /// Turned away, as a wrong password must be.
-    TurnedAway,
+    RejectedAsExpected,
 }
 
 /// Where ends are recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Sink {
-    pub(crate) tally: Tally,
+pub(crate) struct LoginSink {
+    pub(crate) tally: LoginStats,
     /// The window of measurement; 0 outside of one.
     pub(crate) window: u32,
     /// How many methods are told apart; 0 where there is one.
@@ -106,59 +107,64 @@ pub(crate) struct Sink {
     pub(crate) last: Instant,
 }
 
-impl Sink {
-    fn measures(&self, now: Instant) -> bool {
+impl LoginSink {
+    fn is_measuring(&self, now: Instant) -> bool {
         self.window != 0 && self.to.is_none_or(|to| now <= to)
     }
-    pub(crate) const fn counts(&self, start: &Start) -> bool {
+    pub(crate) const fn is_counted(&self, start: &LoginStart) -> bool {
         self.window != 0 && start.window == self.window
     }
     /// Where a method is counted; `None` where there is one only.
-    pub(crate) fn part(&mut self, start: &Start) -> Option<&mut Part> {
+    pub(crate) fn method_stats(&mut self, start: &LoginStart) -> Option<&mut MethodStats> {
         if self.tally.parts.len() < self.methods {
-            self.tally.parts.resize_with(self.methods, Part::default);
+            self.tally.parts.resize_with(self.methods, MethodStats::default);
         }
         self.tally.parts.get_mut(usize::from(start.method))
     }
     /// A login began, for which there was room since `room`.
-    pub(crate) fn begun(&mut self, now: Instant, room: Instant, start: &Start) {
-        if self.counts(start) {
-            self.tally.begun += 1;
-            record(&mut self.tally.lag, now.since(start.intended));
-            record(&mut self.tally.own_lag, now.since(start.intended.max(room)));
-            if let Some(part) = self.part(start) {
-                part.begun += 1;
+    pub(crate) fn record_start(&mut self, now: Instant, room: Instant, start: &LoginStart) {
+        if self.is_counted(start) {
+            self.tally.started += 1;
+            record_time(&mut self.tally.lag, now.duration_since(start.intended));
+            record_time(&mut self.tally.own_lag, now.duration_since(start.intended.max(room)));
+            if let Some(part) = self.method_stats(start) {
+                part.started += 1;
             }
         }
     }
     /// A login did not end within its window, and is not waited for.
-    pub(crate) fn left(&mut self, start: &Start, failure: Option<Failure>) {
-        if !self.counts(start) {
+    pub(crate) fn record_unfinished(&mut self, start: &LoginStart, failure: Option<LoginFailure>) {
+        if !self.is_counted(start) {
             return;
         }
         match failure {
-            Some(failure) => self.tally.fail(failure, 1),
+            Some(failure) => self.tally.count_failures(failure, 1),
             None => self.tally.cut_off += 1,
         }
-        if let Some(part) = self.part(start) {
+        if let Some(part) = self.method_stats(start) {
             if failure.is_some() { part.failed += 1 } else { part.cut_off += 1 }
         }
     }
-    pub(crate) fn end(&mut self, now: Instant, start: &Start, result: Result<Success, Failure>) {
-        if result.is_ok() && self.measures(now) {
+    pub(crate) fn record_end(
+        &mut self,
+        now: Instant,
+        start: &LoginStart,
+        result: Result<LoginSuccess, LoginFailure>,
+    ) {
+        if result.is_ok() && self.is_measuring(now) {
             self.tally.completed += 1;
         }
-        if !self.counts(start) {
+        if !self.is_counted(start) {
             return;
         }
         self.last = now;
-        let time = now.since(start.intended);
-        if let Some(part) = self.part(start) {
+        let time = now.duration_since(start.intended);
+        if let Some(part) = self.method_stats(start) {
             match result {
                 Ok(success) => {
                     part.succeeded += 1;
-                    if success == Success::LetIn {
-                        record(&mut part.latency, time);
+                    if success == LoginSuccess::Accepted {
+                        record_time(&mut part.latency, time);
                     }
                 }
                 Err(_) => part.failed += 1,
@@ -167,42 +173,42 @@ impl Sink {
         match result {
             Ok(success) => {
                 self.tally.succeeded += 1;
-                if success == Success::LetIn {
-                    record(&mut self.tally.latency, time);
+                if success == LoginSuccess::Accepted {
+                    record_time(&mut self.tally.latency, time);
                 } else {
                     self.tally.expected_rejects += 1;
-                    record(&mut self.tally.reject_latency, time);
+                    record_time(&mut self.tally.reject_latency, time);
                 }
             }
-            Err(failure) => self.tally.fail(failure, 1),
+            Err(failure) => self.tally.count_failures(failure, 1),
         }
     }
     /// A request was answered.
-    pub(crate) fn exchange(&mut self, now: Instant, asked: Instant) {
-        if self.measures(now) {
+    pub(crate) fn record_exchange(&mut self, now: Instant, asked: Instant) {
+        if self.is_measuring(now) {
             self.tally.exchanges += 1;
-            record(&mut self.tally.exchange_latency, now.since(asked));
+            record_time(&mut self.tally.exchange_latency, now.duration_since(asked));
         }
     }
     /// An accounting record was acknowledged.
-    pub(crate) fn recorded(&mut self, now: Instant) {
-        if self.measures(now) {
+    pub(crate) fn count_record(&mut self, now: Instant) {
+        if self.is_measuring(now) {
             self.tally.records += 1;
         }
     }
     /// An echo was sent.
-    pub(crate) fn asked(&mut self) {
+    pub(crate) fn count_echo(&mut self) {
         self.tally.echoes += u64::from(self.window != 0);
     }
     /// One that was sent in this window was answered.
-    pub(crate) fn answered(&mut self, window: u32, time: Duration) {
+    pub(crate) fn record_echo_reply(&mut self, window: u32, time: Duration) {
         if window != 0 && window == self.window {
             self.tally.echoes_answered += 1;
-            record(&mut self.tally.echo_latency, time);
+            record_time(&mut self.tally.echo_latency, time);
         }
     }
-    pub(crate) fn fault(&mut self, now: Instant, code: u32) {
-        if self.measures(now) {
+    pub(crate) fn record_fault(&mut self, now: Instant, code: u32) {
+        if self.is_measuring(now) {
             *self.tally.results.entry(code).or_default() += 1;
         }
     }
@@ -212,19 +218,19 @@ impl Sink {
 mod tests {
     use super::*;
 
-    fn login(user: usize) -> Login<()> {
-        let start = Start { intended: Instant::ZERO, user, wrong: false, window: 1, method: 0 };
-        Login { start, asked: Instant::ZERO, rounds: 0, state: () }
+    fn test_login(user: usize) -> PendingLogin<()> {
+        let start = LoginStart { intended: Instant::ZERO, user, wrong: false, window: 1, method: 0 };
+        PendingLogin { start, requested_at: Instant::ZERO, rounds: 0, state: () }
     }
 
     #[test]
     fn a_token_names_one_login_only() {
-        let mut logins = Logins::default();
-        let a = logins.insert(login(1));
-        let b = logins.insert(login(2));
+        let mut logins = LoginTable::default();
+        let a = logins.insert(test_login(1));
+        let b = logins.insert(test_login(2));
         assert_eq!(logins.remove(a).unwrap().start.user, 1);
         let next = logins.next_token();
-        let c = logins.insert(login(3));
+        let c = logins.insert(test_login(3));
         assert_eq!(next, c);
         assert!(logins.get_mut(a).is_none() && logins.remove(a).is_none());
         assert_eq!(logins.iter().map(|(t, l)| (t, l.start.user)).collect::<Vec<_>>(), [(c, 3), (b, 2)]);

@@ -1,22 +1,24 @@
 //! MIH functions that ask another one, each with an identifier, a socket or connection of its own.
 
 use super::NotNow;
-use super::login::{Login, Logins, Sink, Start, Success};
-use crate::tally::Failure;
+use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use crate::tally::LoginFailure;
 use std::net::SocketAddr;
-use usher_core::{Child, Duration, Input, Instant, Machine, Outputs, Rng, TransportProtocol};
+use usher_core::{
+    ChildMachine, Duration, Instant, Machine, MachineInput, ModelRng, OutputQueue, TransportProtocol,
+};
 use usher_mih::{
-    self as mih, Command, Event, LinkDescriptors, LinkId, LinkParamType, LinkStates, LinkStatusRequest,
-    LinkTupleId, LinkType, Message, MessageId, Mihf, MihfId, NetTypeAddr, Opcode, Peer, RegisterCode, Route,
-    Service, Status, Timing, Tlv, Unanswered, kind,
+    self as mih, LinkDescriptors, LinkId, LinkParamType, LinkStates, LinkStatusRequest, LinkTupleId,
+    LinkType, MessageId, Mihf, MihfCommand, MihfEvent, MihfId, MihfMessage, MihfPeer, NetTypeAddr, Opcode,
+    PeerRoute, RegisterCode, ServiceId, Status, Tlv, TransactionTiming, UnansweredPolicy, kind,
 };
 
 /// Transactions that a function has under way: identifiers are of 12 bits, and ended ones are remembered.
-const ROOM: usize = 1024;
+const MAX_TRANSACTIONS: usize = 1024;
 /// The token of what is no transaction of the load.
-const ASIDE: u64 = u64::MAX;
+const UNCOUNTED_TOKEN: u64 = u64::MAX;
 /// How soon discovery that was not answered begins again.
-const AGAIN: Duration = Duration::from_secs(1);
+const DISCOVERY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +60,8 @@ pub struct MihConfig {
 
 /// One of the asking functions.
 #[derive(Debug)]
-struct Function {
-    mihf: Child<Mihf>,
+struct MihRequester {
+    mihf: ChildMachine<Mihf>,
     open: usize,
     /// It is on the list of those that may have something to say.
     listed: bool,
@@ -70,19 +72,19 @@ struct Function {
 #[derive(Debug)]
 pub(super) struct MihFront {
     config: MihConfig,
-    functions: Vec<Function>,
+    functions: Vec<MihRequester>,
     busy: Vec<usize>,
     next: usize,
     /// With the number of its function.
-    logins: Logins<usize>,
+    logins: LoginTable<usize>,
     /// What the other one is called, and what it is asked, once that is known.
-    found: Option<(MihfId, Message)>,
+    found: Option<(MihfId, MihfMessage)>,
     /// When discovery begins, again where it was not answered.
     discover_at: Option<Instant>,
 }
 
 /// What the `n`-th function is called, from 0.
-fn numbered(identity: &str, n: usize) -> String {
+fn numbered_identity(identity: &str, n: usize) -> String {
     match (n, identity.find(['.', '@'])) {
         (0, _) => identity.to_owned(),
         (n, Some(end)) => format!("{}-{}{}", &identity[..end], n + 1, &identity[end..]),
@@ -91,79 +93,85 @@ fn numbered(identity: &str, n: usize) -> String {
 }
 
 impl MihFront {
-    pub(super) fn new(config: MihConfig, start: Instant, mut rng: Rng) -> Result<Self, super::ConfigError> {
+    pub(super) fn new(
+        config: MihConfig,
+        start: Instant,
+        mut rng: ModelRng,
+    ) -> Result<Self, super::ConfigError> {
         if config.functions == 0 || config.functions >= usize::from(u16::MAX) {
             return Err(super::ConfigError::Invalid("1 to 65534 MIH functions can ask"));
         }
-        let timing = Timing {
+        let timing = TransactionTiming {
             retransmission: config.retransmission,
             retransmissions: config.retransmissions,
             response: Some(config.timeout),
-            unanswered: Unanswered::Abort,
+            unanswered: UnansweredPolicy::Abort,
         };
         let mut functions = Vec::new();
         for n in 0..config.functions {
-            let id = MihfId::new(numbered(&config.identity, config.first + n))
+            let id = MihfId::new(numbered_identity(&config.identity, config.first + n))
                 .map_err(|_| super::ConfigError::Invalid("the MIHF identifier is too long"))?;
-            let mut settings = mih::Config::new(id);
+            let mut settings = mih::MihfConfig::new(id);
             settings.timing = timing;
             // Whoever discovers asks again: what goes to all is not acknowledged.
-            let discovery = Timing {
+            let discovery = TransactionTiming {
                 response: Some(config.retransmission),
-                unanswered: Unanswered::Retransmit,
+                unanswered: UnansweredPolicy::Retransmit,
                 ..timing
             };
             let request = MessageId::CAPABILITY_DISCOVER_REQUEST;
             if config.request != MihRequest::Discover {
-                settings.by_message.insert((Service::Management, request.action), discovery);
+                settings.by_message.insert((ServiceId::Management, request.action), discovery);
             }
             // Identifiers come round within seconds: what has ended is not to hide what is new.
             settings.lifetime = Duration::ZERO;
             settings.transaction = Some(config.timeout + config.timeout);
             settings.port = 0;
-            let chance = usher_core::Seed::new(rng.next_u64()).stream("mih", 0);
-            let mihf = Child::new(n as u16, Mihf::new(settings, chance));
-            functions.push(Function { mihf, open: 0, listed: false, due: Instant::FAR_FUTURE });
+            let chance = usher_core::Seed::new(rng.next_u64()).derive_rng("mih", 0);
+            let mihf = ChildMachine::new(n as u16, Mihf::new(settings, chance));
+            functions.push(MihRequester { mihf, open: 0, listed: false, due: Instant::FAR_FUTURE });
         }
         Ok(Self {
             functions,
             busy: Vec::new(),
             next: 0,
-            logins: Logins::default(),
+            logins: LoginTable::default(),
             found: None,
             discover_at: Some(start),
             config,
         })
     }
 
-    fn touched(&mut self, n: usize) {
+    fn mark_busy(&mut self, n: usize) {
         if !core::mem::replace(&mut self.functions[n].listed, true) {
             self.busy.push(n);
         }
     }
 
-    fn peer(&self, id: MihfId) -> Peer {
+    fn make_peer(&self, id: MihfId) -> MihfPeer {
         let Self { config, .. } = self;
-        let route = Route { transport: config.transport, local: None, remote: config.address };
-        Peer { id, route, ack: config.ack }
+        let route = PeerRoute { transport: config.transport, local: None, remote: config.address };
+        MihfPeer { id, route, ack: config.ack }
     }
 
     /// Asks who is there.
-    fn discover(&mut self, now: Instant) {
+    fn send_discovery(&mut self, now: Instant) {
         self.discover_at = None;
-        let all = self.peer(MihfId::multicast());
+        let all = self.make_peer(MihfId::multicast());
         let function = &mut self.functions[0].mihf;
-        let message = Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []);
-        let send = Command::Send { token: ASIDE, to: MihfId::multicast(), message };
-        let sent = function.command(now, Command::Peer(all)).and_then(|()| function.command(now, send));
+        let message = MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []);
+        let send = MihfCommand::Send { token: UNCOUNTED_TOKEN, to: MihfId::multicast(), message };
+        let sent = function
+            .handle_command(now, MihfCommand::Peer(all))
+            .and_then(|()| function.handle_command(now, send));
         if sent.is_err() {
-            self.discover_at = Some(now + AGAIN);
+            self.discover_at = Some(now + DISCOVERY_RETRY_INTERVAL);
         }
-        self.touched(0);
+        self.mark_busy(0);
     }
 
     /// Who was found, and what is asked of it.
-    fn discovered(&mut self, now: Instant, peer: &MihfId, answer: &Message) {
+    fn handle_discovery(&mut self, now: Instant, peer: &MihfId, answer: &MihfMessage) {
         let of = |of: &NetTypeAddr| {
             Some(LinkId { technology: of.network.technology?, address: of.address.clone() })
         };
@@ -171,13 +179,13 @@ impl MihFront {
             Some(Tlv::LinkAddressList(all)) => all.iter().filter_map(of).collect(),
             _ => Vec::new(),
         };
-        let own = LinkId::mac(LinkType::Ethernet, [2, 0, 0, 0, 0, 1]);
+        let own = LinkId::from_mac(LinkType::Ethernet, [2, 0, 0, 0, 0, 1]);
         let message = match self.config.request {
-            MihRequest::Discover => Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []),
+            MihRequest::Discover => MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []),
             MihRequest::Register => {
                 let params =
                     [Tlv::LinkIdentifierList([own].into()), Tlv::RegisterCode(RegisterCode::Register)];
-                Message::new(MessageId::REGISTER_REQUEST, params)
+                MihfMessage::new(MessageId::REGISTER_REQUEST, params)
             }
             MihRequest::Parameters => {
                 let wanted = LinkStatusRequest {
@@ -186,103 +194,108 @@ impl MihFront {
                     descriptors: LinkDescriptors::NONE,
                 };
                 let params = [Tlv::LinkIdentifierList(links), Tlv::StatusRequest(wanted)];
-                Message::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)
+                MihfMessage::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)
             }
             MihRequest::Indication => {
                 let link = LinkTupleId { link: own, poa: None };
-                Message::new(MessageId::LINK_UP_INDICATION, [Tlv::LinkIdentifier(link)])
+                MihfMessage::new(MessageId::LINK_UP_INDICATION, [Tlv::LinkIdentifier(link)])
             }
         };
-        let named = self.peer(peer.clone());
+        let named = self.make_peer(peer.clone());
         for n in 0..self.functions.len() {
             // Naming a peer is never refused.
-            let _ = self.functions[n].mihf.command(now, Command::Peer(named.clone()));
-            self.touched(n);
+            let _ = self.functions[n].mihf.handle_command(now, MihfCommand::Peer(named.clone()));
+            self.mark_busy(n);
         }
         self.found = Some((peer.clone(), message));
     }
 
-    pub(super) const fn ready(&self) -> bool {
+    pub(super) const fn is_ready(&self) -> bool {
         self.found.is_some()
     }
 
     /// Begins a transaction.
-    pub(super) fn begin(&mut self, now: Instant, start: Start) -> Result<(), NotNow> {
+    pub(super) fn begin_transaction(&mut self, now: Instant, start: LoginStart) -> Result<(), NotNow> {
         let Some((to, message)) = self.found.clone() else { return Err(NotNow::Full) };
         let count = self.functions.len();
         let mut turns = (0..count).map(|i| (self.next + i) % count);
-        let n = turns.find(|&n| self.functions[n].open < ROOM).ok_or(NotNow::Full)?;
+        let n = turns.find(|&n| self.functions[n].open < MAX_TRANSACTIONS).ok_or(NotNow::Full)?;
         self.next = (n + 1) % count;
         let token = self.logins.next_token();
-        let sent = self.functions[n].mihf.command(now, Command::Send { token, to, message });
-        self.touched(n);
+        let sent = self.functions[n].mihf.handle_command(now, MihfCommand::Send { token, to, message });
+        self.mark_busy(n);
         sent.map_err(|_| NotNow::Full)?;
         self.functions[n].open += 1;
-        self.logins.insert(Login { start, asked: now, rounds: 0, state: n });
+        self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: n });
         Ok(())
     }
 
-    pub(super) fn outstanding(&self) -> usize {
+    pub(super) fn outstanding_transactions(&self) -> usize {
         self.logins.len()
     }
 
-    pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
+    pub(super) fn for_each_transaction(&self, see: &mut dyn FnMut(&LoginStart)) {
         self.logins.iter().for_each(|(_, login)| see(&login.start));
     }
 
-    pub(super) fn abandon(&mut self, now: Instant) {
+    pub(super) fn abandon_transactions(&mut self, now: Instant) {
         let open: Vec<(u64, usize)> = self.logins.iter().map(|(token, login)| (token, login.state)).collect();
         for (token, n) in open {
             self.logins.remove(token);
             self.functions[n].open -= 1;
             // A function knows what it asks.
-            let _ = self.functions[n].mihf.command(now, Command::Abandon { token });
-            self.touched(n);
+            let _ = self.functions[n].mihf.handle_command(now, MihfCommand::Abandon { token });
+            self.mark_busy(n);
         }
     }
 
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
-        let mut sum = mih::Counters::default();
+        let mut sum = mih::MihfCounters::default();
         self.functions.iter().for_each(|function| sum.add(function.mihf.counters()));
         sum.iter().collect()
     }
 
-    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>) {
+    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         if self.discover_at.is_some_and(|at| at <= now) {
-            self.discover(now);
+            self.send_discovery(now);
         }
         match input {
-            Input::Timeout => {
+            MachineInput::Timeout => {
                 for n in 0..self.functions.len() {
                     if self.functions[n].due <= now {
-                        self.functions[n].mihf.handle(now, Input::Timeout);
-                        self.touched(n);
+                        self.functions[n].mihf.handle_input(now, MachineInput::Timeout);
+                        self.mark_busy(n);
                     }
                 }
             }
             _ => {
-                let Some((slot, input)) = input.enter() else { return };
+                let Some((slot, input)) = input.split_outer_slot() else { return };
                 let n = usize::from(slot);
                 if let Some(function) = self.functions.get_mut(n) {
-                    function.mihf.handle(now, input);
-                    self.touched(n);
+                    function.mihf.handle_input(now, input);
+                    self.mark_busy(n);
                 }
             }
         }
     }
 
-    pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+    pub(super) fn drain_outputs(
+        &mut self,
+        now: Instant,
+        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        sink: &mut LoginSink,
+    ) {
         let mut who = None;
         while let Some(n) = self.busy.pop() {
             self.functions[n].listed = false;
             while let Some(event) = outputs.next_event(&mut self.functions[n].mihf) {
                 match event {
-                    Event::Discovered { peer, .. } => who = Some(peer),
-                    Event::Done { token: ASIDE, result } => match (result, who.take()) {
-                        (Ok(Some(answer)), Some(peer)) => self.discovered(now, &peer, &answer),
-                        _ => self.discover_at = Some(now + AGAIN),
+                    MihfEvent::Discovered { peer, .. } => who = Some(peer),
+                    MihfEvent::Done { token: UNCOUNTED_TOKEN, result } => match (result, who.take()) {
+                        (Ok(Some(answer)), Some(peer)) => self.handle_discovery(now, &peer, &answer),
+                        _ => self.discover_at = Some(now + DISCOVERY_RETRY_INTERVAL),
                     },
-                    Event::Done { token, result } => self.done(now, token, result, sink),
+                    MihfEvent::Done { token, result } => self.finish_transaction(now, token, result, sink),
                     // Nobody is answered, told or registered here.
                     _ => {}
                 }
@@ -291,32 +304,34 @@ impl MihFront {
         }
     }
 
-    fn done(
+    fn finish_transaction(
         &mut self,
         now: Instant,
         token: u64,
-        result: Result<Option<Message>, mih::Failure>,
-        sink: &mut Sink,
+        result: Result<Option<MihfMessage>, mih::TransactionError>,
+        sink: &mut LoginSink,
     ) {
         let Some(login) = self.logins.remove(token) else { return };
         self.functions[login.state].open -= 1;
         let end = match result {
             Ok(answer) => {
-                sink.exchange(now, login.asked);
+                sink.record_exchange(now, login.requested_at);
                 match answer.as_ref().map(|answer| (answer.id.opcode, answer.status())) {
-                    None | Some((Opcode::Response, Some(Status::Success))) => Ok(Success::LetIn),
+                    None | Some((Opcode::Response, Some(Status::Success))) => Ok(LoginSuccess::Accepted),
                     Some((_, Some(Status::Rejected | Status::AuthorizationFailure))) => {
-                        Err(Failure::Rejected)
+                        Err(LoginFailure::Rejected)
                     }
-                    Some((_, Some(_))) => Err(Failure::ServerFault),
-                    Some((_, None)) => Err(Failure::BadAnswer),
+                    Some((_, Some(_))) => Err(LoginFailure::ServerFault),
+                    Some((_, None)) => Err(LoginFailure::BadAnswer),
                 }
             }
-            Err(mih::Failure::NoAcknowledgement | mih::Failure::NoResponse) => Err(Failure::Timeout),
-            Err(mih::Failure::NoRoute) => Err(Failure::Unreachable),
-            Err(mih::Failure::Transport) => Err(Failure::ConnectionLost),
+            Err(mih::TransactionError::NoAcknowledgement | mih::TransactionError::NoResponse) => {
+                Err(LoginFailure::Timeout)
+            }
+            Err(mih::TransactionError::NoRoute) => Err(LoginFailure::Unreachable),
+            Err(mih::TransactionError::Transport) => Err(LoginFailure::ConnectionLost),
         };
-        sink.end(now, &login.start, end);
+        sink.record_end(now, &login.start, end);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -331,8 +346,8 @@ mod tests {
 
     #[test]
     fn each_function_has_an_identity() {
-        let names: Vec<_> = [0, 1].map(|n| numbered("load@example.org", n)).into();
+        let names: Vec<_> = [0, 1].map(|n| numbered_identity("load@example.org", n)).into();
         assert_eq!(names, ["load@example.org", "load-2@example.org"]);
-        assert_eq!(numbered("load", 2), "load-3");
+        assert_eq!(numbered_identity("load", 2), "load-3");
     }
 }

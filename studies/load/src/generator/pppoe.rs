@@ -6,21 +6,24 @@ mod echo;
 pub use echo::EchoConfig;
 
 use super::NotNow;
-use super::login::{Login, Logins, Sink, Start, Success};
-use crate::tally::Failure;
-use crate::users::Users;
-use echo::Echo;
+use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use crate::tally::LoginFailure;
+use crate::users::LoadUsers;
+use echo::SessionEcho;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use usher_core::timer::{TimerQueue, earliest};
-use usher_core::{Duration, Input, Instant, Machine, Output, Outputs, PortId, SecureRng, Transmit, WallTime};
-use usher_crypto::Key;
+use usher_core::timer::{TimerQueue, earliest_deadline};
+use usher_core::{
+    Duration, Instant, Machine, MachineInput, MachineOutput, OutputQueue, PortId, SecureRng, Transmit,
+    WallTime,
+};
+use usher_crypto::SecretValue;
 use usher_eap::method::{PeerOffer, md5, mschapv2};
-use usher_ppp::auth::{AuthenticationProtocol, Credentials};
-use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientCounters, ClientEvent};
-use usher_ppp::pppoe::{Frame, MacAddress, Stage};
-use usher_ppp::{EndReason, Family, LinkConfig, Network};
+use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
+use usher_ppp::client::{ClientCommand, ClientConfig, ClientCounters, ClientEvent, PppoeClient};
+use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
+use usher_ppp::{AddressFamily, EndReason, LinkConfig, LinkNetwork};
 
 /// The port of all stations: one interface.
 pub(crate) const PORT: PortId = PortId(0);
@@ -45,22 +48,22 @@ pub enum PppoeLogin {
 }
 
 impl PppoeLogin {
-    fn credentials(self, name: &[u8], password: &[u8]) -> Credentials {
+    fn to_credentials(self, name: &[u8], password: &[u8]) -> PppCredentials {
         let (protocol, offer): (_, Option<Box<dyn PeerOffer>>) = match self {
             Self::Pap => (AuthenticationProtocol::Pap, None),
             Self::Chap => (AuthenticationProtocol::Chap, None),
             Self::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
             Self::EapMd5 => {
-                let shows = md5::Password::new(password).named(name);
+                let shows = md5::Md5Password::new(password).with_name(name);
                 (AuthenticationProtocol::Eap, Some(Box::new(shows)))
             }
             Self::EapMsChapV2 => {
-                (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::Account::new(name, password))))
+                (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::MsChapV2Account::new(name, password))))
             }
         };
-        Credentials {
+        PppCredentials {
             name: name.to_vec(),
-            password: Key::from(password),
+            password: SecretValue::from(password),
             protocols: vec![protocol],
             eap_methods: offer.into_iter().collect(),
         }
@@ -69,11 +72,11 @@ impl PppoeLogin {
 
 /// What becomes of a session that is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hold {
+pub enum SessionHold {
     /// It is ended so long after it was set up.
     For(Duration),
     /// It stays to the end of the run, and so long after the last one was set up.
-    Stay(Duration),
+    UntilRunEnd(Duration),
 }
 
 /// What a PPPoE generator is made of.
@@ -102,7 +105,7 @@ pub struct PppoeConfig {
     /// How long it may take from PADS until packets may pass.
     pub setup: Duration,
     /// What becomes of sessions.
-    pub hold: Hold,
+    pub session_hold: SessionHold,
     /// At the end sessions stop without a word, as when the power is cut.
     pub power_cut: bool,
     /// What sessions carry.
@@ -111,11 +114,11 @@ pub struct PppoeConfig {
 
 /// The address of the `n`-th station.
 fn station_address(first: MacAddress, n: usize) -> MacAddress {
-    let [_, _, octets @ ..] = (number(first).wrapping_add(n as u64)).to_be_bytes();
+    let [_, _, octets @ ..] = (address_number(first).wrapping_add(n as u64)).to_be_bytes();
     MacAddress(octets)
 }
 
-fn number(address: MacAddress) -> u64 {
+fn address_number(address: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = address.0;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
@@ -124,7 +127,7 @@ fn number(address: MacAddress) -> u64 {
 #[must_use]
 pub(crate) fn station_of(first: MacAddress, frame: &[u8]) -> Option<usize> {
     let destination = MacAddress(*frame.first_chunk()?);
-    usize::try_from(number(destination).checked_sub(number(first))?).ok()
+    usize::try_from(address_number(destination).checked_sub(address_number(first))?).ok()
 }
 
 usher_core::counters! {
@@ -140,12 +143,12 @@ usher_core::counters! {
 }
 
 #[derive(Debug, Default)]
-struct Station {
-    client: Option<Client>,
+struct PppoeStation {
+    client: Option<PppoeClient>,
     /// The login that it is about, until it is let in.
     login: Option<u64>,
     /// It has a session in which packets may pass.
-    up: Option<Up>,
+    up: Option<StationSession>,
     /// It was told to end its session.
     closing: bool,
     /// It is on the list of those that may have something to say.
@@ -155,17 +158,17 @@ struct Station {
 }
 
 #[derive(Debug)]
-struct Up {
+struct StationSession {
     concentrator: MacAddress,
     number: u16,
     until: Option<Instant>,
-    echo: Option<Echo>,
+    echo: Option<SessionEcho>,
 }
 
-impl Up {
+impl StationSession {
     /// When the next echo is to be sent; none in time before the session's end.
     fn echoes_at(&self, closing: bool) -> Option<Instant> {
-        let due = self.echo.as_ref().filter(|_| !closing)?.due();
+        let due = self.echo.as_ref().filter(|_| !closing)?.due_time();
         self.until.is_none_or(|until| due + QUIET <= until).then_some(due)
     }
 }
@@ -174,15 +177,15 @@ impl Up {
 #[derive(Debug)]
 pub(super) struct PppoeFront {
     config: PppoeConfig,
-    users: Arc<Users>,
+    users: Arc<LoadUsers>,
     rng: SecureRng,
     epoch: Option<(Instant, WallTime)>,
-    stations: Vec<Station>,
+    stations: Vec<PppoeStation>,
     free: VecDeque<usize>,
     busy: Vec<usize>,
     timers: TimerQueue<usize>,
     /// With the number of its station.
-    logins: Logins<usize>,
+    logins: LoginTable<usize>,
     /// Sessions that are still to be ended, once that has begun; and when it begins.
     leaving: Option<(Instant, VecDeque<usize>)>,
     closing: usize,
@@ -193,7 +196,7 @@ pub(super) struct PppoeFront {
 impl PppoeFront {
     pub(super) fn new(
         config: PppoeConfig,
-        users: Arc<Users>,
+        users: Arc<LoadUsers>,
         rng: SecureRng,
     ) -> Result<Self, super::ConfigError> {
         use super::ConfigError::Invalid;
@@ -208,11 +211,11 @@ impl PppoeFront {
             return Err(Invalid("frames of less than 576 octets are too short for PPPoE"));
         }
         Ok(Self {
-            stations: (0..config.stations).map(|_| Station::default()).collect(),
+            stations: (0..config.stations).map(|_| PppoeStation::default()).collect(),
             free: (0..config.stations).collect(),
             busy: Vec::new(),
             timers: TimerQueue::new(),
-            logins: Logins::default(),
+            logins: LoginTable::default(),
             leaving: None,
             closing: 0,
             clients: ClientCounters::default(),
@@ -228,21 +231,21 @@ impl PppoeFront {
         self.epoch = Some((now, epoch));
     }
 
-    fn touched(&mut self, n: usize) {
+    fn mark_busy(&mut self, n: usize) {
         if !core::mem::replace(&mut self.stations[n].listed, true) {
             self.busy.push(n);
         }
     }
 
     /// Begins a login.
-    pub(super) fn begin(&mut self, now: Instant, start: Start) -> Result<(), NotNow> {
+    pub(super) fn begin_login(&mut self, now: Instant, start: LoginStart) -> Result<(), NotNow> {
         if self.leaving.is_some() {
             return Err(NotNow::Full);
         }
         let n = self.free.pop_front().ok_or(NotNow::Full)?;
         let (name, password) = self.users.get(start.user);
         let mut room = [0; 128];
-        let password = if start.wrong { super::alter(password, &mut room) } else { password };
+        let password = if start.wrong { super::alter_password(password, &mut room) } else { password };
         // Without several methods there is one.
         let login = self.config.logins.get(usize::from(start.method)).copied().unwrap_or(PppoeLogin::Chap);
         let address = station_address(self.config.address, self.config.first + n);
@@ -251,25 +254,25 @@ impl PppoeFront {
             service: self.config.service.clone(),
             concentrator: self.config.concentrator.clone(),
             ipv6: None,
-            patience: self.config.discovery,
+            initial_timeout: self.config.discovery,
             attempts: self.config.attempts,
             link: LinkConfig {
                 echo_interval: self.config.keepalive,
                 setup: self.config.setup,
                 ..LinkConfig::default()
             },
-            ..ClientConfig::new(PORT, address, login.credentials(name, password))
+            ..ClientConfig::new(PORT, address, login.to_credentials(name, password))
         };
-        let mut client = Client::new(config, SecureRng::from_seed(self.rng.array()));
+        let mut client = PppoeClient::new(config, SecureRng::from_seed(self.rng.random_array()));
         if let Some((at, epoch)) = self.epoch {
             client.set_epoch(at, epoch);
         }
         // It has no session yet, and so does not refuse.
-        let _ = client.command(now, ClientCommand::Connect);
-        let token = self.logins.insert(Login { start, asked: now, rounds: 0, state: n });
+        let _ = client.handle_command(now, ClientCommand::Connect);
+        let token = self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: n });
         let station = &mut self.stations[n];
         (station.client, station.login, station.closing) = (Some(client), Some(token), false);
-        self.touched(n);
+        self.mark_busy(n);
         Ok(())
     }
 
@@ -278,20 +281,20 @@ impl PppoeFront {
         self.leaving.is_none() && !self.free.is_empty()
     }
 
-    pub(super) fn outstanding(&self) -> usize {
+    pub(super) fn outstanding_logins(&self) -> usize {
         self.logins.len()
     }
 
-    pub(super) fn each(&self, see: &mut dyn FnMut(&Start)) {
+    pub(super) fn for_each_login(&self, see: &mut dyn FnMut(&LoginStart)) {
         self.logins.iter().for_each(|(_, login)| see(&login.start));
     }
 
-    pub(super) fn abandon(&mut self, now: Instant) {
+    pub(super) fn abandon_logins(&mut self, now: Instant) {
         let open: Vec<(u64, usize)> = self.logins.iter().map(|(token, login)| (token, login.state)).collect();
         for (token, n) in open {
             self.logins.remove(token);
             self.stations[n].login = None;
-            self.close(now, n);
+            self.close_session(now, n);
         }
         if let Some((at, _)) = &mut self.leaving {
             *at = now;
@@ -299,33 +302,33 @@ impl PppoeFront {
     }
 
     /// Tells a station to end its session.
-    fn close(&mut self, now: Instant, n: usize) {
+    fn close_session(&mut self, now: Instant, n: usize) {
         let station = &mut self.stations[n];
         if let Some(client) = station.client.as_mut()
             && !core::mem::replace(&mut station.closing, true)
         {
             self.closing += 1;
             // What has just ended by itself says so.
-            let _ = client.command(now, ClientCommand::Disconnect);
-            self.touched(n);
+            let _ = client.handle_command(now, ClientCommand::Disconnect);
+            self.mark_busy(n);
         }
     }
 
     /// All sessions are to end.
-    pub(super) fn leave(&mut self, now: Instant) {
+    pub(super) fn start_leaving(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
         }
         let all: VecDeque<usize> = if self.config.power_cut {
             for n in 0..self.stations.len() {
-                self.over(n);
+                self.free_station(n);
             }
             VecDeque::new()
         } else {
             (0..self.stations.len()).filter(|n| self.stations[*n].client.is_some()).collect()
         };
-        let dwell = match self.config.hold {
-            Hold::Stay(dwell) if !self.config.power_cut => dwell,
+        let dwell = match self.config.session_hold {
+            SessionHold::UntilRunEnd(dwell) if !self.config.power_cut => dwell,
             _ => Duration::ZERO,
         };
         let quiet = if self.config.echo.is_some() { QUIET } else { Duration::ZERO };
@@ -349,7 +352,7 @@ impl PppoeFront {
             && *at <= now
             && let Some(n) = left.pop_front()
         {
-            self.close(now, n);
+            self.close_session(now, n);
         }
     }
 
@@ -362,13 +365,13 @@ impl PppoeFront {
         self.counters.iter().chain(sum.iter()).collect()
     }
 
-    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
+    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>, sink: &mut LoginSink) {
         match input {
-            Input::Frame { port: PORT, data } => self.frame(now, data, sink),
-            Input::Timeout => {
+            MachineInput::Frame { port: PORT, data } => self.handle_frame(now, data, sink),
+            MachineInput::Timeout => {
                 while let Some((_, n)) = self.timers.pop_due(now) {
                     self.stations[n].due = None;
-                    self.timeout(now, n, sink);
+                    self.handle_timeout(now, n, sink);
                 }
                 self.go_on_leaving(now);
             }
@@ -377,7 +380,7 @@ impl PppoeFront {
         }
     }
 
-    fn frame(&mut self, now: Instant, data: &[u8], sink: &mut Sink) {
+    fn handle_frame(&mut self, now: Instant, data: &[u8], sink: &mut LoginSink) {
         let n = station_of(self.config.address, data).and_then(|n| n.checked_sub(self.config.first));
         let Some((n, station)) = n.and_then(|n| Some((n, self.stations.get_mut(n)?))) else {
             self.counters.frames_for_nobody += 1;
@@ -387,89 +390,94 @@ impl PppoeFront {
             self.counters.frames_for_nobody += 1;
             return;
         };
-        if let (Some(up), Ok(frame)) = (station.up.as_mut(), Frame::parse(data))
-            && frame.stage == Stage::Session
+        if let (Some(up), Ok(frame)) = (station.up.as_mut(), PppoeFrame::parse(data))
+            && frame.stage == PppoeStage::Session
             && let Some(packet) = frame.payload.strip_prefix(&[0x00, 0x21])
         {
             // The data plane's part: what is here is small enough to be done at once.
             let ours = frame.source == up.concentrator && frame.session == up.number;
-            match up.echo.as_mut().filter(|_| ours).and_then(|echo| echo.answered(now, packet)) {
-                Some(answered) => sink.answered(answered.window, answered.time),
+            match up.echo.as_mut().filter(|_| ours).and_then(|echo| echo.parse_reply(now, packet)) {
+                Some(answered) => sink.record_echo_reply(answered.window, answered.time),
                 None => self.counters.packets_unexpected += 1,
             }
             return;
         }
-        client.handle(now, Input::Frame { port: PORT, data });
-        self.touched(n);
+        client.handle_input(now, MachineInput::Frame { port: PORT, data });
+        self.mark_busy(n);
     }
 
-    fn timeout(&mut self, now: Instant, n: usize, sink: &mut Sink) {
+    fn handle_timeout(&mut self, now: Instant, n: usize, sink: &mut LoginSink) {
         let station = &mut self.stations[n];
         let Some(client) = station.client.as_mut() else { return };
-        client.handle(now, Input::Timeout);
+        client.handle_input(now, MachineInput::Timeout);
         let mut end = false;
         if let Some(up) = &mut station.up {
             end = up.until.is_some_and(|at| at <= now) && self.leaving.is_none();
             if up.echoes_at(station.closing).is_some()
                 && let Some(echo) = &mut up.echo
             {
-                echo.send(now, sink);
+                echo.prepare_echo(now, sink);
             }
         }
         if end {
-            self.close(now, n);
+            self.close_session(now, n);
         }
-        self.touched(n);
+        self.mark_busy(n);
     }
 
-    pub(super) fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+    pub(super) fn drain_outputs(
+        &mut self,
+        now: Instant,
+        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        sink: &mut LoginSink,
+    ) {
         loop {
             self.go_on_leaving(now);
             let Some(n) = self.busy.pop() else { break };
             self.stations[n].listed = false;
-            let mut buf = outputs.buffer();
+            let mut buf = outputs.take_buffer();
             while let Some(output) = self.stations[n].client.as_mut().and_then(|c| c.poll_output(&mut buf)) {
                 match output {
-                    Output::Transmit(transmit) => {
-                        let next = outputs.buffer();
-                        outputs.transmit(transmit, core::mem::replace(&mut buf, next));
+                    MachineOutput::Transmit(transmit) => {
+                        let next = outputs.take_buffer();
+                        outputs.push_transmit(transmit, core::mem::replace(&mut buf, next));
                     }
-                    Output::Work(work) => outputs.work(work),
-                    Output::Job(job) => match job.what {},
-                    Output::Event(event) => self.heard(now, n, event, sink),
+                    MachineOutput::Work(work) => outputs.push_work(work),
+                    MachineOutput::Job(job) => match job.job {},
+                    MachineOutput::Event(event) => self.handle_event(now, n, event, sink),
                 }
             }
-            outputs.recycle(buf);
+            outputs.recycle_buffer(buf);
             let address = station_address(self.config.address, self.config.first + n);
             if let Some(up) = &mut self.stations[n].up
                 && let Some(echo) = &mut up.echo
             {
-                while let Some(packet) = echo.packet() {
-                    let mut frame = outputs.buffer();
+                while let Some(packet) = echo.take_packet() {
+                    let mut frame = outputs.take_buffer();
                     let payload = [&[0x00, 0x21], &packet[..]].concat();
-                    Frame {
+                    PppoeFrame {
                         destination: up.concentrator,
                         source: address,
-                        stage: Stage::Session,
-                        code: usher_ppp::pppoe::Code::SESSION,
+                        stage: PppoeStage::Session,
+                        code: usher_ppp::pppoe::PppoeCode::SESSION,
                         session: up.number,
                         payload: &payload,
                     }
                     .emit(&mut frame);
-                    outputs.transmit(Transmit::Frame { port: PORT }, frame);
+                    outputs.push_transmit(Transmit::Frame { port: PORT }, frame);
                 }
             }
-            self.arm(n);
+            self.arm_timer(n);
         }
     }
 
-    fn arm(&mut self, n: usize) {
+    fn arm_timer(&mut self, n: usize) {
         let station = &mut self.stations[n];
         let client = station.client.as_mut().and_then(Machine::poll_timeout);
         let up = station.up.as_ref();
         let until = up.and_then(|up| up.until).filter(|_| !station.closing && self.leaving.is_none());
         let echo = up.and_then(|up| up.echoes_at(station.closing));
-        let due = earliest([client, until, echo]);
+        let due = earliest_deadline([client, until, echo]);
         if due != station.due {
             if let Some(at) = station.due {
                 self.timers.remove(at, n);
@@ -481,72 +489,78 @@ impl PppoeFront {
         }
     }
 
-    fn heard(&mut self, now: Instant, n: usize, event: ClientEvent, sink: &mut Sink) {
+    fn handle_event(&mut self, now: Instant, n: usize, event: ClientEvent, sink: &mut LoginSink) {
         match event {
             ClientEvent::Install {
                 concentrator,
                 number,
-                network: Network::Ipv4 { local, remote, .. },
+                network: LinkNetwork::Ipv4 { local, remote, .. },
                 ..
             } => {
-                self.up(now, n, (concentrator, number), (local, remote), sink);
+                self.start_session(now, n, (concentrator, number), (local, remote), sink);
             }
-            ClientEvent::Remove { family: Family::Ipv4 } => self.stations[n].up = None,
-            ClientEvent::Ended { reason, .. } => self.ended(now, n, reason, sink),
+            ClientEvent::Remove { family: AddressFamily::Ipv4 } => self.stations[n].up = None,
+            ClientEvent::Ended { reason, .. } => self.handle_session_end(now, n, reason, sink),
             _ => {}
         }
     }
 
-    fn up(
+    fn start_session(
         &mut self,
         now: Instant,
         n: usize,
         (concentrator, number): (MacAddress, u16),
         (local, remote): (Ipv4Addr, Ipv4Addr),
-        sink: &mut Sink,
+        sink: &mut LoginSink,
     ) {
-        let hold = match self.config.hold {
-            Hold::For(time) => Some(now + time),
-            Hold::Stay(_) => None,
+        let hold = match self.config.session_hold {
+            SessionHold::For(time) => Some(now + time),
+            SessionHold::UntilRunEnd(_) => None,
         };
         let echo = self.config.echo.as_ref().map(|config| {
-            let apart = config.every().mul_f64(self.rng.unit());
-            Echo::new(config, (local, remote), now + apart)
+            let apart = config.echo_interval().mul_f64(self.rng.sample_unit());
+            SessionEcho::new(config, (local, remote), now + apart)
         });
         let station = &mut self.stations[n];
-        station.up = Some(Up { concentrator, number, until: hold, echo });
+        station.up = Some(StationSession { concentrator, number, until: hold, echo });
         if let Some(login) = station.login.take().and_then(|token| self.logins.remove(token)) {
-            let end = if login.start.wrong { Err(Failure::WronglyAccepted) } else { Ok(Success::LetIn) };
-            sink.end(now, &login.start, end);
+            let end = if login.start.wrong {
+                Err(LoginFailure::WronglyAccepted)
+            } else {
+                Ok(LoginSuccess::Accepted)
+            };
+            sink.record_end(now, &login.start, end);
         }
         if hold == Some(now) {
-            self.close(now, n);
+            self.close_session(now, n);
         }
     }
 
-    fn ended(&mut self, now: Instant, n: usize, reason: EndReason, sink: &mut Sink) {
+    fn handle_session_end(&mut self, now: Instant, n: usize, reason: EndReason, sink: &mut LoginSink) {
         let station = &mut self.stations[n];
         let (token, asked) = (station.login.take(), station.closing);
         if let Some(login) = token.and_then(|token| self.logins.remove(token)) {
             let end = match reason {
-                EndReason::Refused if login.start.wrong => Ok(Success::TurnedAway),
-                EndReason::Refused | EndReason::NoAuthentication => Err(Failure::Rejected),
-                EndReason::Impostor => Err(Failure::WrongProof),
+                EndReason::Refused if login.start.wrong => Ok(LoginSuccess::RejectedAsExpected),
+                EndReason::Refused | EndReason::NoAuthentication => Err(LoginFailure::Rejected),
+                EndReason::Impostor => Err(LoginFailure::WrongProof),
                 EndReason::NoConcentrator | EndReason::Unreachable | EndReason::SetupTimeout => {
-                    Err(Failure::Timeout)
+                    Err(LoginFailure::Timeout)
                 }
-                EndReason::PeerClosed | EndReason::Padt | EndReason::Replaced => Err(Failure::ServerFault),
-                _ => Err(Failure::BadAnswer),
+                EndReason::PeerClosed | EndReason::Padt | EndReason::Replaced => {
+                    Err(LoginFailure::ServerFault)
+                }
+                _ => Err(LoginFailure::BadAnswer),
             };
-            sink.end(now, &login.start, end);
+            sink.record_end(now, &login.start, end);
         } else if !asked {
             self.counters.sessions_flapped += 1;
         }
-        self.over(n);
+        self.free_station(n);
     }
 
     /// The station has no session any more, and another login can have it.
-    fn over(&mut self, n: usize) {
+    fn free_station(&mut self, n: usize) {
         let station = &mut self.stations[n];
         let Some(client) = station.client.take() else { return };
         self.clients.add(client.counters());
@@ -560,7 +574,7 @@ impl PppoeFront {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let leave = self.leaving.as_ref().filter(|(_, left)| !left.is_empty() && self.closing < CLOSING);
-        earliest([self.timers.next(), leave.map(|(at, _)| *at)])
+        earliest_deadline([self.timers.next_deadline(), leave.map(|(at, _)| *at)])
     }
 }
 

@@ -1,30 +1,30 @@
 //! Rounds: all stations set their sessions up, and when all are there they end; again and again. How fast sessions come is told in the
 //! words of testers of access networks: calls a second, the least, mean and most of all rounds.
 
-use super::{Interval, Outcome, Plan, RunError, Watch, run_window};
+use super::{LoadInterval, LoadObserver, LoadOutcome, LoadPlan, RunError, run_window};
 use crate::generator::FrontConfig;
-use crate::limit::Limit;
+use crate::limit::GeneratorLimit;
 
 /// A round.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Round {
+pub struct SetupRound {
     /// Sessions that were set up.
     pub sessions: u64,
     /// From the first PADI to the last session, seconds.
     pub setup_s: f64,
 }
 
-impl Round {
+impl SetupRound {
     /// Sessions set up a second.
     #[must_use]
-    pub fn rate(&self) -> f64 {
+    pub fn setup_rate(&self) -> f64 {
         if self.setup_s > 0.0 { self.sessions as f64 / self.setup_s } else { 0.0 }
     }
 }
 
 /// How fast sessions were set up: calls a second (CPS).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Setup {
+pub struct SetupRates {
     /// In the last round, or over the whole window.
     pub cps: f64,
     /// The least of a round; without rounds, of an interval of the course.
@@ -37,16 +37,16 @@ pub struct Setup {
     pub time_s: Option<f64>,
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// How fast sessions were set up; none where none was.
     #[must_use]
-    pub fn setup(&self) -> Option<Setup> {
+    pub fn setup_rates(&self) -> Option<SetupRates> {
         // The first and last interval of a course are not whole.
-        let inner = self.course.iter().filter(|i| !i.warming && i.length_s > 0.0).collect::<Vec<_>>();
+        let inner = self.timeline.iter().filter(|i| !i.warming && i.length_s > 0.0).collect::<Vec<_>>();
         let inner = if inner.len() > 3 { &inner[1..inner.len() - 1] } else { &inner[..] };
         let rates: Vec<f64> = match self.rounds.is_empty() {
             true => inner.iter().map(|i| i.completed as f64 / i.length_s).collect(),
-            false => self.rounds.iter().map(Round::rate).collect(),
+            false => self.rounds.iter().map(SetupRound::setup_rate).collect(),
         };
         let avg = match self.rounds.is_empty() {
             true => self.throughput(),
@@ -54,13 +54,19 @@ impl Outcome {
         };
         let min = rates.iter().copied().reduce(f64::min)?;
         let max = rates.iter().copied().reduce(f64::max)?;
-        let cps = self.rounds.last().map_or(avg, Round::rate);
-        Some(Setup { cps, min, avg, max, time_s: self.rounds.iter().map(|r| r.setup_s).reduce(f64::max) })
+        let cps = self.rounds.last().map_or(avg, SetupRound::setup_rate);
+        Some(SetupRates {
+            cps,
+            min,
+            avg,
+            max,
+            time_s: self.rounds.iter().map(|r| r.setup_s).reduce(f64::max),
+        })
     }
 }
 
-pub(super) fn run_rounds(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
-    let mut whole: Option<Outcome> = None;
+pub(super) fn run_rounds(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
+    let mut whole: Option<LoadOutcome> = None;
     for round in 0..plan.rounds {
         let mut this = plan.clone();
         if let FrontConfig::Pppoe(of) = &mut this.load.front
@@ -70,11 +76,11 @@ pub(super) fn run_rounds(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, 
             of.power_cut = false;
         }
         let mut next = run_window(&this, watch)?;
-        next.rounds = vec![Round { sessions: next.tally.completed, setup_s: next.measured_s }];
+        next.rounds = vec![SetupRound { sessions: next.tally.completed, setup_s: next.measured_s }];
         let interrupted = next.interrupted;
         whole = Some(match whole.take() {
             None => next,
-            Some(before) => together(before, next),
+            Some(before) => merge_rounds(before, next),
         });
         if interrupted {
             break;
@@ -84,16 +90,16 @@ pub(super) fn run_rounds(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, 
 }
 
 /// Two rounds as one outcome.
-fn together(mut all: Outcome, next: Outcome) -> Outcome {
-    let begun = all.course.last().map_or(0.0, |i| i.at_s);
+fn merge_rounds(mut all: LoadOutcome, next: LoadOutcome) -> LoadOutcome {
+    let begun = all.timeline.last().map_or(0.0, |i| i.at_s);
     all.tally.add(&next.tally);
     all.measured_s += next.measured_s;
-    all.course.extend(next.course.into_iter().map(|i| Interval { at_s: begun + i.at_s, ..i }));
+    all.timeline.extend(next.timeline.into_iter().map(|i| LoadInterval { at_s: begun + i.at_s, ..i }));
     all.rounds.extend(next.rounds);
     all.driver.add(&next.driver);
     all.own_cpu_s += next.own_cpu_s;
     all.busy = [all.busy, next.busy].into_iter().flatten().reduce(f64::max);
-    all.limit = Limit::judge(&all.tally, all.busy);
+    all.limit = GeneratorLimit::judge_window(&all.tally, all.busy);
     all.server = match (all.server, next.server) {
         (Some(mut sum), Some(more)) => {
             sum.cpu.user += more.cpu.user;

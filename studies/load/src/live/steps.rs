@@ -1,12 +1,15 @@
 //! A ramp on live drivers: its steps, and the rest that a server is given after one that it did not keep up with.
 
-use super::{Conductor, Outcome, Plan, RampPlan, RunError, ServerUse, UNTIL_TOLD, Watch, cpu, seconds};
+use super::{
+    LoadConductor, LoadObserver, LoadOutcome, LoadPlan, RampPlan, RunError, ServerUse, UNLIMITED_WARM_UP,
+    read_cpu_times, to_std_duration,
+};
 use crate::cpu::peak_memory;
-use crate::generator::Command;
-use crate::limit::Limit;
-use crate::pace::{Arrivals, Pace};
-use crate::ramp::{Ramp, Stage, Step, climb};
-use crate::tally::{Tally, quantile};
+use crate::generator::GeneratorCommand;
+use crate::limit::GeneratorLimit;
+use crate::pace::{LoginArrivals, LoginPace};
+use crate::ramp::{RampSearch, RampStage, RampStep, climb_ramp};
+use crate::tally::{LoginStats, quantile};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use usher_core::Duration;
 
@@ -18,69 +21,71 @@ const RECOVERY: StdDuration = StdDuration::from_secs(60);
 const LOOK: StdDuration = StdDuration::from_millis(250);
 
 /// The live stage of a ramp.
-struct Steps<'a, 'b> {
-    conductor: &'b mut Conductor<'a>,
+struct LiveStage<'a, 'b> {
+    conductor: &'b mut LoadConductor<'a>,
     ramp: RampPlan,
     /// Successes of all steps.
     completed: u64,
     /// How long half of the logins took at most when there was one at a time, seconds.
-    alone: Option<f64>,
+    unloaded_median: Option<f64>,
 }
 
-impl Stage for Steps<'_, '_> {
+impl RampStage for LiveStage<'_, '_> {
     type Error = RunError;
 
-    fn step(&mut self, rate: f64) -> Result<Step, RunError> {
+    fn run_step(&mut self, rate: f64) -> Result<RampStep, RunError> {
         let (c, ramp) = (&mut *self.conductor, self.ramp);
         c.rate = Some(rate);
-        let pace = Pace::Open { rate, arrivals: ramp.arrivals };
+        let pace = LoginPace::Open { rate, arrivals: ramp.arrivals };
         let threads = c.plan.threads;
-        c.tell(|i| Command::Pace(pace.share(i, threads)));
-        let settled = c.pass(Some(seconds(ramp.settle)))?;
-        c.interval()?;
-        c.total = Tally::default();
-        c.mark();
+        c.send_commands(|i| GeneratorCommand::Pace(pace.thread_share(i, threads)));
+        let settled = c.wait_for(Some(to_std_duration(ramp.settle)))?;
+        c.report_interval()?;
+        c.total = LoginStats::default();
+        c.mark_window();
         let mut whole = false;
         if settled {
-            c.tell(|_| Command::Measure);
+            c.send_commands(|_| GeneratorCommand::Measure);
             c.last = StdInstant::now();
-            whole = c.pass(Some(seconds(ramp.hold)))?;
+            whole = c.wait_for(Some(to_std_duration(ramp.measurement_time)))?;
         }
-        c.tell(|_| Command::Close(Duration::from_secs_f64(ramp.search.p99)));
-        let all = c.gather()?;
+        c.send_commands(|_| GeneratorCommand::Close(Duration::from_secs_f64(ramp.search.p99)));
+        let all = c.combine_figures()?;
         c.part.0.add(&all.tally);
-        c.keep(all.outstanding, !settled);
+        c.push_interval(all.outstanding, !settled);
         let tally = std::mem::take(&mut c.total);
         self.completed += tally.completed;
-        let limit = Limit::judge(&tally, c.busy(&c.readings));
-        let mut step = Step::new(rate, all.measured.as_secs_f64(), tally, limit);
+        let limit = GeneratorLimit::judge_window(&tally, c.busy_fraction(&c.readings));
+        let mut step = RampStep::new(rate, all.measured.as_secs_f64(), tally, limit);
         step.interrupted = !whole;
         Ok(step)
     }
 
-    fn judged(&mut self, step: &Step) -> Result<(), RunError> {
+    fn on_step_judged(&mut self, step: &RampStep) -> Result<(), RunError> {
         let c = &mut *self.conductor;
-        c.watch.step(step);
-        if !step.kept_up && !step.interrupted {
+        c.watch.on_step(step);
+        if !step.is_sustained && !step.interrupted {
             // What was too much for the server is not to burden the next step: nobody logs in for a while.
-            c.tell(|_| Command::Abandon);
-            c.tell(|_| Command::Pace(Pace::Open { rate: PAUSE, arrivals: Arrivals::Regular }));
-            if c.pass(Some(seconds(self.ramp.settle)))? {
-                self.recover()?;
+            c.send_commands(|_| GeneratorCommand::Abandon);
+            c.send_commands(|_| {
+                GeneratorCommand::Pace(LoginPace::Open { rate: PAUSE, arrivals: LoginArrivals::Regular })
+            });
+            if c.wait_for(Some(to_std_duration(self.ramp.settle)))? {
+                self.wait_for_recovery()?;
             }
         }
         Ok(())
     }
 }
 
-impl Steps<'_, '_> {
+impl LiveStage<'_, '_> {
     /// Waits until a login by itself takes about as long again as before the first step, or for [`RECOVERY`]. A step far beyond what a
     /// server can do leaves it more work than a pause is long, such as look-ups in a store: the next one would be judged by that.
-    fn recover(&mut self) -> Result<(), RunError> {
-        let Some(before) = self.alone else { return Ok(()) };
+    fn wait_for_recovery(&mut self) -> Result<(), RunError> {
+        let Some(before) = self.unloaded_median else { return Ok(()) };
         let end = StdInstant::now() + RECOVERY;
         while !self.conductor.interrupted && StdInstant::now() < end {
-            if self.look()?.is_some_and(|now| now <= self.ramp.search.p99.max(2.0 * before)) {
+            if self.measure_unloaded()?.is_some_and(|now| now <= self.ramp.search.p99.max(2.0 * before)) {
                 break;
             }
         }
@@ -89,50 +94,56 @@ impl Steps<'_, '_> {
 
     /// Has one user after the other log in for a while, outside of any step: how long half of them took at most; none where nobody
     /// was let in.
-    fn look(&mut self) -> Result<Option<f64>, RunError> {
+    fn measure_unloaded(&mut self) -> Result<Option<f64>, RunError> {
         let c = &mut *self.conductor;
-        c.total = Tally::default();
-        c.tell(|_| Command::Pace(Pace::Closed { concurrency: 1 }));
-        c.tell(|_| Command::Measure);
-        c.pass(Some(LOOK))?;
-        c.tell(|_| Command::Close(Duration::from_nanos(LOOK.as_nanos() as u64)));
-        let all = c.gather()?;
+        c.total = LoginStats::default();
+        c.send_commands(|_| GeneratorCommand::Pace(LoginPace::Closed { concurrency: 1 }));
+        c.send_commands(|_| GeneratorCommand::Measure);
+        c.wait_for(Some(LOOK))?;
+        c.send_commands(|_| GeneratorCommand::Close(Duration::from_nanos(LOOK.as_nanos() as u64)));
+        let all = c.combine_figures()?;
         c.part.0.add(&all.tally);
-        c.keep(all.outstanding, true);
-        c.tell(|_| Command::Pace(Pace::Open { rate: PAUSE, arrivals: Arrivals::Regular }));
-        c.tell(|_| Command::Abandon);
+        c.push_interval(all.outstanding, true);
+        c.send_commands(|_| {
+            GeneratorCommand::Pace(LoginPace::Open { rate: PAUSE, arrivals: LoginArrivals::Regular })
+        });
+        c.send_commands(|_| GeneratorCommand::Abandon);
         Ok(quantile(&std::mem::take(&mut c.total).latency, 0.5))
     }
 }
 
-pub(super) fn run_ramp(plan: &Plan, ramp: RampPlan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
-    let mut search = Ramp::new(ramp.search);
+pub(super) fn run_ramp(
+    plan: &LoadPlan,
+    ramp: RampPlan,
+    watch: &mut dyn LoadObserver,
+) -> Result<LoadOutcome, RunError> {
+    let mut search = RampSearch::new(ramp.search);
     let mut plan = plan.clone();
     // What logs in before the first step would be in the way of how long a login takes by itself.
-    plan.load.pace = Pace::Open { rate: PAUSE, arrivals: Arrivals::Regular };
+    plan.load.pace = LoginPace::Open { rate: PAUSE, arrivals: LoginArrivals::Regular };
     plan.load.count = None;
-    let before = cpu(&plan)?;
-    let mut conductor = Conductor::start(&plan, watch, UNTIL_TOLD)?;
+    let before = read_cpu_times(&plan)?;
+    let mut conductor = LoadConductor::start_threads(&plan, watch, UNLIMITED_WARM_UP)?;
     let mut completed = 0;
-    if conductor.reached(StdDuration::from_secs(10))? {
-        let mut steps = Steps { conductor: &mut conductor, ramp, completed: 0, alone: None };
-        steps.alone = steps.look()?;
-        climb(&mut search, &mut steps)?;
+    if conductor.wait_until_reached(StdDuration::from_secs(10))? {
+        let mut steps = LiveStage { conductor: &mut conductor, ramp, completed: 0, unloaded_median: None };
+        steps.unloaded_median = steps.measure_unloaded()?;
+        climb_ramp(&mut search, &mut steps)?;
         completed = steps.completed;
     }
-    let after = cpu(&plan)?;
-    conductor.tell(|_| Command::Abandon);
-    let mut outcome = conductor.end()?;
+    let after = read_cpu_times(&plan)?;
+    conductor.send_commands(|_| GeneratorCommand::Abandon);
+    let mut outcome = conductor.finish_run()?;
     outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
-        cpu: after.since(&before),
+        cpu: after.delta_since(&before),
         completed,
         peak_memory: plan.server_pid.and_then(peak_memory),
     });
-    outcome.own_cpu_s = after.1.since(&before.1).total();
+    outcome.own_cpu_s = after.1.delta_since(&before.1).total_seconds();
     outcome.busy = None;
-    let headline = match search.knee() {
+    let headline = match search.find_knee() {
         Some(knee) => (knee.tally, knee.measured_s, knee.bound),
-        None => search.lowest(),
+        None => search.sum_at_lowest(),
     };
     (outcome.tally, outcome.measured_s, outcome.limit) = headline;
     outcome.ramp = Some(search);

@@ -1,51 +1,54 @@
 //! The search against servers whose capacity is known.
 
 use super::*;
-use crate::tally::{Failure, record};
-use usher_core::{Duration, Rng, Seed};
+use crate::tally::{LoginFailure, record_time};
+use usher_core::{Duration, ModelRng, Seed};
 
 /// A tally of a hundred logins of this latency, some of which timed out.
-fn tally(latency: Duration, failed: u64) -> Tally {
-    let mut tally = Tally::default();
+fn latency_stats(latency: Duration, failed: u64) -> LoginStats {
+    let mut tally = LoginStats::default();
     for _ in failed..100 {
-        record(&mut tally.latency, latency);
+        record_time(&mut tally.latency, latency);
     }
-    (tally.begun, tally.succeeded, tally.completed) = (100, 100 - failed, 100 - failed);
-    tally.fail(Failure::Timeout, failed);
+    (tally.started, tally.succeeded, tally.completed) = (100, 100 - failed, 100 - failed);
+    tally.count_failures(LoginFailure::Timeout, failed);
     tally
 }
 
 /// A server that keeps up with so many a second, more or less: each step's own capacity varies by this share.
-struct Server {
+struct TestRampServer {
     capacity: f64,
     noise: f64,
-    rng: Rng,
+    rng: ModelRng,
     /// Above this rate the generator is late.
     reach: f64,
 }
 
-impl Stage for Server {
+impl RampStage for TestRampServer {
     type Error = ();
-    fn step(&mut self, rate: f64) -> Result<Step, ()> {
-        let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.rng.unit() - 1.0));
+    fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
+        let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.rng.sample_unit() - 1.0));
         let fits = rate <= capacity && rate <= self.reach;
-        let limit = (rate > self.reach).then_some(Limit::Late { p99_s: 1.0 });
-        let tally =
-            if fits { tally(Duration::from_millis(10), 0) } else { tally(Duration::from_secs(3), 33) };
-        Ok(Step::new(rate, 1.0, tally, limit))
+        let limit = (rate > self.reach).then_some(GeneratorLimit::Late { p99_s: 1.0 });
+        let tally = if fits {
+            latency_stats(Duration::from_millis(10), 0)
+        } else {
+            latency_stats(Duration::from_secs(3), 33)
+        };
+        Ok(RampStep::new(rate, 1.0, tally, limit))
     }
-    fn judged(&mut self, _: &Step) -> Result<(), ()> {
+    fn on_step_judged(&mut self, _: &RampStep) -> Result<(), ()> {
         Ok(())
     }
 }
 
-fn server(capacity: f64) -> Server {
-    Server { capacity, noise: 0.0, rng: Seed::new(1).stream("server", 0), reach: f64::INFINITY }
+fn test_server(capacity: f64) -> TestRampServer {
+    TestRampServer { capacity, noise: 0.0, rng: Seed::new(1).derive_rng("server", 0), reach: f64::INFINITY }
 }
 
-fn search(mut server: Server, config: RampConfig) -> Ramp {
-    let mut ramp = Ramp::new(config);
-    climb(&mut ramp, &mut server).unwrap();
+fn run_search(mut server: TestRampServer, config: RampConfig) -> RampSearch {
+    let mut ramp = RampSearch::new(config);
+    climb_ramp(&mut ramp, &mut server).unwrap();
     assert!(ramp.steps().len() < 150);
     ramp
 }
@@ -53,8 +56,8 @@ fn search(mut server: Server, config: RampConfig) -> Ramp {
 #[test]
 fn the_knee_is_found_to_the_precision_asked_for() {
     for capacity in [130.0, 4_321.0, 250_000.0, 30.0] {
-        let ramp = search(server(capacity), RampConfig::default());
-        let knee = ramp.knee().unwrap();
+        let ramp = run_search(test_server(capacity), RampConfig::default());
+        let knee = ramp.find_knee().unwrap();
         let found = knee.capacity;
         assert!(found <= capacity && found * 1.05 * 1.001 >= capacity, "{capacity}: {found}");
         let (low, high) = knee.interval.unwrap();
@@ -69,12 +72,12 @@ fn the_knee_is_found_to_the_precision_asked_for() {
 fn a_knee_that_moves_is_within_its_interval_mostly() {
     let (mut within, mut unsteady) = (0, 0);
     for seed in 0..200 {
-        let rng = Seed::new(seed).stream("server", 0);
-        let ramp = search(
-            Server { noise: 0.1, rng, ..server(5_000.0) },
+        let rng = Seed::new(seed).derive_rng("server", 0);
+        let ramp = run_search(
+            TestRampServer { noise: 0.1, rng, ..test_server(5_000.0) },
             RampConfig { repeats: 40, ..RampConfig::default() },
         );
-        let knee = ramp.knee().unwrap();
+        let knee = ramp.find_knee().unwrap();
         let (low, high) = knee.interval.unwrap();
         within += u32::from(low <= 5_000.0 && 5_000.0 <= high);
         unsteady += u32::from(!knee.stable);
@@ -86,74 +89,77 @@ fn a_knee_that_moves_is_within_its_interval_mostly() {
 
 #[test]
 fn repeating_ends() {
-    let rng = Seed::new(9).stream("server", 0);
+    let rng = Seed::new(9).derive_rng("server", 0);
     let config = RampConfig { repeats: 3, ..RampConfig::default() };
-    let ramp = search(Server { noise: 0.6, rng, ..server(5_000.0) }, config);
+    let ramp = run_search(TestRampServer { noise: 0.6, rng, ..test_server(5_000.0) }, config);
     assert!(ramp.steps().iter().filter(|s| s.repeat).count() <= 3);
-    let none = search(server(5_000.0), RampConfig { repeats: 0, ..config });
-    let knee = none.knee().unwrap();
+    let none = run_search(test_server(5_000.0), RampConfig { repeats: 0, ..config });
+    let knee = none.find_knee().unwrap();
     assert!(!knee.stable && knee.interval.is_some(), "one turn is no stable knee");
 }
 
 #[test]
 fn a_search_ends_where_there_is_no_knee() {
-    let open = search(server(f64::INFINITY), RampConfig { most: 1_000.0, ..RampConfig::default() });
+    let open = run_search(test_server(f64::INFINITY), RampConfig { most: 1_000.0, ..RampConfig::default() });
     assert!(open.is_open());
-    let knee = open.knee().unwrap();
+    let knee = open.find_knee().unwrap();
     assert_eq!((knee.capacity, knee.interval, open.steps().len()), (1_000.0, None, 5));
-    let none = search(server(0.0), RampConfig::default());
-    assert!(none.knee().is_none() && !none.is_open());
+    let none = run_search(test_server(0.0), RampConfig::default());
+    assert!(none.find_knee().is_none() && !none.is_open());
 }
 
 #[test]
 fn failures_and_lateness_both_end_a_rate() {
     let config = RampConfig::default();
-    assert!(!config.met(&tally(Duration::from_millis(10), 1)), "success decides");
-    assert!(!config.met(&Tally::default()), "nothing measured is not in time");
-    assert!(!config.met(&tally(Duration::from_millis(101), 0)));
-    assert!(config.met(&tally(Duration::from_millis(99), 0)));
+    assert!(!config.is_met(&latency_stats(Duration::from_millis(10), 1)), "success decides");
+    assert!(!config.is_met(&LoginStats::default()), "nothing measured is not in time");
+    assert!(!config.is_met(&latency_stats(Duration::from_millis(101), 0)));
+    assert!(config.is_met(&latency_stats(Duration::from_millis(99), 0)));
 }
 
 #[test]
 fn one_accident_does_not_end_the_search() {
-    struct Hiccup(u32);
-    impl Stage for Hiccup {
+    struct HiccupStage(u32);
+    impl RampStage for HiccupStage {
         type Error = ();
-        fn step(&mut self, rate: f64) -> Result<Step, ()> {
+        fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
             self.0 += 1;
             let failed = if self.0 == 2 || rate > 3_000.0 { 50 } else { 0 };
-            Ok(Step::new(rate, 1.0, tally(Duration::from_millis(1), failed), None))
+            Ok(RampStep::new(rate, 1.0, latency_stats(Duration::from_millis(1), failed), None))
         }
-        fn judged(&mut self, _: &Step) -> Result<(), ()> {
+        fn on_step_judged(&mut self, _: &RampStep) -> Result<(), ()> {
             Ok(())
         }
     }
-    let mut ramp = Ramp::new(RampConfig::default());
-    climb(&mut ramp, &mut Hiccup(0)).unwrap();
-    assert!(!ramp.steps()[1].kept_up && ramp.steps()[2].rate == ramp.steps()[1].rate, "it was tried again");
-    assert!(ramp.knee().unwrap().capacity > 2_850.0);
+    let mut ramp = RampSearch::new(RampConfig::default());
+    climb_ramp(&mut ramp, &mut HiccupStage(0)).unwrap();
+    assert!(
+        !ramp.steps()[1].is_sustained && ramp.steps()[2].rate == ramp.steps()[1].rate,
+        "it was tried again"
+    );
+    assert!(ramp.find_knee().unwrap().capacity > 2_850.0);
 }
 
 #[test]
 fn a_search_that_began_with_accidents_begins_again() {
     // Two accidents in a row at the second rate: the search ends far below the knee, or above it.
-    struct Bad(u32, bool);
-    impl Stage for Bad {
+    struct AccidentStage(u32, bool);
+    impl RampStage for AccidentStage {
         type Error = ();
-        fn step(&mut self, rate: f64) -> Result<Step, ()> {
+        fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
             self.0 += 1;
             let fails =
                 if self.1 { (2..=3).contains(&self.0) || rate > 3_000.0 } else { self.0 > 6 && rate > 300.0 };
-            Ok(Step::new(rate, 1.0, tally(Duration::from_millis(1), 50 * u64::from(fails)), None))
+            Ok(RampStep::new(rate, 1.0, latency_stats(Duration::from_millis(1), 50 * u64::from(fails)), None))
         }
-        fn judged(&mut self, _: &Step) -> Result<(), ()> {
+        fn on_step_judged(&mut self, _: &RampStep) -> Result<(), ()> {
             Ok(())
         }
     }
     for (accident, knee) in [(true, 3_000.0), (false, 300.0)] {
-        let mut ramp = Ramp::new(RampConfig::default());
-        climb(&mut ramp, &mut Bad(0, accident)).unwrap();
-        let found = ramp.knee().unwrap();
+        let mut ramp = RampSearch::new(RampConfig::default());
+        climb_ramp(&mut ramp, &mut AccidentStage(0, accident)).unwrap();
+        let found = ramp.find_knee().unwrap();
         assert!(
             found.stable && found.capacity <= knee && found.capacity * 1.06 > knee,
             "{accident}: {found:?}"
@@ -166,34 +172,36 @@ fn a_search_that_began_with_accidents_begins_again() {
 #[test]
 fn the_headline_has_the_failures_of_its_steps() {
     // At the knee one login of 2000 fails: that is allowed, and it is told.
-    struct Rare;
-    impl Stage for Rare {
+    struct RareFailureStage;
+    impl RampStage for RareFailureStage {
         type Error = ();
-        fn step(&mut self, rate: f64) -> Result<Step, ()> {
-            let mut sum = tally(Duration::from_millis(1), u64::from(rate <= 1_000.0));
-            (0..19).for_each(|_| sum.add(&tally(Duration::from_millis(1), 33 * u64::from(rate > 1_000.0))));
-            Ok(Step::new(rate, 1.0, sum, None))
+        fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
+            let mut sum = latency_stats(Duration::from_millis(1), u64::from(rate <= 1_000.0));
+            (0..19).for_each(|_| {
+                sum.add(&latency_stats(Duration::from_millis(1), 33 * u64::from(rate > 1_000.0)))
+            });
+            Ok(RampStep::new(rate, 1.0, sum, None))
         }
-        fn judged(&mut self, _: &Step) -> Result<(), ()> {
+        fn on_step_judged(&mut self, _: &RampStep) -> Result<(), ()> {
             Ok(())
         }
     }
-    let mut ramp = Ramp::new(RampConfig::default());
-    climb(&mut ramp, &mut Rare).unwrap();
-    let knee = ramp.knee().unwrap();
+    let mut ramp = RampSearch::new(RampConfig::default());
+    climb_ramp(&mut ramp, &mut RareFailureStage).unwrap();
+    let knee = ramp.find_knee().unwrap();
     assert!(knee.capacity <= 1_000.0);
-    assert_eq!(knee.tally.failed(Failure::Timeout), knee.steps as u64);
-    assert!((knee.tally.success() - 0.9995).abs() < 1e-9);
+    assert_eq!(knee.tally.failure_count(LoginFailure::Timeout), knee.steps as u64);
+    assert!((knee.tally.success_ratio() - 0.9995).abs() < 1e-9);
 }
 
 #[test]
 fn a_generator_at_its_limit_makes_the_knee_a_bound() {
-    let ramp = search(Server { reach: 700.0, ..server(5_000.0) }, RampConfig::default());
-    let knee = ramp.knee().unwrap();
-    assert!(knee.capacity <= 700.0 && knee.bound == Some(Limit::Late { p99_s: 1.0 }), "{knee:?}");
+    let ramp = run_search(TestRampServer { reach: 700.0, ..test_server(5_000.0) }, RampConfig::default());
+    let knee = ramp.find_knee().unwrap();
+    assert!(knee.capacity <= 700.0 && knee.bound == Some(GeneratorLimit::Late { p99_s: 1.0 }), "{knee:?}");
     assert!(
-        search(Server { reach: 9_000.0, ..server(5_000.0) }, RampConfig::default())
-            .knee()
+        run_search(TestRampServer { reach: 9_000.0, ..test_server(5_000.0) }, RampConfig::default())
+            .find_knee()
             .unwrap()
             .bound
             .is_none()
@@ -202,10 +210,13 @@ fn a_generator_at_its_limit_makes_the_knee_a_bound() {
 
 #[test]
 fn an_interrupted_step_counts_for_nothing() {
-    let mut ramp = Ramp::new(RampConfig::default());
-    ramp.step(Step::new(100.0, 1.0, tally(Duration::from_millis(1), 0), None));
-    let cut = Step { interrupted: true, ..Step::new(200.0, 0.2, tally(Duration::from_millis(1), 0), None) };
-    ramp.step(cut);
-    assert!(!ramp.is_over() && ramp.rate() == Some(200.0));
-    assert_eq!(ramp.knee().unwrap().capacity, 100.0);
+    let mut ramp = RampSearch::new(RampConfig::default());
+    ramp.add_step(RampStep::new(100.0, 1.0, latency_stats(Duration::from_millis(1), 0), None));
+    let cut = RampStep {
+        interrupted: true,
+        ..RampStep::new(200.0, 0.2, latency_stats(Duration::from_millis(1), 0), None)
+    };
+    ramp.add_step(cut);
+    assert!(!ramp.is_over() && ramp.next_rate() == Some(200.0));
+    assert_eq!(ramp.find_knee().unwrap().capacity, 100.0);
 }

@@ -1,21 +1,21 @@
 //! How fast sessions were set up, and what they carried: what is told of PPPoE subscribers alone.
 
-use super::{About, latency_json};
-use crate::live::{Outcome, Setup};
-use crate::tally::{Tally, quantile};
+use super::{RunDescription, latency_json};
+use crate::live::{LoadOutcome, SetupRates};
+use crate::tally::{LoginStats, quantile};
 use serde_json::{Value, json};
 
-fn setup(about: &About, outcome: &Outcome) -> Option<Setup> {
-    if about.command == "pppoe" && outcome.ramp.is_none() { outcome.setup() } else { None }
+fn pppoe_setup_rates(about: &RunDescription, outcome: &LoadOutcome) -> Option<SetupRates> {
+    if about.command == "pppoe" && outcome.ramp.is_none() { outcome.setup_rates() } else { None }
 }
 
 /// As one object; null of what sets up no sessions.
-pub(super) fn json(about: &About, outcome: &Outcome) -> Value {
-    let Some(s) = setup(about, outcome) else { return Value::Null };
+pub(super) fn setup_json(about: &RunDescription, outcome: &LoadOutcome) -> Value {
+    let Some(s) = pppoe_setup_rates(about, outcome) else { return Value::Null };
     let rounds = outcome
         .rounds
         .iter()
-        .map(|r| json!({ "sessions": r.sessions, "setup_time_s": r.setup_s, "cps": r.rate() }));
+        .map(|r| json!({ "sessions": r.sessions, "setup_time_s": r.setup_s, "cps": r.setup_rate() }));
     json!({
         "cps": s.cps,
         "cps_min": s.min,
@@ -26,7 +26,7 @@ pub(super) fn json(about: &About, outcome: &Outcome) -> Value {
     })
 }
 
-pub(super) fn echoes_json(t: &Tally) -> Value {
+pub(super) fn echoes_json(t: &LoginStats) -> Value {
     if t.echoes == 0 {
         return Value::Null;
     }
@@ -39,8 +39,8 @@ pub(super) fn echoes_json(t: &Tally) -> Value {
 }
 
 /// As metrics of the whole run.
-pub(super) fn metrics(about: &About, outcome: &Outcome) -> Vec<(String, f64)> {
-    let Some(s) = setup(about, outcome) else { return Vec::new() };
+pub(super) fn setup_metrics(about: &RunDescription, outcome: &LoadOutcome) -> Vec<(String, f64)> {
+    let Some(s) = pppoe_setup_rates(about, outcome) else { return Vec::new() };
     let all = [
         ("cps", Some(s.cps)),
         ("cps_min", Some(s.min)),
@@ -52,10 +52,10 @@ pub(super) fn metrics(about: &About, outcome: &Outcome) -> Vec<(String, f64)> {
 }
 
 /// As sentences.
-pub(super) fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
+pub(super) fn describe_setup(about: &RunDescription, outcome: &LoadOutcome) -> Vec<String> {
     let t = &outcome.tally;
     let mut all = Vec::new();
-    if let Some(Setup { cps, min, avg, max, time_s }) = setup(about, outcome) {
+    if let Some(SetupRates { cps, min, avg, max, time_s }) = pppoe_setup_rates(about, outcome) {
         let of = match outcome.rounds.len() {
             0 => "of intervals of the run".to_owned(),
             1 => "one round".to_owned(),

@@ -1,21 +1,21 @@
 //! A line through points.
 
-use super::{Estimate, half_width};
+use super::{MeanEstimate, half_width};
 
 /// The least-squares line of points `(x, y)`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Line {
+pub struct RegressionLine {
     /// What y grows by for each x, with its interval by Student's t: points scatter about the line independently and alike.
-    pub slope: Estimate,
+    pub slope: MeanEstimate,
     /// y where x is zero.
     pub at_zero: f64,
     /// Share of the variance of y that the line explains.
     pub explained: f64,
 }
 
-impl Line {
+impl RegressionLine {
     /// The line; nothing of fewer than two places x. The interval is unknown of two points.
-    pub fn of(points: &[(f64, f64)], level: f64) -> Option<Self> {
+    pub fn from_points(points: &[(f64, f64)], level: f64) -> Option<Self> {
         let n = points.len() as f64;
         let sum = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>();
         let (x, y) = (sum(&|p| p.0) / n, sum(&|p| p.1) / n);
@@ -37,10 +37,14 @@ impl Line {
             f64::INFINITY
         };
         let explained = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
-        Some(Self { slope: Estimate { mean: slope, half_width, n: points.len() as u32 }, at_zero, explained })
+        Some(Self {
+            slope: MeanEstimate { mean: slope, half_width, n: points.len() as u32 },
+            at_zero,
+            explained,
+        })
     }
     /// y at a place.
-    pub fn at(&self, x: f64) -> f64 {
+    pub fn value_at(&self, x: f64) -> f64 {
         self.at_zero + self.slope.mean * x
     }
 }
@@ -51,11 +55,11 @@ mod tests {
 
     #[test]
     fn a_line_explains_what_is_on_it() {
-        let line = Line::of(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)], 0.95).unwrap();
+        let line = RegressionLine::from_points(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)], 0.95).unwrap();
         assert!((line.slope.mean - 2.0).abs() < 1e-12 && (line.at_zero - 1.0).abs() < 1e-12);
         assert!((line.explained - 1.0).abs() < 1e-12 && line.slope.half_width < 1e-9);
-        assert!((line.at(10.0) - 21.0).abs() < 1e-9);
-        let flat = Line::of(&[(1.0, 1.0), (2.0, 3.0), (3.0, 1.0)], 0.95).unwrap();
+        assert!((line.value_at(10.0) - 21.0).abs() < 1e-9);
+        let flat = RegressionLine::from_points(&[(1.0, 1.0), (2.0, 3.0), (3.0, 1.0)], 0.95).unwrap();
         assert!(flat.explained < 1e-12 && flat.slope.half_width > 1.0);
     }
 
@@ -67,7 +71,7 @@ mod tests {
         let x = [10.0, 8.0, 13.0, 9.0, 11.0, 14.0, 6.0, 4.0, 12.0, 7.0, 5.0];
         let y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68];
         let points: Vec<(f64, f64)> = x.into_iter().zip(y).collect();
-        let line = Line::of(&points, 0.95).unwrap();
+        let line = RegressionLine::from_points(&points, 0.95).unwrap();
         assert!((line.at_zero - 3.0).abs() < 0.001 && (line.slope.mean - 0.5).abs() < 0.001, "{line:?}");
         assert!((line.slope.half_width - 2.262 * 0.1179).abs() < 0.001, "{line:?}");
         assert!((line.explained - 0.6665).abs() < 0.001, "{line:?}");
@@ -75,8 +79,11 @@ mod tests {
 
     #[test]
     fn there_is_no_line_through_one_place() {
-        assert_eq!(Line::of(&[], 0.95), None);
-        assert_eq!(Line::of(&[(1.0, 1.0), (1.0, 2.0)], 0.95), None);
-        assert_eq!(Line::of(&[(0.0, 1.0), (1.0, 2.0)], 0.95).unwrap().slope.half_width, f64::INFINITY);
+        assert_eq!(RegressionLine::from_points(&[], 0.95), None);
+        assert_eq!(RegressionLine::from_points(&[(1.0, 1.0), (1.0, 2.0)], 0.95), None);
+        assert_eq!(
+            RegressionLine::from_points(&[(0.0, 1.0), (1.0, 2.0)], 0.95).unwrap().slope.half_width,
+            f64::INFINITY
+        );
     }
 }

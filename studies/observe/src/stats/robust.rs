@@ -5,13 +5,13 @@
 pub const MOVES: f64 = 0.05;
 /// From this modified z-score on, a value lies apart from the others: Iglewicz and Hoaglin, "How to Detect and
 /// Handle Outliers" (1993).
-const APART: f64 = 3.5;
+const OUTLIER_THRESHOLD: f64 = 3.5;
 /// The median absolute deviation of a normal distribution, in standard deviations.
 const NORMAL_MAD: f64 = 0.6745;
 
 /// A median and how far off it may be.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Median {
+pub struct MedianEstimate {
     /// The sample's median; of an even number, the middle of the two middle values.
     pub median: f64,
     /// The interval's lower end, one of the values; minus infinity, for unknown, with too few values.
@@ -22,18 +22,18 @@ pub struct Median {
     pub n: u32,
 }
 
-impl Median {
+impl MedianEstimate {
     /// The median of these values with the interval of its order statistics at this level (0.95: 95 %).
     ///
     /// The interval goes from the k-th smallest value to the k-th largest, k being the largest number for which
     /// it holds the distribution's median with at least this confidence: the number of values below that is
     /// binomial with chance 1/2, whatever the distribution (David and Nagaraja, "Order Statistics", 7.1). At
     /// 95 % it takes six values.
-    pub fn of(values: &[f64], level: f64) -> Self {
+    pub fn from_values(values: &[f64], level: f64) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let median = super::quantile(&sorted, 0.5);
-        let (low, high) = match rank(sorted.len(), level) {
+        let (low, high) = match interval_rank(sorted.len(), level) {
             0 => (f64::NEG_INFINITY, f64::INFINITY),
             k => (sorted[k - 1], sorted[sorted.len() - k]),
         };
@@ -47,7 +47,7 @@ impl Median {
 }
 
 /// The largest k with 2 P(B <= k - 1) <= 1 - level, B being binomial of n and 1/2; 0 where there is none.
-fn rank(n: usize, level: f64) -> usize {
+fn interval_rank(n: usize, level: f64) -> usize {
     // By logarithms: 2^-n is no number for large n.
     let mut term = -(n as f64) * core::f64::consts::LN_2;
     let mut below = 0.0;
@@ -63,11 +63,11 @@ fn rank(n: usize, level: f64) -> usize {
 
 /// A replication without which the mean would be elsewhere.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Moved {
+pub struct InfluentialReplication {
     /// Its number.
     pub replication: u32,
     /// The mean of the others.
-    pub without: f64,
+    pub mean_without: f64,
     /// By how much they differ, as a share of the mean of all.
     pub share: f64,
 }
@@ -76,16 +76,17 @@ pub struct Moved {
 /// where the mean without it is more than [`MOVES`] elsewhere *and* it lies apart from the others, with a modified
 /// z-score, 0.6745 |x - median| / MAD, above 3.5. The first alone would be true of any few values that scatter, the
 /// second of any that hardly do. Fewer than three values say nothing; nor do values of which the mean is zero.
-pub fn moved(values: &[(u32, f64)]) -> Option<Moved> {
+pub fn find_influential(values: &[(u32, f64)]) -> Option<InfluentialReplication> {
     if values.len() < 3 {
         return None;
     }
-    let mean = super::Moments::of(values.iter().map(|(_, v)| *v)).mean();
+    let mean = super::SampleMoments::from_values(values.iter().map(|(_, v)| *v)).mean();
     let far = |v: f64| (v - mean).abs();
     let (replication, value) =
         values.iter().copied().reduce(|a, b| if far(b.1) > far(a.1) { b } else { a })?;
     let without =
-        super::Moments::of(values.iter().filter(|(r, _)| *r != replication).map(|(_, v)| *v)).mean();
+        super::SampleMoments::from_values(values.iter().filter(|(r, _)| *r != replication).map(|(_, v)| *v))
+            .mean();
     let share = ((without - mean) / mean).abs();
     let sorted = |mut values: Vec<f64>| {
         values.sort_unstable_by(f64::total_cmp);
@@ -93,8 +94,12 @@ pub fn moved(values: &[(u32, f64)]) -> Option<Moved> {
     };
     let median = sorted(values.iter().map(|(_, v)| *v).collect());
     let deviation = sorted(values.iter().map(|(_, v)| (v - median).abs()).collect());
-    let apart = NORMAL_MAD * (value - median).abs() > APART * deviation;
-    (share.is_finite() && share > MOVES && apart).then_some(Moved { replication, without, share })
+    let apart = NORMAL_MAD * (value - median).abs() > OUTLIER_THRESHOLD * deviation;
+    (share.is_finite() && share > MOVES && apart).then_some(InfluentialReplication {
+        replication,
+        mean_without: without,
+        share,
+    })
 }
 
 #[cfg(test)]
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn numbered(values: &[f64]) -> Vec<(u32, f64)> {
+    fn number_values(values: &[f64]) -> Vec<(u32, f64)> {
         (0..).zip(values.iter().copied()).collect()
     }
 
@@ -110,23 +115,23 @@ mod tests {
     fn ranks_are_those_of_the_tables_of_the_sign_test() {
         // Confidence intervals of a median at 95 %, the ranks of any table of the sign test.
         for (n, k) in [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (25, 8), (30, 10)] {
-            assert_eq!(rank(n, 0.95), k, "of {n}");
+            assert_eq!(interval_rank(n, 0.95), k, "of {n}");
         }
         for (n, k) in [(7, 0), (8, 1), (20, 4)] {
-            assert_eq!(rank(n, 0.99), k, "of {n}");
+            assert_eq!(interval_rank(n, 0.99), k, "of {n}");
         }
         // Far beyond 2^-1074, about n/2 - 0.98 √n.
-        assert_eq!(rank(10_000, 0.95), 4902);
+        assert_eq!(interval_rank(10_000, 0.95), 4902);
     }
 
     #[test]
     fn a_median_and_its_interval_by_hand() {
         let values = [9.0, 1.0, 3.0, 2.0, 8.0, 4.0, 7.0, 5.0, 6.0, 1000.0];
-        let got = Median::of(&values, 0.95);
-        assert_eq!(got, Median { median: 5.5, low: 2.0, high: 9.0, n: 10 });
-        let few = Median::of(&values[..5], 0.95);
+        let got = MedianEstimate::from_values(&values, 0.95);
+        assert_eq!(got, MedianEstimate { median: 5.5, low: 2.0, high: 9.0, n: 10 });
+        let few = MedianEstimate::from_values(&values[..5], 0.95);
         assert_eq!((few.median, few.interval()), (3.0, None));
-        assert!(Median::of(&[], 0.95).median.is_nan());
+        assert!(MedianEstimate::from_values(&[], 0.95).median.is_nan());
     }
 
     #[test]
@@ -139,7 +144,7 @@ mod tests {
         };
         let held = (0..4000).filter(|_| {
             let values: Vec<f64> = (0..20).map(|_| 1.0 / uniform()).collect();
-            let (low, high) = Median::of(&values, 0.95).interval().unwrap();
+            let (low, high) = MedianEstimate::from_values(&values, 0.95).interval().unwrap();
             low <= 2.0 && 2.0 <= high
         });
         // Exactly 95.86 % with 20 values; four standard errors of 4000 trials are 1.3 %.
@@ -149,30 +154,36 @@ mod tests {
 
     #[test]
     fn one_replication_that_moves_the_mean_is_found() {
-        let got = moved(&numbered(&[1.2, 1.3, 1.1, 9.0, 1.2])).unwrap();
+        let got = find_influential(&number_values(&[1.2, 1.3, 1.1, 9.0, 1.2])).unwrap();
         assert_eq!(got.replication, 3);
-        assert!((got.without - 1.2).abs() < 1e-12 && (got.share - 1.56 / 2.76).abs() < 1e-12);
+        assert!((got.mean_without - 1.2).abs() < 1e-12 && (got.share - 1.56 / 2.76).abs() < 1e-12);
         // Two of them do not hide each other.
-        assert_eq!(moved(&numbered(&[1.2, 1.3, 1.1, 9.0, 8.0])).map(|m| m.replication), Some(3));
+        assert_eq!(
+            find_influential(&number_values(&[1.2, 1.3, 1.1, 9.0, 8.0])).map(|m| m.replication),
+            Some(3)
+        );
         // One far below moves it as well.
-        assert_eq!(moved(&numbered(&[9.0, 9.1, 9.2, 0.1, 9.0])).map(|m| m.replication), Some(3));
+        assert_eq!(
+            find_influential(&number_values(&[9.0, 9.1, 9.2, 0.1, 9.0])).map(|m| m.replication),
+            Some(3)
+        );
     }
 
     #[test]
     fn scatter_and_trifles_move_nothing() {
         // Wide, yet none apart from the others.
-        assert_eq!(moved(&numbered(&[1.0, 2.0, 3.0, 4.0, 5.0])), None);
+        assert_eq!(find_influential(&number_values(&[1.0, 2.0, 3.0, 4.0, 5.0])), None);
         // Apart from the others by a trifle.
-        assert_eq!(moved(&numbered(&[1.0, 1.0, 1.0, 1.0, 1.01])), None);
-        assert_eq!(moved(&numbered(&[1.0, 50.0])), None);
-        assert_eq!(moved(&numbered(&[0.0; 9])), None);
-        assert_eq!(moved(&[]), None);
+        assert_eq!(find_influential(&number_values(&[1.0, 1.0, 1.0, 1.0, 1.01])), None);
+        assert_eq!(find_influential(&number_values(&[1.0, 50.0])), None);
+        assert_eq!(find_influential(&number_values(&[0.0; 9])), None);
+        assert_eq!(find_influential(&[]), None);
     }
 
     proptest! {
         #[test]
         fn the_interval_holds_the_samples_median(values in proptest::collection::vec(-1e6f64..1e6, 6..60)) {
-            let got = Median::of(&values, 0.95);
+            let got = MedianEstimate::from_values(&values, 0.95);
             let (low, high) = got.interval().unwrap();
             prop_assert!(low <= got.median && got.median <= high);
         }
@@ -181,10 +192,10 @@ mod tests {
         fn what_moves_the_mean_does_not_depend_on_the_unit(
             values in proptest::collection::vec(0.1f64..10.0, 3..30), big in 1.0f64..1e4, unit in 0.001f64..1e3
         ) {
-            let mut values = numbered(&values);
+            let mut values = number_values(&values);
             values[1].1 *= big;
             let scaled: Vec<_> = values.iter().map(|(r, v)| (*r, v * unit)).collect();
-            prop_assert_eq!(moved(&values).map(|m| m.replication), moved(&scaled).map(|m| m.replication));
+            prop_assert_eq!(find_influential(&values).map(|m| m.replication), find_influential(&scaled).map(|m| m.replication));
         }
     }
 }

@@ -11,7 +11,7 @@ pub fn two_sided(t: f64, freedom: f64) -> f64 {
 
 /// The t that |T| stays below with probability `level`: 2.571 for 0.95 and 5 degrees of freedom. By
 /// bisection to the last bit, so that it is the same everywhere; infinite for a level of one or more.
-pub fn quantile(level: f64, freedom: f64) -> f64 {
+pub fn t_quantile(level: f64, freedom: f64) -> f64 {
     let tail = 1.0 - level;
     if tail <= 0.0 {
         return f64::INFINITY;
@@ -47,13 +47,13 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     let front = libm::exp(log_front);
     // The fraction converges fast below the distribution's mean; above it, the mirror image does.
     if x < (a + 1.0) / (a + b + 2.0) {
-        front * fraction(a, b, x) / a
+        front * beta_fraction(a, b, x) / a
     } else {
-        1.0 - front * fraction(b, a, 1.0 - x) / b
+        1.0 - front * beta_fraction(b, a, 1.0 - x) / b
     }
 }
 
-fn fraction(a: f64, b: f64, x: f64) -> f64 {
+fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     const TINY: f64 = 1e-300;
     const TERMS: u32 = 500;
     let away = |v: f64| if v.abs() < TINY { TINY } else { v };
@@ -99,7 +99,7 @@ mod tests {
             (1e6, [1.645, 1.960, 2.576, 3.291]),
         ] {
             for (level, expected) in [0.90, 0.95, 0.99, 0.999].into_iter().zip(row) {
-                let got = quantile(level, freedom);
+                let got = t_quantile(level, freedom);
                 assert!((got - expected).abs() <= 6e-4, "{freedom} at {level}: {got}, not {expected}");
             }
         }
@@ -119,7 +119,7 @@ mod tests {
     /// The bits are part of the results: other machines and later versions must give the same.
     #[test]
     fn bits_are_frozen() {
-        let bits = [(0.95, 4.0), (0.95, 29.0), (0.99, 13.0909)].map(|(l, f)| quantile(l, f).to_bits());
+        let bits = [(0.95, 4.0), (0.95, 29.0), (0.99, 13.0909)].map(|(l, f)| t_quantile(l, f).to_bits());
         let frozen = [4_613_434_417_370_609_120, 4_611_787_866_527_115_372, 4_613_957_632_904_331_286];
         assert_eq!(bits, frozen);
     }

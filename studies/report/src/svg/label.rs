@@ -1,6 +1,6 @@
 //! Series' names beside the ends of their curves.
 
-use crate::figure::Series;
+use crate::figure::FigureSeries;
 
 /// The distance of two lines of a label.
 pub(super) const LINE: f64 = 15.0;
@@ -9,7 +9,7 @@ const LONGEST: f64 = 170.0;
 
 /// One series' name and its place.
 #[derive(Debug)]
-pub(super) struct Label {
+pub(super) struct SeriesLabel {
     pub(super) lines: Vec<String>,
     /// The end of the curve.
     pub(super) anchor: Option<(f64, f64)>,
@@ -17,7 +17,7 @@ pub(super) struct Label {
     pub(super) y: f64,
 }
 
-impl Label {
+impl SeriesLabel {
     pub(super) fn width(&self) -> f64 {
         self.lines.iter().map(|l| text_width(l, 12.5)).fold(0.0, f64::max)
     }
@@ -27,12 +27,12 @@ impl Label {
 }
 
 /// Labels broken into lines of bearable length: at spaces, and in a word that is longer behind a mark. What is longer even so is cut.
-pub(super) fn wrapped(series: &[Series]) -> Vec<Label> {
-    series.iter().map(|s| Label { lines: lines(&s.name, LONGEST), anchor: None, y: 0.0 }).collect()
+pub(super) fn wrap_labels(series: &[FigureSeries]) -> Vec<SeriesLabel> {
+    series.iter().map(|s| SeriesLabel { lines: wrap_lines(&s.name, LONGEST), anchor: None, y: 0.0 }).collect()
 }
 
 /// A name in lines that are no longer than this.
-pub(super) fn lines(name: &str, longest: f64) -> Vec<String> {
+pub(super) fn wrap_lines(name: &str, longest: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_whitespace() {
         let is_longer = text_width(word, 12.5) > longest;
@@ -63,8 +63,8 @@ pub(super) fn lines(name: &str, longest: f64) -> Vec<String> {
 
 /// Places the labels at their curves' ends, moved apart until none lies on another, and within
 /// `top..=bottom` where they fit. Gives the lower edge of the lowest.
-pub(super) fn spread(labels: &mut [Label], top: f64, bottom: f64) -> f64 {
-    let wish = |l: &Label| l.anchor.map_or(bottom, |(_, y)| y);
+pub(super) fn spread_labels(labels: &mut [SeriesLabel], top: f64, bottom: f64) -> f64 {
+    let wish = |l: &SeriesLabel| l.anchor.map_or(bottom, |(_, y)| y);
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by(|&a, &b| wish(&labels[a]).total_cmp(&wish(&labels[b])));
     let mut free = top - 6.0;
@@ -104,11 +104,11 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn label(name: &str, y: f64) -> Label {
-        Label { lines: lines(name, LONGEST), anchor: Some((0.0, y)), y: 0.0 }
+    fn test_label(name: &str, y: f64) -> SeriesLabel {
+        SeriesLabel { lines: wrap_lines(name, LONGEST), anchor: Some((0.0, y)), y: 0.0 }
     }
 
-    fn none_overlap(labels: &[Label]) -> bool {
+    fn none_overlap(labels: &[SeriesLabel]) -> bool {
         let mut spans: Vec<(f64, f64)> = labels.iter().map(|l| (l.y, l.y + l.height())).collect();
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
         spans.windows(2).all(|s| s[0].1 <= s[1].0)
@@ -116,22 +116,23 @@ mod tests {
 
     #[test]
     fn long_names_are_broken() {
-        assert_eq!(lines("Diameter/TCP", LONGEST), ["Diameter/TCP"]);
+        assert_eq!(wrap_lines("Diameter/TCP", LONGEST), ["Diameter/TCP"]);
         assert_eq!(
-            lines("RADIUS/UDP with fixed retransmission", LONGEST),
+            wrap_lines("RADIUS/UDP with fixed retransmission", LONGEST),
             ["RADIUS/UDP with fixed", "retransmission"]
         );
-        assert_eq!(lines("ike.radius-response.messages", LONGEST), ["ike.radius-response.", "messages"]);
-        assert!(lines(&"x".repeat(500), LONGEST)[0].ends_with('…'));
-        assert_eq!(lines("", LONGEST), ["(unnamed)"]);
+        assert_eq!(wrap_lines("ike.radius-response.messages", LONGEST), ["ike.radius-response.", "messages"]);
+        assert!(wrap_lines(&"x".repeat(500), LONGEST)[0].ends_with('…'));
+        assert_eq!(wrap_lines("", LONGEST), ["(unnamed)"]);
     }
 
     #[test]
     fn labels_keep_apart_and_within() {
-        let mut labels = [label("a", 300.0), label("b", 299.0), label("c", 50.0), label("d", 301.0)];
-        let lowest = spread(&mut labels, 40.0, 300.0);
+        let mut labels =
+            [test_label("a", 300.0), test_label("b", 299.0), test_label("c", 50.0), test_label("d", 301.0)];
+        let lowest = spread_labels(&mut labels, 40.0, 300.0);
         assert!(none_overlap(&labels) && lowest <= 306.0, "{labels:?}");
-        let mut many: Vec<Label> = (0..40).map(|i| label("many", f64::from(i))).collect();
-        assert!(spread(&mut many, 40.0, 300.0) > 300.0 && none_overlap(&many));
+        let mut many: Vec<SeriesLabel> = (0..40).map(|i| test_label("many", f64::from(i))).collect();
+        assert!(spread_labels(&mut many, 40.0, 300.0) > 300.0 && none_overlap(&many));
     }
 }

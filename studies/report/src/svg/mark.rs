@@ -14,6 +14,6 @@ const SHAPES: [&str; 6] = [
 
 /// The outline of the marker of this series, about (0, 0). With seven colours and six shapes, 42 series
 /// pass before a pair comes again.
-pub(super) fn path(series: usize) -> &'static str {
+pub(super) fn marker_path(series: usize) -> &'static str {
     SHAPES[series % SHAPES.len()]
 }

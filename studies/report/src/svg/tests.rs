@@ -1,28 +1,28 @@
 use super::*;
-use crate::figure::Axis;
-use usher_observe::Estimate;
+use crate::figure::FigureAxis;
+use usher_observe::MeanEstimate;
 
-fn point(x: f64, mean: f64, half_width: f64) -> Point {
-    Point::measured(x, &Estimate { mean, half_width, n: 10 })
+fn measured_point(x: f64, mean: f64, half_width: f64) -> SeriesPoint {
+    SeriesPoint::from_estimate(x, &MeanEstimate { mean, half_width, n: 10 })
 }
 
-fn small() -> Figure {
-    Figure {
+fn small_figure() -> ReportFigure {
+    ReportFigure {
         name: "delay".into(),
         title: "Delay over loss".into(),
-        x: Axis::new("Loss", "%"),
-        y: Axis::new("Delay", "s"),
+        x: FigureAxis::new("Loss", "%"),
+        y: FigureAxis::new("Delay", "s"),
         series: vec![
-            Series {
+            FigureSeries {
                 name: "RADIUS/UDP".into(),
-                kind: Kind::Measured,
-                points: vec![point(0.0, 0.1, 0.01), point(10.0, 0.3, f64::INFINITY)],
+                kind: SeriesKind::Measured,
+                points: vec![measured_point(0.0, 0.1, 0.01), measured_point(10.0, 0.3, f64::INFINITY)],
                 names: vec![],
             },
-            Series {
+            FigureSeries {
                 name: "closed form".into(),
-                kind: Kind::Analytic,
-                points: vec![Point::exact(0.0, 0.1), Point::exact(10.0, 0.29)],
+                kind: SeriesKind::Analytic,
+                points: vec![SeriesPoint::from_exact(0.0, 0.1), SeriesPoint::from_exact(10.0, 0.29)],
                 names: vec![],
             },
         ],
@@ -31,7 +31,7 @@ fn small() -> Figure {
 }
 
 /// Well-formed enough for an XML parser: tags nest, attributes are quoted.
-fn nests(svg: &str) {
+fn assert_nested(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {
         let (tag, _) = tag.split_once('>').expect("a tag ends");
@@ -48,47 +48,52 @@ fn nests(svg: &str) {
 
 #[test]
 fn a_small_figure_is_as_before() {
-    let svg = file(&small());
+    let svg = svg_file(&small_figure());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/delay.svg");
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(path, &svg).unwrap();
     }
     let expected = std::fs::read_to_string(path).unwrap();
     assert!(svg == expected, "delay.svg changed: look at it, then run again with UPDATE_SNAPSHOTS=1");
-    nests(&svg);
+    assert_nested(&svg);
 }
 
 #[test]
 fn hostile_texts_stay_texts() {
-    let mut figure = small();
+    let mut figure = small_figure();
     let hostile = "</title><script>alert(1)</script>\" onload=\"x";
     figure.title = hostile.into();
     figure.x.title = hostile.into();
     figure.y.unit = hostile.into();
     figure.series[0].name = hostile.into();
     figure.name = hostile.into();
-    let svg = file(&figure);
+    let svg = svg_file(&figure);
     assert!(!svg.contains("<script"));
-    nests(&svg);
+    assert_nested(&svg);
 }
 
 #[test]
 fn an_unknown_interval_has_no_bar_and_a_known_one_has() {
-    assert_eq!(file(&small()).matches("class=\"interval\"").count(), 1);
+    assert_eq!(svg_file(&small_figure()).matches("class=\"interval\"").count(), 1);
 }
 
 #[test]
 fn what_others_measured_has_hollow_markers_that_nothing_joins() {
-    let mut figure = small();
-    let theirs = |x, mean| Point { low: mean - 0.02, high: mean + 0.03, n: 7, ..Point::exact(x, mean) };
-    figure.series[1] = Series {
+    let mut figure = small_figure();
+    let theirs = |x, mean| SeriesPoint {
+        low: mean - 0.02,
+        high: mean + 0.03,
+        n: 7,
+        ..SeriesPoint::from_exact(x, mean)
+    };
+    figure.series[1] = FigureSeries {
         name: "ns-2".into(),
-        kind: Kind::Reference,
+        kind: SeriesKind::Reference,
         points: vec![theirs(0.0, 0.4), theirs(10.0, 0.9)],
         names: vec![],
     };
-    let svg = file(&figure);
-    nests(&svg);
+    let svg = svg_file(&figure);
+    assert_nested(&svg);
     // Two points and the legend.
     assert_eq!(svg.matches("class=\"mark hollow\"").count(), 3);
     assert_eq!(svg.matches("class=\"line\" d=\"M").count(), 2, "the other curve, and its legend");
@@ -96,78 +101,86 @@ fn what_others_measured_has_hollow_markers_that_nothing_joins() {
     assert!(y_range(&figure, false).1 > 0.92, "the axis spans them");
     assert!(svg.contains("series reference c1"), "a colour of its own");
     figure.series[1].name = "RADIUS/UDP (ns-2)".into();
-    assert!(file(&figure).contains("series reference c0"), "the colour of what it stands beside");
+    assert!(svg_file(&figure).contains("series reference c0"), "the colour of what it stands beside");
 }
 
 #[test]
 fn a_mean_that_one_replication_moves_is_hollow_and_says_so() {
-    let mut figure = small();
+    let mut figure = small_figure();
     let values = [1.0, 1.0, 2.0, 1.0, 2.0, 29.0];
     let p = &mut figure.series[0].points[0];
-    p.median = Some(usher_observe::stats::robust::Median::of(&values, 0.95));
-    assert!(!file(&figure).contains("hollow\" transform"), "a median beside it is no reproach");
-    figure.series[0].points[0].moved =
-        usher_observe::stats::robust::moved(&[(0, 1.0), (1, 1.0), (2, 2.0), (3, 1.0), (4, 2.0), (5, 29.0)]);
-    let svg = file(&figure);
+    p.median = Some(usher_observe::stats::robust::MedianEstimate::from_values(&values, 0.95));
+    assert!(!svg_file(&figure).contains("hollow\" transform"), "a median beside it is no reproach");
+    figure.series[0].points[0].moved = usher_observe::stats::robust::find_influential(&[
+        (0, 1.0),
+        (1, 1.0),
+        (2, 2.0),
+        (3, 1.0),
+        (4, 2.0),
+        (5, 29.0),
+    ]);
+    let svg = svg_file(&figure);
     assert_eq!(svg.matches("class=\"mark hollow\"").count(), 1);
     assert!(svg.contains("one replication moves the mean: 1.4 without it; median 2 (1 to 29) s"), "{svg}");
 }
 
 #[test]
 fn odd_data_draw_something() {
-    let mut figure = small();
+    let mut figure = small_figure();
     for points in [
         vec![],
-        vec![point(f64::NAN, 1.0, 0.1)],
-        vec![point(1.0, f64::NAN, f64::NAN)],
-        vec![point(0.0, 0.0, 0.0)],
-        vec![point(1.0, -5.0, 7.0), point(2.0, 1e300, 1.0)],
-        vec![point(-1e300, 1e-300, 0.0), point(1e300, 2.0, 0.0)],
+        vec![measured_point(f64::NAN, 1.0, 0.1)],
+        vec![measured_point(1.0, f64::NAN, f64::NAN)],
+        vec![measured_point(0.0, 0.0, 0.0)],
+        vec![measured_point(1.0, -5.0, 7.0), measured_point(2.0, 1e300, 1.0)],
+        vec![measured_point(-1e300, 1e-300, 0.0), measured_point(1e300, 2.0, 0.0)],
     ] {
         figure.series[0].points = points;
         for log in [false, true] {
-            let svg = drawing(&figure, Variant { log_x: log, log_y: log }, Size::Alone);
-            nests(&svg);
+            let svg = draw_figure(&figure, FigureVariant { log_x: log, log_y: log }, DrawingSize::Standalone);
+            assert_nested(&svg);
             assert!(!svg.contains("NaN ") && !svg.contains("inf"), "{svg}");
         }
     }
     figure.series.clear();
-    nests(&file(&figure));
+    assert_nested(&svg_file(&figure));
 }
 
 #[test]
 fn categories_stand_side_by_side() {
-    let mut figure = small();
-    figure.x = Axis::categories("Method", ["EAP-MD5", "EAP-TLS"]);
+    let mut figure = small_figure();
+    figure.x = FigureAxis::with_categories("Method", ["EAP-MD5", "EAP-TLS"]);
     figure.series[1] = figure.series[0].clone();
     for (series, shift) in figure.series.iter_mut().zip([0.0, 0.1]) {
-        series.points = vec![point(0.0, 1.0 + shift, 0.1), point(1.0, 2.0 + shift, 0.1)];
+        series.points = vec![measured_point(0.0, 1.0 + shift, 0.1), measured_point(1.0, 2.0 + shift, 0.1)];
     }
-    let svg = file(&figure);
+    let svg = svg_file(&figure);
     assert!(svg.contains(">EAP-MD5</text>") && svg.contains("Method: EAP-TLS"));
     assert_eq!(svg.matches("class=\"line\" d=\"M").count(), 2, "only the legend has lines");
 }
 
 #[test]
-fn a_place_that_was_measured_is_told_with_the_digits_that_can_be_used() {
-    let mut figure = small();
-    figure.series[0].points = vec![point(0.123_456_789_012_345_67, 0.1, 0.01), point(0.015, 0.2, 0.01)];
-    figure.series[1].points = vec![Point::exact(123_456_789.0, 1.0), Point::exact(f64::INFINITY, 1.0)];
-    let svg = file(&figure);
+fn a_measured_position_is_shown_with_its_significant_digits() {
+    let mut figure = small_figure();
+    figure.series[0].points =
+        vec![measured_point(0.123_456_789_012_345_67, 0.1, 0.01), measured_point(0.015, 0.2, 0.01)];
+    figure.series[1].points =
+        vec![SeriesPoint::from_exact(123_456_789.0, 1.0), SeriesPoint::from_exact(f64::INFINITY, 1.0)];
+    let svg = svg_file(&figure);
     for told in ["Loss: 0.12346 %&#10;", "Loss: 0.015 %&#10;", "Loss: 123456789 %&#10;"] {
         assert!(svg.contains(told), "{told}: {svg}");
     }
-    assert!(figure.csv().contains("0.12345678901234"), "programs have them all");
+    assert!(figure.to_csv().contains("0.12345678901234"), "programs have them all");
 }
 
 #[test]
 fn there_is_nothing_between_whole_numbers() {
     let ticks = |xs: &[f64]| {
-        let mut figure = small();
+        let mut figure = small_figure();
         for series in &mut figure.series {
-            series.points = xs.iter().map(|x| Point::exact(*x, 1.0)).collect();
+            series.points = xs.iter().map(|x| SeriesPoint::from_exact(*x, 1.0)).collect();
         }
-        let svg = file(&figure);
+        let svg = svg_file(&figure);
         ["2.5", "2.0", "2"].map(|label| svg.contains(&format!(">{label}</text>")))
     };
     assert_eq!(ticks(&[1.0, 2.0, 3.0, 4.0]), [false, false, true], "clients");
@@ -176,21 +189,21 @@ fn there_is_nothing_between_whole_numbers() {
 
 #[test]
 fn a_logarithm_is_offered_where_it_means_something() {
-    let mut figure = small();
+    let mut figure = small_figure();
     assert!(suits_log_y(&figure) && !suits_log_x(&figure));
     figure.series[0].points[0].mean = 0.0;
     assert!(!suits_log_y(&figure));
     figure.y.log = true;
-    assert!(!Variant::of(&figure).log_y);
+    assert!(!FigureVariant::for_figure(&figure).log_y);
 }
 
 /// Two things compared in three panels each.
-fn in_panels() -> Figure {
-    let mut figure = small();
+fn in_panels() -> ReportFigure {
+    let mut figure = small_figure();
     let own = figure.series[0].clone();
     let names = ["a, tcp", "a, udp", "b, tcp", "b, udp", "c, tcp", "c, udp"];
-    figure.series = names.map(|name| Series { name: name.into(), ..own.clone() }).into();
-    let panel = |i: usize| crate::Panel {
+    figure.series = names.map(|name| FigureSeries { name: name.into(), ..own.clone() }).into();
+    let panel = |i: usize| crate::FigurePanel {
         title: ["a", "b", "c"][i].into(),
         series: vec![(2 * i, "tcp".into()), (2 * i + 1, "udp".into())],
     };
@@ -200,8 +213,8 @@ fn in_panels() -> Figure {
 
 #[test]
 fn panels_have_one_colour_for_each_thing_compared() {
-    let svg = file(&in_panels());
-    nests(&svg);
+    let svg = svg_file(&in_panels());
+    assert_nested(&svg);
     assert_eq!(svg.matches("class=\"panel\"").count(), 3);
     for colour in ["c0", "c1"] {
         assert_eq!(svg.matches(&format!("class=\"series measured {colour}\"")).count(), 3);
@@ -218,10 +231,13 @@ fn on_a_telephone_names_stand_below_and_panels_below_each_other() {
         let (_, rest) = svg.split_once("viewBox=\"0 0 ").unwrap();
         rest.split_once('"').unwrap().0.split(' ').map(|n| n.parse().unwrap()).collect()
     };
-    for figure in [small(), in_panels()] {
-        let variant = Variant::of(&figure);
-        let (wide, narrow) = (drawing(&figure, variant, Size::Wide), drawing(&figure, variant, Size::Narrow));
-        nests(&narrow);
+    for figure in [small_figure(), in_panels()] {
+        let variant = FigureVariant::for_figure(&figure);
+        let (wide, narrow) = (
+            draw_figure(&figure, variant, DrawingSize::Wide),
+            draw_figure(&figure, variant, DrawingSize::Narrow),
+        );
+        assert_nested(&narrow);
         assert_eq!((size(&wide)[0], size(&narrow)[0]), (800.0, 380.0));
         assert!(size(&narrow)[1] > 300.0 && !narrow.contains("class=\"leader\""));
         let ids = |svg: &str| svg.matches(" id=\"").count();
@@ -237,11 +253,13 @@ fn no_name_of_an_axis_is_cut() {
         let (_, rest) = line.split_once(&format!(" {name}=\"")).unwrap();
         rest.split_once('"').unwrap().0.parse().unwrap()
     };
-    for mut figure in [small(), in_panels()] {
+    for mut figure in [small_figure(), in_panels()] {
         (figure.x.title, figure.y.title) = (long.into(), long.into());
-        for (size, width) in [(Size::Alone, WIDTH), (Size::Wide, WIDTH), (Size::Narrow, NARROW)] {
-            let svg = drawing(&figure, Variant::of(&figure), size);
-            nests(&svg);
+        for (size, width) in
+            [(DrawingSize::Standalone, WIDTH), (DrawingSize::Wide, WIDTH), (DrawingSize::Narrow, NARROW)]
+        {
+            let svg = draw_figure(&figure, FigureVariant::for_figure(&figure), size);
+            assert_nested(&svg);
             let mut said = [String::new(), String::new()];
             let mut below = 0.0f64;
             for line in svg.lines().filter(|line| line.contains("class=\"name\"")) {
@@ -264,8 +282,8 @@ fn no_name_of_an_axis_is_cut() {
         }
     }
     let place = |name: &str| {
-        let figure = Figure { y: Axis::new(name, ""), ..small() };
-        let svg = drawing(&figure, Variant::of(&figure), Size::Narrow);
+        let figure = ReportFigure { y: FigureAxis::new(name, ""), ..small_figure() };
+        let svg = draw_figure(&figure, FigureVariant::for_figure(&figure), DrawingSize::Narrow);
         svg.lines().find(|line| line.contains("class=\"name\" x=\"16\"")).map(|line| number(line, "y"))
     };
     assert_eq!(
@@ -278,55 +296,62 @@ fn no_name_of_an_axis_is_cut() {
 
 #[test]
 fn there_is_nothing_beyond_a_share_of_one() {
-    let mut figure = small();
+    let mut figure = small_figure();
     figure.series.truncate(1);
-    figure.y = Axis::new("Share", "").of_shares(true);
+    figure.y = FigureAxis::new("Share", "").of_shares(true);
     for points in [[(0.91, 0.78), (0.05, 0.3)], [(0.99, 0.08), (0.98, 0.002)], [(1.0, 0.0), (1.0, 0.0)]] {
         figure.series[0].points =
-            (0..).map(f64::from).zip(points).map(|(x, (mean, half))| point(x, mean, half)).collect();
+            (0..).map(f64::from).zip(points).map(|(x, (mean, half))| measured_point(x, mean, half)).collect();
         for log in [false, true] {
             let (low, high) = y_range(&figure, log);
             assert!(low >= 0.0 && high <= 1.0, "{low} to {high}");
-            let ticks = Scale::new(low, high, log, 300.0, 0.0).nice().ticks();
+            let ticks = AxisScale::new(low, high, log, 300.0, 0.0).round_ends().ticks();
             assert!(ticks.iter().all(|t| t.value >= 0.0 && t.value <= 1.0 + 1e-9), "{points:?}: {ticks:?}");
         }
     }
-    let reached = point(0.0, 0.91, 0.78).within_reach(true);
+    let reached = measured_point(0.0, 0.91, 0.78).clamp_interval(true);
     assert_eq!((reached.high, reached.half_width()), (1.0, None));
     assert!((reached.low - 0.13).abs() < 1e-9);
     figure.series[0].points = vec![reached];
-    let svg = file(&figure);
+    let svg = svg_file(&figure);
     assert!(svg.contains("0.91 (0.13 to 1.00)&#10;n = 10"), "{svg}");
     assert_eq!(
-        point(0.0, 0.91, 0.78).within_reach(false).high,
+        measured_point(0.0, 0.91, 0.78).clamp_interval(false).high,
         0.91 + 0.78,
         "two for each may be more than one"
     );
-    assert_eq!(point(0.0, 0.5, f64::INFINITY).within_reach(true).interval(), None, "an unknown one stays so");
+    assert_eq!(
+        measured_point(0.0, 0.5, f64::INFINITY).clamp_interval(true).interval(),
+        None,
+        "an unknown one stays so"
+    );
 }
 
 #[test]
 fn names_that_do_not_fit_side_by_side_are_turned() {
-    let mut figure = small();
+    let mut figure = small_figure();
     let long = |n: usize| format!("Diameter over TCP, number {n}");
-    figure.x = Axis::categories("Method", (0..12).map(long));
-    assert_eq!(file(&figure).matches("rotate(-35)").count(), 12);
-    figure.x = Axis::categories("Method", ["a", "b"]);
-    assert!(!file(&figure).contains("rotate"));
+    figure.x = FigureAxis::with_categories("Method", (0..12).map(long));
+    assert_eq!(svg_file(&figure).matches("rotate(-35)").count(), 12);
+    figure.x = FigureAxis::with_categories("Method", ["a", "b"]);
+    assert!(!svg_file(&figure).contains("rotate"));
 }
 
 #[test]
 fn boxes_traces_and_other_runs_have_their_shapes() {
-    let mut figure = small();
-    let of = |kind| Series {
+    let mut figure = small_figure();
+    let of = |kind| FigureSeries {
         kind,
-        points: vec![Point::of_box(0.0, &[1.0, 2.0, 3.0, 4.0, 9.0]), point(10.0, 1.0, 0.1)],
-        ..Series::default()
+        points: vec![SeriesPoint::of_box(0.0, &[1.0, 2.0, 3.0, 4.0, 9.0]), measured_point(10.0, 1.0, 0.1)],
+        ..FigureSeries::default()
     };
-    figure.series =
-        vec![of(Kind::Box), of(Kind::Trace), Series { name: "RADIUS/UDP (B)".into(), ..of(Kind::Other) }];
-    let svg = file(&figure);
-    nests(&svg);
+    figure.series = vec![
+        of(SeriesKind::Box),
+        of(SeriesKind::Trace),
+        FigureSeries { name: "RADIUS/UDP (B)".into(), ..of(SeriesKind::Other) },
+    ];
+    let svg = svg_file(&figure);
+    assert_nested(&svg);
     assert_eq!(svg.matches("class=\"box\"").count(), 1);
     assert!(svg.contains("quartiles 2 and 4, all 1 to 9") && svg.contains("series other"));
 }

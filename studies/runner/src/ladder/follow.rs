@@ -1,12 +1,12 @@
 //! Whose a message is, where many users' share a way.
 
-use super::Flight;
-use super::name::{Named, Who};
+use super::PacketFlight;
+use super::name::{MessageLabel, MessageOwner};
 use std::collections::HashSet;
 
 /// The user whose messages are followed, and what leads to them.
 #[derive(Debug, Default)]
-pub(super) struct Follow {
+pub(super) struct FollowedUser {
     user: Option<Vec<u8>>,
     /// RADIUS requests of the user that wait for an answer: from, to, identifier.
     requests: HashSet<(usize, usize, u8)>,
@@ -16,13 +16,13 @@ pub(super) struct Follow {
     hops: HashSet<(usize, usize, u32)>,
 }
 
-impl Follow {
+impl FollowedUser {
     /// Whether a message is the followed user's, or of nobody in particular. The first user that is named is followed.
-    pub(super) fn wants(&mut self, named: &Named, flight: &Flight) -> bool {
-        match &named.who {
-            Who::Data | Who::Peers => true,
-            Who::User(user) => self.is_followed(user),
-            Who::Radius { request: true, identifier, user } => {
+    pub(super) fn accepts_message(&mut self, named: &MessageLabel, flight: &PacketFlight) -> bool {
+        match &named.owner {
+            MessageOwner::Data | MessageOwner::Peers => true,
+            MessageOwner::User(user) => self.is_followed(user),
+            MessageOwner::Radius { request: true, identifier, user } => {
                 let ours = user.as_deref().is_none_or(|user| self.is_followed(user));
                 let key = (flight.from, flight.to, *identifier);
                 // An identifier may be another user's next.
@@ -33,8 +33,10 @@ impl Follow {
                 };
                 ours
             }
-            Who::Radius { identifier, .. } => self.requests.contains(&(flight.to, flight.from, *identifier)),
-            Who::Diameter { request: true, hop, session, user } => {
+            MessageOwner::Radius { identifier, .. } => {
+                self.requests.contains(&(flight.to, flight.from, *identifier))
+            }
+            MessageOwner::Diameter { request: true, hop, session, user } => {
                 let known = session.as_ref().is_some_and(|session| self.sessions.contains(session));
                 let ours = known || user.as_deref().is_some_and(|user| self.is_followed(user));
                 if ours {
@@ -43,7 +45,7 @@ impl Follow {
                 }
                 ours
             }
-            Who::Diameter { hop, .. } => self.hops.contains(&(flight.to, flight.from, *hop)),
+            MessageOwner::Diameter { hop, .. } => self.hops.contains(&(flight.to, flight.from, *hop)),
         }
     }
 

@@ -1,31 +1,31 @@
 //! Messages by the names that their standards give them.
 
-use super::packet::{Chunk, Segment};
+use super::packet::{SctpChunk, TcpSegment};
 use std::sync::LazyLock;
-use usher_core::Reader;
-use usher_diameter::dictionary::Dictionary;
+use usher_core::OctetReader;
+use usher_diameter::dictionary::DiameterDictionary;
 use usher_diameter::{MessageView, codes};
-use usher_eap::eapol::{self, Eapol, PacketType};
+use usher_eap::eapol::{self, EapolPacket, PacketType};
 use usher_eap::packet as eap;
 use usher_ike::code::PayloadType;
 use usher_nas::ETHERTYPE_PKM;
-use usher_ppp::packet::{Packet as Control, Protocol};
+use usher_ppp::packet::{ControlPacket, PppProtocol};
 use usher_ppp::pppoe;
 use usher_radius::attribute::kind;
 
 /// What a message is called, and whose it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Named {
+pub(super) struct MessageLabel {
     /// The protocol's name.
     pub(super) protocol: &'static str,
     /// The message's name.
     pub(super) name: String,
-    pub(super) who: Who,
+    pub(super) owner: MessageOwner,
 }
 
 /// Whose a message is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Who {
+pub(super) enum MessageOwner {
     /// Data of whoever it may be: it has no name of its own.
     Data,
     /// Of the two that speak.
@@ -38,18 +38,18 @@ pub(super) enum Who {
     Diameter { request: bool, hop: u32, session: Option<Vec<u8>>, user: Option<Vec<u8>> },
 }
 
-impl Named {
-    pub(super) fn data(protocol: &'static str) -> Self {
-        Self { protocol, name: "data".to_owned(), who: Who::Data }
+impl MessageLabel {
+    pub(super) fn for_data(protocol: &'static str) -> Self {
+        Self { protocol, name: "data".to_owned(), owner: MessageOwner::Data }
     }
-    pub(super) fn of(protocol: &'static str, name: impl Into<String>) -> Self {
-        Self { protocol, name: name.into(), who: Who::Peers }
+    pub(super) fn for_peers(protocol: &'static str, name: impl Into<String>) -> Self {
+        Self { protocol, name: name.into(), owner: MessageOwner::Peers }
     }
 }
 
 /// A protocol that streams and datagrams carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Carried {
+pub(super) enum ApplicationProtocol {
     Radius,
     RadSec,
     Diameter,
@@ -59,9 +59,9 @@ pub(super) enum Carried {
     Ident,
 }
 
-impl Carried {
+impl ApplicationProtocol {
     /// By the port of either side.
-    pub(super) fn of(ports: [u16; 2]) -> Option<Self> {
+    pub(super) fn from_ports(ports: [u16; 2]) -> Option<Self> {
         let known = |port| {
             Some(match port {
                 1812 | 1813 | 3799 => Self::Radius,
@@ -79,13 +79,13 @@ impl Carried {
     }
 
     /// How many octets of a stream the message at its beginning takes; nothing where that cannot be said yet.
-    pub(super) fn extent(self, octets: &[u8]) -> Option<usize> {
+    pub(super) fn message_length(self, octets: &[u8]) -> Option<usize> {
         match self {
             Self::Diameter => match octets {
                 [1, a, b, c, ..] => Some(u32::from_be_bytes([0, *a, *b, *c]) as usize).filter(|n| *n >= 20),
                 _ => None,
             },
-            Self::Mih => usher_mih::Header::extent(octets),
+            Self::Mih => usher_mih::MihHeader::message_length(octets),
             Self::RadSec => match octets {
                 [20..=23, 3, _, a, b, ..] => Some(5 + usize::from(u16::from_be_bytes([*a, *b]))),
                 _ => None,
@@ -96,42 +96,44 @@ impl Carried {
     }
 
     /// The name of a message, or of the part of one that is there; nothing where it is none of this protocol.
-    pub(super) fn name(self, ports: [u16; 2], octets: &[u8]) -> Option<Named> {
+    pub(super) fn name_message(self, ports: [u16; 2], octets: &[u8]) -> Option<MessageLabel> {
         match self {
-            Self::Radius => radius(octets),
-            Self::RadSec => Some(tls(octets)),
-            Self::Diameter => diameter(octets),
-            Self::Mih => mih(octets),
-            Self::Mip => mip(octets),
-            Self::Ike => ike(ports, octets),
+            Self::Radius => name_radius(octets),
+            Self::RadSec => Some(name_tls_record(octets)),
+            Self::Diameter => name_diameter(octets),
+            Self::Mih => name_mih(octets),
+            Self::Mip => name_mip(octets),
+            Self::Ike => name_ike(ports, octets),
             Self::Ident => {
-                let query = Self::of([0, ports[1]]) == Some(Self::Ident);
-                Some(Named::of("IDENT", if query { "query" } else { "reply" }))
+                let query = Self::from_ports([0, ports[1]]) == Some(Self::Ident);
+                Some(MessageLabel::for_peers("IDENT", if query { "query" } else { "reply" }))
             }
         }
     }
 }
 
 /// A datagram of UDP.
-pub(super) fn datagram(ports: [u16; 2], payload: &[u8]) -> Named {
-    Carried::of(ports).and_then(|carried| carried.name(ports, payload)).unwrap_or_else(|| Named::data("UDP"))
+pub(super) fn name_datagram(ports: [u16; 2], payload: &[u8]) -> MessageLabel {
+    ApplicationProtocol::from_ports(ports)
+        .and_then(|carried| carried.name_message(ports, payload))
+        .unwrap_or_else(|| MessageLabel::for_data("UDP"))
 }
 
 /// What a segment of TCP does for its connection; nothing where it only acknowledges.
-pub(super) fn control(segment: &Segment<'_>) -> Option<Named> {
+pub(super) fn name_tcp_control(segment: &TcpSegment<'_>) -> Option<MessageLabel> {
     let of = |flag| segment.flags & flag != 0;
     let name = match () {
-        () if of(Segment::SYN) && of(Segment::ACK) => "SYN-ACK",
-        () if of(Segment::SYN) => "SYN",
-        () if of(Segment::RST) => "RST",
-        () if of(Segment::FIN) => "FIN",
+        () if of(TcpSegment::SYN) && of(TcpSegment::ACK) => "SYN-ACK",
+        () if of(TcpSegment::SYN) => "SYN",
+        () if of(TcpSegment::RST) => "RST",
+        () if of(TcpSegment::FIN) => "FIN",
         () => return None,
     };
-    Some(Named { name: name.to_owned(), ..Named::data("TCP") })
+    Some(MessageLabel { name: name.to_owned(), ..MessageLabel::for_data("TCP") })
 }
 
 /// What a chunk of SCTP does for its association; nothing where it carries data or only acknowledges.
-pub(super) fn association(chunk: &Chunk<'_>) -> Option<Named> {
+pub(super) fn name_sctp_control(chunk: &SctpChunk<'_>) -> Option<MessageLabel> {
     let name = match chunk.kind {
         1 => "INIT",
         2 => "INIT ACK",
@@ -143,25 +145,25 @@ pub(super) fn association(chunk: &Chunk<'_>) -> Option<Named> {
         14 => "SHUTDOWN COMPLETE",
         _ => return None,
     };
-    Some(Named { name: name.to_owned(), ..Named::data("SCTP") })
+    Some(MessageLabel { name: name.to_owned(), ..MessageLabel::for_data("SCTP") })
 }
 
 /// A frame of another EtherType than those of IP and PPPoE.
-pub(super) fn frame(ethertype: u16, payload: &[u8]) -> Option<Named> {
+pub(super) fn name_frame(ethertype: u16, payload: &[u8]) -> Option<MessageLabel> {
     match ethertype {
         eapol::ETHERTYPE => {
-            let said = Eapol::parse(payload).ok()?;
+            let said = EapolPacket::parse(payload).ok()?;
             if said.kind == PacketType::EapPacket {
                 return Some(in_access("EAPOL", None, said.body));
             }
-            Some(Named::of("EAPOL", format!("EAPOL-{:?}", said.kind)))
+            Some(MessageLabel::for_peers("EAPOL", format!("EAPOL-{:?}", said.kind)))
         }
         ETHERTYPE_PKM => {
-            let said = usher_pkm::Message::parse(payload).ok()?;
+            let said = usher_pkm::PkmMessage::parse(payload).ok()?;
             let code = said.code().to_string();
-            Some(match said.eap() {
+            Some(match said.eap_packet() {
                 Some(packet) => in_access("PKMv2", Some(code), packet),
-                None => Named::of("PKMv2", code),
+                None => MessageLabel::for_peers("PKMv2", code),
             })
         }
         _ => None,
@@ -169,21 +171,21 @@ pub(super) fn frame(ethertype: u16, payload: &[u8]) -> Option<Named> {
 }
 
 /// An EAP packet of the access network, within a message of this name.
-fn in_access(protocol: &'static str, within: Option<String>, packet: &[u8]) -> Named {
-    let (said, user) = match eap::Packet::parse(packet) {
-        Ok(said) => (eap_name(&said), identity(&said)),
+fn in_access(protocol: &'static str, within: Option<String>, packet: &[u8]) -> MessageLabel {
+    let (said, user) = match eap::EapPacket::parse(packet) {
+        Ok(said) => (eap_name(&said), eap_identity(&said)),
         Err(_) => ("EAP".to_owned(), None),
     };
     let name = within.map_or_else(|| said.clone(), |within| format!("{within} ({said})"));
-    Named { protocol, name, who: user.map_or(Who::Peers, Who::User) }
+    MessageLabel { protocol, name, owner: user.map_or(MessageOwner::Peers, MessageOwner::User) }
 }
 
-fn identity(packet: &eap::Packet<'_>) -> Option<Vec<u8>> {
-    let is = packet.code() == eap::Code::Response && packet.kind() == Some(eap::Type::IDENTITY);
+fn eap_identity(packet: &eap::EapPacket<'_>) -> Option<Vec<u8>> {
+    let is = packet.code() == eap::EapCode::Response && packet.kind() == Some(eap::EapType::IDENTITY);
     is.then(|| packet.data().to_vec())
 }
 
-fn eap_name(packet: &eap::Packet<'_>) -> String {
+fn eap_name(packet: &eap::EapPacket<'_>) -> String {
     match packet.kind() {
         Some(kind) => format!("EAP-{:?}/{kind}", packet.code()),
         None => format!("EAP-{:?}", packet.code()),
@@ -192,15 +194,15 @@ fn eap_name(packet: &eap::Packet<'_>) -> String {
 
 /// The name of an EAP packet in parentheses behind another; nothing where it is none.
 fn with_eap(packet: &[u8]) -> String {
-    eap::Packet::parse(packet).map_or_else(|_| String::new(), |packet| format!(" ({})", eap_name(&packet)))
+    eap::EapPacket::parse(packet).map_or_else(|_| String::new(), |packet| format!(" ({})", eap_name(&packet)))
 }
 
-fn radius(octets: &[u8]) -> Option<Named> {
-    let code = usher_radius::Code(*octets.first()?);
+fn name_radius(octets: &[u8]) -> Option<MessageLabel> {
+    let code = usher_radius::PacketCode(*octets.first()?);
     let mut name = code.name()?.to_owned();
     let identifier = *octets.get(1)?;
     let mut user = None;
-    if let Ok(packet) = usher_radius::Packet::parse(octets) {
+    if let Ok(packet) = usher_radius::RadiusPacket::parse(octets) {
         user = packet.get(kind::USER_NAME).map(<[u8]>::to_vec);
         let eap: Vec<u8> = packet
             .attributes()
@@ -209,18 +211,18 @@ fn radius(octets: &[u8]) -> Option<Named> {
             .collect();
         name.push_str(&with_eap(&eap));
         if let Some([0, 0, 0, status]) = packet.get(kind::ACCT_STATUS_TYPE) {
-            name.push_str(record(u32::from(*status), [1, 3, 2]));
+            name.push_str(accounting_record_suffix(u32::from(*status), [1, 3, 2]));
         }
     }
-    Some(Named {
+    Some(MessageLabel {
         protocol: "RADIUS",
         name,
-        who: Who::Radius { request: code.is_request(), identifier, user },
+        owner: MessageOwner::Radius { request: code.is_request(), identifier, user },
     })
 }
 
 /// What a record of accounting is of, by the protocol's numbers of the beginning, of one between, and of the end.
-fn record(number: u32, [start, interim, stop]: [u32; 3]) -> &'static str {
+fn accounting_record_suffix(number: u32, [start, interim, stop]: [u32; 3]) -> &'static str {
     match number {
         n if n == start => " (Start)",
         n if n == interim => " (Interim)",
@@ -229,12 +231,13 @@ fn record(number: u32, [start, interim, stop]: [u32; 3]) -> &'static str {
     }
 }
 
-fn diameter(octets: &[u8]) -> Option<Named> {
-    static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::base);
+fn name_diameter(octets: &[u8]) -> Option<MessageLabel> {
+    static DICTIONARY: LazyLock<DiameterDictionary> = LazyLock::new(DiameterDictionary::builtin);
     let header = MessageView::header_of(octets)?;
     let request = header.flags.is_request();
-    let command =
-        DICTIONARY.command(header.command).map_or_else(|| header.command.to_string(), |c| c.name.clone());
+    let command = DICTIONARY
+        .command_by_code(header.command)
+        .map_or_else(|| header.command.to_string(), |c| c.name.clone());
     let mut name = format!("{command}-{}", if request { "Request" } else { "Answer" });
     let (mut session, mut user) = (None, None);
     if let Ok(message) = MessageView::parse(octets) {
@@ -243,55 +246,57 @@ fn diameter(octets: &[u8]) -> Option<Named> {
         if let Some(payload) = of(codes::EAP_PAYLOAD) {
             name.push_str(&with_eap(&payload));
         }
-        if let Some(kind) = message.avps().get(codes::ACCOUNTING_RECORD_TYPE).and_then(|avp| avp.u32().ok()) {
-            name.push_str(record(kind, [2, 3, 4]));
+        if let Some(kind) =
+            message.avps().get(codes::ACCOUNTING_RECORD_TYPE).and_then(|avp| avp.as_u32().ok())
+        {
+            name.push_str(accounting_record_suffix(kind, [2, 3, 4]));
         }
     }
     let hop = header.hop_by_hop;
     let base = session.is_none() && user.is_none() && header.application == codes::application::BASE;
-    let who = if base { Who::Data } else { Who::Diameter { request, hop, session, user } };
-    Some(Named { protocol: "Diameter", name, who })
+    let who = if base { MessageOwner::Data } else { MessageOwner::Diameter { request, hop, session, user } };
+    Some(MessageLabel { protocol: "Diameter", name, owner: who })
 }
 
-fn mih(octets: &[u8]) -> Option<Named> {
-    let header = usher_mih::Header::parse(octets).ok()?;
+fn name_mih(octets: &[u8]) -> Option<MessageLabel> {
+    let header = usher_mih::MihHeader::parse(octets).ok()?;
     let name = match header.id.name() {
         Some(name) => format!("{name}.{}", header.id.opcode),
         None => header.id.to_string(),
     };
     let acknowledgement =
-        usher_mih::Message::decode(octets).is_ok_and(|decoded| decoded.is_acknowledgement());
+        usher_mih::MihfMessage::decode(octets).is_ok_and(|decoded| decoded.is_acknowledgement());
     let name = match () {
         () if acknowledgement => format!("acknowledgement of {name}"),
         () if header.is_fragment() => format!("{name} (fragment {})", header.fragment + 1),
         () => name,
     };
-    Some(Named::of("MIH", name))
+    Some(MessageLabel::for_peers("MIH", name))
 }
 
-fn mip(octets: &[u8]) -> Option<Named> {
-    let name = match usher_mip::Packet::parse(octets).ok()?.message {
-        usher_mip::Message::Update(_) => "Binding Update",
-        usher_mip::Message::Acknowledgement(_) => "Binding Acknowledgement",
+fn name_mip(octets: &[u8]) -> Option<MessageLabel> {
+    let name = match usher_mip::MobilityPacket::parse(octets).ok()?.message {
+        usher_mip::MobilityMessage::Update(_) => "Binding Update",
+        usher_mip::MobilityMessage::Acknowledgement(_) => "Binding Acknowledgement",
     };
-    Some(Named::of("Mobile IPv6", name))
+    Some(MessageLabel::for_peers("Mobile IPv6", name))
 }
 
-fn ike(ports: [u16; 2], octets: &[u8]) -> Option<Named> {
+fn name_ike(ports: [u16; 2], octets: &[u8]) -> Option<MessageLabel> {
     let octets = match ports.contains(&4500) {
         true => match octets.strip_prefix(&usher_ike::NON_ESP_MARKER) {
             Some(message) => message,
-            None => return Some(Named::data("ESP")),
+            None => return Some(MessageLabel::for_data("ESP")),
         },
         false => octets,
     };
-    let (header, first, _) = usher_ike::Header::parse(&mut Reader::new(octets)).ok()?;
+    let (header, first, _) = usher_ike::IkeHeader::parse(&mut OctetReader::new(octets)).ok()?;
     let fragment = if first == PayloadType::SKF { " (fragment)" } else { "" };
-    Some(Named::of("IKEv2", format!("{header}{fragment}")))
+    Some(MessageLabel::for_peers("IKEv2", format!("{header}{fragment}")))
 }
 
 /// A record of TLS, by its content type (RFC 8446 §5.1).
-fn tls(octets: &[u8]) -> Named {
+fn name_tls_record(octets: &[u8]) -> MessageLabel {
     let name = match octets {
         [22, _, _, _, _, 1, ..] => "ClientHello",
         [22, _, _, _, _, 2, ..] => "ServerHello",
@@ -300,40 +305,42 @@ fn tls(octets: &[u8]) -> Named {
         [20, ..] => "change_cipher_spec",
         _ => "application data",
     };
-    Named::of("TLS", name)
+    MessageLabel::for_peers("TLS", name)
 }
 
 /// A frame of PPPoE that carries no packet of IP.
-pub(super) fn pppoe(frame: &pppoe::Frame<'_>) -> Named {
-    if frame.code != pppoe::Code::SESSION {
-        return Named::of("PPPoE", frame.code.to_string());
+pub(super) fn name_pppoe(frame: &pppoe::PppoeFrame<'_>) -> MessageLabel {
+    if frame.code != pppoe::PppoeCode::SESSION {
+        return MessageLabel::for_peers("PPPoE", frame.code.to_string());
     }
-    let Some((protocol, packet)) = Protocol::split(frame.payload) else { return Named::data("PPP") };
+    let Some((protocol, packet)) = PppProtocol::split_packet(frame.payload) else {
+        return MessageLabel::for_data("PPP");
+    };
     match protocol {
-        Protocol::EAP => in_access("PPP", None, packet),
-        Protocol::PAP | Protocol::CHAP => authentication(protocol, packet),
-        protocol => match Control::parse(packet) {
-            Ok(control) => Named::of("PPP", format!("{protocol} {}", control.code)),
-            Err(_) => Named::data("PPP"),
+        PppProtocol::EAP => in_access("PPP", None, packet),
+        PppProtocol::PAP | PppProtocol::CHAP => name_ppp_authentication(protocol, packet),
+        protocol => match ControlPacket::parse(packet) {
+            Ok(control) => MessageLabel::for_peers("PPP", format!("{protocol} {}", control.code)),
+            Err(_) => MessageLabel::for_data("PPP"),
         },
     }
 }
 
 /// PAP (RFC 1334 §2) and CHAP (RFC 1994 §4), whose codes are of their own.
-fn authentication(protocol: Protocol, packet: &[u8]) -> Named {
-    let Ok(said) = Control::parse(packet) else { return Named::data("PPP") };
+fn name_ppp_authentication(protocol: PppProtocol, packet: &[u8]) -> MessageLabel {
+    let Ok(said) = ControlPacket::parse(packet) else { return MessageLabel::for_data("PPP") };
     let names: [&str; 4] = match protocol {
-        Protocol::PAP => ["Authenticate-Request", "Authenticate-Ack", "Authenticate-Nak", ""],
+        PppProtocol::PAP => ["Authenticate-Request", "Authenticate-Ack", "Authenticate-Nak", ""],
         _ => ["Challenge", "Response", "Success", "Failure"],
     };
     let name =
         usize::from(said.code.0).checked_sub(1).and_then(|n| names.get(n)).copied().unwrap_or_default();
     let behind = |length: u8| said.data.get(1 + usize::from(length)..).unwrap_or_default();
     let user = match (protocol, name, said.data) {
-        (Protocol::PAP, "Authenticate-Request", [length, rest @ ..]) => rest.get(..usize::from(*length)),
-        (Protocol::CHAP, "Response", [length, ..]) => Some(behind(*length)),
+        (PppProtocol::PAP, "Authenticate-Request", [length, rest @ ..]) => rest.get(..usize::from(*length)),
+        (PppProtocol::CHAP, "Response", [length, ..]) => Some(behind(*length)),
         _ => None,
     };
-    let who = user.map_or(Who::Peers, |user| Who::User(user.to_vec()));
-    Named { protocol: "PPP", name: format!("{protocol} {name}").trim_end().to_owned(), who }
+    let who = user.map_or(MessageOwner::Peers, |user| MessageOwner::User(user.to_vec()));
+    MessageLabel { protocol: "PPP", name: format!("{protocol} {name}").trim_end().to_owned(), owner: who }
 }

@@ -1,47 +1,47 @@
 //! What packets carry, as far down as what transports carry. Whatever their octets are, reading them ends.
 
-use super::name::{self, Named};
+use super::name::{self, MessageLabel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::Reader;
+use usher_core::OctetReader;
 use usher_ppp::pppoe;
 
 /// A packet, or a frame that is of one link alone.
 #[derive(Debug)]
-pub(super) struct Parsed<'a> {
+pub(super) struct ParsedPacket<'a> {
     /// Who sent it to whom, where it is a packet.
     pub(super) between: Option<(IpAddr, IpAddr)>,
     /// The octets that are the same on every link.
     pub(super) octets: &'a [u8],
-    pub(super) transport: Transport<'a>,
+    pub(super) transport: TransportPayload<'a>,
 }
 
 /// What it carries.
 #[derive(Debug)]
-pub(super) enum Transport<'a> {
+pub(super) enum TransportPayload<'a> {
     /// A frame that says this.
-    Frame(Named),
+    Frame(MessageLabel),
     /// A datagram, or the first piece of one: ports, and what is there of its payload.
     Datagram { ports: [u16; 2], payload: &'a [u8] },
     /// A segment of TCP.
-    Segment(Segment<'a>),
+    Segment(TcpSegment<'a>),
     /// Chunks of SCTP.
-    Chunks { ports: [u16; 2], chunks: Vec<Chunk<'a>> },
+    Chunks { ports: [u16; 2], chunks: Vec<SctpChunk<'a>> },
     /// Something else, of this protocol.
     Other(&'static str),
     /// Nothing that is said to anybody: a later piece of a datagram.
-    Nothing,
+    LaterFragment,
 }
 
 /// A segment of TCP (RFC 9293 §3.1).
 #[derive(Debug)]
-pub(super) struct Segment<'a> {
+pub(super) struct TcpSegment<'a> {
     pub(super) ports: [u16; 2],
     pub(super) sequence: u32,
     pub(super) flags: u8,
     pub(super) payload: &'a [u8],
 }
 
-impl Segment<'_> {
+impl TcpSegment<'_> {
     pub(super) const FIN: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const RST: u8 = 4;
@@ -50,67 +50,66 @@ impl Segment<'_> {
 
 /// A chunk of SCTP (RFC 9260 §3.2).
 #[derive(Debug)]
-pub(super) struct Chunk<'a> {
+pub(super) struct SctpChunk<'a> {
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) value: &'a [u8],
 }
 
-impl<'a> Parsed<'a> {
+impl<'a> ParsedPacket<'a> {
     /// Reads a packet of a link; nothing where its octets are none that are known here.
-    pub(super) fn of(octets: &'a [u8], ethernet: bool) -> Option<Self> {
+    pub(super) fn parse(octets: &'a [u8], ethernet: bool) -> Option<Self> {
         if !ethernet {
-            return Self::ip(octets);
+            return Self::parse_ip(octets);
         }
         let kind = u16::from_be_bytes(*octets.get(12..)?.first_chunk()?);
         match kind {
-            0x0800 | 0x86dd => Self::ip(&octets[14..]),
+            0x0800 | 0x86dd => Self::parse_ip(&octets[14..]),
             0x8863 | 0x8864 => {
-                let frame = pppoe::Frame::parse(octets).ok()?;
-                match usher_ppp::packet::Protocol::split(frame.payload) {
-                    Some((usher_ppp::packet::Protocol::IPV4 | usher_ppp::packet::Protocol::IPV6, packet))
-                        if frame.code == pppoe::Code::SESSION =>
-                    {
-                        Self::ip(packet)
-                    }
-                    _ => Some(Self::frame(octets, name::pppoe(&frame))),
+                let frame = pppoe::PppoeFrame::parse(octets).ok()?;
+                match usher_ppp::packet::PppProtocol::split_packet(frame.payload) {
+                    Some((
+                        usher_ppp::packet::PppProtocol::IPV4 | usher_ppp::packet::PppProtocol::IPV6,
+                        packet,
+                    )) if frame.code == pppoe::PppoeCode::SESSION => Self::parse_ip(packet),
+                    _ => Some(Self::from_frame(octets, name::name_pppoe(&frame))),
                 }
             }
-            _ => Some(Self::frame(octets, name::frame(kind, &octets[14..])?)),
+            _ => Some(Self::from_frame(octets, name::name_frame(kind, &octets[14..])?)),
         }
     }
 
-    const fn frame(octets: &'a [u8], named: Named) -> Self {
-        Self { between: None, octets, transport: Transport::Frame(named) }
+    const fn from_frame(octets: &'a [u8], named: MessageLabel) -> Self {
+        Self { between: None, octets, transport: TransportPayload::Frame(named) }
     }
 
     /// Reads a packet of IP (RFC 791, RFC 8200) without extension headers but that of fragments.
-    fn ip(octets: &'a [u8]) -> Option<Self> {
-        let mut r = Reader::new(octets);
-        let first = r.u8().ok()?;
+    fn parse_ip(octets: &'a [u8]) -> Option<Self> {
+        let mut r = OctetReader::new(octets);
+        let first = r.read_u8().ok()?;
         let (between, protocol, payload, offset) = match first >> 4 {
             4 => {
-                r.u8().ok()?;
-                let length = usize::from(r.u16().ok()?);
-                r.u16().ok()?;
-                let fragment = r.u16().ok()?;
-                r.u8().ok()?;
-                let protocol = r.u8().ok()?;
-                r.u16().ok()?;
+                r.read_u8().ok()?;
+                let length = usize::from(r.read_u16().ok()?);
+                r.read_u16().ok()?;
+                let fragment = r.read_u16().ok()?;
+                r.read_u8().ok()?;
+                let protocol = r.read_u8().ok()?;
+                r.read_u16().ok()?;
                 let (source, destination) =
-                    (Ipv4Addr::from(r.array::<4>().ok()?), Ipv4Addr::from(r.array::<4>().ok()?));
+                    (Ipv4Addr::from(r.read_array::<4>().ok()?), Ipv4Addr::from(r.read_array::<4>().ok()?));
                 let header = usize::from(first & 15) * 4;
                 let payload = octets.get(header..length.min(octets.len()))?;
                 ((IpAddr::V4(source), IpAddr::V4(destination)), protocol, payload, fragment & 0x1fff)
             }
             6 => {
-                r.bytes(3).ok()?;
-                let length = usize::from(r.u16().ok()?);
-                let mut protocol = r.u8().ok()?;
-                r.u8().ok()?;
+                r.read_bytes(3).ok()?;
+                let length = usize::from(r.read_u16().ok()?);
+                let mut protocol = r.read_u8().ok()?;
+                r.read_u8().ok()?;
                 let (source, destination) =
-                    (Ipv6Addr::from(r.array::<16>().ok()?), Ipv6Addr::from(r.array::<16>().ok()?));
-                let mut payload = r.bytes(length.min(r.remaining())).ok()?;
+                    (Ipv6Addr::from(r.read_array::<16>().ok()?), Ipv6Addr::from(r.read_array::<16>().ok()?));
+                let mut payload = r.read_bytes(length.min(r.remaining())).ok()?;
                 let mut offset = 0;
                 if let (44, [next, _, high, low, _, _, _, _, rest @ ..]) = (protocol, payload) {
                     (protocol, offset, payload) = (*next, u16::from_be_bytes([*high, *low]) >> 3, rest);
@@ -119,38 +118,42 @@ impl<'a> Parsed<'a> {
             }
             _ => return None,
         };
-        let transport = if offset > 0 { Transport::Nothing } else { Transport::of(protocol, payload)? };
+        let transport = if offset > 0 {
+            TransportPayload::LaterFragment
+        } else {
+            TransportPayload::parse(protocol, payload)?
+        };
         Some(Self { between: Some(between), octets, transport })
     }
 }
 
-impl<'a> Transport<'a> {
-    fn of(protocol: u8, payload: &'a [u8]) -> Option<Self> {
-        let mut r = Reader::new(payload);
+impl<'a> TransportPayload<'a> {
+    fn parse(protocol: u8, payload: &'a [u8]) -> Option<Self> {
+        let mut r = OctetReader::new(payload);
         Some(match protocol {
             6 => {
-                let ports = [r.u16().ok()?, r.u16().ok()?];
-                let sequence = r.u32().ok()?;
-                r.u32().ok()?;
-                let (words, flags) = (r.u8().ok()? >> 4, r.u8().ok()?);
+                let ports = [r.read_u16().ok()?, r.read_u16().ok()?];
+                let sequence = r.read_u32().ok()?;
+                r.read_u32().ok()?;
+                let (words, flags) = (r.read_u8().ok()? >> 4, r.read_u8().ok()?);
                 let payload = payload.get(usize::from(words) * 4..)?;
-                Self::Segment(Segment { ports, sequence, flags, payload })
+                Self::Segment(TcpSegment { ports, sequence, flags, payload })
             }
             17 => {
-                let ports = [r.u16().ok()?, r.u16().ok()?];
-                r.u32().ok()?;
+                let ports = [r.read_u16().ok()?, r.read_u16().ok()?];
+                r.read_u32().ok()?;
                 Self::Datagram { ports, payload: r.take_rest() }
             }
             132 => {
-                let ports = [r.u16().ok()?, r.u16().ok()?];
-                r.bytes(8).ok()?;
+                let ports = [r.read_u16().ok()?, r.read_u16().ok()?];
+                r.read_bytes(8).ok()?;
                 let mut chunks = Vec::new();
-                while let Some((kind, flags, length)) = chunk(&mut r) {
+                while let Some((kind, flags, length)) = read_chunk_header(&mut r) {
                     let Some(rest) = usize::from(length).checked_sub(4) else { break };
-                    let Ok(value) = r.bytes(rest.min(r.remaining())) else { break };
-                    chunks.push(Chunk { kind, flags, value });
+                    let Ok(value) = r.read_bytes(rest.min(r.remaining())) else { break };
+                    chunks.push(SctpChunk { kind, flags, value });
                     let padding = rest.next_multiple_of(4) - rest;
-                    if r.bytes(padding).is_err() {
+                    if r.read_bytes(padding).is_err() {
                         break;
                     }
                 }
@@ -163,6 +166,6 @@ impl<'a> Transport<'a> {
     }
 }
 
-fn chunk(r: &mut Reader<'_>) -> Option<(u8, u8, u16)> {
-    Some((r.u8().ok()?, r.u8().ok()?, r.u16().ok()?))
+fn read_chunk_header(r: &mut OctetReader<'_>) -> Option<(u8, u8, u16)> {
+    Some((r.read_u8().ok()?, r.read_u8().ok()?, r.read_u16().ok()?))
 }

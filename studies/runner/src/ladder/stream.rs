@@ -1,46 +1,47 @@
 //! Messages in what TCP and SCTP carry.
 
-use super::name::{self, Carried, Named};
-use super::packet::{Chunk, Segment};
+use super::name::{self, ApplicationProtocol, MessageLabel};
+use super::packet::{SctpChunk, TcpSegment};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// One direction of a connection.
-type Way = (Option<(IpAddr, IpAddr)>, [u16; 2]);
+type StreamDirection = (Option<(IpAddr, IpAddr)>, [u16; 2]);
 
 /// The most octets of a message that are waited for.
 const MOST: usize = 1 << 20;
 
 /// What is known of connections and associations.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
-    tcp: BTreeMap<Way, Stream>,
+pub(super) struct StreamTable {
+    tcp: BTreeMap<StreamDirection, StreamState>,
     /// What the chunks with these numbers were called.
-    sctp: BTreeMap<Way, BTreeMap<u32, Named>>,
+    sctp: BTreeMap<StreamDirection, BTreeMap<u32, MessageLabel>>,
 }
 
 #[derive(Debug, Default)]
-struct Stream {
+struct StreamState {
     /// The number of the next octet, once one was seen.
     next: Option<u32>,
     /// A message that has begun.
-    begun: Vec<u8>,
+    partial_message: Vec<u8>,
     /// What segments from these numbers on were called.
-    said: BTreeMap<u32, Vec<Named>>,
+    segment_labels: BTreeMap<u32, Vec<MessageLabel>>,
 }
 
-impl Streams {
+impl StreamTable {
     /// What a segment says, as its sender sends it, and whether it said so before.
-    pub(super) fn segment(
+    pub(super) fn name_segment(
         &mut self,
         between: Option<(IpAddr, IpAddr)>,
-        segment: &Segment<'_>,
-    ) -> (Vec<Named>, bool) {
+        segment: &TcpSegment<'_>,
+    ) -> (Vec<MessageLabel>, bool) {
         let stream = self.tcp.entry((between, segment.ports)).or_default();
-        let control = name::control(segment);
-        if segment.flags & Segment::SYN != 0 {
-            let again = stream.next == Some(segment.sequence.wrapping_add(1)) && stream.said.is_empty();
-            *stream = Stream { next: Some(segment.sequence.wrapping_add(1)), ..Stream::default() };
+        let control = name::name_tcp_control(segment);
+        if segment.flags & TcpSegment::SYN != 0 {
+            let again =
+                stream.next == Some(segment.sequence.wrapping_add(1)) && stream.segment_labels.is_empty();
+            *stream = StreamState { next: Some(segment.sequence.wrapping_add(1)), ..StreamState::default() };
             return (control.into_iter().collect(), again);
         }
         if segment.payload.is_empty() {
@@ -48,25 +49,25 @@ impl Streams {
         }
         let ahead = stream.next.map_or(0, |next| segment.sequence.wrapping_sub(next).cast_signed());
         if ahead < 0 {
-            let known = stream.said.get(&segment.sequence).cloned();
-            return (known.unwrap_or_else(|| vec![Named::data("TCP")]), true);
+            let known = stream.segment_labels.get(&segment.sequence).cloned();
+            return (known.unwrap_or_else(|| vec![MessageLabel::for_data("TCP")]), true);
         }
         if ahead > 0 {
             // What was sent between was not seen: a message may begin here.
-            stream.begun.clear();
+            stream.partial_message.clear();
         }
-        let named = stream.take(segment);
-        stream.said.insert(segment.sequence, named.clone());
+        let named = stream.append_segment(segment);
+        stream.segment_labels.insert(segment.sequence, named.clone());
         (named, false)
     }
 
     /// What a packet's chunks say, and whether all that they carry was sent before.
-    pub(super) fn chunks(
+    pub(super) fn name_chunks(
         &mut self,
         between: Option<(IpAddr, IpAddr)>,
         ports: [u16; 2],
-        chunks: &[Chunk<'_>],
-    ) -> (Vec<Named>, bool) {
+        chunks: &[SctpChunk<'_>],
+    ) -> (Vec<MessageLabel>, bool) {
         /// A chunk of data, and the flag of the first of a message.
         const DATA: u8 = 0;
         const BEGINNING: u8 = 2;
@@ -75,7 +76,7 @@ impl Streams {
         let (mut data, mut again) = (0, 0);
         for chunk in chunks {
             if chunk.kind != DATA {
-                all.extend(name::association(chunk));
+                all.extend(name::name_sctp_control(chunk));
                 continue;
             }
             let Some((number, rest)) = chunk.value.split_first_chunk::<4>() else { continue };
@@ -84,9 +85,9 @@ impl Streams {
             let payload = rest.get(8..).unwrap_or_default();
             again += usize::from(known.contains_key(&number));
             let named = known.entry(number).or_insert_with(|| {
-                let carried = Carried::of(ports).filter(|_| chunk.flags & BEGINNING != 0);
-                let named = carried.and_then(|carried| carried.name(ports, payload));
-                named.unwrap_or_else(|| Named::data("SCTP"))
+                let carried = ApplicationProtocol::from_ports(ports).filter(|_| chunk.flags & BEGINNING != 0);
+                let named = carried.and_then(|carried| carried.name_message(ports, payload));
+                named.unwrap_or_else(|| MessageLabel::for_data("SCTP"))
             });
             all.push(named.clone());
         }
@@ -94,30 +95,35 @@ impl Streams {
     }
 }
 
-impl Stream {
+impl StreamState {
     /// Takes new data in, and names the messages that end in it.
-    fn take(&mut self, segment: &Segment<'_>) -> Vec<Named> {
+    fn append_segment(&mut self, segment: &TcpSegment<'_>) -> Vec<MessageLabel> {
         self.next = Some(segment.sequence.wrapping_add(segment.payload.len() as u32));
-        let Some(carried) = Carried::of(segment.ports) else { return vec![Named::data("TCP")] };
-        self.begun.extend_from_slice(segment.payload);
+        let Some(carried) = ApplicationProtocol::from_ports(segment.ports) else {
+            return vec![MessageLabel::for_data("TCP")];
+        };
+        self.partial_message.extend_from_slice(segment.payload);
         let mut named = Vec::new();
-        while let Some(length) = carried.extent(&self.begun).filter(|length| *length <= self.begun.len()) {
-            let message: Vec<u8> = self.begun.drain(..length).collect();
-            named.extend(carried.name(segment.ports, &message));
+        while let Some(length) = carried
+            .message_length(&self.partial_message)
+            .filter(|length| *length <= self.partial_message.len())
+        {
+            let message: Vec<u8> = self.partial_message.drain(..length).collect();
+            named.extend(carried.name_message(segment.ports, &message));
         }
-        let hopeless =
-            carried.extent(&self.begun).is_none_or(|length| length > MOST) && self.begun.len() > 64;
+        let hopeless = carried.message_length(&self.partial_message).is_none_or(|length| length > MOST)
+            && self.partial_message.len() > 64;
         if hopeless {
-            self.begun.clear();
+            self.partial_message.clear();
         }
         if named.is_empty() {
             // The beginning of a message has its name as well.
             let first = carried
-                .name(segment.ports, &self.begun)
-                .filter(|_| self.begun.len() == segment.payload.len());
+                .name_message(segment.ports, &self.partial_message)
+                .filter(|_| self.partial_message.len() == segment.payload.len());
             named.push(first.map_or_else(
-                || Named::data("TCP"),
-                |first| Named { name: format!("{} (first part)", first.name), ..first },
+                || MessageLabel::for_data("TCP"),
+                |first| MessageLabel { name: format!("{} (first part)", first.name), ..first },
             ));
         }
         named

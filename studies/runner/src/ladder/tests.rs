@@ -1,15 +1,15 @@
-use super::packet::{Parsed, Segment};
+use super::packet::{ParsedPacket, TcpSegment};
 use super::*;
 use proptest::prelude::*;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 /// The names of the messages of a founding study's first point that has these words in its key.
-fn names(study: &str, words: &[&str]) -> Vec<String> {
+fn message_names(study: &str, words: &[&str]) -> Vec<String> {
     let study = Study::open(study).unwrap();
-    let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-    let has = |point: &&Point| words.iter().all(|word| point.key.contains(word));
+    let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
+    let has = |point: &&PlanPoint| words.iter().all(|word| point.key.contains(word));
     let point = plan.points.iter().find(has).unwrap_or_else(|| panic!("no point has {words:?}"));
-    let ladder = ladder(point, 0, None).unwrap().expect("a dialogue ended");
+    let ladder = record_message_flow(point, 0, None).unwrap().expect("a dialogue ended");
     assert!(ladder.messages.windows(2).all(|m| m[0].sent <= m[1].sent), "in the order of sending");
     assert!(ladder.messages.iter().all(|m| m.from != m.to && m.arrived.is_none_or(|a| a >= m.sent)));
     ladder
@@ -34,7 +34,7 @@ fn in_order(names: &[String], expected: &[&str]) {
 
 #[test]
 fn an_authentication_over_radius() {
-    let names = names("aaa-hol", &["loss=0 %", "RADIUS/UDP", "eap-md5"]);
+    let names = message_names("aaa-hol", &["loss=0 %", "RADIUS/UDP", "eap-md5"]);
     in_order(
         &names,
         &[
@@ -52,7 +52,7 @@ fn an_authentication_over_radius() {
 #[test]
 fn an_authentication_over_diameter() {
     for transport in ["Diameter/TCP", "Diameter/SCTP"] {
-        let names = names("aaa-hol", &["loss=0 %", transport, "eap-md5"]);
+        let names = message_names("aaa-hol", &["loss=0 %", transport, "eap-md5"]);
         in_order(
             &names,
             &[
@@ -67,7 +67,7 @@ fn an_authentication_over_diameter() {
 
 #[test]
 fn an_ike_sa_with_eap() {
-    let names = names("ike-auth", &["TLS"]);
+    let names = message_names("ike-auth", &["TLS"]);
     in_order(
         &names,
         &[
@@ -84,7 +84,7 @@ fn an_ike_sa_with_eap() {
 
 #[test]
 fn a_pppoe_session() {
-    let names = names("pppoe-many", &["plane=user"]);
+    let names = message_names("pppoe-many", &["plane=user"]);
     in_order(
         &names,
         &[
@@ -101,11 +101,11 @@ fn a_pppoe_session() {
 
 #[test]
 fn the_dialogue_that_is_shown() {
-    let dialogue = |began, completed, counts, data| Dialogue {
+    let dialogue = |began, completed, counts, data| ObservedDialogue {
         workload: String::new(),
-        place: Some(0),
-        began: Instant::from_nanos(began),
-        ended: Instant::from_nanos(began + 1),
+        host_index: Some(0),
+        started_at: Instant::from_nanos(began),
+        ended_at: Instant::from_nanos(began + 1),
         completed,
         counts,
         data,
@@ -118,15 +118,15 @@ fn the_dialogue_that_is_shown() {
     let by_preference = [&counted, &later, &warming_up, &page, &failed];
     for (i, best) in by_preference.iter().enumerate() {
         // Whatever the order they ended in.
-        assert_eq!(chosen(by_preference[i..].iter().rev().copied()), Some(*best));
+        assert_eq!(choose_dialogue(by_preference[i..].iter().rev().copied()), Some(*best));
     }
 }
 
 #[test]
 fn a_message_of_802_21_and_a_handover() {
-    let indication = names("mih-udp", &["loss=0 %", "indication", "with;"]);
+    let indication = message_names("mih-udp", &["loss=0 %", "indication", "with;"]);
     assert!(indication.iter().any(|n| n.starts_with("mn > pos: MIH_")), "{indication:#?}");
-    let handover = names("handover-mn", &["loss=0 %"]);
+    let handover = message_names("handover-mn", &["loss=0 %"]);
     in_order(
         &handover,
         &[
@@ -142,18 +142,21 @@ fn a_message_of_802_21_and_a_handover() {
 #[test]
 fn a_point_gives_the_same_ladder_again() {
     let study = Study::open("mih-udp").unwrap();
-    let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-    assert_eq!(ladder(&plan.points[0], 0, None).unwrap(), ladder(&plan.points[0], 0, None).unwrap());
+    let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
+    assert_eq!(
+        record_message_flow(&plan.points[0], 0, None).unwrap(),
+        record_message_flow(&plan.points[0], 0, None).unwrap()
+    );
 }
 
 #[test]
-fn a_stream_names_what_it_sends_again_and_what_comes_in_two_parts() {
-    let mut streams = Streams::default();
+fn a_stream_names_retransmissions_and_messages_in_two_parts() {
+    let mut streams = StreamTable::default();
     let header = [1u8, 0, 0, 20, 0x80, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
     let long = [&[1u8, 0, 0, 24, 0x80, 0, 1, 24, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 4]].concat();
-    let segment = |sequence, payload| Segment { ports: [40_000, 3868], sequence, flags: 16, payload };
+    let segment = |sequence, payload| TcpSegment { ports: [40_000, 3868], sequence, flags: 16, payload };
     let mut say = |sequence, payload| {
-        let (named, again) = streams.segment(None, &segment(sequence, payload));
+        let (named, again) = streams.name_segment(None, &segment(sequence, payload));
         (named.into_iter().map(|n| n.name).collect::<Vec<_>>(), again)
     };
     let one = |name: &str| vec![name.to_owned()];
@@ -170,19 +173,19 @@ proptest! {
         octets in proptest::collection::vec(any::<u8>(), 0..200), ethernet: bool, ports in any::<[u16; 2]>(),
         known in proptest::sample::select(vec![1812u16, 2083, 3868, 4551, 4191, 500, 4500, 113])
     ) {
-        let mut streams = Streams::default();
+        let mut streams = StreamTable::default();
         for port in [ports[1], known] {
             let ports = [ports[0], port];
-            let _ = name::datagram(ports, &octets);
+            let _ = name::name_datagram(ports, &octets);
             for sequence in [0u32, 7, u32::MAX] {
-                let _ = streams.segment(None, &Segment { ports, sequence, flags: octets.first().copied().unwrap_or(16), payload: &octets });
+                let _ = streams.name_segment(None, &TcpSegment { ports, sequence, flags: octets.first().copied().unwrap_or(16), payload: &octets });
             }
         }
         for kind in [0x0800u16, 0x86dd, 0x8863, 0x8864, 0x888e, 0x88b5] {
             let frame = [&[0; 12][..], &kind.to_be_bytes(), &octets].concat();
             for whole in [&frame[..], &octets] {
-                if let Some(parsed) = Parsed::of(whole, ethernet) {
-                    let _ = named(&parsed, &mut streams);
+                if let Some(parsed) = ParsedPacket::parse(whole, ethernet) {
+                    let _ = name_packet(&parsed, &mut streams);
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! About how long a sweep takes, from a few replications run beforehand.
 
-use super::{RunError, Runner, Sweep, Task, attempt, key};
+use super::{ReplicationRunner, ReplicationTask, RunError, SweepPlan, key, run_catching_panic};
 use std::time::{Duration, Instant};
 
 /// What trying some points showed.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimated {
+pub struct SweepEstimate {
     /// How many points were tried.
     pub tried: usize,
     /// Mean seconds of wall time per replication.
@@ -21,32 +21,33 @@ pub struct Estimated {
 ///
 /// # Errors
 /// The first point that cannot be run.
-pub fn estimate(
-    sweep: &Sweep,
-    runner: &dyn Runner,
+pub fn estimate_sweep(
+    sweep: &SweepPlan,
+    runner: &dyn ReplicationRunner,
     jobs: usize,
     budget: Duration,
-) -> Result<Estimated, RunError> {
+) -> Result<SweepEstimate, RunError> {
     let begun = Instant::now();
     let mut tried = 0;
-    for index in spread(sweep.goals.len()) {
+    for index in spread_indices(sweep.goals.len()) {
         let point = &sweep.goals[index].point;
-        let task = Task { index, point, replication: 0, capture: None };
-        attempt(runner, task).map_err(|e| RunError(format!("{}: {e}", key::of(point))))?;
+        let task = ReplicationTask { index, point, replication: 0, capture: None };
+        run_catching_panic(runner, task)
+            .map_err(|e| RunError(format!("{}: {e}", key::format_point(point))))?;
         tried += 1;
         if begun.elapsed() >= budget {
             break;
         }
     }
     let per_replication_s = begun.elapsed().as_secs_f64() / (tried.max(1) as f64);
-    let (fewest, most) = sweep.replications();
+    let (fewest, most) = sweep.replication_range();
     let total = |n: u64| n as f64 * per_replication_s / jobs.max(1) as f64;
-    Ok(Estimated { tried, per_replication_s, low_s: total(fewest), high_s: total(most) })
+    Ok(SweepEstimate { tried, per_replication_s, low_s: total(fewest), high_s: total(most) })
 }
 
 /// All places below `n`, such that every beginning of the sequence is spread over the whole: the ends
 /// first, then the middles of what is between.
-fn spread(n: usize) -> Vec<usize> {
+fn spread_indices(n: usize) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(n);
     let mut step = n.saturating_sub(1).max(1);
     let mut seen = vec![false; n];
@@ -67,11 +68,11 @@ mod tests {
 
     #[test]
     fn spread_begins_at_the_ends_and_reaches_all() {
-        assert!(spread(0).is_empty());
-        assert_eq!(spread(1), [0]);
-        assert_eq!(spread(5), [4, 0, 2, 3, 1]);
+        assert!(spread_indices(0).is_empty());
+        assert_eq!(spread_indices(1), [0]);
+        assert_eq!(spread_indices(5), [4, 0, 2, 3, 1]);
         for n in 0..40 {
-            let mut order = spread(n);
+            let mut order = spread_indices(n);
             order.sort_unstable();
             assert_eq!(order, (0..n).collect::<Vec<_>>());
         }

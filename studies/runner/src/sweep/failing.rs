@@ -1,21 +1,21 @@
 //! Dialogues that failed: what a run's reader has to know before any delay.
 
-use super::{Results, key};
+use super::{SweepResults, key};
 use std::collections::HashMap;
 use std::fmt;
-use usher_observe::Point;
+use usher_observe::GridPoint;
 use usher_scenario::model::Workload;
-use usher_scenario::{Plan, metrics};
+use usher_scenario::{StudyPlan, metrics};
 
 /// The points of a run at which dialogues of a workload failed, and the worst of them.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Failing {
+pub struct FailureSummary {
     /// How many points have failures.
     pub points: usize,
     /// Of so many that have results.
-    pub of: usize,
+    pub total_points: usize,
     /// The point with the largest share; of equals the first.
-    pub worst: Point,
+    pub worst: GridPoint,
     /// That share of its dialogues that failed, the mean over its replications, above 0 and at most 1.
     pub share: f64,
     /// What a dialogue is in this study: "dialogues", "authentications", "questions", "transactions", "handovers"; of several
@@ -25,9 +25,9 @@ pub struct Failing {
     delays_leave_out: bool,
 }
 
-impl Failing {
+impl FailureSummary {
     /// Looks the rows of a run through: one for each workload of which something failed, those with larger shares first.
-    pub fn of(plan: &Plan, results: &Results) -> Vec<Self> {
+    pub fn from_results(plan: &StudyPlan, results: &SweepResults) -> Vec<Self> {
         let workloads = plan.points.first().into_iter().flat_map(|point| point.scenario.all_workloads());
         let failing = workloads.filter_map(|(name, workload)| Self::of_workload((name, workload), results));
         let mut failing: Vec<Self> = failing.collect();
@@ -35,15 +35,15 @@ impl Failing {
         failing
     }
 
-    fn of_workload((name, workload): (&str, &Workload), results: &Results) -> Option<Self> {
+    fn of_workload((name, workload): (&str, &Workload), results: &SweepResults) -> Option<Self> {
         let metric = metrics::FAILURES.of_workload(name);
-        let mut sums: HashMap<&Point, (f64, u32)> = HashMap::new();
+        let mut sums: HashMap<&GridPoint, (f64, u32)> = HashMap::new();
         for row in results.rows.iter().filter(|r| *r.metric == *metric) {
             let (sum, n) = sums.entry(&row.point).or_default();
             *sum += row.value;
             *n += 1;
         }
-        let mut failing: Option<(usize, &Point, f64)> = None;
+        let mut failing: Option<(usize, &GridPoint, f64)> = None;
         for (point, share) in results.points.iter().filter_map(|p| {
             let (sum, n) = sums.get(&p.point)?;
             Some((&p.point, sum / f64::from(*n)))
@@ -65,20 +65,20 @@ impl Failing {
         };
         let noun = if name.is_empty() { noun.to_owned() } else { format!("{noun} of \"{name}\"") };
         let delays_leave_out = !matches!(workload, Workload::Handover(_));
-        Some(Self { points, of: sums.len(), worst: worst.clone(), share, noun, delays_leave_out })
+        Some(Self { points, total_points: sums.len(), worst: worst.clone(), share, noun, delays_leave_out })
     }
 }
 
-impl fmt::Display for Failing {
+impl fmt::Display for FailureSummary {
     /// One or two whole sentences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let share = percent(self.share);
-        match (self.of, key::of(&self.worst)) {
+        let share = format_percent(self.share);
+        match (self.total_points, key::format_point(&self.worst)) {
             (_, at) if at.is_empty() => write!(f, "{share} of the {} failed.", self.noun)?,
             (of, at) => write!(
                 f,
                 "{} failed at {} of {of} points: {share} of them at the worst ({at}).",
-                capitalised(&self.noun),
+                capitalise_noun(&self.noun),
                 self.points
             )?,
         }
@@ -90,14 +90,14 @@ impl fmt::Display for Failing {
 }
 
 /// A share with three digits: `37.6 %`, `0.0120 %`, `100 %`.
-pub(super) fn percent(share: f64) -> String {
+pub(super) fn format_percent(share: f64) -> String {
     let percent = share * 100.0;
     let magnitude = if percent > 0.0 { libm::floor(libm::log10(percent) + 1e-9) } else { 0.0 };
     let places = (2.0 - magnitude).clamp(0.0, 12.0) as usize;
     format!("{percent:.places$} %")
 }
 
-fn capitalised(noun: &str) -> String {
+fn capitalise_noun(noun: &str) -> String {
     let mut letters = noun.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
@@ -105,14 +105,14 @@ fn capitalised(noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::{Facts, PointResult};
-    use usher_observe::Row;
-    use usher_scenario::{Mode, Overrides, Study};
+    use crate::sweep::{PointResult, RunFacts};
+    use usher_observe::ResultRow;
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
 
     /// Results of the template's points with these shares of failures, two replications each.
-    fn results(plan: &Plan, shares: &[[f64; 2]]) -> Results {
-        let points: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
-        let row = |point: &Point, replication, value| Row {
+    fn results_with_failures(plan: &StudyPlan, shares: &[[f64; 2]]) -> SweepResults {
+        let points: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
+        let row = |point: &GridPoint, replication, value| ResultRow {
             study: "t".into(),
             point: point.clone(),
             replication,
@@ -120,13 +120,13 @@ mod tests {
             value,
         };
         let rows = points.iter().zip(shares).flat_map(|(p, s)| [row(p, 0, s[0]), row(p, 1, s[1])]);
-        Results {
+        SweepResults {
             rows: rows.collect(),
             points: points
                 .iter()
                 .map(|p| PointResult { point: p.clone(), replications: 2, complete: true, converged: true })
                 .collect(),
-            facts: Facts::default(),
+            facts: RunFacts::default(),
             failures: Vec::new(),
             resumed: 0,
             broken: None,
@@ -136,18 +136,18 @@ mod tests {
 
     #[test]
     fn the_worst_point_is_named_with_its_share() {
-        let study = Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let study = Study::parse("t", "t.toml", usher_scenario::default_template()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         assert!(plan.points.len() > 2);
         let mut shares = vec![[0.0, 0.0]; plan.points.len()];
-        assert_eq!(Failing::of(&plan, &results(&plan, &shares)), []);
+        assert_eq!(FailureSummary::from_results(&plan, &results_with_failures(&plan, &shares)), []);
         shares[1] = [0.001, 0.0];
         shares[2] = [0.9, 0.88];
-        let all = Failing::of(&plan, &results(&plan, &shares));
+        let all = FailureSummary::from_results(&plan, &results_with_failures(&plan, &shares));
         let [failing] = &all[..] else { panic!("{all:?}") };
-        assert_eq!((failing.points, failing.of), (2, plan.points.len()));
+        assert_eq!((failing.points, failing.total_points), (2, plan.points.len()));
         assert!((failing.share - 0.89).abs() < 1e-12);
-        let worst = crate::sweep::plan::point(&plan.points[2]);
+        let worst = crate::sweep::plan::to_row_point(&plan.points[2]);
         let noun = match plan.points[0].scenario.workload {
             Some(Workload::Eap(_) | Workload::Ike(_)) => "Authentications",
             _ => "Dialogues",
@@ -155,7 +155,7 @@ mod tests {
         let text = format!(
             "{noun} failed at 2 of {} points: 89.0 % of them at the worst ({}). Delays are of those that ended well.",
             plan.points.len(),
-            key::of(&worst)
+            key::format_point(&worst)
         );
         assert_eq!(failing.to_string(), text);
     }
@@ -176,13 +176,14 @@ mod tests {
             dialogue("b", "two")
         );
         let study = Study::parse("t", "t.toml", &text).unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-        let mut of_both = results(&plan, &[[0.25, 0.25]]);
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
+        let mut of_both = results_with_failures(&plan, &[[0.25, 0.25]]);
         let mut of_b = of_both.rows.clone();
         of_both.rows.iter_mut().for_each(|row| row.metric = "failures.a".into());
         of_b.iter_mut().for_each(|row| (row.metric, row.value) = ("failures.b".into(), 0.5));
         of_both.rows.extend(of_b);
-        let told = Failing::of(&plan, &of_both).iter().map(|f| f.to_string()).collect::<Vec<_>>();
+        let told =
+            FailureSummary::from_results(&plan, &of_both).iter().map(|f| f.to_string()).collect::<Vec<_>>();
         assert!(
             told.len() == 2 && told[0].starts_with("50.0 % of") && told[1].starts_with("25.0 % of"),
             "{told:?}"
@@ -192,15 +193,15 @@ mod tests {
 
     #[test]
     fn a_study_of_one_point_says_it_shortly() {
-        let failing = Failing {
+        let failing = FailureSummary {
             points: 1,
-            of: 1,
-            worst: Point::default(),
+            total_points: 1,
+            worst: GridPoint::default(),
             share: 0.376,
             noun: "handovers".to_owned(),
             delays_leave_out: false,
         };
         assert_eq!(failing.to_string(), "37.6 % of the handovers failed.");
-        assert_eq!([1.0, 0.05, 0.000_12].map(percent), ["100 %", "5.00 %", "0.0120 %"]);
+        assert_eq!([1.0, 0.05, 0.000_12].map(format_percent), ["100 %", "5.00 %", "0.0120 %"]);
     }
 }

@@ -1,39 +1,45 @@
 //! What a report found: of each metric of a figure, what is to be seen at its right end and over its whole axis.
 
-use super::failing::percent;
-use super::report::{Estimates, place, places};
+use super::failing::format_percent;
+use super::report::{PointEstimates, axis_settings, locate_value};
 use std::collections::HashMap;
 use std::fmt;
-use usher_observe::row::number;
-use usher_report::{Axis, Figure, Kind, Series};
+use usher_observe::row::format_number;
+use usher_report::{FigureAxis, FigureSeries, ReportFigure, SeriesKind};
 use usher_scenario::model::{self, StudyFile};
-use usher_scenario::{Plan, PlannedAxis, metrics};
+use usher_scenario::{PlannedAxis, StudyPlan, metrics};
 
 /// Shares of dialogues that failed, by series and x (its bits), where they are too large for a value of the others to
 /// stand for all.
-pub(super) type Missing = HashMap<(String, u64), f64>;
+pub(super) type FailedFractions = HashMap<(String, u64), f64>;
 
 /// From this share on a finding says it beside its value.
-const TOLD: f64 = 0.01;
+const NOTABLE_FAILURE_FRACTION: f64 = 0.01;
 
 /// What of a figure's dialogues failed; nothing for a figure of how many end well.
-fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
+fn collect_failed_fractions(
+    said: &model::StudyFigure,
+    plan: &StudyPlan,
+    estimates: &PointEstimates,
+) -> FailedFractions {
     let of_ends =
         [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
     let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
-    let mut missing = Missing::new();
+    let mut missing = FailedFractions::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         // Of several workloads that of the metric.
-        let found = metrics::find(metric, &point.scenario);
+        let found = metrics::find_metric(metric, &point.scenario);
         let own = |name: &str| {
-            found.is_some_and(|m| m.of == metrics::Of::Workload && m.of_workload(name) == *metric)
+            found.is_some_and(|m| m.of == metrics::MetricScope::Workload && m.of_workload(name) == *metric)
         };
         let mut names = point.scenario.all_workloads().map(|(name, _)| name);
         let of = names.find(|name| name.is_empty() || own(name));
         let Some(workload) = of else { continue };
-        let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.of_workload(workload)));
-        if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric, workload))
-            && let Some((name, x)) = place(said, plan, estimates, point, metric)
+        let failures =
+            estimates.get(&(super::plan::to_row_point(point), metrics::FAILURES.of_workload(workload)));
+        if let Some(failures) =
+            failures.filter(|f| f.mean >= NOTABLE_FAILURE_FRACTION && !counts(metric, workload))
+            && let Some((name, x)) = locate_value(said, plan, estimates, point, metric)
         {
             missing.insert((name, x.to_bits()), failures.mean);
         }
@@ -42,53 +48,54 @@ fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing 
 }
 
 /// A figure of several metrics as one of each, which is called what its metric is: a median is no quantile.
-fn of_each_metric(said: &model::Figure, file: &StudyFile, figure: &Figure) -> Vec<Figure> {
+fn of_each_metric(said: &model::StudyFigure, file: &StudyFile, figure: &ReportFigure) -> Vec<ReportFigure> {
     if said.y.0.len() < 2 {
         return vec![figure.clone()];
     }
     let of = |metric: &String| {
-        let about = metrics::find(metric, file).map_or_else(|| metric.clone(), |found| found.title(metric));
+        let about = metrics::find_metric(metric, file)
+            .map_or_else(|| metric.clone(), |found| found.axis_title(metric));
         let own = |name: &str| {
             name == metric || name.strip_suffix(metric.as_str()).is_some_and(|rest| rest.ends_with(", "))
         };
         let series = figure.series.iter().filter(|s| own(&s.name)).cloned().collect();
-        Figure { y: Axis { title: about, ..figure.y.clone() }, series, ..figure.clone() }
+        ReportFigure { y: FigureAxis { title: about, ..figure.y.clone() }, series, ..figure.clone() }
     };
     said.y.0.iter().map(of).collect()
 }
 
 /// What a figure says at its right end, and over its axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Found {
+pub(super) struct FigureFinding {
     /// Where on the horizontal axis.
-    at: String,
+    location: String,
     /// What is to be seen there.
-    what: String,
+    observation: String,
     /// The least and the most over the axis, where it has more than that end.
     range: Option<String>,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FigureFinding {
     /// Whole sentences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "At {}: {}.", self.at, self.what)?;
+        write!(f, "At {}: {}.", self.location, self.observation)?;
         self.range.as_ref().map_or(Ok(()), |range| write!(f, " Over the axis: {range}."))
     }
 }
 
 /// What these figures say, each with what it holds fixed: else two of them would contradict each other. What several say is
 /// told once.
-pub(super) fn findings(
-    drawn: &[(&model::Figure, Figure)],
+pub(super) fn collect_findings(
+    drawn: &[(&model::StudyFigure, ReportFigure)],
     file: &StudyFile,
-    plan: &Plan,
-    estimates: &Estimates,
+    plan: &StudyPlan,
+    estimates: &PointEstimates,
 ) -> Vec<String> {
-    let mut all: Vec<(Found, Vec<String>)> = Vec::new();
+    let mut all: Vec<(FigureFinding, Vec<String>)> = Vec::new();
     for (said, figure) in drawn.iter().filter(|(said, _)| said.along.is_none()) {
-        let missing = failing(said, plan, estimates);
-        let fixed = fixed(said, plan);
-        for found in of_each_metric(said, file, figure).iter().filter_map(|f| finding(f, &missing)) {
+        let missing = collect_failed_fractions(said, plan, estimates);
+        let fixed = describe_fixed_axes(said, plan);
+        for found in of_each_metric(said, file, figure).iter().filter_map(|f| derive_finding(f, &missing)) {
             match all.iter_mut().find(|(known, _)| *known == found) {
                 Some((_, settings)) if settings.contains(&fixed) => {}
                 Some((_, settings)) => settings.push(fixed.clone()),
@@ -96,7 +103,10 @@ pub(super) fn findings(
             }
         }
     }
-    let told = |(Found { at, what, range }, settings): (Found, Vec<String>)| {
+    let told = |(FigureFinding { location: at, observation: what, range }, settings): (
+        FigureFinding,
+        Vec<String>,
+    )| {
         let at = match settings.first().filter(|first| !first.is_empty()) {
             Some(first) => format!("{at} ({first})"),
             None => at,
@@ -106,21 +116,21 @@ pub(super) fn findings(
             2 => format!("{what}, and the same with another setting"),
             n => format!("{what}, and the same with {} other settings", n - 1),
         };
-        Found { at, what, range }.to_string()
+        FigureFinding { location: at, observation: what, range }.to_string()
     };
     all.into_iter().map(told).collect()
 }
 
 /// Of an axis that a figure holds at more values than these, their number is told.
-const NAMED: usize = 3;
+const MAX_NAMED_VALUES: usize = 3;
 
 /// The axes of which a figure leaves values out, beside its horizontal one, and what it holds them at.
-fn fixed(said: &model::Figure, plan: &Plan) -> String {
+fn describe_fixed_axes(said: &model::StudyFigure, plan: &StudyPlan) -> String {
     let told = |axis: &PlannedAxis| {
-        let (held, all) = (places(said, Some(axis)), axis.values.len());
+        let (held, all) = (axis_settings(said, Some(axis)), axis.values.len());
         let values = match held.len() {
             n if n == all => return None,
-            n if n > NAMED => format!("{n} of {all}"),
+            n if n > MAX_NAMED_VALUES => format!("{n} of {all}"),
             _ => held.iter().map(|v| v.text.as_str()).collect::<Vec<_>>().join(" or "),
         };
         Some(format!("{}: {values}", axis.label))
@@ -130,24 +140,24 @@ fn fixed(said: &model::Figure, plan: &Plan) -> String {
 }
 
 /// What a figure says at its right end; nothing where its curves all end at one value.
-pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
-    let last = |s: &Series| s.points.last().map(|p| p.x);
-    let x = figure.series.iter().filter(|s| s.kind.measured()).filter_map(last).max_by(f64::total_cmp)?;
-    let mut there: Vec<(&str, &usher_report::Point)> = figure
+pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -> Option<FigureFinding> {
+    let last = |s: &FigureSeries| s.points.last().map(|p| p.x);
+    let x = figure.series.iter().filter(|s| s.kind.is_measured()).filter_map(last).max_by(f64::total_cmp)?;
+    let mut there: Vec<(&str, &usher_report::SeriesPoint)> = figure
         .series
         .iter()
-        .filter(|s| s.kind.measured())
+        .filter(|s| s.kind.is_measured())
         .filter_map(|s| Some((s.name.as_str(), s.points.iter().find(|p| p.x == x)?)))
         .filter(|(_, p)| p.mean.is_finite())
         .collect();
     there.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
     let place = |x: f64| match figure.x.categories.get(x as usize) {
         Some(name) => name.clone(),
-        None => format!("{} {}", number(x), figure.x.unit).trim_end().to_owned(),
+        None => format!("{} {}", format_number(x), figure.x.unit).trim_end().to_owned(),
     };
     let at = format!("{} {}", figure.x.title, place(x));
-    let medians = figure.series.iter().any(|s| s.kind == Kind::Median);
-    let value = |p: &usher_report::Point| {
+    let medians = figure.series.iter().any(|s| s.kind == SeriesKind::Median);
+    let value = |p: &usher_report::SeriesPoint| {
         let unit = &figure.y.unit;
         let told = match (p.interval(), p.half_width()) {
             // A median's, or one that ends at what its metric cannot pass.
@@ -156,7 +166,9 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
                 let [value, low, high] = [p.mean, low, high].map(|v| to_digits_of(v, half));
                 format!("{value} ({low} to {high}) {unit}")
             }
-            (_, half_width) => format!("{} {unit}", sure(p.mean, half_width.unwrap_or(f64::NAN))),
+            (_, half_width) => {
+                format!("{} {unit}", format_significant(p.mean, half_width.unwrap_or(f64::NAN)))
+            }
         };
         match (medians, p.moved, p.median) {
             (false, Some(_), Some(median)) => {
@@ -169,7 +181,7 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
     };
     let title = &figure.y.title;
     let failed_at =
-        |name: &str, x: f64| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
+        |name: &str, x: f64| missing.get(&(name.to_owned(), x.to_bits())).map(|share| format_percent(*share));
     let failed = |name: &str| failed_at(name, x);
     let called = |name: &str| match failed(name) {
         Some(share) => format!("{name}; {share} failed"),
@@ -196,21 +208,21 @@ pub(super) fn finding(figure: &Figure, missing: &Missing) -> Option<Found> {
         }
     };
     // Each end once: of what is the same at several places, the first.
-    let measured = figure.series.iter().filter(|s| s.kind.measured());
+    let measured = figure.series.iter().filter(|s| s.kind.is_measured());
     let all = || measured.clone().flat_map(|s| s.points.iter().map(move |p| (s.name.as_str(), p)));
     let finite = || all().filter(|(_, p)| p.mean.is_finite());
     let ends = finite()
         .min_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
         .zip(finite().reduce(|most, next| if next.1.mean > most.1.mean { next } else { most }));
-    let told = |(name, p): (&str, &usher_report::Point)| {
-        let value = format!("{} {}", sure(p.mean, f64::NAN), figure.y.unit);
+    let told = |(name, p): (&str, &usher_report::SeriesPoint)| {
+        let value = format!("{} {}", format_significant(p.mean, f64::NAN), figure.y.unit);
         let failed = failed_at(name, p.x).map_or(String::new(), |share| format!("; {share} failed"));
         let name = if figure.series.len() > 1 { format!("{name}, ") } else { String::new() };
         format!("{} ({name}at {}{failed})", value.trim_end(), place(p.x))
     };
     let range = ends.filter(|(least, most)| least.1.x != most.1.x && least.1.mean != most.1.mean);
     let range = range.map(|(least, most)| format!("from {} to {}", told(least), told(most)));
-    Some(Found { at, what, range })
+    Some(FigureFinding { location: at, observation: what, range })
 }
 
 /// A value with the two digits of this half-width.
@@ -220,7 +232,7 @@ fn to_digits_of(value: f64, half_width: f64) -> String {
 }
 
 /// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
-pub(super) fn sure(value: f64, half_width: f64) -> String {
+pub(super) fn format_significant(value: f64, half_width: f64) -> String {
     let known = half_width.is_finite() && half_width > 0.0;
     let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
     // A half-width of 0.01 that rounding left just below it has the digits of 0.01.
@@ -232,78 +244,85 @@ pub(super) fn sure(value: f64, half_width: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::moved::Tails;
-    use crate::sweep::report::figure;
-    use usher_observe::Estimate;
+    use crate::sweep::moved::RobustSummaries;
+    use crate::sweep::report::draw_figure;
+    use usher_observe::MeanEstimate;
 
     #[test]
     fn a_report_tells_what_failed_before_what_it_found() {
-        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::default_template()).unwrap();
+        let plan = study
+            .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
+            .unwrap();
         let said = &plan.figures[0];
-        let mut estimates = Estimates::new();
+        let mut estimates = PointEstimates::new();
         let point = plan.points.last().unwrap();
         let mut put = |metric: &str, mean| {
             estimates.insert(
-                (super::super::plan::point(point), metric.to_owned()),
-                Estimate { mean, half_width: 0.0, n: 5 },
+                (super::super::plan::to_row_point(point), metric.to_owned()),
+                MeanEstimate { mean, half_width: 0.0, n: 5 },
             );
         };
         put("delay.mean", 1.0);
         put("failures", 0.5);
-        let missing = failing(said, &plan, &estimates);
+        let missing = collect_failed_fractions(said, &plan, &estimates);
         assert_eq!(missing.values().copied().collect::<Vec<_>>(), [0.5]);
-        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
-        let text = finding(&drawn, &missing).unwrap().to_string();
+        let drawn = draw_figure(said, study.file(), &plan, &estimates, &RobustSummaries::new());
+        let text = derive_finding(&drawn, &missing).unwrap().to_string();
         assert!(text.ends_with(" (50.0 % failed)."), "{text}");
         // A figure of the failures themselves says them already.
         let mut of_failures = said.clone();
         of_failures.y.0 = vec!["failures".to_owned()];
-        assert!(failing(&of_failures, &plan, &estimates).is_empty());
+        assert!(collect_failed_fractions(&of_failures, &plan, &estimates).is_empty());
     }
 
     #[test]
     fn a_links_metric_is_no_workloads_of_the_same_name() {
-        let text = usher_scenario::template()
+        let text = usher_scenario::default_template()
             .replace("[workload", "[workloads.core")
             .replace("\"workload.", "\"workloads.core.")
             .replace("delay.mean", "delay.mean.core");
         let text = text.replace("[run.replications]", "[run.replications]\nmetric = \"delay.mean.core\"");
         let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
-        let point = super::super::plan::point(plan.points.last().unwrap());
-        let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
+        let plan = study
+            .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
+            .unwrap();
+        let point = super::super::plan::to_row_point(plan.points.last().unwrap());
+        let estimate = |mean| MeanEstimate { mean, half_width: 0.0, n: 5 };
         let values = ["failures.core", "delay.mean.core", "drops.core"]
             .map(|metric| ((point.clone(), metric.to_owned()), estimate(0.5)));
-        let estimates = Estimates::from(values);
+        let estimates = PointEstimates::from(values);
         let mut said = plan.figures[0].clone();
-        assert_eq!(failing(&said, &plan, &estimates).len(), 1);
+        assert_eq!(collect_failed_fractions(&said, &plan, &estimates).len(), 1);
         said.y.0 = vec!["drops.core".to_owned()];
-        assert!(failing(&said, &plan, &estimates).is_empty());
+        assert!(collect_failed_fractions(&said, &plan, &estimates).is_empty());
     }
 
     #[test]
     fn a_finding_names_the_extremes_at_the_right_end() {
-        let point = |x, mean| usher_report::Point::measured(x, &Estimate { mean, half_width: 0.01, n: 5 });
-        let series = |name: &str, means: [f64; 2]| Series {
+        let point = |x, mean| {
+            usher_report::SeriesPoint::from_estimate(x, &MeanEstimate { mean, half_width: 0.01, n: 5 })
+        };
+        let series = |name: &str, means: [f64; 2]| FigureSeries {
             name: name.to_owned(),
             points: vec![point(0.0, means[0]), point(20.0, means[1])],
-            ..Series::default()
+            ..FigureSeries::default()
         };
-        let mut figure = Figure {
-            x: Axis::new("Loss", "%"),
-            y: Axis::new("mean delay", "s"),
+        let mut figure = ReportFigure {
+            x: FigureAxis::new("Loss", "%"),
+            y: FigureAxis::new("mean delay", "s"),
             series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
-            ..Figure::default()
+            ..ReportFigure::default()
         };
         let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp). \
                     Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
-        let none = Missing::new();
-        let told =
-            |figure: &Figure, missing: &Missing| finding(figure, missing).map(|found| found.to_string());
+        let none = FailedFractions::new();
+        let told = |figure: &ReportFigure, missing: &FailedFractions| {
+            derive_finding(figure, missing).map(|found| found.to_string())
+        };
         assert_eq!(told(&figure, &none).as_deref(), Some(said));
         // What failed is no merit of what is left: it is said in the same breath.
-        let missing = Missing::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
+        let missing = FailedFractions::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
         let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp). \
                     Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
@@ -311,13 +330,13 @@ mod tests {
         let mut peak = figure.clone();
         peak.series[1].points.insert(1, point(10.0, 3.0));
         let range = "Over the axis: from 0.100 s (tcp, at 0 %) to 3.00 s (sctp, at 10 %; 2.00 % failed).";
-        let missing = Missing::from([(("sctp".to_owned(), 10_f64.to_bits()), 0.02)]);
+        let missing = FailedFractions::from([(("sctp".to_owned(), 10_f64.to_bits()), 0.02)]);
         assert!(told(&peak, &missing).unwrap().ends_with(range), "{:?}", told(&peak, &missing));
         figure.series.truncate(1);
         let range = "Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %).";
         let said = format!("At Loss 20 %: mean delay 2.000 ± 0.010 s. {range}");
         assert_eq!(told(&figure, &none), Some(said));
-        let missing = Missing::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
+        let missing = FailedFractions::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
         let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed). \
                     Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %; 5.00 % failed).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
@@ -325,60 +344,70 @@ mod tests {
         figure.series[0].points.remove(0);
         assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
         figure.series.clear();
-        assert_eq!(finding(&figure, &none), None);
+        assert_eq!(derive_finding(&figure, &none), None);
     }
 
     #[test]
     fn a_share_ends_at_one() {
-        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::default_template()).unwrap();
+        let plan = study
+            .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
+            .unwrap();
         let mut said = plan.figures[0].clone();
         let mut drawn = |metric: &str, mean: f64, half_width: f64| {
             said.y.0 = vec![metric.to_owned()];
-            let of =
-                |p| ((crate::sweep::plan::point(p), metric.to_owned()), Estimate { mean, half_width, n: 5 });
-            let estimates: Estimates = plan.points.iter().map(of).collect();
-            let mut drawn = figure(&said, study.file(), &plan, &estimates, &Tails::new());
+            let of = |p| {
+                (
+                    (crate::sweep::plan::to_row_point(p), metric.to_owned()),
+                    MeanEstimate { mean, half_width, n: 5 },
+                )
+            };
+            let estimates: PointEstimates = plan.points.iter().map(of).collect();
+            let mut drawn = draw_figure(&said, study.file(), &plan, &estimates, &RobustSummaries::new());
             drawn.series.truncate(1);
             drawn
         };
         let share = drawn("success", 0.91, 0.78);
         assert!(share.y.shares && share.series.iter().flat_map(|s| &s.points).all(|p| p.high == 1.0));
-        let text = finding(&share, &Missing::new()).unwrap().to_string();
+        let text = derive_finding(&share, &FailedFractions::new()).unwrap().to_string();
         assert!(text.contains(" 0.91 (0.13 to 1.00)."), "{text}");
         let time = drawn("delay.mean", 0.91, 0.78);
-        let text = finding(&time, &Missing::new()).unwrap().to_string();
+        let text = derive_finding(&time, &FailedFractions::new()).unwrap().to_string();
         assert!(!time.y.shares && text.contains("0.91 ± 0.78 s"), "{text}");
         // Half of what is left of an interval is not its half-width.
-        let text = finding(&drawn("delay.mean", 0.5, 0.9), &Missing::new()).unwrap().to_string();
+        let text =
+            derive_finding(&drawn("delay.mean", 0.5, 0.9), &FailedFractions::new()).unwrap().to_string();
         assert!(text.contains(" 0.50 (0.00 to 1.40) s"), "{text}");
     }
 
     #[test]
     fn a_finding_says_what_its_figure_holds_fixed() {
-        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::default_template()).unwrap();
+        let plan = study
+            .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
+            .unwrap();
         let transports = &plan.axes.iter().find(|a| a.name == "transport").unwrap().values;
         assert_eq!(transports.len(), 2);
         let of = |held: &[usize]| {
-            let texts = held.iter().map(|i| model::Value::Text(transports[*i].text.clone())).collect();
+            let texts = held.iter().map(|i| model::ConfigValue::Text(transports[*i].text.clone())).collect();
             let mut said = plan.figures[0].clone();
             said.series.clear();
-            said.filter = [("transport".to_owned(), model::Value::Array(texts))].into_iter().collect();
+            said.filter = [("transport".to_owned(), model::ConfigValue::Array(texts))].into_iter().collect();
             said
         };
-        let told = |all: &[model::Figure], second: f64| {
-            let mean = |p: &usher_scenario::Point| {
-                if p.setting("transport").unwrap().text == transports[1].text { second } else { 1.0 }
+        let told = |all: &[model::StudyFigure], second: f64| {
+            let mean = |p: &usher_scenario::PlanPoint| {
+                if p.axis_setting("transport").unwrap().text == transports[1].text { second } else { 1.0 }
             };
-            let estimate = |p| Estimate { mean: mean(p), half_width: 0.0, n: 5 };
+            let estimate = |p| MeanEstimate { mean: mean(p), half_width: 0.0, n: 5 };
             let metric = "delay.mean".to_owned();
             let all_of = plan.points.iter();
-            let estimates: Estimates =
-                all_of.map(|p| ((crate::sweep::plan::point(p), metric.clone()), estimate(p))).collect();
-            let figure = |said| figure(said, study.file(), &plan, &estimates, &Tails::new());
+            let estimates: PointEstimates = all_of
+                .map(|p| ((crate::sweep::plan::to_row_point(p), metric.clone()), estimate(p)))
+                .collect();
+            let figure = |said| draw_figure(said, study.file(), &plan, &estimates, &RobustSummaries::new());
             let drawn: Vec<_> = all.iter().map(|said| (said, figure(said))).collect();
-            findings(&drawn, study.file(), &plan, &estimates)
+            collect_findings(&drawn, study.file(), &plan, &estimates)
         };
         let sentence = |i: usize, value: &str| {
             format!(
@@ -392,7 +421,7 @@ mod tests {
         let same = sentence(0, "1.00").replace(" s.", " s, and the same with another setting.");
         assert_eq!(told(&[of(&[0]), of(&[1])], 1.0), [same]);
         // All of an axis is nothing held fixed, and what all share has neither least nor most.
-        let of_all = model::Figure { series: vec!["transport".to_owned()], ..of(&[0, 1]) };
+        let of_all = model::StudyFigure { series: vec!["transport".to_owned()], ..of(&[0, 1]) };
         assert!(
             told(std::slice::from_ref(&of_all), 2.0)[0]
                 .starts_with("At Loss on the core link 5 %: mean delay")
@@ -411,31 +440,33 @@ mod tests {
             (0.0, 0.0, "0.00"),
             (-5.0, f64::NAN, "-5.00"),
         ] {
-            assert_eq!(sure(value, half_width), text);
+            assert_eq!(format_significant(value, half_width), text);
         }
     }
 
     #[test]
     fn a_figure_may_show_several_metrics() {
-        let text =
-            usher_scenario::template().replace("y = \"delay.mean\"", "y = [\"delay.p50\", \"delay.p95\"]");
+        let text = usher_scenario::default_template()
+            .replace("y = \"delay.mean\"", "y = [\"delay.p50\", \"delay.p95\"]");
         let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
-        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let plan = study
+            .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
+            .unwrap();
         let said = plan.figures.iter().find(|f| f.y.0.len() == 2).unwrap();
-        let mut estimates = Estimates::new();
+        let mut estimates = PointEstimates::new();
         for (i, point) in plan.points.iter().enumerate() {
             let more = if i + 1 == plan.points.len() { 0.5 } else { 0.0 };
-            let point = super::super::plan::point(point);
+            let point = super::super::plan::to_row_point(point);
             for (metric, mean) in [("delay.p50", 1.0), ("delay.p95", 2.0)] {
-                let estimate = Estimate { mean: mean + more, half_width: 0.0, n: 5 };
+                let estimate = MeanEstimate { mean: mean + more, half_width: 0.0, n: 5 };
                 estimates.insert((point.clone(), metric.to_owned()), estimate);
             }
         }
-        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
+        let drawn = draw_figure(said, study.file(), &plan, &estimates, &RobustSummaries::new());
         assert_eq!(drawn.y.title, "delay.p50, delay.p95", "the first is not what the second is");
         let found: Vec<String> = of_each_metric(said, study.file(), &drawn)
             .iter()
-            .filter_map(|figure| finding(figure, &Missing::new()))
+            .filter_map(|figure| derive_finding(figure, &FailedFractions::new()))
             .map(|found| found.to_string())
             .collect();
         assert_eq!(found.len(), 2);

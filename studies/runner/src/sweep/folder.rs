@@ -1,15 +1,15 @@
 //! The folder of a run: whose it is, what it holds, how a run begun there goes on.
 
-use super::{Results, Sweep};
+use super::{SweepPlan, SweepResults};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use usher_observe::journal::Journal;
-use usher_observe::manifest::Manifest;
-use usher_observe::{Error, Units, csv, file, parquet, summary};
-use usher_scenario::{Mode, Overrides, Study};
+use usher_observe::journal::RunJournal;
+use usher_observe::manifest::RunManifest;
+use usher_observe::{RowUnits, RunFileError, csv, file, parquet, summary};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 const JOURNAL: &str = "journal";
 /// The folder of captures within a run's folder.
@@ -33,7 +33,7 @@ const STUDY: &str = "study";
 const FOLDERS: [&str; 4] = ["figures", CAPTURES, LADDERS, STUDY];
 /// The study's file as it was, and how it was run, within that folder.
 const WRITTEN: &str = "as-written.txt";
-const ASKED: &str = "run.json";
+const RUN_FILE: &str = "run.json";
 
 /// Why a folder cannot take a run.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +53,7 @@ pub enum FolderError {
          start it anew with --force, or choose another folder with --out",
         path.display()
     )]
-    OtherPlan {
+    PlanMismatch {
         /// The folder.
         path: PathBuf,
     },
@@ -63,7 +63,7 @@ pub enum FolderError {
          start it anew with --force, or choose another folder with --out",
         path.display()
     )]
-    OtherVersion {
+    VersionMismatch {
         /// The folder.
         path: PathBuf,
     },
@@ -73,23 +73,23 @@ pub enum FolderError {
          start it anew with --force, or choose another folder with --out",
         path.display()
     )]
-    OtherBuild {
+    BuildMismatch {
         /// The folder.
         path: PathBuf,
     },
     /// The system refused, or a file is damaged.
     #[error(transparent)]
-    Observe(#[from] Error),
+    Observe(#[from] RunFileError),
 }
 
 /// A run's folder, held by this process.
 #[derive(Debug)]
-pub struct Folder {
+pub struct RunFolder {
     path: PathBuf,
-    journal: Journal,
+    journal: RunJournal,
 }
 
-impl Folder {
+impl RunFolder {
     /// Opens the folder for the run of this plan by this build, creating it where it is missing; a run of
     /// the same plan goes on. With `anew`, an earlier run's files are removed first.
     ///
@@ -105,24 +105,24 @@ impl Folder {
             }
         }
         let identity = format!("{plan} {build}");
-        let opened = match Journal::open(&file, &identity) {
-            Err(Error::OtherPlan { found, .. }) if anew => {
+        let opened = match RunJournal::open(&file, &identity) {
+            Err(RunFileError::PlanMismatch { found, .. }) if anew => {
                 // The other plan's journal is opened as what it is, so that one in use stays untouched.
-                drop(Journal::open(&file, &found)?);
+                drop(RunJournal::open(&file, &found)?);
                 None
             }
-            Err(Error::OtherPlan { found, .. }) => {
+            Err(RunFileError::PlanMismatch { found, .. }) => {
                 let path = path.to_owned();
                 let same_plan = found.split(' ').next() == Some(plan);
                 return Err(if same_plan {
-                    FolderError::OtherBuild { path }
+                    FolderError::BuildMismatch { path }
                 } else {
-                    FolderError::OtherPlan { path }
+                    FolderError::PlanMismatch { path }
                 });
             }
-            Err(Error::OtherVersion { .. }) if anew => None,
-            Err(Error::OtherVersion { .. }) => {
-                return Err(FolderError::OtherVersion { path: path.to_owned() });
+            Err(RunFileError::VersionMismatch { .. }) if anew => None,
+            Err(RunFileError::VersionMismatch { .. }) => {
+                return Err(FolderError::VersionMismatch { path: path.to_owned() });
             }
             Err(error) => return Err(error.into()),
             Ok(journal) => Some(journal).filter(|j| !anew || j.is_empty()),
@@ -130,8 +130,8 @@ impl Folder {
         let journal = match opened {
             Some(journal) => journal,
             None => {
-                clear(path)?;
-                Journal::open(&file, &identity)?
+                remove_run_files(path)?;
+                RunJournal::open(&file, &identity)?
             }
         };
         Ok(Self { path: path.to_owned(), journal })
@@ -143,7 +143,7 @@ impl Folder {
     }
 
     /// The journal, for [`super::execute`].
-    pub fn journal(&mut self) -> &mut Journal {
+    pub fn journal(&mut self) -> &mut RunJournal {
         &mut self.journal
     }
 
@@ -152,8 +152,8 @@ impl Folder {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn keep(&self, study: &Study, asked: &Asked) -> Result<(), Error> {
-        let (resolved, outside) = study.resolved();
+    pub fn store_study(&self, study: &Study, asked: &RunRequest) -> Result<(), RunFileError> {
+        let (resolved, outside) = study.resolved_text();
         let mut text = format!(
             "# {} with all that its file named, as one file: run the folder above this one, or this file.\n\
              # The file as it was written is {WRITTEN}.\n",
@@ -169,9 +169,9 @@ impl Folder {
         let asked = asked.to_json();
         let file_name = format!("{}.toml", study.name());
         for (name, text) in
-            [(file_name.as_str(), text.as_str()), (WRITTEN, study.text()), (ASKED, asked.as_str())]
+            [(file_name.as_str(), text.as_str()), (WRITTEN, study.file_text()), (RUN_FILE, asked.as_str())]
         {
-            file::write(&self.path.join(STUDY).join(name), |out| out.write_all(text.as_bytes()))?;
+            file::write_file(&self.path.join(STUDY).join(name), |out| out.write_all(text.as_bytes()))?;
         }
         Ok(())
     }
@@ -181,23 +181,27 @@ impl Folder {
     ///
     /// # Errors
     /// A file cannot be removed or written.
-    pub fn capture(&self, sweep: &Sweep, links: impl IntoIterator<Item = Vec<String>>) -> Result<(), Error> {
+    pub fn update_captured_links(
+        &self,
+        sweep: &SweepPlan,
+        links: impl IntoIterator<Item = Vec<String>>,
+    ) -> Result<(), RunFileError> {
         let list = self.path.join(CAPTURES).join(LINKS);
-        let before = if list.exists() { file::read(&list)? } else { String::new() };
+        let before = if list.exists() { file::read_file(&list)? } else { String::new() };
         let before: HashSet<&str> = before.lines().collect();
         let mut text = String::new();
         for (index, links) in (0..sweep.goals.len()).zip(links) {
-            let capture = sweep.capture(index);
+            let capture = sweep.capture_path(index);
             let name = capture.file_name().unwrap_or_default().to_string_lossy();
             let line = format!("{name}\t{}", links.join("\t"));
             if !before.contains(line.as_str()) {
                 let file = self.path.join(&capture);
-                gone(fs::remove_file(&file), &file)?;
+                ignore_not_found(fs::remove_file(&file), &file)?;
             }
             text.push_str(&line);
             text.push('\n');
         }
-        file::write(&list, |out| out.write_all(text.as_bytes()))
+        file::write_file(&list, |out| out.write_all(text.as_bytes()))
     }
 
     /// Writes `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet` with intervals at this level (0.95),
@@ -205,27 +209,27 @@ impl Folder {
     ///
     /// # Errors
     /// The first file that cannot be written; the others are tried all the same.
-    pub fn write(
+    pub fn write_results(
         &self,
-        results: &Results,
+        results: &SweepResults,
         level: f64,
-        manifest: &Manifest,
-        units: &Units,
-    ) -> Result<(), Error> {
+        manifest: &RunManifest,
+        units: &RowUnits,
+    ) -> Result<(), RunFileError> {
         let rows = &results.rows;
         let at = |name: &str| self.path.join(name);
-        let csv = csv::write(&at("results.csv"), rows);
-        let parquet = parquet::write(&at("results.parquet"), rows, units);
-        let summary = summary::write(&at("summary.csv"), rows, level, units);
+        let csv = csv::write_csv(&at("results.csv"), rows);
+        let parquet = parquet::write_parquet(&at("results.parquet"), rows, units);
+        let summary = summary::write_summary_csv(&at("summary.csv"), rows, level, units);
         let summarised = parquet::write_summary(&at("summary.parquet"), rows, level, units);
-        let manifest = manifest.write(&at("manifest.json"));
+        let manifest = manifest.write_file(&at("manifest.json"));
         csv.and(parquet).and(summary).and(summarised).and(manifest)
     }
 }
 
 /// How a study was asked to run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RunRequest {
     /// The mode's name.
     pub mode: String,
     /// The arguments of `--set`.
@@ -237,7 +241,7 @@ pub struct Asked {
     pub replications: Option<u32>,
 }
 
-impl Asked {
+impl RunRequest {
     fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("texts and numbers are JSON");
         format!("{text}\n")
@@ -247,13 +251,13 @@ impl Asked {
     ///
     /// # Errors
     /// There is no such mode, or a setting is not written as one.
-    pub fn overrides(&self) -> Result<(Mode, Overrides), String> {
-        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == self.mode);
+    pub fn mode_and_overrides(&self) -> Result<(StudyMode, PlanOverrides), String> {
+        let mode = StudyMode::ALL.into_iter().find(|mode| mode.name() == self.mode);
         let mode = mode.ok_or_else(|| format!("there is no mode \"{}\"", self.mode))?;
         let mut overrides =
-            Overrides { seed: self.seed, replications: self.replications, ..Overrides::default() };
+            PlanOverrides { seed: self.seed, replications: self.replications, ..PlanOverrides::default() };
         for set in &self.set {
-            overrides.set(set)?;
+            overrides.add_setting(set)?;
         }
         Ok((mode, overrides))
     }
@@ -262,36 +266,36 @@ impl Asked {
     ///
     /// # Errors
     /// It is one, and what it kept cannot be read.
-    pub fn of_folder(path: &Path) -> Result<Option<(PathBuf, Self)>, Error> {
-        let kept = path.join(STUDY).join(ASKED);
+    pub fn of_folder(path: &Path) -> Result<Option<(PathBuf, Self)>, RunFileError> {
+        let kept = path.join(STUDY).join(RUN_FILE);
         if !kept.exists() {
             return Ok(None);
         }
-        let manifest = Manifest::read(&path.join("manifest.json"))?;
-        let asked = serde_json::from_str(&file::read(&kept)?)
-            .map_err(|e| Error::malformed(&kept, e.line(), e.to_string()))?;
+        let manifest = RunManifest::read_file(&path.join("manifest.json"))?;
+        let asked = serde_json::from_str(&file::read_file(&kept)?)
+            .map_err(|e| RunFileError::malformed_line(&kept, e.line(), e.to_string()))?;
         Ok(Some((path.join(STUDY).join(format!("{}.toml", manifest.study)), asked)))
     }
 }
 
 /// Removes what a run writes, and nothing else.
-fn clear(path: &Path) -> Result<(), Error> {
+fn remove_run_files(path: &Path) -> Result<(), RunFileError> {
     for name in FILES.iter().chain([&JOURNAL]) {
         let file = path.join(name);
-        gone(fs::remove_file(&file), &file)?;
+        ignore_not_found(fs::remove_file(&file), &file)?;
     }
     for name in FOLDERS {
         let folder = path.join(name);
-        gone(fs::remove_dir_all(&folder), &folder)?;
+        ignore_not_found(fs::remove_dir_all(&folder), &folder)?;
     }
     Ok(())
 }
 
 /// What came of removing what may not have been there.
-fn gone(removed: std::io::Result<()>, path: &Path) -> Result<(), Error> {
+fn ignore_not_found(removed: std::io::Result<()>, path: &Path) -> Result<(), RunFileError> {
     match removed {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::Io { action: "remove", path: path.to_owned(), source })
+            Err(RunFileError::Io { action: "remove", path: path.to_owned(), source })
         }
         _ => Ok(()),
     }
@@ -299,18 +303,18 @@ fn gone(removed: std::io::Result<()>, path: &Path) -> Result<(), Error> {
 
 /// What tells this program's build from others: the checksum of its file, or its version where that cannot
 /// be read.
-pub fn build() -> String {
+pub fn build_id() -> String {
     build_of(&std::env::current_exe().unwrap_or_default())
 }
 
 /// The same for what runs within another program, by the file that holds this code.
 pub fn build_of(file: &Path) -> String {
-    checksum(file).map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |sum| format!("{sum:016x}"))
+    file_checksum(file).map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |sum| format!("{sum:016x}"))
 }
 
 /// FNV-1a over the words of the program's file, a piece at a time: the file is larger than all that a small
 /// run needs. Only accidents are to be told apart.
-fn checksum(file: &Path) -> std::io::Result<u64> {
+fn file_checksum(file: &Path) -> std::io::Result<u64> {
     let mut file = fs::File::open(file)?;
     let mut piece = [0; 1 << 16];
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
@@ -319,12 +323,12 @@ fn checksum(file: &Path) -> std::io::Result<u64> {
         if n == 0 {
             return Ok(sum);
         }
-        sum = add(sum, &piece[..n]);
+        sum = update_checksum(sum, &piece[..n]);
     }
 }
 
 /// Takes a piece into the sum, eight bytes a word; what is left over is a shorter one.
-fn add(sum: u64, piece: &[u8]) -> u64 {
+fn update_checksum(sum: u64, piece: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     let (words, rest) = piece.as_chunks();
     // Byte by byte this was half of what a short run took.
@@ -349,7 +353,7 @@ mod tests {
         };
         let piece: Vec<u8> = (0..100u8).map(|b| b.wrapping_mul(37)).collect();
         for len in [0, 1, 7, 8, 9, 16, 100] {
-            assert_eq!(add(7, &piece[..len]), bytewise(&piece[..len]), "{len}");
+            assert_eq!(update_checksum(7, &piece[..len]), bytewise(&piece[..len]), "{len}");
         }
     }
 }

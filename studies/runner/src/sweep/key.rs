@@ -1,9 +1,9 @@
 //! A point as a user types it: `loss=5 %; protocol=diameter`.
 
-use usher_observe::Point;
+use usher_observe::GridPoint;
 
 /// The point as text, in the order of its axes. Nothing for a point without axes.
-pub fn of(point: &Point) -> String {
+pub fn format_point(point: &GridPoint) -> String {
     let pairs: Vec<String> = point.axes().map(|(axis, value)| format!("{axis}={value}")).collect();
     pairs.join("; ")
 }
@@ -13,17 +13,17 @@ pub fn of(point: &Point) -> String {
 ///
 /// # Errors
 /// What is wrong with the text, and what would be right.
-pub fn find<'a>(points: impl IntoIterator<Item = &'a Point>, text: &str) -> Result<usize, String> {
-    let points: Vec<&Point> = points.into_iter().collect();
+pub fn find_point<'a>(points: impl IntoIterator<Item = &'a GridPoint>, text: &str) -> Result<usize, String> {
+    let points: Vec<&GridPoint> = points.into_iter().collect();
     let tight = |s: &str| s.split([';', ',']).map(str::trim).collect::<Vec<_>>().join(",");
     // A value may hold commas and equals signs: the whole key is tried first.
-    if let Some(place) = points.iter().position(|p| tight(&of(p)) == tight(text)) {
+    if let Some(place) = points.iter().position(|p| tight(&format_point(p)) == tight(text)) {
         return Ok(place);
     }
     let mut left: Vec<usize> = (0..points.len()).collect();
-    for pair in pairs(text) {
+    for pair in split_pairs(text) {
         let Some((axis, value)) = pair.split_once('=').map(|(a, v)| (a.trim(), v.trim())) else {
-            return Err(format!("\"{pair}\" is not axis=value, such as {}", example(&points)));
+            return Err(format!("\"{pair}\" is not axis=value, such as {}", example_key(&points)));
         };
         if !points.iter().any(|p| p.get(axis).is_some()) {
             let mut axes: Vec<&str> = points.iter().flat_map(|p| p.axes().map(|(a, _)| a)).collect();
@@ -49,14 +49,14 @@ pub fn find<'a>(points: impl IntoIterator<Item = &'a Point>, text: &str) -> Resu
         [first, second, ..] => Err(format!(
             "{} points match; say which, for example '{}' or '{}'",
             left.len(),
-            of(points[first]),
-            of(points[second])
+            format_point(points[first]),
+            format_point(points[second])
         )),
     }
 }
 
 /// The text cut at semicolons, or else at those commas that begin another axis.
-fn pairs(text: &str) -> Vec<String> {
+fn split_pairs(text: &str) -> Vec<String> {
     let mut pairs: Vec<String> = Vec::new();
     let mark = if text.contains(';') { ';' } else { ',' };
     for part in text.split(mark).map(str::trim).filter(|p| !p.is_empty()) {
@@ -71,36 +71,36 @@ fn pairs(text: &str) -> Vec<String> {
     pairs
 }
 
-fn example(points: &[&Point]) -> String {
-    points.first().map_or_else(String::new, |p| format!("'{}'", of(p)))
+fn example_key(points: &[&GridPoint]) -> String {
+    points.first().map_or_else(String::new, |p| format!("'{}'", format_point(p)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn grid() -> Vec<Point> {
-        let point = |loss: &str, policy: &str| Point::new([("loss", loss), ("policy", policy)]);
+    fn test_grid() -> Vec<GridPoint> {
+        let point = |loss: &str, policy: &str| GridPoint::new([("loss", loss), ("policy", policy)]);
         vec![point("0 %", "a"), point("0 %", "b, c=d"), point("5 %", "a"), point("5 %", "b, c=d")]
     }
 
     #[test]
     fn every_point_is_found_by_its_key() {
-        let grid = grid();
+        let grid = test_grid();
         for (i, point) in grid.iter().enumerate() {
-            assert_eq!(find(&grid, &of(point)), Ok(i));
+            assert_eq!(find_point(&grid, &format_point(point)), Ok(i));
         }
-        assert_eq!(find(&grid, " policy = a , loss = 5 % "), Ok(2));
-        assert_eq!(find(&grid[..2], "policy=b, c=d; loss=0 %"), Ok(1));
-        let named = [Point::new([("p", "UDP, RFC 5080")]), Point::new([("p", "TCP")])];
-        assert_eq!(find(&named, "p=UDP, RFC 5080"), Ok(0));
-        assert_eq!(find(&grid[..1], ""), Ok(0));
-        assert_eq!(find(&[Point::default()], ""), Ok(0));
+        assert_eq!(find_point(&grid, " policy = a , loss = 5 % "), Ok(2));
+        assert_eq!(find_point(&grid[..2], "policy=b, c=d; loss=0 %"), Ok(1));
+        let named = [GridPoint::new([("p", "UDP, RFC 5080")]), GridPoint::new([("p", "TCP")])];
+        assert_eq!(find_point(&named, "p=UDP, RFC 5080"), Ok(0));
+        assert_eq!(find_point(&grid[..1], ""), Ok(0));
+        assert_eq!(find_point(&[GridPoint::default()], ""), Ok(0));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let grid = grid();
+        let grid = test_grid();
         for (text, say) in [
             ("loss", "\"loss\" is not axis=value, such as 'loss=0 %; policy=a'"),
             ("los=5 %", "the study has no axis \"los\"; its axes are loss, policy"),
@@ -110,7 +110,7 @@ mod tests {
                 "2 points match; say which, for example 'loss=5 %; policy=a' or 'loss=5 %; policy=b, c=d'",
             ),
         ] {
-            assert_eq!(find(&grid, text).unwrap_err(), say);
+            assert_eq!(find_point(&grid, text).unwrap_err(), say);
         }
     }
 }

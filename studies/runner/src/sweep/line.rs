@@ -1,18 +1,18 @@
 //! A line through the points of a curve, as a figure shows it.
 
-use usher_observe::stats::Line;
-use usher_report::{Axis, Kind, Point, Series};
+use usher_observe::stats::RegressionLine;
+use usher_report::{FigureAxis, FigureSeries, SeriesKind, SeriesPoint};
 
 /// The level of the slope's interval.
 const LEVEL: f64 = 0.95;
 
 /// The line of least squares through a curve's points, named by what it says; nothing where there is none.
-pub(super) fn fitted(curve: &Series, [x, y]: [&Axis; 2]) -> Option<Series> {
-    if !curve.kind.measured() {
+pub(super) fn fit_line(curve: &FigureSeries, [x, y]: [&FigureAxis; 2]) -> Option<FigureSeries> {
+    if !curve.kind.is_measured() {
         return None;
     }
     let points: Vec<(f64, f64)> = curve.points.iter().map(|p| (p.x, p.mean)).collect();
-    let line = Line::of(&points, LEVEL)?;
+    let line = RegressionLine::from_points(&points, LEVEL)?;
     let scale = if y.unit == "s" { 1e3 } else { 1.0 };
     let unit = match y.unit.as_str() {
         "" => String::new(),
@@ -23,18 +23,18 @@ pub(super) fn fitted(curve: &Series, [x, y]: [&Axis; 2]) -> Option<Series> {
     let name = format!(
         "{} (line: {}{unit}, and {} ± {}{unit} {each}; {} % of the variance)",
         curve.name,
-        digits(line.at_zero * scale),
-        digits(line.slope.mean * scale),
-        digits(line.slope.half_width * scale),
-        digits(line.explained * 100.0),
+        format_digits(line.at_zero * scale),
+        format_digits(line.slope.mean * scale),
+        format_digits(line.slope.half_width * scale),
+        format_digits(line.explained * 100.0),
     );
     let ends = [f64::min, f64::max].map(|end| points.iter().map(|p| p.0).reduce(end));
-    let points = ends.into_iter().flatten().map(|x| Point::exact(x, line.at(x))).collect();
-    Some(Series { name, kind: Kind::Fitted, points, names: Vec::new() })
+    let points = ends.into_iter().flatten().map(|x| SeriesPoint::from_exact(x, line.value_at(x))).collect();
+    Some(FigureSeries { name, kind: SeriesKind::Fitted, points, names: Vec::new() })
 }
 
 /// A number with three digits.
-fn digits(value: f64) -> String {
+fn format_digits(value: f64) -> String {
     if !value.is_finite() {
         return "?".to_owned();
     }
@@ -46,25 +46,27 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_observe::Estimate;
+    use usher_observe::MeanEstimate;
 
     #[test]
     fn a_line_says_what_it_is_of() {
-        let point = |x: f64, mean: f64| Point::measured(x, &Estimate { mean, half_width: 0.0, n: 5 });
-        let curve = Series {
+        let point =
+            |x: f64, mean: f64| SeriesPoint::from_estimate(x, &MeanEstimate { mean, half_width: 0.0, n: 5 });
+        let curve = FigureSeries {
             name: "delay".into(),
-            kind: Kind::Measured,
+            kind: SeriesKind::Measured,
             points: vec![point(2.0, 0.003), point(6.0, 0.011), point(4.0, 0.007)],
             names: Vec::new(),
         };
-        let line = fitted(&curve, [&Axis::new("messages", ""), &Axis::new("delay", "s")]).unwrap();
-        assert_eq!(line.kind, Kind::Fitted);
+        let line =
+            fit_line(&curve, [&FigureAxis::new("messages", ""), &FigureAxis::new("delay", "s")]).unwrap();
+        assert_eq!(line.kind, SeriesKind::Fitted);
         assert!(line.name.starts_with("delay (line: -1.00 ms, and 2.00 ± 0.00"), "{}", line.name);
         assert!(line.name.ends_with(" ms for each; 100 % of the variance)"), "{}", line.name);
         // From end to end, whatever the order of the points.
         assert_eq!((line.points[0].x, line.points[1].x), (2.0, 6.0));
         assert!((line.points[1].mean - 0.011).abs() < 1e-12);
-        let one = Series { points: vec![point(1.0, 1.0)], ..curve };
-        assert_eq!(fitted(&one, [&Axis::default(), &Axis::default()]), None);
+        let one = FigureSeries { points: vec![point(1.0, 1.0)], ..curve };
+        assert_eq!(fit_line(&one, [&FigureAxis::default(), &FigureAxis::default()]), None);
     }
 }

@@ -1,65 +1,65 @@
 //! Two runs in the same figures: the curves of one, and beside each those of the other.
 
-use super::moved::{Tails, tails};
-use super::report::{Estimates, figure, is_of};
-use usher_observe::Row;
-use usher_observe::summary::summarise;
-use usher_report::{Figure, Kind, Section, Series};
-use usher_scenario::Plan;
+use super::moved::{RobustSummaries, robust_summaries};
+use super::report::{PointEstimates, draw_figure, is_of};
+use usher_observe::ResultRow;
+use usher_observe::summary::summarise_rows;
+use usher_report::{FigureSeries, ReportFigure, ReportSection, SeriesKind};
+use usher_scenario::StudyPlan;
 use usher_scenario::model::{self, FigureKind, StudyFile};
 
 /// A run as its figures are drawn from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Drawn<'a> {
+pub struct OverlayRun<'a> {
     /// Its study.
     pub file: &'a StudyFile,
     /// Its plan.
-    pub plan: &'a Plan,
+    pub plan: &'a StudyPlan,
     /// Its rows.
-    pub rows: &'a [Row],
+    pub rows: &'a [ResultRow],
     /// What its curves are called beside the other's.
     pub name: &'a str,
 }
 
-impl Drawn<'_> {
-    fn gathered(&self) -> (Estimates, Tails) {
+impl OverlayRun<'_> {
+    fn gather_estimates(&self) -> (PointEstimates, RobustSummaries) {
         let level = self.plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
-        let summaries = summarise(self.rows, level);
-        let tails = tails(self.plan, &summaries, level);
+        let summaries = summarise_rows(self.rows, level);
+        let tails = robust_summaries(self.plan, &summaries, level);
         (summaries.into_iter().map(|s| ((s.point, s.metric.to_string()), s.estimate)).collect(), tails)
     }
 
-    fn said(&self, name: &str) -> Option<&model::Figure> {
-        self.curves().find(|said| said.name == name)
+    fn find_figure(&self, name: &str) -> Option<&model::StudyFigure> {
+        self.curve_figures().find(|said| said.name == name)
     }
 
     /// The figures that are of replications.
-    fn curves(&self) -> impl Iterator<Item = &model::Figure> {
+    fn curve_figures(&self) -> impl Iterator<Item = &model::StudyFigure> {
         self.plan.figures.iter().filter(|said| said.kind == FigureKind::Curve && is_of(said, self.plan))
     }
 }
 
 /// The figures that both runs have, each with the curves of both: the first's as ever, the second's hollow and dashed in the
 /// colours of those that they are compared with.
-pub fn overlay(one: Drawn<'_>, other: Drawn<'_>) -> Vec<Section> {
-    let (of_one, of_other) = (one.gathered(), other.gathered());
-    let section = |said: &model::Figure| {
-        let theirs = other.said(&said.name)?;
-        let mut drawn = figure(said, one.file, one.plan, &of_one.0, &of_one.1);
-        let further = figure(theirs, other.file, other.plan, &of_other.0, &of_other.1);
+pub fn overlay_runs(one: OverlayRun<'_>, other: OverlayRun<'_>) -> Vec<ReportSection> {
+    let (of_one, of_other) = (one.gather_estimates(), other.gather_estimates());
+    let section = |said: &model::StudyFigure| {
+        let theirs = other.find_figure(&said.name)?;
+        let mut drawn = draw_figure(said, one.file, one.plan, &of_one.0, &of_one.1);
+        let further = draw_figure(theirs, other.file, other.plan, &of_other.0, &of_other.1);
         lay_over(&mut drawn, further, other.name);
         drawn.title = format!("{}: {}, and {}", drawn.title, one.name, other.name);
         let text =
             format!("Filled markers are of {}, hollow ones and dashed lines of {}.", one.name, other.name);
-        Some(Section { text, figures: vec![drawn], ..Section::default() })
+        Some(ReportSection { text, figures: vec![drawn], ..ReportSection::default() })
     };
-    one.curves().filter_map(section).collect()
+    one.curve_figures().filter_map(section).collect()
 }
 
 /// Puts what was measured in one figure into another, where it has a place there.
-fn lay_over(drawn: &mut Figure, further: Figure, name: &str) {
+fn lay_over(drawn: &mut ReportFigure, further: ReportFigure, name: &str) {
     // What both have once is drawn once.
-    for series in further.series.into_iter().filter(|s| s.kind.measured() && s.kind != Kind::Box) {
+    for series in further.series.into_iter().filter(|s| s.kind.is_measured() && s.kind != SeriesKind::Box) {
         let (mut points, mut names) = (Vec::new(), Vec::new());
         for (i, point) in series.points.iter().enumerate() {
             let x = match further.x.categories.get(point.x as usize) {
@@ -70,7 +70,7 @@ fn lay_over(drawn: &mut Figure, further: Figure, name: &str) {
                 None if drawn.x.categories.is_empty() => point.x,
                 None => continue,
             };
-            points.push(usher_report::Point { x, moved: None, ..*point });
+            points.push(usher_report::SeriesPoint { x, moved: None, ..*point });
             names.extend(series.names.get(i).cloned());
         }
         if points.is_empty() {
@@ -90,41 +90,53 @@ fn lay_over(drawn: &mut Figure, further: Figure, name: &str) {
             None if divided => continue,
             None => {}
         }
-        drawn.series.push(Series { name: beside, kind: Kind::Other, points, names });
+        drawn.series.push(FigureSeries { name: beside, kind: SeriesKind::Other, points, names });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_observe::Estimate;
-    use usher_report::{Axis, Panel, Point};
+    use usher_observe::MeanEstimate;
+    use usher_report::{FigureAxis, FigurePanel, SeriesPoint};
 
-    fn curve(name: &str, points: &[(f64, f64)]) -> Series {
-        let point =
-            |(x, mean): &(f64, f64)| Point::measured(*x, &Estimate { mean: *mean, half_width: 0.1, n: 5 });
-        Series { name: name.into(), points: points.iter().map(point).collect(), ..Series::default() }
+    fn make_series(name: &str, points: &[(f64, f64)]) -> FigureSeries {
+        let point = |(x, mean): &(f64, f64)| {
+            SeriesPoint::from_estimate(*x, &MeanEstimate { mean: *mean, half_width: 0.1, n: 5 })
+        };
+        FigureSeries {
+            name: name.into(),
+            points: points.iter().map(point).collect(),
+            ..FigureSeries::default()
+        }
     }
 
     #[test]
     fn the_second_run_stands_beside_what_it_is_compared_with() {
-        let mut one = Figure {
-            x: Axis::categories("Way", ["a", "b"]),
-            series: vec![curve("tcp", &[(0.0, 1.0), (1.0, 2.0)]), curve("udp", &[(0.0, 1.0)])],
-            panels: vec![Panel { title: "p".into(), series: vec![(0, "tcp".into()), (1, "udp".into())] }],
-            ..Figure::default()
+        let mut one = ReportFigure {
+            x: FigureAxis::with_categories("Way", ["a", "b"]),
+            series: vec![make_series("tcp", &[(0.0, 1.0), (1.0, 2.0)]), make_series("udp", &[(0.0, 1.0)])],
+            panels: vec![FigurePanel {
+                title: "p".into(),
+                series: vec![(0, "tcp".into()), (1, "udp".into())],
+            }],
+            ..ReportFigure::default()
         };
-        let mut reference = curve("ns-2", &[(0.0, 9.0)]);
-        reference.kind = Kind::Reference;
-        let other = Figure {
-            x: Axis::categories("Way", ["b", "c"]),
-            series: vec![curve("tcp", &[(0.0, 3.0), (1.0, 4.0)]), curve("sctp", &[(0.0, 5.0)]), reference],
-            ..Figure::default()
+        let mut reference = make_series("ns-2", &[(0.0, 9.0)]);
+        reference.kind = SeriesKind::Reference;
+        let other = ReportFigure {
+            x: FigureAxis::with_categories("Way", ["b", "c"]),
+            series: vec![
+                make_series("tcp", &[(0.0, 3.0), (1.0, 4.0)]),
+                make_series("sctp", &[(0.0, 5.0)]),
+                reference,
+            ],
+            ..ReportFigure::default()
         };
         lay_over(&mut one, other, "B");
         assert_eq!(one.series.len(), 3, "what others measured, and a curve without a panel, are not drawn");
         let theirs = &one.series[2];
-        assert_eq!((theirs.name.as_str(), theirs.kind), ("tcp (B)", Kind::Other));
+        assert_eq!((theirs.name.as_str(), theirs.kind), ("tcp (B)", SeriesKind::Other));
         // The category "b" is the second here, and "c" has no place.
         assert_eq!(theirs.points.iter().map(|p| (p.x, p.mean)).collect::<Vec<_>>(), [(1.0, 3.0)]);
         assert_eq!(one.panels[0].series.last(), Some(&(2, "tcp (B)".to_owned())));

@@ -1,69 +1,74 @@
 //! Recommendations: for each combination of the other axes' values, which value of one axis does best.
 
-use super::Results;
-use super::finding::sure;
-use super::report::held;
+use super::SweepResults;
+use super::finding::format_significant;
+use super::report::matches_setting;
 use std::collections::{BTreeMap, HashMap};
-use usher_observe::stats::paired;
-use usher_observe::{Estimate, Point};
-use usher_report::{Cell, Column, Section, Table};
-use usher_scenario::model::{Recommendation, StudyFile, Value};
-use usher_scenario::{Plan, PlannedAxis, metrics, reference};
+use usher_observe::stats::paired_difference;
+use usher_observe::{GridPoint, MeanEstimate};
+use usher_report::{ReportColumn, ReportSection, ReportTable, TableCell};
+use usher_scenario::model::{ConfigValue, StudyFile, StudyRecommendation};
+use usher_scenario::{PlannedAxis, StudyPlan, metrics, reference};
 
 /// A metric's values by replication.
-type Values = BTreeMap<u32, f64>;
+type ReplicationValues = BTreeMap<u32, f64>;
 
 /// One line: where, what to use there, and how sure that is.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Advice {
+pub struct AdviceEntry {
     /// The other axes' values.
-    pub at: Point,
+    pub point: GridPoint,
     /// The value of the axis that does best; `None` where none stays within the limit.
-    pub best: Option<(String, Estimate)>,
+    pub best: Option<(String, MeanEstimate)>,
     /// Those that may be as good: the paired difference's interval holds zero or stays within 5 %.
     pub as_good: Vec<String>,
     /// The worst that stays within the limit, and how many times the best's value it has; not finite where that is zero.
     pub worst: Option<(String, f64)>,
     /// Those that stay within the limit.
-    pub kept: Vec<String>,
+    pub within_limit: Vec<String>,
     /// Those beyond the limit.
     pub excluded: Vec<String>,
     /// Where all are beyond it, the one that is nearest to it, and its value of the limit's metric.
-    pub nearest: Option<(String, Estimate)>,
+    pub nearest: Option<(String, MeanEstimate)>,
 }
 
 /// Differences below this share of the best are of no use to anybody who has to choose.
 const INDIFFERENT: f64 = 0.05;
 
 /// A point's settings of the axes that are not chosen on, and those of the chosen axes in words.
-fn split(said: &Recommendation, whole: &Point) -> Option<(Point, String)> {
+fn split_point(said: &StudyRecommendation, whole: &GridPoint) -> Option<(GridPoint, String)> {
     let choose = &said.choose.0;
     let names: Option<Vec<&str>> = choose.iter().map(|axis| whole.get(axis)).collect();
-    let at = choose.iter().fold(whole.clone(), |point, axis| point.without(axis));
+    let at = choose.iter().fold(whole.clone(), |point, axis| point.without_axis(axis));
     Some((at, names?.join(", ")))
 }
 
 /// What a recommendation says, in the plan's order of points.
-pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advice> {
+pub fn derive_advice(
+    said: &StudyRecommendation,
+    plan: &StudyPlan,
+    results: &SweepResults,
+) -> Vec<AdviceEntry> {
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
     let wanted =
         |metric: &str| metric == said.metric || said.limit.as_ref().is_some_and(|l| l.metric == metric);
     let limit = said.limit.as_ref().zip(plan.points.first());
-    let limit = limit.map(|(limit, first)| (limit, reference::limits(limit, &first.scenario)));
-    let mut values: HashMap<(&Point, &str), Values> = HashMap::new();
+    let limit = limit.map(|(limit, first)| (limit, reference::limit_range(limit, &first.scenario)));
+    let mut values: HashMap<(&GridPoint, &str), ReplicationValues> = HashMap::new();
     for row in results.rows.iter().filter(|r| wanted(&r.metric)) {
         values.entry((&row.point, &row.metric)).or_default().insert(row.replication, row.value);
     }
-    let of = |point: &Point, metric: &str| values.get(&(point, metric)).cloned().unwrap_or_default();
-    let estimate = |v: &Values| Estimate::of(&v.values().copied().collect::<Vec<_>>(), level);
-    let mut places: Vec<(Point, Vec<(String, Point)>)> = Vec::new();
-    let compared = |point: &&usher_scenario::Point| {
-        let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
-        said.filter.iter().all(|(axis, value)| held(value, text(axis)))
+    let of = |point: &GridPoint, metric: &str| values.get(&(point, metric)).cloned().unwrap_or_default();
+    let estimate =
+        |v: &ReplicationValues| MeanEstimate::from_values(&v.values().copied().collect::<Vec<_>>(), level);
+    let mut places: Vec<(GridPoint, Vec<(String, GridPoint)>)> = Vec::new();
+    let compared = |point: &&usher_scenario::PlanPoint| {
+        let text = |axis: &str| point.axis_setting(axis).map_or("", |s| s.text.as_str());
+        said.filter.iter().all(|(axis, value)| matches_setting(value, text(axis)))
     };
     for point in plan.points.iter().filter(compared) {
-        let whole = super::plan::point(point);
-        let Some((at, choice)) = split(said, &whole) else { continue };
+        let whole = super::plan::to_row_point(point);
+        let Some((at, choice)) = split_point(said, &whole) else { continue };
         match places.iter_mut().find(|(p, _)| *p == at) {
             Some((_, choices)) => choices.push((choice, whole)),
             None => places.push((at, vec![(choice, whole)])),
@@ -72,13 +77,13 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
     places
         .into_iter()
         .map(|(at, choices)| {
-            let within = |point: &Point| {
+            let within = |point: &GridPoint| {
                 let Some((limit, (least, most))) = &limit else { return true };
                 let e = estimate(&of(point, &limit.metric));
                 e.n == 0
                     || (least.is_none_or(|least| e.mean >= least) && most.is_none_or(|most| e.mean <= most))
             };
-            let beyond = |point: &Point| {
+            let beyond = |point: &GridPoint| {
                 let (limit, (least, most)) = limit.as_ref()?;
                 let e = estimate(&of(point, &limit.metric));
                 let by = |bound: &Option<f64>, sign: f64| bound.map_or(f64::MIN, |b| sign * (b - e.mean));
@@ -88,14 +93,15 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
             let nearest = out.iter().filter(|_| kept.is_empty());
             let nearest = nearest.filter_map(|(name, p)| beyond(p).map(|(by, e)| (by, name.clone(), e)));
             let nearest = nearest.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name, e)| (name, e));
-            let names = |choices: &[(String, Point)]| choices.iter().map(|(name, _)| name.clone()).collect();
+            let names =
+                |choices: &[(String, GridPoint)]| choices.iter().map(|(name, _)| name.clone()).collect();
             let (within_limit, excluded) = (names(&kept), names(&out));
-            let mut measured: Vec<(String, Values)> = kept
+            let mut measured: Vec<(String, ReplicationValues)> = kept
                 .into_iter()
                 .map(|(name, p)| (name, of(&p, &said.metric)))
                 .filter(|(_, v)| !v.is_empty())
                 .collect();
-            let mean = |v: &Values| estimate(v).mean;
+            let mean = |v: &ReplicationValues| estimate(v).mean;
             measured.sort_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
             let best = measured.first().map(|(name, v)| (name.clone(), estimate(v)));
             let as_good = measured.iter().skip(1).filter(|(_, v)| {
@@ -103,7 +109,7 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
                 // Only replications of the same index share their chance.
                 let pairs = first.iter().filter_map(|(r, a)| v.get(r).map(|b| (*a, *b)));
                 let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
-                let difference = paired(&a, &b, level);
+                let difference = paired_difference(&a, &b, level);
                 difference.n == 0 || difference.low() <= 0.0 || difference.mean <= INDIFFERENT * mean(first)
             });
             let as_good = as_good.map(|(name, _)| name.clone()).collect();
@@ -111,22 +117,26 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
                 .then(|| measured.last())
                 .flatten()
                 .map(|(name, v)| (name.clone(), mean(v) / mean(&measured[0].1)));
-            Advice { at, best, as_good, worst, kept: within_limit, excluded, nearest }
+            AdviceEntry { point: at, best, as_good, worst, within_limit, excluded, nearest }
         })
         .collect()
 }
 
 /// What a short recommendation says, a line for each place.
-pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<String> {
+pub(super) fn describe_advice(
+    said: &StudyRecommendation,
+    plan: &StudyPlan,
+    results: &SweepResults,
+) -> Vec<String> {
     /// More lines than this are a table's affair.
     const FEW: usize = 12;
-    let advice = advise(said, plan, results);
+    let advice = derive_advice(said, plan, results);
     if advice.len() > FEW {
         return Vec::new();
     }
     let decided = name_deciding_axes(said, plan, &advice);
-    let sentence = |a: Advice| {
-        let at: Vec<String> = a.at.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
+    let sentence = |a: AdviceEntry| {
+        let at: Vec<String> = a.point.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
         let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join("; ")) };
         let Some((name, estimate)) = a.best else {
             let (nearest, estimate) = a.nearest?;
@@ -137,7 +147,7 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
                 [] => String::new(),
                 _ => format!(" Farther from it: {}.", others.join("; ")),
             };
-            let value = told(&estimate, metric, plan);
+            let value = format_estimate(&estimate, metric, plan);
             return Some(format!(
                 "{at}none is within the limit; nearest is {nearest} ({metric} {value}).{others}"
             ));
@@ -152,7 +162,7 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
         Some(format!(
             "{at}use {name} ({} {}).{as_good}{excluded}",
             said.metric,
-            told(&estimate, &said.metric, plan)
+            format_estimate(&estimate, &said.metric, plan)
         ))
     };
     advice.into_iter().filter_map(sentence).chain(decided).collect()
@@ -160,23 +170,23 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
 
 /// Where another axis of named cases decides whether a choice stays within the limit, a sentence for each: what looks like the
 /// choice's own fault is not.
-fn name_deciding_axes(said: &Recommendation, plan: &Plan, advice: &[Advice]) -> Vec<String> {
+fn name_deciding_axes(said: &StudyRecommendation, plan: &StudyPlan, advice: &[AdviceEntry]) -> Vec<String> {
     let named = |axis: &&PlannedAxis| axis.values.iter().any(|value| value.number.is_none());
     let others = plan.axes.iter().filter(|axis| !said.choose.0.contains(&axis.name)).filter(named);
     // What is said, and the places of which it holds.
     let mut all: Vec<(String, Vec<String>)> = Vec::new();
     for axis in others {
-        let mut rests: Vec<Point> = Vec::new();
-        for rest in advice.iter().map(|a| a.at.without(&axis.name)) {
+        let mut rests: Vec<GridPoint> = Vec::new();
+        for rest in advice.iter().map(|a| a.point.without_axis(&axis.name)) {
             if !rests.contains(&rest) {
                 rests.push(rest);
             }
         }
         for rest in rests {
-            let there = || advice.iter().filter(|a| a.at.without(&axis.name) == rest);
-            let with = |of: fn(&Advice) -> &Vec<String>, name: &String| -> Vec<&str> {
+            let there = || advice.iter().filter(|a| a.point.without_axis(&axis.name) == rest);
+            let with = |of: fn(&AdviceEntry) -> &Vec<String>, name: &String| -> Vec<&str> {
                 let at = there().filter(|a| of(a).contains(name));
-                at.filter_map(|a| a.at.get(&axis.name)).collect()
+                at.filter_map(|a| a.point.get(&axis.name)).collect()
             };
             let mut choices: Vec<&String> = Vec::new();
             for name in there().flat_map(|a| &a.excluded) {
@@ -185,7 +195,7 @@ fn name_deciding_axes(said: &Recommendation, plan: &Plan, advice: &[Advice]) -> 
                 }
             }
             for name in choices {
-                let (kept, out) = (with(|a| &a.kept, name), with(|a| &a.excluded, name));
+                let (kept, out) = (with(|a| &a.within_limit, name), with(|a| &a.excluded, name));
                 if kept.is_empty() {
                     continue;
                 }
@@ -211,19 +221,21 @@ fn name_deciding_axes(said: &Recommendation, plan: &Plan, advice: &[Advice]) -> 
 }
 
 /// A metric's mean with its interval and unit: `1.67 ± 0.09 s`, `97.9 ± 0.4 %`.
-fn told(estimate: &Estimate, metric: &str, plan: &Plan) -> String {
-    let metric = plan.points.first().and_then(|first| metrics::find(metric, &first.scenario));
+fn format_estimate(estimate: &MeanEstimate, metric: &str, plan: &StudyPlan) -> String {
+    let metric = plan.points.first().and_then(|first| metrics::find_metric(metric, &first.scenario));
     let (scale, unit) = match metric {
         Some(metric) if metric.share => (100.0, "%"),
         Some(metric) => (1.0, metric.unit),
         None => (1.0, ""),
     };
-    format!("{} {unit}", sure(scale * estimate.mean, scale * estimate.half_width)).trim_end().to_owned()
+    format!("{} {unit}", format_significant(scale * estimate.mean, scale * estimate.half_width))
+        .trim_end()
+        .to_owned()
 }
 
 /// What a study's recommendations say, a line each, below their titles; those with many lines are the report's affair.
-pub fn answers(file: &StudyFile, plan: &Plan, results: &Results) -> Vec<String> {
-    let said = file.recommendations.iter().map(|said| (said, findings(said, plan, results)));
+pub fn describe_recommendations(file: &StudyFile, plan: &StudyPlan, results: &SweepResults) -> Vec<String> {
+    let said = file.recommendations.iter().map(|said| (said, describe_advice(said, plan, results)));
     let said = said.filter(|(_, findings)| !findings.is_empty());
     said.flat_map(|(said, findings)| {
         std::iter::once(format!("{}:", said.title))
@@ -233,68 +245,75 @@ pub fn answers(file: &StudyFile, plan: &Plan, results: &Results) -> Vec<String> 
 }
 
 /// A limit as the study writes it.
-fn shown(value: &Value) -> String {
+fn format_limit(value: &ConfigValue) -> String {
     match value {
-        Value::Text(text) => text.clone(),
+        ConfigValue::Text(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
 /// A recommendation as a part of the report.
-pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, results: &Results) -> Section {
-    let metric = metrics::find(&said.metric, file);
+pub(super) fn build_recommendation_section(
+    said: &StudyRecommendation,
+    file: &StudyFile,
+    plan: &StudyPlan,
+    results: &SweepResults,
+) -> ReportSection {
+    let metric = metrics::find_metric(&said.metric, file);
     let (about, unit) = metric.map_or((said.metric.as_str(), ""), |m| (m.about, m.unit));
     let others: Vec<_> = plan.axes.iter().filter(|a| !said.choose.0.contains(&a.name)).collect();
-    let mut columns: Vec<Column> = others.iter().map(|a| Column::new(a.label.as_str(), "")).collect();
+    let mut columns: Vec<ReportColumn> =
+        others.iter().map(|a| ReportColumn::new(a.label.as_str(), "")).collect();
     columns.extend([
-        Column::new("Use", ""),
-        Column::new(about, unit),
-        Column::new("As good", ""),
-        Column::new("Worst", ""),
-        Column::new("times the best", ""),
+        ReportColumn::new("Use", ""),
+        ReportColumn::new(about, unit),
+        ReportColumn::new("As good", ""),
+        ReportColumn::new("Worst", ""),
+        ReportColumn::new("times the best", ""),
     ]);
     if said.limit.is_some() {
-        columns.push(Column::new("Not within the limit", ""));
-        columns.push(Column::new("Nearest to it", ""));
+        columns.push(ReportColumn::new("Not within the limit", ""));
+        columns.push(ReportColumn::new("Nearest to it", ""));
     }
     let listed = |names: &[String]| match names {
-        [] => Cell::Empty,
-        names => Cell::from(names.join("; ")),
+        [] => TableCell::Empty,
+        names => TableCell::from(names.join("; ")),
     };
-    let rows = advise(said, plan, results).into_iter().map(|advice| {
-        let settings = others.iter().map(|a| Cell::from(advice.at.get(&a.name).unwrap_or_default()));
+    let rows = derive_advice(said, plan, results).into_iter().map(|advice| {
+        let settings = others.iter().map(|a| TableCell::from(advice.point.get(&a.name).unwrap_or_default()));
         let (name, value) = match advice.best {
-            Some((name, estimate)) => (Cell::from(name), Cell::from(estimate)),
-            None => (Cell::Empty, Cell::Empty),
+            Some((name, estimate)) => (TableCell::from(name), TableCell::from(estimate)),
+            None => (TableCell::Empty, TableCell::Empty),
         };
         let (worst, times) = match advice.worst {
             // To two places: more would pretend.
             Some((name, times)) if times.is_finite() => {
-                (Cell::from(name), Cell::from(libm::round(times * 100.0) / 100.0))
+                (TableCell::from(name), TableCell::from(libm::round(times * 100.0) / 100.0))
             }
             // Nothing is so many times zero.
-            Some((name, _)) => (Cell::from(name), Cell::Empty),
-            None => (Cell::Empty, Cell::Empty),
+            Some((name, _)) => (TableCell::from(name), TableCell::Empty),
+            None => (TableCell::Empty, TableCell::Empty),
         };
-        let mut row: Vec<Cell> = settings.collect();
+        let mut row: Vec<TableCell> = settings.collect();
         row.extend([name, value, listed(&advice.as_good), worst, times]);
         if said.limit.is_some() {
             row.push(listed(&advice.excluded));
             let nearest = advice.nearest.zip(said.limit.as_ref());
-            row.push(nearest.map_or(Cell::Empty, |((name, estimate), limit)| {
-                Cell::from(format!("{name} ({})", told(&estimate, &limit.metric, plan)))
+            row.push(nearest.map_or(TableCell::Empty, |((name, estimate), limit)| {
+                TableCell::from(format!("{name} ({})", format_estimate(&estimate, &limit.metric, plan)))
             }));
         }
         row
     });
     let limit = said.limit.as_ref().map_or(String::new(), |limit| {
-        let bound =
-            |bound: &Option<Value>, word| bound.as_ref().map(|value| format!("{word} {}", shown(value)));
+        let bound = |bound: &Option<ConfigValue>, word| {
+            bound.as_ref().map(|value| format!("{word} {}", format_limit(value)))
+        };
         let bounds: Vec<String> =
             bound(&limit.least, "below").into_iter().chain(bound(&limit.most, "above")).collect();
         format!(" What has {} {} is left out.", limit.metric, bounds.join(", or "))
     });
-    Section {
+    ReportSection {
         title: said.title.clone(),
         text: format!(
             "{} The smallest {} is best;{} as good is what the paired difference cannot tell from it, or what is \
@@ -307,23 +326,27 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         .trim()
         .to_owned(),
         figures: Vec::new(),
-        tables: vec![Table { title: String::new(), columns, rows: rows.collect(), folded: false }],
+        tables: vec![ReportTable { title: String::new(), columns, rows: rows.collect(), folded: false }],
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::Facts;
-    use usher_observe::Row;
-    use usher_scenario::model::Value;
-    use usher_scenario::{Mode, Overrides, Study};
+    use crate::sweep::RunFacts;
+    use usher_observe::ResultRow;
+    use usher_scenario::model::ConfigValue;
+    use usher_scenario::{PlanOverrides, Study, StudyMode};
 
     /// What all share by replication.
     const CHANCE: [f64; 5] = [1.0, 5.0, 2.0, 8.0, 3.0];
 
-    fn rows(point: &Point, metric: &str, values: impl IntoIterator<Item = (u32, f64)>) -> Vec<Row> {
-        let row = |(replication, value)| Row {
+    fn make_rows(
+        point: &GridPoint,
+        metric: &str,
+        values: impl IntoIterator<Item = (u32, f64)>,
+    ) -> Vec<ResultRow> {
+        let row = |(replication, value)| ResultRow {
             study: "s".into(),
             point: point.clone(),
             replication,
@@ -333,11 +356,11 @@ mod tests {
         values.into_iter().map(row).collect()
     }
 
-    fn results(rows: Vec<Row>) -> Results {
-        Results {
+    fn results_from_rows(rows: Vec<ResultRow>) -> SweepResults {
+        SweepResults {
             rows,
             points: Vec::new(),
-            facts: Facts::default(),
+            facts: RunFacts::default(),
             failures: Vec::new(),
             resumed: 0,
             broken: None,
@@ -348,18 +371,18 @@ mod tests {
     #[test]
     fn advice_is_of_pairs_within_the_limit() {
         let study = Study::open("aaa-advice").unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let said = &study.file().recommendations[0];
-        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
-        let place = |p: &Point| split(said, p).unwrap().0;
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
+        let place = |p: &GridPoint| split_point(said, p).unwrap().0;
         let first = place(&whole[0]);
-        let choices: Vec<&Point> = whole.iter().filter(|p| place(p) == first).collect();
-        let name = |i: usize| split(said, choices[i]).unwrap().1;
+        let choices: Vec<&GridPoint> = whole.iter().filter(|p| place(p) == first).collect();
+        let name = |i: usize| split_point(said, choices[i]).unwrap().1;
         let delays = |i: usize, times: f64, more: f64, from: usize| {
             let values = CHANCE.iter().enumerate().skip(from);
-            rows(choices[i], &said.metric, values.map(|(r, v)| (r as u32, v * times + more)))
+            make_rows(choices[i], &said.metric, values.map(|(r, v)| (r as u32, v * times + more)))
         };
-        let failures = |i: usize, share: f64| rows(choices[i], "failures", [(0, share)]);
+        let failures = |i: usize, share: f64| make_rows(choices[i], "failures", [(0, share)]);
         let mut all = [
             // Lacks the first replication, and by the order of what is left it would be paired with the wrong ones.
             delays(0, 1.0, 0.2, 1),
@@ -373,11 +396,11 @@ mod tests {
         .concat();
         let second = whole.iter().map(place).find(|p| *p != first).unwrap();
         for point in whole.iter().filter(|p| place(p) == second) {
-            all.extend(rows(point, "failures", [(0, 0.5)]));
-            all.extend(rows(point, &said.metric, [(0, 1.0)]));
+            all.extend(make_rows(point, "failures", [(0, 0.5)]));
+            all.extend(make_rows(point, &said.metric, [(0, 1.0)]));
         }
-        let advice = advise(said, &plan, &results(all));
-        let of = |at: &Point| advice.iter().find(|a| a.at == *at).unwrap();
+        let advice = derive_advice(said, &plan, &results_from_rows(all));
+        let of = |at: &GridPoint| advice.iter().find(|a| a.point == *at).unwrap();
 
         let here = of(&first);
         let (best, estimate) = here.best.clone().unwrap();
@@ -389,29 +412,33 @@ mod tests {
 
         let none = of(&second);
         assert_eq!((&none.best, &none.worst, none.as_good.len()), (&None, &None, 0));
-        assert_eq!((none.excluded.len(), none.kept.len()), (choices.len(), 0));
+        assert_eq!((none.excluded.len(), none.within_limit.len()), (choices.len(), 0));
         assert!(none.nearest.as_ref().is_some_and(|(name, e)| *name == none.excluded[0] && e.mean == 0.5));
-        assert_eq!((here.kept.len(), &here.nearest), (choices.len() - 1, &None));
+        assert_eq!((here.within_limit.len(), &here.nearest), (choices.len() - 1, &None));
     }
 
     #[test]
     fn what_is_held_elsewhere_is_not_compared() {
         let study = Study::open("aaa-advice").unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let mut said = study.file().recommendations[0].clone();
-        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
         let radius = ["RADIUS, RFC 5080", "RADIUS, every 1 s"];
         let quick =
-            |p: &Point| if p.get("transport").is_some_and(|t| radius.contains(&t)) { 2.0 } else { 1.0 };
-        let all: Vec<Row> =
-            whole.iter().flat_map(|p| rows(p, &said.metric, [(0, quick(p)), (1, quick(p))])).collect();
-        let best = |said: &Recommendation| advise(said, &plan, &results(all.clone()))[0].clone();
+            |p: &GridPoint| if p.get("transport").is_some_and(|t| radius.contains(&t)) { 2.0 } else { 1.0 };
+        let all: Vec<ResultRow> =
+            whole.iter().flat_map(|p| make_rows(p, &said.metric, [(0, quick(p)), (1, quick(p))])).collect();
+        let best = |said: &StudyRecommendation| {
+            derive_advice(said, &plan, &results_from_rows(all.clone()))[0].clone()
+        };
         assert_eq!(best(&said).best.unwrap().0, "Diameter/TCP");
         assert!(best(&said).worst.is_some_and(|(name, _)| radius.contains(&name.as_str())));
-        said.filter =
-            [("transport".to_owned(), Value::Array(radius.map(|r| Value::Text(r.into())).to_vec()))]
-                .into_iter()
-                .collect();
+        said.filter = [(
+            "transport".to_owned(),
+            ConfigValue::Array(radius.map(|r| ConfigValue::Text(r.into())).to_vec()),
+        )]
+        .into_iter()
+        .collect();
         let held = best(&said);
         assert_eq!(
             (held.best.unwrap().0.as_str(), held.as_good.as_slice()),
@@ -422,8 +449,9 @@ mod tests {
     #[test]
     fn a_value_without_an_interval_has_digits_of_its_own() {
         let study = Study::open("aaa-advice").unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-        let told = |mean, half_width| told(&Estimate { mean, half_width, n: 5 }, "delay.mean", &plan);
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
+        let told =
+            |mean, half_width| format_estimate(&MeanEstimate { mean, half_width, n: 5 }, "delay.mean", &plan);
         assert_eq!(told(0.000_003, 0.0), "0.00000300 s");
         assert_eq!(told(784_320.0, 0.0), "784320 s");
         assert_eq!(told(1.234, f64::INFINITY), "1.23 s");
@@ -433,21 +461,22 @@ mod tests {
     #[test]
     fn names_with_commas_are_told_apart() {
         let study = Study::open("aaa-advice").unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let mut said = study.file().recommendations[0].clone();
-        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
-        let place = split(&said, &whole[0]).unwrap().0;
-        said.filter = place.axes().map(|(a, v)| (a.to_owned(), Value::Text(v.to_owned()))).collect();
-        let here = whole.iter().filter(|p| split(&said, p).unwrap().0 == place);
-        let names: Vec<String> = here.clone().map(|p| split(&said, p).unwrap().1).collect();
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
+        let place = split_point(&said, &whole[0]).unwrap().0;
+        said.filter = place.axes().map(|(a, v)| (a.to_owned(), ConfigValue::Text(v.to_owned()))).collect();
+        let here = whole.iter().filter(|p| split_point(&said, p).unwrap().0 == place);
+        let names: Vec<String> = here.clone().map(|p| split_point(&said, p).unwrap().1).collect();
         assert!(names.len() > 2 && names.iter().any(|name| name.contains(", ")), "{names:?}");
-        let all: Vec<Row> = here.flat_map(|p| rows(p, &said.metric, [(0, 2.0), (1, 2.0)])).collect();
-        let found = findings(&said, &plan, &results(all.clone()));
+        let all: Vec<ResultRow> =
+            here.flat_map(|p| make_rows(p, &said.metric, [(0, 2.0), (1, 2.0)])).collect();
+        let found = describe_advice(&said, &plan, &results_from_rows(all.clone()));
         let others = format!(" 2.00 s). As good: {}.", names[1..].join("; "));
         assert!(found.len() == 1 && found[0].ends_with(&others), "{found:?}");
-        let fail = |row: &Row| Row { metric: "failures".into(), value: 0.5, ..row.clone() };
-        let failed: Vec<Row> = all.iter().map(fail).chain(all.clone()).collect();
-        let found = findings(&said, &plan, &results(failed));
+        let fail = |row: &ResultRow| ResultRow { metric: "failures".into(), value: 0.5, ..row.clone() };
+        let failed: Vec<ResultRow> = all.iter().map(fail).chain(all.clone()).collect();
+        let found = describe_advice(&said, &plan, &results_from_rows(failed));
         let nearest = format!("none is within the limit; nearest is {} (failures 50.0 %).", names[0]);
         assert!(found[0].contains(&nearest), "{found:?}");
         assert!(found[0].ends_with(&format!(" Farther from it: {}.", names[1..].join("; "))), "{found:?}");
@@ -457,15 +486,20 @@ mod tests {
     fn of_template(within: impl Fn(&str, &str) -> f64) -> Vec<String> {
         let template = usher_scenario::TEMPLATES.iter().find(|template| template.kind == "eap").unwrap();
         let study = Study::parse("t", "t.toml", template.text).unwrap();
-        let mut overrides = Overrides::default();
-        overrides.set("loss=3 %").unwrap();
-        let plan = study.plan(Mode::Default, &overrides).unwrap();
-        let of = |point: &usher_scenario::Point| {
-            let whole = crate::sweep::plan::point(point);
+        let mut overrides = PlanOverrides::default();
+        overrides.add_setting("loss=3 %").unwrap();
+        let plan = study.build_plan(StudyMode::Default, &overrides).unwrap();
+        let of = |point: &usher_scenario::PlanPoint| {
+            let whole = crate::sweep::plan::to_row_point(point);
             let share = within(whole.get("protocol").unwrap(), whole.get("nagle").unwrap());
-            [rows(&whole, "within(5 s)", [(0, share)]), rows(&whole, "delay.p99", [(0, 1.0)])].concat()
+            [make_rows(&whole, "within(5 s)", [(0, share)]), make_rows(&whole, "delay.p99", [(0, 1.0)])]
+                .concat()
         };
-        findings(&study.file().recommendations[0], &plan, &results(plan.points.iter().flat_map(of).collect()))
+        describe_advice(
+            &study.file().recommendations[0],
+            &plan,
+            &results_from_rows(plan.points.iter().flat_map(of).collect()),
+        )
     }
 
     #[test]
@@ -492,35 +526,36 @@ mod tests {
     #[test]
     fn nothing_is_so_many_times_a_best_of_zero() {
         let study = Study::open("aaa-advice").unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let said = &study.file().recommendations[0];
-        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
         for others in [0.0, 1.0] {
-            let of = |(i, p): (usize, &Point)| {
+            let of = |(i, p): (usize, &GridPoint)| {
                 let value = if i == 0 { 0.0 } else { others };
-                rows(p, &said.metric, [(0, value), (1, value)])
+                make_rows(p, &said.metric, [(0, value), (1, value)])
             };
-            let all: Vec<Row> = whole.iter().enumerate().flat_map(of).collect();
-            let section = section(said, study.file(), &plan, &results(all));
+            let all: Vec<ResultRow> = whole.iter().enumerate().flat_map(of).collect();
+            let section = build_recommendation_section(said, study.file(), &plan, &results_from_rows(all));
             let table = &section.tables[0];
             let times = table.columns.iter().position(|c| c.title == "times the best").unwrap();
-            assert_eq!(table.rows[0][times], Cell::Empty);
-            assert_ne!(table.rows[0][times - 1], Cell::Empty, "the worst has a name all the same");
+            assert_eq!(table.rows[0][times], TableCell::Empty);
+            assert_ne!(table.rows[0][times - 1], TableCell::Empty, "the worst has a name all the same");
         }
     }
 
     #[test]
     fn several_axes_may_be_chosen_on_together() {
         let study = Study::open("aaa-advice").unwrap();
-        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let mut said = study.file().recommendations[0].clone();
         said.choose.0.insert(0, "delay".to_owned());
-        let whole = crate::sweep::plan::point(&plan.points[0]);
-        let (at, choice) = split(&said, &whole).unwrap();
+        let whole = crate::sweep::plan::to_row_point(&plan.points[0]);
+        let (at, choice) = split_point(&said, &whole).unwrap();
         assert_eq!(choice, "1 ms, RADIUS, RFC 5080");
         assert_eq!((at.get("delay"), at.get("transport")), (None, None));
         assert_eq!((at.get("loss"), at.get("rate")), (whole.get("loss"), whole.get("rate")));
-        let places = |said: &Recommendation| advise(said, &plan, &results(Vec::new())).len();
+        let places =
+            |said: &StudyRecommendation| derive_advice(said, &plan, &results_from_rows(Vec::new())).len();
         assert_eq!(2 * places(&said), places(&study.file().recommendations[0]));
     }
 }

@@ -1,14 +1,14 @@
 //! Single dialogues, for figures of their distribution and their course: of a point's first replication, which is run once more.
 
-use super::report::parted;
+use super::report::curve_parts;
 use super::{RunError, report};
-use crate::world::{World, WorldError};
+use crate::world::{ScenarioRun, WorldError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_report::{Kind, Point, Series};
+use usher_report::{FigureSeries, SeriesKind, SeriesPoint};
 use usher_scenario::model::{self, FigureKind};
-use usher_scenario::{Plan, metrics};
+use usher_scenario::{StudyPlan, metrics};
 
 /// The most points of a curve.
 const CURVE: usize = 200;
@@ -17,22 +17,22 @@ const PARTS: usize = 50;
 
 /// A dialogue that ended.
 #[derive(Clone, PartialEq, Debug)]
-struct Sample {
+struct DialogueSample {
     workload: String,
     /// When it began, in seconds since the counted time did.
-    began: f64,
+    start_seconds: f64,
     /// How long it took, in seconds; nothing where it did not end well.
     delay: Option<f64>,
 }
 
 /// The dialogues of points by their place in the plan.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Samples {
-    of_points: BTreeMap<usize, Vec<Sample>>,
+pub struct DialogueSamples {
+    of_points: BTreeMap<usize, Vec<DialogueSample>>,
     cut_short: bool,
 }
 
-impl Samples {
+impl DialogueSamples {
     /// True where an interrupt left points out.
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
@@ -40,13 +40,14 @@ impl Samples {
 }
 
 /// Runs the first replication of each point that a figure of single dialogues is of. None is begun after `interrupt` is set, and
-/// that under way is given up: what is missing then is [said](Samples::is_cut_short).
+/// that under way is given up: what is missing then is [said](DialogueSamples::is_cut_short).
 ///
 /// # Errors
 /// A point cannot be run.
-pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunError> {
-    let of_dialogues: Vec<&model::Figure> = plan.figures.iter().filter(|f| f.kind.of_dialogues()).collect();
-    let mut samples = Samples::default();
+pub fn sample_dialogues(plan: &StudyPlan, interrupt: &Arc<AtomicBool>) -> Result<DialogueSamples, RunError> {
+    let of_dialogues: Vec<&model::StudyFigure> =
+        plan.figures.iter().filter(|f| f.kind.of_dialogues()).collect();
+    let mut samples = DialogueSamples::default();
     for point in &plan.points {
         let wanted = of_dialogues.iter().any(|said| report::is_at(said, point));
         if !wanted {
@@ -56,8 +57,9 @@ pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunE
             samples.cut_short = true;
             break;
         }
-        let world = World::watched(&point.scenario, point.seed(0), None).map_err(RunError::new)?;
-        let watched = match world.until(Some(interrupt)).run() {
+        let world = ScenarioRun::new_observed(&point.scenario, point.replication_seed(0), None)
+            .map_err(RunError::new)?;
+        let watched = match world.with_stop_flag(Some(interrupt)).run_to_end() {
             Ok(result) => result.watched,
             Err(WorldError::Stopped) => {
                 samples.cut_short = true;
@@ -66,9 +68,9 @@ pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunE
             Err(error) => return Err(RunError::new(error)),
         };
         let Some(watched) = watched else { continue };
-        let sample = |d: crate::world::Dialogue| Sample {
-            began: d.began.since(watched.from).as_secs_f64(),
-            delay: d.completed.then(|| d.ended.since(d.began).as_secs_f64()),
+        let sample = |d: crate::world::ObservedDialogue| DialogueSample {
+            start_seconds: d.started_at.duration_since(watched.from).as_secs_f64(),
+            delay: d.completed.then(|| d.ended_at.duration_since(d.started_at).as_secs_f64()),
             workload: d.workload,
         };
         samples
@@ -79,28 +81,33 @@ pub fn samples(plan: &Plan, interrupt: &Arc<AtomicBool>) -> Result<Samples, RunE
 }
 
 /// The curves of a figure of single dialogues, each with what it is of.
-pub(super) fn curves(said: &model::Figure, plan: &Plan, samples: &Samples) -> Vec<(Series, Vec<String>)> {
+pub(super) fn draw_curves(
+    said: &model::StudyFigure,
+    plan: &StudyPlan,
+    samples: &DialogueSamples,
+) -> Vec<(FigureSeries, Vec<String>)> {
     let metric = said.y.0.first().map_or("", String::as_str);
-    let curve = |point: &usher_scenario::Point| {
+    let curve = |point: &usher_scenario::PlanPoint| {
         let all = samples.of_points.get(&point.index).filter(|_| report::is_at(said, point))?;
         let own = |workload: &str| metric.strip_suffix(workload).is_some_and(|rest| rest.ends_with('.'));
-        let of: Vec<&Sample> = all.iter().filter(|s| s.workload.is_empty() || own(&s.workload)).collect();
+        let of: Vec<&DialogueSample> =
+            all.iter().filter(|s| s.workload.is_empty() || own(&s.workload)).collect();
         let points = match said.kind {
-            FigureKind::Time => course(&of, point.scenario.run.duration.get().as_secs_f64()),
-            _ => distribution(&of),
+            FigureKind::Time => delay_over_time(&of, point.scenario.run.duration.get().as_secs_f64()),
+            _ => delay_distribution(&of),
         };
-        let parts = parted(said, point, metric, "");
+        let parts = curve_parts(said, point, metric, "");
         let name = match said.series.is_empty() {
             true => metric.to_owned(),
             false => parts[..said.series.len()].join(", "),
         };
-        Some((Series { name, kind: Kind::Trace, points, names: Vec::new() }, parts))
+        Some((FigureSeries { name, kind: SeriesKind::Trace, points, names: Vec::new() }, parts))
     };
     plan.points.iter().filter_map(curve).filter(|(series, _)| !series.points.is_empty()).collect()
 }
 
 /// The share of the dialogues that were done within a time, in per cent.
-fn distribution(samples: &[&Sample]) -> Vec<Point> {
+fn delay_distribution(samples: &[&DialogueSample]) -> Vec<SeriesPoint> {
     let mut delays: Vec<f64> = samples.iter().filter_map(|s| s.delay).collect();
     delays.sort_by(f64::total_cmp);
     let share = |rank: usize| 100.0 * rank as f64 / samples.len() as f64;
@@ -108,26 +115,28 @@ fn distribution(samples: &[&Sample]) -> Vec<Point> {
     let last = delays.len() - 1;
     let steps = last.min(CURVE);
     let ranks = (0..=steps).map(|step| (step * last).checked_div(steps).unwrap_or(0));
-    let of_ranks = ranks.map(|rank| Point::exact(delays[rank], share(rank + 1)));
-    std::iter::once(Point::exact(*first, 0.0)).chain(of_ranks).collect()
+    let of_ranks = ranks.map(|rank| SeriesPoint::from_exact(delays[rank], share(rank + 1)));
+    std::iter::once(SeriesPoint::from_exact(*first, 0.0)).chain(of_ranks).collect()
 }
 
 /// The mean delay of those that began in each part of so many seconds.
-fn course(samples: &[&Sample], duration: f64) -> Vec<Point> {
+fn delay_over_time(samples: &[&DialogueSample], duration: f64) -> Vec<SeriesPoint> {
     let width = duration / PARTS as f64;
     let mut parts = [(0.0, 0u32); PARTS];
     for sample in samples {
         let Some(delay) = sample.delay else { continue };
-        if let Some((sum, n)) = parts.get_mut((sample.began / width) as usize) {
+        if let Some((sum, n)) = parts.get_mut((sample.start_seconds / width) as usize) {
             (*sum, *n) = (*sum + delay, *n + 1);
         }
     }
     let parts = parts.iter().enumerate().filter(|(_, (_, n))| *n > 0);
-    parts.map(|(i, (sum, n))| Point::exact((i as f64 + 0.5) * width, sum / f64::from(*n))).collect()
+    parts
+        .map(|(i, (sum, n))| SeriesPoint::from_exact((i as f64 + 0.5) * width, sum / f64::from(*n)))
+        .collect()
 }
 
 /// What a figure of single dialogues says of itself.
-pub(super) fn beneath(said: &model::Figure) -> &'static str {
+pub(super) fn dialogue_figure_text(said: &model::StudyFigure) -> &'static str {
     match said.kind {
         FigureKind::Cdf => {
             "Of the dialogues of each point's first replication that ended; those that failed were not done within any time."
@@ -143,45 +152,58 @@ pub(super) fn beneath(said: &model::Figure) -> &'static str {
 }
 
 /// The axes of a figure of single dialogues.
-pub(super) fn axes(said: &model::Figure, file: &model::StudyFile) -> [usher_report::Axis; 2] {
+pub(super) fn dialogue_axes(
+    said: &model::StudyFigure,
+    file: &model::StudyFile,
+) -> [usher_report::FigureAxis; 2] {
     let metric = said.y.0.first().map_or("", String::as_str);
-    let unit = metrics::find(metric, file).map_or("s", |m| m.unit);
+    let unit = metrics::find_metric(metric, file).map_or("s", |m| m.unit);
     let title = |default: &str| said.y_title.clone().unwrap_or_else(|| default.to_owned());
     let [x, y] = match said.kind {
         FigureKind::Time => [("beginning of the dialogue", "s"), ("mean delay", unit)],
         _ => [("delay", unit), ("dialogues done within it", "%")],
     };
-    [usher_report::Axis::new(x.0, x.1), usher_report::Axis::new(title(y.0), y.1)]
+    [usher_report::FigureAxis::new(x.0, x.1), usher_report::FigureAxis::new(title(y.0), y.1)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sample(began: f64, delay: Option<f64>) -> Sample {
-        Sample { workload: String::new(), began, delay }
+    fn make_sample(began: f64, delay: Option<f64>) -> DialogueSample {
+        DialogueSample { workload: String::new(), start_seconds: began, delay }
     }
 
     #[test]
     fn a_distribution_counts_those_that_failed() {
-        let samples =
-            [sample(0.0, Some(3.0)), sample(0.0, Some(1.0)), sample(0.0, None), sample(0.0, Some(2.0))];
+        let samples = [
+            make_sample(0.0, Some(3.0)),
+            make_sample(0.0, Some(1.0)),
+            make_sample(0.0, None),
+            make_sample(0.0, Some(2.0)),
+        ];
         let got: Vec<(f64, f64)> =
-            distribution(&samples.iter().collect::<Vec<_>>()).iter().map(|p| (p.x, p.mean)).collect();
+            delay_distribution(&samples.iter().collect::<Vec<_>>()).iter().map(|p| (p.x, p.mean)).collect();
         assert_eq!(got, [(1.0, 0.0), (1.0, 25.0), (2.0, 50.0), (3.0, 75.0)]);
-        let many: Vec<Sample> = (0..5000).map(|i| sample(0.0, Some(f64::from(i)))).collect();
-        let curve = distribution(&many.iter().collect::<Vec<_>>());
+        let many: Vec<DialogueSample> = (0..5000).map(|i| make_sample(0.0, Some(f64::from(i)))).collect();
+        let curve = delay_distribution(&many.iter().collect::<Vec<_>>());
         assert!(curve.len() <= CURVE + 2);
         assert_eq!(curve.last().map(|p| (p.x, p.mean)), Some((4999.0, 100.0)));
-        assert!(distribution(&[]).is_empty());
+        assert!(delay_distribution(&[]).is_empty());
     }
 
     #[test]
     fn a_course_is_of_when_dialogues_began() {
-        let samples =
-            [sample(0.5, Some(1.0)), sample(1.9, Some(3.0)), sample(99.0, Some(5.0)), sample(3.0, None)];
-        let got: Vec<(f64, f64)> =
-            course(&samples.iter().collect::<Vec<_>>(), 100.0).iter().map(|p| (p.x, p.mean)).collect();
+        let samples = [
+            make_sample(0.5, Some(1.0)),
+            make_sample(1.9, Some(3.0)),
+            make_sample(99.0, Some(5.0)),
+            make_sample(3.0, None),
+        ];
+        let got: Vec<(f64, f64)> = delay_over_time(&samples.iter().collect::<Vec<_>>(), 100.0)
+            .iter()
+            .map(|p| (p.x, p.mean))
+            .collect();
         assert_eq!(got, [(1.0, 2.0), (99.0, 5.0)]);
     }
 }

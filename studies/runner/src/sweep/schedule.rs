@@ -1,47 +1,47 @@
 //! Which replication runs next, and which are kept. A pure state machine: it knows no threads.
 
-use super::{Facts, Goal, Outcome};
-use usher_observe::stats::Stop;
+use super::{PointGoal, ReplicationOutcome, RunFacts};
+use usher_observe::stats::StopDecision;
 
 /// What is known of one replication.
 #[derive(Clone, Debug)]
-enum Slot {
+enum ReplicationSlot {
     Open,
     Running,
-    Done(Outcome),
+    Done(ReplicationOutcome),
     Failed,
 }
 
 /// One point's replications.
 #[derive(Debug)]
-struct State {
-    slots: Vec<Slot>,
+struct PointState {
+    slots: Vec<ReplicationSlot>,
     /// Replications from index 0 without a gap that are done.
     done: u32,
     /// For each watched metric its value in every done replication.
     series: Vec<Vec<Option<f64>>>,
-    stop: Option<Stop>,
+    stop: Option<StopDecision>,
 }
 
-impl State {
+impl PointState {
     /// Nothing more is to be run: it has stopped, or the next replication to be judged failed.
-    fn finished(&self) -> bool {
-        self.stop.is_some() || matches!(self.slots.get(self.done as usize), Some(Slot::Failed))
+    fn is_finished(&self) -> bool {
+        self.stop.is_some() || matches!(self.slots.get(self.done as usize), Some(ReplicationSlot::Failed))
     }
 }
 
 /// The state of a whole sweep.
 #[derive(Debug)]
-pub(super) struct Schedule<'a> {
-    goals: &'a [Goal],
-    states: Vec<State>,
+pub(super) struct SweepSchedule<'a> {
+    goals: &'a [PointGoal],
+    states: Vec<PointState>,
     /// No point before this one has anything left to start.
     first: usize,
 }
 
-impl<'a> Schedule<'a> {
-    pub(super) fn new(goals: &'a [Goal]) -> Self {
-        let state = |g: &Goal| State {
+impl<'a> SweepSchedule<'a> {
+    pub(super) fn new(goals: &'a [PointGoal]) -> Self {
+        let state = |g: &PointGoal| PointState {
             slots: Vec::new(),
             done: 0,
             series: vec![Vec::new(); g.watched.len()],
@@ -52,13 +52,13 @@ impl<'a> Schedule<'a> {
 
     /// The next replication to run, as (point, replication), marked as running. Replications that are
     /// certainly needed come first; then, at most `ahead` beyond what is judged, such as may be needed.
-    pub(super) fn next(&mut self, ahead: u32) -> Option<(usize, u32)> {
-        while self.states.get(self.first).is_some_and(State::finished) {
+    pub(super) fn start_next(&mut self, ahead: u32) -> Option<(usize, u32)> {
+        while self.states.get(self.first).is_some_and(PointState::is_finished) {
             self.first += 1;
         }
         let mut maybe = None;
         for index in self.first..self.states.len() {
-            let Some((replication, certain)) = self.candidate(index, ahead) else { continue };
+            let Some((replication, certain)) = self.find_candidate(index, ahead) else { continue };
             if certain {
                 maybe = Some((index, replication));
                 break;
@@ -66,19 +66,19 @@ impl<'a> Schedule<'a> {
             maybe.get_or_insert((index, replication));
         }
         let (index, replication) = maybe?;
-        *self.slot(index, replication) = Slot::Running;
+        *self.slot_mut(index, replication) = ReplicationSlot::Running;
         Some((index, replication))
     }
 
     /// The first replication of a point that is not begun, and whether it is certainly needed.
-    fn candidate(&self, index: usize, ahead: u32) -> Option<(u32, bool)> {
+    fn find_candidate(&self, index: usize, ahead: u32) -> Option<(u32, bool)> {
         let (goal, state) = (&self.goals[index], &self.states[index]);
-        if state.finished() {
+        if state.is_finished() {
             return None;
         }
-        let begun = |s: &Slot| matches!(s, Slot::Running | Slot::Done(_));
+        let begun = |s: &ReplicationSlot| matches!(s, ReplicationSlot::Running | ReplicationSlot::Done(_));
         let replication = state.slots.iter().position(|s| !begun(s)).unwrap_or(state.slots.len());
-        if matches!(state.slots.get(replication), Some(Slot::Failed)) {
+        if matches!(state.slots.get(replication), Some(ReplicationSlot::Failed)) {
             return None;
         }
         let replication = replication as u32;
@@ -88,21 +88,26 @@ impl<'a> Schedule<'a> {
         allowed.then_some((replication, certain))
     }
 
-    fn slot(&mut self, index: usize, replication: u32) -> &mut Slot {
+    fn slot_mut(&mut self, index: usize, replication: u32) -> &mut ReplicationSlot {
         let slots = &mut self.states[index].slots;
         let at = replication as usize;
         if slots.len() <= at {
-            slots.resize(at + 1, Slot::Open);
+            slots.resize(at + 1, ReplicationSlot::Open);
         }
         &mut slots[at]
     }
 
     /// Takes a finished replication in and judges its point. True where that finished the point.
-    pub(super) fn finish(&mut self, index: usize, replication: u32, outcome: Outcome) -> bool {
-        *self.slot(index, replication) = Slot::Done(outcome);
+    pub(super) fn finish_replication(
+        &mut self,
+        index: usize,
+        replication: u32,
+        outcome: ReplicationOutcome,
+    ) -> bool {
+        *self.slot_mut(index, replication) = ReplicationSlot::Done(outcome);
         let (goal, state) = (&self.goals[index], &mut self.states[index]);
         let before = state.done;
-        while let Some(Slot::Done(outcome)) = state.slots.get(state.done as usize) {
+        while let Some(ReplicationSlot::Done(outcome)) = state.slots.get(state.done as usize) {
             for (name, values) in goal.watched.iter().zip(&mut state.series) {
                 let value = outcome.metrics.iter().find(|(metric, _)| metric == name);
                 values.push(value.map(|(_, v)| *v).filter(|v| !v.is_nan()));
@@ -113,43 +118,43 @@ impl<'a> Schedule<'a> {
             return false;
         }
         let series: Vec<&[Option<f64>]> = state.series.iter().map(Vec::as_slice).collect();
-        state.stop = goal.stopping.stop(state.done, &series);
+        state.stop = goal.stopping.decide_stop(state.done, &series);
         state.stop.is_some()
     }
 
     /// A replication could not be run: nothing of its point is begun beyond it. If the point stops before
     /// it, the failure does not count either.
-    pub(super) fn fail(&mut self, index: usize, replication: u32) {
-        *self.slot(index, replication) = Slot::Failed;
+    pub(super) fn fail_replication(&mut self, index: usize, replication: u32) {
+        *self.slot_mut(index, replication) = ReplicationSlot::Failed;
     }
 
     /// The replications of a point that count: up to its stop, or, where it has none yet, those that are
     /// done without a gap.
-    pub(super) fn kept(&self, index: usize) -> impl Iterator<Item = (u32, &Outcome)> {
+    pub(super) fn counted_outcomes(&self, index: usize) -> impl Iterator<Item = (u32, &ReplicationOutcome)> {
         let state = &self.states[index];
         let n = state.stop.map_or(state.done, |s| s.replications);
         state.slots.iter().zip(0..n).filter_map(|(slot, replication)| match slot {
-            Slot::Done(outcome) => Some((replication, outcome)),
-            Slot::Open | Slot::Running | Slot::Failed => None,
+            ReplicationSlot::Done(outcome) => Some((replication, outcome)),
+            ReplicationSlot::Open | ReplicationSlot::Running | ReplicationSlot::Failed => None,
         })
     }
 
     /// Where a point stopped, if it did.
-    pub(super) fn stop(&self, index: usize) -> Option<Stop> {
+    pub(super) fn point_stop(&self, index: usize) -> Option<StopDecision> {
         self.states[index].stop
     }
 
     /// What the kept replications of all points cost.
-    pub(super) fn facts(&self) -> Facts {
-        let mut facts = Facts::default();
+    pub(super) fn total_facts(&self) -> RunFacts {
+        let mut facts = RunFacts::default();
         for index in 0..self.states.len() {
-            self.kept(index).for_each(|(_, outcome)| facts.add(&outcome.facts));
+            self.counted_outcomes(index).for_each(|(_, outcome)| facts.add(&outcome.facts));
         }
         facts
     }
 
     /// True where every point has reached its stop.
-    pub(super) fn complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.states.iter().all(|s| s.stop.is_some())
     }
 }

@@ -1,4 +1,4 @@
-use super::schedule::Schedule;
+use super::schedule::SweepSchedule;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use usher_core::Seed;
-use usher_observe::manifest::{Host, Manifest};
-use usher_observe::{Error, Units, journal::Journal};
+use usher_observe::manifest::{MachineInfo, RunManifest};
+use usher_observe::{RowUnits, RunFileError, journal::RunJournal};
 
 /// A folder of a test's own, removed at its end.
-struct Temporary(PathBuf);
+struct TempDir(PathBuf);
 
-impl Temporary {
+impl TempDir {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -20,12 +20,12 @@ impl Temporary {
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
-    fn run(&self, name: &str) -> PathBuf {
+    fn run_path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempDir {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).unwrap();
     }
@@ -34,7 +34,7 @@ impl Drop for Temporary {
 /// Draws its metrics from the task alone. Replications take turns in being slow, so that they finish out of
 /// order.
 #[derive(Default)]
-struct Fake {
+struct MockRunner {
     runs: AtomicU32,
     /// After so many runs the interrupt is set.
     interrupt_after: Option<(u32, &'static AtomicBool)>,
@@ -44,8 +44,8 @@ struct Fake {
     at_once: bool,
 }
 
-impl Runner for Fake {
-    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+impl ReplicationRunner for MockRunner {
+    fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError> {
         let runs = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some((after, flag)) = self.interrupt_after {
             flag.fetch_or(runs >= after, Ordering::Relaxed);
@@ -61,13 +61,14 @@ impl Runner for Fake {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "packets").unwrap();
         }
-        let mut rng = Seed::new(task.index as u64).stream("fake", u64::from(task.replication));
+        let mut rng = Seed::new(task.index as u64).derive_rng("fake", u64::from(task.replication));
         let noise = task.index as f64 * 0.1;
-        let mut metrics = vec![("delay.mean".to_owned(), 1.0 + noise * (rng.unit() - 0.5))];
-        metrics.push(("delay.p99".to_owned(), if task.replication == 1 { f64::NAN } else { rng.unit() }));
-        Ok(Outcome {
+        let mut metrics = vec![("delay.mean".to_owned(), 1.0 + noise * (rng.sample_unit() - 0.5))];
+        metrics
+            .push(("delay.p99".to_owned(), if task.replication == 1 { f64::NAN } else { rng.sample_unit() }));
+        Ok(ReplicationOutcome {
             metrics,
-            facts: Facts {
+            facts: RunFacts {
                 packet_hops: 7,
                 wall_s: 0.5,
                 peak_rss_bytes: 100 + u64::from(runs),
@@ -79,27 +80,27 @@ impl Runner for Fake {
     }
 }
 
-fn sweep() -> Sweep {
-    let goal = |i: u32| Goal {
-        point: Point::new([
+fn test_sweep() -> SweepPlan {
+    let goal = |i: u32| PointGoal {
+        point: GridPoint::new([
             ("loss", format!("{} %", i % 4)),
             ("transport", if i < 4 { "tcp" } else { "udp" }.into()),
         ]),
-        stopping: Stopping { share: 0.02, level: 0.95, min: 3, max: 25 },
+        stopping: StoppingRule { share: 0.02, level: 0.95, min: 3, max: 25 },
         watched: vec!["delay.mean".to_owned()],
     };
-    Sweep { study: "s".into(), plan: "abc".into(), goals: (0..8).map(goal).collect() }
+    SweepPlan { study: "s".into(), plan: "abc".into(), goals: (0..8).map(goal).collect() }
 }
 
-fn manifest(results: &Results) -> Manifest {
-    Manifest {
+fn test_manifest(results: &SweepResults) -> RunManifest {
+    RunManifest {
         usher_version: "0".into(),
         study: "s".into(),
         seed: 1,
         mode: "quick".into(),
         parameters: BTreeMap::new(),
         plan_hash: "abc".into(),
-        host: Host { kernel: String::new(), cpu: String::new(), cores: 1 },
+        host: MachineInfo { kernel: String::new(), cpu: String::new(), cores: 1 },
         started: String::new(),
         elapsed_s: 0.0,
         points: results.points.len() as u64,
@@ -110,24 +111,24 @@ fn manifest(results: &Results) -> Manifest {
 }
 
 /// Runs in the folder and writes the files there.
-fn run(path: &Path, runner: &Fake, jobs: usize, interrupt: &AtomicBool) -> Results {
-    let sweep = sweep();
-    let mut folder = Folder::open(path, &sweep.plan, "build", false).unwrap();
-    let options = Options { jobs, interrupt, watch: &(), captures: None };
-    let results = execute(&sweep, runner, folder.journal(), options);
-    folder.write(&results, 0.95, &manifest(&results), &Units::default()).unwrap();
+fn run_and_write(path: &Path, runner: &MockRunner, jobs: usize, interrupt: &AtomicBool) -> SweepResults {
+    let sweep = test_sweep();
+    let mut folder = RunFolder::open(path, &sweep.plan, "build", false).unwrap();
+    let options = SweepOptions { jobs, interrupt, watch: &(), captures: None };
+    let results = execute_sweep(&sweep, runner, folder.journal(), options);
+    folder.write_results(&results, 0.95, &test_manifest(&results), &RowUnits::default()).unwrap();
     results
 }
 
-fn files(path: &Path) -> [Vec<u8>; 2] {
+fn read_result_files(path: &Path) -> [Vec<u8>; 2] {
     ["results.csv", "results.parquet"].map(|name| fs::read(path.join(name)).unwrap())
 }
 
 #[test]
 fn the_same_bytes_at_any_number_of_jobs() {
-    let temporary = Temporary::new();
+    let temporary = TempDir::new();
     let never = AtomicBool::new(false);
-    let one = run(&temporary.run("1"), &Fake::default(), 1, &never);
+    let one = run_and_write(&temporary.run_path("1"), &MockRunner::default(), 1, &never);
     assert!(one.complete && one.failures.is_empty());
     let counts: Vec<u32> = one.points.iter().map(|p| p.replications).collect();
     assert_eq!(counts[0], 3, "a point without noise stops at once");
@@ -137,47 +138,53 @@ fn the_same_bytes_at_any_number_of_jobs() {
     let total: u32 = counts.iter().sum();
     assert_eq!(one.facts.packet_hops, 7 * u64::from(total));
     for jobs in [2, 5] {
-        let path = temporary.run(&jobs.to_string());
-        let many = run(&path, &Fake::default(), jobs, &never);
+        let path = temporary.run_path(&jobs.to_string());
+        let many = run_and_write(&path, &MockRunner::default(), jobs, &never);
         assert_eq!(many.facts.packet_hops, one.facts.packet_hops);
-        assert!(files(&path) == files(&temporary.run("1")), "{jobs} jobs give other bytes");
+        assert!(
+            read_result_files(&path) == read_result_files(&temporary.run_path("1")),
+            "{jobs} jobs give other bytes"
+        );
     }
 }
 
 #[test]
 fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
     static INTERRUPT: AtomicBool = AtomicBool::new(false);
-    let temporary = Temporary::new();
+    let temporary = TempDir::new();
     let never = AtomicBool::new(false);
-    let whole = run(&temporary.run("whole"), &Fake::default(), 1, &never);
-    let path = temporary.run("parts");
+    let whole = run_and_write(&temporary.run_path("whole"), &MockRunner::default(), 1, &never);
+    let path = temporary.run_path("parts");
     let mut ran = 0;
     for (after, jobs) in [(1, 2), (10, 2), (7, 3)] {
         INTERRUPT.store(false, Ordering::Relaxed);
-        let fake = Fake { interrupt_after: Some((after, &INTERRUPT)), ..Fake::default() };
-        let part = run(&path, &fake, jobs, &INTERRUPT);
+        let fake = MockRunner { interrupt_after: Some((after, &INTERRUPT)), ..MockRunner::default() };
+        let part = run_and_write(&path, &fake, jobs, &INTERRUPT);
         assert!(!part.complete);
         assert_eq!(part.resumed, ran as usize);
         ran += fake.runs.load(Ordering::Relaxed);
         assert!(part.rows.iter().all(|row| whole.rows.contains(row)), "what is written is part of the whole");
     }
-    let rest = run(&path, &Fake::default(), 2, &never);
+    let rest = run_and_write(&path, &MockRunner::default(), 2, &never);
     assert!(rest.complete);
-    assert!(files(&path) == files(&temporary.run("whole")));
-    let again = Fake::default();
-    assert!(run(&path, &again, 1, &never).complete);
+    assert!(read_result_files(&path) == read_result_files(&temporary.run_path("whole")));
+    let again = MockRunner::default();
+    assert!(run_and_write(&path, &again, 1, &never).complete);
     assert_eq!(again.runs.load(Ordering::Relaxed), 0, "a complete run has nothing left to do");
 }
 
 #[test]
 fn a_point_that_fails_or_panics_is_named_and_the_rest_runs() {
-    let temporary = Temporary::new();
+    let temporary = TempDir::new();
     let never = AtomicBool::new(false);
-    let fake = Fake { fail: Some((2, 1)), panic: Some((5, 0)), ..Fake::default() };
-    let results = run(&temporary.run("x"), &fake, 2, &never);
+    let fake = MockRunner { fail: Some((2, 1)), panic: Some((5, 0)), ..MockRunner::default() };
+    let results = run_and_write(&temporary.run_path("x"), &fake, 2, &never);
     assert!(!results.complete);
-    let said: Vec<(String, u32, String)> =
-        results.failures.iter().map(|f| (key::of(&f.point), f.replication, f.error.to_string())).collect();
+    let said: Vec<(String, u32, String)> = results
+        .failures
+        .iter()
+        .map(|f| (key::format_point(&f.point), f.replication, f.error.to_string()))
+        .collect();
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!(said[0], ("loss=2 %; transport=tcp".into(), 1, "no host is named `x`".into()));
     assert_eq!(
@@ -190,63 +197,65 @@ fn a_point_that_fails_or_panics_is_named_and_the_rest_runs() {
 
 #[test]
 fn folders_of_something_else_are_refused() {
-    let temporary = Temporary::new();
-    let foreign = temporary.run("foreign");
+    let temporary = TempDir::new();
+    let foreign = temporary.run_path("foreign");
     fs::create_dir_all(&foreign).unwrap();
     fs::write(foreign.join("thesis.tex"), "mine").unwrap();
     for anew in [false, true] {
-        let refused = Folder::open(&foreign, "abc", "b", anew).unwrap_err();
+        let refused = RunFolder::open(&foreign, "abc", "b", anew).unwrap_err();
         assert!(matches!(&refused, FolderError::Foreign { found, .. } if found == "thesis.tex"), "{refused}");
     }
-    let mine = temporary.run("mine");
-    run(&mine, &Fake::default(), 1, &AtomicBool::new(false));
+    let mine = temporary.run_path("mine");
+    run_and_write(&mine, &MockRunner::default(), 1, &AtomicBool::new(false));
     fs::write(mine.join("notes.txt"), "mine").unwrap();
-    assert!(matches!(Folder::open(&mine, "abd", "build", false), Err(FolderError::OtherPlan { .. })));
-    assert!(matches!(Folder::open(&mine, "abc", "other", false), Err(FolderError::OtherBuild { .. })));
-    let mut held = Folder::open(&mine, "abc", "build", false).unwrap();
+    assert!(matches!(RunFolder::open(&mine, "abd", "build", false), Err(FolderError::PlanMismatch { .. })));
+    assert!(matches!(RunFolder::open(&mine, "abc", "other", false), Err(FolderError::BuildMismatch { .. })));
+    let mut held = RunFolder::open(&mine, "abc", "build", false).unwrap();
     assert!(!held.journal().is_empty());
-    let busy = Folder::open(&mine, "abd", "build", true).unwrap_err();
-    assert!(matches!(busy, FolderError::Observe(Error::InUse { .. })), "{busy}");
+    let busy = RunFolder::open(&mine, "abd", "build", true).unwrap_err();
+    assert!(matches!(busy, FolderError::Observe(RunFileError::InUse { .. })), "{busy}");
     drop(held);
-    let earlier = temporary.run("earlier");
+    let earlier = temporary.run_path("earlier");
     fs::create_dir_all(&earlier).unwrap();
     fs::write(earlier.join("journal"), "usher-journal 1 abc build\n").unwrap();
-    let refused = Folder::open(&earlier, "abc", "build", false).unwrap_err();
-    assert!(matches!(refused, FolderError::OtherVersion { .. }) && refused.to_string().contains("--force"));
-    assert!(Folder::open(&earlier, "abc", "build", true).unwrap().journal().is_empty());
-    assert!(Folder::open(&earlier, "abc", "build", false).is_ok());
-    assert!(Folder::open(&mine, "abd", "build", true).unwrap().journal().is_empty());
+    let refused = RunFolder::open(&earlier, "abc", "build", false).unwrap_err();
+    assert!(
+        matches!(refused, FolderError::VersionMismatch { .. }) && refused.to_string().contains("--force")
+    );
+    assert!(RunFolder::open(&earlier, "abc", "build", true).unwrap().journal().is_empty());
+    assert!(RunFolder::open(&earlier, "abc", "build", false).is_ok());
+    assert!(RunFolder::open(&mine, "abd", "build", true).unwrap().journal().is_empty());
     assert!(!mine.join("results.csv").exists() && mine.join("notes.txt").exists());
 }
 
 #[test]
 fn captures_are_of_each_first_replication_and_made_up_for() {
-    let temporary = Temporary::new();
-    let sweep = sweep();
+    let temporary = TempDir::new();
+    let sweep = test_sweep();
     let never = AtomicBool::new(false);
-    let mut journal = Journal::open(&temporary.run("j"), "abc").unwrap();
-    let options = Options { jobs: 2, interrupt: &never, watch: &(), captures: None };
-    let plain = execute(&sweep, &Fake::default(), &mut journal, options);
-    let fake = Fake::default();
-    let options = Options { captures: Some(&temporary.0), ..options };
-    let captured = execute(&sweep, &fake, &mut journal, options);
+    let mut journal = RunJournal::open(&temporary.run_path("j"), "abc").unwrap();
+    let options = SweepOptions { jobs: 2, interrupt: &never, watch: &(), captures: None };
+    let plain = execute_sweep(&sweep, &MockRunner::default(), &mut journal, options);
+    let fake = MockRunner::default();
+    let options = SweepOptions { captures: Some(&temporary.0), ..options };
+    let captured = execute_sweep(&sweep, &fake, &mut journal, options);
     assert_eq!(fake.runs.load(Ordering::Relaxed), 8);
     assert_eq!(captured.rows, plain.rows);
-    assert!(temporary.run("captures/s-0001-loss=1___transport=tcp.pcapng").exists());
+    assert!(temporary.run_path("captures/s-0001-loss=1___transport=tcp.pcapng").exists());
 }
 
 #[test]
 fn captures_of_other_links_are_made_again() {
-    let temporary = Temporary::new();
-    let (sweep, path) = (sweep(), temporary.run("x"));
+    let temporary = TempDir::new();
+    let (sweep, path) = (test_sweep(), temporary.run_path("x"));
     let never = AtomicBool::new(false);
     // How many replications are run for captures of these links.
     let runs = |links: &dyn Fn(usize) -> Vec<String>| {
-        let mut folder = Folder::open(&path, &sweep.plan, "build", false).unwrap();
-        folder.capture(&sweep, (0..8).map(links)).unwrap();
-        let fake = Fake::default();
-        let options = Options { jobs: 1, interrupt: &never, watch: &(), captures: Some(&path) };
-        assert!(execute(&sweep, &fake, folder.journal(), options).complete);
+        let mut folder = RunFolder::open(&path, &sweep.plan, "build", false).unwrap();
+        folder.update_captured_links(&sweep, (0..8).map(links)).unwrap();
+        let fake = MockRunner::default();
+        let options = SweepOptions { jobs: 1, interrupt: &never, watch: &(), captures: Some(&path) };
+        assert!(execute_sweep(&sweep, &fake, folder.journal(), options).complete);
         fake.runs.load(Ordering::Relaxed)
     };
     let core = |_| vec!["core".to_owned()];
@@ -263,55 +272,55 @@ fn captures_of_other_links_are_made_again() {
 
 #[test]
 fn a_dry_run_tries_a_few_and_counts_all() {
-    let fake = Fake::default();
-    let estimated = estimate(&sweep(), &fake, 2, Duration::ZERO).unwrap();
+    let fake = MockRunner::default();
+    let estimated = estimate_sweep(&test_sweep(), &fake, 2, Duration::ZERO).unwrap();
     assert_eq!((estimated.tried, fake.runs.load(Ordering::Relaxed)), (1, 1));
-    assert_eq!(sweep().replications(), (24, 200));
+    assert_eq!(test_sweep().replication_range(), (24, 200));
     assert!((estimated.high_s / estimated.low_s - 200.0 / 24.0).abs() < 1e-9);
-    let failing = Fake { fail: Some((7, 0)), ..Fake::default() };
-    assert!(estimate(&sweep(), &failing, 2, Duration::ZERO).is_err());
+    let failing = MockRunner { fail: Some((7, 0)), ..MockRunner::default() };
+    assert!(estimate_sweep(&test_sweep(), &failing, 2, Duration::ZERO).is_err());
 }
 
 proptest! {
     /// Whatever finishes first, and however far workers run ahead, the same replications are kept.
     #[test]
     fn what_is_kept_does_not_depend_on_the_order(order: Vec<u8>, workers in 1usize..6) {
-        let sweep = sweep();
+        let sweep = test_sweep();
         let outcome = |(index, replication): (usize, u32)| {
             let point = &sweep.goals[index].point;
-            let fake = Fake { at_once: true, ..Fake::default() };
-            fake.run(Task { index, point, replication, capture: None }).unwrap()
+            let fake = MockRunner { at_once: true, ..MockRunner::default() };
+            fake.run_task(ReplicationTask { index, point, replication, capture: None }).unwrap()
         };
-        let kept = |schedule: &Schedule<'_>| -> Vec<(usize, u32)> {
-            (0..8).flat_map(|i| schedule.kept(i).map(move |(r, _)| (i, r)).collect::<Vec<_>>()).collect()
+        let kept = |schedule: &SweepSchedule<'_>| -> Vec<(usize, u32)> {
+            (0..8).flat_map(|i| schedule.counted_outcomes(i).map(move |(r, _)| (i, r)).collect::<Vec<_>>()).collect()
         };
-        let mut alone = Schedule::new(&sweep.goals);
-        while let Some(task) = alone.next(1) {
-            alone.finish(task.0, task.1, outcome(task));
+        let mut alone = SweepSchedule::new(&sweep.goals);
+        while let Some(task) = alone.start_next(1) {
+            alone.finish_replication(task.0, task.1, outcome(task));
         }
-        let mut crowd = Schedule::new(&sweep.goals);
+        let mut crowd = SweepSchedule::new(&sweep.goals);
         let mut running: Vec<(usize, u32)> = Vec::new();
         let mut order = order.into_iter().cycle();
         loop {
             while running.len() < workers {
-                let Some(task) = crowd.next(workers as u32) else { break };
+                let Some(task) = crowd.start_next(workers as u32) else { break };
                 running.push(task);
             }
             if running.is_empty() {
                 break;
             }
             let task = running.swap_remove(usize::from(order.next().unwrap_or(0)) % running.len());
-            crowd.finish(task.0, task.1, outcome(task));
+            crowd.finish_replication(task.0, task.1, outcome(task));
         }
-        prop_assert!(alone.complete() && crowd.complete());
+        prop_assert!(alone.is_complete() && crowd.is_complete());
         prop_assert_eq!(kept(&alone), kept(&crowd));
     }
 }
 
 #[test]
 fn what_is_expected_follows_what_stopped() {
-    let expected = Expected { points: 10, fewest: 50 };
-    assert_eq!(expected.replications(0, 0), 50);
-    assert_eq!(expected.replications(2, 20), 100);
-    assert_eq!(expected.replications(10, 70), 70);
+    let expected = ReplicationForecast { points: 10, fewest: 50 };
+    assert_eq!(expected.forecast_replications(0, 0), 50);
+    assert_eq!(expected.forecast_replications(2, 20), 100);
+    assert_eq!(expected.forecast_replications(10, 70), 70);
 }

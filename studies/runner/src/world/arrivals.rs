@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use usher_core::{Duration, Instant, Rng};
-use usher_scenario::model::{Arrivals, Load, TimeLaw};
+use usher_core::{Duration, Instant, ModelRng};
+use usher_scenario::model::{ArrivalSettings, RateScope, TimeLaw};
 
 /// What the arrivals of a workload's clients have in common, once for all of them.
 #[derive(Debug)]
-pub(super) struct Pattern {
-    law: Law,
+pub(super) struct ArrivalPattern {
+    law: ArrivalLaw,
     /// When the first falls due, but for what chance and a client's number add.
     start: Instant,
     /// How many dialogues may still begin, counted over all clients of a run.
@@ -18,7 +18,7 @@ pub(super) struct Pattern {
 }
 
 #[derive(Debug)]
-enum Law {
+enum ArrivalLaw {
     Poisson {
         mean: Duration,
     },
@@ -35,25 +35,27 @@ enum Law {
     },
 }
 
-impl Pattern {
+impl ArrivalPattern {
     /// The arrivals of so many clients. A Poisson stream whose arrivals go to clients drawn
     /// uniformly is, by its splitting property, an independent stream of each client at its share of the
     /// rate.
-    pub(super) fn new(arrivals: &Arrivals, clients: u64, end: Instant) -> Rc<Self> {
+    pub(super) fn new(arrivals: &ArrivalSettings, clients: u64, end: Instant) -> Rc<Self> {
         let (law, start, limit) = match arrivals {
-            Arrivals::Poisson { rate, per, start, limit } => {
+            ArrivalSettings::Poisson { rate, per, start, limit } => {
                 let mean = match per {
-                    Load::All => rate.mean_interval().mul_f64(clients as f64),
-                    Load::Client => rate.mean_interval(),
+                    RateScope::All => rate.mean_interval().mul_f64(clients as f64),
+                    RateScope::Client => rate.mean_interval(),
                 };
-                (Law::Poisson { mean }, start, *limit)
+                (ArrivalLaw::Poisson { mean }, start, *limit)
             }
-            Arrivals::Constant { interval, start, stagger, jitter, count } => {
+            ArrivalSettings::Constant { interval, start, stagger, jitter, count } => {
                 let (interval, stagger) = (interval.get(), stagger.get());
                 let jitter = interval.mul_f64(jitter.get());
-                (Law::Constant { interval, stagger, jitter, count: *count }, start, None)
+                (ArrivalLaw::Constant { interval, stagger, jitter, count: *count }, start, None)
             }
-            Arrivals::Closed { pause, start, limit } => (Law::Closed { pause: pause.clone() }, start, *limit),
+            ArrivalSettings::Closed { pause, start, limit } => {
+                (ArrivalLaw::Closed { pause: pause.clone() }, start, *limit)
+            }
         };
         Rc::new(Self { law, start: Instant::ZERO + start.get(), budget: limit.map(Cell::new), end })
     }
@@ -62,37 +64,37 @@ impl Pattern {
 /// One client's arrivals.
 #[derive(Debug)]
 pub(super) struct ArrivalProcess {
-    pattern: Rc<Pattern>,
+    pattern: Rc<ArrivalPattern>,
     /// Far future for none.
     next: Instant,
     /// Of a constant rate: the turn of the next one, and how many are left; `u64::MAX` for no end.
     turn: Instant,
     left: u64,
     /// Where something is left to chance.
-    rng: Option<Box<Rng>>,
+    rng: Option<Box<ModelRng>>,
 }
 
 /// How much later than its turn one begins, up to `jitter`.
-fn late(jitter: Duration, rng: Option<&mut Rng>) -> Duration {
+fn draw_jitter(jitter: Duration, rng: Option<&mut ModelRng>) -> Duration {
     match rng {
-        Some(rng) if !jitter.is_zero() => rng.between(Duration::ZERO, jitter),
+        Some(rng) if !jitter.is_zero() => rng.sample_duration(Duration::ZERO, jitter),
         _ => Duration::ZERO,
     }
 }
 
 impl ArrivalProcess {
     /// The arrivals of client `index`.
-    pub(super) fn new(pattern: &Rc<Pattern>, index: u64, mut rng: Rng) -> Self {
+    pub(super) fn new(pattern: &Rc<ArrivalPattern>, index: u64, mut rng: ModelRng) -> Self {
         let (mut turn, mut left, mut certain) = (pattern.start, u64::MAX, false);
         let mut next = match &pattern.law {
-            Law::Poisson { mean } => turn + rng.exponential(*mean),
-            Law::Constant { stagger, jitter, count, .. } => {
+            ArrivalLaw::Poisson { mean } => turn + rng.sample_exponential(*mean),
+            ArrivalLaw::Constant { stagger, jitter, count, .. } => {
                 turn += *stagger * index;
                 left = count.unwrap_or(u64::MAX);
                 certain = jitter.is_zero();
-                turn + late(*jitter, Some(&mut rng))
+                turn + draw_jitter(*jitter, Some(&mut rng))
             }
-            Law::Closed { pause } => turn + pause.draw(&mut rng),
+            ArrivalLaw::Closed { pause } => turn + pause.draw_time(&mut rng),
         };
         if left == 0 {
             next = Instant::FAR_FUTURE;
@@ -101,13 +103,13 @@ impl ArrivalProcess {
     }
 
     /// When the next dialogue begins; `None` when none will, or (closed loop) before the last has ended.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next_arrival(&self) -> Option<Instant> {
         (self.next < self.pattern.end).then_some(self.next)
     }
 
     /// Takes the arrival that is due at `now`; false when there is none, or the budget is spent.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        let Some(at) = self.next().filter(|at| *at <= now) else { return false };
+    pub(super) fn take_arrival(&mut self, now: Instant) -> bool {
+        let Some(at) = self.next_arrival().filter(|at| *at <= now) else { return false };
         if let Some(budget) = &self.pattern.budget {
             let left = budget.get();
             if left == 0 {
@@ -116,39 +118,39 @@ impl ArrivalProcess {
             }
             budget.set(left - 1);
         }
-        self.next = self.after(at).unwrap_or(Instant::FAR_FUTURE);
+        self.next = self.arrival_after(at).unwrap_or(Instant::FAR_FUTURE);
         true
     }
 
     /// Drops what fell due before `now`, as on a host that was off; a closed loop goes on then.
-    pub(super) fn skip(&mut self, now: Instant) {
-        while let Some(at) = self.next().filter(|at| *at < now) {
-            if let Law::Closed { .. } = self.pattern.law {
+    pub(super) fn skip_missed(&mut self, now: Instant) {
+        while let Some(at) = self.next_arrival().filter(|at| *at < now) {
+            if let ArrivalLaw::Closed { .. } = self.pattern.law {
                 return;
             }
-            self.next = self.after(at).unwrap_or(Instant::FAR_FUTURE);
+            self.next = self.arrival_after(at).unwrap_or(Instant::FAR_FUTURE);
         }
     }
 
     /// When the next one falls due after that of `at`.
-    fn after(&mut self, at: Instant) -> Option<Instant> {
+    fn arrival_after(&mut self, at: Instant) -> Option<Instant> {
         match &self.pattern.law {
-            Law::Poisson { mean } => Some(at + self.rng.as_mut()?.exponential(*mean)),
-            Law::Constant { interval, jitter, .. } => {
+            ArrivalLaw::Poisson { mean } => Some(at + self.rng.as_mut()?.sample_exponential(*mean)),
+            ArrivalLaw::Constant { interval, jitter, .. } => {
                 if self.left != u64::MAX {
                     self.left -= 1;
                 }
                 self.turn += *interval;
-                (self.left != 0).then(|| self.turn + late(*jitter, self.rng.as_deref_mut()))
+                (self.left != 0).then(|| self.turn + draw_jitter(*jitter, self.rng.as_deref_mut()))
             }
-            Law::Closed { .. } => None,
+            ArrivalLaw::Closed { .. } => None,
         }
     }
 
     /// Tells a closed loop that its dialogue has ended.
-    pub(super) fn ended(&mut self, now: Instant) {
-        if let (Law::Closed { pause }, Some(rng)) = (&self.pattern.law, &mut self.rng) {
-            self.next = now + pause.draw(rng);
+    pub(super) fn finish_dialogue(&mut self, now: Instant) {
+        if let (ArrivalLaw::Closed { pause }, Some(rng)) = (&self.pattern.law, &mut self.rng) {
+            self.next = now + pause.draw_time(rng);
         }
     }
 }
@@ -157,26 +159,26 @@ impl ArrivalProcess {
 mod tests {
     use super::*;
     use usher_core::Seed;
-    use usher_scenario::units::{Share, Time};
+    use usher_scenario::units::{Percentage, TimeSpan};
 
     #[test]
     fn jitter_moves_what_begins_and_not_its_turn() {
-        let constant = |jitter| Arrivals::Constant {
-            interval: Time::secs(10),
-            start: Time::secs(3),
-            stagger: Time::secs(1),
-            jitter: Share::percent(jitter),
+        let constant = |jitter| ArrivalSettings::Constant {
+            interval: TimeSpan::from_secs(10),
+            start: TimeSpan::from_secs(3),
+            stagger: TimeSpan::from_secs(1),
+            jitter: Percentage::from_percent(jitter),
             count: Some(50),
         };
         let begin = |jitter| {
-            let rng = Seed::new(1).stream("arrivals", 2);
+            let rng = Seed::new(1).derive_rng("arrivals", 2);
             let end = Instant::ZERO + Duration::from_secs(10_000);
-            let pattern = Pattern::new(&constant(jitter), 4, end);
+            let pattern = ArrivalPattern::new(&constant(jitter), 4, end);
             let mut process = ArrivalProcess::new(&pattern, 2, rng);
             let mut times = Vec::new();
-            while let Some(at) = process.next() {
-                assert!(process.take(at));
-                times.push(at.since(Instant::ZERO).as_secs_f64());
+            while let Some(at) = process.next_arrival() {
+                assert!(process.take_arrival(at));
+                times.push(at.duration_since(Instant::ZERO).as_secs_f64());
             }
             times
         };

@@ -1,32 +1,32 @@
 //! Traffic that shares links with what is counted: UDP datagrams to the discard port, one way.
 
-use super::report::Report;
-use super::role::Role;
-use usher_core::{Duration, Instant, Rng};
-use usher_scenario::model::{Background, BackgroundKind};
-use usher_sim::{Context, DISCARD_PORT, Delivery, HostId, IpVersion, Payload, UDP_HEADER};
+use super::report::RoleReport;
+use super::role::HostRole;
+use usher_core::{Duration, Instant, ModelRng};
+use usher_scenario::model::{BackgroundKind, BackgroundTraffic};
+use usher_sim::{AppContext, AppDelivery, DISCARD_PORT, HostId, IpVersion, Payload, UDP_HEADER};
 
 /// One sender of background traffic.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct BackgroundSource {
     to: HostId,
     payload: u32,
     mean_gap: Duration,
     kind: BackgroundKind,
     next: Instant,
     stop: Instant,
-    rng: Rng,
+    rng: ModelRng,
 }
 
-impl Source {
-    pub(super) fn new(b: &Background, to: HostId, version: IpVersion, mut rng: Rng) -> Self {
+impl BackgroundSource {
+    pub(super) fn new(b: &BackgroundTraffic, to: HostId, version: IpVersion, mut rng: ModelRng) -> Self {
         let bytes = b.packet.bytes();
         let mean_gap = Duration::from_secs_f64(bytes as f64 * 8.0 / b.rate.bits_per_second() as f64);
         let start = Instant::ZERO + b.start.get();
         // Several senders of one constant rate would otherwise send at the same instant for ever.
         let phase = match b.kind {
-            BackgroundKind::Poisson => rng.exponential(mean_gap),
-            BackgroundKind::Cbr | BackgroundKind::JitteredCbr => mean_gap.mul_f64(rng.unit()),
+            BackgroundKind::Poisson => rng.sample_exponential(mean_gap),
+            BackgroundKind::Cbr | BackgroundKind::JitteredCbr => mean_gap.mul_f64(rng.sample_unit()),
         };
         Self {
             to,
@@ -41,20 +41,20 @@ impl Source {
 }
 
 /// Between one packet and the next.
-fn gap(kind: BackgroundKind, mean: Duration, rng: &mut Rng) -> Duration {
+fn draw_gap(kind: BackgroundKind, mean: Duration, rng: &mut ModelRng) -> Duration {
     match kind {
         BackgroundKind::Cbr => mean,
-        BackgroundKind::JitteredCbr => mean.mul_f64(0.5 + rng.unit()),
-        BackgroundKind::Poisson => rng.exponential(mean),
+        BackgroundKind::JitteredCbr => mean.mul_f64(0.5 + rng.sample_unit()),
+        BackgroundKind::Poisson => rng.sample_exponential(mean),
     }
 }
 
-impl Role for Source {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for BackgroundSource {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let delivery = &delivery;
-        if matches!(delivery, Delivery::Timer) {
-            ctx.send_datagram(0, self.to, DISCARD_PORT, Payload::counted(self.payload));
-            self.next += gap(self.kind, self.mean_gap, &mut self.rng);
+        if matches!(delivery, AppDelivery::Timer) {
+            ctx.send_datagram(0, self.to, DISCARD_PORT, Payload::with_length(self.payload));
+            self.next += draw_gap(self.kind, self.mean_gap, &mut self.rng);
         }
         ctx.set_timer((self.next < self.stop).then_some(self.next));
     }
@@ -62,10 +62,10 @@ impl Role for Source {
 
 /// Where background traffic ends.
 #[derive(Debug)]
-pub(super) struct Sink;
+pub(super) struct BackgroundSink;
 
-impl Role for Sink {
-    fn handle(&mut self, _ctx: &mut Context<'_, Report>, _delivery: Delivery) {}
+impl HostRole for BackgroundSink {
+    fn handle_delivery(&mut self, _ctx: &mut AppContext<'_, RoleReport>, _delivery: AppDelivery) {}
 }
 
 #[cfg(test)]
@@ -74,11 +74,11 @@ mod tests {
     use usher_core::Seed;
 
     #[test]
-    fn jittered_gaps_are_half_to_one_and_a_half_and_as_long_on_average() {
+    fn jittered_gaps_span_half_to_one_and_a_half_of_their_mean() {
         let gaps = |kind| {
-            let mut rng = Seed::new(1).stream("background", 0);
+            let mut rng = Seed::new(1).derive_rng("background", 0);
             let mean = Duration::from_millis(8);
-            (0..10_000).map(|_| gap(kind, mean, &mut rng).as_secs_f64() * 1e3).collect::<Vec<_>>()
+            (0..10_000).map(|_| draw_gap(kind, mean, &mut rng).as_secs_f64() * 1e3).collect::<Vec<_>>()
         };
         assert!(gaps(BackgroundKind::Cbr).iter().all(|gap| *gap == 8.0));
         let jittered = gaps(BackgroundKind::JitteredCbr);

@@ -1,8 +1,8 @@
 //! What processors did: what the simulator charged, and what roles took on a lab.
 
-use super::measured::Measured;
-use super::network::{Network, Processor, Sampled};
-use super::topology::Topology;
+use super::measured::RunMetrics;
+use super::network::{ProcessorSamples, ProcessorTimes, RunNetwork};
+use super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use usher_core::WorkLabel;
@@ -13,10 +13,10 @@ use usher_scenario::model::{Scenario, Workload};
 use usher_sim::HostId;
 
 /// Nanoseconds that a host was charged, and of them for cryptography.
-pub(super) type Charged = BTreeMap<HostId, [u64; 2]>;
+pub(super) type ChargedTime = BTreeMap<HostId, [u64; 2]>;
 
 /// What hosts were charged until now.
-pub(super) fn charged(network: &Network, topology: &Topology) -> Charged {
+pub(super) fn read_charged_time(network: &RunNetwork, topology: &NetworkTopology) -> ChargedTime {
     let hosts = topology.hosts.values().flatten();
     let of = |host: &HostId| {
         let busy = network.cpu_stats(*host)?.busy_ns;
@@ -31,30 +31,31 @@ const CRYPTOGRAPHY: [&str; 0] = [];
 
 /// The metrics of all hosts with a processor: what they were charged since `charged_before`, of a lab what each host's roles took
 /// since `before`, with what the kernel did for them when they received and sent.
-pub(super) fn metrics(
-    out: &mut Measured,
+pub(super) fn add_cpu_metrics(
+    out: &mut RunMetrics,
     scenario: &Scenario,
-    topology: &Topology,
-    network: &Network,
-    (before, charged_before): (&Processor, &Charged),
-    sampled: Option<&Sampled>,
+    topology: &NetworkTopology,
+    network: &RunNetwork,
+    (before, charged_before): (&ProcessorTimes, &ChargedTime),
+    sampled: Option<&ProcessorSamples>,
 ) {
-    let completed = network.observer().completed() as f64;
+    let completed = network.observer().completed_count() as f64;
     let of_ike = |workload: &Workload| matches!(workload, Workload::Ike(_));
     let each = completed > 0.0 && scenario.all_workloads().any(|(_, workload)| of_ike(workload));
-    let (after, charged_after) = (network.processor(), charged(network, topology));
+    let (after, charged_after) = (network.processor_times(), read_charged_time(network, topology));
     for (name, host) in scenario.hosts.iter() {
         let Some(cpu) = &host.cpu else { continue };
         let members = topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
         let all = network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
         if network.is_lab() {
             if each {
-                let sum = |of: &Processor| members.iter().filter_map(|host| of.get(host)).sum::<Duration>();
+                let sum =
+                    |of: &ProcessorTimes| members.iter().filter_map(|host| of.get(host)).sum::<Duration>();
                 out.put_of(name, metrics::BUSY, sum(&after).as_secs_f64() / all);
                 let took = sum(&after).saturating_sub(sum(before)).as_secs_f64() / completed;
                 out.put_of(name, metrics::CPU, took);
                 let groups = [metrics::CPU_CRYPTO, metrics::CPU_LIBC, metrics::CPU_KERNEL];
-                for (metric, share) in groups.into_iter().zip(shares(members, sampled)) {
+                for (metric, share) in groups.into_iter().zip(sample_fractions(members, sampled)) {
                     out.put_of(name, metric, took * share);
                 }
             }
@@ -67,8 +68,9 @@ pub(super) fn metrics(
         let busy: u64 = stats.iter().map(|s| s.busy_ns).sum();
         out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / all);
         if each {
-            let sum =
-                |of: &Charged, i: usize| members.iter().filter_map(|h| of.get(h)).map(|n| n[i]).sum::<u64>();
+            let sum = |of: &ChargedTime, i: usize| {
+                members.iter().filter_map(|h| of.get(h)).map(|n| n[i]).sum::<u64>()
+            };
             let each = |i| (sum(&charged_after, i) - sum(charged_before, i)) as f64 / 1e9 / completed;
             out.put_of(name, metrics::CPU, each(0));
             out.put_of(name, metrics::CPU_CRYPTO, each(1));
@@ -78,7 +80,7 @@ pub(super) fn metrics(
 
 /// Shares of these hosts' samples that are of cryptography, of the C library with the allocator in its place, and of the kernel;
 /// nothing where nothing was sampled.
-fn shares(members: &[HostId], sampled: Option<&Sampled>) -> Vec<f64> {
+fn sample_fractions(members: &[HostId], sampled: Option<&ProcessorSamples>) -> Vec<f64> {
     let Some((_, seen)) = sampled else { return Vec::new() };
     let of = |is: &dyn Fn(&str) -> bool| {
         let own = seen.iter().filter(|((host, library), _)| members.contains(host) && is(library));
@@ -117,9 +119,9 @@ mod tests {
             ((HostId(1), "kernel"), 7),
         ];
         let sampled = ("cpu-clock", seen.into());
-        assert_eq!(shares(&[HostId(0)], Some(&sampled)), [0.4, 0.2, 0.2]);
-        assert_eq!(shares(&[HostId(1)], Some(&sampled)), [0.0, 0.0, 1.0]);
-        assert_eq!(shares(&[HostId(2)], Some(&sampled)), [0.0; 0]);
-        assert_eq!(shares(&[HostId(0)], None), [0.0; 0]);
+        assert_eq!(sample_fractions(&[HostId(0)], Some(&sampled)), [0.4, 0.2, 0.2]);
+        assert_eq!(sample_fractions(&[HostId(1)], Some(&sampled)), [0.0, 0.0, 1.0]);
+        assert_eq!(sample_fractions(&[HostId(2)], Some(&sampled)), [0.0; 0]);
+        assert_eq!(sample_fractions(&[HostId(0)], None), [0.0; 0]);
     }
 }

@@ -2,86 +2,87 @@
 //!
 //! Messages over TCP are lengths without bytes. Requests of one connection are answered in their order, so
 //! both sides know what comes next by counting; where sizes vary, or the rounds of several dialogues with different
-//! sizes share a connection, the server learns them from the [`Script`] that its clients keep: the
+//! sizes share a connection, the server learns them from the [`RequestScript`] that its clients keep: the
 //! simulator's stand-in for the framing that a real protocol would have.
 
-use super::arrivals::{ArrivalProcess, Pattern};
+use super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::eap;
 use super::error::WorldError;
-use super::plan::Plan;
-use super::report::{End, Report};
-use super::role::Role;
-use super::short::Short;
-use super::topology::Topology;
-use super::writer::Writer;
+use super::plan::NetworkPlan;
+use super::report::{DialogueEnd, RoleReport};
+use super::role::HostRole;
+use super::short::ShortQueue;
+use super::topology::NetworkTopology;
+use super::writer::PacedWriter;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use usher_core::timer::TimerQueue;
-use usher_core::{AssocId, ConnId, Duration, Instant, Rng, SecureRng, Work};
-use usher_radius::client::Retransmission;
-use usher_scenario::model::{self, Connection, SizeLaw, TimeLaw, TransportProtocol};
+use usher_core::{AssocId, ConnId, Duration, Instant, ModelRng, SecureRng, WorkRecord};
+use usher_radius::client::RetransmissionPolicy;
+use usher_scenario::model::{self, DialogueConnection, SizeLaw, TimeLaw, TransportProtocol};
 use usher_scenario::ports::DIALOGUE;
 use usher_scenario::work;
-use usher_sim::sctp::Message;
-use usher_sim::{Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
+use usher_sim::sctp::UserMessage;
+use usher_sim::{AppContext, AppDelivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
 /// In a UDP or SCTP message: the dialogue and the round it belongs to, and, where sizes vary, that of the answer.
 const HEADER: usize = 16;
 
 /// Octets of a request and of its answer.
-type Sizes = (u32, u32);
+type RoundSizes = (u32, u32);
 
 /// Which requests follow on a connection, where that is not told by counting: by the client's host and, of connections that
 /// are one dialogue's, its port.
-pub(super) type Script = Rc<RefCell<BTreeMap<(HostId, u16), VecDeque<Sizes>>>>;
+pub(super) type RequestScript = Rc<RefCell<BTreeMap<(HostId, u16), VecDeque<RoundSizes>>>>;
 
 /// What client and server have in common.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct DialogueRules {
     transport: TransportProtocol,
     /// Dialogues share one connection, which is TCP.
     persistent: bool,
     /// Request and answer of each round, repetitions written out.
     rounds: Vec<(SizeLaw, SizeLaw)>,
     /// Bytes of each round's request and answer, where they are the same always.
-    sizes: Option<Vec<Sizes>>,
+    sizes: Option<Vec<RoundSizes>>,
     /// All rounds are alike.
     uniform: bool,
     turnaround: TimeLaw,
     think: TimeLaw,
     give_up: Option<Duration>,
-    repeats: Option<Retransmission>,
+    repeats: Option<RetransmissionPolicy>,
     reconnect: Duration,
     /// Streams of an association.
     streams: u16,
-    script: Script,
+    script: RequestScript,
 }
 
-impl Rules {
-    pub(super) fn new(d: &model::Dialogue, reconnect: Duration) -> Rc<Self> {
+impl DialogueRules {
+    pub(super) fn new(d: &model::DialogueWorkload, reconnect: Duration) -> Rc<Self> {
         let once: Vec<(SizeLaw, SizeLaw)> =
             d.rounds.iter().map(|r| (r.request.clone(), r.answer.clone())).collect();
         let rounds = vec![once; d.repeat.get() as usize].concat();
-        let constant = |law: &SizeLaw| law.constant().map(|size| size.bytes() as u32);
+        let constant = |law: &SizeLaw| law.constant_size().map(|size| size.bytes() as u32);
         let sizes = rounds.iter().map(|(request, answer)| constant(request).zip(constant(answer)));
         Rc::new(Self {
             transport: d.transport,
-            persistent: d.transport == TransportProtocol::Tcp && d.connection == Connection::Persistent,
+            persistent: d.transport == TransportProtocol::Tcp
+                && d.connection == DialogueConnection::Persistent,
             uniform: rounds.windows(2).all(|w| w[0] == w[1]),
             sizes: sizes.collect(),
             rounds,
             turnaround: d.turnaround.clone(),
             think: d.think.clone(),
             give_up: d.give_up.get().map(|t| t.get()),
-            repeats: d.retransmission.policy().as_ref().map(eap::retransmission),
+            repeats: d.retransmission.radius_policy().as_ref().map(eap::radius_retransmission),
             reconnect,
             streams: d.streams.get().min(u32::from(u16::MAX)) as u16,
-            script: Script::default(),
+            script: RequestScript::default(),
         })
     }
 
-    fn scripted(&self) -> bool {
+    fn needs_script(&self) -> bool {
         self.sizes.is_none() || (!self.uniform && self.persistent)
     }
 
@@ -91,18 +92,18 @@ impl Rules {
     }
 
     /// Bytes of a round's request and answer; without chance they are fixed.
-    fn draw(&self, round: u32, rng: Option<&mut Rng>) -> Sizes {
+    fn draw_sizes(&self, round: u32, rng: Option<&mut ModelRng>) -> RoundSizes {
         match (&self.sizes, rng) {
             (None, Some(rng)) => {
                 let (request, answer) = &self.rounds[round as usize];
-                (request.draw(rng) as u32, answer.draw(rng) as u32)
+                (request.draw_size(rng) as u32, answer.draw_size(rng) as u32)
             }
             (sizes, _) => sizes.as_ref().map_or((0, 0), |sizes| sizes[round as usize]),
         }
     }
 
     /// Bytes of the answer to a message.
-    fn answer(&self, header: &Header) -> Option<u32> {
+    fn answer_size(&self, header: &DialogueHeader) -> Option<u32> {
         match &self.sizes {
             Some(sizes) => sizes.get(header.round as usize).map(|(_, answer)| *answer),
             None => header.answer,
@@ -110,23 +111,23 @@ impl Rules {
     }
 
     /// What a message says of itself.
-    fn header(&self, dialogue: u64, round: u32, answer: u32) -> Header {
-        Header { dialogue, round, answer: self.sizes.is_none().then_some(answer) }
+    fn make_header(&self, dialogue: u64, round: u32, answer: u32) -> DialogueHeader {
+        DialogueHeader { dialogue, round, answer: self.sizes.is_none().then_some(answer) }
     }
 }
 
 /// What a UDP or SCTP message says of itself.
 #[derive(Clone, Copy, Debug)]
-struct Header {
+struct DialogueHeader {
     dialogue: u64,
     round: u32,
     /// Where sizes vary: octets of the answer.
     answer: Option<u32>,
 }
 
-impl Header {
+impl DialogueHeader {
     /// A message of so many octets.
-    fn message(self, len: u32) -> Payload {
+    fn to_payload(self, len: u32) -> Payload {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(&self.dialogue.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.round.to_be_bytes());
@@ -145,13 +146,13 @@ impl Header {
 
 /// A dialogue that has begun.
 #[derive(Clone, Copy, Debug)]
-struct Dialogue {
-    began: Instant,
+struct OpenDialogue {
+    started_at: Instant,
     /// Whose of the host's clients it is.
     user: u32,
     round: u32,
     /// Of the present round.
-    sizes: Sizes,
+    sizes: RoundSizes,
     /// Transmissions of the present request.
     sent: u32,
     /// When the first of them was, and how long is waited for the answer to the last.
@@ -164,7 +165,7 @@ struct Dialogue {
 
 /// A dialogue's own connection.
 #[derive(Debug)]
-struct Own {
+struct OwnConnection {
     dialogue: u64,
     /// Bytes of answer received.
     received: u32,
@@ -175,46 +176,46 @@ struct Own {
 /// The clients of a host. What a regular dialogue touches comes first, and what it only asks for is there follows it.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Client {
-    rules: Rc<Rules>,
+pub(super) struct DialogueClient {
+    rules: Rc<DialogueRules>,
     host: HostId,
     server: HostId,
     /// Of each of them.
-    arrivals: Short<ArrivalProcess>,
+    arrivals: ShortQueue<ArrivalProcess>,
     /// Dialogues by number, from `first` on; `None` has ended.
     first: u64,
-    dialogues: Short<Option<Dialogue>>,
+    dialogues: ShortQueue<Option<OpenDialogue>>,
     /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
-    expected: Short<(u64, u32)>,
+    expected: ShortQueue<(u64, u32)>,
     received: u32,
     /// The persistent connection, its number, and whether it is open or opening.
     connections: u32,
     connected: bool,
-    writer: Writer,
-    aside: Option<Box<Aside>>,
+    writer: PacedWriter,
+    rare_state: Option<Box<RareClientState>>,
     /// Where something is drawn.
-    rng: Option<Box<Rng>>,
+    rng: Option<Box<ModelRng>>,
 }
 
 /// What few clients have.
 #[derive(Debug, Default)]
-struct Aside {
+struct RareClientState {
     reconnect_at: Option<Instant>,
     /// When requests are sent (again).
     due: TimerQueue<u64>,
     /// Dialogues' own connections.
-    own: BTreeMap<ConnId, Own>,
+    own: BTreeMap<ConnId, OwnConnection>,
     /// By which times of repetition are varied, where requests are sent again.
     chance: Option<SecureRng>,
 }
 
-impl Client {
+impl DialogueClient {
     pub(super) fn new(
-        rules: Rc<Rules>,
+        rules: Rc<DialogueRules>,
         (host, server): (HostId, HostId),
-        arrivals: Short<ArrivalProcess>,
-        (rng, chance): (Option<Box<Rng>>, Option<SecureRng>),
-        writer: Writer,
+        arrivals: ShortQueue<ArrivalProcess>,
+        (rng, chance): (Option<Box<ModelRng>>, Option<SecureRng>),
+        writer: PacedWriter,
     ) -> Self {
         Self {
             rules,
@@ -222,164 +223,171 @@ impl Client {
             server,
             arrivals,
             rng,
-            aside: chance.map(|chance| Box::new(Aside { chance: Some(chance), ..Aside::default() })),
-            dialogues: Short::default(),
+            rare_state: chance.map(|chance| {
+                Box::new(RareClientState { chance: Some(chance), ..RareClientState::default() })
+            }),
+            dialogues: ShortQueue::default(),
             first: 0,
             connections: 0,
             connected: false,
-            expected: Short::default(),
+            expected: ShortQueue::default(),
             received: 0,
             writer,
         }
     }
 
-    fn aside(&mut self) -> &mut Aside {
-        self.aside.get_or_insert_default()
+    fn rare_state_mut(&mut self) -> &mut RareClientState {
+        self.rare_state.get_or_insert_default()
     }
 
-    fn own(&mut self, conn: ConnId) -> Option<&mut Own> {
-        self.aside.as_mut()?.own.get_mut(&conn)
+    fn own_connection(&mut self, conn: ConnId) -> Option<&mut OwnConnection> {
+        self.rare_state.as_mut()?.own.get_mut(&conn)
     }
 
     /// When the present request of a dialogue is to be sent (again).
-    fn plan(&mut self, id: u64, at: Instant) {
-        if let Some(d) = self.get(id) {
+    fn schedule_request(&mut self, id: u64, at: Instant) {
+        if let Some(d) = self.dialogue_mut(id) {
             d.due = at;
-            self.aside().due.insert(at, id);
+            self.rare_state_mut().due.insert(at, id);
         }
     }
 
-    fn persistent(&self) -> bool {
+    fn is_persistent(&self) -> bool {
         self.rules.persistent
     }
 
-    fn get(&mut self, id: u64) -> Option<&mut Dialogue> {
+    fn dialogue_mut(&mut self, id: u64) -> Option<&mut OpenDialogue> {
         self.dialogues.get_mut(id.checked_sub(self.first)? as usize)?.as_mut()
     }
 
     fn next_timer(&self) -> Option<Instant> {
         let give_up = self.rules.give_up.and_then(|after| {
             // The front is the oldest that has not ended: what has ended leaves the front at once.
-            self.dialogues.front()?.as_ref().map(|d| d.began + after)
+            self.dialogues.front()?.as_ref().map(|d| d.started_at + after)
         });
         let or = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let arrival = self.arrivals.iter().filter_map(ArrivalProcess::next).min();
-        let planned = or(or(arrival, give_up), self.writer.next());
-        match &self.aside {
+        let arrival = self.arrivals.iter().filter_map(ArrivalProcess::next_arrival).min();
+        let planned = or(or(arrival, give_up), self.writer.next_due());
+        match &self.rare_state {
             None => planned,
-            Some(aside) => or(planned, or(aside.due.next(), aside.reconnect_at)),
+            Some(aside) => or(planned, or(aside.due.next_deadline(), aside.reconnect_at)),
         }
     }
 
-    fn timer(&mut self, ctx: &mut Context<'_, Report>) {
+    fn handle_timer(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
-        let reconnect_at = self.aside.as_ref().and_then(|aside| aside.reconnect_at);
+        let reconnect_at = self.rare_state.as_ref().and_then(|aside| aside.reconnect_at);
         if reconnect_at.is_some_and(|at| at <= now) {
-            self.open(ctx);
+            self.open_connection(ctx);
         }
-        self.writer.due(ctx);
-        while let Some((_, id)) = self.aside.as_mut().and_then(|aside| aside.due.pop_due(now)) {
-            self.request(ctx, id);
+        self.writer.write_due(ctx);
+        while let Some((_, id)) = self.rare_state.as_mut().and_then(|aside| aside.due.pop_due(now)) {
+            self.send_request(ctx, id);
         }
         if let Some(after) = self.rules.give_up {
             while let Some(Some(d)) = self.dialogues.front()
-                && d.began + after <= now
+                && d.started_at + after <= now
             {
-                self.end(ctx, self.first, false);
+                self.end_dialogue(ctx, self.first, false);
             }
         }
-        while let Some(user) = self.arrived(now) {
-            if !self.arrivals.get_mut(user).is_some_and(|of| of.take(now)) {
+        while let Some(user) = self.longest_due_client(now) {
+            if !self.arrivals.get_mut(user).is_some_and(|of| of.take_arrival(now)) {
                 continue;
             }
             let id = self.first + self.dialogues.len() as u64;
-            self.dialogues.push_back(Some(Dialogue {
-                began: now,
+            self.dialogues.push_back(Some(OpenDialogue {
+                started_at: now,
                 user: user as u32,
                 round: 0,
-                sizes: self.rules.draw(0, self.rng.as_deref_mut()),
+                sizes: self.rules.draw_sizes(0, self.rng.as_deref_mut()),
                 sent: 0,
                 first: now,
                 wait: Duration::ZERO,
                 due: Instant::FAR_FUTURE,
                 conn: None,
             }));
-            ctx.report(Report::Begun);
-            self.request(ctx, id);
+            ctx.report(RoleReport::Started);
+            self.send_request(ctx, id);
         }
     }
 
     /// The client whose arrival has been due for longest.
-    fn arrived(&self, now: Instant) -> Option<usize> {
-        let next = self.arrivals.iter().enumerate().filter_map(|(user, of)| Some((of.next()?, user)));
+    fn longest_due_client(&self, now: Instant) -> Option<usize> {
+        let next = self.arrivals.iter().enumerate().filter_map(|(user, of)| Some((of.next_arrival()?, user)));
         next.min().filter(|(at, _)| *at <= now).map(|(_, user)| user)
     }
 
-    fn open(&mut self, ctx: &mut Context<'_, Report>) {
-        if let Some(aside) = &mut self.aside {
+    fn open_connection(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
+        if let Some(aside) = &mut self.rare_state {
             aside.reconnect_at = None;
         }
         if self.rules.transport == TransportProtocol::Sctp {
             // What its streams are is known when it is up.
-            ctx.associate(AssocId::opened(self.connections), self.server, DIALOGUE, self.rules.streams);
+            ctx.associate(AssocId::new_opened(self.connections), self.server, DIALOGUE, self.rules.streams);
             return;
         }
         self.connected = true;
         self.expected.clear();
         self.received = 0;
-        if self.rules.scripted() {
+        if self.rules.needs_script() {
             self.rules.script.borrow_mut().insert((self.host, 0), VecDeque::new());
         }
-        ctx.connect(ConnId::opened(self.connections), self.server, DIALOGUE);
+        ctx.connect(ConnId::new_opened(self.connections), self.server, DIALOGUE);
         self.send_waiting(ctx);
     }
 
     /// Sends what had to wait for a connection.
-    fn send_waiting(&mut self, ctx: &mut Context<'_, Report>) {
-        let unsent = |d: &Dialogue| d.sent == 0 && d.due == Instant::FAR_FUTURE;
+    fn send_waiting(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
+        let unsent = |d: &OpenDialogue| d.sent == 0 && d.due == Instant::FAR_FUTURE;
         let waiting: Vec<u64> = (self.first..)
             .zip(self.dialogues.iter())
             .filter_map(|(id, d)| d.as_ref().is_some_and(unsent).then_some(id))
             .collect();
         for id in waiting {
-            self.request(ctx, id);
+            self.send_request(ctx, id);
         }
     }
 
     /// Sends the request of a dialogue's present round.
-    fn request(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
+    fn send_request(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64) {
         let rules = &*self.rules;
         let Some(Some(d)) = self.dialogues.get_mut(id.wrapping_sub(self.first) as usize) else { return };
         d.due = Instant::FAR_FUTURE;
         let ((bytes, answer), round) = (d.sizes, d.round);
-        ctx.work(Work { label: work::DIALOGUE_REQUEST, units: 1 });
+        ctx.charge_work(WorkRecord { label: work::DIALOGUE_REQUEST, units: 1 });
         match rules.transport {
             TransportProtocol::Udp => {
                 let now = ctx.now();
-                if let (Some(policy), Some(aside)) = (&rules.repeats, &mut self.aside)
+                if let (Some(policy), Some(aside)) = (&rules.repeats, &mut self.rare_state)
                     && let Some(chance) = &mut aside.chance
                 {
                     let last = d.first + policy.max_duration();
                     if d.sent >= policy.max_count() || (d.sent > 0 && now >= last) {
-                        self.end(ctx, id, false);
+                        self.end_dialogue(ctx, id, false);
                         return;
                     }
                     (d.first, d.wait) = match d.sent {
-                        0 => (now, policy.first(chance)),
-                        _ => (d.first, policy.next(d.wait, chance)),
+                        0 => (now, policy.first_wait(chance)),
+                        _ => (d.first, policy.next_wait(d.wait, chance)),
                     };
                     let at = (now + d.wait).min(d.first + policy.max_duration());
                     d.due = at;
                     aside.due.insert(at, id);
                 }
                 if d.sent > 0 {
-                    ctx.report(Report::Retransmissions(1));
+                    ctx.report(RoleReport::Retransmissions(1));
                 }
                 d.sent += 1;
-                ctx.send_datagram(0, self.server, DIALOGUE, rules.header(id, round, answer).message(bytes));
+                ctx.send_datagram(
+                    0,
+                    self.server,
+                    DIALOGUE,
+                    rules.make_header(id, round, answer).to_payload(bytes),
+                );
             }
             TransportProtocol::Sctp => {
                 if !self.connected {
@@ -387,9 +395,9 @@ impl Client {
                 }
                 d.sent = 1;
                 let stream = (id % u64::from(rules.streams.max(1))) as u16;
-                let payload = rules.header(id, round, answer).message(bytes);
-                let message = Message { stream, ppid: 0, unordered: false, payload };
-                ctx.send_message(AssocId::opened(self.connections), message);
+                let payload = rules.make_header(id, round, answer).to_payload(bytes);
+                let message = UserMessage { stream, ppid: 0, unordered: false, payload };
+                ctx.send_message(AssocId::new_opened(self.connections), message);
             }
             TransportProtocol::Tcp if rules.persistent => {
                 // Without a connection it waits for the next one.
@@ -398,44 +406,44 @@ impl Client {
                 }
                 d.sent = 1;
                 self.expected.push_back((id, answer));
-                if rules.scripted()
+                if rules.needs_script()
                     && let Some(script) = rules.script.borrow_mut().get_mut(&(self.host, 0))
                 {
                     script.push_back((bytes, answer));
                 }
-                self.writer.write(ctx, ConnId::opened(self.connections), bytes);
+                self.writer.write_octets(ctx, ConnId::new_opened(self.connections), bytes);
             }
             TransportProtocol::Tcp | TransportProtocol::Tls => {
                 let conn = match d.conn {
                     Some(conn) => conn,
                     None => {
-                        let conn = ConnId::opened(self.connections);
+                        let conn = ConnId::new_opened(self.connections);
                         d.conn = Some(conn);
                         self.connections += 1;
-                        let own = Own { dialogue: id, received: 0, port: None };
-                        self.aside.get_or_insert_default().own.insert(conn, own);
+                        let own = OwnConnection { dialogue: id, received: 0, port: None };
+                        self.rare_state.get_or_insert_default().own.insert(conn, own);
                         ctx.connect(conn, self.server, DIALOGUE);
                         conn
                     }
                 };
-                if rules.scripted()
-                    && let Some(port) = self.aside.as_ref().and_then(|aside| aside.own.get(&conn)?.port)
+                if rules.needs_script()
+                    && let Some(port) = self.rare_state.as_ref().and_then(|aside| aside.own.get(&conn)?.port)
                 {
                     rules.script.borrow_mut().insert((self.host, port), [(bytes, answer)].into());
                 }
-                self.writer.write(ctx, conn, bytes);
+                self.writer.write_octets(ctx, conn, bytes);
             }
         }
     }
 
-    fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
+    fn handle_stream(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, event: StreamDelivery) {
         match event {
             StreamDelivery::Connected { local_port, .. } => {
-                let Some(own) = self.own(conn) else { return };
+                let Some(own) = self.own_connection(conn) else { return };
                 own.port = Some(local_port);
                 let id = own.dialogue;
                 let place = id.wrapping_sub(self.first) as usize;
-                if self.rules.scripted()
+                if self.rules.needs_script()
                     && let Some(Some(d)) = self.dialogues.get(place)
                 {
                     // What it asks was not to be told before the port was known.
@@ -443,7 +451,7 @@ impl Client {
                     script.insert((self.host, local_port), [d.sizes].into());
                 }
             }
-            StreamDelivery::Data(payload) if self.persistent() => {
+            StreamDelivery::Data(payload) if self.is_persistent() => {
                 self.received += payload.len;
                 while let Some(&(id, size)) = self.expected.front()
                     && self.received >= size
@@ -451,106 +459,106 @@ impl Client {
                     self.received -= size;
                     self.expected.pop_front();
                     // Nobody waits for it if the dialogue was given up.
-                    self.answered(ctx, id);
+                    self.finish_round(ctx, id);
                 }
             }
             StreamDelivery::Data(payload) => {
-                let Some(own) = self.own(conn) else { return };
+                let Some(own) = self.own_connection(conn) else { return };
                 own.received += payload.len;
                 let (id, got) = (own.dialogue, own.received);
                 let Some(Some(d)) = self.dialogues.get((id - self.first) as usize) else { return };
                 let size = d.sizes.1;
                 if got >= size {
-                    if let Some(own) = self.own(conn) {
+                    if let Some(own) = self.own_connection(conn) {
                         own.received -= size;
                     }
-                    self.answered(ctx, id);
+                    self.finish_round(ctx, id);
                 }
             }
-            StreamDelivery::Closed(_) if self.persistent() => {
-                self.writer.forget(conn);
+            StreamDelivery::Closed(_) if self.is_persistent() => {
+                self.writer.discard_connection(conn);
                 self.connected = false;
                 self.connections += 1;
-                self.aside().reconnect_at = Some(ctx.now() + self.rules.reconnect);
+                self.rare_state_mut().reconnect_at = Some(ctx.now() + self.rules.reconnect);
                 for (id, _) in std::mem::take(&mut self.expected) {
-                    self.end(ctx, id, false);
+                    self.end_dialogue(ctx, id, false);
                 }
             }
             StreamDelivery::Closed(_) => {
-                self.writer.forget(conn);
-                if let Some(own) = self.aside.as_mut().and_then(|aside| aside.own.remove(&conn)) {
-                    self.end(ctx, own.dialogue, false);
+                self.writer.discard_connection(conn);
+                if let Some(own) = self.rare_state.as_mut().and_then(|aside| aside.own.remove(&conn)) {
+                    self.end_dialogue(ctx, own.dialogue, false);
                 }
             }
         }
     }
 
-    fn message(&mut self, ctx: &mut Context<'_, Report>, event: MessageDelivery) {
+    fn handle_message(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: MessageDelivery) {
         match event {
             MessageDelivery::Up { .. } => {
                 self.connected = true;
                 self.send_waiting(ctx);
             }
             MessageDelivery::Data { payload, .. } => {
-                self.heard(ctx, &payload);
+                self.handle_answer(ctx, &payload);
             }
             MessageDelivery::Down(_) => {
                 self.connected = false;
                 self.connections += 1;
-                self.aside().reconnect_at = Some(ctx.now() + self.rules.reconnect);
-                let sent = |d: &Option<Dialogue>| d.as_ref().is_some_and(|d| d.sent > 0);
+                self.rare_state_mut().reconnect_at = Some(ctx.now() + self.rules.reconnect);
+                let sent = |d: &Option<OpenDialogue>| d.as_ref().is_some_and(|d| d.sent > 0);
                 let lost: Vec<u64> = (self.first..)
                     .zip(self.dialogues.iter())
                     .filter_map(|(id, d)| sent(d).then_some(id))
                     .collect();
                 for id in lost {
-                    self.end(ctx, id, false);
+                    self.end_dialogue(ctx, id, false);
                 }
             }
         }
     }
 
     /// A message has come: an answer to what was asked last, or to what was asked before.
-    fn heard(&mut self, ctx: &mut Context<'_, Report>, payload: &Payload) {
-        if let Some(Header { dialogue, round, .. }) = Header::parse(payload)
-            && self.get(dialogue).is_some_and(|d| d.round == round)
+    fn handle_answer(&mut self, ctx: &mut AppContext<'_, RoleReport>, payload: &Payload) {
+        if let Some(DialogueHeader { dialogue, round, .. }) = DialogueHeader::parse(payload)
+            && self.dialogue_mut(dialogue).is_some_and(|d| d.round == round)
         {
-            self.answered(ctx, dialogue);
+            self.finish_round(ctx, dialogue);
         }
     }
 
     /// The present round of a dialogue has its answer.
-    fn answered(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
+    fn finish_round(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64) {
         let now = ctx.now();
         let rounds = self.rules.rounds.len() as u32;
-        let Some(d) = self.get(id) else { return };
+        let Some(d) = self.dialogue_mut(id) else { return };
         let due = std::mem::replace(&mut d.due, Instant::FAR_FUTURE);
         d.round += 1;
         d.sent = 0;
         let round = d.round;
-        if let Some(aside) = &mut self.aside {
+        if let Some(aside) = &mut self.rare_state {
             aside.due.remove(due, id);
         }
         if round == rounds {
-            self.end(ctx, id, true);
+            self.end_dialogue(ctx, id, true);
             return;
         }
-        let sizes = self.rules.draw(round, self.rng.as_deref_mut());
-        if let Some(d) = self.get(id) {
+        let sizes = self.rules.draw_sizes(round, self.rng.as_deref_mut());
+        if let Some(d) = self.dialogue_mut(id) {
             d.sizes = sizes;
         }
         let think = match &mut self.rng {
-            Some(rng) => self.rules.think.draw(rng),
+            Some(rng) => self.rules.think.draw_time(rng),
             None => self.rules.think.mean(),
         };
         if think.is_zero() {
-            self.request(ctx, id);
+            self.send_request(ctx, id);
         } else {
-            self.plan(id, now + think);
+            self.schedule_request(id, now + think);
         }
     }
 
-    fn end(&mut self, ctx: &mut Context<'_, Report>, id: u64, success: bool) {
+    fn end_dialogue(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64, success: bool) {
         let Some(slot) = id.checked_sub(self.first).and_then(|i| self.dialogues.get_mut(i as usize)) else {
             return;
         };
@@ -559,39 +567,39 @@ impl Client {
             self.dialogues.pop_front();
             self.first += 1;
         }
-        if let Some(aside) = &mut self.aside {
+        if let Some(aside) = &mut self.rare_state {
             aside.due.remove(d.due, id);
             if let Some(conn) = d.conn
                 && aside.own.remove(&conn).is_some()
             {
-                self.writer.forget(conn);
+                self.writer.discard_connection(conn);
                 if success { ctx.shutdown(conn) } else { ctx.abort(conn) }
             }
         }
-        let end = if success { End::Completed } else { End::Failed };
-        ctx.report(Report::Ended { began: d.began, end });
+        let end = if success { DialogueEnd::Completed } else { DialogueEnd::Failed };
+        ctx.report(RoleReport::Ended { started_at: d.started_at, end });
         if let Some(arrivals) = self.arrivals.get_mut(d.user as usize) {
-            arrivals.ended(ctx.now());
+            arrivals.finish_dialogue(ctx.now());
         }
     }
 }
 
-impl Role for Client {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for DialogueClient {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         match delivery {
-            Delivery::Start if self.persistent() || self.rules.transport == TransportProtocol::Sctp => {
-                self.open(ctx);
+            AppDelivery::Start if self.is_persistent() || self.rules.transport == TransportProtocol::Sctp => {
+                self.open_connection(ctx);
             }
-            Delivery::Timer => self.timer(ctx),
-            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
-            Delivery::Datagram { payload, .. } => self.heard(ctx, &payload),
-            Delivery::Message { event, .. } => self.message(ctx, event),
-            Delivery::Start
-            | Delivery::Frame { .. }
-            | Delivery::Link { .. }
-            | Delivery::Owner { .. }
-            | Delivery::Acquire { .. }
-            | Delivery::Transit { .. } => {}
+            AppDelivery::Timer => self.handle_timer(ctx),
+            AppDelivery::Stream { conn, event } => self.handle_stream(ctx, conn, event),
+            AppDelivery::Datagram { payload, .. } => self.handle_answer(ctx, &payload),
+            AppDelivery::Message { event, .. } => self.handle_message(ctx, event),
+            AppDelivery::Start
+            | AppDelivery::Frame { .. }
+            | AppDelivery::Link { .. }
+            | AppDelivery::Owner { .. }
+            | AppDelivery::Acquire { .. }
+            | AppDelivery::Transit { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -599,7 +607,7 @@ impl Role for Client {
 
 /// What a server knows of a connection.
 #[derive(Clone, Copy, Debug)]
-struct Served {
+struct ServedConnection {
     /// Where the script has it.
     client: (HostId, u16),
     received: u32,
@@ -608,29 +616,29 @@ struct Served {
 
 /// An answer that waits for the turnaround.
 #[derive(Debug)]
-enum Answer {
+enum PendingAnswer {
     Stream { conn: ConnId, bytes: u32 },
     Datagram { to: HostId, port: u16, payload: Payload },
-    Message { assoc: AssocId, message: Message },
+    Message { assoc: AssocId, message: UserMessage },
 }
 
 /// One server.
 #[derive(Debug)]
-pub(super) struct Server {
-    rules: Rc<Rules>,
-    rng: Rng,
-    conns: Vec<Option<Served>>,
+pub(super) struct DialogueServer {
+    rules: Rc<DialogueRules>,
+    rng: ModelRng,
+    conns: Vec<Option<ServedConnection>>,
     waiting: TimerQueue<u64>,
-    answers: BTreeMap<u64, Answer>,
+    answers: BTreeMap<u64, PendingAnswer>,
     next: u64,
 }
 
-impl Server {
-    pub(super) fn new(rules: Rc<Rules>, rng: Rng) -> Self {
+impl DialogueServer {
+    pub(super) fn new(rules: Rc<DialogueRules>, rng: ModelRng) -> Self {
         Self { rules, rng, conns: Vec::new(), waiting: TimerQueue::new(), answers: BTreeMap::new(), next: 0 }
     }
 
-    fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
+    fn handle_stream(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, event: StreamDelivery) {
         let index = conn.n as usize;
         match event {
             StreamDelivery::Connected { remote, remote_port, .. } => {
@@ -638,14 +646,14 @@ impl Server {
                     self.conns.resize(index + 1, None);
                 }
                 let client = (remote, if self.rules.persistent { 0 } else { remote_port });
-                self.conns[index] = Some(Served { client, received: 0, round: 0 });
+                self.conns[index] = Some(ServedConnection { client, received: 0, round: 0 });
             }
             StreamDelivery::Data(payload) => {
                 let Some(Some(served)) = self.conns.get_mut(index) else { return };
                 served.received += payload.len;
                 loop {
                     let Some(Some(served)) = self.conns.get_mut(index) else { return };
-                    let told = self.rules.scripted();
+                    let told = self.rules.needs_script();
                     let (request, bytes) = match &self.rules.sizes {
                         Some(sizes) if !told => sizes[served.round as usize],
                         _ => {
@@ -665,8 +673,8 @@ impl Server {
                     if told && let Some(script) = self.rules.script.borrow_mut().get_mut(&served.client) {
                         script.pop_front();
                     }
-                    ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                    self.answer(ctx, Answer::Stream { conn, bytes });
+                    ctx.charge_work(WorkRecord { label: work::DIALOGUE_ANSWER, units: 1 });
+                    self.schedule_answer(ctx, PendingAnswer::Stream { conn, bytes });
                 }
             }
             StreamDelivery::Closed(_) => {
@@ -678,101 +686,105 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, ctx: &mut Context<'_, Report>, answer: Answer) {
-        let turnaround = self.rules.turnaround.draw(&mut self.rng);
+    fn schedule_answer(&mut self, ctx: &mut AppContext<'_, RoleReport>, answer: PendingAnswer) {
+        let turnaround = self.rules.turnaround.draw_time(&mut self.rng);
         if turnaround.is_zero() {
-            send(ctx, answer);
+            send_answer(ctx, answer);
             return;
         }
         self.answers.insert(self.next, answer);
         self.waiting.insert(ctx.now() + turnaround, self.next);
         self.next += 1;
-        ctx.set_timer(self.waiting.next());
+        ctx.set_timer(self.waiting.next_deadline());
     }
 }
 
-impl Role for Server {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for DialogueServer {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         match delivery {
-            Delivery::Timer => {
+            AppDelivery::Timer => {
                 while let Some((_, n)) = self.waiting.pop_due(ctx.now()) {
                     if let Some(answer) = self.answers.remove(&n) {
-                        send(ctx, answer);
+                        send_answer(ctx, answer);
                     }
                 }
-                ctx.set_timer(self.waiting.next());
+                ctx.set_timer(self.waiting.next_deadline());
             }
-            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
-            Delivery::Datagram { from, from_port, payload, .. } => {
-                let Some(header) = Header::parse(&payload) else { return };
-                let Some(bytes) = self.rules.answer(&header) else { return };
-                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                let payload = header.message(bytes);
-                self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
+            AppDelivery::Stream { conn, event } => self.handle_stream(ctx, conn, event),
+            AppDelivery::Datagram { from, from_port, payload, .. } => {
+                let Some(header) = DialogueHeader::parse(&payload) else { return };
+                let Some(bytes) = self.rules.answer_size(&header) else { return };
+                ctx.charge_work(WorkRecord { label: work::DIALOGUE_ANSWER, units: 1 });
+                let payload = header.to_payload(bytes);
+                self.schedule_answer(ctx, PendingAnswer::Datagram { to: from, port: from_port, payload });
             }
-            Delivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
-                let Some(header) = Header::parse(&payload) else { return };
-                let Some(bytes) = self.rules.answer(&header) else { return };
-                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
-                let payload = header.message(bytes);
-                let message = Message { stream, ppid: 0, unordered: false, payload };
-                self.answer(ctx, Answer::Message { assoc, message });
+            AppDelivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
+                let Some(header) = DialogueHeader::parse(&payload) else { return };
+                let Some(bytes) = self.rules.answer_size(&header) else { return };
+                ctx.charge_work(WorkRecord { label: work::DIALOGUE_ANSWER, units: 1 });
+                let payload = header.to_payload(bytes);
+                let message = UserMessage { stream, ppid: 0, unordered: false, payload };
+                self.schedule_answer(ctx, PendingAnswer::Message { assoc, message });
             }
-            Delivery::Start
-            | Delivery::Frame { .. }
-            | Delivery::Link { .. }
-            | Delivery::Owner { .. }
-            | Delivery::Acquire { .. }
-            | Delivery::Transit { .. }
-            | Delivery::Message { .. } => {}
+            AppDelivery::Start
+            | AppDelivery::Frame { .. }
+            | AppDelivery::Link { .. }
+            | AppDelivery::Owner { .. }
+            | AppDelivery::Acquire { .. }
+            | AppDelivery::Transit { .. }
+            | AppDelivery::Message { .. } => {}
         }
     }
 }
 
-fn send(ctx: &mut Context<'_, Report>, answer: Answer) {
+fn send_answer(ctx: &mut AppContext<'_, RoleReport>, answer: PendingAnswer) {
     match answer {
-        Answer::Stream { conn, bytes } => ctx.write(conn, Payload::counted(bytes)),
-        Answer::Message { assoc, message } => ctx.send_message(assoc, message),
-        Answer::Datagram { to, port, payload } => ctx.send_datagram(0, to, port, payload),
+        PendingAnswer::Stream { conn, bytes } => ctx.write(conn, Payload::with_length(bytes)),
+        PendingAnswer::Message { assoc, message } => ctx.send_message(assoc, message),
+        PendingAnswer::Datagram { to, port, payload } => ctx.send_datagram(0, to, port, payload),
     }
 }
 
 /// Whether the server of a dialogue over TCP learns from its clients what comes, other than by messages.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn is_scripted(d: &model::Dialogue) -> bool {
-    Rules::new(d, Duration::ZERO).scripted()
+pub(super) fn is_scripted(d: &model::DialogueWorkload) -> bool {
+    DialogueRules::new(d, Duration::ZERO).needs_script()
 }
 
 /// Puts the workload's roles on the topology's hosts.
-pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, d: &model::Dialogue) -> Result<(), WorldError> {
+pub(super) fn build_dialogue_roles(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+    d: &model::DialogueWorkload,
+) -> Result<(), WorldError> {
     let transport = &plan.scenario.transport;
     let reconnect = match d.transport {
         TransportProtocol::Sctp => transport.sctp.reconnect,
         _ => transport.tcp.reconnect,
     };
-    let rules = Rules::new(d, reconnect.get());
-    let servers = topology.group(&d.server)?;
+    let rules = DialogueRules::new(d, reconnect.get());
+    let servers = topology.host_group(&d.server)?;
     for (i, &host) in servers.iter().enumerate() {
-        let rng = plan.seed.stream("dialogue.server", i as u64);
-        let app = plan.role(host, Server::new(rules.clone(), rng));
+        let rng = plan.seed.derive_rng("dialogue.server", i as u64);
+        let app = plan.add_role(host, DialogueServer::new(rules.clone(), rng));
         plan.builder.serve_at(app, d.transport, 0, (host, DIALOGUE))?;
     }
-    let clients = topology.group(&d.clients)?;
+    let clients = topology.host_group(&d.clients)?;
     let per_host = u64::from(d.per_host.get());
-    let pattern = Pattern::new(&d.arrivals, clients.len() as u64 * per_host, plan.end);
+    let pattern = ArrivalPattern::new(&d.arrivals, clients.len() as u64 * per_host, plan.end);
     for (i, &host) in clients.iter().enumerate() {
         let index = i as u64;
         let arrivals = (index * per_host..(index + 1) * per_host).map(|client| {
-            let rng = plan.seed.stream("arrivals", client);
+            let rng = plan.seed.derive_rng("arrivals", client);
             ArrivalProcess::new(&pattern, client, rng)
         });
         let arrivals = arrivals.collect();
-        let rng = rules.by_chance().then(|| Box::new(plan.seed.stream("dialogue.client", index)));
-        let chance = rules.repeats.map(|_| plan.seed.secure("dialogue.retransmission", index));
+        let rng = rules.by_chance().then(|| Box::new(plan.seed.derive_rng("dialogue.client", index)));
+        let chance = rules.repeats.map(|_| plan.seed.derive_secure_rng("dialogue.retransmission", index));
         let server = servers[i % servers.len()];
-        let writer = Writer::new(d);
-        let client = Client::new(rules.clone(), (host, server), arrivals, (rng, chance), writer);
-        plan.role(host, client);
+        let writer = PacedWriter::new(d);
+        let client = DialogueClient::new(rules.clone(), (host, server), arrivals, (rng, chance), writer);
+        plan.add_role(host, client);
     }
     Ok(())
 }
@@ -784,6 +796,6 @@ mod tests {
     #[test]
     fn a_client_stays_small() {
         // Each octet is one of each station of a large run, and glibc's allocator has steps of 16: 216, 232.
-        assert!(size_of::<Client>() <= 232, "{}", size_of::<Client>());
+        assert!(size_of::<DialogueClient>() <= 232, "{}", size_of::<DialogueClient>());
     }
 }

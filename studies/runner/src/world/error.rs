@@ -16,7 +16,7 @@ pub enum WorldError {
     #[error(
         "{} after the beginning, \"{host}\" had to send by a stream that its SCTP association does not have: it has \
          {streams}; transport.sctp.accepted_streams is how many the side has that accepts an association, and the \
-         workload's streams how many the other side asks for", .at.since(Instant::ZERO)
+         workload's streams how many the other side asks for", .at.duration_since(Instant::ZERO)
     )]
     NoStream {
         /// The host's name in the study.
@@ -27,7 +27,7 @@ pub enum WorldError {
         streams: u16,
     },
     /// Two threads that run a half of the network each cannot tell which of two events is first; one can.
-    #[error("{} after the beginning, which of two events is first is not known to two threads", .0.since(Instant::ZERO))]
+    #[error("{} after the beginning, which of two events is first is not known to two threads", .0.duration_since(Instant::ZERO))]
     Undecided(Instant),
     /// A role refused its settings.
     #[error("{0}")]

@@ -1,32 +1,35 @@
 //! IDENT (RFC 1413): the service of a host, which knows the host's own connections, and the workload that asks it.
 
-use super::arrivals::{ArrivalProcess, Pattern};
+use super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::error::WorldError;
-use super::machine::{Endpoint, EventOrJob, HostAddress};
-use super::plan::{Plan, Users};
-use super::report::{End, Report};
-use super::role::Role;
-use super::topology::Topology;
+use super::machine::{EventOrJob, HostAddress, MachineEndpoint};
+use super::plan::{ApplicationUsers, NetworkPlan};
+use super::report::{DialogueEnd, RoleReport};
+use super::role::HostRole;
+use super::topology::NetworkTopology;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use usher_core::{ConnId, Duration, Instant, Job, ListenerId, Machine};
+use usher_core::{ConnId, Duration, Instant, JobRequest, ListenerId, Machine};
 use usher_ident::{
-    Answer, AskError, Client, ClientCommand, ClientConfig, ClientEvent, Connection, PORT, PortPair, Question,
+    ClientCommand, ClientConfig, ClientEvent, IdentClient, IdentQuery, PORT, PortPair, QueriedConnection,
+    QueryFailure, ResponseBody,
 };
-use usher_ident_service::{Command, Config, IdentService, Job as Asked, Owner, User};
+use usher_ident_service::{
+    ConnectionOwner, IdentService, IdentServiceCommand, IdentServiceConfig, IdentServiceJob, SystemUser,
+};
 use usher_scenario::model;
 use usher_scenario::ports::CHAT;
-use usher_scenario::services::Service;
-use usher_sim::{Context, Delivery, HostId, StreamDelivery};
+use usher_scenario::services::HostService;
+use usher_sim::{AppContext, AppDelivery, HostId, StreamDelivery};
 
 /// The connections that began at a host's port, as only the study knows them.
-type Truth = Rc<RefCell<BTreeMap<(HostId, u16), Dialled>>>;
+type ConnectionOwners = Rc<RefCell<BTreeMap<(HostId, u16), UserConnection>>>;
 
 /// A user's connection.
 #[derive(Debug)]
-struct Dialled {
-    user: User,
+struct UserConnection {
+    user: SystemUser,
     /// When the user asked for it; `None` once the server has accepted it.
     since: Option<Instant>,
 }
@@ -38,38 +41,45 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// The service that `usher ident serve` runs. Its kernel is the simulated host's.
 #[derive(Debug)]
 pub(super) struct ServerRole {
-    at: HostAddress,
-    endpoint: Endpoint,
-    config: Config,
+    address: HostAddress,
+    endpoint: MachineEndpoint,
+    config: IdentServiceConfig,
     service: IdentService,
-    users: Users,
+    users: ApplicationUsers,
 }
 
-impl Role for ServerRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for ServerRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let delivery = &delivery;
         let now = ctx.now();
         match delivery {
-            Delivery::Start => self.service = IdentService::new(self.config.clone()),
-            Delivery::Owner { token, app } => {
-                let user = |app| self.users.borrow().get(&app).cloned().unwrap_or_else(usher);
-                let owner = app.map_or(Owner::Nobody, |app| Owner::User(user(app)));
+            AppDelivery::Start => self.service = IdentService::new(self.config.clone()),
+            AppDelivery::Owner { token, app } => {
+                let user = |app| self.users.borrow().get(&app).cloned().unwrap_or_else(usher_user);
+                let owner = app.map_or(ConnectionOwner::NoOwner, |app| ConnectionOwner::User(user(app)));
                 // Whoever asked may be gone.
-                let _ = self.service.command(now, Command::Found { token: *token, owner });
+                let _ = self.service.handle_command(now, IdentServiceCommand::Found { token: *token, owner });
             }
             _ => {}
         }
-        let Self { at: own, endpoint, service, .. } = self;
-        endpoint.feed(ctx, service, delivery);
-        endpoint.drain(ctx, service, |ctx, service, word| {
-            let EventOrJob::Job(Job { token, what: Asked::Owner(Connection { local, remote }), .. }) = word
+        let Self { address: own, endpoint, service, .. } = self;
+        endpoint.feed_delivery(ctx, service, delivery);
+        endpoint.drain_outputs(ctx, service, |ctx, service, word| {
+            let EventOrJob::Job(JobRequest {
+                token,
+                job: IdentServiceJob::Owner(QueriedConnection { local, remote }),
+                ..
+            }) = word
             else {
                 return;
             };
-            match own.ends(Some(local.ip()), remote) {
-                Some((from, to)) => ctx.ask_owner(token, (from, local.port()), (to, remote.port())),
+            match own.connection_hosts(Some(local.ip()), remote) {
+                Some((from, to)) => ctx.query_owner(token, (from, local.port()), (to, remote.port())),
                 None => {
-                    let _ = service.command(now, Command::Found { token, owner: Owner::Nobody });
+                    let _ = service.handle_command(
+                        now,
+                        IdentServiceCommand::Found { token, owner: ConnectionOwner::NoOwner },
+                    );
                 }
             }
         });
@@ -77,76 +87,76 @@ impl Role for ServerRole {
 }
 
 /// As whom Usher's own programs run.
-fn usher() -> User {
-    User { name: Some(b"usher".to_vec()), uid: None }
+fn usher_user() -> SystemUser {
+    SystemUser { name: Some(b"usher".to_vec()), uid: None }
 }
 
 /// A server that asks whose each connection is that it accepts.
 #[derive(Debug)]
-pub(super) struct AskerRole {
-    at: HostAddress,
-    endpoint: Endpoint,
+pub(super) struct IdentClientRole {
+    address: HostAddress,
+    endpoint: MachineEndpoint,
     config: ClientConfig,
-    client: Client,
+    client: IdentClient,
     /// What it asked, by the tokens of its questions: about which connection, of which client's port, and since when.
-    asked: BTreeMap<u64, (ConnId, (HostId, u16), Instant)>,
+    pending_queries: BTreeMap<u64, (ConnId, (HostId, u16), Instant)>,
     next: u64,
-    truth: Truth,
+    truth: ConnectionOwners,
 }
 
-impl Role for AskerRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for IdentClientRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let delivery = &delivery;
         let (now, mut over) = (ctx.now(), Vec::new());
         match delivery {
-            Delivery::Start => {
-                self.client = Client::new(self.config);
-                over.extend(self.asked.keys().map(|token| (*token, Err(AskError::Closed))));
+            AppDelivery::Start => {
+                self.client = IdentClient::new(self.config);
+                over.extend(self.pending_queries.keys().map(|token| (*token, Err(QueryFailure::Closed))));
             }
-            Delivery::Stream { conn, event } if conn.is_accepted() => {
+            AppDelivery::Stream { conn, event } if conn.is_accepted() => {
                 if let StreamDelivery::Connected { remote, remote_port, local, local_port } = *event {
                     let token = self.next;
                     self.next += 1;
-                    self.asked.insert(token, (*conn, (remote, remote_port), now));
+                    self.pending_queries.insert(token, (*conn, (remote, remote_port), now));
                     let dialled =
                         self.truth.borrow_mut().get_mut(&(remote, remote_port)).and_then(|d| d.since.take());
                     if let Some(since) = dialled {
                         // From here on it is the server's question that counts.
-                        ctx.report(Report::Withdrawn(since));
+                        ctx.report(RoleReport::Withdrawn(since));
                     }
-                    ctx.report(Report::Begun);
-                    let question = Question {
-                        server: self.at.address(remote, PORT),
-                        local: Some(self.at.addresses.of(local)),
+                    ctx.report(RoleReport::Started);
+                    let question = IdentQuery {
+                        server: self.address.socket_address(remote, PORT),
+                        local: Some(self.address.addresses.address_of(local)),
                         ports: PortPair::new(remote_port, local_port),
                     };
                     // It has room for all that are asked, and their ports are some.
-                    let _ = self.client.command(now, ClientCommand::Ask { token, question });
+                    let _ = self.client.handle_command(now, ClientCommand::Query { token, question });
                 }
             }
-            _ => self.endpoint.feed(ctx, &mut self.client, delivery),
+            _ => self.endpoint.feed_delivery(ctx, &mut self.client, delivery),
         }
-        self.endpoint.drain(ctx, &mut self.client, |_, _, word| match word {
+        self.endpoint.drain_outputs(ctx, &mut self.client, |_, _, word| match word {
             EventOrJob::Event(ClientEvent::Answered { token, answer }) => over.push((token, answer)),
-            EventOrJob::Job(job) => match job.what {},
+            EventOrJob::Job(job) => match job.job {},
         });
         for (token, answer) in over {
-            let Some((conn, whose, began)) = self.asked.remove(&token) else { continue };
+            let Some((conn, whose, began)) = self.pending_queries.remove(&token) else { continue };
             ctx.shutdown(conn);
             if let Ok(answer) = &answer {
                 let right =
-                    self.truth.borrow().get(&whose).is_some_and(|dialled| names(answer, &dialled.user));
-                ctx.report(Report::Identified(began, right));
+                    self.truth.borrow().get(&whose).is_some_and(|dialled| names_user(answer, &dialled.user));
+                ctx.report(RoleReport::Identified(began, right));
             }
-            let end = if answer.is_ok() { End::Completed } else { End::Failed };
-            ctx.report(Report::Ended { began, end });
+            let end = if answer.is_ok() { DialogueEnd::Completed } else { DialogueEnd::Failed };
+            ctx.report(RoleReport::Ended { started_at: began, end });
         }
     }
 }
 
 /// Whether an answer is this user's name or number.
-fn names(answer: &Answer, user: &User) -> bool {
-    let Answer::UserId { user: said, .. } = answer else { return false };
+fn names_user(answer: &ResponseBody, user: &SystemUser) -> bool {
+    let ResponseBody::UserId { user: said, .. } = answer else { return false };
     let number = user.uid.map(|uid| uid.to_string().into_bytes());
     [&user.name, &number].into_iter().flatten().any(|known| known == said.name())
 }
@@ -156,21 +166,21 @@ fn names(answer: &Answer, user: &User) -> bool {
 pub(super) struct UserRole {
     host: HostId,
     server: HostId,
-    user: User,
+    user: SystemUser,
     arrivals: ArrivalProcess,
     opened: u32,
     /// Connections under way.
-    open: BTreeMap<ConnId, Open>,
+    open: BTreeMap<ConnId, OpenConnection>,
     /// When those that are established are given up.
     ends: BTreeSet<(Instant, ConnId)>,
     /// How long the server waits for an answer.
-    patience: Duration,
-    truth: Truth,
+    query_timeout: Duration,
+    truth: ConnectionOwners,
 }
 
 /// A connection under way, of its user.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenConnection {
     since: Instant,
     /// Its port and when it is given up, once it is established.
     established: Option<(u16, Instant)>,
@@ -178,125 +188,128 @@ struct Open {
 
 impl UserRole {
     /// A connection is over. One that the server has not accepted was in vain.
-    fn end(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId) {
-        let Some(Open { since, established }) = self.open.remove(&conn) else { return };
+    fn end_connection(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId) {
+        let Some(OpenConnection { since, established }) = self.open.remove(&conn) else { return };
         let accepted = established.is_some_and(|(port, until)| {
             self.ends.remove(&(until, conn));
             let dialled = self.truth.borrow_mut().get_mut(&(self.host, port)).and_then(|d| d.since.take());
             dialled.is_none()
         });
         if !accepted {
-            ctx.report(Report::Ended { began: since, end: End::Failed });
+            ctx.report(RoleReport::Ended { started_at: since, end: DialogueEnd::Failed });
         }
-        self.arrivals.ended(ctx.now());
+        self.arrivals.finish_dialogue(ctx.now());
     }
 }
 
-impl Role for UserRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for UserRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let delivery = &delivery;
         let now = ctx.now();
         match delivery {
-            Delivery::Start => {
+            AppDelivery::Start => {
                 // Connections are gone with a host that failed, and whoever is at one that is off connects nowhere.
                 while let Some((&conn, _)) = self.open.first_key_value() {
-                    self.end(ctx, conn);
+                    self.end_connection(ctx, conn);
                 }
-                self.arrivals.skip(now);
+                self.arrivals.skip_missed(now);
             }
-            Delivery::Stream { conn, event: StreamDelivery::Connected { local, local_port, .. } } => {
+            AppDelivery::Stream { conn, event: StreamDelivery::Connected { local, local_port, .. } } => {
                 let Some(open) = self.open.get_mut(conn) else { return };
-                let until = now + self.patience + MARGIN;
+                let until = now + self.query_timeout + MARGIN;
                 open.established = Some((*local_port, until));
                 self.ends.insert((until, *conn));
-                let dialled = Dialled { user: self.user.clone(), since: Some(open.since) };
+                let dialled = UserConnection { user: self.user.clone(), since: Some(open.since) };
                 self.truth.borrow_mut().insert((*local, *local_port), dialled);
             }
-            Delivery::Stream { conn, event: StreamDelivery::Closed(_) } => self.end(ctx, *conn),
+            AppDelivery::Stream { conn, event: StreamDelivery::Closed(_) } => self.end_connection(ctx, *conn),
             _ => {}
         }
         // The server's host may have failed and know nothing of a connection: nobody ends that but the user.
         while let Some(&(_, conn)) = self.ends.first().filter(|(until, _)| *until <= now) {
             ctx.abort(conn);
-            self.end(ctx, conn);
+            self.end_connection(ctx, conn);
         }
-        while self.arrivals.take(now) {
-            let conn = ConnId::opened(self.opened);
+        while self.arrivals.take_arrival(now) {
+            let conn = ConnId::new_opened(self.opened);
             self.opened += 1;
-            self.open.insert(conn, Open { since: now, established: None });
-            ctx.report(Report::Begun);
+            self.open.insert(conn, OpenConnection { since: now, established: None });
+            ctx.report(RoleReport::Started);
             ctx.connect_from(conn, self.host, self.server, CHAT);
         }
         ctx.set_timer(
-            self.arrivals.next().into_iter().chain(self.ends.first().map(|(until, _)| *until)).min(),
+            self.arrivals.next_arrival().into_iter().chain(self.ends.first().map(|(until, _)| *until)).min(),
         );
     }
 }
 
 /// Puts the IDENT services of a scenario on their hosts.
-pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), WorldError> {
+pub(super) fn place_ident_services(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+) -> Result<(), WorldError> {
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().filter_map(|service| match service {
-            Service::Ident(loaded) => Some(loaded),
+            HostService::Ident(loaded) => Some(loaded),
             _ => None,
         });
-        for (loaded, &host) in loaded
-            .flat_map(|loaded| topology.group(name).into_iter().flatten().map(move |host| (loaded, host)))
-        {
-            let mut endpoint = Endpoint::new(plan.at(host));
+        for (loaded, &host) in loaded.flat_map(|loaded| {
+            topology.host_group(name).into_iter().flatten().map(move |host| (loaded, host))
+        }) {
+            let mut endpoint = MachineEndpoint::new(plan.host_address(host));
             let mut ports = BTreeMap::new();
             for (n, address) in (0..).zip(&loaded.file.listen) {
-                if plan.addresses.serves(host, address.ip()) {
-                    ports.entry(address.port()).or_insert(ListenerId::own(n));
+                if plan.addresses.is_reachable_at(host, address.ip()) {
+                    ports.entry(address.port()).or_insert(ListenerId::from_number(n));
                 }
             }
             for (port, listener) in &ports {
                 endpoint.accept_at(*port, *listener, None);
             }
             let role = ServerRole {
-                at: plan.at(host),
+                address: plan.host_address(host),
                 endpoint,
                 service: IdentService::new(loaded.config.clone()),
                 config: loaded.config.clone(),
                 users: plan.users.clone(),
             };
-            let app = plan.role(host, role);
-            ports.into_keys().try_for_each(|port| plan.builder.listen(app, port))?;
+            let app = plan.add_role(host, role);
+            ports.into_keys().try_for_each(|port| plan.builder.listen_tcp(app, port))?;
         }
     }
     Ok(())
 }
 
 /// Puts the workload's roles on the topology's hosts.
-pub(super) fn build(
-    plan: &mut Plan<'_>,
-    topology: &Topology,
-    ident: &model::Ident,
+pub(super) fn build_ident_roles(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+    ident: &model::IdentWorkload,
 ) -> Result<(), WorldError> {
-    let (clients, servers) = (topology.group(&ident.clients)?, topology.group(&ident.server)?);
-    let truth = Truth::default();
-    let config = ClientConfig { patience: ident.patience.get(), questions: usize::MAX };
+    let (clients, servers) = (topology.host_group(&ident.clients)?, topology.host_group(&ident.server)?);
+    let truth = ConnectionOwners::default();
+    let config = ClientConfig { response_timeout: ident.patience.get(), questions: usize::MAX };
     for &host in servers {
-        let role = AskerRole {
-            at: plan.at(host),
-            endpoint: Endpoint::new(plan.at(host)),
+        let role = IdentClientRole {
+            address: plan.host_address(host),
+            endpoint: MachineEndpoint::new(plan.host_address(host)),
             config,
-            client: Client::new(config),
-            asked: BTreeMap::new(),
+            client: IdentClient::new(config),
+            pending_queries: BTreeMap::new(),
             next: 0,
             truth: truth.clone(),
         };
-        let app = plan.role(host, role);
-        plan.builder.listen(app, CHAT)?;
+        let app = plan.add_role(host, role);
+        plan.builder.listen_tcp(app, CHAT)?;
     }
-    let pattern = Pattern::new(&ident.arrivals, (clients.len() * ident.users.len()) as u64, plan.end);
+    let pattern = ArrivalPattern::new(&ident.arrivals, (clients.len() * ident.users.len()) as u64, plan.end);
     let users = clients.iter().enumerate().flat_map(|(i, &host)| {
         (0..).zip(&ident.users).map(move |(n, name)| (host, servers[i % servers.len()], n, name))
     });
     for (index, (host, server, n, name)) in (0..).zip(users) {
-        let rng = plan.seed.stream("arrivals", index);
+        let rng = plan.seed.derive_rng("arrivals", index);
         let arrivals = ArrivalProcess::new(&pattern, index, rng);
-        let user = User { name: Some(name.clone().into_bytes()), uid: Some(1000 + n) };
+        let user = SystemUser { name: Some(name.clone().into_bytes()), uid: Some(1000 + n) };
         let (truth, known) = (truth.clone(), user.clone());
         let role = UserRole {
             host,
@@ -306,10 +319,10 @@ pub(super) fn build(
             opened: 0,
             open: BTreeMap::new(),
             ends: BTreeSet::new(),
-            patience: ident.patience.get(),
+            query_timeout: ident.patience.get(),
             truth,
         };
-        let app = plan.role(host, role);
+        let app = plan.add_role(host, role);
         plan.users.borrow_mut().insert(app, known);
     }
     Ok(())

@@ -2,26 +2,26 @@
 
 use super::aaa::helpers_of;
 use super::error::WorldError;
-use super::helpers::Helpers;
-use super::ike::{Counted, Protection};
-use super::machine::{Endpoint, EventOrJob};
-use super::plan::Plan;
-use super::report::Report;
-use super::role::{IkeTotals, Role};
-use super::topology::Topology;
+use super::helpers::WorkerPool;
+use super::ike::{CountedMachine, HostPolicies};
+use super::machine::{EventOrJob, MachineEndpoint};
+use super::plan::NetworkPlan;
+use super::report::RoleReport;
+use super::role::{HostRole, IkeTotals};
+use super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_core::timer::earliest;
-use usher_core::{Job, Machine, Seed, Work};
+use usher_core::timer::earliest_deadline;
+use usher_core::{JobRequest, Machine, Seed, WorkRecord};
 use usher_crypto::signature::SignatureScheme;
-use usher_gateway::config::Loaded;
-use usher_gateway::{Command, Config, Event, Gateway, GatewayJob};
-use usher_ike::credentials::Credentials;
+use usher_gateway::config::LoadedGatewayConfig;
+use usher_gateway::{GatewayCommand, GatewayConfig, GatewayEvent, GatewayJob, IkeGateway};
+use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::{self as ike, IkeJob};
 use usher_ike::work::{SIGN, VERIFY};
-use usher_scenario::services::Service;
-use usher_sim::{Context, Delivery, HostId};
+use usher_scenario::services::HostService;
+use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// Signatures and chains of certificates at a time, as a live gateway has it.
 pub(super) const HELPERS: usize = 4;
@@ -29,17 +29,17 @@ pub(super) const HELPERS: usize = 4;
 /// The gateway, or the client, of a host. Packets of CHILD_SAs are carried in the simulator for workloads alone.
 #[derive(Debug)]
 pub(super) struct GatewayRole {
-    endpoint: Endpoint,
-    config: Config,
-    gateway: Counted<Gateway>,
-    credentials: Arc<Credentials>,
-    helpers: Helpers<Job<IkeJob>>,
+    endpoint: MachineEndpoint,
+    config: GatewayConfig,
+    gateway: CountedMachine<IkeGateway>,
+    credentials: Arc<IkeCredentials>,
+    helpers: WorkerPool<JobRequest<IkeJob>>,
     seed: Seed,
     starts: u64,
     /// It is a workload's.
     counted: bool,
     /// The security policies of its host, where packets are carried.
-    protection: Option<Protection>,
+    protection: Option<HostPolicies>,
 }
 
 /// The length of most signatures of ECDSA with P-256, DER.
@@ -47,19 +47,19 @@ const USUAL_ECDSA: usize = 71;
 
 /// The answer to a job. Signatures of ECDSA differ by an octet or two: it signs anew until one has the usual length, so that rows
 /// are the same whatever it draws.
-pub(super) fn answer(credentials: &Credentials, job: &Job<IkeJob>) -> ike::Command {
-    let varies = matches!(job.what, IkeJob::Sign { scheme: SignatureScheme::EcdsaP256Sha256, .. });
-    let usual = |command: &ike::Command| match command {
-        ike::Command::Signed { signature: Some(signature), .. } => signature.len() == USUAL_ECDSA,
+pub(super) fn answer_job(credentials: &IkeCredentials, job: &JobRequest<IkeJob>) -> ike::IkeCommand {
+    let varies = matches!(job.job, IkeJob::Sign { scheme: SignatureScheme::EcdsaP256Sha256, .. });
+    let usual = |command: &ike::IkeCommand| match command {
+        ike::IkeCommand::Signed { signature: Some(signature), .. } => signature.len() == USUAL_ECDSA,
         _ => true,
     };
-    let mut signed = credentials.answer(job);
+    let mut signed = credentials.answer_job(job);
     // Half of them have it: of 64 in a row one has.
     for _ in 0..if varies { 64 } else { 0 } {
         if usual(&signed) {
             break;
         }
-        signed = credentials.answer(job);
+        signed = credentials.answer_job(job);
     }
     signed
 }
@@ -67,53 +67,57 @@ pub(super) fn answer(credentials: &Credentials, job: &Job<IkeJob>) -> ike::Comma
 impl GatewayRole {
     /// The gateway of a workload, whose messages of RADIUS are counted.
     pub(super) fn of_workload(
-        endpoint: Endpoint,
-        (config, gateway): (Config, Gateway),
-        credentials: Arc<Credentials>,
-        helpers: Helpers<Job<IkeJob>>,
-        (seed, protection): (Seed, Option<Protection>),
+        endpoint: MachineEndpoint,
+        (config, gateway): (GatewayConfig, IkeGateway),
+        credentials: Arc<IkeCredentials>,
+        helpers: WorkerPool<JobRequest<IkeJob>>,
+        (seed, protection): (Seed, Option<HostPolicies>),
     ) -> Self {
-        let gateway = Counted::new(gateway, true);
+        let gateway = CountedMachine::new(gateway, true);
         Self { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: true, protection }
     }
 }
 
-impl Role for GatewayRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for GatewayRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         match &delivery {
-            Delivery::Start => {
+            AppDelivery::Start => {
                 self.starts += 1;
                 if let Some(protection) = &self.protection {
-                    protection.begin(ctx);
+                    protection.install_policies(ctx);
                 }
                 // What was made of this configuration at first is made of it again.
                 if self.starts > 1
-                    && let Ok(gateway) =
-                        Gateway::new(self.config.clone(), self.seed.secure("ike.start", self.starts))
+                    && let Ok(gateway) = IkeGateway::new(
+                        self.config.clone(),
+                        self.seed.derive_secure_rng("ike.start", self.starts),
+                    )
                 {
-                    self.gateway.replace(gateway);
-                    self.helpers.restart();
+                    self.gateway.replace_machine(gateway);
+                    self.helpers.discard_jobs();
                 }
             }
-            Delivery::Timer => {
+            AppDelivery::Timer => {
                 while let Some(jobs) = self.helpers.pop_due(now) {
                     for job in jobs {
                         // The login may have been given up.
-                        let _ = self.gateway.command(now, Command::Done(answer(&self.credentials, &job)));
+                        let _ = self
+                            .gateway
+                            .handle_command(now, GatewayCommand::Done(answer_job(&self.credentials, &job)));
                     }
                 }
             }
             _ => {}
         }
         let Self { endpoint, gateway, credentials, helpers, protection, .. } = self;
-        endpoint.feed(ctx, gateway, &delivery);
-        let next = endpoint.drain(ctx, gateway, |ctx, gateway, word| {
-            let Job { token, what, origin } = match word {
+        endpoint.feed_delivery(ctx, gateway, &delivery);
+        let next = endpoint.drain_outputs(ctx, gateway, |ctx, gateway, word| {
+            let JobRequest { token, job: what, origin } = match word {
                 EventOrJob::Job(job) => job,
                 EventOrJob::Event(event) => {
-                    if let (Some(protection), Event::Ike(event)) = (&*protection, &event) {
-                        protection.follow(ctx, event);
+                    if let (Some(protection), GatewayEvent::Ike(event)) = (&*protection, &event) {
+                        protection.apply_event(ctx, event);
                     }
                     return;
                 }
@@ -123,24 +127,25 @@ impl Role for GatewayRole {
                 GatewayJob::Ike(what) => what,
                 // A gateway of a study has its pools to itself.
                 GatewayJob::Lease(wish) => {
-                    let _ = gateway.command(now, Command::Leased { sa: wish.sa, leases: Vec::new() });
+                    let _ = gateway
+                        .handle_command(now, GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() });
                     return;
                 }
                 GatewayJob::Judge(judgement) => {
                     // Its work is told by the gateway, and keeps this host's processor.
-                    let _ = gateway.command(now, Command::Judged(judgement.done()));
+                    let _ = gateway.handle_command(now, GatewayCommand::Judged(judgement.run_judgement()));
                     return;
                 }
             };
-            let label = what.work();
-            let job = Job::new(token, what).of(origin);
-            if let Some(job) = helpers.put(now, Some(label), job) {
+            let label = what.work_label();
+            let job = JobRequest::new(token, what).with_origin(origin);
+            if let Some(job) = helpers.submit_job(now, Some(label), job) {
                 // What no helper does keeps this host's processor.
-                ctx.work(Work { label, units: 1 });
-                let _ = gateway.command(now, Command::Done(answer(credentials, &job)));
+                ctx.charge_work(WorkRecord { label, units: 1 });
+                let _ = gateway.handle_command(now, GatewayCommand::Done(answer_job(credentials, &job)));
             }
         });
-        ctx.set_timer(earliest([next, self.helpers.next()]));
+        ctx.set_timer(earliest_deadline([next, self.helpers.next_done()]));
     }
 
     fn ike_totals(&self) -> Option<IkeTotals> {
@@ -150,48 +155,56 @@ impl Role for GatewayRole {
 }
 
 /// Puts the gateways and clients of a scenario on their hosts.
-pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), WorldError> {
+pub(super) fn place_gateways(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+) -> Result<(), WorldError> {
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().find_map(|service| match service {
-            Service::Ike(loaded) => Some(loaded),
+            HostService::Ike(loaded) => Some(loaded),
             _ => None,
         });
         let Some(loaded) = loaded else { continue };
-        for &host in topology.group(name)? {
-            put(plan, (name, host), loaded)?;
+        for &host in topology.host_group(name)? {
+            place_gateway_service(plan, (name, host), loaded)?;
         }
     }
     Ok(())
 }
 
-fn put(plan: &mut Plan<'_>, (name, host): (&str, HostId), loaded: &Loaded) -> Result<(), WorldError> {
-    let mut endpoint = Endpoint::new(plan.at(host)).connecting(loaded.outgoing.clone());
+fn place_gateway_service(
+    plan: &mut NetworkPlan<'_>,
+    (name, host): (&str, HostId),
+    loaded: &LoadedGatewayConfig,
+) -> Result<(), WorldError> {
+    let mut endpoint =
+        MachineEndpoint::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
     let mut bound = BTreeMap::new();
-    for (id, address) in usher_gateway::config::listening(&loaded.file) {
-        if plan.addresses.serves(host, address.ip()) {
-            bound.entry(address.port()).or_insert(endpoint.socket(id));
+    for (id, address) in usher_gateway::config::listen_sockets(&loaded.file) {
+        if plan.addresses.is_reachable_at(host, address.ip()) {
+            bound.entry(address.port()).or_insert(endpoint.socket_number(id));
         }
     }
     let mut config = loaded.config.clone();
-    let own = plan.addresses.of(host);
+    let own = plan.addresses.address_of(host);
     for peer in &mut config.peers {
         if peer.local.ip().is_unspecified() {
             let local = SocketAddr::new(own, peer.local.port());
             Arc::make_mut(peer).local = local;
         }
     }
-    let seed = plan.seed.derive("ike", u64::from(host.0));
-    let gateway = Gateway::new(config.clone(), seed.secure("ike.start", 0))
+    let seed = plan.seed.derive_seed("ike", u64::from(host.0));
+    let gateway = IkeGateway::new(config.clone(), seed.derive_secure_rng("ike.start", 0))
         .map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
     let cpu = plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref());
     let kinds = [(SIGN, HELPERS, false), (VERIFY, HELPERS, false)];
-    let helpers = helpers_of(cpu, seed.stream("helpers", 0), &kinds);
+    let helpers = helpers_of(cpu, seed.derive_rng("helpers", 0), &kinds);
     let credentials = loaded.credentials.clone();
-    let gateway = Counted::new(gateway, false);
+    let gateway = CountedMachine::new(gateway, false);
     let (counted, protection) = (false, None);
     let role =
         GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted, protection };
-    let app = plan.role(host, role);
+    let app = plan.add_role(host, role);
     for (port, socket) in bound {
         plan.builder.bind_udp(app, socket, port)?;
     }

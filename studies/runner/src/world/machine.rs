@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CloseReason, ConnId, Host, Input, Instant, Job, ListenerId, Machine, MessageEvent, MessageOp, Path,
-    PortId, SocketId, StreamEvent, StreamOp, Transmit, Work,
+    CloseReason, ConnId, DatagramPath, Instant, JobRequest, ListenerId, Machine, MachineHost, MachineInput,
+    MessageEvent, MessageOp, PortId, SocketId, StreamEvent, StreamOp, Transmit, WorkRecord,
 };
-use usher_crypto::tls::{ClientConfig, ServerConfig, Trust};
-use usher_sim::sctp::Message;
-use usher_sim::{Addresses, Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
+use usher_crypto::tls::{ClientConfig, ServerConfig, TrustConfig};
+use usher_sim::sctp::UserMessage;
+use usher_sim::{AppContext, AppDelivery, HostAddresses, HostId, MessageDelivery, Payload, StreamDelivery};
 
 /// A simulated host's address, and those of all others.
 #[derive(Clone, Debug)]
@@ -20,40 +20,44 @@ pub struct HostAddress {
     /// The host.
     pub host: HostId,
     /// Where everybody is.
-    pub addresses: Arc<Addresses>,
+    pub addresses: Arc<HostAddresses>,
 }
 
 impl HostAddress {
     /// The address of a host's port.
-    pub fn address(&self, host: HostId, port: u16) -> SocketAddr {
-        SocketAddr::new(self.addresses.of(host), port)
+    pub fn socket_address(&self, host: HostId, port: u16) -> SocketAddr {
+        SocketAddr::new(self.addresses.address_of(host), port)
     }
 
     /// The hosts of a connection's addresses, this one's without a choice.
-    pub(super) fn ends(&self, local: Option<IpAddr>, remote: SocketAddr) -> Option<(HostId, HostId)> {
+    pub(super) fn connection_hosts(
+        &self,
+        local: Option<IpAddr>,
+        remote: SocketAddr,
+    ) -> Option<(HostId, HostId)> {
         let from = match local {
-            Some(local) => self.addresses.host(local)?,
+            Some(local) => self.addresses.host_at(local)?,
             None => self.host,
         };
-        Some((from, self.addresses.host(remote.ip())?))
+        Some((from, self.addresses.host_at(remote.ip())?))
     }
 }
 
 /// What the machine and the simulator call the same thing: the simulator counts.
 #[derive(Debug)]
-struct Numbers<T> {
+struct NumberTable<T> {
     all: Vec<T>,
     numbers: HashMap<T, u32>,
     /// What was asked for last, mostly what is asked for next.
     recent: Option<(T, u32)>,
 }
 
-impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
+impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
     fn new() -> Self {
         Self { all: Vec::new(), numbers: HashMap::default(), recent: None }
     }
     /// The simulator's number; a new one for what had none.
-    fn number(&mut self, id: T) -> u32 {
+    fn assign_number(&mut self, id: T) -> u32 {
         if let Some((recent, number)) = self.recent
             && recent == id
         {
@@ -67,21 +71,21 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
         number
     }
     /// The simulator's number, if it has one.
-    fn known(&self, id: T) -> Option<u32> {
+    fn find_number(&self, id: T) -> Option<u32> {
         self.numbers.get(&id).copied()
     }
-    fn id(&self, number: u32) -> Option<T> {
+    fn find_id(&self, number: u32) -> Option<T> {
         self.all.get(number as usize).copied()
     }
     /// All are over.
-    fn forget_all(&mut self) {
+    fn remove_all(&mut self) {
         self.numbers.clear();
         self.recent = None;
     }
     /// What has this number is over: the machine may give its id again, and may have done so already.
-    fn forget(&mut self, number: u32) {
-        if let Some(id) = self.id(number)
-            && self.known(id) == Some(number)
+    fn release_number(&mut self, number: u32) {
+        if let Some(id) = self.find_id(number)
+            && self.find_number(id) == Some(number)
         {
             self.numbers.remove(&id);
             self.recent = None;
@@ -91,8 +95,8 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
 
 /// Where a machine lives, with its sockets and connections.
 #[derive(Debug)]
-pub struct Endpoint {
-    at: HostAddress,
+pub struct MachineEndpoint {
+    address: HostAddress,
     /// Whose the connections and associations are that others open at ports that are not named below.
     listener: ListenerId,
     /// By port of ours: whose they are, and their TLS.
@@ -100,8 +104,8 @@ pub struct Endpoint {
     /// What of accepted connections was accepted by such a listener.
     accepted: BTreeMap<u32, ListenerId>,
     tls: TlsConnections,
-    sockets: Numbers<SocketId>,
-    opened: Numbers<ConnId>,
+    sockets: NumberTable<SocketId>,
+    opened: NumberTable<ConnId>,
     buf: Vec<u8>,
 }
 
@@ -111,25 +115,25 @@ pub enum EventOrJob<M: Machine> {
     /// What it says.
     Event(M::Event),
     /// What it asks of a slow helper.
-    Job(Job<M::Job>),
+    Job(JobRequest<M::Job>),
 }
 
-impl Endpoint {
+impl MachineEndpoint {
     /// The endpoint of a host's machine. What others open is the machine's own.
     pub fn new(at: HostAddress) -> Self {
         Self {
-            at,
+            address: at,
             listener: ListenerId::default(),
             listeners: BTreeMap::new(),
             accepted: BTreeMap::new(),
             tls: TlsConnections::default(),
-            sockets: Numbers::new(),
-            opened: Numbers::new(),
+            sockets: NumberTable::new(),
+            opened: NumberTable::new(),
             buf: Vec::new(),
         }
     }
     /// The same, accepting connections and associations by this listener.
-    pub fn accepting(self, listener: ListenerId) -> Self {
+    pub fn with_listener(self, listener: ListenerId) -> Self {
         Self { listener, ..self }
     }
     /// Has what is accepted at this port be this listener's, with TLS inside of that.
@@ -137,95 +141,104 @@ impl Endpoint {
         self.listeners.insert(port, (listener, tls));
     }
     /// The same, with connections that it opens to these addresses inside TLS.
-    pub fn connecting(self, outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
-        Self { tls: TlsConnections::to(outgoing), ..self }
+    pub fn with_outgoing_tls(self, outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
+        Self { tls: TlsConnections::with_outgoing(outgoing), ..self }
     }
     /// The simulator's number of a socket.
-    pub fn socket(&mut self, socket: SocketId) -> u32 {
-        self.sockets.number(socket)
+    pub fn socket_number(&mut self, socket: SocketId) -> u32 {
+        self.sockets.assign_number(socket)
     }
 
     /// The machine's id of a connection or association, and whether the other side began it.
-    fn conn(&self, sim: ConnId) -> ConnId {
+    fn machine_connection(&self, sim: ConnId) -> ConnId {
         match sim.is_accepted() {
             true => ConnId::accepted_at(self.listener_of(sim), sim.n),
-            false => self.opened.id(sim.n).unwrap_or(sim),
+            false => self.opened.find_id(sim.n).unwrap_or(sim),
         }
     }
     fn listener_of(&self, sim: ConnId) -> ListenerId {
         self.accepted.get(&sim.n).copied().unwrap_or(self.listener)
     }
     /// The simulator's; `None` for one that is over.
-    fn simulated(&self, conn: ConnId) -> Option<ConnId> {
+    fn simulated_connection(&self, conn: ConnId) -> Option<ConnId> {
         match conn.is_accepted() {
-            true => Some(ConnId::accepted(conn.n)),
-            false => self.opened.known(conn).map(ConnId::opened),
+            true => Some(ConnId::new_accepted(conn.n)),
+            false => self.opened.find_number(conn).map(ConnId::new_opened),
         }
     }
     /// It is over.
-    fn forget(&mut self, sim: ConnId) {
+    fn remove_connection(&mut self, sim: ConnId) {
         if sim.is_accepted() {
             self.accepted.remove(&sim.n);
         } else {
-            self.opened.forget(sim.n);
+            self.opened.release_number(sim.n);
         }
     }
     /// All are over without a word.
-    fn lose(&mut self) {
+    fn lose_connections(&mut self) {
         self.accepted.clear();
-        self.tls.lose();
-        self.opened.forget_all();
+        self.tls.clear();
+        self.opened.remove_all();
     }
     /// One was accepted: whose it is, and whether it goes on inside TLS. False where it cannot.
-    fn accept(&mut self, sim: ConnId, port: u16) -> bool {
+    fn accept_connection(&mut self, sim: ConnId, port: u16) -> bool {
         let Some((listener, tls)) = self.listeners.get(&port) else { return true };
         self.accepted.insert(sim.n, *listener);
-        tls.as_ref().is_none_or(|tls| self.tls.begin(sim, Trust::Server(tls.clone())))
+        tls.as_ref().is_none_or(|tls| self.tls.start_tls(sim, TrustConfig::Server(tls.clone())))
     }
 
     /// Feeds a delivery to a machine.
-    pub fn feed<R, M: Machine>(&mut self, ctx: &mut Context<'_, R>, machine: &mut M, delivery: &Delivery) {
+    pub fn feed_delivery<R, M: Machine>(
+        &mut self,
+        ctx: &mut AppContext<'_, R>,
+        machine: &mut M,
+        delivery: &AppDelivery,
+    ) {
         let now = ctx.now();
         match delivery {
-            Delivery::Start => {
+            AppDelivery::Start => {
                 // A host that was off has lost its connections.
-                self.lose();
+                self.lose_connections();
                 machine.set_epoch(now, ctx.epoch());
             }
-            Delivery::Link { .. }
-            | Delivery::Owner { .. }
-            | Delivery::Acquire { .. }
-            | Delivery::Transit { .. } => {}
-            Delivery::Timer => {
+            AppDelivery::Link { .. }
+            | AppDelivery::Owner { .. }
+            | AppDelivery::Acquire { .. }
+            | AppDelivery::Transit { .. } => {}
+            AppDelivery::Timer => {
                 while let Some(sim) = self.tls.pop_overdue(now) {
-                    let conn = self.conn(sim);
+                    let conn = self.machine_connection(sim);
                     ctx.abort(sim);
-                    self.forget(sim);
-                    if let Some(reason) = self.tls.closed(sim, CloseReason::TimedOut) {
-                        machine.handle(now, Input::Stream { conn, event: StreamEvent::Closed(reason) });
+                    self.remove_connection(sim);
+                    if let Some(reason) = self.tls.handle_closed(sim, CloseReason::TimedOut) {
+                        machine.handle_input(
+                            now,
+                            MachineInput::Stream { conn, event: StreamEvent::Closed(reason) },
+                        );
                     }
                 }
-                machine.handle(now, Input::Timeout);
+                machine.handle_input(now, MachineInput::Timeout);
             }
-            Delivery::Datagram { socket, from, from_port, at, port, payload } => {
-                let path = Path {
+            AppDelivery::Datagram { socket, from, from_port, destination: at, port, payload } => {
+                let path = DatagramPath {
                     // Datagrams come to sockets that were bound or sent by.
-                    socket: self.sockets.id(*socket).unwrap_or_default(),
-                    local: self.at.address(*at, *port),
-                    remote: self.at.address(*from, *from_port),
+                    socket: self.sockets.find_id(*socket).unwrap_or_default(),
+                    local: self.address.socket_address(*at, *port),
+                    remote: self.address.socket_address(*from, *from_port),
                 };
-                machine.handle(now, Input::Datagram { path, data: payload.as_slice() });
+                machine.handle_input(now, MachineInput::Datagram { path, data: payload.as_slice() });
             }
-            Delivery::Stream { conn: sim, event } => self.stream_event(ctx, machine, *sim, event),
-            Delivery::Message { assoc: sim, event } => {
+            AppDelivery::Stream { conn: sim, event } => self.stream_event(ctx, machine, *sim, event),
+            AppDelivery::Message { assoc: sim, event } => {
                 if let (MessageDelivery::Up { local_port, .. }, true) = (event, sim.is_accepted()) {
                     // No association is inside TLS.
-                    self.accept(*sim, *local_port);
+                    self.accept_connection(*sim, *local_port);
                 }
-                let (assoc, listener) = (self.conn(*sim), self.listener_of(*sim));
+                let (assoc, listener) = (self.machine_connection(*sim), self.listener_of(*sim));
                 let event = match event {
                     MessageDelivery::Up { remote, remote_port, streams, .. } => {
-                        let (remote, streams) = (self.at.address(*remote, *remote_port), *streams);
+                        let (remote, streams) =
+                            (self.address.socket_address(*remote, *remote_port), *streams);
                         match sim.is_accepted() {
                             true => MessageEvent::Accepted { listener, remote, streams },
                             false => MessageEvent::Up { remote, streams },
@@ -235,37 +248,39 @@ impl Endpoint {
                         MessageEvent::Data { stream: *stream, ppid: *ppid, data: payload.as_slice() }
                     }
                     MessageDelivery::Down(reason) => {
-                        self.forget(*sim);
+                        self.remove_connection(*sim);
                         MessageEvent::Down(*reason)
                     }
                 };
-                machine.handle(now, Input::Message { assoc, event });
+                machine.handle_input(now, MachineInput::Message { assoc, event });
             }
-            Delivery::Frame { port, payload } => {
-                machine.handle(now, Input::Frame { port: PortId(*port), data: payload.as_slice() });
+            AppDelivery::Frame { port, payload } => {
+                machine
+                    .handle_input(now, MachineInput::Frame { port: PortId(*port), data: payload.as_slice() });
             }
         }
     }
 
     fn stream_event<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, R>,
+        ctx: &mut AppContext<'_, R>,
         machine: &mut M,
         sim: ConnId,
         event: &StreamDelivery,
     ) {
         if let (StreamDelivery::Connected { local_port, .. }, true) = (event, sim.is_accepted())
-            && !self.accept(sim, *local_port)
+            && !self.accept_connection(sim, *local_port)
         {
             return ctx.abort(sim);
         }
-        let (conn, listener, tls) = (self.conn(sim), self.listener_of(sim), self.tls.has(sim));
+        let (conn, listener, tls) =
+            (self.machine_connection(sim), self.listener_of(sim), self.tls.contains(sim));
         let event = match event {
             StreamDelivery::Connected { remote, remote_port, local, .. } => {
-                let remote = self.at.address(*remote, *remote_port);
-                let local = self.at.addresses.of(*local);
+                let remote = self.address.socket_address(*remote, *remote_port);
+                let local = self.address.addresses.address_of(*local);
                 if tls {
-                    return self.tls.connected(
+                    return self.tls.handle_connected(
                         ctx,
                         sim,
                         (remote, local, sim.is_accepted().then_some(listener)),
@@ -278,158 +293,161 @@ impl Endpoint {
                 }
             }
             StreamDelivery::Data(payload) if tls => {
-                return self.tls.received(ctx, machine, (sim, conn), payload.as_slice());
+                return self.tls.handle_received(ctx, machine, (sim, conn), payload.as_slice());
             }
             StreamDelivery::Data(payload) => StreamEvent::Data(payload.as_slice()),
             StreamDelivery::Closed(reason) => {
-                self.forget(sim);
+                self.remove_connection(sim);
                 if !tls {
                     StreamEvent::Closed(*reason)
-                } else if let Some(reason) = self.tls.closed(sim, *reason) {
+                } else if let Some(reason) = self.tls.handle_closed(sim, *reason) {
                     StreamEvent::Closed(reason)
                 } else {
                     return;
                 }
             }
         };
-        machine.handle(ctx.now(), Input::Stream { conn, event });
+        machine.handle_input(ctx.now(), MachineInput::Stream { conn, event });
     }
 
     /// Carries out what a machine decided, in its order, and arms its timer; what it says and asks is heard by `hear`. Gives
     /// when the timer goes off, for who has further reasons to be woken and arms it anew.
-    pub fn drain<'c, R, M: Machine>(
+    pub fn drain_outputs<'c, R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'c, R>,
+        ctx: &mut AppContext<'c, R>,
         machine: &mut M,
-        hear: impl FnMut(&mut Context<'c, R>, &mut M, EventOrJob<M>),
+        hear: impl FnMut(&mut AppContext<'c, R>, &mut M, EventOrJob<M>),
     ) -> Option<Instant> {
         let mut buf = std::mem::take(&mut self.buf);
-        Hosted { endpoint: self, ctx, machine, hear }.drain(&mut buf);
+        DrainedMachine { endpoint: self, ctx, machine, event_handler: hear }.drain_outputs(&mut buf);
         self.buf = buf;
-        let next = earliest([machine.poll_timeout(), self.poll_timeout()]);
+        let next = earliest_deadline([machine.poll_timeout(), self.poll_timeout()]);
         ctx.set_timer(next);
         next
     }
 
     /// When it wants the timer, beside its machine.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        self.tls.next()
+        self.tls.next_deadline()
     }
 
     /// Does one thing that a machine wants done. A datagram's source is the address at which its socket is bound.
-    pub fn transmit<R, M: Machine>(
+    pub fn apply_transmit<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, R>,
+        ctx: &mut AppContext<'_, R>,
         machine: &mut M,
         transmit: Transmit,
         buf: &[u8],
     ) {
         match transmit {
             Transmit::Datagram { path } => {
-                if let Some(to) = self.at.addresses.host(path.remote.ip()) {
-                    let socket = self.sockets.number(path.socket);
-                    ctx.send_datagram(socket, to, path.remote.port(), Payload::copied(buf));
+                if let Some(to) = self.address.addresses.host_at(path.remote.ip()) {
+                    let socket = self.sockets.assign_number(path.socket);
+                    ctx.send_datagram(socket, to, path.remote.port(), Payload::copy_from_slice(buf));
                 }
             }
-            Transmit::Stream { conn, op } => self.stream(ctx, machine, conn, op, buf),
-            Transmit::Frame { port } => ctx.send_frame(port.0, Payload::copied(buf)),
-            Transmit::Message { assoc, op } => self.message(ctx, machine, assoc, op, buf),
+            Transmit::Stream { conn, op } => self.apply_stream_op(ctx, machine, conn, op, buf),
+            Transmit::Frame { port } => ctx.send_frame(port.0, Payload::copy_from_slice(buf)),
+            Transmit::Message { assoc, op } => self.apply_message_op(ctx, machine, assoc, op, buf),
         }
     }
 
-    fn message<R, M: Machine>(
+    fn apply_message_op<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, R>,
+        ctx: &mut AppContext<'_, R>,
         machine: &mut M,
         assoc: ConnId,
         op: MessageOp,
         buf: &[u8],
     ) {
         if let MessageOp::Connect { local, remote, streams } = op {
-            match self.at.ends(local, remote) {
+            match self.address.connection_hosts(local, remote) {
                 Some((from, to)) => {
-                    let sim = ConnId::opened(self.opened.number(assoc));
+                    let sim = ConnId::new_opened(self.opened.assign_number(assoc));
                     ctx.associate_from(sim, from, to, remote.port(), streams);
                 }
                 None => {
                     let event = MessageEvent::Down(CloseReason::Refused);
-                    machine.handle(ctx.now(), Input::Message { assoc, event });
+                    machine.handle_input(ctx.now(), MachineInput::Message { assoc, event });
                 }
             }
             return;
         }
-        let Some(sim) = self.simulated(assoc) else { return };
+        let Some(sim) = self.simulated_connection(assoc) else { return };
         match op {
             MessageOp::Connect { .. } => {}
             MessageOp::Data { stream, ppid, unordered } => {
-                ctx.send_message(sim, Message { stream, ppid, unordered, payload: Payload::copied(buf) });
+                ctx.send_message(
+                    sim,
+                    UserMessage { stream, ppid, unordered, payload: Payload::copy_from_slice(buf) },
+                );
             }
             MessageOp::Shutdown => ctx.shutdown(sim),
             MessageOp::Abort => {
                 ctx.abort(sim);
-                self.forget(sim);
+                self.remove_connection(sim);
             }
         }
     }
 
-    fn stream<R, M: Machine>(
+    fn apply_stream_op<R, M: Machine>(
         &mut self,
-        ctx: &mut Context<'_, R>,
+        ctx: &mut AppContext<'_, R>,
         machine: &mut M,
         conn: ConnId,
         op: StreamOp,
         buf: &[u8],
     ) {
         if let StreamOp::Connect { local, remote } = op {
-            match self.at.ends(local, remote) {
+            match self.address.connection_hosts(local, remote) {
                 Some((from, to)) => {
-                    let sim = ConnId::opened(self.opened.number(conn));
-                    let trust = self.tls.trust(remote);
-                    if trust.is_none_or(|trust| self.tls.begin(sim, trust)) {
+                    let sim = ConnId::new_opened(self.opened.assign_number(conn));
+                    let trust = self.tls.trust_for(remote);
+                    if trust.is_none_or(|trust| self.tls.start_tls(sim, trust)) {
                         ctx.connect_from(sim, from, to, remote.port());
                     } else {
-                        self.forget(sim);
+                        self.remove_connection(sim);
                         let event = StreamEvent::Closed(CloseReason::Refused);
-                        machine.handle(ctx.now(), Input::Stream { conn, event });
+                        machine.handle_input(ctx.now(), MachineInput::Stream { conn, event });
                     }
                 }
                 None => {
                     let event = StreamEvent::Closed(CloseReason::Refused);
-                    machine.handle(ctx.now(), Input::Stream { conn, event });
+                    machine.handle_input(ctx.now(), MachineInput::Stream { conn, event });
                 }
             }
             return;
         }
-        let Some(sim) = self.simulated(conn) else { return };
-        let tls = self.tls.has(sim);
+        let Some(sim) = self.simulated_connection(conn) else { return };
+        let tls = self.tls.contains(sim);
         match op {
             StreamOp::Connect { .. } => {}
-            StreamOp::Data if tls => self.tls.send(ctx, sim, buf),
-            StreamOp::Data => ctx.write(sim, Payload::copied(buf)),
+            StreamOp::Data if tls => self.tls.send_data(ctx, sim, buf),
+            StreamOp::Data => ctx.write(sim, Payload::copy_from_slice(buf)),
             // Records are read as they come.
             StreamOp::Credit(_) if tls => {}
-            StreamOp::Credit(bytes) => ctx.credit(sim, bytes),
+            StreamOp::Credit(bytes) => ctx.grant_credit(sim, bytes),
             StreamOp::Shutdown if tls => self.tls.shutdown(ctx, sim),
             StreamOp::Shutdown => ctx.shutdown(sim),
             StreamOp::Abort => {
                 self.tls.abort(sim);
                 ctx.abort(sim);
-                self.forget(sim);
+                self.remove_connection(sim);
             }
         }
     }
 }
 
 /// A machine on its endpoint while it is drained.
-struct Hosted<'a, 'c, R, M, F> {
-    endpoint: &'a mut Endpoint,
-    ctx: &'a mut Context<'c, R>,
+struct DrainedMachine<'a, 'c, R, M, F> {
+    endpoint: &'a mut MachineEndpoint,
+    ctx: &'a mut AppContext<'c, R>,
     machine: &'a mut M,
-    hear: F,
+    event_handler: F,
 }
 
-impl<'c, R, M: Machine, F: FnMut(&mut Context<'c, R>, &mut M, EventOrJob<M>)> Host
-    for Hosted<'_, 'c, R, M, F>
+impl<'c, R, M: Machine, F: FnMut(&mut AppContext<'c, R>, &mut M, EventOrJob<M>)> MachineHost
+    for DrainedMachine<'_, 'c, R, M, F>
 {
     type Machine = M;
 
@@ -437,16 +455,16 @@ impl<'c, R, M: Machine, F: FnMut(&mut Context<'c, R>, &mut M, EventOrJob<M>)> Ho
         self.machine
     }
     fn transmit(&mut self, transmit: Transmit, bytes: &mut Vec<u8>) {
-        self.endpoint.transmit(self.ctx, self.machine, transmit, bytes);
+        self.endpoint.apply_transmit(self.ctx, self.machine, transmit, bytes);
     }
-    fn event(&mut self, event: M::Event) {
-        (self.hear)(self.ctx, self.machine, EventOrJob::Event(event));
+    fn handle_event(&mut self, event: M::Event) {
+        (self.event_handler)(self.ctx, self.machine, EventOrJob::Event(event));
     }
-    fn work(&mut self, work: Work) {
-        self.ctx.work(work);
+    fn record_work(&mut self, work: WorkRecord) {
+        self.ctx.charge_work(work);
     }
-    fn job(&mut self, job: Job<M::Job>) {
-        (self.hear)(self.ctx, self.machine, EventOrJob::Job(job));
+    fn start_job(&mut self, job: JobRequest<M::Job>) {
+        (self.event_handler)(self.ctx, self.machine, EventOrJob::Job(job));
     }
 }
 

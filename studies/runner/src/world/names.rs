@@ -1,25 +1,25 @@
 //! What runs say is declared, and what is declared is said.
 
 use super::role::worked;
-use super::run::World;
+use super::run::ScenarioRun;
 use std::collections::BTreeSet;
 use usher_core::WorkLabel;
-use usher_scenario::{Mode, Overrides, Point, Study, founding, metrics, work};
+use usher_scenario::{PlanOverrides, PlanPoint, Study, StudyMode, founding, metrics, work};
 
 /// A founding study's points, cut to seconds, of which each shows a value of an axis that those before it do not. Those on
 /// handovers stay whole: a station walks for a while until its handover, which seldom fails.
-fn points(study: &founding::Founding) -> Vec<Point> {
-    let mut overrides = Overrides::default();
+fn distinct_points(study: &founding::FoundingStudy) -> Vec<PlanPoint> {
+    let mut overrides = PlanOverrides::default();
     let whole = study.name.starts_with("handover");
     if !whole {
-        overrides.set("run.duration=5 s").unwrap();
+        overrides.add_setting("run.duration=5 s").unwrap();
     }
     let plan = Study::parse(study.name, study.name, study.text)
         .unwrap()
-        .plan(Mode::Quick, &overrides)
+        .build_plan(StudyMode::Quick, &overrides)
         .unwrap_or_else(|e| panic!("{}: {e}", study.name));
     let mut shown = BTreeSet::new();
-    let mut news = |point: &Point| {
+    let mut news = |point: &PlanPoint| {
         let values = point.settings.iter().enumerate();
         values.fold(false, |new, (axis, value)| shown.insert((axis, format!("{value:?}"))) || new)
     };
@@ -29,19 +29,19 @@ fn points(study: &founding::Founding) -> Vec<Point> {
 #[test]
 fn founding_studies_say_what_is_declared() {
     let (mut runs, mut said) = (0, BTreeSet::new());
-    for study in founding::all() {
-        for point in points(study) {
-            let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-            let result = world.run().unwrap_or_else(|e| panic!("{}: {e}", study.name));
+    for study in founding::founding_studies() {
+        for point in distinct_points(study) {
+            let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
+            let result = world.run_to_end().unwrap_or_else(|e| panic!("{}: {e}", study.name));
             for (name, _) in result.metrics {
-                let metric = metrics::find(&name, &point.scenario);
+                let metric = metrics::find_metric(&name, &point.scenario);
                 said.insert(metric.unwrap_or_else(|| panic!("{}: {name} is not declared", study.name)).name);
             }
             runs += 1;
         }
     }
-    let declared: BTreeSet<WorkLabel> = work::all().collect();
-    let seen = worked::take();
+    let declared: BTreeSet<WorkLabel> = work::all_labels().collect();
+    let seen = worked::take_labels();
     assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
     // No study hashes passwords, checks certificates by a service, asks by IDENT or logs sessions; `usher-aaa`, `usher-ident` and this crate's
     // test of studies with PPPoE test what that says.

@@ -2,25 +2,25 @@
 
 use super::error::WorldError;
 #[cfg(not(target_arch = "wasm32"))]
-use super::halves::Halves;
-use super::measure::Measure;
-use super::role::Role;
-use super::topology::Topology;
+use super::halves::DividedRun;
+use super::measure::RunObserver;
+use super::role::HostRole;
+use super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usher_core::{Instant, WorkLabel};
-use usher_sim::radio::wimax::Counters;
+use usher_sim::radio::wimax::CellCounters;
 use usher_sim::{
-    CellId, CpuStats, Fault, Held, HostId, LinkId, LinkStats, Observer, SctpTotals, Simulation, Tap,
-    TcpTotals,
+    CellId, CpuStats, HostId, LinkId, LinkStats, MemoryUse, PacketTap, ReportObserver, SctpTotals, SimFault,
+    Simulation, TcpTotals,
 };
 
 /// Processor time by host.
-pub(super) type Processor = BTreeMap<HostId, std::time::Duration>;
+pub(super) type ProcessorTimes = BTreeMap<HostId, std::time::Duration>;
 /// By what processor time was sampled, and how often each library was seen on each host.
-pub(super) type Sampled = (&'static str, BTreeMap<(HostId, &'static str), u64>);
+pub(super) type ProcessorSamples = (&'static str, BTreeMap<(HostId, &'static str), u64>);
 
 /// What a run on a lab has to say of itself; empty for others. Of several runs the first kind adds up, of the second the
 /// largest stays.
@@ -46,12 +46,12 @@ impl LabFacts {
 }
 
 /// A network on which the kernel carries packets in real time. What it does not know is the simulator's alone.
-pub(super) trait Laboratory: Debug {
+pub(super) trait LabNetwork: Debug {
     fn run_until(&mut self, until: Instant);
-    fn observer(&self) -> &Measure;
-    fn observer_mut(&mut self) -> &mut Measure;
+    fn observer(&self) -> &RunObserver;
+    fn observer_mut(&mut self) -> &mut RunObserver;
     /// The applications, in their order.
-    fn apps(&self) -> Box<dyn Iterator<Item = &dyn Role> + '_>;
+    fn roles(&self) -> Box<dyn Iterator<Item = &dyn HostRole> + '_>;
     fn now(&self) -> Instant;
     fn link_stats(&self, link: LinkId) -> [LinkStats; 2];
     /// The kernel's counters, which are read from files.
@@ -61,27 +61,27 @@ pub(super) trait Laboratory: Debug {
     /// Of all links, by their numbers.
     fn all_link_stats(&self) -> Vec<[LinkStats; 2]>;
     /// Processor time that the roles of each host have taken until now.
-    fn processor(&self) -> Processor;
+    fn processor_times(&self) -> ProcessorTimes;
     /// Ends the sampling of processor time by library, where there was one.
-    fn sampled(&mut self) -> Option<Sampled>;
+    fn finish_sampling(&mut self) -> Option<ProcessorSamples>;
     /// Why it is not to go on.
-    fn failure(&mut self) -> Option<WorldError>;
-    fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError>;
+    fn take_failure(&mut self) -> Option<WorldError>;
+    fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, WorldError>;
     /// How well it was the network that was asked for, and what roles cost.
-    fn facts(&self, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts;
+    fn lab_facts(&self, topology: &NetworkTopology, sampled: Option<&ProcessorSamples>) -> LabFacts;
 }
 
 /// The network of a run.
 #[derive(Debug)]
-pub(super) enum Network {
-    Sim(Box<Simulation<Box<dyn Role>, Measure>>),
+pub(super) enum RunNetwork {
+    Sim(Box<Simulation<Box<dyn HostRole>, RunObserver>>),
     #[cfg(not(target_arch = "wasm32"))]
-    Halves(Box<Halves>),
+    Halves(Box<DividedRun>),
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has no lab"))]
-    Lab(Box<dyn Laboratory>),
+    Lab(Box<dyn LabNetwork>),
 }
 
-impl Network {
+impl RunNetwork {
     pub(super) fn run_until(&mut self, until: Instant) {
         match self {
             Self::Sim(sim) => sim.run_until(until),
@@ -90,15 +90,15 @@ impl Network {
             Self::Lab(hosts) => hosts.run_until(until),
         }
     }
-    pub(super) fn observer(&self) -> &Measure {
+    pub(super) fn observer(&self) -> &RunObserver {
         match self {
             Self::Sim(sim) => sim.observer(),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => both.first().observer(),
+            Self::Halves(both) => both.first_half().observer(),
             Self::Lab(hosts) => hosts.observer(),
         }
     }
-    pub(super) fn observer_mut(&mut self) -> &mut Measure {
+    pub(super) fn observer_mut(&mut self) -> &mut RunObserver {
         match self {
             Self::Sim(sim) => sim.observer_mut(),
             #[cfg(not(target_arch = "wasm32"))]
@@ -110,22 +110,22 @@ impl Network {
         self.observer().is_done()
     }
     /// The applications of these numbers.
-    pub(super) fn apps(&self, numbers: std::ops::Range<usize>) -> Vec<&dyn Role> {
+    pub(super) fn roles_in_range(&self, numbers: std::ops::Range<usize>) -> Vec<&dyn HostRole> {
         let count = numbers.len();
         match self {
-            Self::Sim(sim) => sim.apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
+            Self::Sim(sim) => sim.applications().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
             #[cfg(not(target_arch = "wasm32"))]
             Self::Halves(both) => {
-                both.first().apps().skip(numbers.start).take(count).map(AsRef::as_ref).collect()
+                both.first_half().applications().skip(numbers.start).take(count).map(AsRef::as_ref).collect()
             }
-            Self::Lab(hosts) => hosts.apps().skip(numbers.start).take(count).collect(),
+            Self::Lab(hosts) => hosts.roles().skip(numbers.start).take(count).collect(),
         }
     }
     pub(super) fn now(&self) -> Instant {
         match self {
             Self::Sim(sim) => sim.now(),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => both.first().now(),
+            Self::Halves(both) => both.first_half().now(),
             Self::Lab(hosts) => hosts.now(),
         }
     }
@@ -155,7 +155,7 @@ impl Network {
         match self {
             Self::Sim(sim) => Ok(sim.sctp_totals()),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => Ok(both.first().sctp_totals()),
+            Self::Halves(both) => Ok(both.first_half().sctp_totals()),
             Self::Lab(hosts) => hosts.sctp_totals(),
         }
     }
@@ -176,21 +176,21 @@ impl Network {
         }
     }
     /// Processor time that the roles of each host of a lab have taken until now; of the simulator nothing, which charges it.
-    pub(super) fn processor(&self) -> Processor {
+    pub(super) fn processor_times(&self) -> ProcessorTimes {
         match self {
-            Self::Lab(hosts) => hosts.processor(),
-            _ => Processor::new(),
+            Self::Lab(hosts) => hosts.processor_times(),
+            _ => ProcessorTimes::new(),
         }
     }
     /// Ends the sampling of processor time by library, where there was one.
-    pub(super) fn sampled(&mut self) -> Option<Sampled> {
+    pub(super) fn finish_sampling(&mut self) -> Option<ProcessorSamples> {
         match self {
-            Self::Lab(hosts) => hosts.sampled(),
+            Self::Lab(hosts) => hosts.finish_sampling(),
             _ => None,
         }
     }
     /// What the simulator alone has, in one thread: cells, followed memory.
-    const fn simulated(&self) -> Option<&Simulation<Box<dyn Role>, Measure>> {
+    const fn simulation(&self) -> Option<&Simulation<Box<dyn HostRole>, RunObserver>> {
         match self {
             Self::Sim(sim) => Some(sim),
             _ => None,
@@ -198,7 +198,7 @@ impl Network {
     }
     /// The host of the application of this number, in the simulator.
     pub(super) fn host_of(&self, app: u32) -> Option<HostId> {
-        self.simulated()?.host_of(app)
+        self.simulation()?.host_of(app)
     }
     pub(super) fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
         match self {
@@ -218,15 +218,15 @@ impl Network {
         };
         spent.into_iter().filter(|(label, _)| of(*label)).map(|(_, ns)| ns).sum()
     }
-    pub(super) fn cell_counters(&self, cell: CellId) -> Option<&Counters> {
-        self.simulated()?.cell_counters(cell)
+    pub(super) fn cell_counters(&self, cell: CellId) -> Option<&CellCounters> {
+        self.simulation()?.cell_counters(cell)
     }
-    pub(super) fn held_at_most(&self, host: HostId) -> Option<Held> {
-        self.simulated()?.held_at_most(host)
+    pub(super) fn peak_memory(&self, host: HostId) -> Option<MemoryUse> {
+        self.simulation()?.peak_memory(host)
     }
-    pub(super) fn forget_peaks(&mut self) {
+    pub(super) fn reset_peaks(&mut self) {
         if let Self::Sim(sim) = self {
-            sim.forget_peaks();
+            sim.reset_peaks();
         }
     }
     /// Has a run on the simulator by one thread given up when this is set.
@@ -235,26 +235,30 @@ impl Network {
             sim.end_when(stop.clone());
         }
     }
-    pub(super) fn fault(&self) -> Option<Fault> {
-        self.simulated()?.fault()
+    pub(super) fn simulation_fault(&self) -> Option<SimFault> {
+        self.simulation()?.fault()
     }
     /// Whether a run on a lab, or in halves, came to its end.
-    pub(super) fn ended(&mut self) -> Result<(), WorldError> {
+    pub(super) fn check_failure(&mut self) -> Result<(), WorldError> {
         match self {
             Self::Sim(_) => Ok(()),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => both.failure().map_or(Ok(()), Err),
-            Self::Lab(hosts) => hosts.failure().map_or(Ok(()), Err),
+            Self::Halves(both) => both.take_failure().map_or(Ok(()), Err),
+            Self::Lab(hosts) => hosts.take_failure().map_or(Ok(()), Err),
         }
     }
     /// What a lab has to say of itself.
-    pub(super) fn facts(&self, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts {
+    pub(super) fn lab_facts(
+        &self,
+        topology: &NetworkTopology,
+        sampled: Option<&ProcessorSamples>,
+    ) -> LabFacts {
         match self {
-            Self::Lab(hosts) => hosts.facts(topology, sampled),
+            Self::Lab(hosts) => hosts.lab_facts(topology, sampled),
             _ => LabFacts::default(),
         }
     }
-    pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError> {
+    pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.take_tap()),
             #[cfg(not(target_arch = "wasm32"))]

@@ -1,28 +1,28 @@
 //! A run on a lab: the same hosts, links and roles, on the kernel's own network.
 
 use super::error::WorldError;
-use super::measure::Measure;
-use super::network::{LabFacts, Laboratory, Network, Processor, Sampled};
-use super::role::Role;
-use super::topology::Topology;
+use super::measure::RunObserver;
+use super::network::{LabFacts, LabNetwork, ProcessorSamples, ProcessorTimes, RunNetwork};
+use super::role::HostRole;
+use super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::Instant;
-use usher_lab::{Hosts, Kernel, Registry, Setup};
-use usher_sim::{Builder, LinkId, LinkStats, SctpTotals, Tap, TcpTotals};
+use usher_lab::{KernelSettings, LabHosts, LabRegistry, LabSetup};
+use usher_sim::{LinkId, LinkStats, PacketTap, SctpTotals, SimulationBuilder, TcpTotals};
 
 /// A relay is late whose last hundredth of packets is as late as this, and hosts are whose timers are twenty times as late:
 /// seconds.
-const LATE: f64 = 0.001;
+const LATENESS_LIMIT_S: f64 = 0.001;
 
 /// What runs on a lab have in common beside the study.
 #[derive(Clone, Debug)]
 pub struct LabSettings {
     /// Where labs are listed.
-    pub registry: Registry,
+    pub registry: LabRegistry,
     /// Settings of the kernel beyond the study's.
-    pub kernel: Kernel,
+    pub kernel: KernelSettings,
     /// Whether processor time is divided among libraries, where perf can.
     pub perf: bool,
     /// Ends runs before their time.
@@ -33,23 +33,23 @@ pub struct LabSettings {
 ///
 /// # Errors
 /// The lab cannot be had, or the study has what a lab has not.
-pub(super) fn network(
-    builder: Builder<Box<dyn Role>>,
-    measure: Measure,
-    topology: &Topology,
-    tap: Option<Box<dyn Tap>>,
+pub(super) fn build_lab_network(
+    builder: SimulationBuilder<Box<dyn HostRole>>,
+    measure: RunObserver,
+    topology: &NetworkTopology,
+    tap: Option<Box<dyn PacketTap>>,
     name: &str,
     settings: &LabSettings,
-) -> Result<Network, WorldError> {
+) -> Result<RunNetwork, WorldError> {
     let mut hosts = BTreeMap::new();
     for (group, members) in &topology.hosts {
-        hosts.extend(members.iter().enumerate().map(|(i, id)| (id.0, member(group, i, members.len()))));
+        hosts.extend(members.iter().enumerate().map(|(i, id)| (id.0, member_name(group, i, members.len()))));
     }
     let mut links = BTreeMap::new();
     for (group, members) in &topology.links {
-        links.extend(members.iter().enumerate().map(|(i, id)| (id.0, member(group, i, members.len()))));
+        links.extend(members.iter().enumerate().map(|(i, id)| (id.0, member_name(group, i, members.len()))));
     }
-    let setup = Setup {
+    let setup = LabSetup {
         name: name.to_owned(),
         hosts: hosts.into_values().collect(),
         links: links.into_values().collect(),
@@ -57,33 +57,33 @@ pub(super) fn network(
         perf: settings.perf,
     };
     let stop = settings.stop.clone();
-    let hosts = Hosts::new(builder.into_parts(), &setup, &settings.registry, measure, tap, stop.clone())?;
-    Ok(Network::Lab(Box::new(Running { hosts, stop })))
+    let hosts = LabHosts::new(builder.into_parts(), &setup, &settings.registry, measure, tap, stop.clone())?;
+    Ok(RunNetwork::Lab(Box::new(RunningLab { hosts, stop })))
 }
 
 /// What a member of a group is called.
-fn member(group: &str, i: usize, of: usize) -> String {
+fn member_name(group: &str, i: usize, of: usize) -> String {
     if of == 1 { group.to_owned() } else { format!("{group}-{i}") }
 }
 
 /// A run's hosts, and what ends it before its time.
 #[derive(Debug)]
-struct Running {
-    hosts: Hosts<Box<dyn Role>, Measure>,
+struct RunningLab {
+    hosts: LabHosts<Box<dyn HostRole>, RunObserver>,
     stop: Arc<AtomicBool>,
 }
 
-impl Laboratory for Running {
+impl LabNetwork for RunningLab {
     fn run_until(&mut self, until: Instant) {
         self.hosts.run_until(until);
     }
-    fn observer(&self) -> &Measure {
+    fn observer(&self) -> &RunObserver {
         self.hosts.observer()
     }
-    fn observer_mut(&mut self) -> &mut Measure {
+    fn observer_mut(&mut self) -> &mut RunObserver {
         self.hosts.observer_mut()
     }
-    fn apps(&self) -> Box<dyn Iterator<Item = &dyn Role> + '_> {
+    fn roles(&self) -> Box<dyn Iterator<Item = &dyn HostRole> + '_> {
         Box::new(self.hosts.apps().map(AsRef::as_ref))
     }
     fn now(&self) -> Instant {
@@ -101,24 +101,24 @@ impl Laboratory for Running {
     fn all_link_stats(&self) -> Vec<[LinkStats; 2]> {
         self.hosts.lab().link_stats()
     }
-    fn processor(&self) -> Processor {
-        let mut all = Processor::new();
-        self.hosts.processor().for_each(|(host, took)| *all.entry(host).or_default() += took);
+    fn processor_times(&self) -> ProcessorTimes {
+        let mut all = ProcessorTimes::new();
+        self.hosts.processor_times().for_each(|(host, took)| *all.entry(host).or_default() += took);
         all
     }
-    fn sampled(&mut self) -> Option<Sampled> {
-        self.hosts.sampled()
+    fn finish_sampling(&mut self) -> Option<ProcessorSamples> {
+        self.hosts.finish_sampling()
     }
-    fn failure(&mut self) -> Option<WorldError> {
-        match self.hosts.failure() {
+    fn take_failure(&mut self) -> Option<WorldError> {
+        match self.hosts.take_failure() {
             Some(failure) => Some(failure.into()),
             None => self.stop.load(Ordering::Relaxed).then_some(WorldError::Stopped),
         }
     }
-    fn take_tap(&mut self) -> Result<Option<Box<dyn Tap>>, WorldError> {
+    fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, WorldError> {
         Ok(self.hosts.take_tap()?)
     }
-    fn facts(&self, topology: &Topology, sampled: Option<&Sampled>) -> LabFacts {
+    fn lab_facts(&self, topology: &NetworkTopology, sampled: Option<&ProcessorSamples>) -> LabFacts {
         let hosts = &self.hosts;
         let (relay, timers, counters) = (hosts.relay_report(), hosts.precision(), hosts.counters());
         let mut facts = LabFacts::default();
@@ -130,7 +130,8 @@ impl Laboratory for Running {
         let lost = relay.overflowed + relay.refused + relay.truncated;
         let undone = counters.not_sent + counters.no_socket + counters.unknown_sender;
         sum("runs_disturbed", f64::from(u8::from(lost + undone > 0)));
-        let late = relay.delays.p99 > LATE || timers.latest_ns as f64 / 1e9 > 20.0 * LATE;
+        let late =
+            relay.delays.p99 > LATENESS_LIMIT_S || timers.latest_ns as f64 / 1e9 > 20.0 * LATENESS_LIMIT_S;
         sum("runs_late", f64::from(u8::from(late)));
         sum("relay_packets", relay.delays.count as f64);
         sum("relay_late_s", relay.delays.mean * relay.delays.count as f64);
@@ -145,7 +146,7 @@ impl Laboratory for Running {
         sum("no_sockets", counters.no_socket as f64);
         let group = |host| topology.hosts.iter().find(|(_, members)| members.contains(&host));
         let mut took_by: BTreeMap<&str, f64> = BTreeMap::new();
-        for (host, took) in hosts.processor() {
+        for (host, took) in hosts.processor_times() {
             if let Some((name, _)) = group(host) {
                 sum(&format!("processor_s.{name}"), took.as_secs_f64());
                 *took_by.entry(name).or_default() += took.as_secs_f64();

@@ -5,15 +5,15 @@ use usher_mobility::Step;
 
 /// What a role tells the measurement.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Report {
+pub(super) enum RoleReport {
     /// A dialogue began.
-    Begun,
+    Started,
     /// A dialogue ended.
     Ended {
         /// When it had begun.
-        began: Instant,
+        started_at: Instant,
         /// How.
-        end: End,
+        end: DialogueEnd,
     },
     /// An authentication that began then was let in by EAP; traffic keys are to follow.
     Admitted(Instant),
@@ -26,7 +26,7 @@ pub(super) enum Report {
         /// When it fell due.
         due: Instant,
         /// Acknowledged, and late if so; `None`: it is lost.
-        kept: Option<bool>,
+        acknowledged_late: Option<bool>,
     },
     /// The application protocol sent so many requests again.
     Retransmissions(u64),
@@ -37,12 +37,12 @@ pub(super) enum Report {
     /// A dialogue that began then is none after all.
     Withdrawn(Instant),
     /// Something happened to the mobile node of this number.
-    Mobile(u32, Milestone),
+    Mobile(u32, HandoverMilestone),
 }
 
 /// How a dialogue ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum DialogueEnd {
     /// As it should.
     Completed,
     /// An authentication was refused by the AAA server.
@@ -55,13 +55,13 @@ pub(super) enum End {
 
 /// What happened to the mobile node of this number.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Milestone {
+pub(super) enum HandoverMilestone {
     /// Its handover began.
-    Begun,
+    Started,
     /// It will leave the cell that it is in at this time.
     Leaves {
         /// When.
-        at: Instant,
+        leave_time: Instant,
     },
     /// Its correspondent sends its flow to the other interface from now on.
     Redirected,
@@ -70,12 +70,12 @@ pub(super) enum Milestone {
         /// Which.
         step: Step,
         /// How long it took.
-        took: Duration,
+        duration: Duration,
     },
     /// Its handover is over.
     Done {
         /// When it had begun.
-        began: Instant,
+        started_at: Instant,
         /// The exchange of messages led to the new network.
         success: bool,
     },

@@ -1,18 +1,18 @@
 //! What a run asks of everything that runs on its hosts.
 
-use super::report::Report;
+use super::report::RoleReport;
 use std::fmt::Debug;
 use usher_mih::Mihf;
-use usher_nas::keying::Counters;
+use usher_nas::keying::KeyingCounters;
 use usher_scenario::metrics::{self, Metric};
-use usher_sim::{Application, Context, Delivery};
+use usher_sim::{AppContext, AppDelivery, Application};
 
 /// Something that runs on a host. The simulator and the lab host it in the same way.
-pub(super) trait Role: Debug {
+pub(super) trait HostRole: Debug {
     /// Handles what its host delivers.
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery);
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery);
     /// What its exchanges of traffic keys did, where it has such.
-    fn keying_totals(&self) -> Option<Counters> {
+    fn keying_totals(&self) -> Option<KeyingCounters> {
         None
     }
     /// The messages of authentications by IKE that it has seen, where it is an initiator or a gateway of a workload.
@@ -25,14 +25,14 @@ pub(super) trait Role: Debug {
     }
 }
 
-impl Application for Box<dyn Role> {
-    type Report = Report;
+impl Application for Box<dyn HostRole> {
+    type Report = RoleReport;
 
     #[inline(always)]
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        (**self).handle(ctx, delivery);
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
+        (**self).handle_delivery(ctx, delivery);
         #[cfg(test)]
-        worked::note(ctx.worked());
+        worked::note_work(ctx.charged_work());
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) struct IkeTotals {
 
 impl IkeTotals {
     /// All of them: in the order of [`Self::METRICS`], and accepts without and with keys.
-    pub(super) fn all(&self) -> [u64; 10] {
+    pub(super) fn all_counts(&self) -> [u64; 10] {
         let mut all = [0; 10];
         let counted =
             [self.ike, self.radius].into_iter().flatten().flatten().chain([self.accepts, self.keyed]);
@@ -94,7 +94,7 @@ pub(super) struct MihTotals {
 impl MihTotals {
     /// Both together; the memory is that of the one with more.
     #[must_use]
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn combine_with(self, other: Self) -> Self {
         Self {
             messages: self.messages + other.messages,
             packets: self.packets + other.packets,
@@ -117,7 +117,7 @@ impl From<&Mihf> for MihTotals {
             retransmissions: counters.retransmissions,
             duplicates: 0,
             late: counters.late_responses,
-            memory: mihf.most_remembered() as u64,
+            memory: mihf.peak_transactions() as u64,
             delivered: 0,
             delivery_ns: 0,
         }
@@ -129,19 +129,19 @@ impl From<&Mihf> for MihTotals {
 pub(super) mod worked {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
-    use usher_core::{Work, WorkLabel};
+    use usher_core::{WorkLabel, WorkRecord};
 
     thread_local! {
-        static SEEN: RefCell<BTreeSet<WorkLabel>> = const { RefCell::new(BTreeSet::new()) };
+        static RECORDED_LABELS: RefCell<BTreeSet<WorkLabel>> = const { RefCell::new(BTreeSet::new()) };
     }
 
     /// Takes down what a role did.
-    pub(super) fn note(work: &[Work]) {
-        SEEN.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
+    pub(super) fn note_work(work: &[WorkRecord]) {
+        RECORDED_LABELS.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
     }
 
     /// All of them; none are seen afterwards.
-    pub(in super::super) fn take() -> BTreeSet<WorkLabel> {
-        SEEN.take()
+    pub(in super::super) fn take_labels() -> BTreeSet<WorkLabel> {
+        RECORDED_LABELS.take()
     }
 }

@@ -1,36 +1,39 @@
 //! Routers whose processors are charged for what they forward.
 
 use super::error::WorldError;
-use super::plan::Plan;
-use super::report::Report;
-use super::role::Role;
-use super::topology::Topology;
-use usher_core::Work;
+use super::plan::NetworkPlan;
+use super::report::RoleReport;
+use super::role::HostRole;
+use super::topology::NetworkTopology;
+use usher_core::WorkRecord;
 use usher_scenario::work::FORWARD;
-use usher_sim::{Context, Delivery};
+use usher_sim::{AppContext, AppDelivery};
 
 /// Forwards each packet once its processor had time for it.
 #[derive(Debug)]
 struct RouterRole;
 
-impl Role for RouterRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        if let Delivery::Transit { packet, .. } = delivery {
-            ctx.work(Work { label: FORWARD, units: 1 });
-            ctx.forward(packet);
+impl HostRole for RouterRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
+        if let AppDelivery::Transit { packet, .. } = delivery {
+            ctx.charge_work(WorkRecord { label: FORWARD, units: 1 });
+            ctx.forward_packet(packet);
         }
     }
 }
 
 /// Puts a router on each host that is charged for forwarding and does not do it as a concentrator.
-pub(super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), WorldError> {
+pub(super) fn place_routers(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+) -> Result<(), WorldError> {
     for (name, host) in plan.scenario.hosts.iter() {
         let charged = host.cpu.as_ref().is_some_and(|cpu| cpu.service.get(FORWARD.name()).is_some());
         if !charged || plan.scenario.concentrator_service(name).is_some() {
             continue;
         }
-        for &host in topology.group(name)? {
-            let app = plan.builder.app(host, Box::new(RouterRole), None);
+        for &host in topology.host_group(name)? {
+            let app = plan.builder.add_application(host, Box::new(RouterRole), None);
             plan.builder.take_transit(app);
         }
     }

@@ -1,26 +1,26 @@
 //! One run, and the metrics of what hosts, links, cells and transports counted.
 
-use super::built::Built;
+use super::built::BuiltNetwork;
 use super::cpu;
 use super::eap;
 use super::error::WorldError;
 #[cfg(not(target_arch = "wasm32"))]
-use super::halves::{Division, Halves};
-use super::measured::Measured;
-use super::network::{LabFacts, Network};
+use super::halves::{DividedRun, RunDivision};
+use super::measured::RunMetrics;
+use super::network::{LabFacts, RunNetwork};
 #[cfg(not(target_arch = "wasm32"))]
 use super::on_lab::{self, LabSettings};
-use super::role::{IkeTotals, MihTotals, Role};
-use super::topology::Topology;
-use super::watch::{Watch, Watched};
+use super::role::{HostRole, IkeTotals, MihTotals};
+use super::topology::NetworkTopology;
+use super::watch::{ObservationSetup, RunObservation};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
-use usher_scenario::model::{Direction, Scenario, Workload};
-use usher_sim::radio::wimax::Counters;
-use usher_sim::{Fault, Held, LinkStats, Tap, TcpTotals};
+use usher_scenario::model::{ChannelDirection, Scenario, Workload};
+use usher_sim::radio::wimax::CellCounters;
+use usher_sim::{LinkStats, MemoryUse, PacketTap, SimFault, TcpTotals};
 
 /// What a run produced.
 #[derive(Debug)]
@@ -36,16 +36,16 @@ pub struct RunResult {
     /// How well a lab was the network that was asked for, where it was one.
     pub lab: LabFacts,
     /// The capture, where one was asked for, and what its reader needs to decrypt it.
-    pub capture: Option<Captured>,
+    pub capture: Option<RunCapture>,
     /// What was watched, where that was asked for.
-    pub watched: Option<Watched>,
+    pub watched: Option<RunObservation>,
 }
 
 /// What a capture needs beside its packets.
 #[derive(Debug)]
-pub struct Captured {
+pub struct RunCapture {
     /// The tap that was given, full.
-    pub tap: Box<dyn Tap>,
+    pub tap: Box<dyn PacketTap>,
     /// The captured links by interface number: name, and whether packets have an Ethernet header.
     pub interfaces: Vec<(String, bool)>,
     /// TLS secrets in the NSS key log format.
@@ -56,16 +56,16 @@ pub struct Captured {
 
 /// One run that is set up and not yet done.
 #[derive(Debug)]
-pub struct World {
-    network: Network,
-    topology: Topology,
+pub struct ScenarioRun {
+    network: RunNetwork,
+    topology: NetworkTopology,
     scenario: Scenario,
     interfaces: Vec<(String, bool)>,
     key_log: KeyLog,
-    watch: Option<Watch>,
+    watch: Option<ObservationSetup>,
 }
 
-impl World {
+impl ScenarioRun {
     /// Sets a run on the simulator up. With `tap`, the links named in `capture` (of a group of links the first) are
     /// captured at their first host.
     ///
@@ -75,15 +75,16 @@ impl World {
         scenario: &Scenario,
         seed: Seed,
         capture: &[String],
-        tap: Option<Box<dyn Tap>>,
+        tap: Option<Box<dyn PacketTap>>,
     ) -> Result<Self, WorldError> {
-        let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
-        let network = Network::Sim(Box::new(builder.build(measure, tap)));
+        let BuiltNetwork { builder, measure, topology, interfaces, key_log } =
+            BuiltNetwork::from_scenario(scenario, seed, capture)?;
+        let network = RunNetwork::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
     /// Has a run on the simulator end when this is set, with [`WorldError::Stopped`].
     #[must_use]
-    pub fn until(mut self, stop: Option<&Arc<AtomicBool>>) -> Self {
+    pub fn with_stop_flag(mut self, stop: Option<&Arc<AtomicBool>>) -> Self {
         stop.into_iter().for_each(|stop| self.network.end_when(stop));
         self
     }
@@ -92,60 +93,65 @@ impl World {
     /// not depend on their number. When `stop` is set, it ends with [`WorldError::Stopped`].
     ///
     /// # Errors
-    /// As [`World::new`] and [`World::run`].
+    /// As [`ScenarioRun::new`] and [`ScenarioRun::run_to_end`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn run_by(
         scenario: &Scenario,
         seed: Seed,
         threads: usize,
         stop: Option<&Arc<AtomicBool>>,
-    ) -> Result<(RunResult, Division), WorldError> {
-        let mut division = Division::Whole;
+    ) -> Result<(RunResult, RunDivision), WorldError> {
+        let mut division = RunDivision::Undivided;
         if threads > 1
-            && let Some((halves, topology)) = Halves::new(scenario, seed, stop)?
+            && let Some((halves, topology)) = DividedRun::new(scenario, seed, stop)?
         {
             let (interfaces, key_log) = (Vec::new(), KeyLog::new());
-            let (network, scenario) = (Network::Halves(Box::new(halves)), scenario.clone());
-            match (Self { network, topology, scenario, interfaces, key_log, watch: None }).run() {
-                Ok(result) => return Ok((result, Division::Halves)),
-                Err(WorldError::Undecided(at)) => division = Division::Undecided(at),
+            let (network, scenario) = (RunNetwork::Halves(Box::new(halves)), scenario.clone());
+            match (Self { network, topology, scenario, interfaces, key_log, watch: None }).run_to_end() {
+                Ok(result) => return Ok((result, RunDivision::Halves)),
+                Err(WorldError::Undecided(at)) => division = RunDivision::Undecided(at),
                 Err(error) => return Err(error),
             }
         }
-        Ok((Self::new(scenario, seed, &[], None)?.until(stop).run()?, division))
+        Ok((Self::new(scenario, seed, &[], None)?.with_stop_flag(stop).run_to_end()?, division))
     }
     /// Sets a run on the simulator up that is watched: when each dialogue ran, and with `tap` the packets at both ends of
     /// all links, of a group of links the first.
     ///
     /// # Errors
-    /// As [`World::new`].
-    pub fn watched(scenario: &Scenario, seed: Seed, tap: Option<Box<dyn Tap>>) -> Result<Self, WorldError> {
-        let Built { mut builder, mut measure, topology, interfaces, key_log } =
-            Built::of(scenario, seed, &[])?;
-        let watch = Some(Watch::begin(scenario, &topology, &mut builder, tap.is_some()));
-        measure.keep_spans();
-        let network = Network::Sim(Box::new(builder.build(measure, tap)));
+    /// As [`ScenarioRun::new`].
+    pub fn new_observed(
+        scenario: &Scenario,
+        seed: Seed,
+        tap: Option<Box<dyn PacketTap>>,
+    ) -> Result<Self, WorldError> {
+        let BuiltNetwork { mut builder, mut measure, topology, interfaces, key_log } =
+            BuiltNetwork::from_scenario(scenario, seed, &[])?;
+        let watch = Some(ObservationSetup::from_scenario(scenario, &topology, &mut builder, tap.is_some()));
+        measure.record_spans();
+        let network = RunNetwork::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch })
     }
-    /// Sets a run on a lab up, as [`World::new`] does one on the simulator.
+    /// Sets a run on a lab up, as [`ScenarioRun::new`] does one on the simulator.
     ///
     /// # Errors
-    /// As [`World::new`], and of the lab: it cannot be had, or the study has what a lab has not.
+    /// As [`ScenarioRun::new`], and of the lab: it cannot be had, or the study has what a lab has not.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn on_lab(
         scenario: &Scenario,
         seed: Seed,
         capture: &[String],
-        tap: Option<Box<dyn Tap>>,
+        tap: Option<Box<dyn PacketTap>>,
         name: &str,
         settings: &LabSettings,
     ) -> Result<Self, WorldError> {
-        let Built { builder, measure, topology, interfaces, key_log } = Built::of(scenario, seed, capture)?;
-        let network = on_lab::network(builder, measure, &topology, tap, name, settings)?;
+        let BuiltNetwork { builder, measure, topology, interfaces, key_log } =
+            BuiltNetwork::from_scenario(scenario, seed, capture)?;
+        let network = on_lab::build_lab_network(builder, measure, &topology, tap, name, settings)?;
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
 
-    fn links(&self) -> Vec<[LinkStats; 2]> {
+    fn link_stats(&self) -> Vec<[LinkStats; 2]> {
         let sum = |links: &Vec<usher_sim::LinkId>| {
             let mut total = [LinkStats::default(); 2];
             for link in links {
@@ -162,75 +168,86 @@ impl World {
     ///
     /// # Errors
     /// [`WorldError::NoStream`]: the run means nothing from there on. [`WorldError::Stopped`].
-    pub fn run(mut self) -> Result<RunResult, WorldError> {
+    pub fn run_to_end(mut self) -> Result<RunResult, WorldError> {
         let run = &self.scenario.run;
         let from = Instant::ZERO + run.warmup.get();
         let end = from + run.duration.get();
         let drained = end + run.drain.get();
         let stopwatch = stopwatch();
         self.network.run_until(just_before(from));
-        self.network.forget_peaks();
-        self.network.ended()?;
-        let links_before = self.links();
+        self.network.reset_peaks();
+        self.network.check_failure()?;
+        let links_before = self.link_stats();
         let segments_before = self.network.tcp_totals()?;
         let transports_before = self.transport_totals(segments_before)?;
-        let cells_before = self.cells();
+        let cells_before = self.cell_counters();
         let names: Vec<String> = self.scenario.all_workloads().map(|(name, _)| name.to_owned()).collect();
         let mih_before: Vec<_> = (0..names.len()).map(|i| self.mih_totals(i)).collect();
         let keying_before: Vec<_> = (0..names.len()).map(|i| self.keying_totals(i)).collect();
         let ike_before: Vec<_> = (0..names.len()).map(|i| self.ike_totals(i)).collect();
-        let processor_before = (self.network.processor(), cpu::charged(&self.network, &self.topology));
+        let processor_before =
+            (self.network.processor_times(), cpu::read_charged_time(&self.network, &self.topology));
         self.network.run_until(just_before(end));
-        let links_at_end = self.links();
+        let links_at_end = self.link_stats();
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
         // do the last packets of a flow.
         let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
         let ends = self.scenario.all_workloads().map(|(_, workload)| !goes_on(workload)).collect();
-        self.network.observer_mut().drain(ends);
+        self.network.observer_mut().start_drain(ends);
         if !self.network.is_done() {
             self.network.run_until(drained);
         }
-        if let Some(fault) = self.network.fault() {
-            return Err(self.told(fault));
+        if let Some(fault) = self.network.simulation_fault() {
+            return Err(self.explain_fault(fault));
         }
-        self.network.ended()?;
+        self.network.check_failure()?;
         let segments_after = self.network.tcp_totals()?;
         let transports = [transports_before, self.transport_totals(segments_after)?];
         let wall_s = stopwatch();
         let peak_rss_bytes = peak_rss_bytes();
 
-        let mut out = Measured::default();
+        let mut out = RunMetrics::default();
         for (i, name) in names.iter().enumerate() {
-            out.of(name);
-            self.network.observer_mut().metrics(i, &mut out);
+            out.select_workload(name);
+            self.network.observer_mut().add_metrics(i, &mut out);
         }
         self.transport_metrics(&mut out, &transports);
         for (i, (name, before)) in names.iter().zip(keying_before).enumerate() {
-            out.of(name);
+            out.select_workload(name);
             self.keying_metrics(&mut out, i, before);
         }
         for (i, (name, before)) in names.iter().zip(ike_before).enumerate() {
-            out.of(name);
+            out.select_workload(name);
             self.ike_metrics(&mut out, i, before);
         }
         segment_metrics(&mut out, segments_before, segments_after);
         for (i, (name, before)) in names.iter().zip(mih_before).enumerate() {
-            out.of(name);
+            out.select_workload(name);
             self.mih_metrics(&mut out, i, &transports, before);
         }
         self.link_metrics(&mut out, &links_before, &links_at_end);
         self.cell_metrics(&mut out, &cells_before);
-        let sampled = self.network.sampled();
+        let sampled = self.network.finish_sampling();
         let before = (&processor_before.0, &processor_before.1);
-        cpu::metrics(&mut out, &self.scenario, &self.topology, &self.network, before, sampled.as_ref());
+        cpu::add_cpu_metrics(
+            &mut out,
+            &self.scenario,
+            &self.topology,
+            &self.network,
+            before,
+            sampled.as_ref(),
+        );
         self.memory_metrics(&mut out);
         let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
         let packet_hops = self.network.packet_hops(links);
         // What the relay came too late to take it tells at its end.
         let tap = self.network.take_tap()?;
-        let lab = self.network.facts(&self.topology, sampled.as_ref());
+        let lab = self.network.lab_facts(&self.topology, sampled.as_ref());
         let mut tap = tap;
-        let watched = self.watch.take().map(|watch| watch.end(&mut self.network, &self.scenario, tap.take()));
+        let watched = self
+            .watch
+            .take()
+            .map(|watch| watch.finish_observation(&mut self.network, &self.scenario, tap.take()));
         Ok(RunResult {
             watched,
             metrics: out.all,
@@ -238,7 +255,7 @@ impl World {
             wall_s,
             peak_rss_bytes,
             lab,
-            capture: tap.map(|tap| Captured {
+            capture: tap.map(|tap| RunCapture {
                 tap,
                 interfaces: self.interfaces,
                 key_log: self.key_log.text(),
@@ -248,8 +265,8 @@ impl World {
     }
 
     /// A fault of the simulation in the study's terms.
-    fn told(&self, fault: Fault) -> WorldError {
-        let Fault::NoStream { at, host, streams } = fault else { return WorldError::Stopped };
+    fn explain_fault(&self, fault: SimFault) -> WorldError {
+        let SimFault::NoStream { at, host, streams } = fault else { return WorldError::Stopped };
         let name = self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
         WorldError::NoStream { host: name.map(|(name, _)| name.clone()).unwrap_or_default(), at, streams }
     }
@@ -271,8 +288,8 @@ impl World {
     }
 
     /// The metrics of the transports that were used.
-    fn transport_metrics(&self, out: &mut Measured, [before, after]: &[[(Metric, u64); 9]; 2]) {
-        let completed = self.network.observer().completed();
+    fn transport_metrics(&self, out: &mut RunMetrics, [before, after]: &[[(Metric, u64); 9]; 2]) {
+        let completed = self.network.observer().completed_count();
         if completed == 0 {
             return;
         }
@@ -286,15 +303,15 @@ impl World {
         let unknown = |m: &Metric| self.network.is_lab() && uncounted.contains(m);
         let all = before.iter().zip(after).filter(|((m, _), _)| used(m) && !unknown(m));
         for ((metric, before), (_, after)) in all {
-            out.put(*metric, (after - before) as f64 / completed as f64);
+            out.add_metric(*metric, (after - before) as f64 / completed as f64);
         }
     }
 
     /// What the hosts held for their connections, where that was followed: the most of any of a group.
-    fn memory_metrics(&self, out: &mut Measured) {
+    fn memory_metrics(&self, out: &mut RunMetrics) {
         for (name, _) in self.scenario.hosts.iter() {
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
-            let held: Vec<Held> = members.iter().filter_map(|h| self.network.held_at_most(*h)).collect();
+            let held: Vec<MemoryUse> = members.iter().filter_map(|h| self.network.peak_memory(*h)).collect();
             let connections = held.iter().map(|h| h.connections).max();
             let octets = held.iter().map(|h| h.octets).max();
             if let (Some(connections), Some(octets)) = (connections, octets) {
@@ -305,89 +322,90 @@ impl World {
     }
 
     /// The roles of a workload.
-    fn roles(&self, workload: usize) -> impl Iterator<Item = &dyn Role> {
-        self.network.apps(self.network.observer().apps(workload)).into_iter()
+    fn workload_roles(&self, workload: usize) -> impl Iterator<Item = &dyn HostRole> {
+        self.network.roles_in_range(self.network.observer().application_range(workload)).into_iter()
     }
 
     /// Messages of a workload's exchanges of traffic keys, and their bytes.
     fn keying_totals(&self, workload: usize) -> [u64; 2] {
-        let sides = self.roles(workload).filter_map(Role::keying_totals);
+        let sides = self.workload_roles(workload).filter_map(HostRole::keying_totals);
         sides.fold([0; 2], |[m, b], side| [m + side.sent, b + side.octets])
     }
 
-    fn keying_metrics(&self, out: &mut Measured, workload: usize, before: [u64; 2]) {
-        let completed = self.network.observer().of(workload).completed() as f64;
+    fn keying_metrics(&self, out: &mut RunMetrics, workload: usize, before: [u64; 2]) {
+        let completed = self.network.observer().workload_stats(workload).completed_count() as f64;
         let after = self.keying_totals(workload);
         if completed > 0.0 && after[0] > 0 {
             for ((metric, before), after) in
                 [metrics::KEYS_MESSAGES, metrics::KEYS_BYTES].iter().zip(before).zip(after)
             {
-                out.put(*metric, (after - before) as f64 / completed);
+                out.add_metric(*metric, (after - before) as f64 / completed);
             }
         }
     }
 
     /// Messages of a workload's authentications by IKE, and their octets; nothing where there is none.
     fn ike_totals(&self, workload: usize) -> Option<[u64; 10]> {
-        let sides = self.roles(workload).filter_map(Role::ike_totals).map(|totals| totals.all());
+        let sides =
+            self.workload_roles(workload).filter_map(HostRole::ike_totals).map(|totals| totals.all_counts());
         sides.reduce(|one, other| std::array::from_fn(|i| one[i] + other[i]))
     }
 
-    fn ike_metrics(&self, out: &mut Measured, workload: usize, before: Option<[u64; 10]>) {
+    fn ike_metrics(&self, out: &mut RunMetrics, workload: usize, before: Option<[u64; 10]>) {
         let (Some(before), Some(after)) = (before, self.ike_totals(workload)) else { return };
-        let completed = self.network.observer().of(workload).completed() as f64;
+        let completed = self.network.observer().workload_stats(workload).completed_count() as f64;
         if completed <= 0.0 {
             return;
         }
         let each = |i: usize| (after[i] - before[i]) as f64 / completed;
         let sum = |first: usize| (first..8).step_by(2).map(each).sum::<f64>();
-        out.put(metrics::IKE_MESSAGES, sum(0));
-        out.put(metrics::IKE_BYTES, sum(1));
+        out.add_metric(metrics::IKE_MESSAGES, sum(0));
+        out.add_metric(metrics::IKE_BYTES, sum(1));
         for (i, metric) in IkeTotals::METRICS.into_iter().enumerate() {
-            out.put(metric, each(i));
+            out.add_metric(metric, each(i));
         }
         let [accepts, keyed] = [8, 9].map(|i| (after[i] - before[i]) as f64);
         if accepts > 0.0 {
-            out.put(metrics::IKE_KEYS, keyed / accepts);
+            out.add_metric(metrics::IKE_KEYS, keyed / accepts);
         }
     }
 
     /// What all MIH functions of a workload counted together; nothing where there is none.
     fn mih_totals(&self, workload: usize) -> Option<MihTotals> {
-        self.roles(workload).filter_map(Role::mih_totals).reduce(MihTotals::and)
+        self.workload_roles(workload).filter_map(HostRole::mih_totals).reduce(MihTotals::combine_with)
     }
 
     fn mih_metrics(
         &self,
-        out: &mut Measured,
+        out: &mut RunMetrics,
         workload: usize,
         [transports_before, transports_after]: &[[(Metric, u64); 9]; 2],
         before: Option<MihTotals>,
     ) {
         let (Some(before), Some(after)) = (before, self.mih_totals(workload)) else { return };
         let packets = after.packets - before.packets;
-        let dialogues = self.network.observer().of(workload);
-        let begun = dialogues.begun() as f64;
+        let dialogues = self.network.observer().workload_stats(workload);
+        let begun = dialogues.started_count() as f64;
         if begun > 0.0 {
-            out.put(metrics::SUCCESS, dialogues.succeeded() as f64 / begun);
+            out.add_metric(metrics::SUCCESS, dialogues.succeeded_count() as f64 / begun);
         }
         let messages = after.messages - before.messages;
         if messages > 0 {
-            out.put(metrics::MIH_OVERHEAD, packets as f64 / messages as f64);
+            out.add_metric(metrics::MIH_OVERHEAD, packets as f64 / messages as f64);
         }
         if begun > 0.0 {
-            out.put(metrics::MIH_PACKETS, packets as f64 / begun);
-            out.put(
+            out.add_metric(metrics::MIH_PACKETS, packets as f64 / begun);
+            out.add_metric(
                 metrics::MIH_RETRANSMISSIONS,
                 (after.retransmissions - before.retransmissions) as f64 / begun,
             );
-            out.put(metrics::MIH_DUPLICATES, (after.duplicates - before.duplicates) as f64 / begun);
-            out.put(metrics::MIH_LATE, (after.late - before.late) as f64 / begun);
+            out.add_metric(metrics::MIH_DUPLICATES, (after.duplicates - before.duplicates) as f64 / begun);
+            out.add_metric(metrics::MIH_LATE, (after.late - before.late) as f64 / begun);
         }
-        out.put(metrics::MIH_MEMORY, after.memory as f64);
+        out.add_metric(metrics::MIH_MEMORY, after.memory as f64);
         let delivered = after.delivered - before.delivered;
         if delivered > 0 {
-            out.put(
+            out.add_metric(
                 metrics::MIH_DELIVERY,
                 (after.delivery_ns - before.delivery_ns) as f64 / delivered as f64 / 1e9,
             );
@@ -400,15 +418,15 @@ impl World {
             };
             // What carries several workloads is told of none.
             if *after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
-                out.put(carried, (after - before) as f64 / packets as f64);
+                out.add_metric(carried, (after - before) as f64 / packets as f64);
             }
         }
     }
 
-    fn link_metrics(&self, out: &mut Measured, before: &[[LinkStats; 2]], at_end: &[[LinkStats; 2]]) {
-        let completed = self.network.observer().completed() as f64;
+    fn link_metrics(&self, out: &mut RunMetrics, before: &[[LinkStats; 2]], at_end: &[[LinkStats; 2]]) {
+        let completed = self.network.observer().completed_count() as f64;
         let duration = self.scenario.run.duration.get().as_secs_f64();
-        let after = self.links();
+        let after = self.link_stats();
         for (i, (name, links)) in self.topology.links.iter().enumerate() {
             let delta = |after: &[LinkStats; 2], f: fn(&LinkStats) -> u64| {
                 [0, 1].map(|d| (f(&after[d]) - f(&before[i][d])) as f64)
@@ -422,10 +440,10 @@ impl World {
             let sent = delta(&at_end[i], |s| s.offered_bytes);
             let load = self.scenario.links.get(name).map(|link| {
                 let share = |direction, bytes: f64| {
-                    let rate = link.channel(direction).rate?;
+                    let rate = link.channel_config(direction).rate?;
                     Some(bytes * 8.0 / duration / rate as f64 / links.len() as f64)
                 };
-                [share(Direction::Up, sent[0]), share(Direction::Down, sent[1])]
+                [share(ChannelDirection::Up, sent[0]), share(ChannelDirection::Down, sent[1])]
             });
             let busier = load.into_iter().flatten().flatten().reduce(f64::max);
             if let Some(load) = busier {
@@ -443,9 +461,9 @@ impl World {
     }
 
     /// What happened in the cells, those of a group together.
-    fn cells(&self) -> Vec<Counters> {
+    fn cell_counters(&self) -> Vec<CellCounters> {
         let sum = |cells: &Vec<usher_sim::CellId>| {
-            let mut total = Counters::default();
+            let mut total = CellCounters::default();
             for cell in cells {
                 if let Some(counters) = self.network.cell_counters(*cell) {
                     total.add(counters);
@@ -456,15 +474,15 @@ impl World {
         self.topology.cells.iter().map(|(_, cells)| sum(cells)).collect()
     }
 
-    fn cell_metrics(&self, out: &mut Measured, before: &[Counters]) {
-        let completed = self.network.observer().completed() as f64;
-        for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cells()) {
+    fn cell_metrics(&self, out: &mut RunMetrics, before: &[CellCounters]) {
+        let completed = self.network.observer().completed_count() as f64;
+        for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cell_counters()) {
             let requests = (after.requests - before.requests) as f64;
             if completed > 0.0 {
                 out.put_of(name, metrics::REQUESTS, requests / completed);
             }
             let tried = requests + (after.ranging_attempts - before.ranging_attempts) as f64;
-            let collided = |c: &Counters| c.request_collisions + c.ranging_collisions;
+            let collided = |c: &CellCounters| c.request_collisions + c.ranging_collisions;
             if tried > 0.0 {
                 let share = (collided(&after) - collided(before)) as f64 / tried;
                 out.put_of(name, metrics::COLLISIONS, share);
@@ -474,13 +492,13 @@ impl World {
 }
 
 /// How much of TCP's packets with data is data.
-fn segment_metrics(out: &mut Measured, before: TcpTotals, after: TcpTotals) {
+fn segment_metrics(out: &mut RunMetrics, before: TcpTotals, after: TcpTotals) {
     let segments = after.data_segments - before.data_segments;
     if segments > 0 {
         let data = (after.data_octets - before.data_octets) as f64;
         let octets = (after.data_packet_octets - before.data_packet_octets) as f64;
-        out.put(metrics::TCP_DATA_SHARE, data / octets);
-        out.put(metrics::TCP_SEGMENT_SIZE, data / segments as f64);
+        out.add_metric(metrics::TCP_DATA_SHARE, data / octets);
+        out.add_metric(metrics::TCP_SEGMENT_SIZE, data / segments as f64);
     }
 }
 

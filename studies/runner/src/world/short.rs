@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A queue whose first entry needs no second place in memory.
 #[derive(Debug)]
-pub(super) struct Short<T> {
+pub(super) struct ShortQueue<T> {
     first: Option<T>,
     /// Empty while there is no first.
     #[expect(
@@ -14,13 +14,13 @@ pub(super) struct Short<T> {
     more: Option<Box<VecDeque<T>>>,
 }
 
-impl<T> Default for Short<T> {
+impl<T> Default for ShortQueue<T> {
     fn default() -> Self {
         Self { first: None, more: None }
     }
 }
 
-impl<T> Short<T> {
+impl<T> ShortQueue<T> {
     pub(super) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
     }
@@ -57,7 +57,7 @@ impl<T> Short<T> {
     }
 }
 
-impl<T> FromIterator<T> for Short<T> {
+impl<T> FromIterator<T> for ShortQueue<T> {
     fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
         let mut short = Self::default();
         entries.into_iter().for_each(|entry| short.push_back(entry));
@@ -65,7 +65,7 @@ impl<T> FromIterator<T> for Short<T> {
     }
 }
 
-impl<T> IntoIterator for Short<T> {
+impl<T> IntoIterator for ShortQueue<T> {
     type Item = T;
     type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::collections::vec_deque::IntoIter<T>>;
 
@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_queue(steps in proptest::collection::vec(proptest::option::of(0u8..255), 0..60)) {
-            let (mut short, mut model) = (Short::default(), VecDeque::new());
+            let (mut short, mut model) = (ShortQueue::default(), VecDeque::new());
             for step in steps {
                 match step {
                     Some(n) => {
@@ -96,7 +96,7 @@ mod tests {
                 prop_assert!((0..model.len() + 1).all(|i| short.get(i) == model.get(i)));
                 prop_assert!((0..model.len() + 1).all(|i| short.get_mut(i) == model.get_mut(i)));
                 prop_assert!(short.iter().eq(&model));
-                prop_assert!(model.iter().copied().collect::<Short<u8>>().iter().eq(&model));
+                prop_assert!(model.iter().copied().collect::<ShortQueue<u8>>().iter().eq(&model));
             }
             prop_assert!(short.into_iter().eq(model));
         }

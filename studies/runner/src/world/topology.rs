@@ -1,14 +1,15 @@
 //! Hosts and links of a scenario in the simulator.
 
 use super::error::WorldError;
-use super::role::Role;
+use super::role::HostRole;
 use std::collections::BTreeMap;
 use usher_core::Seed;
-use usher_scenario::model::{self, Direction, Scenario};
+use usher_scenario::model::{self, ChannelDirection, Scenario};
 use usher_scenario::work;
 use usher_sim::radio::motion::Trajectory;
 use usher_sim::{
-    Builder, CellId, CpuConfig, Framing, HostId, Intake, IpVersion, LinkConfig, LinkId, ServiceTime,
+    CellId, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, LinkFraming, LinkId, ServiceTime,
+    SimulationBuilder,
 };
 
 /// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
@@ -17,7 +18,7 @@ const CPU_QUEUE: usize = 1000;
 
 /// The hosts and links of a run by their names in the study.
 #[derive(Debug, Default)]
-pub(super) struct Topology {
+pub(super) struct NetworkTopology {
     pub(super) hosts: BTreeMap<String, Vec<HostId>>,
     /// In the study's order, links before cells and BSSs: name, its links.
     pub(super) links: Vec<(String, Vec<LinkId>)>,
@@ -27,16 +28,16 @@ pub(super) struct Topology {
     pub(super) ethernet: Vec<bool>,
 }
 
-impl Topology {
+impl NetworkTopology {
     /// The members of a group of hosts.
-    pub(super) fn group(&self, name: &str) -> Result<&[HostId], WorldError> {
+    pub(super) fn host_group(&self, name: &str) -> Result<&[HostId], WorldError> {
         self.hosts.get(name).map(Vec::as_slice).ok_or_else(|| WorldError::NoHost(name.to_owned()))
     }
 
-    pub(super) fn build(
+    pub(super) fn from_scenario(
         scenario: &Scenario,
         seed: Seed,
-        builder: &mut Builder<Box<dyn Role>>,
+        builder: &mut SimulationBuilder<Box<dyn HostRole>>,
     ) -> Result<Self, WorldError> {
         let mut topology = Self::default();
         topology.build_hosts(scenario, seed, builder)?;
@@ -45,23 +46,23 @@ impl Topology {
         of_cells.extend(topology.build_bss(scenario, builder)?);
         for (name, link) in scenario.links.iter() {
             let config = LinkConfig {
-                up: link.channel(Direction::Up),
-                down: link.channel(Direction::Down),
+                up: link.channel_config(ChannelDirection::Up),
+                down: link.channel_config(ChannelDirection::Down),
                 mtu: link.mtu.bytes() as u32,
                 framing: match link.framing {
-                    _ if carries_sessions(scenario, &link.between) => Framing::Pppoe,
-                    model::Framing::Pppoe => Framing::Pppoe,
-                    model::Framing::None if !carries_frames(scenario, &link.between) => Framing::None,
-                    _ => Framing::Ethernet,
+                    _ if carries_sessions(scenario, &link.between) => LinkFraming::Pppoe,
+                    model::FramingKind::Pppoe => LinkFraming::Pppoe,
+                    model::FramingKind::None if !carries_frames(scenario, &link.between) => LinkFraming::None,
+                    _ => LinkFraming::Ethernet,
                 },
             };
             let [a, b] = &link.between;
-            let (a, b) = (topology.group(a)?, topology.group(b)?);
+            let (a, b) = (topology.host_group(a)?, topology.host_group(b)?);
             let links = (0..a.len().max(b.len()))
-                .map(|i| builder.link(a[i % a.len()], b[i % b.len()], &config))
+                .map(|i| builder.add_link(a[i % a.len()], b[i % b.len()], &config))
                 .collect();
             topology.links.push((name.to_owned(), links));
-            topology.ethernet.push(config.framing != Framing::None);
+            topology.ethernet.push(config.framing != LinkFraming::None);
         }
         for (name, links) in of_cells {
             topology.links.push((name, links));
@@ -75,22 +76,22 @@ impl Topology {
         &mut self,
         scenario: &Scenario,
         seed: Seed,
-        builder: &mut Builder<Box<dyn Role>>,
+        builder: &mut SimulationBuilder<Box<dyn HostRole>>,
     ) -> Result<(), WorldError> {
         let mut ways = BTreeMap::new();
         for (i, (name, host)) in
             scenario.hosts.iter().enumerate().filter(|(_, (_, h))| h.interface_of.is_none())
         {
-            let mut rng = seed.stream("place", i as u64);
+            let mut rng = seed.derive_rng("place", i as u64);
             let mut members = Vec::new();
             for member in 0..host.count.get() {
-                let id = builder.host(host.cpu.as_ref().map(cpu_config))?;
+                let id = builder.add_host(host.cpu.as_ref().map(cpu_config))?;
                 if let Some(address) = host.address_of(member) {
-                    builder.address(id, address)?;
+                    builder.set_address(id, address)?;
                 }
-                let way = host.trajectory(rng.unit());
+                let way = host.trajectory(rng.sample_unit());
                 if way != Trajectory::default() {
-                    builder.place(id, way);
+                    builder.place_host(id, way);
                     ways.insert(id, way);
                 }
                 members.push(id);
@@ -100,12 +101,12 @@ impl Topology {
         for (name, host) in scenario.hosts.iter() {
             let Some(owner) = &host.interface_of else { continue };
             let mut members = Vec::new();
-            for (member, owner) in (0..).zip(self.group(owner)?) {
-                let id = builder.interface(*owner)?;
+            for (member, owner) in (0..).zip(self.host_group(owner)?) {
+                let id = builder.add_interface(*owner)?;
                 if let Some(address) = host.address_of(member) {
-                    builder.address(id, address)?;
+                    builder.set_address(id, address)?;
                 }
-                builder.place(id, ways.get(owner).copied().unwrap_or_default());
+                builder.place_host(id, ways.get(owner).copied().unwrap_or_default());
                 members.push(id);
             }
             self.hosts.insert(name.to_owned(), members);
@@ -116,16 +117,16 @@ impl Topology {
     fn build_bss(
         &self,
         scenario: &Scenario,
-        builder: &mut Builder<Box<dyn Role>>,
+        builder: &mut SimulationBuilder<Box<dyn HostRole>>,
     ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
         let mut of_bss = Vec::new();
         for (name, bss) in scenario.bss_in_use() {
-            let points = self.group(&bss.access_point)?;
-            let stations = self.group(&bss.stations)?;
+            let points = self.host_group(&bss.access_point)?;
+            let stations = self.host_group(&bss.stations)?;
             let mut links = Vec::new();
             for (i, &point) in points.iter().enumerate() {
                 let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(points.len()).collect();
-                let own = builder.bss(point, &members, &bss.config(), bss.mtu.bytes() as u32)?.1;
+                let own = builder.add_bss(point, &members, &bss.wifi_config(), bss.mtu.bytes() as u32)?.1;
                 if carries_sessions(scenario, &[bss.access_point.clone(), bss.stations.clone()]) {
                     own.iter().for_each(|link| builder.carry_sessions(*link));
                 }
@@ -139,16 +140,17 @@ impl Topology {
     fn build_cells(
         &mut self,
         scenario: &Scenario,
-        builder: &mut Builder<Box<dyn Role>>,
+        builder: &mut SimulationBuilder<Box<dyn HostRole>>,
     ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
         let mut of_cells = Vec::new();
         for (name, cell) in scenario.cells_in_use() {
-            let bases = self.group(&cell.base_station)?;
-            let stations = self.group(&cell.stations)?;
+            let bases = self.host_group(&cell.base_station)?;
+            let stations = self.host_group(&cell.stations)?;
             let (mut cells, mut links) = (Vec::new(), Vec::new());
             for (i, &base) in bases.iter().enumerate() {
                 let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(bases.len()).collect();
-                let (id, own) = builder.cell(base, &members, &cell.config(), cell.mtu.bytes() as u32)?;
+                let (id, own) =
+                    builder.add_cell(base, &members, &cell.wimax_config(), cell.mtu.bytes() as u32)?;
                 cells.push(id);
                 links.extend(own);
             }
@@ -170,7 +172,7 @@ fn carries_sessions(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
 }
 
 /// The simulator's processor for a study's.
-pub fn cpu_config(cpu: &model::Cpu) -> CpuConfig {
+pub fn cpu_config(cpu: &model::CpuSettings) -> CpuConfig {
     let time = |law: &model::TimeLaw| match law {
         model::TimeLaw::Constant(time) => ServiceTime::Constant(time.get()),
         model::TimeLaw::Exponential { mean } => ServiceTime::Exponential(mean.get()),
@@ -184,33 +186,33 @@ pub fn cpu_config(cpu: &model::Cpu) -> CpuConfig {
             .aside
             .iter()
             .chain(cpu.service.iter().filter(|(name, _)| cpu.aside.get(name).is_none()))
-            .filter_map(|(name, law)| Some((work::find(name)?, time(law))))
+            .filter_map(|(name, law)| Some((work::find_label(name)?, time(law))))
             .collect(),
-        intake: Intake { wakeup: cpu.wakeup.get(), batch: cpu.batch.get(), ..Intake::default() },
+        intake: IntakeCost { wakeup: cpu.wakeup.get(), batch: cpu.batch.get(), ..IntakeCost::default() },
     }
 }
 
 /// The simulator's TCP settings for the study's, where the smallest MTU is of so many bytes.
-pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
+pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> usher_sim::tcp::TcpConfig {
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
-        AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
-        InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, Recovery, RtoRestart, TimestampEcho,
-        Variants, WindowGrowth, WindowUnit, WindowUpdate,
+        AckEvery, AckTimer, BackoffReset, CongestionControl, DelayedAck, IdleRestart,
+        InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, RecoveryAlgorithm, RtoRestart,
+        StackVariants, TcpConfig, TimestampEcho, WindowGrowth, WindowUnit, WindowUpdate,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
-    Config {
+    TcpConfig {
         mss: tcp.mss.map_or(room, |s| s.bytes() as u32).min(u32::from(u16::MAX)) as u16,
         recovery: match tcp.congestion {
-            model::Congestion::Reno => Recovery::Reno,
-            model::Congestion::NewReno => Recovery::NewReno,
-            model::Congestion::Sack => Recovery::Sack,
+            model::CongestionRecovery::Reno => RecoveryAlgorithm::Reno,
+            model::CongestionRecovery::NewReno => RecoveryAlgorithm::NewReno,
+            model::CongestionRecovery::Sack => RecoveryAlgorithm::Sack,
         },
         congestion: match tcp.control {
-            model::Control::Reno => CongestionControl::Reno,
-            model::Control::Cubic => CongestionControl::Cubic,
-            model::Control::Bbr => CongestionControl::Bbr,
+            model::TcpControl::Reno => CongestionControl::Reno,
+            model::TcpControl::Cubic => CongestionControl::Cubic,
+            model::TcpControl::Bbr => CongestionControl::Bbr,
         },
         window_unit: match tcp.window_unit {
             model::WindowUnit::Bytes => WindowUnit::Bytes,
@@ -274,7 +276,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
         initial_rto: tcp.rto_initial.get(),
         min_rto: tcp.rto_min.get(),
         granularity: match tcp.rto_min_bounds {
-            model::RtoMinBounds::Timeout => Config::default().granularity,
+            model::RtoMinBounds::Timeout => TcpConfig::default().granularity,
             model::RtoMinBounds::Variance => tcp.rto_min.get(),
         },
         max_rto: tcp.rto_max.get(),
@@ -293,13 +295,13 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::RtoRestart::OldTimeout => RtoRestart::OldTimeout,
         },
         advancing_duplicates: tcp.advancing_duplicates,
-        variants: Variants {
+        variants: StackVariants {
             duplicate_sack: tcp.duplicate_sack,
             window_update: match tcp.loss_recovery {
                 model::TcpLossRecovery::Rfc5681 | model::TcpLossRecovery::Ns3 => WindowUpdate::Rfc9293,
                 model::TcpLossRecovery::Ns2 => WindowUpdate::Ns2,
             },
-            ..Variants::default()
+            ..StackVariants::default()
         },
         rack: tcp.rack,
         tail_loss_probe: tcp.tail_loss_probe,
@@ -323,15 +325,15 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::TimestampEcho::Rfc7323 => TimestampEcho::Rfc7323,
             model::TimestampEcho::PureAcknowledgements => TimestampEcho::PureAcknowledgements,
         },
-        ..Config::default()
+        ..TcpConfig::default()
     }
 }
 
 /// The simulator's SCTP settings for the study's.
-pub fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> usher_sim::sctp::Config {
-    use usher_sim::sctp::{Config, InitialWindow, LossRecovery};
+pub fn sctp_config(sctp: &model::SctpSettings, version: IpVersion, mtu: u32) -> usher_sim::sctp::SctpConfig {
+    use usher_sim::sctp::{InitialWindow, LossRecovery, SctpConfig};
     let room = mtu.saturating_sub(version.header_len());
-    Config {
+    SctpConfig {
         rto_initial: sctp.rto_initial.get(),
         rto_min: sctp.rto_min.get(),
         rto_max: sctp.rto_max.get(),
@@ -365,7 +367,7 @@ pub fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> usher_si
         max_init_retransmissions: sctp.init_retransmissions.get(),
         heartbeat_interval: sctp.heartbeat.get().map(|t| t.get()),
         receive_buffer: sctp.receive_buffer.bytes() as u32,
-        ..Config::default()
+        ..SctpConfig::default()
     }
 }
 
@@ -380,23 +382,26 @@ mod tests {
 
     #[test]
     fn control_and_recovery_are_set_apart() {
-        use usher_sim::tcp::{CongestionControl, Recovery};
-        let tcp = model::Tcp {
-            congestion: model::Congestion::Sack,
-            control: model::Control::Cubic,
+        use usher_sim::tcp::{CongestionControl, RecoveryAlgorithm};
+        let tcp = model::TcpSettings {
+            congestion: model::CongestionRecovery::Sack,
+            control: model::TcpControl::Cubic,
             ..Default::default()
         };
         let config = tcp_config(&tcp, IpVersion::V4, 1500);
-        assert_eq!((config.recovery, config.congestion), (Recovery::Sack, CongestionControl::Cubic));
-        let config = tcp_config(&model::Tcp::default(), IpVersion::V4, 1500);
-        assert_eq!((config.recovery, config.congestion), (Recovery::NewReno, CongestionControl::Reno));
+        assert_eq!((config.recovery, config.congestion), (RecoveryAlgorithm::Sack, CongestionControl::Cubic));
+        let config = tcp_config(&model::TcpSettings::default(), IpVersion::V4, 1500);
+        assert_eq!(
+            (config.recovery, config.congestion),
+            (RecoveryAlgorithm::NewReno, CongestionControl::Reno)
+        );
     }
 
     #[test]
     fn delayed_acknowledgements_count_full_segments_unless_told() {
         use usher_sim::tcp::AckEvery;
         let every = |counts| {
-            let tcp = model::Tcp { delayed_ack_counts: counts, ..Default::default() };
+            let tcp = model::TcpSettings { delayed_ack_counts: counts, ..Default::default() };
             tcp_config(&tcp, IpVersion::V4, 1500).delayed_ack.map(|d| d.every)
         };
         assert_eq!(every(model::AckCounts::default()), Some(AckEvery::FullSized(2)));
@@ -405,8 +410,8 @@ mod tests {
     }
 
     #[test]
-    fn the_segment_of_a_peer_that_names_none_is_that_of_its_ip_version() {
-        let size = |version| tcp_config(&model::Tcp::default(), version, 1500).default_peer_mss;
+    fn the_default_peer_segment_size_follows_the_ip_version() {
+        let size = |version| tcp_config(&model::TcpSettings::default(), version, 1500).default_peer_mss;
         assert_eq!([IpVersion::V4, IpVersion::V6].map(size), [536, 1220], "RFC 9293 section 3.7.1");
     }
 

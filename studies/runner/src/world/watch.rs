@@ -1,17 +1,17 @@
 //! What a run shows beside its metrics where it is watched: when each dialogue ran, and the packets at both ends of links.
 
-use super::network::Network;
-use super::role::Role;
-use super::topology::Topology;
+use super::network::RunNetwork;
+use super::role::HostRole;
+use super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use usher_core::Instant;
 use usher_scenario::model::{Scenario, Workload};
-use usher_sim::{Builder, HostId, Tap};
+use usher_sim::{HostId, PacketTap, SimulationBuilder};
 
 /// A host that can be seen: of a group, the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ObservedHost {
     /// What the study calls it.
     pub name: String,
     /// Its addresses, those of its interfaces included.
@@ -20,15 +20,15 @@ pub struct Place {
 
 /// A dialogue that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dialogue {
+pub struct ObservedDialogue {
     /// Its workload's name; of one that stands alone, nothing.
     pub workload: String,
     /// The place of who told of its end, where that can be seen.
-    pub place: Option<usize>,
+    pub host_index: Option<usize>,
     /// When it began.
-    pub began: Instant,
+    pub started_at: Instant,
     /// When it ended.
-    pub ended: Instant,
+    pub ended_at: Instant,
     /// It ended well.
     pub completed: bool,
     /// It began within the counted time.
@@ -39,55 +39,55 @@ pub struct Dialogue {
 
 /// What was seen of a run.
 #[derive(Debug)]
-pub struct Watched {
+pub struct RunObservation {
     /// When the counted time began.
     pub from: Instant,
     /// The hosts that can be seen, in the study's order.
-    pub places: Vec<Place>,
+    pub hosts: Vec<ObservedHost>,
     /// By number of the tap's interface: the place whose port it is, and whether packets there have an Ethernet header.
     pub ports: Vec<(Option<usize>, bool)>,
     /// The dialogues that have ended, in the order of their ends.
-    pub dialogues: Vec<Dialogue>,
+    pub dialogues: Vec<ObservedDialogue>,
     /// The tap that was given, full.
-    pub tap: Option<Box<dyn Tap>>,
+    pub tap: Option<Box<dyn PacketTap>>,
 }
 
 /// What is known of a run that is being watched.
 #[derive(Debug)]
-pub(super) struct Watch {
-    places: Vec<Place>,
+pub(super) struct ObservationSetup {
+    hosts: Vec<ObservedHost>,
     of_hosts: BTreeMap<HostId, usize>,
     ports: Vec<(Option<usize>, bool)>,
 }
 
-impl Watch {
+impl ObservationSetup {
     /// Finds out who can be seen, and has links captured at both ends if `packets` are wanted.
-    pub(super) fn begin(
+    pub(super) fn from_scenario(
         scenario: &Scenario,
-        topology: &Topology,
-        builder: &mut Builder<Box<dyn Role>>,
+        topology: &NetworkTopology,
+        builder: &mut SimulationBuilder<Box<dyn HostRole>>,
         packets: bool,
     ) -> Self {
-        let mut watch = Self { places: Vec::new(), of_hosts: BTreeMap::new(), ports: Vec::new() };
+        let mut watch = Self { hosts: Vec::new(), of_hosts: BTreeMap::new(), ports: Vec::new() };
         let of_kind = |interface: bool| {
             scenario.hosts.iter().filter(move |(_, host)| host.interface_of.is_some() == interface)
         };
         for (name, host) in of_kind(false).chain(of_kind(true)) {
             let Some(&id) = topology.hosts.get(name).and_then(|members| members.first()) else { continue };
-            let address = builder.addresses().of(id);
+            let address = builder.addresses().address_of(id);
             let owner =
-                host.interface_of.as_ref().and_then(|o| watch.places.iter().position(|p| p.name == *o));
+                host.interface_of.as_ref().and_then(|o| watch.hosts.iter().position(|p| p.name == *o));
             let place = owner.unwrap_or_else(|| {
-                watch.places.push(Place { name: name.to_owned(), addresses: Vec::new() });
-                watch.places.len() - 1
+                watch.hosts.push(ObservedHost { name: name.to_owned(), addresses: Vec::new() });
+                watch.hosts.len() - 1
             });
-            watch.places[place].addresses.push(address);
+            watch.hosts[place].addresses.push(address);
             watch.of_hosts.insert(id, place);
         }
         for ((_, links), ethernet) in topology.links.iter().zip(&topology.ethernet) {
             let Some(&link) = links.first().filter(|_| packets) else { continue };
-            for (first, host) in [true, false].into_iter().zip(builder.ends(link)) {
-                builder.capture(link, first, watch.ports.len() as u16);
+            for (first, host) in [true, false].into_iter().zip(builder.link_ends(link)) {
+                builder.capture_link(link, first, watch.ports.len() as u16);
                 watch.ports.push((watch.of_hosts.get(&host).copied(), *ethernet));
             }
         }
@@ -95,25 +95,25 @@ impl Watch {
     }
 
     /// What was seen.
-    pub(super) fn end(
+    pub(super) fn finish_observation(
         self,
-        network: &mut Network,
+        network: &mut RunNetwork,
         scenario: &Scenario,
-        tap: Option<Box<dyn Tap>>,
-    ) -> Watched {
+        tap: Option<Box<dyn PacketTap>>,
+    ) -> RunObservation {
         let spans = network.observer_mut().take_spans();
         let workloads: Vec<(&str, &Workload)> = scenario.all_workloads().collect();
-        let dialogue = |span: super::measure::Span| Dialogue {
+        let dialogue = |span: super::measure::DialogueSpan| ObservedDialogue {
             workload: workloads.get(span.workload).map_or("", |(name, _)| name).to_owned(),
             data: workloads.get(span.workload).is_some_and(|(_, w)| matches!(w, Workload::Dialogue(_))),
-            place: network.host_of(span.app).and_then(|host| self.of_hosts.get(&host).copied()),
-            began: span.began,
-            ended: span.ended,
+            host_index: network.host_of(span.app).and_then(|host| self.of_hosts.get(&host).copied()),
+            started_at: span.started_at,
+            ended_at: span.ended_at,
             completed: span.completed,
             counts: span.counts,
         };
         let dialogues = spans.into_iter().map(dialogue).collect();
         let from = Instant::ZERO + scenario.run.warmup.get();
-        Watched { from, places: self.places, ports: self.ports, dialogues, tap }
+        RunObservation { from, hosts: self.hosts, ports: self.ports, dialogues, tap }
     }
 }

@@ -1,20 +1,20 @@
 //! An application that writes its connections slowly, a piece at a time.
 
-use super::report::Report;
+use super::report::RoleReport;
 use std::collections::VecDeque;
 use usher_core::{ConnId, Duration, Instant};
 use usher_scenario::model;
-use usher_sim::{Context, Payload};
+use usher_sim::{AppContext, Payload};
 
 /// What waits to be written, in its order over all connections.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct PacedWriter {
     /// `None` writes all at once.
-    paced: Option<Box<Paced>>,
+    paced: Option<Box<PacedQueue>>,
 }
 
 #[derive(Debug)]
-struct Paced {
+struct PacedQueue {
     /// Octets of a piece and the time that it takes.
     piece: u32,
     time: Duration,
@@ -23,54 +23,54 @@ struct Paced {
     free_at: Instant,
 }
 
-impl Writer {
-    pub(super) fn new(d: &model::Dialogue) -> Self {
+impl PacedWriter {
+    pub(super) fn new(d: &model::DialogueWorkload) -> Self {
         let paced = d.write_rate.get().map(|rate| {
             let piece = d.write_size.bytes().min(1 << 30);
             let time = Duration::from_nanos(piece * 8 * 1_000_000_000 / rate.bits_per_second());
             let time = time.max(Duration::from_nanos(1));
-            Box::new(Paced { piece: piece as u32, time, queue: VecDeque::new(), free_at: Instant::ZERO })
+            Box::new(PacedQueue { piece: piece as u32, time, queue: VecDeque::new(), free_at: Instant::ZERO })
         });
         Self { paced }
     }
 
-    pub(super) fn write(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, octets: u32) {
+    pub(super) fn write_octets(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, octets: u32) {
         match &mut self.paced {
-            None => ctx.write(conn, Payload::counted(octets)),
+            None => ctx.write(conn, Payload::with_length(octets)),
             Some(paced) => {
                 paced.queue.push_back((conn, octets));
-                paced.due(ctx);
+                paced.write_due(ctx);
             }
         }
     }
 
     /// Writes the pieces whose time has come.
-    pub(super) fn due(&mut self, ctx: &mut Context<'_, Report>) {
+    pub(super) fn write_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         if let Some(paced) = &mut self.paced {
-            paced.due(ctx);
+            paced.write_due(ctx);
         }
     }
 
-    /// When [`due`](Self::due) is to be called.
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// When [`due`](Self::write_due) is to be called.
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.paced.as_ref().filter(|paced| !paced.queue.is_empty()).map(|paced| paced.free_at)
     }
 
     /// A connection is no more: what waited for it is dropped.
-    pub(super) fn forget(&mut self, conn: ConnId) {
+    pub(super) fn discard_connection(&mut self, conn: ConnId) {
         if let Some(paced) = &mut self.paced {
             paced.queue.retain(|(of, _)| *of != conn);
         }
     }
 }
 
-impl Paced {
-    fn due(&mut self, ctx: &mut Context<'_, Report>) {
+impl PacedQueue {
+    fn write_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         while self.free_at <= ctx.now()
             && let Some((conn, left)) = self.queue.front_mut()
         {
             let octets = self.piece.min(*left);
-            ctx.write(*conn, Payload::counted(octets));
+            ctx.write(*conn, Payload::with_length(octets));
             *left -= octets;
             if *left == 0 {
                 self.queue.pop_front();

@@ -1,17 +1,17 @@
 //! Accounting beside logins, from TOML to metrics.
 
-use super::run;
-use usher_scenario::{Form, Mode, Overrides, Study};
+use super::run_study;
+use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
 /// A closed form of the one point of a study.
-fn form(name: Form, text: &str) -> f64 {
+fn closed_form_value(name: ClosedForm, text: &str) -> f64 {
     let study = Study::parse("test", "test.toml", text).unwrap();
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-    usher_theory::value(name, &plan.points[0].scenario).unwrap_or_else(|| panic!("no {name}"))
+    let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+    usher_theory::closed_form_value(name, &plan.points[0].scenario).unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// Stations in their NASs' hosts and a server 10 ms from them; `workload` says what else is set.
-fn study(aaa: &str, nas: u32, link: &str, workload: &str) -> String {
+fn accounting_study(aaa: &str, nas: u32, link: &str, workload: &str) -> String {
     format!(
         r#"
 title = "t"
@@ -40,15 +40,15 @@ aaa = "{aaa}"
 }
 
 /// One login at 101 s, with a session of 10 s.
-const ONE: &str = r#"arrivals = { kind = "constant", interval = "900 s", start = "101 s", count = 1 }"#;
+const ONE_LOGIN: &str = r#"arrivals = { kind = "constant", interval = "900 s", start = "101 s", count = 1 }"#;
 const FOUR_RECORDS: &str = r#"accounting = { used = true, session = "10 s", interim = "4 s" }"#;
 
 #[test]
 fn a_login_is_followed_by_the_records_of_its_session() {
     for aaa in ["radius", "diameter"] {
-        let without = run(&study(aaa, 1, "", ONE));
+        let without = run_study(&accounting_study(aaa, 1, "", ONE_LOGIN));
         assert!(without.keys().all(|name| !name.starts_with("accounting.")), "{without:?}");
-        let with = run(&study(aaa, 1, "", &format!("{ONE}\n{FOUR_RECORDS}")));
+        let with = run_study(&accounting_study(aaa, 1, "", &format!("{ONE_LOGIN}\n{FOUR_RECORDS}")));
         // Start, Interim after 4 s and 8 s, Stop after 10 s; each is there and back in 20 ms.
         assert_eq!((with["completed"], with["accounting.records"]), (1.0, 4.0), "{aaa}");
         assert_eq!((with["accounting.lost"], with["accounting.late"]), (0.0, 0.0), "{aaa}");
@@ -59,13 +59,17 @@ fn a_login_is_followed_by_the_records_of_its_session() {
             assert_eq!(with["retransmissions"], 0.0);
         }
         // Two or four records instead of four, and the octets of those that are left out.
-        let two =
-            run(&study(aaa, 1, "", &format!("{ONE}\n{}", FOUR_RECORDS.replace(", interim = \"4 s\"", ""))));
+        let two = run_study(&accounting_study(
+            aaa,
+            1,
+            "",
+            &format!("{ONE_LOGIN}\n{}", FOUR_RECORDS.replace(", interim = \"4 s\"", "")),
+        ));
         assert_eq!(two["accounting.records"], 2.0, "{aaa}");
         assert!(two["bytes.core"] < with["bytes.core"] && two["bytes.core"] > without["bytes.core"], "{aaa}");
         // What takes longer than it should is late, not lost.
         let late = FOUR_RECORDS.replace("used", "late = \"19 ms\", used");
-        let late = run(&study(aaa, 1, "", &format!("{ONE}\n{late}")));
+        let late = run_study(&accounting_study(aaa, 1, "", &format!("{ONE_LOGIN}\n{late}")));
         assert_eq!((late["accounting.late"], late["accounting.lost"]), (1.0, 0.0), "{aaa}");
     }
 }
@@ -73,7 +77,7 @@ fn a_login_is_followed_by_the_records_of_its_session() {
 #[test]
 fn where_traffic_keys_are_asked_for_a_session_begins_with_them() {
     let over = |keys: &str, arrivals: &str| {
-        let text = study("radius", 1, "", &format!("{arrivals}\n{FOUR_RECORDS}"))
+        let text = accounting_study("radius", 1, "", &format!("{arrivals}\n{FOUR_RECORDS}"))
             .replace("[hosts.nas]", "[hosts.station]\ncount = 20\n[hosts.nas]")
             .replace("stations = \"nas\"", "stations = \"station\"")
             .replace("eap-md5", "eap-tls")
@@ -81,13 +85,13 @@ fn where_traffic_keys_are_asked_for_a_session_begins_with_them() {
                 "[links.core]",
                 &format!("[cells.air]\nbase_station = \"nas\"\nstations = \"station\"\nentry = {{ done = true }}\n{keys}\n[links.core]"),
             );
-        run(&text)
+        run_study(&text)
     };
     let keys = "keys = { used = true }";
-    let with = over(keys, ONE);
+    let with = over(keys, ONE_LOGIN);
     assert_eq!((with["completed"], with["accounting.records"], with["keys.failures"]), (20.0, 4.0, 0.0));
     // Who has waited for keys in vain was never in: no record tells of him.
-    let none = over("keys = { used = true, challenge_timeout = \"1 ms\", challenge_tries = 1 }", ONE);
+    let none = over("keys = { used = true, challenge_timeout = \"1 ms\", challenge_tries = 1 }", ONE_LOGIN);
     assert_eq!((none["completed"], none["keys.failures"]), (0.0, 1.0), "{none:?}");
     assert!(none.keys().all(|name| !name.starts_with("accounting.")), "{none:?}");
     // As many sessions as have been given keys, where some are and some are not.
@@ -104,11 +108,14 @@ const MANY: &str = r#"arrivals = { kind = "poisson", rate = "40 /s" }
 wrong_credentials = "10 %""#;
 
 #[test]
-fn exponential_sessions_have_as_many_records_as_the_closed_form_says() {
+fn exponential_sessions_have_the_records_of_the_closed_form() {
     let law =
         r#"accounting = { used = true, interim = "5 s", session = { kind = "exponential", mean = "20 s" } }"#;
-    let m = run(&study("radius", 40, "", &format!("{MANY}\n{law}")));
-    let expected = form(Form::AccountingRecords, &study("radius", 40, "", &format!("{MANY}\n{law}")));
+    let m = run_study(&accounting_study("radius", 40, "", &format!("{MANY}\n{law}")));
+    let expected = closed_form_value(
+        ClosedForm::AccountingRecords,
+        &accounting_study("radius", 40, "", &format!("{MANY}\n{law}")),
+    );
     assert!((expected - 2.0 - 1.0 / (0.25f64.exp() - 1.0)).abs() < 1e-12, "{expected}");
     let (records, good) = (m["accounting.records"], m["completed"]);
     assert!((records / expected - 1.0).abs() < 0.04, "{records} for {expected}, of {good} logins");
@@ -117,12 +124,12 @@ fn exponential_sessions_have_as_many_records_as_the_closed_form_says() {
 }
 
 #[test]
-fn a_login_with_its_records_is_as_many_packets_as_the_closed_form_says() {
+fn a_login_with_records_has_the_packets_of_the_closed_form() {
     let login = r#"arrivals = { kind = "poisson", rate = "40 /s" }"#;
     for (accounting, expected) in [("", 4.0), ("accounting = { used = true, session = \"3 s\" }", 8.0)] {
-        let text = study("radius", 40, "", &format!("{login}\n{accounting}"));
-        assert_eq!(form(Form::RadiusPackets, &text), expected);
-        let packets = run(&text)["packets.core"];
+        let text = accounting_study("radius", 40, "", &format!("{login}\n{accounting}"));
+        assert_eq!(closed_form_value(ClosedForm::RadiusPackets, &text), expected);
+        let packets = run_study(&text)["packets.core"];
         assert!((packets / expected - 1.0).abs() < 0.01, "{packets} for {expected}");
     }
 }
@@ -131,31 +138,33 @@ fn a_login_with_its_records_is_as_many_packets_as_the_closed_form_says() {
 fn without_a_second_try_as_many_are_lost_as_the_link_loses() {
     let once = "radius = { retransmission = { kind = \"fixed\", interval = \"1 s\", count = 1 } }\neap_retransmission = \"off\"\n\
                 accounting = { used = true, session = \"3 s\" }";
-    let m = run(&study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{once}")));
+    let m = run_study(&accounting_study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{once}")));
     // Request and answer cross the link: 1 - 0.9^2.
     assert!((m["accounting.lost"] - 0.19).abs() < 0.02, "{}", m["accounting.lost"]);
     let again = once.replace("count = 1", "count = 5");
-    let m = run(&study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
+    let m = run_study(&accounting_study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
     assert!(m["accounting.lost"] < 0.002, "{}", m["accounting.lost"]);
     // Every fifth record takes a second more, or some.
-    let late =
-        form(Form::AccountingDelay, &study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
+    let late = closed_form_value(
+        ClosedForm::AccountingDelay,
+        &accounting_study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")),
+    );
     assert!((late - (0.020 + 0.19 / 0.81)).abs() < 0.002, "{late}");
     assert!((m["accounting.delay"] - late).abs() < 0.03, "{}", m["accounting.delay"]);
     // TCP loses nothing, as long as it needs no more patience than its users have.
-    let m = run(&study("diameter", 40, "loss = \"1 %\"", &format!("{MANY}\n{once}")));
+    let m = run_study(&accounting_study("diameter", 40, "loss = \"1 %\"", &format!("{MANY}\n{once}")));
     assert_eq!(m["accounting.lost"], 0.0, "{m:?}");
 }
 
 #[test]
-fn a_server_that_is_away_loses_records_and_takes_up_where_its_store_is() {
+fn an_absent_server_loses_records_and_resumes_from_its_store() {
     let away = "[[outages]]\nhost = \"server\"\nfrom = \"130 s\"\nuntil = \"150 s\"\n[workload]";
     let law = "accounting = { used = true, interim = \"5 s\", session = \"20 s\", late = \"1 s\" }\n\
                radius = { retransmission = { kind = \"fixed\", interval = \"2 s\", count = 3 } }\nretry = \"2 s\"";
-    let text = study("radius", 40, "", &format!("{MANY}\n{law}")).replace("[workload]", away);
-    let m = run(&text);
+    let text = accounting_study("radius", 40, "", &format!("{MANY}\n{law}")).replace("[workload]", away);
+    let m = run_study(&text);
     // Of 100 s, records of fourteen to sixteen of those twenty are given up; those of the last come late.
     assert!((0.08..0.22).contains(&m["accounting.lost"]), "{}", m["accounting.lost"]);
     assert!(m["accounting.late"] > 0.0 && m["failures"] < 0.05, "{m:?}");
-    assert_eq!(m, run(&text), "the same seed gives the same run");
+    assert_eq!(m, run_study(&text), "the same seed gives the same run");
 }

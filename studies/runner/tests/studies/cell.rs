@@ -1,10 +1,10 @@
 //! Stations that authenticate over an 802.16 cell, from TOML to metrics.
 
-use super::run;
-use usher_scenario::{Form, Mode, Overrides, Study};
+use super::run_study;
+use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
 /// Stations, base stations and a server 10 ms from each; EAP-MD5 over RADIUS.
-fn study(stations: u32, nas: u32, cell: &str, arrivals: &str) -> String {
+fn cell_study(stations: u32, nas: u32, cell: &str, arrivals: &str) -> String {
     format!(
         r#"
 title = "t"
@@ -41,7 +41,7 @@ const ALL_AT_ONCE: &str = r#"{ kind = "constant", interval = "200 s", start = "1
 fn the_delay_of_a_lone_station_is_that_of_hand_arithmetic() {
     let calm = "entry = { done = true }\nrequests = { backoff_start = 0 }";
     let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1.001 s", count = 1 }"#;
-    let m = run(&study(1, 1, calm, arrivals));
+    let m = run_study(&cell_study(1, 1, calm, arrivals));
     // Nanoseconds from a frame's beginning: an uplink ends after 47 symbols and the gap, and the downlink's first slots,
     // maps among them, after the preamble and two pairs of symbols.
     let (frame, symbol) = (5_000_000, 102_857);
@@ -68,24 +68,24 @@ fn the_delay_of_a_lone_station_is_that_of_hand_arithmetic() {
 
 #[test]
 fn a_hundred_stations_that_start_at_once_all_get_in() {
-    let m = run(&study(100, 1, "", ALL_AT_ONCE));
+    let m = run_study(&cell_study(100, 1, "", ALL_AT_ONCE));
     assert_eq!((m["started"], m["completed"], m["failures"]), (100.0, 100.0, 0.0));
     assert!(m["collisions.air"] > 0.1, "{m:?}");
     assert!(m["requests.air"] >= 3.0, "{m:?}");
     // Ranging and requests made up for collisions within seconds.
     assert!(m["delay.max"] > 0.3 && m["delay.max"] < 30.0, "{m:?}");
-    assert_eq!(m, run(&study(100, 1, "", ALL_AT_ONCE)), "the same seed gives the same run");
+    assert_eq!(m, run_study(&cell_study(100, 1, "", ALL_AT_ONCE)), "the same seed gives the same run");
     // Wider windows, fewer collisions.
     let wide = "entry = { backoff_start = 8 }\nrequests = { backoff_start = 6 }";
-    let wide = run(&study(100, 1, wide, ALL_AT_ONCE));
+    let wide = run_study(&cell_study(100, 1, wide, ALL_AT_ONCE));
     assert_eq!(wide["completed"], 100.0);
     assert!(wide["collisions.air"] < m["collisions.air"], "{wide:?}");
 }
 
 #[test]
 fn each_base_station_of_a_group_has_its_own_cell() {
-    let one = run(&study(100, 1, "", ALL_AT_ONCE));
-    let four = run(&study(100, 4, "", ALL_AT_ONCE));
+    let one = run_study(&cell_study(100, 1, "", ALL_AT_ONCE));
+    let four = run_study(&cell_study(100, 4, "", ALL_AT_ONCE));
     assert_eq!((four["completed"], four["failures"]), (100.0, 0.0));
     assert!(four["collisions.air"] < one["collisions.air"]);
 }
@@ -93,13 +93,13 @@ fn each_base_station_of_a_group_has_its_own_cell() {
 #[test]
 fn a_study_can_choose_between_a_cell_and_a_link() {
     let arrivals = "{ kind = \"poisson\", rate = \"5 /s\" }";
-    let both = study(10, 1, "used = true", arrivals).replace(
+    let both = cell_study(10, 1, "used = true", arrivals).replace(
         "[links.core]",
         "[links.wire]\nbetween = [\"station\", \"nas\"]\ndelay = \"1 ms\"\n[links.core]",
     );
-    let cell = run(&both);
+    let cell = run_study(&both);
     assert_eq!((cell["packets.air"], cell["packets.wire"]), (6.0, 0.0));
-    let wire = run(&both.replace("used = true", "used = false"));
+    let wire = run_study(&both.replace("used = true", "used = false"));
     assert_eq!((wire["packets.wire"], wire.get("packets.air")), (6.0, None));
     assert!(wire["delay.mean"] < cell["delay.mean"]);
 }
@@ -107,16 +107,17 @@ fn a_study_can_choose_between_a_cell_and_a_link() {
 #[test]
 fn a_better_modulation_and_losses_show() {
     let poisson = r#"{ kind = "poisson", rate = "5 /s" }"#;
-    let lossy = run(&study(50, 1, "loss = \"5 %\"\nmodulation = \"64qam-3/4\"", poisson));
+    let lossy = run_study(&cell_study(50, 1, "loss = \"5 %\"\nmodulation = \"64qam-3/4\"", poisson));
     assert!(lossy["drops.air"] > 0.03 && lossy["drops.air"] < 0.07, "{lossy:?}");
-    let clean = run(&study(50, 1, "modulation = \"64qam-3/4\"", poisson));
+    let clean = run_study(&cell_study(50, 1, "modulation = \"64qam-3/4\"", poisson));
     assert_eq!((clean["drops.air"], clean["failures"]), (0.0, 0.0));
     assert!(lossy["delay.mean"] > clean["delay.mean"]);
 }
 
 #[test]
 fn a_dialogue_and_background_traffic_cross_a_cell() {
-    let m = run(r#"
+    let m = run_study(
+        r#"
 title = "t"
 question = "q"
 [run]
@@ -143,27 +144,31 @@ arrivals = { kind = "poisson", rate = "2 /s" }
 from = "server"
 to = "client"
 rate = "200 kb/s"
-"#);
+"#,
+    );
     assert!(m["completed"] > 20.0 && m["failures"] == 0.0, "{m:?}");
     assert!(m["delay.mean"] > 0.03 && m["delay.mean"] < 0.3, "{m:?}");
 }
 
 #[test]
-fn traffic_keys_follow_an_authentication_where_the_study_says_so() {
+fn traffic_keys_follow_an_authentication_if_the_study_says_so() {
     let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1 s", count = 1 }"#;
     let calm = "entry = { done = true }\nrequests = { backoff_start = 0 }";
     let tls = |keys: &str| {
-        study(1, 1, &format!("{calm}\n{keys}"), arrivals)
+        cell_study(1, 1, &format!("{calm}\n{keys}"), arrivals)
             .replace("method = \"eap-md5\"", "method = \"eap-tls\"")
     };
-    let (without, with) = (run(&tls("")), run(&tls("keys = { used = true }")));
+    let (without, with) = (run_study(&tls("")), run_study(&tls("keys = { used = true }")));
     // The closed form is in whole frames; within its last the downlink's maps and bursts are as long as EAP's success and
     // challenge are, but for slots of a symbol or two.
     for lead in [1, 2] {
         let text = tls(&format!("keys = {{ used = true }}\nframe = {{ uplink_lead = {lead} }}"));
-        let plan = Study::parse("t", "t", &text).unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
-        let form = usher_theory::value(Form::KeysDelay, &plan.points[0].scenario).unwrap();
-        let took = run(&text)["keys.delay"];
+        let plan = Study::parse("t", "t", &text)
+            .unwrap()
+            .build_plan(StudyMode::Default, &PlanOverrides::default())
+            .unwrap();
+        let form = usher_theory::closed_form_value(ClosedForm::KeysDelay, &plan.points[0].scenario).unwrap();
+        let took = run_study(&text)["keys.delay"];
         assert!((took - form).abs() < 0.000_5, "{took} for {form}");
     }
     assert!(!without.contains_key("keys.delay") && !without.contains_key("keys.messages"));
@@ -184,10 +189,10 @@ fn traffic_keys_follow_an_authentication_where_the_study_says_so() {
 fn digests_and_keys_take_their_time() {
     let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1 s", count = 1 }"#;
     let cell = "entry = { done = true }\nkeys = { used = true }";
-    let free = study(1, 1, cell, arrivals).replace("method = \"eap-md5\"", "method = \"eap-tls\"");
+    let free = cell_study(1, 1, cell, arrivals).replace("method = \"eap-md5\"", "method = \"eap-tls\"");
     let cpu = r#"cpu = { service = { "pkm.derive" = "7 ms", "pkm.digest" = "20 ms", "pkm.key" = "3 ms" } }"#;
     let charged = free.replace("[hosts.nas]", &format!("[hosts.nas]\n{cpu}"));
-    let (free, charged) = (run(&free), run(&charged));
+    let (free, charged) = (run_study(&free), run_study(&charged));
     // A digest for the challenge, and for each of two requests one checked and one made; then two keys wrapped. The
     // challenge, with the derivation, waits behind nothing: it leaves with EAP's success.
     let more = charged["keys.delay"] - free["keys.delay"];
@@ -196,21 +201,21 @@ fn digests_and_keys_take_their_time() {
 }
 
 #[test]
-fn lost_messages_of_the_exchange_of_keys_are_said_again_or_end_it() {
+fn lost_key_messages_are_retransmitted_or_end_the_exchange() {
     let arrivals = r#"{ kind = "poisson", rate = "1 /s" }"#;
     let lossy = |keys: &str| {
         let cell = format!("loss = \"10 %\"\nentry = {{ done = true }}\nkeys = {{ used = true{keys} }}");
-        study(20, 1, &cell, arrivals).replace("method = \"eap-md5\"", "method = \"eap-tls\"")
+        cell_study(20, 1, &cell, arrivals).replace("method = \"eap-md5\"", "method = \"eap-tls\"")
     };
     const ONCE: &str = ", challenge_tries = 1, request_tries = 1, key_tries = 1";
-    let m = run(&lossy(""));
+    let m = run_study(&lossy(""));
     assert!(m["keys.messages"] > 5.2 && m["keys.delay"] > 0.1, "{m:?}");
-    let once = run(&lossy(ONCE));
+    let once = run_study(&lossy(ONCE));
     assert!(once["keys.failures"] > m["keys.failures"] + 0.1, "{once:?}");
     assert!(once["failures"] > m["failures"]);
     // An authentication that is let in again and again until it has keys is one, and has them.
     let again = lossy(ONCE).replace("duration = \"100 s\"", "duration = \"100 s\"\ndrain = \"900 s\"");
-    let again = run(&format!("{again}retry = \"1 s\"\n"));
+    let again = run_study(&format!("{again}retry = \"1 s\"\n"));
     assert_eq!((again["failures"], again["keys.failures"]), (0.0, 0.0), "{again:?}");
-    assert_eq!(m, run(&lossy("")), "the same seed gives the same run");
+    assert_eq!(m, run_study(&lossy("")), "the same seed gives the same run");
 }

@@ -1,9 +1,9 @@
 //! Handovers from 802.11 to 802.16, from TOML to metrics.
 
-use super::run;
+use super::run_study;
 
 /// Nodes that walk out of an 802.11 cell each, and are in an 802.16 cell all the time.
-fn study(nodes: u32, by: &str, transport: &str, loss: &str, more: &str) -> String {
+fn handover_study(nodes: u32, by: &str, transport: &str, loss: &str, more: &str) -> String {
     format!(
         r#"
 title = "t"
@@ -100,7 +100,7 @@ processing = "200 ms"
 fn without_loss_every_handover_succeeds() {
     for by in ["station", "network"] {
         for transport in ["udp", "tcp", "sctp"] {
-            let m = run(&study(10, by, transport, "0 %", ""));
+            let m = run_study(&handover_study(10, by, transport, "0 %", ""));
             assert_eq!((m["started"], m["success"]), (10.0, 1.0), "{by} {transport} {m:?}");
             assert!(m["delay.mean"] > 0.5 && m["delay.mean"] < 3.0, "{by} {transport} {m:?}");
             let names: &[&str] = match by {
@@ -115,38 +115,50 @@ fn without_loss_every_handover_succeeds() {
 }
 
 #[test]
-fn what_is_lost_for_good_makes_a_node_wait_for_the_loss_of_its_link() {
-    let m = run(&study(40, "station", "udp", "50 %", "[workload.timing]\nretransmission = \"100 ms\"\n"));
+fn a_permanent_loss_makes_a_node_wait_until_its_link_fails() {
+    let m = run_study(&handover_study(
+        40,
+        "station",
+        "udp",
+        "50 %",
+        "[workload.timing]\nretransmission = \"100 ms\"\n",
+    ));
     assert_eq!((m["started"], m["failures"]), (40.0, 1.0 - m["success"]));
     assert!(m["success"] > 0.05 && m["success"] < 0.95, "{m:?}");
     // From 41 to 50 m at 1 m/s, three beacons, and the redirection.
     assert!(m["delay.failed"] > 9.2 && m["delay.failed"] < 10.5, "{m:?}");
     assert!(m["delay.success"] < m["delay.mean"] && m["delay.mean"] < m["delay.failed"], "{m:?}");
     assert!(m["app.loss"] > 0.3 && m["app.loss"] < 0.7, "{m:?}");
-    let other = study(
+    let other = handover_study(
         40,
         "station",
         "udp",
         "50 %",
         "on_failure = \"other-interface\"\n[workload.timing]\nretransmission = \"100 ms\"\n",
     );
-    let other = run(&other);
+    let other = run_study(&other);
     assert!(other["delay.failed"] < 6.0, "{other:?}");
     assert!(other["app.lost"] < m["app.lost"], "{other:?}");
 }
 
 #[test]
 fn over_tcp_more_handovers_succeed_and_take_longer() {
-    let udp = run(&study(40, "station", "udp", "30 %", "[workload.timing]\nretransmission = \"100 ms\"\n"));
-    let tcp = run(&study(40, "station", "tcp", "30 %", ""));
+    let udp = run_study(&handover_study(
+        40,
+        "station",
+        "udp",
+        "30 %",
+        "[workload.timing]\nretransmission = \"100 ms\"\n",
+    ));
+    let tcp = run_study(&handover_study(40, "station", "tcp", "30 %", ""));
     assert!(tcp["success"] > udp["success"], "{tcp:?} {udp:?}");
     assert!(tcp["delay.success"] > udp["delay.success"], "{tcp:?} {udp:?}");
 }
 
 #[test]
-fn a_point_of_service_can_hear_of_the_link_from_its_own_access_point() {
-    let remote = run(&study(20, "network", "udp", "0 %", ""));
-    let local = run(&study(20, "network", "udp", "0 %", "going_down = \"local\""));
+fn a_point_of_service_can_watch_the_link_at_its_access_point() {
+    let remote = run_study(&handover_study(20, "network", "udp", "0 %", ""));
+    let local = run_study(&handover_study(20, "network", "udp", "0 %", "going_down = \"local\""));
     assert_eq!((remote["success"], local["success"]), (1.0, 1.0));
     // The indication need not come over the air and a wired link first. The scan then waits for the base station's
     // descriptors, each of which has a phase of its own, so that the whole need not be shorter.
@@ -162,28 +174,28 @@ fn a_network_without_room_takes_nobody() {
             text.replace(&format!("[hosts.{host}]\ncount = 10"), &format!("[hosts.{host}]"))
         })
     };
-    let m = run(&shared(study(10, "station", "udp", "0 %", "")));
+    let m = run_study(&shared(handover_study(10, "station", "udp", "0 %", "")));
     assert_eq!((m["started"], m["success"]), (10.0, 1.0), "{m:?}");
-    let m = run(&shared(study(10, "station", "udp", "0 %", "capacity = 4")));
+    let m = run_study(&shared(handover_study(10, "station", "udp", "0 %", "capacity = 4")));
     assert_eq!((m["started"], m["completed"]), (10.0, 4.0), "{m:?}");
 }
 
 #[test]
 fn a_run_is_the_same_each_time() {
-    let text = study(10, "network", "tcp", "20 %", "");
-    assert_eq!(run(&text), run(&text));
+    let text = handover_study(10, "network", "tcp", "20 %", "");
+    assert_eq!(run_study(&text), run_study(&text));
 }
 
 /// Of frames that are lost with chance 0.5 before the MAC's six retransmissions, one packet in 128 is lost; of packets one in two.
 #[test]
 fn frames_that_the_mac_repeats_cost_no_handover() {
-    let packets = study(40, "station", "udp", "50 %", "");
+    let packets = handover_study(40, "station", "udp", "50 %", "");
     let frames = packets.replace(
         "packet_loss = \"50 %\"\npacket_loss_from = \"going-down\"",
         "frame_loss = \"50 %\"\nframe_loss_from = \"going-down\"\nframe_loss_of = \"data\"",
     );
     assert_ne!(frames, packets);
-    let (packets, frames) = (run(&packets), run(&frames));
+    let (packets, frames) = (run_study(&packets), run_study(&frames));
     assert!(packets["success"] < 0.8, "{packets:?}");
     assert!(frames["success"] == 1.0 && frames["app.loss"] < 0.1, "{frames:?}");
     assert!(frames["delay.success"] < packets["delay.success"] + 0.5, "{frames:?} {packets:?}");

@@ -1,13 +1,13 @@
 //! IKEv2 gateways and clients on simulated hosts, each by its very file.
 
-use crate::Metrics;
-use crate::services::{Folder, at};
+use crate::MetricMap;
+use crate::services::{TempStudyDir, metric_value};
 use std::sync::atomic::{AtomicU32, Ordering};
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, StudyMode};
 
 /// Clients and their gateway, whose messages are all that their link has; behind it the AAA server; beside them a dialogue.
-fn study(more: &str) -> String {
+fn ike_study(more: &str) -> String {
     format!(
         r#"
 title = "Gateway"
@@ -76,47 +76,48 @@ start = true
 "#;
 
 /// Packets of the access link.
-fn packets(metrics: &Metrics) -> f64 {
-    at(metrics, "packets.access") * at(metrics, "completed")
+fn access_packets(metrics: &MetricMap) -> f64 {
+    metric_value(metrics, "packets.access") * metric_value(metrics, "completed")
 }
 
-fn told(gateway: &str, client: &str, more: &str) -> Result<Metrics, String> {
+fn run_ike_study(gateway: &str, client: &str, more: &str) -> Result<MetricMap, String> {
     // Tests run side by side, and each run has its own.
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    let folder = Folder::new(&format!("ike-{}", RUNS.fetch_add(1, Ordering::Relaxed)));
-    folder.write("gateway.toml", gateway);
-    folder.write("client.toml", client);
-    folder.write("study.toml", &study(more));
-    let plan = folder.open()?.plan(Mode::Default, &Overrides::default()).unwrap();
-    let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
-    Ok(world.run().unwrap().metrics.into_iter().collect())
+    let folder = TempStudyDir::new(&format!("ike-{}", RUNS.fetch_add(1, Ordering::Relaxed)));
+    folder.write_file("gateway.toml", gateway);
+    folder.write_file("client.toml", client);
+    folder.write_file("study.toml", &ike_study(more));
+    let plan = folder.open_study()?.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+    let world =
+        ScenarioRun::new(&plan.points[0].scenario, plan.points[0].replication_seed(0), &[], None).unwrap();
+    Ok(world.run_to_end().unwrap().metrics.into_iter().collect())
 }
 
 #[test]
 fn a_gateway_and_its_clients_run_by_their_very_files() {
-    let metrics = told(GATEWAY, CLIENT, "").unwrap();
+    let metrics = run_ike_study(GATEWAY, CLIENT, "").unwrap();
     // Of each client two exchanges; the first request leaves as the run begins, before anything is counted. Nobody is behind a
     // NAT, so that nobody sends keepalives.
-    assert_eq!(packets(&metrics), 2.0 * 3.0, "{metrics:?}");
-    assert_eq!(told(GATEWAY, CLIENT, "").unwrap(), metrics, "the same rows again");
+    assert_eq!(access_packets(&metrics), 2.0 * 3.0, "{metrics:?}");
+    assert_eq!(run_ike_study(GATEWAY, CLIENT, "").unwrap(), metrics, "the same rows again");
     // One whose key is another's is refused, and tries again after each end: at 10 s and at 20 s.
     let wrong = CLIENT.replace("a shared secret", "another secret");
-    let refused = told(GATEWAY, &wrong, "").unwrap();
-    assert_eq!(packets(&refused), 2.0 * 3.0 + 2.0 * 2.0 * 4.0, "{refused:?}");
-    let faulty = told(GATEWAY, &CLIENT.replace("mobike", "mobik"), "").unwrap_err();
+    let refused = run_ike_study(GATEWAY, &wrong, "").unwrap();
+    assert_eq!(access_packets(&refused), 2.0 * 3.0 + 2.0 * 2.0 * 4.0, "{refused:?}");
+    let faulty = run_ike_study(GATEWAY, &CLIENT.replace("mobike", "mobik"), "").unwrap_err();
     assert!(faulty.contains("client.toml:9:1: ") && faulty.contains("did you mean \"mobike\""), "{faulty}");
 }
 
 #[test]
-fn a_gateway_that_fails_is_found_out_by_liveness_and_logged_in_to_again() {
+fn dead_peer_detection_finds_a_failed_gateway_and_logs_in_again() {
     let outage = "[[outages]]\nhost = \"gw\"\nfrom = \"5 s\"\nuntil = \"8 s\"\n";
     let client = CLIENT
         .replace("liveness = \"0 s\"", "liveness = \"2 s\"")
         .replace("start = true", "start = true\nretry = \"1 s\"")
         + "[limits]\nretransmission = \"0.5 s\"\nretransmissions = 2\n";
-    let without = told(GATEWAY, &client, "").unwrap();
-    let with = told(GATEWAY, &client, outage).unwrap();
-    assert_ne!(packets(&without), packets(&with));
+    let without = run_ike_study(GATEWAY, &client, "").unwrap();
+    let with = run_ike_study(GATEWAY, &client, outage).unwrap();
+    assert_ne!(access_packets(&without), access_packets(&with));
     // A client that is silent otherwise asks each 2 s whether the gateway lives.
-    assert!(packets(&without) > 6.0 + 2.0 * 2.0 * 10.0, "{without:?}");
+    assert!(access_packets(&without) > 6.0 + 2.0 * 2.0 * 10.0, "{without:?}");
 }

@@ -1,12 +1,12 @@
 //! The workload `ike`: initiators, a gateway and an AAA server of its own.
 
-use crate::Metrics;
-use crate::services::at;
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
+use crate::MetricMap;
+use crate::services::metric_value;
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 /// Two initiators, ten authentications each, over links that take 1 ms each way; and what else the workload says.
-fn study(more: &str) -> String {
+fn ike_auth_study(more: &str) -> String {
     format!(
         r#"
 title = "T"
@@ -37,12 +37,13 @@ arrivals = {{ kind = "constant", interval = "1 s", start = "100 ms" }}
     )
 }
 
-fn told(more: &str) -> Metrics {
-    let study = Study::parse("t", "t.toml", &study(more)).unwrap();
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+fn run_twice(more: &str) -> MetricMap {
+    let study = Study::parse("t", "t.toml", &ike_auth_study(more)).unwrap();
+    let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     let run = || {
-        let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
-        world.run().unwrap().metrics.into_iter().collect::<Metrics>()
+        let world = ScenarioRun::new(&plan.points[0].scenario, plan.points[0].replication_seed(0), &[], None)
+            .unwrap();
+        world.run_to_end().unwrap().metrics.into_iter().collect::<MetricMap>()
     };
     let metrics = run();
     assert_eq!(run(), metrics, "the same rows again");
@@ -50,9 +51,9 @@ fn told(more: &str) -> Metrics {
 }
 
 /// Messages of IKE from and to the initiator, of RADIUS from and to the gateway.
-fn messages(metrics: &Metrics) -> [f64; 4] {
+fn message_counts(metrics: &MetricMap) -> [f64; 4] {
     ["ike.initiator", "ike.gateway", "ike.radius-request", "ike.radius-response"]
-        .map(|of| at(metrics, &format!("{of}.messages")))
+        .map(|of| metric_value(metrics, &format!("{of}.messages")))
 }
 
 #[test]
@@ -69,13 +70,13 @@ fn each_method_authenticates_with_its_messages() {
         ("eap-mschapv2", 8.0, [5.0, 5.0, 3.0, 3.0]),
     ];
     for (method, exchanges, expected) in cases {
-        let metrics = told(&format!("method = \"{method}\"\nlifetime = \"500 ms\""));
+        let metrics = run_twice(&format!("method = \"{method}\"\nlifetime = \"500 ms\""));
         assert_eq!(
-            (at(&metrics, "completed"), at(&metrics, "failures")),
+            (metric_value(&metrics, "completed"), metric_value(&metrics, "failures")),
             (20.0, 0.0),
             "{method}: {metrics:?}"
         );
-        assert_eq!(messages(&metrics), expected, "{method}");
+        assert_eq!(message_counts(&metrics), expected, "{method}");
         // MSCHAPv2's two keys are an MSK; MD5 and GTC have none (RFC 3748 5.4, 5.6).
         let keys = match method {
             "eap-mschapv2" => Some(1.0),
@@ -85,19 +86,21 @@ fn each_method_authenticates_with_its_messages() {
         assert_eq!(metrics.get("ike.keys").copied(), keys, "{method}");
         // Each exchange, of IKE or RADIUS, is a round trip of 2 ms.
         let delay = 2e-3 * exchanges;
-        assert!((at(&metrics, "delay.mean") - delay).abs() < 1e-4, "{method}: {metrics:?}");
-        assert!(at(&metrics, "cpu.gateway") > 0.0 && at(&metrics, "cpu.crypto.gateway") > 0.0);
+        assert!((metric_value(&metrics, "delay.mean") - delay).abs() < 1e-4, "{method}: {metrics:?}");
+        assert!(
+            metric_value(&metrics, "cpu.gateway") > 0.0 && metric_value(&metrics, "cpu.crypto.gateway") > 0.0
+        );
     }
 }
 
 #[test]
 fn tunnels_tls_and_longer_chains_take_more_messages() {
     let of = |method: &str, certificates: &str| {
-        let metrics = told(&format!(
+        let metrics = run_twice(&format!(
             "method = \"{method}\"\nlifetime = \"500 ms\"\ncertificates = {{ {certificates} }}"
         ));
-        assert_eq!(at(&metrics, "completed"), 20.0, "{method} {certificates}: {metrics:?}");
-        (at(&metrics, "ike.messages"), at(&metrics, "ike.bytes"))
+        assert_eq!(metric_value(&metrics, "completed"), 20.0, "{method} {certificates}: {metrics:?}");
+        (metric_value(&metrics, "ike.messages"), metric_value(&metrics, "ike.bytes"))
     };
     let short = of("eap-tls", "");
     let long = of("eap-tls", "initiator_chain = 4, server_chain = 4");
@@ -115,35 +118,38 @@ fn tunnels_tls_and_longer_chains_take_more_messages() {
 
 #[test]
 fn the_old_ike_sa_ends_before_or_after_the_new_one() {
-    let before = told("method = \"psk\"");
+    let before = run_twice("method = \"psk\"");
     // The first of each of the two initiators has nothing to take the place of; each other deletes first.
     assert_eq!(
-        messages(&before),
+        message_counts(&before),
         [(2.0 * 2.0 + 18.0 * 3.0) / 20.0, (2.0 * 2.0 + 18.0 * 3.0) / 20.0, 0.0, 0.0]
     );
-    assert!((at(&before, "ike.interruption") - 6e-3).abs() < 1e-4, "{before:?}");
-    let after = told("method = \"psk\"\nreauthentication = \"make-before-break\"");
-    assert_eq!(at(&after, "ike.interruption"), 0.0, "{after:?}");
-    assert_eq!(messages(&after), [2.0, 2.0, 0.0, 0.0]);
+    assert!((metric_value(&before, "ike.interruption") - 6e-3).abs() < 1e-4, "{before:?}");
+    let after = run_twice("method = \"psk\"\nreauthentication = \"make-before-break\"");
+    assert_eq!(metric_value(&after, "ike.interruption"), 0.0, "{after:?}");
+    assert_eq!(message_counts(&after), [2.0, 2.0, 0.0, 0.0]);
 }
 
 #[test]
-fn what_was_lost_is_taken_up_by_tickets_without_key_exchange_and_certificates() {
+fn tickets_resume_lost_sas_without_key_exchange_or_certificates() {
     let again = "lifetime = \"off\"\nreauthentication = \"make-before-break\"";
     for (method, first) in [("psk", 4.0), ("certificate", 6.0)] {
-        let anew = told(&format!("method = \"{method}\"\n{again}"));
-        let resumed = told(&format!("method = \"{method}\"\nresumption = \"1 h\"\n{again}"));
-        assert_eq!(at(&resumed, "completed"), 20.0, "{method}: {resumed:?}");
+        let anew = run_twice(&format!("method = \"{method}\"\n{again}"));
+        let resumed = run_twice(&format!("method = \"{method}\"\nresumption = \"1 h\"\n{again}"));
+        assert_eq!(metric_value(&resumed, "completed"), 20.0, "{method}: {resumed:?}");
         // Of each of the two initiators nine have four messages each. The first has as many as without; beside certificates the
         // ticket that it gets makes a third fragment.
         let with_ticket = if method == "certificate" { first + 1.0 } else { first };
-        assert!((at(&resumed, "ike.messages") - (with_ticket + 9.0 * 4.0) / 10.0).abs() < 1e-9, "{method}");
-        assert_eq!(at(&anew, "ike.messages"), first, "{method}");
+        assert!(
+            (metric_value(&resumed, "ike.messages") - (with_ticket + 9.0 * 4.0) / 10.0).abs() < 1e-9,
+            "{method}"
+        );
+        assert_eq!(metric_value(&anew, "ike.messages"), first, "{method}");
         // A ticket is shorter than two certificates, and longer than what X25519 exchanges.
-        let fewer = at(&resumed, "ike.bytes") < at(&anew, "ike.bytes");
+        let fewer = metric_value(&resumed, "ike.bytes") < metric_value(&anew, "ike.bytes");
         assert_eq!(fewer, method == "certificate", "{method}: {resumed:?} {anew:?}");
     }
-    let faults = |more: &str| Study::parse("t", "t.toml", &study(more)).unwrap_err().to_string();
+    let faults = |more: &str| Study::parse("t", "t.toml", &ike_auth_study(more)).unwrap_err().to_string();
     let eap = faults(&format!("method = \"eap-md5\"\nresumption = \"1 h\"\n{again}"));
     assert!(eap.contains("gets no ticket"), "{eap}");
     let ended = faults("method = \"psk\"\nresumption = \"1 h\"\nlifetime = \"1 s\"");
@@ -152,7 +158,7 @@ fn what_was_lost_is_taken_up_by_tickets_without_key_exchange_and_certificates() 
 
 #[test]
 fn what_contradicts_itself_is_said() {
-    let faults = |more: &str| Study::parse("t", "t.toml", &study(more)).unwrap_err().to_string();
+    let faults = |more: &str| Study::parse("t", "t.toml", &ike_auth_study(more)).unwrap_err().to_string();
     assert!(faults("method = \"eap-tsl\"").contains("did you mean \"eap-tls\""));
     let chain = faults("method = \"certificate\"\ncertificates = { kind = \"ecdsa\", server_chain = 3 }");
     assert!(chain.contains("chains of at most 2"), "{chain}");
@@ -165,25 +171,32 @@ fn what_contradicts_itself_is_said() {
 }
 
 #[test]
-fn ike_sas_are_made_without_child_sas_where_there_are_to_be_none() {
+fn ike_sas_can_be_made_without_child_sas() {
     for (method, expected) in [("psk", [2.0, 2.0, 0.0, 0.0]), ("eap-md5", [4.0, 4.0, 2.0, 2.0])] {
-        let of =
-            |child: &str| told(&format!("method = \"{method}\"\nlifetime = \"500 ms\"\nchild = \"{child}\""));
+        let of = |child: &str| {
+            run_twice(&format!("method = \"{method}\"\nlifetime = \"500 ms\"\nchild = \"{child}\""))
+        };
         let (without, with) = (of("off"), of("aes128-sha256"));
         assert_eq!(
-            (at(&without, "completed"), at(&without, "failures")),
+            (metric_value(&without, "completed"), metric_value(&without, "failures")),
             (20.0, 0.0),
             "{method}: {without:?}"
         );
-        assert_eq!((messages(&without), messages(&with)), (expected, expected), "{method}");
+        assert_eq!((message_counts(&without), message_counts(&with)), (expected, expected), "{method}");
         // Proposals and selectors of a CHILD_SA are not there, and nobody derives its keys (RFC 6023).
-        assert!(at(&without, "ike.bytes") < at(&with, "ike.bytes") - 150.0, "{method}: {without:?} {with:?}");
-        assert!(at(&without, "cpu.gateway") < at(&with, "cpu.gateway"), "{method}: {without:?} {with:?}");
+        assert!(
+            metric_value(&without, "ike.bytes") < metric_value(&with, "ike.bytes") - 150.0,
+            "{method}: {without:?} {with:?}"
+        );
+        assert!(
+            metric_value(&without, "cpu.gateway") < metric_value(&with, "cpu.gateway"),
+            "{method}: {without:?} {with:?}"
+        );
     }
 }
 
 /// Messages from the initiator and to it in a login of strongSwan's, without the deletion at its end.
-fn strongswans(capture: &str) -> [f64; 2] {
+fn strongswan_messages(capture: &str) -> [f64; 2] {
     let of = |who: &str| capture.lines().filter(|line| line.starts_with(who)).count() as f64 - 1.0;
     [of("i "), of("r ")]
 }
@@ -191,7 +204,7 @@ fn strongswans(capture: &str) -> [f64; 2] {
 /// strongSwan 5.9.8 with FreeRADIUS (`vectors/ike`). Its responder asks for the EAP identity by an exchange of its own, where ours
 /// takes the initiator's IKE identity for it (RFC 7296 3.16 leaves that open).
 #[test]
-fn strongswan_has_as_many_messages_and_an_identity_exchange_more() {
+fn strongswan_differs_only_by_an_extra_identity_exchange() {
     let cases = [
         ("psk", include_str!("../../../../vectors/ike/psk.txt"), 0.0),
         ("certificate", include_str!("../../../../vectors/ike/pubkey.txt"), 0.0),
@@ -199,13 +212,14 @@ fn strongswan_has_as_many_messages_and_an_identity_exchange_more() {
         ("eap-mschapv2", include_str!("../../../../vectors/ike/eapmschapv2.txt"), 1.0),
     ];
     for (method, capture, identity) in cases {
-        let [from, to, ..] = messages(&told(&format!("method = \"{method}\"\nlifetime = \"500 ms\"")));
-        assert_eq!(strongswans(capture), [from + identity, to + identity], "{method}");
+        let [from, to, ..] =
+            message_counts(&run_twice(&format!("method = \"{method}\"\nlifetime = \"500 ms\"")));
+        assert_eq!(strongswan_messages(capture), [from + identity, to + identity], "{method}");
     }
 }
 
 /// An initiator whose packets to its gateway go by CHILD_SAs, over links that take 1 ms each way, and what it sends there.
-fn protected(ike: &str, application: &str) -> Metrics {
+fn run_protected(ike: &str, application: &str) -> MetricMap {
     let text = format!(
         r#"
 title = "T"
@@ -244,10 +258,11 @@ server = "gateway"
 "#
     );
     let study = Study::parse("t", "t.toml", &text).unwrap();
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     let run = || {
-        let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
-        world.run().unwrap().metrics.into_iter().collect::<Metrics>()
+        let world = ScenarioRun::new(&plan.points[0].scenario, plan.points[0].replication_seed(0), &[], None)
+            .unwrap();
+        world.run_to_end().unwrap().metrics.into_iter().collect::<MetricMap>()
     };
     let metrics = run();
     assert_eq!(run(), metrics, "the same rows again");
@@ -261,22 +276,26 @@ const STREAM: &str = "transport = \"udp\"\nrounds = [{ request = \"100 B\", answ
 #[test]
 fn packets_go_by_their_child_sa_and_have_its_octets() {
     let once = "arrivals.start = \"100 ms\"\narrivals.count = 1";
-    let plain = protected(&format!("method = \"psk\"\n{once}"), STREAM);
-    let esp = protected(&format!("method = \"psk\"\npolicy = {{ without_sa = \"hold\" }}\n{once}"), STREAM);
-    assert_eq!((at(&esp, "failures.application"), at(&esp, "completed.application")), (0.0, 1000.0));
+    let plain = run_protected(&format!("method = \"psk\"\n{once}"), STREAM);
+    let esp =
+        run_protected(&format!("method = \"psk\"\npolicy = {{ without_sa = \"hold\" }}\n{once}"), STREAM);
+    assert_eq!(
+        (metric_value(&esp, "failures.application"), metric_value(&esp, "completed.application")),
+        (0.0, 1000.0)
+    );
     // Nothing is delayed: links take 1 ms each way, and have no rate.
-    assert!((at(&esp, "delay.mean.application") - 2e-3).abs() < 1e-9, "{esp:?}");
+    assert!((metric_value(&esp, "delay.mean.application") - 2e-3).abs() < 1e-9, "{esp:?}");
     // RFC 4303: SPI, number and vector are 24 octets; the datagram of 108, its padding, and two octets fill blocks of 16; the ICV has 16.
     let each = |octets: f64| 2.0 * (20.0 + octets);
-    let of_stream = at(&esp, "bytes.access") * at(&esp, "completed.application");
+    let of_stream = metric_value(&esp, "bytes.access") * metric_value(&esp, "completed.application");
     assert!((of_stream / 1000.0 - each(24.0 + 112.0 + 16.0)).abs() < 1.0, "{esp:?}");
-    assert!(at(&plain, "bytes.access") < at(&esp, "bytes.access"), "{plain:?}");
+    assert!(metric_value(&plain, "bytes.access") < metric_value(&esp, "bytes.access"), "{plain:?}");
 }
 
 #[test]
-fn packets_wait_or_are_lost_while_the_old_sa_is_gone_and_the_new_one_is_not_there() {
+fn packets_wait_or_are_lost_between_the_old_and_the_new_sa() {
     let of = |policy: &str, order: &str| {
-        protected(
+        run_protected(
             &format!(
                 "method = \"eap-md5\"\nreauthentication = \"{order}\"\npolicy = {{ without_sa = \"{policy}\" }}\n\
                  arrivals.start = \"100 ms\""
@@ -286,18 +305,18 @@ fn packets_wait_or_are_lost_while_the_old_sa_is_gone_and_the_new_one_is_not_ther
     };
     let held = of("hold", "break-before-make");
     // Deletion, IKE_SA_INIT, three IKE_AUTH and two exchanges of RADIUS: 14 ms of round trips.
-    let gap = at(&held, "ike.interruption.ike");
+    let gap = metric_value(&held, "ike.interruption.ike");
     assert!((gap - 14e-3).abs() < 1e-4, "{held:?}");
-    assert!(at(&held, "delay.max.application") > 10e-3, "a packet waited: {held:?}");
+    assert!(metric_value(&held, "delay.max.application") > 10e-3, "a packet waited: {held:?}");
     // Of answers that were under way when the SA went, and came without one, there is at most one each time.
-    assert!(at(&held, "failures.application") <= 10.0 / 1000.0, "{held:?}");
+    assert!(metric_value(&held, "failures.application") <= 10.0 / 1000.0, "{held:?}");
     let dropped = of("discard", "break-before-make");
-    let lost = at(&dropped, "failures.application");
+    let lost = metric_value(&dropped, "failures.application");
     assert!((8.0..=25.0).contains(&(lost * 1000.0)), "one or two each time: {dropped:?}");
-    assert!(at(&dropped, "delay.max.application") < 2.1e-3, "{dropped:?}");
+    assert!(metric_value(&dropped, "delay.max.application") < 2.1e-3, "{dropped:?}");
     let first = of("hold", "make-before-break");
-    assert_eq!(at(&first, "ike.interruption.ike"), 0.0, "{first:?}");
-    assert!(at(&first, "delay.max.application") < 2.1e-3, "nothing waited: {first:?}");
+    assert_eq!(metric_value(&first, "ike.interruption.ike"), 0.0, "{first:?}");
+    assert!(metric_value(&first, "delay.max.application") < 2.1e-3, "nothing waited: {first:?}");
 }
 
 #[test]
@@ -306,16 +325,19 @@ fn the_first_packet_begins_an_ike_sa_and_waits_for_it() {
         "method = \"psk\"\nlifetime = \"300 ms\"\npolicy = { on_demand = true }\narrivals.start = \"1 h\"";
     let ping = "transport = \"udp\"\nrounds = [{ request = \"56 B\", answer = \"56 B\" }]\n\
                 arrivals = { kind = \"constant\", interval = \"1 s\", start = \"100 ms\" }";
-    let metrics = protected(on_demand, ping);
-    assert_eq!((at(&metrics, "completed.ike"), at(&metrics, "completed.application")), (10.0, 10.0));
+    let metrics = run_protected(on_demand, ping);
+    assert_eq!(
+        (metric_value(&metrics, "completed.ike"), metric_value(&metrics, "completed.application")),
+        (10.0, 10.0)
+    );
     // IKE_SA_INIT, IKE_AUTH, and the ping: 2 ms each.
-    assert!((at(&metrics, "delay.mean.application") - 6e-3).abs() < 1e-4, "{metrics:?}");
+    assert!((metric_value(&metrics, "delay.mean.application") - 6e-3).abs() < 1e-4, "{metrics:?}");
     // Files go through too, in as many segments as ESP leaves room for.
     let file = "transport = \"tcp\"\nrounds = [{ request = \"100 B\", answer = \"1 MB\" }]\nconnection = \"per-dialogue\"\n\
                 arrivals = { kind = \"constant\", interval = \"5 s\", start = \"600 ms\" }";
-    let metrics = protected(&on_demand.replace("300 ms", "2 s"), file);
+    let metrics = run_protected(&on_demand.replace("300 ms", "2 s"), file);
     assert_eq!(
-        (at(&metrics, "completed.application"), at(&metrics, "failures.application")),
+        (metric_value(&metrics, "completed.application"), metric_value(&metrics, "failures.application")),
         (2.0, 0.0),
         "{metrics:?}"
     );
@@ -327,15 +349,16 @@ fn the_wire_of_ike_auth_takes_as_long_as_its_cell() {
     let delays = |sets: &[(&str, &str)]| {
         let study = Study::open("ike-auth").unwrap();
         let set = sets.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect();
-        let plan = study.plan(Mode::Quick, &Overrides { set, ..Overrides::default() }).unwrap();
-        let of = |point: &usher_scenario::Point| {
-            let way = point.setting("way").unwrap().text.clone();
-            let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-            let metrics: Metrics = world.run().unwrap().metrics.into_iter().collect();
-            (way, at(&metrics, "delay.mean"))
+        let plan =
+            study.build_plan(StudyMode::Quick, &PlanOverrides { set, ..PlanOverrides::default() }).unwrap();
+        let of = |point: &usher_scenario::PlanPoint| {
+            let way = point.axis_setting("way").unwrap().text.clone();
+            let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
+            let metrics: MetricMap = world.run_to_end().unwrap().metrics.into_iter().collect();
+            (way, metric_value(&metrics, "delay.mean"))
         };
-        let document = |point: &&usher_scenario::Point| {
-            ["PSK", "MD5", "TLS-2-2", "TLS-4-4"].contains(&&*point.setting("way").unwrap().text)
+        let document = |point: &&usher_scenario::PlanPoint| {
+            ["PSK", "MD5", "TLS-2-2", "TLS-4-4"].contains(&&*point.axis_setting("way").unwrap().text)
         };
         plan.points.iter().filter(document).map(of).collect::<Vec<_>>()
     };

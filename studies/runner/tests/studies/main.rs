@@ -17,17 +17,19 @@ mod workloads;
 mod world;
 
 use std::collections::BTreeMap;
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 /// A run's metrics by name.
-type Metrics = BTreeMap<String, f64>;
+type MetricMap = BTreeMap<String, f64>;
 
 /// Runs the one point of a study.
-fn run(text: &str) -> Metrics {
+fn run_study(text: &str) -> MetricMap {
     let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study
+        .build_plan(StudyMode::Default, &PlanOverrides::default())
+        .unwrap_or_else(|faults| panic!("{faults}"));
     let [point] = &plan.points[..] else { panic!("{} points", plan.points.len()) };
-    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().unwrap().metrics.into_iter().collect()
+    let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
+    world.run_to_end().unwrap().metrics.into_iter().collect()
 }

@@ -1,12 +1,12 @@
 //! MIH functions on simulated hosts: the service of a configuration, and its peer.
 
-use crate::services::{Folder, at};
-use crate::{Metrics, run};
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides};
+use crate::services::{TempStudyDir, metric_value};
+use crate::{MetricMap, run_study};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, StudyMode};
 
 /// Two nodes and their point of service, whose messages are all that their link has; beside them a dialogue.
-fn study(node: &str, point: &str, more: &str) -> String {
+fn mih_service_study(node: &str, point: &str, more: &str) -> String {
     format!(
         r#"
 title = "Functions"
@@ -65,36 +65,37 @@ subscribe = ["link-up", "link-down"]
 "#;
 
 /// Packets of the functions' link.
-fn packets(metrics: &Metrics) -> f64 {
-    at(metrics, "packets.access") * at(metrics, "completed")
+fn function_packets(metrics: &MetricMap) -> f64 {
+    metric_value(metrics, "packets.access") * metric_value(metrics, "completed")
 }
 
 #[test]
-fn functions_register_discover_and_subscribe_by_their_very_files() {
-    let folder = Folder::new("mih");
+fn functions_register_discover_and_subscribe_by_service_files() {
+    let folder = TempStudyDir::new("mih");
     let runs = |file: &str| format!("runs = \"mih\"\nconfig = \"{file}\"");
-    let told = |folder: &Folder, node: &str, point: &str, more: &str| {
-        folder.write("node.toml", node);
-        folder.write("point.toml", point);
-        folder.write("study.toml", &study(&runs("node.toml"), &runs("point.toml"), more));
-        let plan = folder.open()?.plan(Mode::Default, &Overrides::default()).unwrap();
-        let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
-        let metrics: Metrics = world.run().unwrap().metrics.into_iter().collect();
+    let told = |folder: &TempStudyDir, node: &str, point: &str, more: &str| {
+        folder.write_file("node.toml", node);
+        folder.write_file("point.toml", point);
+        folder.write_file("study.toml", &mih_service_study(&runs("node.toml"), &runs("point.toml"), more));
+        let plan = folder.open_study()?.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+        let world = ScenarioRun::new(&plan.points[0].scenario, plan.points[0].replication_seed(0), &[], None)
+            .unwrap();
+        let metrics: MetricMap = world.run_to_end().unwrap().metrics.into_iter().collect();
         Ok::<_, String>(metrics)
     };
     let metrics = told(&folder, NODE, POINT, "").unwrap();
     // Of each node three transactions of three packets: request, response that acknowledges it, acknowledgement. The first
     // request leaves as the run begins, before anything is counted. Before the point believes a node's address it asks there twice, which
     // are two transactions more.
-    assert_eq!(packets(&metrics), 28.0, "{metrics:?}");
+    assert_eq!(function_packets(&metrics), 28.0, "{metrics:?}");
     assert_eq!(told(&folder, NODE, POINT, "").unwrap(), metrics, "the same rows again");
     // A node that the point does not hear is silent after its tries.
     let deaf = told(&folder, NODE, &POINT.replace("192.0.2.0/24", "198.51.100.0/24"), "").unwrap();
-    assert!(packets(&deaf) >= 4.0 && packets(&deaf) < 16.0, "{deaf:?}");
+    assert!(function_packets(&deaf) >= 4.0 && function_packets(&deaf) < 16.0, "{deaf:?}");
     // A point that fails knows nobody when it is back; its peers come again.
     let outage = "[[outages]]\nhost = \"pos\"\nfrom = \"5 s\"\nuntil = \"6 s\"\n";
     let again = NODE.to_owned() + "[timers]\nrefresh = \"4 s\"\nretransmission = \"0.5 s\"\n";
-    assert!(packets(&told(&folder, &again, POINT, outage).unwrap()) > 100.0);
+    assert!(function_packets(&told(&folder, &again, POINT, outage).unwrap()) > 100.0);
 
     let wrong = told(&folder, &NODE.replace("subscribe", "subscribes"), POINT, "").unwrap_err();
     assert!(wrong.contains("node.toml:11:1: ") && wrong.contains("did you mean \"subscribe\""), "{wrong}");
@@ -102,6 +103,6 @@ fn functions_register_discover_and_subscribe_by_their_very_files() {
 
 #[test]
 fn a_host_that_runs_none_has_no_port() {
-    let metrics = run(&study("", "", ""));
-    assert_eq!(packets(&metrics), 0.0, "{metrics:?}");
+    let metrics = run_study(&mih_service_study("", "", ""));
+    assert_eq!(function_packets(&metrics), 0.0, "{metrics:?}");
 }

@@ -1,11 +1,11 @@
 //! The access concentrator and hosts with sessions, simulated: whom it lets in, what passes, what that costs, and what an AAA server is
 //! told.
 
-use crate::services::at;
-use crate::{Metrics, run};
+use crate::services::metric_value;
+use crate::{MetricMap, run_study};
 
 /// Hosts behind a concentrator with users of its own; a server beyond it, of which they fetch files.
-fn study(concentrator: &str, session: &str, file: &str, more: &str) -> String {
+fn pppoe_study(concentrator: &str, session: &str, file: &str, more: &str) -> String {
     format!(
         r#"
 title = "Sessions"
@@ -65,60 +65,64 @@ arrivals = {{ kind = "constant", interval = "1000 s", start = "5 s", count = 1 }
 
 const ANN: &str = "[[hosts.ac.config.user]]\nname = \"ann\"\npassword = \"a long password\"\n";
 
-fn told(session: &str, more: &str) -> Metrics {
-    run(&study("", session, "", &format!("{ANN}{more}")))
+fn run_pppoe_study(session: &str, more: &str) -> MetricMap {
+    run_study(&pppoe_study("", session, "", &format!("{ANN}{more}")))
 }
 
 #[test]
 fn each_protocol_lets_hosts_in_and_files_go_by_their_sessions() {
     for method in ["pap", "chap", "mschapv2", "eap-md5", "eap-mschapv2"] {
-        let metrics = told(&format!("method = \"{method}\""), "");
+        let metrics = run_pppoe_study(&format!("method = \"{method}\""), "");
         assert_eq!(
-            (at(&metrics, "completed.session"), at(&metrics, "failures.session")),
+            (metric_value(&metrics, "completed.session"), metric_value(&metrics, "failures.session")),
             (3.0, 0.0),
             "{method}"
         );
-        assert_eq!((at(&metrics, "completed.file"), at(&metrics, "failures.file")), (3.0, 0.0), "{method}");
+        assert_eq!(
+            (metric_value(&metrics, "completed.file"), metric_value(&metrics, "failures.file")),
+            (3.0, 0.0),
+            "{method}"
+        );
         // PADI and PADO, PADR and PADS, LCP, the proof, IPCP: at least six round trips of two milliseconds.
-        let delay = at(&metrics, "delay.mean.session");
+        let delay = metric_value(&metrics, "delay.mean.session");
         assert!((0.012..0.1).contains(&delay), "{method}: {delay} s");
     }
-    assert_eq!(told("", ""), told("", ""), "the same rows again");
+    assert_eq!(run_pppoe_study("", ""), run_pppoe_study("", ""), "the same rows again");
 }
 
 #[test]
 fn nothing_passes_for_a_host_that_was_not_let_in() {
-    let wrong = study("", "", "give_up = \"20 s\"", ANN).replacen(
+    let wrong = pppoe_study("", "", "give_up = \"20 s\"", ANN).replacen(
         "password = \"a long password\"",
         "password = \"another\"",
         1,
     );
-    let metrics = run(&wrong);
+    let metrics = run_study(&wrong);
     assert_eq!(
-        (at(&metrics, "completed.session"), at(&metrics, "completed.file")),
+        (metric_value(&metrics, "completed.session"), metric_value(&metrics, "completed.file")),
         (0.0, 0.0),
         "{metrics:?}"
     );
-    assert_eq!(at(&metrics, "failures.file"), 1.0);
+    assert_eq!(metric_value(&metrics, "failures.file"), 1.0);
     // Nor before: files that are asked for at once wait until their hosts have sessions.
-    let early = study("", "", "", ANN).replace("start = \"5 s\"", "start = \"0 s\"");
-    let metrics = run(&early);
-    assert_eq!(at(&metrics, "completed.file"), 3.0);
+    let early = pppoe_study("", "", "", ANN).replace("start = \"5 s\"", "start = \"0 s\"");
+    let metrics = run_study(&early);
+    assert_eq!(metric_value(&metrics, "completed.file"), 3.0);
     // Connections are opened anew after a second, which is when sessions begin to be set up.
-    assert!(at(&metrics, "delay.mean.file") > 1.0, "{metrics:?}");
+    assert!(metric_value(&metrics, "delay.mean.file") > 1.0, "{metrics:?}");
 }
 
 #[test]
-fn packets_of_sessions_are_eight_octets_longer_and_plain_ones_are_not() {
+fn session_packets_are_eight_octets_longer_than_plain_ones() {
     // Octets on the access links in all.
     let bytes = |text: &str| {
-        let metrics = run(text);
+        let metrics = run_study(text);
         let sessions = metrics.get("completed.session").copied().unwrap_or_default();
-        at(&metrics, "bytes.access") * (sessions + at(&metrics, "completed.file"))
+        metric_value(&metrics, "bytes.access") * (sessions + metric_value(&metrics, "completed.file"))
     };
-    let plain = study("", "used = false", "", ANN);
+    let plain = pppoe_study("", "used = false", "", ANN);
     let framed = plain.replacen("mtu = \"1492 B\"", "mtu = \"1492 B\"\nframing = \"pppoe\"", 1);
-    let (within, plain, framed) = (bytes(&study("", "", "", ANN)), bytes(&plain), bytes(&framed));
+    let (within, plain, framed) = (bytes(&pppoe_study("", "", "", ANN)), bytes(&plain), bytes(&framed));
     assert!(framed > plain, "26 octets a packet: {framed} and {plain}");
     let more = within - framed;
     assert!(
@@ -132,13 +136,13 @@ fn the_processor_is_charged_for_each_packet_and_bounds_the_rate() {
     let cpu = |to: &str| {
         format!("cpu = {{ service = {{ \"pppoe.to_host\" = \"{to}\", \"pppoe.from_host\" = \"10 us\" }} }}")
     };
-    let slow = run(&study(&cpu("1 ms"), "", "", ANN));
-    let fast = run(&study(&cpu("10 us"), "", "", ANN));
+    let slow = run_study(&pppoe_study(&cpu("1 ms"), "", "", ANN));
+    let fast = run_study(&pppoe_study(&cpu("10 us"), "", "", ANN));
     // Three files of a megabyte are 2067 packets of 1452 octets, which take a processor of 1 ms each 2.07 s.
-    let longest = at(&slow, "delay.max.file");
+    let longest = metric_value(&slow, "delay.max.file");
     assert!((2.06..4.0).contains(&longest), "{longest} s");
-    assert!(at(&fast, "delay.max.file") < 0.5, "{fast:?}");
-    assert!(at(&slow, "busy.ac") > 10.0 * at(&fast, "busy.ac"));
+    assert!(metric_value(&fast, "delay.max.file") < 0.5, "{fast:?}");
+    assert!(metric_value(&slow, "busy.ac") > 10.0 * metric_value(&fast, "busy.ac"));
 }
 
 /// A host is let in when its line of the log is durable.
@@ -147,7 +151,7 @@ fn a_session_waits_for_its_line_of_the_log() {
     let log = |time: &str| {
         let cpu = format!("cpu = {{ service = {{ \"pppoe.log\" = \"{time}\" }} }}");
         let tracking = format!("{ANN}[hosts.ac.config.tracking]\nfolder = \"log\"\n");
-        at(&run(&study(&cpu, "", "", &tracking)), "delay.mean.session")
+        metric_value(&run_study(&pppoe_study(&cpu, "", "", &tracking)), "delay.mean.session")
     };
     let (slow, fast) = (log("200 ms"), log("1 us"));
     assert!((0.199..0.5).contains(&(slow - fast)), "{slow} s, {fast} s");
@@ -155,7 +159,7 @@ fn a_session_waits_for_its_line_of_the_log() {
 
 #[test]
 fn a_router_is_charged_too() {
-    let text = study("", "used = false", "", ANN).replace(
+    let text = pppoe_study("", "used = false", "", ANN).replace(
         "[hosts.server]",
         "[hosts.router]\ncpu = { service = { \"forward.packet\" = \"1 ms\" } }\n[hosts.server]",
     );
@@ -163,17 +167,23 @@ fn a_router_is_charged_too() {
         "[links.upstream]\nbetween = [\"ac\", \"server\"]",
         "[links.last]\nbetween = [\"router\", \"server\"]\nmtu = \"1492 B\"\n[links.upstream]\nbetween = [\"ac\", \"router\"]",
     );
-    let metrics = run(&text);
-    assert_eq!(at(&metrics, "completed.file"), 3.0);
-    assert!(at(&metrics, "delay.max.file") > 2.1 && at(&metrics, "busy.router") > 0.01, "{metrics:?}");
+    let metrics = run_study(&text);
+    assert_eq!(metric_value(&metrics, "completed.file"), 3.0);
+    assert!(
+        metric_value(&metrics, "delay.max.file") > 2.1 && metric_value(&metrics, "busy.router") > 0.01,
+        "{metrics:?}"
+    );
 }
 
 #[test]
 fn rates_of_users_hold() {
     let rate = "[[hosts.ac.config.rate]]\nname = \"default\"\ndown = \"4 Mb/s\"\n";
-    let limited = told("", rate);
+    let limited = run_pppoe_study("", rate);
     // A megabyte at 4 Mb/s takes two seconds; what may come at once is an eighth of it, and what is dropped comes again.
-    let (mean, free) = (at(&limited, "delay.mean.file"), at(&told("", ""), "delay.mean.file"));
+    let (mean, free) = (
+        metric_value(&limited, "delay.mean.file"),
+        metric_value(&run_pppoe_study("", ""), "delay.mean.file"),
+    );
     assert!(mean > 1.6 && free < 0.6, "{mean} s and {free} s");
 }
 
@@ -201,20 +211,23 @@ rate = "1 Gb/s"
 delay = "5 ms"
 mtu = "1492 B"
 "#;
-    let text = study("address = \"192.0.2.5\"", "keepalive = \"2 s\"", "", aaa);
-    let metrics = run(&text);
+    let text = pppoe_study("address = \"192.0.2.5\"", "keepalive = \"2 s\"", "", aaa);
+    let metrics = run_study(&text);
     assert_eq!(
-        (at(&metrics, "completed.session"), at(&metrics, "completed.file")),
+        (metric_value(&metrics, "completed.session"), metric_value(&metrics, "completed.file")),
         (3.0, 3.0),
         "{metrics:?}"
     );
-    assert!(at(&metrics, "packets.core") > 0.0);
+    assert!(metric_value(&metrics, "packets.core") > 0.0);
     // The server's answer takes ten milliseconds more than a judgement of the concentrator's own.
-    assert!(at(&metrics, "delay.mean.session") > at(&told("", ""), "delay.mean.session") + 0.009);
+    assert!(
+        metric_value(&metrics, "delay.mean.session")
+            > metric_value(&run_pppoe_study("", ""), "delay.mean.session") + 0.009
+    );
     let outage = "[[outages]]\nhost = \"client\"\nfrom = \"10 s\"\nuntil = \"12 s\"\n";
-    let metrics = run(&format!("{text}{outage}"));
+    let metrics = run_study(&format!("{text}{outage}"));
     assert_eq!(
-        (at(&metrics, "completed.session"), at(&metrics, "failures.session")),
+        (metric_value(&metrics, "completed.session"), metric_value(&metrics, "failures.session")),
         (6.0, 0.0),
         "all are back: {metrics:?}"
     );
@@ -222,13 +235,13 @@ mtu = "1492 B"
 
 #[test]
 fn stations_of_an_80211_cell_have_sessions_too() {
-    let text = study("", "method = \"eap-md5\"", "", ANN).replace(
+    let text = pppoe_study("", "method = \"eap-md5\"", "", ANN).replace(
         "[links.access]\nbetween = [\"client\", \"ac\"]\nrate = \"100 Mb/s\"\ndelay = \"1 ms\"\n",
         "[bss.access]\naccess_point = \"ac\"\nstations = \"client\"\n",
     );
-    let metrics = run(&text);
+    let metrics = run_study(&text);
     assert_eq!(
-        (at(&metrics, "completed.session"), at(&metrics, "completed.file")),
+        (metric_value(&metrics, "completed.session"), metric_value(&metrics, "completed.file")),
         (3.0, 3.0),
         "{metrics:?}"
     );
@@ -242,11 +255,11 @@ fn what_does_not_fit_is_said_with_its_line() {
             .map(|faults| faults.to_string())
             .unwrap_or_default()
     };
-    let long = study("", "", "", ANN).replacen("mtu = \"1492 B\"", "mtu = \"1500 B\"", 1);
+    let long = pppoe_study("", "", "", ANN).replacen("mtu = \"1492 B\"", "mtu = \"1500 B\"", 1);
     assert!(wrong(&long).contains("write mtu = \"1492 B\""), "{}", wrong(&long));
-    let nobody = study("", "", "", ANN).replace("runs = \"concentrator\"", "");
+    let nobody = pppoe_study("", "", "", ANN).replace("runs = \"concentrator\"", "");
     assert!(wrong(&nobody).contains("concentrator"), "{}", wrong(&nobody));
     let elsewhere =
-        study("", "concentrator = \"server\"", "", ANN).replacen("concentrator = \"ac\"\n", "", 1);
+        pppoe_study("", "concentrator = \"server\"", "", ANN).replacen("concentrator = \"ac\"\n", "", 1);
     assert!(wrong(&elsewhere).contains("does not lead to \"server\""), "{}", wrong(&elsewhere));
 }

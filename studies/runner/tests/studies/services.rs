@@ -1,12 +1,12 @@
 //! Services on the hosts of a study, each with the configuration that it has where it is deployed.
 
-use crate::{Metrics, run};
+use crate::{MetricMap, run_study};
 use std::path::PathBuf;
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Point, Study};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, PlanPoint, Study, StudyMode};
 
 /// Stations log in at two NASes, which ask the service of "server".
-pub(crate) fn study(server: &str, workload: &str) -> String {
+pub(crate) fn service_study(server: &str, workload: &str) -> String {
     format!(
         r#"
 title = "Services"
@@ -55,58 +55,61 @@ prefix = "192.0.2.0/24"
 secret = "a secret of 23 octets.."
 "#;
 
-pub(crate) fn at(metrics: &Metrics, name: &str) -> f64 {
+pub(crate) fn metric_value(metrics: &MetricMap, name: &str) -> f64 {
     *metrics.get(name).unwrap_or_else(|| panic!("no {name} in {metrics:?}"))
 }
 
 /// All 120 logins that began are completed.
-pub(crate) fn all_in(metrics: &Metrics) {
-    let counts = ["started", "completed", "failures", "rejected"].map(|name| at(metrics, name));
+pub(crate) fn all_in(metrics: &MetricMap) {
+    let counts = ["started", "completed", "failures", "rejected"].map(|name| metric_value(metrics, name));
     assert_eq!(counts, [120.0, 120.0, 0.0, 0.0], "{metrics:?}");
 }
 
 #[test]
 fn a_service_serves_by_its_own_configuration() {
-    let radius = |config: &str| run(&study(config, "aaa = \"radius\""));
+    let radius = |config: &str| run_study(&service_study(config, "aaa = \"radius\""));
     let plain = radius(CONFIG);
     all_in(&plain);
     // Each of the four stations is looked up once: then it is remembered.
     let slow = "[hosts.server.cpu.service]\n\"store.lookup\" = \"200 ms\"\n";
     let slowed = radius(&format!("{CONFIG}{slow}"));
     all_in(&slowed);
-    assert!(at(&slowed, "delay.max") > at(&plain, "delay.max") + 0.19, "{slowed:?}");
-    assert!((at(&slowed, "delay.p50") - at(&plain, "delay.p50")).abs() < 0.001, "{slowed:?}");
+    assert!(metric_value(&slowed, "delay.max") > metric_value(&plain, "delay.max") + 0.19, "{slowed:?}");
+    assert!(
+        (metric_value(&slowed, "delay.p50") - metric_value(&plain, "delay.p50")).abs() < 0.001,
+        "{slowed:?}"
+    );
     // A server that has its users in memory asks nobody.
     let memory = radius(&format!("{CONFIG}[hosts.server.config.users]\nstore = \"memory\"\n{slow}"));
     all_in(&memory);
-    assert_eq!(at(&memory, "delay.max"), at(&plain, "delay.max"));
+    assert_eq!(metric_value(&memory, "delay.max"), metric_value(&plain, "delay.max"));
 }
 
 #[test]
 fn what_the_file_says_of_users_holds_for_stations() {
     let group = "[[hosts.server.config.group]]\nname = \"days\"\ncheck = [\"NAS-Port-Type == Virtual\"]\n";
     let config = format!("{CONFIG}{group}");
-    let study = |user: &str| study(&config, &format!("aaa = \"radius\"\n[workload.user]\n{user}"));
-    all_in(&run(&study("groups = [\"days\"]")));
-    let rejected = run(&study("check = [\"NAS-Port-Type == Virtual\"]"));
-    assert_eq!(at(&rejected, "rejected"), 120.0, "{rejected:?}");
+    let study = |user: &str| service_study(&config, &format!("aaa = \"radius\"\n[workload.user]\n{user}"));
+    all_in(&run_study(&study("groups = [\"days\"]")));
+    let rejected = run_study(&study("check = [\"NAS-Port-Type == Virtual\"]"));
+    assert_eq!(metric_value(&rejected, "rejected"), 120.0, "{rejected:?}");
     // A pool of three addresses for four stations, whose sessions last.
     let pool = "[[hosts.server.config.pool]]\nname = \"guests\"\nranges = [\"198.51.100.1-198.51.100.3\"]\n";
     let accounting = "[workload.accounting]\nused = true\nsession = \"1000 s\"\n";
-    let text = crate::services::study(
+    let text = crate::services::service_study(
         &format!("{CONFIG}{pool}"),
         &format!("aaa = \"radius\"\n{accounting}[workload.user]\ncheck = [\"Pool-Name := guests\"]"),
     );
-    let short = run(&text);
-    assert!(at(&short, "rejected") > 20.0 && at(&short, "completed") >= 3.0, "{short:?}");
-    assert_eq!(at(&short, "accounting.lost"), 0.0);
+    let short = run_study(&text);
+    assert!(metric_value(&short, "rejected") > 20.0 && metric_value(&short, "completed") >= 3.0, "{short:?}");
+    assert_eq!(metric_value(&short, "accounting.lost"), 0.0);
 }
 
 #[test]
 fn radsec_and_diameter_go_inside_tls() {
     let server = |workload: &str| {
-        let text = study("", workload).replace("runs = \"aaa\"\n", "");
-        run(&text)
+        let text = service_study("", workload).replace("runs = \"aaa\"\n", "");
+        run_study(&text)
     };
     let [udp, radsec, tcp, tls] = [
         "aaa = \"radius\"",
@@ -119,7 +122,7 @@ fn radsec_and_diameter_go_inside_tls() {
         all_in(metrics);
     }
     // The handshake of each of the two NASs, and what the records add.
-    let octets = |metrics: &Metrics| 120.0 * at(metrics, "bytes.core");
+    let octets = |metrics: &MetricMap| 120.0 * metric_value(metrics, "bytes.core");
     assert!(octets(&tls) - octets(&tcp) > 2.0 * 4000.0, "{tls:?}");
     assert!(octets(&radsec) - octets(&udp) > 2.0 * 4000.0, "{radsec:?}");
     assert_eq!(server("aaa = \"radsec\""), radsec, "TLS draws its keys anew, and nothing of it shows");
@@ -151,32 +154,35 @@ secret = "a secret between the two"
 between = ["server", "home"]
 delay = "30 ms"
 "#;
-    let near = run(&study(CONFIG, "aaa = \"radius\""));
-    let far = run(&study(&format!("{CONFIG}{proxy}"), "aaa = \"radius\""));
+    let near = run_study(&service_study(CONFIG, "aaa = \"radius\""));
+    let far = run_study(&service_study(&format!("{CONFIG}{proxy}"), "aaa = \"radius\""));
     all_in(&far);
     // Two rounds of EAP-MD5, there and back.
-    assert!((at(&far, "delay.p50") - at(&near, "delay.p50") - 0.12).abs() < 0.002, "{far:?}");
+    assert!(
+        (metric_value(&far, "delay.p50") - metric_value(&near, "delay.p50") - 0.12).abs() < 0.002,
+        "{far:?}"
+    );
 }
 
 /// Files of a study in a folder of its own.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TempStudyDir(pub(crate) PathBuf);
 
-impl Folder {
+impl TempStudyDir {
     pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("usher-services-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
-    pub(crate) fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write_file(&self, name: &str, text: &str) {
         std::fs::write(self.0.join(name), text).unwrap();
     }
-    pub(crate) fn open(&self) -> Result<Study, String> {
+    pub(crate) fn open_study(&self) -> Result<Study, String> {
         Study::load(&self.0.join("study.toml")).map_err(|error| error.to_string())
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempStudyDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -184,31 +190,31 @@ impl Drop for Folder {
 
 #[test]
 fn a_configuration_is_a_file_and_its_faults_have_its_lines() {
-    let folder = Folder::new("file");
+    let folder = TempStudyDir::new("file");
     let config = CONFIG.replace("hosts.server.config.", "").replace("[hosts.server.config]\n", "");
-    folder.write("aaa.toml", &config);
-    let text = study("config = \"aaa.toml\"", "aaa = \"radius\"");
+    folder.write_file("aaa.toml", &config);
+    let text = service_study("config = \"aaa.toml\"", "aaa = \"radius\"");
     let axis =
         "[[axes]]\nname = \"limit\"\nset = \"hosts.server.config.limits.half_open\"\nvalues = [10, 20]\n";
-    folder.write("study.toml", &format!("{text}{axis}"));
-    let opened = folder.open().unwrap();
-    let plan = opened.plan(Mode::Default, &Overrides::default()).unwrap();
+    folder.write_file("study.toml", &format!("{text}{axis}"));
+    let opened = folder.open_study().unwrap();
+    let plan = opened.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     assert_eq!(plan.points.len(), 2);
-    let inline = Study::parse("study", "study.toml", &study(CONFIG, "aaa = \"radius\"")).unwrap();
-    let point = &inline.plan(Mode::Default, &Overrides::default()).unwrap().points[0];
-    let metrics = |point: &Point| {
-        let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-        world.run().unwrap().metrics.into_iter().collect::<Metrics>()
+    let inline = Study::parse("study", "study.toml", &service_study(CONFIG, "aaa = \"radius\"")).unwrap();
+    let point = &inline.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap().points[0];
+    let metrics = |point: &PlanPoint| {
+        let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
+        world.run_to_end().unwrap().metrics.into_iter().collect::<MetricMap>()
     };
     assert_eq!(metrics(&plan.points[0]), metrics(point), "a file says what the same keys say inline");
     let digest = opened.digest();
-    folder.write("aaa.toml", &format!("{config}# more\n"));
-    assert_ne!(folder.open().unwrap().digest(), digest, "it is part of the study");
+    folder.write_file("aaa.toml", &format!("{config}# more\n"));
+    assert_ne!(folder.open_study().unwrap().digest(), digest, "it is part of the study");
 
     let said = |config: &str, text: &str| {
-        folder.write("aaa.toml", config);
-        folder.write("study.toml", text);
-        folder.open().map(drop).unwrap_err()
+        folder.write_file("aaa.toml", config);
+        folder.write_file("study.toml", text);
+        folder.open_study().map(drop).unwrap_err()
     };
     let wrong = said(&config.replace("reject_delay", "reject_dealy"), &text);
     assert!(wrong.contains("aaa.toml:2:1: ") && wrong.contains("reject_delay"), "{wrong}");

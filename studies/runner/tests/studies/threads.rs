@@ -1,8 +1,8 @@
 //! One run by two threads gives what it gives by one.
 
 use usher_core::{Duration, Instant};
-use usher_runner::world::{Division, World};
-use usher_scenario::{Mode, Overrides, Study};
+use usher_runner::world::{RunDivision, ScenarioRun};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 /// Clients behind a router, with loss, other traffic and a server with a processor; what they do comes behind it.
 const NETWORK: &str = r#"
@@ -81,41 +81,48 @@ const ANSWERS: &str = r#""dialogue.answer" = { kind = "exponential", mean = "2 m
 const REQUESTS: &str = r#""radius.request" = "1 ms", "eap.md5" = { kind = "exponential", mean = "1 ms" }"#;
 
 /// What one thread and more give of a study's one point, which is the same, and how that was divided.
-fn division(text: &str) -> Division {
+fn run_divided(text: &str) -> RunDivision {
     let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study
+        .build_plan(StudyMode::Default, &PlanOverrides::default())
+        .unwrap_or_else(|faults| panic!("{faults}"));
     let [point] = &plan.points[..] else { panic!("{} points", plan.points.len()) };
     let by = |threads| {
-        let (result, division) = World::run_by(&point.scenario, point.seed(0), threads, None).unwrap();
+        let (result, division) =
+            ScenarioRun::run_by(&point.scenario, point.replication_seed(0), threads, None).unwrap();
         let metrics: Vec<(String, u64)> =
             result.metrics.into_iter().map(|(name, value)| (name, value.to_bits())).collect();
         assert!(result.packet_hops > 100 && metrics.len() > 10, "{metrics:?}");
         ((metrics, result.packet_hops), division)
     };
     let (one, alone) = by(1);
-    assert_eq!(alone, Division::Whole);
+    assert_eq!(alone, RunDivision::Undivided);
     let (two, division) = by(2);
     assert_eq!(one, two);
     assert_eq!(by(4), (one, division), "more than two are not used");
     division
 }
 
-fn network(service: &str) -> String {
+fn network_with_service(service: &str) -> String {
     NETWORK.replace("SERVICE", service)
 }
 
 #[test]
 fn dialogues_over_tcp_and_udp_are_divided() {
     for workload in [TCP, UDP] {
-        assert_eq!(division(&[&network(ANSWERS), workload].concat()), Division::Halves, "{workload}");
+        assert_eq!(
+            run_divided(&[&network_with_service(ANSWERS), workload].concat()),
+            RunDivision::Halves,
+            "{workload}"
+        );
     }
 }
 
 #[test]
 fn authentications_by_radius_are_divided() {
-    assert_eq!(division(&[&network(REQUESTS), RADIUS].concat()), Division::Halves);
+    assert_eq!(run_divided(&[&network_with_service(REQUESTS), RADIUS].concat()), RunDivision::Halves);
     // Stations at NASes of their own ask with them.
-    let behind = network(REQUESTS)
+    let behind = network_with_service(REQUESTS)
         + r#"
 [hosts.station]
 count = 12
@@ -125,7 +132,7 @@ rate = "100 Mb/s"
 delay = "50 us"
 "#;
     let workload = RADIUS.replace("stations = \"client\"", "stations = \"station\"");
-    assert_eq!(division(&[&behind[..], &workload].concat()), Division::Halves);
+    assert_eq!(run_divided(&[&behind[..], &workload].concat()), RunDivision::Halves);
 }
 
 #[test]
@@ -134,22 +141,26 @@ fn what_shares_something_is_not_divided() {
         .replace("answer = \"3000 B\"", "answer = { kind = \"uniform\", low = \"100 B\", high = \"900 B\" }");
     let sctp = TCP.replace("transport = \"tcp\"\nconnection = \"persistent\"", "transport = \"sctp\"");
     for workload in [scripted, sctp] {
-        assert_eq!(division(&[network(ANSWERS), workload.clone()].concat()), Division::Whole, "{workload}");
+        assert_eq!(
+            run_divided(&[network_with_service(ANSWERS), workload.clone()].concat()),
+            RunDivision::Undivided,
+            "{workload}"
+        );
     }
-    let ticks = network(ANSWERS) + "[transport.tcp]\nrtt_tick = \"10 ms\"\n";
+    let ticks = network_with_service(ANSWERS) + "[transport.tcp]\nrtt_tick = \"10 ms\"\n";
     assert_eq!(
-        division(&[&ticks, TCP].concat()),
-        Division::Whole,
+        run_divided(&[&ticks, TCP].concat()),
+        RunDivision::Undivided,
         "its round trips have to do with initial sequence numbers"
     );
     let tls = RADIUS.replace("eap-md5", "eap-tls");
-    assert_eq!(division(&[network(REQUESTS), tls].concat()), Division::Whole);
+    assert_eq!(run_divided(&[network_with_service(REQUESTS), tls].concat()), RunDivision::Undivided);
     let outage = "[[outages]]\nhost = \"router\"\nfrom = \"5 s\"\nuntil = \"6 s\"\n";
-    assert_eq!(division(&[&network(ANSWERS), outage, TCP].concat()), Division::Whole);
-    let near = ["1 ms", "7 ms", "100 us"].iter().fold(network(ANSWERS), |text, delay| {
+    assert_eq!(run_divided(&[&network_with_service(ANSWERS), outage, TCP].concat()), RunDivision::Undivided);
+    let near = ["1 ms", "7 ms", "100 us"].iter().fold(network_with_service(ANSWERS), |text, delay| {
         text.replace(&format!("\ndelay = \"{delay}\""), "\ndelay = \"0 s\"")
     });
-    assert_eq!(division(&[&near, TCP].concat()), Division::Whole, "no link has a delay");
+    assert_eq!(run_divided(&[&near, TCP].concat()), RunDivision::Undivided, "no link has a delay");
 }
 
 #[test]
@@ -168,5 +179,5 @@ fn an_order_that_two_threads_do_not_know_is_left_to_one() {
         "{ kind = \"constant\", interval = \"100 ms\", stagger = \"2 ms\", start = \"1 s\" }",
     );
     let at = Instant::ZERO + Duration::from_millis(1003);
-    assert_eq!(division(&[even, steady].concat()), Division::Undecided(at));
+    assert_eq!(run_divided(&[even, steady].concat()), RunDivision::Undecided(at));
 }

@@ -1,48 +1,48 @@
 //! TLS with the certificates that are deployed: RadSec, Diameter over TLS and EAP methods at servers that hosts run.
 
-use crate::Metrics;
-use crate::services::{Folder, all_in, at, study};
+use crate::MetricMap;
+use crate::services::{TempStudyDir, all_in, metric_value, service_study};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use usher_core::WallTime;
-use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides};
+use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, StudyMode};
 
 /// 2026-07-01, on which studies take place unless they say another day.
 const NOW: WallTime = WallTime::from_unix_secs(1_782_864_000);
 
 /// An authority, as `usher aaa cert` makes it, with the certificates of these.
-fn authority(folder: &Path, name: &str, key: KeyKind, whom: &[(&str, Kind)]) {
+fn create_authority(folder: &Path, name: &str, key: KeyKind, whom: &[(&str, CertificateKind)]) {
     let options = InitOptions { name: name.to_owned(), key, days: 365, now: NOW };
-    let mut authority = Authority::init(&folder.join(name), &options).unwrap();
+    let mut authority = CertificateAuthority::init(&folder.join(name), &options).unwrap();
     for (whose, kind) in whom {
         let (kind, ocsp, crl) = (*kind, None, None);
         let name = (*whose).to_owned();
-        let request = Request { name, kind, names: Vec::new(), key, days: 90, ocsp, crl };
+        let request = CertificateRequest { name, kind, names: Vec::new(), key, days: 90, ocsp, crl };
         authority.issue(&request, NOW).unwrap();
     }
 }
 
 /// Everybody's certificates, in the folder of a study, and the server's configuration in one of its own.
-fn deployed(name: &str, key: KeyKind) -> Folder {
-    let folder = Folder::new(name);
+fn deploy_certificates(name: &str, key: KeyKind) -> TempStudyDir {
+    let folder = TempStudyDir::new(name);
     let whom = [
-        ("radius.example.org", Kind::Server),
-        ("home.example.org", Kind::Server),
-        ("switches.example.org", Kind::Client),
-        ("guest.example.org", Kind::Client),
-        ("ann@example.org", Kind::Client),
+        ("radius.example.org", CertificateKind::Server),
+        ("home.example.org", CertificateKind::Server),
+        ("switches.example.org", CertificateKind::Client),
+        ("guest.example.org", CertificateKind::Client),
+        ("ann@example.org", CertificateKind::Client),
     ];
-    authority(&folder.0, "pki", key, &whom);
-    authority(
+    create_authority(&folder.0, "pki", key, &whom);
+    create_authority(
         &folder.0,
         "other",
         key,
-        &[("switches.example.org", Kind::Client), ("ann@example.org", Kind::Client)],
+        &[("switches.example.org", CertificateKind::Client), ("ann@example.org", CertificateKind::Client)],
     );
     std::fs::create_dir_all(folder.0.join("server")).unwrap();
-    folder.write("server/aaa.toml", SERVER);
+    folder.write_file("server/aaa.toml", SERVER);
     folder
 }
 
@@ -69,7 +69,7 @@ peer = [
 "#;
 
 /// The NASes of an authority, under a name.
-fn nas(authority: &str, name: &str) -> String {
+fn nas_section(authority: &str, name: &str) -> String {
     format!(
         "[workload.tls]\ncertificate = \"{authority}/issued/{name}.crt\"\nkey = \"{authority}/issued/{name}.key\"\n\
          ca = \"pki/ca.crt\"\n"
@@ -81,59 +81,69 @@ const DIAMETER: &str = "aaa = \"diameter\"\ndiameter = { transport = \"tls\" }\n
 const SWITCHES: &str = "switches.example.org";
 
 /// Runs a study in a folder whose server has its configuration there.
-fn run(folder: &Folder, workload: &str) -> Metrics {
-    folder.write("study.toml", &study("config = \"server/aaa.toml\"", workload));
-    let plan = folder.open().unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
-    let world = World::new(&plan.points[0].scenario, plan.points[0].seed(0), &[], None).unwrap();
-    world.run().unwrap().metrics.into_iter().collect()
+fn run_in_folder(folder: &TempStudyDir, workload: &str) -> MetricMap {
+    folder.write_file("study.toml", &service_study("config = \"server/aaa.toml\"", workload));
+    let plan =
+        folder.open_study().unwrap().build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+    let world =
+        ScenarioRun::new(&plan.points[0].scenario, plan.points[0].replication_seed(0), &[], None).unwrap();
+    world.run_to_end().unwrap().metrics.into_iter().collect()
 }
 
 #[test]
-fn radsec_and_diameter_over_tls_reach_the_server_that_is_deployed() {
+fn radsec_and_diameter_over_tls_reach_the_deployed_server() {
     // The keys that `usher aaa cert` makes unless it is told otherwise, whose signatures are of several lengths.
-    let folder = deployed("inward", KeyKind::EcdsaP256);
+    let folder = deploy_certificates("inward", KeyKind::EcdsaP256);
     // Without TLS a Diameter server knows its NASes by their addresses.
     let plain = SERVER.replace(
         "transport = \"tls\", certificate = \"switches.example.org\"",
         "prefix = [\"192.0.2.0/24\"]",
     );
-    folder.write(
+    folder.write_file(
         "server/aaa.toml",
         &plain.replace("diameter_tls = [\"0.0.0.0:5658\"]", "diameter = [\"0.0.0.0:3868\"]"),
     );
-    all_in(&run(&folder, "aaa = \"diameter\"\n"));
-    folder.write("server/aaa.toml", SERVER);
+    all_in(&run_in_folder(&folder, "aaa = \"diameter\"\n"));
+    folder.write_file("server/aaa.toml", SERVER);
     for workload in [RADSEC, DIAMETER] {
-        let workload = format!("{workload}{}", nas("pki", SWITCHES));
-        let metrics = run(&folder, &workload);
+        let workload = format!("{workload}{}", nas_section("pki", SWITCHES));
+        let metrics = run_in_folder(&folder, &workload);
         all_in(&metrics);
-        assert!(120.0 * at(&metrics, "bytes.core") > 2.0 * 2000.0 + 120.0 * 2.0 * 100.0, "{metrics:?}");
+        assert!(
+            120.0 * metric_value(&metrics, "bytes.core") > 2.0 * 2000.0 + 120.0 * 2.0 * 100.0,
+            "{metrics:?}"
+        );
         for _ in 0..4 {
-            assert_eq!(run(&folder, &workload), metrics, "TLS draws its keys anew, and nothing of it shows");
+            assert_eq!(
+                run_in_folder(&folder, &workload),
+                metrics,
+                "TLS draws its keys anew, and nothing of it shows"
+            );
         }
     }
 }
 
 #[test]
 fn a_nas_whom_the_server_does_not_trust_is_refused() {
-    let folder = deployed("distrusted", KeyKind::EcdsaP256);
+    let folder = deploy_certificates("distrusted", KeyKind::EcdsaP256);
     for workload in [RADSEC, DIAMETER] {
         for (authority, name) in [("other", SWITCHES), ("pki", "guest.example.org")] {
-            let metrics = run(&folder, &format!("{workload}{}", nas(authority, name)));
+            let metrics = run_in_folder(&folder, &format!("{workload}{}", nas_section(authority, name)));
             // Failures are a share: each of the four stations waits for its first login to the end.
-            let counts = ["started", "completed", "failures", "rejected"].map(|name| at(&metrics, name));
+            let counts =
+                ["started", "completed", "failures", "rejected"].map(|name| metric_value(&metrics, name));
             assert_eq!(counts, [4.0, 0.0, 1.0, 0.0], "{workload} {authority} {name}: {metrics:?}");
         }
         // Nor does a NAS talk to a server whom it does not trust.
-        let workload =
-            format!("{workload}{}", nas("pki", SWITCHES)).replace("\"pki/ca.crt\"", "\"other/ca.crt\"");
-        assert_eq!(at(&run(&folder, &workload), "completed"), 0.0);
+        let workload = format!("{workload}{}", nas_section("pki", SWITCHES))
+            .replace("\"pki/ca.crt\"", "\"other/ca.crt\"");
+        assert_eq!(metric_value(&run_in_folder(&folder, &workload), "completed"), 0.0);
     }
 }
 
 #[test]
 fn a_server_proxies_by_radsec_to_the_server_of_another_host() {
-    let folder = deployed("outward", KeyKind::Rsa2048);
+    let folder = deploy_certificates("outward", KeyKind::Rsa2048);
     let home = |name: &str| {
         format!(
             "[[home_server]]\nname = \"home\"\naddress = \"198.51.100.7:2083\"\ntransport = \"tls\"\ncertificate = \"{name}\"\n\
@@ -149,26 +159,26 @@ certificate = "../pki/issued/home.example.org.crt"
 key = "../pki/issued/home.example.org.key"
 ca = "../pki/ca.crt"
 "#;
-    folder.write("server/home.toml", far);
+    folder.write_file("server/home.toml", far);
     let host = "[hosts.home]\naddress = \"198.51.100.7\"\nruns = \"aaa\"\nconfig = \"server/home.toml\"\n\
                 [links.away]\nbetween = [\"server\", \"home\"]\ndelay = \"30 ms\"\n";
     let study = |name: &str| {
-        folder.write("server/aaa.toml", &format!("{SERVER}{}", home(name)));
-        let own = format!("{RADSEC}{}{host}[transport.tcp]\nnagle = false\n", nas("pki", SWITCHES));
-        run(&folder, &own)
+        folder.write_file("server/aaa.toml", &format!("{SERVER}{}", home(name)));
+        let own = format!("{RADSEC}{}{host}[transport.tcp]\nnagle = false\n", nas_section("pki", SWITCHES));
+        run_in_folder(&folder, &own)
     };
     let metrics = study("home.example.org");
     all_in(&metrics);
     // Two rounds of EAP-MD5, 40 ms away.
-    assert!((at(&metrics, "delay.p50") - 4.0 * 0.041).abs() < 0.004, "{metrics:?}");
-    assert!(at(&metrics, "bytes.away") > 0.0, "{metrics:?}");
+    assert!((metric_value(&metrics, "delay.p50") - 4.0 * 0.041).abs() < 0.004, "{metrics:?}");
+    assert!(metric_value(&metrics, "bytes.away") > 0.0, "{metrics:?}");
     // A server of another name is none that it sends its users' logins to.
-    assert_eq!(at(&study("elsewhere.example.org"), "completed"), 0.0);
+    assert_eq!(metric_value(&study("elsewhere.example.org"), "completed"), 0.0);
 }
 
 #[test]
-fn stations_log_in_by_tls_with_a_certificate_that_the_server_knows() {
-    let folder = deployed("eap", KeyKind::EcdsaP256);
+fn stations_log_in_by_tls_with_a_certificate_the_server_trusts() {
+    let folder = deploy_certificates("eap", KeyKind::EcdsaP256);
     let with = |method: &str, authority: &str, more: &str| {
         let own = format!(
             "aaa = \"radius\"\n{more}\n[workload.eap_tls]\nversion = \"1.3\"\nca = \"pki/ca.crt\"\n{}",
@@ -180,34 +190,36 @@ fn stations_log_in_by_tls_with_a_certificate_that_the_server_knows() {
                 String::new()
             }
         );
-        let text =
-            study("config = \"server/aaa.toml\"", &own).replace("\"eap-md5\"", &format!("\"{method}\""));
-        folder.write("study.toml", &text);
-        let plan = folder.open().unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
+        let text = service_study("config = \"server/aaa.toml\"", &own)
+            .replace("\"eap-md5\"", &format!("\"{method}\""));
+        folder.write_file("study.toml", &text);
+        let plan =
+            folder.open_study().unwrap().build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
         let point = &plan.points[0];
-        let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-        world.run().unwrap().metrics.into_iter().collect::<Metrics>()
+        let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
+        world.run_to_end().unwrap().metrics.into_iter().collect::<MetricMap>()
     };
     for method in ["eap-tls", "peap", "ttls"] {
         let metrics = with(method, "pki", "");
         all_in(&metrics);
-        assert!(at(&metrics, "bytes.access") > 1200.0, "the certificates went over: {metrics:?}");
+        assert!(metric_value(&metrics, "bytes.access") > 1200.0, "the certificates went over: {metrics:?}");
         assert_eq!(with(method, "pki", ""), metrics, "TLS draws its keys anew, and nothing of it shows");
         let wrong = with(method, "pki", "wrong_credentials = \"100 %\"");
-        assert_eq!(at(&wrong, "completed"), 0.0, "{wrong:?}");
-        assert_eq!(at(&wrong, "rejected"), at(&wrong, "started"), "{wrong:?}");
+        assert_eq!(metric_value(&wrong, "completed"), 0.0, "{wrong:?}");
+        assert_eq!(metric_value(&wrong, "rejected"), metric_value(&wrong, "started"), "{wrong:?}");
     }
     let stranger = with("eap-tls", "other", "");
-    assert_eq!(at(&stranger, "rejected"), at(&stranger, "started"), "{stranger:?}");
+    assert_eq!(metric_value(&stranger, "rejected"), metric_value(&stranger, "started"), "{stranger:?}");
 }
 
 #[test]
 fn files_that_are_of_no_use_are_found_where_the_plan_is_made() {
-    let folder = deployed("faults", KeyKind::EcdsaP256);
-    let text = study("config = \"server/aaa.toml\"", &format!("{RADSEC}{}", nas("pki", SWITCHES)));
+    let folder = deploy_certificates("faults", KeyKind::EcdsaP256);
+    let text =
+        service_study("config = \"server/aaa.toml\"", &format!("{RADSEC}{}", nas_section("pki", SWITCHES)));
     let said = |text: &str| {
-        folder.write("study.toml", text);
-        folder.open().map(drop).unwrap_err()
+        folder.write_file("study.toml", text);
+        folder.open_study().map(drop).unwrap_err()
     };
     let line = |text: &str, key: &str| {
         let at = text.lines().position(|line| line.starts_with(key)).unwrap();
@@ -235,22 +247,25 @@ fn files_that_are_of_no_use_are_found_where_the_plan_is_made() {
     let half = said(&text.replace("key = \"pki", "# key = \"pki"));
     assert!(half.contains("belong together"), "{half}");
     // What the server's own configuration names, with its line.
-    folder.write("server/aaa.toml", &SERVER.replace("radius.example.org.key", "home.example.org.key"));
+    folder.write_file("server/aaa.toml", &SERVER.replace("radius.example.org.key", "home.example.org.key"));
     let server = said(&text);
     assert!(server.contains("server/aaa.toml:") && server.contains("home.example.org.key: "), "{server}");
-    folder.write("server/aaa.toml", SERVER);
+    folder.write_file("server/aaa.toml", SERVER);
 
     // Of a study within a folder of its own, as `include` names them.
     std::fs::create_dir_all(folder.0.join("shared")).unwrap();
-    folder.write("shared/nas.toml", &nas("../pki", SWITCHES).replace("\"pki/ca.crt\"", "\"../pki/ca.crt\""));
+    folder.write_file(
+        "shared/nas.toml",
+        &nas_section("../pki", SWITCHES).replace("\"pki/ca.crt\"", "\"../pki/ca.crt\""),
+    );
     let included =
-        format!("include = [\"shared/nas.toml\"]\n{}", study("config = \"server/aaa.toml\"", RADSEC));
-    folder.write("study.toml", &included);
-    folder.open().unwrap();
+        format!("include = [\"shared/nas.toml\"]\n{}", service_study("config = \"server/aaa.toml\"", RADSEC));
+    folder.write_file("study.toml", &included);
+    folder.open_study().unwrap();
 
     let tls = |more: &str| {
         let own = format!("aaa = \"radius\"\n[workload.eap_tls]\n{more}");
-        study("config = \"server/aaa.toml\"", &own).replace("\"eap-md5\"", "\"eap-tls\"")
+        service_study("config = \"server/aaa.toml\"", &own).replace("\"eap-md5\"", "\"eap-tls\"")
     };
     let unknown = said(&tls("version = \"1.3\"\n"));
     assert!(
@@ -260,9 +275,9 @@ fn files_that_are_of_no_use_are_found_where_the_plan_is_made() {
     let ann = "certificate = \"pki/issued/ann@example.org.crt\"\nkey = \"pki/issued/ann@example.org.key\"\nca = \"pki/ca.crt\"\n";
     let old = said(&tls(ann));
     assert!(old.contains("workload.eap_tls.version: ") && old.contains("RSA"), "{old}");
-    let own =
-        study("", &format!("aaa = \"radius\"\n[workload.eap_tls]\n{ann}")).replace("runs = \"aaa\"\n", "");
-    folder.write("study.toml", &own);
-    let idle = folder.open().unwrap().check().unwrap_err().to_string();
+    let own = service_study("", &format!("aaa = \"radius\"\n[workload.eap_tls]\n{ann}"))
+        .replace("runs = \"aaa\"\n", "");
+    folder.write_file("study.toml", &own);
+    let idle = folder.open_study().unwrap().check_plans().unwrap_err().to_string();
     assert!(idle.contains("workload.eap_tls.certificate: ") && idle.contains("let its host run"), "{idle}");
 }

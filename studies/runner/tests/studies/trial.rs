@@ -1,11 +1,11 @@
 //! Studies as a researcher writes them, whose answers are known beforehand.
 
-use crate::services::at;
-use crate::{Metrics, run};
+use crate::services::metric_value;
+use crate::{MetricMap, run_study};
 
 /// Logins by EAP-TLS at a server with so many cores, in whose work TLS has its part.
-fn logins(cores: u32, aaa: &str) -> Metrics {
-    run(&format!(
+fn run_logins(cores: u32, aaa: &str) -> MetricMap {
+    run_study(&format!(
         r#"
 title = "T"
 question = "Q?"
@@ -49,13 +49,13 @@ fn more_cores_shorten_logins_and_break_no_connection() {
         "aaa = \"diameter\"",
         "aaa = \"diameter\"\ndiameter = { transport = \"tls\" }",
     ] {
-        let [one, two, four] = [1, 2, 4].map(|cores| logins(cores, aaa));
+        let [one, two, four] = [1, 2, 4].map(|cores| run_logins(cores, aaa));
         for metrics in [&one, &two, &four] {
-            let ends = ["failures", "rejected"].map(|name| at(metrics, name));
+            let ends = ["failures", "rejected"].map(|name| metric_value(metrics, name));
             assert_eq!(ends, [0.0, 0.0], "{aaa}: {metrics:?}");
-            assert!(at(metrics, "completed") > 300.0, "{aaa}: {metrics:?}");
+            assert!(metric_value(metrics, "completed") > 300.0, "{aaa}: {metrics:?}");
         }
-        let delay = |metrics: &Metrics| at(metrics, "delay.mean");
+        let delay = |metrics: &MetricMap| metric_value(metrics, "delay.mean");
         // One core is busy for four fifths of its time; two and four wait for nobody.
         assert!(delay(&two) < 0.9 * delay(&one), "{aaa}: {} {}", delay(&one), delay(&two));
         assert!(delay(&four) < 1.01 * delay(&two), "{aaa}: {} {}", delay(&two), delay(&four));
@@ -63,8 +63,8 @@ fn more_cores_shorten_logins_and_break_no_connection() {
 }
 
 /// The delay of logins beside a download that shares their link, behind a queue of so many packets.
-fn beside_a_download(control: &str, queue: u32, buffer: &str) -> f64 {
-    let metrics = run(&format!(
+fn measure_login_delay(control: &str, queue: u32, buffer: &str) -> f64 {
+    let metrics = run_study(&format!(
         r#"
 title = "T"
 question = "Q?"
@@ -123,26 +123,26 @@ rounds = [{{ request = "200 B", answer = "20 MB" }}]
 arrivals = {{ kind = "closed", pause = "1 s" }}
 "#
     ));
-    at(&metrics, "delay.p50.login")
+    metric_value(&metrics, "delay.p50.login")
 }
 
 /// A deep queue is filled by senders that wait for a loss, as receive buffers that grow let them; one that measures the path leaves it
 /// empty.
 #[test]
 fn downloads_fill_a_deep_queue_before_logins() {
-    let (shallow, deep) = (beside_a_download("cubic", 20, ""), beside_a_download("cubic", 1000, ""));
+    let (shallow, deep) = (measure_login_delay("cubic", 20, ""), measure_login_delay("cubic", 1000, ""));
     assert!(shallow < 0.5, "{shallow}");
     // 1000 packets of 1500 octets are 2.4 s of the link, and a login is two questions by it.
     assert!(deep > 2.4, "{deep}");
-    assert!(beside_a_download("bbr", 1000, "") < deep / 3.0);
+    assert!(measure_login_delay("bbr", 1000, "") < deep / 3.0);
     // Four receivers of 64 KiB hold no more than that under way: 0.4 s.
-    let fixed = beside_a_download("cubic", 1000, "receive_buffer_max = \"off\"");
+    let fixed = measure_login_delay("cubic", 1000, "receive_buffer_max = \"off\"");
     assert!(fixed < deep / 2.0, "{fixed} {deep}");
 }
 
 /// Logins through a cell of 802.11 that its stations leave at this speed from the tenth second on.
-fn walking(speed: &str) -> Metrics {
-    run(&format!(
+fn run_walking_stations(speed: &str) -> MetricMap {
+    run_study(&format!(
         r#"
 title = "T"
 question = "Q?"
@@ -180,7 +180,8 @@ arrivals = {{ kind = "poisson", rate = "5 /s" }}
 /// Whoever stands or walks within the cell is let in; out of it nobody is, and the faster all walk, the sooner.
 #[test]
 fn who_walks_out_of_a_cell_is_let_in_no_more() {
-    let [slow, walk, run] = ["0.2 m/s", "1 m/s", "5 m/s"].map(|speed| at(&walking(speed), "failures"));
+    let [slow, walk, run] =
+        ["0.2 m/s", "1 m/s", "5 m/s"].map(|speed| metric_value(&run_walking_stations(speed), "failures"));
     assert!(slow == 0.0, "{slow}");
     assert!((0.05..0.5).contains(&walk), "{walk}");
     // Nine tenths of the time are left when they begin to walk, and an eighth of that is enough.
@@ -188,8 +189,8 @@ fn who_walks_out_of_a_cell_is_let_in_no_more() {
 }
 
 /// Questions by TCP, each by a connection of its own, over one link; its keys, what TCP does, and the octets of each question.
-fn dialogues(link: &str, tcp: &str, request: &str) -> Metrics {
-    run(&format!(
+fn run_dialogues(link: &str, tcp: &str, request: &str) -> MetricMap {
+    run_study(&format!(
         r#"
 title = "T"
 question = "Q?"
@@ -220,10 +221,10 @@ arrivals = {{ kind = "poisson", rate = "0.2 /s" }}
 #[test]
 fn a_path_beyond_the_first_timeout_takes_two_round_trips() {
     for (delay, least) in [("501 ms", 2.004), ("2 s", 8.0), ("5 s", 20.0)] {
-        let metrics = dialogues(&format!("rate = \"1 Mb/s\"\ndelay = \"{delay}\""), "", "100 B");
-        assert_eq!(at(&metrics, "failures"), 0.0, "{delay}: {metrics:?}");
-        assert!(at(&metrics, "completed") >= 10.0, "{delay}: {metrics:?}");
-        let mean = at(&metrics, "delay.mean");
+        let metrics = run_dialogues(&format!("rate = \"1 Mb/s\"\ndelay = \"{delay}\""), "", "100 B");
+        assert_eq!(metric_value(&metrics, "failures"), 0.0, "{delay}: {metrics:?}");
+        assert!(metric_value(&metrics, "completed") >= 10.0, "{delay}: {metrics:?}");
+        let mean = metric_value(&metrics, "delay.mean");
         assert!((least..1.1 * least).contains(&mean), "{delay}: {mean}");
     }
 }
@@ -235,11 +236,11 @@ fn a_short_queue_and_damage_stop_no_transfer() {
     for congestion in ["reno", "newreno", "sack"] {
         let tcp = format!("mss = \"1000 B\"\ncongestion = \"{congestion}\"");
         let [clean, damaged] =
-            ["0 %", "1 %"].map(|share| dialogues(&format!("{link}\"{share}\""), &tcp, "300 kB"));
+            ["0 %", "1 %"].map(|share| run_dialogues(&format!("{link}\"{share}\""), &tcp, "300 kB"));
         for metrics in [&clean, &damaged] {
-            assert_eq!(at(metrics, "failures"), 0.0, "{congestion}: {metrics:?}");
+            assert_eq!(metric_value(metrics, "failures"), 0.0, "{congestion}: {metrics:?}");
         }
-        let [clean, damaged] = [&clean, &damaged].map(|metrics| at(metrics, "delay.mean"));
+        let [clean, damaged] = [&clean, &damaged].map(|metrics| metric_value(metrics, "delay.mean"));
         // 300 kB take 1.2 s of the link.
         assert!((1.2..4.0).contains(&clean), "{congestion}: {clean}");
         assert!(clean < damaged && damaged < 20.0, "{congestion}: {clean} {damaged}");

@@ -1,8 +1,8 @@
 //! Several workloads in one study, side by side.
 
-use crate::services::at;
-use crate::{Metrics, run};
-use usher_scenario::{Form, Mode, Overrides, Study};
+use crate::services::metric_value;
+use crate::{MetricMap, run_study};
+use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
 /// Stations of switches by RADIUS, and others of base stations by Diameter, at one AAA server; and a dialogue over the same link.
 const SEVERAL: &str = r#"
@@ -89,7 +89,7 @@ arrivals = { kind = "poisson", rate = "10 /s" }
 "#;
 
 /// What one workload measured, under the names that it would have alone.
-fn of(metrics: &Metrics, workload: &str) -> Metrics {
+fn workload_metrics(metrics: &MetricMap, workload: &str) -> MetricMap {
     let end = format!(".{workload}");
     let own = metrics.iter().filter_map(|(name, value)| Some((name.strip_suffix(&end)?.to_owned(), *value)));
     own.collect()
@@ -97,38 +97,43 @@ fn of(metrics: &Metrics, workload: &str) -> Metrics {
 
 #[test]
 fn each_workload_has_its_own_metrics() {
-    let metrics = run(SEVERAL);
+    let metrics = run_study(SEVERAL);
     assert!(!metrics.contains_key("delay.mean") && !metrics.contains_key("started"), "{metrics:?}");
-    let [wired, wireless, talk] = ["wired", "wireless", "talk"].map(|workload| of(&metrics, workload));
-    assert_eq!(["started", "completed", "rejected"].map(|name| at(&wired, name)), [40.0, 40.0, 0.0]);
-    let begun = at(&wireless, "started");
-    assert!((150.0..250.0).contains(&begun) && at(&wireless, "completed") == begun, "{metrics:?}");
-    assert_eq!((at(&talk, "failures"), at(&wireless, "failures")), (0.0, 0.0));
+    let [wired, wireless, talk] =
+        ["wired", "wireless", "talk"].map(|workload| workload_metrics(&metrics, workload));
+    assert_eq!(
+        ["started", "completed", "rejected"].map(|name| metric_value(&wired, name)),
+        [40.0, 40.0, 0.0]
+    );
+    let begun = metric_value(&wireless, "started");
+    assert!((150.0..250.0).contains(&begun) && metric_value(&wireless, "completed") == begun, "{metrics:?}");
+    assert_eq!((metric_value(&talk, "failures"), metric_value(&wireless, "failures")), (0.0, 0.0));
     // To the AAA server and back are 22 ms, twice by EAP-MD5; to the other 12 ms.
     for eap in [&wired, &wireless] {
-        assert!((0.044..0.050).contains(&at(eap, "delay.p50")), "{metrics:?}");
+        assert!((0.044..0.050).contains(&metric_value(eap, "delay.p50")), "{metrics:?}");
     }
-    assert!((at(&talk, "delay.p50") - 0.012).abs() < 0.000_1, "{metrics:?}");
+    assert!((metric_value(&talk, "delay.p50") - 0.012).abs() < 0.000_1, "{metrics:?}");
     // What all of them share is of the run: rates divide by all that was completed.
-    let completed: f64 = [&wired, &wireless, &talk].map(|workload| at(workload, "completed")).iter().sum();
-    assert!(at(&metrics, "packets.core") * completed > 4.0 * (40.0 + begun), "{metrics:?}");
-    assert_eq!(metrics, run(SEVERAL), "the same seed gives the same rows");
+    let completed: f64 =
+        [&wired, &wireless, &talk].map(|workload| metric_value(workload, "completed")).iter().sum();
+    assert!(metric_value(&metrics, "packets.core") * completed > 4.0 * (40.0 + begun), "{metrics:?}");
+    assert_eq!(metrics, run_study(SEVERAL), "the same seed gives the same rows");
 }
 
 #[test]
 fn a_workload_has_its_chance_whatever_stands_beside_it() {
-    let all = run(SEVERAL);
+    let all = run_study(SEVERAL);
     // Without the dialogue, which shares no link with them that would have anybody wait.
     let (two, _) = SEVERAL.split_once("[workloads.talk]").unwrap();
-    let fewer = run(two);
+    let fewer = run_study(two);
     for workload in ["wired", "wireless"] {
-        assert_eq!(of(&fewer, workload), of(&all, workload));
+        assert_eq!(workload_metrics(&fewer, workload), workload_metrics(&all, workload));
     }
     // Another name, other chance: its own arrivals differ, and where no link makes anybody wait nothing else does.
     let free = two.replace("rate = \"10 Mb/s\"\n", "");
-    let (named, renamed) = (run(&free), run(&free.replace("wireless", "air")));
-    assert_eq!(of(&renamed, "wired"), of(&named, "wired"));
-    assert_ne!(at(&renamed, "started.air"), at(&named, "started.wireless"));
+    let (named, renamed) = (run_study(&free), run_study(&free.replace("wireless", "air")));
+    assert_eq!(workload_metrics(&renamed, "wired"), workload_metrics(&named, "wired"));
+    assert_ne!(metric_value(&renamed, "started.air"), metric_value(&named, "started.wireless"));
 }
 
 #[test]
@@ -143,10 +148,10 @@ fn one_workload_with_a_name_is_a_study_of_one() {
     };
     let closed = |text: &str| {
         let study = Study::parse("t", "t.toml", text).unwrap();
-        let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-        usher_theory::value(Form::RadiusDelay, &plan.points[0].scenario).unwrap()
+        let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+        usher_theory::closed_form_value(ClosedForm::RadiusDelay, &plan.points[0].scenario).unwrap()
     };
-    assert!(at(&run(&study("workloads.m")), "tcp.per-mih-packet") > 1.0);
+    assert!(metric_value(&run_study(&study("workloads.m")), "tcp.per-mih-packet") > 1.0);
     let eap = |workload: &str| {
         let (head, _) = SEVERAL.split_once("[workloads.wireless]").unwrap();
         let (metric, name) = ("delay.mean.wired", "[workloads.wired]");
@@ -163,9 +168,9 @@ fn workloads_with_servers_of_their_own_share_a_host() {
     let (_, links) = rest.split_once("[links.office]").unwrap();
     let ident = "[workloads.chat]\nkind = \"ident\"\nclients = \"switch\"\nserver = \"server\"\n\
                  arrivals = { kind = \"poisson\", rate = \"5 /s\" }\n";
-    let metrics = run(&format!("{head}[links.office]{links}{ident}"));
+    let metrics = run_study(&format!("{head}[links.office]{links}{ident}"));
     for workload in ["wired", "wireless", "talk"] {
-        assert_eq!(at(&metrics, &format!("failures.{workload}")), 0.0, "{metrics:?}");
+        assert_eq!(metric_value(&metrics, &format!("failures.{workload}")), 0.0, "{metrics:?}");
     }
-    assert_eq!(at(&metrics, "failures.chat"), 1.0, "switches do not answer");
+    assert_eq!(metric_value(&metrics, "failures.chat"), 1.0, "switches do not answer");
 }

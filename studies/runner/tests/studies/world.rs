@@ -1,8 +1,8 @@
 //! Scenarios on the simulator, from TOML to metrics.
 
-use super::{Metrics, run};
-use usher_runner::world::World;
-use usher_scenario::{Form, Mode, Overrides, Study};
+use super::{MetricMap, run_study};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
 const DIALOGUE: &str = r#"
 title = "t"
@@ -21,15 +21,15 @@ between = ["router", "server"]
 delay = "9 ms"
 "#;
 
-fn dialogue(links: &str, workload: &str) -> Metrics {
-    run(&format!(
+fn run_dialogue(links: &str, workload: &str) -> MetricMap {
+    run_study(&format!(
         "{DIALOGUE}{links}\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\n{workload}"
     ))
 }
 
 const EVERY_SECOND: &str = r#"arrivals = { kind = "constant", interval = "1 s", start = "1 s", count = 20 }"#;
 
-fn close(value: f64, expected: f64) {
+fn assert_close(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-9, "{value} for {expected}");
 }
 
@@ -37,7 +37,7 @@ fn close(value: f64, expected: f64) {
 fn every_dialogue_over_many_streams_is_answered() {
     // The accepting side had ten streams to send on, whatever was asked for: a dialogue on another one failed.
     for streams in [1, 16, 100, 65_535] {
-        let m = dialogue(
+        let m = run_dialogue(
             "",
             &format!(
                 "transport = \"sctp\"\nstreams = {streams}\n{EVERY_SECOND}\n\
@@ -56,11 +56,11 @@ fn who_must_send_by_a_stream_that_is_not_there_ends_the_run() {
          rounds = [{{ request = \"300 B\", answer = \"200 B\" }}]"
     );
     let study = Study::parse("test", "test.toml", &text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     let point = &plan.points[0];
-    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+    let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
     // The fourth dialogue of a client, which begins at 4 s, takes stream 3; its request takes 10 ms to the server.
-    let error = world.run().unwrap_err().to_string();
+    let error = world.run_to_end().unwrap_err().to_string();
     assert!(error.starts_with("4.01 s after the beginning, \"server\" had to send by a stream"), "{error}");
     assert!(error.contains("it has 3; transport.sctp.accepted_streams"), "{error}");
 }
@@ -68,7 +68,7 @@ fn who_must_send_by_a_stream_that_is_not_there_ends_the_run() {
 #[test]
 fn rounds_of_different_sizes_share_a_connection() {
     // Eight dialogues of a client are under way at once: each takes 3 rounds of 20 ms and 2 x 3 s to think.
-    let m = dialogue(
+    let m = run_dialogue(
         "",
         &format!(
             "transport = \"tcp\"\nthink = \"3 s\"\n{EVERY_SECOND}\nrounds = [\n\
@@ -78,7 +78,7 @@ fn rounds_of_different_sizes_share_a_connection() {
         ),
     );
     assert_eq!((m["started"], m["completed"]), (80.0, 80.0));
-    close(m["delay.mean"], 6.060);
+    assert_close(m["delay.mean"], 6.060);
 }
 
 #[test]
@@ -86,26 +86,26 @@ fn a_dialogue_with_its_own_connection_pays_for_opening_it() {
     let rounds = r#"rounds = [{ request = "200 B", answer = "200 B" }]"#;
     let own = format!("transport = \"tcp\"\nconnection = \"per-dialogue\"\n{rounds}\n{EVERY_SECOND}");
     let shared = format!("transport = \"tcp\"\n{rounds}\n{EVERY_SECOND}");
-    close(dialogue("", &own)["delay.mean"], 0.040);
-    close(dialogue("", &shared)["delay.mean"], 0.020);
+    assert_close(run_dialogue("", &own)["delay.mean"], 0.040);
+    assert_close(run_dialogue("", &shared)["delay.mean"], 0.020);
 }
 
 #[test]
 fn the_servers_turnaround_counts_into_the_delay() {
-    let m = dialogue(
+    let m = run_dialogue(
         "",
         &format!(
             "transport = \"udp\"\nturnaround = \"200 ms\"\nrepeat = 2\n{EVERY_SECOND}\n\
              rounds = [{{ request = \"20 B\", answer = \"20 B\" }}]"
         ),
     );
-    close(m["delay.mean"], 0.440);
+    assert_close(m["delay.mean"], 0.440);
     assert_eq!(m["packets.core"], 4.0);
 }
 
 #[test]
 fn an_unanswered_request_is_sent_again_and_given_up() {
-    let m = dialogue(
+    let m = run_dialogue(
         "loss = \"100 %\"",
         &format!(
             "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
@@ -115,7 +115,7 @@ fn an_unanswered_request_is_sent_again_and_given_up() {
     assert_eq!((m["started"], m["completed"], m["failures"]), (80.0, 0.0, 1.0));
     assert!(!m.contains_key("delay.mean"));
     // Half of the packets are lost; the 1 s timer brings all of them through in the end.
-    let m = dialogue(
+    let m = run_dialogue(
         "loss = \"50 %\"",
         &format!(
             "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
@@ -128,9 +128,9 @@ fn an_unanswered_request_is_sent_again_and_given_up() {
 }
 
 /// One client asks once, and its first requests are lost.
-fn asks_once(lost: &str, retransmission: &str) -> Metrics {
+fn run_single_request(lost: &str, retransmission: &str) -> MetricMap {
     let text = DIALOGUE.replace("count = 4\n", "");
-    run(&format!(
+    run_study(&format!(
         "{text}up = {{ loss = {{ kind = \"script\", packets = [{lost}] }} }}\n[workload]\nkind = \"dialogue\"\n\
          clients = \"client\"\nserver = \"server\"\ntransport = \"udp\"\n\
          rounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
@@ -142,30 +142,30 @@ fn asks_once(lost: &str, retransmission: &str) -> Metrics {
 fn a_dialogue_repeats_its_request_as_a_radius_client_does() {
     let plain = r#"{ kind = "rfc5080", jitter = "0 %" }"#;
     // IRT is 2 s, and each wait twice the last.
-    close(asks_once("0", plain)["delay.mean"], 2.020);
-    let m = asks_once("0, 1, 2", plain);
-    close(m["delay.mean"], 14.020);
+    assert_close(run_single_request("0", plain)["delay.mean"], 2.020);
+    let m = run_single_request("0, 1, 2", plain);
+    assert_close(m["delay.mean"], 14.020);
     assert_eq!(m["retransmissions"], 3.0);
     // The fifth would leave 30 s after the first: that is MRD.
-    assert_eq!(asks_once("0, 1, 2, 3", plain)["failures"], 1.0);
+    assert_eq!(run_single_request("0, 1, 2, 3", plain)["failures"], 1.0);
     let patient = r#"{ kind = "rfc5080", jitter = "0 %", duration = "0 s" }"#;
-    close(asks_once("0, 1, 2, 3", patient)["delay.mean"], 30.020);
+    assert_close(run_single_request("0, 1, 2, 3", patient)["delay.mean"], 30.020);
     // MRC is 5.
-    assert_eq!(asks_once("0, 1, 2, 3, 4", patient)["failures"], 1.0);
+    assert_eq!(run_single_request("0, 1, 2, 3, 4", patient)["failures"], 1.0);
     // MRT is 16 s: the sixth leaves 46 s after the first, and not 62 s.
     let stubborn = r#"{ kind = "rfc5080", jitter = "0 %", duration = "0 s", count = 9 }"#;
-    close(asks_once("0, 1, 2, 3, 4", stubborn)["delay.mean"], 46.020);
+    assert_close(run_single_request("0, 1, 2, 3, 4", stubborn)["delay.mean"], 46.020);
     // RAND varies each wait by a tenth at most.
-    let jittered = asks_once("0", "\"rfc5080\"")["delay.mean"];
+    let jittered = run_single_request("0", "\"rfc5080\"")["delay.mean"];
     assert!((1.82..=2.22).contains(&jittered) && (jittered - 2.020).abs() > 1e-6, "{jittered}");
 }
 
 #[test]
-fn clients_of_a_host_share_its_connection_and_each_is_a_loop_of_its_own() {
+fn clients_of_a_host_share_a_connection_with_a_loop_each() {
     for (transport, connections) in [("tcp", 4.0), ("sctp", 4.0)] {
         let text = DIALOGUE.replace("duration = \"100 s\"", "duration = \"10 s\"\nmemory = true");
         // Nagle's algorithm would hold back what shares a connection.
-        let m = run(&format!(
+        let m = run_study(&format!(
             "{text}\n[transport.tcp]\nnagle = false\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\nper_host = 5\n\
              transport = \"{transport}\"\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
              arrivals = {{ kind = \"closed\", pause = \"480 ms\", start = \"500 ms\" }}"
@@ -176,7 +176,7 @@ fn clients_of_a_host_share_its_connection_and_each_is_a_loop_of_its_own() {
     }
     // The rate of all clients together is that rate, however they are spread.
     let rate = |per_host: u32, per: &str| {
-        dialogue(
+        run_dialogue(
             "",
             &format!(
                 "transport = \"udp\"\nper_host = {per_host}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
@@ -206,7 +206,7 @@ fn sizes_that_vary_are_known_to_both_sides() {
         ("transport = \"sctp\"", "0 %"),
         ("transport = \"sctp\"", "3 %"),
     ] {
-        let m = dialogue(&format!("loss = \"{loss}\""), &format!("{transport}\n{sizes}\n{EVERY_SECOND}"));
+        let m = run_dialogue(&format!("loss = \"{loss}\""), &format!("{transport}\n{sizes}\n{EVERY_SECOND}"));
         assert_eq!((m["started"], m["completed"]), (80.0, 80.0), "{transport} at {loss}");
         // 1500 + 7, 40 + 673 and 285 + 20 B on average, and the headers of three rounds there and back.
         let octets = m["bytes.core"];
@@ -220,13 +220,13 @@ fn logins_within_a_time_are_counted_where_the_study_asks() {
         "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
          retransmission = {{ kind = \"fixed\", interval = \"1 s\", count = 2 }}"
     );
-    let plain = dialogue("loss = \"30 %\"", &workload);
+    let plain = run_dialogue("loss = \"30 %\"", &workload);
     assert!(plain.keys().all(|name| !name.starts_with("within") && name != "delay.p99.9"));
     let asked = DIALOGUE.replace(
         "[run]\n",
         "[run]\nmetrics = [\"delay.p99.9\", \"within(19 ms)\", \"within(20 ms)\", \"within(2 s)\"]\n",
     );
-    let m = run(&format!(
+    let m = run_study(&format!(
         "{asked}loss = \"30 %\"\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\n{workload}"
     ));
     assert_eq!(m.len(), plain.len() + 4);
@@ -234,14 +234,14 @@ fn logins_within_a_time_are_counted_where_the_study_asks() {
     assert_eq!(m["within(19 ms)"], 0.0);
     // A request and its answer survive with 0.49; what fails is within no time.
     assert!((0.3..0.7).contains(&m["within(20 ms)"]), "{}", m["within(20 ms)"]);
-    close(m["within(2 s)"], 1.0 - m["failures"]);
+    assert_close(m["within(2 s)"], 1.0 - m["failures"]);
     assert!(m["failures"] > 0.0);
-    close(m["delay.p99.9"], 1.020);
+    assert_close(m["delay.p99.9"], 1.020);
 }
 
 #[test]
 fn a_closed_loop_begins_anew_after_its_pause() {
-    let m = dialogue(
+    let m = run_dialogue(
         "",
         "transport = \"udp\"\nrounds = [{ request = \"20 B\", answer = \"20 B\" }]\n\
          arrivals = { kind = \"closed\", pause = \"980 ms\", limit = 40 }",
@@ -252,7 +252,7 @@ fn a_closed_loop_begins_anew_after_its_pause() {
 
 #[test]
 fn a_poisson_stream_has_its_rate_whatever_the_number_of_clients() {
-    let m = dialogue(
+    let m = run_dialogue(
         "",
         "transport = \"udp\"\nrounds = [{ request = \"20 B\", answer = \"20 B\" }]\n\
          arrivals = { kind = \"poisson\", rate = \"50 /s\" }",
@@ -264,7 +264,7 @@ fn a_poisson_stream_has_its_rate_whatever_the_number_of_clients() {
 #[test]
 fn a_lost_connection_is_opened_again() {
     // From 10 s on nothing gets through; TCP gives up after two retransmissions, and the next one likewise.
-    let m = dialogue(
+    let m = run_dialogue(
         "loss = \"100 %\"\nimpaired_from = \"10 s\"\n[transport.tcp]\nretransmissions = 2\nsyn_retransmissions = 1",
         &format!(
             "transport = \"tcp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
@@ -278,7 +278,7 @@ fn a_lost_connection_is_opened_again() {
 #[test]
 fn a_slow_reader_fills_the_window_and_gets_everything() {
     // 100 kB at 80 kb/s take 10 s to read, which the sender learns through the window.
-    let m = dialogue(
+    let m = run_dialogue(
         "[transport.tcp]\nread_rate = \"80 kb/s\"\nreceive_buffer = \"8 kB\"",
         "transport = \"tcp\"\nrounds = [{ request = \"100 kB\", answer = \"1 B\" }]\n\
          arrivals = { kind = \"constant\", interval = \"50 s\", start = \"1 s\", count = 1 }\n\
@@ -289,33 +289,35 @@ fn a_slow_reader_fills_the_window_and_gets_everything() {
 }
 
 #[test]
-fn a_slow_writer_writes_its_requests_piece_by_piece_one_after_the_other() {
+fn a_slow_writer_writes_its_requests_one_piece_at_a_time() {
     // Ten pieces, a tenth of a second apart: the last of the first request leaves 0.9 s after it began at 1 s, the first
     // of the second at 2 s.
-    let m = dialogue(
+    let m = run_dialogue(
         "[transport.tcp]\nnagle = false",
         "transport = \"tcp\"\nwrite_rate = \"800 b/s\"\nwrite_size = \"10 B\"\n\
          rounds = [{ request = \"100 B\", answer = \"10 B\" }]\n\
          arrivals = { kind = \"constant\", interval = \"500 ms\", start = \"1 s\", count = 2 }",
     );
     assert_eq!(m["completed"], 8.0);
-    close(m["delay.mean"], (0.92 + 1.42) / 2.0);
-    close(m["tcp.segment-size"], 10.0);
-    close(m["tcp.data-share"], 0.2);
+    assert_close(m["delay.mean"], (0.92 + 1.42) / 2.0);
+    assert_close(m["tcp.segment-size"], 10.0);
+    assert_close(m["tcp.data-share"], 0.2);
 }
 
 #[test]
 fn silly_windows_are_as_their_closed_form_has_them() {
     let study = Study::open("aaa-sws").unwrap_or_else(|faults| panic!("{faults}"));
-    let mut overrides = Overrides::default();
-    overrides.set("octets=1 B,10 B,500 B").unwrap();
-    let plan = study.plan(Mode::Quick, &overrides).unwrap();
+    let mut overrides = PlanOverrides::default();
+    overrides.add_setting("octets=1 B,10 B,500 B").unwrap();
+    let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap();
     let mut formed = 0;
     for point in &plan.points {
-        let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-        let m: Metrics = world.run().unwrap().metrics.into_iter().collect();
+        let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
+        let m: MetricMap = world.run_to_end().unwrap().metrics.into_iter().collect();
         assert_eq!(m["failures"], 0.0, "{}", point.key);
-        let Some(form) = usher_theory::value(Form::TcpDataShare, &point.scenario) else { continue };
+        let Some(form) = usher_theory::closed_form_value(ClosedForm::TcpDataShare, &point.scenario) else {
+            continue;
+        };
         formed += 1;
         let share = m["tcp.data-share"];
         // An answer lets the acknowledgement that rides on it come early, once in a request.
@@ -331,7 +333,7 @@ fn silly_windows_are_as_their_closed_form_has_them() {
 
 #[test]
 fn background_traffic_loads_a_link_and_is_no_dialogues_packet() {
-    let m = dialogue(
+    let m = run_dialogue(
         "rate = \"1 Mb/s\"\n[[background]]\nfrom = \"router\"\nto = \"server\"\nrate = \"850 kb/s\"\npacket = \"1000 B\"",
         &format!(
             "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]"
@@ -366,15 +368,15 @@ arrivals = { kind = "poisson", rate = "5 /s" }
 "#;
 
 #[test]
-fn wrong_credentials_are_rejected_with_every_method_and_protocol() {
+fn every_method_and_protocol_rejects_wrong_credentials() {
     for method in ["eap-md5", "eap-mschapv2", "eap-tls", "peap", "ttls"] {
         for aaa in ["radius", "radsec", "diameter"] {
             let settings = format!("method = \"{method}\"\naaa = \"{aaa}\"\nwrong_credentials = \"30 %\"\n");
             let text = EAP.replace("duration = \"200 s\"", "duration = \"20 s\"");
-            let m = run(&format!("{text}{settings}"));
+            let m = run_study(&format!("{text}{settings}"));
             if method == "peap" {
                 assert_eq!(
-                    run(&format!("{text}{settings}")),
+                    run_study(&format!("{text}{settings}")),
                     m,
                     "TLS draws its keys anew, and nothing of it shows"
                 );
@@ -391,8 +393,8 @@ fn wrong_credentials_are_rejected_with_every_method_and_protocol() {
 fn a_busy_server_makes_everybody_wait() {
     // Two requests of 10 ms each at 5 /s: a tenth of the core. At 40 /s it is four fifths, and they queue.
     let settings = "method = \"eap-md5\"\naaa = \"radius\"\n";
-    let calm = run(&format!("{EAP}{settings}"));
-    let busy = run(&format!("{}{settings}", EAP.replace("\"5 /s\"", "\"40 /s\"")));
+    let calm = run_study(&format!("{EAP}{settings}"));
+    let busy = run_study(&format!("{}{settings}", EAP.replace("\"5 /s\"", "\"40 /s\"")));
     assert!((calm["busy.server"] - 0.1).abs() < 0.02, "{}", calm["busy.server"]);
     assert!((busy["busy.server"] - 0.8).abs() < 0.04, "{}", busy["busy.server"]);
     // Without a queue: two round trips and two services, six times over the access link.
@@ -407,11 +409,11 @@ fn connections_cost_memory_and_share_what_a_loss_holds_up() {
     let base = EAP.replace("duration = \"200 s\"", "duration = \"100 s\"\nmemory = true");
     let with = |loss: &str, connections: &str| {
         let text = base.replace("delay = \"10 ms\"", &format!("delay = \"10 ms\"\nloss = \"{loss}\""));
-        run(&format!(
+        run_study(&format!(
             "{text}method = \"eap-md5\"\naaa = \"diameter\"\n[workload.diameter]\nconnections = {connections}\n"
         ))
     };
-    let block = f64::from(usher_sim::tcp::Connection::CONTROL_BLOCK);
+    let block = f64::from(usher_sim::tcp::TcpConnection::CONTROL_BLOCK);
     let [one, many, own] = ["1", "48", "\"per-session\""].map(|c| with("0 %", c));
     assert_eq!((one["connections.server"], one["connections.nas"]), (1.0, 1.0));
     assert_eq!((many["connections.server"], many["connections.nas"]), (48.0, 48.0));
@@ -430,7 +432,7 @@ fn connections_cost_memory_and_share_what_a_loss_holds_up() {
     let [one, many] = ["1", "48"].map(|c| with("5 %", c));
     assert!(one["tcp.blocked"] > 0.05, "{}", one["tcp.blocked"]);
     assert!(many["tcp.blocked"] < one["tcp.blocked"] / 4.0, "{} {}", many["tcp.blocked"], one["tcp.blocked"]);
-    let without = run(&format!("{EAP}method = \"eap-md5\"\naaa = \"radius\"\n"));
+    let without = run_study(&format!("{EAP}method = \"eap-md5\"\naaa = \"radius\"\n"));
     assert!(!without.contains_key("memory.server") && !without.contains_key("connections.server"));
 }
 
@@ -441,7 +443,7 @@ fn a_silent_server_is_a_failure_and_no_reject() {
             EAP.replace("delay = \"10 ms\"", "delay = \"10 ms\"\nloss = \"100 %\"\nimpaired_from = \"5 s\"");
         let text =
             text.replace("duration = \"200 s\"", "warmup = \"10 s\"\nduration = \"20 s\"\ndrain = \"200 s\"");
-        let m = run(&format!("{text}method = \"eap-md5\"\naaa = \"{aaa}\"\n"));
+        let m = run_study(&format!("{text}method = \"eap-md5\"\naaa = \"{aaa}\"\n"));
         assert!(m["started"] > 0.0);
         assert_eq!((m["completed"], m["rejected"], m["failures"]), (0.0, 0.0, 1.0), "{aaa}");
     }
@@ -460,16 +462,16 @@ fn the_delay_over_radius_is_that_of_the_closed_form() {
             "{base}method = \"eap-md5\"\naaa = \"radius\"\n[workload.radius]\nretransmission = {policy}\n"
         );
         let study = Study::parse("test", "test.toml", &text).unwrap_or_else(|faults| panic!("{faults}"));
-        let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+        let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
         let point = &plan.points[0];
-        let expected = usher_theory::value(Form::RadiusDelay, &point.scenario).unwrap();
+        let expected = usher_theory::closed_form_value(ClosedForm::RadiusDelay, &point.scenario).unwrap();
         let means: Vec<f64> = (0..8)
             .map(|r| {
-                let world = World::new(&point.scenario, point.seed(r), &[], None).unwrap();
-                world.run().unwrap().metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
+                let world = ScenarioRun::new(&point.scenario, point.replication_seed(r), &[], None).unwrap();
+                world.run_to_end().unwrap().metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
             })
             .collect();
-        let estimate = usher_observe::stats::Moments::of(means).estimate(0.999);
+        let estimate = usher_observe::stats::SampleMoments::from_values(means).estimate(0.999);
         assert!(estimate.contains(expected), "{expected} outside {estimate:?} with {policy}");
         assert!(estimate.half_width < 0.05 * expected, "{estimate:?} says little");
     }

@@ -1,33 +1,43 @@
 //! What no single value shows about cells.
 
 use super::workloads::of_workload;
-use super::{Check, keys};
-use crate::model::{Cell, Eap};
-use usher_aaa::Method;
-use usher_config::units::Queue;
+use super::{ScenarioCheck, keys};
+use crate::model::{EapWorkload, WimaxCellSettings};
+use usher_aaa::AuthMethod;
+use usher_config::units::QueueCapacity;
 use usher_sim::radio::wimax::ConfigError;
 
-impl Check<'_> {
-    pub(super) fn cells(&mut self) {
+impl ScenarioCheck<'_> {
+    pub(super) fn check_cells(&mut self) {
         let scenario = self.scenario;
         for (name, cell) in scenario.cells.iter() {
             if scenario.links.get(name).is_some() {
-                self.fault(keys!["cells", name], format!("there is a link \"{name}\" as well"));
+                self.add_fault(keys!["cells", name], format!("there is a link \"{name}\" as well"));
             }
-            self.medium(["cells", name, "base_station"], &cell.base_station, &cell.stations, cell.used);
-            self.cell(name, cell);
+            self.check_medium(["cells", name, "base_station"], &cell.base_station, &cell.stations, cell.used);
+            self.check_cell(name, cell);
         }
     }
 
     /// The hosts of a cell or BSS: its `[table, name, key]` names the one in the middle, in whose words it is.
-    pub(super) fn medium(&mut self, [table, name, key]: [&str; 3], base: &str, stations: &str, used: bool) {
-        let both = self.endpoint(base, keys![table, name, key])
-            & self.host(stations, keys![table, name, "stations"]);
+    pub(super) fn check_medium(
+        &mut self,
+        [table, name, key]: [&str; 3],
+        base: &str,
+        stations: &str,
+        used: bool,
+    ) {
+        let both = self.require_endpoint(base, keys![table, name, key])
+            & self.require_host(stations, keys![table, name, "stations"]);
         let what = key.replace('_', " ");
         if both && base == stations {
-            self.fault(keys![table, name, "stations"], format!("\"{base}\" cannot be the {what} as well"));
+            self.add_fault(
+                keys![table, name, "stations"],
+                format!("\"{base}\" cannot be the {what} as well"),
+            );
         } else if both {
-            let (Some((_, bases)), Some((_, members))) = (self.group(base), self.group(stations)) else {
+            let (Some((_, bases)), Some((_, members))) = (self.group_range(base), self.group_range(stations))
+            else {
                 return;
             };
             self.require(
@@ -36,16 +46,16 @@ impl Check<'_> {
                 format!("{bases} {what}s for {members} stations: some would have none"),
             );
             if used {
-                self.join(stations, base);
+                self.join_groups(stations, base);
             }
         }
     }
 
-    fn cell(&mut self, name: &str, cell: &Cell) {
+    fn check_cell(&mut self, name: &str, cell: &WimaxCellSettings) {
         let at = |table: &str, key: &str| keys!["cells", name, table, key];
-        self.mtu(cell.mtu.bytes(), keys!["cells", name, "mtu"]);
+        self.check_mtu(cell.mtu.bytes(), keys!["cells", name, "mtu"]);
         self.require(
-            !matches!(cell.queue, Queue::Bytes(_)),
+            !matches!(cell.queue, QueueCapacity::Bytes(_)),
             keys!["cells", name, "queue"],
             "a cell's queues are counted in packets",
         );
@@ -70,23 +80,23 @@ impl Check<'_> {
             (cell.keys.request_timeout, "keys", "request_timeout"),
             (cell.keys.key_timeout, "keys", "key_timeout"),
         ] {
-            self.positive(time, at(table, key));
+            self.require_positive(time, at(table, key));
         }
         self.require(
             !(cell.entry.done && cell.entry.on_command),
             at("entry", "on_command"),
             "stations cannot be in from the start as well",
         );
-        self.keys(name, cell);
-        match cell.config().check() {
+        self.check_key_exchange(name, cell);
+        match cell.wimax_config().check() {
             Err(why @ ConfigError::FrameTooShort(_)) if !cell.frame.duration.get().is_zero() => {
-                self.fault(at("frame", "duration"), why.to_string());
+                self.add_fault(at("frame", "duration"), why.to_string());
             }
-            Err(why @ ConfigError::NoRoom(part)) => {
-                self.fault(at("frame", &format!("{part}_symbols")), why.to_string());
+            Err(why @ ConfigError::SubframeFull(part)) => {
+                self.add_fault(at("frame", &format!("{part}_symbols")), why.to_string());
             }
             Err(why @ ConfigError::Coverage) => {
-                self.fault(keys!["cells", name, "going_down"], why.to_string());
+                self.add_fault(keys!["cells", name, "going_down"], why.to_string());
             }
             // The rest is reported above, or its type cannot hold it.
             _ => {}
@@ -94,23 +104,23 @@ impl Check<'_> {
     }
 
     /// Keys follow from an authentication by a method that gives some.
-    fn keys(&mut self, name: &str, cell: &Cell) {
+    fn check_key_exchange(&mut self, name: &str, cell: &WimaxCellSettings) {
         if !cell.keys.used {
             return;
         }
         let path = keys!["cells", name, "keys", "used"];
-        let joins = |eap: &Eap| eap.nas == cell.base_station && eap.stations == cell.stations;
+        let joins = |eap: &EapWorkload| eap.nas == cell.base_station && eap.stations == cell.stations;
         let authentication = self.scenario.eap_workloads().find(|(_, eap)| joins(eap));
         match authentication {
             Some((name, eap)) => self.require(
-                eap.method != Method::EapMd5,
+                eap.method != AuthMethod::EapMd5,
                 path,
                 format!(
                     "EAP-MD5 gives no key from which traffic keys could follow: {} = \"eap-tls\" does",
                     of_workload("workload.method", name)
                 ),
             ),
-            None => self.fault(
+            None => self.add_fault(
                 path,
                 format!(
                     "traffic keys follow from an authentication: {} must be of kind \"eap\", with stations = \

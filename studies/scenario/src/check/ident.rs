@@ -1,20 +1,20 @@
 //! What no single value shows of the workload `ident`.
 
-use super::{Check, keys, repeated};
-use crate::model::Ident;
+use super::{ScenarioCheck, find_repeated, keys};
+use crate::model::IdentWorkload;
 use usher_ident::{PORT, UserId};
 use usher_sim::HostId;
 
-impl Check<'_> {
-    pub(super) fn ident(&mut self, ident: &Ident) {
+impl ScenarioCheck<'_> {
+    pub(super) fn check_ident(&mut self, ident: &IdentWorkload) {
         let at = |key: &str| keys!["workload", key];
         let (clients, server) = (&ident.clients, &ident.server);
-        if self.endpoint(clients, at("clients")) & self.endpoint(server, at("server")) {
+        if self.require_endpoint(clients, at("clients")) & self.require_endpoint(server, at("server")) {
             if clients == server {
-                self.fault(at("server"), format!("\"{server}\" cannot be the server as well"));
+                self.add_fault(at("server"), format!("\"{server}\" cannot be the server as well"));
             } else {
-                self.reach(clients, server, at("server"));
-                self.asked(ident);
+                self.check_reachability(clients, server, at("server"));
+                self.check_ident_service(ident);
             }
         }
         self.require(!ident.users.is_empty(), at("users"), "no users; at least one is needed");
@@ -22,41 +22,43 @@ impl Check<'_> {
             let message = format!("\"{}\" is no name that an answer could hold", user.escape_debug());
             self.require(UserId::new(user.as_bytes()).is_ok(), keys!["workload", "users", i], message);
         }
-        for (i, user) in repeated(ident.users.iter().map(String::as_str)) {
-            self.fault(keys!["workload", "users", i], format!("\"{user}\" is there twice"));
+        for (i, user) in find_repeated(ident.users.iter().map(String::as_str)) {
+            self.add_fault(keys!["workload", "users", i], format!("\"{user}\" is there twice"));
         }
-        self.positive(ident.patience, at("patience"));
+        self.require_positive(ident.patience, at("patience"));
     }
 
     /// Whether the service on the clients' hosts, if they run one, hears the server.
-    fn asked(&mut self, ident: &Ident) {
+    fn check_ident_service(&mut self, ident: &IdentWorkload) {
         let scenario = self.scenario;
-        let Ident { clients, server, .. } = ident;
+        let IdentWorkload { clients, server, .. } = ident;
         let Some(loaded) = scenario.ident_service(clients).filter(|_| !self.members.is_empty()) else {
             return;
         };
-        let addresses = scenario.addresses();
-        let first = |name: &str| scenario.numbered().find(|(n, _)| *n == name).map(|(_, first)| first);
+        let addresses = scenario.host_addresses();
+        let first = |name: &str| scenario.numbered_groups().find(|(n, _)| *n == name).map(|(_, first)| first);
         let (Some(of_clients), Some(of_server)) = (first(clients), first(server)) else { return };
         let reached = |member| {
             let host = HostId(of_clients.0 + member);
-            loaded.file.listen.iter().any(|at| at.port() == PORT && addresses.serves(host, at.ip()))
+            loaded.file.listen.iter().any(|at| at.port() == PORT && addresses.is_reachable_at(host, at.ip()))
         };
-        if !(0..scenario.members(clients).unwrap_or(0)).all(reached) {
+        if !(0..scenario.member_count(clients).unwrap_or(0)).all(reached) {
             let message = format!(
                 "what the configuration of \"{clients}\" has for listen cannot be reached from other hosts at port {PORT}, and \
                  the workload needs it: add an address, such as listen = [\"{}\"]",
-                self.anywhere(PORT)
+                self.any_address(PORT)
             );
-            self.fault(keys!["hosts", clients, "config"], message);
+            self.add_fault(keys!["hosts", clients, "config"], message);
         }
-        let askers =
-            (0..scenario.members(server).unwrap_or(0)).map(|n| addresses.of(HostId(of_server.0 + n)));
-        if let Some(asker) = askers.into_iter().find(|asker| loaded.config.policy.of(*asker).is_none()) {
+        let askers = (0..scenario.member_count(server).unwrap_or(0))
+            .map(|n| addresses.address_of(HostId(of_server.0 + n)));
+        if let Some(asker) =
+            askers.into_iter().find(|asker| loaded.config.policy.disclosure_for(*asker).is_none())
+        {
             let message = format!(
                 "no [[asker]] of the configuration of \"{clients}\" is {asker}, an address of \"{server}\"; add one"
             );
-            self.fault(keys!["hosts", clients, "config"], message);
+            self.add_fault(keys!["hosts", clients, "config"], message);
         }
     }
 }

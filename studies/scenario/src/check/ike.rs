@@ -1,38 +1,38 @@
 //! What no single value shows of the workload `ike`.
 
-use super::{Check, keys};
-use crate::model::{CertificateKind, Ike, Reauthentication, Unprotected};
+use super::{ScenarioCheck, keys};
+use crate::model::{CertificateKind, IkeWorkload, ReauthenticationOrder, UnprotectedAction};
 use usher_config::units::Bound;
-use usher_crypto::Version;
+use usher_crypto::TlsVersion;
 use usher_ike::payload::Proposal;
 
-impl Check<'_> {
-    pub(super) fn ike(&mut self, ike: &Ike) {
+impl ScenarioCheck<'_> {
+    pub(super) fn check_ike(&mut self, ike: &IkeWorkload) {
         let at = |key: &str| keys!["workload", key];
         let known = [
-            self.endpoint(&ike.initiators, at("initiators")),
-            self.endpoint(&ike.gateway, at("gateway")),
-            self.endpoint(&ike.server, at("server")),
+            self.require_endpoint(&ike.initiators, at("initiators")),
+            self.require_endpoint(&ike.gateway, at("gateway")),
+            self.require_endpoint(&ike.server, at("server")),
         ];
         let same = |key: &str, host: &str| (at(key), format!("\"{host}\" cannot be this as well"));
         if known == [true; 3] {
             if ike.initiators == ike.gateway {
                 let (path, message) = same("gateway", &ike.gateway);
-                self.fault(path, message);
+                self.add_fault(path, message);
             } else {
-                self.reach(&ike.initiators, &ike.gateway, at("gateway"));
+                self.check_reachability(&ike.initiators, &ike.gateway, at("gateway"));
             }
             if [&ike.initiators, &ike.gateway].contains(&&ike.server) {
                 let (path, message) = same("server", &ike.server);
-                self.fault(path, message);
+                self.add_fault(path, message);
             } else if ike.method.is_eap() {
-                self.reach(&ike.gateway, &ike.server, at("server"));
+                self.check_reachability(&ike.gateway, &ike.server, at("server"));
             }
         }
-        let child = (!ike.is_childless()).then(|| ("child", Proposal::esp(&ike.child)));
-        for (key, read) in [("proposal", Proposal::ike(&ike.proposal))].into_iter().chain(child) {
+        let child = (!ike.is_childless()).then(|| ("child", Proposal::parse_esp(&ike.child)));
+        for (key, read) in [("proposal", Proposal::parse_ike(&ike.proposal))].into_iter().chain(child) {
             if let Err(why) = read {
-                self.fault(at(key), why.to_string());
+                self.add_fault(at(key), why.to_string());
             }
         }
         let of = |key: &str| keys!["workload", "certificates", key];
@@ -50,7 +50,7 @@ impl Check<'_> {
         }
         let ecdsa = certificates.kind == CertificateKind::Ecdsa && ike.method.has_tls();
         self.require(
-            !ecdsa || certificates.version == Version::Tls13,
+            !ecdsa || certificates.version == TlsVersion::Tls13,
             of("version"),
             "a client of 1.2 takes servers with RSA keys alone; take \"1.3\"",
         );
@@ -71,8 +71,8 @@ impl Check<'_> {
                 at("resumption"),
                 "whom an AAA server lets in gets no ticket, since it could not refuse who comes by it",
             );
-            let kept =
-                ike.lifetime.get().is_none() && ike.reauthentication == Reauthentication::MakeBeforeBreak;
+            let kept = ike.lifetime.get().is_none()
+                && ike.reauthentication == ReauthenticationOrder::MakeBeforeBreak;
             self.require(
                 kept,
                 at("resumption"),
@@ -86,17 +86,17 @@ impl Check<'_> {
                 "packets are to go by CHILD_SAs (policy), and there are none: say how they are, or leave policy out",
             );
             self.require(
-                !policy.on_demand || policy.without_sa == Unprotected::Hold,
+                !policy.on_demand || policy.without_sa == UnprotectedAction::Hold,
                 keys!["workload", "policy", "on_demand"],
                 "a packet that is dropped makes nobody authenticate: take without_sa = \"hold\"",
             );
         }
         for (key, time) in times {
-            time.into_iter().for_each(|time| self.positive(time, at(key)));
+            time.into_iter().for_each(|time| self.require_positive(time, at(key)));
         }
-        if let Bound::At(time) = ike.give_up {
-            self.positive(time, at("give_up"));
+        if let Bound::Limited(time) = ike.give_up {
+            self.require_positive(time, at("give_up"));
         }
-        self.retransmission(&ike.radius.retransmission, keys!["workload", "radius", "retransmission"]);
+        self.check_retransmission(&ike.radius.retransmission, keys!["workload", "radius", "retransmission"]);
     }
 }

@@ -1,11 +1,12 @@
 //! What no single value shows about interfaces, BSSs, and the workloads of IEEE 802.21.
 
-use super::{Check, keys};
+use super::{ScenarioCheck, keys};
 use crate::model::{
-    Arrivals, Bss, Handover, LossFrom, Mih, MihFunction, TimingChange, TransportProtocol, message_name,
+    ArrivalSettings, Bss, HandoverWorkload, LossFrom, MihFunction, MihWorkload, TimingChange,
+    TransportProtocol, message_name,
 };
-use usher_config::hint;
-use usher_config::units::{Coordinate, Count, Length, Queue, Switch, Time};
+use usher_config::name_hint;
+use usher_config::units::{Coordinate, Length, PositiveCount, QueueCapacity, Switch, TimeSpan};
 use usher_mih::MessageId;
 use usher_sim::radio::wifi::ConfigError;
 
@@ -17,20 +18,20 @@ const PIECE: u64 = 64;
 /// The largest MIH message: the header's length field has 16 bits.
 const LARGEST: u64 = 8 + 65_535;
 
-impl Check<'_> {
-    pub(super) fn interfaces(&mut self) {
+impl ScenarioCheck<'_> {
+    pub(super) fn check_interfaces(&mut self) {
         let scenario = self.scenario;
         for (name, host) in scenario.hosts.iter() {
             let at = |key: &str| keys!["hosts", name, key];
             let Some(owner) = &host.interface_of else {
                 self.require(
-                    host.moves() || host.spread == Length::default(),
+                    host.is_mobile() || host.spread == Length::default(),
                     at("spread"),
                     "it is along the way, and there is no velocity",
                 );
                 continue;
             };
-            if !self.host(owner, at("interface_of")) {
+            if !self.require_host(owner, at("interface_of")) {
                 continue;
             }
             let of = scenario.hosts.get(owner);
@@ -39,17 +40,17 @@ impl Check<'_> {
                 at("interface_of"),
                 format!("\"{owner}\" is an interface itself"),
             );
-            let members = of.map_or(Count::ONE, |of| of.count);
+            let members = of.map_or(PositiveCount::ONE, |of| of.count);
             self.require(
-                [Count::ONE, members].contains(&host.count),
+                [PositiveCount::ONE, members].contains(&host.count),
                 at("count"),
                 format!("each member of \"{owner}\" has one: leave it out"),
             );
             self.require(host.cpu.is_none(), at("cpu"), format!("the processor is that of \"{owner}\""));
             for (own, key) in [
                 (host.position != <[Coordinate; 2]>::default(), "position"),
-                (host.moves(), "velocity"),
-                (host.departs != Time::default(), "departs"),
+                (host.is_mobile(), "velocity"),
+                (host.departs != TimeSpan::default(), "departs"),
                 (host.spread != Length::default(), "spread"),
             ] {
                 self.require(!own, at(key), format!("it is where \"{owner}\" is"));
@@ -57,22 +58,22 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn bss(&mut self) {
+    pub(super) fn check_bss(&mut self) {
         let scenario = self.scenario;
         for (name, bss) in scenario.bss.iter() {
             if scenario.links.get(name).is_some() || scenario.cells.get(name).is_some() {
-                self.fault(keys!["bss", name], format!("there is a link or cell \"{name}\" as well"));
+                self.add_fault(keys!["bss", name], format!("there is a link or cell \"{name}\" as well"));
             }
-            self.medium(["bss", name, "access_point"], &bss.access_point, &bss.stations, bss.used);
+            self.check_medium(["bss", name, "access_point"], &bss.access_point, &bss.stations, bss.used);
             self.bss_settings(name, bss);
         }
     }
 
     fn bss_settings(&mut self, name: &str, bss: &Bss) {
         let at = |key: &str| keys!["bss", name, key];
-        self.mtu(bss.mtu.bytes(), at("mtu"));
+        self.check_mtu(bss.mtu.bytes(), at("mtu"));
         self.require(
-            !matches!(bss.queue, Queue::Bytes(_)),
+            !matches!(bss.queue, QueueCapacity::Bytes(_)),
             at("queue"),
             "a BSS's queues are counted in packets",
         );
@@ -88,9 +89,9 @@ impl Check<'_> {
             );
         }
         if let Switch::On(interval) = bss.beacons {
-            self.positive(interval, at("beacons"));
+            self.require_positive(interval, at("beacons"));
         }
-        let Err(why) = bss.config().check() else { return };
+        let Err(why) = bss.wifi_config().check() else { return };
         let path = match why {
             // Shares are shares.
             ConfigError::Probability(_) => return,
@@ -101,20 +102,20 @@ impl Check<'_> {
             ConfigError::Beacons => at("beacons"),
             ConfigError::Scan => at("scan"),
         };
-        self.fault(path, why.to_string());
+        self.add_fault(path, why.to_string());
     }
 
-    pub(super) fn mih(&mut self, mih: &Mih) {
+    pub(super) fn check_mih(&mut self, mih: &MihWorkload) {
         let at = |key: &str| keys!["workload", key];
-        if self.endpoint(&mih.mn, at("mn")) & self.endpoint(&mih.pos, at("pos")) {
+        if self.require_endpoint(&mih.mn, at("mn")) & self.require_endpoint(&mih.pos, at("pos")) {
             if mih.mn == mih.pos {
-                self.fault(at("pos"), format!("\"{}\" cannot be the point of service as well", mih.pos));
+                self.add_fault(at("pos"), format!("\"{}\" cannot be the point of service as well", mih.pos));
             } else {
-                self.reach(&mih.mn, &mih.pos, at("pos"));
+                self.check_reachability(&mih.mn, &mih.pos, at("pos"));
             }
         }
-        if let Arrivals::Closed { .. } = mih.arrivals {
-            self.fault(
+        if let ArrivalSettings::Closed { .. } = mih.arrivals {
+            self.add_fault(
                 keys!["workload", "arrivals", "kind"],
                 "MIH transactions do not wait for earlier ones: \"poisson\" or \"constant\"",
             );
@@ -139,15 +140,15 @@ impl Check<'_> {
                 format!("{size} B is not between {SMALLEST} B and {LARGEST} B"),
             );
         }
-        self.function(mih.function());
+        self.check_mih_function(mih.mih_function());
     }
 
-    pub(super) fn handover(&mut self, handover: &Handover) {
+    pub(super) fn check_handover(&mut self, handover: &HandoverWorkload) {
         let at = |key: &str| keys!["workload", key];
-        let Handover { mn, wlan, wimax, pos, target, correspondent, .. } = handover;
-        let mut known = self.endpoint(mn, at("mn"));
+        let HandoverWorkload { mn, wlan, wimax, pos, target, correspondent, .. } = handover;
+        let mut known = self.require_endpoint(mn, at("mn"));
         for (interface, key) in [(wlan, "wlan"), (wimax, "wimax")] {
-            let own = self.host(interface, at(key));
+            let own = self.require_host(interface, at(key));
             let of = self.scenario.hosts.get(interface).and_then(|host| host.interface_of.as_ref());
             self.require(
                 !own || of == Some(mn),
@@ -162,19 +163,19 @@ impl Check<'_> {
             format!("\"{wimax}\" cannot be the other interface as well"),
         );
         for (name, key) in [(pos, "pos"), (target, "target"), (correspondent, "correspondent")] {
-            let there = self.endpoint(name, at(key));
+            let there = self.require_endpoint(name, at(key));
             let other = name != mn;
             self.require(other, at(key), format!("\"{name}\" cannot be that as well"));
             known &= there && other;
         }
         self.require(pos != target, at("target"), format!("\"{target}\" is the network that is left"));
         if known {
-            self.reach(wlan, pos, at("pos"));
-            self.reach(wimax, target, at("target"));
-            self.reach(wlan, correspondent, at("correspondent"));
-            self.reach(wimax, correspondent, at("correspondent"));
-            self.reach(pos, target, at("target"));
-            let members = |name| self.scenario.members(name).unwrap_or(1);
+            self.check_reachability(wlan, pos, at("pos"));
+            self.check_reachability(wimax, target, at("target"));
+            self.check_reachability(wlan, correspondent, at("correspondent"));
+            self.check_reachability(wimax, correspondent, at("correspondent"));
+            self.check_reachability(pos, target, at("target"));
+            let members = |name| self.scenario.member_count(name).unwrap_or(1);
             let (nodes, ends) = (members(mn), members(correspondent));
             self.require(
                 nodes == ends,
@@ -188,7 +189,7 @@ impl Check<'_> {
             let message = |interface, of| format!("\"{interface}\" is no station of a {of} that is in use");
             self.require(bss.is_some(), at("wlan"), message(wlan, "BSS"));
             self.require(cell.is_some(), at("wimax"), message(wimax, "cell"));
-            let members = |name: &str| self.scenario.members(name).unwrap_or(1);
+            let members = |name: &str| self.scenario.member_count(name).unwrap_or(1);
             let (here, there) = (members(pos), members(target));
             let attached = [bss.map(|(_, b)| &b.access_point), cell.map(|(_, c)| &c.base_station)];
             let shared = attached.into_iter().flatten().all(|name| here % members(name) == 0);
@@ -203,19 +204,19 @@ impl Check<'_> {
                 "each point of service needs all its nodes at one access point and one base station",
             );
         }
-        self.positive(handover.application.interval, keys!["workload", "application", "interval"]);
+        self.require_positive(handover.application.interval, keys!["workload", "application", "interval"]);
         let size = handover.application.size.bytes();
         self.require(
             (4..=65_000).contains(&size),
             keys!["workload", "application", "size"],
             format!("{size} B is not between 4 B and 65000 B"),
         );
-        self.positive(handover.retry, at("retry"));
-        self.function(handover.function());
+        self.require_positive(handover.retry, at("retry"));
+        self.check_mih_function(handover.mih_function());
     }
 
     /// The settings of MIH functions.
-    pub(super) fn function(&mut self, function: MihFunction<'_>) {
+    pub(super) fn check_mih_function(&mut self, function: MihFunction<'_>) {
         let at = |key: &str| keys!["workload", key];
         let largest = match function.transport {
             TransportProtocol::Udp => 65_507,
@@ -233,13 +234,13 @@ impl Check<'_> {
             path
         };
         if let Switch::On(time) = function.transaction {
-            self.positive(time, at("transaction"));
+            self.require_positive(time, at("transaction"));
         }
-        let common = function.timing.common();
-        self.positive(common.retransmission, timing(&[], "retransmission"));
-        self.tries(common.retransmissions, timing(&[], "retransmissions"));
+        let common = function.timing.common_timing();
+        self.require_positive(common.retransmission, timing(&[], "retransmission"));
+        self.check_tries(common.retransmissions, timing(&[], "retransmissions"));
         if let Switch::On(response) = common.response {
-            self.positive(response, timing(&[], "response"));
+            self.require_positive(response, timing(&[], "response"));
         }
         let services = function.timing.by_service.iter();
         let services = services.filter_map(|(name, change)| Some(("by_service", name, change?)));
@@ -247,28 +248,31 @@ impl Check<'_> {
         for name in function.timing.by_message.names() {
             let known = MessageId::ALL.iter().map(|id| message_name(*id));
             if known.clone().all(|message| message != name) {
-                let near = hint(name, known);
-                self.fault(timing(&["by_message"], name), format!("there is no message \"{name}\"{near}"));
+                let near = name_hint(name, known);
+                self.add_fault(
+                    timing(&["by_message"], name),
+                    format!("there is no message \"{name}\"{near}"),
+                );
             }
         }
         for (table, name, change) in services.chain(messages) {
-            self.change(change, |key| timing(&[table, name], key));
+            self.check_timing_change(change, |key| timing(&[table, name], key));
         }
     }
 
-    fn change(&mut self, change: &TimingChange, at: impl Fn(&str) -> Vec<String>) {
+    fn check_timing_change(&mut self, change: &TimingChange, at: impl Fn(&str) -> Vec<String>) {
         if let Some(time) = change.retransmission {
-            self.positive(time, at("retransmission"));
+            self.require_positive(time, at("retransmission"));
         }
         if let Some(n) = change.retransmissions {
-            self.tries(n, at("retransmissions"));
+            self.check_tries(n, at("retransmissions"));
         }
         if let Some(Switch::On(time)) = change.response {
-            self.positive(time, at("response"));
+            self.require_positive(time, at("response"));
         }
     }
 
-    fn tries(&mut self, n: u32, path: Vec<String>) {
+    fn check_tries(&mut self, n: u32, path: Vec<String>) {
         self.require(n <= 255, path, format!("{n} is above 255"));
     }
 }

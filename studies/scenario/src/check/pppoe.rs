@@ -1,24 +1,26 @@
 //! What no single value shows of the workload `pppoe`.
 
-use super::{Check, keys};
-use crate::model::Pppoe;
+use super::{ScenarioCheck, keys};
+use crate::model::PppoeWorkload;
 use usher_config::units::Bound;
 
 /// Octets of the longest IP packet of a session, without another agreement (RFC 2516 §7).
 const LONGEST: u64 = 1492;
 
-impl Check<'_> {
-    pub(super) fn pppoe(&mut self, pppoe: &Pppoe) {
+impl ScenarioCheck<'_> {
+    pub(super) fn check_pppoe(&mut self, pppoe: &PppoeWorkload) {
         let at = |key: &str| keys!["workload", key];
         let (stations, concentrator) = (&pppoe.stations, &pppoe.concentrator);
-        if self.endpoint(stations, at("stations")) & self.endpoint(concentrator, at("concentrator")) {
+        if self.require_endpoint(stations, at("stations"))
+            & self.require_endpoint(concentrator, at("concentrator"))
+        {
             if stations == concentrator {
-                self.fault(
+                self.add_fault(
                     at("concentrator"),
                     format!("\"{concentrator}\" cannot be the concentrator as well"),
                 );
             } else {
-                self.access(pppoe);
+                self.check_access_link(pppoe);
             }
         }
         self.require(
@@ -35,24 +37,24 @@ impl Check<'_> {
             at("user"),
             "a user's name has 1 to 245 octets, with room for a number".to_owned(),
         );
-        self.positive(pppoe.discovery, at("discovery"));
+        self.require_positive(pppoe.discovery, at("discovery"));
         let times = [("hold", pppoe.hold.get()), ("keepalive", pppoe.keepalive.get())];
         for (key, time) in times {
-            time.into_iter().for_each(|time| self.positive(time, at(key)));
+            time.into_iter().for_each(|time| self.require_positive(time, at(key)));
         }
-        if let Bound::At(time) = pppoe.give_up {
-            self.positive(time, at("give_up"));
+        if let Bound::Limited(time) = pppoe.give_up {
+            self.require_positive(time, at("give_up"));
         }
     }
 
     /// Frames go by the first port of a station: cells come first, then links in the file's order.
-    fn access(&mut self, pppoe: &Pppoe) {
+    fn check_access_link(&mut self, pppoe: &PppoeWorkload) {
         let at = keys!["workload", "concentrator"];
         let scenario = self.scenario;
         let (stations, concentrator) = (&pppoe.stations, &pppoe.concentrator);
         let cell = scenario.cells_in_use().find(|(_, cell)| cell.stations == *stations);
         if let Some((name, _)) = cell {
-            return self.fault(
+            return self.add_fault(
                 at,
                 format!(
                     "frames of PPPoE do not go by the 802.16 cell \"{name}\": take a link or an 802.11 cell"
@@ -60,7 +62,7 @@ impl Check<'_> {
             );
         }
         if let Some((name, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == *stations) {
-            self.fits(pppoe, bss.mtu.bytes(), keys!["bss", name, "mtu"]);
+            self.check_session_mtu(pppoe, bss.mtu.bytes(), keys!["bss", name, "mtu"]);
             self.require(
                 bss.access_point == *concentrator,
                 at,
@@ -73,17 +75,18 @@ impl Check<'_> {
         }
         let first = scenario.links.iter().find(|(_, link)| link.between.contains(stations));
         let Some((name, link)) = first else {
-            return self.fault(at, format!("\"{stations}\" have no link: join them with \"{concentrator}\""));
+            return self
+                .add_fault(at, format!("\"{stations}\" have no link: join them with \"{concentrator}\""));
         };
         self.require(
             link.between.contains(concentrator),
             at,
             format!("the first link of \"{stations}\", \"{name}\", does not lead to \"{concentrator}\", and frames are not forwarded"),
         );
-        self.fits(pppoe, link.mtu.bytes(), keys!["links", name, "mtu"]);
+        self.check_session_mtu(pppoe, link.mtu.bytes(), keys!["links", name, "mtu"]);
     }
 
-    fn fits(&mut self, pppoe: &Pppoe, mtu: u64, at: Vec<String>) {
+    fn check_session_mtu(&mut self, pppoe: &PppoeWorkload, mtu: u64, at: Vec<String>) {
         self.require(
             mtu <= LONGEST || !pppoe.used,
             at,

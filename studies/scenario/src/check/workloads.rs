@@ -1,25 +1,25 @@
 //! What is wrong with the workloads of a study, each by itself and beside the others.
 
-use super::{Check, keys};
-use crate::model::{Aaa, Eap, Ike, TransportProtocol, Workload};
+use super::{ScenarioCheck, keys};
+use crate::model::{EapWorkload, IkeWorkload, NasAaaProtocol, TransportProtocol, Workload};
 use crate::ports;
-use crate::services::{Kind, Service};
+use crate::services::{HostService, ServiceKind};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use usher_aaa_config::Carrier;
+use usher_aaa_config::ListenTransport;
 use usher_sim::HostId;
 
 /// The most characters of a workload's name, which is part of those that its hosts give themselves.
 const LONGEST_NAME: usize = 32;
 
 /// A port at which a workload's own server listens: the setting that names its host, the host, the protocol and the number.
-type Listener<'a> = (&'static str, &'a str, TransportProtocol, u16);
+type ServerPort<'a> = (&'static str, &'a str, TransportProtocol, u16);
 
 /// Who listens at a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner<'a> {
+enum PortOwner<'a> {
     /// A service of the host.
-    Service(Kind),
+    Service(ServiceKind),
     /// The server of a workload.
     Workload(&'a str),
 }
@@ -29,14 +29,13 @@ pub(super) fn of_workload(text: &str, name: &str) -> String {
     if name.is_empty() { text.to_owned() } else { text.replace("workload.", &format!("workloads.{name}.")) }
 }
 
-impl Check<'_> {
-    pub(super) fn workloads(&mut self) {
+impl ScenarioCheck<'_> {
+    pub(super) fn check_workloads(&mut self) {
         let scenario = self.scenario;
         match (&scenario.workload, scenario.workloads.names().next()) {
-            (None, None) => {
-                self.fault(keys!["workload"], "nobody says anything: write [workload], or [workloads.NAME]")
-            }
-            (Some(_), Some(name)) => self.fault(
+            (None, None) => self
+                .add_fault(keys!["workload"], "nobody says anything: write [workload], or [workloads.NAME]"),
+            (Some(_), Some(name)) => self.add_fault(
                 keys!["workload"],
                 format!("there is [workloads.{name}] as well: give this one a name too, as [workloads.NAME]"),
             ),
@@ -46,19 +45,19 @@ impl Check<'_> {
             let before = self.findings.len();
             name.clone_into(&mut self.workload);
             match workload {
-                Workload::Eap(eap) => self.eap(eap),
-                Workload::Dialogue(dialogue) => self.dialogue(dialogue),
-                Workload::Ident(ident) => self.ident(ident),
-                Workload::Ike(ike) => self.ike(ike),
-                Workload::Mih(mih) => self.mih(mih),
-                Workload::Handover(handover) => self.handover(handover),
-                Workload::Pppoe(pppoe) => self.pppoe(pppoe),
+                Workload::Eap(eap) => self.check_eap(eap),
+                Workload::Dialogue(dialogue) => self.check_dialogue(dialogue),
+                Workload::Ident(ident) => self.check_ident(ident),
+                Workload::Ike(ike) => self.check_ike(ike),
+                Workload::Mih(mih) => self.check_mih(mih),
+                Workload::Handover(handover) => self.check_handover(handover),
+                Workload::Pppoe(pppoe) => self.check_pppoe(pppoe),
             }
             if let Some(arrivals) = workload.arrivals() {
                 // Packets begin what is on demand.
-                let policy = |ike: &Ike| ike.policy.as_ref().is_some_and(|policy| policy.on_demand);
+                let policy = |ike: &IkeWorkload| ike.policy.as_ref().is_some_and(|policy| policy.on_demand);
                 let on_demand = matches!(workload, Workload::Ike(ike) if policy(ike));
-                self.arrivals(arrivals, !on_demand);
+                self.check_arrivals(arrivals, !on_demand);
             }
             // They are of the sole workload.
             for (path, _) in self.findings.iter_mut().skip(before).filter(|_| !name.is_empty()) {
@@ -75,19 +74,19 @@ impl Check<'_> {
                 format!("\"{name}\" is not of at most {LONGEST_NAME} letters, digits and \"-\""),
             );
         }
-        self.ports();
-        self.frames();
+        self.check_ports();
+        self.check_frames();
     }
 
     /// A port is one server's.
-    fn ports(&mut self) {
+    fn check_ports(&mut self) {
         let scenario = self.scenario;
-        let mut taken: BTreeMap<(&str, &str, u16), Owner<'_>> = BTreeMap::new();
+        let mut taken: BTreeMap<(&str, &str, u16), PortOwner<'_>> = BTreeMap::new();
         for (host, services) in scenario.services.iter() {
             let served: Vec<_> = services.iter().flat_map(|service| self.served_at(host, service)).collect();
             for (kind, transport, port) in served {
-                let before = *taken.entry((host, transport.name(), port)).or_insert(Owner::Service(kind));
-                if let Owner::Service(first) = before
+                let before = *taken.entry((host, transport.name(), port)).or_insert(PortOwner::Service(kind));
+                if let PortOwner::Service(first) = before
                     && first != kind
                 {
                     let message = format!(
@@ -96,25 +95,25 @@ impl Check<'_> {
                         transport.name().to_uppercase(),
                         kind.name()
                     );
-                    self.fault(keys!["hosts", host, "runs"], message);
+                    self.add_fault(keys!["hosts", host, "runs"], message);
                 }
             }
         }
         for (name, workload) in scenario.all_workloads() {
-            for (key, host, transport, port) in self.listeners(workload) {
-                let own = Owner::Workload(name);
+            for (key, host, transport, port) in self.server_ports(workload) {
+                let own = PortOwner::Workload(name);
                 let before = *taken.entry((host, transport.name(), port)).or_insert(own);
                 let whose = match before {
-                    Owner::Workload(first) if first == name => continue,
-                    Owner::Workload(first) => format!("has a server of \"{first}\""),
-                    Owner::Service(kind) => format!("runs \"{}\"", kind.name()),
+                    PortOwner::Workload(first) if first == name => continue,
+                    PortOwner::Workload(first) => format!("has a server of \"{first}\""),
+                    PortOwner::Service(kind) => format!("runs \"{}\"", kind.name()),
                 };
                 let transport = transport.name().to_uppercase();
                 let path = match name {
                     "" => keys!["workload", key],
                     _ => keys!["workloads", name, key],
                 };
-                self.fault(
+                self.add_fault(
                     path,
                     format!(
                         "\"{host}\" {whose} at {transport} port {port} already, and this workload's would be there too: name \
@@ -126,68 +125,73 @@ impl Check<'_> {
     }
 
     /// Where a service of a host listens for others.
-    fn served_at(&self, host: &str, service: &Service) -> Vec<(Kind, TransportProtocol, u16)> {
+    fn served_at(&self, host: &str, service: &HostService) -> Vec<(ServiceKind, TransportProtocol, u16)> {
         let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
         let (kind, all) = match service {
-            Service::Aaa(loaded) => {
+            HostService::Aaa(loaded) => {
                 let of = |carrier| match carrier {
-                    Carrier::Udp(_) => udp,
-                    Carrier::Tcp(_) | Carrier::Tls(_) => tcp,
-                    Carrier::Sctp(_) => TransportProtocol::Sctp,
+                    ListenTransport::Udp(_) => udp,
+                    ListenTransport::Tcp(_) | ListenTransport::Tls(_) => tcp,
+                    ListenTransport::Sctp(_) => TransportProtocol::Sctp,
                 };
-                let all = usher_aaa_config::listening(&loaded.file.listen);
+                let all = usher_aaa_config::listen_bindings(&loaded.file.listen);
                 (
-                    Kind::Aaa,
+                    ServiceKind::Aaa,
                     all.iter().map(|binding| (of(binding.carrier), binding.address)).collect::<Vec<_>>(),
                 )
             }
-            Service::Concentrator(loaded) => {
+            HostService::Concentrator(loaded) => {
                 let ident = loaded.file.ident.iter().flat_map(|ident| &ident.listen);
                 let dynamic = loaded.file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
                 let dynamic = dynamic.map(|dynamic| (udp, dynamic.listen));
-                (Kind::Concentrator, ident.map(|address| (tcp, *address)).chain(dynamic).collect())
+                (ServiceKind::Concentrator, ident.map(|address| (tcp, *address)).chain(dynamic).collect())
             }
-            Service::Ident(loaded) => {
-                (Kind::Ident, loaded.file.listen.iter().map(|address| (tcp, *address)).collect())
+            HostService::Ident(loaded) => {
+                (ServiceKind::Ident, loaded.file.listen.iter().map(|address| (tcp, *address)).collect())
             }
-            Service::Ike(loaded) => {
-                let all = usher_gateway::config::listening(&loaded.file);
-                (Kind::Ike, all.into_iter().map(|(_, address)| (udp, address)).collect())
+            HostService::Ike(loaded) => {
+                let all = usher_gateway::config::listen_sockets(&loaded.file);
+                (ServiceKind::Ike, all.into_iter().map(|(_, address)| (udp, address)).collect())
             }
-            Service::Mih(loaded) => {
+            HostService::Mih(loaded) => {
                 let listen = &loaded.file.listen;
                 let of = |transport, all: &[SocketAddr]| {
                     all.iter().map(|address| (transport, *address)).collect::<Vec<_>>()
                 };
-                (Kind::Mih, [of(udp, &listen.udp), of(tcp, &listen.tcp)].concat())
+                (ServiceKind::Mih, [of(udp, &listen.udp), of(tcp, &listen.tcp)].concat())
             }
         };
         // Too many hosts were reported, and are not gone through.
-        let first =
-            self.scenario.numbered().find(|(name, _)| *name == host).filter(|_| !self.members.is_empty());
+        let first = self
+            .scenario
+            .numbered_groups()
+            .find(|(name, _)| *name == host)
+            .filter(|_| !self.members.is_empty());
         let Some((_, first)) = first else { return Vec::new() };
-        let (addresses, members) = (self.scenario.addresses(), self.scenario.members(host).unwrap_or(0));
-        let reached =
-            |ip| (0..members).any(|member| addresses.serves(HostId(first.0.saturating_add(member)), ip));
+        let (addresses, members) =
+            (self.scenario.host_addresses(), self.scenario.member_count(host).unwrap_or(0));
+        let reached = |ip| {
+            (0..members).any(|member| addresses.is_reachable_at(HostId(first.0.saturating_add(member)), ip))
+        };
         let reached = all.into_iter().filter(|(_, address)| reached(address.ip()));
         reached.map(|(transport, address)| (kind, transport, address.port())).collect()
     }
 
     /// Where a workload's own servers listen.
-    fn listeners<'a>(&self, workload: &'a Workload) -> Vec<Listener<'a>> {
+    fn server_ports<'a>(&self, workload: &'a Workload) -> Vec<ServerPort<'a>> {
         let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
         match workload {
             Workload::Eap(eap) if self.scenario.aaa_service(&eap.server).is_some() => Vec::new(),
             Workload::Eap(eap) => {
                 let server = |transport, port| ("server", eap.server.as_str(), transport, port);
                 match eap.aaa {
-                    Aaa::Radius if eap.accounting.used => {
+                    NasAaaProtocol::Radius if eap.accounting.used => {
                         vec![server(udp, ports::RADIUS), server(udp, ports::ACCOUNTING)]
                     }
-                    Aaa::Radius => vec![server(udp, ports::RADIUS)],
-                    Aaa::Radsec => vec![server(tcp, ports::RADSEC)],
-                    Aaa::Diameter if eap.inside_tls() => vec![server(tcp, ports::DIAMETER_TLS)],
-                    Aaa::Diameter => vec![server(eap.diameter.transport, ports::DIAMETER)],
+                    NasAaaProtocol::Radius => vec![server(udp, ports::RADIUS)],
+                    NasAaaProtocol::Radsec => vec![server(tcp, ports::RADSEC)],
+                    NasAaaProtocol::Diameter if eap.inside_tls() => vec![server(tcp, ports::DIAMETER_TLS)],
+                    NasAaaProtocol::Diameter => vec![server(eap.diameter.transport, ports::DIAMETER)],
                 }
             }
             Workload::Dialogue(dialogue) => {
@@ -222,24 +226,24 @@ impl Check<'_> {
     }
 
     /// What travels between stations and NAS are frames, and those of a host are one workload's.
-    fn frames(&mut self) {
+    fn check_frames(&mut self) {
         let sessions: Vec<(&str, &str)> =
             self.scenario.pppoe_workloads().map(|(name, pppoe)| (name, &*pppoe.stations)).collect();
         for (i, (name, stations)) in sessions.iter().enumerate() {
             if sessions.iter().take(i).any(|(_, other)| other == stations) {
-                self.fault(
+                self.add_fault(
                     keys!["workloads", name, "stations"],
                     format!("\"{stations}\" have sessions by another workload already: a host's frames are one workload's"),
                 );
             }
         }
-        let framed: Vec<(&str, &Eap)> = self.scenario.eap_workloads().collect();
+        let framed: Vec<(&str, &EapWorkload)> = self.scenario.eap_workloads().collect();
         for (i, (name, eap)) in framed.iter().enumerate() {
-            let local = |eap: &Eap| eap.stations == eap.nas;
+            let local = |eap: &EapWorkload| eap.stations == eap.nas;
             for (first, other) in framed.iter().take(i).filter(|(_, other)| !(local(eap) && local(other))) {
                 for (key, host) in [("stations", &eap.stations), ("nas", &eap.nas)] {
                     if [&other.stations, &other.nas].contains(&host) {
-                        self.fault(
+                        self.add_fault(
                             keys!["workloads", name, key],
                             format!(
                                 "\"{host}\" hears the frames of \"{first}\", and a host's frames are one workload's: name \

@@ -1,22 +1,22 @@
 //! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
 
-use crate::Form;
+use crate::ClosedForm;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
-use usher_config::units::{Count, Share};
-use usher_config::{Ordered, Value, named};
+use usher_config::units::{Percentage, PositiveCount};
+use usher_config::{ConfigValue, OrderedMap, named};
 
-fn form<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Form>, D::Error> {
+fn form<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClosedForm>, D::Error> {
     named::read(deserializer).map(Some)
 }
 
 /// Something that is varied: a setting over values, or a named choice between bundles of settings.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Axis {
+pub struct StudyAxis {
     /// The name by which figures, rows and `--set` know it.
     pub name: String,
     /// What figures call it; without it, its name.
@@ -29,18 +29,18 @@ pub struct Axis {
     pub set: OneOrMore,
     /// The values.
     #[serde(default)]
-    pub values: Vec<Value>,
+    pub values: Vec<ConfigValue>,
     /// Instead of `set` and `values`: named bundles of settings by path.
     #[serde(default)]
-    pub cases: Ordered<Case>,
+    pub cases: OrderedMap<SettingBundle>,
     /// The values (or names of cases) of `--quick`; without them, all.
-    pub quick: Option<Vec<Value>>,
+    pub quick: Option<Vec<ConfigValue>>,
     /// The values (or names of cases) of `--full`; without them, all.
-    pub full: Option<Vec<Value>>,
+    pub full: Option<Vec<ConfigValue>>,
     /// The values (or names of cases) of `--sensitivity`; without them, all.
-    pub sensitivity: Option<Vec<Value>>,
+    pub sensitivity: Option<Vec<ConfigValue>>,
     /// The values (or names of cases) of `--on lab`; without them, all.
-    pub lab: Option<Vec<Value>>,
+    pub lab: Option<Vec<ConfigValue>>,
     /// From a value on, another precision is enough.
     pub relax: Option<Relax>,
     /// Points that differ only in this axis share their chance, so that what differs between them is due to
@@ -49,7 +49,7 @@ pub struct Axis {
     pub common_random_numbers: bool,
 }
 
-impl Axis {
+impl StudyAxis {
     /// What figures call it.
     pub fn label(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
@@ -61,16 +61,16 @@ impl Axis {
 #[serde(deny_unknown_fields)]
 pub struct Relax {
     /// At this value of the axis and those above it.
-    pub from: Value,
+    pub from: ConfigValue,
     /// In place of `run.replications.precision`, where it is the larger one.
-    pub precision: Share,
+    pub precision: Percentage,
 }
 
 /// A setting that the study's source leaves open, with other values that it might have: `--sensitivity` runs the
 /// study with each of them in place of its default.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Choice {
+pub struct StudyChoice {
     /// A short name.
     pub name: String,
     /// What tables call it.
@@ -79,11 +79,11 @@ pub struct Choice {
     #[serde(default)]
     pub default: String,
     /// The other values: named bundles of settings by path.
-    pub cases: Ordered<Case>,
+    pub cases: OrderedMap<SettingBundle>,
 }
 
 /// A named bundle of settings: paths and their values.
-pub type Case = Ordered<Value>;
+pub type SettingBundle = OrderedMap<ConfigValue>;
 
 /// One name or path, or several.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -91,8 +91,8 @@ pub struct OneOrMore(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for OneOrMore {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Texts;
-        impl<'de> Visitor<'de> for Texts {
+        struct TextsVisitor;
+        impl<'de> Visitor<'de> for TextsVisitor {
             type Value = OneOrMore;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text, or an array of texts")
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for OneOrMore {
                 Ok(OneOrMore(several))
             }
         }
-        deserializer.deserialize_any(Texts)
+        deserializer.deserialize_any(TextsVisitor)
     }
 }
 
@@ -127,7 +127,7 @@ impl JsonSchema for OneOrMore {
 /// A table that says, for each combination of the other axes' values, which value of one axis does best.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Recommendation {
+pub struct StudyRecommendation {
     /// Its heading.
     pub title: String,
     /// What it shows, in a sentence or two.
@@ -137,29 +137,29 @@ pub struct Recommendation {
     pub choose: OneOrMore,
     /// Axes held at one value or at several: what has another value is not compared.
     #[serde(default, rename = "where")]
-    pub filter: Ordered<Value>,
+    pub filter: OrderedMap<ConfigValue>,
     /// The metric that should be small.
     pub metric: String,
     /// What a value must keep to be recommended at all.
-    pub limit: Option<Limit>,
+    pub limit: Option<MetricLimit>,
 }
 
 /// What a metric's mean must keep: `most`, `least`, or both.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Limit {
+pub struct MetricLimit {
     /// The metric.
     pub metric: String,
     /// The most that it may be, with the metric's unit: `"5 s"`; of a share `"1 %"`, of a plain number a number.
-    pub most: Option<Value>,
+    pub most: Option<ConfigValue>,
     /// The least that it may be, written likewise.
-    pub least: Option<Value>,
+    pub least: Option<ConfigValue>,
 }
 
 /// A drawing of one metric over an axis, or over another metric.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Figure {
+pub struct StudyFigure {
     /// A short name, also its file's.
     pub name: String,
     /// Its heading.
@@ -186,13 +186,13 @@ pub struct Figure {
     /// Axes held at one value or at several; of other axes every value is drawn, and each must be `x`, in
     /// `series` or here, unless it has one value.
     #[serde(default, rename = "where")]
-    pub filter: Ordered<Value>,
+    pub filter: OrderedMap<ConfigValue>,
     /// What stands for a point's replications.
     #[serde(default)]
-    pub statistic: Statistic,
+    pub statistic: PointStatistic,
     /// What others measured of the same, drawn beside the results.
     #[serde(default)]
-    pub reference: Vec<Reference>,
+    pub reference: Vec<ReferenceSeries>,
     /// A logarithmic scale to the right.
     #[serde(default)]
     pub log_x: bool,
@@ -201,10 +201,10 @@ pub struct Figure {
     pub log_y: bool,
     /// The closed form drawn beside the results.
     #[serde(default, deserialize_with = "form")]
-    #[schemars(schema_with = "named::schema::<Form>")]
-    pub analytic: Option<Form>,
+    #[schemars(schema_with = "named::schema::<ClosedForm>")]
+    pub analytic: Option<ClosedForm>,
     /// What is fitted to each curve's points, which are not joined then.
-    pub fit: Option<Fit>,
+    pub fit: Option<CurveFit>,
     /// Identifiers of the published statements that the figure is held against.
     #[serde(default)]
     pub claims: Vec<String>,
@@ -236,7 +236,7 @@ impl FigureKind {
 /// What is fitted to the points of a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fit {
+pub enum CurveFit {
     /// The line of least squares through their means.
     Line,
 }
@@ -244,7 +244,7 @@ pub enum Fit {
 /// What stands for the replications of a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Statistic {
+pub enum PointStatistic {
     /// Their mean, with Student's interval.
     #[default]
     Mean,
@@ -256,7 +256,7 @@ pub enum Statistic {
 /// A series that others measured.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Reference {
+pub struct ReferenceSeries {
     /// What the legend calls it, such as `"ns-2, Diameter/TCP"`.
     pub name: String,
     /// Where it comes from, in a sentence that stands under the figure.
@@ -271,13 +271,13 @@ pub struct Reference {
 #[serde(deny_unknown_fields)]
 pub struct ReferencePoint {
     /// Its value of the figure's axis, such as `"5 %"`.
-    pub x: Value,
+    pub x: ConfigValue,
     /// What was measured there, such as `"0.31 s"`; a plain number where the metric has no unit.
-    pub y: Value,
+    pub y: ConfigValue,
     /// The interval's lower end, written like `y`.
-    pub low: Option<Value>,
+    pub low: Option<ConfigValue>,
     /// The interval's upper end.
-    pub high: Option<Value>,
+    pub high: Option<ConfigValue>,
     /// How many replications it rests on.
-    pub n: Option<Count>,
+    pub n: Option<PositiveCount>,
 }

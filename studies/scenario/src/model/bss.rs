@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::units::{Count, Length, Queue, Share, Size, Switch, Time};
+use usher_config::units::{ByteSize, Length, Percentage, PositiveCount, QueueCapacity, Switch, TimeSpan};
 use usher_core::Duration;
 use usher_sim::radio::wifi::{self, WifiConfig};
 
@@ -28,10 +28,10 @@ pub struct Bss {
     pub basic_rate: WifiRate,
     /// The preamble and header of the physical layer.
     #[serde(default)]
-    pub preamble: Preamble,
+    pub preamble: WifiPreamble,
     /// The slot. An 802.11g cell without stations of 802.11b has `"short"`, with `cw_min = 15` and acknowledgements by OFDM.
     #[serde(default)]
-    pub slot: Slot,
+    pub slot: WifiSlot,
     /// How often the MAC sends a frame again before it drops it.
     #[serde(default = "retransmissions")]
     pub retransmissions: u32,
@@ -43,7 +43,7 @@ pub struct Bss {
     pub cw_max: u32,
     /// Share of frames that are not received, at each try of the MAC, which repeats them.
     #[serde(default)]
-    pub frame_loss: Share,
+    pub frame_loss: Percentage,
     /// From when on frames are lost so.
     #[serde(default)]
     pub frame_loss_from: LossFrom,
@@ -52,7 +52,7 @@ pub struct Bss {
     pub frame_loss_of: FrameLoss,
     /// Share of packets that are lost for good, beyond what the MAC repeats, in each direction.
     #[serde(default)]
-    pub packet_loss: Share,
+    pub packet_loss: Percentage,
     /// From when on packets are lost so.
     #[serde(default)]
     pub packet_loss_from: LossFrom,
@@ -64,25 +64,25 @@ pub struct Bss {
     pub going_down: Length,
     /// The interval of beacons; `"off"` sends none, and stations know by themselves when they come and leave.
     #[serde(default = "beacons")]
-    pub beacons: Switch<Time>,
+    pub beacons: Switch<TimeSpan>,
     /// After so many missed beacons a station's link is down.
     #[serde(default = "beacons_missed")]
-    pub beacons_missed: Count,
+    pub beacons_missed: PositiveCount,
     /// How a station looks for its access point.
     #[serde(default)]
-    pub scan: Scan,
+    pub scan: WifiScan,
     /// Stations in reach are associated from the start.
     #[serde(default = "super::yes")]
     pub associated: bool,
     /// How long a station tries to get associated.
     #[serde(default = "entry_timeout")]
-    pub entry_timeout: Time,
+    pub entry_timeout: TimeSpan,
     /// How many packets may wait, at each station and at the access point.
     #[serde(default = "queue")]
-    pub queue: Queue,
+    pub queue: QueueCapacity,
     /// The largest IP packet.
     #[serde(default = "mtu")]
-    pub mtu: Size,
+    pub mtu: ByteSize,
 }
 
 const fn rate() -> WifiRate {
@@ -92,13 +92,13 @@ const fn basic_rate() -> WifiRate {
     WifiRate::Two
 }
 const fn radius() -> Length {
-    Length::of(50)
+    Length::from_metres(50)
 }
 const fn going_down() -> Length {
-    Length::of(41)
+    Length::from_metres(41)
 }
-const fn entry_timeout() -> Time {
-    Time::millis(500)
+const fn entry_timeout() -> TimeSpan {
+    TimeSpan::from_millis(500)
 }
 const fn retransmissions() -> u32 {
     6
@@ -109,17 +109,17 @@ const fn cw_min() -> u32 {
 const fn cw_max() -> u32 {
     1023
 }
-const fn beacons() -> Switch<Time> {
-    Switch::On(Time(Duration::from_micros(102_400)))
+const fn beacons() -> Switch<TimeSpan> {
+    Switch::On(TimeSpan(Duration::from_micros(102_400)))
 }
-const fn beacons_missed() -> Count {
-    Count::of(3)
+const fn beacons_missed() -> PositiveCount {
+    PositiveCount::from_u32(3)
 }
-const fn queue() -> Queue {
-    Queue::Packets(100)
+const fn queue() -> QueueCapacity {
+    QueueCapacity::Packets(100)
 }
-const fn mtu() -> Size {
-    Size::of(1500)
+const fn mtu() -> ByteSize {
+    ByteSize::from_bytes(1500)
 }
 
 /// The rate of frames: of 802.11b, or of 802.11g by OFDM.
@@ -163,7 +163,7 @@ pub enum WifiRate {
     FiftyFour,
 }
 
-impl From<WifiRate> for wifi::Rate {
+impl From<WifiRate> for wifi::DataRate {
     fn from(rate: WifiRate) -> Self {
         match rate {
             WifiRate::One => Self::One,
@@ -185,7 +185,7 @@ impl From<WifiRate> for wifi::Rate {
 /// The slot of the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Slot {
+pub enum WifiSlot {
     /// 20 us: of 802.11b, and of 802.11g among stations of 802.11b.
     #[default]
     Long,
@@ -193,11 +193,11 @@ pub enum Slot {
     Short,
 }
 
-impl From<Slot> for wifi::Slot {
-    fn from(slot: Slot) -> Self {
+impl From<WifiSlot> for wifi::SlotTime {
+    fn from(slot: WifiSlot) -> Self {
         match slot {
-            Slot::Long => Self::Long,
-            Slot::Short => Self::Short,
+            WifiSlot::Long => Self::Long,
+            WifiSlot::Short => Self::Short,
         }
     }
 }
@@ -205,7 +205,7 @@ impl From<Slot> for wifi::Slot {
 /// The preamble of the physical layer (802.11b).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Preamble {
+pub enum WifiPreamble {
     /// 192 us with the header.
     #[default]
     Long,
@@ -213,11 +213,11 @@ pub enum Preamble {
     Short,
 }
 
-impl From<Preamble> for wifi::Preamble {
-    fn from(preamble: Preamble) -> Self {
+impl From<WifiPreamble> for wifi::PreambleLength {
+    fn from(preamble: WifiPreamble) -> Self {
         match preamble {
-            Preamble::Long => Self::Long,
-            Preamble::Short => Self::Short,
+            WifiPreamble::Long => Self::Long,
+            WifiPreamble::Short => Self::Short,
         }
     }
 }
@@ -256,26 +256,31 @@ pub enum FrameLoss {
 /// An 802.11 scan: one channel after another.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Scan {
+pub struct WifiScan {
     /// How many channels are scanned.
-    pub channels: Count,
+    pub channels: PositiveCount,
     /// The access point's, from 1.
-    pub channel: Count,
+    pub channel: PositiveCount,
     /// How long a channel is listened to at least.
-    pub min: Time,
+    pub min: TimeSpan,
     /// How long a channel is listened to when something was heard in `min`.
-    pub max: Time,
+    pub max: TimeSpan,
 }
 
-impl Default for Scan {
+impl Default for WifiScan {
     fn default() -> Self {
-        Self { channels: Count::of(11), channel: Count::of(6), min: Time::millis(20), max: Time::millis(60) }
+        Self {
+            channels: PositiveCount::from_u32(11),
+            channel: PositiveCount::from_u32(6),
+            min: TimeSpan::from_millis(20),
+            max: TimeSpan::from_millis(60),
+        }
     }
 }
 
 impl Bss {
     /// As the simulator takes it.
-    pub fn config(&self) -> WifiConfig {
+    pub fn wifi_config(&self) -> WifiConfig {
         WifiConfig {
             rate: self.rate.into(),
             basic_rate: self.basic_rate.into(),
@@ -285,8 +290,8 @@ impl Bss {
             cw_max: self.cw_max,
             retransmissions: u8::try_from(self.retransmissions).unwrap_or(u8::MAX),
             queue: match self.queue {
-                Queue::Packets(n) => usize::try_from(n).unwrap_or(usize::MAX),
-                Queue::Unlimited | Queue::Bytes(_) => usize::MAX,
+                QueueCapacity::Packets(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                QueueCapacity::Unlimited | QueueCapacity::Bytes(_) => usize::MAX,
             },
             frame_loss: self.frame_loss.get(),
             frame_loss_from: self.frame_loss_from.into(),
@@ -298,7 +303,7 @@ impl Bss {
             packet_loss_from: self.packet_loss_from.into(),
             radius: self.radius.metres(),
             going_down: self.going_down.metres(),
-            beacons: self.beacons.get().map(Time::get),
+            beacons: self.beacons.get().map(TimeSpan::get),
             beacons_missed: self.beacons_missed.get(),
             associated: self.associated,
             entry_timeout: self.entry_timeout.get(),
@@ -317,6 +322,6 @@ mod tests {
     #[test]
     fn the_defaults_are_the_simulators() {
         let bss: Bss = toml::from_str("access_point = \"a\"\nstations = \"s\"").unwrap();
-        assert_eq!(bss.config(), WifiConfig::default());
+        assert_eq!(bss.wifi_config(), WifiConfig::default());
     }
 }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::units::{Bound, Count, Length, Queue, Share, Size, Time};
+use usher_config::units::{Bound, ByteSize, Length, Percentage, PositiveCount, QueueCapacity, TimeSpan};
 use usher_core::Duration;
 use usher_sim::radio::wimax::{self, WimaxConfig};
 
@@ -11,7 +11,7 @@ use usher_sim::radio::wimax::{self, WimaxConfig};
 /// With a group of base stations there is one cell for each, and member i of the stations is in cell i modulo m, of m.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub struct WimaxCellSettings {
     /// The host, or group, that is the base station.
     pub base_station: String,
     /// The host, or group, that are its stations.
@@ -29,13 +29,13 @@ pub struct Cell {
     pub downlink_modulation: Option<Modulation>,
     /// How many packets may wait, for each station and direction.
     #[serde(default = "queue")]
-    pub queue: Queue,
+    pub queue: QueueCapacity,
     /// Share of packets that are lost, after they have taken their time; ranging and requests are lost by collision only.
     #[serde(default)]
-    pub loss: Share,
+    pub loss: Percentage,
     /// The largest IP packet.
     #[serde(default = "mtu")]
-    pub mtu: Size,
+    pub mtu: ByteSize,
     /// How far from the base station a station can be.
     #[serde(default)]
     pub radius: Bound<Length>,
@@ -47,23 +47,23 @@ pub struct Cell {
     pub scan: CellScan,
     /// The frame: its times, its size and what the maps take of it.
     #[serde(default)]
-    pub frame: Frame,
+    pub frame: CellFrame,
     /// How a station comes in.
     #[serde(default)]
-    pub entry: Entry,
+    pub entry: CellEntrySettings,
     /// How a station asks for bandwidth.
     #[serde(default)]
-    pub requests: Requests,
+    pub requests: BandwidthRequests,
     /// The exchange of traffic keys after an authentication.
     #[serde(default)]
-    pub keys: Keys,
+    pub keys: TrafficKeyExchange,
 }
 
-const fn queue() -> Queue {
-    Queue::Packets(100)
+const fn queue() -> QueueCapacity {
+    QueueCapacity::Packets(100)
 }
-const fn mtu() -> Size {
-    Size::of(1500)
+const fn mtu() -> ByteSize {
+    ByteSize::from_bytes(1500)
 }
 
 /// Modulation and code rate: how much a slot of 48 data carriers holds.
@@ -110,47 +110,47 @@ impl From<Modulation> for wimax::Modulation {
 /// A cell's frame. A slot is two symbols on one subchannel down, three up.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Frame {
+pub struct CellFrame {
     /// From one frame's beginning to the next.
-    pub duration: Time,
+    pub duration: TimeSpan,
     /// An OFDMA symbol with its cyclic prefix.
-    pub symbol: Time,
+    pub symbol: TimeSpan,
     /// Symbols of the downlink, the preamble's included.
-    pub downlink_symbols: Count,
+    pub downlink_symbols: PositiveCount,
     /// Subchannels of the downlink.
-    pub downlink_subchannels: Count,
+    pub downlink_subchannels: PositiveCount,
     /// Between downlink and uplink.
-    pub transmit_gap: Time,
+    pub transmit_gap: TimeSpan,
     /// Symbols of the uplink.
-    pub uplink_symbols: Count,
+    pub uplink_symbols: PositiveCount,
     /// Subchannels of the uplink.
-    pub uplink_subchannels: Count,
+    pub uplink_subchannels: PositiveCount,
     /// Between uplink and downlink, at least.
-    pub receive_gap: Time,
+    pub receive_gap: TimeSpan,
     /// Symbols at the uplink's beginning for ranging and requests.
     pub contention_symbols: u32,
     /// Slots of the frame control header.
     pub fch_slots: u32,
     /// How often the slots of the maps are repeated.
-    pub map_repetition: Count,
+    pub map_repetition: PositiveCount,
     /// The map of frame n grants bursts in the uplink of frame n + this.
     pub uplink_lead: u32,
 }
 
-impl Default for Frame {
+impl Default for CellFrame {
     fn default() -> Self {
         Self {
-            duration: Time::millis(5),
-            symbol: Time(Duration::from_nanos(102_857)),
-            downlink_symbols: Count::of(29),
-            downlink_subchannels: Count::of(30),
-            transmit_gap: Time(Duration::from_nanos(105_714)),
-            uplink_symbols: Count::of(18),
-            uplink_subchannels: Count::of(35),
-            receive_gap: Time(Duration::from_micros(60)),
+            duration: TimeSpan::from_millis(5),
+            symbol: TimeSpan(Duration::from_nanos(102_857)),
+            downlink_symbols: PositiveCount::from_u32(29),
+            downlink_subchannels: PositiveCount::from_u32(30),
+            transmit_gap: TimeSpan(Duration::from_nanos(105_714)),
+            uplink_symbols: PositiveCount::from_u32(18),
+            uplink_subchannels: PositiveCount::from_u32(35),
+            receive_gap: TimeSpan(Duration::from_micros(60)),
             contention_symbols: 3,
             fch_slots: 4,
-            map_repetition: Count::of(4),
+            map_repetition: PositiveCount::from_u32(4),
             uplink_lead: 1,
         }
     }
@@ -161,16 +161,20 @@ impl Default for Frame {
 #[serde(deny_unknown_fields, default)]
 pub struct CellScan {
     /// How many channels are scanned.
-    pub channels: Count,
+    pub channels: PositiveCount,
     /// How long a channel is listened to for a preamble.
-    pub dwell: Time,
+    pub dwell: TimeSpan,
     /// How often the base station describes its channels (DCD and UCD), which a station waits for.
-    pub descriptors: Time,
+    pub descriptors: TimeSpan,
 }
 
 impl Default for CellScan {
     fn default() -> Self {
-        Self { channels: Count::of(2), dwell: Time::millis(20), descriptors: Time::secs(5) }
+        Self {
+            channels: PositiveCount::from_u32(2),
+            dwell: TimeSpan::from_millis(20),
+            descriptors: TimeSpan::from_secs(5),
+        }
     }
 }
 
@@ -178,37 +182,37 @@ impl Default for CellScan {
 /// capabilities.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Entry {
+pub struct CellEntrySettings {
     /// Stations in reach are in from the start.
     pub done: bool,
     /// Stations come in when they are told to, and not for a packet: without it, packets are dropped.
     pub on_command: bool,
     /// Ranging opportunities in a frame.
-    pub opportunities: Count,
+    pub opportunities: PositiveCount,
     /// The first back-off window is 2 to this many opportunities.
     pub backoff_start: u32,
     /// The last back-off window is 2 to this; at most 15.
     pub backoff_end: u32,
     /// How often a station ranges before it gives up, and drops what waits.
-    pub tries: Count,
+    pub tries: PositiveCount,
     /// How long a station waits for an answer to its ranging (T3).
-    pub timeout: Time,
+    pub timeout: TimeSpan,
     /// Frames from a heard ranging until packets go: its answer, and the capabilities' request and answer.
     pub frames: u32,
     /// Frames that coming in on command takes beyond those: the registration's request and answer.
     pub registration_frames: u32,
 }
 
-impl Default for Entry {
+impl Default for CellEntrySettings {
     fn default() -> Self {
         Self {
             done: false,
             on_command: false,
-            opportunities: Count::of(8),
+            opportunities: PositiveCount::from_u32(8),
             backoff_start: 3,
             backoff_end: 10,
-            tries: Count::of(16),
-            timeout: Time::millis(200),
+            tries: PositiveCount::from_u32(16),
+            timeout: TimeSpan::from_millis(200),
             frames: 3,
             registration_frames: 2,
         }
@@ -219,27 +223,27 @@ impl Default for Entry {
 /// more on the granted burst.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Requests {
+pub struct BandwidthRequests {
     /// Opportunities in a frame.
-    pub opportunities: Count,
+    pub opportunities: PositiveCount,
     /// The first back-off window is 2 to this many opportunities.
     pub backoff_start: u32,
     /// The last back-off window is 2 to this; at most 15.
     pub backoff_end: u32,
     /// How often a station asks before it gives up, and drops what waits.
-    pub tries: Count,
+    pub tries: PositiveCount,
     /// How long a station waits for a grant (T16).
-    pub timeout: Time,
+    pub timeout: TimeSpan,
 }
 
-impl Default for Requests {
+impl Default for BandwidthRequests {
     fn default() -> Self {
         Self {
-            opportunities: Count::of(8),
+            opportunities: PositiveCount::from_u32(8),
             backoff_start: 3,
             backoff_end: 10,
-            tries: Count::of(16),
-            timeout: Time::millis(50),
+            tries: PositiveCount::from_u32(16),
+            timeout: TimeSpan::from_millis(50),
         }
     }
 }
@@ -249,46 +253,49 @@ impl Default for Requests {
 /// EAP method's. It wants a workload of EAP between the cell's stations and base station, and a method that gives keys.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Keys {
+pub struct TrafficKeyExchange {
     /// Whether there is one. With it an authentication ends when the station has its traffic keys, without it with EAP's
     /// success.
     pub used: bool,
     /// How long the base station waits for an answer to its SA-TEK-Challenge (SAChallengeTimer).
-    pub challenge_timeout: Time,
+    pub challenge_timeout: TimeSpan,
     /// How often it says it before it gives up.
-    pub challenge_tries: Count,
+    pub challenge_tries: PositiveCount,
     /// How long the station waits for an answer to its SA-TEK-Request (SATEKTimer).
-    pub request_timeout: Time,
+    pub request_timeout: TimeSpan,
     /// How often it says it before it gives up.
-    pub request_tries: Count,
+    pub request_tries: PositiveCount,
     /// How long the station waits for an answer to its Key-Request (Operational Wait Timeout).
-    pub key_timeout: Time,
+    pub key_timeout: TimeSpan,
     /// How often it says it before it gives up.
-    pub key_tries: Count,
+    pub key_tries: PositiveCount,
 }
 
-impl Default for Keys {
+impl Default for TrafficKeyExchange {
     fn default() -> Self {
         Self {
             used: false,
-            challenge_timeout: Time::secs(1),
-            challenge_tries: Count::of(4),
-            request_timeout: Time::millis(300),
-            request_tries: Count::of(4),
-            key_timeout: Time::secs(1),
-            key_tries: Count::of(4),
+            challenge_timeout: TimeSpan::from_secs(1),
+            challenge_tries: PositiveCount::from_u32(4),
+            request_timeout: TimeSpan::from_millis(300),
+            request_tries: PositiveCount::from_u32(4),
+            key_timeout: TimeSpan::from_secs(1),
+            key_tries: PositiveCount::from_u32(4),
         }
     }
 }
 
-impl Cell {
+impl WimaxCellSettings {
     /// As the simulator takes it.
-    pub fn config(&self) -> WimaxConfig {
+    pub fn wimax_config(&self) -> WimaxConfig {
         let Self { frame, entry, requests, .. } = self;
         let small = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
-        let tries = |n: Count| u16::try_from(n.get()).unwrap_or(u16::MAX);
-        let backoff =
-            |start, end, count| wimax::Backoff { start: small(start), end: small(end), tries: tries(count) };
+        let tries = |n: PositiveCount| u16::try_from(n.get()).unwrap_or(u16::MAX);
+        let backoff = |start, end, count| wimax::BackoffPolicy {
+            start: small(start),
+            end: small(end),
+            tries: tries(count),
+        };
         WimaxConfig {
             frame: frame.duration.get(),
             symbol: frame.symbol.get(),
@@ -305,9 +312,9 @@ impl Cell {
             map_repetition: frame.map_repetition.get(),
             uplink_lead: frame.uplink_lead,
             entry: match (entry.done, entry.on_command) {
-                (true, _) => wimax::Entry::Done,
-                (false, true) => wimax::Entry::OnCommand,
-                (false, false) => wimax::Entry::AtFirstPacket,
+                (true, _) => wimax::NetworkEntry::Done,
+                (false, true) => wimax::NetworkEntry::OnCommand,
+                (false, false) => wimax::NetworkEntry::AtFirstPacket,
             },
             entry_frames: entry.frames,
             registration_frames: entry.registration_frames,
@@ -316,8 +323,8 @@ impl Cell {
             request: backoff(requests.backoff_start, requests.backoff_end, requests.tries),
             request_timeout: requests.timeout.get(),
             queue: match self.queue {
-                Queue::Packets(n) => usize::try_from(n).unwrap_or(usize::MAX),
-                Queue::Unlimited | Queue::Bytes(_) => usize::MAX,
+                QueueCapacity::Packets(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                QueueCapacity::Unlimited | QueueCapacity::Bytes(_) => usize::MAX,
             },
             loss: self.loss.get(),
             modulation: (
@@ -339,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_simulators() {
-        let cell: Cell = toml::from_str("base_station = \"b\"\nstations = \"s\"").unwrap();
-        assert_eq!(cell.config(), WimaxConfig::default());
+        let cell: WimaxCellSettings = toml::from_str("base_station = \"b\"\nstations = \"s\"").unwrap();
+        assert_eq!(cell.wimax_config(), WimaxConfig::default());
     }
 }

@@ -4,14 +4,14 @@ use super::TransportProtocol;
 use super::mih::{MihFunction, MihTiming, lifetime, max_message, max_transactions, of_mih};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::units::{Count, Size, Switch, Time};
+use usher_config::units::{ByteSize, PositiveCount, Switch, TimeSpan};
 
 /// Mobile nodes hand over from 802.11 to 802.16 by IEEE 802.21 messages, while a correspondent sends each of them a flow.
 /// A dialogue is one handover: from its beginning (Link_Going_Down, or for a node that hears of nothing before, the loss
 /// of its link) until the flow is redirected, whether or not the exchange of messages led to that.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Handover {
+pub struct HandoverWorkload {
     /// The mobile nodes.
     pub mn: String,
     /// Their interfaces in the 802.11 cell.
@@ -25,7 +25,7 @@ pub struct Handover {
     /// The correspondents: one for each mobile node.
     pub correspondent: String,
     /// Who leads.
-    pub initiated_by: Initiator,
+    pub initiated_by: HandoverInitiator,
     /// With the network leading: from whom its point of service hears that a link is going down.
     #[serde(default)]
     pub going_down: GoingDown,
@@ -42,38 +42,38 @@ pub struct Handover {
     pub ordered: bool,
     /// How long a request is processed in each node that it reaches.
     #[serde(default)]
-    pub processing: Time,
+    pub processing: TimeSpan,
     /// When a message is sent again, and when it is given up.
     #[serde(default)]
     pub timing: MihTiming,
     /// How long a request waits for its answer before it is acknowledged without payload.
     #[serde(default)]
-    pub ack_delay: Time,
+    pub ack_delay: TimeSpan,
     /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
     #[serde(default)]
-    pub transaction: Switch<Time>,
+    pub transaction: Switch<TimeSpan>,
     /// A request that is not acknowledged after its last retransmission goes on waiting for its response, as long as
     /// `transaction` says. Without, it has failed then, and its response is dropped.
     #[serde(default)]
     pub late_responses: bool,
     /// How long an ended transaction is remembered; `"off"` forgets it at once.
     #[serde(default = "lifetime")]
-    pub lifetime: Switch<Time>,
+    pub lifetime: Switch<TimeSpan>,
     /// How many transactions a function holds at most, those remembered included.
     #[serde(default = "max_transactions")]
-    pub max_transactions: Count,
+    pub max_transactions: PositiveCount,
     /// The largest MIH packet; a larger message is fragmented.
     #[serde(default = "max_message")]
-    pub max_message: Size,
+    pub max_message: ByteSize,
     /// The flow to each mobile node.
     #[serde(default)]
-    pub application: Flow,
+    pub application: HandoverFlow,
     /// How many nodes the network that is gone to has resources for.
     #[serde(default = "capacity")]
-    pub capacity: Count,
+    pub capacity: PositiveCount,
     /// How long a reservation waits for its node.
     #[serde(default = "reserve")]
-    pub reserve: Time,
+    pub reserve: TimeSpan,
     /// What a mobile node does when the exchange of messages has failed.
     #[serde(default)]
     pub on_failure: OnFailure,
@@ -82,23 +82,23 @@ pub struct Handover {
     pub commit_answer: CommitAnswer,
     /// How long after a scan that found nothing, an entry that failed or a lost registration it is tried again.
     #[serde(default = "retry")]
-    pub retry: Time,
+    pub retry: TimeSpan,
 }
 
-const fn capacity() -> Count {
-    Count::of(1000)
+const fn capacity() -> PositiveCount {
+    PositiveCount::from_u32(1000)
 }
-const fn reserve() -> Time {
-    Time::secs(30)
+const fn reserve() -> TimeSpan {
+    TimeSpan::from_secs(30)
 }
-const fn retry() -> Time {
-    Time::secs(1)
+const fn retry() -> TimeSpan {
+    TimeSpan::from_secs(1)
 }
 
 /// Who leads a handover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Initiator {
+pub enum HandoverInitiator {
     /// The mobile node: it scans and asks.
     Station,
     /// The network: the mobile node does what it is asked.
@@ -143,22 +143,22 @@ pub enum CommitAnswer {
 /// UDP datagrams at a constant rate, from before the handover until after it.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Flow {
+pub struct HandoverFlow {
     /// Between two.
-    pub interval: Time,
+    pub interval: TimeSpan,
     /// Size of each, without the headers of transport and network.
-    pub size: Size,
+    pub size: ByteSize,
 }
 
-impl Default for Flow {
+impl Default for HandoverFlow {
     fn default() -> Self {
-        Self { interval: Time::millis(500), size: Size::of(200) }
+        Self { interval: TimeSpan::from_millis(500), size: ByteSize::from_bytes(200) }
     }
 }
 
-impl Handover {
+impl HandoverWorkload {
     /// The settings of its MIH functions.
-    pub fn function(&self) -> MihFunction<'_> {
+    pub fn mih_function(&self) -> MihFunction<'_> {
         MihFunction {
             transport: self.transport,
             ack: self.ack,

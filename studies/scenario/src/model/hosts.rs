@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use usher_config::units::{
-    BitRate, Bound, Coordinate, Count, Length, MeanLength, Queue, Share, Size, Speed, Time,
+    BitRate, Bound, ByteSize, Coordinate, Length, MeanLength, Percentage, PositiveCount, QueueCapacity,
+    Speed, TimeSpan,
 };
-use usher_config::{Ordered, Value};
+use usher_config::{ConfigValue, OrderedMap};
 use usher_core::Instant;
 use usher_core::impair::{self, ChannelConfig, QueueLimit, TimedStates};
 use usher_sim::radio::motion::{Position, Trajectory};
@@ -18,18 +19,18 @@ use usher_sim::radio::motion::{Position, Trajectory};
 /// A host, or a group of like hosts.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Host {
+pub struct HostSettings {
     /// How many there are.
     #[serde(default = "one")]
-    pub count: Count,
+    pub count: PositiveCount,
     /// Its processor. Without one, work takes no time.
-    pub cpu: Option<Cpu>,
+    pub cpu: Option<CpuSettings>,
     /// A processor whose work takes what a profile says, which `usher load --calibrate` wrote: the name of its file, from this
     /// file's folder, or a table with that as `profile`. In place of `cpu`.
     #[serde(default)]
     #[schemars(schema_with = "crate::processors::schema")]
     // It stands here for the schema: `crate::processors` puts the `cpu` of it into its place, so that it is `None`.
-    pub processor: Option<Value>,
+    pub processor: Option<ConfigValue>,
     /// Where it is, or starts: x and y.
     #[serde(default)]
     pub position: [Coordinate; 2],
@@ -38,7 +39,7 @@ pub struct Host {
     pub velocity: [Speed; 2],
     /// Simulated time at which it begins to move.
     #[serde(default)]
-    pub departs: Time,
+    pub departs: TimeSpan,
     /// Each member of the group starts up to so far ahead along its way, drawn uniformly, so that they differ.
     #[serde(default)]
     pub spread: Length,
@@ -57,10 +58,10 @@ pub struct Host {
     #[serde(default)]
     #[schemars(schema_with = "crate::services::config_schema")]
     // It stands here for the schema: `crate::services` takes it out of the tree before this is read, so that it is `None`.
-    pub config: Option<Value>,
+    pub config: Option<ConfigValue>,
 }
 
-impl Host {
+impl HostSettings {
     /// The address of a member of the group, where the file gives it.
     pub fn address_of(&self, member: u32) -> Option<IpAddr> {
         Some(match self.address? {
@@ -70,7 +71,7 @@ impl Host {
     }
 
     /// True when it moves, or will.
-    pub fn moves(&self) -> bool {
+    pub fn is_mobile(&self) -> bool {
         self.velocity.iter().any(|v| v.metres_per_second() != 0.0)
     }
     /// The way of a member; `share` is how far ahead it starts within `spread`, from 0 to 1.
@@ -87,41 +88,41 @@ impl Host {
     }
 }
 
-const fn one() -> Count {
-    Count::ONE
+const fn one() -> PositiveCount {
+    PositiveCount::ONE
 }
 
 /// A processor: messages wait for a free core and keep it for their service time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cpu {
+pub struct CpuSettings {
     /// How many cores serve at the same time.
     #[serde(default = "one")]
-    pub cores: Count,
+    pub cores: PositiveCount,
     /// Service time of one unit by kind of work (`"radius.request" = "50 us"`), the same always or drawn anew each
     /// time; what is not named takes no time.
     #[serde(default)]
     #[schemars(transform = crate::work::schema)]
-    pub service: Ordered<TimeLaw>,
+    pub service: OrderedMap<TimeLaw>,
     /// What the processor itself does for one unit of work whose time in `service` passes aside, while it does other things:
     /// of looking a user up (`"store.lookup" = "30 us"`), to ask and to take the answer in.
     #[serde(default)]
     #[schemars(transform = crate::work::schema)]
-    pub aside: Ordered<TimeLaw>,
+    pub aside: OrderedMap<TimeLaw>,
     /// Once for what finds a core idle: to wake up.
     #[serde(default)]
-    pub wakeup: Time,
+    pub wakeup: TimeSpan,
     /// Once for all that wait when what was taken in before is done, at most 64: to take them in. So a message costs less the
     /// more there are.
     #[serde(default)]
-    pub batch: Time,
+    pub batch: TimeSpan,
 }
 
 /// A link between two hosts. Between groups it stands for one link per member of the larger group: member i
 /// of it is linked with member i modulo m of the smaller one, of m members.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Link {
+pub struct LinkSettings {
     /// The two hosts. From the first to the second is up, the other way is down.
     pub between: [String; 2],
     /// Whether it is there: one that is not stands in a study for what a mode, an axis or a choice takes it for.
@@ -132,37 +133,37 @@ pub struct Link {
     pub rate: Bound<BitRate>,
     /// Propagation delay.
     #[serde(default)]
-    pub delay: Time,
+    pub delay: TimeSpan,
     /// What may wait for each direction; beyond it, the packet that comes last is dropped.
     #[serde(default)]
-    pub queue: Queue,
+    pub queue: QueueCapacity,
     /// The largest IP packet; UDP datagrams beyond it are fragmented.
     #[serde(default = "mtu")]
-    pub mtu: Size,
+    pub mtu: ByteSize,
     /// What surrounds an IP packet on this link.
     #[serde(default)]
-    pub framing: Framing,
+    pub framing: FramingKind,
     /// Loss of packets, each direction on its own.
     #[serde(default)]
-    pub loss: Loss,
+    pub loss: LinkLoss,
     /// Added delay, uniform from zero to this. Packets keep their order.
     #[serde(default)]
-    pub jitter: Time,
+    pub jitter: TimeSpan,
     /// Share of packets that arrive twice.
     #[serde(default)]
-    pub duplicate: Share,
+    pub duplicate: Percentage,
     /// Share of packets that are held back by `reorder_delay`, so that later ones pass them.
     #[serde(default)]
-    pub reorder: Share,
+    pub reorder: Percentage,
     /// How long a reordered packet is held back.
     #[serde(default = "reorder_delay")]
-    pub reorder_delay: Time,
+    pub reorder_delay: TimeSpan,
     /// Share of packets that arrive damaged, which a checksum finds.
     #[serde(default)]
-    pub corrupt: Share,
+    pub corrupt: Percentage,
     /// Simulated time from which packets are lost, duplicated, reordered and damaged.
     #[serde(default)]
-    pub impaired_from: Time,
+    pub impaired_from: TimeSpan,
     /// What differs from the first to the second host.
     #[serde(default)]
     pub up: LinkSide,
@@ -171,16 +172,16 @@ pub struct Link {
     pub down: LinkSide,
 }
 
-const fn mtu() -> Size {
-    Size::of(1500)
+const fn mtu() -> ByteSize {
+    ByteSize::from_bytes(1500)
 }
-const fn reorder_delay() -> Time {
-    Time::millis(1)
+const fn reorder_delay() -> TimeSpan {
+    TimeSpan::from_millis(1)
 }
 
 /// One of a link's two directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
+pub enum ChannelDirection {
     /// From the first host to the second.
     Up,
     /// From the second to the first.
@@ -194,42 +195,42 @@ pub struct LinkSide {
     /// Bit rate.
     pub rate: Option<Bound<BitRate>>,
     /// Propagation delay.
-    pub delay: Option<Time>,
+    pub delay: Option<TimeSpan>,
     /// What may wait.
-    pub queue: Option<Queue>,
+    pub queue: Option<QueueCapacity>,
     /// Loss of packets.
-    pub loss: Option<Loss>,
+    pub loss: Option<LinkLoss>,
     /// Added delay, uniform from zero to this.
-    pub jitter: Option<Time>,
+    pub jitter: Option<TimeSpan>,
     /// Share of packets that arrive twice.
-    pub duplicate: Option<Share>,
+    pub duplicate: Option<Percentage>,
     /// Share of packets that are held back.
-    pub reorder: Option<Share>,
+    pub reorder: Option<Percentage>,
     /// How long a reordered packet is held back.
-    pub reorder_delay: Option<Time>,
+    pub reorder_delay: Option<TimeSpan>,
     /// Share of packets that arrive damaged.
-    pub corrupt: Option<Share>,
+    pub corrupt: Option<Percentage>,
     /// Simulated time from which packets are lost, duplicated, reordered and damaged.
-    pub impaired_from: Option<Time>,
+    pub impaired_from: Option<TimeSpan>,
 }
 
-impl Link {
+impl LinkSettings {
     /// One direction's channel, with what differs there in place.
-    pub fn channel(&self, direction: Direction) -> ChannelConfig {
+    pub fn channel_config(&self, direction: ChannelDirection) -> ChannelConfig {
         let side = match direction {
-            Direction::Up => &self.up,
-            Direction::Down => &self.down,
+            ChannelDirection::Up => &self.up,
+            ChannelDirection::Down => &self.down,
         };
         ChannelConfig {
             rate: side.rate.unwrap_or(self.rate).get().map(BitRate::bits_per_second),
             delay: side.delay.unwrap_or(self.delay).get(),
             jitter: side.jitter.unwrap_or(self.jitter).get(),
             queue: match side.queue.unwrap_or(self.queue) {
-                Queue::Unlimited => QueueLimit::Unlimited,
-                Queue::Packets(n) => QueueLimit::Packets(n as usize),
-                Queue::Bytes(n) => QueueLimit::Bytes(n),
+                QueueCapacity::Unlimited => QueueLimit::Unlimited,
+                QueueCapacity::Packets(n) => QueueLimit::Packets(n as usize),
+                QueueCapacity::Bytes(n) => QueueLimit::Bytes(n),
             },
-            loss: side.loss.as_ref().unwrap_or(&self.loss).channel(),
+            loss: side.loss.as_ref().unwrap_or(&self.loss).channel_loss(),
             impaired_from: Instant::ZERO + side.impaired_from.unwrap_or(self.impaired_from).get(),
             duplicate: side.duplicate.unwrap_or(self.duplicate).get(),
             reorder: side.reorder.unwrap_or(self.reorder).get(),
@@ -242,7 +243,7 @@ impl Link {
 /// What surrounds an IP packet on a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Framing {
+pub enum FramingKind {
     /// Nothing: only IP packets are counted.
     #[default]
     None,
@@ -253,9 +254,9 @@ pub enum Framing {
     Pppoe,
 }
 
-impl Framing {
+impl FramingKind {
     /// Bytes added to each packet.
-    pub const fn bytes(self) -> u32 {
+    pub const fn overhead_bytes(self) -> u32 {
         match self {
             Self::None => 0,
             Self::Ethernet => 18,
@@ -267,41 +268,41 @@ impl Framing {
 /// How packets are lost.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = usher_config::with_literal::<Share>)]
-pub enum Loss {
+#[schemars(tag = "kind", transform = usher_config::with_literal::<Percentage>)]
+pub enum LinkLoss {
     /// This share of packets, each independently, written as a plain percentage.
     #[serde(rename = "literal")]
     #[schemars(skip)]
-    Independent(Share),
+    Independent(Percentage),
     /// In bursts of time: a good and a bad state whose durations are exponential (Gilbert, Elliott).
     TimedGilbertElliott {
         /// Mean duration of the good state.
-        good_time: Time,
+        good_time: TimeSpan,
         /// Mean duration of the bad state.
-        bad_time: Time,
+        bad_time: TimeSpan,
         /// Share lost in the good state.
         #[serde(default)]
-        good: Share,
+        good: Percentage,
         /// Share lost in the bad state.
-        bad: Share,
+        bad: Percentage,
     },
     /// In bursts of packets: a chain with a good and a bad state that steps once a packet (Gilbert, Elliott). On a quiet link a
     /// burst outlasts every retransmission.
     GilbertElliott {
         /// Chance of going from the good state to the bad one, per packet.
-        to_bad: Share,
+        to_bad: Percentage,
         /// Chance of going from the bad state to the good one, per packet.
-        to_good: Share,
+        to_good: Percentage,
         /// Share lost in the good state.
         #[serde(default)]
-        good: Share,
+        good: Percentage,
         /// Share lost in the bad state.
-        bad: Share,
+        bad: Percentage,
     },
     /// In bursts that take every packet: one state loses nothing, the other all.
     Burst {
         /// Share that is lost in the long run; of bursts of packets at most mean / (mean + 1).
-        loss: Share,
+        loss: Percentage,
         /// Mean length of a burst: a time, such as `"20 ms"`, or a number of packets, with which a burst lasts on a quiet link
         /// until so many have come.
         mean: BurstLength,
@@ -317,7 +318,7 @@ pub enum Loss {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BurstLength {
     /// So long a time.
-    Time(Time),
+    Time(TimeSpan),
     /// So many packets.
     Packets(MeanLength),
 }
@@ -331,7 +332,7 @@ impl<'de> Deserialize<'de> for BurstLength {
                 f.write_str("a time, such as \"20 ms\", or a number of packets")
             }
             fn visit_str<E: Error>(self, time: &str) -> Result<BurstLength, E> {
-                Time::deserialize(time.into_deserializer()).map(BurstLength::Time)
+                TimeSpan::deserialize(time.into_deserializer()).map(BurstLength::Time)
             }
             fn visit_f64<E: Error>(self, packets: f64) -> Result<BurstLength, E> {
                 MeanLength::deserialize(packets.into_deserializer()).map(BurstLength::Packets)
@@ -352,41 +353,41 @@ impl JsonSchema for BurstLength {
         "BurstLength".into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let either = [generator.subschema_for::<Time>(), generator.subschema_for::<MeanLength>()];
+        let either = [generator.subschema_for::<TimeSpan>(), generator.subschema_for::<MeanLength>()];
         json_schema!({ "anyOf": either, "description": "A time, or a number of packets." })
     }
 }
 
-impl Default for Loss {
+impl Default for LinkLoss {
     fn default() -> Self {
-        Self::Independent(Share::ZERO)
+        Self::Independent(Percentage::ZERO)
     }
 }
 
-impl Loss {
+impl LinkLoss {
     /// As a channel takes it.
-    pub fn channel(&self) -> impair::Loss {
+    pub fn channel_loss(&self) -> impair::LossModel {
         match self {
-            Self::Independent(share) if share.get() == 0.0 => impair::Loss::None,
-            Self::Independent(share) => impair::Loss::Bernoulli(share.get()),
+            Self::Independent(share) if share.get() == 0.0 => impair::LossModel::None,
+            Self::Independent(share) => impair::LossModel::Bernoulli(share.get()),
             Self::TimedGilbertElliott { good_time, bad_time, good, bad } => {
-                impair::Loss::TimedGilbertElliott(TimedStates {
+                impair::LossModel::TimedGilbertElliott(TimedStates {
                     good_time: good_time.get(),
                     bad_time: bad_time.get(),
                     good: good.get(),
                     bad: bad.get(),
                 })
             }
-            Self::GilbertElliott { to_bad, to_good, good, bad } => impair::Loss::GilbertElliott {
+            Self::GilbertElliott { to_bad, to_good, good, bad } => impair::LossModel::GilbertElliott {
                 to_bad: to_bad.get(),
                 to_good: to_good.get(),
                 good: good.get(),
                 bad: bad.get(),
             },
-            Self::Burst { loss, .. } if loss.get() == 0.0 => impair::Loss::None,
+            Self::Burst { loss, .. } if loss.get() == 0.0 => impair::LossModel::None,
             // The good state lasts so long that it makes up the rest.
             Self::Burst { loss, mean: BurstLength::Time(mean) } => {
-                impair::Loss::TimedGilbertElliott(TimedStates {
+                impair::LossModel::TimedGilbertElliott(TimedStates {
                     good_time: mean.get().mul_f64((1.0 - loss.get()) / loss.get()),
                     bad_time: mean.get(),
                     good: 0.0,
@@ -397,9 +398,9 @@ impl Loss {
                 // A burst ends after `mean` packets on average.
                 let to_good = 1.0 / mean.get();
                 let to_bad = to_good * loss.get() / (1.0 - loss.get());
-                impair::Loss::GilbertElliott { to_bad: to_bad.min(1.0), to_good, good: 0.0, bad: 1.0 }
+                impair::LossModel::GilbertElliott { to_bad: to_bad.min(1.0), to_good, good: 0.0, bad: 1.0 }
             }
-            Self::Script { packets } => impair::Loss::Script(packets.clone()),
+            Self::Script { packets } => impair::LossModel::Script(packets.clone()),
         }
     }
 }
@@ -408,19 +409,19 @@ impl Loss {
 /// connections are gone. When they are back, an AAA server begins anew, with no memory of what was.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Outage {
+pub struct OutageSettings {
     /// The host, or group of hosts.
     pub host: String,
     /// Simulated time at which it fails.
-    pub from: Time,
+    pub from: TimeSpan,
     /// Simulated time at which it is back.
-    pub until: Time,
+    pub until: TimeSpan,
 }
 
 /// Traffic that shares the links with what is counted: UDP datagrams one way, unanswered.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Background {
+pub struct BackgroundTraffic {
     /// The host that sends; every member of a group does.
     pub from: String,
     /// The host that receives; member i of the senders sends to member i modulo m.
@@ -432,16 +433,16 @@ pub struct Background {
     pub rate: BitRate,
     /// Size of each IP packet, headers included.
     #[serde(default = "packet")]
-    pub packet: Size,
+    pub packet: ByteSize,
     /// Simulated time of the first packet.
     #[serde(default)]
-    pub start: Time,
+    pub start: TimeSpan,
     /// Simulated time after which none is sent; without it, until the run ends.
-    pub stop: Option<Time>,
+    pub stop: Option<TimeSpan>,
 }
 
-const fn packet() -> Size {
-    Size::of(1000)
+const fn packet() -> ByteSize {
+    ByteSize::from_bytes(1000)
 }
 
 /// When background packets go.
@@ -461,51 +462,53 @@ pub enum BackgroundKind {
 mod tests {
     use super::*;
 
-    fn loss(text: &str) -> impair::Loss {
+    fn burst_loss(text: &str) -> impair::LossModel {
         #[derive(Deserialize)]
-        struct One {
+        struct BurstLossTable {
             loss: String,
             mean: BurstLength,
         }
-        let one: One = toml::from_str(text).unwrap();
-        Loss::Burst { loss: Share::parse(&one.loss).unwrap(), mean: one.mean }.channel()
+        let one: BurstLossTable = toml::from_str(text).unwrap();
+        LinkLoss::Burst { loss: Percentage::parse(&one.loss).unwrap(), mean: one.mean }.channel_loss()
     }
 
     #[test]
     fn members_start_along_their_way() {
         let text =
             "position = ['-10 m', '5 m']\nvelocity = ['3 m/s', '4 m/s']\ndeparts = '5 s'\nspread = '2 m'";
-        let host: Host = toml::from_str(text).unwrap();
+        let host: HostSettings = toml::from_str(text).unwrap();
         let way = host.trajectory(0.5);
         assert_eq!((way.start, way.velocity), (Position { x: -9.4, y: 5.8 }, (3.0, 4.0)));
-        let at = way.at(Instant::ZERO + Time::secs(6).get());
+        let at = way.position_at(Instant::ZERO + TimeSpan::from_secs(6).get());
         assert!((at.x + 6.4).abs() < 1e-12 && (at.y - 9.8).abs() < 1e-12, "{at:?}");
     }
 
     #[test]
     fn a_burst_of_time_makes_up_its_share_of_it() {
-        let states = loss("loss = '5 %'\nmean = '20 ms'");
+        let states = burst_loss("loss = '5 %'\nmean = '20 ms'");
         let [good_time, bad_time] = [380, 20].map(usher_core::Duration::from_millis);
         assert_eq!(
             states,
-            impair::Loss::TimedGilbertElliott(TimedStates { good_time, bad_time, good: 0.0, bad: 1.0 })
+            impair::LossModel::TimedGilbertElliott(TimedStates { good_time, bad_time, good: 0.0, bad: 1.0 })
         );
-        assert!((states.mean() - 0.05).abs() < 1e-12);
+        assert!((states.mean_loss() - 0.05).abs() < 1e-12);
         // No good state is left where all is lost.
-        assert_eq!(loss("loss = '100 %'\nmean = '20 ms'").mean(), 1.0);
-        assert_eq!(loss("loss = '0 %'\nmean = '20 ms'"), impair::Loss::None);
+        assert_eq!(burst_loss("loss = '100 %'\nmean = '20 ms'").mean_loss(), 1.0);
+        assert_eq!(burst_loss("loss = '0 %'\nmean = '20 ms'"), impair::LossModel::None);
     }
 
     #[test]
     fn a_burst_is_the_chain_with_its_share_and_length() {
-        let chain = loss("loss = '5 %'\nmean = 4");
-        let impair::Loss::GilbertElliott { to_bad, to_good, good, bad } = chain else { panic!("{chain:?}") };
+        let chain = burst_loss("loss = '5 %'\nmean = 4");
+        let impair::LossModel::GilbertElliott { to_bad, to_good, good, bad } = chain else {
+            panic!("{chain:?}")
+        };
         // Of 80 packets a burst takes 4 and 76 are well: 1/76 of these is followed by the bad state.
         assert_eq!((to_good, good, bad), (0.25, 0.0, 1.0));
         assert!((to_bad - 1.0 / 76.0).abs() < 1e-15);
-        assert!((chain.mean() - 0.05).abs() < 1e-15);
-        let whole = loss("loss = '60 %'\nmean = 1.5");
-        assert!((whole.mean() - 0.6).abs() < 1e-12, "{whole:?}");
-        assert_eq!(loss("loss = '0 %'\nmean = 4"), impair::Loss::None);
+        assert!((chain.mean_loss() - 0.05).abs() < 1e-15);
+        let whole = burst_loss("loss = '60 %'\nmean = 1.5");
+        assert!((whole.mean_loss() - 0.6).abs() < 1e-12, "{whole:?}");
+        assert_eq!(burst_loss("loss = '0 %'\nmean = 4"), impair::LossModel::None);
     }
 }

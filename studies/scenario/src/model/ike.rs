@@ -1,11 +1,11 @@
 //! Initiators and their IKEv2 gateway: the workload `ike`.
 
-use super::{Arrivals, Handshake, Radius};
+use super::{ArrivalSettings, HandshakeMode, RadiusSettings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::named;
-use usher_config::units::{Bound, Count, Size, Switch, Time};
-use usher_crypto::Version;
+use usher_config::units::{Bound, ByteSize, PositiveCount, Switch, TimeSpan};
+use usher_crypto::TlsVersion;
 
 usher_core::named! {
     "a way of authenticating";
@@ -62,7 +62,7 @@ usher_core::named! {
     "an order of a new IKE_SA and the end of the old one";
     /// When the old IKE_SA of an initiator that authenticates again ends.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    pub enum Reauthentication {
+    pub enum ReauthenticationOrder {
         /// It is deleted first, and the new one begun when the gateway has answered that.
         BreakBeforeMake = "break-before-make",
         /// It is deleted when the new one is there.
@@ -75,7 +75,7 @@ usher_core::named! {
 /// the initiator has its IKE_SA, with a CHILD_SA unless `child` says otherwise. Gateway and AAA server are the workload's own.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Ike {
+pub struct IkeWorkload {
     /// The hosts that begin. Initiator i uses gateway i modulo their number.
     pub initiators: String,
     /// The responders. Gateway i uses server i modulo their number.
@@ -97,32 +97,32 @@ pub struct Ike {
     #[serde(default = "child")]
     pub child: String,
     /// When authentications begin. One that falls due while its initiator is still busy waits for that.
-    pub arrivals: Arrivals,
+    pub arrivals: ArrivalSettings,
     /// How long after it was made an initiator deletes its IKE_SA by itself; `"off"` leaves it until it authenticates again.
     #[serde(default = "off")]
-    pub lifetime: Switch<Time>,
+    pub lifetime: Switch<TimeSpan>,
     /// In which order an initiator that has an IKE_SA authenticates again.
     #[serde(default = "reauthentication", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Reauthentication>")]
-    pub reauthentication: Reauthentication,
+    #[schemars(schema_with = "named::schema::<ReauthenticationOrder>")]
+    pub reauthentication: ReauthenticationOrder,
     /// The first wait of an initiator before it sends a request again; each further one is 1.8 times as long.
     #[serde(default = "retransmission")]
-    pub retransmission: Time,
+    pub retransmission: TimeSpan,
     /// How often it is sent again.
     #[serde(default = "retransmissions")]
-    pub retransmissions: Count,
+    pub retransmissions: PositiveCount,
     /// How the gateway asks the AAA server.
     #[serde(default)]
-    pub radius: Radius,
+    pub radius: RadiusSettings,
     /// How long the tickets hold by which an initiator that begins anew takes its IKE_SA up again (RFC 5723), without a key
     /// exchange; `"off"`: there are none. An IKE_SA that is deleted takes its ticket along.
     #[serde(default = "off")]
-    pub resumption: Switch<Time>,
+    pub resumption: Switch<TimeSpan>,
     /// What becomes of other packets between initiators and gateways; without it they go as they are. In the simulator alone.
     pub policy: Option<IkePolicy>,
     /// When an initiator gives an unfinished authentication up, which then counts as failed.
     #[serde(default = "give_up")]
-    pub give_up: Bound<Time>,
+    pub give_up: Bound<TimeSpan>,
 }
 
 fn proposal() -> String {
@@ -131,27 +131,27 @@ fn proposal() -> String {
 fn child() -> String {
     "aes128-sha256".to_owned()
 }
-const fn off() -> Switch<Time> {
+const fn off() -> Switch<TimeSpan> {
     Switch::Off
 }
-const fn reauthentication() -> Reauthentication {
-    Reauthentication::BreakBeforeMake
+const fn reauthentication() -> ReauthenticationOrder {
+    ReauthenticationOrder::BreakBeforeMake
 }
-const fn retransmission() -> Time {
-    Time::secs(4)
+const fn retransmission() -> TimeSpan {
+    TimeSpan::from_secs(4)
 }
-const fn retransmissions() -> Count {
-    Count::of(5)
+const fn retransmissions() -> PositiveCount {
+    PositiveCount::from_u32(5)
 }
-const fn give_up() -> Bound<Time> {
-    Bound::At(Time::secs(60))
+const fn give_up() -> Bound<TimeSpan> {
+    Bound::Limited(TimeSpan::from_secs(60))
 }
 
 usher_core::named! {
     "what becomes of packets without an SA";
     /// What becomes of an initiator's packets that need a CHILD_SA which is not there.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    pub enum Unprotected {
+    pub enum UnprotectedAction {
         /// They wait for it: 256 packets and 256 KiB at most, for 30 s, of which the oldest are dropped.
         Hold = "hold",
         /// They are dropped.
@@ -166,18 +166,18 @@ usher_core::named! {
 pub struct IkePolicy {
     /// What becomes of an initiator's packets while there is no CHILD_SA.
     #[serde(default = "hold", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Unprotected>")]
-    pub without_sa: Unprotected,
+    #[schemars(schema_with = "named::schema::<UnprotectedAction>")]
+    pub without_sa: UnprotectedAction,
     /// Such a packet makes its initiator authenticate.
     #[serde(default)]
     pub on_demand: bool,
 }
 
-impl Ike {
+impl IkeWorkload {
     /// Whether one recorded handshake stands for all: what goes through the tunnels of methods other than EAP-TLS is not recorded.
     #[must_use]
     pub fn replays_handshakes(&self) -> bool {
-        self.method == IkeMethod::EapTls && self.certificates.handshake == Handshake::Recorded
+        self.method == IkeMethod::EapTls && self.certificates.handshake == HandshakeMode::Recorded
     }
     /// Whether IKE_SAs have no CHILD_SA.
     #[must_use]
@@ -186,8 +186,8 @@ impl Ike {
     }
 }
 
-const fn hold() -> Unprotected {
-    Unprotected::Hold
+const fn hold() -> UnprotectedAction {
+    UnprotectedAction::Hold
 }
 
 /// Certificates, of EAP-TLS and of IKE itself, and the TLS of EAP methods.
@@ -199,28 +199,28 @@ pub struct IkeCertificates {
     #[schemars(schema_with = "named::schema::<CertificateKind>")]
     pub kind: CertificateKind,
     /// Certificates that an initiator sends, its own and those above it except the root.
-    pub initiator_chain: Count,
+    pub initiator_chain: PositiveCount,
     /// Certificates that the other side sends: the AAA server by TLS, or the gateway by IKE.
-    pub server_chain: Count,
+    pub server_chain: PositiveCount,
     /// The version of TLS.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<Version>")]
-    pub version: Version,
+    #[schemars(schema_with = "named::schema::<TlsVersion>")]
+    pub version: TlsVersion,
     /// The largest EAP packet that a TLS flight is cut into.
-    pub fragment: Size,
+    pub fragment: ByteSize,
     /// Where the TLS messages of EAP-TLS come from; those of PEAP and EAP-TTLS are computed.
-    pub handshake: Handshake,
+    pub handshake: HandshakeMode,
 }
 
 impl Default for IkeCertificates {
     fn default() -> Self {
         Self {
             kind: CertificateKind::Natural,
-            initiator_chain: Count::of(2),
-            server_chain: Count::of(2),
-            version: Version::Tls12,
-            fragment: Size::of(1024),
-            handshake: Handshake::Recorded,
+            initiator_chain: PositiveCount::from_u32(2),
+            server_chain: PositiveCount::from_u32(2),
+            version: TlsVersion::Tls12,
+            fragment: ByteSize::from_bytes(1024),
+            handshake: HandshakeMode::Recorded,
         }
     }
 }

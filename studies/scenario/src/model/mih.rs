@@ -1,10 +1,10 @@
 //! IEEE 802.21 messages between stations and points of service: the workloads `mih` and `handover`.
 
-use super::{Arrivals, TransportProtocol};
+use super::{ArrivalSettings, TransportProtocol};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::Ordered;
-use usher_config::units::{Count, Size, Switch, Time};
+use usher_config::OrderedMap;
+use usher_config::units::{ByteSize, PositiveCount, Switch, TimeSpan};
 use usher_mih::MessageId;
 
 /// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests, of the points of
@@ -12,7 +12,7 @@ use usher_mih::MessageId;
 /// first delivery to the remote user; a request, from its sending to the valid response.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Mih {
+pub struct MihWorkload {
     /// The mobile nodes.
     pub mn: String,
     /// The points of service. Mobile node i has point of service i modulo their number.
@@ -20,12 +20,12 @@ pub struct Mih {
     /// What is sent.
     pub message: MihMessage,
     /// When transactions begin, at each mobile node or, for requests, for each. They do not wait for earlier ones.
-    pub arrivals: Arrivals,
+    pub arrivals: ArrivalSettings,
     /// Size of every indication, request and response, the MIH header included.
     #[serde(default = "size")]
-    pub size: Size,
+    pub size: ByteSize,
     /// Size of a response where it is another, as that of an information query is.
-    pub response_size: Option<Size>,
+    pub response_size: Option<ByteSize>,
     /// What carries MIH messages (RFC 5677; SCTP is this program's extension): over UDP and SCTP one packet a datagram or
     /// message; over TCP and SCTP by a connection or association opened before the first message.
     #[serde(deserialize_with = "of_mih::read")]
@@ -39,17 +39,17 @@ pub struct Mih {
     pub ordered: bool,
     /// How long a user takes to answer a request.
     #[serde(default)]
-    pub processing: Time,
+    pub processing: TimeSpan,
     /// When a message is sent again, and when it is given up.
     #[serde(default)]
     pub timing: MihTiming,
     /// How long a request waits for its answer before it is acknowledged without payload; an answer that comes
     /// earlier carries the acknowledgement.
     #[serde(default)]
-    pub ack_delay: Time,
+    pub ack_delay: TimeSpan,
     /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
     #[serde(default)]
-    pub transaction: Switch<Time>,
+    pub transaction: Switch<TimeSpan>,
     /// A request that is not acknowledged after its last retransmission goes on waiting for its response, as long as
     /// `transaction` says. Without, it has failed then, and its response is dropped.
     #[serde(default)]
@@ -57,26 +57,26 @@ pub struct Mih {
     /// How long an ended transaction is remembered, to tell its duplicates; `"off"` forgets it at once. Identifiers come
     /// round after 4096 transactions: what is remembered for longer hides new ones.
     #[serde(default = "lifetime")]
-    pub lifetime: Switch<Time>,
+    pub lifetime: Switch<TimeSpan>,
     /// How many transactions a function holds at most, those remembered included; beyond it, new ones are refused.
     #[serde(default = "max_transactions")]
-    pub max_transactions: Count,
+    pub max_transactions: PositiveCount,
     /// The largest MIH packet; a larger message is fragmented.
     #[serde(default = "max_message")]
-    pub max_message: Size,
+    pub max_message: ByteSize,
 }
 
-const fn size() -> Size {
-    Size::of(200)
+const fn size() -> ByteSize {
+    ByteSize::from_bytes(200)
 }
-pub(super) const fn lifetime() -> Switch<Time> {
-    Switch::On(Time::secs(30))
+pub(super) const fn lifetime() -> Switch<TimeSpan> {
+    Switch::On(TimeSpan::from_secs(30))
 }
-pub(super) const fn max_transactions() -> Count {
-    Count::of(65_536)
+pub(super) const fn max_transactions() -> PositiveCount {
+    PositiveCount::from_u32(65_536)
 }
-pub(super) const fn max_message() -> Size {
-    Size::of(1500)
+pub(super) const fn max_message() -> ByteSize {
+    ByteSize::from_bytes(1500)
 }
 
 /// What MIH users send.
@@ -110,29 +110,29 @@ usher_config::some_of!(pub(super) of_mih: TransportProtocol, |t| t != TransportP
 #[serde(deny_unknown_fields, default)]
 pub struct MihTiming {
     /// How long an acknowledgement is waited for before the message is sent again.
-    pub retransmission: Time,
+    pub retransmission: TimeSpan,
     /// How often a message is sent again before its transaction fails.
     pub retransmissions: u32,
     /// How long a response is waited for once its request is acknowledged (without MIH acknowledgements: once it is
     /// sent); `"off"` waits for ever.
-    pub response: Switch<Time>,
+    pub response: Switch<TimeSpan>,
     /// What is done when the response does not come in time.
-    pub unanswered: Unanswered,
+    pub unanswered: UnansweredAction,
     /// What differs for the messages of a service.
     pub by_service: ByService,
     /// What differs for a message, such as `"MN_HO_Commit"`. It comes before `by_service`, whose values it begins from.
-    pub by_message: Ordered<TimingChange>,
+    pub by_message: OrderedMap<TimingChange>,
 }
 
 impl Default for MihTiming {
     fn default() -> Self {
         Self {
-            retransmission: Time::millis(300),
+            retransmission: TimeSpan::from_millis(300),
             retransmissions: 2,
             response: Switch::Off,
-            unanswered: Unanswered::default(),
+            unanswered: UnansweredAction::default(),
             by_service: ByService::default(),
-            by_message: Ordered::default(),
+            by_message: OrderedMap::default(),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Default for MihTiming {
 /// What is done when a request is acknowledged and not answered in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Unanswered {
+pub enum UnansweredAction {
     /// It is waited for longer.
     #[default]
     Wait,
@@ -183,32 +183,32 @@ impl ByService {
 #[serde(deny_unknown_fields, default)]
 pub struct TimingChange {
     /// How long an acknowledgement is waited for.
-    pub retransmission: Option<Time>,
+    pub retransmission: Option<TimeSpan>,
     /// How often a message is sent again.
     pub retransmissions: Option<u32>,
     /// How long a response is waited for.
-    pub response: Option<Switch<Time>>,
+    pub response: Option<Switch<TimeSpan>>,
     /// What is done when it does not come in time.
-    pub unanswered: Option<Unanswered>,
+    pub unanswered: Option<UnansweredAction>,
 }
 
 /// What holds for one kind of message, with everything that differs for it in place.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Timing {
+pub struct MessageTiming {
     /// How long an acknowledgement is waited for.
-    pub retransmission: Time,
+    pub retransmission: TimeSpan,
     /// How often a message is sent again.
     pub retransmissions: u32,
     /// How long a response is waited for.
-    pub response: Switch<Time>,
+    pub response: Switch<TimeSpan>,
     /// What is done when it does not come in time.
-    pub unanswered: Unanswered,
+    pub unanswered: UnansweredAction,
 }
 
-impl Timing {
+impl MessageTiming {
     /// With what differs.
     #[must_use]
-    pub fn with(self, change: &TimingChange) -> Self {
+    pub fn with_change(self, change: &TimingChange) -> Self {
         Self {
             retransmission: change.retransmission.unwrap_or(self.retransmission),
             retransmissions: change.retransmissions.unwrap_or(self.retransmissions),
@@ -226,9 +226,9 @@ pub fn message_name(id: MessageId) -> &'static str {
 
 impl MihTiming {
     /// What holds where nothing differs.
-    pub fn common(&self) -> Timing {
+    pub fn common_timing(&self) -> MessageTiming {
         let Self { retransmission, retransmissions, response, unanswered, .. } = *self;
-        Timing { retransmission, retransmissions, response, unanswered }
+        MessageTiming { retransmission, retransmissions, response, unanswered }
     }
 }
 
@@ -242,26 +242,26 @@ pub struct MihFunction<'a> {
     /// Over SCTP, the messages of a service keep their order.
     pub ordered: bool,
     /// How long a user takes to answer a request.
-    pub processing: Time,
+    pub processing: TimeSpan,
     /// When a message is sent again, and when it is given up.
     pub timing: &'a MihTiming,
     /// How long a request waits for its answer before it is acknowledged without payload.
-    pub ack_delay: Time,
+    pub ack_delay: TimeSpan,
     /// How long a transaction may be under way.
-    pub transaction: Switch<Time>,
+    pub transaction: Switch<TimeSpan>,
     /// A request that is never acknowledged goes on waiting for its response.
     pub late_responses: bool,
     /// How long an ended transaction is remembered.
-    pub lifetime: Switch<Time>,
+    pub lifetime: Switch<TimeSpan>,
     /// How many transactions are held at most.
-    pub max_transactions: Count,
+    pub max_transactions: PositiveCount,
     /// The largest MIH packet.
-    pub max_message: Size,
+    pub max_message: ByteSize,
 }
 
-impl Mih {
+impl MihWorkload {
     /// The settings of its MIH functions.
-    pub fn function(&self) -> MihFunction<'_> {
+    pub fn mih_function(&self) -> MihFunction<'_> {
         MihFunction {
             transport: self.transport,
             ack: self.ack,

@@ -1,11 +1,11 @@
 //! Hosts with PPPoE sessions: the workload `pppoe`.
 
-use super::Arrivals;
+use super::ArrivalSettings;
 use super::workload::give_up;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::named;
-use usher_config::units::{Bound, Count, Share, Switch, Time};
+use usher_config::units::{Bound, Percentage, PositiveCount, Switch, TimeSpan};
 
 usher_core::named! {
     "a way of showing who one is by PPP";
@@ -30,7 +30,7 @@ usher_core::named! {
 /// is dropped at the concentrator, to them as well as from them. Packets bear the addresses that the study gives the hosts.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Pppoe {
+pub struct PppoeWorkload {
     /// The hosts with sessions. Their first link, or cell, is the one to the concentrator; all are behind its first interface, as
     /// by a switch.
     pub stations: String,
@@ -50,28 +50,28 @@ pub struct Pppoe {
     #[serde(default = "password")]
     pub password: String,
     /// When sessions begin. One that falls due while its station still has a session waits for that one's end.
-    pub arrivals: Arrivals,
+    pub arrivals: ArrivalSettings,
     /// How long a session lasts; `"off"`: to the end of the run.
     #[serde(default = "off")]
-    pub hold: Switch<Time>,
+    pub hold: Switch<TimeSpan>,
     /// A station whose session has ended, other than by its own will, begins another: a dialogue of its own, from that end on.
     #[serde(default = "super::yes")]
     pub persist: bool,
     /// How long an answer of discovery is waited for at first; each further wait is twice as long, up to half a minute.
     #[serde(default = "discovery")]
-    pub discovery: Time,
+    pub discovery: TimeSpan,
     /// How often PADI is sent for a session.
     #[serde(default = "attempts")]
-    pub attempts: Count,
+    pub attempts: PositiveCount,
     /// How often a station asks whether the concentrator lives; `"off"`: never.
     #[serde(default = "keepalive")]
-    pub keepalive: Switch<Time>,
+    pub keepalive: Switch<TimeSpan>,
     /// Share of sessions tried with a wrong password.
     #[serde(default)]
-    pub wrong_credentials: Share,
+    pub wrong_credentials: Percentage,
     /// When a station gives an unfinished session up, which then counts as failed.
     #[serde(default = "give_up")]
-    pub give_up: Bound<Time>,
+    pub give_up: Bound<TimeSpan>,
 }
 
 const fn method() -> PppoeMethod {
@@ -83,15 +83,15 @@ fn user() -> String {
 fn password() -> String {
     "a password for simulations alone".to_owned()
 }
-const fn off() -> Switch<Time> {
+const fn off() -> Switch<TimeSpan> {
     Switch::Off
 }
-const fn discovery() -> Time {
-    Time::secs(1)
+const fn discovery() -> TimeSpan {
+    TimeSpan::from_secs(1)
 }
-const fn attempts() -> Count {
-    Count::of(5)
+const fn attempts() -> PositiveCount {
+    PositiveCount::from_u32(5)
 }
-const fn keepalive() -> Switch<Time> {
-    Switch::On(Time::secs(20))
+const fn keepalive() -> Switch<TimeSpan> {
+    Switch::On(TimeSpan::from_secs(20))
 }

@@ -4,25 +4,25 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use std::borrow::Cow;
-use usher_config::Ordered;
-use usher_config::Value;
-use usher_config::units::{Count, Share, Time};
+use usher_config::ConfigValue;
+use usher_config::OrderedMap;
+use usher_config::units::{Percentage, PositiveCount, TimeSpan};
 use usher_core::WallTime;
 
 /// How long and how often each point runs. A run passes the warm-up, then the duration in which what begins
 /// is counted, then at most the drain in which nothing begins and what was begun may end.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunSettings {
     /// Simulated time in which what begins is counted; it starts when the warm-up ends.
-    pub duration: Time,
+    pub duration: TimeSpan,
     /// Simulated time before the counting starts.
     #[serde(default)]
-    pub warmup: Time,
+    pub warmup: TimeSpan,
     /// Simulated time after the duration, in which what was begun may end. What has not ended then counts as
     /// failed.
     #[serde(default = "drain")]
-    pub drain: Time,
+    pub drain: TimeSpan,
     /// The seed of all chance. The same study and seed give the same rows.
     #[serde(default = "one")]
     pub seed: u64,
@@ -31,7 +31,7 @@ pub struct Run {
     pub ip: IpVersion,
     /// The day on which simulated time begins, at midnight UTC, `"2026-07-01"`: certificates are looked at then.
     #[serde(default)]
-    pub date: Date,
+    pub date: CalendarDate,
     /// Follow what hosts hold for their connections and associations, for the metrics `connections.HOST` and `memory.HOST`.
     #[serde(default)]
     pub memory: bool,
@@ -41,11 +41,11 @@ pub struct Run {
     pub metrics: Vec<String>,
     /// How often each point is repeated with other chance.
     #[serde(default)]
-    pub replications: Replications,
+    pub replications: ReplicationRule,
 }
 
-const fn drain() -> Time {
-    Time::secs(60)
+const fn drain() -> TimeSpan {
+    TimeSpan::from_secs(60)
 }
 const fn one() -> u64 {
     1
@@ -53,9 +53,9 @@ const fn one() -> u64 {
 
 /// A day of the Gregorian calendar, from 1970 to 9999.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Date(WallTime);
+pub struct CalendarDate(WallTime);
 
-impl Date {
+impl CalendarDate {
     /// Its midnight, UTC.
     pub const fn wall_time(self) -> WallTime {
         self.0
@@ -80,14 +80,14 @@ impl Date {
     }
 }
 
-impl Default for Date {
+impl Default for CalendarDate {
     /// A day on which the certificates that come with the program are valid: 2026-07-01.
     fn default() -> Self {
         Self(WallTime::from_unix_secs(1_782_864_000))
     }
 }
 
-impl<'de> Deserialize<'de> for Date {
+impl<'de> Deserialize<'de> for CalendarDate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text)
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Date {
     }
 }
 
-impl JsonSchema for Date {
+impl JsonSchema for CalendarDate {
     fn schema_name() -> Cow<'static, str> {
         "Date".into()
     }
@@ -134,26 +134,26 @@ pub enum IpVersion {
 /// which of them finished first.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Replications {
+pub struct ReplicationRule {
     /// At least so many.
-    pub min: Count,
+    pub min: PositiveCount,
     /// At most so many.
-    pub max: Count,
+    pub max: PositiveCount,
     /// Stop when half the confidence interval's width is below this share of the mean.
-    pub precision: Share,
+    pub precision: Percentage,
     /// The confidence of the interval.
-    pub confidence: Share,
+    pub confidence: Percentage,
     /// The metric whose interval decides.
     pub metric: String,
 }
 
-impl Default for Replications {
+impl Default for ReplicationRule {
     fn default() -> Self {
         Self {
-            min: Count::of(5),
-            max: Count::of(30),
-            precision: Share::percent(5),
-            confidence: Share::percent(95),
+            min: PositiveCount::from_u32(5),
+            max: PositiveCount::from_u32(30),
+            precision: Percentage::from_percent(5),
+            confidence: Percentage::from_percent(95),
             metric: "delay.mean".to_owned(),
         }
     }
@@ -164,13 +164,13 @@ impl Default for Replications {
 #[serde(deny_unknown_fields, default)]
 pub struct ModeSettings {
     /// In place of the run's duration.
-    pub duration: Option<Time>,
+    pub duration: Option<TimeSpan>,
     /// In place of the run's warm-up.
-    pub warmup: Option<Time>,
+    pub warmup: Option<TimeSpan>,
     /// In place of the run's replications, setting by setting.
     pub replications: ReplicationSettings,
     /// Any other settings by their path, such as `"workload.arrivals.count" = 100`. Axes come after them.
-    pub set: Ordered<Value>,
+    pub set: OrderedMap<ConfigValue>,
 }
 
 /// What a mode changes about replications.
@@ -178,17 +178,17 @@ pub struct ModeSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicationSettings {
     /// At least so many.
-    pub min: Option<Count>,
+    pub min: Option<PositiveCount>,
     /// At most so many.
-    pub max: Option<Count>,
+    pub max: Option<PositiveCount>,
     /// Stop when half the confidence interval's width is below this share of the mean.
-    pub precision: Option<Share>,
+    pub precision: Option<Percentage>,
 }
 
 /// What to record when a capture is asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Capture {
+pub struct CaptureSettings {
     /// Names of links. For a group of links, the first member's is recorded.
     pub links: Vec<String>,
 }
@@ -201,9 +201,13 @@ mod tests {
     fn days_are_those_of_the_calendar() {
         for (text, seconds) in [("1970-01-01", 0), ("2000-02-29", 951_782_400), ("2026-07-01", 1_782_864_000)]
         {
-            assert_eq!(Date::parse(text), Some(Date(WallTime::from_unix_secs(seconds))), "{text}");
+            assert_eq!(
+                CalendarDate::parse(text),
+                Some(CalendarDate(WallTime::from_unix_secs(seconds))),
+                "{text}"
+            );
         }
-        assert_eq!(Date::parse("2026-07-01"), Some(Date::default()));
+        assert_eq!(CalendarDate::parse("2026-07-01"), Some(CalendarDate::default()));
         for wrong in [
             "",
             "0000-01-01",
@@ -216,7 +220,7 @@ mod tests {
             "2026-07-00",
             "2026-07-01-",
         ] {
-            assert_eq!(Date::parse(wrong), None, "{wrong}");
+            assert_eq!(CalendarDate::parse(wrong), None, "{wrong}");
         }
     }
 }

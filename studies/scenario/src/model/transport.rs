@@ -2,24 +2,24 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use usher_config::units::{BitRate, Bound, Count, InitialWindow, Size, Switch, Time};
+use usher_config::units::{BitRate, Bound, ByteSize, InitialWindow, PositiveCount, Switch, TimeSpan};
 
 /// Settings of the transport protocols, the same on all hosts.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Transport {
+pub struct TransportSettings {
     /// Nagle's algorithm of TCP and SCTP alike; without it, each has its own.
     pub nagle: Option<bool>,
     /// TCP (RFC 9293).
-    pub tcp: Tcp,
+    pub tcp: TcpSettings,
     /// SCTP (RFC 9260).
-    pub sctp: Sctp,
+    pub sctp: SctpSettings,
 }
 
 /// TCP (RFC 9293). The defaults are today's RFCs'.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Tcp {
+pub struct TcpSettings {
     /// What the settings are that are not given: those of the RFCs, of ns-2's FullTcp, of ns-3, or of Linux.
     pub preset: TcpPreset,
     /// Nagle's algorithm: small segments wait while data is unacknowledged (RFC 9293, 3.7.4).
@@ -32,16 +32,16 @@ pub struct Tcp {
     /// The application hears of data before what it lets go leaves, as in ns-2; else after, as from a kernel.
     pub deliver_first: bool,
     /// How long an acknowledgement may wait for data to ride on; `"off"` acknowledges at once.
-    pub delayed_ack: Switch<Time>,
+    pub delayed_ack: Switch<TimeSpan>,
     /// With delayed acknowledgements, every so many segments are acknowledged at once.
-    pub delayed_ack_segments: Count,
+    pub delayed_ack_segments: PositiveCount,
     /// Which segments these are.
     pub delayed_ack_counts: AckCounts,
     /// From when on a delayed acknowledgement waits.
     pub delayed_ack_timer: AckTimer,
     /// The delay follows the sender's pace, from `delayed_ack` up to this, or to the round trip where that is less, as Linux has
     /// it; `"off"` is always `delayed_ack`.
-    pub delayed_ack_max: Switch<Time>,
+    pub delayed_ack_max: Switch<TimeSpan>,
     /// With delayed acknowledgements, the first sixteen leave at once, and as many after data that came twice, until data
     /// goes both ways (Linux's quick-ack mode).
     pub quick_ack: bool,
@@ -49,11 +49,11 @@ pub struct Tcp {
     /// that ended a write, or after the first unless data goes both ways, as Linux has it.
     pub ack_on_read: bool,
     /// Loss recovery: how losses are found and repaired.
-    pub congestion: Congestion,
+    pub congestion: CongestionRecovery,
     /// Whose sender repairs losses, with `control = "reno"`.
     pub loss_recovery: TcpLossRecovery,
     /// Congestion control: how the window grows, and how far a loss reduces it.
-    pub control: Control,
+    pub control: TcpControl,
     /// What the congestion window counts.
     pub window_unit: WindowUnit,
     /// What makes Reno's congestion window grow.
@@ -61,13 +61,13 @@ pub struct Tcp {
     /// What a loss leaves half of.
     pub loss_halves: LossHalves,
     /// Retransmission timeout before the first measurement (RFC 6298).
-    pub rto_initial: Time,
+    pub rto_initial: TimeSpan,
     /// Smallest retransmission timeout.
-    pub rto_min: Time,
+    pub rto_min: TimeSpan,
     /// What it is a bound of.
     pub rto_min_bounds: RtoMinBounds,
     /// Largest retransmission timeout.
-    pub rto_max: Time,
+    pub rto_max: TimeSpan,
     /// What ends the doubling of the retransmission timeout.
     pub backoff_reset: BackoffReset,
     /// What timeout an acknowledgement of new data restarts the retransmission timer for.
@@ -88,9 +88,9 @@ pub struct Tcp {
     /// A fast retransmission restarts the timer, too, as Linux has it.
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
-    pub rtt_tick: Time,
+    pub rtt_tick: TimeSpan,
     /// Timers expire late as those of a wheel with so long ticks, as Linux has them; with 0 s in time.
-    pub timer_tick: Time,
+    pub timer_tick: TimeSpan,
     /// With `congestion = "reno"`, too, duplicate acknowledgements of what a timeout sent again begin no fast
     /// retransmission; the others never let them (RFC 6582, 6675).
     pub reno_recover: bool,
@@ -99,7 +99,7 @@ pub struct Tcp {
     /// Retransmissions of a SYN before the attempt is given up.
     pub syn_retransmissions: Bound<u32>,
     /// Maximum segment size; without it, what the first link's MTU leaves after the headers.
-    pub mss: Option<Size>,
+    pub mss: Option<ByteSize>,
     /// The congestion window at the start.
     pub initial_window: InitialWindow,
     /// After how much silence it is taken again.
@@ -115,18 +115,18 @@ pub struct Tcp {
     /// The window scale option (RFC 7323).
     pub window_scale: bool,
     /// Receive buffer; without the window scale option at most 65535 B are offered.
-    pub receive_buffer: Size,
+    pub receive_buffer: ByteSize,
     /// How large it becomes, where it grows with what applications read in a round trip, as Linux has it; `"off"` leaves it as it is.
-    pub receive_buffer_max: Switch<Size>,
+    pub receive_buffer_max: Switch<ByteSize>,
     /// How fast applications read what has arrived.
     pub read_rate: Bound<BitRate>,
     /// How much of it they then read at a time, at most; without it, a segment.
-    pub read_size: Option<Size>,
+    pub read_size: Option<ByteSize>,
     /// How long after the loss of a persistent connection another is opened.
-    pub reconnect: Time,
+    pub reconnect: TimeSpan,
 }
 
-impl Default for Tcp {
+impl Default for TcpSettings {
     fn default() -> Self {
         Self {
             preset: TcpPreset::default(),
@@ -134,23 +134,23 @@ impl Default for Tcp {
             nagle_variant: NagleVariant::default(),
             silly_window_avoidance: true,
             deliver_first: false,
-            delayed_ack: Switch::On(Time::millis(200)),
-            delayed_ack_segments: Count::of(2),
+            delayed_ack: Switch::On(TimeSpan::from_millis(200)),
+            delayed_ack_segments: PositiveCount::from_u32(2),
             delayed_ack_counts: AckCounts::default(),
             delayed_ack_timer: AckTimer::default(),
             delayed_ack_max: Switch::Off,
             quick_ack: false,
             ack_on_read: false,
-            congestion: Congestion::default(),
+            congestion: CongestionRecovery::default(),
             loss_recovery: TcpLossRecovery::default(),
-            control: Control::default(),
+            control: TcpControl::default(),
             window_unit: WindowUnit::default(),
             window_growth: WindowGrowth::default(),
             loss_halves: LossHalves::default(),
-            rto_initial: Time::secs(1),
-            rto_min: Time::secs(1),
+            rto_initial: TimeSpan::from_secs(1),
+            rto_min: TimeSpan::from_secs(1),
             rto_min_bounds: RtoMinBounds::default(),
-            rto_max: Time::secs(60),
+            rto_max: TimeSpan::from_secs(60),
             backoff_reset: BackoffReset::default(),
             rto_restart: RtoRestart::default(),
             advancing_duplicates: true,
@@ -160,11 +160,11 @@ impl Default for Tcp {
             retransmit_collapse: false,
             rate_reduction: false,
             fast_retransmit_restarts: false,
-            rtt_tick: Time::secs(0),
-            timer_tick: Time::secs(0),
+            rtt_tick: TimeSpan::from_secs(0),
+            timer_tick: TimeSpan::from_secs(0),
             reno_recover: false,
-            retransmissions: Bound::At(15),
-            syn_retransmissions: Bound::At(7),
+            retransmissions: Bound::Limited(15),
+            syn_retransmissions: Bound::Limited(7),
             mss: None,
             initial_window: InitialWindow::Rfc6928,
             idle_restart: IdleRestart::default(),
@@ -173,11 +173,11 @@ impl Default for Tcp {
             timestamps: false,
             timestamp_echo: TimestampEcho::default(),
             window_scale: false,
-            receive_buffer: Size::of(65_535),
+            receive_buffer: ByteSize::from_bytes(65_535),
             receive_buffer_max: Switch::Off,
             read_rate: Bound::Unlimited,
             read_size: None,
-            reconnect: Time::secs(1),
+            reconnect: TimeSpan::from_secs(1),
         }
     }
 }
@@ -350,7 +350,7 @@ pub enum IdleRestart {
 /// TCP's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Congestion {
+pub enum CongestionRecovery {
     /// Fast retransmit and fast recovery (RFC 5681).
     Reno,
     /// With partial acknowledgements (RFC 6582).
@@ -363,7 +363,7 @@ pub enum Congestion {
 /// TCP's congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Control {
+pub enum TcpControl {
     /// A segment more each round trip, half the window after a loss (RFC 5681).
     #[default]
     Reno,
@@ -405,16 +405,16 @@ pub enum LossRecovery {
 /// SCTP (RFC 9260). The defaults are its section 16's.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Sctp {
+pub struct SctpSettings {
     /// What the settings are that are not given: those of RFC 9260, of ns-2's Agent/SCTP, or of Linux. ns-3 has no SCTP.
     pub preset: SctpPreset,
     /// A sender's delay as Nagle's algorithm has it: a packet that is not full waits while data is
     /// unacknowledged. RFC 3539 wants none; many stacks have one unless told otherwise.
     pub nagle: bool,
     /// How long an acknowledgement may wait; `"off"` acknowledges at once.
-    pub sack_delay: Switch<Time>,
+    pub sack_delay: Switch<TimeSpan>,
     /// With delayed acknowledgements, every so many packets are acknowledged at once.
-    pub sack_frequency: Count,
+    pub sack_frequency: PositiveCount,
     /// The first data of an association is acknowledged at once (RFC 9260, 5.1).
     pub first_sack_at_once: bool,
     /// What was sent before a retransmission and comes behind it measures round trips, too.
@@ -438,11 +438,11 @@ pub struct Sctp {
     /// An acknowledgement rides on data that leaves; else it goes alone, when it is due.
     pub bundle_sacks: bool,
     /// Retransmission timeout before the first measurement.
-    pub rto_initial: Time,
+    pub rto_initial: TimeSpan,
     /// Smallest retransmission timeout.
-    pub rto_min: Time,
+    pub rto_min: TimeSpan,
     /// Largest retransmission timeout.
-    pub rto_max: Time,
+    pub rto_max: TimeSpan,
     /// Retransmissions in a row before the association is given up (Association.Max.Retrans).
     pub retransmissions: Bound<u32>,
     /// Retransmissions in a row to one path before it counts as failed (Path.Max.Retrans).
@@ -450,30 +450,30 @@ pub struct Sctp {
     /// Retransmissions of an INIT or COOKIE ECHO before the attempt is given up.
     pub init_retransmissions: Bound<u32>,
     /// The congestion window at the start, in packets; without it, `initial_window_bytes`.
-    pub initial_window: Option<Count>,
+    pub initial_window: Option<PositiveCount>,
     /// The congestion window at the start, but two packets at least and four at most (RFC 9260, 7.2.1).
-    pub initial_window_bytes: Size,
+    pub initial_window_bytes: ByteSize,
     /// Outbound streams of the side that accepts an association; without it, as many as the other side asks for.
-    pub accepted_streams: Option<Count>,
+    pub accepted_streams: Option<PositiveCount>,
     /// At most so many packets leave at one event (Max.Burst).
     pub max_burst: Bound<u32>,
     /// How often an idle path is probed.
-    pub heartbeat: Switch<Time>,
+    pub heartbeat: Switch<TimeSpan>,
     /// The largest SCTP packet, its header included; without it, what the links' smallest MTU leaves.
-    pub packet: Option<Size>,
+    pub packet: Option<ByteSize>,
     /// Receive buffer.
-    pub receive_buffer: Size,
+    pub receive_buffer: ByteSize,
     /// How long after the loss of a persistent association another is opened.
-    pub reconnect: Time,
+    pub reconnect: TimeSpan,
 }
 
-impl Default for Sctp {
+impl Default for SctpSettings {
     fn default() -> Self {
         Self {
             preset: SctpPreset::default(),
             nagle: false,
-            sack_delay: Switch::On(Time::millis(200)),
-            sack_frequency: Count::of(2),
+            sack_delay: Switch::On(TimeSpan::from_millis(200)),
+            sack_frequency: PositiveCount::from_u32(2),
             first_sack_at_once: true,
             measure_behind_retransmission: false,
             one_packet_after_timeout: true,
@@ -484,20 +484,20 @@ impl Default for Sctp {
             deliver_first: false,
             loss_recovery: LossRecovery::default(),
             bundle_sacks: true,
-            rto_initial: Time::secs(1),
-            rto_min: Time::secs(1),
-            rto_max: Time::secs(60),
-            retransmissions: Bound::At(10),
+            rto_initial: TimeSpan::from_secs(1),
+            rto_min: TimeSpan::from_secs(1),
+            rto_max: TimeSpan::from_secs(60),
+            retransmissions: Bound::Limited(10),
             path_retransmissions: 5,
-            init_retransmissions: Bound::At(8),
+            init_retransmissions: Bound::Limited(8),
             initial_window: None,
-            initial_window_bytes: Size::of(4404),
+            initial_window_bytes: ByteSize::from_bytes(4404),
             accepted_streams: None,
-            max_burst: Bound::At(4),
-            heartbeat: Switch::On(Time::secs(30)),
+            max_burst: Bound::Limited(4),
+            heartbeat: Switch::On(TimeSpan::from_secs(30)),
             packet: None,
-            receive_buffer: Size::of(65_536),
-            reconnect: Time::secs(1),
+            receive_buffer: ByteSize::from_bytes(65_536),
+            reconnect: TimeSpan::from_secs(1),
         }
     }
 }

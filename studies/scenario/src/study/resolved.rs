@@ -1,10 +1,10 @@
 //! A study in one file: with what it includes, with the profiles and the configurations of services that it names.
 
-use super::{Origin, Study};
+use super::{Study, StudyOrigin};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use usher_config::tree::{Entry, Item, TreeNode};
-use usher_config::{Location, Value};
+use usher_config::tree::{TableEntry, TreeItem, TreeNode};
+use usher_config::{ConfigValue, OptionalPosition};
 
 /// A line is not made longer than this by what could stand below it.
 const WIDE: usize = 100;
@@ -12,23 +12,23 @@ const WIDE: usize = 100;
 impl Study {
     /// The study as one text that says all that its files say, with the files that stay outside of it: certificates and
     /// keys, which are named by their whole paths. A plan of that text has the points of a plan of the study.
-    pub fn resolved(&self) -> (String, Vec<PathBuf>) {
+    pub fn resolved_text(&self) -> (String, Vec<PathBuf>) {
         let mut tree = self.tree.clone();
-        tree.take("include");
+        tree.take_entry("include");
         let mut outside = Vec::new();
-        if matches!(self.from, Origin::Disk) {
+        if matches!(self.from, StudyOrigin::Disk) {
             self.name_whole(&mut tree, &mut outside);
         }
         let mut out = String::new();
-        section(&mut out, &mut Vec::new(), tree.entries());
+        write_section(&mut out, &mut Vec::new(), tree.entries());
         (out, outside)
     }
 
     /// Gives files that are named from the folder of the file that names them their whole paths.
     fn name_whole(&self, node: &mut TreeNode, outside: &mut Vec<PathBuf>) {
         match &mut node.item {
-            Item::Text(text) => {
-                let Some(path) = self.named_file(&node.span, text) else { return };
+            TreeItem::Text(text) => {
+                let Some(path) = self.find_named_file(&node.span, text) else { return };
                 if let (true, Some(whole)) = (Path::new(text).is_relative(), path.to_str()) {
                     *text = whole.to_owned();
                 }
@@ -36,14 +36,16 @@ impl Study {
                     outside.push(path);
                 }
             }
-            Item::Array(nodes) => nodes.iter_mut().for_each(|node| self.name_whole(node, outside)),
-            Item::Table(entries) => entries.iter_mut().for_each(|e| self.name_whole(&mut e.node, outside)),
-            Item::Bool(_) | Item::Integer(_) | Item::Float(_) | Item::Other(_) => {}
+            TreeItem::Array(nodes) => nodes.iter_mut().for_each(|node| self.name_whole(node, outside)),
+            TreeItem::Table(entries) => {
+                entries.iter_mut().for_each(|e| self.name_whole(&mut e.node, outside))
+            }
+            TreeItem::Bool(_) | TreeItem::Integer(_) | TreeItem::Float(_) | TreeItem::Other(_) => {}
         }
     }
 
     /// The file that a text names, where it has a name like one and there is such a file.
-    fn named_file(&self, span: &Location, text: &str) -> Option<PathBuf> {
+    fn find_named_file(&self, span: &OptionalPosition, text: &str) -> Option<PathBuf> {
         let like_one = |text: &str| !text.contains(['\n', ' ']) && text.contains(['.', '/']);
         let source = span.as_ref().and_then(|span| self.sources.get(span.source)).or(self.sources.first())?;
         let path = Path::new(&source.name).parent()?.join(text);
@@ -53,28 +55,30 @@ impl Study {
 }
 
 /// Writes what a table holds: what fits a line first, then a section for each of its tables, in their order.
-fn section(out: &mut String, path: &mut Vec<String>, entries: &[Entry]) {
+fn write_section(out: &mut String, path: &mut Vec<String>, entries: &[TableEntry]) {
     // Bundles of settings by path are read best in a line each.
     let bundle = path.first().is_some_and(|first| first == "axes" || first == "choices") && path.len() > 2;
     let divided = |node: &TreeNode| !bundle && is_of_tables(node);
     // If one of several tables has a section, all have, so that they stay in their order.
-    let long =
-        entries.iter().filter(|e| divided(&e.node)).any(|e| path.is_empty() || inline(&e.node).len() > WIDE);
+    let long = entries
+        .iter()
+        .filter(|e| divided(&e.node))
+        .any(|e| path.is_empty() || inline_text(&e.node).len() > WIDE);
     for entry in entries.iter().filter(|e| !(long && divided(&e.node))) {
-        let _ = writeln!(out, "{} = {}", key(&entry.key), inline(&entry.node));
+        let _ = writeln!(out, "{} = {}", key_text(&entry.key), inline_text(&entry.node));
     }
     for entry in entries.iter().filter(|e| long && divided(&e.node)) {
-        path.push(key(&entry.key));
+        path.push(key_text(&entry.key));
         let name = path.join(".");
         match &entry.node.item {
-            Item::Table(entries) => {
+            TreeItem::Table(entries) => {
                 let _ = writeln!(out, "\n[{name}]");
-                section(out, path, entries);
+                write_section(out, path, entries);
             }
-            Item::Array(nodes) => {
+            TreeItem::Array(nodes) => {
                 for node in nodes {
                     let _ = writeln!(out, "\n[[{name}]]");
-                    section(out, path, node.entries());
+                    write_section(out, path, node.entries());
                 }
             }
             _ => {}
@@ -86,44 +90,48 @@ fn section(out: &mut String, path: &mut Vec<String>, entries: &[Entry]) {
 /// True for a table, and for an array of nothing else.
 fn is_of_tables(node: &TreeNode) -> bool {
     match &node.item {
-        Item::Table(_) => true,
-        Item::Array(nodes) => !nodes.is_empty() && nodes.iter().all(|n| matches!(n.item, Item::Table(_))),
+        TreeItem::Table(_) => true,
+        TreeItem::Array(nodes) => {
+            !nodes.is_empty() && nodes.iter().all(|n| matches!(n.item, TreeItem::Table(_)))
+        }
         _ => false,
     }
 }
 
-fn inline(node: &TreeNode) -> String {
+fn inline_text(node: &TreeNode) -> String {
     match &node.item {
-        Item::Text(text) if text.contains('\n') => {
+        TreeItem::Text(text) if text.contains('\n') => {
             format!("\"\"\"\n{}\"\"\"", text.replace('\\', "\\\\").replace('"', "\\\""))
         }
-        Item::Array(nodes) => format!("[{}]", nodes.iter().map(inline).collect::<Vec<_>>().join(", ")),
-        Item::Table(entries) if entries.is_empty() => "{}".to_owned(),
-        Item::Table(entries) => {
-            let pairs = entries.iter().map(|e| format!("{} = {}", key(&e.key), inline(&e.node)));
+        TreeItem::Array(nodes) => {
+            format!("[{}]", nodes.iter().map(inline_text).collect::<Vec<_>>().join(", "))
+        }
+        TreeItem::Table(entries) if entries.is_empty() => "{}".to_owned(),
+        TreeItem::Table(entries) => {
+            let pairs = entries.iter().map(|e| format!("{} = {}", key_text(&e.key), inline_text(&e.node)));
             format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
         }
-        _ => node.value().map_or_else(|| "\"\"".to_owned(), |value| scalar(&value)),
+        _ => node.to_value().map_or_else(|| "\"\"".to_owned(), |value| scalar_text(&value)),
     }
 }
 
-fn scalar(value: &Value) -> String {
+fn scalar_text(value: &ConfigValue) -> String {
     match value {
-        Value::Bool(b) => b.to_string(),
-        Value::Integer(n) => n.to_string(),
-        Value::Float(x) => format!("{x:?}"),
-        Value::Text(text) => quoted(text),
-        Value::Array(_) | Value::Table(_) => String::new(),
+        ConfigValue::Bool(b) => b.to_string(),
+        ConfigValue::Integer(n) => n.to_string(),
+        ConfigValue::Float(x) => format!("{x:?}"),
+        ConfigValue::Text(text) => quote_text(text),
+        ConfigValue::Array(_) | ConfigValue::Table(_) => String::new(),
     }
 }
 
-fn key(key: &str) -> String {
+fn key_text(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !key.is_empty() && key.chars().all(bare) { key.to_owned() } else { quoted(key) }
+    if !key.is_empty() && key.chars().all(bare) { key.to_owned() } else { quote_text(key) }
 }
 
 /// A text as TOML's basic string.
-fn quoted(text: &str) -> String {
+fn quote_text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
@@ -146,23 +154,25 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::founding;
-    use usher_config::Ordered;
+    use usher_config::OrderedMap;
 
     /// The same with what is no table in front of what is one, as far as that has no order to keep.
-    fn sorted(value: Value) -> Value {
+    fn sort_tables(value: ConfigValue) -> ConfigValue {
         match value {
-            Value::Array(values) => Value::Array(values.into_iter().map(sorted).collect()),
-            Value::Table(entries) => {
-                let all = || entries.iter().map(|(key, value)| (key.to_owned(), sorted(value.clone())));
-                let of_tables = |value: &Value| match value {
-                    Value::Table(_) => true,
-                    Value::Array(values) => {
-                        !values.is_empty() && values.iter().all(|v| matches!(v, Value::Table(_)))
+            ConfigValue::Array(values) => ConfigValue::Array(values.into_iter().map(sort_tables).collect()),
+            ConfigValue::Table(entries) => {
+                let all = || entries.iter().map(|(key, value)| (key.to_owned(), sort_tables(value.clone())));
+                let of_tables = |value: &ConfigValue| match value {
+                    ConfigValue::Table(_) => true,
+                    ConfigValue::Array(values) => {
+                        !values.is_empty() && values.iter().all(|v| matches!(v, ConfigValue::Table(_)))
                     }
                     _ => false,
                 };
                 let first = all().filter(|(_, value)| !of_tables(value));
-                Value::Table(first.chain(all().filter(|(_, value)| of_tables(value))).collect::<Ordered<_>>())
+                ConfigValue::Table(
+                    first.chain(all().filter(|(_, value)| of_tables(value))).collect::<OrderedMap<_>>(),
+                )
             }
             other => other,
         }
@@ -170,30 +180,31 @@ mod tests {
 
     #[test]
     fn every_founding_study_says_the_same_in_one_file() {
-        for known in founding::all() {
+        for known in founding::founding_studies() {
             let study = Study::open(known.name).unwrap();
-            let (text, outside) = study.resolved();
+            let (text, outside) = study.resolved_text();
             assert!(outside.is_empty(), "{}", known.name);
             let whole = Study::parse(known.name, "whole.toml", &text)
                 .unwrap_or_else(|faults| panic!("{}: {faults}\n{text}", known.name));
-            let of = |study: &Study| study.tree.value().map(sorted);
+            let of = |study: &Study| study.tree.to_value().map(sort_tables);
             assert!(of(&whole) == of(&study), "{}:\n{text}", known.name);
         }
     }
 
     #[test]
-    fn files_beside_the_study_are_taken_in_or_named_by_their_whole_paths() {
+    fn files_beside_a_study_are_inlined_or_named_by_absolute_path() {
         let folder = std::env::temp_dir().join(format!("usher-resolved-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-        write("study.toml", &format!("include = [\"more.toml\"]\n{}", crate::template()));
+        write("study.toml", &format!("include = [\"more.toml\"]\n{}", crate::default_template()));
         write("more.toml", "# \"A \\ comment\"\n[run]\ndate = \"2026-07-02\"\n");
-        let resolved = Study::load(&folder.join("study.toml")).map(|study| study.resolved());
+        let resolved = Study::load(&folder.join("study.toml")).map(|study| study.resolved_text());
         write("ca.pem", "a file");
         let mut named =
-            Study::parse("t", &folder.join("study.toml").display().to_string(), crate::template()).unwrap();
-        named.from = Origin::Disk;
-        let mut node = TreeNode::of(&Value::Text("ca.pem".to_owned()), &None);
+            Study::parse("t", &folder.join("study.toml").display().to_string(), crate::default_template())
+                .unwrap();
+        named.from = StudyOrigin::Disk;
+        let mut node = TreeNode::from_value(&ConfigValue::Text("ca.pem".to_owned()), &None);
         let mut outside = Vec::new();
         named.name_whole(&mut node, &mut outside);
         let whole = folder.join("ca.pem");
@@ -201,16 +212,16 @@ mod tests {
         let (text, outside_of_study) = resolved.unwrap();
         assert!(!text.contains("include") && text.contains("date = \"2026-07-02\""), "{text}");
         assert!(outside_of_study.is_empty(), "{outside_of_study:?}");
-        assert!(matches!(&node.item, Item::Text(text) if *text == whole.display().to_string()));
+        assert!(matches!(&node.item, TreeItem::Text(text) if *text == whole.display().to_string()));
         assert_eq!(outside, [whole]);
     }
 
     #[test]
     fn texts_come_back_as_they_were() {
         for text in ["plain", "a \"b\" \\ c", "two\nlines\n", "\"\"\"\n\\", "tab\t\u{1}", ""] {
-            let node = TreeNode::of(&Value::Text(text.to_owned()), &None);
-            let read = usher_config::tree::parse_value(&inline(&node));
-            assert_eq!(read, Some(Value::Text(text.to_owned())), "{}", inline(&node));
+            let node = TreeNode::from_value(&ConfigValue::Text(text.to_owned()), &None);
+            let read = usher_config::tree::parse_value(&inline_text(&node));
+            assert_eq!(read, Some(ConfigValue::Text(text.to_owned())), "{}", inline_text(&node));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is wrong with a cell, or with the accounting of stations in one, is said with its line and column.
 
+use crate::faults::faults_with_line;
 use usher_scenario::Study;
 
 /// A study with a cell; the tests change lines of it.
@@ -48,7 +49,7 @@ y = "collisions.air"
 #[test]
 fn faults_of_a_cell_name_their_place() {
     let study = Study::parse("t", "t.toml", CELL).unwrap();
-    study.check().unwrap();
+    study.check_plans().unwrap();
     for (line, other, expected) in [
         (
             "base_station = \"nas\"",
@@ -131,7 +132,7 @@ fn faults_of_a_cell_name_their_place() {
     ] {
         assert!(CELL.contains(line), "{line}");
         let text = CELL.replacen(line, other, 1);
-        let faults = Study::parse("t", "t.toml", &text).and_then(|study| study.check()).unwrap_err();
+        let faults = Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans()).unwrap_err();
         let found = faults.to_string();
         assert!(found.starts_with(expected), "{found}\nfor {expected}");
     }
@@ -142,7 +143,7 @@ fn accounting_that_cannot_be_is_refused() {
     let check = |settings: &str| {
         let text = CELL.replacen("aaa = \"radius\"\n", &format!("{settings}\n"), 1);
         assert_ne!(text, CELL);
-        match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
+        match Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans()) {
             Ok(()) => String::new(),
             Err(faults) => faults.to_string(),
         }
@@ -159,5 +160,16 @@ fn accounting_that_cannot_be_is_refused() {
         check("aaa = \"radius\"\naccounting = { session = \"0 s\", interim = \"0 s\" }"),
         "t.toml:31:26: workload.accounting.session: zero is impossible here\n\
          t.toml:31:43: workload.accounting.interim: zero is impossible here"
+    );
+}
+
+#[test]
+fn traffic_keys_without_an_authentication_are_refused() {
+    let cell =
+        "[cells.air]\nbase_station = \"server\"\nstations = \"client\"\nkeys = { used = true }\n[links.core]";
+    assert_eq!(
+        faults_with_line("[links.core]", cell),
+        "t.toml:11:17: cells.air.keys.used: traffic keys follow from an authentication: the workload must be of kind \
+         \"eap\", with stations = \"client\" and nas = \"server\""
     );
 }

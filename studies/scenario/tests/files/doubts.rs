@@ -1,9 +1,9 @@
 //! What is right and may mislead: warnings of plans.
 
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 /// What the plan of a study warns of, in which TCP and SCTP are compared with these settings.
-fn warnings(settings: &str, set: &[&str]) -> Vec<String> {
+fn plan_warnings(settings: &str, set: &[&str]) -> Vec<String> {
     let text = format!(
         r#"
 title = "T"
@@ -29,9 +29,9 @@ values = ["tcp", "sctp"]
 "#
     );
     let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|e| panic!("{e}"));
-    let mut overrides = Overrides::default();
-    set.iter().for_each(|argument| overrides.set(argument).unwrap());
-    let plan = study.plan(Mode::Default, &overrides).unwrap_or_else(|e| panic!("{e}"));
+    let mut overrides = PlanOverrides::default();
+    set.iter().for_each(|argument| overrides.add_setting(argument).unwrap());
+    let plan = study.build_plan(StudyMode::Default, &overrides).unwrap_or_else(|e| panic!("{e}"));
     plan.warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -40,12 +40,12 @@ fn nagles_algorithm_of_one_of_two_compared_transports_is_told() {
     let one = "[transport.tcp]\nnagle = false\n[transport.sctp]\npreset = \"linux\"";
     let told = "t.toml:10:2: transport: Nagle's algorithm is off in the points over TCP and on in those over SCTP, so that they \
                 differ in it, too: write transport.nagle, which is of both, or each one's own";
-    assert_eq!(warnings(one, &[]), [told]);
+    assert_eq!(plan_warnings(one, &[]), [told]);
     // Of the RFCs, too, one has it and one has not.
-    let unsaid = warnings("", &[]);
+    let unsaid = plan_warnings("", &[]);
     assert!(unsaid.len() == 1 && unsaid[0].contains("on in the points over TCP and off in those over SCTP"));
     // Points of one transport compare nothing.
-    assert!(warnings(one, &["transport=sctp"]).is_empty());
+    assert!(plan_warnings(one, &["transport=sctp"]).is_empty());
 }
 
 #[test]
@@ -59,20 +59,20 @@ fn nagles_algorithm_of_both_is_in_order() {
         // Whoever gives each its own means it.
         "[transport.tcp]\nnagle = false\n[transport.sctp]\nnagle = true".to_owned(),
     ] {
-        assert!(warnings(&in_order, &[]).is_empty(), "{in_order}");
+        assert!(plan_warnings(&in_order, &[]).is_empty(), "{in_order}");
     }
-    assert!(warnings("[transport.tcp]\nnagle = false", &["transport.nagle=true"]).is_empty());
+    assert!(plan_warnings("[transport.tcp]\nnagle = false", &["transport.nagle=true"]).is_empty());
 }
 
 #[test]
 fn no_axis_and_no_setting_stands_behind_that_of_both() {
     let refused = |settings: &str, set: &str| {
-        let template = usher_scenario::template();
+        let template = usher_scenario::default_template();
         let text = template.replace("[transport]\nnagle = false\n", settings);
-        let mut overrides = Overrides::default();
-        overrides.set(set).unwrap();
+        let mut overrides = PlanOverrides::default();
+        overrides.add_setting(set).unwrap();
         let study = Study::parse("t", "t.toml", &text);
-        study.and_then(|study| study.plan(Mode::Default, &overrides)).unwrap_err().to_string()
+        study.and_then(|study| study.build_plan(StudyMode::Default, &overrides)).unwrap_err().to_string()
     };
     let both = refused("[transport]\nnagle = false\n[transport.tcp]\nnagle = true\n", "run.seed=1");
     assert!(both.contains("transport.nagle decides for TCP and SCTP alike"), "{both}");
@@ -83,7 +83,7 @@ fn no_axis_and_no_setting_stands_behind_that_of_both() {
 
 #[test]
 fn bursts_of_packets_are_told_with_their_link() {
-    let of = |loss: &str| warnings(&format!("loss = {loss}\n[transport]\nnagle = false"), &[]);
+    let of = |loss: &str| plan_warnings(&format!("loss = {loss}\n[transport]\nnagle = false"), &[]);
     let told = "t.toml:10:1: links.core.loss: its bursts last packets and not time, so that on a quiet link one outlasts every \
                 retransmission: give mean as a time, such as \"20 ms\", or kind = \"timed-gilbert-elliott\"";
     assert_eq!(of("{ kind = \"burst\", loss = \"5 %\", mean = 3 }"), [told]);
@@ -104,11 +104,12 @@ fn bursts_of_packets_are_told_with_their_link() {
 #[test]
 fn founding_studies_and_templates_have_no_others() {
     let study = |name: &str, text: &str| Study::parse(name, name, text).unwrap_or_else(|e| panic!("{e}"));
-    let founding = usher_scenario::founding::all().iter().map(|known| study(known.name, known.text));
+    let founding =
+        usher_scenario::founding::founding_studies().iter().map(|known| study(known.name, known.text));
     let templates = usher_scenario::TEMPLATES.iter().map(|template| study(template.kind, template.text));
     for study in founding.chain(templates) {
-        for mode in Mode::ALL {
-            let plan = study.plan(mode, &Overrides::default()).unwrap_or_else(|e| panic!("{e}"));
+        for mode in StudyMode::ALL {
+            let plan = study.build_plan(mode, &PlanOverrides::default()).unwrap_or_else(|e| panic!("{e}"));
             let told: Vec<String> = plan.warnings.iter().map(|warning| warning.message.clone()).collect();
             let expected = usize::from(study.name() == "aaa-beyond");
             assert_eq!(told.len(), expected, "{} {}: {told:?}", study.name(), mode.name());

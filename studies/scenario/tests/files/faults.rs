@@ -1,7 +1,7 @@
 //! What is wrong with a study file is said with its line and column, all of it at once.
 
 use proptest::prelude::*;
-use usher_scenario::{Mode, Overrides, Study, template};
+use usher_scenario::{PlanOverrides, Study, StudyMode, default_template};
 
 /// A small study that is right; the tests change lines of it.
 pub(crate) const RIGHT: &str = r#"title = "T"
@@ -35,10 +35,10 @@ y = "delay.mean"
 "#;
 
 /// The faults of the study with one line in place of another.
-pub(crate) fn faults(line: &str, other: &str) -> String {
+pub(crate) fn faults_with_line(line: &str, other: &str) -> String {
     assert!(RIGHT.contains(line), "{line}");
     let text = RIGHT.replacen(line, other, 1);
-    match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
+    match Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans()) {
         Ok(()) => panic!("nothing is found wrong with {other}"),
         Err(faults) => faults.to_string(),
     }
@@ -57,12 +57,16 @@ fn a_study_may_include_what_it_shares_with_others() {
         std::fs::write(&net, format!("[links.core]{links}{more}")).unwrap();
     };
     write("");
-    let points = |study: &Study| study.plan(Mode::Default, &Overrides::default()).unwrap().points;
+    let points =
+        |study: &Study| study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap().points;
     let first = Study::load(&study).unwrap();
     assert_eq!(points(&first), points(&Study::parse("t", "t.toml", RIGHT).unwrap()));
     write("# Other\n");
     let second = Study::load(&study).unwrap();
-    assert!(first.text() == second.text() && first.digest() != second.digest(), "the digest is of all files");
+    assert!(
+        first.file_text() == second.file_text() && first.digest() != second.digest(),
+        "the digest is of all files"
+    );
     write("dleay = \"1 ms\"\n");
     let said = Study::load(&study).unwrap_err().to_string();
     let place = format!("{}:6:1: unknown key \"dleay\" in links.core", net.display());
@@ -76,8 +80,8 @@ fn a_study_may_include_what_it_shares_with_others() {
 #[test]
 fn the_example_is_right() {
     let study = Study::parse("t", "t.toml", RIGHT).unwrap();
-    study.check().unwrap();
-    assert_eq!(study.plan(Mode::Default, &Overrides::default()).unwrap().points.len(), 2);
+    study.check_plans().unwrap();
+    assert_eq!(study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap().points.len(), 2);
 }
 
 #[test]
@@ -419,7 +423,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
     ];
     let mut wrong = Vec::new();
     for (line, other, expected) in table {
-        let found = faults(line, other);
+        let found = faults_with_line(line, other);
         if found != expected {
             wrong.push(format!("{other}\n  found    {found}\n  expected {expected}"));
         }
@@ -428,10 +432,10 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
 }
 
 #[test]
-fn a_setting_that_tells_only_beside_another_may_stand_where_that_is_varied() {
+fn a_dependent_setting_may_stand_where_its_condition_varies() {
     let check = |more: &str| {
         let text = format!("{RIGHT}{more}");
-        match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
+        match Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans()) {
             Ok(()) => String::new(),
             Err(faults) => faults.to_string(),
         }
@@ -449,9 +453,10 @@ fn a_setting_that_tells_only_beside_another_may_stand_where_that_is_varied() {
     assert_eq!(check(both), "");
     let one = both.replace("\"transport.sctp.bundle_sacks\" = false\n", "");
     assert!(check(&one).contains("transport.sctp.bundle_sacks = false as well"), "{}", check(&one));
-    let mut overrides = Overrides::default();
-    overrides.set("transport.tcp.read_size=10 B").unwrap();
-    let faults = Study::parse("t", "t.toml", RIGHT).unwrap().plan(Mode::Quick, &overrides).unwrap_err();
+    let mut overrides = PlanOverrides::default();
+    overrides.add_setting("transport.tcp.read_size=10 B").unwrap();
+    let faults =
+        Study::parse("t", "t.toml", RIGHT).unwrap().build_plan(StudyMode::Quick, &overrides).unwrap_err();
     assert!(faults.to_string().contains("transport.tcp.read_rate"), "{faults}");
 }
 
@@ -477,12 +482,12 @@ fn a_wrong_unit_and_an_unknown_host_are_reported_together() {
 }
 
 #[test]
-fn a_value_that_is_wrong_only_together_with_another_shows_in_the_plan() {
+fn a_value_that_is_wrong_only_in_combination_shows_in_the_plan() {
     let text = RIGHT
         .replace("[[figures]]", "[[axes]]\nname = \"min\"\nset = \"transport.tcp.rto_min\"\nvalues = [\"1 s\", \"90 s\"]\n[[figures]]")
         .replace("y = \"delay.mean\"", "y = \"delay.mean\"\nseries = [\"min\"]");
     let study = Study::parse("t", "t.toml", &text).unwrap();
-    let faults = study.plan(Mode::Default, &Overrides::default()).unwrap_err();
+    let faults = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap_err();
     assert_eq!(faults.to_string(), "t.toml:27:18: transport.tcp.rto_min: 90 s is above rto_max, 60 s");
 }
 
@@ -495,9 +500,11 @@ fn an_axis_over_the_share_of_bursts_is_checked_at_each_value() {
             .replace("[\"0 %\", \"5 %\"]", values);
         Study::parse("t", "t.toml", &text).unwrap()
     };
-    let plan = study("[\"0 %\", \"60 %\"]").plan(Mode::Default, &Overrides::default()).unwrap();
+    let plan =
+        study("[\"0 %\", \"60 %\"]").build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     assert_eq!(plan.points.len(), 2);
-    let faults = study("[\"0 %\", \"61 %\"]").plan(Mode::Default, &Overrides::default()).unwrap_err();
+    let faults =
+        study("[\"0 %\", \"61 %\"]").build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap_err();
     assert_eq!(
         faults.to_string(),
         "t.toml:23:18: links.core.loss.loss: bursts of 1.5 packets lose at most 60.0 % of all"
@@ -523,7 +530,7 @@ fn a_group_that_reaches_its_server_only_in_part_is_found() {
 proptest! {
     #[test]
     fn no_text_panics_the_loader(text in "\\PC{0,200}") {
-        let _ = Study::parse("t", "t.toml", &text).and_then(|s| s.check());
+        let _ = Study::parse("t", "t.toml", &text).and_then(|s| s.check_plans());
     }
 
     #[test]
@@ -533,24 +540,24 @@ proptest! {
             0..20,
         )
     ) {
-        let _ = Study::parse("t", "t.toml", &lines.join("\n")).and_then(|s| s.check());
+        let _ = Study::parse("t", "t.toml", &lines.join("\n")).and_then(|s| s.check_plans());
     }
 
     #[test]
     fn no_damaged_study_panics_the_loader(line in 0usize..90, start in 0usize..60, other in "\\PC{0,12}") {
-        let mut lines: Vec<String> = template().lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = default_template().lines().map(str::to_owned).collect();
         let at = line % lines.len();
         let kept: String = lines[at].chars().take(start).collect();
         lines[at] = kept + &other;
-        let _ = Study::parse("t", "t.toml", &lines.join("\n")).and_then(|s| s.check());
+        let _ = Study::parse("t", "t.toml", &lines.join("\n")).and_then(|s| s.check_plans());
     }
 
     #[test]
     fn no_override_panics_the_plan(argument in "(loss|transport|links\\.core\\.[a-z\"]{0,6}|\\PC{0,6})=\\PC{0,20}") {
-        let study = Study::parse("t", "t.toml", template()).unwrap();
-        let mut overrides = Overrides::default();
-        if overrides.set(&argument).is_ok() {
-            let _ = study.plan(Mode::Quick, &overrides);
+        let study = Study::parse("t", "t.toml", default_template()).unwrap();
+        let mut overrides = PlanOverrides::default();
+        if overrides.add_setting(&argument).is_ok() {
+            let _ = study.build_plan(StudyMode::Quick, &overrides);
         }
     }
 }
@@ -608,7 +615,7 @@ values = ["0 %", "5 %"]
 
 #[test]
 fn faults_of_moving_hosts_and_of_mih_name_their_place() {
-    Study::parse("t", "t.toml", MOBILE).unwrap_or_else(|e| panic!("{e}")).check().unwrap();
+    Study::parse("t", "t.toml", MOBILE).unwrap_or_else(|e| panic!("{e}")).check_plans().unwrap();
     let table = [
         (
             r#"position = ["-40 m", "0 m"]"#,
@@ -779,7 +786,7 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
     for (line, other, expected) in table {
         assert!(MOBILE.contains(line), "{line}");
         let text = MOBILE.replacen(line, other, 1);
-        let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check());
+        let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans());
         assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
     }
 }
@@ -830,7 +837,7 @@ application = { interval = "500 ms", size = "200 B" }
 
 #[test]
 fn faults_of_a_handover_name_their_place() {
-    Study::parse("t", "t.toml", HANDOVER).unwrap_or_else(|e| panic!("{e}")).check().unwrap();
+    Study::parse("t", "t.toml", HANDOVER).unwrap_or_else(|e| panic!("{e}")).check_plans().unwrap();
     let table = [
         ("wlan = \"wlan\"", "wlan = \"ap\"", "t.toml:34:8: workload.wlan: \"ap\" is no interface of \"mn\""),
         (
@@ -878,18 +885,7 @@ fn faults_of_a_handover_name_their_place() {
     for (line, other, expected) in table {
         assert!(HANDOVER.contains(line), "{line}");
         let text = HANDOVER.replacen(line, other, 1);
-        let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check());
+        let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans());
         assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
     }
-}
-
-#[test]
-fn traffic_keys_without_an_authentication_are_refused() {
-    let cell =
-        "[cells.air]\nbase_station = \"server\"\nstations = \"client\"\nkeys = { used = true }\n[links.core]";
-    assert_eq!(
-        faults("[links.core]", cell),
-        "t.toml:11:17: cells.air.keys.used: traffic keys follow from an authentication: the workload must be of kind \
-         \"eap\", with stations = \"client\" and nas = \"server\""
-    );
 }

@@ -1,27 +1,29 @@
 //! The studies that come with the program, the template and the published schema.
 
 use usher_scenario::metrics::METRICS;
-use usher_scenario::model::{Aaa, Arrivals, RadiusRetransmission, StreamPolicy, TransportProtocol, Workload};
-use usher_scenario::{Mode, Overrides, Study, TEMPLATES, founding, json_schema, work};
+use usher_scenario::model::{
+    ArrivalSettings, NasAaaProtocol, RadiusRetransmission, StreamPolicy, TransportProtocol, Workload,
+};
+use usher_scenario::{PlanOverrides, Study, StudyMode, TEMPLATES, founding, json_schema, work};
 
-fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
+fn open_plan(name: &str, mode: StudyMode) -> usher_scenario::StudyPlan {
     Study::open(name)
         .unwrap_or_else(|e| panic!("{e}"))
-        .plan(mode, &Overrides::default())
+        .build_plan(mode, &PlanOverrides::default())
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
-fn every_founding_study_and_the_template_are_right_in_every_mode() {
-    for study in founding::all() {
+fn founding_studies_and_templates_are_valid_in_every_mode() {
+    for study in founding::founding_studies() {
         let loaded = Study::parse(study.name, study.name, study.text).unwrap_or_else(|e| panic!("{e}"));
-        loaded.check().unwrap_or_else(|e| panic!("{e}"));
+        loaded.check_plans().unwrap_or_else(|e| panic!("{e}"));
         assert!(!loaded.file().groups.is_empty(), "{} belongs to a group", study.name);
     }
     for template in TEMPLATES {
         let study =
             Study::parse(template.kind, template.kind, template.text).unwrap_or_else(|e| panic!("{e}"));
-        study.check().unwrap_or_else(|e| panic!("{e}"));
+        study.check_plans().unwrap_or_else(|e| panic!("{e}"));
         let kind = format!("\nkind = \"{}\"\n", template.kind);
         assert!(template.text.contains(&kind), "{}", template.kind);
     }
@@ -30,10 +32,10 @@ fn every_founding_study_and_the_template_are_right_in_every_mode() {
 /// By it claims know whether a run was of the study that comes with the program.
 #[test]
 fn a_founding_studys_digest_is_that_of_its_runs() {
-    for study in founding::all() {
+    for study in founding::founding_studies() {
         assert_eq!(study.digest(), Study::open(study.name).unwrap().digest(), "{}", study.name);
     }
-    let named = |name: &str| founding::find(name).unwrap();
+    let named = |name: &str| founding::find_founding_study(name).unwrap();
     let [parallel, remote] = ["ike-parallel", "ike-remote"].map(named);
     let of_text = |text: &str| Study::parse("x", "x.toml", text).unwrap().digest();
     assert_eq!(remote.digest(), of_text(remote.text));
@@ -44,7 +46,8 @@ fn a_founding_studys_digest_is_that_of_its_runs() {
 #[test]
 fn an_axis_of_one_hosts_metric_names_the_host() {
     let study = Study::open("ike-parallel").unwrap();
-    let title = |name: &str| usher_scenario::metrics::find(name, study.file()).unwrap().title(name);
+    let title =
+        |name: &str| usher_scenario::metrics::find_metric(name, study.file()).unwrap().axis_title(name);
     assert_eq!(title("cpu.server"), "processor time of server, per completed dialogue");
     assert_eq!(title("busy.gateway"), "share of gateway's cores at work");
     assert_eq!(title("delay.mean"), "mean delay of the completed dialogues");
@@ -59,7 +62,7 @@ fn every_file_of_the_founding_room_is_embedded() {
         .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
         .collect();
     files.sort();
-    let mut embedded: Vec<&str> = founding::all().iter().map(|s| s.name).collect();
+    let mut embedded: Vec<&str> = founding::founding_studies().iter().map(|s| s.name).collect();
     embedded.sort_unstable();
     assert_eq!(files, embedded);
 }
@@ -67,7 +70,7 @@ fn every_file_of_the_founding_room_is_embedded() {
 #[test]
 fn groups_name_their_studies() {
     assert_eq!(
-        founding::group("aaa"),
+        founding::group_members("aaa"),
         [
             "aaa-hol",
             "aaa-nagle",
@@ -84,26 +87,26 @@ fn groups_name_their_studies() {
     );
     let open = ["mih-timers", "mih-response", "mih-lifetime", "mih-services"];
     let closed = ["mih-udp", "mih-tcp", "mih-sctp", "mih-shared-segment"];
-    let mih = founding::group("mih");
-    assert_eq!(founding::group("plan"), ["eduroam-day", "ike-scale"]);
+    let mih = founding::group_members("mih");
+    assert_eq!(founding::group_members("plan"), ["eduroam-day", "ike-scale"]);
     assert_eq!(
-        founding::group("ike"),
+        founding::group_members("ike"),
         ["ike-auth", "ike-ping", "ike-applications", "ike-remote", "ike-parallel", "ike-scale"]
     );
-    assert_eq!(founding::group("pppoe"), ["pppoe-servers", "pppoe-wlan", "pppoe-many", "pppoe-aaa"]);
+    assert_eq!(founding::group_members("pppoe"), ["pppoe-servers", "pppoe-wlan", "pppoe-many", "pppoe-aaa"]);
     assert!(mih.len() == 8 && closed.iter().chain(&open).all(|study| mih.contains(study)), "{mih:?}");
-    assert_eq!(founding::group("beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
+    assert_eq!(founding::group_members("beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
     // A name means one thing.
-    assert!(founding::all().iter().all(|s| founding::group(s.name).is_empty()));
-    assert_eq!(founding::group("bench"), ["bench-radius-100", "bench-tcp-100"]);
-    assert!(founding::group("none").is_empty());
+    assert!(founding::founding_studies().iter().all(|s| founding::group_members(s.name).is_empty()));
+    assert_eq!(founding::group_members("bench"), ["bench-radius-100", "bench-tcp-100"]);
+    assert!(founding::group_members("none").is_empty());
 }
 
 #[test]
 fn head_of_line_crosses_loss_protocol_and_method() {
-    let full = plan("aaa-hol", Mode::Default);
+    let full = open_plan("aaa-hol", StudyMode::Default);
     assert_eq!(full.points.len(), 12 * 6 * 2);
-    assert_eq!(plan("aaa-hol", Mode::Quick).points.len(), 6 * 6);
+    assert_eq!(open_plan("aaa-hol", StudyMode::Quick).points.len(), 6 * 6);
     let keys: std::collections::BTreeSet<&str> = full.points.iter().map(|p| p.key.as_str()).collect();
     assert_eq!(keys.len(), full.points.len());
     let point = full
@@ -112,7 +115,7 @@ fn head_of_line_crosses_loss_protocol_and_method() {
         .find(|p| p.key == "loss=5 %; protocol=RADIUS/UDP, every 3 s; method=eap-tls")
         .unwrap_or_else(|| panic!("{:?}", full.points.iter().map(|p| &p.key).collect::<Vec<_>>()));
     let Some(Workload::Eap(eap)) = &point.scenario.workload else { panic!("not EAP") };
-    assert_eq!((eap.aaa, eap.method), (Aaa::Radius, usher_aaa::Method::EapTls));
+    assert_eq!((eap.aaa, eap.method), (NasAaaProtocol::Radius, usher_aaa::AuthMethod::EapTls));
     let streams = full.points.iter().filter(|p| p.key.contains("SCTP, many streams")).map(|p| {
         let Some(Workload::Eap(eap)) = &p.scenario.workload else { panic!("not EAP") };
         (eap.diameter.transport, eap.diameter.streams.get(), eap.diameter.stream_policy)
@@ -123,14 +126,21 @@ fn head_of_line_crosses_loss_protocol_and_method() {
         matches!(eap.radius.retransmission, RadiusRetransmission::Fixed { count, .. } if count.get() == 10)
     );
     assert_eq!(
-        point.scenario.links.get("core").unwrap().channel(usher_scenario::model::Direction::Up).loss.mean(),
+        point
+            .scenario
+            .links
+            .get("core")
+            .unwrap()
+            .channel_config(usher_scenario::model::ChannelDirection::Up)
+            .loss
+            .mean_loss(),
         0.05
     );
-    assert_eq!(point.setting("loss").and_then(|s| s.number), Some(5.0));
+    assert_eq!(point.axis_setting("loss").and_then(|s| s.number), Some(5.0));
 }
 
 #[test]
-fn both_causes_of_congestion_have_every_avoidance_in_both_networks() {
+fn both_congestion_causes_have_every_avoidance_in_both_networks() {
     let studies = [
         ("aaa-many-nas", "protocol", "Diameter/TCP"),
         ("aaa-recovery", "policy", "Diameter/TCP, reconnect after 1 s"),
@@ -139,15 +149,16 @@ fn both_causes_of_congestion_have_every_avoidance_in_both_networks() {
     let avoidances =
         [("none", false, false), ("Nagle", true, false), ("delayed ACK", false, true), ("both", true, true)];
     for (study, axis, protocol) in studies {
-        for mode in [Mode::Quick, Mode::Default, Mode::Full] {
-            let plan = plan(study, mode);
+        for mode in [StudyMode::Quick, StudyMode::Default, StudyMode::Full] {
+            let plan = open_plan(study, mode);
             for (network, delay, cells) in networks {
                 for (avoidance, nagle, delayed) in avoidances {
                     let value = format!("{protocol}, {avoidance}");
-                    let is = |p: &usher_scenario::Point, axis: &str, text: &str| {
-                        p.setting(axis).is_some_and(|s| s.text == text)
+                    let is = |p: &usher_scenario::PlanPoint, axis: &str, text: &str| {
+                        p.axis_setting(axis).is_some_and(|s| s.text == text)
                     };
-                    let here = |p: &&usher_scenario::Point| is(p, axis, &value) && is(p, "network", network);
+                    let here =
+                        |p: &&usher_scenario::PlanPoint| is(p, axis, &value) && is(p, "network", network);
                     let all: Vec<_> = plan.points.iter().filter(here).collect();
                     assert!(all.len() >= 3, "{study} {network} {value}");
                     for point in all {
@@ -163,9 +174,9 @@ fn both_causes_of_congestion_have_every_avoidance_in_both_networks() {
 }
 
 #[test]
-fn under_congestion_and_without_it_the_same_four_avoidances_are_compared() {
+fn with_and_without_congestion_the_same_avoidances_are_compared() {
     let of = |study| {
-        let axis = plan(study, Mode::Quick).axes.into_iter().find(|a| a.name == "avoidance");
+        let axis = open_plan(study, StudyMode::Quick).axes.into_iter().find(|a| a.name == "avoidance");
         axis.map(|a| a.values.into_iter().map(|v| v.text).collect::<Vec<_>>())
     };
     assert_eq!(of("aaa-congestion"), of("aaa-packets"));
@@ -175,8 +186,8 @@ fn under_congestion_and_without_it_the_same_four_avoidances_are_compared() {
 #[test]
 fn as_in_the_document_no_mih_transaction_is_given_up() {
     for name in ["mih-udp", "mih-tcp", "mih-shared-segment", "mih-services", "handover-mn", "handover-net"] {
-        for mode in [Mode::Quick, Mode::Default, Mode::Full] {
-            for point in plan(name, mode).points {
+        for mode in [StudyMode::Quick, StudyMode::Default, StudyMode::Full] {
+            for point in open_plan(name, mode).points {
                 let limit = match &point.scenario.workload {
                     Some(Workload::Mih(mih)) => mih.transaction.get(),
                     Some(Workload::Handover(handover)) => handover.transaction.get(),
@@ -187,7 +198,7 @@ fn as_in_the_document_no_mih_transaction_is_given_up() {
         }
     }
     // Without acknowledgement nothing is sent twice: to remember it would hide the requests that have its number next.
-    for point in plan("mih-udp", Mode::Default).points {
+    for point in open_plan("mih-udp", StudyMode::Default).points {
         let Some(Workload::Mih(mih)) = &point.scenario.workload else { panic!("not MIH") };
         assert_eq!(mih.lifetime.get().is_some(), mih.ack, "{}", point.key);
     }
@@ -196,10 +207,10 @@ fn as_in_the_document_no_mih_transaction_is_given_up() {
 #[test]
 fn the_yardsticks_make_as_many_transactions_as_they_say() {
     for (name, each) in [("bench-tcp-100", 10_000), ("bench-radius-100", 5_000)] {
-        let plan = plan(name, Mode::Default);
+        let plan = open_plan(name, StudyMode::Default);
         let [point] = plan.points.as_slice() else { panic!("{name} has one point") };
-        assert_eq!((point.key.as_str(), plan.runs()), ("-", (1, 1)));
-        let Some(Arrivals::Constant { interval, start, stagger, count, .. }) =
+        assert_eq!((point.key.as_str(), plan.run_count_range()), ("-", (1, 1)));
+        let Some(ArrivalSettings::Constant { interval, start, stagger, count, .. }) =
             point.scenario.workload.as_ref().and_then(Workload::arrivals)
         else {
             panic!("constant arrivals")
@@ -212,7 +223,7 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
 }
 
 /// The rows of the table of a page whose first column has this title.
-fn table(page: &str, title: &str) -> Vec<String> {
+fn page_table(page: &str, title: &str) -> Vec<String> {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let (_, table) = text.split_once(&format!("| {title} |")).unwrap();
@@ -231,17 +242,19 @@ fn what_is_called_a_share_is_one() {
 
 #[test]
 fn pages_list_metrics_and_kinds_of_work_as_they_are_declared() {
-    let metrics: Vec<String> = METRICS.iter().map(|metric| metric.row()).collect();
+    let metrics: Vec<String> = METRICS.iter().map(|metric| metric.documentation_row()).collect();
     assert!(
-        table("metrics.md", "metric") == metrics,
+        page_table("metrics.md", "metric") == metrics,
         "docs/metrics.md should have\n{}\n",
         metrics.join("\n")
     );
-    let work: Vec<String> = work::all()
-        .map(|label| format!("| `{label}` | {} | {} |", label.unit(), label.about().trim_end_matches('.')))
+    let work: Vec<String> = work::all_labels()
+        .map(|label| {
+            format!("| `{label}` | {} | {} |", label.unit(), label.description().trim_end_matches('.'))
+        })
         .collect();
     assert!(
-        table("study-files.md", "kind of work") == work,
+        page_table("study-files.md", "kind of work") == work,
         "docs/study-files.md should have\n{}\n",
         work.join("\n")
     );
@@ -267,6 +280,6 @@ fn the_guides_example_is_right() {
     let example =
         guide.split("```toml\n").find(|part| part.starts_with("title")).and_then(|p| p.split("```").next());
     let study = Study::parse("guide", "guide", example.unwrap()).unwrap_or_else(|e| panic!("{e}"));
-    study.check().unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(study.plan(Mode::Default, &Overrides::default()).unwrap().points.len(), 10);
+    study.check_plans().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap().points.len(), 10);
 }

@@ -1,10 +1,10 @@
 //! What a study would mean otherwise than it says is said, with all else that is wrong.
 
-use crate::faults::{RIGHT, faults};
+use crate::faults::{RIGHT, faults_with_line};
 use usher_scenario::Study;
 
 #[test]
-fn faults_of_the_file_of_an_axis_value_and_of_a_point_are_said_together() {
+fn faults_of_file_axis_value_and_point_are_reported_together() {
     let text = RIGHT
         .replace("delay = \"10 ms\"", "dealy = \"10 ms\"")
         .replace("values = [\"0 %\", \"5 %\"]", "values = [\"0 %\", \"500 %\"]")
@@ -91,7 +91,7 @@ fn what_means_something_else_than_it_says_is_a_fault() {
         ),
     ];
     for (line, other, expected) in table {
-        let found = faults(line, other);
+        let found = faults_with_line(line, other);
         assert!(found.contains(expected), "{other}\n  found    {found}\n  expected {expected}");
     }
 }

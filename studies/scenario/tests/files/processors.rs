@@ -1,8 +1,8 @@
 //! Processors that a profile says.
 
 use usher_profile::StoreKind;
-use usher_profile::testing::text;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_profile::testing::sample_profile_text;
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 const STUDY: &str = r#"title = "t"
 question = "q"
@@ -24,9 +24,9 @@ arrivals = { kind = "poisson", rate = "5 /s" }
 "#;
 
 /// A folder that goes away with the value, with a study and the profile that it names.
-struct Folder(std::path::PathBuf);
+struct TempStudyDir(std::path::PathBuf);
 
-impl Folder {
+impl TempStudyDir {
     fn new(name: &str, profile: &str, study: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("usher-processors-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -34,37 +34,38 @@ impl Folder {
         std::fs::write(folder.join("study.toml"), study).unwrap();
         Self(folder)
     }
-    fn study(&self) -> Result<Study, String> {
+    fn load_study(&self) -> Result<Study, String> {
         Study::load(&self.0.join("study.toml")).map_err(|e| e.to_string())
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempStudyDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn profile() -> String {
-    text(env!("CARGO_PKG_VERSION"), StoreKind::Postgresql)
+fn profile_text() -> String {
+    sample_profile_text(env!("CARGO_PKG_VERSION"), StoreKind::Postgresql)
 }
 
-fn said(name: &str, profile: &str, processor: &str) -> String {
-    let folder = Folder::new(name, profile, &STUDY.replace("PROCESSOR", processor));
-    folder.study().map(|_| String::new()).unwrap_or_else(|e| e)
+fn load_error(name: &str, profile: &str, processor: &str) -> String {
+    let folder = TempStudyDir::new(name, profile, &STUDY.replace("PROCESSOR", processor));
+    folder.load_study().map(|_| String::new()).unwrap_or_else(|e| e)
 }
 
 #[test]
 fn a_profile_is_charged() {
-    let folder = Folder::new("charged", &profile(), &STUDY.replace("PROCESSOR", "\"profile.toml\""));
-    let study = folder.study().unwrap();
+    let folder =
+        TempStudyDir::new("charged", &profile_text(), &STUDY.replace("PROCESSOR", "\"profile.toml\""));
+    let study = folder.load_study().unwrap();
     let cpu = |set: &[&str]| {
-        let mut overrides = Overrides::default();
-        set.iter().for_each(|set| overrides.set(set).unwrap());
-        let plan = study.plan(Mode::Default, &overrides).unwrap_or_else(|e| panic!("{e}"));
+        let mut overrides = PlanOverrides::default();
+        set.iter().for_each(|set| overrides.add_setting(set).unwrap());
+        let plan = study.build_plan(StudyMode::Default, &overrides).unwrap_or_else(|e| panic!("{e}"));
         plan.points[0].scenario.hosts.get("server").unwrap().cpu.clone().unwrap()
     };
-    let us = |time: usher_scenario::units::Time| time.get().as_nanos() as f64 / 1e3;
+    let us = |time: usher_scenario::units::TimeSpan| time.get().as_nanos() as f64 / 1e3;
     let mean = |law: Option<&usher_scenario::model::TimeLaw>| law.unwrap().mean().as_nanos() as f64 / 1e3;
     let plain = cpu(&[]);
     assert_eq!((plain.cores.get(), us(plain.wakeup), us(plain.batch)), (1, 3.0, 1.0));
@@ -89,12 +90,12 @@ fn a_profile_is_charged() {
 #[test]
 fn the_profile_is_part_of_the_study() {
     let digest = |name: &str, profile: &str| {
-        let folder = Folder::new(name, profile, &STUDY.replace("PROCESSOR", "\"profile.toml\""));
-        folder.study().unwrap().digest()
+        let folder = TempStudyDir::new(name, profile, &STUDY.replace("PROCESSOR", "\"profile.toml\""));
+        folder.load_study().unwrap().digest()
     };
-    let (one, same) = (digest("one", &profile()), digest("same", &profile()));
+    let (one, same) = (digest("one", &profile_text()), digest("same", &profile_text()));
     assert_eq!(one, same);
-    assert_ne!(one, digest("other", &profile().replace("6 us", "5 us")));
+    assert_ne!(one, digest("other", &profile_text().replace("6 us", "5 us")));
 }
 
 #[test]
@@ -103,24 +104,33 @@ fn what_does_not_fit_is_told_with_its_line() {
         |said: String, parts: &[&str]| parts.iter().for_each(|part| assert!(said.contains(part), "{said}"));
     let name = "\"profile.toml\"";
     let both = format!("{name}\ncpu = {{ service = {{ \"radius.request\" = \"1 us\" }} }}");
-    is(said("both", &profile(), &both), &["study.toml:8:7", "a processor by its profile and one by cpu"]);
-    let version = profile().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
-    is(said("version", &version, name), &["study.toml:7:1", "of usher 0.0.1 and this is usher"]);
-    assert_eq!(said("any", &version, "{ profile = \"profile.toml\", any_version = true }"), "");
-    let method = profile().replace("methods.eap-md5", "methods.eap-gtc");
-    is(said("method", &method, name), &["study.toml:7:1", "no method \"eap-md5\"", "it has pap, eap-gtc"]);
-    let label = profile().replace("\"tls.sign\" =", "\"tls.sing\" =");
     is(
-        said("label", &label, name),
+        load_error("both", &profile_text(), &both),
+        &["study.toml:8:7", "a processor by its profile and one by cpu"],
+    );
+    let version = profile_text().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
+    is(load_error("version", &version, name), &["study.toml:7:1", "of usher 0.0.1 and this is usher"]);
+    assert_eq!(load_error("any", &version, "{ profile = \"profile.toml\", any_version = true }"), "");
+    let method = profile_text().replace("methods.eap-md5", "methods.eap-gtc");
+    is(
+        load_error("method", &method, name),
+        &["study.toml:7:1", "no method \"eap-md5\"", "it has pap, eap-gtc"],
+    );
+    let label = profile_text().replace("\"tls.sign\" =", "\"tls.sing\" =");
+    is(
+        load_error("label", &label, name),
         &["profile.toml:27:1", "no kind of work \"tls.sing\"; did you mean \"tls.sign\""],
     );
-    is(said("none", &profile(), "{ cores = 2 }"), &["without a profile"]);
-    is(said("gone", &profile(), "\"gone.toml\""), &["study.toml:7:13", "gone.toml"]);
+    is(load_error("none", &profile_text(), "{ cores = 2 }"), &["without a profile"]);
+    is(load_error("gone", &profile_text(), "\"gone.toml\""), &["study.toml:7:13", "gone.toml"]);
     let scaled = |more: &str| format!("{{ profile = {name}, {more} }}");
-    is(said("scale", &profile(), &scaled("scale = 0.0")), &["must be above 0"]);
+    is(load_error("scale", &profile_text(), &scaled("scale = 0.0")), &["must be above 0"]);
     let reference = "reference = { rsa_2048_sign = \"1 /s\", ecdsa_p256_sign = \"1 /s\", md5 = \"1 /s\" }";
-    is(said("twice", &profile(), &scaled(&format!("scale = 1.0, {reference}"))), &["in two ways"]);
-    is(said("unknown", &profile(), &scaled("core = 2")), &["unknown key \"core\"", "did you mean \"cores\""]);
+    is(load_error("twice", &profile_text(), &scaled(&format!("scale = 1.0, {reference}"))), &["in two ways"]);
+    is(
+        load_error("unknown", &profile_text(), &scaled("core = 2")),
+        &["unknown key \"core\"", "did you mean \"cores\""],
+    );
 }
 
 #[test]
@@ -131,7 +141,7 @@ fn a_store_elsewhere_is_refused() {
          methods = { order = [\"eap-md5\"] }\n[[hosts.server.config.client]]\nname = \"n\"\nprefix = \"10.0.0.0/8\"\nsecret = \"abcdefgh\"\n\
          [links.core]",
     );
-    let folder = Folder::new("store", &profile(), &study);
-    let said = folder.study().map(|_| String::new()).unwrap_or_else(|e| e);
+    let folder = TempStudyDir::new("store", &profile_text(), &study);
+    let said = folder.load_study().map(|_| String::new()).unwrap_or_else(|e| e);
     assert!(said.contains("users were in postgresql and yours are in memory"), "{said}");
 }

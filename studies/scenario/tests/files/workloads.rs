@@ -1,7 +1,7 @@
 //! Workloads of IDENT, and several side by side: what is wrong with them, and where.
 
 use crate::faults::RIGHT;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 #[test]
 fn faults_of_a_workload_of_ident_name_their_place() {
@@ -13,7 +13,7 @@ fn faults_of_a_workload_of_ident_name_their_place() {
     let found = |line: &str, other: &str| {
         assert!(right.contains(line), "{line}");
         let study = Study::parse("t", "t.toml", &right.replacen(line, other, 1));
-        study.and_then(|study| study.check()).map_err(|faults| faults.to_string().trim_end().to_owned())
+        study.and_then(|study| study.check_plans()).map_err(|faults| faults.to_string().trim_end().to_owned())
     };
     assert_eq!(found("title", "title"), Ok(()));
     let table = [
@@ -84,15 +84,15 @@ arrivals = { kind = "poisson", rate = "5 /s" }
 "#;
 
 /// What is wrong with the two workloads with one text in place of another.
-fn beside(text: &str, other: &str) -> Result<(), String> {
+fn check_with(text: &str, other: &str) -> Result<(), String> {
     assert!(SEVERAL.contains(text), "{text}");
     let study = Study::parse("t", "t.toml", &SEVERAL.replacen(text, other, 1));
-    study.and_then(|study| study.check()).map_err(|faults| faults.to_string().trim_end().to_owned())
+    study.and_then(|study| study.check_plans()).map_err(|faults| faults.to_string().trim_end().to_owned())
 }
 
 #[test]
 fn faults_of_several_workloads_name_the_workload() {
-    assert_eq!(beside("title", "title"), Ok(()));
+    assert_eq!(check_with("title", "title"), Ok(()));
     let eap = "[workloads.c]\nkind = \"eap\"\nstations = \"client\"\nnas = \"other\"\nserver = \"server\"\nmethod = \"eap-md5\"\n\
                aaa = \"radius\"\narrivals = { kind = \"poisson\", rate = \"1 /s\" }\n[workloads.b]";
     let talk = "[workloads.c]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"other\"\ntransport = \"tcp\"\n\
@@ -150,23 +150,23 @@ fn faults_of_several_workloads_name_the_workload() {
         ),
     ];
     for (text, other, expected) in table {
-        assert_eq!(beside(text, &other).unwrap_err(), expected, "{other}");
+        assert_eq!(check_with(text, &other).unwrap_err(), expected, "{other}");
     }
-    let carried = beside("\"delay.mean.b\"", "\"tcp.per-mih-packet\"").unwrap_err();
+    let carried = check_with("\"delay.mean.b\"", "\"tcp.per-mih-packet\"").unwrap_err();
     let expected = "metric: \"tcp.per-mih-packet\" is of a study of one workload, and this one has several";
     assert!(carried.ends_with(expected), "{carried}");
     let figure = "[[axes]]\nname = \"rate\"\nset = \"workloads.a.arrivals.rate\"\nvalues = [\"5 /s\", \"6 /s\"]\n[[figures]]\n\
                   name = \"f\"\ntitle = \"F\"\nx = \"rate\"\ny = \"delay.mean.a\"\nanalytic = \"radius-delay\"\n[workloads.b]";
-    let form = beside("[workloads.b]", figure).unwrap_err();
+    let form = check_with("[workloads.b]", figure).unwrap_err();
     let expected =
         "analytic: closed forms are of a study of one workload, and this one has several: leave this out";
     assert!(form.ends_with(expected), "{form}");
     // What a user writes is said as it is written.
-    let realm = beside("aaa = \"radius\"", "aaa = \"radius\"\nrealm = \"my workload.org\"").unwrap_err();
+    let realm = check_with("aaa = \"radius\"", "aaa = \"radius\"\nrealm = \"my workload.org\"").unwrap_err();
     assert_eq!(realm, "t.toml:26:9: workloads.a.realm: \"my workload.org\" is not a domain name");
     let keys =
         "[cells.w]\nbase_station = \"nas\"\nstations = \"station\"\nkeys = { used = true }\n[workloads.a]";
-    let keys = beside("[workloads.a]", keys).unwrap_err();
+    let keys = check_with("[workloads.a]", keys).unwrap_err();
     assert!(keys.contains(": workloads.a.method = \"eap-tls\" does"), "{keys}");
     let (alone, _) = RIGHT.split_once("[workload]").unwrap();
     let faults = Study::parse("t", "t.toml", alone).unwrap_err().to_string();
@@ -178,20 +178,20 @@ fn axes_and_overrides_reach_named_workloads() {
     let axis =
         "[[axes]]\nname = \"rate\"\nset = \"workloads.b.arrivals.rate\"\nvalues = [\"5 /s\", \"6 /s\"]\n";
     let study = Study::parse("t", "t.toml", &format!("{SEVERAL}{axis}")).unwrap();
-    study.check().unwrap();
-    let mut overrides = Overrides::default();
-    overrides.set("workloads.a.method=eap-tls").unwrap();
-    let plan = study.plan(Mode::Default, &overrides).unwrap();
+    study.check_plans().unwrap();
+    let mut overrides = PlanOverrides::default();
+    overrides.add_setting("workloads.a.method=eap-tls").unwrap();
+    let plan = study.build_plan(StudyMode::Default, &overrides).unwrap();
     let rates =
         plan.points.iter().map(|p| format!("{:?}", p.scenario.workloads.get("b").unwrap().arrivals()));
     let rates: std::collections::BTreeSet<String> = rates.collect();
     assert_eq!(rates.len(), 2);
-    overrides.set("workloads.c.method=eap-tls").unwrap();
-    let wrong = study.plan(Mode::Default, &overrides).unwrap_err().to_string();
+    overrides.add_setting("workloads.c.method=eap-tls").unwrap();
+    let wrong = study.build_plan(StudyMode::Default, &overrides).unwrap_err().to_string();
     assert!(wrong.contains("there is no \"c\" in workloads"), "{wrong}");
-    let mut overrides = Overrides::default();
-    overrides.set("workload.method=eap-tls").unwrap();
-    let wrong = study.plan(Mode::Default, &overrides).unwrap_err().to_string();
+    let mut overrides = PlanOverrides::default();
+    overrides.add_setting("workload.method=eap-tls").unwrap();
+    let wrong = study.build_plan(StudyMode::Default, &overrides).unwrap_err().to_string();
     assert!(wrong.contains("workloads have names here: workloads.a, workloads.b"), "{wrong}");
 }
 
@@ -220,20 +220,20 @@ fn ports_of_services_and_of_workloads_are_each_ones_own() {
         (ident.replace("\"ident\"", "[\"ident\", \"ident\"]"), "t.toml:11:18: \"ident\" is there twice".to_owned()),
     ];
     for (other, expected) in table {
-        let found = beside("[links.a]", &other).unwrap_err();
+        let found = check_with("[links.a]", &other).unwrap_err();
         assert!(found.contains(&expected), "{other}: {found}");
     }
     let loopback = aaa.replace("0.0.0.0:7", "127.0.0.1:7");
-    assert_eq!(beside("[links.a]", &loopback), Ok(()), "which nobody else reaches");
+    assert_eq!(check_with("[links.a]", &loopback), Ok(()), "which nobody else reaches");
     // A sole workload is looked at as well.
     let server = "[hosts.server]\nruns = \"ident\"\n[hosts.server.config]\nlisten = [\"0.0.0.0:7\"]";
     let study = Study::parse("t", "t.toml", &RIGHT.replacen("[hosts.server]", server, 1));
-    let found = study.and_then(|study| study.check()).unwrap_err().to_string();
+    let found = study.and_then(|study| study.check_plans()).unwrap_err().to_string();
     assert!(found.contains(" workload.server: \"server\" runs \"ident\" at TCP port 7 already"), "{found}");
 }
 
 #[test]
-fn hints_of_addresses_are_of_the_version_and_the_port_that_are_needed() {
+fn address_hints_have_the_required_version_and_port() {
     let server = |listen: &str| {
         format!(
             "[hosts.server]\nruns = \"aaa\"\n[hosts.server.config]\nlisten = {{ acct = [], {listen} }}\n\
@@ -255,21 +255,21 @@ fn hints_of_addresses_are_of_the_version_and_the_port_that_are_needed() {
             .replacen("aaa = \"radius\"", &format!("aaa = \"{aaa}\""), 1)
             .replacen("[run]", &format!("[run]\nip = \"{ip}\""), 1);
         let found =
-            Study::parse("t", "t.toml", &text).and_then(|study| study.check()).unwrap_err().to_string();
+            Study::parse("t", "t.toml", &text).and_then(|study| study.check_plans()).unwrap_err().to_string();
         assert!(found.contains(&format!("such as {carrier} = [\"{hint}\"]")), "{found}");
     }
 }
 
 #[test]
 fn two_handovers_have_correspondents_of_their_own() {
-    let (_, handover) = usher_scenario::founding::all()
+    let (_, handover) = usher_scenario::founding::founding_studies()
         .iter()
         .find(|study| study.name == "handover-mn")
         .and_then(|study| study.text.split_once("[workload]"))
         .unwrap();
     let (workload, _) = handover.split_once("\n[").unwrap();
     let both = format!("[workloads.x]{workload}\n[workloads.y]{workload}\n[workloads.a]");
-    let found = beside("[workloads.a]", &both).unwrap_err();
+    let found = check_with("[workloads.a]", &both).unwrap_err();
     let of_y = "workloads.y.correspondent: \"correspondent\" has a server of \"x\" at UDP port 4191 already";
     assert!(found.contains(of_y), "{found}");
 }

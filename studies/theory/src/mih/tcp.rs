@@ -10,7 +10,7 @@ const PHASES: usize = 250;
 
 /// One segment on a connection on which nothing else is under way.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Lone {
+pub struct LoneSegment {
     /// The chance that a segment is lost on the way of the data, and on the way back; below 1.
     pub loss: [f64; 2],
     /// How long a packet takes, on these ways.
@@ -21,9 +21,9 @@ pub struct Lone {
     pub rto_max: Duration,
 }
 
-impl Lone {
+impl LoneSegment {
     /// The timeout after so many doublings.
-    fn timeout(&self, level: u32) -> Duration {
+    fn timeout_at(&self, level: u32) -> Duration {
         let (mut timeout, mut left) = (self.rto_min, level);
         while left > 0 && timeout < self.rto_max {
             timeout = (timeout * 2).min(self.rto_max);
@@ -33,26 +33,26 @@ impl Lone {
     }
 
     /// How many doublings change something.
-    fn levels(&self) -> u32 {
-        (0..).find(|level| self.timeout(*level) >= self.rto_max).unwrap_or(0)
+    fn level_count(&self) -> u32 {
+        (0..).find(|level| self.timeout_at(*level) >= self.rto_max).unwrap_or(0)
     }
 
     /// The mean time in seconds that retransmissions add to the delivery of a segment whose timeout begins at a level:
     /// the i-th timeout is waited for when the first i + 1 transmissions are lost.
-    fn repairs(&self, level: u32) -> f64 {
+    fn repair_delay(&self, level: u32) -> f64 {
         let (mut sum, mut lost, mut at) = (0.0, self.loss[0], level);
         while lost > RARE {
-            sum += lost * self.timeout(at).as_secs_f64();
+            sum += lost * self.timeout_at(at).as_secs_f64();
             lost *= self.loss[0];
-            at = (at + 1).min(self.levels());
+            at = (at + 1).min(self.level_count());
         }
         sum
     }
 
     /// The mean delay of its delivery in seconds. A message that finds an idle connection with an unused timeout has
     /// this delay, and none has less on average.
-    pub fn mean(&self) -> f64 {
-        self.delay[0].as_secs_f64() + self.repairs(0)
+    pub fn mean_delay(&self) -> f64 {
+        self.delay[0].as_secs_f64() + self.repair_delay(0)
     }
 }
 
@@ -60,18 +60,18 @@ impl Lone {
 /// back what comes meanwhile, and the next segment carries all of it. Acknowledgements are not delayed, there are no
 /// timestamps, and what was backed off holds until a segment passes at once (RFC 6298, Karn's rule).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Stream {
+pub struct MessageStream {
     /// The connection, whose round trip is shorter than its least timeout.
-    pub lone: Lone,
+    pub lone_segment: LoneSegment,
     /// From one message to the next.
     pub every: Duration,
     /// How many messages a segment holds.
-    pub room: f64,
+    pub segment_capacity: f64,
 }
 
 /// The means over all messages.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Means {
+pub struct StreamMeans {
     /// From a message's sending to its delivery, in seconds.
     pub delay: f64,
     /// Segments of both sides for each message, acknowledgements included.
@@ -82,7 +82,7 @@ pub struct Means {
 }
 
 /// One way for a segment to be acknowledged.
-struct Cycle {
+struct AckCycle {
     chance: f64,
     /// In phases.
     lasts: usize,
@@ -92,58 +92,63 @@ struct Cycle {
     segments: f64,
 }
 
-impl Stream {
+impl MessageStream {
     /// The means; `None` where everything is lost, or a timeout is shorter than the round trip.
-    pub fn means(&self) -> Option<Means> {
-        let [lost, lost_back] = self.lone.loss;
-        let round_trip = self.lone.delay[0] + self.lone.delay[1];
-        if lost >= 1.0 || lost_back >= 1.0 || self.lone.rto_min <= round_trip || self.every.is_zero() {
+    pub fn means(&self) -> Option<StreamMeans> {
+        let [lost, lost_back] = self.lone_segment.loss;
+        let round_trip = self.lone_segment.delay[0] + self.lone_segment.delay[1];
+        if lost >= 1.0 || lost_back >= 1.0 || self.lone_segment.rto_min <= round_trip || self.every.is_zero()
+        {
             return None;
         }
-        let levels = self.lone.levels() as usize + 1;
-        let cycles: Vec<Vec<Cycle>> = (0..levels).map(|l| self.cycles(l as u32)).collect();
-        let repairs: Vec<f64> = (0..levels).map(|l| self.lone.repairs(l as u32)).collect();
-        let begins = settle(&cycles);
+        let levels = self.lone_segment.level_count() as usize + 1;
+        let cycles: Vec<Vec<AckCycle>> = (0..levels).map(|l| self.ack_cycles(l as u32)).collect();
+        let repairs: Vec<f64> = (0..levels).map(|l| self.lone_segment.repair_delay(l as u32)).collect();
+        let begins = stationary_distribution(&cycles);
         let phase_s = self.every.as_secs_f64() / PHASES as f64;
-        let there = self.lone.delay[0].as_secs_f64();
+        let there = self.lone_segment.delay[0].as_secs_f64();
         let (mut messages, mut waits, mut segments, mut crowded) = (0.0, 0.0, 0.0, 0.0);
         for (level, from) in begins.iter().enumerate() {
             for (phase, share) in from.iter().enumerate() {
                 for cycle in &cycles[level] {
                     let chance = share * cycle.chance;
-                    let (n, next) = batch(phase + cycle.lasts);
+                    let (n, next) = next_batch(phase + cycle.lasts);
                     // The newest of them has waited for the phase, each other for one interval more than the next.
                     let waited = next as f64 * phase_s + (n - 1.0) / 2.0 * self.every.as_secs_f64();
                     messages += chance * n;
                     waits += chance * n * (waited + there + repairs[cycle.level]);
                     segments += chance * cycle.segments;
-                    crowded += if n > self.room { chance * n } else { 0.0 };
+                    crowded += if n > self.segment_capacity { chance * n } else { 0.0 };
                 }
             }
         }
-        Some(Means { delay: waits / messages, segments: segments / messages, crowded: crowded / messages })
+        Some(StreamMeans {
+            delay: waits / messages,
+            segments: segments / messages,
+            crowded: crowded / messages,
+        })
     }
 
     /// The ways for a segment whose timeout begins at a level: so many failures, in each of which the data or its
     /// acknowledgement is lost, and then neither.
-    fn cycles(&self, level: u32) -> Vec<Cycle> {
-        let [lost, lost_back] = self.lone.loss;
+    fn ack_cycles(&self, level: u32) -> Vec<AckCycle> {
+        let [lost, lost_back] = self.lone_segment.loss;
         let passes = (1.0 - lost) * (1.0 - lost_back);
         // Of the tries that fail, those whose data arrives are acknowledged in vain.
         let in_vain = if passes < 1.0 { (1.0 - lost) * lost_back / (1.0 - passes) } else { 0.0 };
         let phase = self.every.as_nanos() as f64 / PHASES as f64;
-        let top = self.lone.levels();
-        let mut lasts = self.lone.delay[0] + self.lone.delay[1];
+        let top = self.lone_segment.level_count();
+        let mut lasts = self.lone_segment.delay[0] + self.lone_segment.delay[1];
         let (mut chance, mut at, mut failures) = (passes, level, 0.0);
         let mut cycles = Vec::new();
         while chance > RARE * passes {
-            cycles.push(Cycle {
+            cycles.push(AckCycle {
                 chance,
                 lasts: libm::round(lasts.as_nanos() as f64 / phase) as usize,
                 level: if failures == 0.0 { 0 } else { at as usize },
                 segments: 2.0 + failures * (1.0 + in_vain),
             });
-            lasts += self.lone.timeout(at);
+            lasts += self.lone_segment.timeout_at(at);
             at = (at + 1).min(top);
             chance *= 1.0 - passes;
             failures += 1.0;
@@ -154,13 +159,13 @@ impl Stream {
 
 /// How many messages have come so many phases after the last one before, and the phase that the segment which carries
 /// them begins in: that of their last. With none there is silence until the next one.
-fn batch(phases: usize) -> (f64, usize) {
+fn next_batch(phases: usize) -> (f64, usize) {
     let (n, phase) = (phases / PHASES, phases % PHASES);
     if n == 0 { (1.0, 0) } else { (n as f64, phase) }
 }
 
 /// How often segments begin at each level and phase in the long run.
-fn settle(cycles: &[Vec<Cycle>]) -> Vec<Vec<f64>> {
+fn stationary_distribution(cycles: &[Vec<AckCycle>]) -> Vec<Vec<f64>> {
     let mut now = vec![vec![0.0; PHASES]; cycles.len()];
     now[0][0] = 1.0;
     loop {
@@ -168,7 +173,7 @@ fn settle(cycles: &[Vec<Cycle>]) -> Vec<Vec<f64>> {
         for (from, ways) in now.iter().zip(cycles) {
             for (phase, share) in from.iter().enumerate().filter(|(_, share)| **share > 0.0) {
                 for cycle in ways {
-                    next[cycle.level][batch(phase + cycle.lasts).1] += share * cycle.chance;
+                    next[cycle.level][next_batch(phase + cycle.lasts).1] += share * cycle.chance;
                 }
             }
         }
@@ -187,40 +192,45 @@ mod tests {
     use super::*;
     use usher_core::Seed;
 
-    const fn ms(n: u64) -> Duration {
+    const fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
-    fn stream(loss: f64, rto_max: u64) -> Stream {
-        let lone = Lone { loss: [loss; 2], delay: [ms(20); 2], rto_min: ms(200), rto_max: ms(rto_max) };
-        Stream { lone, every: ms(500), room: 6.4 }
+    fn test_stream(loss: f64, rto_max: u64) -> MessageStream {
+        let lone = LoneSegment {
+            loss: [loss; 2],
+            delay: [millis(20); 2],
+            rto_min: millis(200),
+            rto_max: millis(rto_max),
+        };
+        MessageStream { lone_segment: lone, every: millis(500), segment_capacity: 6.4 }
     }
 
     #[test]
     fn a_lone_segment_waits_for_its_own_repairs() {
         // 20 ms, and 200, 400, 500, 500, ... ms with the chances 1/2, 1/4, 1/8, 1/16, ...
-        let mean = stream(0.5, 500).lone.mean();
+        let mean = test_stream(0.5, 500).lone_segment.mean_delay();
         assert!((mean - (0.02 + 0.1 + 0.1 + 0.5 * 0.25)).abs() < 1e-9, "{mean}");
-        assert_eq!(stream(0.0, 500).lone.mean(), 0.02);
-        let levels = [200, 300, 400, 1000].map(|max| stream(0.1, max).lone.levels());
+        assert_eq!(test_stream(0.0, 500).lone_segment.mean_delay(), 0.02);
+        let levels = [200, 300, 400, 1000].map(|max| test_stream(0.1, max).lone_segment.level_count());
         assert_eq!(levels, [0, 1, 1, 3]);
     }
 
     #[test]
-    fn without_loss_each_message_is_a_segment_and_its_acknowledgement() {
-        let means = stream(0.0, 1000).means().unwrap();
+    fn without_loss_a_message_takes_a_segment_and_its_ack() {
+        let means = test_stream(0.0, 1000).means().unwrap();
         assert!((means.delay - 0.02).abs() < 1e-12 && (means.segments - 2.0).abs() < 1e-12, "{means:?}");
         assert_eq!(means.crowded, 0.0);
-        let fast = Lone { rto_min: ms(40), ..stream(0.1, 1000).lone };
-        assert_eq!(Stream { lone: fast, ..stream(0.1, 1000) }.means(), None);
-        assert_eq!(stream(1.0, 1000).means(), None);
+        let fast = LoneSegment { rto_min: millis(40), ..test_stream(0.1, 1000).lone_segment };
+        assert_eq!(MessageStream { lone_segment: fast, ..test_stream(0.1, 1000) }.means(), None);
+        assert_eq!(test_stream(1.0, 1000).means(), None);
     }
 
     /// The connection played try by try, in milliseconds.
-    fn play(s: &Stream, seed: Seed, messages: u64) -> (f64, f64) {
-        let mut rng = seed.stream("losses", 0);
-        let (every, one_way) = (s.every.as_millis(), s.lone.delay[0].as_millis());
-        let (least, most) = (s.lone.rto_min.as_millis(), s.lone.rto_max.as_millis());
+    fn play_stream(s: &MessageStream, seed: Seed, messages: u64) -> (f64, f64) {
+        let mut rng = seed.derive_rng("losses", 0);
+        let (every, one_way) = (s.every.as_millis(), s.lone_segment.delay[0].as_millis());
+        let (least, most) = (s.lone_segment.rto_min.as_millis(), s.lone_segment.rto_max.as_millis());
         let (mut now, mut sent, mut timeout, mut sum, mut segments) = (0, 0, least, 0, 0);
         while sent < messages {
             now = now.max(sent * every);
@@ -228,11 +238,11 @@ mod tests {
             let (mut delivered, mut retried) = (None, false);
             loop {
                 segments += 1;
-                let arrives = !rng.chance(s.lone.loss[0]);
+                let arrives = !rng.sample_bool(s.lone_segment.loss[0]);
                 if arrives {
                     delivered.get_or_insert(now + one_way);
                     segments += 1;
-                    if !rng.chance(s.lone.loss[1]) {
+                    if !rng.sample_bool(s.lone_segment.loss[1]) {
                         now += 2 * one_way;
                         break;
                     }
@@ -254,10 +264,10 @@ mod tests {
     #[test]
     fn a_played_connection_has_the_means() {
         for (loss, rto_max) in [(0.05, 1000), (0.2, 200), (0.2, 500), (0.3, 1000), (0.5, 300)] {
-            let s = stream(loss, rto_max);
+            let s = test_stream(loss, rto_max);
             let means = s.means().unwrap();
             let plays: Vec<(f64, f64)> =
-                (0..20).map(|r| play(&s, Seed::new(3).derive("play", r), 20_000)).collect();
+                (0..20).map(|r| play_stream(&s, Seed::new(3).derive_seed("play", r), 20_000)).collect();
             for (theory, values) in [
                 (means.delay, plays.iter().map(|p| p.0).collect::<Vec<_>>()),
                 (means.segments, plays.iter().map(|p| p.1).collect()),
@@ -274,18 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_grows_ever_faster_with_loss_and_steadily_with_the_largest_timeout() {
-        let steps = |of: &dyn Fn(u64) -> Stream| {
+    fn delay_grows_faster_with_loss_and_linearly_with_the_timeout() {
+        let steps = |of: &dyn Fn(u64) -> MessageStream| {
             let delays = [0, 1, 2, 3, 4].map(|i| of(i).means().unwrap().delay);
             [0, 1, 2, 3].map(|i| delays[i + 1] - delays[i])
         };
-        let by_loss = steps(&|i| stream(0.1 * i as f64, 500));
+        let by_loss = steps(&|i| test_stream(0.1 * i as f64, 500));
         assert!(by_loss[0] > 0.0 && by_loss.windows(2).all(|w| w[1] > w[0]), "{by_loss:?}");
-        let by_timeout = steps(&|i| stream(0.45, 200 + 200 * i));
+        let by_timeout = steps(&|i| test_stream(0.45, 200 + 200 * i));
         assert!(by_timeout.iter().all(|s| (s / 0.7 - 1.0).abs() < 0.05), "{by_timeout:?}");
         for (loss, rto_max) in [(0.1, 200), (0.4, 1000)] {
-            let s = stream(loss, rto_max);
-            assert!(s.means().unwrap().delay > s.lone.mean());
+            let s = test_stream(loss, rto_max);
+            assert!(s.means().unwrap().delay > s.lone_segment.mean_delay());
         }
     }
 }

@@ -8,7 +8,7 @@ pub const MOST_RETRANSMISSIONS: u32 = 5;
 
 /// What is exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum MessageKind {
     /// An indication: one message, one way.
     Indication,
     /// A request and its response.
@@ -17,9 +17,9 @@ pub enum Message {
 
 /// A transaction and what carries it. Transactions do not meet: queues are left out.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Exchange {
+pub struct MihTransaction {
     /// What is exchanged.
-    pub message: Message,
+    pub message: MessageKind,
     /// Whether each message asks for an MIH acknowledgement, and is sent again without.
     pub ack: bool,
     /// The chance that a packet is lost, on the way of the indication or request and on the way back.
@@ -37,7 +37,7 @@ pub struct Exchange {
 
 /// How a request is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct MihResponse {
     /// Packets of the response, at least 1, each lost by itself. Of a response that is sent again, the copies together
     /// have to bring each of them.
     pub packets: u32,
@@ -47,7 +47,7 @@ pub struct Answer {
 
 /// What is expected of a transaction.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Expected {
+pub struct ExpectedOutcome {
     /// The chance that the indication is delivered, or the response in time.
     pub success: f64,
     /// The mean time from the first copy to the delivery of the indication or the response in seconds, of the
@@ -59,31 +59,31 @@ pub struct Expected {
     pub messages: f64,
 }
 
-impl Expected {
+impl ExpectedOutcome {
     /// Packets for each message that carries information.
     pub fn overhead(&self) -> f64 {
         self.packets / self.messages
     }
 }
 
-impl Exchange {
+impl MihTransaction {
     /// What is expected; `None` where a request with acknowledgement has more retransmissions than
     /// [`MOST_RETRANSMISSIONS`] or takes no time to process.
-    pub fn expected(&self) -> Option<Expected> {
-        let at_once = self.ack && self.message == Message::Request && self.processing.is_zero();
-        let one = Answer { packets: 1, delay: self.delay[1] };
-        (!at_once).then(|| self.answered(one)).flatten()
+    pub fn expected_outcome(&self) -> Option<ExpectedOutcome> {
+        let at_once = self.ack && self.message == MessageKind::Request && self.processing.is_zero();
+        let one = MihResponse { packets: 1, delay: self.delay[1] };
+        (!at_once).then(|| self.outcome_with_response(one)).flatten()
     }
 
     /// What is expected with a response of several packets, or one that is there at once and acknowledges the request itself:
     /// where it takes no time to process. `None` where a request with acknowledgement has more retransmissions than
     /// [`MOST_RETRANSMISSIONS`].
-    pub fn answered(&self, answer: Answer) -> Option<Expected> {
+    pub fn outcome_with_response(&self, answer: MihResponse) -> Option<ExpectedOutcome> {
         match (self.ack, self.message) {
-            (false, _) => Some(self.once(answer)),
-            (true, Message::Indication) => Some(self.indication()),
-            (true, Message::Request) => {
-                (self.retransmissions <= MOST_RETRANSMISSIONS).then(|| self.request(answer))
+            (false, _) => Some(self.unacknowledged_outcome(answer)),
+            (true, MessageKind::Indication) => Some(self.indication_outcome()),
+            (true, MessageKind::Request) => {
+                (self.retransmissions <= MOST_RETRANSMISSIONS).then(|| self.request_outcome(answer))
             }
         }
     }
@@ -94,31 +94,31 @@ impl Exchange {
         let copies = if self.ack { f64::from(self.retransmissions) + 1.0 } else { 1.0 };
         let arrives = |loss: f64| 1.0 - libm::pow(loss, copies);
         match self.message {
-            Message::Indication => arrives(self.loss[0]),
-            Message::Request => arrives(self.loss[0]) * arrives(self.loss[1]),
+            MessageKind::Indication => arrives(self.loss[0]),
+            MessageKind::Request => arrives(self.loss[0]) * arrives(self.loss[1]),
         }
     }
 
-    fn once(&self, answer: Answer) -> Expected {
+    fn unacknowledged_outcome(&self, answer: MihResponse) -> ExpectedOutcome {
         let [there, back] = self.loss.map(|p| 1.0 - p);
         let out = self.delay[0];
         match self.message {
-            Message::Indication => {
-                Expected { success: there, delay: out.as_secs_f64(), packets: 1.0, messages: 1.0 }
+            MessageKind::Indication => {
+                ExpectedOutcome { success: there, delay: out.as_secs_f64(), packets: 1.0, messages: 1.0 }
             }
-            Message::Request => Expected {
+            MessageKind::Request => ExpectedOutcome {
                 success: there * libm::pow(back, f64::from(answer.packets)),
                 delay: (out + self.processing + answer.delay).as_secs_f64(),
                 packets: 1.0 + there * f64::from(answer.packets),
                 messages: 1.0 + there,
             },
         }
-        .known()
+        .with_defined_delay()
     }
 
     /// Copy k is the first to arrive with chance p^k (1 - p); it is sent when none of those whose acknowledgement
     /// would be back by then was acknowledged.
-    fn indication(&self) -> Expected {
+    fn indication_outcome(&self) -> ExpectedOutcome {
         let [lost, lost_back] = self.loss;
         let unanswered = 1.0 - (1.0 - lost) * (1.0 - lost_back);
         let round_trip = self.delay[0] + self.delay[1];
@@ -133,74 +133,76 @@ impl Exchange {
             copies += libm::pow(unanswered, answered as f64);
         }
         let delay = self.delay[0].as_secs_f64() + waits / success;
-        Expected { success, delay, packets: copies * (2.0 - lost), messages: 1.0 }.known()
+        ExpectedOutcome { success, delay, packets: copies * (2.0 - lost), messages: 1.0 }.with_defined_delay()
     }
 
     /// Follows all courses at once, in time: those that have come to the same state go on as one.
-    fn request(&self, answer: Answer) -> Expected {
-        let mut sum = Expected { success: 0.0, delay: 0.0, packets: 0.0, messages: 1.0 };
+    fn request_outcome(&self, answer: MihResponse) -> ExpectedOutcome {
+        let mut sum = ExpectedOutcome { success: 0.0, delay: 0.0, packets: 0.0, messages: 1.0 };
         let mut courses = BTreeMap::new();
-        let mut first = Course::default();
-        let sent = first.ask(self);
-        self.branch(answer, &mut courses, &mut sum, first, Some(sent), 1.0);
+        let mut first = TransactionPath::default();
+        let sent = first.send_request(self);
+        self.branch_path(answer, &mut courses, &mut sum, first, Some(sent), 1.0);
         while let Some((mut course, chance)) = courses.pop_first() {
             let (at, event) = course.pending.remove(0);
             match event {
-                Event::Response if course.requester == Requester::Waits => {
+                TransactionEvent::Response if course.requester == RequesterState::Waiting => {
                     sum.success += chance;
                     sum.delay += chance * at.as_secs_f64();
                 }
-                Event::Ready => sum.messages += chance,
-                Event::Request if self.processing.is_zero() && course.responder == Responder::Idle => {
+                TransactionEvent::Ready => sum.messages += chance,
+                TransactionEvent::Request
+                    if self.processing.is_zero() && course.responder == ResponderState::Idle =>
+                {
                     sum.messages += chance;
                 }
                 _ => {}
             }
-            let sent = course.step(self, at, event);
-            self.branch(answer, &mut courses, &mut sum, course, sent, chance);
+            let sent = course.handle_event(self, at, event);
+            self.branch_path(answer, &mut courses, &mut sum, course, sent, chance);
         }
-        Expected { delay: sum.delay / sum.success, ..sum }.known()
+        ExpectedOutcome { delay: sum.delay / sum.success, ..sum }.with_defined_delay()
     }
 
     /// Puts a course back for what may become of the packet that it sent.
-    fn branch(
+    fn branch_path(
         &self,
-        answer: Answer,
-        courses: &mut BTreeMap<Course, f64>,
-        sum: &mut Expected,
-        mut course: Course,
-        sent: Option<(Duration, Event)>,
+        answer: MihResponse,
+        courses: &mut BTreeMap<TransactionPath, f64>,
+        sum: &mut ExpectedOutcome,
+        mut course: TransactionPath,
+        sent: Option<(Duration, TransactionEvent)>,
         chance: f64,
     ) {
-        let mut put = |course: Course, chance: f64| {
+        let mut put = |course: TransactionPath, chance: f64| {
             if !course.pending.is_empty() && chance > 0.0 {
                 *courses.entry(course).or_insert(0.0) += chance;
             }
         };
         let Some((at, event)) = sent else { return put(course, chance) };
         let (packets, delay, lost) = match event {
-            Event::Response => {
-                let missing = self.missing(answer, course.copies + 1);
+            TransactionEvent::Response => {
+                let missing = self.missing_probability(answer, course.copies + 1);
                 // Of a single packet it tells nothing how many copies there were: courses are joined.
                 course.copies += u32::from(answer.packets > 1);
                 (answer.packets, answer.delay, missing)
             }
-            Event::RequestAck => (1, self.delay[1], self.loss[1]),
+            TransactionEvent::RequestAck => (1, self.delay[1], self.loss[1]),
             _ => (1, self.delay[0], self.loss[0]),
         };
         sum.packets += chance * f64::from(packets);
         let mut arrives = course.clone();
-        if event == Event::Response {
+        if event == TransactionEvent::Response {
             arrives.copies = 0;
         }
-        arrives.expect(at + delay, event);
+        arrives.schedule_event(at + delay, event);
         put(arrives, chance * (1.0 - lost));
         put(course, chance * lost);
     }
 
     /// The chance that a copy of the response does not bring what was missing of it, so many having been sent since one
     /// was whole, this one included.
-    fn missing(&self, answer: Answer, copies: u32) -> f64 {
+    fn missing_probability(&self, answer: MihResponse, copies: u32) -> f64 {
         let whole = |copies: u32| {
             let each = 1.0 - libm::pow(self.loss[1], f64::from(copies));
             libm::pow(each, f64::from(answer.packets))
@@ -213,7 +215,7 @@ impl Exchange {
 
 /// What may happen next; at the same time what was set in motion first, a timer, comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum TransactionEvent {
     RequestTimeout,
     ResponseTimeout,
     /// The response is ready.
@@ -226,9 +228,9 @@ enum Event {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Requester {
+enum RequesterState {
     #[default]
-    Waits,
+    Waiting,
     /// The response has come.
     Done,
     /// No acknowledgement came: a response is dropped.
@@ -236,7 +238,7 @@ enum Requester {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Responder {
+enum ResponderState {
     /// No request has come.
     #[default]
     Idle,
@@ -248,92 +250,99 @@ enum Responder {
 
 /// A transaction on its way: what is to happen first of all, so that courses are followed in time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-struct Course {
-    pending: Vec<(Duration, Event)>,
-    requester: Requester,
+struct TransactionPath {
+    pending: Vec<(Duration, TransactionEvent)>,
+    requester: RequesterState,
     request_acknowledged: bool,
     requests: u32,
-    responder: Responder,
+    responder: ResponderState,
     responses: u32,
     /// Of the response, since one of them made it whole.
     copies: u32,
 }
 
-impl Course {
-    fn expect(&mut self, at: Duration, event: Event) {
+impl TransactionPath {
+    fn schedule_event(&mut self, at: Duration, event: TransactionEvent) {
         let place = self.pending.partition_point(|known| *known <= (at, event));
         self.pending.insert(place, (at, event));
     }
 
     /// Sends a copy of the request.
-    fn ask(&mut self, x: &Exchange) -> (Duration, Event) {
+    fn send_request(&mut self, x: &MihTransaction) -> (Duration, TransactionEvent) {
         let at = x.timeout * u64::from(self.requests);
         self.requests += 1;
-        self.expect(at + x.timeout, Event::RequestTimeout);
-        (at, Event::Request)
+        self.schedule_event(at + x.timeout, TransactionEvent::RequestTimeout);
+        (at, TransactionEvent::Request)
     }
 
     /// Sends a copy of the response by its own timer.
-    fn answer(&mut self, x: &Exchange, at: Duration) -> Option<(Duration, Event)> {
+    fn send_response(&mut self, x: &MihTransaction, at: Duration) -> Option<(Duration, TransactionEvent)> {
         self.responses += 1;
         if self.responses <= x.retransmissions {
-            self.expect(at + x.timeout, Event::ResponseTimeout);
+            self.schedule_event(at + x.timeout, TransactionEvent::ResponseTimeout);
         }
-        Some((at, Event::Response))
+        Some((at, TransactionEvent::Response))
     }
 
     /// What an event makes one side send.
-    fn step(&mut self, x: &Exchange, at: Duration, event: Event) -> Option<(Duration, Event)> {
+    fn handle_event(
+        &mut self,
+        x: &MihTransaction,
+        at: Duration,
+        event: TransactionEvent,
+    ) -> Option<(Duration, TransactionEvent)> {
         match event {
-            Event::RequestTimeout => {
-                if self.requester != Requester::Waits || self.request_acknowledged {
+            TransactionEvent::RequestTimeout => {
+                if self.requester != RequesterState::Waiting || self.request_acknowledged {
                     return None;
                 }
                 if self.requests <= x.retransmissions {
-                    return Some(self.ask(x));
+                    return Some(self.send_request(x));
                 }
-                self.requester = Requester::Failed;
+                self.requester = RequesterState::Failed;
                 None
             }
-            Event::Request if self.responder <= Responder::Works => {
+            TransactionEvent::Request if self.responder <= ResponderState::Works => {
                 if x.processing.is_zero() {
-                    self.responder = Responder::Answered;
-                    return self.answer(x, at);
+                    self.responder = ResponderState::Answered;
+                    return self.send_response(x, at);
                 }
-                if self.responder == Responder::Idle {
-                    self.responder = Responder::Works;
-                    self.expect(at + x.processing, Event::Ready);
+                if self.responder == ResponderState::Idle {
+                    self.responder = ResponderState::Works;
+                    self.schedule_event(at + x.processing, TransactionEvent::Ready);
                 }
-                Some((at, Event::RequestAck))
+                Some((at, TransactionEvent::RequestAck))
             }
             // A duplicate gets the response, which acknowledges too.
-            Event::Request => Some((at, Event::Response)),
-            Event::RequestAck => {
+            TransactionEvent::Request => Some((at, TransactionEvent::Response)),
+            TransactionEvent::RequestAck => {
                 self.request_acknowledged = true;
                 None
             }
-            Event::Ready => {
-                self.responder = Responder::Answered;
-                self.answer(x, at)
+            TransactionEvent::Ready => {
+                self.responder = ResponderState::Answered;
+                self.send_response(x, at)
             }
-            Event::ResponseTimeout if self.responder == Responder::Answered => self.answer(x, at),
-            Event::ResponseTimeout => None,
-            Event::Response if self.requester == Requester::Failed => None,
-            Event::Response => {
-                self.requester = Requester::Done;
-                Some((at, Event::ResponseAck))
+            TransactionEvent::ResponseTimeout if self.responder == ResponderState::Answered => {
+                self.send_response(x, at)
             }
-            Event::ResponseAck => {
-                self.responder = Responder::Acknowledged;
+            TransactionEvent::ResponseTimeout => None,
+            TransactionEvent::Response if self.requester == RequesterState::Failed => None,
+            TransactionEvent::Response => {
+                self.requester = RequesterState::Done;
+                Some((at, TransactionEvent::ResponseAck))
+            }
+            TransactionEvent::ResponseAck => {
+                self.responder = ResponderState::Acknowledged;
                 None
             }
         }
     }
 }
 
-impl Expected {
+impl ExpectedOutcome {
     /// No delay where nothing succeeds.
-    fn known(self) -> Self {
+    fn with_defined_delay(self) -> Self {
         if self.success > 0.0 { self } else { Self { delay: f64::NAN, ..self } }
     }
 }
@@ -343,27 +352,27 @@ mod tests {
     use super::*;
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
-    use usher_core::{Rng, Seed};
+    use usher_core::{ModelRng, Seed};
 
-    const fn ms(n: u64) -> Duration {
+    const fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
     /// The document's setting, with a timeout.
-    fn exchange(message: Message, ack: bool, loss: f64, timeout: u64) -> Exchange {
-        Exchange {
+    fn test_transaction(message: MessageKind, ack: bool, loss: f64, timeout: u64) -> MihTransaction {
+        MihTransaction {
             message,
             ack,
             loss: [loss; 2],
-            delay: [ms(20); 2],
-            processing: ms(200),
-            timeout: ms(timeout),
+            delay: [millis(20); 2],
+            processing: millis(200),
+            timeout: millis(timeout),
             retransmissions: 2,
         }
     }
 
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    enum Happens {
+    enum PlayedEvent {
         Request,
         RequestAck,
         Response,
@@ -375,8 +384,8 @@ mod tests {
 
     /// A transaction played event by event, as the standard's machines go: it knows nothing of fates.
     #[derive(Default)]
-    struct Play {
-        queue: BinaryHeap<Reverse<(u64, Happens)>>,
+    struct PlayedTransaction {
+        queue: BinaryHeap<Reverse<(u64, PlayedEvent)>>,
         packets: u32,
         messages: u32,
         delivered: Option<u64>,
@@ -387,16 +396,16 @@ mod tests {
         responses_left: u32,
     }
 
-    impl Play {
-        fn send(&mut self, x: &Exchange, rng: &mut Rng, now: u64, what: Happens) {
-            let way = usize::from(matches!(what, Happens::RequestAck | Happens::Response));
+    impl PlayedTransaction {
+        fn send_packet(&mut self, x: &MihTransaction, rng: &mut ModelRng, now: u64, what: PlayedEvent) {
+            let way = usize::from(matches!(what, PlayedEvent::RequestAck | PlayedEvent::Response));
             self.packets += 1;
-            if !rng.chance(x.loss[way]) {
+            if !rng.sample_bool(x.loss[way]) {
                 self.queue.push(Reverse((now + x.delay[way].as_nanos(), what)));
             }
         }
 
-        fn run(x: &Exchange, rng: &mut Rng) -> Self {
+        fn play_transaction(x: &MihTransaction, rng: &mut ModelRng) -> Self {
             let timeout = x.timeout.as_nanos();
             let mut p = Self {
                 messages: 1,
@@ -405,45 +414,47 @@ mod tests {
                 responses_left: x.retransmissions,
                 ..Self::default()
             };
-            p.send(x, rng, 0, Happens::Request);
-            p.queue.push(Reverse((timeout, Happens::RequestTimeout)));
+            p.send_packet(x, rng, 0, PlayedEvent::Request);
+            p.queue.push(Reverse((timeout, PlayedEvent::RequestTimeout)));
             while let Some(Reverse((now, what))) = p.queue.pop() {
                 match what {
-                    Happens::Request if p.messages == 2 => p.send(x, rng, now, Happens::Response),
-                    Happens::Request => {
-                        p.send(x, rng, now, Happens::RequestAck);
-                        if x.message == Message::Indication {
+                    PlayedEvent::Request if p.messages == 2 => {
+                        p.send_packet(x, rng, now, PlayedEvent::Response)
+                    }
+                    PlayedEvent::Request => {
+                        p.send_packet(x, rng, now, PlayedEvent::RequestAck);
+                        if x.message == MessageKind::Indication {
                             p.delivered.get_or_insert(now);
                         } else if p.responder.is_none() {
                             p.responder = Some(true);
-                            p.queue.push(Reverse((now + x.processing.as_nanos(), Happens::Ready)));
+                            p.queue.push(Reverse((now + x.processing.as_nanos(), PlayedEvent::Ready)));
                         }
                     }
-                    Happens::RequestAck => p.requester_waits = false,
-                    Happens::RequestTimeout if p.requester_waits && p.requests_left > 0 => {
+                    PlayedEvent::RequestAck => p.requester_waits = false,
+                    PlayedEvent::RequestTimeout if p.requester_waits && p.requests_left > 0 => {
                         p.requests_left -= 1;
-                        p.send(x, rng, now, Happens::Request);
-                        p.queue.push(Reverse((now + timeout, Happens::RequestTimeout)));
+                        p.send_packet(x, rng, now, PlayedEvent::Request);
+                        p.queue.push(Reverse((now + timeout, PlayedEvent::RequestTimeout)));
                     }
-                    Happens::RequestTimeout => p.failed |= p.requester_waits && p.delivered.is_none(),
-                    Happens::Ready => {
+                    PlayedEvent::RequestTimeout => p.failed |= p.requester_waits && p.delivered.is_none(),
+                    PlayedEvent::Ready => {
                         p.messages += 1;
-                        p.send(x, rng, now, Happens::Response);
-                        p.queue.push(Reverse((now + timeout, Happens::ResponseTimeout)));
+                        p.send_packet(x, rng, now, PlayedEvent::Response);
+                        p.queue.push(Reverse((now + timeout, PlayedEvent::ResponseTimeout)));
                     }
-                    Happens::Response if !p.failed => {
+                    PlayedEvent::Response if !p.failed => {
                         p.delivered.get_or_insert(now);
                         p.requester_waits = false;
-                        p.send(x, rng, now, Happens::ResponseAck);
+                        p.send_packet(x, rng, now, PlayedEvent::ResponseAck);
                     }
-                    Happens::Response => {}
-                    Happens::ResponseAck => p.responder = Some(false),
-                    Happens::ResponseTimeout if p.responder == Some(true) && p.responses_left > 0 => {
+                    PlayedEvent::Response => {}
+                    PlayedEvent::ResponseAck => p.responder = Some(false),
+                    PlayedEvent::ResponseTimeout if p.responder == Some(true) && p.responses_left > 0 => {
                         p.responses_left -= 1;
-                        p.send(x, rng, now, Happens::Response);
-                        p.queue.push(Reverse((now + timeout, Happens::ResponseTimeout)));
+                        p.send_packet(x, rng, now, PlayedEvent::Response);
+                        p.queue.push(Reverse((now + timeout, PlayedEvent::ResponseTimeout)));
                     }
-                    Happens::ResponseTimeout => {}
+                    PlayedEvent::ResponseTimeout => {}
                 }
             }
             p
@@ -451,34 +462,42 @@ mod tests {
     }
 
     /// Mean and standard error.
-    fn mean(values: &[f64]) -> (f64, f64) {
+    fn mean_and_error(values: &[f64]) -> (f64, f64) {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         (mean, (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0) / n).sqrt())
     }
 
     #[track_caller]
-    fn held(what: &str, theory: f64, values: &[f64]) {
-        let (mean, error) = mean(values);
+    fn assert_mean(what: &str, theory: f64, values: &[f64]) {
+        let (mean, error) = mean_and_error(values);
         assert!((mean - theory).abs() <= 4.0 * error + 1e-9, "{what}: {mean} ± {error} is not {theory}");
     }
 
     #[test]
     fn played_transactions_are_as_expected() {
-        for message in [Message::Indication, Message::Request] {
+        for message in [MessageKind::Indication, MessageKind::Request] {
             // Timeouts above the whole delay, between it and the round trip, and below the round trip.
             for (timeout, loss) in [(500, 0.3), (210, 0.5), (100, 0.2), (100, 0.5), (35, 0.4), (15, 0.3)] {
-                let x = Exchange { loss: [loss, loss / 2.0], ..exchange(message, true, loss, timeout) };
-                let mut rng = Seed::new(7).stream("play", timeout);
-                let plays: Vec<Play> = (0..20_000).map(|_| Play::run(&x, &mut rng)).collect();
-                let expected = x.expected().unwrap();
-                let of = |f: &dyn Fn(&Play) -> f64| plays.iter().map(f).collect::<Vec<_>>();
-                held("success", expected.success, &of(&|p| f64::from(u8::from(p.delivered.is_some()))));
-                held("packets", expected.packets, &of(&|p| f64::from(p.packets)));
-                held("messages", expected.messages, &of(&|p| f64::from(p.messages)));
+                let x = MihTransaction {
+                    loss: [loss, loss / 2.0],
+                    ..test_transaction(message, true, loss, timeout)
+                };
+                let mut rng = Seed::new(7).derive_rng("play", timeout);
+                let plays: Vec<PlayedTransaction> =
+                    (0..20_000).map(|_| PlayedTransaction::play_transaction(&x, &mut rng)).collect();
+                let expected = x.expected_outcome().unwrap();
+                let of = |f: &dyn Fn(&PlayedTransaction) -> f64| plays.iter().map(f).collect::<Vec<_>>();
+                assert_mean(
+                    "success",
+                    expected.success,
+                    &of(&|p| f64::from(u8::from(p.delivered.is_some()))),
+                );
+                assert_mean("packets", expected.packets, &of(&|p| f64::from(p.packets)));
+                assert_mean("messages", expected.messages, &of(&|p| f64::from(p.messages)));
                 let delays: Vec<f64> =
                     plays.iter().filter_map(|p| p.delivered).map(|ns| ns as f64 / 1e9).collect();
-                held("delay", expected.delay, &delays);
+                assert_mean("delay", expected.delay, &delays);
             }
         }
     }
@@ -486,21 +505,21 @@ mod tests {
     #[test]
     fn what_the_document_gives() {
         let p = 0.3;
-        let of = |message, ack| exchange(message, ack, p, 500).expected().unwrap();
+        let of = |message, ack| test_transaction(message, ack, p, 500).expected_outcome().unwrap();
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
-        close(of(Message::Indication, false).success, 1.0 - p);
-        close(of(Message::Request, false).success, (1.0 - p) * (1.0 - p));
-        close(of(Message::Indication, true).success, 1.0 - p * p * p);
+        close(of(MessageKind::Indication, false).success, 1.0 - p);
+        close(of(MessageKind::Request, false).success, (1.0 - p) * (1.0 - p));
+        close(of(MessageKind::Indication, true).success, 1.0 - p * p * p);
         close(
-            exchange(Message::Request, true, p, 500).success_bound(),
+            test_transaction(MessageKind::Request, true, p, 500).success_bound(),
             (1.0 - p * p * p) * (1.0 - p * p * p),
         );
-        close(of(Message::Indication, false).delay, 0.02);
-        close(of(Message::Request, false).delay, 0.24);
-        let none = |message| exchange(message, true, 0.0, 500).expected().unwrap();
-        close(none(Message::Indication).overhead(), 2.0);
-        close(none(Message::Request).overhead(), 2.0);
-        close(none(Message::Request).delay, 0.24);
+        close(of(MessageKind::Indication, false).delay, 0.02);
+        close(of(MessageKind::Request, false).delay, 0.24);
+        let none = |message| test_transaction(message, true, 0.0, 500).expected_outcome().unwrap();
+        close(none(MessageKind::Indication).overhead(), 2.0);
+        close(none(MessageKind::Request).overhead(), 2.0);
+        close(none(MessageKind::Request).delay, 0.24);
     }
 
     #[test]
@@ -508,24 +527,24 @@ mod tests {
         // A request that arrives and whose acknowledgements are all lost fails, but where its response is in time.
         for timeout in [50, 100, 200, 300, 500, 1000] {
             for loss in [0.05, 0.2, 0.5] {
-                let x = exchange(Message::Request, true, loss, timeout);
-                let (success, bound) = (x.expected().unwrap().success, x.success_bound());
+                let x = test_transaction(MessageKind::Request, true, loss, timeout);
+                let (success, bound) = (x.expected_outcome().unwrap().success, x.success_bound());
                 assert!(success < bound, "{timeout} ms, {loss}: {success} is not below {bound}");
             }
         }
         // Nothing is lost back: whatever arrives is acknowledged and answered in time.
-        let x = Exchange { loss: [0.4, 0.0], ..exchange(Message::Request, true, 0.4, 500) };
-        assert!((x.expected().unwrap().success - x.success_bound()).abs() < 1e-12);
+        let x = MihTransaction { loss: [0.4, 0.0], ..test_transaction(MessageKind::Request, true, 0.4, 500) };
+        assert!((x.expected_outcome().unwrap().success - x.success_bound()).abs() < 1e-12);
     }
 
     /// Six of eight losses are of one in two: (3 + 3 · 1/2) / 1, by hand for p = 1/2 with late acknowledgements.
     #[test]
     fn every_copy_is_sent_where_acknowledgements_come_too_late() {
-        let late = exchange(Message::Indication, true, 0.5, 10).expected().unwrap();
+        let late = test_transaction(MessageKind::Indication, true, 0.5, 10).expected_outcome().unwrap();
         assert!((late.packets - 4.5).abs() < 1e-12, "{late:?}");
         // Without loss a request is sent three times and acknowledged three times; its response comes after the
         // requester gave up, at 30 ms, and is sent three times: the document's limit of 4.5.
-        let late = exchange(Message::Request, true, 0.0, 10).expected().unwrap();
+        let late = test_transaction(MessageKind::Request, true, 0.0, 10).expected_outcome().unwrap();
         assert!(
             (late.overhead() - 4.5).abs() < 1e-12 && late.success == 0.0 && late.delay.is_nan(),
             "{late:?}"
@@ -534,26 +553,29 @@ mod tests {
 
     #[test]
     fn few_retransmissions_are_followed() {
-        let x = exchange(Message::Request, true, 0.1, 100);
-        assert_eq!(Exchange { retransmissions: MOST_RETRANSMISSIONS + 1, ..x }.expected(), None);
-        assert_eq!(Exchange { processing: Duration::ZERO, ..x }.expected(), None);
-        let one = Exchange { retransmissions: 0, ..x }.expected().unwrap();
+        let x = test_transaction(MessageKind::Request, true, 0.1, 100);
+        assert_eq!(
+            MihTransaction { retransmissions: MOST_RETRANSMISSIONS + 1, ..x }.expected_outcome(),
+            None
+        );
+        assert_eq!(MihTransaction { processing: Duration::ZERO, ..x }.expected_outcome(), None);
+        let one = MihTransaction { retransmissions: 0, ..x }.expected_outcome().unwrap();
         // The acknowledgement and the response must both be back: 0.9 · (0.9 · 0.9).
         assert!((one.success - 0.9 * 0.9 * 0.9).abs() < 1e-12, "{one:?}");
-        let lost = Exchange { loss: [1.0, 0.0], ..x }.expected().unwrap();
+        let lost = MihTransaction { loss: [1.0, 0.0], ..x }.expected_outcome().unwrap();
         // Of two packets both must be back, and one that answers at once needs no other acknowledgement.
-        let single = Exchange { retransmissions: 0, ..x };
-        let two = Answer { packets: 2, delay: ms(25) };
-        let of = |x: Exchange| x.answered(two).unwrap();
+        let single = MihTransaction { retransmissions: 0, ..x };
+        let two = MihResponse { packets: 2, delay: millis(25) };
+        let of = |x: MihTransaction| x.outcome_with_response(two).unwrap();
         assert!((of(single).success - libm::pow(0.9, 4.0)).abs() < 1e-12);
         assert!((of(single).delay - 0.245).abs() < 1e-12);
-        let at_once = of(Exchange { processing: Duration::ZERO, ..single });
+        let at_once = of(MihTransaction { processing: Duration::ZERO, ..single });
         assert!(
             (at_once.success - libm::pow(0.9, 3.0)).abs() < 1e-12 && (at_once.messages - 1.9).abs() < 1e-12
         );
         // Nothing is lost there, and the response is sent at once, again by its own timer and for the second request: of
         // three copies each packet comes with 1 - 0.1³.
-        let again = of(Exchange { retransmissions: 1, loss: [0.0, 0.1], processing: ms(0), ..x });
+        let again = of(MihTransaction { retransmissions: 1, loss: [0.0, 0.1], processing: millis(0), ..x });
         assert!((again.success - libm::pow(0.999, 2.0)).abs() < 1e-12, "{again:?}");
         assert!(lost.success == 0.0 && lost.delay.is_nan() && (lost.overhead() - 3.0).abs() < 1e-12);
     }

@@ -1,11 +1,11 @@
 //! Accounting beside logins (RFC 2866): how many records there are, what they add to the way to the AAA server, and how long
 //! one takes.
 
-use super::{attempts, round_trip};
-use usher_aaa::Method;
-use usher_scenario::model::{Aaa, Eap, Scenario, TimeLaw, Workload};
+use super::{round_trip, transmission_times};
+use usher_aaa::AuthMethod;
+use usher_scenario::model::{EapWorkload, NasAaaProtocol, Scenario, TimeLaw, Workload};
 
-fn eap(scenario: &Scenario) -> Option<&Eap> {
+fn eap_workload(scenario: &Scenario) -> Option<&EapWorkload> {
     match scenario.sole_workload() {
         Some(Workload::Eap(eap)) => Some(eap),
         _ => None,
@@ -14,8 +14,8 @@ fn eap(scenario: &Scenario) -> Option<&Eap> {
 
 /// Records of a session in the long run: Start, Stop, and an Interim each interval until its end. Of a session that lasts
 /// exponentially long with mean m, k intervals of t have passed with chance e^(-kt/m).
-pub(super) fn records(scenario: &Scenario) -> Option<f64> {
-    let accounting = &eap(scenario)?.accounting;
+pub(super) fn records_per_session(scenario: &Scenario) -> Option<f64> {
+    let accounting = &eap_workload(scenario)?.accounting;
     if !accounting.used {
         return None;
     }
@@ -32,28 +32,28 @@ pub(super) fn records(scenario: &Scenario) -> Option<f64> {
 
 /// Packets between NAS and server for each login by EAP-MD5 over RADIUS without loss: two requests with their answers, and a
 /// request with its answer for each record.
-pub(super) fn packets(scenario: &Scenario) -> Option<f64> {
-    let eap = eap(scenario)?;
+pub(super) fn packets_per_login(scenario: &Scenario) -> Option<f64> {
+    let eap = eap_workload(scenario)?;
     let ways = round_trip(scenario, &eap.nas, &eap.server)?.1;
-    let plain = eap.aaa == Aaa::Radius && eap.method == Method::EapMd5;
+    let plain = eap.aaa == NasAaaProtocol::Radius && eap.method == AuthMethod::EapMd5;
     if !plain || ways != [1.0; 2] || eap.wrong_credentials.get() > 0.0 {
         return None;
     }
-    let records = if eap.accounting.used { records(scenario)? } else { 0.0 };
+    let records = if eap.accounting.used { records_per_session(scenario)? } else { 0.0 };
     Some(4.0 + 2.0 * records)
 }
 
 /// From when a record falls due until its acknowledgement is back, of those that have one: a round trip, and over RADIUS what
 /// was lost before. Over Diameter, which leaves that to its transport, without loss alone.
-pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
-    let eap = eap(scenario).filter(|eap| eap.accounting.used)?;
+pub(super) fn record_delay(scenario: &Scenario) -> Option<f64> {
+    let eap = eap_workload(scenario).filter(|eap| eap.accounting.used)?;
     let (trip, [there, back]) = round_trip(scenario, &eap.nas, &eap.server)?;
     let survives = there * back;
-    if eap.aaa == Aaa::Diameter {
+    if eap.aaa == NasAaaProtocol::Diameter {
         return (survives == 1.0).then_some(trip);
     }
     let (mut waits, mut kept, mut missing) = (0.0, 0.0, 1.0);
-    for (at, chance) in attempts(&eap.radius.retransmission) {
+    for (at, chance) in transmission_times(&eap.radius.retransmission) {
         let first = missing * survives * chance;
         waits += at * first;
         kept += first;
@@ -64,22 +64,23 @@ pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::value;
-    use usher_scenario::{Form, Mode, Overrides, Study};
+    use crate::closed_form_value;
+    use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
-    fn at(name: Form, settings: &[&str]) -> Option<f64> {
-        let mut overrides = Overrides::default();
-        settings.iter().for_each(|setting| overrides.set(setting).unwrap());
-        let plan = Study::open("aaa-accounting").unwrap().plan(Mode::Quick, &overrides).unwrap();
-        value(name, &plan.points[0].scenario)
+    fn value_at(name: ClosedForm, settings: &[&str]) -> Option<f64> {
+        let mut overrides = PlanOverrides::default();
+        settings.iter().for_each(|setting| overrides.add_setting(setting).unwrap());
+        let plan = Study::open("aaa-accounting").unwrap().build_plan(StudyMode::Quick, &overrides).unwrap();
+        closed_form_value(name, &plan.points[0].scenario)
     }
 
     const RADIUS: &str = "protocol=RADIUS/UDP, RFC 5080";
 
     #[test]
     fn a_session_has_a_start_a_stop_and_what_is_between() {
-        let of =
-            |accounting: &str| at(Form::AccountingRecords, &[RADIUS, &format!("accounting={accounting}")]);
+        let of = |accounting: &str| {
+            value_at(ClosedForm::AccountingRecords, &[RADIUS, &format!("accounting={accounting}")])
+        };
         assert_eq!(of("none"), None);
         assert_eq!(of("Start and Stop"), Some(2.0));
         // A mean of four intervals.
@@ -87,14 +88,14 @@ mod tests {
         assert!((of("Interim every 2 s").unwrap() - 2.0 - told).abs() < 1e-12);
         let constant = |lasts: &str| {
             let session = format!("workload.accounting.session={lasts}");
-            at(Form::AccountingRecords, &[RADIUS, "accounting=Interim every 2 s", &session])
+            value_at(ClosedForm::AccountingRecords, &[RADIUS, "accounting=Interim every 2 s", &session])
         };
         assert_eq!([constant("7 s"), constant("8 s"), constant("1 s")], [Some(5.0), Some(5.0), Some(2.0)]);
     }
 
     #[test]
     fn a_login_is_four_packets_and_a_record_two() {
-        let of = |more: &[&str]| at(Form::RadiusPackets, more);
+        let of = |more: &[&str]| value_at(ClosedForm::RadiusPackets, more);
         assert_eq!(of(&[RADIUS, "accounting=none"]), Some(4.0));
         assert_eq!(of(&[RADIUS, "accounting=Start and Stop"]), Some(8.0));
         assert_eq!(of(&["protocol=Diameter/TCP", "accounting=none"]), None);
@@ -106,16 +107,19 @@ mod tests {
         let both = "accounting=Start and Stop";
         // 2 ms and 10 ms, there and back.
         for protocol in [RADIUS, "protocol=Diameter/TCP"] {
-            let delay = at(Form::AccountingDelay, &[protocol, both]).unwrap();
+            let delay = value_at(ClosedForm::AccountingDelay, &[protocol, both]).unwrap();
             assert!((delay - 0.024).abs() < 1e-12, "{protocol}: {delay}");
         }
-        assert_eq!(at(Form::AccountingDelay, &[RADIUS, "accounting=none"]), None);
-        assert_eq!(at(Form::AccountingDelay, &["protocol=Diameter/TCP", both, "links.core.loss=1 %"]), None);
+        assert_eq!(value_at(ClosedForm::AccountingDelay, &[RADIUS, "accounting=none"]), None);
+        assert_eq!(
+            value_at(ClosedForm::AccountingDelay, &["protocol=Diameter/TCP", both, "links.core.loss=1 %"]),
+            None
+        );
         // Half of what crosses both ways is lost: sent at 0, 2, 6, 14 s and, half the time, at 30 s, and each time a
         // quarter gets through, as in the form of a login's delay.
         let last = 81.0 / 8.0;
         let wait = (2.0 * 48.0 + 6.0 * 36.0 + 14.0 * 27.0 + 30.0 * last) / (64.0 + 48.0 + 36.0 + 27.0 + last);
-        let delay = at(Form::AccountingDelay, &[RADIUS, both, "links.core.loss=50 %"]).unwrap();
+        let delay = value_at(ClosedForm::AccountingDelay, &[RADIUS, both, "links.core.loss=50 %"]).unwrap();
         assert!((delay - 0.024 - wait).abs() < 1e-9, "{delay}");
     }
 }

@@ -1,13 +1,13 @@
 //! The exchange of traffic keys over an 802.16 cell.
 
-use usher_aaa::Method;
+use usher_aaa::AuthMethod;
 use usher_scenario::model::{Scenario, Workload};
 
 /// Messages that a station has to say between EAP's success and its keys: SA-TEK-Request and Key-Request.
 const MESSAGES_UP: u32 = 2;
 
 /// From EAP's success to a station's traffic keys, on an idle cell.
-pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
+pub(super) fn keys_delay(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Eap(eap)) = scenario.sole_workload() else { return None };
     let (_, cell) = scenario
         .cells_in_use()
@@ -19,7 +19,7 @@ pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
         .into_iter()
         .filter_map(|name| scenario.hosts.get(name)?.cpu.as_ref())
         .any(|cpu| cpu.service.names().any(|label| label.starts_with("pkm.")));
-    let sound = cell.keys.used && eap.method == Method::EapTls && cell.loss.get() == 0.0;
+    let sound = cell.keys.used && eap.method == AuthMethod::EapTls && cell.loss.get() == 0.0;
     // Asked for in one frame, granted in the next, said so many later and answered in the one after.
     let frames = MESSAGES_UP * (2 + cell.frame.uplink_lead);
     (sound && at_once && !charged).then(|| f64::from(frames) * cell.frame.duration.get().as_secs_f64())

@@ -1,14 +1,16 @@
 //! MIH messages: what `docs/mih.md` derives, for a scenario.
 
-use super::both_ways;
-use crate::mih::{Answer, Exchange, Expected, Lone, Means, Message, Stream};
+use super::two_way_delay;
+use crate::mih::{
+    ExpectedOutcome, LoneSegment, MessageKind, MessageStream, MihResponse, MihTransaction, StreamMeans,
+};
 use std::collections::VecDeque;
 use usher_core::Duration;
 use usher_scenario::model::{
-    AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, RtoMinBounds,
-    Scenario, TransportProtocol, Workload,
+    AckCounts, AckTimer, ArrivalSettings, Bss, ChannelDirection, IpVersion, LossFrom, MihMessage,
+    MihWorkload, RtoMinBounds, Scenario, TransportProtocol, Workload,
 };
-use usher_sim::radio::wifi::{self, Rate};
+use usher_sim::radio::wifi::{self, DataRate};
 
 /// MAC header, LLC and SNAP, check sequence.
 const DATA_HEADER: u64 = 36;
@@ -22,53 +24,55 @@ const MIH_HEADER: u64 = 8 + 13;
 const CROWDED: f64 = 0.01;
 
 /// Both ways between the sender of the message and its receiver: delays, and chances that a packet is lost.
-struct Ways {
+struct RoundTripPath {
     delay: [Duration; 2],
     loss: [f64; 2],
 }
 
-pub(super) fn success(scenario: &Scenario) -> Option<f64> {
-    expected(scenario).map(|e| e.success)
+pub(super) fn success_probability(scenario: &Scenario) -> Option<f64> {
+    expected_outcome(scenario).map(|e| e.success)
 }
 
 pub(super) fn success_bound(scenario: &Scenario) -> Option<f64> {
-    exchange(scenario).filter(|(_, answer)| answer.packets == 1).map(|(x, _)| x.success_bound())
+    transaction_of(scenario).filter(|(_, answer)| answer.packets == 1).map(|(x, _)| x.success_bound())
 }
 
-pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
-    expected(scenario).map(|e| e.delay).filter(|delay| delay.is_finite())
+pub(super) fn udp_delay(scenario: &Scenario) -> Option<f64> {
+    expected_outcome(scenario).map(|e| e.delay).filter(|delay| delay.is_finite())
 }
 
-pub(super) fn overhead(scenario: &Scenario) -> Option<f64> {
-    expected(scenario).map(|e| e.overhead())
+pub(super) fn packet_overhead(scenario: &Scenario) -> Option<f64> {
+    expected_outcome(scenario).map(|e| e.overhead())
 }
 
 pub(super) fn tcp_delay(scenario: &Scenario) -> Option<f64> {
     let (mih, ways) = over_tcp(scenario)?;
     if mih.message == MihMessage::Indication {
-        return means(scenario).map(|m| m.delay).or_else(|| lossless(scenario).map(|c| c.delay));
+        return stream_means(scenario)
+            .map(|m| m.delay)
+            .or_else(|| lossless_stream(scenario).map(|c| c.delay));
     }
-    let lone = lone(scenario, &ways);
-    let [back, there] = [[1, 0], [0, 1]].map(|[a, b]| Lone {
+    let lone = lone_segment(scenario, &ways);
+    let [back, there] = [[1, 0], [0, 1]].map(|[a, b]| LoneSegment {
         loss: [lone.loss[a], lone.loss[b]],
         delay: [lone.delay[a], lone.delay[b]],
         ..lone
     });
     let sound = ways.loss.iter().all(|p| *p < 1.0);
-    sound.then(|| there.mean() + mih.processing.get().as_secs_f64() + back.mean())
+    sound.then(|| there.mean_delay() + mih.processing.get().as_secs_f64() + back.mean_delay())
 }
 
 pub(super) fn tcp_segments(scenario: &Scenario) -> Option<f64> {
-    means(scenario).map(|m| m.segments).or_else(|| lossless(scenario).map(|c| c.segments))
+    stream_means(scenario).map(|m| m.segments).or_else(|| lossless_stream(scenario).map(|c| c.segments))
 }
 
-fn expected(scenario: &Scenario) -> Option<Expected> {
-    let (exchange, answer) = exchange(scenario)?;
-    exchange.answered(answer)
+fn expected_outcome(scenario: &Scenario) -> Option<ExpectedOutcome> {
+    let (exchange, answer) = transaction_of(scenario)?;
+    exchange.outcome_with_response(answer)
 }
 
-fn exchange(scenario: &Scenario) -> Option<(Exchange, Answer)> {
-    let mih = mih(scenario, TransportProtocol::Udp)?;
+fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> {
+    let mih = mih_workload(scenario, TransportProtocol::Udp)?;
     // The times of what waits to be acknowledged with its answer, or has a limit that tells, are not followed.
     let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
     let longest = tries + tries + mih.processing.get() + Duration::from_secs(1);
@@ -85,11 +89,11 @@ fn exchange(scenario: &Scenario) -> Option<(Exchange, Answer)> {
     if !plain || !sound || mih.size.bytes() > mih.max_message.bytes() {
         return None;
     }
-    let Ways { delay, loss } = ways(scenario, mih, mih.size.bytes())?;
-    let exchange = Exchange {
+    let RoundTripPath { delay, loss } = round_trip_path(scenario, mih, mih.size.bytes())?;
+    let exchange = MihTransaction {
         message: match mih.message {
-            MihMessage::Indication => Message::Indication,
-            _ => Message::Request,
+            MihMessage::Indication => MessageKind::Indication,
+            _ => MessageKind::Request,
         },
         ack: mih.ack,
         loss,
@@ -98,61 +102,61 @@ fn exchange(scenario: &Scenario) -> Option<(Exchange, Answer)> {
         timeout: mih.timing.retransmission.get(),
         retransmissions: mih.timing.retransmissions,
     };
-    Some((exchange, answer(scenario, mih)?))
+    Some((exchange, response_of(scenario, mih)?))
 }
 
 /// The response: one packet, or fragments, of which all but the last are full and each waits for those before it in the
 /// 802.11 cells.
-fn answer(scenario: &Scenario, mih: &Mih) -> Option<Answer> {
+fn response_of(scenario: &Scenario, mih: &MihWorkload) -> Option<MihResponse> {
     let (whole, most) = (mih.response_size.unwrap_or(mih.size).bytes(), mih.max_message.bytes());
     if whole <= most {
-        return Some(Answer { packets: 1, delay: ways(scenario, mih, whole)?.delay[1] });
+        return Some(MihResponse { packets: 1, delay: round_trip_path(scenario, mih, whole)?.delay[1] });
     }
     let room = most.checked_sub(MIH_HEADER).filter(|room| *room > 0)?;
     let content = whole - MIH_HEADER;
     let packets = content.div_ceil(room);
     let last = MIH_HEADER + content - room * (packets - 1);
-    let octets = most + headers(scenario, mih.transport);
+    let octets = most + header_octets(scenario, mih.transport);
     let before = scenario.bss_in_use().map(|(_, bss)| {
-        let acknowledged = SIFS + Rate::from(bss.basic_rate).air(bss.preamble.into(), ACK);
-        frame(bss, octets) + acknowledged + backoff(bss)
+        let acknowledged = SIFS + DataRate::from(bss.basic_rate).airtime(bss.preamble.into(), ACK);
+        frame_duration(bss, octets) + acknowledged + mean_backoff(bss)
     });
     let longest = before.max().unwrap_or(Duration::ZERO);
-    let delay = ways(scenario, mih, last)?.delay[1] + longest * (packets - 1);
-    Some(Answer { packets: u32::try_from(packets).ok()?, delay })
+    let delay = round_trip_path(scenario, mih, last)?.delay[1] + longest * (packets - 1);
+    Some(MihResponse { packets: u32::try_from(packets).ok()?, delay })
 }
 
-fn mih(scenario: &Scenario, transport: TransportProtocol) -> Option<&Mih> {
+fn mih_workload(scenario: &Scenario, transport: TransportProtocol) -> Option<&MihWorkload> {
     match scenario.sole_workload() {
         Some(Workload::Mih(mih)) if mih.transport == transport => Some(mih),
         _ => None,
     }
 }
 
-fn over_tcp(scenario: &Scenario) -> Option<(&Mih, Ways)> {
+fn over_tcp(scenario: &Scenario) -> Option<(&MihWorkload, RoundTripPath)> {
     // Other messages than these two have sizes and senders of their own.
-    let alike = |mih: &&Mih| {
+    let alike = |mih: &&MihWorkload| {
         !mih.ack
             && mih.response_size.is_none()
             && matches!(mih.message, MihMessage::Indication | MihMessage::Request)
     };
-    let mih = mih(scenario, TransportProtocol::Tcp).filter(alike)?;
-    Some((mih, ways(scenario, mih, mih.size.bytes())?))
+    let mih = mih_workload(scenario, TransportProtocol::Tcp).filter(alike)?;
+    Some((mih, round_trip_path(scenario, mih, mih.size.bytes())?))
 }
 
-fn lone(scenario: &Scenario, ways: &Ways) -> Lone {
+fn lone_segment(scenario: &Scenario, ways: &RoundTripPath) -> LoneSegment {
     let tcp = &scenario.transport.tcp;
-    Lone { loss: ways.loss, delay: ways.delay, rto_min: tcp.rto_min.get(), rto_max: tcp.rto_max.get() }
+    LoneSegment { loss: ways.loss, delay: ways.delay, rto_min: tcp.rto_min.get(), rto_max: tcp.rto_max.get() }
 }
 
 /// The means of indications over TCP, where the model holds.
-fn means(scenario: &Scenario) -> Option<Means> {
+fn stream_means(scenario: &Scenario) -> Option<StreamMeans> {
     let (mih, ways) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
-    let Arrivals::Constant { interval, .. } = &mih.arrivals else { return None };
+    let ArrivalSettings::Constant { interval, .. } = &mih.arrivals else { return None };
     let at_once = tcp.delayed_ack.get().is_none()
         || (tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == AckCounts::Segments);
-    let one_each = scenario.members(&mih.mn) == Some(1);
+    let one_each = scenario.member_count(&mih.mn) == Some(1);
     let bounded = tcp.rto_min_bounds == RtoMinBounds::Timeout;
     if mih.message != MihMessage::Indication
         || !bounded
@@ -164,12 +168,16 @@ fn means(scenario: &Scenario) -> Option<Means> {
         return None;
     }
     let room = tcp.mss?.bytes() as f64 / mih.size.bytes() as f64;
-    let stream = Stream { lone: lone(scenario, &ways), every: interval.get(), room };
+    let stream = MessageStream {
+        lone_segment: lone_segment(scenario, &ways),
+        every: interval.get(),
+        segment_capacity: room,
+    };
     stream.means().filter(|m| m.crowded <= CROWDED)
 }
 
 /// Messages over TCP of which none is lost.
-struct Calm {
+struct LosslessStream {
     delay: f64,
     /// Of both sides, for each MIH packet.
     segments: f64,
@@ -177,13 +185,13 @@ struct Calm {
 
 /// Without loss, where TCP delays its acknowledgements: `docs/mih.md` derives which messages carry one, and when Nagle's
 /// algorithm holds a message back for one.
-fn lossless(scenario: &Scenario) -> Option<Calm> {
-    let (mih, Ways { delay, loss }) = over_tcp(scenario)?;
+fn lossless_stream(scenario: &Scenario) -> Option<LosslessStream> {
+    let (mih, RoundTripPath { delay, loss }) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
-    let Arrivals::Constant { interval, .. } = &mih.arrivals else { return None };
+    let ArrivalSettings::Constant { interval, .. } = &mih.arrivals else { return None };
     let timed =
         tcp.delayed_ack_timer == AckTimer::FromArrival && tcp.delayed_ack_counts != AckCounts::LargestSegment;
-    let one_each = scenario.members(&mih.mn) == Some(1);
+    let one_each = scenario.member_count(&mih.mn) == Some(1);
     if loss != [0.0; 2] || !timed || !one_each || tcp.timestamps {
         return None;
     }
@@ -192,14 +200,14 @@ fn lossless(scenario: &Scenario) -> Option<Calm> {
     let (every, processing) = (interval.get(), mih.processing.get());
     let [there, back] = delay;
     if mih.message == MihMessage::Indication {
-        let acknowledged = there + waits + ways(scenario, mih, 0)?.delay[1];
+        let acknowledged = there + waits + round_trip_path(scenario, mih, 0)?.delay[1];
         let (cycle, every) = (acknowledged.as_secs_f64(), every.as_secs_f64());
         if cycle < every {
-            return Some(Calm { delay: there.as_secs_f64(), segments: 2.0 });
+            return Some(LosslessStream { delay: there.as_secs_f64(), segments: 2.0 });
         }
         let room = tcp.mss?.bytes() / mih.size.bytes().max(1);
         let most = libm::floor(cycle / every) + 1.0;
-        let calm = Calm { delay: there.as_secs_f64() + cycle / 2.0, segments: 2.0 * every / cycle };
+        let calm = LosslessStream { delay: there.as_secs_f64() + cycle / 2.0, segments: 2.0 * every / cycle };
         return (tcp.nagle && most <= room as f64).then_some(calm);
     }
     let answered = there + processing + back;
@@ -211,25 +219,25 @@ fn lossless(scenario: &Scenario) -> Option<Calm> {
     // Where an acknowledgement is due just when it may be carried, the order of both decides.
     let decided = waits != processing && waits != free;
     let segments = 1.0 + 0.5 * alone as f64;
-    decided.then(|| Calm { delay: answered.as_secs_f64(), segments })
+    decided.then(|| LosslessStream { delay: answered.as_secs_f64(), segments })
 }
 
 /// From the sender of the indication or request to its receiver and back, along the fewest hops, for MIH packets of so many
 /// octets. Of links their propagation counts, of an 802.11 cell that is otherwise quiet the time of a frame.
-fn ways(scenario: &Scenario, mih: &Mih, size: u64) -> Option<Ways> {
+fn round_trip_path(scenario: &Scenario, mih: &MihWorkload, size: u64) -> Option<RoundTripPath> {
     let (from, to) = match mih.message {
         MihMessage::Indication | MihMessage::Information | MihMessage::Registration => (&mih.mn, &mih.pos),
         MihMessage::Request | MihMessage::CandidateQuery => (&mih.pos, &mih.mn),
     };
-    let octets = size + headers(scenario, mih.transport);
+    let octets = size + header_octets(scenario, mih.transport);
     let mut reached = vec![(from.as_str(), [Duration::ZERO; 2], [1.0; 2])];
     let mut queue = VecDeque::from([0]);
     while let Some(at) = queue.pop_front() {
         let (here, delay, survives) = reached[at];
         if here == to {
-            return Some(Ways { delay, loss: survives.map(|s| 1.0 - s) });
+            return Some(RoundTripPath { delay, loss: survives.map(|s| 1.0 - s) });
         }
-        for (next, more, chance) in hops(scenario, here, octets) {
+        for (next, more, chance) in neighbour_hops(scenario, here, octets) {
             if reached.iter().all(|(name, ..)| *name != next) {
                 let [chance, other] = chance?;
                 let delay = [delay[0] + more[0], delay[1] + more[1]];
@@ -242,7 +250,7 @@ fn ways(scenario: &Scenario, mih: &Mih, size: u64) -> Option<Ways> {
 }
 
 /// Of IP and the transport.
-fn headers(scenario: &Scenario, transport: TransportProtocol) -> u64 {
+fn header_octets(scenario: &Scenario, transport: TransportProtocol) -> u64 {
     let ip = match scenario.run.ip {
         IpVersion::V4 => 20,
         IpVersion::V6 => 40,
@@ -251,19 +259,19 @@ fn headers(scenario: &Scenario, transport: TransportProtocol) -> u64 {
 }
 
 /// A neighbour, the delays there and back, and the chances that both ways are survived, if those are independent.
-type Hop<'a> = (&'a str, [Duration; 2], Option<[f64; 2]>);
+type PathHop<'a> = (&'a str, [Duration; 2], Option<[f64; 2]>);
 
-fn hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Hop<'a>> {
-    let mut hops: Vec<Hop<'a>> = Vec::new();
+fn neighbour_hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<PathHop<'a>> {
+    let mut hops: Vec<PathHop<'a>> = Vec::new();
     for (_, link) in scenario.links.iter() {
         let [a, b] = &link.between;
         let (next, first, second) = match (a == here, b == here) {
-            (true, _) => (b, Direction::Up, Direction::Down),
-            (_, true) => (a, Direction::Down, Direction::Up),
+            (true, _) => (b, ChannelDirection::Up, ChannelDirection::Down),
+            (_, true) => (a, ChannelDirection::Down, ChannelDirection::Up),
             _ => continue,
         };
-        let delay = [first, second].map(|way| link.channel(way).delay);
-        hops.push((next, delay, both_ways(link, first).map(|(_, survives)| survives)));
+        let delay = [first, second].map(|way| link.channel_config(way).delay);
+        hops.push((next, delay, two_way_delay(link, first).map(|(_, survives)| survives)));
     }
     for (_, bss) in scenario.bss_in_use() {
         let (a, b) = (&bss.access_point, &bss.stations);
@@ -272,7 +280,7 @@ fn hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Hop<'a>> {
             (_, true) => a,
             _ => continue,
         };
-        let delay = frame(bss, octets);
+        let delay = frame_duration(bss, octets);
         let lost = match bss.packet_loss_from {
             LossFrom::Always => bss.packet_loss.get(),
             LossFrom::GoingDown => 0.0,
@@ -283,25 +291,25 @@ fn hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Hop<'a>> {
     hops
 }
 
-fn slot(bss: &Bss) -> Duration {
-    wifi::Slot::from(bss.slot).duration()
+fn slot_time(bss: &Bss) -> Duration {
+    wifi::SlotTime::from(bss.slot).duration()
 }
 
 /// What a station waits on average before the next frame of its own: half the window.
-fn backoff(bss: &Bss) -> Duration {
-    slot(bss) * u64::from(bss.cw_min) / 2
+fn mean_backoff(bss: &Bss) -> Duration {
+    slot_time(bss) * u64::from(bss.cw_min) / 2
 }
 
 /// What a packet of so many octets takes in a cell that is quiet.
-fn frame(bss: &Bss, octets: u64) -> Duration {
+fn frame_duration(bss: &Bss, octets: u64) -> Duration {
     let octets = u32::try_from(octets + DATA_HEADER).unwrap_or(u32::MAX);
-    SIFS + slot(bss) * 2 + Rate::from(bss.rate).air(bss.preamble.into(), octets)
+    SIFS + slot_time(bss) * 2 + DataRate::from(bss.rate).airtime(bss.preamble.into(), octets)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::value;
-    use usher_scenario::{Form, Mode, Overrides, Study};
+    use crate::closed_form_value;
+    use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
     const TEXT: &str = "title = 'T'\nquestion = 'Q?'\n[run]\nduration = '9 s'\n[hosts.mn]\n[hosts.pos]\n\
         [links.l]\nbetween = ['mn', 'pos']\ndelay = '20 ms'\nloss = '30 %'\n\
@@ -310,31 +318,31 @@ mod tests {
         processing = '200 ms'\narrivals = { kind = 'constant', interval = '500 ms' }\nack = true\n";
 
     #[track_caller]
-    fn at(text: &str, name: Form) -> Option<f64> {
+    fn value_at(text: &str, name: ClosedForm) -> Option<f64> {
         let study = Study::parse("t", "t.toml", text).unwrap();
-        let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-        value(name, &plan.points[0].scenario)
+        let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
+        closed_form_value(name, &plan.points[0].scenario)
     }
 
     #[track_caller]
-    fn close(text: &str, name: Form, expected: f64) {
-        let value = at(text, name).unwrap();
+    fn assert_close(text: &str, name: ClosedForm, expected: f64) {
+        let value = value_at(text, name).unwrap();
         assert!((value - expected).abs() < 1e-9, "{name}: {value} is not {expected}");
     }
 
     #[test]
     fn over_udp() {
         let once = TEXT.replace("ack = true", "ack = false");
-        close(&once, Form::MihSuccess, 0.49);
-        close(&once, Form::MihSuccessBound, 0.49);
-        close(&once, Form::MihDelay, 0.24);
-        close(&once, Form::MihOverhead, 1.0);
-        close(TEXT, Form::MihSuccessBound, 0.973 * 0.973);
-        assert!(at(TEXT, Form::MihSuccess).unwrap() < 0.973 * 0.973);
-        close(&TEXT.replace("request", "indication"), Form::MihSuccess, 0.973);
-        assert!(at(TEXT, Form::MihTcpDelay).is_none());
+        assert_close(&once, ClosedForm::MihSuccess, 0.49);
+        assert_close(&once, ClosedForm::MihSuccessBound, 0.49);
+        assert_close(&once, ClosedForm::MihDelay, 0.24);
+        assert_close(&once, ClosedForm::MihOverhead, 1.0);
+        assert_close(TEXT, ClosedForm::MihSuccessBound, 0.973 * 0.973);
+        assert!(value_at(TEXT, ClosedForm::MihSuccess).unwrap() < 0.973 * 0.973);
+        assert_close(&TEXT.replace("request", "indication"), ClosedForm::MihSuccess, 0.973);
+        assert!(value_at(TEXT, ClosedForm::MihTcpDelay).is_none());
         for (from, to) in [("ack = true", "ack = true\nack_delay = '1 s'"), ("processing = '200 ms'\n", "")] {
-            assert_eq!(at(&TEXT.replace(from, to), Form::MihSuccess), None, "{to}");
+            assert_eq!(value_at(&TEXT.replace(from, to), ClosedForm::MihSuccess), None, "{to}");
         }
     }
 
@@ -342,15 +350,18 @@ mod tests {
     fn over_tcp() {
         let tcp = TEXT.replace("'udp'", "'tcp'").replace("ack = true", "ack = false");
         // Each way 20 ms and 0.2 s for each of 0.3 / 0.7 losses.
-        close(&tcp, Form::MihTcpDelay, 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
-        assert!(at(&tcp, Form::MihTcpSegments).is_none() && at(&tcp, Form::MihDelay).is_none());
+        assert_close(&tcp, ClosedForm::MihTcpDelay, 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
+        assert!(
+            value_at(&tcp, ClosedForm::MihTcpSegments).is_none()
+                && value_at(&tcp, ClosedForm::MihDelay).is_none()
+        );
         let indications = tcp.replace("request", "indication");
-        assert!(at(&indications, Form::MihTcpDelay).unwrap() > 0.02 + 0.2 * 0.3 / 0.7);
-        assert!(at(&indications, Form::MihTcpSegments).unwrap() > 2.0);
+        assert!(value_at(&indications, ClosedForm::MihTcpDelay).unwrap() > 0.02 + 0.2 * 0.3 / 0.7);
+        assert!(value_at(&indications, ClosedForm::MihTcpSegments).unwrap() > 2.0);
         for (from, to) in
             [("'200 ms'\nmss", "'1 s'\nmss"), ("delayed_ack = 'off'\n", ""), ("mss = '1280 B'\n", "")]
         {
-            assert_eq!(at(&indications.replace(from, to), Form::MihTcpDelay), None, "{to}");
+            assert_eq!(value_at(&indications.replace(from, to), ClosedForm::MihTcpDelay), None, "{to}");
         }
     }
 
@@ -361,14 +372,17 @@ mod tests {
             .replace("[transport", "[hosts.ap]\n[bss.w]\naccess_point = 'ap'\nstations = 'mn'\n[transport");
         let cell = cell.replace("['mn', 'pos']", "['ap', 'pos']").replace("ack = true", "ack = false");
         let frame = 242e-6 + 264.0 * 8.0 / 11e6;
-        close(&cell, Form::MihDelay, 0.24 + 2.0 * frame);
-        close(
+        assert_close(&cell, ClosedForm::MihDelay, 0.24 + 2.0 * frame);
+        assert_close(
             &cell.replace("'mn'\n[transport", "'mn'\npacket_loss = '10 %'\n[transport"),
-            Form::MihSuccess,
+            ClosedForm::MihSuccess,
             0.49 * 0.81,
         );
         assert_eq!(
-            at(&cell.replace("'mn'\n[transport", "'mn'\nframe_loss = '10 %'\n[transport"), Form::MihSuccess),
+            value_at(
+                &cell.replace("'mn'\n[transport", "'mn'\nframe_loss = '10 %'\n[transport"),
+                ClosedForm::MihSuccess
+            ),
             None
         );
     }

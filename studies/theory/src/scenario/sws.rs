@@ -1,23 +1,23 @@
 //! Silly windows: what `docs/silly-window.md` derives, for a scenario.
 
 use super::round_trip;
-use usher_config::units::{Bound, Count};
+use usher_config::units::{Bound, PositiveCount};
 use usher_scenario::model::{
-    AckTimer, Connection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
+    AckTimer, DialogueConnection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
 };
 
 /// Octets of TCP's header without options.
 const TCP_HEADER: f64 = 20.0;
 
 /// Of an application that writes or reads so many octets at a time, with so much time from one to the next.
-struct Slow {
+struct SlowApplication {
     octets: f64,
     every: f64,
 }
 
-impl Slow {
+impl SlowApplication {
     /// Octets that it handles in a time, in the long run.
-    fn within(&self, time: f64) -> f64 {
+    fn handled_octets(&self, time: f64) -> f64 {
         self.octets / self.every * time
     }
 }
@@ -27,10 +27,10 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
     let tcp = &scenario.transport.tcp;
     let on_streams =
-        (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, Connection::Persistent);
+        (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, DialogueConnection::Persistent);
     let [round] = dialogue.rounds.as_slice() else { return None };
     let at_once = dialogue.turnaround == TimeLaw::default()
-        && dialogue.per_host == Count::ONE
+        && dialogue.per_host == PositiveCount::ONE
         && tcp.nagle_variant == NagleVariant::Rfc896;
     let (trip, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
     let delayed = tcp.delayed_ack.get().map_or(0.0, |time| time.get().as_secs_f64());
@@ -46,33 +46,33 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
     let mtu = scenario.links.iter().map(|(_, link)| link.mtu.bytes()).min()? as f64;
     let full = tcp.mss.map_or(mtu - headers, |mss| mss.bytes() as f64);
     let segment = match (dialogue.write_rate, tcp.read_rate) {
-        (Bound::At(rate), Bound::Unlimited) => {
+        (Bound::Limited(rate), Bound::Unlimited) => {
             let octets = dialogue.write_size.bytes() as f64;
-            let writer = Slow { octets, every: octets * 8.0 / rate.bits_per_second() as f64 };
+            let writer = SlowApplication { octets, every: octets * 8.0 / rate.bits_per_second() as f64 };
             match tcp.nagle {
-                true => octets.max(writer.within(trip + delayed)),
+                true => octets.max(writer.handled_octets(trip + delayed)),
                 false => octets,
             }
         }
-        (Bound::Unlimited, Bound::At(rate)) => {
+        (Bound::Unlimited, Bound::Limited(rate)) => {
             let octets = tcp.read_size.map_or(full, |size| size.bytes() as f64);
             // The simulator's readers take whole bytes a second.
             let every = octets / (rate.bits_per_second() / 8).max(1) as f64;
-            let reader = Slow { octets, every };
+            let reader = SlowApplication { octets, every };
             let buffer = tcp.receive_buffer.bytes().min(65_535) as f64;
             match (tcp.silly_window_avoidance, delayed > 0.0) {
                 (true, _) => full.min(libm::floor(buffer / 2.0)),
                 // A delayed acknowledgement begins to wait at the first read after the last one, before data can come.
                 (false, true) if every < trip => octets * (1.0 + libm::floor(delayed / every)),
                 (false, true) => return None,
-                (false, false) if tcp.nagle => octets.max(reader.within(trip)),
+                (false, false) if tcp.nagle => octets.max(reader.handled_octets(trip)),
                 (false, false) => octets,
             }
         }
         _ => return None,
     };
     let (request, answer) =
-        (round.request.constant()?.bytes() as f64, round.answer.constant()?.bytes() as f64);
+        (round.request.constant_size()?.bytes() as f64, round.answer.constant_size()?.bytes() as f64);
     let segments = request / segment.min(full) + libm::ceil(answer / full);
     Some((request + answer) / (request + answer + headers * segments))
 }

@@ -2,11 +2,11 @@
 
 use super::wire::SentRequest;
 use crate::holdings::SessionHoldings;
-use crate::{InvariantBreach, OracleBelief, Person, ensure};
+use crate::{InvariantBreach, OracleBelief, TestUser, ensure};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use usher_aaa::store::SessionRow;
-use usher_aaa::{Login, canonical_name};
+use usher_aaa::{FinishedLogin, canonical_name};
 use usher_core::{Duration, Instant};
 
 /// How many failures hold a name back, and within how long.
@@ -16,9 +16,9 @@ pub(super) const FAILURES: (u32, Duration) = (3, Duration::from_secs(60));
 #[derive(Clone, Debug)]
 pub(super) struct AcceptGrant {
     /// Whom the server let in.
-    pub(super) person: Person,
+    pub(super) person: TestUser,
     /// When.
-    pub(super) at: Instant,
+    pub(super) granted_at: Instant,
 }
 
 /// What is known about what was proved.
@@ -26,11 +26,11 @@ pub(super) struct AcceptGrant {
 pub(super) struct ProofOracle {
     belief: OracleBelief,
     /// By the number of the dialogue: whose proofs were shown in it.
-    proofs: Vec<BTreeSet<Person>>,
+    proofs: Vec<BTreeSet<TestUser>>,
     /// By the number of the request: whom it let in.
     grants: BTreeMap<usize, AcceptGrant>,
     /// By Acct-Session-Id: whose it is.
-    pub(super) sessions: BTreeMap<String, Person>,
+    pub(super) sessions: BTreeMap<String, TestUser>,
     /// When proofs of a name failed, since it was last let in.
     failed: BTreeMap<Vec<u8>, VecDeque<Instant>>,
 }
@@ -39,51 +39,51 @@ impl ProofOracle {
     pub(super) fn new(belief: OracleBelief) -> Self {
         Self { belief, ..Self::default() }
     }
-    pub(super) fn dialogue(&mut self) -> usize {
+    pub(super) fn start_dialogue(&mut self) -> usize {
         self.proofs.push(BTreeSet::new());
         self.proofs.len() - 1
     }
     /// A proof is shown in a dialogue.
-    pub(super) fn shown(&mut self, dialogue: usize, by: Person) {
+    pub(super) fn record_proof(&mut self, dialogue: usize, by: TestUser) {
         if let Some(proofs) = self.proofs.get_mut(dialogue) {
-            proofs.insert(self.belief.about(by));
+            proofs.insert(self.belief.believed_owner(by));
         }
     }
-    pub(super) fn grant(&self, request: usize) -> Option<&AcceptGrant> {
+    pub(super) fn find_grant(&self, request: usize) -> Option<&AcceptGrant> {
         self.grants.get(&request)
     }
-    pub(super) fn granted(&self) -> usize {
+    pub(super) fn grant_count(&self) -> usize {
         self.grants.len()
     }
 
     /// The server has let somebody in by this request.
-    pub(super) fn accepted(
+    pub(super) fn record_accept(
         &mut self,
         now: Instant,
         request: Option<(usize, &SentRequest)>,
-        login: &Login,
+        login: &FinishedLogin,
     ) -> Result<(), InvariantBreach> {
-        let who = String::from_utf8_lossy(login.who()).into_owned();
+        let who = String::from_utf8_lossy(login.record_name()).into_owned();
         let (number, sent) = request
             .ok_or_else(|| InvariantBreach(format!("{who} is let in by a request that nobody sent")))?;
-        let person = Person::named(login.who())
+        let person = TestUser::from_name(login.record_name())
             .ok_or_else(|| InvariantBreach(format!("{who} is nobody, and let in")))?;
         let proofs = &self.proofs[sent.dialogue];
         ensure(proofs.contains(&person), || {
             format!("{who} is let in by {:?}, where {proofs:?} proved something", login.method)
         })?;
-        self.failed.remove(&*canonical_name(login.who()));
-        self.grants.insert(number, AcceptGrant { person, at: now });
+        self.failed.remove(&*canonical_name(login.record_name()));
+        self.grants.insert(number, AcceptGrant { person, granted_at: now });
         Ok(())
     }
 
     /// The server begins anew: failures are not kept over that.
-    pub(super) fn restarted(&mut self) {
+    pub(super) fn clear_failures(&mut self) {
         self.failed.clear();
     }
 
     /// A proof of a name was weighed, and failed.
-    pub(super) fn failure(&mut self, now: Instant, name: &[u8]) -> Result<(), InvariantBreach> {
+    pub(super) fn record_failure(&mut self, now: Instant, name: &[u8]) -> Result<(), InvariantBreach> {
         let (most, within) = FAILURES;
         if name.is_empty() {
             return Ok(());
@@ -101,19 +101,19 @@ impl ProofOracle {
     }
 
     /// Sessions that are open, and addresses that access servers were given for sessions to come.
-    pub(super) fn sessions<'a>(
+    pub(super) fn check_sessions<'a>(
         &self,
         open: impl Iterator<Item = &'a SessionRow>,
-        to_come: impl Iterator<Item = (IpAddr, Person, String)>,
+        to_come: impl Iterator<Item = (IpAddr, TestUser, String)>,
     ) -> Result<(), InvariantBreach> {
         let mut holdings = SessionHoldings::default();
         for row in open {
-            let named = Person::named(row.username.as_bytes());
-            holdings.session(row, self.sessions.get(&row.acctsessionid).copied(), named)?;
+            let named = TestUser::from_name(row.username.as_bytes());
+            holdings.record_session(row, self.sessions.get(&row.acctsessionid).copied(), named)?;
         }
         for (address, person, station) in to_come {
-            holdings.hold(address, person, &station)?;
+            holdings.record_address(address, person, &station)?;
         }
-        holdings.limit()
+        holdings.check_limit()
     }
 }

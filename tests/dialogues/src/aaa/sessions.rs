@@ -2,14 +2,17 @@
 
 use super::RunOutcome;
 use super::wire::{self, ACCESS_SERVERS};
-use super::world::{AccountedSession, LoginState, MOST_HALF_OPEN, MOST_HELD, MOST_USERS, World, server};
-use crate::{InvariantBreach, Person, ensure};
+use super::world::{
+    AaaTestNetwork, AccountedSession, LoginState, MAX_DELAYED_REJECTS, MOST_HALF_OPEN, MOST_USERS,
+    build_server,
+};
+use crate::{InvariantBreach, TestUser, ensure};
 use std::net::IpAddr;
-use usher_aaa::Command;
+use usher_aaa::AaaServerCommand;
 use usher_core::{Duration, Machine, bench::EPOCH};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
-use usher_radius::radsec::Framer;
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
+use usher_radius::radsec::PacketFramer;
 
 const START: u32 = 1;
 const STOP: u32 = 2;
@@ -18,7 +21,7 @@ const ON: u32 = 7;
 
 /// An access server whose Accounting-Start is not acknowledged so long after the accept gives the session up: the ledger holds what it
 /// admitted for 60 s.
-const PATIENCE: Duration = Duration::from_secs(50);
+const START_TIMEOUT: Duration = Duration::from_secs(50);
 /// For how long an accounting request is sent again.
 const RETRANSMISSION: Duration = Duration::from_secs(15);
 
@@ -43,52 +46,54 @@ const DROPS: [&str; 16] = [
     "connections_spoilt",
 ];
 
-impl World {
-    pub(super) fn account(&mut self, slot: usize, [how, _]: [u8; 2]) -> Result<(), InvariantBreach> {
+impl AaaTestNetwork {
+    pub(super) fn run_accounting(&mut self, slot: usize, [how, _]: [u8; 2]) -> Result<(), InvariantBreach> {
         match how % 4 {
-            0 => self.start(slot),
-            1 => self.record(slot, INTERIM),
-            2 => self.stop(slot),
-            _ => self.record_again(slot),
+            0 => self.start_session(slot),
+            1 => self.send_record(slot, INTERIM),
+            2 => self.stop_session(slot),
+            _ => self.resend_record(slot),
         }
     }
 
     /// An access server begins a session of somebody whom it was told to let in.
-    fn start(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+    fn start_session(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let Some(login) = self.slots[slot].as_mut().filter(|login| login.session.is_none()) else {
             return Ok(());
         };
         let LoginState::Accepted { request, .. } = &login.standing else { return Ok(()) };
-        let Some(grant) = self.oracle.grant(*request).filter(|grant| grant.at + PATIENCE > self.now) else {
+        let Some(grant) =
+            self.oracle.find_grant(*request).filter(|grant| grant.granted_at + START_TIMEOUT > self.now)
+        else {
             return Ok(());
         };
-        self.begun += 1;
-        let id = format!("s{}", self.begun);
+        self.start_count += 1;
+        let id = format!("s{}", self.start_count);
         self.oracle.sessions.insert(id.clone(), grant.person);
-        login.session = Some(AccountedSession { id, acknowledged: false, ended: false, last: None });
-        self.record(slot, START)
+        login.session = Some(AccountedSession { id, acknowledged: false, has_ended: false, last: None });
+        self.send_record(slot, START)
     }
 
     /// A session ends, if there is one.
-    pub(super) fn stop(&mut self, slot: usize) -> Result<(), InvariantBreach> {
-        self.record(slot, STOP)?;
+    pub(super) fn stop_session(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+        self.send_record(slot, STOP)?;
         if let Some(session) = self.slots[slot].as_mut().and_then(|login| login.session.as_mut()) {
-            session.ended = true;
+            session.has_ended = true;
         }
         Ok(())
     }
 
     /// An access server tells of a session that it has begun, and that the server knows of.
-    fn record(&mut self, slot: usize, status: u32) -> Result<(), InvariantBreach> {
+    fn send_record(&mut self, slot: usize, status: u32) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
         let (LoginState::Accepted { attributes, request }, Some(session)) = (&login.standing, &login.session)
         else {
             return Ok(());
         };
-        if session.ended || (status != START && !session.acknowledged) {
+        if session.has_ended || (status != START && !session.acknowledged) {
             return Ok(());
         }
-        let mut record = self.head(login.access_server, status, &session.id);
+        let mut record = self.accounting_attributes(login.access_server, status, &session.id);
         record.push_u32(kind::NAS_PORT, slot as u32);
         // As it was told, or else as it has asked.
         let name = attributes.get(kind::USER_NAME).unwrap_or(&self.sent[*request].user_name);
@@ -102,32 +107,39 @@ impl World {
             let _ = record.push_text(kind::CALLING_STATION_ID, &login.station.address);
         }
         let (attempt, access_server) = (login.attempt, login.access_server);
-        let dialogue = self.oracle.dialogue();
-        let sent = self.sign(slot, attempt, access_server, Code::ACCOUNTING_REQUEST, dialogue, record);
+        let dialogue = self.oracle.start_dialogue();
+        let sent = self.prepare_request(
+            slot,
+            attempt,
+            access_server,
+            PacketCode::ACCOUNTING_REQUEST,
+            dialogue,
+            record,
+        );
         if let Some(session) = self.slots[slot].as_mut().and_then(|login| login.session.as_mut()) {
             session.last = sent;
         }
-        sent.map_or(Ok(()), |sent| self.send(sent, 0))
+        sent.map_or(Ok(()), |sent| self.deliver_request(sent, 0))
     }
 
-    fn head(&self, access_server: usize, status: u32, id: &str) -> Attributes {
-        let mut record = Attributes::new();
+    fn accounting_attributes(&self, access_server: usize, status: u32, id: &str) -> AttributeList {
+        let mut record = AttributeList::new();
         record.push_u32(kind::ACCT_STATUS_TYPE, status);
         let _ = record.push_text(kind::ACCT_SESSION_ID, id);
-        record.push_ipv4(kind::NAS_IP_ADDRESS, wire::address(access_server));
+        record.push_ipv4(kind::NAS_IP_ADDRESS, wire::access_server_address(access_server));
         // The first has a clock.
         if access_server == 0 {
-            record.push_u32(kind::EVENT_TIMESTAMP, self.now.wall(EPOCH).unix_secs() as u32);
+            record.push_u32(kind::EVENT_TIMESTAMP, self.now.to_wall_time(EPOCH).unix_secs() as u32);
         }
         record
     }
 
     /// The last record is sent again, since its answer did not come.
-    fn record_again(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+    fn resend_record(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let session = self.slots[slot].as_ref().and_then(|login| login.session.as_ref());
         let last = session.and_then(|session| session.last);
-        match last.filter(|last| self.sent[*last].at + RETRANSMISSION > self.now) {
-            Some(last) => self.send(last, 0),
+        match last.filter(|last| self.sent[*last].sent_at + RETRANSMISSION > self.now) {
+            Some(last) => self.deliver_request(last, 0),
             None => Ok(()),
         }
     }
@@ -142,11 +154,12 @@ impl World {
         if which == wire::DIAMETER {
             return Ok(());
         }
-        self.begun += 1;
-        let record = self.head(which, ON + u32::from(how & 1), &format!("r{}", self.begun));
-        let dialogue = self.oracle.dialogue();
-        let sent = self.sign(0, 0, which, Code::ACCOUNTING_REQUEST, dialogue, record);
-        sent.map_or(Ok(()), |sent| self.send(sent, 0))
+        self.start_count += 1;
+        let record =
+            self.accounting_attributes(which, ON + u32::from(how & 1), &format!("r{}", self.start_count));
+        let dialogue = self.oracle.start_dialogue();
+        let sent = self.prepare_request(0, 0, which, PacketCode::ACCOUNTING_REQUEST, dialogue, record);
+        sent.map_or(Ok(()), |sent| self.deliver_request(sent, 0))
     }
 
     pub(super) fn toggle_store(&mut self) {
@@ -154,19 +167,19 @@ impl World {
         self.service.store_mut().set_away(self.store_is_away);
     }
 
-    pub(super) fn forget(&mut self, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn evict_or_reload(&mut self, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let command = match how % 3 {
-            0 => Command::Forget { name: None },
-            1 => Command::Forget { name: Some(Person::numbered(who).name().into()) },
-            _ => Command::Reload(Box::new(self.config.clone())),
+            0 => AaaServerCommand::EvictUsers { name: None },
+            1 => AaaServerCommand::EvictUsers { name: Some(TestUser::from_number(who).name().into()) },
+            _ => AaaServerCommand::Reload(Box::new(self.config.clone())),
         };
-        let done = self.server.command(self.now, command);
+        let done = self.server.handle_command(self.now, command);
         ensure(done.is_ok(), || format!("a command that holds together is refused: {done:?}"))?;
-        self.drain()
+        self.drain_outputs()
     }
 
     /// The server and its ledger begin anew with what the store has. Whoever was let in and has not begun a session is sent away.
-    pub(super) fn restart(&mut self) -> Result<(), InvariantBreach> {
+    pub(super) fn restart_server(&mut self) -> Result<(), InvariantBreach> {
         for login in &mut self.slots {
             let waits =
                 |login: &mut super::world::PortLogin| login.session.as_ref().is_none_or(|s| !s.acknowledged);
@@ -178,38 +191,43 @@ impl World {
         if self.store_is_away {
             self.toggle_store();
         }
-        self.begun += 1;
-        self.server = server(&self.config, self.begun);
+        self.start_count += 1;
+        self.server = build_server(&self.config, self.start_count);
         self.service.restart(self.now);
         self.jobs.clear();
-        self.oracle.restarted();
+        self.oracle.clear_failures();
         self.work.clear();
-        self.part();
-        self.connect();
-        self.pass(Duration::from_secs(1))?;
-        (self.given, self.answered, self.framer) = (0, 0, Framer::new());
-        self.drain()
+        self.disconnect_diameter();
+        self.accept_radsec();
+        self.run_for(Duration::from_secs(1))?;
+        (self.delivered_requests, self.answered, self.framer) = (0, 0, PacketFramer::new());
+        self.drain_outputs()
     }
 
     /// What must hold after each operation.
-    pub(super) fn check(&self) -> Result<(), InvariantBreach> {
+    pub(super) fn check_invariants(&self) -> Result<(), InvariantBreach> {
         let server = &self.server;
         ensure(server.half_open() <= MOST_HALF_OPEN, || {
             format!("{} sessions are half open", server.half_open())
         })?;
-        ensure(server.held() <= MOST_HELD, || format!("{} rejects are held back", server.held()))?;
+        ensure(server.delayed_reject_count() <= MAX_DELAYED_REJECTS, || {
+            format!("{} rejects are held back", server.delayed_reject_count())
+        })?;
         ensure(server.cached_users() <= MOST_USERS, || format!("{} users are kept", server.cached_users()))?;
         self.check_answers()?;
         self.check_work()?;
         let open = self.service.store().sessions().filter(|row| row.acctstoptime.is_none());
         let to_come = self.slots.iter().flatten().filter_map(|login| {
             let LoginState::Accepted { request, attributes } = &login.standing else { return None };
-            let grant = self.oracle.grant(*request).filter(|grant| grant.at + PATIENCE > self.now)?;
+            let grant = self
+                .oracle
+                .find_grant(*request)
+                .filter(|grant| grant.granted_at + START_TIMEOUT > self.now)?;
             let address = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS)?;
             let new = login.session.is_none();
             new.then(|| (IpAddr::V4(address), grant.person, login.station.address.clone()))
         });
-        self.oracle.sessions(open, to_come)
+        self.oracle.check_sessions(open, to_come)
     }
 
     /// Each request was answered, waits for its answer, or moved a counter.
@@ -221,7 +239,8 @@ impl World {
             .filter(|(name, _)| DROPS.contains(name))
             .map(|(_, n)| n)
             .sum();
-        let (given, answered, owed) = (self.given, self.answered, self.server.owed() as u64);
+        let (given, answered, owed) =
+            (self.delivered_requests, self.answered, self.server.pending_request_count() as u64);
         ensure(given <= answered + dropped + owed, || {
             format!(
                 "of {given} requests {answered} were answered, {dropped} dropped, and {owed} wait: one is lost"
@@ -236,10 +255,10 @@ impl World {
             ("tls.sign", begun),
             ("tls.key_exchange", begun),
             ("tls.verify", 4 * begun),
-            ("eap.tls", self.given),
-            ("eap.md5", 2 * self.given),
-            ("eap.mschapv2", 2 * self.given),
-            ("aaa.verdict", self.given),
+            ("eap.tls", self.delivered_requests),
+            ("eap.md5", 2 * self.delivered_requests),
+            ("eap.mschapv2", 2 * self.delivered_requests),
+            ("aaa.verdict", self.delivered_requests),
         ] {
             let done = self.work.get(label).copied().unwrap_or_default();
             ensure(done <= most, || format!("{done} units of {label}, and {most} may be"))?;
@@ -248,14 +267,14 @@ impl World {
     }
 
     /// All that is under way comes to its end.
-    pub(super) fn finish(mut self) -> Result<RunOutcome, InvariantBreach> {
-        self.holds_jobs = false;
-        self.drain()?;
-        self.pass(Duration::from_secs(600))?;
-        self.check()?;
-        let left = (self.server.half_open(), self.server.owed());
+    pub(super) fn finish_run(mut self) -> Result<RunOutcome, InvariantBreach> {
+        self.is_worker_paused = false;
+        self.drain_outputs()?;
+        self.run_for(Duration::from_secs(600))?;
+        self.check_invariants()?;
+        let left = (self.server.half_open(), self.server.pending_request_count());
         ensure(left == (0, 0), || format!("{left:?} sessions and requests are left"))?;
-        self.outcome.accepted = self.oracle.granted();
+        self.outcome.accepted = self.oracle.grant_count();
         Ok(self.outcome)
     }
 }

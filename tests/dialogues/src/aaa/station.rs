@@ -1,16 +1,16 @@
 //! The stations' side: who claims to be whom, and by which proof.
 
-use crate::{Operation, Person, respell, tunnels};
+use crate::{DialogueOperation, TestUser, respell_text, tunnels};
 use std::sync::Arc;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::digest::md5;
 use usher_crypto::tls::fixtures;
-use usher_eap::method::mschapv2::Account;
-use usher_eap::method::ttls::Proof as InnerProof;
+use usher_eap::method::mschapv2::MsChapV2Account;
+use usher_eap::method::ttls::TtlsProof as InnerProof;
 use usher_eap::method::{PeerOffer, gtc, md5 as eap_md5};
-use usher_eap::packet::{self, Code, Type};
-use usher_eap::peer::{Config, Peer};
-use usher_radius::attribute::{Attributes, kind};
+use usher_eap::packet::{self, EapCode, EapType};
+use usher_eap::peer::{EapPeer, EapPeerConfig};
+use usher_radius::attribute::{AttributeList, kind};
 
 /// How a station proves who it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,13 +71,13 @@ impl ProofMethod {
 #[derive(Debug)]
 pub(super) struct LoginStation {
     /// Whose password or certificate it has.
-    pub(super) owner: Person,
+    pub(super) owner: TestUser,
     pub(super) method: ProofMethod,
     /// The name that it says outside of any tunnel.
     pub(super) outer: String,
     /// Calling-Station-Id; empty: the access server says none.
     pub(super) address: String,
-    peer: Option<Peer>,
+    peer: Option<EapPeer>,
     /// What it says next, as EAP.
     pub(super) response: Vec<u8>,
     /// What it said before that.
@@ -87,12 +87,12 @@ pub(super) struct LoginStation {
 impl LoginStation {
     /// Of an operation's octets: `how[0]` says whose password it has (2 bits), as whom it comes (2 bits further on from that), and, with
     /// `how[1]`, by which method; the rest of `how[1]` its name outside and its address.
-    pub(super) fn of(operation: Operation, number: u64, now: Instant) -> Self {
+    pub(super) fn from_operation(operation: DialogueOperation, number: u64, now: Instant) -> Self {
         let [who, how] = operation.how;
-        let owner = Person::numbered(who);
-        let claimed = Person::numbered(who.wrapping_add(who >> 2));
+        let owner = TestUser::from_number(who);
+        let claimed = TestUser::from_number(who.wrapping_add(who >> 2));
         let method = match ProofMethod::ALL[usize::from(who >> 4) % ProofMethod::ALL.len()] {
-            ProofMethod::Tls if owner != Person::Ann => ProofMethod::Md5,
+            ProofMethod::Tls if owner != TestUser::Ann => ProofMethod::Md5,
             method => method,
         };
         let name = claimed.name().to_string();
@@ -100,26 +100,26 @@ impl LoginStation {
         let outer = match (how >> 2) & 3 {
             1 if hides => "anonymous".into(),
             0 | 1 => name.clone(),
-            2 => Person::numbered(owner as u8 + 1).name().into(),
-            _ => respell(&name, 1),
+            2 => TestUser::from_number(owner as u8 + 1).name().into(),
+            _ => respell_text(&name, 1),
         };
-        let inner = respell(&name, how >> 6);
+        let inner = respell_text(&name, how >> 6);
         let address = match (how >> 4) & 3 {
             0 => owner.station().to_string(),
             1 => claimed.station().replace('-', ":").to_lowercase(),
-            2 => Person::numbered(owner as u8 + 1).station().into(),
+            2 => TestUser::from_number(owner as u8 + 1).station().into(),
             _ => String::new(),
         };
         let mut response = Vec::new();
-        packet::emit(&mut response, Code::Response, 0, Type::IDENTITY, outer.as_bytes());
-        let peer = offer(method, inner.as_bytes(), owner.password().as_bytes()).map(|offer| {
-            let config = Config {
+        packet::emit_packet(&mut response, EapCode::Response, 0, EapType::IDENTITY, outer.as_bytes());
+        let peer = peer_offer(method, inner.as_bytes(), owner.password().as_bytes()).map(|offer| {
+            let config = EapPeerConfig {
                 identity: outer.clone().into_bytes(),
                 methods: Arc::new([offer]),
                 timeout: Duration::from_secs(600),
                 wall: fixtures::WALL_TIME,
             };
-            Peer::new(config, Seed::new(number).secure("station", 0), now)
+            EapPeer::new(config, Seed::new(number).derive_secure_rng("station", 0), now)
         });
         Self { owner, method, outer, address, peer, response, previous: Vec::new() }
     }
@@ -129,8 +129,8 @@ impl LoginStation {
     }
 
     /// Whether what it says next proves something, and whose: an identity is no proof.
-    pub(super) fn bears(&self) -> Option<Person> {
-        let identity = self.response.get(4) == Some(&Type::IDENTITY.0);
+    pub(super) fn proven_user(&self) -> Option<TestUser> {
+        let identity = self.response.get(4) == Some(&EapType::IDENTITY.0);
         match self.method {
             ProofMethod::Address => None,
             _ => (!self.speaks_eap() || !identity).then_some(self.owner),
@@ -138,17 +138,17 @@ impl LoginStation {
     }
 
     /// Hears an EAP packet of the server; what it answers is its next response.
-    pub(super) fn hear(&mut self, now: Instant, eap: &[u8]) {
+    pub(super) fn receive_eap(&mut self, now: Instant, eap: &[u8]) {
         let Some(peer) = &mut self.peer else { return };
         let mut response = Vec::new();
-        peer.handle(now, eap);
+        peer.handle_packet(now, eap);
         if peer.poll_transmit(&mut response) {
             self.previous = std::mem::replace(&mut self.response, response);
         }
     }
 
     /// Puts its proof into a request, where that is not EAP.
-    pub(super) fn prove(&self, attributes: &mut Attributes) {
+    pub(super) fn add_proof(&self, attributes: &mut AttributeList) {
         let password = self.owner.password().as_bytes();
         match self.method {
             ProofMethod::Pap => drop(attributes.push_user_password(password)),
@@ -169,20 +169,20 @@ impl LoginStation {
     }
 }
 
-fn offer(method: ProofMethod, name: &[u8], password: &[u8]) -> Option<Box<dyn PeerOffer>> {
-    let peap = |inner| tunnels::peap(name, inner);
-    let ttls = |proof| tunnels::ttls(name, proof);
+fn peer_offer(method: ProofMethod, name: &[u8], password: &[u8]) -> Option<Box<dyn PeerOffer>> {
+    let peap = |inner| tunnels::peap_offer(name, inner);
+    let ttls = |proof| tunnels::ttls_offer(name, proof);
     let eap = |offer: Box<dyn PeerOffer>| InnerProof::Eap(Arc::new([offer]));
     Some(match method {
         ProofMethod::Pap | ProofMethod::Chap | ProofMethod::Address => return None,
-        ProofMethod::Md5 => Box::new(eap_md5::Password::new(password)),
-        ProofMethod::MsChapV2 => Box::new(Account::new(name, password)),
-        ProofMethod::Gtc => Box::new(gtc::Token::new(password)),
-        ProofMethod::Tls => tunnels::tls(),
-        ProofMethod::PeapMsChapV2 => peap(Box::new(Account::new(name, password))),
-        ProofMethod::PeapGtc => peap(Box::new(gtc::Token::new(password))),
+        ProofMethod::Md5 => Box::new(eap_md5::Md5Password::new(password)),
+        ProofMethod::MsChapV2 => Box::new(MsChapV2Account::new(name, password)),
+        ProofMethod::Gtc => Box::new(gtc::GtcToken::new(password)),
+        ProofMethod::Tls => tunnels::tls_offer(),
+        ProofMethod::PeapMsChapV2 => peap(Box::new(MsChapV2Account::new(name, password))),
+        ProofMethod::PeapGtc => peap(Box::new(gtc::GtcToken::new(password))),
         ProofMethod::TtlsPap => ttls(InnerProof::Pap(password.into())),
         ProofMethod::TtlsMsChapV2 => ttls(InnerProof::MsChapV2(password.into())),
-        ProofMethod::TtlsMd5 => ttls(eap(Box::new(eap_md5::Password::new(password)))),
+        ProofMethod::TtlsMd5 => ttls(eap(Box::new(eap_md5::Md5Password::new(password)))),
     })
 }

@@ -5,10 +5,10 @@ use usher_aaa::RADSEC_LISTENER;
 use usher_core::{ConnId, Instant};
 use usher_crypto::digest::HmacMd5Key;
 use usher_diameter::node;
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::auth::accounting_request_authenticator;
-use usher_radius::packet::Code;
-use usher_radius::{Secret, radsec};
+use usher_radius::packet::PacketCode;
+use usher_radius::{SharedSecret, radsec};
 
 /// How many access servers there are. Two speak RADIUS by datagrams.
 pub(super) const ACCESS_SERVERS: usize = 4;
@@ -26,16 +26,16 @@ pub(super) const FURTHER: u16 = 16;
 
 const SECRET: &[u8] = b"a secret of access servers";
 
-pub(super) const fn address(access_server: usize) -> Ipv4Addr {
+pub(super) const fn access_server_address(access_server: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, access_server as u8, 1)
 }
 
-pub(super) fn connection() -> ConnId {
+pub(super) fn radsec_connection() -> ConnId {
     ConnId::accepted_at(RADSEC_LISTENER, 0)
 }
 
-pub(super) fn secret(access_server: usize) -> Secret {
-    if access_server == RADSEC { radsec::secret() } else { Secret::new(SECRET) }
+pub(super) fn access_server_secret(access_server: usize) -> SharedSecret {
+    if access_server == RADSEC { radsec::radsec_secret() } else { SharedSecret::new(SECRET) }
 }
 
 /// A request as it was sent.
@@ -50,39 +50,39 @@ pub(super) struct SentRequest {
     pub(super) authenticator: [u8; 16],
     pub(super) octets: Vec<u8>,
     /// By Diameter, in their place.
-    pub(super) message: Option<node::Request>,
+    pub(super) message: Option<node::DiameterRequest>,
     /// The dialogue that its State names, or one that it begins.
     pub(super) dialogue: usize,
-    pub(super) at: Instant,
-    pub(super) code: Code,
+    pub(super) sent_at: Instant,
+    pub(super) code: PacketCode,
     /// Its User-Name.
     pub(super) user_name: Vec<u8>,
 }
 
 impl SentRequest {
     /// Where it comes from, by a port that is so much further.
-    pub(super) fn source(&self, further: u16) -> SocketAddr {
-        SocketAddr::new(IpAddr::V4(address(self.access_server)), self.port + further)
+    pub(super) fn source_address(&self, further: u16) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(access_server_address(self.access_server)), self.port + further)
     }
     /// Whether an answer to this address, and by datagram to this port, may be to it.
     pub(super) fn may_be_answered(&self, at: IpAddr, port: Option<u16>, identifier: u8) -> bool {
         let further = |port: u16| port.wrapping_sub(self.port);
-        IpAddr::V4(address(self.access_server)) == at
+        IpAddr::V4(access_server_address(self.access_server)) == at
             && port.is_none_or(|port| further(port) == 0 || further(port) == FURTHER)
             && self.identifier == identifier
     }
 }
 
 /// A request's octets, signed for its access server; `None`: it fits no packet.
-pub(super) fn signed(
+pub(super) fn sign_request(
     access_server: usize,
-    code: Code,
+    code: PacketCode,
     identifier: u8,
     nonce: u64,
-    mut attributes: Attributes,
+    mut attributes: AttributeList,
 ) -> Option<([u8; 16], Vec<u8>)> {
-    let secret = secret(access_server);
-    let accounting = code == Code::ACCOUNTING_REQUEST;
+    let secret = access_server_secret(access_server);
+    let accounting = code == PacketCode::ACCOUNTING_REQUEST;
     let mut authenticator = [0; 16];
     if !accounting {
         authenticator[..8].copy_from_slice(&nonce.to_be_bytes());
@@ -91,7 +91,7 @@ pub(super) fn signed(
     }
     let mut octets = vec![code.0, identifier, 0, 0];
     octets.extend_from_slice(&authenticator);
-    attributes.emit(&mut octets, secret.as_bytes(), &authenticator, 0);
+    attributes.encode_into(&mut octets, secret.as_bytes(), &authenticator, 0);
     let length = u16::try_from(octets.len()).ok().filter(|n| *n <= 4096)?;
     octets[2..4].copy_from_slice(&length.to_be_bytes());
     if accounting {

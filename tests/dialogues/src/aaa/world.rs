@@ -5,33 +5,37 @@ use super::diameter;
 use super::oracle::{FAILURES, ProofOracle};
 use super::station::{LoginStation, ProofMethod};
 use super::wire::{self, ACCESS_SERVERS, NUMBER, SentRequest};
-use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, main_pool, parts, respell, tunnels};
+use crate::{
+    DialogueOperation, InvariantBreach, OracleBelief, TestUser, ensure, main_pool, respell_text,
+    service_parts, tunnels,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
-use usher_aaa::service::{Certificates, Service};
-use usher_aaa::store::Memory;
+use usher_aaa::service::{CertificateChecker, JobRunner};
+use usher_aaa::store::MemoryStore;
 use usher_aaa::{
-    AaaServer, CacheConfig, CertificateVerdict, Config, Event, IdentityKey, Job, Method, RADSEC_LISTENER,
-    UserSource, radius_socket,
+    AaaServer, AaaServerConfig, AaaServerEvent, AaaServerJob, AuthMethod, CacheConfig, CertificateVerdict,
+    IdentityKey, RADSEC_LISTENER, UserSource, radius_socket,
 };
 use usher_core::bench::EPOCH;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{
-    ConnId, Duration, Input, Instant, Machine, Output, Path, Seed, StreamEvent, StreamOp, Transmit,
+    ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, Seed, StreamEvent,
+    StreamOp, Transmit,
 };
-use usher_diameter::node::Node;
-use usher_radius::attribute::{Attributes, kind};
+use usher_diameter::node::DiameterNode;
+use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::auth::{MessageAuthenticator, check_reply};
-use usher_radius::packet::{Code, Packet};
-use usher_radius::radsec::Framer;
+use usher_radius::packet::{PacketCode, RadiusPacket};
+use usher_radius::radsec::PacketFramer;
 use usher_radius::server::ClientConfig;
 
 /// How many ports of access servers there are.
 pub(super) const SLOTS: usize = 4;
 pub(super) const MOST_HALF_OPEN: usize = 6;
-pub(super) const MOST_HELD: usize = 4;
+pub(super) const MAX_DELAYED_REJECTS: usize = 4;
 pub(super) const MOST_USERS: usize = 2;
 /// The most requests of one login: more than any method takes.
 const ROUNDS: usize = 32;
@@ -44,7 +48,7 @@ pub(super) enum LoginState {
     /// Accepted by this request, with these attributes.
     Accepted {
         request: usize,
-        attributes: Attributes,
+        attributes: AttributeList,
     },
 }
 
@@ -53,7 +57,7 @@ pub(super) enum LoginState {
 pub(super) struct AccountedSession {
     pub(super) id: String,
     pub(super) acknowledged: bool,
-    pub(super) ended: bool,
+    pub(super) has_ended: bool,
     /// The record that was sent last.
     pub(super) last: Option<usize>,
 }
@@ -75,7 +79,7 @@ pub(super) struct PortLogin {
 /// A request that lets a login go on, and what is odd about it.
 #[derive(Default)]
 struct RequestMutation {
-    eap: Option<(Vec<u8>, Option<Person>)>,
+    eap: Option<(Vec<u8>, Option<TestUser>)>,
     state: Option<Vec<u8>>,
 }
 
@@ -83,72 +87,72 @@ struct RequestMutation {
 #[derive(Debug)]
 struct TestAuthority;
 
-impl Certificates for TestAuthority {
-    fn verdict(&self, name: Option<&[u8]>, _: &[Vec<u8>], _: bool) -> CertificateVerdict {
+impl CertificateChecker for TestAuthority {
+    fn check_chain(&self, name: Option<&[u8]>, _: &[Vec<u8>], _: bool) -> CertificateVerdict {
         match name {
             None => CertificateVerdict::Good,
-            Some(name) if name == Person::Ann.name().as_bytes() => CertificateVerdict::Good,
-            Some(_) => CertificateVerdict::OtherName,
+            Some(name) if name == TestUser::Ann.name().as_bytes() => CertificateVerdict::Good,
+            Some(_) => CertificateVerdict::NameMismatch,
         }
     }
-    fn user(&self, _: &[u8], _: &[Vec<u8>]) -> Option<Vec<u8>> {
-        Some(Person::Ann.name().into())
+    fn certificate_user(&self, _: &[u8], _: &[Vec<u8>]) -> Option<Vec<u8>> {
+        Some(TestUser::Ann.name().into())
     }
 }
 
 /// The server's dialogues with everybody.
-pub(super) struct World {
+pub(super) struct AaaTestNetwork {
     pub(super) now: Instant,
-    pub(super) config: Config,
+    pub(super) config: AaaServerConfig,
     pub(super) server: AaaServer,
-    pub(super) service: Service<Memory>,
+    pub(super) service: JobRunner<MemoryStore>,
     pub(super) oracle: ProofOracle,
     pub(super) slots: [Option<PortLogin>; SLOTS],
     pub(super) sent: Vec<SentRequest>,
     /// By State: the dialogue that it names.
     states: BTreeMap<Vec<u8>, usize>,
-    pub(super) jobs: VecDeque<usher_core::Job<Job>>,
-    pub(super) holds_jobs: bool,
+    pub(super) jobs: VecDeque<usher_core::JobRequest<AaaServerJob>>,
+    pub(super) is_worker_paused: bool,
     pub(super) store_is_away: bool,
-    pub(super) framer: Framer,
+    pub(super) framer: PacketFramer,
     /// The access server that speaks Diameter, its connection, and how many it has had.
-    pub(super) diameter: Node,
+    pub(super) diameter: DiameterNode,
     pub(super) connection: Option<ConnId>,
     pub(super) connections: u32,
     pub(super) is_peer_up: bool,
     /// Answers to requests, by their numbers, that access servers have not heard yet.
-    pub(super) replies: Vec<(usize, Code, Attributes)>,
+    pub(super) replies: Vec<(usize, PacketCode, AttributeList)>,
     /// Logins, sessions and servers begun: each has a number of its own.
-    pub(super) begun: u64,
+    pub(super) start_count: u64,
     /// Requests that the server was given and answers that it gave since it began.
-    pub(super) given: u64,
+    pub(super) delivered_requests: u64,
     pub(super) answered: u64,
     /// Units of work by label, since the server began.
     pub(super) work: BTreeMap<&'static str, u64>,
     pub(super) outcome: RunOutcome,
 }
 
-fn config() -> Config {
+fn aaa_config() -> AaaServerConfig {
     let mut config =
-        Config::new(UserSource::Host(CacheConfig { entries: MOST_USERS, ..CacheConfig::default() }));
+        AaaServerConfig::new(UserSource::Host(CacheConfig { entries: MOST_USERS, ..CacheConfig::default() }));
     let client = |n| {
-        let address = IpAddr::V4(wire::address(n));
+        let address = IpAddr::V4(wire::access_server_address(n));
         match n {
-            wire::RADSEC => ClientConfig::radsec(address, 32, Vec::new()),
-            _ => ClientConfig::new(address, 32, wire::secret(n)),
+            wire::RADSEC => ClientConfig::for_radsec(address, 32, Vec::new()),
+            _ => ClientConfig::new(address, 32, wire::access_server_secret(n)),
         }
     };
-    let mut radius = usher_radius::server::Config::new((0..wire::DIAMETER).map(client).collect());
+    let mut radius = usher_radius::server::RadiusServerConfig::new((0..wire::DIAMETER).map(client).collect());
     radius.retain = Duration::from_secs(20);
     radius.max_entries = 64;
     config.radius = Some(radius);
-    config.diameter = Some(diameter::serving());
-    config.methods = Method::ALL.into();
-    tunnels::serve(&mut config);
+    config.diameter = Some(diameter::diameter_server_config());
+    config.methods = AuthMethod::ALL.into();
+    tunnels::add_tunnel_methods(&mut config);
     config.identity_key = Some(IdentityKey::new(b"a key that nobody guesses"));
     config.inner_names = vec![0];
     config.max_half_open = MOST_HALF_OPEN;
-    config.max_held = MOST_HELD;
+    config.max_delayed_rejects = MAX_DELAYED_REJECTS;
     config.max_steps_waiting = 2;
     config.reject_delay = Duration::from_secs(1);
     config.failures = Some(failure_limit());
@@ -162,68 +166,72 @@ fn failure_limit() -> FailureLimit {
     FailureLimit::new(count, within, within)
 }
 
-pub(super) fn server(config: &Config, seed: u64) -> AaaServer {
-    AaaServer::new(config.clone(), Seed::new(seed).secure("aaa", 0))
+pub(super) fn build_server(config: &AaaServerConfig, seed: u64) -> AaaServer {
+    AaaServer::new(config.clone(), Seed::new(seed).derive_secure_rng("aaa", 0))
         .expect("the configuration holds together")
 }
 
-impl World {
+impl AaaTestNetwork {
     pub(super) fn new(belief: OracleBelief) -> Self {
-        let config = config();
+        let config = aaa_config();
         let ledger = LedgerConfig {
             pools: vec![main_pool()],
             failures: Some(failure_limit()),
             ..LedgerConfig::default()
         };
-        let mut parts = parts(ledger);
+        let mut parts = service_parts(ledger);
         parts.certificates = Some(Arc::new(TestAuthority));
         let mut world = Self {
             now: Instant::ZERO,
-            server: server(&config, 0),
-            service: Service::new(parts, &mut Seed::new(1).secure("known", 0)),
+            server: build_server(&config, 0),
+            service: JobRunner::new(parts, &mut Seed::new(1).derive_secure_rng("known", 0)),
             config,
             oracle: ProofOracle::new(belief),
             slots: Default::default(),
             sent: Vec::new(),
             states: BTreeMap::new(),
             jobs: VecDeque::new(),
-            holds_jobs: false,
+            is_worker_paused: false,
             store_is_away: false,
-            framer: Framer::new(),
-            diameter: diameter::client(Instant::ZERO),
+            framer: PacketFramer::new(),
+            diameter: diameter::client_node(Instant::ZERO),
             connection: None,
             connections: 0,
             is_peer_up: false,
             replies: Vec::new(),
-            begun: 0,
-            given: 0,
+            start_count: 0,
+            delivered_requests: 0,
             answered: 0,
             work: BTreeMap::new(),
             outcome: RunOutcome::default(),
         };
-        world.connect();
+        world.accept_radsec();
         // Capabilities are exchanged.
-        let done = world.pass(Duration::from_secs(1));
+        let done = world.run_for(Duration::from_secs(1));
         debug_assert!(done.is_ok(), "nobody has asked anything");
-        (world.given, world.answered) = (0, 0);
+        (world.delivered_requests, world.answered) = (0, 0);
         world
     }
 
     /// The last access server's connection is accepted.
-    pub(super) fn connect(&mut self) {
+    pub(super) fn accept_radsec(&mut self) {
         self.server.set_epoch(Instant::ZERO, EPOCH);
-        let remote = SocketAddr::new(IpAddr::V4(wire::address(wire::RADSEC)), 50_000);
+        let remote = SocketAddr::new(IpAddr::V4(wire::access_server_address(wire::RADSEC)), 50_000);
         let (listener, local, certificate) = (RADSEC_LISTENER, None, None);
         let event = StreamEvent::Accepted { listener, remote, local, certificate };
-        self.server.handle(self.now, Input::Stream { conn: wire::connection(), event });
+        self.server.handle_input(self.now, MachineInput::Stream { conn: wire::radsec_connection(), event });
     }
 
-    pub(super) fn begin(&mut self, slot: usize, operation: Operation) -> Result<(), InvariantBreach> {
-        self.stop(slot)?;
-        self.begun += 1;
-        let station = LoginStation::of(operation, self.begun, self.now);
+    pub(super) fn start_login(
+        &mut self,
+        slot: usize,
+        operation: DialogueOperation,
+    ) -> Result<(), InvariantBreach> {
+        self.stop_session(slot)?;
+        self.start_count += 1;
+        let station = LoginStation::from_operation(operation, self.start_count, self.now);
         self.slots[slot] = Some(PortLogin {
-            attempt: self.begun,
+            attempt: self.start_count,
             access_server: usize::from(operation.how[1]) % ACCESS_SERVERS,
             station,
             state: None,
@@ -236,18 +244,18 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn step(&mut self, slot: usize) -> Result<(), InvariantBreach> {
-        self.ask(slot, RequestMutation::default())
+    pub(super) fn step_login(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+        self.send_next_request(slot, RequestMutation::default())
     }
 
-    pub(super) fn play(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+    pub(super) fn play_login(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         for _ in 0..ROUNDS {
             let open = |world: &Self| {
                 world.slots[slot].as_ref().filter(|l| matches!(l.standing, LoginState::Open)).map(|l| l.last)
             };
             let Some(before) = open(self) else { break };
             let heard = self.outcome;
-            self.step(slot)?;
+            self.step_login(slot)?;
             // A reject is held back for a while, and jobs may wait.
             if open(self).is_some_and(|last| last == before) || heard != self.outcome {
                 break;
@@ -257,57 +265,64 @@ impl World {
     }
 
     /// Sends the next request of a login that is not decided.
-    fn ask(&mut self, slot: usize, oddity: RequestMutation) -> Result<(), InvariantBreach> {
+    fn send_next_request(&mut self, slot: usize, oddity: RequestMutation) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
         if !matches!(login.standing, LoginState::Open) {
             return Ok(());
         }
         let (station, access_server, attempt) = (&login.station, login.access_server, login.attempt);
-        let mut attributes = Attributes::new();
+        let mut attributes = AttributeList::new();
         let name = login.user_name.as_ref().unwrap_or(&station.outer);
         let _ = attributes.push_text(kind::USER_NAME, name);
-        attributes.push_ipv4(kind::NAS_IP_ADDRESS, wire::address(access_server));
+        attributes.push_ipv4(kind::NAS_IP_ADDRESS, wire::access_server_address(access_server));
         attributes.push_u32(kind::NAS_PORT, slot as u32);
         let _ = attributes.push_text(NUMBER, &self.sent.len().to_string());
         if !station.address.is_empty() {
             let _ = attributes.push_text(kind::CALLING_STATION_ID, &station.address);
         }
         let seen = usher_aaa::canonical_name(station.address.as_bytes()).into_owned();
-        let mut bears = station.bears();
+        let mut bears = station.proven_user();
         match oddity.eap {
             Some((eap, whose)) => {
                 attributes.push_eap(&eap);
                 bears = whose;
             }
-            None => station.prove(&mut attributes),
+            None => station.add_proof(&mut attributes),
         }
         let state = oddity.state.or_else(|| login.state.clone());
         if let Some(state) = &state {
             let _ = attributes.push_bytes(kind::STATE, state);
         }
         let known = state.and_then(|state| self.states.get(&state).copied());
-        let dialogue = known.unwrap_or_else(|| self.oracle.dialogue());
-        bears.into_iter().for_each(|person| self.oracle.shown(dialogue, person));
+        let dialogue = known.unwrap_or_else(|| self.oracle.start_dialogue());
+        bears.into_iter().for_each(|person| self.oracle.record_proof(dialogue, person));
         // The printer is known by the address that its access server sees.
-        if !login.station.speaks_eap() && seen == Person::Printer.name().as_bytes() {
-            self.oracle.shown(dialogue, Person::Printer);
+        if !login.station.speaks_eap() && seen == TestUser::Printer.name().as_bytes() {
+            self.oracle.record_proof(dialogue, TestUser::Printer);
         }
-        let sent = self.sign(slot, attempt, access_server, Code::ACCESS_REQUEST, dialogue, attributes);
+        let sent = self.prepare_request(
+            slot,
+            attempt,
+            access_server,
+            PacketCode::ACCESS_REQUEST,
+            dialogue,
+            attributes,
+        );
         if let (Some(sent), Some(login)) = (sent, &mut self.slots[slot]) {
             (login.last, login.user_name) = (Some(sent), None);
-            self.send(sent, 0)?;
+            self.deliver_request(sent, 0)?;
         }
         Ok(())
     }
 
-    pub(super) fn sign(
+    pub(super) fn prepare_request(
         &mut self,
         slot: usize,
         attempt: u64,
         access_server: usize,
-        code: Code,
+        code: PacketCode,
         dialogue: usize,
-        attributes: Attributes,
+        attributes: AttributeList,
     ) -> Option<usize> {
         let number = self.sent.len();
         let identifier = number as u8;
@@ -317,10 +332,10 @@ impl World {
             let station = self.slots[slot].as_ref().map(|login| &login.station);
             let password = station.filter(|s| s.method == ProofMethod::Pap).map(|s| s.owner.password());
             let session = format!("nas.example.org;{attempt};{slot}");
-            message = Some(diameter::message(number as u64, session, code, &attributes, password)?);
+            message = Some(diameter::build_message(number as u64, session, code, &attributes, password)?);
         } else {
             (authenticator, octets) =
-                wire::signed(access_server, code, identifier, number as u64, attributes)?;
+                wire::sign_request(access_server, code, identifier, number as u64, attributes)?;
         }
         let port = 50_000 + slot as u16;
         let at = self.now;
@@ -334,7 +349,7 @@ impl World {
             octets,
             message,
             dialogue,
-            at,
+            sent_at: at,
             code,
             user_name,
         });
@@ -342,70 +357,73 @@ impl World {
     }
 
     /// A request arrives, from a port that is so much further.
-    pub(super) fn send(&mut self, number: usize, further: u16) -> Result<(), InvariantBreach> {
+    pub(super) fn deliver_request(&mut self, number: usize, further: u16) -> Result<(), InvariantBreach> {
         let Some(request) = self.sent.get(number) else { return Ok(()) };
         if request.message.is_some() {
             self.send_by_diameter(number)?;
-            return self.drain();
+            return self.drain_outputs();
         }
-        self.given += 1;
+        self.delivered_requests += 1;
         if request.access_server == wire::RADSEC {
             // In two pieces, since a stream has no boundaries.
             let (first, rest) = request.octets.split_at(request.octets.len() / 3);
             for piece in [first, rest] {
-                let (conn, event) = (wire::connection(), StreamEvent::Data(piece));
-                self.server.handle(self.now, Input::Stream { conn, event });
+                let (conn, event) = (wire::radsec_connection(), StreamEvent::Data(piece));
+                self.server.handle_input(self.now, MachineInput::Stream { conn, event });
             }
         } else {
             let local = SocketAddr::new(wire::SERVER.into(), 1812);
-            let path = Path { socket: radius_socket(0), local, remote: request.source(further) };
-            self.server.handle(self.now, Input::Datagram { path, data: &request.octets });
+            let path =
+                DatagramPath { socket: radius_socket(0), local, remote: request.source_address(further) };
+            self.server.handle_input(self.now, MachineInput::Datagram { path, data: &request.octets });
         }
-        self.drain()
+        self.drain_outputs()
     }
 
     /// Carries out what the server wants, and answers what it asks.
-    pub(super) fn drain(&mut self) -> Result<(), InvariantBreach> {
+    pub(super) fn drain_outputs(&mut self) -> Result<(), InvariantBreach> {
         let mut buf = Vec::new();
         self.carry_diameter()?;
         loop {
             while let Some(output) = self.server.poll_output(&mut buf) {
                 match output {
-                    Output::Transmit(Transmit::Datagram { path }) => {
-                        self.read(path.remote.ip(), Some(path.remote.port()), &buf)?;
+                    MachineOutput::Transmit(Transmit::Datagram { path }) => {
+                        self.read_reply(path.remote.ip(), Some(path.remote.port()), &buf)?;
                     }
-                    Output::Transmit(Transmit::Stream { conn, op }) if conn == wire::connection() => {
+                    MachineOutput::Transmit(Transmit::Stream { conn, op })
+                        if conn == wire::radsec_connection() =>
+                    {
                         self.read_stream(op, &buf)?;
                     }
-                    Output::Transmit(Transmit::Stream { op: StreamOp::Data, .. }) => {
+                    MachineOutput::Transmit(Transmit::Stream { op: StreamOp::Data, .. }) => {
                         if let Some(conn) = self.connection {
                             let event = StreamEvent::Data(&buf);
-                            self.diameter.handle(self.now, Input::Stream { conn, event });
+                            self.diameter.handle_input(self.now, MachineInput::Stream { conn, event });
                             self.carry_diameter()?;
                         }
                     }
-                    Output::Transmit(_) => self.part(),
-                    Output::Event(event) => self.event(event)?,
-                    Output::Work(work) => {
+                    MachineOutput::Transmit(_) => self.disconnect_diameter(),
+                    MachineOutput::Event(event) => self.handle_event(event)?,
+                    MachineOutput::Work(work) => {
                         *self.work.entry(work.label.name()).or_default() += u64::from(work.units);
                     }
-                    Output::Job(job) => self.jobs.push_back(job),
+                    MachineOutput::Job(job) => self.jobs.push_back(job),
                 }
             }
-            if self.holds_jobs {
+            if self.is_worker_paused {
                 break;
             }
             // A step of a handshake waits for its turn, which comes at once.
             let turn = self.server.poll_timeout().is_some_and(|at| at <= self.now);
             if turn {
-                self.server.handle(self.now, Input::Timeout);
+                self.server.handle_input(self.now, MachineInput::Timeout);
             }
             if !self.answer_job(0)? && !turn {
                 break;
             }
         }
         for (number, code, attributes) in std::mem::take(&mut self.replies) {
-            self.hear(number, code, attributes)?;
+            self.apply_reply(number, code, attributes)?;
         }
         Ok(())
     }
@@ -413,23 +431,23 @@ impl World {
     /// Answers one of the jobs that wait; false where there is none.
     fn answer_job(&mut self, which: usize) -> Result<bool, InvariantBreach> {
         let Some(job) = self.jobs.remove(which) else { return Ok(false) };
-        let answer = self.service.answer(self.now, self.now.wall(EPOCH), job);
+        let answer = self.service.run_job(self.now, self.now.to_wall_time(EPOCH), job);
         // The login may be over meanwhile.
-        let _ = self.server.command(self.now, answer);
+        let _ = self.server.handle_command(self.now, answer);
         Ok(true)
     }
 
-    fn event(&mut self, event: Event) -> Result<(), InvariantBreach> {
-        if let Some((_, name, _)) = event.failure() {
-            self.oracle.failure(self.now, name)?;
+    fn handle_event(&mut self, event: AaaServerEvent) -> Result<(), InvariantBreach> {
+        if let Some((_, name, _)) = event.counted_failure() {
+            self.oracle.record_failure(self.now, name)?;
         }
-        for command in self.service.heed(self.now, self.now.wall(EPOCH), &event) {
-            let _ = self.server.command(self.now, command);
+        for command in self.service.handle_event(self.now, self.now.to_wall_time(EPOCH), &event) {
+            let _ = self.server.handle_command(self.now, command);
         }
-        if let Event::Accepted(login) = event {
+        if let AaaServerEvent::Accepted(login) = event {
             let number = login.request.get_text(NUMBER).and_then(|n| n.parse().ok());
             let request = number.and_then(|n: usize| Some((n, self.sent.get(n)?)));
-            self.oracle.accepted(self.now, request, &login)?;
+            self.oracle.record_accept(self.now, request, &login)?;
         }
         Ok(())
     }
@@ -437,19 +455,20 @@ impl World {
     fn read_stream(&mut self, op: StreamOp, octets: &[u8]) -> Result<(), InvariantBreach> {
         ensure(op == StreamOp::Data, || format!("the server wants {op:?} of a connection of RadSec"))?;
         let (mut framer, mut data) = (std::mem::take(&mut self.framer), octets);
-        while let Ok(Some(packet)) = framer.next(&mut data) {
-            self.read(wire::address(wire::RADSEC).into(), None, packet)?;
+        while let Ok(Some(packet)) = framer.next_packet(&mut data) {
+            self.read_reply(wire::access_server_address(wire::RADSEC).into(), None, packet)?;
         }
         self.framer = framer;
         Ok(())
     }
     /// An access server gets an answer by RADIUS.
-    fn read(&mut self, from: IpAddr, port: Option<u16>, octets: &[u8]) -> Result<(), InvariantBreach> {
+    fn read_reply(&mut self, from: IpAddr, port: Option<u16>, octets: &[u8]) -> Result<(), InvariantBreach> {
         self.answered += 1;
-        let packet = Packet::parse(octets)
+        let packet = RadiusPacket::parse(octets)
             .map_err(|fault| InvariantBreach(format!("an answer is no packet: {fault}")))?;
         let asked = self.sent.iter().rposition(|sent| {
-            let (right, code) = check_reply(&packet, &sent.authenticator, &wire::secret(sent.access_server));
+            let (right, code) =
+                check_reply(&packet, &sent.authenticator, &wire::access_server_secret(sent.access_server));
             sent.may_be_answered(from, port, packet.identifier())
                 && right
                 && code != MessageAuthenticator::Bad
@@ -459,12 +478,18 @@ impl World {
         Ok(())
     }
     /// An access server hears an answer to a request.
-    fn hear(&mut self, number: usize, code: Code, attributes: Attributes) -> Result<(), InvariantBreach> {
+    fn apply_reply(
+        &mut self,
+        number: usize,
+        code: PacketCode,
+        attributes: AttributeList,
+    ) -> Result<(), InvariantBreach> {
         let sent = &self.sent[number];
-        let (slot, attempt, accounting) = (sent.slot, sent.attempt, sent.code == Code::ACCOUNTING_REQUEST);
+        let (slot, attempt, accounting) =
+            (sent.slot, sent.attempt, sent.code == PacketCode::ACCOUNTING_REQUEST);
         let state = attributes.get(kind::STATE).map(<[u8]>::to_vec);
         self.states.extend(state.clone().map(|state| (state, sent.dialogue)));
-        if code == Code::ACCESS_ACCEPT {
+        if code == PacketCode::ACCESS_ACCEPT {
             self.check_accept(number, &attributes)?;
         }
         let Some(login) = self.slots[slot].as_mut().filter(|login| login.attempt == attempt) else {
@@ -472,7 +497,7 @@ impl World {
         };
         if accounting {
             let session = login.session.as_mut().filter(|session| session.last == Some(number));
-            if let (Some(session), Code::ACCOUNTING_RESPONSE) = (session, code) {
+            if let (Some(session), PacketCode::ACCOUNTING_RESPONSE) = (session, code) {
                 self.outcome.started += usize::from(!session.acknowledged);
                 session.acknowledged = true;
             }
@@ -482,12 +507,14 @@ impl World {
             return Ok(());
         }
         let mut eap = Vec::new();
-        if attributes.eap(&mut eap) {
-            login.station.hear(self.now, &eap);
+        if attributes.read_eap_packet(&mut eap) {
+            login.station.receive_eap(self.now, &eap);
         }
         match code {
-            Code::ACCESS_ACCEPT => login.standing = LoginState::Accepted { request: number, attributes },
-            Code::ACCESS_REJECT => {
+            PacketCode::ACCESS_ACCEPT => {
+                login.standing = LoginState::Accepted { request: number, attributes }
+            }
+            PacketCode::ACCESS_REJECT => {
                 login.standing = LoginState::Rejected;
                 self.outcome.rejected += 1;
             }
@@ -497,8 +524,8 @@ impl World {
     }
 
     /// An Access-Accept says what is said to the one who was let in.
-    fn check_accept(&mut self, number: usize, attributes: &Attributes) -> Result<(), InvariantBreach> {
-        let grant = self.oracle.grant(number);
+    fn check_accept(&mut self, number: usize, attributes: &AttributeList) -> Result<(), InvariantBreach> {
+        let grant = self.oracle.find_grant(number);
         let person = grant.map(|grant| grant.person).ok_or_else(|| {
             InvariantBreach(
                 "an Access-Accept of which the host was not told before it had all outputs".into(),
@@ -510,76 +537,84 @@ impl World {
         })
     }
 
-    pub(super) fn repeat(&mut self, slot: usize, [further, _]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn repeat_request(
+        &mut self,
+        slot: usize,
+        [further, _]: [u8; 2],
+    ) -> Result<(), InvariantBreach> {
         let last = self.slots[slot].as_ref().and_then(|login| login.last);
-        last.map_or(Ok(()), |last| self.send(last, u16::from(further & 1) * wire::FURTHER))
+        last.map_or(Ok(()), |last| self.deliver_request(last, u16::from(further & 1) * wire::FURTHER))
     }
 
-    pub(super) fn replay(&mut self, [high, low]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn replay_request(&mut self, [high, low]: [u8; 2]) -> Result<(), InvariantBreach> {
         let access: Vec<_> =
-            (0..self.sent.len()).filter(|n| self.sent[*n].code == Code::ACCESS_REQUEST).collect();
+            (0..self.sent.len()).filter(|n| self.sent[*n].code == PacketCode::ACCESS_REQUEST).collect();
         let which = usize::from(u16::from_be_bytes([high, low]));
         match access.len() {
             0 => Ok(()),
-            n => self.send(access[which % n], 0),
+            n => self.deliver_request(access[which % n], 0),
         }
     }
 
-    pub(super) fn lose(&mut self, slot: usize) {
+    pub(super) fn lose_reply(&mut self, slot: usize) {
         if let Some(login) = &mut self.slots[slot] {
             login.loses = true;
         }
     }
 
-    pub(super) fn splice(&mut self, slot: usize, [other, what]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn splice_request(
+        &mut self,
+        slot: usize,
+        [other, what]: [u8; 2],
+    ) -> Result<(), InvariantBreach> {
         let Some(other) = &self.slots[usize::from(other) % SLOTS] else { return Ok(()) };
         let mut oddity = RequestMutation::default();
         if what & 1 == 0 && other.station.speaks_eap() {
-            oddity.eap = Some((other.station.response.clone(), other.station.bears()));
+            oddity.eap = Some((other.station.response.clone(), other.station.proven_user()));
         }
         if what & 3 != 0 {
             oddity.state.clone_from(&other.state);
         }
-        self.ask(slot, oddity)
+        self.send_next_request(slot, oddity)
     }
 
-    pub(super) fn stale(&mut self, slot: usize) -> Result<(), InvariantBreach> {
+    pub(super) fn send_stale(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
         let station = &login.station;
         let eap = station.speaks_eap().then(|| (station.previous.clone(), Some(station.owner)));
-        self.ask(slot, RequestMutation { eap, state: None })
+        self.send_next_request(slot, RequestMutation { eap, state: None })
     }
 
-    pub(super) fn rename(&mut self, slot: usize, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn rename_user(&mut self, slot: usize, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         if let Some(login) = &mut self.slots[slot] {
-            let name = respell(Person::numbered(who).name(), how);
+            let name = respell_text(TestUser::from_number(who).name(), how);
             login.user_name = Some(name);
         }
-        self.step(slot)
+        self.step_login(slot)
     }
 
-    pub(super) fn roam(&mut self, slot: usize, [to, _]: [u8; 2]) {
+    pub(super) fn move_login(&mut self, slot: usize, [to, _]: [u8; 2]) {
         if let Some(login) = self.slots[slot].as_mut().filter(|login| login.session.is_none()) {
             login.access_server = usize::from(to) % ACCESS_SERVERS;
         }
     }
 
-    pub(super) fn wait(&mut self, [how, _]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn wait_span(&mut self, [how, _]: [u8; 2]) -> Result<(), InvariantBreach> {
         const SPANS: [u64; 8] = [10, 1_000, 1_100, 6_000, 21_000, 31_000, 61_000, 301_000];
-        self.pass(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]))
+        self.run_for(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]))
     }
 
-    pub(super) fn pass(&mut self, span: Duration) -> Result<(), InvariantBreach> {
+    pub(super) fn run_for(&mut self, span: Duration) -> Result<(), InvariantBreach> {
         let end = self.now + span;
         for _ in 0..10_000 {
             let due = [self.server.poll_timeout(), self.service.poll_timeout(), self.diameter.poll_timeout()];
-            let due = earliest(due);
+            let due = earliest_deadline(due);
             let at = due.filter(|at| *at <= end).unwrap_or(end).max(self.now);
             self.now = at;
-            self.server.handle(at, Input::Timeout);
+            self.server.handle_input(at, MachineInput::Timeout);
             self.service.handle_timeout(at);
-            self.diameter.handle(at, Input::Timeout);
-            self.drain()?;
+            self.diameter.handle_input(at, MachineInput::Timeout);
+            self.drain_outputs()?;
             if due.is_none_or(|due| due > end) {
                 return Ok(());
             }
@@ -587,15 +622,15 @@ impl World {
         Err(InvariantBreach("the server wants a turn again and again at one time".into()))
     }
 
-    pub(super) fn jobs(&mut self, [how, which]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn control_jobs(&mut self, [how, which]: [u8; 2]) -> Result<(), InvariantBreach> {
         match how % 3 {
-            0 => self.holds_jobs = true,
+            0 => self.is_worker_paused = true,
             1 => {
                 let waiting = self.jobs.len().max(1);
                 self.answer_job(usize::from(which) % waiting)?;
             }
-            _ => self.holds_jobs = false,
+            _ => self.is_worker_paused = false,
         }
-        self.drain()
+        self.drain_outputs()
     }
 }

@@ -1,10 +1,10 @@
 //! What a datagram may cost a gateway, and that none is dropped without a counter.
 
 use super::world::{COOKIES_FROM, MOST_HALF_OPEN, MOST_SAS};
-use crate::witness::{Budgeted, InputEffect};
+use crate::witness::{BudgetedMachine, InputEffect};
 use crate::{InvariantBreach, ensure};
-use usher_core::Input;
-use usher_gateway::{Gateway, NAT_SOCKET, SOCKET};
+use usher_core::MachineInput;
+use usher_gateway::{IkeGateway, NAT_SOCKET, SOCKET};
 
 const IKE_SA_INIT: u8 = 34;
 const CREATE_CHILD_SA: u8 = 36;
@@ -23,8 +23,8 @@ pub(super) struct MessageHeader {
 
 impl MessageHeader {
     /// That of a datagram; `None`: it is no message.
-    pub(super) fn of(input: &Input<'_>) -> Option<Self> {
-        let Input::Datagram { path, data } = input else { return None };
+    pub(super) fn from_input(input: &MachineInput<'_>) -> Option<Self> {
+        let MachineInput::Datagram { path, data } = input else { return None };
         let message = if path.socket == NAT_SOCKET { data.strip_prefix(&[0; 4])? } else { data };
         let header: &[u8; 28] = message.first_chunk()?;
         Some(Self { first_payload: header[16], exchange: header[18], is_response: header[19] & 0x20 != 0 })
@@ -36,37 +36,37 @@ impl MessageHeader {
 pub(crate) struct GatewayLoad {
     sessions: usize,
     /// First requests have to show a cookie.
-    asks_cookies: bool,
+    requires_cookies: bool,
 }
 
-impl Budgeted for Gateway {
-    type Before = GatewayLoad;
+impl BudgetedMachine for IkeGateway {
+    type PriorState = GatewayLoad;
 
-    fn counted(&self) -> u64 {
+    fn counter_sum(&self) -> u64 {
         let (own, ike) = self.counters();
         own.total() + ike.total()
     }
-    fn before(&self, _: &Input<'_>) -> GatewayLoad {
-        GatewayLoad { sessions: self.sessions(), asks_cookies: self.half_open() >= COOKIES_FROM }
+    fn state_before(&self, _: &MachineInput<'_>) -> GatewayLoad {
+        GatewayLoad { sessions: self.session_count(), requires_cookies: self.half_open() >= COOKIES_FROM }
     }
-    fn check(
+    fn check_budget(
         &self,
-        input: &Input<'_>,
+        input: &MachineInput<'_>,
         before: GatewayLoad,
         effect: &InputEffect,
     ) -> Result<(), InvariantBreach> {
-        let (half_open, sessions, logins) = (self.half_open(), self.sessions(), self.logins());
+        let (half_open, sessions, logins) = (self.half_open(), self.session_count(), self.login_count());
         ensure(half_open <= MOST_HALF_OPEN, || format!("{half_open} IKE_SAs are half open"))?;
         ensure(sessions <= MOST_SAS, || format!("{sessions} IKE_SAs, and {MOST_SAS} may be"))?;
         ensure(logins <= half_open, || format!("{logins} logins, and {half_open} IKE_SAs are half open"))?;
-        let Input::Datagram { path, .. } = input else { return Ok(()) };
+        let MachineInput::Datagram { path, .. } = input else { return Ok(()) };
         if path.socket != SOCKET && path.socket != NAT_SOCKET {
             return Ok(());
         }
-        let header = MessageHeader::of(input);
+        let header = MessageHeader::from_input(input);
         // A response that was awaited, and a fragment that is kept, are answered by nothing.
         let is_taken = header.is_some_and(|header| header.is_response || header.first_payload == FRAGMENT)
-            && effect.units("ike.open") > 0;
+            && effect.work_units("ike.open") > 0;
         ensure(effect.is_noticed() || is_taken, || {
             format!("a datagram is lost without a counter: {header:?} of {input:02x?}")
         })?;
@@ -77,7 +77,7 @@ impl Budgeted for Gateway {
         let is_of_session =
             [CREATE_CHILD_SA, IKE_FOLLOWUP_KE].contains(&header.exchange) && before.sessions > 0;
         let shows_cookie = header.first_payload == NOTIFY;
-        let begins = u64::from(is_first && (!before.asks_cookies || shows_cookie));
+        let begins = u64::from(is_first && (!before.requires_cookies || shows_cookie));
         effect.ensure_within(&[
             ("ike.key_exchange", 2 * begins.max(is_of_session.into())),
             ("ike.sa", begins),

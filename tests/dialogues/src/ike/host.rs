@@ -1,19 +1,19 @@
 //! Gateway and clients as their files have them, and whose an identity is.
 
-use crate::{Person, respell, tunnels};
+use crate::{TestUser, respell_text, tunnels};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use usher_config::Outside;
+use usher_config::ConfigEnvironment;
 use usher_core::Seed;
 use usher_crypto::tls::{WallClock, fixtures};
-use usher_eap::method::mschapv2::Account;
-use usher_eap::method::ttls::Proof;
-use usher_gateway::config::{Loaded, parse};
-use usher_gateway::{Config, Gateway};
-use usher_ike::credentials::Credentials;
+use usher_eap::method::mschapv2::MsChapV2Account;
+use usher_eap::method::ttls::TtlsProof;
+use usher_gateway::config::{LoadedGatewayConfig, parse};
+use usher_gateway::{GatewayConfig, IkeGateway};
+use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::LocalAuth;
 
 pub(super) const GATEWAY: &str = "192.0.2.1";
@@ -76,10 +76,10 @@ secret = "the secret of RADIUS"
 "#;
 
 /// Files of certificates that are for tests.
-struct Files;
+struct CertificateFiles;
 
-impl Outside for Files {
-    fn file(&self, path: &Path) -> Result<String, String> {
+impl ConfigEnvironment for CertificateFiles {
+    fn read_text(&self, path: &Path) -> Result<String, String> {
         let ([server, server_key, root], [client, client_key, _]) =
             (fixtures::server_as_pem(2), fixtures::client_as_pem(2));
         match path.to_str().unwrap_or_default() {
@@ -91,8 +91,8 @@ impl Outside for Files {
             other => Err(format!("{other} is not there")),
         }
     }
-    fn secret(&self, path: &Path) -> Result<String, String> {
-        self.file(path)
+    fn read_secret(&self, path: &Path) -> Result<String, String> {
+        self.read_text(path)
     }
     fn variable(&self, _: &str) -> Option<String> {
         None
@@ -126,22 +126,22 @@ impl ClientProof {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ClientPlan {
     /// Whose password or certificate it has.
-    pub(super) owner: Person,
+    pub(super) owner: TestUser,
     /// Whom it claims to be.
-    pub(super) claimed: Person,
+    pub(super) claimed: TestUser,
     pub(super) method: ClientProof,
-    /// How it spells names ([`respell`]): that of IKE, and that within a tunnel two bits further on.
+    /// How it spells names ([`respell_text`]): that of IKE, and that within a tunnel two bits further on.
     pub(super) spelling: u8,
     /// Outside of a tunnel it says nobody's name.
     pub(super) is_anonymous: bool,
     /// It authenticates again every 40 s: 1 before, 2 after its old IKE_SA has ended.
     pub(super) reauthentication: u8,
     /// It does not say that it has no other IKE_SA (INITIAL_CONTACT), so that the gateway asks an older one to end.
-    pub(super) is_silent_about_others: bool,
+    pub(super) omits_initial_contact: bool,
 }
 
 impl ClientPlan {
-    pub(super) const fn honest(owner: Person, method: ClientProof) -> Self {
+    pub(super) const fn honest_plan(owner: TestUser, method: ClientProof) -> Self {
         Self {
             owner,
             claimed: owner,
@@ -149,7 +149,7 @@ impl ClientPlan {
             spelling: 0,
             is_anonymous: false,
             reauthentication: 0,
-            is_silent_about_others: false,
+            omits_initial_contact: false,
         }
     }
 }
@@ -157,8 +157,8 @@ impl ClientPlan {
 /// A client's file.
 fn client_file(plan: &ClientPlan) -> String {
     let ClientPlan { owner, claimed, method, spelling, is_anonymous, reauthentication, .. } = *plan;
-    let unique = !plan.is_silent_about_others;
-    let (name, password) = (respell(claimed.name(), spelling), owner.password());
+    let unique = !plan.omits_initial_contact;
+    let (name, password) = (respell_text(claimed.name(), spelling), owner.password());
     let name = if is_anonymous && method.is_tunnel() { "anonymous".into() } else { name };
     let eap = |eap: &str| {
         format!(
@@ -190,33 +190,35 @@ fn client_file(plan: &ClientPlan) -> String {
 }
 
 /// Whose an identity or a name of accounting is.
-pub(super) fn person(name: &str) -> Option<Person> {
-    if name == CERTIFIED { Some(Person::Printer) } else { crate::person_within(name) }
+pub(super) fn user_named(name: &str) -> Option<TestUser> {
+    if name == CERTIFIED { Some(TestUser::Printer) } else { crate::user_from_name(name) }
 }
 
 /// Whose an identity of IKE is: that of a shared key is a domain name, in which capitals are the same, and that of a name from within a
 /// tunnel is shown in hexadecimal.
-pub(super) fn identified(name: &str) -> Option<Person> {
-    let Some(digits) = name.strip_prefix("ID_KEY_ID:") else { return person(&name.to_lowercase()) };
+pub(super) fn user_identified(name: &str) -> Option<TestUser> {
+    let Some(digits) = name.strip_prefix("ID_KEY_ID:") else { return user_named(&name.to_lowercase()) };
     let octet = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     let octets: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(octet).collect();
-    person(core::str::from_utf8(&octets?).ok()?)
+    user_named(core::str::from_utf8(&octets?).ok()?)
 }
 
 /// The gateway, and who does its jobs.
-pub(super) fn gateway(seed: u64) -> (Gateway, Arc<Credentials>) {
-    machine(FILE, seed, GATEWAY.parse().expect("an address"), |_| {})
+pub(super) fn build_gateway(seed: u64) -> (IkeGateway, Arc<IkeCredentials>) {
+    build_machine(FILE, seed, GATEWAY.parse().expect("an address"), |_| {})
 }
 
 /// A client at an address, and who does its jobs.
-pub(super) fn client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (Gateway, Arc<Credentials>) {
-    machine(&client_file(plan), seed, own, |proof| {
+pub(super) fn build_client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (IkeGateway, Arc<IkeCredentials>) {
+    build_machine(&client_file(plan), seed, own, |proof| {
         if let (LocalAuth::Eap { methods, .. }, true) = (proof, plan.method.is_tunnel()) {
-            let name = respell(plan.claimed.name(), plan.spelling >> 2);
+            let name = respell_text(plan.claimed.name(), plan.spelling >> 2);
             let (name, password) = (name.as_bytes(), plan.owner.password().as_bytes());
             *methods = Arc::new([match plan.method {
-                ClientProof::Peap => tunnels::peap(name, Box::new(Account::new(name, password))),
-                _ => tunnels::ttls(name, Proof::Pap(password.into())),
+                ClientProof::Peap => {
+                    tunnels::peap_offer(name, Box::new(MsChapV2Account::new(name, password)))
+                }
+                _ => tunnels::ttls_offer(name, TtlsProof::Pap(password.into())),
             }]);
         }
     })
@@ -224,33 +226,34 @@ pub(super) fn client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (Gateway, Arc
 
 thread_local! {
     /// What files say, by their text: reading one anew costs more than a login.
-    static READ: RefCell<BTreeMap<String, (Config, Arc<Credentials>)>> = const { RefCell::new(BTreeMap::new()) };
+    static READ: RefCell<BTreeMap<String, (GatewayConfig, Arc<IkeCredentials>)>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-fn read(text: &str) -> (Config, Arc<Credentials>) {
+fn read_config(text: &str) -> (GatewayConfig, Arc<IkeCredentials>) {
     let known = READ.with_borrow(|read| read.get(text).cloned());
     known.unwrap_or_else(|| {
-        let clock = WallClock::at(usher_core::WallTime::UNIX_EPOCH);
-        let loaded = parse("ike.toml", text, &Files, &clock);
-        let Loaded { config, credentials, .. } = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        let clock = WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+        let loaded = parse("ike.toml", text, &CertificateFiles, &clock);
+        let LoadedGatewayConfig { config, credentials, .. } =
+            loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
         READ.with_borrow_mut(|read| read.insert(text.into(), (config.clone(), credentials.clone())));
         (config, credentials)
     })
 }
 
 /// A machine of a file at an address, and who does its jobs.
-fn machine(
+fn build_machine(
     text: &str,
     seed: u64,
     own: IpAddr,
     alter: impl Fn(&mut LocalAuth),
-) -> (Gateway, Arc<Credentials>) {
-    let (mut config, credentials) = read(text);
+) -> (IkeGateway, Arc<IkeCredentials>) {
+    let (mut config, credentials) = read_config(text);
     for peer in &mut config.peers {
         let peer = Arc::make_mut(peer);
         peer.local.set_ip(own);
         alter(&mut Arc::make_mut(&mut peer.connection).local_auth);
     }
-    let gateway = Gateway::new(config, Seed::new(seed).secure("gateway", 0));
+    let gateway = IkeGateway::new(config, Seed::new(seed).derive_secure_rng("gateway", 0));
     (gateway.expect("the file holds together"), credentials)
 }

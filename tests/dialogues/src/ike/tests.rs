@@ -1,50 +1,51 @@
 use super::*;
-use crate::Person;
+use crate::TestUser;
 
-fn deed(deed: OperationKind, slot: u8, how: [u8; 2]) -> [u8; 4] {
+fn encode_operation(deed: OperationKind, slot: u8, how: [u8; 2]) -> [u8; 4] {
     let code = OperationKind::ALL.iter().position(|d| *d == deed).expect("a deed") as u8;
     [code, slot, how[0], how[1]]
 }
 /// That it says nobody's name outside of a tunnel, and authenticates again before or after the end of its IKE_SA.
 const ANONYMOUS: u8 = 8;
-const AGAIN: [u8; 2] = [16, 32];
+const REAUTHENTICATION_FLAGS: [u8; 2] = [16, 32];
 /// A login at a place of this person, who claims to be the one so many further on.
-fn begin(slot: u8, person: Person, claims: u8, method: host::ClientProof, how: u8) -> [u8; 4] {
+fn encode_begin(slot: u8, person: TestUser, claims: u8, method: host::ClientProof, how: u8) -> [u8; 4] {
     let method = host::ClientProof::ALL.iter().position(|m| *m == method).expect("a method") as u8;
-    deed(OperationKind::Begin, slot, [person as u8 | claims << 2, method | how])
+    encode_operation(OperationKind::ReplaceClient, slot, [person as u8 | claims << 2, method | how])
 }
 /// The same, then these operations two seconds apart, and the session's end.
-fn session(first: [u8; 4], operations: &[[u8; 4]]) -> Vec<u8> {
-    let play = deed(OperationKind::Play, 0, [0, 0]);
+fn encode_session(first: [u8; 4], operations: &[[u8; 4]]) -> Vec<u8> {
+    let play = encode_operation(OperationKind::Play, 0, [0, 0]);
     let all = operations.iter().flat_map(|operation| [*operation, play]);
-    let last = deed(OperationKind::Down, 0, [0, 0]);
+    let last = encode_operation(OperationKind::Down, 0, [0, 0]);
     [first, play].into_iter().chain(all).chain([last]).collect::<Vec<_>>().concat()
 }
-fn login(person: Person, claims: u8, method: host::ClientProof) -> Vec<u8> {
-    session(begin(0, person, claims, method, 0), &[])
+fn encode_login(person: TestUser, claims: u8, method: host::ClientProof) -> Vec<u8> {
+    encode_session(encode_begin(0, person, claims, method, 0), &[])
 }
 
-const HONEST: [(Person, host::ClientProof); 12] = [
-    (Person::Ann, host::ClientProof::Md5),
-    (Person::Ann, host::ClientProof::MsChapV2),
-    (Person::Bob, host::ClientProof::Md5),
-    (Person::Bob, host::ClientProof::MsChapV2),
-    (Person::Bob, host::ClientProof::SharedKey),
-    (Person::Eve, host::ClientProof::MsChapV2),
-    (Person::Ann, host::ClientProof::Peap),
-    (Person::Bob, host::ClientProof::Peap),
-    (Person::Ann, host::ClientProof::Ttls),
-    (Person::Bob, host::ClientProof::Ttls),
-    (Person::Eve, host::ClientProof::Ttls),
-    (Person::Printer, host::ClientProof::Certificate),
+const HONEST: [(TestUser, host::ClientProof); 12] = [
+    (TestUser::Ann, host::ClientProof::Md5),
+    (TestUser::Ann, host::ClientProof::MsChapV2),
+    (TestUser::Bob, host::ClientProof::Md5),
+    (TestUser::Bob, host::ClientProof::MsChapV2),
+    (TestUser::Bob, host::ClientProof::SharedKey),
+    (TestUser::Eve, host::ClientProof::MsChapV2),
+    (TestUser::Ann, host::ClientProof::Peap),
+    (TestUser::Bob, host::ClientProof::Peap),
+    (TestUser::Ann, host::ClientProof::Ttls),
+    (TestUser::Bob, host::ClientProof::Ttls),
+    (TestUser::Eve, host::ClientProof::Ttls),
+    (TestUser::Printer, host::ClientProof::Certificate),
 ];
 
 #[test]
 fn honest_clients_have_a_session_by_each_method() {
     for (person, method) in HONEST {
         for how in [0, ANONYMOUS] {
-            let first = begin(0, person, 0, method, how);
-            let outcome = run(&session(first, &[])).unwrap_or_else(|breach| panic!("{breach}"));
+            let first = encode_begin(0, person, 0, method, how);
+            let outcome =
+                run_ike_input(&encode_session(first, &[])).unwrap_or_else(|breach| panic!("{breach}"));
             let expected = RunOutcome { sessions: 1, refused: 0, accounted: 1 };
             assert_eq!(outcome, expected, "{person:?} by {method:?}, {how}");
         }
@@ -53,11 +54,11 @@ fn honest_clients_have_a_session_by_each_method() {
 
 #[test]
 fn a_session_outlives_what_becomes_of_its_ike_sa() {
-    let rekey = |how| deed(OperationKind::Rekey, 0, [how, 0]);
-    let relocate = |how| deed(OperationKind::Move, 0, [how, 0]);
+    let rekey = |how| encode_operation(OperationKind::Rekey, 0, [how, 0]);
+    let relocate = |how| encode_operation(OperationKind::Move, 0, [how, 0]);
     let operations = [rekey(0), rekey(1), relocate(1), rekey(2), rekey(3), relocate(0)];
     for (person, method) in HONEST {
-        let outcome = run(&session(begin(0, person, 0, method, 0), &operations));
+        let outcome = run_ike_input(&encode_session(encode_begin(0, person, 0, method, 0), &operations));
         let expected = RunOutcome { sessions: 1, refused: 0, accounted: 1 };
         assert_eq!(outcome, Ok(expected), "{person:?} by {method:?}");
     }
@@ -66,10 +67,13 @@ fn a_session_outlives_what_becomes_of_its_ike_sa() {
 #[test]
 fn who_authenticates_again_has_another_session() {
     // Three quarters of a minute pass.
-    let wait = deed(OperationKind::Run, 0, [6, 0]);
+    let wait = encode_operation(OperationKind::Run, 0, [6, 0]);
     for (person, method) in HONEST {
-        for how in AGAIN {
-            let outcome = run(&session(begin(0, person, 0, method, how | ANONYMOUS), &[wait; 3]));
+        for how in REAUTHENTICATION_FLAGS {
+            let outcome = run_ike_input(&encode_session(
+                encode_begin(0, person, 0, method, how | ANONYMOUS),
+                &[wait; 3],
+            ));
             let expected = RunOutcome { sessions: 2, refused: 0, accounted: 2 };
             assert_eq!(outcome, Ok(expected), "{person:?} by {method:?}, {how}");
         }
@@ -79,21 +83,21 @@ fn who_authenticates_again_has_another_session() {
 /// The gateway asks the older IKE_SA to end, and nobody is there.
 #[test]
 fn a_user_whose_device_is_gone_comes_from_another_place() {
-    let said = |slot| begin(slot, Person::Bob, 0, host::ClientProof::SharedKey, 64);
-    let off = deed(OperationKind::SwitchOff, 0, [0, 0]);
-    let wait = deed(OperationKind::Run, 0, [6, 0]);
-    let outcome = run(&session(said(0), &[off, said(1), wait, wait, wait]));
+    let said = |slot| encode_begin(slot, TestUser::Bob, 0, host::ClientProof::SharedKey, 64);
+    let off = encode_operation(OperationKind::SwitchOff, 0, [0, 0]);
+    let wait = encode_operation(OperationKind::Run, 0, [6, 0]);
+    let outcome = run_ike_input(&encode_session(said(0), &[off, said(1), wait, wait, wait]));
     assert_eq!(outcome, Ok(RunOutcome { sessions: 2, refused: 0, accounted: 2 }));
 }
 
 #[test]
 fn helpers_may_take_their_time_or_none() {
-    let jobs = |how| deed(OperationKind::Jobs, 0, [how, 0]);
-    let first = begin(0, Person::Printer, 0, host::ClientProof::Certificate, 0);
+    let jobs = |how| encode_operation(OperationKind::Jobs, 0, [how, 0]);
+    let first = encode_begin(0, TestUser::Printer, 0, host::ClientProof::Certificate, 0);
     let slow = [jobs(0), first, jobs(1), jobs(1)].concat();
     for (last, sessions) in [(3, 1), (2, 0)] {
-        let input = [&slow[..], &session(jobs(last), &[])].concat();
-        assert_eq!(run(&input).map(|outcome| outcome.sessions), Ok(sessions), "{last}");
+        let input = [&slow[..], &encode_session(jobs(last), &[])].concat();
+        assert_eq!(run_ike_input(&input).map(|outcome| outcome.sessions), Ok(sessions), "{last}");
     }
 }
 
@@ -107,24 +111,26 @@ fn who_claims_to_be_another_is_turned_away() {
         (2, host::ClientProof::Ttls),
         (3, host::ClientProof::SharedKey),
     ] {
-        let outcome = run(&login(Person::Eve, claims, method)).unwrap();
+        let outcome = run_ike_input(&encode_login(TestUser::Eve, claims, method)).unwrap();
         assert_eq!((outcome.sessions, outcome.accounted), (0, 0), "{method:?}");
     }
 }
 
 #[test]
 fn an_oracle_that_takes_ann_for_eve_finds_a_breach() {
-    let found = run_believing(&login(Person::Ann, 0, host::ClientProof::MsChapV2), OracleBelief::Mistaken)
-        .unwrap_err();
+    let found =
+        run_believing(&encode_login(TestUser::Ann, 0, host::ClientProof::MsChapV2), OracleBelief::Mistaken)
+            .unwrap_err();
     assert!(found.0.contains("ann has the IKE_SA"), "{found}");
     assert!(
-        run_believing(&login(Person::Bob, 0, host::ClientProof::SharedKey), OracleBelief::Mistaken).is_ok()
+        run_believing(&encode_login(TestUser::Bob, 0, host::ClientProof::SharedKey), OracleBelief::Mistaken)
+            .is_ok()
     );
 }
 
 #[test]
 fn whatever_the_order_of_operations_nothing_is_breached() {
-    for input in crate::inputs(30) {
-        run(&input).unwrap_or_else(|breach| panic!("{breach}\n{input:?}"));
+    for input in crate::random_inputs(30) {
+        run_ike_input(&input).unwrap_or_else(|breach| panic!("{breach}\n{input:?}"));
     }
 }

@@ -1,24 +1,25 @@
 //! A run: the gateway, its clients, its AAA server, and time.
 
 use super::RunOutcome;
-use super::host::{self, ClientPlan, ClientProof, GATEWAY, identified, person};
+use super::host::{self, ClientPlan, ClientProof, GATEWAY, user_identified, user_named};
 use crate::site::{self, AaaSite};
-use crate::witness::Witness;
-use crate::{InvariantBreach, OracleBelief, Person, ensure};
+use crate::witness::ObservedMachine;
+use crate::{InvariantBreach, OracleBelief, TestUser, ensure};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_core::bench::{At, Network, Sent};
+use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Input, Instant, Job, Machine, Path, Transmit};
+use usher_core::{DatagramPath, Duration, Instant, JobRequest, Machine, MachineInput, Transmit};
 use usher_gateway::{
-    Command, DYNAMIC_SOCKET, Event, Gateway, GatewayJob, NAT_SOCKET, SOCKET, SaStatus, Which,
+    DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, NAT_SOCKET, SOCKET, SaSelection,
+    SaStatus,
 };
-use usher_ike::credentials::Credentials;
+use usher_ike::credentials::IkeCredentials;
 
-/// The token of [`Command::Status`].
+/// The token of [`GatewayCommand::Status`].
 const STATUS: u64 = 99;
 /// How many clients there are.
 pub(super) const SLOTS: usize = 4;
@@ -28,7 +29,7 @@ pub(super) const COOKIES_FROM: usize = 2;
 /// For how long two IKE_SAs of one user may have the same address: the older ends as soon as its client has answered, or does not.
 const HANDOVER: Duration = Duration::from_secs(40);
 /// Datagrams that are remembered, to come again.
-const MOST_REMEMBERED: usize = 512;
+const REPLAY_CAPACITY: usize = 512;
 /// How long a datagram is on its way.
 const DELAY: Duration = Duration::from_millis(5);
 /// Octets of an SPI.
@@ -41,7 +42,7 @@ type InitiatorSpi = [u8; SPI];
 enum DatagramFate {
     Lost,
     Twice,
-    Late(Duration),
+    Delayed(Duration),
     /// It comes from the address of this place.
     From(usize),
 }
@@ -49,7 +50,7 @@ enum DatagramFate {
 /// A datagram of a client's.
 #[derive(Clone, Debug)]
 struct SentDatagram {
-    path: Path,
+    path: DatagramPath,
     octets: Vec<u8>,
     /// When it arrived; `None`: it is lost or late.
     arrives: Option<Instant>,
@@ -60,69 +61,71 @@ struct SentDatagram {
 struct DatagramWire {
     belief: OracleBelief,
     /// By the number of the host: whose password or certificate it has.
-    owners: BTreeMap<usize, Person>,
+    owners: BTreeMap<usize, TestUser>,
     fates: BTreeMap<usize, DatagramFate>,
     /// By the SPIs of initiators: in whose dialogue with the gateway they were seen first.
-    spis: BTreeMap<InitiatorSpi, Person>,
-    seen: Vec<SentDatagram>,
+    spis: BTreeMap<InitiatorSpi, TestUser>,
+    recorded_datagrams: Vec<SentDatagram>,
     /// Datagrams that arrive from elsewhere.
-    elsewhere: Vec<(Path, Vec<u8>)>,
+    rerouted_datagrams: Vec<(DatagramPath, Vec<u8>)>,
 }
 
 /// A datagram as the gateway receives it.
-fn arrival(path: &Path, from: SocketAddr) -> Path {
+fn arrival_path(path: &DatagramPath, from: SocketAddr) -> DatagramPath {
     let socket = if path.remote.port() == 4500 { NAT_SOCKET } else { SOCKET };
-    Path { socket, local: path.remote, remote: from }
+    DatagramPath { socket, local: path.remote, remote: from }
 }
 
 /// The SPI of the initiator that a datagram of IKE names, with the marker of UDP encapsulation or without.
-fn initiator(path: &Path, octets: &[u8]) -> Option<InitiatorSpi> {
+fn initiator_spi(path: &DatagramPath, octets: &[u8]) -> Option<InitiatorSpi> {
     let message = if path.remote.port() == 4500 { octets.strip_prefix(&[0; 4])? } else { octets };
     message.first_chunk().copied()
 }
 
 impl DatagramWire {
     /// A datagram is sent; when its copies arrive.
-    fn carry(&mut self, sent: &mut Sent) -> Vec<Duration> {
+    fn carry_datagram(&mut self, sent: &mut SentTransmit) -> Vec<Duration> {
         let at_once = vec![Duration::ZERO];
         let (Transmit::Datagram { path }, Some(owner)) = (sent.transmit, self.owners.get(&sent.from)) else {
             return at_once;
         };
-        if let Some(spi) = initiator(&path, &sent.bytes) {
-            self.spis.entry(spi).or_insert(self.belief.about(*owner));
+        if let Some(spi) = initiator_spi(&path, &sent.bytes) {
+            self.spis.entry(spi).or_insert(self.belief.believed_owner(*owner));
         }
         let copies = match self.fates.remove(&sent.from) {
             None => at_once,
             Some(DatagramFate::Lost) => Vec::new(),
             Some(DatagramFate::Twice) => vec![Duration::ZERO, Duration::from_millis(3)],
-            Some(DatagramFate::Late(late)) => vec![late],
+            Some(DatagramFate::Delayed(late)) => vec![late],
             Some(DatagramFate::From(slot)) => {
-                let from = SocketAddr::new(address(slot, false), path.local.port());
-                self.elsewhere.push((arrival(&path, from), sent.bytes.clone()));
+                let from = SocketAddr::new(client_address(slot, false), path.local.port());
+                self.rerouted_datagrams.push((arrival_path(&path, from), sent.bytes.clone()));
                 Vec::new()
             }
         };
-        if self.seen.len() < MOST_REMEMBERED {
+        if self.recorded_datagrams.len() < REPLAY_CAPACITY {
             let in_time = copies.first().is_some_and(|late| late.is_zero());
-            let arrives = in_time.then(|| sent.at + DELAY);
-            self.seen.push(SentDatagram { path, octets: sent.bytes.clone(), arrives });
+            let arrives = in_time.then(|| sent.sent_at + DELAY);
+            self.recorded_datagrams.push(SentDatagram { path, octets: sent.bytes.clone(), arrives });
         }
         copies
     }
 }
 
 /// What a host's helpers work by: jobs of the gateway may wait for an operation.
-struct Helpers {
-    credentials: Arc<Credentials>,
-    holds: bool,
-    held: VecDeque<Job<GatewayJob>>,
+struct JobWorker {
+    credentials: Arc<IkeCredentials>,
+    is_paused: bool,
+    queued_jobs: VecDeque<JobRequest<GatewayJob>>,
 }
 
-impl Helpers {
-    fn answer(&self, job: Job<GatewayJob>) -> Option<Command> {
-        match job.what {
-            GatewayJob::Ike(what) => Some(Command::Done(self.credentials.answer(&Job::new(job.token, what)))),
-            GatewayJob::Judge(judgement) => Some(Command::Judged(judgement.done())),
+impl JobWorker {
+    fn run_job(&self, job: JobRequest<GatewayJob>) -> Option<GatewayCommand> {
+        match job.job {
+            GatewayJob::Ike(what) => {
+                Some(GatewayCommand::Done(self.credentials.answer_job(&JobRequest::new(job.token, what))))
+            }
+            GatewayJob::Judge(judgement) => Some(GatewayCommand::Judged(judgement.run_judgement())),
             GatewayJob::Lease(_) => None,
         }
     }
@@ -130,22 +133,22 @@ impl Helpers {
 
 /// A client at a place.
 struct ClientHost {
-    at: At<Gateway>,
+    handle: HostHandle<IkeGateway>,
     plan: ClientPlan,
-    helpers: Rc<RefCell<Helpers>>,
+    helpers: Rc<RefCell<JobWorker>>,
 }
 
 /// A gateway, its clients and its AAA server.
-pub(super) struct World {
-    net: Network,
-    gateway: At<Witness<Gateway>>,
-    helpers: Rc<RefCell<Helpers>>,
+pub(super) struct IkeTestNetwork {
+    net: MachineNetwork,
+    gateway: HostHandle<ObservedMachine<IkeGateway>>,
+    helpers: Rc<RefCell<JobWorker>>,
     aaa: AaaSite,
     hosts: Vec<ClientHost>,
     internet: Rc<RefCell<DatagramWire>>,
-    begun: u64,
+    start_count: u64,
     /// How many sessions the AAA server had been told of.
-    told: usize,
+    reported_sessions: usize,
     /// Acct-Session-Ids that the gateway had.
     sessions: BTreeSet<String>,
     /// Since when two sessions of one user have an address.
@@ -158,58 +161,60 @@ fn gateway_address() -> IpAddr {
 }
 
 /// One of two addresses of a client.
-const fn address(slot: usize, second: bool) -> IpAddr {
+const fn client_address(slot: usize, second: bool) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 10 + slot as u8 + 10 * second as u8))
 }
 
 /// A host on the network, with its sockets at each of its addresses, whose jobs are done.
-fn add<M>(
-    net: &mut Network,
+fn add_host<M>(
+    net: &mut MachineNetwork,
     machine: M,
-    credentials: Arc<Credentials>,
+    credentials: Arc<IkeCredentials>,
     addresses: &[IpAddr],
-) -> (At<M>, Rc<RefCell<Helpers>>)
+) -> (HostHandle<M>, Rc<RefCell<JobWorker>>)
 where
-    M: Machine<Command = Command, Event = Event, Job = GatewayJob> + 'static,
+    M: Machine<Command = GatewayCommand, Event = GatewayEvent, Job = GatewayJob> + 'static,
 {
-    let host = net.add(machine, addresses);
+    let host = net.add_host(machine, addresses);
     for address in addresses {
-        net.bind(host, SOCKET, SocketAddr::new(*address, 500));
-        net.bind(host, NAT_SOCKET, SocketAddr::new(*address, 4500));
+        net.bind_socket(host, SOCKET, SocketAddr::new(*address, 500));
+        net.bind_socket(host, NAT_SOCKET, SocketAddr::new(*address, 4500));
     }
-    let helpers = Rc::new(RefCell::new(Helpers { credentials, holds: false, held: VecDeque::new() }));
+    let helpers =
+        Rc::new(RefCell::new(JobWorker { credentials, is_paused: false, queued_jobs: VecDeque::new() }));
     let does = helpers.clone();
     net.on_job(host, move |job| {
         let mut helpers = does.borrow_mut();
-        if helpers.holds {
-            helpers.held.push_back(job);
+        if helpers.is_paused {
+            helpers.queued_jobs.push_back(job);
             return None;
         }
-        Some((Duration::from_millis(2), helpers.answer(job)?))
+        Some((Duration::from_millis(2), helpers.run_job(job)?))
     });
     (host, helpers)
 }
 
-impl World {
+impl IkeTestNetwork {
     pub(super) fn new(belief: OracleBelief) -> Self {
         let channel = ChannelConfig { delay: DELAY, ..ChannelConfig::default() };
-        let mut net = Network::new(channel);
-        let (gateway, credentials) = host::gateway(1);
-        let (gateway, helpers) = add(&mut net, Witness::new(gateway), credentials, &[gateway_address()]);
-        net.bind(gateway, DYNAMIC_SOCKET, SocketAddr::new(gateway_address(), site::DYNAMIC_PORT));
+        let mut net = MachineNetwork::new(channel);
+        let (gateway, credentials) = host::build_gateway(1);
+        let (gateway, helpers) =
+            add_host(&mut net, ObservedMachine::new(gateway), credentials, &[gateway_address()]);
+        net.bind_socket(gateway, DYNAMIC_SOCKET, SocketAddr::new(gateway_address(), site::DYNAMIC_PORT));
         let aaa = AaaSite::new(&mut net, gateway_address());
         let internet = Rc::new(RefCell::new(DatagramWire { belief, ..DatagramWire::default() }));
         let mut hosts = Vec::new();
         for slot in 0..SLOTS {
-            let plan = ClientPlan::honest(Person::Eve, ClientProof::Md5);
-            let addresses = [address(slot, false), address(slot, true)];
-            let (client, credentials) = host::client(&plan, 100 + slot as u64, addresses[0]);
-            let (at, helpers) = add(&mut net, client, credentials, &addresses);
-            internet.borrow_mut().owners.insert(at.number, Person::Eve);
-            hosts.push(ClientHost { at, plan, helpers });
+            let plan = ClientPlan::honest_plan(TestUser::Eve, ClientProof::Md5);
+            let addresses = [client_address(slot, false), client_address(slot, true)];
+            let (client, credentials) = host::build_client(&plan, 100 + slot as u64, addresses[0]);
+            let (at, helpers) = add_host(&mut net, client, credentials, &addresses);
+            internet.borrow_mut().owners.insert(at.number, TestUser::Eve);
+            hosts.push(ClientHost { handle: at, plan, helpers });
         }
         let carries = internet.clone();
-        net.meddle(move |_, sent| carries.borrow_mut().carry(sent));
+        net.intercept_transmits(move |_, sent| carries.borrow_mut().carry_datagram(sent));
         Self {
             net,
             gateway,
@@ -217,39 +222,39 @@ impl World {
             aaa,
             hosts,
             internet,
-            begun: 0,
-            told: 0,
+            start_count: 0,
+            reported_sessions: 0,
             sessions: BTreeSet::new(),
             shared: BTreeMap::new(),
             outcome: RunOutcome::default(),
         }
     }
 
-    fn run(&mut self, span: Duration) {
-        let Self { net, aaa, gateway, told, internet, .. } = self;
-        site::run(net, span, |net| {
-            let elsewhere = std::mem::take(&mut internet.borrow_mut().elsewhere);
+    fn run_for(&mut self, span: Duration) {
+        let Self { net, aaa, gateway, reported_sessions: told, internet, .. } = self;
+        site::run_network(net, span, |net| {
+            let elsewhere = std::mem::take(&mut internet.borrow_mut().rerouted_datagrams);
             for (path, data) in elsewhere {
-                net.give(*gateway, Input::Datagram { path, data: &data });
+                net.inject_input(*gateway, MachineInput::Datagram { path, data: &data });
             }
-            aaa.serve(net);
+            aaa.answer_jobs(net);
             // Whose a session is the gateway says while it is there.
-            let (sessions, _) = aaa.sessions();
+            let (sessions, _) = aaa.session_counts();
             if std::mem::replace(told, sessions) != sessions {
-                let _ = net.command(*gateway, Command::Status { token: STATUS });
+                let _ = net.send_command(*gateway, GatewayCommand::Status { token: STATUS });
             }
         });
     }
 
-    pub(super) fn begin(&mut self, slot: usize, [who, how]: [u8; 2]) {
+    pub(super) fn start_client(&mut self, slot: usize, [who, how]: [u8; 2]) {
         let method = ClientProof::ALL[usize::from(how & 7) % ClientProof::ALL.len()];
-        let (owner, claimed) = match (method, Person::numbered(who)) {
-            (ClientProof::Certificate, _) => (Person::Printer, Person::Printer),
+        let (owner, claimed) = match (method, TestUser::from_number(who)) {
+            (ClientProof::Certificate, _) => (TestUser::Printer, TestUser::Printer),
             // Who has nothing but an address has no password.
-            (_, Person::Printer) => (Person::Eve, Person::numbered(who >> 2)),
-            (_, owner) => (owner, Person::numbered(who.wrapping_add(who >> 2))),
+            (_, TestUser::Printer) => (TestUser::Eve, TestUser::from_number(who >> 2)),
+            (_, owner) => (owner, TestUser::from_number(who.wrapping_add(who >> 2))),
         };
-        self.internet.borrow_mut().owners.insert(self.hosts[slot].at.number, owner);
+        self.internet.borrow_mut().owners.insert(self.hosts[slot].handle.number, owner);
         self.hosts[slot].plan = ClientPlan {
             owner,
             claimed,
@@ -257,35 +262,35 @@ impl World {
             spelling: who >> 4,
             is_anonymous: how & 8 != 0,
             reauthentication: how >> 4 & 3,
-            is_silent_about_others: how & 64 != 0,
+            omits_initial_contact: how & 64 != 0,
         };
         self.switch_off(slot);
-        self.connect(slot);
+        self.connect_client(slot);
     }
-    pub(super) fn pass(&mut self, [how, _]: [u8; 2]) {
+    pub(super) fn pass_time(&mut self, [how, _]: [u8; 2]) {
         const SPANS: [u64; 8] = [1, 2, 5, 20, 100, 1_000, 15_000, 61_000];
-        self.run(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]));
+        self.run_for(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]));
     }
-    pub(super) fn play(&mut self) {
-        self.run(Duration::from_secs(2));
+    pub(super) fn play_dialogue(&mut self) {
+        self.run_for(Duration::from_secs(2));
     }
-    pub(super) fn fate(&mut self, slot: usize, [how, what]: [u8; 2]) {
+    pub(super) fn set_fate(&mut self, slot: usize, [how, what]: [u8; 2]) {
         let fate = match how % 4 {
             0 => DatagramFate::Lost,
             1 => DatagramFate::Twice,
-            2 => DatagramFate::Late(Duration::from_millis(u64::from(what) * 10)),
+            2 => DatagramFate::Delayed(Duration::from_millis(u64::from(what) * 10)),
             _ => DatagramFate::From(usize::from(what) % SLOTS),
         };
-        self.internet.borrow_mut().fates.insert(self.hosts[slot].at.number, fate);
+        self.internet.borrow_mut().fates.insert(self.hosts[slot].handle.number, fate);
     }
 
     /// An earlier datagram reaches the gateway again. It is answered, or moves a counter: what it says twice it has heard. From elsewhere
     /// it costs no key exchange where cookies are asked for (RFC 7296 §2.6).
-    pub(super) fn replay(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn replay_datagram(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let Some(datagram) = ({
             let internet = self.internet.borrow();
-            let last = internet.seen.len().checked_sub(1);
-            last.map(|last| internet.seen[last.saturating_sub(usize::from(which))].clone())
+            let last = internet.recorded_datagrams.len().checked_sub(1);
+            last.map(|last| internet.recorded_datagrams[last.saturating_sub(usize::from(which))].clone())
         }) else {
             return Ok(());
         };
@@ -294,117 +299,129 @@ impl World {
         let elsewhere = how & 1 != 0;
         let from = match (elsewhere, path.local.ip().is_unspecified()) {
             (true, _) | (_, true) => {
-                SocketAddr::new(address(usize::from(how >> 1) % SLOTS, false), path.local.port())
+                SocketAddr::new(client_address(usize::from(how >> 1) % SLOTS, false), path.local.port())
             }
             _ => path.local,
         };
         let cookies = self.net[self.gateway].half_open() >= COOKIES_FROM;
-        self.net.settle();
-        let key_exchanges = |net: &Network| net[self.gateway].work.get("ike.key_exchange").copied();
-        let before = (self.counted(), self.net.sent().len(), key_exchanges(&self.net));
-        self.net.give(self.gateway, Input::Datagram { path: arrival(&path, from), data: &octets });
-        let after = (self.counted(), self.net.sent().len(), key_exchanges(&self.net));
+        self.net.drain_hosts();
+        let key_exchanges = |net: &MachineNetwork| net[self.gateway].work.get("ike.key_exchange").copied();
+        let before = (self.counter_sum(), self.net.sent_transmits().len(), key_exchanges(&self.net));
+        self.net.inject_input(
+            self.gateway,
+            MachineInput::Datagram { path: arrival_path(&path, from), data: &octets },
+        );
+        let after = (self.counter_sum(), self.net.sent_transmits().len(), key_exchanges(&self.net));
         ensure(!(arrived && elsewhere && cookies) || before.2 == after.2, || {
             "a datagram from elsewhere costs key exchanges before its sender is known".into()
         })?;
         ensure(!arrived || before != after, || format!("a datagram is lost without a counter: {octets:02x?}"))
     }
     /// All that the gateway has counted.
-    fn counted(&self) -> u64 {
-        use crate::witness::Budgeted;
-        Gateway::counted(&self.net[self.gateway])
+    fn counter_sum(&self) -> u64 {
+        use crate::witness::BudgetedMachine;
+        IkeGateway::counter_sum(&self.net[self.gateway])
     }
     /// What the gateway asks of its helpers waits, is done one by one or not at all, or all of it.
-    pub(super) fn jobs(&mut self, [how, which]: [u8; 2]) {
+    pub(super) fn control_jobs(&mut self, [how, which]: [u8; 2]) {
         let answer = {
             let mut helpers = self.helpers.borrow_mut();
-            helpers.holds = how & 3 == 0 || helpers.holds && how & 3 != 3;
-            let waiting = helpers.held.len().max(1);
-            let count = if how & 3 == 3 { helpers.held.len() } else { usize::from(how & 3 != 0) };
+            helpers.is_paused = how & 3 == 0 || helpers.is_paused && how & 3 != 3;
+            let waiting = helpers.queued_jobs.len().max(1);
+            let count = if how & 3 == 3 { helpers.queued_jobs.len() } else { usize::from(how & 3 != 0) };
             let jobs: Vec<_> = (0..count)
                 .filter_map(|_| {
                     let at = if count == 1 { usize::from(which) % waiting } else { 0 };
-                    helpers.held.remove(at)
+                    helpers.queued_jobs.remove(at)
                 })
                 .collect();
             let refuses = how & 3 == 2;
             let answers = jobs.into_iter().filter_map(|job| match refuses {
-                true => Some(job.what.refused(job.token)),
-                false => helpers.answer(job),
+                true => Some(job.job.refusal_command(job.token)),
+                false => helpers.run_job(job),
             });
             answers.collect::<Vec<_>>()
         };
         for command in answer {
             // The login may be over meanwhile.
-            let _ = self.net.command(self.gateway, command);
+            let _ = self.net.send_command(self.gateway, command);
         }
     }
 
-    pub(super) fn rekey(&mut self, slot: usize, [how, _]: [u8; 2]) {
-        let rekey = Command::Rekey { token: 1, which: Which::All, children: how & 1 != 0 };
+    pub(super) fn rekey_sas(&mut self, slot: usize, [how, _]: [u8; 2]) {
+        let rekey = GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: how & 1 != 0 };
         let done = match how & 2 {
-            0 => self.net.command(self.hosts[slot].at, rekey),
-            _ => self.net.command(self.gateway, rekey),
+            0 => self.net.send_command(self.hosts[slot].handle, rekey),
+            _ => self.net.send_command(self.gateway, rekey),
         };
         debug_assert!(done.is_ok(), "a command that is always taken");
     }
-    pub(super) fn relocate(&mut self, slot: usize, [how, _]: [u8; 2]) {
-        let there = SocketAddr::new(address(slot, how & 1 != 0), 0);
+    pub(super) fn move_client(&mut self, slot: usize, [how, _]: [u8; 2]) {
+        let there = SocketAddr::new(client_address(slot, how & 1 != 0), 0);
         // One without an IKE_SA goes nowhere.
-        let _ = self.net.command(self.hosts[slot].at, Command::Addresses(vec![("home".into(), there)]));
+        let _ = self
+            .net
+            .send_command(self.hosts[slot].handle, GatewayCommand::Addresses(vec![("home".into(), there)]));
     }
-    pub(super) fn down(&mut self, slot: usize) {
-        let _ = self.net.command(self.hosts[slot].at, Command::Down { token: 2, which: Which::All });
+    pub(super) fn disconnect_client(&mut self, slot: usize) {
+        let _ = self.net.send_command(
+            self.hosts[slot].handle,
+            GatewayCommand::Down { token: 2, selection: SaSelection::All },
+        );
     }
-    pub(super) fn connect(&mut self, slot: usize) {
-        let _ =
-            self.net.command(self.hosts[slot].at, Command::Connect { token: 1, connection: "home".into() });
+    pub(super) fn connect_client(&mut self, slot: usize) {
+        let _ = self.net.send_command(
+            self.hosts[slot].handle,
+            GatewayCommand::Connect { token: 1, connection: "home".into() },
+        );
     }
     pub(super) fn switch_off(&mut self, slot: usize) {
-        self.begun += 1;
+        self.start_count += 1;
         let host = &self.hosts[slot];
-        let (client, credentials) = host::client(&host.plan, 1000 + self.begun, address(slot, false));
-        self.net[host.at] = client;
+        let (client, credentials) =
+            host::build_client(&host.plan, 1000 + self.start_count, client_address(slot, false));
+        self.net[host.handle] = client;
         host.helpers.borrow_mut().credentials = credentials;
-        self.net.set_epoch(host.at, usher_core::bench::EPOCH);
+        self.net.set_epoch(host.handle, usher_core::bench::EPOCH);
     }
-    pub(super) fn close(&mut self, [who, how]: [u8; 2]) {
+    pub(super) fn close_sessions(&mut self, [who, how]: [u8; 2]) {
         let which = match how & 3 {
-            0 => Which::All,
-            _ => Which::Named(Person::numbered(who).name().into()),
+            0 => SaSelection::All,
+            _ => SaSelection::Named(TestUser::from_number(who).name().into()),
         };
-        let _ = self.net.command(self.gateway, Command::Down { token: 3, which });
+        let _ = self.net.send_command(self.gateway, GatewayCommand::Down { token: 3, selection: which });
     }
-    pub(super) fn dynamic(&mut self, [who, _]: [u8; 2]) {
-        self.aaa.disconnect(&mut self.net, Person::numbered(who));
+    pub(super) fn disconnect_user(&mut self, [who, _]: [u8; 2]) {
+        self.aaa.disconnect_user(&mut self.net, TestUser::from_number(who));
     }
     /// The gateway is killed, and begins anew.
-    pub(super) fn restart(&mut self) {
-        self.net.silence(self.gateway, true);
-        self.run(Duration::from_secs(2));
-        self.net.silence(self.gateway, false);
-        self.begun += 1;
-        let (gateway, credentials) = host::gateway(5000 + self.begun);
-        self.net[self.gateway] = Witness::new(gateway);
-        *self.helpers.borrow_mut() = Helpers { credentials, holds: false, held: VecDeque::new() };
+    pub(super) fn restart_gateway(&mut self) {
+        self.net.set_silent(self.gateway, true);
+        self.run_for(Duration::from_secs(2));
+        self.net.set_silent(self.gateway, false);
+        self.start_count += 1;
+        let (gateway, credentials) = host::build_gateway(5000 + self.start_count);
+        self.net[self.gateway] = ObservedMachine::new(gateway);
+        *self.helpers.borrow_mut() =
+            JobWorker { credentials, is_paused: false, queued_jobs: VecDeque::new() };
         self.shared.clear();
         self.net.set_epoch(self.gateway, usher_core::bench::EPOCH);
-        self.run(Duration::ZERO);
+        self.run_for(Duration::ZERO);
     }
 
     /// The IKE_SAs of the gateway, as it says itself.
-    fn status(&mut self) -> Vec<SaStatus> {
-        self.run(Duration::ZERO);
-        let _ = self.net.command(self.gateway, Command::Status { token: STATUS });
+    fn gateway_sas(&mut self) -> Vec<SaStatus> {
+        self.run_for(Duration::ZERO);
+        let _ = self.net.send_command(self.gateway, GatewayCommand::Status { token: STATUS });
         let mut sas = Vec::new();
-        for (_, event) in self.net.take(self.gateway) {
+        for (_, event) in self.net.take_events(self.gateway) {
             match event {
-                Event::Status { token: STATUS, status } => {
+                GatewayEvent::Status { token: STATUS, status } => {
                     sas = status.sas;
-                    let whose = |sa: &SaStatus| Some((sa.session.clone(), person(&sa.user)?));
+                    let whose = |sa: &SaStatus| Some((sa.session.clone(), user_named(&sa.user)?));
                     self.aaa.accounts.extend(sas.iter().filter_map(whose));
                 }
-                Event::LoginFailed { .. } => self.outcome.refused += 1,
+                GatewayEvent::LoginFailed { .. } => self.outcome.refused += 1,
                 _ => {}
             }
         }
@@ -412,20 +429,20 @@ impl World {
     }
 
     /// What must hold after each operation.
-    pub(super) fn check(&mut self) -> Result<(), InvariantBreach> {
-        let sas = self.status();
-        self.net[self.gateway].verdict()?;
+    pub(super) fn check_invariants(&mut self) -> Result<(), InvariantBreach> {
+        let sas = self.gateway_sas();
+        self.net[self.gateway].take_breach()?;
         let mut holders: BTreeMap<IpAddr, &SaStatus> = BTreeMap::new();
         let mut shared = BTreeSet::new();
         for sa in &sas {
-            let who = person(&sa.user);
+            let who = user_named(&sa.user);
             let spi = sa.spis.0.0;
             let internet = self.internet.borrow();
             let proved = internet.spis.get(&spi).copied();
             ensure(who.is_some() && (proved.is_none() || proved == who), || {
                 format!("{} has the IKE_SA {spi:02x?}, which {proved:?} has proved", sa.user)
             })?;
-            ensure(identified(&sa.identity) == who, || {
+            ensure(user_identified(&sa.identity) == who, || {
                 format!("{} has an IKE_SA of {}", sa.user, sa.identity)
             })?;
             self.sessions.insert(sa.session.clone());
@@ -435,7 +452,7 @@ impl World {
                     continue;
                 };
                 // Who authenticates again has its address by both until the older has ended.
-                let same = (&before.connection, person(&before.user)) == (&sa.connection, who);
+                let same = (&before.connection, user_named(&before.user)) == (&sa.connection, who);
                 ensure(same, || format!("{address} is of {} and of {}", before.user, sa.user))?;
                 shared.insert((*address, before.session.clone(), sa.session.clone()));
             }
@@ -447,7 +464,7 @@ impl World {
             ensure(now <= since + HANDOVER, || format!("{} is of two sessions since {since:?}", pair.0))?;
         }
         self.check_work()?;
-        self.aaa.check(person)
+        self.aaa.check_sessions(user_named)
     }
 
     /// What somebody may cost who has proved nothing: a signature and a chain for each IKE_SA that was begun, and as many jobs that are
@@ -459,28 +476,28 @@ impl World {
             let done = gateway.work.get(label).copied().unwrap_or_default();
             ensure(done <= most, || format!("{done} units of {label}, and {most} may be"))?;
         }
-        let awaited = self.helpers.borrow().held.iter().filter(|job| job.origin.is_awaited()).count();
+        let awaited = self.helpers.borrow().queued_jobs.iter().filter(|job| job.origin.is_awaited()).count();
         let half_open = gateway.half_open();
         ensure(awaited <= half_open, || format!("{awaited} jobs wait, of {half_open} half-open IKE_SAs"))
     }
 
     /// All clients leave: nothing is left of them.
-    pub(super) fn finish(mut self) -> Result<RunOutcome, InvariantBreach> {
-        self.jobs([3, 0]);
+    pub(super) fn finish_run(mut self) -> Result<RunOutcome, InvariantBreach> {
+        self.control_jobs([3, 0]);
         for slot in 0..SLOTS {
-            self.down(slot);
+            self.disconnect_client(slot);
         }
-        self.run(Duration::from_secs(5));
-        self.close([0, 0]);
-        self.run(Duration::from_secs(600));
-        self.check()?;
-        let left = (self.status().len(), self.net[self.gateway].half_open());
+        self.run_for(Duration::from_secs(5));
+        self.close_sessions([0, 0]);
+        self.run_for(Duration::from_secs(600));
+        self.check_invariants()?;
+        let left = (self.gateway_sas().len(), self.net[self.gateway].half_open());
         ensure(left == (0, 0), || format!("{left:?} IKE_SAs are left"))?;
-        let used: u64 = self.net[self.gateway].pools().map(|(_, used, _)| used).sum();
+        let used: u64 = self.net[self.gateway].pool_usage().map(|(_, used, _)| used).sum();
         ensure(used == 0, || format!("{used} addresses are held, and nobody is there"))?;
-        let (accounted, open) = self.aaa.sessions();
+        let (accounted, open) = self.aaa.session_counts();
         ensure(open == 0, || {
-            format!("clients have gone, and sessions are open in the ledger: {}", self.aaa.open())
+            format!("clients have gone, and sessions are open in the ledger: {}", self.aaa.describe_open())
         })?;
         (self.outcome.accounted, self.outcome.sessions) = (accounted, self.sessions.len());
         Ok(self.outcome)

@@ -1,11 +1,11 @@
 //! What a frame may cost a concentrator, and that none is dropped without a counter.
 
 use super::world::{MOST_OUTSIDE, MOST_SESSIONS};
-use crate::witness::{Budgeted, InputEffect};
+use crate::witness::{BudgetedMachine, InputEffect};
 use crate::{InvariantBreach, ensure};
 use usher_concentrator::AccessConcentrator;
-use usher_core::Input;
-use usher_ppp::pppoe::{Frame, Stage};
+use usher_core::MachineInput;
+use usher_ppp::pppoe::{PppoeFrame, PppoeStage};
 
 /// Protocols of whose control packets some answer, and want no answer: LCP, IPCP and IPV6CP.
 const NEGOTIATED: [[u8; 2]; 3] = [[0xc0, 0x21], [0x80, 0x21], [0x80, 0x57]];
@@ -15,31 +15,37 @@ const ANSWERS: [u8; 8] = [2, 3, 4, 6, 7, 8, 10, 11];
 const IPV6: [u8; 2] = [0, 0x57];
 
 /// Whether whoever sent a frame waits for what the concentrator says to it.
-fn wants_answer(frame: &Frame<'_>) -> bool {
+fn wants_answer(frame: &PppoeFrame<'_>) -> bool {
     match *frame.payload {
-        [a, b, code, ..] if frame.stage == Stage::Session => {
+        [a, b, code, ..] if frame.stage == PppoeStage::Session => {
             [a, b] != IPV6 && !(NEGOTIATED.contains(&[a, b]) && ANSWERS.contains(&code))
         }
         _ => true,
     }
 }
 
-impl Budgeted for AccessConcentrator {
-    type Before = ();
+impl BudgetedMachine for AccessConcentrator {
+    type PriorState = ();
 
-    fn counted(&self) -> u64 {
+    fn counter_sum(&self) -> u64 {
         let (own, ppp) = self.counters();
         own.total() + ppp.total()
     }
-    fn before(&self, _: &Input<'_>) {}
-    fn check(&self, input: &Input<'_>, (): (), effect: &InputEffect) -> Result<(), InvariantBreach> {
-        let (sessions, outside, logins) = (self.sessions(), self.outside(), self.logins());
+    fn state_before(&self, _: &MachineInput<'_>) {}
+    fn check_budget(
+        &self,
+        input: &MachineInput<'_>,
+        (): (),
+        effect: &InputEffect,
+    ) -> Result<(), InvariantBreach> {
+        let (sessions, outside, logins) =
+            (self.session_count(), self.unauthenticated_count(), self.login_count());
         ensure(sessions <= MOST_SESSIONS, || format!("{sessions} sessions, and {MOST_SESSIONS} may be"))?;
         ensure(outside <= MOST_OUTSIDE, || format!("{outside} hosts are not let in yet"))?;
         // One that has been let in may negotiate anew, and show again who it is: it is not outside.
         ensure(logins <= MOST_SESSIONS, || format!("{logins} hosts show who they are"))?;
-        let Input::Frame { data, .. } = input else { return Ok(()) };
-        let wants = Frame::parse(data).map_or(true, |frame| wants_answer(&frame));
+        let MachineInput::Frame { data, .. } = input else { return Ok(()) };
+        let wants = PppoeFrame::parse(data).map_or(true, |frame| wants_answer(&frame));
         ensure(!wants || effect.is_noticed(), || format!("a frame is lost without a counter: {data:02x?}"))?;
         // A request is answered. It may replace its station's oldest session and crowd another host out: the ends of both are sent, too.
         effect.ensure_within(&[("ppp.discovery", 4), ("ppp.digest", 2), ("ppp.control", 6)])

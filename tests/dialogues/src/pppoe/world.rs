@@ -1,33 +1,35 @@
 //! A run: the concentrator, its hosts, its AAA server, and time.
 
 use super::RunOutcome;
-use super::ethernet::{Ethernet, FrameFate, rewrite};
+use super::ethernet::{EthernetWire, FrameFate, rewrite_frame};
 use crate::site::{self, AaaSite};
-use crate::witness::{Budgeted, Witness};
-use crate::{InvariantBreach, Operation, OracleBelief, Person, ensure, person_within, respell, tunnels};
+use crate::witness::{BudgetedMachine, ObservedMachine};
+use crate::{
+    DialogueOperation, InvariantBreach, OracleBelief, TestUser, ensure, respell_text, tunnels, user_from_name,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_concentrator::config::parse;
-use usher_concentrator::track::Index;
+use usher_concentrator::track::LogIndex;
 use usher_concentrator::{
-    AccessConcentrator, Command, Config, DYNAMIC_SOCKET, Event, ServiceJob, SessionEntry, SessionStatus,
-    Which,
+    AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig, AccessConcentratorEvent,
+    DYNAMIC_SOCKET, ServiceJob, SessionEntry, SessionSelector, SessionStatus,
 };
-use usher_config::Alone;
-use usher_core::bench::{At, EPOCH, Network as Ethernets};
+use usher_config::NoEnvironment;
+use usher_core::bench::{EPOCH, HostHandle, MachineNetwork};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Input, Job, PortId, SecureRng, Seed, WallTime};
+use usher_core::{Duration, JobRequest, MachineInput, PortId, SecureRng, Seed, WallTime};
 use usher_crypto::tls::WallClock;
-use usher_eap::method::md5::Password;
-use usher_eap::method::mschapv2::Account;
-use usher_eap::method::ttls::Proof;
-use usher_ppp::auth::{AuthenticationProtocol, Credentials};
-use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientEvent};
-use usher_ppp::pppoe::{Frame, MacAddress, Stage};
-use usher_ppp::{Family, Network};
+use usher_eap::method::md5::Md5Password;
+use usher_eap::method::mschapv2::MsChapV2Account;
+use usher_eap::method::ttls::TtlsProof;
+use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
+use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
+use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
+use usher_ppp::{AddressFamily, LinkNetwork};
 
 /// How many hosts there are.
 pub(super) const SLOTS: usize = 4;
@@ -68,47 +70,47 @@ secret = "the secret of RADIUS"
 
 thread_local! {
     /// What the file says: reading it anew costs more than a login.
-    static CONFIG: Config = {
-        let clock = WallClock::at(WallTime::UNIX_EPOCH);
-        let mut config = parse("pppoe.toml", FILE, &Alone, &clock).expect("the file is right").config;
+    static CONFIG: AccessConcentratorConfig = {
+        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+        let mut config = parse("pppoe.toml", FILE, &NoEnvironment, &clock).expect("the file is right").config;
         config.ppp.ports[0].address = AC;
         config
     };
 }
 
-fn address(text: &str, port: u16) -> SocketAddr {
+fn socket_address(text: &str, port: u16) -> SocketAddr {
     SocketAddr::new(text.parse().expect("an address"), port)
 }
 
 /// Hosts of the Ethernet by number.
-const fn station(n: u8) -> MacAddress {
+const fn station_address(n: u8) -> MacAddress {
     MacAddress([2, 0, 0, 1, 0, n & 3])
 }
 
-fn seed(n: u64) -> SecureRng {
-    Seed::new(n).secure("dialogues", 0)
+fn seeded_rng(n: u64) -> SecureRng {
+    Seed::new(n).derive_secure_rng("dialogues", 0)
 }
 
 /// A host at a place.
 struct EthernetHost {
-    at: At<Client>,
+    handle: HostHandle<PppoeClient>,
     config: ClientConfig,
     /// The session in which IPCP gave it an address, and the address.
     configured: Option<(u16, Ipv4Addr)>,
 }
 
 /// A concentrator, its hosts and its AAA server.
-pub(super) struct World {
-    net: Ethernets,
-    concentrator: At<Witness<AccessConcentrator>>,
-    config: Config,
+pub(super) struct PppoeTestNetwork {
+    net: MachineNetwork,
+    concentrator: HostHandle<ObservedMachine<AccessConcentrator>>,
+    config: AccessConcentratorConfig,
     aaa: AaaSite,
     hosts: Vec<EthernetHost>,
-    ethernet: Rc<RefCell<Ethernet>>,
+    ethernet: Rc<RefCell<EthernetWire>>,
     log: Rc<RefCell<Vec<String>>>,
-    begun: u64,
+    start_count: u64,
     /// By the number of the session at the concentrator.
-    sessions: BTreeMap<u64, Person>,
+    sessions: BTreeMap<u64, TestUser>,
     /// What the data plane lets through, by the same number.
     installed: BTreeMap<u64, SessionEntry>,
     breach: Option<InvariantBreach>,
@@ -116,75 +118,76 @@ pub(super) struct World {
     outcome: RunOutcome,
 }
 
-fn host_config(operation: Operation) -> (Person, ClientConfig) {
+fn host_config(operation: DialogueOperation) -> (TestUser, ClientConfig) {
     let [who, how] = operation.how;
-    let owner = match Person::numbered(who) {
-        Person::Printer => Person::Eve,
+    let owner = match TestUser::from_number(who) {
+        TestUser::Printer => TestUser::Eve,
         person => person,
     };
-    let claimed = Person::numbered(who.wrapping_add(who >> 2));
-    let name = respell(claimed.name(), how & 1);
+    let claimed = TestUser::from_number(who.wrapping_add(who >> 2));
+    let name = respell_text(claimed.name(), how & 1);
     let protocol = AuthenticationProtocol::ALL[usize::from(who >> 4) % AuthenticationProtocol::ALL.len()];
     let password = owner.password().as_bytes();
     // A tunnel may hide who it is.
     let is_tunnel = protocol == AuthenticationProtocol::Eap && who >> 7 != 0;
     let name = if is_tunnel && how & 16 != 0 { "anonymous".into() } else { name };
     let inner = claimed.name().as_bytes();
-    let credentials = Credentials {
+    let credentials = PppCredentials {
         name: name.into_bytes(),
         password: password.into(),
         protocols: vec![protocol],
         eap_methods: Arc::new([match operation.how[0] >> 6 {
-            0 => Box::new(Password::new(password)),
-            1 => Box::new(Account::new(claimed.name().as_bytes(), password)),
-            2 => tunnels::peap(inner, Box::new(Account::new(inner, password))),
-            _ => tunnels::ttls(inner, Proof::MsChapV2(password.into())),
+            0 => Box::new(Md5Password::new(password)),
+            1 => Box::new(MsChapV2Account::new(claimed.name().as_bytes(), password)),
+            2 => tunnels::peap_offer(inner, Box::new(MsChapV2Account::new(inner, password))),
+            _ => tunnels::ttls_offer(inner, TtlsProof::MsChapV2(password.into())),
         }]),
     };
     // Its own address, or one that it says is its own.
-    let address = station(operation.slot.wrapping_add((how >> 1) & 3));
+    let address = station_address(operation.slot.wrapping_add((how >> 1) & 3));
     (owner, ClientConfig { persist: how & 8 != 0, ..ClientConfig::new(PORT, address, credentials) })
 }
 
-impl World {
+impl PppoeTestNetwork {
     pub(super) fn new(belief: OracleBelief) -> Self {
-        let config = CONFIG.with(Config::clone);
+        let config = CONFIG.with(AccessConcentratorConfig::clone);
         let channel = ChannelConfig { delay: Duration::from_millis(2), ..ChannelConfig::default() };
-        let mut net = Ethernets::new(channel);
-        let concentrator = AccessConcentrator::new(config.clone(), seed(0)).expect("it holds together");
-        let concentrator = net.add(Witness::new(concentrator), &[address(CONCENTRATOR, 0).ip()]);
-        net.bind(concentrator, DYNAMIC_SOCKET, address(CONCENTRATOR, site::DYNAMIC_PORT));
+        let mut net = MachineNetwork::new(channel);
+        let concentrator = AccessConcentrator::new(config.clone(), seeded_rng(0)).expect("it holds together");
+        let concentrator =
+            net.add_host(ObservedMachine::new(concentrator), &[socket_address(CONCENTRATOR, 0).ip()]);
+        net.bind_socket(concentrator, DYNAMIC_SOCKET, socket_address(CONCENTRATOR, site::DYNAMIC_PORT));
         let log = Rc::new(RefCell::new(Vec::new()));
         let keeps = log.clone();
-        net.on_job(concentrator, move |Job { token, what, .. }| match what {
+        net.on_job(concentrator, move |JobRequest { token, job: what, .. }| match what {
             ServiceJob::Log(record) => {
                 keeps.borrow_mut().push(record.to_line());
-                Some((Duration::from_millis(4), Command::Logged { token, kept: true }))
+                Some((Duration::from_millis(4), AccessConcentratorCommand::Logged { token, is_stored: true }))
             }
             ServiceJob::Translation(_) => None,
         });
         let keeps = log.clone();
         net.on_event(concentrator, move |event| {
-            if let Event::Log(record) = event {
+            if let AccessConcentratorEvent::Log(record) = event {
                 keeps.borrow_mut().push(record.to_line());
             }
             None
         });
-        let aaa = AaaSite::new(&mut net, address(CONCENTRATOR, 0).ip());
-        let ethernet = Ethernet { belief, concentrator: concentrator.number, ..Ethernet::default() };
+        let aaa = AaaSite::new(&mut net, socket_address(CONCENTRATOR, 0).ip());
+        let ethernet = EthernetWire { belief, concentrator: concentrator.number, ..EthernetWire::default() };
         let ethernet = Rc::new(RefCell::new(ethernet));
         let carries = ethernet.clone();
-        net.meddle(move |_, sent| carries.borrow_mut().carry(sent));
+        net.intercept_transmits(move |_, sent| carries.borrow_mut().carry_frame(sent));
         let mut hosts = Vec::new();
         for n in 0..SLOTS as u8 {
-            let operation = Operation { code: 0, slot: n, how: [0, 0] };
+            let operation = DialogueOperation { code: 0, slot: n, how: [0, 0] };
             let (owner, config) = host_config(operation);
-            let at = net.add(Client::new(config.clone(), seed(100 + u64::from(n))), &[]);
+            let at = net.add_host(PppoeClient::new(config.clone(), seeded_rng(100 + u64::from(n))), &[]);
             ethernet.borrow_mut().owners.insert(at.number, owner);
-            hosts.push(EthernetHost { at, config, configured: None });
+            hosts.push(EthernetHost { handle: at, config, configured: None });
         }
-        let ends = hosts.iter().map(|host| host.at.number).chain([concentrator.number]);
-        net.join(&ends.map(|number| (number, PORT)).collect::<Vec<_>>());
+        let ends = hosts.iter().map(|host| host.handle.number).chain([concentrator.number]);
+        net.join_ports(&ends.map(|number| (number, PORT)).collect::<Vec<_>>());
         Self {
             net,
             concentrator,
@@ -193,7 +196,7 @@ impl World {
             hosts,
             ethernet,
             log,
-            begun: 0,
+            start_count: 0,
             sessions: BTreeMap::new(),
             installed: BTreeMap::new(),
             breach: None,
@@ -203,33 +206,33 @@ impl World {
     }
 
     /// Time passes; what the server asks of its host is answered at once.
-    fn run(&mut self, span: Duration) {
+    fn run_for(&mut self, span: Duration) {
         let Self { net, aaa, concentrator, .. } = self;
         let mut heard = Vec::new();
-        site::run(net, span, |net| {
-            aaa.serve(net);
-            heard.extend(net.take(*concentrator));
+        site::run_network(net, span, |net| {
+            aaa.answer_jobs(net);
+            heard.extend(net.take_events(*concentrator));
         });
-        self.take(heard);
+        self.apply_events(heard);
     }
-    fn serve(&mut self) {
-        self.run(Duration::ZERO);
+    fn answer_jobs(&mut self) {
+        self.run_for(Duration::ZERO);
     }
-    fn take(&mut self, events: Vec<(usher_core::Instant, Event)>) {
+    fn apply_events(&mut self, events: Vec<(usher_core::Instant, AccessConcentratorEvent)>) {
         for (_, event) in events {
-            if let Err(breach) = self.hear(event) {
+            if let Err(breach) = self.handle_event(event) {
                 self.breach.get_or_insert(breach);
             }
         }
     }
 
     /// What the concentrator says.
-    fn hear(&mut self, event: Event) -> Result<(), InvariantBreach> {
+    fn handle_event(&mut self, event: AccessConcentratorEvent) -> Result<(), InvariantBreach> {
         match event {
-            Event::LetIn(status) => self.let_in(&status)?,
-            Event::Install(entry) => drop(self.installed.insert(entry.id, *entry)),
-            Event::Remove { id, .. } => drop(self.installed.remove(&id)),
-            Event::LoginFailed { .. } => self.outcome.refused += 1,
+            AccessConcentratorEvent::LoginAccepted(status) => self.let_in(&status)?,
+            AccessConcentratorEvent::Install(entry) => drop(self.installed.insert(entry.id, *entry)),
+            AccessConcentratorEvent::Remove { id, .. } => drop(self.installed.remove(&id)),
+            AccessConcentratorEvent::LoginFailed { .. } => self.outcome.refused += 1,
             _ => {}
         }
         Ok(())
@@ -237,7 +240,7 @@ impl World {
     fn let_in(&mut self, status: &SessionStatus) -> Result<(), InvariantBreach> {
         let SessionStatus { id, user, session, station, number, .. } = status;
         let person =
-            person_within(user).ok_or_else(|| InvariantBreach(format!("{user} is nobody, and let in")))?;
+            user_from_name(user).ok_or_else(|| InvariantBreach(format!("{user} is nobody, and let in")))?;
         let ethernet = self.ethernet.borrow();
         let here = |named: &(MacAddress, u16)| named.1 == *number && named.0.to_string() == *station;
         let shown = ethernet.proofs.iter().find(|(named, _)| here(named)).map(|(_, proofs)| proofs);
@@ -250,96 +253,100 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn begin(&mut self, slot: usize, operation: Operation) {
+    pub(super) fn start_host(&mut self, slot: usize, operation: DialogueOperation) {
         let (owner, config) = host_config(operation);
-        self.ethernet.borrow_mut().owners.insert(self.hosts[slot].at.number, owner);
+        self.ethernet.borrow_mut().owners.insert(self.hosts[slot].handle.number, owner);
         self.hosts[slot].config = config;
         self.switch_off(slot);
-        self.connect(slot);
+        self.connect_host(slot);
     }
-    pub(super) fn pass(&mut self, [how, _]: [u8; 2]) {
+    pub(super) fn pass_time(&mut self, [how, _]: [u8; 2]) {
         const SPANS: [u64; 8] = [1, 2, 5, 20, 100, 1_000, 15_000, 61_000];
-        self.run(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]));
+        self.run_for(Duration::from_millis(SPANS[usize::from(how) % SPANS.len()]));
     }
-    pub(super) fn play(&mut self) {
-        self.run(Duration::from_secs(2));
+    pub(super) fn play_dialogue(&mut self) {
+        self.run_for(Duration::from_secs(2));
     }
-    pub(super) fn fate(&mut self, slot: usize, [how, what]: [u8; 2]) {
+    pub(super) fn set_fate(&mut self, slot: usize, [how, what]: [u8; 2]) {
         let mut ethernet = self.ethernet.borrow_mut();
-        let other = station(what);
+        let other = station_address(what);
         let fate = match how % 5 {
             0 => FrameFate::Lost,
             1 => FrameFate::Twice,
-            2 => FrameFate::Late(Duration::from_millis(u64::from(what) * 10)),
+            2 => FrameFate::Delayed(Duration::from_millis(u64::from(what) * 10)),
             3 => FrameFate::From(other),
-            _ => FrameFate::Of(ethernet.last.get(&other).copied().unwrap_or(u16::from(what))),
+            _ => FrameFate::OtherSession(ethernet.last.get(&other).copied().unwrap_or(u16::from(what))),
         };
-        ethernet.fates.insert(self.hosts[slot].at.number, fate);
+        ethernet.fates.insert(self.hosts[slot].handle.number, fate);
     }
     /// An earlier frame reaches the concentrator again. Discovery is answered, or moves a counter (RFC 2516 §5).
-    pub(super) fn replay(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
+    pub(super) fn replay_frame(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let (frame, discovery) = {
             let mut ethernet = self.ethernet.borrow_mut();
-            let Some(last) = ethernet.seen.len().checked_sub(1) else { return Ok(()) };
+            let Some(last) = ethernet.recorded_frames.len().checked_sub(1) else { return Ok(()) };
             // The newest are nearest.
-            let (owner, mut frame) = ethernet.seen[last.saturating_sub(usize::from(which))].clone();
-            let other = station(how >> 2);
+            let (owner, mut frame) =
+                ethernet.recorded_frames[last.saturating_sub(usize::from(which))].clone();
+            let other = station_address(how >> 2);
             let number = ethernet.last.get(&other).copied();
-            rewrite(&mut frame, (how & 1 != 0).then_some(other), number.filter(|_| how & 2 != 0));
-            ethernet.show(owner, &frame);
-            let discovery = Frame::parse(&frame).is_ok_and(|frame| frame.stage == Stage::Discovery);
+            rewrite_frame(&mut frame, (how & 1 != 0).then_some(other), number.filter(|_| how & 2 != 0));
+            ethernet.record_proof(owner, &frame);
+            let discovery = PppoeFrame::parse(&frame).is_ok_and(|frame| frame.stage == PppoeStage::Discovery);
             (frame, discovery)
         };
-        let before = (self.counted(), self.net.sent().len());
-        self.net.give(self.concentrator, Input::Frame { port: PORT, data: &frame });
-        let after = (self.counted(), self.net.sent().len());
-        self.serve();
+        let before = (self.counter_sum(), self.net.sent_transmits().len());
+        self.net.inject_input(self.concentrator, MachineInput::Frame { port: PORT, data: &frame });
+        let after = (self.counter_sum(), self.net.sent_transmits().len());
+        self.answer_jobs();
         ensure(!discovery || before != after, || {
             format!("a frame of discovery is lost without a counter: {frame:02x?}")
         })
     }
     /// All that the concentrator has counted.
-    fn counted(&self) -> u64 {
-        Budgeted::counted(&*self.net[self.concentrator])
+    fn counter_sum(&self) -> u64 {
+        BudgetedMachine::counter_sum(&*self.net[self.concentrator])
     }
-    pub(super) fn disconnect(&mut self, slot: usize) {
+    pub(super) fn disconnect_host(&mut self, slot: usize) {
         // One without a session has nothing to end.
-        let _ = self.net.command(self.hosts[slot].at, ClientCommand::Disconnect);
+        let _ = self.net.send_command(self.hosts[slot].handle, ClientCommand::Disconnect);
     }
-    pub(super) fn connect(&mut self, slot: usize) {
+    pub(super) fn connect_host(&mut self, slot: usize) {
         // One that is there already goes on.
-        let _ = self.net.command(self.hosts[slot].at, ClientCommand::Connect);
+        let _ = self.net.send_command(self.hosts[slot].handle, ClientCommand::Connect);
     }
     pub(super) fn switch_off(&mut self, slot: usize) {
-        self.begun += 1;
+        self.start_count += 1;
         let host = &mut self.hosts[slot];
-        self.net[host.at] = Client::new(host.config.clone(), seed(1000 + self.begun));
-        self.net.take(host.at);
+        self.net[host.handle] = PppoeClient::new(host.config.clone(), seeded_rng(1000 + self.start_count));
+        self.net.take_events(host.handle);
         host.configured = None;
     }
-    pub(super) fn close(&mut self, [who, how]: [u8; 2]) {
+    pub(super) fn close_sessions(&mut self, [who, how]: [u8; 2]) {
         let which = match how & 3 {
-            0 => Which::All,
-            _ => Which::Named(Person::numbered(who).name().into()),
+            0 => SessionSelector::All,
+            _ => SessionSelector::Named(TestUser::from_number(who).name().into()),
         };
-        let done = self.net.command(self.concentrator, Command::Close { token: 1, which });
+        let done = self
+            .net
+            .send_command(self.concentrator, AccessConcentratorCommand::Close { token: 1, selection: which });
         debug_assert!(done.is_ok(), "a command that is always taken");
     }
-    pub(super) fn dynamic(&mut self, [who, _]: [u8; 2]) {
-        self.aaa.disconnect(&mut self.net, Person::numbered(who));
+    pub(super) fn disconnect_user(&mut self, [who, _]: [u8; 2]) {
+        self.aaa.disconnect_user(&mut self.net, TestUser::from_number(who));
     }
     /// The concentrator is killed, and begins with what its log has.
-    pub(super) fn restart(&mut self) {
-        self.net.silence(self.concentrator, true);
-        self.run(Duration::from_secs(2));
-        self.net.silence(self.concentrator, false);
-        let mut index = Index::default();
-        self.log.borrow().iter().for_each(|line| index.read(line));
+    pub(super) fn restart_concentrator(&mut self) {
+        self.net.set_silent(self.concentrator, true);
+        self.run_for(Duration::from_secs(2));
+        self.net.set_silent(self.concentrator, false);
+        let mut index = LogIndex::default();
+        self.log.borrow().iter().for_each(|line| index.read_lines(line));
         let mut config = self.config.clone();
-        (config.lost, config.owed) = (index.open().collect(), index.owed().collect());
-        self.begun += 1;
-        let fresh = AccessConcentrator::new(config, seed(self.begun)).expect("it holds together");
-        self.net[self.concentrator] = Witness::new(fresh);
+        (config.lost, config.unacknowledged_stops) =
+            (index.open_sessions().collect(), index.unacknowledged_stops().collect());
+        self.start_count += 1;
+        let fresh = AccessConcentrator::new(config, seeded_rng(self.start_count)).expect("it holds together");
+        self.net[self.concentrator] = ObservedMachine::new(fresh);
         self.net.set_epoch(self.concentrator, EPOCH);
         self.sessions.clear();
         self.installed.clear();
@@ -347,17 +354,17 @@ impl World {
         ethernet.proofs.clear();
         ethernet.last.clear();
         drop(ethernet);
-        self.serve();
+        self.answer_jobs();
     }
 
     /// What must hold after each operation.
-    pub(super) fn check(&mut self) -> Result<(), InvariantBreach> {
-        self.net.settle();
-        self.serve();
+    pub(super) fn check_invariants(&mut self) -> Result<(), InvariantBreach> {
+        self.net.drain_hosts();
+        self.answer_jobs();
         if let Some(breach) = self.breach.take() {
             return Err(breach);
         }
-        self.net[self.concentrator].verdict()?;
+        self.net[self.concentrator].take_breach()?;
         let (mut addresses, mut prefixes) = (BTreeMap::new(), BTreeMap::new());
         for (id, entry) in &self.installed {
             ensure(self.sessions.contains_key(id), || {
@@ -371,8 +378,8 @@ impl World {
             }
         }
         self.check_hosts()?;
-        self.aaa.check(|name| Person::named(name.as_bytes()))?;
-        let given = self.ethernet.borrow().given;
+        self.aaa.check_sessions(|name| TestUser::from_name(name.as_bytes()))?;
+        let given = self.ethernet.borrow().delivered_frames;
         for (label, units) in self.net.take_work() {
             *self.work.entry(label).or_default() += u64::from(units);
         }
@@ -386,12 +393,12 @@ impl World {
     /// A host has the address by IPCP (RFC 1332 §3.3) of which the data plane takes its packets.
     fn check_hosts(&mut self) -> Result<(), InvariantBreach> {
         for host in &mut self.hosts {
-            for (_, event) in self.net.take(host.at) {
+            for (_, event) in self.net.take_events(host.handle) {
                 match event {
-                    ClientEvent::Install { number, network: Network::Ipv4 { local, .. }, .. } => {
+                    ClientEvent::Install { number, network: LinkNetwork::Ipv4 { local, .. }, .. } => {
                         host.configured = Some((number, local));
                     }
-                    ClientEvent::Remove { family: Family::Ipv4 } | ClientEvent::Ended { .. } => {
+                    ClientEvent::Remove { family: AddressFamily::Ipv4 } | ClientEvent::Ended { .. } => {
                         host.configured = None;
                     }
                     _ => {}
@@ -408,19 +415,19 @@ impl World {
     }
 
     /// All hosts leave: nothing is left of them.
-    pub(super) fn finish(mut self) -> Result<RunOutcome, InvariantBreach> {
+    pub(super) fn finish_run(mut self) -> Result<RunOutcome, InvariantBreach> {
         for slot in 0..SLOTS {
-            self.disconnect(slot);
+            self.disconnect_host(slot);
         }
-        self.run(Duration::from_secs(300));
-        self.close([0, 0]);
-        self.run(Duration::from_secs(60));
-        self.check()?;
-        let left = (self.net[self.concentrator].sessions(), self.installed.len());
+        self.run_for(Duration::from_secs(300));
+        self.close_sessions([0, 0]);
+        self.run_for(Duration::from_secs(60));
+        self.check_invariants()?;
+        let left = (self.net[self.concentrator].session_count(), self.installed.len());
         ensure(left == (0, 0), || format!("{left:?} sessions are left"))?;
-        let (accounted, open) = self.aaa.sessions();
+        let (accounted, open) = self.aaa.session_counts();
         ensure(open == 0, || {
-            format!("hosts have gone, and sessions are open in the ledger: {}", self.aaa.open())
+            format!("hosts have gone, and sessions are open in the ledger: {}", self.aaa.describe_open())
         })?;
         self.outcome.accounted = accounted;
         Ok(self.outcome)

@@ -1,10 +1,10 @@
 //! Our server asked by our load generator, over links of 50 ms each way.
 
 use serde_json::Value;
-use usher_guest_tests::{Host, Impairment, Running, World, usher};
+use usher_guest_tests::{GuestHost, GuestTestNetwork, LinkImpairment, RunningProgram, usher_program};
 
 /// Links without loss.
-pub(crate) const SLOW: Impairment = Impairment { delay_ms: 50, loss: 0.0 };
+pub(crate) const SLOW: LinkImpairment = LinkImpairment { delay_ms: 50, loss: 0.0 };
 /// Who the server is.
 pub(crate) const SERVER: &str = "aaa.example.org";
 /// Its port.
@@ -12,8 +12,8 @@ pub(crate) const PORT: u16 = 3868;
 
 /// Starts our server, which listens by SCTP at both addresses of its host.
 #[track_caller]
-pub(crate) fn serve(world: &World, sctp: &str, more: &str) -> Running {
-    let (first, second) = (Host::Aaa.address(1), Host::Aaa.address(2));
+pub(crate) fn start_server(world: &GuestTestNetwork, sctp: &str, more: &str) -> RunningProgram {
+    let (first, second) = (GuestHost::Aaa.address(1), GuestHost::Aaa.address(2));
     let text = format!(
         r#"shards = 2
 reject_delay = "0 s"
@@ -43,28 +43,39 @@ level = "debug"
 name = "user"
 password = "password"
 "#,
-        state = world.folder().join("state").display(),
+        state = world.directory().join("state").display(),
     );
-    world.write("aaa.toml", &text);
-    world.start(Host::Aaa, "usher", &[usher().as_str(), "aaa", "serve", "--config", "aaa.toml"], "started")
+    world.write_file("aaa.toml", &text);
+    world.start_on(
+        GuestHost::Aaa,
+        "usher",
+        &[usher_program().as_str(), "aaa", "serve", "--config", "aaa.toml"],
+        "started",
+    )
 }
 
 /// Loads who calls himself `peer` at the server's first address, and gives the result.
 #[track_caller]
-pub(crate) fn load(world: &World, from: Host, to: Host, peer: &str, more: &[&str]) -> Value {
-    let (program, at) = (usher(), format!("{}:{PORT}", to.address(1)));
+pub(crate) fn run_load(
+    world: &GuestTestNetwork,
+    from: GuestHost,
+    to: GuestHost,
+    peer: &str,
+    more: &[&str],
+) -> Value {
+    let (program, at) = (usher_program(), format!("{}:{PORT}", to.address(1)));
     let asked = [program.as_str(), "load", "diameter", &at, "--transport", "sctp", "--peer", peer];
     let login =
         ["--yes", "--json", "--identity", "load.example.org", "--user", "user", "--password", "password"];
-    let said = world.run(from, &[&asked[..], &login, more].concat());
+    let said = world.run_on(from, &[&asked[..], &login, more].concat());
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
 /// Loads our server, and holds that all ended as they had to.
 #[track_caller]
-fn ask(world: &World, count: u32, more: &[&str]) -> Value {
+fn load_own_server(world: &GuestTestNetwork, count: u32, more: &[&str]) -> Value {
     let counted = ["--count", &count.to_string()];
-    let value = load(world, Host::Nas, Host::Aaa, SERVER, &[&counted[..], more].concat());
+    let value = run_load(world, GuestHost::Nas, GuestHost::Aaa, SERVER, &[&counted[..], more].concat());
     assert_eq!((&value["succeeded"], &value["failed"]), (&count.into(), &0.into()), "{value:#}");
     value
 }
@@ -72,13 +83,21 @@ fn ask(world: &World, count: u32, more: &[&str]) -> Value {
 /// RFC 6733 §2.1: over SCTP, with its methods, rejects and accounting.
 #[test]
 fn logins_and_accounting_go_over_associations() {
-    let world = World::new(SLOW);
-    let mut server = serve(&world, "streams = 16", "");
+    let world = GuestTestNetwork::new(SLOW);
+    let mut server = start_server(&world, "streams = 16", "");
     let concurrent = ["--concurrency", "20"];
-    let value = ask(&world, 100, &[&["--method", "pap", "--wrong-share", "20%"], &concurrent[..]].concat());
+    let value = load_own_server(
+        &world,
+        100,
+        &[&["--method", "pap", "--wrong-share", "20%"], &concurrent[..]].concat(),
+    );
     assert!(value["expected_rejects"].as_u64() > Some(5), "{value:#}");
-    ask(&world, 100, &[&["--method", "eap-md5"], &concurrent[..]].concat());
-    let value = ask(&world, 40, &[&["--method", "accounting", "--interims", "1"], &concurrent[..]].concat());
+    load_own_server(&world, 100, &[&["--method", "eap-md5"], &concurrent[..]].concat());
+    let value = load_own_server(
+        &world,
+        40,
+        &[&["--method", "accounting", "--interims", "1"], &concurrent[..]].concat(),
+    );
     assert_eq!(value["accounting_records"], 120, "{value:#}");
     assert_eq!(server.terminate(), Some(0));
 }
@@ -86,14 +105,14 @@ fn logins_and_accounting_go_over_associations() {
 /// One login, told step by step.
 #[test]
 fn a_test_login_goes_over_an_association() {
-    let world = World::new(SLOW);
-    let mut server = serve(&world, "streams = 16", "");
-    world.write("right", "password\n");
-    world.write("wrong", "another\n");
-    let (program, at) = (usher(), format!("{}:{PORT}", Host::Aaa.address(1)));
+    let world = GuestTestNetwork::new(SLOW);
+    let mut server = start_server(&world, "streams = 16", "");
+    world.write_file("right", "password\n");
+    world.write_file("wrong", "another\n");
+    let (program, at) = (usher_program(), format!("{}:{PORT}", GuestHost::Aaa.address(1)));
     let asked = [program.as_str(), "aaa", "test", "user", "--server", &at, "--peer", SERVER, "--sctp"];
     let who = ["--identity", "load.example.org", "--method", "eap-md5", "--json", "--password-file"];
-    let said = world.run(Host::Nas, &[&asked[..], &who, &["right"]].concat());
+    let said = world.run_on(GuestHost::Nas, &[&asked[..], &who, &["right"]].concat());
     assert!(said.contains("\"outcome\": \"accepted\"") && said.contains("Diameter-EAP-Answer"), "{said}");
     let log = server.log();
     assert!(log.contains("accept user=\"user\""), "{log}");
@@ -103,16 +122,16 @@ fn a_test_login_goes_over_an_association() {
 /// RFC 6733 §5.3.1: all addresses by which SCTP is spoken are told. RFC 9260 §5.1.1: as many streams as both sides allow.
 #[test]
 fn an_association_has_both_sides_streams_and_all_addresses() {
-    let world = World::new(SLOW);
-    let _server = serve(&world, "streams = 4", "");
-    let (program, at) = (usher(), format!("{}:{PORT}", Host::Aaa.address(1)));
+    let world = GuestTestNetwork::new(SLOW);
+    let _server = start_server(&world, "streams = 4", "");
+    let (program, at) = (usher_program(), format!("{}:{PORT}", GuestHost::Aaa.address(1)));
     let asked = [program.as_str(), "load", "diameter", &at, "--transport", "sctp", "--peer", SERVER];
     let login = ["--yes", "--no-check", "--user", "user", "--password", "password", "--duration", "60s"];
     let mut load =
-        world.start(Host::Nas, "load", &[&asked[..], &login, &["--concurrency", "1"]].concat(), "");
+        world.start_on(GuestHost::Nas, "load", &[&asked[..], &login, &["--concurrency", "1"]].concat(), "");
     let begun = std::time::Instant::now();
     let line = loop {
-        let said = world.run(Host::Aaa, &["cat", "/proc/net/sctp/assocs"]);
+        let said = world.run_on(GuestHost::Aaa, &["cat", "/proc/net/sctp/assocs"]);
         if let Some(line) = said.lines().find(|line| line.contains("<->") && line.contains("10.99")) {
             break line.to_owned();
         }
@@ -123,7 +142,7 @@ fn an_association_has_both_sides_streams_and_all_addresses() {
     let (own, theirs) = line.split_once("<->").unwrap();
     for link in [1, 2] {
         assert!(
-            own.contains(&Host::Aaa.address(link)) && theirs.contains(&Host::Nas.address(link)),
+            own.contains(&GuestHost::Aaa.address(link)) && theirs.contains(&GuestHost::Nas.address(link)),
             "{line}"
         );
     }
@@ -136,14 +155,14 @@ fn an_association_has_both_sides_streams_and_all_addresses() {
 /// What is lost holds up those behind it on its stream alone, and small messages that wait for acknowledgements wait.
 #[test]
 fn streams_and_nodelay_show_in_the_delay_of_logins() {
-    let world = World::new(SLOW);
+    let world = GuestTestNetwork::new(SLOW);
     let measured = |sctp: &str, loss: f64, more: &[&str]| {
-        world.impair(Impairment { loss: 0.0, ..SLOW });
-        let mut server = serve(&world, sctp, "");
-        world.impair(Impairment { loss, ..SLOW });
+        world.impair_links(LinkImpairment { loss: 0.0, ..SLOW });
+        let mut server = start_server(&world, sctp, "");
+        world.impair_links(LinkImpairment { loss, ..SLOW });
         let pace = ["--method", "eap-md5", "--rate", "60", "--duration", "5s", "--no-check"];
-        let value = load(&world, Host::Nas, Host::Aaa, SERVER, &[&pace[..], more].concat());
-        world.impair(Impairment { loss: 0.0, ..SLOW });
+        let value = run_load(&world, GuestHost::Nas, GuestHost::Aaa, SERVER, &[&pace[..], more].concat());
+        world.impair_links(LinkImpairment { loss: 0.0, ..SLOW });
         assert_eq!(server.terminate(), Some(0));
         assert!(value["succeeded"].as_u64() > Some(240), "{value:#}");
         let mean = value["latency"]["mean_s"].as_f64().unwrap_or_else(|| panic!("{value:#}"));

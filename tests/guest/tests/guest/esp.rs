@@ -5,14 +5,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use usher_guest_tests::{Host, Impairment, World, usher};
+use usher_guest_tests::{GuestHost, GuestTestNetwork, LinkImpairment, usher_program};
 
 /// Longer than anything here takes. The guest's pauses are this machine's, which may be busy.
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Does something in a host's network namespace.
-pub(crate) fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T {
-    let name = if host == Host::Nas { "nas" } else { "aaa" };
+pub(crate) fn run_in_namespace<T: Send>(host: GuestHost, what: impl FnOnce() -> T + Send) -> T {
+    let name = if host == GuestHost::Nas { "nas" } else { "aaa" };
     let enter = || {
         let space = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
         move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -23,10 +23,10 @@ pub(crate) fn within<T: Send>(host: Host, what: impl FnOnce() -> T + Send) -> T 
 
 /// So many octets go from one host to the other and come back.
 #[track_caller]
-fn echo(from: &str, to: &str, octets: usize) {
-    let listener = within(Host::Aaa, || TcpListener::bind((to, 0)).unwrap());
+fn echo_octets(from: &str, to: &str, octets: usize) {
+    let listener = run_in_namespace(GuestHost::Aaa, || TcpListener::bind((to, 0)).unwrap());
     let port = listener.local_addr().unwrap().port();
-    let patience = Some(PATIENCE);
+    let patience = Some(TIMEOUT);
     let answers = std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().unwrap();
         stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience)).unwrap();
@@ -37,9 +37,9 @@ fn echo(from: &str, to: &str, octets: usize) {
     });
     let said: Vec<u8> = (0..octets).map(|n| (n % 251) as u8).collect();
     let mut heard = vec![0; octets];
-    within(Host::Nas, || {
+    run_in_namespace(GuestHost::Nas, || {
         let address = SocketAddr::new(to.parse().unwrap(), port);
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).unwrap();
         stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience)).unwrap();
         stream.write_all(&said).unwrap();
         stream.read_exact(&mut heard).unwrap();
@@ -50,31 +50,31 @@ fn echo(from: &str, to: &str, octets: usize) {
 
 /// `usher ike` asked about one of its files.
 #[track_caller]
-fn ask(world: &World, host: Host, name: &str, words: &[&str]) -> String {
+fn run_ike_command(world: &GuestTestNetwork, host: GuestHost, name: &str, words: &[&str]) -> String {
     let file = format!("{name}.toml");
-    world.run(host, &[&[usher().as_str(), "ike"], words, &["--config", &file]].concat())
+    world.run_on(host, &[&[usher_program().as_str(), "ike"], words, &["--config", &file]].concat())
 }
 
 #[track_caller]
-fn status(world: &World, host: Host, name: &str) -> serde_json::Value {
-    serde_json::from_str(&ask(world, host, name, &["status", "--json"])).unwrap()
+fn ike_status(world: &GuestTestNetwork, host: GuestHost, name: &str) -> serde_json::Value {
+    serde_json::from_str(&run_ike_command(world, host, name, &["status", "--json"])).unwrap()
 }
 
 #[track_caller]
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
 /// Waits until the client has its CHILD_SA and the other side has it too.
 #[track_caller]
-fn has_a_child(world: &World) {
-    eventually("there is a CHILD_SA", || {
-        [(Host::Nas, "client"), (Host::Aaa, "gateway")].iter().all(|(host, name)| {
-            let now = status(world, *host, name);
+fn has_a_child(world: &GuestTestNetwork) {
+    wait_until("there is a CHILD_SA", || {
+        [(GuestHost::Nas, "client"), (GuestHost::Aaa, "gateway")].iter().all(|(host, name)| {
+            let now = ike_status(world, *host, name);
             now["sas"][0]["children"].as_array().is_some_and(|children| children.len() == 1)
         })
     });
@@ -83,14 +83,20 @@ fn has_a_child(world: &World) {
 /// The kernel's SAs of a host, by their SPIs. Without one the kernel has a request for an SA, which stays for minutes when nobody
 /// answers it: TCP's last segments make one where an SA has just ended.
 #[track_caller]
-fn spis(world: &World, host: Host) -> Vec<String> {
-    let states = world.run(host, &["ip", "xfrm", "state"]);
+fn kernel_spis(world: &GuestTestNetwork, host: GuestHost) -> Vec<String> {
+    let states = world.run_on(host, &["ip", "xfrm", "state"]);
     let spis = states.split("proto esp spi ").skip(1).filter_map(|rest| rest.split_whitespace().next());
     spis.filter(|spi| *spi != "0x00000000").map(str::to_owned).collect()
 }
 
 /// One side: who it is and who the other is, the last number of its networks and the other's, and what more there is.
-fn side(name: &str, (own, other): (&str, &str), (here, there): (u8, u8), more: &str, data: &str) -> String {
+fn side_config(
+    name: &str,
+    (own, other): (&str, &str),
+    (here, there): (u8, u8),
+    more: &str,
+    data: &str,
+) -> String {
     format!(
         "[listen]\naddresses = [\"0.0.0.0\"]\ncontrol = \"{name}.sock\"\n[data]\n{data}\n[[connection]]\nname = \"site\"\n\
          local_id = \"{own}\"\nremote_id = \"{other}\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n{more}\n\
@@ -99,139 +105,146 @@ fn side(name: &str, (own, other): (&str, &str), (here, there): (u8, u8), more: &
 }
 
 #[test]
-fn the_kernel_carries_what_ike_has_agreed_on_and_user_space_at_the_other_end_understands_it() {
-    let world = World::new(Impairment { delay_ms: 1, loss: 0.0 });
-    for (host, address) in [(Host::Nas, "10.1.0.1/32"), (Host::Aaa, "10.2.0.1/32")] {
-        world.run(host, &["ip", "addr", "add", address, "dev", "lo"]);
+fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
+    let world = GuestTestNetwork::new(LinkImpairment { delay_ms: 1, loss: 0.0 });
+    for (host, address) in [(GuestHost::Nas, "10.1.0.1/32"), (GuestHost::Aaa, "10.2.0.1/32")] {
+        world.run_on(host, &["ip", "addr", "add", address, "dev", "lo"]);
     }
     if !std::path::Path::new("/dev/net/tun").exists() {
         // The kernel has the driver, which it loads when somebody opens this, and nobody here makes devices.
-        world.run(Host::Nas, &["mkdir", "-p", "/dev/net"]);
-        world.run(Host::Nas, &["mknod", "/dev/net/tun", "c", "10", "200"]);
+        world.run_on(GuestHost::Nas, &["mkdir", "-p", "/dev/net"]);
+        world.run_on(GuestHost::Nas, &["mknod", "/dev/net/tun", "c", "10", "200"]);
     }
     let start = |host, name: &str| {
         let file = format!("{name}.toml");
-        world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
+        world.start_on(host, name, &[&usher_program(), "ike", "serve", "--config", &file], "started")
     };
-    let remote = format!("remote_address = \"{}\"\non_demand = true\n", Host::Aaa.address(1));
+    let remote = format!("remote_address = \"{}\"\non_demand = true\n", GuestHost::Aaa.address(1));
     let kernel = "carry = \"kernel\"";
     // Proposals of the CHILD_SA, what of a client's packets goes how, and who replaces it.
     for (proposal, data, replaces) in [
-        ("aes128gcm16-esn", kernel, (Host::Aaa, "gateway")),
-        ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true", (Host::Nas, "client")),
+        ("aes128gcm16-esn", kernel, (GuestHost::Aaa, "gateway")),
+        ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true", (GuestHost::Nas, "client")),
     ] {
         let proposals = format!("proposals = [\"{proposal}\"]\n");
-        world.write(
+        world.write_file(
             "gateway.toml",
-            &(side("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + &proposals),
+            &(side_config("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + &proposals),
         );
-        world.write(
+        world.write_file(
             "client.toml",
-            &(side("client", ("ini.test", "gw.test"), (1, 2), &remote, data) + &proposals),
+            &(side_config("client", ("ini.test", "gw.test"), (1, 2), &remote, data) + &proposals),
         );
-        let mut gateway = start(Host::Aaa, "gateway");
-        let mut client = start(Host::Nas, "client");
+        let mut gateway = start(GuestHost::Aaa, "gateway");
+        let mut client = start(GuestHost::Nas, "client");
         // The first packet begins it. The kernel's interface lets it wait for nothing, and says that nobody is there.
-        within(Host::Nas, || {
+        run_in_namespace(GuestHost::Nas, || {
             UdpSocket::bind("10.1.0.1:0").and_then(|udp| udp.send_to(b"first", "10.2.0.1:9")).unwrap()
         });
         has_a_child(&world);
-        echo("10.1.0.1", "10.2.0.1", 50_000);
-        let now = status(&world, Host::Nas, "client");
+        echo_octets("10.1.0.1", "10.2.0.1", 50_000);
+        let now = ike_status(&world, GuestHost::Nas, "client");
         assert_eq!(now["counters"]["acquired"], 1, "{proposal}: {now}");
         let first = now["sas"][0]["children"][0]["inbound"].clone();
-        ask(&world, replaces.0, replaces.1, &["rekey", "--children"]);
-        eventually("the CHILD_SA is replaced", || {
-            let children = status(&world, Host::Nas, "client")["sas"][0]["children"].clone();
+        run_ike_command(&world, replaces.0, replaces.1, &["rekey", "--children"]);
+        wait_until("the CHILD_SA is replaced", || {
+            let children = ike_status(&world, GuestHost::Nas, "client")["sas"][0]["children"].clone();
             children[0]["inbound"] != first && children.as_array().unwrap().len() == 1
         });
-        echo("10.1.0.1", "10.2.0.1", 50_000);
+        echo_octets("10.1.0.1", "10.2.0.1", 50_000);
         // The kernel's counts are told.
-        eventually("what was carried is told", || {
-            let told = status(&world, Host::Aaa, "gateway");
+        wait_until("what was carried is told", || {
+            let told = ike_status(&world, GuestHost::Aaa, "gateway");
             let carried = &told["sas"][0]["carried"];
             carried["received_octets"].as_u64() > Some(100_000)
                 && carried["sent_octets"].as_u64() > Some(100_000)
         });
-        let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
-        let last = spis(&world, Host::Aaa);
+        let states = world.run_on(GuestHost::Aaa, &["ip", "xfrm", "state"]);
+        let last = kernel_spis(&world, GuestHost::Aaa);
         assert_eq!(last.len(), 2, "{states}");
         assert_eq!(states.contains("espinudp"), data.contains("udp_encapsulation"), "{states}");
         // Its end is carried out too, and nothing is left of it.
-        ask(&world, Host::Nas, "client", &["down", "--all"]);
-        eventually("the SAs are gone", || spis(&world, Host::Aaa).iter().all(|spi| !last.contains(spi)));
+        run_ike_command(&world, GuestHost::Nas, "client", &["down", "--all"]);
+        wait_until("the SAs are gone", || {
+            kernel_spis(&world, GuestHost::Aaa).iter().all(|spi| !last.contains(spi))
+        });
         assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
-        for host in [Host::Nas, Host::Aaa] {
-            assert_eq!(world.run(host, &["ip", "xfrm", "policy"]), "");
-            assert_eq!(spis(&world, host), [""; 0]);
-            assert!(!world.run(host, &["ip", "link", "show"]).contains("esp0"));
+        for host in [GuestHost::Nas, GuestHost::Aaa] {
+            assert_eq!(world.run_on(host, &["ip", "xfrm", "policy"]), "");
+            assert_eq!(kernel_spis(&world, host), [""; 0]);
+            assert!(!world.run_on(host, &["ip", "link", "show"]).contains("esp0"));
         }
     }
 }
 
 /// Another address of the client, and a program that was killed: SAs go on with their numbers, and nothing old stands in the way.
 #[test]
-fn sas_of_the_kernel_move_and_those_of_a_killed_program_are_taken_away() {
-    let world = World::new(Impairment { delay_ms: 1, loss: 0.0 });
-    for (host, address) in [(Host::Nas, "10.1.0.1/32"), (Host::Aaa, "10.2.0.1/32")] {
-        world.run(host, &["ip", "addr", "add", address, "dev", "lo"]);
+fn kernel_sas_move_and_those_of_a_killed_program_are_removed() {
+    let world = GuestTestNetwork::new(LinkImpairment { delay_ms: 1, loss: 0.0 });
+    for (host, address) in [(GuestHost::Nas, "10.1.0.1/32"), (GuestHost::Aaa, "10.2.0.1/32")] {
+        world.run_on(host, &["ip", "addr", "add", address, "dev", "lo"]);
     }
     let start = |host, name: &str| {
         let file = format!("{name}.toml");
-        world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
+        world.start_on(host, name, &[&usher_program(), "ike", "serve", "--config", &file], "started")
     };
-    let remote = format!("remote_address = \"{}\"\nstart = true\nretry = \"1 s\"\n", Host::Aaa.address(1));
+    let remote =
+        format!("remote_address = \"{}\"\nstart = true\nretry = \"1 s\"\n", GuestHost::Aaa.address(1));
     let proposals = "proposals = [\"chacha20poly1305\"]\n";
     let kernel = "carry = \"kernel\"\nudp_encapsulation = true";
-    world.write("gateway.toml", &(side("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + proposals));
-    world.write(
-        "client.toml",
-        &(side("client", ("ini.test", "gw.test"), (1, 2), &remote, kernel) + proposals),
+    world.write_file(
+        "gateway.toml",
+        &(side_config("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + proposals),
     );
-    let mut gateway = start(Host::Aaa, "gateway");
-    let mut client = start(Host::Nas, "client");
+    world.write_file(
+        "client.toml",
+        &(side_config("client", ("ini.test", "gw.test"), (1, 2), &remote, kernel) + proposals),
+    );
+    let mut gateway = start(GuestHost::Aaa, "gateway");
+    let mut client = start(GuestHost::Nas, "client");
     has_a_child(&world);
-    echo("10.1.0.1", "10.2.0.1", 20_000);
-    world.run(Host::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
-    world.run(Host::Nas, &["ip", "addr", "del", "10.99.1.1/24", "dev", "nas1"]);
-    let there = world.run(Host::Nas, &["ip", "addr", "show", "dev", "nas1"]);
+    echo_octets("10.1.0.1", "10.2.0.1", 20_000);
+    world.run_on(GuestHost::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
+    world.run_on(GuestHost::Nas, &["ip", "addr", "del", "10.99.1.1/24", "dev", "nas1"]);
+    let there = world.run_on(GuestHost::Nas, &["ip", "addr", "show", "dev", "nas1"]);
     if !there.contains("10.99.1.77") {
         // The second address went with the first, of whose network it was.
-        world.run(Host::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
+        world.run_on(GuestHost::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
     }
     gateway.wait_for("moved");
-    echo("10.1.0.1", "10.2.0.1", 20_000);
-    let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
+    echo_octets("10.1.0.1", "10.2.0.1", 20_000);
+    let states = world.run_on(GuestHost::Aaa, &["ip", "xfrm", "state"]);
     assert_eq!(states.matches("10.99.1.77").count(), 2, "{states}");
     client.kill();
     drop(client);
-    assert!(!spis(&world, Host::Nas).is_empty(), "nobody has taken it away");
-    std::fs::remove_file(world.folder().join("client.sock")).unwrap();
-    let mut client = start(Host::Nas, "client");
+    assert!(!kernel_spis(&world, GuestHost::Nas).is_empty(), "nobody has taken it away");
+    std::fs::remove_file(world.directory().join("client.sock")).unwrap();
+    let mut client = start(GuestHost::Nas, "client");
     has_a_child(&world);
-    echo("10.1.0.1", "10.2.0.1", 20_000);
+    echo_octets("10.1.0.1", "10.2.0.1", 20_000);
     assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
-    for host in [Host::Nas, Host::Aaa] {
-        assert_eq!(spis(&world, host), [""; 0]);
+    for host in [GuestHost::Nas, GuestHost::Aaa] {
+        assert_eq!(kernel_spis(&world, host), [""; 0]);
     }
 }
 
 /// IPv6 within IPv6, as it is and within UDP; and the kernel tells that an SA has carried what it may, upon which it is replaced.
 #[test]
-fn the_kernel_carries_ipv6_and_says_when_an_sa_has_carried_enough() {
-    let world = World::new(Impairment { delay_ms: 1, loss: 0.0 });
-    for (host, device, outer, inner) in
-        [(Host::Nas, "nas1", "fd99::1/64", "fd01::1/128"), (Host::Aaa, "aaa1", "fd99::2/64", "fd02::1/128")]
-    {
-        world.run(host, &["ip", "addr", "add", outer, "dev", device, "nodad"]);
-        world.run(host, &["ip", "addr", "add", inner, "dev", "lo", "nodad"]);
+fn the_kernel_carries_ipv6_and_reports_an_exhausted_sa() {
+    let world = GuestTestNetwork::new(LinkImpairment { delay_ms: 1, loss: 0.0 });
+    for (host, device, outer, inner) in [
+        (GuestHost::Nas, "nas1", "fd99::1/64", "fd01::1/128"),
+        (GuestHost::Aaa, "aaa1", "fd99::2/64", "fd02::1/128"),
+    ] {
+        world.run_on(host, &["ip", "addr", "add", outer, "dev", device, "nodad"]);
+        world.run_on(host, &["ip", "addr", "add", inner, "dev", "lo", "nodad"]);
     }
     let start = |host, name: &str| {
         let file = format!("{name}.toml");
-        world.start(host, name, &[&usher(), "ike", "serve", "--config", &file], "started")
+        world.start_on(host, name, &[&usher_program(), "ike", "serve", "--config", &file], "started")
     };
     let send = |packets: u32| {
-        within(Host::Nas, || {
+        run_in_namespace(GuestHost::Nas, || {
             let udp = UdpSocket::bind("[fd01::1]:0").unwrap();
             for _ in 0..packets {
                 udp.send_to(b"one packet", "[fd02::1]:9").unwrap();
@@ -251,32 +264,34 @@ fn the_kernel_carries_ipv6_and_says_when_an_sa_has_carried_enough() {
                  secret = \"a shared secret\"\n{more}\n[[connection.child]]\nname = \"net\"\nlocal = [\"fd0{here}::/16\"]\n\
                  remote = [\"fd0{there}::/16\"]\nproposals = [\"aes128gcm16\"]\n{last}\n"
             );
-            world.write(&format!("{name}.toml"), &text);
+            world.write_file(&format!("{name}.toml"), &text);
         };
         file("gateway", ("gw.test", "ini.test"), (2, 1), "", "rekey_after = \"0 s\"");
         let remote = "remote_address = \"fd99::2\"\non_demand = true";
         file("client", ("ini.test", "gw.test"), (1, 2), remote, "rekey_packets = 20");
-        let mut gateway = start(Host::Aaa, "gateway");
-        let mut client = start(Host::Nas, "client");
+        let mut gateway = start(GuestHost::Aaa, "gateway");
+        let mut client = start(GuestHost::Nas, "client");
         send(1);
         has_a_child(&world);
         let inbound = || {
-            status(&world, Host::Nas, "client")["sas"][0]["children"][0]["inbound"]
+            ike_status(&world, GuestHost::Nas, "client")["sas"][0]["children"][0]["inbound"]
                 .as_str()
                 .map(str::to_owned)
         };
         let first = inbound().expect("a CHILD_SA");
-        let states = world.run(Host::Aaa, &["ip", "xfrm", "state"]);
+        let states = world.run_on(GuestHost::Aaa, &["ip", "xfrm", "state"]);
         assert!(states.contains("src fd99::1 dst fd99::2"), "{states}");
         assert_eq!(states.contains("espinudp"), encapsulated, "{states}");
         // As many as it may carry, and with the next one the kernel says that it should be replaced.
         send(21);
-        eventually("the CHILD_SA is replaced", || inbound().is_some_and(|now| now != first));
-        echo("fd01::1", "fd02::1", 20_000);
-        let last = spis(&world, Host::Aaa);
-        ask(&world, Host::Nas, "client", &["down", "--all"]);
+        wait_until("the CHILD_SA is replaced", || inbound().is_some_and(|now| now != first));
+        echo_octets("fd01::1", "fd02::1", 20_000);
+        let last = kernel_spis(&world, GuestHost::Aaa);
+        run_ike_command(&world, GuestHost::Nas, "client", &["down", "--all"]);
         // What TCP has still to say of the connection that has ended may begin another.
-        eventually("the SAs are gone", || spis(&world, Host::Aaa).iter().all(|spi| !last.contains(spi)));
+        wait_until("the SAs are gone", || {
+            kernel_spis(&world, GuestHost::Aaa).iter().all(|spi| !last.contains(spi))
+        });
         assert_eq!((client.terminate(), gateway.terminate()), (Some(0), Some(0)));
     }
 }

@@ -1,20 +1,25 @@
 //! freeDiameter logs in at us and is logged in at, over SCTP; connections begin, are watched and end.
 
-use crate::diameter::{PORT, SERVER, SLOW, load, serve};
-use usher_guest_tests::{Host, Running, World, run};
+use crate::diameter::{PORT, SERVER, SLOW, run_load, start_server};
+use usher_guest_tests::{GuestHost, GuestTestNetwork, RunningProgram, run_program};
 
 /// Who freeDiameter is.
 const PEER: &str = "peer.example.org";
 
 /// Starts freeDiameter on a host, with what its extension for tests does, and whom it connects to.
 #[track_caller]
-fn freediameter(world: &World, host: Host, does: &str, connects: &str) -> Running {
+fn start_freediameter(
+    world: &GuestTestNetwork,
+    host: GuestHost,
+    does: &str,
+    connects: &str,
+) -> RunningProgram {
     let extension =
         std::env::var("USHER_PEER_EXTENSION").expect("USHER_PEER_EXTENSION names it: ./x test guest does");
-    world.certificates(PEER);
+    world.write_certificates(PEER);
     let parameters = ["openssl", "genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe2048"];
-    world.write("dh.pem", &run(world.folder(), &parameters));
-    world.write("acl", "ALLOW_IPSEC *.example.org\n");
+    world.write_file("dh.pem", &run_program(world.directory(), &parameters));
+    world.write_file("acl", "ALLOW_IPSEC *.example.org\n");
     let text = format!(
         r#"Identity = "{PEER}";
 Realm = "example.org";
@@ -37,14 +42,14 @@ LoadExtension = "{extension}" : "{does}";
 {connects}
 "#,
         own = host.address(1),
-        folder = world.folder().display(),
+        folder = world.directory().display(),
     );
-    world.write("freediameter.conf", &text);
-    world.start(host, "freediameter", &["freeDiameterd", "-c", "freediameter.conf"], "daemon initialized")
+    world.write_file("freediameter.conf", &text);
+    world.start_on(host, "freediameter", &["freeDiameterd", "-c", "freediameter.conf"], "daemon initialized")
 }
 
 /// How often freeDiameter has received (`RCV`) or sent (`SND`) this message.
-fn messages(log: &str, way: &str, message: &str) -> usize {
+fn count_messages(log: &str, way: &str, message: &str) -> usize {
     let lines: Vec<&str> = log.lines().collect();
     let (heading, name) = (format!("NOTI   {way} "), format!("'{message}'"));
     lines.windows(2).filter(|pair| pair[0].contains(&heading) && pair[1].ends_with(&name)).count()
@@ -53,39 +58,41 @@ fn messages(log: &str, way: &str, message: &str) -> usize {
 /// RFC 6733 §5.3, §5.5 and §5.4 over SCTP, and a login by EAP (RFC 4072) between.
 #[test]
 fn freediameter_connects_logs_in_is_watched_and_leaves() {
-    let world = World::new(SLOW);
-    let mut usher = serve(&world, "streams = 8", "");
+    let world = GuestTestNetwork::new(SLOW);
+    let mut usher = start_server(&world, "streams = 8", "");
     let connects = format!(
         "ConnectPeer = \"{SERVER}\" {{ ConnectTo = \"{}\"; Port = {PORT}; No_TLS; }};",
-        Host::Aaa.address(1)
+        GuestHost::Aaa.address(1)
     );
     let does = "client example.org user password";
-    let mut peer = freediameter(&world, Host::Nas, does, &connects);
+    let mut peer = start_freediameter(&world, GuestHost::Nas, does, &connects);
     peer.wait_for("usher_peer: RESULT 2001 EAP 3");
     usher.wait_for("accept user=\"user\" method=\"eap-md5\"");
-    let assocs = world.run(Host::Aaa, &["cat", "/proc/net/sctp/assocs"]);
-    assert!(assocs.contains(&Host::Nas.address(1)), "{assocs}");
+    let assocs = world.run_on(GuestHost::Aaa, &["cat", "/proc/net/sctp/assocs"]);
+    assert!(assocs.contains(&GuestHost::Nas.address(1)), "{assocs}");
     peer.wait_until("watchdogs both ways", |log| {
         let each = [("SND", "Request"), ("RCV", "Answer"), ("RCV", "Request"), ("SND", "Answer")];
-        each.iter().filter(|(way, what)| messages(log, way, &format!("Device-Watchdog-{what}")) > 0).count()
+        each.iter()
+            .filter(|(way, what)| count_messages(log, way, &format!("Device-Watchdog-{what}")) > 0)
+            .count()
             >= 2
     });
     assert_eq!(peer.terminate(), Some(0));
     usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
-    assert!(messages(&peer.log(), "SND", "Disconnect-Peer-Request") > 0, "{}", peer.log());
+    assert!(count_messages(&peer.log(), "SND", "Disconnect-Peer-Request") > 0, "{}", peer.log());
     assert_eq!(usher.terminate(), Some(0));
 }
 
 /// The other way: our load generator is the client of freeDiameter.
 #[test]
 fn freediameter_is_loaded_over_sctp() {
-    let world = World::new(SLOW);
-    let mut peer = freediameter(&world, Host::Aaa, "server password", "");
+    let world = GuestTestNetwork::new(SLOW);
+    let mut peer = start_freediameter(&world, GuestHost::Aaa, "server password", "");
     for method in ["eap-md5", "pap"] {
         let more = ["--method", method, "--count", "60", "--concurrency", "20", "--streams", "3"];
-        let value = load(&world, Host::Nas, Host::Aaa, PEER, &more);
+        let value = run_load(&world, GuestHost::Nas, GuestHost::Aaa, PEER, &more);
         assert_eq!((&value["succeeded"], &value["failed"]), (&60.into(), &0.into()), "{value:#}");
     }
     // Its end is said.
-    peer.wait_until("our leaving", |log| messages(log, "RCV", "Disconnect-Peer-Request") > 0);
+    peer.wait_until("our leaving", |log| count_messages(log, "RCV", "Disconnect-Peer-Request") > 0);
 }

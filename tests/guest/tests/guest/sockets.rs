@@ -6,14 +6,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use usher_core::CloseReason;
 use usher_sctp::{
-    Association, DelayedSack, Incoming, Listener, Outgoing, Received, RtoBounds, SocketOptions,
+    DelayedSack, ReceiveInfo, RtoBounds, SctpAssociation, SctpEvent, SctpListener, SendInfo, SocketOptions,
 };
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
 /// Asks until it does not answer that it would block.
 #[track_caller]
-fn wait<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn wait_unblocked<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let end = Instant::now() + Duration::from_secs(100);
     loop {
         match ask() {
@@ -27,16 +27,16 @@ fn wait<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 
 /// Changes the guest's network.
 #[track_caller]
-fn ip(words: &str) {
+fn run_ip(words: &str) {
     assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
 }
 
 /// The next of what it says that is not about addresses.
 #[track_caller]
-fn next(association: &mut Association, message: &mut Vec<u8>) -> Received {
+fn next_received(association: &mut SctpAssociation, message: &mut Vec<u8>) -> SctpEvent {
     loop {
-        match wait(|| association.receive(message)).unwrap() {
-            Received::Address { .. } | Received::Other => {}
+        match wait_unblocked(|| association.receive_event(message)).unwrap() {
+            SctpEvent::Address { .. } | SctpEvent::Other => {}
             said => return said,
         }
     }
@@ -44,23 +44,27 @@ fn next(association: &mut Association, message: &mut Vec<u8>) -> Received {
 
 /// Both sides of an association, and what each said of its streams.
 #[track_caller]
-fn pair(at: &[SocketAddr], ours: &SocketOptions, theirs: &SocketOptions) -> [(Association, u16); 2] {
-    let listener = Listener::bind(at, theirs).unwrap();
+fn association_pair(
+    at: &[SocketAddr],
+    ours: &SocketOptions,
+    theirs: &SocketOptions,
+) -> [(SctpAssociation, u16); 2] {
+    let listener = SctpListener::bind(at, theirs).unwrap();
     let port = listener.local_address().unwrap().port();
     let to: Vec<SocketAddr> = at.iter().map(|at| SocketAddr::new(at.ip(), port)).collect();
-    let mut client = Association::connect(&[], &to, ours).unwrap();
-    let (mut server, remote) = wait(|| listener.accept()).unwrap();
+    let mut client = SctpAssociation::connect(&[], &to, ours).unwrap();
+    let (mut server, remote) = wait_unblocked(|| listener.accept()).unwrap();
     assert_eq!(remote.port(), client.local_address().unwrap().port());
     let mut message = Vec::new();
-    let mut streams = |association: &mut Association| match next(association, &mut message) {
-        Received::Up { streams, .. } => streams,
+    let mut streams = |association: &mut SctpAssociation| match next_received(association, &mut message) {
+        SctpEvent::Up { streams, .. } => streams,
         other => panic!("not up: {other:?}"),
     };
     let (out, back) = (streams(&mut client), streams(&mut server));
     [(client, out), (server, back)]
 }
 
-fn at(text: &str) -> Vec<SocketAddr> {
+fn socket_addresses(text: &str) -> Vec<SocketAddr> {
     vec![text.parse().unwrap()]
 }
 
@@ -68,24 +72,27 @@ fn at(text: &str) -> Vec<SocketAddr> {
 fn messages_come_whole_with_their_stream_and_protocol() {
     for address in [LOOPBACK, "[::1]:0"] {
         let options = SocketOptions { streams_out: 300, ..SocketOptions::default() };
-        let [(client, streams), (mut server, back)] =
-            pair(&at(address), &options, &SocketOptions { streams_in: 20, ..options });
+        let [(client, streams), (mut server, back)] = association_pair(
+            &socket_addresses(address),
+            &options,
+            &SocketOptions { streams_in: 20, ..options },
+        );
         assert_eq!((streams, back), (20, 300), "each has as many as the other allows");
         let long: Vec<u8> = (0..200_000_u32).map(|n| n as u8).collect();
         let sent = [
-            (Outgoing { stream: 0, ppid: 46, unordered: false }, &b"one"[..]),
-            (Outgoing { stream: 19, ppid: 0, unordered: true }, &b"two"[..]),
-            (Outgoing { stream: 7, ppid: u32::MAX, unordered: false }, &long[..]),
+            (SendInfo { stream: 0, ppid: 46, unordered: false }, &b"one"[..]),
+            (SendInfo { stream: 19, ppid: 0, unordered: true }, &b"two"[..]),
+            (SendInfo { stream: 7, ppid: u32::MAX, unordered: false }, &long[..]),
         ];
         for (how, data) in sent {
-            wait(|| client.send(how, data)).unwrap();
+            wait_unblocked(|| client.send_message(how, data)).unwrap();
             let mut message = Vec::new();
-            let Outgoing { stream, ppid, unordered } = how;
-            let said = next(&mut server, &mut message);
-            assert_eq!(said, Received::Message(Incoming { stream, ppid, unordered }));
+            let SendInfo { stream, ppid, unordered } = how;
+            let said = next_received(&mut server, &mut message);
+            assert_eq!(said, SctpEvent::Message(ReceiveInfo { stream, ppid, unordered }));
             assert!(message == data, "{} octets of {}", message.len(), data.len());
         }
-        let beyond = client.send(Outgoing { stream: 20, ..Outgoing::default() }, b"x").unwrap_err();
+        let beyond = client.send_message(SendInfo { stream: 20, ..SendInfo::default() }, b"x").unwrap_err();
         assert_eq!(beyond.kind(), io::ErrorKind::InvalidInput, "{beyond}");
         let status = client.status().unwrap();
         assert_eq!((status.streams, status.inbound), (20, 300));
@@ -107,8 +114,9 @@ fn an_association_that_is_accepted_has_the_listeners_options() {
         init: Some((2, Duration::from_secs(1))),
         ..SocketOptions::default()
     };
-    let [(client, _), (server, _)] = pair(&at(LOOPBACK), &SocketOptions::default(), &slow);
-    assert_eq!((client.nodelay().unwrap(), server.nodelay().unwrap()), (true, false));
+    let [(client, _), (server, _)] =
+        association_pair(&socket_addresses(LOOPBACK), &SocketOptions::default(), &slow);
+    assert_eq!((client.is_nodelay().unwrap(), server.is_nodelay().unwrap()), (true, false));
     let rto = server.status().unwrap().rto;
     assert!((600..=700).contains(&rto.as_millis()), "{rto:?}");
     assert!(client.status().unwrap().rto >= Duration::from_secs(1), "the system's own bound");
@@ -118,26 +126,31 @@ fn an_association_that_is_accepted_has_the_listeners_options() {
 fn either_side_ends_it_in_order_or_at_once() {
     let options = SocketOptions::default();
     let mut message = Vec::new();
-    let [(mut client, _), (mut server, _)] = pair(&at(LOOPBACK), &options, &options);
-    wait(|| client.send(Outgoing::default(), b"the last")).unwrap();
+    let [(mut client, _), (mut server, _)] =
+        association_pair(&socket_addresses(LOOPBACK), &options, &options);
+    wait_unblocked(|| client.send_message(SendInfo::default(), b"the last")).unwrap();
     client.shutdown().unwrap();
-    assert!(matches!(next(&mut server, &mut message), Received::Message(_)));
+    assert!(matches!(next_received(&mut server, &mut message), SctpEvent::Message(_)));
     assert_eq!(message, b"the last");
-    let mut said = next(&mut server, &mut message);
-    if said == Received::Finished {
-        said = next(&mut server, &mut message);
+    let mut said = next_received(&mut server, &mut message);
+    if said == SctpEvent::Finished {
+        said = next_received(&mut server, &mut message);
     }
-    assert_eq!(said, Received::End(CloseReason::Closed));
-    assert_eq!(next(&mut client, &mut message), Received::End(CloseReason::Closed));
-    assert_eq!(next(&mut client, &mut message), Received::End(CloseReason::Closed), "it says so again");
+    assert_eq!(said, SctpEvent::End(CloseReason::Closed));
+    assert_eq!(next_received(&mut client, &mut message), SctpEvent::End(CloseReason::Closed));
+    assert_eq!(
+        next_received(&mut client, &mut message),
+        SctpEvent::End(CloseReason::Closed),
+        "it says so again"
+    );
 
-    let [(client, _), (mut server, _)] = pair(&at(LOOPBACK), &options, &options);
+    let [(client, _), (mut server, _)] = association_pair(&socket_addresses(LOOPBACK), &options, &options);
     client.abort();
-    assert_eq!(next(&mut server, &mut message), Received::End(CloseReason::Reset));
+    assert_eq!(next_received(&mut server, &mut message), SctpEvent::End(CloseReason::Reset));
 
-    let closed = Listener::bind(&at(LOOPBACK), &options).unwrap().local_address().unwrap();
-    let mut refused = Association::connect(&[], &[closed], &options).unwrap();
-    assert_eq!(next(&mut refused, &mut message), Received::End(CloseReason::Refused));
+    let closed = SctpListener::bind(&socket_addresses(LOOPBACK), &options).unwrap().local_address().unwrap();
+    let mut refused = SctpAssociation::connect(&[], &[closed], &options).unwrap();
+    assert_eq!(next_received(&mut refused, &mut message), SctpEvent::End(CloseReason::Refused));
 }
 
 #[test]
@@ -152,25 +165,25 @@ fn nobody_who_answers_is_noticed_in_the_time_that_was_given() {
         ..SocketOptions::default()
     };
     // A link to nobody: its other end has no address.
-    ip("link add nobody type veth peer name nothing");
-    ip("address add 192.0.2.1/24 dev nobody");
-    ip("link set nobody up");
-    ip("link set nothing up");
+    run_ip("link add nobody type veth peer name nothing");
+    run_ip("address add 192.0.2.1/24 dev nobody");
+    run_ip("link set nobody up");
+    run_ip("link set nothing up");
     let to = ["192.0.2.9:3868".parse().unwrap()];
-    let mut association = Association::connect(&[], &to, &options).unwrap();
-    assert_eq!(next(&mut association, &mut Vec::new()), Received::End(CloseReason::TimedOut));
+    let mut association = SctpAssociation::connect(&[], &to, &options).unwrap();
+    assert_eq!(next_received(&mut association, &mut Vec::new()), SctpEvent::End(CloseReason::TimedOut));
 }
 
 #[test]
 fn an_association_has_several_addresses_on_each_side() {
     // Those of the loopback interface are not announced to the other side.
-    ip("link add several type dummy");
-    ip("address add 198.51.100.1/24 dev several");
-    ip("address add 203.0.113.1/24 dev several");
-    ip("link set several up");
+    run_ip("link add several type dummy");
+    run_ip("address add 198.51.100.1/24 dev several");
+    run_ip("address add 203.0.113.1/24 dev several");
+    run_ip("link set several up");
     let both: Vec<SocketAddr> = ["198.51.100.1:0", "203.0.113.1:0"].map(|at| at.parse().unwrap()).into();
     let options = SocketOptions::default();
-    let [(client, _), (server, _)] = pair(&both, &options, &options);
+    let [(client, _), (server, _)] = association_pair(&both, &options, &options);
     let ips = |addresses: Vec<SocketAddr>| {
         let mut ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
         ips.sort();
@@ -180,10 +193,10 @@ fn an_association_has_several_addresses_on_each_side() {
     assert_eq!(ips(client.peer_addresses().unwrap()), own);
     assert_eq!(ips(server.local_addresses().unwrap()), own);
 
-    let listener = Listener::bind(&both[..1], &options).unwrap();
+    let listener = SctpListener::bind(&both[..1], &options).unwrap();
     let to = [listener.local_address().unwrap()];
-    let client = Association::connect(&own, &to, &options).unwrap();
-    let (server, _) = wait(|| listener.accept()).unwrap();
+    let client = SctpAssociation::connect(&own, &to, &options).unwrap();
+    let (server, _) = wait_unblocked(|| listener.accept()).unwrap();
     assert_eq!(ips(server.peer_addresses().unwrap()), own);
     assert_eq!(ips(client.local_addresses().unwrap()), own);
 }
@@ -191,25 +204,26 @@ fn an_association_has_several_addresses_on_each_side() {
 #[test]
 fn a_message_that_is_too_long_ends_the_association() {
     let short = SocketOptions { longest: 50_000, ..SocketOptions::default() };
-    let [(mut client, _), (mut server, _)] = pair(&at(LOOPBACK), &SocketOptions::default(), &short);
+    let [(mut client, _), (mut server, _)] =
+        association_pair(&socket_addresses(LOOPBACK), &SocketOptions::default(), &short);
     let mut message = Vec::new();
-    wait(|| client.send(Outgoing::default(), &[7; 50_000])).unwrap();
-    assert!(matches!(next(&mut server, &mut message), Received::Message(_)));
-    wait(|| client.send(Outgoing::default(), &[7; 50_001])).unwrap();
-    let error = wait(|| server.receive(&mut message)).unwrap_err();
+    wait_unblocked(|| client.send_message(SendInfo::default(), &[7; 50_000])).unwrap();
+    assert!(matches!(next_received(&mut server, &mut message), SctpEvent::Message(_)));
+    wait_unblocked(|| client.send_message(SendInfo::default(), &[7; 50_001])).unwrap();
+    let error = wait_unblocked(|| server.receive_event(&mut message)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     drop(server);
-    assert_eq!(next(&mut client, &mut message), Received::End(CloseReason::Reset));
+    assert_eq!(next_received(&mut client, &mut message), SctpEvent::End(CloseReason::Reset));
 }
 
 #[test]
 fn a_reader_that_is_slow_is_waited_for() {
     let small =
         SocketOptions { send_buffer: Some(40_000), receive_buffer: Some(40_000), ..SocketOptions::default() };
-    let [(client, _), (mut server, _)] = pair(&at(LOOPBACK), &small, &small);
+    let [(client, _), (mut server, _)] = association_pair(&socket_addresses(LOOPBACK), &small, &small);
     let mut sent = 0_u32;
     let error = loop {
-        match client.send(Outgoing::default(), &[&sent.to_be_bytes()[..], &[0; 1000]].concat()) {
+        match client.send_message(SendInfo::default(), &[&sent.to_be_bytes()[..], &[0; 1000]].concat()) {
             Ok(()) => sent += 1,
             Err(error) => break error,
         }
@@ -218,8 +232,8 @@ fn a_reader_that_is_slow_is_waited_for() {
     assert!(sent > 10, "{sent}");
     let mut message = Vec::new();
     for n in 0..sent {
-        assert!(matches!(next(&mut server, &mut message), Received::Message(_)));
+        assert!(matches!(next_received(&mut server, &mut message), SctpEvent::Message(_)));
         assert_eq!(message[..4], n.to_be_bytes());
     }
-    wait(|| client.send(Outgoing::default(), b"more")).unwrap();
+    wait_unblocked(|| client.send_message(SendInfo::default(), b"more")).unwrap();
 }

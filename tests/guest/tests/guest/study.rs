@@ -2,23 +2,23 @@
 //! is the kernel's SCTP, through the lab's namespaces and relay.
 
 use std::collections::BTreeMap;
-use usher_guest_tests::{run, usher};
+use usher_guest_tests::{run_program, usher_program};
 
 /// Means of the simulator and of the kernel, by point.
-type Means = BTreeMap<String, [f64; 2]>;
+type MeansByPoint = BTreeMap<String, [f64; 2]>;
 
 /// Runs the guest's study with these values on both; a metric of each point.
-fn both(name: &str, metrics: &[&str], sets: &[&str]) -> BTreeMap<String, Means> {
+fn run_sim_and_lab(name: &str, metrics: &[&str], sets: &[&str]) -> BTreeMap<String, MeansByPoint> {
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let study = concat!(env!("CARGO_MANIFEST_DIR"), "/studies/diameter-sctp.toml");
-    let (program, out) = (usher(), folder.join("out").display().to_string());
+    let (program, out) = (usher_program(), folder.join("out").display().to_string());
     let asked = [program.as_str(), "study", "run", study, "--on", "both", "--plain", "--jobs", "1"];
     let told = ["--replications", "1", "--out", &out];
     let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
-    println!("{}", run(&folder, &[&asked[..], &told, &sets].concat()));
+    println!("{}", run_program(&folder, &[&asked[..], &told, &sets].concat()));
     let table = std::fs::read_to_string(folder.join("out/agreement.csv")).unwrap();
-    let mut found = BTreeMap::<String, Means>::new();
+    let mut found = BTreeMap::<String, MeansByPoint>::new();
     for line in table.lines().skip(1) {
         let (point, rest) = line.strip_prefix('"').and_then(|l| l.split_once("\",")).expect("a point");
         let fields: Vec<&str> = rest.split(',').collect();
@@ -40,10 +40,10 @@ fn logins_over_the_kernels_sctp_take_what_the_simulator_says() {
     let mut all = Vec::new();
     let is_alike = (0..3).any(|attempt| {
         let name = format!("study-sctp-{attempt}");
-        let found = both(&name, &["delay.mean", "sctp.packets", "completed"], &sets);
+        let found = run_sim_and_lab(&name, &["delay.mean", "sctp.packets", "completed"], &sets);
         let (delays, packets) = (found["delay.mean"].clone(), found["sctp.packets"].clone());
         assert_eq!(delays.len(), 2, "with Nagle's delay and without: {found:?}");
-        let is_near = |of: &Means| of.values().all(|[sim, lab]| (lab - sim).abs() <= 0.15 * sim);
+        let is_near = |of: &MeansByPoint| of.values().all(|[sim, lab]| (lab - sim).abs() <= 0.15 * sim);
         let costs = |which: usize| {
             let mut all: Vec<f64> = delays.values().map(|both| both[which]).collect();
             all.sort_by(f64::total_cmp);

@@ -1,12 +1,12 @@
 //! The page `docs/ike-conformance.md`: which of our tests is for which of the IPv6 Ready Logo's. The tests bear the other's names.
 
-use super::standards::{REASONS, Tests};
-use usher_house::{Source, members, sources};
+use super::standards::{REASONS, TestIndex};
+use usher_house::{SourceFile, source_files, workspace_crates};
 
 const PAGE: &str = "docs/ike-conformance.md";
 
 /// The comment above a function.
-fn comment(text: &str, function: &str) -> String {
+fn function_comment(text: &str, function: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let begins = |line: &&str| line.trim_start().starts_with(&format!("fn {function}("));
     let Some(at) = lines.iter().position(begins) else { return String::new() };
@@ -15,7 +15,7 @@ fn comment(text: &str, function: &str) -> String {
 }
 
 /// What is wrong with the page.
-fn faults(page: &Source, tests: &Tests, sources: &[Source]) -> Vec<String> {
+fn page_errors(page: &SourceFile, tests: &TestIndex, sources: &[SourceFile]) -> Vec<String> {
     let mut faults = Vec::new();
     for (number, line) in page.text.lines().enumerate().filter(|(_, line)| line.starts_with("| EN.")) {
         let mut fault = |what: String| faults.push(format!("{}:{}: {what}", page.path, number + 1));
@@ -31,7 +31,7 @@ fn faults(page: &Source, tests: &Tests, sources: &[Source]) -> Vec<String> {
             continue;
         }
         for path in held.split('`').skip(1).step_by(2) {
-            let (file, function) = match tests.file(path) {
+            let (file, function) = match tests.test_file(path) {
                 Ok(file) => (file, path.rsplit("::").next().unwrap_or_default()),
                 Err(why) => {
                     fault(why);
@@ -39,7 +39,7 @@ fn faults(page: &Source, tests: &Tests, sources: &[Source]) -> Vec<String> {
                 }
             };
             let source = sources.iter().find(|source| source.path == format!("{file}.rs"));
-            let above = source.map(|source| comment(&source.text, function)).unwrap_or_default();
+            let above = source.map(|source| function_comment(&source.text, function)).unwrap_or_default();
             let bears = |name: &str| above.split([' ', ',']).any(|word| word.trim_end_matches('.') == name);
             for name in names.split(", ").filter(|name| !bears(name)) {
                 fault(format!("{path} does not say that it is {name}"));
@@ -51,16 +51,16 @@ fn faults(page: &Source, tests: &Tests, sources: &[Source]) -> Vec<String> {
 
 #[test]
 fn tests_bear_the_names_of_the_ipv6_ready_logos() {
-    let sources = sources();
-    let crates: Vec<_> = members().into_iter().map(|m| (m.name.replace('-', "_"), m.path)).collect();
-    let tests = Tests::of(&sources, &crates);
+    let sources = source_files();
+    let crates: Vec<_> = workspace_crates().into_iter().map(|m| (m.name.replace('-', "_"), m.path)).collect();
+    let tests = TestIndex::from_sources(&sources, &crates);
     let page = sources.iter().find(|source| source.path == PAGE).expect("the page is there");
     let rows = page.text.lines().filter(|line| line.starts_with("| EN.")).count();
     assert!(rows > 30, "{rows} rows");
-    let found = faults(page, &tests, &sources);
+    let found = page_errors(page, &tests, &sources);
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
     // A name that no test bears is found.
     let text = page.text.replacen("| EN.", "| EN.X.9.9.9.9, EN.", 1);
-    let wrong = Source { path: page.path.clone(), text, test: page.test };
-    assert_eq!(faults(&wrong, &tests, &sources).len(), 1);
+    let wrong = SourceFile { path: page.path.clone(), text, test: page.test };
+    assert_eq!(page_errors(&wrong, &tests, &sources).len(), 1);
 }

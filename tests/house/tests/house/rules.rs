@@ -2,19 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use usher_house::{ENVIRONMENT, SIBLINGS, Source, UNFUZZED, UNSAFE, members, root, sources};
+use usher_house::{
+    ENVIRONMENT, SIBLINGS, SourceFile, UNFUZZED, UNSAFE, repository_root, source_files, workspace_crates,
+};
 
 /// Fails with every breach, one a line.
 #[track_caller]
-fn none(breaches: Vec<String>) {
+fn assert_no_breach(breaches: Vec<String>) {
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
 }
 
 /// Lines of these files' code that hold one of the patterns.
-fn lines_with(files: &[&Source], patterns: &[&str], what_to_do: &str) -> Vec<String> {
+fn lines_with(files: &[&SourceFile], patterns: &[&str], what_to_do: &str) -> Vec<String> {
     let mut breaches = Vec::new();
     for file in files {
-        for (number, line) in file.product() {
+        for (number, line) in file.product_lines() {
             if let Some(pattern) = patterns.iter().find(|p| line.contains(**p)) {
                 breaches.push(format!("{}:{number}: `{pattern}`: {what_to_do}", file.path));
             }
@@ -23,25 +25,25 @@ fn lines_with(files: &[&Source], patterns: &[&str], what_to_do: &str) -> Vec<Str
     breaches
 }
 
-fn code_of<'a>(sources: &'a [Source], floors: &[&str]) -> Vec<&'a Source> {
-    let within = |s: &&Source| floors.iter().any(|f| s.path.starts_with(&format!("{f}/")));
-    let exempt = |s: &&Source| ENVIRONMENT.iter().any(|(path, _)| s.path.starts_with(path));
+fn code_of<'a>(sources: &'a [SourceFile], floors: &[&str]) -> Vec<&'a SourceFile> {
+    let within = |s: &&SourceFile| floors.iter().any(|f| s.path.starts_with(&format!("{f}/")));
+    let exempt = |s: &&SourceFile| ENVIRONMENT.iter().any(|(path, _)| s.path.starts_with(path));
     sources.iter().filter(|s| s.extension() == "rs" && !s.test && within(s) && !exempt(s)).collect()
 }
 
 #[test]
 fn dependencies_point_down() {
-    let members = members();
+    let members = workspace_crates();
     let mut breaches = Vec::new();
     for member in &members {
-        let Some(floor) = member.floor() else { continue };
-        for (used, tests_only) in member.uses() {
+        let Some(floor) = member.floor_index() else { continue };
+        for (used, tests_only) in member.used_crates() {
             let Some(other) = members.iter().find(|m| m.name == used) else {
                 breaches.push(format!("{}: {used} is no member of the workspace", member.name));
                 continue;
             };
-            let sibling = SIBLINGS.iter().any(|(a, b, _)| member.is(a) && *b == used);
-            match other.floor() {
+            let sibling = SIBLINGS.iter().any(|(a, b, _)| member.matches_entry(a) && *b == used);
+            match other.floor_index() {
                 Some(below) if below < floor => {}
                 Some(same) if same == floor && (sibling || tests_only) => {}
                 Some(same) if same == floor => breaches.push(format!(
@@ -56,12 +58,12 @@ fn dependencies_point_down() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 #[test]
 fn protocols_and_services_know_no_environment() {
-    let sources = sources();
+    let sources = source_files();
     let files = code_of(&sources, &["protocols", "services"]);
     let patterns = [
         "std::time",
@@ -81,7 +83,7 @@ fn protocols_and_services_know_no_environment() {
         "getrandom",
         "thread_rng",
     ];
-    none(lines_with(
+    assert_no_breach(lines_with(
         &files,
         &patterns,
         "the lower floors are sans-IO: take time, chance and input as arguments, give output back \
@@ -92,22 +94,22 @@ fn protocols_and_services_know_no_environment() {
 #[test]
 fn protocol_crates_are_no_std() {
     let mut breaches = Vec::new();
-    for member in members().iter().filter(|m| m.floor() == Some(0)) {
+    for member in workspace_crates().iter().filter(|m| m.floor_index() == Some(0)) {
         let path = format!("{}/src/lib.rs", member.path);
-        let text = std::fs::read_to_string(root().join(&path)).expect("a library has a lib.rs");
+        let text = std::fs::read_to_string(repository_root().join(&path)).expect("a library has a lib.rs");
         let no_std = |line: &str| line.starts_with("#![cfg_attr(not(") && line.ends_with(", no_std)]");
         if !text.lines().any(no_std) {
             breaches.push(format!("{path}: add #![cfg_attr(not(test), no_std)], and use core and alloc"));
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 #[test]
 fn protocol_crates_import_nothing_in_a_browser() {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut breaches = Vec::new();
-    for member in members().iter().filter(|m| m.floor() == Some(0)) {
+    for member in workspace_crates().iter().filter(|m| m.floor_index() == Some(0)) {
         let tree = Command::new(&cargo)
             .args([
                 "tree",
@@ -120,7 +122,7 @@ fn protocol_crates_import_nothing_in_a_browser() {
                 "none",
             ])
             .args(["--target", "wasm32-unknown-unknown", "--format", "{lib}", "--package", &member.name])
-            .current_dir(root())
+            .current_dir(repository_root())
             .output()
             .expect("cargo runs");
         assert!(tree.status.success(), "cargo tree: {}", String::from_utf8_lossy(&tree.stderr));
@@ -138,15 +140,15 @@ fn protocol_crates_import_nothing_in_a_browser() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 #[test]
 fn nothing_is_unsafe() {
-    let sources = sources();
-    let rust: Vec<&Source> =
+    let sources = source_files();
+    let rust: Vec<&SourceFile> =
         sources.iter().filter(|s| s.extension() == "rs" && !s.path.starts_with("tests/house/")).collect();
-    let rust: Vec<&Source> =
+    let rust: Vec<&SourceFile> =
         rust.into_iter().filter(|s| !UNSAFE.iter().any(|(path, _)| s.path == *path)).collect();
     let patterns = [
         "unsafe {",
@@ -157,16 +159,16 @@ fn nothing_is_unsafe() {
         "allow(unsafe_code)",
         "expect(unsafe_code)",
     ];
-    none(lines_with(&rust, &patterns, "there is no unsafe code in the house: find the safe way"));
+    assert_no_breach(lines_with(&rust, &patterns, "there is no unsafe code in the house: find the safe way"));
 }
 
 #[test]
 fn hash_maps_below_the_studies_have_a_fixed_hasher() {
-    let sources = sources();
+    let sources = source_files();
     let files = code_of(&sources, &["protocols", "services", "networks"]);
     let mut breaches = Vec::new();
     for file in files {
-        for (number, line) in file.product() {
+        for (number, line) in file.product_lines() {
             let of_std = line.contains("std::collections") && (line.contains("Hash") || line.contains('*'));
             if of_std || line.contains("RandomState") {
                 breaches.push(format!(
@@ -176,23 +178,24 @@ fn hash_maps_below_the_studies_have_a_fixed_hasher() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 #[test]
 fn files_are_one_room() {
-    let too_long = |s: &Source| (s.extension() == "rs").then(|| s.text.lines().count()).filter(|n| *n > 900);
-    let breach = |s: &Source| {
+    let too_long =
+        |s: &SourceFile| (s.extension() == "rs").then(|| s.text.lines().count()).filter(|n| *n > 900);
+    let breach = |s: &SourceFile| {
         too_long(s)
             .map(|n| format!("{}: {n} lines, at most 900: it is more than one room, so divide it", s.path))
     };
-    none(sources().iter().filter_map(breach).collect());
+    assert_no_breach(source_files().iter().filter_map(breach).collect());
 }
 
 #[test]
 fn nothing_is_left_for_later() {
     let mut breaches = Vec::new();
-    for file in sources() {
+    for file in source_files() {
         if file.path.starts_with("tests/house/")
             || !matches!(file.extension(), "rs" | "sh" | "py" | "js" | "")
         {
@@ -215,14 +218,14 @@ fn nothing_is_left_for_later() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 /// Texts that mean something on one machine or to one tracker only.
 #[test]
 fn texts_stand_by_themselves() {
     let mut breaches = Vec::new();
-    for file in sources() {
+    for file in source_files() {
         if file.path.starts_with("tests/house/") || file.path == ".gitignore" {
             continue;
         }
@@ -250,7 +253,7 @@ fn texts_stand_by_themselves() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 /// An absolute path on the line that no usual system has.
@@ -266,7 +269,7 @@ fn foreign_path(line: &str) -> Option<&str> {
         let mut parts = path.split('/').skip(1);
         let (first, second) = (parts.next()?, parts.next()?);
         let words = first.starts_with(|c: char| c.is_ascii_lowercase()) && first.len() > 2;
-        let own = root().join(first).exists();
+        let own = repository_root().join(first).exists();
         (words && !second.is_empty() && !USUAL.contains(&first) && !own).then_some(path)
     })
 }
@@ -275,7 +278,7 @@ fn foreign_path(line: &str) -> Option<&str> {
 #[test]
 fn paths_that_pages_name_exist() {
     let mut breaches = Vec::new();
-    let all = sources();
+    let all = source_files();
     for file in all.iter().filter(|file| file.extension() == "md" && file.path != "CHANGELOG.md") {
         for (number, line) in file.text.lines().enumerate() {
             for path in line.split('`').skip(1).step_by(2).filter(|piece| names_path(piece)) {
@@ -286,7 +289,7 @@ fn paths_that_pages_name_exist() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 /// Whether a piece of code in a page is the path of one of the project's own files or folders of source.
@@ -298,23 +301,24 @@ fn names_path(piece: &str) -> bool {
 
 #[test]
 fn every_crate_takes_the_workspace_lints() {
-    let own = |m: &usher_house::Member| m.manifest.get("lints").and_then(|l| l.get("workspace")?.as_bool());
-    let breach = |m: &usher_house::Member| {
+    let own =
+        |m: &usher_house::WorkspaceCrate| m.manifest.get("lints").and_then(|l| l.get("workspace")?.as_bool());
+    let breach = |m: &usher_house::WorkspaceCrate| {
         (own(m) != Some(true)).then(|| format!("{}/Cargo.toml: add [lints] workspace = true", m.path))
     };
-    none(members().iter().filter_map(breach).collect());
+    assert_no_breach(workspace_crates().iter().filter_map(breach).collect());
 }
 
 #[test]
 fn every_codec_is_fuzzed() {
-    let root = root();
+    let root = repository_root();
     let mut texts = String::new();
     for entry in std::fs::read_dir(root.join("fuzz/src")).expect("there are fuzz targets").flatten() {
         texts.push_str(&std::fs::read_to_string(entry.path()).expect("a target can be read"));
     }
     let mut breaches = Vec::new();
-    for member in members() {
-        let codec = member.floor() == Some(0) && !UNFUZZED.iter().any(|(name, _)| *name == member.name);
+    for member in workspace_crates() {
+        let codec = member.floor_index() == Some(0) && !UNFUZZED.iter().any(|(name, _)| *name == member.name);
         let ident = member.name.replace('-', "_");
         if codec && !texts.contains(&format!("{ident}::")) {
             breaches.push(format!("{}: no fuzz target calls it: write one in fuzz/src/lib.rs", member.name));
@@ -329,18 +333,18 @@ fn every_codec_is_fuzzed() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 /// A crate whose manifest keeps its library from being built for tests, or its examples from being run, has none.
 #[test]
 fn no_test_is_left_out() {
-    let says = |m: &usher_house::Member, key: &str| {
+    let says = |m: &usher_house::WorkspaceCrate, key: &str| {
         m.manifest.get("lib").and_then(|lib| lib.get(key)?.as_bool()) == Some(false)
     };
-    let sources = sources();
+    let sources = source_files();
     let mut breaches = Vec::new();
-    for member in members() {
+    for member in workspace_crates() {
         let own = format!("{}/src/", member.path);
         for file in sources.iter().filter(|s| s.extension() == "rs" && s.path.starts_with(&own)) {
             if says(&member, "test") && file.text.contains("#[test]") {
@@ -351,7 +355,7 @@ fn no_test_is_left_out() {
             }
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 /// Whether the documentation in a file has Rust in a fence.
@@ -364,10 +368,12 @@ fn has_example(text: &str) -> bool {
 
 #[test]
 fn exemptions_are_still_needed() {
-    let members = members();
+    let members = workspace_crates();
     let mut breaches = Vec::new();
     for (user, used, reason) in SIBLINGS {
-        let uses = |m: &usher_house::Member| m.is(user) && m.uses().iter().any(|(name, _)| name == used);
+        let uses = |m: &usher_house::WorkspaceCrate| {
+            m.matches_entry(user) && m.used_crates().iter().any(|(name, _)| name == used)
+        };
         if reason.is_empty() || !members.iter().any(uses) {
             breaches.push(format!(
                 "tests/house/src/lib.rs: {user} does not use {used} any more: remove the pair"
@@ -375,19 +381,20 @@ fn exemptions_are_still_needed() {
         }
     }
     for (path, reason) in ENVIRONMENT {
-        let there = root().join(path).exists() || root().join(format!("{path}.rs")).exists();
+        let there =
+            repository_root().join(path).exists() || repository_root().join(format!("{path}.rs")).exists();
         if reason.is_empty() || !there {
             breaches
                 .push(format!("tests/house/src/lib.rs: {path} is not there any more: remove the exemption"));
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 #[test]
 fn each_bench_says_how_it_is_used() {
     let mut breaches = Vec::new();
-    let files = std::fs::read_dir(root().join("benches/peers")).expect("benches/peers is there");
+    let files = std::fs::read_dir(repository_root().join("benches/peers")).expect("benches/peers is there");
     for path in
         files.map(|file| file.expect("it can be listed").path()).filter(|path| path.extension().is_none())
     {
@@ -399,7 +406,7 @@ fn each_bench_says_how_it_is_used() {
             breaches.push(format!("{}: --help does not say: {why}", path.display()));
         }
     }
-    none(breaches);
+    assert_no_breach(breaches);
 }
 
 #[test]
@@ -413,7 +420,7 @@ fn the_rules_find_what_they_look_for() {
     );
     assert!(!has_example("/// ```text\n/// let a = 1;\n/// ```\n"));
     assert_eq!(foreign_path("/proc/self/status and 10 /s, and/or, `/dev/full`"), None);
-    let source = Source {
+    let source = SourceFile {
         path: "protocols/x/src/a.rs".to_owned(),
         test: false,
         text: "use std::fs; // std::env\n#[cfg(test)]\nmod tests {\n    use std::net;\n}\n".to_owned(),

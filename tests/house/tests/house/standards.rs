@@ -2,7 +2,7 @@
 //! there, nor have a requirement with neither a test nor a reason.
 
 use std::collections::BTreeMap;
-use usher_house::{Source, members, sources};
+use usher_house::{SourceFile, source_files, workspace_crates};
 
 /// What a requirement's cell may begin with.
 const LEVELS: [&str; 5] = ["MUST NOT: ", "SHOULD NOT: ", "MUST: ", "SHOULD: ", "MUST, SHOULD: "];
@@ -18,10 +18,10 @@ const FORM: &str = "a row is | RFC 2865 | 3 | MUST: what is asked | `crate::test
                     and a reason begins with Not met:, Not ours: or Untested:";
 
 /// Where the tests are: the crate, the path of the file without `.rs`, the name.
-pub(super) struct Tests(BTreeMap<(String, String), Vec<String>>);
+pub(super) struct TestIndex(BTreeMap<(String, String), Vec<String>>);
 
-impl Tests {
-    pub(super) fn of(sources: &[Source], crates: &[(String, String)]) -> Self {
+impl TestIndex {
+    pub(super) fn from_sources(sources: &[SourceFile], crates: &[(String, String)]) -> Self {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for source in sources.iter().filter(|s| s.extension() == "rs") {
             let owner = crates.iter().find(|(_, folder)| source.path.starts_with(&format!("{folder}/")));
@@ -35,12 +35,12 @@ impl Tests {
     }
 
     /// What is wrong with the path of a test.
-    fn fault(&self, path: &str) -> Option<String> {
-        self.file(path).err()
+    fn path_error(&self, path: &str) -> Option<String> {
+        self.test_file(path).err()
     }
 
     /// In which file a test is, without `.rs`; or what is wrong with its path.
-    pub(super) fn file(&self, path: &str) -> Result<&str, String> {
+    pub(super) fn test_file(&self, path: &str) -> Result<&str, String> {
         let parts: Vec<&str> = path.split("::").collect();
         let (Some(name), Some(test)) = (parts.first(), parts.last().filter(|_| parts.len() > 1)) else {
             return Err(format!("`{path}` is no crate::test"));
@@ -61,7 +61,7 @@ impl Tests {
 }
 
 /// What follows `fn` where a function begins, whoever may call it.
-fn signature(line: &str) -> Option<&str> {
+fn function_signature(line: &str) -> Option<&str> {
     let visible = line.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map(|(_, rest)| rest);
     let line = visible.unwrap_or(line);
     line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")
@@ -74,7 +74,7 @@ fn tests_of(text: &str) -> Vec<&str> {
         if let Some(attribute) = line.strip_prefix("#[") {
             let name = attribute.split(['(', ']']).next().unwrap_or_default();
             marked |= name == "test" || name.ends_with("::test");
-        } else if let Some(rest) = signature(line) {
+        } else if let Some(rest) = function_signature(line) {
             if marked {
                 found.push(rest.split(['(', '<']).next().unwrap_or_default());
             }
@@ -87,7 +87,7 @@ fn tests_of(text: &str) -> Vec<&str> {
 }
 
 /// What is wrong with a page.
-fn faults(page: &Source, tests: &Tests) -> Vec<String> {
+fn page_errors(page: &SourceFile, tests: &TestIndex) -> Vec<String> {
     let mut faults = Vec::new();
     let mut rows = 0;
     for (number, line) in page.text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
@@ -110,7 +110,7 @@ fn faults(page: &Source, tests: &Tests) -> Vec<String> {
         let first = usize::from(!held.starts_with('`'));
         let quoted = held.split('`').skip(1).step_by(2).enumerate();
         let named = quoted.filter(|(i, text)| i + first == 0 || text.contains("::"));
-        named.filter_map(|(_, test)| tests.fault(test)).for_each(|f| fault(&f));
+        named.filter_map(|(_, test)| tests.path_error(test)).for_each(|f| fault(&f));
         let reason = REASONS.iter().any(|r| held.strip_prefix(r).is_some_and(|why| !why.is_empty()));
         if !reason && !held.starts_with('`') {
             fault(FORM);
@@ -124,22 +124,22 @@ fn faults(page: &Source, tests: &Tests) -> Vec<String> {
 
 #[test]
 fn what_a_standard_asks_is_held_by_a_test_or_has_a_reason() {
-    let sources = sources();
-    let crates: Vec<_> = members().into_iter().map(|m| (m.name.replace('-', "_"), m.path)).collect();
-    let tests = Tests::of(&sources, &crates);
-    let pages: Vec<&Source> = sources.iter().filter(|s| s.path.starts_with("docs/standards-")).collect();
+    let sources = source_files();
+    let crates: Vec<_> = workspace_crates().into_iter().map(|m| (m.name.replace('-', "_"), m.path)).collect();
+    let tests = TestIndex::from_sources(&sources, &crates);
+    let pages: Vec<&SourceFile> = sources.iter().filter(|s| s.path.starts_with("docs/standards-")).collect();
     assert!(!pages.is_empty(), "docs/standards-*.md are not there");
-    let faults: Vec<String> = pages.iter().flat_map(|page| faults(page, &tests)).collect();
+    let faults: Vec<String> = pages.iter().flat_map(|page| page_errors(page, &tests)).collect();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
 #[test]
 fn the_check_of_the_standards_finds_what_is_wrong() {
-    let source = |path: &str, text: &str| Source { path: path.into(), text: text.into(), test: true };
+    let source = |path: &str, text: &str| SourceFile { path: path.into(), text: text.into(), test: true };
     let file = "#[test]\nfn one() {}\n#[tokio::test(flavor = \"x\")]\n// why\nasync fn two() {}\n#[test]\npub(super) fn visible() {}\n#[cfg(test)]\nfn no() {}\nfn nor() {}";
     let sources = [source("a/src/x.rs", file), source("a/src/y.rs", "#[test]\nfn one() {}")];
-    let tests = Tests::of(&sources, &[("a".into(), "a".into())]);
-    let wrong = |row: &str| faults(&source("docs/standards-x.md", row), &tests).len();
+    let tests = TestIndex::from_sources(&sources, &[("a".into(), "a".into())]);
+    let wrong = |row: &str| page_errors(&source("docs/standards-x.md", row), &tests).len();
     for good in [
         "| RFC 1 | 2.1 | MUST: be | `a::two`, `a::visible` |",
         "| RFC 1 | 2.1 | SHOULD NOT: be | `a::x::one`, `a::two`, and more |",

@@ -1,15 +1,15 @@
 //! `#ifdef`, `#ifndef`, `#else`, `#endif`: which lines of a script are meant.
 
-use super::Fault;
+use super::ScriptError;
 
 /// Blanks the lines that are not meant, so that the others keep their numbers.
-pub(super) fn select(text: &str, defined: &[&str]) -> Result<String, Fault> {
+pub(super) fn select_lines(text: &str, defined: &[&str]) -> Result<String, ScriptError> {
     let mut out = String::with_capacity(text.len());
     // Of each open condition: whether its lines are meant, and where it began.
     let mut open: Vec<(bool, u32)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let mut words = line.split_whitespace();
-        let fault = |what: &str| Fault { line: number, what: what.to_owned() };
+        let fault = |what: &str| ScriptError { line: number, message: what.to_owned() };
         match words.next() {
             Some(word @ ("#ifdef" | "#ifndef")) => {
                 let symbol = words.next().ok_or_else(|| fault("a symbol is missing"))?;
@@ -29,7 +29,7 @@ pub(super) fn select(text: &str, defined: &[&str]) -> Result<String, Fault> {
     }
     match open.last() {
         None => Ok(out),
-        Some((_, line)) => Err(Fault { line: *line, what: "#endif is missing".to_owned() }),
+        Some((_, line)) => Err(ScriptError { line: *line, message: "#endif is missing".to_owned() }),
     }
 }
 

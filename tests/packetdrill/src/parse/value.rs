@@ -1,147 +1,155 @@
 //! Arguments of calls and fields of chunks.
 
-use super::{Cursor, Fault};
-use crate::script::{Item, Value};
+use super::{ScriptCursor, ScriptError};
+use crate::script::{ScriptItem, ScriptValue};
 use std::net::IpAddr;
 
 /// How deep values may stand in each other.
 const MAX_DEPTH: u32 = 16;
 
-fn deeper(c: &Cursor<'_>, depth: u32) -> Result<u32, Fault> {
-    if depth >= MAX_DEPTH { Err(c.fault("values are nested too deeply")) } else { Ok(depth + 1) }
+fn nested_depth(c: &ScriptCursor<'_>, depth: u32) -> Result<u32, ScriptError> {
+    if depth >= MAX_DEPTH { Err(c.error_here("values are nested too deeply")) } else { Ok(depth + 1) }
 }
 
 /// Values up to `end`, which is passed over.
-pub(super) fn list(c: &mut Cursor<'_>, end: &str, depth: u32) -> Result<Vec<Value>, Fault> {
-    let depth = deeper(c, depth)?;
+pub(super) fn parse_list(
+    c: &mut ScriptCursor<'_>,
+    end: &str,
+    depth: u32,
+) -> Result<Vec<ScriptValue>, ScriptError> {
+    let depth = nested_depth(c, depth)?;
     let mut values = Vec::new();
     loop {
-        if c.eat(end) {
+        if c.eat_token(end) {
             return Ok(values);
         }
         if !values.is_empty() {
-            c.expect(",")?;
+            c.expect_token(",")?;
         }
-        values.push(value(c, depth)?);
+        values.push(parse_value(c, depth)?);
     }
 }
 
 /// Items up to `end`, which is passed over.
-pub(super) fn items(c: &mut Cursor<'_>, end: &str, depth: u32) -> Result<Vec<Item>, Fault> {
-    let depth = deeper(c, depth)?;
+pub(super) fn parse_items(
+    c: &mut ScriptCursor<'_>,
+    end: &str,
+    depth: u32,
+) -> Result<Vec<ScriptItem>, ScriptError> {
+    let depth = nested_depth(c, depth)?;
     let mut found = Vec::new();
     loop {
-        if c.eat(end) {
+        if c.eat_token(end) {
             return Ok(found);
         }
         if !found.is_empty() {
-            c.expect(",")?;
+            c.expect_token(",")?;
         }
-        found.push(item(c, depth)?);
+        found.push(parse_item(c, depth)?);
     }
 }
 
 /// `key=value`, or a value.
-pub(super) fn item(c: &mut Cursor<'_>, depth: u32) -> Result<Item, Fault> {
+pub(super) fn parse_item(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptItem, ScriptError> {
     let mut ahead = *c;
-    let key = ahead.word().to_owned();
-    if !key.is_empty() && ahead.eat("=") {
+    let key = ahead.read_word().to_owned();
+    if !key.is_empty() && ahead.eat_token("=") {
         *c = ahead;
-        return Ok(Item { key, value: value(c, depth)? });
+        return Ok(ScriptItem { key, value: parse_value(c, depth)? });
     }
-    Ok(Item { key: String::new(), value: value(c, depth)? })
+    Ok(ScriptItem { key: String::new(), value: parse_value(c, depth)? })
 }
 
 /// A value, with what is joined to it by `|`, `:` or `+`.
-pub(super) fn value(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
-    let depth = deeper(c, depth)?;
-    let first = single(c, depth)?;
-    if let Value::Int(from) = first
-        && c.eat(":")
+pub(super) fn parse_value(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptValue, ScriptError> {
+    let depth = nested_depth(c, depth)?;
+    let first = parse_single(c, depth)?;
+    if let ScriptValue::Int(from) = first
+        && c.eat_token(":")
     {
         let at = *c;
-        let to = single(c, depth)?.int().ok_or_else(|| at.wanted("a number"))?;
-        return Ok(Value::Range(from, to));
+        let to = parse_single(c, depth)?.as_int().ok_or_else(|| at.expected_error("a number"))?;
+        return Ok(ScriptValue::Range(from, to));
     }
     let mut joined = vec![first];
-    while c.eat("|") {
-        joined.push(single(c, depth)?);
+    while c.eat_token("|") {
+        joined.push(parse_single(c, depth)?);
     }
-    Ok(if joined.len() == 1 { joined.remove(0) } else { Value::Flags(joined) })
+    Ok(if joined.len() == 1 { joined.remove(0) } else { ScriptValue::Flags(joined) })
 }
 
-fn single(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
-    if c.eat("...") {
-        return Ok(Value::Any);
+fn parse_single(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptValue, ScriptError> {
+    if c.eat_token("...") {
+        return Ok(ScriptValue::Any);
     }
     let mut ahead = *c;
-    let text = ahead.run(|c| c.is_ascii_hexdigit() || c == ':' || c == '.');
+    let text = ahead.take_while(|c| c.is_ascii_hexdigit() || c == ':' || c == '.');
     if text.parse::<IpAddr>().is_ok() {
         *c = ahead;
-        return Ok(Value::Text(text.to_owned()));
+        return Ok(ScriptValue::Text(text.to_owned()));
     }
     match c.peek() {
         Some('"') => {
             c.advance(1);
-            Ok(Value::Text(c.until("\"")?.to_owned()))
+            Ok(ScriptValue::Text(c.read_until("\"")?.to_owned()))
         }
         Some('[') => {
             c.advance(1);
-            Ok(Value::List(list(c, "]", depth)?))
+            Ok(ScriptValue::List(parse_list(c, "]", depth)?))
         }
         Some('{') => {
             c.advance(1);
-            Ok(Value::Struct(items(c, "}", depth)?))
+            Ok(ScriptValue::Struct(parse_items(c, "}", depth)?))
         }
         Some('(') => {
             c.advance(1);
-            let inner = value(c, depth)?;
-            c.expect(")")?;
+            let inner = parse_value(c, depth)?;
+            c.expect_token(")")?;
             Ok(inner)
         }
         Some('-') => {
             c.advance(1);
-            Ok(Value::Int((c.number()?.min(i64::MAX as u64) as i64).saturating_neg()))
+            Ok(ScriptValue::Int((c.read_number()?.min(i64::MAX as u64) as i64).saturating_neg()))
         }
         Some('~') => {
             c.advance(1);
-            let depth = deeper(c, depth)?;
-            Ok(Value::Apply("~".to_owned(), vec![single(c, depth)?]))
+            let depth = nested_depth(c, depth)?;
+            Ok(ScriptValue::Apply("~".to_owned(), vec![parse_single(c, depth)?]))
         }
-        Some(d) if d.is_ascii_digit() => number(c),
-        _ => word(c, depth),
+        Some(d) if d.is_ascii_digit() => parse_number(c),
+        _ => parse_word(c, depth),
     }
 }
 
-fn number(c: &mut Cursor<'_>) -> Result<Value, Fault> {
+fn parse_number(c: &mut ScriptCursor<'_>) -> Result<ScriptValue, ScriptError> {
     let start = *c;
-    let n = c.fitting::<i64>()?;
-    let rest = c.rest().as_bytes();
+    let n = c.read_fitting::<i64>()?;
+    let rest = c.remaining().as_bytes();
     if rest.first() == Some(&b'.') && rest.get(1).is_some_and(u8::is_ascii_digit) {
         c.advance(1);
-        c.run(|c| c.is_ascii_digit());
-        let len = start.rest().len() - c.rest().len();
-        let text = &start.rest()[..len];
-        return text.parse().map(Value::Float).map_err(|_| start.wanted("a number"));
+        c.take_while(|c| c.is_ascii_digit());
+        let len = start.remaining().len() - c.remaining().len();
+        let text = &start.remaining()[..len];
+        return text.parse().map(ScriptValue::Float).map_err(|_| start.expected_error("a number"));
     }
-    Ok(Value::Int(n))
+    Ok(ScriptValue::Int(n))
 }
 
-fn word(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
+fn parse_word(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptValue, ScriptError> {
     let start = *c;
-    let word = c.word().to_owned();
+    let word = c.read_word().to_owned();
     if word.is_empty() {
-        return Err(start.wanted("a value"));
+        return Err(start.expected_error("a value"));
     }
     match c.peek() {
         Some('(') => {
             c.advance(1);
-            Ok(Value::Apply(word, list(c, ")", depth)?))
+            Ok(ScriptValue::Apply(word, parse_list(c, ")", depth)?))
         }
         Some('[') => {
             c.advance(1);
-            Ok(Value::Node(word, items(c, "]", depth)?))
+            Ok(ScriptValue::Node(word, parse_items(c, "]", depth)?))
         }
-        _ => Ok(Value::Word(word)),
+        _ => Ok(ScriptValue::Word(word)),
     }
 }

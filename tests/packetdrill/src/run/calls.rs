@@ -1,46 +1,46 @@
 //! System calls, and what they give back.
 
-use super::Stop;
-use super::settings::Settings;
-use super::tcp::Socket as TcpSocket;
-use super::world::{File, Returned, Socket, World};
-use crate::script::{Call, Item, Value};
+use super::ScriptFailure;
+use super::settings::SystemSettings;
+use super::tcp::TcpSocket;
+use super::world::{CallResult, FileSocket, OpenFile, TestedHost};
+use crate::script::{ScriptItem, ScriptValue, SystemCall};
 use usher_core::Duration;
 use usher_sim::Payload;
-use usher_sim::sctp::{self, Message};
+use usher_sim::sctp::{self, UserMessage};
 
 const O_NONBLOCK: i64 = 0x800;
 const O_RDWR: i64 = 2;
 
 /// Holds what a call gave back against the script.
-pub(super) fn check(call: &Call, returned: &Returned) -> Result<(), Stop> {
+pub(super) fn check_result(call: &SystemCall, returned: &CallResult) -> Result<(), ScriptFailure> {
     let alike = |e: &str| if e == "EWOULDBLOCK" { "EAGAIN".to_owned() } else { e.to_owned() };
     let good = match (returned, &call.result, &call.error) {
-        (Returned::Blocks, ..) => false,
-        (_, Value::Any, _) => true,
-        (Returned::Error(is), Value::Int(-1), Some(wanted)) => alike(is) == alike(wanted),
-        (Returned::Error(_), Value::Int(-1), None) => true,
-        (Returned::Value(is), Value::Int(wanted), _) => is == wanted,
+        (CallResult::Blocks, ..) => false,
+        (_, ScriptValue::Any, _) => true,
+        (CallResult::Error(is), ScriptValue::Int(-1), Some(wanted)) => alike(is) == alike(wanted),
+        (CallResult::Error(_), ScriptValue::Int(-1), None) => true,
+        (CallResult::Value(is), ScriptValue::Int(wanted), _) => is == wanted,
         _ => false,
     };
     if good {
         return Ok(());
     }
     let is = match returned {
-        Returned::Value(n) => n.to_string(),
-        Returned::Error(name) => format!("-1 {name}"),
-        Returned::Blocks => "nothing: it blocks".to_owned(),
+        CallResult::Value(n) => n.to_string(),
+        CallResult::Error(name) => format!("-1 {name}"),
+        CallResult::Blocks => "nothing: it blocks".to_owned(),
     };
     let wanted = match (&call.result, &call.error) {
-        (Value::Int(n), Some(error)) => format!("{n} {error}"),
-        (Value::Int(n), None) => n.to_string(),
+        (ScriptValue::Int(n), Some(error)) => format!("{n} {error}"),
+        (ScriptValue::Int(n), None) => n.to_string(),
         (other, _) => format!("{other:?}"),
     };
-    Err(Stop::Diverges(format!("{}() gives {is}, not {wanted}", call.name)))
+    Err(ScriptFailure::Diverges(format!("{}() gives {is}, not {wanted}", call.name)))
 }
 
 /// The value of a word that stands for a number.
-fn word(name: &str) -> Option<i64> {
+fn constant_value(name: &str) -> Option<i64> {
     Some(match name {
         "O_RDWR" => O_RDWR,
         "O_NONBLOCK" => O_NONBLOCK,
@@ -62,214 +62,221 @@ fn word(name: &str) -> Option<i64> {
 }
 
 /// A number, a word that stands for one, or several joined.
-fn number(value: Option<&Value>) -> Result<i64, Stop> {
+fn number_argument(value: Option<&ScriptValue>) -> Result<i64, ScriptFailure> {
     match value {
-        Some(Value::Int(n)) => Ok(*n),
-        Some(Value::Word(name)) => {
-            word(name).ok_or_else(|| Stop::Unsupported(format!("the constant {name}")))
+        Some(ScriptValue::Int(n)) => Ok(*n),
+        Some(ScriptValue::Word(name)) => {
+            constant_value(name).ok_or_else(|| ScriptFailure::Unsupported(format!("the constant {name}")))
         }
-        Some(Value::Flags(values)) => {
-            values.iter().try_fold(0, |all, v| number(Some(v)).map(|bits| all | bits))
+        Some(ScriptValue::Flags(values)) => {
+            values.iter().try_fold(0, |all, v| number_argument(Some(v)).map(|bits| all | bits))
         }
-        Some(Value::List(values)) if values.len() == 1 => number(values.first()),
-        _ => Err(Stop::Unsupported("an argument that is no number".to_owned())),
+        Some(ScriptValue::List(values)) if values.len() == 1 => number_argument(values.first()),
+        _ => Err(ScriptFailure::Unsupported("an argument that is no number".to_owned())),
     }
 }
-fn name_of(value: Option<&Value>) -> &str {
+fn name_of(value: Option<&ScriptValue>) -> &str {
     match value {
-        Some(Value::Word(name)) => name,
+        Some(ScriptValue::Word(name)) => name,
         _ => "",
     }
 }
-fn count(value: Option<&Value>) -> Result<u32, Stop> {
-    number(value)?.try_into().map_err(|_| Stop::Suspect("a length is negative or beyond 4 GiB".to_owned()))
+fn length_argument(value: Option<&ScriptValue>) -> Result<u32, ScriptFailure> {
+    number_argument(value)?
+        .try_into()
+        .map_err(|_| ScriptFailure::Suspect("a length is negative or beyond 4 GiB".to_owned()))
 }
 
 /// A state's name in the sockets' API.
-fn sctp_state(state: sctp::State) -> &'static str {
+fn sctp_state(state: sctp::SctpState) -> &'static str {
     match state {
-        sctp::State::Closed => "CLOSED",
-        sctp::State::CookieWait => "COOKIE_WAIT",
-        sctp::State::CookieEchoed => "COOKIE_ECHOED",
-        sctp::State::Established => "ESTABLISHED",
-        sctp::State::ShutdownPending => "SHUTDOWN_PENDING",
-        sctp::State::ShutdownSent => "SHUTDOWN_SENT",
-        sctp::State::ShutdownReceived => "SHUTDOWN_RECEIVED",
-        sctp::State::ShutdownAckSent => "SHUTDOWN_ACK_SENT",
+        sctp::SctpState::Closed => "CLOSED",
+        sctp::SctpState::CookieWait => "COOKIE_WAIT",
+        sctp::SctpState::CookieEchoed => "COOKIE_ECHOED",
+        sctp::SctpState::Established => "ESTABLISHED",
+        sctp::SctpState::ShutdownPending => "SHUTDOWN_PENDING",
+        sctp::SctpState::ShutdownSent => "SHUTDOWN_SENT",
+        sctp::SctpState::ShutdownReceived => "SHUTDOWN_RECEIVED",
+        sctp::SctpState::ShutdownAckSent => "SHUTDOWN_ACK_SENT",
     }
 }
 
-impl World {
+impl TestedHost {
     /// Makes a call; `again` where it is one that blocked before.
-    pub(super) fn call(&mut self, call: &Call, again: bool) -> Result<Returned, Stop> {
-        let returned = self.dispatch(call, again);
-        self.collect();
+    pub(super) fn make_call(&mut self, call: &SystemCall, again: bool) -> Result<CallResult, ScriptFailure> {
+        let returned = self.dispatch_call(call, again);
+        self.collect_sent();
         returned
     }
 
-    fn dispatch(&mut self, call: &Call, again: bool) -> Result<Returned, Stop> {
+    fn dispatch_call(&mut self, call: &SystemCall, again: bool) -> Result<CallResult, ScriptFailure> {
         let args = &call.args;
         if call.name == "socket" {
-            return self.socket(args);
+            return self.call_socket(args);
         }
-        let fd = number(args.first())?;
-        let Some(&file) = self.files.get(&fd) else { return Ok(Returned::Error("EBADF")) };
+        let fd = number_argument(args.first())?;
+        let Some(&file) = self.files.get(&fd) else { return Ok(CallResult::Error("EBADF")) };
         Ok(match call.name.as_str() {
-            "bind" => Returned::Value(0),
+            "bind" => CallResult::Value(0),
             "listen" => {
                 match file.socket {
-                    Socket::Tcp(i) => self.tcp.sockets[i].listening = true,
-                    Socket::Sctp(i) => self.sctp.sockets[i].listening = true,
+                    FileSocket::Tcp(i) => self.tcp.sockets[i].listening = true,
+                    FileSocket::Sctp(i) => self.sctp.sockets[i].listening = true,
                 }
-                Returned::Value(0)
+                CallResult::Value(0)
             }
-            "connect" | "sctp_connectx" => self.connect(file, again, call.name == "sctp_connectx"),
-            "accept" | "accept4" => self.accept(file),
+            "connect" | "sctp_connectx" => self.call_connect(file, again, call.name == "sctp_connectx"),
+            "accept" | "accept4" => self.call_accept(file),
             "close" => {
                 self.files.remove(&fd);
                 match file.socket {
-                    Socket::Tcp(i) => self.tcp.close(self.now, i),
-                    Socket::Sctp(i) => self.sctp.close(self.now, i),
+                    FileSocket::Tcp(i) => self.tcp.close(self.now, i),
+                    FileSocket::Sctp(i) => self.sctp.close(self.now, i),
                 }
-                Returned::Value(0)
+                CallResult::Value(0)
             }
-            "shutdown" => self.shutdown(file, name_of(args.get(1))),
+            "shutdown" => self.call_shutdown(file, name_of(args.get(1))),
             "fcntl" => match name_of(args.get(1)) {
-                "F_GETFL" => Returned::Value(file.flags),
+                "F_GETFL" => CallResult::Value(file.flags),
                 "F_SETFL" => {
-                    let flags = O_RDWR | number(args.get(2))?;
-                    self.files.insert(fd, File { flags, ..file });
-                    Returned::Value(0)
+                    let flags = O_RDWR | number_argument(args.get(2))?;
+                    self.files.insert(fd, OpenFile { flags, ..file });
+                    CallResult::Value(0)
                 }
-                other => return Err(Stop::Unsupported(format!("fcntl {other}"))),
+                other => return Err(ScriptFailure::Unsupported(format!("fcntl {other}"))),
             },
             "read" | "recv" | "recvfrom" | "sctp_recvmsg" => {
-                let flags =
-                    if matches!(call.name.as_str(), "recv" | "recvfrom") { number(args.get(3))? } else { 0 };
-                self.read(file, count(args.get(2))?, flags)
+                let flags = if matches!(call.name.as_str(), "recv" | "recvfrom") {
+                    number_argument(args.get(3))?
+                } else {
+                    0
+                };
+                self.call_read(file, length_argument(args.get(2))?, flags)
             }
             "write" | "send" | "sendto" => {
-                let flags = if call.name == "write" { 0 } else { number(args.get(3))? };
+                let flags = if call.name == "write" { 0 } else { number_argument(args.get(3))? };
                 let implied = call.name == "sendto";
-                self.write(file, count(args.get(2))?, flags, Message::default(), implied)
+                self.call_write(file, length_argument(args.get(2))?, flags, UserMessage::default(), implied)
             }
             "sctp_sendmsg" => {
-                let field = |i: usize| number(args.get(i));
-                let message = Message {
+                let field = |i: usize| number_argument(args.get(i));
+                let message = UserMessage {
                     ppid: (field(5)? as u32).swap_bytes(),
-                    unordered: matches!(args.get(6), Some(Value::Word(w)) if w == "SCTP_UNORDERED"),
+                    unordered: matches!(args.get(6), Some(ScriptValue::Word(w)) if w == "SCTP_UNORDERED"),
                     stream: field(7)? as u16,
-                    ..Message::default()
+                    ..UserMessage::default()
                 };
-                self.write(file, count(args.get(2))?, 0, message, false)
+                self.call_write(file, length_argument(args.get(2))?, 0, message, false)
             }
             "setsockopt" => self.setsockopt(file, args)?,
             "getsockopt" => self.getsockopt(file, args)?,
-            other => return Err(Stop::Unsupported(format!("the call {other}()"))),
+            other => return Err(ScriptFailure::Unsupported(format!("the call {other}()"))),
         })
     }
 
-    fn socket(&mut self, args: &[Value]) -> Result<Returned, Stop> {
-        if !matches!(args.get(1), Some(Value::Word(kind)) if kind == "SOCK_STREAM") {
-            return Err(Stop::Unsupported("sockets of other kinds than SOCK_STREAM".to_owned()));
+    fn call_socket(&mut self, args: &[ScriptValue]) -> Result<CallResult, ScriptFailure> {
+        if !matches!(args.get(1), Some(ScriptValue::Word(kind)) if kind == "SOCK_STREAM") {
+            return Err(ScriptFailure::Unsupported("sockets of other kinds than SOCK_STREAM".to_owned()));
         }
         let socket = match args.get(2) {
-            Some(Value::Word(p)) if p == "IPPROTO_TCP" => Socket::Tcp(self.tcp.socket()),
-            Some(Value::Int(0)) => Socket::Tcp(self.tcp.socket()),
-            Some(Value::Word(p)) if p == "IPPROTO_SCTP" => {
-                Socket::Sctp(self.sctp.socket(self.settings.mtu, self.settings.ipv6))
+            Some(ScriptValue::Word(p)) if p == "IPPROTO_TCP" => FileSocket::Tcp(self.tcp.add_socket()),
+            Some(ScriptValue::Int(0)) => FileSocket::Tcp(self.tcp.add_socket()),
+            Some(ScriptValue::Word(p)) if p == "IPPROTO_SCTP" => {
+                FileSocket::Sctp(self.sctp.add_socket(self.settings.mtu, self.settings.ipv6))
             }
-            other => return Err(Stop::Unsupported(format!("sockets of {other:?}"))),
+            other => return Err(ScriptFailure::Unsupported(format!("sockets of {other:?}"))),
         };
-        Ok(Returned::Value(self.open(socket)))
+        Ok(CallResult::Value(self.open_file(socket)))
     }
-    fn open(&mut self, socket: Socket) -> i64 {
+    fn open_file(&mut self, socket: FileSocket) -> i64 {
         let fd = (3..).find(|fd| !self.files.contains_key(fd)).unwrap_or(3);
-        self.files.insert(fd, File { socket, flags: O_RDWR });
+        self.files.insert(fd, OpenFile { socket, flags: O_RDWR });
         fd
     }
 
     /// What a call that would wait gives back.
-    fn wait(file: File) -> Returned {
-        if file.flags & O_NONBLOCK != 0 { Returned::Error("EAGAIN") } else { Returned::Blocks }
+    fn blocked_result(file: OpenFile) -> CallResult {
+        if file.flags & O_NONBLOCK != 0 { CallResult::Error("EAGAIN") } else { CallResult::Blocks }
     }
 
     /// With `several`, the other side has a second address.
-    fn connect(&mut self, file: File, again: bool, several: bool) -> Returned {
+    fn call_connect(&mut self, file: OpenFile, again: bool, several: bool) -> CallResult {
         let (connected, over) = match file.socket {
-            Socket::Tcp(i) => (self.tcp.sockets[i].connected, self.tcp.sockets[i].over),
-            Socket::Sctp(i) => (self.sctp.sockets[i].connected, self.sctp.sockets[i].over),
+            FileSocket::Tcp(i) => (self.tcp.sockets[i].connected, self.tcp.sockets[i].has_ended),
+            FileSocket::Sctp(i) => (self.sctp.sockets[i].connected, self.sctp.sockets[i].has_ended),
         };
         let under_way = match file.socket {
-            Socket::Tcp(i) => self.tcp.sockets[i].connection.is_some(),
-            Socket::Sctp(i) => self.sctp.sockets[i].association.is_some(),
+            FileSocket::Tcp(i) => self.tcp.sockets[i].connection.is_some(),
+            FileSocket::Sctp(i) => self.sctp.sockets[i].association.is_some(),
         };
-        if over && let Some(error) = self.error(file).take() {
-            return Returned::Error(error);
+        if over && let Some(error) = self.pending_error(file).take() {
+            return CallResult::Error(error);
         }
         if connected {
-            return if again { Returned::Value(0) } else { Returned::Error("EISCONN") };
+            return if again { CallResult::Value(0) } else { CallResult::Error("EISCONN") };
         }
         if under_way {
-            return if again { Returned::Blocks } else { Returned::Error("EALREADY") };
+            return if again { CallResult::Blocks } else { CallResult::Error("EALREADY") };
         }
         match file.socket {
-            Socket::Tcp(i) => {
+            FileSocket::Tcp(i) => {
                 if self.settings.active_ecn {
                     self.tcp.wants_ecn = true;
                 }
                 self.tcp.connect(self.now, &self.settings, i);
             }
-            Socket::Sctp(i) => self.sctp.connect(self.now, i, if several { 2 } else { 1 }),
+            FileSocket::Sctp(i) => self.sctp.connect(self.now, i, if several { 2 } else { 1 }),
         }
-        if file.flags & O_NONBLOCK != 0 { Returned::Error("EINPROGRESS") } else { Returned::Blocks }
+        if file.flags & O_NONBLOCK != 0 { CallResult::Error("EINPROGRESS") } else { CallResult::Blocks }
     }
 
-    fn accept(&mut self, file: File) -> Returned {
+    fn call_accept(&mut self, file: OpenFile) -> CallResult {
         let child = match file.socket {
-            Socket::Tcp(i) if self.tcp.sockets[i].listening => self.tcp.accept(i).map(Socket::Tcp),
-            Socket::Sctp(i) if self.sctp.sockets[i].listening => self.sctp.accept(i).map(Socket::Sctp),
-            _ => return Returned::Error("EINVAL"),
+            FileSocket::Tcp(i) if self.tcp.sockets[i].listening => self.tcp.accept(i).map(FileSocket::Tcp),
+            FileSocket::Sctp(i) if self.sctp.sockets[i].listening => {
+                self.sctp.accept(i).map(FileSocket::Sctp)
+            }
+            _ => return CallResult::Error("EINVAL"),
         };
         match child {
-            Some(socket) => Returned::Value(self.open(socket)),
-            None => Self::wait(file),
+            Some(socket) => CallResult::Value(self.open_file(socket)),
+            None => Self::blocked_result(file),
         }
     }
 
-    fn shutdown(&mut self, file: File, how: &str) -> Returned {
+    fn call_shutdown(&mut self, file: OpenFile, how: &str) -> CallResult {
         let open = match file.socket {
-            Socket::Tcp(i) => self.tcp.sockets[i].connected && !self.tcp.sockets[i].over,
-            Socket::Sctp(i) => self.sctp.sockets[i].connected && !self.sctp.sockets[i].over,
+            FileSocket::Tcp(i) => self.tcp.sockets[i].connected && !self.tcp.sockets[i].has_ended,
+            FileSocket::Sctp(i) => self.sctp.sockets[i].connected && !self.sctp.sockets[i].has_ended,
         };
         if !open {
-            return Returned::Error("ENOTCONN");
+            return CallResult::Error("ENOTCONN");
         }
         if how != "SHUT_RD" {
             match file.socket {
-                Socket::Tcp(i) => self.tcp.shutdown(self.now, i),
-                Socket::Sctp(i) => self.sctp.shutdown(self.now, i),
+                FileSocket::Tcp(i) => self.tcp.shutdown(self.now, i),
+                FileSocket::Sctp(i) => self.sctp.shutdown(self.now, i),
             }
         }
-        Returned::Value(0)
+        CallResult::Value(0)
     }
 
-    fn error(&mut self, file: File) -> &mut Option<&'static str> {
+    fn pending_error(&mut self, file: OpenFile) -> &mut Option<&'static str> {
         match file.socket {
-            Socket::Tcp(i) => &mut self.tcp.sockets[i].error,
-            Socket::Sctp(i) => &mut self.sctp.sockets[i].error,
+            FileSocket::Tcp(i) => &mut self.tcp.sockets[i].error,
+            FileSocket::Sctp(i) => &mut self.sctp.sockets[i].error,
         }
     }
 
-    fn read(&mut self, file: File, n: u32, flags: i64) -> Returned {
+    fn call_read(&mut self, file: OpenFile, n: u32, flags: i64) -> CallResult {
         let peek = flags & 2 != 0;
         let (got, begun, end) = match file.socket {
-            Socket::Tcp(i) => {
+            FileSocket::Tcp(i) => {
                 let got = self.tcp.read(self.now, i, n, peek);
                 let s = &self.tcp.sockets[i];
-                (got, s.connection.is_some(), s.end || s.over)
+                (got, s.connection.is_some(), s.end || s.has_ended)
             }
-            Socket::Sctp(i) => {
+            FileSocket::Sctp(i) => {
                 let s = &mut self.sctp.sockets[i];
                 let mut got = 0;
                 if let Some(message) = s.inbox.front_mut() {
@@ -278,109 +285,119 @@ impl World {
                     if !peek && left == 0 {
                         s.inbox.pop_front();
                     } else if !peek {
-                        message.payload = Payload::counted(left);
+                        message.payload = Payload::with_length(left);
                     }
                 }
-                (got, s.association.is_some(), s.over)
+                (got, s.association.is_some(), s.has_ended)
             }
         };
         if got > 0 {
-            return Returned::Value(got.into());
+            return CallResult::Value(got.into());
         }
-        if let Some(error) = self.error(file).take() {
-            return Returned::Error(error);
+        if let Some(error) = self.pending_error(file).take() {
+            return CallResult::Error(error);
         }
         if end {
-            return Returned::Value(0);
+            return CallResult::Value(0);
         }
         if !begun {
-            return Returned::Error("ENOTCONN");
+            return CallResult::Error("ENOTCONN");
         }
-        if flags & 0x40 != 0 { Returned::Error("EAGAIN") } else { Self::wait(file) }
+        if flags & 0x40 != 0 { CallResult::Error("EAGAIN") } else { Self::blocked_result(file) }
     }
 
     /// `implied` where the call names the other side, so that it opens a connection too.
-    fn write(&mut self, file: File, n: u32, flags: i64, message: Message, implied: bool) -> Returned {
-        if let Some(error) = self.error(file).take() {
-            return Returned::Error(error);
+    fn call_write(
+        &mut self,
+        file: OpenFile,
+        n: u32,
+        flags: i64,
+        message: UserMessage,
+        implied: bool,
+    ) -> CallResult {
+        if let Some(error) = self.pending_error(file).take() {
+            return CallResult::Error(error);
         }
         match file.socket {
-            Socket::Tcp(i) => {
+            FileSocket::Tcp(i) => {
                 let space = self.settings.send_space;
                 let s = &self.tcp.sockets[i];
-                if s.fast_open && s.connection.is_none() && !s.over && implied {
+                if s.fast_open && s.connection.is_none() && !s.has_ended && implied {
                     self.tcp.connect_with(self.now, &self.settings, i, n);
-                    return Returned::Value(n.into());
+                    return CallResult::Value(n.into());
                 }
-                let Some(c) = s.connection.as_ref().filter(|_| !s.over) else {
-                    return Returned::Error(if s.over { "EPIPE" } else { "ENOTCONN" });
+                let Some(c) = s.connection.as_ref().filter(|_| !s.has_ended) else {
+                    return CallResult::Error(if s.has_ended { "EPIPE" } else { "ENOTCONN" });
                 };
                 if s.shut {
-                    return Returned::Error("EPIPE");
+                    return CallResult::Error("EPIPE");
                 }
                 let free = space.saturating_sub(c.bytes_in_flight() + c.bytes_unsent());
                 // A call that blocks takes all, sooner or later; what it gives back is the same.
                 let waits = file.flags & O_NONBLOCK != 0 || flags & 0x40 != 0;
                 let n = if waits { n.min(free) } else { n };
                 if n == 0 && waits {
-                    return Returned::Error("EAGAIN");
+                    return CallResult::Error("EAGAIN");
                 }
                 if self.tcp.write(self.now, i, n) {
-                    Returned::Value(n.into())
+                    CallResult::Value(n.into())
                 } else {
-                    Returned::Error("EPIPE")
+                    CallResult::Error("EPIPE")
                 }
             }
-            Socket::Sctp(i) => {
+            FileSocket::Sctp(i) => {
                 let s = &self.sctp.sockets[i];
                 if s.association.is_none() {
-                    return Returned::Error("ENOTCONN");
+                    return CallResult::Error("ENOTCONN");
                 }
-                if s.over || s.shut {
-                    return Returned::Error("EPIPE");
+                if s.has_ended || s.shut {
+                    return CallResult::Error("EPIPE");
                 }
-                let payload = Payload::copied(&vec![0x55; n as usize]);
-                let taken = self.sctp.send(self.now, i, Message { payload, ..message });
-                if taken { Returned::Value(n.into()) } else { Returned::Error("ESHUTDOWN") }
+                let payload = Payload::copy_from_slice(&vec![0x55; n as usize]);
+                let taken = self.sctp.send_message(self.now, i, UserMessage { payload, ..message });
+                if taken { CallResult::Value(n.into()) } else { CallResult::Error("ESHUTDOWN") }
             }
         }
     }
 
-    fn setsockopt(&mut self, file: File, args: &[Value]) -> Result<Returned, Stop> {
+    fn setsockopt(&mut self, file: OpenFile, args: &[ScriptValue]) -> Result<CallResult, ScriptFailure> {
         let (level, option) = (name_of(args.get(1)), name_of(args.get(2)));
-        let unknown = || Stop::Unsupported(format!("setsockopt {level} {option}"));
+        let unknown = || ScriptFailure::Unsupported(format!("setsockopt {level} {option}"));
         // What changes nothing that a script could see here.
         let quiet = ["SO_REUSEADDR", "SO_REUSEPORT", "SO_SNDBUF", "SO_SNDTIMEO", "SO_RCVTIMEO"];
         if quiet.contains(&option) {
-            return Ok(Returned::Value(0));
+            return Ok(CallResult::Value(0));
         }
         if option == "SO_LINGER" {
-            let Some(Value::Struct(items)) = args.get(3) else { return Err(unknown()) };
+            let Some(ScriptValue::Struct(items)) = args.get(3) else { return Err(unknown()) };
             let field = |key: &str, at: usize| items.iter().find(|i| i.key == key).or(items.get(at));
-            let value = |item: Option<&Item>| number(item.map(|i| &i.value));
+            let value = |item: Option<&ScriptItem>| number_argument(item.map(|i| &i.value));
             let abort = value(field("onoff", 0))? != 0 && value(field("linger", 1))? == 0;
             match file.socket {
-                Socket::Tcp(i) => self.tcp.sockets[i].abort_on_close = abort,
-                Socket::Sctp(i) => self.sctp.sockets[i].abort_on_close = abort,
+                FileSocket::Tcp(i) => self.tcp.sockets[i].abort_on_close = abort,
+                FileSocket::Sctp(i) => self.sctp.sockets[i].abort_on_close = abort,
             }
-            return Ok(Returned::Value(0));
+            return Ok(CallResult::Value(0));
         }
         match file.socket {
-            Socket::Tcp(i) => {
-                let n = number(args.get(3))?;
-                let Settings { tunneling_port, .. } = self.settings;
+            FileSocket::Tcp(i) => {
+                let n = number_argument(args.get(3))?;
+                let SystemSettings { tunneling_port, .. } = self.settings;
                 let s = &mut self.tcp.sockets[i];
                 let fresh = s.connection.is_none() && !s.listening;
                 let byte = u8::try_from(n);
                 match option {
                     "TCP_REMOTE_UDP_ENCAPS_PORT" => match u16::try_from(n) {
-                        Ok(port) if fresh && (port == 0 || tunneling_port != 0) => s.around.udp = port,
-                        _ => return Ok(Returned::Error("EINVAL")),
+                        Ok(port) if fresh && (port == 0 || tunneling_port != 0) => {
+                            s.header_settings.udp = port
+                        }
+                        _ => return Ok(CallResult::Error("EINVAL")),
                     },
                     "IP_TTL" | "IPV6_UNICAST_HOPS" | "IP_TOS" | "IPV6_TCLASS" => {
-                        let Ok(byte) = byte else { return Ok(Returned::Error("EINVAL")) };
+                        let Ok(byte) = byte else { return Ok(CallResult::Error("EINVAL")) };
                         let hops = matches!(option, "IP_TTL" | "IPV6_UNICAST_HOPS");
-                        *(if hops { &mut s.around.hops } else { &mut s.around.class }) = byte;
+                        *(if hops { &mut s.header_settings.hops } else { &mut s.header_settings.class }) =
+                            byte;
                     }
                     "IPV6_USE_MIN_MTU" if fresh => s.min_mtu = n == 1,
                     "TCP_MAXSEG" if fresh => s.mss = Some(n.clamp(64, 65_535) as u16),
@@ -392,26 +409,26 @@ impl World {
                     _ => return Err(unknown()),
                 }
             }
-            Socket::Sctp(i) => {
+            FileSocket::Sctp(i) => {
                 self.set_sctp(i, option, args.get(3)).ok_or_else(unknown)?;
                 self.sctp.reconfigure(i);
             }
         }
-        Ok(Returned::Value(0))
+        Ok(CallResult::Value(0))
     }
 
     /// An option of SCTP (RFC 6458, 8.1); `None` where it is not known here. Zero leaves a field as it is.
-    fn set_sctp(&mut self, i: usize, option: &str, value: Option<&Value>) -> Option<()> {
+    fn set_sctp(&mut self, i: usize, option: &str, value: Option<&ScriptValue>) -> Option<()> {
         let config = &mut self.sctp.sockets[i].config;
         let items = match value {
-            Some(Value::Struct(items)) => items.as_slice(),
+            Some(ScriptValue::Struct(items)) => items.as_slice(),
             _ => &[],
         };
         let field = |key: &str| {
             let item = items.iter().find(|i| i.key == key)?;
-            item.value.int().and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0)
+            item.value.as_int().and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0)
         };
-        let single = number(value).ok();
+        let single = number_argument(value).ok();
         let ms = |key: &str, to: &mut Duration| *to = field(key).map_or(*to, Duration::from_millis);
         match option {
             "SCTP_RTOINFO" => {
@@ -452,7 +469,7 @@ impl World {
             "SCTP_PEER_ADDR_PARAMS" => {
                 let flags = items.iter().find(|i| i.key == "spp_flags").map(|i| &i.value);
                 let words: Vec<&str> = match flags {
-                    Some(Value::Flags(values)) => values.iter().map(|v| name_of(Some(v))).collect(),
+                    Some(ScriptValue::Flags(values)) => values.iter().map(|v| name_of(Some(v))).collect(),
                     other => vec![name_of(other)],
                 };
                 if words.contains(&"SPP_HB_DISABLE") {
@@ -472,59 +489,63 @@ impl World {
         Some(())
     }
 
-    fn getsockopt(&mut self, file: File, args: &[Value]) -> Result<Returned, Stop> {
+    fn getsockopt(&mut self, file: OpenFile, args: &[ScriptValue]) -> Result<CallResult, ScriptFailure> {
         let option = name_of(args.get(2));
         let wanted = match args.get(3) {
-            Some(Value::List(values)) if values.len() == 1 => values[0].clone(),
+            Some(ScriptValue::List(values)) if values.len() == 1 => values[0].clone(),
             Some(other) => other.clone(),
-            None => Value::Any,
+            None => ScriptValue::Any,
         };
         let is = match (option, file.socket) {
-            ("SO_ERROR", _) => match self.error(file).take() {
-                None => Value::Int(0),
-                Some(error) => Value::Word(error.to_owned()),
+            ("SO_ERROR", _) => match self.pending_error(file).take() {
+                None => ScriptValue::Int(0),
+                Some(error) => ScriptValue::Word(error.to_owned()),
             },
-            ("SO_RCVBUF", Socket::Tcp(i)) => Value::Int(self.receive_buffer(&self.tcp.sockets[i]).into()),
-            ("TCP_REMOTE_UDP_ENCAPS_PORT", Socket::Tcp(i)) => {
-                Value::Int(self.tcp.sockets[i].around.udp.into())
+            ("SO_RCVBUF", FileSocket::Tcp(i)) => {
+                ScriptValue::Int(self.receive_buffer(&self.tcp.sockets[i]).into())
             }
-            ("TCP_KEEPINIT", Socket::Tcp(i)) if self.tcp.sockets[i].keep_init.is_some() => {
-                Value::Int(self.tcp.sockets[i].keep_init.unwrap_or(0) as i64)
+            ("TCP_REMOTE_UDP_ENCAPS_PORT", FileSocket::Tcp(i)) => {
+                ScriptValue::Int(self.tcp.sockets[i].header_settings.udp.into())
             }
-            ("TCP_KEEPINIT" | "TCP_KEEPIDLE" | "TCP_KEEPINTVL" | "TCP_KEEPCNT", Socket::Tcp(_)) => {
-                Value::Int(self.settings.preset(option).unwrap_or(0) as i64)
+            ("TCP_KEEPINIT", FileSocket::Tcp(i)) if self.tcp.sockets[i].keep_init.is_some() => {
+                ScriptValue::Int(self.tcp.sockets[i].keep_init.unwrap_or(0) as i64)
             }
-            ("SCTP_STATUS", Socket::Sctp(i)) => return self.sctp_status(i, &wanted),
-            ("TCP_NODELAY", Socket::Tcp(i)) => Value::Int(self.tcp.sockets[i].no_delay.into()),
-            ("TCP_NOOPT", Socket::Tcp(i)) => Value::Int(self.tcp.sockets[i].no_options.into()),
-            ("TCP_MAXSEG", Socket::Tcp(i)) => {
+            ("TCP_KEEPINIT" | "TCP_KEEPIDLE" | "TCP_KEEPINTVL" | "TCP_KEEPCNT", FileSocket::Tcp(_)) => {
+                ScriptValue::Int(self.settings.preset_option(option).unwrap_or(0) as i64)
+            }
+            ("SCTP_STATUS", FileSocket::Sctp(i)) => return self.sctp_status(i, &wanted),
+            ("TCP_NODELAY", FileSocket::Tcp(i)) => ScriptValue::Int(self.tcp.sockets[i].no_delay.into()),
+            ("TCP_NOOPT", FileSocket::Tcp(i)) => ScriptValue::Int(self.tcp.sockets[i].no_options.into()),
+            ("TCP_MAXSEG", FileSocket::Tcp(i)) => {
                 let mss = self.tcp.sockets[i].connection.as_ref().map(|c| c.mss());
-                Value::Int(mss.unwrap_or(self.settings.mss().into()).into())
+                ScriptValue::Int(mss.unwrap_or(self.settings.mss().into()).into())
             }
-            _ => return Err(Stop::Unsupported(format!("getsockopt {option}"))),
+            _ => return Err(ScriptFailure::Unsupported(format!("getsockopt {option}"))),
         };
-        if wanted != Value::Any && wanted != is {
-            return Err(Stop::Diverges(format!("getsockopt() says {option} is {is:?}, not {wanted:?}")));
+        if wanted != ScriptValue::Any && wanted != is {
+            return Err(ScriptFailure::Diverges(format!(
+                "getsockopt() says {option} is {is:?}, not {wanted:?}"
+            )));
         }
-        Ok(Returned::Value(0))
+        Ok(CallResult::Value(0))
     }
 
     /// Holds what `SCTP_STATUS` says (RFC 6458, 8.2.1) against the script.
-    fn sctp_status(&self, i: usize, wanted: &Value) -> Result<Returned, Stop> {
-        let Some(a) = &self.sctp.sockets[i].association else { return Ok(Returned::Error("EINVAL")) };
-        let Value::Struct(items) = wanted else { return Ok(Returned::Value(0)) };
-        for Item { key, value } in items.iter().filter(|item| item.value != Value::Any) {
+    fn sctp_status(&self, i: usize, wanted: &ScriptValue) -> Result<CallResult, ScriptFailure> {
+        let Some(a) = &self.sctp.sockets[i].association else { return Ok(CallResult::Error("EINVAL")) };
+        let ScriptValue::Struct(items) = wanted else { return Ok(CallResult::Value(0)) };
+        for ScriptItem { key, value } in items.iter().filter(|item| item.value != ScriptValue::Any) {
             let is = match key.as_str() {
-                "sstat_state" => Value::Word(format!("SCTP_{}", sctp_state(a.state()))),
-                "sstat_outstrms" => Value::Int(a.outbound_streams().into()),
-                "sstat_instrms" => Value::Int(a.inbound_streams().into()),
-                other => return Err(Stop::Unsupported(format!("{other} of SCTP_STATUS"))),
+                "sstat_state" => ScriptValue::Word(format!("SCTP_{}", sctp_state(a.state()))),
+                "sstat_outstrms" => ScriptValue::Int(a.outbound_streams().into()),
+                "sstat_instrms" => ScriptValue::Int(a.inbound_streams().into()),
+                other => return Err(ScriptFailure::Unsupported(format!("{other} of SCTP_STATUS"))),
             };
             if is != *value {
-                return Err(Stop::Diverges(format!("SCTP_STATUS has {key} {is:?}, not {value:?}")));
+                return Err(ScriptFailure::Diverges(format!("SCTP_STATUS has {key} {is:?}, not {value:?}")));
             }
         }
-        Ok(Returned::Value(0))
+        Ok(CallResult::Value(0))
     }
 
     fn receive_buffer(&self, socket: &TcpSocket) -> u32 {

@@ -1,33 +1,33 @@
 //! Code between `%{` and `}%`: assertions about the state of the last TCP connection.
 
-use super::Stop;
+use super::ScriptFailure;
 use super::shell::state_name;
-use super::world::{Socket, World};
+use super::world::{FileSocket, TestedHost};
 
-impl World {
+impl TestedHost {
     /// Holds each assertion.
-    pub(super) fn code(&self, text: &str) -> Result<(), Stop> {
+    pub(super) fn check_code(&self, text: &str) -> Result<(), ScriptFailure> {
         for line in text.split(['\n', ';']).map(str::trim) {
             if line.is_empty() || line.starts_with('#') || line.starts_with("import ") {
                 continue;
             }
-            let unknown = || Stop::Unsupported(format!("the code `{line}`"));
+            let unknown = || ScriptFailure::Unsupported(format!("the code `{line}`"));
             let condition = line.strip_prefix("assert").ok_or_else(unknown)?;
             // What follows a comma is shown to people.
             let condition = condition.split(',').next().unwrap_or("").trim();
             let condition = condition.trim_start_matches('(').trim_end_matches(')');
             for part in condition.split(" and ") {
-                self.assertion(part.trim()).ok_or_else(unknown)??;
+                self.check_assertion(part.trim()).ok_or_else(unknown)??;
             }
         }
         Ok(())
     }
 
-    fn assertion(&self, text: &str) -> Option<Result<(), Stop>> {
+    fn check_assertion(&self, text: &str) -> Option<Result<(), ScriptFailure>> {
         let operators = ["==", "!=", "<=", ">=", "<", ">"];
         let (operator, at) = operators.iter().find_map(|op| text.find(op).map(|at| (*op, at)))?;
         let (left, right) = (text[..at].trim(), text[at + operator.len()..].trim());
-        let (is, wanted) = (self.term(left)?, self.term(right)?);
+        let (is, wanted) = (self.term_value(left)?, self.term_value(right)?);
         let holds = match operator {
             "==" => is == wanted,
             "!=" => is != wanted,
@@ -39,12 +39,14 @@ impl World {
         Some(if holds {
             Ok(())
         } else {
-            Err(Stop::Diverges(format!("`{text}` does not hold: {left} is {is}, {right} is {wanted}")))
+            Err(ScriptFailure::Diverges(format!(
+                "`{text}` does not hold: {left} is {is}, {right} is {wanted}"
+            )))
         })
     }
 
     /// The number that a term stands for; states have those of Linux's `tcp_info`.
-    fn term(&self, term: &str) -> Option<i64> {
+    fn term_value(&self, term: &str) -> Option<i64> {
         const STATES: [&str; 12] = [
             "",
             "ESTABLISHED",
@@ -67,8 +69,8 @@ impl World {
             return number(if state == "SYN_RCVD" { "SYN_RECEIVED" } else { state });
         }
         let last = self.files.values().rev().find_map(|f| match f.socket {
-            Socket::Tcp(i) => Some(&self.tcp.sockets[i]),
-            Socket::Sctp(_) => None,
+            FileSocket::Tcp(i) => Some(&self.tcp.sockets[i]),
+            FileSocket::Sctp(_) => None,
         })?;
         let connection = last.connection.as_ref();
         let micros = |d: usher_core::Duration| d.as_micros() as i64;
@@ -78,7 +80,7 @@ impl World {
                 number(if name == "SYN_RCVD" { "SYN_RECEIVED" } else { name })?
             }
             "tcpi_options" => {
-                let (timestamps, sack, scale) = connection?.negotiated();
+                let (timestamps, sack, scale) = connection?.negotiated_options();
                 i64::from(timestamps) | i64::from(sack) << 1 | i64::from(scale) << 2
             }
             "tcpi_rto" => micros(connection?.rto()),

@@ -1,12 +1,14 @@
 //! SCTP sockets of the one-to-one style over the simulator's associations.
 
-use super::Stop;
-use crate::script::{Item, Sctp, Value};
-use crate::wire::sctp::{self as wire, Class};
+use super::ScriptFailure;
+use crate::script::{ScriptItem, ScriptSctpPacket, ScriptValue};
+use crate::wire::sctp::{self as wire, PartKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
-use usher_sim::sctp::{self, Answer, Association, Config, Event, Initial, Message, Packet};
+use usher_sim::sctp::{
+    self, InitialValues, ListenerAction, SctpAssociation, SctpConfig, SctpEvent, SctpPacket, UserMessage,
+};
 
 pub(super) const LOCAL_PORT: u16 = 8080;
 pub(super) const REMOTE_PORT: u16 = 40_000;
@@ -15,23 +17,23 @@ const FIRST: u32 = 0x6241_0000;
 
 /// A socket, or an association that no application has accepted yet.
 #[derive(Debug)]
-pub(super) struct Socket {
-    pub(super) config: Config,
-    pub(super) association: Option<Association>,
+pub(super) struct SctpSocket {
+    pub(super) config: SctpConfig,
+    pub(super) association: Option<SctpAssociation>,
     pub(super) listening: bool,
     queue: VecDeque<usize>,
-    pub(super) inbox: VecDeque<Message>,
+    pub(super) inbox: VecDeque<UserMessage>,
     pub(super) error: Option<&'static str>,
     pub(super) connected: bool,
-    pub(super) over: bool,
+    pub(super) has_ended: bool,
     pub(super) shut: bool,
     pub(super) abort_on_close: bool,
 }
 
 /// The host's SCTP: sockets, and how numbers of the script translate to ours.
 #[derive(Default, Debug)]
-pub(super) struct Host {
-    pub(super) sockets: Vec<Socket>,
+pub(super) struct SctpHost {
+    pub(super) sockets: Vec<SctpSocket>,
     current: Option<usize>,
     opened: u32,
     /// Ours less the script's TSNs.
@@ -52,17 +54,17 @@ pub(super) struct Host {
     pub(super) sent: Vec<Vec<u8>>,
 }
 
-impl Host {
-    pub(super) fn socket(&mut self, mtu: u32, ipv6: bool) -> usize {
-        self.sockets.push(Socket {
-            config: Config {
+impl SctpHost {
+    pub(super) fn add_socket(&mut self, mtu: u32, ipv6: bool) -> usize {
+        self.sockets.push(SctpSocket {
+            config: SctpConfig {
                 // A socket offers what it would ask for, whatever the other side asks for.
-                accepted_streams: Some(Config::default().outbound_streams),
+                accepted_streams: Some(SctpConfig::default().outbound_streams),
                 max_packet: mtu.saturating_sub(if ipv6 { 40 } else { 20 }),
                 nagle: true,
                 probe_at_once: true,
                 abort_unreachable: true,
-                ..Config::default()
+                ..SctpConfig::default()
             },
             association: None,
             listening: false,
@@ -70,25 +72,25 @@ impl Host {
             inbox: VecDeque::new(),
             error: None,
             connected: false,
-            over: false,
+            has_ended: false,
             shut: false,
             abort_on_close: false,
         });
         self.sockets.len() - 1
     }
 
-    fn initial(&mut self) -> Initial {
+    fn next_initial_values(&mut self) -> InitialValues {
         self.opened += 1;
         let n = FIRST.wrapping_add(self.opened << 16);
-        Initial { tag: n, tsn: n ^ 0x0f0f_0000, secret: [0x3c; 32] }
+        InitialValues { tag: n, tsn: n ^ 0x0f0f_0000, secret: [0x3c; 32] }
     }
 
     pub(super) fn connect(&mut self, now: Instant, i: usize, paths: u8) {
-        let initial = self.initial();
+        let initial = self.next_initial_values();
         let config = Arc::new(self.sockets[i].config.clone());
-        self.sockets[i].association = Some(Association::connect(config, now, initial, paths));
+        self.sockets[i].association = Some(SctpAssociation::connect(config, now, initial, paths));
         self.current = Some(i);
-        self.drain(now, i);
+        self.drain_socket(now, i);
     }
 
     pub(super) fn accept(&mut self, i: usize) -> Option<usize> {
@@ -100,7 +102,7 @@ impl Host {
         if let Some(a) = &mut self.sockets[i].association {
             a.shutdown(now);
         }
-        self.drain(now, i);
+        self.drain_socket(now, i);
     }
     pub(super) fn close(&mut self, now: Instant, i: usize) {
         self.sockets[i].listening = false;
@@ -114,14 +116,14 @@ impl Host {
         if let Some(a) = &mut self.sockets[i].association {
             a.abort(now);
         }
-        self.sockets[i].over = true;
-        self.drain(now, i);
+        self.sockets[i].has_ended = true;
+        self.drain_socket(now, i);
     }
 
-    pub(super) fn send(&mut self, now: Instant, i: usize, message: Message) -> bool {
+    pub(super) fn send_message(&mut self, now: Instant, i: usize, message: UserMessage) -> bool {
         let Some(a) = &mut self.sockets[i].association else { return false };
-        let taken = a.send(now, message).is_ok();
-        self.drain(now, i);
+        let taken = a.send_message(now, message).is_ok();
+        self.drain_socket(now, i);
         taken
     }
 
@@ -134,36 +136,40 @@ impl Host {
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.sockets.iter().filter_map(|s| s.association.as_ref().and_then(Association::poll_timeout)).min()
+        self.sockets
+            .iter()
+            .filter_map(|s| s.association.as_ref().and_then(SctpAssociation::poll_timeout))
+            .min()
     }
-    pub(super) fn fire(&mut self, now: Instant) {
+    pub(super) fn fire_timers(&mut self, now: Instant) {
         for i in 0..self.sockets.len() {
             if let Some(a) = &mut self.sockets[i].association
                 && a.poll_timeout().is_some_and(|at| at <= now)
             {
                 a.handle_timeout(now);
             }
-            self.drain(now, i);
+            self.drain_socket(now, i);
         }
     }
 
     /// The bytes of a packet that the script injects.
-    fn bytes(&mut self, packet: &Sctp) -> Result<Vec<u8>, Stop> {
+    fn packet_bytes(&mut self, packet: &ScriptSctpPacket) -> Result<Vec<u8>, ScriptFailure> {
         let mut chunks = Vec::new();
         let mut tag = self.local_tag;
         for chunk in &packet.chunks {
-            let Value::Node(name, items) = &chunk.value else { continue };
+            let ScriptValue::Node(name, items) = &chunk.value else { continue };
             let mut items = items.clone();
             for item in &mut items {
                 self.to_live(name, item);
             }
-            let mut bytes = wire::encode(Class::Chunk, name, &items).map_err(Stop::Unsupported)?;
+            let mut bytes =
+                wire::encode_part(PartKind::Chunk, name, &items).map_err(ScriptFailure::Unsupported)?;
             let reflected = bytes[1] & 1 == 1;
-            let open = |key| matches!(wire::field(&items, key), None | Some(Value::Any));
+            let open = |key| matches!(wire::field_value(&items, key), None | Some(ScriptValue::Any));
             match name.as_str() {
                 "INIT" | "INIT_ACK" => {
                     self.former_tag = self.peer_tag;
-                    self.peer_tag = wire::number(&items, "tag").unwrap_or(0) as u32;
+                    self.peer_tag = wire::field_number(&items, "tag").unwrap_or(0) as u32;
                     if name == "INIT" {
                         tag = 0;
                     }
@@ -183,7 +189,7 @@ impl Host {
                 }
                 _ => {}
             }
-            if wire::number(&items, "len").is_none() {
+            if wire::field_number(&items, "len").is_none() {
                 let len = (bytes.len() as u16).to_be_bytes();
                 bytes[2..4].copy_from_slice(&len);
             }
@@ -212,73 +218,77 @@ impl Host {
     }
 
     /// What the script writes of our TSNs, as they are.
-    fn to_live(&self, chunk: &str, item: &mut Item) {
+    fn to_live(&self, chunk: &str, item: &mut ScriptItem) {
         let ours = match chunk {
             "SACK" | "SHUTDOWN" => item.key == "cum_tsn",
             "ECNE" => item.key == "tsn",
             _ => false,
         };
-        if let (true, Value::Int(n)) = (ours, &mut item.value) {
+        if let (true, ScriptValue::Int(n)) = (ours, &mut item.value) {
             *n = i64::from((*n as u32).wrapping_add(self.offset));
         }
     }
 
-    pub(super) fn inject(&mut self, now: Instant, script: &Sctp) -> Result<(), Stop> {
-        let bytes = self.bytes(script)?;
-        let Ok((_, _, packet)) = Packet::parse(&bytes) else { return Ok(()) };
+    pub(super) fn inject_packet(
+        &mut self,
+        now: Instant,
+        script: &ScriptSctpPacket,
+    ) -> Result<(), ScriptFailure> {
+        let bytes = self.packet_bytes(script)?;
+        let Ok((_, _, packet)) = SctpPacket::parse(&bytes) else { return Ok(()) };
         if let Some(i) = self.current
             && let Some(a) = &mut self.sockets[i].association
             && !a.is_closed()
         {
             a.handle_packet(now, 0, packet);
-            self.drain(now, i);
+            self.drain_socket(now, i);
             return Ok(());
         }
         let Some(listener) = self.sockets.iter().position(|s| s.listening) else {
-            self.reply(sctp::out_of_the_blue(&packet));
+            self.send_reply(sctp::out_of_the_blue(&packet));
             return Ok(());
         };
-        let initial = self.initial();
+        let initial = self.next_initial_values();
         let config = self.sockets[listener].config.clone();
         let ports = (LOCAL_PORT, REMOTE_PORT);
-        match sctp::listen(&Arc::new(config.clone()), now, initial, ports, 0, 1, packet) {
-            Answer::Reply(packet) => self.reply(Some(packet)),
-            Answer::Accept(association) => {
+        match sctp::handle_listener_packet(&Arc::new(config.clone()), now, initial, ports, 0, 1, packet) {
+            ListenerAction::Reply(packet) => self.send_reply(Some(packet)),
+            ListenerAction::Accept(association) => {
                 let mtu = config.max_packet + 20;
-                let child = self.socket(mtu, false);
+                let child = self.add_socket(mtu, false);
                 self.sockets[child].config = config;
                 self.sockets[child].association = Some(*association);
                 self.sockets[listener].queue.push_back(child);
                 self.current = Some(child);
-                self.drain(now, child);
+                self.drain_socket(now, child);
             }
-            Answer::Discard => {}
+            ListenerAction::Discard => {}
         }
         Ok(())
     }
 
-    fn reply(&mut self, packet: Option<Packet>) {
+    fn send_reply(&mut self, packet: Option<SctpPacket>) {
         if let Some(packet) = packet {
-            self.emit(&packet);
+            self.emit_packet(&packet);
         }
     }
-    fn emit(&mut self, packet: &Packet) {
+    fn emit_packet(&mut self, packet: &SctpPacket) {
         let mut out = Vec::new();
-        packet.emit(LOCAL_PORT, REMOTE_PORT, &mut out);
+        packet.encode_into(LOCAL_PORT, REMOTE_PORT, &mut out);
         self.sent.push(out);
     }
 
-    pub(super) fn drain(&mut self, now: Instant, i: usize) {
+    pub(super) fn drain_socket(&mut self, now: Instant, i: usize) {
         let socket = &mut self.sockets[i];
         let Some(a) = &mut socket.association else { return };
         let mut packets = Vec::new();
         while let Some(event) = a.poll_event() {
             match event {
-                Event::Up { .. } => socket.connected = true,
-                Event::Message(message) => socket.inbox.push_back(message),
-                Event::PathDown(_) | Event::PathUp(_) => {}
-                Event::Down(reason) => {
-                    socket.over = true;
+                SctpEvent::Up { .. } => socket.connected = true,
+                SctpEvent::Message(message) => socket.inbox.push_back(message),
+                SctpEvent::PathDown(_) | SctpEvent::PathUp(_) => {}
+                SctpEvent::Down(reason) => {
+                    socket.has_ended = true;
                     socket.error = match reason {
                         CloseReason::Refused => Some("ECONNREFUSED"),
                         CloseReason::TimedOut => Some("ETIMEDOUT"),
@@ -292,32 +302,39 @@ impl Host {
             packets.push(transmit.packet);
         }
         for packet in packets {
-            self.emit(&packet);
+            self.emit_packet(&packet);
         }
     }
 
     /// Holds a packet that was sent against what is expected, and learns our tags and TSNs from INIT and
     /// INIT ACK.
-    pub(super) fn compare(&mut self, expected: &Sctp, bytes: &[u8]) -> Result<(), Stop> {
-        let cut = || Stop::Diverges("what is sent is no SCTP packet".to_owned());
+    pub(super) fn compare_packet(
+        &mut self,
+        expected: &ScriptSctpPacket,
+        bytes: &[u8],
+    ) -> Result<(), ScriptFailure> {
+        let cut = || ScriptFailure::Diverges("what is sent is no SCTP packet".to_owned());
         let (header, rest) = bytes.split_at_checked(12).ok_or_else(cut)?;
         let tag = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-        let chunks = wire::parts(rest).ok_or_else(cut)?;
-        let shown: Vec<String> = chunks.iter().map(|c| wire::named(Class::Chunk, u16::from(c[0]))).collect();
+        let chunks = wire::split_parts(rest).ok_or_else(cut)?;
+        let shown: Vec<String> =
+            chunks.iter().map(|c| wire::type_name(PartKind::Chunk, u16::from(c[0]))).collect();
         let shown = shown.join("; ");
         if chunks.len() != expected.chunks.len() {
-            return Err(Stop::Diverges(format!("expected {}, sent {shown}", names(expected))));
+            return Err(ScriptFailure::Diverges(format!("expected {}, sent {shown}", chunk_names(expected))));
         }
         for (wanted, chunk) in expected.chunks.iter().zip(&chunks) {
-            let Value::Node(name, items) = &wanted.value else { continue };
+            let ScriptValue::Node(name, items) = &wanted.value else { continue };
             let mut items = items.clone();
-            self.learn(name, &items, chunk);
+            self.learn_numbers(name, &items, chunk);
             for item in &mut items {
                 self.expected_live(name, item);
             }
-            wire::matches(Class::Chunk, name, &items, chunk).map_err(|why| match why.contains('`') {
-                true => Stop::Unsupported(why),
-                false => Stop::Diverges(format!("{why} (sent {shown})")),
+            wire::match_part(PartKind::Chunk, name, &items, chunk).map_err(|why| {
+                match why.contains('`') {
+                    true => ScriptFailure::Unsupported(why),
+                    false => ScriptFailure::Diverges(format!("{why} (sent {shown})")),
+                }
             })?;
         }
         let first = chunks.first().copied().unwrap_or_default();
@@ -328,12 +345,14 @@ impl Host {
             _ => self.peer_tag,
         };
         if tag != wanted && (wanted != self.peer_tag || tag != self.former_tag || tag == 0) {
-            return Err(Stop::Diverges(format!("{shown} is sent with verification tag {tag}, not {wanted}")));
+            return Err(ScriptFailure::Diverges(format!(
+                "{shown} is sent with verification tag {tag}, not {wanted}"
+            )));
         }
         Ok(())
     }
 
-    fn learn(&mut self, name: &str, items: &[Item], chunk: &[u8]) {
+    fn learn_numbers(&mut self, name: &str, items: &[ScriptItem], chunk: &[u8]) {
         let at = |from: usize| {
             let bytes = chunk.get(from..from + 4).and_then(|b| b.try_into().ok());
             bytes.map_or(0, u32::from_be_bytes)
@@ -343,16 +362,16 @@ impl Host {
                 let (tag, tsn) = (at(4), at(16));
                 // What goes again, or answers an INIT that crossed ours, has the numbers that were said before.
                 let known = self.tags.values().any(|live| *live == tag);
-                if let Some(said) = wire::number(items, "tag") {
+                if let Some(said) = wire::field_number(items, "tag") {
                     if !known {
                         self.tags.insert(said, tag);
                     }
                     self.local_tag = tag;
                 }
-                if let Some(said) = wire::number(items, "tsn").filter(|_| !known) {
+                if let Some(said) = wire::field_number(items, "tsn").filter(|_| !known) {
                     self.offset = tsn.wrapping_sub(said as u32);
                 }
-                let parameters = chunk.get(20..).and_then(wire::parts).unwrap_or_default();
+                let parameters = chunk.get(20..).and_then(wire::split_parts).unwrap_or_default();
                 let cookie = parameters.iter().find(|p| p.starts_with(&[0, 7]));
                 if let Some(cookie) = cookie {
                     self.cookie = Some((tag, cookie[4..].to_vec()));
@@ -364,8 +383,8 @@ impl Host {
     }
 
     /// What the script expects of our numbers, as they are.
-    fn expected_live(&self, chunk: &str, item: &mut Item) {
-        let Value::Int(n) = &mut item.value else { return };
+    fn expected_live(&self, chunk: &str, item: &mut ScriptItem) {
+        let ScriptValue::Int(n) = &mut item.value else { return };
         match (chunk, item.key.as_str()) {
             ("DATA" | "INIT" | "INIT_ACK", "tsn") | ("CWR", "tsn") => {
                 *n = i64::from((*n as u32).wrapping_add(self.offset));
@@ -381,17 +400,17 @@ impl Host {
 }
 
 /// The script leaves open what a HEARTBEAT ACK carries: it is what the HEARTBEAT carried.
-fn heartbeat_is_open(items: &[Item]) -> bool {
+fn heartbeat_is_open(items: &[ScriptItem]) -> bool {
     items.iter().all(|item| match &item.value {
-        Value::Node(_, inner) => inner.iter().all(|i| i.value == Value::Any),
-        value => *value == Value::Any || !item.key.is_empty(),
+        ScriptValue::Node(_, inner) => inner.iter().all(|i| i.value == ScriptValue::Any),
+        value => *value == ScriptValue::Any || !item.key.is_empty(),
     })
 }
 
 /// The chunks' names.
-pub(super) fn names(packet: &Sctp) -> String {
-    let name = |item: &Item| match &item.value {
-        Value::Node(name, _) => name.clone(),
+pub(super) fn chunk_names(packet: &ScriptSctpPacket) -> String {
+    let name = |item: &ScriptItem| match &item.value {
+        ScriptValue::Node(name, _) => name.clone(),
         _ => "...".to_owned(),
     };
     packet.chunks.iter().map(name).collect::<Vec<_>>().join("; ")

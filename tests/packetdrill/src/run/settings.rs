@@ -2,13 +2,15 @@
 //!
 //! The suites at hand were written on FreeBSD, so its defaults stand here.
 
-use super::Stop;
+use super::ScriptFailure;
 use usher_core::Duration;
-use usher_sim::tcp::{self, AckEvery, DelayedAck, InitialWindow, Recovery, Variants, WindowUpdate};
+use usher_sim::tcp::{
+    self, AckEvery, DelayedAck, InitialWindow, RecoveryAlgorithm, StackVariants, WindowUpdate,
+};
 
 /// The system's settings.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct SystemSettings {
     pub(super) ipv6: bool,
     pub(super) mtu: u32,
     timestamps: bool,
@@ -47,7 +49,7 @@ pub(super) struct Settings {
     keep_count: u64,
 }
 
-impl Settings {
+impl SystemSettings {
     pub(super) fn new(ipv6: bool, mtu: u32) -> Self {
         Self {
             ipv6,
@@ -86,7 +88,7 @@ impl Settings {
     }
 
     /// What a new socket has of an option that the system presets, in the option's unit.
-    pub(super) fn preset(&self, option: &str) -> Option<u64> {
+    pub(super) fn preset_option(&self, option: &str) -> Option<u64> {
         Some(match option {
             "TCP_KEEPINIT" => self.keep_init / 1000,
             "TCP_KEEPIDLE" => self.keep_idle / 1000,
@@ -97,8 +99,8 @@ impl Settings {
     }
 
     /// Takes `name=value` of a `sysctl`.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), Stop> {
-        let unknown = || Stop::Unsupported(format!("sysctl {name}={value}"));
+    pub(super) fn set_sysctl(&mut self, name: &str, value: &str) -> Result<(), ScriptFailure> {
+        let unknown = || ScriptFailure::Unsupported(format!("sysctl {name}={value}"));
         let first = value.trim_matches('"').split_whitespace().next().unwrap_or("");
         let n: u64 = first.parse().map_err(|_| unknown())?;
         let on = n != 0;
@@ -169,14 +171,14 @@ impl Settings {
     }
 
     /// The simulator's settings of a connection.
-    pub(super) fn tcp(&self, receive_buffer: u32, options: bool, nagle: bool) -> tcp::Config {
+    pub(super) fn tcp_config(&self, receive_buffer: u32, options: bool, nagle: bool) -> tcp::TcpConfig {
         let ms = Duration::from_millis;
         let reach = |shift: u8| 0xffff_u64 << shift;
         let shift = (0..14).find(|s| reach(*s) >= self.max_buffer).unwrap_or(14);
-        tcp::Config {
+        tcp::TcpConfig {
             mss: self.mss(),
             default_peer_mss: self.default_mss.unwrap_or(if self.ipv6 { 1220 } else { 536 }),
-            recovery: if self.sack && options { Recovery::Sack } else { Recovery::NewReno },
+            recovery: if self.sack && options { RecoveryAlgorithm::Sack } else { RecoveryAlgorithm::NewReno },
             initial_window: match self.initial_window {
                 10 => InitialWindow::Rfc6928,
                 n => InitialWindow::Segments(n),
@@ -199,7 +201,7 @@ impl Settings {
             timestamps: self.timestamps && options,
             time_wait: ms(2 * self.msl),
             challenge_ack_interval: Duration::ZERO,
-            variants: Variants {
+            variants: StackVariants {
                 window_update: WindowUpdate::Bsd,
                 duplicate_sack: true,
                 strict_rst: !self.insecure_rst,
@@ -209,7 +211,7 @@ impl Settings {
                 options,
                 rto_slop: ms(self.rexmit_slop),
             },
-            ..tcp::Config::default()
+            ..tcp::TcpConfig::default()
         }
     }
 }

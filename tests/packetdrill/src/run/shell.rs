@@ -1,31 +1,31 @@
 //! The few commands of a shell that scripts use, answered from the world's state.
 
-use super::Stop;
-use super::tcp::{LOCAL_PORT, REMOTE_PORT, Socket};
-use super::world::Socket as Held;
-use super::world::World;
-use usher_sim::tcp::{FastOpenCache, State};
+use super::ScriptFailure;
+use super::tcp::{LOCAL_PORT, REMOTE_PORT, TcpSocket};
+use super::world::FileSocket;
+use super::world::TestedHost;
+use usher_sim::tcp::{FastOpenCache, TcpState};
 
 /// A state's name as `sockstat` and `tcpdrop` have it.
-pub(super) fn state_name(socket: &Socket) -> &'static str {
+pub(super) fn state_name(socket: &TcpSocket) -> &'static str {
     match socket.connection.as_ref().map(|c| c.state()) {
         _ if socket.listening => "LISTEN",
-        None | Some(State::Closed) => "CLOSED",
-        Some(State::SynSent) => "SYN_SENT",
-        Some(State::SynReceived) => "SYN_RCVD",
-        Some(State::Established) => "ESTABLISHED",
-        Some(State::FinWait1) => "FIN_WAIT_1",
-        Some(State::FinWait2) => "FIN_WAIT_2",
-        Some(State::CloseWait) => "CLOSE_WAIT",
-        Some(State::Closing) => "CLOSING",
-        Some(State::LastAck) => "LAST_ACK",
-        Some(State::TimeWait) => "TIME_WAIT",
+        None | Some(TcpState::Closed) => "CLOSED",
+        Some(TcpState::SynSent) => "SYN_SENT",
+        Some(TcpState::SynReceived) => "SYN_RCVD",
+        Some(TcpState::Established) => "ESTABLISHED",
+        Some(TcpState::FinWait1) => "FIN_WAIT_1",
+        Some(TcpState::FinWait2) => "FIN_WAIT_2",
+        Some(TcpState::CloseWait) => "CLOSE_WAIT",
+        Some(TcpState::Closing) => "CLOSING",
+        Some(TcpState::LastAck) => "LAST_ACK",
+        Some(TcpState::TimeWait) => "TIME_WAIT",
     }
 }
 
-impl World {
+impl TestedHost {
     /// Runs commands, each a pipeline; one that fails is a divergence.
-    pub(super) fn shell(&mut self, text: &str) -> Result<(), Stop> {
+    pub(super) fn run_shell(&mut self, text: &str) -> Result<(), ScriptFailure> {
         for line in text.split(['\n', ';']).flat_map(|l| l.split("&&")) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -35,25 +35,29 @@ impl World {
             let mut succeeded = true;
             for command in line.split('|') {
                 let words: Vec<&str> = command.split_whitespace().collect();
-                (piped, succeeded) = self.command(&words, &piped)?;
+                (piped, succeeded) = self.run_command(&words, &piped)?;
             }
             if !succeeded {
-                return Err(Stop::Diverges(format!("`{line}` fails")));
+                return Err(ScriptFailure::Diverges(format!("`{line}` fails")));
             }
         }
-        self.collect();
+        self.collect_sent();
         Ok(())
     }
 
     /// Runs one command on what was piped to it; its output, and whether it succeeded.
-    fn command(&mut self, words: &[&str], piped: &[String]) -> Result<(Vec<String>, bool), Stop> {
-        let unknown = || Stop::Unsupported(format!("the command `{}`", words.join(" ")));
+    fn run_command(
+        &mut self,
+        words: &[&str],
+        piped: &[String],
+    ) -> Result<(Vec<String>, bool), ScriptFailure> {
+        let unknown = || ScriptFailure::Unsupported(format!("the command `{}`", words.join(" ")));
         let (program, args) = words.split_first().ok_or_else(unknown)?;
         match *program {
             "sysctl" => {
                 for setting in args.iter().filter(|a| !a.starts_with('-')) {
                     let (name, value) = setting.split_once('=').ok_or_else(unknown)?;
-                    self.settings.set(name, value)?;
+                    self.settings.set_sysctl(name, value)?;
                     if !self.settings.fast_open_client {
                         // FreeBSD forgets its cookies then.
                         self.tcp.fast_open = FastOpenCache::default();
@@ -74,7 +78,7 @@ impl World {
                 let shown = if args.contains(&"-c") { vec![found.len().to_string()] } else { found };
                 Ok((shown, succeeded))
             }
-            "sockstat" => self.sockstat(args).ok_or_else(unknown).map(|lines| (lines, true)),
+            "sockstat" => self.list_sockets(args).ok_or_else(unknown).map(|lines| (lines, true)),
             "tcpdrop" => match args {
                 ["-s", state] => {
                     let all = 0..self.tcp.sockets.len();
@@ -99,7 +103,7 @@ impl World {
     }
 
     /// The sockets as FreeBSD's `sockstat` lists them; `None` for options that are not known here.
-    fn sockstat(&self, args: &[&str]) -> Option<Vec<String>> {
+    fn list_sockets(&self, args: &[&str]) -> Option<Vec<String>> {
         let (mut family, mut port) = (None, None);
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
@@ -115,9 +119,12 @@ impl World {
         let meant = family.is_none_or(|six| six == self.settings.ipv6)
             && port.is_none_or(|p| p == LOCAL_PORT || p == REMOTE_PORT);
         let held = |i: usize| {
-            self.files.iter().find(|(_, f)| matches!(f.socket, Held::Tcp(s) if s == i)).map(|(fd, _)| *fd)
+            self.files
+                .iter()
+                .find(|(_, f)| matches!(f.socket, FileSocket::Tcp(s) if s == i))
+                .map(|(fd, _)| *fd)
         };
-        let line = |(i, s): (usize, &Socket)| {
+        let line = |(i, s): (usize, &TcpSocket)| {
             let state = state_name(s);
             let fd = held(i);
             // What is closed and in no application's hand is not there.

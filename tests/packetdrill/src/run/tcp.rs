@@ -1,13 +1,13 @@
 //! TCP sockets over the simulator's connections, as a kernel has them.
 
-use super::Stop;
-use super::settings::Settings;
-use crate::script::{Icmp, Segment, TcpOption, Udp};
+use super::ScriptFailure;
+use super::settings::SystemSettings;
+use crate::script::{IcmpError, ScriptSegment, TcpOption, UdpPorts};
 use crate::wire::tcp as wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
-use usher_sim::tcp::{self, Connection, Event, FastOpenCache, Flags, State};
+use usher_sim::tcp::{self, FastOpenCache, SegmentFlags, TcpConnection, TcpEvent, TcpState};
 
 pub(super) const LOCAL_PORT: u16 = 8080;
 pub(super) const REMOTE_PORT: u16 = 40_000;
@@ -18,7 +18,7 @@ const MIN_MTU: u32 = 1280;
 
 /// What the application sets of the packets around a socket's segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Around {
+pub(super) struct HeaderSettings {
     /// The other side's UDP port, where segments go in UDP; 0 where they do not.
     pub(super) udp: u16,
     /// Time to live, or hop limit.
@@ -27,7 +27,7 @@ pub(super) struct Around {
     pub(super) class: u8,
 }
 
-impl Default for Around {
+impl Default for HeaderSettings {
     fn default() -> Self {
         Self { udp: 0, hops: 64, class: 0 }
     }
@@ -35,15 +35,15 @@ impl Default for Around {
 
 /// A segment that was sent, and what it is in.
 #[derive(Clone, Debug)]
-pub(super) struct Out {
+pub(super) struct SentSegment {
     pub(super) bytes: Vec<u8>,
-    pub(super) around: Around,
+    pub(super) header_settings: HeaderSettings,
 }
 
 /// A socket, or a connection that no application has accepted yet.
 #[derive(Default, Debug)]
-pub(super) struct Socket {
-    pub(super) connection: Option<Connection>,
+pub(super) struct TcpSocket {
+    pub(super) connection: Option<TcpConnection>,
     pub(super) listening: bool,
     /// Connections that wait for `accept`.
     queue: VecDeque<usize>,
@@ -52,16 +52,16 @@ pub(super) struct Socket {
     pub(super) error: Option<&'static str>,
     pub(super) connected: bool,
     /// It was open, or tried to, and is over.
-    pub(super) over: bool,
+    pub(super) has_ended: bool,
     /// The other side sends no more.
     pub(super) end: bool,
     /// The application still has it.
-    pub(super) held: bool,
+    pub(super) has_application: bool,
     /// The application shut its side.
     pub(super) shut: bool,
     /// The buffer that the application asked for.
     pub(super) receive_buffer: Option<u32>,
-    pub(super) around: Around,
+    pub(super) header_settings: HeaderSettings,
     /// The largest segment that the application allows.
     pub(super) mss: Option<u16>,
     /// The application wants packets of the least size that every path takes.
@@ -75,7 +75,7 @@ pub(super) struct Socket {
     pub(super) keep_init: Option<u64>,
     deadline: Option<Instant>,
     /// What the connection was made with.
-    config: Option<Arc<tcp::Config>>,
+    config: Option<Arc<tcp::TcpConfig>>,
     /// The buffer was fitted to the segment size.
     fitted: bool,
     pub(super) buffer: u32,
@@ -83,8 +83,8 @@ pub(super) struct Socket {
 
 /// The host's TCP: sockets, and how numbers of the script translate to ours.
 #[derive(Default, Debug)]
-pub(super) struct Host {
-    pub(super) sockets: Vec<Socket>,
+pub(super) struct TcpHost {
+    pub(super) sockets: Vec<TcpSocket>,
     /// The connection that packets without ports belong to: the last that was opened.
     current: Option<usize>,
     opened: u32,
@@ -93,76 +93,76 @@ pub(super) struct Host {
     learned: Option<u32>,
     /// Ours less the script's timestamps, once one was seen; and each that was.
     stamps: Option<u32>,
-    seen_stamps: BTreeMap<u32, u32>,
+    live_timestamps: BTreeMap<u32, u32>,
     /// The system is set to offer ECN, which the simulator does not have.
     pub(super) wants_ecn: bool,
     /// What is known of the other side's Fast Open.
     pub(super) fast_open: FastOpenCache,
-    pub(super) sent: Vec<Out>,
+    pub(super) sent: Vec<SentSegment>,
 }
 
-impl Host {
-    pub(super) fn socket(&mut self) -> usize {
-        self.sockets.push(Socket { held: true, ..Socket::default() });
+impl TcpHost {
+    pub(super) fn add_socket(&mut self) -> usize {
+        self.sockets.push(TcpSocket { has_application: true, ..TcpSocket::default() });
         self.sockets.len() - 1
     }
 
-    fn iss(&mut self) -> u32 {
+    fn next_iss(&mut self) -> u32 {
         self.opened += 1;
         FIRST_ISS.wrapping_add(self.opened << 20)
     }
 
-    fn config(settings: &Settings, socket: &Socket) -> Arc<tcp::Config> {
+    fn connection_config(settings: &SystemSettings, socket: &TcpSocket) -> Arc<tcp::TcpConfig> {
         let buffer = socket.receive_buffer.unwrap_or(settings.receive_space);
-        let mut config = settings.tcp(buffer, !socket.no_options, !socket.no_delay);
+        let mut config = settings.tcp_config(buffer, !socket.no_options, !socket.no_delay);
         if socket.min_mtu {
             config.mss = settings.mss_of(MIN_MTU);
         }
-        if socket.around.udp != 0 {
+        if socket.header_settings.udp != 0 {
             config.mss -= settings.tunneling_overhead.min(config.mss - 64);
         }
         config.mss = config.mss.min(socket.mss.unwrap_or(u16::MAX));
         Arc::new(config)
     }
 
-    pub(super) fn connect(&mut self, now: Instant, settings: &Settings, i: usize) {
+    pub(super) fn connect(&mut self, now: Instant, settings: &SystemSettings, i: usize) {
         self.connect_with(now, settings, i, 0);
     }
 
     /// Opens a connection; `len` bytes are written at once, for Fast Open.
-    pub(super) fn connect_with(&mut self, now: Instant, settings: &Settings, i: usize, len: u32) {
-        let iss = self.iss();
+    pub(super) fn connect_with(&mut self, now: Instant, settings: &SystemSettings, i: usize, len: u32) {
+        let iss = self.next_iss();
         let socket = &mut self.sockets[i];
-        let config = Self::config(settings, socket);
+        let config = Self::connection_config(settings, socket);
         socket.config = Some(config.clone());
         let fast = socket.fast_open && settings.fast_open_client;
         let mut connection = match fast {
             true => self.fast_open.connect(config, iss, now),
-            false => Connection::connect(config, iss, now),
+            false => TcpConnection::connect(config, iss, now),
         };
         connection.set_auto_read(false);
         if len > 0 {
             // A connection that has sent nothing takes anything.
-            let _ = connection.write(tcp::Data::Bytes(&vec![0x55; len as usize]));
+            let _ = connection.write(tcp::StreamData::Bytes(&vec![0x55; len as usize]));
         }
         let open_in = socket.keep_init.map_or(Duration::from_millis(settings.keep_init), Duration::from_secs);
         socket.deadline = Some(now + open_in);
         socket.buffer = socket.receive_buffer.unwrap_or(settings.receive_space);
         socket.connection = Some(connection);
         self.current = Some(i);
-        self.drain(now, i);
+        self.drain_socket(now, i);
     }
 
     /// The next connection that is open, for `accept`.
     pub(super) fn accept(&mut self, i: usize) -> Option<usize> {
         let child = self.sockets[i].queue.pop_front()?;
         self.sockets[child].parent = None;
-        self.sockets[child].held = true;
+        self.sockets[child].has_application = true;
         Some(child)
     }
 
     pub(super) fn close(&mut self, now: Instant, i: usize) {
-        self.sockets[i].held = false;
+        self.sockets[i].has_application = false;
         if std::mem::take(&mut self.sockets[i].listening) {
             for child in 0..self.sockets.len() {
                 if self.sockets[child].parent != Some(i) {
@@ -183,7 +183,7 @@ impl Host {
             c.shutdown();
             c.set_auto_read(true);
         }
-        self.drain(now, i);
+        self.drain_socket(now, i);
     }
 
     pub(super) fn shutdown(&mut self, now: Instant, i: usize) {
@@ -191,15 +191,15 @@ impl Host {
         if let Some(c) = &mut self.sockets[i].connection {
             c.shutdown();
         }
-        self.drain(now, i);
+        self.drain_socket(now, i);
     }
 
     pub(super) fn abort(&mut self, now: Instant, i: usize) {
         if let Some(c) = &mut self.sockets[i].connection {
             c.abort();
         }
-        self.sockets[i].over = true;
-        self.drain(now, i);
+        self.sockets[i].has_ended = true;
+        self.drain_socket(now, i);
     }
 
     /// Reads up to `n` bytes; with `peek` they stay.
@@ -207,16 +207,16 @@ impl Host {
         let Some(c) = &mut self.sockets[i].connection else { return 0 };
         let n = n.min(c.bytes_unread());
         if !peek && n > 0 {
-            c.read(n);
+            c.grant_credit(n);
             let mut left = n;
             while left > 0 {
                 match c.poll_event() {
-                    Some(Event::Data { len, .. }) => left = left.saturating_sub(len),
+                    Some(TcpEvent::Data { len, .. }) => left = left.saturating_sub(len),
                     Some(_) => {}
                     None => break,
                 }
             }
-            self.drain(now, i);
+            self.drain_socket(now, i);
         }
         n
     }
@@ -224,20 +224,20 @@ impl Host {
     pub(super) fn write(&mut self, now: Instant, i: usize, n: u32) -> bool {
         let Some(c) = &mut self.sockets[i].connection else { return false };
         // Bytes rather than a count, so that they go through the codec as an application's do.
-        let taken = c.write(tcp::Data::Bytes(&vec![0x55; n as usize])).is_ok();
-        self.drain(now, i);
+        let taken = c.write(tcp::StreamData::Bytes(&vec![0x55; n as usize])).is_ok();
+        self.drain_socket(now, i);
         taken
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let of = |s: &Socket| {
-            let timer = s.connection.as_ref().and_then(Connection::poll_timeout);
+        let of = |s: &TcpSocket| {
+            let timer = s.connection.as_ref().and_then(TcpConnection::poll_timeout);
             [timer, s.deadline].into_iter().flatten().min()
         };
         self.sockets.iter().filter_map(of).min()
     }
 
-    pub(super) fn fire(&mut self, now: Instant) {
+    pub(super) fn fire_timers(&mut self, now: Instant) {
         for i in 0..self.sockets.len() {
             let socket = &mut self.sockets[i];
             if socket.deadline.is_some_and(|at| at <= now) {
@@ -250,23 +250,23 @@ impl Host {
             {
                 c.handle_timeout(now);
             }
-            self.drain(now, i);
+            self.drain_socket(now, i);
         }
     }
 
-    pub(super) fn inject(
+    pub(super) fn inject_segment(
         &mut self,
         now: Instant,
-        settings: &Settings,
-        script: &Segment,
-        udp: Option<Udp>,
-    ) -> Result<(), Stop> {
+        settings: &SystemSettings,
+        script: &ScriptSegment,
+        udp: Option<UdpPorts>,
+    ) -> Result<(), ScriptFailure> {
         if udp.is_some_and(|udp| udp.destination != settings.tunneling_port) {
             // Nothing takes TCP out of UDP at that port.
             return Ok(());
         }
         let mut live = script.clone();
-        if live.flags & Flags::ACK.0 != 0 {
+        if live.flags & SegmentFlags::ACK.0 != 0 {
             live.ack = Some(live.ack.unwrap_or(0).wrapping_add(self.offset));
         }
         for option in live.options.iter_mut().flatten() {
@@ -279,19 +279,20 @@ impl Host {
                 }
                 TcpOption::Timestamp(_, echo) if *echo != 0 => {
                     let offset = self.stamps.unwrap_or(0);
-                    let known = self.seen_stamps.get(echo).copied();
+                    let known = self.live_timestamps.get(echo).copied();
                     *echo = known.unwrap_or_else(|| echo.wrapping_add(offset));
                 }
                 _ => {}
             }
         }
-        let bytes = wire::encode(&live, REMOTE_PORT, LOCAL_PORT).map_err(|why| match why.contains('`') {
-            true => Stop::Unsupported(why),
-            false => Stop::Suspect(why),
-        })?;
+        let bytes =
+            wire::encode_segment(&live, REMOTE_PORT, LOCAL_PORT).map_err(|why| match why.contains('`') {
+                true => ScriptFailure::Unsupported(why),
+                false => ScriptFailure::Suspect(why),
+            })?;
         let Ok((_, _, segment)) = tcp::Segment::parse(&bytes) else { return Ok(()) };
-        let around = Around { udp: udp.map_or(0, |udp| udp.source), ..Around::default() };
-        let both = Flags::SYN | Flags::FIN;
+        let around = HeaderSettings { udp: udp.map_or(0, |udp| udp.source), ..HeaderSettings::default() };
+        let both = SegmentFlags::SYN | SegmentFlags::FIN;
         if settings.drop_synfin && segment.flags.contains(both) {
             return Ok(());
         }
@@ -299,34 +300,41 @@ impl Host {
             && let Some(c) = &mut self.sockets[i].connection
             && !c.is_closed()
         {
-            if self.sockets[i].around.udp != around.udp {
+            if self.sockets[i].header_settings.udp != around.udp {
                 // By another way than the connection's: it is of none.
                 if !settings.blackhole {
-                    let around = Around { udp: around.udp, ..self.sockets[i].around };
-                    self.reply(segment.reset_for(), around);
+                    let around = HeaderSettings { udp: around.udp, ..self.sockets[i].header_settings };
+                    self.send_reply(segment.reset_for(), around);
                 }
                 return Ok(());
             }
-            let late = !self.sockets[i].held && self.sockets[i].parent.is_none() && segment.len > 0;
+            let late =
+                !self.sockets[i].has_application && self.sockets[i].parent.is_none() && segment.len > 0;
             let socket = &mut self.sockets[i];
             if let Some(c) = &mut socket.connection {
-                let receiving = matches!(c.state(), State::FinWait1 | State::FinWait2);
+                let receiving = matches!(c.state(), TcpState::FinWait1 | TcpState::FinWait2);
                 c.handle_segment(now, &segment);
                 // RFC 9293 §3.6.1: data for an application that has closed is answered by a reset.
                 if late && receiving && c.bytes_unread() > 0 {
                     c.abort();
                 }
             }
-            self.drain(now, i);
+            self.drain_socket(now, i);
             return Ok(());
         }
         match self.sockets.iter().position(|s| s.listening) {
-            Some(listener) => self.listen(now, settings, listener, &segment, around.udp),
+            Some(listener) => self.handle_listener_segment(now, settings, listener, &segment, around.udp),
             None if settings.blackhole => {}
             None => {
                 // As the socket is set that has the port.
-                let own = self.sockets.iter().rev().find(|s| s.held).map(|s| s.around).unwrap_or_default();
-                self.reply(segment.reset_for(), Around { udp: around.udp, ..own });
+                let own = self
+                    .sockets
+                    .iter()
+                    .rev()
+                    .find(|s| s.has_application)
+                    .map(|s| s.header_settings)
+                    .unwrap_or_default();
+                self.send_reply(segment.reset_for(), HeaderSettings { udp: around.udp, ..own });
             }
         }
         Ok(())
@@ -334,11 +342,11 @@ impl Host {
 
     /// Hears an ICMP error. What is one for TCP, a host decides: here as FreeBSD does, where a path that is closed
     /// on purpose is as bad as a port that nobody has.
-    pub(super) fn inject_icmp(&mut self, now: Instant, settings: &Settings, error: &Icmp) {
+    pub(super) fn inject_icmp(&mut self, now: Instant, settings: &SystemSettings, error: &IcmpError) {
         let Some(i) = self.current.filter(|_| settings.icmp_may_rst) else { return };
         let ours = error.udp.map_or(0, |udp| udp.destination);
         let port = error.udp.map_or(settings.tunneling_port, |udp| udp.source);
-        if ours != self.sockets[i].around.udp || port != settings.tunneling_port {
+        if ours != self.sockets[i].header_settings.udp || port != settings.tunneling_port {
             return;
         }
         let hard = [
@@ -354,27 +362,27 @@ impl Host {
         if let Some(c) = &mut self.sockets[i].connection {
             c.handle_icmp_error(error.seq.wrapping_add(self.offset), hard);
         }
-        self.drain(now, i);
+        self.drain_socket(now, i);
     }
 
     /// RFC 9293 §3.10.7.2.
-    fn listen(
+    fn handle_listener_segment(
         &mut self,
         now: Instant,
-        settings: &Settings,
+        settings: &SystemSettings,
         listener: usize,
         segment: &tcp::Segment,
         udp: u16,
     ) {
-        let iss = self.iss();
+        let iss = self.next_iss();
         let parent = &mut self.sockets[listener];
-        let around = Around { udp, ..parent.around };
-        let own = std::mem::replace(&mut parent.around, around);
-        let config = Self::config(settings, parent);
-        parent.around = own;
-        let child = Socket {
+        let around = HeaderSettings { udp, ..parent.header_settings };
+        let own = std::mem::replace(&mut parent.header_settings, around);
+        let config = Self::connection_config(settings, parent);
+        parent.header_settings = own;
+        let child = TcpSocket {
             parent: Some(listener),
-            around,
+            header_settings: around,
             mss: parent.mss,
             min_mtu: parent.min_mtu,
             receive_buffer: parent.receive_buffer,
@@ -382,57 +390,60 @@ impl Host {
             no_options: parent.no_options,
             buffer: config.receive_buffer,
             config: Some(config.clone()),
-            ..Socket::default()
+            ..TcpSocket::default()
         };
-        match Connection::accept(config, iss, segment, now) {
+        match TcpConnection::accept(config, iss, segment, now) {
             Some(mut connection) => {
                 connection.set_auto_read(false);
-                self.sockets.push(Socket { connection: Some(connection), ..child });
+                self.sockets.push(TcpSocket { connection: Some(connection), ..child });
                 let i = self.sockets.len() - 1;
                 self.current = Some(i);
-                self.drain(now, i);
+                self.drain_socket(now, i);
             }
-            None if segment.flags.contains(Flags::ACK) => self.reply(segment.reset_for(), around),
+            None if segment.flags.contains(SegmentFlags::ACK) => self.send_reply(segment.reset_for(), around),
             None => {}
         }
     }
 
-    fn reply(&mut self, segment: Option<tcp::Segment>, around: Around) {
+    fn send_reply(&mut self, segment: Option<tcp::Segment>, around: HeaderSettings) {
         if let Some(segment) = segment {
             let mut bytes = Vec::new();
-            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut bytes);
-            self.sent.push(Out { bytes, around });
+            segment.encode_into(LOCAL_PORT, REMOTE_PORT, &mut bytes);
+            self.sent.push(SentSegment { bytes, header_settings: around });
         }
     }
 
     /// Hears what a connection has to say and takes what it sends.
-    pub(super) fn drain(&mut self, now: Instant, i: usize) {
+    pub(super) fn drain_socket(&mut self, now: Instant, i: usize) {
         let socket = &mut self.sockets[i];
         let Some(c) = &mut socket.connection else { return };
-        let known = !matches!(c.state(), State::SynSent | State::Closed);
-        if known && !socket.fitted && socket.parent.is_none() | (c.state() != State::SynReceived) {
+        let known = !matches!(c.state(), TcpState::SynSent | TcpState::Closed);
+        if known && !socket.fitted && socket.parent.is_none() | (c.state() != TcpState::SynReceived) {
             // As BSD, a whole number of segments.
             socket.fitted = true;
             socket.buffer = socket.buffer.next_multiple_of(c.mss().max(1));
             if let Some(config) = &socket.config {
-                c.reconfigure(Arc::new(tcp::Config { receive_buffer: socket.buffer, ..(**config).clone() }));
+                c.reconfigure(Arc::new(tcp::TcpConfig {
+                    receive_buffer: socket.buffer,
+                    ..(**config).clone()
+                }));
             }
         }
         while let Some(event) = c.poll_event() {
             match event {
-                Event::Connected => {
+                TcpEvent::Connected => {
                     socket.connected = true;
                     socket.deadline = None;
-                    self.fast_open.learn(c);
+                    self.fast_open.learn_from(c);
                 }
-                Event::Data { .. } => {}
-                Event::PeerClosed => socket.end = true,
-                Event::Closed(reason) => {
+                TcpEvent::Data { .. } => {}
+                TcpEvent::PeerClosed => socket.end = true,
+                TcpEvent::Closed(reason) => {
                     if !socket.connected {
-                        self.fast_open.learn(c);
+                        self.fast_open.learn_from(c);
                     }
                     socket.deadline = None;
-                    socket.over = true;
+                    socket.has_ended = true;
                     socket.end = true;
                     socket.error = match reason {
                         CloseReason::Refused => Some("ECONNREFUSED"),
@@ -445,8 +456,8 @@ impl Host {
         }
         while let Some(segment) = c.poll_transmit(now) {
             let mut bytes = Vec::new();
-            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut bytes);
-            self.sent.push(Out { bytes, around: socket.around });
+            segment.encode_into(LOCAL_PORT, REMOTE_PORT, &mut bytes);
+            self.sent.push(SentSegment { bytes, header_settings: socket.header_settings });
         }
         let (parent, connected) = (socket.parent, socket.connected);
         if let Some(parent) = parent.filter(|_| connected)
@@ -458,20 +469,24 @@ impl Host {
 
     /// Holds a segment that was sent against what is expected, and learns from SYN and timestamps how numbers
     /// translate.
-    pub(super) fn compare(&mut self, expected: &Segment, bytes: &[u8]) -> Result<(), Stop> {
-        let Some(mut sent) = wire::decode(bytes) else {
-            return Err(Stop::Diverges("what is sent is no TCP segment".to_owned()));
+    pub(super) fn compare_segment(
+        &mut self,
+        expected: &ScriptSegment,
+        bytes: &[u8],
+    ) -> Result<(), ScriptFailure> {
+        let Some(mut sent) = wire::decode_segment(bytes) else {
+            return Err(ScriptFailure::Diverges("what is sent is no TCP segment".to_owned()));
         };
         let live_seq = sent.seq.unwrap_or(0);
         // A SYN that goes again has the number that it had.
-        if sent.flags & Flags::SYN.0 != 0 && self.learned != Some(live_seq) {
+        if sent.flags & SegmentFlags::SYN.0 != 0 && self.learned != Some(live_seq) {
             self.learned = Some(live_seq);
             self.offset = live_seq.wrapping_sub(expected.seq.unwrap_or(0));
         }
         if !expected.absolute {
             sent.seq = Some(live_seq.wrapping_sub(self.offset));
         }
-        let stamp = |s: &Segment| {
+        let stamp = |s: &ScriptSegment| {
             s.options.iter().flatten().find_map(|o| match o {
                 TcpOption::Timestamp(val, _) => Some(*val),
                 _ => None,
@@ -479,7 +494,7 @@ impl Host {
         };
         if let (Some(script), Some(live)) = (stamp(expected), stamp(&sent)) {
             self.stamps.get_or_insert(live.wrapping_sub(script));
-            self.seen_stamps.insert(script, live);
+            self.live_timestamps.insert(script, live);
         }
         for option in sent.options.iter_mut().flatten() {
             if let TcpOption::Timestamp(val, _) = option {
@@ -487,11 +502,11 @@ impl Host {
             }
         }
         let differs = |what: &str| {
-            let (wanted, is) = (wire::show(expected), wire::show(&sent));
-            Stop::Diverges(format!("{what}: expected {wanted}, sent {is}"))
+            let (wanted, is) = (wire::format_segment(expected), wire::format_segment(&sent));
+            ScriptFailure::Diverges(format!("{what}: expected {wanted}, sent {is}"))
         };
         if self.wants_ecn || (expected.flags & 0xc0 != 0 && sent.flags & 0xc0 == 0) {
-            return Err(Stop::Unsupported("explicit congestion notification".to_owned()));
+            return Err(ScriptFailure::Unsupported("explicit congestion notification".to_owned()));
         }
         if expected.flags != sent.flags {
             return Err(differs("other flags"));
@@ -506,7 +521,9 @@ impl Host {
             return Err(differs("another window"));
         }
         match &expected.options {
-            Some(wanted) if said(wanted) != said(sent.options.as_deref().unwrap_or_default()) => {
+            Some(wanted)
+                if option_texts(wanted) != option_texts(sent.options.as_deref().unwrap_or_default()) =>
+            {
                 Err(differs("other options"))
             }
             _ => Ok(()),
@@ -515,7 +532,7 @@ impl Host {
 }
 
 /// What options say: their order and padding mean nothing (RFC 9293 §3.1).
-fn said(options: &[TcpOption]) -> Vec<String> {
+fn option_texts(options: &[TcpOption]) -> Vec<String> {
     let padding = |o: &&TcpOption| !matches!(o, TcpOption::Nop | TcpOption::End);
     let mut words: Vec<String> = options.iter().filter(padding).map(|o| format!("{o:?}")).collect();
     words.sort();

@@ -1,28 +1,28 @@
 //! The tested side: its files, its TCP and its SCTP, and what they have sent.
 
-use super::settings::Settings;
-use super::{Stop, sctp, tcp};
-use crate::script::{Body, Icmp, Packet, Sctp, Segment, Udp};
+use super::settings::SystemSettings;
+use super::{ScriptFailure, sctp, tcp};
+use crate::script::{IcmpError, PacketBody, ScriptPacket, ScriptSctpPacket, ScriptSegment, UdpPorts};
 use crate::wire;
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::Instant;
 
 /// A packet that the tested side has sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
-    pub(super) at: Instant,
-    pub(super) body: Bytes,
+pub(super) struct SentPacket {
+    pub(super) sent_at: Instant,
+    pub(super) body: SentBytes,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Bytes {
-    Tcp(tcp::Out),
+pub(super) enum SentBytes {
+    Tcp(tcp::SentSegment),
     Sctp(Vec<u8>),
 }
 
 /// What a call gives back.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Returned {
+pub(super) enum CallResult {
     Value(i64),
     Error(&'static str),
     Blocks,
@@ -30,34 +30,34 @@ pub(super) enum Returned {
 
 /// An open file: a socket of one of the hosts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct File {
-    pub(super) socket: Socket,
+pub(super) struct OpenFile {
+    pub(super) socket: FileSocket,
     pub(super) flags: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Socket {
+pub(super) enum FileSocket {
     Tcp(usize),
     Sctp(usize),
 }
 
-pub(super) struct World {
+pub(super) struct TestedHost {
     pub(super) now: Instant,
-    pub(super) settings: Settings,
-    pub(super) files: BTreeMap<i64, File>,
-    pub(super) tcp: tcp::Host,
-    pub(super) sctp: sctp::Host,
-    pub(super) wire: VecDeque<Sent>,
+    pub(super) settings: SystemSettings,
+    pub(super) files: BTreeMap<i64, OpenFile>,
+    pub(super) tcp: tcp::TcpHost,
+    pub(super) sctp: sctp::SctpHost,
+    pub(super) wire: VecDeque<SentPacket>,
 }
 
-impl World {
+impl TestedHost {
     pub(super) fn new(now: Instant, ipv6: bool, mtu: u32) -> Self {
         Self {
             now,
-            settings: Settings::new(ipv6, mtu),
+            settings: SystemSettings::new(ipv6, mtu),
             files: BTreeMap::new(),
-            tcp: tcp::Host::default(),
-            sctp: sctp::Host::default(),
+            tcp: tcp::TcpHost::default(),
+            sctp: sctp::SctpHost::default(),
             wire: VecDeque::new(),
         }
     }
@@ -65,83 +65,95 @@ impl World {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         [self.tcp.next_timeout(), self.sctp.next_timeout()].into_iter().flatten().min()
     }
-    pub(super) fn fire(&mut self) {
-        self.tcp.fire(self.now);
-        self.sctp.fire(self.now);
-        self.collect();
+    pub(super) fn fire_timers(&mut self) {
+        self.tcp.fire_timers(self.now);
+        self.sctp.fire_timers(self.now);
+        self.collect_sent();
     }
     /// Takes what the hosts have sent.
-    pub(super) fn collect(&mut self) {
+    pub(super) fn collect_sent(&mut self) {
         let at = self.now;
-        self.wire.extend(self.tcp.sent.drain(..).map(|out| Sent { at, body: Bytes::Tcp(out) }));
-        self.wire.extend(self.sctp.sent.drain(..).map(|bytes| Sent { at, body: Bytes::Sctp(bytes) }));
+        self.wire
+            .extend(self.tcp.sent.drain(..).map(|out| SentPacket { sent_at: at, body: SentBytes::Tcp(out) }));
+        self.wire.extend(
+            self.sctp.sent.drain(..).map(|bytes| SentPacket { sent_at: at, body: SentBytes::Sctp(bytes) }),
+        );
     }
 
-    pub(super) fn inject_tcp(&mut self, segment: &Segment, udp: Option<Udp>) -> Result<(), Stop> {
-        self.tcp.inject(self.now, &self.settings, segment, udp)?;
-        self.collect();
+    pub(super) fn inject_tcp(
+        &mut self,
+        segment: &ScriptSegment,
+        udp: Option<UdpPorts>,
+    ) -> Result<(), ScriptFailure> {
+        self.tcp.inject_segment(self.now, &self.settings, segment, udp)?;
+        self.collect_sent();
         Ok(())
     }
-    pub(super) fn inject_icmp(&mut self, error: &Icmp) {
+    pub(super) fn inject_icmp(&mut self, error: &IcmpError) {
         self.tcp.inject_icmp(self.now, &self.settings, error);
-        self.collect();
+        self.collect_sent();
     }
-    pub(super) fn inject_sctp(&mut self, packet: &Sctp) -> Result<(), Stop> {
-        self.sctp.inject(self.now, packet)?;
-        self.collect();
+    pub(super) fn inject_sctp(&mut self, packet: &ScriptSctpPacket) -> Result<(), ScriptFailure> {
+        self.sctp.inject_packet(self.now, packet)?;
+        self.collect_sent();
         Ok(())
     }
 
     /// Holds what was sent against what is expected.
-    pub(super) fn compare(&mut self, expected: &Packet, sent: &Sent) -> Result<(), Stop> {
+    pub(super) fn compare_packet(
+        &mut self,
+        expected: &ScriptPacket,
+        sent: &SentPacket,
+    ) -> Result<(), ScriptFailure> {
         match (&expected.body, &sent.body) {
-            (Body::Tcp(segment), Bytes::Tcp(out)) => {
-                self.tcp.compare(segment, &out.bytes)?;
+            (PacketBody::Tcp(segment), SentBytes::Tcp(out)) => {
+                self.tcp.compare_segment(segment, &out.bytes)?;
                 let port = self.settings.tunneling_port;
-                let udp = (out.around.udp != 0).then_some(Udp { source: port, destination: out.around.udp });
+                let udp = (out.header_settings.udp != 0)
+                    .then_some(UdpPorts { source: port, destination: out.header_settings.udp });
                 if udp != expected.udp {
                     let wanted = expected.udp;
-                    return Err(Stop::Diverges(format!("it is sent in {udp:?}, not in {wanted:?}")));
+                    return Err(ScriptFailure::Diverges(format!("it is sent in {udp:?}, not in {wanted:?}")));
                 }
-                around(&expected.ip, out.around)
+                check_headers(&expected.ip, out.header_settings)
             }
-            (Body::Sctp(packet), Bytes::Sctp(bytes)) => self.sctp.compare(packet, bytes),
-            (_, Bytes::Tcp(_)) => Err(Stop::Diverges("a TCP segment is sent".to_owned())),
-            (_, Bytes::Sctp(_)) => Err(Stop::Diverges("an SCTP packet is sent".to_owned())),
+            (PacketBody::Sctp(packet), SentBytes::Sctp(bytes)) => self.sctp.compare_packet(packet, bytes),
+            (_, SentBytes::Tcp(_)) => Err(ScriptFailure::Diverges("a TCP segment is sent".to_owned())),
+            (_, SentBytes::Sctp(_)) => Err(ScriptFailure::Diverges("an SCTP packet is sent".to_owned())),
         }
     }
 }
 
 /// Holds what stands in brackets before a packet against what it was sent with.
-fn around(words: &[String], sent: tcp::Around) -> Result<(), Stop> {
+fn check_headers(words: &[String], sent: tcp::HeaderSettings) -> Result<(), ScriptFailure> {
     let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
         let is = match word {
             "noecn" => continue,
             "ttl" | "hlim" => sent.hops,
             "tos" | "class" => sent.class,
-            _ => return Err(Stop::Unsupported(format!("[{word}] in a packet that is sent"))),
+            _ => return Err(ScriptFailure::Unsupported(format!("[{word}] in a packet that is sent"))),
         };
         let text = rest.next().unwrap_or_default();
         let parsed = match text.strip_prefix("0x") {
             Some(digits) => u8::from_str_radix(digits, 16),
             None => text.parse(),
         };
-        let wanted =
-            parsed.map_err(|_| Stop::Unsupported(format!("[{word} {text}] in a packet that is sent")))?;
+        let wanted = parsed
+            .map_err(|_| ScriptFailure::Unsupported(format!("[{word} {text}] in a packet that is sent")))?;
         if is != wanted {
-            return Err(Stop::Diverges(format!("it is sent with {word} {is}, not {wanted}")));
+            return Err(ScriptFailure::Diverges(format!("it is sent with {word} {is}, not {wanted}")));
         }
     }
     Ok(())
 }
 
 /// A packet in a script's words.
-pub(super) fn show(packet: &Packet) -> String {
+pub(super) fn format_packet(packet: &ScriptPacket) -> String {
     match &packet.body {
-        Body::Tcp(segment) => wire::tcp::show(segment),
-        Body::Sctp(packet) => sctp::names(packet),
-        Body::Icmp(error) => format!("icmp {} {}", error.kind, error.code),
-        Body::Other(name) => name.clone(),
+        PacketBody::Tcp(segment) => wire::tcp::format_segment(segment),
+        PacketBody::Sctp(packet) => sctp::chunk_names(packet),
+        PacketBody::Icmp(error) => format!("icmp {} {}", error.kind, error.code),
+        PacketBody::Other(name) => name.clone(),
     }
 }

@@ -1,12 +1,12 @@
 //! SCTP packets as bytes (RFC 9260, 3), after one table of what a script can name.
 
-use super::Bytes;
-use crate::script::{Item, Value};
+use super::FieldReader;
+use crate::script::{ScriptItem, ScriptValue};
 
 /// What is in a chunk, parameter or cause behind its fixed fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
-    Nothing,
+enum LayoutTail {
+    Empty,
     /// Bytes: `len=`, `val=` (or `info=`).
     Value,
     Parameters,
@@ -24,71 +24,71 @@ enum Tail {
 }
 
 /// A chunk, parameter or cause: name, type, fixed fields with their widths, and the rest.
-type Layout = (&'static str, u16, &'static [(&'static str, usize)], Tail);
+type FieldLayout = (&'static str, u16, &'static [(&'static str, usize)], LayoutTail);
 
-const CHUNKS: &[Layout] = &[
-    ("DATA", 0, &[("tsn", 4), ("sid", 2), ("ssn", 2), ("ppid", 4)], Tail::Value),
-    ("INIT", 1, INIT, Tail::Parameters),
-    ("INIT_ACK", 2, INIT, Tail::Parameters),
-    ("SACK", 3, &[("cum_tsn", 4), ("a_rwnd", 4)], Tail::Sack),
-    ("HEARTBEAT", 4, &[], Tail::Parameters),
-    ("HEARTBEAT_ACK", 5, &[], Tail::Parameters),
-    ("ABORT", 6, &[], Tail::Causes),
-    ("SHUTDOWN", 7, &[("cum_tsn", 4)], Tail::Nothing),
-    ("SHUTDOWN_ACK", 8, &[], Tail::Nothing),
-    ("ERROR", 9, &[], Tail::Causes),
-    ("COOKIE_ECHO", 10, &[], Tail::Value),
-    ("COOKIE_ACK", 11, &[], Tail::Nothing),
-    ("ECNE", 12, &[("tsn", 4)], Tail::Nothing),
-    ("CWR", 13, &[("tsn", 4)], Tail::Nothing),
-    ("SHUTDOWN_COMPLETE", 14, &[], Tail::Nothing),
-    ("PAD", 132, &[], Tail::Value),
+const CHUNKS: &[FieldLayout] = &[
+    ("DATA", 0, &[("tsn", 4), ("sid", 2), ("ssn", 2), ("ppid", 4)], LayoutTail::Value),
+    ("INIT", 1, INIT, LayoutTail::Parameters),
+    ("INIT_ACK", 2, INIT, LayoutTail::Parameters),
+    ("SACK", 3, &[("cum_tsn", 4), ("a_rwnd", 4)], LayoutTail::Sack),
+    ("HEARTBEAT", 4, &[], LayoutTail::Parameters),
+    ("HEARTBEAT_ACK", 5, &[], LayoutTail::Parameters),
+    ("ABORT", 6, &[], LayoutTail::Causes),
+    ("SHUTDOWN", 7, &[("cum_tsn", 4)], LayoutTail::Empty),
+    ("SHUTDOWN_ACK", 8, &[], LayoutTail::Empty),
+    ("ERROR", 9, &[], LayoutTail::Causes),
+    ("COOKIE_ECHO", 10, &[], LayoutTail::Value),
+    ("COOKIE_ACK", 11, &[], LayoutTail::Empty),
+    ("ECNE", 12, &[("tsn", 4)], LayoutTail::Empty),
+    ("CWR", 13, &[("tsn", 4)], LayoutTail::Empty),
+    ("SHUTDOWN_COMPLETE", 14, &[], LayoutTail::Empty),
+    ("PAD", 132, &[], LayoutTail::Value),
 ];
 const INIT: &[(&str, usize)] = &[("tag", 4), ("a_rwnd", 4), ("os", 2), ("is", 2), ("tsn", 4)];
 
-const PARAMETERS: &[Layout] = &[
-    ("HEARTBEAT_INFORMATION", 1, &[], Tail::Value),
-    ("IPV4_ADDRESS", 5, &[("addr", 4)], Tail::Nothing),
-    ("IPV6_ADDRESS", 6, &[("addr", 16)], Tail::Nothing),
-    ("STATE_COOKIE", 7, &[], Tail::Value),
-    ("UNRECOGNIZED_PARAMETER", 8, &[], Tail::Parameters),
-    ("COOKIE_PRESERVATIVE", 9, &[("incr", 4)], Tail::Nothing),
-    ("HOSTNAME_ADDRESS", 11, &[], Tail::Value),
-    ("SUPPORTED_ADDRESS_TYPES", 12, &[], Tail::Types),
-    ("ECN_CAPABLE", 0x8000, &[], Tail::Nothing),
-    ("ZERO_CHECKSUM_ACCEPTABLE", 0x8001, &[("edmid", 4)], Tail::Nothing),
-    ("PAD", 0x8005, &[], Tail::Value),
-    ("SUPPORTED_EXTENSIONS", 0x8008, &[], Tail::ShortTypes),
-    ("FORWARD_TSN_SUPPORTED", 0xc000, &[], Tail::Nothing),
-    ("ADAPTATION_INDICATION", 0xc006, &[("adaptation_code_point", 4)], Tail::Nothing),
+const PARAMETERS: &[FieldLayout] = &[
+    ("HEARTBEAT_INFORMATION", 1, &[], LayoutTail::Value),
+    ("IPV4_ADDRESS", 5, &[("addr", 4)], LayoutTail::Empty),
+    ("IPV6_ADDRESS", 6, &[("addr", 16)], LayoutTail::Empty),
+    ("STATE_COOKIE", 7, &[], LayoutTail::Value),
+    ("UNRECOGNIZED_PARAMETER", 8, &[], LayoutTail::Parameters),
+    ("COOKIE_PRESERVATIVE", 9, &[("incr", 4)], LayoutTail::Empty),
+    ("HOSTNAME_ADDRESS", 11, &[], LayoutTail::Value),
+    ("SUPPORTED_ADDRESS_TYPES", 12, &[], LayoutTail::Types),
+    ("ECN_CAPABLE", 0x8000, &[], LayoutTail::Empty),
+    ("ZERO_CHECKSUM_ACCEPTABLE", 0x8001, &[("edmid", 4)], LayoutTail::Empty),
+    ("PAD", 0x8005, &[], LayoutTail::Value),
+    ("SUPPORTED_EXTENSIONS", 0x8008, &[], LayoutTail::ShortTypes),
+    ("FORWARD_TSN_SUPPORTED", 0xc000, &[], LayoutTail::Empty),
+    ("ADAPTATION_INDICATION", 0xc006, &[("adaptation_code_point", 4)], LayoutTail::Empty),
 ];
 
-const CAUSES: &[Layout] = &[
-    ("INVALID_STREAM_IDENTIFIER", 1, &[("sid", 2), ("reserved", 2)], Tail::Nothing),
-    ("MISSING_MANDATORY_PARAMETER", 2, &[], Tail::CountedTypes),
-    ("STALE_COOKIE_ERROR", 3, &[("staleness", 4)], Tail::Nothing),
-    ("OUT_OF_RESOURCE", 4, &[], Tail::Nothing),
-    ("UNRESOLVABLE_ADDRESS", 5, &[], Tail::Parameters),
-    ("UNRECOGNIZED_CHUNK_TYPE", 6, &[], Tail::Chunk),
-    ("INVALID_MANDATORY_PARAMETER", 7, &[], Tail::Nothing),
-    ("UNRECOGNIZED_PARAMETERS", 8, &[], Tail::Parameters),
-    ("NO_USER_DATA", 9, &[("tsn", 4)], Tail::Nothing),
-    ("COOKIE_RECEIVED_WHILE_SHUTDOWN", 10, &[], Tail::Nothing),
-    ("RESTART_WITH_NEW_ADDRESSES", 11, &[], Tail::Parameters),
-    ("USER_INITIATED_ABORT", 12, &[], Tail::Value),
-    ("PROTOCOL_VIOLATION", 13, &[], Tail::Value),
+const CAUSES: &[FieldLayout] = &[
+    ("INVALID_STREAM_IDENTIFIER", 1, &[("sid", 2), ("reserved", 2)], LayoutTail::Empty),
+    ("MISSING_MANDATORY_PARAMETER", 2, &[], LayoutTail::CountedTypes),
+    ("STALE_COOKIE_ERROR", 3, &[("staleness", 4)], LayoutTail::Empty),
+    ("OUT_OF_RESOURCE", 4, &[], LayoutTail::Empty),
+    ("UNRESOLVABLE_ADDRESS", 5, &[], LayoutTail::Parameters),
+    ("UNRECOGNIZED_CHUNK_TYPE", 6, &[], LayoutTail::Chunk),
+    ("INVALID_MANDATORY_PARAMETER", 7, &[], LayoutTail::Empty),
+    ("UNRECOGNIZED_PARAMETERS", 8, &[], LayoutTail::Parameters),
+    ("NO_USER_DATA", 9, &[("tsn", 4)], LayoutTail::Empty),
+    ("COOKIE_RECEIVED_WHILE_SHUTDOWN", 10, &[], LayoutTail::Empty),
+    ("RESTART_WITH_NEW_ADDRESSES", 11, &[], LayoutTail::Parameters),
+    ("USER_INITIATED_ABORT", 12, &[], LayoutTail::Value),
+    ("PROTOCOL_VIOLATION", 13, &[], LayoutTail::Value),
 ];
 
 /// What the bytes are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum PartKind {
     Chunk,
     Parameter,
     Cause,
 }
 
-impl Class {
-    fn layouts(self) -> &'static [Layout] {
+impl PartKind {
+    fn layouts(self) -> &'static [FieldLayout] {
         match self {
             Self::Chunk => CHUNKS,
             Self::Parameter => PARAMETERS,
@@ -96,32 +96,32 @@ impl Class {
         }
     }
     /// The layout of a name; `CHUNK`, `PARAMETER` and `CAUSE` take their type from `type=` or `code=`.
-    fn layout(self, name: &str, items: &[Item]) -> Result<Layout, String> {
+    fn layout_of(self, name: &str, items: &[ScriptItem]) -> Result<FieldLayout, String> {
         if let Some(layout) = self.layouts().iter().find(|l| l.0 == name) {
             return Ok(*layout);
         }
         if ["CHUNK", "PARAMETER", "CAUSE"].contains(&name) {
-            let kind = number(items, "type").or(number(items, "code")).unwrap_or(0);
-            return Ok(("", kind as u16, &[], Tail::Value));
+            let kind = field_number(items, "type").or(field_number(items, "code")).unwrap_or(0);
+            return Ok(("", kind as u16, &[], LayoutTail::Value));
         }
         Err(format!("`{name}` in SCTP"))
     }
 }
 
 /// A field's value, where the script gives a number.
-pub(crate) fn number(items: &[Item], key: &str) -> Option<u64> {
-    field(items, key).and_then(Value::int).and_then(|n| u64::try_from(n).ok())
+pub(crate) fn field_number(items: &[ScriptItem], key: &str) -> Option<u64> {
+    field_value(items, key).and_then(ScriptValue::as_int).and_then(|n| u64::try_from(n).ok())
 }
 /// A field's value.
-pub(crate) fn field<'a>(items: &'a [Item], key: &str) -> Option<&'a Value> {
+pub(crate) fn field_value<'a>(items: &'a [ScriptItem], key: &str) -> Option<&'a ScriptValue> {
     items.iter().find(|i| i.key == key).map(|i| &i.value)
 }
 /// The bits of `flgs=`: a number, or letters.
-pub(crate) fn flags(items: &[Item]) -> Result<Option<u8>, String> {
-    Ok(match field(items, "flgs") {
-        None | Some(Value::Any) => None,
-        Some(Value::Int(n)) => Some(*n as u8),
-        Some(Value::Word(word)) => {
+pub(crate) fn flag_bits(items: &[ScriptItem]) -> Result<Option<u8>, String> {
+    Ok(match field_value(items, "flgs") {
+        None | Some(ScriptValue::Any) => None,
+        Some(ScriptValue::Int(n)) => Some(*n as u8),
+        Some(ScriptValue::Word(word)) => {
             let bit = |letter| match letter {
                 'T' | 'E' => Ok(1),
                 'B' => Ok(2),
@@ -135,20 +135,20 @@ pub(crate) fn flags(items: &[Item]) -> Result<Option<u8>, String> {
     })
 }
 
-fn listed(items: &[Item], key: &str) -> Vec<Value> {
-    match field(items, key) {
-        Some(Value::List(values)) => values.clone(),
+fn listed_values(items: &[ScriptItem], key: &str) -> Vec<ScriptValue> {
+    match field_value(items, key) {
+        Some(ScriptValue::List(values)) => values.clone(),
         _ => Vec::new(),
     }
 }
-fn put(out: &mut Vec<u8>, n: u64, width: usize) {
+fn put_number(out: &mut Vec<u8>, n: u64, width: usize) {
     let bytes = u128::from(n).to_be_bytes();
     out.extend(&bytes[16 - width..]);
 }
 /// An address field's bytes, zero where it is left open.
-fn address(items: &[Item], width: usize) -> Vec<u8> {
-    let text = match field(items, "addr") {
-        Some(Value::Text(text)) => text.clone(),
+fn address_bytes(items: &[ScriptItem], width: usize) -> Vec<u8> {
+    let text = match field_value(items, "addr") {
+        Some(ScriptValue::Text(text)) => text.clone(),
         _ => String::new(),
     };
     let mut bytes = match text.parse() {
@@ -159,25 +159,27 @@ fn address(items: &[Item], width: usize) -> Vec<u8> {
     bytes.resize(width, 0);
     bytes
 }
-fn address_type(value: &Value) -> u64 {
+fn address_type(value: &ScriptValue) -> u64 {
     match value {
-        Value::Int(n) => *n as u64,
-        Value::Word(word) if word == "IPv4" => 5,
-        Value::Word(word) if word == "IPv6" => 6,
-        Value::Word(word) => CHUNKS.iter().find(|l| l.0 == word).map_or(0, |l| l.1.into()),
+        ScriptValue::Int(n) => *n as u64,
+        ScriptValue::Word(word) if word == "IPv4" => 5,
+        ScriptValue::Word(word) if word == "IPv6" => 6,
+        ScriptValue::Word(word) => CHUNKS.iter().find(|l| l.0 == word).map_or(0, |l| l.1.into()),
         _ => 0,
     }
 }
 
 /// The bytes that a script gives a value: those listed, or filler up to `len=`.
-fn value_bytes(items: &[Item], header: usize) -> Vec<u8> {
-    let key = if field(items, "val").is_some() { "val" } else { "info" };
-    let mut bytes: Vec<u8> = match field(items, key) {
-        Some(Value::List(values)) => values.iter().filter_map(Value::int).map(|n| n as u8).collect(),
-        Some(Value::Text(text)) => text.bytes().collect(),
+fn value_bytes(items: &[ScriptItem], header: usize) -> Vec<u8> {
+    let key = if field_value(items, "val").is_some() { "val" } else { "info" };
+    let mut bytes: Vec<u8> = match field_value(items, key) {
+        Some(ScriptValue::List(values)) => {
+            values.iter().filter_map(ScriptValue::as_int).map(|n| n as u8).collect()
+        }
+        Some(ScriptValue::Text(text)) => text.bytes().collect(),
         _ => Vec::new(),
     };
-    if let Some(len) = number(items, "len") {
+    if let Some(len) = field_number(items, "len") {
         bytes.resize((len as usize).saturating_sub(header).min(65_535), 0);
     }
     bytes
@@ -187,72 +189,72 @@ fn value_bytes(items: &[Item], header: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// Something in it is not known here.
-pub(crate) fn encode(class: Class, name: &str, items: &[Item]) -> Result<Vec<u8>, String> {
-    let (_, kind, fields, tail) = class.layout(name, items)?;
+pub(crate) fn encode_part(class: PartKind, name: &str, items: &[ScriptItem]) -> Result<Vec<u8>, String> {
+    let (_, kind, fields, tail) = class.layout_of(name, items)?;
     let mut out = match class {
-        Class::Chunk => vec![kind as u8, flags(items)?.unwrap_or(0)],
+        PartKind::Chunk => vec![kind as u8, flag_bits(items)?.unwrap_or(0)],
         _ => kind.to_be_bytes().to_vec(),
     };
     out.extend([0, 0]);
     for &(key, width) in fields {
         if key == "addr" {
-            out.extend(address(items, width));
+            out.extend(address_bytes(items, width));
         } else {
-            put(&mut out, number(items, key).unwrap_or(0), width);
+            put_number(&mut out, field_number(items, key).unwrap_or(0), width);
         }
     }
     let fixed = out.len();
     match tail {
-        Tail::Nothing => {}
-        Tail::Value => out.extend(value_bytes(items, fixed)),
-        Tail::Parameters | Tail::Causes | Tail::Chunk => {
+        LayoutTail::Empty => {}
+        LayoutTail::Value => out.extend(value_bytes(items, fixed)),
+        LayoutTail::Parameters | LayoutTail::Causes | LayoutTail::Chunk => {
             let inner = match tail {
-                Tail::Parameters => Class::Parameter,
-                Tail::Causes => Class::Cause,
-                _ => Class::Chunk,
+                LayoutTail::Parameters => PartKind::Parameter,
+                LayoutTail::Causes => PartKind::Cause,
+                _ => PartKind::Chunk,
             };
-            for (name, items) in nodes(items) {
+            for (name, items) in collect_named_parts(items) {
                 out.resize(out.len().next_multiple_of(4), 0);
-                out.extend(encode(inner, name, items)?);
+                out.extend(encode_part(inner, name, items)?);
             }
         }
-        Tail::Sack => {
-            let (gaps, dups) = (listed(items, "gaps"), listed(items, "dups"));
-            put(&mut out, gaps.len() as u64, 2);
-            put(&mut out, dups.len() as u64, 2);
+        LayoutTail::Sack => {
+            let (gaps, dups) = (listed_values(items, "gaps"), listed_values(items, "dups"));
+            put_number(&mut out, gaps.len() as u64, 2);
+            put_number(&mut out, dups.len() as u64, 2);
             for gap in gaps {
-                let Value::Range(from, to) = gap else { return Err("a gap is first:last".into()) };
-                put(&mut out, from as u64, 2);
-                put(&mut out, to as u64, 2);
+                let ScriptValue::Range(from, to) = gap else { return Err("a gap is first:last".into()) };
+                put_number(&mut out, from as u64, 2);
+                put_number(&mut out, to as u64, 2);
             }
             for dup in dups {
-                put(&mut out, dup.int().unwrap_or(0) as u64, 4);
+                put_number(&mut out, dup.as_int().unwrap_or(0) as u64, 4);
             }
         }
-        Tail::Types | Tail::ShortTypes | Tail::CountedTypes => {
-            let types = listed(items, "types");
-            if tail == Tail::CountedTypes {
-                put(&mut out, types.len() as u64, 4);
+        LayoutTail::Types | LayoutTail::ShortTypes | LayoutTail::CountedTypes => {
+            let types = listed_values(items, "types");
+            if tail == LayoutTail::CountedTypes {
+                put_number(&mut out, types.len() as u64, 4);
             }
             for kind in &types {
-                put(&mut out, address_type(kind), if tail == Tail::ShortTypes { 1 } else { 2 });
+                put_number(&mut out, address_type(kind), if tail == LayoutTail::ShortTypes { 1 } else { 2 });
             }
         }
     }
     // A length that the script gives is said even where it is wrong.
-    let len = number(items, "len").unwrap_or(out.len() as u64) as u16;
+    let len = field_number(items, "len").unwrap_or(out.len() as u64) as u16;
     out[2..4].copy_from_slice(&len.to_be_bytes());
     Ok(out)
 }
 
 /// The named parts within, also those in a list after a key.
-fn nodes(items: &[Item]) -> Vec<(&str, &[Item])> {
+fn collect_named_parts(items: &[ScriptItem]) -> Vec<(&str, &[ScriptItem])> {
     let mut found = Vec::new();
     for item in items {
         match &item.value {
-            Value::Node(name, inner) => found.push((name.as_str(), inner.as_slice())),
-            Value::List(values) => found.extend(values.iter().filter_map(|v| match v {
-                Value::Node(name, inner) => Some((name.as_str(), inner.as_slice())),
+            ScriptValue::Node(name, inner) => found.push((name.as_str(), inner.as_slice())),
+            ScriptValue::List(values) => found.extend(values.iter().filter_map(|v| match v {
+                ScriptValue::Node(name, inner) => Some((name.as_str(), inner.as_slice())),
                 _ => None,
             })),
             _ => {}
@@ -262,12 +264,14 @@ fn nodes(items: &[Item]) -> Vec<(&str, &[Item])> {
 }
 
 /// True where something behind the fixed fields is left open by `...`.
-fn open(items: &[Item]) -> bool {
-    items.iter().any(|i| i.value == Value::Any && ["", "params", "param", "chk"].contains(&i.key.as_str()))
+fn is_open(items: &[ScriptItem]) -> bool {
+    items
+        .iter()
+        .any(|i| i.value == ScriptValue::Any && ["", "params", "param", "chk"].contains(&i.key.as_str()))
 }
 
 /// The parts of bytes, each with its header and without its padding.
-pub(crate) fn parts(bytes: &[u8]) -> Option<Vec<&[u8]>> {
+pub(crate) fn split_parts(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = bytes;
     let mut found = Vec::new();
     while !rest.is_empty() {
@@ -285,15 +289,20 @@ pub(crate) fn parts(bytes: &[u8]) -> Option<Vec<&[u8]>> {
 ///
 /// # Errors
 /// What differs; the first of it.
-pub(crate) fn matches(class: Class, name: &str, items: &[Item], bytes: &[u8]) -> Result<(), String> {
-    let (_, kind, fields, tail) = class.layout(name, items)?;
+pub(crate) fn match_part(
+    class: PartKind,
+    name: &str,
+    items: &[ScriptItem],
+    bytes: &[u8],
+) -> Result<(), String> {
+    let (_, kind, fields, tail) = class.layout_of(name, items)?;
     let cut = || format!("{name} is cut short");
-    let mut b = Bytes(bytes);
+    let mut b = FieldReader(bytes);
     let found = match class {
-        Class::Chunk => {
-            let found = b.number(1).ok_or_else(cut)? as u16;
-            let bits = b.number(1).ok_or_else(cut)? as u8;
-            if let Some(wanted) = flags(items)?
+        PartKind::Chunk => {
+            let found = b.read_number(1).ok_or_else(cut)? as u16;
+            let bits = b.read_number(1).ok_or_else(cut)? as u8;
+            if let Some(wanted) = flag_bits(items)?
                 && wanted != bits
                 && found == kind
             {
@@ -301,15 +310,15 @@ pub(crate) fn matches(class: Class, name: &str, items: &[Item], bytes: &[u8]) ->
             }
             found
         }
-        _ => b.number(2).ok_or_else(cut)? as u16,
+        _ => b.read_number(2).ok_or_else(cut)? as u16,
     };
     let any_kind = ["CHUNK", "PARAMETER", "CAUSE"].contains(&name)
-        && number(items, "type").or(number(items, "code")).is_none();
+        && field_number(items, "type").or(field_number(items, "code")).is_none();
     if found != kind && !any_kind {
-        return Err(format!("{} is sent where {name} is expected", named(class, found)));
+        return Err(format!("{} is sent where {name} is expected", type_name(class, found)));
     }
-    let len = b.number(2).ok_or_else(cut)?;
-    if let Some(wanted) = number(items, "len")
+    let len = b.read_number(2).ok_or_else(cut)?;
+    if let Some(wanted) = field_number(items, "len")
         && wanted != len
     {
         return Err(format!("{name} has length {len}, not {wanted}"));
@@ -317,13 +326,15 @@ pub(crate) fn matches(class: Class, name: &str, items: &[Item], bytes: &[u8]) ->
     for &(key, width) in fields {
         if key == "addr" {
             let is = b.take(width).ok_or_else(cut)?;
-            if !matches!(field(items, "addr"), None | Some(Value::Any)) && is != address(items, width) {
+            if !matches!(field_value(items, "addr"), None | Some(ScriptValue::Any))
+                && is != address_bytes(items, width)
+            {
                 return Err(format!("{name} has another address"));
             }
             continue;
         }
-        let is = b.number(width).ok_or_else(cut)?;
-        if let Some(wanted) = number(items, key)
+        let is = b.read_number(width).ok_or_else(cut)?;
+        if let Some(wanted) = field_number(items, key)
             && wanted != is
         {
             return Err(format!("{name} has {key}={is}, not {wanted}"));
@@ -334,54 +345,55 @@ pub(crate) fn matches(class: Class, name: &str, items: &[Item], bytes: &[u8]) ->
 
 fn matches_tail(
     name: &str,
-    items: &[Item],
-    tail: Tail,
+    items: &[ScriptItem],
+    tail: LayoutTail,
     header: usize,
-    mut b: Bytes<'_>,
+    mut b: FieldReader<'_>,
 ) -> Result<(), String> {
     let cut = || format!("{name} is cut short");
     let inner = match tail {
-        Tail::Parameters => Class::Parameter,
-        Tail::Causes => Class::Cause,
-        Tail::Chunk => Class::Chunk,
-        Tail::Nothing => return Ok(()),
-        Tail::Value => {
-            let given = ["val", "info"].iter().any(|key| match field(items, key) {
-                Some(Value::List(list)) => !list.contains(&Value::Any),
-                Some(Value::Text(_)) => true,
+        LayoutTail::Parameters => PartKind::Parameter,
+        LayoutTail::Causes => PartKind::Cause,
+        LayoutTail::Chunk => PartKind::Chunk,
+        LayoutTail::Empty => return Ok(()),
+        LayoutTail::Value => {
+            let given = ["val", "info"].iter().any(|key| match field_value(items, key) {
+                Some(ScriptValue::List(list)) => !list.contains(&ScriptValue::Any),
+                Some(ScriptValue::Text(_)) => true,
                 _ => false,
             });
             let same = !given || value_bytes(items, header) == b.0;
             return if same { Ok(()) } else { Err(format!("{name} has another value")) };
         }
-        Tail::Sack => {
-            let (gaps, dups) = (b.number(2).ok_or_else(cut)?, b.number(2).ok_or_else(cut)?);
+        LayoutTail::Sack => {
+            let (gaps, dups) = (b.read_number(2).ok_or_else(cut)?, b.read_number(2).ok_or_else(cut)?);
             let mut is_gaps = Vec::new();
             for _ in 0..gaps {
-                let (from, to) = (b.number(2).ok_or_else(cut)?, b.number(2).ok_or_else(cut)?);
-                is_gaps.push(Value::Range(from as i64, to as i64));
+                let (from, to) = (b.read_number(2).ok_or_else(cut)?, b.read_number(2).ok_or_else(cut)?);
+                is_gaps.push(ScriptValue::Range(from as i64, to as i64));
             }
             let mut is_dups = Vec::new();
             for _ in 0..dups {
-                is_dups.push(Value::Int(b.number(4).ok_or_else(cut)? as i64));
+                is_dups.push(ScriptValue::Int(b.read_number(4).ok_or_else(cut)? as i64));
             }
             for (key, is) in [("gaps", is_gaps), ("dups", is_dups)] {
-                if let Some(Value::List(wanted)) = field(items, key)
+                if let Some(ScriptValue::List(wanted)) = field_value(items, key)
                     && *wanted != is
-                    && !wanted.contains(&Value::Any)
+                    && !wanted.contains(&ScriptValue::Any)
                 {
                     return Err(format!("{name} has {key}={is:?}, not {wanted:?}"));
                 }
             }
             return Ok(());
         }
-        Tail::Types | Tail::ShortTypes | Tail::CountedTypes => {
-            if let Some(Value::List(wanted)) = field(items, "types") {
-                if tail == Tail::CountedTypes {
-                    b.number(4).ok_or_else(cut)?;
+        LayoutTail::Types | LayoutTail::ShortTypes | LayoutTail::CountedTypes => {
+            if let Some(ScriptValue::List(wanted)) = field_value(items, "types") {
+                if tail == LayoutTail::CountedTypes {
+                    b.read_number(4).ok_or_else(cut)?;
                 }
-                let width = if tail == Tail::ShortTypes { 1 } else { 2 };
-                let is: Vec<u64> = b.0.chunks(width).filter_map(|c| Bytes(c).number(width)).collect();
+                let width = if tail == LayoutTail::ShortTypes { 1 } else { 2 };
+                let is: Vec<u64> =
+                    b.0.chunks(width).filter_map(|c| FieldReader(c).read_number(width)).collect();
                 let wanted: Vec<u64> = wanted.iter().map(address_type).collect();
                 if is != wanted {
                     return Err(format!("{name} has types {is:?}, not {wanted:?}"));
@@ -390,20 +402,20 @@ fn matches_tail(
             return Ok(());
         }
     };
-    let found = parts(b.0).ok_or_else(cut)?;
-    let wanted = nodes(items);
+    let found = split_parts(b.0).ok_or_else(cut)?;
+    let wanted = collect_named_parts(items);
     for (i, (inner_name, inner_items)) in wanted.iter().enumerate() {
         let part = found.get(i).ok_or_else(|| format!("{inner_name} is missing in {name}"))?;
-        matches(inner, inner_name, inner_items, part)?;
+        match_part(inner, inner_name, inner_items, part)?;
     }
-    if found.len() > wanted.len() && !open(items) {
+    if found.len() > wanted.len() && !is_open(items) {
         return Err(format!("{name} has {} parts, not {}", found.len(), wanted.len()));
     }
     Ok(())
 }
 
 /// A type's name.
-pub(crate) fn named(class: Class, kind: u16) -> String {
+pub(crate) fn type_name(class: PartKind, kind: u16) -> String {
     let layout = class.layouts().iter().find(|l| l.1 == kind);
     layout.map_or_else(|| format!("type {kind}"), |l| l.0.to_owned())
 }

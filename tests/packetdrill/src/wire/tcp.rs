@@ -1,13 +1,13 @@
 //! TCP segments as bytes (RFC 9293, 3.1).
 
-use super::Bytes;
-use crate::script::{Segment, TcpOption};
+use super::FieldReader;
+use crate::script::{ScriptSegment, TcpOption};
 
 /// Bytes of a segment; of a field that the script leaves open, zero.
 ///
 /// # Errors
 /// An option is not known, or the options do not fill whole words.
-pub(crate) fn encode(s: &Segment, source: u16, destination: u16) -> Result<Vec<u8>, String> {
+pub(crate) fn encode_segment(s: &ScriptSegment, source: u16, destination: u16) -> Result<Vec<u8>, String> {
     let mut options = Vec::new();
     for option in s.options.iter().flatten() {
         match option {
@@ -57,14 +57,14 @@ pub(crate) fn encode(s: &Segment, source: u16, destination: u16) -> Result<Vec<u
 }
 
 /// What bytes say, every field named; `None` where they are no segment.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Segment> {
-    let mut b = Bytes(bytes);
-    b.number(4)?;
-    let (seq, ack) = (b.number(4)? as u32, b.number(4)? as u32);
-    let (offset, flags) = (b.number(1)? as usize >> 4, b.number(1)? as u8);
-    let (window, _, urgent) = (b.number(2)? as u16, b.number(2)?, b.number(2)? as u16);
-    let options = options(b.take((4 * offset).checked_sub(20)?)?)?;
-    Some(Segment {
+pub(crate) fn decode_segment(bytes: &[u8]) -> Option<ScriptSegment> {
+    let mut b = FieldReader(bytes);
+    b.read_number(4)?;
+    let (seq, ack) = (b.read_number(4)? as u32, b.read_number(4)? as u32);
+    let (offset, flags) = (b.read_number(1)? as usize >> 4, b.read_number(1)? as u8);
+    let (window, _, urgent) = (b.read_number(2)? as u16, b.read_number(2)?, b.read_number(2)? as u16);
+    let options = decode_options(b.take((4 * offset).checked_sub(20)?)?)?;
+    Some(ScriptSegment {
         flags,
         seq: Some(seq),
         absolute: false,
@@ -76,29 +76,29 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Segment> {
     })
 }
 
-fn options(bytes: &[u8]) -> Option<Vec<TcpOption>> {
-    let mut b = Bytes(bytes);
+fn decode_options(bytes: &[u8]) -> Option<Vec<TcpOption>> {
+    let mut b = FieldReader(bytes);
     let mut found = Vec::new();
     while !b.0.is_empty() {
-        let kind = b.number(1)?;
+        let kind = b.read_number(1)?;
         if kind < 2 {
             found.push(if kind == 0 { TcpOption::End } else { TcpOption::Nop });
             continue;
         }
-        let len = b.number(1)?;
-        let mut body = Bytes(b.take((len as usize).checked_sub(2)?)?);
+        let len = b.read_number(1)?;
+        let mut body = FieldReader(b.take((len as usize).checked_sub(2)?)?);
         found.push(match (kind, len) {
-            (2, 4) => TcpOption::Mss(body.number(2)? as u16),
-            (3, 3) => TcpOption::WindowScale(body.number(1)? as u8),
+            (2, 4) => TcpOption::Mss(body.read_number(2)? as u16),
+            (3, 3) => TcpOption::WindowScale(body.read_number(1)? as u8),
             (4, 2) => TcpOption::SackPermitted,
             (5, _) => {
                 let mut blocks = Vec::new();
                 while !body.0.is_empty() {
-                    blocks.push((body.number(4)? as u32, body.number(4)? as u32));
+                    blocks.push((body.read_number(4)? as u32, body.read_number(4)? as u32));
                 }
                 TcpOption::Sack(blocks)
             }
-            (8, 10) => TcpOption::Timestamp(body.number(4)? as u32, body.number(4)? as u32),
+            (8, 10) => TcpOption::Timestamp(body.read_number(4)? as u32, body.read_number(4)? as u32),
             (34, _) => TcpOption::FastOpen(body.0.to_vec()),
             _ => TcpOption::Other(format!("{kind}")),
         });
@@ -107,7 +107,7 @@ fn options(bytes: &[u8]) -> Option<Vec<TcpOption>> {
 }
 
 /// A segment in a script's words.
-pub(crate) fn show(s: &Segment) -> String {
+pub(crate) fn format_segment(s: &ScriptSegment) -> String {
     let mut text = String::new();
     for (bit, letter) in [(2, 'S'), (1, 'F'), (4, 'R'), (8, 'P'), (32, 'U'), (64, 'E'), (128, 'W'), (16, '.')]
     {

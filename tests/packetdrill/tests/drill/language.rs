@@ -1,12 +1,12 @@
 //! The language is read wholly, and any text is a script or a fault with its line.
 
 use proptest::prelude::*;
-use usher_packetdrill::{parse, parse_any};
+use usher_packetdrill::{parse_any, parse_script};
 
-fn fault(text: &str) -> (u32, String) {
-    match parse(text, &[]) {
+fn parse_error(text: &str) -> (u32, String) {
+    match parse_script(text, &[]) {
         Ok(script) => panic!("{text:?} was read as {script:?}"),
-        Err(fault) => (fault.line, fault.what),
+        Err(fault) => (fault.line, fault.message),
     }
 }
 
@@ -37,8 +37,8 @@ fn every_form_of_the_language_is_read() {
 +0 > (ttl 4, tos 0x20) R. 0:0(0)! ack 1 win 0/udp(9 > 7)
 +0 < 224.0.0.0 > 192.0.2.1 sctp: [0x01, 2, 0x60]
 +0 close(3) = 0"#;
-    let script = parse(text, &[]).unwrap();
-    assert_eq!(script.option("mtu"), Some("1500"));
+    let script = parse_script(text, &[]).unwrap();
+    assert_eq!(script.option_value("mtu"), Some("1500"));
     assert_eq!(script.set_up.len(), 1);
     let lines: Vec<u32> = script.events.iter().map(|e| e.line).collect();
     assert_eq!(lines, [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]);
@@ -48,7 +48,7 @@ fn every_form_of_the_language_is_read() {
 fn conditions_choose_lines_and_keep_their_numbers() {
     let text = "#ifdef A\n+0 close(1) = 0\n#else\n+0 close(2) = 0\n#endif\n#ifndef A\n+0 close(3) = 0\n#endif\n+0 close(4) = 0\n";
     let lines = |defined: &[&str]| -> Vec<u32> {
-        parse(text, defined).unwrap().events.iter().map(|e| e.line).collect()
+        parse_script(text, defined).unwrap().events.iter().map(|e| e.line).collect()
     };
     assert_eq!(lines(&["A"]), [2, 9]);
     assert_eq!(lines(&[]), [4, 7, 9]);
@@ -56,15 +56,15 @@ fn conditions_choose_lines_and_keep_their_numbers() {
 
 #[test]
 fn faults_tell_their_line() {
-    assert_eq!(fault("0 close(1) = 0\n+0 close(1\n").0, 3);
-    assert_eq!(fault("0 > . 1:9(2)"), (1, "1:9 is not 2 bytes".to_owned()));
-    assert_eq!(fault("#ifdef A\n"), (1, "#endif is missing".to_owned()));
-    assert_eq!(fault("0 close(1) = 0\n#endif\n"), (2, "#endif without #ifdef".to_owned()));
-    assert_eq!(fault("\n+0 `sysctl").0, 2);
-    assert_eq!(fault("+0 < S 0:0(0) win 70000"), (1, "70000 is too large here".to_owned()));
-    assert!(fault(&format!("0 f({}", "[".repeat(5000))).1.contains("nested too deeply"));
-    assert!(fault(&format!("0 f({}", "~".repeat(5000))).1.contains("nested too deeply"));
-    assert!(fault(&"\n".repeat(2 << 20)).1.contains("at most"));
+    assert_eq!(parse_error("0 close(1) = 0\n+0 close(1\n").0, 3);
+    assert_eq!(parse_error("0 > . 1:9(2)"), (1, "1:9 is not 2 bytes".to_owned()));
+    assert_eq!(parse_error("#ifdef A\n"), (1, "#endif is missing".to_owned()));
+    assert_eq!(parse_error("0 close(1) = 0\n#endif\n"), (2, "#endif without #ifdef".to_owned()));
+    assert_eq!(parse_error("\n+0 `sysctl").0, 2);
+    assert_eq!(parse_error("+0 < S 0:0(0) win 70000"), (1, "70000 is too large here".to_owned()));
+    assert!(parse_error(&format!("0 f({}", "[".repeat(5000))).1.contains("nested too deeply"));
+    assert!(parse_error(&format!("0 f({}", "~".repeat(5000))).1.contains("nested too deeply"));
+    assert!(parse_error(&"\n".repeat(2 << 20)).1.contains("at most"));
 }
 
 proptest! {
@@ -82,7 +82,7 @@ proptest! {
         "\n", "#ifdef", "#else", "#endif", "FreeBSD", "--mtu=7", "EINVAL", "é", "99999999999999999999",
     ]), 0..60)) {
         parse_any(words.join(" ").as_bytes());
-        usher_packetdrill::judge(&words.join(" "));
+        usher_packetdrill::judge_script(&words.join(" "));
     }
 
     /// A script that was changed anywhere ends with an outcome, whatever it is.
@@ -96,6 +96,6 @@ proptest! {
         let mut bytes = texts[which].as_bytes().to_vec();
         let at = at % bytes.len();
         bytes[at] = with;
-        usher_packetdrill::judge(&String::from_utf8_lossy(&bytes));
+        usher_packetdrill::judge_script(&String::from_utf8_lossy(&bytes));
     }
 }

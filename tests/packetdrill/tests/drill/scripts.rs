@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use usher_packetdrill::{Verdict, judge};
+use usher_packetdrill::{ScriptVerdict, judge_script};
 
-fn scripts() -> Vec<PathBuf> {
+fn script_paths() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
     let mut found: Vec<PathBuf> =
         fs::read_dir(folder).expect("the scripts' folder").flatten().map(|e| e.path()).collect();
@@ -15,14 +15,14 @@ fn scripts() -> Vec<PathBuf> {
 
 #[test]
 fn own_scripts_pass() {
-    for path in scripts() {
-        let outcome = judge(&fs::read_to_string(&path).expect("a script"));
-        assert_eq!(outcome.verdict, Verdict::Pass, "{}: {outcome:?}", path.display());
+    for path in script_paths() {
+        let outcome = judge_script(&fs::read_to_string(&path).expect("a script"));
+        assert_eq!(outcome.verdict, ScriptVerdict::Pass, "{}: {outcome:?}", path.display());
     }
 }
 
 /// A line with another number behind `key`, for each place where one does.
-fn bumped(line: &str, key: &str) -> Vec<String> {
+fn bumped_lines(line: &str, key: &str) -> Vec<String> {
     let places = line.match_indices(key).map(|(at, _)| at + key.len());
     let bump = |at: usize| {
         let digits = line[at..].find(|c: char| !c.is_ascii_digit()).unwrap_or(line.len() - at);
@@ -35,7 +35,7 @@ fn bumped(line: &str, key: &str) -> Vec<String> {
 }
 
 /// `1:11(10)` with another beginning, and with another length.
-fn other_sequence(packet: &str) -> Vec<String> {
+fn mutate_sequence(packet: &str) -> Vec<String> {
     let Some(word) = packet.split_whitespace().find(|w| w.contains('(') && w.contains(':')) else {
         return Vec::new();
     };
@@ -65,21 +65,21 @@ fn wrong_packets(packet: &str) -> Vec<String> {
         wrong.extend(packet.contains("gaps=[]").then(|| packet.replacen("gaps=[]", "gaps=[2:2]", 1)));
         wrong.extend(packet.contains("dups=[]").then(|| packet.replacen("dups=[]", "dups=[1]", 1)));
         for key in ["cum_tsn=", "len=", "sid=", "ssn=", "ppid=", "gaps=[", "dups=["] {
-            wrong.extend(bumped(packet, key));
+            wrong.extend(bumped_lines(packet, key));
         }
         if !packet.contains("INIT") {
-            wrong.extend(bumped(packet, " tsn="));
+            wrong.extend(bumped_lines(packet, " tsn="));
         }
         return wrong;
     }
     if packet.contains("(ttl") {
-        wrong.extend(bumped(packet, "ttl "));
+        wrong.extend(bumped_lines(packet, "ttl "));
     } else {
         wrong.push(format!("U{}", packet.trim_start()));
     }
-    wrong.extend(other_sequence(packet));
+    wrong.extend(mutate_sequence(packet));
     for key in [" ack ", " win ", "mss ", "wscale ", "ecr ", "sack ", "FO ", "udp(", "> "] {
-        wrong.extend(bumped(packet, key));
+        wrong.extend(bumped_lines(packet, key));
     }
     wrong.extend(packet.contains("sackOK").then(|| packet.replacen("sackOK", "nop,nop", 1)));
     if !packet.contains('<') && !packet.contains("/udp") {
@@ -93,7 +93,7 @@ fn wrong_packets(packet: &str) -> Vec<String> {
 #[test]
 fn a_script_with_a_wrong_expectation_does_not_pass() {
     let mut changed = 0;
-    for path in scripts() {
+    for path in script_paths() {
         let text = fs::read_to_string(&path).expect("a script");
         for (at, line) in text.lines().enumerate() {
             let mut wrong = Vec::new();
@@ -107,7 +107,7 @@ fn a_script_with_a_wrong_expectation_does_not_pass() {
             } else if let Some((call, result)) = line.split_once(") = ").filter(|_| line.starts_with('+')) {
                 match result.strip_prefix("-1 ") {
                     Some(_) => wrong.push(format!("{call}) = -1 EXDEV")),
-                    None => wrong.extend(bumped(&format!("{call}) = {result}"), ") = ")),
+                    None => wrong.extend(bumped_lines(&format!("{call}) = {result}"), ") = ")),
                 }
                 let error = call.contains("SO_ERROR").then(|| call.replacen(", [", ", [ENOSPC, ", 1));
                 wrong.extend(error.map(|call| format!("{call}) = {result}")));
@@ -116,8 +116,13 @@ fn a_script_with_a_wrong_expectation_does_not_pass() {
                 assert_ne!(wrong, line);
                 let lines: Vec<&str> =
                     text.lines().enumerate().map(|(i, l)| if i == at { &wrong } else { l }).collect();
-                let outcome = judge(&lines.join("\n"));
-                assert_eq!(outcome.verdict, Verdict::Diverges, "{}: {wrong}: {outcome:?}", path.display());
+                let outcome = judge_script(&lines.join("\n"));
+                assert_eq!(
+                    outcome.verdict,
+                    ScriptVerdict::Diverges,
+                    "{}: {wrong}: {outcome:?}",
+                    path.display()
+                );
                 assert_eq!(outcome.line, Some(at as u32 + 1), "{}: {wrong}: {outcome:?}", path.display());
                 changed += 1;
             }
@@ -135,8 +140,8 @@ fn a_repeated_opening_has_the_numbers_of_the_first() {
              +0 connect(3, ..., ...) = -1 EINPROGRESS\n+0 > S 0:0(0) <...>\n+1 > S {seq} <...>\n"
         )
     };
-    assert_eq!(verdict(&tcp("0:0(0)")).0, Verdict::Pass);
-    assert_eq!(verdict(&tcp("1:1(0)")), (Verdict::Diverges, Some(5)));
+    assert_eq!(verdict_of(&tcp("0:0(0)")).0, ScriptVerdict::Pass);
+    assert_eq!(verdict_of(&tcp("1:1(0)")), (ScriptVerdict::Diverges, Some(5)));
     let sctp = |numbers: &str| {
         format!(
             "0 socket(..., SOCK_STREAM, IPPROTO_SCTP) = 3\n+0 fcntl(3, F_SETFL, O_RDWR | O_NONBLOCK) = 0\n\
@@ -144,9 +149,9 @@ fn a_repeated_opening_has_the_numbers_of_the_first() {
              +1 > sctp: INIT[flgs=0, {numbers}, ...]\n"
         )
     };
-    assert_eq!(verdict(&sctp("tag=1, tsn=1")).0, Verdict::Pass);
-    assert_eq!(verdict(&sctp("tag=1, tsn=2")), (Verdict::Diverges, Some(5)));
-    assert_eq!(verdict(&sctp("tag=2, tsn=1")), (Verdict::Diverges, Some(5)));
+    assert_eq!(verdict_of(&sctp("tag=1, tsn=1")).0, ScriptVerdict::Pass);
+    assert_eq!(verdict_of(&sctp("tag=1, tsn=2")), (ScriptVerdict::Diverges, Some(5)));
+    assert_eq!(verdict_of(&sctp("tag=2, tsn=1")), (ScriptVerdict::Diverges, Some(5)));
 }
 
 /// The program takes files and folders, prints in the order of names whatever runs first, and says what is wrong.
@@ -164,7 +169,7 @@ fn the_program_tells_of_each_script_in_order() {
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["file"].to_string())
         .collect();
-    assert!(names.is_sorted() && names.len() == scripts().len(), "{names:?}");
+    assert!(names.is_sorted() && names.len() == script_paths().len(), "{names:?}");
     assert_eq!(status, Some(0));
     assert!(count.contains(&format!("{0} of {0} pass", names.len())), "{count}");
     assert_eq!(run(&["--jobs", "1", folder]).1, lines);
@@ -184,16 +189,16 @@ fn the_program_tells_of_each_script_in_order() {
     }
 }
 
-fn verdict(text: &str) -> (Verdict, Option<u32>) {
-    let outcome = judge(text);
+fn verdict_of(text: &str) -> (ScriptVerdict, Option<u32>) {
+    let outcome = judge_script(text);
     (outcome.verdict, outcome.line)
 }
 
 #[test]
-fn what_is_not_had_is_unsupported_and_what_shows_nothing_is_suspect() {
+fn missing_features_are_unsupported_and_empty_scripts_suspect() {
     let open = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n";
     let unsupported = |rest: &str| {
-        assert_eq!(verdict(&format!("{open}{rest}")), (Verdict::Unsupported, Some(2)), "{rest}");
+        assert_eq!(verdict_of(&format!("{open}{rest}")), (ScriptVerdict::Unsupported, Some(2)), "{rest}");
     };
     unsupported("+0 `sysctl -w net.inet.tcp.nothing=1`");
     unsupported("+0 `reboot`");
@@ -205,17 +210,17 @@ fn what_is_not_had_is_unsupported_and_what_shows_nothing_is_suspect() {
     unsupported("+0 < 10.0.0.1 > 10.0.0.2 S 0:0(0) win 1");
     unsupported("+0 < sctp: ASCONF[flgs=0]");
     unsupported("+0 this is no event");
-    assert_eq!(verdict(""), (Verdict::Suspect, None));
-    assert_eq!(verdict("1.0 `true`\n0.5 `true`"), (Verdict::Suspect, Some(2)));
+    assert_eq!(verdict_of(""), (ScriptVerdict::Suspect, None));
+    assert_eq!(verdict_of("1.0 `true`\n0.5 `true`"), (ScriptVerdict::Suspect, Some(2)));
     let words = format!("{open}+0 < S 0:0(0) win 1 <mss 1460,nop>");
-    assert_eq!(verdict(&words), (Verdict::Suspect, Some(2)));
+    assert_eq!(verdict_of(&words), (ScriptVerdict::Suspect, Some(2)));
 }
 
 #[test]
 fn calls_and_commands_that_fail_diverge() {
     let open = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n";
     let diverges = |rest: &str| {
-        assert_eq!(verdict(&format!("{open}{rest}")), (Verdict::Diverges, Some(2)), "{rest}");
+        assert_eq!(verdict_of(&format!("{open}{rest}")), (ScriptVerdict::Diverges, Some(2)), "{rest}");
     };
     diverges("+0 read(3, ..., 10) = 0");
     diverges("+0 close(4) = 0");
@@ -236,7 +241,7 @@ fn variants_pass_whole_or_not_at_all() {
              #ifdef FreeBSD\n+0 close({system}) = 0\n#endif\n+0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n"
         )
     };
-    assert_eq!(judge(&script(3, 9)).verdict, Verdict::Pass);
-    assert_eq!(judge(&script(9, 3)).verdict, Verdict::Pass);
-    assert_eq!(judge(&script(9, 9)).verdict, Verdict::Diverges);
+    assert_eq!(judge_script(&script(3, 9)).verdict, ScriptVerdict::Pass);
+    assert_eq!(judge_script(&script(9, 3)).verdict, ScriptVerdict::Pass);
+    assert_eq!(judge_script(&script(9, 9)).verdict, ScriptVerdict::Diverges);
 }

@@ -1,8 +1,8 @@
 //! Plain dialogues over UDP and TCP as tshark sees them: fragments, and TCP's repairs.
 
-use usher_wire_tests::Run;
+use usher_wire_tests::CapturedRun;
 
-fn study(ip: &str, core: &str, workload: &str) -> String {
+fn study_text(ip: &str, core: &str, workload: &str) -> String {
     format!(
         r#"
 [run]
@@ -44,30 +44,30 @@ fn tshark_puts_fragments_together() {
     for (ip, mtu) in [("v4", "576 B"), ("v6", "1280 B")] {
         for framing in ["none", "ethernet"] {
             let size = format!("mtu = \"{mtu}\"\nframing = \"{framing}\"");
-            let text = study(ip, &size, BIG);
+            let text = study_text(ip, &size, BIG);
             let text = text.replace("[links.core]", &format!("mtu = \"{mtu}\"\n[links.core]"));
-            let run = Run::new(&text);
+            let run = CapturedRun::new(&text);
             run.assert_clean();
             let begun = run.metric("completed") as usize;
             assert!(begun > 50 && run.metric("failures") == 0.0);
-            assert_eq!(run.count("udp.dstport == 7 && udp.length == 3008"), begun, "{ip} {framing}");
-            assert_eq!(run.count("udp.srcport == 7 && udp.length == 2009"), begun, "{ip} {framing}");
-            assert_eq!(run.count("udp.checksum.status == \"Good\""), 2 * begun);
+            assert_eq!(run.frame_count("udp.dstport == 7 && udp.length == 3008"), begun, "{ip} {framing}");
+            assert_eq!(run.frame_count("udp.srcport == 7 && udp.length == 2009"), begun, "{ip} {framing}");
+            assert_eq!(run.frame_count("udp.checksum.status == \"Good\""), 2 * begun);
             // 3008 B in pieces of 552 (IPv4, 20 B of headers) or 1232 (IPv6, 48 B): 6 or 3; 2009 B: 4 or 2.
             let pieces = if ip == "v4" { 6 + 4 } else { 3 + 2 };
-            assert_eq!(run.count(""), pieces * begun);
+            assert_eq!(run.frame_count(""), pieces * begun);
             assert_eq!((run.metric("packets.core") * begun as f64).round() as usize, pieces * begun);
         }
     }
 }
 
 #[test]
-fn tshark_finds_nothing_wrong_in_lost_doubled_and_reordered_fragments() {
+fn tshark_accepts_lost_duplicated_and_reordered_fragments() {
     let core = "mtu = \"576 B\"\nloss = \"3 %\"\nduplicate = \"10 %\"\nreorder = \"20 %\"\nreorder_delay = \"20 ms\"";
-    let run = Run::new(&study("v4", core, BIG));
+    let run = CapturedRun::new(&study_text("v4", core, BIG));
     run.assert_clean();
     assert!(run.metric("failures") > 0.1 && run.metric("completed") > 20.0);
-    assert!(run.count("udp.checksum.status == \"Good\"") > 50);
+    assert!(run.frame_count("udp.checksum.status == \"Good\"") > 50);
 }
 
 #[test]
@@ -76,19 +76,19 @@ fn tcp_repairs_what_is_lost_and_nothing_else() {
     let repaired = "tcp.analysis.retransmission || tcp.analysis.fast_retransmission \
         || tcp.analysis.spurious_retransmission || tcp.analysis.out_of_order";
     for ip in ["v4", "v6"] {
-        let whole = Run::new(&study(ip, "", workload));
+        let whole = CapturedRun::new(&study_text(ip, "", workload));
         whole.assert_clean();
-        assert_eq!((whole.count(repaired), whole.count("tcp.analysis.lost_segment")), (0, 0));
+        assert_eq!((whole.frame_count(repaired), whole.frame_count("tcp.analysis.lost_segment")), (0, 0));
         assert_eq!(whole.metric("tcp.retransmissions"), 0.0);
         // Every frame is of TCP, in segments no larger than the path takes.
-        let (all, tcp) = (whole.count(""), whole.count("tcp"));
+        let (all, tcp) = (whole.frame_count(""), whole.frame_count("tcp"));
         assert_eq!(all, tcp);
-        assert_eq!(whole.count("frame.len > 1500"), 0);
-        assert!(whole.count("frame.len == 1500") > 100);
+        assert_eq!(whole.frame_count("frame.len > 1500"), 0);
+        assert!(whole.frame_count("frame.len == 1500") > 100);
 
-        let lossy = Run::new(&study(ip, "loss = \"5 %\"", workload));
+        let lossy = CapturedRun::new(&study_text(ip, "loss = \"5 %\"", workload));
         lossy.assert_clean();
-        assert!(lossy.count(repaired) > 20, "{}", lossy.count(repaired));
+        assert!(lossy.frame_count(repaired) > 20, "{}", lossy.frame_count(repaired));
         assert!(lossy.metric("tcp.retransmissions") > 0.0);
         assert_eq!(lossy.metric("failures"), 0.0);
     }

@@ -2,13 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use usher_core::{Instant, WallTime};
-use usher_ipfix::{Exporter, ExporterConfig, NatEvent, NatRecord, PORT, Subscriber};
-use usher_wire_tests::Datagrams;
+use usher_ipfix::{ExporterConfig, IpfixExporter, NatEvent, NatRecord, PORT, SubscriberInfo};
+use usher_wire_tests::DatagramCapture;
 
 #[test]
 fn tshark_reads_records_of_translation_by_their_templates() {
     let (inside, outside) = (Ipv4Addr::new(100, 64, 0, 2), Ipv4Addr::new(192, 0, 2, 1));
-    let subscriber = |user: &str| Subscriber { user: user.as_bytes().to_vec(), station: [2, 0, 0, 0, 1, 1] };
+    let subscriber =
+        |user: &str| SubscriberInfo { user: user.as_bytes().to_vec(), station: [2, 0, 0, 0, 1, 1] };
     let events = [
         NatEvent::Block { inside, outside, ports: (1024, 2047), subscriber: subscriber("ann") },
         NatEvent::Address { inside, outside, subscriber: subscriber("bob@example.org") },
@@ -19,14 +20,18 @@ fn tshark_reads_records_of_translation_by_their_templates() {
         },
     ];
     let wall = WallTime::from_unix_secs(1_790_000_000);
-    let mut exporter = Exporter::new(ExporterConfig { domain: 7, ..ExporterConfig::default() });
+    let mut exporter = IpfixExporter::new(ExporterConfig { domain: 7, ..ExporterConfig::default() });
     let mut messages = Vec::new();
     for (begins, event) in events.iter().flat_map(|event| [(true, event), (false, event)]) {
-        exporter.record(Instant::ZERO, wall, &NatRecord { at: wall, begins, event: event.clone() });
+        exporter.add_record(
+            Instant::ZERO,
+            wall,
+            &NatRecord { occurred_at: wall, is_start: begins, event: event.clone() },
+        );
         exporter.flush(wall);
         messages.extend(std::iter::from_fn(|| exporter.poll()));
     }
-    let datagrams = Datagrams::new(PORT, &messages);
+    let datagrams = DatagramCapture::new(PORT, &messages);
     datagrams.assert_clean();
     let names = [
         "cflow.od_id",
@@ -42,7 +47,7 @@ fn tshark_reads_records_of_translation_by_their_templates() {
         "cflow.srcmac",
         "cflow.user_name",
     ];
-    let read = datagrams.fields(&names);
+    let read = datagrams.tshark_fields(&names);
     // Templates came twice, before all records.
     assert_eq!(read.len(), 2 + 6);
     let (a, b, mac) = ("100.64.0.2", "192.0.2.1", "02:00:00:00:01:01");

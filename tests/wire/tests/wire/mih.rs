@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use usher_mih::fragment::fragment;
+use usher_mih::fragment::fragment_message;
 use usher_mih::*;
-use usher_wire_tests::{Datagrams, Run};
+use usher_wire_tests::{CapturedRun, DatagramCapture};
 
 /// The port of MIH over UDP (RFC 5677).
 const PORT: u16 = 4551;
@@ -13,62 +13,62 @@ const WIMAX: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const ACCESS_POINT: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const BASE_STATION: [u8; 6] = [2, 0, 0, 0, 1, 2];
 
-fn ends() -> (MihfId, MihfId) {
+fn mihf_ids() -> (MihfId, MihfId) {
     (MihfId::new("mn@usher.example").unwrap(), MihfId::new("pos1@usher.example").unwrap())
 }
 
-fn encode(message: &Message, bits: Bits, transaction: u16) -> Vec<u8> {
-    let (source, destination) = ends();
+fn encode_message(message: &MihfMessage, bits: HeaderFlags, transaction: u16) -> Vec<u8> {
+    let (source, destination) = mihf_ids();
     let mut out = Vec::new();
     message.encode(bits, TransactionId::new(transaction), &source, &destination, &mut out).unwrap();
     out
 }
 
-fn wifi() -> LinkTupleId {
-    LinkTupleId { link: LinkId::mac(LinkType::Ieee80211, WIFI), poa: Some(LinkAddr::Mac(ACCESS_POINT)) }
+fn wifi_link() -> LinkTupleId {
+    LinkTupleId { link: LinkId::from_mac(LinkType::Ieee80211, WIFI), poa: Some(LinkAddr::Mac(ACCESS_POINT)) }
 }
 
-fn wimax() -> LinkTupleId {
-    LinkTupleId { link: LinkId::mac(LinkType::Ieee80216, WIMAX), poa: Some(LinkAddr::Mac(BASE_STATION)) }
+fn wimax_link() -> LinkTupleId {
+    LinkTupleId { link: LinkId::from_mac(LinkType::Ieee80216, WIMAX), poa: Some(LinkAddr::Mac(BASE_STATION)) }
 }
 
-fn class(value: u16) -> Vec<CosValue> {
+fn cos_values(value: u16) -> Vec<CosValue> {
     vec![CosValue { class: 1, value }]
 }
 
-fn qos() -> QosList {
+fn qos_list() -> QosList {
     QosList {
         classes: 1,
-        min_delay: class(10),
-        avg_delay: class(20),
-        max_delay: class(50),
-        jitter: class(5),
-        loss: class(1),
+        min_delay: cos_values(10),
+        avg_delay: cos_values(20),
+        max_delay: cos_values(50),
+        jitter: cos_values(5),
+        loss: cos_values(1),
     }
 }
 
-fn candidates() -> LinkPoaList {
-    LinkPoaList { link: wimax().link, poas: vec![LinkAddr::Mac(BASE_STATION)] }
+fn candidate_list() -> LinkPoaList {
+    LinkPoaList { link: wimax_link().link, poas: vec![LinkAddr::Mac(BASE_STATION)] }
 }
 
-fn measurement() -> LinkParam {
+fn signal_strength() -> LinkParam {
     LinkParam { kind: LinkParamType::SIGNAL_STRENGTH, value: LinkParamValue::Number(70) }
 }
 
-fn threshold() -> Threshold {
+fn sample_threshold() -> Threshold {
     Threshold { value: 75, direction: ThresholdDirection::Below }
 }
 
 /// A parameter of each type.
-fn parameter(kind: u8) -> Tlv {
-    let kind80216 = NetworkType::of(LinkType::Ieee80216);
+fn sample_parameter(kind: u8) -> Tlv {
+    let kind80216 = NetworkType::for_technology(LinkType::Ieee80216);
     let address: IpAddr = "192.0.2.7".parse().unwrap();
     let target = TargetNetwork::Poa(LinkAddr::Mac(BASE_STATION));
     let configure = LinkCfgParam {
         kind: LinkParamType::SIGNAL_STRENGTH,
         interval: None,
         action: ThresholdAction::OneShot,
-        thresholds: vec![threshold()],
+        thresholds: vec![sample_threshold()],
     };
     match kind {
         kind::STATUS => Tlv::Status(Status::Success),
@@ -81,14 +81,14 @@ fn parameter(kind: u8) -> Tlv {
             Tlv::LinkAddressList(vec![NetTypeAddr { network: kind80216, address: LinkAddr::Mac(WIMAX) }])
         }
         kind::MBB_HANDOVER_SUPPORT => Tlv::MbbHandoverSupport(vec![MbbHandover {
-            from: NetworkType::of(LinkType::Ieee80211),
+            from: NetworkType::for_technology(LinkType::Ieee80211),
             to: kind80216,
             supported: true,
         }]),
         kind::REGISTER_REQUEST_CODE => Tlv::RegisterCode(RegisterCode::Reregister),
         kind::VALID_TIME_INTERVAL => Tlv::ValidTimeInterval(3600),
-        kind::LINK_IDENTIFIER => Tlv::LinkIdentifier(wifi()),
-        kind::NEW_LINK_IDENTIFIER => Tlv::NewLinkIdentifier(wimax()),
+        kind::LINK_IDENTIFIER => Tlv::LinkIdentifier(wifi_link()),
+        kind::NEW_LINK_IDENTIFIER => Tlv::NewLinkIdentifier(wimax_link()),
         kind::OLD_ACCESS_ROUTER => Tlv::OldAccessRouter(LinkAddr::Mac(ACCESS_POINT)),
         kind::NEW_ACCESS_ROUTER => Tlv::NewAccessRouter(LinkAddr::Other(b"router".to_vec())),
         kind::IP_RENEWAL_FLAG => Tlv::IpRenewal(true),
@@ -98,17 +98,17 @@ fn parameter(kind: u8) -> Tlv {
         kind::TIME_INTERVAL => Tlv::TimeInterval(500),
         kind::LINK_GOING_DOWN_REASON => Tlv::LinkGoingDownReason(LinkGoingDownReason::ParameterDegrading),
         kind::LINK_PARAMETER_REPORT_LIST => Tlv::LinkParameterReports(vec![
-            LinkParamReport { param: measurement(), threshold: Some(threshold()) },
+            LinkParamReport { param: signal_strength(), threshold: Some(sample_threshold()) },
             LinkParamReport {
                 param: LinkParam {
                     kind: LinkParamType { group: ParameterGroup::Qos, number: 5 },
-                    value: LinkParamValue::Qos(QosValue::Loss(class(3))),
+                    value: LinkParamValue::Qos(QosValue::Loss(cos_values(3))),
                 },
                 threshold: None,
             },
         ]),
         kind::DEVICE_STATES => Tlv::DeviceStates(DeviceStates::BATTERY),
-        kind::LINK_IDENTIFIER_LIST => Tlv::LinkIdentifierList(vec![wifi().link, wimax().link]),
+        kind::LINK_IDENTIFIER_LIST => Tlv::LinkIdentifierList(vec![wifi_link().link, wimax_link().link]),
         kind::DEVICE_STATE_LIST => {
             Tlv::DeviceStateList(vec![DeviceState::Info(b"laptop".to_vec()), DeviceState::Battery(80)])
         }
@@ -119,35 +119,36 @@ fn parameter(kind: u8) -> Tlv {
             descriptors: LinkDescriptors::CLASSES,
         }),
         kind::STATUS_RESPONSE_LIST => Tlv::StatusResponses(vec![LinkStatus {
-            link: wifi().link,
+            link: wifi_link().link,
             states: vec![LinkState::Operation(OperationMode::Normal), LinkState::Channel(6)],
-            params: vec![measurement()],
+            params: vec![signal_strength()],
             descriptors: vec![LinkDescriptor::Queues(4)],
         }]),
         kind::CONFIGURE_REQUEST_LIST => Tlv::ConfigureRequests(vec![configure]),
         kind::CONFIGURE_RESPONSE_LIST => Tlv::ConfigureResponses(vec![LinkCfgStatus {
             kind: LinkParamType::SIGNAL_STRENGTH,
-            threshold: threshold(),
+            threshold: sample_threshold(),
             set: true,
         }]),
-        kind::LINK_POA_LIST => Tlv::LinkPoaLists(vec![candidates()]),
-        kind::PREFERRED_LINK_LIST => {
-            Tlv::PreferredLinks(vec![PreferredLink { qos: qos(), ..PreferredLink::new(candidates()) }])
-        }
-        kind::RESOURCE_QUERY => Tlv::ResourceQuery(qos()),
+        kind::LINK_POA_LIST => Tlv::LinkPoaLists(vec![candidate_list()]),
+        kind::PREFERRED_LINK_LIST => Tlv::PreferredLinks(vec![PreferredLink {
+            qos: qos_list(),
+            ..PreferredLink::new(candidate_list())
+        }]),
+        kind::RESOURCE_QUERY => Tlv::ResourceQuery(qos_list()),
         kind::HANDOVER_STATUS => Tlv::HandoverStatus(HandoverStatus::Permitted),
         kind::ACCESS_ROUTER => Tlv::AccessRouter(address),
         kind::DHCP_SERVER => Tlv::DhcpServer(address),
         kind::FOREIGN_AGENT => Tlv::ForeignAgent("2001:db8::7".parse().unwrap()),
         kind::LINK_ACTION_LIST => Tlv::LinkActions(vec![LinkAction {
-            link: wimax().link,
-            poa: wimax().poa,
+            link: wimax_link().link,
+            poa: wimax_link().poa,
             action: LinkActionType::PowerUp,
             attributes: LinkActionAttributes::SCAN,
             delay: 40,
         }]),
         kind::LINK_ACTION_RESULT_LIST => Tlv::LinkActionOutcomes(vec![LinkActionOutcome {
-            link: wimax().link,
+            link: wimax_link().link,
             result: LinkActionResult::Success,
             scan: Some(vec![LinkScan {
                 poa: LinkAddr::Mac(BASE_STATION),
@@ -158,28 +159,29 @@ fn parameter(kind: u8) -> Tlv {
         kind::HANDOVER_RESULT => Tlv::HandoverResult(HandoverResult::Success),
         kind::RESOURCE_STATUS => Tlv::ResourceStatus(true),
         kind::RESOURCE_RETENTION => Tlv::ResourceRetention(false),
-        kind::QUERY_LIST => Tlv::Queries(vec![Query {
+        kind::QUERY_LIST => Tlv::Queries(vec![BinaryQuery {
             technologies: Some(TechnologySet::IEEE_802_16),
             elements: Some(vec![ElementType::NETWORK_TYPE, ElementType::POA_LINK_ADDR]),
-            ..Query::default()
+            ..BinaryQuery::default()
         }]),
         kind::MAX_RESPONSE_SIZE => Tlv::MaxResponseSize(1400),
-        kind::ANSWER_LIST => Tlv::Answers(vec![Networks(vec![NetworkInfo {
+        kind::ANSWER_LIST => Tlv::Answers(vec![NetworkList(vec![NetworkInfo {
             network: Some(kind80216),
             operator: Some(Operator { name: b"usher".to_vec(), space: OperatorSpace::General }),
             name: Some(b"wimax".to_vec()),
             poas: vec![PoaInfo { address: LinkAddr::Mac(BASE_STATION), location: None }],
         }])]),
-        kind::MN_MIHF_ID => Tlv::MnMihfId(ends().0),
+        kind::MN_MIHF_ID => Tlv::MnMihfId(mihf_ids().0),
         kind::QUERY_RESOURCE_REPORT_FLAG => Tlv::QueryResourceReport(true),
         kind::EVENT_CONFIG_LIST => Tlv::EventConfigs(vec![EventConfig::Parameters(vec![configure])]),
         kind::TARGET_NETWORK => Tlv::TargetNetwork(target),
         kind::TARGET_NETWORK_LIST => Tlv::TargetNetworks(vec![target]),
-        kind::ASSIGNED_RESOURCES => {
-            Tlv::AssignedResources(AssignedResources { qos: qos(), container: TspContainer::Predefined(3) })
-        }
+        kind::ASSIGNED_RESOURCES => Tlv::AssignedResources(AssignedResources {
+            qos: qos_list(),
+            container: TspContainer::Predefined(3),
+        }),
         kind::LINK_DETECTED_LIST => Tlv::LinksDetected(vec![LinkDetected {
-            link: wimax(),
+            link: wimax_link(),
             network: b"wimax".to_vec(),
             auxiliary: Vec::new(),
             signal: SignalStrength::Percent(60),
@@ -188,12 +190,12 @@ fn parameter(kind: u8) -> Tlv {
             mih: MihCapability::COMMAND,
             capabilities: NetworkCapabilities::INTERNET,
         }]),
-        kind::MN_LINK_IDENTIFIER => Tlv::MnLinkIdentifier(wimax().link),
+        kind::MN_LINK_IDENTIFIER => Tlv::MnLinkIdentifier(wimax_link().link),
         kind::POA => Tlv::Poa(LinkAddr::Mac(BASE_STATION)),
         kind::UNAUTHENTICATED_REQUEST => Tlv::UnauthenticatedRequest(false),
         kind::NETWORK_TYPE => Tlv::NetworkType(kind80216),
         kind::REQUESTED_RESOURCES => Tlv::RequestedResources(RequestedResources {
-            qos: qos(),
+            qos: qos_list(),
             container: TspContainer::Carrier(b"voice".to_vec()),
             cause: HandoverCause::NoBroadcast,
         }),
@@ -202,7 +204,7 @@ fn parameter(kind: u8) -> Tlv {
 }
 
 /// What tshark calls an action where it does not call it as the standard does.
-fn spelled(name: &str) -> &str {
+fn tshark_name(name: &str) -> &str {
     match name {
         "MIH_Link_Up" => "MIH_Link_UP",
         "MIH_Link_Parameters_Report" => "MIH_Link_Parameter_Report",
@@ -218,10 +220,10 @@ fn spelled(name: &str) -> &str {
 #[test]
 fn tshark_names_every_message_as_we_do_and_reads_its_header() {
     let message = |id: &MessageId| {
-        let params: Vec<_> = id.mandatory().unwrap().iter().map(|kind| parameter(*kind)).collect();
-        Message::new(*id, params)
+        let params: Vec<_> = id.mandatory().unwrap().iter().map(|kind| sample_parameter(*kind)).collect();
+        MihfMessage::new(*id, params)
     };
-    let bits = |i: usize| Bits {
+    let bits = |i: usize| HeaderFlags {
         ack_req: i.is_multiple_of(2),
         ack_rsp: i.is_multiple_of(3),
         uir: i.is_multiple_of(5),
@@ -229,11 +231,11 @@ fn tshark_names_every_message_as_we_do_and_reads_its_header() {
     let payloads: Vec<_> = MessageId::ALL
         .iter()
         .enumerate()
-        .map(|(i, id)| encode(&message(id), bits(i), 90 * i as u16))
+        .map(|(i, id)| encode_message(&message(id), bits(i), 90 * i as u16))
         .collect();
-    let datagrams = Datagrams::new(PORT, &payloads);
+    let datagrams = DatagramCapture::new(PORT, &payloads);
     datagrams.assert_clean();
-    let lines = datagrams.fields(&[
+    let lines = datagrams.tshark_fields(&[
         "_ws.col.Info",
         "mih.version",
         "mih.acq_req",
@@ -250,8 +252,9 @@ fn tshark_names_every_message_as_we_do_and_reads_its_header() {
     let flag = |on: bool| u8::from(on).to_string();
     for (i, (id, line)) in MessageId::ALL.iter().zip(&lines).enumerate() {
         let service = format!("{:?}", id.service).replace("Management", "Service Management");
-        let service = if id.service == Service::Management { service } else { format!("{service} Service") };
-        let expected = format!("{service} {:?} \"{}\"", id.opcode, spelled(id.name().unwrap()));
+        let service =
+            if id.service == ServiceId::Management { service } else { format!("{service} Service") };
+        let expected = format!("{service} {:?} \"{}\"", id.opcode, tshark_name(id.name().unwrap()));
         assert_eq!(line[0].trim(), expected);
         let bits = bits(i);
         assert_eq!(line[1], "1,1");
@@ -369,14 +372,16 @@ const READINGS: &[(u8, &[(&str, &str)])] = &[
 fn tshark_reads_every_parameter_as_it_was_meant() {
     let misread = |kind: u8| MISREAD.iter().any(|(other, _)| *other == kind);
     let kinds: Vec<u8> = kind::ALL[2..].iter().copied().filter(|kind| !misread(*kind)).collect();
-    let message = |kind: &u8| Message::new(MessageId::CAPABILITY_DISCOVER_REQUEST, [parameter(*kind)]);
-    let payloads: Vec<_> = kinds.iter().map(|kind| encode(&message(kind), Bits::default(), 1)).collect();
-    let datagrams = Datagrams::new(PORT, &payloads);
+    let message =
+        |kind: &u8| MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, [sample_parameter(*kind)]);
+    let payloads: Vec<_> =
+        kinds.iter().map(|kind| encode_message(&message(kind), HeaderFlags::default(), 1)).collect();
+    let datagrams = DatagramCapture::new(PORT, &payloads);
     datagrams.assert_clean();
     let names: BTreeSet<&str> =
         READINGS.iter().flat_map(|(_, fields)| *fields).map(|(name, _)| *name).collect();
     let names: Vec<&str> = names.into_iter().chain(["mih.tlv_type", "mih.tlv_length"]).collect();
-    let lines = datagrams.fields(&names);
+    let lines = datagrams.tshark_fields(&names);
     assert_eq!(lines.len(), kinds.len());
     let mut wrong = Vec::new();
     for (kind, line) in kinds.iter().zip(&lines) {
@@ -392,19 +397,25 @@ fn tshark_reads_every_parameter_as_it_was_meant() {
 
 #[test]
 fn tshark_reads_padded_messages_and_fragments() {
-    let (source, destination) = ends();
-    let query = Message::new(MessageId::GET_INFORMATION_REQUEST, [parameter(kind::QUERY_LIST)]);
+    let (source, destination) = mihf_ids();
+    let query = MihfMessage::new(MessageId::GET_INFORMATION_REQUEST, [sample_parameter(kind::QUERY_LIST)]);
     let padded = query.padded_to(1000, &source, &destination).unwrap();
-    let whole = encode(&padded, Bits { ack_req: true, ..Bits::default() }, 4095);
+    let whole = encode_message(&padded, HeaderFlags { ack_req: true, ..HeaderFlags::default() }, 4095);
     assert_eq!(whole.len(), 1000);
-    let pieces = fragment(&whole, 400).unwrap();
+    let pieces = fragment_message(&whole, 400).unwrap();
     assert_eq!(pieces.len(), 3);
-    let acknowledgement = Message::acknowledgement(padded.id);
-    let acknowledgement = encode(&acknowledgement, Bits { ack_rsp: true, ..Bits::default() }, 4095);
-    let datagrams = Datagrams::new(PORT, &[&[whole][..], &pieces, &[acknowledgement]].concat());
+    let acknowledgement = MihfMessage::acknowledgement(padded.id);
+    let acknowledgement =
+        encode_message(&acknowledgement, HeaderFlags { ack_rsp: true, ..HeaderFlags::default() }, 4095);
+    let datagrams = DatagramCapture::new(PORT, &[&[whole][..], &pieces, &[acknowledgement]].concat());
     datagrams.assert_clean();
-    let lines =
-        datagrams.fields(&["mih.acq_req", "mih.acq_resp", "mih.more_frag", "mih.frag_no", "mih.tlv_type"]);
+    let lines = datagrams.tshark_fields(&[
+        "mih.acq_req",
+        "mih.acq_resp",
+        "mih.more_frag",
+        "mih.frag_no",
+        "mih.tlv_type",
+    ]);
     let expected = [
         ["1", "0", "0", "0", "1,2,43,254"],
         ["1", "0", "1", "0", ""],
@@ -432,12 +443,12 @@ fn tshark_reads_the_handovers_of_the_studies() {
             &["MIH_Link_Going_Down", "MIH_Net_HO_Candidate_Query", "MIH_Net_HO_Commit"],
         ),
     ] {
-        let run = Run::founding(study, &[("loss", "0 %"), ("transport", transport)]);
+        let run = CapturedRun::from_founding_study(study, &[("loss", "0 %"), ("transport", transport)]);
         run.assert_clean();
         assert_eq!(run.metric("success"), 1.0, "{study} {transport}");
-        let seen = run.fields("mih", &["_ws.col.Info"]);
+        let seen = run.tshark_fields("mih", &["_ws.col.Info"]);
         for name in names {
-            let named = format!("\"{}\"", spelled(name));
+            let named = format!("\"{}\"", tshark_name(name));
             assert!(seen.iter().any(|info| info[0].contains(&named)), "{study} {transport} {name} {seen:?}");
         }
     }
@@ -458,9 +469,9 @@ fn tshark_reads_the_messages_of_the_studies() {
             ("run.duration", "60 s"),
             ("run.drain", "60 s"),
         ];
-        let run = Run::founding(study, &set);
+        let run = CapturedRun::from_founding_study(study, &set);
         run.assert_clean();
         // At least a packet each half second, but for what shares a TCP segment.
-        assert!(run.count("mih") > 60, "{study} {message} {ack}: {}", run.count("mih"));
+        assert!(run.frame_count("mih") > 60, "{study} {message} {ack}: {}", run.frame_count("mih"));
     }
 }

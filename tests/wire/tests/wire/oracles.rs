@@ -1,39 +1,39 @@
 //! Runs whose results are known by hand arithmetic or from theory.
 
 use usher_core::Instant;
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
-use usher_wire_tests::{Captured, Run, plan};
+use usher_runner::world::ScenarioRun;
+use usher_scenario::{PlanOverrides, Study, StudyMode};
+use usher_wire_tests::{CapturedPacket, CapturedRun, study_plan};
 
 /// Nanoseconds that `bytes` take on a link of `mbps` Mb/s.
 fn on_link(bytes: u64, mbps: u64) -> u64 {
     bytes * 8 * 1000 / mbps
 }
 
-fn nanoseconds(seconds: f64) -> u64 {
+fn to_nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-fn dialogue(workload: &str) -> String {
-    usher_wire_tests::dialogue("", workload)
+fn plain_dialogue_study(workload: &str) -> String {
+    usher_wire_tests::dialogue_study("", workload)
 }
 
 #[track_caller]
-fn assert_each_takes(run: &Run, expected: u64) {
+fn assert_delay(run: &CapturedRun, expected: u64) {
     assert_eq!((run.metric("completed"), run.metric("failures")), (10.0, 0.0));
     for metric in ["delay.mean", "delay.p50", "delay.max"] {
-        assert_eq!(nanoseconds(run.metric(metric)), expected, "{metric}");
+        assert_eq!(to_nanoseconds(run.metric(metric)), expected, "{metric}");
     }
 }
 
 #[test]
 fn a_dialogue_over_udp_takes_what_its_packets_take() {
-    let run = Run::new(&dialogue(
+    let run = CapturedRun::new(&plain_dialogue_study(
         "transport = \"udp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]\nturnaround = \"3 ms\"",
     ));
     // Request: 200 + 8 + 20 = 228 B, 182.4 us and 1824 us; answer: 128 B, 1024 us and 102.4 us. Four times
     // over a link: 1 + 10 + 10 + 1 ms. With the turnaround 28.1328 ms.
-    assert_each_takes(&run, 28_132_800);
+    assert_delay(&run, 28_132_800);
     assert_eq!((run.metric("packets.access"), run.metric("packets.core")), (2.0, 2.0));
     assert_eq!(run.metric("bytes.core"), 356.0);
     run.assert_clean();
@@ -41,36 +41,38 @@ fn a_dialogue_over_udp_takes_what_its_packets_take() {
 
 #[test]
 fn framing_takes_its_time_on_a_link() {
-    let text = dialogue("transport = \"udp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]");
+    let text =
+        plain_dialogue_study("transport = \"udp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]");
     let text = text.replace("[links.core]", "[links.core]\nframing = \"ethernet\"");
     // As before without the turnaround, and twice 18 B at 1 Mb/s: 288 us.
-    assert_each_takes(&Run::new(&text), 25_132_800 + 288_000);
+    assert_delay(&CapturedRun::new(&text), 25_132_800 + 288_000);
 }
 
 #[test]
 fn a_datagram_in_fragments_takes_what_its_fragments_take() {
-    let text = dialogue("transport = \"udp\"\nrounds = [{ request = \"2000 B\", answer = \"100 B\" }]");
+    let text =
+        plain_dialogue_study("transport = \"udp\"\nrounds = [{ request = \"2000 B\", answer = \"100 B\" }]");
     let text = text.replace("[links.core]", "[links.core]\nmtu = \"576 B\"");
-    let run = Run::new(&text);
+    let run = CapturedRun::new(&text);
     // The router cuts it: 2008 B in pieces of at most 552 B (556 rounded down to eights), 552, 552, 552 and
     // 352 B, with 20 B each: 2088 B, 16.704 ms. On the access link 1500 and 548 B (1480 and 528 of 2008),
     // of which the first is cut at 552, 552 and 376, the second goes whole, once it is there. The core is
     // busy from the arrival of the first piece on: 1500 B at 10 Mb/s and 1 ms, then 572 + 572 + 396 + 548 B
     // at 1 Mb/s and 10 ms. The answer as before: 1024 + 102.4 us and 11 ms.
     let there = on_link(1500, 10) + 1_000_000 + on_link(572 + 572 + 396 + 548, 1) + 10_000_000;
-    assert_each_takes(&run, there + 12_126_400);
+    assert_delay(&run, there + 12_126_400);
     assert_eq!(run.metric("packets.core"), 5.0);
     run.assert_clean();
 }
 
 #[test]
-fn a_dialogue_over_an_open_tcp_connection_takes_what_its_segments_take() {
-    let run = Run::new(&dialogue(
+fn a_dialogue_on_an_open_tcp_connection_takes_its_segment_times() {
+    let run = CapturedRun::new(&plain_dialogue_study(
         "transport = \"tcp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]\nrepeat = 2",
     ));
     // Request: 200 + 20 + 20 = 240 B, 192 us and 1920 us; answer: 140 B, 1120 us and 112 us; with 22 ms on
     // the way 25.344 ms, twice. The answer carries the acknowledgement of the request.
-    assert_each_takes(&run, 2 * 25_344_000);
+    assert_delay(&run, 2 * 25_344_000);
     // The second request acknowledges the first answer; the second answer's acknowledgement comes alone.
     assert_eq!((run.metric("packets.core"), run.metric("tcp.segments")), (5.0, 5.0));
     assert_eq!((run.metric("tcp.acks"), run.metric("tcp.retransmissions")), (1.0, 0.0));
@@ -78,25 +80,25 @@ fn a_dialogue_over_an_open_tcp_connection_takes_what_its_segments_take() {
 }
 
 #[test]
-fn a_dialogue_over_a_connection_of_its_own_takes_a_round_trip_more() {
-    let run = Run::new(&dialogue(
+fn a_dialogue_on_its_own_connection_takes_a_round_trip_more() {
+    let run = CapturedRun::new(&plain_dialogue_study(
         "transport = \"tcp\"\nconnection = \"per-dialogue\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]",
     ));
-    let lengths = run.fields("frame.interface_id == 0 && tcp.flags.syn == 1", &["frame.len"]);
+    let lengths = run.tshark_fields("frame.interface_id == 0 && tcp.flags.syn == 1", &["frame.len"]);
     assert_eq!(lengths.len(), 20);
     // With the option of the segment size a SYN is 20 + 24 = 44 B, 35.2 us and 352 us, and so is its answer,
     // with 22 ms on the way: 22.7744 ms. The request ends the handshake, so that from then on it is as on an
     // open connection.
     assert!(lengths.iter().all(|l| l[0] == "44"), "{lengths:?}");
     let handshake = 22_000_000 + 2 * (35_200 + 352_000);
-    let sizes = run.fields("tcp.stream == 0 && frame.interface_id == 0", &["frame.len"]);
+    let sizes = run.tshark_fields("tcp.stream == 0 && frame.interface_id == 0", &["frame.len"]);
     assert_eq!([&sizes[2][0], &sizes[3][0]], ["240", "140"]);
-    assert_each_takes(&run, handshake + 25_344_000);
+    assert_delay(&run, handshake + 25_344_000);
     run.assert_clean();
 }
 
 /// One station, its NAS and a server two hops from it.
-fn authentications(core: &str, workload: &str) -> String {
+fn two_hop_study(core: &str, workload: &str) -> String {
     format!(
         r#"
 [run]
@@ -138,10 +140,10 @@ links = ["access", "core"]
 #[test]
 fn an_authentication_over_radius_takes_what_its_packets_take() {
     let arrivals = "aaa = \"radius\"\narrivals = { kind = \"constant\", interval = \"5 s\", start = \"1 s\", count = 10 }";
-    let run = Run::new(&authentications("", arrivals));
-    let packets = run.packets();
-    let first: Vec<&Captured> =
-        packets.iter().filter(|p| p.at < Instant::from_nanos(5_000_000_000)).collect();
+    let run = CapturedRun::new(&two_hop_study("", arrivals));
+    let packets = run.captured_packets();
+    let first: Vec<&CapturedPacket> =
+        packets.iter().filter(|p| p.timestamp < Instant::from_nanos(5_000_000_000)).collect();
     let on =
         |interface: u32| first.iter().filter(move |p| p.interface == interface).map(|p| p.bytes.len() as u64);
     // Start; request and response of Identity and of MD5; Success: one after another, since each is the
@@ -150,33 +152,34 @@ fn an_authentication_over_radius_takes_what_its_packets_take() {
     let access: u64 = on(0).map(|bytes| on_link(bytes + 4, 10) + 1_000_000).sum();
     let core: u64 = on(1).map(|bytes| on_link(bytes, 1) + 10_000_000 + on_link(bytes, 100) + 500_000).sum();
     // Identities are of one length, so all authentications take the same time.
-    assert_each_takes(&run, access + core);
+    assert_delay(&run, access + core);
     assert_eq!((run.metric("packets.core"), run.metric("packets.access")), (4.0, 6.0));
     let bytes: u64 = on(1).sum();
     assert_eq!(run.metric("bytes.core"), bytes as f64);
 }
 
 #[test]
-fn rfc_5080s_requests_leave_after_0_2_6_and_14_seconds_and_end_at_30() {
+fn rfc_5080_requests_leave_at_0_2_6_and_14_s_and_end_at_30_s() {
     let workload = "aaa = \"radius\"\ngive_up = \"100 s\"\n\
         arrivals = { kind = \"constant\", interval = \"1000 s\", start = \"1 s\", count = 1 }\n\
         [workload.radius]\nretransmission = { kind = \"rfc5080\", jitter = \"0 %\" }";
-    let run = Run::new(&authentications("loss = \"100 %\"", workload));
+    let run = CapturedRun::new(&two_hop_study("loss = \"100 %\"", workload));
     let times = |interface, filter: &str| {
-        let packets = run.packets();
-        let frames = run.fields(&format!("frame.interface_id == {interface} && {filter}"), &["frame.number"]);
-        let at = |f: &Vec<String>| packets[f[0].parse::<usize>().unwrap() - 1].at;
+        let packets = run.captured_packets();
+        let frames =
+            run.tshark_fields(&format!("frame.interface_id == {interface} && {filter}"), &["frame.number"]);
+        let at = |f: &Vec<String>| packets[f[0].parse::<usize>().unwrap() - 1].timestamp;
         frames.iter().map(at).collect::<Vec<_>>()
     };
     let requests = times(1, "radius.code == 1");
     let first = requests[0];
-    let after: Vec<u64> = requests.iter().map(|at| at.since(first).as_nanos()).collect();
+    let after: Vec<u64> = requests.iter().map(|at| at.duration_since(first).as_nanos()).collect();
     // RFC 5080, 2.2.1: IRT 2 s, doubled up to MRT 16 s; MRD 30 s ends it.
     assert_eq!(after, [0, 2_000_000_000, 6_000_000_000, 14_000_000_000]);
     // The NAS tells the station, one access link away; the packet of 4 + 4 octets fills a frame of 22 B.
     let failure = times(0, "eap.code == 4");
     assert_eq!(failure.len(), 1);
-    assert_eq!(failure[0].since(first).as_nanos(), 30_000_000_000 + on_link(22 + 4, 10) + 1_000_000);
+    assert_eq!(failure[0].duration_since(first).as_nanos(), 30_000_000_000 + on_link(22 + 4, 10) + 1_000_000);
     assert_eq!(run.metric("completed"), 0.0);
     run.assert_clean();
 }
@@ -184,14 +187,14 @@ fn rfc_5080s_requests_leave_after_0_2_6_and_14_seconds_and_end_at_30() {
 #[test]
 fn a_lossy_link_lets_its_share_of_messages_through() {
     let lossy = |loss: &str| {
-        let text = dialogue(
+        let text = plain_dialogue_study(
             "transport = \"udp\"\nrounds = [{ request = \"20 B\", answer = \"20 B\" }]\ngive_up = \"1 s\"",
         );
         let text = text.replace(
             "interval = \"1 s\", start = \"2 s\", count = 10",
             "interval = \"1 ms\", start = \"2 s\", count = 18000",
         );
-        let run = Run::new(
+        let run = CapturedRun::new(
             &text
                 .replace("[links.core]", &format!("[links.core]\n{loss}"))
                 .replace("links = [\"access\", \"core\"]", ""),
@@ -213,7 +216,7 @@ fn a_lossy_link_lets_its_share_of_messages_through() {
 #[test]
 fn the_mean_delay_at_a_link_is_that_of_an_m_d_1_queue() {
     let study = Study::open("dialogue-queue").unwrap();
-    let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+    let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
     // Half the width of a two-sided confidence interval at 99.9 % of eight replications, in standard errors:
     // Student's t with seven degrees of freedom.
     const T: f64 = 5.408;
@@ -222,7 +225,10 @@ fn the_mean_delay_at_a_link_is_that_of_an_m_d_1_queue() {
         let load: f64 = point.settings[0].text.trim_end_matches(" /s").parse::<f64>().unwrap() / 1000.0;
         let delays: Vec<f64> = (0..N)
             .map(|r| {
-                let result = World::new(&point.scenario, point.seed(r), &[], None).unwrap().run().unwrap();
+                let result = ScenarioRun::new(&point.scenario, point.replication_seed(r), &[], None)
+                    .unwrap()
+                    .run_to_end()
+                    .unwrap();
                 result.metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
             })
             .collect();
@@ -239,13 +245,13 @@ fn the_mean_delay_at_a_link_is_that_of_an_m_d_1_queue() {
 
 #[test]
 fn the_same_study_gives_the_same_packets() {
-    let text = authentications(
+    let text = two_hop_study(
         "loss = \"20 %\"",
         "aaa = \"radius\"\narrivals = { kind = \"poisson\", rate = \"2 /s\" }",
     );
-    let (a, b) = (Run::new(&text), Run::new(&text));
-    assert_eq!(std::fs::read(a.capture()).unwrap(), std::fs::read(b.capture()).unwrap());
-    assert!(!plan(&text).points.is_empty());
-    let other = Run::new(&text.replace("duration = \"60 s\"", "duration = \"60 s\"\nseed = 2"));
-    assert_ne!(std::fs::read(a.capture()).unwrap(), std::fs::read(other.capture()).unwrap());
+    let (a, b) = (CapturedRun::new(&text), CapturedRun::new(&text));
+    assert_eq!(std::fs::read(a.capture_path()).unwrap(), std::fs::read(b.capture_path()).unwrap());
+    assert!(!study_plan(&text).points.is_empty());
+    let other = CapturedRun::new(&text.replace("duration = \"60 s\"", "duration = \"60 s\"\nseed = 2"));
+    assert_ne!(std::fs::read(a.capture_path()).unwrap(), std::fs::read(other.capture_path()).unwrap());
 }

@@ -1,22 +1,22 @@
 //! SCTP as tshark sees it, and held against hand arithmetic, counting and TCP.
 
-use usher_wire_tests::{A_FEW, Run, authentications};
+use usher_wire_tests::{A_FEW, CapturedRun, authentication_study};
 
-fn over(policy: &str) -> String {
+fn sctp_settings(policy: &str) -> String {
     format!(
         "[workload.diameter]\ntransport = \"sctp\"\nstreams = 8\nstream_policy = \"{policy}\"\nwatchdog = \"6 s\"\n"
     )
 }
 
-fn diameter(ip: &str, core: &str, policy: &str) -> Run {
-    let text = authentications(ip, core, "", &format!("{A_FEW}\n{}", over(policy)));
-    Run::new(&text)
+fn run_diameter(ip: &str, core: &str, policy: &str) -> CapturedRun {
+    let text = authentication_study(ip, core, "", &format!("{A_FEW}\n{}", sctp_settings(policy)));
+    CapturedRun::new(&text)
 }
 
 /// The streams and U bits of the DATA chunks that carry Diameter-EAP requests.
-fn streams(run: &Run) -> Vec<(String, String)> {
+fn request_streams(run: &CapturedRun) -> Vec<(String, String)> {
     let fields = ["sctp.data_sid", "sctp.data_u_bit"];
-    let rows = run.fields("diameter.cmd.code == 268 && diameter.flags.request == 1", &fields);
+    let rows = run.tshark_fields("diameter.cmd.code == 268 && diameter.flags.request == 1", &fields);
     let first = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
     rows.iter().map(|r| (first(&r[0]), first(&r[1]))).collect()
 }
@@ -24,22 +24,26 @@ fn streams(run: &Run) -> Vec<(String, String)> {
 #[test]
 fn tshark_reads_diameter_over_sctp_by_every_policy() {
     for (ip, policy) in [("v4", "one"), ("v4", "session"), ("v6", "session"), ("v4", "unordered")] {
-        let run = diameter(ip, "", policy);
+        let run = run_diameter(ip, "", policy);
         run.assert_clean();
         let begun = run.metric("completed") as usize;
         assert_eq!((begun, run.metric("started") as usize), (24, 24), "{policy}");
         // Every packet is SCTP with a checksum that tshark finds right; Diameter is known by its payload
         // protocol identifier.
-        assert_eq!(run.count("sctp"), run.count(""));
-        assert_eq!(run.count("sctp.checksum.status == \"Good\""), run.count("sctp"));
-        assert_eq!(run.count("diameter && sctp.data_payload_proto_id != 46"), 0);
+        assert_eq!(run.frame_count("sctp"), run.frame_count(""));
+        assert_eq!(run.frame_count("sctp.checksum.status == \"Good\""), run.frame_count("sctp"));
+        assert_eq!(run.frame_count("diameter && sctp.data_payload_proto_id != 46"), 0);
         // INIT, INIT ACK, COOKIE ECHO, COOKIE ACK.
         for chunk in [1, 2, 10, 11] {
-            assert_eq!(run.count(&format!("sctp.chunk_type == {chunk}")), 1, "{policy}: chunk type {chunk}");
+            assert_eq!(
+                run.frame_count(&format!("sctp.chunk_type == {chunk}")),
+                1,
+                "{policy}: chunk type {chunk}"
+            );
         }
-        let unanswered = run.count("diameter.flags.request == 1 && !diameter.answer_in");
+        let unanswered = run.frame_count("diameter.flags.request == 1 && !diameter.answer_in");
         assert_eq!(unanswered, 0, "{policy}");
-        let used = streams(&run);
+        let used = request_streams(&run);
         assert!(used.len() >= 2 * begun - 8, "{policy}: {}", used.len());
         let distinct: std::collections::BTreeSet<&str> = used.iter().map(|(s, _)| s.as_str()).collect();
         match policy {
@@ -52,40 +56,40 @@ fn tshark_reads_diameter_over_sctp_by_every_policy() {
 }
 
 #[test]
-fn tshark_finds_nothing_wrong_under_loss_duplication_and_reordering() {
+fn tshark_finds_no_fault_under_loss_duplication_and_reordering() {
     let core = "loss = \"10 %\"\nduplicate = \"5 %\"\nreorder = \"10 %\"\nreorder_delay = \"30 ms\"";
     for policy in ["one", "session", "unordered"] {
-        let run = diameter("v4", core, policy);
+        let run = run_diameter("v4", core, policy);
         run.assert_clean();
         assert!(run.metric("sctp.retransmissions") > 0.0);
-        assert!(run.count("sctp.sack_number_of_gap_blocks > 0") > 0, "{policy}");
+        assert!(run.frame_count("sctp.sack_number_of_gap_blocks > 0") > 0, "{policy}");
         assert_eq!((run.metric("completed"), run.metric("failures")), (24.0, 0.0), "{policy}");
     }
 }
 
 #[test]
 fn tshark_flags_damaged_packets() {
-    let run = diameter("v4", "corrupt = \"30 %\"", "session");
-    let damaged = run.count("sctp.checksum.status == \"Bad\"");
+    let run = run_diameter("v4", "corrupt = \"30 %\"", "session");
+    let damaged = run.frame_count("sctp.checksum.status == \"Bad\"");
     assert!(damaged > 10, "{damaged}");
-    assert_eq!(run.count("sctp.checksum.status == \"Bad\" && sctp.dstport == 3868"), 0);
+    assert_eq!(run.frame_count("sctp.checksum.status == \"Bad\" && sctp.dstport == 3868"), 0);
 }
 
 /// Two rounds of 200 B and 100 B over an open association.
-fn dialogue(settings: &str) -> String {
-    usher_wire_tests::dialogue(
+fn sctp_dialogue_study(settings: &str) -> String {
+    usher_wire_tests::dialogue_study(
         &format!("[transport.sctp]\nheartbeat = \"off\"\n{settings}"),
         "transport = \"sctp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]\nrepeat = 2",
     )
 }
 
-fn nanoseconds(seconds: f64) -> u64 {
+fn to_nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
 #[test]
 fn a_dialogue_over_sctp_takes_what_its_packets_take() {
-    let run = Run::new(&dialogue(""));
+    let run = CapturedRun::new(&sctp_dialogue_study(""));
     run.assert_clean();
     // A request is 20 B of IP, 12 of SCTP, 16 of DATA and 200: 248 B, 198.4 us and 1984 us. Its SACK, 16 B,
     // rides on the answer: 20 + 12 + 16 + 16 + 100 = 164 B, 1312 us and 131.2 us. With 22 ms on the way
@@ -101,7 +105,7 @@ fn a_dialogue_over_sctp_takes_what_its_packets_take() {
     for (metric, expected) in
         [("delay.mean", (9 * usual + first) / 10), ("delay.p50", usual), ("delay.max", first)]
     {
-        assert_eq!(nanoseconds(run.metric(metric)), expected, "{metric}");
+        assert_eq!(to_nanoseconds(run.metric(metric)), expected, "{metric}");
     }
     // The last answer's SACK comes alone, 200 ms later; in the first dialogue two more do.
     assert_eq!((run.metric("packets.core"), run.metric("sctp.packets")), (5.2, 5.2));
@@ -110,7 +114,7 @@ fn a_dialogue_over_sctp_takes_what_its_packets_take() {
 
 #[test]
 fn without_delay_each_packet_is_acknowledged_at_once() {
-    let run = Run::new(&dialogue("sack_delay = \"off\""));
+    let run = CapturedRun::new(&sctp_dialogue_study("sack_delay = \"off\""));
     run.assert_clean();
     // The SACK, 48 B, leaves before the answer of 148 B, which waits for it on each hop only where it
     // catches up: on the slow one, 384 us; on the fast one the answer is later by 1184 us than the SACK's
@@ -119,20 +123,20 @@ fn without_delay_each_packet_is_acknowledged_at_once() {
     // slow one the SACK takes 384 us, of which 198.4 us pass until the request is there: 185.6 us to wait.
     let first = 22_000_000 + 198_400 + 1_984_000 + 384_000 + 1_184_000 + 118_400;
     let second = first + 38_400 + (384_000 - 198_400);
-    let (got, expected) = (nanoseconds(run.metric("delay.mean")), first + second);
+    let (got, expected) = (to_nanoseconds(run.metric("delay.mean")), first + second);
     assert_eq!(got, expected, "{} ns off", got.abs_diff(expected));
     assert_eq!((run.metric("sctp.packets"), run.metric("sctp.control")), (8.0, 4.0));
 }
 
 #[test]
-fn an_authentication_without_loss_takes_the_packets_that_counting_gives() {
+fn a_lossless_authentication_takes_the_expected_packets() {
     let arrivals = "arrivals = { kind = \"constant\", interval = \"8 s\", stagger = \"2 s\", start = \"2 s\", count = 4 }";
     let core = "";
     let quiet = "[workload.diameter]\nwatchdog = \"1000 s\"\n";
     let packets = |settings: &str, workload: &str| {
-        let text = authentications("v4", core, settings, arrivals)
+        let text = authentication_study("v4", core, settings, arrivals)
             .replace("duration = \"40 s\"", "duration = \"38 s\"\nwarmup = \"1 s\"");
-        let run = Run::new(&text.replace("[capture]", &format!("{workload}[capture]")));
+        let run = CapturedRun::new(&text.replace("[capture]", &format!("{workload}[capture]")));
         assert_eq!(run.metric("completed"), 16.0);
         run.metric("packets.core")
     };
@@ -144,8 +148,8 @@ fn an_authentication_without_loss_takes_the_packets_that_counting_gives() {
     let sctp = format!("{quiet}transport = \"sctp\"\n");
     assert_eq!(packets("[transport.sctp]\nheartbeat = \"off\"", &sctp), 5.0);
     assert_eq!(packets("[transport.sctp]\nheartbeat = \"off\"\nsack_delay = \"off\"", &sctp), 8.0);
-    let radius = authentications("v4", core, "", arrivals).replace("\"diameter\"", "\"radius\"");
-    assert_eq!(Run::new(&radius).metric("packets.core"), 4.0);
+    let radius = authentication_study("v4", core, "", arrivals).replace("\"diameter\"", "\"radius\"");
+    assert_eq!(CapturedRun::new(&radius).metric("packets.core"), 4.0);
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
     let arrivals = "arrivals = { kind = \"poisson\", rate = \"10 /s\", per = \"all\", start = \"1 s\" }";
     let mean = |transport: &str, loss: &str| {
         let core = format!("loss = \"{loss}\"");
-        let text = authentications("v4", &core, settings, arrivals)
+        let text = authentication_study("v4", &core, settings, arrivals)
             .replace("count = 4", "count = 50")
             .replace("duration = \"40 s\"", "duration = \"2000 s\"")
             .replace("links = [\"core\"]", "")
@@ -165,10 +169,12 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
                     "[workload.diameter]\ntransport = \"{transport}\"\nstream_policy = \"one\"\n[capture]"
                 ),
             );
-        let plan = usher_wire_tests::plan(&text);
+        let plan = usher_wire_tests::study_plan(&text);
         let point = &plan.points[0];
-        let world = usher_runner::world::World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-        let metrics = world.run().unwrap().metrics;
+        let world =
+            usher_runner::world::ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None)
+                .unwrap();
+        let metrics = world.run_to_end().unwrap().metrics;
         metrics.into_iter().find(|(name, _)| name == "delay.mean").unwrap().1
     };
     // After a timeout RFC 9260, 7.2.1 has one packet in flight, and TCP a segment's worth of small ones: here both do that.
@@ -183,16 +189,16 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
 #[test]
 fn an_authentication_over_diameter_takes_what_its_packets_take() {
     let arrivals = "arrivals = { kind = \"constant\", interval = \"8 s\", start = \"3 s\", count = 1 }";
-    let text = authentications("v4", "", "[transport.sctp]\nheartbeat = \"off\"\n", arrivals)
+    let text = authentication_study("v4", "", "[transport.sctp]\nheartbeat = \"off\"\n", arrivals)
         .replace("count = 4", "count = 1")
         .replace("links = [\"core\"]", "links = [\"access\", \"core\"]")
         .replace("[capture]", "[workload.diameter]\nwatchdog = \"1000 s\"\ntransport = \"sctp\"\n[capture]");
-    let run = Run::new(&text);
+    let run = CapturedRun::new(&text);
     run.assert_clean();
     assert_eq!((run.metric("completed"), run.metric("failures")), (1.0, 0.0));
-    let packets = run.packets();
+    let packets = run.captured_packets();
     let lengths = |filter: &str| -> Vec<u64> {
-        let frames = run.fields(filter, &["frame.number"]);
+        let frames = run.tshark_fields(filter, &["frame.number"]);
         frames.iter().map(|f| packets[f[0].parse::<usize>().unwrap() - 1].bytes.len() as u64).collect()
     };
     // Start; request and response of Identity and of MD5; Success: each is the answer to the one before. A
@@ -207,7 +213,7 @@ fn an_authentication_over_diameter_takes_what_its_packets_take() {
     let on_access: u64 = access.iter().chain(&start).map(|bytes| (bytes + 4) * 800).sum();
     let on_core: u64 = core.iter().map(|bytes| (bytes * 16_000 + 1) / 3 + 10_000_000).sum();
     for metric in ["delay.mean", "delay.max"] {
-        let (got, expected) = (nanoseconds(run.metric(metric)), on_access + on_core);
+        let (got, expected) = (to_nanoseconds(run.metric(metric)), on_access + on_core);
         assert_eq!(got, expected, "{metric}: {access:?} {start:?} {core:?}");
     }
 }

@@ -3,16 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use usher_observe::journal::Journal;
-use usher_observe::{Units, csv, parquet};
+use usher_observe::journal::RunJournal;
+use usher_observe::{RowUnits, csv, parquet};
 use usher_runner::SimRunner;
-use usher_runner::sweep::{Options, Outcome, Results, RunError, Runner, Sweep, Task, execute};
-use usher_scenario::Plan;
-use usher_wire_tests::{Temporary, plan};
+use usher_runner::sweep::{
+    ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError, SweepOptions, SweepPlan, SweepResults,
+    execute_sweep,
+};
+use usher_scenario::StudyPlan;
+use usher_wire_tests::{TempDir, study_plan};
 
 /// Loss by protocol, so often until the mean is known to a tenth.
-fn study(run: &str, method: &str, tables: &str) -> Plan {
-    plan(&format!(
+fn loss_study_plan(run: &str, method: &str, tables: &str) -> StudyPlan {
+    study_plan(&format!(
         r#"
 [run]
 {run}
@@ -68,69 +71,72 @@ name = "aaa"
 "#;
 
 /// Runs replications until so many are done, then sets the interrupt.
-struct Until<'a> {
+struct InterruptingRunner<'a> {
     runner: SimRunner<'a>,
     left: AtomicU32,
     interrupt: &'a AtomicBool,
 }
 
-impl Runner for Until<'_> {
-    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+impl ReplicationRunner for InterruptingRunner<'_> {
+    fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.interrupt.store(true, Ordering::Relaxed);
         }
-        self.runner.run(task)
+        self.runner.run_task(task)
     }
 }
 
 fn execute_in(
     folder: &Path,
-    plan: &Plan,
-    runner: &dyn Runner,
+    plan: &StudyPlan,
+    runner: &dyn ReplicationRunner,
     jobs: usize,
     interrupt: &AtomicBool,
-) -> Results {
-    let mut journal = Journal::open(&folder.join("journal"), &plan.hash).unwrap();
-    let options = Options { jobs, interrupt, watch: &(), captures: None };
-    execute(&Sweep::of(plan), runner, &mut journal, options)
+) -> SweepResults {
+    let mut journal = RunJournal::open(&folder.join("journal"), &plan.hash).unwrap();
+    let options = SweepOptions { jobs, interrupt, watch: &(), captures: None };
+    execute_sweep(&SweepPlan::from_plan(plan), runner, &mut journal, options)
 }
 
 /// The files of the results: CSV and Parquet.
-fn files(folder: &Path, results: &Results) -> (String, Vec<u8>) {
+fn result_files(folder: &Path, results: &SweepResults) -> (String, Vec<u8>) {
     assert!(results.complete, "{:?}", results.failures);
     let (as_csv, as_parquet) = (folder.join("results.csv"), folder.join("results.parquet"));
-    csv::write(&as_csv, &results.rows).unwrap();
-    parquet::write(&as_parquet, &results.rows, &Units::default()).unwrap();
+    csv::write_csv(&as_csv, &results.rows).unwrap();
+    parquet::write_parquet(&as_parquet, &results.rows, &RowUnits::default()).unwrap();
     (std::fs::read_to_string(as_csv).unwrap(), std::fs::read(as_parquet).unwrap())
 }
 
-fn run(plan: &Plan, jobs: usize) -> (String, Vec<u8>) {
-    let folder = Temporary::new();
+fn run_sweep(plan: &StudyPlan, jobs: usize) -> (String, Vec<u8>) {
+    let folder = TempDir::new();
     let runner = SimRunner::new(plan, Vec::new());
     let results = execute_in(folder.path(), plan, &runner, jobs, &AtomicBool::new(false));
-    files(folder.path(), &results)
+    result_files(folder.path(), &results)
 }
 
 #[test]
 fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
-    let plan = study("duration = \"20 s\"", "eap-md5", PROTOCOLS);
+    let plan = loss_study_plan("duration = \"20 s\"", "eap-md5", PROTOCOLS);
     assert_eq!(plan.points.len(), 8);
-    let once = run(&plan, 1);
+    let once = run_sweep(&plan, 1);
     assert!(once.0.lines().count() > 100, "{}", once.0);
     assert!(once.0.contains("diameter") && once.0.contains("radius"));
-    assert_eq!(run(&plan, 1), once);
+    assert_eq!(run_sweep(&plan, 1), once);
     // None stood still.
     let completed =
         |line: &&str| line.contains(",completed,") && !line.ends_with(",0") && !line.ends_with(",0.0");
     for aaa in ["radius", "diameter", "sctp", "wireless"] {
         assert!(once.0.lines().filter(|l| l.contains(aaa)).filter(completed).count() >= 4, "{}", once.0);
     }
-    assert_eq!(run(&plan, 2), once);
+    assert_eq!(run_sweep(&plan, 2), once);
 
-    let folder = Temporary::new();
+    let folder = TempDir::new();
     let interrupt = AtomicBool::new(false);
-    let until =
-        Until { runner: SimRunner::new(&plan, Vec::new()), left: AtomicU32::new(3), interrupt: &interrupt };
+    let until = InterruptingRunner {
+        runner: SimRunner::new(&plan, Vec::new()),
+        left: AtomicU32::new(3),
+        interrupt: &interrupt,
+    };
     let first = execute_in(folder.path(), &plan, &until, 2, &interrupt);
     assert!(!first.complete);
     // The power fails while a line is written.
@@ -140,30 +146,31 @@ fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
     let runner = SimRunner::new(&plan, Vec::new());
     let second = execute_in(folder.path(), &plan, &runner, 2, &AtomicBool::new(false));
     assert!((2..=3).contains(&second.resumed), "{}", second.resumed);
-    assert_eq!(files(folder.path(), &second), once);
+    assert_eq!(result_files(folder.path(), &second), once);
 }
 
 #[test]
-fn a_replication_that_is_given_up_is_run_again_by_the_resumed_sweep() {
-    let plan = study("duration = \"100 s\"", "eap-md5", PROTOCOLS);
-    let once = run(&plan, 1);
-    let folder = Temporary::new();
+fn a_resumed_sweep_runs_an_abandoned_replication_again() {
+    let plan = loss_study_plan("duration = \"100 s\"", "eap-md5", PROTOCOLS);
+    let once = run_sweep(&plan, 1);
+    let folder = TempDir::new();
     let interrupt = Arc::<AtomicBool>::default();
     // While the third begins.
-    let runner = SimRunner::new(&plan, Vec::new()).until(interrupt.clone());
-    let until = Until { runner, left: AtomicU32::new(3), interrupt: &interrupt };
+    let runner = SimRunner::new(&plan, Vec::new()).with_stop_flag(interrupt.clone());
+    let until = InterruptingRunner { runner, left: AtomicU32::new(3), interrupt: &interrupt };
     let first = execute_in(folder.path(), &plan, &until, 1, &interrupt);
     let kept: u32 = first.points.iter().map(|point| point.replications).sum();
     assert!(!first.complete && first.failures.is_empty() && kept <= 2, "{:?}", first.failures);
     let runner = SimRunner::new(&plan, Vec::new());
     let second = execute_in(folder.path(), &plan, &runner, 2, &AtomicBool::new(false));
     assert_eq!(second.resumed, 2);
-    assert_eq!(files(folder.path(), &second), once);
+    assert_eq!(result_files(folder.path(), &second), once);
 }
 
 #[test]
 fn another_seed_gives_other_rows() {
-    let rows = |seed: &str| run(&study(&format!("duration = \"10 s\"\n{seed}"), "eap-md5", ""), 2).0;
+    let rows =
+        |seed: &str| run_sweep(&loss_study_plan(&format!("duration = \"10 s\"\n{seed}"), "eap-md5", ""), 2).0;
     assert_eq!(rows(""), rows("seed = 1"));
     assert_ne!(rows(""), rows("seed = 2"));
 }
@@ -174,8 +181,8 @@ fn recorded_and_real_handshakes_give_the_same_rows() {
     for version in ["1.2", "1.3"] {
         let rows = |handshake: &str| {
             let tables = format!("[workload.eap_tls]\nversion = \"{version}\"\nhandshake = \"{handshake}\"");
-            let plan = study("duration = \"5 s\"", "eap-tls", &tables);
-            run(&plan, 2).0
+            let plan = loss_study_plan("duration = \"5 s\"", "eap-tls", &tables);
+            run_sweep(&plan, 2).0
         };
         let real = rows("real");
         let delays = real.lines().filter(|l| l.contains(",delay.mean,")).count();

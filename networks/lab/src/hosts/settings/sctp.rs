@@ -1,13 +1,13 @@
 //! The study's SCTP settings on the kernel.
 
-use super::{Setting, Untold};
+use super::{SysctlSetting, UnsupportedSetting};
 use std::time::Duration as StdDuration;
 use usher_core::Duration;
 use usher_sctp::{DelayedSack, RtoBounds, SocketOptions};
-use usher_sim::sctp::{Config, InitialWindow, LossRecovery};
+use usher_sim::sctp::{InitialWindow, LossRecovery, SctpConfig};
 
 /// The options of an association's socket that asks for so many streams; of a listener's without.
-pub(in crate::hosts) fn sctp_options(sctp: &Config, streams: Option<u16>) -> SocketOptions {
+pub(in crate::hosts) fn sctp_options(sctp: &SctpConfig, streams: Option<u16>) -> SocketOptions {
     let std = |time: Duration| StdDuration::from_nanos(time.as_nanos());
     let times = |n: Option<u32>| n.map_or(u16::MAX, |n| u16::try_from(n).unwrap_or(u16::MAX).max(1));
     SocketOptions {
@@ -37,8 +37,8 @@ pub(in crate::hosts) fn sctp_options(sctp: &Config, streams: Option<u16>) -> Soc
 }
 
 /// The sysctls of a namespace that has these settings.
-pub fn sctp_sysctls(sctp: &Config) -> Vec<Setting> {
-    let always = |name, value: String| Setting { name, value, since: None };
+pub fn sctp_sysctls(sctp: &SctpConfig) -> Vec<SysctlSetting> {
+    let always = |name, value: String| SysctlSetting { name, value, since: None };
     let interval = sctp.heartbeat_interval.unwrap_or(NEVER);
     vec![
         always("net.sctp.path_max_retrans", sctp.max_path_retransmissions.min(i32::MAX as u32).to_string()),
@@ -52,7 +52,7 @@ const NEVER: Duration = Duration::from_millis(NEVER_MS);
 const NEVER_MS: u64 = 86_400_000;
 
 /// What of these settings the kernel does otherwise.
-pub fn sctp_untold(sctp: &Config) -> Vec<Untold> {
+pub fn unsupported_sctp_settings(sctp: &SctpConfig) -> Vec<UnsupportedSetting> {
     let switches = [
         (
             sctp.first_sack_at_once,
@@ -85,27 +85,39 @@ pub fn sctp_untold(sctp: &Config) -> Vec<Untold> {
         (sctp.bundle_sacks, true, "bundle_sacks", "the kernel's acknowledgements ride on data"),
     ];
     let switches = switches.into_iter().filter(|(own, kernel, ..)| own != kernel);
-    let mut all: Vec<Untold> = switches
-        .map(|(own, _, name, kernel)| Untold { setting: path(name), study: own.to_string(), kernel })
+    let mut all: Vec<UnsupportedSetting> = switches
+        .map(|(own, _, name, kernel)| UnsupportedSetting {
+            setting: setting_path(name),
+            study: own.to_string(),
+            kernel,
+        })
         .collect();
     if sctp.loss_recovery != LossRecovery::Rfc9260 {
         let kernel = "the kernel goes by RFC 9260";
-        all.push(Untold { setting: path("loss_recovery"), study: "\"ns-2\"".to_owned(), kernel });
+        all.push(UnsupportedSetting {
+            setting: setting_path("loss_recovery"),
+            study: "\"ns-2\"".to_owned(),
+            kernel,
+        });
     }
     if sctp.initial_window != InitialWindow::Bytes(4380) {
         let kernel = "the kernel begins with 4380 bytes";
         let study = format!("{:?}", sctp.initial_window).to_lowercase();
-        all.push(Untold { setting: path("initial_window"), study, kernel });
+        all.push(UnsupportedSetting { setting: setting_path("initial_window"), study, kernel });
     }
     if sctp.max_association_retransmissions.is_none() {
         let kernel = "the kernel takes 65535 at most, of an INIT, too";
-        all.push(Untold { setting: path("retransmissions"), study: "\"unlimited\"".to_owned(), kernel });
+        all.push(UnsupportedSetting {
+            setting: setting_path("retransmissions"),
+            study: "\"unlimited\"".to_owned(),
+            kernel,
+        });
     }
     all
 }
 
 /// The path of a setting.
-fn path(name: &str) -> String {
+fn setting_path(name: &str) -> String {
     format!("transport.sctp.{name}")
 }
 
@@ -114,26 +126,30 @@ mod tests {
     use super::*;
 
     /// Linux's preset.
-    fn linux() -> Config {
-        Config {
+    fn linux_preset() -> SctpConfig {
+        SctpConfig {
             measure_behind_retransmission: true,
             one_packet_after_timeout: false,
             filled_gap_at_once: false,
             headers_in_window: false,
             initial_window: InitialWindow::Bytes(4380),
             max_inbound_streams: u16::MAX,
-            ..Config::default()
+            ..SctpConfig::default()
         }
     }
 
     #[test]
     fn what_the_kernel_has_is_set_and_what_it_has_not_is_told() {
-        assert_eq!(sctp_untold(&linux()), []);
-        let told =
-            sctp_untold(&Config { bundle_sacks: false, max_association_retransmissions: None, ..linux() });
+        assert_eq!(unsupported_sctp_settings(&linux_preset()), []);
+        let told = unsupported_sctp_settings(&SctpConfig {
+            bundle_sacks: false,
+            max_association_retransmissions: None,
+            ..linux_preset()
+        });
         let names: Vec<&str> = told.iter().map(|u| u.setting.as_str()).collect();
         assert_eq!(names, ["transport.sctp.bundle_sacks", "transport.sctp.retransmissions"]);
-        let by_name = |name: &str| sctp_sysctls(&linux()).into_iter().find(|s| s.name == name).unwrap().value;
+        let by_name =
+            |name: &str| sctp_sysctls(&linux_preset()).into_iter().find(|s| s.name == name).unwrap().value;
         assert_eq!(
             (by_name("net.sctp.max_burst"), by_name("net.sctp.hb_interval")),
             ("4".into(), "30000".into())
@@ -142,14 +158,14 @@ mod tests {
 
     #[test]
     fn who_accepts_has_as_many_streams_as_are_asked_for() {
-        let (asks, accepts) = (sctp_options(&linux(), Some(64)), sctp_options(&linux(), None));
+        let (asks, accepts) = (sctp_options(&linux_preset(), Some(64)), sctp_options(&linux_preset(), None));
         // RFC 9260, 5.1.1: the less of what one wants and the other takes.
         assert_eq!(asks.streams_out.min(accepts.streams_in), 64);
         assert_eq!(accepts.streams_out.min(asks.streams_in), 64);
-        let few = Config { accepted_streams: Some(8), ..linux() };
+        let few = SctpConfig { accepted_streams: Some(8), ..linux_preset() };
         let (asks, accepts) = (sctp_options(&few, Some(64)), sctp_options(&few, None));
         assert_eq!(accepts.streams_out.min(asks.streams_in), 8);
-        let immediate = sctp_options(&Config { sack_delay: None, nagle: true, ..linux() }, None);
+        let immediate = sctp_options(&SctpConfig { sack_delay: None, nagle: true, ..linux_preset() }, None);
         assert_eq!((immediate.delayed_sack.unwrap().packets, immediate.nodelay), (1, false));
     }
 }

@@ -1,18 +1,18 @@
 //! The machine of a basic service set: packets, and the exchange of frames.
 
 use super::config::{ConfigError, FrameLoss, LossFrom, WifiConfig};
-use super::frame::{Frame, Gaps, Kind, Times};
-use super::medium::{Contender, Exchange, Medium};
-use super::station::{Station, Timer};
+use super::frame::{FrameKind, FrameTimes, InterframeSpaces, WifiFrame};
+use super::medium::{FrameExchange, MediumContender, WirelessMedium};
+use super::station::{StationTimer, WifiStation};
 use crate::radio::motion::{Position, Trajectory};
-use crate::radio::{DropReason, LinkEvent, Way};
+use crate::radio::{DropReason, LinkEvent, StationDirection};
 use std::collections::VecDeque;
-use usher_core::timer::{TimerQueue, earliest};
-use usher_core::{Duration, Instant, Rng};
+use usher_core::timer::{TimerQueue, earliest_deadline};
+use usher_core::{Duration, Instant, ModelRng};
 
 usher_core::counters! {
     /// What happened in a basic service set, as far as it has been told of the time.
-    pub struct Counters {
+    pub struct BssCounters {
         /// Packets sent for the first time.
         data,
         /// Packets sent again.
@@ -52,26 +52,26 @@ usher_core::counters! {
 #[derive(Debug)]
 pub struct Bss {
     pub(super) config: WifiConfig,
-    pub(super) times: Times,
-    pub(super) rng: Rng,
-    pub(super) stations: Vec<Station>,
+    pub(super) times: FrameTimes,
+    pub(super) rng: ModelRng,
+    pub(super) stations: Vec<WifiStation>,
     /// The access point, then the stations.
-    pub(super) contenders: Vec<Contender>,
-    pub(super) medium: Medium,
-    pub(super) timers: TimerQueue<(Timer, u32)>,
+    pub(super) contenders: Vec<MediumContender>,
+    pub(super) medium: WirelessMedium,
+    pub(super) timers: TimerQueue<(StationTimer, u32)>,
     /// The next target beacon transmission time.
     pub(super) beacon_due: Option<Instant>,
-    arriving: VecDeque<(Instant, Way, u32)>,
-    dropped: VecDeque<(Way, u32, DropReason)>,
+    arriving: VecDeque<(Instant, StationDirection, u32)>,
+    dropped: VecDeque<(StationDirection, u32, DropReason)>,
     pub(super) events: VecDeque<(u32, LinkEvent)>,
-    pub(super) counters: Counters,
+    pub(super) counters: BssCounters,
 }
 
 /// The access point among the contenders.
 pub(super) const ACCESS_POINT: u32 = 0;
 
 /// A station among the contenders.
-pub(super) const fn contender(station: u32) -> u32 {
+pub(super) const fn contender_index(station: u32) -> u32 {
     station + 1
 }
 
@@ -83,37 +83,38 @@ impl Bss {
     /// The configuration cannot be.
     pub fn new(
         config: WifiConfig,
-        mut rng: Rng,
+        mut rng: ModelRng,
         access_point: Position,
         stations: Vec<Trajectory>,
     ) -> Result<Self, ConfigError> {
         config.check()?;
-        let phase = |interval: Duration| Instant::from_nanos(rng.below(interval.as_nanos()));
+        let phase = |interval: Duration| Instant::from_nanos(rng.sample_below(interval.as_nanos()));
         let beacon_due = config.beacons.map(phase);
         let mut timers = TimerQueue::new();
-        timers.insert(Instant::ZERO, (Timer::Start, 0));
-        let station =
-            |(i, way): (usize, Trajectory)| Station::new(&config, &mut timers, access_point, i as u32, &way);
+        timers.insert(Instant::ZERO, (StationTimer::Start, 0));
+        let station = |(i, way): (usize, Trajectory)| {
+            WifiStation::new(&config, &mut timers, access_point, i as u32, &way)
+        };
         let stations: Vec<_> = stations.into_iter().enumerate().map(station).collect();
         Ok(Self {
-            times: config.times(),
-            contenders: (0..=stations.len()).map(|_| Contender::default()).collect(),
+            times: config.frame_times(),
+            contenders: (0..=stations.len()).map(|_| MediumContender::default()).collect(),
             config,
             rng,
             stations,
-            medium: Medium::new(Gaps::new(config.slot)),
+            medium: WirelessMedium::new(InterframeSpaces::new(config.slot)),
             timers,
             beacon_due,
             arriving: VecDeque::new(),
             dropped: VecDeque::new(),
             events: VecDeque::new(),
-            counters: Counters::default(),
+            counters: BssCounters::default(),
         })
     }
 
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &BssCounters {
         &self.counters
     }
     /// Its settings.
@@ -125,16 +126,16 @@ impl Bss {
     /// Offers a packet of `octets`, which the set calls `handle` from here on: it comes back from exactly one of
     /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that is not associated, or that
     /// the set does not have, gets and sends nothing.
-    pub fn send(&mut self, now: Instant, way: Way, octets: u32, handle: u32) {
+    pub fn send(&mut self, now: Instant, way: StationDirection, octets: u32, handle: u32) {
         self.catch_up(now);
-        let (Way::Down(station) | Way::Up(station)) = way;
-        if !self.stations.get(station as usize).is_some_and(Station::is_associated) {
+        let (StationDirection::Down(station) | StationDirection::Up(station)) = way;
+        if !self.stations.get(station as usize).is_some_and(WifiStation::is_associated) {
             self.drop_packet(way, handle, DropReason::OutOfReach);
             return;
         }
         let number = match way {
-            Way::Down(_) => ACCESS_POINT,
-            Way::Up(_) => contender(station),
+            StationDirection::Down(_) => ACCESS_POINT,
+            StationDirection::Up(_) => contender_index(station),
         };
         let sender = &mut self.contenders[number as usize];
         if sender.packets >= self.config.queue {
@@ -143,9 +144,9 @@ impl Bss {
         }
         sender.packets += 1;
         let was_empty = sender.queue.is_empty();
-        sender.queue.push_back(Frame::new(Kind::Data { handle, octets }, station));
+        sender.queue.push_back(WifiFrame::new(FrameKind::Data { handle, octets }, station));
         if was_empty {
-            self.join(now, number);
+            self.join_contention(now, number);
         }
     }
 
@@ -156,13 +157,13 @@ impl Bss {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
         let exchange = match &self.medium.on_air {
             Some(exchange) => Some(exchange.end),
-            None => self.medium.first(&self.contenders).map(|first| self.end_from(first)),
+            None => self.medium.earliest_start(&self.contenders).map(|first| self.end_from(first)),
         };
         let beacon = self.beacon_due.filter(|_| self.beacon_matters()).map(|due| {
             let access_point = &self.contenders[ACCESS_POINT as usize];
-            self.medium.earliest(access_point, due) + self.times.frame(Kind::Beacon)
+            self.medium.earliest_send_time(access_point, due) + self.times.frame_duration(FrameKind::Beacon)
         });
-        earliest([arriving, self.timers.next(), exchange, beacon])
+        earliest_deadline([arriving, self.timers.next_deadline(), exchange, beacon])
     }
 
     /// Does all that is due at `now`.
@@ -171,12 +172,12 @@ impl Bss {
     }
 
     /// The next packet that has arrived by `now`, and where.
-    pub fn poll_delivery(&mut self, now: Instant) -> Option<(Way, u32)> {
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(StationDirection, u32)> {
         let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
         Some((way, handle))
     }
     /// The next packet that will not arrive.
-    pub fn poll_drop(&mut self) -> Option<(Way, u32, DropReason)> {
+    pub fn poll_drop(&mut self) -> Option<(StationDirection, u32, DropReason)> {
         self.dropped.pop_front()
     }
     /// The next thing that a station's link has to say, and the station.
@@ -188,58 +189,58 @@ impl Bss {
     pub(super) fn catch_up(&mut self, now: Instant) {
         loop {
             let end = self.medium.on_air.as_ref().map(|exchange| exchange.end);
-            let timer = self.timers.next();
+            let timer = self.timers.next_deadline();
             let beacon = self.beacon_due;
-            let start = if end.is_none() { self.medium.first(&self.contenders) } else { None };
-            let next = earliest([end, timer, beacon, start]);
+            let start = if end.is_none() { self.medium.earliest_start(&self.contenders) } else { None };
+            let next = earliest_deadline([end, timer, beacon, start]);
             let Some(next) = next.filter(|next| *next <= now) else { return };
             if end == Some(next) {
-                self.conclude(next);
+                self.finish_exchange(next);
             } else if timer == Some(next) {
                 if let Some((_, (timer, station))) = self.timers.pop_due(next) {
-                    self.expire(next, timer, station);
+                    self.handle_station_timer(next, timer, station);
                 }
             } else if beacon == Some(next) {
-                self.announce(next);
+                self.queue_beacon(next);
             } else {
-                self.begin(next);
+                self.start_exchange(next);
             }
         }
     }
 
     /// A contender that had nothing to send, or could not, now can.
-    pub(super) fn join(&mut self, now: Instant, number: u32) {
+    pub(super) fn join_contention(&mut self, now: Instant, number: u32) {
         let contender = &mut self.contenders[number as usize];
-        if self.medium.join(contender, now) {
-            self.draw(number);
+        if self.medium.join_contention(contender, now) {
+            self.draw_backoff(number);
         }
     }
     /// Draws a back-off from the window of what is to be sent next.
-    fn draw(&mut self, number: u32) {
+    fn draw_backoff(&mut self, number: u32) {
         let contender = &mut self.contenders[number as usize];
         let attempts = contender.queue.front().map_or(0, |frame| frame.attempts);
-        let window = self.config.window(attempts);
-        contender.backoff = Some(self.rng.below(u64::from(window) + 1) as u32);
+        let window = self.config.contention_window(attempts);
+        contender.backoff = Some(self.rng.sample_below(u64::from(window) + 1) as u32);
     }
 
     /// What is sent next if nobody joins.
-    fn next_exchange(&self) -> Option<Exchange> {
-        let first = self.medium.first(&self.contenders)?;
+    fn next_exchange(&self) -> Option<FrameExchange> {
+        let first = self.medium.earliest_start(&self.contenders)?;
         let senders = self.medium.senders(&self.contenders, first).map(|(number, _)| number).collect();
-        Some(Exchange { senders, end: self.end_from(first) })
+        Some(FrameExchange { senders, end: self.end_from(first) })
     }
     /// When what is sent from `first` on is over.
     fn end_from(&self, first: Instant) -> Instant {
         let senders = self.medium.senders(&self.contenders, first);
         let ends = senders.filter_map(|(number, at)| {
             let frame = self.contenders[number as usize].queue.front()?;
-            Some(at + self.times.frame(frame.kind))
+            Some(at + self.times.frame_duration(frame.kind))
         });
         ends.max().unwrap_or(first)
     }
 
     /// Frames go on the air.
-    fn begin(&mut self, now: Instant) {
+    fn start_exchange(&mut self, now: Instant) {
         let Some(exchange) = self.next_exchange() else { return };
         for &number in &exchange.senders {
             let contender = &mut self.contenders[number as usize];
@@ -249,14 +250,14 @@ impl Bss {
         self.medium.on_air = Some(exchange);
         for number in 0..self.contenders.len() {
             let contender = &mut self.contenders[number];
-            if !contender.sending && self.medium.freeze(contender, now) {
-                self.draw(number as u32);
+            if !contender.sending && self.medium.freeze_backoff(contender, now) {
+                self.draw_backoff(number as u32);
             }
         }
     }
 
     /// They end, and what becomes of them is known.
-    fn conclude(&mut self, now: Instant) {
+    fn finish_exchange(&mut self, now: Instant) {
         let Some(exchange) = self.medium.on_air.take() else { return };
         let alone = exchange.senders.len() == 1;
         (self.medium.idle, self.medium.free) = (now, now + self.medium.gaps.eifs);
@@ -269,9 +270,9 @@ impl Bss {
             contender.sending = false;
             let Some(&frame) = contender.queue.front() else { continue };
             match frame.kind {
-                Kind::Data { .. } if frame.attempts == 0 => self.counters.data += 1,
-                Kind::Data { .. } => self.counters.retries += 1,
-                Kind::Beacon => self.counters.beacons += 1,
+                FrameKind::Data { .. } if frame.attempts == 0 => self.counters.data += 1,
+                FrameKind::Data { .. } => self.counters.retries += 1,
+                FrameKind::Beacon => self.counters.beacons += 1,
                 _ => self.counters.management += 1,
             }
             if frame.kind.is_broadcast() {
@@ -279,25 +280,25 @@ impl Bss {
                     self.medium.free = now + self.medium.gaps.difs;
                 }
                 self.take_first(number);
-                self.draw(number);
-                if frame.kind == Kind::Beacon {
+                self.draw_backoff(number);
+                if frame.kind == FrameKind::Beacon {
                     self.beacon_sent(alone);
                 } else {
                     self.contenders[number as usize].silent = true;
-                    if alone && self.reaches(frame) {
-                        self.heard(now, frame);
+                    if alone && self.is_received(frame) {
+                        self.handle_management(now, frame);
                     }
                 }
-            } else if alone && self.reaches(frame) {
+            } else if alone && self.is_received(frame) {
                 self.counters.acks += 1;
-                self.stations[frame.station as usize].hears();
-                self.medium.idle = now + self.times.ack();
+                self.stations[frame.station as usize].reset_missed_beacons();
+                self.medium.idle = now + self.times.ack_duration();
                 self.medium.free = self.medium.idle + self.medium.gaps.difs;
                 self.take_first(number);
-                self.draw(number);
-                self.received(now, number, frame);
+                self.draw_backoff(number);
+                self.handle_acked_frame(now, number, frame);
             } else {
-                self.failed(number, frame);
+                self.handle_failed_frame(number, frame);
             }
         }
     }
@@ -310,20 +311,20 @@ impl Bss {
     }
 
     /// A frame that nothing collided with is received.
-    fn reaches(&mut self, frame: Frame) -> bool {
+    fn is_received(&mut self, frame: WifiFrame) -> bool {
         let station = &self.stations[frame.station as usize];
-        if !station.is_tuned() || !station.wants(frame.kind) {
+        if !station.is_tuned() || !station.accepts_frame(frame.kind) {
             return false;
         }
-        let lost = self.noise(frame.station, frame.kind);
+        let lost = self.is_lost_to_noise(frame.station, frame.kind);
         self.counters.frame_losses += u64::from(lost);
         !lost
     }
     /// Noise takes a frame of this kind between the access point and this station.
-    pub(super) fn noise(&mut self, station: u32, kind: Kind) -> bool {
+    pub(super) fn is_lost_to_noise(&mut self, station: u32, kind: FrameKind) -> bool {
         let concerned = self.config.frame_loss_of == FrameLoss::All || kind.is_data();
         let here = concerned && self.is_there(self.config.frame_loss_from, station);
-        here && self.config.frame_loss > 0.0 && self.rng.chance(self.config.frame_loss)
+        here && self.config.frame_loss > 0.0 && self.rng.sample_bool(self.config.frame_loss)
     }
     /// A loss that begins so concerns a station.
     fn is_there(&self, from: LossFrom, station: u32) -> bool {
@@ -334,62 +335,63 @@ impl Bss {
     }
 
     /// A frame is not acknowledged.
-    fn failed(&mut self, number: u32, frame: Frame) {
+    fn handle_failed_frame(&mut self, number: u32, frame: WifiFrame) {
         let station = &self.stations[frame.station as usize];
-        let hopeless = !station.wants(frame.kind);
+        let hopeless = !station.accepts_frame(frame.kind);
         let tuned = station.is_tuned();
         if let Some(first) = self.contenders[number as usize].queue.front_mut() {
             first.attempts = frame.attempts.saturating_add(1);
         }
         if hopeless || frame.attempts >= self.config.retransmissions {
             self.take_first(number);
-            if let Kind::Data { handle, .. } = frame.kind {
-                let why = if tuned && !hopeless { DropReason::GaveUp } else { DropReason::OutOfReach };
-                self.drop_packet(way(number, frame.station), handle, why);
+            if let FrameKind::Data { handle, .. } = frame.kind {
+                let why =
+                    if tuned && !hopeless { DropReason::RetriesExhausted } else { DropReason::OutOfReach };
+                self.drop_packet(frame_direction(number, frame.station), handle, why);
             }
         }
-        self.draw(number);
+        self.draw_backoff(number);
     }
 
     /// A frame has been acknowledged.
-    fn received(&mut self, now: Instant, number: u32, frame: Frame) {
-        let Kind::Data { handle, .. } = frame.kind else { return self.heard(now, frame) };
-        let way = way(number, frame.station);
+    fn handle_acked_frame(&mut self, now: Instant, number: u32, frame: WifiFrame) {
+        let FrameKind::Data { handle, .. } = frame.kind else { return self.handle_management(now, frame) };
+        let way = frame_direction(number, frame.station);
         let here = self.is_there(self.config.packet_loss_from, frame.station);
-        if here && self.config.packet_loss > 0.0 && self.rng.chance(self.config.packet_loss) {
+        if here && self.config.packet_loss > 0.0 && self.rng.sample_bool(self.config.packet_loss) {
             self.drop_packet(way, handle, DropReason::Lost);
             return;
         }
         match way {
-            Way::Down(_) => self.counters.packets_down += 1,
-            Way::Up(_) => self.counters.packets_up += 1,
+            StationDirection::Down(_) => self.counters.packets_down += 1,
+            StationDirection::Up(_) => self.counters.packets_up += 1,
         }
         self.arriving.push_back((now, way, handle));
     }
 
-    fn drop_packet(&mut self, way: Way, handle: u32, why: DropReason) {
+    fn drop_packet(&mut self, way: StationDirection, handle: u32, why: DropReason) {
         *match why {
             DropReason::QueueFull => &mut self.counters.queue_full,
             DropReason::Lost => &mut self.counters.packet_losses,
-            DropReason::GaveUp => &mut self.counters.given_up,
+            DropReason::RetriesExhausted => &mut self.counters.given_up,
             DropReason::OutOfReach => &mut self.counters.out_of_reach,
         } += 1;
         self.dropped.push_back((way, handle, why));
     }
 
     /// Takes out what waits at or for a station that is no longer associated.
-    pub(super) fn purge(&mut self, station: u32) {
+    pub(super) fn purge_station(&mut self, station: u32) {
         let mut packets = Vec::new();
-        for number in [ACCESS_POINT, contender(station)] {
+        for number in [ACCESS_POINT, contender_index(station)] {
             let of = &self.stations[station as usize];
             let contender = &mut self.contenders[number as usize];
             let keep = usize::from(contender.sending);
             let (mut position, before) = (0, packets.len());
             contender.queue.retain(|frame| {
                 position += 1;
-                let stays = position <= keep || frame.station != station || of.wants(frame.kind);
-                if let (false, Kind::Data { handle, .. }) = (stays, frame.kind) {
-                    packets.push((way(number, station), handle));
+                let stays = position <= keep || frame.station != station || of.accepts_frame(frame.kind);
+                if let (false, FrameKind::Data { handle, .. }) = (stays, frame.kind) {
+                    packets.push((frame_direction(number, station), handle));
                 }
                 stays
             });
@@ -402,6 +404,6 @@ impl Bss {
 }
 
 /// The way of a station's frame that this contender sends.
-const fn way(number: u32, station: u32) -> Way {
-    if number == ACCESS_POINT { Way::Down(station) } else { Way::Up(station) }
+const fn frame_direction(number: u32, station: u32) -> StationDirection {
+    if number == ACCESS_POINT { StationDirection::Down(station) } else { StationDirection::Up(station) }
 }

@@ -1,11 +1,11 @@
 //! What a basic service set is made of.
 
-use super::frame::{Rate, Times};
+use super::frame::{DataRate, FrameTimes};
 use usher_core::Duration;
 
 /// The preamble and header that the physical layer puts before every frame (IEEE 802.11b-1999, 18.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Preamble {
+pub enum PreambleLength {
     /// 144 + 48 µs, which every station understands.
     #[default]
     Long,
@@ -13,7 +13,7 @@ pub enum Preamble {
     Short,
 }
 
-impl Preamble {
+impl PreambleLength {
     /// How long it takes, the header included.
     #[must_use]
     pub const fn duration(self) -> Duration {
@@ -26,7 +26,7 @@ impl Preamble {
 
 /// How long it takes to notice others' frames (aSlotTime).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Slot {
+pub enum SlotTime {
     /// 20 µs: of 802.11b, and of 802.11g among stations of 802.11b.
     #[default]
     Long,
@@ -34,7 +34,7 @@ pub enum Slot {
     Short,
 }
 
-impl Slot {
+impl SlotTime {
     /// How long it is.
     #[must_use]
     pub const fn duration(self) -> Duration {
@@ -97,13 +97,13 @@ pub enum ConfigError {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WifiConfig {
     /// Of packets.
-    pub rate: Rate,
+    pub rate: DataRate,
     /// Of acknowledgements, beacons and management.
-    pub basic_rate: Rate,
+    pub basic_rate: DataRate,
     /// Before every frame that is not of OFDM.
-    pub preamble: Preamble,
+    pub preamble: PreambleLength,
     /// The slot.
-    pub slot: Slot,
+    pub slot: SlotTime,
     /// The first contention window: back-off is drawn from 0 to this many slots.
     pub cw_min: u32,
     /// The last one.
@@ -156,10 +156,10 @@ impl Default for WifiConfig {
     /// are guesses.
     fn default() -> Self {
         Self {
-            rate: Rate::Eleven,
-            basic_rate: Rate::Two,
-            preamble: Preamble::Long,
-            slot: Slot::Long,
+            rate: DataRate::Eleven,
+            basic_rate: DataRate::Two,
+            preamble: PreambleLength::Long,
+            slot: SlotTime::Long,
             cw_min: 31,
             cw_max: 1023,
             retransmissions: 6,
@@ -202,7 +202,7 @@ impl WifiConfig {
         if !covers || !(0.0..=self.radius).contains(&self.going_down) {
             return Err(ConfigError::Coverage);
         }
-        if self.preamble == Preamble::Short && self.basic_rate == Rate::One {
+        if self.preamble == PreambleLength::Short && self.basic_rate == DataRate::One {
             return Err(ConfigError::Preamble);
         }
         if self.basic_rate > self.rate {
@@ -220,11 +220,11 @@ impl WifiConfig {
     }
 
     /// How long its frames take.
-    pub(super) const fn times(&self) -> Times {
-        Times::new(self.preamble, self.rate, self.basic_rate)
+    pub(super) const fn frame_times(&self) -> FrameTimes {
+        FrameTimes::new(self.preamble, self.rate, self.basic_rate)
     }
     /// The contention window of a frame that has been sent so often in vain.
-    pub(super) fn window(&self, attempts: u8) -> u32 {
+    pub(super) fn contention_window(&self, attempts: u8) -> u32 {
         let window = (u64::from(self.cw_min) + 1) << attempts.min(16);
         u32::try_from(window - 1).unwrap_or(u32::MAX).min(self.cw_max)
     }

@@ -1,6 +1,6 @@
 //! Frames and their times on the air.
 
-use super::config::{Preamble, Slot};
+use super::config::{PreambleLength, SlotTime};
 use usher_core::Duration;
 
 /// Before an acknowledgement (aSIFSTime; IEEE 802.11b-1999, 18.3.3, and 802.11g-2003, 19.4.5).
@@ -8,7 +8,7 @@ pub(super) const SIFS: Duration = Duration::from_micros(10);
 
 /// The gaps between frames that follow from the slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gaps {
+pub(super) struct InterframeSpaces {
     /// A slot (aSlotTime).
     pub(super) slot: Duration,
     /// Before any frame but an acknowledgement: SIFS and two slots (IEEE 802.11-1999, 9.2.10).
@@ -17,8 +17,8 @@ pub(super) struct Gaps {
     pub(super) eifs: Duration,
 }
 
-impl Gaps {
-    pub(super) fn new(slot: Slot) -> Self {
+impl InterframeSpaces {
+    pub(super) fn new(slot: SlotTime) -> Self {
         let slot = slot.duration();
         let difs = SIFS + slot * 2;
         Self { slot, difs, eifs: SIFS + Duration::from_micros(192 + 112) + difs }
@@ -49,7 +49,7 @@ const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
 
 /// A data rate: of 802.11b by DSSS and CCK, or of 802.11g by OFDM (ERP-OFDM).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Rate {
+pub enum DataRate {
     /// 1 Mb/s.
     One,
     /// 2 Mb/s.
@@ -76,7 +76,7 @@ pub enum Rate {
     FiftyFour,
 }
 
-impl Rate {
+impl DataRate {
     /// In units of 100 kb/s.
     #[must_use]
     pub const fn hundred_kilobits(self) -> u64 {
@@ -101,15 +101,15 @@ impl Rate {
         !matches!(self, Self::One | Self::Two | Self::FiveAndHalf | Self::Eleven)
     }
     /// How long so many octets take by DSSS or CCK, rounded up to the nanosecond.
-    const fn time(self, octets: u32) -> Duration {
+    const fn octets_duration(self, octets: u32) -> Duration {
         Duration::from_nanos((octets as u64 * 80_000).div_ceil(self.hundred_kilobits()))
     }
     /// How long a frame of so many octets is on the air: with the preamble, or by OFDM with its own and with the extension at
     /// its end.
     #[must_use]
-    pub fn air(self, preamble: Preamble, octets: u32) -> Duration {
+    pub fn airtime(self, preamble: PreambleLength, octets: u32) -> Duration {
         if !self.is_ofdm() {
-            return preamble.duration() + self.time(octets);
+            return preamble.duration() + self.octets_duration(octets);
         }
         // A symbol of 4 µs holds 0.4 bits for each 100 kb/s: 24 at 6 Mb/s, 216 at 54 Mb/s (802.11a-1999, 17.3.2.2).
         let per_symbol = self.hundred_kilobits() * 2 / 5;
@@ -120,7 +120,7 @@ impl Rate {
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A packet.
     Data {
         handle: u32,
@@ -135,7 +135,7 @@ pub(super) enum Kind {
     AssociationResponse,
 }
 
-impl Kind {
+impl FrameKind {
     pub(super) const fn is_data(self) -> bool {
         matches!(self, Self::Data { .. })
     }
@@ -147,50 +147,50 @@ impl Kind {
 
 /// A frame that waits or is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Frame {
-    pub(super) kind: Kind,
+pub(super) struct WifiFrame {
+    pub(super) kind: FrameKind,
     /// The station that it comes from or is for; of a beacon nothing.
     pub(super) station: u32,
     /// How often it was sent in vain.
     pub(super) attempts: u8,
 }
 
-impl Frame {
-    pub(super) const fn new(kind: Kind, station: u32) -> Self {
+impl WifiFrame {
+    pub(super) const fn new(kind: FrameKind, station: u32) -> Self {
         Self { kind, station, attempts: 0 }
     }
 }
 
 /// How long frames take with certain settings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    preamble: Preamble,
-    rate: Rate,
-    basic_rate: Rate,
+pub(super) struct FrameTimes {
+    preamble: PreambleLength,
+    rate: DataRate,
+    basic_rate: DataRate,
 }
 
-impl Times {
-    pub(super) const fn new(preamble: Preamble, rate: Rate, basic_rate: Rate) -> Self {
+impl FrameTimes {
+    pub(super) const fn new(preamble: PreambleLength, rate: DataRate, basic_rate: DataRate) -> Self {
         Self { preamble, rate, basic_rate }
     }
     /// A frame's, preamble included. Fixed fields of management frames are those of IEEE 802.11-1999, 7.2.3; a beacon's
     /// elements are SSID, rates, the channel and an empty traffic indication map.
-    pub(super) fn frame(&self, kind: Kind) -> Duration {
+    pub(super) fn frame_duration(&self, kind: FrameKind) -> Duration {
         let fixed = match kind {
-            Kind::Data { octets, .. } => {
-                return self.rate.air(self.preamble, octets.saturating_add(DATA_HEADER));
+            FrameKind::Data { octets, .. } => {
+                return self.rate.airtime(self.preamble, octets.saturating_add(DATA_HEADER));
             }
-            Kind::Beacon => 12 + SSID + RATES + 3 + 6,
-            Kind::ProbeResponse => 12 + SSID + RATES + 3,
-            Kind::ProbeRequest => SSID + RATES,
-            Kind::AuthenticationRequest | Kind::AuthenticationResponse => 6,
-            Kind::AssociationRequest => 4 + SSID + RATES,
-            Kind::AssociationResponse => 6 + RATES,
+            FrameKind::Beacon => 12 + SSID + RATES + 3 + 6,
+            FrameKind::ProbeResponse => 12 + SSID + RATES + 3,
+            FrameKind::ProbeRequest => SSID + RATES,
+            FrameKind::AuthenticationRequest | FrameKind::AuthenticationResponse => 6,
+            FrameKind::AssociationRequest => 4 + SSID + RATES,
+            FrameKind::AssociationResponse => 6 + RATES,
         };
-        self.basic_rate.air(self.preamble, MANAGEMENT + fixed)
+        self.basic_rate.airtime(self.preamble, MANAGEMENT + fixed)
     }
     /// From a frame's end to its acknowledgement's.
-    pub(super) fn ack(&self) -> Duration {
-        SIFS + self.basic_rate.air(self.preamble, ACK)
+    pub(super) fn ack_duration(&self) -> Duration {
+        SIFS + self.basic_rate.airtime(self.preamble, ACK)
     }
 }

@@ -1,19 +1,19 @@
 //! Who waits for the medium, and for how long.
 
-use super::frame::{Frame, Gaps};
+use super::frame::{InterframeSpaces, WifiFrame};
 use std::collections::VecDeque;
 use usher_core::Instant;
 
 /// The access point, or a station, as one that contends for the medium.
 #[derive(Debug, Default)]
-pub(super) struct Contender {
+pub(super) struct MediumContender {
     /// What it has to send; the first is sent next, or is on the air.
-    pub(super) queue: VecDeque<Frame>,
+    pub(super) queue: VecDeque<WifiFrame>,
     /// Packets among that.
     pub(super) packets: usize,
     /// Its first frame is on the air.
     pub(super) sending: bool,
-    /// Slots that it has to let pass yet, counted from `Medium::free` or from `from`, whichever is later. None: it is
+    /// Slots that it has to let pass yet, counted from `WirelessMedium::free` or from `from`, whichever is later. None: it is
     /// through, and may send when the medium has been idle for DIFS.
     pub(super) backoff: Option<u32>,
     /// When it is to send if it needs no back-off, and the medium stays idle.
@@ -22,26 +22,26 @@ pub(super) struct Contender {
     pub(super) silent: bool,
 }
 
-impl Contender {
+impl MediumContender {
     /// Puts a frame before all packets, and behind what else goes before them.
-    pub(super) fn push_first(&mut self, frame: Frame) {
+    pub(super) fn push_first(&mut self, frame: WifiFrame) {
         let skip = usize::from(self.sending);
         let rest = self.queue.iter().skip(skip).take_while(|f| !f.kind.is_data()).count();
         self.queue.insert(skip + rest, frame);
     }
     /// When it would be through with its back-off, if nobody sent before.
-    fn through(&self, medium: &Medium) -> Instant {
+    fn backoff_end(&self, medium: &WirelessMedium) -> Instant {
         medium.free.max(self.from) + medium.gaps.slot * u64::from(self.backoff.unwrap_or(0))
     }
     /// When it would send if nobody did before.
-    fn plan(&self, medium: &Medium) -> Option<Instant> {
-        (!self.queue.is_empty() && !self.silent).then(|| self.through(medium))
+    fn planned_start(&self, medium: &WirelessMedium) -> Option<Instant> {
+        (!self.queue.is_empty() && !self.silent).then(|| self.backoff_end(medium))
     }
 }
 
 /// Frames on the air.
 #[derive(Clone, Debug)]
-pub(super) struct Exchange {
+pub(super) struct FrameExchange {
     /// Who sends: one, or several that collide.
     pub(super) senders: Vec<u32>,
     /// When the last of the frames ends.
@@ -50,17 +50,17 @@ pub(super) struct Exchange {
 
 /// The one medium of all.
 #[derive(Debug)]
-pub(super) struct Medium {
-    pub(super) gaps: Gaps,
-    pub(super) on_air: Option<Exchange>,
+pub(super) struct WirelessMedium {
+    pub(super) gaps: InterframeSpaces,
+    pub(super) on_air: Option<FrameExchange>,
     /// When the last exchange is over, its acknowledgement included.
     pub(super) idle: Instant,
     /// When slots begin to be counted after it: DIFS or EIFS later.
     pub(super) free: Instant,
 }
 
-impl Medium {
-    pub(super) const fn new(gaps: Gaps) -> Self {
+impl WirelessMedium {
+    pub(super) const fn new(gaps: InterframeSpaces) -> Self {
         Self { gaps, on_air: None, idle: Instant::ZERO, free: Instant::ZERO }
     }
 
@@ -69,30 +69,31 @@ impl Medium {
     }
 
     /// Who sends first, and when.
-    pub(super) fn first(&self, contenders: &[Contender]) -> Option<Instant> {
-        contenders.iter().filter_map(|c| c.plan(self)).min()
+    pub(super) fn earliest_start(&self, contenders: &[MediumContender]) -> Option<Instant> {
+        contenders.iter().filter_map(|c| c.planned_start(self)).min()
     }
     /// Who sends at `first` or before that can be noticed, and when. A frame is noticed after a slot, which is what slots
     /// are for.
     pub(super) fn senders(
         &self,
-        contenders: &[Contender],
+        contenders: &[MediumContender],
         first: Instant,
     ) -> impl Iterator<Item = (u32, Instant)> {
-        let plans = contenders.iter().enumerate().filter_map(|(i, c)| Some((i as u32, c.plan(self)?)));
+        let plans =
+            contenders.iter().enumerate().filter_map(|(i, c)| Some((i as u32, c.planned_start(self)?)));
         plans.filter(move |(_, at)| *at < first + self.gaps.slot)
     }
 
     /// The earliest that a frame is sent for which a contender will contend from `due` on.
-    pub(super) fn earliest(&self, contender: &Contender, due: Instant) -> Instant {
-        let (through, sensed) = (contender.through(self), due + self.gaps.difs);
+    pub(super) fn earliest_send_time(&self, contender: &MediumContender, due: Instant) -> Instant {
+        let (through, sensed) = (contender.backoff_end(self), due + self.gaps.difs);
         if through > due { through.min(sensed) } else { sensed }
     }
 
     /// A contender that had nothing to send, or could not, now can: says whether it has to draw a back-off.
-    pub(super) fn join(&self, contender: &mut Contender, now: Instant) -> bool {
+    pub(super) fn join_contention(&self, contender: &mut MediumContender, now: Instant) -> bool {
         if contender.backoff.is_some() {
-            if self.is_busy(now) || contender.through(self) > now {
+            if self.is_busy(now) || contender.backoff_end(self) > now {
                 return false;
             }
             contender.backoff = None;
@@ -104,11 +105,11 @@ impl Medium {
         false
     }
     /// The medium becomes busy at `now` by others: says whether the contender has to draw a back-off.
-    pub(super) fn freeze(&self, contender: &mut Contender, now: Instant) -> bool {
+    pub(super) fn freeze_backoff(&self, contender: &mut MediumContender, now: Instant) -> bool {
         let Some(slots) = contender.backoff else {
             return !contender.queue.is_empty() && !contender.silent;
         };
-        let passed = now.since(self.free.max(contender.from)).as_nanos() / self.gaps.slot.as_nanos();
+        let passed = now.duration_since(self.free.max(contender.from)).as_nanos() / self.gaps.slot.as_nanos();
         let left = u64::from(slots).saturating_sub(passed);
         contender.backoff = (left > 0).then_some(left as u32);
         false
@@ -117,26 +118,29 @@ impl Medium {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::Kind;
+    use super::super::frame::FrameKind;
     use super::*;
 
     #[test]
-    fn what_goes_first_goes_behind_what_is_on_the_air_and_what_went_first_before() {
-        let data = |handle| Frame::new(Kind::Data { handle, octets: 100 }, 0);
+    fn first_frames_queue_behind_a_transmission_and_each_other() {
+        let data = |handle| WifiFrame::new(FrameKind::Data { handle, octets: 100 }, 0);
         for sending in [false, true] {
-            let mut contender = Contender { sending, ..Contender::default() };
+            let mut contender = MediumContender { sending, ..MediumContender::default() };
             contender.queue.extend([data(1), data(2)]);
-            for kind in [Kind::Beacon, Kind::ProbeResponse, Kind::AssociationResponse] {
-                contender.push_first(Frame::new(kind, 0));
+            for kind in [FrameKind::Beacon, FrameKind::ProbeResponse, FrameKind::AssociationResponse] {
+                contender.push_first(WifiFrame::new(kind, 0));
             }
-            let of = |frame: &Frame| matches!(frame.kind, Kind::Data { .. });
+            let of = |frame: &WifiFrame| matches!(frame.kind, FrameKind::Data { .. });
             let order: Vec<bool> = contender.queue.iter().map(of).collect();
             let expected =
                 if sending { [true, false, false, false, true] } else { [false, false, false, true, true] };
             assert_eq!(order, expected);
             let first = contender.queue.iter().position(|frame| !of(frame)).unwrap();
             let kinds = [0, 1, 2].map(|n| contender.queue[first + n].kind);
-            assert!(matches!(kinds, [Kind::Beacon, Kind::ProbeResponse, Kind::AssociationResponse]));
+            assert!(matches!(
+                kinds,
+                [FrameKind::Beacon, FrameKind::ProbeResponse, FrameKind::AssociationResponse]
+            ));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Stations: where they are, whether they are associated, and what their links say.
 
-use super::bss::{ACCESS_POINT, Bss, contender};
+use super::bss::{ACCESS_POINT, Bss, contender_index};
 use super::config::{FrameLoss, WifiConfig};
-use super::frame::{Frame, Kind};
+use super::frame::{FrameKind, WifiFrame};
 use crate::radio::motion::{Position, Trajectory};
 use crate::radio::{LinkCommand, LinkDownReason, LinkEvent};
 use usher_core::Instant;
@@ -10,7 +10,7 @@ use usher_core::timer::TimerQueue;
 
 /// What a time is for; of those at the same time the first here comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Timer {
+pub(super) enum StationTimer {
     /// All stations say where they stand.
     Start,
     /// A station comes into reach.
@@ -28,7 +28,7 @@ pub(super) enum Timer {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum WifiStationState {
     Out,
     /// Has asked for authentication.
     Authenticating {
@@ -43,19 +43,19 @@ enum State {
 
 /// Which part of a scan a station is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Scan {
+enum ScanPhase {
     /// On channels before the access point's.
-    Before,
+    BeforeChannel,
     /// On the access point's, having begun then.
-    Listening { since: Instant, heard: bool },
+    Listening { since: Instant, has_heard_beacon: bool },
     /// On channels after it.
-    After { found: bool },
+    AfterChannel { found: bool },
 }
 
 /// A station.
 #[derive(Debug)]
-pub(super) struct Station {
-    state: State,
+pub(super) struct WifiStation {
+    state: WifiStationState,
     in_reach: bool,
     /// Nearer than the threshold.
     near: bool,
@@ -66,34 +66,38 @@ pub(super) struct Station {
     detected: bool,
     /// Beacons in a row that it has not heard, nor anything else since.
     missed: u32,
-    scan: Option<Scan>,
+    scan: Option<ScanPhase>,
     /// It is to get associated after the scan.
     connects: bool,
 }
 
-impl Station {
+impl WifiStation {
     pub(super) fn new(
         config: &WifiConfig,
-        timers: &mut TimerQueue<(Timer, u32)>,
+        timers: &mut TimerQueue<(StationTimer, u32)>,
         access_point: Position,
         number: u32,
         way: &Trajectory,
     ) -> Self {
-        let mut crosses = |radius: f64, inward: Timer, outward: Timer| {
-            let (enters, leaves) = way.crossings(access_point, radius);
+        let mut crosses = |radius: f64, inward: StationTimer, outward: StationTimer| {
+            let (enters, leaves) = way.circle_crossings(access_point, radius);
             for (at, timer) in [(enters, inward), (leaves, outward)] {
                 if let Some(at) = at {
                     timers.insert(at, (timer, number));
                 }
             }
             // Who leaves without having come has been inside; who does neither stays where it is.
-            let stays = way.distance(access_point, Instant::ZERO) <= radius;
+            let stays = way.distance_at(access_point, Instant::ZERO) <= radius;
             (enters.is_none() && (leaves.is_some() || stays), enters, leaves)
         };
-        let (in_reach, _, leaves) = crosses(config.radius, Timer::Enter, Timer::Leave);
-        let (near, nears, _) = crosses(config.going_down, Timer::Near, Timer::Far);
+        let (in_reach, _, leaves) = crosses(config.radius, StationTimer::Enter, StationTimer::Leave);
+        let (near, nears, _) = crosses(config.going_down, StationTimer::Near, StationTimer::Far);
         Self {
-            state: if config.associated && in_reach { State::Associated } else { State::Out },
+            state: if config.associated && in_reach {
+                WifiStationState::Associated
+            } else {
+                WifiStationState::Out
+            },
             in_reach,
             near,
             nears,
@@ -106,7 +110,7 @@ impl Station {
     }
 
     pub(super) fn is_associated(&self) -> bool {
-        self.state == State::Associated
+        self.state == WifiStationState::Associated
     }
     /// Farther away than the threshold.
     pub(super) const fn is_far(&self) -> bool {
@@ -114,26 +118,29 @@ impl Station {
     }
     /// It and the access point hear each other.
     pub(super) const fn is_tuned(&self) -> bool {
-        self.in_reach && matches!(self.scan, None | Some(Scan::Listening { .. }))
+        self.in_reach && matches!(self.scan, None | Some(ScanPhase::Listening { .. }))
     }
     /// It hears from the access point, be it an acknowledgement.
-    pub(super) const fn hears(&mut self) {
+    pub(super) const fn reset_missed_beacons(&mut self) {
         self.missed = 0;
     }
     /// A frame of this kind, from it or for it, is of use.
-    pub(super) const fn wants(&self, kind: Kind) -> bool {
+    pub(super) const fn accepts_frame(&self, kind: FrameKind) -> bool {
         match kind {
-            Kind::Data { .. } => matches!(self.state, State::Associated),
-            Kind::Beacon | Kind::ProbeRequest | Kind::ProbeResponse => true,
-            _ => matches!(self.state, State::Authenticating { .. } | State::Associating { .. }),
+            FrameKind::Data { .. } => matches!(self.state, WifiStationState::Associated),
+            FrameKind::Beacon | FrameKind::ProbeRequest | FrameKind::ProbeResponse => true,
+            _ => matches!(
+                self.state,
+                WifiStationState::Authenticating { .. } | WifiStationState::Associating { .. }
+            ),
         }
     }
     /// A beacon, heard or not, would be news.
     const fn awaits_beacon(&self) -> bool {
         match (self.state, self.scan) {
-            (_, Some(Scan::Listening { heard, .. })) => self.in_reach && !heard,
+            (_, Some(ScanPhase::Listening { has_heard_beacon: heard, .. })) => self.in_reach && !heard,
             (_, Some(_)) => false,
-            (State::Associated, None) => !self.in_reach,
+            (WifiStationState::Associated, None) => !self.in_reach,
             (_, None) => self.in_reach && !self.detected,
         }
     }
@@ -150,220 +157,231 @@ impl Bss {
             return;
         };
         match (command, s.state) {
-            (LinkCommand::Scan, State::Out | State::Associated) if s.scan.is_none() => {
-                s.scan = Some(Scan::Before);
-                self.contenders[contender(station) as usize].silent = true;
+            (LinkCommand::Scan, WifiStationState::Out | WifiStationState::Associated) if s.scan.is_none() => {
+                s.scan = Some(ScanPhase::BeforeChannel);
+                self.contenders[contender_index(station) as usize].silent = true;
                 let channels = u64::from(self.config.channel - 1);
-                self.timers.insert(now + self.config.min_channel_time * channels, (Timer::Scan, station));
+                self.timers
+                    .insert(now + self.config.min_channel_time * channels, (StationTimer::Scan, station));
             }
-            (LinkCommand::Connect, State::Out) if s.scan.is_some() && !s.connects => s.connects = true,
-            (LinkCommand::Connect, State::Out) if s.scan.is_none() => self.connect(now, station),
-            (LinkCommand::Disconnect, state) if state != State::Out || s.connects => {
-                self.leave(station, LinkDownReason::Disconnected);
+            (LinkCommand::Connect, WifiStationState::Out) if s.scan.is_some() && !s.connects => {
+                s.connects = true
+            }
+            (LinkCommand::Connect, WifiStationState::Out) if s.scan.is_none() => {
+                self.start_association(now, station)
+            }
+            (LinkCommand::Disconnect, state) if state != WifiStationState::Out || s.connects => {
+                self.take_link_down(station, LinkDownReason::Disconnected);
             }
             _ => self.counters.ignored_commands += 1,
         }
     }
 
     /// A station's time has come.
-    pub(super) fn expire(&mut self, now: Instant, timer: Timer, station: u32) {
-        if timer == Timer::Start {
-            return self.start(now);
+    pub(super) fn handle_station_timer(&mut self, now: Instant, timer: StationTimer, station: u32) {
+        if timer == StationTimer::Start {
+            return self.start_stations(now);
         }
         let s = &mut self.stations[station as usize];
         match timer {
-            Timer::Start => {}
-            Timer::Enter => {
+            StationTimer::Start => {}
+            StationTimer::Enter => {
                 s.in_reach = true;
-                self.notice(station);
+                self.detect_without_beacon(station);
             }
-            Timer::Near => s.near = true,
-            Timer::Far => {
+            StationTimer::Near => s.near = true,
+            StationTimer::Far => {
                 s.near = false;
-                self.forecast(now, station);
+                self.report_going_down(now, station);
             }
-            Timer::Leave => {
+            StationTimer::Leave => {
                 s.in_reach = false;
                 s.detected = false;
                 if self.config.beacons.is_none() && s.is_associated() {
-                    self.leave(station, LinkDownReason::OutOfReach);
+                    self.take_link_down(station, LinkDownReason::OutOfReach);
                 }
             }
-            Timer::Scan => self.scan_on(now, station),
-            Timer::Entry => self.leave(station, LinkDownReason::EntryFailed),
+            StationTimer::Scan => self.scan_on(now, station),
+            StationTimer::Entry => self.take_link_down(station, LinkDownReason::EntryFailed),
         }
     }
 
-    fn start(&mut self, now: Instant) {
+    fn start_stations(&mut self, now: Instant) {
         for station in 0..self.stations.len() as u32 {
             if self.stations[station as usize].is_associated() {
                 self.counters.associations += 1;
                 self.events.push_back((station, LinkEvent::Up));
-                self.forecast(now, station);
+                self.report_going_down(now, station);
             } else {
-                self.notice(station);
+                self.detect_without_beacon(station);
             }
         }
     }
 
     /// Without beacons a station that comes into reach knows it at once.
-    fn notice(&mut self, station: u32) {
+    fn detect_without_beacon(&mut self, station: u32) {
         let s = &self.stations[station as usize];
         if self.config.beacons.is_none() && s.in_reach && s.scan.is_none() {
-            self.detect(station);
+            self.report_detected(station);
         }
     }
-    fn detect(&mut self, station: u32) {
+    fn report_detected(&mut self, station: u32) {
         let s = &mut self.stations[station as usize];
-        if s.state == State::Out && !s.detected {
+        if s.state == WifiStationState::Out && !s.detected {
             s.detected = true;
             self.events.push_back((station, LinkEvent::Detected));
         }
     }
     /// An associated station beyond the threshold says when it will be gone.
-    fn forecast(&mut self, now: Instant, station: u32) {
+    fn report_going_down(&mut self, now: Instant, station: u32) {
         let s = &self.stations[station as usize];
         let goes = s.is_associated() && s.in_reach && s.is_far() && s.nears.is_none_or(|at| at <= now);
         if let Some(leaves) = s.leaves.filter(|_| goes) {
-            self.events.push_back((station, LinkEvent::GoingDown { within: leaves.since(now) }));
+            self.events.push_back((station, LinkEvent::GoingDown { time_left: leaves.duration_since(now) }));
         }
     }
 
     /// The link of a station is no more, or has not come up.
-    fn leave(&mut self, station: u32, why: LinkDownReason) {
+    fn take_link_down(&mut self, station: u32, why: LinkDownReason) {
         let s = &mut self.stations[station as usize];
-        if let State::Authenticating { until } | State::Associating { until } = s.state {
-            self.timers.remove(until, (Timer::Entry, station));
+        if let WifiStationState::Authenticating { until } | WifiStationState::Associating { until } = s.state
+        {
+            self.timers.remove(until, (StationTimer::Entry, station));
         }
-        s.state = State::Out;
+        s.state = WifiStationState::Out;
         s.connects = false;
         s.detected &= why != LinkDownReason::OutOfReach;
         self.events.push_back((station, LinkEvent::Down(why)));
-        self.purge(station);
+        self.purge_station(station);
     }
 
-    fn connect(&mut self, now: Instant, station: u32) {
+    fn start_association(&mut self, now: Instant, station: u32) {
         let until = now + self.config.entry_timeout;
         let s = &mut self.stations[station as usize];
         s.connects = false;
-        s.state = State::Authenticating { until };
-        self.timers.insert(until, (Timer::Entry, station));
-        self.say(now, contender(station), Kind::AuthenticationRequest, station);
+        s.state = WifiStationState::Authenticating { until };
+        self.timers.insert(until, (StationTimer::Entry, station));
+        self.send_management(now, contender_index(station), FrameKind::AuthenticationRequest, station);
     }
 
     /// Sends a frame before all packets.
-    fn say(&mut self, now: Instant, from: u32, kind: Kind, station: u32) {
+    fn send_management(&mut self, now: Instant, from: u32, kind: FrameKind, station: u32) {
         let contender = &mut self.contenders[from as usize];
         let waits = contender.queue.is_empty() && !contender.silent;
-        contender.push_first(Frame::new(kind, station));
+        contender.push_first(WifiFrame::new(kind, station));
         if waits {
-            self.join(now, from);
+            self.join_contention(now, from);
         }
     }
 
     /// A management frame other than a beacon is received.
-    pub(super) fn heard(&mut self, now: Instant, frame: Frame) {
+    pub(super) fn handle_management(&mut self, now: Instant, frame: WifiFrame) {
         let station = frame.station;
         let s = &mut self.stations[station as usize];
         match (frame.kind, s.state) {
-            (Kind::ProbeRequest, _) => self.say(now, ACCESS_POINT, Kind::ProbeResponse, station),
-            (Kind::ProbeResponse, _) => self.found(station),
-            (Kind::AuthenticationRequest, _) => {
-                self.say(now, ACCESS_POINT, Kind::AuthenticationResponse, station);
+            (FrameKind::ProbeRequest, _) => {
+                self.send_management(now, ACCESS_POINT, FrameKind::ProbeResponse, station)
             }
-            (Kind::AuthenticationResponse, State::Authenticating { until }) => {
-                s.state = State::Associating { until };
-                self.say(now, contender(station), Kind::AssociationRequest, station);
+            (FrameKind::ProbeResponse, _) => self.note_access_point(station),
+            (FrameKind::AuthenticationRequest, _) => {
+                self.send_management(now, ACCESS_POINT, FrameKind::AuthenticationResponse, station);
             }
-            (Kind::AssociationRequest, _) => {
-                self.say(now, ACCESS_POINT, Kind::AssociationResponse, station);
+            (FrameKind::AuthenticationResponse, WifiStationState::Authenticating { until }) => {
+                s.state = WifiStationState::Associating { until };
+                self.send_management(now, contender_index(station), FrameKind::AssociationRequest, station);
             }
-            (Kind::AssociationResponse, State::Associating { until }) => {
-                self.timers.remove(until, (Timer::Entry, station));
-                s.state = State::Associated;
+            (FrameKind::AssociationRequest, _) => {
+                self.send_management(now, ACCESS_POINT, FrameKind::AssociationResponse, station);
+            }
+            (FrameKind::AssociationResponse, WifiStationState::Associating { until }) => {
+                self.timers.remove(until, (StationTimer::Entry, station));
+                s.state = WifiStationState::Associated;
                 s.detected = true;
                 s.missed = 0;
                 self.counters.associations += 1;
                 self.events.push_back((station, LinkEvent::Up));
-                self.forecast(now, station);
+                self.report_going_down(now, station);
             }
             _ => {}
         }
     }
 
     /// A scanning station hears the access point.
-    fn found(&mut self, station: u32) {
-        if let Some(Scan::Listening { heard, .. }) = &mut self.stations[station as usize].scan {
+    fn note_access_point(&mut self, station: u32) {
+        if let Some(ScanPhase::Listening { has_heard_beacon: heard, .. }) =
+            &mut self.stations[station as usize].scan
+        {
             *heard = true;
-            self.detect(station);
+            self.report_detected(station);
         }
     }
 
     fn scan_on(&mut self, now: Instant, station: u32) {
         let s = &mut self.stations[station as usize];
-        let number = contender(station) as usize;
+        let number = contender_index(station) as usize;
         match s.scan {
             None => {}
-            Some(Scan::Before) => {
-                s.scan = Some(Scan::Listening { since: now, heard: false });
-                self.timers.insert(now + self.config.min_channel_time, (Timer::Scan, station));
-                self.probe(now, station);
+            Some(ScanPhase::BeforeChannel) => {
+                s.scan = Some(ScanPhase::Listening { since: now, has_heard_beacon: false });
+                self.timers.insert(now + self.config.min_channel_time, (StationTimer::Scan, station));
+                self.send_probe(now, station);
             }
-            Some(Scan::Listening { since, heard }) => {
+            Some(ScanPhase::Listening { since, has_heard_beacon: heard }) => {
                 let longest = since + self.config.max_channel_time;
                 if heard && now < longest {
-                    self.timers.insert(longest, (Timer::Scan, station));
+                    self.timers.insert(longest, (StationTimer::Scan, station));
                     return;
                 }
-                s.scan = Some(Scan::After { found: heard });
+                s.scan = Some(ScanPhase::AfterChannel { found: heard });
                 let contender = &mut self.contenders[number];
                 contender.silent = true;
                 let keep = usize::from(contender.sending);
                 let mut position = 0;
                 contender.queue.retain(|frame| {
                     position += 1;
-                    position <= keep || frame.kind != Kind::ProbeRequest
+                    position <= keep || frame.kind != FrameKind::ProbeRequest
                 });
                 let channels = u64::from(self.config.channels - self.config.channel);
-                self.timers.insert(now + self.config.min_channel_time * channels, (Timer::Scan, station));
+                self.timers
+                    .insert(now + self.config.min_channel_time * channels, (StationTimer::Scan, station));
             }
-            Some(Scan::After { found }) => {
+            Some(ScanPhase::AfterChannel { found }) => {
                 s.scan = None;
                 self.events.push_back((station, LinkEvent::Scanned { found }));
                 let connects = s.connects;
                 self.contenders[number].silent = false;
                 if !self.contenders[number].queue.is_empty() {
-                    self.join(now, contender(station));
+                    self.join_contention(now, contender_index(station));
                 }
                 if connects {
-                    self.connect(now, station);
+                    self.start_association(now, station);
                 }
-                self.notice(station);
+                self.detect_without_beacon(station);
             }
         }
     }
 
     /// The station is on the access point's channel: the probe goes, then nothing.
-    fn probe(&mut self, now: Instant, station: u32) {
-        let number = contender(station);
+    fn send_probe(&mut self, now: Instant, station: u32) {
+        let number = contender_index(station);
         let contender = &mut self.contenders[number as usize];
         contender.silent = false;
-        contender.push_first(Frame::new(Kind::ProbeRequest, station));
-        self.join(now, number);
+        contender.push_first(WifiFrame::new(FrameKind::ProbeRequest, station));
+        self.join_contention(now, number);
     }
 
     /// The target beacon transmission time.
-    pub(super) fn announce(&mut self, now: Instant) {
+    pub(super) fn queue_beacon(&mut self, now: Instant) {
         let Some(interval) = self.config.beacons else { return };
         self.beacon_due = Some(now + interval).filter(|at| *at < Instant::FAR_FUTURE);
         let contender = &mut self.contenders[ACCESS_POINT as usize];
-        if contender.queue.iter().take(2).any(|frame| frame.kind == Kind::Beacon) {
+        if contender.queue.iter().take(2).any(|frame| frame.kind == FrameKind::Beacon) {
             return;
         }
         let waits = contender.queue.is_empty();
-        contender.queue.insert(usize::from(contender.sending), Frame::new(Kind::Beacon, 0));
+        contender.queue.insert(usize::from(contender.sending), WifiFrame::new(FrameKind::Beacon, 0));
         if waits {
-            self.join(now, ACCESS_POINT);
+            self.join_contention(now, ACCESS_POINT);
         }
     }
 
@@ -380,16 +398,16 @@ impl Bss {
             if !s.is_tuned() && s.scan.is_some() {
                 continue;
             }
-            let hears = alone && s.is_tuned() && !self.noise(station, Kind::Beacon);
+            let hears = alone && s.is_tuned() && !self.is_lost_to_noise(station, FrameKind::Beacon);
             let s = &mut self.stations[station as usize];
             if hears {
-                s.hears();
-                self.found(station);
-                self.detect(station);
+                s.reset_missed_beacons();
+                self.note_access_point(station);
+                self.report_detected(station);
             } else if s.is_associated() {
                 s.missed += 1;
                 if s.missed >= self.config.beacons_missed {
-                    self.leave(station, LinkDownReason::OutOfReach);
+                    self.take_link_down(station, LinkDownReason::OutOfReach);
                 }
             }
         }

@@ -13,28 +13,28 @@ pub(super) const GRANT_MANAGEMENT: u32 = 2;
 const LONGEST: u32 = 2047;
 
 /// The fewest slots that carry anything: one octet of a packet, with a request.
-pub(super) const fn least(modulation: Modulation) -> u32 {
+pub(super) const fn minimum_slots(modulation: Modulation) -> u32 {
     (PDU + FRAGMENT + GRANT_MANAGEMENT + 1).div_ceil(modulation.octets_per_slot())
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Packet {
+struct BurstPacket {
     handle: u32,
     /// Octets not sent yet.
     left: u32,
     /// Some are.
-    begun: bool,
+    is_started: bool,
 }
 
 /// Packets of one station and direction, first come first served.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    packets: VecDeque<Packet>,
+pub(super) struct BurstQueue {
+    packets: VecDeque<BurstPacket>,
     /// Octets not sent yet, of all.
     left: u64,
 }
 
-impl Queue {
+impl BurstQueue {
     pub(super) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -42,12 +42,12 @@ impl Queue {
         self.packets.is_empty()
     }
     pub(super) fn push(&mut self, handle: u32, octets: u32) {
-        self.packets.push_back(Packet { handle, left: octets, begun: false });
+        self.packets.push_back(BurstPacket { handle, left: octets, is_started: false });
         self.left += u64::from(octets);
     }
     /// Octets of the PDUs that would take all of it.
-    pub(super) fn need(&self) -> u64 {
-        let begun = self.packets.front().is_some_and(|p| p.begun);
+    pub(super) fn octets_needed(&self) -> u64 {
+        let begun = self.packets.front().is_some_and(|p| p.is_started);
         self.left + u64::from(PDU) * self.packets.len() as u64 + u64::from(FRAGMENT * u32::from(begun))
     }
     /// Takes everything out.
@@ -58,9 +58,9 @@ impl Queue {
 
     /// Fills a burst of `room` octets, of which `used` are taken; tells of each packet that ends in it, with the octet
     /// after its last. Answers the octets used.
-    pub(super) fn fill(&mut self, room: u32, mut used: u32, mut done: impl FnMut(u32, u32)) -> u32 {
+    pub(super) fn fill_burst(&mut self, room: u32, mut used: u32, mut done: impl FnMut(u32, u32)) -> u32 {
         while let Some(p) = self.packets.front_mut() {
-            let header = PDU + FRAGMENT * u32::from(p.begun);
+            let header = PDU + FRAGMENT * u32::from(p.is_started);
             let free = room - used;
             if p.left <= (LONGEST - header).min(free.saturating_sub(header)) && header <= free {
                 used += header + p.left;
@@ -73,7 +73,7 @@ impl Queue {
             if piece == 0 {
                 break;
             }
-            p.begun = true;
+            p.is_started = true;
             p.left -= piece;
             self.left -= u64::from(piece);
             used += PDU + FRAGMENT + piece;
@@ -87,38 +87,38 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn filled(queue: &mut Queue, room: u32) -> (u32, Vec<(u32, u32)>) {
+    fn fill_and_record(queue: &mut BurstQueue, room: u32) -> (u32, Vec<(u32, u32)>) {
         let mut done = Vec::new();
-        let used = queue.fill(room, 0, |handle, end| done.push((handle, end)));
+        let used = queue.fill_burst(room, 0, |handle, end| done.push((handle, end)));
         (used, done)
     }
 
     #[test]
     fn a_packet_that_does_not_fit_goes_in_pieces() {
-        let mut queue = Queue::default();
+        let mut queue = BurstQueue::default();
         queue.push(7, 100);
         queue.push(8, 20);
-        assert_eq!(queue.need(), 140);
-        assert_eq!(filled(&mut queue, 62), (62, vec![]));
-        assert_eq!(queue.need(), 50 + 10 + 2 + 20 + 10);
-        assert_eq!(filled(&mut queue, 92), (92, vec![(7, 62), (8, 92)]));
-        assert!(queue.is_empty() && queue.need() == 0);
+        assert_eq!(queue.octets_needed(), 140);
+        assert_eq!(fill_and_record(&mut queue, 62), (62, vec![]));
+        assert_eq!(queue.octets_needed(), 50 + 10 + 2 + 20 + 10);
+        assert_eq!(fill_and_record(&mut queue, 92), (92, vec![(7, 62), (8, 92)]));
+        assert!(queue.is_empty() && queue.octets_needed() == 0);
     }
 
     #[test]
     fn what_cannot_hold_an_octet_stays_empty() {
-        let mut queue = Queue::default();
+        let mut queue = BurstQueue::default();
         queue.push(1, 40);
-        assert_eq!(filled(&mut queue, 12), (0, vec![]));
-        assert_eq!(filled(&mut queue, 13).0, 13);
+        assert_eq!(fill_and_record(&mut queue, 12), (0, vec![]));
+        assert_eq!(fill_and_record(&mut queue, 13).0, 13);
     }
 
     #[test]
     fn a_pdu_has_2047_octets_at_most() {
-        let mut queue = Queue::default();
+        let mut queue = BurstQueue::default();
         queue.push(1, 5000);
         // 2035 octets twice, then the rest of 930.
-        assert_eq!(filled(&mut queue, 6000), (5000 + 3 * 12, vec![(1, 5036)]));
+        assert_eq!(fill_and_record(&mut queue, 6000), (5000 + 3 * 12, vec![(1, 5036)]));
     }
 
     proptest! {
@@ -126,15 +126,15 @@ mod tests {
         fn every_packet_ends_once_and_in_order(
             packets in prop::collection::vec(1u32..4000, 1..30), rooms in prop::collection::vec(0u32..3000, 1..10),
         ) {
-            let mut queue = Queue::default();
+            let mut queue = BurstQueue::default();
             for (i, octets) in packets.iter().enumerate() {
                 queue.push(i as u32, *octets);
             }
             let mut ended = Vec::new();
             for room in rooms.iter().cycle().take(100_000) {
                 // What is asked for is enough, unless a packet is longer than a PDU.
-                let enough = u64::from(*room) >= queue.need() && packets.iter().all(|p| *p < 2000);
-                let (used, done) = filled(&mut queue, (*room).max(40));
+                let enough = u64::from(*room) >= queue.octets_needed() && packets.iter().all(|p| *p < 2000);
+                let (used, done) = fill_and_record(&mut queue, (*room).max(40));
                 prop_assert!(used <= (*room).max(40));
                 prop_assert!(!enough || queue.is_empty());
                 ended.extend(done.into_iter().map(|(handle, _)| handle));

@@ -1,19 +1,19 @@
 //! The cell's machine.
 
-use super::burst::{self, GRANT_MANAGEMENT, Queue};
-use super::config::{ConfigError, DOWN_SLOT, Entry, Modulation, WimaxConfig};
-use super::contention::{Contention, Outcome, Series};
-use super::reach::{Reach, Timer};
-use super::schedule::{Share, divide};
+use super::burst::{self, BurstQueue, GRANT_MANAGEMENT};
+use super::config::{ConfigError, DOWN_SLOT, Modulation, NetworkEntry, WimaxConfig};
+use super::contention::{AttemptSeries, ContentionOutcome, ContentionQueue};
+use super::reach::{ReachTimer, StationReach};
+use super::schedule::{SlotAllocation, divide_slots};
 use crate::radio::motion::{Position, Trajectory};
-use crate::radio::{DropReason, LinkDownReason, LinkEvent, Way};
+use crate::radio::{DropReason, LinkDownReason, LinkEvent, StationDirection};
 use std::collections::VecDeque;
 use usher_core::timer::TimerQueue;
-use usher_core::{Duration, Instant, Rng};
+use usher_core::{Duration, Instant, ModelRng};
 
 usher_core::counters! {
     /// What happened in a cell.
-    pub struct Counters {
+    pub struct CellCounters {
         /// Frames whose maps announced a burst.
         frames,
         /// Stations that came in.
@@ -57,34 +57,34 @@ usher_core::counters! {
 
 /// Where a station stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum WimaxStationState {
     /// Not in the cell.
     Outside,
     /// Ranging, or waiting for RNG-RSP if there is a time.
-    Ranging(Series, Option<Instant>),
+    Ranging(AttemptSeries, Option<Instant>),
     /// Heard, and on its way in until then.
     Entering(Instant),
     /// In, with nothing to send.
     Idle,
     /// Asking for bandwidth, or waiting for a grant if there is a time.
-    Asking(Series, Option<Instant>),
+    Requesting(AttemptSeries, Option<Instant>),
     /// Granted a burst, with more to come for as long as it has something to send.
     Served,
 }
 
-impl State {
+impl WimaxStationState {
     pub(super) const fn is_in(self) -> bool {
-        matches!(self, Self::Idle | Self::Asking(..) | Self::Served)
+        matches!(self, Self::Idle | Self::Requesting(..) | Self::Served)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Station {
+pub(super) struct WimaxStation {
     modulation: (Modulation, Modulation),
-    pub(super) state: State,
-    pub(super) reach: Reach,
-    pub(super) down: Queue,
-    pub(super) up: Queue,
+    pub(super) state: WimaxStationState,
+    pub(super) reach: StationReach,
+    pub(super) down: BurstQueue,
+    pub(super) up: BurstQueue,
     /// In the round of those that have something to receive.
     pub(super) in_round: bool,
     /// Octets that the base station knows to be wanted beyond those granted.
@@ -95,7 +95,7 @@ pub(super) struct Station {
 
 /// A burst granted to a station.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
+pub(super) struct UplinkGrant {
     frame: u64,
     pub(super) station: u32,
     octets: u32,
@@ -103,36 +103,36 @@ pub(super) struct Grant {
 
 /// A cell; see the [module](super).
 #[derive(Debug)]
-pub struct Cell {
+pub struct WimaxCell {
     pub(super) config: WimaxConfig,
-    rng: Rng,
-    pub(super) stations: Vec<Station>,
+    rng: ModelRng,
+    pub(super) stations: Vec<WimaxStation>,
     /// Stations inside for which something waits at the base station, in the order of their turns.
     pub(super) round: VecDeque<u32>,
     /// Stations that want a grant, in the order of their turns.
     pub(super) wanting: VecDeque<u32>,
-    pub(super) grants: VecDeque<Grant>,
-    pub(super) ranging: Contention,
-    pub(super) requests: Contention,
+    pub(super) grants: VecDeque<UplinkGrant>,
+    pub(super) ranging: ContentionQueue,
+    pub(super) requests: ContentionQueue,
     /// Ends of T3, of T16 and of network entry.
     pub(super) timers: TimerQueue<u32>,
     /// When stations come and leave, and have searched.
-    pub(super) reaches: TimerQueue<(Timer, u32)>,
+    pub(super) reaches: TimerQueue<(ReachTimer, u32)>,
     /// When the base station first describes its channels.
     pub(super) descriptor_phase: Duration,
     /// The first frame not put together yet, and the first whose uplink has not been.
     next_frame: u64,
     next_uplink: u64,
     /// What is on the air or decoded, by time of arrival.
-    pub(super) arriving: VecDeque<(Instant, Way, u32)>,
-    dropped: VecDeque<(Way, u32, DropReason)>,
+    pub(super) arriving: VecDeque<(Instant, StationDirection, u32)>,
+    dropped: VecDeque<(StationDirection, u32, DropReason)>,
     pub(super) events: VecDeque<(u32, LinkEvent)>,
-    pub(super) counters: Counters,
-    shares: Vec<Share>,
-    outcome: Outcome,
+    pub(super) counters: CellCounters,
+    shares: Vec<SlotAllocation>,
+    outcome: ContentionOutcome,
 }
 
-impl Cell {
+impl WimaxCell {
     /// A cell with its base station here and stations that move so, all with the configured modulation. In a cell with
     /// a radius, stations that are in from the start say [`LinkEvent::Up`] at time zero.
     ///
@@ -140,23 +140,27 @@ impl Cell {
     /// The configuration cannot be.
     pub fn new(
         config: WimaxConfig,
-        rng: Rng,
+        rng: ModelRng,
         base_station: Position,
         stations: Vec<Trajectory>,
     ) -> Result<Self, ConfigError> {
         config.check()?;
         let mut reaches = TimerQueue::new();
-        if config.radius.is_some() && config.entry == Entry::Done {
-            reaches.insert(Instant::ZERO, (Timer::Start, 0));
+        if config.radius.is_some() && config.entry == NetworkEntry::Done {
+            reaches.insert(Instant::ZERO, (ReachTimer::Start, 0));
         }
         let mut station = |(i, way): (usize, &Trajectory)| {
-            let reach = Reach::new(&config, &mut reaches, base_station, i as u32, way);
-            Station {
+            let reach = StationReach::new(&config, &mut reaches, base_station, i as u32, way);
+            WimaxStation {
                 modulation: config.modulation,
-                state: if config.entry == Entry::Done && reach.within { State::Idle } else { State::Outside },
+                state: if config.entry == NetworkEntry::Done && reach.is_in_range {
+                    WimaxStationState::Idle
+                } else {
+                    WimaxStationState::Outside
+                },
                 reach,
-                down: Queue::default(),
-                up: Queue::default(),
+                down: BurstQueue::default(),
+                up: BurstQueue::default(),
                 in_round: false,
                 demand: 0,
                 granted: 0,
@@ -170,8 +174,8 @@ impl Cell {
             round: VecDeque::new(),
             wanting: VecDeque::new(),
             grants: VecDeque::new(),
-            ranging: Contention::default(),
-            requests: Contention::default(),
+            ranging: ContentionQueue::default(),
+            requests: ContentionQueue::default(),
             timers: TimerQueue::new(),
             descriptor_phase: Duration::ZERO,
             next_frame: 0,
@@ -179,9 +183,9 @@ impl Cell {
             arriving: VecDeque::new(),
             dropped: VecDeque::new(),
             events: VecDeque::new(),
-            counters: Counters::default(),
+            counters: CellCounters::default(),
             shares: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: ContentionOutcome::default(),
         })
     }
 
@@ -197,7 +201,7 @@ impl Cell {
     }
     /// What happened so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &CellCounters {
         &self.counters
     }
     /// Its settings.
@@ -209,20 +213,20 @@ impl Cell {
     /// Offers a packet of `octets`, which the cell calls `handle` from here on: it comes back from exactly one of
     /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that is out of reach, or not in
     /// where it comes in on command only, gets and sends nothing; one that the cell does not have is not heard.
-    pub fn send(&mut self, now: Instant, way: Way, octets: u32, handle: u32) {
-        let (Way::Down(number) | Way::Up(number)) = way;
+    pub fn send(&mut self, now: Instant, way: StationDirection, octets: u32, handle: u32) {
+        let (StationDirection::Down(number) | StationDirection::Up(number)) = way;
         let Some(station) = self.stations.get_mut(number as usize) else {
-            self.drop_packet(way, handle, DropReason::GaveUp);
+            self.drop_packet(way, handle, DropReason::RetriesExhausted);
             return;
         };
-        let lazily = self.config.entry == Entry::AtFirstPacket;
-        if !(station.state.is_in() || lazily && station.reach.within) {
+        let lazily = self.config.entry == NetworkEntry::AtFirstPacket;
+        if !(station.state.is_in() || lazily && station.reach.is_in_range) {
             self.drop_packet(way, handle, DropReason::OutOfReach);
             return;
         }
         let queue = match way {
-            Way::Down(_) => &mut station.down,
-            Way::Up(_) => &mut station.up,
+            StationDirection::Down(_) => &mut station.down,
+            StationDirection::Up(_) => &mut station.up,
         };
         if queue.len() >= self.config.queue {
             self.drop_packet(way, handle, DropReason::QueueFull);
@@ -232,11 +236,11 @@ impl Cell {
         self.look_after(now, number);
     }
 
-    pub(super) fn drop_packet(&mut self, way: Way, handle: u32, why: DropReason) {
+    pub(super) fn drop_packet(&mut self, way: StationDirection, handle: u32, why: DropReason) {
         *match why {
             DropReason::QueueFull => &mut self.counters.queue_full,
             DropReason::Lost => &mut self.counters.lost,
-            DropReason::GaveUp => &mut self.counters.gave_up,
+            DropReason::RetriesExhausted => &mut self.counters.gave_up,
             DropReason::OutOfReach => &mut self.counters.out_of_reach,
         } += 1;
         self.dropped.push_back((way, handle, why));
@@ -246,13 +250,17 @@ impl Cell {
     fn look_after(&mut self, now: Instant, number: u32) {
         let station = &mut self.stations[number as usize];
         match station.state {
-            State::Outside if !(station.up.is_empty() && station.down.is_empty()) => {
-                self.range(now, number, Series::default());
+            WimaxStationState::Outside if !(station.up.is_empty() && station.down.is_empty()) => {
+                self.attempt_ranging(now, number, AttemptSeries::default());
                 return;
             }
-            State::Outside | State::Ranging(..) | State::Entering(_) => return,
-            State::Idle if !station.up.is_empty() => self.ask(now, number, Series::default()),
-            State::Idle | State::Asking(..) | State::Served => {}
+            WimaxStationState::Outside | WimaxStationState::Ranging(..) | WimaxStationState::Entering(_) => {
+                return;
+            }
+            WimaxStationState::Idle if !station.up.is_empty() => {
+                self.request_bandwidth(now, number, AttemptSeries::default())
+            }
+            WimaxStationState::Idle | WimaxStationState::Requesting(..) | WimaxStationState::Served => {}
         }
         let station = &mut self.stations[number as usize];
         if !station.in_round && !station.down.is_empty() {
@@ -264,30 +272,34 @@ impl Cell {
         }
     }
 
-    pub(super) fn range(&mut self, now: Instant, number: u32, series: Series) {
-        match series.next(&self.config.ranging, &mut self.rng) {
+    pub(super) fn attempt_ranging(&mut self, now: Instant, number: u32, series: AttemptSeries) {
+        match series.next_attempt(&self.config.ranging, &mut self.rng) {
             Some(series) => {
-                self.stations[number as usize].state = State::Ranging(series, None);
+                self.stations[number as usize].state = WimaxStationState::Ranging(series, None);
                 self.await_uplink(now);
-                self.ranging.join(number, series);
+                self.ranging.add_station(number, series);
             }
-            None => self.leave(number, DropReason::GaveUp, LinkDownReason::EntryFailed),
+            None => self.take_link_down(number, DropReason::RetriesExhausted, LinkDownReason::EntryFailed),
         }
     }
 
-    fn ask(&mut self, now: Instant, number: u32, series: Series) {
-        match series.next(&self.config.request, &mut self.rng) {
+    fn request_bandwidth(&mut self, now: Instant, number: u32, series: AttemptSeries) {
+        match series.next_attempt(&self.config.request, &mut self.rng) {
             Some(series) => {
-                self.stations[number as usize].state = State::Asking(series, None);
+                self.stations[number as usize].state = WimaxStationState::Requesting(series, None);
                 self.await_uplink(now);
-                self.requests.join(number, series);
+                self.requests.add_station(number, series);
             }
             None => {
                 let station = &mut self.stations[number as usize];
-                station.state = State::Idle;
+                station.state = WimaxStationState::Idle;
                 for handle in station.up.drain() {
                     self.counters.gave_up += 1;
-                    self.dropped.push_back((Way::Up(number), handle, DropReason::GaveUp));
+                    self.dropped.push_back((
+                        StationDirection::Up(number),
+                        handle,
+                        DropReason::RetriesExhausted,
+                    ));
                 }
             }
         }
@@ -305,15 +317,15 @@ impl Cell {
             self.next_uplink = self.next_uplink.max(since.div_ceil(self.config.frame.as_nanos()));
         }
     }
-    fn begin(&self, frame: u64) -> Instant {
+    fn frame_start(&self, frame: u64) -> Instant {
         Instant::from_nanos(frame.saturating_mul(self.config.frame.as_nanos()))
     }
-    fn uplink(&self, frame: u64) -> Instant {
-        self.begin(frame) + self.config.uplink_offset()
+    fn uplink_start(&self, frame: u64) -> Instant {
+        self.frame_start(frame) + self.config.uplink_offset()
     }
     fn frame_due(&self) -> Option<Instant> {
         let waits = !self.round.is_empty() || !self.wanting.is_empty();
-        waits.then(|| self.begin(self.next_frame))
+        waits.then(|| self.frame_start(self.next_frame))
     }
     /// The next uplink in which something is said, by its frame.
     fn uplink_due(&self) -> Option<u64> {
@@ -326,8 +338,8 @@ impl Cell {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
-        let uplink = self.uplink_due().map(|frame| self.uplink(frame));
-        [arriving, self.timers.next(), self.reaches.next(), self.frame_due(), uplink]
+        let uplink = self.uplink_due().map(|frame| self.uplink_start(frame));
+        [arriving, self.timers.next_deadline(), self.reaches.next_deadline(), self.frame_due(), uplink]
             .into_iter()
             .flatten()
             .min()
@@ -339,27 +351,27 @@ impl Cell {
             self.expire_reach(now, timer, number);
         }
         while let Some((_, number)) = self.timers.pop_due(now) {
-            self.expire(now, number);
+            self.handle_station_timeout(now, number);
         }
         if self.frame_due().is_some_and(|at| at <= now) {
             let frame = self.next_frame;
             self.next_frame += 1;
             self.put_together(frame);
         }
-        if let Some(frame) = self.uplink_due().filter(|frame| self.uplink(*frame) <= now) {
+        if let Some(frame) = self.uplink_due().filter(|frame| self.uplink_start(*frame) <= now) {
             self.next_uplink = frame + 1;
-            self.listen(now, frame);
+            self.handle_uplink(now, frame);
         }
     }
 
-    fn expire(&mut self, now: Instant, number: u32) {
+    fn handle_station_timeout(&mut self, now: Instant, number: u32) {
         match self.stations[number as usize].state {
-            State::Ranging(series, Some(_)) => self.range(now, number, series),
-            State::Asking(series, Some(_)) => self.ask(now, number, series),
-            State::Entering(_) => {
+            WimaxStationState::Ranging(series, Some(_)) => self.attempt_ranging(now, number, series),
+            WimaxStationState::Requesting(series, Some(_)) => self.request_bandwidth(now, number, series),
+            WimaxStationState::Entering(_) => {
                 self.counters.entered += 1;
-                self.stations[number as usize].state = State::Idle;
-                self.up(now, number);
+                self.stations[number as usize].state = WimaxStationState::Idle;
+                self.report_link_up(now, number);
                 self.look_after(now, number);
             }
             _ => {}
@@ -368,35 +380,37 @@ impl Cell {
 
     /// A frame begins: grants, downlink bursts.
     fn put_together(&mut self, frame: u64) {
-        let up = self.grant(frame);
+        let up = self.grant_uplinks(frame);
         let down = self.send_down(frame, up);
         self.counters.frames += u64::from(up + down > 0);
     }
 
-    fn grant(&mut self, frame: u64) -> u32 {
+    fn grant_uplinks(&mut self, frame: u64) -> u32 {
         let (config, stations) = (&self.config, &self.stations);
         // As many as the map can announce beside one downlink burst.
-        let room = config.downlink_slots() - burst::least(Modulation::Qpsk12);
-        let most = config.uplink_slots() / burst::least(Modulation::Qpsk12);
+        let room = config.downlink_slots() - burst::minimum_slots(Modulation::Qpsk12);
+        let most = config.uplink_slots() / burst::minimum_slots(Modulation::Qpsk12);
         let mut bursts = (self.wanting.len() as u32).min(most);
-        while config.overhead(1, bursts) > room {
+        while config.map_overhead(1, bursts) > room {
             bursts -= 1;
         }
         let need = |number: u32| {
             let s = &stations[number as usize];
-            let least = burst::least(s.modulation.1);
+            let least = burst::minimum_slots(s.modulation.1);
             // What remains of a packet takes a header again.
-            (slots(s.demand, s.modulation.1).max(least), least)
+            (slots_for(s.demand, s.modulation.1).max(least), least)
         };
-        divide(&mut self.wanting, bursts, config.uplink_slots(), need, &mut self.shares);
+        divide_slots(&mut self.wanting, bursts, config.uplink_slots(), need, &mut self.shares);
         for share in &self.shares {
             let station = &mut self.stations[share.station as usize];
             match station.state {
-                State::Asking(_, Some(until)) => drop(self.timers.remove(until, share.station)),
-                State::Asking(_, None) => self.requests.leave(share.station),
+                WimaxStationState::Requesting(_, Some(until)) => {
+                    self.timers.remove(until, share.station);
+                }
+                WimaxStationState::Requesting(_, None) => self.requests.remove_station(share.station),
                 _ => {}
             }
-            station.state = State::Served;
+            station.state = WimaxStationState::Served;
             let octets = share.slots * station.modulation.1.octets_per_slot();
             station.granted += u64::from(octets);
             station.demand = station.demand.saturating_sub(u64::from(octets));
@@ -404,7 +418,7 @@ impl Cell {
                 self.wanting.push_back(share.station);
             }
             let frame = frame + u64::from(self.config.uplink_lead);
-            self.grants.push_back(Grant { frame, station: share.station, octets });
+            self.grants.push_back(UplinkGrant { frame, station: share.station, octets });
             self.counters.grants += 1;
         }
         self.shares.len() as u32
@@ -413,31 +427,31 @@ impl Cell {
     fn send_down(&mut self, frame: u64, granted: u32) -> u32 {
         let (config, stations) = (&self.config, &self.stations);
         let total = config.downlink_slots();
-        let least = burst::least(Modulation::Qpsk12);
+        let least = burst::minimum_slots(Modulation::Qpsk12);
         let mut bursts = (self.round.len() as u32).min(total / least);
-        while bursts > 1 && config.overhead(bursts, granted) + bursts * least > total {
+        while bursts > 1 && config.map_overhead(bursts, granted) + bursts * least > total {
             bursts -= 1;
         }
-        let overhead = config.overhead(bursts, granted);
+        let overhead = config.map_overhead(bursts, granted);
         let need = |number: u32| {
             let s = &stations[number as usize];
-            (slots(s.down.need(), s.modulation.0), burst::least(s.modulation.0))
+            (slots_for(s.down.octets_needed(), s.modulation.0), burst::minimum_slots(s.modulation.0))
         };
         let free = total.saturating_sub(overhead);
-        divide(&mut self.round, bursts, free, need, &mut self.shares);
-        let data = self.begin(frame) + self.config.symbol;
+        divide_slots(&mut self.round, bursts, free, need, &mut self.shares);
+        let data = self.frame_start(frame) + self.config.symbol;
         let mut first = overhead;
         for share in &self.shares {
             let station = &mut self.stations[share.station as usize];
             let per_slot = station.modulation.0.octets_per_slot();
-            let used = station.down.fill(share.slots * per_slot, 0, |handle, end| {
+            let used = station.down.fill_burst(share.slots * per_slot, 0, |handle, end| {
                 let pairs = (first + end.div_ceil(per_slot)).div_ceil(self.config.downlink_subchannels);
-                let at = data + self.config.symbols(pairs * DOWN_SLOT);
-                if self.config.loss > 0.0 && self.rng.chance(self.config.loss) {
+                let at = data + self.config.symbols_duration(pairs * DOWN_SLOT);
+                if self.config.loss > 0.0 && self.rng.sample_bool(self.config.loss) {
                     self.counters.lost += 1;
-                    self.dropped.push_back((Way::Down(share.station), handle, DropReason::Lost));
+                    self.dropped.push_back((StationDirection::Down(share.station), handle, DropReason::Lost));
                 } else {
-                    self.arriving.push_back((at, Way::Down(share.station), handle));
+                    self.arriving.push_back((at, StationDirection::Down(share.station), handle));
                 }
             });
             first += share.slots;
@@ -452,47 +466,47 @@ impl Cell {
     }
 
     /// An uplink begins: granted bursts, ranging, requests.
-    fn listen(&mut self, now: Instant, frame: u64) {
-        let end = self.uplink(frame) + self.config.symbols(self.config.uplink_symbols);
+    fn handle_uplink(&mut self, now: Instant, frame: u64) {
+        let end = self.uplink_start(frame) + self.config.symbols_duration(self.config.uplink_symbols);
         while let Some(grant) = self.grants.pop_front_if(|g| g.frame <= frame) {
             self.send_up(grant, end);
         }
         let mut outcome = std::mem::take(&mut self.outcome);
-        self.ranging.frame(self.config.ranging_opportunities, &mut outcome);
-        self.counters.ranging_attempts += (outcome.heard.len() + outcome.collided.len()) as u64;
+        self.ranging.pass_frame(self.config.ranging_opportunities, &mut outcome);
+        self.counters.ranging_attempts += (outcome.successful.len() + outcome.collided.len()) as u64;
         self.counters.ranging_collisions += outcome.collided.len() as u64;
-        for &(number, _) in &outcome.heard {
+        for &(number, _) in &outcome.successful {
             let commanded = self.stations[number as usize].reach.commanded;
             let registration = if commanded { self.config.registration_frames } else { 0 };
             let frames = u64::from(self.config.entry_frames) + u64::from(registration);
-            let until = self.begin(frame + frames).max(end);
-            self.stations[number as usize].state = State::Entering(until);
+            let until = self.frame_start(frame + frames).max(end);
+            self.stations[number as usize].state = WimaxStationState::Entering(until);
             self.timers.insert(until, number);
         }
         for &(number, series) in &outcome.collided {
             let until = now + self.config.ranging_timeout;
-            self.stations[number as usize].state = State::Ranging(series, Some(until));
+            self.stations[number as usize].state = WimaxStationState::Ranging(series, Some(until));
             self.timers.insert(until, number);
         }
-        self.requests.frame(self.config.request_opportunities, &mut outcome);
-        self.counters.requests += (outcome.heard.len() + outcome.collided.len()) as u64;
+        self.requests.pass_frame(self.config.request_opportunities, &mut outcome);
+        self.counters.requests += (outcome.successful.len() + outcome.collided.len()) as u64;
         self.counters.request_collisions += outcome.collided.len() as u64;
-        for &(number, _) in &outcome.heard {
-            self.want(end, number);
+        for &(number, _) in &outcome.successful {
+            self.update_demand(end, number);
         }
-        for &(number, series) in outcome.heard.iter().chain(&outcome.collided) {
+        for &(number, series) in outcome.successful.iter().chain(&outcome.collided) {
             let until = now + self.config.request_timeout;
-            self.stations[number as usize].state = State::Asking(series, Some(until));
+            self.stations[number as usize].state = WimaxStationState::Requesting(series, Some(until));
             self.timers.insert(until, number);
         }
         self.outcome = outcome;
     }
 
     /// The base station has heard at `now` how much a station has to send.
-    fn want(&mut self, now: Instant, number: u32) {
+    fn update_demand(&mut self, now: Instant, number: u32) {
         let station = &mut self.stations[number as usize];
         let known = station.demand > 0;
-        station.demand = station.up.need().saturating_sub(station.granted);
+        station.demand = station.up.octets_needed().saturating_sub(station.granted);
         if station.demand > 0 && !known {
             if self.round.is_empty() && self.wanting.is_empty() {
                 self.await_frame(now);
@@ -503,46 +517,46 @@ impl Cell {
         }
     }
 
-    fn send_up(&mut self, grant: Grant, end: Instant) {
+    fn send_up(&mut self, grant: UplinkGrant, end: Instant) {
         let number = grant.station;
         let station = &mut self.stations[number as usize];
         station.granted -= u64::from(grant.octets);
-        let asks = station.up.need() > u64::from(grant.octets);
+        let asks = station.up.octets_needed() > u64::from(grant.octets);
         let reserved = if asks { GRANT_MANAGEMENT } else { 0 };
-        let used = station.up.fill(grant.octets, reserved, |handle, _| {
-            if self.config.loss > 0.0 && self.rng.chance(self.config.loss) {
+        let used = station.up.fill_burst(grant.octets, reserved, |handle, _| {
+            if self.config.loss > 0.0 && self.rng.sample_bool(self.config.loss) {
                 self.counters.lost += 1;
-                self.dropped.push_back((Way::Up(number), handle, DropReason::Lost));
+                self.dropped.push_back((StationDirection::Up(number), handle, DropReason::Lost));
             } else {
-                self.arriving.push_back((end, Way::Up(number), handle));
+                self.arriving.push_back((end, StationDirection::Up(number), handle));
             }
         });
         self.counters.octets_up += u64::from(used);
         self.counters.piggybacked += u64::from(asks);
-        self.want(end, number);
+        self.update_demand(end, number);
         let station = &mut self.stations[number as usize];
-        if station.state == State::Served && station.demand == 0 && station.granted == 0 {
-            station.state = State::Idle;
+        if station.state == WimaxStationState::Served && station.demand == 0 && station.granted == 0 {
+            station.state = WimaxStationState::Idle;
         }
     }
 
     /// The next packet that has arrived by `now`, and where.
-    pub fn poll_delivery(&mut self, now: Instant) -> Option<(Way, u32)> {
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(StationDirection, u32)> {
         let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
         match way {
-            Way::Down(_) => self.counters.packets_down += 1,
-            Way::Up(_) => self.counters.packets_up += 1,
+            StationDirection::Down(_) => self.counters.packets_down += 1,
+            StationDirection::Up(_) => self.counters.packets_up += 1,
         }
         Some((way, handle))
     }
 
     /// The next packet that will not arrive.
-    pub fn poll_drop(&mut self) -> Option<(Way, u32, DropReason)> {
+    pub fn poll_drop(&mut self) -> Option<(StationDirection, u32, DropReason)> {
         self.dropped.pop_front()
     }
 }
 
 /// Slots for so many octets.
-fn slots(octets: u64, modulation: Modulation) -> u32 {
+fn slots_for(octets: u64, modulation: Modulation) -> u32 {
     u32::try_from(octets.div_ceil(u64::from(modulation.octets_per_slot()))).unwrap_or(u32::MAX)
 }

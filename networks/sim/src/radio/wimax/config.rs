@@ -1,6 +1,6 @@
 //! What a cell is made of.
 
-use super::contention::Backoff;
+use super::contention::BackoffPolicy;
 use usher_core::{Duration, Instant};
 
 /// Octets of a slot with one bit on each of its 48 data carriers.
@@ -57,7 +57,7 @@ impl Modulation {
 
 /// How stations come in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Entry {
+pub enum NetworkEntry {
     /// Those in reach are in from the start; later, on command.
     Done,
     /// For the first packet in either direction, and on command.
@@ -75,7 +75,7 @@ pub enum ConfigError {
     FrameTooShort(Duration),
     /// A subframe has no room for a burst.
     #[error("the {0} has no room for a burst")]
-    NoRoom(&'static str),
+    SubframeFull(&'static str),
     /// A frame has no opportunity for ranging or for requests.
     #[error("a frame without an opportunity for {0}")]
     NoOpportunity(&'static str),
@@ -125,17 +125,17 @@ pub struct WimaxConfig {
     /// The UL-MAP of frame n grants bursts in the uplink of frame n + this.
     pub uplink_lead: u32,
     /// How stations come in.
-    pub entry: Entry,
+    pub entry: NetworkEntry,
     /// Frames from a heard RNG-REQ until packets go: RNG-RSP, SBC-REQ, SBC-RSP.
     pub entry_frames: u32,
     /// Frames that network entry on command takes beyond those: REG-REQ, REG-RSP.
     pub registration_frames: u32,
     /// Back-off of initial ranging.
-    pub ranging: Backoff,
+    pub ranging: BackoffPolicy,
     /// How long a station waits for RNG-RSP (T3).
     pub ranging_timeout: Duration,
     /// Back-off of bandwidth requests.
-    pub request: Backoff,
+    pub request: BackoffPolicy,
     /// How long a station waits for a grant (T16).
     pub request_timeout: Duration,
     /// Packets that may wait, for each station and direction.
@@ -181,12 +181,12 @@ impl Default for WimaxConfig {
             fch_slots: 4,
             map_repetition: 4,
             uplink_lead: 1,
-            entry: Entry::AtFirstPacket,
+            entry: NetworkEntry::AtFirstPacket,
             entry_frames: 3,
             registration_frames: 2,
-            ranging: Backoff { start: 3, end: 10, tries: 16 },
+            ranging: BackoffPolicy { start: 3, end: 10, tries: 16 },
             ranging_timeout: Duration::from_millis(200),
-            request: Backoff { start: 3, end: 10, tries: 16 },
+            request: BackoffPolicy { start: 3, end: 10, tries: 16 },
             request_timeout: Duration::from_millis(50),
             queue: 100,
             loss: 0.0,
@@ -237,11 +237,11 @@ impl WimaxConfig {
         if !(0.0..=1.0).contains(&self.loss) {
             return Err(ConfigError::Loss);
         }
-        if self.downlink_slots() < self.overhead(1, 1) + super::burst::least(Modulation::Qpsk12) {
-            return Err(ConfigError::NoRoom("downlink"));
+        if self.downlink_slots() < self.map_overhead(1, 1) + super::burst::minimum_slots(Modulation::Qpsk12) {
+            return Err(ConfigError::SubframeFull("downlink"));
         }
-        if self.uplink_slots() < super::burst::least(Modulation::Qpsk12) {
-            return Err(ConfigError::NoRoom("uplink"));
+        if self.uplink_slots() < super::burst::minimum_slots(Modulation::Qpsk12) {
+            return Err(ConfigError::SubframeFull("uplink"));
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ impl WimaxConfig {
             .saturating_mul(self.uplink_subchannels)
     }
     /// Slots of frame control header and maps that announce so many bursts down and up.
-    pub(super) fn overhead(&self, down: u32, up: u32) -> u32 {
+    pub(super) fn map_overhead(&self, down: u32, up: u32) -> u32 {
         const PDU: u64 = 80;
         let slots = |bits: u64| (bits * u64::from(self.map_repetition)).div_ceil(8 * u64::from(SLOT));
         let maps = slots(PDU + 104 + 60 * u64::from(down)) + slots(PDU + 64 + 104 + 32 * u64::from(up));
@@ -264,12 +264,12 @@ impl WimaxConfig {
     }
     /// From a frame's beginning to its uplink's.
     pub(super) fn uplink_offset(&self) -> Duration {
-        self.symbols(self.downlink_symbols) + self.transmit_gap
+        self.symbols_duration(self.downlink_symbols) + self.transmit_gap
     }
     /// When a station that begins now to look for the base station, in reach of it, knows the downlink and its descriptors:
     /// other channels first, then the next frame's preamble, then the first downlink with descriptors. They go in the first
     /// frame of each interval, of which the first begins `phase` after time zero.
-    pub(super) fn synchronised(&self, now: Instant, phase: Duration) -> Instant {
+    pub(super) fn synchronised_at(&self, now: Instant, phase: Duration) -> Instant {
         let frame = self.frame.as_nanos();
         let tuned = now + self.scan_dwell * u64::from(self.scan_channels - 1);
         let preamble = tuned.as_nanos().div_ceil(frame);
@@ -285,14 +285,14 @@ impl WimaxConfig {
             }
             _ => phase.div_ceil(frame),
         };
-        Instant::from_nanos(described.saturating_mul(frame)) + self.symbols(self.downlink_symbols)
+        Instant::from_nanos(described.saturating_mul(frame)) + self.symbols_duration(self.downlink_symbols)
     }
     /// When a station that begins now to look for the base station, out of reach of it, has done so.
     pub(super) fn in_vain(&self, now: Instant) -> Instant {
         now + self.scan_dwell * u64::from(self.scan_channels)
     }
     /// How long so many symbols take.
-    pub(super) fn symbols(&self, n: u32) -> Duration {
+    pub(super) fn symbols_duration(&self, n: u32) -> Duration {
         Duration::from_nanos(self.symbol.as_nanos() * u64::from(n))
     }
 }

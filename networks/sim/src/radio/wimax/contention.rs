@@ -1,10 +1,10 @@
 //! Contended opportunities, with truncated binary exponential back-off.
 
-use usher_core::Rng;
+use usher_core::ModelRng;
 
 /// How stations spread what they say unasked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Backoff {
+pub struct BackoffPolicy {
     /// The first window is 2 to this many opportunities.
     pub start: u8,
     /// The last window is 2 to this, at most 15.
@@ -15,60 +15,60 @@ pub struct Backoff {
 
 /// A station's series of tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Series {
+pub(super) struct AttemptSeries {
     /// Tries begun.
     tries: u16,
     /// Opportunities to let pass.
     defer: u32,
 }
 
-impl Series {
+impl AttemptSeries {
     /// One more try; `None`: there have been enough.
-    pub(super) fn next(self, policy: &Backoff, rng: &mut Rng) -> Option<Self> {
+    pub(super) fn next_attempt(self, policy: &BackoffPolicy, rng: &mut ModelRng) -> Option<Self> {
         if self.tries >= policy.tries {
             return None;
         }
         let exponent = u16::from(policy.start).saturating_add(self.tries).min(u16::from(policy.end));
-        let defer = rng.below(1 << exponent) as u32;
+        let defer = rng.sample_below(1 << exponent) as u32;
         Some(Self { tries: self.tries + 1, defer })
     }
 }
 
 /// Stations that wait for an opportunity of one kind, in the order in which they began to.
 #[derive(Debug, Default)]
-pub(super) struct Contention {
-    waiting: Vec<(u32, Series)>,
+pub(super) struct ContentionQueue {
+    waiting: Vec<(u32, AttemptSeries)>,
     /// How many are in each opportunity of a frame.
-    taken: Vec<u32>,
+    attempts: Vec<u32>,
 }
 
 /// How a frame's opportunities were used.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ContentionOutcome {
     /// Stations alone in theirs.
-    pub(super) heard: Vec<(u32, Series)>,
+    pub(super) successful: Vec<(u32, AttemptSeries)>,
     /// Stations that met another.
-    pub(super) collided: Vec<(u32, Series)>,
+    pub(super) collided: Vec<(u32, AttemptSeries)>,
 }
 
-impl Contention {
+impl ContentionQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-    pub(super) fn join(&mut self, station: u32, series: Series) {
+    pub(super) fn add_station(&mut self, station: u32, series: AttemptSeries) {
         self.waiting.push((station, series));
     }
     /// A station needs no opportunity any more.
-    pub(super) fn leave(&mut self, station: u32) {
+    pub(super) fn remove_station(&mut self, station: u32) {
         self.waiting.retain(|(s, _)| *s != station);
     }
     /// Lets a frame with so many opportunities pass.
-    pub(super) fn frame(&mut self, opportunities: u32, outcome: &mut Outcome) {
-        outcome.heard.clear();
+    pub(super) fn pass_frame(&mut self, opportunities: u32, outcome: &mut ContentionOutcome) {
+        outcome.successful.clear();
         outcome.collided.clear();
-        self.taken.clear();
-        self.taken.resize(opportunities as usize, 0);
-        let taken = &mut self.taken;
+        self.attempts.clear();
+        self.attempts.resize(opportunities as usize, 0);
+        let taken = &mut self.attempts;
         let mut sent = Vec::new();
         self.waiting.retain_mut(|(station, series)| match taken.get_mut(series.defer as usize) {
             Some(place) => {
@@ -83,7 +83,7 @@ impl Contention {
         });
         for (station, series) in sent {
             let alone = taken[series.defer as usize] == 1;
-            let to = if alone { &mut outcome.heard } else { &mut outcome.collided };
+            let to = if alone { &mut outcome.successful } else { &mut outcome.collided };
             to.push((station, series));
         }
     }
@@ -96,35 +96,35 @@ mod tests {
 
     #[test]
     fn windows_double_up_to_the_last() {
-        let policy = Backoff { start: 2, end: 4, tries: 5 };
-        let mut rng = Seed::new(1).stream("backoff", 0);
+        let policy = BackoffPolicy { start: 2, end: 4, tries: 5 };
+        let mut rng = Seed::new(1).derive_rng("backoff", 0);
         let mut largest = [0; 5];
         for _ in 0..2000 {
-            let mut series = Series::default();
+            let mut series = AttemptSeries::default();
             for largest in &mut largest {
-                series = series.next(&policy, &mut rng).unwrap();
+                series = series.next_attempt(&policy, &mut rng).unwrap();
                 *largest = series.defer.max(*largest);
             }
-            assert_eq!(series.next(&policy, &mut rng), None);
+            assert_eq!(series.next_attempt(&policy, &mut rng), None);
         }
         assert_eq!(largest, [3, 7, 15, 15, 15]);
     }
 
     #[test]
     fn two_in_one_opportunity_are_both_lost() {
-        let mut contention = Contention::default();
-        let at = |defer| Series { tries: 1, defer };
+        let mut contention = ContentionQueue::default();
+        let at = |defer| AttemptSeries { tries: 1, defer };
         for (station, defer) in [(0, 1), (1, 2), (2, 1), (3, 5), (4, 9)] {
-            contention.join(station, at(defer));
+            contention.add_station(station, at(defer));
         }
-        let mut outcome = Outcome::default();
-        contention.frame(4, &mut outcome);
-        assert_eq!(outcome.heard, [(1, at(2))]);
+        let mut outcome = ContentionOutcome::default();
+        contention.pass_frame(4, &mut outcome);
+        assert_eq!(outcome.successful, [(1, at(2))]);
         assert_eq!(outcome.collided, [(0, at(1)), (2, at(1))]);
-        contention.frame(4, &mut outcome);
-        assert_eq!((&outcome.heard[..], outcome.collided.len()), (&[(3, at(1))][..], 0));
-        contention.frame(4, &mut outcome);
-        assert_eq!(outcome.heard, [(4, at(1))]);
+        contention.pass_frame(4, &mut outcome);
+        assert_eq!((&outcome.successful[..], outcome.collided.len()), (&[(3, at(1))][..], 0));
+        contention.pass_frame(4, &mut outcome);
+        assert_eq!(outcome.successful, [(4, at(1))]);
         assert!(contention.is_empty());
     }
 }

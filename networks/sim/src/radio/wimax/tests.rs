@@ -11,23 +11,23 @@ const SYMBOL: u64 = 102_857;
 const UPLINK: u64 = 29 * SYMBOL + 105_714;
 const UPLINK_END: u64 = UPLINK + 18 * SYMBOL;
 
-fn t(nanos: u64) -> Instant {
+fn at_nanos(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
 /// Stations that are in, and ask in the first opportunity.
-fn calm() -> WimaxConfig {
-    let at_once = Backoff { start: 0, end: 10, tries: 16 };
-    WimaxConfig { entry: Entry::Done, request: at_once, ranging: at_once, ..WimaxConfig::default() }
+fn calm_config() -> WimaxConfig {
+    let at_once = BackoffPolicy { start: 0, end: 10, tries: 16 };
+    WimaxConfig { entry: NetworkEntry::Done, request: at_once, ranging: at_once, ..WimaxConfig::default() }
 }
 
-fn cell(config: WimaxConfig, stations: u32) -> Cell {
+fn test_cell(config: WimaxConfig, stations: u32) -> WimaxCell {
     let still = vec![Trajectory::default(); stations as usize];
-    Cell::new(config, Seed::new(1).stream("cell", 0), Position::default(), still).unwrap()
+    WimaxCell::new(config, Seed::new(1).derive_rng("cell", 0), Position::default(), still).unwrap()
 }
 
 /// Runs until nothing is left to happen; says what arrived when.
-fn run(cell: &mut Cell) -> Vec<(u64, Way, u32)> {
+fn run_to_rest(cell: &mut WimaxCell) -> Vec<(u64, StationDirection, u32)> {
     let mut arrived = Vec::new();
     let mut before = Instant::ZERO;
     for _ in 0..1_000_000 {
@@ -44,14 +44,14 @@ fn run(cell: &mut Cell) -> Vec<(u64, Way, u32)> {
 
 #[test]
 fn a_packet_goes_down_in_the_next_frame() {
-    let mut cell = cell(calm(), 2);
+    let mut cell = test_cell(calm_config(), 2);
     assert_eq!(cell.poll_timeout(), None, "an idle cell has no events");
-    cell.send(t(1_000_000), Way::Down(1), 100, 7);
-    assert_eq!(cell.poll_timeout(), Some(t(FRAME)));
+    cell.send(at_nanos(1_000_000), StationDirection::Down(1), 100, 7);
+    assert_eq!(cell.poll_timeout(), Some(at_nanos(FRAME)));
     // FCH: 4 slots. DL-MAP: 10 + 13 octets and 60 bits, four times at 48 bits a slot: 21. UL-MAP: 10 + 8 octets and 104 bits: 21.
-    assert_eq!(calm().overhead(1, 0), 46);
+    assert_eq!(calm_config().map_overhead(1, 0), 46);
     // 110 octets take 19 slots, 46 to 64; slot 64 is in the third pair of symbols after the preamble.
-    assert_eq!(run(&mut cell), [(FRAME + 7 * SYMBOL, Way::Down(1), 7)]);
+    assert_eq!(run_to_rest(&mut cell), [(FRAME + 7 * SYMBOL, StationDirection::Down(1), 7)]);
     let c = cell.counters();
     assert_eq!((c.frames, c.downlink_bursts, c.packets_down, c.octets_down), (1, 1, 1, 110));
     assert_eq!(cell.poll_timeout(), None);
@@ -59,59 +59,65 @@ fn a_packet_goes_down_in_the_next_frame() {
 
 #[test]
 fn a_packet_goes_up_after_a_request_and_a_grant() {
-    let mut cell = cell(calm(), 1);
-    cell.send(t(1_000_000), Way::Up(0), 100, 7);
-    assert_eq!(cell.poll_timeout(), Some(t(UPLINK)));
+    let mut cell = test_cell(calm_config(), 1);
+    cell.send(at_nanos(1_000_000), StationDirection::Up(0), 100, 7);
+    assert_eq!(cell.poll_timeout(), Some(at_nanos(UPLINK)));
     // Asked in frame 0's uplink, granted by frame 1's map for frame 2's uplink.
-    assert_eq!(run(&mut cell), [(2 * FRAME + UPLINK_END, Way::Up(0), 7)]);
+    assert_eq!(run_to_rest(&mut cell), [(2 * FRAME + UPLINK_END, StationDirection::Up(0), 7)]);
     let c = cell.counters();
     assert_eq!((c.requests, c.grants, c.piggybacked, c.packets_up, c.octets_up), (1, 1, 0, 1, 110));
-    let mut soon = self::cell(WimaxConfig { uplink_lead: 0, ..calm() }, 1);
+    let mut soon = self::test_cell(WimaxConfig { uplink_lead: 0, ..calm_config() }, 1);
     // After frame 8's uplink began.
-    soon.send(t(8 * FRAME + UPLINK + 1), Way::Up(0), 100, 8);
-    assert_eq!(run(&mut soon), [(10 * FRAME + UPLINK_END, Way::Up(0), 8)]);
+    soon.send(at_nanos(8 * FRAME + UPLINK + 1), StationDirection::Up(0), 100, 8);
+    assert_eq!(run_to_rest(&mut soon), [(10 * FRAME + UPLINK_END, StationDirection::Up(0), 8)]);
 }
 
 #[test]
 fn a_burst_carries_the_request_for_the_next() {
-    let mut cell = cell(calm(), 1);
-    cell.send(t(0), Way::Up(0), 100, 1);
+    let mut cell = test_cell(calm_config(), 1);
+    cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
     while cell.counters().requests == 0 {
         let now = cell.poll_timeout().unwrap();
         cell.handle_timeout(now);
     }
     // Not among what was asked for.
-    cell.send(t(UPLINK + 1), Way::Up(0), 50, 2);
-    let arrived = run(&mut cell);
+    cell.send(at_nanos(UPLINK + 1), StationDirection::Up(0), 50, 2);
+    let arrived = run_to_rest(&mut cell);
     // The second packet begins in what the first leaves of its burst: 114 octets in 19 slots, 2 of them the request.
-    assert_eq!(arrived, [(2 * FRAME + UPLINK_END, Way::Up(0), 1), (4 * FRAME + UPLINK_END, Way::Up(0), 2)]);
+    assert_eq!(
+        arrived,
+        [
+            (2 * FRAME + UPLINK_END, StationDirection::Up(0), 1),
+            (4 * FRAME + UPLINK_END, StationDirection::Up(0), 2)
+        ]
+    );
     let c = cell.counters();
     assert_eq!((c.requests, c.piggybacked, c.grants), (1, 1, 2));
 }
 
 #[test]
 fn a_station_ranges_before_its_first_packet() {
-    let mut cell = cell(WimaxConfig { entry: Entry::AtFirstPacket, ..calm() }, 2);
-    cell.send(t(0), Way::Up(0), 100, 1);
-    let arrived = run(&mut cell);
+    let mut cell = test_cell(WimaxConfig { entry: NetworkEntry::AtFirstPacket, ..calm_config() }, 2);
+    cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
+    let arrived = run_to_rest(&mut cell);
     // Heard in frame 0, in from frame 3 on: asks there, granted in 4 for 5.
-    assert_eq!(arrived, [(5 * FRAME + UPLINK_END, Way::Up(0), 1)]);
-    cell.send(t(10 * FRAME), Way::Up(0), 100, 2);
-    assert_eq!(run(&mut cell), [(12 * FRAME + UPLINK_END, Way::Up(0), 2)]);
+    assert_eq!(arrived, [(5 * FRAME + UPLINK_END, StationDirection::Up(0), 1)]);
+    cell.send(at_nanos(10 * FRAME), StationDirection::Up(0), 100, 2);
+    assert_eq!(run_to_rest(&mut cell), [(12 * FRAME + UPLINK_END, StationDirection::Up(0), 2)]);
     // One that something is sent to comes in for that.
-    cell.send(t(20 * FRAME), Way::Down(1), 100, 3);
-    assert_eq!(run(&mut cell), [(23 * FRAME + 7 * SYMBOL, Way::Down(1), 3)]);
+    cell.send(at_nanos(20 * FRAME), StationDirection::Down(1), 100, 3);
+    assert_eq!(run_to_rest(&mut cell), [(23 * FRAME + 7 * SYMBOL, StationDirection::Down(1), 3)]);
     let c = cell.counters();
     assert_eq!((c.entered, c.ranging_attempts, c.ranging_collisions), (2, 2, 0));
 }
 
 #[test]
 fn who_meets_another_waits_and_tries_again() {
-    let config = WimaxConfig { request_opportunities: 1, ..calm() };
-    let mut cell = cell(config, 2);
-    cell.send(t(0), Way::Up(0), 10, 0);
-    cell.send(t(0), Way::Up(1), 10, 1);
-    let arrived = run(&mut cell);
+    let config = WimaxConfig { request_opportunities: 1, ..calm_config() };
+    let mut cell = test_cell(config, 2);
+    cell.send(at_nanos(0), StationDirection::Up(0), 10, 0);
+    cell.send(at_nanos(0), StationDirection::Up(1), 10, 1);
+    let arrived = run_to_rest(&mut cell);
     let c = cell.counters();
     assert!(c.request_collisions >= 2 && c.requests == c.request_collisions + 2);
     // The first try was at frame 0; T16 is ten frames.
@@ -120,17 +126,18 @@ fn who_meets_another_waits_and_tries_again() {
 
 #[test]
 fn who_is_never_heard_gives_up() {
-    let never = Backoff { start: 0, end: 0, tries: 3 };
-    let config = WimaxConfig { request: never, ..calm() };
-    let mut requests = cell(config, 2);
-    let mut ranging = cell(WimaxConfig { entry: Entry::AtFirstPacket, ranging: never, ..config }, 2);
+    let never = BackoffPolicy { start: 0, end: 0, tries: 3 };
+    let config = WimaxConfig { request: never, ..calm_config() };
+    let mut requests = test_cell(config, 2);
+    let mut ranging =
+        test_cell(WimaxConfig { entry: NetworkEntry::AtFirstPacket, ranging: never, ..config }, 2);
     for cell in [&mut requests, &mut ranging] {
         for station in [0, 1] {
-            cell.send(t(0), Way::Up(station), 10, station);
+            cell.send(at_nanos(0), StationDirection::Up(station), 10, station);
         }
-        assert_eq!(run(cell), []);
+        assert_eq!(run_to_rest(cell), []);
         let dropped: Vec<_> = std::iter::from_fn(|| cell.poll_drop()).collect();
-        let gave_up = |station| (Way::Up(station), station, DropReason::GaveUp);
+        let gave_up = |station| (StationDirection::Up(station), station, DropReason::RetriesExhausted);
         assert_eq!(dropped, [gave_up(0), gave_up(1)]);
         assert_eq!(cell.counters().gave_up, 2);
     }
@@ -139,11 +146,11 @@ fn who_is_never_heard_gives_up() {
 
 #[test]
 fn a_hundred_at_once_are_all_served() {
-    let mut cell = cell(WimaxConfig::default(), 100);
+    let mut cell = test_cell(WimaxConfig::default(), 100);
     for station in 0..100 {
-        cell.send(t(0), Way::Up(station), 60, station);
+        cell.send(at_nanos(0), StationDirection::Up(station), 60, station);
     }
-    let arrived = run(&mut cell);
+    let arrived = run_to_rest(&mut cell);
     assert_eq!(arrived.len(), 100);
     let c = cell.counters();
     assert_eq!((c.entered, c.packets_up, c.gave_up), (100, 100, 0));
@@ -152,52 +159,52 @@ fn a_hundred_at_once_are_all_served() {
 
 #[test]
 fn stations_share_the_downlink_evenly() {
-    let mut cell = cell(calm(), 4);
+    let mut cell = test_cell(calm_config(), 4);
     for i in 0..400 {
-        cell.send(t(0), Way::Down(i % 4), 1000, i);
+        cell.send(at_nanos(0), StationDirection::Down(i % 4), 1000, i);
     }
-    let arrived = run(&mut cell);
+    let arrived = run_to_rest(&mut cell);
     for quarter in arrived.chunks(100) {
         for station in 0..4 {
-            let own = quarter.iter().filter(|(_, way, _)| *way == Way::Down(station)).count();
+            let own = quarter.iter().filter(|(_, way, _)| *way == StationDirection::Down(station)).count();
             assert!((23..=27).contains(&own), "{own} of 100");
         }
     }
     // 420 slots without FCH and maps for four bursts, of 6 octets.
-    let overhead = calm().overhead(4, 0);
+    let overhead = calm_config().map_overhead(4, 0);
     let frames = cell.counters().octets_down.div_ceil(u64::from((420 - overhead) * 6));
     assert!((frames..=frames + 2).contains(&cell.counters().frames), "{frames} {:?}", cell.counters());
 }
 
 /// A downlink of 90 slots: three pairs of symbols after the preamble, of 30 subchannels.
-fn narrow() -> WimaxConfig {
-    WimaxConfig { downlink_symbols: 7, ..calm() }
+fn narrow_config() -> WimaxConfig {
+    WimaxConfig { downlink_symbols: 7, ..calm_config() }
 }
 
 #[test]
-fn a_frame_has_no_more_downlink_bursts_than_its_map_has_room_for() {
-    let mut cell = cell(narrow(), 10);
+fn a_frame_has_no_more_downlink_bursts_than_its_map_can_list() {
+    let mut cell = test_cell(narrow_config(), 10);
     for station in 0..10 {
-        cell.send(t(0), Way::Down(station), 5, station);
+        cell.send(at_nanos(0), StationDirection::Down(station), 5, station);
     }
     // Six bursts of three slots beside 4 slots of FCH, 46 of DL-MAP and 21 of UL-MAP; with seven it would be 97.
-    assert_eq!((narrow().overhead(6, 0), narrow().overhead(7, 0)), (71, 76));
-    cell.handle_timeout(t(FRAME));
+    assert_eq!((narrow_config().map_overhead(6, 0), narrow_config().map_overhead(7, 0)), (71, 76));
+    cell.handle_timeout(at_nanos(FRAME));
     assert_eq!(cell.counters().downlink_bursts, 6);
-    assert_eq!(run(&mut cell).len(), 10);
+    assert_eq!(run_to_rest(&mut cell).len(), 10);
     assert_eq!(cell.counters().frames, 2);
 }
 
 #[test]
 fn a_frame_grants_no_more_than_its_map_has_room_for() {
     // So many opportunities that more are heard in the first frame than can be granted in the next.
-    let request = Backoff { start: 6, ..calm().request };
-    let mut cell = cell(WimaxConfig { request, request_opportunities: 64, ..narrow() }, 40);
+    let request = BackoffPolicy { start: 6, ..calm_config().request };
+    let mut cell = test_cell(WimaxConfig { request, request_opportunities: 64, ..narrow_config() }, 40);
     for station in 0..40 {
-        cell.send(t(0), Way::Up(station), 5, station);
+        cell.send(at_nanos(0), StationDirection::Up(station), 5, station);
     }
     // Beside a downlink burst of three slots: 4 slots of FCH, 21 of DL-MAP, 61 of UL-MAP.
-    assert_eq!((narrow().overhead(1, 15), narrow().overhead(1, 16)), (86, 89));
+    assert_eq!((narrow_config().map_overhead(1, 15), narrow_config().map_overhead(1, 16)), (86, 89));
     let mut granted = Vec::new();
     let mut before = 0;
     while let Some(now) = cell.poll_timeout() {
@@ -214,12 +221,12 @@ fn a_frame_grants_no_more_than_its_map_has_room_for() {
 #[test]
 fn a_better_modulation_takes_fewer_frames() {
     let frames = |modulation| {
-        let mut cell = cell(calm(), 1);
+        let mut cell = test_cell(calm_config(), 1);
         cell.set_modulation(0, (modulation, modulation));
         for i in 0..90 {
-            cell.send(t(0), Way::Up(0), 1400, i);
+            cell.send(at_nanos(0), StationDirection::Up(0), 1400, i);
         }
-        run(&mut cell).last().unwrap().0 / FRAME
+        run_to_rest(&mut cell).last().unwrap().0 / FRAME
     };
     let all = Modulation::ALL.map(frames);
     // 126,900 octets and 14 more for each frame that ends within a packet, at 175 slots a frame, from the third frame on;
@@ -231,24 +238,29 @@ fn a_better_modulation_takes_fewer_frames() {
 
 #[test]
 fn queues_are_bounded() {
-    let mut cell = cell(WimaxConfig { queue: 3, ..calm() }, 1);
+    let mut cell = test_cell(WimaxConfig { queue: 3, ..calm_config() }, 1);
     for i in 0..5 {
-        cell.send(t(0), Way::Up(0), 10, i);
+        cell.send(at_nanos(0), StationDirection::Up(0), 10, i);
     }
-    cell.send(t(0), Way::Up(9), 10, 5);
+    cell.send(at_nanos(0), StationDirection::Up(9), 10, 5);
     let dropped: Vec<_> = std::iter::from_fn(|| cell.poll_drop()).collect();
-    let full = |handle| (Way::Up(0), handle, DropReason::QueueFull);
-    assert_eq!(dropped, [full(3), full(4), (Way::Up(9), 5, DropReason::GaveUp)]);
-    assert_eq!(run(&mut cell).len(), 3);
+    let full = |handle| (StationDirection::Up(0), handle, DropReason::QueueFull);
+    assert_eq!(dropped, [full(3), full(4), (StationDirection::Up(9), 5, DropReason::RetriesExhausted)]);
+    assert_eq!(run_to_rest(&mut cell).len(), 3);
 }
 
 #[test]
 fn packets_are_lost_as_often_as_is_set() {
-    let mut cell = cell(WimaxConfig { loss: 0.3, queue: 10_000, ..calm() }, 1);
+    let mut cell = test_cell(WimaxConfig { loss: 0.3, queue: 10_000, ..calm_config() }, 1);
     for i in 0..10_000 {
-        cell.send(t(0), if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) }, 20, i);
+        cell.send(
+            at_nanos(0),
+            if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) },
+            20,
+            i,
+        );
     }
-    let arrived = run(&mut cell).len() as u64;
+    let arrived = run_to_rest(&mut cell).len() as u64;
     let c = cell.counters();
     assert_eq!((arrived + c.lost, c.packets_up + c.packets_down), (10_000, arrived));
     assert!((2800..3200).contains(&c.lost), "{}", c.lost);
@@ -262,8 +274,8 @@ fn a_configuration_that_cannot_be_says_why() {
         config.check().unwrap_err()
     };
     assert!(matches!(why(|c| c.uplink_symbols = 21), ConfigError::FrameTooShort(_)));
-    assert_eq!(why(|c| c.downlink_symbols = 2), ConfigError::NoRoom("downlink"));
-    assert_eq!(why(|c| c.contention_symbols = 17), ConfigError::NoRoom("uplink"));
+    assert_eq!(why(|c| c.downlink_symbols = 2), ConfigError::SubframeFull("downlink"));
+    assert_eq!(why(|c| c.contention_symbols = 17), ConfigError::SubframeFull("uplink"));
     assert_eq!(why(|c| c.ranging_opportunities = 0), ConfigError::NoOpportunity("ranging"));
     assert_eq!(why(|c| c.request_opportunities = 0), ConfigError::NoOpportunity("requests"));
     assert_eq!(why(|c| c.request.start = 11), ConfigError::Exponents(11, 10));
@@ -273,22 +285,25 @@ fn a_configuration_that_cannot_be_says_why() {
 }
 
 /// A cell under packets at these times, in microseconds; what came of them in the order in which it was told.
-fn under(config: WimaxConfig, packets: &[(u64, bool, u32, u32)]) -> (Vec<(Option<u64>, u32)>, Counters) {
-    let mut cell = cell(config, 5);
+fn run_packets(
+    config: WimaxConfig,
+    packets: &[(u64, bool, u32, u32)],
+) -> (Vec<(Option<u64>, u32)>, CellCounters) {
+    let mut cell = test_cell(config, 5);
     let mut told = Vec::new();
     let mut packets: Vec<_> = packets.to_vec();
     packets.sort_by_key(|p| p.0);
     let mut next = packets.iter().enumerate().peekable();
     for _ in 0..1_000_000 {
         let event = cell.poll_timeout();
-        let due = next.peek().map(|(_, p)| t(p.0 * 1000));
+        let due = next.peek().map(|(_, p)| at_nanos(p.0 * 1000));
         let now = match (event, due) {
             (None, None) => break,
             (event, due) => event.into_iter().chain(due).min().unwrap(),
         };
         if due == Some(now) {
             let (i, (_, up, station, octets)) = next.next().unwrap();
-            let way = if *up { Way::Up(*station) } else { Way::Down(*station) };
+            let way = if *up { StationDirection::Up(*station) } else { StationDirection::Down(*station) };
             cell.send(now, way, *octets, i as u32);
         } else {
             cell.handle_timeout(now);
@@ -309,18 +324,18 @@ proptest! {
         entry: bool, lead in 0u32..3, loss in 0.0..0.2f64, start in 0u8..4, t16 in 6u64..40,
     ) {
         let config = WimaxConfig {
-            entry: if entry { Entry::AtFirstPacket } else { Entry::Done },
+            entry: if entry { NetworkEntry::AtFirstPacket } else { NetworkEntry::Done },
             uplink_lead: lead,
             loss,
             queue: 10,
-            request: Backoff { start, end: 6, tries: 8 },
+            request: BackoffPolicy { start, end: 6, tries: 8 },
             request_timeout: Duration::from_millis(t16),
             ..WimaxConfig::default()
         };
-        let (told, counters) = under(config, &packets);
+        let (told, counters) = run_packets(config, &packets);
         let mut handles: Vec<u32> = told.iter().map(|(_, handle)| *handle).collect();
         handles.sort_unstable();
         prop_assert_eq!(handles, (0..packets.len() as u32).collect::<Vec<_>>());
-        prop_assert_eq!(under(config, &packets), (told, counters), "the same seed gives the same run");
+        prop_assert_eq!(run_packets(config, &packets), (told, counters), "the same seed gives the same run");
     }
 }

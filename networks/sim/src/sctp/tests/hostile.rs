@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// A course of events for [`disturb`]: chunks with good lengths and numbers near those in use, among noise.
-fn course() -> impl Strategy<Value = Vec<u8>> {
+fn any_fuzz_input() -> impl Strategy<Value = Vec<u8>> {
     let numbered = (0..12u8, any::<u8>(), 0..6u8, vec(0..8u8, 0..24)).prop_map(|(kind, flags, tsn, rest)| {
         let mut value = vec![0xff, 0xff, 0xff, 0xf0 + tsn];
         value.extend(rest);
@@ -29,23 +29,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_course_of_events_is_survived(bytes in course()) {
-        disturb(&bytes);
+    fn any_course_of_events_is_survived(bytes in any_fuzz_input()) {
+        fuzz_association(&bytes);
     }
 
     #[test]
-    fn any_chunks_are_survived(packets in vec((any::<bool>(), vec(codec::chunk(), 1..4)), 1..12)) {
-        let mut w = World::up(config(), config(), 2);
+    fn any_chunks_are_survived(packets in vec((any::<bool>(), vec(codec::any_chunk(), 1..4)), 1..12)) {
+        let mut w = SctpTestNetwork::established(test_config(), test_config(), 2);
         for (good_tag, chunks) in packets {
             let vtag = if good_tag { 11 } else { 0 };
-            w.inject(B, 1, Packet { vtag, chunks });
+            w.inject_packet(B, 1, SctpPacket { vtag, chunks });
         }
-        w.run_to(secs(100));
+        w.run_to(secs_as_millis(100));
     }
 }
 
 /// The inputs that a fuzz target begins with.
-fn corpus(target: &str) -> Vec<Vec<u8>> {
+fn corpus_inputs(target: &str) -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = std::fs::read_dir(folder).unwrap().flatten();
     files.map(|file| std::fs::read(file.path()).unwrap()).collect()
@@ -53,11 +53,11 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn the_fuzzers_begin_with_good_inputs() {
-    let packets = corpus("sctp_packet");
+    let packets = corpus_inputs("sctp_packet");
     assert!(packets.len() > 10);
     for bytes in packets {
-        assert!(Packet::parse(&bytes).is_ok(), "{bytes:?}");
+        assert!(SctpPacket::parse(&bytes).is_ok(), "{bytes:?}");
         round_trip(&bytes);
     }
-    corpus("sctp_association").iter().for_each(|bytes| disturb(bytes));
+    corpus_inputs("sctp_association").iter().for_each(|bytes| fuzz_association(bytes));
 }

@@ -10,16 +10,16 @@ use super::*;
 
 /// Takes each packet a little longer than 50 ms, so that a timer of a second that began ten round trips ago runs out before
 /// the SACK that comes in the same millisecond, as where packets take some time to leave.
-const LATE: Duration = Duration::from_nanos(60);
+const EXTRA_DELAY: Duration = Duration::from_nanos(60);
 
 /// The defaults, as one path of Ethernet has them.
-fn rfc() -> Config {
-    Config { heartbeat_interval: None, ..Config::default() }
+fn rfc_config() -> SctpConfig {
+    SctpConfig { heartbeat_interval: None, ..SctpConfig::default() }
 }
 
 /// What the preset `ns-2` is.
-fn ns2() -> Config {
-    Config {
+fn ns2_config() -> SctpConfig {
+    SctpConfig {
         measure_behind_retransmission: true,
         one_packet_after_timeout: false,
         cumulative_growth: true,
@@ -31,23 +31,23 @@ fn ns2() -> Config {
         rto_initial: millis(3000),
         max_burst: None,
         initial_window: InitialWindow::Bytes(4380),
-        ..rfc()
+        ..rfc_config()
     }
 }
 
 /// The trace up to so many milliseconds, without those packets with data, counted from 0 and retransmissions included.
-fn play(config: Config, lost: &[usize], until: u64) -> Vec<String> {
+fn play_trace(config: SctpConfig, lost: &[usize], until: u64) -> Vec<String> {
     const BEGIN: u64 = 200;
-    let mut w = World::up(config.clone(), config, 1);
-    w.delay += LATE;
+    let mut w = SctpTestNetwork::established(config.clone(), config, 1);
+    w.delay += EXTRA_DELAY;
     let (lost, mut data) = (lost.to_vec(), 0);
     w.loss = Box::new(move |from, _, _, text| {
         let counts = from == A && text.starts_with("DATA");
         data += usize::from(counts);
         counts && lost.contains(&(data - 1))
     });
-    w.on(A, |a, now| (0..120).for_each(|_| a.send(now, message(0, 1452)).unwrap()));
-    let mut window = (w.a().cwnd(0), u32::MAX);
+    w.with_end(A, |a, now| (0..120).for_each(|_| a.send_message(now, test_message(0, 1452)).unwrap()));
+    let mut window = (w.end_a().cwnd(0), u32::MAX);
     let mut trace: Vec<(u64, String)> = Vec::new();
     for at in (0..=until).step_by(50) {
         w.run_to(BEGIN + at + 1);
@@ -60,7 +60,7 @@ fn play(config: Config, lost: &[usize], until: u64) -> Vec<String> {
                 None => trace.push((at, format!("{kind} {tsn}"))),
             }
         }
-        let now = (w.a().cwnd(0), w.a().paths[0].ssthresh);
+        let now = (w.end_a().cwnd(0), w.end_a().paths[0].ssthresh);
         if now != window {
             let threshold = if now.1 == u32::MAX { "none".to_owned() } else { now.1.to_string() };
             trace.last_mut().unwrap().1 += &format!(" cwnd {} ssthresh {threshold}", now.0);
@@ -112,10 +112,10 @@ fn a_retransmission_that_is_lost_waits_for_the_timer_by_hand() {
         ]
         .map(str::to_owned),
     );
-    assert_eq!(play(rfc(), &[5, 6, 16], 1500), expected);
+    assert_eq!(play_trace(rfc_config(), &[5, 6, 16], 1500), expected);
 }
 
-fn ns2_says(trace: &str) -> Vec<String> {
+fn ns2_trace_lines(trace: &str) -> Vec<String> {
     trace.lines().map(str::to_owned).collect()
 }
 
@@ -123,7 +123,10 @@ fn ns2_says(trace: &str) -> Vec<String> {
 /// cumulative TSN alone; what fills the gap is acknowledged 200 ms later.
 #[test]
 fn a_retransmission_that_is_lost_waits_for_the_timer_as_in_ns2() {
-    assert_eq!(play(ns2(), &[5, 6, 14], 2100), ns2_says(include_str!("ns2-once-and-twice.txt")));
+    assert_eq!(
+        play_trace(ns2_config(), &[5, 6, 14], 2100),
+        ns2_trace_lines(include_str!("ns2-once-and-twice.txt"))
+    );
 }
 
 /// Losses behind the end of a recovery each begin another, and after the timeout a chunk that waits to be sent again is missed a
@@ -131,13 +134,19 @@ fn a_retransmission_that_is_lost_waits_for_the_timer_as_in_ns2() {
 #[test]
 fn fast_retransmission_may_follow_a_timeout_as_in_ns2() {
     let lost = [5, 8, 9, 13, 17, 22, 23, 28];
-    assert_eq!(play(ns2(), &lost, 1700), ns2_says(include_str!("ns2-behind-a-timeout.txt")));
-    assert_ne!(play(rfc(), &lost, 1700), ns2_says(include_str!("ns2-behind-a-timeout.txt")));
+    assert_eq!(
+        play_trace(ns2_config(), &lost, 1700),
+        ns2_trace_lines(include_str!("ns2-behind-a-timeout.txt"))
+    );
+    assert_ne!(
+        play_trace(rfc_config(), &lost, 1700),
+        ns2_trace_lines(include_str!("ns2-behind-a-timeout.txt"))
+    );
 }
 
 /// Timeouts in a row, each of a window of one packet: the timer doubles and is not begun anew by what is sent again alone.
 #[test]
 fn timeouts_in_a_row_are_as_in_ns2() {
     let lost = [8, 12, 18, 19, 21, 22, 24, 26, 27, 30, 33, 35, 40, 41, 44, 46, 49, 52, 53, 57];
-    assert_eq!(play(ns2(), &lost, 20_000), ns2_says(include_str!("ns2-timeouts.txt")));
+    assert_eq!(play_trace(ns2_config(), &lost, 20_000), ns2_trace_lines(include_str!("ns2-timeouts.txt")));
 }

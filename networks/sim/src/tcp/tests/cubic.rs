@@ -4,72 +4,72 @@ use super::*;
 
 /// A sender with much to send and `segments` of 1000 bytes in flight, to a peer 100 ms away whose window is
 /// wide.
-fn sender(congestion: CongestionControl, segments: u32) -> Script {
+fn bulk_sender(congestion: CongestionControl, segments: u32) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(segments);
-    let mut s = Script::connect(Config {
+    let mut s = ScriptedConnection::connect(TcpConfig {
         congestion,
         initial_window,
         initial_ssthresh: segments * 1000,
         limited_transmit: false,
         window_scale: Some(8),
-        ..config()
+        ..test_config()
     });
     s.run_to(100);
-    s.inject("S. 0:0(0) ack 1 <mss 1000,wscale 8>");
-    s.inject(". 1:1(0) ack 1");
+    s.inject_segment("S. 0:0(0) ack 1 <mss 1000,wscale 8>");
+    s.inject_segment(". 1:1(0) ack 1");
     s.write(100_000_000);
     assert_eq!(s.c.bytes_in_flight(), segments * 1000);
     s
 }
 
 /// A round trip later, each segment of the flight is acknowledged alone.
-fn round(s: &mut Script, ms: u64) {
+fn ack_round(s: &mut ScriptedConnection, ms: u64) {
     let (from, to) = (s.c.una, s.c.max);
     s.run_to(s.now.as_nanos() / 1_000_000 + ms);
     for ack in (from + 1000..=to).step_by(1000) {
-        s.inject(&format!(". 1:1(0) ack {ack}"));
+        s.inject_segment(&format!(". 1:1(0) ack {ack}"));
     }
 }
 
 /// A round trip later, the first segment of the flight is missed by all others and repaired.
-fn lose_one(s: &mut Script) {
+fn lose_first_segment(s: &mut ScriptedConnection) {
     let (from, to) = (s.c.una, s.c.max);
     s.run_to(s.now.as_nanos() / 1_000_000 + 100);
     for _ in (from + 2000..=to).step_by(1000) {
-        s.inject(&format!(". 1:1(0) ack {from}"));
+        s.inject_segment(&format!(". 1:1(0) ack {from}"));
     }
-    s.inject(&format!(". 1:1(0) ack {to}"));
+    s.inject_segment(&format!(". 1:1(0) ack {to}"));
     assert_eq!((s.c.stats().timeouts, s.c.in_recovery), (0, false));
 }
 
 /// The window in segments.
-fn window(s: &Script) -> f64 {
+fn window_segments(s: &ScriptedConnection) -> f64 {
     f64::from(s.c.cwnd()) / 1000.0
 }
 
 #[test]
 fn a_loss_keeps_seven_tenths_and_a_timeout_one_segment() {
-    let mut s = sender(CongestionControl::Cubic, 10);
-    lose_one(&mut s);
+    let mut s = bulk_sender(CongestionControl::Cubic, 10);
+    lose_first_segment(&mut s);
     assert_eq!((s.c.cwnd(), s.c.ssthresh()), (7000, 7000));
     s.run_to(2000);
     assert_eq!((s.c.cwnd(), s.c.ssthresh(), s.c.stats().timeouts), (1000, 4900, 1));
-    let mut s = sender(CongestionControl::Cubic, 2);
+    let mut s = bulk_sender(CongestionControl::Cubic, 2);
     s.run_to(1500);
     assert_eq!((s.c.ssthresh(), s.c.stats().timeouts), (2000, 1), "two segments are the least");
 }
 
 #[test]
-fn the_window_follows_the_cubic_function_to_the_last_maximum_and_beyond() {
-    let mut s = sender(CongestionControl::Cubic, 150);
-    lose_one(&mut s);
+fn the_window_follows_the_cubic_to_the_old_maximum_and_beyond() {
+    let mut s = bulk_sender(CongestionControl::Cubic, 150);
+    lose_first_segment(&mut s);
     assert_eq!(s.c.cwnd(), 105_000);
     // K = cbrt(45 / 0.4) = 4.827 s; W(1) = 105 + 0.4 (112.5 - 3.827³) = 127.6; W(3) = 147.6; W(7) = 154.1;
     // W(9) = 179.1. The window is that of the next round trip, less a round trip's lag.
     let mut at = Vec::new();
     for _ in 0..90 {
-        round(&mut s, 100);
-        at.push(window(&s));
+        ack_round(&mut s, 100);
+        at.push(window_segments(&s));
     }
     for (n, expected) in [(10, 127.6), (30, 147.6), (48, 150.0), (70, 154.1), (90, 179.1)] {
         let w = at[n - 1];
@@ -79,67 +79,68 @@ fn the_window_follows_the_cubic_function_to_the_last_maximum_and_beyond() {
 }
 
 #[test]
-fn with_short_round_trips_it_takes_as_many_as_reno_would_at_the_same_average() {
-    let mut s = sender(CongestionControl::Cubic, 20);
-    lose_one(&mut s);
+fn on_short_round_trips_cubic_matches_the_average_of_reno() {
+    let mut s = bulk_sender(CongestionControl::Cubic, 20);
+    lose_first_segment(&mut s);
     assert_eq!(s.c.cwnd(), 14_000);
     // 6 segments at 9/17 a round trip are 11.3 of them, or 0.06 s of K = 2.47 s; then one a round trip.
     for _ in 0..11 {
-        round(&mut s, 5);
+        ack_round(&mut s, 5);
     }
-    assert!((19.0..=20.0).contains(&window(&s)), "{}", window(&s));
+    assert!((19.0..=20.0).contains(&window_segments(&s)), "{}", window_segments(&s));
     for _ in 0..11 {
-        round(&mut s, 5);
+        ack_round(&mut s, 5);
     }
-    assert!((29.0..=31.0).contains(&window(&s)), "{}", window(&s));
+    assert!((29.0..=31.0).contains(&window_segments(&s)), "{}", window_segments(&s));
 }
 
 #[test]
 fn a_second_loss_below_the_maximum_plateaus_earlier() {
-    let mut s = sender(CongestionControl::Cubic, 100);
-    lose_one(&mut s);
-    round(&mut s, 100);
+    let mut s = bulk_sender(CongestionControl::Cubic, 100);
+    lose_first_segment(&mut s);
+    ack_round(&mut s, 100);
     assert_eq!(s.c.cwnd(), 70_000);
-    lose_one(&mut s);
+    lose_first_segment(&mut s);
     assert_eq!(s.c.cwnd(), 49_000);
     // Fast convergence: the plateau is at 0.85 · 70 = 59.5, reached at K = cbrt(10.5 / 0.4) = 2.97 s; without
     // it at 70 after 3.74 s. W_est gains 9/17 a round trip, and is above from about 2 s on.
     for (rounds, least, most) in [(10, 55.5, 57.0), (10, 58.0, 60.0), (10, 63.0, 65.0)] {
-        (0..rounds).for_each(|_| round(&mut s, 100));
-        assert!((least..=most).contains(&window(&s)), "{} after {rounds}", window(&s));
+        (0..rounds).for_each(|_| ack_round(&mut s, 100));
+        assert!((least..=most).contains(&window_segments(&s)), "{} after {rounds}", window_segments(&s));
     }
 }
 
 #[test]
-fn after_a_timeout_the_window_rises_from_the_threshold_without_a_plateau_above() {
-    let mut s = sender(CongestionControl::Cubic, 100);
+fn after_a_timeout_cubic_grows_without_a_plateau() {
+    let mut s = bulk_sender(CongestionControl::Cubic, 100);
     s.run_to(1200);
     assert_eq!((s.c.cwnd(), s.c.ssthresh(), s.c.stats().timeouts), (1000, 70_000, 1));
     // The other side had lost the first segment alone.
     let to = s.c.max;
-    s.inject(&format!(". 1:1(0) ack {to}"));
+    s.inject_segment(&format!(". 1:1(0) ack {to}"));
     while s.c.cwnd() < s.c.ssthresh() {
-        round(&mut s, 100);
+        ack_round(&mut s, 100);
     }
-    let begun = window(&s);
+    let begun = window_segments(&s);
     for _ in 0..20 {
-        round(&mut s, 100);
+        ack_round(&mut s, 100);
     }
     // K = 0: 0.4 · 2³ = 3.2 by the function; W_est gains 9/17 in each of the 20 round trips, and is the
     // larger one.
-    let gained = window(&s) - begun;
+    let gained = window_segments(&s) - begun;
     assert!((9.0..=12.0).contains(&gained), "{gained}");
 }
 
 #[test]
 fn a_dialogue_does_not_widen_the_window() {
-    let mut cubic = Script::open(Config { congestion: CongestionControl::Cubic, ..config() });
-    let mut reno = Script::open(config());
+    let mut cubic =
+        ScriptedConnection::established(TcpConfig { congestion: CongestionControl::Cubic, ..test_config() });
+    let mut reno = ScriptedConnection::established(test_config());
     for s in [&mut cubic, &mut reno] {
         for i in 1..=100 {
             s.write(200);
             s.run_to(10 * i);
-            s.inject(&format!(". 1:1(0) ack {}", 1 + 200 * i));
+            s.inject_segment(&format!(". 1:1(0) ack {}", 1 + 200 * i));
         }
     }
     assert_eq!(cubic.c.cwnd(), 4000);
@@ -149,12 +150,12 @@ fn a_dialogue_does_not_widen_the_window() {
 #[test]
 fn on_a_long_path_it_outgrows_reno_after_a_loss() {
     let [cubic, reno] = [CongestionControl::Cubic, CongestionControl::Reno].map(|congestion| {
-        let mut s = sender(congestion, 400);
-        lose_one(&mut s);
+        let mut s = bulk_sender(congestion, 400);
+        lose_first_segment(&mut s);
         let mut acknowledged = 0;
         for _ in 0..100 {
             acknowledged += s.c.bytes_in_flight() / 1000;
-            round(&mut s, 100);
+            ack_round(&mut s, 100);
         }
         acknowledged
     });

@@ -4,38 +4,38 @@ use super::*;
 
 const COOKIE: &str = "FO 0102030405060708";
 
-fn cache(answers: &[&str]) -> FastOpenCache {
+fn learned_cache(answers: &[&str]) -> FastOpenCache {
     let mut cache = FastOpenCache::default();
     for answer in answers {
-        opened(&mut cache, answer);
+        open_with_answer(&mut cache, answer);
     }
     cache
 }
 
 /// Opens with 100 bytes to write and takes in the answer; the SYN that went out, and what followed.
-fn opened(cache: &mut FastOpenCache, answer: &str) -> Script {
-    let mut c = cache.connect(Arc::new(config()), 0, Instant::ZERO);
-    c.write(Data::Count(100)).unwrap();
-    let mut s = Script::of(c);
-    s.inject(answer);
-    cache.learn(&s.c);
+fn open_with_answer(cache: &mut FastOpenCache, answer: &str) -> ScriptedConnection {
+    let mut c = cache.connect(Arc::new(test_config()), 0, Instant::ZERO);
+    c.write(StreamData::Count(100)).unwrap();
+    let mut s = ScriptedConnection::from_connection(c);
+    s.inject_segment(answer);
+    cache.learn_from(&s.c);
     s
 }
 
 #[test]
 fn a_cookie_is_asked_for_and_used_the_next_time() {
     let mut cache = FastOpenCache::default();
-    let mut first = opened(&mut cache, &format!("S. 0:0(0) ack 1 <mss 1000,{COOKIE}>"));
-    first.expect(&["0 S 0:0(0) <mss 1000,FO>", "0 P. 1:101(100) ack 1"]);
-    let mut second = opened(&mut cache, "S. 0:0(0) ack 101 <mss 1000>");
-    second.expect(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 . 101:101(0) ack 1"]);
-    assert_eq!((second.c.state(), second.c.bytes_in_flight()), (State::Established, 0));
+    let mut first = open_with_answer(&mut cache, &format!("S. 0:0(0) ack 1 <mss 1000,{COOKIE}>"));
+    first.expect_sent(&["0 S 0:0(0) <mss 1000,FO>", "0 P. 1:101(100) ack 1"]);
+    let mut second = open_with_answer(&mut cache, "S. 0:0(0) ack 101 <mss 1000>");
+    second.expect_sent(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 . 101:101(0) ack 1"]);
+    assert_eq!((second.c.state(), second.c.bytes_in_flight()), (TcpState::Established, 0));
     // A server that answers with data, or with FIN, is no other.
-    second.inject("P. 1:51(50) ack 101");
-    second.hear(&["connected", "data 50"]);
-    let mut third = opened(&mut cache, "S. 0:0(0) ack 101 <mss 1000,FO 0a0b0c0d>");
-    third.expect(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 . 101:101(0) ack 1"]);
-    let fourth = opened(&mut cache, "S. 0:0(0) ack 101");
+    second.inject_segment("P. 1:51(50) ack 101");
+    second.expect_events(&["connected", "data 50"]);
+    let mut third = open_with_answer(&mut cache, "S. 0:0(0) ack 101 <mss 1000,FO 0a0b0c0d>");
+    third.expect_sent(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 . 101:101(0) ack 1"]);
+    let fourth = open_with_answer(&mut cache, "S. 0:0(0) ack 101");
     assert!(fourth.sent[0].contains("FO 0a0b0c0d"), "{:?}", fourth.sent);
 }
 
@@ -48,44 +48,44 @@ fn data_that_is_not_taken_goes_again_at_once() {
         ("S. 0:0(0) ack 1 <mss 1000>", "0 S 0:0(0) <mss 1000>"),
         ("S. 0:0(0) ack 1 <mss 1000,FO 0a0b0c0d>", "0 S 0:100(100) <mss 1000,FO 0a0b0c0d>"),
     ] {
-        let mut cache = cache(&[&with]);
-        let mut s = opened(&mut cache, answer);
-        s.expect(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 P. 1:101(100) ack 1"]);
-        s.inject(". 1:1(0) ack 101");
+        let mut cache = learned_cache(&[&with]);
+        let mut s = open_with_answer(&mut cache, answer);
+        s.expect_sent(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 P. 1:101(100) ack 1"]);
+        s.inject_segment(". 1:1(0) ack 101");
         assert_eq!((s.c.bytes_in_flight(), s.c.stats().retransmitted), (0, 0));
-        let next = opened(&mut cache, answer);
+        let next = open_with_answer(&mut cache, answer);
         assert_eq!(next.sent[0], then);
     }
     // No cookie, or one of a length that none has: the server has no Fast Open.
-    let mut cache = cache(&["S. 0:0(0) ack 1 <mss 1000>"]);
-    let mut s = opened(&mut cache, "S. 0:0(0) ack 1 <mss 1000>");
-    s.expect(&["0 S 0:0(0) <mss 1000>", "0 P. 1:101(100) ack 1"]);
+    let mut cache = learned_cache(&["S. 0:0(0) ack 1 <mss 1000>"]);
+    let mut s = open_with_answer(&mut cache, "S. 0:0(0) ack 1 <mss 1000>");
+    s.expect_sent(&["0 S 0:0(0) <mss 1000>", "0 P. 1:101(100) ack 1"]);
 }
 
 /// §4.2.2: "when the SYN timer fires, the client SHOULD retransmit a SYN packet without data and Fast Open options".
 #[test]
 fn a_syn_that_goes_again_is_an_ordinary_one() {
-    let cache = cache(&[&format!("S. 0:0(0) ack 1 <mss 1000,{COOKIE}>")]);
-    let mut c = cache.connect(Arc::new(config()), 0, Instant::ZERO);
-    c.write(Data::Count(2000)).unwrap();
-    let mut s = Script::of(c);
+    let cache = learned_cache(&[&format!("S. 0:0(0) ack 1 <mss 1000,{COOKIE}>")]);
+    let mut c = cache.connect(Arc::new(test_config()), 0, Instant::ZERO);
+    c.write(StreamData::Count(2000)).unwrap();
+    let mut s = ScriptedConnection::from_connection(c);
     s.run_to(1000);
     // 16 bytes of options leave 984 of the 1000.
-    s.expect(&[&format!("0 S 0:984(984) <mss 1000,{COOKIE}>"), "1000 S 0:0(0) <mss 1000>"]);
+    s.expect_sent(&[&format!("0 S 0:984(984) <mss 1000,{COOKIE}>"), "1000 S 0:0(0) <mss 1000>"]);
     // The first may have come all the same.
-    s.inject("S. 0:0(0) ack 985 <mss 1000>");
-    s.expect(&["1000 . 985:1985(1000) ack 1"]);
+    s.inject_segment("S. 0:0(0) ack 985 <mss 1000>");
+    s.expect_sent(&["1000 . 985:1985(1000) ack 1"]);
 }
 
 /// RFC 9293 section 3.1: 40 octets hold all options.
 #[test]
-fn a_cookie_goes_with_the_syn_as_long_as_the_options_have_room_for_it() {
+fn a_cookie_rides_on_the_syn_while_the_options_have_room() {
     let long = FastOpenCookie::new(&[7; 16]).unwrap();
     for (others, fits) in [(0, true), (20, true), (24, false), (40, false)] {
         let mut cache = FastOpenCache::default();
-        opened(&mut cache, &format!("S. 0:0(0) ack 1 <mss 1000,FO {}>", "07".repeat(16)));
-        let mut c = cache.connect(Arc::new(config()), 0, Instant::ZERO);
-        c.write(Data::Count(100)).unwrap();
+        open_with_answer(&mut cache, &format!("S. 0:0(0) ack 1 <mss 1000,FO {}>", "07".repeat(16)));
+        let mut c = cache.connect(Arc::new(test_config()), 0, Instant::ZERO);
+        c.write(StreamData::Count(100)).unwrap();
         // 18 octets of option are padded to 20.
         assert_eq!(c.data_on_syn(others), fits.then_some((long, 100)), "beside {others} octets");
     }
@@ -97,9 +97,9 @@ fn the_option_has_the_lengths_of_the_standard() {
         let good = [0, 4, 6, 8, 10, 12, 14, 16].contains(&len);
         assert_eq!(FastOpenCookie::new(&vec![7; len]).is_some(), good, "{len}");
         if good && len > 0 {
-            let syn = segment(&format!("S 1:1(0) <mss 1000,FO {}>", "07".repeat(len)));
+            let syn = parse_segment(&format!("S 1:1(0) <mss 1000,FO {}>", "07".repeat(len)));
             let mut bytes = Vec::new();
-            syn.emit(1, 2, &mut bytes);
+            syn.encode_into(1, 2, &mut bytes);
             assert_eq!(Segment::parse(&bytes), Ok((1, 2, syn)));
         }
     }
@@ -108,22 +108,22 @@ fn the_option_has_the_lengths_of_the_standard() {
     syn[12..14].copy_from_slice(&[8 << 4, 2]);
     syn.extend([34, 7, 1, 2, 3, 4, 5, 2, 4, 5, 0xb4, 0]);
     let (_, _, read) = Segment::parse(&syn).unwrap();
-    assert_eq!(read.options, Some(Box::new(Options { mss: Some(1460), ..Options::default() })));
+    assert_eq!(read.options, Some(Box::new(TcpOptions { mss: Some(1460), ..TcpOptions::default() })));
 }
 
 #[test]
 fn a_hard_error_ends_what_is_not_open_and_nothing_else() {
-    let mut s = Script::connect(config());
+    let mut s = ScriptedConnection::connect(test_config());
     for (seq, hard) in [(0, false), (1, true), (u32::MAX, true)] {
         s.c.handle_icmp_error(seq, hard);
-        assert_eq!(s.c.state(), State::SynSent, "{seq} {hard}");
+        assert_eq!(s.c.state(), TcpState::SynSent, "{seq} {hard}");
     }
     s.c.handle_icmp_error(0, true);
-    s.listen();
+    s.collect_events();
     s.closed_for(CloseReason::Refused);
 
-    let mut s = Script::open(config());
+    let mut s = ScriptedConnection::established(test_config());
     s.write(100);
     s.c.handle_icmp_error(1, true);
-    assert_eq!((s.c.state(), s.c.bytes_in_flight()), (State::Established, 100));
+    assert_eq!((s.c.state(), s.c.bytes_in_flight()), (TcpState::Established, 100));
 }

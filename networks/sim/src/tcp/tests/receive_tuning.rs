@@ -11,10 +11,10 @@ const DELAY: u64 = 10;
 const MOST: u32 = 3_145_728;
 
 /// What Linux's preset has of what matters here.
-fn linux(receive_buffer_max: Option<u32>) -> Arc<Config> {
-    Arc::new(Config {
+fn linux_config(receive_buffer_max: Option<u32>) -> Arc<TcpConfig> {
+    Arc::new(TcpConfig {
         mss: 1448,
-        recovery: Recovery::Sack,
+        recovery: RecoveryAlgorithm::Sack,
         congestion: CongestionControl::Cubic,
         initial_window: InitialWindow::Rfc6928,
         window_scale: Some(7),
@@ -22,29 +22,29 @@ fn linux(receive_buffer_max: Option<u32>) -> Arc<Config> {
         receive_buffer: 65_536,
         receive_buffer_max,
         delayed_ack: None,
-        ..Config::default()
+        ..TcpConfig::default()
     })
 }
 
 /// What a transfer came to: the longest that a segment waited in the queue, and the receive buffer at the end.
-struct Outcome {
-    waited: Duration,
+struct TransferOutcome {
+    max_queue_delay: Duration,
     buffer: u32,
 }
 
 /// Sends so many octets through a queue that holds so many segments, over a link of so many milliseconds.
-fn transfer(bytes: u32, queue: usize, delay: u64, receive_buffer_max: Option<u32>) -> Outcome {
+fn run_transfer(bytes: u32, queue: usize, delay: u64, receive_buffer_max: Option<u32>) -> TransferOutcome {
     let delay = Duration::from_millis(delay);
-    let config = linux(receive_buffer_max);
+    let config = linux_config(receive_buffer_max);
     let mut now = Instant::ZERO;
-    let mut sender = Connection::connect(config.clone(), 0, now);
+    let mut sender = TcpConnection::connect(config.clone(), 0, now);
     let syn = sender.poll_transmit(now).unwrap();
-    let mut receiver = Connection::accept(config, 0, &syn, now).unwrap();
+    let mut receiver = TcpConnection::accept(config, 0, &syn, now).unwrap();
     // What is under way in both directions, and when what waits at the bottleneck has left it.
     let (mut up, mut down) = (VecDeque::<(Instant, Segment)>::new(), VecDeque::<(Instant, Segment)>::new());
     let mut leaves = VecDeque::<Instant>::new();
     let (mut waited, mut came) = (Duration::ZERO, 0);
-    sender.write(Data::Count(bytes)).unwrap();
+    sender.write(StreamData::Count(bytes)).unwrap();
     while came < bytes {
         while let Some(segment) = sender.poll_transmit(now) {
             leaves.retain(|at| *at > now);
@@ -75,27 +75,27 @@ fn transfer(bytes: u32, queue: usize, delay: u64, receive_buffer_max: Option<u32
             }
         }
         for event in std::iter::from_fn(|| receiver.poll_event()) {
-            if let Event::Data { len, .. } = event {
+            if let TcpEvent::Data { len, .. } = event {
                 came += len;
             }
         }
         while sender.poll_event().is_some() {}
     }
-    Outcome { waited, buffer: receiver.receive_buffer() }
+    TransferOutcome { max_queue_delay: waited, buffer: receiver.receive_buffer() }
 }
 
 #[test]
-fn a_standing_queue_outgrows_the_first_buffer_and_a_fixed_one_bounds_it() {
-    let fixed = transfer(10_000_000, usize::MAX, DELAY, None);
+fn a_standing_queue_outgrows_a_tuned_buffer_but_not_a_fixed_one() {
+    let fixed = run_transfer(10_000_000, usize::MAX, DELAY, None);
     // 65,536 octets are under way at most, and 25,000 of them on the link.
-    assert!(fixed.waited < Duration::from_millis(55), "{}", fixed.waited);
+    assert!(fixed.max_queue_delay < Duration::from_millis(55), "{}", fixed.max_queue_delay);
     assert_eq!(fixed.buffer, 65_536);
-    let grown = transfer(10_000_000, usize::MAX, DELAY, Some(MOST));
-    assert!(grown.waited > Duration::from_millis(1000), "{}", grown.waited);
+    let grown = run_transfer(10_000_000, usize::MAX, DELAY, Some(MOST));
+    assert!(grown.max_queue_delay > Duration::from_millis(1000), "{}", grown.max_queue_delay);
     assert_eq!(grown.buffer, MOST);
 }
 
 #[test]
-fn what_is_expected_in_the_first_round_trip_leaves_the_buffer_as_it_is() {
-    assert_eq!(transfer(14_000, usize::MAX, DELAY, Some(MOST)).buffer, 65_536);
+fn the_expected_data_of_a_first_round_trip_keeps_the_buffer() {
+    assert_eq!(run_transfer(14_000, usize::MAX, DELAY, Some(MOST)).buffer, 65_536);
 }

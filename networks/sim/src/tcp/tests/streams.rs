@@ -1,106 +1,106 @@
 //! Whole connections over impaired channels, and nonsense.
 
-use super::codec::options;
-use super::connection::Aside;
+use super::codec::any_options;
+use super::connection::ConnectionExtras;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
-use usher_core::{Rng, Seed};
+use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketFate};
+use usher_core::{ModelRng, Seed};
 
 /// One side: its connection, what it still writes, what it has read.
-struct Side {
-    c: Option<Connection>,
+struct StreamSide {
+    c: Option<TcpConnection>,
     out: Channel,
     unsent: Vec<u8>,
     got: Vec<u8>,
     manual: bool,
-    said: Vec<Event>,
+    events: Vec<TcpEvent>,
 }
 
-enum Happening {
+enum StreamEvent {
     Arrival(usize, Segment),
     Read(usize),
 }
 
 /// Two connections and the channel between them, in virtual time.
-struct Pair {
-    sides: [Side; 2],
-    config: Arc<Config>,
+struct ConnectionPair {
+    sides: [StreamSide; 2],
+    config: Arc<TcpConfig>,
     iss: u32,
     now: Instant,
-    queue: BTreeMap<(Instant, u64), Happening>,
+    queue: BTreeMap<(Instant, u64), StreamEvent>,
     order: u64,
-    rng: Rng,
+    rng: ModelRng,
 }
 
-impl Pair {
-    fn new(seed: u64, config: Config, channel: &ChannelConfig, data: [Vec<u8>; 2], manual: bool) -> Self {
+impl ConnectionPair {
+    fn new(seed: u64, config: TcpConfig, channel: &ChannelConfig, data: [Vec<u8>; 2], manual: bool) -> Self {
         let seed = Seed::new(seed);
         let config = Arc::new(config);
-        let mut rng = seed.stream("application", 0);
+        let mut rng = seed.derive_rng("application", 0);
         let iss = rng.next_u64() as u32;
         let mut n = 0;
         let sides = data.map(|unsent| {
             n += 1;
-            let out = Channel::new(channel.clone(), seed.stream("channel", n));
-            Side { c: None, out, unsent, got: Vec::new(), manual, said: Vec::new() }
+            let out = Channel::new(channel.clone(), seed.derive_rng("channel", n));
+            StreamSide { c: None, out, unsent, got: Vec::new(), manual, events: Vec::new() }
         });
         Self { sides, config, iss, now: Instant::ZERO, queue: BTreeMap::new(), order: 0, rng }
     }
-    fn push(&mut self, at: Instant, what: Happening) {
+    fn push_event(&mut self, at: Instant, what: StreamEvent) {
         self.order += 1;
         self.queue.insert((at, self.order), what);
     }
     /// Gives the application its turn, then the network what leaves.
-    fn settle(&mut self, i: usize) {
+    fn drain_side(&mut self, i: usize) {
         let now = self.now;
         loop {
             let side = &mut self.sides[i];
             let Some(c) = &mut side.c else { return };
             let Some(event) = c.poll_event() else { break };
             match &event {
-                Event::Data { len, payload } => {
+                TcpEvent::Data { len, payload } => {
                     let payload = payload.as_deref().expect("bytes were written");
                     assert_eq!(payload.len() as u32, *len);
                     side.got.extend_from_slice(payload);
                 }
-                Event::Connected => {
+                TcpEvent::Connected => {
                     while !side.unsent.is_empty() {
-                        let n = 1 + self.rng.below(3000).min(side.unsent.len() as u64 - 1) as usize;
+                        let n = 1 + self.rng.sample_below(3000).min(side.unsent.len() as u64 - 1) as usize;
                         let chunk: Vec<u8> = side.unsent.drain(..n).collect();
-                        c.write(Data::Bytes(&chunk)).unwrap();
+                        c.write(StreamData::Bytes(&chunk)).unwrap();
                     }
                     c.shutdown();
                 }
-                Event::PeerClosed | Event::Closed(_) => {}
+                TcpEvent::PeerClosed | TcpEvent::Closed(_) => {}
             }
-            side.said.push(event);
+            side.events.push(event);
         }
         if self.sides[i].manual && self.sides[i].c.as_ref().is_some_and(|c| c.bytes_unread() > 0) {
-            let at = now + Duration::from_millis(1 + self.rng.below(20));
-            self.push(at, Happening::Read(i));
+            let at = now + Duration::from_millis(1 + self.rng.sample_below(20));
+            self.push_event(at, StreamEvent::Read(i));
         }
         while let Some(s) = self.sides[i].c.as_mut().and_then(|c| c.poll_transmit(now)) {
             let mut bytes = Vec::new();
-            s.emit(1, 2, &mut bytes);
+            s.encode_into(1, 2, &mut bytes);
             let s = Segment::parse(&bytes).unwrap().2;
-            if let Fate::Delivered { arrives, corrupted: false, again, .. } =
-                self.sides[i].out.offer(now, s.wire_len() + 20)
+            if let PacketFate::Delivered { arrives, corrupted: false, duplicate_arrives: again, .. } =
+                self.sides[i].out.offer_packet(now, s.wire_len() + 20)
             {
                 if let Some(again) = again {
-                    self.push(again, Happening::Arrival(1 - i, s.clone()));
+                    self.push_event(again, StreamEvent::Arrival(1 - i, s.clone()));
                 }
-                self.push(arrives, Happening::Arrival(1 - i, s));
+                self.push_event(arrives, StreamEvent::Arrival(1 - i, s));
             }
         }
     }
-    fn arrive(&mut self, i: usize, s: &Segment) {
+    fn deliver_segment(&mut self, i: usize, s: &Segment) {
         let side = &mut self.sides[i];
         match &mut side.c {
             Some(c) => c.handle_segment(self.now, s),
             None => {
-                side.c = Connection::accept(self.config.clone(), self.iss.wrapping_mul(7), s, self.now);
+                side.c = TcpConnection::accept(self.config.clone(), self.iss.wrapping_mul(7), s, self.now);
                 if let Some(c) = &mut side.c {
                     c.set_auto_read(!side.manual);
                 }
@@ -108,11 +108,11 @@ impl Pair {
         }
     }
     /// Runs until nothing is left to happen.
-    fn run(&mut self) {
-        let mut c = Connection::connect(self.config.clone(), self.iss, self.now);
+    fn run_to_end(&mut self) {
+        let mut c = TcpConnection::connect(self.config.clone(), self.iss, self.now);
         c.set_auto_read(!self.sides[0].manual);
         self.sides[0].c = Some(c);
-        self.settle(0);
+        self.drain_side(0);
         for step in 0.. {
             assert!(
                 step < 200_000,
@@ -124,30 +124,34 @@ impl Pair {
             if let Some((at, i)) = timer.filter(|(at, _)| next.is_none_or(|n| *at < n)) {
                 self.now = self.now.max(at);
                 self.sides[i].c.as_mut().unwrap().handle_timeout(self.now);
-                self.settle(i);
+                self.drain_side(i);
                 continue;
             }
             let Some(((at, _), what)) = self.queue.pop_first() else { return };
             self.now = at;
             match what {
-                Happening::Arrival(i, s) => {
-                    self.arrive(i, &s);
-                    self.settle(i);
+                StreamEvent::Arrival(i, s) => {
+                    self.deliver_segment(i, &s);
+                    self.drain_side(i);
                 }
-                Happening::Read(i) => {
-                    let n = self.rng.below(4000) as u32;
+                StreamEvent::Read(i) => {
+                    let n = self.rng.sample_below(4000) as u32;
                     if let Some(c) = &mut self.sides[i].c {
-                        c.read(n);
+                        c.grant_credit(n);
                     }
-                    self.settle(i);
+                    self.drain_side(i);
                 }
             }
         }
     }
 }
 
-fn configs() -> impl Strategy<Value = Config> {
-    let recovery = prop_oneof![Just(Recovery::Reno), Just(Recovery::NewReno), Just(Recovery::Sack)];
+fn any_config() -> impl Strategy<Value = TcpConfig> {
+    let recovery = prop_oneof![
+        Just(RecoveryAlgorithm::Reno),
+        Just(RecoveryAlgorithm::NewReno),
+        Just(RecoveryAlgorithm::Sack)
+    ];
     let delayed = prop_oneof![
         Just(None),
         Just(Some(DelayedAck::default())),
@@ -160,28 +164,30 @@ fn configs() -> impl Strategy<Value = Config> {
     ];
     let laws = (recovery, congestion);
     (laws, delayed, any::<[bool; 4]>(), 300u16..1500, 1u32..12, 1000u32..40_000).prop_map(
-        |(laws, delayed_ack, [nagle, limited_transmit, timestamps, scale], mss, iw, receive_buffer)| Config {
-            recovery: laws.0,
-            congestion: laws.1,
-            delayed_ack,
-            nagle,
-            limited_transmit,
-            timestamps,
-            window_scale: scale.then_some(4),
-            mss,
-            initial_window: InitialWindow::Segments(iw),
-            receive_buffer: receive_buffer.max(u32::from(mss)),
-            min_rto: Duration::from_millis(200),
-            max_rto: Duration::from_secs(10),
-            max_retransmissions: None,
-            max_syn_retransmissions: None,
-            time_wait: Duration::from_secs(900),
-            ..Config::default()
+        |(laws, delayed_ack, [nagle, limited_transmit, timestamps, scale], mss, iw, receive_buffer)| {
+            TcpConfig {
+                recovery: laws.0,
+                congestion: laws.1,
+                delayed_ack,
+                nagle,
+                limited_transmit,
+                timestamps,
+                window_scale: scale.then_some(4),
+                mss,
+                initial_window: InitialWindow::Segments(iw),
+                receive_buffer: receive_buffer.max(u32::from(mss)),
+                min_rto: Duration::from_millis(200),
+                max_rto: Duration::from_secs(10),
+                max_retransmissions: None,
+                max_syn_retransmissions: None,
+                time_wait: Duration::from_secs(900),
+                ..TcpConfig::default()
+            }
         },
     )
 }
 
-fn bytes(n: usize, salt: usize) -> Vec<u8> {
+fn pattern_bytes(n: usize, salt: usize) -> Vec<u8> {
     (0..n).map(|i| ((i + salt) * 31 % 251) as u8).collect()
 }
 
@@ -191,7 +197,7 @@ proptest! {
     #[test]
     fn every_stream_arrives_whole_and_every_connection_ends(
         seed: u64,
-        config in configs(),
+        config in any_config(),
         (loss, duplicate, reorder, corrupt) in (0.0..0.3f64, 0.0..0.2f64, 0.0..0.3f64, 0.0..0.1f64),
         sizes in (0usize..40_000, 0usize..40_000),
         manual: bool,
@@ -200,38 +206,38 @@ proptest! {
             rate: Some(2_000_000),
             delay: Duration::from_millis(15),
             jitter: Duration::from_millis(5),
-            loss: Loss::Bernoulli(loss),
+            loss: LossModel::Bernoulli(loss),
             duplicate,
             reorder,
             reorder_delay: Duration::from_millis(30),
             corrupt,
             ..Default::default()
         };
-        let data = [bytes(sizes.0, 1), bytes(sizes.1, 2)];
-        let mut pair = Pair::new(seed, config, &channel, data.clone(), manual);
-        pair.run();
+        let data = [pattern_bytes(sizes.0, 1), pattern_bytes(sizes.1, 2)];
+        let mut pair = ConnectionPair::new(seed, config, &channel, data.clone(), manual);
+        pair.run_to_end();
         for (i, side) in pair.sides.iter().enumerate() {
             prop_assert!(side.got == data[1 - i], "side {} got {} of {} bytes", i, side.got.len(), data[1 - i].len());
             prop_assert!(side.c.as_ref().is_some_and(|c| c.is_closed()));
-            let closed = side.said.iter().filter(|e| matches!(e, Event::Closed(_))).count();
-            prop_assert_eq!((closed, side.said.first()), (1, Some(&Event::Connected)));
-            prop_assert_eq!(side.said.last(), Some(&Event::Closed(CloseReason::Closed)));
+            let closed = side.events.iter().filter(|e| matches!(e, TcpEvent::Closed(_))).count();
+            prop_assert_eq!((closed, side.events.first()), (1, Some(&TcpEvent::Connected)));
+            prop_assert_eq!(side.events.last(), Some(&TcpEvent::Closed(CloseReason::Closed)));
         }
     }
 
     #[test]
     fn without_impairment_nothing_is_sent_twice(
         seed: u64,
-        config in configs(),
+        config in any_config(),
         sizes in (0usize..40_000, 0usize..40_000),
         manual: bool,
     ) {
         let channel = ChannelConfig { delay: Duration::from_millis(15), ..Default::default() };
         // A delayed acknowledgement may come after 230 ms, later than the shortest timeout of the others.
-        let config = Config { min_rto: Duration::from_millis(500), ..config };
-        let data = [bytes(sizes.0, 1), bytes(sizes.1, 2)];
-        let mut pair = Pair::new(seed, config, &channel, data.clone(), manual);
-        pair.run();
+        let config = TcpConfig { min_rto: Duration::from_millis(500), ..config };
+        let data = [pattern_bytes(sizes.0, 1), pattern_bytes(sizes.1, 2)];
+        let mut pair = ConnectionPair::new(seed, config, &channel, data.clone(), manual);
+        pair.run_to_end();
         for (i, side) in pair.sides.iter().enumerate() {
             prop_assert!(side.got == data[1 - i]);
             let stats = side.c.as_ref().unwrap().stats();
@@ -242,7 +248,7 @@ proptest! {
 
 /// Anything that may be done to a connection.
 #[derive(Clone, Debug)]
-enum Act {
+enum ConnectionAction {
     Segment(Segment),
     Pass(u64),
     Write(u32),
@@ -253,25 +259,24 @@ enum Act {
     Abort,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn any_action() -> impl Strategy<Value = ConnectionAction> {
     let near = || prop_oneof![9 => 0u32..5000, 1 => any::<u32>()];
     let payload = prop_oneof![Just(None), (0usize..1500).prop_map(|n| Some(Arc::from(vec![7u8; n])))];
-    let flags = prop_oneof![6 => Just(Flags::ACK), 1 => any::<u8>().prop_map(Flags)];
-    let segment = (near(), near(), near(), any::<u16>(), flags, options(), payload, any::<bool>()).prop_map(
-        |(seq, ack, len, window, flags, options, payload, honest)| {
+    let flags = prop_oneof![6 => Just(SegmentFlags::ACK), 1 => any::<u8>().prop_map(SegmentFlags)];
+    let segment = (near(), near(), near(), any::<u16>(), flags, any_options(), payload, any::<bool>())
+        .prop_map(|(seq, ack, len, window, flags, options, payload, honest)| {
             let len = payload.as_ref().filter(|_| honest).map_or(len, |p: &Arc<[u8]>| p.len() as u32);
-            Act::Segment(Segment { seq, ack, len, window, flags, options, payload })
-        },
-    );
+            ConnectionAction::Segment(Segment { seq, ack, len, window, flags, options, payload })
+        });
     prop_oneof![
         12 => segment,
-        3 => (0u64..70_000).prop_map(Act::Pass),
-        3 => prop_oneof![0u32..5000, any::<u32>()].prop_map(Act::Write),
-        2 => proptest::collection::vec(any::<u8>(), 0..3000).prop_map(Act::WriteBytes),
-        2 => any::<u32>().prop_map(Act::Read),
-        1 => any::<bool>().prop_map(Act::AutoRead),
-        1 => Just(Act::Shutdown),
-        1 => Just(Act::Abort),
+        3 => (0u64..70_000).prop_map(ConnectionAction::Pass),
+        3 => prop_oneof![0u32..5000, any::<u32>()].prop_map(ConnectionAction::Write),
+        2 => proptest::collection::vec(any::<u8>(), 0..3000).prop_map(ConnectionAction::WriteBytes),
+        2 => any::<u32>().prop_map(ConnectionAction::Read),
+        1 => any::<bool>().prop_map(ConnectionAction::AutoRead),
+        1 => Just(ConnectionAction::Shutdown),
+        1 => Just(ConnectionAction::Abort),
     ]
 }
 
@@ -280,30 +285,30 @@ proptest! {
 
     #[test]
     fn arbitrary_segments_never_panic_nor_run_on(
-        config in configs(),
+        config in any_config(),
         open: bool,
-        acts in proptest::collection::vec(act(), 1..60),
+        acts in proptest::collection::vec(any_action(), 1..60),
     ) {
         let config = Arc::new(config);
         let mut now = Instant::ZERO;
-        let mut c = Connection::connect(config.clone(), 0, now);
+        let mut c = TcpConnection::connect(config.clone(), 0, now);
         if open {
             let _ = c.poll_transmit(now);
-            c.handle_segment(now, &segment("S. 0:0(0) ack 1 <mss 1000,wscale 3,sackOK>"));
+            c.handle_segment(now, &parse_segment("S. 0:0(0) ack 1 <mss 1000,wscale 3,sackOK>"));
         }
         for act in acts {
             match act {
-                Act::Segment(s) => c.handle_segment(now, &s),
-                Act::Pass(n) => {
+                ConnectionAction::Segment(s) => c.handle_segment(now, &s),
+                ConnectionAction::Pass(n) => {
                     now += Duration::from_millis(n);
                     c.handle_timeout(now);
                 }
-                Act::Write(n) => drop(c.write(Data::Count(n))),
-                Act::WriteBytes(b) => drop(c.write(Data::Bytes(&b))),
-                Act::Read(n) => c.read(n),
-                Act::AutoRead(auto) => c.set_auto_read(auto),
-                Act::Shutdown => c.shutdown(),
-                Act::Abort => c.abort(),
+                ConnectionAction::Write(n) => drop(c.write(StreamData::Count(n))),
+                ConnectionAction::WriteBytes(b) => drop(c.write(StreamData::Bytes(&b))),
+                ConnectionAction::Read(n) => c.grant_credit(n),
+                ConnectionAction::AutoRead(auto) => c.set_auto_read(auto),
+                ConnectionAction::Shutdown => c.shutdown(),
+                ConnectionAction::Abort => c.abort(),
             }
             let said = std::iter::from_fn(|| c.poll_event()).take(10_000).count();
             let sent = std::iter::from_fn(|| c.poll_transmit(now)).take(100_000).count();
@@ -315,16 +320,19 @@ proptest! {
 
 #[test]
 fn an_idle_connection_is_small() {
-    let size = std::mem::size_of::<Connection>();
-    assert!(size <= Connection::CONTROL_BLOCK as usize, "{size} bytes");
-    let seldom = std::mem::size_of::<Aside>();
-    assert!(size + seldom > Connection::CONTROL_BLOCK as usize, "{size} bytes are what counts for its state");
+    let size = std::mem::size_of::<TcpConnection>();
+    assert!(size <= TcpConnection::CONTROL_BLOCK as usize, "{size} bytes");
+    let seldom = std::mem::size_of::<ConnectionExtras>();
+    assert!(
+        size + seldom > TcpConnection::CONTROL_BLOCK as usize,
+        "{size} bytes are what counts for its state"
+    );
     assert!(std::mem::size_of::<Segment>() <= 40);
     // A SYN's, of which every connection of a large run may have one under way at once.
-    assert!(std::mem::size_of::<Options>() <= 40);
-    let mut s = Script::open(config());
-    s.inject("P. 1:201(200) ack 1");
+    assert!(std::mem::size_of::<TcpOptions>() <= 40);
+    let mut s = ScriptedConnection::established(test_config());
+    s.inject_segment("P. 1:201(200) ack 1");
     s.write(200);
-    s.inject(". 201:201(0) ack 201");
+    s.inject_segment(". 201:201(0) ack 201");
     assert!(s.c.send_buffer.is_none() && s.c.chunks.is_none() && s.c.reassembly.is_none());
 }

@@ -4,15 +4,15 @@
 //! of one entry, and then groups. So the rows of a DEFAULT above it come later than there, an entry that is missing is not come to, and
 //! none ends the search before the user's own. Where one of these would make a difference, the import stops.
 
-use super::super::Complaint;
+use super::super::ImportIssue;
 use super::items::control_part;
-use super::{Entry, EntryState, FilePosition, TURNS_AWAY, UsersFile, UsersImport, is};
+use super::{EntryState, FilePosition, TURNS_AWAY, UserEntry, UsersFile, UsersImport, is_one_of};
 use std::collections::{BTreeMap, BTreeSet};
-use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 
 /// An entry that becomes a user.
 #[derive(Clone, Copy, Debug)]
-struct TakenUser {
+struct ImportedUser {
     /// Its place among the entries.
     entry: usize,
     /// The user comes to the entries before this one, those after his own included.
@@ -28,7 +28,7 @@ struct EntryContent {
 }
 
 impl EntryContent {
-    fn of(entry: &Entry) -> Self {
+    fn from_entry(entry: &UserEntry) -> Self {
         let mut content = Self::default();
         for row in &entry.check {
             if let Some(part) = control_part(&row.attribute) {
@@ -65,7 +65,7 @@ impl EntryContent {
         self.settings.iter().find_map(differs).or_else(doubled)
     }
 
-    fn merge(&mut self, other: &Self) {
+    fn merge_content(&mut self, other: &Self) {
         for (part, by) in &other.settings {
             self.settings.entry(part).or_default().extend(by.iter().cloned());
         }
@@ -87,22 +87,22 @@ struct DefaultEntries {
 }
 
 impl DefaultEntries {
-    fn of(entries: &[Entry]) -> Self {
+    fn from_entries(entries: &[UserEntry]) -> Self {
         let usable =
-            |entry: &Entry| entry.is_default() && entry.state == EntryState::Usable && !entry.rejects;
+            |entry: &UserEntry| entry.is_default() && entry.state == EntryState::Usable && !entry.rejects;
         let all: Vec<usize> = (0..entries.len()).filter(|n| usable(&entries[*n])).collect();
         let falling_through = all.iter().copied().filter(|n| entries[*n].falls_through()).collect();
         Self { all, falling_through }
     }
 
     /// Those that a user comes to, in their order, those before the user's own entry first.
-    fn path(&self, user: TakenUser) -> impl Iterator<Item = usize> + '_ {
-        let [above, from, to] = self.bounds(user);
+    fn entries_reached(&self, user: ImportedUser) -> impl Iterator<Item = usize> + '_ {
+        let [above, from, to] = self.path_bounds(user);
         self.falling_through[..above].iter().chain(&self.all[from..to]).copied()
     }
 
     /// How many of the first, which of the second from and to.
-    fn bounds(&self, user: TakenUser) -> [usize; 3] {
+    fn path_bounds(&self, user: ImportedUser) -> [usize; 3] {
         let above = self.falling_through.partition_point(|n| *n < user.entry);
         let from = self.all.partition_point(|n| *n <= user.entry);
         [above, from, self.all.partition_point(|n| *n < user.end).max(from)]
@@ -115,15 +115,15 @@ fn canonical_name(name: &str) -> String {
 }
 
 fn is_mac_address(name: &str) -> bool {
-    usher_aaa::spellings(name).len() > 1
+    usher_aaa::name_spellings(name).len() > 1
 }
 
 struct UserGatherer<'a> {
     import: UsersImport<'a>,
-    entries: Vec<Entry>,
-    complaints: Vec<Complaint>,
+    entries: Vec<UserEntry>,
+    complaints: Vec<ImportIssue>,
     /// Users in the order of their entries.
-    users: Vec<TakenUser>,
+    users: Vec<ImportedUser>,
     /// By canonical name, their place among [`Self::users`].
     by_name: BTreeMap<String, usize>,
     /// Of each entry, whether users who are taken over come to a DEFAULT there: from above their own entries, or from them.
@@ -131,11 +131,11 @@ struct UserGatherer<'a> {
 }
 
 /// Entries become users and groups.
-pub(super) fn gather(
+pub(super) fn gather_users(
     import: UsersImport<'_>,
-    entries: Vec<Entry>,
-    complaints: Vec<Complaint>,
-) -> (UsersFile, Vec<Complaint>) {
+    entries: Vec<UserEntry>,
+    complaints: Vec<ImportIssue>,
+) -> (UsersFile, Vec<ImportIssue>) {
     let (users, by_name, reached) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut this = UserGatherer { import, entries, complaints, users, by_name, reached };
     this.find_users();
@@ -143,7 +143,7 @@ pub(super) fn gather(
     for n in 0..this.entries.len() {
         this.judge_entry(n);
     }
-    let defaults = DefaultEntries::of(&this.entries);
+    let defaults = DefaultEntries::from_entries(&this.entries);
     let file = match this.is_too_much(&defaults) {
         true => UsersFile::default(),
         false => {
@@ -157,8 +157,13 @@ pub(super) fn gather(
 }
 
 impl UserGatherer<'_> {
-    fn complain(&mut self, at: &FilePosition, stops: bool, what: impl Into<String>) {
-        self.complaints.push(Complaint { file: at.file.clone(), line: at.line, what: what.into(), stops });
+    fn report_issue(&mut self, at: &FilePosition, stops: bool, what: impl Into<String>) {
+        self.complaints.push(ImportIssue {
+            file: at.file.clone(),
+            line: at.line,
+            message: what.into(),
+            stops,
+        });
     }
 
     fn find_users(&mut self) {
@@ -171,11 +176,11 @@ impl UserGatherer<'_> {
                 self.by_name.entry(canonical_name(&entry.name))
             {
                 vacant.insert(place);
-                self.users.push(TakenUser { entry: n, end: n + 1 });
+                self.users.push(ImportedUser { entry: n, end: n + 1 });
             }
         }
         // The search ends for everybody at a DEFAULT that fits every request and does not fall through.
-        let ends = |entry: &Entry| {
+        let ends = |entry: &UserEntry| {
             entry.is_default()
                 && entry.state == EntryState::Usable
                 && !entry.is_conditional()
@@ -225,48 +230,48 @@ impl UserGatherer<'_> {
                 }
                 false => "",
             };
-            self.complain(&lost.at, stops, format!("{}{why}", lost.what));
+            self.report_issue(&lost.position, stops, format!("{}{why}", lost.row_text));
         }
         if is_taken || self.entries[n].state == EntryState::Never {
             return;
         }
         match self.entries[n].is_default() {
             true => self.judge_default(n, reached),
-            false => self.judge_named(n),
+            false => self.report_named_entry(n),
         }
     }
 
     fn judge_default(&mut self, n: usize, reached: bool) {
         let entry = &self.entries[n];
-        let at = entry.at.clone();
+        let at = entry.position.clone();
         if entry.rejects && !reached {
-            return self.complain(&at, false, "this DEFAULT turns away those alone who have no entry, and nobody lets them in here: it was left out");
+            return self.report_issue(&at, false, "this DEFAULT turns away those alone who have no entry, and nobody lets them in here: it was left out");
         }
         if entry.rejects {
             // A group holds for those who are in it.
-            return self.complain(&at, true, "this DEFAULT turns away whoever it fits, whoever that is, which no row here says: the file was not taken over, since \
+            return self.report_issue(&at, true, "this DEFAULT turns away whoever it fits, whoever that is, which no row here says: the file was not taken over, since \
                            without it more would be let in; give each user the check that keeps it out, as Calling-Station-Id != \
                            02-00-5E-10-00-01, and take this entry away");
         }
         if entry.state == EntryState::Lost {
             if reached && !is_hint_entry(entry) {
-                self.complain(&at, true, "this DEFAULT was left out, and users come to it there: the file was not taken over, since without its end of the search, \
+                self.report_issue(&at, true, "this DEFAULT was left out, and users come to it there: the file was not taken over, since without its end of the search, \
                            its settings and its reply more would be let in; write it as it can be read, or take it away");
             }
             return;
         }
         if !entry.falls_through() && self.is_above_users(n) {
-            return self.complain(&at, true, "this DEFAULT stands above entries of users, who would not come to their own where it matches; \
+            return self.report_issue(&at, true, "this DEFAULT stands above entries of users, who would not come to their own where it matches; \
                            here their own entry comes first: the file was not taken over, since they would be let in; move it below them, \
                            or give it Fall-Through = Yes");
         }
-        let sets_password = |row: &Row| control_part(&row.attribute) == Some("password");
+        let sets_password = |row: &AttributeRow| control_part(&row.attribute) == Some("password");
         if reached && (entry.accepts || entry.check.iter().any(sets_password)) {
             let what = "this DEFAULT lets in whoever has no entry, too; here it holds for those who have one";
-            return self.complain(&at, false, what);
+            return self.report_issue(&at, false, what);
         }
         if !reached {
-            self.complain(
+            self.report_issue(
                 &at,
                 false,
                 "no entry of this file comes to this DEFAULT, and names that are in no file are not let in \
@@ -276,33 +281,33 @@ impl UserGatherer<'_> {
     }
 
     /// An entry of a name that did not become the user.
-    fn judge_named(&mut self, n: usize) {
+    fn report_named_entry(&mut self, n: usize) {
         let entry = &self.entries[n];
-        let (at, name) = (entry.at.clone(), entry.name.clone());
+        let (at, name) = (entry.position.clone(), entry.name.clone());
         let lost = entry.state == EntryState::Lost;
         let user = self.by_name.get(&canonical_name(&name)).map(|place| self.users[*place]);
         let Some(user) = user else {
             // Somebody of this name may be there by another file.
             if entry.rejects {
-                self.complain(&at, true, format!("the entry of {name:?} was left out{TURNS_AWAY}"));
+                self.report_issue(&at, true, format!("the entry of {name:?} was left out{TURNS_AWAY}"));
             }
             return;
         };
         let first = &self.entries[user.entry];
-        let (first_at, first_name) = (first.at.clone(), first.name.clone());
+        let (first_at, first_name) = (first.position.clone(), first.name.clone());
         if first_name != name {
             let what = format!(
                 "{name:?} is the MAC address of {first_name:?} at {first_at}, which is one user here, and two there with rows of their own: \
                  the file was not taken over; leave one of them"
             );
-            return self.complain(&at, true, what);
+            return self.report_issue(&at, true, what);
         }
         if n < user.entry {
             let what = format!(
                 "this entry of {name:?} was left out, and FreeRADIUS comes to it before that at {first_at}: the file was not taken over, \
                  since without it more would be let in"
             );
-            return self.complain(&at, true, what);
+            return self.report_issue(&at, true, what);
         }
         let comes = n < user.end;
         let what = format!(
@@ -311,9 +316,9 @@ impl UserGatherer<'_> {
         match (comes, lost) {
             (true, _) => {
                 let why = "; FreeRADIUS comes to it, so that the file was not taken over: without it more would be let in";
-                self.complain(&at, true, format!("{what}{why}"));
+                self.report_issue(&at, true, format!("{what}{why}"));
             }
-            (false, false) => self.complain(&at, false, what),
+            (false, false) => self.report_issue(&at, false, what),
             (false, true) => {}
         }
     }
@@ -332,45 +337,45 @@ impl UserGatherer<'_> {
         let (all, through) = (sums(&defaults.all), sums(&defaults.falling_through));
         let (mut memberships, mut compared) = (0_usize, 0_usize);
         let first = self.users.iter().find(|user| {
-            let [above, from, to] = defaults.bounds(**user);
+            let [above, from, to] = defaults.path_bounds(**user);
             memberships += above + to - from;
             compared = compared.saturating_add(through[above] + all[to] - all[from]);
             memberships > MAX_MEMBERSHIPS || compared > MAX_COMPARED
         });
         let Some(first) = first else { return false };
-        let at = self.entries[first.entry].at.clone();
+        let at = self.entries[first.entry].position.clone();
         let what = format!(
             "up to here users come to DEFAULT entries more than {MAX_MEMBERSHIPS} times, or to more than {MAX_COMPARED} rows of them: the \
              file was not taken over; give most users no Fall-Through = Yes, put DEFAULT entries of one purpose together, or import the \
              file in parts"
         );
-        self.complain(&at, true, what);
+        self.report_issue(&at, true, what);
         true
     }
 
     /// Whether each user's rows and groups say together what the entries say there.
     fn judge_paths(&mut self, defaults: &DefaultEntries) {
         let contents: BTreeMap<usize, EntryContent> =
-            defaults.all.iter().map(|n| (*n, EntryContent::of(&self.entries[*n]))).collect();
+            defaults.all.iter().map(|n| (*n, EntryContent::from_entry(&self.entries[*n]))).collect();
         let mut reported = BTreeSet::new();
         for user in self.users.clone() {
-            let path: Vec<usize> = defaults.path(user).collect();
-            let own = EntryContent::of(&self.entries[user.entry]);
+            let path: Vec<usize> = defaults.entries_reached(user).collect();
+            let own = EntryContent::from_entry(&self.entries[user.entry]);
             let name = self.entries[user.entry].name.clone();
             let mut so_far = own.clone();
             for n in &path {
                 let content = &contents[n];
                 let earlier = (*n < user.entry).then(|| own.find_shared(content)).flatten();
                 let conflict = earlier.or_else(|| so_far.find_conflict(content));
-                so_far.merge(content);
+                so_far.merge_content(content);
                 let Some(what) = conflict.filter(|_| reported.insert(*n)) else { continue };
                 let what = self.attribute_name(&what);
-                let at = self.entries[*n].at.clone();
+                let at = self.entries[*n].position.clone();
                 let text = format!(
                     "this DEFAULT and the entry of {name:?} both say {what}, which here is put together otherwise than there: the file was not taken over; \
                      leave one of them"
                 );
-                self.complain(&at, true, text);
+                self.report_issue(&at, true, text);
             }
             self.judge_device(user, &path, &contents);
         }
@@ -378,29 +383,33 @@ impl UserGatherer<'_> {
 
     fn attribute_name(&self, key: &str) -> String {
         let parts: Option<Vec<u32>> = key.split('.').map(|part| part.parse().ok()).collect();
-        let oid = parts.and_then(|parts| usher_radius::dictionary::Oid::new(&parts));
+        let oid = parts.and_then(|parts| usher_radius::dictionary::AttributeOid::new(&parts));
         let definition = oid.and_then(|oid| self.import.dictionary.by_oid(oid));
         definition.map_or_else(|| key.to_owned(), |definition| definition.name.to_string())
     }
 
     /// A device without a password: its address alone lets it in here, and there nothing but a certificate does.
-    fn judge_device(&mut self, user: TakenUser, path: &[usize], contents: &BTreeMap<usize, EntryContent>) {
+    fn judge_device(&mut self, user: ImportedUser, path: &[usize], contents: &BTreeMap<usize, EntryContent>) {
         let entry = &self.entries[user.entry];
         let sets = |part: &str| entry.check.iter().any(|row| control_part(&row.attribute) == Some(part));
         if !is_mac_address(&entry.name) || entry.rejects || sets("password") || sets("method") {
             return;
         }
-        let (at, name) = (entry.at.clone(), entry.name.clone());
+        let (at, name) = (entry.position.clone(), entry.name.clone());
         if path.iter().any(|n| contents[n].settings.contains_key("password")) {
             let what = format!(
                 "{name:?} has its password by a DEFAULT, and would be let in by its address alone where that does not match: the file was not \
                  taken over; give it the password"
             );
-            return self.complain(&at, true, what);
+            return self.report_issue(&at, true, what);
         }
-        let row = Row { attribute: "Auth-Type".to_owned(), op: Op::Replace, value: "EAP".to_owned() };
+        let row = AttributeRow {
+            attribute: "Auth-Type".to_owned(),
+            op: RowOperator::Replace,
+            value: "EAP".to_owned(),
+        };
         self.entries[user.entry].check.push(row);
-        self.complain(&at, false, format!("{name:?} has neither a password nor an Auth-Type, and gets in there by a certificate at most: so that its address alone does not let it in \
+        self.report_issue(&at, false, format!("{name:?} has neither a password nor an Auth-Type, and gets in there by a certificate at most: so that its address alone does not let it in \
                                            here, it has Auth-Type := EAP; write Auth-Type := Accept where the address is enough"));
     }
 
@@ -410,13 +419,13 @@ impl UserGatherer<'_> {
         let mut used = BTreeSet::new();
         let mut file = UsersFile::default();
         for user in &self.users {
-            used.extend(defaults.path(*user));
+            used.extend(defaults.entries_reached(*user));
             let entry = &mut self.entries[user.entry];
             let member = |n: usize| GroupRows { name: names[&n].clone(), ..GroupRows::default() };
             let rows = UserRows {
                 check: std::mem::take(&mut entry.check),
                 reply: std::mem::take(&mut entry.reply),
-                groups: defaults.path(*user).map(member).collect(),
+                groups: defaults.entries_reached(*user).map(member).collect(),
             };
             file.users.push((std::mem::take(&mut entry.name), rows));
         }
@@ -426,7 +435,11 @@ impl UserGatherer<'_> {
             if entry.falls_through() {
                 // A group says by this row that those after it are looked at too.
                 let yes = "Yes".to_owned();
-                reply.push(Row { attribute: "Fall-Through".to_owned(), op: Op::Set, value: yes });
+                reply.push(AttributeRow {
+                    attribute: "Fall-Through".to_owned(),
+                    op: RowOperator::Set,
+                    value: yes,
+                });
             }
             let check = std::mem::take(&mut entry.check);
             file.groups.push(GroupRows { name: names[&n].clone(), check, reply });
@@ -437,15 +450,15 @@ impl UserGatherer<'_> {
 
 /// FreeRADIUS's own entries by a hint, which a request has whose user's name ends in `.slip` or the like. Nobody has such a name here, and
 /// what they say is how SLIP is framed.
-fn is_hint_entry(entry: &Entry) -> bool {
+fn is_hint_entry(entry: &UserEntry) -> bool {
     let harmless = ["Framed-Protocol", "Framed-Compression"];
     entry.by_hint
         && entry.lost_replies.is_empty()
-        && entry.reply.iter().all(|row| is(&row.attribute, &harmless))
+        && entry.reply.iter().all(|row| is_one_of(&row.attribute, &harmless))
 }
 
 /// A name that no other entry has, of this file or of another: without the values of passwords, which nobody is to guess by it.
-fn group_name(import: &UsersImport<'_>, entry: &Entry) -> String {
+fn group_name(import: &UsersImport<'_>, entry: &UserEntry) -> String {
     // FNV-1a.
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |text: &str| {
@@ -454,11 +467,11 @@ fn group_name(import: &UsersImport<'_>, entry: &Entry) -> String {
         }
     };
     add(&import.file.to_string_lossy());
-    add(entry.at.file.as_deref().unwrap_or_default());
+    add(entry.position.file.as_deref().unwrap_or_default());
     for row in entry.check.iter().chain(&entry.reply) {
         let secret = row.attribute.to_ascii_lowercase().contains("password");
         let value = if secret { "" } else { row.value.as_str() };
         [row.attribute.as_str(), row.op.as_str(), value].into_iter().for_each(&mut add);
     }
-    format!("default-line-{}-{digest:016x}", entry.at.line)
+    format!("default-line-{}-{digest:016x}", entry.position.line)
 }

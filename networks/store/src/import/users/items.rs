@@ -1,17 +1,17 @@
 //! One `Attribute operator value` of a users file: what it means to FreeRADIUS, and what it becomes here.
 
-use super::super::words::Value;
-use super::is;
+use super::super::words::ImportValue;
+use super::is_one_of;
 use usher_aaa::User;
-use usher_aaa::store::{Op, Row, UserRows};
+use usher_aaa::store::{AttributeRow, RowOperator, UserRows};
 use usher_radius::attribute::DataType;
-use usher_radius::dictionary::{Definition, Dictionary};
+use usher_radius::dictionary::{AttributeDefinition, RadiusDictionary};
 
 /// What becomes of a condition, or of a setting beside it.
 #[derive(Debug)]
 pub(super) enum CheckItem {
     /// Taken; the note is what is to be said of it, and of whose entry.
-    Take { row: Row, note: Option<&'static str> },
+    Import { row: AttributeRow, note: Option<&'static str> },
     /// It does nothing there, and is left out.
     Pass(String),
     /// No request fits it there.
@@ -24,8 +24,8 @@ pub(super) enum CheckItem {
 #[derive(Debug)]
 pub(super) enum ReplyItem {
     /// Taken; the note is what is to be said of it.
-    Take {
-        row: Row,
+    Import {
+        row: AttributeRow,
         note: Option<&'static str>,
     },
     FallThrough(bool),
@@ -42,11 +42,11 @@ const PASSWORDS: [&str; 4] = ["Cleartext-Password", "NT-Password", "Crypt-Passwo
 /// What a setting is a part of: rows of one part say the same thing in several ways. `None`: it is a condition.
 pub(super) fn control_part(attribute: &str) -> Option<&'static str> {
     match () {
-        () if is(attribute, &PASSWORDS) => Some("password"),
-        () if is(attribute, &["Auth-Type", "EAP-Type"]) => Some("method"),
-        () if is(attribute, &["Simultaneous-Use"]) => Some("Simultaneous-Use"),
-        () if is(attribute, &["Expiration"]) => Some("Expiration"),
-        () if is(attribute, &["Pool-Name"]) => Some("Pool-Name"),
+        () if is_one_of(attribute, &PASSWORDS) => Some("password"),
+        () if is_one_of(attribute, &["Auth-Type", "EAP-Type"]) => Some("method"),
+        () if is_one_of(attribute, &["Simultaneous-Use"]) => Some("Simultaneous-Use"),
+        () if is_one_of(attribute, &["Expiration"]) => Some("Expiration"),
+        () if is_one_of(attribute, &["Pool-Name"]) => Some("Pool-Name"),
         () => None,
     }
 }
@@ -57,55 +57,61 @@ pub(super) fn is_control(attribute: &str) -> bool {
 
 /// Whether two settings of one entry are about the same.
 pub(super) fn sets_the_same(a: &str, b: &str) -> bool {
-    let both_passwords = is(a, &PASSWORDS) && is(b, &PASSWORDS);
-    both_passwords || is_control(a) && is(a, &[b])
+    let both_passwords = is_one_of(a, &PASSWORDS) && is_one_of(b, &PASSWORDS);
+    both_passwords || is_control(a) && is_one_of(a, &[b])
 }
 
 /// `Hint == ...`: what FreeRADIUS's own hints put into requests whose user's name has a suffix, which no user has here.
-pub(super) fn is_hint(attribute: &str, op: Op, value: &Value) -> bool {
-    is(attribute, &["Hint"]) && op == Op::Equal && is(&value.text, &["PPP", "SLIP", "CSLIP"])
+pub(super) fn is_hint(attribute: &str, op: RowOperator, value: &ImportValue) -> bool {
+    is_one_of(attribute, &["Hint"])
+        && op == RowOperator::Equal
+        && is_one_of(&value.text, &["PPP", "SLIP", "CSLIP"])
 }
 
 /// A reply's attribute, whatever the tag and the spelling.
-pub(super) fn reply_key(attribute: &str, dictionary: &Dictionary) -> String {
-    match definition(attribute, dictionary) {
+pub(super) fn reply_key(attribute: &str, dictionary: &RadiusDictionary) -> String {
+    match find_definition(attribute, dictionary) {
         Some(definition) => definition.oid.to_string(),
         None => attribute.split(':').next().unwrap_or(attribute).to_ascii_lowercase(),
     }
 }
 
-fn definition<'d>(attribute: &str, dictionary: &'d Dictionary) -> Option<&'d Definition> {
+fn find_definition<'d>(attribute: &str, dictionary: &'d RadiusDictionary) -> Option<&'d AttributeDefinition> {
     let bare = attribute.split(':').next().unwrap_or(attribute);
     dictionary
         .by_name(bare)
-        .or_else(|| Dictionary::number_in_name(bare).and_then(|oid| dictionary.by_oid(oid)))
+        .or_else(|| RadiusDictionary::number_in_name(bare).and_then(|oid| dictionary.by_oid(oid)))
 }
 
 /// A row as the server will read it from the store.
 ///
 /// # Errors
 /// Why it will not.
-fn readable(row: &Row, of: fn(Row) -> UserRows, dictionary: &Dictionary) -> Result<(), String> {
+fn check_readable(
+    row: &AttributeRow,
+    of: fn(AttributeRow) -> UserRows,
+    dictionary: &RadiusDictionary,
+) -> Result<(), String> {
     User::compile(&of(row.clone()), dictionary).map(drop).map_err(|c| {
-        let instead = instead(&c.attribute).map(|instead| format!("; {instead}")).unwrap_or_default();
+        let instead = suggested_form(&c.attribute).map(|instead| format!("; {instead}")).unwrap_or_default();
         format!("{} {} {}: {}{instead}", c.attribute, c.op.as_str(), c.value, c.what)
     })
 }
 
 /// What says here what a check of FreeRADIUS's says there.
-fn instead(attribute: &str) -> Option<&'static str> {
+fn suggested_form(attribute: &str) -> Option<&'static str> {
     match () {
-        () if is(attribute, &["Huntgroup-Name"]) => {
+        () if is_one_of(attribute, &["Huntgroup-Name"]) => {
             Some("a huntgroup of one access server is said by NAS-IP-Address == ITS-ADDRESS")
         }
-        () if is(attribute, &["Group", "Ldap-Group", "SQL-Group"]) => {
+        () if is_one_of(attribute, &["Group", "Ldap-Group", "SQL-Group"]) => {
             Some("a group's members are named here: usher aaa user set NAME --group GROUP")
         }
         () => None,
     }
 }
 
-fn expanded(attribute: &str) -> String {
+fn expansion_message(attribute: &str) -> String {
     format!(
         "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
     )
@@ -115,17 +121,22 @@ fn expanded(attribute: &str) -> String {
 ///
 /// # Errors
 /// FreeRADIUS reads a tag that is not plain decimal in several ways: in octal, as any tag, as none.
-fn row(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> Result<Row, String> {
-    let definition = definition(attribute, dictionary);
+fn build_row(
+    attribute: &str,
+    op: RowOperator,
+    value: &ImportValue,
+    dictionary: &RadiusDictionary,
+) -> Result<AttributeRow, String> {
+    let definition = find_definition(attribute, dictionary);
     let octets = definition.is_some_and(|d| d.data_type == DataType::String);
     let text = if octets { &value.raw } else { &value.text };
     let tagged = text.strip_prefix(':').filter(|_| definition.is_some_and(|d| d.tagged));
     let Some(tagged) = tagged else {
-        return Ok(Row { attribute: attribute.to_owned(), op, value: text.clone() });
+        return Ok(AttributeRow { attribute: attribute.to_owned(), op, value: text.clone() });
     };
     match tagged.split_once(':') {
         Some((tag, rest)) if !attribute.contains(':') && usher_aaa::tag_number(tag).is_some() => {
-            Ok(Row { attribute: format!("{attribute}:{tag}"), op, value: rest.to_owned() })
+            Ok(AttributeRow { attribute: format!("{attribute}:{tag}"), op, value: rest.to_owned() })
         }
         _ => Err(format!(
             "{attribute} {} {text}: a tag is a number up to 31 between colons, without zeros in front",
@@ -147,24 +158,28 @@ const WRAPS: &str = "FreeRADIUS takes a number that is greater by 2,147,483,648 
      whether requests have such numbers";
 
 /// Whether an attribute's value is a date that is not written as a number of seconds.
-fn is_written_date(attribute: &str, value: &str, dictionary: &Dictionary) -> bool {
-    let is_date = is(attribute, &["Expiration"])
-        || definition(attribute, dictionary).is_some_and(|d| d.data_type == DataType::Time);
+fn is_written_date(attribute: &str, value: &str, dictionary: &RadiusDictionary) -> bool {
+    let is_date = is_one_of(attribute, &["Expiration"])
+        || find_definition(attribute, dictionary).is_some_and(|d| d.data_type == DataType::Time);
     is_date && !value.is_empty() && value.parse::<u64>().is_err()
 }
 
 /// What FreeRADIUS 3.2 compares otherwise than this server, though both have the attribute.
-fn compares_otherwise(attribute: &str, op: Op, dictionary: &Dictionary) -> Option<&'static str> {
+fn compares_otherwise(
+    attribute: &str,
+    op: RowOperator,
+    dictionary: &RadiusDictionary,
+) -> Option<&'static str> {
     let bare = attribute.split(':').next().unwrap_or(attribute);
-    if dictionary.by_name(bare).is_none() && Dictionary::number_in_name(bare).is_some() {
+    if dictionary.by_name(bare).is_none() && RadiusDictionary::number_in_name(bare).is_some() {
         return Some("FreeRADIUS compares no attribute that is named by its number: write its name");
     }
-    match definition(attribute, dictionary)?.data_type {
-        _ if matches!(op, Op::Present | Op::Absent) => None,
+    match find_definition(attribute, dictionary)?.data_type {
+        _ if matches!(op, RowOperator::Present | RowOperator::Absent) => None,
         DataType::Ether | DataType::Filter => {
             Some("FreeRADIUS compares no values of this type: any value fits there")
         }
-        DataType::Ipv4Prefix | DataType::Ipv6Prefix if op == Op::Set => {
+        DataType::Ipv4Prefix | DataType::Ipv6Prefix if op == RowOperator::Set => {
             Some("any prefix fits there: write ==")
         }
         _ => None,
@@ -172,10 +187,15 @@ fn compares_otherwise(attribute: &str, op: Op, dictionary: &Dictionary) -> Optio
 }
 
 /// What becomes of a condition or of a setting beside it.
-pub(super) fn check(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> CheckItem {
-    let sets = matches!(op, Op::Replace | Op::Add);
+pub(super) fn classify_check(
+    attribute: &str,
+    op: RowOperator,
+    value: &ImportValue,
+    dictionary: &RadiusDictionary,
+) -> CheckItem {
+    let sets = matches!(op, RowOperator::Replace | RowOperator::Add);
     let written = || format!("{attribute} {}", op.as_str());
-    if is(attribute, &["Fall-Through"]) {
+    if is_one_of(attribute, &["Fall-Through"]) {
         return match sets {
             true => CheckItem::Pass(
                 "Fall-Through does nothing on this line: it belongs on an indented one".to_owned(),
@@ -186,22 +206,24 @@ pub(super) fn check(attribute: &str, op: Op, value: &Value, dictionary: &Diction
             )),
         };
     }
-    if is(attribute, &NEVER_IN_A_REQUEST) && !sets && op != Op::Absent {
+    if is_one_of(attribute, &NEVER_IN_A_REQUEST) && !sets && op != RowOperator::Absent {
         return CheckItem::Never(format!(
             "{} is compared with the request, which has none: write := to set it",
             written()
         ));
     }
-    if is(attribute, &["Auth-Type", "Crypt-Password"]) && !sets && op != Op::Set {
+    if is_one_of(attribute, &["Auth-Type", "Crypt-Password"]) && !sets && op != RowOperator::Set {
         return match op {
-            Op::Matches | Op::MatchesNot => CheckItem::Lose(format!("{}: it is no text", written())),
+            RowOperator::Matches | RowOperator::MatchesNot => {
+                CheckItem::Lose(format!("{}: it is no text", written()))
+            }
             _ => CheckItem::Pass(format!("{} compares nothing, and sets nothing: write :=", written())),
         };
     }
     if value.is_expanded() {
-        return CheckItem::Lose(expanded(attribute));
+        return CheckItem::Lose(expansion_message(attribute));
     }
-    if is(attribute, &["User-Password", "Password"]) {
+    if is_one_of(attribute, &["User-Password", "Password"]) {
         // FreeRADIUS 1 had it for Cleartext-Password. Version 3 compares it, and lets nobody in by it.
         return CheckItem::Lose(format!(
             "{}: FreeRADIUS 3 lets nobody in by it; write Cleartext-Password := instead",
@@ -211,63 +233,77 @@ pub(super) fn check(attribute: &str, op: Op, value: &Value, dictionary: &Diction
     if !sets && let Some(why) = compares_otherwise(attribute, op, dictionary) {
         return CheckItem::Lose(format!("{}: {why}", written()));
     }
-    let mut row = match row(attribute, op, value, dictionary) {
+    let mut row = match build_row(attribute, op, value, dictionary) {
         Ok(row) => row,
         Err(why) => return CheckItem::Lose(why),
     };
-    if row.attribute.contains(':') && !matches!(op, Op::Equal | Op::Set) {
+    if row.attribute.contains(':') && !matches!(op, RowOperator::Equal | RowOperator::Set) {
         return CheckItem::Lose(format!(
             "{}: FreeRADIUS looks at the tag in another way; write == alone",
             written()
         ));
     }
     let mut note = None;
-    if is(attribute, &["Auth-Type"]) {
+    if is_one_of(attribute, &["Auth-Type"]) {
         // The last one counts there, and `:=` says so.
-        row.op = if op == Op::Add { Op::Replace } else { op };
-        if is(&row.value, &["Accept", "254"]) {
+        row.op = if op == RowOperator::Add { RowOperator::Replace } else { op };
+        if is_one_of(&row.value, &["Accept", "254"]) {
             note = Some(
                 "Auth-Type Accept lets in whoever says this name there; here it lets in a device by its address alone (MAC authentication bypass)",
             );
         }
     }
-    let is_order = matches!(op, Op::Less | Op::LessOrEqual | Op::Greater | Op::GreaterOrEqual);
+    let is_order = matches!(
+        op,
+        RowOperator::Less | RowOperator::LessOrEqual | RowOperator::Greater | RowOperator::GreaterOrEqual
+    );
     let wraps = [Some(DataType::Integer), Some(DataType::Time)];
-    if is_order && wraps.contains(&definition(attribute, dictionary).map(|d| d.data_type)) {
+    if is_order && wraps.contains(&find_definition(attribute, dictionary).map(|d| d.data_type)) {
         note = Some(WRAPS);
     }
-    if !matches!(op, Op::Present | Op::Absent) && is_written_date(attribute, &row.value, dictionary) {
+    if !matches!(op, RowOperator::Present | RowOperator::Absent)
+        && is_written_date(attribute, &row.value, dictionary)
+    {
         note = Some(if note.is_some() { LOCAL_TIME_THAT_WRAPS } else { LOCAL_TIME });
     }
-    match readable(&row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary) {
-        Ok(()) => CheckItem::Take { row, note },
+    match check_readable(&row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary) {
+        Ok(()) => CheckItem::Import { row, note },
         Err(why) => CheckItem::Lose(why),
     }
 }
 
 /// What becomes of a row of the reply.
-pub(super) fn reply(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> ReplyItem {
-    if is(attribute, &["Fall-Through"]) {
+pub(super) fn classify_reply(
+    attribute: &str,
+    op: RowOperator,
+    value: &ImportValue,
+    dictionary: &RadiusDictionary,
+) -> ReplyItem {
+    if is_one_of(attribute, &["Fall-Through"]) {
         return match () {
             // It has the value 0 there, or none, and the search ends.
-            () if matches!(op, Op::Present | Op::Absent | Op::Matches | Op::MatchesNot) => {
+            () if matches!(
+                op,
+                RowOperator::Present | RowOperator::Absent | RowOperator::Matches | RowOperator::MatchesNot
+            ) =>
+            {
                 ReplyItem::Leave(format!("Fall-Through {}: write Fall-Through = Yes, or No", op.as_str()))
             }
-            () if is(&value.text, &["Yes", "1"]) => ReplyItem::FallThrough(true),
-            () if is(&value.text, &["No", "0"]) => ReplyItem::FallThrough(false),
+            () if is_one_of(&value.text, &["Yes", "1"]) => ReplyItem::FallThrough(true),
+            () if is_one_of(&value.text, &["No", "0"]) => ReplyItem::FallThrough(false),
             () => ReplyItem::Leave("Fall-Through: it is neither Yes nor No".to_owned()),
         };
     }
     if value.is_expanded() {
-        return ReplyItem::Leave(expanded(attribute));
+        return ReplyItem::Leave(expansion_message(attribute));
     }
-    let row = match row(attribute, op, value, dictionary) {
+    let row = match build_row(attribute, op, value, dictionary) {
         Ok(row) => row,
         Err(why) => return ReplyItem::Leave(why),
     };
     let note = is_written_date(attribute, &row.value, dictionary).then_some(LOCAL_TIME);
-    match readable(&row, |row| UserRows { reply: vec![row], ..UserRows::default() }, dictionary) {
-        Ok(()) => ReplyItem::Take { row, note },
+    match check_readable(&row, |row| UserRows { reply: vec![row], ..UserRows::default() }, dictionary) {
+        Ok(()) => ReplyItem::Import { row, note },
         Err(why) => ReplyItem::Leave(why),
     }
 }

@@ -12,19 +12,19 @@ use usher_core::WallTime;
 
 /// An authority, below another or by itself.
 #[derive(Clone)]
-struct Authority {
+struct TestAuthority {
     der: Vec<u8>,
     issuer: std::sync::Arc<Issuer<'static, KeyPair>>,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new(name: &str, serial: u64, above: Option<&Self>) -> Self {
-        Self::until(2036, name, serial, above)
+        Self::valid_until(2036, name, serial, above)
     }
 
-    fn until(year: i32, name: &str, serial: u64, above: Option<&Self>) -> Self {
+    fn valid_until(year: i32, name: &str, serial: u64, above: Option<&Self>) -> Self {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        let mut params = params(name, serial);
+        let mut params = certificate_params(name, serial);
         params.not_after = date_time_ymd(year, 1, 1);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -35,16 +35,16 @@ impl Authority {
         Self { der: certificate.der().to_vec(), issuer: Issuer::new(params, key).into() }
     }
 
-    fn leaf(&self, name: &str, serial: u64, usage: ExtendedKeyUsagePurpose) -> (Vec<u8>, Vec<u8>) {
+    fn issue_leaf(&self, name: &str, serial: u64, usage: ExtendedKeyUsagePurpose) -> (Vec<u8>, Vec<u8>) {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        let mut params = params(name, serial);
+        let mut params = certificate_params(name, serial);
         params.extended_key_usages = vec![usage];
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.der().to_vec(), key.serialize_der())
     }
 
     /// A list of these numbers that is to be replaced in this year.
-    fn list(&self, revoked: &[u64], until: i32) -> Vec<u8> {
+    fn issue_crl(&self, revoked: &[u64], until: i32) -> Vec<u8> {
         let entry = |serial: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
             revocation_time: date_time_ymd(2026, 2, 1),
@@ -63,7 +63,7 @@ impl Authority {
     }
 }
 
-fn params(name: &str, serial: u64) -> CertificateParams {
+fn certificate_params(name: &str, serial: u64) -> CertificateParams {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     params.serial_number = Some(SerialNumber::from(serial));
@@ -73,32 +73,32 @@ fn params(name: &str, serial: u64) -> CertificateParams {
 }
 
 /// Root, authority below it (number 7), client (number 8) and server.
-struct Pki {
-    root: Authority,
-    below: Authority,
-    client: Credentials,
-    server: Credentials,
+struct TestPki {
+    root: TestAuthority,
+    below: TestAuthority,
+    client: TlsCredentials,
+    server: TlsCredentials,
 }
 
-fn pki() -> Pki {
-    let root = Authority::new("Root", 1, None);
-    let below = Authority::new("Below", 7, Some(&root));
-    let (client, client_key) = below.leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
-    let (server, server_key) = below.leaf("server.test", 9, ExtendedKeyUsagePurpose::ServerAuth);
-    let client = Credentials::from_der([&client[..], &below.der], &client_key);
-    let server = Credentials::from_der([&server[..], &below.der], &server_key);
-    Pki { root, below, client, server }
+fn test_pki() -> TestPki {
+    let root = TestAuthority::new("Root", 1, None);
+    let below = TestAuthority::new("Below", 7, Some(&root));
+    let (client, client_key) = below.issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let (server, server_key) = below.issue_leaf("server.test", 9, ExtendedKeyUsagePurpose::ServerAuth);
+    let client = TlsCredentials::from_der([&client[..], &below.der], &client_key);
+    let server = TlsCredentials::from_der([&server[..], &below.der], &server_key);
+    TestPki { root, below, client, server }
 }
 
-fn configs(
-    pki: &Pki,
+fn pki_configs(
+    pki: &TestPki,
     client_versions: VersionRange,
     server_versions: VersionRange,
     crls: Vec<Vec<u8>>,
 ) -> Result<(ClientConfig, ServerConfig), TlsError> {
-    let roots = || Roots::from_der([&pki.root.der[..]]);
+    let roots = || TrustRoots::from_der([&pki.root.der[..]]);
     let listed = roots().with_revocation_lists(crls.iter().map(Vec::as_slice))?;
-    let clock = || WallClock::at(fixtures::WALL_TIME);
+    let clock = || WallClock::from_time(fixtures::WALL_TIME);
     let client = ClientConfig::new(ClientOptions {
         versions: client_versions,
         credentials: Some(pki.client.clone()),
@@ -121,98 +121,100 @@ fn configs(
 
 /// A client whose certificate ends on 2026-07-02, a day after [`fixtures::WALL_TIME`], long before all others.
 pub(super) fn short_lived_client(
-    version: Version,
-    resumption: Option<Resumption>,
+    version: TlsVersion,
+    resumption: Option<ResumptionConfig>,
     clock: &WallClock,
 ) -> (ClientConfig, ServerConfig) {
-    let root = Authority::new("Root", 1, None);
+    let root = TestAuthority::new("Root", 1, None);
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-    let mut params = params("client", 2);
+    let mut params = certificate_params("client", 2);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.not_after = date_time_ymd(2026, 7, 2);
     let certificate = params.signed_by(&key, &root.issuer).unwrap();
-    let setup = Setup {
+    let setup = HandshakeSetup {
         resumption,
         clock: clock.clone(),
-        client: Some(Credentials::from_der([&certificate.der()[..]], &key.serialize_der())),
-        client_roots: Roots::from_der([&root.der[..]]),
-        ..Setup::new(version, 2)
+        client: Some(TlsCredentials::from_der([&certificate.der()[..]], &key.serialize_der())),
+        client_roots: TrustRoots::from_der([&root.der[..]]),
+        ..HandshakeSetup::new(version, 2)
     };
-    setup.configs()
+    setup.into_configs()
 }
 
 /// An authority that nobody's certificate ends below.
-pub(super) fn other_root() -> Roots {
-    Roots::from_der([&Authority::new("Other", 1, None).der[..]])
+pub(super) fn unrelated_root() -> TrustRoots {
+    TrustRoots::from_der([&TestAuthority::new("Other", 1, None).der[..]])
 }
 
 /// Why a server refuses a client, if it does.
-fn refused((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsFault> {
-    let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
-    run(&mut client, &mut server);
+fn refusal_fault((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsFault> {
+    let (mut client, mut server) =
+        (TlsClientEngine::new(client).unwrap(), TlsServerEngine::new(server).unwrap());
+    run_handshake(&mut client, &mut server);
     server.error().map(TlsError::fault)
 }
 
 /// The version agreed on, if the server let the client in.
-fn agreed((client, server): &(ClientConfig, ServerConfig)) -> Option<Version> {
-    let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
-    run(&mut client, &mut server);
+fn agreed_version((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsVersion> {
+    let (mut client, mut server) =
+        (TlsClientEngine::new(client).unwrap(), TlsServerEngine::new(server).unwrap());
+    run_handshake(&mut client, &mut server);
     (server.error().is_none() && !server.is_handshaking()).then(|| server.version()).flatten()
 }
 
 #[test]
 fn the_highest_common_version_is_agreed_on() {
-    let pki = pki();
-    let (v12, v13, both) = (Version::Tls12.into(), Version::Tls13.into(), VersionRange::default());
+    let pki = test_pki();
+    let (v12, v13, both) = (TlsVersion::Tls12.into(), TlsVersion::Tls13.into(), VersionRange::default());
     for (client, server, expected) in [
-        (both, both, Some(Version::Tls13)),
-        (both, v12, Some(Version::Tls12)),
-        (both, v13, Some(Version::Tls13)),
-        (v13, both, Some(Version::Tls13)),
+        (both, both, Some(TlsVersion::Tls13)),
+        (both, v12, Some(TlsVersion::Tls12)),
+        (both, v13, Some(TlsVersion::Tls13)),
+        (v13, both, Some(TlsVersion::Tls13)),
         (v12, v13, None),
         (v13, v12, None),
     ] {
-        let configs = configs(&pki, client, server, Vec::new()).unwrap();
-        assert_eq!(agreed(&configs), expected, "{client:?} {server:?}");
+        let configs = pki_configs(&pki, client, server, Vec::new()).unwrap();
+        assert_eq!(agreed_version(&configs), expected, "{client:?} {server:?}");
         let fault = expected.is_none().then_some(TlsFault::NoCommonVersion);
-        assert_eq!(refused(&configs), fault, "{client:?} {server:?}");
+        assert_eq!(refusal_fault(&configs), fault, "{client:?} {server:?}");
     }
-    let reversed = VersionRange { min: Version::Tls13, max: Version::Tls12 };
-    let error = configs(&pki, both, reversed, Vec::new()).unwrap_err().to_string();
+    let reversed = VersionRange { min: TlsVersion::Tls13, max: TlsVersion::Tls12 };
+    let error = pki_configs(&pki, both, reversed, Vec::new()).unwrap_err().to_string();
     assert!(error.contains("versions"), "{error}");
 }
 
 #[test]
-fn a_client_on_a_list_is_refused_and_so_is_one_whose_list_is_out_of_date() {
-    let pki = pki();
-    for version in [Version::Tls12, Version::Tls13] {
+fn a_revoked_client_or_an_outdated_list_is_refused() {
+    let pki = test_pki();
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         // With TLS 1.2 a single version has no suite for these keys.
-        let client = if version == Version::Tls12 { VersionRange::default() } else { version.into() };
+        let client = if version == TlsVersion::Tls12 { VersionRange::default() } else { version.into() };
         let revoked = Some(CertificateFault::Revoked);
         for (what, crls, fault) in [
             ("no list", vec![], None),
-            ("nobody on it", vec![pki.below.list(&[], 2027)], None),
-            ("others on it", vec![pki.below.list(&[5, 6, 7], 2027)], None),
-            ("the root's list alone", vec![pki.root.list(&[8], 2027)], None),
-            ("the client", vec![pki.below.list(&[8], 2027)], revoked),
-            ("the authority", vec![pki.below.list(&[], 2027), pki.root.list(&[7], 2027)], revoked),
-            ("out of date", vec![pki.below.list(&[], 2026)], Some(CertificateFault::ListExpired)),
+            ("nobody on it", vec![pki.below.issue_crl(&[], 2027)], None),
+            ("others on it", vec![pki.below.issue_crl(&[5, 6, 7], 2027)], None),
+            ("the root's list alone", vec![pki.root.issue_crl(&[8], 2027)], None),
+            ("the client", vec![pki.below.issue_crl(&[8], 2027)], revoked),
+            ("the authority", vec![pki.below.issue_crl(&[], 2027), pki.root.issue_crl(&[7], 2027)], revoked),
+            ("out of date", vec![pki.below.issue_crl(&[], 2026)], Some(CertificateFault::ListExpired)),
         ] {
-            let configs = configs(&pki, client, version.into(), crls).unwrap();
-            assert_eq!(agreed(&configs), fault.is_none().then_some(version), "{what}");
-            assert_eq!(refused(&configs), fault.map(TlsFault::Certificate), "{what}");
+            let configs = pki_configs(&pki, client, version.into(), crls).unwrap();
+            assert_eq!(agreed_version(&configs), fault.is_none().then_some(version), "{what}");
+            assert_eq!(refusal_fault(&configs), fault.map(TlsFault::Certificate), "{what}");
         }
     }
 }
 
 #[test]
 fn a_list_is_of_its_issuer_and_of_its_time() {
-    let pki = pki();
-    let list = RevocationList::of_der(&pki.below.list(&[8], 2027)).unwrap();
+    let pki = test_pki();
+    let list = RevocationList::of_der(&pki.below.issue_crl(&[8], 2027)).unwrap();
     assert!(list.is_signed_by([&pki.root.der[..], &pki.below.der]));
     assert!(!list.is_signed_by([&pki.root.der[..]]));
     // Another authority may have the same name, but not the same key.
-    let other = Authority::new("Below", 7, Some(&pki.root));
+    let other = TestAuthority::new("Below", 7, Some(&pki.root));
     assert!(!list.is_signed_by([&other.der[..]]));
     // From 2026-02-02, or five minutes before by a clock that is late, until 2027-03-01.
     for (secs, of_now) in
@@ -224,11 +226,13 @@ fn a_list_is_of_its_issuer_and_of_its_time() {
 
 #[test]
 fn what_is_on_a_list_is_named_as_certificates_are() {
-    let pki = pki();
-    let names: Vec<_> =
-        RevocationList::of_der(&pki.below.list(&[8, 1 << 63], 2027)).unwrap().certificates().collect();
-    let leaf = |of: &Authority, serial| {
-        let (der, _) = of.leaf("client", serial, ExtendedKeyUsagePurpose::ClientAuth);
+    let pki = test_pki();
+    let names: Vec<_> = RevocationList::of_der(&pki.below.issue_crl(&[8, 1 << 63], 2027))
+        .unwrap()
+        .revoked_certificates()
+        .collect();
+    let leaf = |of: &TestAuthority, serial| {
+        let (der, _) = of.issue_leaf("client", serial, ExtendedKeyUsagePurpose::ClientAuth);
         certificate_name(&der).unwrap()
     };
     // Numbers with their highest bit set have an octet before that.
@@ -239,25 +243,26 @@ fn what_is_on_a_list_is_named_as_certificates_are() {
 
 #[test]
 fn what_is_no_list_is_refused_when_configured() {
-    let error = configs(&pki(), VersionRange::default(), VersionRange::default(), vec![vec![1, 2, 3]])
-        .unwrap_err()
-        .to_string();
+    let error =
+        pki_configs(&test_pki(), VersionRange::default(), VersionRange::default(), vec![vec![1, 2, 3]])
+            .unwrap_err()
+            .to_string();
     assert!(error.contains("revocation lists"), "{error}");
 }
 
 #[test]
 fn a_server_on_a_list_is_refused() {
-    let pki = pki();
+    let pki = test_pki();
     let (client, server) =
-        configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
-    assert!(agreed(&(client, server.clone())).is_some());
+        pki_configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
+    assert!(agreed_version(&(client, server.clone())).is_some());
     for (what, lists, good) in [
-        ("others on it", vec![pki.below.list(&[8], 2027)], true),
-        ("the server", vec![pki.below.list(&[9], 2027)], false),
-        ("the authority", vec![pki.root.list(&[7], 2027)], false),
-        ("out of date", vec![pki.below.list(&[], 2026)], false),
+        ("others on it", vec![pki.below.issue_crl(&[8], 2027)], true),
+        ("the server", vec![pki.below.issue_crl(&[9], 2027)], false),
+        ("the authority", vec![pki.root.issue_crl(&[7], 2027)], false),
+        ("out of date", vec![pki.below.issue_crl(&[], 2026)], false),
     ] {
-        let roots = Roots::from_der([&pki.root.der[..]])
+        let roots = TrustRoots::from_der([&pki.root.der[..]])
             .with_revocation_lists(lists.iter().map(Vec::as_slice))
             .unwrap();
         let client = ClientConfig::new(ClientOptions {
@@ -266,25 +271,25 @@ fn a_server_on_a_list_is_refused() {
             roots,
             server_name: None,
             resumption: None,
-            clock: WallClock::at(fixtures::WALL_TIME),
+            clock: WallClock::from_time(fixtures::WALL_TIME),
             key_log: None,
         })
         .unwrap();
-        let chain = [pki.server.leaf(), &pki.below.der];
-        assert_eq!(client.trusts(&chain).is_ok(), good, "{what}");
-        assert_eq!(agreed(&(client, server.clone())).is_some(), good, "{what}");
+        let chain = [pki.server.leaf_certificate(), &pki.below.der];
+        assert_eq!(client.check_server_chain(&chain).is_ok(), good, "{what}");
+        assert_eq!(agreed_version(&(client, server.clone())).is_some(), good, "{what}");
     }
 }
 
 #[test]
 fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
-    let pki = pki();
+    let pki = test_pki();
     let (client, server) =
-        configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
-    let (leaf, below, root) = (pki.client.leaf(), &pki.below.der[..], &pki.root.der[..]);
+        pki_configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
+    let (leaf, below, root) = (pki.client.leaf_certificate(), &pki.below.der[..], &pki.root.der[..]);
     // One of the same name with another key, below itself and below another root of the same name.
-    let alone = Authority::new("Below", 7, None);
-    let other = Authority::new("Below", 7, Some(&Authority::new("Root", 1, None)));
+    let alone = TestAuthority::new("Below", 7, None);
+    let other = TestAuthority::new("Below", 7, Some(&TestAuthority::new("Root", 1, None)));
     for chain in [
         vec![leaf, below],
         vec![leaf, below, root],
@@ -296,37 +301,42 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     for chain in [vec![leaf], vec![leaf, &alone.der], vec![leaf, &other.der, root], vec![]] {
         assert!(server.client_path(&chain).is_err());
     }
-    assert!(server.client_path(&[pki.server.leaf(), below]).is_err(), "it is for servers");
-    assert!(client.trusts(&[leaf, below]).is_err() && client.trusts(&[pki.server.leaf(), below]).is_ok());
-    let (responder, _) = pki.below.leaf("responder", 10, ExtendedKeyUsagePurpose::OcspSigning);
+    assert!(server.client_path(&[pki.server.leaf_certificate(), below]).is_err(), "it is for servers");
+    assert!(
+        client.check_server_chain(&[leaf, below]).is_err()
+            && client.check_server_chain(&[pki.server.leaf_certificate(), below]).is_ok()
+    );
+    let (responder, _) = pki.below.issue_leaf("responder", 10, ExtendedKeyUsagePurpose::OcspSigning);
     assert_eq!(server.path_for_any_purpose(&[&responder[..], below]).unwrap(), [&responder[..], below, root]);
     assert!(server.client_path(&[&responder[..], below]).is_err());
     assert!(server.path_for_any_purpose(&[&responder[..], &alone.der]).is_err());
-    let (_, anonymous) = Setup::new(Version::Tls13, 1).configs();
+    let (_, anonymous) = HandshakeSetup::new(TlsVersion::Tls13, 1).into_configs();
     assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
 }
 
 /// Why a server refuses a client that shows this chain beside `leaf`, if it does, and how many signatures it has verified.
-fn refusal_of(pki: &Pki, (leaf, key): &(Vec<u8>, Vec<u8>), shown: &[&[u8]]) -> (Option<TlsFault>, u32) {
+fn refusal_of(pki: &TestPki, (leaf, key): &(Vec<u8>, Vec<u8>), shown: &[&[u8]]) -> (Option<TlsFault>, u32) {
     let both = VersionRange::default();
-    let client = Credentials::from_der([&leaf[..]].into_iter().chain(shown.iter().copied()), key);
-    let pki = Pki { root: pki.root.clone(), below: pki.below.clone(), client, server: pki.server.clone() };
-    let (client, server) = configs(&pki, both, both, Vec::new()).unwrap();
-    let (mut client, mut server) = (Client::new(&client).unwrap(), Server::new(&server).unwrap());
-    run(&mut client, &mut server);
-    (server.error().map(TlsError::fault), server.work().verify)
+    let client = TlsCredentials::from_der([&leaf[..]].into_iter().chain(shown.iter().copied()), key);
+    let pki =
+        TestPki { root: pki.root.clone(), below: pki.below.clone(), client, server: pki.server.clone() };
+    let (client, server) = pki_configs(&pki, both, both, Vec::new()).unwrap();
+    let (mut client, mut server) =
+        (TlsClientEngine::new(&client).unwrap(), TlsServerEngine::new(&server).unwrap());
+    run_handshake(&mut client, &mut server);
+    (server.error().map(TlsError::fault), server.take_work().verify)
 }
 
 #[test]
-fn a_path_of_six_authorities_is_taken_in_any_order_and_of_seven_refused() {
-    let pki = pki();
+fn a_path_takes_six_authorities_in_any_order_but_not_seven() {
+    let pki = test_pki();
     let mut authorities = vec![pki.below.clone()];
     for n in 2..=7 {
         let above = authorities.last().unwrap();
-        authorities.push(Authority::new(&format!("Below {n}"), n, Some(above)));
+        authorities.push(TestAuthority::new(&format!("Below {n}"), n, Some(above)));
     }
     for (depth, order, taken) in [(6, 1, true), (6, 5, true), (7, 1, false)] {
-        let leaf = authorities[depth - 1].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+        let leaf = authorities[depth - 1].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
         let mut shown: Vec<&[u8]> = authorities[..depth].iter().map(|one| &one.der[..]).collect();
         shown.rotate_left(order);
         let (fault, verified) = refusal_of(&pki, &leaf, &shown);
@@ -339,37 +349,37 @@ fn a_path_of_six_authorities_is_taken_in_any_order_and_of_seven_refused() {
 
 /// What a stranger and a user show costs few signatures, however many ways its certificates name each other.
 #[test]
-fn certificates_that_name_each_other_in_many_ways_cost_few_signatures() {
-    let pki = pki();
+fn certificates_with_many_paths_cost_few_signature_checks() {
+    let pki = test_pki();
     let barred = Some(TlsFault::Certificate(CertificateFault::Constraint));
     // A stranger's that all say they are the root's, of keys of their own.
-    let strangers: Vec<Authority> = (0..6).map(|n| Authority::new("Root", 100 + n, None)).collect();
+    let strangers: Vec<TestAuthority> = (0..6).map(|n| TestAuthority::new("Root", 100 + n, None)).collect();
     let shown: Vec<&[u8]> = strangers.iter().map(|one| &one.der[..]).collect();
-    let leaf = strangers[0].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let leaf = strangers[0].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
     // Each by the root's key, and the leaf.
     let wrong = Some(TlsFault::Certificate(CertificateFault::Signature));
     assert_eq!(refusal_of(&pki, &leaf, &shown), (wrong, 7));
     // Below an authority's certificate that everybody can have.
-    let strangers: Vec<Authority> = (0..5).map(|n| Authority::new("Below", 100 + n, None)).collect();
+    let strangers: Vec<TestAuthority> = (0..5).map(|n| TestAuthority::new("Below", 100 + n, None)).collect();
     let shown: Vec<&[u8]> = strangers.iter().map(|one| &one.der[..]).chain([&pki.below.der[..]]).collect();
-    let leaf = strangers[0].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let leaf = strangers[0].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
     let (fault, verified) = refusal_of(&pki, &leaf, &shown);
     assert!(fault.is_some() && verified <= 7, "{fault:?} {verified}");
     // A user who signs authorities with the key of its own certificate.
-    let (own, key) = pki.below.leaf("user", 9, ExtendedKeyUsagePurpose::ClientAuth);
+    let (own, key) = pki.below.issue_leaf("user", 9, ExtendedKeyUsagePurpose::ClientAuth);
     let signing = KeyPair::try_from(&key[..]).unwrap();
-    let user = Authority { der: own, issuer: Issuer::new(params("user", 9), signing).into() };
-    let made: Vec<Authority> = (0..4).map(|n| Authority::new("user", 100 + n, Some(&user))).collect();
+    let user = TestAuthority { der: own, issuer: Issuer::new(certificate_params("user", 9), signing).into() };
+    let made: Vec<TestAuthority> = (0..4).map(|n| TestAuthority::new("user", 100 + n, Some(&user))).collect();
     let shown: Vec<&[u8]> =
         made.iter().map(|one| &one.der[..]).chain([&user.der[..], &pki.below.der]).collect();
-    let leaf = made[0].leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let leaf = made[0].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
     // The user's own, by the authority's key, and the authority's.
     assert_eq!(refusal_of(&pki, &leaf, &shown), (barred, 2));
 }
 
 #[test]
 fn who_may_not_sign_certificates_is_no_authority() {
-    let pki = pki();
+    let pki = test_pki();
     let barred = Some(TlsFault::Certificate(CertificateFault::Constraint));
     for (is_ca, usages, taken) in [
         (IsCa::Ca(BasicConstraints::Unconstrained), vec![], true),
@@ -379,18 +389,18 @@ fn who_may_not_sign_certificates_is_no_authority() {
         (IsCa::NoCa, vec![], false),
     ] {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        let mut params = params("Between", 11);
+        let mut params = certificate_params("Between", 11);
         (params.is_ca, params.key_usages) = (is_ca, usages);
         let der = params.signed_by(&key, &pki.below.issuer).unwrap().der().to_vec();
-        let between = Authority { der, issuer: Issuer::new(params, key).into() };
-        let leaf = between.leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+        let between = TestAuthority { der, issuer: Issuer::new(params, key).into() };
+        let leaf = between.issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
         let (fault, _) = refusal_of(&pki, &leaf, &[&between.der, &pki.below.der]);
         assert_eq!(fault, if taken { None } else { barred });
     }
 }
 
 /// A server that remembers what it has verified of certificates.
-fn remembering(pki: &Pki, roots: &Roots, clock: &WallClock) -> ServerConfig {
+fn caching_server(pki: &TestPki, roots: &TrustRoots, clock: &WallClock) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: VersionRange::default(),
         credentials: pki.server.clone(),
@@ -403,75 +413,94 @@ fn remembering(pki: &Pki, roots: &Roots, clock: &WallClock) -> ServerConfig {
 }
 
 /// Whether a server lets the client in, and how many signatures it verified.
-fn verified(client: &ClientConfig, server: &ServerConfig) -> (bool, u32) {
-    let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
-    run(&mut client, &mut server);
-    (server.error().is_none() && !server.is_handshaking(), server.work().verify)
+fn count_verifications(client: &ClientConfig, server: &ServerConfig) -> (bool, u32) {
+    let (mut client, mut server) =
+        (TlsClientEngine::new(client).unwrap(), TlsServerEngine::new(server).unwrap());
+    run_handshake(&mut client, &mut server);
+    (server.error().is_none() && !server.is_handshaking(), server.take_work().verify)
 }
 
 #[test]
-fn a_signature_on_a_certificate_is_verified_once_where_that_is_remembered() {
-    let pki = pki();
+fn the_cache_verifies_a_certificate_signature_only_once() {
+    let pki = test_pki();
     let both = VersionRange::default();
-    let (client, forgetful) = configs(&pki, both, both, Vec::new()).unwrap();
+    let (client, forgetful) = pki_configs(&pki, both, both, Vec::new()).unwrap();
     // The handshake's, the client's certificate's and the authority's.
-    assert_eq!([verified(&client, &forgetful), verified(&client, &forgetful)], [(true, 3); 2]);
-    let clock = WallClock::at(fixtures::WALL_TIME);
-    let roots = Roots::from_der([&pki.root.der[..]]);
-    let server = remembering(&pki, &roots.clone().remembering(), &clock);
-    assert_eq!(verified(&client, &server), (true, 3));
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 1); 2]);
+    assert_eq!(
+        [count_verifications(&client, &forgetful), count_verifications(&client, &forgetful)],
+        [(true, 3); 2]
+    );
+    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    let roots = TrustRoots::from_der([&pki.root.der[..]]);
+    let server = caching_server(&pki, &roots.clone().with_signature_cache(), &clock);
+    assert_eq!(count_verifications(&client, &server), (true, 3));
+    assert_eq!(
+        [count_verifications(&client, &server), count_verifications(&client, &server)],
+        [(true, 1); 2]
+    );
     // Two lists more.
-    let lists = [pki.root.list(&[5], 2027), pki.below.list(&[6], 2027)];
+    let lists = [pki.root.issue_crl(&[5], 2027), pki.below.issue_crl(&[6], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
-    let server = remembering(&pki, &listed.clone().remembering(), &clock);
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 5), (true, 1)]);
+    let server = caching_server(&pki, &listed.clone().with_signature_cache(), &clock);
+    assert_eq!(
+        [count_verifications(&client, &server), count_verifications(&client, &server)],
+        [(true, 5), (true, 1)]
+    );
     // Another configuration knows nothing of that.
-    assert_eq!(verified(&client, &remembering(&pki, &listed.remembering(), &clock)), (true, 5));
+    assert_eq!(
+        count_verifications(&client, &caching_server(&pki, &listed.with_signature_cache(), &clock)),
+        (true, 5)
+    );
 }
 
 #[test]
-fn an_authority_that_is_remembered_is_refused_when_it_is_revoked_or_expired() {
-    let root = Authority::new("Root", 1, None);
-    let below = Authority::until(2030, "Below", 7, Some(&root));
-    let (client, client_key) = below.leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
-    let (server, server_key) = below.leaf("server.test", 9, ExtendedKeyUsagePurpose::ServerAuth);
-    let client = Credentials::from_der([&client[..], &below.der], &client_key);
-    let server = Credentials::from_der([&server[..], &below.der], &server_key);
-    let pki = Pki { root, below, client, server };
-    let (both, clock) = (VersionRange::default(), WallClock::at(fixtures::WALL_TIME));
-    let (client, _) = configs(&pki, both, both, Vec::new()).unwrap();
-    let roots = Roots::from_der([&pki.root.der[..]]).remembering();
-    let server = remembering(&pki, &roots, &clock);
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 3), (true, 1)]);
+fn a_cached_authority_is_refused_once_revoked_or_expired() {
+    let root = TestAuthority::new("Root", 1, None);
+    let below = TestAuthority::valid_until(2030, "Below", 7, Some(&root));
+    let (client, client_key) = below.issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let (server, server_key) = below.issue_leaf("server.test", 9, ExtendedKeyUsagePurpose::ServerAuth);
+    let client = TlsCredentials::from_der([&client[..], &below.der], &client_key);
+    let server = TlsCredentials::from_der([&server[..], &below.der], &server_key);
+    let pki = TestPki { root, below, client, server };
+    let (both, clock) = (VersionRange::default(), WallClock::from_time(fixtures::WALL_TIME));
+    let (client, _) = pki_configs(&pki, both, both, Vec::new()).unwrap();
+    let roots = TrustRoots::from_der([&pki.root.der[..]]).with_signature_cache();
+    let server = caching_server(&pki, &roots, &clock);
+    assert_eq!(
+        [count_verifications(&client, &server), count_verifications(&client, &server)],
+        [(true, 3), (true, 1)]
+    );
     // The same memory, and a list more.
-    let lists = [pki.root.list(&[7], 2027)];
+    let lists = [pki.root.issue_crl(&[7], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
-    let revoking = remembering(&pki, &listed, &clock);
-    assert!(!verified(&client, &revoking).0);
-    assert!(!verified(&client, &revoking).0, "the list is remembered, too");
+    let revoking = caching_server(&pki, &listed, &clock);
+    assert!(!count_verifications(&client, &revoking).0);
+    assert!(!count_verifications(&client, &revoking).0, "the list is remembered, too");
     // The authority's end comes before the client's.
     clock.set(WallTime::from_unix_secs(1_900_000_000));
-    assert!(!verified(&client, &server).0);
+    assert!(!count_verifications(&client, &server).0);
     clock.set(fixtures::WALL_TIME);
-    assert!(verified(&client, &server).0);
+    assert!(count_verifications(&client, &server).0);
 }
 
 #[test]
-fn a_peer_that_is_remembered_is_refused_when_it_is_revoked_or_is_another() {
-    let pki = pki();
-    let (both, clock) = (VersionRange::default(), WallClock::at(fixtures::WALL_TIME));
-    let (client, _) = configs(&pki, both, both, Vec::new()).unwrap();
-    let roots = Roots::from_der([&pki.root.der[..]]).remembering();
-    let server = remembering(&pki, &roots, &clock);
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 3), (true, 1)]);
-    let lists = [pki.below.list(&[8], 2027)];
+fn a_cached_peer_is_refused_if_revoked_or_of_another_authority() {
+    let pki = test_pki();
+    let (both, clock) = (VersionRange::default(), WallClock::from_time(fixtures::WALL_TIME));
+    let (client, _) = pki_configs(&pki, both, both, Vec::new()).unwrap();
+    let roots = TrustRoots::from_der([&pki.root.der[..]]).with_signature_cache();
+    let server = caching_server(&pki, &roots, &clock);
+    assert_eq!(
+        [count_verifications(&client, &server), count_verifications(&client, &server)],
+        [(true, 3), (true, 1)]
+    );
+    let lists = [pki.below.issue_crl(&[8], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
-    assert!(!verified(&client, &remembering(&pki, &listed, &clock)).0);
+    assert!(!count_verifications(&client, &caching_server(&pki, &listed, &clock)).0);
     // An authority of the same name, of the same root, whose key did not sign it.
-    let other = Authority::new("Below", 7, Some(&pki.root));
-    let forged = Credentials::from_der([pki.client.leaf(), &other.der], pki.client.key_der());
-    let forged = Pki { client: forged, ..pki };
-    let (client, _) = configs(&forged, both, both, Vec::new()).unwrap();
-    assert!(!verified(&client, &server).0);
+    let other = TestAuthority::new("Below", 7, Some(&pki.root));
+    let forged = TlsCredentials::from_der([pki.client.leaf_certificate(), &other.der], pki.client.key_der());
+    let forged = TestPki { client: forged, ..pki };
+    let (client, _) = pki_configs(&forged, both, both, Vec::new()).unwrap();
+    assert!(!count_verifications(&client, &server).0);
 }

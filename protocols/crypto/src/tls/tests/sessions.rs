@@ -6,48 +6,61 @@ use usher_core::{Duration, WallTime};
 
 const HOUR: u64 = 60 * 60;
 
-fn note(subject: &[u8]) -> SessionNote {
+fn test_note(subject: &[u8]) -> SessionNote {
     SessionNote { subject: subject.to_vec(), credential: [7; 32], data: b"data".to_vec() }
 }
 
 /// Configurations on a clock, with as many tickets for each login.
-fn resuming(version: Version, resumption: Resumption) -> (ClientConfig, ServerConfig, WallClock) {
-    let clock = WallClock::at(fixtures::WALL_TIME);
-    let setup = Setup { resumption: Some(resumption), clock: clock.clone(), ..Setup::new(version, 2) };
-    let (client, server) = setup.configs();
+fn resuming_configs(
+    version: TlsVersion,
+    resumption: ResumptionConfig,
+) -> (ClientConfig, ServerConfig, WallClock) {
+    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    let setup = HandshakeSetup {
+        resumption: Some(resumption),
+        clock: clock.clone(),
+        ..HandshakeSetup::new(version, 2)
+    };
+    let (client, server) = setup.into_configs();
     (client, server, clock)
 }
 
-fn later(clock: &WallClock, seconds: u64) {
+fn advance_clock(clock: &WallClock, seconds: u64) {
     clock.set(WallTime::from_unix_secs(fixtures::WALL_TIME.unix_secs() + seconds));
 }
 
 /// Connects for a purpose; answers both ends.
-fn connect(client: &ClientConfig, server: &ServerConfig, purpose: u8) -> (Client, Server) {
-    let (mut client, mut server) =
-        (Client::new(client).expect("client"), Server::for_purpose(server, purpose).expect("server"));
-    run(&mut client, &mut server);
+fn connect_pair(
+    client: &ClientConfig,
+    server: &ServerConfig,
+    purpose: u8,
+) -> (TlsClientEngine, TlsServerEngine) {
+    let (mut client, mut server) = (
+        TlsClientEngine::new(client).expect("client"),
+        TlsServerEngine::for_purpose(server, purpose).expect("server"),
+    );
+    run_handshake(&mut client, &mut server);
     assert!(!client.is_handshaking() && !server.is_handshaking(), "{:?}", server.error());
-    assert_eq!(client.resumed(), server.resumed());
+    assert_eq!(client.is_resumed(), server.is_resumed());
     (client, server)
 }
 
 /// Connects, and keeps the session; says whether it was an earlier one.
 fn log_in(client: &ClientConfig, server: &ServerConfig, purpose: u8, subject: &[u8]) -> bool {
-    let (_, mut at) = connect(client, server, purpose);
-    assert_eq!(at.session_note(), at.resumed().then(|| note(subject)));
-    at.keep_session(note(subject));
-    at.resumed()
+    let (_, mut at) = connect_pair(client, server, purpose);
+    assert_eq!(at.session_note(), at.is_resumed().then(|| test_note(subject)));
+    at.keep_session(test_note(subject));
+    at.is_resumed()
 }
 
-const VERSIONS: [Version; 2] = Version::ALL;
+const VERSIONS: [TlsVersion; 2] = TlsVersion::ALL;
 
 #[test]
 fn a_session_is_taken_up_once_its_host_has_let_somebody_in() {
     for version in VERSIONS {
-        let (client, server, _) = resuming(version, Resumption::default());
-        assert!(!connect(&client, &server, 1).1.resumed());
-        assert!(!connect(&client, &server, 1).1.resumed(), "nobody was let in");
+        let (client, server, _) = resuming_configs(version, ResumptionConfig::default());
+        assert!(!connect_pair(&client, &server, 1).1.is_resumed());
+        assert!(!connect_pair(&client, &server, 1).1.is_resumed(), "nobody was let in");
         assert!(!log_in(&client, &server, 1, b"ann"));
         assert!(log_in(&client, &server, 1, b"ann"));
     }
@@ -56,12 +69,13 @@ fn a_session_is_taken_up_once_its_host_has_let_somebody_in() {
 #[test]
 fn who_proves_nothing_pushes_out_nobodys_session() {
     for version in VERSIONS {
-        let (client, server, _) = resuming(version, Resumption { sessions: 2, ..Resumption::default() });
+        let (client, server, _) =
+            resuming_configs(version, ResumptionConfig { sessions: 2, ..ResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
-        let (others, ..) = resuming(version, Resumption::default());
+        let (others, ..) = resuming_configs(version, ResumptionConfig::default());
         for holder in 1..=5 {
-            let mut other = Client::for_holder(&others, holder).expect("client");
-            run(&mut other, &mut Server::for_purpose(&server, 1).expect("server"));
+            let mut other = TlsClientEngine::for_holder(&others, holder).expect("client");
+            run_handshake(&mut other, &mut TlsServerEngine::for_purpose(&server, 1).expect("server"));
             assert!(!other.is_handshaking());
         }
         assert!(log_in(&client, &server, 1, b"ann"));
@@ -71,9 +85,9 @@ fn who_proves_nothing_pushes_out_nobodys_session() {
 #[test]
 fn a_session_is_for_one_purpose() {
     for version in VERSIONS {
-        let (client, server, _) = resuming(version, Resumption::default());
+        let (client, server, _) = resuming_configs(version, ResumptionConfig::default());
         log_in(&client, &server, 21, b"ann");
-        assert!(!connect(&client, &server, 25).1.resumed());
+        assert!(!connect_pair(&client, &server, 25).1.is_resumed());
     }
 }
 
@@ -81,38 +95,41 @@ fn a_session_is_for_one_purpose() {
 fn a_session_ends_a_fixed_time_after_the_full_handshake() {
     for version in VERSIONS {
         let lifetime = Duration::from_secs(3 * HOUR);
-        let (client, server, clock) = resuming(version, Resumption { lifetime, ..Resumption::default() });
+        let (client, server, clock) =
+            resuming_configs(version, ResumptionConfig { lifetime, ..ResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
         // Tickets that come of it live no longer.
         for hour in [1, 2] {
-            later(&clock, hour * HOUR);
+            advance_clock(&clock, hour * HOUR);
             assert!(log_in(&client, &server, 1, b"ann"));
         }
-        later(&clock, 3 * HOUR - 1);
+        advance_clock(&clock, 3 * HOUR - 1);
         assert!(log_in(&client, &server, 1, b"ann"));
-        later(&clock, 3 * HOUR);
+        advance_clock(&clock, 3 * HOUR);
         assert!(!log_in(&client, &server, 1, b"ann"));
         // Nor does a clock that was set back give it more time.
-        later(&clock, 2 * HOUR);
+        advance_clock(&clock, 2 * HOUR);
         assert!(!log_in(&client, &server, 1, b"ann"));
     }
 }
 
 #[test]
-fn a_session_ends_with_the_certificates_that_the_client_has_shown() {
+fn a_session_ends_with_the_client_certificate() {
     let day = 24 * HOUR;
     for version in VERSIONS {
-        let clock = WallClock::at(fixtures::WALL_TIME);
+        let clock = WallClock::from_time(fixtures::WALL_TIME);
         let lifetime = Duration::from_secs(7 * day);
-        let resumption = Some(Resumption { lifetime, ..Resumption::default() });
+        let resumption = Some(ResumptionConfig { lifetime, ..ResumptionConfig::default() });
         let (client, server) = short_lived_client(version, resumption, &clock);
         log_in(&client, &server, 1, b"ann");
-        later(&clock, day - 1);
+        advance_clock(&clock, day - 1);
         assert!(log_in(&client, &server, 1, b"ann"));
-        later(&clock, day + 1);
-        let (mut client, mut server) =
-            (Client::new(&client).expect("client"), Server::for_purpose(&server, 1).expect("server"));
-        run(&mut client, &mut server);
+        advance_clock(&clock, day + 1);
+        let (mut client, mut server) = (
+            TlsClientEngine::new(&client).expect("client"),
+            TlsServerEngine::for_purpose(&server, 1).expect("server"),
+        );
+        run_handshake(&mut client, &mut server);
         let error = server.error().expect("the certificate has ended").to_string();
         assert!(error.contains("expired"), "{error}");
     }
@@ -121,36 +138,37 @@ fn a_session_ends_with_the_certificates_that_the_client_has_shown() {
 #[test]
 fn a_subjects_sessions_can_be_ended() {
     for version in VERSIONS {
-        let (client, server, _) = resuming(version, Resumption { tickets: 2, ..Resumption::default() });
+        let (client, server, _) =
+            resuming_configs(version, ResumptionConfig { tickets: 2, ..ResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
         assert_eq!(server.end_sessions(|subject| subject == b"bob"), 0);
-        let of_one_login = if version == Version::Tls13 { 2 } else { 1 };
+        let of_one_login = if version == TlsVersion::Tls13 { 2 } else { 1 };
         assert_eq!(server.clone().end_sessions(|subject| subject == b"ann"), of_one_login);
         assert!(!log_in(&client, &server, 1, b"ann"));
         // By who has taken it up: all its tickets.
-        let (_, mut at) = connect(&client, &server, 1);
-        assert!(at.resumed());
+        let (_, mut at) = connect_pair(&client, &server, 1);
+        assert!(at.is_resumed());
         at.end_session();
-        assert!(!connect(&client, &server, 1).1.resumed());
+        assert!(!connect_pair(&client, &server, 1).1.is_resumed());
     }
 }
 
 #[test]
 fn without_resumption_nothing_is_kept() {
-    let (client, server) = Setup::new(Version::Tls13, 1).configs();
-    let (_, mut at) = connect(&client, &server, 1);
-    at.keep_session(note(b"ann"));
+    let (client, server) = HandshakeSetup::new(TlsVersion::Tls13, 1).into_configs();
+    let (_, mut at) = connect_pair(&client, &server, 1);
+    at.keep_session(test_note(b"ann"));
     at.end_session();
     assert_eq!((at.session_note(), server.end_sessions(|_| true)), (None, 0));
 }
 
 #[test]
 fn a_note_does_not_print_its_credential() {
-    assert_eq!(format!("{:?}", note(b"ann")), "SessionNote(ann)");
+    assert_eq!(format!("{:?}", test_note(b"ann")), "SessionNote(ann)");
 }
 
 /// A ClientHello of TLS 1.2 (RFC 5246 §7.4.1.2), with the extended_master_secret extension or without (RFC 7627 §5.1).
-fn hello(extended_master_secret: bool) -> Vec<u8> {
+fn client_hello(extended_master_secret: bool) -> Vec<u8> {
     let mut extensions = vec![
         0, 10, 0, 4, 0, 2, 0, 29, // supported_groups: x25519
         0, 11, 0, 2, 1, 0, // ec_point_formats: uncompressed
@@ -170,16 +188,21 @@ fn hello(extended_master_secret: bool) -> Vec<u8> {
 }
 
 #[test]
-fn tls_1_2_without_extended_master_secret_is_refused_unless_allowed() {
-    let (_, strict) = Setup::new(Version::Tls12, 1).configs();
+fn tls_1_2_without_extended_master_secret_needs_permission() {
+    let (_, strict) = HandshakeSetup::new(TlsVersion::Tls12, 1).into_configs();
     let lenient = strict.without_extended_master_secret();
     for (config, extended, taken) in
         [(&strict, true, true), (&strict, false, false), (&lenient, false, true), (&lenient, true, true)]
     {
-        let mut server = Server::new(config).expect("server");
-        assert_eq!(server.feed(&hello(extended)).is_ok(), taken, "{extended}: {:?}", server.error());
+        let mut server = TlsServerEngine::new(config).expect("server");
+        assert_eq!(
+            server.read_tls(&client_hello(extended)).is_ok(),
+            taken,
+            "{extended}: {:?}",
+            server.error()
+        );
         let mut out = Vec::new();
-        server.take(&mut out);
+        server.write_tls(&mut out);
         if taken {
             assert_eq!(&out[..1], [22], "a ServerHello");
         } else {

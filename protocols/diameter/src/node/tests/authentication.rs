@@ -4,7 +4,7 @@ use super::world::*;
 use crate::node::*;
 use crate::peer::automaton::State;
 use usher_crypto::certificate::CertificateMatch;
-use usher_crypto::fingerprint::sha256;
+use usher_crypto::fingerprint::sha256_fingerprint;
 
 /// Bears the DNS name `aaa.usher.test`.
 const AAA: &[u8] = include_bytes!("../../../../../vectors/certs/server1.der");
@@ -12,93 +12,99 @@ const AAA: &[u8] = include_bytes!("../../../../../vectors/certs/server1.der");
 const STATION: &[u8] = include_bytes!("../../../../../vectors/certs/client1.der");
 
 /// A client of this identity, which shows this certificate, and a server that knows it in this way.
-fn accepting(client: &str, shows: Option<&'static [u8]>, authentication: Authentication) -> World {
-    let mut server = config("s.example").accept(client);
+fn connect_with_certificate(
+    client: &str,
+    shows: Option<&'static [u8]>,
+    authentication: PeerAuthentication,
+) -> NodeTestNetwork {
+    let mut server = test_config("s.example").accept_from(client);
     server.peers[0].authentication = authentication;
-    let mut w = World::new(vec![config(client).connect_to("s.example", addr(1)), server]);
+    let mut w =
+        NodeTestNetwork::new(vec![test_config(client).connect_to("s.example", node_address(1)), server]);
     w[0].config.reconnect = usher_core::Duration::from_secs(1000);
     if let Some(certificate) = shows {
-        let pinned = CertificateMatch::Fingerprint(sha256(STATION));
+        let pinned = CertificateMatch::Fingerprint(sha256_fingerprint(STATION));
         w[0].peers[0].authentication.certificates.push(pinned);
-        w.show([(0, certificate), (1, STATION)]);
+        w.set_certificates([(0, certificate), (1, STATION)]);
     }
     w.run_secs(1);
     w
 }
 
 #[track_caller]
-fn taken(w: &World) {
-    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+fn assert_accepted(w: &NodeTestNetwork) {
+    assert_eq!((w.first_peer_state(0), w.first_peer_state(1)), (State::IOpen, State::ROpen));
     assert_eq!(w[1].counters().unauthenticated_peer, 0);
 }
 
 #[track_caller]
-fn refused(w: &World) {
-    assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
+fn assert_refused(w: &NodeTestNetwork) {
+    assert_eq!((w.first_peer_state(0), w.first_peer_state(1)), (State::Closed, State::Closed));
     assert_eq!(w[1].counters().unauthenticated_peer, 1);
     assert_eq!(w[0].counters().unknown_peer, 1, "it is told 3010");
 }
 
 #[test]
 fn a_certificate_bears_the_peers_identity() {
-    taken(&accepting("aaa.usher.test", Some(AAA), Authentication::default()));
-    taken(&accepting("AAA.Usher.test", Some(AAA), Authentication::default()));
+    assert_accepted(&connect_with_certificate("aaa.usher.test", Some(AAA), PeerAuthentication::default()));
+    assert_accepted(&connect_with_certificate("AAA.Usher.test", Some(AAA), PeerAuthentication::default()));
     // Certified by the same authority, and calls itself what another is called.
-    refused(&accepting("aaa.usher.test", Some(STATION), Authentication::default()));
-    refused(&accepting("c.example", Some(AAA), Authentication::default()));
+    assert_refused(&connect_with_certificate("aaa.usher.test", Some(STATION), PeerAuthentication::default()));
+    assert_refused(&connect_with_certificate("c.example", Some(AAA), PeerAuthentication::default()));
 }
 
 #[test]
 fn a_certificate_may_be_named_instead() {
-    let of = |certificates| Authentication { certificates, ..Authentication::default() };
+    let of = |certificates| PeerAuthentication { certificates, ..PeerAuthentication::default() };
     let named = of(vec![CertificateMatch::Name("station@usher.test".into())]);
-    taken(&accepting("c.example", Some(STATION), named.clone()));
-    refused(&accepting("c.example", Some(AAA), named));
-    let pinned = of(vec![CertificateMatch::Fingerprint(sha256(AAA))]);
-    taken(&accepting("c.example", Some(AAA), pinned.clone()));
-    refused(&accepting("aaa.usher.test", Some(STATION), pinned));
+    assert_accepted(&connect_with_certificate("c.example", Some(STATION), named.clone()));
+    assert_refused(&connect_with_certificate("c.example", Some(AAA), named));
+    let pinned = of(vec![CertificateMatch::Fingerprint(sha256_fingerprint(AAA))]);
+    assert_accepted(&connect_with_certificate("c.example", Some(AAA), pinned.clone()));
+    assert_refused(&connect_with_certificate("aaa.usher.test", Some(STATION), pinned));
 }
 
 #[test]
 fn without_tls_the_address_says_who_it_is() {
-    let from = |network: [u8; 4], bits| Authentication {
+    let from = |network: [u8; 4], bits| PeerAuthentication {
         networks: vec![(network.into(), bits)],
-        ..Authentication::default()
+        ..PeerAuthentication::default()
     };
-    taken(&accepting("c.example", None, Authentication::default()));
+    assert_accepted(&connect_with_certificate("c.example", None, PeerAuthentication::default()));
     // Node 0 is 10.0.0.0, node 1 10.0.0.1.
-    taken(&accepting("c.example", None, from([10, 0, 0, 0], 32)));
-    taken(&accepting("c.example", None, from([10, 0, 0, 128], 24)));
-    taken(&accepting("c.example", None, from([192, 0, 2, 1], 0)));
-    refused(&accepting("c.example", None, from([10, 0, 0, 128], 25)));
-    refused(&accepting("c.example", None, from([10, 0, 0, 1], 32)));
+    assert_accepted(&connect_with_certificate("c.example", None, from([10, 0, 0, 0], 32)));
+    assert_accepted(&connect_with_certificate("c.example", None, from([10, 0, 0, 128], 24)));
+    assert_accepted(&connect_with_certificate("c.example", None, from([192, 0, 2, 1], 0)));
+    assert_refused(&connect_with_certificate("c.example", None, from([10, 0, 0, 128], 25)));
+    assert_refused(&connect_with_certificate("c.example", None, from([10, 0, 0, 1], 32)));
 }
 
 #[test]
 fn a_peer_of_tls_is_not_taken_without() {
-    let tls = Authentication { tls: true, ..Authentication::default() };
-    taken(&accepting("aaa.usher.test", Some(AAA), tls.clone()));
-    refused(&accepting("aaa.usher.test", None, tls));
+    let tls = PeerAuthentication { tls: true, ..PeerAuthentication::default() };
+    assert_accepted(&connect_with_certificate("aaa.usher.test", Some(AAA), tls.clone()));
+    assert_refused(&connect_with_certificate("aaa.usher.test", None, tls));
     // Whose certificate is asked for has to show it.
-    let pinned = Authentication {
-        certificates: vec![CertificateMatch::Fingerprint(sha256(AAA))],
-        ..Authentication::default()
+    let pinned = PeerAuthentication {
+        certificates: vec![CertificateMatch::Fingerprint(sha256_fingerprint(AAA))],
+        ..PeerAuthentication::default()
     };
-    taken(&accepting("aaa.usher.test", Some(AAA), pinned.clone()));
-    refused(&accepting("aaa.usher.test", None, pinned));
+    assert_accepted(&connect_with_certificate("aaa.usher.test", Some(AAA), pinned.clone()));
+    assert_refused(&connect_with_certificate("aaa.usher.test", None, pinned));
 }
 
 #[test]
 fn a_stranger_too_bears_its_identity() {
     let stranger = |host: &str, shows: &'static [u8]| {
-        let mut server = config("s.example");
+        let mut server = test_config("s.example");
         server.accept_unknown = true;
-        let mut w = World::new(vec![config(host).connect_to("s.example", addr(1)), server]);
-        let pinned = CertificateMatch::Fingerprint(sha256(STATION));
+        let mut w =
+            NodeTestNetwork::new(vec![test_config(host).connect_to("s.example", node_address(1)), server]);
+        let pinned = CertificateMatch::Fingerprint(sha256_fingerprint(STATION));
         w[0].peers[0].authentication.certificates.push(pinned);
-        w.show([(0, shows), (1, STATION)]);
+        w.set_certificates([(0, shows), (1, STATION)]);
         w.run_secs(1);
-        (w.state(0), w[1].counters().unauthenticated_peer)
+        (w.first_peer_state(0), w[1].counters().unauthenticated_peer)
     };
     assert_eq!(stranger("aaa.usher.test", AAA), (State::IOpen, 0));
     assert_eq!(stranger("c.example", AAA), (State::Closed, 1));
@@ -107,19 +113,19 @@ fn a_stranger_too_bears_its_identity() {
 #[test]
 fn whom_we_connect_to_shows_who_it_is() {
     let connecting = |server: &str, shows: Option<&'static [u8]>, tls: bool| {
-        let mut client = config("c.example").connect_to(server, addr(1));
+        let mut client = test_config("c.example").connect_to(server, node_address(1));
         client.peers[0].authentication.tls = tls;
-        let mut known = config(server).accept("c.example");
+        let mut known = test_config(server).accept_from("c.example");
         if shows.is_some() {
-            let pinned = CertificateMatch::Fingerprint(sha256(STATION));
+            let pinned = CertificateMatch::Fingerprint(sha256_fingerprint(STATION));
             known.peers[0].authentication.certificates.push(pinned);
         }
-        let mut w = World::new(vec![client, known]);
+        let mut w = NodeTestNetwork::new(vec![client, known]);
         if let Some(certificate) = shows {
-            w.show([(0, STATION), (1, certificate)]);
+            w.set_certificates([(0, STATION), (1, certificate)]);
         }
         w.run_secs(1);
-        (w.state(0), w[0].counters().unauthenticated_peer)
+        (w.first_peer_state(0), w[0].counters().unauthenticated_peer)
     };
     assert_eq!(connecting("aaa.usher.test", Some(AAA), true), (State::IOpen, 0));
     assert_eq!(connecting("aaa.usher.test", None, false), (State::IOpen, 0));

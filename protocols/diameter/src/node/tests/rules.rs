@@ -1,21 +1,21 @@
 //! What RFC 6733 asks of every answer, and of who connects.
 
 use super::world::*;
-use crate::avp::{AvpId, AvpView, Avps};
+use crate::avp::{AvpId, AvpSequence, AvpView};
 use crate::codes;
 use crate::codes::command::{
     ABORT_SESSION, CAPABILITIES_EXCHANGE, DIAMETER_EAP, RE_AUTH, SESSION_TERMINATION,
 };
-use crate::message::{Flags, Header, MessageView};
+use crate::message::{CommandFlags, MessageHeader, MessageView};
 use crate::node::*;
 use crate::peer::automaton::State;
-use crate::peer::capabilities::Application;
-use usher_core::bench::Tap;
+use crate::peer::capabilities::DiameterApplication;
+use usher_core::bench::TestMachine;
 use usher_core::{StreamOp, Transmit};
 
-const HEADER: Header = Header {
+const HEADER: MessageHeader = MessageHeader {
     // The bits in the lower half are reserved: they are ignored (RFC 6733 §3).
-    flags: Flags(Flags::REQUEST | Flags::PROXIABLE | Flags::RETRANSMITTED | 0x0f),
+    flags: CommandFlags(CommandFlags::REQUEST | CommandFlags::PROXIABLE | CommandFlags::RETRANSMITTED | 0x0f),
     command: DIAMETER_EAP,
     application: 5,
     hop_by_hop: 77,
@@ -23,7 +23,7 @@ const HEADER: Header = Header {
 };
 
 /// A request that the server takes, with two agents' Proxy-Info.
-fn request() -> AvpBuf {
+fn request_avps() -> AvpBuf {
     let mut avps = AvpBuf::new();
     avps.push_str(codes::SESSION_ID, "c.example;1;2")
         .push_str(codes::ORIGIN_HOST, "c.example")
@@ -38,16 +38,16 @@ fn request() -> AvpBuf {
 }
 
 /// Gives the server bytes by the connection that is open; what it sent to that.
-fn say(w: &mut World, bytes: &[u8]) -> Vec<Vec<u8>> {
-    let conn = w.conns(1)[0];
-    let before = w.sent().len();
-    w.feed(1, conn, StreamEvent::Data(bytes));
-    w.sent()[before..].iter().map(|(_, bytes)| bytes.to_vec()).collect()
+fn send_to_server(w: &mut NodeTestNetwork, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let conn = w.connections(1)[0];
+    let before = w.sent_messages().len();
+    w.feed_stream(1, conn, StreamEvent::Data(bytes));
+    w.sent_messages()[before..].iter().map(|(_, bytes)| bytes.to_vec()).collect()
 }
 
-fn wire(header: Header, avps: &AvpBuf) -> Vec<u8> {
+fn encode_message(header: MessageHeader, avps: &AvpBuf) -> Vec<u8> {
     let mut wire = Vec::new();
-    crate::Message { header, avps: avps.clone() }.emit(&mut wire).unwrap();
+    crate::DiameterMessage { header, avps: avps.clone() }.encode_into(&mut wire).unwrap();
     wire
 }
 
@@ -55,16 +55,20 @@ fn wire(header: Header, avps: &AvpBuf) -> Vec<u8> {
 fn result_of(answer: &[u8]) -> u32 {
     let answer = MessageView::parse(answer).unwrap();
     let (h, avps) = (answer.header(), answer.avps());
-    let all = |id: AvpId| avps.all(id).collect::<Vec<AvpView<'_>>>();
+    let all = |id: AvpId| avps.get_all(id).collect::<Vec<AvpView<'_>>>();
     let [result] = all(codes::RESULT_CODE)[..] else { panic!("{answer}") };
-    let result = result.u32().unwrap();
-    let error = if result / 1000 == 3 { Flags::ERROR } else { 0 };
-    assert_eq!(h, Header { flags: Flags(Flags::PROXIABLE | error), ..HEADER }, "{answer}");
+    let result = result.as_u32().unwrap();
+    let error = if result / 1000 == 3 { CommandFlags::ERROR } else { 0 };
+    assert_eq!(
+        h,
+        MessageHeader { flags: CommandFlags(CommandFlags::PROXIABLE | error), ..HEADER },
+        "{answer}"
+    );
     assert_eq!(avps.clone().next().map(|a| (a.code, a.data)), Some((263, &b"c.example;1;2"[..])));
     assert_eq!(all(codes::SESSION_ID).len(), 1);
     let agents: Vec<_> = avps
-        .all(codes::PROXY_INFO)
-        .map(|a| a.grouped().unwrap().get(codes::PROXY_HOST).unwrap().identity().unwrap())
+        .get_all(codes::PROXY_INFO)
+        .map(|a| a.as_group().unwrap().get(codes::PROXY_HOST).unwrap().as_identity().unwrap())
         .collect();
     assert_eq!(agents, ["one.example", "two.example"], "{answer}");
     assert_eq!(avps.get(codes::ORIGIN_HOST).map(|a| a.data), Some(&b"s.example"[..]));
@@ -80,35 +84,35 @@ fn result_of(answer: &[u8]) -> u32 {
 fn every_answer_is_as_the_rfc_wants_it() {
     // What the node decides.
     let with = |id, text| {
-        let mut avps = request();
+        let mut avps = request_avps();
         avps.push_str(id, text);
         avps
     };
     let mut other_realm = AvpBuf::new();
-    for a in request().view() {
-        let realm = a.is(codes::DESTINATION_REALM);
+    for a in request_avps().as_sequence() {
+        let realm = a.has_id(codes::DESTINATION_REALM);
         let data = if realm { b"elsewhere" } else { a.data };
         other_realm.push(AvpId::must(a.code), data);
     }
     // Behind what has to come back: an AVP that says it is longer than the message, and the beginning of a header.
     let cut = |tail: &[u8]| {
-        let mut bytes = wire(HEADER, &request());
+        let mut bytes = encode_message(HEADER, &request_avps());
         bytes.extend_from_slice(tail);
         let length = (bytes.len() as u32).to_be_bytes();
         bytes[1..4].copy_from_slice(&length[1..]);
         bytes
     };
     for (expected, bytes) in [
-        (3002, wire(HEADER, &with(codes::DESTINATION_HOST, "other.example"))),
-        (3003, wire(HEADER, &other_realm)),
-        (3005, wire(HEADER, &with(codes::ROUTE_RECORD, "s.example"))),
-        (3007, wire(Header { application: 9, ..HEADER }, &request())),
+        (3002, encode_message(HEADER, &with(codes::DESTINATION_HOST, "other.example"))),
+        (3003, encode_message(HEADER, &other_realm)),
+        (3005, encode_message(HEADER, &with(codes::ROUTE_RECORD, "s.example"))),
+        (3007, encode_message(MessageHeader { application: 9, ..HEADER }, &request_avps())),
         (5014, cut(&[0, 0, 1, 8, 0x40, 0, 0, 99])),
         (5014, cut(&[0, 0, 1, 8])),
     ] {
-        let mut w = pair();
+        let mut w = connected_pair();
         w.run_secs(1);
-        let mut answers = say(&mut w, &bytes);
+        let mut answers = send_to_server(&mut w, &bytes);
         assert_eq!(answers.len(), 1, "{expected}");
         if expected == 3007 {
             answers[0][8..12].copy_from_slice(&HEADER.application.to_be_bytes());
@@ -117,16 +121,18 @@ fn every_answer_is_as_the_rfc_wants_it() {
     }
     // What the service decides.
     for code in [1001, 2001, 2002, 3001, 4001, 4002, 5002, 5003, 5012] {
-        let mut w = pair();
+        let mut w = connected_pair();
         w.run_secs(1);
-        assert!(say(&mut w, &wire(HEADER, &request())).is_empty());
-        let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{code}") };
+        assert!(send_to_server(&mut w, &encode_message(HEADER, &request_avps())).is_empty());
+        let Some(DiameterNodeEvent::Request { token, .. }) = w.take_events(1).pop() else { panic!("{code}") };
         let command = match code {
-            5003.. => Command::Reject { token, fault: Fault::new(ResultCode(code), "no") },
-            _ => Command::Answer { token, result: ResultCode(code), avps: AvpBuf::new() },
+            5003.. => {
+                DiameterNodeCommand::Reject { token, fault: DiameterError::new(ResultCode(code), "no") }
+            }
+            _ => DiameterNodeCommand::Answer { token, result: ResultCode(code), avps: AvpBuf::new() },
         };
-        w.command(1, command);
-        assert_eq!(result_of(w.sent().last().unwrap().1), code);
+        w.send_command(1, command);
+        assert_eq!(result_of(w.sent_messages().last().unwrap().1), code);
     }
 }
 
@@ -134,23 +140,26 @@ fn every_answer_is_as_the_rfc_wants_it() {
 #[test]
 fn busy_says_so_to_who_names_this_server() {
     for (named, expected) in [(false, 3002), (true, 3004)] {
-        let mut avps = request();
+        let mut avps = request_avps();
         if named {
             avps.push_str(codes::DESTINATION_HOST, "s.example");
         }
-        let mut w = pair();
+        let mut w = connected_pair();
         w.run_secs(1);
         // The service has no room.
-        let _ = say(&mut w, &wire(HEADER, &avps));
-        let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{expected}") };
-        let fault = Fault::new(ResultCode::TOO_BUSY, "later");
-        w.command(1, Command::Reject { token, fault });
-        assert_eq!(result_of(w.sent().last().unwrap().1), expected);
+        let _ = send_to_server(&mut w, &encode_message(HEADER, &avps));
+        let Some(DiameterNodeEvent::Request { token, .. }) = w.take_events(1).pop() else {
+            panic!("{expected}")
+        };
+        let fault = DiameterError::new(ResultCode::TOO_BUSY, "later");
+        w.send_command(1, DiameterNodeCommand::Reject { token, fault });
+        assert_eq!(result_of(w.sent_messages().last().unwrap().1), expected);
         // The node has none.
         w[1].config.max_inbound = 0;
-        let answers = say(&mut w, &wire(Header { end_to_end: 89, ..HEADER }, &avps));
+        let answers =
+            send_to_server(&mut w, &encode_message(MessageHeader { end_to_end: 89, ..HEADER }, &avps));
         let answer = MessageView::parse(&answers[0]).unwrap();
-        assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(expected));
+        assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().as_u32(), Ok(expected));
     }
 }
 
@@ -158,13 +167,13 @@ fn busy_says_so_to_who_names_this_server() {
 #[test]
 fn a_host_without_its_realm_is_not_found() {
     let mut avps = AvpBuf::new();
-    for a in request().view().filter(|a| !a.is(codes::DESTINATION_REALM)) {
+    for a in request_avps().as_sequence().filter(|a| !a.has_id(codes::DESTINATION_REALM)) {
         avps.push_view(a);
     }
     avps.push_str(codes::DESTINATION_HOST, "s.example");
-    let mut w = pair();
+    let mut w = connected_pair();
     w.run_secs(1);
-    assert_eq!(result_of(&say(&mut w, &wire(HEADER, &avps))[0]), 3002);
+    assert_eq!(result_of(&send_to_server(&mut w, &encode_message(HEADER, &avps))[0]), 3002);
 }
 
 /// Common messages bear the application of their session (RFC 6733 §2.5), or none (RFC 4072 §3).
@@ -172,23 +181,36 @@ fn a_host_without_its_realm_is_not_found() {
 fn common_messages_reach_the_service_under_either_application() {
     for command in [SESSION_TERMINATION, ABORT_SESSION, RE_AUTH] {
         for (application, taken) in [(0, true), (5, true), (9, false)] {
-            let mut w = pair();
+            let mut w = connected_pair();
             w.run_secs(1);
-            let answers = say(&mut w, &wire(Header { command, application, ..HEADER }, &request()));
+            let answers = send_to_server(
+                &mut w,
+                &encode_message(MessageHeader { command, application, ..HEADER }, &request_avps()),
+            );
             assert_eq!(answers.is_empty(), taken, "{command} of {application}");
-            assert_eq!(w.take(1).iter().any(|e| matches!(e, Event::Request { .. })), taken);
+            assert_eq!(
+                w.take_events(1).iter().any(|e| matches!(e, DiameterNodeEvent::Request { .. })),
+                taken
+            );
         }
     }
-    let mut w = pair();
+    let mut w = connected_pair();
     w.run_secs(1);
-    assert_eq!(say(&mut w, &wire(Header { application: 0, ..HEADER }, &request())).len(), 1);
+    assert_eq!(
+        send_to_server(&mut w, &encode_message(MessageHeader { application: 0, ..HEADER }, &request_avps()))
+            .len(),
+        1
+    );
 }
 
 /// A CER on a new connection, with more in it: the CEA, and the code of what stands in its Failed-AVP.
-fn capabilities(certificate: Option<&[u8]>, more: impl FnOnce(&mut AvpBuf)) -> (u32, Option<Vec<u8>>, State) {
-    let mut server = config("s.example");
+fn exchange_capabilities(
+    certificate: Option<&[u8]>,
+    more: impl FnOnce(&mut AvpBuf),
+) -> (u32, Option<Vec<u8>>, State) {
+    let mut server = test_config("s.example");
     server.accept_unknown = true;
-    let mut w = World::new(vec![config("c.example"), server]);
+    let mut w = NodeTestNetwork::new(vec![test_config("c.example"), server]);
     let mut avps = AvpBuf::new();
     avps.push_str(codes::ORIGIN_HOST, "c.example")
         .push_str(codes::ORIGIN_REALM, "example")
@@ -197,17 +219,25 @@ fn capabilities(certificate: Option<&[u8]>, more: impl FnOnce(&mut AvpBuf)) -> (
         .push_str(codes::PRODUCT_NAME, "test")
         .push_u32(codes::AUTH_APPLICATION_ID, 5);
     more(&mut avps);
-    let header =
-        Header { flags: Flags(Flags::REQUEST), command: CAPABILITIES_EXCHANGE, application: 0, ..HEADER };
-    let conn = ConnId::accepted(9);
-    let listener = usher_core::ListenerId::own(0);
-    w.feed(1, conn, StreamEvent::Accepted { listener, remote: addr(9), local: None, certificate });
-    w.feed(1, conn, StreamEvent::Data(&wire(header, &avps)));
-    let (_, cea) = w.sent().pop().expect("a CEA");
+    let header = MessageHeader {
+        flags: CommandFlags(CommandFlags::REQUEST),
+        command: CAPABILITIES_EXCHANGE,
+        application: 0,
+        ..HEADER
+    };
+    let conn = ConnId::new_accepted(9);
+    let listener = usher_core::ListenerId::from_number(0);
+    w.feed_stream(
+        1,
+        conn,
+        StreamEvent::Accepted { listener, remote: node_address(9), local: None, certificate },
+    );
+    w.feed_stream(1, conn, StreamEvent::Data(&encode_message(header, &avps)));
+    let (_, cea) = w.sent_messages().pop().expect("a CEA");
     let cea = MessageView::parse(cea).unwrap();
     let failed = cea.avps().get(codes::FAILED_AVP).map(|a| a.data.to_vec());
     let state = w[1].peer_state(PeerId(0)).unwrap_or(State::Closed);
-    (cea.avps().get(codes::RESULT_CODE).unwrap().u32().unwrap(), failed, state)
+    (cea.avps().get(codes::RESULT_CODE).unwrap().as_u32().unwrap(), failed, state)
 }
 
 /// RFC 6733 §5.3.2: what is no success, or lacks what a CEA needs, opens no peer, and is counted by its kind.
@@ -216,11 +246,13 @@ fn a_cea_that_opens_nothing_is_counted() {
     for (result, whole, expected) in
         [(3010, true, [1, 0, 0]), (5010, true, [0, 1, 0]), (5012, true, [0, 0, 1]), (2001, false, [0, 0, 1])]
     {
-        let mut w =
-            World::new(vec![config("c.example").connect_to("s.example", addr(1)), config("s.example")]);
+        let mut w = NodeTestNetwork::new(vec![
+            test_config("c.example").connect_to("s.example", node_address(1)),
+            test_config("s.example"),
+        ]);
         // Before the other node has answered.
         while w.sent_by(0, CAPABILITIES_EXCHANGE).is_empty() {
-            w.net.step();
+            w.net.run_next();
         }
         let cer = w.sent_by(0, CAPABILITIES_EXCHANGE)[0];
         let mut avps = AvpBuf::new();
@@ -231,11 +263,15 @@ fn a_cea_that_opens_nothing_is_counted() {
                 .push_u32(codes::VENDOR_ID, 0)
                 .push_str(codes::PRODUCT_NAME, "test");
         }
-        let conn = w.conns(0)[0];
-        w.feed(0, conn, StreamEvent::Data(&wire(Header { flags: Flags(0), ..cer }, &avps)));
+        let conn = w.connections(0)[0];
+        w.feed_stream(
+            0,
+            conn,
+            StreamEvent::Data(&encode_message(MessageHeader { flags: CommandFlags(0), ..cer }, &avps)),
+        );
         let c = w[0].counters();
         assert_eq!([c.unknown_peer, c.no_common_application, c.bad_capabilities], expected, "{result}");
-        assert_eq!(w.state(0), State::Closed);
+        assert_eq!(w.first_peer_state(0), State::Closed);
     }
 }
 
@@ -243,7 +279,7 @@ fn a_cea_that_opens_nothing_is_counted() {
 #[test]
 fn security_that_begins_within_a_connection_is_not_spoken() {
     for (asked, expected) in [(&[][..], 2001), (&[0], 2001), (&[0, 1], 2001), (&[1], 5017)] {
-        let (result, _, state) = capabilities(None, |avps| {
+        let (result, _, state) = exchange_capabilities(None, |avps| {
             for id in asked {
                 avps.push_u32(codes::INBAND_SECURITY_ID, *id);
             }
@@ -261,7 +297,7 @@ fn a_vendor_specific_application_names_exactly_one() {
         (&[], 5005),
         (&[codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID], 5009),
     ] {
-        let (result, failed, _) = capabilities(None, |avps| {
+        let (result, failed, _) = exchange_capabilities(None, |avps| {
             avps.push_group(codes::VENDOR_SPECIFIC_APPLICATION_ID, |g| {
                 g.push_u32(codes::VENDOR_ID, 10_415);
                 for id in ids {
@@ -275,11 +311,11 @@ fn a_vendor_specific_application_names_exactly_one() {
             continue;
         }
         let failed = failed.expect("a Failed-AVP");
-        let group = crate::Avps::parse(&failed).unwrap().next().unwrap();
+        let group = crate::AvpSequence::parse(&failed).unwrap().next().unwrap();
         assert_eq!(group.code, 260);
-        let inner = group.grouped().unwrap();
+        let inner = group.as_group().unwrap();
         for id in [codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID] {
-            assert!(inner.get(id).is_some_and(|a| a.u32().is_ok()), "{expected}");
+            assert!(inner.get(id).is_some_and(|a| a.as_u32().is_ok()), "{expected}");
         }
     }
 }
@@ -290,10 +326,10 @@ fn failed_avp_shows_a_header_and_zeros() {
     // Eight octets are a whole header, seven are not.
     let cut = [0, 0, 1, 8, 0x40, 0, 0, 99];
     for (octets, what) in [(8, "AVP length beyond its bounds"), (7, "AVP header cut short")] {
-        assert_eq!(Avps::parse(&cut[..octets]).unwrap_err().what, what);
+        assert_eq!(AvpSequence::parse(&cut[..octets]).unwrap_err().description, what);
     }
     let fault = |tail: &[u8]| {
-        let mut bytes = wire(HEADER, &request());
+        let mut bytes = encode_message(HEADER, &request_avps());
         bytes.extend_from_slice(tail);
         let length = (bytes.len() as u32).to_be_bytes();
         bytes[1..4].copy_from_slice(&length[1..]);
@@ -305,14 +341,14 @@ fn failed_avp_shows_a_header_and_zeros() {
     assert_eq!(fault(&[0, 0, 1, 8, 0x40, 0, 0, 99]), (5014, 264, 0x40, vec![]));
     assert_eq!(fault(&[0, 0, 0, 27, 0x40, 0, 0, 7]), (5014, 27, 0x40, vec![0; 4]));
     assert_eq!(fault(&[0, 0, 1, 31]), (5014, 287, 0, vec![0; 8]));
-    let avps = request();
+    let avps = request_avps();
     for (id, zeros) in [
         (codes::AUTH_REQUEST_TYPE, 4),
         (codes::ACCOUNTING_INPUT_OCTETS, 8),
         (codes::HOST_IP_ADDRESS, 6),
         (codes::EAP_PAYLOAD, 0),
     ] {
-        let fault = avps.view().require(id).unwrap_err();
+        let fault = avps.as_sequence().require_avp(id).unwrap_err();
         let avp = fault.avp.unwrap();
         assert_eq!((fault.code.0, avp.code, avp.data), (5005, id.code, vec![0; zeros]));
     }
@@ -329,19 +365,20 @@ fn a_request_by_an_untrusted_route_is_refused() {
         (&["*.example.org", "other.example.net"], false),
         (&[], false),
     ] {
-        let mut w = pair();
+        let mut w = connected_pair();
         w[1].config.agents = agents.iter().map(ToString::to_string).collect();
         w.run_secs(1);
         // Who connects to us is no agent: without a record the way is the peer's own.
-        assert!(say(&mut w, &wire(HEADER, &request())).is_empty());
-        let mut avps = request();
+        assert!(send_to_server(&mut w, &encode_message(HEADER, &request_avps())).is_empty());
+        let mut avps = request_avps();
         avps.push_str(codes::ROUTE_RECORD, "agent.example.net");
-        let answers = say(&mut w, &wire(Header { end_to_end: 89, ..HEADER }, &avps));
+        let answers =
+            send_to_server(&mut w, &encode_message(MessageHeader { end_to_end: 89, ..HEADER }, &avps));
         assert_eq!(answers.is_empty(), taken, "{agents:?}");
         assert_eq!(w[1].counters().untrusted_route, u64::from(!taken));
         if let Some(answer) = answers.first() {
             let answer = MessageView::parse(answer).unwrap();
-            assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(5003));
+            assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().as_u32(), Ok(5003));
         }
     }
 }
@@ -349,48 +386,58 @@ fn a_request_by_an_untrusted_route_is_refused() {
 /// RFC 6733 §7.2: what is wrong with an answer is told to nobody.
 #[test]
 fn a_bad_answer_is_not_answered() {
-    let mut w = pair();
+    let mut w = connected_pair();
     w.run_secs(1);
-    let mut bytes = wire(Header { flags: Flags(Flags::PROXIABLE), ..HEADER }, &request());
+    let mut bytes = encode_message(
+        MessageHeader { flags: CommandFlags(CommandFlags::PROXIABLE), ..HEADER },
+        &request_avps(),
+    );
     bytes.extend_from_slice(&[0, 0, 1, 8, 0x40, 0, 0, 99]);
     let length = (bytes.len() as u32).to_be_bytes();
     bytes[1..4].copy_from_slice(&length[1..]);
-    assert!(say(&mut w, &bytes).is_empty());
-    assert_eq!((w[1].counters().malformed, w.state(1)), (1, State::ROpen));
+    assert!(send_to_server(&mut w, &bytes).is_empty());
+    assert_eq!((w[1].counters().malformed, w.first_peer_state(1)), (1, State::ROpen));
 }
 
 /// RFC 6733 §2.1, §5.6.1: a stream that cannot be followed is reset, as is a connection that begins with anything but a
 /// CER.
 #[test]
 fn what_cannot_be_followed_is_reset() {
-    let not_a_cer = wire(HEADER, &request());
+    let not_a_cer = encode_message(HEADER, &request_avps());
     for bytes in [&b"GET / HTTP/1.1"[..], &[1, 0, 0, 3], &[2, 0, 0, 20], &not_a_cer] {
-        let mut node = Tap::new(Node::new(config("s.example").accept("c.example"), Instant::ZERO, seed()));
-        let conn = ConnId::accepted(1);
-        let up = accepted(0);
-        node.handle(Instant::ZERO, Input::Stream { conn, event: up });
-        node.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(bytes) });
+        let mut node = TestMachine::new(DiameterNode::new(
+            test_config("s.example").accept_from("c.example"),
+            Instant::ZERO,
+            test_rng(),
+        ));
+        let conn = ConnId::new_accepted(1);
+        let up = accepted_event(0);
+        node.handle_input(Instant::ZERO, MachineInput::Stream { conn, event: up });
+        node.handle_input(Instant::ZERO, MachineInput::Stream { conn, event: StreamEvent::Data(bytes) });
         let reset = Transmit::Stream { conn, op: StreamOp::Abort };
         assert_eq!(node.poll_transmit(&mut Vec::new()), Some(reset));
-        assert_eq!(node.connections(), 0);
+        assert_eq!(node.connection_count(), 0);
     }
 }
 
-fn seed() -> usher_core::SecureRng {
-    usher_core::Seed::new(7).secure("node", 9)
+fn test_rng() -> usher_core::SecureRng {
+    usher_core::Seed::new(7).derive_secure_rng("node", 9)
 }
 
 /// RFC 6733 §2.1, §5.6: one connection for each peer.
 #[test]
 fn a_second_connection_of_an_open_peer_is_refused() {
-    let mut w = pair();
+    let mut w = connected_pair();
     w.run_secs(1);
-    let cer = w.sent().iter().find(|(from, _)| *from == 0).unwrap().1.to_vec();
-    let conn = ConnId::accepted(9);
-    w.feed(1, conn, accepted(0));
-    let before = w.sent().len();
-    w.feed(1, conn, StreamEvent::Data(&cer));
-    assert_eq!((w.sent().len(), w[1].connections(), w.state(1)), (before, 1, State::ROpen));
+    let cer = w.sent_messages().iter().find(|(from, _)| *from == 0).unwrap().1.to_vec();
+    let conn = ConnId::new_accepted(9);
+    w.feed_stream(1, conn, accepted_event(0));
+    let before = w.sent_messages().len();
+    w.feed_stream(1, conn, StreamEvent::Data(&cer));
+    assert_eq!(
+        (w.sent_messages().len(), w[1].connection_count(), w.first_peer_state(1)),
+        (before, 1, State::ROpen)
+    );
     assert_eq!(w[1].counters().connection_rejected, 1);
 }
 
@@ -398,12 +445,12 @@ fn a_second_connection_of_an_open_peer_is_refused() {
 /// a DPR has its cause, and what is asked twice has two identifiers.
 #[test]
 fn messages_between_neighbours_are_for_them_alone() {
-    let mut w = pair();
+    let mut w = connected_pair();
     w.run_secs(100);
-    w.command(1, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
+    w.send_command(1, DiameterNodeCommand::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
     w.run_secs(101);
     let mut asked = Vec::new();
-    for (from, bytes) in &w.sent() {
+    for (from, bytes) in &w.sent_messages() {
         let message = MessageView::parse(bytes).unwrap();
         let h = message.header();
         assert_eq!((h.application, h.flags.is_proxiable(), h.flags.is_error()), (0, false, false));
@@ -429,32 +476,32 @@ fn a_peer_is_connected_to_again_as_its_cause_says() {
         (DisconnectCause::Busy, false),
         (DisconnectCause::DoNotWantToTalkToYou, false),
     ] {
-        let mut w = pair();
+        let mut w = connected_pair();
         w.run_secs(1);
-        w.command(1, Command::Disconnect { peer: PeerId(0), cause });
+        w.send_command(1, DiameterNodeCommand::Disconnect { peer: PeerId(0), cause });
         w.run_secs(100);
-        assert_eq!(w.state(0) == State::IOpen, again, "{cause:?}");
+        assert_eq!(w.first_peer_state(0) == State::IOpen, again, "{cause:?}");
     }
 }
 
 /// RFC 6733 §2.7, §6.1: the realm is looked up first, then the application; what names no host bears none.
 #[test]
 fn requests_go_by_realm_then_by_application() {
-    let mut client = config("c.example");
+    let mut client = test_config("c.example");
     for n in 1..=3 {
-        client = client.connect_to(&format!("s{n}.example"), addr(n));
+        client = client.connect_to(&format!("s{n}.example"), node_address(n));
     }
     let route =
-        |realm: &str, application, peer| Route { realm: realm.into(), application, peers: vec![peer] };
+        |realm: &str, application, peer| RealmRoute { realm: realm.into(), application, peers: vec![peer] };
     client.routes = vec![route("a.example", Some(1), 0), route("A.example", None, 1), route("*", None, 2)];
     let servers = (1..=3).map(|n| {
-        let mut server = config(&format!("s{n}.example")).accept("c.example");
+        let mut server = test_config(&format!("s{n}.example")).accept_from("c.example");
         server.realms.push("*".into());
         server
     });
-    let mut w = World::new([client].into_iter().chain(servers).collect());
+    let mut w = NodeTestNetwork::new([client].into_iter().chain(servers).collect());
     w.run_secs(1);
-    let Command::Request(base) = der(0, b"x") else { unreachable!() };
+    let DiameterNodeCommand::Request(base) = eap_request(0, b"x") else { unreachable!() };
     for (realm, host, to) in [
         ("a.EXAMPLE", None, 2),
         ("b.example", None, 3),
@@ -462,13 +509,14 @@ fn requests_go_by_realm_then_by_application() {
         ("b.example", Some("s1.example"), 1),
     ] {
         let (destination_realm, destination_host) = (realm.to_string(), host.map(ToString::to_string));
-        w.command(0, Request { destination_realm, destination_host, ..base.clone() }.into());
-        w.net.run(DELAY);
+        w.send_command(0, DiameterRequest { destination_realm, destination_host, ..base.clone() }.into());
+        w.net.run_for(DELAY);
         for n in 1..=3 {
-            let asked = w.take(n).iter().filter(|e| matches!(e, Event::Request { .. })).count();
+            let asked =
+                w.take_events(n).iter().filter(|e| matches!(e, DiameterNodeEvent::Request { .. })).count();
             assert_eq!(asked, usize::from(n == to), "{realm} {host:?} at {n}");
         }
-        let sent = MessageView::parse(w.sent().last().unwrap().1).unwrap();
+        let sent = MessageView::parse(w.sent_messages().last().unwrap().1).unwrap();
         assert_eq!(sent.avps().get(codes::DESTINATION_REALM).unwrap().data, realm.as_bytes());
         assert_eq!(sent.avps().get(codes::DESTINATION_HOST).map(|a| a.data), host.map(str::as_bytes));
     }
@@ -483,14 +531,25 @@ fn every_answer_names_its_application() {
         (3, codes::command::ACCOUNTING, codes::ACCT_APPLICATION_ID),
         (1, codes::command::ACCOUNTING, codes::ACCT_APPLICATION_ID),
     ] {
-        let mut w = pair();
-        w[1].config.local.applications.extend([Application::auth(1), Application::acct(3)]);
+        let mut w = connected_pair();
+        w[1].config
+            .local
+            .applications
+            .extend([DiameterApplication::for_authentication(1), DiameterApplication::for_accounting(3)]);
         w.run_secs(1);
-        let _ = say(&mut w, &wire(Header { application, command, ..HEADER }, &request()));
-        let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{command}") };
-        w.command(1, Command::Answer { token, result: ResultCode::SUCCESS, avps: AvpBuf::new() });
-        let answer = MessageView::parse(w.sent().last().unwrap().1).unwrap();
-        let named: Vec<_> = answer.avps().all(id).map(|a| a.u32()).collect();
+        let _ = send_to_server(
+            &mut w,
+            &encode_message(MessageHeader { application, command, ..HEADER }, &request_avps()),
+        );
+        let Some(DiameterNodeEvent::Request { token, .. }) = w.take_events(1).pop() else {
+            panic!("{command}")
+        };
+        w.send_command(
+            1,
+            DiameterNodeCommand::Answer { token, result: ResultCode::SUCCESS, avps: AvpBuf::new() },
+        );
+        let answer = MessageView::parse(w.sent_messages().last().unwrap().1).unwrap();
+        let named: Vec<_> = answer.avps().get_all(id).map(|a| a.as_u32()).collect();
         assert_eq!((answer.header().application, named), (application, vec![Ok(application)]));
     }
 }

@@ -2,14 +2,14 @@
 //! inside it. Who relays another's login, made without a tunnel, into a tunnel of his own knows only the one.
 
 use super::tlv;
-use crate::Keys;
-use crate::packet::Type;
-use usher_crypto::Key;
-use usher_crypto::digest::{equal, hmac_sha1};
+use crate::EapKeys;
+use crate::packet::EapType;
+use usher_crypto::SecretValue;
+use usher_crypto::digest::{constant_time_eq, hmac_sha1};
 
 /// Whether a server binds the method inside PEAP to the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Cryptobinding {
+pub enum CryptobindingPolicy {
     /// It does not.
     Off,
     /// It offers that, and takes peers that do not answer. Whoever relays a login does not answer either.
@@ -34,79 +34,80 @@ const MAC: usize = 20;
 /// Who says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Subtype {
+pub(crate) enum BindingSubtype {
     Request = 0,
     Response = 1,
 }
 
 /// The keys of tunnel and inner method in one.
 #[derive(Clone, Debug)]
-pub(crate) struct Compound {
-    ipmk: Key<[u8; IPMK]>,
-    cmk: Key<[u8; CMK]>,
+pub(crate) struct CompoundKeys {
+    ipmk: SecretValue<[u8; IPMK]>,
+    cmk: SecretValue<[u8; CMK]>,
 }
 
-impl Compound {
+impl CompoundKeys {
     /// Of a tunnel, and the keys of the method inside; `None` where it has none.
-    pub(crate) fn new(tunnel: &Keys, inner: Option<&Keys>) -> Self {
-        let mut isk = Key::new([0; INNER_KEY]);
+    pub(crate) fn new(tunnel: &EapKeys, inner: Option<&EapKeys>) -> Self {
+        let mut isk = SecretValue::new([0; INNER_KEY]);
         if let Some(keys) = inner {
             isk.copy_from_slice(&keys.msk[..INNER_KEY]);
         }
-        let mut both = Key::new([0; TUNNEL_KEY]);
+        let mut both = SecretValue::new([0; TUNNEL_KEY]);
         prf_plus(&tunnel.msk[..IPMK], &[b"Inner Methods Compound Keys", &*isk], &mut *both);
-        Self::split(&both)
+        Self::from_tunnel_key(&both)
     }
 
     /// Of a tunnel on a session that was resumed, in which no method runs.
-    pub(crate) fn resumed(tunnel: &Keys) -> Self {
-        let mut both = Key::new([0; TUNNEL_KEY]);
+    pub(crate) fn for_resumed(tunnel: &EapKeys) -> Self {
+        let mut both = SecretValue::new([0; TUNNEL_KEY]);
         both.copy_from_slice(&tunnel.msk[..TUNNEL_KEY]);
-        Self::split(&both)
+        Self::from_tunnel_key(&both)
     }
 
-    fn split(both: &[u8; TUNNEL_KEY]) -> Self {
-        let (mut ipmk, mut cmk) = (Key::new([0; IPMK]), Key::new([0; CMK]));
+    fn from_tunnel_key(both: &[u8; TUNNEL_KEY]) -> Self {
+        let (mut ipmk, mut cmk) = (SecretValue::new([0; IPMK]), SecretValue::new([0; CMK]));
         ipmk.copy_from_slice(&both[..IPMK]);
         cmk.copy_from_slice(&both[IPMK..]);
         Self { ipmk, cmk }
     }
 
     /// The value of a TLV.
-    pub(crate) fn value(&self, subtype: Subtype, nonce: &[u8; NONCE]) -> [u8; VALUE] {
+    pub(crate) fn tlv_value(&self, subtype: BindingSubtype, nonce: &[u8; NONCE]) -> [u8; VALUE] {
         let mut value = [0; VALUE];
         value[3] = subtype as u8;
         value[4..4 + NONCE].copy_from_slice(nonce);
-        let mac = self.mac(&value);
+        let mac = self.compute_mac(&value);
         value[4 + NONCE..].copy_from_slice(&mac);
         value
     }
 
     /// The nonce of a TLV that the other side made, if it knows the keys. A nonce is not compared with the one that it
     /// answers: no two tunnels have the same keys, and the subtype tells both directions apart.
-    pub(crate) fn verify(&self, subtype: Subtype, value: &[u8; VALUE]) -> Option<[u8; NONCE]> {
-        let right =
-            value[1] == 0 && value[3] == subtype as u8 && equal(&self.mac(value), &value[4 + NONCE..]);
+    pub(crate) fn verify_tlv(&self, subtype: BindingSubtype, value: &[u8; VALUE]) -> Option<[u8; NONCE]> {
+        let right = value[1] == 0
+            && value[3] == subtype as u8
+            && constant_time_eq(&self.compute_mac(value), &value[4 + NONCE..]);
         let mut nonce = [0; NONCE];
         nonce.copy_from_slice(&value[4..4 + NONCE]);
         right.then_some(nonce)
     }
 
     /// Of the whole TLV, its MAC being zeros, and PEAP's type (§3.1.5.5.1).
-    fn mac(&self, value: &[u8; VALUE]) -> [u8; MAC] {
-        let head = tlv::head(tlv::CRYPTO_BINDING, VALUE);
-        hmac_sha1(&*self.cmk, &[&head, &value[..4 + NONCE], &[0; MAC], &[Type::PEAP.0]])
+    fn compute_mac(&self, value: &[u8; VALUE]) -> [u8; MAC] {
+        let head = tlv::tlv_header(tlv::CRYPTO_BINDING, VALUE);
+        hmac_sha1(&*self.cmk, &[&head, &value[..4 + NONCE], &[0; MAC], &[EapType::PEAP.0]])
     }
 
     /// The method's keys in place of the tunnel's own (§3.1.5.7).
-    pub(crate) fn keys(&self, tunnel: Keys) -> Keys {
-        let mut session = Key::new([0; 128]);
+    pub(crate) fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
+        let mut session = SecretValue::new([0; 128]);
         // This label ends with a zero, the other does not.
         prf_plus(&*self.ipmk, &[b"Session Key Generating Function\0"], &mut *session);
-        let (mut msk, mut emsk) = (Key::new([0; 64]), Key::new([0; 64]));
+        let (mut msk, mut emsk) = (SecretValue::new([0; 64]), SecretValue::new([0; 64]));
         msk.copy_from_slice(&session[..64]);
         emsk.copy_from_slice(&session[64..]);
-        Keys { msk, emsk, session_id: tunnel.session_id }
+        EapKeys { msk, emsk, session_id: tunnel.session_id }
     }
 }
 
@@ -126,40 +127,40 @@ fn prf_plus(key: &[u8], seed: &[&[u8]], out: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn keys(octet: u8) -> Keys {
-        Keys { msk: [octet; 64].into(), emsk: [0; 64].into(), session_id: None }
+    fn test_keys(octet: u8) -> EapKeys {
+        EapKeys { msk: [octet; 64].into(), emsk: [0; 64].into(), session_id: None }
     }
 
     #[test]
     fn both_ends_verify_each_other_and_nothing_else() {
-        let compound = Compound::new(&keys(1), Some(&keys(2)));
-        let request = compound.value(Subtype::Request, &[7; 32]);
-        assert_eq!(compound.verify(Subtype::Request, &request), Some([7; 32]));
-        assert_eq!(compound.verify(Subtype::Response, &request), None);
+        let compound = CompoundKeys::new(&test_keys(1), Some(&test_keys(2)));
+        let request = compound.tlv_value(BindingSubtype::Request, &[7; 32]);
+        assert_eq!(compound.verify_tlv(BindingSubtype::Request, &request), Some([7; 32]));
+        assert_eq!(compound.verify_tlv(BindingSubtype::Response, &request), None);
         for other in [
-            Compound::new(&keys(1), None),
-            Compound::new(&keys(1), Some(&keys(3))),
-            Compound::new(&keys(3), Some(&keys(2))),
-            Compound::resumed(&keys(1)),
+            CompoundKeys::new(&test_keys(1), None),
+            CompoundKeys::new(&test_keys(1), Some(&test_keys(3))),
+            CompoundKeys::new(&test_keys(3), Some(&test_keys(2))),
+            CompoundKeys::for_resumed(&test_keys(1)),
         ] {
-            assert_eq!(other.verify(Subtype::Request, &request), None);
+            assert_eq!(other.verify_tlv(BindingSubtype::Request, &request), None);
         }
         for at in 0..VALUE {
             let mut changed = request;
             changed[at] ^= 1;
-            assert_eq!(compound.verify(Subtype::Request, &changed), None, "octet {at}");
+            assert_eq!(compound.verify_tlv(BindingSubtype::Request, &changed), None, "octet {at}");
         }
     }
 
     #[test]
     fn keys_are_of_both() {
-        let of = |compound: Compound| compound.keys(keys(9)).msk;
+        let of = |compound: CompoundKeys| compound.derive_keys(test_keys(9)).msk;
         let all = [
-            of(Compound::new(&keys(1), Some(&keys(2)))),
-            of(Compound::new(&keys(1), None)),
-            of(Compound::new(&keys(2), Some(&keys(2)))),
-            of(Compound::resumed(&keys(1))),
-            keys(1).msk,
+            of(CompoundKeys::new(&test_keys(1), Some(&test_keys(2)))),
+            of(CompoundKeys::new(&test_keys(1), None)),
+            of(CompoundKeys::new(&test_keys(2), Some(&test_keys(2)))),
+            of(CompoundKeys::for_resumed(&test_keys(1))),
+            test_keys(1).msk,
         ];
         for (i, one) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|other| other != one), "{i}");

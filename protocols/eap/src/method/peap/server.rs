@@ -1,20 +1,20 @@
 //! Phase 2 of PEAP's server: the identity, a method, the result.
 
-use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, inner_fault, offers};
-use super::super::{Answer, Fault, Inner, Question, Remembered};
-use super::binding::{Compound, Cryptobinding, Subtype};
-use super::tlv::{self, Tlvs};
-use crate::Keys;
-use crate::packet::{self, Code, HEADER, Packet, Type};
-use crate::server::{Event, Server};
+use super::super::tunnel::{MAX_NAME, PhaseVerdict, ServerPhase, TunnelContext, inner_fault, server_offers};
+use super::super::{InnerMethod, MethodFault, SessionUser, UserAnswer, UserQuery};
+use super::binding::{BindingSubtype, CompoundKeys, CryptobindingPolicy};
+use super::tlv::{self, ParsedTlvs};
+use crate::EapKeys;
+use crate::packet::{self, EapCode, EapPacket, EapType, HEADER};
+use crate::server::{EapServer, EapServerEvent};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::Work;
+use usher_core::WorkRecord;
 use usher_crypto::fault::TlsFault;
 
 #[derive(Debug)]
-enum State {
+enum PeapServerState {
     /// Nothing was asked yet.
     Start,
     /// The identity was asked for.
@@ -24,222 +24,255 @@ enum State {
     /// The host is asked whether a session may be resumed.
     Resume,
     /// A method runs.
-    Method(Box<Server>),
+    Method(Box<EapServer>),
     /// The result was told, where it is good with what the tunnel is bound to.
-    Result(Result<Option<Compound>, Refused>),
+    Result(Result<Option<CompoundKeys>, PeapRefusal>),
 }
 
 /// The result is not good.
 #[derive(Clone, Copy, Debug)]
-struct Refused;
+struct PeapRefusal;
 
 /// Phase 2 of one run.
 #[derive(Debug)]
-pub(crate) struct Phase {
-    kinds: Arc<[Type]>,
-    cryptobinding: Cryptobinding,
+pub(crate) struct PeapServerPhase {
+    kinds: Arc<[EapType]>,
+    cryptobinding: CryptobindingPolicy,
     /// What the keys are made of, once both ends have shown that they know it.
-    bound: Option<Compound>,
-    state: State,
+    bound: Option<CompoundKeys>,
+    state: PeapServerState,
     name: Option<Vec<u8>>,
-    inner: Option<Inner>,
-    question: Option<Question>,
+    inner: Option<InnerMethod>,
+    question: Option<UserQuery>,
     /// Whatever the peer proves, it is not let in.
     refused: bool,
     /// Why it is not let in, as soon as that is so.
-    fault: Fault,
+    fault: MethodFault,
 }
 
-impl Phase {
-    pub(crate) fn new(kinds: Arc<[Type]>, cryptobinding: Cryptobinding) -> Self {
+impl PeapServerPhase {
+    pub(crate) fn new(kinds: Arc<[EapType]>, cryptobinding: CryptobindingPolicy) -> Self {
         Self {
             kinds,
             cryptobinding,
             bound: None,
-            state: State::Start,
+            state: PeapServerState::Start,
             name: None,
             inner: None,
             question: None,
             refused: false,
-            fault: Fault::Rules,
+            fault: MethodFault::Rules,
         }
     }
 
-    fn ask_identity(&mut self, out: &mut Vec<u8>) -> Step {
-        self.state = State::Identity;
-        out.push(Type::IDENTITY.0);
-        Step::Say
+    fn request_identity(&mut self, out: &mut Vec<u8>) -> PhaseVerdict {
+        self.state = PeapServerState::Identity;
+        out.push(EapType::IDENTITY.0);
+        PhaseVerdict::Send
     }
 
-    fn ask_user(&mut self, name: &[u8]) -> Step {
+    fn query_user(&mut self, name: &[u8]) -> PhaseVerdict {
         self.name = Some(name.to_vec());
-        self.question = Some(Question::User { name: name.to_vec() });
-        self.state = State::User;
-        Step::Ask
+        self.question = Some(UserQuery::User { name: name.to_vec() });
+        self.state = PeapServerState::User;
+        PhaseVerdict::QueryPending
     }
 
-    fn refuse(&mut self, fault: Fault, tunnel: &Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+    fn send_refusal(
+        &mut self,
+        fault: MethodFault,
+        tunnel: &TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict {
         self.fault = fault;
-        self.state = State::Result(Err(Refused));
-        tlv::emit_result(out, Code::Request, tunnel.identifier.wrapping_add(1), false, None);
-        Step::Say
+        self.state = PeapServerState::Result(Err(PeapRefusal));
+        tlv::emit_result(out, EapCode::Request, tunnel.identifier.wrapping_add(1), false, None);
+        PhaseVerdict::Send
     }
 
     /// Tells that the method inside, whose keys these are, has succeeded, or that a session is resumed.
-    fn succeed(
+    fn send_success(
         &mut self,
-        tunnel: &mut Tunnel<'_>,
-        compound: impl FnOnce(&Keys) -> Compound,
+        tunnel: &mut TunnelContext<'_>,
+        compound: impl FnOnce(&EapKeys) -> CompoundKeys,
         out: &mut Vec<u8>,
-    ) -> Step {
-        let compound = match (self.cryptobinding, tunnel.conn.keys(Type::PEAP)) {
-            (Cryptobinding::Off, _) => None,
+    ) -> PhaseVerdict {
+        let compound = match (self.cryptobinding, tunnel.conn.export_keys(EapType::PEAP)) {
+            (CryptobindingPolicy::Off, _) => None,
             (_, Some(keys)) => Some(compound(&keys)),
-            (_, None) => return self.refuse(Fault::Tls(TlsFault::Internal), tunnel, out),
+            (_, None) => return self.send_refusal(MethodFault::Tls(TlsFault::Internal), tunnel, out),
         };
-        let value = compound.as_ref().map(|c| c.value(Subtype::Request, &tunnel.rng.array()));
+        let value =
+            compound.as_ref().map(|c| c.tlv_value(BindingSubtype::Request, &tunnel.rng.random_array()));
         let identifier = tunnel.identifier.wrapping_add(1);
-        tlv::emit_result(out, Code::Request, identifier, true, value.as_ref());
-        self.state = State::Result(Ok(compound));
-        Step::Say
+        tlv::emit_result(out, EapCode::Request, identifier, true, value.as_ref());
+        self.state = PeapServerState::Result(Ok(compound));
+        PhaseVerdict::Send
     }
 
     /// What the peer says to the result.
-    fn told(&mut self, data: &[u8]) -> Step {
-        let State::Result(Ok(compound)) = &mut self.state else { return Step::Failure };
-        let answer = tlv::packet(data, Code::Response).and_then(|p| tlv::read(p.data()));
-        let Some(Tlvs::Known { result: Some(true), binding }) = answer else { return Step::Failure };
+    fn check_result_response(&mut self, data: &[u8]) -> PhaseVerdict {
+        let PeapServerState::Result(Ok(compound)) = &mut self.state else { return PhaseVerdict::Failure };
+        let answer = tlv::parse_tlv_packet(data, EapCode::Response).and_then(|p| tlv::parse_tlvs(p.data()));
+        let Some(ParsedTlvs::Known { result: Some(true), binding }) = answer else {
+            return PhaseVerdict::Failure;
+        };
         match (compound.take(), binding) {
-            (Some(compound), Some(value)) => match compound.verify(Subtype::Response, &value) {
+            (Some(compound), Some(value)) => match compound.verify_tlv(BindingSubtype::Response, &value) {
                 Some(_) => self.bound = Some(compound),
                 None => {
-                    self.fault = Fault::Binding;
-                    return Step::Failure;
+                    self.fault = MethodFault::Binding;
+                    return PhaseVerdict::Failure;
                 }
             },
-            (Some(_), None) if self.cryptobinding == Cryptobinding::Required => {
-                self.fault = Fault::Binding;
-                return Step::Failure;
+            (Some(_), None) if self.cryptobinding == CryptobindingPolicy::Required => {
+                self.fault = MethodFault::Binding;
+                return PhaseVerdict::Failure;
             }
             // A peer need not bind, and one that binds what was not offered binds nothing.
             (_, _) => {}
         }
-        Step::Success
+        PhaseVerdict::Success
     }
 
     /// Takes what the method inside has to say.
-    fn drain(&mut self, tunnel: &mut Tunnel<'_>, out: &mut Vec<u8>) -> Step {
-        let State::Method(server) = &mut self.state else { return Step::Failure };
-        self.inner = server.method().map(Inner::Eap);
+    fn drain_method(&mut self, tunnel: &mut TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
+        let PeapServerState::Method(server) = &mut self.state else { return PhaseVerdict::Failure };
+        self.inner = server.method_type().map(InnerMethod::Eap);
         match server.poll_event() {
-            Some(Event::Ask(question)) => {
+            Some(EapServerEvent::Query(question)) => {
                 self.question = Some(question);
-                Step::Ask
+                PhaseVerdict::QueryPending
             }
-            Some(Event::Success { .. }) if self.refused => self.refuse(Fault::Host, tunnel, out),
-            Some(Event::Success { keys, .. }) => {
-                self.succeed(tunnel, |outer| Compound::new(outer, keys.as_ref()), out)
+            Some(EapServerEvent::Success { .. }) if self.refused => {
+                self.send_refusal(MethodFault::Host, tunnel, out)
             }
-            Some(Event::Failure { .. }) => {
+            Some(EapServerEvent::Success { keys, .. }) => {
+                self.send_success(tunnel, |outer| CompoundKeys::new(outer, keys.as_ref()), out)
+            }
+            Some(EapServerEvent::Failure { .. }) => {
                 let fault = inner_fault(server, &self.kinds);
-                self.refuse(fault, tunnel, out)
+                self.send_refusal(fault, tunnel, out)
             }
             None => {
                 let mut request = Vec::new();
                 if !server.poll_transmit(&mut request) {
-                    return Step::Ignore;
+                    return PhaseVerdict::Ignore;
                 }
                 out.extend_from_slice(request.get(HEADER..).unwrap_or_default());
-                Step::Say
+                PhaseVerdict::Send
             }
         }
     }
 }
 
-impl ServerPhase for Phase {
-    fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+impl ServerPhase for PeapServerPhase {
+    fn handle_established(
+        &mut self,
+        resumed: Option<SessionUser>,
+        tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict {
         match resumed {
             Some(remembered) => {
                 self.inner = remembered.inner;
                 self.name = Some(remembered.name.clone());
-                self.question = Some(Question::Resume(remembered));
-                self.state = State::Resume;
-                Step::Ask
+                self.question = Some(UserQuery::Resume(remembered));
+                self.state = PeapServerState::Resume;
+                PhaseVerdict::QueryPending
             }
-            None if tunnel.conn.sending() => Step::Wait,
-            None => self.ask_identity(out),
+            None if tunnel.conn.is_sending() => PhaseVerdict::Wait,
+            None => self.request_identity(out),
         }
     }
 
-    fn nothing(&mut self, _: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+    fn handle_empty(&mut self, _: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
         match self.state {
-            State::Start => self.ask_identity(out),
-            _ => Step::Ignore,
+            PeapServerState::Start => self.request_identity(out),
+            _ => PhaseVerdict::Ignore,
         }
     }
 
-    fn data(&mut self, data: &[u8], mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+    fn handle_data(&mut self, data: &[u8], mut tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
         match &mut self.state {
-            State::Identity => match identity(data) {
+            PeapServerState::Identity => match parse_identity(data) {
                 Some(name) if name.len() <= MAX_NAME => {
                     let name = name.to_vec();
-                    self.ask_user(&name)
+                    self.query_user(&name)
                 }
-                _ => self.refuse(Fault::Rules, &tunnel, out),
+                _ => self.send_refusal(MethodFault::Rules, &tunnel, out),
             },
-            State::Method(server) => {
-                let Some((kind, data)) = data.split_first() else { return Step::Ignore };
+            PeapServerState::Method(server) => {
+                let Some((kind, data)) = data.split_first() else { return PhaseVerdict::Ignore };
                 let mut response = Vec::new();
-                packet::emit(&mut response, Code::Response, tunnel.asked, Type(*kind), data);
-                server.renumber(tunnel.asked);
-                if !server.handle(&response) {
-                    return Step::Ignore;
+                packet::emit_packet(
+                    &mut response,
+                    EapCode::Response,
+                    tunnel.request_identifier,
+                    EapType(*kind),
+                    data,
+                );
+                server.set_request_identifier(tunnel.request_identifier);
+                if !server.handle_packet(&response) {
+                    return PhaseVerdict::Ignore;
                 }
-                self.drain(&mut tunnel, out)
+                self.drain_method(&mut tunnel, out)
             }
-            State::Result(_) => self.told(data),
-            State::Start | State::User | State::Resume => Step::Failure,
+            PeapServerState::Result(_) => self.check_result_response(data),
+            PeapServerState::Start | PeapServerState::User | PeapServerState::Resume => PhaseVerdict::Failure,
         }
     }
 
-    fn answer(&mut self, answer: Answer, mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
-        self.refused = matches!(answer, Answer::Refused(..)) || self.refused;
+    fn apply_answer(
+        &mut self,
+        answer: UserAnswer,
+        mut tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict {
+        self.refused = matches!(answer, UserAnswer::Refused(..)) || self.refused;
         let answer = match answer {
-            Answer::Refused(secret, Some(only)) => Answer::Restricted(secret, only),
-            Answer::Refused(secret, None) => Answer::User(Some(secret)),
+            UserAnswer::Refused(secret, Some(only)) => UserAnswer::Restricted(secret, only),
+            UserAnswer::Refused(secret, None) => UserAnswer::User(Some(secret)),
             answer => answer,
         };
         let answer = match answer {
-            Answer::Restricted(secret, only) => {
-                self.kinds = self.kinds.iter().copied().filter(|k| only.contains(&Inner::Eap(*k))).collect();
-                Answer::User(Some(secret))
+            UserAnswer::Restricted(secret, only) => {
+                self.kinds =
+                    self.kinds.iter().copied().filter(|k| only.contains(&InnerMethod::Eap(*k))).collect();
+                UserAnswer::User(Some(secret))
             }
             answer => answer,
         };
         match (&mut self.state, answer) {
-            (State::Resume, Answer::Resume(true)) => self.succeed(&mut tunnel, Compound::resumed, out),
-            (State::User, Answer::User(Some(secret))) => {
-                let offers = offers(&self.kinds, &secret);
+            (PeapServerState::Resume, UserAnswer::Resume(true)) => {
+                self.send_success(&mut tunnel, CompoundKeys::for_resumed, out)
+            }
+            (PeapServerState::User, UserAnswer::User(Some(secret))) => {
+                let offers = server_offers(&self.kinds, &secret);
                 let identifier = tunnel.identifier;
-                self.state = State::Method(Box::new(Server::new(offers, identifier, tunnel.context())));
-                self.drain(&mut tunnel, out)
+                self.state = PeapServerState::Method(Box::new(EapServer::new(
+                    offers,
+                    identifier,
+                    tunnel.inner_context(),
+                )));
+                self.drain_method(&mut tunnel, out)
             }
-            (State::Method(server), answer) => {
-                server.answer(answer);
-                self.drain(&mut tunnel, out)
+            (PeapServerState::Method(server), answer) => {
+                server.apply_answer(answer);
+                self.drain_method(&mut tunnel, out)
             }
-            _ => self.refuse(Fault::Host, &tunnel, out),
+            _ => self.send_refusal(MethodFault::Host, &tunnel, out),
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> MethodFault {
         match &self.state {
-            State::Method(server) if server.refuses() => inner_fault(server, &self.kinds),
+            PeapServerState::Method(server) if server.is_refusing() => inner_fault(server, &self.kinds),
             _ => self.fault,
         }
     }
 
-    fn question(&mut self) -> Option<Question> {
+    fn take_query(&mut self) -> Option<UserQuery> {
         self.question.take()
     }
 
@@ -247,42 +280,45 @@ impl ServerPhase for Phase {
         self.name.as_deref()
     }
 
-    fn inner(&self) -> Option<Inner> {
+    fn inner_method(&self) -> Option<InnerMethod> {
         self.inner
     }
 
-    fn refuses(&self) -> bool {
+    fn is_refusing(&self) -> bool {
         match &self.state {
-            State::Result(result) => result.is_err(),
-            State::Method(server) => server.refuses(),
-            State::Start | State::Identity | State::User | State::Resume => false,
+            PeapServerState::Result(result) => result.is_err(),
+            PeapServerState::Method(server) => server.is_refusing(),
+            PeapServerState::Start
+            | PeapServerState::Identity
+            | PeapServerState::User
+            | PeapServerState::Resume => false,
         }
     }
 
-    fn keys(&self, tunnel: Keys) -> Keys {
+    fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         match &self.bound {
-            Some(compound) => compound.keys(tunnel),
+            Some(compound) => compound.derive_keys(tunnel),
             None => tunnel,
         }
     }
 
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         match &mut self.state {
-            State::Method(server) => server.poll_work(),
+            PeapServerState::Method(server) => server.poll_work(),
             _ => None,
         }
     }
 }
 
 /// The name in a response to the Identity request, with a header or without.
-fn identity(data: &[u8]) -> Option<&[u8]> {
+fn parse_identity(data: &[u8]) -> Option<&[u8]> {
     if let [first, name @ ..] = data
-        && Type(*first) == Type::IDENTITY
+        && EapType(*first) == EapType::IDENTITY
     {
         return Some(name);
     }
-    let p = Packet::parse(data).ok()?;
-    (p.code() == Code::Response && p.kind() == Some(Type::IDENTITY)).then(|| p.data())
+    let p = EapPacket::parse(data).ok()?;
+    (p.code() == EapCode::Response && p.kind() == Some(EapType::IDENTITY)).then(|| p.data())
 }
 
 #[cfg(test)]
@@ -293,14 +329,14 @@ mod tests {
     fn a_name_comes_with_the_header_of_eap_or_without() {
         let packet = |code, kind| {
             let mut out = Vec::new();
-            packet::emit(&mut out, code, 7, kind, b"anna");
+            packet::emit_packet(&mut out, code, 7, kind, b"anna");
             out
         };
-        assert_eq!(identity(b"\x01anna"), Some(&b"anna"[..]));
-        assert_eq!(identity(&packet(Code::Response, Type::IDENTITY)), Some(&b"anna"[..]));
-        assert_eq!(identity(&packet(Code::Response, Type::NAK)), None);
+        assert_eq!(parse_identity(b"\x01anna"), Some(&b"anna"[..]));
+        assert_eq!(parse_identity(&packet(EapCode::Response, EapType::IDENTITY)), Some(&b"anna"[..]));
+        assert_eq!(parse_identity(&packet(EapCode::Response, EapType::NAK)), None);
         // A request begins as the answer without a header does: what follows is a name.
-        assert_eq!(identity(b"\x04anna"), None);
-        assert_eq!(identity(b""), None);
+        assert_eq!(parse_identity(b"\x04anna"), None);
+        assert_eq!(parse_identity(b""), None);
     }
 }

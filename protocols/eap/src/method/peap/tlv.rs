@@ -4,9 +4,9 @@
 //! A TLV: two bits (mandatory, reserved) and fourteen of type, two octets of length, the value.
 
 use super::binding::VALUE;
-use crate::packet::{self, Code, Packet, Type};
+use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::vec::Vec;
-use usher_core::Reader;
+use usher_core::OctetReader;
 
 const RESULT: u16 = 3;
 const NAK: u16 = 4;
@@ -19,7 +19,7 @@ const FAILURE: u16 = 2;
 
 /// What a packet's TLVs say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tlvs {
+pub(crate) enum ParsedTlvs {
     /// What they have of what matters here.
     Known {
         /// Of a Result.
@@ -34,23 +34,23 @@ pub(crate) enum Tlvs {
 /// Appends a packet with a Result, and with the value of a Cryptobinding TLV where there is one.
 pub(crate) fn emit_result(
     out: &mut Vec<u8>,
-    code: Code,
+    code: EapCode,
     identifier: u8,
     success: bool,
     binding: Option<&[u8; VALUE]>,
 ) {
     let status = if success { SUCCESS } else { FAILURE };
-    let mut tlvs = [&head(MANDATORY | RESULT, 2)[..], &status.to_be_bytes()].concat();
+    let mut tlvs = [&tlv_header(MANDATORY | RESULT, 2)[..], &status.to_be_bytes()].concat();
     if let Some(value) = binding {
         // Not mandatory: a peer that does not know it passes it over.
-        tlvs.extend_from_slice(&head(CRYPTO_BINDING, VALUE));
+        tlvs.extend_from_slice(&tlv_header(CRYPTO_BINDING, VALUE));
         tlvs.extend_from_slice(value);
     }
-    packet::emit(out, code, identifier, Type::TLV, &tlvs);
+    packet::emit_packet(out, code, identifier, EapType::TLV, &tlvs);
 }
 
 /// Type and length of a TLV.
-pub(crate) fn head(kind: u16, length: usize) -> [u8; 4] {
+pub(crate) fn tlv_header(kind: u16, length: usize) -> [u8; 4] {
     let ([a, b], [c, d]) = (kind.to_be_bytes(), (length as u16).to_be_bytes());
     [a, b, c, d]
 }
@@ -58,23 +58,23 @@ pub(crate) fn head(kind: u16, length: usize) -> [u8; 4] {
 /// Appends a packet that refuses a TLV of this type (draft-hiller-eap-tlv §4.3): no vendor, the type.
 pub(crate) fn emit_nak(out: &mut Vec<u8>, identifier: u8, kind: u16) {
     let [high, low] = kind.to_be_bytes();
-    let tlv = [&head(MANDATORY | NAK, 6)[..], &[0, 0, 0, 0, high, low]].concat();
-    packet::emit(out, Code::Response, identifier, Type::TLV, &tlv);
+    let tlv = [&tlv_header(MANDATORY | NAK, 6)[..], &[0, 0, 0, 0, high, low]].concat();
+    packet::emit_packet(out, EapCode::Response, identifier, EapType::TLV, &tlv);
 }
 
 /// The EAP-TLV packet of this code that the octets are.
-pub(crate) fn packet(bytes: &[u8], code: Code) -> Option<Packet<'_>> {
-    Packet::parse(bytes).ok().filter(|p| p.code() == code && p.kind() == Some(Type::TLV))
+pub(crate) fn parse_tlv_packet(bytes: &[u8], code: EapCode) -> Option<EapPacket<'_>> {
+    EapPacket::parse(bytes).ok().filter(|p| p.code() == code && p.kind() == Some(EapType::TLV))
 }
 
 /// Reads TLVs; `None` where their lengths lie, a Result or a Cryptobinding TLV is none, or several contradict.
-pub(crate) fn read(data: &[u8]) -> Option<Tlvs> {
-    let mut r = Reader::new(data);
+pub(crate) fn parse_tlvs(data: &[u8]) -> Option<ParsedTlvs> {
+    let mut r = OctetReader::new(data);
     let (mut result, mut binding) = (None, None);
     while !r.is_empty() {
-        let head = r.u16().ok()?;
-        let length = usize::from(r.u16().ok()?);
-        let value = r.bytes(length).ok()?;
+        let head = r.read_u16().ok()?;
+        let length = usize::from(r.read_u16().ok()?);
+        let value = r.read_bytes(length).ok()?;
         match head & TYPE {
             RESULT => {
                 let success = match *value {
@@ -96,29 +96,29 @@ pub(crate) fn read(data: &[u8]) -> Option<Tlvs> {
                     return None;
                 }
             }
-            unknown if head & MANDATORY != 0 => return Some(Tlvs::Unknown(unknown)),
+            unknown if head & MANDATORY != 0 => return Some(ParsedTlvs::Unknown(unknown)),
             _ => {}
         }
     }
-    Some(Tlvs::Known { result, binding })
+    Some(ParsedTlvs::Known { result, binding })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn result(success: bool) -> Tlvs {
-        Tlvs::Known { result: Some(success), binding: None }
+    fn result_tlvs(success: bool) -> ParsedTlvs {
+        ParsedTlvs::Known { result: Some(success), binding: None }
     }
 
     #[test]
     fn a_result_is_eleven_octets_and_read_again() {
         let mut out = Vec::new();
-        emit_result(&mut out, Code::Request, 7, true, None);
+        emit_result(&mut out, EapCode::Request, 7, true, None);
         assert_eq!(out, [1, 7, 0, 11, 33, 0x80, 3, 0, 2, 0, 1]);
-        let p = packet(&out, Code::Request).unwrap();
-        assert_eq!(read(p.data()), Some(result(true)));
-        assert_eq!(packet(&out, Code::Response), None);
+        let p = parse_tlv_packet(&out, EapCode::Request).unwrap();
+        assert_eq!(parse_tlvs(p.data()), Some(result_tlvs(true)));
+        assert_eq!(parse_tlv_packet(&out, EapCode::Response), None);
         out.clear();
         emit_nak(&mut out, 9, 5);
         assert_eq!(out, [2, 9, 0, 15, 33, 0x80, 4, 0, 6, 0, 0, 0, 0, 0, 5]);
@@ -127,28 +127,31 @@ mod tests {
     #[test]
     fn a_binding_follows_the_result() {
         let mut out = Vec::new();
-        emit_result(&mut out, Code::Request, 7, true, Some(&[9; VALUE]));
+        emit_result(&mut out, EapCode::Request, 7, true, Some(&[9; VALUE]));
         assert_eq!(out[..15], [1, 7, 0, 71, 33, 0x80, 3, 0, 2, 0, 1, 0, 12, 0, 56]);
-        let p = packet(&out, Code::Request).unwrap();
-        assert_eq!(read(p.data()), Some(Tlvs::Known { result: Some(true), binding: Some([9; VALUE]) }));
+        let p = parse_tlv_packet(&out, EapCode::Request).unwrap();
+        assert_eq!(
+            parse_tlvs(p.data()),
+            Some(ParsedTlvs::Known { result: Some(true), binding: Some([9; VALUE]) })
+        );
     }
 
     #[test]
     fn lengths_that_lie_and_contradictions_are_no_tlvs() {
-        assert_eq!(read(&[0x80, 3, 0, 3, 0, 1]), None);
-        assert_eq!(read(&[0x80, 3, 0, 1, 1]), None);
-        assert_eq!(read(&[0x80, 3, 0]), None);
-        assert_eq!(read(&[0x80, 3, 0, 2, 0, 7]), None);
-        assert_eq!(read(&[0x80, 3, 0, 2, 0, 1, 0x80, 3, 0, 2, 0, 2]), None);
-        assert_eq!(read(&[0, 12, 0, 1, 0]), None);
+        assert_eq!(parse_tlvs(&[0x80, 3, 0, 3, 0, 1]), None);
+        assert_eq!(parse_tlvs(&[0x80, 3, 0, 1, 1]), None);
+        assert_eq!(parse_tlvs(&[0x80, 3, 0]), None);
+        assert_eq!(parse_tlvs(&[0x80, 3, 0, 2, 0, 7]), None);
+        assert_eq!(parse_tlvs(&[0x80, 3, 0, 2, 0, 1, 0x80, 3, 0, 2, 0, 2]), None);
+        assert_eq!(parse_tlvs(&[0, 12, 0, 1, 0]), None);
         let two = |octet: u8| [&[0, 12, 0, 56][..], &[octet; 56]].concat();
-        assert_eq!(read(&[two(1), two(2)].concat()), None);
+        assert_eq!(parse_tlvs(&[two(1), two(2)].concat()), None);
     }
 
     #[test]
     fn what_is_unknown_matters_only_if_mandatory() {
-        assert_eq!(read(&[0x80, 9, 0, 0, 0x80, 3, 0, 2, 0, 1]), Some(Tlvs::Unknown(9)));
-        assert_eq!(read(&[0, 9, 0, 1, 5, 0x80, 3, 0, 2, 0, 2]), Some(result(false)));
-        assert_eq!(read(&[]), Some(Tlvs::Known { result: None, binding: None }));
+        assert_eq!(parse_tlvs(&[0x80, 9, 0, 0, 0x80, 3, 0, 2, 0, 1]), Some(ParsedTlvs::Unknown(9)));
+        assert_eq!(parse_tlvs(&[0, 9, 0, 1, 5, 0x80, 3, 0, 2, 0, 2]), Some(result_tlvs(false)));
+        assert_eq!(parse_tlvs(&[]), Some(ParsedTlvs::Known { result: None, binding: None }));
     }
 }

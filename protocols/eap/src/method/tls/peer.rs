@@ -1,17 +1,17 @@
 //! The peer's side of EAP-TLS.
 
 use super::super::{PeerMethod, PeerVerdict};
-use crate::Keys;
-use crate::method::connection::{Piece, TlsConnection};
-use crate::packet::Type;
+use crate::EapKeys;
+use crate::method::connection::{FragmentKind, TlsConnection};
+use crate::packet::EapType;
 use alloc::string::String;
 use alloc::vec::Vec;
-use usher_core::Work;
+use usher_core::WorkRecord;
 use usher_crypto::fault::TlsFault;
 
 /// One run of EAP-TLS in a peer.
 #[derive(Debug)]
-pub struct Peer {
+pub struct EapTlsPeer {
     /// Without an engine (its configuration was refused) every run fails.
     conn: Option<TlsConnection>,
     started: bool,
@@ -20,26 +20,26 @@ pub struct Peer {
     committed: bool,
 }
 
-impl Peer {
+impl EapTlsPeer {
     pub(super) fn new(conn: Option<TlsConnection>) -> Self {
         Self { conn, started: false, failed: false, committed: false }
     }
 }
 
-impl PeerMethod for Peer {
-    fn request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+impl PeerMethod for EapTlsPeer {
+    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
-        match conn.read(data) {
-            Piece::Start if !self.started => {
+        match conn.read_fragment(data) {
+            FragmentKind::Start if !self.started => {
                 self.started = true;
-                conn.refill();
+                conn.fill_output();
             }
-            Piece::Nothing if conn.sending() => {}
-            Piece::More if self.started && !conn.sending() => {
-                conn.rewind();
+            FragmentKind::Acknowledgement if conn.is_sending() => {}
+            FragmentKind::More if self.started && !conn.is_sending() => {
+                conn.clear_output();
             }
-            Piece::Whole if self.started && !conn.sending() => {
-                self.failed |= !conn.digest();
+            FragmentKind::Complete if self.started && !conn.is_sending() => {
+                self.failed |= !conn.process_message();
                 let mut commitment = Vec::new();
                 conn.engine.take_application(&mut commitment);
                 self.committed |= commitment == [0];
@@ -47,25 +47,25 @@ impl PeerMethod for Peer {
             }
             _ => return PeerVerdict::Ignore,
         }
-        conn.build(out);
+        conn.build_fragment(out);
         match conn.engine.is_handshaking() {
             _ if self.failed => PeerVerdict::Failed,
-            _ if conn.sending() => PeerVerdict::Continue,
+            _ if conn.is_sending() => PeerVerdict::Continue,
             true => PeerVerdict::Continue,
             false if conn.is_13() && !self.committed => PeerVerdict::Continue,
             false => PeerVerdict::Done,
         }
     }
 
-    fn keys(&self) -> Option<Keys> {
-        self.conn.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
+    fn keys(&self) -> Option<EapKeys> {
+        self.conn.as_ref().filter(|_| !self.failed)?.export_keys(EapType::TLS)
     }
 
     fn tls_fault(&self) -> Option<(TlsFault, String)> {
-        self.conn.as_ref()?.fault()
+        self.conn.as_ref()?.tls_fault()
     }
 
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         self.conn.as_mut()?.poll_work()
     }
 }

@@ -1,56 +1,56 @@
 //! The server's side of EAP-TLS.
 
-use super::super::{Answer, Credential, Fault, Question, ServerMethod, ServerVerdict};
-use crate::Keys;
-use crate::method::connection::{Piece, START, TlsConnection, server_detail, server_fault};
-use crate::packet::Type;
+use super::super::{CredentialDigest, MethodFault, ServerMethod, ServerVerdict, UserAnswer, UserQuery};
+use crate::EapKeys;
+use crate::method::connection::{FragmentKind, START, TlsConnection, server_detail, server_fault};
+use crate::packet::EapType;
 use alloc::string::String;
 use alloc::vec::Vec;
-use usher_core::Work;
+use usher_core::WorkRecord;
 
 /// One run of EAP-TLS in a server.
 #[derive(Debug)]
-pub struct Server {
+pub struct EapTlsServer {
     /// Without an engine (its configuration was refused) every run fails.
     conn: Option<TlsConnection>,
     started: bool,
     failed: bool,
     established: bool,
-    question: Option<Question>,
+    question: Option<UserQuery>,
     /// The host did not let the peer in by the session that it took up.
     refused: bool,
 }
 
-impl Server {
+impl EapTlsServer {
     pub(super) fn new(conn: Option<TlsConnection>) -> Self {
         Self { conn, started: false, failed: false, established: false, question: None, refused: false }
     }
 
     /// A whole message came.
-    fn message(&mut self) -> ServerVerdict {
+    fn process_message(&mut self) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
-        self.failed = !conn.digest();
+        self.failed = !conn.process_message();
         if !self.failed && !self.established && !conn.engine.is_handshaking() {
             self.established = true;
-            if let Some(remembered) = conn.remembered() {
-                self.question = Some(Question::Resume(remembered));
-                return ServerVerdict::Ask;
+            if let Some(remembered) = conn.session_user() {
+                self.question = Some(UserQuery::Resume(remembered));
+                return ServerVerdict::QueryPending;
             }
-            self.commit();
+            self.send_commitment();
         }
-        self.turn()
+        self.current_verdict()
     }
 
     /// RFC 9190 §2.1.1: one octet of zero says that no handshake message follows, and that the server is content.
-    fn commit(&mut self) {
+    fn send_commitment(&mut self) {
         if let Some(conn) = self.conn.as_mut().filter(|conn| conn.is_13()) {
-            self.failed = !conn.write(&[0]);
+            self.failed = !conn.write_data(&[0]);
         }
     }
 
-    fn turn(&self) -> ServerVerdict {
+    fn current_verdict(&self) -> ServerVerdict {
         let Some(conn) = &self.conn else { return ServerVerdict::Failure };
-        match (conn.sending(), self.failed) {
+        match (conn.is_sending(), self.failed) {
             (true, _) => ServerVerdict::Continue,
             (false, true) => ServerVerdict::Failure,
             // A resumed TLS 1.2 session ends with the peer's message.
@@ -60,10 +60,10 @@ impl Server {
     }
 }
 
-impl ServerMethod for Server {
-    fn build(&mut self, _: u8, out: &mut Vec<u8>) {
+impl ServerMethod for EapTlsServer {
+    fn build_request(&mut self, _: u8, out: &mut Vec<u8>) {
         match &mut self.conn {
-            Some(conn) if self.started => conn.build(out),
+            Some(conn) if self.started => conn.build_fragment(out),
             _ => {
                 self.started = true;
                 out.push(START);
@@ -71,60 +71,63 @@ impl ServerMethod for Server {
         }
     }
 
-    fn response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
-        match conn.read(data) {
-            Piece::Nothing if conn.sending() => ServerVerdict::Continue,
+        match conn.read_fragment(data) {
+            FragmentKind::Acknowledgement if conn.is_sending() => ServerVerdict::Continue,
             // What was sent is acknowledged, and nothing is left to say: an alert, or the handshake's end.
-            Piece::Nothing if self.failed => ServerVerdict::Failure,
-            Piece::Nothing if !conn.engine.is_handshaking() => ServerVerdict::Success,
-            Piece::More if !conn.sending() => {
-                conn.rewind();
+            FragmentKind::Acknowledgement if self.failed => ServerVerdict::Failure,
+            FragmentKind::Acknowledgement if !conn.engine.is_handshaking() => ServerVerdict::Success,
+            FragmentKind::More if !conn.is_sending() => {
+                conn.clear_output();
                 ServerVerdict::Continue
             }
             // A peer that answers an alert with one of its own has failed all the same.
-            Piece::Whole if self.failed => ServerVerdict::Failure,
-            Piece::Whole if !conn.sending() => self.message(),
-            Piece::Bad => ServerVerdict::Failure,
-            Piece::Start | Piece::Nothing | Piece::More | Piece::Whole => ServerVerdict::Ignore,
+            FragmentKind::Complete if self.failed => ServerVerdict::Failure,
+            FragmentKind::Complete if !conn.is_sending() => self.process_message(),
+            FragmentKind::Bad => ServerVerdict::Failure,
+            FragmentKind::Start
+            | FragmentKind::Acknowledgement
+            | FragmentKind::More
+            | FragmentKind::Complete => ServerVerdict::Ignore,
         }
     }
 
-    fn question(&mut self) -> Option<Question> {
+    fn take_query(&mut self) -> Option<UserQuery> {
         self.question.take()
     }
 
-    fn answer(&mut self, answer: Answer) -> ServerVerdict {
-        if answer == Answer::Resume(true) {
-            self.commit();
-            return self.turn();
+    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
+        if answer == UserAnswer::Resume(true) {
+            self.send_commitment();
+            return self.current_verdict();
         }
         (self.failed, self.refused) = (true, true);
-        if let (Answer::Resume(false), Some(conn)) = (answer, &mut self.conn) {
+        if let (UserAnswer::Resume(false), Some(conn)) = (answer, &mut self.conn) {
             conn.engine.end_session();
         }
         ServerVerdict::Failure
     }
 
-    fn fault(&self) -> Fault {
-        server_fault(self.conn.as_ref(), if self.refused { Fault::Host } else { Fault::Rules })
+    fn fault(&self) -> MethodFault {
+        server_fault(self.conn.as_ref(), if self.refused { MethodFault::Host } else { MethodFault::Rules })
     }
 
-    fn detail(&self) -> Option<String> {
+    fn fault_detail(&self) -> Option<String> {
         server_detail(self.conn.as_ref())
     }
 
-    fn keys(&self) -> Option<Keys> {
-        self.conn.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
+    fn keys(&self) -> Option<EapKeys> {
+        self.conn.as_ref().filter(|_| !self.failed)?.export_keys(EapType::TLS)
     }
 
-    fn resumed(&self) -> bool {
-        self.conn.as_ref().is_some_and(|conn| conn.engine.resumed())
+    fn is_resumed(&self) -> bool {
+        self.conn.as_ref().is_some_and(|conn| conn.engine.is_resumed())
     }
 
-    fn remember(&mut self, name: &[u8], credential: &Credential) {
+    fn allow_resumption(&mut self, name: &[u8], credential: &CredentialDigest) {
         if let Some(conn) = self.conn.as_mut().filter(|_| self.established && !self.failed) {
-            conn.remember(name, credential, None);
+            conn.allow_resumption(name, credential, None);
         }
     }
 
@@ -136,11 +139,11 @@ impl ServerMethod for Server {
         self.conn.as_ref().is_some_and(|conn| conn.is_costly(data))
     }
 
-    fn memory(&self) -> usize {
-        size_of::<Self>() + self.conn.as_ref().map_or(0, TlsConnection::memory)
+    fn memory_octets(&self) -> usize {
+        size_of::<Self>() + self.conn.as_ref().map_or(0, TlsConnection::memory_octets)
     }
 
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         self.conn.as_mut()?.poll_work()
     }
 }

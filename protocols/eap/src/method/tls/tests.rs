@@ -1,73 +1,79 @@
 //! Peer and server in memory: versions, chains, fragments, refusals, recordings.
 
 use super::*;
-use crate::Keys;
-use crate::method::connection::{MIN_FRAGMENT, Piece};
-use crate::method::{Answer, Credential, PeerVerdict, Question, ServerVerdict};
-use crate::packet::Packet;
+use crate::EapKeys;
+use crate::method::connection::{FragmentKind, MIN_FRAGMENT};
+use crate::method::{CredentialDigest, PeerVerdict, ServerVerdict, UserAnswer, UserQuery};
+use crate::packet::EapPacket;
 use crate::{peer, server};
 use alloc::sync::Arc;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::{
-    Client, ClientConfig, ClientOptions, Credentials, Resumption, Roots, Server as TlsServer, ServerConfig,
-    ServerOptions, Version, WallClock, fixtures, record,
+    ClientConfig, ClientOptions, ResumptionConfig, ServerConfig, ServerOptions, TlsClientEngine,
+    TlsCredentials, TlsServerEngine as TlsServer, TlsVersion, TrustRoots, WallClock, fixtures,
+    record_handshake,
 };
 
-fn client_config(version: Version, credentials: Credentials, resumption: bool) -> ClientConfig {
+fn client_config(version: TlsVersion, credentials: TlsCredentials, resumption: bool) -> ClientConfig {
     ClientConfig::new(ClientOptions {
         versions: version.into(),
         credentials: Some(credentials),
-        roots: Roots::from_der([fixtures::root()]),
+        roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: None,
-        resumption: resumption.then(Resumption::default),
-        clock: WallClock::at(fixtures::WALL_TIME),
+        resumption: resumption.then(ResumptionConfig::default),
+        clock: WallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
-fn server_config(version: Version, chain: u8, resumption: bool) -> ServerConfig {
+fn server_config(version: TlsVersion, chain: u8, resumption: bool) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: version.into(),
-        credentials: fixtures::server(chain),
-        client_roots: Some(Roots::from_der([fixtures::root()])),
-        resumption: resumption.then(Resumption::default),
-        clock: WallClock::at(fixtures::WALL_TIME),
+        credentials: fixtures::server_credentials(chain),
+        client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
+        resumption: resumption.then(ResumptionConfig::default),
+        clock: WallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
-struct Run {
+struct TlsTestRun {
     /// Lengths of the packets: requests, and responses as negative numbers.
     lengths: Vec<i64>,
-    peer: peer::Event,
-    server: server::Event,
+    peer: peer::EapPeerEvent,
+    server: server::EapServerEvent,
     signatures: u32,
 }
 
 /// Runs a conversation in memory.
-fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
+fn run_conversation(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> TlsTestRun {
     run_with(peer_tls, server_tls, fragment, &[1; 32])
 }
 
 /// Runs a conversation with a user whose credential this is.
-fn run_with(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize, credential: &Credential) -> Run {
+fn run_with(
+    peer_tls: PeerTls,
+    server_tls: ServerTls,
+    fragment: usize,
+    credential: &CredentialDigest,
+) -> TlsTestRun {
     let wall = fixtures::WALL_TIME;
     let seed = Seed::new(5);
-    let config = peer::Config {
+    let config = peer::EapPeerConfig {
         identity: b"bob".to_vec(),
         methods: [Box::new(PeerMethodTls { tls: peer_tls, fragment }) as Box<dyn PeerOffer>].into(),
         timeout: Duration::from_secs(60),
         wall,
     };
     let offers = [Box::new(ServerMethodTls { tls: server_tls, fragment }) as Box<dyn ServerOffer>];
-    let mut peer = peer::Peer::new(config, seed.secure("peer", 0), Instant::ZERO);
-    let mut server = server::Server::new(
+    let mut peer = peer::EapPeer::new(config, seed.derive_secure_rng("peer", 0), Instant::ZERO);
+    let mut server = server::EapServer::new(
         offers.into(),
         1,
-        Context {
-            rng: &mut seed.secure("server", 0),
+        MethodContext {
+            rng: &mut seed.derive_secure_rng("server", 0),
             wall,
             mtu: None,
             without_extended_master_secret: false,
@@ -81,9 +87,9 @@ fn run_with(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize, credentia
         assert!(buf.len() <= fragment.max(MIN_FRAGMENT), "{} octets", buf.len());
         lengths.push(buf.len() as i64);
         let request = buf.clone();
-        if !peer.handle(Instant::ZERO, &request) {
+        if !peer.handle_packet(Instant::ZERO, &request) {
             // A peer that has succeeded takes no Failure (RFC 4137 figure 3), and waits for the Success in vain.
-            assert_eq!(request[0], 4, "{:?}", Packet::parse(&request));
+            assert_eq!(request[0], 4, "{:?}", EapPacket::parse(&request));
             break;
         }
         while let Some(work) = server.poll_work().or_else(|| peer.poll_work()) {
@@ -95,50 +101,55 @@ fn run_with(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize, credentia
         lengths.push(-(buf.len() as i64));
         // A repeated request gets the same response; an old response changes nothing.
         let response = buf.clone();
-        assert!(peer.handle(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response);
-        assert!(!server.handle(&last));
-        assert!(server.handle(&response));
+        assert!(
+            peer.handle_packet(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response
+        );
+        assert!(!server.handle_packet(&last));
+        assert!(server.handle_packet(&response));
         last = response;
         match server.poll_event() {
-            Some(server::Event::Ask(Question::Resume(remembered))) => {
+            Some(server::EapServerEvent::Query(UserQuery::Resume(remembered))) => {
                 assert_eq!((&remembered.name[..], remembered.inner), (&b"bob"[..], None));
-                assert!(server.answer(Answer::Resume(remembered.credential == *credential)));
+                assert!(server.apply_answer(UserAnswer::Resume(remembered.credential == *credential)));
                 ended = server.poll_event();
             }
             event => ended = ended.or(event),
         }
-        if matches!(ended, Some(server::Event::Success { .. })) {
-            server.remember(b"bob", credential);
+        if matches!(ended, Some(server::EapServerEvent::Success { .. })) {
+            server.allow_resumption(b"bob", credential);
         }
     }
-    Run {
+    TlsTestRun {
         lengths,
-        peer: peer.poll_event().unwrap_or(peer::Event::Failure),
+        peer: peer.poll_event().unwrap_or(peer::EapPeerEvent::Failure),
         server: ended.unwrap(),
         signatures,
     }
 }
 
-fn keys(run: &Run) -> Keys {
+fn shared_keys(run: &TlsTestRun) -> EapKeys {
     match (&run.peer, &run.server) {
-        (peer::Event::Success { keys: Some(a) }, server::Event::Success { keys: Some(b), method }) => {
-            assert_eq!((a, *method), (b, Type::TLS));
+        (
+            peer::EapPeerEvent::Success { keys: Some(a) },
+            server::EapServerEvent::Success { keys: Some(b), method },
+        ) => {
+            assert_eq!((a, *method), (b, EapType::TLS));
             a.clone()
         }
         other => panic!("{other:?}"),
     }
 }
 
-const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
+const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVersion::Tls13];
 
 #[test]
-fn both_ends_get_the_same_keys_whatever_the_chain_and_the_fragment() {
+fn both_ends_derive_the_same_keys_for_any_chain_and_fragment() {
     for version in VERSIONS {
         for (chain, fragment) in [(2, 1024), (3, 1400), (4, 1024), (2, 256), (2, 65_000), (4, 100)] {
-            let peer = PeerTls::Real(client_config(version, fixtures::client(chain), false), 0);
+            let peer = PeerTls::Real(client_config(version, fixtures::client_credentials(chain), false), 0);
             let server = ServerTls::Real(server_config(version, chain, false));
-            let done = run(peer, server, fragment);
-            let Keys { msk, emsk, session_id } = keys(&done);
+            let done = run_conversation(peer, server, fragment);
+            let EapKeys { msk, emsk, session_id } = shared_keys(&done);
             let id = session_id.unwrap();
             assert_ne!(msk, emsk);
             assert_eq!((id.len(), id[0]), (65, 13));
@@ -152,33 +163,34 @@ fn rounds_are_as_many_as_the_flights_need() {
     // TLS 1.2, chains of 2: flights of 114, 2275, 2193 and 51 octets. In packets of 1024 (of which 10 octets
     // of header with the first fragment, 6 with the others) the long ones need three fragments each.
     let tls = |version| {
-        let peer = PeerTls::Real(client_config(version, fixtures::client(2), false), 0);
-        run(peer, ServerTls::Real(server_config(version, 2, false)), 1024).lengths
+        let peer = PeerTls::Real(client_config(version, fixtures::client_credentials(2), false), 0);
+        run_conversation(peer, ServerTls::Real(server_config(version, 2, false)), 1024).lengths
     };
     let first = 2275 - 1014 - 1018 + 6;
     let second = 2193 - 1014 - 1018 + 6;
     let expected = [6, -(114 + 6), 1024, -6, 1024, -6, first, -1024, 6, -1024, 6, -second, 51 + 6, -6, 4];
-    assert_eq!(tls(Version::Tls12), expected);
+    assert_eq!(tls(TlsVersion::Tls12), expected);
     // TLS 1.3: 198, 2393 and 2159 octets, then the commitment message: an octet, its type and
     // 21 of record header and tag (RFC 9190 figure 1).
     let first = 2393 - 1014 - 1018 + 6;
     let second = 2159 - 1014 - 1018 + 6;
     let expected = [6, -(198 + 6), 1024, -6, 1024, -6, first, -1024, 6, -1024, 6, -second, 23 + 6, -6, 4];
-    assert_eq!(tls(Version::Tls13), expected);
+    assert_eq!(tls(TlsVersion::Tls13), expected);
 }
 
 #[test]
 fn a_recorded_handshake_has_the_real_ones_packets() {
     for version in VERSIONS {
         for chain in [2, 3, 4] {
-            let client = client_config(version, fixtures::client(chain), false);
+            let client = client_config(version, fixtures::client_credentials(chain), false);
             let server = server_config(version, chain, false);
-            let recording = Arc::new(record(&client, &server).unwrap());
-            let real = run(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
-            let replayed = run(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
+            let recording = Arc::new(record_handshake(&client, &server).unwrap());
+            let real = run_conversation(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
+            let replayed =
+                run_conversation(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
             assert_eq!(real.lengths, replayed.lengths);
             assert_eq!(real.signatures, replayed.signatures);
-            keys(&replayed);
+            shared_keys(&replayed);
         }
     }
 }
@@ -188,13 +200,14 @@ fn a_client_of_another_authority_is_refused_by_alert() {
     for version in VERSIONS {
         let client = client_config(version, fixtures::foreign_client(), false);
         let server = server_config(version, 2, false);
-        let recording = Arc::new(record(&client, &server).unwrap());
-        let real = run(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
-        let replayed = run(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
+        let recording = Arc::new(record_handshake(&client, &server).unwrap());
+        let real = run_conversation(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
+        let replayed =
+            run_conversation(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
         assert_eq!(real.lengths, replayed.lengths);
         for done in [real, replayed] {
-            assert_eq!(done.peer, peer::Event::Failure);
-            assert_eq!(done.server, server::Event::Failure { method: Some(Type::TLS) });
+            assert_eq!(done.peer, peer::EapPeerEvent::Failure);
+            assert_eq!(done.server, server::EapServerEvent::Failure { method: Some(EapType::TLS) });
         }
     }
 }
@@ -202,34 +215,35 @@ fn a_client_of_another_authority_is_refused_by_alert() {
 #[test]
 fn a_resumed_session_is_shorter_and_has_new_keys() {
     for version in VERSIONS {
-        let client = client_config(version, fixtures::client(2), true);
+        let client = client_config(version, fixtures::client_credentials(2), true);
         let server = server_config(version, 2, true);
-        let full = run(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
-        let resumed = run(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
-        let other = run(PeerTls::Real(client, 8), ServerTls::Real(server), 1024);
+        let full = run_conversation(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
+        let resumed =
+            run_conversation(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
+        let other = run_conversation(PeerTls::Real(client, 8), ServerTls::Real(server), 1024);
         assert!(resumed.lengths.len() < full.lengths.len(), "{:?}", resumed.lengths);
         assert_eq!((full.signatures, resumed.signatures, other.signatures), (2, 0, 2));
-        assert_ne!(keys(&full).msk, keys(&resumed).msk);
+        assert_ne!(shared_keys(&full).msk, shared_keys(&resumed).msk);
     }
 }
 
 #[test]
 fn a_session_that_its_host_refuses_is_ended() {
     for version in VERSIONS {
-        let client = client_config(version, fixtures::client(2), true);
+        let client = client_config(version, fixtures::client_credentials(2), true);
         let server = server_config(version, 2, true);
         let tls = || (PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()));
         let with = |credential| {
             let (peer, server) = tls();
             run_with(peer, server, 1024, &[credential; 32])
         };
-        keys(&with(1));
+        shared_keys(&with(1));
         let stale = with(2);
         assert_eq!(stale.signatures, 0, "the session was taken up");
-        assert_eq!(stale.server, server::Event::Failure { method: Some(Type::TLS) });
-        assert_eq!(stale.peer, peer::Event::Failure);
+        assert_eq!(stale.server, server::EapServerEvent::Failure { method: Some(EapType::TLS) });
+        assert_eq!(stale.peer, peer::EapPeerEvent::Failure);
         let full = with(2);
-        keys(&full);
+        shared_keys(&full);
         assert_eq!(full.signatures, 2);
     }
 }
@@ -240,51 +254,55 @@ fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
     for (last, expected) in
         [(None, PeerVerdict::Ignore), (Some(0), PeerVerdict::Done), (Some(1), PeerVerdict::Failed)]
     {
-        let client =
-            Client::for_holder(&client_config(Version::Tls13, fixtures::client(2), false), 0).unwrap();
-        let mut peer = Peer::new(Some(TlsConnection::new(Box::new(client), true, 65_000)));
-        let server = TlsServer::new(&server_config(Version::Tls13, 2, false)).unwrap();
+        let client = TlsClientEngine::for_holder(
+            &client_config(TlsVersion::Tls13, fixtures::client_credentials(2), false),
+            0,
+        )
+        .unwrap();
+        let mut peer = EapTlsPeer::new(Some(TlsConnection::new(Box::new(client), true, 65_000)));
+        let server = TlsServer::new(&server_config(TlsVersion::Tls13, 2, false)).unwrap();
         let mut conn = TlsConnection::new(Box::new(server), false, 65_000);
         let mut request = vec![0x20];
         for _ in 0..2 {
             let mut response = Vec::new();
-            assert_eq!(peer.request(1, &request, &mut response), PeerVerdict::Continue);
-            assert_eq!(conn.read(&response), Piece::Whole);
-            assert!(conn.digest());
+            assert_eq!(peer.handle_request(1, &request, &mut response), PeerVerdict::Continue);
+            assert_eq!(conn.read_fragment(&response), FragmentKind::Complete);
+            assert!(conn.process_message());
             request.clear();
             if conn.engine.is_handshaking() {
-                conn.build(&mut request);
+                conn.build_fragment(&mut request);
             }
         }
         if let Some(last) = last {
-            assert!(conn.write(&[last]));
+            assert!(conn.write_data(&[last]));
         }
-        conn.build(&mut request);
-        assert_eq!(peer.request(1, &request, &mut Vec::new()), expected);
+        conn.build_fragment(&mut request);
+        assert_eq!(peer.handle_request(1, &request, &mut Vec::new()), expected);
     }
 }
 
 #[test]
 fn a_server_cuts_to_what_the_link_takes() {
-    let tls = ServerTls::Real(server_config(Version::Tls12, 4, false));
+    let tls = ServerTls::Real(server_config(TlsVersion::Tls12, 4, false));
     let offer = ServerMethodTls { tls, fragment: 1400 };
     for (mtu, longest) in [(None, 1400), (Some(300), 300), (Some(9000), 1400), (Some(1), MIN_FRAGMENT)] {
-        let context = Context {
-            rng: &mut Seed::new(1).secure("server", 0),
+        let context = MethodContext {
+            rng: &mut Seed::new(1).derive_secure_rng("server", 0),
             wall: fixtures::WALL_TIME,
             mtu,
             without_extended_master_secret: false,
         };
-        let mut server = offer.begin(context);
-        server.build(1, &mut Vec::new());
-        let client = client_config(Version::Tls12, fixtures::client(2), false);
-        let mut conn = TlsConnection::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
-        conn.refill();
+        let mut server = offer.start_server_method(context);
+        server.build_request(1, &mut Vec::new());
+        let client = client_config(TlsVersion::Tls12, fixtures::client_credentials(2), false);
+        let mut conn =
+            TlsConnection::new(Box::new(TlsClientEngine::for_holder(&client, 0).unwrap()), true, 1400);
+        conn.fill_output();
         let mut hello = Vec::new();
-        conn.build(&mut hello);
-        assert_eq!(server.response(1, &hello), ServerVerdict::Continue);
+        conn.build_fragment(&mut hello);
+        assert_eq!(server.handle_response(1, &hello), ServerVerdict::Continue);
         let mut data = Vec::new();
-        server.build(2, &mut data);
+        server.build_request(2, &mut data);
         // The header and the type are not part of the data.
         assert_eq!(data.len() + 5, longest, "{mtu:?}");
     }
@@ -292,23 +310,26 @@ fn a_server_cuts_to_what_the_link_takes() {
 
 #[test]
 fn noise_never_panics_and_never_succeeds() {
-    let mut rng = Seed::new(3).stream("noise", 0);
-    let client = client_config(Version::Tls13, fixtures::client(2), false);
-    let server = server_config(Version::Tls13, 2, false);
+    let mut rng = Seed::new(3).derive_rng("noise", 0);
+    let client = client_config(TlsVersion::Tls13, fixtures::client_credentials(2), false);
+    let server = server_config(TlsVersion::Tls13, 2, false);
     for _ in 0..200 {
-        let mut peer = Peer::new(Some(TlsConnection::new(
-            Box::new(Client::for_holder(&client, 0).unwrap()),
+        let mut peer = EapTlsPeer::new(Some(TlsConnection::new(
+            Box::new(TlsClientEngine::for_holder(&client, 0).unwrap()),
             true,
             1024,
         )));
-        let mut server =
-            Server::new(Some(TlsConnection::new(Box::new(TlsServer::new(&server).unwrap()), false, 1024)));
+        let mut server = EapTlsServer::new(Some(TlsConnection::new(
+            Box::new(TlsServer::new(&server).unwrap()),
+            false,
+            1024,
+        )));
         for _ in 0..20 {
-            let bytes: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8).collect();
+            let bytes: Vec<u8> = (0..rng.sample_below(40)).map(|_| rng.next_u64() as u8).collect();
             let mut out = Vec::new();
-            assert_ne!(peer.request(1, &bytes, &mut out), PeerVerdict::Done);
-            server.build(1, &mut Vec::new());
-            assert_ne!(server.response(1, &bytes), ServerVerdict::Success);
+            assert_ne!(peer.handle_request(1, &bytes, &mut out), PeerVerdict::Done);
+            server.build_request(1, &mut Vec::new());
+            assert_ne!(server.handle_response(1, &bytes), ServerVerdict::Success);
         }
     }
 }
@@ -316,67 +337,76 @@ fn noise_never_panics_and_never_succeeds() {
 #[test]
 fn lengths_that_lie_end_the_run() {
     let mut conn = TlsConnection::new(
-        Box::new(TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap()),
+        Box::new(TlsServer::new(&server_config(TlsVersion::Tls12, 2, false)).unwrap()),
         false,
         1024,
     );
     // More than is put together; another total amid fragments; more than announced; less than announced.
-    assert_eq!(conn.read(&[0x80, 0, 1, 0, 1, 9]), Piece::Bad);
-    assert_eq!(conn.read(&[0xc0, 0, 0, 0, 9, 1, 2]), Piece::More);
-    assert_eq!(conn.read(&[0xc0, 0, 0, 0, 8, 1, 2]), Piece::Bad);
-    assert_eq!(conn.read(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), Piece::Bad);
-    assert_eq!(conn.read(&[0, 1]), Piece::Bad);
-    assert_eq!(conn.read(&[]), Piece::Bad);
-    assert_eq!(conn.read(&[0x80, 0, 0]), Piece::Bad);
+    assert_eq!(conn.read_fragment(&[0x80, 0, 1, 0, 1, 9]), FragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 9, 1, 2]), FragmentKind::More);
+    assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 8, 1, 2]), FragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), FragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0, 1]), FragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[]), FragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0x80, 0, 0]), FragmentKind::Bad);
 }
 
 /// RFC 5216 §3.1, RFC 9190 §2.1.9: the start has no data and no other flag; bits that are reserved are ignored, and a
 /// message that is not cut is taken with its length and without.
 #[test]
-fn a_hello_is_taken_whatever_its_reserved_bits_and_with_a_length_or_without() {
+fn a_hello_may_set_reserved_bits_and_omit_its_length() {
     for version in VERSIONS {
         for (flags, with_length) in [(0, false), (0x1f, false), (0x80, true), (0x9f, true)] {
             let tls = ServerTls::Real(server_config(version, 2, false));
-            let mut rng = Seed::new(1).secure("server", 0);
-            let context = Context {
+            let mut rng = Seed::new(1).derive_secure_rng("server", 0);
+            let context = MethodContext {
                 rng: &mut rng,
                 wall: fixtures::WALL_TIME,
                 mtu: None,
                 without_extended_master_secret: false,
             };
-            let mut server = ServerMethodTls { tls, fragment: 1400 }.begin(context);
+            let mut server = ServerMethodTls { tls, fragment: 1400 }.start_server_method(context);
             let mut start = Vec::new();
-            server.build(1, &mut start);
+            server.build_request(1, &mut start);
             assert_eq!(start, [0x20]);
-            let client = client_config(version, fixtures::client(2), false);
-            let mut conn = TlsConnection::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
-            conn.refill();
+            let client = client_config(version, fixtures::client_credentials(2), false);
+            let mut conn =
+                TlsConnection::new(Box::new(TlsClientEngine::for_holder(&client, 0).unwrap()), true, 1400);
+            conn.fill_output();
             let mut hello = Vec::new();
-            conn.build(&mut hello);
+            conn.build_fragment(&mut hello);
             assert_eq!(hello[0], 0, "a message that is not cut says no length");
             let mut said = vec![flags];
             if with_length {
                 said.extend_from_slice(&(hello.len() as u32 - 1).to_be_bytes());
             }
             said.extend_from_slice(&hello[1..]);
-            assert_eq!(server.response(1, &said), ServerVerdict::Continue, "{flags:#x}");
+            assert_eq!(server.handle_response(1, &said), ServerVerdict::Continue, "{flags:#x}");
         }
     }
 }
 
 #[test]
 fn memory_is_the_engines_and_that_of_messages_and_certificates() {
-    let engine = TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap();
+    let engine = TlsServer::new(&server_config(TlsVersion::Tls12, 2, false)).unwrap();
     let mut conn = TlsConnection::new(Box::new(engine), false, 1024);
-    let engine = conn.engine.memory();
-    assert_eq!(conn.memory(), engine);
+    let engine = conn.engine.memory_octets();
+    assert_eq!(conn.memory_octets(), engine);
     // The first thousand octets of a message of five thousand.
     let mut fragment = vec![0xc0, 0, 0, 0x13, 0x88];
     fragment.resize(5 + 1000, 0);
-    assert_eq!(conn.read(&fragment), Piece::More);
+    assert_eq!(conn.read_fragment(&fragment), FragmentKind::More);
     let whole = engine + 1000..engine + 2100;
-    assert!(whole.contains(&conn.memory()), "{} octets, of them {engine} of the engine", conn.memory());
+    assert!(
+        whole.contains(&conn.memory_octets()),
+        "{} octets, of them {engine} of the engine",
+        conn.memory_octets()
+    );
     conn.certificates = vec![Vec::with_capacity(500), Vec::with_capacity(700)];
     let whole = whole.start + 1200..whole.end + 1200;
-    assert!(whole.contains(&conn.memory()), "{} octets, of them {engine} of the engine", conn.memory());
+    assert!(
+        whole.contains(&conn.memory_octets()),
+        "{} octets, of them {engine} of the engine",
+        conn.memory_octets()
+    );
 }

@@ -1,7 +1,7 @@
 //! The AVPs inside EAP-TTLS (RFC 5281 §10): Diameter's form with RADIUS's codes.
 
 use alloc::vec::Vec;
-use usher_core::Reader;
+use usher_core::OctetReader;
 
 /// Microsoft's number, of RFC 2548's attributes.
 const MICROSOFT: u32 = 311;
@@ -13,9 +13,9 @@ const VENDOR_HEADER: usize = 12;
 
 /// Which AVP: a vendor, zero for none, and a code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Code(u32, u32);
+pub(crate) struct AvpCode(u32, u32);
 
-impl Code {
+impl AvpCode {
     pub(crate) const USER_NAME: Self = Self(0, 1);
     pub(crate) const USER_PASSWORD: Self = Self(0, 2);
     pub(crate) const CHAP_PASSWORD: Self = Self(0, 3);
@@ -31,16 +31,16 @@ impl Code {
 
 /// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Avp<'a> {
-    pub(crate) code: Code,
+pub(crate) struct TtlsAvp<'a> {
+    pub(crate) code: AvpCode,
     /// Whoever does not know it has to give up.
     pub(crate) mandatory: bool,
     pub(crate) value: &'a [u8],
 }
 
 /// Appends a mandatory AVP, padded to four octets.
-pub(crate) fn emit(out: &mut Vec<u8>, code: Code, value: &[u8]) {
-    let Code(vendor, number) = code;
+pub(crate) fn emit_avp(out: &mut Vec<u8>, code: AvpCode, value: &[u8]) {
+    let AvpCode(vendor, number) = code;
     let (head, flags) = if vendor == 0 { (HEADER, MANDATORY) } else { (VENDOR_HEADER, MANDATORY | VENDOR) };
     // Twenty-four bits hold more than a tunnel's message.
     let [_, length @ ..] = ((head + value.len()) as u32).to_be_bytes();
@@ -51,40 +51,40 @@ pub(crate) fn emit(out: &mut Vec<u8>, code: Code, value: &[u8]) {
         out.extend_from_slice(&vendor.to_be_bytes());
     }
     out.extend_from_slice(value);
-    out.resize(out.len() + padding(value.len()), 0);
+    out.resize(out.len() + padding_length(value.len()), 0);
 }
 
-const fn padding(length: usize) -> usize {
+const fn padding_length(length: usize) -> usize {
     length.next_multiple_of(4) - length
 }
 
 /// Reads all AVPs; `None` where a length lies. The last one's padding may be missing.
-pub(crate) fn read(data: &[u8]) -> Option<Vec<Avp<'_>>> {
-    let mut r = Reader::new(data);
+pub(crate) fn parse_avps(data: &[u8]) -> Option<Vec<TtlsAvp<'_>>> {
+    let mut r = OctetReader::new(data);
     let mut avps = Vec::new();
     while !r.is_empty() {
-        let number = r.u32().ok()?;
-        let word = r.u32().ok()?;
+        let number = r.read_u32().ok()?;
+        let word = r.read_u32().ok()?;
         let [flags, ..] = word.to_be_bytes();
         let length = (word & 0x00ff_ffff) as usize;
         let vendored = flags & VENDOR != 0;
-        let vendor = if vendored { r.u32().ok()? } else { 0 };
+        let vendor = if vendored { r.read_u32().ok()? } else { 0 };
         let length = length.checked_sub(if vendored { VENDOR_HEADER } else { HEADER })?;
-        let value = r.bytes(length).ok()?;
-        r.bytes(padding(length).min(r.remaining())).ok()?;
-        avps.push(Avp { code: Code(vendor, number), mandatory: flags & MANDATORY != 0, value });
+        let value = r.read_bytes(length).ok()?;
+        r.read_bytes(padding_length(length).min(r.remaining())).ok()?;
+        avps.push(TtlsAvp { code: AvpCode(vendor, number), mandatory: flags & MANDATORY != 0, value });
     }
     Some(avps)
 }
 
 /// The first AVP of this code.
-pub(crate) fn find<'a>(avps: &[Avp<'a>], code: Code) -> Option<&'a [u8]> {
+pub(crate) fn find_avp<'a>(avps: &[TtlsAvp<'a>], code: AvpCode) -> Option<&'a [u8]> {
     avps.iter().find(|a| a.code == code).map(|a| a.value)
 }
 
 /// The EAP packet that is in the EAP-Message AVPs, which may be several.
-pub(crate) fn eap(avps: &[Avp<'_>]) -> Option<Vec<u8>> {
-    let mut parts = avps.iter().filter(|a| a.code == Code::EAP_MESSAGE).peekable();
+pub(crate) fn join_eap_message(avps: &[TtlsAvp<'_>]) -> Option<Vec<u8>> {
+    let mut parts = avps.iter().filter(|a| a.code == AvpCode::EAP_MESSAGE).peekable();
     parts.peek()?;
     Some(parts.flat_map(|a| a.value.iter().copied()).collect())
 }
@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn an_avp_is_written_as_the_rfc_draws_it() {
         let mut out = Vec::new();
-        emit(&mut out, Code::USER_NAME, b"alice");
+        emit_avp(&mut out, AvpCode::USER_NAME, b"alice");
         assert_eq!(out, *b"\0\0\0\x01\x40\0\0\x0dalice\0\0\0");
         out.clear();
-        emit(&mut out, Code::MS_CHAP_ERROR, b"abcd");
+        emit_avp(&mut out, AvpCode::MS_CHAP_ERROR, b"abcd");
         assert_eq!(out, *b"\0\0\0\x02\xc0\0\0\x10\0\0\x01\x37abcd");
     }
 
@@ -113,27 +113,31 @@ mod tests {
             b"\0\0\0\x01\xc0\0\0\x0b\0\0\x01\x37",
             b"\0\0\0\x01\xc0\0\0\x08",
         ] {
-            assert_eq!(read(bytes), None, "{bytes:?}");
+            assert_eq!(parse_avps(bytes), None, "{bytes:?}");
         }
-        assert_eq!(read(b"\0\0\0\x01\x40\0\0\x0dalice").map(|a| a.len()), Some(1), "padding may be missing");
+        assert_eq!(
+            parse_avps(b"\0\0\0\x01\x40\0\0\x0dalice").map(|a| a.len()),
+            Some(1),
+            "padding may be missing"
+        );
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(values: Vec<(bool, Vec<u8>)>) {
-            let code = |vendor| if vendor { Code::MS_CHAP_CHALLENGE } else { Code::CHAP_CHALLENGE };
+            let code = |vendor| if vendor { AvpCode::MS_CHAP_CHALLENGE } else { AvpCode::CHAP_CHALLENGE };
             let mut out = Vec::new();
             for (vendor, value) in &values {
-                emit(&mut out, code(*vendor), value);
+                emit_avp(&mut out, code(*vendor), value);
             }
             prop_assert_eq!(out.len() % 4, 0);
-            let expected: Vec<Avp<'_>> =
-                values.iter().map(|(v, value)| Avp { code: code(*v), mandatory: true, value }).collect();
-            prop_assert_eq!(read(&out), Some(expected));
+            let expected: Vec<TtlsAvp<'_>> =
+                values.iter().map(|(v, value)| TtlsAvp { code: code(*v), mandatory: true, value }).collect();
+            prop_assert_eq!(parse_avps(&out), Some(expected));
         }
         #[test]
         fn arbitrary_octets_never_panic(bytes: Vec<u8>) {
-            let _ = read(&bytes);
+            let _ = parse_avps(&bytes);
         }
     }
 }

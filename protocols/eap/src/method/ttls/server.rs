@@ -1,23 +1,23 @@
 //! Phase 2 of EAP-TTLS's server.
 
-use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, inner_fault, offers};
-use super::super::{Answer, Fault, Inner, Question, Remembered, UserSecret};
-use super::avp::{self, Avp, Code};
-use super::{CHALLENGE, SHORT_CHALLENGE, challenge};
-use crate::packet::{self, Packet, Type};
-use crate::server::{Event, Server};
+use super::super::tunnel::{MAX_NAME, PhaseVerdict, ServerPhase, TunnelContext, inner_fault, server_offers};
+use super::super::{InnerMethod, MethodFault, SessionUser, UserAnswer, UserQuery, UserSecret};
+use super::avp::{self, AvpCode, TtlsAvp};
+use super::{CHALLENGE, SHORT_CHALLENGE, tunnel_challenge};
+use crate::packet::{self, EapPacket, EapType};
+use crate::server::{EapServer, EapServerEvent};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::Work;
-use usher_crypto::Key;
-use usher_crypto::digest::{equal, md5};
+use usher_core::WorkRecord;
+use usher_crypto::SecretValue;
+use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::mschap;
 
 /// What the peer brings to prove who it is.
-enum Proof {
-    Pap(Key),
+enum ReceivedProof {
+    Pap(SecretValue),
     Chap {
         identifier: u8,
         challenge: [u8; CHALLENGE],
@@ -37,20 +37,20 @@ enum Proof {
     Eap(u8),
 }
 
-impl Proof {
-    const fn is(&self, inner: Inner) -> bool {
+impl ReceivedProof {
+    const fn matches_method(&self, inner: InnerMethod) -> bool {
         matches!(
             (self, inner),
-            (Self::Pap(_), Inner::Pap)
-                | (Self::Chap { .. }, Inner::Chap)
-                | (Self::MsChap { .. }, Inner::MsChap)
-                | (Self::MsChapV2 { .. }, Inner::MsChapV2)
-                | (Self::Eap(_), Inner::Eap(_))
+            (Self::Pap(_), InnerMethod::Pap)
+                | (Self::Chap { .. }, InnerMethod::Chap)
+                | (Self::MsChap { .. }, InnerMethod::MsChap)
+                | (Self::MsChapV2 { .. }, InnerMethod::MsChapV2)
+                | (Self::Eap(_), InnerMethod::Eap(_))
         )
     }
 }
 
-impl fmt::Debug for Proof {
+impl fmt::Debug for ReceivedProof {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Proof(..)")
@@ -58,233 +58,280 @@ impl fmt::Debug for Proof {
 }
 
 #[derive(Debug)]
-enum State {
+enum TtlsServerState {
     /// The peer's AVPs are awaited; once, a packet without data is answered by one.
     Start { nudged: bool },
     /// The host is asked who that is.
-    User(Proof),
+    User(ReceivedProof),
     /// The host is asked to compare a password.
     Password,
     /// EAP runs.
-    Eap(Box<Server>),
+    Eap(Box<EapServer>),
     /// MS-CHAP-V2's success or error was told, or the octet that ends a resumed session.
-    Told(bool),
+    ResultSent(bool),
     /// The host is asked whether a session may be resumed.
     Resume,
 }
 
 /// Phase 2 of one run.
 #[derive(Debug)]
-pub(crate) struct Phase {
-    accepted: Arc<[Inner]>,
-    state: State,
+pub(crate) struct TtlsServerPhase {
+    accepted: Arc<[InnerMethod]>,
+    state: TtlsServerState,
     name: Option<Vec<u8>>,
-    inner: Option<Inner>,
-    question: Option<Question>,
+    inner: Option<InnerMethod>,
+    question: Option<UserQuery>,
     /// Whatever the peer proves, it is not let in.
     refused: bool,
     /// Why it is not let in, as soon as that is so.
-    fault: Fault,
+    fault: MethodFault,
 }
 
-impl Phase {
-    pub(crate) fn new(accepted: Arc<[Inner]>) -> Self {
-        let state = State::Start { nudged: false };
-        Self { accepted, state, name: None, inner: None, question: None, refused: false, fault: Fault::Rules }
+impl TtlsServerPhase {
+    pub(crate) fn new(accepted: Arc<[InnerMethod]>) -> Self {
+        let state = TtlsServerState::Start { nudged: false };
+        Self {
+            accepted,
+            state,
+            name: None,
+            inner: None,
+            question: None,
+            refused: false,
+            fault: MethodFault::Rules,
+        }
     }
 
-    fn ask_user(&mut self, name: &[u8]) -> Step {
+    fn query_user(&mut self, name: &[u8]) -> PhaseVerdict {
         self.name = Some(name.to_vec());
-        self.question = Some(Question::User { name: name.to_vec() });
-        Step::Ask
+        self.question = Some(UserQuery::User { name: name.to_vec() });
+        PhaseVerdict::QueryPending
     }
 
-    fn fail(&mut self, fault: Fault) -> Step {
+    fn fail_with(&mut self, fault: MethodFault) -> PhaseVerdict {
         self.fault = fault;
-        Step::Failure
+        PhaseVerdict::Failure
     }
 
     /// The peer's first AVPs.
-    fn first(&mut self, avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Step {
-        let Some((name, proof)) = proof(avps, tunnel) else { return Step::Failure };
-        let Some(inner) = self.accepted.iter().find(|i| proof.is(**i)) else {
-            return self.fail(Fault::NoInner);
+    fn handle_first_avps(&mut self, avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> PhaseVerdict {
+        let Some((name, proof)) = parse_proof(avps, tunnel) else { return PhaseVerdict::Failure };
+        let Some(inner) = self.accepted.iter().find(|i| proof.matches_method(**i)) else {
+            return self.fail_with(MethodFault::NoInner);
         };
         if name.len() > MAX_NAME {
-            return Step::Failure;
+            return PhaseVerdict::Failure;
         }
-        self.inner = Some(*inner).filter(|i| !matches!(i, Inner::Eap(_)));
-        self.state = State::User(proof);
-        self.ask_user(&name)
+        self.inner = Some(*inner).filter(|i| !matches!(i, InnerMethod::Eap(_)));
+        self.state = TtlsServerState::User(proof);
+        self.query_user(&name)
     }
 
     /// Holds the proof against what is known of the user.
-    fn judge(&mut self, secret: &UserSecret, mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
-        let State::User(proof) = core::mem::replace(&mut self.state, State::Told(false)) else {
-            return Step::Failure;
+    fn check_proof(
+        &mut self,
+        secret: &UserSecret,
+        mut tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict {
+        let TtlsServerState::User(proof) =
+            core::mem::replace(&mut self.state, TtlsServerState::ResultSent(false))
+        else {
+            return PhaseVerdict::Failure;
         };
         let name = self.name.as_deref().unwrap_or_default();
         let right = match (proof, secret, secret.nt_hash()) {
-            (Proof::Pap(password), ..) => match secret.proves(&password) {
+            (ReceivedProof::Pap(password), ..) => match secret.matches_password(&password) {
                 Some(right) => right,
                 None => {
-                    self.state = State::Password;
-                    self.question = Some(Question::Password { password });
-                    return Step::Ask;
+                    self.state = TtlsServerState::Password;
+                    self.question = Some(UserQuery::Password { password });
+                    return PhaseVerdict::QueryPending;
                 }
             },
-            (Proof::Chap { identifier, challenge, response }, UserSecret::Clear(known), _) => {
-                equal(&response, &md5(&[&[identifier], known, &challenge]))
+            (ReceivedProof::Chap { identifier, challenge, response }, UserSecret::Clear(known), _) => {
+                constant_time_eq(&response, &md5(&[&[identifier], known, &challenge]))
             }
-            (Proof::MsChap { challenge, response }, _, Some(hash)) => {
-                equal(&response, &mschap::v1_response(&challenge, &hash))
+            (ReceivedProof::MsChap { challenge, response }, _, Some(hash)) => {
+                constant_time_eq(&response, &mschap::v1_response(&challenge, &hash))
             }
-            (Proof::MsChapV2 { identifier, challenge, peer, response }, _, Some(hash)) => {
-                let right = equal(&response, &mschap::nt_response(&challenge, &peer, name, &hash));
-                self.fault = if right { Fault::Host } else { Fault::Proof };
+            (ReceivedProof::MsChapV2 { identifier, challenge, peer, response }, _, Some(hash)) => {
+                let right = constant_time_eq(&response, &mschap::nt_response(&challenge, &peer, name, &hash));
+                self.fault = if right { MethodFault::Host } else { MethodFault::Proof };
                 let right = right && !self.refused;
-                self.state = State::Told(right);
+                self.state = TtlsServerState::ResultSent(right);
                 if right {
                     let text = mschap::authenticator_response(&hash, &response, &peer, &challenge, name);
-                    avp::emit(out, Code::MS_CHAP2_SUCCESS, &[&[identifier][..], &text].concat());
+                    avp::emit_avp(out, AvpCode::MS_CHAP2_SUCCESS, &[&[identifier][..], &text].concat());
                 } else {
                     // RFC 2548 §2.1.5: the identifier, then RFC 2759 §6's text; another try is not allowed.
-                    avp::emit(out, Code::MS_CHAP_ERROR, &[&[identifier][..], b"E=691 R=0 V=3"].concat());
+                    avp::emit_avp(
+                        out,
+                        AvpCode::MS_CHAP_ERROR,
+                        &[&[identifier][..], b"E=691 R=0 V=3"].concat(),
+                    );
                 }
-                return Step::Say;
+                return PhaseVerdict::Send;
             }
-            (Proof::Eap(identifier), ..) => {
-                let kinds = kinds(&self.accepted);
-                let offers = offers(&kinds, secret);
-                self.state = State::Eap(Box::new(Server::new(offers, identifier, tunnel.context())));
-                return self.drain(out);
+            (ReceivedProof::Eap(identifier), ..) => {
+                let kinds = eap_types(&self.accepted);
+                let offers = server_offers(&kinds, secret);
+                self.state = TtlsServerState::Eap(Box::new(EapServer::new(
+                    offers,
+                    identifier,
+                    tunnel.inner_context(),
+                )));
+                return self.drain_eap(out);
             }
             // The secret known does not do for this proof.
-            (Proof::Chap { .. } | Proof::MsChap { .. } | Proof::MsChapV2 { .. }, ..) => {
-                return self.fail(Fault::Secret);
+            (
+                ReceivedProof::Chap { .. } | ReceivedProof::MsChap { .. } | ReceivedProof::MsChapV2 { .. },
+                ..,
+            ) => {
+                return self.fail_with(MethodFault::Secret);
             }
         };
         match right {
-            true if self.refused => self.fail(Fault::Host),
-            true => Step::Success,
-            false => self.fail(Fault::Proof),
+            true if self.refused => self.fail_with(MethodFault::Host),
+            true => PhaseVerdict::Success,
+            false => self.fail_with(MethodFault::Proof),
         }
     }
 
     /// Takes what EAP has to say.
-    fn drain(&mut self, out: &mut Vec<u8>) -> Step {
-        let State::Eap(server) = &mut self.state else { return Step::Failure };
-        self.inner = server.method().map(Inner::Eap);
+    fn drain_eap(&mut self, out: &mut Vec<u8>) -> PhaseVerdict {
+        let TtlsServerState::Eap(server) = &mut self.state else { return PhaseVerdict::Failure };
+        self.inner = server.method_type().map(InnerMethod::Eap);
         match server.poll_event() {
-            Some(Event::Ask(question)) => {
+            Some(EapServerEvent::Query(question)) => {
                 self.question = Some(question);
-                Step::Ask
+                PhaseVerdict::QueryPending
             }
             // How it ended is told outside (RFC 5281 §11.2.1).
-            Some(Event::Success { .. }) if !self.refused => Step::Success,
-            Some(Event::Success { .. }) => self.fail(Fault::Host),
-            Some(Event::Failure { .. }) => {
-                let kinds = kinds(&self.accepted);
+            Some(EapServerEvent::Success { .. }) if !self.refused => PhaseVerdict::Success,
+            Some(EapServerEvent::Success { .. }) => self.fail_with(MethodFault::Host),
+            Some(EapServerEvent::Failure { .. }) => {
+                let kinds = eap_types(&self.accepted);
                 self.fault = inner_fault(server, &kinds);
-                Step::Failure
+                PhaseVerdict::Failure
             }
             None => {
                 let mut request = Vec::new();
                 if !server.poll_transmit(&mut request) {
-                    return Step::Ignore;
+                    return PhaseVerdict::Ignore;
                 }
-                avp::emit(out, Code::EAP_MESSAGE, &request);
-                Step::Say
+                avp::emit_avp(out, AvpCode::EAP_MESSAGE, &request);
+                PhaseVerdict::Send
             }
         }
     }
 }
 
-impl ServerPhase for Phase {
-    fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
+impl ServerPhase for TtlsServerPhase {
+    fn handle_established(
+        &mut self,
+        resumed: Option<SessionUser>,
+        tunnel: TunnelContext<'_>,
+        _: &mut Vec<u8>,
+    ) -> PhaseVerdict {
         let Some(remembered) = resumed else {
             // A peer that has nothing to say now takes a forgotten session for a known one.
-            self.state = State::Start { nudged: tunnel.conn.engine.resumed() };
-            return Step::Wait;
+            self.state = TtlsServerState::Start { nudged: tunnel.conn.engine.is_resumed() };
+            return PhaseVerdict::Wait;
         };
         self.inner = remembered.inner;
         self.name = Some(remembered.name.clone());
-        self.question = Some(Question::Resume(remembered));
-        self.state = State::Resume;
-        Step::Ask
+        self.question = Some(UserQuery::Resume(remembered));
+        self.state = TtlsServerState::Resume;
+        PhaseVerdict::QueryPending
     }
 
-    fn nothing(&mut self, _: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
+    fn handle_empty(&mut self, _: TunnelContext<'_>, _: &mut Vec<u8>) -> PhaseVerdict {
         match &mut self.state {
-            State::Start { nudged: nudged @ false } => {
+            TtlsServerState::Start { nudged: nudged @ false } => {
                 *nudged = true;
-                Step::Wait
+                PhaseVerdict::Wait
             }
-            State::Told(true) => Step::Success,
-            State::Start { .. } | State::Told(false) => Step::Failure,
-            State::User(_) | State::Password | State::Eap(_) | State::Resume => Step::Ignore,
+            TtlsServerState::ResultSent(true) => PhaseVerdict::Success,
+            TtlsServerState::Start { .. } | TtlsServerState::ResultSent(false) => PhaseVerdict::Failure,
+            TtlsServerState::User(_)
+            | TtlsServerState::Password
+            | TtlsServerState::Eap(_)
+            | TtlsServerState::Resume => PhaseVerdict::Ignore,
         }
     }
 
-    fn data(&mut self, data: &[u8], tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
-        let Some(avps) = avp::read(data).filter(|a| a.iter().all(known)) else { return Step::Failure };
+    fn handle_data(&mut self, data: &[u8], tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
+        let Some(avps) = avp::parse_avps(data).filter(|a| a.iter().all(is_known)) else {
+            return PhaseVerdict::Failure;
+        };
         match &mut self.state {
-            State::Start { .. } => self.first(&avps, &tunnel),
-            State::Eap(server) => match avp::eap(&avps) {
-                Some(packet) if server.handle(&packet) => self.drain(out),
+            TtlsServerState::Start { .. } => self.handle_first_avps(&avps, &tunnel),
+            TtlsServerState::Eap(server) => match avp::join_eap_message(&avps) {
+                Some(packet) if server.handle_packet(&packet) => self.drain_eap(out),
                 // What would be discarded outside is an error within a tunnel, where nobody puts in or takes out
                 // (RFC 5281 §11.2.1).
-                _ => Step::Failure,
+                _ => PhaseVerdict::Failure,
             },
-            State::User(_) | State::Password | State::Told(_) | State::Resume => Step::Failure,
+            TtlsServerState::User(_)
+            | TtlsServerState::Password
+            | TtlsServerState::ResultSent(_)
+            | TtlsServerState::Resume => PhaseVerdict::Failure,
         }
     }
 
-    fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
-        self.refused = matches!(answer, Answer::Refused(..)) || self.refused;
+    fn apply_answer(
+        &mut self,
+        answer: UserAnswer,
+        tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict {
+        self.refused = matches!(answer, UserAnswer::Refused(..)) || self.refused;
         let answer = match answer {
-            Answer::Refused(secret, Some(only)) => Answer::Restricted(secret, only),
-            Answer::Refused(secret, None) => Answer::User(Some(secret)),
+            UserAnswer::Refused(secret, Some(only)) => UserAnswer::Restricted(secret, only),
+            UserAnswer::Refused(secret, None) => UserAnswer::User(Some(secret)),
             answer => answer,
         };
         let answer = match answer {
-            Answer::Restricted(secret, only) => {
+            UserAnswer::Restricted(secret, only) => {
                 self.accepted = self.accepted.iter().copied().filter(|i| only.contains(i)).collect();
-                let may =
-                    matches!(&self.state, State::User(proof) if self.accepted.iter().any(|i| proof.is(*i)));
+                let may = matches!(&self.state, TtlsServerState::User(proof) if self.accepted.iter().any(|i| proof.matches_method(*i)));
                 if !may {
-                    return self.fail(Fault::NoInner);
+                    return self.fail_with(MethodFault::NoInner);
                 }
-                Answer::User(Some(secret))
+                UserAnswer::User(Some(secret))
             }
             answer => answer,
         };
         match (&mut self.state, answer) {
-            (State::User(_), Answer::User(Some(secret))) => self.judge(&secret, tunnel, out),
-            (State::Password, Answer::Password(true)) if !self.refused => Step::Success,
-            (State::Password, Answer::Password(false)) => self.fail(Fault::Proof),
-            (State::Eap(server), answer) => {
-                server.answer(answer);
-                self.drain(out)
+            (TtlsServerState::User(_), UserAnswer::User(Some(secret))) => {
+                self.check_proof(&secret, tunnel, out)
             }
-            (State::Resume, Answer::Resume(true)) if tunnel.conn.is_13() => {
-                self.state = State::Told(true);
+            (TtlsServerState::Password, UserAnswer::Password(true)) if !self.refused => PhaseVerdict::Success,
+            (TtlsServerState::Password, UserAnswer::Password(false)) => self.fail_with(MethodFault::Proof),
+            (TtlsServerState::Eap(server), answer) => {
+                server.apply_answer(answer);
+                self.drain_eap(out)
+            }
+            (TtlsServerState::Resume, UserAnswer::Resume(true)) if tunnel.conn.is_13() => {
+                self.state = TtlsServerState::ResultSent(true);
                 out.push(0);
-                Step::Say
+                PhaseVerdict::Send
             }
-            (State::Resume, Answer::Resume(true)) => Step::Success,
-            _ => self.fail(Fault::Host),
+            (TtlsServerState::Resume, UserAnswer::Resume(true)) => PhaseVerdict::Success,
+            _ => self.fail_with(MethodFault::Host),
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> MethodFault {
         match &self.state {
-            State::Eap(server) if server.refuses() => inner_fault(server, &kinds(&self.accepted)),
+            TtlsServerState::Eap(server) if server.is_refusing() => {
+                inner_fault(server, &eap_types(&self.accepted))
+            }
             _ => self.fault,
         }
     }
 
-    fn question(&mut self) -> Option<Question> {
+    fn take_query(&mut self) -> Option<UserQuery> {
         self.question.take()
     }
 
@@ -292,87 +339,95 @@ impl ServerPhase for Phase {
         self.name.as_deref()
     }
 
-    fn inner(&self) -> Option<Inner> {
+    fn inner_method(&self) -> Option<InnerMethod> {
         self.inner
     }
 
-    fn refuses(&self) -> bool {
+    fn is_refusing(&self) -> bool {
         match &self.state {
-            State::Told(right) => !right,
-            State::Eap(server) => server.refuses(),
-            State::Start { .. } | State::User(_) | State::Password | State::Resume => false,
+            TtlsServerState::ResultSent(right) => !right,
+            TtlsServerState::Eap(server) => server.is_refusing(),
+            TtlsServerState::Start { .. }
+            | TtlsServerState::User(_)
+            | TtlsServerState::Password
+            | TtlsServerState::Resume => false,
         }
     }
 
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         match &mut self.state {
-            State::Eap(server) => server.poll_work(),
+            TtlsServerState::Eap(server) => server.poll_work(),
             _ => None,
         }
     }
 }
 
 /// The EAP methods among these.
-fn kinds(accepted: &[Inner]) -> Vec<Type> {
-    let eap = |inner: &Inner| if let Inner::Eap(kind) = inner { Some(*kind) } else { None };
+fn eap_types(accepted: &[InnerMethod]) -> Vec<EapType> {
+    let eap = |inner: &InnerMethod| if let InnerMethod::Eap(kind) = inner { Some(*kind) } else { None };
     accepted.iter().filter_map(eap).collect()
 }
 
 /// An AVP that is known here, or that does not have to be (RFC 5281 §10.1).
-fn known(avp: &Avp<'_>) -> bool {
-    const KNOWN: [Code; 8] = [
-        Code::USER_NAME,
-        Code::USER_PASSWORD,
-        Code::CHAP_PASSWORD,
-        Code::CHAP_CHALLENGE,
-        Code::EAP_MESSAGE,
-        Code::MS_CHAP_RESPONSE,
-        Code::MS_CHAP_CHALLENGE,
-        Code::MS_CHAP2_RESPONSE,
+fn is_known(avp: &TtlsAvp<'_>) -> bool {
+    const KNOWN_AVPS: [AvpCode; 8] = [
+        AvpCode::USER_NAME,
+        AvpCode::USER_PASSWORD,
+        AvpCode::CHAP_PASSWORD,
+        AvpCode::CHAP_CHALLENGE,
+        AvpCode::EAP_MESSAGE,
+        AvpCode::MS_CHAP_RESPONSE,
+        AvpCode::MS_CHAP_CHALLENGE,
+        AvpCode::MS_CHAP2_RESPONSE,
     ];
-    !avp.mandatory || KNOWN.contains(&avp.code)
+    !avp.mandatory || KNOWN_AVPS.contains(&avp.code)
 }
 
 /// Whom the AVPs name, and the proof they bring; `None` where something is missing, too short or too long, or where a
 /// challenge is not this tunnel's.
-fn proof(avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Option<(Vec<u8>, Proof)> {
-    let name = || avp::find(avps, Code::USER_NAME).map(<[u8]>::to_vec);
-    if let Some(packet) = avp::eap(avps) {
-        let p = Packet::parse(&packet).ok()?;
-        let identity = p.code() == packet::Code::Response && p.kind() == Some(Type::IDENTITY);
-        return identity.then(|| (p.data().to_vec(), Proof::Eap(p.identifier())));
+fn parse_proof(avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> Option<(Vec<u8>, ReceivedProof)> {
+    let name = || avp::find_avp(avps, AvpCode::USER_NAME).map(<[u8]>::to_vec);
+    if let Some(packet) = avp::join_eap_message(avps) {
+        let p = EapPacket::parse(&packet).ok()?;
+        let identity = p.code() == packet::EapCode::Response && p.kind() == Some(EapType::IDENTITY);
+        return identity.then(|| (p.data().to_vec(), ReceivedProof::Eap(p.identifier())));
     }
-    let proof = if let Some(password) = avp::find(avps, Code::USER_PASSWORD) {
+    let proof = if let Some(password) = avp::find_avp(avps, AvpCode::USER_PASSWORD) {
         // Padded with zeros, to hide how long it is (RFC 5281 §11.2.5).
         let end = password.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
-        Proof::Pap(password[..end].into())
-    } else if let Some(value) = avp::find(avps, Code::CHAP_PASSWORD) {
-        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.conn)?;
+        ReceivedProof::Pap(password[..end].into())
+    } else if let Some(value) = avp::find_avp(avps, AvpCode::CHAP_PASSWORD) {
+        let (ours, identifier) = tunnel_challenge::<CHALLENGE>(tunnel.conn)?;
         let (first, response) = value.split_first()?;
-        check(avps, Code::CHAP_CHALLENGE, &ours, *first == identifier)?;
-        Proof::Chap { identifier, challenge: ours, response: response.try_into().ok()? }
-    } else if let Some(value) = avp::find(avps, Code::MS_CHAP_RESPONSE) {
+        check_challenge(avps, AvpCode::CHAP_CHALLENGE, &ours, *first == identifier)?;
+        ReceivedProof::Chap { identifier, challenge: ours, response: response.try_into().ok()? }
+    } else if let Some(value) = avp::find_avp(avps, AvpCode::MS_CHAP_RESPONSE) {
         // Ident, flags, the LAN Manager response, the NT response (RFC 2548 §2.1.3); only the last is looked at.
-        let (ours, identifier) = challenge::<SHORT_CHALLENGE>(tunnel.conn)?;
+        let (ours, identifier) = tunnel_challenge::<SHORT_CHALLENGE>(tunnel.conn)?;
         let [first, 1, rest @ ..] = value else { return None };
-        check(avps, Code::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
+        check_challenge(avps, AvpCode::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
         let (_, response) = rest.split_first_chunk::<24>()?;
-        Proof::MsChap { challenge: ours, response: response.try_into().ok()? }
+        ReceivedProof::MsChap { challenge: ours, response: response.try_into().ok()? }
     } else {
         // Ident, flags, the peer's challenge, eight octets of zero, the response (RFC 2548 §2.3.2).
-        let value = avp::find(avps, Code::MS_CHAP2_RESPONSE)?;
-        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.conn)?;
+        let value = avp::find_avp(avps, AvpCode::MS_CHAP2_RESPONSE)?;
+        let (ours, identifier) = tunnel_challenge::<CHALLENGE>(tunnel.conn)?;
         let [first, _, rest @ ..] = value else { return None };
-        check(avps, Code::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
+        check_challenge(avps, AvpCode::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
         let (peer, rest) = rest.split_first_chunk::<CHALLENGE>()?;
         let (_, response) = rest.split_first_chunk::<8>()?;
-        Proof::MsChapV2 { identifier, challenge: ours, peer: *peer, response: response.try_into().ok()? }
+        ReceivedProof::MsChapV2 {
+            identifier,
+            challenge: ours,
+            peer: *peer,
+            response: response.try_into().ok()?,
+        }
     };
     Some((name()?, proof))
 }
 
 /// RFC 5281 §11.2.2 to 11.2.4: challenge and identifier must be those that the tunnel gives.
-fn check(avps: &[Avp<'_>], code: Code, ours: &[u8], identified: bool) -> Option<()> {
-    let same = avp::find(avps, code).is_some_and(|theirs| equal(theirs, ours));
+fn check_challenge(avps: &[TtlsAvp<'_>], code: AvpCode, ours: &[u8], identified: bool) -> Option<()> {
+    let same = avp::find_avp(avps, code).is_some_and(|theirs| constant_time_eq(theirs, ours));
     (same && identified).then_some(())
 }

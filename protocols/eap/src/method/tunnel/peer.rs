@@ -1,14 +1,14 @@
 //! The peer's side of a tunnel.
 
-use super::super::connection::{PeerTls, Piece, TlsConnection};
-use super::super::{Context, PeerMethod, PeerVerdict};
-use super::application;
-use crate::Keys;
-use crate::packet::Type;
+use super::super::connection::{FragmentKind, PeerTls, TlsConnection};
+use super::super::{MethodContext, PeerMethod, PeerVerdict};
+use super::take_application_data;
+use crate::EapKeys;
+use crate::packet::EapType;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
-use usher_core::Work;
+use usher_core::WorkRecord;
 use usher_crypto::fault::TlsFault;
 
 /// Phase 2 of a peer. What it puts out goes through the tunnel; where it puts out nothing, a response without data is
@@ -16,23 +16,29 @@ use usher_crypto::fault::TlsFault;
 pub(crate) trait PeerPhase: Debug + Send {
     /// A request came that has no data, when nothing is left to be sent: an acknowledgement, tickets, or the
     /// handshake's end.
-    fn nothing(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict;
+    fn handle_empty(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict;
     /// Data came out of the tunnel, in a request of this identifier.
-    fn data(&mut self, identifier: u8, data: &[u8], conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict;
+    fn handle_data(
+        &mut self,
+        identifier: u8,
+        data: &[u8],
+        conn: &TlsConnection,
+        out: &mut Vec<u8>,
+    ) -> PeerVerdict;
     /// What a Success means that comes when the last of the handshake is sent.
-    fn established(&self, conn: &TlsConnection) -> PeerVerdict;
+    fn handshake_verdict(&self, conn: &TlsConnection) -> PeerVerdict;
     /// The method's keys, from those that its tunnel gives.
-    fn keys(&self, tunnel: Keys) -> Keys {
+    fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         tunnel
     }
     /// Work done inside.
-    fn poll_work(&mut self) -> Option<Work>;
+    fn poll_work(&mut self) -> Option<WorkRecord>;
 }
 
 /// One run of a tunnelled method in a peer.
 #[derive(Debug)]
 pub(crate) struct TunnelPeer<P> {
-    kind: Type,
+    kind: EapType,
     /// Without an engine (its configuration was refused) every run fails.
     conn: Option<TlsConnection>,
     started: bool,
@@ -42,92 +48,105 @@ pub(crate) struct TunnelPeer<P> {
 }
 
 impl<P: PeerPhase> TunnelPeer<P> {
-    pub(crate) fn new(kind: Type, tls: &PeerTls, fragment: usize, phase: P, context: &Context<'_>) -> Self {
-        let conn = TlsConnection::peer(tls, fragment, context);
+    pub(crate) fn new(
+        kind: EapType,
+        tls: &PeerTls,
+        fragment: usize,
+        phase: P,
+        context: &MethodContext<'_>,
+    ) -> Self {
+        let conn = TlsConnection::for_peer(tls, fragment, context);
         Self { kind, conn, started: false, verdict: PeerVerdict::Continue, phase }
     }
 
     /// Has phase 2 answer.
-    fn turn(&mut self, act: impl FnOnce(&mut P, &TlsConnection, &mut Vec<u8>) -> PeerVerdict) -> PeerVerdict {
+    fn run_phase(
+        &mut self,
+        act: impl FnOnce(&mut P, &TlsConnection, &mut Vec<u8>) -> PeerVerdict,
+    ) -> PeerVerdict {
         let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
         let mut out = Vec::new();
         let verdict = act(&mut self.phase, conn, &mut out);
-        if verdict != PeerVerdict::Ignore && !out.is_empty() && !conn.write(&out) {
+        if verdict != PeerVerdict::Ignore && !out.is_empty() && !conn.write_data(&out) {
             return PeerVerdict::Failed;
         }
         verdict
     }
 
     /// A whole message came.
-    fn message(&mut self, identifier: u8) -> PeerVerdict {
+    fn process_message(&mut self, identifier: u8) -> PeerVerdict {
         let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
-        if !conn.digest() {
+        if !conn.process_message() {
             return PeerVerdict::Failed;
         }
         if conn.engine.is_handshaking() {
             return PeerVerdict::Continue;
         }
-        let data = application(conn);
+        let data = take_application_data(conn);
         if !data.is_empty() {
-            return self.turn(|p, conn, out| p.data(identifier, &data, conn, out));
+            return self.run_phase(|p, conn, out| p.handle_data(identifier, &data, conn, out));
         }
-        if conn.sending() {
-            return self.phase.established(conn);
+        if conn.is_sending() {
+            return self.phase.handshake_verdict(conn);
         }
-        self.turn(|p, conn, out| p.nothing(conn, out))
+        self.run_phase(|p, conn, out| p.handle_empty(conn, out))
     }
 }
 
 impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
-    fn request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+    fn handle_request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
         let failed = self.verdict == PeerVerdict::Failed;
-        match (conn.read(data), conn.sending()) {
-            (Piece::Start, _) if !self.started => {
+        match (conn.read_fragment(data), conn.is_sending()) {
+            (FragmentKind::Start, _) if !self.started => {
                 self.started = true;
-                conn.refill();
+                conn.fill_output();
             }
-            (Piece::Nothing, true) => {}
+            (FragmentKind::Acknowledgement, true) => {}
             // What failed stays so; only what is left of the conversation is acknowledged.
-            (Piece::Nothing | Piece::More | Piece::Whole, false) if failed => conn.rewind(),
-            (Piece::More, false) if self.started => {
-                conn.rewind();
+            (FragmentKind::Acknowledgement | FragmentKind::More | FragmentKind::Complete, false)
+                if failed =>
+            {
+                conn.clear_output()
+            }
+            (FragmentKind::More, false) if self.started => {
+                conn.clear_output();
                 self.verdict = PeerVerdict::Continue;
             }
-            (Piece::Nothing, false) if self.started && !conn.engine.is_handshaking() => {
-                conn.rewind();
-                match self.turn(|p, conn, out| p.nothing(conn, out)) {
+            (FragmentKind::Acknowledgement, false) if self.started && !conn.engine.is_handshaking() => {
+                conn.clear_output();
+                match self.run_phase(|p, conn, out| p.handle_empty(conn, out)) {
                     PeerVerdict::Ignore => return PeerVerdict::Ignore,
                     verdict => self.verdict = verdict,
                 }
             }
-            (Piece::Whole, false) if self.started => match self.message(identifier) {
+            (FragmentKind::Complete, false) if self.started => match self.process_message(identifier) {
                 PeerVerdict::Ignore => return PeerVerdict::Ignore,
                 verdict => self.verdict = verdict,
             },
             _ => return PeerVerdict::Ignore,
         }
         let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
-        conn.build(out);
+        conn.build_fragment(out);
         match self.verdict {
-            PeerVerdict::MayEnd | PeerVerdict::Done if conn.sending() => PeerVerdict::MayFail,
+            PeerVerdict::MayEnd | PeerVerdict::Done if conn.is_sending() => PeerVerdict::MayFail,
             // Whom the server refuses for what was said inside may hear so outside only.
             PeerVerdict::Continue if !conn.engine.is_handshaking() => PeerVerdict::MayFail,
             verdict => verdict,
         }
     }
 
-    fn keys(&self) -> Option<Keys> {
+    fn keys(&self) -> Option<EapKeys> {
         let content = matches!(self.verdict, PeerVerdict::MayEnd | PeerVerdict::Done);
-        let keys = self.conn.as_ref().filter(|_| content)?.keys(self.kind)?;
-        Some(self.phase.keys(keys))
+        let keys = self.conn.as_ref().filter(|_| content)?.export_keys(self.kind)?;
+        Some(self.phase.derive_keys(keys))
     }
 
     fn tls_fault(&self) -> Option<(TlsFault, String)> {
-        self.conn.as_ref()?.fault()
+        self.conn.as_ref()?.tls_fault()
     }
 
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         self.conn.as_mut()?.poll_work().or_else(|| self.phase.poll_work())
     }
 }

@@ -1,31 +1,32 @@
 //! The server's side of a tunnel.
 
 use super::super::connection::{
-    Piece, START, ServerTls, TlsConnection, VERSION, server_detail, server_fault,
+    FragmentKind, START, ServerTls, TlsConnection, VERSION, server_detail, server_fault,
 };
 use super::super::{
-    Answer, Context, Credential, Fault, Inner, Question, Remembered, ServerMethod, ServerVerdict,
+    CredentialDigest, InnerMethod, MethodContext, MethodFault, ServerMethod, ServerVerdict, SessionUser,
+    UserAnswer, UserQuery,
 };
-use super::application;
-use crate::Keys;
-use crate::packet::Type;
+use super::take_application_data;
+use crate::EapKeys;
+use crate::packet::EapType;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
-use usher_core::{SecureRng, WallTime, Work};
+use usher_core::{SecureRng, WallTime, WorkRecord};
 
 /// What phase 2 makes of what it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum PhaseVerdict {
     /// It is not for this state.
     Ignore,
     /// What was put out goes through the tunnel.
-    Say,
+    Send,
     /// Nothing is to be said: the peer's turn comes with what the handshake has still to send, or with a packet
     /// without data.
     Wait,
     /// The host has to answer first.
-    Ask,
+    QueryPending,
     /// The peer is who it says.
     Success,
     /// It is not.
@@ -34,7 +35,7 @@ pub(crate) enum Step {
 
 /// What phase 2 sees of its tunnel.
 #[derive(Debug)]
-pub(crate) struct Tunnel<'a> {
+pub(crate) struct TunnelContext<'a> {
     /// For the exporter and the version.
     pub(crate) conn: &'a TlsConnection,
     /// Chance for the methods inside.
@@ -44,13 +45,18 @@ pub(crate) struct Tunnel<'a> {
     /// The identifier of the response that is being answered.
     pub(crate) identifier: u8,
     /// The identifier of the request that was answered, which those inside share where they have none.
-    pub(crate) asked: u8,
+    pub(crate) request_identifier: u8,
 }
 
-impl Tunnel<'_> {
+impl TunnelContext<'_> {
     /// The context of a method inside: nothing there is ever cut.
-    pub(crate) fn context(&mut self) -> Context<'_> {
-        Context { rng: &mut self.rng, wall: self.wall, mtu: None, without_extended_master_secret: false }
+    pub(crate) fn inner_context(&mut self) -> MethodContext<'_> {
+        MethodContext {
+            rng: &mut self.rng,
+            wall: self.wall,
+            mtu: None,
+            without_extended_master_secret: false,
+        }
     }
 }
 
@@ -58,35 +64,45 @@ impl Tunnel<'_> {
 pub(crate) trait ServerPhase: Debug + Send {
     /// The handshake is complete; its last flight may still be to be sent. `resumed` is whom the session that was
     /// taken up has admitted.
-    fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    fn handle_established(
+        &mut self,
+        resumed: Option<SessionUser>,
+        tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict;
     /// A response without data came, and nothing is left to be sent.
-    fn nothing(&mut self, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    fn handle_empty(&mut self, tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict;
     /// Data came out of the tunnel.
-    fn data(&mut self, data: &[u8], tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    fn handle_data(&mut self, data: &[u8], tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict;
     /// The host answered.
-    fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    fn apply_answer(
+        &mut self,
+        answer: UserAnswer,
+        tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> PhaseVerdict;
     /// What the host is asked.
-    fn question(&mut self) -> Option<Question>;
+    fn take_query(&mut self) -> Option<UserQuery>;
     /// Whom the peer says it is inside.
     fn identity(&self) -> Option<&[u8]>;
     /// How it proves that.
-    fn inner(&self) -> Option<Inner>;
-    /// [`ServerMethod::refuses`].
-    fn refuses(&self) -> bool;
+    fn inner_method(&self) -> Option<InnerMethod>;
+    /// [`ServerMethod::is_refusing`].
+    fn is_refusing(&self) -> bool;
     /// [`ServerMethod::fault`].
-    fn fault(&self) -> Fault;
+    fn fault(&self) -> MethodFault;
     /// The method's keys, from those that its tunnel gives.
-    fn keys(&self, tunnel: Keys) -> Keys {
+    fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         tunnel
     }
     /// Work done inside.
-    fn poll_work(&mut self) -> Option<Work>;
+    fn poll_work(&mut self) -> Option<WorkRecord>;
 }
 
 /// One run of a tunnelled method in a server.
 #[derive(Debug)]
 pub(crate) struct TunnelServer<P> {
-    kind: Type,
+    kind: EapType,
     /// Without an engine (its configuration was refused) every run fails.
     conn: Option<TlsConnection>,
     started: bool,
@@ -98,91 +114,100 @@ pub(crate) struct TunnelServer<P> {
     rng: SecureRng,
     wall: WallTime,
     /// The identifiers of the last request that was sent whole, and of the last response.
-    asked: u8,
+    request_identifier: u8,
     identifier: u8,
 }
 
 impl<P: ServerPhase> TunnelServer<P> {
-    pub(crate) fn new(kind: Type, tls: &ServerTls, fragment: usize, phase: P, context: Context<'_>) -> Self {
+    pub(crate) fn new(
+        kind: EapType,
+        tls: &ServerTls,
+        fragment: usize,
+        phase: P,
+        context: MethodContext<'_>,
+    ) -> Self {
         Self {
             kind,
-            conn: TlsConnection::server(tls, kind, fragment, &context),
+            conn: TlsConnection::for_server(tls, kind, fragment, &context),
             started: false,
             established: false,
             end: None,
             succeeded: false,
             phase,
-            rng: SecureRng::from_seed(context.rng.array()),
+            rng: SecureRng::from_seed(context.rng.random_array()),
             wall: context.wall,
-            asked: 0,
+            request_identifier: 0,
             identifier: 0,
         }
     }
 
     /// Has phase 2 do something, and says what the run's verdict is then.
-    fn turn(&mut self, act: impl FnOnce(&mut P, Tunnel<'_>, &mut Vec<u8>) -> Step) -> ServerVerdict {
+    fn run_phase(
+        &mut self,
+        act: impl FnOnce(&mut P, TunnelContext<'_>, &mut Vec<u8>) -> PhaseVerdict,
+    ) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         let mut out = Vec::new();
-        let tunnel = Tunnel {
+        let tunnel = TunnelContext {
             conn,
-            rng: SecureRng::from_seed(self.rng.array()),
+            rng: SecureRng::from_seed(self.rng.random_array()),
             wall: self.wall,
             identifier: self.identifier,
-            asked: self.asked,
+            request_identifier: self.request_identifier,
         };
         let step = act(&mut self.phase, tunnel, &mut out);
         match step {
-            Step::Ignore => ServerVerdict::Ignore,
-            Step::Ask => ServerVerdict::Ask,
-            Step::Wait => ServerVerdict::Continue,
-            Step::Say if conn.write(&out) => ServerVerdict::Continue,
-            Step::Say => ServerVerdict::Failure,
-            Step::Success | Step::Failure if conn.sending() => {
-                self.end = Some(step == Step::Success);
+            PhaseVerdict::Ignore => ServerVerdict::Ignore,
+            PhaseVerdict::QueryPending => ServerVerdict::QueryPending,
+            PhaseVerdict::Wait => ServerVerdict::Continue,
+            PhaseVerdict::Send if conn.write_data(&out) => ServerVerdict::Continue,
+            PhaseVerdict::Send => ServerVerdict::Failure,
+            PhaseVerdict::Success | PhaseVerdict::Failure if conn.is_sending() => {
+                self.end = Some(step == PhaseVerdict::Success);
                 ServerVerdict::Continue
             }
-            Step::Success => self.succeed(),
-            Step::Failure => ServerVerdict::Failure,
+            PhaseVerdict::Success => self.finish_success(),
+            PhaseVerdict::Failure => ServerVerdict::Failure,
         }
     }
 
-    fn succeed(&mut self) -> ServerVerdict {
+    fn finish_success(&mut self) -> ServerVerdict {
         self.succeeded = true;
         ServerVerdict::Success
     }
 
     /// A whole message came.
-    fn message(&mut self) -> ServerVerdict {
+    fn process_message(&mut self) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
-        if !conn.digest() {
+        if !conn.process_message() {
             self.end = Some(false);
-            return if conn.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+            return if conn.is_sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
         }
         if conn.engine.is_handshaking() {
-            return if conn.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+            return if conn.is_sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
         }
-        let data = application(conn);
+        let data = take_application_data(conn);
         match (core::mem::replace(&mut self.established, true), data.is_empty()) {
             (false, true) => {
-                let resumed = conn.remembered();
-                self.turn(|p, tunnel, out| p.established(resumed, tunnel, out))
+                let resumed = conn.session_user();
+                self.run_phase(|p, tunnel, out| p.handle_established(resumed, tunnel, out))
             }
             // RFC 9427 §4: data may come with the handshake's end.
-            (_, false) => self.turn(|p, tunnel, out| p.data(&data, tunnel, out)),
+            (_, false) => self.run_phase(|p, tunnel, out| p.handle_data(&data, tunnel, out)),
             // Records without data are an empty response.
-            (true, true) => self.turn(|p, tunnel, out| p.nothing(tunnel, out)),
+            (true, true) => self.run_phase(|p, tunnel, out| p.handle_empty(tunnel, out)),
         }
     }
 }
 
 impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
-    fn build(&mut self, identifier: u8, out: &mut Vec<u8>) {
+    fn build_request(&mut self, identifier: u8, out: &mut Vec<u8>) {
         match &mut self.conn {
             Some(conn) if self.started => {
-                let said = conn.sending();
-                conn.build(out);
-                if said && !conn.sending() {
-                    self.asked = identifier;
+                let said = conn.is_sending();
+                conn.build_fragment(out);
+                if said && !conn.is_sending() {
+                    self.request_identifier = identifier;
                 }
             }
             _ => {
@@ -192,80 +217,83 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
         }
     }
 
-    fn response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         // Version 0 was offered, and there is none below it (RFC 5281 §9.2.1).
         if data.first().is_some_and(|flags| flags & VERSION != 0) {
             return ServerVerdict::Failure;
         }
         self.identifier = identifier;
-        match (conn.read(data), conn.sending(), self.end) {
-            (Piece::Nothing, true, _) => ServerVerdict::Continue,
-            (Piece::Nothing | Piece::Whole, false, Some(true)) => self.succeed(),
-            (Piece::Nothing | Piece::Whole, false, Some(false)) | (Piece::Bad, ..) => ServerVerdict::Failure,
-            (Piece::Nothing, false, None) if self.established => {
-                conn.rewind();
-                self.turn(|p, tunnel, out| p.nothing(tunnel, out))
+        match (conn.read_fragment(data), conn.is_sending(), self.end) {
+            (FragmentKind::Acknowledgement, true, _) => ServerVerdict::Continue,
+            (FragmentKind::Acknowledgement | FragmentKind::Complete, false, Some(true)) => {
+                self.finish_success()
             }
-            (Piece::More, false, None) => {
-                conn.rewind();
+            (FragmentKind::Acknowledgement | FragmentKind::Complete, false, Some(false))
+            | (FragmentKind::Bad, ..) => ServerVerdict::Failure,
+            (FragmentKind::Acknowledgement, false, None) if self.established => {
+                conn.clear_output();
+                self.run_phase(|p, tunnel, out| p.handle_empty(tunnel, out))
+            }
+            (FragmentKind::More, false, None) => {
+                conn.clear_output();
                 ServerVerdict::Continue
             }
-            (Piece::Whole, false, None) => self.message(),
+            (FragmentKind::Complete, false, None) => self.process_message(),
             _ => ServerVerdict::Ignore,
         }
     }
 
-    fn question(&mut self) -> Option<Question> {
-        self.phase.question()
+    fn take_query(&mut self) -> Option<UserQuery> {
+        self.phase.take_query()
     }
 
-    fn answer(&mut self, answer: Answer) -> ServerVerdict {
-        if let (Answer::Resume(false), Some(conn)) = (&answer, &mut self.conn) {
+    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
+        if let (UserAnswer::Resume(false), Some(conn)) = (&answer, &mut self.conn) {
             conn.engine.end_session();
         }
-        match self.turn(|p, tunnel, out| p.answer(answer, tunnel, out)) {
+        match self.run_phase(|p, tunnel, out| p.apply_answer(answer, tunnel, out)) {
             ServerVerdict::Ignore => ServerVerdict::Failure,
             verdict => verdict,
         }
     }
 
-    fn refuses(&self) -> bool {
+    fn is_refusing(&self) -> bool {
         match self.end {
             Some(succeeds) => !succeeds,
-            None => self.phase.refuses(),
+            None => self.phase.is_refusing(),
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> MethodFault {
         server_fault(self.conn.as_ref(), self.phase.fault())
     }
 
-    fn detail(&self) -> Option<String> {
+    fn fault_detail(&self) -> Option<String> {
         server_detail(self.conn.as_ref())
     }
 
-    fn keys(&self) -> Option<Keys> {
-        let keys = self.conn.as_ref().filter(|_| self.succeeded)?.keys(self.kind)?;
-        Some(self.phase.keys(keys))
+    fn keys(&self) -> Option<EapKeys> {
+        let keys = self.conn.as_ref().filter(|_| self.succeeded)?.export_keys(self.kind)?;
+        Some(self.phase.derive_keys(keys))
     }
 
     fn identity(&self) -> Option<&[u8]> {
         self.phase.identity()
     }
 
-    fn inner(&self) -> Option<Inner> {
-        self.phase.inner()
+    fn inner_method(&self) -> Option<InnerMethod> {
+        self.phase.inner_method()
     }
 
-    fn resumed(&self) -> bool {
-        self.conn.as_ref().is_some_and(|conn| conn.engine.resumed())
+    fn is_resumed(&self) -> bool {
+        self.conn.as_ref().is_some_and(|conn| conn.engine.is_resumed())
     }
 
-    fn remember(&mut self, name: &[u8], credential: &Credential) {
-        let inner = self.phase.inner();
+    fn allow_resumption(&mut self, name: &[u8], credential: &CredentialDigest) {
+        let inner = self.phase.inner_method();
         if let Some(conn) = self.conn.as_mut().filter(|_| self.succeeded) {
-            conn.remember(name, credential, inner);
+            conn.allow_resumption(name, credential, inner);
         }
     }
 
@@ -277,11 +305,11 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
         self.conn.as_ref().is_some_and(|conn| conn.is_costly(data))
     }
 
-    fn memory(&self) -> usize {
-        size_of::<Self>() + self.conn.as_ref().map_or(0, TlsConnection::memory)
+    fn memory_octets(&self) -> usize {
+        size_of::<Self>() + self.conn.as_ref().map_or(0, TlsConnection::memory_octets)
     }
 
-    fn poll_work(&mut self) -> Option<Work> {
+    fn poll_work(&mut self) -> Option<WorkRecord> {
         self.conn.as_mut()?.poll_work().or_else(|| self.phase.poll_work())
     }
 }

@@ -1,10 +1,12 @@
 //! A peer and a server with a tunnel in memory, and a host that answers.
 
 use super::super::connection::{PeerTls, ServerTls};
-use super::super::{Answer, Context, Credential, Inner, PeerOffer, Question, ServerOffer, UserSecret};
+use super::super::{
+    CredentialDigest, InnerMethod, MethodContext, PeerOffer, ServerOffer, UserAnswer, UserQuery, UserSecret,
+};
 use crate::method::ttls::avp;
-use crate::packet::Packet;
-use crate::{Keys, peer, server};
+use crate::packet::EapPacket;
+use crate::{EapKeys, peer, server};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,25 +15,25 @@ use proptest::prelude::*;
 use std::sync::LazyLock;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Recording, Resumption, Roots, ServerConfig, ServerOptions, Version,
-    WallClock, fixtures, record,
+    ClientConfig, ClientOptions, HandshakeRecording, ResumptionConfig, ServerConfig, ServerOptions,
+    TlsVersion, TrustRoots, WallClock, fixtures, record_handshake,
 };
 
 pub(in super::super) const USER: &[u8] = b"alice@usher.test";
 pub(in super::super) const PASSWORD: &[u8] = b"pencil";
-pub(in super::super) const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
+pub(in super::super) const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVersion::Tls13];
 
 /// A client without a certificate, and a server that wants none, with a chain of this length.
-pub(in super::super) fn configs(
-    version: Version,
+pub(in super::super) fn tls_configs(
+    version: TlsVersion,
     chain: u8,
-    resumption: Option<Resumption>,
+    resumption: Option<ResumptionConfig>,
 ) -> (ClientConfig, ServerConfig) {
-    let clock = || WallClock::at(fixtures::WALL_TIME);
+    let clock = || WallClock::from_time(fixtures::WALL_TIME);
     let client = ClientConfig::new(ClientOptions {
         versions: version.into(),
         credentials: None,
-        roots: Roots::from_der([fixtures::root()]),
+        roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: Some(fixtures::SERVER_NAME.into()),
         resumption,
         clock: clock(),
@@ -39,7 +41,7 @@ pub(in super::super) fn configs(
     });
     let server = ServerConfig::new(ServerOptions {
         versions: version.into(),
-        credentials: fixtures::server(chain),
+        credentials: fixtures::server_credentials(chain),
         client_roots: None,
         resumption,
         clock: clock(),
@@ -48,34 +50,34 @@ pub(in super::super) fn configs(
     (client.unwrap(), server.unwrap())
 }
 
-pub(in super::super) fn real((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
+pub(in super::super) fn real_tls((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
     (PeerTls::Real(client, 0), ServerTls::Real(server))
 }
 
-pub(in super::super) fn recorded((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
-    let recording = Arc::new(record(&client, &server).unwrap());
+pub(in super::super) fn recorded_tls((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
+    let recording = Arc::new(record_handshake(&client, &server).unwrap());
     (PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording))
 }
 
 #[test]
 fn what_is_said_in_the_fuzzers_tunnel_is_heard() {
-    let recording = crate::fuzz::recording().unwrap();
+    let recording = crate::fuzz::fuzz_recording().unwrap();
     // PEAP: the acknowledgement, an identity, GTC's password, which is wrong, the result.
-    assert!(crate::fuzz::tunnel(
+    assert!(crate::fuzz::fuzz_tunnel(
         &recording,
         b"\0\x00\x06\x01alice\x04\x06abc\x0b\x02\x00\x00\x0b\x21\x80\x03\0\x02\0\x01"
     ));
     // TTLS: a name and a password, which is wrong.
     let mut said = Vec::new();
-    avp::emit(&mut said, avp::Code::USER_NAME, b"alice");
-    avp::emit(&mut said, avp::Code::USER_PASSWORD, b"pencil");
+    avp::emit_avp(&mut said, avp::AvpCode::USER_NAME, b"alice");
+    avp::emit_avp(&mut said, avp::AvpCode::USER_PASSWORD, b"pencil");
     let length = said.len() as u8;
-    assert!(crate::fuzz::tunnel(&recording, &[&[1, length][..], &said].concat()));
+    assert!(crate::fuzz::fuzz_tunnel(&recording, &[&[1, length][..], &said].concat()));
 }
 
 proptest! {
     #[test]
-    fn nothing_said_in_a_tunnel_upsets_either_side_or_admits_anybody(
+    fn tunnel_garbage_upsets_neither_side_and_admits_no_user(
         choice: u8,
         messages in vec(
             prop_oneof![
@@ -85,14 +87,14 @@ proptest! {
             0..6,
         ),
     ) {
-        static RECORDING: LazyLock<Arc<Recording>> = LazyLock::new(|| crate::fuzz::recording().unwrap());
+        static RECORDING: LazyLock<Arc<HandshakeRecording>> = LazyLock::new(|| crate::fuzz::fuzz_recording().unwrap());
         let mut bytes = alloc::vec![choice];
         for message in &messages {
             let message = &message[..message.len().min(255)];
             bytes.push(message.len() as u8);
             bytes.extend_from_slice(message);
         }
-        prop_assert!(crate::fuzz::tunnel(&RECORDING, &bytes));
+        prop_assert!(crate::fuzz::fuzz_tunnel(&RECORDING, &bytes));
     }
 }
 
@@ -101,11 +103,11 @@ fn avps_of(avps: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (which, code, value) in avps {
         match which {
-            0 => avp::emit(&mut out, avp::Code::USER_NAME, value),
-            1 => avp::emit(&mut out, avp::Code::EAP_MESSAGE, value),
-            2 => avp::emit(&mut out, avp::Code::MS_CHAP2_RESPONSE, value),
+            0 => avp::emit_avp(&mut out, avp::AvpCode::USER_NAME, value),
+            1 => avp::emit_avp(&mut out, avp::AvpCode::EAP_MESSAGE, value),
+            2 => avp::emit_avp(&mut out, avp::AvpCode::MS_CHAP2_RESPONSE, value),
             _ => {
-                avp::emit(&mut out, avp::Code::USER_PASSWORD, value);
+                avp::emit_avp(&mut out, avp::AvpCode::USER_PASSWORD, value);
                 let at = out.len().saturating_sub(value.len().next_multiple_of(4) + 5);
                 out[at] = *code;
             }
@@ -116,11 +118,11 @@ fn avps_of(avps: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
 
 /// What the host knows.
 #[derive(Debug)]
-pub(in super::super) enum Host {
+pub(in super::super) enum TestHost {
     /// The user's secret.
-    Knows(UserSecret),
+    HasSecret(UserSecret),
     /// Nobody, now or ever.
-    KnowsNobody,
+    UnknownUser,
     /// Nobody either, and has the peer prove this secret all the same.
     Refuses(UserSecret),
     /// It cannot say.
@@ -128,7 +130,7 @@ pub(in super::super) enum Host {
 }
 
 /// What a user proves by, not digested.
-fn credential(secret: &UserSecret) -> Credential {
+fn test_credential(secret: &UserSecret) -> CredentialDigest {
     match secret {
         UserSecret::Clear(password) => {
             let mut credential = [0; 32];
@@ -140,50 +142,54 @@ fn credential(secret: &UserSecret) -> Credential {
     }
 }
 
-impl Host {
-    fn answer(&self, question: &Question) -> Answer {
+impl TestHost {
+    fn answer_query(&self, question: &UserQuery) -> UserAnswer {
         match (self, question) {
-            (Self::Unavailable, _) => Answer::Unavailable,
-            (Self::Knows(secret), Question::User { name }) if name == USER => {
-                Answer::User(Some(secret.clone()))
+            (Self::Unavailable, _) => UserAnswer::Unavailable,
+            (Self::HasSecret(secret), UserQuery::User { name }) if name == USER => {
+                UserAnswer::User(Some(secret.clone()))
             }
-            (Self::Refuses(secret), Question::User { .. }) => Answer::Refused(secret.clone(), None),
-            (_, Question::User { .. }) => Answer::User(None),
-            (Self::Knows(secret), Question::Resume(remembered)) => {
-                Answer::Resume(remembered.name == USER && remembered.credential == credential(secret))
-            }
-            (Self::KnowsNobody | Self::Refuses(_), Question::Resume(_)) => Answer::Resume(false),
-            (_, Question::Password { password }) => Answer::Password(**password == PASSWORD),
+            (Self::Refuses(secret), UserQuery::User { .. }) => UserAnswer::Refused(secret.clone(), None),
+            (_, UserQuery::User { .. }) => UserAnswer::User(None),
+            (Self::HasSecret(secret), UserQuery::Resume(remembered)) => UserAnswer::Resume(
+                remembered.name == USER && remembered.credential == test_credential(secret),
+            ),
+            (Self::UnknownUser | Self::Refuses(_), UserQuery::Resume(_)) => UserAnswer::Resume(false),
+            (_, UserQuery::Password { password }) => UserAnswer::Password(**password == PASSWORD),
         }
     }
 }
 
-pub(in super::super) struct Run {
+pub(in super::super) struct TunnelTestRun {
     pub(in super::super) requests: Vec<Vec<u8>>,
     pub(in super::super) responses: Vec<Vec<u8>>,
-    pub(in super::super) peer: peer::Event,
-    pub(in super::super) server: server::Event,
+    pub(in super::super) peer: peer::EapPeerEvent,
+    pub(in super::super) server: server::EapServerEvent,
     pub(in super::super) identity: Option<Vec<u8>>,
-    pub(in super::super) inner: Option<Inner>,
+    pub(in super::super) inner: Option<InnerMethod>,
     pub(in super::super) questions: usize,
     pub(in super::super) resumed: bool,
 }
 
-impl Run {
+impl TunnelTestRun {
     /// The keys, which both ends have alike; panics if either end failed.
-    pub(in super::super) fn keys(&self) -> Keys {
+    pub(in super::super) fn shared_keys(&self) -> EapKeys {
         match (&self.peer, &self.server) {
-            (peer::Event::Success { keys: Some(a) }, server::Event::Success { keys: Some(b), .. }) => {
+            (
+                peer::EapPeerEvent::Success { keys: Some(a) },
+                server::EapServerEvent::Success { keys: Some(b), .. },
+            ) => {
                 assert_eq!(a, b);
                 a.clone()
             }
             other => panic!("{other:?}"),
         }
     }
-    pub(in super::super) fn failed(&self) -> bool {
-        self.peer == peer::Event::Failure && matches!(self.server, server::Event::Failure { .. })
+    pub(in super::super) fn has_failed(&self) -> bool {
+        self.peer == peer::EapPeerEvent::Failure
+            && matches!(self.server, server::EapServerEvent::Failure { .. })
     }
-    pub(in super::super) fn lengths(&self) -> Vec<(usize, usize)> {
+    pub(in super::super) fn packet_lengths(&self) -> Vec<(usize, usize)> {
         let lengths = |packets: &[Vec<u8>]| packets.iter().map(Vec::len).collect::<Vec<_>>();
         lengths(&self.requests).into_iter().zip(lengths(&self.responses)).collect()
     }
@@ -191,60 +197,71 @@ impl Run {
 
 /// With TLS sessions kept: one ends with the password that it was given for. `run` is one login by a peer with this
 /// password at a host, over the same configuration each time.
-pub(in super::super) fn a_session_ends_with_its_password(run: impl Fn(Host, &'static [u8]) -> Run) {
-    let known = |password: &[u8]| Host::Knows(UserSecret::Clear(password.into()));
-    run(known(PASSWORD), PASSWORD).keys();
+pub(in super::super) fn a_session_ends_with_its_password(
+    run: impl Fn(TestHost, &'static [u8]) -> TunnelTestRun,
+) {
+    let known = |password: &[u8]| TestHost::HasSecret(UserSecret::Clear(password.into()));
+    run(known(PASSWORD), PASSWORD).shared_keys();
     let stale = run(known(b"other"), PASSWORD);
-    assert!(stale.failed() && stale.resumed);
+    assert!(stale.has_failed() && stale.resumed);
     let old = run(known(b"other"), PASSWORD);
-    assert!(old.failed() && !old.resumed);
+    assert!(old.has_failed() && !old.resumed);
     let new = run(known(b"other"), b"other");
-    new.keys();
+    new.shared_keys();
     assert!(!new.resumed);
 }
 
 /// Without TLS sessions: who is unknown fails as who has another password does.
-pub(in super::super) fn the_unknown_fail_as_the_wrong_do(run: impl Fn(Host, &'static [u8]) -> Run) {
+pub(in super::super) fn the_unknown_fail_as_the_wrong_do(
+    run: impl Fn(TestHost, &'static [u8]) -> TunnelTestRun,
+) {
     let secret = |password: &[u8]| UserSecret::Clear(password.into());
-    let wrong = run(Host::Knows(secret(PASSWORD)), b"wrong");
-    let unknown = run(Host::Refuses(secret(b"other")), b"wrong");
-    assert!(wrong.failed() && unknown.failed());
-    assert_eq!((wrong.lengths(), wrong.inner), (unknown.lengths(), unknown.inner));
+    let wrong = run(TestHost::HasSecret(secret(PASSWORD)), b"wrong");
+    let unknown = run(TestHost::Refuses(secret(b"other")), b"wrong");
+    assert!(wrong.has_failed() && unknown.has_failed());
+    assert_eq!((wrong.packet_lengths(), wrong.inner), (unknown.packet_lengths(), unknown.inner));
 }
 
 /// With TLS sessions kept: whoever is refused is so whatever is proven, and at once where a session is resumed. Gives
 /// the login that was let in, and the resumed one that was not.
-pub(in super::super) fn the_refused_stay_so(run: impl Fn(Host) -> Run, secret: &UserSecret) -> (Run, Run) {
-    let refused = || run(Host::Refuses(secret.clone()));
-    assert!(refused().failed());
+pub(in super::super) fn the_refused_stay_so(
+    run: impl Fn(TestHost) -> TunnelTestRun,
+    secret: &UserSecret,
+) -> (TunnelTestRun, TunnelTestRun) {
+    let refused = || run(TestHost::Refuses(secret.clone()));
+    assert!(refused().has_failed());
     // What admitted nobody is no shortcut afterwards.
-    let right = run(Host::Knows(UserSecret::Clear(PASSWORD.into())));
-    right.keys();
+    let right = run(TestHost::HasSecret(UserSecret::Clear(PASSWORD.into())));
+    right.shared_keys();
     let resumed = refused();
-    assert!(resumed.failed() && resumed.questions == 1);
+    assert!(resumed.has_failed() && resumed.questions == 1);
     (right, resumed)
 }
 
 /// Runs a conversation; the server cuts by `mtu` if that is less than its own limit.
-pub(in super::super) fn run(
+pub(in super::super) fn run_conversation(
     peer_offer: impl PeerOffer + 'static,
     server_offer: impl ServerOffer + 'static,
-    host: &Host,
+    host: &TestHost,
     mtu: Option<usize>,
-) -> Run {
+) -> TunnelTestRun {
     let wall = fixtures::WALL_TIME;
     let seed = Seed::new(5);
-    let config = peer::Config {
+    let config = peer::EapPeerConfig {
         identity: b"anonymous@usher.test".to_vec(),
         methods: [Box::new(peer_offer) as Box<dyn PeerOffer>].into(),
         timeout: Duration::from_secs(60),
         wall,
     };
     let offers = [Box::new(server_offer) as Box<dyn ServerOffer>];
-    let mut peer = peer::Peer::new(config, seed.secure("peer", 0), Instant::ZERO);
-    let context =
-        Context { rng: &mut seed.secure("server", 0), wall, mtu, without_extended_master_secret: false };
-    let mut server = server::Server::new(offers.into(), 250, context);
+    let mut peer = peer::EapPeer::new(config, seed.derive_secure_rng("peer", 0), Instant::ZERO);
+    let context = MethodContext {
+        rng: &mut seed.derive_secure_rng("server", 0),
+        wall,
+        mtu,
+        without_extended_master_secret: false,
+    };
+    let mut server = server::EapServer::new(offers.into(), 250, context);
     let (mut requests, mut responses) = (Vec::new(), Vec::new());
     let mut buf = Vec::new();
     let mut questions = 0;
@@ -254,9 +271,9 @@ pub(in super::super) fn run(
         assert!(mtu.is_none_or(|mtu| buf.len() <= mtu.max(64)), "{} octets", buf.len());
         let request = buf.clone();
         requests.push(request.clone());
-        if !peer.handle(Instant::ZERO, &request) {
+        if !peer.handle_packet(Instant::ZERO, &request) {
             // A peer that has succeeded takes no Failure (RFC 4137 figure 3), and waits for the Success in vain.
-            assert_eq!(request[0], 4, "{:?}", Packet::parse(&request));
+            assert_eq!(request[0], 4, "{:?}", EapPacket::parse(&request));
             break;
         }
         if !peer.poll_transmit(&mut buf) {
@@ -265,36 +282,40 @@ pub(in super::super) fn run(
         // A repeated request gets the same response.
         let response = buf.clone();
         responses.push(response.clone());
-        assert!(peer.handle(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response);
-        assert!(server.handle(&response), "{:?}", Packet::parse(&response));
+        assert!(
+            peer.handle_packet(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response
+        );
+        assert!(server.handle_packet(&response), "{:?}", EapPacket::parse(&response));
         // Some messages, some certificates, and an engine.
-        assert!((1000..200_000).contains(&server.memory()), "{} octets", server.memory());
+        assert!((1000..200_000).contains(&server.memory_octets()), "{} octets", server.memory_octets());
         while let Some(event) = server.poll_event() {
             match event {
-                server::Event::Ask(question) => {
+                server::EapServerEvent::Query(question) => {
                     questions += 1;
                     // The answer comes late: the peer has repeated its response meanwhile.
-                    assert!(!server.handle(&response) && !server.poll_transmit(&mut buf));
-                    assert!(server.answer(host.answer(&question)));
+                    assert!(!server.handle_packet(&response) && !server.poll_transmit(&mut buf));
+                    assert!(server.apply_answer(host.answer_query(&question)));
                 }
                 event => {
-                    if let (server::Event::Success { .. }, Host::Knows(secret)) = (&event, host) {
+                    if let (server::EapServerEvent::Success { .. }, TestHost::HasSecret(secret)) =
+                        (&event, host)
+                    {
                         let name = server.identity().map(<[u8]>::to_vec).expect("somebody was let in");
-                        server.remember(&name, &credential(secret));
+                        server.allow_resumption(&name, &test_credential(secret));
                     }
                     ended = Some(event);
                 }
             }
         }
     }
-    Run {
+    TunnelTestRun {
         requests,
         responses,
-        peer: peer.poll_event().unwrap_or(peer::Event::Failure),
+        peer: peer.poll_event().unwrap_or(peer::EapPeerEvent::Failure),
         server: ended.expect("the server's conversation has ended"),
         identity: server.identity().map(<[u8]>::to_vec),
-        inner: server.inner(),
+        inner: server.inner_method(),
         questions,
-        resumed: server.resumed(),
+        resumed: server.is_resumed(),
     }
 }

@@ -1,47 +1,48 @@
 //! IKE_AUTH of an initiator.
 
 use super::super::child;
-use super::super::config::{Childless, LocalAuth, Mode, RemoteAuth};
-use super::super::create::Secrets;
-use super::super::event::{EndReason, Event};
-use super::super::sa::{Context, Exchange, IkeSa};
+use super::super::config::{ChildlessPolicy, IpsecMode, LocalAuth, RemoteAuth};
+use super::super::create::SharedSecrets;
+use super::super::event::{EndReason, IkeEvent};
+use super::super::sa::{IkeSa, PendingExchange, StepContext};
 use super::{
-    Eap, Waits, authentication, certificate_requests, configuration, eap, eap_holds, eap_proof, error, find,
-    has, is_resumed, is_safe_alone, prove, shown, state, verify,
+    EapConversation, PendingReply, authentication_state, certificate_payloads, certificate_requests,
+    create_own_proof, eap_proof, find_auth_payload, find_configuration, find_eap_packet, find_error_notify,
+    find_payload, has_notify, is_eap_proof_valid, is_resumed, is_safe_eap_only, verify_peer_proof,
 };
 use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
-use crate::payload::{Configuration, ConfigurationAttribute, Notify, Payload};
+use crate::payload::{ConfigurationAttribute, ConfigurationPayload, NotifyPayload, Payload};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::address::is_host_address;
 use usher_core::{Duration, SecureRng};
-use usher_crypto::Key;
-use usher_eap::peer::{self, Peer};
+use usher_crypto::SecretValue;
+use usher_eap::peer::{self, EapPeer};
 
 /// How long an EAP server may be silent between two requests: the IKE_SA's own retransmissions end sooner.
-const EAP_PATIENCE: Duration = Duration::from_secs(600);
+const EAP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The IKE_SA has keys: this side proves who it is.
-pub(in super::super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>) {
-    if !prove(sa, cx) {
-        return sa.end(cx, EndReason::Unsupported);
+pub(in super::super) fn start_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+    if !create_own_proof(sa, cx) {
+        return sa.end_sa(cx, EndReason::Unsupported);
     }
-    if state(sa).is_some_and(|state| state.waits == Waits::Nobody) {
-        proved(sa, cx);
+    if authentication_state(sa).is_some_and(|state| state.waits == PendingReply::Idle) {
+        send_auth_request(sa, cx);
     }
 }
 
 /// Sends the first request; the proof is made, or there will be EAP.
-pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
+pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let connection = sa.connection.clone();
-    let Some(state) = state(sa) else { return };
+    let Some(state) = authentication_state(sa) else { return };
     let without_child = match (connection.childless, state.childless) {
-        (Childless::Force, false) => return sa.end(cx, EndReason::Unsupported),
-        (Childless::Force, true) => true,
+        (ChildlessPolicy::Force, false) => return sa.end_sa(cx, EndReason::Unsupported),
+        (ChildlessPolicy::Force, true) => true,
         _ => connection.children.is_empty(),
     };
     if without_child && !state.childless {
-        return sa.end(cx, EndReason::Unsupported);
+        return sa.end_sa(cx, EndReason::Unsupported);
     }
     let proof = state.proof.take();
     state.proved = proof.is_some();
@@ -49,9 +50,9 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let contact = sa.initial_contact;
     let mut payloads = alloc::vec![sa.own_identification()];
     // No certificate comes with a ticket (RFC 5723 §4.3.3).
-    payloads.extend(shown(sa).into_iter().filter(|_| !resumed));
+    payloads.extend(certificate_payloads(sa).into_iter().filter(|_| !resumed));
     if contact {
-        payloads.push(Payload::Notify(Notify::new(NotifyType::INITIAL_CONTACT)));
+        payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::INITIAL_CONTACT)));
     }
     if matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) && !resumed {
         payloads.extend(certificate_requests(cx.config, &connection));
@@ -59,7 +60,7 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
     payloads.extend(connection.remote.clone().map(Payload::IdentificationResponder));
     payloads.extend(proof);
     if matches!(connection.remote_auth, RemoteAuth::EapOnly) && !resumed {
-        payloads.push(Payload::Notify(Notify::new(NotifyType::EAP_ONLY_AUTHENTICATION)));
+        payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::EAP_ONLY_AUTHENTICATION)));
     }
     if connection.address {
         let wishes = [
@@ -69,98 +70,103 @@ pub(super) fn proved(sa: &mut IkeSa, cx: &mut Context<'_>) {
             ConfigurationType::INTERNAL_IP6_DNS,
             ConfigurationType::INTERNAL_DNS_DOMAIN,
         ];
-        let before = sa.wished.iter().map(|address| {
-            ConfigurationAttribute::address(*address, if address.is_ipv4() { 32 } else { 128 })
+        let before = sa.requested_addresses.iter().map(|address| {
+            ConfigurationAttribute::from_address(*address, if address.is_ipv4() { 32 } else { 128 })
         });
         let before: Vec<_> = before.collect();
         let wish = |kind| {
             let same = before.iter().find(|one| one.kind == kind);
-            same.cloned().unwrap_or(ConfigurationAttribute::wish(kind))
+            same.cloned().unwrap_or(ConfigurationAttribute::request_for(kind))
         };
         let attributes = wishes.map(wish).into();
-        payloads.push(Payload::Configuration(Configuration { kind: CfgType::CFG_REQUEST, attributes }));
+        payloads
+            .push(Payload::Configuration(ConfigurationPayload { kind: CfgType::CFG_REQUEST, attributes }));
     }
     if connection.mobike {
-        payloads.push(Payload::Notify(Notify::new(NotifyType::MOBIKE_SUPPORTED)));
+        payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::MOBIKE_SUPPORTED)));
     }
     if cx.config.tickets.is_some() {
-        payloads.push(Payload::Notify(Notify::new(NotifyType::TICKET_REQUEST)));
+        payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::TICKET_REQUEST)));
     }
     if let (false, Some(first)) = (without_child, connection.children.first()) {
         let spi = child::new_spi(sa, cx);
-        if first.mode == Mode::Transport {
-            payloads.push(Payload::Notify(Notify::new(NotifyType::USE_TRANSPORT_MODE)));
+        if first.mode == IpsecMode::Transport {
+            payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::USE_TRANSPORT_MODE)));
         }
         let proposals: Vec<_> =
             first.proposals.iter().map(crate::payload::Proposal::without_key_exchange).collect();
-        payloads.extend(child::offer(sa, first, &proposals, spi));
-        if let Some(state) = super::state(sa) {
+        payloads.extend(child::build_child_offer(sa, first, &proposals, spi));
+        if let Some(state) = super::authentication_state(sa) {
             state.child_spi = spi;
         }
     }
-    sa.request(cx, ExchangeType::IKE_AUTH, &payloads, Exchange::Auth);
+    sa.request_protected(cx, ExchangeType::IKE_AUTH, &payloads, PendingExchange::Auth);
 }
 
 /// Ends the IKE_SA since the responder did not prove who it is, and says so once (RFC 7296 §2.21.2).
-fn fail(sa: &mut IkeSa, cx: &mut Context<'_>, reason: EndReason) {
+fn fail_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReason) {
     cx.counters.authentication_failed += 1;
-    let notify = [Payload::Notify(Notify::new(NotifyType::AUTHENTICATION_FAILED))];
-    sa.request(cx, ExchangeType::INFORMATIONAL, &notify, Exchange::Delete(reason));
-    sa.end(cx, reason);
+    let notify = [Payload::Notify(NotifyPayload::new(NotifyType::AUTHENTICATION_FAILED))];
+    sa.request_protected(cx, ExchangeType::INFORMATIONAL, &notify, PendingExchange::Delete(reason));
+    sa.end_sa(cx, reason);
 }
 
-pub(in super::super) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
-    let refused = error(&payloads).filter(|_| authentication(&payloads).is_none());
+pub(in super::super) fn handle_auth_response(
+    sa: &mut IkeSa,
+    cx: &mut StepContext<'_>,
+    payloads: Vec<Payload>,
+) {
+    let refused = find_error_notify(&payloads).filter(|_| find_auth_payload(&payloads).is_none());
     if let Some(notify) = refused {
         let reason = match notify.kind {
             NotifyType::NO_PROPOSAL_CHOSEN => EndReason::NoProposal,
             _ => EndReason::Refused,
         };
-        return sa.end(cx, reason);
+        return sa.end_sa(cx, reason);
     }
-    let Some(state) = state(sa) else { return };
+    let Some(state) = authentication_state(sa) else { return };
     match &state.eap {
-        Eap::None => first(sa, cx, payloads),
-        Eap::Peer(_) => match eap(&payloads) {
-            Some(packet) => converse(sa, cx, packet),
-            None => fail(sa, cx, EndReason::Protocol),
+        EapConversation::None => handle_first_response(sa, cx, payloads),
+        EapConversation::Peer(_) => match find_eap_packet(&payloads) {
+            Some(packet) => continue_eap(sa, cx, packet),
+            None => fail_authentication(sa, cx, EndReason::Protocol),
         },
-        Eap::Done(_) => match authentication(&payloads) {
-            Some(proof) if eap_holds(sa, proof) => finish(sa, cx, &payloads),
-            _ => fail(sa, cx, EndReason::AuthenticationFailed),
+        EapConversation::Done(_) => match find_auth_payload(&payloads) {
+            Some(proof) if is_eap_proof_valid(sa, proof) => establish_as_initiator(sa, cx, &payloads),
+            _ => fail_authentication(sa, cx, EndReason::AuthenticationFailed),
         },
-        Eap::Authenticator(_) => {}
+        EapConversation::Authenticator(_) => {}
     }
 }
 
-fn first(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
-    let id = find(&payloads, |payload| match payload {
+fn handle_first_response(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec<Payload>) {
+    let id = find_payload(&payloads, |payload| match payload {
         Payload::IdentificationResponder(id) => Some(id.clone()),
         _ => None,
     });
-    let Some(id) = id else { return fail(sa, cx, EndReason::Protocol) };
-    let before = state(sa).and_then(|state| Some(state.resumed.as_ref()?.1 != id));
+    let Some(id) = id else { return fail_authentication(sa, cx, EndReason::Protocol) };
+    let before = authentication_state(sa).and_then(|state| Some(state.resumed.as_ref()?.1 != id));
     if before == Some(true) {
-        return fail(sa, cx, EndReason::AuthenticationFailed);
+        return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
     if sa.connection.remote.as_ref().is_some_and(|wanted| *wanted != id) {
-        return fail(sa, cx, EndReason::AuthenticationFailed);
+        return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
     sa.remote = Some(id);
-    let Some(proof) = authentication(&payloads).cloned() else {
+    let Some(proof) = find_auth_payload(&payloads).cloned() else {
         if !sa.is_eap_peer() || !matches!(sa.connection.remote_auth, RemoteAuth::EapOnly) {
-            return fail(sa, cx, EndReason::AuthenticationFailed);
+            return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
         }
-        if let Some(state) = state(sa) {
+        if let Some(state) = authentication_state(sa) {
             state.eap_only = true;
         }
         return go_on(sa, cx, payloads);
     };
-    match verify(sa, cx, &payloads, &proof) {
+    match verify_peer_proof(sa, cx, &payloads, &proof) {
         Some(true) => go_on(sa, cx, payloads),
-        Some(false) => fail(sa, cx, EndReason::AuthenticationFailed),
+        Some(false) => fail_authentication(sa, cx, EndReason::AuthenticationFailed),
         None => {
-            if let Some(state) = state(sa) {
+            if let Some(state) = authentication_state(sa) {
                 state.response = payloads;
             }
         }
@@ -168,109 +174,115 @@ fn first(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
 }
 
 /// A helper has verified the responder's proof.
-pub(super) fn verified(sa: &mut IkeSa, cx: &mut Context<'_>, holds: bool) {
+pub(super) fn finish_verification(sa: &mut IkeSa, cx: &mut StepContext<'_>, holds: bool) {
     if !holds {
-        return fail(sa, cx, EndReason::AuthenticationFailed);
+        return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
-    let Some(state) = state(sa) else { return };
+    let Some(state) = authentication_state(sa) else { return };
     let payloads = core::mem::take(&mut state.response);
     go_on(sa, cx, payloads);
 }
 
-fn go_on(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: Vec<Payload>) {
+fn go_on(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec<Payload>) {
     let connection = sa.connection.clone();
     let LocalAuth::Eap { identity, methods } = &connection.local_auth else {
-        return finish(sa, cx, &payloads);
+        return establish_as_initiator(sa, cx, &payloads);
     };
     if is_resumed(sa) {
-        return finish(sa, cx, &payloads);
+        return establish_as_initiator(sa, cx, &payloads);
     }
-    let Some(packet) = eap(&payloads) else { return fail(sa, cx, EndReason::Protocol) };
-    let config = peer::Config {
+    let Some(packet) = find_eap_packet(&payloads) else {
+        return fail_authentication(sa, cx, EndReason::Protocol);
+    };
+    let config = peer::EapPeerConfig {
         identity: identity.clone(),
         methods: methods.clone(),
-        timeout: EAP_PATIENCE,
-        wall: cx.now.wall(cx.epoch),
+        timeout: EAP_TIMEOUT,
+        wall: cx.now.to_wall_time(cx.epoch),
     };
-    let rng = SecureRng::from_seed(cx.random());
-    if let Some(state) = state(sa) {
-        state.eap = Eap::Peer(Box::new(Peer::new(config, rng, cx.now)));
+    let rng = SecureRng::from_seed(cx.random_octets());
+    if let Some(state) = authentication_state(sa) {
+        state.eap = EapConversation::Peer(Box::new(EapPeer::new(config, rng, cx.now)));
     }
-    converse(sa, cx, packet);
+    continue_eap(sa, cx, packet);
 }
 
-fn converse(sa: &mut IkeSa, cx: &mut Context<'_>, packet: &[u8]) {
-    let Some(state) = state(sa) else { return };
-    if state.eap_only && !is_safe_alone(packet) {
+fn continue_eap(sa: &mut IkeSa, cx: &mut StepContext<'_>, packet: &[u8]) {
+    let Some(state) = authentication_state(sa) else { return };
+    if state.eap_only && !is_safe_eap_only(packet) {
         // Whoever is in between would learn what it can guess a password by (RFC 5998 §3).
-        return fail(sa, cx, EndReason::AuthenticationFailed);
+        return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
-    let Eap::Peer(peer) = &mut state.eap else { return };
-    peer.handle(cx.now, packet);
+    let EapConversation::Peer(peer) = &mut state.eap else { return };
+    peer.handle_packet(cx.now, packet);
     while let Some(done) = peer.poll_work() {
-        cx.outputs.work(done);
+        cx.outputs.push_work(done);
     }
     let mut out = Vec::new();
     if peer.poll_transmit(&mut out) {
-        return sa.request(cx, ExchangeType::IKE_AUTH, &[Payload::Eap(out)], Exchange::Auth);
+        return sa.request_protected(cx, ExchangeType::IKE_AUTH, &[Payload::Eap(out)], PendingExchange::Auth);
     }
     match peer.poll_event() {
-        Some(peer::Event::Success { keys }) => {
+        Some(peer::EapPeerEvent::Success { keys }) => {
             if keys.is_none() && state.eap_only {
                 // Nothing would prove who the responder is (RFC 5998 §3).
-                return fail(sa, cx, EndReason::AuthenticationFailed);
+                return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
             }
-            state.eap = Eap::Done(keys.map(|keys| Key::from(&keys.msk[..])));
+            state.eap = EapConversation::Done(keys.map(|keys| SecretValue::from(&keys.msk[..])));
             let Some(proof) = eap_proof(sa) else { return };
-            sa.request(cx, ExchangeType::IKE_AUTH, &[proof], Exchange::Auth);
+            sa.request_protected(cx, ExchangeType::IKE_AUTH, &[proof], PendingExchange::Auth);
         }
-        Some(_) => sa.end(cx, EndReason::Refused),
+        Some(_) => sa.end_sa(cx, EndReason::Refused),
         // A packet that was discarded has no answer, and none will come after it.
-        None => fail(sa, cx, EndReason::Protocol),
+        None => fail_authentication(sa, cx, EndReason::Protocol),
     }
 }
 
 /// The EAP server has been silent for too long.
-pub(in super::super) fn eap_timed_out(sa: &mut IkeSa, cx: &mut Context<'_>) {
-    sa.end(cx, EndReason::Unreachable);
+pub(in super::super) fn eap_timed_out(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+    sa.end_sa(cx, EndReason::Unreachable);
 }
 
 /// Both have proved who they are.
-fn finish(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload]) {
-    let Some(state) = state(sa) else { return };
+fn establish_as_initiator(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+    let Some(state) = authentication_state(sa) else { return };
     let spi = state.child_spi;
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
     let resumed = state.resumed.is_some();
-    sa.establish(cx);
+    sa.mark_established(cx);
     cx.counters.resumed += u64::from(resumed);
-    super::super::resumption::keep(sa, cx, payloads);
+    super::super::resumption::store_ticket(sa, cx, payloads);
     sa.announce = true;
-    sa.mobike = sa.connection.mobike && has(payloads, NotifyType::MOBIKE_SUPPORTED);
+    sa.mobike = sa.connection.mobike && has_notify(payloads, NotifyType::MOBIKE_SUPPORTED);
     let remote = sa.remote.clone().unwrap_or_else(|| sa.connection.local.clone());
-    cx.outputs.event(Event::Established {
+    cx.outputs.push_event(IkeEvent::Established {
         sa: sa.id,
         connection: sa.connection.name.clone(),
         remote,
         spis: sa.spis,
         path: sa.path,
     });
-    let given = configuration(payloads).filter(|c| c.kind == CfgType::CFG_REPLY);
+    let given = find_configuration(payloads).filter(|c| c.kind == CfgType::CFG_REPLY);
     if let Some(given) = given {
         let attributes = given.attributes.iter().filter(|given| is_of_a_host(given)).cloned().collect();
-        cx.outputs.event(Event::Configured { sa: sa.id, attributes });
+        cx.outputs.push_event(IkeEvent::Configured { sa: sa.id, attributes });
     }
     if spi != 0 {
-        let secrets = &Secrets::default();
-        let made = child::Made { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
-        child::accept(sa, cx, &made, payloads);
+        let secrets = &SharedSecrets::default();
+        let made =
+            child::RequestedChild { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
+        child::accept_child(sa, cx, &made, payloads);
         // From now on this side's traffic is of the address that it was given.
         let attributes = given.iter().flat_map(|given| &given.attributes).filter(|given| is_of_a_host(given));
-        sa.given = attributes.filter_map(ConfigurationAttribute::internal_address).collect();
+        sa.assigned_addresses = attributes.filter_map(ConfigurationAttribute::internal_address).collect();
     } else {
         // The CHILD_SAs that it was to begin with follow, now that there is an IKE_SA.
-        let all =
-            if sa.connection.childless == Childless::Force { sa.connection.children.len().min(1) } else { 0 };
-        (0..all).for_each(|number| sa.plan(super::super::sa::Task::CreateChild(number)));
+        let all = if sa.connection.childless == ChildlessPolicy::Force {
+            sa.connection.children.len().min(1)
+        } else {
+            0
+        };
+        (0..all).for_each(|number| sa.plan_task(super::super::sa::SaTask::CreateChild(number)));
     }
     sa.go_on(cx);
 }

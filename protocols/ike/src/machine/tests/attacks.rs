@@ -1,17 +1,17 @@
 //! Whoever is between the two, or sends whatever it likes: what it can come to.
 
 use super::*;
-use crate::Message;
+use crate::IkeMessage;
 use crate::code::NotifyType;
-use usher_core::bench::Sent;
+use usher_core::bench::SentTransmit;
 
 /// What somebody does to a message.
-type Alteration = Box<dyn FnMut(&mut Message)>;
+type MessageAlteration = Box<dyn FnMut(&mut IkeMessage)>;
 
 /// What somebody between the two makes of the messages that are not protected yet.
-fn between(world: &mut World, mut alter: impl FnMut(&mut Message) + 'static) {
-    world.net.meddle(move |_, sent: &mut Sent| {
-        if let Ok(mut message) = Message::parse(&sent.bytes)
+fn alter_init_messages(world: &mut IkeTestNetwork, mut alter: impl FnMut(&mut IkeMessage) + 'static) {
+    world.net.intercept_transmits(move |_, sent: &mut SentTransmit| {
+        if let Ok(mut message) = IkeMessage::parse(&sent.bytes)
             && message.header.exchange == crate::code::ExchangeType::IKE_SA_INIT
         {
             alter(&mut message);
@@ -22,27 +22,27 @@ fn between(world: &mut World, mut alter: impl FnMut(&mut Message) + 'static) {
     });
 }
 
-fn two_suites(initiator: bool) -> Connection {
+fn two_suites(initiator: bool) -> IkeConnection {
     let words = ["aes256-sha512-x25519", "aes128-sha1-modp1024"];
-    let proposals = words.map(|words| Proposal::ike(words).unwrap()).into();
-    Connection { proposals, ..connection(initiator) }
+    let proposals = words.map(|words| Proposal::parse_ike(words).unwrap()).into();
+    IkeConnection { proposals, ..psk_connection(initiator) }
 }
 
 /// RFC 7296 §2.15: AUTH covers the first message of each side, so that nobody between them chooses how they are protected.
 #[test]
 fn nobody_between_the_two_weakens_what_they_agree_on() {
     // Without the better proposal; then without what else is said, which would change how they go on.
-    let weaker = |message: &mut Message| {
+    let weaker = |message: &mut IkeMessage| {
         for payload in &mut message.payloads {
             if let Payload::SecurityAssociation(proposals) = payload {
                 proposals.retain(|proposal| {
-                    proposal.of(crate::code::TransformType::KE).any(|method| method.id == 2)
+                    proposal.transforms_of_kind(crate::code::TransformType::KE).any(|method| method.id == 2)
                 });
             }
         }
     };
     let silent = |kind: NotifyType| {
-        move |message: &mut Message| {
+        move |message: &mut IkeMessage| {
             message
                 .payloads
                 .retain(|payload| !matches!(payload, Payload::Notify(notify) if notify.kind == kind));
@@ -53,52 +53,57 @@ fn nobody_between_the_two_weakens_what_they_agree_on() {
         NotifyType::SIGNATURE_HASH_ALGORITHMS,
         NotifyType::NAT_DETECTION_SOURCE_IP,
     ];
-    let mut alterations: Vec<Alteration> = vec![Box::new(weaker)];
+    let mut alterations: Vec<MessageAlteration> = vec![Box::new(weaker)];
     for kind in kinds {
         alterations.push(Box::new(silent(kind)));
     }
     for (n, alter) in alterations.into_iter().enumerate() {
-        let mut world = World::new(two_suites(true), two_suites(false));
-        between(&mut world, alter);
+        let mut world = IkeTestNetwork::new(two_suites(true), two_suites(false));
+        alter_init_messages(&mut world, alter);
         world.initiate();
-        world.net.run(secs(400));
+        world.net.run_for(secs(400));
         for host in [world.initiator, world.responder] {
-            assert_eq!(world.established(host), None, "alteration {n}");
+            assert_eq!(world.established_sa(host), None, "alteration {n}");
         }
-        world.forgotten();
+        world.assert_all_removed();
     }
-    let mut world = World::new(two_suites(true), two_suites(false));
-    between(&mut world, |_| {});
+    let mut world = IkeTestNetwork::new(two_suites(true), two_suites(false));
+    alter_init_messages(&mut world, |_| {});
     world.connect();
-    world.fit(1);
+    world.assert_children_match(1);
 }
 
 /// RFC 7296 §2.21.1: whoever sees the first request can refuse it before it is answered. What nobody contradicts is believed.
 #[test]
-fn a_refusal_that_anybody_may_have_written_ends_no_attempt_at_once() {
+fn an_unauthenticated_refusal_does_not_end_an_attempt_at_once() {
     for (contradicted, kind) in [
         (true, NotifyType::NO_PROPOSAL_CHOSEN),
         (true, NotifyType::INVALID_SYNTAX),
         (false, NotifyType::NO_PROPOSAL_CHOSEN),
     ] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net.silence(responder, !contradicted);
+        world.net.set_silent(responder, !contradicted);
         world.initiate();
-        world.net.run(millis(1));
-        let asked = Message::parse(&world.net.sent()[0].bytes).unwrap();
-        let header = crate::Header { initiator: false, response: true, ..asked.header };
+        world.net.run_for(millis(1));
+        let asked = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
+        let header = crate::IkeHeader { initiator: false, response: true, ..asked.header };
         let mut forged = Vec::new();
-        Message { header, payloads: vec![Payload::Notify(Notify::new(kind))] }.emit(&mut forged);
+        IkeMessage { header, payloads: vec![Payload::Notify(NotifyPayload::new(kind))] }.emit(&mut forged);
         for _ in 0..3 {
-            world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &forged);
+            world.forge_datagram(
+                initiator,
+                socket_address(RESPONDER, 500),
+                socket_address(INITIATOR, 500),
+                &forged,
+            );
         }
-        world.net.run(millis(2900));
-        assert!(world.ended(initiator).is_empty(), "{contradicted} {kind}");
-        assert_eq!(world.established(responder).is_some(), contradicted, "{kind}");
-        world.net.run(secs(1));
+        world.net.run_for(millis(2900));
+        assert!(world.end_reasons(initiator).is_empty(), "{contradicted} {kind}");
+        assert_eq!(world.established_sa(responder).is_some(), contradicted, "{kind}");
+        world.net.run_for(secs(1));
         let ended = if contradicted { vec![] } else { vec![EndReason::NoProposal] };
-        assert_eq!(world.ended(initiator), ended, "{kind}");
+        assert_eq!(world.end_reasons(initiator), ended, "{kind}");
     }
 }
 
@@ -107,26 +112,29 @@ fn a_refusal_that_anybody_may_have_written_ends_no_attempt_at_once() {
 #[test]
 fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
     let words = "aes128-sha256-x25519-modp1024";
-    let side =
-        |initiator| Connection { proposals: vec![Proposal::ike(words).unwrap()], ..connection(initiator) };
-    let mut world = World::new(side(true), side(false));
+    let side = |initiator| IkeConnection {
+        proposals: vec![Proposal::parse_ike(words).unwrap()],
+        ..psk_connection(initiator)
+    };
+    let mut world = IkeTestNetwork::new(side(true), side(false));
     // The request is held back, and an answer forged.
-    world.net.lose(&[0]);
+    world.net.drop_transmits(&[0]);
     world.initiate();
-    world.net.run(millis(1));
-    let asked = Message::parse(&world.net.sent()[0].bytes).unwrap();
-    let header = crate::Header { initiator: false, response: true, ..asked.header };
-    let weaker = Payload::Notify(Notify::with(NotifyType::INVALID_KE_PAYLOAD, 2u16.to_be_bytes()));
+    world.net.run_for(millis(1));
+    let asked = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
+    let header = crate::IkeHeader { initiator: false, response: true, ..asked.header };
+    let weaker =
+        Payload::Notify(NotifyPayload::with_data(NotifyType::INVALID_KE_PAYLOAD, 2u16.to_be_bytes()));
     let mut forged = Vec::new();
-    Message { header, payloads: vec![weaker] }.emit(&mut forged);
+    IkeMessage { header, payloads: vec![weaker] }.emit(&mut forged);
     let initiator = world.initiator;
-    world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &forged);
-    world.net.run(secs(1));
+    world.forge_datagram(initiator, socket_address(RESPONDER, 500), socket_address(INITIATOR, 500), &forged);
+    world.net.run_for(secs(1));
     let shown: Vec<String> = world
         .net
-        .sent()
+        .sent_transmits()
         .iter()
-        .filter_map(|sent| Message::parse(&sent.bytes).ok())
+        .filter_map(|sent| IkeMessage::parse(&sent.bytes).ok())
         .map(|message| message.to_string())
         .take(5)
         .collect();
@@ -134,20 +142,23 @@ fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
     assert!(shown[2].ends_with("[ N(INVALID_KE_PAYLOAD) ]"), "{shown:?}");
     assert!(shown[3].contains("KE(CURVE25519)"), "{shown:?}");
     assert!(shown[4].contains("KE(CURVE25519)"), "{shown:?}");
-    world.fit(1);
+    world.assert_children_match(1);
 }
 
 /// Everything that a host sends comes back to it, from the other's address.
 #[test]
 fn what_comes_back_to_who_has_sent_it_changes_nothing() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
-    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: spi(&world) }).unwrap();
-    world.net.run(secs(1));
-    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
-    world.net.run(secs(1));
+    world
+        .net
+        .send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: initiator_child_spi(&world) })
+        .unwrap();
+    world.net.run_for(secs(1));
+    world.net.send_command(world.initiator, IkeCommand::Probe(ours)).unwrap();
+    world.net.run_for(secs(1));
     let sent: Vec<(usize, Vec<u8>)> =
-        world.net.sent().iter().map(|sent| (sent.from, sent.bytes.clone())).collect();
+        world.net.sent_transmits().iter().map(|sent| (sent.from, sent.bytes.clone())).collect();
     let (initiator, responder) = (world.initiator, world.responder);
     let number = sent[0].0;
     let before: Vec<_> = [initiator, responder].map(|host| world.events(host).len()).into();
@@ -158,55 +169,65 @@ fn what_comes_back_to_who_has_sent_it_changes_nothing() {
         } else {
             (responder, RESPONDER, INITIATOR)
         };
-        world.forge(host, at(other, 500), at(own, 500), &bytes);
+        world.forge_datagram(host, socket_address(other, 500), socket_address(own, 500), &bytes);
     }
     let after: Vec<_> = [initiator, responder].map(|host| world.events(host).len()).into();
     assert_eq!(before, after);
     // The first request alone looks like another's: one whose initiator has this host's own address.
-    assert!(world.net.sent().len() <= count + 1);
-    world.fit(1);
-    world.net.command(initiator, Command::Probe(ours)).unwrap();
-    world.net.run(secs(1));
+    assert!(world.net.sent_transmits().len() <= count + 1);
+    world.assert_children_match(1);
+    world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
+    world.net.run_for(secs(1));
     assert_eq!(world.counters(initiator).retransmissions, 0);
 }
 
-fn spi(world: &World) -> u32 {
-    *world.children(world.initiator).keys().next().unwrap()
+fn initiator_child_spi(world: &IkeTestNetwork) -> u32 {
+    *world.installed_children(world.initiator).keys().next().unwrap()
 }
 
 /// Each octet of the message that proves who the initiator is, altered: nothing is believed of it, and the true one is heard after.
 #[test]
 fn an_altered_proof_is_dropped_and_the_true_one_heard() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let responder = world.responder;
     // The true one is lost once.
-    world.net.lose(&[2]);
+    world.net.drop_transmits(&[2]);
     world.initiate();
-    world.net.run(millis(30));
-    let proof = world.net.sent()[2].bytes.clone();
-    let before = world.net.sent().len();
+    world.net.run_for(millis(30));
+    let proof = world.net.sent_transmits()[2].bytes.clone();
+    let before = world.net.sent_transmits().len();
     for at_octet in 0..proof.len() {
         let mut altered = proof.clone();
         altered[at_octet] ^= 1;
-        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &altered);
-        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &proof[..at_octet]);
+        world.forge_datagram(
+            responder,
+            socket_address(INITIATOR, 500),
+            socket_address(RESPONDER, 500),
+            &altered,
+        );
+        world.forge_datagram(
+            responder,
+            socket_address(INITIATOR, 500),
+            socket_address(RESPONDER, 500),
+            &proof[..at_octet],
+        );
     }
-    assert_eq!((world.net.sent().len(), world.net[responder].half_open()), (before, 1));
-    assert!(world.ended(responder).is_empty());
-    world.net.run(secs(5));
-    world.fit(1);
+    assert_eq!((world.net.sent_transmits().len(), world.net[responder].half_open()), (before, 1));
+    assert!(world.end_reasons(responder).is_empty());
+    world.net.run_for(secs(5));
+    world.assert_children_match(1);
 }
 
 /// Fragments that are not by the keys are not kept, however many there are.
 #[test]
-fn a_flood_of_forged_fragments_takes_no_memory_and_keeps_nobody_out() {
-    let mut world = World::psk();
+fn forged_fragments_take_no_memory_and_block_no_initiator() {
+    let mut world = IkeTestNetwork::with_shared_key();
     let responder = world.responder;
     // The true one is lost once.
-    world.net.lose(&[2]);
+    world.net.drop_transmits(&[2]);
     world.initiate();
-    world.net.run(millis(30));
-    let proof = world.net.sent()[2].bytes.clone();
+    world.net.run_for(millis(30));
+    let proof = world.net.sent_transmits()[2].bytes.clone();
     let before = world.counters(responder);
     for n in 0..2000u16 {
         // An Encrypted Fragment payload (RFC 7383 §2.5) with the header of the true message.
@@ -219,84 +240,101 @@ fn a_flood_of_forged_fragments_takes_no_memory_and_keeps_nobody_out() {
         forged[30..32].copy_from_slice(&payload.to_be_bytes());
         let whole = u32::try_from(forged.len()).unwrap();
         forged[24..28].copy_from_slice(&whole.to_be_bytes());
-        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &forged);
+        world.forge_datagram(
+            responder,
+            socket_address(INITIATOR, 500),
+            socket_address(RESPONDER, 500),
+            &forged,
+        );
     }
     let after = world.counters(responder);
     assert_eq!((after.integrity - before.integrity, after.fragments - before.fragments), (2000, 0));
-    world.net.run(secs(5));
-    world.fit(1);
+    world.net.run_for(secs(5));
+    world.assert_children_match(1);
 }
 
 /// A peer that asks for CHILD_SA after CHILD_SA has so many, of SPIs that are no other's, and is told that there are no more.
 #[test]
 fn a_peer_has_so_many_children_and_no_more() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     for _ in 0..80 {
-        world.net.command(world.initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
-        world.net.run(millis(200));
+        world
+            .net
+            .send_command(world.initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() })
+            .unwrap();
+        world.net.run_for(millis(200));
     }
-    world.fit(64);
+    world.assert_children_match(64);
     let refused = world.events(world.initiator).into_iter().filter_map(|event| match event {
-        Event::ChildRefused { why, .. } => Some(why),
+        IkeEvent::ChildRefused { why, .. } => Some(why),
         _ => None,
     });
     let refused: Vec<_> = refused.collect();
     assert_eq!(refused, vec![NotifyType::NO_ADDITIONAL_SAS; 80 - 63]);
     // The IKE_SA goes on.
-    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
-    world.net.run(secs(1));
-    assert!(world.ended(world.responder).is_empty());
+    world.net.send_command(world.initiator, IkeCommand::Probe(ours)).unwrap();
+    world.net.run_for(secs(1));
+    assert!(world.end_reasons(world.responder).is_empty());
 }
 
 /// One whose answer comes when another IKE_SA has a CHILD_SA at the very SPI is not installed, and the other side is told.
 #[test]
 fn an_spi_that_another_has_taken_meanwhile_is_not_used_twice() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
-    world.net.run(millis(11));
+    world.net.send_command(initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    world.net.run_for(millis(11));
     // The responder has it already.
-    assert_eq!((world.children(initiator).len(), world.children(responder).len()), (1, 2));
-    let asked = world.children(responder).into_values().map(|child| child.outbound);
-    let asked = asked.max_by_key(|spi| !world.children(initiator).contains_key(spi)).unwrap();
+    assert_eq!(
+        (world.installed_children(initiator).len(), world.installed_children(responder).len()),
+        (1, 2)
+    );
+    let asked = world.installed_children(responder).into_values().map(|child| child.outbound);
+    let asked = asked.max_by_key(|spi| !world.installed_children(initiator).contains_key(spi)).unwrap();
     world.net[initiator].inbound.insert(asked);
-    world.net.run(secs(1));
-    assert_eq!((world.children(initiator).len(), world.children(responder).len()), (1, 1));
+    world.net.run_for(secs(1));
+    assert_eq!(
+        (world.installed_children(initiator).len(), world.installed_children(responder).len()),
+        (1, 1)
+    );
     assert_eq!(world.counters(initiator).children_refused, 1);
 }
 
 /// After any number of set-ups and ends nothing is left in any table.
 #[test]
 fn nothing_is_left_of_what_has_ended() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     for n in 0..200 {
         world.initiate();
-        world.net.run(millis(200));
-        let events = world.net.take(world.initiator);
+        world.net.run_for(millis(200));
+        let events = world.net.take_events(world.initiator);
         let sa = events.iter().find_map(|(_, event)| match event {
-            Event::Established { sa, .. } => Some(*sa),
+            IkeEvent::Established { sa, .. } => Some(*sa),
             _ => None,
         });
-        world.net.take(world.responder);
+        world.net.take_events(world.responder);
         match n % 4 {
-            0 => world.net.command(world.initiator, Command::Rekey(sa.unwrap())).unwrap(),
+            0 => world.net.send_command(world.initiator, IkeCommand::Rekey(sa.unwrap())).unwrap(),
             1 => world
                 .net
-                .command(world.initiator, Command::CreateChild { sa: sa.unwrap(), name: "net".into() })
+                .send_command(
+                    world.initiator,
+                    IkeCommand::CreateChild { sa: sa.unwrap(), name: "net".into() },
+                )
                 .unwrap(),
             _ => {}
         }
-        world.net.run(millis(300));
-        let last = world.net.take(world.initiator).into_iter().find_map(|(_, event)| match event {
-            Event::Rekeyed { new, .. } => Some(new),
+        world.net.run_for(millis(300));
+        let last = world.net.take_events(world.initiator).into_iter().find_map(|(_, event)| match event {
+            IkeEvent::Rekeyed { new, .. } => Some(new),
             _ => None,
         });
-        world.net.command(world.initiator, Command::Delete(last.or(sa).unwrap())).unwrap();
-        world.net.run(millis(300));
+        world.net.send_command(world.initiator, IkeCommand::Delete(last.or(sa).unwrap())).unwrap();
+        world.net.run_for(millis(300));
     }
-    world.net.run(secs(100));
+    world.net.run_for(secs(100));
     for host in [world.initiator, world.responder] {
         let endpoint = &world.net[host];
         let tables = [
@@ -308,7 +346,7 @@ fn nothing_is_left_of_what_has_ended() {
             endpoint.lingering.len(),
             endpoint.armed.len(),
             endpoint.half_open(),
-            endpoint.half_open.counted().0,
+            endpoint.half_open.index_sizes().0,
         ];
         assert_eq!(tables, [0; 9], "{:?}", endpoint.counters());
     }
@@ -318,31 +356,54 @@ fn nothing_is_left_of_what_has_ended() {
 /// is not where packets go, and the true one is heard.
 #[test]
 fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let responder = world.responder;
     world.initiate();
-    world.net.run(millis(25));
-    let proof = world.net.sent()[2].bytes.clone();
-    world.forge(responder, at("203.0.113.66", 500), at(RESPONDER, 500), &proof);
-    world.forge(responder, at("203.0.113.66", 4500), at(RESPONDER, 500), &proof);
+    world.net.run_for(millis(25));
+    let proof = world.net.sent_transmits()[2].bytes.clone();
+    world.forge_datagram(
+        responder,
+        socket_address("203.0.113.66", 500),
+        socket_address(RESPONDER, 500),
+        &proof,
+    );
+    world.forge_datagram(
+        responder,
+        socket_address("203.0.113.66", 4500),
+        socket_address(RESPONDER, 500),
+        &proof,
+    );
     // Nor is it taken at another address of the responder.
-    world.forge(responder, at(INITIATOR, 500), at("198.51.100.2", 500), &proof);
+    world.forge_datagram(
+        responder,
+        socket_address(INITIATOR, 500),
+        socket_address("198.51.100.2", 500),
+        &proof,
+    );
     assert_eq!((world.counters(responder).elsewhere, world.net[responder].half_open()), (3, 1));
-    assert_eq!(world.net.sent().len(), 3, "nobody is told anything there");
-    world.net.run(secs(1));
-    world.fit(1);
-    let child = world.children(responder).into_values().next().unwrap();
-    assert_eq!((child.path.remote, child.path.local), (at(INITIATOR, 500), at(RESPONDER, 500)));
+    assert_eq!(world.net.sent_transmits().len(), 3, "nobody is told anything there");
+    world.net.run_for(secs(1));
+    world.assert_children_match(1);
+    let child = world.installed_children(responder).into_values().next().unwrap();
+    assert_eq!(
+        (child.path.remote, child.path.local),
+        (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500))
+    );
     assert_eq!(world.counters(world.initiator).retransmissions, 0);
     // It comes again after it was answered: the answer goes again, and nothing else follows.
-    world.forge(responder, at("203.0.113.66", 500), at(RESPONDER, 500), &proof);
-    world.net.run(secs(1));
+    world.forge_datagram(
+        responder,
+        socket_address("203.0.113.66", 500),
+        socket_address(RESPONDER, 500),
+        &proof,
+    );
+    world.net.run_for(secs(1));
     assert_eq!(world.counters(responder).moved, 0);
 }
 
 /// A CHILD_SA for the other side's own address, whatever that is.
-fn hosts(initiator: bool) -> Connection {
-    let mut connection = connection(initiator);
+fn host_traffic_connection(initiator: bool) -> IkeConnection {
+    let mut connection = psk_connection(initiator);
     for child in &mut connection.children {
         (child.local, child.remote) = (None, None);
     }
@@ -352,62 +413,74 @@ fn hosts(initiator: bool) -> Connection {
 /// Behind a NAT a proof may come from another address than the first request did. It is then asked whether the initiator is there,
 /// and traffic of that address, which anybody may have written, is nobody's.
 #[test]
-fn an_address_that_a_nat_may_have_given_is_asked_and_is_nobodys_traffic() {
-    const OTHER: &str = "10.2.0.5";
+fn a_nat_address_is_probed_and_gets_no_traffic_selector() {
+    const OTHER_ADDRESS: &str = "10.2.0.5";
     for (mobike, there) in [(false, true), (true, true), (false, false), (true, false)] {
-        let side = |initiator| Connection { mobike, ..hosts(initiator) };
-        let mut world = World::new(side(true), side(false));
+        let side = |initiator| IkeConnection { mobike, ..host_traffic_connection(initiator) };
+        let mut world = IkeTestNetwork::new(side(true), side(false));
         let (initiator, responder) = (world.initiator, world.responder);
         // It does not know its own address: there is a NAT.
         let connection = world.connection.clone();
-        let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
-        world.net.command(initiator, Command::Initiate { token: 7, connection, local, remote }).unwrap();
-        world.net.run(millis(25));
-        let proof = world.net.sent()[2].bytes.clone();
-        world.forge(responder, at(OTHER, 4500), at(RESPONDER, 4500), &proof);
+        let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
+        world
+            .net
+            .send_command(initiator, IkeCommand::Initiate { token: 7, connection, local, remote })
+            .unwrap();
+        world.net.run_for(millis(25));
+        let proof = world.net.sent_transmits()[2].bytes.clone();
+        world.forge_datagram(
+            responder,
+            socket_address(OTHER_ADDRESS, 4500),
+            socket_address(RESPONDER, 4500),
+            &proof,
+        );
         let shown = world.events(responder).into_iter().find_map(|event| match event {
-            Event::Established { path, .. } => Some(path.remote.ip()),
+            IkeEvent::Established { path, .. } => Some(path.remote.ip()),
             _ => None,
         });
-        assert_eq!(shown, Some(address(INITIATOR)), "the log names where it was shown to receive");
+        assert_eq!(shown, Some(ip_address(INITIATOR)), "the log names where it was shown to receive");
         if there {
             for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {
-                world.net.bind(initiator, socket, at(OTHER, port));
+                world.net.bind_socket(initiator, socket, socket_address(OTHER_ADDRESS, port));
             }
         }
-        let children = world.children(responder);
+        let children = world.installed_children(responder);
         let remotes: Vec<_> = children.values().flat_map(|child| child.remote.clone()).collect();
         assert_eq!(
             remotes,
-            [TrafficSelector::address(address(INITIATOR))],
-            "where it began, and not {OTHER}"
+            [TrafficSelector::from_address(ip_address(INITIATOR))],
+            "where it began, and not {OTHER_ADDRESS}"
         );
-        world.net.run(secs(400));
+        world.net.run_for(secs(400));
         let expected = if there { vec![] } else { vec![EndReason::Unreachable] };
-        assert_eq!(world.ended(responder), expected, "mobike {mobike}");
+        assert_eq!(world.end_reasons(responder), expected, "mobike {mobike}");
     }
 }
 
 /// Whoever has answered to the first request has its keys, and has not proved who it is.
 #[test]
-fn a_responder_asks_nothing_of_an_initiator_that_it_has_not_convinced() {
+fn an_initiator_ignores_requests_of_an_unproved_responder() {
     use crate::code::ExchangeType as E;
     for exchange in
         [E::IKE_AUTH, E::IKE_INTERMEDIATE, E::CREATE_CHILD_SA, E::INFORMATIONAL, E::IKE_FOLLOWUP_KE]
     {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (initiator, responder) = (world.initiator, world.responder);
         world.initiate();
-        world.net.run(millis(15));
+        world.net.run_for(millis(15));
         let now = world.net.now();
         let token = *world.net[responder].by_spi.values().next().unwrap();
-        let identity = Payload::IdentificationInitiator(Identification::fqdn("ini.test"));
-        world.net[responder].step(now, token, |sa, cx| {
-            sa.request(cx, exchange, &[identity], super::super::sa::Exchange::Probe);
+        let identity = Payload::IdentificationInitiator(Identification::from_fqdn("ini.test"));
+        world.net[responder].step_sa(now, token, |sa, cx| {
+            sa.request_protected(cx, exchange, &[identity], super::super::sa::PendingExchange::Probe);
         });
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
         assert!(world.counters(initiator).not_expected > 0, "{exchange}");
-        world.fit(1);
-        assert_eq!((world.ended(initiator), world.ended(responder)), (vec![], vec![]), "{exchange}");
+        world.assert_children_match(1);
+        assert_eq!(
+            (world.end_reasons(initiator), world.end_reasons(responder)),
+            (vec![], vec![]),
+            "{exchange}"
+        );
     }
 }

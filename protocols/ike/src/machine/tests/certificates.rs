@@ -1,7 +1,7 @@
 //! Certificates with chains, and signatures by helpers.
 
 use super::*;
-use crate::credentials::{Credentials, Distrust};
+use crate::credentials::{CertificateRejection, IkeCredentials};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SanType,
@@ -9,7 +9,7 @@ use rcgen::{
 use time::OffsetDateTime;
 use usher_core::WallTime;
 use usher_crypto::signature::SigningKey;
-use usher_crypto::tls::{Roots, WallClock};
+use usher_crypto::tls::{TrustRoots, WallClock};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -17,13 +17,13 @@ use x509_parser::prelude::FromDer;
 const NOW: u64 = 1_800_000_000;
 
 /// An authority with one below it.
-struct Authority {
+struct TestAuthority {
     root: Vec<u8>,
     intermediate: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new() -> Self {
         Self::below_for(&[])
     }
@@ -43,7 +43,7 @@ impl Authority {
         Self { root: root_der, intermediate, issuer: Issuer::new(below, below_key) }
     }
     /// A certificate with its chain, and its key.
-    fn certify(
+    fn issue_certificate(
         &self,
         name: &str,
         algorithm: &'static rcgen::SignatureAlgorithm,
@@ -55,12 +55,12 @@ impl Authority {
         (vec![der, self.intermediate.clone()], SigningKey::from_der(&key.serialize_der()).unwrap())
     }
     /// Has somebody trust it.
-    fn trusted_by(&self, credentials: &mut Credentials) {
-        let clock = WallClock::at(WallTime::from_unix_secs(NOW));
-        credentials.trust("site", Roots::from_der([&self.root[..]]), clock).unwrap();
+    fn trusted_by(&self, credentials: &mut IkeCredentials) {
+        let clock = WallClock::from_time(WallTime::from_unix_secs(NOW));
+        credentials.trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock).unwrap();
     }
     /// The list of the authority below the root, with so many seconds until it is out of date.
-    fn list(&self, number: u64, revoked: &[&[u8]], seconds: i64) -> Vec<u8> {
+    fn revocation_list(&self, number: u64, revoked: &[&[u8]], seconds: i64) -> Vec<u8> {
         let at = |seconds: i64| OffsetDateTime::from_unix_timestamp(NOW as i64 + seconds).unwrap();
         let revoked = revoked.iter().map(|certificate| {
             let (_, read) = X509Certificate::from_der(certificate).unwrap();
@@ -84,17 +84,17 @@ impl Authority {
 }
 
 /// Both sides have certificates of one authority, of these kinds.
-fn world(
-    authority: &Authority,
+fn certificate_network(
+    authority: &TestAuthority,
     algorithms: [&'static rcgen::SignatureAlgorithm; 2],
     name: &str,
-    trusts: &Authority,
-) -> World {
-    let mut sides = [connection(true), connection(false)];
+    trusts: &TestAuthority,
+) -> IkeTestNetwork {
+    let mut sides = [psk_connection(true), psk_connection(false)];
     let mut credentials = Vec::new();
     for ((side, algorithm), name) in sides.iter_mut().zip(algorithms).zip([name, "gw.test"]) {
-        let (chain, key) = authority.certify(name, algorithm);
-        let mut own = Credentials::new();
+        let (chain, key) = authority.issue_certificate(name, algorithm);
+        let mut own = IkeCredentials::new();
         let kind = own.add_key("site", key);
         trusts.trusted_by(&mut own);
         side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
@@ -102,9 +102,9 @@ fn world(
         credentials.push(own);
     }
     let [ours, theirs] = sides;
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     for (host, own) in [world.initiator, world.responder].into_iter().zip(credentials) {
-        world.net.on_job(host, move |job| Some((millis(3), own.answer(&job))));
+        world.net.on_job(host, move |job| Some((millis(3), own.answer_job(&job))));
     }
     world
 }
@@ -114,46 +114,46 @@ const P256: &rcgen::SignatureAlgorithm = &rcgen::PKCS_ECDSA_P256_SHA256;
 /// IPv6 Ready: EN.I.1.1.10.1, EN.I.1.1.10.2, EN.I.1.1.10.3, EN.R.1.1.10.1, EN.R.1.1.10.2, EN.R.1.1.10.3.
 #[test]
 fn both_sides_are_proved_by_certificates_with_chains() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     for algorithms in
         [[&rcgen::PKCS_RSA_SHA256, P256], [&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_RSA_SHA256]]
     {
-        let mut world = world(&authority, algorithms, "ini.test", &authority);
+        let mut world = certificate_network(&authority, algorithms, "ini.test", &authority);
         world.connect();
-        world.fit(1);
+        world.assert_children_match(1);
         let work = world.net.take_work();
         assert_eq!((work["ike.sign"], work["ike.verify"]), (2, 2));
-        assert!(world.net.sent().len() > 4, "the chains are long: IKE_AUTH is in fragments");
+        assert!(world.net.sent_transmits().len() > 4, "the chains are long: IKE_AUTH is in fragments");
     }
 }
 
 #[test]
 fn a_certificate_of_another_name_or_authority_does_not_convince() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (TestAuthority::new(), TestAuthority::new());
     for mut world in [
-        world(&authority, [P256, P256], "other.test", &authority),
-        world(&authority, [P256, P256], "ini.test", &other),
+        certificate_network(&authority, [P256, P256], "other.test", &authority),
+        certificate_network(&authority, [P256, P256], "ini.test", &other),
     ] {
         world.initiate();
-        world.net.run(secs(1));
-        assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
-        assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
-        world.forgotten();
+        world.net.run_for(secs(1));
+        assert_eq!(world.end_reasons(world.responder), [EndReason::AuthenticationFailed]);
+        assert_eq!(world.end_reasons(world.initiator), [EndReason::Refused]);
+        world.assert_all_removed();
     }
 }
 
 #[test]
 fn without_a_signature_there_is_no_login() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     for of_initiator in [true, false] {
-        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let host = if of_initiator { world.initiator } else { world.responder };
-        let own = Credentials::new();
-        world.net.on_job(host, move |job| match &job.what {
-            IkeJob::Sign { .. } => Some((millis(1), own.answer(&job))),
+        let own = IkeCredentials::new();
+        world.net.on_job(host, move |job| match &job.job {
+            IkeJob::Sign { .. } => Some((millis(1), own.answer_job(&job))),
             IkeJob::Verify { .. } => Some((
                 millis(1),
-                Command::Verified {
+                IkeCommand::Verified {
                     token: job.token,
                     until: Some(usher_core::bench::EPOCH + secs(1000)),
                     certificates: Vec::new(),
@@ -161,28 +161,28 @@ fn without_a_signature_there_is_no_login() {
             )),
         });
         world.initiate();
-        world.net.run(secs(1));
-        assert_eq!(world.ended(host), [EndReason::Helper]);
+        world.net.run_for(secs(1));
+        assert_eq!(world.end_reasons(host), [EndReason::Helper]);
     }
 }
 
 #[test]
 fn where_helpers_have_no_time_initiators_are_told_to_come_later() {
-    let authority = Authority::new();
-    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
-    world.net.on_job(world.responder, |job| Some((millis(1), Command::Unable { token: job.token })));
+    let authority = TestAuthority::new();
+    let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
+    world.net.on_job(world.responder, |job| Some((millis(1), IkeCommand::Unable { token: job.token })));
     world.initiate();
-    world.net.run(secs(1));
-    assert_eq!(world.ended(world.responder), [EndReason::Helper]);
-    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    world.net.run_for(secs(1));
+    assert_eq!(world.end_reasons(world.responder), [EndReason::Helper]);
+    assert_eq!(world.end_reasons(world.initiator), [EndReason::Refused]);
     assert_eq!(world.counters(world.responder).authentication_failed, 1);
-    world.forgotten();
+    world.assert_all_removed();
 }
 
 #[test]
 fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
-    let authority = Authority::new();
-    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    let authority = TestAuthority::new();
+    let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
     let asked = Rc::new(RefCell::new(Vec::new()));
     let jobs = asked.clone();
     world.net.on_job(world.responder, move |job| {
@@ -190,22 +190,22 @@ fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
         None
     });
     world.initiate();
-    world.net.run(secs(1));
+    world.net.run_for(secs(1));
     assert_eq!(asked.borrow()[0].1.host(), Some(INITIATOR.parse().unwrap()));
     assert!(asked.borrow()[0].1.is_awaited());
     // Who has not proved itself in time is forgotten, and with it what was asked on its account.
-    world.net.run(secs(300));
+    world.net.run_for(secs(300));
     assert_eq!(world.net[world.responder].half_open(), 0);
     assert!(asked.borrow().iter().all(|(_, origin)| !origin.is_awaited()));
-    let late = Command::Unable { token: asked.borrow()[0].0 };
-    assert!(world.net.command(world.responder, late).is_err());
+    let late = IkeCommand::Unable { token: asked.borrow()[0].0 };
+    assert!(world.net.send_command(world.responder, late).is_err());
 }
 
 /// Behind a NAT a proof may come from any address: its jobs are still on the account of the address that was shown to receive.
 #[test]
-fn jobs_of_a_forged_source_are_on_the_account_of_the_proved_address() {
-    let authority = Authority::new();
-    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+fn jobs_of_a_forged_source_are_charged_to_the_proved_address() {
+    let authority = TestAuthority::new();
+    let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
     let asked = Rc::new(RefCell::new(Vec::new()));
     let jobs = asked.clone();
     world.net.on_job(world.responder, move |job| {
@@ -213,102 +213,110 @@ fn jobs_of_a_forged_source_are_on_the_account_of_the_proved_address() {
         None
     });
     let connection = world.connection.clone();
-    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
-    world.net.command(world.initiator, Command::Initiate { token: 7, connection, local, remote }).unwrap();
-    world.net.run(millis(25));
-    let proof = world.net.sent()[2].bytes.clone();
-    world.forge(world.responder, at("10.2.0.5", 4500), at(RESPONDER, 4500), &proof);
+    let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
+    world
+        .net
+        .send_command(world.initiator, IkeCommand::Initiate { token: 7, connection, local, remote })
+        .unwrap();
+    world.net.run_for(millis(25));
+    let proof = world.net.sent_transmits()[2].bytes.clone();
+    world.forge_datagram(
+        world.responder,
+        socket_address("10.2.0.5", 4500),
+        socket_address(RESPONDER, 4500),
+        &proof,
+    );
     assert_eq!(asked.borrow()[..], [Some(INITIATOR.parse().unwrap())]);
 }
 
 #[test]
-fn a_shared_key_of_one_side_and_a_certificate_of_the_other_are_a_login() {
-    let authority = Authority::new();
-    let (chain, key) = authority.certify("gw.test", P256);
-    let mut gateway = Credentials::new();
+fn one_side_may_use_a_shared_key_and_the_other_a_certificate() {
+    let authority = TestAuthority::new();
+    let (chain, key) = authority.issue_certificate("gw.test", P256);
+    let mut gateway = IkeCredentials::new();
     let kind = gateway.add_key("site", key);
-    let (mut ours, mut theirs) = (connection(true), connection(false));
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     theirs.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
-    let mut own = Credentials::new();
+    let mut own = IkeCredentials::new();
     authority.trusted_by(&mut own);
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.on_job(initiator, move |job| Some((millis(1), own.answer(&job))));
-    world.net.on_job(responder, move |job| Some((millis(1), gateway.answer(&job))));
+    world.net.on_job(initiator, move |job| Some((millis(1), own.answer_job(&job))));
+    world.net.on_job(responder, move |job| Some((millis(1), gateway.answer_job(&job))));
     world.connect();
-    world.fit(1);
+    world.assert_children_match(1);
 }
 
 #[test]
 fn eap_beside_a_gateways_certificate_is_a_login() {
-    let authority = Authority::new();
-    let (chain, key) = authority.certify("gw.test", P256);
-    let mut gateway = Credentials::new();
+    let authority = TestAuthority::new();
+    let (chain, key) = authority.issue_certificate("gw.test", P256);
+    let mut gateway = IkeCredentials::new();
     let kind = gateway.add_key("site", key);
-    let (mut ours, mut theirs) = (connection(true), connection(false));
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     theirs.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
-    theirs.remote_auth = RemoteAuth::Eap { ask_identity: false };
-    ours.local_auth = peer_auth(Method::MsChapV2, PASSWORD);
+    theirs.remote_auth = RemoteAuth::Eap { request_identity: false };
+    ours.local_auth = peer_auth(TestEapMethod::MsChapV2, PASSWORD);
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
-    let mut own = Credentials::new();
+    let mut own = IkeCredentials::new();
     authority.trusted_by(&mut own);
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.on_job(initiator, move |job| Some((millis(1), own.answer(&job))));
-    world.net.on_job(responder, move |job| Some((millis(1), gateway.answer(&job))));
+    world.net.on_job(initiator, move |job| Some((millis(1), own.answer_job(&job))));
+    world.net.on_job(responder, move |job| Some((millis(1), gateway.answer_job(&job))));
     world.connect();
-    world.fit(1);
+    world.assert_children_match(1);
 }
 
 /// A list that is taken up while the gateway runs: whoever is on it is refused from then on, with the reason, and nobody else.
 #[test]
-fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
-    let authority = Authority::new();
-    let (chain, key) = authority.certify("ini.test", P256);
+fn a_revoked_peer_is_refused_as_soon_as_the_list_arrives() {
+    let authority = TestAuthority::new();
+    let (chain, key) = authority.issue_certificate("ini.test", P256);
     let leaf = chain[0].clone();
-    let (gateway_chain, gateway_key) = authority.certify("gw.test", P256);
-    let [mut own, mut gateway] = [Credentials::new(), Credentials::new()];
+    let (gateway_chain, gateway_key) = authority.issue_certificate("gw.test", P256);
+    let [mut own, mut gateway] = [IkeCredentials::new(), IkeCredentials::new()];
     let kinds = [own.add_key("site", key), gateway.add_key("site", gateway_key)];
-    let (mut ours, mut theirs) = (connection(true), connection(false));
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     for (side, chain, kind) in [(&mut ours, chain, kinds[0]), (&mut theirs, gateway_chain, kinds[1])] {
         side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
     }
     authority.trusted_by(&mut own);
     authority.trusted_by(&mut gateway);
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let (initiator, responder) = (world.initiator, world.responder);
     let gateway = Rc::new(gateway);
     let newest = Rc::new(RefCell::new(gateway.clone()));
     let refused = Rc::new(RefCell::new(Vec::new()));
     let (taken, why) = (newest.clone(), refused.clone());
-    world.net.on_job(initiator, move |job| Some((millis(1), own.answer(&job))));
+    world.net.on_job(initiator, move |job| Some((millis(1), own.answer_job(&job))));
     world.net.on_job(responder, move |job| {
         let credentials = taken.borrow().clone();
-        if matches!(job.what, IkeJob::Verify { .. }) {
-            why.borrow_mut().extend(credentials.verified(&job.what).err());
+        if matches!(job.job, IkeJob::Verify { .. }) {
+            why.borrow_mut().extend(credentials.verify_proof(&job.job).err());
         }
-        Some((millis(1), credentials.answer(&job)))
+        Some((millis(1), credentials.answer_job(&job)))
     });
-    let other = authority.certify("other.test", P256).0.remove(0);
+    let other = authority.issue_certificate("other.test", P256).0.remove(0);
     // What is on the list; how long it holds; whether the initiator is let in.
     let lists: [(&[&[u8]], i64, bool); 4] =
         [(&[], 3600, true), (&[&other], 3600, true), (&[&other, &leaf], 3600, false), (&[], -1, false)];
     for (n, (revoked, seconds, holds)) in (1..).zip(lists) {
-        let list = authority.list(n, revoked, seconds);
+        let list = authority.revocation_list(n, revoked, seconds);
         *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[list]).unwrap());
-        let before = (world.ended(initiator).len(), refused.borrow().len());
+        let before = (world.end_reasons(initiator).len(), refused.borrow().len());
         world.initiate();
-        world.net.run(secs(1));
-        let after = (world.ended(initiator).len(), refused.borrow().len());
+        world.net.run_for(secs(1));
+        let after = (world.end_reasons(initiator).len(), refused.borrow().len());
         let failed = usize::from(!holds);
         assert_eq!((after.0 - before.0, after.1 - before.1), (failed, failed), "list {n}");
     }
     let reasons: Vec<String> = refused.borrow().iter().map(ToString::to_string).collect();
     assert!(reasons[0].contains("revoked") && reasons[1].contains("xpired"), "{reasons:?}");
-    assert!(refused.borrow().iter().all(|why| matches!(why, Distrust::Chain(_))));
-    assert!(world.ended(initiator).iter().all(|reason| *reason == EndReason::Refused));
+    assert!(refused.borrow().iter().all(|why| matches!(why, CertificateRejection::Chain(_))));
+    assert!(world.end_reasons(initiator).iter().all(|reason| *reason == EndReason::Refused));
     // Without lists it is as at first, and what is none is not taken.
     *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[]).unwrap());
     world.connect();
@@ -316,34 +324,34 @@ fn who_is_on_a_revocation_list_is_refused_as_soon_as_that_is_there() {
 }
 
 /// Both sides by certificates of an authority below the root: whether the responder refuses it since it is for something else.
-fn is_of_other_use(purposes: &[ExtendedKeyUsagePurpose]) -> bool {
-    let authority = Authority::below_for(purposes);
-    let [mut own, mut gateway] = [Credentials::new(), Credentials::new()];
-    let (mut ours, mut theirs) = (connection(true), connection(false));
+fn is_refused_for_usage(purposes: &[ExtendedKeyUsagePurpose]) -> bool {
+    let authority = TestAuthority::below_for(purposes);
+    let [mut own, mut gateway] = [IkeCredentials::new(), IkeCredentials::new()];
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     for (side, name, credentials) in
         [(&mut ours, "ini.test", &mut own), (&mut theirs, "gw.test", &mut gateway)]
     {
-        let (chain, key) = authority.certify(name, P256);
+        let (chain, key) = authority.issue_certificate(name, P256);
         let kind = credentials.add_key("site", key);
         side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
         authority.trusted_by(credentials);
     }
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let refused = Rc::new(RefCell::new(Vec::new()));
     let why = refused.clone();
-    world.net.on_job(world.initiator, move |job| Some((millis(1), own.answer(&job))));
+    world.net.on_job(world.initiator, move |job| Some((millis(1), own.answer_job(&job))));
     world.net.on_job(world.responder, move |job| {
-        if matches!(job.what, IkeJob::Verify { .. }) {
-            why.borrow_mut().push(gateway.verified(&job.what).err());
+        if matches!(job.job, IkeJob::Verify { .. }) {
+            why.borrow_mut().push(gateway.verify_proof(&job.job).err());
         }
-        Some((millis(1), gateway.answer(&job)))
+        Some((millis(1), gateway.answer_job(&job)))
     });
     world.initiate();
-    world.net.run(secs(1));
+    world.net.run_for(secs(1));
     let refused = refused.borrow();
     match &refused[..] {
-        [Some(Distrust::Usage)] => true,
+        [Some(CertificateRejection::Usage)] => true,
         [None] => false,
         other => panic!("{other:?}"),
     }
@@ -351,59 +359,60 @@ fn is_of_other_use(purposes: &[ExtendedKeyUsagePurpose]) -> bool {
 
 #[test]
 fn an_authority_that_is_for_something_else_lets_nobody_in() {
-    assert!(!is_of_other_use(&[]) && !is_of_other_use(&[ExtendedKeyUsagePurpose::ClientAuth]));
-    assert!(is_of_other_use(&[ExtendedKeyUsagePurpose::EmailProtection]));
+    assert!(!is_refused_for_usage(&[]) && !is_refused_for_usage(&[ExtendedKeyUsagePurpose::ClientAuth]));
+    assert!(is_refused_for_usage(&[ExtendedKeyUsagePurpose::EmailProtection]));
 }
 
 /// The names of what is on a list.
-fn on_list(list: &[u8]) -> Command {
+fn on_list(list: &[u8]) -> IkeCommand {
     let list = usher_crypto::x509::RevocationList::of_der(list).unwrap();
-    Command::Revoked(Arc::new(list.certificates().collect()))
+    IkeCommand::Revoked(Arc::new(list.revoked_certificates().collect()))
 }
 
 /// Whoever has proved who it is by a certificate that is revoked later is put out, and nobody else: itself, of an IKE_SA that took the
 /// place of the first, and of one that was taken up again by a ticket; and where it does not answer.
 #[test]
 fn whose_certificate_is_revoked_later_is_put_out() {
-    let authority = Authority::new();
-    let other = authority.certify("other.test", P256).0.remove(0);
+    let authority = TestAuthority::new();
+    let other = authority.issue_certificate("other.test", P256).0.remove(0);
     for how in ["at once", "rekeyed", "resumed", "silent", "gateway's", "gateway's, resumed"] {
-        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
         for host in [initiator, responder] {
             world.net[host].config.tickets = Some(secs(3600));
         }
         let (ours, _) = world.connect();
         match how {
-            "rekeyed" => world.net.command(initiator, Command::Rekey(ours)).unwrap(),
+            "rekeyed" => world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap(),
             "resumed" | "gateway's, resumed" => {
                 // The initiator starts again, with the ticket that it has kept.
                 let now = world.net.now();
-                world.net[initiator].step(now, ours.token(), |sa, cx| sa.end(cx, EndReason::Unreachable));
+                world.net[initiator]
+                    .step_sa(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
                 world.initiate();
             }
             _ => {}
         }
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
         assert_eq!(world.counters(responder).resumed, u64::from(how.contains("resumed")));
         let gateways = how.starts_with("gateway's");
         let (by, there) = if gateways { (initiator, responder) } else { (responder, initiator) };
-        let before = world.ended(by).len();
+        let before = world.end_reasons(by).len();
         let served = world.net[responder].connections[0].clone();
         let whose = if gateways { &served } else { &world.connection };
         let LocalAuth::Certificate { chain, .. } = &whose.local_auth else { unreachable!() };
         let leaf = chain[0].clone();
-        world.net.command(by, on_list(&authority.list(1, &[&other], 3600))).unwrap();
-        world.net.run(secs(1));
-        assert_eq!((world.ended(by).len(), world.counters(by).revoked), (before, 0), "{how}");
-        world.net.silence(initiator, how == "silent");
-        world.net.command(by, on_list(&authority.list(2, &[&other, &leaf], 3600))).unwrap();
-        world.net.run(if how == "silent" { secs(31) } else { secs(1) });
-        assert_eq!(world.ended(by).last(), Some(&EndReason::Revoked), "{how}");
-        assert_eq!((world.counters(by).revoked, world.net[by].living()), (1, 0), "{how}");
-        assert_eq!(world.children(by).len(), 0);
+        world.net.send_command(by, on_list(&authority.revocation_list(1, &[&other], 3600))).unwrap();
+        world.net.run_for(secs(1));
+        assert_eq!((world.end_reasons(by).len(), world.counters(by).revoked), (before, 0), "{how}");
+        world.net.set_silent(initiator, how == "silent");
+        world.net.send_command(by, on_list(&authority.revocation_list(2, &[&other, &leaf], 3600))).unwrap();
+        world.net.run_for(if how == "silent" { secs(31) } else { secs(1) });
+        assert_eq!(world.end_reasons(by).last(), Some(&EndReason::Revoked), "{how}");
+        assert_eq!((world.counters(by).revoked, world.net[by].active_sa_count()), (1, 0), "{how}");
+        assert_eq!(world.installed_children(by).len(), 0);
         if how != "silent" {
-            assert_eq!(world.ended(there).last(), Some(&EndReason::DeletedByPeer), "{how}");
+            assert_eq!(world.end_reasons(there).last(), Some(&EndReason::DeletedByPeer), "{how}");
         }
     }
 }
@@ -411,10 +420,10 @@ fn whose_certificate_is_revoked_later_is_put_out() {
 /// A client that takes up an IKE_SA by a ticket believes what the gateway has proved before: no longer than that holds, and not where
 /// all is done from the beginning.
 #[test]
-fn a_certificate_that_is_revoked_while_a_ticket_is_shown_does_not_hold() {
-    let authority = Authority::new();
+fn a_certificate_revoked_during_resumption_does_not_hold() {
+    let authority = TestAuthority::new();
     for falls_back in [false, true] {
-        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
         for host in [initiator, responder] {
             world.net[host].config.tickets = Some(secs(3600));
@@ -425,90 +434,100 @@ fn a_certificate_that_is_revoked_while_a_ticket_is_shown_does_not_hold() {
             unreachable!()
         };
         let now = world.net.now();
-        world.net[initiator].step(now, ours.token(), |sa, cx| sa.end(cx, EndReason::Unreachable));
-        world.net.silence(responder, true);
+        world.net[initiator].step_sa(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
+        world.net.set_silent(responder, true);
         world.initiate();
-        world.net.run(millis(5));
-        let of = |world: &World| {
+        world.net.run_for(millis(5));
+        let of = |world: &IkeTestNetwork| {
             let token = *world.net[initiator].by_spi.values().next().unwrap();
             let sa = world.net[initiator].sas.get(token).unwrap();
             (sa.proof_until.is_some(), sa.certificates.len())
         };
         assert_eq!(of(&world), (true, 2));
         if falls_back {
-            world.net.run(secs(15));
+            world.net.run_for(secs(15));
             assert_eq!(of(&world), (false, 0));
             continue;
         }
-        world.net.command(initiator, on_list(&authority.list(1, &[&chain[0]], 3600))).unwrap();
-        assert_eq!(world.ended(initiator), [EndReason::Unreachable, EndReason::Revoked]);
+        world
+            .net
+            .send_command(initiator, on_list(&authority.revocation_list(1, &[&chain[0]], 3600)))
+            .unwrap();
+        assert_eq!(world.end_reasons(initiator), [EndReason::Unreachable, EndReason::Revoked]);
     }
 }
 
 /// Both sides delete at the same time: this one for its own reason all the same. And who is to go already is not counted again.
 #[test]
 fn who_is_put_out_and_deletes_at_the_same_time_is_put_out() {
-    let authority = Authority::new();
-    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+    let authority = TestAuthority::new();
+    let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
     let (initiator, responder) = (world.initiator, world.responder);
     let (ours, theirs) = world.connect();
     let LocalAuth::Certificate { chain, .. } = world.connection.local_auth.clone() else { unreachable!() };
     // A Delete waits for what is asked before.
-    world.net.command(responder, Command::Probe(theirs)).unwrap();
+    world.net.send_command(responder, IkeCommand::Probe(theirs)).unwrap();
     for number in 1..4 {
-        world.net.command(responder, on_list(&authority.list(number, &[&chain[0]], 3600))).unwrap();
+        world
+            .net
+            .send_command(responder, on_list(&authority.revocation_list(number, &[&chain[0]], 3600)))
+            .unwrap();
     }
     assert_eq!(world.counters(responder).revoked, 1);
     // The answer to that comes after 20 ms, upon which the Delete goes.
-    world.net.run(millis(15));
-    world.net.command(initiator, Command::Delete(ours)).unwrap();
-    world.net.run(secs(1));
-    assert_eq!(world.ended(responder), [EndReason::Revoked]);
-    assert_eq!(world.ended(initiator), [EndReason::Deleted]);
+    world.net.run_for(millis(15));
+    world.net.send_command(initiator, IkeCommand::Delete(ours)).unwrap();
+    world.net.run_for(secs(1));
+    assert_eq!(world.end_reasons(responder), [EndReason::Revoked]);
+    assert_eq!(world.end_reasons(initiator), [EndReason::Deleted]);
 }
 
 /// A helper that began to look before the list was there may say that a certificate holds when it does not any more.
 #[test]
-fn a_certificate_that_is_revoked_while_it_is_looked_at_does_not_hold() {
-    let authority = Authority::new();
-    let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+fn a_certificate_revoked_during_its_check_does_not_hold() {
+    let authority = TestAuthority::new();
+    let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
     let LocalAuth::Certificate { chain, .. } = world.connection.local_auth.clone() else { unreachable!() };
-    world.net.command(world.responder, on_list(&authority.list(1, &[&chain[0]], 3600))).unwrap();
+    world
+        .net
+        .send_command(world.responder, on_list(&authority.revocation_list(1, &[&chain[0]], 3600)))
+        .unwrap();
     world.initiate();
-    world.net.run(secs(1));
-    assert_eq!(world.ended(world.responder), [EndReason::AuthenticationFailed]);
-    assert_eq!(world.ended(world.initiator), [EndReason::Refused]);
+    world.net.run_for(secs(1));
+    assert_eq!(world.end_reasons(world.responder), [EndReason::AuthenticationFailed]);
+    assert_eq!(world.end_reasons(world.initiator), [EndReason::Refused]);
 }
 
 /// RFC 4806: whoever asks for a response of OCSP gets one beside the certificate; nobody does who has not asked, and none is made up.
 #[test]
 fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     for (initiator_asks, responder_asks) in [(true, true), (true, false), (false, true), (false, false)] {
-        let mut world = world(&authority, [P256, P256], "ini.test", &authority);
+        let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net[initiator].config.ask_ocsp = initiator_asks;
-        world.net[responder].config.ask_ocsp = responder_asks;
+        world.net[initiator].config.request_ocsp = initiator_asks;
+        world.net[responder].config.request_ocsp = responder_asks;
         let seen = Rc::new(RefCell::new(Vec::new()));
         for (host, name) in [(initiator, "ini.test"), (responder, "gw.test")] {
             let (algorithm, seen) = (P256, seen.clone());
-            let (chain, key) = authority.certify(name, algorithm);
-            let mut own = Credentials::new();
+            let (chain, key) = authority.issue_certificate(name, algorithm);
+            let mut own = IkeCredentials::new();
             let kind = own.add_key("site", key);
             authority.trusted_by(&mut own);
             let auth = LocalAuth::Certificate { chain, kind, pss: false };
             if name == "ini.test" {
-                world.connection = Arc::new(Connection { local_auth: auth, ..(*world.connection).clone() });
+                world.connection =
+                    Arc::new(IkeConnection { local_auth: auth, ..(*world.connection).clone() });
             } else {
                 let mut served = (*world.net[responder].connections[0]).clone();
                 served.local_auth = auth;
-                world.net.command(responder, Command::Serve(vec![Arc::new(served)])).unwrap();
+                world.net.send_command(responder, IkeCommand::Serve(vec![Arc::new(served)])).unwrap();
             }
             world.net.on_job(host, move |job| {
-                let answer = own.answer(&job);
-                let answer = match (&job.what, answer) {
-                    (IkeJob::Sign { ocsp: true, .. }, Command::Signed { token, signature, .. }) => {
-                        Command::Signed {
+                let answer = own.answer_job(&job);
+                let answer = match (&job.job, answer) {
+                    (IkeJob::Sign { ocsp: true, .. }, IkeCommand::Signed { token, signature, .. }) => {
+                        IkeCommand::Signed {
                             token,
                             signature,
                             ocsp: Some(format!("response about {name}").into()),
@@ -524,7 +543,7 @@ fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
             });
         }
         world.connect();
-        world.fit(1);
+        world.assert_children_match(1);
         let about = |name: &str, asked: bool| {
             if asked { vec![format!("response about {name}").into_bytes()] } else { vec![] }
         };

@@ -1,22 +1,22 @@
 //! Many real addresses that begin and do not go on: what is left for others.
 
-use super::flood::{octets, template};
+use super::flood::{first_request_template, message_octets};
 use super::*;
-use crate::Message;
+use crate::IkeMessage;
 
 /// Initiators at so many networks of 24 bits, each at a hundred hosts, who send back the cookies that they are asked for.
-struct Crowd {
-    template: Message,
+struct InitiatorCrowd {
+    template: IkeMessage,
     networks: u32,
     sent: u64,
 }
 
-impl Crowd {
-    fn new(world: &mut World, networks: u32) -> Self {
-        Self { template: template(world), networks, sent: 0 }
+impl InitiatorCrowd {
+    fn new(world: &mut IkeTestNetwork, networks: u32) -> Self {
+        Self { template: first_request_template(world), networks, sent: 0 }
     }
     /// As many more begin, of each network in its turn.
-    fn begin(&mut self, world: &mut World, count: u32) {
+    fn start_initiators(&mut self, world: &mut IkeTestNetwork, count: u32) {
         for _ in 0..count {
             let n = self.sent as u32;
             self.sent += 1;
@@ -24,63 +24,74 @@ impl Crowd {
             let from =
                 SocketAddr::new(IpAddr::from((0x0a00_0001 + (network << 8) + host).to_be_bytes()), 500);
             self.template.header.initiator_spi = crate::Spi(self.sent.to_be_bytes());
-            if let Some(cookie) = self.send(world, from) {
+            if let Some(cookie) = self.send_first_request(world, from) {
                 self.template.payloads.insert(0, Payload::Notify(cookie));
-                assert_eq!(self.send(world, from), None, "the cookie is right");
+                assert_eq!(self.send_first_request(world, from), None, "the cookie is right");
                 self.template.payloads.remove(0);
             }
         }
     }
     /// Gives the cookie that it is asked for.
-    fn send(&self, world: &mut World, from: SocketAddr) -> Option<Notify> {
-        let before = world.net.sent().len();
+    fn send_first_request(&self, world: &mut IkeTestNetwork, from: SocketAddr) -> Option<NotifyPayload> {
+        let before = world.net.sent_transmits().len();
         let responder = world.responder;
-        world.forge(responder, from, at(RESPONDER, 500), &octets(&self.template));
-        let answer = world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())?;
-        answer.notify(crate::code::NotifyType::COOKIE).cloned()
+        world.forge_datagram(
+            responder,
+            from,
+            socket_address(RESPONDER, 500),
+            &message_octets(&self.template),
+        );
+        let answer =
+            world.net.sent_transmits().get(before).and_then(|sent| IkeMessage::parse(&sent.bytes).ok())?;
+        answer.find_notify(crate::code::NotifyType::COOKIE).cloned()
     }
 }
 
-fn established(world: &World) -> usize {
-    world.events(world.responder).iter().filter(|event| matches!(event, Event::Established { .. })).count()
+fn established_count(world: &IkeTestNetwork) -> usize {
+    world.events(world.responder).iter().filter(|event| matches!(event, IkeEvent::Established { .. })).count()
 }
 
 /// Eight networks have an eighth of the table each, and 64 fill it as well: who is elsewhere gets in at once.
 #[test]
-fn networks_that_have_filled_the_table_keep_nobody_elsewhere_out() {
+fn networks_that_fill_the_table_block_no_other_network() {
     for networks in [8, 64, 400] {
-        let config = Config { half_open: 400, cookies_from: 40, ..config() };
-        let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
-        let mut crowd = Crowd::new(&mut world, networks);
+        let config = IkeEndpointConfig { half_open: 400, cookies_from: 40, ..default_config() };
+        let mut world = IkeTestNetwork::with_config(
+            config,
+            psk_connection(true),
+            psk_connection(false),
+            TestEapMethod::MsChapV2,
+        );
+        let mut crowd = InitiatorCrowd::new(&mut world, networks);
         let responder = world.responder;
-        crowd.begin(&mut world, 500);
+        crowd.start_initiators(&mut world, 500);
         let counters = world.counters(responder);
         assert_eq!((world.net[responder].half_open(), counters.full), (400, 100), "{networks} networks");
-        world.net.run(millis(2100));
-        let before = world.net.sent().len();
+        world.net.run_for(millis(2100));
+        let before = world.net.sent_transmits().len();
         world.initiate();
-        world.net.run(millis(30));
+        world.net.run_for(millis(30));
         let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
         assert_eq!(endpoint.counters.gave_way, 1);
         // Nothing is held against whoever was put out: of a hundred that come to nothing one is still missing.
         let of = |n: u32| IpAddr::from((0x0a00_0001 + (n << 8)).to_be_bytes());
         for n in 0..8 {
-            (0..99).for_each(|_| endpoint.pressure.refused(now, of(n)));
+            (0..99).for_each(|_| endpoint.pressure.record_refusal(now, of(n)));
             assert!(!endpoint.pressure.is_pressed(now, of(n)), "{networks} networks");
         }
-        world.net.run(millis(70));
-        assert_eq!(established(&world), 1, "{networks} networks");
+        world.net.run_for(millis(70));
+        assert_eq!(established_count(&world), 1, "{networks} networks");
         // A cookie, IKE_SA_INIT and IKE_AUTH, each asked once and answered.
-        assert_eq!(world.net.sent().len() - before, 6);
+        assert_eq!(world.net.sent_transmits().len() - before, 6);
         let counters = world.counters(responder);
         assert_eq!((counters.gave_way, world.net[responder].half_open()), (1, 399));
-        assert_eq!(world.ended(responder), [EndReason::HalfOpen]);
+        assert_eq!(world.end_reasons(responder), [EndReason::HalfOpen]);
         // Nothing is left of any of them.
-        world.net.run(secs(40));
+        world.net.run_for(secs(40));
         let endpoint = &world.net[responder];
-        assert_eq!((endpoint.half_open(), endpoint.half_open.counted()), (0, (0, 0, 0)));
+        assert_eq!((endpoint.half_open(), endpoint.half_open.index_sizes()), (0, (0, 0, 0)));
         // The template's comes again meanwhile.
-        assert_eq!(endpoint.living(), established(&world));
+        assert_eq!(endpoint.active_sa_count(), established_count(&world));
     }
 }
 
@@ -88,15 +99,20 @@ fn networks_that_have_filled_the_table_keep_nobody_elsewhere_out() {
 #[test]
 fn a_crowd_that_goes_on_keeps_nobody_elsewhere_out() {
     for networks in [8, 64] {
-        let config = Config { half_open: 400, cookies_from: 40, ..config() };
-        let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
-        let mut crowd = Crowd::new(&mut world, networks);
+        let config = IkeEndpointConfig { half_open: 400, cookies_from: 40, ..default_config() };
+        let mut world = IkeTestNetwork::with_config(
+            config,
+            psk_connection(true),
+            psk_connection(false),
+            TestEapMethod::MsChapV2,
+        );
+        let mut crowd = InitiatorCrowd::new(&mut world, networks);
         let responder = world.responder;
         let mut honest = 1;
         for second in 0..120 {
             for _ in 0..5 {
-                crowd.begin(&mut world, 20);
-                world.net.run(millis(200));
+                crowd.start_initiators(&mut world, 20);
+                world.net.run_for(millis(200));
             }
             if second % 4 == 0 {
                 honest += 1;
@@ -104,8 +120,8 @@ fn a_crowd_that_goes_on_keeps_nobody_elsewhere_out() {
             }
             assert!(world.net[responder].half_open() <= 400);
         }
-        world.net.run(secs(20));
-        assert_eq!(established(&world), honest, "{networks} networks");
+        world.net.run_for(secs(20));
+        assert_eq!(established_count(&world), honest, "{networks} networks");
         let counters = world.counters(responder);
         // Of 12,000 that come no more than the places have room for in the time, each of which changes hands once by that.
         assert!(counters.begun <= 2 * 400 * 5, "{} key exchanges", counters.begun);
@@ -116,58 +132,70 @@ fn a_crowd_that_goes_on_keeps_nobody_elsewhere_out() {
 /// From as many networks as there are places, each of which is new: whoever has begun has two seconds to prove who it is.
 #[test]
 fn who_has_just_begun_is_not_put_out() {
-    let config = Config { half_open: 100, cookies_from: 10, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
-    let mut crowd = Crowd::new(&mut world, 60_000);
+    let config = IkeEndpointConfig { half_open: 100, cookies_from: 10, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
+    let mut crowd = InitiatorCrowd::new(&mut world, 60_000);
     let responder = world.responder;
-    crowd.begin(&mut world, 100);
-    world.net.run(millis(1900));
-    crowd.begin(&mut world, 50);
+    crowd.start_initiators(&mut world, 100);
+    world.net.run_for(millis(1900));
+    crowd.start_initiators(&mut world, 50);
     assert_eq!((world.counters(responder).full, world.counters(responder).gave_way), (50, 0));
-    world.net.run(millis(200));
-    crowd.begin(&mut world, 150);
+    world.net.run_for(millis(200));
+    crowd.start_initiators(&mut world, 150);
     assert_eq!((world.counters(responder).full, world.counters(responder).gave_way), (100, 100));
 }
 
 /// Half-open IKE_SAs take no place of what has been established, and give way where there is no other.
 #[test]
-fn a_gateway_with_as_many_ike_sas_as_may_be_lets_somebody_in_in_the_place_of_who_does_not_go_on() {
-    let config = Config { sas: 20, half_open: 400, cookies_from: 5, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
-    let mut crowd = Crowd::new(&mut world, 4);
-    crowd.begin(&mut world, 30);
+fn a_full_gateway_evicts_a_stalled_login_for_a_new_one() {
+    let config = IkeEndpointConfig { sas: 20, half_open: 400, cookies_from: 5, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
+    let mut crowd = InitiatorCrowd::new(&mut world, 4);
+    crowd.start_initiators(&mut world, 30);
     let responder = world.responder;
     assert_eq!((world.net[responder].half_open(), world.counters(responder).full), (20, 10));
-    world.net.run(millis(2100));
+    world.net.run_for(millis(2100));
     world.initiate();
-    world.net.run(millis(200));
-    assert_eq!((established(&world), world.net[responder].living()), (1, 20));
+    world.net.run_for(millis(200));
+    assert_eq!((established_count(&world), world.net[responder].active_sa_count()), (1, 20));
 }
 
 /// An AAA server that takes 5 s for each of three packets, while others begin at more networks than there are places, without end: who
 /// waits is not put out for them, whatever they have less.
 #[test]
 fn a_login_that_waits_for_an_aaa_server_is_not_put_out() {
-    let config = Config { half_open: 100, cookies_from: 10, ..config() };
-    let ours = Connection { local_auth: peer_auth(Method::MsChapV2, PASSWORD), ..connection(true) };
-    let theirs = Connection { remote_auth: RemoteAuth::Eap { ask_identity: false }, ..connection(false) };
-    let theirs = Connection { remote: None, ..theirs };
-    let mut world = World::with(config, ours, theirs, Method::MsChapV2);
+    let config = IkeEndpointConfig { half_open: 100, cookies_from: 10, ..default_config() };
+    let ours =
+        IkeConnection { local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD), ..psk_connection(true) };
+    let theirs =
+        IkeConnection { remote_auth: RemoteAuth::Eap { request_identity: false }, ..psk_connection(false) };
+    let theirs = IkeConnection { remote: None, ..theirs };
+    let mut world = IkeTestNetwork::with_config(config, ours, theirs, TestEapMethod::MsChapV2);
     let (responder, eap) = (world.responder, RefCell::new(EapHost::default()));
     world.net.on_event(responder, move |event| match event {
-        Event::Eap { sa, packet, .. } => {
-            let answer = eap.borrow_mut().answer(*sa, packet, Method::MsChapV2);
-            Some((secs(5), Command::Eap { sa: *sa, answer }))
+        IkeEvent::Eap { sa, packet, .. } => {
+            let answer = eap.borrow_mut().answer_packet(*sa, packet, TestEapMethod::MsChapV2);
+            Some((secs(5), IkeCommand::Eap { sa: *sa, answer }))
         }
         _ => None,
     });
-    let mut crowd = Crowd::new(&mut world, 60_000);
+    let mut crowd = InitiatorCrowd::new(&mut world, 60_000);
     // The template's initiator is the honest one: its request comes again after 4 s.
     for _ in 0..50 {
-        crowd.begin(&mut world, 10);
-        world.net.run(millis(500));
+        crowd.start_initiators(&mut world, 10);
+        world.net.run_for(millis(500));
     }
     assert!(world.counters(responder).gave_way > 300, "{}", world.counters(responder).gave_way);
-    assert_eq!(established(&world), 1);
-    assert!(!world.ended(world.initiator).contains(&EndReason::Refused));
+    assert_eq!(established_count(&world), 1);
+    assert!(!world.end_reasons(world.initiator).contains(&EndReason::Refused));
 }

@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::code::*;
-use crate::{Message, NON_ESP_MARKER};
+use crate::{IkeMessage, NON_ESP_MARKER};
 use usher_core::Transmit;
-use usher_core::bench::Sent;
+use usher_core::bench::SentTransmit;
 
 /// The message of a datagram that was sent, in the clear.
-fn message(sent: &Sent) -> Option<Message> {
-    Message::parse(sent.bytes.strip_prefix(&NON_ESP_MARKER[..]).unwrap_or(&sent.bytes)).ok()
+fn parse_sent(sent: &SentTransmit) -> Option<IkeMessage> {
+    IkeMessage::parse(sent.bytes.strip_prefix(&NON_ESP_MARKER[..]).unwrap_or(&sent.bytes)).ok()
 }
 
-fn ports(sent: &Sent) -> (u16, u16) {
+fn sent_ports(sent: &SentTransmit) -> (u16, u16) {
     match sent.transmit {
         Transmit::Datagram { path } => (path.local.port(), path.remote.port()),
         _ => (0, 0),
@@ -21,12 +21,13 @@ fn ports(sent: &Sent) -> (u16, u16) {
 /// IPv6 Ready: EN.I.1.1.1.1, EN.I.1.1.1.2, EN.R.1.1.1.1, EN.R.1.1.1.2.
 #[test]
 fn an_ike_sa_is_made_with_four_messages_on_port_500() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     world.connect();
-    world.fit(1);
-    assert_eq!(world.net.sent().len(), 4);
-    assert!(world.net.sent().iter().all(|sent| ports(sent) == (500, 500)));
-    let shown: Vec<_> = world.net.sent().iter().map(|sent| message(sent).unwrap().to_string()).collect();
+    world.assert_children_match(1);
+    assert_eq!(world.net.sent_transmits().len(), 4);
+    assert!(world.net.sent_transmits().iter().all(|sent| sent_ports(sent) == (500, 500)));
+    let shown: Vec<_> =
+        world.net.sent_transmits().iter().map(|sent| parse_sent(sent).unwrap().to_string()).collect();
     assert_eq!(
         shown,
         [
@@ -39,25 +40,29 @@ fn an_ike_sa_is_made_with_four_messages_on_port_500() {
             "IKE_AUTH response 1 [ SK ]",
         ]
     );
-    let child = world.children(world.initiator).into_values().next().unwrap();
+    let child = world.installed_children(world.initiator).into_values().next().unwrap();
     assert_eq!((child.name.as_str(), child.encapsulated, child.replaces), ("net", false, None));
-    assert_eq!((child.local, child.remote), (network("10.1.0.0", 16), network("10.2.0.0", 16)));
+    assert_eq!(
+        (child.local, child.remote),
+        (network_selectors("10.1.0.0", 16), network_selectors("10.2.0.0", 16))
+    );
     let work = world.net.take_work();
     let units = |name| work.get(name).copied().unwrap_or(0);
     assert_eq!((units("ike.key_exchange"), units("ike.protect"), units("ike.open")), (4, 2, 2));
     assert_eq!((units("ike.message"), units("ike.derive"), units("ike.sa")), (8, 8, 2));
-    assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 1), 0));
+    assert_eq!((world.sa_counts(), world.net[world.responder].half_open()), ((1, 1), 0));
 }
 
 /// IPv6 Ready: EN.I.1.1.6.11, EN.R.1.1.6.8.
 #[test]
 fn a_responder_that_wants_another_method_says_which() {
-    let mut responder = connection(false);
-    responder.proposals = vec![Proposal::ike("aes128-sha256-modp1024").unwrap()];
-    let mut world = World::new(connection(true), responder);
+    let mut responder = psk_connection(false);
+    responder.proposals = vec![Proposal::parse_ike("aes128-sha256-modp1024").unwrap()];
+    let mut world = IkeTestNetwork::new(psk_connection(true), responder);
     world.connect();
-    world.fit(1);
-    let shown: Vec<_> = world.net.sent().iter().filter_map(message).map(|m| m.to_string()).collect();
+    world.assert_children_match(1);
+    let shown: Vec<_> =
+        world.net.sent_transmits().iter().filter_map(parse_sent).map(|m| m.to_string()).collect();
     assert_eq!(shown[1], "IKE_SA_INIT response 0 [ N(INVALID_KE_PAYLOAD) ]");
     assert!(shown[2].starts_with("IKE_SA_INIT request 0 [ SA KE(MODP_1024)"), "{}", shown[2]);
     assert_eq!(shown.len(), 6);
@@ -65,38 +70,43 @@ fn a_responder_that_wants_another_method_says_which() {
 }
 
 #[test]
-fn what_an_initiator_guessed_right_is_taken_though_another_is_preferred() {
-    let mut responder = connection(false);
-    responder.proposals = vec![Proposal::ike("aes128-sha256-modp1024-x25519").unwrap()];
-    let mut world = World::new(connection(true), responder);
+fn a_correctly_guessed_key_exchange_wins_over_a_preferred_one() {
+    let mut responder = psk_connection(false);
+    responder.proposals = vec![Proposal::parse_ike("aes128-sha256-modp1024-x25519").unwrap()];
+    let mut world = IkeTestNetwork::new(psk_connection(true), responder);
     world.connect();
-    assert_eq!(world.net.sent().len(), 4);
+    assert_eq!(world.net.sent_transmits().len(), 4);
 }
 
 /// IPv6 Ready: EN.R.1.2.4.1.
 #[test]
 fn without_a_common_proposal_there_is_no_ike_sa() {
-    let mut responder = connection(false);
-    responder.proposals = vec![Proposal::ike("aes256-sha384-x25519").unwrap()];
-    let mut world = World::new(connection(true), responder);
+    let mut responder = psk_connection(false);
+    responder.proposals = vec![Proposal::parse_ike("aes256-sha384-x25519").unwrap()];
+    let mut world = IkeTestNetwork::new(psk_connection(true), responder);
     world.initiate();
-    world.net.run(secs(4));
-    assert_eq!(world.ended(world.initiator), [EndReason::NoProposal]);
+    world.net.run_for(secs(4));
+    assert_eq!(world.end_reasons(world.initiator), [EndReason::NoProposal]);
     // It was asked again, since anybody may have said so.
-    assert_eq!((world.counters(world.responder).no_proposal, world.sas()), (3, (0, 0)));
+    assert_eq!((world.counters(world.responder).no_proposal, world.sa_counts()), (3, (0, 0)));
 }
 
 /// IPv6 Ready: EN.I.1.1.5.1.
 #[test]
 fn under_pressure_a_cookie_is_asked_for_and_nothing_kept_before() {
-    let config = Config { cookies_from: 0, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { cookies_from: 0, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     world.initiate();
-    world.net.run(millis(15));
-    assert_eq!((world.sas(), world.net[world.responder].half_open()), ((1, 0), 0));
-    world.net.run(secs(1));
-    world.fit(1);
-    let messages: Vec<_> = world.net.sent().iter().filter_map(message).collect();
+    world.net.run_for(millis(15));
+    assert_eq!((world.sa_counts(), world.net[world.responder].half_open()), ((1, 0), 0));
+    world.net.run_for(secs(1));
+    world.assert_children_match(1);
+    let messages: Vec<_> = world.net.sent_transmits().iter().filter_map(parse_sent).collect();
     assert_eq!(messages[1].to_string(), "IKE_SA_INIT response 0 [ N(COOKIE) ]");
     assert!(messages[2].to_string().starts_with("IKE_SA_INIT request 0 [ N(COOKIE) SA"), "it stands first");
     assert_eq!(messages[2].payloads[1..], messages[0].payloads[..], "all else is as it was");
@@ -106,104 +116,112 @@ fn under_pressure_a_cookie_is_asked_for_and_nothing_kept_before() {
 /// IPv6 Ready: EN.I.1.1.5.2, EN.I.1.1.5.3.
 #[test]
 fn a_cookie_and_another_method_may_both_be_asked_for() {
-    let mut responder = connection(false);
-    responder.proposals = vec![Proposal::ike("aes128-sha256-modp1024").unwrap()];
-    let config = Config { cookies_from: 0, ..config() };
-    let mut world = World::with(config, connection(true), responder, Method::MsChapV2);
+    let mut responder = psk_connection(false);
+    responder.proposals = vec![Proposal::parse_ike("aes128-sha256-modp1024").unwrap()];
+    let config = IkeEndpointConfig { cookies_from: 0, ..default_config() };
+    let mut world =
+        IkeTestNetwork::with_config(config, psk_connection(true), responder, TestEapMethod::MsChapV2);
     world.connect();
-    let shown: Vec<_> = world.net.sent().iter().filter_map(message).map(|m| m.to_string()).collect();
+    let shown: Vec<_> =
+        world.net.sent_transmits().iter().filter_map(parse_sent).map(|m| m.to_string()).collect();
     assert!(shown[4].starts_with("IKE_SA_INIT request 0 [ N(COOKIE) SA KE(MODP_1024)"), "{}", shown[4]);
     assert_eq!(shown.len(), 8);
 }
 
 #[test]
 fn a_responder_that_asks_for_ever_is_given_up() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let responder = world.responder;
-    world.net.silence(responder, true);
+    world.net.set_silent(responder, true);
     world.initiate();
-    world.net.run(millis(1));
-    let first = message(&world.net.sent()[0]).unwrap();
+    world.net.run_for(millis(1));
+    let first = parse_sent(&world.net.sent_transmits()[0]).unwrap();
     let initiator = world.initiator;
     for n in 0..20u8 {
-        let notify = Notify::with(NotifyType::COOKIE, vec![n; 8]);
-        let header = crate::Header { initiator: false, response: true, ..first.header };
+        let notify = NotifyPayload::with_data(NotifyType::COOKIE, vec![n; 8]);
+        let header = crate::IkeHeader { initiator: false, response: true, ..first.header };
         let mut octets = Vec::new();
-        Message { header, payloads: vec![Payload::Notify(notify)] }.emit(&mut octets);
-        world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &octets);
+        IkeMessage { header, payloads: vec![Payload::Notify(notify)] }.emit(&mut octets);
+        world.forge_datagram(
+            initiator,
+            socket_address(RESPONDER, 500),
+            socket_address(INITIATOR, 500),
+            &octets,
+        );
     }
     assert_eq!(world.counters(initiator).requests, 1 + 5, "five times at most");
 }
 
 #[test]
 fn behind_a_nat_all_goes_on_by_port_4500_with_the_marker() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let connection = world.connection.clone();
-    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+    let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
     let initiator = world.initiator;
     // It does not know its own address.
-    world.net.command(initiator, Command::Initiate { token: 1, connection, local, remote }).unwrap();
-    world.net.run(secs(1));
-    world.fit(1);
-    let sent = world.net.sent();
-    assert_eq!(sent.iter().map(ports).collect::<Vec<_>>()[..3], [(500, 500), (500, 500), (4500, 4500)]);
+    world.net.send_command(initiator, IkeCommand::Initiate { token: 1, connection, local, remote }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(1);
+    let sent = world.net.sent_transmits();
+    assert_eq!(sent.iter().map(sent_ports).collect::<Vec<_>>()[..3], [(500, 500), (500, 500), (4500, 4500)]);
     assert!(sent[2..].iter().all(|sent| sent.bytes.starts_with(&NON_ESP_MARKER)));
     assert!(sent[..2].iter().all(|sent| !sent.bytes.starts_with(&NON_ESP_MARKER)));
     assert!(
         world
-            .children(initiator)
+            .installed_children(initiator)
             .values()
             .all(|child| child.encapsulated && child.path.remote.port() == 4500)
     );
     // A NAT forgets those who are silent.
-    world.net.run(secs(41));
+    world.net.run_for(secs(41));
     assert_eq!((world.counters(initiator).keepalives, world.counters(world.responder).keepalives), (2, 0));
     assert_eq!(world.counters(world.responder).not_ike, 2);
 }
 
 /// IPv6 Ready: EN.R.1.1.2.1.
 #[test]
-fn a_first_request_that_comes_again_is_answered_again_and_makes_no_second_ike_sa() {
-    let mut world = World::psk();
+fn a_retransmitted_first_request_makes_no_second_ike_sa() {
+    let mut world = IkeTestNetwork::with_shared_key();
     // The first response is lost.
-    world.net.lose(&[1]);
+    world.net.drop_transmits(&[1]);
     world.initiate();
-    world.net.run(secs(6));
-    world.fit(1);
+    world.net.run_for(secs(6));
+    world.assert_children_match(1);
     assert_eq!(
         (world.counters(world.initiator).retransmissions, world.counters(world.responder).duplicates),
         (1, 1)
     );
     assert_eq!(world.counters(world.responder).begun, 1);
-    let first = world.net.sent()[0].bytes.clone();
+    let first = world.net.sent_transmits()[0].bytes.clone();
     let responder = world.responder;
     // Once the IKE_SA is there it is not answered any more.
-    world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &first);
-    assert_eq!((world.counters(responder).not_expected, world.sas().1), (1, 1));
+    world.forge_datagram(responder, socket_address(INITIATOR, 500), socket_address(RESPONDER, 500), &first);
+    assert_eq!((world.counters(responder).not_expected, world.sa_counts().1), (1, 1));
 }
 
 /// RFC 7296 §2.7: the responder chooses one of the proposals, and the initiator looks whether it did.
 /// IPv6 Ready: EN.I.1.1.6.9, EN.I.1.1.6.10.
 #[test]
 fn a_proposal_that_was_not_offered_is_not_accepted() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     world.initiate();
     // IKE_SA_INIT is over, and IKE_AUTH is on its way. As if its offer had been another one.
-    world.net.run(millis(25));
-    let mut other = connection(true);
-    other.children[0].proposals = vec![Proposal::esp("aes128-sha256").unwrap()];
+    world.net.run_for(millis(25));
+    let mut other = psk_connection(true);
+    other.children[0].proposals = vec![Proposal::parse_esp("aes128-sha256").unwrap()];
     let endpoint = &mut world.net[world.initiator];
     let token = *endpoint.by_spi.values().next().unwrap();
     endpoint.sas.get_mut(token).unwrap().connection = Arc::new(other);
-    world.net.run(secs(1));
-    assert_eq!(world.children(world.initiator).len(), 0);
+    world.net.run_for(secs(1));
+    assert_eq!(world.installed_children(world.initiator).len(), 0);
 }
 
 /// RFC 7296 §3.13: one octet counts them.
 #[test]
 fn as_many_traffic_selectors_are_granted_as_a_payload_counts() {
-    let host = |n: u32| TrafficSelector::network((0x0a00_0000 + 2 * n).to_be_bytes().into(), 32).unwrap();
+    let host =
+        |n: u32| TrafficSelector::from_network((0x0a00_0000 + 2 * n).to_be_bytes().into(), 32).unwrap();
     let asked: Vec<TrafficSelector> = (0..300).map(host).collect();
-    let granted = child::narrow(&network("10.0.0.0", 8), &asked.clone().into());
+    let granted = child::narrow_selectors(&network_selectors("10.0.0.0", 8), &asked.clone().into());
     assert_eq!(granted, asked[..255]);
 }

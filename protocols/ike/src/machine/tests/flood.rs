@@ -1,41 +1,46 @@
 //! Many who begin and do not go on.
 
 use super::*;
-use crate::Message;
+use crate::IkeMessage;
 
 /// First requests from any number of addresses, each with an SPI of its own.
-fn flood(world: &mut World, count: u32) {
+fn send_flood(world: &mut IkeTestNetwork, count: u32) {
     let responder = world.responder;
-    let template = world.net.sent()[0].bytes.clone();
+    let template = world.net.sent_transmits()[0].bytes.clone();
     for n in 0..count {
         let mut request = template.clone();
         request[..4].copy_from_slice(&(n + 1).to_be_bytes());
         let from = SocketAddr::new(IpAddr::from((0xcb00_7100 + n % 250).to_be_bytes()), 500);
-        world.forge(responder, from, at(RESPONDER, 500), &request);
+        world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &request);
     }
 }
 
 #[test]
-fn a_flood_of_first_requests_keeps_nothing_beyond_its_bound_and_keeps_nobody_out() {
-    let config = Config { cookies_from: 20, half_open: 50, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+fn a_flood_of_first_requests_stays_bounded_and_blocks_no_peer() {
+    let config = IkeEndpointConfig { cookies_from: 20, half_open: 50, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     let (initiator, responder) = (world.initiator, world.responder);
     // A request as a template, which never arrives.
-    world.net.sever(initiator, responder, true);
+    world.net.set_severed(initiator, responder, true);
     world.initiate();
-    world.net.run(millis(1));
-    flood(&mut world, 2000);
+    world.net.run_for(millis(1));
+    send_flood(&mut world, 2000);
     // Without their cookies they come no further.
     let counters = world.counters(responder);
-    assert_eq!((world.sas().1, world.net[responder].half_open(), counters.cookies), (20, 20, 1980));
+    assert_eq!((world.sa_counts().1, world.net[responder].half_open(), counters.cookies), (20, 20, 1980));
     // An honest initiator does.
-    world.net.sever(initiator, responder, false);
-    world.net.run(secs(6));
-    assert_eq!(world.children(initiator).len(), 1);
-    assert_eq!((world.sas().1, world.net[responder].half_open()), (21, 20));
-    world.net.run(secs(40));
+    world.net.set_severed(initiator, responder, false);
+    world.net.run_for(secs(6));
+    assert_eq!(world.installed_children(initiator).len(), 1);
+    assert_eq!((world.sa_counts().1, world.net[responder].half_open()), (21, 20));
+    world.net.run_for(secs(40));
     assert_eq!(
-        (world.sas().1, world.net[responder].half_open()),
+        (world.sa_counts().1, world.net[responder].half_open()),
         (1, 0),
         "those who never went on are forgotten"
     );
@@ -44,47 +49,62 @@ fn a_flood_of_first_requests_keeps_nothing_beyond_its_bound_and_keeps_nobody_out
 
 #[test]
 fn there_are_as_many_half_open_ike_sas_as_may_be() {
-    let config = Config { cookies_from: usize::MAX, half_open: 50, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { cookies_from: usize::MAX, half_open: 50, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     world.initiate();
-    world.net.run(millis(1));
+    world.net.run_for(millis(1));
     let responder = world.responder;
-    flood(&mut world, 80);
+    send_flood(&mut world, 80);
     assert_eq!((world.net[responder].half_open(), world.counters(responder).full), (50, 30));
-    let config = Config { sas: 1, ..config };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { sas: 1, ..config };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     world.connect();
-    flood(&mut world, 3);
-    assert_eq!((world.sas().1, world.counters(world.responder).full), (1, 3));
+    send_flood(&mut world, 3);
+    assert_eq!((world.sa_counts().1, world.counters(world.responder).full), (1, 3));
     let connection = world.connection.clone();
-    let (local, remote) = (at(INITIATOR, 500), at(RESPONDER, 500));
-    let begin = Command::Initiate { token: 1, connection, local, remote };
-    let refused = world.net.command(world.initiator, begin);
+    let (local, remote) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
+    let begin = IkeCommand::Initiate { token: 1, connection, local, remote };
+    let refused = world.net.send_command(world.initiator, begin);
     assert_eq!(refused, Err(usher_core::CommandError::Full("IKE_SAs")));
 }
 
 /// First requests from one address, each with the cookie that it was asked for.
 #[test]
-fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
-    let config = Config { cookies_from: 3, half_open_per_network: 5, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+fn under_pressure_a_network_has_a_limit_of_half_open_sas() {
+    let config = IkeEndpointConfig { cookies_from: 3, half_open_per_network: 5, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     world.initiate();
-    world.net.run(millis(1));
-    let template = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    world.net.run_for(millis(1));
+    let template = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
     let responder = world.responder;
-    let from = at("203.0.113.66", 500);
+    let from = socket_address("203.0.113.66", 500);
     for n in 0..12u8 {
         let mut message = template.clone();
         message.header.initiator_spi = crate::Spi([n + 1; 8]);
-        let mut send = |message: &Message| {
+        let mut send = |message: &IkeMessage| {
             let mut octets = Vec::new();
             message.emit(&mut octets);
-            let before = world.net.sent().len();
-            world.forge(responder, from, at(RESPONDER, 500), &octets);
-            world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())
+            let before = world.net.sent_transmits().len();
+            world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &octets);
+            world.net.sent_transmits().get(before).and_then(|sent| IkeMessage::parse(&sent.bytes).ok())
         };
         let cookie =
-            send(&message).and_then(|answer| answer.notify(crate::code::NotifyType::COOKIE).cloned());
+            send(&message).and_then(|answer| answer.find_notify(crate::code::NotifyType::COOKIE).cloned());
         if let Some(cookie) = cookie {
             message.payloads.insert(0, Payload::Notify(cookie));
             send(&message);
@@ -92,113 +112,136 @@ fn one_network_has_so_many_half_open_ike_sas_under_pressure_and_no_more() {
     }
     assert_eq!((world.net[responder].half_open(), world.counters(responder).full_network), (5, 7));
     // Another network is served.
-    world.net.run(secs(6));
-    assert_eq!(world.children(world.initiator).len(), 1);
-    world.net.run(secs(40));
-    assert_eq!((world.net[responder].half_open(), world.net[responder].half_open.counted()), (0, (0, 0, 0)));
+    world.net.run_for(secs(6));
+    assert_eq!(world.installed_children(world.initiator).len(), 1);
+    world.net.run_for(secs(40));
+    assert_eq!(
+        (world.net[responder].half_open(), world.net[responder].half_open.index_sizes()),
+        (0, (0, 0, 0))
+    );
 }
 
 /// RFC 7296 §2.6: the first payload, if it is a COOKIE notification.
 #[test]
 fn a_cookie_is_none_in_another_notification() {
     use crate::code::NotifyType;
-    let config = Config { cookies_from: 0, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { cookies_from: 0, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     world.initiate();
-    world.net.run(millis(1));
-    let template = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    world.net.run_for(millis(1));
+    let template = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
     let responder = world.responder;
-    let from = at("203.0.113.66", 500);
+    let from = socket_address("203.0.113.66", 500);
     // What is answered to a request that begins with a notification; how many were asked for a cookie, of them for another
     // than they had, and how many went on.
-    let mut asked = |first: Option<Notify>| {
+    let mut asked = |first: Option<NotifyPayload>| {
         let mut message = template.clone();
         message.payloads.splice(0..0, first.map(Payload::Notify));
         let mut octets = Vec::new();
         message.emit(&mut octets);
-        let before = world.net.sent().len();
-        world.forge(responder, from, at(RESPONDER, 500), &octets);
-        let answer = world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok());
-        let cookie = answer.and_then(|answer| answer.notify(NotifyType::COOKIE).cloned());
+        let before = world.net.sent_transmits().len();
+        world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &octets);
+        let answer =
+            world.net.sent_transmits().get(before).and_then(|sent| IkeMessage::parse(&sent.bytes).ok());
+        let cookie = answer.and_then(|answer| answer.find_notify(NotifyType::COOKIE).cloned());
         let counters = world.counters(responder);
         (cookie, [counters.cookies, counters.cookies_wrong, world.net[responder].half_open() as u64])
     };
     let (cookie, counted) = asked(None);
     assert_eq!(counted, [1, 0, 0]);
     let cookie = cookie.unwrap();
-    let other = Notify::with(NotifyType::REDIRECT_SUPPORTED, cookie.data.clone());
+    let other = NotifyPayload::with_data(NotifyType::REDIRECT_SUPPORTED, cookie.data.clone());
     assert_eq!(asked(Some(other)), (Some(cookie.clone()), [2, 0, 0]));
-    let wrong = Notify::with(NotifyType::COOKIE, vec![1; cookie.data.len()]);
+    let wrong = NotifyPayload::with_data(NotifyType::COOKIE, vec![1; cookie.data.len()]);
     assert_eq!(asked(Some(wrong)), (Some(cookie.clone()), [3, 1, 0]));
     assert_eq!(asked(Some(cookie)), (None, [3, 1, 1]));
 }
 
 #[test]
 fn a_first_request_that_is_too_long_is_dropped() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     world.initiate();
-    world.net.run(millis(1));
-    let mut message = Message::parse(&world.net.sent()[0].bytes).unwrap();
+    world.net.run_for(millis(1));
+    let mut message = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
     message.header.initiator_spi = crate::Spi([9; 8]);
     message.payloads.push(Payload::VendorId(vec![0; 9000]));
     let mut octets = Vec::new();
     message.emit(&mut octets);
     let responder = world.responder;
-    world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &octets);
-    assert_eq!((world.counters(responder).malformed, world.sas().1), (1, 0));
+    world.forge_datagram(responder, socket_address(INITIATOR, 500), socket_address(RESPONDER, 500), &octets);
+    assert_eq!((world.counters(responder).malformed, world.sa_counts().1), (1, 0));
 }
 
 #[test]
 fn a_cookie_is_no_larger_than_what_asked_for_it() {
-    let config = Config { cookies_from: 0, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { cookies_from: 0, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     world.initiate();
-    world.net.run(millis(25));
-    let [asked, answered] = [0, 1].map(|n| world.net.sent()[n].bytes.len());
+    world.net.run_for(millis(25));
+    let [asked, answered] = [0, 1].map(|n| world.net.sent_transmits()[n].bytes.len());
     assert!(answered * 3 < asked, "{answered} for {asked}: nobody is flooded by way of it");
-    assert!(Message::parse(&world.net.sent()[1].bytes).is_ok());
+    assert!(IkeMessage::parse(&world.net.sent_transmits()[1].bytes).is_ok());
 }
 
 /// Those that have ended are kept for their last response, and so many of them only.
 #[test]
 fn what_has_ended_is_bounded_and_takes_nobodys_place() {
-    let config = Config { sas: 1, lingering: 2, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { sas: 1, lingering: 2, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     for _ in 0..3 {
         let (ours, _) = {
-            world.net.take(world.initiator);
-            world.net.take(world.responder);
+            world.net.take_events(world.initiator);
+            world.net.take_events(world.responder);
             world.connect()
         };
-        world.net.command(world.initiator, Command::Delete(ours)).unwrap();
-        world.net.run(millis(50));
+        world.net.send_command(world.initiator, IkeCommand::Delete(ours)).unwrap();
+        world.net.run_for(millis(50));
     }
     let responder = world.responder;
-    assert_eq!((world.net[responder].sas(), world.net[responder].living()), (2, 0), "the first is forgotten");
+    assert_eq!(
+        (world.net[responder].sa_count(), world.net[responder].active_sa_count()),
+        (2, 0),
+        "the first is forgotten"
+    );
     assert_eq!(world.counters(responder).full, 0);
-    world.net.run(secs(40));
-    assert_eq!((world.net[responder].sas(), world.net[responder].lingering.len()), (0, 0));
+    world.net.run_for(secs(40));
+    assert_eq!((world.net[responder].sa_count(), world.net[responder].lingering.len()), (0, 0));
 }
 
 #[test]
 fn memory_stays_flat_over_many_set_ups_and_ends() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     for n in 0..200u64 {
         world.initiate();
-        world.net.run(millis(200));
+        world.net.run_for(millis(200));
         let sa = world.events(world.initiator).iter().rev().find_map(|event| match event {
-            Event::Established { sa, .. } => Some(*sa),
+            IkeEvent::Established { sa, .. } => Some(*sa),
             _ => None,
         });
-        world.net.command(world.initiator, Command::Delete(sa.unwrap())).unwrap();
-        world.net.run(millis(200));
+        world.net.send_command(world.initiator, IkeCommand::Delete(sa.unwrap())).unwrap();
+        world.net.run_for(millis(200));
         for host in [world.initiator, world.responder] {
-            world.net.take(host);
+            world.net.take_events(host);
         }
-        assert!(world.sas().0 == 0 && world.sas().1 <= 80, "after {n}: those that linger");
+        assert!(world.sa_counts().0 == 0 && world.sa_counts().1 <= 80, "after {n}: those that linger");
     }
-    world.net.run(secs(60));
-    assert_eq!(world.sas(), (0, 0));
+    world.net.run_for(secs(60));
+    assert_eq!(world.sa_counts(), (0, 0));
     let responder = &world.net[world.responder];
     let indexes =
         [responder.by_spi.len(), responder.by_origin.len(), responder.by_pair.len(), responder.armed.len()];
@@ -206,16 +249,16 @@ fn memory_stays_flat_over_many_set_ups_and_ends() {
 }
 
 /// The first request of the initiator as a template: it has been sent, and is lost.
-pub(super) fn template(world: &mut World) -> Message {
+pub(super) fn first_request_template(world: &mut IkeTestNetwork) -> IkeMessage {
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.sever(initiator, responder, true);
+    world.net.set_severed(initiator, responder, true);
     world.initiate();
-    world.net.run(millis(1));
-    world.net.sever(initiator, responder, false);
-    Message::parse(&world.net.sent()[0].bytes).unwrap()
+    world.net.run_for(millis(1));
+    world.net.set_severed(initiator, responder, false);
+    IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap()
 }
 
-pub(super) fn octets(message: &Message) -> Vec<u8> {
+pub(super) fn message_octets(message: &IkeMessage) -> Vec<u8> {
     let mut octets = Vec::new();
     message.emit(&mut octets);
     octets
@@ -224,8 +267,8 @@ pub(super) fn octets(message: &Message) -> Vec<u8> {
 /// Forty seconds of a flood from all addresses of a /24, beside honest initiators elsewhere: these are not even asked for a cookie.
 #[test]
 fn a_flood_from_one_network_costs_nobody_elsewhere_anything() {
-    let mut world = World::psk();
-    let mut forged = template(&mut world);
+    let mut world = IkeTestNetwork::with_shared_key();
+    let mut forged = first_request_template(&mut world);
     let responder = world.responder;
     let mut spi = 0u64;
     for second in 0..40 {
@@ -233,15 +276,15 @@ fn a_flood_from_one_network_costs_nobody_elsewhere_anything() {
             spi += 1;
             forged.header.initiator_spi = crate::Spi(spi.to_be_bytes());
             let from = SocketAddr::new(IpAddr::from((0xcb00_7100 + n % 256).to_be_bytes()), 500);
-            world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+            world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
         }
         if second % 4 == 0 {
             world.initiate();
         }
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
     }
-    let established = |world: &World, host| {
-        world.events(host).iter().filter(|event| matches!(event, Event::Established { .. })).count()
+    let established = |world: &IkeTestNetwork, host| {
+        world.events(host).iter().filter(|event| matches!(event, IkeEvent::Established { .. })).count()
     };
     // The template's initiator too.
     assert_eq!((established(&world, world.initiator), established(&world, responder)), (11, 11));
@@ -258,9 +301,9 @@ fn a_flood_from_one_network_costs_nobody_elsewhere_anything() {
 
 /// Requests that are refused leave nothing half open, and cost as much: a key exchange with a value that is none of its group.
 #[test]
-fn a_flood_of_requests_that_come_to_nothing_is_asked_for_cookies_too() {
-    let mut world = World::psk();
-    let honest = template(&mut world);
+fn a_flood_of_failing_requests_needs_cookies_too() {
+    let mut world = IkeTestNetwork::with_shared_key();
+    let honest = first_request_template(&mut world);
     let responder = world.responder;
     let mut forged = honest.clone();
     for payload in &mut forged.payloads {
@@ -269,14 +312,19 @@ fn a_flood_of_requests_that_come_to_nothing_is_asked_for_cookies_too() {
             data.fill(0);
         }
     }
-    let send = |world: &mut World, message: &Message, from: &str| {
-        let before = world.net.sent().len();
-        world.forge(responder, at(from, 500), at(RESPONDER, 500), &octets(message));
-        world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())
+    let send = |world: &mut IkeTestNetwork, message: &IkeMessage, from: &str| {
+        let before = world.net.sent_transmits().len();
+        world.forge_datagram(
+            responder,
+            socket_address(from, 500),
+            socket_address(RESPONDER, 500),
+            &message_octets(message),
+        );
+        world.net.sent_transmits().get(before).and_then(|sent| IkeMessage::parse(&sent.bytes).ok())
     };
-    let notified = |answer: Option<Message>| {
+    let notified = |answer: Option<IkeMessage>| {
         let answer = answer?;
-        let notify = answer.notifies().next()?.clone();
+        let notify = answer.notifications().next()?.clone();
         Some(notify)
     };
     let mut kinds = Vec::new();
@@ -302,9 +350,9 @@ fn a_flood_of_requests_that_come_to_nothing_is_asked_for_cookies_too() {
     let mut other = honest.clone();
     other.header.initiator_spi = crate::Spi([77; 8]);
     let answer = send(&mut world, &other, "203.0.114.1").unwrap();
-    assert!(answer.notify(NotifyType::COOKIE).is_none() && !answer.header.responder_spi.is_zero());
+    assert!(answer.find_notify(NotifyType::COOKIE).is_none() && !answer.header.responder_spi.is_zero());
     // And it is forgiven after ten seconds.
-    world.net.run(secs(11));
+    world.net.run_for(secs(11));
     other.header.initiator_spi = crate::Spi([78; 8]);
     let answer = send(&mut world, &other, "203.0.113.66").unwrap();
     assert!(!answer.header.responder_spi.is_zero());
@@ -312,53 +360,64 @@ fn a_flood_of_requests_that_come_to_nothing_is_asked_for_cookies_too() {
 
 /// A flood that is larger than what is asked for cookies is passed over unread, but for who shows a cookie.
 #[test]
-fn of_a_network_that_floods_so_many_are_asked_and_the_others_passed_over() {
-    let config = Config { cookies_from_network: 0, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
-    let mut forged = template(&mut world);
+fn a_flooding_network_gets_limited_cookies_and_then_no_answer() {
+    let config = IkeEndpointConfig { cookies_from_network: 0, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
+    let mut forged = first_request_template(&mut world);
     let responder = world.responder;
-    let spi = |message: &mut Message, n: u64| message.header.initiator_spi = crate::Spi(n.to_be_bytes());
-    let from = at("203.0.113.66", 500);
-    let before = world.net.sent().len();
+    let spi = |message: &mut IkeMessage, n: u64| message.header.initiator_spi = crate::Spi(n.to_be_bytes());
+    let from = socket_address("203.0.113.66", 500);
+    let before = world.net.sent_transmits().len();
     for n in 0..6000 {
         spi(&mut forged, n + 1);
-        world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+        world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
     }
     let counters = world.counters(responder);
-    assert_eq!((counters.cookies, counters.passed_over, world.sas().1), (5000, 1000, 0));
-    let asked = Message::parse(&world.net.sent()[before].bytes).unwrap();
-    let cookie = asked.notify(crate::code::NotifyType::COOKIE).unwrap().clone();
+    assert_eq!((counters.cookies, counters.passed_over, world.sa_counts().1), (5000, 1000, 0));
+    let asked = IkeMessage::parse(&world.net.sent_transmits()[before].bytes).unwrap();
+    let cookie = asked.find_notify(crate::code::NotifyType::COOKIE).unwrap().clone();
     spi(&mut forged, 1);
-    let wrong = Notify { data: vec![1; 17], ..cookie.clone() };
+    let wrong = NotifyPayload { data: vec![1; 17], ..cookie.clone() };
     forged.payloads.insert(0, Payload::Notify(wrong));
-    world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
+    world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
     let counters = world.counters(responder);
     assert_eq!((counters.cookies, counters.cookies_wrong, counters.passed_over), (5000, 1, 1001));
     forged.payloads[0] = Payload::Notify(cookie);
-    world.forge(responder, from, at(RESPONDER, 500), &octets(&forged));
-    assert_eq!(world.sas().1, 1);
+    world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
+    assert_eq!(world.sa_counts().1, 1);
 }
 
 /// Whoever has 48 bits of IPv6 has 65,536 networks of 64 bits and shows a cookie from each: an eighth of all half-open IKE_SAs is
 /// what that comes to, and honest set-ups elsewhere go on.
 #[test]
-fn a_flood_from_all_of_48_bits_of_ipv6_takes_an_eighth_and_keeps_nobody_out() {
-    let config = Config { half_open: 400, cookies_from: 40, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
-    let mut forged = template(&mut world);
+fn a_flood_from_an_ipv6_48_takes_an_eighth_and_blocks_no_peer() {
+    let config = IkeEndpointConfig { half_open: 400, cookies_from: 40, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
+    let mut forged = first_request_template(&mut world);
     let responder = world.responder;
-    let asks = |world: &mut World, n: u64, from: SocketAddr, message: &mut Message| {
+    let asks = |world: &mut IkeTestNetwork, n: u64, from: SocketAddr, message: &mut IkeMessage| {
         message.header.initiator_spi = crate::Spi(n.to_be_bytes());
-        let path = usher_core::Path {
+        let path = usher_core::DatagramPath {
             socket: SOCKET_V6,
             local: "[2001:db8:ffff::1]:500".parse().unwrap(),
             remote: from,
         };
-        let before = world.net.sent().len();
-        let data = &octets(message);
-        world.net.give(responder, usher_core::Input::Datagram { path, data });
-        let answer = world.net.sent().get(before).and_then(|sent| Message::parse(&sent.bytes).ok())?;
-        answer.notify(crate::code::NotifyType::COOKIE).cloned()
+        let before = world.net.sent_transmits().len();
+        let data = &message_octets(message);
+        world.net.inject_input(responder, usher_core::MachineInput::Datagram { path, data });
+        let answer =
+            world.net.sent_transmits().get(before).and_then(|sent| IkeMessage::parse(&sent.bytes).ok())?;
+        answer.find_notify(crate::code::NotifyType::COOKIE).cloned()
     };
     for second in 0..30u64 {
         for n in 0..100 {
@@ -375,40 +434,43 @@ fn a_flood_from_all_of_48_bits_of_ipv6_takes_an_eighth_and_keeps_nobody_out() {
         if second % 3 == 0 {
             world.initiate();
         }
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
         assert!(world.net[responder].half_open() <= 51, "{}", world.net[responder].half_open());
     }
     let established =
-        world.events(responder).iter().filter(|e| matches!(e, Event::Established { .. })).count();
+        world.events(responder).iter().filter(|e| matches!(e, IkeEvent::Established { .. })).count();
     assert_eq!(established, 11, "each honest one, the template's among them");
     assert!(world.counters(responder).full_network > 2000 && world.counters(responder).full == 0);
 }
 
 /// A key exchange and a proof that fails cost more than a request that is refused at once, and count as much.
 #[test]
-fn who_guesses_at_a_key_has_to_show_cookies_and_is_not_answered_at_last() {
-    let wrong = Connection { local_auth: LocalAuth::Psk(Key::from(&b"a guess"[..])), ..connection(true) };
-    let mut world = World::new(wrong, connection(false));
+fn failed_proofs_lead_to_cookies_and_then_to_silence() {
+    let wrong = IkeConnection {
+        local_auth: LocalAuth::Psk(SecretValue::from(&b"a guess"[..])),
+        ..psk_connection(true)
+    };
+    let mut world = IkeTestNetwork::new(wrong, psk_connection(false));
     let responder = world.responder;
     for _ in 0..3000 {
         world.initiate();
-        world.net.run(millis(5));
+        world.net.run_for(millis(5));
     }
     let counters = world.counters(responder);
     assert!(counters.cookies > 0 && counters.passed_over > 0, "{counters:?}");
     assert!(counters.authentication_failed < 2700, "{counters:?}");
     let whom = world.events(responder).into_iter().find_map(|event| match event {
-        Event::Unproved { path, identity, .. } => Some((path.remote.ip(), identity)),
+        IkeEvent::Unproved { path, identity, .. } => Some((path.remote.ip(), identity)),
         _ => None,
     });
-    assert_eq!(whom, Some((address(INITIATOR), Some(Identification::fqdn("ini.test")))));
+    assert_eq!(whom, Some((ip_address(INITIATOR), Some(Identification::from_fqdn("ini.test")))));
 }
 
 /// Whoever breaks the protocol once it has keys has cost a key exchange, and counts as who does not prove who it is.
 #[test]
-fn a_key_exchange_after_which_the_protocol_is_broken_came_to_nothing() {
+fn a_violation_after_the_key_exchange_counts_as_a_failure() {
     use crate::code::{ExchangeType as E, NotifyType};
-    let failed = || vec![Payload::Notify(Notify::new(NotifyType::AUTHENTICATION_FAILED))];
+    let failed = || vec![Payload::Notify(NotifyPayload::new(NotifyType::AUTHENTICATION_FAILED))];
     for (exchange, payloads) in [
         (E::IKE_AUTH, vec![]),
         (E::IKE_INTERMEDIATE, vec![]),
@@ -416,27 +478,32 @@ fn a_key_exchange_after_which_the_protocol_is_broken_came_to_nothing() {
         (E::INFORMATIONAL, vec![]),
         (E::INFORMATIONAL, failed()),
     ] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (initiator, responder) = (world.initiator, world.responder);
         world.initiate();
-        world.net.run(millis(15));
+        world.net.run_for(millis(15));
         // Its own proof is lost.
-        world.net.sever(initiator, responder, true);
-        world.net.run(millis(10));
+        world.net.set_severed(initiator, responder, true);
+        world.net.run_for(millis(10));
         let now = world.net.now();
         let token = *world.net[initiator].by_spi.values().next().unwrap();
-        world.net[initiator].step(now, token, |sa, cx| {
+        world.net[initiator].step_sa(now, token, |sa, cx| {
             (sa.outstanding, sa.next_request) = (None, 1);
-            sa.request(cx, exchange, &payloads, super::super::sa::Exchange::Probe);
+            sa.request_protected(cx, exchange, &payloads, super::super::sa::PendingExchange::Probe);
         });
-        world.net.run(millis(1));
-        let bytes = world.net.sent().last().unwrap().bytes.clone();
+        world.net.run_for(millis(1));
+        let bytes = world.net.sent_transmits().last().unwrap().bytes.clone();
         assert_eq!(world.net[responder].half_open(), 1);
-        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &bytes);
+        world.forge_datagram(
+            responder,
+            socket_address(INITIATOR, 500),
+            socket_address(RESPONDER, 500),
+            &bytes,
+        );
         let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
         assert_eq!(endpoint.half_open(), 0, "{exchange}");
         // The hundredth.
-        (0..99).for_each(|_| endpoint.pressure.refused(now, address(INITIATOR)));
-        assert!(endpoint.pressure.is_pressed(now, address(INITIATOR)), "{exchange} {payloads:?}");
+        (0..99).for_each(|_| endpoint.pressure.record_refusal(now, ip_address(INITIATOR)));
+        assert!(endpoint.pressure.is_pressed(now, ip_address(INITIATOR)), "{exchange} {payloads:?}");
     }
 }

@@ -1,31 +1,31 @@
 //! What other implementations send that this one never would: odd, malformed, too early. The answer to each is written out.
 
-use super::super::sa::Exchange;
+use super::super::sa::PendingExchange;
 use super::*;
 use crate::code::*;
-use crate::message::Listed;
+use crate::message::PayloadList;
 use crate::payload::parse_chain;
-use crate::protect::{Protection, Sealed};
-use crate::{Header, Message, Spi};
+use crate::protect::{MessageProtection, SealedMessage};
+use crate::{IkeHeader, IkeMessage, Spi};
 
 /// The responder's answer to this request by the initiator's keys; the initiator does not hear it.
-fn answer_to(world: &mut World, sa: SaId, exchange: ExchangeType, payloads: &[Payload]) -> String {
-    let (initiator, now, before) = (world.initiator, world.net.now(), world.net.sent().len());
-    let of_responder = |sa: &mut super::super::sa::IkeSa, cx: &mut super::super::sa::Context<'_>| {
-        sa.request(cx, exchange, payloads, Exchange::Probe);
+fn answer_to(world: &mut IkeTestNetwork, sa: SaId, exchange: ExchangeType, payloads: &[Payload]) -> String {
+    let (initiator, now, before) = (world.initiator, world.net.now(), world.net.sent_transmits().len());
+    let of_responder = |sa: &mut super::super::sa::IkeSa, cx: &mut super::super::sa::StepContext<'_>| {
+        sa.request_protected(cx, exchange, payloads, PendingExchange::Probe);
         let session = sa.session.as_ref()?;
-        Protection::new(&session.algorithms.packets, &session.keys.sk_er, &session.keys.sk_ar)
+        MessageProtection::new(&session.algorithms.packets, &session.keys.sk_er, &session.keys.sk_ar)
     };
-    let keys = world.net[initiator].step(now, sa.0, of_responder).flatten().unwrap();
-    world.net.run(millis(15));
-    let sent = world.net.sent()[before..].iter().find(|sent| sent.from == 1);
+    let keys = world.net[initiator].step_sa(now, sa.0, of_responder).flatten().unwrap();
+    world.net.run_for(millis(15));
+    let sent = world.net.sent_transmits()[before..].iter().find(|sent| sent.from == 1);
     let sent = sent.map(|sent| sent.bytes.clone()).expect("each request has an answer");
-    let sealed = Sealed::find(&sent).unwrap().unwrap();
+    let sealed = SealedMessage::from_octets(&sent).unwrap().unwrap();
     let content = keys.open(&sealed).unwrap();
-    Listed(&parse_chain(sealed.first, &content).unwrap()).to_string()
+    PayloadList(&parse_chain(sealed.first, &content).unwrap()).to_string()
 }
 
-fn selectors(initiator: bool, network: Vec<TrafficSelector>) -> Payload {
+fn selector_payload(initiator: bool, network: Vec<TrafficSelector>) -> Payload {
     let network = network.into();
     match initiator {
         true => Payload::TrafficSelectorsInitiator(network),
@@ -34,15 +34,15 @@ fn selectors(initiator: bool, network: Vec<TrafficSelector>) -> Payload {
 }
 
 /// What a CHILD_SA is replaced by, in the order of RFC 7296 §1.3.3: N(REKEY_SA) SA Ni TSi TSr.
-fn rekeying(world: &World, words: &str) -> Vec<Payload> {
-    let old = *world.children(world.initiator).keys().next().unwrap();
-    let proposal = Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::esp(words).unwrap() };
+fn rekey_payloads(world: &IkeTestNetwork, words: &str) -> Vec<Payload> {
+    let old = *world.installed_children(world.initiator).keys().next().unwrap();
+    let proposal = Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::parse_esp(words).unwrap() };
     vec![
-        Payload::Notify(Notify::about(NotifyType::REKEY_SA, ProtocolId::ESP, old)),
+        Payload::Notify(NotifyPayload::for_child_sa(NotifyType::REKEY_SA, ProtocolId::ESP, old)),
         Payload::SecurityAssociation(vec![proposal]),
         Payload::Nonce(vec![3; 32]),
-        selectors(true, network("10.1.0.0", 16)),
-        selectors(false, network("10.2.0.0", 16)),
+        selector_payload(true, network_selectors("10.1.0.0", 16)),
+        selector_payload(false, network_selectors("10.2.0.0", 16)),
     ]
 }
 
@@ -50,27 +50,29 @@ const PLAIN: &str = "aes128-sha256";
 const GRANTED: &str = "[ SA No TSi(10.1.0.0/16) TSr(10.2.0.0/16) ]";
 
 /// A case of rekeying: what it is, what is made of the payloads, the answer.
-type Rekeying = (&'static str, fn(&World, &mut Vec<Payload>), &'static str);
+type RekeyCase = (&'static str, fn(&IkeTestNetwork, &mut Vec<Payload>), &'static str);
 
 /// A request for another CHILD_SA is answered, whatever its order and whatever it has beside; the IKE_SA goes on.
 #[test]
 fn a_child_is_replaced_in_any_order_and_whatever_is_beside() {
-    let cases: [Rekeying; 12] = [
+    let cases: [RekeyCase; 12] = [
         ("as the RFC has it", |_, _| {}, GRANTED),
-        ("with a Configuration payload", |_, all| all.push(configuration()), GRANTED),
+        ("with a Configuration payload", |_, all| all.push(configuration_payload()), GRANTED),
         (
             "in RouterOS's order, with a key exchange",
             |world, all| {
-                *all = rekeying(world, "aes128gcm16-x25519");
+                *all = rekey_payloads(world, "aes128gcm16-x25519");
                 let [rekey, sa, nonce, tsi, tsr] = &all[..] else { panic!("five") };
-                *all = [sa, &public(), nonce, rekey, tsi, tsr, &configuration()].map(Clone::clone).into();
+                *all = [sa, &key_exchange_payload(), nonce, rekey, tsi, tsr, &configuration_payload()]
+                    .map(Clone::clone)
+                    .into();
             },
             "[ SA No KE(CURVE25519) TSi(10.1.0.0/16) TSr(10.2.0.0/16) ]",
         ),
-        ("a key exchange that is not proposed", |_, all| all.insert(3, public()), GRANTED),
+        ("a key exchange that is not proposed", |_, all| all.insert(3, key_exchange_payload()), GRANTED),
         (
             "no key exchange though one is proposed",
-            |world, all| *all = rekeying(world, "aes128gcm16-x25519"),
+            |world, all| *all = rekey_payloads(world, "aes128gcm16-x25519"),
             "[ N(INVALID_KE_PAYLOAD) ]",
         ),
         ("REKEY_SA at the end", |_, all| all.rotate_left(1), GRANTED),
@@ -78,35 +80,40 @@ fn a_child_is_replaced_in_any_order_and_whatever_is_beside() {
         (
             "REKEY_SA of nobody's",
             |_, all| {
-                all[0] = Payload::Notify(Notify::about(NotifyType::REKEY_SA, ProtocolId::ESP, 0xabcd_1234))
+                all[0] = Payload::Notify(NotifyPayload::for_child_sa(
+                    NotifyType::REKEY_SA,
+                    ProtocolId::ESP,
+                    0xabcd_1234,
+                ))
             },
             "[ N(CHILD_SA_NOT_FOUND abcd1234) ]",
         ),
         (
             "REKEY_SA of AH",
             |world, all| {
-                let old = *world.children(world.initiator).keys().next().unwrap();
-                all[0] = Payload::Notify(Notify::about(NotifyType::REKEY_SA, ProtocolId::AH, old));
+                let old = *world.installed_children(world.initiator).keys().next().unwrap();
+                all[0] =
+                    Payload::Notify(NotifyPayload::for_child_sa(NotifyType::REKEY_SA, ProtocolId::AH, old));
             },
             "[ N(CHILD_SA_NOT_FOUND old) ]",
         ),
         (
             "everything for traffic, as Windows does",
             |_, all| {
-                all[3] = selectors(true, network("0.0.0.0", 0));
-                all[4] = selectors(false, network("0.0.0.0", 0));
+                all[3] = selector_payload(true, network_selectors("0.0.0.0", 0));
+                all[4] = selector_payload(false, network_selectors("0.0.0.0", 0));
             },
             GRANTED,
         ),
         (
             "less traffic than before",
-            |_, all| all[4] = selectors(false, network("10.2.7.0", 24)),
+            |_, all| all[4] = selector_payload(false, network_selectors("10.2.7.0", 24)),
             "[ SA No TSi(10.1.0.0/16) TSr(10.2.7.0/24) ]",
         ),
         (
             "a public value that betrays the secret",
             |world, all| {
-                *all = rekeying(world, "aes128gcm16-x25519");
+                *all = rekey_payloads(world, "aes128gcm16-x25519");
                 let data = vec![0; 32];
                 all.push(Payload::KeyExchange { method: KeyExchangeMethod::CURVE25519, data });
             },
@@ -114,31 +121,31 @@ fn a_child_is_replaced_in_any_order_and_whatever_is_beside() {
         ),
     ];
     for (what, change, answer) in cases {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
-        let mut payloads = rekeying(&world, PLAIN);
+        let mut payloads = rekey_payloads(&world, PLAIN);
         change(&world, &mut payloads);
-        let old = *world.children(world.initiator).keys().next().unwrap();
+        let old = *world.installed_children(world.initiator).keys().next().unwrap();
         let said = answer_to(&mut world, ours, ExchangeType::CREATE_CHILD_SA, &payloads);
         let said = said.replace(&format!("{old:08x}"), "old");
         assert_eq!(said, answer, "{what}");
-        assert_eq!((world.ended(world.responder), world.sas().1), (vec![], 1), "{what}");
+        assert_eq!((world.end_reasons(world.responder), world.sa_counts().1), (vec![], 1), "{what}");
         let granted = usize::from(said.starts_with("[ SA"));
-        assert_eq!(world.children(world.responder).len(), 1 + granted, "{what}");
+        assert_eq!(world.installed_children(world.responder).len(), 1 + granted, "{what}");
     }
 }
 
-fn configuration() -> Payload {
-    let attributes = vec![ConfigurationAttribute::wish(ConfigurationType::INTERNAL_IP4_ADDRESS)];
-    Payload::Configuration(Configuration { kind: CfgType::CFG_REQUEST, attributes })
+fn configuration_payload() -> Payload {
+    let attributes = vec![ConfigurationAttribute::request_for(ConfigurationType::INTERNAL_IP4_ADDRESS)];
+    Payload::Configuration(ConfigurationPayload { kind: CfgType::CFG_REQUEST, attributes })
 }
 
-fn public() -> Payload {
+fn key_exchange_payload() -> Payload {
     Payload::KeyExchange { method: KeyExchangeMethod::CURVE25519, data: vec![9; 32] }
 }
 
 /// A payload of a known type with these octets, whatever they are.
-fn raw(kind: PayloadType, data: &[u8]) -> Payload {
+fn raw_payload(kind: PayloadType, data: &[u8]) -> Payload {
     Payload::Unknown { kind, critical: false, data: data.to_vec() }
 }
 
@@ -171,14 +178,14 @@ fn traffic_selectors_that_lie_or_select_nothing_make_no_child() {
         ("ports whose end is before their start", with(1, &[(1, 6), (4, 9), (6, 0), (7, 80)]), NOTHING),
         ("all", with(1, &[]), "[ SA No TSi(10.1.0.1) TSr(10.2.0.0/16) ]"),
     ] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
-        let mut payloads = rekeying(&world, PLAIN);
-        payloads[3] = raw(PayloadType::TSI, &data);
+        let mut payloads = rekey_payloads(&world, PLAIN);
+        payloads[3] = raw_payload(PayloadType::TSI, &data);
         let said = answer_to(&mut world, ours, ExchangeType::CREATE_CHILD_SA, &payloads);
         assert_eq!(said, answer, "{what}");
         let ended = if answer == SYNTAX { vec![EndReason::Protocol] } else { vec![] };
-        assert_eq!(world.ended(world.responder), ended, "{what}");
+        assert_eq!(world.end_reasons(world.responder), ended, "{what}");
     }
 }
 
@@ -189,22 +196,22 @@ fn what_is_missing_or_of_no_length_breaks_the_protocol() {
     let missing =
         [PayloadType::SA, PayloadType::NONCE, PayloadType::TSI, PayloadType::TSR].map(|kind| (None, kind));
     for (nonce, kind) in nonces.into_iter().chain(missing) {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
-        let mut payloads = rekeying(&world, PLAIN);
-        let at = payloads.iter().position(|payload| payload.kind() == kind).unwrap();
+        let mut payloads = rekey_payloads(&world, PLAIN);
+        let at = payloads.iter().position(|payload| payload.payload_type() == kind).unwrap();
         match nonce {
             Some(length) => payloads[at] = Payload::Nonce(vec![7; length]),
             None => drop(payloads.remove(at)),
         }
         let said = answer_to(&mut world, ours, ExchangeType::CREATE_CHILD_SA, &payloads);
         assert_eq!(said, "[ N(INVALID_SYNTAX) ]", "{kind} {nonce:?}");
-        assert_eq!(world.ended(world.responder), [EndReason::Protocol], "{kind} {nonce:?}");
+        assert_eq!(world.end_reasons(world.responder), [EndReason::Protocol], "{kind} {nonce:?}");
     }
     for length in [16, 256] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
-        let mut payloads = rekeying(&world, PLAIN);
+        let mut payloads = rekey_payloads(&world, PLAIN);
         payloads[2] = Payload::Nonce(vec![7; length]);
         let said = answer_to(&mut world, ours, ExchangeType::CREATE_CHILD_SA, &payloads);
         assert_eq!(said, GRANTED, "{length}");
@@ -213,8 +220,11 @@ fn what_is_missing_or_of_no_length_breaks_the_protocol() {
     for (length, is_answered) in
         [(0, false), (15, false), (16, true), (256, true), (257, false), (2000, false)]
     {
-        let (said, kept) =
-            first_answer(vec![offer("aes128-sha256-x25519"), public(), Payload::Nonce(vec![1; length])]);
+        let (said, kept) = first_answer(vec![
+            sa_payload("aes128-sha256-x25519"),
+            key_exchange_payload(),
+            Payload::Nonce(vec![1; length]),
+        ]);
         assert_eq!((said.is_some(), kept), (is_answered, usize::from(is_answered)), "{length}");
     }
 }
@@ -222,25 +232,26 @@ fn what_is_missing_or_of_no_length_breaks_the_protocol() {
 /// RFC 7296 §1.4.1: an IKE_SA is deleted with all that it carries, wherever in the message that stands.
 #[test]
 fn several_delete_payloads_are_each_done() {
-    let ike = || Payload::Delete(Delete::Ike);
-    let esp =
-        |spis: &[u32]| Payload::Delete(Delete::Child { protocol: ProtocolId::ESP, spis: spis.to_vec() });
-    let own = |world: &World| *world.children(world.initiator).keys().next().unwrap();
-    type Deletes<'a> = &'a dyn Fn(u32) -> Vec<Payload>;
-    let whole: [Deletes<'_>; 3] =
+    let ike = || Payload::Delete(DeletePayload::Ike);
+    let esp = |spis: &[u32]| {
+        Payload::Delete(DeletePayload::Child { protocol: ProtocolId::ESP, spis: spis.to_vec() })
+    };
+    let own = |world: &IkeTestNetwork| *world.installed_children(world.initiator).keys().next().unwrap();
+    type DeleteBuilder<'a> = &'a dyn Fn(u32) -> Vec<Payload>;
+    let whole: [DeleteBuilder<'_>; 3] =
         [&|spi| vec![esp(&[spi]), ike()], &|spi| vec![ike(), esp(&[spi])], &|_| vec![ike(), ike()]];
     for deletes in whole {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
         let payloads = deletes(own(&world));
         let said = answer_to(&mut world, ours, ExchangeType::INFORMATIONAL, &payloads);
-        assert_eq!(said, "[ ]", "{}", Listed(&payloads));
-        assert_eq!(world.ended(world.responder), [EndReason::DeletedByPeer]);
-        assert!(world.children(world.responder).is_empty());
+        assert_eq!(said, "[ ]", "{}", PayloadList(&payloads));
+        assert_eq!(world.end_reasons(world.responder), [EndReason::DeletedByPeer]);
+        assert!(world.installed_children(world.responder).is_empty());
     }
     // Of one CHILD_SA: what is nobody's is passed over, and what lies breaks the protocol.
-    let lies = |octets: &[u8]| vec![raw(PayloadType::D, octets)];
-    let ah = Payload::Delete(Delete::Child { protocol: ProtocolId::AH, spis: vec![7] });
+    let lies = |octets: &[u8]| vec![raw_payload(PayloadType::D, octets)];
+    let ah = Payload::Delete(DeletePayload::Child { protocol: ProtocolId::AH, spis: vec![7] });
     for (what, payloads, left) in [
         ("of AH", vec![ah], Some(1)),
         ("of nobody's SPI", vec![esp(&[7])], Some(1)),
@@ -249,32 +260,35 @@ fn several_delete_payloads_are_each_done() {
         ("an SPI of three octets", lies(&[3, 3, 0, 1, 0, 0, 7]), None),
         ("five SPIs of no octets", lies(&[3, 0, 0, 5]), None),
     ] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
         let said = answer_to(&mut world, ours, ExchangeType::INFORMATIONAL, &payloads);
         let expected = if left.is_some() { "[ ]" } else { "[ N(INVALID_SYNTAX) ]" };
         assert_eq!(
-            (&said[..], world.children(world.responder).len()),
+            (&said[..], world.installed_children(world.responder).len()),
             (expected, left.unwrap_or(0)),
             "{what}"
         );
     }
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     let spi = own(&world);
     let said = answer_to(&mut world, ours, ExchangeType::INFORMATIONAL, &[esp(&[spi, spi]), esp(&[spi])]);
     assert!(said.starts_with("[ D(ESP ") && said.matches(' ').count() == 3, "once: {said}");
-    assert_eq!((world.children(world.responder).len(), world.ended(world.responder)), (0, vec![]));
+    assert_eq!(
+        (world.installed_children(world.responder).len(), world.end_reasons(world.responder)),
+        (0, vec![])
+    );
 }
 
-fn offer(words: &str) -> Payload {
-    Payload::SecurityAssociation(vec![Proposal::ike(words).unwrap()])
+fn sa_payload(words: &str) -> Payload {
+    Payload::SecurityAssociation(vec![Proposal::parse_ike(words).unwrap()])
 }
 
 /// The responder's answer to a first request, and how many half-open IKE_SAs it has then.
-fn first_answer(payloads: Vec<Payload>) -> (Option<Message>, usize) {
-    let mut world = World::psk();
-    let header = Header {
+fn first_answer(payloads: Vec<Payload>) -> (Option<IkeMessage>, usize) {
+    let mut world = IkeTestNetwork::with_shared_key();
+    let header = IkeHeader {
         initiator_spi: Spi([7; 8]),
         responder_spi: Spi::ZERO,
         exchange: ExchangeType::IKE_SA_INIT,
@@ -284,17 +298,17 @@ fn first_answer(payloads: Vec<Payload>) -> (Option<Message>, usize) {
         message_id: 0,
     };
     let mut octets = Vec::new();
-    Message { header, payloads }.emit(&mut octets);
+    IkeMessage { header, payloads }.emit(&mut octets);
     let responder = world.responder;
-    world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &octets);
-    let said = world.net.sent().first().map(|sent| Message::parse(&sent.bytes).unwrap());
-    (said, world.sas().1)
+    world.forge_datagram(responder, socket_address(INITIATOR, 500), socket_address(RESPONDER, 500), &octets);
+    let said = world.net.sent_transmits().first().map(|sent| IkeMessage::parse(&sent.bytes).unwrap());
+    (said, world.sa_counts().1)
 }
 
 /// RFC 7296 §3.3.6: a proposal with what is not known is none, and another beside it is taken.
 #[test]
 fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
-    let good = || Proposal::ike("aes128-sha256-x25519").unwrap();
+    let good = || Proposal::parse_ike("aes128-sha256-x25519").unwrap();
     let with = |change: fn(&mut Proposal)| {
         let mut proposal = good();
         change(&mut proposal);
@@ -302,13 +316,15 @@ fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
     };
     let unknown_type = || with(|one| one.transforms.push(Transform::new(TransformType(240), 7)));
     let unknown_attribute =
-        || with(|one| one.transforms[0].attributes.push(Attribute::Short { kind: 99, value: 1 }));
+        || with(|one| one.transforms[0].attributes.push(TransformAttribute::Short { kind: 99, value: 1 }));
     let long_attribute = || {
-        with(|one| one.transforms[0].attributes.push(Attribute::Long { kind: 99, value: b"abcd".to_vec() }))
+        with(|one| {
+            one.transforms[0].attributes.push(TransformAttribute::Long { kind: 99, value: b"abcd".to_vec() })
+        })
     };
     let no_key_length = || with(|one| one.transforms[0].attributes.clear());
     let of_esp = || with(|one| (one.protocol, one.spi) = (ProtocolId::ESP, vec![1, 2, 3, 4]));
-    let weak = || Proposal::ike("3des-sha1-modp1024").unwrap();
+    let weak = || Proposal::parse_ike("3des-sha1-modp1024").unwrap();
     for (what, proposals, numbers, chosen) in [
         ("a type of nobody's", vec![unknown_type()], vec![1], None),
         ("a type of nobody's, then a good one", vec![unknown_type(), good()], vec![1, 2], Some(2)),
@@ -329,7 +345,7 @@ fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
         let mut proposals = proposals;
         proposals.iter_mut().zip(numbers).for_each(|(proposal, number)| proposal.number = number);
         let sa = Payload::SecurityAssociation(proposals);
-        let (said, kept) = first_answer(vec![sa, public(), Payload::Nonce(vec![1; 32])]);
+        let (said, kept) = first_answer(vec![sa, key_exchange_payload(), Payload::Nonce(vec![1; 32])]);
         let said = said.expect(what);
         let taken = said.payloads.iter().find_map(|payload| match payload {
             Payload::SecurityAssociation(chosen) => Some(chosen[0].number),
@@ -347,9 +363,12 @@ fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
 #[test]
 fn odd_payloads_beside_those_that_count_are_passed_over() {
     let vendor = |octets: usize| Payload::VendorId(vec![b'v'; octets]);
-    let said = |kind: u16, data: &[u8]| Payload::Notify(Notify::with(NotifyType(kind), data));
-    let about =
-        Notify { protocol: ProtocolId::IKE, spi: b"12345678".to_vec(), ..Notify::new(NotifyType(16_500)) };
+    let said = |kind: u16, data: &[u8]| Payload::Notify(NotifyPayload::with_data(NotifyType(kind), data));
+    let about = NotifyPayload {
+        protocol: ProtocolId::IKE,
+        spi: b"12345678".to_vec(),
+        ..NotifyPayload::new(NotifyType(16_500))
+    };
     let request = Payload::CertificateRequest {
         encoding: CertificateEncoding::X509_SIGNATURE,
         authorities: b"abc".to_vec(),
@@ -362,7 +381,8 @@ fn odd_payloads_beside_those_that_count_are_passed_over() {
         ("hashes of one octet and a half", vec![said(16_431, &[0, 2, 0])]),
         ("a NAT of one octet", vec![said(16_388, b"x")]),
     ] {
-        let first = vec![offer("aes128-sha256-x25519"), public(), Payload::Nonce(vec![1; 32])];
+        let first =
+            vec![sa_payload("aes128-sha256-x25519"), key_exchange_payload(), Payload::Nonce(vec![1; 32])];
         let (answer, kept) = first_answer([first, more].concat());
         let answer = answer.expect(what).to_string();
         assert!(answer.starts_with("IKE_SA_INIT response 0 [ SA KE("), "{what}: {answer}");
@@ -375,28 +395,31 @@ fn odd_payloads_beside_those_that_count_are_passed_over() {
 fn requests_before_the_proof_do_nothing() {
     use ExchangeType as E;
     let child = || {
-        let proposal = Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::esp(PLAIN).unwrap() };
-        let traffic = [selectors(true, network("10.1.0.0", 16)), selectors(false, network("10.2.0.0", 16))];
+        let proposal = Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::parse_esp(PLAIN).unwrap() };
+        let traffic = [
+            selector_payload(true, network_selectors("10.1.0.0", 16)),
+            selector_payload(false, network_selectors("10.2.0.0", 16)),
+        ];
         [vec![Payload::SecurityAssociation(vec![proposal]), Payload::Nonce(vec![3; 32])], traffic.into()]
             .concat()
     };
     for (exchange, payloads) in [
-        (E::INFORMATIONAL, vec![Payload::Delete(Delete::Ike)]),
+        (E::INFORMATIONAL, vec![Payload::Delete(DeletePayload::Ike)]),
         (E::INFORMATIONAL, vec![]),
         (E::CREATE_CHILD_SA, child()),
         (E::IKE_INTERMEDIATE, vec![]),
-        (E::IKE_INTERMEDIATE, vec![public()]),
+        (E::IKE_INTERMEDIATE, vec![key_exchange_payload()]),
         (E::IKE_SESSION_RESUME, vec![]),
         (E::IKE_AUTH, vec![]),
     ] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net.lose(&[2]);
+        world.net.drop_transmits(&[2]);
         world.initiate();
-        world.net.run(millis(25));
+        world.net.run_for(millis(25));
         let (now, token) = (world.net.now(), *world.net[initiator].by_spi.values().next().unwrap());
-        let sealed = world.net[initiator].step(now, token, |sa, cx| {
-            let header = Header {
+        let sealed = world.net[initiator].step_sa(now, token, |sa, cx| {
+            let header = IkeHeader {
                 initiator_spi: sa.spis.0,
                 responder_spi: sa.spis.1,
                 exchange,
@@ -407,56 +430,74 @@ fn requests_before_the_proof_do_nothing() {
             };
             sa.session.as_mut().unwrap().outbound.seal(&header, &payloads, None, cx.rng)
         });
-        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &sealed.unwrap()[0]);
-        world.net.run(secs(20));
-        let what = format!("{exchange} {}", Listed(&payloads));
+        world.forge_datagram(
+            responder,
+            socket_address(INITIATOR, 500),
+            socket_address(RESPONDER, 500),
+            &sealed.unwrap()[0],
+        );
+        world.net.run_for(secs(20));
+        let what = format!("{exchange} {}", PayloadList(&payloads));
         if exchange == E::IKE_SESSION_RESUME {
             // A first request in its form alone: nobody's here, and the login goes on.
-            world.fit(1);
+            world.assert_children_match(1);
             continue;
         }
-        assert_eq!(world.ended(responder), [EndReason::Protocol], "{what}");
-        assert_eq!((world.established(initiator), world.established(responder)), (None, None), "{what}");
-        assert_eq!((world.children(responder).len(), world.net[responder].half_open()), (0, 0), "{what}");
+        assert_eq!(world.end_reasons(responder), [EndReason::Protocol], "{what}");
+        assert_eq!(
+            (world.established_sa(initiator), world.established_sa(responder)),
+            (None, None),
+            "{what}"
+        );
+        assert_eq!(
+            (world.installed_children(responder).len(), world.net[responder].half_open()),
+            (0, 0),
+            "{what}"
+        );
     }
     // In the clear it is nobody's word, and the login goes on.
-    let mut world = World::psk();
-    world.net.lose(&[2]);
+    let mut world = IkeTestNetwork::with_shared_key();
+    world.net.drop_transmits(&[2]);
     world.initiate();
-    world.net.run(millis(25));
-    let answer = Message::parse(&world.net.sent()[1].bytes).unwrap();
+    world.net.run_for(millis(25));
+    let answer = IkeMessage::parse(&world.net.sent_transmits()[1].bytes).unwrap();
     for (exchange, payloads) in
-        [(E::INFORMATIONAL, vec![Payload::Delete(Delete::Ike)]), (E::IKE_AUTH, vec![])]
+        [(E::INFORMATIONAL, vec![Payload::Delete(DeletePayload::Ike)]), (E::IKE_AUTH, vec![])]
     {
-        let header = Header { exchange, initiator: true, response: false, message_id: 1, ..answer.header };
+        let header = IkeHeader { exchange, initiator: true, response: false, message_id: 1, ..answer.header };
         let mut plain = Vec::new();
-        Message { header, payloads }.emit(&mut plain);
+        IkeMessage { header, payloads }.emit(&mut plain);
         let responder = world.responder;
-        world.forge(responder, at(INITIATOR, 500), at(RESPONDER, 500), &plain);
+        world.forge_datagram(
+            responder,
+            socket_address(INITIATOR, 500),
+            socket_address(RESPONDER, 500),
+            &plain,
+        );
     }
-    world.net.run(secs(10));
-    world.fit(1);
+    world.net.run_for(secs(10));
+    world.assert_children_match(1);
 }
 
 /// The responder's half-open IKE_SA answers so, and nothing else.
-fn respond(world: &mut World, payloads: &[Payload]) {
+fn respond_from_half_open(world: &mut IkeTestNetwork, payloads: &[Payload]) {
     let (responder, now) = (world.responder, world.net.now());
     let token = *world.net[responder].by_spi.values().next().unwrap();
-    world.net[responder].step(now, token, |sa, cx| {
+    world.net[responder].step_sa(now, token, |sa, cx| {
         sa.expected += 1;
-        sa.respond(cx, ExchangeType::IKE_AUTH, payloads);
+        sa.respond_protected(cx, ExchangeType::IKE_AUTH, payloads);
     });
-    world.net.silence(responder, false);
-    world.net.run(millis(12));
-    world.net.silence(responder, true);
+    world.net.set_silent(responder, false);
+    world.net.run_for(millis(12));
+    world.net.set_silent(responder, true);
     // What was sent again meanwhile is heard by nobody.
-    world.net.run(millis(12));
+    world.net.run_for(millis(12));
 }
 
 /// A gateway that calls EAP done before it was, or asks for a method by which it proves nothing, is not believed (RFC 5998 §3).
 #[test]
 fn eap_that_is_over_too_soon_or_proves_nothing_convinces_nobody() {
-    let gateway = || Payload::IdentificationResponder(Identification::fqdn("gw.test"));
+    let gateway = || Payload::IdentificationResponder(Identification::from_fqdn("gw.test"));
     let asks = || Payload::Eap(vec![1, 1, 0, 5, 1]);
     let success = |identifier| Payload::Eap(vec![3, identifier, 0, 4]);
     let md5 = || Payload::Eap([&[1, 9, 0, 22, 4, 16][..], &[7; 16]].concat());
@@ -467,41 +508,42 @@ fn eap_that_is_over_too_soon_or_proves_nothing_convinces_nobody() {
         ("EAP-MD5 and a success", vec![vec![gateway(), asks()], vec![md5()], vec![success(9)]]),
         ("nothing of EAP", vec![vec![gateway()]]),
     ] {
-        let ours = Connection {
-            local_auth: peer_auth(Method::Tls, PASSWORD),
+        let ours = IkeConnection {
+            local_auth: peer_auth(TestEapMethod::Tls, PASSWORD),
             remote_auth: RemoteAuth::EapOnly,
-            ..connection(true)
+            ..psk_connection(true)
         };
-        let mut world = World::with(config(), ours, connection(false), Method::Tls);
+        let mut world =
+            IkeTestNetwork::with_config(default_config(), ours, psk_connection(false), TestEapMethod::Tls);
         let (initiator, responder) = (world.initiator, world.responder);
         world.initiate();
-        world.net.run(millis(25));
-        world.net.silence(responder, true);
-        world.net.run(millis(10));
+        world.net.run_for(millis(25));
+        world.net.set_silent(responder, true);
+        world.net.run_for(millis(10));
         let answers_to_come = answers.len();
         for (n, payloads) in answers.into_iter().enumerate() {
-            if world.ended(initiator).is_empty() {
-                respond(&mut world, &payloads);
+            if world.end_reasons(initiator).is_empty() {
+                respond_from_half_open(&mut world, &payloads);
             }
-            assert!(n + 1 < answers_to_come || !world.ended(initiator).is_empty(), "{what}");
+            assert!(n + 1 < answers_to_come || !world.end_reasons(initiator).is_empty(), "{what}");
         }
-        assert_eq!(world.established(initiator), None, "{what}");
-        assert!(world.children(initiator).is_empty(), "{what}");
+        assert_eq!(world.established_sa(initiator), None, "{what}");
+        assert!(world.installed_children(initiator).is_empty(), "{what}");
     }
 }
 
 /// Nobody who has proved nothing has a first request begun again and again: by cookies of no length, by methods in turn, by its own words.
 #[test]
 fn first_requests_that_are_asked_for_without_end_are_not_made() {
-    let both = |initiator| Connection {
-        proposals: vec![Proposal::ike("aes128-sha256-x25519-modp1024").unwrap()],
-        ..connection(initiator)
+    let both = |initiator| IkeConnection {
+        proposals: vec![Proposal::parse_ike("aes128-sha256-x25519-modp1024").unwrap()],
+        ..psk_connection(initiator)
     };
-    let with = |kind, data: Vec<u8>| Payload::Notify(Notify::with(kind, data));
+    let with = |kind, data: Vec<u8>| Payload::Notify(NotifyPayload::with_data(kind, data));
     let methods =
         |n: u16| with(NotifyType::INVALID_KE_PAYLOAD, [2u16, 31][usize::from(n % 2)].to_be_bytes().to_vec());
-    type Answers<'a> = &'a dyn Fn(u16) -> Payload;
-    let all: [(&str, Answers<'_>, u64); 6] = [
+    type AnswerBuilder<'a> = &'a dyn Fn(u16) -> Payload;
+    let all: [(&str, AnswerBuilder<'_>, u64); 6] = [
         ("two methods in turn", &methods, 1 + 5),
         ("a method that was not offered", &|_| with(NotifyType::INVALID_KE_PAYLOAD, vec![0, 14]), 1),
         ("a method of one octet", &|_| with(NotifyType::INVALID_KE_PAYLOAD, vec![2]), 1),
@@ -510,26 +552,31 @@ fn first_requests_that_are_asked_for_without_end_are_not_made() {
         ("a cookie of 65 octets", &|_| with(NotifyType::COOKIE, vec![7; 65]), 1),
     ];
     for (what, answer, requests) in all {
-        let mut world = World::new(both(true), both(false));
+        let mut world = IkeTestNetwork::new(both(true), both(false));
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net.silence(responder, true);
+        world.net.set_silent(responder, true);
         world.initiate();
-        world.net.run(millis(1));
-        let first = Message::parse(&world.net.sent()[0].bytes).unwrap();
+        world.net.run_for(millis(1));
+        let first = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
         for n in 0..20 {
-            let header = Header { initiator: false, response: true, ..first.header };
+            let header = IkeHeader { initiator: false, response: true, ..first.header };
             let mut octets = Vec::new();
-            Message { header, payloads: vec![answer(n)] }.emit(&mut octets);
-            world.forge(initiator, at(RESPONDER, 500), at(INITIATOR, 500), &octets);
+            IkeMessage { header, payloads: vec![answer(n)] }.emit(&mut octets);
+            world.forge_datagram(
+                initiator,
+                socket_address(RESPONDER, 500),
+                socket_address(INITIATOR, 500),
+                &octets,
+            );
         }
         assert_eq!(world.counters(initiator).requests, requests, "{what}");
-        assert_eq!(world.ended(initiator), [], "{what}");
+        assert_eq!(world.end_reasons(initiator), [], "{what}");
         // The true responder is heard all the same, unless it wants another method, too: then the attempt comes to its end.
-        world.net.silence(responder, false);
-        world.net.run(secs(600));
+        world.net.set_silent(responder, false);
+        world.net.run_for(secs(600));
         match requests {
-            1 => world.fit(1),
-            _ => assert_eq!(world.ended(initiator).len(), 1, "{what}"),
+            1 => world.assert_children_match(1),
+            _ => assert_eq!(world.end_reasons(initiator).len(), 1, "{what}"),
         }
     }
 }
@@ -538,19 +585,19 @@ fn first_requests_that_are_asked_for_without_end_are_not_made() {
 #[test]
 fn more_traffic_than_was_asked_for_is_not_taken() {
     for (local, remote) in [("10.1.0.0", "10.2.7.0"), ("10.1.7.0", "10.2.0.0")] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         world.initiate();
         // IKE_AUTH is on its way. As if it had asked for less.
-        world.net.run(millis(25));
+        world.net.run_for(millis(25));
         let prefix = |text: &str| if text.contains(".7.") { 24 } else { 16 };
-        let mut other = connection(true);
-        other.children[0].local = Some(network(local, prefix(local)));
-        other.children[0].remote = Some(network(remote, prefix(remote)));
+        let mut other = psk_connection(true);
+        other.children[0].local = Some(network_selectors(local, prefix(local)));
+        other.children[0].remote = Some(network_selectors(remote, prefix(remote)));
         let endpoint = &mut world.net[world.initiator];
         let token = *endpoint.by_spi.values().next().unwrap();
         endpoint.sas.get_mut(token).unwrap().connection = Arc::new(other);
-        world.net.run(secs(1));
-        assert!(world.children(world.initiator).is_empty(), "{local} {remote}");
-        assert!(world.children(world.responder).is_empty(), "and the other side is told");
+        world.net.run_for(secs(1));
+        assert!(world.installed_children(world.initiator).is_empty(), "{local} {remote}");
+        assert!(world.installed_children(world.responder).is_empty(), "and the other side is told");
     }
 }

@@ -1,28 +1,28 @@
 //! Memory of those who have proved where they are and not who, and send parts of messages that never become whole (RFC 7383).
 
 use super::*;
-use usher_core::{Input, Machine, Output, Path, Transmit};
+use usher_core::{DatagramPath, Machine, MachineInput, MachineOutput, Transmit};
 
 /// Somebody at an address who does as an initiator does, but for what this one holds back.
-struct Attacker {
-    endpoint: Endpoint,
+struct FragmentAttacker {
+    endpoint: IkeEndpoint,
     address: SocketAddr,
 }
 
-impl Attacker {
+impl FragmentAttacker {
     fn new(n: u32, network: u32) -> Self {
-        let config = Config { packet: 200, ..config() };
+        let config = IkeEndpointConfig { packet: 200, ..default_config() };
         let mut seed = [9; 32];
         seed[..4].copy_from_slice(&n.to_be_bytes());
-        let endpoint = Endpoint::new(config, SecureRng::from_seed(seed));
+        let endpoint = IkeEndpoint::new(config, SecureRng::from_seed(seed));
         let address =
             SocketAddr::new(IpAddr::from((0xcb00_0000 + (network << 8) + n % 250).to_be_bytes()), 500);
         Self { endpoint, address }
     }
-    fn sent(&mut self) -> Vec<Vec<u8>> {
+    fn take_sent(&mut self) -> Vec<Vec<u8>> {
         let (mut all, mut buf) = (Vec::new(), Vec::new());
         while let Some(output) = self.endpoint.poll_output(&mut buf) {
-            if matches!(output, Output::Transmit(Transmit::Datagram { .. })) {
+            if matches!(output, MachineOutput::Transmit(Transmit::Datagram { .. })) {
                 all.push(std::mem::take(&mut buf));
             }
             buf.clear();
@@ -30,29 +30,34 @@ impl Attacker {
         all
     }
     /// Has its keys with the responder, and gives the fragments of its proof.
-    fn proof(&mut self, world: &mut World) -> Vec<Vec<u8>> {
-        self.proof_of(world, connection(true))
+    fn proof_fragments(&mut self, world: &mut IkeTestNetwork) -> Vec<Vec<u8>> {
+        self.proof_of(world, psk_connection(true))
     }
-    fn proof_of(&mut self, world: &mut World, connection: Connection) -> Vec<Vec<u8>> {
+    fn proof_of(&mut self, world: &mut IkeTestNetwork, connection: IkeConnection) -> Vec<Vec<u8>> {
         let (now, responder) = (world.net.now(), world.responder);
         let connection = Arc::new(connection);
-        let begin =
-            Command::Initiate { token: 1, connection, local: self.address, remote: at(RESPONDER, 500) };
-        self.endpoint.command(now, begin).unwrap();
-        let mut sent = self.sent();
+        let begin = IkeCommand::Initiate {
+            token: 1,
+            connection,
+            local: self.address,
+            remote: socket_address(RESPONDER, 500),
+        };
+        self.endpoint.handle_command(now, begin).unwrap();
+        let mut sent = self.take_sent();
         // The first answer may ask for a cookie.
         for _ in 0..2 {
-            let before = world.net.sent().len();
+            let before = world.net.sent_transmits().len();
             for datagram in &sent {
-                world.forge(responder, self.address, at(RESPONDER, 500), datagram);
+                world.forge_datagram(responder, self.address, socket_address(RESPONDER, 500), datagram);
             }
             let answers: Vec<Vec<u8>> =
-                world.net.sent()[before..].iter().map(|sent| sent.bytes.clone()).collect();
-            let path = Path { socket: SOCKET, local: self.address, remote: at(RESPONDER, 500) };
+                world.net.sent_transmits()[before..].iter().map(|sent| sent.bytes.clone()).collect();
+            let path =
+                DatagramPath { socket: SOCKET, local: self.address, remote: socket_address(RESPONDER, 500) };
             for answer in &answers {
-                self.endpoint.handle(now, Input::Datagram { path, data: answer });
+                self.endpoint.handle_input(now, MachineInput::Datagram { path, data: answer });
             }
-            sent = self.sent();
+            sent = self.take_sent();
             if sent.len() > 1 {
                 break;
             }
@@ -60,36 +65,41 @@ impl Attacker {
         assert!(sent.len() > 1, "its proof is in fragments");
         sent
     }
-    fn send(&self, world: &mut World, datagram: &[u8]) {
+    fn send_datagram(&self, world: &mut IkeTestNetwork, datagram: &[u8]) {
         let responder = world.responder;
-        world.forge(responder, self.address, at(RESPONDER, 500), datagram);
+        world.forge_datagram(responder, self.address, socket_address(RESPONDER, 500), datagram);
     }
 }
 
 /// What fragments take at the responder in half-open IKE_SAs, how many of these have any, of how many networks.
-fn held(world: &World) -> (usize, usize, usize) {
-    world.net[world.responder].fragments[0].held()
+fn half_open_fragments(world: &IkeTestNetwork) -> (usize, usize, usize) {
+    world.net[world.responder].fragments[0].usage_totals()
 }
 
-fn world(fragments: usize, message: usize) -> World {
-    let responder = Config { fragments, message, cookies_from: 10, ..config() };
-    World::with(Config { packet: 200, ..responder }, connection(true), connection(false), Method::MsChapV2)
+fn fragment_network(fragments: usize, message: usize) -> IkeTestNetwork {
+    let responder = IkeEndpointConfig { fragments, message, cookies_from: 10, ..default_config() };
+    IkeTestNetwork::with_config(
+        IkeEndpointConfig { packet: 200, ..responder },
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    )
 }
 
 /// Hundreds of initiators with cookies hold back the last fragment of their proofs, each time that they are asked to go on.
 #[test]
-fn those_who_hold_back_their_last_fragment_take_bounded_memory_and_keep_nobody_out() {
+fn withheld_fragments_take_bounded_memory_and_block_no_peer() {
     let most = 16_000;
-    let mut world = world(most, 1000);
+    let mut world = fragment_network(most, 1000);
     let mut attackers = Vec::new();
     for n in 0..200u32 {
         // Ten networks.
-        let mut attacker = Attacker::new(n, n / 20);
-        let proof = attacker.proof(&mut world);
+        let mut attacker = FragmentAttacker::new(n, n / 20);
+        let proof = attacker.proof_fragments(&mut world);
         let (_, but_last) = proof.split_last().unwrap();
         for fragment in but_last {
-            attacker.send(&mut world, fragment);
-            assert!(held(&world).0 <= most, "{:?}", held(&world));
+            attacker.send_datagram(&mut world, fragment);
+            assert!(half_open_fragments(&world).0 <= most, "{:?}", half_open_fragments(&world));
         }
         attackers.push((attacker, proof));
     }
@@ -100,43 +110,43 @@ fn those_who_hold_back_their_last_fragment_take_bounded_memory_and_keep_nobody_o
     world.initiate();
     for round in 0..20 {
         for (attacker, proof) in attackers.iter().skip(round * 10).take(10) {
-            attacker.send(&mut world, &proof[0]);
+            attacker.send_datagram(&mut world, &proof[0]);
         }
-        world.net.run(millis(5));
+        world.net.run_for(millis(5));
     }
-    world.fit(1);
+    world.assert_children_match(1);
     assert_eq!(world.counters(world.initiator).retransmissions, 0);
     // One of those whose fragments were dropped, and who now sends them all, is let in too.
     let (attacker, proof) = &attackers[0];
     let before = world.counters(world.responder).established;
     for fragment in proof {
-        attacker.send(&mut world, fragment);
+        attacker.send_datagram(&mut world, fragment);
     }
     assert_eq!(world.counters(world.responder).established, before + 1);
     // And nothing is left of them.
-    world.net.run(secs(60));
-    assert_eq!((held(&world), world.net[world.responder].half_open()), ((0, 0, 0), 0));
+    world.net.run_for(secs(60));
+    assert_eq!((half_open_fragments(&world), world.net[world.responder].half_open()), ((0, 0, 0), 0));
 }
 
 /// Whoever floods from one network drops fragments of that network alone.
 #[test]
 fn a_network_that_floods_with_fragments_drops_its_own() {
     // The network's share is 2000 octets.
-    let mut world = world(16_000, 1000);
-    let mut honest = Attacker::new(1, 1);
-    let proof = honest.proof(&mut world);
-    honest.send(&mut world, &proof[0]);
-    let own = held(&world).0;
-    let mut others: Vec<Attacker> = (0..30).map(|n| Attacker::new(n + 10, 2)).collect();
+    let mut world = fragment_network(16_000, 1000);
+    let mut honest = FragmentAttacker::new(1, 1);
+    let proof = honest.proof_fragments(&mut world);
+    honest.send_datagram(&mut world, &proof[0]);
+    let own = half_open_fragments(&world).0;
+    let mut others: Vec<FragmentAttacker> = (0..30).map(|n| FragmentAttacker::new(n + 10, 2)).collect();
     for other in &mut others {
-        let proof = other.proof(&mut world);
-        other.send(&mut world, &proof[0]);
-        assert!(held(&world).0 <= own + 2000, "{:?}", held(&world));
+        let proof = other.proof_fragments(&mut world);
+        other.send_datagram(&mut world, &proof[0]);
+        assert!(half_open_fragments(&world).0 <= own + 2000, "{:?}", half_open_fragments(&world));
     }
     assert!(world.counters(world.responder).fragments_dropped > 10);
     // It has not lost the fragment that was there before all of theirs.
     for fragment in &proof[1..] {
-        honest.send(&mut world, fragment);
+        honest.send_datagram(&mut world, fragment);
     }
     assert_eq!(world.counters(world.responder).established, 1);
 }
@@ -161,49 +171,52 @@ fn an_initiator_that_asks_for_too_much_is_refused() {
         ("attributes", 150, true),
         ("attributes", 250, false),
     ] {
-        let mut asking = connection(true);
+        let mut asking = psk_connection(true);
         match what {
             "selectors" => selectors(&mut asking.children[0], count),
             _ => attributes(&mut asking.children[0], count),
         }
-        let mut world = World::new(asking, connection(false));
+        let mut world = IkeTestNetwork::new(asking, psk_connection(false));
         world.initiate();
-        world.net.run(secs(1));
-        assert_eq!(world.established(world.responder).is_some(), established, "{count} {what}");
+        world.net.run_for(secs(1));
+        assert_eq!(world.established_sa(world.responder).is_some(), established, "{count} {what}");
         assert_eq!(world.counters(world.responder).syntax, u64::from(!established));
         if !established {
-            world.forgotten();
+            world.assert_all_removed();
         }
     }
 }
 
 /// One large message may take the place of many small ones, all of which are dropped at once.
 #[test]
-fn several_that_hold_fragments_are_dropped_at_once_for_one_that_holds_many() {
+fn a_large_message_evicts_several_holders_of_small_fragments() {
     // A network's share is 4000 octets: of all 8000.
-    let mut world = world(8000, 2000);
-    let mut small: Vec<Attacker> = (0..12).map(|n| Attacker::new(n, 1 + n / 6)).collect();
+    let mut world = fragment_network(8000, 2000);
+    let mut small: Vec<FragmentAttacker> = (0..12).map(|n| FragmentAttacker::new(n, 1 + n / 6)).collect();
     for one in &mut small {
-        let proof = one.proof(&mut world);
-        one.send(&mut world, &proof[0]);
+        let proof = one.proof_fragments(&mut world);
+        one.send_datagram(&mut world, &proof[0]);
     }
-    let (before, holders, _) = held(&world);
+    let (before, holders, _) = half_open_fragments(&world);
     assert_eq!((holders, world.counters(world.responder).fragments_dropped), (12, 0));
-    let mut large = Attacker::new(100, 3);
+    let mut large = FragmentAttacker::new(100, 3);
     // Its fragments are as large as a packet may be, so that one takes what several of the others do.
-    large.endpoint = Endpoint::new(Config { packet: 1280, ..config() }, SecureRng::from_seed([8; 32]));
-    let mut asking = connection(true);
+    large.endpoint = IkeEndpoint::new(
+        IkeEndpointConfig { packet: 1280, ..default_config() },
+        SecureRng::from_seed([8; 32]),
+    );
+    let mut asking = psk_connection(true);
     let one = asking.children[0].local.as_ref().unwrap()[0];
     asking.children[0].local = Some(vec![one; 75]);
     let proof = large.proof_of(&mut world, asking);
-    world.net[world.responder].fragments[0].limit(before + 100);
-    large.send(&mut world, &proof[0]);
-    let (octets, holders, _) = held(&world);
+    world.net[world.responder].fragments[0].set_limit(before + 100);
+    large.send_datagram(&mut world, &proof[0]);
+    let (octets, holders, _) = half_open_fragments(&world);
     assert!(holders < 11 && octets <= before + 100, "{holders} hold {octets} octets");
     let dropped = world.counters(world.responder).fragments_dropped;
     assert_eq!(dropped, 13 - holders as u64, "each of them had one fragment");
     for fragment in &proof[1..] {
-        large.send(&mut world, fragment);
+        large.send_datagram(&mut world, fragment);
     }
     assert_eq!(world.counters(world.responder).established, 1, "who has taken their place is let in");
 }

@@ -3,25 +3,25 @@
 use super::*;
 
 /// A responder, and initiators at addresses of their own.
-struct Site {
-    net: Network,
-    gateway: At<Endpoint>,
-    hosts: BTreeMap<IpAddr, At<Endpoint>>,
+struct LockoutTestNetwork {
+    net: MachineNetwork,
+    gateway: HostHandle<IkeEndpoint>,
+    hosts: BTreeMap<IpAddr, HostHandle<IkeEndpoint>>,
 }
 
-impl Site {
-    fn new(config: Config) -> Self {
+impl LockoutTestNetwork {
+    fn new(config: IkeEndpointConfig) -> Self {
         let channel = ChannelConfig { delay: millis(10), ..ChannelConfig::default() };
-        let mut net = Network::new(channel);
-        let mut gateway = Endpoint::new(config, SecureRng::from_seed([1; 32]));
-        let all = Connection { remote: None, ..connection(false) };
-        gateway.command(Instant::ZERO, Command::Serve(vec![Arc::new(all)])).unwrap();
-        let gateway = net.add(gateway, &[address(RESPONDER)]);
-        net.bind(gateway, SOCKET, at(RESPONDER, 500));
+        let mut net = MachineNetwork::new(channel);
+        let mut gateway = IkeEndpoint::new(config, SecureRng::from_seed([1; 32]));
+        let all = IkeConnection { remote: None, ..psk_connection(false) };
+        gateway.handle_command(Instant::ZERO, IkeCommand::Serve(vec![Arc::new(all)])).unwrap();
+        let gateway = net.add_host(gateway, &[ip_address(RESPONDER)]);
+        net.bind_socket(gateway, SOCKET, socket_address(RESPONDER, 500));
         Self { net, gateway, hosts: BTreeMap::new() }
     }
     /// Somebody at this host begins; whether it is let in.
-    fn tries(&mut self, network: u32, host: u32, key: &[u8]) -> bool {
+    fn try_login(&mut self, network: u32, host: u32, key: &[u8]) -> bool {
         self.tries_as(network, host, key, "ini.test")
     }
     fn tries_as(&mut self, network: u32, host: u32, key: &[u8], name: &str) -> bool {
@@ -29,93 +29,100 @@ impl Site {
         let mut seed = [7; 32];
         seed[..8].copy_from_slice(&self.net.now().as_nanos().to_be_bytes());
         seed[8..12].copy_from_slice(&(network << 8 | host).to_be_bytes());
-        let endpoint = Endpoint::new(config(), SecureRng::from_seed(seed));
+        let endpoint = IkeEndpoint::new(default_config(), SecureRng::from_seed(seed));
         let initiator = match self.hosts.get(&from).copied() {
             Some(host) => {
                 self.net[host] = endpoint;
                 host
             }
             None => {
-                let host = self.net.add(endpoint, &[from]);
-                self.net.bind(host, SOCKET, SocketAddr::new(from, 500));
+                let host = self.net.add_host(endpoint, &[from]);
+                self.net.bind_socket(host, SOCKET, SocketAddr::new(from, 500));
                 self.hosts.insert(from, host);
                 host
             }
         };
-        let secret = Key::from(key);
-        let own = Connection {
-            local: Identification::fqdn(name),
+        let secret = SecretValue::from(key);
+        let own = IkeConnection {
+            local: Identification::from_fqdn(name),
             local_auth: LocalAuth::Psk(secret),
-            childless: Childless::Force,
-            ..connection(true)
+            childless: ChildlessPolicy::Force,
+            ..psk_connection(true)
         };
-        let (local, remote) = (SocketAddr::new(from, 500), at(RESPONDER, 500));
+        let (local, remote) = (SocketAddr::new(from, 500), socket_address(RESPONDER, 500));
         let connection = Arc::new(own);
-        self.net.command(initiator, Command::Initiate { token: 0, connection, local, remote }).unwrap();
-        self.net.run(millis(50));
-        self.net.take(initiator).iter().any(|(_, event)| matches!(event, Event::Established { .. }))
+        self.net
+            .send_command(initiator, IkeCommand::Initiate { token: 0, connection, local, remote })
+            .unwrap();
+        self.net.run_for(millis(50));
+        self.net.take_events(initiator).iter().any(|(_, event)| matches!(event, IkeEvent::Established { .. }))
     }
-    fn counted(&self) -> (u64, u64) {
+    fn failure_counts(&self) -> (u64, u64) {
         let counters = self.net[self.gateway].counters();
         (counters.authentication_failed, counters.guesses_held_back)
     }
-    fn told(&self) -> usize {
-        let events = self.net.events(self.gateway);
-        events.iter().filter(|(_, event)| matches!(event, Event::Guessed { .. })).count()
+    fn guessed_event_count(&self) -> usize {
+        let events = self.net.recorded_events(self.gateway);
+        events.iter().filter(|(_, event)| matches!(event, IkeEvent::TooManyFailedProofs { .. })).count()
     }
 }
 
 #[test]
-fn whoever_guesses_at_a_key_from_many_hosts_is_held_back_and_who_has_it_is_not() {
-    let mut site = Site::new(Config { failed_proofs_per_minute: 10, ..config() });
-    assert!(site.tries(90, 1, b"secret"));
+fn attempts_from_many_hosts_lock_out_attackers_but_not_the_user() {
+    let mut site =
+        LockoutTestNetwork::new(IkeEndpointConfig { failed_proofs_per_minute: 10, ..default_config() });
+    assert!(site.try_login(90, 1, b"secret"));
     // Ten networks, of which each guesses ten times, from other hosts.
     for host in 1..=10 {
         for network in 1..=10 {
-            assert!(!site.tries(network, host, b"a guess"));
+            assert!(!site.try_login(network, host, b"a guess"));
         }
     }
-    let (failed, held) = site.counted();
+    let (failed, held) = site.failure_counts();
     // Five seconds have passed: at most one was looked at beside the first ten.
     assert!(failed == 100 && held >= 88, "{failed} failed, {held} of them held back");
-    assert_eq!(site.told(), 1);
+    assert_eq!(site.guessed_event_count(), 1);
     // The right key comes from elsewhere, and from where it has been before.
-    assert!(site.tries(50, 1, b"secret") && site.tries(90, 1, b"secret"));
+    assert!(site.try_login(50, 1, b"secret") && site.try_login(90, 1, b"secret"));
     // It does not help whoever is where the guesses come from, until those have stopped for a moment.
-    assert!(!site.tries(1, 50, b"secret"));
-    site.net.run(secs(7));
-    assert!(site.tries(1, 50, b"secret"));
+    assert!(!site.try_login(1, 50, b"secret"));
+    site.net.run_for(secs(7));
+    assert!(site.try_login(1, 50, b"secret"));
     // And then is known there.
     for host in 1..=10 {
-        site.tries(1, host, b"a guess");
+        site.try_login(1, host, b"a guess");
     }
-    assert!(!site.tries(1, 51, b"secret") && site.tries(1, 50, b"secret"));
+    assert!(!site.try_login(1, 51, b"secret") && site.try_login(1, 50, b"secret"));
 }
 
 /// What is not looked at is answered as what is wrong.
 #[test]
 fn a_guess_that_is_held_back_is_answered_as_one_that_is_wrong() {
-    let mut site = Site::new(Config { failed_proofs_per_minute: 1, ..config() });
+    let mut site =
+        LockoutTestNetwork::new(IkeEndpointConfig { failed_proofs_per_minute: 1, ..default_config() });
     let mut answers = Vec::new();
     for key in [&b"a guess"[..], b"a guess", b"secret"] {
-        let before = site.net.sent().len();
-        assert!(!site.tries(1, 1, key));
-        answers.push(site.net.sent()[before..].iter().map(|sent| sent.bytes.len()).collect::<Vec<_>>());
+        let before = site.net.sent_transmits().len();
+        assert!(!site.try_login(1, 1, key));
+        answers.push(
+            site.net.sent_transmits()[before..].iter().map(|sent| sent.bytes.len()).collect::<Vec<_>>(),
+        );
     }
-    assert_eq!(site.counted(), (3, 2));
+    assert_eq!(site.failure_counts(), (3, 2));
     assert!(answers[0] == answers[1] && answers[1] == answers[2], "{answers:?}");
 }
 
 /// Behind a NAT many are one host: none of them keeps out another who has been right there, by guesses or by a key of before.
 #[test]
-fn who_fails_behind_a_nat_keeps_out_nobody_who_has_been_right_there() {
-    let mut site = Site::new(Config { failed_proofs_per_minute: 6, ..config() });
+fn failures_behind_a_nat_lock_out_no_user_proved_there() {
+    let mut site =
+        LockoutTestNetwork::new(IkeEndpointConfig { failed_proofs_per_minute: 6, ..default_config() });
     assert!(site.tries_as(1, 1, b"secret", "ann.test") && site.tries_as(1, 1, b"secret", "bob.test"));
     for n in 0..20 {
         let name = if n % 2 == 0 { "eve.test" } else { "bob.test" };
         assert!(!site.tries_as(1, 1, b"a guess", name));
     }
-    assert!(site.counted().1 > 0);
+    assert!(site.failure_counts().1 > 0);
     assert!(site.tries_as(1, 1, b"secret", "ann.test"));
     assert!(!site.tries_as(1, 1, b"secret", "bob.test") && !site.tries_as(1, 1, b"secret", "eve.test"));
 }
@@ -124,68 +131,90 @@ fn who_fails_behind_a_nat_keeps_out_nobody_who_has_been_right_there() {
 /// be anybody's: that one has not failed, and whoever has is not known there.
 #[test]
 fn a_proof_is_of_whom_the_first_request_came_from() {
-    use crate::machine::guesses::Claim;
-    const OTHER: &str = "203.0.113.66";
+    use crate::machine::guesses::IdentityClaim;
+    const OTHER_ADDRESS: &str = "203.0.113.66";
     for (key, right) in [(&b"secret"[..], true), (b"a guess", false)] {
-        let ours = Connection { local_auth: LocalAuth::Psk(Key::from(key)), ..connection(true) };
-        let limit = Config { failed_proofs_per_minute: 1, ..config() };
-        let mut world = World::with(limit, ours, connection(false), Method::MsChapV2);
+        let ours =
+            IkeConnection { local_auth: LocalAuth::Psk(SecretValue::from(key)), ..psk_connection(true) };
+        let limit = IkeEndpointConfig { failed_proofs_per_minute: 1, ..default_config() };
+        let mut world =
+            IkeTestNetwork::with_config(limit, ours, psk_connection(false), TestEapMethod::MsChapV2);
         let responder = world.responder;
         let connection = world.connection.clone();
         // It does not know its own address: there is a NAT.
-        let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
+        let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
         world
             .net
-            .command(world.initiator, Command::Initiate { token: 7, connection, local, remote })
+            .send_command(world.initiator, IkeCommand::Initiate { token: 7, connection, local, remote })
             .unwrap();
-        world.net.run(millis(25));
-        let proof = world.net.sent()[2].bytes.clone();
-        world.forge(responder, at(OTHER, 4500), at(RESPONDER, 4500), &proof);
-        let (now, name) = (world.net.now(), Identification::fqdn("ini.test"));
+        world.net.run_for(millis(25));
+        let proof = world.net.sent_transmits()[2].bytes.clone();
+        world.forge_datagram(
+            responder,
+            socket_address(OTHER_ADDRESS, 4500),
+            socket_address(RESPONDER, 4500),
+            &proof,
+        );
+        let (now, name) = (world.net.now(), Identification::from_fqdn("ini.test"));
         assert_eq!(world.counters(responder).authentication_failed, u64::from(!right));
-        let guesses = &mut world.net[responder].guesses;
-        let claim = |from: &str| Claim { connection: "site", identity: &name, from: address(from) };
+        let guesses = &mut world.net[responder].proof_lockouts;
+        let claim =
+            |from: &str| IdentityClaim { connection: "site", identity: &name, from: ip_address(from) };
         if right {
             // Too many fail, at both networks, by another name.
-            let eve = Identification::fqdn("eve.test");
-            for from in [OTHER, INITIATOR] {
-                guesses.failed(now, &limit, Claim { identity: &eve, ..claim(from) });
+            let eve = Identification::from_fqdn("eve.test");
+            for from in [OTHER_ADDRESS, INITIATOR] {
+                guesses.record_failure(now, &limit, IdentityClaim { identity: &eve, ..claim(from) });
             }
         }
-        let weighed = [INITIATOR, OTHER].map(|from| guesses.weighs(now, &limit, claim(from)));
+        let weighed = [INITIATOR, OTHER_ADDRESS].map(|from| guesses.admits_proof(now, &limit, claim(from)));
         assert_eq!(weighed, [right, !right], "{right}");
         let told = world.events(responder).into_iter().find_map(|event| match event {
-            Event::Unproved { path, .. } => Some(path.remote),
+            IkeEvent::Unproved { path, .. } => Some(path.remote),
             _ => None,
         });
-        assert_eq!(told, (!right).then(|| at(INITIATOR, 500)));
+        assert_eq!(told, (!right).then(|| socket_address(INITIATOR, 500)));
     }
 }
 
 /// Whoever judges EAP counts what fails, and tells an AAA server where it comes from, by the same.
 #[test]
 fn eap_is_of_whom_the_first_request_came_from() {
-    let ours = Connection { local_auth: peer_auth(Method::MsChapV2, PASSWORD), ..connection(true) };
-    let eap = RemoteAuth::Eap { ask_identity: false };
-    let mut world = World::new(ours, Connection { remote_auth: eap, remote: None, ..connection(false) });
+    let ours =
+        IkeConnection { local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD), ..psk_connection(true) };
+    let eap = RemoteAuth::Eap { request_identity: false };
+    let mut world =
+        IkeTestNetwork::new(ours, IkeConnection { remote_auth: eap, remote: None, ..psk_connection(false) });
     let (responder, connection) = (world.responder, world.connection.clone());
-    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
-    world.net.command(world.initiator, Command::Initiate { token: 7, connection, local, remote }).unwrap();
-    world.net.run(millis(25));
-    let request = world.net.sent()[2].bytes.clone();
-    world.forge(responder, at("203.0.113.66", 4500), at(RESPONDER, 4500), &request);
+    let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
+    world
+        .net
+        .send_command(world.initiator, IkeCommand::Initiate { token: 7, connection, local, remote })
+        .unwrap();
+    world.net.run_for(millis(25));
+    let request = world.net.sent_transmits()[2].bytes.clone();
+    world.forge_datagram(
+        responder,
+        socket_address("203.0.113.66", 4500),
+        socket_address(RESPONDER, 4500),
+        &request,
+    );
     let asked = world.events(responder).into_iter().find_map(|event| match event {
-        Event::Eap { remote, .. } => Some(remote),
+        IkeEvent::Eap { remote, .. } => Some(remote),
         _ => None,
     });
-    assert_eq!(asked, Some(at(INITIATOR, 500)));
+    assert_eq!(asked, Some(socket_address(INITIATOR, 500)));
     // Nor are its fragments of another network than those of others there.
     let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
     let token = *endpoint.by_spi.values().next().unwrap();
-    endpoint.step(now, token, |sa, _| {
-        let added = sa.reassembly.add((false, 2), (1, 2), crate::code::PayloadType::SA, vec![0; 100], 1000);
+    endpoint.step_sa(now, token, |sa, _| {
+        let added =
+            sa.reassembly.add_fragment((false, 2), (1, 2), crate::code::PayloadType::SA, vec![0; 100], 1000);
         assert!(matches!(added, Ok(None)));
     });
-    assert_eq!(endpoint.fragments[0].note(u64::MAX, pressure::network(address(INITIATOR)), 10), None);
-    assert_eq!(endpoint.fragments[0].held().2, 1);
+    assert_eq!(
+        endpoint.fragments[0].record_usage(u64::MAX, pressure::network_prefix(ip_address(INITIATOR)), 10),
+        None
+    );
+    assert_eq!(endpoint.fragments[0].usage_totals().2, 1);
 }

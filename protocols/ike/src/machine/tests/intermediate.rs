@@ -1,26 +1,33 @@
 //! Further key exchanges: ML-KEM-768 beside X25519.
 
-use super::super::authenticate::{self, state};
+use super::super::authenticate::{self, authentication_state};
 use super::*;
-use crate::Message;
+use crate::IkeMessage;
 
 const HYBRID: &str = "aes128-sha256-x25519-ke1_mlkem768";
 
-fn with(words: &str, connection: Connection) -> Connection {
-    Connection { proposals: vec![Proposal::ike(words).unwrap()], ..connection }
+fn with_proposal(words: &str, connection: IkeConnection) -> IkeConnection {
+    IkeConnection { proposals: vec![Proposal::parse_ike(words).unwrap()], ..connection }
 }
 
-fn hybrid() -> World {
-    World::new(with(HYBRID, connection(true)), with(HYBRID, connection(false)))
+fn hybrid_network() -> IkeTestNetwork {
+    IkeTestNetwork::new(
+        with_proposal(HYBRID, psk_connection(true)),
+        with_proposal(HYBRID, psk_connection(false)),
+    )
 }
 
 #[test]
 fn a_further_key_exchange_comes_before_anybody_says_who_it_is() {
-    let mut world = hybrid();
+    let mut world = hybrid_network();
     let (ours, theirs) = world.connect();
-    world.fit(1);
-    let shown: Vec<_> =
-        world.net.sent().iter().map(|sent| Message::parse(&sent.bytes).unwrap().header.to_string()).collect();
+    world.assert_children_match(1);
+    let shown: Vec<_> = world
+        .net
+        .sent_transmits()
+        .iter()
+        .map(|sent| IkeMessage::parse(&sent.bytes).unwrap().header.to_string())
+        .collect();
     // The public value of ML-KEM-768 has 1184 octets, and so its message fragments.
     assert_eq!(
         shown,
@@ -37,21 +44,21 @@ fn a_further_key_exchange_comes_before_anybody_says_who_it_is() {
     // Diffie-Hellman takes each side two operations; of ML-KEM the initiator has two and the responder one.
     assert_eq!(world.net.take_work()["ike.key_exchange"], 7);
     // The IKE_SA is replaced by a key exchange of the first method alone, on top of these keys.
-    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
-    world.net.run(secs(1));
-    assert_eq!(world.ended(world.responder), [EndReason::Rekeyed]);
+    world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
+    world.net.run_for(secs(1));
+    assert_eq!(world.end_reasons(world.responder), [EndReason::Rekeyed]);
     let _ = theirs;
-    world.fit(1);
+    world.assert_children_match(1);
 }
 
 #[test]
 fn each_of_its_messages_may_be_lost() {
     for lost in 0..9usize {
-        let mut world = hybrid();
-        world.net.meddle(move |n, _| if n == lost { Vec::new() } else { vec![Duration::ZERO] });
+        let mut world = hybrid_network();
+        world.net.intercept_transmits(move |n, _| if n == lost { Vec::new() } else { vec![Duration::ZERO] });
         world.initiate();
-        world.net.run(secs(10));
-        world.fit(1);
+        world.net.run_for(secs(10));
+        world.assert_children_match(1);
         assert!(world.counters(world.initiator).retransmissions <= 1, "message {lost}");
     }
 }
@@ -67,51 +74,57 @@ fn it_is_left_out_only_where_both_allow_that() {
         (HYBRID, EITHER, 7),
         (EITHER, HYBRID, 7),
     ] {
-        let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
+        let mut world = IkeTestNetwork::new(
+            with_proposal(ours, psk_connection(true)),
+            with_proposal(theirs, psk_connection(false)),
+        );
         world.connect();
-        world.fit(1);
-        assert_eq!(world.net.sent().len(), messages, "{ours} {theirs}");
+        world.assert_children_match(1);
+        assert_eq!(world.net.sent_transmits().len(), messages, "{ours} {theirs}");
     }
     for (ours, theirs) in [(HYBRID, WITHOUT), (WITHOUT, HYBRID)] {
-        let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
+        let mut world = IkeTestNetwork::new(
+            with_proposal(ours, psk_connection(true)),
+            with_proposal(theirs, psk_connection(false)),
+        );
         world.initiate();
-        world.net.run(secs(4));
-        assert_eq!(world.ended(world.initiator), [EndReason::NoProposal], "{ours} {theirs}");
+        world.net.run_for(secs(4));
+        assert_eq!(world.end_reasons(world.initiator), [EndReason::NoProposal], "{ours} {theirs}");
     }
 }
 
 #[test]
 fn an_initiator_that_leaves_it_out_all_the_same_is_refused() {
-    let mut world = hybrid();
+    let mut world = hybrid_network();
     world.initiate();
-    world.net.run(millis(25));
+    world.net.run_for(millis(25));
     // Its message of IKE_INTERMEDIATE is lost, and it goes on without.
-    world.net.clear();
+    world.net.drop_in_flight();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].step(now, 0, |sa, cx| {
+    world.net[initiator].step_sa(now, 0, |sa, cx| {
         sa.outstanding = None;
         sa.next_request = 1;
-        let state = state(sa).unwrap();
+        let state = authentication_state(sa).unwrap();
         state.additional.clear();
         state.between = None;
-        authenticate::initiator::begin(sa, cx);
+        authenticate::initiator::start_authentication(sa, cx);
     });
-    world.net.run(secs(1));
-    assert_eq!(world.ended(world.responder), [EndReason::Protocol]);
+    world.net.run_for(secs(1));
+    assert_eq!(world.end_reasons(world.responder), [EndReason::Protocol]);
 }
 
 #[test]
 fn what_was_said_in_it_is_authenticated() {
     for of_initiator in [true, false] {
-        let mut world = hybrid();
+        let mut world = hybrid_network();
         world.initiate();
-        world.net.run(millis(45));
+        world.net.run_for(millis(45));
         let (responder, now) = (world.responder, world.net.now());
-        world.net[responder].step(now, 0, |sa, _| {
-            let between = state(sa).unwrap().between.as_mut().unwrap();
+        world.net[responder].step_sa(now, 0, |sa, _| {
+            let between = authentication_state(sa).unwrap().between.as_mut().unwrap();
             if of_initiator { between.0[0] ^= 1 } else { between.1[0] ^= 1 }
         });
-        world.net.run(secs(1));
-        assert_eq!(world.ended(responder), [EndReason::AuthenticationFailed]);
+        world.net.run_for(secs(1));
+        assert_eq!(world.end_reasons(responder), [EndReason::AuthenticationFailed]);
     }
 }

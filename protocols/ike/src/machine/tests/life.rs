@@ -6,22 +6,26 @@ use crate::code::*;
 /// IPv6 Ready: EN.I.1.2.5.2, EN.R.1.2.7.1.
 #[test]
 fn an_answer_leaves_after_what_it_grants_is_installed() {
-    use usher_core::{Machine, Output};
-    let mut world = World::psk();
+    use usher_core::{Machine, MachineOutput};
+    let mut world = IkeTestNetwork::with_shared_key();
     world.initiate();
-    world.net.run(millis(25));
+    world.net.run_for(millis(25));
     // The request of IKE_AUTH, given to the responder by hand.
-    let request = world.net.sent()[2].bytes.clone();
-    let path = usher_core::Path { socket: SOCKET, local: at(RESPONDER, 500), remote: at(INITIATOR, 500) };
+    let request = world.net.sent_transmits()[2].bytes.clone();
+    let path = usher_core::DatagramPath {
+        socket: SOCKET,
+        local: socket_address(RESPONDER, 500),
+        remote: socket_address(INITIATOR, 500),
+    };
     let (responder, now) = (world.responder, world.net.now());
     let endpoint = &mut world.net[responder];
-    endpoint.handle(now, usher_core::Input::Datagram { path, data: &request });
+    endpoint.handle_input(now, usher_core::MachineInput::Datagram { path, data: &request });
     let (mut buf, mut order) = (Vec::new(), Vec::new());
     while let Some(output) = endpoint.poll_output(&mut buf) {
         match output {
-            Output::Event(Event::Established { .. }) => order.push("established"),
-            Output::Event(Event::Install { .. }) => order.push("install"),
-            Output::Transmit(_) => order.push("transmit"),
+            MachineOutput::Event(IkeEvent::Established { .. }) => order.push("established"),
+            MachineOutput::Event(IkeEvent::Install { .. }) => order.push("install"),
+            MachineOutput::Transmit(_) => order.push("transmit"),
             _ => {}
         }
     }
@@ -31,36 +35,45 @@ fn an_answer_leaves_after_what_it_grants_is_installed() {
 /// IPv6 Ready: EN.I.1.1.7.1, EN.R.1.1.7.1, EN.R.1.1.7.3.
 #[test]
 fn traffic_is_narrowed_to_what_both_allow() {
-    let mut ours = connection(true);
-    ours.children[0].local = Some(network("10.0.0.0", 8));
-    ours.children[0].remote =
-        Some([network("10.2.0.0", 16), network("10.2.7.0", 24), network("172.16.0.0", 12)].concat());
-    let mut world = World::new(ours, connection(false));
+    let mut ours = psk_connection(true);
+    ours.children[0].local = Some(network_selectors("10.0.0.0", 8));
+    ours.children[0].remote = Some(
+        [
+            network_selectors("10.2.0.0", 16),
+            network_selectors("10.2.7.0", 24),
+            network_selectors("172.16.0.0", 12),
+        ]
+        .concat(),
+    );
+    let mut world = IkeTestNetwork::new(ours, psk_connection(false));
     world.connect();
-    world.fit(1);
-    let child = world.children(world.initiator).into_values().next().unwrap();
-    assert_eq!((child.local, child.remote), (network("10.1.0.0", 16), network("10.2.0.0", 16)));
+    world.assert_children_match(1);
+    let child = world.installed_children(world.initiator).into_values().next().unwrap();
+    assert_eq!(
+        (child.local, child.remote),
+        (network_selectors("10.1.0.0", 16), network_selectors("10.2.0.0", 16))
+    );
 }
 
 /// IPv6 Ready: EN.I.1.1.6.12, EN.R.1.1.6.9, EN.R.1.1.7.2.
 #[test]
 fn without_common_traffic_there_is_an_ike_sa_without_a_child() {
-    let mut ours = connection(true);
-    ours.children[0].local = Some(network("192.168.0.0", 16));
-    let mut world = World::new(ours.clone(), connection(false));
+    let mut ours = psk_connection(true);
+    ours.children[0].local = Some(network_selectors("192.168.0.0", 16));
+    let mut world = IkeTestNetwork::new(ours.clone(), psk_connection(false));
     world.connect();
-    world.fit(0);
-    let refused = |world: &World| {
+    world.assert_children_match(0);
+    let refused = |world: &IkeTestNetwork| {
         world.events(world.initiator).into_iter().find_map(|event| match event {
-            Event::ChildRefused { name, why, .. } => Some((name, why)),
+            IkeEvent::ChildRefused { name, why, .. } => Some((name, why)),
             _ => None,
         })
     };
     assert_eq!(refused(&world), Some(("net".into(), NotifyType::TS_UNACCEPTABLE)));
     assert_eq!(world.counters(world.responder).children_refused, 1);
-    ours.children[0].local = Some(network("10.1.0.0", 16));
-    ours.children[0].proposals = vec![Proposal::esp("3des-sha1").unwrap()];
-    let mut world = World::new(ours, connection(false));
+    ours.children[0].local = Some(network_selectors("10.1.0.0", 16));
+    ours.children[0].proposals = vec![Proposal::parse_esp("3des-sha1").unwrap()];
+    let mut world = IkeTestNetwork::new(ours, psk_connection(false));
     world.connect();
     assert_eq!(refused(&world), Some(("net".into(), NotifyType::NO_PROPOSAL_CHOSEN)));
 }
@@ -68,86 +81,84 @@ fn without_common_traffic_there_is_an_ike_sa_without_a_child() {
 #[test]
 fn transport_mode_is_had_where_both_want_it() {
     for (ours, theirs, mode) in [
-        (Mode::Transport, Mode::Transport, Mode::Transport),
-        (Mode::Transport, Mode::Tunnel, Mode::Tunnel),
-        (Mode::Tunnel, Mode::Transport, Mode::Tunnel),
+        (IpsecMode::Transport, IpsecMode::Transport, IpsecMode::Transport),
+        (IpsecMode::Transport, IpsecMode::Tunnel, IpsecMode::Tunnel),
+        (IpsecMode::Tunnel, IpsecMode::Transport, IpsecMode::Tunnel),
     ] {
-        let (mut a, mut b) = (connection(true), connection(false));
+        let (mut a, mut b) = (psk_connection(true), psk_connection(false));
         (a.children[0].mode, b.children[0].mode) = (ours, theirs);
-        let mut world = World::new(a, b);
+        let mut world = IkeTestNetwork::new(a, b);
         world.connect();
-        world.fit(1);
-        assert!(world.children(world.responder).values().all(|child| child.mode == mode));
+        world.assert_children_match(1);
+        assert!(world.installed_children(world.responder).values().all(|child| child.mode == mode));
     }
 }
 
 /// IPv6 Ready: EN.I.2.1.2.1, EN.I.2.1.2.2.
 #[test]
 fn an_initiator_is_given_an_address_and_a_name_server() {
-    let (mut ours, mut theirs) = (connection(true), connection(false));
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     (ours.address, theirs.address) = (true, true);
     (ours.children[0].local, theirs.children[0].remote) = (None, None);
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     world.connect();
-    world.fit(1);
+    world.assert_children_match(1);
     let given = world.events(world.initiator).into_iter().find_map(|event| match event {
-        Event::Configured { attributes, .. } => Some(attributes),
+        IkeEvent::Configured { attributes, .. } => Some(attributes),
         _ => None,
     });
     let given: Vec<_> = given.unwrap().iter().filter_map(ConfigurationAttribute::as_address).collect();
-    assert_eq!(given, [address("10.9.0.7"), address("10.9.0.1")]);
-    let child = world.children(world.initiator).into_values().next().unwrap();
-    assert_eq!(child.local, network("10.9.0.7", 32), "its traffic is of that address");
+    assert_eq!(given, [ip_address("10.9.0.7"), ip_address("10.9.0.1")]);
+    let child = world.installed_children(world.initiator).into_values().next().unwrap();
+    assert_eq!(child.local, network_selectors("10.9.0.7", 32), "its traffic is of that address");
 }
 
 /// IPv6 Ready: EN.I.2.1.2.4.
 #[test]
 fn without_an_address_to_give_there_is_no_child() {
-    let (mut ours, mut theirs) = (connection(true), connection(false));
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     (ours.address, theirs.address) = (true, true);
-    let mut world = World::new(ours, theirs);
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let responder = world.responder;
     world.net.on_event(responder, |event| match event {
-        Event::AddressWanted { sa, identity, attributes, .. } => {
+        IkeEvent::AddressRequested { sa, identity, attributes, .. } => {
             assert_eq!(identity.to_string(), "ini.test");
             assert!(attributes.iter().any(|a| a.kind == ConfigurationType::INTERNAL_IP4_ADDRESS));
-            Some((millis(1), Command::Address { sa: *sa, attributes: vec![] }))
+            Some((millis(1), IkeCommand::Address { sa: *sa, attributes: vec![] }))
         }
         _ => None,
     });
     world.connect();
-    world.fit(0);
-    assert!(
-        world.events(world.initiator).iter().any(|event| matches!(
-            event,
-            Event::ChildRefused { why: NotifyType::INTERNAL_ADDRESS_FAILURE, .. }
-        ))
-    );
+    world.assert_children_match(0);
+    assert!(world.events(world.initiator).iter().any(|event| matches!(
+        event,
+        IkeEvent::ChildRefused { why: NotifyType::INTERNAL_ADDRESS_FAILURE, .. }
+    )));
 }
 
 /// Whoever asks for no address, or is given none, has no traffic there: not then, and not by a later exchange.
 #[test]
 fn who_was_given_no_address_claims_nobodys_traffic() {
-    let (mut ours, mut theirs) = (connection(true), connection(false));
-    ours.children[0].local = Some(network("0.0.0.0", 0));
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
+    ours.children[0].local = Some(network_selectors("0.0.0.0", 0));
     (theirs.address, theirs.children[0].remote) = (true, None);
     for asks in [false, true] {
         ours.address = asks;
-        let mut world = World::new(ours.clone(), theirs.clone());
+        let mut world = IkeTestNetwork::new(ours.clone(), theirs.clone());
         let responder = world.responder;
         world.net.on_event(responder, |event| match event {
             // A name server is no address.
-            Event::AddressWanted { sa, .. } => {
-                let attributes = vec![ConfigurationAttribute::dns(address("10.9.0.1"))];
-                Some((millis(1), Command::Address { sa: *sa, attributes }))
+            IkeEvent::AddressRequested { sa, .. } => {
+                let attributes = vec![ConfigurationAttribute::from_name_server(ip_address("10.9.0.1"))];
+                Some((millis(1), IkeCommand::Address { sa: *sa, attributes }))
             }
             _ => None,
         });
         let (sa, _) = world.connect();
-        world.fit(0);
-        world.net.command(world.initiator, Command::CreateChild { sa, name: "net".into() }).unwrap();
-        world.net.run(secs(1));
-        world.fit(0);
+        world.assert_children_match(0);
+        world.net.send_command(world.initiator, IkeCommand::CreateChild { sa, name: "net".into() }).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(0);
     }
 }
 
@@ -155,26 +166,27 @@ fn who_was_given_no_address_claims_nobodys_traffic() {
 #[test]
 fn an_address_that_no_host_can_have_is_not_taken() {
     for given in ["127.0.0.1", "224.0.0.9", "0.0.0.0", "255.255.255.255"] {
-        let (mut ours, mut theirs) = (connection(true), connection(false));
+        let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
         (ours.address, theirs.address) = (true, true);
         (ours.children[0].local, theirs.children[0].remote) = (None, None);
-        let mut world = World::new(ours, theirs);
+        let mut world = IkeTestNetwork::new(ours, theirs);
         world.net.on_event(world.responder, move |event| match event {
-            Event::AddressWanted { sa, .. } => {
-                let of_host = ConfigurationAttribute::address(address(given), 32);
-                let attributes = vec![of_host, ConfigurationAttribute::dns(address("10.9.0.1"))];
-                Some((millis(1), Command::Address { sa: *sa, attributes }))
+            IkeEvent::AddressRequested { sa, .. } => {
+                let of_host = ConfigurationAttribute::from_address(ip_address(given), 32);
+                let attributes =
+                    vec![of_host, ConfigurationAttribute::from_name_server(ip_address("10.9.0.1"))];
+                Some((millis(1), IkeCommand::Address { sa: *sa, attributes }))
             }
             _ => None,
         });
         world.connect();
         let taken = world.events(world.initiator).into_iter().find_map(|event| match event {
-            Event::Configured { attributes, .. } => Some(attributes),
+            IkeEvent::Configured { attributes, .. } => Some(attributes),
             _ => None,
         });
         let taken: Vec<_> = taken.unwrap().iter().filter_map(ConfigurationAttribute::as_address).collect();
-        assert_eq!(taken, [address("10.9.0.1")]);
-        let children = world.children(world.initiator);
+        assert_eq!(taken, [ip_address("10.9.0.1")]);
+        let children = world.installed_children(world.initiator);
         assert!(children.is_empty(), "{given}: {children:?}");
     }
 }
@@ -182,36 +194,38 @@ fn an_address_that_no_host_can_have_is_not_taken() {
 /// IPv6 Ready: EN.I.1.2.3.7, EN.R.1.2.5.5.
 #[test]
 fn forward_secrecy_that_a_side_wants_is_not_given_up() {
-    let with = |words: &str, mut connection: Connection| {
-        connection.children[0].proposals = vec![Proposal::esp(words).unwrap()];
+    let with = |words: &str, mut connection: IkeConnection| {
+        connection.children[0].proposals = vec![Proposal::parse_esp(words).unwrap()];
         connection
     };
     for (ours, theirs) in [("aes128gcm16", "aes128gcm16-x25519"), ("aes128gcm16-x25519", "aes128gcm16")] {
-        let mut world = World::new(with(ours, connection(true)), with(theirs, connection(false)));
+        let mut world =
+            IkeTestNetwork::new(with(ours, psk_connection(true)), with(theirs, psk_connection(false)));
         let (sa, _) = world.connect();
-        world.fit(1);
-        world.net.command(world.initiator, Command::CreateChild { sa, name: "net".into() }).unwrap();
-        world.net.run(secs(1));
-        world.fit(1);
-        let refused =
-            |event: &Event| matches!(event, Event::ChildRefused { why: NotifyType::NO_PROPOSAL_CHOSEN, .. });
+        world.assert_children_match(1);
+        world.net.send_command(world.initiator, IkeCommand::CreateChild { sa, name: "net".into() }).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(1);
+        let refused = |event: &IkeEvent| {
+            matches!(event, IkeEvent::ChildRefused { why: NotifyType::NO_PROPOSAL_CHOSEN, .. })
+        };
         assert!(world.events(world.initiator).iter().any(refused), "{ours} {theirs}");
     }
 }
 
 #[test]
 fn an_ike_sa_may_begin_without_a_child_which_follows() {
-    let ours = Connection { childless: Childless::Force, ..connection(true) };
-    let mut world = World::new(ours.clone(), connection(false));
+    let ours = IkeConnection { childless: ChildlessPolicy::Force, ..psk_connection(true) };
+    let mut world = IkeTestNetwork::new(ours.clone(), psk_connection(false));
     world.connect();
-    world.fit(1);
-    assert_eq!(world.net.sent().len(), 6, "CREATE_CHILD_SA is an exchange of its own");
-    let theirs = Connection { childless: Childless::Never, ..connection(false) };
-    let mut world = World::new(ours, theirs);
+    world.assert_children_match(1);
+    assert_eq!(world.net.sent_transmits().len(), 6, "CREATE_CHILD_SA is an exchange of its own");
+    let theirs = IkeConnection { childless: ChildlessPolicy::Never, ..psk_connection(false) };
+    let mut world = IkeTestNetwork::new(ours, theirs);
     world.initiate();
-    world.net.run(secs(1));
+    world.net.run_for(secs(1));
     assert_eq!(
-        world.ended(world.initiator),
+        world.end_reasons(world.initiator),
         [EndReason::Unsupported],
         "the responder does not say that it can"
     );
@@ -220,33 +234,33 @@ fn an_ike_sa_may_begin_without_a_child_which_follows() {
 /// IPv6 Ready: EN.I.1.2.3.7, EN.I.1.2.5.1, EN.R.1.2.5.5.
 #[test]
 fn another_child_is_made_with_a_key_exchange_of_its_own() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
     let before = world.net.take_work()["ike.key_exchange"];
-    world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
-    world.net.run(secs(1));
-    world.fit(2);
+    world.net.send_command(initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(2);
     let after = world.net.take_work()["ike.key_exchange"];
     assert_eq!((before, after), (4, 4), "begun, answered by two operations, finished");
     // The responder of the IKE_SA may begin too.
-    world.net.command(responder, Command::CreateChild { sa: theirs, name: "net".into() }).unwrap();
-    world.net.run(secs(1));
-    world.fit(3);
+    world.net.send_command(responder, IkeCommand::CreateChild { sa: theirs, name: "net".into() }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(3);
 }
 
 /// IPv6 Ready: EN.I.1.1.6.7, EN.R.1.1.6.7.
 #[test]
 fn another_method_is_asked_for_in_create_child_sa_too() {
-    let (mut ours, mut theirs) = (connection(true), connection(false));
-    ours.children[0].proposals = vec![Proposal::esp("aes128gcm16-x25519-modp1024").unwrap()];
-    theirs.children[0].proposals = vec![Proposal::esp("aes128gcm16-modp1024").unwrap()];
-    let mut world = World::new(ours, theirs);
+    let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
+    ours.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-x25519-modp1024").unwrap()];
+    theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let (ours, _) = world.connect();
     let initiator = world.initiator;
-    world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
-    world.net.run(secs(1));
-    world.fit(2);
+    world.net.send_command(initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(2);
     assert_eq!(world.counters(world.responder).invalid_ke, 1);
 }
 
@@ -254,137 +268,141 @@ fn another_method_is_asked_for_in_create_child_sa_too() {
 #[test]
 fn a_child_and_an_ike_sa_are_deleted_by_either_side() {
     for by_initiator in [true, false] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         let (host, sa) = if by_initiator { (world.initiator, ours) } else { (world.responder, theirs) };
-        let spi = *world.children(host).keys().next().unwrap();
-        world.net.command(host, Command::DeleteChild { sa, spi }).unwrap();
-        world.net.run(secs(1));
-        world.fit(0);
-        world.net.command(host, Command::CreateChild { sa, name: "net".into() }).unwrap();
-        world.net.run(secs(1));
-        world.fit(1);
-        world.net.command(host, Command::Delete(sa)).unwrap();
-        world.net.run(secs(1));
-        world.fit(0);
-        let (first, second) = (world.ended(world.initiator), world.ended(world.responder));
+        let spi = *world.installed_children(host).keys().next().unwrap();
+        world.net.send_command(host, IkeCommand::DeleteChild { sa, spi }).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(0);
+        world.net.send_command(host, IkeCommand::CreateChild { sa, name: "net".into() }).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(1);
+        world.net.send_command(host, IkeCommand::Delete(sa)).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(0);
+        let (first, second) = (world.end_reasons(world.initiator), world.end_reasons(world.responder));
         let want = (vec![EndReason::Deleted], vec![EndReason::DeletedByPeer]);
         assert_eq!(if by_initiator { (first, second) } else { (second, first) }, want);
-        world.forgotten();
+        world.assert_all_removed();
     }
 }
 
 /// IPv6 Ready: EN.I.1.2.2.1.
 #[test]
 fn a_deletion_whose_answer_is_lost_is_answered_again() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     // Four messages so far; the request is the fifth, its answer the sixth.
-    world.net.lose(&[5]);
+    world.net.drop_transmits(&[5]);
     let initiator = world.initiator;
-    world.net.command(initiator, Command::Delete(ours)).unwrap();
-    world.net.run(secs(10));
-    assert_eq!(world.ended(initiator), [EndReason::Deleted]);
+    world.net.send_command(initiator, IkeCommand::Delete(ours)).unwrap();
+    world.net.run_for(secs(10));
+    assert_eq!(world.end_reasons(initiator), [EndReason::Deleted]);
     assert_eq!(world.counters(world.responder).duplicates, 1);
-    world.forgotten();
+    world.assert_all_removed();
 }
 
 /// IPv6 Ready: EN.I.1.2.6.3, EN.I.1.2.6.4, EN.I.1.2.6.5, EN.I.1.2.6.6.
 #[test]
 fn both_may_delete_at_the_same_time() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
-    let spis = [initiator, responder].map(|host| *world.children(host).keys().next().unwrap());
-    world.net.command(initiator, Command::DeleteChild { sa: ours, spi: spis[0] }).unwrap();
-    world.net.command(responder, Command::DeleteChild { sa: theirs, spi: spis[1] }).unwrap();
-    world.net.run(secs(1));
-    world.fit(0);
-    world.net.command(initiator, Command::Delete(ours)).unwrap();
-    world.net.command(responder, Command::Delete(theirs)).unwrap();
-    world.net.run(secs(1));
+    let spis = [initiator, responder].map(|host| *world.installed_children(host).keys().next().unwrap());
+    world.net.send_command(initiator, IkeCommand::DeleteChild { sa: ours, spi: spis[0] }).unwrap();
+    world.net.send_command(responder, IkeCommand::DeleteChild { sa: theirs, spi: spis[1] }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(0);
+    world.net.send_command(initiator, IkeCommand::Delete(ours)).unwrap();
+    world.net.send_command(responder, IkeCommand::Delete(theirs)).unwrap();
+    world.net.run_for(secs(1));
     assert_eq!(
-        (world.ended(initiator), world.ended(responder)),
+        (world.end_reasons(initiator), world.end_reasons(responder)),
         (vec![EndReason::Deleted], vec![EndReason::Deleted])
     );
-    world.forgotten();
+    world.assert_all_removed();
 }
 
 /// IPv6 Ready: EN.I.1.1.3.3, EN.R.1.1.3.4, EN.R.1.3.1.1.
 #[test]
 fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
-    let ours = Connection { liveness: Some(secs(30)), ..connection(true) };
-    let mut world = World::new(ours, connection(false));
+    let ours = IkeConnection { liveness: Some(secs(30)), ..psk_connection(true) };
+    let mut world = IkeTestNetwork::new(ours, psk_connection(false));
     world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.run(secs(62));
-    let alive = world.events(initiator).iter().filter(|event| matches!(event, Event::Alive { .. })).count();
+    world.net.run_for(secs(62));
+    let alive =
+        world.events(initiator).iter().filter(|event| matches!(event, IkeEvent::Alive { .. })).count();
     assert_eq!(alive, 2);
-    world.net.silence(responder, true);
-    world.net.run(secs(30 + 166));
-    assert_eq!(world.ended(initiator), [EndReason::Unreachable]);
+    world.net.set_silent(responder, true);
+    world.net.run_for(secs(30 + 166));
+    assert_eq!(world.end_reasons(initiator), [EndReason::Unreachable]);
     let counters = world.counters(initiator);
     assert_eq!((counters.retransmissions, counters.given_up), (5, 1));
-    assert_eq!(world.children(initiator).len(), 0, "what it carried is removed");
+    assert_eq!(world.installed_children(initiator).len(), 0, "what it carried is removed");
 }
 
 /// Whoever is put out has nothing more after half a minute, whether it answers or not, and whatever else it owes an answer to.
 #[test]
 fn who_does_not_answer_that_it_is_deleted_ends_soon() {
     for owes in [false, true] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (_, theirs) = world.connect();
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net.silence(initiator, true);
+        world.net.set_silent(initiator, true);
         if owes {
-            world.net.command(responder, Command::Probe(theirs)).unwrap();
-            world.net.run(secs(20));
+            world.net.send_command(responder, IkeCommand::Probe(theirs)).unwrap();
+            world.net.run_for(secs(20));
         }
-        world.net.command(responder, Command::Delete(theirs)).unwrap();
-        world.net.run(secs(29));
-        assert_eq!(world.children(responder).len(), 1);
-        world.net.run(secs(2));
-        assert_eq!((world.children(responder).len(), world.ended(responder)), (0, vec![EndReason::Deleted]));
+        world.net.send_command(responder, IkeCommand::Delete(theirs)).unwrap();
+        world.net.run_for(secs(29));
+        assert_eq!(world.installed_children(responder).len(), 1);
+        world.net.run_for(secs(2));
+        assert_eq!(
+            (world.installed_children(responder).len(), world.end_reasons(responder)),
+            (0, vec![EndReason::Deleted])
+        );
     }
 }
 
 /// IPv6 Ready: EN.R.1.1.3.4, EN.R.1.3.1.1.
 #[test]
 fn a_probe_is_an_empty_exchange() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     let initiator = world.initiator;
-    world.net.command(initiator, Command::Probe(ours)).unwrap();
-    world.net.run(secs(1));
-    assert!(world.events(initiator).contains(&Event::Alive { sa: ours }));
+    world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
+    world.net.run_for(secs(1));
+    assert!(world.events(initiator).contains(&IkeEvent::Alive { sa: ours }));
 }
 
 #[test]
 fn requests_go_one_after_another() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     let initiator = world.initiator;
     for _ in 0..3 {
-        world.net.command(initiator, Command::Probe(ours)).unwrap();
-        world.net.command(initiator, Command::CreateChild { sa: ours, name: "net".into() }).unwrap();
+        world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
+        world.net.send_command(initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() }).unwrap();
     }
-    world.net.run(millis(5));
-    assert_eq!(world.net.sent().len(), 5, "the window has one request");
-    world.net.run(secs(1));
+    world.net.run_for(millis(5));
+    assert_eq!(world.net.sent_transmits().len(), 5, "the window has one request");
+    world.net.run_for(secs(1));
     // The same is not planned twice.
-    assert_eq!(world.children(initiator).len(), 2);
+    assert_eq!(world.installed_children(initiator).len(), 2);
 }
 
 #[test]
 fn long_messages_are_sent_in_fragments_where_both_can() {
     for (ours, theirs, fragmented) in [(true, true, true), (true, false, false), (false, true, false)] {
-        let (mut a, mut b) = (connection(true), connection(false));
+        let (mut a, mut b) = (psk_connection(true), psk_connection(false));
         (a.fragmentation, b.fragmentation) = (ours, theirs);
-        let config = Config { packet: 200, ..config() };
-        let mut world = World::with(config, a, b, Method::MsChapV2);
+        let config = IkeEndpointConfig { packet: 200, ..default_config() };
+        let mut world = IkeTestNetwork::with_config(config, a, b, TestEapMethod::MsChapV2);
         world.connect();
-        world.fit(1);
-        let after: Vec<_> = world.net.sent()[2..].iter().map(|sent| sent.bytes.len()).collect();
+        world.assert_children_match(1);
+        let after: Vec<_> = world.net.sent_transmits()[2..].iter().map(|sent| sent.bytes.len()).collect();
         assert_eq!(after.len() > 2, fragmented, "{after:?}");
         assert!(!fragmented || after.iter().all(|length| *length + 28 <= 200), "{after:?}");
     }
@@ -392,13 +410,18 @@ fn long_messages_are_sent_in_fragments_where_both_can() {
 
 #[test]
 fn fragments_that_are_lost_are_sent_again_with_all_others() {
-    let config = Config { packet: 200, ..config() };
-    let mut world = World::with(config, connection(true), connection(false), Method::MsChapV2);
+    let config = IkeEndpointConfig { packet: 200, ..default_config() };
+    let mut world = IkeTestNetwork::with_config(
+        config,
+        psk_connection(true),
+        psk_connection(false),
+        TestEapMethod::MsChapV2,
+    );
     // Of IKE_AUTH's request, and of its response.
-    world.net.lose(&[3, 7]);
+    world.net.drop_transmits(&[3, 7]);
     world.initiate();
-    world.net.run(secs(20));
-    world.fit(1);
+    world.net.run_for(secs(20));
+    world.assert_children_match(1);
     assert!(world.counters(world.initiator).retransmissions >= 1);
 }
 
@@ -406,73 +429,74 @@ fn fragments_that_are_lost_are_sent_again_with_all_others() {
 fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
     // As the responder is told by INITIAL_CONTACT, and as it is set.
     for unique in [true, false] {
-        let ours = Connection { unique: true, ..connection(true) };
-        let theirs = Connection { unique, ..connection(false) };
-        let mut world = World::new(ours.clone(), theirs);
+        let ours = IkeConnection { unique: true, ..psk_connection(true) };
+        let theirs = IkeConnection { unique, ..psk_connection(false) };
+        let mut world = IkeTestNetwork::new(ours.clone(), theirs);
         world.connect();
         // The initiator starts anew and knows nothing any more.
         let initiator = world.initiator;
-        world.net[initiator] = Endpoint::new(config(), SecureRng::from_seed([9; 32]));
-        world.net.take(initiator);
+        world.net[initiator] = IkeEndpoint::new(default_config(), SecureRng::from_seed([9; 32]));
+        world.net.take_events(initiator);
         world.connection = Arc::new(ours);
         world.initiate();
-        world.net.run(secs(1));
-        assert_eq!(world.ended(world.responder), [EndReason::Replaced]);
-        assert_eq!(world.children(world.responder).len(), 1);
-        assert_eq!(world.sas().1, 1);
+        world.net.run_for(secs(1));
+        assert_eq!(world.end_reasons(world.responder), [EndReason::Replaced]);
+        assert_eq!(world.installed_children(world.responder).len(), 1);
+        assert_eq!(world.sa_counts().1, 1);
     }
 }
 
 /// A device that has lost its power says nothing to the Delete, and its user has the address by two IKE_SAs meanwhile.
 #[test]
-fn an_ike_sa_whose_place_a_new_one_takes_does_not_wait_long_for_its_dead_peer() {
-    let ours = Connection { unique: false, ..connection(true) };
-    let mut world = World::new(ours.clone(), Connection { unique: true, ..connection(false) });
+fn a_replaced_ike_sa_does_not_wait_long_for_its_dead_peer() {
+    let ours = IkeConnection { unique: false, ..psk_connection(true) };
+    let mut world =
+        IkeTestNetwork::new(ours.clone(), IkeConnection { unique: true, ..psk_connection(false) });
     world.connect();
     let initiator = world.initiator;
-    world.net[initiator] = Endpoint::new(config(), SecureRng::from_seed([9; 32]));
+    world.net[initiator] = IkeEndpoint::new(default_config(), SecureRng::from_seed([9; 32]));
     world.connection = Arc::new(ours);
     world.initiate();
-    world.net.run(secs(1));
-    assert_eq!((world.ended(world.responder), world.sas().1), (vec![], 2), "its Delete is out");
-    world.net.run(secs(30));
-    assert_eq!((world.ended(world.responder), world.sas().1), (vec![EndReason::Replaced], 1));
+    world.net.run_for(secs(1));
+    assert_eq!((world.end_reasons(world.responder), world.sa_counts().1), (vec![], 2), "its Delete is out");
+    world.net.run_for(secs(30));
+    assert_eq!((world.end_reasons(world.responder), world.sa_counts().1), (vec![EndReason::Replaced], 1));
 }
 
 #[test]
 fn an_initiator_that_does_not_go_on_is_forgotten() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let initiator = world.initiator;
     world.initiate();
-    world.net.run(millis(15));
-    world.net.silence(initiator, true);
-    world.net.run(millis(1));
-    assert_eq!((world.sas().1, world.net[world.responder].half_open()), (1, 1));
-    world.net.run(secs(31));
-    assert_eq!((world.sas().1, world.net[world.responder].half_open()), (0, 0));
-    assert_eq!(world.ended(world.responder), [EndReason::HalfOpen]);
+    world.net.run_for(millis(15));
+    world.net.set_silent(initiator, true);
+    world.net.run_for(millis(1));
+    assert_eq!((world.sa_counts().1, world.net[world.responder].half_open()), (1, 1));
+    world.net.run_for(secs(31));
+    assert_eq!((world.sa_counts().1, world.net[world.responder].half_open()), (0, 0));
+    assert_eq!(world.end_reasons(world.responder), [EndReason::HalfOpen]);
     assert_eq!(world.counters(world.responder).half_open_expired, 1);
 }
 
 #[test]
 fn a_host_that_a_nat_gives_another_address_is_followed() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let connection = world.connection.clone();
     let initiator = world.initiator;
-    let (local, remote) = (at("0.0.0.0", 500), at(RESPONDER, 500));
-    world.net.command(initiator, Command::Initiate { token: 1, connection, local, remote }).unwrap();
-    world.net.run(secs(1));
-    let sa = world.established(initiator).unwrap();
-    world.net.command(initiator, Command::Probe(sa)).unwrap();
+    let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
+    world.net.send_command(initiator, IkeCommand::Initiate { token: 1, connection, local, remote }).unwrap();
+    world.net.run_for(secs(1));
+    let sa = world.established_sa(initiator).unwrap();
+    world.net.send_command(initiator, IkeCommand::Probe(sa)).unwrap();
     // The same message from another port of the NAT, before the right one arrives.
-    let probe = world.net.sent().last().unwrap().bytes.clone();
+    let probe = world.net.sent_transmits().last().unwrap().bytes.clone();
     let responder = world.responder;
-    let other = at("203.0.113.9", 61000);
-    world.forge(responder, other, at(RESPONDER, 4500), &probe);
+    let other = socket_address("203.0.113.9", 61000);
+    world.forge_datagram(responder, other, socket_address(RESPONDER, 4500), &probe);
     let moved = world.events(responder).into_iter().find_map(|event| match event {
-        Event::Moved { path, .. } => Some(path.remote),
+        IkeEvent::Moved { path, .. } => Some(path.remote),
         _ => None,
     });
     assert_eq!((moved, world.counters(responder).moved), (Some(other), 1));
-    assert!(instant(secs(1)) <= world.net.now());
+    assert!(instant_after(secs(1)) <= world.net.now());
 }

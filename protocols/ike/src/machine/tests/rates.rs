@@ -1,78 +1,79 @@
 //! What one peer that is let in may ask for (RFC 8019 section 5).
 
 use super::*;
-use crate::machine::sa::Task;
+use crate::machine::sa::SaTask;
 
 /// An initiator whose CHILD_SAs have keys of their own.
-fn world_of(config: Config) -> (World, SaId, SaId) {
+fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, SaId, SaId) {
     let fresh = |initiator| {
-        let mut connection = connection(initiator);
+        let mut connection = psk_connection(initiator);
         connection.children[0].proposals.truncate(1);
         connection
     };
-    let mut world = World::with(config, fresh(true), fresh(false), Method::MsChapV2);
+    let mut world = IkeTestNetwork::with_config(config, fresh(true), fresh(false), TestEapMethod::MsChapV2);
     let (ours, theirs) = world.connect();
     (world, ours, theirs)
 }
 
 /// The initiator's next request is one of these.
-fn asks(world: &mut World, ours: SaId, task: &Task) {
+fn run_task(world: &mut IkeTestNetwork, ours: SaId, task: &SaTask) {
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].step(now, ours.token(), |sa, cx| {
+    world.net[initiator].step_sa(now, ours.token(), |sa, cx| {
         sa.rest_until = None;
         sa.tasks.clear();
-        sa.plan(task.clone());
+        sa.plan_task(task.clone());
         sa.go_on(cx);
     });
-    world.net.run(millis(25));
+    world.net.run_for(millis(25));
 }
 
 #[test]
 fn key_exchanges_for_more_and_more_sas_are_put_off() {
-    let (mut world, ours, _) = world_of(Config { creates_per_minute: 6, ..config() });
+    let (mut world, ours, _) = world_of(IkeEndpointConfig { creates_per_minute: 6, ..default_config() });
     let responder = world.responder;
     world.net.take_work();
     for _ in 0..20 {
-        asks(&mut world, ours, &Task::CreateChild(0));
+        run_task(&mut world, ours, &SaTask::CreateChild(0));
     }
     let counters = world.counters(responder);
     // 20 times 25 ms are no ten seconds.
     assert_eq!((counters.creates_held_back, counters.temporary_failures), (14, 14));
-    assert_eq!(world.children(responder).len(), 7, "the first came with the IKE_SA");
+    assert_eq!(world.installed_children(responder).len(), 7, "the first came with the IKE_SA");
     // The IKE_SA itself is under the same limit, and its successor has no more.
-    asks(&mut world, ours, &Task::Rekey);
+    run_task(&mut world, ours, &SaTask::Rekey);
     assert_eq!((world.counters(responder).rekeyed, world.counters(responder).creates_held_back), (0, 15));
     // What was put off is done in its time.
-    world.net.run(secs(20));
-    assert_eq!((world.counters(responder).rekeyed, world.net[responder].living()), (1, 1));
-    world.fit(7);
+    world.net.run_for(secs(20));
+    assert_eq!((world.counters(responder).rekeyed, world.net[responder].active_sa_count()), (1, 1));
+    world.assert_children_match(7);
 }
 
 #[test]
-fn an_ike_sa_that_takes_the_place_of_another_may_ask_for_no_more_than_that() {
-    let (mut world, mut ours, _) = world_of(Config { creates_per_minute: 6, ..config() });
+fn a_replacing_ike_sa_inherits_the_request_limit_of_the_old_one() {
+    let (mut world, mut ours, _) = world_of(IkeEndpointConfig { creates_per_minute: 6, ..default_config() });
     for n in 0..8 {
-        asks(&mut world, ours, &Task::Rekey);
+        run_task(&mut world, ours, &SaTask::Rekey);
         let newest = world.events(world.initiator).iter().rev().find_map(|event| match event {
-            Event::Rekeyed { new, .. } => Some(*new),
+            IkeEvent::Rekeyed { new, .. } => Some(*new),
             _ => None,
         });
         ours = newest.unwrap_or(ours);
         assert_eq!(world.counters(world.responder).rekeyed, (n + 1).min(6), "after {n}");
-        world.net.run(millis(100));
+        world.net.run_for(millis(100));
     }
 }
 
 /// The request itself stays, and is taken when it comes again.
 #[test]
 fn requests_without_end_are_taken_one_after_another() {
-    let (mut world, ours, theirs) = world_of(Config { requests_per_minute: 60, ..config() });
+    let (mut world, ours, theirs) =
+        world_of(IkeEndpointConfig { requests_per_minute: 60, ..default_config() });
     let (initiator, responder) = (world.initiator, world.responder);
-    let alive = |world: &World| {
-        world.events(initiator).iter().filter(|event| matches!(event, Event::Alive { .. })).count()
+    let alive = |world: &IkeTestNetwork| {
+        world.events(initiator).iter().filter(|event| matches!(event, IkeEvent::Alive { .. })).count()
     };
     for _ in 0..100 {
-        asks(&mut world, ours, &Task::Probe);
+        run_task(&mut world, ours, &SaTask::Probe);
     }
     // 60 at once, and one each second after that, of which 2.5 have passed.
     let answered = alive(&world);
@@ -81,39 +82,39 @@ fn requests_without_end_are_taken_one_after_another() {
     // Nothing of it is opened, so that it costs next to nothing.
     world.net.take_work();
     // The initiator is the first host.
-    let bytes = world.net.sent().iter().rev().find(|sent| sent.from == 0).unwrap().bytes.clone();
-    let (from, to) = (at(INITIATOR, 500), at(RESPONDER, 500));
+    let bytes = world.net.sent_transmits().iter().rev().find(|sent| sent.from == 0).unwrap().bytes.clone();
+    let (from, to) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
     let now = world.net.now();
-    world.net[responder].step(now, theirs.token(), |sa, _| {
+    world.net[responder].step_sa(now, theirs.token(), |sa, _| {
         while !sa.request_debt.is_of_a_minute(now, 60) {
             sa.request_debt.add_of_a_minute(now, 60);
         }
     });
     let before = world.counters(responder).requests_held_back;
     for _ in 0..100 {
-        world.forge(responder, from, to, &bytes);
+        world.forge_datagram(responder, from, to, &bytes);
     }
     assert_eq!(world.counters(responder).requests_held_back, before + 100);
     assert_eq!(world.net.take_work().get("ike.open"), None);
     // What was asked last is answered by its retransmission, and the peer is as alive as before.
-    world.net.run(secs(30));
+    world.net.run_for(secs(30));
     assert!(alive(&world) > answered);
-    asks(&mut world, ours, &Task::Probe);
-    world.fit(1);
-    assert_eq!((world.sas(), world.ended(initiator).len()), ((1, 1), 0));
+    run_task(&mut world, ours, &SaTask::Probe);
+    world.assert_children_match(1);
+    assert_eq!((world.sa_counts(), world.end_reasons(initiator).len()), ((1, 1), 0));
 }
 
 /// What a gateway does by itself in an hour is far from any limit.
 #[test]
 fn limits_of_requests_are_none_to_who_behaves() {
-    let (mut world, ours, _) = world_of(config());
+    let (mut world, ours, _) = world_of(default_config());
     for _ in 0..60 {
-        asks(&mut world, ours, &Task::CreateChild(0));
+        run_task(&mut world, ours, &SaTask::CreateChild(0));
     }
     for _ in 0..1000 {
-        asks(&mut world, ours, &Task::Probe);
+        run_task(&mut world, ours, &SaTask::Probe);
     }
     let counters = world.counters(world.responder);
     assert_eq!((counters.creates_held_back, counters.requests_held_back), (0, 0));
-    assert_eq!(world.children(world.responder).len(), 61);
+    assert_eq!(world.installed_children(world.responder).len(), 61);
 }

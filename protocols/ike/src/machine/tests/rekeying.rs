@@ -3,34 +3,34 @@
 use super::super::collision::{ChildRekeying, ChildState, SaRekeying, SaState};
 use super::*;
 
-fn rekeyed(world: &World, host: At<Endpoint>) -> Vec<(SaId, SaId)> {
+fn rekeyed_pairs(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> Vec<(SaId, SaId)> {
     let pair = |event| match event {
-        Event::Rekeyed { old, new, .. } => Some((old, new)),
+        IkeEvent::Rekeyed { old, new, .. } => Some((old, new)),
         _ => None,
     };
     world.events(host).into_iter().filter_map(pair).collect()
 }
 
 /// Other nonces from now on.
-fn stir(endpoint: &mut Endpoint) {
+fn advance_rng(endpoint: &mut IkeEndpoint) {
     endpoint.rng.next_u32();
 }
 
-fn spi(world: &World, host: At<Endpoint>) -> u32 {
-    *world.children(host).keys().next().unwrap()
+fn child_spi(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> u32 {
+    *world.installed_children(host).keys().next().unwrap()
 }
 
 /// One side replaces its CHILD_SA.
 fn a_child_is_replaced() {
     for by_initiator in [true, false] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         let (host, sa) = if by_initiator { (world.initiator, ours) } else { (world.responder, theirs) };
-        let old = spi(&world, host);
-        world.net.command(host, Command::RekeyChild { sa, spi: old }).unwrap();
-        world.net.run(secs(1));
-        world.fit(1);
-        let children = world.children(host);
+        let old = child_spi(&world, host);
+        world.net.send_command(host, IkeCommand::RekeyChild { sa, spi: old }).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(1);
+        let children = world.installed_children(host);
         assert_eq!(
             (children.contains_key(&old), children.values().next().unwrap().replaces),
             (false, Some(old))
@@ -41,17 +41,17 @@ fn a_child_is_replaced() {
 /// Both replace the same CHILD_SA: one new one remains, whichever has the lowest nonce.
 fn a_child_is_replaced_by_both() {
     for seed in 0..8 {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         // Other nonces each time.
         let initiator = world.initiator;
-        (0..seed).for_each(|_| stir(&mut world.net[initiator]));
-        let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
-        world.net.run(secs(1));
-        world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-        world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
-        world.net.run(secs(2));
-        world.fit(1);
+        (0..seed).for_each(|_| advance_rng(&mut world.net[initiator]));
+        let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
+        world.net.run_for(secs(1));
+        world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+        world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
+        world.net.run_for(secs(2));
+        world.assert_children_match(1);
         let collisions =
             world.counters(world.initiator).collisions + world.counters(world.responder).collisions;
         assert_eq!(collisions, 1, "one of them deletes its own");
@@ -62,18 +62,20 @@ fn a_child_is_replaced_by_both() {
 fn an_answer_is_late() {
     for lost in 0..4usize {
         for by_initiator in [true, false] {
-            let mut world = World::psk();
+            let mut world = IkeTestNetwork::with_shared_key();
             let (ours, theirs) = world.connect();
-            let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
-            let base = world.net.sent().len();
-            world.net.meddle(move |n, _| if n == base + lost { vec![secs(7)] } else { vec![Duration::ZERO] });
+            let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
+            let base = world.net.sent_transmits().len();
+            world.net.intercept_transmits(move |n, _| {
+                if n == base + lost { vec![secs(7)] } else { vec![Duration::ZERO] }
+            });
             let order = if by_initiator { [0, 1] } else { [1, 0] };
             for which in order {
                 let (host, sa, spi) = [(world.initiator, ours, a), (world.responder, theirs, b)][which];
-                world.net.command(host, Command::RekeyChild { sa, spi }).unwrap();
+                world.net.send_command(host, IkeCommand::RekeyChild { sa, spi }).unwrap();
             }
-            world.net.run(secs(60));
-            world.fit(1);
+            world.net.run_for(secs(60));
+            world.assert_children_match(1);
         }
     }
 }
@@ -81,19 +83,22 @@ fn an_answer_is_late() {
 /// A CHILD_SA is deleted by one side while the other replaces it.
 fn a_child_is_deleted_while_it_is_replaced() {
     for first in [true, false] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
-        let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
+        let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
         if first {
-            world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
-            world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
+            world.net.send_command(world.responder, IkeCommand::DeleteChild { sa: theirs, spi: b }).unwrap();
+            world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
         } else {
-            world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-            world.net.run(millis(5));
-            world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
+            world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+            world.net.run_for(millis(5));
+            world.net.send_command(world.responder, IkeCommand::DeleteChild { sa: theirs, spi: b }).unwrap();
         }
-        world.net.run(secs(30));
-        let (ours, theirs) = (world.children(world.initiator).len(), world.children(world.responder).len());
+        world.net.run_for(secs(30));
+        let (ours, theirs) = (
+            world.installed_children(world.initiator).len(),
+            world.installed_children(world.responder).len(),
+        );
         assert_eq!(ours, theirs, "{first}");
     }
 }
@@ -101,31 +106,31 @@ fn a_child_is_deleted_while_it_is_replaced() {
 /// One side replaces an IKE_SA, with what it carries.
 fn an_ike_sa_is_replaced() {
     for by_initiator in [true, false] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         let (host, sa) = if by_initiator { (world.initiator, ours) } else { (world.responder, theirs) };
-        world.net.command(host, Command::Rekey(sa)).unwrap();
-        world.net.run(secs(1));
-        world.fit(1);
-        let pairs = [rekeyed(&world, world.initiator), rekeyed(&world, world.responder)];
+        world.net.send_command(host, IkeCommand::Rekey(sa)).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(1);
+        let pairs = [rekeyed_pairs(&world, world.initiator), rekeyed_pairs(&world, world.responder)];
         assert_eq!((pairs[0].len(), pairs[1].len()), (1, 1));
         assert_eq!((pairs[0][0].0, pairs[1][0].0), (ours, theirs));
-        assert_eq!(world.ended(world.initiator), [EndReason::Rekeyed]);
-        assert_eq!(world.ended(world.responder), [EndReason::Rekeyed]);
-        world.net.run(secs(40));
-        assert_eq!(world.sas(), (1, 1));
+        assert_eq!(world.end_reasons(world.initiator), [EndReason::Rekeyed]);
+        assert_eq!(world.end_reasons(world.responder), [EndReason::Rekeyed]);
+        world.net.run_for(secs(40));
+        assert_eq!(world.sa_counts(), (1, 1));
         // The new one carries on: its children are replaced, and it is, by whichever side.
         let new = pairs[0][0].1;
-        let old = spi(&world, world.initiator);
-        world.net.command(world.initiator, Command::RekeyChild { sa: new, spi: old }).unwrap();
-        world.net.run(secs(1));
-        world.net.command(world.responder, Command::Rekey(pairs[1][0].1)).unwrap();
-        world.net.run(secs(1));
-        world.fit(1);
-        assert_eq!(rekeyed(&world, world.initiator).len(), 2);
-        let last = rekeyed(&world, world.initiator)[1].1;
-        world.net.command(world.initiator, Command::Delete(last)).unwrap();
-        world.forgotten();
+        let old = child_spi(&world, world.initiator);
+        world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: new, spi: old }).unwrap();
+        world.net.run_for(secs(1));
+        world.net.send_command(world.responder, IkeCommand::Rekey(pairs[1][0].1)).unwrap();
+        world.net.run_for(secs(1));
+        world.assert_children_match(1);
+        assert_eq!(rekeyed_pairs(&world, world.initiator).len(), 2);
+        let last = rekeyed_pairs(&world, world.initiator)[1].1;
+        world.net.send_command(world.initiator, IkeCommand::Delete(last)).unwrap();
+        world.assert_all_removed();
     }
 }
 
@@ -133,30 +138,28 @@ fn an_ike_sa_is_replaced() {
 fn an_ike_sa_is_replaced_by_both() {
     for late in 0..6usize {
         for draws in 0..4 {
-            let mut world = World::psk();
+            let mut world = IkeTestNetwork::with_shared_key();
             let (ours, theirs) = world.connect();
             let initiator = world.initiator;
-            (0..draws).for_each(|_| stir(&mut world.net[initiator]));
-            let base = world.net.sent().len();
-            world.net.meddle(
-                move |n, _| {
-                    if late < 5 && n == base + late { vec![secs(7)] } else { vec![Duration::ZERO] }
-                },
-            );
-            world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
-            world.net.command(world.responder, Command::Rekey(theirs)).unwrap();
+            (0..draws).for_each(|_| advance_rng(&mut world.net[initiator]));
+            let base = world.net.sent_transmits().len();
+            world.net.intercept_transmits(move |n, _| {
+                if late < 5 && n == base + late { vec![secs(7)] } else { vec![Duration::ZERO] }
+            });
+            world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
+            world.net.send_command(world.responder, IkeCommand::Rekey(theirs)).unwrap();
             // An IKE_SA whose maker never heard of it is deleted after a while, and given up.
-            world.net.run(secs(400));
-            world.fit(1);
-            assert_eq!(world.sas(), (1, 1), "late {late}");
-            let pairs = [rekeyed(&world, world.initiator), rekeyed(&world, world.responder)];
+            world.net.run_for(secs(400));
+            world.assert_children_match(1);
+            assert_eq!(world.sa_counts(), (1, 1), "late {late}");
+            let pairs = [rekeyed_pairs(&world, world.initiator), rekeyed_pairs(&world, world.responder)];
             assert_eq!((pairs[0].len(), pairs[1].len()), (1, 1), "late {late}");
             // What remains is one and the same: it carries exchanges of both sides.
             for (host, sa) in [(world.initiator, pairs[0][0].1), (world.responder, pairs[1][0].1)] {
-                world.net.command(host, Command::CreateChild { sa, name: "net".into() }).unwrap();
-                world.net.run(secs(1));
+                world.net.send_command(host, IkeCommand::CreateChild { sa, name: "net".into() }).unwrap();
+                world.net.run_for(secs(1));
             }
-            world.fit(3);
+            world.assert_children_match(3);
         }
     }
 }
@@ -164,184 +167,189 @@ fn an_ike_sa_is_replaced_by_both() {
 /// One side deletes the IKE_SA while the other replaces it, and the other way round.
 fn an_ike_sa_is_deleted_while_it_is_replaced() {
     for (first, after) in [(true, 0), (true, 12), (false, 0), (false, 12)] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         let (a, b) = (world.initiator, world.responder);
         if first {
-            world.net.command(a, Command::Rekey(ours)).unwrap();
-            world.net.run(millis(after));
-            let _ = world.net.command(b, Command::Delete(theirs));
+            world.net.send_command(a, IkeCommand::Rekey(ours)).unwrap();
+            world.net.run_for(millis(after));
+            let _ = world.net.send_command(b, IkeCommand::Delete(theirs));
         } else {
-            world.net.command(b, Command::Delete(theirs)).unwrap();
-            world.net.run(millis(after));
-            let _ = world.net.command(a, Command::Rekey(ours));
+            world.net.send_command(b, IkeCommand::Delete(theirs)).unwrap();
+            world.net.run_for(millis(after));
+            let _ = world.net.send_command(a, IkeCommand::Rekey(ours));
         }
-        world.net.run(secs(200));
-        assert_eq!(world.sas().0, world.sas().1, "{first} {after}");
-        assert_eq!(world.children(a).len(), world.children(b).len());
+        world.net.run_for(secs(200));
+        assert_eq!(world.sa_counts().0, world.sa_counts().1, "{first} {after}");
+        assert_eq!(world.installed_children(a).len(), world.installed_children(b).len());
     }
 }
 
 /// A responder that has no room, for a moment or at all.
 fn a_rekeying_is_refused() {
     // The responder replaces a CHILD_SA while the initiator replaces the IKE_SA: one of them has to wait (RFC 7296 §2.25.2).
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
-    let b = spi(&world, world.responder);
-    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
-    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
-    world.net.run(secs(60));
-    world.fit(1);
+    let b = child_spi(&world, world.responder);
+    world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
+    world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
+    world.net.run_for(secs(60));
+    world.assert_children_match(1);
     let failures = world.counters(world.initiator).temporary_failures
         + world.counters(world.responder).temporary_failures;
     assert_eq!(failures, 2, "each refuses the other's");
-    assert_eq!(rekeyed(&world, world.initiator).len(), 1, "and tries again");
+    assert_eq!(rekeyed_pairs(&world, world.initiator).len(), 1, "and tries again");
     // Proposals that are no more acceptable.
-    let mut theirs = connection(false);
-    theirs.children[0].proposals = vec![Proposal::esp("aes128gcm16-modp1024").unwrap()];
-    let mut ours = connection(true);
-    ours.children[0].proposals = vec![Proposal::esp("aes128gcm16-x25519").unwrap()];
-    let mut world = World::new(ours, theirs);
+    let mut theirs = psk_connection(false);
+    theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
+    let mut ours = psk_connection(true);
+    ours.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-x25519").unwrap()];
+    let mut world = IkeTestNetwork::new(ours, theirs);
     let (ours, _) = world.connect();
-    let a = spi(&world, world.initiator);
-    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-    world.net.run(secs(1));
-    world.fit(1);
-    assert_eq!(spi(&world, world.initiator), a, "the old one stays");
+    let a = child_spi(&world, world.initiator);
+    world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(1);
+    assert_eq!(child_spi(&world, world.initiator), a, "the old one stays");
 }
 
 /// Messages from now on, by their number, take so much longer.
-fn delay(world: &mut World, late: &[(usize, Duration)]) {
+fn delay_messages(world: &mut IkeTestNetwork, late: &[(usize, Duration)]) {
     let late = late.to_vec();
-    let base = world.net.sent().len();
-    world.net.meddle(move |n, _| {
+    let base = world.net.sent_transmits().len();
+    world.net.intercept_transmits(move |n, _| {
         let found = late.iter().find(|(number, _)| base + number == n);
         vec![found.map_or(Duration::ZERO, |(_, time)| *time)]
     });
 }
 
 /// Both ask to replace a CHILD_SA.
-fn both_ask(world: &mut World, (ours, theirs): (SaId, SaId)) {
-    let (a, b) = (spi(world, world.initiator), spi(world, world.responder));
-    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
+fn rekey_from_both(world: &mut IkeTestNetwork, (ours, theirs): (SaId, SaId)) {
+    let (a, b) = (child_spi(world, world.initiator), child_spi(world, world.responder));
+    world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
 }
 
 /// A request arrives when the other side has replaced the CHILD_SA already: while it deletes the old one, after that, and
 /// where the deletion is late.
 fn a_request_comes_too_late() {
-    const LATE: [&[(usize, Duration)]; 3] = [
+    const DELAY_CASES: [&[(usize, Duration)]; 3] = [
         &[(0, Duration::from_millis(25))],
         &[(0, Duration::from_millis(15)), (3, Duration::from_secs(1))],
         &[(0, Duration::from_secs(7))],
     ];
-    for late in LATE {
-        let mut world = World::psk();
+    for late in DELAY_CASES {
+        let mut world = IkeTestNetwork::with_shared_key();
         let ids = world.connect();
-        delay(&mut world, late);
-        both_ask(&mut world, ids);
-        world.net.run(secs(60));
-        world.fit(1);
+        delay_messages(&mut world, late);
+        rekey_from_both(&mut world, ids);
+        world.net.run_for(secs(60));
+        world.assert_children_match(1);
         // The same of the IKE_SA.
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
-        delay(&mut world, late);
-        world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
-        world.net.command(world.responder, Command::Rekey(theirs)).unwrap();
-        world.net.run(secs(400));
-        world.fit(1);
-        assert_eq!(world.sas(), (1, 1));
+        delay_messages(&mut world, late);
+        world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
+        world.net.send_command(world.responder, IkeCommand::Rekey(theirs)).unwrap();
+        world.net.run_for(secs(400));
+        world.assert_children_match(1);
+        assert_eq!(world.sa_counts(), (1, 1));
     }
 }
 
 /// What an endpoint holds of its CHILD_SAs is altered, as one would that has lost its memory or breaks the rules.
-fn alter(world: &mut World, host: At<Endpoint>, sa: SaId, how: impl FnOnce(&mut super::super::sa::IkeSa)) {
+fn alter_sa(
+    world: &mut IkeTestNetwork,
+    host: HostHandle<IkeEndpoint>,
+    sa: SaId,
+    how: impl FnOnce(&mut super::super::sa::IkeSa),
+) {
     let now = world.net.now();
-    world.net[host].step(now, sa.0, |sa, _| how(sa));
+    world.net[host].step_sa(now, sa.0, |sa, _| how(sa));
 }
 
 /// The other side knows nothing of a CHILD_SA any more.
 fn a_child_is_not_found() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
-    let a = spi(&world, world.initiator);
+    let a = child_spi(&world, world.initiator);
     let responder = world.responder;
-    alter(&mut world, responder, theirs, |sa| sa.children.clear());
-    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-    world.net.run(secs(1));
-    assert_eq!(world.children(world.initiator).len(), 0);
+    alter_sa(&mut world, responder, theirs, |sa| sa.children.clear());
+    world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.run_for(secs(1));
+    assert_eq!(world.installed_children(world.initiator).len(), 0);
     // The same once it has replaced it, and before it says so.
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let ids = world.connect();
-    delay(&mut world, &[(0, Duration::from_secs(1)), (3, Duration::from_secs(9))]);
-    both_ask(&mut world, ids);
-    world.net.run(millis(200));
-    alter(&mut world, responder, ids.1, |sa| sa.children.clear());
-    world.net.run(secs(100));
+    delay_messages(&mut world, &[(0, Duration::from_secs(1)), (3, Duration::from_secs(9))]);
+    rekey_from_both(&mut world, ids);
+    world.net.run_for(millis(200));
+    alter_sa(&mut world, responder, ids.1, |sa| sa.children.clear());
+    world.net.run_for(secs(100));
     assert_eq!(world.counters(world.initiator).syntax, 0);
 }
 
 /// A side that asks to replace what it has replaced already: it has to wait.
 fn a_peer_asks_twice() {
-    let again = |world: &mut World, theirs: SaId| {
+    let again = |world: &mut IkeTestNetwork, theirs: SaId| {
         let responder = world.responder;
         let mut old = 0;
-        alter(world, responder, theirs, |sa| {
+        alter_sa(world, responder, theirs, |sa| {
             sa.tasks.clear();
             sa.children[0].state = ChildState::Installed;
             old = sa.children[0].sa.inbound;
         });
-        world.net.command(responder, Command::RekeyChild { sa: theirs, spi: old }).unwrap();
+        world.net.send_command(responder, IkeCommand::RekeyChild { sa: theirs, spi: old }).unwrap();
     };
     // It has replaced it, and deletes it late.
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (_, theirs) = world.connect();
-    let b = spi(&world, world.responder);
-    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
-    world.net.command(world.responder, Command::Probe(theirs)).unwrap();
-    world.net.run(millis(25));
+    let b = child_spi(&world, world.responder);
+    world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
+    world.net.send_command(world.responder, IkeCommand::Probe(theirs)).unwrap();
+    world.net.run_for(millis(25));
     again(&mut world, theirs);
-    world.net.run(secs(60));
+    world.net.run_for(secs(60));
     assert!(world.counters(world.initiator).temporary_failures > 0);
     // Both have replaced it, and our answer is late.
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let ids = world.connect();
-    delay(&mut world, &[(0, Duration::from_secs(7))]);
-    both_ask(&mut world, ids);
-    world.net.command(world.responder, Command::Probe(ids.1)).unwrap();
-    world.net.run(millis(25));
+    delay_messages(&mut world, &[(0, Duration::from_secs(7))]);
+    rekey_from_both(&mut world, ids);
+    world.net.send_command(world.responder, IkeCommand::Probe(ids.1)).unwrap();
+    world.net.run_for(millis(25));
     again(&mut world, ids.1);
-    world.net.run(secs(60));
+    world.net.run_for(secs(60));
     assert!(world.counters(world.initiator).temporary_failures > 0);
     // Ours has taken its place, and is to be deleted.
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
-    let a = spi(&world, world.initiator);
-    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
-    world.net.run(millis(15));
+    let a = child_spi(&world, world.initiator);
+    world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.send_command(world.initiator, IkeCommand::Probe(ours)).unwrap();
+    world.net.run_for(millis(15));
     again(&mut world, theirs);
-    world.net.run(secs(60));
+    world.net.run_for(secs(60));
     assert!(world.counters(world.initiator).temporary_failures > 0);
     // Of IKE_SAs: one that was replaced by the other side, or by both.
     for collide in [true, false] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         let responder = world.responder;
         let late = if collide { vec![(0, secs(7)), (3, secs(9))] } else { vec![(2, secs(9))] };
-        delay(&mut world, &late);
+        delay_messages(&mut world, &late);
         if collide {
-            world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
+            world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
         }
-        world.net.command(responder, Command::Rekey(theirs)).unwrap();
-        world.net.run(millis(25));
-        alter(&mut world, responder, theirs, |sa| {
+        world.net.send_command(responder, IkeCommand::Rekey(theirs)).unwrap();
+        world.net.run_for(millis(25));
+        alter_sa(&mut world, responder, theirs, |sa| {
             sa.state = SaState::Established;
             sa.outstanding = None;
             sa.next_request -= 1;
         });
-        world.net.command(responder, Command::Rekey(theirs)).unwrap();
-        world.net.run(secs(1));
+        world.net.send_command(responder, IkeCommand::Rekey(theirs)).unwrap();
+        world.net.run_for(secs(1));
         assert!(world.counters(world.initiator).temporary_failures > 0, "{collide}");
     }
 }
@@ -349,65 +357,68 @@ fn a_peer_asks_twice() {
 /// A host deletes what is being replaced, by whichever side.
 fn what_is_replaced_is_deleted_by_its_host() {
     // The other side's has taken its place.
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
-    let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
-    world.net.command(world.initiator, Command::RekeyChild { sa: ours, spi: a }).unwrap();
-    world.net.command(world.initiator, Command::Probe(ours)).unwrap();
-    world.net.run(millis(15));
-    world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
-    world.net.run(secs(60));
-    world.fit(1);
+    let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
+    world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
+    world.net.send_command(world.initiator, IkeCommand::Probe(ours)).unwrap();
+    world.net.run_for(millis(15));
+    world.net.send_command(world.responder, IkeCommand::DeleteChild { sa: theirs, spi: b }).unwrap();
+    world.net.run_for(secs(60));
+    world.assert_children_match(1);
     // Both have, the answer to one is late, and whichever is deleted meanwhile one remains.
     for seed in 0..8 {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let ids = world.connect();
         let initiator = world.initiator;
-        (0..seed).for_each(|_| stir(&mut world.net[initiator]));
-        let b = spi(&world, world.responder);
+        (0..seed).for_each(|_| advance_rng(&mut world.net[initiator]));
+        let b = child_spi(&world, world.responder);
         // The responder's answer to the initiator.
-        let base = world.net.sent().len();
-        world.net.meddle(move |n, sent| {
+        let base = world.net.sent_transmits().len();
+        world.net.intercept_transmits(move |n, sent| {
             vec![if n >= base && n < base + 4 && sent.from == 1 && n > base + 1 {
                 secs(7)
             } else {
                 Duration::ZERO
             }]
         });
-        both_ask(&mut world, ids);
-        world.net.run(millis(25));
-        let _ = world.net.command(world.responder, Command::DeleteChild { sa: ids.1, spi: b });
-        world.net.run(secs(100));
-        let (ours, theirs) = (world.children(world.initiator).len(), world.children(world.responder).len());
+        rekey_from_both(&mut world, ids);
+        world.net.run_for(millis(25));
+        let _ = world.net.send_command(world.responder, IkeCommand::DeleteChild { sa: ids.1, spi: b });
+        world.net.run_for(secs(100));
+        let (ours, theirs) = (
+            world.installed_children(world.initiator).len(),
+            world.installed_children(world.responder).len(),
+        );
         assert_eq!(ours, theirs, "{seed}");
     }
     // Both delete the same.
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
-    let (a, b) = (spi(&world, world.initiator), spi(&world, world.responder));
-    world.net.command(world.initiator, Command::DeleteChild { sa: ours, spi: a }).unwrap();
-    world.net.command(world.responder, Command::DeleteChild { sa: theirs, spi: b }).unwrap();
-    world.net.run(secs(1));
-    world.fit(0);
-    world.net.command(world.initiator, Command::Delete(ours)).unwrap();
-    world.net.command(world.responder, Command::Delete(theirs)).unwrap();
-    world.net.run(secs(1));
-    world.forgotten();
+    let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
+    world.net.send_command(world.initiator, IkeCommand::DeleteChild { sa: ours, spi: a }).unwrap();
+    world.net.send_command(world.responder, IkeCommand::DeleteChild { sa: theirs, spi: b }).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_children_match(0);
+    world.net.send_command(world.initiator, IkeCommand::Delete(ours)).unwrap();
+    world.net.send_command(world.responder, IkeCommand::Delete(theirs)).unwrap();
+    world.net.run_for(secs(1));
+    world.assert_all_removed();
 }
 
 /// A side falls silent after it has replaced something, before it deletes the old: the other does.
 fn what_is_left_over_is_deleted() {
     for ike in [true, false] {
-        let mut world = World::psk();
+        let mut world = IkeTestNetwork::with_shared_key();
         let (ours, _) = world.connect();
-        let a = spi(&world, world.initiator);
-        let what = if ike { Command::Rekey(ours) } else { Command::RekeyChild { sa: ours, spi: a } };
-        world.net.command(world.initiator, what).unwrap();
-        world.net.run(millis(15));
+        let a = child_spi(&world, world.initiator);
+        let what = if ike { IkeCommand::Rekey(ours) } else { IkeCommand::RekeyChild { sa: ours, spi: a } };
+        world.net.send_command(world.initiator, what).unwrap();
+        world.net.run_for(millis(15));
         let initiator = world.initiator;
-        world.net.silence(initiator, true);
-        world.net.run(secs(300));
-        assert!(world.ended(world.responder).contains(&EndReason::Unreachable), "{ike}");
+        world.net.set_silent(initiator, true);
+        world.net.run_for(secs(300));
+        assert!(world.end_reasons(world.responder).contains(&EndReason::Unreachable), "{ike}");
         assert_eq!(world.counters(world.responder).given_up, 1);
     }
 }
@@ -415,75 +426,75 @@ fn what_is_left_over_is_deleted() {
 /// Where the other side says TEMPORARY_FAILURE, liveness shorter than the rest after that is asked for all the same.
 #[test]
 fn a_probe_does_not_wait_for_what_rests() {
-    let lively = |connection| Connection { liveness: Some(secs(2)), ..connection };
-    let mut world = World::new(lively(connection(true)), lively(connection(false)));
+    let lively = |connection| IkeConnection { liveness: Some(secs(2)), ..connection };
+    let mut world = IkeTestNetwork::new(lively(psk_connection(true)), lively(psk_connection(false)));
     let (ours, theirs) = world.connect();
-    let b = spi(&world, world.responder);
-    world.net.command(world.initiator, Command::Rekey(ours)).unwrap();
-    world.net.command(world.responder, Command::RekeyChild { sa: theirs, spi: b }).unwrap();
-    world.net.run(secs(60));
-    world.fit(1);
-    assert!(world.events(world.initiator).iter().any(|event| matches!(event, Event::Alive { .. })));
+    let b = child_spi(&world, world.responder);
+    world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
+    world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
+    world.net.run_for(secs(60));
+    world.assert_children_match(1);
+    assert!(world.events(world.initiator).iter().any(|event| matches!(event, IkeEvent::Alive { .. })));
 }
 
 #[test]
 fn a_peer_that_replaces_an_ike_sa_again_and_again_has_to_wait() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (mut sa, _) = world.connect();
     for _ in 0..12 {
-        let _ = world.net.command(world.initiator, Command::Rekey(sa));
-        world.net.run(millis(100));
-        sa = rekeyed(&world, world.initiator).last().map_or(sa, |(_, new)| *new);
+        let _ = world.net.send_command(world.initiator, IkeCommand::Rekey(sa));
+        world.net.run_for(millis(100));
+        sa = rekeyed_pairs(&world, world.initiator).last().map_or(sa, |(_, new)| *new);
     }
-    assert!(world.counters(world.responder).temporary_failures >= 1 && world.sas().1 <= 10);
-    assert_eq!(rekeyed(&world, world.responder).len(), 8);
+    assert!(world.counters(world.responder).temporary_failures >= 1 && world.sa_counts().1 <= 10);
+    assert_eq!(rekeyed_pairs(&world, world.responder).len(), 8);
 }
 
 #[test]
 fn an_answer_to_rekeying_without_a_secret_ends_the_ike_sa() {
-    let mut world = World::psk();
+    let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.silence(responder, true);
-    world.net.command(initiator, Command::Rekey(ours)).unwrap();
-    world.net.run(millis(1));
+    world.net.set_silent(responder, true);
+    world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap();
+    world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].step(now, theirs.0, |sa, cx| {
+    world.net[responder].step_sa(now, theirs.0, |sa, cx| {
         sa.expected += 1;
-        sa.respond(cx, crate::code::ExchangeType::CREATE_CHILD_SA, &[Payload::Nonce(vec![1; 32])]);
+        sa.respond_protected(cx, crate::code::ExchangeType::CREATE_CHILD_SA, &[Payload::Nonce(vec![1; 32])]);
     });
-    world.net.silence(responder, false);
-    world.net.run(millis(20));
-    assert_eq!(world.ended(initiator), [EndReason::Protocol]);
+    world.net.set_silent(responder, false);
+    world.net.run_for(millis(20));
+    assert_eq!(world.end_reasons(initiator), [EndReason::Protocol]);
 }
 
 /// IPv6 Ready: EN.I.1.2.3.3, EN.I.1.2.4.3.
 #[test]
 fn sas_are_replaced_when_their_time_has_come() {
-    let timed = |mut connection: Connection| {
+    let timed = |mut connection: IkeConnection| {
         connection.rekey_after = Some(secs(300));
         connection.children[0].rekey_after = Some(secs(100));
         connection
     };
-    let mut world = World::new(timed(connection(true)), timed(connection(false)));
+    let mut world = IkeTestNetwork::new(timed(psk_connection(true)), timed(psk_connection(false)));
     world.connect();
-    world.net.run(secs(2000));
-    world.fit(1);
-    assert_eq!(world.sas(), (1, 1));
+    world.net.run_for(secs(2000));
+    world.assert_children_match(1);
+    assert_eq!(world.sa_counts(), (1, 1));
     let counters = world.counters(world.initiator);
     assert!(counters.rekeyed >= 6 && counters.children >= 18, "{counters:?}");
     assert_eq!((counters.given_up, counters.syntax, counters.integrity), (0, 0, 0));
     // What is refused is tried again, and the old one stays.
-    let mut theirs = connection(false);
-    theirs.children[0].proposals = vec![Proposal::esp("aes128gcm16-modp1024").unwrap()];
-    let mut ours = timed(connection(true));
+    let mut theirs = psk_connection(false);
+    theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
+    let mut ours = timed(psk_connection(true));
     ours.rekey_after = None;
-    ours.children[0].proposals = vec![Proposal::esp("aes128gcm16-x25519").unwrap()];
-    let mut world = World::new(ours, theirs);
+    ours.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-x25519").unwrap()];
+    let mut world = IkeTestNetwork::new(ours, theirs);
     world.connect();
-    let a = spi(&world, world.initiator);
-    world.net.run(secs(400));
-    assert_eq!(spi(&world, world.initiator), a);
+    let a = child_spi(&world, world.initiator);
+    world.net.run_for(secs(400));
+    assert_eq!(child_spi(&world, world.initiator), a);
     assert!(
         world.counters(world.responder).children_refused + world.counters(world.responder).invalid_ke >= 4
     );

@@ -1,64 +1,69 @@
 //! Session resumption (RFC 5723).
 
 use super::*;
-use crate::Message;
+use crate::IkeMessage;
 use crate::code::{ExchangeType, NotifyType};
 use crate::keys::IkeKeys;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn resumable() -> Config {
-    Config { tickets: Some(HOUR), export_keys: true, ..config() }
+fn resumable_config() -> IkeEndpointConfig {
+    IkeEndpointConfig { tickets: Some(HOUR), export_keys: true, ..default_config() }
 }
 
-fn world_of(config: Config) -> World {
-    let quick = |initiator| Connection { liveness: Some(secs(20)), ..connection(initiator) };
-    World::with(config, quick(true), Connection { liveness: None, ..quick(false) }, Method::MsChapV2)
+fn world_of(config: IkeEndpointConfig) -> IkeTestNetwork {
+    let quick = |initiator| IkeConnection { liveness: Some(secs(20)), ..psk_connection(initiator) };
+    IkeTestNetwork::with_config(
+        config,
+        quick(true),
+        IkeConnection { liveness: None, ..quick(false) },
+        TestEapMethod::MsChapV2,
+    )
 }
 
-fn world() -> World {
-    world_of(resumable())
+fn resumable_network() -> IkeTestNetwork {
+    world_of(resumable_config())
 }
 
 /// The initiator finds that the responder does not answer any more; then the way is there again.
-fn lose(world: &mut World) {
+fn lose_responder(world: &mut IkeTestNetwork) {
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.sever(initiator, responder, true);
-    world.net.run(secs(300));
-    assert_eq!(world.ended(initiator), [EndReason::Unreachable]);
-    world.net.sever(initiator, responder, false);
+    world.net.set_severed(initiator, responder, true);
+    world.net.run_for(secs(300));
+    assert_eq!(world.end_reasons(initiator), [EndReason::Unreachable]);
+    world.net.set_severed(initiator, responder, false);
     world.net.take_work();
 }
 
-fn headers(world: &World, from: usize) -> Vec<String> {
-    let header = |octets: &[u8]| Message::parse(octets).unwrap().header.to_string();
-    world.net.sent()[from..].iter().map(|sent| header(&sent.bytes)).collect()
+fn sent_headers(world: &IkeTestNetwork, from: usize) -> Vec<String> {
+    let header = |octets: &[u8]| IkeMessage::parse(octets).unwrap().header.to_string();
+    world.net.sent_transmits()[from..].iter().map(|sent| header(&sent.bytes)).collect()
 }
 
-fn established(world: &World, host: At<Endpoint>) -> usize {
-    world.events(host).iter().filter(|event| matches!(event, Event::Established { .. })).count()
+fn established_count(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> usize {
+    world.events(host).iter().filter(|event| matches!(event, IkeEvent::Established { .. })).count()
 }
 
 /// The newest keys that a host has told of.
-fn keys(world: &World, host: At<Endpoint>) -> IkeKeys {
+fn newest_keys(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> IkeKeys {
     let mut told = world.events(host).into_iter().filter_map(|event| match event {
-        Event::Keys { keys, .. } => Some(*keys),
+        IkeEvent::Keys { keys, .. } => Some(*keys),
         _ => None,
     });
     told.next_back().unwrap()
 }
 
 #[test]
-fn what_was_lost_is_taken_up_again_by_a_ticket_without_a_key_exchange() {
-    let mut world = world();
+fn a_ticket_resumes_a_lost_ike_sa_without_a_key_exchange() {
+    let mut world = resumable_network();
     world.connect();
-    let old = keys(&world, world.initiator);
-    lose(&mut world);
-    let from = world.net.sent().len();
+    let old = newest_keys(&world, world.initiator);
+    lose_responder(&mut world);
+    let from = world.net.sent_transmits().len();
     world.initiate();
-    world.net.run(secs(1));
+    world.net.run_for(secs(1));
     assert_eq!(
-        headers(&world, from),
+        sent_headers(&world, from),
         [
             "IKE_SESSION_RESUME request 0",
             "IKE_SESSION_RESUME response 0",
@@ -68,87 +73,93 @@ fn what_was_lost_is_taken_up_again_by_a_ticket_without_a_key_exchange() {
     );
     assert_eq!(world.net.take_work().get("ike.key_exchange"), None);
     // The responder's old one went without a word, with its CHILD_SA.
-    assert_eq!(world.ended(world.responder), [EndReason::Replaced]);
-    assert_eq!(world.sas().1, 1);
-    world.fit(1);
+    assert_eq!(world.end_reasons(world.responder), [EndReason::Replaced]);
+    assert_eq!(world.sa_counts().1, 1);
+    world.assert_children_match(1);
     for host in [world.initiator, world.responder] {
-        assert_eq!((established(&world, host), world.counters(host).resumed), (2, 1));
+        assert_eq!((established_count(&world, host), world.counters(host).resumed), (2, 1));
     }
     // Its keys, by the formulas of §5.1.
-    let [asked, answered] = [0, 1].map(|n| Message::parse(&world.net.sent()[from + n].bytes).unwrap());
-    let nonce = |message: &Message| {
+    let [asked, answered] =
+        [0, 1].map(|n| IkeMessage::parse(&world.net.sent_transmits()[from + n].bytes).unwrap());
+    let nonce = |message: &IkeMessage| {
         message.payloads.iter().find_map(|payload| match payload {
             Payload::Nonce(nonce) => Some(nonce.clone()),
             _ => None,
         })
     };
     let (ni, nr) = (nonce(&asked).unwrap(), nonce(&answered).unwrap());
-    let prf = |key: &[u8], data: &[&[u8]]| usher_crypto::hmac::sha256(key, data).to_vec();
+    let prf = |key: &[u8], data: &[&[u8]]| usher_crypto::hmac::hmac_sha256(key, data).to_vec();
     let seed = prf(&old.sk_d, &[b"Resumption", &ni, &nr]);
     let (spi_i, spi_r) = (answered.header.initiator_spi.0, answered.header.responder_spi.0);
     let first = prf(&seed, &[&ni, &nr, &spi_i, &spi_r, &[1]]);
-    assert_eq!(keys(&world, world.initiator).sk_d[..], first[..]);
-    assert_eq!(keys(&world, world.responder), keys(&world, world.initiator));
+    assert_eq!(newest_keys(&world, world.initiator).sk_d[..], first[..]);
+    assert_eq!(newest_keys(&world, world.responder), newest_keys(&world, world.initiator));
 }
 
 #[test]
 fn a_ticket_is_used_once_and_the_resumed_one_has_another() {
-    let mut world = world();
+    let mut world = resumable_network();
     world.connect();
     for round in 1..=3 {
-        lose_again(&mut world, round);
+        lose_connection(&mut world, round);
         world.initiate();
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
         assert_eq!(world.counters(world.responder).resumed, round);
     }
     assert_eq!(world.counters(world.responder).tickets, 4);
     // Who has seen it can replay it, and gets nothing of it.
-    let asked = world.net.sent().iter().rev().find(|sent| {
-        Message::parse(&sent.bytes).unwrap().header.exchange == ExchangeType::IKE_SESSION_RESUME
-            && !Message::parse(&sent.bytes).unwrap().header.response
+    let asked = world.net.sent_transmits().iter().rev().find(|sent| {
+        IkeMessage::parse(&sent.bytes).unwrap().header.exchange == ExchangeType::IKE_SESSION_RESUME
+            && !IkeMessage::parse(&sent.bytes).unwrap().header.response
     });
-    let mut message = Message::parse(&asked.unwrap().bytes).unwrap();
+    let mut message = IkeMessage::parse(&asked.unwrap().bytes).unwrap();
     message.header.initiator_spi = crate::Spi([9; 8]);
     let mut octets = Vec::new();
     message.emit(&mut octets);
-    let (responder, from) = (world.responder, world.net.sent().len());
-    world.forge(responder, at("203.0.113.5", 500), at(RESPONDER, 500), &octets);
-    let answer = Message::parse(&world.net.sent()[from].bytes).unwrap();
-    assert!(answer.notify(NotifyType::TICKET_NACK).is_some(), "{answer}");
-    assert_eq!(world.sas().1, 1);
-    world.fit(1);
+    let (responder, from) = (world.responder, world.net.sent_transmits().len());
+    world.forge_datagram(
+        responder,
+        socket_address("203.0.113.5", 500),
+        socket_address(RESPONDER, 500),
+        &octets,
+    );
+    let answer = IkeMessage::parse(&world.net.sent_transmits()[from].bytes).unwrap();
+    assert!(answer.find_notify(NotifyType::TICKET_NACK).is_some(), "{answer}");
+    assert_eq!(world.sa_counts().1, 1);
+    world.assert_children_match(1);
 }
 
-fn lose_again(world: &mut World, times: u64) {
+fn lose_connection(world: &mut IkeTestNetwork, times: u64) {
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.sever(initiator, responder, true);
-    world.net.run(secs(300));
-    assert_eq!(world.ended(initiator).len() as u64, times);
-    world.net.sever(initiator, responder, false);
+    world.net.set_severed(initiator, responder, true);
+    world.net.run_for(secs(300));
+    assert_eq!(world.end_reasons(initiator).len() as u64, times);
+    world.net.set_severed(initiator, responder, false);
 }
 
 #[test]
 fn a_ticket_that_is_refused_leads_to_all_from_the_beginning() {
     for why in ["expired", "restarted", "configured anew", "not spoken"] {
-        let mut world = world();
+        let mut world = resumable_network();
         world.connect();
-        lose(&mut world);
+        lose_responder(&mut world);
         let responder = world.responder;
         if why == "expired" {
             // The responder's clock says so; the initiator's does not.
             world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200));
         } else if why == "restarted" {
-            world.net[responder].tickets = crate::machine::tickets::Tickets::default();
+            world.net[responder].tickets = crate::machine::tickets::TicketTable::default();
         } else if why == "configured anew" {
             let connections = world.net[responder].connections.clone();
-            world.net.command(responder, Command::Serve(connections)).unwrap();
+            world.net.send_command(responder, IkeCommand::Serve(connections)).unwrap();
         } else {
             world.net[responder].config.tickets = None;
         }
-        let from = world.net.sent().len();
+        let from = world.net.sent_transmits().len();
         world.initiate();
-        world.net.run(secs(1));
-        let said = headers(&world, from);
+        world.net.run_for(secs(1));
+        let said = sent_headers(&world, from);
         assert_eq!(
             said[..4],
             [
@@ -158,196 +169,198 @@ fn a_ticket_that_is_refused_leads_to_all_from_the_beginning() {
                 "IKE_SA_INIT response 0"
             ]
         );
-        assert_eq!(established(&world, world.initiator), 2);
+        assert_eq!(established_count(&world, world.initiator), 2);
         assert_eq!((world.counters(responder).tickets_refused, world.counters(responder).resumed), (1, 0));
     }
 }
 
 #[test]
 fn who_does_not_answer_to_a_ticket_is_asked_as_at_first() {
-    let mut world = world();
+    let mut world = resumable_network();
     world.connect();
-    lose(&mut world);
-    let from = world.net.sent().len();
+    lose_responder(&mut world);
+    let from = world.net.sent_transmits().len();
     let resumes = ExchangeType::IKE_SESSION_RESUME.0;
-    world.net.meddle(move |n, sent| {
+    world.net.intercept_transmits(move |n, sent| {
         if n >= from && sent.bytes.get(18) == Some(&resumes) { Vec::new() } else { vec![Duration::ZERO] }
     });
     world.initiate();
-    world.net.run(secs(20));
-    let said = headers(&world, from);
+    world.net.run_for(secs(20));
+    let said = sent_headers(&world, from);
     assert_eq!(said.iter().filter(|said| said.starts_with("IKE_SESSION_RESUME")).count(), 2);
-    assert_eq!(established(&world, world.initiator), 2);
+    assert_eq!(established_count(&world, world.initiator), 2);
 }
 
 #[test]
 fn what_was_ended_is_not_taken_up_again() {
     for by_client in [true, false] {
-        let mut world = world();
+        let mut world = resumable_network();
         let (ours, theirs) = world.connect();
         let (host, sa) = if by_client { (world.initiator, ours) } else { (world.responder, theirs) };
         let (initiator, responder, now) = (world.initiator, world.responder, world.net.now());
-        let held = world.net[initiator].tickets.take("site", now).unwrap();
-        world.net[initiator].tickets.keep("site", now, HOUR, held.clone());
-        let wall = now.wall(usher_core::bench::EPOCH);
-        assert!(world.net[responder].tickets.open(wall, &held.octets).is_some());
-        world.net.command(host, Command::Delete(sa)).unwrap();
-        world.net.run(secs(1));
-        assert!(world.net[initiator].tickets.take("site", now).is_none(), "the client keeps none");
+        let held = world.net[initiator].tickets.take_ticket("site", now).unwrap();
+        world.net[initiator].tickets.store_ticket("site", now, HOUR, held.clone());
+        let wall = now.to_wall_time(usher_core::bench::EPOCH);
+        assert!(world.net[responder].tickets.open_ticket(wall, &held.octets).is_some());
+        world.net.send_command(host, IkeCommand::Delete(sa)).unwrap();
+        world.net.run_for(secs(1));
+        assert!(world.net[initiator].tickets.take_ticket("site", now).is_none(), "the client keeps none");
         // Nor does the responder take one that was kept all the same.
-        assert!(world.net[responder].tickets.open(wall, &held.octets).is_none());
+        assert!(world.net[responder].tickets.open_ticket(wall, &held.octets).is_none());
     }
 }
 
 #[test]
 fn a_rekeyed_ike_sa_has_a_ticket_of_its_own() {
     for by_client in [true, false] {
-        let mut world = world();
+        let mut world = resumable_network();
         let (ours, theirs) = world.connect();
         let (host, sa) = if by_client { (world.initiator, ours) } else { (world.responder, theirs) };
-        world.net.command(host, Command::Rekey(sa)).unwrap();
-        world.net.run(secs(2));
+        world.net.send_command(host, IkeCommand::Rekey(sa)).unwrap();
+        world.net.run_for(secs(2));
         assert_eq!(world.counters(world.responder).tickets, 2);
-        let rekeyed = keys(&world, world.initiator);
+        let rekeyed = newest_keys(&world, world.initiator);
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net.sever(initiator, responder, true);
-        world.net.run(secs(300));
-        world.net.sever(initiator, responder, false);
+        world.net.set_severed(initiator, responder, true);
+        world.net.run_for(secs(300));
+        world.net.set_severed(initiator, responder, false);
         world.initiate();
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
         assert_eq!(world.counters(world.responder).resumed, 1);
-        assert_ne!(keys(&world, world.initiator).sk_d, rekeyed.sk_d);
-        world.fit(1);
+        assert_ne!(newest_keys(&world, world.initiator).sk_d, rekeyed.sk_d);
+        world.assert_children_match(1);
     }
 }
 
 #[test]
 fn under_pressure_a_ticket_needs_a_cookie_too() {
-    let mut world = world_of(Config { cookies_from: 0, ..resumable() });
+    let mut world = world_of(IkeEndpointConfig { cookies_from: 0, ..resumable_config() });
     world.connect();
-    lose(&mut world);
-    let from = world.net.sent().len();
+    lose_responder(&mut world);
+    let from = world.net.sent_transmits().len();
     world.initiate();
-    world.net.run(secs(1));
-    assert_eq!(headers(&world, from).len(), 6);
+    world.net.run_for(secs(1));
+    assert_eq!(sent_headers(&world, from).len(), 6);
     assert_eq!(world.counters(world.responder).resumed, 1);
-    world.fit(1);
+    world.assert_children_match(1);
 }
 
 #[test]
 fn who_has_a_ticket_and_not_its_keys_is_not_believed() {
-    let mut world = world();
+    let mut world = resumable_network();
     world.connect();
-    lose(&mut world);
+    lose_responder(&mut world);
     let (initiator, now) = (world.initiator, world.net.now());
-    let held = world.net[initiator].tickets.take("site", now).unwrap();
-    let (none, proof) = (Key::from(&[0; 32][..]), (held.proof_until, held.certificates));
-    let stolen = crate::machine::tickets::Held::new(held.octets, held.suite, none, held.identities, proof);
-    world.net[initiator].tickets.keep("site", now, HOUR, stolen);
+    let held = world.net[initiator].tickets.take_ticket("site", now).unwrap();
+    let (none, proof) = (SecretValue::from(&[0; 32][..]), (held.proof_until, held.certificates));
+    let stolen =
+        crate::machine::tickets::StoredTicket::new(held.octets, held.suite, none, held.identities, proof);
+    world.net[initiator].tickets.store_ticket("site", now, HOUR, stolen);
     world.initiate();
-    world.net.run(secs(40));
-    assert_eq!(established(&world, world.responder), 1);
+    world.net.run_for(secs(40));
+    assert_eq!(established_count(&world, world.responder), 1);
     assert!(world.counters(world.responder).integrity > 0);
     // The one that was there before is as it was, until its own time is over.
-    assert_eq!(world.children(world.responder).len(), 1);
+    assert_eq!(world.installed_children(world.responder).len(), 1);
 }
 
 #[test]
 fn whom_eap_lets_in_gets_no_ticket() {
-    let eap = Connection { local_auth: peer_auth(Method::MsChapV2, PASSWORD), ..connection(true) };
-    let gateway = Connection {
-        remote_auth: RemoteAuth::Eap { ask_identity: false },
+    let eap =
+        IkeConnection { local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD), ..psk_connection(true) };
+    let gateway = IkeConnection {
+        remote_auth: RemoteAuth::Eap { request_identity: false },
         remote: None,
-        ..connection(false)
+        ..psk_connection(false)
     };
-    let mut world = World::with(resumable(), eap, gateway, Method::MsChapV2);
+    let mut world = IkeTestNetwork::with_config(resumable_config(), eap, gateway, TestEapMethod::MsChapV2);
     world.connect();
     assert_eq!(world.counters(world.responder).tickets, 0);
     let now = world.net.now();
     let initiator = world.initiator;
-    assert!(world.net[initiator].tickets.take("site", now).is_none());
+    assert!(world.net[initiator].tickets.take_ticket("site", now).is_none());
 }
 
 /// Between its first message and its proof a ticket may have become void, expire, or be used by another.
 #[test]
-fn a_ticket_is_looked_at_again_when_its_client_proves_that_it_is_its_own() {
+fn a_ticket_is_checked_again_when_its_client_proves_itself() {
     for why in ["revoked", "configured anew", "expired", "used"] {
-        let mut world = world();
+        let mut world = resumable_network();
         world.connect();
-        lose(&mut world);
+        lose_responder(&mut world);
         let (initiator, responder) = (world.initiator, world.responder);
         world.initiate();
-        world.net.run(millis(15));
+        world.net.run_for(millis(15));
         assert_eq!(world.net[responder].half_open(), 1, "the ticket was taken");
         let now = world.net.now();
         match why {
-            "revoked" => world.net.command(responder, Command::VoidTickets).unwrap(),
+            "revoked" => world.net.send_command(responder, IkeCommand::VoidTickets).unwrap(),
             "configured anew" => {
                 let connections = world.net[responder].connections.clone();
-                world.net.command(responder, Command::Serve(connections)).unwrap();
+                world.net.send_command(responder, IkeCommand::Serve(connections)).unwrap();
             }
             "expired" => world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200)),
             _ => {
-                let wall = now.wall(usher_core::bench::EPOCH);
+                let wall = now.to_wall_time(usher_core::bench::EPOCH);
                 let endpoint = &mut world.net[responder];
                 let token = *endpoint.by_origin.values().next().unwrap();
                 let id = endpoint.sas.get(token).and_then(|sa| sa.ticket).unwrap();
-                endpoint.tickets.spend(wall, &endpoint.config, id);
+                endpoint.tickets.mark_spent(wall, &endpoint.config, id);
             }
         }
-        world.net.run(secs(1));
+        world.net.run_for(secs(1));
         assert_eq!(world.counters(responder).resumed, 0, "{why}");
-        assert_eq!(world.ended(initiator).last(), Some(&EndReason::Refused), "{why}");
+        assert_eq!(world.end_reasons(initiator).last(), Some(&EndReason::Refused), "{why}");
         // Without a ticket it is let in as at first.
         world.initiate();
-        world.net.run(secs(1));
-        assert_eq!(established(&world, initiator), 2, "{why}");
+        world.net.run_for(secs(1));
+        assert_eq!(established_count(&world, initiator), 2, "{why}");
     }
 }
 
 /// What an IKE_SA was proved by may have been revoked since: it gets no ticket until it is proved anew.
 #[test]
 fn an_ike_sa_of_before_a_revocation_gets_no_ticket() {
-    let mut world = world();
+    let mut world = resumable_network();
     let (ours, _) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
-    world.net.command(responder, Command::VoidTickets).unwrap();
-    world.net.command(initiator, Command::Rekey(ours)).unwrap();
-    world.net.run(secs(1));
+    world.net.send_command(responder, IkeCommand::VoidTickets).unwrap();
+    world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap();
+    world.net.run_for(secs(1));
     assert_eq!((world.counters(responder).tickets, world.counters(responder).tickets_refused), (1, 1));
     // Of one that was begun before it, and proved after it, the other side may have been asked before.
-    let mut world = self::world();
+    let mut world = self::resumable_network();
     world.initiate();
-    world.net.run(millis(15));
+    world.net.run_for(millis(15));
     let responder = world.responder;
-    world.net.command(responder, Command::VoidTickets).unwrap();
-    world.net.run(secs(1));
+    world.net.send_command(responder, IkeCommand::VoidTickets).unwrap();
+    world.net.run_for(secs(1));
     assert_eq!((world.counters(responder).tickets, world.counters(responder).tickets_refused), (0, 1));
-    world.net.command(world.initiator, Command::VoidTickets).unwrap();
+    world.net.send_command(world.initiator, IkeCommand::VoidTickets).unwrap();
     let (initiator, now) = (world.initiator, world.net.now());
-    assert!(world.net[initiator].tickets.take("site", now).is_none(), "nor does a client keep one");
+    assert!(world.net[initiator].tickets.take_ticket("site", now).is_none(), "nor does a client keep one");
 }
 
 /// A client that asks for ticket after ticket has four at once and six a minute.
 #[test]
 fn tickets_are_given_at_a_rate() {
-    let mut world = world();
+    let mut world = resumable_network();
     let (ours, _) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
     let era = world.net[responder].tickets.era();
-    let asks = |world: &mut World, times: u32| {
+    let asks = |world: &mut IkeTestNetwork, times: u32| {
         for _ in 0..times {
             let (now, token) = (world.net.now(), ours.token());
-            world.net[initiator].step(now, token, |sa, cx| {
-                sa.plan(crate::machine::sa::Task::AskTicket);
+            world.net[initiator].step_sa(now, token, |sa, cx| {
+                sa.plan_task(crate::machine::sa::SaTask::RequestTicket);
                 sa.go_on(cx);
             });
-            world.net.run(millis(50));
+            world.net.run_for(millis(50));
         }
         (world.counters(responder).tickets, world.counters(responder).tickets_refused)
     };
     assert_eq!(asks(&mut world, 20), (4, 17), "one came with the IKE_SA");
-    world.net.run(secs(60));
+    world.net.run_for(secs(60));
     assert_eq!(asks(&mut world, 20), (8, 33));
     assert_eq!(world.net[responder].tickets.era(), era, "nobody else's have become void");
 }

@@ -5,26 +5,29 @@ use proptest::prelude::*;
 use usher_core::TransportProtocol;
 
 /// What becomes of each packet in turn: lost, or delayed by so many milliseconds, once or twice.
-fn fates() -> impl Strategy<Value = Vec<Vec<u64>>> {
+fn packet_fates() -> impl Strategy<Value = Vec<Vec<u64>>> {
     let fate = proptest::collection::vec(prop_oneof![3 => 5u64..40, 1 => 40u64..900], 0..3);
     proptest::collection::vec(fate, 1..40)
 }
 
 #[derive(Clone, Debug)]
-struct Setting {
+struct PairConfig {
     ack: bool,
     response: Option<u64>,
-    unanswered: Unanswered,
+    unanswered: UnansweredPolicy,
     ack_delay: u64,
     lifetime: u64,
     max_transactions: usize,
 }
 
-fn setting() -> impl Strategy<Value = Setting> {
-    let unanswered =
-        prop_oneof![Just(Unanswered::Wait), Just(Unanswered::Retransmit), Just(Unanswered::Abort)];
+fn any_pair_config() -> impl Strategy<Value = PairConfig> {
+    let unanswered = prop_oneof![
+        Just(UnansweredPolicy::Wait),
+        Just(UnansweredPolicy::Retransmit),
+        Just(UnansweredPolicy::Abort)
+    ];
     (any::<bool>(), proptest::option::of(10u64..500), unanswered, 0u64..300, 0u64..3000, 2usize..30).prop_map(
-        |(ack, response, unanswered, ack_delay, lifetime, max_transactions)| Setting {
+        |(ack, response, unanswered, ack_delay, lifetime, max_transactions)| PairConfig {
             ack,
             response,
             unanswered,
@@ -40,15 +43,15 @@ proptest! {
 
     #[test]
     fn whatever_is_sent_is_done_once(
-        fates in fates(),
-        setting in setting(),
+        fates in packet_fates(),
+        setting in any_pair_config(),
         transport in prop_oneof![3 => Just(TransportProtocol::Udp), 1 => Just(TransportProtocol::Tcp), 1 => Just(TransportProtocol::Sctp)],
         sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
         processing in 0u64..500,
         cut in proptest::option::of(0u64..2000),
     ) {
         let s = setting.clone();
-        let mut pair = Pair::new(transport, s.ack, move |c| {
+        let mut pair = MihfPair::new(transport, s.ack, move |c| {
             c.timing.response = s.response.map(Duration::from_millis);
             c.timing.unanswered = s.unanswered;
             c.ack_delay = Duration::from_millis(s.ack_delay);
@@ -57,7 +60,7 @@ proptest! {
             c.transaction = Some(Duration::from_secs(5));
         });
         let mut n = 0;
-        pair.fate(move |_, _| {
+        pair.set_datagram_fate(move |_, _| {
             n += 1;
             fates[n % fates.len()].iter().map(|ms| Duration::from_millis(*ms)).collect()
         });
@@ -65,46 +68,46 @@ proptest! {
         sent.sort();
         let mut accepted = Vec::new();
         for (token, (ms, side, ask)) in sent.iter().enumerate() {
-            pair.serve(Duration::from_millis(processing), at(*ms));
+            pair.serve_until(Duration::from_millis(processing), at_millis(*ms));
             if cut.is_some_and(|cut| cut < *ms) {
-                pair.cut();
+                pair.reset_connections();
             }
-            let message = if *ask { request() } else { indication() };
-            let to = id(1 - side);
-            if pair.command(*side, Command::Send { token: token as u64, to, message }).is_ok() {
+            let message = if *ask { test_request() } else { test_indication() };
+            let to = mihf_id(1 - side);
+            if pair.issue_command(*side, MihfCommand::Send { token: token as u64, to, message }).is_ok() {
                 accepted.push(token as u64);
             }
         }
-        pair.serve(Duration::from_millis(processing), at(60_000));
-        let mut done: Vec<u64> = pair.done().into_iter().map(|(_, token, _)| token).collect();
+        pair.serve_until(Duration::from_millis(processing), at_millis(60_000));
+        let mut done: Vec<u64> = pair.done_events().into_iter().map(|(_, token, _)| token).collect();
         done.sort_unstable();
         prop_assert_eq!(done, accepted);
         for side in [STATION, POS] {
-            prop_assert!(pair.side(side).most_remembered() <= setting.max_transactions);
-            let next = pair.side(side).poll_timeout();
+            prop_assert!(pair.mihf_mut(side).peak_transactions() <= setting.max_transactions);
+            let next = pair.mihf_mut(side).poll_timeout();
             prop_assert_eq!(next, None, "nothing is under way any more");
         }
     }
 
     #[test]
     fn without_loss_everything_succeeds_and_is_delivered_once(
-        setting in setting(),
+        setting in any_pair_config(),
         transport in prop_oneof![Just(TransportProtocol::Udp), Just(TransportProtocol::Tcp), Just(TransportProtocol::Sctp)],
         chunk in 1usize..60,
         sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
     ) {
-        let mut pair = Pair::new(transport, setting.ack, |c| c.ack_delay = Duration::from_millis(setting.ack_delay % 50));
-        pair.net.segment(chunk);
+        let mut pair = MihfPair::new(transport, setting.ack, |c| c.ack_delay = Duration::from_millis(setting.ack_delay % 50));
+        pair.net.set_segment_size(chunk);
         let mut sent = sent;
         sent.sort();
         for (token, (ms, side, ask)) in sent.iter().enumerate() {
-            pair.serve(Duration::from_millis(5), at(*ms));
-            pair.send(*side, token as u64, if *ask { request() } else { indication() });
+            pair.serve_until(Duration::from_millis(5), at_millis(*ms));
+            pair.send_message(*side, token as u64, if *ask { test_request() } else { test_indication() });
         }
-        pair.serve(Duration::from_millis(5), at(60_000));
-        let done = pair.done();
+        pair.serve_until(Duration::from_millis(5), at_millis(60_000));
+        let done = pair.done_events();
         prop_assert!(done.iter().all(|(_, _, how)| matches!(&how[..], "done" | "response")));
         prop_assert_eq!(done.len(), sent.len());
-        prop_assert_eq!(pair.delivered(STATION) + pair.delivered(POS), sent.len());
+        prop_assert_eq!(pair.delivered_count(STATION) + pair.delivered_count(POS), sent.len());
     }
 }

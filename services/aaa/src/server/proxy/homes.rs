@@ -1,72 +1,74 @@
 //! Home servers that speak RADIUS, and what waits for them.
 
-use super::passed::Passed;
+use super::passed::ForwardedRequest;
 use super::translation::answer_diameter;
-use crate::proxy::{Conversation, ForwardOutcome, HomeServers, ProxyError, relay};
+use crate::proxy::{ForwardOutcome, HomeServers, ProxiedConversation, ProxyError, relay};
 use crate::server::HOMES;
-use crate::server::answer::Asker;
-use crate::server::api::{Event, HomeServerState, Job};
-use crate::server::config::Config;
-use crate::server::context::Context;
-use crate::server::fronts::Fronts;
-use crate::server::reason::Reason;
+use crate::server::answer::RequestToken;
+use crate::server::api::{AaaServerEvent, AaaServerJob, HomeServerState};
+use crate::server::config::AaaServerConfig;
+use crate::server::context::ServerContext;
+use crate::server::fronts::ProtocolFronts;
+use crate::server::reason::RejectCause;
 use usher_core::table::SessionTable;
-use usher_core::{Child, CommandError, Input, Instant, Machine, Outputs, SecureRng, StreamOp, Transmit};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::client::{self, Client, Response};
-use usher_radius::packet::Code;
+use usher_core::{
+    ChildMachine, CommandError, Instant, Machine, MachineInput, OutputQueue, SecureRng, StreamOp, Transmit,
+};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::client::{self, RadiusClient, RadiusReply};
+use usher_radius::packet::PacketCode;
 
 /// The home servers of now and those of before the last change, with what each owes an answer to.
 #[derive(Debug)]
-pub(in crate::server) struct Homes {
+pub(in crate::server) struct HomeServerSet {
     current: Option<HomeServers>,
     /// What these were asked they may still answer.
     past: Option<HomeServers>,
-    passed: SessionTable<Passed>,
+    passed: SessionTable<ForwardedRequest>,
 }
 
-impl Homes {
+impl HomeServerSet {
     /// Draws from `rng` only where there are home servers.
-    pub(in crate::server) fn new(config: &Config, rng: &mut SecureRng) -> Result<Self, ProxyError> {
+    pub(in crate::server) fn new(config: &AaaServerConfig, rng: &mut SecureRng) -> Result<Self, ProxyError> {
         let current = match &config.proxy {
-            Some(proxy) => HomeServers::new(proxy, HOMES[0], 0, SecureRng::from_seed(rng.array()))?,
+            Some(proxy) => HomeServers::new(proxy, HOMES[0], 0, SecureRng::from_seed(rng.random_array()))?,
             None => None,
         };
         Ok(Self { current, past: None, passed: SessionTable::new() })
     }
-    pub(in crate::server) const fn current(&self) -> Option<&HomeServers> {
+    pub(in crate::server) const fn current_servers(&self) -> Option<&HomeServers> {
         self.current.as_ref()
     }
     /// Requests that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn pending_count(&self) -> usize {
         self.passed.len()
     }
     /// Who asks the home servers of now, and who asked those of before.
-    fn clients(&mut self) -> impl Iterator<Item = &mut Child<Client>> {
+    fn clients(&mut self) -> impl Iterator<Item = &mut ChildMachine<RadiusClient>> {
         self.current.iter_mut().chain(&mut self.past).map(HomeServers::client_mut)
     }
     /// The client in a slot.
-    pub(in crate::server) fn client(&mut self, slot: u16) -> Option<&mut Child<Client>> {
+    pub(in crate::server) fn client_in_slot(&mut self, slot: u16) -> Option<&mut ChildMachine<RadiusClient>> {
         self.clients().find(|client| client.slot() == Some(slot))
     }
-    pub(in crate::server) fn timeout(&mut self, now: Instant) {
-        self.clients().for_each(|client| client.handle(now, Input::Timeout));
+    pub(in crate::server) fn handle_timeout(&mut self, now: Instant) {
+        self.clients().for_each(|client| client.handle_input(now, MachineInput::Timeout));
     }
     pub(in crate::server) fn poll_timeout(&mut self) -> Option<Instant> {
         self.clients().filter_map(|client| client.poll_timeout()).min()
     }
     /// Another server found out how a home server is.
-    pub(in crate::server) fn told(&mut self, now: Instant, state: &HomeServerState) {
+    pub(in crate::server) fn set_health(&mut self, now: Instant, state: &HomeServerState) {
         if let Some(homes) = &mut self.current {
-            homes.told(now, &state.name, state.service, state.health);
+            homes.set_health(now, &state.name, state.service, state.health);
         }
     }
 
     /// The home servers of another configuration; `None`: they are those that there are.
-    pub(in crate::server) fn others(
+    pub(in crate::server) fn servers_for_config(
         &self,
-        ctx: &mut Context,
-        config: &Config,
+        ctx: &mut ServerContext,
+        config: &AaaServerConfig,
     ) -> Result<Option<Option<HomeServers>>, CommandError> {
         let Some(proxy) = &config.proxy else { return Ok(self.current.is_some().then_some(None)) };
         if ctx.config.proxy.as_ref().is_some_and(|p| p.same_servers(proxy)) {
@@ -76,142 +78,160 @@ impl Homes {
         }
         let clients = self.current.iter().chain(&self.past).map(HomeServers::client);
         // Two generations have sockets at the same time.
-        let taken = clients.clone().next().and_then(Child::slot);
+        let taken = clients.clone().next().and_then(ChildMachine::slot);
         let slot = if taken == Some(HOMES[0]) { HOMES[1] } else { HOMES[0] };
         // A connection of the client that had this slot before may still be on its way out at the host.
-        let first = clients.map(|client| client.connections().1).max().unwrap_or(0);
-        let rng = SecureRng::from_seed(ctx.rng.array());
+        let first = clients.map(|client| client.connection_ids().1).max().unwrap_or(0);
+        let rng = SecureRng::from_seed(ctx.rng.random_array());
         let contradiction = CommandError::Invalid("the realms and home servers contradict each other");
         HomeServers::new(proxy, slot, first, rng).map(Some).map_err(|_| contradiction)
     }
 
     /// Goes on with other home servers. What the former ones were asked they still answer; who waits for those before
     /// them is not answered, and asks again.
-    pub(in crate::server) fn replace(&mut self, fronts: &mut Fronts, homes: Option<HomeServers>) {
+    pub(in crate::server) fn replace_servers(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        homes: Option<HomeServers>,
+    ) {
         let former = core::mem::replace(&mut self.current, homes);
         if let Some(past) = core::mem::replace(&mut self.past, former) {
-            abandon(past.client(), &mut fronts.ctx.outputs);
-            for token in past.client().waiting() {
+            abort_connections(past.client(), &mut fronts.ctx.outputs);
+            for token in past.client().outstanding_tokens() {
                 let Some(passed) = self.passed.remove(token) else { continue };
                 if let Some(asker) = passed.asker {
-                    fronts.discard(asker);
+                    fronts.discard_request(asker);
                 }
-                fronts.recycle(passed.request);
+                fronts.recycle_attributes(passed.request);
             }
         }
         self.let_past_go(&mut fronts.ctx);
     }
     /// Ends with the former home servers when nothing is waited for any more.
-    fn let_past_go(&mut self, ctx: &mut Context) {
-        if let Some(past) = self.past.take_if(|past| past.client().outstanding() == 0) {
-            abandon(past.client(), &mut ctx.outputs);
+    fn let_past_go(&mut self, ctx: &mut ServerContext) {
+        if let Some(past) = self.past.take_if(|past| past.client().outstanding_count() == 0) {
+            abort_connections(past.client(), &mut ctx.outputs);
         }
     }
 
     /// Asks a pool, on behalf of whoever `passed` names.
-    pub(super) fn ask(&mut self, fronts: &mut Fronts, pool: u16, out: Attributes, passed: Passed) {
+    pub(super) fn forward_request(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        pool: u16,
+        out: AttributeList,
+        passed: ForwardedRequest,
+    ) {
         let (code, owner) = (passed.code, passed.owner);
         let token = self.passed.insert(fronts.ctx.now, passed);
         let (Some(homes), Some(passed)) = (&mut self.current, self.passed.get(token)) else { return };
         let a = &passed.request;
-        let conversation = Conversation {
+        let conversation = ProxiedConversation {
             owner,
             name: a.get(kind::USER_NAME).unwrap_or_default(),
             station: a.get(kind::CALLING_STATION_ID).unwrap_or_default(),
             state: a.get(kind::STATE),
         };
-        match homes.ask(fronts.ctx.now, token, pool, code, out, conversation) {
-            ForwardOutcome::UnderWay => fronts.ctx.counters.proxied += 1,
-            ForwardOutcome::NobodyAlive => self.silent(fronts, token),
+        match homes.forward_request(fronts.ctx.now, token, pool, code, out, conversation) {
+            ForwardOutcome::Forwarded => fronts.ctx.counters.proxied += 1,
+            ForwardOutcome::NoLiveServer => self.handle_silence(fronts, token),
             ForwardOutcome::Impossible => {
                 fronts.ctx.counters.proxy_overload += 1;
                 if let Some(passed) = self.passed.remove(token) {
-                    passed.cut_short(fronts, Reason::Busy);
+                    passed.cut_short(fronts, RejectCause::Busy);
                 }
             }
         }
     }
 
     /// No home server answers.
-    fn silent(&mut self, fronts: &mut Fronts, token: u64) {
+    fn handle_silence(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         if let Some(passed) = self.passed.remove(token) {
-            passed.unanswered(fronts);
+            passed.finish_unanswered(fronts);
         }
     }
 
     /// A home server answered; `current`: one of those of now, which may be asked again.
-    fn answered(&mut self, fronts: &mut Fronts, mut response: Response, current: bool) {
+    fn handle_response(&mut self, fronts: &mut ProtocolFronts, mut response: RadiusReply, current: bool) {
         let Some(passed) = self.passed.remove(response.token) else { return };
         fronts.ctx.counters.proxy_answered += 1;
-        response.attributes = passed.sift(&mut fronts.ctx, response.code, &response.attributes);
+        response.attributes = passed.filter_answer(&mut fronts.ctx, response.code, &response.attributes);
         if current
-            && response.code == Code::ACCESS_CHALLENGE
+            && response.code == PacketCode::ACCESS_CHALLENGE
             && let Some(state) = response.attributes.get(kind::STATE)
             && let Some(homes) = &mut self.current
         {
-            homes.remember(passed.owner, state, response.server);
+            homes.pin_state(passed.owner, state, response.server);
         }
         // A home server that keeps no accounting says so by what looks like an acknowledgement (RFC 6614 §2.5).
-        let unwanted = response.code == Code::ACCOUNTING_RESPONSE
+        let unwanted = response.code == PacketCode::ACCOUNTING_RESPONSE
             && response.attributes.get(kind::ERROR_CAUSE).is_some();
         fronts.ctx.counters.proxy_unwanted += u64::from(unwanted);
         match passed.asker {
             None => {}
-            Some(asker) if unwanted => fronts.discard(asker),
-            Some(asker @ Asker::Radius(token)) => {
-                let mut attributes = fronts.attributes();
-                if relay::response(&response, &mut attributes).is_err()
-                    || response.code == Code::PROTOCOL_ERROR
+            Some(asker) if unwanted => fronts.discard_request(asker),
+            Some(asker @ RequestToken::Radius(token)) => {
+                let mut attributes = fronts.take_attributes();
+                if relay::relay_response(&response, &mut attributes).is_err()
+                    || response.code == PacketCode::PROTOCOL_ERROR
                 {
                     fronts.ctx.counters.proxy_unreadable += 1;
-                    fronts.recycle(attributes);
-                    fronts.discard(asker);
+                    fronts.recycle_attributes(attributes);
+                    fronts.discard_request(asker);
                 } else {
-                    fronts.respond(token, response.code, attributes);
+                    fronts.answer_radius(token, response.code, attributes);
                 }
             }
-            Some(Asker::Diameter(token, request_type)) => {
+            Some(RequestToken::Diameter(token, request_type)) => {
                 answer_diameter(fronts, token, request_type, &response);
             }
         }
-        passed.answered(fronts, response.code);
+        passed.finish_answered(fronts, response.code);
     }
 
     /// Hears what home servers say; whether anything was said.
-    pub(in crate::server) fn drain(&mut self, fronts: &mut Fronts) -> bool {
+    pub(in crate::server) fn drain_events(&mut self, fronts: &mut ProtocolFronts) -> bool {
         let mut heard = false;
         while let Some(event) =
             self.past.as_mut().and_then(|past| fronts.ctx.outputs.next_event(past.client_mut()))
         {
             heard = true;
-            self.hear(fronts, event, false);
+            self.handle_event(fronts, event, false);
         }
         self.let_past_go(&mut fronts.ctx);
         while let Some(event) =
             self.current.as_mut().and_then(|homes| fronts.ctx.outputs.next_event(homes.client_mut()))
         {
             heard = true;
-            self.hear(fronts, event, true);
+            self.handle_event(fronts, event, true);
         }
         heard
     }
-    fn hear(&mut self, fronts: &mut Fronts, event: client::Event, current: bool) {
+    fn handle_event(&mut self, fronts: &mut ProtocolFronts, event: client::RadiusClientEvent, current: bool) {
         match event {
-            client::Event::Response(response) => self.answered(fronts, response, current),
-            client::Event::TimedOut { token } => self.silent(fronts, token),
-            client::Event::Server { server, health, cause } => {
+            client::RadiusClientEvent::Response(response) => self.handle_response(fronts, response, current),
+            client::RadiusClientEvent::TimedOut { token } => self.handle_silence(fronts, token),
+            client::RadiusClientEvent::Server { server, health, cause } => {
                 let Some(homes) = self.current.as_ref().filter(|_| current) else { return };
-                let Some((server, service)) = homes.home(server) else { return };
-                let name = homes.name(server).unwrap_or_default().into();
-                fronts.ctx.outputs.event(Event::HomeServer(HomeServerState { name, service, health, cause }));
+                let Some((server, service)) = homes.server_at(server) else { return };
+                let name = homes.server_name(server).unwrap_or_default().into();
+                fronts.ctx.outputs.push_event(AaaServerEvent::HomeServer(HomeServerState {
+                    name,
+                    service,
+                    health,
+                    cause,
+                }));
             }
         }
     }
 }
 
 /// Gives up the connections of a client that is to go.
-fn abandon(client: &Child<Client>, outputs: &mut Outputs<Event, Job>) {
-    for conn in client.connections().0 {
+fn abort_connections(
+    client: &ChildMachine<RadiusClient>,
+    outputs: &mut OutputQueue<AaaServerEvent, AaaServerJob>,
+) {
+    for conn in client.connection_ids().0 {
         outputs.operate_for(client, Transmit::Stream { conn, op: StreamOp::Abort });
     }
 }

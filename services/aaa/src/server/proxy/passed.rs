@@ -1,134 +1,155 @@
 //! One request that was passed on, and how it ends.
 
 use super::eap_identifier;
-use crate::proxy::{Terms, Unanswered};
-use crate::server::answer::Asker;
-use crate::server::ask::{Begun, Ending};
-use crate::server::context::Context;
-use crate::server::fronts::Fronts;
-use crate::server::reason::Reason;
+use crate::proxy::{ForwardingTerms, NoAnswerPolicy};
+use crate::server::answer::RequestToken;
+use crate::server::ask::{LoginOutcome, SessionlessLogin};
+use crate::server::context::ServerContext;
+use crate::server::fronts::ProtocolFronts;
+use crate::server::reason::RejectCause;
 use alloc::format;
 use alloc::string::String;
 use usher_core::Instant;
-use usher_diameter::{Fault, ResultCode};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::packet::Code;
-use usher_radius::server::Request;
+use usher_diameter::{DiameterError, ResultCode};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::packet::PacketCode;
+use usher_radius::server::RadiusRequest;
 
 /// A request that was passed on.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct ForwardedRequest {
     /// Who waits for the answer; `None`: nobody, it was acknowledged when it was kept.
-    pub(super) asker: Option<Asker>,
-    pub(super) code: Code,
-    /// The client, or [`Passed::DIAMETER`].
+    pub(super) asker: Option<RequestToken>,
+    pub(super) code: PacketCode,
+    /// The client, or [`ForwardedRequest::DIAMETER`].
     pub(super) owner: u32,
     /// Identifier of the EAP response that it carried.
     pub(super) eap: Option<u8>,
-    pub(super) begun: Instant,
+    pub(super) started_at: Instant,
     /// What it said.
-    pub(super) request: Attributes,
+    pub(super) request: AttributeList,
     /// What holds of it by its user's realm.
-    pub(super) terms: Terms,
+    pub(super) terms: ForwardingTerms,
     /// Its conversation with a Diameter server.
     pub(super) dialog: Option<u64>,
 }
 
-impl Passed {
+impl ForwardedRequest {
     /// The owner of what came over Diameter: no client has this index.
     pub(super) const DIAMETER: u32 = u32::MAX;
 
     /// What a RADIUS client asked; `answered`: it waits for the answer.
-    pub(super) fn new(now: Instant, request: Request, terms: Terms, answered: bool) -> Self {
+    pub(super) fn new(now: Instant, request: RadiusRequest, terms: ForwardingTerms, answered: bool) -> Self {
         Self {
-            asker: answered.then_some(Asker::Radius(request.token)),
+            asker: answered.then_some(RequestToken::Radius(request.token)),
             code: request.code,
             owner: request.client,
             eap: eap_identifier(&request.attributes),
-            begun: now,
+            started_at: now,
             request: request.attributes,
             terms,
             dialog: None,
         }
     }
 
-    fn begun(&self) -> Begun {
+    fn sessionless_login(&self) -> SessionlessLogin {
         let client = Some(self.owner).filter(|owner| *owner != Self::DIAMETER);
-        Begun { at: self.begun, asker: self.asker, client }
+        SessionlessLogin { started_at: self.started_at, asker: self.asker, client }
     }
 
     /// What of an answer from elsewhere reaches whoever asked.
-    pub(super) fn sift(&self, ctx: &mut Context, code: Code, given: &Attributes) -> Attributes {
+    pub(super) fn filter_answer(
+        &self,
+        ctx: &mut ServerContext,
+        code: PacketCode,
+        given: &AttributeList,
+    ) -> AttributeList {
         let name = self.request.get(kind::USER_NAME).unwrap_or_default();
         let realms = ctx.config.proxy.as_ref().map(|p| &p.realms);
         let same = |other: &[u8]| realms.is_some_and(|r| r.same_realm(name, other));
-        let sifted = self.terms.filter.answer(code, given, same);
+        let sifted = self.terms.filter.filter_answer(code, given, same);
         ctx.counters.filtered_answers += sifted.left_out.iter().count() as u64;
-        ctx.trace_elsewhere(self.asker, &self.request, |tracer| {
+        ctx.trace_sessionless(self.asker, &self.request, |tracer| {
             let mut lines = alloc::vec![format!("{code} of a home server")];
-            lines.extend(tracer.attributes(&sifted.passed));
-            lines.extend(left_out("its answer", &tracer.attributes(&sifted.left_out)));
+            lines.extend(tracer.describe_attributes(&sifted.passed));
+            lines.extend(left_out("its answer", &tracer.describe_attributes(&sifted.left_out)));
             lines
         });
         sifted.passed
     }
 
     /// An answer has reached whoever asked: where that was a verdict, the login is over.
-    pub(super) fn answered(self, fronts: &mut Fronts, code: Code) {
-        let begun = self.begun();
+    pub(super) fn finish_answered(self, fronts: &mut ProtocolFronts, code: PacketCode) {
+        let begun = self.sessionless_login();
         match code {
-            Code::ACCESS_ACCEPT => fronts.ctx.ended_elsewhere(begun, Ending::Accepted, self.request),
-            Code::ACCESS_REJECT => {
-                fronts.ctx.ended_elsewhere(begun, Ending::Rejected(Reason::HomeServer), self.request);
+            PacketCode::ACCESS_ACCEPT => {
+                fronts.ctx.finish_sessionless_login(begun, LoginOutcome::Accepted, self.request)
             }
-            _ => fronts.recycle(self.request),
+            PacketCode::ACCESS_REJECT => {
+                fronts.ctx.finish_sessionless_login(
+                    begun,
+                    LoginOutcome::Rejected(RejectCause::HomeServer),
+                    self.request,
+                );
+            }
+            _ => fronts.recycle_attributes(self.request),
         }
     }
 
     /// No home server answers.
-    pub(super) fn unanswered(self, fronts: &mut Fronts) {
+    pub(super) fn finish_unanswered(self, fronts: &mut ProtocolFronts) {
         fronts.ctx.counters.proxy_unanswered += 1;
         match self.asker {
             None => {}
-            Some(Asker::Diameter(token, _)) => {
-                let fault = Fault::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers");
-                fronts.refuse(token, fault);
+            Some(RequestToken::Diameter(token, _)) => {
+                let fault = DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers");
+                fronts.refuse_diameter(token, fault);
             }
             Some(asker)
-                if self.terms.unanswered == Unanswered::Reject && self.code == Code::ACCESS_REQUEST =>
+                if self.terms.unanswered == NoAnswerPolicy::Reject
+                    && self.code == PacketCode::ACCESS_REQUEST =>
             {
-                fronts.turn_away(asker, self.eap, Attributes::new());
-                let ending = Ending::Rejected(Reason::HomeSilent);
-                return fronts.ctx.ended_elsewhere(self.begun(), ending, self.request);
+                fronts.turn_away(asker, self.eap, AttributeList::new());
+                let ending = LoginOutcome::Rejected(RejectCause::HomeSilent);
+                return fronts.ctx.finish_sessionless_login(self.sessionless_login(), ending, self.request);
             }
-            Some(asker) => fronts.discard(asker),
+            Some(asker) => fronts.discard_request(asker),
         }
-        self.undecided(fronts, Reason::HomeSilent);
+        self.finish_undecided(fronts, RejectCause::HomeSilent);
     }
 
     /// It cannot be passed on.
-    pub(super) fn cut_short(self, fronts: &mut Fronts, reason: Reason) {
+    pub(super) fn cut_short(self, fronts: &mut ProtocolFronts, reason: RejectCause) {
         if let Some(asker) = self.asker {
-            fronts.discard(asker);
+            fronts.discard_request(asker);
         }
-        self.undecided(fronts, reason);
+        self.finish_undecided(fronts, reason);
     }
 
-    fn undecided(self, fronts: &mut Fronts, reason: Reason) {
-        if self.code == Code::ACCESS_REQUEST && self.asker.is_some() {
-            fronts.ctx.ended_elsewhere(self.begun(), Ending::Undecided(reason), self.request);
+    fn finish_undecided(self, fronts: &mut ProtocolFronts, reason: RejectCause) {
+        if self.code == PacketCode::ACCESS_REQUEST && self.asker.is_some() {
+            fronts.ctx.finish_sessionless_login(
+                self.sessionless_login(),
+                LoginOutcome::Undecided(reason),
+                self.request,
+            );
         } else {
-            fronts.recycle(self.request);
+            fronts.recycle_attributes(self.request);
         }
     }
 }
 
 /// Counts and traces what a home server is not told of a request.
-pub(super) fn withheld(ctx: &mut Context, asker: Option<Asker>, request: &Attributes, withheld: &Attributes) {
+pub(super) fn trace_withheld(
+    ctx: &mut ServerContext,
+    asker: Option<RequestToken>,
+    request: &AttributeList,
+    withheld: &AttributeList,
+) {
     ctx.counters.filtered_requests += withheld.iter().count() as u64;
-    ctx.trace_elsewhere(asker, request, |tracer| {
+    ctx.trace_sessionless(asker, request, |tracer| {
         let mut lines = alloc::vec!["passed on to a home server".into()];
-        lines.extend(left_out("the request", &tracer.attributes(withheld)));
+        lines.extend(left_out("the request", &tracer.describe_attributes(withheld)));
         lines
     });
 }

@@ -1,28 +1,28 @@
 //! Between RADIUS and Diameter: EAP that comes by one and is answered by the other (RFC 4072 §6, RFC 7155 §4).
 
-use super::passed::Passed;
+use super::passed::ForwardedRequest;
 use super::refuse_radius;
-use crate::proxy::Terms;
-use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
-use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
-use crate::server::fronts::Fronts;
-use crate::server::reason::Reason;
-use crate::server::session::failure;
+use crate::proxy::ForwardingTerms;
+use crate::server::answer::{INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED, RequestToken};
+use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, find_untranslatable};
+use crate::server::fronts::ProtocolFronts;
+use crate::server::reason::RejectCause;
+use crate::server::session::eap_failure;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::Machine;
 use usher_core::table::SessionTable;
 use usher_diameter::avp::AvpBuf;
-use usher_diameter::eap::{Dea, Der};
+use usher_diameter::eap::{DiameterEapAnswer, DiameterEapRequest};
 use usher_diameter::nasreq::{AuthRequestType, NasInfo};
 use usher_diameter::node;
 use usher_diameter::session::SessionIds;
-use usher_diameter::{Fault, ResultCode, codes};
-use usher_radius::attribute::{Attributes, kind};
-use usher_radius::client::Response;
-use usher_radius::packet::Code;
-use usher_radius::server::Request;
+use usher_diameter::{DiameterError, ResultCode, codes};
+use usher_radius::attribute::{AttributeList, kind};
+use usher_radius::client::RadiusReply;
+use usher_radius::packet::PacketCode;
+use usher_radius::server::RadiusRequest;
 
 /// The code of an EAP-Failure.
 const FAILURE: u8 = 4;
@@ -31,7 +31,7 @@ const RADIUS_REQUEST: u32 = 1;
 
 /// A conversation that is passed on to a Diameter server.
 #[derive(Debug)]
-struct Dialog {
+struct DiameterConversation {
     owner: u32,
     session_id: String,
     /// The server that answered first.
@@ -42,113 +42,128 @@ struct Dialog {
 
 /// What Diameter servers were asked for RADIUS clients.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Translation {
-    waiting: SessionTable<Passed>,
-    dialogs: SessionTable<Dialog>,
+pub(in crate::server) struct DiameterTranslation {
+    waiting: SessionTable<ForwardedRequest>,
+    dialogs: SessionTable<DiameterConversation>,
     ids: Option<SessionIds>,
 }
 
-impl Translation {
+impl DiameterTranslation {
     /// Requests that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn pending_count(&self) -> usize {
         self.waiting.len()
     }
 
     /// Asks a Diameter server of a realm what a RADIUS client asked.
-    pub(super) fn ask(&mut self, fronts: &mut Fronts, request: Request, realm: String, terms: Terms) {
+    pub(super) fn send_request(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        request: RadiusRequest,
+        realm: String,
+        terms: ForwardingTerms,
+    ) {
         let mut eap = Vec::new();
-        if !request.attributes.eap(&mut eap) || user_name(&request.attributes).is_none() {
-            return refuse_radius(fronts, request, Reason::NoProof);
+        if !request.attributes.read_eap_packet(&mut eap) || user_name(&request.attributes).is_none() {
+            return refuse_radius(fronts, request, RejectCause::NoProof);
         }
         let state = request.attributes.get(kind::STATE);
-        let Some(dialog) = self.dialog(fronts, request.client, state) else {
-            return refuse_radius(fronts, request, Reason::UnknownSession);
+        let Some(dialog) = self.conversation_for_state(fronts, request.client, state) else {
+            return refuse_radius(fronts, request, RejectCause::UnknownSession);
         };
-        let passed = Passed { dialog: Some(dialog), ..Passed::new(fronts.ctx.now, request, terms, true) };
+        let passed = ForwardedRequest {
+            dialog: Some(dialog),
+            ..ForwardedRequest::new(fronts.ctx.now, request, terms, true)
+        };
         let token = self.waiting.insert(fronts.ctx.now, passed);
         let sent = match (self.waiting.get(token), self.dialogs.get(dialog), &mut fronts.diameter) {
-            (Some(Passed { request, .. }), Some(d), Some(node)) => {
-                let der = Der {
+            (Some(ForwardedRequest { request, .. }), Some(d), Some(node)) => {
+                let der = DiameterEapRequest {
                     request_type: AuthRequestType::AuthorizeAuthenticate,
                     eap: &eap,
                     user_name: user_name(request),
                     state: d.state.as_deref(),
                     nas: nas_info(request),
                 };
-                let mut der = der.request(token, d.session_id.clone(), realm, d.host.clone());
+                let mut der = der.to_request(token, d.session_id.clone(), realm, d.host.clone());
                 der.avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
-                node.command(fronts.ctx.now, node::Command::Request(der)).is_ok()
+                node.handle_command(fronts.ctx.now, node::DiameterNodeCommand::Request(der)).is_ok()
             }
             _ => false,
         };
         if sent {
             fronts.ctx.counters.proxied += 1;
         } else {
-            self.silent(fronts, token);
+            self.handle_silence(fronts, token);
         }
     }
 
     /// The conversation that a State names, or a new one.
-    fn dialog(&mut self, fronts: &mut Fronts, owner: u32, state: Option<&[u8]>) -> Option<u64> {
+    fn conversation_for_state(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        owner: u32,
+        state: Option<&[u8]>,
+    ) -> Option<u64> {
         if let Some(state) = state {
-            let token = fronts.ctx.shard.token(state)?;
+            let token = fronts.ctx.shard.token_from_state(state)?;
             self.dialogs.get(token).filter(|d| d.owner == owner)?;
             self.dialogs.touch(fronts.ctx.now, token);
             return Some(token);
         }
         let most = fronts.ctx.config.proxy.as_ref().map_or(1, |p| p.max_conversations.max(1));
-        while let Some((oldest, since)) = self.dialogs.oldest()
+        while let Some((oldest, since)) = self.dialogs.oldest_entry()
             && (self.dialogs.len() >= most || since + fronts.ctx.config.session_timeout < fronts.ctx.now)
         {
             self.dialogs.remove(oldest);
         }
         let identity = fronts.diameter.as_ref().map(|node| node.identity()).unwrap_or_default();
-        let ids = self.ids.get_or_insert_with(|| SessionIds::random(identity, &mut fronts.ctx.rng));
-        let dialog = Dialog { owner, session_id: ids.next(""), host: None, state: None };
+        let ids =
+            self.ids.get_or_insert_with(|| SessionIds::with_random_start(identity, &mut fronts.ctx.rng));
+        let dialog = DiameterConversation { owner, session_id: ids.next_id(""), host: None, state: None };
         Some(self.dialogs.insert(fronts.ctx.now, dialog))
     }
 
     /// No Diameter server answers.
-    pub(in crate::server) fn silent(&mut self, fronts: &mut Fronts, token: u64) {
+    pub(in crate::server) fn handle_silence(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         if let Some(passed) = self.waiting.remove(token) {
-            passed.unanswered(fronts);
+            passed.finish_unanswered(fronts);
         }
     }
 
     /// A Diameter server answered what was passed on to it.
-    pub(in crate::server) fn answered(
+    pub(in crate::server) fn handle_answer(
         &mut self,
-        fronts: &mut Fronts,
+        fronts: &mut ProtocolFronts,
         token: u64,
         result: ResultCode,
         avps: &AvpBuf,
     ) {
         let Some(passed) = self.waiting.remove(token) else { return };
         let good = result.is_success() || result.is_informational();
-        let dea = match Dea::parse(avps.view()) {
+        let dea = match DiameterEapAnswer::parse(avps.as_sequence()) {
             Ok(dea) if !result.is_protocol_error() => Some(dea),
             // A refusal is one whatever else it says.
             Err(_) if !good && !result.is_protocol_error() => None,
-            _ => return passed.unanswered(fronts),
+            _ => return passed.finish_unanswered(fronts),
         };
         fronts.ctx.counters.proxy_answered += 1;
-        let (Some(Asker::Radius(asker)), Some(dialog)) = (passed.asker, passed.dialog) else { return };
-        let mut attributes = fronts.attributes();
+        let (Some(RequestToken::Radius(asker)), Some(dialog)) = (passed.asker, passed.dialog) else { return };
+        let mut attributes = fronts.take_attributes();
         let eap = dea.as_ref().and_then(|d| d.eap.or(d.reissued));
-        let mut end = failure(passed.eap.unwrap_or_default());
+        let mut end = eap_failure(passed.eap.unwrap_or_default());
         let code = match (&dea, result.is_success()) {
             // An AVP that must be obeyed and cannot be translated makes the answer a refusal (RFC 6733 §4.1).
-            (Some(_), true) if untranslatable(avps.view()).is_none() => Code::ACCESS_ACCEPT,
-            (Some(_), false) if result.is_informational() => Code::ACCESS_CHALLENGE,
-            _ => Code::ACCESS_REJECT,
+            (Some(_), true) if find_untranslatable(avps.as_sequence()).is_none() => PacketCode::ACCESS_ACCEPT,
+            (Some(_), false) if result.is_informational() => PacketCode::ACCESS_CHALLENGE,
+            _ => PacketCode::ACCESS_REJECT,
         };
         match (code, &dea) {
-            (Code::ACCESS_CHALLENGE, Some(dea)) => {
+            (PacketCode::ACCESS_CHALLENGE, Some(dea)) => {
                 if let Some(d) = self.dialogs.get_mut(dialog) {
                     d.host = dea.origin_host.map(ToString::to_string);
                     d.state = dea.state.map(<[u8]>::to_vec);
                 }
-                let state = fronts.ctx.shard.state(dialog);
+                let state = fronts.ctx.shard.state_for_token(dialog);
                 let fits = attributes.push_bytes(kind::STATE, &state);
                 debug_assert!(fits.is_ok(), "16 octets fit every attribute");
                 if let Some(seconds) = dea.multi_round_timeout {
@@ -159,14 +174,14 @@ impl Translation {
                 }
                 attributes.push_eap(eap.unwrap_or_default());
             }
-            (Code::ACCESS_ACCEPT, Some(dea)) => {
+            (PacketCode::ACCESS_ACCEPT, Some(dea)) => {
                 self.dialogs.remove(dialog);
-                let mut said = Attributes::new();
-                avps_as_attributes(avps.view(), &mut said);
+                let mut said = AttributeList::new();
+                avps_as_attributes(avps.as_sequence(), &mut said);
                 limit_lifetime(avps, &mut said);
                 end[0] = 3;
                 said.push_eap(eap.unwrap_or(&end));
-                attributes.extend(&passed.sift(&mut fronts.ctx, code, &said));
+                attributes.extend(&passed.filter_answer(&mut fronts.ctx, code, &said));
                 if let Some(msk) = dea.msk.and_then(<[u8]>::first_chunk::<64>) {
                     attributes.push_msk(msk);
                 }
@@ -177,67 +192,67 @@ impl Translation {
                 attributes.push_eap(eap.filter(|eap| eap.first() == Some(&FAILURE)).unwrap_or(&end));
             }
         }
-        fronts.respond(asker, code, attributes);
-        passed.answered(fronts, code);
+        fronts.answer_radius(asker, code, attributes);
+        passed.finish_answered(fronts, code);
     }
 }
 
 /// Answers a Diameter request with what a RADIUS home server said.
 pub(super) fn answer_diameter(
-    fronts: &mut Fronts,
+    fronts: &mut ProtocolFronts,
     token: u64,
     request_type: AuthRequestType,
-    response: &Response,
+    response: &RadiusReply,
 ) {
     let a = &response.attributes;
     let mut eap = Vec::new();
-    let eap = a.eap(&mut eap).then_some(&eap[..]);
+    let eap = a.read_eap_packet(&mut eap).then_some(&eap[..]);
     let ignored = a.get_u32(kind::ERROR_CAUSE) == Some(INVALID_EAP_PACKET_IGNORED);
     let (eap, reissued) = if ignored { (None, eap) } else { (eap, None) };
-    let mut dea = Dea { eap, reissued, ..Dea::new(request_type, &[]) };
+    let mut dea = DiameterEapAnswer { eap, reissued, ..DiameterEapAnswer::new(request_type, &[]) };
     let Ok(keys) = response.mppe_keys() else {
         fronts.ctx.counters.proxy_unreadable += 1;
-        let fault = Fault::new(ResultCode::UNABLE_TO_COMPLY, "a key that cannot be read");
-        return fronts.refuse(token, fault);
+        let fault = DiameterError::new(ResultCode::UNABLE_TO_COMPLY, "a key that cannot be read");
+        return fronts.refuse_diameter(token, fault);
     };
     let msk = keys.and_then(|k| k.msk());
     let result = match response.code {
-        Code::ACCESS_CHALLENGE => {
+        PacketCode::ACCESS_CHALLENGE => {
             dea.state = a.get(kind::STATE);
             dea.multi_round_timeout = a.get_u32(kind::SESSION_TIMEOUT);
             ResultCode::MULTI_ROUND_AUTH
         }
-        Code::ACCESS_ACCEPT => {
+        PacketCode::ACCESS_ACCEPT => {
             dea.msk = msk.as_ref().map(|m| &m[..]);
             ResultCode::SUCCESS
         }
-        Code::ACCESS_REJECT => ResultCode::AUTHENTICATION_REJECTED,
+        PacketCode::ACCESS_REJECT => ResultCode::AUTHENTICATION_REJECTED,
         _ => {
-            let fault = Fault::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers");
-            return fronts.refuse(token, fault);
+            let fault = DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers");
+            return fronts.refuse_diameter(token, fault);
         }
     };
-    let mut avps = dea.avps();
+    let mut avps = dea.to_avps();
     avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
     if result.is_success() {
-        let mut reply = fronts.attributes();
+        let mut reply = fronts.take_attributes();
         for a in a.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind)) {
             // It came out of a list of attributes: it fits one.
             let _ = reply.push_bytes(a.kind, a.value);
         }
         attributes_as_avps(&reply, eap.is_some(), fronts.ctx.config.dictionary.as_deref(), &mut avps);
-        fronts.recycle(reply);
+        fronts.recycle_attributes(reply);
     }
     fronts.answer_peer(token, result, avps);
 }
 
 /// User-Name, where Diameter can say it.
-fn user_name(attributes: &Attributes) -> Option<&str> {
+fn user_name(attributes: &AttributeList) -> Option<&str> {
     attributes.get(kind::USER_NAME).and_then(|name| core::str::from_utf8(name).ok())
 }
 
 /// What a RADIUS request says of its access server.
-fn nas_info(a: &Attributes) -> NasInfo<'_> {
+fn nas_info(a: &AttributeList) -> NasInfo<'_> {
     let v6 = a.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok()).map(IpAddr::from);
     NasInfo {
         identifier: a.get_text(kind::NAS_IDENTIFIER),
@@ -254,9 +269,9 @@ fn nas_info(a: &Attributes) -> NasInfo<'_> {
 
 /// Says in RADIUS's way that the user has to be authorised anew: the session ends by then, and the access server asks
 /// (Authorization-Lifetime, RFC 6733 §8.9; Termination-Action, RFC 2865 §5.29).
-fn limit_lifetime(avps: &AvpBuf, attributes: &mut Attributes) {
+fn limit_lifetime(avps: &AvpBuf, attributes: &mut AttributeList) {
     const FOR_EVER: u32 = u32::MAX;
-    let lifetime = avps.view().get(codes::AUTHORIZATION_LIFETIME).and_then(|a| a.u32().ok());
+    let lifetime = avps.as_sequence().get(codes::AUTHORIZATION_LIFETIME).and_then(|a| a.as_u32().ok());
     let Some(seconds) = lifetime.filter(|s| *s != FOR_EVER) else { return };
     if attributes.get_u32(kind::SESSION_TIMEOUT).is_none_or(|timeout| seconds < timeout) {
         attributes.remove(kind::SESSION_TIMEOUT);

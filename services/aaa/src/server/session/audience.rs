@@ -1,26 +1,26 @@
 //! Who hears of a login, line by line.
 
-use crate::server::api::{Event, TraceLine};
-use crate::server::context::Context;
-use crate::server::reason::Reason;
-use crate::server::trace::Slots;
+use crate::server::api::{AaaServerEvent, TraceLine};
+use crate::server::context::ServerContext;
+use crate::server::reason::RejectCause;
+use crate::server::trace::TraceSlots;
 use alloc::string::String;
 use alloc::vec::Vec;
-use usher_radius::attribute::Attributes;
+use usher_radius::attribute::AttributeList;
 
 /// The traces that a login is of.
 #[derive(Debug, Default)]
-pub(super) struct Audience {
+pub(super) struct TraceAudience {
     /// The login's token, which is the number of its lines.
     number: u64,
     /// Whom its decisions are told to.
-    certain: Slots,
+    certain: TraceSlots,
     /// Who looks for a user, and whose this login may turn out to be once it is known who is inside its tunnel.
-    maybe: Slots,
+    maybe: TraceSlots,
 }
 
-impl Audience {
-    pub(super) const fn number(&self) -> u64 {
+impl TraceAudience {
+    pub(super) const fn login_number(&self) -> u64 {
         self.number
     }
     /// The login has a token.
@@ -28,14 +28,20 @@ impl Audience {
         self.number = number;
     }
     /// A trace is over.
-    pub(super) const fn leave(&mut self, traces: Slots) {
+    pub(super) const fn remove_traces(&mut self, traces: TraceSlots) {
         (self.certain, self.maybe) = (self.certain & !traces, self.maybe & !traces);
     }
 
     /// Takes in who looks for a request, and who may: `inside` is the name within the tunnel, nothing where none has been
     /// given yet. Where nobody else can be inside, `hidden` is false.
-    pub(super) fn join(&mut self, ctx: &Context, request: &Attributes, inside: Option<&[u8]>, hidden: bool) {
-        self.certain |= ctx.tracers.concerned(request);
+    pub(super) fn include_request(
+        &mut self,
+        ctx: &ServerContext,
+        request: &AttributeList,
+        inside: Option<&[u8]>,
+        hidden: bool,
+    ) {
+        self.certain |= ctx.tracers.slots_for_request(request);
         match inside {
             Some(name) => self.certain |= ctx.tracers.of_user(name),
             None if hidden => self.maybe = ctx.tracers.of_users() & !self.certain,
@@ -44,39 +50,49 @@ impl Audience {
     }
 
     /// It is known who is inside the tunnel: those who look for that user hear what was said before.
-    pub(super) fn look_inside(&mut self, ctx: &mut Context, name: &[u8]) {
+    pub(super) fn look_inside(&mut self, ctx: &mut ServerContext, name: &[u8]) {
         if self.maybe == 0 {
             return;
         }
         let to = ctx.tracers.of_user(name) & self.maybe;
         (self.certain, self.maybe) = (self.certain | to, 0);
-        let lines = ctx.tracers.found(ctx.now, self.number, to);
-        lines.into_iter().for_each(|line| ctx.outputs.event(Event::Trace(line)));
+        let lines = ctx.tracers.take_lines(ctx.now, self.number, to);
+        lines.into_iter().for_each(|line| ctx.outputs.push_event(AaaServerEvent::Trace(line)));
     }
 
     /// Whether there is anybody.
-    pub(super) const fn any(&self) -> bool {
+    pub(super) const fn has_traces(&self) -> bool {
         self.certain | self.maybe != 0
     }
 
     /// Says what happens.
-    pub(super) fn tell(&self, ctx: &mut Context, text: impl FnOnce() -> String) {
-        self.tell_with(ctx, None, text);
+    pub(super) fn trace_line(&self, ctx: &mut ServerContext, text: impl FnOnce() -> String) {
+        self.trace_text(ctx, None, text);
     }
     /// Says how the login ends, where nobody is let in.
-    pub(super) fn tell_end(&self, ctx: &mut Context, reason: Reason, text: impl FnOnce() -> String) {
-        self.tell_with(ctx, Some(reason), text);
-        ctx.tracers.forget(self.number);
+    pub(super) fn trace_end(
+        &self,
+        ctx: &mut ServerContext,
+        reason: RejectCause,
+        text: impl FnOnce() -> String,
+    ) {
+        self.trace_text(ctx, Some(reason), text);
+        ctx.tracers.drop_lines(self.number);
     }
-    fn tell_with(&self, ctx: &mut Context, reason: Option<Reason>, text: impl FnOnce() -> String) {
-        if ctx.tracers.any() && self.any() {
+    fn trace_text(
+        &self,
+        ctx: &mut ServerContext,
+        reason: Option<RejectCause>,
+        text: impl FnOnce() -> String,
+    ) {
+        if ctx.tracers.is_active() && self.has_traces() {
             let line = TraceLine::new(ctx.now, self.number, text());
-            ctx.tell_line(TraceLine { to: self.certain, reason, ..line }, self.maybe);
+            ctx.trace_line(TraceLine { to: self.certain, reason, ..line }, self.maybe);
         }
     }
     /// Says several things, the first of them with the client.
-    pub(super) fn tell_lines(&self, ctx: &mut Context, client: Option<u32>, lines: Vec<String>) {
-        ctx.tell_lines(self.number, (self.certain, self.maybe), client, lines);
+    pub(super) fn trace_lines(&self, ctx: &mut ServerContext, client: Option<u32>, lines: Vec<String>) {
+        ctx.trace_lines(self.number, (self.certain, self.maybe), client, lines);
     }
 }
 
@@ -86,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_trace_that_is_over_leaves_and_no_other_does() {
-        let mut audience = Audience { number: 1, certain: 0b0011, maybe: 0b1100 };
-        audience.leave(0b0101);
+        let mut audience = TraceAudience { number: 1, certain: 0b0011, maybe: 0b1100 };
+        audience.remove_traces(0b0101);
         assert_eq!((audience.certain, audience.maybe), (0b0010, 0b1000));
     }
 }

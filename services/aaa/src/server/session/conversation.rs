@@ -1,109 +1,109 @@
 //! The EAP back end's part in a login: the method that runs, and what is made of what it says.
 
-use crate::server::config::Config;
-use crate::server::reason::Reason;
+use crate::server::config::AaaServerConfig;
+use crate::server::reason::RejectCause;
 use crate::server::shard::ShardKey;
-use crate::server::{Event, Job, trace};
-use crate::users::{Method, Password, User};
+use crate::server::{AaaServerEvent, AaaServerJob, trace};
+use crate::users::{AuthMethod, StoredPassword, User};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::Outputs;
-use usher_crypto::Key;
-use usher_crypto::fingerprint::sha256;
+use usher_core::OutputQueue;
+use usher_crypto::SecretValue;
+use usher_crypto::fingerprint::sha256_fingerprint;
 use usher_eap::method::{
-    Context, Credential, Fault, Inner, Question, Remembered, ServerMethod, ServerOffer, UserSecret, gtc, md5,
-    mschapv2,
+    CredentialDigest, InnerMethod, MethodContext, MethodFault, ServerMethod, ServerOffer, SessionUser,
+    UserQuery, UserSecret, gtc, md5, mschapv2,
 };
-use usher_eap::packet::{Code, Packet, Type};
-use usher_eap::server::{Event as EapEvent, Server};
-use usher_radius::attribute::{Attributes, kind};
+use usher_eap::packet::{EapCode, EapPacket, EapType};
+use usher_eap::server::{EapServer, EapServerEvent as EapEvent};
+use usher_radius::attribute::{AttributeList, kind};
 
 /// An EAP method under way.
 #[derive(Debug)]
-pub(super) struct Conversation {
-    pub(super) server: Server,
+pub(super) struct EapConversation {
+    pub(super) server: EapServer,
     /// What it waits for before it goes on: mostly what the host is asked.
-    pub(super) wait: Option<Wait>,
+    pub(super) wait: Option<MethodWait>,
     /// Of the response that came last.
     pub(super) identifier: u8,
 }
 
 /// What a method waits for.
 #[derive(Debug)]
-pub(super) enum Wait {
+pub(super) enum MethodWait {
     /// A user.
-    User(Who),
+    User(QueriedUser),
     /// Whether a password is right.
     Password,
     /// Its turn to take this packet, which costs much.
-    Turn(Vec<u8>),
+    ScheduledPacket(Vec<u8>),
 }
 
 /// Whom a method asks for.
 #[derive(Clone, Debug)]
-pub(super) enum Who {
+pub(super) enum QueriedUser {
     /// The user of this name, given inside a tunnel.
     Named(Vec<u8>),
     /// The user whom a TLS session has let in.
-    Remembered(Remembered),
+    Resumed(SessionUser),
 }
 
-impl Who {
+impl QueriedUser {
     pub(super) fn name(&self) -> &[u8] {
         match self {
             Self::Named(name) => name,
-            Self::Remembered(remembered) => &remembered.name,
+            Self::Resumed(remembered) => &remembered.name,
         }
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for QueriedUser {
     /// As a trace tells it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = match self {
             Self::Named(_) => "within the tunnel",
-            Self::Remembered(_) => "by an earlier TLS session",
+            Self::Resumed(_) => "by an earlier TLS session",
         };
-        write!(f, "{from}: user {}", trace::name(self.name()))
+        write!(f, "{from}: user {}", trace::quote_name(self.name()))
     }
 }
 
 /// A digest of what proves this user, of use to nobody without the key: another password, or one kept otherwise, gives
 /// another.
-pub(super) fn credential(key: &ShardKey, user: &User) -> Credential {
+pub(super) fn credential_digest(key: &ShardKey, user: &User) -> CredentialDigest {
     let (kind, secret): (u8, &[u8]) = match &user.password {
         None => (0, &[]),
-        Some(Password::Clear(password)) => (1, password),
-        Some(Password::NtHash(hash)) => (2, &**hash),
-        Some(Password::Argon2(hash)) => (3, hash.as_bytes()),
+        Some(StoredPassword::Clear(password)) => (1, password),
+        Some(StoredPassword::NtHash(hash)) => (2, &**hash),
+        Some(StoredPassword::Argon2(hash)) => (3, hash.as_bytes()),
     };
-    sha256(&[&key.derive(b"credential")[..], &[kind], secret].concat())
+    sha256_fingerprint(&[&key.derive_octets(b"credential")[..], &[kind], secret].concat())
 }
 
 /// A proof that convinced.
 #[derive(Debug)]
-pub(super) struct Approval {
-    pub(super) method: Method,
+pub(super) struct LoginApproval {
+    pub(super) method: AuthMethod,
     /// The EAP-Success.
     pub(super) eap: Option<[u8; 4]>,
-    pub(super) msk: Option<Key<[u8; 64]>>,
+    pub(super) msk: Option<SecretValue<[u8; 64]>>,
     /// The identity within a tunnel.
     pub(super) inner: Option<Vec<u8>>,
-    pub(super) inner_method: Option<Inner>,
+    pub(super) inner_method: Option<InnerMethod>,
     pub(super) resumed: bool,
     /// What the method adds to the reply.
-    pub(super) reply: Attributes,
+    pub(super) reply: AttributeList,
     /// The conversation that led to it, while the host is asked: a TLS session is kept once it has let somebody in, not
     /// before.
-    pub(super) conversation: Option<Box<Conversation>>,
+    pub(super) conversation: Option<Box<EapConversation>>,
 }
 
-impl Approval {
-    pub(super) fn new(method: Method) -> Self {
+impl LoginApproval {
+    pub(super) fn new(method: AuthMethod) -> Self {
         Self {
             method,
             eap: None,
@@ -111,131 +111,140 @@ impl Approval {
             inner: None,
             inner_method: None,
             resumed: false,
-            reply: Attributes::new(),
+            reply: AttributeList::new(),
             conversation: None,
         }
     }
 }
 
-impl Conversation {
+impl EapConversation {
     /// The method that runs.
-    pub(super) fn method(&self) -> Option<Method> {
-        self.server.method().map(by_type)
+    pub(super) fn method(&self) -> Option<AuthMethod> {
+        self.server.method_type().map(by_type)
     }
     pub(super) fn in_tunnel(&self) -> bool {
         self.method().is_some_and(is_tunnel)
     }
 
     /// What the automaton says after it was given something; its packet goes to `out`.
-    pub(super) fn step(&mut self, outputs: &mut Outputs<Event, Job>, out: &mut Vec<u8>) -> Progress {
+    pub(super) fn poll_progress(
+        &mut self,
+        outputs: &mut OutputQueue<AaaServerEvent, AaaServerJob>,
+        out: &mut Vec<u8>,
+    ) -> ConversationProgress {
         let eap = &mut self.server;
         while let Some(done) = eap.poll_work() {
-            outputs.work(done);
+            outputs.push_work(done);
         }
         let sends = eap.poll_transmit(out);
         match eap.poll_event() {
             Some(EapEvent::Success { method, keys }) => {
-                let mut approval = Approval::new(by_type(method));
+                let mut approval = LoginApproval::new(by_type(method));
                 approval.eap = out.as_slice().try_into().ok();
                 approval.msk = keys.map(|k| k.msk);
                 approval.inner = eap.identity().map(<[u8]>::to_vec);
-                approval.inner_method = eap.inner();
-                approval.resumed = eap.resumed();
-                Progress::Success(Box::new(approval))
+                approval.inner_method = eap.inner_method();
+                approval.resumed = eap.is_resumed();
+                ConversationProgress::Success(Box::new(approval))
             }
-            Some(EapEvent::Failure { .. }) => Progress::Failure,
-            Some(EapEvent::Ask(question)) => Progress::Ask(question),
-            None if sends => Progress::Request,
-            None => Progress::Ignored,
+            Some(EapEvent::Failure { .. }) => ConversationProgress::Failure,
+            Some(EapEvent::Query(question)) => ConversationProgress::UserQuery(question),
+            None if sends => ConversationProgress::Request,
+            None => ConversationProgress::Ignored,
         }
     }
 
     /// Why it failed, and what is known of that besides.
-    pub(super) fn why_failed(&self, user: Option<&User>, config: &Config) -> (Reason, Option<String>) {
+    pub(super) fn why_failed(
+        &self,
+        user: Option<&User>,
+        config: &AaaServerConfig,
+    ) -> (RejectCause, Option<String>) {
         let server = &self.server;
         match server.fault() {
             // The user's rows say what may be inside.
-            Some(Fault::NoInner) if user.is_some_and(|user| user.inside().is_some()) => {
-                return (Reason::MethodForbidden, None);
+            Some(MethodFault::NoInner) if user.is_some_and(|user| user.inner_methods().is_some()) => {
+                return (RejectCause::MethodForbidden, None);
             }
-            Some(fault) => return (fault.into(), server.detail()),
+            Some(fault) => return (fault.into(), server.fault_detail()),
             None => {}
         }
         /// Most methods that are named.
         const SOME: usize = 8;
-        let wished: Vec<Type> = server.wishes().iter().take(SOME).map(|kind| Type(*kind)).collect();
-        let known = Method::ALL.into_iter().filter(|method| {
+        let wished: Vec<EapType> =
+            server.wanted_types().iter().take(SOME).map(|kind| EapType(*kind)).collect();
+        let known = AuthMethod::ALL.into_iter().filter(|method| {
             config.methods.contains(method) && method.eap_type().is_some_and(|kind| wished.contains(&kind))
         });
         // What the server offers others was not offered to this user.
         let reasons = known.filter_map(|m| user.filter(|user| !user.may_use(m)).map(|user| why_not(user, m)));
         let names: Vec<String> = wished.iter().filter(|kind| kind.0 != 0).map(ToString::to_string).collect();
-        let detail = match (server.wishes().is_empty(), names.is_empty()) {
+        let detail = match (server.wanted_types().is_empty(), names.is_empty()) {
             (true, _) => None,
             (false, true) => Some("the device takes nothing of what it is offered".into()),
             (false, false) => Some(format!("the device wants {}", names.join(", "))),
         };
-        (most_telling(reasons), detail)
+        (most_specific_cause(reasons), detail)
     }
 }
 
 /// Why a user cannot log in by a method that the server offers.
-pub(super) fn why_not(user: &User, method: Method) -> Reason {
+pub(super) fn why_not(user: &User, method: AuthMethod) -> RejectCause {
     let listed = user.methods.is_empty() || user.methods.contains(&method);
-    if !listed || method == Method::Mab {
-        Reason::MethodForbidden
+    if !listed || method == AuthMethod::Mab {
+        RejectCause::MethodForbidden
     } else if user.password.is_none() {
-        Reason::NoPassword
+        RejectCause::NoPassword
     } else {
-        Reason::PasswordForm
+        RejectCause::PasswordForm
     }
 }
 
 /// Of the reasons why methods cannot admit a user, one that another method would not have.
-pub(super) fn most_telling(reasons: impl Iterator<Item = Reason>) -> Reason {
-    reasons.min_by_key(|reason| *reason == Reason::MethodForbidden).unwrap_or(Reason::NoMethod)
+pub(super) fn most_specific_cause(reasons: impl Iterator<Item = RejectCause>) -> RejectCause {
+    reasons.min_by_key(|reason| *reason == RejectCause::MethodForbidden).unwrap_or(RejectCause::NoMethod)
 }
 
 /// Where a conversation stands after a packet.
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(super) enum ConversationProgress {
     /// It goes on with the request that was written.
     Request,
     /// The peer is who it says; a Success was written.
-    Success(Box<Approval>),
+    Success(Box<LoginApproval>),
     /// It is not, or cannot show it.
     Failure,
     /// The host is asked first.
-    Ask(Question),
+    UserQuery(UserQuery),
     /// The packet was none, or answers nothing that was asked.
     Ignored,
 }
 
 /// An offer that all sessions share.
 #[derive(Debug)]
-struct Shared(Arc<dyn ServerOffer>);
+struct SharedOffer(Arc<dyn ServerOffer>);
 
-impl ServerOffer for Shared {
-    fn kind(&self) -> Type {
+impl ServerOffer for SharedOffer {
+    fn kind(&self) -> EapType {
         self.0.kind()
     }
-    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        self.0.begin(context)
+    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+        self.0.start_server_method(context)
     }
 }
 
 /// What a method may know of a user's password.
-pub(super) fn secret(user: &User) -> Option<UserSecret> {
+pub(super) fn user_secret(user: &User) -> Option<UserSecret> {
     Some(match user.password.as_ref()? {
-        Password::Clear(password) => UserSecret::Clear(Key::clone(password)),
-        Password::NtHash(hash) => UserSecret::NtHash(hash.clone()),
-        Password::Argon2(_) => UserSecret::Hashed,
+        StoredPassword::Clear(password) => UserSecret::Clear(SecretValue::clone(password)),
+        StoredPassword::NtHash(hash) => UserSecret::NtHash(hash.clone()),
+        StoredPassword::Argon2(_) => UserSecret::Hashed,
     })
 }
 
 /// Whether another name may be given inside.
-pub(super) const fn is_tunnel(method: Method) -> bool {
-    matches!(method, Method::Peap | Method::Ttls)
+pub(super) const fn is_tunnel(method: AuthMethod) -> bool {
+    matches!(method, AuthMethod::Peap | AuthMethod::Ttls)
 }
 
 /// Whether a name is the one that people give outside tunnels so as to say nothing: `anonymous` or nothing, with a realm
@@ -248,36 +257,45 @@ pub(super) fn is_anonymous(name: &[u8]) -> bool {
 /// What of a server's offer may admit a user, the preferred method first, and tunnels, inside which another name may be
 /// given: they come first for a name that says nothing, alone for one that is held back, last where they may not admit
 /// the user.
-pub(super) fn offers(config: &Config, user: &User, name: &[u8], held: bool) -> Vec<Box<dyn ServerOffer>> {
-    let may = |method: &Method| is_tunnel(*method) || !held && user.may_use(*method);
+pub(super) fn admissible_offers(
+    config: &AaaServerConfig,
+    user: &User,
+    name: &[u8],
+    held: bool,
+) -> Vec<Box<dyn ServerOffer>> {
+    let may = |method: &AuthMethod| is_tunnel(*method) || !held && user.may_use(*method);
     let mut offers: Vec<Box<dyn ServerOffer>> = Vec::with_capacity(config.methods.len());
     for &method in config.methods.iter().filter(|m| may(m)) {
         let shared = match method {
-            Method::EapTls => &config.tls,
-            Method::Peap => &config.peap,
-            Method::Ttls => &config.ttls,
-            Method::EapMd5 => {
-                if let Some(Password::Clear(password)) = &user.password {
-                    offers.push(Box::new(md5::Password::from(password.clone())));
+            AuthMethod::EapTls => &config.tls,
+            AuthMethod::Peap => &config.peap,
+            AuthMethod::Ttls => &config.ttls,
+            AuthMethod::EapMd5 => {
+                if let Some(StoredPassword::Clear(password)) = &user.password {
+                    offers.push(Box::new(md5::Md5Password::from(password.clone())));
                 }
                 continue;
             }
-            Method::EapGtc => {
-                if let Some(secret) = secret(user) {
-                    offers.push(Box::new(gtc::Prompt::new(secret)));
+            AuthMethod::EapGtc => {
+                if let Some(secret) = user_secret(user) {
+                    offers.push(Box::new(gtc::GtcPrompt::new(secret)));
                 }
                 continue;
             }
-            Method::EapMsChapV2 => {
-                if let Some(hash) = secret(user).as_ref().and_then(mschapv2::Hash::new) {
+            AuthMethod::EapMsChapV2 => {
+                if let Some(hash) = user_secret(user).as_ref().and_then(mschapv2::MsChapV2Verifier::new) {
                     offers.push(Box::new(hash));
                 }
                 continue;
             }
-            Method::Pap | Method::Chap | Method::MsChap | Method::MsChapV2 | Method::Mab => continue,
+            AuthMethod::Pap
+            | AuthMethod::Chap
+            | AuthMethod::MsChap
+            | AuthMethod::MsChapV2
+            | AuthMethod::Mab => continue,
         };
         if let Some(shared) = shared {
-            offers.push(Box::new(Shared(shared.clone())));
+            offers.push(Box::new(SharedOffer(shared.clone())));
         }
     }
     let anonymous = is_anonymous(name);
@@ -290,13 +308,13 @@ pub(super) fn offers(config: &Config, user: &User, name: &[u8], held: bool) -> V
     offers
 }
 
-pub(super) fn by_type(kind: Type) -> Method {
-    Method::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(Method::EapMd5)
+pub(super) fn by_type(kind: EapType) -> AuthMethod {
+    AuthMethod::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(AuthMethod::EapMd5)
 }
 
 /// The longest EAP packet that need not be cut on its way to the peer (RFC 3579 §2.4): on the media of IEEE 802 EAPOL's
 /// header of four octets goes before it (RFC 3580 §3.10).
-pub(super) fn mtu(request: &Attributes) -> Option<usize> {
+pub(super) fn eap_mtu(request: &AttributeList) -> Option<usize> {
     const ETHERNET: u32 = 15;
     const IEEE_802_11: u32 = 19;
     let mtu = request.get_u32(kind::FRAMED_MTU)?;
@@ -310,7 +328,7 @@ pub(super) fn mtu(request: &Attributes) -> Option<usize> {
 
 /// How a peer begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::server) enum Opening<'a> {
+pub(in crate::server) enum EapOpening<'a> {
     /// By nothing yet (EAP-Start, RFC 3579 §2.1).
     Start,
     /// By the name that an EAP-Response/Identity of this identifier gives (RFC 3748 §5.1).
@@ -323,20 +341,20 @@ pub(in crate::server) enum Opening<'a> {
     Noise(Option<u8>),
 }
 
-pub(in crate::server) fn opening(packet: &[u8]) -> Opening<'_> {
-    match Packet::parse(packet) {
-        _ if packet.is_empty() => Opening::Start,
-        Ok(p) if p.code() == Code::Response && p.kind() == Some(Type::IDENTITY) => {
-            Opening::Identity(p.data(), p.identifier())
+pub(in crate::server) fn parse_opening(packet: &[u8]) -> EapOpening<'_> {
+    match EapPacket::parse(packet) {
+        _ if packet.is_empty() => EapOpening::Start,
+        Ok(p) if p.code() == EapCode::Response && p.kind() == Some(EapType::IDENTITY) => {
+            EapOpening::Identity(p.data(), p.identifier())
         }
-        Ok(p) if p.code() == Code::Response => Opening::Response(p.identifier()),
-        Ok(p) if p.code() == Code::Request => Opening::Request(p.identifier()),
-        _ => Opening::Noise(packet.get(1).copied()),
+        Ok(p) if p.code() == EapCode::Response => EapOpening::Response(p.identifier()),
+        Ok(p) if p.code() == EapCode::Request => EapOpening::Request(p.identifier()),
+        _ => EapOpening::Noise(packet.get(1).copied()),
     }
 }
 
 /// An EAP-Failure in answer to the response of this identifier.
-pub(in crate::server) const fn failure(identifier: u8) -> [u8; 4] {
+pub(in crate::server) const fn eap_failure(identifier: u8) -> [u8; 4] {
     [4, identifier, 0, 4]
 }
 
@@ -356,10 +374,10 @@ mod tests {
             (Some(1), Some(19), Some(60)),
             (Some(u32::MAX), None, Some(65_535)),
         ] {
-            let mut request = Attributes::new();
+            let mut request = AttributeList::new();
             framed.map(|mtu| request.push_u32(kind::FRAMED_MTU, mtu));
             port_type.map(|kind| request.push_u32(kind::NAS_PORT_TYPE, kind));
-            assert_eq!(mtu(&request), fits, "{framed:?} {port_type:?}");
+            assert_eq!(eap_mtu(&request), fits, "{framed:?} {port_type:?}");
         }
     }
 }

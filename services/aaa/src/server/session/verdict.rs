@@ -1,15 +1,15 @@
 //! How a login comes to its end: what is still asked of the host, and what is said of it then.
 
-use super::conversation::{Approval, Conversation, credential, is_anonymous};
-use super::{Pending, Reject, Session, Stage, Step, TOO_MANY};
-use crate::ledger::{Admission, AdmitRequest, text};
-use crate::server::answer::Asker;
-use crate::server::api::{CertificateVerdict, Job, Login, nas_address};
-use crate::server::context::Context;
-use crate::server::held::HeldReject;
-use crate::server::reason::Reason;
+use super::conversation::{EapConversation, LoginApproval, credential_digest, is_anonymous};
+use super::{LoginReject, LoginSession, LoginStage, LoginStep, PendingRequest, TOO_MANY};
+use crate::ledger::{AdmissionVerdict, AdmitRequest, storable_text};
+use crate::server::answer::RequestToken;
+use crate::server::api::{AaaServerJob, CertificateVerdict, FinishedLogin, nas_address};
+use crate::server::context::ServerContext;
+use crate::server::held::DelayedReject;
+use crate::server::reason::RejectCause;
 use crate::server::trace;
-use crate::users::{Method, User, canonical_name};
+use crate::users::{AuthMethod, User, canonical_name};
 use crate::work::VERDICT;
 use alloc::boxed::Box;
 use alloc::format;
@@ -17,152 +17,165 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_core::{CommandError, Instant, Work};
-use usher_crypto::Key;
-use usher_eap::method::Fault;
-use usher_eap::packet::Type;
-use usher_radius::attribute::{Attributes, kind};
+use usher_core::{CommandError, Instant, WorkRecord};
+use usher_crypto::SecretValue;
+use usher_eap::method::MethodFault;
+use usher_eap::packet::EapType;
+use usher_radius::attribute::{AttributeList, kind};
 
 /// RFC 5580 §4.1.
 const OPERATOR_NAME: u8 = 126;
 
 /// That somebody is let in, and with which address.
 #[derive(Debug)]
-pub(in crate::server) struct Grant {
-    approval: Box<Approval>,
+pub(in crate::server) struct LoginGrant {
+    approval: Box<LoginApproval>,
     address: Option<IpAddr>,
     prefix: Option<(Ipv6Addr, u8)>,
 }
 
 /// What is said of a login whose user is let in.
 #[derive(Debug)]
-pub(in crate::server) struct Accepted {
-    pub(in crate::server) asker: Asker,
+pub(in crate::server) struct AcceptedLogin {
+    pub(in crate::server) asker: RequestToken,
     /// The EAP-Success.
     pub(in crate::server) eap: Option<[u8; 4]>,
-    pub(in crate::server) msk: Option<Key<[u8; 64]>>,
+    pub(in crate::server) msk: Option<SecretValue<[u8; 64]>>,
     /// The EAP method.
-    pub(in crate::server) method: Option<Type>,
-    pub(in crate::server) reply: Attributes,
+    pub(in crate::server) method: Option<EapType>,
+    pub(in crate::server) reply: AttributeList,
     /// For the host.
-    pub(in crate::server) login: Box<Login>,
+    pub(in crate::server) login: Box<FinishedLogin>,
 }
 
-impl Session {
+impl LoginSession {
     /// A proof convinced: what else the host has to say comes next.
-    pub(super) fn approve(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
-        let by_certificate = ctx.config.certificate_status && approval.method == Method::EapTls;
+    pub(super) fn handle_approval(
+        &mut self,
+        ctx: &mut ServerContext,
+        mut approval: Box<LoginApproval>,
+    ) -> LoginStep {
+        let by_certificate = ctx.config.certificate_status && approval.method == AuthMethod::EapTls;
         if !by_certificate || !is_anonymous(&self.name) {
-            return self.check(ctx, approval);
+            return self.check_certificate(ctx, approval);
         }
         // Nobody has been looked up yet: the certificate says whom to.
         let chain = self.conversation().map(|eap| eap.server.peer_certificates().to_vec());
         let (outer, chain) = (self.name.clone(), chain.unwrap_or_default());
         approval.conversation = self.take_conversation();
-        self.stage = Stage::Naming(approval);
-        self.assign(ctx, Job::NameUser { outer, chain })
+        self.stage = LoginStage::Naming(approval);
+        self.assign_job(ctx, AaaServerJob::NameUser { outer, chain })
     }
 
     /// The host has said which user the certificate names.
-    pub(in crate::server) fn on_named(
+    pub(in crate::server) fn handle_certificate_name(
         &mut self,
-        ctx: &mut Context,
+        ctx: &mut ServerContext,
         name: Option<Vec<u8>>,
-    ) -> Result<Step, CommandError> {
-        let Stage::Naming(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
-        let Some(name) = name else { return Ok(approval.reject(Reason::CertificateName)) };
-        let Some(mut approval) = self.take_approval() else { return Ok(Step::Wait) };
+    ) -> Result<LoginStep, CommandError> {
+        let LoginStage::Naming(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
+        let Some(name) = name else { return Ok(approval.to_reject(RejectCause::CertificateName)) };
+        let Some(mut approval) = self.take_approval() else { return Ok(LoginStep::Wait) };
         self.audience.look_inside(ctx, &name);
-        self.trace(ctx, || format!("by its certificate: user {}", trace::name(&name)));
+        self.trace_line(ctx, || format!("by its certificate: user {}", trace::quote_name(&name)));
         approval.inner = Some(name.clone());
-        self.stage = Stage::Named(approval);
-        Ok(match ctx.known(&name) {
-            Some(user) => self.named(ctx, user),
-            None => self.ask_host(ctx, name),
+        self.stage = LoginStage::Named(approval);
+        Ok(match ctx.look_up_locally(&name) {
+            Some(user) => self.handle_named_user(ctx, user),
+            None => self.look_up_user(ctx, name),
         })
     }
 
     /// The user whom the certificate names was looked up.
-    pub(super) fn named(&mut self, ctx: &mut Context, user: Option<Arc<User>>) -> Step {
-        let Some(approval) = self.take_approval() else { return Step::Wait };
+    pub(super) fn handle_named_user(
+        &mut self,
+        ctx: &mut ServerContext,
+        user: Option<Arc<User>>,
+    ) -> LoginStep {
+        let Some(approval) = self.take_approval() else { return LoginStep::Wait };
         let name = approval.inner.as_deref().unwrap_or_default();
-        let station = self.pending.as_ref().map(Pending::station).unwrap_or_default();
-        let held = ctx.held_back.find(ctx.now, name, station).is_some();
+        let station = self.pending.as_ref().map(PendingRequest::station).unwrap_or_default();
+        let held = ctx.lockout.find_lockout(ctx.now, name, station).is_some();
         let elsewhere = ctx.is_elsewhere(name);
-        let user = match self.holds(ctx, user) {
+        let user = match self.resolve_user(ctx, user) {
             _ if held => Err(TOO_MANY),
-            _ if elsewhere => Err(Reason::NoRealm),
-            Ok(user) if !user.may_use(Method::EapTls) => Err(Reason::MethodForbidden),
+            _ if elsewhere => Err(RejectCause::NoRealm),
+            Ok(user) if !user.may_use(AuthMethod::EapTls) => Err(RejectCause::MethodForbidden),
             user => user,
         };
-        self.know(ctx, user);
-        self.check(ctx, approval)
+        self.set_user(ctx, user);
+        self.check_certificate(ctx, approval)
     }
 
     /// Asks the host about certificates where it wants to be asked.
-    fn check(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
+    fn check_certificate(&mut self, ctx: &mut ServerContext, mut approval: Box<LoginApproval>) -> LoginStep {
         let asks = ctx.config.certificate_status;
         let eap = approval.conversation.as_deref().or(self.conversation()).filter(|_| asks);
         let chain = eap.map(|eap| eap.server.peer_certificates().to_vec()).unwrap_or_default();
-        let by_certificate = asks && approval.method == Method::EapTls;
+        let by_certificate = asks && approval.method == AuthMethod::EapTls;
         if chain.is_empty() && !by_certificate {
-            return self.admit(ctx, approval);
+            return self.check_limits(ctx, approval);
         }
         let name = by_certificate.then(|| approval.inner.as_ref().unwrap_or(&self.name).clone());
         let resumed = approval.resumed;
         approval.conversation = approval.conversation.take().or_else(|| self.take_conversation());
-        self.stage = Stage::Certificate(approval);
-        self.assign(ctx, Job::CheckCertificate { owner: self.owner.clone(), name, chain, resumed })
+        self.stage = LoginStage::Certificate(approval);
+        self.assign_job(
+            ctx,
+            AaaServerJob::CheckCertificate { owner: self.owner.clone(), name, chain, resumed },
+        )
     }
 
     /// The host has looked at the peer's certificate.
     pub(in crate::server) fn on_certificate(
         &mut self,
-        ctx: &mut Context,
+        ctx: &mut ServerContext,
         verdict: CertificateVerdict,
-    ) -> Result<Step, CommandError> {
-        let Stage::Certificate(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
+    ) -> Result<LoginStep, CommandError> {
+        let LoginStage::Certificate(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
         let reason = match verdict {
             CertificateVerdict::Good => {
-                return Ok(self.take_approval().map_or(Step::Wait, |approval| self.admit(ctx, approval)));
+                return Ok(self
+                    .take_approval()
+                    .map_or(LoginStep::Wait, |approval| self.check_limits(ctx, approval)));
             }
-            CertificateVerdict::Status(fault) => Reason::Status(fault),
-            CertificateVerdict::Distrusted(fault) => Reason::Distrusted(fault),
-            CertificateVerdict::OtherName => Reason::CertificateName,
+            CertificateVerdict::Status(fault) => RejectCause::Status(fault),
+            CertificateVerdict::Distrusted(fault) => RejectCause::Distrusted(fault),
+            CertificateVerdict::NameMismatch => RejectCause::CertificateName,
         };
-        Ok(approval.reject(reason))
+        Ok(approval.to_reject(reason))
     }
 
     /// Asks the host about limits where there are some. Whoever may not log in gets no further, whatever was proven.
-    fn admit(&mut self, ctx: &mut Context, mut approval: Box<Approval>) -> Step {
+    fn check_limits(&mut self, ctx: &mut ServerContext, mut approval: Box<LoginApproval>) -> LoginStep {
         if let Some(reason) = self.refusal {
-            let step = approval.reject(reason);
-            self.stage = Stage::Admission(approval);
+            let step = approval.to_reject(reason);
+            self.stage = LoginStage::Admission(approval);
             return step;
         }
         let limited = self.user.as_ref().is_some_and(|u| u.simultaneous.is_some() || u.pool.is_some());
         if !limited && !ctx.config.limits {
-            return Step::Accept(Grant { approval, address: None, prefix: None });
+            return LoginStep::Accept(LoginGrant { approval, address: None, prefix: None });
         }
         // Nobody gives back what the ledger gives: who cannot be told of it is turned away before it is asked.
         if let Some(reject) = self.outgrows_packet(ctx, &approval) {
-            self.stage = Stage::Admission(approval);
-            return Step::Reject(reject);
+            self.stage = LoginStage::Admission(approval);
+            return LoginStep::Reject(reject);
         }
-        let Some(pending) = &self.pending else { return Step::Wait };
+        let Some(pending) = &self.pending else { return LoginStep::Wait };
         let request = self.admit_request(pending, approval.inner.as_deref());
-        let step = Step::Admit(self.client(), pending.source.address(), request);
+        let step = LoginStep::Admit(self.client_index(), pending.source.address(), request);
         approval.conversation = approval.conversation.take().or_else(|| self.take_conversation());
-        self.stage = Stage::Admission(approval);
+        self.stage = LoginStage::Admission(approval);
         step
     }
 
-    fn admit_request(&self, pending: &Pending, inner: Option<&[u8]>) -> AdmitRequest {
+    fn admit_request(&self, pending: &PendingRequest, inner: Option<&[u8]>) -> AdmitRequest {
         let request = &pending.request;
         let user = self.user.as_ref();
-        let octets = |kind| request.get(kind).map(text);
+        let octets = |kind| request.get(kind).map(storable_text);
         AdmitRequest {
-            user: text(inner.unwrap_or(&self.name)),
+            user: storable_text(inner.unwrap_or(&self.name)),
             simultaneous: user.and_then(|u| u.simultaneous),
             pool: user.and_then(|u| u.pool.clone()),
             nas: nas_address(request).unwrap_or(pending.source.address()),
@@ -174,21 +187,24 @@ impl Session {
     }
 
     /// The host has said whether limits allow it.
-    pub(in crate::server) fn on_admitted(&mut self, admission: Admission) -> Result<Step, CommandError> {
-        let Stage::Admission(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
+    pub(in crate::server) fn on_admitted(
+        &mut self,
+        admission: AdmissionVerdict,
+    ) -> Result<LoginStep, CommandError> {
+        let LoginStage::Admission(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
         Ok(match admission {
-            Admission::Yes { address, prefix } => {
-                let grant = |approval| Step::Accept(Grant { approval, address, prefix });
-                self.take_approval().map_or(Step::Wait, grant)
+            AdmissionVerdict::Yes { address, prefix } => {
+                let grant = |approval| LoginStep::Accept(LoginGrant { approval, address, prefix });
+                self.take_approval().map_or(LoginStep::Wait, grant)
             }
-            Admission::No(refusal) => approval.reject(Reason::Limit(refusal)),
-            Admission::Unavailable => Step::Undecided(Reason::StoreAway),
+            AdmissionVerdict::No(refusal) => approval.to_reject(RejectCause::Limit(refusal)),
+            AdmissionVerdict::Unavailable => LoginStep::Undecided(RejectCause::StoreAway),
         })
     }
 
-    fn take_conversation(&mut self) -> Option<Box<Conversation>> {
-        match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
-            Stage::Eap(conversation) => Some(conversation),
+    fn take_conversation(&mut self) -> Option<Box<EapConversation>> {
+        match core::mem::replace(&mut self.stage, LoginStage::Identity { identifier: 0 }) {
+            LoginStage::Eap(conversation) => Some(conversation),
             stage => {
                 self.stage = stage;
                 None
@@ -196,43 +212,44 @@ impl Session {
         }
     }
     /// The approval that waits for the host.
-    fn take_approval(&mut self) -> Option<Box<Approval>> {
-        match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
-            Stage::Naming(approval)
-            | Stage::Named(approval)
-            | Stage::Certificate(approval)
-            | Stage::Admission(approval) => Some(approval),
+    fn take_approval(&mut self) -> Option<Box<LoginApproval>> {
+        match core::mem::replace(&mut self.stage, LoginStage::Identity { identifier: 0 }) {
+            LoginStage::Naming(approval)
+            | LoginStage::Named(approval)
+            | LoginStage::Certificate(approval)
+            | LoginStage::Admission(approval) => Some(approval),
             _ => None,
         }
     }
 
     /// Tells the host at once that somebody is turned away who is being told so, by an alert of TLS or that the password
     /// is wrong: many a device does not come back to hear the end.
-    pub(super) fn conclude(&mut self, ctx: &mut Context) {
-        let (false, Some(eap), Some(pending)) = (self.ended, self.conversation(), &self.pending) else {
+    pub(super) fn report_refusal(&mut self, ctx: &mut ServerContext) {
+        let (false, Some(eap), Some(pending)) = (self.is_reject_reported, self.conversation(), &self.pending)
+        else {
             return;
         };
-        if !eap.server.refuses() && !matches!(eap.server.fault(), Some(Fault::Tls(_))) {
+        if !eap.server.is_refusing() && !matches!(eap.server.fault(), Some(MethodFault::Tls(_))) {
             return;
         }
         let (method, request) = (eap.method(), pending.request.clone());
         let (reason, detail) = eap.why_failed(self.user.as_deref(), &ctx.config);
-        let (reason, detail) = self.because(reason, detail);
+        let (reason, detail) = self.explain_cause(reason, detail);
         self.trace_rejected(ctx, reason, detail.as_deref(), || {
             "the device is told, and has still to answer".into()
         });
-        self.ended = true;
-        ctx.tell_rejected(Login { method, ..self.login(reason, detail, request) });
+        self.is_reject_reported = true;
+        ctx.report_reject(FinishedLogin { method, ..self.finished_login(reason, detail, request) });
     }
 
     fn trace_rejected(
         &self,
-        ctx: &mut Context,
-        reason: Reason,
+        ctx: &mut ServerContext,
+        reason: RejectCause,
         detail: Option<&str>,
         then: impl FnOnce() -> String,
     ) {
-        self.audience.tell_end(ctx, reason, || {
+        self.audience.trace_end(ctx, reason, || {
             let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
             format!("rejected, {}: {reason}{detail}; {}", reason.name(), then())
         });
@@ -242,13 +259,13 @@ impl Session {
     ///
     /// # Errors
     /// What is to be said of it does not fit a packet: its user is to be turned away.
-    pub(in crate::server) fn accept(
+    pub(in crate::server) fn accept_login(
         mut self,
-        ctx: &mut Context,
-        grant: Grant,
-    ) -> Result<Option<Accepted>, (Box<Self>, Reject)> {
-        let Grant { approval, address, prefix } = grant;
-        self.trace(ctx, || {
+        ctx: &mut ServerContext,
+        grant: LoginGrant,
+    ) -> Result<Option<AcceptedLogin>, (Box<Self>, LoginReject)> {
+        let LoginGrant { approval, address, prefix } = grant;
+        self.trace_line(ctx, || {
             let inner = approval.inner_method.map(|m| format!(" ({m})")).unwrap_or_default();
             format!("accepted by {}{inner}", approval.method.name())
         });
@@ -277,32 +294,32 @@ impl Session {
         reply.extend(&approval.reply);
         if let Some(detail) = too_long(&pending, &approval, reply.packet_octets()) {
             let reject = approval.reject_reply(detail);
-            (self.pending, self.stage) = (Some(pending), Stage::Admission(approval));
+            (self.pending, self.stage) = (Some(pending), LoginStage::Admission(approval));
             return Err((Box::new(self), reject));
         }
-        ctx.counters.accepted(approval.method);
-        ctx.outputs.work(Work { label: VERDICT, units: 1 });
+        ctx.counters.count_accepted(approval.method);
+        ctx.outputs.push_work(WorkRecord { label: VERDICT, units: 1 });
         if let Some(mut conversation) = conversation.or(approval.conversation)
-            && matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls)
+            && matches!(approval.method, AuthMethod::EapTls | AuthMethod::Peap | AuthMethod::Ttls)
         {
-            conversation.server.remember(who, &credential(&ctx.shard.key, &user));
+            conversation.server.allow_resumption(who, &credential_digest(&ctx.shard.key, &user));
         }
-        ctx.held_back.succeeded(who, pending.station());
-        if self.audience.any() {
+        ctx.lockout.record_success(who, pending.station());
+        if self.audience.has_traces() {
             let mut lines = alloc::vec!["Access-Accept".into()];
-            lines.extend(ctx.tracers.attributes(&reply));
-            self.audience.tell_lines(ctx, None, lines);
+            lines.extend(ctx.tracers.describe_attributes(&reply));
+            self.audience.trace_lines(ctx, None, lines);
         }
-        ctx.tracers.forget(self.audience.number());
-        let login = Login {
+        ctx.tracers.drop_lines(self.audience.login_number());
+        let login = FinishedLogin {
             inner: approval.inner,
             method: Some(approval.method),
             inner_method: approval.inner_method,
-            begun: self.begun,
+            started_at: self.started_at,
             resumed: approval.resumed,
-            ..Login::of(self.name, self.owner.client(), None, pending.request)
+            ..FinishedLogin::without_method(self.name, self.owner.client_index(), None, pending.request)
         };
-        Ok(Some(Accepted {
+        Ok(Some(AcceptedLogin {
             asker: pending.asker,
             eap: approval.eap,
             msk: approval.msk,
@@ -315,28 +332,28 @@ impl Session {
     /// What a user's rows and name put into the reply.
     fn user_reply(
         &self,
-        ctx: &mut Context,
-        pending: &Pending,
+        ctx: &mut ServerContext,
+        pending: &PendingRequest,
         user: &User,
-        approval: &Approval,
-    ) -> Attributes {
+        approval: &LoginApproval,
+    ) -> AttributeList {
         let who = approval.inner.as_deref().unwrap_or(&self.name);
         let mut reply = core::mem::take(&mut ctx.list);
         if who != self.name {
             self.name_inner(ctx, who, &mut reply);
         }
         reply.extend(&user.reply);
-        chargeable(ctx, &pending.request, who, &mut reply);
+        add_chargeable_identity(ctx, &pending.request, who, &mut reply);
         // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
         if approval.eap.is_some()
-            && let Asker::Radius(_) = pending.asker
+            && let RequestToken::Radius(_) = pending.asker
             && reply.get(kind::USER_NAME).is_none()
-            && !self.given.is_empty()
+            && !self.request_user_name.is_empty()
         {
-            let fits = reply.push_bytes(kind::USER_NAME, &self.given);
+            let fits = reply.push_bytes(kind::USER_NAME, &self.request_user_name);
             debug_assert!(fits.is_ok(), "it came in an attribute");
         }
-        if approval.method == Method::Mab {
+        if approval.method == AuthMethod::Mab {
             // Who was seen but proved nothing is told no secret (RFC 5080 §2.1.1).
             reply.remove(kind::TUNNEL_PASSWORD);
         }
@@ -344,7 +361,7 @@ impl Session {
     }
 
     /// Whether the reply would not fit a packet with the most that the user's pool gives.
-    fn outgrows_packet(&self, ctx: &mut Context, approval: &Approval) -> Option<Reject> {
+    fn outgrows_packet(&self, ctx: &mut ServerContext, approval: &LoginApproval) -> Option<LoginReject> {
         /// Framed-IPv6-Address and Framed-IPv6-Prefix.
         const LEASE: usize = 18 + 20;
         /// The name of the user in a tunnel, twice, and the Chargeable-User-Identity.
@@ -360,12 +377,12 @@ impl Session {
 
     /// Says who is inside a tunnel, in the name's own words or in those that only servers of our key can read. First of
     /// all Classes, for access servers that give back one alone.
-    fn name_inner(&self, ctx: &mut Context, inner: &[u8], reply: &mut Attributes) {
+    fn name_inner(&self, ctx: &mut ServerContext, inner: &[u8], reply: &mut AttributeList) {
         // An identity that is too long for an attribute is left out.
-        if self.client().is_some_and(|client| ctx.config.inner_names.contains(&client)) {
+        if self.client_index().is_some_and(|client| ctx.config.inner_names.contains(&client)) {
             let _ = reply.push_bytes(kind::USER_NAME, inner);
         } else if let Some(key) = &ctx.config.identity_key {
-            for class in key.classes(ctx.rng.array(), inner) {
+            for class in key.classes_for_name(ctx.rng.random_array(), inner) {
                 let _ = reply.push_bytes(kind::CLASS, &class);
             }
         }
@@ -373,42 +390,42 @@ impl Session {
 
     /// Turns its user away: the reject and when it is due, and the login for the host, or where the host was told before
     /// what came. `None`: nobody waits for that.
-    pub(in crate::server) fn reject(
+    pub(in crate::server) fn reject_login(
         mut self,
-        ctx: &mut Context,
-        reject: Reject,
-    ) -> Option<(Instant, HeldReject, Result<Login, Attributes>)> {
-        let Reject { method, reason, detail, identifier } = reject;
+        ctx: &mut ServerContext,
+        reject: LoginReject,
+    ) -> Option<(Instant, DelayedReject, Result<FinishedLogin, AttributeList>)> {
+        let LoginReject { method, reason, detail, identifier } = reject;
         let delay = ctx.config.reject_delay;
-        let (reason, detail) = self.because(reason, detail);
+        let (reason, detail) = self.explain_cause(reason, detail);
         let later = || format!("Access-Reject goes out {delay} after its request");
-        if self.ended {
-            self.trace(ctx, later);
+        if self.is_reject_reported {
+            self.trace_line(ctx, later);
         } else {
             self.trace_rejected(ctx, reason, detail.as_deref(), later);
         }
-        ctx.tracers.forget(self.audience.number());
-        let Pending { asker, arrived, request, .. } = self.pending.take()?;
-        let reply = self.denial.map_or_else(Attributes::new, |denial| denial.reply(&mut ctx.rng));
-        let login = if self.ended {
+        ctx.tracers.drop_lines(self.audience.login_number());
+        let PendingRequest { asker, arrived, request, .. } = self.pending.take()?;
+        let reply = self.denial.map_or_else(AttributeList::new, |denial| denial.to_attributes(&mut ctx.rng));
+        let login = if self.is_reject_reported {
             Err(request)
         } else {
-            Ok(Login { method, ..self.login(reason, detail, request) })
+            Ok(FinishedLogin { method, ..self.finished_login(reason, detail, request) })
         };
         Some((arrived + delay, (asker, identifier, reply), login))
     }
 
     /// Comes to no verdict: who waits for one, and the login for the host.
-    pub(in crate::server) fn undecided(
+    pub(in crate::server) fn end_undecided(
         mut self,
-        ctx: &mut Context,
-        reason: Reason,
-    ) -> (Option<Asker>, Box<Login>) {
-        ctx.counters.rejected(reason);
-        ctx.outputs.work(Work { label: VERDICT, units: 1 });
-        self.audience.tell_end(ctx, reason, || format!("no verdict, {}: {reason}", reason.name()));
+        ctx: &mut ServerContext,
+        reason: RejectCause,
+    ) -> (Option<RequestToken>, Box<FinishedLogin>) {
+        ctx.counters.count_rejected(reason);
+        ctx.outputs.push_work(WorkRecord { label: VERDICT, units: 1 });
+        self.audience.trace_end(ctx, reason, || format!("no verdict, {}: {reason}", reason.name()));
         let (asker, request) = match self.pending.take() {
-            Some(Pending { asker, request, .. }) => (Some(asker), request),
+            Some(PendingRequest { asker, request, .. }) => (Some(asker), request),
             None => {
                 let mut request = core::mem::take(&mut ctx.list);
                 // It came in an attribute.
@@ -416,51 +433,56 @@ impl Session {
                 (None, request)
             }
         };
-        (asker, Box::new(self.login(reason, None, request)))
+        (asker, Box::new(self.finished_login(reason, None, request)))
     }
 
     /// Is forgotten; whoever waits gets no answer.
-    pub(in crate::server) fn abandon(self, ctx: &mut Context) -> Option<Pending> {
-        ctx.tracers.forget(self.audience.number());
+    pub(in crate::server) fn abandon_login(self, ctx: &mut ServerContext) -> Option<PendingRequest> {
+        ctx.tracers.drop_lines(self.audience.login_number());
         self.pending
     }
 
     /// What the host is told of it that ends without its user let in.
-    fn login(&self, reason: Reason, detail: Option<String>, request: Attributes) -> Login {
-        let login = Login {
-            begun: self.begun,
+    fn finished_login(
+        &self,
+        reason: RejectCause,
+        detail: Option<String>,
+        request: AttributeList,
+    ) -> FinishedLogin {
+        let login = FinishedLogin {
+            started_at: self.started_at,
             detail: detail.map(String::into_boxed_str),
-            told: self.failed,
-            ..Login::of(self.name.clone(), self.client(), Some(reason), request)
+            is_failure_reported: self.failed,
+            ..FinishedLogin::without_method(self.name.clone(), self.client_index(), Some(reason), request)
         };
         match &self.stage {
-            Stage::Eap(c) => {
+            LoginStage::Eap(c) => {
                 let inner = c.server.identity().map(<[u8]>::to_vec);
-                Login { method: c.method(), inner, inner_method: c.server.inner(), ..login }
+                FinishedLogin { method: c.method(), inner, inner_method: c.server.inner_method(), ..login }
             }
-            &Stage::Verifying(method) => Login { method: Some(method), ..login },
-            Stage::Naming(approval)
-            | Stage::Named(approval)
-            | Stage::Certificate(approval)
-            | Stage::Admission(approval) => Login {
+            &LoginStage::Verifying(method) => FinishedLogin { method: Some(method), ..login },
+            LoginStage::Naming(approval)
+            | LoginStage::Named(approval)
+            | LoginStage::Certificate(approval)
+            | LoginStage::Admission(approval) => FinishedLogin {
                 method: Some(approval.method),
                 inner: approval.inner.clone(),
                 inner_method: approval.inner_method,
                 resumed: approval.resumed,
                 ..login
             },
-            Stage::Identity { .. } | Stage::Looking(_) => login,
+            LoginStage::Identity { .. } | LoginStage::Looking(_) => login,
         }
     }
 
     /// Why it failed, of what its method says, and what is known of that besides.
-    fn because(&self, reason: Reason, detail: Option<String>) -> (Reason, Option<String>) {
-        let why = self.why(reason);
+    fn explain_cause(&self, reason: RejectCause, detail: Option<String>) -> (RejectCause, Option<String>) {
+        let why = self.effective_cause(reason);
         let detail = detail.filter(|_| why == reason);
         (why, detail.or_else(|| self.row_of(why).map(ToString::to_string)))
     }
     /// Why it failed, of what its method says: where the user could not log in at all, that.
-    pub(super) fn why(&self, reason: Reason) -> Reason {
+    pub(super) fn effective_cause(&self, reason: RejectCause) -> RejectCause {
         // Outside a tunnel the name may be anybody's: that nobody has it is no reason.
         let outside = self.conversation().is_some_and(|c| c.in_tunnel() && c.server.identity().is_none());
         match self.refusal {
@@ -469,31 +491,31 @@ impl Session {
         }
     }
     /// The row of the user's that is a reason, and what of it.
-    pub(super) fn row_of(&self, reason: Reason) -> Option<&str> {
-        self.row.as_deref().filter(|_| matches!(reason, Reason::BadRows | Reason::Checks))
+    pub(super) fn row_of(&self, reason: RejectCause) -> Option<&str> {
+        self.row.as_deref().filter(|_| matches!(reason, RejectCause::BadRows | RejectCause::Checks))
     }
 }
 
-impl Approval {
+impl LoginApproval {
     /// Its user is turned away all the same.
-    fn reject(&self, reason: Reason) -> Step {
-        Step::reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
+    fn to_reject(&self, reason: RejectCause) -> LoginStep {
+        LoginStep::with_reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
     }
     /// Its user is turned away since the reply does not fit a packet.
-    fn reject_reply(&self, detail: String) -> Reject {
+    fn reject_reply(&self, detail: String) -> LoginReject {
         let (method, identifier) = (Some(self.method), self.eap.map(|eap| eap[1]));
-        Reject { method, reason: Reason::ReplyTooLong, detail: Some(detail), identifier }
+        LoginReject { method, reason: RejectCause::ReplyTooLong, detail: Some(detail), identifier }
     }
 }
 
 /// What of a reply does not fit a packet of RADIUS beside all that goes with it: Message-Authenticator, EAP-Success, MS-MPPE keys (RFC 2548
 /// §2.4.2) and what proxies have put into the request.
-fn too_long(pending: &Pending, approval: &Approval, octets: usize) -> Option<String> {
+fn too_long(pending: &PendingRequest, approval: &LoginApproval, octets: usize) -> Option<String> {
     const PACKET: usize = 4096;
     const ALWAYS: usize = 20 + 18;
     const EAP: usize = 2 + 4;
     const KEYS: usize = 2 * 58;
-    let Asker::Radius(_) = pending.asker else { return None };
+    let RequestToken::Radius(_) = pending.asker else { return None };
     // Mostly there is room for more than proxies can have put there, and nobody looks what that was.
     if octets + pending.request.packet_octets() <= PACKET - ALWAYS - EAP - KEYS {
         return None;
@@ -506,13 +528,18 @@ fn too_long(pending: &Pending, approval: &Approval, octets: usize) -> Option<Str
 }
 
 /// Answers who asks for a Chargeable-User-Identity (RFC 4372 §2.1), and nobody else.
-fn chargeable(ctx: &Context, request: &Attributes, name: &[u8], reply: &mut Attributes) {
+fn add_chargeable_identity(
+    ctx: &ServerContext,
+    request: &AttributeList,
+    name: &[u8],
+    reply: &mut AttributeList,
+) {
     let asked = request.get(kind::CHARGEABLE_USER_IDENTITY).is_some();
     if let Some(key) = ctx.config.identity_key.as_ref().filter(|_| asked)
         && reply.get(kind::CHARGEABLE_USER_IDENTITY).is_none()
     {
         let operator = request.get(OPERATOR_NAME).unwrap_or_default();
-        let identity = key.chargeable(operator, &canonical_name(name));
+        let identity = key.chargeable_identity(operator, &canonical_name(name));
         let fits = reply.push_bytes(kind::CHARGEABLE_USER_IDENTITY, &identity).is_ok();
         debug_assert!(fits, "32 octets fit every attribute");
     }

@@ -6,38 +6,38 @@ use std::sync::LazyLock;
 use usher_core::WallTime;
 use usher_radius::attribute::kind;
 
-static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
 
-fn rows(text: &[(&str, &str, &str)]) -> Vec<Row> {
+fn build_rows(text: &[(&str, &str, &str)]) -> Vec<AttributeRow> {
     text.iter()
-        .map(|(attribute, op, value)| Row {
+        .map(|(attribute, op, value)| AttributeRow {
             attribute: (*attribute).into(),
-            op: Op::parse(op).unwrap_or(Op::Unknown),
+            op: RowOperator::parse(op).unwrap_or(RowOperator::Unknown),
             value: (*value).into(),
         })
         .collect()
 }
 
-fn compile(check: &[(&str, &str, &str)], reply: &[(&str, &str, &str)]) -> Result<User, Complaint> {
-    let rows = UserRows { check: rows(check), reply: rows(reply), groups: Vec::new() };
+fn compile_user(check: &[(&str, &str, &str)], reply: &[(&str, &str, &str)]) -> Result<User, RowError> {
+    let rows = UserRows { check: build_rows(check), reply: build_rows(reply), groups: Vec::new() };
     User::compile(&rows, &DICTIONARY)
 }
 
 #[test]
 fn passwords_are_read_in_each_form() {
     let nt = "8846F7EAEE8FB117AD06BDD830B7586C";
-    let hash = Password::NtHash(<[u8; 16]>::try_from(hex(nt).unwrap()).unwrap().into());
+    let hash = StoredPassword::NtHash(<[u8; 16]>::try_from(decode_hex(nt).unwrap()).unwrap().into());
     let argon2 = usher_crypto::password::argon2_hash(b"x", &[1; 16]);
     let headed = format!("{{nt}}{nt}");
     for (attribute, value, want) in [
-        ("Cleartext-Password", "open sesame", Password::clear(b"open sesame")),
-        ("cleartext-password", " ", Password::clear(b" ")),
+        ("Cleartext-Password", "open sesame", StoredPassword::from_clear(b"open sesame")),
+        ("cleartext-password", " ", StoredPassword::from_clear(b" ")),
         ("NT-Password", nt, hash.clone()),
         ("Password-With-Header", &headed, hash),
-        ("Password-With-Header", "{clear}x}", Password::clear(b"x}")),
-        ("Crypt-Password", &argon2, Password::Argon2(argon2.clone().into())),
+        ("Password-With-Header", "{clear}x}", StoredPassword::from_clear(b"x}")),
+        ("Crypt-Password", &argon2, StoredPassword::Argon2(argon2.clone().into())),
     ] {
-        let user = compile(&[(attribute, ":=", value)], &[]).unwrap();
+        let user = compile_user(&[(attribute, ":=", value)], &[]).unwrap();
         assert_eq!(user.password, Some(want), "{attribute}");
     }
 }
@@ -48,39 +48,40 @@ fn a_setting_that_compares_is_refused() {
     for attribute in ["Cleartext-Password", "NT-Password", "Simultaneous-Use", "Expiration", "Pool-Name"] {
         let value = if attribute == "NT-Password" { "8846F7EAEE8FB117AD06BDD830B7586C" } else { "1" };
         for op in ["=", "==", "!=", "<="] {
-            let complaint = compile(&[(attribute, op, value)], &[]).unwrap_err();
+            let complaint = compile_user(&[(attribute, op, value)], &[]).unwrap_err();
             assert!(complaint.what.contains("write := to set it"), "{attribute} {op}: {complaint}");
         }
     }
     for value in ["Accept", "Reject", "PAP"] {
         for op in ["==", "!=", "=*"] {
-            let complaint = compile(&[("Auth-Type", op, value)], &[]).unwrap_err();
+            let complaint = compile_user(&[("Auth-Type", op, value)], &[]).unwrap_err();
             assert!(complaint.what.contains("no method is compared"), "Auth-Type {op} {value}: {complaint}");
         }
-        assert!(compile(&[("Auth-Type", "=", value)], &[]).is_ok(), "{value}");
+        assert!(compile_user(&[("Auth-Type", "=", value)], &[]).is_ok(), "{value}");
     }
-    assert!(compile(&[("Auth-Type", ":=", "4")], &[]).unwrap().rejected, "the number of Reject");
+    assert!(compile_user(&[("Auth-Type", ":=", "4")], &[]).unwrap().rejected, "the number of Reject");
 }
 
 /// As FreeRADIUS takes the first that it finds.
 #[test]
 fn of_several_rows_of_one_attribute_the_first_counts() {
-    let password = |rows: &[(&str, &str, &str)]| compile(rows, &[]).unwrap().password.unwrap();
+    let password = |rows: &[(&str, &str, &str)]| compile_user(rows, &[]).unwrap().password.unwrap();
     let (first, second) = (("Cleartext-Password", ":=", "a"), ("Cleartext-Password", ":=", "b"));
-    assert_eq!(password(&[first, second]), Password::clear(b"a"));
+    assert_eq!(password(&[first, second]), StoredPassword::from_clear(b"a"));
     let nt = ("NT-Password", ":=", "8846F7EAEE8FB117AD06BDD830B7586C");
-    assert_eq!(password(&[first, nt]), Password::clear(b"a"));
+    assert_eq!(password(&[first, nt]), StoredPassword::from_clear(b"a"));
     let headed = ("Password-With-Header", ":=", "{clear}h");
     assert_eq!(
         [password(&[headed, first]), password(&[first, headed])],
-        [first, first].map(|row| Password::clear(row.2.as_bytes()))
+        [first, first].map(|row| StoredPassword::from_clear(row.2.as_bytes()))
     );
-    let user = compile(&[("Simultaneous-Use", ":=", "1"), ("Simultaneous-Use", "+=", "9")], &[]).unwrap();
+    let user =
+        compile_user(&[("Simultaneous-Use", ":=", "1"), ("Simultaneous-Use", "+=", "9")], &[]).unwrap();
     assert_eq!(user.simultaneous, Some(1));
-    let eap = compile(&[("EAP-Type", ":=", "PEAP"), ("Auth-Type", ":=", "EAP")], &[]).unwrap();
-    assert_eq!(eap.methods, [Method::Peap]);
+    let eap = compile_user(&[("EAP-Type", ":=", "PEAP"), ("Auth-Type", ":=", "EAP")], &[]).unwrap();
+    assert_eq!(eap.methods, [AuthMethod::Peap]);
     let twice = UserRows {
-        reply: rows(&[("Fall-Through", "=", "No"), ("Fall-Through", "=", "Yes")]),
+        reply: build_rows(&[("Fall-Through", "=", "No"), ("Fall-Through", "=", "Yes")]),
         groups: [GroupRows::default()].into(),
         ..UserRows::default()
     };
@@ -90,7 +91,8 @@ fn of_several_rows_of_one_attribute_the_first_counts() {
 #[test]
 fn a_group_has_a_password_of_one_attribute() {
     let mut group = GroupRows { name: "g".into(), ..GroupRows::default() };
-    group.check = rows(&[("Cleartext-Password", ":=", "a"), ("Password-With-Header", ":=", "{clear}b")]);
+    group.check =
+        build_rows(&[("Cleartext-Password", ":=", "a"), ("Password-With-Header", ":=", "{clear}b")]);
     let complaint = User::compile(&UserRows { groups: [group].into(), ..UserRows::default() }, &DICTIONARY);
     assert!(complaint.unwrap_err().what.contains("password of another attribute"));
 }
@@ -125,14 +127,14 @@ fn what_is_not_understood_is_named() {
         (("User-Name", "=~", "^a"), "expressions"),
         (("User-Password:99", "==", "1"), "tag"),
     ] {
-        let complaint = compile(&[check], &[]).unwrap_err().to_string();
+        let complaint = compile_user(&[check], &[]).unwrap_err().to_string();
         assert!(complaint.starts_with("radcheck, `") && complaint.contains(what), "{complaint}");
         assert!(!complaint.contains("hunter2"), "{complaint}");
     }
     for reply in
         [("Session-Timeout", "==", "1"), ("Framed-IP-Address", ":=", "10.0.0"), ("Nothing", "=", "1")]
     {
-        let complaint = compile(&[], &[reply]).unwrap_err();
+        let complaint = compile_user(&[], &[reply]).unwrap_err();
         assert!(complaint.table == "radreply" && complaint.attribute == reply.0, "{complaint}");
     }
     for (reply, what) in [
@@ -146,31 +148,34 @@ fn what_is_not_understood_is_named() {
         (("MS-CHAP2-Response", "=", "0x01"), "must have 50"),
         (("Ruckus-Sta-RSSI", "=", "-1"), "neither a number"),
     ] {
-        let complaint = compile(&[], &[reply]).unwrap_err().to_string();
+        let complaint = compile_user(&[], &[reply]).unwrap_err().to_string();
         assert!(complaint.contains(what), "{complaint}");
     }
     // Nor is what may be one: by its number, or misspelt.
     for row in
         [("Attr-69", "=", "hunter2"), ("Attr-69:1", "=", "hunter2"), ("Tunnel-Pasword", "=", "hunter2")]
     {
-        let complaint = compile(&[], &[row]).unwrap_err().to_string();
+        let complaint = compile_user(&[], &[row]).unwrap_err().to_string();
         assert!(complaint.contains("(hidden)") && !complaint.contains("hunter2"), "{complaint}");
     }
     for (check, reply) in
         [(Some(("Auth-Type", ":=", "Kerberos")), None), (None, Some(("NAS-Port", "=", "Kerberos")))]
     {
-        let complaint = compile(check.as_slice(), reply.as_slice()).unwrap_err().to_string();
+        let complaint = compile_user(check.as_slice(), reply.as_slice()).unwrap_err().to_string();
         assert!(complaint.contains("Kerberos"), "{complaint}");
     }
     // A secret is not shown, whatever its attribute is called.
     let secret = "hunter2".repeat(40);
-    let complaint = compile(&[], &[("Aruba-MPSK-Passphrase", "=", &secret)]).unwrap_err().to_string();
+    let complaint = compile_user(&[], &[("Aruba-MPSK-Passphrase", "=", &secret)]).unwrap_err().to_string();
     assert!(complaint.contains("at most 239") && !complaint.contains("hunter2"), "{complaint}");
     let long = "x".repeat(254);
-    let complaint = compile(&[], &[("Reply-Message", "=", &long)]).unwrap_err();
+    let complaint = compile_user(&[], &[("Reply-Message", "=", &long)]).unwrap_err();
     assert!(complaint.what.contains("too long"), "{complaint}");
-    let group =
-        GroupRows { name: "staff".into(), check: rows(&[("Nothing", "==", "1")]), ..Default::default() };
+    let group = GroupRows {
+        name: "staff".into(),
+        check: build_rows(&[("Nothing", "==", "1")]),
+        ..Default::default()
+    };
     let rows = UserRows { groups: [group].into(), ..Default::default() };
     let complaint = User::compile(&rows, &DICTIONARY).unwrap_err();
     assert_eq!(complaint.table, "radgroupcheck of staff");
@@ -178,7 +183,7 @@ fn what_is_not_understood_is_named() {
 
 #[test]
 fn a_vlan_is_three_tunnel_attributes() {
-    let user = compile(
+    let user = compile_user(
         &[("Cleartext-Password", ":=", "x"), ("Simultaneous-Use", ":=", "2"), ("Pool-Name", ":=", "main")],
         &[
             ("Tunnel-Type:1", "=", "VLAN"),
@@ -202,25 +207,25 @@ fn a_vlan_is_three_tunnel_attributes() {
 }
 
 #[test]
-fn methods_are_restricted_by_the_names_that_freeradius_has_for_them() {
-    let methods = |attribute, value| compile(&[(attribute, ":=", value)], &[]).unwrap().methods.to_vec();
+fn freeradius_names_restrict_the_authentication_methods() {
+    let methods = |attribute, value| compile_user(&[(attribute, ":=", value)], &[]).unwrap().methods.to_vec();
     for (value, expected) in [
-        ("Accept", &[Method::Mab][..]),
-        ("PAP", &[Method::Pap]),
-        ("Local", &[Method::Pap]),
-        ("CHAP", &[Method::Chap]),
-        ("MS-CHAP", &[Method::MsChap, Method::MsChapV2]),
+        ("Accept", &[AuthMethod::Mab][..]),
+        ("PAP", &[AuthMethod::Pap]),
+        ("Local", &[AuthMethod::Pap]),
+        ("CHAP", &[AuthMethod::Chap]),
+        ("MS-CHAP", &[AuthMethod::MsChap, AuthMethod::MsChapV2]),
         ("EAP", &eap_methods()),
     ] {
         assert_eq!(methods("Auth-Type", value), expected, "{value}");
     }
     for (name, number, expected) in [
-        ("EAP-MD5", "4", Method::EapMd5),
-        ("EAP-GTC", "6", Method::EapGtc),
-        ("EAP-TLS", "13", Method::EapTls),
-        ("EAP-TTLS", "21", Method::Ttls),
-        ("EAP-PEAP", "25", Method::Peap),
-        ("EAP-MSCHAPv2", "26", Method::EapMsChapV2),
+        ("EAP-MD5", "4", AuthMethod::EapMd5),
+        ("EAP-GTC", "6", AuthMethod::EapGtc),
+        ("EAP-TLS", "13", AuthMethod::EapTls),
+        ("EAP-TTLS", "21", AuthMethod::Ttls),
+        ("EAP-PEAP", "25", AuthMethod::Peap),
+        ("EAP-MSCHAPv2", "26", AuthMethod::EapMsChapV2),
     ] {
         assert_eq!([methods("EAP-Type", name), methods("EAP-Type", number)], [[expected], [expected]]);
     }
@@ -228,7 +233,7 @@ fn methods_are_restricted_by_the_names_that_freeradius_has_for_them() {
 
 /// FreeRADIUS has another order for the first, and for the second another meaning of each operator.
 #[test]
-fn octets_and_addresses_have_no_order_and_prefixes_are_the_same_or_not() {
+fn octets_and_addresses_are_unordered_and_prefixes_only_equal() {
     for (attribute, value, what) in [
         ("Class", "0x05", "by == and != alone"),
         ("NAS-IP-Address", "10.0.0.0", "by == and != alone"),
@@ -238,22 +243,22 @@ fn octets_and_addresses_have_no_order_and_prefixes_are_the_same_or_not() {
         ("Fortinet-WirelessController-Device-MAC", "02:00:00:00:00:01", "by == alone"),
     ] {
         for op in ["<", "<=", ">", ">="] {
-            let complaint = compile(&[(attribute, op, value)], &[]).unwrap_err().to_string();
+            let complaint = compile_user(&[(attribute, op, value)], &[]).unwrap_err().to_string();
             assert!(complaint.contains(what), "{complaint}");
         }
         for op in ["==", "=", "!="] {
-            let is_refused = compile(&[(attribute, op, value)], &[]).is_err();
+            let is_refused = compile_user(&[(attribute, op, value)], &[]).is_err();
             assert_eq!(is_refused, op == "!=" && what == "by == alone", "{attribute} {op}");
         }
     }
     for (attribute, value) in [("NAS-Port", "1"), ("User-Name", "a"), ("Event-Timestamp", "5")] {
-        assert!(compile(&[(attribute, "<", value)], &[]).is_ok(), "{attribute}");
+        assert!(compile_user(&[(attribute, "<", value)], &[]).is_ok(), "{attribute}");
     }
     let holds = |given: &[u8]| {
-        let user = compile(&[("Framed-IPv6-Prefix", "==", "2001:db8::/32")], &[]).unwrap();
-        let mut request = Attributes::new();
+        let user = compile_user(&[("Framed-IPv6-Prefix", "==", "2001:db8::/32")], &[]).unwrap();
+        let mut request = AttributeList::new();
         request.push_bytes(97, given).unwrap();
-        user.checks[0].holds(&request)
+        user.checks[0].is_met_by(&request)
     };
     let mut whole = [0; 18];
     whole[..6].copy_from_slice(&[0, 32, 0x20, 1, 0xd, 0xb8]);
@@ -268,12 +273,12 @@ fn octets_and_addresses_have_no_order_and_prefixes_are_the_same_or_not() {
 /// FreeRADIUS has 32 bits for a date, and takes `0X` and a tag of the form `010` in its own way.
 #[test]
 fn values_are_read_as_freeradius_reads_them() {
-    assert!(compile(&[("Expiration", ":=", "7 Feb 2106 06:28:15")], &[]).is_ok());
+    assert!(compile_user(&[("Expiration", ":=", "7 Feb 2106 06:28:15")], &[]).is_ok());
     for late in ["7 Feb 2106 06:28:16", "4294967296", "31 Dec 9999"] {
-        let complaint = compile(&[("Expiration", ":=", late)], &[]).unwrap_err().to_string();
+        let complaint = compile_user(&[("Expiration", ":=", late)], &[]).unwrap_err().to_string();
         assert!(complaint.contains("after 7 Feb 2106"), "{complaint}");
     }
-    let reply = |row: (&str, &str, &str)| compile(&[], &[row]).map(|user| user.reply);
+    let reply = |row: (&str, &str, &str)| compile_user(&[], &[row]).map(|user| user.reply);
     for octets in ["0x414243", "0X414243"] {
         assert_eq!(reply(("Class", "=", octets)).unwrap().get(kind::CLASS), Some(&b"ABC"[..]), "{octets}");
     }
@@ -287,9 +292,10 @@ fn values_are_read_as_freeradius_reads_them() {
     for op in ["=*", "!*", "=~", "!~"] {
         assert!(reply(("Fall-Through", op, "Yes")).is_err(), "{op}");
     }
-    for rows in
-        [compile(&[("Cleartext-Password", "", "`date`")], &[]), compile(&[], &[("Filter-Id", "", "`date`")])]
-    {
+    for rows in [
+        compile_user(&[("Cleartext-Password", "", "`date`")], &[]),
+        compile_user(&[], &[("Filter-Id", "", "`date`")]),
+    ] {
         let complaint = rows.unwrap_err().to_string();
         assert!(complaint.contains("expands a value between backquotes"), "{complaint}");
     }
@@ -297,11 +303,11 @@ fn values_are_read_as_freeradius_reads_them() {
 
 #[test]
 fn a_number_that_may_be_negative_has_no_order() {
-    let mut dictionary = Dictionary::builtin();
+    let mut dictionary = RadiusDictionary::builtin();
     let text = "VENDOR Test 32473\nBEGIN-VENDOR Test\nATTRIBUTE Test-Level 1 signed\nEND-VENDOR Test\n";
-    dictionary.load("test", text, &mut |_, _| None).unwrap();
+    dictionary.load_text("test", text, &mut |_, _| None).unwrap();
     let compile = |op| {
-        let rows = UserRows { check: rows(&[("Test-Level", op, "-2")]), ..UserRows::default() };
+        let rows = UserRows { check: build_rows(&[("Test-Level", op, "-2")]), ..UserRows::default() };
         User::compile(&rows, &dictionary)
     };
     assert!(compile("==").is_ok() && compile("!=").is_ok());
@@ -313,8 +319,8 @@ fn a_number_that_may_be_negative_has_no_order() {
 fn groups_come_with_their_rows_unless_the_user_stops_there() {
     let group = GroupRows {
         name: "staff".into(),
-        check: rows(&[("NAS-Port-Type", "==", "Ethernet"), ("Auth-Type", ":=", "Reject")]),
-        reply: rows(&[("Fall-Through", "=", "Yes"), ("Idle-Timeout", "=", "5")]),
+        check: build_rows(&[("NAS-Port-Type", "==", "Ethernet"), ("Auth-Type", ":=", "Reject")]),
+        reply: build_rows(&[("Fall-Through", "=", "Yes"), ("Idle-Timeout", "=", "5")]),
     };
     let mut all = UserRows { groups: [group].into(), ..Default::default() };
     let user = User::compile(&all, &DICTIONARY).unwrap();
@@ -323,7 +329,7 @@ fn groups_come_with_their_rows_unless_the_user_stops_there() {
         group.fall_through && group.control.rejected && group.checks.len() == 1 && group.reply.len() == 1
     );
     assert_eq!(group.checks[0].value, [0, 0, 0, 15]);
-    all.reply = rows(&[("Fall-Through", "=", "No")]);
+    all.reply = build_rows(&[("Fall-Through", "=", "No")]);
     assert!(User::compile(&all, &DICTIONARY).unwrap().groups.is_empty());
 }
 
@@ -338,7 +344,7 @@ fn dates_are_those_of_the_calendar() {
         ("2024-02-29T12:34:56Z", 1_709_210_096),
         ("31 Dec 2016 23:59:60", 1_483_228_800),
     ] {
-        assert_eq!(date(text), Some(WallTime::from_unix_secs(seconds)), "{text}");
+        assert_eq!(parse_date(text), Some(WallTime::from_unix_secs(seconds)), "{text}");
     }
     for text in [
         "",
@@ -353,7 +359,7 @@ fn dates_are_those_of_the_calendar() {
         "1 Jan 2026 12:00:75",
         "0 Jan 2026",
     ] {
-        assert_eq!(date(text), None, "{text}");
+        assert_eq!(parse_date(text), None, "{text}");
     }
 }
 
@@ -376,7 +382,7 @@ fn attributes_that_no_accept_has_are_refused() {
         ("Message-Authenticator", "0x00"),
         ("NAS-Port-Id", "x"),
     ] {
-        let complaint = compile(&[], &[(attribute, "=", value)]).unwrap_err().to_string();
+        let complaint = compile_user(&[], &[(attribute, "=", value)]).unwrap_err().to_string();
         assert!(complaint.contains("no Access-Accept has this"), "{complaint}");
     }
 }
@@ -384,7 +390,7 @@ fn attributes_that_no_accept_has_are_refused() {
 /// RFC 2865 §5: an attribute without a value is not sent; RFC 2869 §5.16: an interval is a minute at least.
 #[test]
 fn replies_are_what_may_be_sent() {
-    let reply = |rows: &[(&str, &str, &str)]| compile(&[], rows).unwrap().reply;
+    let reply = |rows: &[(&str, &str, &str)]| compile_user(&[], rows).unwrap().reply;
     let said = reply(&[("Reply-Message", "=", ""), ("Filter-Id", "=", "a"), ("Filter-Id", ":=", "")]);
     assert!(said.is_empty(), "{said:?}");
     for (given, sent) in [(1, 60), (59, 60), (60, 60), (600, 600)] {
@@ -394,15 +400,19 @@ fn replies_are_what_may_be_sent() {
 }
 
 #[test]
-fn a_reply_that_is_not_understood_may_be_left_out_and_a_check_may_not() {
+fn an_unreadable_reply_may_be_left_out_and_a_check_may_not() {
     let group = GroupRows {
         name: "staff".into(),
-        reply: rows(&[("Nonsense", "=", "1"), ("Idle-Timeout", "=", "5"), ("Fall-Through", "=", "Perhaps")]),
+        reply: build_rows(&[
+            ("Nonsense", "=", "1"),
+            ("Idle-Timeout", "=", "5"),
+            ("Fall-Through", "=", "Perhaps"),
+        ]),
         ..GroupRows::default()
     };
     let mut all = UserRows {
-        check: rows(&[("Cleartext-Password", ":=", "x")]),
-        reply: rows(&[("Session-Timeout", "=", "soon"), ("Filter-Id", "=", "a")]),
+        check: build_rows(&[("Cleartext-Password", ":=", "x")]),
+        reply: build_rows(&[("Session-Timeout", "=", "soon"), ("Filter-Id", "=", "a")]),
         groups: [group].into(),
     };
     let complaint = User::compile(&all, &DICTIONARY).unwrap_err();
@@ -415,7 +425,7 @@ fn a_reply_that_is_not_understood_may_be_left_out_and_a_check_may_not() {
     for table in ["radcheck", "radgroupcheck of staff"] {
         let mut all = all.clone();
         let place = if table == "radcheck" { &mut all.check } else { &mut all.groups[0].check };
-        place.extend(rows(&[("Nonsense", "==", "1")]));
+        place.extend(build_rows(&[("Nonsense", "==", "1")]));
         assert_eq!(User::compile_leaving_out(&all, &DICTIONARY).unwrap_err().table, table);
     }
     all.reply.clear();

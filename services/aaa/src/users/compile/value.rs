@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use usher_core::WallTime;
-use usher_radius::attribute::{DataType, Value};
-use usher_radius::dictionary::{Definition, Dictionary};
+use usher_radius::attribute::{AttributeValue, DataType};
+use usher_radius::dictionary::{AttributeDefinition, RadiusDictionary};
 
 /// The hexadecimal digits behind `0x` or `0X`.
 fn without_0x(text: &str) -> Option<&str> {
@@ -13,7 +13,7 @@ fn without_0x(text: &str) -> Option<&str> {
 }
 
 /// Octets of hexadecimal digits, with or without `0x` in front.
-pub(super) fn hex(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let text = without_0x(text).unwrap_or(text);
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
@@ -22,10 +22,10 @@ pub(super) fn hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// A value's octets.
-pub(super) fn encode(
-    definition: &Definition,
+pub(super) fn encode_value(
+    definition: &AttributeDefinition,
     text: &str,
-    dictionary: &Dictionary,
+    dictionary: &RadiusDictionary,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     const NEITHER: &str = "neither a number nor a name that the dictionary has for it";
@@ -39,39 +39,43 @@ pub(super) fn encode(
     let large = |_| "the number is too large".to_string();
     let octets;
     let value = match definition.data_type {
-        DataType::Integer => Value::Integer(u32::try_from(number()?).map_err(large)?),
-        DataType::Integer64 => Value::Integer64(number()?),
-        DataType::Short => Value::Short(u16::try_from(number()?).map_err(large)?),
-        DataType::Byte => Value::Byte(u8::try_from(number()?).map_err(large)?),
+        DataType::Integer => AttributeValue::Integer(u32::try_from(number()?).map_err(large)?),
+        DataType::Integer64 => AttributeValue::Integer64(number()?),
+        DataType::Short => AttributeValue::Short(u16::try_from(number()?).map_err(large)?),
+        DataType::Byte => AttributeValue::Byte(u8::try_from(number()?).map_err(large)?),
         DataType::Signed => {
             let named = dictionary.value_number(definition.oid, text).and_then(|n| i32::try_from(n).ok());
-            Value::Signed(named.or_else(|| text.parse().ok()).ok_or(NEITHER)?)
+            AttributeValue::Signed(named.or_else(|| text.parse().ok()).ok_or(NEITHER)?)
         }
         DataType::Time => {
-            let seconds = number().ok().or_else(|| date(text).map(WallTime::unix_secs));
+            let seconds = number().ok().or_else(|| parse_date(text).map(WallTime::unix_secs));
             let seconds = seconds.ok_or("write a date as `31 Dec 2026 23:59:59` (UTC)")?;
-            Value::Time(u32::try_from(seconds).map_err(large)?)
+            AttributeValue::Time(u32::try_from(seconds).map_err(large)?)
         }
-        DataType::Text => Value::Text(text),
-        DataType::Ipv4Addr => Value::Ipv4Addr(text.parse().map_err(|_| "not an IPv4 address")?),
-        DataType::Ipv6Addr => Value::Ipv6Addr(text.parse().map_err(|_| "not an IPv6 address")?),
+        DataType::Text => AttributeValue::Text(text),
+        DataType::Ipv4Addr => AttributeValue::Ipv4Addr(text.parse().map_err(|_| "not an IPv4 address")?),
+        DataType::Ipv6Addr => AttributeValue::Ipv6Addr(text.parse().map_err(|_| "not an IPv6 address")?),
         DataType::Ip => match text.parse().map_err(|_| "not an IP address")? {
-            core::net::IpAddr::V4(address) => Value::Ipv4Addr(address),
-            core::net::IpAddr::V6(address) => Value::Ipv6Addr(address),
+            core::net::IpAddr::V4(address) => AttributeValue::Ipv4Addr(address),
+            core::net::IpAddr::V6(address) => AttributeValue::Ipv6Addr(address),
         },
-        DataType::Ipv4Prefix | DataType::Ipv6Prefix => prefix(definition.data_type, text)?,
-        DataType::Ifid => Value::Ifid(interface(text).ok_or("write an interface identifier as `1:2:3:4`")?),
-        DataType::Ether => Value::Ether(ether(text).ok_or("write a MAC address as `00:11:22:33:44:55`")?),
+        DataType::Ipv4Prefix | DataType::Ipv6Prefix => parse_prefix(definition.data_type, text)?,
+        DataType::Ifid => AttributeValue::Ifid(
+            parse_interface_id(text).ok_or("write an interface identifier as `1:2:3:4`")?,
+        ),
+        DataType::Ether => {
+            AttributeValue::Ether(parse_ether(text).ok_or("write a MAC address as `00:11:22:33:44:55`")?)
+        }
         DataType::Filter => {
             let said =
                 "Ascend's filters are not compiled here; write the octets, as 0x and hexadecimal digits";
-            octets = without_0x(text).and_then(hex).ok_or(said)?;
-            Value::Octets(&octets)
+            octets = without_0x(text).and_then(decode_hex).ok_or(said)?;
+            AttributeValue::Octets(&octets)
         }
         DataType::String | DataType::Concat => {
             octets = match without_0x(text) {
-                Some(digits) => hex(digits).ok_or("not hexadecimal")?,
-                None if Dictionary::number_in_name(&definition.name).is_some() => {
+                Some(digits) => decode_hex(digits).ok_or("not hexadecimal")?,
+                None if RadiusDictionary::number_in_name(&definition.name).is_some() => {
                     return Err(
                         "of an attribute that is named by its number the octets are written, as 0x and \
                                 hexadecimal digits"
@@ -80,14 +84,14 @@ pub(super) fn encode(
                 }
                 None => text.as_bytes().to_vec(),
             };
-            Value::Octets(&octets)
+            AttributeValue::Octets(&octets)
         }
         DataType::Tlv | DataType::Vsa | DataType::Extended | DataType::LongExtended | DataType::Evs => {
             return Err("this attribute holds others; name one of those".into());
         }
     };
     value.encode(out);
-    if Value::decode(definition.data_type, out).is_err() {
+    if AttributeValue::decode(definition.data_type, out).is_err() {
         return Err("the value has not the form of its type".into());
     }
     match definition.fixed.map(usize::from) {
@@ -99,7 +103,7 @@ pub(super) fn encode(
 }
 
 /// An address with a length; without one it is the address's own.
-fn prefix(data_type: DataType, text: &str) -> Result<Value<'static>, String> {
+fn parse_prefix(data_type: DataType, text: &str) -> Result<AttributeValue<'static>, String> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => {
             (address, Some(length.parse().map_err(|_| "the prefix's length is no number")?))
@@ -108,15 +112,15 @@ fn prefix(data_type: DataType, text: &str) -> Result<Value<'static>, String> {
     };
     Ok(if data_type == DataType::Ipv4Prefix {
         let address = address.parse().map_err(|_| "write an IPv4 prefix as `192.0.2.0/24`")?;
-        Value::Ipv4Prefix(address, length.unwrap_or(32))
+        AttributeValue::Ipv4Prefix(address, length.unwrap_or(32))
     } else {
         let address = address.parse().map_err(|_| "write an IPv6 prefix as `2001:db8::/64`")?;
-        Value::Ipv6Prefix(address, length.unwrap_or(128))
+        AttributeValue::Ipv6Prefix(address, length.unwrap_or(128))
     })
 }
 
 /// Four groups of hexadecimal digits (RFC 8044 §3.7).
-fn interface(text: &str) -> Option<[u8; 8]> {
+fn parse_interface_id(text: &str) -> Option<[u8; 8]> {
     let mut id = [0; 8];
     let mut groups = text.split(':');
     for place in id.chunks_exact_mut(2) {
@@ -126,14 +130,14 @@ fn interface(text: &str) -> Option<[u8; 8]> {
     groups.next().is_none().then_some(id)
 }
 
-fn ether(text: &str) -> Option<[u8; 6]> {
+fn parse_ether(text: &str) -> Option<[u8; 6]> {
     let digits = super::super::mac_address(text.as_bytes())?;
-    hex(core::str::from_utf8(&digits).ok()?)?.try_into().ok()
+    decode_hex(core::str::from_utf8(&digits).ok()?)?.try_into().ok()
 }
 
 /// A date as people and FreeRADIUS's tables write it: `31 Dec 2026`, `Dec 31 2026 23:59:59`, `2026-12-31T23:59:59`,
 /// or seconds since 1970. UTC.
-pub(super) fn date(text: &str) -> Option<WallTime> {
+pub(super) fn parse_date(text: &str) -> Option<WallTime> {
     if let Ok(seconds) = text.parse() {
         return Some(WallTime::from_unix_secs(seconds));
     }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
-use usher_radius::Attributes;
+use usher_radius::AttributeList;
 use usher_radius::attribute::kind;
 
 /// What a NAS tells in its order, and the rows that this is to end in.
-pub(crate) struct Sequence {
+pub(crate) struct AccountingSequence {
     pub(crate) section: String,
     pub(crate) name: String,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<SequenceStep>,
     pub(crate) usher: Vec<String>,
     pub(crate) freeradius: Vec<String>,
     pub(crate) why: Option<String>,
@@ -21,14 +21,14 @@ pub(crate) struct Sequence {
     pub(crate) no_freeradius: Option<String>,
 }
 
-impl fmt::Display for Sequence {
+impl fmt::Display for AccountingSequence {
     /// All that is written of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.section, self.name)?;
         for step in &self.steps {
             match step {
-                Step::Record(record) => writeln!(f, "    {}", record.text)?,
-                Step::Restart => writeln!(f, "    server restarts")?,
+                SequenceStep::Record(record) => writeln!(f, "    {}", record.text)?,
+                SequenceStep::Restart => writeln!(f, "    server restarts")?,
             }
         }
         let reasons = [
@@ -47,31 +47,31 @@ impl fmt::Display for Sequence {
     }
 }
 
-pub(crate) enum Step {
-    Record(Record),
+pub(crate) enum SequenceStep {
+    Record(SequenceRecord),
     /// The server dies and comes again.
     Restart,
 }
 
 /// One record.
-pub(crate) struct Record {
+pub(crate) struct SequenceRecord {
     /// As it is written.
     pub(crate) text: String,
     /// When it comes, in seconds.
-    pub(crate) at: u64,
+    pub(crate) arrives_at: u64,
     /// What it tells.
     pub(crate) status: String,
-    with: Vec<(String, String)>,
+    fields: Vec<(String, String)>,
 }
 
 /// An Event-Timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stamp {
+pub(crate) enum EventStamp {
     None,
     /// Seconds since 1970.
     Unset(u32),
     /// Seconds since the sequence began.
-    At(u64),
+    SinceStart(u64),
 }
 
 const KEYS: [&str; 18] = [
@@ -81,7 +81,7 @@ const KEYS: [&str; 18] = [
 /// What a clock shows that was never set.
 const UNSET: u32 = 1970;
 
-impl Record {
+impl SequenceRecord {
     fn parse(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let at = words.next().and_then(|t| t.parse().ok()).unwrap_or_else(|| panic!("when? {text:?}"));
@@ -91,43 +91,43 @@ impl Record {
             assert!(KEYS.contains(&key), "{key:?} in {text:?}");
             (key.to_owned(), value.to_owned())
         };
-        Self { text: text.to_owned(), at, status, with: words.map(pair).collect() }
+        Self { text: text.to_owned(), arrives_at: at, status, fields: words.map(pair).collect() }
     }
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.with.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+        self.fields.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
-    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+    pub(crate) fn number_value(&self, key: &str) -> Option<u64> {
         self.get(key).map(|v| v.parse().unwrap_or_else(|_| panic!("{key}={v}")))
     }
-    fn named<'a>(&'a self, key: &str, default: &'a str) -> Option<&'a str> {
+    fn value_or<'a>(&'a self, key: &str, default: &'a str) -> Option<&'a str> {
         Some(self.get(key).unwrap_or(default)).filter(|v| *v != "-")
     }
     pub(crate) fn of_nas(&self) -> bool {
         matches!(&*self.status, "On" | "Off")
     }
     pub(crate) fn user(&self) -> Option<&str> {
-        self.named("user", "anna").filter(|_| !self.of_nas())
+        self.value_or("user", "anna").filter(|_| !self.of_nas())
     }
     pub(crate) fn id(&self) -> Option<&str> {
-        self.named("id", "1")
+        self.value_or("id", "1")
     }
     /// The NAS that its NAS-IP-Address names.
     pub(crate) fn nas(&self) -> Option<char> {
-        self.named("nas", "a").and_then(|n| n.chars().next())
+        self.value_or("nas", "a").and_then(|n| n.chars().next())
     }
     /// The NAS that it comes from.
-    pub(crate) fn from(&self) -> char {
+    pub(crate) fn source_nas(&self) -> char {
         self.get("from").and_then(|n| n.chars().next()).or(self.nas()).unwrap_or('a')
     }
-    pub(crate) fn stamp(&self) -> Stamp {
+    pub(crate) fn event_stamp(&self) -> EventStamp {
         match self.get("stamp") {
-            None => Stamp::At(self.at),
-            Some("none") => Stamp::None,
-            Some("unset") => Stamp::Unset(UNSET),
-            Some(_) => Stamp::At(self.number("stamp").unwrap()),
+            None => EventStamp::SinceStart(self.arrives_at),
+            Some("none") => EventStamp::None,
+            Some("unset") => EventStamp::Unset(UNSET),
+            Some(_) => EventStamp::SinceStart(self.number_value("stamp").unwrap()),
         }
     }
-    pub(crate) fn prefix(&self) -> Option<Vec<u8>> {
+    pub(crate) fn prefix_octets(&self) -> Option<Vec<u8>> {
         let (prefix, length) = self.get("prefix")?.split_once('/')?;
         let prefix: std::net::Ipv6Addr = prefix.parse().unwrap();
         let mut octets = vec![0, length.parse().unwrap()];
@@ -135,8 +135,8 @@ impl Record {
         Some(octets)
     }
     /// Its attributes but for those that say when it happened.
-    pub(crate) fn attributes(&self, address: impl Fn(char) -> Ipv4Addr) -> Attributes {
-        let mut a = Attributes::new();
+    pub(crate) fn to_attributes(&self, address: impl Fn(char) -> Ipv4Addr) -> AttributeList {
+        let mut a = AttributeList::new();
         let status = match &*self.status {
             "Start" => 1,
             "Stop" => 2,
@@ -169,7 +169,7 @@ impl Record {
             (kind::ACCT_TERMINATE_CAUSE, "cause"),
         ];
         for (kind, key) in numbers {
-            if let Some(number) = self.number(key) {
+            if let Some(number) = self.number_value(key) {
                 a.push_u32(kind, u32::try_from(number).unwrap());
             }
         }
@@ -177,7 +177,7 @@ impl Record {
             (kind::ACCT_INPUT_OCTETS, ACCT_INPUT_GIGAWORDS, "in"),
             (kind::ACCT_OUTPUT_OCTETS, ACCT_OUTPUT_GIGAWORDS, "out"),
         ] {
-            if let Some(octets) = self.number(key) {
+            if let Some(octets) = self.number_value(key) {
                 a.push_u32(low, octets as u32);
                 if octets >> 32 > 0 {
                     a.push_u32(high, (octets >> 32) as u32);
@@ -187,7 +187,7 @@ impl Record {
         if let Some(address) = self.get("address") {
             a.push_ipv4(kind::FRAMED_IP_ADDRESS, address.parse().unwrap());
         }
-        if let Some(prefix) = self.prefix() {
+        if let Some(prefix) = self.prefix_octets() {
             a.push_bytes(kind::FRAMED_IPV6_PREFIX, &prefix).unwrap();
         }
         a
@@ -200,7 +200,7 @@ const ACCT_OUTPUT_GIGAWORDS: u8 = 53;
 
 /// A row of radacct as it was found; times in seconds since 1970.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ObservedRow {
     pub(crate) user: String,
     pub(crate) id: String,
     pub(crate) nas: char,
@@ -213,8 +213,8 @@ pub(crate) struct Found {
     pub(crate) more: Vec<(&'static str, String)>,
 }
 
-impl Found {
-    fn text(&self, base: i64, keys: &[&str]) -> String {
+impl ObservedRow {
+    fn to_text(&self, base: i64, keys: &[&str]) -> String {
         let or = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
         let time = |t: Option<i64>| match t {
             None => String::new(),
@@ -243,16 +243,16 @@ impl Found {
 }
 
 /// Compares rows with those that were expected; `None`: they are the same. All rows show what the first one shows.
-pub(crate) fn difference(expected: &[String], mut found: Vec<Found>, base: i64) -> Option<String> {
+pub(crate) fn row_difference(expected: &[String], mut found: Vec<ObservedRow>, base: i64) -> Option<String> {
     let first = expected.first().map_or("", String::as_str);
     let keys: Vec<_> = first.split_whitespace().filter_map(|w| Some(w.split_once('=')?.0)).collect();
     found.sort_by_key(|f| (f.begin, f.user.clone(), f.id.clone()));
-    let found: Vec<_> = found.iter().map(|f| f.text(base, &keys)).collect();
+    let found: Vec<_> = found.iter().map(|f| f.to_text(base, &keys)).collect();
     (found != expected).then(|| format!("expected {expected:#?}\nfound {found:#?}"))
 }
 
 /// All sequences.
-pub(crate) fn sequences() -> Vec<Sequence> {
+pub(crate) fn load_sequences() -> Vec<AccountingSequence> {
     let table: toml::Table = include_str!("sequences.toml").parse().unwrap();
     let mut section = String::new();
     let mut all = Vec::new();
@@ -272,13 +272,13 @@ pub(crate) fn sequences() -> Vec<Sequence> {
         }
         let name = text("name").unwrap();
         let step = |text: &String| match text.as_str() {
-            "server restarts" => Step::Restart,
-            text => Step::Record(Record::parse(text)),
+            "server restarts" => SequenceStep::Restart,
+            text => SequenceStep::Record(SequenceRecord::parse(text)),
         };
         let usher = list("usher").unwrap();
         let freeradius = list("freeradius").unwrap_or_else(|| usher.clone());
         assert_eq!(freeradius != usher, text("why").is_some(), "{name}: a difference has a reason");
-        all.push(Sequence {
+        all.push(AccountingSequence {
             section: section.clone(),
             steps: list("records").unwrap().iter().map(step).collect(),
             usher,

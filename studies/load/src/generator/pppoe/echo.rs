@@ -1,9 +1,9 @@
 //! Echoes within a session (RFC 792): packets whose answers show that the session carries both ways, and how long that takes.
 
-use super::super::login::Sink;
+use super::super::login::LoginSink;
 use std::net::{IpAddr, Ipv4Addr};
-use usher_core::{Duration, Instant, Reader};
-use usher_esp::ip::{checksum, sum, write_header};
+use usher_core::{Duration, Instant, OctetReader};
+use usher_esp::ip::{fold_checksum, sum_octets, write_header};
 
 const ICMP: u8 = 1;
 const ECHO_REQUEST: u8 = 8;
@@ -27,14 +27,14 @@ impl EchoConfig {
     /// The smallest packet, octets.
     pub const SMALLEST: usize = HEADERS + CARRIED;
 
-    pub(super) fn every(&self) -> Duration {
+    pub(super) fn echo_interval(&self) -> Duration {
         Duration::from_secs_f64(1.0 / self.rate.max(1e-6))
     }
 }
 
 /// The echoes of one session.
 #[derive(Debug)]
-pub(super) struct Echo {
+pub(super) struct SessionEcho {
     local: Ipv4Addr,
     to: Ipv4Addr,
     size: usize,
@@ -46,20 +46,20 @@ pub(super) struct Echo {
 
 /// An answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Answered {
+pub(super) struct EchoReply {
     /// The window in which the question was asked.
     pub(super) window: u32,
     /// How long ago that is.
     pub(super) time: Duration,
 }
 
-impl Echo {
+impl SessionEcho {
     pub(super) fn new(config: &EchoConfig, (local, remote): (Ipv4Addr, Ipv4Addr), first: Instant) -> Self {
         Self {
             local,
             to: config.to.unwrap_or(remote),
             size: config.size.max(EchoConfig::SMALLEST),
-            every: config.every(),
+            every: config.echo_interval(),
             due: first,
             sequence: 0,
             waiting: None,
@@ -67,12 +67,12 @@ impl Echo {
     }
 
     /// When the next one is to be sent.
-    pub(super) const fn due(&self) -> Instant {
+    pub(super) const fn due_time(&self) -> Instant {
         self.due
     }
 
     /// Makes the one that is due, if one is.
-    pub(super) fn send(&mut self, now: Instant, sink: &mut Sink) {
+    pub(super) fn prepare_echo(&mut self, now: Instant, sink: &mut LoginSink) {
         if self.due > now {
             return;
         }
@@ -86,41 +86,41 @@ impl Echo {
         let [low, high] = [self.local.octets()[2], self.local.octets()[3]];
         packet.extend_from_slice(&[ECHO_REQUEST, 0, 0, 0, low, high]);
         packet.extend_from_slice(&self.sequence.to_be_bytes());
-        packet.extend_from_slice(&now.since(Instant::ZERO).as_nanos().to_be_bytes()[..]);
+        packet.extend_from_slice(&now.duration_since(Instant::ZERO).as_nanos().to_be_bytes()[..]);
         packet.extend_from_slice(&sink.window.to_be_bytes());
         packet.resize(self.size, 0);
-        let code = checksum(sum(&packet[start..], 0));
+        let code = fold_checksum(sum_octets(&packet[start..], 0));
         packet[start + 2..start + 4].copy_from_slice(&code);
-        sink.asked();
+        sink.count_echo();
         self.waiting = Some(packet);
     }
 
     /// What is to be sent.
-    pub(super) fn packet(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn take_packet(&mut self) -> Option<Vec<u8>> {
         self.waiting.take()
     }
 
     /// Reads a packet that came in the session: `None` where it is no answer to an echo of its own.
-    pub(super) fn answered(&self, now: Instant, packet: &[u8]) -> Option<Answered> {
-        let mut r = Reader::new(packet);
-        let first = r.u8().ok()?;
-        let _class = r.u8().ok()?;
-        let total = usize::from(r.u16().ok()?);
-        r.bytes(5).ok()?;
-        let protocol = r.u8().ok()?;
-        r.bytes(2).ok()?;
+    pub(super) fn parse_reply(&self, now: Instant, packet: &[u8]) -> Option<EchoReply> {
+        let mut r = OctetReader::new(packet);
+        let first = r.read_u8().ok()?;
+        let _class = r.read_u8().ok()?;
+        let total = usize::from(r.read_u16().ok()?);
+        r.read_bytes(5).ok()?;
+        let protocol = r.read_u8().ok()?;
+        r.read_bytes(2).ok()?;
         let (source, destination) =
-            (Ipv4Addr::from(r.array::<4>().ok()?), Ipv4Addr::from(r.array::<4>().ok()?));
+            (Ipv4Addr::from(r.read_array::<4>().ok()?), Ipv4Addr::from(r.read_array::<4>().ok()?));
         let ours = first == 0x45 && protocol == ICMP && source == self.to && destination == self.local;
         let icmp = packet.get(20..total).filter(|_| ours)?;
-        if checksum(sum(icmp, 0)) != [0, 0] {
+        if fold_checksum(sum_octets(icmp, 0)) != [0, 0] {
             return None;
         }
-        let mut r = Reader::new(icmp);
-        let kind = r.u8().ok()?;
-        r.bytes(7).ok()?;
-        let sent = Instant::from_nanos(u64::from_be_bytes(r.array::<8>().ok()?));
-        let window = u32::from_be_bytes(r.array::<4>().ok()?);
-        (kind == ECHO_REPLY && sent <= now).then(|| Answered { window, time: now.since(sent) })
+        let mut r = OctetReader::new(icmp);
+        let kind = r.read_u8().ok()?;
+        r.read_bytes(7).ok()?;
+        let sent = Instant::from_nanos(u64::from_be_bytes(r.read_array::<8>().ok()?));
+        let window = u32::from_be_bytes(r.read_array::<4>().ok()?);
+        (kind == ECHO_REPLY && sent <= now).then(|| EchoReply { window, time: now.duration_since(sent) })
     }
 }

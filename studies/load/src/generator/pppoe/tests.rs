@@ -1,16 +1,16 @@
-use super::echo::Echo;
+use super::echo::SessionEcho;
 use super::*;
-use crate::generator::{self as generator, FrontConfig, Generator, Share};
-use crate::pace::Pace;
+use crate::generator::{self as generator, FrontConfig, LoadGenerator, MethodShare};
+use crate::pace::LoginPace;
 use crate::tally::quantile;
-use usher_concentrator::{AccessConcentrator, Command, Event};
-use usher_config::Alone;
+use usher_concentrator::{AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent};
+use usher_config::NoEnvironment;
 use usher_core::Seed;
-use usher_core::bench::{At, Network as Bench};
+use usher_core::bench::{HostHandle, MachineNetwork};
 use usher_core::impair::ChannelConfig;
 use usher_crypto::tls::WallClock;
-use usher_esp::ip::{checksum, sum};
-use usher_ppp::concentrator::Excess;
+use usher_esp::ip::{fold_checksum, sum_octets};
+use usher_ppp::concentrator::ExcessSessionPolicy;
 
 const FIRST: MacAddress = MacAddress([2, 0, 0x5e, 0, 0, 0xfe]);
 
@@ -35,7 +35,7 @@ ranges = ["10.0.1.0/24"]
 discovery_per_station = 100
 "#;
 
-fn config(stations: usize, hold: Hold) -> PppoeConfig {
+fn test_pppoe_config(stations: usize, hold: SessionHold) -> PppoeConfig {
     PppoeConfig {
         stations,
         first: 0,
@@ -48,25 +48,25 @@ fn config(stations: usize, hold: Hold) -> PppoeConfig {
         attempts: 3,
         keepalive: Duration::from_secs(20),
         setup: Duration::from_secs(30),
-        hold,
+        session_hold: hold,
         power_cut: false,
         echo: None,
     }
 }
 
-fn load(count: u64, front: PppoeConfig) -> generator::Config {
-    let share = |name: &str| Share { name: name.to_owned(), weight: 1.0, deniable: true };
+fn generator_config(count: u64, front: PppoeConfig) -> generator::GeneratorConfig {
+    let share = |name: &str| MethodShare { name: name.to_owned(), weight: 1.0, deniable: true };
     let names = ["pap", "chap", "mschapv2", "eap-md5", "eap-mschapv2"];
-    generator::Config {
-        pace: Pace::Closed { concurrency: 4 },
+    generator::GeneratorConfig {
+        pace: LoginPace::Closed { concurrency: 4 },
         warmup: Duration::ZERO,
         duration: None,
         count: Some(count),
         outstanding: 4,
-        patience: Duration::from_secs(20),
+        drain_timeout: Duration::from_secs(20),
         spin: Duration::ZERO,
         wrong_share: 0.0,
-        users: Arc::new(Users::template("user{}", "pw{}", 2).unwrap()),
+        users: Arc::new(LoadUsers::from_template("user{}", "pw{}", 2).unwrap()),
         first: 0,
         step: 1,
         mix: if front.logins.len() > 1 { names.map(share).into() } else { Vec::new() },
@@ -74,40 +74,43 @@ fn load(count: u64, front: PppoeConfig) -> generator::Config {
     }
 }
 
-struct World {
-    net: Bench,
-    generator: At<Generator>,
-    ac: At<AccessConcentrator>,
+struct PppoeTestNetwork {
+    net: MachineNetwork,
+    generator: HostHandle<LoadGenerator>,
+    ac: HostHandle<AccessConcentrator>,
 }
 
-impl World {
+impl PppoeTestNetwork {
     /// A concentrator with two users, and subscribers on the same Ethernet.
-    fn new(load: generator::Config) -> Self {
-        let mut net =
-            Bench::new(ChannelConfig { delay: Duration::from_millis(1), ..ChannelConfig::default() });
-        let clock = WallClock::at(WallTime::UNIX_EPOCH);
-        let loaded = usher_concentrator::config::parse("pppoe.toml", SITE, &Alone, &clock);
+    fn new(load: generator::GeneratorConfig) -> Self {
+        let mut net = MachineNetwork::new(ChannelConfig {
+            delay: Duration::from_millis(1),
+            ..ChannelConfig::default()
+        });
+        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+        let loaded = usher_concentrator::config::parse("pppoe.toml", SITE, &NoEnvironment, &clock);
         let mut config = loaded.unwrap_or_else(|faults| panic!("{faults}")).config;
         config.ppp.ports[0].address = MacAddress([2, 0, 0, 0, 0, 0xac]);
-        config.limits.excess = Excess::Refuse;
-        let ac = AccessConcentrator::new(config, Seed::new(4).secure("concentrator", 0)).unwrap();
-        let ac = net.add(ac, &["192.0.2.1".parse().unwrap()]);
-        let generator = Generator::new(load, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
-        let generator = net.add(generator, &[]);
-        net.join(&[(0, PORT), (1, PORT)]);
+        config.limits.excess = ExcessSessionPolicy::Refuse;
+        let ac = AccessConcentrator::new(config, Seed::new(4).derive_secure_rng("concentrator", 0)).unwrap();
+        let ac = net.add_host(ac, &["192.0.2.1".parse().unwrap()]);
+        let generator =
+            LoadGenerator::new(load, Instant::ZERO, Seed::new(3).derive_secure_rng("load", 0)).unwrap();
+        let generator = net.add_host(generator, &[]);
+        net.join_ports(&[(0, PORT), (1, PORT)]);
         Self { net, generator, ac }
     }
     /// How many sessions the concentrator has.
-    fn sessions(&mut self) -> usize {
-        self.net.command(self.ac, Command::Status { token: 9 }).unwrap();
-        self.net.settle();
-        let mut said = self.net.events(self.ac).iter().filter_map(|(_, event)| match event {
-            Event::Status { status, .. } => Some(status.sessions.len()),
+    fn session_count(&mut self) -> usize {
+        self.net.send_command(self.ac, AccessConcentratorCommand::Status { token: 9 }).unwrap();
+        self.net.drain_hosts();
+        let mut said = self.net.recorded_events(self.ac).iter().filter_map(|(_, event)| match event {
+            AccessConcentratorEvent::Status { status, .. } => Some(status.sessions.len()),
             _ => None,
         });
         said.next_back().unwrap()
     }
-    fn counted(&self, name: &str) -> u64 {
+    fn counter_value(&self, name: &str) -> u64 {
         let all = self.net[self.generator].counters();
         all.iter().filter(|(known, _)| *known == name).map(|(_, n)| n).sum()
     }
@@ -122,10 +125,10 @@ fn subscribers_log_in_by_each_protocol_and_their_sessions_end() {
         PppoeLogin::EapMd5,
         PppoeLogin::EapMsChapV2,
     ];
-    let front = PppoeConfig { logins, ..config(8, Hold::For(Duration::ZERO)) };
-    let mut world = World::new(load(100, front));
-    world.net.run(Duration::from_secs(120));
-    let tally = world.net[world.generator].tally();
+    let front = PppoeConfig { logins, ..test_pppoe_config(8, SessionHold::For(Duration::ZERO)) };
+    let mut world = PppoeTestNetwork::new(generator_config(100, front));
+    world.net.run_for(Duration::from_secs(120));
+    let tally = world.net[world.generator].login_stats();
     assert_eq!(
         (tally.succeeded, tally.failed_total()),
         (100, 0),
@@ -137,61 +140,71 @@ fn subscribers_log_in_by_each_protocol_and_their_sessions_end() {
     let fastest = tally.parts[0].latency.min() as f64 * 1e-6;
     assert!((12.0..40.0).contains(&fastest), "{fastest} ms");
     assert!(world.net[world.generator].is_finished());
-    assert_eq!((world.sessions(), world.counted("sessions")), (0, 100));
-    assert_eq!(world.counted("sessions_flapped"), 0);
+    assert_eq!((world.session_count(), world.counter_value("sessions")), (0, 100));
+    assert_eq!(world.counter_value("sessions_flapped"), 0);
 }
 
 #[test]
-fn a_wrong_password_is_to_be_refused_and_an_unknown_user_is_a_failure() {
-    let mut half = load(60, config(8, Hold::For(Duration::ZERO)));
+fn a_wrong_password_is_expected_and_an_unknown_user_a_failure() {
+    let mut half = generator_config(60, test_pppoe_config(8, SessionHold::For(Duration::ZERO)));
     half.wrong_share = 0.5;
-    let mut world = World::new(half);
-    world.net.run(Duration::from_secs(120));
-    let tally = world.net[world.generator].tally();
+    let mut world = PppoeTestNetwork::new(half);
+    world.net.run_for(Duration::from_secs(120));
+    let tally = world.net[world.generator].login_stats();
     assert_eq!((tally.succeeded, tally.failed_total()), (60, 0));
     assert!((10..50).contains(&tally.expected_rejects), "{}", tally.expected_rejects);
-    let mut unknown = load(4, config(8, Hold::For(Duration::ZERO)));
-    unknown.users = Arc::new(Users::template("nobody", "pw", 1).unwrap());
-    let mut world = World::new(unknown);
-    world.net.run(Duration::from_secs(120));
-    let failures = world.net[world.generator].tally().failures().collect::<Vec<_>>();
-    assert_eq!(failures, [(Failure::Rejected, 4)]);
+    let mut unknown = generator_config(4, test_pppoe_config(8, SessionHold::For(Duration::ZERO)));
+    unknown.users = Arc::new(LoadUsers::from_template("nobody", "pw", 1).unwrap());
+    let mut world = PppoeTestNetwork::new(unknown);
+    world.net.run_for(Duration::from_secs(120));
+    let failures = world.net[world.generator].login_stats().failures().collect::<Vec<_>>();
+    assert_eq!(failures, [(LoginFailure::Rejected, 4)]);
 }
 
 #[test]
 fn sessions_stay_until_all_are_there_and_end_then() {
-    let mut world = World::new(load(20, config(20, Hold::Stay(Duration::from_secs(5)))));
-    world.net.run(Duration::from_secs(3));
-    assert_eq!((world.sessions(), world.net[world.generator].tally().completed), (20, 20));
+    let mut world = PppoeTestNetwork::new(generator_config(
+        20,
+        test_pppoe_config(20, SessionHold::UntilRunEnd(Duration::from_secs(5))),
+    ));
+    world.net.run_for(Duration::from_secs(3));
+    assert_eq!((world.session_count(), world.net[world.generator].login_stats().completed), (20, 20));
     assert!(!world.net[world.generator].is_finished(), "they stay for five seconds");
-    world.net.run(Duration::from_secs(4));
+    world.net.run_for(Duration::from_secs(4));
     assert!(world.net[world.generator].is_finished());
-    assert_eq!(world.sessions(), 0, "each was ended with a word");
+    assert_eq!(world.session_count(), 0, "each was ended with a word");
     // The window is as long as setting up took.
-    let measured = world.net[world.generator].measured(Instant::FAR_FUTURE);
+    let measured = world.net[world.generator].measured_time(Instant::FAR_FUTURE);
     assert!((0.04..0.5).contains(&measured.as_secs_f64()), "{measured}");
 }
 
 #[test]
 fn after_a_power_cut_the_concentrator_still_has_what_is_no_more() {
-    let front = PppoeConfig { power_cut: true, ..config(20, Hold::Stay(Duration::ZERO)) };
-    let mut world = World::new(load(20, front.clone()));
-    world.net.run(Duration::from_secs(3));
+    let front =
+        PppoeConfig { power_cut: true, ..test_pppoe_config(20, SessionHold::UntilRunEnd(Duration::ZERO)) };
+    let mut world = PppoeTestNetwork::new(generator_config(20, front.clone()));
+    world.net.run_for(Duration::from_secs(3));
     assert!(world.net[world.generator].is_finished());
-    assert_eq!(world.sessions(), 20);
+    assert_eq!(world.session_count(), 20);
     // All come back at once, from the same stations.
-    let again = Generator::new(
-        generator::Config {
-            pace: Pace::Closed { concurrency: 20 },
-            ..load(20, PppoeConfig { power_cut: false, ..front })
+    let again = LoadGenerator::new(
+        generator::GeneratorConfig {
+            pace: LoginPace::Closed { concurrency: 20 },
+            ..generator_config(20, PppoeConfig { power_cut: false, ..front })
         },
         world.net.now(),
-        Seed::new(8).secure("load", 0),
+        Seed::new(8).derive_secure_rng("load", 0),
     );
     world.net[world.generator] = again.unwrap();
-    world.net.command(world.generator, generator::Command::Pace(Pace::Closed { concurrency: 20 })).unwrap();
-    world.net.run(Duration::from_secs(20));
-    let tally = world.net[world.generator].tally();
+    world
+        .net
+        .send_command(
+            world.generator,
+            generator::GeneratorCommand::Pace(LoginPace::Closed { concurrency: 20 }),
+        )
+        .unwrap();
+    world.net.run_for(Duration::from_secs(20));
+    let tally = world.net[world.generator].login_stats();
     assert_eq!(
         (tally.succeeded, tally.failed_total()),
         (20, 0),
@@ -202,42 +215,67 @@ fn after_a_power_cut_the_concentrator_still_has_what_is_no_more() {
 
 #[test]
 fn sessions_that_are_held_end_by_themselves_and_others_follow() {
-    let mut churn = load(200, config(10, Hold::For(Duration::from_secs(2))));
+    let mut churn = generator_config(200, test_pppoe_config(10, SessionHold::For(Duration::from_secs(2))));
     (churn.count, churn.duration) = (None, Some(Duration::from_secs(20)));
-    churn.pace = Pace::Closed { concurrency: 10 };
-    let mut world = World::new(churn);
-    world.net.run(Duration::from_secs(10));
-    assert_eq!(world.sessions(), 10);
-    world.net.run(Duration::from_secs(40));
-    let tally = world.net[world.generator].tally();
+    churn.pace = LoginPace::Closed { concurrency: 10 };
+    let mut world = PppoeTestNetwork::new(churn);
+    world.net.run_for(Duration::from_secs(10));
+    assert_eq!(world.session_count(), 10);
+    world.net.run_for(Duration::from_secs(40));
+    let tally = world.net[world.generator].login_stats();
     // Ten at a time, each of a little more than two seconds, for twenty seconds.
     assert!((80..=100).contains(&tally.succeeded), "{}", tally.succeeded);
-    assert_eq!((tally.failed_total(), world.sessions()), (0, 0));
+    assert_eq!((tally.failed_total(), world.session_count()), (0, 0));
 }
 
 #[test]
-fn nobody_there_is_a_timeout_and_a_session_that_is_ended_by_the_concentrator_has_flapped() {
-    let mut world = World::new(load(2, config(2, Hold::Stay(Duration::from_secs(60)))));
-    world.net.run(Duration::from_secs(3));
-    world.net.command(world.ac, Command::Close { token: 1, which: usher_concentrator::Which::All }).unwrap();
-    world.net.run(Duration::from_secs(3));
-    assert_eq!(world.counted("sessions_flapped"), 2);
-    let mut world = World::new(load(3, config(2, Hold::Stay(Duration::ZERO))));
-    world.net.silence(world.ac, true);
-    world.net.run(Duration::from_secs(60));
-    let failures = world.net[world.generator].tally().failures().collect::<Vec<_>>();
-    assert_eq!(failures, [(Failure::Timeout, 3)]);
+fn silence_is_a_timeout_and_a_session_closed_by_the_peer_a_flap() {
+    let mut world = PppoeTestNetwork::new(generator_config(
+        2,
+        test_pppoe_config(2, SessionHold::UntilRunEnd(Duration::from_secs(60))),
+    ));
+    world.net.run_for(Duration::from_secs(3));
+    world
+        .net
+        .send_command(
+            world.ac,
+            AccessConcentratorCommand::Close {
+                token: 1,
+                selection: usher_concentrator::SessionSelector::All,
+            },
+        )
+        .unwrap();
+    world.net.run_for(Duration::from_secs(3));
+    assert_eq!(world.counter_value("sessions_flapped"), 2);
+    let mut world = PppoeTestNetwork::new(generator_config(
+        3,
+        test_pppoe_config(2, SessionHold::UntilRunEnd(Duration::ZERO)),
+    ));
+    world.net.set_silent(world.ac, true);
+    world.net.run_for(Duration::from_secs(60));
+    let failures = world.net[world.generator].login_stats().failures().collect::<Vec<_>>();
+    assert_eq!(failures, [(LoginFailure::Timeout, 3)]);
 }
 
 #[test]
 fn contradictions_are_refused() {
-    let made = |front| Generator::new(load(1, front), Instant::ZERO, Seed::new(3).secure("load", 0)).is_ok();
-    assert!(made(config(1, Hold::For(Duration::ZERO))));
-    assert!(!made(config(0, Hold::For(Duration::ZERO))));
+    let made = |front| {
+        LoadGenerator::new(
+            generator_config(1, front),
+            Instant::ZERO,
+            Seed::new(3).derive_secure_rng("load", 0),
+        )
+        .is_ok()
+    };
+    assert!(made(test_pppoe_config(1, SessionHold::For(Duration::ZERO))));
+    assert!(!made(test_pppoe_config(0, SessionHold::For(Duration::ZERO))));
     for address in [[3, 0, 0, 0, 0, 0], [2, 255, 255, 255, 255, 255]] {
-        assert!(!made(PppoeConfig { address: MacAddress(address), ..config(2, Hold::For(Duration::ZERO)) }));
+        assert!(!made(PppoeConfig {
+            address: MacAddress(address),
+            ..test_pppoe_config(2, SessionHold::For(Duration::ZERO))
+        }));
     }
-    assert!(!made(PppoeConfig { mtu: 500, ..config(1, Hold::For(Duration::ZERO)) }));
+    assert!(!made(PppoeConfig { mtu: 500, ..test_pppoe_config(1, SessionHold::For(Duration::ZERO)) }));
 }
 
 #[test]
@@ -252,12 +290,12 @@ fn stations_are_numbered_by_their_addresses() {
 }
 
 /// The answer to an echo.
-fn reply(mut packet: Vec<u8>) -> Vec<u8> {
+fn echo_reply(mut packet: Vec<u8>) -> Vec<u8> {
     for i in 12..16 {
         packet.swap(i, i + 4);
     }
     (packet[20], packet[22], packet[23]) = (0, 0, 0);
-    let code = checksum(sum(&packet[20..], 0));
+    let code = fold_checksum(sum_octets(&packet[20..], 0));
     packet[22..24].copy_from_slice(&code);
     packet
 }
@@ -267,34 +305,37 @@ fn an_echo_is_sent_at_its_time_and_known_again() {
     let addresses = (Ipv4Addr::new(10, 0, 1, 7), Ipv4Addr::new(10, 0, 0, 1));
     let config = EchoConfig { rate: 10.0, size: 100, to: None };
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-    let mut echo = Echo::new(&config, addresses, at(50));
-    let mut sink = Sink { window: 1, ..Sink::default() };
-    echo.send(at(49), &mut sink);
-    assert!(echo.packet().is_none());
-    echo.send(at(50), &mut sink);
-    let packet = echo.packet().unwrap();
-    assert_eq!((packet.len(), sink.tally.echoes, echo.due()), (100, 1, at(150)));
-    assert_eq!((checksum(sum(&packet[..20], 0)), checksum(sum(&packet[20..], 0))), ([0, 0], [0, 0]));
-    let answer = reply(packet.clone());
-    let answered = echo.answered(at(53), &answer).unwrap();
+    let mut echo = SessionEcho::new(&config, addresses, at(50));
+    let mut sink = LoginSink { window: 1, ..LoginSink::default() };
+    echo.prepare_echo(at(49), &mut sink);
+    assert!(echo.take_packet().is_none());
+    echo.prepare_echo(at(50), &mut sink);
+    let packet = echo.take_packet().unwrap();
+    assert_eq!((packet.len(), sink.tally.echoes, echo.due_time()), (100, 1, at(150)));
+    assert_eq!(
+        (fold_checksum(sum_octets(&packet[..20], 0)), fold_checksum(sum_octets(&packet[20..], 0))),
+        ([0, 0], [0, 0])
+    );
+    let answer = echo_reply(packet.clone());
+    let answered = echo.parse_reply(at(53), &answer).unwrap();
     assert_eq!((answered.window, answered.time), (1, Duration::from_millis(3)));
-    sink.answered(answered.window, answered.time);
+    sink.record_echo_reply(answered.window, answered.time);
     assert_eq!((sink.tally.echoes_answered, sink.tally.echoes_lost()), (1, Some(0.0)));
     assert_eq!(quantile(&sink.tally.echo_latency, 0.5).map(|s| (s * 1e3).round()), Some(3.0));
     // The question itself, another's answer, and any octets are none.
-    assert!(echo.answered(at(53), &packet).is_none());
-    let other = Echo::new(&config, (Ipv4Addr::new(10, 0, 1, 8), addresses.1), at(50));
-    assert!(other.answered(at(53), &answer).is_none());
+    assert!(echo.parse_reply(at(53), &packet).is_none());
+    let other = SessionEcho::new(&config, (Ipv4Addr::new(10, 0, 1, 8), addresses.1), at(50));
+    assert!(other.parse_reply(at(53), &answer).is_none());
     for n in 0..answer.len() {
-        assert!(echo.answered(at(53), &answer[..n]).is_none());
+        assert!(echo.parse_reply(at(53), &answer[..n]).is_none());
         let mut damaged = answer.clone();
         damaged[n] ^= 0x40;
         // Of the header's fields those that nobody looks at here may be anything.
         let looked_at = n == 0 || n == 9 || (12..20).contains(&n) || n >= 20;
-        assert!(!looked_at || echo.answered(at(53), &damaged).is_none(), "octet {n}");
+        assert!(!looked_at || echo.parse_reply(at(53), &damaged).is_none(), "octet {n}");
     }
     // Who is late does not send several at once.
-    echo.send(at(950), &mut sink);
-    assert!(echo.packet().is_some() && echo.packet().is_none());
-    assert_eq!(echo.due(), at(950));
+    echo.prepare_echo(at(950), &mut sink);
+    assert!(echo.take_packet().is_some() && echo.take_packet().is_none());
+    assert_eq!(echo.due_time(), at(950));
 }

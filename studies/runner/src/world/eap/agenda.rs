@@ -1,13 +1,13 @@
 //! What falls due at a station.
 
 use super::super::arrivals::ArrivalProcess;
-use usher_core::{Instant, Rng};
+use usher_core::{Instant, ModelRng};
 
 /// What one station has to do: authentications that fell due, one of them under way.
 #[derive(Debug)]
-pub(super) struct Agenda {
+pub(super) struct StationAgenda {
     arrivals: ArrivalProcess,
-    rng: Rng,
+    rng: ModelRng,
     /// Share of authentications that use wrong credentials.
     wrong: f64,
     /// How many fell due while the station was busy.
@@ -16,15 +16,15 @@ pub(super) struct Agenda {
     pub(super) busy: Option<Instant>,
 }
 
-impl Agenda {
-    pub(super) fn new(arrivals: ArrivalProcess, rng: Rng, wrong: f64) -> Self {
+impl StationAgenda {
+    pub(super) fn new(arrivals: ArrivalProcess, rng: ModelRng, wrong: f64) -> Self {
         Self { arrivals, rng, wrong, waiting: 0, busy: None }
     }
 
     /// Takes what is due at `now`; answers whether an authentication begins, and with which credentials
     /// (true: the right ones).
-    pub(super) fn begin(&mut self, now: Instant) -> Option<bool> {
-        while self.arrivals.take(now) {
+    pub(super) fn start_due(&mut self, now: Instant) -> Option<bool> {
+        while self.arrivals.take_arrival(now) {
             self.waiting += 1;
         }
         if self.busy.is_some() {
@@ -32,23 +32,23 @@ impl Agenda {
         }
         self.waiting = self.waiting.checked_sub(1)?;
         self.busy = Some(now);
-        Some(self.again())
+        Some(self.uses_right_credentials())
     }
 
     /// Whether a try uses the right credentials.
-    pub(super) fn again(&mut self) -> bool {
-        !(self.wrong > 0.0 && self.rng.chance(self.wrong))
+    pub(super) fn uses_right_credentials(&mut self) -> bool {
+        !(self.wrong > 0.0 && self.rng.sample_bool(self.wrong))
     }
 
     /// The authentication under way has ended; answers when it had begun.
-    pub(super) fn end(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn finish_authentication(&mut self, now: Instant) -> Option<Instant> {
         let began = self.busy.take()?;
-        self.arrivals.ended(now);
+        self.arrivals.finish_dialogue(now);
         Some(began)
     }
 
     /// When something falls due next.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.arrivals.next()
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.arrivals.next_arrival()
     }
 }

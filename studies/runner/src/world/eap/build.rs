@@ -1,91 +1,101 @@
 //! Stations, NASes and AAA servers of a scenario.
 
-use super::super::arrivals::{ArrivalProcess, Pattern};
+use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::super::error::WorldError;
-use super::super::machine::Endpoint;
-use super::super::plan::Plan;
-use super::super::topology::Topology;
-use super::accounts::Accounts;
-use super::agenda::Agenda;
-use super::diameter::{applications, connections, nas_name, reconnect, timing, transport};
+use super::super::machine::MachineEndpoint;
+use super::super::plan::NetworkPlan;
+use super::super::topology::NetworkTopology;
+use super::accounts::NasAccounting;
+use super::agenda::StationAgenda;
+use super::diameter::{
+    apply_timing, convert_connections, diameter_applications, nas_name, node_transport, reconnect_delay,
+};
 use super::nas::NasRole;
-use super::server::{self, Served};
-use super::station::{GivenUp, Proof, StationRole, Supplicant};
-use super::tls::Tls;
-use super::users::{self, PASSWORD, WRONG_PASSWORD, named};
+use super::server::{self, AaaServerInfo};
+use super::station::{AbandonedStations, CredentialPair, StationRole, Supplicant};
+use super::tls::EapTlsSetup;
+use super::users::{self, PASSWORD, WRONG_PASSWORD, name_in_workload};
 use std::rc::Rc;
-use usher_aaa::Method;
+use usher_aaa::AuthMethod;
 use usher_core::Duration;
 use usher_crypto::tls::{ClientConfig, ClientOptions, KeyLog, WallClock, fixtures};
 use usher_diameter::node;
 use usher_eap::method::mschapv2;
-use usher_nas::authenticator::{self, Authenticator};
+use usher_nas::authenticator::{self, NasAuthenticator};
 use usher_nas::keying;
-use usher_nas::station::{self, Station};
-use usher_nas::{AaaConfig, Access, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
-use usher_radius::client::{self, Retransmission, Target};
-use usher_scenario::certificates::Party;
-use usher_scenario::model::{self, Aaa, Eap, RadiusRetransmission, Scenario};
-use usher_scenario::units::{Count, Time};
+use usher_nas::station::{self, AccessStation};
+use usher_nas::{AaaConfig, AccessMedium, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
+use usher_radius::client::{self, RequestTarget, RetransmissionPolicy};
+use usher_scenario::certificates::TlsParty;
+use usher_scenario::model::{self, EapWorkload, NasAaaProtocol, RadiusRetransmission, Scenario};
+use usher_scenario::units::{PositiveCount, TimeSpan};
 use usher_sim::HostId;
 
 /// Puts the workload's roles on the topology's hosts.
-pub(in super::super) fn build(
-    plan: &mut Plan<'_>,
-    topology: &Topology,
-    eap: &Eap,
+pub(in super::super) fn build_eap_roles(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+    eap: &EapWorkload,
     key_log: &KeyLog,
 ) -> Result<(), WorldError> {
     let certificates = plan.scenario.certificates.get(plan.name);
     let tls = match certificates.and_then(|of| of.stations.as_ref()) {
         _ if !eap.has_tls() => None,
-        Some(party) => Some(Tls::served(plan.scenario, eap, party, key_log)?),
-        None => Some(Tls::new(eap, key_log)?),
+        Some(party) => Some(EapTlsSetup::for_service(plan.scenario, eap, party, key_log)?),
+        None => Some(EapTlsSetup::new(eap, key_log)?),
     };
-    let stations = topology.group(&eap.stations)?;
-    let nases = topology.group(&eap.nas)?;
-    let servers = topology.group(&eap.server)?;
+    let stations = topology.host_group(&eap.stations)?;
+    let nases = topology.host_group(&eap.nas)?;
+    let servers = topology.host_group(&eap.server)?;
     if plan.scenario.aaa_service(&eap.server).is_none() {
         for (i, &host) in (0..).zip(servers) {
-            server::build(plan, eap, (tls.as_ref(), key_log), (stations.len(), nases.len()), (i, host))?;
+            server::build_server(
+                plan,
+                eap,
+                (tls.as_ref(), key_log),
+                (stations.len(), nases.len()),
+                (i, host),
+            )?;
         }
     }
     let nas_tls = nas_tls(plan.scenario, eap, certificates.and_then(|of| of.nas.as_deref()), key_log)?;
 
-    let by_password = Rc::new(Proof {
-        right: station::Credentials::password(PASSWORD),
-        wrong: station::Credentials::password(WRONG_PASSWORD),
+    let by_password = Rc::new(CredentialPair {
+        right: station::EapCredentials::from_password(PASSWORD),
+        wrong: station::EapCredentials::from_password(WRONG_PASSWORD),
     });
-    let names = users::names(plan.scenario, plan.name, eap, stations.len());
-    let given_up = GivenUp::default();
+    let names = users::station_names(plan.scenario, plan.name, eap, stations.len());
+    let given_up = AbandonedStations::default();
     let local = eap.stations == eap.nas;
-    let pattern = Pattern::new(&eap.arrivals, stations.len() as u64, plan.end);
-    let supplicant = |plan: &Plan<'_>, index: u64, host: HostId| {
-        let arrivals = ArrivalProcess::new(&pattern, index, plan.seed.stream("arrivals", index));
-        let chance = plan.seed.stream("credentials", index);
-        let (mac, name) = (MacAddress(host.mac(0)), &names[index as usize]);
-        let mut config = station::Config::new(mac);
-        (config.access, config.keying) = access(plan.scenario, eap);
+    let pattern = ArrivalPattern::new(&eap.arrivals, stations.len() as u64, plan.end);
+    let supplicant = |plan: &NetworkPlan<'_>, index: u64, host: HostId| {
+        let arrivals = ArrivalProcess::new(&pattern, index, plan.seed.derive_rng("arrivals", index));
+        let chance = plan.seed.derive_rng("credentials", index);
+        let (mac, name) = (MacAddress(host.mac_address(0)), &names[index as usize]);
+        let mut config = station::StationConfig::new(mac);
+        (config.access, config.keying) = access_and_keying(plan.scenario, eap);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
-        let station = Station::new(config, plan.seed.secure("station", index));
+        let station = AccessStation::new(config, plan.seed.derive_secure_rng("station", index));
         let user = Supplicant {
             let_in: None,
             counted: false,
-            agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
+            agenda: StationAgenda::new(arrivals, chance, eap.wrong_credentials.get()),
             identity: name.clone(),
             mac,
-            given_up: given_up.clone(),
+            abandoned_stations: given_up.clone(),
             retry: eap.retry.get().map(|t| t.get()),
             retry_at: None,
             proof: match &tls {
-                None if eap.method == Method::EapMsChapV2 => {
-                    let by = |password| station::Credentials::method(mschapv2::Account::new(name, password));
-                    Rc::new(Proof { right: by(PASSWORD), wrong: by(WRONG_PASSWORD) })
+                None if eap.method == AuthMethod::EapMsChapV2 => {
+                    let by = |password| {
+                        station::EapCredentials::from_method(mschapv2::MsChapV2Account::new(name, password))
+                    };
+                    Rc::new(CredentialPair { right: by(PASSWORD), wrong: by(WRONG_PASSWORD) })
                 }
                 None => by_password.clone(),
-                Some(tls) => Rc::new(Proof {
-                    right: tls.credentials(true, (index, name)),
-                    wrong: tls.credentials(false, (index, name)),
+                Some(tls) => Rc::new(CredentialPair {
+                    right: tls.station_credentials(true, (index, name)),
+                    wrong: tls.station_credentials(false, (index, name)),
                 }),
             },
         };
@@ -94,108 +104,126 @@ pub(in super::super) fn build(
     for (i, &host) in nases.iter().enumerate() {
         let index = i as u64;
         let server = ((i % servers.len()) as u64, servers[i % servers.len()]);
-        let server = server::known(plan, eap, server, plan.addresses.of(host));
-        let nas = authenticator(plan, eap, (index, host), &server)?;
+        let server = server::server_info(plan, eap, server, plan.addresses.address_of(host));
+        let nas = build_authenticator(plan, eap, (index, host), &server)?;
         let inside = nas_tls.iter().map(|tls| (server.logins, tls.clone())).collect();
-        let endpoint = Endpoint::new(plan.at(host)).connecting(inside);
+        let endpoint = MachineEndpoint::new(plan.host_address(host)).with_outgoing_tls(inside);
         let station = local.then(|| supplicant(plan, index, host));
         let accounts = eap.accounting.used.then(|| {
-            let (_, keying) = access(plan.scenario, eap);
-            let chance = plan.seed.stream("accounting", index);
-            Accounts::new(eap.accounting.clone(), keying.is_some(), chance)
+            let (_, keying) = access_and_keying(plan.scenario, eap);
+            let chance = plan.seed.derive_rng("accounting", index);
+            NasAccounting::new(eap.accounting.clone(), keying.is_some(), chance)
         });
         let role = NasRole::new(endpoint, nas, station, given_up.clone(), accounts);
-        let app = plan.role(host, role);
+        let app = plan.add_role(host, role);
         plan.builder.take_frames(app);
     }
     if !local {
         for (i, &host) in stations.iter().enumerate() {
-            let endpoint = Endpoint::new(plan.at(host));
+            let endpoint = MachineEndpoint::new(plan.host_address(host));
             let role = StationRole::new(endpoint, supplicant(plan, i as u64, host));
-            let app = plan.role(host, role);
+            let app = plan.add_role(host, role);
             plan.builder.take_frames(app);
         }
     }
     Ok(())
 }
 
-fn authenticator(
-    plan: &Plan<'_>,
-    eap: &Eap,
+fn build_authenticator(
+    plan: &NetworkPlan<'_>,
+    eap: &EapWorkload,
     (index, host): (u64, HostId),
-    server: &Served,
-) -> Result<Authenticator, WorldError> {
-    let name = named(plan.name, &format!("nas-{index}"));
-    let (access, keying) = access(plan.scenario, eap);
+    server: &AaaServerInfo,
+) -> Result<NasAuthenticator, WorldError> {
+    let name = name_in_workload(plan.name, &format!("nas-{index}"));
+    let (access, keying) = access_and_keying(plan.scenario, eap);
     let mut identity = match access {
-        Access::Ethernet => NasIdentity::ethernet(&name),
-        Access::Wimax => NasIdentity::wimax(&name),
+        AccessMedium::Ethernet => NasIdentity::for_ethernet(&name),
+        AccessMedium::Wimax => NasIdentity::for_wimax(&name),
     };
-    identity.address = Some(plan.addresses.of(host));
+    identity.address = Some(plan.addresses.address_of(host));
     let aaa = match eap.aaa {
-        Aaa::Radsec => {
-            let config = client::Config::single(client::ServerConfig::radsec(server.logins));
-            let mut config = client::Config { reconnect: reconnect(plan.scenario, eap), ..config };
-            config.retransmission = retransmission(&eap.radius.retransmission);
+        NasAaaProtocol::Radsec => {
+            let config =
+                client::RadiusClientConfig::for_server(client::ServerConfig::for_radsec(server.logins));
+            let mut config =
+                client::RadiusClientConfig { reconnect: reconnect_delay(plan.scenario, eap), ..config };
+            config.retransmission = radius_retransmission(&eap.radius.retransmission);
             AaaConfig::Radius(RadiusConfig::new(config))
         }
-        Aaa::Radius => {
-            let mut config =
-                client::Config::single(client::ServerConfig::new(server.logins, server.secret.clone()));
-            config.retransmission = retransmission(&eap.radius.retransmission);
+        NasAaaProtocol::Radius => {
+            let mut config = client::RadiusClientConfig::for_server(client::ServerConfig::new(
+                server.logins,
+                server.secret.clone(),
+            ));
+            config.retransmission = radius_retransmission(&eap.radius.retransmission);
             if !eap.accounting.used {
                 AaaConfig::Radius(RadiusConfig::new(config))
             } else {
                 config.servers.push(client::ServerConfig::new(server.accounting, server.secret.clone()));
-                AaaConfig::Radius(RadiusConfig { accounting: Target::Server(1), ..RadiusConfig::new(config) })
+                AaaConfig::Radius(RadiusConfig {
+                    accounting: RequestTarget::Server(1),
+                    ..RadiusConfig::new(config)
+                })
             }
         }
-        Aaa::Diameter => {
-            let mut node = node::Config::new(&nas_name(plan.name, eap, index), &eap.realm, applications(eap))
-                .connect_to(&server.identity, server.logins);
+        NasAaaProtocol::Diameter => {
+            let mut node = node::DiameterNodeConfig::new(
+                &nas_name(plan.name, eap, index),
+                &eap.realm,
+                diameter_applications(eap),
+            )
+            .connect_to(&server.identity, server.logins);
             if eap.inside_tls() {
                 for peer in &mut node.peers {
                     peer.authentication.tls = true;
                     peer.authentication.certificates.clone_from(&server.certificates);
                 }
             }
-            node.local.addresses = vec![plan.addresses.of(host)];
-            timing(&mut node, eap, reconnect(plan.scenario, eap));
+            node.local.addresses = vec![plan.addresses.address_of(host)];
+            apply_timing(&mut node, eap, reconnect_delay(plan.scenario, eap));
             let config = DiameterConfig::new(node, eap.realm.clone());
-            let config = config.over(transport(&eap.diameter)).by(connections(eap.diameter.connections));
+            let config = config
+                .with_transport(node_transport(&eap.diameter))
+                .with_connections(convert_connections(eap.diameter.connections));
             AaaConfig::Diameter(Box::new(config))
         }
     };
-    let mut config = authenticator::Config::new(identity, aaa);
+    let mut config = authenticator::AuthenticatorConfig::new(identity, aaa);
     config.access = access;
     config.keying = keying;
-    config.mac = MacAddress(host.mac(0));
+    config.mac = MacAddress(host.mac_address(0));
     config.quiet_period = Duration::ZERO;
     // A station fails when its access server gives up, and not at its own ClientTimeout: that would decide what studies of
     // overload measure.
     config.canned_failure = true;
     config.max_sessions = usize::MAX;
-    config.retransmission = eap.eap_retransmission.get().map(|initial| authenticator::Retransmission {
+    config.retransmission = eap.eap_retransmission.get().map(|initial| authenticator::EapRetransmission {
         initial: initial.get(),
         count: eap.eap_retransmissions,
         ..Default::default()
     });
-    Authenticator::new(config, plan.seed.secure("nas", index)).map_err(|e| WorldError::Role(e.to_string()))
+    NasAuthenticator::new(config, plan.seed.derive_secure_rng("nas", index))
+        .map_err(|e| WorldError::Role(e.to_string()))
 }
 
 /// PKMv2 where the stations reach their NAS by a cell, of which it is the base station, with the cell's exchange of keys;
 /// EAPOL elsewhere.
-fn access(scenario: &Scenario, eap: &Eap) -> (Access, Option<keying::Config>) {
-    let joins = |cell: &model::Cell| cell.base_station == eap.nas && cell.stations == eap.stations;
+fn access_and_keying(scenario: &Scenario, eap: &EapWorkload) -> (AccessMedium, Option<keying::KeyingConfig>) {
+    let joins =
+        |cell: &model::WimaxCellSettings| cell.base_station == eap.nas && cell.stations == eap.stations;
     match scenario.cells_in_use().find(|(_, cell)| joins(cell)) {
-        Some((_, cell)) => (Access::Wimax, cell.keys.used.then(|| exchange(&cell.keys))),
-        None => (Access::Ethernet, None),
+        Some((_, cell)) => (AccessMedium::Wimax, cell.keys.used.then(|| keying_config(&cell.keys))),
+        None => (AccessMedium::Ethernet, None),
     }
 }
 
-fn exchange(keys: &model::Keys) -> keying::Config {
-    let resend = |after: Time, tries: Count| keying::Resend { after: after.get(), times: tries.get() - 1 };
-    keying::Config {
+fn keying_config(keys: &model::TrafficKeyExchange) -> keying::KeyingConfig {
+    let resend = |after: TimeSpan, tries: PositiveCount| keying::RetransmissionPolicy {
+        after: after.get(),
+        times: tries.get() - 1,
+    };
+    keying::KeyingConfig {
         challenge: resend(keys.challenge_timeout, keys.challenge_tries),
         request: resend(keys.request_timeout, keys.request_tries),
         key_request: resend(keys.key_timeout, keys.key_tries),
@@ -203,17 +231,19 @@ fn exchange(keys: &model::Keys) -> keying::Config {
     }
 }
 
-pub(in super::super) fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
+pub(in super::super) fn radius_retransmission(policy: &RadiusRetransmission) -> RetransmissionPolicy {
     match policy {
-        RadiusRetransmission::Rfc5080 { initial, max, count, duration, jitter } => Retransmission::Backoff {
-            initial: initial.get(),
-            max: max.get(),
-            max_count: *count,
-            max_duration: duration.get(),
-            jitter: jitter.get(),
-        },
+        RadiusRetransmission::Rfc5080 { initial, max, count, duration, jitter } => {
+            RetransmissionPolicy::Backoff {
+                initial: initial.get(),
+                max: max.get(),
+                max_count: *count,
+                max_duration: duration.get(),
+                jitter: jitter.get(),
+            }
+        }
         RadiusRetransmission::Fixed { interval, count } => {
-            Retransmission::Fixed { interval: interval.get(), count: count.get() }
+            RetransmissionPolicy::Fixed { interval: interval.get(), count: count.get() }
         }
     }
 }
@@ -222,8 +252,8 @@ pub(in super::super) fn retransmission(policy: &RadiusRetransmission) -> Retrans
 /// with the program.
 fn nas_tls(
     scenario: &Scenario,
-    eap: &Eap,
-    party: Option<&Party>,
+    eap: &EapWorkload,
+    party: Option<&TlsParty>,
     key_log: &KeyLog,
 ) -> Result<Option<ClientConfig>, WorldError> {
     if !eap.inside_tls() {
@@ -232,11 +262,11 @@ fn nas_tls(
     let credentials = party.and_then(|party| party.credentials.clone());
     let config = ClientConfig::new(ClientOptions {
         versions: eap.tls.version.into(),
-        credentials: Some(credentials.unwrap_or_else(|| fixtures::client(2))),
-        roots: party.and_then(|party| party.roots.clone()).unwrap_or_else(super::tls::roots),
+        credentials: Some(credentials.unwrap_or_else(|| fixtures::client_credentials(2))),
+        roots: party.and_then(|party| party.roots.clone()).unwrap_or_else(super::tls::fixture_roots),
         server_name: None,
         resumption: None,
-        clock: WallClock::at(scenario.run.date.wall_time()),
+        clock: WallClock::from_time(scenario.run.date.wall_time()),
         key_log: Some(key_log.clone()),
     });
     Ok(Some(config?))

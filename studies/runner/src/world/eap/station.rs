@@ -1,28 +1,28 @@
 //! A station: an EAP peer behind EAPOL frames on its access link.
 
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::report::{End, Report};
-use super::super::role::Role;
-use super::agenda::Agenda;
+use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::report::{DialogueEnd, RoleReport};
+use super::super::role::HostRole;
+use super::agenda::StationAgenda;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use usher_core::timer::earliest;
+use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, Machine};
 use usher_nas::MacAddress;
-use usher_nas::keying::Counters;
-use usher_nas::station::{Command, Credentials, Event, Station};
-use usher_sim::{Context, Delivery};
+use usher_nas::keying::KeyingCounters;
+use usher_nas::station::{AccessStation, EapCredentials, StationCommand, StationEvent};
+use usher_sim::{AppContext, AppDelivery};
 
 /// What a station can prove itself with.
 #[derive(Debug)]
-pub(super) struct Proof {
-    pub(super) right: Credentials,
-    pub(super) wrong: Credentials,
+pub(super) struct CredentialPair {
+    pub(super) right: EapCredentials,
+    pub(super) wrong: EapCredentials,
 }
 
 /// Stations whose NAS has given up asking the AAA server: they hear an EAP-Failure that is no reject.
-pub(super) type GivenUp = Rc<RefCell<BTreeSet<MacAddress>>>;
+pub(super) type AbandonedStations = Rc<RefCell<BTreeSet<MacAddress>>>;
 
 /// Who is behind a station, and what it has to do.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub(super) struct Supplicant {
     pub(super) let_in: Option<Instant>,
     /// That was told of the authentication under way, which may take several tries.
     pub(super) counted: bool,
-    pub(super) agenda: Agenda,
+    pub(super) agenda: StationAgenda,
     pub(super) identity: Vec<u8>,
-    pub(super) proof: Rc<Proof>,
+    pub(super) proof: Rc<CredentialPair>,
     pub(super) mac: MacAddress,
-    pub(super) given_up: GivenUp,
+    pub(super) abandoned_stations: AbandonedStations,
     /// How long after a failure it tries again.
     pub(super) retry: Option<Duration>,
     /// When it does so.
@@ -44,108 +44,113 @@ pub(super) struct Supplicant {
 
 impl Supplicant {
     /// Hears what the station says.
-    pub(super) fn hear(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
-        let given_up = event == Event::Failure && self.given_up.borrow_mut().remove(&self.mac);
-        match end(&event, given_up) {
-            None => self.admitted(ctx),
-            Some(end) => self.over(ctx, end),
+    pub(super) fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: StationEvent) {
+        let given_up =
+            event == StationEvent::Failure && self.abandoned_stations.borrow_mut().remove(&self.mac);
+        match classify_end(&event, given_up) {
+            None => self.report_admission(ctx),
+            Some(end) => self.finish_try(ctx, end),
         }
     }
 
     /// Begins what is due at its station; false where nothing is.
-    pub(super) fn begin(&mut self, ctx: &mut Context<'_, Report>, station: &mut Station) -> bool {
+    pub(super) fn start_due(
+        &mut self,
+        ctx: &mut AppContext<'_, RoleReport>,
+        station: &mut AccessStation,
+    ) -> bool {
         let right = if self.retry_at.is_some_and(|at| at <= ctx.now()) {
             self.retry_at = None;
-            self.agenda.again()
+            self.agenda.uses_right_credentials()
         } else {
-            let Some(right) = self.agenda.begin(ctx.now()) else { return false };
-            ctx.report(Report::Begun);
+            let Some(right) = self.agenda.start_due(ctx.now()) else { return false };
+            ctx.report(RoleReport::Started);
             right
         };
         let credentials = if right { &self.proof.right } else { &self.proof.wrong }.clone();
-        let command = Command::Authenticate { identity: self.identity.clone(), credentials };
-        if station.command(ctx.now(), command).is_err() {
-            self.ended(ctx, End::Failed);
+        let command = StationCommand::Authenticate { identity: self.identity.clone(), credentials };
+        if station.handle_command(ctx.now(), command).is_err() {
+            self.finish_authentication(ctx, DialogueEnd::Failed);
         }
         true
     }
 
     /// EAP has let it in, and traffic keys are to follow.
-    fn admitted(&mut self, ctx: &mut Context<'_, Report>) {
+    fn report_admission(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let Some(began) = self.agenda.busy else { return };
         self.let_in = Some(ctx.now());
         if !std::mem::replace(&mut self.counted, true) {
-            ctx.report(Report::Admitted(began));
+            ctx.report(RoleReport::Admitted(began));
         }
     }
 
     /// A try has its end.
-    fn over(&mut self, ctx: &mut Context<'_, Report>, end: End) {
+    fn finish_try(&mut self, ctx: &mut AppContext<'_, RoleReport>, end: DialogueEnd) {
         let let_in = self.let_in.take();
-        if let (End::Completed, Some(at), Some(began)) = (end, let_in, self.agenda.busy) {
-            ctx.report(Report::Keyed(began, ctx.now().since(at)));
+        if let (DialogueEnd::Completed, Some(at), Some(began)) = (end, let_in, self.agenda.busy) {
+            ctx.report(RoleReport::Keyed(began, ctx.now().duration_since(at)));
         }
-        self.ended(ctx, end);
+        self.finish_authentication(ctx, end);
     }
 
-    fn ended(&mut self, ctx: &mut Context<'_, Report>, end: End) {
-        if let (End::Failed, Some(pause)) = (end, self.retry) {
+    fn finish_authentication(&mut self, ctx: &mut AppContext<'_, RoleReport>, end: DialogueEnd) {
+        if let (DialogueEnd::Failed, Some(pause)) = (end, self.retry) {
             self.retry_at = Some(ctx.now() + pause);
             return;
         }
         self.counted = false;
-        if let Some(began) = self.agenda.end(ctx.now()) {
-            ctx.report(Report::Ended { began, end });
+        if let Some(began) = self.agenda.finish_authentication(ctx.now()) {
+            ctx.report(RoleReport::Ended { started_at: began, end });
         }
     }
 
     /// When it wants to be woken.
-    pub(super) fn next(&self) -> Option<Instant> {
-        earliest([self.agenda.next(), self.retry_at])
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        earliest_deadline([self.agenda.next_due(), self.retry_at])
     }
 }
 
 /// How an event ends a try; `None`: it goes on.
-fn end(event: &Event, given_up: bool) -> Option<End> {
+fn classify_end(event: &StationEvent, given_up: bool) -> Option<DialogueEnd> {
     Some(match event {
-        Event::Admitted => return None,
-        Event::Success { .. } => End::Completed,
-        Event::Failure if !given_up => End::Rejected,
-        Event::Failure | Event::Timeout | Event::Unkeyed => End::Failed,
+        StationEvent::Admitted => return None,
+        StationEvent::Success { .. } => DialogueEnd::Completed,
+        StationEvent::Failure if !given_up => DialogueEnd::Rejected,
+        StationEvent::Failure | StationEvent::Timeout | StationEvent::Unkeyed => DialogueEnd::Failed,
     })
 }
 
 /// A station on a host of its own.
 #[derive(Debug)]
 pub(in super::super) struct StationRole {
-    endpoint: Endpoint,
-    station: Station,
+    endpoint: MachineEndpoint,
+    station: AccessStation,
     supplicant: Supplicant,
 }
 
 impl StationRole {
-    pub(super) fn new(endpoint: Endpoint, (station, supplicant): (Station, Supplicant)) -> Self {
+    pub(super) fn new(endpoint: MachineEndpoint, (station, supplicant): (AccessStation, Supplicant)) -> Self {
         Self { endpoint, station, supplicant }
     }
 }
 
-impl Role for StationRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for StationRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let Self { endpoint, station, supplicant } = self;
-        endpoint.feed(ctx, station, &delivery);
+        endpoint.feed_delivery(ctx, station, &delivery);
         loop {
-            endpoint.drain(ctx, station, |ctx, _, word| match word {
-                EventOrJob::Event(event) => supplicant.hear(ctx, event),
-                EventOrJob::Job(job) => match job.what {},
+            endpoint.drain_outputs(ctx, station, |ctx, _, word| match word {
+                EventOrJob::Event(event) => supplicant.handle_event(ctx, event),
+                EventOrJob::Job(job) => match job.job {},
             });
-            if !supplicant.begin(ctx, station) {
+            if !supplicant.start_due(ctx, station) {
                 break;
             }
         }
-        ctx.set_timer(earliest([station.poll_timeout(), supplicant.next()]));
+        ctx.set_timer(earliest_deadline([station.poll_timeout(), supplicant.next_due()]));
     }
 
-    fn keying_totals(&self) -> Option<Counters> {
+    fn keying_totals(&self) -> Option<KeyingCounters> {
         Some(self.station.keying_counters())
     }
 }
@@ -156,13 +161,13 @@ mod tests {
 
     #[test]
     fn to_be_let_in_is_no_end_where_keys_are_to_follow() {
-        assert_eq!(end(&Event::Admitted, false), None);
-        assert_eq!(end(&Event::Admitted, true), None);
-        assert_eq!(end(&Event::Success { msk: None }, false), Some(End::Completed));
-        assert_eq!(end(&Event::Failure, false), Some(End::Rejected));
-        assert_eq!(end(&Event::Failure, true), Some(End::Failed));
-        for event in [Event::Timeout, Event::Unkeyed] {
-            assert_eq!(end(&event, false), Some(End::Failed));
+        assert_eq!(classify_end(&StationEvent::Admitted, false), None);
+        assert_eq!(classify_end(&StationEvent::Admitted, true), None);
+        assert_eq!(classify_end(&StationEvent::Success { msk: None }, false), Some(DialogueEnd::Completed));
+        assert_eq!(classify_end(&StationEvent::Failure, false), Some(DialogueEnd::Rejected));
+        assert_eq!(classify_end(&StationEvent::Failure, true), Some(DialogueEnd::Failed));
+        for event in [StationEvent::Timeout, StationEvent::Unkeyed] {
+            assert_eq!(classify_end(&event, false), Some(DialogueEnd::Failed));
         }
     }
 }

@@ -5,36 +5,36 @@ use super::super::error::WorldError;
 use super::super::handshakes;
 use super::users::{PASSWORD, WRONG_PASSWORD};
 use std::sync::Arc;
-use usher_aaa::Method;
+use usher_aaa::AuthMethod;
 use usher_core::WallTime;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
-    TlsError, WallClock, fixtures, record,
+    ClientConfig, ClientOptions, KeyLog, ResumptionConfig, ServerConfig, ServerOptions, TlsCredentials,
+    TlsError, TrustRoots, WallClock, fixtures, record_handshake,
 };
-use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
+use usher_eap::method::peap::{CryptobindingPolicy, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
-use usher_eap::method::{Inner, PeerOffer, mschapv2};
-use usher_eap::packet::Type;
+use usher_eap::method::ttls::{PeerMethodTtls, ServerMethodTtls, TtlsProof};
+use usher_eap::method::{InnerMethod, PeerOffer, mschapv2};
+use usher_eap::packet::EapType;
 use usher_nas::station;
-use usher_scenario::certificates::Party;
-use usher_scenario::model::{Eap, EapTls, Scenario};
+use usher_scenario::certificates::TlsParty;
+use usher_scenario::model::{EapTls, EapWorkload, Scenario};
 
 /// Both sides' TLS for a run.
 #[derive(Debug)]
-pub(super) struct Tls {
-    method: Method,
-    right: Source,
-    wrong: Source,
+pub(super) struct EapTlsSetup {
+    method: AuthMethod,
+    right: HandshakeSource,
+    wrong: HandshakeSource,
     /// That of a server of the workload's own.
     server: Option<ServerTls>,
     fragment: usize,
 }
 
 #[derive(Debug)]
-enum Source {
+enum HandshakeSource {
     Real(ClientConfig),
-    Recorded(Arc<usher_crypto::tls::Recording>),
+    Recorded(Arc<usher_crypto::tls::HandshakeRecording>),
 }
 
 impl From<TlsError> for WorldError {
@@ -43,21 +43,27 @@ impl From<TlsError> for WorldError {
     }
 }
 
-impl Tls {
+impl EapTlsSetup {
     /// Of a server of the workload's own.
-    pub(super) fn new(eap: &Eap, key_log: &KeyLog) -> Result<Self, WorldError> {
+    pub(super) fn new(eap: &EapWorkload, key_log: &KeyLog) -> Result<Self, WorldError> {
         let (tls, method) = (&eap.eap_tls, eap.method);
-        let mutual = method == Method::EapTls;
-        let with =
-            |credentials| client(tls, (mutual.then_some(credentials), roots()), fixtures::WALL_TIME, key_log);
-        let client = || with(fixtures::client(chain(tls.client_chain.get())));
+        let mutual = method == AuthMethod::EapTls;
+        let with = |credentials| {
+            build_client_config(
+                tls,
+                (mutual.then_some(credentials), fixture_roots()),
+                fixtures::WALL_TIME,
+                key_log,
+            )
+        };
+        let client = || with(fixtures::client_credentials(chain_length(tls.client_chain.get())));
         let server = || {
             ServerConfig::new(ServerOptions {
                 versions: tls.version.into(),
-                credentials: fixtures::server(chain(tls.server_chain.get())),
-                client_roots: mutual.then(roots),
-                resumption: tls.resumption.then(Resumption::default),
-                clock: WallClock::at(fixtures::WALL_TIME),
+                credentials: fixtures::server_credentials(chain_length(tls.server_chain.get())),
+                client_roots: mutual.then(fixture_roots),
+                resumption: tls.resumption.then(ResumptionConfig::default),
+                clock: WallClock::from_time(fixtures::WALL_TIME),
                 key_log: Some(key_log.clone()),
             })
         };
@@ -65,86 +71,94 @@ impl Tls {
         if eap.replays_handshakes() {
             let (version, chains) = (tls.version, (tls.client_chain.get(), tls.server_chain.get()));
             let name = format!("eap {version:?} {} {}", chains.0, chains.1);
-            let recording = handshakes::recording(name, || record(&client()?, &server()?))?;
-            let (right, wrong) = (Source::Recorded(recording.clone()), Source::Recorded(recording.clone()));
+            let recording =
+                handshakes::recorded_handshake(name, || record_handshake(&client()?, &server()?))?;
+            let (right, wrong) =
+                (HandshakeSource::Recorded(recording.clone()), HandshakeSource::Recorded(recording.clone()));
             let server = Some(ServerTls::Recorded(recording));
             return Ok(Self { method, right, wrong, server, fragment });
         }
         let server = Some(ServerTls::Real(server()?));
-        let (right, wrong) = (Source::Real(client()?), Source::Real(with(fixtures::foreign_client())?));
+        let (right, wrong) =
+            (HandshakeSource::Real(client()?), HandshakeSource::Real(with(fixtures::foreign_client())?));
         Ok(Self { method, right, wrong, server, fragment })
     }
 
     /// Of a service, whose side of it is its own.
-    pub(super) fn served(
+    pub(super) fn for_service(
         scenario: &Scenario,
-        eap: &Eap,
-        party: &Party,
+        eap: &EapWorkload,
+        party: &TlsParty,
         key_log: &KeyLog,
     ) -> Result<Self, WorldError> {
         let (tls, wall) = (&eap.eap_tls, scenario.run.date.wall_time());
-        let of = |credentials: Option<Credentials>| {
-            let credentials = credentials.filter(|_| eap.method == Method::EapTls);
-            client(tls, (credentials, party.roots.clone().unwrap_or_default()), wall, key_log)
+        let of = |credentials: Option<TlsCredentials>| {
+            let credentials = credentials.filter(|_| eap.method == AuthMethod::EapTls);
+            build_client_config(tls, (credentials, party.roots.clone().unwrap_or_default()), wall, key_log)
         };
         let (right, wrong) = (of(party.credentials.clone())?, of(Some(fixtures::foreign_client()))?);
         let fragment = tls.fragment.bytes() as usize;
-        let (right, wrong) = (Source::Real(right), Source::Real(wrong));
+        let (right, wrong) = (HandshakeSource::Real(right), HandshakeSource::Real(wrong));
         Ok(Self { method: eap.method, right, wrong, server: None, fragment })
     }
 
     /// Has a server of the workload's own offer the method.
-    pub(super) fn serve(&self, config: &mut usher_aaa::Config) {
+    pub(super) fn offer_method(&self, config: &mut usher_aaa::AaaServerConfig) {
         if let Some(tls) = &self.server {
-            offer(config, self.method, tls.clone(), self.fragment);
+            offer_tls_method(config, self.method, tls.clone(), self.fragment);
         }
     }
 
     /// What a station of this name proves itself with, rightly or wrongly.
-    pub(super) fn credentials(&self, right: bool, (station, name): (u64, &[u8])) -> station::Credentials {
+    pub(super) fn station_credentials(
+        &self,
+        right: bool,
+        (station, name): (u64, &[u8]),
+    ) -> station::EapCredentials {
         let (fragment, identity) = (self.fragment, name.to_vec());
         let password = if right { PASSWORD } else { WRONG_PASSWORD };
         let tls = match if right { &self.right } else { &self.wrong } {
-            Source::Real(config) => PeerTls::Real(config.clone(), station),
-            Source::Recorded(recording) => PeerTls::Recorded(recording.clone()),
+            HandshakeSource::Real(config) => PeerTls::Real(config.clone(), station),
+            HandshakeSource::Recorded(recording) => PeerTls::Recorded(recording.clone()),
         };
         match self.method {
-            Method::Peap => {
-                let inner: Box<dyn PeerOffer> = Box::new(mschapv2::Account::new(name, password));
+            AuthMethod::Peap => {
+                let inner: Box<dyn PeerOffer> = Box::new(mschapv2::MsChapV2Account::new(name, password));
                 let inner = Arc::new([inner]);
-                station::Credentials::method(PeerMethodPeap { tls, fragment, identity, inner })
+                station::EapCredentials::from_method(PeerMethodPeap { tls, fragment, identity, inner })
             }
-            Method::Ttls => {
-                let proof = Proof::Pap(password.into());
-                station::Credentials::method(PeerMethodTtls { tls, fragment, identity, proof })
+            AuthMethod::Ttls => {
+                let proof = TtlsProof::Pap(password.into());
+                station::EapCredentials::from_method(PeerMethodTtls { tls, fragment, identity, proof })
             }
-            _ => station::Credentials::method(PeerMethodTls { tls, fragment }),
+            _ => station::EapCredentials::from_method(PeerMethodTls { tls, fragment }),
         }
     }
 }
 
 /// Has a server offer a method of TLS: PEAP with EAP-MSCHAPv2 inside, EAP-TTLS with PAP inside, or EAP-TLS.
-pub(in super::super) fn offer(
-    config: &mut usher_aaa::Config,
-    method: Method,
+pub(in super::super) fn offer_tls_method(
+    config: &mut usher_aaa::AaaServerConfig,
+    method: AuthMethod,
     tls: ServerTls,
     fragment: usize,
 ) {
     match method {
-        Method::Peap => {
-            let (inner, cryptobinding) = (Arc::new([Type::MSCHAPV2]), Cryptobinding::default());
+        AuthMethod::Peap => {
+            let (inner, cryptobinding) = (Arc::new([EapType::MSCHAPV2]), CryptobindingPolicy::default());
             config.peap = Some(Arc::new(ServerMethodPeap { tls, fragment, inner, cryptobinding }));
         }
-        Method::Ttls => {
-            config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner: Arc::new([Inner::Pap]) }));
+        AuthMethod::Ttls => {
+            config.ttls =
+                Some(Arc::new(ServerMethodTtls { tls, fragment, inner: Arc::new([InnerMethod::Pap]) }));
         }
         _ => config.tls = Some(Arc::new(ServerMethodTls { tls, fragment })),
     }
 }
 
-fn client(
+fn build_client_config(
     tls: &EapTls,
-    (credentials, roots): (Option<Credentials>, Roots),
+    (credentials, roots): (Option<TlsCredentials>, TrustRoots),
     wall: WallTime,
     key_log: &KeyLog,
 ) -> Result<ClientConfig, TlsError> {
@@ -153,16 +167,16 @@ fn client(
         credentials,
         roots,
         server_name: None,
-        resumption: tls.resumption.then(Resumption::default),
-        clock: WallClock::at(wall),
+        resumption: tls.resumption.then(ResumptionConfig::default),
+        clock: WallClock::from_time(wall),
         key_log: Some(key_log.clone()),
     })
 }
 
-pub(super) fn roots() -> Roots {
-    Roots::from_der([fixtures::root()])
+pub(super) fn fixture_roots() -> TrustRoots {
+    TrustRoots::from_der([fixtures::root_certificate()])
 }
 
-fn chain(length: u32) -> u8 {
+fn chain_length(length: u32) -> u8 {
     length.min(u32::from(u8::MAX)) as u8
 }

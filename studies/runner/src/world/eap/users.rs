@@ -1,12 +1,12 @@
 //! The stations as users of AAA servers.
 
 use super::super::error::WorldError;
-use super::super::topology::Topology;
+use super::super::topology::NetworkTopology;
 use std::collections::BTreeSet;
-use usher_aaa::Method;
-use usher_aaa::store::{GroupRows, Op, Row, UserRows};
-use usher_aaa_config::Loaded;
-use usher_scenario::model::{Eap, Scenario};
+use usher_aaa::AuthMethod;
+use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
+use usher_aaa_config::LoadedConfig;
+use usher_scenario::model::{EapWorkload, Scenario};
 
 /// The secret that every NAS shares with every RADIUS server in a simulation; captures name it.
 pub(in super::super) const SECRET: &str = "usher-simulation";
@@ -15,53 +15,62 @@ pub(in super::super) const PASSWORD: &[u8] = b"correct horse battery staple";
 pub(super) const WRONG_PASSWORD: &[u8] = b"tr0ub4dor&3";
 
 /// The identity of a station of a workload, in whose names it is where there are several.
-pub(in super::super) fn identity(workload: &str, station: u64, realm: &str) -> Vec<u8> {
-    named(workload, &format!("station-{station:05}@{realm}")).into_bytes()
+pub(in super::super) fn station_identity(workload: &str, station: u64, realm: &str) -> Vec<u8> {
+    name_in_workload(workload, &format!("station-{station:05}@{realm}")).into_bytes()
 }
 
 /// What something of a workload is called.
-pub(super) fn named(workload: &str, name: &str) -> String {
+pub(super) fn name_in_workload(workload: &str, name: &str) -> String {
     if workload.is_empty() { name.to_owned() } else { format!("{workload}-{name}") }
 }
 
 /// What each station calls itself: by its number, or all by the certificate of their user.
-pub(super) fn names(scenario: &Scenario, workload: &str, eap: &Eap, stations: usize) -> Vec<Vec<u8>> {
-    let certificates = scenario.certificates.get(workload).filter(|_| eap.method == Method::EapTls);
+pub(super) fn station_names(
+    scenario: &Scenario,
+    workload: &str,
+    eap: &EapWorkload,
+    stations: usize,
+) -> Vec<Vec<u8>> {
+    let certificates = scenario.certificates.get(workload).filter(|_| eap.method == AuthMethod::EapTls);
     let party = certificates.and_then(|of| of.stations.as_ref());
     let of_user = party.and_then(|party| party.name.as_ref());
-    let name =
-        |i| of_user.map_or_else(|| identity(workload, i, &eap.realm), |name| name.clone().into_bytes());
+    let name = |i| {
+        of_user.map_or_else(|| station_identity(workload, i, &eap.realm), |name| name.clone().into_bytes())
+    };
     (0..stations as u64).map(name).collect()
 }
 
 /// The stations of all workloads, by what they call themselves.
 #[derive(Debug)]
-pub(in super::super) struct Stations<'a>(Vec<(&'a Eap, Vec<Vec<u8>>)>);
+pub(in super::super) struct StationUsers<'a>(Vec<(&'a EapWorkload, Vec<Vec<u8>>)>);
 
-impl<'a> Stations<'a> {
+impl<'a> StationUsers<'a> {
     /// Those of a scenario.
     ///
     /// # Errors
     /// A workload names a host that the study does not have.
-    pub(in super::super) fn of(scenario: &'a Scenario, topology: &Topology) -> Result<Self, WorldError> {
+    pub(in super::super) fn from_scenario(
+        scenario: &'a Scenario,
+        topology: &NetworkTopology,
+    ) -> Result<Self, WorldError> {
         let workloads = scenario.eap_workloads().map(|(workload, eap)| {
-            let count = topology.group(&eap.stations)?.len();
-            Ok((eap, names(scenario, workload, eap, count)))
+            let count = topology.host_group(&eap.stations)?.len();
+            Ok((eap, station_names(scenario, workload, eap, count)))
         });
         Ok(Self(workloads.collect::<Result<_, WorldError>>()?))
     }
 
     /// What the store of a service of this configuration has of them.
-    pub(in super::super) fn users(&self, loaded: &Loaded) -> Vec<(String, UserRows)> {
-        self.0.iter().flat_map(|(eap, names)| users(eap, names, loaded)).collect()
+    pub(in super::super) fn user_rows(&self, loaded: &LoadedConfig) -> Vec<(String, UserRows)> {
+        self.0.iter().flat_map(|(eap, names)| station_user_rows(eap, names, loaded)).collect()
     }
 }
 
 /// The users of the stations as the store of a service has them.
-fn users(eap: &Eap, names: &[Vec<u8>], loaded: &Loaded) -> Vec<(String, UserRows)> {
+fn station_user_rows(eap: &EapWorkload, names: &[Vec<u8>], loaded: &LoadedConfig) -> Vec<(String, UserRows)> {
     // A checked study has no other lines.
-    let rows = |lines: &[String]| -> Vec<Row> {
-        lines.iter().filter_map(|line| usher_aaa_config::row(line)).collect()
+    let rows = |lines: &[String]| -> Vec<AttributeRow> {
+        lines.iter().filter_map(|line| usher_aaa_config::parse_row(line)).collect()
     };
     let groups = &loaded.file.group;
     let of_group = eap.user.groups.iter().filter_map(|name| {
@@ -69,7 +78,11 @@ fn users(eap: &Eap, names: &[Vec<u8>], loaded: &Loaded) -> Vec<(String, UserRows
         Some(GroupRows { name: name.clone(), check: rows(&group.check), reply: rows(&group.reply) })
     });
     let password = String::from_utf8_lossy(PASSWORD).into_owned();
-    let password = Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value: password };
+    let password = AttributeRow {
+        attribute: "Cleartext-Password".to_owned(),
+        op: RowOperator::Replace,
+        value: password,
+    };
     let user = UserRows {
         check: std::iter::once(password).chain(rows(&eap.user.check)).collect(),
         reply: rows(&eap.user.reply),

@@ -1,25 +1,29 @@
 //! Mobile nodes, points of service and correspondents of a scenario.
 
 use super::super::error::WorldError;
-use super::super::machine::Endpoint;
-use super::super::mih::{config, identifier};
-use super::super::plan::Plan;
-use super::super::topology::Topology;
+use super::super::machine::MachineEndpoint;
+use super::super::mih::{function_config, member_identifier};
+use super::super::plan::NetworkPlan;
+use super::super::topology::NetworkTopology;
 use super::correspondent::CorrespondentRole;
 use super::node::MobileRole;
-use super::point::{Nodes, PointRole};
+use super::point::{MobileNodeMap, PointRole};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_core::{Duration, Instant, SocketId};
-use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, PORT, Peer, Route};
-use usher_mobility::pos::{Client, Neighbour, Trigger};
+use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, MihfPeer, PORT, PeerRoute};
+use usher_mobility::pos::{HandoverTrigger, NeighbourPos, ServedStation};
 use usher_mobility::station::{
     BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET, OnFailure,
 };
-use usher_mobility::{Correspondent, Initiation, PointOfService, Station, correspondent, pos, station};
-use usher_scenario::model::{self, GoingDown, Handover, Initiator, Scenario, TransportProtocol};
-use usher_sim::{Addresses, HostId};
+use usher_mobility::{
+    CorrespondentNode, HandoverInitiation, MobileStation, PointOfService, correspondent, pos, station,
+};
+use usher_scenario::model::{
+    self, GoingDown, HandoverInitiator, HandoverWorkload, Scenario, TransportProtocol,
+};
+use usher_sim::{HostAddresses, HostId};
 
 /// The port of the application that receives a node's flow.
 const FLOW_PORT: u16 = 5001;
@@ -29,13 +33,13 @@ const MAX_REQUESTS: usize = 1000;
 /// How long a binding may last: longer than any run.
 const BINDING: Duration = Duration::from_secs(100_000);
 /// How long after its last message a point of service forgets a handover that does not end.
-const FORGET: Duration = Duration::from_secs(60);
+const HANDOVER_EXPIRY: Duration = Duration::from_secs(60);
 
 /// The members of each kind of hosts, and what they share.
-struct Parts<'a> {
-    handover: &'a Handover,
+struct HandoverParts<'a> {
+    handover: &'a HandoverWorkload,
     transport: TransportProtocol,
-    addresses: Arc<Addresses>,
+    addresses: Arc<HostAddresses>,
     wlan: &'a [HostId],
     wimax: &'a [HostId],
     points: &'a [HostId],
@@ -47,45 +51,51 @@ struct Parts<'a> {
     target_ids: Vec<MihfId>,
 }
 
-impl Parts<'_> {
-    fn ip(&self, host: HostId) -> IpAddr {
-        self.addresses.of(host)
+impl HandoverParts<'_> {
+    fn host_address(&self, host: HostId) -> IpAddr {
+        self.addresses.address_of(host)
     }
-    fn route(&self, local: Option<HostId>, remote: HostId) -> Route {
-        let remote = SocketAddr::new(self.ip(remote), PORT);
-        Route { transport: self.transport, local: local.map(|host| self.ip(host)), remote }
+    fn mih_route(&self, local: Option<HostId>, remote: HostId) -> PeerRoute {
+        let remote = SocketAddr::new(self.host_address(remote), PORT);
+        PeerRoute { transport: self.transport, local: local.map(|host| self.host_address(host)), remote }
     }
-    fn peer(&self, id: &MihfId, local: Option<HostId>, remote: HostId) -> Peer {
-        Peer { id: id.clone(), route: self.route(local, remote), ack: self.handover.ack }
+    fn mih_peer(&self, id: &MihfId, local: Option<HostId>, remote: HostId) -> MihfPeer {
+        MihfPeer { id: id.clone(), route: self.mih_route(local, remote), ack: self.handover.ack }
     }
     /// Node i's 802.11 link.
     fn wlan_link(&self, i: usize) -> LinkTupleId {
-        let poa = mac(self.access_points[i % self.access_points.len()]);
-        LinkTupleId { link: LinkId::mac(LinkType::Ieee80211, self.wlan[i].mac(0)), poa: Some(poa) }
+        let poa = link_address(self.access_points[i % self.access_points.len()]);
+        LinkTupleId {
+            link: LinkId::from_mac(LinkType::Ieee80211, self.wlan[i].mac_address(0)),
+            poa: Some(poa),
+        }
     }
     /// Node i's 802.16 link.
     fn wimax_link(&self, i: usize) -> LinkTupleId {
-        let poa = mac(self.base_stations[i % self.base_stations.len()]);
-        LinkTupleId { link: LinkId::mac(LinkType::Ieee80216, self.wimax[i].mac(0)), poa: Some(poa) }
+        let poa = link_address(self.base_stations[i % self.base_stations.len()]);
+        LinkTupleId {
+            link: LinkId::from_mac(LinkType::Ieee80216, self.wimax[i].mac_address(0)),
+            poa: Some(poa),
+        }
     }
 
-    fn station(&self, i: usize, correspondent: HostId) -> station::Config {
+    fn station_config(&self, i: usize, correspondent: HostId) -> station::StationConfig {
         let (wlan, wimax) = (self.wlan[i], self.wimax[i]);
         let at = i % self.points.len();
         let handover = self.handover;
-        station::Config {
-            mih: config(self.nodes[i].clone(), handover.function()),
-            serving: self.peer(&self.serving_ids[at], Some(wlan), self.points[at]),
-            serving_after: self.route(Some(wimax), self.points[at]),
-            target: Some(self.peer(&self.target_ids[at], Some(wimax), self.targets[at])),
-            serving_address: self.ip(wlan),
-            target_address: self.ip(wimax),
+        station::StationConfig {
+            mih: function_config(self.nodes[i].clone(), handover.mih_function()),
+            serving: self.mih_peer(&self.serving_ids[at], Some(wlan), self.points[at]),
+            serving_after: self.mih_route(Some(wimax), self.points[at]),
+            target: Some(self.mih_peer(&self.target_ids[at], Some(wimax), self.targets[at])),
+            serving_address: self.host_address(wlan),
+            target_address: self.host_address(wimax),
             serving_link: self.wlan_link(i),
             target_link: self.wimax_link(i),
-            correspondent: SocketAddr::new(self.ip(correspondent), usher_mip::PORT),
+            correspondent: SocketAddr::new(self.host_address(correspondent), usher_mip::PORT),
             initiation: match handover.initiated_by {
-                Initiator::Station => Initiation::Station,
-                Initiator::Network => Initiation::Network,
+                HandoverInitiator::Station => HandoverInitiation::Station,
+                HandoverInitiator::Network => HandoverInitiation::Network,
             },
             on_failure: match handover.on_failure {
                 model::OnFailure::LinkDown => OnFailure::WaitForLinkDown,
@@ -98,79 +108,80 @@ impl Parts<'_> {
             },
             processing: handover.processing.get(),
             retry: handover.retry.get(),
-            binding: usher_mip::Timing::default(),
+            binding: usher_mip::RegistrationTiming::default(),
             max_requests: MAX_REQUESTS,
         }
     }
 
     /// The point of service of place `at` of the network that is left (`serving`) or gone to.
-    fn point(&self, at: usize, serving: bool) -> pos::Config {
+    fn point_config(&self, at: usize, serving: bool) -> pos::PosConfig {
         let of_here = |i: &usize| i % self.points.len() == at;
-        let client = |i: usize| Client {
-            peer: self.peer(&self.nodes[i], None, self.wlan[i]),
+        let client = |i: usize| ServedStation {
+            peer: self.mih_peer(&self.nodes[i], None, self.wlan[i]),
             link: self.wlan_link(i),
         };
-        let (own, other) = (mac(self.access_points[at % self.access_points.len()]), {
-            mac(self.base_stations[at % self.base_stations.len()])
+        let (own, other) = (link_address(self.access_points[at % self.access_points.len()]), {
+            link_address(self.base_stations[at % self.base_stations.len()])
         });
         let handover = self.handover;
         let id = if serving { &self.serving_ids[at] } else { &self.target_ids[at] };
         let neighbour = if serving {
-            let peer = self.peer(&self.target_ids[at], None, self.targets[at]);
-            Neighbour { peer, technology: LinkType::Ieee80216, poa: other.clone() }
+            let peer = self.mih_peer(&self.target_ids[at], None, self.targets[at]);
+            NeighbourPos { peer, technology: LinkType::Ieee80216, poa: other.clone() }
         } else {
-            let peer = self.peer(&self.serving_ids[at], None, self.points[at]);
-            Neighbour { peer, technology: LinkType::Ieee80211, poa: own.clone() }
+            let peer = self.mih_peer(&self.serving_ids[at], None, self.points[at]);
+            NeighbourPos { peer, technology: LinkType::Ieee80211, poa: own.clone() }
         };
-        pos::Config {
-            mih: config(id.clone(), handover.function()),
+        pos::PosConfig {
+            mih: function_config(id.clone(), handover.mih_function()),
             poa: if serving { own } else { other },
             clients: (0..self.nodes.len()).filter(of_here).filter(|_| serving).map(client).collect(),
             neighbour: Some(neighbour),
             trigger: match (serving, handover.initiated_by, handover.going_down) {
-                (false, ..) | (_, Initiator::Station, _) => Trigger::Never,
-                (true, Initiator::Network, GoingDown::Remote) => Trigger::Remote,
-                (true, Initiator::Network, GoingDown::Local) => Trigger::Local,
+                (false, ..) | (_, HandoverInitiator::Station, _) => HandoverTrigger::Never,
+                (true, HandoverInitiator::Network, GoingDown::Remote) => HandoverTrigger::Remote,
+                (true, HandoverInitiator::Network, GoingDown::Local) => HandoverTrigger::Local,
             },
             processing: handover.processing.get(),
             // The network that is left has room for those that it has.
             capacity: if serving { u32::MAX } else { handover.capacity.get() },
             reserve: handover.reserve.get(),
-            forget: FORGET,
+            handover_expiry: HANDOVER_EXPIRY,
             max_requests: MAX_REQUESTS,
         }
     }
 }
 
-fn mac(host: HostId) -> LinkAddr {
-    LinkAddr::Mac(host.mac(0))
+fn link_address(host: HostId) -> LinkAddr {
+    LinkAddr::Mac(host.mac_address(0))
 }
 
 /// Puts the workload's roles on the topology's hosts.
-pub(in super::super) fn build(
-    plan: &mut Plan<'_>,
-    topology: &Topology,
-    handover: &Handover,
+pub(in super::super) fn build_handover_roles(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+    handover: &HandoverWorkload,
 ) -> Result<(), WorldError> {
-    let ids = |kind: &str, n: usize| (0..n).map(|i| identifier(kind, i)).collect::<Result<Vec<_>, _>>();
-    let (access_points, base_stations) = attachments(plan.scenario, topology, handover)?;
-    let stations = topology.group(&handover.mn)?;
-    let points = topology.group(&handover.pos)?;
-    let parts = Parts {
+    let ids =
+        |kind: &str, n: usize| (0..n).map(|i| member_identifier(kind, i)).collect::<Result<Vec<_>, _>>();
+    let (access_points, base_stations) = attachment_points(plan.scenario, topology, handover)?;
+    let stations = topology.host_group(&handover.mn)?;
+    let points = topology.host_group(&handover.pos)?;
+    let parts = HandoverParts {
         handover,
         transport: handover.transport,
         addresses: plan.addresses.clone(),
-        wlan: topology.group(&handover.wlan)?,
-        wimax: topology.group(&handover.wimax)?,
+        wlan: topology.host_group(&handover.wlan)?,
+        wimax: topology.host_group(&handover.wimax)?,
         points,
-        targets: topology.group(&handover.target)?,
+        targets: topology.host_group(&handover.target)?,
         access_points,
         base_stations,
         nodes: ids("mn", stations.len())?,
         serving_ids: ids("serving", points.len())?,
         target_ids: ids("target", points.len())?,
     };
-    let mut nodes = Nodes::default();
+    let mut nodes = MobileNodeMap::default();
     for (number, (id, wlan)) in (0..).zip(parts.nodes.iter().zip(parts.wlan)) {
         nodes.numbers.insert(id.clone(), number);
         nodes.by_interface.insert(*wlan, id.clone());
@@ -179,55 +190,57 @@ pub(in super::super) fn build(
     for (serving, hosts) in [(true, parts.points), (false, parts.targets)] {
         for (at, &host) in hosts.iter().enumerate() {
             let name = if serving { "mobility.serving" } else { "mobility.target" };
-            let point = PointOfService::new(parts.point(at, serving), plan.seed.stream(name, at as u64));
-            let mut endpoint = Endpoint::new(plan.at(host));
-            let socket = endpoint.socket(SocketId::own(0));
+            let point =
+                PointOfService::new(parts.point_config(at, serving), plan.seed.derive_rng(name, at as u64));
+            let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+            let socket = endpoint.socket_number(SocketId::from_number(0));
             let role = PointRole::new(endpoint, nodes.clone(), point);
-            let app = plan.role(host, role);
+            let app = plan.add_role(host, role);
             plan.builder.serve_at(app, handover.transport, socket, (host, PORT))?;
             if serving && handover.going_down == GoingDown::Local {
                 plan.builder.link_events(app, parts.access_points[at % parts.access_points.len()]);
             }
         }
     }
-    let correspondents = topology.group(&handover.correspondent)?;
+    let correspondents = topology.host_group(&handover.correspondent)?;
     for (i, (&host, &correspondent)) in stations.iter().zip(correspondents).enumerate() {
-        node(plan, &parts, i, host, correspondent)?;
-        flow(plan, &parts, i, correspondent)?;
+        place_mobile_node(plan, &parts, i, host, correspondent)?;
+        place_flow(plan, &parts, i, correspondent)?;
     }
     Ok(())
 }
 
 /// The access points of the nodes' BSS and the base stations of their cell.
-fn attachments<'a>(
+fn attachment_points<'a>(
     scenario: &Scenario,
-    topology: &'a Topology,
-    handover: &Handover,
+    topology: &'a NetworkTopology,
+    handover: &HandoverWorkload,
 ) -> Result<(&'a [HostId], &'a [HostId]), WorldError> {
     let none = |interface: &str| WorldError::Role(format!("`{interface}` is no station"));
     let bss = scenario.bss_in_use().find(|(_, bss)| bss.stations == handover.wlan);
     let cell = scenario.cells_in_use().find(|(_, cell)| cell.stations == handover.wimax);
     let (_, bss) = bss.ok_or_else(|| none(&handover.wlan))?;
     let (_, cell) = cell.ok_or_else(|| none(&handover.wimax))?;
-    Ok((topology.group(&bss.access_point)?, topology.group(&cell.base_station)?))
+    Ok((topology.host_group(&bss.access_point)?, topology.host_group(&cell.base_station)?))
 }
 
-fn node(
-    plan: &mut Plan<'_>,
-    parts: &Parts<'_>,
+fn place_mobile_node(
+    plan: &mut NetworkPlan<'_>,
+    parts: &HandoverParts<'_>,
     i: usize,
     host: HostId,
     correspondent: HostId,
 ) -> Result<(), WorldError> {
     let (wlan, wimax) = (parts.wlan[i], parts.wimax[i]);
-    let chance = plan.seed.stream("mobility.station", i as u64);
-    let station = Station::new(parts.station(i, correspondent), chance);
-    let at = plan.at(host);
-    let mut endpoint = Endpoint::new(at).accepting(MIH_LISTENER);
+    let chance = plan.seed.derive_rng("mobility.station", i as u64);
+    let station = MobileStation::new(parts.station_config(i, correspondent), chance);
+    let at = plan.host_address(host);
+    let mut endpoint = MachineEndpoint::new(at).with_listener(MIH_LISTENER);
     let sockets = [MIH_SERVING, MIH_TARGET, FLOW_SERVING, FLOW_TARGET, BINDING_SOCKET];
-    let [mih_serving, mih_target, flow_serving, flow_target, binding] = sockets.map(|s| endpoint.socket(s));
+    let [mih_serving, mih_target, flow_serving, flow_target, binding] =
+        sockets.map(|s| endpoint.socket_number(s));
     let role = MobileRole::new(endpoint, i as u32, wlan, wimax, station);
-    let app = plan.role(host, role);
+    let app = plan.add_role(host, role);
     for (socket, at) in [(mih_serving, wlan), (mih_target, wimax)] {
         plan.builder.serve_at(app, parts.handover.transport, socket, (at, PORT))?;
     }
@@ -239,11 +252,16 @@ fn node(
     Ok(())
 }
 
-fn flow(plan: &mut Plan<'_>, parts: &Parts<'_>, i: usize, host: HostId) -> Result<(), WorldError> {
+fn place_flow(
+    plan: &mut NetworkPlan<'_>,
+    parts: &HandoverParts<'_>,
+    i: usize,
+    host: HostId,
+) -> Result<(), WorldError> {
     let application = &parts.handover.application;
     let interval = application.interval.get();
-    let config = correspondent::Config {
-        station: SocketAddr::new(parts.ip(parts.wlan[i]), FLOW_PORT),
+    let config = correspondent::CorrespondentConfig {
+        station: SocketAddr::new(parts.host_address(parts.wlan[i]), FLOW_PORT),
         size: application.size.bytes() as usize,
         interval,
         packets: None,
@@ -251,13 +269,13 @@ fn flow(plan: &mut Plan<'_>, parts: &Parts<'_>, i: usize, host: HostId) -> Resul
         proof: None,
     };
     // So that handovers do not begin at one place of the flow's interval.
-    let mut chance = plan.seed.stream("mobility.flow", i as u64);
-    let begins = Instant::ZERO + chance.between(Duration::ZERO, interval);
-    let mut endpoint = Endpoint::new(plan.at(host));
-    let [_, binding] =
-        [correspondent::FLOW_SOCKET, correspondent::BINDING_SOCKET].map(|socket| endpoint.socket(socket));
-    let role = CorrespondentRole::new(endpoint, i as u32, begins, Correspondent::new(config));
-    let app = plan.role(host, role);
+    let mut chance = plan.seed.derive_rng("mobility.flow", i as u64);
+    let begins = Instant::ZERO + chance.sample_duration(Duration::ZERO, interval);
+    let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+    let [_, binding] = [correspondent::FLOW_SOCKET, correspondent::BINDING_SOCKET]
+        .map(|socket| endpoint.socket_number(socket));
+    let role = CorrespondentRole::new(endpoint, i as u32, begins, CorrespondentNode::new(config));
+    let app = plan.add_role(host, role);
     plan.builder.bind_udp(app, binding, usher_mip::PORT)?;
     Ok(())
 }

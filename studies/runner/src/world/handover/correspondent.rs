@@ -1,52 +1,54 @@
 //! A correspondent: sends a mobile node its flow.
 
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::report::{Milestone, Report};
-use super::super::role::Role;
-use usher_core::timer::earliest;
+use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::report::{HandoverMilestone, RoleReport};
+use super::super::role::HostRole;
+use usher_core::timer::earliest_deadline;
 use usher_core::{Instant, Machine};
-use usher_mobility::Correspondent;
-use usher_mobility::correspondent::{Command, Event};
-use usher_sim::{Context, Delivery};
+use usher_mobility::CorrespondentNode;
+use usher_mobility::correspondent::{CorrespondentCommand, CorrespondentEvent};
+use usher_sim::{AppContext, AppDelivery};
 
 /// The correspondent and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct CorrespondentRole {
-    endpoint: Endpoint,
+    endpoint: MachineEndpoint,
     /// The number of its mobile node.
     number: u32,
     /// When the flow begins, and has not yet.
-    begins: Option<Instant>,
-    correspondent: Correspondent,
+    flow_start: Option<Instant>,
+    correspondent: CorrespondentNode,
 }
 
 impl CorrespondentRole {
     pub(super) fn new(
-        endpoint: Endpoint,
+        endpoint: MachineEndpoint,
         number: u32,
         begins: Instant,
-        correspondent: Correspondent,
+        correspondent: CorrespondentNode,
     ) -> Self {
-        Self { endpoint, number, begins: Some(begins), correspondent }
+        Self { endpoint, number, flow_start: Some(begins), correspondent }
     }
 }
 
-impl Role for CorrespondentRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        if self.begins.is_some_and(|at| at <= ctx.now()) {
-            self.begins = None;
-            let _ = self.correspondent.command(ctx.now(), Command::Start);
+impl HostRole for CorrespondentRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
+        if self.flow_start.is_some_and(|at| at <= ctx.now()) {
+            self.flow_start = None;
+            let _ = self.correspondent.handle_command(ctx.now(), CorrespondentCommand::Start);
         }
-        self.endpoint.feed(ctx, &mut self.correspondent, &delivery);
+        self.endpoint.feed_delivery(ctx, &mut self.correspondent, &delivery);
         let number = self.number;
-        let next = self.endpoint.drain(ctx, &mut self.correspondent, |ctx, _, word| {
+        let next = self.endpoint.drain_outputs(ctx, &mut self.correspondent, |ctx, _, word| {
             let said = match word {
-                EventOrJob::Event(Event::Sent { sequence, .. }) => Milestone::Sent { sequence },
-                EventOrJob::Event(Event::Redirected { .. }) => Milestone::Redirected,
-                EventOrJob::Job(job) => match job.what {},
+                EventOrJob::Event(CorrespondentEvent::Sent { sequence, .. }) => {
+                    HandoverMilestone::Sent { sequence }
+                }
+                EventOrJob::Event(CorrespondentEvent::Redirected { .. }) => HandoverMilestone::Redirected,
+                EventOrJob::Job(job) => match job.job {},
             };
-            ctx.report(Report::Mobile(number, said));
+            ctx.report(RoleReport::Mobile(number, said));
         });
-        ctx.set_timer(earliest([next, self.begins]));
+        ctx.set_timer(earliest_deadline([next, self.flow_start]));
     }
 }

@@ -1,19 +1,19 @@
 //! A mobile node: the station's machine with its two interfaces.
 
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::report::{End, Milestone, Report};
-use super::super::role::{MihTotals, Role};
+use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::report::{DialogueEnd, HandoverMilestone, RoleReport};
+use super::super::role::{HostRole, MihTotals};
 use usher_core::{Instant, Machine};
-use usher_mobility::station::{Command, Event};
-use usher_mobility::{Interface, LinkCommand, LinkEvent, Station};
+use usher_mobility::station::{StationCommand, StationEvent};
+use usher_mobility::{LinkCommand, LinkEvent, MobileStation, StationInterface};
 use usher_sim::radio;
-use usher_sim::{Context, Delivery, HostId};
+use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// The station and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct MobileRole {
-    endpoint: Endpoint,
-    station: Station,
+    endpoint: MachineEndpoint,
+    station: MobileStation,
     user: MobileUser,
 }
 
@@ -26,48 +26,57 @@ struct MobileUser {
     wlan: HostId,
     wimax: HostId,
     /// When the handover that is under way began.
-    began: Option<Instant>,
+    handover_started_at: Option<Instant>,
 }
 
 impl MobileRole {
     pub(super) fn new(
-        endpoint: Endpoint,
+        endpoint: MachineEndpoint,
         number: u32,
         wlan: HostId,
         wimax: HostId,
-        station: Station,
+        station: MobileStation,
     ) -> Self {
-        Self { endpoint, station, user: MobileUser { number, wlan, wimax, began: None } }
+        Self { endpoint, station, user: MobileUser { number, wlan, wimax, handover_started_at: None } }
     }
 }
 
-impl Role for MobileRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for MobileRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         let command = match &delivery {
-            Delivery::Start => Some(Command::Start),
-            Delivery::Link { at, event, .. } if *at == self.user.wlan => {
-                Some(Command::Link { interface: Interface::Serving, event: heard(*event) })
+            AppDelivery::Start => Some(StationCommand::Start),
+            AppDelivery::Link { host: at, event, .. } if *at == self.user.wlan => {
+                Some(StationCommand::Link {
+                    interface: StationInterface::Serving,
+                    event: convert_link_event(*event),
+                })
             }
-            Delivery::Link { event, .. } => {
-                Some(Command::Link { interface: Interface::Target, event: heard(*event) })
-            }
+            AppDelivery::Link { event, .. } => Some(StationCommand::Link {
+                interface: StationInterface::Target,
+                event: convert_link_event(*event),
+            }),
             _ => None,
         };
         if let Some(command) = command {
             // What it will not hear, it counts.
-            let _ = self.station.command(now, command);
+            let _ = self.station.handle_command(now, command);
         }
-        if let Delivery::Link { at, event: radio::LinkEvent::GoingDown { within }, .. } = &delivery
+        if let AppDelivery::Link {
+            host: at, event: radio::LinkEvent::GoingDown { time_left: within }, ..
+        } = &delivery
             && *at == self.user.wlan
         {
-            ctx.report(Report::Mobile(self.user.number, Milestone::Leaves { at: now + *within }));
+            ctx.report(RoleReport::Mobile(
+                self.user.number,
+                HandoverMilestone::Leaves { leave_time: now + *within },
+            ));
         }
-        self.endpoint.feed(ctx, &mut self.station, &delivery);
+        self.endpoint.feed_delivery(ctx, &mut self.station, &delivery);
         let Self { endpoint, station, user, .. } = self;
-        endpoint.drain(ctx, station, |ctx, _, word| match word {
-            EventOrJob::Event(event) => user.event(ctx, event),
-            EventOrJob::Job(job) => match job.what {},
+        endpoint.drain_outputs(ctx, station, |ctx, _, word| match word {
+            EventOrJob::Event(event) => user.handle_event(ctx, event),
+            EventOrJob::Job(job) => match job.job {},
         });
     }
 
@@ -77,52 +86,56 @@ impl Role for MobileRole {
 }
 
 impl MobileUser {
-    fn event(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
+    fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: StationEvent) {
         let number = self.number;
-        let mobile = |said| Report::Mobile(number, said);
+        let mobile = |said| RoleReport::Mobile(number, said);
         match event {
-            Event::LinkCommand { interface, command } => {
+            StationEvent::LinkCommand { interface, command } => {
                 let at = match interface {
-                    Interface::Serving => self.wlan,
-                    Interface::Target => self.wimax,
+                    StationInterface::Serving => self.wlan,
+                    StationInterface::Target => self.wimax,
                 };
-                ctx.link_command(at, told(command));
+                ctx.link_command(at, convert_link_command(command));
             }
-            Event::HandoverBegan => {
-                self.began = Some(ctx.now());
-                ctx.report(Report::Begun);
-                ctx.report(mobile(Milestone::Begun));
+            StationEvent::HandoverStarted => {
+                self.handover_started_at = Some(ctx.now());
+                ctx.report(RoleReport::Started);
+                ctx.report(mobile(HandoverMilestone::Started));
             }
-            Event::Step { step, took } => ctx.report(mobile(Milestone::Step { step, took })),
-            Event::HandoverDone { success, began, .. } => {
-                self.began = None;
-                ctx.report(mobile(Milestone::Done { began, success }));
-                let end = if success { End::Completed } else { End::Otherwise };
-                ctx.report(Report::Ended { began, end });
+            StationEvent::Step { step, duration: took } => {
+                ctx.report(mobile(HandoverMilestone::Step { step, duration: took }))
             }
-            Event::Received { sequence, .. } => ctx.report(mobile(Milestone::Received { sequence })),
-            Event::HandoverCancelled => {
-                if let Some(began) = self.began.take() {
-                    ctx.report(Report::Withdrawn(began));
+            StationEvent::HandoverDone { success, started_at: began, .. } => {
+                self.handover_started_at = None;
+                ctx.report(mobile(HandoverMilestone::Done { started_at: began, success }));
+                let end = if success { DialogueEnd::Completed } else { DialogueEnd::Otherwise };
+                ctx.report(RoleReport::Ended { started_at: began, end });
+            }
+            StationEvent::Received { sequence, .. } => {
+                ctx.report(mobile(HandoverMilestone::Received { sequence }))
+            }
+            StationEvent::HandoverCancelled => {
+                if let Some(began) = self.handover_started_at.take() {
+                    ctx.report(RoleReport::Withdrawn(began));
                 }
             }
-            Event::Registered | Event::ClaimRefused { .. } => {}
+            StationEvent::Registered | StationEvent::ClaimRefused { .. } => {}
         }
     }
 }
 
 /// What a link says, as a station hears it.
-pub(super) fn heard(event: radio::LinkEvent) -> LinkEvent {
+pub(super) fn convert_link_event(event: radio::LinkEvent) -> LinkEvent {
     match event {
         radio::LinkEvent::Detected => LinkEvent::Detected,
         radio::LinkEvent::Up => LinkEvent::Up,
-        radio::LinkEvent::GoingDown { within } => LinkEvent::GoingDown { within },
+        radio::LinkEvent::GoingDown { time_left: within } => LinkEvent::GoingDown { time_to_loss: within },
         radio::LinkEvent::Down(_) => LinkEvent::Down,
         radio::LinkEvent::Scanned { found } => LinkEvent::Scanned { found },
     }
 }
 
-fn told(command: LinkCommand) -> radio::LinkCommand {
+fn convert_link_command(command: LinkCommand) -> radio::LinkCommand {
     match command {
         LinkCommand::Scan => radio::LinkCommand::Scan,
         LinkCommand::Connect => radio::LinkCommand::Connect,

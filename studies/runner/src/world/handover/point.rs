@@ -1,19 +1,19 @@
 //! A point of service, with the links of its access point where it hears them.
 
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::report::{Milestone, Report};
-use super::super::role::{MihTotals, Role};
-use super::node::heard;
+use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::report::{HandoverMilestone, RoleReport};
+use super::super::role::{HostRole, MihTotals};
+use super::node::convert_link_event;
 use std::collections::BTreeMap;
 use usher_core::Machine;
 use usher_mih::MihfId;
 use usher_mobility::PointOfService;
-use usher_mobility::pos::{Command, Event};
-use usher_sim::{Context, Delivery, HostId};
+use usher_mobility::pos::{PosCommand, PosEvent};
+use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// The mobile nodes of a run: by their identifiers their numbers, by their interfaces in the 802.11 cell their identifiers.
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
+pub(super) struct MobileNodeMap {
     pub(super) numbers: BTreeMap<MihfId, u32>,
     pub(super) by_interface: BTreeMap<HostId, MihfId>,
 }
@@ -21,39 +21,43 @@ pub(super) struct Nodes {
 /// The point of service and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct PointRole {
-    endpoint: Endpoint,
-    nodes: std::rc::Rc<Nodes>,
+    endpoint: MachineEndpoint,
+    nodes: std::rc::Rc<MobileNodeMap>,
     point: PointOfService,
 }
 
 impl PointRole {
-    pub(super) fn new(endpoint: Endpoint, nodes: std::rc::Rc<Nodes>, point: PointOfService) -> Self {
+    pub(super) fn new(
+        endpoint: MachineEndpoint,
+        nodes: std::rc::Rc<MobileNodeMap>,
+        point: PointOfService,
+    ) -> Self {
         Self { endpoint, nodes, point }
     }
 }
 
-impl Role for PointRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for PointRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let command = match &delivery {
-            Delivery::Start => Some(Command::Start),
-            Delivery::Link { station, event, .. } => self
+            AppDelivery::Start => Some(PosCommand::Start),
+            AppDelivery::Link { station, event, .. } => self
                 .nodes
                 .by_interface
                 .get(station)
-                .map(|id| Command::Link { station: id.clone(), event: heard(*event) }),
+                .map(|id| PosCommand::Link { station: id.clone(), event: convert_link_event(*event) }),
             _ => None,
         };
         if let Some(command) = command {
             // What it will not hear, it counts.
-            let _ = self.point.command(ctx.now(), command);
+            let _ = self.point.handle_command(ctx.now(), command);
         }
-        self.endpoint.feed(ctx, &mut self.point, &delivery);
+        self.endpoint.feed_delivery(ctx, &mut self.point, &delivery);
         let nodes = &self.nodes;
-        self.endpoint.drain(ctx, &mut self.point, |ctx, _, word| {
-            if let EventOrJob::Event(Event::Step { station, step, took }) = word
+        self.endpoint.drain_outputs(ctx, &mut self.point, |ctx, _, word| {
+            if let EventOrJob::Event(PosEvent::Step { station, step, duration: took }) = word
                 && let Some(number) = nodes.numbers.get(&station)
             {
-                ctx.report(Report::Mobile(*number, Milestone::Step { step, took }));
+                ctx.report(RoleReport::Mobile(*number, HandoverMilestone::Step { step, duration: took }));
             }
         });
     }

@@ -1,7 +1,7 @@
 //! From what the roles of handovers report to metrics.
 
-use super::super::measured::Measured;
-use super::super::report::Milestone;
+use super::super::measured::RunMetrics;
+use super::super::report::HandoverMilestone;
 use std::collections::BTreeMap;
 use usher_core::{Duration, Instant};
 use usher_mobility::Step;
@@ -20,14 +20,14 @@ struct MobileNode {
     /// When its flow was last redirected.
     redirected: Option<Instant>,
     /// From the leaving of the cell until the redirection of the flow, of handovers that count and failed.
-    without: Vec<(Instant, Instant)>,
+    outages: Vec<(Instant, Instant)>,
     /// When each packet left, and whether it arrived.
     flow: Vec<(Instant, bool)>,
 }
 
 /// Sums over handovers.
 #[derive(Debug, Default)]
-pub(in super::super) struct Tally {
+pub(in super::super) struct HandoverStats {
     nodes: BTreeMap<u32, MobileNode>,
     /// Nanoseconds and number of each step.
     steps: BTreeMap<Step, (u128, u64)>,
@@ -35,55 +35,62 @@ pub(in super::super) struct Tally {
     failed: (u128, u64),
 }
 
-fn add(sum: &mut (u128, u64), took: Duration) {
+fn add_duration(sum: &mut (u128, u64), took: Duration) {
     sum.0 += u128::from(took.as_nanos());
     sum.1 += 1;
 }
 
-impl Tally {
+impl HandoverStats {
     /// Takes note; `counts` says whether a handover that began then does.
-    pub(in super::super) fn note(
+    pub(in super::super) fn record_milestone(
         &mut self,
         now: Instant,
         number: u32,
-        said: Milestone,
+        said: HandoverMilestone,
         counts: impl Fn(Instant) -> bool,
     ) {
         let node = self.nodes.entry(number).or_default();
         match said {
-            Milestone::Begun => {
+            HandoverMilestone::Started => {
                 node.counts = false;
                 node.steps.clear();
                 node.redirected = None;
             }
-            Milestone::Leaves { at } => node.leaves = Some(at),
-            Milestone::Redirected => node.redirected = Some(now),
+            HandoverMilestone::Leaves { leave_time: at } => node.leaves = Some(at),
+            HandoverMilestone::Redirected => node.redirected = Some(now),
             // Steps of the point of service, and the completion, may end after the handover.
-            Milestone::Step { step, took } if node.counts => add(self.steps.entry(step).or_default(), took),
-            Milestone::Step { step, took } => node.steps.push((step, took)),
-            Milestone::Done { began, success } => {
+            HandoverMilestone::Step { step, duration: took } if node.counts => {
+                add_duration(self.steps.entry(step).or_default(), took)
+            }
+            HandoverMilestone::Step { step, duration: took } => node.steps.push((step, took)),
+            HandoverMilestone::Done { started_at: began, success } => {
                 let steps = std::mem::take(&mut node.steps);
                 if !counts(began) {
                     return;
                 }
-                add(if success { &mut self.succeeded } else { &mut self.failed }, now.since(began));
+                add_duration(
+                    if success { &mut self.succeeded } else { &mut self.failed },
+                    now.duration_since(began),
+                );
                 node.handovers.push((began, now));
                 if let (false, Some(left), Some(redirected)) = (success, node.leaves, node.redirected) {
-                    node.without.push((left, redirected));
+                    node.outages.push((left, redirected));
                 }
                 node.counts = success;
                 if success {
-                    steps.iter().for_each(|(step, took)| add(self.steps.entry(*step).or_default(), *took));
+                    steps
+                        .iter()
+                        .for_each(|(step, took)| add_duration(self.steps.entry(*step).or_default(), *took));
                 }
             }
-            Milestone::Sent { sequence } => {
+            HandoverMilestone::Sent { sequence } => {
                 let at = sequence as usize;
                 if node.flow.len() <= at {
                     node.flow.resize(at + 1, (Instant::FAR_FUTURE, true));
                 }
                 node.flow[at] = (now, false);
             }
-            Milestone::Received { sequence } => {
+            HandoverMilestone::Received { sequence } => {
                 if let Some((_, arrived)) = node.flow.get_mut(sequence as usize) {
                     *arrived = true;
                 }
@@ -92,7 +99,7 @@ impl Tally {
     }
 
     /// How many packets were sent in these times of each node, and how many of them did not arrive.
-    fn packets(&self, times: impl Fn(&MobileNode) -> &[(Instant, Instant)]) -> (u64, u64) {
+    fn count_packets(&self, times: impl Fn(&MobileNode) -> &[(Instant, Instant)]) -> (u64, u64) {
         let (mut sent, mut lost) = (0, 0);
         for node in self.nodes.values() {
             for &(from, to) in times(node) {
@@ -106,23 +113,24 @@ impl Tally {
     }
 
     /// The metrics; none where no handover has ended.
-    pub(in super::super) fn metrics(&self, out: &mut Measured) {
-        let steps = Step::ALL.iter().filter_map(|step| Some((Metric::step(*step)?, *self.steps.get(step)?)));
+    pub(in super::super) fn add_metrics(&self, out: &mut RunMetrics) {
+        let steps =
+            Step::ALL.iter().filter_map(|step| Some((Metric::for_step(*step)?, *self.steps.get(step)?)));
         let means = [(metrics::DELAY_SUCCESS, self.succeeded), (metrics::DELAY_FAILED, self.failed)];
         for (metric, (sum, n)) in means.into_iter().chain(steps).filter(|(_, (_, n))| *n > 0) {
-            out.put(metric, sum as f64 / n as f64 / 1e9);
+            out.add_metric(metric, sum as f64 / n as f64 / 1e9);
         }
-        let (sent, lost) = self.packets(|node| &node.handovers);
+        let (sent, lost) = self.count_packets(|node| &node.handovers);
         if sent > 0 {
-            out.put(metrics::APP_LOSS, lost as f64 / sent as f64);
+            out.add_metric(metrics::APP_LOSS, lost as f64 / sent as f64);
         }
-        let (sent_without, lost_without) = self.packets(|node| &node.without);
+        let (sent_without, lost_without) = self.count_packets(|node| &node.outages);
         if sent_without > 0 {
-            out.put(metrics::APP_LOSS_AFTER_LEAVING, lost_without as f64 / sent_without as f64);
+            out.add_metric(metrics::APP_LOSS_AFTER_LEAVING, lost_without as f64 / sent_without as f64);
         }
         let handovers = self.succeeded.1 + self.failed.1;
         if handovers > 0 {
-            out.put(metrics::APP_LOST, lost as f64 / handovers as f64);
+            out.add_metric(metrics::APP_LOST, lost as f64 / handovers as f64);
         }
     }
 }
@@ -131,49 +139,49 @@ impl Tally {
 mod tests {
     use super::*;
 
-    const fn at(seconds: u64) -> Instant {
+    const fn at_seconds(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn measured(tally: &Tally) -> BTreeMap<String, f64> {
-        let mut out = Measured::default();
-        tally.metrics(&mut out);
+    fn measured_metrics(tally: &HandoverStats) -> BTreeMap<String, f64> {
+        let mut out = RunMetrics::default();
+        tally.add_metrics(&mut out);
         out.all.into_iter().collect()
     }
 
-    fn note(tally: &mut Tally, now: u64, said: Milestone) {
-        tally.note(at(now), 3, said, |began| began >= at(10));
+    fn record_at(tally: &mut HandoverStats, now: u64, said: HandoverMilestone) {
+        tally.record_milestone(at_seconds(now), 3, said, |began| began >= at_seconds(10));
     }
 
     #[test]
     fn steps_and_packets_are_those_of_handovers_that_count() {
-        let mut tally = Tally::default();
-        let step = |took| Milestone::Step { step: Step::Scan, took: Duration::from_secs(took) };
+        let mut tally = HandoverStats::default();
+        let step = |took| HandoverMilestone::Step { step: Step::Scan, duration: Duration::from_secs(took) };
         for n in 0..30 {
-            note(&mut tally, n, Milestone::Sent { sequence: n as u32 });
+            record_at(&mut tally, n, HandoverMilestone::Sent { sequence: n as u32 });
             // Every third arrives.
             if n % 3 == 0 {
-                note(&mut tally, n, Milestone::Received { sequence: n as u32 });
+                record_at(&mut tally, n, HandoverMilestone::Received { sequence: n as u32 });
             }
         }
         // Too early to count.
-        note(&mut tally, 0, Milestone::Begun);
-        note(&mut tally, 6, step(1));
-        note(&mut tally, 7, Milestone::Done { began: at(5), success: true });
-        assert_eq!(measured(&tally), BTreeMap::new());
+        record_at(&mut tally, 0, HandoverMilestone::Started);
+        record_at(&mut tally, 6, step(1));
+        record_at(&mut tally, 7, HandoverMilestone::Done { started_at: at_seconds(5), success: true });
+        assert_eq!(measured_metrics(&tally), BTreeMap::new());
         // From 10 to 16 s, and a step after that; two of six packets arrive.
-        note(&mut tally, 0, Milestone::Begun);
-        note(&mut tally, 12, step(2));
-        note(&mut tally, 16, Milestone::Done { began: at(10), success: true });
-        note(&mut tally, 17, step(4));
+        record_at(&mut tally, 0, HandoverMilestone::Started);
+        record_at(&mut tally, 12, step(2));
+        record_at(&mut tally, 16, HandoverMilestone::Done { started_at: at_seconds(10), success: true });
+        record_at(&mut tally, 17, step(4));
         // Failed: 20 to 29 s; three of nine packets arrive.
-        note(&mut tally, 0, Milestone::Begun);
-        note(&mut tally, 22, step(100));
+        record_at(&mut tally, 0, HandoverMilestone::Started);
+        record_at(&mut tally, 22, step(100));
         // It leaves at 23 s and its flow at 27 s: packets 24 and 27 arrive, of them 24 in that time.
-        note(&mut tally, 22, Milestone::Leaves { at: at(23) });
-        note(&mut tally, 27, Milestone::Redirected);
-        note(&mut tally, 29, Milestone::Done { began: at(20), success: false });
-        let metrics = measured(&tally);
+        record_at(&mut tally, 22, HandoverMilestone::Leaves { leave_time: at_seconds(23) });
+        record_at(&mut tally, 27, HandoverMilestone::Redirected);
+        record_at(&mut tally, 29, HandoverMilestone::Done { started_at: at_seconds(20), success: false });
+        let metrics = measured_metrics(&tally);
         let expected = [
             ("app.loss", 10.0 / 15.0),
             ("app.loss-after-leaving", 0.75),

@@ -1,9 +1,9 @@
 //! Certificates of the workload: those of `vectors/certs`, and two kinds more that only studies of IKE have
 //! (`vectors/certs/make-study.sh`).
 
-use usher_crypto::tls::{Credentials, Roots, fixtures};
+use usher_crypto::tls::{TlsCredentials, TrustRoots, fixtures};
 use usher_scenario::model::CertificateKind;
-use usher_scenario::units::Count;
+use usher_scenario::units::PositiveCount;
 
 /// What one of the two further folders holds.
 macro_rules! fixture {
@@ -13,7 +13,7 @@ macro_rules! fixture {
 }
 
 /// Certificate and key.
-type Leaf = (&'static [u8], &'static [u8]);
+type LeafCertificate = (&'static [u8], &'static [u8]);
 
 macro_rules! leaves {
     ($folder:literal, $who:literal, $($n:literal),+) => {
@@ -22,21 +22,21 @@ macro_rules! leaves {
 }
 
 /// The authorities of a folder, from below the root, and who is below the root and each of these.
-struct Hierarchy {
+struct CertificateHierarchy {
     root: &'static [u8],
     authorities: &'static [&'static [u8]],
-    servers: &'static [Leaf],
-    clients: &'static [Leaf],
+    servers: &'static [LeafCertificate],
+    clients: &'static [LeafCertificate],
 }
 
-static LONG: Hierarchy = Hierarchy {
+static LONG: CertificateHierarchy = CertificateHierarchy {
     root: fixture!("long/root.der"),
     authorities: &[fixture!("long/ca1.der"), fixture!("long/ca2.der"), fixture!("long/ca3.der")],
     servers: leaves!("long/", "server", "1", "2", "3", "4"),
     clients: leaves!("long/", "client", "1", "2", "3", "4"),
 };
 
-static ECDSA: Hierarchy = Hierarchy {
+static ECDSA: CertificateHierarchy = CertificateHierarchy {
     root: fixture!("ecdsa/root.der"),
     authorities: &[fixture!("ecdsa/ca1.der")],
     servers: leaves!("ecdsa/", "server", "1", "2"),
@@ -45,7 +45,7 @@ static ECDSA: Hierarchy = Hierarchy {
 
 /// A side of an authentication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum AuthenticationSide {
     /// Who is [`fixtures::CLIENT_NAME`].
     Initiator,
     /// Who is [`fixtures::SERVER_NAME`].
@@ -53,29 +53,33 @@ pub(super) enum Side {
 }
 
 /// A side's certificate with those above it, so many in all, and its key. A checked study asks for no more than there are.
-pub(super) fn credentials(kind: CertificateKind, side: Side, length: Count) -> Credentials {
+pub(super) fn fixture_credentials(
+    kind: CertificateKind,
+    side: AuthenticationSide,
+    length: PositiveCount,
+) -> TlsCredentials {
     let hierarchy = match kind {
         CertificateKind::Natural => {
             let length = u8::try_from(length.get()).unwrap_or(u8::MAX);
             return match side {
-                Side::Initiator => fixtures::client(length),
-                Side::Server => fixtures::server(length),
+                AuthenticationSide::Initiator => fixtures::client_credentials(length),
+                AuthenticationSide::Server => fixtures::server_credentials(length),
             };
         }
         CertificateKind::Long => &LONG,
         CertificateKind::Ecdsa => &ECDSA,
     };
-    let leaves = if side == Side::Initiator { hierarchy.clients } else { hierarchy.servers };
+    let leaves = if side == AuthenticationSide::Initiator { hierarchy.clients } else { hierarchy.servers };
     let above = (length.get() as usize).clamp(1, leaves.len()) - 1;
     let (leaf, key) = leaves[above];
     let authorities = hierarchy.authorities[..above].iter().rev().copied();
-    Credentials::from_der(std::iter::once(leaf).chain(authorities), key).with_even_signatures()
+    TlsCredentials::from_der(std::iter::once(leaf).chain(authorities), key).with_even_signatures()
 }
 
 /// The authority that everybody trusts.
-pub(super) fn roots(kind: CertificateKind) -> Roots {
-    Roots::from_der([match kind {
-        CertificateKind::Natural => fixtures::root(),
+pub(super) fn trusted_roots(kind: CertificateKind) -> TrustRoots {
+    TrustRoots::from_der([match kind {
+        CertificateKind::Natural => fixtures::root_certificate(),
         CertificateKind::Long => LONG.root,
         CertificateKind::Ecdsa => ECDSA.root,
     }])
@@ -86,13 +90,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_certificates_are_of_1500_octets_and_chains_as_long_as_asked() {
-        for side in [Side::Initiator, Side::Server] {
+    fn long_certificates_have_1500_octets_and_the_requested_chain() {
+        for side in [AuthenticationSide::Initiator, AuthenticationSide::Server] {
             for length in 1..=4 {
-                let long = credentials(CertificateKind::Long, side, Count::of(length));
-                assert!(long.chain().all(|certificate| certificate.len() == 1500));
+                let long = fixture_credentials(CertificateKind::Long, side, PositiveCount::from_u32(length));
+                assert!(long.certificate_chain().all(|certificate| certificate.len() == 1500));
                 assert_eq!(long.chain_len(), length as usize);
-                assert!(!credentials(CertificateKind::Ecdsa, side, Count::of(length.min(2))).is_rsa());
+                assert!(
+                    !fixture_credentials(
+                        CertificateKind::Ecdsa,
+                        side,
+                        PositiveCount::from_u32(length.min(2))
+                    )
+                    .is_rsa()
+                );
             }
         }
     }

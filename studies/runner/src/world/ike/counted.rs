@@ -3,9 +3,9 @@
 use super::super::role::IkeTotals;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
-use usher_core::{CommandError, Input, Instant, Machine, Output, OutputOf, Transmit, WallTime};
-use usher_radius::attribute::{Vendor, read_vendors, vendor};
-use usher_radius::{Code, Packet};
+use usher_core::{CommandError, Instant, Machine, MachineInput, MachineOutput, OutputOf, Transmit, WallTime};
+use usher_radius::attribute::{VendorAttribute, read_vendors, vendor};
+use usher_radius::{PacketCode, RadiusPacket};
 use usher_scenario::ports::RADIUS;
 
 /// Octets of an Ethernet header, of IP's, and of UDP's.
@@ -32,34 +32,36 @@ pub(super) fn octets_in_frames(to: IpAddr, payload: usize) -> u64 {
 
 /// A machine, and what it has sent and received while it was counted: RADIUS by the server's port, all else as IKE.
 #[derive(Debug)]
-pub(in super::super) struct Counted<M> {
+pub(in super::super) struct CountedMachine<M> {
     machine: M,
     /// Whether what passes now is counted.
     pub(super) counts: bool,
     pub(in super::super) totals: IkeTotals,
 }
 
-impl<M> Counted<M> {
+impl<M> CountedMachine<M> {
     pub(in super::super) fn new(machine: M, counts: bool) -> Self {
         Self { machine, counts, totals: IkeTotals::default() }
     }
     /// Another machine in its place, with what was counted so far.
-    pub(in super::super) fn replace(&mut self, machine: M) {
+    pub(in super::super) fn replace_machine(&mut self, machine: M) {
         self.machine = machine;
     }
 
     /// An Access-Accept has come, with a key of the method or without.
     fn note_accept(&mut self, datagram: &[u8]) {
-        let Some(accept) = Packet::parse(datagram).ok().filter(|packet| packet.code() == Code::ACCESS_ACCEPT)
+        let Some(accept) =
+            RadiusPacket::parse(datagram).ok().filter(|packet| packet.code() == PacketCode::ACCESS_ACCEPT)
         else {
             return;
         };
-        let is_key = |of: Vendor<'_>| (of.vendor, of.kind) == (vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY);
+        let is_key =
+            |of: VendorAttribute<'_>| (of.vendor, of.kind) == (vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY);
         self.totals.accepts += 1;
         self.totals.keyed += u64::from(read_vendors(accept.attributes()).any(is_key));
     }
 
-    fn count(&mut self, way: usize, remote: std::net::SocketAddr, payload: usize) {
+    fn count_datagram(&mut self, way: usize, remote: std::net::SocketAddr, payload: usize) {
         if self.counts {
             let of = if remote.port() == RADIUS { &mut self.totals.radius } else { &mut self.totals.ike };
             of[way][0] += 1;
@@ -68,20 +70,20 @@ impl<M> Counted<M> {
     }
 }
 
-impl<M> Deref for Counted<M> {
+impl<M> Deref for CountedMachine<M> {
     type Target = M;
     fn deref(&self) -> &M {
         &self.machine
     }
 }
 
-impl<M> DerefMut for Counted<M> {
+impl<M> DerefMut for CountedMachine<M> {
     fn deref_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 }
 
-impl<M: Machine> Machine for Counted<M> {
+impl<M: Machine> Machine for CountedMachine<M> {
     type Command = M::Command;
     type Event = M::Event;
     type Job = M::Job;
@@ -89,22 +91,22 @@ impl<M: Machine> Machine for Counted<M> {
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.machine.set_epoch(now, epoch);
     }
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        if let Input::Datagram { path, data } = &input {
-            self.count(1, path.remote, data.len());
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        if let MachineInput::Datagram { path, data } = &input {
+            self.count_datagram(1, path.remote, data.len());
             if self.counts && path.remote.port() == RADIUS {
                 self.note_accept(data);
             }
         }
-        self.machine.handle(now, input);
+        self.machine.handle_input(now, input);
     }
-    fn command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
-        self.machine.command(now, command)
+    fn handle_command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
+        self.machine.handle_command(now, command)
     }
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let output = self.machine.poll_output(buf);
-        if let Some(Output::Transmit(Transmit::Datagram { path })) = &output {
-            self.count(0, path.remote, buf.len());
+        if let Some(MachineOutput::Transmit(Transmit::Datagram { path })) = &output {
+            self.count_datagram(0, path.remote, buf.len());
         }
         output
     }

@@ -1,36 +1,36 @@
 //! An initiator, which authenticates when it is to.
 
 use super::super::arrivals::ArrivalProcess;
-use super::super::helpers::Helpers;
-use super::super::ike_service::answer;
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::report::{End, Report};
-use super::super::role::{IkeTotals, Role};
-use super::{Counted, Protection};
+use super::super::helpers::WorkerPool;
+use super::super::ike_service::answer_job;
+use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::report::{DialogueEnd, RoleReport};
+use super::super::role::{HostRole, IkeTotals};
+use super::{CountedMachine, HostPolicies};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_core::timer::earliest;
-use usher_core::{Duration, Instant, Job, Machine, Seed, Work};
-use usher_ike::credentials::Credentials;
-use usher_ike::machine::{self as ike, Command, Connection, EndReason, Event, IkeJob, SaId};
-use usher_scenario::model::Reauthentication;
-use usher_sim::{Context, Delivery};
+use usher_core::timer::earliest_deadline;
+use usher_core::{Duration, Instant, JobRequest, Machine, Seed, WorkRecord};
+use usher_ike::credentials::IkeCredentials;
+use usher_ike::machine::{self as ike, EndReason, IkeCommand, IkeConnection, IkeEvent, IkeJob, SaId};
+use usher_scenario::model::ReauthenticationOrder;
+use usher_sim::{AppContext, AppDelivery};
 
 /// What initiators have to do.
 #[derive(Clone, Debug)]
-pub(super) struct Task {
-    pub(super) endpoint: ike::Config,
-    pub(super) connection: Arc<Connection>,
-    pub(super) credentials: Arc<Credentials>,
+pub(super) struct InitiatorTask {
+    pub(super) endpoint: ike::IkeEndpointConfig,
+    pub(super) connection: Arc<IkeConnection>,
+    pub(super) credentials: Arc<IkeCredentials>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    pub(super) reauthentication: Reauthentication,
+    pub(super) reauthentication: ReauthenticationOrder,
     /// How long its IKE_SAs last.
     pub(super) lifetime: Option<Duration>,
     /// How long an authentication may take.
     pub(super) give_up: Option<Duration>,
     /// The security policies of its host.
-    pub(super) protection: Option<Protection>,
+    pub(super) protection: Option<HostPolicies>,
     /// It begins when a packet needs a CHILD_SA that is not there.
     pub(super) on_demand: bool,
     /// It takes up by a ticket what it has lost.
@@ -39,40 +39,43 @@ pub(super) struct Task {
 
 /// An authentication under way.
 #[derive(Clone, Copy, Debug)]
-struct Attempt {
-    began: Instant,
+struct AuthenticationAttempt {
+    started_at: Instant,
     /// Its IKE_SA, once that has begun.
     sa: Option<SaId>,
     /// Since when there is no IKE_SA, where there was one.
-    without: Option<Instant>,
+    without_sa_since: Option<Instant>,
 }
 
 /// An initiator on a host of its own.
 #[derive(Debug)]
 pub(super) struct InitiatorRole {
-    endpoint: Endpoint,
-    ike: Counted<usher_ike::Endpoint>,
-    task: Task,
-    helpers: Helpers<Job<IkeJob>>,
+    endpoint: MachineEndpoint,
+    ike: CountedMachine<usher_ike::IkeEndpoint>,
+    task: InitiatorTask,
+    helpers: WorkerPool<JobRequest<IkeJob>>,
     seed: Seed,
     boots: u64,
     arrivals: ArrivalProcess,
     /// How many fell due while it was busy.
     waiting: u64,
-    attempt: Option<Attempt>,
+    attempt: Option<AuthenticationAttempt>,
     /// The IKE_SA that it has, and when it deletes it by itself.
     current: Option<(SaId, Option<Instant>)>,
 }
 
 impl InitiatorRole {
     pub(super) fn new(
-        endpoint: Endpoint,
-        task: Task,
-        helpers: Helpers<Job<IkeJob>>,
+        endpoint: MachineEndpoint,
+        task: InitiatorTask,
+        helpers: WorkerPool<JobRequest<IkeJob>>,
         seed: Seed,
         arrivals: ArrivalProcess,
     ) -> Self {
-        let ike = Counted::new(usher_ike::Endpoint::new(task.endpoint, seed.secure("start", 0)), false);
+        let ike = CountedMachine::new(
+            usher_ike::IkeEndpoint::new(task.endpoint, seed.derive_secure_rng("start", 0)),
+            false,
+        );
         Self {
             endpoint,
             ike,
@@ -88,84 +91,90 @@ impl InitiatorRole {
     }
 
     /// Begins what is due.
-    fn begin(&mut self, ctx: &mut Context<'_, Report>) {
+    fn start_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
-        while self.arrivals.take(now) {
+        while self.arrivals.take_arrival(now) {
             self.waiting += 1;
         }
         if self.attempt.is_some() || self.waiting == 0 {
             return;
         }
         self.waiting -= 1;
-        ctx.report(Report::Begun);
-        let mut attempt = Attempt { began: now, sa: None, without: None };
+        ctx.report(RoleReport::Started);
+        let mut attempt = AuthenticationAttempt { started_at: now, sa: None, without_sa_since: None };
         self.ike.counts = true;
         match self.current {
-            Some((old, _)) if self.task.reauthentication == Reauthentication::BreakBeforeMake => {
-                attempt.without = Some(now);
+            Some((old, _)) if self.task.reauthentication == ReauthenticationOrder::BreakBeforeMake => {
+                attempt.without_sa_since = Some(now);
                 self.attempt = Some(attempt);
                 // What has ended meanwhile is heard of.
-                if self.ike.command(now, Command::Delete(old)).is_err() {
-                    self.initiate(ctx);
+                if self.ike.handle_command(now, IkeCommand::Delete(old)).is_err() {
+                    self.initiate_sa(ctx);
                 }
             }
             _ => {
                 self.attempt = Some(attempt);
-                self.initiate(ctx);
+                self.initiate_sa(ctx);
             }
         }
     }
 
-    fn initiate(&mut self, ctx: &mut Context<'_, Report>) {
+    fn initiate_sa(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let (local, remote) = (self.task.local, self.task.remote);
-        let command = Command::Initiate { token: 0, connection: self.task.connection.clone(), local, remote };
-        if self.ike.command(ctx.now(), command).is_err() {
-            self.end(ctx, End::Failed);
+        let command =
+            IkeCommand::Initiate { token: 0, connection: self.task.connection.clone(), local, remote };
+        if self.ike.handle_command(ctx.now(), command).is_err() {
+            self.finish_attempt(ctx, DialogueEnd::Failed);
         }
     }
 
-    fn end(&mut self, ctx: &mut Context<'_, Report>, end: End) {
+    fn finish_attempt(&mut self, ctx: &mut AppContext<'_, RoleReport>, end: DialogueEnd) {
         let Some(attempt) = self.attempt.take() else { return };
         self.ike.counts = false;
-        if let Some(protection) = self.task.protection.as_ref().filter(|_| end != End::Completed) {
-            protection.abandon(ctx);
+        if let Some(protection) = self.task.protection.as_ref().filter(|_| end != DialogueEnd::Completed) {
+            protection.abandon_policy(ctx);
         }
-        if let (End::Completed, Some(without)) = (end, attempt.without) {
-            ctx.report(Report::Interrupted(attempt.began, ctx.now().since(without)));
+        if let (DialogueEnd::Completed, Some(without)) = (end, attempt.without_sa_since) {
+            ctx.report(RoleReport::Interrupted(attempt.started_at, ctx.now().duration_since(without)));
         }
-        self.arrivals.ended(ctx.now());
-        ctx.report(Report::Ended { began: attempt.began, end });
+        self.arrivals.finish_dialogue(ctx.now());
+        ctx.report(RoleReport::Ended { started_at: attempt.started_at, end });
     }
 
-    fn hear(&mut self, ctx: &mut Context<'_, Report>, event: &Event) {
+    fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: &IkeEvent) {
         let now = ctx.now();
         match event {
-            Event::Initiated { sa, .. } => {
+            IkeEvent::Initiated { sa, .. } => {
                 if let Some(attempt) = &mut self.attempt {
                     attempt.sa = Some(*sa);
                 }
             }
-            Event::Established { sa, .. } if self.attempt.is_some_and(|attempt| attempt.sa == Some(*sa)) => {
+            IkeEvent::Established { sa, .. }
+                if self.attempt.is_some_and(|attempt| attempt.sa == Some(*sa)) =>
+            {
                 let old = self.current.take();
                 self.current = Some((*sa, self.task.lifetime.map(|lifetime| now + lifetime)));
                 // Of one that is taken up again the gateway drops the old one without a word (RFC 5723 §4.3.4).
                 let old = old.filter(|_| !self.task.resumes);
                 if let (Some((old, _)), Some(attempt)) = (old, &mut self.attempt) {
                     // Its packets could go all the time.
-                    attempt.without = Some(now);
+                    attempt.without_sa_since = Some(now);
                     self.ike.counts = false;
-                    let _ = self.ike.command(now, Command::Delete(old));
+                    let _ = self.ike.handle_command(now, IkeCommand::Delete(old));
                 }
-                self.end(ctx, End::Completed);
+                self.finish_attempt(ctx, DialogueEnd::Completed);
             }
-            Event::Ended { sa, reason } => {
+            IkeEvent::Ended { sa, reason } => {
                 if self.attempt.is_some_and(|attempt| attempt.sa == Some(*sa)) {
                     let refused = matches!(reason, EndReason::Refused | EndReason::AuthenticationFailed);
-                    self.end(ctx, if refused { End::Rejected } else { End::Failed });
+                    self.finish_attempt(
+                        ctx,
+                        if refused { DialogueEnd::Rejected } else { DialogueEnd::Failed },
+                    );
                 } else if self.current.is_some_and(|(current, _)| current == *sa) {
                     self.current = None;
                     if self.attempt.is_some_and(|attempt| attempt.sa.is_none()) {
-                        self.initiate(ctx);
+                        self.initiate_sa(ctx);
                     }
                 }
             }
@@ -174,12 +183,12 @@ impl InitiatorRole {
     }
 
     /// What falls due by itself.
-    fn expire(&mut self, ctx: &mut Context<'_, Report>) {
+    fn handle_timeouts(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         while let Some(jobs) = self.helpers.pop_due(now) {
             for job in jobs {
                 // The IKE_SA may have been given up.
-                let _ = self.ike.command(now, answer(&self.task.credentials, &job));
+                let _ = self.ike.handle_command(now, answer_job(&self.task.credentials, &job));
             }
         }
         if let Some((sa, Some(at))) = self.current
@@ -187,83 +196,83 @@ impl InitiatorRole {
             && self.attempt.is_none()
         {
             self.current = Some((sa, None));
-            let _ = self.ike.command(now, Command::Delete(sa));
+            let _ = self.ike.handle_command(now, IkeCommand::Delete(sa));
         }
-        if let Some(attempt) = self.attempt.filter(|_| self.gives_up().is_some_and(|at| at <= now)) {
-            self.end(ctx, End::Failed);
+        if let Some(attempt) = self.attempt.filter(|_| self.give_up_time().is_some_and(|at| at <= now)) {
+            self.finish_attempt(ctx, DialogueEnd::Failed);
             if let Some(sa) = attempt.sa {
-                let _ = self.ike.command(now, Command::Delete(sa));
+                let _ = self.ike.handle_command(now, IkeCommand::Delete(sa));
             }
         }
     }
 
-    fn gives_up(&self) -> Option<Instant> {
-        Some(self.attempt?.began + self.task.give_up?)
+    fn give_up_time(&self) -> Option<Instant> {
+        Some(self.attempt?.started_at + self.task.give_up?)
     }
 
     /// Carries out what the endpoint decided, and begins what follows from it, until nothing is left.
-    fn settle(&mut self, ctx: &mut Context<'_, Report>) {
+    fn drain_outputs(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         loop {
             let mut heard = Vec::new();
             let Self { endpoint, ike, task, helpers, .. } = self;
-            endpoint.drain(ctx, ike, |ctx, ike, word| match word {
+            endpoint.drain_outputs(ctx, ike, |ctx, ike, word| match word {
                 EventOrJob::Event(event) => {
                     // Before what depends on it is sent.
                     if let Some(protection) = &task.protection {
-                        protection.follow(ctx, &event);
+                        protection.apply_event(ctx, &event);
                     }
                     heard.push(event);
                 }
                 EventOrJob::Job(job) => {
-                    let (now, label) = (ctx.now(), job.what.work());
-                    if let Some(job) = helpers.put(now, Some(label), job) {
+                    let (now, label) = (ctx.now(), job.job.work_label());
+                    if let Some(job) = helpers.submit_job(now, Some(label), job) {
                         // What no helper does keeps this host's processor.
-                        ctx.work(Work { label, units: 1 });
-                        let _ = ike.command(now, answer(&task.credentials, &job));
+                        ctx.charge_work(WorkRecord { label, units: 1 });
+                        let _ = ike.handle_command(now, answer_job(&task.credentials, &job));
                     }
                 }
             });
             if heard.is_empty() {
                 return;
             }
-            heard.iter().for_each(|event| self.hear(ctx, event));
-            self.begin(ctx);
+            heard.iter().for_each(|event| self.handle_event(ctx, event));
+            self.start_due(ctx);
         }
     }
 }
 
-impl Role for InitiatorRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for InitiatorRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         match &delivery {
-            Delivery::Start => {
+            AppDelivery::Start => {
                 self.boots += 1;
                 if let Some(protection) = &self.task.protection {
-                    protection.begin(ctx);
+                    protection.install_policies(ctx);
                 }
                 if self.boots > 1 {
-                    let rng = self.seed.secure("start", self.boots);
-                    self.ike.replace(usher_ike::Endpoint::new(self.task.endpoint, rng));
-                    self.helpers.restart();
+                    let rng = self.seed.derive_secure_rng("start", self.boots);
+                    self.ike.replace_machine(usher_ike::IkeEndpoint::new(self.task.endpoint, rng));
+                    self.helpers.discard_jobs();
                     self.current = None;
-                    self.end(ctx, End::Failed);
-                    self.arrivals.skip(ctx.now());
+                    self.finish_attempt(ctx, DialogueEnd::Failed);
+                    self.arrivals.skip_missed(ctx.now());
                 }
             }
-            Delivery::Timer => self.expire(ctx),
-            Delivery::Acquire { .. } if self.task.on_demand && self.attempt.is_none() => self.waiting += 1,
+            AppDelivery::Timer => self.handle_timeouts(ctx),
+            AppDelivery::Acquire { .. } if self.task.on_demand && self.attempt.is_none() => self.waiting += 1,
             _ => {}
         }
-        self.endpoint.feed(ctx, &mut self.ike, &delivery);
-        self.settle(ctx);
-        self.begin(ctx);
-        self.settle(ctx);
+        self.endpoint.feed_delivery(ctx, &mut self.ike, &delivery);
+        self.drain_outputs(ctx);
+        self.start_due(ctx);
+        self.drain_outputs(ctx);
         let expiry = self.current.and_then(|(_, at)| at).filter(|_| self.attempt.is_none());
-        ctx.set_timer(earliest([
+        ctx.set_timer(earliest_deadline([
             self.ike.poll_timeout(),
-            self.helpers.next(),
-            self.arrivals.next(),
+            self.helpers.next_done(),
+            self.arrivals.next_arrival(),
             expiry,
-            self.gives_up(),
+            self.give_up_time(),
         ]));
     }
 

@@ -1,13 +1,13 @@
 //! The security policies of initiators and gateways, and their CHILD_SAs, as their simulated hosts carry packets by them.
 
-use super::super::report::Report;
+use super::super::report::RoleReport;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_esp::plane::Config;
-use usher_esp::{Action, Operation, Policy, PolicyId, TrafficSelector};
-use usher_ike::machine::Event;
-use usher_scenario::model::Unprotected;
+use usher_esp::plane::EspDataPlaneConfig;
+use usher_esp::{IpsecOperation, PolicyAction, PolicyId, SecurityPolicy, TrafficSelector};
+use usher_ike::machine::IkeEvent;
+use usher_scenario::model::UnprotectedAction;
 use usher_scenario::ports::{IKE, IKE_NAT};
-use usher_sim::Context;
+use usher_sim::AppContext;
 
 const UDP: u8 = 17;
 /// The policy of an initiator for what its gateway gets.
@@ -17,28 +17,28 @@ const PASS: PolicyId = PolicyId(0);
 
 /// What a host's databases begin with, and what they are told of CHILD_SAs.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Protection {
-    policies: Vec<Policy>,
-    otherwise: Action,
+pub(in super::super) struct HostPolicies {
+    policies: Vec<SecurityPolicy>,
+    otherwise: PolicyAction,
     /// The policy that CHILD_SAs are for.
     policy: Option<PolicyId>,
 }
 
-impl Protection {
+impl HostPolicies {
     /// That of an initiator: packets to its gateway wait for a CHILD_SA, or are dropped where there is none.
-    pub(super) fn of_initiator(gateway: IpAddr, without_sa: Unprotected) -> Self {
+    pub(super) fn of_initiator(gateway: IpAddr, without_sa: UnprotectedAction) -> Self {
         match without_sa {
-            Unprotected::Hold => {
-                let to_gateway = Policy {
+            UnprotectedAction::Hold => {
+                let to_gateway = SecurityPolicy {
                     id: PROTECT,
-                    local: vec![all(gateway)],
-                    remote: vec![TrafficSelector::address(gateway)],
-                    action: Action::Protect,
+                    local: vec![all_addresses(gateway)],
+                    remote: vec![TrafficSelector::from_address(gateway)],
+                    action: PolicyAction::Protect,
                 };
-                let policies = ike(gateway).into_iter().chain([to_gateway]).collect();
-                Self { policies, otherwise: Action::Forward, policy: Some(PROTECT) }
+                let policies = ike_policies(gateway).into_iter().chain([to_gateway]).collect();
+                Self { policies, otherwise: PolicyAction::Forward, policy: Some(PROTECT) }
             }
-            Unprotected::Discard => Self::only_by_sas(vec![gateway]),
+            UnprotectedAction::Discard => Self::only_by_sas(vec![gateway]),
         }
     }
     /// That of a gateway: packets to an initiator that has no CHILD_SA are dropped, as `usher ike serve` does.
@@ -50,44 +50,53 @@ impl Protection {
     fn only_by_sas(mut peers: Vec<IpAddr>) -> Self {
         peers.sort_unstable();
         let family = peers.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let others =
-            Policy { id: PASS, local: vec![all(family)], remote: all_but(&peers), action: Action::Forward };
-        let policies = ike(family).into_iter().chain([others]).collect();
-        Self { policies, otherwise: Action::Discard, policy: None }
+        let others = SecurityPolicy {
+            id: PASS,
+            local: vec![all_addresses(family)],
+            remote: all_but(&peers),
+            action: PolicyAction::Forward,
+        };
+        let policies = ike_policies(family).into_iter().chain([others]).collect();
+        Self { policies, otherwise: PolicyAction::Discard, policy: None }
     }
 
     /// At the start of its host.
-    pub(in super::super) fn begin(&self, ctx: &mut Context<'_, Report>) {
-        ctx.begin_protection(Config { otherwise: self.otherwise, ..Config::default() });
-        ctx.protect(Operation::Policies(self.policies.clone()));
+    pub(in super::super) fn install_policies(&self, ctx: &mut AppContext<'_, RoleReport>) {
+        ctx.begin_protection(EspDataPlaneConfig {
+            otherwise: self.otherwise,
+            ..EspDataPlaneConfig::default()
+        });
+        ctx.update_protection(IpsecOperation::Policies(self.policies.clone()));
     }
     /// Takes a CHILD_SA up, or out, where an event says so.
-    pub(in super::super) fn follow(&self, ctx: &mut Context<'_, Report>, event: &Event) {
+    pub(in super::super) fn apply_event(&self, ctx: &mut AppContext<'_, RoleReport>, event: &IkeEvent) {
         match event {
-            Event::Install { child, .. } => {
-                let mut pair = child.pair();
+            IkeEvent::Install { child, .. } => {
+                let mut pair = child.sa_pair();
                 pair.policy = self.policy;
-                ctx.protect(Operation::Install(pair.into()));
+                ctx.update_protection(IpsecOperation::Install(pair.into()));
             }
-            Event::Remove { inbound, .. } => ctx.protect(Operation::Remove { inbound: *inbound }),
+            IkeEvent::Remove { inbound, .. } => {
+                ctx.update_protection(IpsecOperation::Remove { inbound: *inbound })
+            }
             _ => {}
         }
     }
     /// There will be no CHILD_SA for what waits.
-    pub(super) fn abandon(&self, ctx: &mut Context<'_, Report>) {
+    pub(super) fn abandon_policy(&self, ctx: &mut AppContext<'_, RoleReport>) {
         if let Some(policy) = self.policy {
-            ctx.protect(Operation::Abandon(policy));
+            ctx.update_protection(IpsecOperation::Abandon(policy));
         }
     }
 }
 
 /// All addresses of a family.
-fn all(of: IpAddr) -> TrafficSelector {
-    let (start, end) = ends(of);
+fn all_addresses(of: IpAddr) -> TrafficSelector {
+    let (start, end) = family_range(of);
     TrafficSelector { protocol: 0, start_port: 0, end_port: u16::MAX, start, end }
 }
 
-fn ends(of: IpAddr) -> (IpAddr, IpAddr) {
+fn family_range(of: IpAddr) -> (IpAddr, IpAddr) {
     match of {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from([0xff; 16]).into()),
@@ -95,12 +104,17 @@ fn ends(of: IpAddr) -> (IpAddr, IpAddr) {
 }
 
 /// IKE's own messages go as they are (RFC 7296 §2).
-fn ike(family: IpAddr) -> [Policy; 2] {
-    [IKE, IKE_NAT].map(|port| Policy {
+fn ike_policies(family: IpAddr) -> [SecurityPolicy; 2] {
+    [IKE, IKE_NAT].map(|port| SecurityPolicy {
         id: PASS,
-        local: vec![TrafficSelector { protocol: UDP, start_port: port, end_port: port, ..all(family) }],
-        remote: vec![all(family)],
-        action: Action::Forward,
+        local: vec![TrafficSelector {
+            protocol: UDP,
+            start_port: port,
+            end_port: port,
+            ..all_addresses(family)
+        }],
+        remote: vec![all_addresses(family)],
+        action: PolicyAction::Forward,
     })
 }
 
@@ -110,8 +124,8 @@ fn all_but(peers: &[IpAddr]) -> Vec<TrafficSelector> {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
         IpAddr::V6(v6) => u128::from(v6),
     };
-    let Some(&first) = peers.first() else { return vec![all(IpAddr::V4(Ipv4Addr::UNSPECIFIED))] };
-    let (start, end) = ends(first);
+    let Some(&first) = peers.first() else { return vec![all_addresses(IpAddr::V4(Ipv4Addr::UNSPECIFIED))] };
+    let (start, end) = family_range(first);
     let address = |n: u128| match first {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(n as u32)),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::from(n)),
@@ -126,7 +140,7 @@ fn all_but(peers: &[IpAddr]) -> Vec<TrafficSelector> {
         next = peer.checked_add(1).filter(|next| *next <= number(end));
     }
     ranges.extend(next.map(|from| (from, number(end))));
-    let range = |(from, to)| TrafficSelector::range(address(from), address(to));
+    let range = |(from, to)| TrafficSelector::from_range(address(from), address(to));
     ranges.into_iter().filter_map(range).collect()
 }
 

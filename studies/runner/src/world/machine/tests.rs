@@ -1,42 +1,42 @@
 use super::*;
-use usher_core::{CommandError, Duration, NoJob, Output, Seed};
+use usher_core::{CommandError, Duration, MachineOutput, NoJob, Seed};
 use usher_crypto::tls::{
-    ClientOptions, HANDSHAKE_TIMEOUT, Roots, ServerOptions, Version, WallClock, fixtures,
+    ClientOptions, HANDSHAKE_TIMEOUT, ServerOptions, TlsVersion, TrustRoots, WallClock, fixtures,
 };
-use usher_sim::{Application, Builder, IpVersion, LinkConfig, Observer, Simulation};
+use usher_sim::{Application, IpVersion, LinkConfig, ReportObserver, Simulation, SimulationBuilder};
 
 /// Found by reading: a late end of an old connection took the entry of the one that had its id by then.
 #[test]
 fn the_end_of_an_old_connection_leaves_its_successor_alone() {
-    let mut numbers = Numbers::new();
-    let id = ConnId::opened(7);
-    let old = numbers.number(id);
-    numbers.forget(old);
-    assert_eq!((numbers.known(id), numbers.id(old)), (None, Some(id)));
-    let new = numbers.number(id);
+    let mut numbers = NumberTable::new();
+    let id = ConnId::new_opened(7);
+    let old = numbers.assign_number(id);
+    numbers.release_number(old);
+    assert_eq!((numbers.find_number(id), numbers.find_id(old)), (None, Some(id)));
+    let new = numbers.assign_number(id);
     assert_ne!(old, new);
-    numbers.forget(old);
-    assert_eq!(numbers.known(id), Some(new));
-    numbers.forget(new);
-    assert_eq!(numbers.known(id), None);
+    numbers.release_number(old);
+    assert_eq!(numbers.find_number(id), Some(new));
+    numbers.release_number(new);
+    assert_eq!(numbers.find_number(id), None);
 }
 
 const PORT: u16 = 2083;
 
 /// Connects at its start, and notes what becomes of its connections.
 #[derive(Default)]
-struct Probe {
+struct ProbeMachine {
     to: Option<SocketAddr>,
     noted: Vec<(Instant, &'static str)>,
 }
 
-impl Machine for Probe {
+impl Machine for ProbeMachine {
     type Command = ();
     type Event = ();
     type Job = NoJob;
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        let Input::Stream { event, .. } = input else { return };
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        let MachineInput::Stream { event, .. } = input else { return };
         self.noted.push((
             now,
             match event {
@@ -48,42 +48,42 @@ impl Machine for Probe {
             },
         ));
     }
-    fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+    fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
-    fn poll_output(&mut self, _: &mut Vec<u8>) -> Option<Output<(), NoJob>> {
+    fn poll_output(&mut self, _: &mut Vec<u8>) -> Option<MachineOutput<(), NoJob>> {
         let remote = self.to.take()?;
         let op = StreamOp::Connect { local: None, remote };
-        Some(Output::Transmit(Transmit::Stream { conn: ConnId::opened(0), op }))
+        Some(MachineOutput::Transmit(Transmit::Stream { conn: ConnId::new_opened(0), op }))
     }
     fn poll_timeout(&mut self) -> Option<Instant> {
         None
     }
 }
 
-enum App {
-    Hosted(Box<(Endpoint, Probe)>),
+enum TestApp {
+    Hosted(Box<(MachineEndpoint, ProbeMachine)>),
     /// Its TCP does what TCP does, and it says nothing; it connects at its start where it has somewhere to go.
     Silent(Option<HostId>),
 }
 
-impl Application for App {
+impl Application for TestApp {
     type Report = Option<CloseReason>;
 
-    fn handle(&mut self, ctx: &mut Context<'_, Self::Report>, delivery: Delivery) {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, Self::Report>, delivery: AppDelivery) {
         match self {
             Self::Hosted(hosted) => {
                 let (endpoint, probe) = &mut **hosted;
-                endpoint.feed(ctx, probe, &delivery);
-                endpoint.drain(ctx, probe, |_, _, _| ());
+                endpoint.feed_delivery(ctx, probe, &delivery);
+                endpoint.drain_outputs(ctx, probe, |_, _, _| ());
             }
             Self::Silent(to) => match delivery {
-                Delivery::Start => {
+                AppDelivery::Start => {
                     if let Some(to) = to {
-                        ctx.connect(ConnId::opened(0), *to, PORT);
+                        ctx.connect(ConnId::new_opened(0), *to, PORT);
                     }
                 }
-                Delivery::Stream { event: StreamDelivery::Closed(reason), .. } => ctx.report(Some(reason)),
+                AppDelivery::Stream { event: StreamDelivery::Closed(reason), .. } => ctx.report(Some(reason)),
                 _ => {}
             },
         }
@@ -91,117 +91,125 @@ impl Application for App {
 }
 
 #[derive(Default)]
-struct Ends(Vec<(Instant, CloseReason)>);
+struct RecordingObserver(Vec<(Instant, CloseReason)>);
 
-impl Observer<Option<CloseReason>> for Ends {
-    fn report(&mut self, now: Instant, _: u32, end: Option<CloseReason>) {
+impl ReportObserver<Option<CloseReason>> for RecordingObserver {
+    fn handle_report(&mut self, now: Instant, _: u32, end: Option<CloseReason>) {
         self.0.extend(end.map(|end| (now, end)));
     }
 }
 
-fn server() -> ServerConfig {
+fn server_config() -> ServerConfig {
     ServerConfig::new(ServerOptions {
-        versions: Version::Tls13.into(),
-        credentials: fixtures::server(1),
-        client_roots: Some(Roots::from_der([fixtures::root()])),
+        versions: TlsVersion::Tls13.into(),
+        credentials: fixtures::server_credentials(1),
+        client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::at(fixtures::WALL_TIME),
+        clock: WallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
-fn client() -> ClientConfig {
+fn client_config() -> ClientConfig {
     ClientConfig::new(ClientOptions {
-        versions: Version::Tls13.into(),
-        credentials: Some(fixtures::client(1)),
-        roots: Roots::from_der([fixtures::root()]),
+        versions: TlsVersion::Tls13.into(),
+        credentials: Some(fixtures::client_credentials(1)),
+        roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: None,
         resumption: None,
-        clock: WallClock::at(fixtures::WALL_TIME),
+        clock: WallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
 /// Two hosts, 10 ms apart: the first opens a connection to the second, each silent or with TLS.
-fn world(silent: [bool; 2], outage: Option<[Instant; 2]>) -> Simulation<App, Ends> {
-    let mut builder = Builder::new(IpVersion::V4, Seed::new(1));
-    let hosts = [(); 2].map(|()| builder.host(None).unwrap());
+fn test_network(silent: [bool; 2], outage: Option<[Instant; 2]>) -> Simulation<TestApp, RecordingObserver> {
+    let mut builder = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
+    let hosts = [(); 2].map(|()| builder.add_host(None).unwrap());
     let mut config = LinkConfig::default();
     (config.up.delay, config.down.delay) = (Duration::from_millis(10), Duration::from_millis(10));
-    builder.link(hosts[0], hosts[1], &config);
+    builder.add_link(hosts[0], hosts[1], &config);
     let addresses = Arc::new(builder.addresses().clone());
     let at = |host| HostAddress { host, addresses: addresses.clone() };
-    let to = at(hosts[0]).address(hosts[1], PORT);
+    let to = at(hosts[0]).socket_address(hosts[1], PORT);
     let opener = match silent[0] {
-        true => App::Silent(Some(hosts[1])),
+        true => TestApp::Silent(Some(hosts[1])),
         false => {
-            let endpoint = Endpoint::new(at(hosts[0])).connecting([(to, client())].into());
-            App::Hosted(Box::new((endpoint, Probe { to: Some(to), ..Probe::default() })))
+            let endpoint =
+                MachineEndpoint::new(at(hosts[0])).with_outgoing_tls([(to, client_config())].into());
+            TestApp::Hosted(Box::new((endpoint, ProbeMachine { to: Some(to), ..ProbeMachine::default() })))
         }
     };
-    let mut endpoint = Endpoint::new(at(hosts[1]));
-    endpoint.accept_at(PORT, ListenerId::default(), Some(server()));
+    let mut endpoint = MachineEndpoint::new(at(hosts[1]));
+    endpoint.accept_at(PORT, ListenerId::default(), Some(server_config()));
     let acceptor = match silent[1] {
-        true => App::Silent(None),
-        false => App::Hosted(Box::new((endpoint, Probe::default()))),
+        true => TestApp::Silent(None),
+        false => TestApp::Hosted(Box::new((endpoint, ProbeMachine::default()))),
     };
-    builder.app(hosts[0], opener, None);
-    let app = builder.app(hosts[1], acceptor, None);
-    builder.listen(app, PORT).unwrap();
+    builder.add_application(hosts[0], opener, None);
+    let app = builder.add_application(hosts[1], acceptor, None);
+    builder.listen_tcp(app, PORT).unwrap();
     if let Some([from, until]) = outage {
-        builder.outage(hosts[1], from, until);
+        builder.add_outage(hosts[1], from, until);
     }
-    builder.build(Ends::default(), None)
+    builder.build(RecordingObserver::default(), None)
 }
 
-fn millis(ms: u64) -> Instant {
+fn at_millis(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
 /// What a hosted application's machine noted, and how many connections its endpoint has.
-fn noted(simulation: &Simulation<App, Ends>, app: usize) -> (Vec<(Instant, &'static str)>, [usize; 3]) {
-    let Some(App::Hosted(hosted)) = simulation.apps().nth(app) else { panic!("it is silent") };
+fn noted_events(
+    simulation: &Simulation<TestApp, RecordingObserver>,
+    app: usize,
+) -> (Vec<(Instant, &'static str)>, [usize; 3]) {
+    let Some(TestApp::Hosted(hosted)) = simulation.applications().nth(app) else { panic!("it is silent") };
     let (endpoint, probe) = &**hosted;
     let held = [endpoint.accepted.len(), endpoint.tls.len(), endpoint.opened.numbers.len()];
     (probe.noted.clone(), held)
 }
 
 #[test]
-fn a_server_that_never_answers_a_handshake_is_given_up_in_its_time() {
-    let mut simulation = world([false, true], None);
-    simulation.run_until(millis(60_000));
-    assert_eq!(noted(&simulation, 0), (vec![(millis(20) + HANDSHAKE_TIMEOUT, "timed out")], [0; 3]));
-    assert_eq!(simulation.observer().0, [(millis(30) + HANDSHAKE_TIMEOUT, CloseReason::Reset)]);
+fn a_server_that_never_answers_a_handshake_times_out() {
+    let mut simulation = test_network([false, true], None);
+    simulation.run_until(at_millis(60_000));
+    assert_eq!(
+        noted_events(&simulation, 0),
+        (vec![(at_millis(20) + HANDSHAKE_TIMEOUT, "timed out")], [0; 3])
+    );
+    assert_eq!(simulation.observer().0, [(at_millis(30) + HANDSHAKE_TIMEOUT, CloseReason::Reset)]);
 }
 
 #[test]
-fn a_client_that_never_begins_a_handshake_is_shown_out_in_its_time() {
-    let mut simulation = world([true, false], None);
-    simulation.run_until(millis(60_000));
+fn a_client_that_never_starts_a_handshake_times_out() {
+    let mut simulation = test_network([true, false], None);
+    simulation.run_until(at_millis(60_000));
     // The machine never heard of it.
-    assert_eq!(noted(&simulation, 1), (vec![], [0; 3]));
-    assert_eq!(simulation.observer().0, [(millis(40) + HANDSHAKE_TIMEOUT, CloseReason::Reset)]);
+    assert_eq!(noted_events(&simulation, 1), (vec![], [0; 3]));
+    assert_eq!(simulation.observer().0, [(at_millis(40) + HANDSHAKE_TIMEOUT, CloseReason::Reset)]);
 }
 
 #[test]
 fn a_handshake_that_is_complete_has_no_time_limit() {
-    let mut simulation = world([false; 2], None);
-    simulation.run_until(millis(60_000));
-    let ([(_, opened)], [(_, accepted)]) = (&noted(&simulation, 0).0[..], &noted(&simulation, 1).0[..])
+    let mut simulation = test_network([false; 2], None);
+    simulation.run_until(at_millis(60_000));
+    let ([(_, opened)], [(_, accepted)]) =
+        (&noted_events(&simulation, 0).0[..], &noted_events(&simulation, 1).0[..])
     else {
-        panic!("{:?} {:?}", noted(&simulation, 0), noted(&simulation, 1));
+        panic!("{:?} {:?}", noted_events(&simulation, 0), noted_events(&simulation, 1));
     };
     assert_eq!((*opened, *accepted), ("connected", "accepted"));
-    assert_eq!([0, 1].map(|app| noted(&simulation, app).1), [[0, 1, 1], [1, 1, 0]]);
+    assert_eq!([0, 1].map(|app| noted_events(&simulation, app).1), [[0, 1, 1], [1, 1, 0]]);
 }
 
 #[test]
 fn a_host_that_was_off_has_nothing_of_its_connections_left() {
-    let mut simulation = world([false; 2], Some([millis(1000), millis(2000)]));
-    simulation.run_until(millis(1500));
-    assert_eq!(noted(&simulation, 1).1, [1, 1, 0]);
-    simulation.run_until(millis(2500));
-    assert_eq!(noted(&simulation, 1).1, [0; 3]);
+    let mut simulation = test_network([false; 2], Some([at_millis(1000), at_millis(2000)]));
+    simulation.run_until(at_millis(1500));
+    assert_eq!(noted_events(&simulation, 1).1, [1, 1, 0]);
+    simulation.run_until(at_millis(2500));
+    assert_eq!(noted_events(&simulation, 1).1, [0; 3]);
 }

@@ -1,40 +1,40 @@
 //! What tells one message of the workload from another: a vendor's parameter.
 
 use usher_core::Instant;
-use usher_mih::{Message, Tlv, kind};
+use usher_mih::{MihfMessage, Tlv, kind};
 
 /// When a transaction began, and which of its sender's it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Payload {
-    pub(super) began: Instant,
+pub(super) struct TransactionPayload {
+    pub(super) started_at: Instant,
     pub(super) number: u64,
 }
 
-impl Payload {
+impl TransactionPayload {
     /// A parameter that has no payload yet.
-    pub(super) fn place() -> Tlv {
+    pub(super) fn placeholder() -> Tlv {
         Tlv::Other { kind: kind::VENDOR, value: vec![0; 16] }
     }
     /// A message like the given one, with the payload in its place.
-    pub(super) fn written(self, message: &Message) -> Message {
+    pub(super) fn write_into(self, message: &MihfMessage) -> MihfMessage {
         let mut message = message.clone();
         for param in &mut message.params {
             if let Tlv::Other { kind: kind::VENDOR, value } = param
                 && value.len() == 16
             {
-                value[..8].copy_from_slice(&self.began.as_nanos().to_be_bytes());
+                value[..8].copy_from_slice(&self.started_at.as_nanos().to_be_bytes());
                 value[8..].copy_from_slice(&self.number.to_be_bytes());
             }
         }
         message
     }
     /// That of a message.
-    pub(super) fn of(message: &Message) -> Option<Self> {
+    pub(super) fn from_message(message: &MihfMessage) -> Option<Self> {
         let Some(Tlv::Other { value, .. }) = message.get(kind::VENDOR) else { return None };
         let (began, rest) = value.split_first_chunk::<8>()?;
         let number = rest.first_chunk::<8>()?;
         Some(Self {
-            began: Instant::from_nanos(u64::from_be_bytes(*began)),
+            started_at: Instant::from_nanos(u64::from_be_bytes(*began)),
             number: u64::from_be_bytes(*number),
         })
     }
@@ -42,11 +42,11 @@ impl Payload {
 
 /// The numbers that have come.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Vec<u64>);
+pub(super) struct ReceivedNumbers(Vec<u64>);
 
-impl Seen {
+impl ReceivedNumbers {
     /// Notes that a number has come; true when it is for the first time.
-    pub(super) fn first(&mut self, number: u64) -> bool {
+    pub(super) fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.0.len() {
             self.0.resize(word + 1, 0);
@@ -64,16 +64,19 @@ mod tests {
 
     #[test]
     fn a_payload_comes_back_as_it_went() {
-        let bare = Message::new(MessageId::LINK_UP_INDICATION, vec![Payload::place()]);
-        let payload = Payload { began: Instant::from_nanos(5_000_000_123), number: 77 };
-        assert_eq!(Payload::of(&payload.written(&bare)), Some(payload));
-        assert_eq!(Payload::of(&Message::new(MessageId::LINK_UP_INDICATION, vec![])), None);
+        let bare = MihfMessage::new(MessageId::LINK_UP_INDICATION, vec![TransactionPayload::placeholder()]);
+        let payload = TransactionPayload { started_at: Instant::from_nanos(5_000_000_123), number: 77 };
+        assert_eq!(TransactionPayload::from_message(&payload.write_into(&bare)), Some(payload));
+        assert_eq!(
+            TransactionPayload::from_message(&MihfMessage::new(MessageId::LINK_UP_INDICATION, vec![])),
+            None
+        );
     }
 
     #[test]
     fn only_the_first_of_each_number_is_the_first() {
-        let mut seen = Seen::default();
+        let mut seen = ReceivedNumbers::default();
         let order = [0, 1, 0, 200, 63, 64, 200, 1];
-        assert_eq!(order.map(|n| seen.first(n)), [true, true, false, true, true, true, false, false]);
+        assert_eq!(order.map(|n| seen.insert(n)), [true, true, false, true, true, true, false, false]);
     }
 }

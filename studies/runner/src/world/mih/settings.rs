@@ -4,37 +4,39 @@ use super::super::error::WorldError;
 use super::super::machine::HostAddress;
 use std::collections::BTreeMap;
 use usher_core::Duration;
-use usher_mih::{Config, MessageId, MihfId, PORT, Peer, Route, Timing, Unanswered};
+use usher_mih::{
+    MessageId, MihfConfig, MihfId, MihfPeer, PORT, PeerRoute, TransactionTiming, UnansweredPolicy,
+};
 use usher_scenario::model::{self, MihFunction, message_name};
 use usher_sim::HostId;
 
 /// The identifier of member `index` of a kind of hosts.
-pub(in super::super) fn identifier(kind: &str, index: usize) -> Result<MihfId, WorldError> {
+pub(in super::super) fn member_identifier(kind: &str, index: usize) -> Result<MihfId, WorldError> {
     MihfId::new(format!("{kind}-{index}")).map_err(|e| WorldError::Role(e.to_string()))
 }
 
 /// The settings of a function.
-pub(in super::super) fn config(id: MihfId, function: MihFunction<'_>) -> Config {
-    let common = function.timing.common();
-    let mut config = Config::new(id);
-    config.timing = timing(common);
+pub(in super::super) fn function_config(id: MihfId, function: MihFunction<'_>) -> MihfConfig {
+    let common = function.timing.common_timing();
+    let mut config = MihfConfig::new(id);
+    config.timing = convert_timing(common);
     let mut services = [common; 4];
     for (i, (_, change)) in function.timing.by_service.iter().enumerate() {
         if let Some(change) = change {
-            services[i] = common.with(change);
-            config.by_service[i] = Some(timing(services[i]));
+            services[i] = common.with_change(change);
+            config.by_service[i] = Some(convert_timing(services[i]));
         }
     }
     let mut by_message = BTreeMap::new();
     for (name, change) in function.timing.by_message.iter() {
         for id in MessageId::ALL.iter().filter(|id| message_name(**id) == name) {
-            let changed = services[id.service.index()].with(change);
-            by_message.insert((id.service, id.action), timing(changed));
+            let changed = services[id.service.index()].with_change(change);
+            by_message.insert((id.service, id.action), convert_timing(changed));
         }
     }
     config.by_message = by_message;
     config.transaction = function.transaction.get().map(|t| t.get());
-    config.late_responses = function.late_responses;
+    config.accepts_late_responses = function.late_responses;
     config.ordered = function.ordered;
     config.lifetime = function.lifetime.get().map_or(Duration::ZERO, |t| t.get());
     config.ack_delay = function.ack_delay.get();
@@ -43,21 +45,27 @@ pub(in super::super) fn config(id: MihfId, function: MihFunction<'_>) -> Config 
     config
 }
 
-fn timing(timing: model::Timing) -> Timing {
-    Timing {
+fn convert_timing(timing: model::MessageTiming) -> TransactionTiming {
+    TransactionTiming {
         retransmission: timing.retransmission.get(),
         retransmissions: timing.retransmissions.min(u32::from(u8::MAX)) as u8,
         response: timing.response.get().map(|t| t.get()),
         unanswered: match timing.unanswered {
-            model::Unanswered::Wait => Unanswered::Wait,
-            model::Unanswered::Retransmit => Unanswered::Retransmit,
-            model::Unanswered::Abort => Unanswered::Abort,
+            model::UnansweredAction::Wait => UnansweredPolicy::Wait,
+            model::UnansweredAction::Retransmit => UnansweredPolicy::Retransmit,
+            model::UnansweredAction::Abort => UnansweredPolicy::Abort,
         },
     }
 }
 
 /// Another function, at its host's own address or that of an interface of it.
-pub(in super::super) fn peer(id: MihfId, place: &HostAddress, at: HostId, function: MihFunction<'_>) -> Peer {
-    let route = Route { transport: function.transport, local: None, remote: place.address(at, PORT) };
-    Peer { id, route, ack: function.ack }
+pub(in super::super) fn function_peer(
+    id: MihfId,
+    place: &HostAddress,
+    at: HostId,
+    function: MihFunction<'_>,
+) -> MihfPeer {
+    let route =
+        PeerRoute { transport: function.transport, local: None, remote: place.socket_address(at, PORT) };
+    MihfPeer { id, route, ack: function.ack }
 }

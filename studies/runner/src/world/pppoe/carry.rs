@@ -1,11 +1,11 @@
 //! What carries packets of sessions at a simulated concentrator: the simulator's counterpart of a data plane.
 
 use std::collections::{BTreeMap, BTreeSet};
-use usher_concentrator::{SessionEntry, Usage};
-use usher_core::{Duration, Instant, Work, WorkLabel};
+use usher_concentrator::{SessionEntry, SessionUsage};
+use usher_core::{Duration, Instant, WorkLabel, WorkRecord};
 use usher_ppp::pppoe::MacAddress;
 use usher_scenario::work::{FORWARD, PPPOE_FROM_HOST, PPPOE_TO_HOST};
-use usher_sim::{HostId, Transit};
+use usher_sim::{HostId, TransitPacket};
 
 /// So much of a rate may come at once, and so many octets at least, as the live planes have it.
 const BURST: Duration = Duration::from_millis(100);
@@ -13,25 +13,26 @@ const LEAST_BURST: f64 = 131_072.0;
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct TokenBucket {
     /// Octets a second.
     rate: f64,
     tokens: f64,
-    at: Instant,
+    updated_at: Instant,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(bits_per_second: u64, now: Instant) -> Self {
-        let mut bucket = Self { rate: bits_per_second as f64 / 8.0, tokens: 0.0, at: now };
-        bucket.tokens = bucket.most();
+        let mut bucket = Self { rate: bits_per_second as f64 / 8.0, tokens: 0.0, updated_at: now };
+        bucket.tokens = bucket.burst_limit();
         bucket
     }
-    fn most(&self) -> f64 {
+    fn burst_limit(&self) -> f64 {
         (self.rate * BURST.as_secs_f64()).max(LEAST_BURST)
     }
-    fn takes(&mut self, now: Instant, octets: u32) -> bool {
-        self.tokens = (self.tokens + self.rate * now.since(self.at).as_secs_f64()).min(self.most());
-        self.at = now;
+    fn take_tokens(&mut self, now: Instant, octets: u32) -> bool {
+        self.tokens = (self.tokens + self.rate * now.duration_since(self.updated_at).as_secs_f64())
+            .min(self.burst_limit());
+        self.updated_at = now;
         let fits = self.tokens >= f64::from(octets);
         if fits {
             self.tokens -= f64::from(octets);
@@ -41,73 +42,73 @@ impl Bucket {
 }
 
 #[derive(Debug)]
-struct Open {
+struct CarriedSession {
     id: u64,
     number: u16,
-    rates: [Option<(u64, Bucket)>; 2],
-    usage: Usage,
+    rates: [Option<(u64, TokenBucket)>; 2],
+    usage: SessionUsage,
 }
 
 /// The sessions whose packets may pass.
 #[derive(Debug, Default)]
-pub(super) struct Carry {
+pub(super) struct SessionDataPlane {
     /// The hosts whose packets need a session, with their addresses of Ethernet.
     stations: BTreeMap<HostId, MacAddress>,
-    open: BTreeMap<MacAddress, Open>,
+    open: BTreeMap<MacAddress, CarriedSession>,
     /// Those of which more has passed since it was told.
     moved: BTreeSet<MacAddress>,
 }
 
-impl Carry {
+impl SessionDataPlane {
     /// With no session yet; packets from and to these hosts need one.
     pub(super) fn new(stations: BTreeMap<HostId, MacAddress>) -> Self {
         Self { stations, ..Self::default() }
     }
 
     /// Nothing is open any more.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.open.clear();
         self.moved.clear();
     }
 
     /// Packets of this session may pass, or others than until now.
-    pub(super) fn install(&mut self, now: Instant, entry: &SessionEntry) {
+    pub(super) fn install_session(&mut self, now: Instant, entry: &SessionEntry) {
         let before = self.open.remove(&entry.peer).filter(|open| open.id == entry.id);
         let rates = [entry.rate_up, entry.rate_down];
         let kept = before.as_ref().map(|open| open.rates);
         let rate = |i: usize| {
             let wanted = rates[i]?;
             let same = kept.and_then(|kept| kept[i]).filter(|(rate, _)| *rate == wanted);
-            Some(same.unwrap_or_else(|| (wanted, Bucket::new(wanted, now))))
+            Some(same.unwrap_or_else(|| (wanted, TokenBucket::new(wanted, now))))
         };
         let usage = before.map(|open| open.usage).unwrap_or_default();
-        let open = Open { id: entry.id, number: entry.number, rates: [rate(0), rate(1)], usage };
+        let open = CarriedSession { id: entry.id, number: entry.number, rates: [rate(0), rate(1)], usage };
         self.open.insert(entry.peer, open);
     }
 
     /// And not any more; what it has carried.
-    pub(super) fn remove(&mut self, id: u64) -> Option<Usage> {
+    pub(super) fn remove_session(&mut self, id: u64) -> Option<SessionUsage> {
         let peer = self.open.iter().find(|(_, open)| open.id == id).map(|(peer, _)| *peer)?;
         self.moved.remove(&peer);
         self.open.remove(&peer).map(|open| open.usage)
     }
 
     /// What sessions have carried in all, of those that carried anything since this was last asked.
-    pub(super) fn take_moved(&mut self) -> Vec<(u16, Usage)> {
+    pub(super) fn take_moved(&mut self) -> Vec<(u16, SessionUsage)> {
         let moved = core::mem::take(&mut self.moved);
         moved.iter().filter_map(|peer| self.open.get(peer)).map(|open| (open.number, open.usage)).collect()
     }
 
     /// What carrying a packet costs; `None`: it may not pass.
-    pub(super) fn passes(&mut self, now: Instant, packet: &Transit) -> Option<Work> {
-        let work = |label: WorkLabel| Work { label, units: 1 };
+    pub(super) fn carry_packet(&mut self, now: Instant, packet: &TransitPacket) -> Option<WorkRecord> {
+        let work = |label: WorkLabel| WorkRecord { label, units: 1 };
         let from = self.stations.get(&packet.source()).copied();
         let to = self.stations.get(&packet.destination()).copied();
         if let Some(station) = from {
-            self.through(now, station, 0, packet.length())?;
+            self.charge_session(now, station, 0, packet.length())?;
         }
         if let Some(station) = to {
-            self.through(now, station, 1, packet.length())?;
+            self.charge_session(now, station, 1, packet.length())?;
         }
         Some(work(match (from, to) {
             (None, None) => FORWARD,
@@ -116,10 +117,10 @@ impl Carry {
         }))
     }
 
-    fn through(&mut self, now: Instant, station: MacAddress, way: usize, octets: u32) -> Option<()> {
+    fn charge_session(&mut self, now: Instant, station: MacAddress, way: usize, octets: u32) -> Option<()> {
         let open = self.open.get_mut(&station)?;
         if let Some((_, bucket)) = &mut open.rates[way]
-            && !bucket.takes(now, octets)
+            && !bucket.take_tokens(now, octets)
         {
             open.usage.limited += 1;
             return None;
@@ -144,9 +145,12 @@ mod tests {
     fn a_bucket_keeps_its_rate() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         // 8 Mb/s are 1000 octets a millisecond; 131,072 may come at once.
-        let mut bucket = Bucket::new(8_000_000, at(0));
-        assert!(bucket.takes(at(0), 131_072) && !bucket.takes(at(0), 1));
-        assert!(bucket.takes(at(2), 2000) && !bucket.takes(at(2), 1));
-        assert!(bucket.takes(at(10_000), 131_072) && !bucket.takes(at(10_000), 1), "no more is saved up");
+        let mut bucket = TokenBucket::new(8_000_000, at(0));
+        assert!(bucket.take_tokens(at(0), 131_072) && !bucket.take_tokens(at(0), 1));
+        assert!(bucket.take_tokens(at(2), 2000) && !bucket.take_tokens(at(2), 1));
+        assert!(
+            bucket.take_tokens(at(10_000), 131_072) && !bucket.take_tokens(at(10_000), 1),
+            "no more is saved up"
+        );
     }
 }

@@ -2,23 +2,26 @@
 
 use super::super::aaa::helpers_of;
 use super::super::error::WorldError;
-use super::super::helpers::Helpers;
-use super::super::machine::Endpoint;
-use super::super::plan::Plan;
-use super::super::report::Report;
-use super::super::role::Role;
-use super::super::topology::Topology;
-use super::carry::Carry;
+use super::super::helpers::WorkerPool;
+use super::super::machine::MachineEndpoint;
+use super::super::plan::NetworkPlan;
+use super::super::report::RoleReport;
+use super::super::role::HostRole;
+use super::super::topology::NetworkTopology;
+use super::carry::SessionDataPlane;
 use std::collections::BTreeMap;
-use usher_concentrator::config::Loaded;
+use usher_concentrator::config::LoadedConcentratorConfig;
 use usher_concentrator::{
-    AccessConcentrator, Command, Config, DYNAMIC_SOCKET, Event, IDENT_LISTENER, ServiceJob,
+    AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig, AccessConcentratorEvent,
+    DYNAMIC_SOCKET, IDENT_LISTENER, ServiceJob,
 };
-use usher_core::timer::earliest;
-use usher_core::{Duration, Input, Instant, Job, ListenerId, Machine, Output, PortId, Seed};
+use usher_core::timer::earliest_deadline;
+use usher_core::{
+    Duration, Instant, JobRequest, ListenerId, Machine, MachineInput, MachineOutput, PortId, Seed,
+};
 use usher_ppp::pppoe::MacAddress;
 use usher_scenario::work::PPPOE_LOG;
-use usher_sim::{Context, Delivery, HostId};
+use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// The first interface of the file: all stations are behind it, as by a switch.
 const INTERFACE: PortId = PortId(0);
@@ -28,11 +31,11 @@ const MTU: u16 = 1500;
 /// The concentrator, and what carries packets.
 #[derive(Debug)]
 struct ConcentratorRole {
-    endpoint: Endpoint,
-    config: Config,
+    endpoint: MachineEndpoint,
+    config: AccessConcentratorConfig,
     concentrator: AccessConcentrator,
-    helpers: Helpers<u64>,
-    carry: Carry,
+    helpers: WorkerPool<u64>,
+    data_plane: SessionDataPlane,
     /// By which port of the host a station is reached, as a switch learns it.
     ports: BTreeMap<MacAddress, u32>,
     /// How often it is counted what sessions have carried, and when that is next.
@@ -43,166 +46,185 @@ struct ConcentratorRole {
 }
 
 impl ConcentratorRole {
-    fn drain(&mut self, ctx: &mut Context<'_, Report>) {
+    fn drain_outputs(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         let mut buf = Vec::new();
         // What is installed is so before what depends on it is sent: outputs are carried out in their order.
         while let Some(output) = self.concentrator.poll_output(&mut buf) {
             match output {
-                Output::Transmit(usher_core::Transmit::Frame { port: INTERFACE }) => {
+                MachineOutput::Transmit(usher_core::Transmit::Frame { port: INTERFACE }) => {
                     let to = buf.first_chunk().map(|octets| MacAddress(*octets));
                     if let Some(port) = to.and_then(|to| self.ports.get(&to)) {
-                        ctx.send_frame(*port, usher_sim::Payload::copied(&buf));
+                        ctx.send_frame(*port, usher_sim::Payload::copy_from_slice(&buf));
                     }
                 }
-                Output::Transmit(transmit) => {
-                    self.endpoint.transmit(ctx, &mut self.concentrator, transmit, &buf);
+                MachineOutput::Transmit(transmit) => {
+                    self.endpoint.apply_transmit(ctx, &mut self.concentrator, transmit, &buf);
                 }
-                Output::Work(work) => ctx.work(work),
-                Output::Job(Job { token, what, .. }) => self.job(ctx, token, &what),
-                Output::Event(event) => self.hear(ctx, now, event),
+                MachineOutput::Work(work) => ctx.charge_work(work),
+                MachineOutput::Job(JobRequest { token, job: what, .. }) => self.handle_job(ctx, token, &what),
+                MachineOutput::Event(event) => self.handle_event(ctx, now, event),
             }
         }
     }
 
-    fn job(&mut self, ctx: &mut Context<'_, Report>, token: u64, what: &ServiceJob) {
+    fn handle_job(&mut self, ctx: &mut AppContext<'_, RoleReport>, token: u64, what: &ServiceJob) {
         let now = ctx.now();
         match what {
             ServiceJob::Log(_) => {
-                if let Some(token) = self.helpers.put(now, Some(PPPOE_LOG), token) {
+                if let Some(token) = self.helpers.submit_job(now, Some(PPPOE_LOG), token) {
                     // The login may have been given up.
-                    let _ = self.concentrator.command(now, Command::Logged { token, kept: true });
+                    let _ = self
+                        .concentrator
+                        .handle_command(now, AccessConcentratorCommand::Logged { token, is_stored: true });
                 }
             }
             // The simulator translates no addresses.
             ServiceJob::Translation(_) => {
-                let _ = self.concentrator.command(now, Command::Translated { token, inner: Ok(None) });
+                let _ = self
+                    .concentrator
+                    .handle_command(now, AccessConcentratorCommand::Translated { token, inner: Ok(None) });
             }
         }
     }
 
-    fn hear(&mut self, ctx: &mut Context<'_, Report>, now: Instant, event: Event) {
+    fn handle_event(
+        &mut self,
+        ctx: &mut AppContext<'_, RoleReport>,
+        now: Instant,
+        event: AccessConcentratorEvent,
+    ) {
         match event {
-            Event::Install(entry) => {
-                self.carry.install(now, &entry);
+            AccessConcentratorEvent::Install(entry) => {
+                self.data_plane.install_session(now, &entry);
                 if let Some(port) = self.ports.get(&entry.peer) {
                     ctx.name_session(*port, entry.number);
                 }
             }
-            Event::Remove { id, .. } => {
-                let usage = self.carry.remove(id);
-                let _ = self.concentrator.command(now, Command::Removed { id, usage });
+            AccessConcentratorEvent::Remove { id, .. } => {
+                let usage = self.data_plane.remove_session(id);
+                let _ =
+                    self.concentrator.handle_command(now, AccessConcentratorCommand::Removed { id, usage });
             }
             _ => {}
         }
     }
 }
 
-impl Role for ConcentratorRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for ConcentratorRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         match &delivery {
-            Delivery::Start => {
+            AppDelivery::Start => {
                 self.starts += 1;
                 // What was made of this configuration at first is made of it again.
-                let again = self.seed.secure("pppoe.start", self.starts);
+                let again = self.seed.derive_secure_rng("pppoe.start", self.starts);
                 if self.starts > 1
                     && let Ok(concentrator) = AccessConcentrator::new(self.config.clone(), again)
                 {
                     self.concentrator = concentrator;
-                    self.helpers.restart();
-                    self.carry.forget();
+                    self.helpers.discard_jobs();
+                    self.data_plane.clear();
                     self.ports.clear();
                 }
                 self.report_at = now + self.report;
             }
-            Delivery::Timer => {
+            AppDelivery::Timer => {
                 while let Some(tokens) = self.helpers.pop_due(now) {
                     for token in tokens {
-                        let _ = self.concentrator.command(now, Command::Logged { token, kept: true });
+                        let _ = self.concentrator.handle_command(
+                            now,
+                            AccessConcentratorCommand::Logged { token, is_stored: true },
+                        );
                     }
                 }
                 if self.report_at <= now {
                     self.report_at = now + self.report;
-                    let carried = self.carry.take_moved();
+                    let carried = self.data_plane.take_moved();
                     if !carried.is_empty() {
-                        let _ = self.concentrator.command(now, Command::Carried(carried));
+                        let _ = self
+                            .concentrator
+                            .handle_command(now, AccessConcentratorCommand::UsageReport(carried));
                     }
                 }
             }
-            Delivery::Frame { port, payload } => {
+            AppDelivery::Frame { port, payload } => {
                 let data = payload.as_slice();
                 if let Some(source) = data.get(6..12).and_then(|octets| octets.try_into().ok()) {
                     self.ports.insert(MacAddress(source), *port);
                 }
-                self.concentrator.handle(now, Input::Frame { port: INTERFACE, data });
+                self.concentrator.handle_input(now, MachineInput::Frame { port: INTERFACE, data });
             }
             _ => {}
         }
-        if let Delivery::Transit { packet, .. } = delivery {
+        if let AppDelivery::Transit { packet, .. } = delivery {
             // The machine has no part in what it let through.
-            if let Some(work) = self.carry.passes(now, &packet) {
-                ctx.work(work);
-                ctx.forward(packet);
+            if let Some(work) = self.data_plane.carry_packet(now, &packet) {
+                ctx.charge_work(work);
+                ctx.forward_packet(packet);
             }
             return;
         }
-        if !matches!(delivery, Delivery::Frame { .. }) {
-            self.endpoint.feed(ctx, &mut self.concentrator, &delivery);
+        if !matches!(delivery, AppDelivery::Frame { .. }) {
+            self.endpoint.feed_delivery(ctx, &mut self.concentrator, &delivery);
         }
-        self.drain(ctx);
-        ctx.set_timer(earliest([
+        self.drain_outputs(ctx);
+        ctx.set_timer(earliest_deadline([
             self.concentrator.poll_timeout(),
             self.endpoint.poll_timeout(),
-            self.helpers.next(),
+            self.helpers.next_done(),
             Some(self.report_at),
         ]));
     }
 }
 
 /// Puts the concentrators of a scenario on their hosts.
-pub(in super::super) fn serve(plan: &mut Plan<'_>, topology: &Topology) -> Result<(), WorldError> {
+pub(in super::super) fn place_concentrators(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+) -> Result<(), WorldError> {
     for (name, _) in plan.scenario.services.iter() {
         let Some(loaded) = plan.scenario.concentrator_service(name) else { continue };
         let mut stations = BTreeMap::new();
         for (_, workload) in plan.scenario.pppoe_workloads().filter(|(_, of)| of.concentrator == name) {
-            let hosts = topology.group(&workload.stations)?;
-            stations.extend(hosts.iter().map(|host| (*host, MacAddress(host.mac(0)))));
+            let hosts = topology.host_group(&workload.stations)?;
+            stations.extend(hosts.iter().map(|host| (*host, MacAddress(host.mac_address(0)))));
         }
-        for &host in topology.group(name)? {
-            put(plan, (name, host), loaded, stations.clone())?;
+        for &host in topology.host_group(name)? {
+            place_concentrator(plan, (name, host), loaded, stations.clone())?;
         }
     }
     Ok(())
 }
 
-fn put(
-    plan: &mut Plan<'_>,
+fn place_concentrator(
+    plan: &mut NetworkPlan<'_>,
     (name, host): (&str, HostId),
-    loaded: &Loaded,
+    loaded: &LoadedConcentratorConfig,
     stations: BTreeMap<HostId, MacAddress>,
 ) -> Result<(), WorldError> {
-    let mut endpoint = Endpoint::new(plan.at(host)).connecting(loaded.outgoing.clone());
+    let mut endpoint =
+        MachineEndpoint::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
     let mut config = loaded.config.clone();
     config.metered = true;
     if let Some(port) = config.ppp.ports.first_mut() {
-        (port.address, port.mtu) = (MacAddress(host.mac(0)), MTU);
+        (port.address, port.mtu) = (MacAddress(host.mac_address(0)), MTU);
     }
     let dynamic = loaded.file.aaa.as_ref().and_then(|aaa| aaa.dynamic.as_ref());
-    let dynamic = dynamic.filter(|dynamic| plan.addresses.serves(host, dynamic.listen.ip()));
-    let dynamic = dynamic.map(|dynamic| (endpoint.socket(DYNAMIC_SOCKET), dynamic.listen.port()));
+    let dynamic = dynamic.filter(|dynamic| plan.addresses.is_reachable_at(host, dynamic.listen.ip()));
+    let dynamic = dynamic.map(|dynamic| (endpoint.socket_number(DYNAMIC_SOCKET), dynamic.listen.port()));
     let asked = loaded.file.ident.iter().flat_map(|ident| &ident.listen);
     let mut listeners = BTreeMap::new();
     for (n, address) in (0..).zip(asked) {
-        if plan.addresses.serves(host, address.ip()) {
+        if plan.addresses.is_reachable_at(host, address.ip()) {
             listeners.entry(address.port()).or_insert(ListenerId { n, ..IDENT_LISTENER });
         }
     }
     for (port, listener) in &listeners {
         endpoint.accept_at(*port, *listener, None);
     }
-    let seed = plan.seed.derive("pppoe", u64::from(host.0));
-    let concentrator = AccessConcentrator::new(config.clone(), seed.secure("pppoe.start", 0));
+    let seed = plan.seed.derive_seed("pppoe", u64::from(host.0));
+    let concentrator = AccessConcentrator::new(config.clone(), seed.derive_secure_rng("pppoe.start", 0));
     let concentrator =
         concentrator.map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
     let cpu = plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref());
@@ -210,22 +232,22 @@ fn put(
         endpoint,
         config,
         concentrator,
-        helpers: helpers_of(cpu, seed.stream("helpers", 0), &[(PPPOE_LOG, 1, true)]),
-        carry: Carry::new(stations),
+        helpers: helpers_of(cpu, seed.derive_rng("helpers", 0), &[(PPPOE_LOG, 1, true)]),
+        data_plane: SessionDataPlane::new(stations),
         ports: BTreeMap::new(),
         report: loaded.file.data.report.get(),
         report_at: Instant::ZERO,
         seed,
         starts: 0,
     };
-    let app = plan.role(host, role);
+    let app = plan.add_role(host, role);
     plan.builder.take_frames(app);
     plan.builder.take_transit(app);
     if let Some((socket, port)) = dynamic {
         plan.builder.bind_udp(app, socket, port)?;
     }
     for port in listeners.into_keys() {
-        plan.builder.listen(app, port)?;
+        plan.builder.listen_tcp(app, port)?;
     }
     Ok(())
 }

@@ -1,44 +1,44 @@
 //! Hosts with sessions: the workload `pppoe`.
 
-use super::super::arrivals::{ArrivalProcess, Pattern};
+use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::super::error::WorldError;
-use super::super::machine::{Endpoint, EventOrJob};
-use super::super::plan::Plan;
-use super::super::report::{End, Report};
-use super::super::role::Role;
-use super::super::topology::Topology;
+use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::plan::NetworkPlan;
+use super::super::report::{DialogueEnd, RoleReport};
+use super::super::role::HostRole;
+use super::super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use usher_aaa::store::{Op, Row, UserRows};
-use usher_core::timer::earliest;
-use usher_core::{Duration, Instant, Machine, PortId, Rng, Seed};
-use usher_crypto::Key;
+use usher_aaa::store::{AttributeRow, RowOperator, UserRows};
+use usher_core::timer::earliest_deadline;
+use usher_core::{Duration, Instant, Machine, ModelRng, PortId, Seed};
+use usher_crypto::SecretValue;
 use usher_eap::method::{PeerOffer, md5, mschapv2};
-use usher_ppp::auth::{AuthenticationProtocol, Credentials};
-use usher_ppp::client::{Client, ClientCommand, ClientConfig, ClientEvent};
+use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
+use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{EndReason, Family, LinkConfig, Network};
-use usher_scenario::model::{Pppoe, PppoeMethod, Scenario};
-use usher_sim::{Context, Delivery, HostId};
+use usher_ppp::{AddressFamily, EndReason, LinkConfig, LinkNetwork};
+use usher_scenario::model::{PppoeMethod, PppoeWorkload, Scenario};
+use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// The port of a station: its first.
 const PORT: PortId = PortId(0);
 
-fn credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> Credentials {
+fn session_credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> PppCredentials {
     let (protocol, offer): (_, Option<Box<dyn PeerOffer>>) = match method {
         PppoeMethod::Pap => (AuthenticationProtocol::Pap, None),
         PppoeMethod::Chap => (AuthenticationProtocol::Chap, None),
         PppoeMethod::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
         PppoeMethod::EapMd5 => {
-            (AuthenticationProtocol::Eap, Some(Box::new(md5::Password::new(password).named(name))))
+            (AuthenticationProtocol::Eap, Some(Box::new(md5::Md5Password::new(password).with_name(name))))
         }
         PppoeMethod::EapMsChapV2 => {
-            (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::Account::new(name, password))))
+            (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::MsChapV2Account::new(name, password))))
         }
     };
-    Credentials {
+    PppCredentials {
         name: name.to_vec(),
-        password: Key::from(password),
+        password: SecretValue::from(password),
         protocols: vec![protocol],
         eap_methods: offer.into_iter().collect(),
     }
@@ -46,243 +46,256 @@ fn credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> Credentials
 
 /// What becomes of a station's session.
 #[derive(Debug)]
-enum State {
+enum SessionState {
     /// It has none, and tries for none.
     Idle,
     /// It is set up, from then on.
-    Begun(Instant),
+    Connecting(Instant),
     /// It is there, until then.
     Up(Option<Instant>),
     /// It is being ended.
-    Ending,
+    Closing,
 }
 
 /// A host with sessions, one after the other.
 #[derive(Debug)]
 struct StationRole {
-    endpoint: Endpoint,
+    endpoint: MachineEndpoint,
     /// With the right password, and with a wrong one.
     configs: [Arc<ClientConfig>; 2],
-    client: Client,
-    state: State,
+    client: PppoeClient,
+    state: SessionState,
     arrivals: ArrivalProcess,
     /// Sessions that are due and wait.
     waiting: u64,
-    hold: Option<Duration>,
+    hold_time: Option<Duration>,
     give_up: Option<Duration>,
     wrong: f64,
-    chance: Rng,
+    chance: ModelRng,
     seed: Seed,
     sessions: u64,
 }
 
 impl StationRole {
-    fn gives_up(&self) -> Option<Instant> {
+    fn give_up_time(&self) -> Option<Instant> {
         match self.state {
-            State::Begun(began) => Some(began + self.give_up?),
+            SessionState::Connecting(began) => Some(began + self.give_up?),
             _ => None,
         }
     }
 
-    fn ends(&self) -> Option<Instant> {
+    fn session_end(&self) -> Option<Instant> {
         match self.state {
-            State::Up(until) => until,
+            SessionState::Up(until) => until,
             _ => None,
         }
     }
 
     /// A host like new, as far as its sessions go.
-    fn renew(&mut self, ctx: &Context<'_, Report>, wrong: bool) {
+    fn reset_client(&mut self, ctx: &AppContext<'_, RoleReport>, wrong: bool) {
         self.sessions += 1;
         let config = (*self.configs[usize::from(wrong)]).clone();
-        self.client = Client::new(config, self.seed.secure("pppoe.session", self.sessions));
+        self.client = PppoeClient::new(config, self.seed.derive_secure_rng("pppoe.session", self.sessions));
         self.client.set_epoch(Instant::ZERO, ctx.epoch());
     }
 
     /// Begins what is due and can.
-    fn begin(&mut self, ctx: &mut Context<'_, Report>) {
+    fn start_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
-        while self.arrivals.take(now) {
+        while self.arrivals.take_arrival(now) {
             self.waiting += 1;
         }
-        if self.waiting > 0 && matches!(self.state, State::Idle) {
+        if self.waiting > 0 && matches!(self.state, SessionState::Idle) {
             self.waiting -= 1;
-            let wrong = self.wrong > 0.0 && self.chance.chance(self.wrong);
-            self.renew(ctx, wrong);
-            ctx.report(Report::Begun);
-            self.state = State::Begun(now);
+            let wrong = self.wrong > 0.0 && self.chance.sample_bool(self.wrong);
+            self.reset_client(ctx, wrong);
+            ctx.report(RoleReport::Started);
+            self.state = SessionState::Connecting(now);
             // It has none yet.
-            let _ = self.client.command(now, ClientCommand::Connect);
+            let _ = self.client.handle_command(now, ClientCommand::Connect);
         }
     }
 
-    fn expire(&mut self, now: Instant) -> Option<Report> {
-        if self.ends().is_some_and(|at| at <= now) {
-            self.state = State::Ending;
-            let _ = self.client.command(now, ClientCommand::Disconnect);
+    fn handle_timeouts(&mut self, now: Instant) -> Option<RoleReport> {
+        if self.session_end().is_some_and(|at| at <= now) {
+            self.state = SessionState::Closing;
+            let _ = self.client.handle_command(now, ClientCommand::Disconnect);
         }
-        let State::Begun(began) = self.state else { return None };
-        let over = self.gives_up().is_some_and(|at| at <= now);
+        let SessionState::Connecting(began) = self.state else { return None };
+        let over = self.give_up_time().is_some_and(|at| at <= now);
         over.then(|| {
-            self.state = State::Ending;
-            let _ = self.client.command(now, ClientCommand::Disconnect);
-            Report::Ended { began, end: End::Failed }
+            self.state = SessionState::Closing;
+            let _ = self.client.handle_command(now, ClientCommand::Disconnect);
+            RoleReport::Ended { started_at: began, end: DialogueEnd::Failed }
         })
     }
 
-    fn hear(&mut self, ctx: &mut Context<'_, Report>, event: ClientEvent) {
+    fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: ClientEvent) {
         let now = ctx.now();
         match (event, &self.state) {
-            (ClientEvent::Install { network: Network::Ipv4 { .. }, .. }, &State::Begun(began)) => {
-                ctx.report(Report::Ended { began, end: End::Completed });
-                self.state = State::Up(self.hold.map(|time| now + time));
+            (
+                ClientEvent::Install { network: LinkNetwork::Ipv4 { .. }, .. },
+                &SessionState::Connecting(began),
+            ) => {
+                ctx.report(RoleReport::Ended { started_at: began, end: DialogueEnd::Completed });
+                self.state = SessionState::Up(self.hold_time.map(|time| now + time));
             }
             // Its link is negotiated anew.
-            (ClientEvent::Remove { family: Family::Ipv4 }, _) => {}
-            (ClientEvent::Ended { reason, again }, state) => {
-                if let &State::Begun(began) = state {
-                    let end = if reason == EndReason::Refused { End::Rejected } else { End::Failed };
-                    ctx.report(Report::Ended { began, end });
+            (ClientEvent::Remove { family: AddressFamily::Ipv4 }, _) => {}
+            (ClientEvent::Ended { reason, retry_at: again }, state) => {
+                if let &SessionState::Connecting(began) = state {
+                    let end = if reason == EndReason::Refused {
+                        DialogueEnd::Rejected
+                    } else {
+                        DialogueEnd::Failed
+                    };
+                    ctx.report(RoleReport::Ended { started_at: began, end });
                 }
-                let lost = matches!(state, State::Up(_));
+                let lost = matches!(state, SessionState::Up(_));
                 self.state = match again {
                     Some(_) if lost => {
-                        ctx.report(Report::Begun);
-                        State::Begun(now)
+                        ctx.report(RoleReport::Started);
+                        SessionState::Connecting(now)
                     }
                     Some(_) => {
                         // It is tried again when the next session is due, and not by itself.
-                        let _ = self.client.command(now, ClientCommand::Disconnect);
-                        State::Idle
+                        let _ = self.client.handle_command(now, ClientCommand::Disconnect);
+                        SessionState::Idle
                     }
-                    None => State::Idle,
+                    None => SessionState::Idle,
                 };
             }
             _ => {}
         }
     }
 
-    fn settle(&mut self, ctx: &mut Context<'_, Report>) {
+    fn drain_outputs(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         loop {
             let mut heard = Vec::new();
             let Self { endpoint, client, .. } = self;
-            endpoint.drain(ctx, client, |_, _, word| match word {
+            endpoint.drain_outputs(ctx, client, |_, _, word| match word {
                 EventOrJob::Event(event) => heard.push(event),
-                EventOrJob::Job(job) => match job.what {},
+                EventOrJob::Job(job) => match job.job {},
             });
             if heard.is_empty() {
                 return;
             }
-            heard.into_iter().for_each(|event| self.hear(ctx, event));
-            self.begin(ctx);
+            heard.into_iter().for_each(|event| self.handle_event(ctx, event));
+            self.start_due(ctx);
         }
     }
 }
 
-impl Role for StationRole {
-    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+impl HostRole for StationRole {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         match &delivery {
-            Delivery::Start => {
-                if let State::Begun(began) = self.state {
-                    ctx.report(Report::Ended { began, end: End::Failed });
+            AppDelivery::Start => {
+                if let SessionState::Connecting(began) = self.state {
+                    ctx.report(RoleReport::Ended { started_at: began, end: DialogueEnd::Failed });
                 }
-                let had = !matches!(self.state, State::Idle);
-                self.renew(ctx, false);
-                self.state = State::Idle;
+                let had = !matches!(self.state, SessionState::Idle);
+                self.reset_client(ctx, false);
+                self.state = SessionState::Idle;
                 if had {
                     // Its power is back: it wants its session again.
                     self.waiting += 1;
-                    self.arrivals.skip(now);
+                    self.arrivals.skip_missed(now);
                 }
             }
-            Delivery::Timer => {
-                if let Some(report) = self.expire(now) {
+            AppDelivery::Timer => {
+                if let Some(report) = self.handle_timeouts(now) {
                     ctx.report(report);
                 }
             }
             _ => {}
         }
-        self.endpoint.feed(ctx, &mut self.client, &delivery);
-        self.settle(ctx);
-        self.begin(ctx);
-        self.settle(ctx);
-        ctx.set_timer(earliest([
+        self.endpoint.feed_delivery(ctx, &mut self.client, &delivery);
+        self.drain_outputs(ctx);
+        self.start_due(ctx);
+        self.drain_outputs(ctx);
+        ctx.set_timer(earliest_deadline([
             self.client.poll_timeout(),
-            self.arrivals.next(),
-            self.gives_up(),
-            self.ends(),
+            self.arrivals.next_arrival(),
+            self.give_up_time(),
+            self.session_end(),
         ]));
     }
 }
 
 /// Puts the stations on their hosts.
-pub(in super::super) fn build(
-    plan: &mut Plan<'_>,
-    topology: &Topology,
-    pppoe: &Pppoe,
+pub(in super::super) fn build_pppoe_roles(
+    plan: &mut NetworkPlan<'_>,
+    topology: &NetworkTopology,
+    pppoe: &PppoeWorkload,
 ) -> Result<(), WorldError> {
     if !pppoe.used {
         return Ok(());
     }
-    let stations = topology.group(&pppoe.stations)?;
-    let pattern = Pattern::new(&pppoe.arrivals, stations.len() as u64, plan.end);
+    let stations = topology.host_group(&pppoe.stations)?;
+    let pattern = ArrivalPattern::new(&pppoe.arrivals, stations.len() as u64, plan.end);
     for (index, &host) in (0_u64..).zip(stations) {
-        let rng = plan.seed.stream("arrivals", index);
+        let rng = plan.seed.derive_rng("arrivals", index);
         let arrivals = ArrivalProcess::new(&pattern, index, rng);
-        let user = name(pppoe, index);
-        let config = |password: &str| Arc::new(config(pppoe, host, user.as_bytes(), password.as_bytes()));
+        let user = user_name(pppoe, index);
+        let config =
+            |password: &str| Arc::new(client_config(pppoe, host, user.as_bytes(), password.as_bytes()));
         let configs = [config(&pppoe.password), config(&format!("not {}", pppoe.password))];
-        let seed = plan.seed.derive("pppoe.station", index);
+        let seed = plan.seed.derive_seed("pppoe.station", index);
         let role = StationRole {
-            endpoint: Endpoint::new(plan.at(host)),
-            client: Client::new((*configs[0]).clone(), seed.secure("pppoe.session", 0)),
+            endpoint: MachineEndpoint::new(plan.host_address(host)),
+            client: PppoeClient::new((*configs[0]).clone(), seed.derive_secure_rng("pppoe.session", 0)),
             configs,
-            state: State::Idle,
+            state: SessionState::Idle,
             arrivals,
             waiting: 0,
-            hold: pppoe.hold.get().map(|time| time.get()),
+            hold_time: pppoe.hold.get().map(|time| time.get()),
             give_up: pppoe.give_up.get().map(|time| time.get()),
             wrong: pppoe.wrong_credentials.get(),
-            chance: seed.stream("wrong", 0),
+            chance: seed.derive_rng("wrong", 0),
             seed,
             sessions: 0,
         };
-        let app = plan.role(host, role);
+        let app = plan.add_role(host, role);
         plan.builder.take_frames(app);
     }
     Ok(())
 }
 
 /// The name of a station's user.
-fn name(pppoe: &Pppoe, station: u64) -> String {
+fn user_name(pppoe: &PppoeWorkload, station: u64) -> String {
     pppoe.user.replace("{}", &station.to_string())
 }
 
 /// The users of all stations, as the stores of the scenario's AAA servers have them.
-pub(in super::super) fn users(
+pub(in super::super) fn station_users(
     scenario: &Scenario,
-    topology: &Topology,
+    topology: &NetworkTopology,
 ) -> Result<Vec<(String, UserRows)>, WorldError> {
     let mut all = BTreeMap::new();
     for (_, pppoe) in scenario.pppoe_workloads() {
         let value = pppoe.password.clone();
-        let password = Row { attribute: "Cleartext-Password".to_owned(), op: Op::Replace, value };
+        let password =
+            AttributeRow { attribute: "Cleartext-Password".to_owned(), op: RowOperator::Replace, value };
         let user = UserRows { check: vec![password], reply: Vec::new(), groups: Vec::new() };
-        let stations = topology.group(&pppoe.stations)?.len() as u64;
-        all.extend((0..stations).map(|station| (name(pppoe, station), user.clone())));
+        let stations = topology.host_group(&pppoe.stations)?.len() as u64;
+        all.extend((0..stations).map(|station| (user_name(pppoe, station), user.clone())));
     }
     Ok(all.into_iter().collect())
 }
 
-fn config(pppoe: &Pppoe, host: HostId, name: &[u8], password: &[u8]) -> ClientConfig {
+fn client_config(pppoe: &PppoeWorkload, host: HostId, name: &[u8], password: &[u8]) -> ClientConfig {
     let keepalive = pppoe.keepalive.get().map_or(Duration::ZERO, |time| time.get());
     ClientConfig {
         ipv6: None,
-        patience: pppoe.discovery.get(),
+        initial_timeout: pppoe.discovery.get(),
         attempts: pppoe.attempts.get(),
         persist: pppoe.persist,
         link: LinkConfig { echo_interval: keepalive, ..LinkConfig::default() },
-        ..ClientConfig::new(PORT, MacAddress(host.mac(0)), credentials(pppoe.method, name, password))
+        ..ClientConfig::new(
+            PORT,
+            MacAddress(host.mac_address(0)),
+            session_credentials(pppoe.method, name, password),
+        )
     }
 }

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Job, Machine, NoJob, Output, OutputOf, StreamEvent, StreamOp,
-    Transmit, WallTime,
+    CommandError, ConnId, Instant, JobRequest, Machine, MachineInput, MachineOutput, NoJob, OutputOf,
+    StreamEvent, StreamOp, Transmit, WallTime,
 };
-use usher_live::{Clock, Driver, Mailbox, Role, Shard, Sockets, spawn};
-use usher_runner::world::{Endpoint, EventOrJob, ServerRole};
-use usher_sim::{Application, Context, Delivery, Observer};
+use usher_live::{Driver, DriverRole, DriverSockets, Mailbox, Shard, SystemClock, spawn_shard};
+use usher_runner::world::{EventOrJob, MachineEndpoint, ServerRole};
+use usher_sim::{AppContext, AppDelivery, Application, ReportObserver};
 
 /// What a message is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// RADIUS, in a datagram.
     Udp,
     /// RADIUS, inside TLS.
@@ -25,60 +25,66 @@ pub(crate) enum Kind {
 
 /// A message, as one of those saw it who speak with the service.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Message {
+pub(crate) struct ObservedMessage {
     /// Who that is.
-    pub(crate) who: &'static str,
+    pub(crate) machine_name: &'static str,
     /// Whether it was sent by that one.
     pub(crate) sent: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     pub(crate) bytes: Vec<u8>,
 }
 
 /// What was said, by all, in its order: each waits for the other.
-pub(crate) type Said = Arc<Mutex<Vec<Message>>>;
+pub(crate) type MessageLog = Arc<Mutex<Vec<ObservedMessage>>>;
 
 /// A machine whose messages are noted.
-pub(crate) struct Noted<M> {
+pub(crate) struct RecordingMachine<M> {
     pub(crate) machine: M,
-    who: &'static str,
+    machine_name: &'static str,
     /// What its streams carry.
-    streams: Kind,
+    streams: MessageKind,
     /// Of each stream, each way, what has no end yet.
-    begun: BTreeMap<(ConnId, bool), Vec<u8>>,
-    said: Said,
+    partial_messages: BTreeMap<(ConnId, bool), Vec<u8>>,
+    message_log: MessageLog,
 }
 
-impl<M> Noted<M> {
-    pub(crate) fn new(machine: M, who: &'static str, streams: Kind, said: &Said) -> Self {
-        Self { machine, who, streams, begun: BTreeMap::new(), said: said.clone() }
+impl<M> RecordingMachine<M> {
+    pub(crate) fn new(machine: M, who: &'static str, streams: MessageKind, said: &MessageLog) -> Self {
+        Self {
+            machine,
+            machine_name: who,
+            streams,
+            partial_messages: BTreeMap::new(),
+            message_log: said.clone(),
+        }
     }
 
-    fn note(&self, sent: bool, kind: Kind, bytes: &[u8]) {
-        let message = Message { who: self.who, sent, kind, bytes: bytes.to_vec() };
-        self.said.lock().unwrap().push(message);
+    fn record_message(&self, sent: bool, kind: MessageKind, bytes: &[u8]) {
+        let message = ObservedMessage { machine_name: self.machine_name, sent, kind, bytes: bytes.to_vec() };
+        self.message_log.lock().unwrap().push(message);
     }
 
     /// Cuts a stream into messages.
-    fn stream(&mut self, conn: ConnId, sent: bool, bytes: &[u8]) {
-        let mut begun = self.begun.remove(&(conn, sent)).unwrap_or_default();
+    fn record_stream(&mut self, conn: ConnId, sent: bool, bytes: &[u8]) {
+        let mut begun = self.partial_messages.remove(&(conn, sent)).unwrap_or_default();
         begun.extend_from_slice(bytes);
         while begun.len() >= 4 {
             let length = match self.streams {
-                Kind::Diameter => u32::from_be_bytes([0, begun[1], begun[2], begun[3]]) as usize,
+                MessageKind::Diameter => u32::from_be_bytes([0, begun[1], begun[2], begun[3]]) as usize,
                 _ => usize::from(u16::from_be_bytes([begun[2], begun[3]])),
             };
             if begun.len() < length {
                 break;
             }
             let rest = begun.split_off(length);
-            self.note(sent, self.streams, &begun);
+            self.record_message(sent, self.streams, &begun);
             begun = rest;
         }
-        self.begun.insert((conn, sent), begun);
+        self.partial_messages.insert((conn, sent), begun);
     }
 }
 
-impl<M: Machine> Machine for Noted<M> {
+impl<M: Machine> Machine for RecordingMachine<M> {
     type Command = M::Command;
     type Event = M::Event;
     type Job = M::Job;
@@ -87,22 +93,28 @@ impl<M: Machine> Machine for Noted<M> {
         self.machine.set_epoch(now, epoch);
     }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            Input::Datagram { data, .. } => self.note(false, Kind::Udp, data),
-            Input::Stream { conn, event: StreamEvent::Data(data) } => self.stream(conn, false, data),
+            MachineInput::Datagram { data, .. } => self.record_message(false, MessageKind::Udp, data),
+            MachineInput::Stream { conn, event: StreamEvent::Data(data) } => {
+                self.record_stream(conn, false, data)
+            }
             _ => {}
         }
-        self.machine.handle(now, input);
+        self.machine.handle_input(now, input);
     }
-    fn command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
-        self.machine.command(now, command)
+    fn handle_command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
+        self.machine.handle_command(now, command)
     }
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<M>> {
         let output = self.machine.poll_output(buf)?;
         match output {
-            Output::Transmit(Transmit::Datagram { .. }) => self.note(true, Kind::Udp, buf),
-            Output::Transmit(Transmit::Stream { conn, op: StreamOp::Data }) => self.stream(conn, true, buf),
+            MachineOutput::Transmit(Transmit::Datagram { .. }) => {
+                self.record_message(true, MessageKind::Udp, buf)
+            }
+            MachineOutput::Transmit(Transmit::Stream { conn, op: StreamOp::Data }) => {
+                self.record_stream(conn, true, buf)
+            }
             _ => {}
         }
         Some(output)
@@ -113,120 +125,125 @@ impl<M: Machine> Machine for Noted<M> {
 }
 
 /// What one who speaks with the service does.
-pub(crate) trait Script: Send + 'static {
+pub(crate) trait HostScript: Send + 'static {
     type Machine: Machine<Job = NoJob> + Send + 'static;
 
     /// It is its turn.
-    fn begin(&mut self, now: Instant, machine: &mut Self::Machine);
+    fn start(&mut self, now: Instant, machine: &mut Self::Machine);
     /// Its machine says something.
-    fn hear(&mut self, now: Instant, machine: &mut Self::Machine, event: <Self::Machine as Machine>::Event);
+    fn handle_event(
+        &mut self,
+        now: Instant,
+        machine: &mut Self::Machine,
+        event: <Self::Machine as Machine>::Event,
+    );
     /// Whether all was done.
     fn is_done(&self) -> bool;
 }
 
 /// One who speaks with the service.
-pub(crate) struct Actor<S: Script> {
-    pub(crate) machine: Noted<S::Machine>,
+pub(crate) struct ScriptedHost<S: HostScript> {
+    pub(crate) machine: RecordingMachine<S::Machine>,
     pub(crate) script: S,
 }
 
 /// On a simulated host.
-pub(crate) struct Hosted<S: Script> {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) actor: Actor<S>,
+pub(crate) struct SimulatedHost<S: HostScript> {
+    pub(crate) endpoint: MachineEndpoint,
+    pub(crate) actor: ScriptedHost<S>,
 }
 
-impl<S: Script> Hosted<S> {
-    fn handle(&mut self, ctx: &mut Context<'_, ()>, delivery: &Delivery) {
-        let Self { endpoint, actor: Actor { machine, script } } = self;
-        endpoint.feed(ctx, machine, delivery);
-        if matches!(delivery, Delivery::Start) {
-            script.begin(ctx.now(), &mut machine.machine);
+impl<S: HostScript> SimulatedHost<S> {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, ()>, delivery: &AppDelivery) {
+        let Self { endpoint, actor: ScriptedHost { machine, script } } = self;
+        endpoint.feed_delivery(ctx, machine, delivery);
+        if matches!(delivery, AppDelivery::Start) {
+            script.start(ctx.now(), &mut machine.machine);
         }
-        endpoint.drain(ctx, machine, |ctx, machine, word| match word {
-            EventOrJob::Event(event) => script.hear(ctx.now(), &mut machine.machine, event),
-            EventOrJob::Job(job) => match job.what {},
+        endpoint.drain_outputs(ctx, machine, |ctx, machine, word| match word {
+            EventOrJob::Event(event) => script.handle_event(ctx.now(), &mut machine.machine, event),
+            EventOrJob::Job(job) => match job.job {},
         });
     }
 }
 
 /// What runs on a simulated host.
-pub(crate) enum App {
-    Switch(Box<Hosted<super::Switch>>),
-    Gateway(Box<Hosted<super::Gateway>>),
-    Home(Box<Hosted<super::Home>>),
+pub(crate) enum SimulatedApp {
+    Switch(Box<SimulatedHost<super::SwitchScript>>),
+    Gateway(Box<SimulatedHost<super::GatewayScript>>),
+    Home(Box<SimulatedHost<super::HomeServerScript>>),
     Aaa(Box<ServerRole>),
 }
 
-impl Application for App {
+impl Application for SimulatedApp {
     type Report = ();
 
-    fn handle(&mut self, ctx: &mut Context<'_, ()>, delivery: Delivery) {
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, ()>, delivery: AppDelivery) {
         match self {
-            Self::Switch(hosted) => hosted.handle(ctx, &delivery),
-            Self::Gateway(hosted) => hosted.handle(ctx, &delivery),
-            Self::Home(hosted) => hosted.handle(ctx, &delivery),
-            Self::Aaa(role) => role.handle(ctx, delivery),
+            Self::Switch(hosted) => hosted.handle_delivery(ctx, &delivery),
+            Self::Gateway(hosted) => hosted.handle_delivery(ctx, &delivery),
+            Self::Home(hosted) => hosted.handle_delivery(ctx, &delivery),
+            Self::Aaa(role) => role.process_delivery(ctx, delivery),
         }
     }
 }
 
-pub(crate) struct Nobody;
+pub(crate) struct NullObserver;
 
-impl Observer<()> for Nobody {
-    fn report(&mut self, _: Instant, _: u32, (): ()) {}
+impl ReportObserver<()> for NullObserver {
+    fn handle_report(&mut self, _: Instant, _: u32, (): ()) {}
 }
 
 /// On sockets of this machine.
-pub(crate) struct Live<S: Script> {
-    actor: Actor<S>,
-    over: bool,
+pub(crate) struct LiveHost<S: HostScript> {
+    actor: ScriptedHost<S>,
+    has_ended: bool,
 }
 
 /// What one on sockets is told.
-pub(crate) enum Word {
-    Begin,
+pub(crate) enum LiveMessage {
+    Start,
     End,
 }
 
-impl<S: Script> Role for Live<S> {
-    type Machine = Noted<S::Machine>;
-    type Message = Word;
+impl<S: HostScript> DriverRole for LiveHost<S> {
+    type Machine = RecordingMachine<S::Machine>;
+    type Message = LiveMessage;
 
     fn machine(&mut self) -> &mut Self::Machine {
         &mut self.actor.machine
     }
-    fn event(&mut self, now: Instant, event: <S::Machine as Machine>::Event) {
-        self.actor.script.hear(now, &mut self.actor.machine.machine, event);
+    fn on_event(&mut self, now: Instant, event: <S::Machine as Machine>::Event) {
+        self.actor.script.handle_event(now, &mut self.actor.machine.machine, event);
     }
-    fn job(&mut self, _: Instant, job: Job<NoJob>) {
-        match job.what {}
+    fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
+        match job.job {}
     }
-    fn message(&mut self, now: Instant, word: Word) {
+    fn on_message(&mut self, now: Instant, word: LiveMessage) {
         match word {
-            Word::Begin => self.actor.script.begin(now, &mut self.actor.machine.machine),
-            Word::End => self.over = true,
+            LiveMessage::Start => self.actor.script.start(now, &mut self.actor.machine.machine),
+            LiveMessage::End => self.has_ended = true,
         }
     }
-    fn stopped(&self) -> bool {
-        self.over || self.actor.script.is_done()
+    fn is_stopped(&self) -> bool {
+        self.has_ended || self.actor.script.is_done()
     }
 }
 
 /// Begins to speak on sockets, until all is done or it is told to end.
-pub(crate) fn live<S: Script>(
+pub(crate) fn spawn_live<S: HostScript>(
     name: &str,
-    actor: Actor<S>,
-    sockets: Sockets,
-) -> (Shard<std::io::Result<Live<S>>>, Mailbox<Word>) {
-    let (driver, mailbox) = Driver::new(Live { actor, over: false }, sockets, Clock::start());
-    let shard = spawn(name, None, move || driver.run()).unwrap();
-    assert!(mailbox.send(Word::Begin));
+    actor: ScriptedHost<S>,
+    sockets: DriverSockets,
+) -> (Shard<std::io::Result<LiveHost<S>>>, Mailbox<LiveMessage>) {
+    let (driver, mailbox) = Driver::new(LiveHost { actor, has_ended: false }, sockets, SystemClock::start());
+    let shard = spawn_shard(name, None, move || driver.run()).unwrap();
+    assert!(mailbox.send(LiveMessage::Start));
     (shard, mailbox)
 }
 
 /// An address of this machine, and of a simulated host. It is this process's alone, so that no other test takes its ports.
-pub(crate) fn local(host: u8, port: u16) -> SocketAddr {
+pub(crate) fn loopback_address(host: u8, port: u16) -> SocketAddr {
     let [.., middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 128 | (middle & 127), low, host], port))
 }

@@ -7,14 +7,14 @@ const OCTETS: u64 = 1000;
 /// Bianchi's model (2000): a station's frame collides with probability p in each of its transmissions whatever their
 /// number, and a station sends in a slot with probability τ. With transmissions limited, as Wu et al. (2002) have it, a
 /// frame has Σ pⁱ of them, and before the i-th a mean of W·2ⁱ/2 - 1/2 slots.
-struct Model {
+struct BianchiModel {
     /// Probability that a transmission collides.
     p: f64,
     /// Packets a second.
     throughput: f64,
 }
 
-fn bianchi(stations: u32) -> Model {
+fn bianchi_model(stations: u32) -> BianchiModel {
     let tau = |p: f64| {
         let (mut sent, mut waited) = (0.0, 0.0);
         for i in 0..7 {
@@ -36,21 +36,21 @@ fn bianchi(stations: u32) -> Model {
     let success = n * tau * libm::pow(1.0 - tau, n - 1.0);
     let time = |nanos: u64| nanos as f64 / 1e9;
     let slot = idle * time(SLOT)
-        + success * time(frame(OCTETS) + ACK + DIFS)
-        + (1.0 - idle - success) * time(frame(OCTETS) + EIFS);
-    Model { p, throughput: success / slot }
+        + success * time(frame_nanos(OCTETS) + ACK + DIFS)
+        + (1.0 - idle - success) * time(frame_nanos(OCTETS) + EIFS);
+    BianchiModel { p, throughput: success / slot }
 }
 
 /// These ways always have something to carry, for so many seconds: how much arrived by each.
-fn saturated(ways: &[Way], time: f64, seed: u64) -> (Bss, Vec<u64>) {
-    let mut bss = seeded(quiet(), ways.len(), seed);
-    begin(&mut bss);
+fn run_saturated(ways: &[StationDirection], time: f64, seed: u64) -> (Bss, Vec<u64>) {
+    let mut bss = seeded_bss(quiet_config(), ways.len(), seed);
+    start_bss(&mut bss);
     for (i, way) in (0..).zip(ways) {
-        bss.send(t(0), *way, OCTETS as u32, i);
-        bss.send(t(0), *way, OCTETS as u32, i);
+        bss.send(at_nanos(0), *way, OCTETS as u32, i);
+        bss.send(at_nanos(0), *way, OCTETS as u32, i);
     }
     let mut arrived = vec![0; ways.len()];
-    while let Some(now) = bss.poll_timeout().filter(|now| *now <= seconds(time)) {
+    while let Some(now) = bss.poll_timeout().filter(|now| *now <= at_seconds(time)) {
         bss.handle_timeout(now);
         let mut next = Vec::new();
         while let Some((way, handle)) = bss.poll_delivery(now) {
@@ -64,28 +64,28 @@ fn saturated(ways: &[Way], time: f64, seed: u64) -> (Bss, Vec<u64>) {
     }
     (bss, arrived)
 }
-fn up(stations: u32) -> Vec<Way> {
-    (0..stations).map(Way::Up).collect()
+fn uplinks(stations: u32) -> Vec<StationDirection> {
+    (0..stations).map(StationDirection::Up).collect()
 }
 
 #[test]
 fn a_station_alone_sends_as_fast_as_its_back_off_lets_it() {
-    let (bss, _) = saturated(&up(1), 100.0, 1);
-    let cycle = (frame(OCTETS) + ACK + DIFS) as f64 / 1e9 + 15.5 * SLOT as f64 / 1e9;
+    let (bss, _) = run_saturated(&uplinks(1), 100.0, 1);
+    let cycle = (frame_nanos(OCTETS) + ACK + DIFS) as f64 / 1e9 + 15.5 * SLOT as f64 / 1e9;
     let c = bss.counters();
     // The mean of n draws from 32 slots, each of standard error 9.2 slots.
     let n = c.packets_up as f64;
     let error = 9.24 * SLOT as f64 / 1e9 / libm::sqrt(n);
     assert!((100.0 / n - cycle).abs() < 3.5 * error + 1e-8, "{} {cycle}", 100.0 / n);
     assert_eq!((c.retries, c.collisions, c.queue_full), (0, 0, 0));
-    assert!((bianchi(1).throughput * cycle - 1.0).abs() < 1e-9, "the model says the same");
+    assert!((bianchi_model(1).throughput * cycle - 1.0).abs() < 1e-9, "the model says the same");
 }
 
 #[test]
-fn saturated_stations_send_and_collide_as_often_as_bianchis_model_says() {
+fn saturated_stations_send_and_collide_as_bianchi_predicts() {
     for stations in [2, 3, 5, 10, 20, 50] {
-        let (bss, _) = saturated(&up(stations), 300.0, u64::from(stations));
-        let (c, model) = (bss.counters(), bianchi(stations));
+        let (bss, _) = run_saturated(&uplinks(stations), 300.0, u64::from(stations));
+        let (c, model) = (bss.counters(), bianchi_model(stations));
         let throughput = c.packets_up as f64 / 300.0 / model.throughput;
         let p = c.collided as f64 / (c.data + c.retries) as f64 / model.p;
         // In the model others' frames are counted down as slots, too, so that it waits a little less.
@@ -96,35 +96,35 @@ fn saturated_stations_send_and_collide_as_often_as_bianchis_model_says() {
 
 #[test]
 fn all_get_the_same_share() {
-    let even = |ways: &[Way], within: f64| {
-        let (_, arrived) = saturated(ways, 200.0, 3);
+    let even = |ways: &[StationDirection], within: f64| {
+        let (_, arrived) = run_saturated(ways, 200.0, 3);
         let mean = arrived.iter().sum::<u64>() as f64 / ways.len() as f64;
         // What one gets at the others' cost in a second says little about the next.
         assert!(arrived.iter().all(|n| (*n as f64 / mean - 1.0).abs() < within), "{arrived:?}");
     };
-    even(&up(8), 0.05);
-    even(&[Way::Up(0), Way::Down(1)], 0.01);
+    even(&uplinks(8), 0.05);
+    even(&[StationDirection::Up(0), StationDirection::Down(1)], 0.01);
 }
 
 #[test]
 fn noise_makes_a_geometric_number_of_transmissions() {
     let (loss, packets) = (0.4f64, 20_000u32);
-    let mut bss = bss(WifiConfig { frame_loss: loss, ..quiet() }, 1);
-    begin(&mut bss);
+    let mut bss = test_bss(WifiConfig { frame_loss: loss, ..quiet_config() }, 1);
+    start_bss(&mut bss);
     // How many packets had so many retransmissions and arrived; the last: were given up.
     let mut histogram = [0u32; 8];
     for i in 0..packets {
         let before = bss.counters().retries;
-        let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
-        bss.send(t(u64::from(i) * 1_000_000_000), way, 100, i);
-        let (told, _) = run(&mut bss, Instant::FAR_FUTURE);
+        let way = if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) };
+        bss.send(at_nanos(u64::from(i) * 1_000_000_000), way, 100, i);
+        let (told, _) = run_until(&mut bss, Instant::FAR_FUTURE);
         let retries = (bss.counters().retries - before) as usize;
         match told[..] {
-            [(_, Seen::Arrived(w, h))] => {
+            [(_, BssOutput::Arrived(w, h))] => {
                 assert_eq!((w, h), (way, i));
                 histogram[retries] += 1;
             }
-            [(_, Seen::Dropped(w, h, DropReason::GaveUp))] => {
+            [(_, BssOutput::Dropped(w, h, DropReason::RetriesExhausted))] => {
                 assert_eq!((w, h, retries), (way, i, 6));
                 histogram[7] += 1;
             }
@@ -144,16 +144,16 @@ fn packets_are_lost_once_beyond_the_mac() {
     let (loss, packets) = (0.3, 20_000u32);
     for from in [LossFrom::Always, LossFrom::GoingDown] {
         // Half of them near, half of them beyond the threshold.
-        let config = WifiConfig { packet_loss: loss, packet_loss_from: from, ..quiet() };
-        let mut bss = walking(config, vec![walk(31.0, 0.01)], 1);
-        begin(&mut bss);
+        let config = WifiConfig { packet_loss: loss, packet_loss_from: from, ..quiet_config() };
+        let mut bss = moving_bss(config, vec![eastward_walk(31.0, 0.01)], 1);
+        start_bss(&mut bss);
         let mut lost = [0u32; 2];
         for i in 0..packets {
-            let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
-            bss.send(t(u64::from(i) * 90_000_000), way, 100, i);
-            let dropped = |t: &(u64, Seen)| matches!(t.1, Seen::Dropped(_, _, DropReason::Lost));
+            let way = if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) };
+            bss.send(at_nanos(u64::from(i) * 90_000_000), way, 100, i);
+            let dropped = |t: &(u64, BssOutput)| matches!(t.1, BssOutput::Dropped(_, _, DropReason::Lost));
             let before = u64::from(i) * 90_000_000;
-            let (told, _) = run(&mut bss, t(before + 89_000_000));
+            let (told, _) = run_until(&mut bss, at_nanos(before + 89_000_000));
             lost[usize::from(before >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
         }
         let (near, far) = (11_112.0, 8_888.0);
@@ -171,7 +171,7 @@ fn packets_are_lost_once_beyond_the_mac() {
 /// Each of a packet's seven tries is lost by itself, beyond the threshold only: p^7 is what is left. Beacons are heard as long as
 /// the station is there.
 #[test]
-fn frames_are_lost_before_what_the_mac_repeats_from_going_down_on() {
+fn frame_loss_starts_at_going_down_and_precedes_mac_retries() {
     let (loss, packets) = (0.6f64, 20_000u32);
     for of in [FrameLoss::All, FrameLoss::Data] {
         let config = WifiConfig {
@@ -179,20 +179,21 @@ fn frames_are_lost_before_what_the_mac_repeats_from_going_down_on() {
             frame_loss_from: LossFrom::GoingDown,
             frame_loss_of: of,
             beacons: of.eq(&FrameLoss::Data).then(|| Duration::from_micros(102_400)),
-            ..quiet()
+            ..quiet_config()
         };
         // Half of them near, half of them beyond the threshold.
-        let mut bss = walking(config, vec![walk(31.0, 0.01)], 1);
-        begin(&mut bss);
+        let mut bss = moving_bss(config, vec![eastward_walk(31.0, 0.01)], 1);
+        start_bss(&mut bss);
         let (mut given_up, mut near_retries) = ([0u32; 2], 0);
         for i in 0..packets {
             let at = u64::from(i) * 90_000_000;
-            let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
-            bss.send(t(at), way, 100, i);
-            let (told, _) = run(&mut bss, t(at + 89_000_000));
-            let dropped = |t: &(u64, Seen)| matches!(t.1, Seen::Dropped(_, _, DropReason::GaveUp));
+            let way = if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) };
+            bss.send(at_nanos(at), way, 100, i);
+            let (told, _) = run_until(&mut bss, at_nanos(at + 89_000_000));
+            let dropped =
+                |t: &(u64, BssOutput)| matches!(t.1, BssOutput::Dropped(_, _, DropReason::RetriesExhausted));
             given_up[usize::from(at >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
-            let down = |t: &(u64, Seen)| matches!(t.1, Seen::Link(_, LinkEvent::Down(_)));
+            let down = |t: &(u64, BssOutput)| matches!(t.1, BssOutput::Link(_, LinkEvent::Down(_)));
             assert!(!told.iter().any(down), "{of:?} {told:?}");
             if at < 999_000_000_000 {
                 near_retries = bss.counters().retries;
@@ -211,9 +212,9 @@ fn beacons_are_lost_with_all_frames_and_not_with_data() {
     for (of, lost) in [(FrameLoss::All, true), (FrameLoss::Data, false)] {
         let config =
             WifiConfig { frame_loss: 0.6, frame_loss_of: of, beacons_missed: 3, ..WifiConfig::default() };
-        let mut bss = bss(config, 1);
-        let (told, _) = run(&mut bss, t(10_000_000_000));
-        let down = told.iter().any(|(_, told)| matches!(told, Seen::Link(_, LinkEvent::Down(_))));
+        let mut bss = test_bss(config, 1);
+        let (told, _) = run_until(&mut bss, at_nanos(10_000_000_000));
+        let down = told.iter().any(|(_, told)| matches!(told, BssOutput::Link(_, LinkEvent::Down(_))));
         assert_eq!(down, lost, "{of:?}");
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// Something that is done to a set at a time.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum BssAction {
     Send {
         up: bool,
         station: u32,
@@ -16,26 +16,26 @@ enum Deed {
     Look,
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn any_action() -> impl Strategy<Value = BssAction> {
     let command =
         prop::sample::select(vec![LinkCommand::Scan, LinkCommand::Connect, LinkCommand::Disconnect]);
     prop_oneof![
         8 => (any::<bool>(), 0u32..5, 0u32..2500)
-            .prop_map(|(up, station, octets)| Deed::Send { up, station, octets }),
-        2 => (0u32..5, command).prop_map(|(station, command)| Deed::Command(station, command)),
-        1 => Just(Deed::Look),
+            .prop_map(|(up, station, octets)| BssAction::Send { up, station, octets }),
+        2 => (0u32..5, command).prop_map(|(station, command)| BssAction::Command(station, command)),
+        1 => Just(BssAction::Look),
     ]
 }
-fn way() -> impl Strategy<Value = Trajectory> {
+fn any_trajectory() -> impl Strategy<Value = Trajectory> {
     let start = (-80.0..80.0f64, -80.0..80.0f64).prop_map(|(x, y)| Position { x, y });
     let velocity = prop_oneof![Just((0.0, 0.0)), (-60.0..60.0f64, -60.0..60.0f64)];
     (start, velocity, 0u64..2_000_000_000).prop_map(|(start, velocity, departs)| Trajectory {
         start,
         velocity,
-        departs: t(departs),
+        departs: at_nanos(departs),
     })
 }
-fn config() -> impl Strategy<Value = WifiConfig> {
+fn any_config() -> impl Strategy<Value = WifiConfig> {
     let beacons = prop::option::of((10u64..200).prop_map(Duration::from_millis));
     let probability = prop_oneof![Just(0.0), 0.0..0.6f64];
     (beacons, probability.clone(), probability, any::<bool>(), 0u8..8, 1usize..20, 0.0..50.0f64, 1u32..12)
@@ -59,35 +59,35 @@ fn config() -> impl Strategy<Value = WifiConfig> {
 const END: f64 = 10.0;
 
 /// Does these deeds at these times, in microseconds; `looks`: with or without those that only look.
-fn under(
+fn run_actions(
     config: WifiConfig,
     ways: &[Trajectory],
-    deeds: &[(u64, Deed)],
+    deeds: &[(u64, BssAction)],
     looks: bool,
-) -> (Vec<(u64, Seen)>, Bss) {
-    let mut bss = walking(config, ways.to_vec(), 9);
+) -> (Vec<(u64, BssOutput)>, Bss) {
+    let mut bss = moving_bss(config, ways.to_vec(), 9);
     let mut told = Vec::new();
     let mut deeds: Vec<_> = deeds.to_vec();
     deeds.sort_by_key(|d| d.0);
     for (handle, (at, deed)) in deeds.into_iter().enumerate() {
-        let at = t(at * 1000);
-        if matches!(deed, Deed::Look) && !looks {
+        let at = at_nanos(at * 1000);
+        if matches!(deed, BssAction::Look) && !looks {
             continue;
         }
         // Nothing that is due now comes after what is done now.
-        told.extend(run(&mut bss, at).0);
+        told.extend(run_until(&mut bss, at).0);
         match deed {
-            Deed::Send { up, station, octets } => {
-                let way = if up { Way::Up(station) } else { Way::Down(station) };
+            BssAction::Send { up, station, octets } => {
+                let way = if up { StationDirection::Up(station) } else { StationDirection::Down(station) };
                 bss.send(at, way, octets, handle as u32);
             }
-            Deed::Command(station, command) => bss.command(at, station, command),
-            Deed::Look => bss.handle_timeout(at),
+            BssAction::Command(station, command) => bss.command(at, station, command),
+            BssAction::Look => bss.handle_timeout(at),
         }
-        drain(&mut bss, at, &mut told);
+        drain_outputs(&mut bss, at, &mut told);
     }
-    told.extend(run(&mut bss, seconds(END)).0);
-    bss.handle_timeout(seconds(END));
+    told.extend(run_until(&mut bss, at_seconds(END)).0);
+    bss.handle_timeout(at_seconds(END));
     (told, bss)
 }
 
@@ -95,22 +95,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn every_packet_is_told_of_once(
-        config in config(),
-        ways in prop::collection::vec(way(), 4),
-        deeds in prop::collection::vec((0u64..4_000_000, deed()), 1..150),
+        config in any_config(),
+        ways in prop::collection::vec(any_trajectory(), 4),
+        deeds in prop::collection::vec((0u64..4_000_000, any_action()), 1..150),
     ) {
-        let (told, bss) = under(config, &ways, &deeds, true);
-        let mut sent: Vec<(Way, u32)> = Vec::new();
+        let (told, bss) = run_actions(config, &ways, &deeds, true);
+        let mut sent: Vec<(StationDirection, u32)> = Vec::new();
         let mut sorted = deeds.clone();
         sorted.sort_by_key(|d| d.0);
         for (handle, (_, deed)) in sorted.iter().enumerate() {
-            if let Deed::Send { up, station, .. } = *deed {
-                sent.push((if up { Way::Up(station) } else { Way::Down(station) }, handle as u32));
+            if let BssAction::Send { up, station, .. } = *deed {
+                sent.push((if up { StationDirection::Up(station) } else { StationDirection::Down(station) }, handle as u32));
             }
         }
-        let mut got: Vec<(Way, u32)> = told.iter().filter_map(|(_, told)| match told {
-            Seen::Arrived(way, handle) | Seen::Dropped(way, handle, _) => Some((*way, *handle)),
-            Seen::Link(..) => None,
+        let mut got: Vec<(StationDirection, u32)> = told.iter().filter_map(|(_, told)| match told {
+            BssOutput::Arrived(way, handle) | BssOutput::Dropped(way, handle, _) => Some((*way, *handle)),
+            BssOutput::Link(..) => None,
         }).collect();
         got.sort_unstable_by_key(|(_, handle)| *handle);
         prop_assert_eq!(&got, &sent);
@@ -121,42 +121,42 @@ proptest! {
         prop_assert_eq!(c.acks >= c.packets_up + c.packets_down + c.packet_losses, true);
 
         // The same seed gives the same run, and it does not matter how often the time is told.
-        let (again, bss) = under(config, &ways, &deeds, true);
+        let (again, bss) = run_actions(config, &ways, &deeds, true);
         prop_assert_eq!((&again, *bss.counters()), (&told, c));
-        let (unlooked, bss) = under(config, &ways, &deeds, false);
+        let (unlooked, bss) = run_actions(config, &ways, &deeds, false);
         prop_assert_eq!((&unlooked, *bss.counters()), (&told, c));
     }
 
     #[test]
     fn links_go_up_and_down_in_turn(
-        config in config(),
-        ways in prop::collection::vec(way(), 4),
-        deeds in prop::collection::vec((0u64..4_000_000, deed()), 1..80),
+        config in any_config(),
+        ways in prop::collection::vec(any_trajectory(), 4),
+        deeds in prop::collection::vec((0u64..4_000_000, any_action()), 1..80),
     ) {
-        let (told, _) = under(config, &ways, &deeds, true);
+        let (told, _) = run_actions(config, &ways, &deeds, true);
         for (station, way) in ways.iter().enumerate() {
             let mut up = false;
-            for (at, event) in said(&told, station as u32) {
+            for (at, event) in link_events(&told, station as u32) {
                 match event {
                     LinkEvent::Up => {
                         prop_assert!(!up);
                         up = true;
-                        prop_assert!(way.distance(CENTRE, t(at)) <= config.radius + 1e-6);
+                        prop_assert!(way.distance_at(CENTRE, at_nanos(at)) <= config.radius + 1e-6);
                     }
                     LinkEvent::Down(LinkDownReason::OutOfReach) => {
                         prop_assert!(up);
                         up = false;
                     }
                     LinkEvent::Down(_) => up = false,
-                    LinkEvent::GoingDown { within } => {
+                    LinkEvent::GoingDown { time_left: within } => {
                         prop_assert!(up);
-                        let gone = t(at) + within;
-                        prop_assert!((way.distance(CENTRE, gone) - config.radius).abs() < 1e-4);
-                        prop_assert!(way.distance(CENTRE, t(at)) >= config.going_down - 1e-4);
+                        let gone = at_nanos(at) + within;
+                        prop_assert!((way.distance_at(CENTRE, gone) - config.radius).abs() < 1e-4);
+                        prop_assert!(way.distance_at(CENTRE, at_nanos(at)) >= config.going_down - 1e-4);
                     }
                     LinkEvent::Detected => {
                         prop_assert!(!up);
-                        prop_assert!(way.distance(CENTRE, t(at)) <= config.radius + 1e-6);
+                        prop_assert!(way.distance_at(CENTRE, at_nanos(at)) <= config.radius + 1e-6);
                     }
                     LinkEvent::Scanned { .. } => {}
                 }
@@ -168,12 +168,12 @@ proptest! {
 #[test]
 fn another_seed_is_another_run() {
     let told = |seed| {
-        let mut bss = seeded(quiet(), 2, seed);
-        begin(&mut bss);
+        let mut bss = seeded_bss(quiet_config(), 2, seed);
+        start_bss(&mut bss);
         for i in 0..20 {
-            bss.send(t(0), Way::Up(i % 2), 100, i);
+            bss.send(at_nanos(0), StationDirection::Up(i % 2), 100, i);
         }
-        run(&mut bss, Instant::FAR_FUTURE).0
+        run_until(&mut bss, Instant::FAR_FUTURE).0
     };
     assert_eq!(told(1), told(1));
     assert_ne!(told(1), told(2));

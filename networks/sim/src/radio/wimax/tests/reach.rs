@@ -8,22 +8,22 @@ const SECOND: u64 = 1000 * MS;
 /// The end of a frame's downlink.
 const DOWNLINK: u64 = 29 * SYMBOL;
 
-fn walking(from: f64, speed: f64) -> Trajectory {
+fn eastward_walk(from: f64, speed: f64) -> Trajectory {
     let start = Position { x: from, y: 0.0 };
     Trajectory { start, velocity: (speed, 0.0), departs: Instant::ZERO }
 }
 
 /// A disc of 500 m, whose edge is near from 490 m on.
-fn disc(entry: Entry) -> WimaxConfig {
-    WimaxConfig { entry, radius: Some(500.0), going_down: Some(490.0), ..calm() }
+fn disc_config(entry: NetworkEntry) -> WimaxConfig {
+    WimaxConfig { entry, radius: Some(500.0), going_down: Some(490.0), ..calm_config() }
 }
 
-fn with(config: WimaxConfig, way: Trajectory) -> Cell {
-    Cell::new(config, Seed::new(1).stream("cell", 0), Position::default(), vec![way]).unwrap()
+fn cell_with_station(config: WimaxConfig, way: Trajectory) -> WimaxCell {
+    WimaxCell::new(config, Seed::new(1).derive_rng("cell", 0), Position::default(), vec![way]).unwrap()
 }
 
 /// Runs until nothing is left to happen, or until a time; says what the only station's link said when.
-fn listen(cell: &mut Cell, until: u64) -> Vec<(u64, LinkEvent)> {
+fn collect_link_events(cell: &mut WimaxCell, until: u64) -> Vec<(u64, LinkEvent)> {
     let mut said = Vec::new();
     let mut now = 0;
     loop {
@@ -35,22 +35,25 @@ fn listen(cell: &mut Cell, until: u64) -> Vec<(u64, LinkEvent)> {
     }
 }
 
-fn dropped(cell: &mut Cell) -> Vec<(Way, u32, DropReason)> {
+fn dropped_packets(cell: &mut WimaxCell) -> Vec<(StationDirection, u32, DropReason)> {
     std::iter::from_fn(|| cell.poll_drop()).collect()
 }
 
 #[test]
 fn who_walks_out_says_so_before() {
-    let mut cell = with(disc(Entry::Done), walking(470.0, 1.0));
-    let going = LinkEvent::GoingDown { within: Duration::from_secs(10) };
+    let mut cell = cell_with_station(disc_config(NetworkEntry::Done), eastward_walk(470.0, 1.0));
+    let going = LinkEvent::GoingDown { time_left: Duration::from_secs(10) };
     let down = LinkEvent::Down(LinkDownReason::OutOfReach);
     let expected = [(0, LinkEvent::Up), (20 * SECOND, going), (30 * SECOND, down)];
-    assert_eq!(listen(&mut cell, u64::MAX), expected);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX), expected);
     // Without a threshold it does not; nor where there is no edge.
-    let mut silent = with(WimaxConfig { going_down: None, ..disc(Entry::Done) }, walking(470.0, 1.0));
-    assert_eq!(listen(&mut silent, u64::MAX), [(0, LinkEvent::Up), (30 * SECOND, down)]);
-    let mut endless = with(calm(), walking(470.0, 1.0));
-    assert_eq!(listen(&mut endless, u64::MAX), []);
+    let mut silent = cell_with_station(
+        WimaxConfig { going_down: None, ..disc_config(NetworkEntry::Done) },
+        eastward_walk(470.0, 1.0),
+    );
+    assert_eq!(collect_link_events(&mut silent, u64::MAX), [(0, LinkEvent::Up), (30 * SECOND, down)]);
+    let mut endless = cell_with_station(calm_config(), eastward_walk(470.0, 1.0));
+    assert_eq!(collect_link_events(&mut endless, u64::MAX), []);
 }
 
 #[test]
@@ -58,12 +61,13 @@ fn who_comes_by_far_out_says_it_from_where_it_is_nearest() {
     // A chord 495 m from the middle: half of it is the square root of 500² - 495².
     let way =
         Trajectory { start: Position { x: -100.0, y: 495.0 }, velocity: (1.0, 0.0), departs: Instant::ZERO };
-    let mut cell = with(disc(Entry::OnCommand), way);
+    let mut cell = cell_with_station(disc_config(NetworkEntry::OnCommand), way);
     let half = 70.533_679_9;
-    assert_eq!(listen(&mut cell, 40 * SECOND), []);
-    cell.command(t(40 * SECOND), 0, LinkCommand::Connect);
-    let said = listen(&mut cell, u64::MAX);
-    let [(_, LinkEvent::Up), (at, LinkEvent::GoingDown { within }), (end, LinkEvent::Down(_))] = said[..]
+    assert_eq!(collect_link_events(&mut cell, 40 * SECOND), []);
+    cell.command(at_nanos(40 * SECOND), 0, LinkCommand::Connect);
+    let said = collect_link_events(&mut cell, u64::MAX);
+    let [(_, LinkEvent::Up), (at, LinkEvent::GoingDown { time_left: within }), (end, LinkEvent::Down(_))] =
+        said[..]
     else {
         panic!("{said:?}")
     };
@@ -74,31 +78,41 @@ fn who_comes_by_far_out_says_it_from_where_it_is_nearest() {
 
 #[test]
 fn nothing_passes_out_of_reach() {
-    for entry in [Entry::Done, Entry::AtFirstPacket] {
-        let mut cell = with(disc(entry), walking(600.0, 0.0));
-        cell.send(t(1), Way::Up(0), 100, 1);
-        cell.send(t(1), Way::Down(0), 100, 2);
+    for entry in [NetworkEntry::Done, NetworkEntry::AtFirstPacket] {
+        let mut cell = cell_with_station(disc_config(entry), eastward_walk(600.0, 0.0));
+        cell.send(at_nanos(1), StationDirection::Up(0), 100, 1);
+        cell.send(at_nanos(1), StationDirection::Down(0), 100, 2);
         let lost = |way, handle| (way, handle, DropReason::OutOfReach);
-        assert_eq!(dropped(&mut cell), [lost(Way::Up(0), 1), lost(Way::Down(0), 2)]);
-        assert_eq!((run(&mut cell), cell.counters().out_of_reach), (vec![], 2));
+        assert_eq!(
+            dropped_packets(&mut cell),
+            [lost(StationDirection::Up(0), 1), lost(StationDirection::Down(0), 2)]
+        );
+        assert_eq!((run_to_rest(&mut cell), cell.counters().out_of_reach), (vec![], 2));
     }
 }
 
 #[test]
 fn what_is_under_way_is_lost_at_the_edge() {
     // It leaves in the uplink in which the packet would arrive, one that waits behind it never begins, one down waits too.
-    let config = WimaxConfig { going_down: None, ..disc(Entry::Done) };
-    let mut cell = with(config, walking(500.0 - 0.0131, 1.0));
-    assert_eq!(listen(&mut cell, 0), [(0, LinkEvent::Up)]);
-    cell.send(t(0), Way::Up(0), 100, 1);
-    assert_eq!(listen(&mut cell, 12 * MS), []);
-    cell.send(t(13 * MS), Way::Up(0), 1000, 2);
-    cell.send(t(13 * MS), Way::Down(0), 1000, 3);
-    assert_eq!(listen(&mut cell, u64::MAX).len(), 1);
-    let mut lost = dropped(&mut cell);
+    let config = WimaxConfig { going_down: None, ..disc_config(NetworkEntry::Done) };
+    let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.0131, 1.0));
+    assert_eq!(collect_link_events(&mut cell, 0), [(0, LinkEvent::Up)]);
+    cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
+    assert_eq!(collect_link_events(&mut cell, 12 * MS), []);
+    cell.send(at_nanos(13 * MS), StationDirection::Up(0), 1000, 2);
+    cell.send(at_nanos(13 * MS), StationDirection::Down(0), 1000, 3);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX).len(), 1);
+    let mut lost = dropped_packets(&mut cell);
     lost.sort_by_key(|l| l.1);
     let out = DropReason::OutOfReach;
-    assert_eq!(lost, [(Way::Up(0), 1, out), (Way::Up(0), 2, out), (Way::Down(0), 3, out)]);
+    assert_eq!(
+        lost,
+        [
+            (StationDirection::Up(0), 1, out),
+            (StationDirection::Up(0), 2, out),
+            (StationDirection::Down(0), 3, out)
+        ]
+    );
     let c = cell.counters();
     assert_eq!((c.packets_up, c.packets_down, c.out_of_reach), (0, 0, 3));
 }
@@ -106,134 +120,150 @@ fn what_is_under_way_is_lost_at_the_edge() {
 #[test]
 fn who_comes_in_is_to_say_so() {
     // In reach from 10 s on; both kinds of entry need it.
-    let mut commanded = with(disc(Entry::OnCommand), walking(-510.0, 1.0));
-    let mut lazy = with(disc(Entry::AtFirstPacket), walking(-510.0, 1.0));
+    let mut commanded = cell_with_station(disc_config(NetworkEntry::OnCommand), eastward_walk(-510.0, 1.0));
+    let mut lazy = cell_with_station(disc_config(NetworkEntry::AtFirstPacket), eastward_walk(-510.0, 1.0));
     for cell in [&mut commanded, &mut lazy] {
-        assert_eq!(listen(cell, 11 * SECOND), []);
-        cell.send(t(11 * SECOND), Way::Up(0), 100, 1);
+        assert_eq!(collect_link_events(cell, 11 * SECOND), []);
+        cell.send(at_nanos(11 * SECOND), StationDirection::Up(0), 100, 1);
     }
-    assert_eq!(dropped(&mut commanded), [(Way::Up(0), 1, DropReason::OutOfReach)]);
-    assert_eq!(dropped(&mut lazy), []);
+    assert_eq!(dropped_packets(&mut commanded), [(StationDirection::Up(0), 1, DropReason::OutOfReach)]);
+    assert_eq!(dropped_packets(&mut lazy), []);
     // Heard in the first frame, in after three.
     let up = 11 * SECOND + 3 * FRAME;
-    assert_eq!(listen(&mut lazy, 12 * SECOND), [(up, LinkEvent::Up)]);
+    assert_eq!(collect_link_events(&mut lazy, 12 * SECOND), [(up, LinkEvent::Up)]);
     assert_eq!(lazy.counters().packets_up, 1);
 }
 
 #[test]
-fn a_scan_takes_its_channels_the_next_frame_and_the_next_descriptors() {
-    let config = WimaxConfig { descriptor_interval: Duration::from_millis(101), ..disc(Entry::OnCommand) };
-    let mut cell = with(config, walking(0.0, 0.0));
+fn a_scan_waits_for_its_channels_a_frame_and_the_descriptors() {
+    let config = WimaxConfig {
+        descriptor_interval: Duration::from_millis(101),
+        ..disc_config(NetworkEntry::OnCommand)
+    };
+    let mut cell = cell_with_station(config, eastward_walk(0.0, 0.0));
     // On the second channel after 20 ms, at 341 ms: frame 69; descriptors from 404 ms: frame 81.
-    cell.command(t(321 * MS), 0, LinkCommand::Scan);
+    cell.command(at_nanos(321 * MS), 0, LinkCommand::Scan);
     let found = 81 * FRAME + DOWNLINK;
     let expected = [(found, LinkEvent::Detected), (found, LinkEvent::Scanned { found: true })];
-    assert_eq!(listen(&mut cell, u64::MAX), expected);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX), expected);
     // In the very frame that has them: from 1212 ms.
-    cell.command(t(1195 * MS), 0, LinkCommand::Scan);
+    cell.command(at_nanos(1195 * MS), 0, LinkCommand::Scan);
     let found = 243 * FRAME + DOWNLINK;
-    assert_eq!(listen(&mut cell, u64::MAX)[1], (found, LinkEvent::Scanned { found: true }));
+    assert_eq!(collect_link_events(&mut cell, u64::MAX)[1], (found, LinkEvent::Scanned { found: true }));
     // Described from 50 ms on: at 353 ms, frame 71.
-    let mut shifted = with(config, walking(0.0, 0.0));
+    let mut shifted = cell_with_station(config, eastward_walk(0.0, 0.0));
     shifted.describe_from(Duration::from_millis(50));
-    shifted.command(t(321 * MS), 0, LinkCommand::Scan);
-    assert_eq!(listen(&mut shifted, u64::MAX)[0], (71 * FRAME + DOWNLINK, LinkEvent::Detected));
+    shifted.command(at_nanos(321 * MS), 0, LinkCommand::Scan);
+    assert_eq!(collect_link_events(&mut shifted, u64::MAX)[0], (71 * FRAME + DOWNLINK, LinkEvent::Detected));
     // In every frame.
-    let mut soon = with(WimaxConfig { descriptor_interval: Duration::ZERO, ..config }, walking(0.0, 0.0));
-    soon.command(t(321 * MS), 0, LinkCommand::Scan);
-    assert_eq!(listen(&mut soon, u64::MAX)[0], (69 * FRAME + DOWNLINK, LinkEvent::Detected));
+    let mut soon = cell_with_station(
+        WimaxConfig { descriptor_interval: Duration::ZERO, ..config },
+        eastward_walk(0.0, 0.0),
+    );
+    soon.command(at_nanos(321 * MS), 0, LinkCommand::Scan);
+    assert_eq!(collect_link_events(&mut soon, u64::MAX)[0], (69 * FRAME + DOWNLINK, LinkEvent::Detected));
     // Out of reach: all channels in vain.
-    let mut far = with(config, walking(501.0, 0.0));
-    far.command(t(321 * MS), 0, LinkCommand::Scan);
-    assert_eq!(listen(&mut far, u64::MAX), [(361 * MS, LinkEvent::Scanned { found: false })]);
+    let mut far = cell_with_station(config, eastward_walk(501.0, 0.0));
+    far.command(at_nanos(321 * MS), 0, LinkCommand::Scan);
+    assert_eq!(collect_link_events(&mut far, u64::MAX), [(361 * MS, LinkEvent::Scanned { found: false })]);
     assert_eq!((cell.counters().scans, far.counters().scans), (2, 1));
 }
 
 #[test]
 fn on_command_a_station_comes_in_with_registration() {
-    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc(Entry::OnCommand) };
-    let mut cell = with(config, walking(0.0, 0.0));
-    cell.command(t(0), 0, LinkCommand::Scan);
+    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
+    let mut cell = cell_with_station(config, eastward_walk(0.0, 0.0));
+    cell.command(at_nanos(0), 0, LinkCommand::Scan);
     // Frame 4's preamble after the first channel.
     let found = 4 * FRAME + DOWNLINK;
-    assert_eq!(listen(&mut cell, SECOND).last().unwrap().0, found);
+    assert_eq!(collect_link_events(&mut cell, SECOND).last().unwrap().0, found);
     // Heard in frame 200, in from 205 on.
-    cell.command(t(SECOND), 0, LinkCommand::Connect);
-    cell.send(t(SECOND), Way::Up(0), 100, 1);
-    assert_eq!(dropped(&mut cell).len(), 1, "not before it is in");
-    assert_eq!(listen(&mut cell, 2 * SECOND), [(205 * FRAME, LinkEvent::Up)]);
-    cell.send(t(2 * SECOND), Way::Up(0), 100, 2);
-    assert_eq!(run(&mut cell), [(402 * FRAME + UPLINK_END, Way::Up(0), 2)]);
+    cell.command(at_nanos(SECOND), 0, LinkCommand::Connect);
+    cell.send(at_nanos(SECOND), StationDirection::Up(0), 100, 1);
+    assert_eq!(dropped_packets(&mut cell).len(), 1, "not before it is in");
+    assert_eq!(collect_link_events(&mut cell, 2 * SECOND), [(205 * FRAME, LinkEvent::Up)]);
+    cell.send(at_nanos(2 * SECOND), StationDirection::Up(0), 100, 2);
+    assert_eq!(run_to_rest(&mut cell), [(402 * FRAME + UPLINK_END, StationDirection::Up(0), 2)]);
     // Who is in has found it.
-    cell.command(t(3 * SECOND), 0, LinkCommand::Scan);
-    cell.command(t(3 * SECOND), 0, LinkCommand::Connect);
+    cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Scan);
+    cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Connect);
     let at_once = [(0, LinkEvent::Scanned { found: true }), (0, LinkEvent::Up)];
-    assert_eq!(listen(&mut cell, 0), at_once);
-    cell.command(t(3 * SECOND), 0, LinkCommand::Disconnect);
-    cell.command(t(3 * SECOND), 0, LinkCommand::Disconnect);
-    assert_eq!(listen(&mut cell, 0), [(0, LinkEvent::Down(LinkDownReason::Disconnected))]);
+    assert_eq!(collect_link_events(&mut cell, 0), at_once);
+    cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Disconnect);
+    cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Disconnect);
+    assert_eq!(collect_link_events(&mut cell, 0), [(0, LinkEvent::Down(LinkDownReason::Disconnected))]);
     assert_eq!(cell.counters().ignored_commands, 1);
     // It still knows the cell.
-    cell.command(t(4 * SECOND), 0, LinkCommand::Connect);
-    assert_eq!(listen(&mut cell, u64::MAX), [(805 * FRAME, LinkEvent::Up)]);
+    cell.command(at_nanos(4 * SECOND), 0, LinkCommand::Connect);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX), [(805 * FRAME, LinkEvent::Up)]);
 }
 
 #[test]
 fn who_does_not_know_the_cell_looks_for_it_first() {
-    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc(Entry::OnCommand) };
-    let mut cell = with(config, walking(0.0, 0.0));
-    cell.command(t(0), 0, LinkCommand::Connect);
+    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
+    let mut cell = cell_with_station(config, eastward_walk(0.0, 0.0));
+    cell.command(at_nanos(0), 0, LinkCommand::Connect);
     // The preamble of frame 4, ranging in frame 4's uplink.
-    assert_eq!(listen(&mut cell, u64::MAX), [(9 * FRAME, LinkEvent::Up)]);
-    let mut both = with(config, walking(0.0, 0.0));
-    both.command(t(0), 0, LinkCommand::Scan);
-    both.command(t(1), 0, LinkCommand::Connect);
-    both.command(t(2), 0, LinkCommand::Scan);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX), [(9 * FRAME, LinkEvent::Up)]);
+    let mut both = cell_with_station(config, eastward_walk(0.0, 0.0));
+    both.command(at_nanos(0), 0, LinkCommand::Scan);
+    both.command(at_nanos(1), 0, LinkCommand::Connect);
+    both.command(at_nanos(2), 0, LinkCommand::Scan);
     let scanned =
         [LinkEvent::Detected, LinkEvent::Scanned { found: true }].map(|e| (4 * FRAME + DOWNLINK, e));
-    assert_eq!(listen(&mut both, u64::MAX), [scanned[0], scanned[1], (9 * FRAME, LinkEvent::Up)]);
+    assert_eq!(
+        collect_link_events(&mut both, u64::MAX),
+        [scanned[0], scanned[1], (9 * FRAME, LinkEvent::Up)]
+    );
     assert_eq!(both.counters().ignored_commands, 1);
-    let mut far = with(config, walking(501.0, 0.0));
-    far.command(t(0), 0, LinkCommand::Connect);
-    assert_eq!(listen(&mut far, u64::MAX), [(40 * MS, LinkEvent::Down(LinkDownReason::EntryFailed))]);
-    let mut changed = with(config, walking(0.0, 0.0));
-    changed.command(t(0), 0, LinkCommand::Connect);
-    changed.command(t(1), 0, LinkCommand::Disconnect);
-    assert_eq!(listen(&mut changed, u64::MAX), [(0, LinkEvent::Down(LinkDownReason::Disconnected))]);
+    let mut far = cell_with_station(config, eastward_walk(501.0, 0.0));
+    far.command(at_nanos(0), 0, LinkCommand::Connect);
+    assert_eq!(
+        collect_link_events(&mut far, u64::MAX),
+        [(40 * MS, LinkEvent::Down(LinkDownReason::EntryFailed))]
+    );
+    let mut changed = cell_with_station(config, eastward_walk(0.0, 0.0));
+    changed.command(at_nanos(0), 0, LinkCommand::Connect);
+    changed.command(at_nanos(1), 0, LinkCommand::Disconnect);
+    assert_eq!(
+        collect_link_events(&mut changed, u64::MAX),
+        [(0, LinkEvent::Down(LinkDownReason::Disconnected))]
+    );
 }
 
 #[test]
 fn entry_fails_at_the_edge_and_when_nobody_hears() {
-    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc(Entry::OnCommand) };
+    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
     let failed = LinkEvent::Down(LinkDownReason::EntryFailed);
     // Gone 30 ms on, while it waits for its registration.
-    let mut cell = with(config, walking(500.0 - 0.03, 1.0));
-    cell.command(t(0), 0, LinkCommand::Connect);
-    assert_eq!(listen(&mut cell, u64::MAX), [(30 * MS, failed)]);
+    let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.03, 1.0));
+    cell.command(at_nanos(0), 0, LinkCommand::Connect);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX), [(30 * MS, failed)]);
     // Gone while it looks.
-    let mut cell = with(config, walking(500.0 - 0.01, 1.0));
-    cell.command(t(0), 0, LinkCommand::Connect);
-    assert_eq!(listen(&mut cell, u64::MAX), [(4 * FRAME + DOWNLINK, failed)]);
+    let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.01, 1.0));
+    cell.command(at_nanos(0), 0, LinkCommand::Connect);
+    assert_eq!(collect_link_events(&mut cell, u64::MAX), [(4 * FRAME + DOWNLINK, failed)]);
     // Two that always meet.
-    let never = WimaxConfig { ranging: Backoff { start: 0, end: 0, tries: 2 }, ..config };
+    let never = WimaxConfig { ranging: BackoffPolicy { start: 0, end: 0, tries: 2 }, ..config };
     let still = vec![Trajectory::default(); 2];
-    let mut cell = Cell::new(never, Seed::new(1).stream("cell", 0), Position::default(), still).unwrap();
+    let mut cell =
+        WimaxCell::new(never, Seed::new(1).derive_rng("cell", 0), Position::default(), still).unwrap();
     for station in [0, 1] {
-        cell.command(t(0), station, LinkCommand::Connect);
+        cell.command(at_nanos(0), station, LinkCommand::Connect);
     }
-    let said: Vec<_> = listen(&mut cell, u64::MAX).iter().map(|(_, event)| *event).collect();
+    let said: Vec<_> = collect_link_events(&mut cell, u64::MAX).iter().map(|(_, event)| *event).collect();
     assert_eq!(said, [failed, failed]);
     assert_eq!(cell.counters().ranging_collisions, 4);
 }
 
 #[test]
 fn a_coverage_that_cannot_be_says_so() {
-    let with = |radius, going_down| WimaxConfig { radius: Some(radius), going_down, ..calm() }.check();
+    let with = |radius, going_down| WimaxConfig { radius: Some(radius), going_down, ..calm_config() }.check();
     for (radius, going_down) in [(0.0, None), (f64::NAN, None), (f64::INFINITY, None), (10.0, Some(11.0))] {
         assert_eq!(with(radius, going_down), Err(ConfigError::Coverage));
     }
     assert_eq!(with(10.0, Some(10.0)), Ok(()));
-    assert_eq!(WimaxConfig { scan_channels: 0, ..calm() }.check(), Err(ConfigError::Scan));
+    assert_eq!(WimaxConfig { scan_channels: 0, ..calm_config() }.check(), Err(ConfigError::Scan));
 }
 
 proptest! {
@@ -242,9 +272,9 @@ proptest! {
         steps in prop::collection::vec((0u64..40, 0u8..6, 20u32..2000), 1..200),
         from in -510.0..-490.0f64, speed in 0.0..200.0f64, entry in 0usize..3,
     ) {
-        let entry = [Entry::Done, Entry::AtFirstPacket, Entry::OnCommand][entry];
+        let entry = [NetworkEntry::Done, NetworkEntry::AtFirstPacket, NetworkEntry::OnCommand][entry];
         let interval = Duration::from_millis(50);
-        let mut cell = with(WimaxConfig { descriptor_interval: interval, ..disc(entry) }, walking(from, speed));
+        let mut cell = cell_with_station(WimaxConfig { descriptor_interval: interval, ..disc_config(entry) }, eastward_walk(from, speed));
         let (mut now, mut told, mut sent) = (Instant::ZERO, Vec::new(), 0);
         for (wait, what, octets) in steps {
             let then = now + Duration::from_millis(wait);
@@ -260,13 +290,13 @@ proptest! {
                 1 => cell.command(now, 0, LinkCommand::Connect),
                 2 => cell.command(now, 0, LinkCommand::Disconnect),
                 _ => {
-                    cell.send(now, if what == 3 { Way::Down(0) } else { Way::Up(0) }, octets, sent);
+                    cell.send(now, if what == 3 { StationDirection::Down(0) } else { StationDirection::Up(0) }, octets, sent);
                     sent += 1;
                 }
             }
         }
-        told.extend(run(&mut cell).iter().map(|(.., handle)| *handle));
-        told.extend(dropped(&mut cell).iter().map(|(_, handle, _)| *handle));
+        told.extend(run_to_rest(&mut cell).iter().map(|(.., handle)| *handle));
+        told.extend(dropped_packets(&mut cell).iter().map(|(_, handle, _)| *handle));
         told.sort_unstable();
         prop_assert_eq!(told, (0..sent).collect::<Vec<_>>());
     }

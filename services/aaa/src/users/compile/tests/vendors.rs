@@ -6,13 +6,13 @@ use std::borrow::ToOwned;
 use std::{format, vec};
 use usher_core::Seed;
 use usher_radius::attribute::{reveal_password, reveal_salted};
-use usher_radius::dictionary::Oid;
+use usher_radius::dictionary::AttributeOid;
 
-fn reply(of: &[(&str, &str, &str)]) -> Attributes {
-    compile(&[], of).unwrap().reply
+fn compile_reply(of: &[(&str, &str, &str)]) -> AttributeList {
+    compile_user(&[], of).unwrap().reply
 }
 
-fn printed(list: &Attributes) -> Vec<String> {
+fn printed_attributes(list: &AttributeList) -> Vec<String> {
     DICTIONARY.decode(list.as_bytes()).map(|item| item.to_string()).collect()
 }
 
@@ -33,7 +33,7 @@ fn vendors_attributes_take_every_operator() {
         ("Operator-NAS-Identifier", "0x01", "0x02"),
     ] {
         let said = |rows: &[(&str, &str, &str)]| {
-            let texts = printed(&reply(rows));
+            let texts = printed_attributes(&compile_reply(rows));
             texts
                 .iter()
                 .map(|t| t.split(" = ").last().unwrap().trim_matches('"').to_owned())
@@ -53,25 +53,25 @@ fn vendors_attributes_take_every_operator() {
 
 #[test]
 fn an_attribute_may_be_named_by_its_number() {
-    let said = reply(&[
+    let said = compile_reply(&[
         ("Attr-26.9.1", "=", "0x6869"),
         ("attr-26.4846.9999", "=", "0x01"),
         ("Attr-241.26.9.7", "=", "0xff"),
     ]);
     assert_eq!(
-        printed(&said),
+        printed_attributes(&said),
         ["Cisco-AVPair = \"hi\"", "Attr-26.4846.9999 = 0x01", "Attr-241.26.9.7 = 0xff"]
     );
     // It is the same attribute, so that one replaces the other.
-    let said = reply(&[("Cisco-AVPair", "=", "a"), ("Attr-26.9.1", ":=", "0x62")]);
-    assert_eq!(printed(&said), ["Cisco-AVPair = \"b\""]);
+    let said = compile_reply(&[("Cisco-AVPair", "=", "a"), ("Attr-26.9.1", ":=", "0x62")]);
+    assert_eq!(printed_attributes(&said), ["Cisco-AVPair = \"b\""]);
 }
 
 #[test]
 fn what_goes_hidden_goes_so_by_its_number_too() {
     let sent = |row: (&str, &str, &str)| {
-        let (list, mut out) = (reply(&[row]), Vec::new());
-        list.emit(&mut out, b"secret", &[9; 16], 1);
+        let (list, mut out) = (compile_reply(&[row]), Vec::new());
+        list.encode_into(&mut out, b"secret", &[9; 16], 1);
         (list.has_hidden(), out)
     };
     for (named, numbered) in [
@@ -79,7 +79,7 @@ fn what_goes_hidden_goes_so_by_its_number_too() {
         (("Tunnel-Password:3", "=", "in clear"), ("Attr-69:3", "=", "0x696e20636c656172")),
         (("Aruba-MPSK-Passphrase", "=", "in clear"), ("Attr-26.14823.44", "=", "0x696e20636c656172")),
     ] {
-        let oid = Dictionary::number_in_name(numbered.0.split(':').next().unwrap());
+        let oid = RadiusDictionary::number_in_name(numbered.0.split(':').next().unwrap());
         assert_eq!(DICTIONARY.by_name(named.0.split(':').next().unwrap()).map(|d| d.oid), oid);
         let (hidden, octets) = sent(numbered);
         assert!(hidden && !octets.windows(8).any(|w| w == b"in clear"), "{octets:?}");
@@ -89,7 +89,7 @@ fn what_goes_hidden_goes_so_by_its_number_too() {
 
 #[test]
 fn tags_stand_where_rfc_2868_has_them() {
-    let octets = |name: &str, value: &str| reply(&[(name, "=", value)]).as_bytes()[8..].to_vec();
+    let octets = |name: &str, value: &str| compile_reply(&[(name, "=", value)]).as_bytes()[8..].to_vec();
     assert_eq!(octets("ERX-Service-Volume:3", "7"), [3, 0, 0, 7]);
     assert_eq!(octets("ERX-Service-Volume", "7"), [0, 0, 0, 7]);
     assert_eq!(octets("ERX-Service-Activate:3", "a"), [3, b'a']);
@@ -101,8 +101,8 @@ fn tags_stand_where_rfc_2868_has_them() {
 #[test]
 fn requests_are_compared_by_vendors_attributes() {
     let holds = |check: (&str, &str, &str), request: &[(&str, &str, &str)]| {
-        let user = compile(&[check], &[]).unwrap();
-        user.checks.iter().all(|c| c.holds(&reply(request)))
+        let user = compile_user(&[check], &[]).unwrap();
+        user.checks.iter().all(|c| c.is_met_by(&compile_reply(request)))
     };
     for (check, request, want) in [
         (("Cisco-AVPair", "==", "a"), &[("Cisco-AVPair", "+=", "b"), ("Cisco-AVPair", "+=", "a")][..], true),
@@ -131,16 +131,16 @@ fn requests_are_compared_by_vendors_attributes() {
 }
 
 /// Octets that a value may have.
-fn most(encryption: Encryption) -> u64 {
+fn max_value_octets(encryption: AttributeEncryption) -> u64 {
     match encryption {
-        Encryption::None | Encryption::Salted => 200,
-        Encryption::UserPassword => 100,
-        Encryption::Ascend => 16,
+        AttributeEncryption::None | AttributeEncryption::Salted => 200,
+        AttributeEncryption::UserPassword => 100,
+        AttributeEncryption::Ascend => 16,
     }
 }
 
 /// A value of a type as people write it, and as it is printed.
-fn sample(d: &Definition, random: &mut impl FnMut() -> u64) -> (String, String) {
+fn sample_value(d: &AttributeDefinition, random: &mut impl FnMut() -> u64) -> (String, String) {
     let same = |text: String| (text.clone(), text);
     let n = random();
     let (a, b) = (n as u16, (n >> 16) as u16);
@@ -161,12 +161,12 @@ fn sample(d: &Definition, random: &mut impl FnMut() -> u64) -> (String, String) 
         DataType::Ifid => same(format!("{a:04x}:{b:04x}:0000:0001")),
         DataType::Ether => same(format!("00:11:22:33:{:02x}:{:02x}", a as u8, b as u8)),
         DataType::Text => {
-            let most = most(d.encryption);
+            let most = max_value_octets(d.encryption);
             let text: String = (0..1 + n % most).map(|_| char::from(b'a' + (random() % 26) as u8)).collect();
             (text.clone(), format!("\"{text}\""))
         }
         _ => {
-            let most = most(d.encryption);
+            let most = max_value_octets(d.encryption);
             let length = d.fixed.map_or(1 + n % most, u64::from);
             // The first one is no tag, and the last one no padding.
             let octets: Vec<String> = (0..length).map(|_| format!("{:02x}", 32 + random() % 200)).collect();
@@ -177,21 +177,23 @@ fn sample(d: &Definition, random: &mut impl FnMut() -> u64) -> (String, String) 
 
 #[test]
 fn every_shipped_attribute_is_written_and_read_back() {
-    let mut rng = Seed::new(13).secure("values", 0);
+    let mut rng = Seed::new(13).derive_secure_rng("values", 0);
     let mut random = || rng.next_u64();
     let mut seen = 0;
     for round in 0..4_u8 {
-        for d in DICTIONARY.attributes().iter().filter(|d| !d.data_type.holds_others()) {
-            let Some(place) = DICTIONARY.place(d.oid) else { panic!("{}: no packet can have it", d.name) };
+        for d in DICTIONARY.attributes().iter().filter(|d| !d.data_type.contains_attributes()) {
+            let Some(place) = DICTIONARY.attribute_number(d.oid) else {
+                panic!("{}: no packet can have it", d.name)
+            };
             if matches!(d.oid.parts(), &[n] if NOT_OF_A_REPLY.iter().any(|&kind| u32::from(kind) == n)) {
                 continue;
             }
-            let (mut text, mut shown) = sample(d, &mut random);
-            let names: Vec<_> = DICTIONARY.values(d.oid).collect();
+            let (mut text, mut shown) = sample_value(d, &mut random);
+            let names: Vec<_> = DICTIONARY.named_values(d.oid).collect();
             let number = text.parse().ok().filter(|_| d.data_type.is_number());
             if let Some((number, _)) = names
                 .get(usize::from(round))
-                .filter(|_| round > 0 && d.data_type.is_number() && d.encryption == Encryption::None)
+                .filter(|_| round > 0 && d.data_type.is_number() && d.encryption == AttributeEncryption::None)
             {
                 // By name; of one number the first is the one that is shown.
                 text = names[usize::from(round)].1.to_owned();
@@ -200,7 +202,7 @@ fn every_shipped_attribute_is_written_and_read_back() {
             } else if let Some(name) = number.and_then(|n| DICTIONARY.value_name(d.oid, n)) {
                 shown = name.to_owned();
             }
-            if d.oid == Oid::standard(kind::ACCT_INTERIM_INTERVAL) {
+            if d.oid == AttributeOid::from_kind(kind::ACCT_INTERIM_INTERVAL) {
                 (text, shown) = ("600".into(), "600".into());
             }
             let tag = if d.tagged { 1 + round } else { 0 };
@@ -209,13 +211,13 @@ fn every_shipped_attribute_is_written_and_read_back() {
             } else {
                 (d.name.to_string(), String::new())
             };
-            let list = match compile(&[], &[(&name, "=", &text)]) {
+            let list = match compile_user(&[], &[(&name, "=", &text)]) {
                 Ok(user) => user.reply,
                 Err(complaint) => panic!("{complaint}"),
             };
             assert_eq!(list.values_at(&place).len(), 1, "{name}");
             let mut wire = Vec::new();
-            list.emit(&mut wire, b"secret", &[7; 16], 1);
+            list.encode_into(&mut wire, b"secret", &[7; 16], 1);
             let items: Vec<_> = DICTIONARY.decode(&wire).collect();
             assert!(items.len() == 1 && items[0].oid == d.oid, "{name}: {items:?}");
             seen += 1;
@@ -225,13 +227,15 @@ fn every_shipped_attribute_is_written_and_read_back() {
                 continue;
             }
             let clear = match d.encryption {
-                Encryption::None => {
+                AttributeEncryption::None => {
                     assert_eq!(item.to_string(), format!("{}{tagged} = {shown}", d.name), "{text}");
                     continue;
                 }
-                Encryption::Salted => reveal_salted(b"secret", &[7; 16], &item.bytes).unwrap(),
-                Encryption::UserPassword => reveal_password(b"secret", &[7; 16], &item.bytes).unwrap(),
-                Encryption::Ascend => {
+                AttributeEncryption::Salted => reveal_salted(b"secret", &[7; 16], &item.bytes).unwrap(),
+                AttributeEncryption::UserPassword => {
+                    reveal_password(b"secret", &[7; 16], &item.bytes).unwrap()
+                }
+                AttributeEncryption::Ascend => {
                     let mut block = item.bytes.to_vec();
                     usher_radius::attribute::hide_ascend(b"secret", &[7; 16], &mut block);
                     block.truncate(block.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1));
@@ -239,7 +243,7 @@ fn every_shipped_attribute_is_written_and_read_back() {
                 }
             };
             let mut want = vec![];
-            encode(d, &text, &DICTIONARY, &mut want).unwrap();
+            encode_value(d, &text, &DICTIONARY, &mut want).unwrap();
             assert!(clear == want && item.tag == d.tagged.then_some(tag), "{name} = {text}: {clear:?}");
         }
     }

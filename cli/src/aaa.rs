@@ -1,0 +1,59 @@
+//! `usher aaa`: the AAA server and what an operator does with it.
+
+pub(crate) mod args;
+mod cert;
+mod client;
+mod group;
+mod import;
+mod running;
+mod secret;
+mod serve;
+mod session;
+mod test;
+mod user;
+
+use crate::output::{CommandFailure, ConsoleOutput};
+use args::{AaaCommand, AaaConfigArgs};
+use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
+use usher_daemon::{InstallationError, ServerInstallation};
+
+pub(crate) fn run_aaa_command(output: &ConsoleOutput, command: AaaCommand) -> Result<(), CommandFailure> {
+    match command {
+        AaaCommand::Serve(config) => serve::serve_aaa(output, &config),
+        AaaCommand::Check { file, connect } => serve::check_aaa_config(output, file.as_deref(), connect),
+        AaaCommand::User { command } => user::run_user_command(output, command),
+        AaaCommand::Group { command } => group::run_group_command(output, command),
+        AaaCommand::Schema => output.print_text(&usher_store::postgres_script()),
+        AaaCommand::Client { command } => client::run_client_command(output, command),
+        AaaCommand::Session { command } => session::run_session_command(output, command),
+        AaaCommand::Cert(command) => cert::run_cert_command(output, &command),
+        AaaCommand::Status(config) => running::show_status(output, &config),
+        AaaCommand::Reload(config) => running::reload_server(output, &config),
+        AaaCommand::Trace(trace) => running::follow_trace(output, &trace),
+        AaaCommand::Test(test) => test::run_login_test(output, &test),
+    }
+}
+
+/// The configuration, and where things are.
+fn open_installation(config: &AaaConfigArgs) -> Result<ServerInstallation, CommandFailure> {
+    ServerInstallation::from_config(config.config.as_deref()).map_err(|error| match error {
+        InstallationError::Config(_) => CommandFailure::usage_error(error),
+        error => CommandFailure::runtime_error(error),
+    })
+}
+
+/// Asks the running server.
+fn query_server(
+    place: &ServerInstallation,
+    request: &ControlRequest,
+) -> Result<ControlReply, CommandFailure> {
+    control::request_reply(&place.control_socket(), request).map_err(CommandFailure::runtime_error)
+}
+
+/// Tells the running server, where there is one; what it says is a note.
+fn notify_server(output: &ConsoleOutput, place: &ServerInstallation, request: &ControlRequest) {
+    match control::request_reply(&place.control_socket(), request) {
+        Ok(_) | Err(ControlError::NotRunning { .. }) => {}
+        Err(error) => output.print_note(&format!("the running server was not told: {error}")),
+    }
+}

@@ -1,0 +1,497 @@
+//! A study's applications on kernel sockets: the same that the simulator hosts, given what arrives at sockets in the
+//! namespaces of a lab, and what they ask for carried out there.
+//!
+//! All hosts of one lab are one thread. A socket belongs to the namespace in which it was made, whoever reads it, so the
+//! thread goes into a namespace to make one and waits for those of all with one `epoll`. Roles may thus share what they
+//! share in the simulator without locks, nothing depends on how threads are scheduled against each other, and several
+//! labs beside each other use several processors.
+
+mod association;
+mod counters;
+mod datagram;
+mod frame;
+mod run;
+mod settings;
+mod stream;
+
+pub(crate) use frame::EAPOL;
+pub use settings::{
+    KernelSettings, SysctlSetting, UnsupportedSetting, missing_settings, sctp_sysctls, sysctl_settings,
+    unsupported_sctp_settings, unsupported_settings,
+};
+
+use crate::error::{ErrorContext, LabError};
+use crate::lab::Lab;
+use crate::namespace::NetworkNamespace;
+use crate::perf::PerfSampler;
+use crate::registry::LabRegistry;
+use crate::relay::RelayReport;
+use crate::topology::{HostSpec, LabTopology, LinkEnd, LinkSpec};
+use association::{AssocListener, AssociationSource};
+use datagram::BoundSocket;
+use frame::FramePort;
+use rustix::event::epoll;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use stream::{StreamConnection, StreamListener};
+use usher_core::{ConnId, Instant, WallTime, WorkRecord};
+use usher_live::SystemClock;
+use usher_sim::{
+    AppDelivery, AppOperation, AppPart, Application, HostAddresses, HostId, HostPart, LinkId, LinkStats,
+    PacketTap, Payload, ReportObserver, SimulationParts, TransportConfig,
+};
+
+/// What a lab of a study is called, and what it has beside the study.
+#[derive(Clone, Debug, Default)]
+pub struct LabSetup {
+    /// What it is of, for people who look at what runs.
+    pub name: String,
+    /// The names of the hosts and their interfaces, by number.
+    pub hosts: Vec<String>,
+    /// The names of the links, by number.
+    pub links: Vec<String>,
+    /// Settings of the kernel beyond the study's.
+    pub kernel: KernelSettings,
+    /// Whether processor time is divided among libraries, where perf can.
+    pub perf: bool,
+}
+
+/// How often each library was seen while it worked for each host.
+pub type LibrarySamples = BTreeMap<(HostId, &'static str), u64>;
+
+/// The hosts of a lab, with what runs on them.
+#[derive(Debug)]
+pub struct LabHosts<A: Application, O> {
+    lab: Lab,
+    /// What the relay did until it was ended.
+    final_report: Option<RelayReport>,
+    /// The nice value that the thread had before.
+    nice: Option<i32>,
+    /// Deliveries that came of an application's own operations: they wait until those are all carried out.
+    later: VecDeque<(u32, AppDelivery)>,
+    delivering: bool,
+    /// There were connections.
+    connections: bool,
+    /// There were associations.
+    associations: bool,
+    /// Where each host and interface is in the lab.
+    link_ends: Vec<LinkEnd>,
+    addresses: HostAddresses,
+    hosts: Vec<HostPart>,
+    apps: Vec<AppSlot<A>>,
+    sources: BTreeMap<u64, EventSource>,
+    next_source: u64,
+    poller: OwnedFd,
+    due: BTreeSet<(Instant, DueEvent)>,
+    clock: Option<SystemClock>,
+    /// What roles take for the wall time at [`Instant::ZERO`]: the study's, in which its certificates are valid.
+    epoch: WallTime,
+    tap: Option<Box<dyn PacketTap>>,
+    now: Instant,
+    home: NetworkNamespace,
+    stop: Arc<AtomicBool>,
+    observer: O,
+    work: Vec<WorkRecord>,
+    spare_ops: Vec<Vec<AppOperation<A::Report>>>,
+    buffer: Vec<u8>,
+    counters: LabHostCounters,
+    octets_written: u64,
+    precision: TimerPrecision,
+    failed: Option<LabError>,
+    /// Which source the port of an application is.
+    frame_ports: BTreeMap<(u32, u32), u64>,
+    /// What is to be sampled, and what is.
+    perf: bool,
+    sampler: Option<PerfSampler>,
+    /// When an application had the thread: from, to and its number, by CLOCK_MONOTONIC, nanoseconds.
+    turns: Vec<(u64, u64, u32)>,
+}
+
+/// What runs on a host.
+#[derive(Debug)]
+struct AppSlot<A> {
+    app: A,
+    host: HostId,
+    transports: Arc<TransportConfig>,
+    read_rate: Option<NonZeroU64>,
+    read_size: Option<NonZeroU32>,
+    /// Its UDP sockets by their numbers, and its connections by their ids: which source each is.
+    sockets: BTreeMap<u32, u64>,
+    conns: BTreeMap<ConnId, u64>,
+    accepted: u32,
+    deadline: Option<Instant>,
+    processor: std::time::Duration,
+}
+
+/// What is waited for beside sockets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum DueEvent {
+    /// An application's timer.
+    App(u32),
+    /// A slow application has read a piece of a connection.
+    Read(u64),
+}
+
+/// What an event of a socket is of.
+#[derive(Debug)]
+enum EventSource {
+    Bound(BoundSocket),
+    Listener(StreamListener),
+    Stream(StreamConnection),
+    AssocListener(AssocListener),
+    Assoc(AssociationSource),
+    Frames(FramePort),
+}
+
+impl EventSource {
+    /// Whose it is.
+    const fn app_index(&self) -> u32 {
+        match self {
+            Self::Bound(bound) => bound.app,
+            Self::Listener(listener) => listener.app,
+            Self::Stream(stream) => stream.app,
+            Self::AssocListener(listener) => listener.app,
+            Self::Assoc(assoc) => assoc.app,
+            Self::Frames(frames) => frames.app,
+        }
+    }
+}
+
+usher_core::counters! {
+    /// What hosts dropped or could not do.
+    pub struct LabHostCounters {
+        /// Datagrams, connections and frames from an address that no host of the study has.
+        unknown_sender,
+        /// Operations on a connection, port or socket that is not there.
+        stale_operation,
+        /// Datagrams and frames that the kernel would not take: its buffer was full, or nobody was there.
+        not_sent,
+        /// Sockets that could not be made.
+        no_socket,
+    }
+}
+
+/// How late timers were heard of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TimerPrecision {
+    /// Whether the hosts had their turn before most others (nice -15).
+    pub preferred: bool,
+    /// Timers that ran out.
+    pub timers: u64,
+    /// How late they were together, nanoseconds.
+    pub late_ns: u64,
+    /// How late the latest was, nanoseconds.
+    pub latest_ns: u64,
+}
+
+impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
+    /// Builds the lab that a study's parts are of, and puts its applications there. `stop` ends a run before its time.
+    ///
+    /// # Errors
+    /// [`LabError::Unfit`]: the study has what a lab has not. [`LabError`]s of [`Lab::build`]; a port that is taken.
+    pub fn new(
+        parts: SimulationParts<A>,
+        setup: &LabSetup,
+        registry: &LabRegistry,
+        observer: O,
+        tap: Option<Box<dyn PacketTap>>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, LabError> {
+        check_supported(&parts)?;
+        more_descriptors();
+        let (topology, places) = build_topology(&parts, setup);
+        let lab = Lab::build(topology, registry)?;
+        let SimulationParts { addresses, hosts, apps, epoch, .. } = parts;
+        let home =
+            NetworkNamespace::current().with_context(|| "open the namespace of a thread".to_owned())?;
+        let poller =
+            epoll::create(epoll::CreateFlags::CLOEXEC).with_context(|| "make an epoll".to_owned())?;
+        let mut new = Self {
+            lab,
+            final_report: None,
+            nice: None,
+            later: VecDeque::new(),
+            delivering: false,
+            connections: false,
+            associations: false,
+            link_ends: places,
+            addresses,
+            hosts,
+            apps: Vec::new(),
+            sources: BTreeMap::new(),
+            next_source: 0,
+            poller,
+            due: BTreeSet::new(),
+            clock: None,
+            epoch,
+            tap,
+            now: Instant::ZERO,
+            home,
+            stop,
+            observer,
+            work: Vec::new(),
+            spare_ops: Vec::new(),
+            buffer: vec![0; 1 << 18],
+            counters: LabHostCounters::default(),
+            octets_written: 0,
+            precision: TimerPrecision::default(),
+            failed: None,
+            frame_ports: BTreeMap::new(),
+            perf: setup.perf,
+            sampler: None,
+            turns: Vec::new(),
+        };
+        for app in apps {
+            new.add_application(app)?;
+        }
+        for host in 0..new.hosts.len() {
+            if let Some(app) = new.hosts[host].frames_to {
+                new.open_frames(app, HostId(host as u32))?;
+            }
+        }
+        Ok(new)
+    }
+
+    /// Puts one application in its place, with its sockets.
+    fn add_application(&mut self, part: AppPart<A>) -> Result<(), LabError> {
+        let number = self.apps.len() as u32;
+        let AppPart { app, host, transports, read_rate, read_size, sockets, listens, listens_sctp } = part;
+        self.apps.push(AppSlot {
+            app,
+            host,
+            transports,
+            read_rate,
+            read_size,
+            sockets: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            accepted: 0,
+            deadline: None,
+            processor: std::time::Duration::ZERO,
+        });
+        for bound in sockets {
+            self.bind_udp(number, bound.socket, bound.address, bound.port)?;
+        }
+        listens.into_iter().try_for_each(|(at, port)| self.listen_tcp(number, at, port))?;
+        listens_sctp.into_iter().try_for_each(|(at, port)| self.listen_sctp(number, at, port))
+    }
+
+    /// Does something in the namespace of a host, for what it opens to be of that.
+    fn run_in_namespace<T>(&self, host: HostId, what: impl FnOnce() -> T) -> Result<T, LabError> {
+        let doing = || "enter a network namespace".to_owned();
+        self.lab.namespace(self.link_ends[host.0 as usize].host).enter().with_context(doing)?;
+        let result = what();
+        self.home.enter().with_context(doing)?;
+        Ok(result)
+    }
+
+    /// Takes a socket in, to be heard of by `epoll`.
+    fn register_source(&mut self, source: EventSource, flags: epoll::EventFlags) -> Result<u64, LabError> {
+        let number = self.next_source;
+        self.next_source += 1;
+        let fd = match &source {
+            EventSource::Bound(bound) => bound.socket.as_fd(),
+            EventSource::Listener(listener) => listener.socket.as_fd(),
+            EventSource::Stream(stream) => stream.socket.as_fd(),
+            EventSource::AssocListener(listener) => listener.socket.as_fd(),
+            EventSource::Assoc(assoc) => assoc.socket.as_fd(),
+            EventSource::Frames(frames) => frames.socket.as_fd(),
+        };
+        epoll::add(&self.poller, fd, epoll::EventData::new_u64(number), flags)
+            .with_context(|| "watch a socket".to_owned())?;
+        self.sources.insert(number, source);
+        Ok(number)
+    }
+
+    /// The application's host, if this is an address of it.
+    fn own_address(&self, app: u32, at: Option<HostId>) -> Option<HostId> {
+        let host = self.apps[app as usize].host;
+        let at = at.unwrap_or(host);
+        let owner = self.hosts.get(at.0 as usize).and_then(|h| h.owner);
+        (at == host || owner == Some(host)).then_some(at)
+    }
+}
+
+impl<A: Application, O> LabHosts<A, O> {
+    /// The observer.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+    /// The observer, to take its findings.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+    /// The applications, in the order of their creation.
+    pub fn apps(&self) -> impl Iterator<Item = &A> {
+        self.apps.iter().map(|slot| &slot.app)
+    }
+    /// Processor time that each application took: its handling, with the kernel's receiving and sending that its thread did for
+    /// it, up to the relay's ring; in the order of their creation.
+    pub fn processor_times(&self) -> impl Iterator<Item = (HostId, std::time::Duration)> {
+        self.apps.iter().map(|slot| (slot.host, slot.processor))
+    }
+    /// Ends the sampling: by what it was, and how often each library was seen while it worked for each host. `None` where nothing was
+    /// to be sampled, or perf is not there or may not look.
+    pub fn finish_sampling(&mut self) -> Option<(&'static str, LibrarySamples)> {
+        let sampler = self.sampler.take()?;
+        let event = sampler.event_name();
+        let mut seen = BTreeMap::new();
+        for sample in sampler.stop() {
+            let next = self.turns.partition_point(|turn| turn.0 <= sample.at_ns);
+            let turn = next.checked_sub(1).and_then(|at| self.turns.get(at));
+            if let Some(&(_, _, app)) = turn.filter(|turn| sample.at_ns <= turn.1) {
+                *seen.entry((self.apps[app as usize].host, sample.library)).or_default() += 1;
+            }
+        }
+        Some((event, seen))
+    }
+    /// The time of the latest event.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+    /// What hosts dropped or could not do.
+    pub fn counters(&self) -> LabHostCounters {
+        self.counters
+    }
+    /// How late timers were.
+    pub fn precision(&self) -> TimerPrecision {
+        self.precision
+    }
+    /// The network.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+    /// What a link did: from its first named host to the second, and back.
+    pub fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
+        self.lab.link_stats().get(link.0 as usize).copied().unwrap_or_default()
+    }
+    /// Ends the capture and gives the tap back; nothing is relayed any more.
+    ///
+    /// # Errors
+    /// [`LabError::Ended`], [`LabError::Kernel`].
+    pub fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, LabError> {
+        let Some(outcome) = self.lab.stop_relay()? else { return Ok(None) };
+        self.final_report = Some(outcome.relay);
+        Ok(outcome.tap)
+    }
+    /// What the relay did; what it came too late to take it knows when it was ended ([`take_tap`](Self::take_tap)).
+    pub fn relay_report(&self) -> RelayReport {
+        self.final_report.unwrap_or_else(|| self.lab.relay_report())
+    }
+    /// Why the run means nothing, if something happened to it.
+    pub fn take_failure(&mut self) -> Option<LabError> {
+        self.failed.take()
+    }
+}
+
+impl<A: Application, O> Drop for LabHosts<A, O> {
+    fn drop(&mut self) {
+        // The thread goes on to other things.
+        if let Some(nice) = self.nice.take() {
+            let _ = rustix::process::setpriority_process(None, nice);
+        }
+    }
+}
+
+/// Lets this process have as many open files as it may: each host of a lab is one, and each of its sockets.
+fn more_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, what is lacking is told when it is.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Says what a study has that is not to be had of cables and this kernel.
+fn check_supported<A>(parts: &SimulationParts<A>) -> Result<(), LabError> {
+    let unfit = |what: &str| Err(LabError::Unfit(what.to_owned()));
+    if parts.radios > 0 {
+        return unfit(
+            "it has radio, 802.16 cells or 802.11 basic service sets, and the lab is of cables: give it a [lab] section that takes \
+             those out (`set = { \"cells.NAME.used\" = false }`) and has a link in their place",
+        );
+    }
+    if has_sctp(parts) && !usher_sctp::is_available() {
+        return Err(no_sctp());
+    }
+    if !parts.outages.is_empty() {
+        return unfit("it has outages, and a host of the lab does not fail");
+    }
+    Ok(())
+}
+
+/// This kernel has none.
+fn no_sctp() -> LabError {
+    LabError::Unfit(format!("it has SCTP, and {}", usher_sctp::NoSctp))
+}
+
+/// Whether anybody of a study speaks SCTP.
+fn has_sctp<A>(parts: &SimulationParts<A>) -> bool {
+    parts.apps.iter().any(|app| !app.listens_sctp.is_empty())
+}
+
+/// The lab's network for a study's parts, and where each host and interface is in it.
+fn build_topology<A: Application>(
+    parts: &SimulationParts<A>,
+    setup: &LabSetup,
+) -> (LabTopology, Vec<LinkEnd>) {
+    let name = |names: &[String], n: usize| names.get(n).cloned().unwrap_or_else(|| n.to_string());
+    let sctp = has_sctp(parts);
+    let mut hosts: Vec<HostSpec> = Vec::new();
+    let mut places = vec![LinkEnd::for_host(0); parts.hosts.len()];
+    for (n, _) in parts.hosts.iter().enumerate().filter(|(_, host)| host.owner.is_none()) {
+        places[n] = LinkEnd::for_host(hosts.len());
+        let id = HostId(n as u32);
+        let transports = parts.apps.iter().find(|app| app.host == id).map(|app| &app.transports);
+        hosts.push(HostSpec {
+            name: name(&setup.hosts, n),
+            addresses: vec![parts.addresses.address_of(id)],
+            settings: transports
+                .map(|of| settings::of_namespace(of, sctp, &setup.kernel))
+                .unwrap_or_default(),
+            initial_window: transports.and_then(|of| settings::initial_window(&of.tcp)),
+            quick_ack: transports.is_some_and(|of| of.tcp.delayed_ack.is_none()),
+        });
+    }
+    for (n, host) in parts.hosts.iter().enumerate() {
+        let Some(owner) = host.owner else { continue };
+        let at = places[owner.0 as usize].host;
+        places[n] = LinkEnd { host: at, address: hosts[at].addresses.len() };
+        hosts[at].addresses.push(parts.addresses.address_of(HostId(n as u32)));
+    }
+    let links = parts.links.iter().enumerate().map(|(n, link)| LinkSpec {
+        name: name(&setup.links, n),
+        ends: link.ends.map(|end| places[end.0 as usize]),
+        config: link.config.clone(),
+        capture: link.capture,
+    });
+    let links = links.collect();
+    (LabTopology { name: setup.name.clone(), seed: parts.seed, hosts, links }, places)
+}
+
+/// All octets of a message: those that nobody reads are zeros.
+fn padded_octets(payload: &Payload) -> Cow<'_, [u8]> {
+    let said = payload.as_slice();
+    if said.len() == payload.len as usize {
+        return said.into();
+    }
+    let mut whole = said.to_vec();
+    whole.resize(payload.len as usize, 0);
+    whole.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_message_says_is_sent_before_the_zeros_that_fill_it() {
+        // A dialogue's message: its number and round, and nothing else of its length.
+        let said = Payload { len: 6, bytes: Some([7, 8][..].into()) };
+        assert_eq!(&*padded_octets(&said), [7, 8, 0, 0, 0, 0]);
+        assert_eq!(&*padded_octets(&Payload::with_length(2)), [0, 0]);
+        assert!(matches!(padded_octets(&Payload::copy_from_slice(&[1, 2])), Cow::Borrowed([1, 2])));
+    }
+}

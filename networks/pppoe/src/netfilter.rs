@@ -1,0 +1,572 @@
+//! What netfilter does for hosts of sessions, in one table of its own: their port 113 is answered by our IDENT server, and their
+//! addresses are translated, to the way out's address or to a block of ports of an address (RFC 7422).
+//!
+//! ```text
+//! elsewhere ─ TCP to 10.0.0.1:113 ──▶ redirect ──▶ our IDENT server             [NAT method]
+//! 10.0.0.1:40000 ──▶ masquerade ──▶ 203.0.113.1:61234 ──▶ elsewhere            [masquerade method: conntrack knows whose it is]
+//! 10.0.0.1:40000 ──▶ 203.0.113.1:1024-2047 ──▶ elsewhere                       [port blocks: the port says whose it is]
+//! ```
+//! How many connections a host begins is bounded there, too, so that none takes the kernel's table of them, or the log's disk, from all others.
+//!
+//! Rules are written by nft(8), which makes all of a change or nothing of it. The table is gone with [`NetfilterTable`]; one that a
+//! killed program has left is replaced by the next.
+
+pub mod conntrack;
+mod follow;
+
+pub use follow::{ConntrackEvent, ConntrackMonitor};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// What the table is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NetfilterConfig {
+    /// Its name.
+    pub table: String,
+    /// The plane's device: what goes there goes to another host, and keeps its source. With `*` at its end it is each device whose
+    /// name begins so.
+    pub device: String,
+    /// By which interfaces hosts' packets come in, with `*` as above: nobody else's count among those of a host ([`ConnectionLimits`]).
+    pub incoming: Vec<String>,
+    /// On which port of this system our IDENT server answers for hosts.
+    pub ident_port: u16,
+    /// What bounds the connections that each host begins.
+    pub bounds: ConnectionLimits,
+    /// Each translation is logged: what [`ConntrackMonitor`] does not tell of leaves under no address that stands for a host.
+    pub logged: bool,
+}
+
+/// What bounds the connections that a host begins, to wherever. What is beyond is dropped before the kernel has it in its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionLimits {
+    /// So many at a time, of TCP without those that are closed; 0: any number.
+    pub at_once: u32,
+    /// So many in a second, and ten times as many at once after ten seconds without any; 0: any number.
+    pub per_second: u32,
+}
+
+/// Connections that hosts would have begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DropCounts {
+    /// Packets that were beyond [`ConnectionLimits`].
+    pub limited: u64,
+    /// Packets that came while connections were held back ([`NetfilterTable::drop_new_connections`]).
+    pub held: u64,
+    /// Packets of protocols whose translation no log could name ([`NetfilterConfig::logged`]).
+    pub unnamed: u64,
+}
+
+/// Counters of the table, as [`DropCounts`] has them.
+const LIMITED: &str = "connections_limited";
+const HELD: &str = "connections_held_back";
+const UNNAMED: &str = "translations_unnamed";
+/// Hosts whose connections are counted, at most: twice as many as there may be sessions.
+const MOST: u32 = 131_072;
+
+/// What a host's packets have as source elsewhere. What the kernel cannot translate, since it is part of no connection, does not leave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SourceNat {
+    /// An address of the interface by which they leave, which the kernel chooses, and a port of its choice.
+    Masquerade,
+    /// This address, and of TCP and UDP these ports. Of other protocols ICMP alone goes out: the ports of one that has some would be those
+    /// of somebody else's block.
+    Block {
+        /// The address; the system has to have it.
+        external: Ipv4Addr,
+        /// The ports.
+        ports: RangeInclusive<u16>,
+    },
+}
+
+/// What is done for an address or prefix of a host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HostRules {
+    /// TCP to its port 113 is answered by our IDENT server.
+    pub ident: bool,
+    /// Its IPv4 address is translated; a network's are by masquerade alone.
+    pub translation: Option<SourceNat>,
+    /// It is of hosts, each of which has so many bits of an address to itself: their connections are bounded ([`ConnectionLimits`]), and held back
+    /// where that is asked for ([`NetfilterTable::drop_new_connections`]). An IPv4 host has one address, whatever stands here. `None`: of nobody; addresses that are
+    /// translated are of hosts nevertheless.
+    pub hosts: Option<u8>,
+}
+
+/// Why a rule is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum NetfilterError {
+    /// The program.
+    #[error("nft(8) cannot be run: {0}; install Debian's nftables")]
+    Program(std::io::Error),
+    /// What it says.
+    #[error("netfilter refuses: {0}")]
+    Refused(String),
+    /// A name that is none.
+    #[error("\"{0}\" is no name of a table or interface: take letters, digits, \"-\", \"_\" and \".\"")]
+    Name(String),
+    /// A translation of what has none.
+    #[error(
+        "{0}/{1} cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
+    )]
+    Untranslatable(IpAddr, u8),
+    /// Ports that are none.
+    #[error("{0} to {1} is no block of ports: take 1 to 65535, the lower first")]
+    Ports(u16, u16),
+    /// Connections of hosts that are gone.
+    #[error(
+        "the kernel does not forget connections of hosts that are gone: {0}; this needs CAP_NET_ADMIN and nf_conntrack_netlink"
+    )]
+    FlushConnections(std::io::Error),
+    /// Rules that are not there.
+    #[error("{0}/{1} has no rules")]
+    Unknown(IpAddr, u8),
+    /// What the table has counted.
+    #[error("netfilter does not say what it has counted: {0}")]
+    Uncounted(String),
+}
+
+type HostNetwork = (IpAddr, u8);
+
+/// The table, until it is dropped.
+#[derive(Debug)]
+pub struct NetfilterTable {
+    config: NetfilterConfig,
+    installed: Mutex<InstalledRules>,
+}
+
+#[derive(Debug, Default)]
+struct InstalledRules {
+    rules: BTreeMap<HostNetwork, HostRules>,
+    /// Bits of the prefixes that hosts have of IPv6, for which there are sets.
+    lengths: BTreeSet<u8>,
+}
+
+fn check_name(name: &str) -> Result<(), NetfilterError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let good = name.chars().all(fits) && name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
+}
+
+/// An interface's name may be nearly anything; within quotes nft(8) takes it as it is.
+fn check_quotable(name: &str) -> Result<(), NetfilterError> {
+    let of = name.strip_suffix('*').unwrap_or(name);
+    let good = !of.is_empty() && of.chars().all(|c| c.is_ascii_graphic() && !"\"\\*".contains(c));
+    if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
+}
+
+fn nft_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new("nft");
+    // Servers' programs are not on everybody's path.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command
+}
+
+/// Has nft(8) carry out a script, all of it or nothing.
+pub(crate) fn run_nft(script: &str) -> Result<(), NetfilterError> {
+    let mut command = nft_command(&["-f", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(NetfilterError::Program)?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(script.as_bytes()).map_err(NetfilterError::Program)?;
+    }
+    let done = child.wait_with_output().map_err(NetfilterError::Program)?;
+    match done.status.success() {
+        true => Ok(()),
+        false => {
+            Err(NetfilterError::Refused(String::from_utf8_lossy(&done.stderr).trim().replace('\n', " ")))
+        }
+    }
+}
+
+impl NetfilterTable {
+    /// Makes the table, without rules for anybody, in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`NetfilterError`]: it needs nft(8) and CAP_NET_ADMIN.
+    pub fn start(config: &NetfilterConfig) -> Result<Self, NetfilterError> {
+        let NetfilterConfig { table, device, incoming, ident_port, bounds, logged } = config;
+        check_name(table)?;
+        check_name(device.strip_suffix('*').unwrap_or(device))?;
+        incoming.iter().try_for_each(|name| check_quotable(name))?;
+        let from = incoming.iter().map(|name| format!("    iifname \"{name}\" goto bounded\n"));
+        let from: String = from.collect();
+        let bounded = match *bounds == ConnectionLimits::default() {
+            true => String::new(),
+            // A connection's first packet alone is of one that the kernel does not have in its table yet, but for what is part of none.
+            false => format!(
+                r#"{}  chain bounded {{
+    ip saddr @masqueraded goto bound4
+    ip saddr @confined goto bound4
+    ip saddr @hosts4 goto bound4
+  }}
+  chain bound {{
+    type filter hook prerouting priority filter; policy accept;
+    ct state {{ invalid, untracked }} return
+    ct status & confirmed == confirmed return
+{from}  }}
+"#,
+                bounds.limit_chain("4", "ipv4_addr", "ip saddr")
+            ),
+        };
+        // Behind the translation, which alone knows that there is one.
+        let named = |set| {
+            format!(
+                "    ct original ip saddr @{set} meta l4proto != {{ tcp, udp, icmp }} counter name {UNNAMED} drop\n"
+            )
+        };
+        let named: String = ["masqueraded", "confined", "hosts4"].map(named).concat();
+        let named = match logged {
+            true => format!(
+                r#"  chain named {{
+    type filter hook postrouting priority srcnat + 10; policy accept;
+    oifname "{device}" return
+    ct status & snat == 0 return
+{named}  }}
+"#
+            ),
+            false => String::new(),
+        };
+        // Declared and deleted first, so that it is the same whether there was one or none.
+        run_nft(&format!(
+            r#"table inet {table}
+delete table inet {table}
+table inet {table} {{
+  set ident4 {{ type ipv4_addr; flags interval; }}
+  set ident6 {{ type ipv6_addr; flags interval; }}
+  set masqueraded {{ type ipv4_addr; flags interval; }}
+  set confined {{ type ipv4_addr; }}
+  set hosts4 {{ type ipv4_addr; flags interval; }}
+  counter {LIMITED} {{ }}
+  counter {HELD} {{ }}
+  counter {UNNAMED} {{ }}
+  map outside {{ type ipv4_addr : ipv4_addr; }}
+  map blocks {{
+    type ipv4_addr : interval ipv4_addr . inet_service
+    flags interval
+  }}
+  chain asked {{
+    ip daddr @ident4 tcp dport 113 redirect to :{ident_port}
+    ip6 daddr @ident6 tcp dport 113 redirect to :{ident_port}
+  }}
+  chain prerouting {{
+    type nat hook prerouting priority dstnat; policy accept;
+    jump asked
+  }}
+  chain output {{
+    type nat hook output priority -100; policy accept;
+    jump asked
+  }}
+{bounded}  chain held {{
+  }}
+  chain confine {{
+    type filter hook postrouting priority srcnat - 10; policy accept;
+    oifname "{device}" return
+    ip saddr @confined meta l4proto != {{ tcp, udp, icmp }} drop
+    ip saddr @confined ct state {{ invalid, untracked }} drop
+    ip saddr @masqueraded ct state {{ invalid, untracked }} drop
+    jump held
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "{device}" return
+    ip saddr @masqueraded masquerade
+    meta l4proto {{ tcp, udp }} snat ip addr . port to ip saddr map @blocks
+    snat ip to ip saddr map @outside
+  }}
+{named}}}
+"#
+        ))?;
+        Ok(Self { config: config.clone(), installed: Mutex::default() })
+    }
+
+    /// Holds connections back that hosts begin to elsewhere from IPv4 addresses, or no longer: they are dropped, and those that are there go on.
+    ///
+    /// # Errors
+    /// [`NetfilterError`]: nothing has changed.
+    pub fn drop_new_connections(&self, hold: bool) -> Result<(), NetfilterError> {
+        let table = &self.config.table;
+        let mut script = format!("flush chain inet {table} held\n");
+        for set in ["masqueraded", "confined", "hosts4"].iter().filter(|_| hold) {
+            let _ = writeln!(
+                script,
+                "add rule inet {table} held ct status & confirmed == 0 ip saddr @{set} counter name {HELD} drop"
+            );
+        }
+        run_nft(&script)
+    }
+
+    /// What was dropped since the start.
+    ///
+    /// # Errors
+    /// [`NetfilterError`].
+    pub fn drop_counts(&self) -> Result<DropCounts, NetfilterError> {
+        let mut command = nft_command(&["list", "counters", "table", "inet", &self.config.table]);
+        let done = command.stdin(Stdio::null()).output().map_err(NetfilterError::Program)?;
+        let said = String::from_utf8_lossy(&done.stdout);
+        let of = |name| parse_counter(&said, name);
+        let all = || Some(DropCounts { limited: of(LIMITED)?, held: of(HELD)?, unnamed: of(UNNAMED)? });
+        all().ok_or_else(|| {
+            NetfilterError::Uncounted(String::from_utf8_lossy(&done.stderr).trim().replace('\n', " "))
+        })
+    }
+
+    /// Adds to `elements`, by set, those that rules are.
+    fn collect_elements(
+        &self,
+        (address, bits): HostNetwork,
+        rules: &HostRules,
+        elements: &mut BTreeMap<String, Vec<String>>,
+    ) {
+        let mut add = |set: &str, element: String| elements.entry(set.to_owned()).or_default().push(element);
+        match rules.hosts {
+            Some(_) if address.is_ipv4() && rules.translation.is_none() => {
+                add("hosts4", format!("{address}/{bits}"));
+            }
+            Some(each) if address.is_ipv6() && self.config.bounds != ConnectionLimits::default() => {
+                add(&format!("hosts6_{each}"), format!("{address}/{bits}"));
+            }
+            _ => {}
+        }
+        if rules.ident {
+            add(if address.is_ipv4() { "ident4" } else { "ident6" }, format!("{address}/{bits}"));
+        }
+        match &rules.translation {
+            None => {}
+            Some(SourceNat::Masquerade) => add("masqueraded", format!("{address}/{bits}")),
+            Some(SourceNat::Block { external, ports }) => {
+                let (first, last) = (ports.start(), ports.end());
+                add("confined", address.to_string());
+                add("outside", format!("{address} : {external}"));
+                add("blocks", format!("{address} : {external} . {first}-{last}"));
+            }
+        }
+    }
+
+    /// Sets and rules for hosts that have each a prefix of one of these lengths.
+    fn prefix_length_script<'a>(&self, lengths: impl Iterator<Item = &'a u8>) -> String {
+        let mut script = String::new();
+        for bits in lengths {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub((*bits).into())).unwrap_or(0);
+            let key = format!("ip6 saddr & {}", Ipv6Addr::from_bits(mask));
+            let key = if *bits == 128 { "ip6 saddr" } else { &key };
+            let bound = self.config.bounds.limit_chain(&format!("6_{bits}"), "ipv6_addr", key);
+            // Writing to a String does not fail.
+            let _ = write!(
+                script,
+                r#"table inet {} {{
+  set hosts6_{bits} {{ type ipv6_addr; flags interval; }}
+{bound}  chain bounded {{
+    ip6 saddr @hosts6_{bits} goto bound6_{bits}
+  }}
+}}
+"#,
+                self.config.table
+            );
+        }
+        script
+    }
+
+    /// What makes of the rules before those after. A set has one command, since nft(8) goes through all that is there for each.
+    fn element_script(
+        &self,
+        before: &BTreeMap<HostNetwork, HostRules>,
+        after: &BTreeMap<HostNetwork, HostRules>,
+    ) -> String {
+        let mut script = String::new();
+        for (verb, of, other) in [("delete", before, after), ("add", after, before)] {
+            let mut elements = BTreeMap::new();
+            for (network, rules) in of.iter().filter(|(network, rules)| other.get(network) != Some(rules)) {
+                self.collect_elements(*network, rules, &mut elements);
+            }
+            for (set, elements) in elements {
+                let (table, elements) = (&self.config.table, elements.join(", "));
+                // Writing to a String does not fail.
+                let _ = writeln!(script, "{verb} element inet {table} {set} {{ {elements} }}");
+            }
+        }
+        script
+    }
+
+    /// Changes what is done for networks of hosts, all of it or nothing: `None` takes all rules of one away. One that had rules gets
+    /// these in their place. Connections that are under way stay as they are.
+    ///
+    /// # Errors
+    /// [`NetfilterError`].
+    pub fn apply_changes(&self, changes: &[(IpAddr, u8, Option<HostRules>)]) -> Result<(), NetfilterError> {
+        let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut after = installed.rules.clone();
+        for (address, bits, rules) in changes {
+            let network = (*address, *bits);
+            match rules {
+                Some(rules) => {
+                    check_rules(network, rules)?;
+                    after.insert(network, rules.clone());
+                }
+                None if after.remove(&network).is_none() => {
+                    return Err(NetfilterError::Unknown(*address, *bits));
+                }
+                None => {}
+            }
+        }
+        let mut lengths = BTreeSet::new();
+        if self.config.bounds != ConnectionLimits::default() {
+            let of6 = after.iter().filter(|((address, _), _)| address.is_ipv6());
+            lengths = of6.filter_map(|(_, rules)| rules.hosts).collect();
+        }
+        let new = self.prefix_length_script(lengths.difference(&installed.lengths));
+        let script = new + &self.element_script(&installed.rules, &after);
+        if !script.is_empty() {
+            run_nft(&script)?;
+        }
+        installed.rules = after;
+        installed.lengths.append(&mut lengths);
+        Ok(())
+    }
+}
+
+impl ConnectionLimits {
+    /// Sets and a chain that drops what is beyond them, for hosts that a key of this type tells apart.
+    fn limit_chain(self, suffix: &str, kind: &str, key: &str) -> String {
+        let drop = format!("counter name {LIMITED} drop");
+        let (mut sets, mut rules) = (String::new(), String::new());
+        // Writing to a String does not fail.
+        if self.per_second > 0 {
+            let (rate, burst) = (self.per_second, self.per_second.saturating_mul(10));
+            let _ = writeln!(
+                sets,
+                "  set rated{suffix} {{ type {kind}; size {MOST}; flags dynamic, timeout; timeout 1m; }}"
+            );
+            let _ = writeln!(
+                rules,
+                "    update @rated{suffix} {{ {key} limit rate over {rate}/second burst {burst} packets }} {drop}"
+            );
+        }
+        if self.at_once > 0 {
+            let most = self.at_once;
+            let _ = writeln!(sets, "  set begun{suffix} {{ type {kind}; size {MOST}; flags dynamic; }}");
+            let _ = writeln!(rules, "    add @begun{suffix} {{ {key} ct count over {most} }} {drop}");
+        }
+        format!("{sets}  chain bound{suffix} {{\n{rules}  }}\n")
+    }
+}
+
+/// The packets of a counter in what nft(8) lists.
+fn parse_counter(said: &str, name: &str) -> Option<u64> {
+    let of = said.split(&format!("counter {name} {{")).nth(1)?;
+    of.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
+}
+
+fn check_rules((address, bits): HostNetwork, rules: &HostRules) -> Result<(), NetfilterError> {
+    let Some(translation) = &rules.translation else { return Ok(()) };
+    let single = matches!(translation, SourceNat::Block { .. });
+    if !address.is_ipv4() || single && bits != 32 {
+        return Err(NetfilterError::Untranslatable(address, bits));
+    }
+    match translation {
+        SourceNat::Block { ports, .. } if *ports.start() == 0 || ports.is_empty() => {
+            Err(NetfilterError::Ports(*ports.start(), *ports.end()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Drop for NetfilterTable {
+    fn drop(&mut self) {
+        // What cannot be taken away now is replaced by the next that begins.
+        let _ = run_nft(&format!("delete table inet {}\n", self.config.table));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that the system has not.
+    fn absent_table() -> std::mem::ManuallyDrop<NetfilterTable> {
+        let bounds = ConnectionLimits { at_once: 7, per_second: 0 };
+        let (table, device) = ("t".to_owned(), "d".to_owned());
+        let incoming = vec![device.clone()];
+        let config = NetfilterConfig { table, incoming, device, ident_port: 1, bounds, logged: false };
+        std::mem::ManuallyDrop::new(NetfilterTable { config, installed: Mutex::default() })
+    }
+
+    #[test]
+    fn a_set_has_one_command_for_all_that_changes_in_it() {
+        let table = absent_table();
+        let rules = |n: u8| {
+            let external = [203, 0, 113, 1].into();
+            let translation = Some(SourceNat::Block { external, ports: 1024..=1039 });
+            (([10, 0, 0, n].into(), 32), HostRules { ident: true, translation, hosts: Some(32) })
+        };
+        let all: BTreeMap<HostNetwork, HostRules> = (0..=255).map(rules).collect();
+        let none = BTreeMap::new();
+        let sets = |script: &str| -> Vec<String> {
+            script.lines().map(|line| line.split(" {").next().unwrap().to_owned()).collect()
+        };
+        let of = |verb: &str| {
+            ["blocks", "confined", "ident4", "outside"].map(|set| format!("{verb} element inet t {set}"))
+        };
+        let script = table.element_script(&none, &all);
+        assert_eq!(sets(&script), of("add"));
+        assert_eq!(script.matches("10.0.0.255").count(), 4);
+        assert_eq!(sets(&table.element_script(&all, &none)), of("delete"));
+        assert_eq!(table.element_script(&all, &all), "");
+    }
+
+    #[test]
+    fn a_length_of_prefixes_has_its_sets_and_counters_are_read() {
+        let table = absent_table();
+        let said = table.prefix_length_script([56, 128].iter());
+        for expected in [
+            "set hosts6_56 { type ipv6_addr; flags interval; }",
+            "add @begun6_56 { ip6 saddr & ffff:ffff:ffff:ff00:: ct count over 7 } counter name connections_limited drop",
+            "ip6 saddr @hosts6_56 goto bound6_56",
+            "add @begun6_128 { ip6 saddr ct count over 7 }",
+        ] {
+            assert!(said.contains(expected), "{expected} is not in:\n{said}");
+        }
+        assert!(!said.contains("rated"), "{said}");
+        let listed = "table inet t {\n\tcounter connections_limited {\n\t\tpackets 7 bytes 420\n\t}\n}\n";
+        assert_eq!((parse_counter(listed, LIMITED), parse_counter(listed, HELD)), (Some(7), None));
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_before_anything_is_asked() {
+        let table = absent_table();
+        let refuse = |address: &str, bits, rules: Option<HostRules>| {
+            let error = table.apply_changes(&[(address.parse().unwrap(), bits, rules)]).unwrap_err();
+            error.to_string()
+        };
+        let masquerade =
+            || Some(HostRules { translation: Some(SourceNat::Masquerade), ..HostRules::default() });
+        let block = |ports| {
+            let translation = Some(SourceNat::Block { external: [203, 0, 113, 1].into(), ports });
+            Some(HostRules { translation, ..HostRules::default() })
+        };
+        assert_eq!(
+            refuse("10.0.0.0", 24, block(1..=9)),
+            "10.0.0.0/24 cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
+        );
+        assert!(refuse("2001:db8::", 128, masquerade()).starts_with("2001:db8::/128 cannot"));
+        assert!(refuse("10.0.0.1", 32, block(0..=9)).starts_with("0 to 9 is no block"));
+        #[expect(clippy::reversed_empty_ranges)]
+        let reversed = 9..=8;
+        assert!(refuse("10.0.0.1", 32, block(reversed)).starts_with("9 to 8 is no block"));
+        assert_eq!(refuse("10.0.0.1", 32, None), "10.0.0.1/32 has no rules");
+        for name in ["", "a b", "a\"", "a*b", "*"] {
+            let config = NetfilterConfig { incoming: vec![name.to_owned()], ..table.config.clone() };
+            assert!(matches!(NetfilterTable::start(&config), Err(NetfilterError::Name(_))), "{name}");
+        }
+        assert!(check_quotable("1lan.7@x:y").is_ok() && check_quotable("pppoe-*").is_ok());
+        for name in ["", "a b", "x;", "1a", "a{"] {
+            let config = NetfilterConfig { table: name.to_owned(), ..table.config.clone() };
+            assert!(matches!(NetfilterTable::start(&config), Err(NetfilterError::Name(_))), "{name}");
+        }
+    }
+}

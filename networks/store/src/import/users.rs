@@ -1,0 +1,556 @@
+//! The file `users`, also known as `mods-config/files/authorize`.
+//!
+//! FreeRADIUS goes through the file from top to bottom and takes the first entry that matches, and those after it while
+//! `Fall-Through = Yes` says so. Here a user has rows of his own and groups that add theirs where their checks hold. So
+//! a named entry becomes a user, and a `DEFAULT` entry becomes a group of those users who would come to it.
+//!
+//! [`items`] judges one `Attribute operator value`, [`gather`] puts entries together, and stops the import where users
+//! would come to an entry there that is missing here.
+
+mod gather;
+mod items;
+
+use super::ImportIssue;
+use super::words::{ImportValue, WordReader};
+use items::{CheckItem, ReplyItem};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
+use usher_radius::dictionary::RadiusDictionary;
+
+/// What a users file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UsersFile {
+    /// Users by name, in the order of the file; each name once. Their groups have names only.
+    pub users: Vec<(String, UserRows)>,
+    /// The groups that they are in, made of DEFAULT entries: `default-line-N-DIGEST`.
+    pub groups: Vec<GroupRows>,
+}
+
+/// Reads an included file; the text says why it cannot be read.
+pub type OpenInclude<'a> = dyn FnMut(&Path) -> Result<String, String> + 'a;
+
+/// How a users file is taken over.
+pub struct UsersImport<'a> {
+    /// It knows the attributes.
+    pub dictionary: &'a RadiusDictionary,
+    /// The file: its folder is where relative includes are, and its path tells groups of different files apart.
+    pub file: PathBuf,
+    /// A reply row that cannot be taken over is left out, and does not stop the import.
+    pub leave_out: bool,
+    /// Opens what `$INCLUDE` names; `None`: an include stops the import.
+    pub open: Option<&'a mut OpenInclude<'a>>,
+}
+
+impl fmt::Debug for UsersImport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UsersImport")
+            .field("file", &self.file)
+            .field("leave_out", &self.leave_out)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> UsersImport<'a> {
+    /// By these attributes, without includes.
+    #[must_use]
+    pub fn new(dictionary: &'a RadiusDictionary) -> Self {
+        Self { dictionary, file: PathBuf::new(), leave_out: false, open: None }
+    }
+
+    /// Reads the text of the file.
+    ///
+    /// What is taken over means the same as there, and what is not is named. Where users who are taken over would come there to
+    /// what is not, a complaint stops the import.
+    #[must_use]
+    pub fn read_text(self, text: &str) -> (UsersFile, Vec<ImportIssue>) {
+        let mut reader = UsersReader {
+            path: vec![self.file.clone()],
+            import: self,
+            file: None,
+            files: 1,
+            included: 0,
+            entries: Vec::new(),
+            open: None,
+            promised: None,
+            complaints: Vec::new(),
+        };
+        reader.read_text(text);
+        gather::gather_users(reader.import, reader.entries, reader.complaints)
+    }
+}
+
+/// Reads the text of a users file by itself; see [`UsersImport`].
+#[must_use]
+pub fn users_file(text: &str, dictionary: &RadiusDictionary) -> (UsersFile, Vec<ImportIssue>) {
+    UsersImport::new(dictionary).read_text(text)
+}
+
+/// How deep includes go, and how many files there are at most, as in dictionaries.
+const MAX_DEPTH: usize = 16;
+const MAX_FILES: usize = 1024;
+
+/// The octets of a line and its end: FreeRADIUS does not load a file with a longer one.
+const MAX_LINE: usize = 8191;
+
+/// The octets of all included files.
+const MAX_INCLUDED: usize = 64 << 20;
+
+/// A line of the file, or of one that it includes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct FilePosition {
+    file: Option<Arc<str>>,
+    line: usize,
+}
+
+impl fmt::Display for FilePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "line {} of {file}", self.line),
+            None => write!(f, "line {}", self.line),
+        }
+    }
+}
+
+/// Whether an entry is taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum EntryState {
+    Usable,
+    /// A condition was not understood.
+    Lost,
+    /// FreeRADIUS never matches it.
+    Never,
+}
+
+/// One entry of the file.
+#[derive(Debug)]
+struct UserEntry {
+    position: FilePosition,
+    name: String,
+    check: Vec<AttributeRow>,
+    reply: Vec<AttributeRow>,
+    /// The first that is said counts.
+    fall_through: Option<bool>,
+    state: EntryState,
+    /// It turns away whoever it fits.
+    rejects: bool,
+    /// It lets in whoever it fits (`Auth-Type := Accept`).
+    accepts: bool,
+    /// All its conditions are `Hint == ...`, and they were not understood.
+    by_hint: bool,
+    /// What its reply is about, by [`items::reply_key`].
+    reply_keys: BTreeSet<String>,
+    /// Attributes that it names several times.
+    doubled: BTreeSet<String>,
+    /// Rows of its reply that were not understood; the flag says whether they are a text for people.
+    lost_replies: Vec<LostReply>,
+}
+
+/// A reply row that cannot be taken over.
+#[derive(Debug)]
+struct LostReply {
+    position: FilePosition,
+    row_text: String,
+    /// It says something to people, and limits nothing.
+    is_message: bool,
+}
+
+impl UserEntry {
+    fn is_default(&self) -> bool {
+        self.name == "DEFAULT"
+    }
+    fn falls_through(&self) -> bool {
+        self.fall_through == Some(true)
+    }
+    /// Whether it fits some requests only.
+    fn is_conditional(&self) -> bool {
+        self.check.iter().any(|row| !items::is_control(&row.attribute))
+    }
+}
+
+struct UsersReader<'a> {
+    import: UsersImport<'a>,
+    /// The files that are open, each included by the one before.
+    path: Vec<PathBuf>,
+    /// The included file that is read.
+    file: Option<Arc<str>>,
+    files: usize,
+    /// The octets of the files that were included.
+    included: usize,
+    entries: Vec<UserEntry>,
+    open: Option<UserEntry>,
+    /// The line of the last row, where a comma after it promises another.
+    promised: Option<usize>,
+    complaints: Vec<ImportIssue>,
+}
+
+impl UsersReader<'_> {
+    fn read_text(&mut self, text: &str) {
+        for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
+            self.read_line(line, number);
+        }
+        self.end_entry();
+    }
+
+    fn position_at(&self, line: usize) -> FilePosition {
+        FilePosition { file: self.file.clone(), line }
+    }
+
+    fn report_issue(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(ImportIssue {
+            file: self.file.clone(),
+            line,
+            message: what.into(),
+            stops: false,
+        });
+    }
+
+    /// The import stops.
+    fn stop_import(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(ImportIssue {
+            file: self.file.clone(),
+            line,
+            message: what.into(),
+            stops: true,
+        });
+    }
+
+    fn read_line(&mut self, line: &str, number: usize) {
+        if line.len() >= MAX_LINE {
+            let what = format!(
+                "a line of {} octets, which FreeRADIUS does not load: a line has {} at most; nothing was taken over",
+                line.len(),
+                MAX_LINE - 1
+            );
+            return self.stop_import(number, what);
+        }
+        if WordReader::new(line).is_at_end() {
+            return;
+        }
+        if line.starts_with(|c: char| c.is_whitespace()) {
+            self.read_reply(line, number);
+        } else {
+            self.end_entry();
+            self.begin_entry(line, number);
+        }
+    }
+
+    /// `$INCLUDE FILE`: its entries stand in this place.
+    fn include_file(&mut self, mut words: WordReader<'_>, number: usize) {
+        const LOST: &str = "nothing was taken over, since its entries may be what keeps others out";
+        let name = match words.take_name() {
+            Ok(name) if !name.text.is_empty() => name.text,
+            _ => return self.stop_import(number, format!("$INCLUDE names no file that can be read: {LOST}")),
+        };
+        let Some(open) = &mut self.import.open else {
+            return self.stop_import(number, format!("$INCLUDE {name}: the file is not read here: {LOST}"));
+        };
+        let folder = self.path.last().and_then(|file| file.parent()).unwrap_or(Path::new(""));
+        let file = folder.join(&name);
+        if self.path.contains(&file) || self.path.len() >= MAX_DEPTH || self.files >= MAX_FILES {
+            let why = format!(
+                "$INCLUDE {name}: files include each other, more than {MAX_DEPTH} deep, or there are more than {MAX_FILES}: {LOST}"
+            );
+            return self.stop_import(number, why);
+        }
+        let text = match open(&file) {
+            Ok(text) => text,
+            Err(why) => return self.stop_import(number, format!("$INCLUDE {name}: {why}: {LOST}")),
+        };
+        self.included += text.len();
+        if self.included > MAX_INCLUDED {
+            let why = format!("$INCLUDE {name}: included files have more than 64 MiB in all: {LOST}");
+            return self.stop_import(number, why);
+        }
+        let outer = self.file.replace(file.to_string_lossy().into());
+        self.path.push(file);
+        self.files += 1;
+        self.read_text(&text);
+        self.path.pop();
+        self.file = outer;
+    }
+
+    fn begin_entry(&mut self, line: &str, number: usize) {
+        let mut words = WordReader::new(line);
+        let name = words.take_name();
+        if matches!(&name, Ok(name) if name.text.eq_ignore_ascii_case("$INCLUDE")) {
+            return self.include_file(words, number);
+        }
+        // Whoever it turns away could be there by another file.
+        let rest = if name.is_ok() { words.remaining_text() } else { line };
+        let rejects = rest.to_ascii_lowercase().contains("reject");
+        let lost = |this: &mut Self, why: &str| match rejects {
+            true => this.stop_import(number, format!("{why}: the entry was left out{TURNS_AWAY}")),
+            false => this.report_issue(number, format!("{why}: the entry was left out")),
+        };
+        let name = match name {
+            Ok(name) if !name.text.is_empty() => name.text,
+            Ok(_) => return lost(self, "a user's name is empty"),
+            Err(why) => return lost(self, why),
+        };
+        let mut entry = UserEntry {
+            position: self.position_at(number),
+            name,
+            check: Vec::new(),
+            reply: Vec::new(),
+            fall_through: None,
+            state: EntryState::Usable,
+            rejects: false,
+            accepts: false,
+            by_hint: true,
+            reply_keys: BTreeSet::new(),
+            doubled: BTreeSet::new(),
+            lost_replies: Vec::new(),
+        };
+        let mut broken = false;
+        while !words.is_at_end() {
+            let (attribute, op, value) = match parse_item(&mut words) {
+                Ok(item) => item,
+                Err(why) => {
+                    self.report_issue(number, why);
+                    broken = true;
+                    break;
+                }
+            };
+            entry.by_hint &= items::is_hint(&attribute, op, &value);
+            self.check_item(&mut entry, number, &attribute, op, &value);
+            if !words.take_char(',') {
+                if !words.is_at_end() {
+                    broken = true;
+                    let what = format!(
+                        "a comma is missing before {:?}: the entry of {:?} was left out",
+                        shorten_text(words.remaining_text()),
+                        entry.name
+                    );
+                    self.report_issue(number, what);
+                }
+                break;
+            }
+            if words.is_at_end() {
+                self.report_issue(number, "the comma at the line's end promises another condition: conditions stand on one line; the comma was passed over");
+            }
+        }
+        if broken {
+            entry.state = EntryState::Lost;
+            entry.by_hint = false;
+        }
+        self.merge_settings(&mut entry, number);
+        entry.rejects |= rejects && entry.state == EntryState::Lost;
+        self.open = Some(entry);
+    }
+
+    /// Takes one condition or setting of an entry's first line.
+    fn check_item(
+        &mut self,
+        entry: &mut UserEntry,
+        number: usize,
+        attribute: &str,
+        op: RowOperator,
+        value: &ImportValue,
+    ) {
+        match items::classify_check(attribute, op, value, self.import.dictionary) {
+            CheckItem::Import { row, note } => {
+                if is_one_of(&row.attribute, &["Auth-Type"]) {
+                    entry.rejects |= is_one_of(&row.value, &["Reject", "4"]);
+                    entry.accepts |= is_one_of(&row.value, &["Accept", "254"]);
+                }
+                if let Some(note) = note {
+                    self.report_issue(number, format!("{attribute} of {:?}: {note}", entry.name));
+                }
+                entry.check.push(row);
+            }
+            CheckItem::Pass(why) => self.report_issue(number, format!("{why}; it was left out")),
+            CheckItem::Never(why) => {
+                if entry.state == EntryState::Usable {
+                    entry.state = EntryState::Never;
+                }
+                self.report_issue(
+                    number,
+                    format!(
+                        "{why}; FreeRADIUS never comes to the entry of {:?}, and it was left out",
+                        entry.name
+                    ),
+                );
+            }
+            CheckItem::Lose(why) => {
+                entry.state = EntryState::Lost;
+                self.report_issue(
+                    number,
+                    format!(
+                        "{why}; the entry of {:?} was left out, since without this it would let in more",
+                        entry.name
+                    ),
+                );
+            }
+        }
+    }
+
+    /// What the settings of an entry mean together.
+    fn merge_settings(&mut self, entry: &mut UserEntry, number: usize) {
+        if entry.state != EntryState::Usable {
+            return;
+        }
+        let mut kept: Vec<AttributeRow> = Vec::new();
+        // Places of settings among them, which are few: each is there once.
+        let mut settings: Vec<usize> = Vec::new();
+        for row in std::mem::take(&mut entry.check) {
+            let is_same = |n: &&usize| items::sets_the_same(&kept[**n].attribute, &row.attribute);
+            let Some(same) = settings.iter().find(is_same).copied() else {
+                if items::is_control(&row.attribute) {
+                    settings.push(kept.len());
+                }
+                kept.push(row);
+                continue;
+            };
+            let first = &kept[same].attribute;
+            if !is_one_of(first, &[&row.attribute]) {
+                entry.state = EntryState::Lost;
+                let what = format!(
+                    "{} beside {first}: which one holds depends on the method; the entry of {:?} was left out",
+                    row.attribute, entry.name
+                );
+                return self.report_issue(number, what);
+            }
+            entry.doubled.insert(row.attribute.to_ascii_lowercase());
+            if is_one_of(&row.attribute, &["Auth-Type"]) {
+                self.report_issue(number, "Auth-Type is there twice: FreeRADIUS takes the last one (and a Reject wherever it stands), the other was left out");
+                if !is_one_of(&kept[same].value, &["Reject", "4"]) {
+                    kept[same] = row;
+                }
+            } else {
+                let what = format!(
+                    "{} is there twice: FreeRADIUS takes the first one, the second was left out",
+                    row.attribute
+                );
+                self.report_issue(number, what);
+            }
+        }
+        entry.check = kept;
+    }
+
+    fn read_reply(&mut self, line: &str, number: usize) {
+        if self.open.is_none() {
+            return self.report_issue(
+                number,
+                "an indented line without an entry above it that could be read: it was left out",
+            );
+        }
+        if self.promised.is_none() && self.open.as_ref().is_some_and(|e| !e.reply.is_empty()) {
+            self.report_issue(number, "the line before does not end with a comma, so FreeRADIUS would not read this one; it was taken over");
+        }
+        self.promised = None;
+        let mut words = WordReader::new(line);
+        let at = self.position_at(number);
+        while !words.is_at_end() {
+            let (attribute, op, value) = match parse_item(&mut words) {
+                Ok(item) => item,
+                Err(what) => {
+                    return self.lose_reply(LostReply { position: at, row_text: what, is_message: false });
+                }
+            };
+            let item = items::classify_reply(&attribute, op, &value, self.import.dictionary);
+            let Some(entry) = &mut self.open else { return };
+            match item {
+                ReplyItem::FallThrough(yes) => {
+                    entry.fall_through.get_or_insert(yes);
+                }
+                // Each row is told of, so that nobody believes a filter or a VLAN to be there that is not.
+                ReplyItem::Import { row, .. } if entry.state != EntryState::Usable => {
+                    let whole = format!(
+                        "{}: this row was left out with its entry, that of {:?} at {}",
+                        row.attribute, entry.name, entry.position
+                    );
+                    entry.reply.push(row);
+                    self.report_issue(number, whole);
+                }
+                ReplyItem::Import { mut row, note } => {
+                    let key = items::reply_key(&row.attribute, self.import.dictionary);
+                    if !entry.reply_keys.insert(key.clone()) {
+                        // An operator looks at what was there before the entry, so that both are sent.
+                        row.op = RowOperator::Add;
+                        entry.doubled.insert(key);
+                    }
+                    entry.reply.push(row);
+                    if let Some(note) = note {
+                        let what = format!("{attribute} of {:?}: {note}", entry.name);
+                        self.report_issue(number, what);
+                    }
+                }
+                ReplyItem::Leave(why) => {
+                    let is_message = is_one_of(&attribute, &["Reply-Message"]);
+                    let what = format!("{why}; this row was left out");
+                    self.lose_reply(LostReply { position: at.clone(), row_text: what, is_message });
+                }
+            }
+            self.promised = words.take_char(',').then_some(number);
+            if self.promised.is_none() {
+                if !words.is_at_end() {
+                    let what = format!(
+                        "a comma is missing before {:?}: the rest of the line was left out",
+                        shorten_text(words.remaining_text())
+                    );
+                    self.lose_reply(LostReply { position: at, row_text: what, is_message: false });
+                }
+                return;
+            }
+        }
+    }
+
+    fn lose_reply(&mut self, lost: LostReply) {
+        if let Some(entry) = &mut self.open {
+            entry.lost_replies.push(lost);
+        }
+    }
+
+    fn end_entry(&mut self) {
+        if let Some(line) = self.promised.take() {
+            self.report_issue(line, "the comma at the line's end promises another row, and none follows: look whether one was lost");
+        }
+        self.entries.extend(self.open.take());
+    }
+}
+
+/// What is said where an entry that turns somebody away is not there.
+const TURNS_AWAY: &str =
+    "; it turns somebody away, so that the file was not taken over: without it more would be let in";
+
+/// One `attribute operator value`.
+///
+/// # Errors
+/// Why it is none; the rest of the line cannot be read.
+fn parse_item(words: &mut WordReader<'_>) -> Result<(String, RowOperator, ImportValue), String> {
+    let mut attribute =
+        words.take_bare_word(&[',', '=', ':', '+', '!', '<', '>', '#', '"', '\'', '`']).to_owned();
+    // A tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
+    if words.remaining_text().starts_with(':') && !words.remaining_text().starts_with(":=") {
+        words.take_char(':');
+        attribute =
+            format!("{attribute}:{}", words.take_bare_word(&[',', '=', ':', '+', '!', '<', '>', '#']));
+    }
+    let Some(op) = words.take_operator().filter(|_| !attribute.is_empty()) else {
+        return Err(format!(
+            "{:?} is no `Attribute operator value`: the rest of the line was left out",
+            shorten_text(&format!("{attribute}{}", words.remaining_text()))
+        ));
+    };
+    match words.take_value(&[',', '#']) {
+        Ok(value) if value.text.is_empty() && value.quote.is_none() => {
+            Err(format!("{attribute} has no value: the rest of the line was left out"))
+        }
+        Ok(value) => Ok((attribute, op, value)),
+        Err(why) => Err(format!("{attribute}: {why}: the rest of the line was left out")),
+    }
+}
+
+/// The beginning of a text, for a message.
+fn shorten_text(text: &str) -> String {
+    let text = text.trim();
+    let short: String = text.chars().take(40).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|n| name.eq_ignore_ascii_case(n))
+}

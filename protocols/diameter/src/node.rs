@@ -1,0 +1,456 @@
+//! A Diameter node: client, server, or both, over byte streams (TCP, TLS) and associations (SCTP).
+//!
+//! Drive it as any [`Machine`]. It connects to its configured peers at the first [`MachineInput::Timeout`]
+//! (which [`Machine::poll_timeout`] asks for at once) and again Tc after each loss. Every message is a
+//! transmit of its own.
+//!
+//! A client gives [`DiameterNodeCommand::Request`] and gets one [`DiameterNodeEvent::Answer`] or [`DiameterNodeEvent::Failed`] with its token.
+//! A server gets [`DiameterNodeEvent::Request`] and gives one [`DiameterNodeCommand::Answer`] or [`DiameterNodeCommand::Reject`] with that
+//! token. The node itself writes Session-Id, application, Origin-* and Destination-* AVPs, copies
+//! Proxy-Info, and keeps capabilities, watchdogs, disconnections, failover and duplicates to itself.
+//!
+//! Over SCTP each message is one user message of payload protocol 46. Capabilities, watchdogs and
+//! disconnections go in order by stream 0; a request goes the way of its association's
+//! [`StreamPolicy`](crate::stream::StreamPolicy), an answer likewise, on [`StreamPolicy::answer_request`]'s stream.
+//! Nothing overtakes anything before the other side is known to be open, which the initiator knows by the
+//! CEA and the responder by the first message after it (RFC 6733 §2.1.1).
+//!
+//! [`StreamPolicy::answer_request`]: crate::stream::StreamPolicy::answer_stream
+//!
+//! A peer that is not configured is forgotten when its connection has ended.
+//!
+//! The work that a node reports is labelled as [`crate::work`] declares.
+
+mod config;
+mod connections;
+mod links;
+mod peers;
+mod requests;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use config::{DiameterNodeConfig, PeerAuthentication, PeerConfig, PeerTransportConfig, RealmRoute};
+
+use crate::avp::AvpBuf;
+use crate::error::{DiameterError, ResultCode};
+use crate::message::DiameterMessage;
+use crate::peer::{automaton, capabilities::NodeCapabilities, watchdog};
+use crate::stream::MessageFramer;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use links::{CloseMode, ConnectionOrigin, PeerConnection, PeerTransport};
+use peers::{PeerEntry, PeerTable};
+use usher_core::collections::{HashMap, hash_state};
+use usher_core::timer::TimerQueue;
+use usher_core::{
+    CommandError, ConnId, Instant, Machine, MachineInput, MessageEvent, NoJob, OutputOf, OutputQueue,
+    SecureRng, StreamEvent, WorkLabel, WorkRecord,
+};
+
+/// A peer: index in [`DiameterNodeConfig::peers`]; those that connected unasked have the numbers behind, each its own
+/// for as long as it is connected, and a new one when it comes again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PeerId(pub u32);
+
+/// A request to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiameterRequest {
+    /// Comes back with the answer.
+    pub token: u64,
+    /// Application-Id; also written as Auth-Application-Id (Acct-Application-Id for accounting, command 271).
+    pub application: u32,
+    /// Command code.
+    pub command: u32,
+    /// Destination-Realm, by which it is routed.
+    pub destination_realm: String,
+    /// Destination-Host: goes to that server only.
+    pub destination_host: Option<String>,
+    /// Session-Id.
+    pub session_id: String,
+    /// All other AVPs.
+    pub avps: AvpBuf,
+}
+
+/// Disconnect-Cause (RFC 6733 §5.4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DisconnectCause {
+    /// It will be back.
+    Rebooting,
+    /// Short of resources: do not reconnect.
+    Busy,
+    /// No use for the connection: do not reconnect.
+    DoNotWantToTalkToYou,
+}
+
+/// What a node can be asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiameterNodeCommand {
+    /// Send a request. `Full` when [`DiameterNodeConfig::max_pending`] are under way.
+    Request(DiameterRequest),
+    /// Answer the request of [`DiameterNodeEvent::Request`] with this token.
+    Answer {
+        /// The request's token.
+        token: u64,
+        /// Result-Code.
+        result: ResultCode,
+        /// All AVPs but Session-Id, Result-Code, Origin-*, Auth-Application-Id and Proxy-Info.
+        avps: AvpBuf,
+    },
+    /// Answer it with a fault: result code and Failed-AVP.
+    Reject {
+        /// The request's token.
+        token: u64,
+        /// What was wrong.
+        fault: DiameterError,
+    },
+    /// Whoever made this request wants no answer any more: it is not sent again, and an answer that comes
+    /// is counted as one that matches no request. Of several requests with this token, the last is meant.
+    CancelRequest {
+        /// The request's token.
+        token: u64,
+    },
+    /// Disconnect a peer in good order (DPR) and do not reconnect until told. A connection that is not open
+    /// yet is dropped at once.
+    Disconnect {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        cause: DisconnectCause,
+    },
+    /// Connect to a configured peer now, and again whenever the connection is lost.
+    Connect {
+        /// The peer.
+        peer: PeerId,
+    },
+}
+
+/// Why a request got no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FailReason {
+    /// [`DiameterNodeConfig::request_timeout`] passed.
+    TimedOut,
+    /// No route fits, or no peer of it speaks the application.
+    NoRoute,
+    /// The connection was lost, nobody else could take it, and it may not be sent to the same peer again.
+    ConnectionLost,
+    /// The answer has no Result-Code that can be read.
+    BadAnswer,
+}
+
+/// What a node has to say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiameterNodeEvent {
+    /// The answer to a request of ours.
+    Answer {
+        /// The request's token.
+        token: u64,
+        /// Result-Code, or the code in Experimental-Result.
+        result: ResultCode,
+        /// All AVPs of the answer.
+        avps: AvpBuf,
+    },
+    /// A request of ours came to nothing.
+    Failed {
+        /// The request's token.
+        token: u64,
+        /// Why.
+        reason: FailReason,
+    },
+    /// A peer's request, to be answered.
+    Request {
+        /// For [`DiameterNodeCommand::Answer`].
+        token: u64,
+        /// Who sent or relayed it.
+        peer: PeerId,
+        /// Whose it is, as far as that is authenticated, in small letters: its Origin-Host, where that is the peer or one
+        /// of the peer's [`PeerConfig::origins`]; else the peer that brought it.
+        origin: Arc<str>,
+        /// The request.
+        message: DiameterMessage,
+    },
+    /// A peer is open: capabilities are exchanged.
+    PeerUp {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// A peer is no longer open.
+    PeerDown {
+        /// The peer.
+        peer: PeerId,
+    },
+}
+
+usher_core::counters! {
+    /// What a node counted: drops by kind, and what else is rare enough to be worth a number.
+    pub struct DiameterNodeCounters {
+        /// Messages whose header, length or AVPs are wrong, and user messages that hold not exactly one.
+        malformed,
+        /// User messages of a payload protocol other than Diameter's.
+        foreign_payload,
+        /// Streams closed because no message could be cut out of them.
+        unframable,
+        /// Something other than a CER on a new connection.
+        not_a_cer,
+        /// CER or CEA with missing or wrong AVPs.
+        bad_capabilities,
+        /// CER from, or CEA of, somebody else than expected.
+        unknown_peer,
+        /// Connections whose address or certificate is not the peer's.
+        unauthenticated_peer,
+        /// CER or CEA without a common application.
+        no_common_application,
+        /// Connections refused because the peer has one.
+        connection_rejected,
+        /// Answers that match no request.
+        unmatched_answer,
+        /// Messages in a state that has no use for them.
+        out_of_state,
+        /// Requests for an application that we do not speak.
+        application_unsupported,
+        /// Requests for a realm or host that is not us.
+        not_for_us,
+        /// Requests that passed an agent which is not trusted.
+        untrusted_route,
+        /// Requests that passed here before.
+        loop_detected,
+        /// Requests with another node's Origin-Host and no Route-Record.
+        foreign_origin,
+        /// Requests refused because too many are unanswered.
+        too_busy,
+        /// Requests that came again: answered from memory, or joined with the one under way.
+        duplicate_request,
+        /// Answers of the service to a connection that is gone.
+        answer_undeliverable,
+        /// Requests sent again with the T flag.
+        retransmitted,
+        /// Requests that timed out.
+        request_timeout,
+        /// Watchdogs that went unanswered.
+        watchdog_timeout,
+        /// Connections that did not come up or not in time.
+        connect_failed,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum NodeTimer {
+    /// The peer's watchdog, or Tc while it is down.
+    Watchdog(u32),
+    /// The peer stayed too long in a passing state.
+    State(u32),
+    /// A new connection sent no CER.
+    Accepted(ConnId),
+    /// A request, by its slot.
+    Request(u32),
+}
+
+/// A Diameter endpoint; see the [module](self).
+#[derive(Debug)]
+pub struct DiameterNode {
+    config: DiameterNodeConfig,
+    rng: SecureRng,
+    peers: PeerTable,
+    /// Peers that were not configured and whose connection may have ended.
+    leaving: Vec<u32>,
+    conns: HashMap<ConnId, PeerConnection>,
+    next_conn: u32,
+    hop_by_hop: u32,
+    end_to_end: u32,
+    client: requests::RequestTable,
+    server: server::InboundTable,
+    timers: TimerQueue<NodeTimer>,
+    outputs: OutputQueue<DiameterNodeEvent>,
+    counters: DiameterNodeCounters,
+}
+
+impl DiameterNode {
+    /// A node that begins to connect at `start`.
+    pub fn new(config: DiameterNodeConfig, start: Instant, mut rng: SecureRng) -> Self {
+        let state = hash_state(&mut rng);
+        let mut node = Self {
+            peers: PeerTable::new(state.clone()),
+            leaving: Vec::new(),
+            conns: HashMap::with_hasher(state.clone()),
+            next_conn: 0,
+            hop_by_hop: rng.next_u32(),
+            end_to_end: rng.next_u32(),
+            client: requests::RequestTable::new(state.clone()),
+            server: server::InboundTable::new(state),
+            timers: TimerQueue::new(),
+            outputs: OutputQueue::default(),
+            counters: DiameterNodeCounters::default(),
+            config,
+            rng,
+        };
+        for i in 0..node.config.peers.len() {
+            let peer = node.config.peers[i].clone();
+            let connects = peer.address.is_some();
+            let p = node.peers.add_configured(PeerEntry::new(peer));
+            if connects {
+                node.set_watchdog(p, Some(start));
+            }
+        }
+        node
+    }
+    /// Our DiameterIdentity: the Origin-Host of what is sent.
+    pub fn identity(&self) -> &str {
+        &self.config.local.host
+    }
+    /// The counts so far.
+    pub fn counters(&self) -> &DiameterNodeCounters {
+        &self.counters
+    }
+    /// Whether some peer may connect from an address: any other need not be heard out.
+    #[must_use]
+    pub fn may_connect(&self, address: core::net::IpAddr) -> bool {
+        self.config.accept_unknown
+            || self.peers.configured_peers().iter().any(|peer| peer.authentication.may_connect(address))
+    }
+    /// The state of a peer's automaton, if there is such a peer.
+    pub fn peer_state(&self, peer: PeerId) -> Option<automaton::State> {
+        self.peers.get(peer.0).map(|p| p.state)
+    }
+    /// The state of a peer's watchdog, if there is such a peer.
+    pub fn watchdog_state(&self, peer: PeerId) -> Option<watchdog::State> {
+        self.peers.get(peer.0).map(|p| p.watchdog.state())
+    }
+    /// What a peer must call itself, or what one that was not configured did call itself.
+    pub fn peer_host(&self, peer: PeerId) -> Option<&str> {
+        self.peers.get(peer.0).map(|p| p.host.as_str())
+    }
+    /// The configured peers.
+    pub fn configured_peers(&self) -> impl Iterator<Item = (PeerId, &PeerConfig)> {
+        self.config.peers.iter().zip(0..).map(|(peer, p)| (PeerId(p), peer))
+    }
+    /// What a peer said of itself when it was last open.
+    pub fn peer_capabilities(&self, peer: PeerId) -> Option<&NodeCapabilities> {
+        self.peers.get(peer.0)?.remote.as_ref()
+    }
+    /// Requests that wait for a connection or an answer.
+    pub fn pending_count(&self) -> usize {
+        self.client.len()
+    }
+    /// Peers known now, the configured ones included.
+    pub fn known_peers(&self) -> usize {
+        self.peers.len()
+    }
+    /// Connections and associations that are up, being opened, or waiting for the end of a disconnection.
+    pub fn connection_count(&self) -> usize {
+        self.conns.len()
+    }
+
+    fn record_work(&mut self, label: WorkLabel) {
+        self.outputs.push_work(WorkRecord { label, units: 1 });
+    }
+
+    fn on_timer(&mut self, now: Instant, timer: NodeTimer) {
+        match timer {
+            NodeTimer::Watchdog(p) => {
+                let peer = &mut self.peers[p];
+                peer.watchdog_armed = None;
+                match peer.watchdog_due {
+                    Some(due) if due <= now => {
+                        peer.watchdog_due = None;
+                        self.step_watchdog(now, p, watchdog::Event::TimerExpires);
+                    }
+                    due => self.set_watchdog(p, due),
+                }
+            }
+            NodeTimer::State(p) => {
+                self.peers[p].state_deadline = None;
+                self.counters.connect_failed += 1;
+                self.peer_event(now, p, automaton::Event::Timeout, None);
+            }
+            NodeTimer::Accepted(conn) => {
+                self.counters.not_a_cer += 1;
+                self.drop_conn(Some(conn), CloseMode::Abort);
+            }
+            NodeTimer::Request(slot) => self.request_timed_out(slot),
+        }
+    }
+
+    fn apply_command(&mut self, now: Instant, command: DiameterNodeCommand) -> Result<(), CommandError> {
+        match command {
+            DiameterNodeCommand::Request(request) => self.start_request(now, request),
+            DiameterNodeCommand::Answer { token, result, avps } => self.answer_request(token, result, &avps),
+            DiameterNodeCommand::Reject { token, fault } => {
+                let mut avps = AvpBuf::new();
+                server::write_fault(&mut avps, &fault);
+                self.answer_request(token, fault.code, &avps)
+            }
+            DiameterNodeCommand::CancelRequest { token } => self.cancel_request(token),
+            DiameterNodeCommand::Disconnect { peer, cause } => self.disconnect_peer(now, peer, cause),
+            DiameterNodeCommand::Connect { peer } => {
+                let p = self.peers.get_mut(peer.0).ok_or(CommandError::UnknownToken)?;
+                if p.address.is_none() {
+                    return Err(CommandError::Invalid("the peer has no address to connect to"));
+                }
+                p.reconnect = true;
+                if p.state == automaton::State::Closed {
+                    self.restart_watchdog(now, peer.0);
+                    self.peer_event(now, peer.0, automaton::Event::Start, None);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Machine for DiameterNode {
+    type Command = DiameterNodeCommand;
+    type Event = DiameterNodeEvent;
+    type Job = NoJob;
+
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        match input {
+            MachineInput::Timeout => {
+                while let Some((_, timer)) = self.timers.pop_due(now) {
+                    self.on_timer(now, timer);
+                }
+            }
+            MachineInput::Stream { conn, event } => match event {
+                StreamEvent::Accepted { remote, local, certificate, .. } => {
+                    let framer = MessageFramer::new(self.config.max_message);
+                    let origin = ConnectionOrigin { remote, certificate: certificate.map(Into::into) };
+                    self.on_accepted(now, conn, PeerTransport::Stream(framer), local, origin);
+                }
+                StreamEvent::Connected { local, certificate, .. } => {
+                    self.on_connected(now, conn, local, certificate);
+                }
+                StreamEvent::Data(data) => self.on_data(now, conn, data),
+                StreamEvent::Writable | StreamEvent::Finished => {}
+                StreamEvent::Closed(_) => self.on_closed(now, conn),
+            },
+            MachineInput::Message { assoc, event } => match event {
+                MessageEvent::Accepted { remote, streams, .. } => {
+                    let policy = self.config.accept_policy;
+                    let link = PeerTransport::Association { streams, policy, settled: false };
+                    self.on_accepted(now, assoc, link, None, ConnectionOrigin { remote, certificate: None });
+                }
+                MessageEvent::Up { streams, .. } => self.on_up(now, assoc, streams),
+                MessageEvent::Data { stream, ppid, data } => {
+                    self.on_user_message(now, assoc, stream, ppid, data);
+                }
+                MessageEvent::Down(_) => self.on_closed(now, assoc),
+            },
+            MachineInput::Datagram { .. } | MachineInput::Frame { .. } => self.counters.out_of_state += 1,
+        }
+        self.remove_idle_peers();
+    }
+
+    fn handle_command(&mut self, now: Instant, command: DiameterNodeCommand) -> Result<(), CommandError> {
+        let done = self.apply_command(now, command);
+        self.remove_idle_peers();
+        done
+    }
+
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+}

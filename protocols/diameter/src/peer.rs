@@ -1,0 +1,12 @@
+//! One peer: the state machine of RFC 6733 §5.6 ([`automaton`]), the watchdog of RFC 3539 §3.4
+//! ([`watchdog`]) and the capabilities exchange of §5.3 ([`capabilities`]).
+
+pub mod automaton;
+pub mod capabilities;
+pub mod watchdog;
+
+use usher_core::automaton::AutomatonDiagram;
+
+/// The two tables as they run: the peer's, and its watchdog's.
+pub const AUTOMATA: [AutomatonDiagram; 2] =
+    [automaton::PeerAutomaton::DIAGRAM, watchdog::WatchdogAutomaton::DIAGRAM];

@@ -1,0 +1,177 @@
+//! How an IKE_SA's messages leave: encrypted, cut into fragments, and again as they were.
+
+use super::{IkeSa, OutstandingRequest, PendingExchange, ResponseState};
+use crate::code::ExchangeType;
+use crate::header::IkeHeader;
+use crate::machine::context::StepContext;
+use crate::machine::is_nat;
+use crate::message::IkeMessage;
+use crate::payload::{NotifyPayload, Payload, emit_chain, first_kind};
+use crate::protect::plain_form;
+use crate::work;
+use alloc::vec::Vec;
+use usher_core::{DatagramPath, Duration, OctetWriter, Transmit};
+
+/// A response goes again after so long at the earliest, however often its request does.
+const REPEAT: Duration = Duration::from_millis(100);
+
+impl IkeSa {
+    /// A message of this side before it is encrypted.
+    pub(in crate::machine) fn plain_message(
+        &self,
+        exchange: ExchangeType,
+        response: bool,
+        payloads: &[Payload],
+    ) -> Vec<u8> {
+        let id = if response { self.expected.wrapping_sub(1) } else { self.next_request };
+        let mut content = Vec::new();
+        emit_chain(payloads, &mut OctetWriter::new(&mut content));
+        plain_form(&self.header(exchange, response, id), first_kind(payloads), &content)
+    }
+
+    fn header(&self, exchange: ExchangeType, response: bool, message_id: u32) -> IkeHeader {
+        IkeHeader {
+            initiator_spi: self.spis.0,
+            responder_spi: self.spis.1,
+            exchange,
+            initiator: self.initiator,
+            response,
+            higher_version: false,
+            message_id,
+        }
+    }
+
+    pub(in crate::machine) fn transmit_datagrams(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        datagrams: &[Vec<u8>],
+        path: DatagramPath,
+    ) {
+        if path == self.path {
+            self.sent = cx.now;
+        }
+        for datagram in datagrams {
+            let mut bytes = cx.outputs.take_buffer();
+            if is_nat(path.socket) {
+                bytes.extend_from_slice(&crate::NON_ESP_MARKER);
+            }
+            bytes.extend_from_slice(datagram);
+            cx.outputs.push_transmit(Transmit::Datagram { path }, bytes);
+        }
+    }
+
+    /// The most octets that a message may have before it is sent in fragments.
+    fn fragment_limit(&self, cx: &StepContext<'_>) -> Option<usize> {
+        let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
+        let marker = if is_nat(self.path.socket) { 4 } else { 0 };
+        self.fragmentation.then(|| cx.config.packet.saturating_sub(ip + 8 + marker))
+    }
+
+    /// Sends a request in the clear: the first one.
+    pub(in crate::machine) fn request_plain(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        exchange: ExchangeType,
+        payloads: Vec<Payload>,
+    ) -> Vec<u8> {
+        let mut octets = Vec::new();
+        IkeMessage { header: self.header(exchange, false, 0), payloads }.emit(&mut octets);
+        self.send_request(cx, PendingExchange::Init, 0, alloc::vec![octets.clone()]);
+        octets
+    }
+
+    /// Sends a request under the IKE_SA's keys. There must be none outstanding.
+    pub(in crate::machine) fn request_protected(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+        what: PendingExchange,
+    ) {
+        let id = self.next_request;
+        let (header, limit) = (self.header(exchange, false, id), self.fragment_limit(cx));
+        let Some(session) = &mut self.session else { return };
+        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
+        cx.count_work(work::PROTECT);
+        self.send_request(cx, what, id, datagrams);
+    }
+
+    fn send_request(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        what: PendingExchange,
+        id: u32,
+        datagrams: Vec<Vec<u8>>,
+    ) {
+        debug_assert!(self.outstanding.is_none(), "the window has one request");
+        self.transmit_datagrams(cx, &datagrams, self.path);
+        cx.counters.requests += 1;
+        cx.count_work(work::MESSAGE);
+        let due = cx.now + cx.config.retransmission.timeout_after(0);
+        self.next_request = id.wrapping_add(1);
+        self.outstanding =
+            Some(OutstandingRequest { id, datagrams, retransmissions: 0, due, exchange: what });
+    }
+
+    /// Answers the other side's last request, by the way that it came.
+    pub(in crate::machine) fn respond_protected(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+    ) {
+        let (header, limit) =
+            (self.header(exchange, true, self.expected.wrapping_sub(1)), self.fragment_limit(cx));
+        let Some(session) = &mut self.session else { return };
+        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
+        cx.count_work(work::PROTECT);
+        self.send_response(cx, datagrams);
+    }
+    pub(in crate::machine) fn respond_notify(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        exchange: ExchangeType,
+        notify: NotifyPayload,
+    ) {
+        self.respond_protected(cx, exchange, &[Payload::Notify(notify)]);
+    }
+    /// Answers the first request, and expects the next.
+    pub(in crate::machine) fn respond_plain(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        exchange: ExchangeType,
+        payloads: Vec<Payload>,
+    ) -> Vec<u8> {
+        let mut octets = Vec::new();
+        IkeMessage { header: self.header(exchange, true, 0), payloads }.emit(&mut octets);
+        self.expected = 1;
+        self.send_response(cx, alloc::vec![octets.clone()]);
+        octets
+    }
+    fn send_response(&mut self, cx: &mut StepContext<'_>, datagrams: Vec<Vec<u8>>) {
+        self.transmit_datagrams(cx, &datagrams, self.reply);
+        cx.counters.responses += 1;
+        cx.count_work(work::MESSAGE);
+        self.answered = ResponseState::Response(datagrams);
+    }
+    /// The last response goes again: its request did (RFC 7296 §2.1).
+    pub(in crate::machine) fn repeat_response(&mut self, cx: &mut StepContext<'_>, path: DatagramPath) {
+        let ResponseState::Response(datagrams) = &mut self.answered else {
+            cx.counters.duplicate_pending += 1;
+            return;
+        };
+        if self.repeated_at.is_some_and(|at| cx.now < at + REPEAT) {
+            cx.counters.duplicates_passed += 1;
+            return;
+        }
+        self.repeated_at = Some(cx.now);
+        let datagrams = core::mem::take(datagrams);
+        cx.counters.duplicates += 1;
+        self.transmit_datagrams(cx, &datagrams, path);
+        self.answered = ResponseState::Response(datagrams);
+    }
+    /// A helper is asked before the last request is answered.
+    pub(in crate::machine) fn postpone_response(&mut self) {
+        self.answered = ResponseState::Pending;
+    }
+}

@@ -1,0 +1,185 @@
+//! PPP over Ethernet (RFC 2516): frames of both stages, and the tags of discovery.
+
+pub(crate) mod cookie;
+mod discovery;
+pub(crate) mod limit;
+
+pub use discovery::{DiscoveryTags, ErrorTag, TagError};
+pub use limit::RateLimit;
+
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{OctetReader, OctetWriter, TruncatedError};
+
+/// Octets of an Ethernet header and PPPoE's.
+pub const HEADERS: usize = 20;
+/// Octets of PPPoE's header and PPP's protocol field: so much shorter than an Ethernet frame's payload is a PPP packet.
+pub const OVERHEAD: u16 = 8;
+/// Octets of the longest PPP packet without another agreement (RFC 2516 §7).
+pub const MAX_PAYLOAD: u16 = 1492;
+
+/// An address of Ethernet (EUI-48).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// All stations.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// Whether it names one station: neither a group of them nor none.
+    #[must_use]
+    pub fn is_unicast(self) -> bool {
+        self.0[0] & 1 == 0 && self != Self::default()
+    }
+}
+
+impl fmt::Display for MacAddress {
+    /// `02:00:5e:00:53:01`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The stage that a frame is of, by its EtherType (RFC 2516 §4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PppoeStage {
+    /// Discovery.
+    Discovery,
+    /// PPP session.
+    Session,
+}
+
+impl PppoeStage {
+    /// Its EtherType.
+    #[must_use]
+    pub const fn ethertype(self) -> u16 {
+        match self {
+            Self::Discovery => 0x8863,
+            Self::Session => 0x8864,
+        }
+    }
+}
+
+/// What a frame is (RFC 2516 §5). An open set: others may be met.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PppoeCode(pub u8);
+
+impl PppoeCode {
+    /// A PPP packet.
+    pub const SESSION: Self = Self(0);
+    /// Active Discovery Offer.
+    pub const PADO: Self = Self(0x07);
+    /// Active Discovery Initiation.
+    pub const PADI: Self = Self(0x09);
+    /// Active Discovery Request.
+    pub const PADR: Self = Self(0x19);
+    /// Active Discovery Session-confirmation.
+    pub const PADS: Self = Self(0x65);
+    /// Active Discovery Terminate.
+    pub const PADT: Self = Self(0xa7);
+}
+
+impl fmt::Display for PppoeCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::SESSION => "session",
+            Self::PADO => "PADO",
+            Self::PADI => "PADI",
+            Self::PADR => "PADR",
+            Self::PADS => "PADS",
+            Self::PADT => "PADT",
+            Self(other) => return write!(f, "code {other:#04x}"),
+        })
+    }
+}
+
+impl fmt::Debug for PppoeCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why octets are no PPPoE frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameError {
+    /// They are fewer than the headers, or than LENGTH says.
+    #[error("the frame is {0}")]
+    Truncated(#[from] TruncatedError),
+    /// Another EtherType.
+    #[error("EtherType {0:#06x} is not PPPoE's")]
+    EtherType(u16),
+    /// VER or TYPE is not 1.
+    #[error("PPPoE version and type {0:#04x} are not 0x11")]
+    Version(u8),
+}
+
+/// An Ethernet frame of PPPoE, without check sequence. Octets beyond LENGTH are Ethernet's padding and not part of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PppoeFrame<'a> {
+    /// Whom it is for.
+    pub destination: MacAddress,
+    /// Who sent it.
+    pub source: MacAddress,
+    /// Its stage.
+    pub stage: PppoeStage,
+    /// What it is.
+    pub code: PppoeCode,
+    /// SESSION_ID.
+    pub session: u16,
+    /// Tags, or a PPP packet.
+    pub payload: &'a [u8],
+}
+
+impl<'a> PppoeFrame<'a> {
+    /// Checks octets.
+    ///
+    /// # Errors
+    /// They are no PPPoE frame.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, FrameError> {
+        let mut r = OctetReader::new(octets);
+        let (destination, source) = (MacAddress(r.read_array()?), MacAddress(r.read_array()?));
+        let stage = match r.read_u16()? {
+            0x8863 => PppoeStage::Discovery,
+            0x8864 => PppoeStage::Session,
+            other => return Err(FrameError::EtherType(other)),
+        };
+        let version = r.read_u8()?;
+        if version != 0x11 {
+            return Err(FrameError::Version(version));
+        }
+        let (code, session, length) = (PppoeCode(r.read_u8()?), r.read_u16()?, r.read_u16()?);
+        Ok(Self { destination, source, stage, code, session, payload: r.read_bytes(length.into())? })
+    }
+    /// Appends it. Payload beyond what LENGTH can say is cut off.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let payload = &self.payload[..self.payload.len().min(u16::MAX.into())];
+        let mut w = OctetWriter::new(out);
+        w.write_bytes(&self.destination.0).write_bytes(&self.source.0).write_u16(self.stage.ethertype());
+        w.write_u8(0x11)
+            .write_u8(self.code.0)
+            .write_u16(self.session)
+            .write_u16(payload.len() as u16)
+            .write_bytes(payload);
+    }
+}
+
+impl fmt::Display for PppoeFrame<'_> {
+    /// `PADI 02:00:5e:00:53:01 > ff:ff:ff:ff:ff:ff, session 0, 4 octets`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { destination, source, code, session, .. } = self;
+        write!(f, "{code} {source} > {destination}, session {session}, {} octets", self.payload.len())
+    }
+}
+
+impl fmt::Debug for PppoeFrame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

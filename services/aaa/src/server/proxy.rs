@@ -1,0 +1,296 @@
+//! Requests of users who are known elsewhere.
+
+mod homes;
+mod passed;
+mod translation;
+
+use super::answer::RequestToken;
+use super::api::ShardRequest;
+use super::ask::{LoginOutcome, LoginRequest, PendingRequest, SessionlessLogin};
+use super::avps::NOT_TRANSLATED;
+use super::config::AaaServerConfig;
+use super::context::ServerContext;
+use super::fronts::ProtocolFronts;
+use super::reason::RejectCause;
+use crate::proxy::{AccountingMode, ForwardingTerms, ProxyError, RealmTarget, relay};
+use alloc::boxed::Box;
+use alloc::string::String;
+use homes::HomeServerSet;
+use passed::{ForwardedRequest, trace_withheld};
+use translation::DiameterTranslation;
+use usher_core::SecureRng;
+use usher_diameter::eap::DiameterEapRequest;
+use usher_diameter::{DiameterError, ResultCode};
+use usher_radius::attribute::{AttributeList, RawAttribute, kind};
+use usher_radius::packet::PacketCode;
+use usher_radius::server::RadiusRequest;
+
+/// A pool of home servers, and what holds of what they are asked.
+type PoolTerms = (u16, ForwardingTerms);
+
+/// Whose users are known elsewhere, and what was passed on for them.
+#[derive(Debug)]
+pub(super) struct RealmProxy {
+    pub(super) homes: HomeServerSet,
+    pub(super) translation: DiameterTranslation,
+}
+
+impl RealmProxy {
+    /// Draws from `rng` only where there are home servers.
+    pub(super) fn new(config: &AaaServerConfig, rng: &mut SecureRng) -> Result<Self, ProxyError> {
+        Ok(Self { homes: HomeServerSet::new(config, rng)?, translation: DiameterTranslation::default() })
+    }
+    /// Requests that wait for an answer.
+    pub(super) fn pending_count(&self) -> usize {
+        self.homes.pending_count() + self.translation.pending_count()
+    }
+
+    /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
+    #[inline]
+    pub(super) fn route_request(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        request: RadiusRequest,
+    ) -> Option<RadiusRequest> {
+        match fronts.ctx.config.proxy {
+            // A request is large, and most servers know all users themselves.
+            None => Some(request),
+            Some(_) => self.route_by_realm(fronts, request),
+        }
+    }
+
+    fn route_by_realm(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        mut request: RadiusRequest,
+    ) -> Option<RadiusRequest> {
+        let Some(proxy) = &fronts.ctx.config.proxy else { return Some(request) };
+        let access = request.code == PacketCode::ACCESS_REQUEST;
+        if !access && request.code != PacketCode::ACCOUNTING_REQUEST {
+            return Some(request);
+        }
+        let given = request.attributes.get(kind::USER_NAME).unwrap_or_default();
+        let eap = request.attributes.get(kind::EAP_MESSAGE).is_some();
+        let found = proxy.realms.find_route(given);
+        let name = if eap { given } else { found.name };
+        match found.route {
+            RealmTarget::Local => {
+                if name != given {
+                    let name = name.to_vec();
+                    replace_user_name(&mut request.attributes, &name);
+                }
+                Some(request)
+            }
+            RealmTarget::Refuse if access => {
+                refuse_radius(fronts, request, RejectCause::NoRealm);
+                None
+            }
+            RealmTarget::Diameter { realm } if access => {
+                let (realm, terms) = (realm.clone(), found.forwarding_terms());
+                match fronts.ctx.config.dialler.filter(|shard| *shard != fronts.ctx.shard.number) {
+                    Some(shard) => fronts.ctx.hand_over(shard, ShardRequest::Radius(Box::new(request))),
+                    None => self.send_diameter_request(fronts, request, realm, terms),
+                }
+                None
+            }
+            RealmTarget::Refuse | RealmTarget::Diameter { .. } => Some(request),
+            &RealmTarget::Pool { pool, accounting } => {
+                if !access && accounting == AccountingMode::Local {
+                    return Some(request);
+                }
+                let keep = !access && accounting == AccountingMode::StoreAndForward;
+                let (name, terms) = (name.to_vec(), found.forwarding_terms());
+                let kept = keep.then(|| request.clone());
+                self.pass_to_pool(fronts, request, &name, (pool, terms), !keep);
+                kept
+            }
+        }
+    }
+
+    /// Whether a request may be passed on at all, or why not.
+    fn may_pass(&self, ctx: &mut ServerContext, attributes: &AttributeList) -> Result<(), RejectCause> {
+        let Some(proxy) = &ctx.config.proxy else { return Err(RejectCause::NoRealm) };
+        if attributes.get_all(kind::PROXY_STATE).nth(proxy.max_hops).is_some() {
+            ctx.counters.proxy_loops += 1;
+            return Err(RejectCause::ProxyLoop);
+        }
+        if self.pending_count() >= proxy.max_pending {
+            ctx.counters.proxy_overload += 1;
+            return Err(RejectCause::Busy);
+        }
+        Ok(())
+    }
+
+    /// Passes a request on to a pool; `answered`: the client waits for the answer.
+    fn pass_to_pool(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        request: RadiusRequest,
+        name: &[u8],
+        (pool, terms): PoolTerms,
+        answered: bool,
+    ) {
+        if let Err(reason) = self.may_pass(&mut fronts.ctx, &request.attributes) {
+            return ForwardedRequest::new(fronts.ctx.now, request, terms, answered).cut_short(fronts, reason);
+        }
+        let mut out = fronts.take_attributes();
+        let mark = fronts.ctx.rng.next_u64().to_be_bytes();
+        let told = terms.filter.filter_request(&request.attributes);
+        let relayed = relay::relay_request(&request, &told.passed, name, &mark, &mut out);
+        let passed = ForwardedRequest::new(fronts.ctx.now, request, terms, answered);
+        if relayed.is_err() {
+            fronts.ctx.counters.proxy_unreadable += 1;
+            fronts.recycle_attributes(out);
+            return passed.cut_short(fronts, RejectCause::BadProof);
+        }
+        trace_withheld(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
+        self.homes.forward_request(fronts, pool, out, passed);
+    }
+
+    /// Asks a Diameter server what a RADIUS client asked.
+    fn send_diameter_request(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        request: RadiusRequest,
+        realm: String,
+        terms: ForwardingTerms,
+    ) {
+        match self.may_pass(&mut fronts.ctx, &request.attributes) {
+            Ok(()) => self.translation.send_request(fronts, request, realm, terms),
+            Err(reason) => {
+                ForwardedRequest::new(fronts.ctx.now, request, terms, true).cut_short(fronts, reason)
+            }
+        }
+    }
+
+    /// An AA-Request goes nowhere else: gives it back where its user is ours to answer for.
+    pub(super) fn route_aar(&self, fronts: &mut ProtocolFronts, ask: LoginRequest) -> Option<LoginRequest> {
+        match route_login(fronts, ask, None)? {
+            (ask, None) => Some(ask),
+            (ask, Some(_)) => {
+                answer_undeliverable(fronts, ask);
+                None
+            }
+        }
+    }
+
+    /// Passes a Diameter-EAP-Request on to RADIUS home servers where its user's realm is there; gives it back where it
+    /// is ours to answer.
+    pub(super) fn route_der(
+        &mut self,
+        fronts: &mut ProtocolFronts,
+        ask: LoginRequest,
+        der: &DiameterEapRequest<'_>,
+    ) -> Option<LoginRequest> {
+        let identifier = der.eap.get(1).copied();
+        let (ask, elsewhere) = route_login(fronts, ask, Some(identifier.unwrap_or_default()))?;
+        let Some((pool, terms)) = elsewhere else { return Some(ask) };
+        let PendingRequest { asker, request, arrived, .. } = ask.pending;
+        let passed = ForwardedRequest {
+            asker: Some(asker),
+            code: PacketCode::ACCESS_REQUEST,
+            owner: ForwardedRequest::DIAMETER,
+            eap: identifier,
+            started_at: arrived,
+            request,
+            terms,
+            dialog: None,
+        };
+        if let Err(reason) = self.may_pass(&mut fronts.ctx, &passed.request) {
+            passed.cut_short(fronts, reason);
+            return None;
+        }
+        let told = passed.terms.filter.filter_request(&passed.request);
+        trace_withheld(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
+        let mut out = fronts.take_attributes();
+        // A client does not name a key: what it says there is passed over (RFC 4072 §4.1.4).
+        let names_key = |a: &RawAttribute<'_>| a.kind == kind::EAP_KEY_NAME && !a.value.is_empty();
+        for a in told.passed.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
+            // It came out of a list of attributes: it fits one.
+            let _ = out.push_bytes(a.kind, a.value);
+        }
+        if let Some(state) = der.state {
+            // A State that fits no attribute is none of a RADIUS server.
+            let _ = out.push_bytes(kind::STATE, state);
+        }
+        out.push_eap(der.eap);
+        let mark = fronts.ctx.rng.next_u64().to_be_bytes();
+        let fits = out.push_bytes(kind::PROXY_STATE, &mark);
+        debug_assert!(fits.is_ok(), "8 octets fit every attribute");
+        self.homes.forward_request(fronts, pool, out, passed);
+        None
+    }
+}
+
+/// Holds a Diameter request against the realms: turns it away where its user's is refused, or is known to servers
+/// that Diameter requests are not passed on to; otherwise gives it back, with the pool where the user is known and
+/// what passes to and from there. `eap` is the identifier of its EAP packet.
+fn route_login(
+    fronts: &mut ProtocolFronts,
+    ask: LoginRequest,
+    eap: Option<u8>,
+) -> Option<(LoginRequest, Option<PoolTerms>)> {
+    let Some(proxy) = &fronts.ctx.config.proxy else { return Some((ask, None)) };
+    let found = proxy.realms.find_route(ask.name());
+    match found.route {
+        RealmTarget::Local => return Some((ask, None)),
+        &RealmTarget::Pool { pool, .. } => {
+            let terms = found.forwarding_terms();
+            return Some((ask, Some((pool, terms))));
+        }
+        RealmTarget::Refuse => {
+            refuse_request(fronts, ask.sessionless_login(), eap, RejectCause::NoRealm, ask.pending.request)
+        }
+        RealmTarget::Diameter { .. } => answer_undeliverable(fronts, ask),
+    }
+    None
+}
+
+/// Says of a Diameter request that its user's realm cannot be asked from here (RFC 6733 §7.1.3).
+fn answer_undeliverable(fronts: &mut ProtocolFronts, ask: LoginRequest) {
+    fronts.ctx.counters.count_rejected(RejectCause::Undeliverable);
+    if let RequestToken::Diameter(token, _) = ask.pending.asker {
+        let fault =
+            DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "this realm's servers are not asked for it");
+        fronts.refuse_diameter(token, fault);
+    }
+    let begun = ask.sessionless_login();
+    fronts.ctx.finish_sessionless_login(
+        begun,
+        LoginOutcome::Undecided(RejectCause::Undeliverable),
+        ask.pending.request,
+    );
+}
+
+/// Turns a request away that is passed on to nobody, with an EAP-Failure where EAP was spoken.
+fn refuse_request(
+    fronts: &mut ProtocolFronts,
+    begun: SessionlessLogin,
+    eap: Option<u8>,
+    reason: RejectCause,
+    request: AttributeList,
+) {
+    if let Some(asker) = begun.asker {
+        fronts.turn_away(asker, eap, AttributeList::new());
+    }
+    fronts.ctx.finish_sessionless_login(begun, LoginOutcome::Rejected(reason), request);
+}
+
+/// The same by RADIUS.
+fn refuse_radius(fronts: &mut ProtocolFronts, request: RadiusRequest, reason: RejectCause) {
+    let asker = Some(RequestToken::Radius(request.token));
+    let begun = SessionlessLogin { started_at: fronts.ctx.now, asker, client: Some(request.client) };
+    refuse_request(fronts, begun, eap_identifier(&request.attributes), reason, request.attributes);
+}
+
+/// The identifier of a request's EAP packet; 0 where it is too short to have one.
+fn eap_identifier(attributes: &AttributeList) -> Option<u8> {
+    attributes.get(kind::EAP_MESSAGE).map(|m| m.get(1).copied().unwrap_or_default())
+}
+
+/// Puts another User-Name in.
+fn replace_user_name(attributes: &mut AttributeList, name: &[u8]) {
+    attributes.remove(kind::USER_NAME);
+    let fits = attributes.push_bytes(kind::USER_NAME, name);
+    debug_assert!(fits.is_ok(), "it is a part of what was there");
+}

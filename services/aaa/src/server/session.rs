@@ -1,0 +1,884 @@
+//! One login that is not decided yet: a state machine that is given what its peer sends and what the host answers, and
+//! says what is to be done about it. It knows neither the protocols that carry it nor any other login.
+
+mod audience;
+mod conversation;
+mod verdict;
+
+use super::answer::RequestToken;
+use super::api::LoginOwner;
+use super::api::{AaaServerEvent, AaaServerJob, LookupResult};
+use super::ask::{LoginRequest, PendingRequest};
+use super::cache::CacheGeneration;
+use super::config::AaaServerConfig;
+use super::context::ServerContext;
+use super::half_open::RequestSource;
+use super::held_back::LockoutScope;
+use super::proof::{self, MsChapDenial, ProofVerdict, RequestProof};
+use super::reason::RejectCause;
+use super::trace::{self, TraceSlots};
+use crate::ledger::{AdmissionRefusal, AdmitRequest};
+use crate::users::{AuthMethod, StoredPassword, User, canonical_name};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use audience::TraceAudience;
+use conversation::{
+    ConversationProgress, EapConversation, LoginApproval, MethodWait, QueriedUser, admissible_offers,
+    credential_digest, eap_mtu, is_anonymous, is_tunnel, most_specific_cause, user_secret, why_not,
+};
+pub(super) use conversation::{EapOpening, eap_failure, parse_opening};
+use core::net::IpAddr;
+use usher_core::{CommandError, Instant, JobOrigin, JobWaiter};
+use usher_crypto::SecretValue;
+use usher_crypto::digest::constant_time_eq;
+use usher_crypto::legacy::nt_hash;
+use usher_eap::method::{self, SessionUser, UserAnswer, UserQuery};
+use usher_eap::packet::{self, EapCode, EapType};
+use usher_eap::server::EapServer;
+use usher_radius::attribute::kind;
+pub(super) use verdict::{AcceptedLogin, LoginGrant};
+
+/// Why nothing of somebody's is weighed who is held back.
+const TOO_MANY: RejectCause = RejectCause::Limit(AdmissionRefusal::TooManyFailures);
+
+/// What an unfinished session counts as at most where it holds less: where few may be open, octets bound nothing.
+const MAX_SHARE: usize = 64 << 10;
+
+/// What a session takes with what finds it and its request in the RADIUS server, octets, without what is its own kind's.
+const SESSION: usize = 1 << 10;
+
+/// Where a login stands.
+#[derive(Debug)]
+enum LoginStage {
+    /// The identity is asked for under this identifier.
+    Identity { identifier: u8 },
+    /// The user is being looked up.
+    Looking(RequestProof),
+    /// The host compares a password, in this method.
+    Verifying(AuthMethod),
+    /// A method is under way.
+    Eap(Box<EapConversation>),
+    /// The proof convinces; the host is asked which user the certificate names.
+    Naming(Box<LoginApproval>),
+    /// And is asked for that user.
+    Named(Box<LoginApproval>),
+    /// The proof convinces; the host is asked whether the certificate is still good.
+    Certificate(Box<LoginApproval>),
+    /// The host is asked whether limits allow it.
+    Admission(Box<LoginApproval>),
+}
+
+/// What is to be done about a login.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum LoginStep {
+    /// Nothing: it waits for its peer, or for the host.
+    Wait,
+    /// This request is answered by the EAP request that was written.
+    Challenge(PendingRequest),
+    /// This request answers nothing that was asked, and is told again what was: the EAP request that was written.
+    Rechallenge(PendingRequest),
+    /// This request gets no answer.
+    Drop(PendingRequest),
+    /// What came costs much, and waits for its turn.
+    Deferred,
+    /// The host is asked whether limits let in this client's user, for whom a request came from this address.
+    Admit(Option<u32>, IpAddr, AdmitRequest),
+    /// It ends: its user is let in.
+    Accept(LoginGrant),
+    /// It ends: its user is turned away.
+    Reject(LoginReject),
+    /// It ends without a verdict.
+    Undecided(RejectCause),
+}
+
+/// That somebody is turned away.
+#[derive(Debug)]
+pub(super) struct LoginReject {
+    method: Option<AuthMethod>,
+    reason: RejectCause,
+    /// What is known of the reason besides.
+    detail: Option<String>,
+    /// That of the EAP response which this answers.
+    identifier: Option<u8>,
+}
+
+impl LoginStep {
+    const fn with_reject(method: Option<AuthMethod>, reason: RejectCause, identifier: Option<u8>) -> Self {
+        Self::Reject(LoginReject { method, reason, detail: None, identifier })
+    }
+    /// Whether what came is part of the login: what is not keeps no login alive.
+    pub(super) const fn is_progress(&self) -> bool {
+        !matches!(self, Self::Rechallenge(_) | Self::Drop(_) | Self::Deferred)
+    }
+}
+
+/// A login that is not decided yet; see the [module](self).
+#[derive(Debug)]
+pub(super) struct LoginSession {
+    owner: LoginOwner,
+    started_at: Instant,
+    pending: Option<PendingRequest>,
+    name: Vec<u8>,
+    /// User-Name of the request with the identity: that of each later one (RFC 3579 §2.1).
+    request_user_name: Box<[u8]>,
+    /// The user, or who stands in for one who may not log in.
+    user: Option<Arc<User>>,
+    /// Why the user may not log in, whatever is proven.
+    refusal: Option<RejectCause>,
+    /// The row of the user's that cannot be understood or does not hold, where that is why.
+    row: Option<Box<str>>,
+    /// What a reject says besides.
+    denial: Option<MsChapDenial>,
+    /// Its failure was counted.
+    failed: bool,
+    /// The host was told that its user is turned away; the peer is being told.
+    is_reject_reported: bool,
+    /// When its last look-up began.
+    lookup_generation: CacheGeneration,
+    /// That found that nobody can have the name.
+    is_unstorable: bool,
+    /// Calling-Station-Id, once a request that had one was answered and is gone.
+    station: Box<[u8]>,
+    audience: TraceAudience,
+    stage: LoginStage,
+    /// For whom jobs are done.
+    waiter: Option<JobWaiter>,
+}
+
+impl LoginSession {
+    /// A login of somebody who is asked who that is, under this identifier.
+    pub(super) fn without_name(ctx: &ServerContext, ask: LoginRequest, identifier: u8) -> Self {
+        Self::new(ctx, ask, Vec::new(), LoginStage::Identity { identifier })
+    }
+    /// A login of the user of this name, who offers a proof.
+    pub(super) fn of_user(
+        ctx: &ServerContext,
+        ask: LoginRequest,
+        name: Vec<u8>,
+        proof: RequestProof,
+    ) -> Self {
+        let denial = proof.ms_chap_denial();
+        Self { denial, ..Self::new(ctx, ask, name, LoginStage::Looking(proof)) }
+    }
+    fn new(ctx: &ServerContext, ask: LoginRequest, name: Vec<u8>, stage: LoginStage) -> Self {
+        // A login in one request cannot go on under another name.
+        let given = match &stage {
+            LoginStage::Looking(RequestProof::Eap(_)) => ask.name().into(),
+            _ => Box::default(),
+        };
+        Self {
+            request_user_name: given,
+            owner: ask.owner,
+            started_at: ctx.now,
+            pending: Some(ask.pending),
+            name,
+            user: None,
+            refusal: None,
+            row: None,
+            denial: None,
+            failed: false,
+            is_reject_reported: false,
+            lookup_generation: ctx.cache.generation(),
+            is_unstorable: false,
+            station: Box::default(),
+            audience: TraceAudience::default(),
+            stage,
+            waiter: None,
+        }
+    }
+
+    /// Whether somebody may go on with it.
+    pub(super) fn is_of(&self, owner: &LoginOwner) -> bool {
+        self.owner == *owner
+    }
+    /// Index of the RADIUS client; `None` over Diameter.
+    pub(super) const fn client_index(&self) -> Option<u32> {
+        self.owner.client_index()
+    }
+    /// The RADIUS clients have other indices.
+    pub(super) fn renumber_client(&mut self, number: impl FnOnce(u32) -> u32) {
+        if let LoginOwner::Radius(client) = &mut self.owner {
+            *client = number(*client);
+        }
+    }
+    /// Where the request came from that it has before it.
+    pub(super) fn source(&self) -> Option<RequestSource> {
+        self.pending.as_ref().map(|pending| pending.source)
+    }
+    /// Whether it has taken too long in all.
+    pub(super) fn is_overdue(&self, ctx: &ServerContext) -> bool {
+        ctx.now.duration_since(self.started_at) >= ctx.config.login_timeout
+    }
+    /// Whether the host knows its end already.
+    pub(super) const fn is_told(&self) -> bool {
+        self.is_reject_reported
+    }
+    /// About how many octets of memory it counts as: what it holds, or its share by number of what all may hold.
+    pub(super) fn counted_octets(&self, config: &AaaServerConfig) -> usize {
+        let request = self.pending.as_ref().map_or(0, |pending| pending.request.len());
+        let eap = self.conversation().map_or(0, |eap| eap.server.memory_octets());
+        let share = config.max_half_open_octets / config.max_half_open.max(1);
+        (SESSION + self.name.capacity() + request + eap).max(share.min(MAX_SHARE))
+    }
+    /// Says what happens to it, where it is traced.
+    pub(super) fn trace_line(&self, ctx: &mut ServerContext, text: impl FnOnce() -> String) {
+        self.audience.trace_line(ctx, text);
+    }
+    /// A trace is over.
+    pub(super) const fn remove_traces(&mut self, traces: TraceSlots) {
+        self.audience.remove_traces(traces);
+    }
+
+    /// The method under way, where one is.
+    fn conversation(&self) -> Option<&EapConversation> {
+        if let LoginStage::Eap(conversation) = &self.stage { Some(conversation) } else { None }
+    }
+    fn conversation_mut(&mut self) -> Option<&mut EapConversation> {
+        if let LoginStage::Eap(conversation) = &mut self.stage { Some(conversation) } else { None }
+    }
+    /// The name that a proof is for: inside a tunnel the one that is given there, empty until then.
+    fn claimed_name(&self) -> &[u8] {
+        match self.conversation().filter(|eap| eap.in_tunnel()) {
+            Some(eap) => eap.server.identity().unwrap_or_default(),
+            None => &self.name,
+        }
+    }
+    /// Asks something of the host.
+    fn assign_job(&mut self, ctx: &mut ServerContext, what: AaaServerJob) -> LoginStep {
+        let origin = JobOrigin::default().awaited_by(self.waiter.get_or_insert_default());
+        ctx.outputs
+            .push_job(usher_core::JobRequest::new(self.audience.login_number(), what).with_origin(origin));
+        LoginStep::Wait
+    }
+    /// Who is held back, of its station and the name that its proof is for.
+    fn find_lockout(&self, ctx: &mut ServerContext) -> Option<LockoutScope> {
+        if ctx.lockout.has_no_lockouts(ctx.now) {
+            return None;
+        }
+        ctx.lockout.find_lockout(ctx.now, self.claimed_name(), self.pending.as_ref()?.station())
+    }
+
+    /// Says what the request holds that it has before it, where it is traced.
+    fn trace_request(&mut self, ctx: &mut ServerContext) {
+        let Some(pending) = self.pending.as_ref().filter(|_| ctx.tracers.is_active()) else { return };
+        let (inside, hidden) = match &self.stage {
+            LoginStage::Eap(conversation) => (conversation.server.identity(), true),
+            LoginStage::Identity { .. } | LoginStage::Looking(RequestProof::Eap(_)) => (None, true),
+            _ => (None, false),
+        };
+        self.audience.include_request(ctx, &pending.request, inside, hidden);
+        if self.audience.has_traces() {
+            let mut lines = alloc::vec![match &self.owner {
+                LoginOwner::Radius(_) => format!("Access-Request from {}", pending.source.address()),
+                LoginOwner::Diameter(origin) => format!("Diameter request of {origin}"),
+            }];
+            lines.extend(ctx.tracers.describe_attributes(&pending.request));
+            self.audience.trace_lines(ctx, self.owner.client_index(), lines);
+        }
+    }
+
+    /// Begins, under the token that names it in jobs.
+    pub(super) fn start_login(&mut self, ctx: &mut ServerContext, token: u64) -> LoginStep {
+        self.audience.set_number(token);
+        self.trace_request(ctx);
+        match self.stage {
+            LoginStage::Identity { identifier } => {
+                ctx.out.clear();
+                packet::emit_packet(&mut ctx.out, EapCode::Request, identifier, EapType::IDENTITY, &[]);
+                self.send_challenge(ctx)
+            }
+            LoginStage::Looking(RequestProof::Eap(identifier)) => self.handle_identity(ctx, identifier),
+            _ => self.look_up(ctx),
+        }
+    }
+
+    /// A request goes on with it, with this EAP packet.
+    pub(super) fn on_request(
+        &mut self,
+        ctx: &mut ServerContext,
+        pending: PendingRequest,
+        packet: &[u8],
+    ) -> LoginStep {
+        if self.changes_user_name(&pending) {
+            if self.pending.is_some() {
+                // The one before it is answered first.
+                ctx.counters.busy += 1;
+                return LoginStep::Drop(pending);
+            }
+            self.pending = Some(pending);
+            self.trace_request(ctx);
+            let method = self.conversation().and_then(EapConversation::method);
+            return LoginStep::with_reject(method, RejectCause::NameMismatch, packet.get(1).copied());
+        }
+        match &mut self.stage {
+            LoginStage::Identity { identifier: asked } => match parse_opening(packet) {
+                EapOpening::Identity(name, identifier) if identifier == *asked => {
+                    self.name = name.to_vec();
+                    self.request_user_name = pending.request.get(kind::USER_NAME).unwrap_or_default().into();
+                    self.pending = Some(pending);
+                    self.stage = LoginStage::Looking(RequestProof::Eap(identifier));
+                    self.trace_request(ctx);
+                    self.handle_identity(ctx, identifier)
+                }
+                _ => {
+                    ctx.counters.bad_eap += 1;
+                    self.pass_over(ctx, pending, packet)
+                }
+            },
+            LoginStage::Eap(conversation) if conversation.wait.is_none() => {
+                let costly = ctx.config.max_steps_waiting > 0 && conversation.server.is_costly(packet);
+                if costly {
+                    conversation.wait = Some(MethodWait::ScheduledPacket(packet.to_vec()));
+                }
+                self.pending = Some(pending);
+                self.trace_request(ctx);
+                if costly { LoginStep::Deferred } else { self.handle_packet(ctx, packet) }
+            }
+            LoginStage::Eap(_) => {
+                ctx.counters.busy += 1;
+                self.pass_over(ctx, pending, packet)
+            }
+            LoginStage::Looking(_)
+            | LoginStage::Verifying(_)
+            | LoginStage::Naming(_)
+            | LoginStage::Named(_)
+            | LoginStage::Certificate(_)
+            | LoginStage::Admission(_) => {
+                ctx.counters.busy += 1;
+                LoginStep::Drop(pending)
+            }
+        }
+    }
+
+    /// Whether a request calls the user otherwise than the one with the identity did: its NAS would account the login as another's.
+    fn changes_user_name(&self, pending: &PendingRequest) -> bool {
+        let named = pending.request.get(kind::USER_NAME).filter(|name| !name.is_empty());
+        let begun = !matches!(self.stage, LoginStage::Identity { .. }) && !self.request_user_name.is_empty();
+        begun && named.is_some_and(|name| *name != *self.request_user_name)
+    }
+
+    /// The packet whose turn it was waiting for, and does so no more.
+    fn its_turn(&mut self) -> Option<Vec<u8>> {
+        let wait = &mut self.conversation_mut()?.wait;
+        match wait.take() {
+            Some(MethodWait::ScheduledPacket(packet)) => Some(packet),
+            other => {
+                *wait = other;
+                None
+            }
+        }
+    }
+    /// It is its turn; `None`: it waits for none.
+    pub(super) fn on_turn(&mut self, ctx: &mut ServerContext) -> Option<LoginStep> {
+        self.its_turn().map(|packet| self.handle_packet(ctx, &packet))
+    }
+    /// Its turn will not come.
+    pub(super) fn on_displaced(&mut self, ctx: &mut ServerContext) -> LoginStep {
+        if self.its_turn().is_none() {
+            return LoginStep::Wait;
+        }
+        ctx.counters.steps_dropped += 1;
+        self.trace_line(ctx, || "dropped: too many handshakes wait for the processor".into());
+        self.pending.take().map_or(LoginStep::Wait, LoginStep::Drop)
+    }
+
+    /// The host has looked a user up.
+    pub(super) fn on_found(
+        &mut self,
+        ctx: &mut ServerContext,
+        found: LookupResult,
+    ) -> Result<LoginStep, CommandError> {
+        let (name, inner) = match &self.stage {
+            LoginStage::Looking(_) => (&self.name[..], None),
+            LoginStage::Named(approval) => (approval.inner.as_deref().unwrap_or_default(), None),
+            LoginStage::Eap(conversation) => match &conversation.wait {
+                Some(MethodWait::User(who)) => (who.name(), Some(who.clone())),
+                _ => return Err(CommandError::UnknownToken),
+            },
+            _ => return Err(CommandError::UnknownToken),
+        };
+        let (user, fresh) = match found {
+            LookupResult::User(user) => (Some(user), true),
+            LookupResult::Cached(user) => (Some(user), false),
+            LookupResult::NotFound => (None, true),
+            // It is kept for nobody: of such names there are any number.
+            LookupResult::Unstorable => (None, false),
+            LookupResult::Unavailable => return Ok(LoginStep::Undecided(RejectCause::StoreAway)),
+        };
+        if fresh {
+            ctx.cache.insert(ctx.now, self.lookup_generation, name, user.as_ref());
+        }
+        if let Some(user) = &user {
+            ctx.stand_ins.observe_user(name, user);
+        }
+        self.is_unstorable = user.is_none() && !fresh;
+        if user.is_some() && !fresh {
+            ctx.counters.remembered += 1;
+            self.trace_line(ctx, || "the store is away: the user is taken as found a while ago".into());
+        }
+        Ok(match inner {
+            Some(who) => self.answer_user(ctx, &who, user),
+            None if matches!(self.stage, LoginStage::Named(_)) => self.handle_named_user(ctx, user),
+            None => self.handle_user(ctx, user),
+        })
+    }
+
+    /// The host has compared a password with its hash.
+    pub(super) fn on_verified(
+        &mut self,
+        ctx: &mut ServerContext,
+        right: bool,
+    ) -> Result<LoginStep, CommandError> {
+        // Of guesses that were made at once, those after the limit are worth nothing, right or wrong.
+        let held = self.find_lockout(ctx).is_some();
+        Ok(match &self.stage {
+            &LoginStage::Verifying(method) if held => LoginStep::with_reject(Some(method), TOO_MANY, None),
+            &LoginStage::Verifying(method) if right => {
+                self.handle_approval(ctx, Box::new(LoginApproval::new(method)))
+            }
+            &LoginStage::Verifying(method) => {
+                LoginStep::with_reject(Some(method), RejectCause::WrongPassword, None)
+            }
+            LoginStage::Eap(conversation) if matches!(conversation.wait, Some(MethodWait::Password)) => {
+                if held {
+                    LoginStep::with_reject(conversation.method(), TOO_MANY, Some(conversation.identifier))
+                } else {
+                    self.answer_eap(ctx, UserAnswer::Password(right))
+                }
+            }
+            _ => return Err(CommandError::UnknownToken),
+        })
+    }
+
+    /// The host cannot do what it was asked.
+    pub(super) fn on_unable(&self) -> Result<LoginStep, CommandError> {
+        let waits = match &self.stage {
+            LoginStage::Eap(conversation) => {
+                matches!(conversation.wait, Some(MethodWait::User(_) | MethodWait::Password))
+            }
+            LoginStage::Identity { .. } => false,
+            _ => true,
+        };
+        if waits { Ok(LoginStep::Undecided(RejectCause::Busy)) } else { Err(CommandError::UnknownToken) }
+    }
+
+    /// It idles for too long.
+    pub(super) fn on_expired(&self) -> RejectCause {
+        // Whom it waits for. Who waits for an answer has done all that it could.
+        if self.pending.is_none() {
+            return RejectCause::GaveUp;
+        }
+        match &self.stage {
+            // What the host asks of a certificate's issuer it may say itself; that it said nothing is no word of a responder.
+            LoginStage::Verifying(_) | LoginStage::Certificate(_) => RejectCause::Busy,
+            LoginStage::Eap(c) => match &c.wait {
+                Some(MethodWait::Password | MethodWait::ScheduledPacket(_)) => RejectCause::Busy,
+                Some(MethodWait::User(_)) => RejectCause::StoreAway,
+                None => RejectCause::GaveUp,
+            },
+            LoginStage::Looking(_)
+            | LoginStage::Naming(_)
+            | LoginStage::Named(_)
+            | LoginStage::Admission(_) => RejectCause::StoreAway,
+            LoginStage::Identity { .. } => RejectCause::GaveUp,
+        }
+    }
+
+    /// Answers by the EAP request that was written.
+    fn send_challenge(&mut self, ctx: &mut ServerContext) -> LoginStep {
+        let Some(pending) = self.pending.take() else { return LoginStep::Wait };
+        ctx.counters.challenges += 1;
+        if ctx.tracers.is_active() {
+            let words = trace::describe_eap(&ctx.out);
+            self.trace_line(ctx, || format!("Access-Challenge: {words}"));
+        }
+        if self.station.is_empty() {
+            self.station = pending.station().into();
+        }
+        LoginStep::Challenge(pending)
+    }
+
+    /// Passes over a packet that answers nothing. A Diameter client is told so, with the EAP request that is still to be
+    /// answered (RFC 4072 §2.4), unless it sent an EAP request itself, which is a failure (§2.8.4). A RADIUS client hears
+    /// nothing.
+    fn pass_over(&self, ctx: &mut ServerContext, pending: PendingRequest, packet: &[u8]) -> LoginStep {
+        ctx.out.clear();
+        match &self.stage {
+            LoginStage::Eap(conversation) => {
+                ctx.out.extend_from_slice(conversation.server.open_request().unwrap_or_default());
+            }
+            &LoginStage::Identity { identifier } => {
+                packet::emit_packet(&mut ctx.out, EapCode::Request, identifier, EapType::IDENTITY, &[]);
+            }
+            _ => {}
+        }
+        let of_a_peer = !matches!(parse_opening(packet), EapOpening::Request(_));
+        if matches!(pending.asker, RequestToken::Diameter(..)) && of_a_peer && !ctx.out.is_empty() {
+            LoginStep::Rechallenge(pending)
+        } else {
+            LoginStep::Drop(pending)
+        }
+    }
+
+    /// Its EAP server has no use for what its peer said; `packet` where that is known.
+    fn ignore_packet(&mut self, ctx: &mut ServerContext, packet: &[u8]) -> LoginStep {
+        ctx.counters.bad_eap += 1;
+        self.trace_line(ctx, || "dropped: this answers nothing that was asked".into());
+        match self.pending.take() {
+            Some(pending) => self.pass_over(ctx, pending, packet),
+            None => LoginStep::Wait,
+        }
+    }
+
+    /// The peer has said who it is, in the response of this identifier.
+    fn handle_identity(&mut self, ctx: &mut ServerContext, identifier: u8) -> LoginStep {
+        // RFC 3579 §2.1: the request's User-Name is the name that EAP gives. Of a peer that gives none the NAS makes up
+        // one (RFC 5080 §2.9).
+        let given = self.pending.as_ref().and_then(|pending| pending.request.get(kind::USER_NAME));
+        if self.name.is_empty() || self.name == given.unwrap_or_default() {
+            self.look_up(ctx)
+        } else {
+            LoginStep::with_reject(None, RejectCause::NameMismatch, Some(identifier))
+        }
+    }
+
+    fn look_up(&mut self, ctx: &mut ServerContext) -> LoginStep {
+        let hold = self.find_lockout(ctx);
+        let LoginStage::Looking(proof) = &self.stage else { return LoginStep::Wait };
+        if let Some(hold) = hold {
+            let (method, identifier) = match proof {
+                RequestProof::Eap(identifier) => (None, Some(*identifier)),
+                proof => (proof.method(), None),
+            };
+            let may_be_another = method.is_none()
+                && hold == LockoutScope::Name
+                && ctx.config.methods.iter().any(|m| is_tunnel(*m));
+            if !may_be_another {
+                return LoginStep::with_reject(method, TOO_MANY, identifier);
+            }
+        }
+        let name = if let RequestProof::Mab(address, _) = proof { &address[..] } else { &self.name };
+        if let Some(user) = ctx.look_up_locally(name) {
+            return self.handle_user(ctx, user);
+        }
+        let name = name.to_vec();
+        self.trace_line(ctx, || format!("user {}: the host is asked", trace::quote_name(&name)));
+        self.look_up_user(ctx, name)
+    }
+
+    /// Asks the host for a user.
+    fn look_up_user(&mut self, ctx: &mut ServerContext, name: Vec<u8>) -> LoginStep {
+        self.lookup_generation = ctx.cache.generation();
+        self.assign_job(ctx, AaaServerJob::Lookup { owner: self.owner.clone(), name })
+    }
+
+    /// What holds of a user for the request that it has before it, or why the user may not log in.
+    fn resolve_user(
+        &mut self,
+        ctx: &mut ServerContext,
+        user: Option<Arc<User>>,
+    ) -> Result<Arc<User>, RejectCause> {
+        let unknown = if self.is_unstorable { RejectCause::UnstorableName } else { RejectCause::UnknownUser };
+        let user = user.ok_or(unknown)?;
+        if let Some(row) = &user.unreadable {
+            self.row = Some(row.to_string().into());
+            return Err(RejectCause::BadRows);
+        }
+        for row in &*user.left_out {
+            self.trace_line(ctx, || format!("left out, since it cannot be understood: {row}"));
+        }
+        let request = self.pending.as_ref().map(|pending| &pending.request).ok_or(RejectCause::Checks)?;
+        let user = match user.resolve_for_request(request) {
+            Ok(user) => user,
+            Err(unmet) => {
+                self.row = Some(unmet.to_string().into());
+                return Err(RejectCause::Checks);
+            }
+        };
+        if user.rejected {
+            return Err(RejectCause::Locked);
+        }
+        if user.expires.is_some_and(|end| end <= ctx.wall_time()) {
+            return Err(RejectCause::Expired);
+        }
+        Ok(user)
+    }
+
+    /// Gets its user, or whoever stands in for one who may not log in.
+    fn set_user(&mut self, ctx: &mut ServerContext, user: Result<Arc<User>, RejectCause>) -> Arc<User> {
+        self.refusal = user.as_ref().err().copied();
+        let user = user.unwrap_or_else(|reason| {
+            self.trace_line(ctx, || {
+                let row = self.row_of(reason).map(|row| format!(" ({row})")).unwrap_or_default();
+                format!("who may not log in: {reason}{row}; what follows is as for a user")
+            });
+            ctx.stand_ins.stand_in_for(self.claimed_name(), &ctx.config.users, ctx.config.mab)
+        });
+        self.user = Some(user.clone());
+        user
+    }
+
+    /// The look-up has ended.
+    fn handle_user(&mut self, ctx: &mut ServerContext, user: Option<Arc<User>>) -> LoginStep {
+        let hold = self.find_lockout(ctx);
+        let user = self.resolve_user(ctx, user);
+        let user = self.set_user(ctx, user);
+        let LoginStage::Looking(proof) = &mut self.stage else { return LoginStep::Wait };
+        let proof = core::mem::replace(proof, RequestProof::Eap(0));
+        if let RequestProof::Eap(identifier) = proof {
+            return self.propose_methods(ctx, &user, hold, identifier);
+        }
+        let Some(method) = proof.method() else { return LoginStep::Wait };
+        if hold.is_some() {
+            return LoginStep::with_reject(Some(method), TOO_MANY, None);
+        }
+        let (proof, method) = match proof {
+            // A user with a password proves it, also where the name is an address.
+            RequestProof::Mab(_, Some(password)) if !user.may_use(method) => {
+                (RequestProof::Pap(password), AuthMethod::Pap)
+            }
+            proof => (proof, method),
+        };
+        let offered = method == AuthMethod::Mab || ctx.config.methods.contains(&method);
+        if !offered || !user.may_use(method) {
+            let reason = if offered { why_not(&user, method) } else { RejectCause::NoMethod };
+            return LoginStep::with_reject(Some(method), reason, None);
+        }
+        match proof::verify_proof(proof, &user, &self.name) {
+            ProofVerdict::Right(reply) => {
+                self.handle_approval(ctx, Box::new(LoginApproval { reply, ..LoginApproval::new(method) }))
+            }
+            ProofVerdict::Wrong => LoginStep::with_reject(Some(method), RejectCause::WrongPassword, None),
+            ProofVerdict::HostComparison(hash, password) => {
+                self.stage = LoginStage::Verifying(method);
+                self.request_verification(ctx, self.name.clone(), hash, password)
+            }
+        }
+    }
+
+    /// Has the host compare a password with its hash.
+    fn request_verification(
+        &mut self,
+        ctx: &mut ServerContext,
+        name: Vec<u8>,
+        hash: SecretValue<String>,
+        password: SecretValue,
+    ) -> LoginStep {
+        self.trace_line(ctx, || "the host compares the password with its hash".into());
+        self.assign_job(ctx, AaaServerJob::Verify { owner: self.owner.clone(), name, hash, password })
+    }
+
+    /// Begins EAP with what may admit this user, or somebody who is known inside a tunnel only.
+    fn propose_methods(
+        &mut self,
+        ctx: &mut ServerContext,
+        user: &User,
+        hold: Option<LockoutScope>,
+        identifier: u8,
+    ) -> LoginStep {
+        if hold == Some(LockoutScope::Station) {
+            return LoginStep::with_reject(None, TOO_MANY, Some(identifier));
+        }
+        let held = hold.is_some();
+        let mut proposed = admissible_offers(&ctx.config, user, &self.name, held);
+        if proposed.is_empty() && !held {
+            // A user whom no method can admit looks like one whom some could.
+            let eap = ctx.config.methods.iter().filter(|method| method.eap_type().is_some());
+            let reason = most_specific_cause(eap.map(|method| why_not(user, *method)));
+            let stand_in = self.set_user(ctx, Err(reason));
+            proposed = admissible_offers(&ctx.config, &stand_in, &self.name, held);
+        }
+        if proposed.is_empty() {
+            let reason = if held { TOO_MANY } else { RejectCause::NoMethod };
+            return LoginStep::with_reject(None, reason, Some(identifier));
+        }
+        let wall = ctx.wall_time();
+        let mtu = self.pending.as_ref().and_then(|p| eap_mtu(&p.request));
+        let without_extended_master_secret = self
+            .client_index()
+            .is_some_and(|client| ctx.config.without_extended_master_secret.contains(&client));
+        let context = method::MethodContext { rng: &mut ctx.rng, wall, mtu, without_extended_master_secret };
+        let server = EapServer::new(proposed, identifier, context);
+        self.stage = LoginStage::Eap(Box::new(EapConversation { server, wait: None, identifier }));
+        self.advance_conversation(ctx)
+    }
+
+    /// Gives the method what its peer said.
+    fn handle_packet(&mut self, ctx: &mut ServerContext, packet: &[u8]) -> LoginStep {
+        self.trace_line(ctx, || trace::describe_eap(packet));
+        let held = !self.failed && self.find_lockout(ctx).is_some();
+        let Some(conversation) = self.conversation_mut() else { return LoginStep::Wait };
+        conversation.identifier = packet.get(1).copied().unwrap_or_default();
+        if held {
+            return LoginStep::with_reject(conversation.method(), TOO_MANY, Some(conversation.identifier));
+        }
+        if conversation.server.handle_packet(packet) {
+            self.advance_conversation(ctx)
+        } else {
+            self.ignore_packet(ctx, packet)
+        }
+    }
+
+    /// Does what the method says.
+    fn advance_conversation(&mut self, ctx: &mut ServerContext) -> LoginStep {
+        let LoginStage::Eap(conversation) = &mut self.stage else { return LoginStep::Wait };
+        match conversation.poll_progress(&mut ctx.outputs, &mut ctx.out) {
+            ConversationProgress::Request => {
+                self.count_refusal(ctx);
+                self.report_refusal(ctx);
+                self.send_challenge(ctx)
+            }
+            ConversationProgress::Success(approval) => self.handle_approval(ctx, approval),
+            ConversationProgress::Failure => {
+                let (reason, detail) = conversation.why_failed(self.user.as_deref(), &ctx.config);
+                let (method, identifier) = (conversation.method(), Some(conversation.identifier));
+                LoginStep::Reject(LoginReject { method, reason, detail, identifier })
+            }
+            ConversationProgress::UserQuery(UserQuery::User { name }) => {
+                self.query_user(ctx, QueriedUser::Named(name))
+            }
+            ConversationProgress::UserQuery(UserQuery::Resume(remembered)) => {
+                self.query_user(ctx, QueriedUser::Resumed(remembered))
+            }
+            ConversationProgress::UserQuery(UserQuery::Password { password }) => {
+                self.check_password(ctx, password)
+            }
+            ConversationProgress::Ignored => self.ignore_packet(ctx, &[]),
+        }
+    }
+
+    /// Counts a login as failed as soon as its peer is told so: who guesses does not stay to be turned away.
+    fn count_refusal(&mut self, ctx: &mut ServerContext) {
+        if self.failed || !ctx.lockout.has_limit() {
+            return;
+        }
+        let refuses = self.conversation().is_some_and(|eap| eap.server.is_refusing());
+        if !refuses || !self.effective_cause(RejectCause::WrongPassword).counts() {
+            return;
+        }
+        self.failed = true;
+        let (client, name) = (self.client_index(), self.claimed_name().to_vec());
+        let station = self.pending.as_ref().map(PendingRequest::station).unwrap_or_default().to_vec();
+        ctx.lockout.record_failure(ctx.now, &name, &station);
+        ctx.outputs.push_event(AaaServerEvent::Failed { client, name, station });
+    }
+
+    /// A method asks who a user is.
+    fn query_user(&mut self, ctx: &mut ServerContext, who: QueriedUser) -> LoginStep {
+        self.audience.look_inside(ctx, who.name());
+        if self.find_lockout(ctx).is_some() {
+            // Not even looked up.
+            return self.answer_user(ctx, &who, None);
+        }
+        if ctx.is_elsewhere(who.name()) {
+            return self.answer_user(ctx, &who, None);
+        }
+        if let Some(user) = ctx.look_up_locally(who.name()) {
+            self.trace_line(ctx, || who.to_string());
+            return self.answer_user(ctx, &who, user);
+        }
+        self.trace_line(ctx, || format!("{who}: the host is asked"));
+        let name = who.name().to_vec();
+        if let Some(conversation) = self.conversation_mut() {
+            conversation.wait = Some(MethodWait::User(who));
+        }
+        self.look_up_user(ctx, name)
+    }
+
+    /// Tells a method who the user is whom it asked for.
+    fn answer_user(
+        &mut self,
+        ctx: &mut ServerContext,
+        who: &QueriedUser,
+        user: Option<Arc<User>>,
+    ) -> LoginStep {
+        let held = self.find_lockout(ctx).is_some();
+        let tunnel = self.conversation().and_then(EapConversation::method);
+        let may = |user: &User| {
+            let proves = user.password.is_some() || matches!(who, QueriedUser::Resumed(_));
+            tunnel.is_some_and(|tunnel| user.may_use(tunnel)) && proves
+        };
+        let elsewhere = ctx.is_elsewhere(who.name());
+        let user = match self.resolve_user(ctx, user) {
+            _ if held => Err(TOO_MANY),
+            _ if elsewhere => Err(RejectCause::NoRealm),
+            Ok(user) if !may(&user) => Err(match tunnel.filter(|tunnel| !user.may_use(*tunnel)) {
+                Some(_) => RejectCause::MethodForbidden,
+                None => RejectCause::NoPassword,
+            }),
+            user => user,
+        };
+        let user = match who {
+            QueriedUser::Resumed(remembered) => {
+                user.and_then(|user| self.check_resumption(ctx, remembered, user))
+            }
+            QueriedUser::Named(_) => user,
+        };
+        let why = user.as_ref().err().copied();
+        let user = self.set_user(ctx, user);
+        let answer = match (who, user_secret(&user).filter(|_| !held), user.inner_methods()) {
+            (QueriedUser::Resumed(_), ..) => match why {
+                None => UserAnswer::Resume(true),
+                Some(RejectCause::StaleSession) => UserAnswer::Resume(false),
+                // The session is as good as it was: it is its user who may not log in now.
+                Some(_) => UserAnswer::Unavailable,
+            },
+            (_, Some(secret), only) if why.is_some() => UserAnswer::Refused(secret, only),
+            (_, Some(secret), Some(only)) => UserAnswer::Restricted(secret, only),
+            (_, secret, _) => UserAnswer::User(secret),
+        };
+        self.answer_eap(ctx, answer)
+    }
+
+    /// Whether a TLS session may let in again whom it let in before: the user, who may still log in, still proves that by
+    /// the same, and by a method that still does.
+    fn check_resumption(
+        &self,
+        ctx: &ServerContext,
+        remembered: &SessionUser,
+        user: Arc<User>,
+    ) -> Result<Arc<User>, RejectCause> {
+        let anonymous = is_anonymous(&self.name);
+        let same = anonymous
+            || remembered.inner.is_some()
+            || canonical_name(&self.name) == canonical_name(&remembered.name);
+        let may = match (remembered.inner, user.inner_methods()) {
+            (Some(inner), Some(only)) => only.contains(&inner),
+            _ => true,
+        };
+        let proof = constant_time_eq(&credential_digest(&ctx.shard.key, &user), &remembered.credential);
+        if same && may && proof { Ok(user) } else { Err(RejectCause::StaleSession) }
+    }
+
+    /// A method asks whether a password is right.
+    fn check_password(&mut self, ctx: &mut ServerContext, password: SecretValue) -> LoginStep {
+        let right = match self.user.as_ref().and_then(|u| u.password.as_ref()) {
+            Some(StoredPassword::Argon2(hash)) => {
+                let (name, hash) = (self.claimed_name().to_vec(), hash.clone());
+                if let Some(conversation) = self.conversation_mut() {
+                    conversation.wait = Some(MethodWait::Password);
+                }
+                return self.request_verification(ctx, name, hash, password);
+            }
+            Some(StoredPassword::Clear(clear)) => constant_time_eq(clear, &password),
+            Some(StoredPassword::NtHash(hash)) => constant_time_eq(&**hash, &nt_hash(&password)),
+            None => false,
+        };
+        self.answer_eap(ctx, UserAnswer::Password(right))
+    }
+
+    /// Goes on with the answer to what a method asked.
+    fn answer_eap(&mut self, ctx: &mut ServerContext, answer: UserAnswer) -> LoginStep {
+        let Some(conversation) = self.conversation_mut() else { return LoginStep::Wait };
+        conversation.wait = None;
+        if conversation.server.apply_answer(answer) {
+            self.advance_conversation(ctx)
+        } else {
+            self.ignore_packet(ctx, &[])
+        }
+    }
+}

@@ -1,0 +1,682 @@
+//! The generator: a machine that logs users in, at a pace, and keeps the tally.
+//!
+//! ```text
+//! Pace ─▶ Generator ─▶ front (access servers' clients by RADIUS or Diameter, EAP peers) ─▶ server
+//!              └─ Tally: what came of it, by name
+//! ```
+//! It goes through a warm-up, whose logins are not counted, a window of measurement, and a time in which the
+//! logins begun within the window come to their end; then it says [`GeneratorEvent::Finished`].
+
+mod diameter;
+mod either;
+mod front;
+mod ike;
+mod login;
+mod mih;
+mod pppoe;
+mod radius;
+
+pub use diameter::{DiameterConfig, DiameterLogin};
+pub use ike::{IkeConfig, IkeGatewayAuth, IkeLogin};
+pub use mih::{MihConfig, MihRequest};
+pub use pppoe::{EchoConfig, PppoeConfig, PppoeLogin, SessionHold};
+pub(crate) use pppoe::{PORT, station_of};
+pub use radius::{LoginAccounting, NasFleet, RadiusConfig, RadiusLogin};
+
+use crate::pace::{LoginPace, LoginSchedule};
+use crate::tally::{LoginFailure, LoginStats};
+use crate::users::LoadUsers;
+use either::GeneratorFront;
+use ike::IkeFront;
+use login::{LoginSink, LoginStart};
+use mih::MihFront;
+use pppoe::PppoeFront;
+use std::sync::Arc;
+use usher_core::timer::earliest_deadline;
+use usher_core::{
+    CommandError, Duration, Instant, Machine, MachineInput, ModelRng, NoJob, OutputOf, OutputQueue,
+    SecureRng, WallTime,
+};
+
+/// How long what stays to the end of a run may take to be ended.
+const LEAVING: Duration = Duration::from_secs(3600);
+
+/// How soon a login that found no room is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// Between two idle inputs that are further apart the host slept, or did not get a processor.
+const SPIN_GAP: Duration = Duration::from_micros(200);
+
+/// What a generator is made of.
+#[derive(Clone, Debug)]
+pub struct GeneratorConfig {
+    /// When logins begin.
+    pub pace: LoginPace,
+    /// How long logins are not counted, from the time at which the server can be reached.
+    pub warmup: Duration,
+    /// How long the window of measurement is; `None`: until it is told to stop or has begun `count` logins.
+    pub duration: Option<Duration>,
+    /// Logins to begin in the window.
+    pub count: Option<u64>,
+    /// Most logins under way at once in an open loop; those that are due beyond it wait, and their latency runs.
+    pub outstanding: usize,
+    /// How long the logins of the window are waited for after its end.
+    pub drain_timeout: Duration,
+    /// How much earlier than the next login of an open loop it asks to be woken: a host whose timer is coarse then
+    /// asks again and again until the time has come. Zero in virtual time.
+    pub spin: Duration,
+    /// Which share of the logins has a wrong password, which the server must turn away.
+    pub wrong_share: f64,
+    /// Who logs in: from `first`, every `step`-th, around and around.
+    pub users: Arc<LoadUsers>,
+    /// The first user.
+    pub first: usize,
+    /// The step; 1 for all.
+    pub step: usize,
+    /// The methods of the front, with their shares; empty where there is one only.
+    pub mix: Vec<MethodShare>,
+    /// How they log in.
+    pub front: FrontConfig,
+}
+
+/// One of several methods.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MethodShare {
+    /// What it is called in the results.
+    pub name: String,
+    /// Its weight among all, above 0.
+    pub weight: f64,
+    /// Whether a login can be made wrong, so that it must be turned away.
+    pub deniable: bool,
+}
+
+/// How users log in.
+#[derive(Clone, Debug)]
+pub enum FrontConfig {
+    /// Over RADIUS.
+    Radius(RadiusConfig),
+    /// Over Diameter.
+    Diameter(DiameterConfig),
+    /// By IKEv2, at a gateway.
+    Ike(IkeConfig),
+    /// No logins, but transactions between MIH functions.
+    Mih(MihConfig),
+    /// By PPPoE, at an access concentrator.
+    Pppoe(PppoeConfig),
+}
+
+impl FrontConfig {
+    /// How many methods of logging in there are.
+    const fn method_count(&self) -> usize {
+        match self {
+            Self::Radius(r) => r.logins.len(),
+            Self::Diameter(d) => d.logins.len(),
+            Self::Pppoe(p) => p.logins.len(),
+            Self::Ike(i) => i.logins.len(),
+            Self::Mih(_) => 1,
+        }
+    }
+    /// The same with the `n`-th method only.
+    #[must_use]
+    pub fn with_method(&self, n: usize) -> Self {
+        let mut only = self.clone();
+        match &mut only {
+            Self::Radius(r) => r.logins = r.logins.get(n).cloned().into_iter().collect(),
+            Self::Diameter(d) => d.logins = d.logins.get(n).cloned().into_iter().collect(),
+            Self::Pppoe(p) => p.logins = p.logins.get(n).copied().into_iter().collect(),
+            Self::Ike(i) => i.logins = i.logins.get(n).cloned().into_iter().collect(),
+            Self::Mih(_) => {}
+        }
+        only
+    }
+    /// The same with initiators who ask so often whether the gateway lives, once they are in.
+    #[must_use]
+    pub fn with_probes(&self, probes: u32) -> Self {
+        let mut probing = self.clone();
+        if let Self::Ike(i) = &mut probing {
+            i.probes = probes;
+        }
+        probing
+    }
+}
+
+/// Why a generator cannot be made.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The clients.
+    #[error(transparent)]
+    Client(#[from] usher_access::ConfigError),
+    /// A value out of its range.
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+/// What a generator is told.
+#[derive(Clone, Debug)]
+pub enum GeneratorCommand {
+    /// Go on at another pace from now on; a backlog is forgotten.
+    Pace(LoginPace),
+    /// Begin a window of measurement now. The tally should have been taken before.
+    Measure,
+    /// Begin no more logins; finish when those under way have ended.
+    Stop,
+    /// End the window here, as a step of a ramp does: what was meant to begin in it and has not ended is
+    /// [`LoginFailure::Overdue`] where that is longer ago than this, and cut off else. Logins go on, uncounted.
+    Close(Duration),
+    /// Forget all logins under way, without a word to anybody. Those of an open window are cut off.
+    Abandon,
+}
+
+/// What a generator has to say, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GeneratorEvent {
+    /// All is done: the tally is whole.
+    Finished,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum GeneratorPhase {
+    /// The server cannot be reached yet.
+    Connecting,
+    Warm,
+    Measuring,
+    /// Until then those under way are waited for.
+    Draining(Instant),
+    /// What stays to the end is ended, until then at the latest.
+    Leaving(Instant),
+    Finished,
+}
+
+/// Why a login did not begin just now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NotNow {
+    /// No room: later.
+    Full,
+}
+
+/// One generator; see the [module](self).
+#[derive(Debug)]
+pub struct LoadGenerator {
+    config: GeneratorConfig,
+    front: GeneratorFront,
+    rng: ModelRng,
+    phase: GeneratorPhase,
+    since: Instant,
+    schedule: Option<LoginSchedule>,
+    /// A login that is due and found no room.
+    waiting: Option<(LoginStart, Instant)>,
+    /// Logins were due and there was no room for them.
+    full: bool,
+    /// Since when there has been room.
+    capacity_since: Instant,
+    /// How many windows there were.
+    windows: u32,
+    /// The last input, if it found nothing to do.
+    idle: Option<Instant>,
+    /// How long the host asked again and again whether a login's time has come.
+    spun: Duration,
+    next_user: usize,
+    left: Option<u64>,
+    sink: LoginSink,
+    outputs: OutputQueue<GeneratorEvent>,
+    has_reported_end: bool,
+}
+
+impl LoadGenerator {
+    /// A generator that begins at `start`. All chance is drawn from `rng`.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: GeneratorConfig, start: Instant, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        if config.users.is_empty() {
+            return Err(ConfigError::Invalid("there is no user"));
+        }
+        if !(0.0..=1.0).contains(&config.wrong_share) {
+            return Err(ConfigError::Invalid("the share of wrong passwords is not within 0 and 1"));
+        }
+        let methods = config.front.method_count();
+        if !config.mix.is_empty() && config.mix.len() != methods {
+            return Err(ConfigError::Invalid("there are not as many shares as methods"));
+        }
+        if config.mix.is_empty() && methods > 1 {
+            return Err(ConfigError::Invalid("several methods need their shares"));
+        }
+        if config.mix.iter().any(|s| !(s.weight.is_finite() && s.weight > 0.0)) || methods > 1000 {
+            return Err(ConfigError::Invalid("a method's share is not above 0, or there are more than 1000"));
+        }
+        let model = usher_core::Seed::new(rng.next_u64()).derive_rng("load", 0);
+        let access = |setup, rng| {
+            GeneratorFront::Access(Box::new(front::AccessFront::new(setup, config.users.clone(), rng)))
+        };
+        let front = match &config.front {
+            FrontConfig::Radius(r) => access(r.build_setup(&mut rng)?, rng),
+            FrontConfig::Diameter(d) => access(d.build_setup(start, &mut rng)?, rng),
+            FrontConfig::Ike(i) => {
+                GeneratorFront::Ike(Box::new(IkeFront::new(i.clone(), config.users.clone(), rng)?))
+            }
+            FrontConfig::Mih(m) => {
+                let chance = usher_core::Seed::new(rng.next_u64()).derive_rng("load.mih", 0);
+                GeneratorFront::Mih(Box::new(MihFront::new(m.clone(), start, chance)?))
+            }
+            FrontConfig::Pppoe(p) => {
+                GeneratorFront::Pppoe(Box::new(PppoeFront::new(p.clone(), config.users.clone(), rng)?))
+            }
+        };
+        Ok(Self {
+            front,
+            rng: model,
+            phase: GeneratorPhase::Connecting,
+            since: start,
+            schedule: None,
+            waiting: None,
+            full: false,
+            capacity_since: start,
+            windows: 0,
+            idle: None,
+            spun: Duration::ZERO,
+            next_user: config.first,
+            left: None,
+            sink: LoginSink { methods: config.mix.len(), ..LoginSink::default() },
+            outputs: OutputQueue::default(),
+            has_reported_end: false,
+            config,
+        })
+    }
+
+    /// What came of the logins since the tally was last taken.
+    #[must_use]
+    pub const fn login_stats(&self) -> &LoginStats {
+        &self.sink.tally
+    }
+    /// Takes the tally; a new one begins.
+    pub fn take_tally(&mut self) -> LoginStats {
+        core::mem::take(&mut self.sink.tally)
+    }
+    /// How long the window of measurement is so far.
+    #[must_use]
+    pub fn measured_time(&self, now: Instant) -> Duration {
+        if self.windows == 0 {
+            return Duration::ZERO;
+        }
+        self.sink.to.unwrap_or(now).min(now).duration_since(self.sink.from)
+    }
+    /// True once the server is reached and logins begin.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.phase != GeneratorPhase::Connecting
+    }
+    /// True within a window of measurement, and while its logins come to their end.
+    #[must_use]
+    pub const fn is_measuring(&self) -> bool {
+        self.sink.window != 0
+    }
+    /// True when all is done.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.phase, GeneratorPhase::Finished)
+    }
+    /// Logins under way.
+    #[must_use]
+    pub fn outstanding_logins(&self) -> usize {
+        self.front.outstanding_logins()
+    }
+    /// How long the host has asked again and again whether a login's time has come, while nothing was to be done: a
+    /// processor's time that could be used otherwise.
+    #[must_use]
+    pub const fn spin_time(&self) -> Duration {
+        self.spun
+    }
+    /// What the client counted: retransmissions, and answers that it dropped, by name.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.front.counters()
+    }
+
+    /// Whether nothing is due.
+    fn is_idle(&mut self, now: Instant) -> bool {
+        let begins = self.waiting.is_some() || self.schedule.as_ref().is_some_and(|s| s.next_time() <= now);
+        !begins && self.front.poll_timeout().is_none_or(|at| at > now)
+    }
+
+    fn start_window(&mut self, now: Instant) {
+        self.phase = GeneratorPhase::Measuring;
+        self.windows = self.windows.wrapping_add(1).max(1);
+        self.sink.window = self.windows;
+        self.sink.from = now;
+        self.sink.to = self.config.duration.map(|d| now + d);
+        self.left = self.config.count;
+    }
+
+    fn apply_pace(&mut self, now: Instant) {
+        self.waiting = None;
+        self.schedule = match self.config.pace {
+            LoginPace::Open { rate, arrivals } => {
+                Some(LoginSchedule::new(rate, arrivals, now, &mut self.rng))
+            }
+            LoginPace::Closed { .. } => None,
+        };
+    }
+
+    /// Ends the window where it is; see [`GeneratorCommand::Close`].
+    fn close_window(&mut self, now: Instant, limit: Duration) {
+        if self.phase != GeneratorPhase::Measuring || self.sink.window == 0 {
+            return;
+        }
+        let window = self.sink.window;
+        let fate =
+            |intended: Instant| (now.duration_since(intended) > limit).then_some(LoginFailure::Overdue);
+        let sink = &mut self.sink;
+        self.front.for_each_login(&mut |s| sink.record_unfinished(s, fate(s.intended)));
+        if let Some((start, _)) = self.waiting.take() {
+            self.sink.record_unfinished(&start, fate(start.intended));
+        }
+        if let Some(mut schedule) = self.schedule.take() {
+            while schedule.next_time() <= now {
+                let intended = schedule.advance(&mut self.rng);
+                let method = self.choose_method();
+                let start = LoginStart { intended, user: 0, wrong: false, window, method };
+                self.sink.record_unfinished(&start, fate(intended));
+            }
+            self.schedule = Some(schedule);
+        }
+        self.sink.to = Some(now);
+        self.sink.window = 0;
+        self.left = None;
+    }
+
+    /// Which method the next login has.
+    fn choose_method(&mut self) -> u16 {
+        if self.config.mix.len() < 2 {
+            return 0;
+        }
+        let all: f64 = self.config.mix.iter().map(|s| s.weight).sum();
+        let mut at = self.rng.sample_unit() * all;
+        let last = self.config.mix.len() - 1;
+        let found = self.config.mix.iter().position(|s| {
+            at -= s.weight;
+            at < 0.0
+        });
+        found.unwrap_or(last) as u16
+    }
+
+    /// Ends the window: what was due and could not begin is counted, the rest is waited for.
+    fn stop_window(&mut self, now: Instant) {
+        if matches!(
+            self.phase,
+            GeneratorPhase::Draining(_) | GeneratorPhase::Leaving(_) | GeneratorPhase::Finished
+        ) {
+            return;
+        }
+        if self.sink.window == 0 {
+            // What was measured, if anything was, was closed before.
+            self.waiting = None;
+            self.schedule = None;
+            self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
+            return;
+        }
+        let end = self.sink.to.filter(|to| *to < now).unwrap_or(now);
+        self.sink.to = Some(end);
+        if let Some((start, _)) = self.waiting.take() {
+            self.sink.record_unfinished(&start, Some(LoginFailure::NotBegun));
+        }
+        let window = self.sink.window;
+        if let Some(mut schedule) = self.schedule.take()
+            && self.left != Some(0)
+        {
+            while schedule.next_time() < end {
+                let intended = schedule.advance(&mut self.rng);
+                let method = self.choose_method();
+                let start = LoginStart { intended, user: 0, wrong: false, window, method };
+                self.sink.record_unfinished(&start, Some(LoginFailure::NotBegun));
+            }
+        }
+        self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
+    }
+
+    fn finish_drain(&mut self, now: Instant) {
+        let sink = &mut self.sink;
+        self.front.for_each_login(&mut |s| sink.record_unfinished(s, Some(LoginFailure::Unfinished)));
+        self.front.start_leaving(now);
+        self.phase = GeneratorPhase::Leaving(now + LEAVING);
+        self.finish_leaving(now);
+    }
+
+    /// All is done once nothing is left to be ended.
+    fn finish_leaving(&mut self, now: Instant) {
+        if let GeneratorPhase::Leaving(until) = self.phase
+            && (!self.front.is_leaving() || now >= until)
+        {
+            self.phase = GeneratorPhase::Finished;
+        }
+    }
+
+    /// Does what is due.
+    fn advance_phase(&mut self, now: Instant) {
+        if self.phase == GeneratorPhase::Connecting && self.front.is_ready() && now >= self.since {
+            self.since = now;
+            self.phase = GeneratorPhase::Warm;
+            self.apply_pace(now);
+        }
+        if self.phase == GeneratorPhase::Warm && now.duration_since(self.since) >= self.config.warmup {
+            self.start_window(now);
+        }
+        if self.phase == GeneratorPhase::Measuring {
+            let over = self.sink.window != 0 && self.sink.to.is_some_and(|to| now >= to);
+            self.begin_due(now, if over { self.sink.to } else { None });
+            if over || self.left == Some(0) {
+                if self.sink.to.is_none_or(|to| to > now) && self.left == Some(0) {
+                    // By count, the window ends with its last login.
+                    self.sink.to = None;
+                    self.schedule = None;
+                    self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
+                } else {
+                    self.stop_window(now);
+                }
+            }
+        } else if self.phase == GeneratorPhase::Warm {
+            self.begin_due(now, None);
+        }
+        if let GeneratorPhase::Draining(until) = self.phase
+            && (self.outstanding_logins() == 0 || now >= until)
+        {
+            if self.sink.to.is_none() {
+                self.sink.to = Some(self.sink.last.max(self.sink.from));
+            }
+            self.finish_drain(now);
+        }
+        self.finish_leaving(now);
+    }
+
+    /// Begins the logins that are due, those before `end`.
+    fn begin_due(&mut self, now: Instant, end: Option<Instant>) {
+        let most = match self.config.pace {
+            LoginPace::Closed { concurrency } => concurrency,
+            LoginPace::Open { .. } => self.config.outstanding,
+        };
+        while self.left != Some(0) {
+            if self.outstanding_logins() >= most || !self.front.has_room() {
+                self.full = true;
+                return;
+            }
+            let start = match self.waiting.take() {
+                Some((start, retry)) if retry > now => {
+                    self.waiting = Some((start, retry));
+                    return;
+                }
+                Some((start, _)) => start,
+                None => match self.next_start(now, end) {
+                    Some(start) => start,
+                    None => break,
+                },
+            };
+            if core::mem::take(&mut self.full) {
+                self.capacity_since = now;
+            }
+            match self.front.begin_login(now, start, &mut self.sink) {
+                Ok(()) => {
+                    self.sink.record_start(now, self.capacity_since, &start);
+                    if start.window != 0
+                        && let Some(left) = &mut self.left
+                    {
+                        *left -= 1;
+                    }
+                }
+                Err(NotNow::Full) => {
+                    self.full = true;
+                    self.waiting = Some((start, now + RETRY));
+                    return;
+                }
+            }
+        }
+        // Nobody waits for room.
+        if core::mem::take(&mut self.full) {
+            self.capacity_since = now;
+        }
+    }
+
+    /// The login that is due, if one is.
+    fn next_start(&mut self, now: Instant, end: Option<Instant>) -> Option<LoginStart> {
+        let intended = match &mut self.schedule {
+            None if end.is_some() || matches!(self.config.pace, LoginPace::Open { .. }) => return None,
+            None => now,
+            Some(s) if s.next_time() > now || end.is_some_and(|e| s.next_time() >= e) => return None,
+            Some(s) => s.advance(&mut self.rng),
+        };
+        let user = self.next_user;
+        self.next_user += self.config.step;
+        if self.next_user >= self.config.users.len() {
+            self.next_user = self.config.first;
+        }
+        let method = self.choose_method();
+        let deniable = self.config.mix.get(usize::from(method)).is_none_or(|s| s.deniable);
+        let wrong =
+            self.config.wrong_share > 0.0 && self.rng.sample_bool(self.config.wrong_share) && deniable;
+        let window = if intended >= self.sink.from { self.sink.window } else { 0 };
+        Some(LoginStart { intended, user, wrong, window, method })
+    }
+}
+
+impl LoadGenerator {
+    /// Hears the front, does what is due, and hands on what the front wants done for that.
+    fn drain_front(&mut self, now: Instant) {
+        self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
+        self.advance_phase(now);
+        self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
+        // The last may have ended as soon as it began.
+        if matches!(self.phase, GeneratorPhase::Draining(_)) && self.outstanding_logins() == 0 {
+            self.advance_phase(now);
+            self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
+        }
+        self.finish_leaving(now);
+        if self.phase == GeneratorPhase::Finished && !core::mem::replace(&mut self.has_reported_end, true) {
+            self.outputs.push_event(GeneratorEvent::Finished);
+        }
+    }
+}
+
+impl Machine for LoadGenerator {
+    type Command = GeneratorCommand;
+    type Event = GeneratorEvent;
+    type Job = NoJob;
+
+    fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
+        self.front.set_epoch(now, epoch);
+    }
+
+    fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
+        let idle = matches!(input, MachineInput::Timeout) && self.is_idle(now);
+        if idle && let Some(before) = self.idle {
+            let gap = now.duration_since(before);
+            if gap <= SPIN_GAP {
+                self.spun += gap;
+            }
+        }
+        self.idle = idle.then_some(now);
+        self.front.handle_input(now, input, &mut self.sink);
+        self.drain_front(now);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: GeneratorCommand) -> Result<(), CommandError> {
+        match command {
+            GeneratorCommand::Pace(pace) => {
+                self.config.pace = pace;
+                if matches!(self.phase, GeneratorPhase::Warm | GeneratorPhase::Measuring) {
+                    self.apply_pace(now);
+                }
+            }
+            GeneratorCommand::Measure => {
+                if matches!(
+                    self.phase,
+                    GeneratorPhase::Connecting | GeneratorPhase::Leaving(_) | GeneratorPhase::Finished
+                ) {
+                    return Err(CommandError::WrongState("a window begins when the server is reached"));
+                }
+                self.start_window(now);
+                if self.schedule.is_none() {
+                    self.apply_pace(now);
+                }
+            }
+            GeneratorCommand::Stop => {
+                if self.phase == GeneratorPhase::Measuring {
+                    // What is due by now is no backlog.
+                    self.begin_due(now, Some(now));
+                }
+                self.stop_window(now);
+            }
+            GeneratorCommand::Close(limit) => self.close_window(now, limit),
+            GeneratorCommand::Abandon => {
+                let sink = &mut self.sink;
+                self.front.for_each_login(&mut |s| sink.record_unfinished(s, None));
+                self.front.abandon_logins(now);
+            }
+        }
+        self.drain_front(now);
+        Ok(())
+    }
+
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let front = self.front.poll_timeout();
+        let own = match self.phase {
+            GeneratorPhase::Connecting => self.front.is_ready().then_some(self.since),
+            GeneratorPhase::Warm | GeneratorPhase::Measuring => {
+                let turn = match self.phase {
+                    GeneratorPhase::Warm => Some(self.since + self.config.warmup),
+                    _ => self.sink.to.filter(|_| self.sink.window != 0),
+                };
+                let room = self.front.has_room()
+                    && match self.config.pace {
+                        LoginPace::Closed { concurrency } => self.outstanding_logins() < concurrency,
+                        LoginPace::Open { .. } => self.outstanding_logins() < self.config.outstanding,
+                    };
+                let begin = match (&self.waiting, &self.schedule) {
+                    _ if !room => None,
+                    (Some((_, retry)), _) => Some(*retry),
+                    (None, Some(s)) => Some(
+                        s.next_time() - self.config.spin.min(s.next_time().duration_since(Instant::ZERO)),
+                    ),
+                    (None, None) => None,
+                };
+                earliest_deadline([turn, begin])
+            }
+            GeneratorPhase::Draining(until) | GeneratorPhase::Leaving(until) => Some(until),
+            GeneratorPhase::Finished => return None,
+        };
+        earliest_deadline([front, own])
+    }
+}
+
+/// A password that is not this one, and as long.
+fn alter_password<'a>(password: &[u8], room: &'a mut [u8; 128]) -> &'a [u8] {
+    let length = password.len().clamp(1, 128);
+    room[0] = b'x';
+    room[..password.len().min(128)].copy_from_slice(&password[..password.len().min(128)]);
+    room[length - 1] ^= 1;
+    &room[..length]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! The workload `ike`: initiators, gateways and AAA servers of its own, which run the machines of `usher ike` and of the AAA
+//! server.
+
+mod build;
+mod certificates;
+mod counted;
+mod initiator;
+mod protection;
+
+pub(super) use build::build_ike_roles;
+pub(super) use counted::CountedMachine;
+pub(super) use protection::HostPolicies;
